@@ -1,0 +1,48 @@
+#include "esper/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local char detail_text[1024];
+static _Thread_local char origin_text[96];
+
+const char *es_status_name(EsStatus status) {
+    switch (status) {
+#define X(name, message)                                                                           \
+    case ES_STATUS_##name:                                                                         \
+        return #name;
+        ES_STATUS_LIST(X)
+#undef X
+    }
+    return "UNKNOWN";
+}
+
+const char *es_status_message(EsStatus status) {
+    switch (status) {
+#define X(name, message)                                                                           \
+    case ES_STATUS_##name:                                                                         \
+        return message;
+        ES_STATUS_LIST(X)
+#undef X
+    }
+    return "unknown status";
+}
+
+const char *es_status_detail(void) { return detail_text; }
+
+const char *es_status_origin(void) { return origin_text; }
+
+EsStatus es_status_set(EsStatus status, const char *file, int line, const char *format, ...) {
+    // formatted aside first: the arguments may point into the old detail
+    char text[sizeof detail_text];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    memcpy(detail_text, text, sizeof text);
+
+    const char *slash = strrchr(file, '/');
+    snprintf(origin_text, sizeof origin_text, "%.80s:%d", slash ? slash + 1 : file, line);
+    return status;
+}

@@ -1,0 +1,3 @@
+#include "kernels/kernels.h"
+
+const EsKernels *es_kernels_cuda(void) { return NULL; }

@@ -1,0 +1,18 @@
+// Optimiser steps over a whole slab of parameters, rates per environment.
+//
+// parameter, gradient, momentum f32 [E, P]; rates f32 [E].
+// sgd: d = gradient + weight_decay p; buffer = momentum buffer + d; p -= rate buffer (a zero buffer is the first step).
+// adam: n_steps i32 [E] is advanced first; moment1 = b1 moment1 + (1 - b1) g; moment2 = b2 moment2 + (1 - b2) g^2;
+// p -= rate (moment1 / (1 - b1^n)) / (sqrt(moment2 / (1 - b2^n)) + epsilon).
+#ifndef ES_KERNELS_OPTIMISER_H
+#define ES_KERNELS_OPTIMISER_H
+
+#include "kernels/kernel_types.h"
+
+// clang-format off
+#define ES_OPTIMISER_KERNELS(X) \
+    X(sgd_step, (EsStream *s, const EsSgdRates *rates, EsIn gradient, EsOut momentum, EsOut parameter)) \
+    X(adam_step, (EsStream *s, EsAdamOptions options, EsIn rate, EsIn gradient, EsOut moment1, EsOut moment2, EsOut n_steps, EsOut parameter))
+// clang-format on
+
+#endif

@@ -1,0 +1,203 @@
+#include "tensor/device.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "tensor/device_internal.h"
+
+// Defined in device_cpu.c.
+EsStatus es_device_open_cpu(EsDevice *device);
+
+static EsStatus parse_cuda_index(const char *name, int *index) {
+    *index = 0;
+    if (name[4] == '\0') {
+        return ES_STATUS_OK;
+    }
+    char *end = NULL;
+    errno = 0;
+    long value = strtol(name + 5, &end, 10);
+    if (name[4] != ':' || name[5] < '0' || name[5] > '9' || *end != '\0' || errno != 0 || value > 1023) {
+        return ES_FAIL(ARGUMENT, "device \"%s\" is not one of cpu, cuda, cuda:N", name);
+    }
+    *index = (int)value;
+    return ES_STATUS_OK;
+}
+
+EsStatus es_device_open(const char *name, const EsDeviceOptions *options, EsDevice **device_out) {
+    *device_out = NULL;
+    EsDevice *device = NULL;
+    ES_TRY(es_allocate(sizeof *device, (void **)&device));
+    if (options != NULL) {
+        device->options = *options;
+    }
+    EsStatus status = ES_STATUS_OK;
+    if (strcmp(name, "cpu") == 0) {
+        status = es_device_open_cpu(device);
+    } else if (strncmp(name, "cuda", 4) == 0) {
+        int index = 0;
+        status = parse_cuda_index(name, &index);
+        if (status == ES_STATUS_OK) {
+            status = es_device_open_cuda(device, index);
+        }
+    } else {
+        status = ES_FAIL(ARGUMENT, "device \"%s\" is not one of cpu, cuda, cuda:N", name);
+    }
+    if (status != ES_STATUS_OK) {
+        es_release(device);
+        return status;
+    }
+    *device_out = device;
+    return ES_STATUS_OK;
+}
+
+void es_device_close(EsDevice *device) {
+    if (device != NULL) {
+        device->interface->close(device);
+        es_release(device);
+    }
+}
+
+const EsDeviceInfo *es_device_info(const EsDevice *device) { return &device->info; }
+
+EsStatus es_device_status(const EsDevice *device) { return device->status; }
+
+EsDeviceCounters es_device_counters(const EsDevice *device) { return device->counters; }
+
+EsStatus es_device_allocate(EsDevice *device, size_t bytes, void **memory) {
+    device->counters.n_allocations++;
+    return device->interface->allocate(device, bytes, memory);
+}
+
+void es_device_release(EsDevice *device, void *memory) {
+    if (memory != NULL) {
+        device->interface->release(device, memory);
+    }
+}
+
+EsStatus es_device_allocate_host(EsDevice *device, size_t bytes, void **memory) {
+    device->counters.n_allocations++;
+    return device->interface->allocate_host(device, bytes, memory);
+}
+
+void es_device_release_host(EsDevice *device, void *memory) {
+    if (memory != NULL) {
+        device->interface->release_host(device, memory);
+    }
+}
+
+EsStatus es_stream_create(EsDevice *device, EsStream **stream_out) {
+    *stream_out = NULL;
+    EsStream *stream = NULL;
+    ES_TRY(es_allocate(sizeof *stream, (void **)&stream));
+    stream->device = device;
+    EsStatus status = device->interface->stream_create(device, &stream->handle);
+    if (status != ES_STATUS_OK) {
+        es_release(stream);
+        return status;
+    }
+    *stream_out = stream;
+    return ES_STATUS_OK;
+}
+
+void es_stream_destroy(EsStream *stream) {
+    if (stream != NULL) {
+        stream->device->interface->stream_destroy(stream->device, stream->handle);
+        es_release(stream);
+    }
+}
+
+EsDevice *es_stream_device(const EsStream *stream) { return stream->device; }
+
+EsStatus es_stream_copy(EsStream *stream, void *to, const void *from, size_t bytes, EsCopy direction) {
+    stream->device->counters.n_copies++;
+    return stream->device->interface->copy(stream, to, from, bytes, direction);
+}
+
+EsStatus es_stream_fill(EsStream *stream, void *memory, int byte, size_t bytes) {
+    return stream->device->interface->fill(stream, memory, byte, bytes);
+}
+
+EsStatus es_stream_synchronize(EsStream *stream) {
+    stream->device->counters.n_synchronizations++;
+    return stream->device->interface->synchronize(stream);
+}
+
+void es_stream_parallel(EsStream *stream, int64_t n_pieces, EsPieceFunction function, void *context) {
+    ES_ASSERT(stream->device->pool != NULL);
+    es_thread_pool_run(stream->device->pool, n_pieces, function, context);
+}
+
+EsThreadPool *es_stream_pool(const EsStream *stream) { return stream->device->pool; }
+
+EsStatus es_event_create(EsDevice *device, EsEvent **event_out) {
+    *event_out = NULL;
+    EsEvent *event = NULL;
+    ES_TRY(es_allocate(sizeof *event, (void **)&event));
+    event->device = device;
+    EsStatus status = device->interface->event_create(device, &event->handle);
+    if (status != ES_STATUS_OK) {
+        es_release(event);
+        return status;
+    }
+    *event_out = event;
+    return ES_STATUS_OK;
+}
+
+void es_event_destroy(EsEvent *event) {
+    if (event != NULL) {
+        event->device->interface->event_destroy(event->device, event->handle);
+        es_release(event);
+    }
+}
+
+EsStatus es_event_record(EsEvent *event, EsStream *stream) {
+    return event->device->interface->event_record(event, stream);
+}
+
+EsStatus es_event_wait(EsEvent *event, EsStream *stream) {
+    return event->device->interface->event_wait(event, stream);
+}
+
+EsStatus es_event_synchronize(EsEvent *event) {
+    event->device->counters.n_synchronizations++;
+    return event->device->interface->event_synchronize(event);
+}
+
+EsStatus es_event_elapsed_ms(EsEvent *from, EsEvent *to, float *ms) {
+    return from->device->interface->event_elapsed_ms(from, to, ms);
+}
+
+EsStatus es_capture_begin(EsStream *stream) { return stream->device->interface->capture_begin(stream); }
+
+EsStatus es_capture_end(EsStream *stream, EsCapture **capture_out) {
+    *capture_out = NULL;
+    EsCapture *capture = NULL;
+    void *handle = NULL;
+    // the stream must leave capture mode even when there is no memory for the struct
+    EsStatus status = stream->device->interface->capture_end(stream, &handle);
+    if (status == ES_STATUS_OK) {
+        status = es_allocate(sizeof *capture, (void **)&capture);
+        if (status != ES_STATUS_OK) {
+            stream->device->interface->capture_destroy(stream->device, handle);
+        }
+    }
+    ES_TRY(status);
+    capture->device = stream->device;
+    capture->handle = handle;
+    *capture_out = capture;
+    return ES_STATUS_OK;
+}
+
+EsStatus es_capture_replay(EsCapture *capture, EsStream *stream) {
+    capture->device->counters.n_launches++;
+    return capture->device->interface->capture_replay(capture, stream);
+}
+
+void es_capture_destroy(EsCapture *capture) {
+    if (capture != NULL) {
+        capture->device->interface->capture_destroy(capture->device, capture->handle);
+        es_release(capture);
+    }
+}

@@ -1,0 +1,66 @@
+// What device.c shares with the CUDA half of this folder: the table each kind of device fills.
+#ifndef ES_TENSOR_DEVICE_INTERNAL_H
+#define ES_TENSOR_DEVICE_INTERNAL_H
+
+#include "tensor/device.h"
+
+ES_EXTERN_C_BEGIN
+
+// What varies between device kinds. Streams, events and captures are the kind's own structs behind `void *`.
+typedef struct EsDeviceInterface {
+    void (*close)(EsDevice *device);
+    EsStatus (*allocate)(EsDevice *device, size_t bytes, void **memory);
+    void (*release)(EsDevice *device, void *memory);
+    EsStatus (*allocate_host)(EsDevice *device, size_t bytes, void **memory);
+    void (*release_host)(EsDevice *device, void *memory);
+
+    EsStatus (*stream_create)(EsDevice *device, void **handle);
+    void (*stream_destroy)(EsDevice *device, void *handle);
+    EsStatus (*copy)(EsStream *stream, void *to, const void *from, size_t bytes, EsCopy direction);
+    EsStatus (*fill)(EsStream *stream, void *memory, int byte, size_t bytes);
+    EsStatus (*synchronize)(EsStream *stream);
+
+    EsStatus (*event_create)(EsDevice *device, void **handle);
+    void (*event_destroy)(EsDevice *device, void *handle);
+    EsStatus (*event_record)(EsEvent *event, EsStream *stream);
+    EsStatus (*event_wait)(EsEvent *event, EsStream *stream);
+    EsStatus (*event_synchronize)(EsEvent *event);
+    EsStatus (*event_elapsed_ms)(EsEvent *from, EsEvent *to, float *ms);
+
+    EsStatus (*capture_begin)(EsStream *stream);
+    EsStatus (*capture_end)(EsStream *stream, void **handle);
+    EsStatus (*capture_replay)(EsCapture *capture, EsStream *stream);
+    void (*capture_destroy)(EsDevice *device, void *handle);
+} EsDeviceInterface;
+
+struct EsDevice {
+    const EsDeviceInterface *interface;  // borrowed, constant
+    EsDeviceInfo info;
+    EsDeviceOptions options;
+    EsThreadPool *pool;                  // owned, CPU alone
+    EsStatus status;                     // first failure of queued work
+    EsDeviceCounters counters;
+};
+
+struct EsStream {
+    EsDevice *device;  // borrowed
+    void *handle;      // CUDA: cudaStream_t
+};
+
+struct EsEvent {
+    EsDevice *device;     // borrowed
+    void *handle;         // CUDA: cudaEvent_t
+    int64_t recorded_ns;  // CPU: when it was recorded
+};
+
+struct EsCapture {
+    EsDevice *device;  // borrowed
+    void *handle;      // CUDA: cudaGraphExec_t
+};
+
+// Fill `device` (zeroed, options set) for cuda:index. UNSUPPORTED in a build without CUDA.
+EsStatus es_device_open_cuda(EsDevice *device, int index);
+
+ES_EXTERN_C_END
+
+#endif
