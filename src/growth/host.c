@@ -1,0 +1,63 @@
+#include "growth/host.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// name, data set, image channels and size, base, kernel, blocks, pools, classes, batch
+static const EsHostSpec presets[] = {
+    {"tiny", "tiny", 1, 16, 4, 3, 2, 2, 10, 64},
+    {"cifar_baseline", "generated", 3, 32, 8, 3, 3, 3, 10, 128},
+    {"cifar_scale", "generated", 3, 32, 8, 3, 5, 5, 10, 128},
+    {"cifar_impaired", "generated", 3, 32, 1, 1, 3, 3, 10, 128},
+    {"cifar_minimal", "generated", 3, 32, 2, 1, 3, 0, 10, 128},
+    {"cifar_multichannel", "generated", 3, 32, 8, 3, 3, 3, 10, 128},
+    {"cifar_postpool", "generated", 3, 32, 16, 3, 3, 3, 10, 128},
+    {"cifar_highres", "generated", 3, 32, 16, 3, 3, 3, 10, 128},
+    {"cifar_deep_multichannel", "generated", 3, 32, 8, 3, 5, 5, 10, 128},
+    {"cifar_deep_impaired", "generated", 3, 32, 2, 1, 5, 5, 10, 128},
+};
+
+int es_host_preset_count(void) { return (int)ES_COUNT_OF(presets); }
+
+const EsHostSpec *es_host_preset_at(int i) { return &presets[i]; }
+
+EsStatus es_host_preset(const char *name, EsHostSpec *spec) {
+    char names[512] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < ES_COUNT_OF(presets); i++) {
+        if (strcmp(name, presets[i].name) == 0) {
+            *spec = presets[i];
+            return ES_STATUS_OK;
+        }
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "", presets[i].name);
+    }
+    return ES_FAIL(ARGUMENT, "no host is called \"%s\"; there are %s", name, names);
+}
+
+EsStatus es_host_check(const EsHostSpec *spec) {
+    if (spec->n_blocks < 2 || spec->n_blocks > 12 || spec->base < 1 || spec->base > 1024) {
+        return ES_FAIL(ARGUMENT, "host \"%s\": %d blocks from %d channels; blocks must be 2..12, channels 1..1024",
+                       spec->name, spec->n_blocks, spec->base);
+    }
+    if (spec->n_pools < 0 || spec->n_pools > spec->n_blocks || spec->image_size >> spec->n_pools < 1) {
+        return ES_FAIL(ARGUMENT, "host \"%s\": %d pools do not fit %d blocks and images of %d x %d", spec->name,
+                       spec->n_pools, spec->n_blocks, spec->image_size, spec->image_size);
+    }
+    return ES_STATUS_OK;
+}
+
+EsValueId es_host_build(EsGraph *graph, const EsHostSpec *spec, EsValueId images, int is_training) {
+    EsValueId x = images;
+    for (int i = 0; i < spec->n_blocks; i++) {
+        char name[ES_NAME_BYTES];
+        snprintf(name, sizeof name, "block%d.conv", i);
+        x = es_graph_conv2d(graph, name, x, (int64_t)spec->base << i, spec->kernel, 0);
+        snprintf(name, sizeof name, "block%d.norm", i);
+        x = es_graph_batchnorm(graph, name, x, is_training);
+        x = es_graph_activation(graph, ES_ACTIVATION_RELU, x);
+        if (i < spec->n_pools) {
+            x = es_graph_pool(graph, ES_POOL_MAX2, x);
+        }
+    }
+    return es_graph_linear(graph, "head", es_graph_pool(graph, ES_POOL_GLOBAL, x), spec->n_classes);
+}

@@ -1,0 +1,112 @@
+// Memory of a lane program: which maps are stored for all groups, and where everything lies.
+#include <string.h>
+
+#include "base/arena.h"
+#include "network/lane_internal.h"
+
+static size_t take(size_t *used, size_t count, size_t element_bytes) {
+    size_t boundary = ES_ALIGNMENT / element_bytes;
+    size_t offset = (*used + boundary - 1) / boundary * boundary;
+    *used = offset + count;
+    return offset;
+}
+
+static void place_maps(EsLaneProgram *program) {
+    size_t lanes = (size_t)program->kernels->n_lanes;
+    for (int i = 0; i < program->n_slots; i++) {
+        LaneSlot *slot = &program->slots[i];
+        slot->count = (size_t)slot->channels * (size_t)(slot->height + 2 * slot->halo) *
+                      (size_t)(slot->width + 2 * slot->halo) * lanes;
+        if (!slot->is_skipped && !slot->is_stored) {
+            slot->offset = take(&program->worker_floats, slot->count, sizeof(float));
+        }
+    }
+    // Stored maps share memory when one is dead before the other is made. A border must stay zero, so maps with one keep
+    // their place to themselves. n_slots is small: look at all earlier ones.
+    for (int i = 0; i < program->n_slots; i++) {
+        LaneSlot *slot = &program->slots[i];
+        if (slot->is_skipped || !slot->is_stored) {
+            continue;
+        }
+        int phase = program->instructions[slot->producer].phase;
+        LaneSlot *home = NULL;
+        for (int j = 0; j < program->n_slots && slot->halo == 0 && home == NULL; j++) {
+            LaneSlot *dead = &program->slots[j];
+            if (j != i && dead->is_stored && !dead->is_skipped && dead->halo == 0 && dead->is_placed &&
+                !dead->is_reused && dead->last_phase < phase && dead->count >= slot->count) {
+                home = dead;
+            }
+        }
+        slot->is_placed = 1;
+        if (home != NULL) {
+            slot->offset = home->offset;
+            home->is_reused = 1;
+        } else {
+            slot->offset = take(&program->stored_floats, slot->count, sizeof(float));
+        }
+    }
+}
+
+static void place_records(EsLaneProgram *program) {
+    const EsLaneKernels *kernels = program->kernels;
+    size_t lanes = (size_t)kernels->n_lanes;
+    for (int i = 0; i < program->n_layers; i++) {
+        LaneLayer *layer = &program->layers[i];
+        layer->packed = take(&program->host_floats, kernels->packed_count(layer->n_in, layer->n_out, layer->kernel),
+                             sizeof(float));
+        if (layer->needs_flipped) {
+            layer->flipped = take(&program->host_floats,
+                                  kernels->packed_count(layer->n_out, layer->n_in, layer->kernel), sizeof(float));
+        }
+        if (layer->gradient_phase >= 0) {
+            layer->accumulator =
+                take(&program->shard_floats, kernels->accumulator_count(layer->n_in, layer->n_out, layer->kernel),
+                     sizeof(float));
+            layer->bias_accumulator = take(&program->shard_floats, (size_t)layer->n_out * lanes, sizeof(float));
+        }
+    }
+    for (int i = 0; i < program->n_norms; i++) {
+        LaneNormRecord *norm = &program->norms[i];
+        size_t *const arrays[] = {&norm->sign, &norm->scale,    &norm->shift,        &norm->mean,
+                                  &norm->inv_std, &norm->mean_d_z, &norm->mean_d_z_xhat};
+        for (size_t k = 0; k < ES_COUNT_OF(arrays); k++) {
+            *arrays[k] = take(&program->host_floats, (size_t)norm->channels, sizeof(float));
+        }
+        norm->sums = take(&program->host_doubles, (size_t)program->n_groups * (size_t)norm->channels * 2,
+                          sizeof(double));
+    }
+    // loss, correct and invalid rows of each group
+    program->loss_sums = take(&program->host_doubles, (size_t)program->n_groups * 3, sizeof(double));
+}
+
+EsStatus es_lane_program_allocate(EsLaneProgram *program, EsDevice *device) {
+    place_maps(program);
+    place_records(program);
+    program->shard_floats = es_align_up(program->shard_floats * sizeof(float)) / sizeof(float);
+    program->accumulators_start =
+        take(&program->host_floats, program->shard_floats * (size_t)program->n_shards, sizeof(float));
+    size_t *const parts[] = {&program->worker_floats, &program->host_floats, &program->stored_floats};
+    for (size_t i = 0; i < ES_COUNT_OF(parts); i++) {
+        *parts[i] = es_align_up(*parts[i] * sizeof(float)) / sizeof(float);
+    }
+    program->host_doubles = es_align_up(program->host_doubles * sizeof(double)) / sizeof(double);
+
+    program->n_workers = es_device_info(device)->n_units;
+    program->n_host_areas = program->n_envs >= program->n_workers ? program->n_workers : 1;
+    size_t n_hosts = (size_t)program->n_host_areas;
+    struct {
+        void **memory;
+        size_t bytes;
+    } const areas[] = {
+        {(void **)&program->worker_memory, program->worker_floats * (size_t)program->n_workers * sizeof(float)},
+        {(void **)&program->host_memory, program->host_floats * n_hosts * sizeof(float)},
+        {(void **)&program->sum_memory, program->host_doubles * n_hosts * sizeof(double)},
+        {(void **)&program->stored_memory,
+         program->stored_floats * (size_t)program->n_groups * n_hosts * sizeof(float)},
+    };
+    for (size_t i = 0; i < ES_COUNT_OF(areas); i++) {
+        ES_TRY(es_allocate(areas[i].bytes, areas[i].memory));
+        program->total_bytes += areas[i].bytes;
+    }
+    return ES_STATUS_OK;
+}

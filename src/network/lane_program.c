@@ -1,0 +1,643 @@
+// Lowering of a graph to lane instructions: find the blocks that fuse, emit instructions with their phases, decide what is
+// stored and what is computed again.
+#include "network/lane_program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "network/lane_internal.h"
+
+// The nodes of one convolution with its batch norm, -1 where absent.
+typedef struct Block {
+    int statistics, running, apply, relu, pool;         // forward
+    int relu_input, pool_input, sums, input;            // backward
+} Block;
+
+typedef struct Lowering {
+    EsLaneProgram *program;
+    const EsGraph *graph;
+    unsigned char *is_left_out;   // per node, for the caller
+    unsigned char *is_absorbed;   // per node: part of a block
+    int *slot_of;                 // per value, -1
+    int *norm_of;                 // per node: the norm that NORM_SUMS and NORM_INPUT belong to, -1
+    EsStatus status;
+} Lowering;
+
+static const EsNode *node_at(const Lowering *l, int node) { return &l->graph->nodes[node]; }
+
+static const EsValue *value_at(const Lowering *l, EsValueId value) { return &l->graph->values[value]; }
+
+static void fail_node(Lowering *l, int node, const char *why) {
+    if (l->status == ES_STATUS_OK) {
+        l->status = ES_FAIL(UNSUPPORTED, "node %d (%s) %s", node, es_op_name(node_at(l, node)->op), why);
+    }
+}
+
+// The next node at or after `from` that reads the value, or -1.
+static int next_reader(const Lowering *l, EsValueId value, int from) {
+    for (int n = from; n < l->graph->n_nodes; n++) {
+        const EsNode *node = node_at(l, n);
+        for (int i = 0; i < node->n_inputs; i++) {
+            if (node->input[i] == value) {
+                return n;
+            }
+        }
+    }
+    return -1;
+}
+
+// --- blocks ----------------------------------------------------------------------------------------------------------
+
+// Fuse ReLU and pooling where nothing else looks at what lies between.
+static void extend_block(const Lowering *l, Block *block) {
+    EsValueId z = node_at(l, block->apply)->output[0];
+    int relu = next_reader(l, z, 0);
+    if (relu < 0 || next_reader(l, z, relu + 1) >= 0 || value_at(l, z)->role != ES_ROLE_ACTIVATION ||
+        node_at(l, relu)->op != ES_OP_ACTIVATION || node_at(l, relu)->attributes.activation != ES_ACTIVATION_RELU) {
+        return;
+    }
+    block->relu = relu;
+    EsValueId r = node_at(l, relu)->output[0];
+    int pool = -1, pool_input = -1, n_others = 0;
+    for (int n = next_reader(l, r, 0); n >= 0; n = next_reader(l, r, n + 1)) {
+        const EsNode *reader = node_at(l, n);
+        if (reader->op == ES_OP_ACTIVATION_INPUT && reader->input[0] == r) {
+            block->relu_input = n;
+        } else if (reader->op == ES_OP_POOL && reader->attributes.pool == ES_POOL_MAX2 && pool < 0) {
+            pool = n;
+        } else if (reader->op == ES_OP_POOL_INPUT && reader->attributes.pool == ES_POOL_MAX2) {
+            pool_input = n;
+        } else {
+            n_others++;
+        }
+    }
+    if (pool >= 0 && n_others == 0 && value_at(l, r)->role == ES_ROLE_ACTIVATION) {
+        block->pool = pool;
+        block->pool_input = pool_input;
+    }
+}
+
+// The batch norm that alone reads this convolution's output; 0 when there is none.
+static int find_block(const Lowering *l, int conv, Block *block) {
+    *block = (Block){-1, -1, -1, -1, -1, -1, -1, -1, -1};
+    EsValueId y = node_at(l, conv)->output[0];
+    if (value_at(l, y)->role != ES_ROLE_ACTIVATION || node_at(l, conv)->input[2] != ES_NO_VALUE) {
+        return 0;
+    }
+    for (int n = next_reader(l, y, 0); n >= 0; n = next_reader(l, y, n + 1)) {
+        int *const part[] = {&block->statistics, &block->apply, &block->sums, &block->input};
+        const EsOp op[] = {ES_OP_NORM_STATISTICS, ES_OP_NORM_APPLY, ES_OP_NORM_SUMS, ES_OP_NORM_INPUT};
+        size_t k = 0;
+        while (k < ES_COUNT_OF(op) && (node_at(l, n)->op != op[k] || *part[k] >= 0)) {
+            k++;
+        }
+        if (k == ES_COUNT_OF(op)) {
+            return 0;
+        }
+        *part[k] = n;
+    }
+    if (block->apply < 0) {
+        return 0;
+    }
+    if (block->statistics < 0) {
+        block->running = value_at(l, node_at(l, block->apply)->input[1])->producer;
+    }
+    extend_block(l, block);
+    return 1;
+}
+
+// --- slots and instructions --------------------------------------------------------------------------------------------
+
+static void *append(Lowering *l, void **array, int *count, int *capacity, size_t element_bytes) {
+    if (*count == *capacity) {
+        int wanted = *capacity == 0 ? 64 : *capacity * 2;
+        void *bigger = realloc(*array, (size_t)wanted * element_bytes);
+        if (bigger == NULL) {
+            l->status = ES_FAIL(MEMORY, "out of memory for a lane program");
+            return NULL;
+        }
+        *array = bigger;
+        *capacity = wanted;
+    }
+    void *element = (unsigned char *)*array + (size_t)*count * element_bytes;
+    memset(element, 0, element_bytes);
+    (*count)++;
+    return element;
+}
+
+static int add_slot(Lowering *l, EsValueId value, int channels, int height, int width) {
+    EsLaneProgram *p = l->program;
+    LaneSlot *slot = append(l, (void **)&p->slots, &p->n_slots, &p->slots_capacity, sizeof *slot);
+    if (slot == NULL) {
+        return -1;
+    }
+    *slot = (LaneSlot){.channels = channels, .height = height, .width = width, .value = value, .producer = -1};
+    if (value != ES_NO_VALUE) {
+        l->slot_of[value] = p->n_slots - 1;
+    }
+    return p->n_slots - 1;
+}
+
+// The slot of a value that an instruction is about to write: images [E, N, C, H, W] or rows [E, N, C].
+static int output_slot(Lowering *l, EsValueId value) {
+    const EsValue *v = value_at(l, value);
+    return add_slot(l, value, (int)v->dim[2], v->rank == 5 ? (int)v->dim[3] : 1, v->rank == 5 ? (int)v->dim[4] : 1);
+}
+
+// Cheap enough to run again in a later phase instead of storing its result.
+static int is_repeatable(LaneOp op) {
+    return op == LANE_NORMALISE || op == LANE_LOAD_IMAGES || op == LANE_FROM_ROWS;
+}
+
+static int emit(Lowering *l, LaneInstruction instruction);
+
+// Make the slot readable in `phase`.
+static void require(Lowering *l, int slot, int phase) {
+    EsLaneProgram *p = l->program;
+    if (slot < 0 || l->status != ES_STATUS_OK) {
+        return;
+    }
+    LaneInstruction producer = p->instructions[p->slots[slot].producer];
+    if (producer.phase == phase) {
+        return;
+    }
+    if (!is_repeatable(producer.op)) {
+        p->slots[slot].is_stored = 1;
+        p->slots[slot].last_phase = ES_MAX(p->slots[slot].last_phase, phase);
+        return;
+    }
+    for (int i = 0; i < p->n_instructions; i++) {
+        const LaneInstruction *other = &p->instructions[i];
+        if (other->op == producer.op && other->phase == phase && other->a == producer.a && other->b == producer.b) {
+            return;
+        }
+    }
+    producer.phase = phase;
+    emit(l, producer);
+}
+
+// How many of a, b, c are read; the next one is written.
+static int n_reads(LaneOp op) {
+    switch (op) {
+    case LANE_LOAD_IMAGES:
+    case LANE_FROM_ROWS:
+        return 0;
+    case LANE_CONV_WEIGHT:
+    case LANE_NORM_SUMS:
+    case LANE_ACTIVATION_INPUT:
+    case LANE_POOL_INPUT:
+    case LANE_ADD:
+        return 2;
+    case LANE_NORM_INPUT:
+        return 3;
+    default:
+        return 1;
+    }
+}
+
+// Append an instruction in the first phase in which all it reads is there, at least instruction.phase. Returns that phase.
+static int emit(Lowering *l, LaneInstruction instruction) {
+    EsLaneProgram *p = l->program;
+    const int operands[4] = {instruction.a, instruction.b, instruction.c, instruction.d};
+    int reads = n_reads(instruction.op);
+    for (int i = 0; i < reads; i++) {
+        if (operands[i] >= 0 && l->status == ES_STATUS_OK) {
+            int phase = p->instructions[p->slots[operands[i]].producer].phase;
+            instruction.phase = ES_MAX(instruction.phase, phase);
+        }
+    }
+    for (int i = 0; i < reads; i++) {
+        require(l, operands[i], instruction.phase);
+    }
+    LaneInstruction *added = append(l, (void **)&p->instructions, &p->n_instructions, &p->instructions_capacity,
+                                    sizeof *added);
+    if (added == NULL || l->status != ES_STATUS_OK) {
+        return 0;
+    }
+    *added = instruction;
+    for (int i = reads; i < 4; i++) {
+        if (operands[i] >= 0 && p->slots[operands[i]].producer < 0) {
+            p->slots[operands[i]].producer = p->n_instructions - 1;
+        }
+    }
+    p->n_phases = ES_MAX(p->n_phases, instruction.phase + 1);
+    return instruction.phase;
+}
+
+static LaneInstruction make(LaneOp op, int node, int a, int b, int c) {
+    return (LaneInstruction){.op = op, .a = a, .b = b, .c = c, .d = -1, .layer = -1, .norm = -1, .node = node,
+                             .value = ES_NO_VALUE};
+}
+
+// The slot of a value to read, loaded from outside at its first use, with at least this border.
+static int input_slot(Lowering *l, int node, EsValueId value, int halo) {
+    if (l->status != ES_STATUS_OK) {
+        return -1;
+    }
+    const EsValue *v = value_at(l, value);
+    if (l->slot_of[value] < 0) {
+        if (v->role != ES_ROLE_INPUT || v->dtype != ES_DTYPE_F32 || (v->rank != 5 && v->rank != 3)) {
+            fail_node(l, node, "reads a value the vector engine does not hold");
+            return -1;
+        }
+        LaneInstruction load = make(LANE_FROM_ROWS, node, output_slot(l, value), -1, -1);
+        load.value = value;
+        emit(l, load);
+    }
+    int slot = l->slot_of[value];
+    if (slot >= 0) {
+        l->program->slots[slot].halo = ES_MAX(l->program->slots[slot].halo, halo);
+    }
+    return slot;
+}
+
+// Where the caller wants to see a value, copy it out.
+static void copy_result(Lowering *l, EsValueId value, int node) {
+    if (l->status == ES_STATUS_OK && value_at(l, value)->role == ES_ROLE_RESULT) {
+        LaneInstruction copy = make(LANE_TO_ROWS, node, l->slot_of[value], -1, -1);
+        copy.value = value;
+        emit(l, copy);
+    }
+}
+
+// --- lowering of nodes -------------------------------------------------------------------------------------------------
+
+static int add_layer(Lowering *l, int node, int kernel) {
+    EsLaneProgram *p = l->program;
+    const EsNode *n = node_at(l, node);
+    const EsValue *weight = value_at(l, n->input[1]);
+    LaneLayer *layer = &p->layers[p->n_layers++];
+    *layer = (LaneLayer){.n_in = (int)weight->dim[2],
+                         .n_out = (int)weight->dim[1],
+                         .kernel = kernel,
+                         .norm = -1,
+                         .weight = n->input[1],
+                         .bias = n->input[2],
+                         .d_weight = weight->gradient,
+                         .d_bias = n->input[2] != ES_NO_VALUE ? value_at(l, n->input[2])->gradient : ES_NO_VALUE,
+                         .gradient_phase = -1};
+    if (layer->n_in > ES_LANES_CHANNEL_LIMIT || layer->n_out > ES_LANES_CHANNEL_LIMIT) {
+        fail_node(l, node, "has more channels than the vector engine takes");
+    }
+    return p->n_layers - 1;
+}
+
+static int find_layer(Lowering *l, int node, EsValueId weight, EsValueId d_weight) {
+    EsLaneProgram *p = l->program;
+    for (int i = 0; i < p->n_layers; i++) {
+        if ((weight != ES_NO_VALUE && p->layers[i].weight == weight) ||
+            (d_weight != ES_NO_VALUE && p->layers[i].d_weight == d_weight)) {
+            return i;
+        }
+    }
+    fail_node(l, node, "belongs to no layer");
+    return -1;
+}
+
+static int add_norm(Lowering *l, const Block *block, int layer) {
+    EsLaneProgram *p = l->program;
+    const EsNode *apply = node_at(l, block->apply);
+    const EsNode *source = node_at(l, block->statistics >= 0 ? block->statistics : block->running);
+    const EsValue *x = value_at(l, apply->input[0]);
+    int first_state = source->op == ES_OP_NORM_STATISTICS ? 1 : 0;
+    LaneNormRecord *norm = &p->norms[p->n_norms++];
+    *norm = (LaneNormRecord){.channels = (int)x->dim[2],
+                             .has_relu = block->relu >= 0,
+                             .is_pooled = block->pool >= 0,
+                             .is_folded = block->pool >= 0,
+                             .n_elements = (double)(x->dim[1] * x->dim[3] * x->dim[4]),
+                             .options = source->attributes.norm,
+                             .gamma = apply->input[3],
+                             .beta = apply->input[4],
+                             .running_mean = source->input[first_state],
+                             .running_variance = source->input[first_state + 1],
+                             .d_gamma = value_at(l, apply->input[3])->gradient,
+                             .d_beta = value_at(l, apply->input[4])->gradient,
+                             .statistics_phase = -1,
+                             .sums_phase = -1,
+                             .layer = layer};
+    return p->n_norms - 1;
+}
+
+// A convolution with the batch norm, ReLU and pooling behind it.
+static void lower_block(Lowering *l, int node, const Block *block) {
+    EsLaneProgram *p = l->program;
+    const EsNode *conv = node_at(l, node);
+    const EsValue *y = value_at(l, conv->output[0]);
+    int kernel = (int)value_at(l, conv->input[1])->dim[3];
+    int layer = add_layer(l, node, kernel);
+    int norm = add_norm(l, block, layer);
+    p->layers[layer].norm = p->norms[norm].is_folded ? norm : -1;
+
+    int x = input_slot(l, node, conv->input[0], kernel / 2);
+    int raw = output_slot(l, conv->output[0]);
+    int maxima = block->pool >= 0
+                     ? add_slot(l, ES_NO_VALUE, (int)y->dim[2], (int)(y->dim[3] / 2), (int)(y->dim[4] / 2))
+                     : -1;
+    if (l->status != ES_STATUS_OK) {
+        return;
+    }
+    p->slots[raw].is_skipped = maxima >= 0 && block->input < 0;
+    p->norms[norm].x = maxima >= 0 ? maxima : raw;
+    LaneInstruction run = make(LANE_CONV_STATISTICS, node, x, raw, maxima);
+    run.layer = layer;
+    run.norm = norm;
+    int phase = emit(l, run);
+    p->norms[norm].statistics_phase = block->statistics >= 0 ? phase : -1;
+
+    int last = block->pool >= 0 ? block->pool : block->relu >= 0 ? block->relu : block->apply;
+    EsValueId result = node_at(l, last)->output[0];
+    LaneInstruction normalise = make(LANE_NORMALISE, node, p->norms[norm].x, output_slot(l, result), -1);
+    normalise.norm = norm;
+    normalise.phase = p->norms[norm].statistics_phase + 1;
+    emit(l, normalise);
+    copy_result(l, result, node);
+
+    const int parts[] = {block->statistics, block->running, block->apply,     block->relu,
+                         block->pool,       block->relu_input, block->pool_input};
+    for (size_t i = 0; i < ES_COUNT_OF(parts); i++) {
+        if (parts[i] >= 0) {
+            l->is_absorbed[parts[i]] = 1;
+        }
+    }
+    // the gradient enters behind whatever was fused
+    int entry = block->pool_input >= 0 ? block->pool_input : block->relu_input >= 0 ? block->relu_input : block->sums;
+    p->norms[norm].gradient_in = entry < 0 ? ES_NO_VALUE : node_at(l, entry)->input[entry == block->sums ? 3 : 1];
+    if (block->sums >= 0) {
+        l->norm_of[block->sums] = norm;
+    }
+    if (block->input >= 0) {
+        l->norm_of[block->input] = norm;
+    }
+}
+
+static void lower_norm_gradient(Lowering *l, int node) {
+    EsLaneProgram *p = l->program;
+    int index = l->norm_of[node];
+    if (index < 0) {
+        fail_node(l, node, "belongs to a batch norm that follows no convolution");
+        return;
+    }
+    LaneNormRecord *norm = &p->norms[index];
+    int gradient = input_slot(l, node, norm->gradient_in, 0);
+    if (node_at(l, node)->op == ES_OP_NORM_SUMS) {
+        LaneInstruction sums = make(LANE_NORM_SUMS, node, norm->x, gradient, -1);
+        sums.norm = index;
+        sums.phase = norm->statistics_phase + 1;
+        norm->sums_phase = emit(l, sums);
+        return;
+    }
+    int raw = l->slot_of[node_at(l, node)->input[0]];
+    LaneInstruction input = make(LANE_NORM_INPUT, node, raw, gradient, norm->is_pooled ? norm->x : -1);
+    input.d = output_slot(l, node_at(l, node)->output[0]);
+    input.norm = index;
+    input.phase = norm->sums_phase + 1;
+    emit(l, input);
+}
+
+// Forward convolution or linear layer without batch norm.
+static void lower_layer(Lowering *l, int node, int kernel) {
+    const EsNode *n = node_at(l, node);
+    int layer = add_layer(l, node, kernel);
+    int x = input_slot(l, node, n->input[0], kernel / 2);
+    LaneInstruction run = make(LANE_CONV, node, x, output_slot(l, n->output[0]), -1);
+    run.layer = layer;
+    emit(l, run);
+    copy_result(l, n->output[0], node);
+}
+
+static void lower_layer_gradient(Lowering *l, int node) {
+    EsLaneProgram *p = l->program;
+    const EsNode *n = node_at(l, node);
+    int is_input = n->op == ES_OP_CONV2D_INPUT || n->op == ES_OP_LINEAR_INPUT;
+    int layer = is_input ? find_layer(l, node, n->input[0], ES_NO_VALUE)
+                         : find_layer(l, node, ES_NO_VALUE, n->output[0]);
+    if (layer < 0) {
+        return;
+    }
+    int half = p->layers[layer].kernel / 2;
+    LaneInstruction run;
+    if (is_input) {
+        int d_y = input_slot(l, node, n->input[1], half);
+        run = make(LANE_CONV_INPUT, node, d_y, output_slot(l, n->output[0]), -1);
+        p->layers[layer].needs_flipped = 1;
+    } else {
+        run = make(LANE_CONV_WEIGHT, node, input_slot(l, node, n->input[0], half), input_slot(l, node, n->input[1], 0),
+                   -1);
+    }
+    run.layer = layer;
+    int phase = emit(l, run);
+    if (!is_input) {
+        p->layers[layer].gradient_phase = phase;
+    }
+}
+
+static void lower_loss(Lowering *l, int node) {
+    EsLaneProgram *p = l->program;
+    const EsNode *n = node_at(l, node);
+    if (p->loss != ES_NO_VALUE || value_at(l, n->input[0])->dim[2] > ES_LANE_MAX_CLASSES) {
+        fail_node(l, node, "is a second loss, or has too many classes");
+        return;
+    }
+    p->labels = n->input[1];
+    p->loss = n->output[0];
+    p->n_correct = n->output[1];
+    p->n_invalid = n->output[2];
+    int gradient = -1;
+    for (int g = next_reader(l, n->input[0], node + 1); g >= 0; g = next_reader(l, n->input[0], g + 1)) {
+        if (node_at(l, g)->op == ES_OP_CROSS_ENTROPY_INPUT) {
+            l->is_absorbed[g] = 1;
+            gradient = output_slot(l, node_at(l, g)->output[0]);
+        }
+    }
+    emit(l, make(LANE_LOSS, node, input_slot(l, node, n->input[0], 0), gradient, -1));
+}
+
+// Operations that map one to one: inputs in order, one output.
+static void lower_simple(Lowering *l, int node, LaneOp op) {
+    const EsNode *n = node_at(l, node);
+    int a = input_slot(l, node, n->input[0], 0);
+    int b = n->n_inputs > 1 ? input_slot(l, node, n->input[1], 0) : -1;
+    int y = output_slot(l, n->output[0]);
+    emit(l, n->n_inputs > 1 ? make(op, node, a, b, y) : make(op, node, a, y, -1));
+    copy_result(l, n->output[0], node);
+}
+
+static void lower_node(Lowering *l, int node) {
+    const EsNode *n = node_at(l, node);
+    Block block;
+    LaneInstruction load;
+    switch (n->op) {
+    case ES_OP_GATHER_ORDER:
+    case ES_OP_GATHER_LABELS:
+        l->is_left_out[node] = 1;
+        break;
+    case ES_OP_GATHER_IMAGES:
+        load = make(LANE_LOAD_IMAGES, node, output_slot(l, n->output[0]), -1, -1);
+        emit(l, load);
+        copy_result(l, n->output[0], node);
+        break;
+    case ES_OP_CONV2D:
+        if (find_block(l, node, &block)) {
+            lower_block(l, node, &block);
+        } else {
+            lower_layer(l, node, (int)value_at(l, n->input[1])->dim[3]);
+        }
+        break;
+    case ES_OP_LINEAR:
+        lower_layer(l, node, 1);
+        break;
+    case ES_OP_CONV2D_INPUT:
+    case ES_OP_CONV2D_WEIGHT:
+    case ES_OP_LINEAR_INPUT:
+    case ES_OP_LINEAR_WEIGHT:
+        lower_layer_gradient(l, node);
+        break;
+    case ES_OP_NORM_SUMS:
+    case ES_OP_NORM_INPUT:
+        lower_norm_gradient(l, node);
+        break;
+    case ES_OP_ACTIVATION:
+        lower_simple(l, node, LANE_ACTIVATION);
+        break;
+    case ES_OP_ACTIVATION_INPUT:
+        lower_simple(l, node, LANE_ACTIVATION_INPUT);
+        break;
+    case ES_OP_POOL:
+        lower_simple(l, node, LANE_POOL);
+        break;
+    case ES_OP_POOL_INPUT:
+        lower_simple(l, node, LANE_POOL_INPUT);
+        break;
+    case ES_OP_ADD:
+        lower_simple(l, node, LANE_ADD);
+        break;
+    case ES_OP_CROSS_ENTROPY:
+        lower_loss(l, node);
+        break;
+    case ES_OP_NORM_RUNNING:
+        // belongs to the block of a later convolution's norm; checked when that is lowered
+        break;
+    default:
+        fail_node(l, node, "is not an operation of the vector engine");
+    }
+}
+
+// Stable order by phase; producers are renumbered.
+static EsStatus sort_instructions(EsLaneProgram *p) {
+    LaneInstruction *sorted = NULL;
+    ES_TRY(es_allocate(sizeof *sorted * (size_t)ES_MAX(1, p->n_instructions), (void **)&sorted));
+    int *new_index = NULL;
+    EsStatus status = es_allocate(sizeof *new_index * (size_t)ES_MAX(1, p->n_instructions), (void **)&new_index);
+    if (status == ES_STATUS_OK) {
+        int count = 0;
+        for (int phase = 0; phase < p->n_phases; phase++) {
+            for (int i = 0; i < p->n_instructions; i++) {
+                if (p->instructions[i].phase == phase) {
+                    new_index[i] = count;
+                    sorted[count++] = p->instructions[i];
+                }
+            }
+        }
+        memcpy(p->instructions, sorted, sizeof *sorted * (size_t)p->n_instructions);
+        for (int i = 0; i < p->n_slots; i++) {
+            p->slots[i].producer = new_index[p->slots[i].producer];
+        }
+    }
+    es_release(new_index);
+    es_release(sorted);
+    return status;
+}
+
+// Every map of the program carries the same number of images.
+static EsStatus count_images(EsLaneProgram *p) {
+    for (int i = 0; i < p->n_slots; i++) {
+        if (p->slots[i].value == ES_NO_VALUE) {
+            continue;
+        }
+        int64_t n_images = p->graph->values[p->slots[i].value].dim[1];
+        if (p->n_images != 0 && p->n_images != n_images) {
+            return ES_FAIL(UNSUPPORTED, "the graph mixes batches of %d and %lld images", p->n_images,
+                           (long long)n_images);
+        }
+        p->n_images = (int)n_images;
+    }
+    if (p->n_images == 0) {
+        return ES_FAIL(UNSUPPORTED, "the graph has no images");
+    }
+    p->n_groups = (p->n_images + p->kernels->n_lanes - 1) / p->kernels->n_lanes;
+    p->n_shards = ES_MIN(p->n_groups, ES_LANE_MAX_SHARDS);
+    return ES_STATUS_OK;
+}
+
+static EsStatus lower_graph(Lowering *l) {
+    for (int node = 0; node < l->graph->n_nodes && l->status == ES_STATUS_OK; node++) {
+        if (!l->is_absorbed[node]) {
+            lower_node(l, node);
+        }
+    }
+    for (int i = 0; i < l->program->n_slots && l->status == ES_STATUS_OK; i++) {
+        ES_ASSERT(l->program->slots[i].producer >= 0);
+    }
+    ES_TRY(l->status);
+    ES_TRY(count_images(l->program));
+    return sort_instructions(l->program);
+}
+
+EsStatus es_lane_program_create(const EsGraph *graph, const EsTensor *tensors, EsDevice *device,
+                                unsigned char *is_left_out, EsLaneProgram **program_out) {
+    *program_out = NULL;
+    EsLaneProgram *program = NULL;
+    Lowering l = {.graph = graph, .is_left_out = is_left_out};
+    EsStatus status = ES_STATUS_OK;
+    size_t n_nodes = (size_t)graph->n_nodes, n_values = (size_t)graph->n_values;
+    memset(is_left_out, 0, n_nodes);
+    ES_TRY_GOTO(es_allocate(sizeof *program, (void **)&program));
+    program->graph = graph;
+    program->tensors = tensors;
+    program->kernels = es_lane_kernels(es_device_info(device)->n_lanes);
+    program->n_envs = graph->n_envs;
+    program->labels = program->loss = program->n_correct = program->n_invalid = ES_NO_VALUE;
+    if (program->kernels == NULL) {
+        status = ES_FAIL(UNSUPPORTED, "this build has no vector engine of that width");
+        goto done;
+    }
+    ES_TRY_GOTO(es_allocate(sizeof(LaneLayer) * n_nodes, (void **)&program->layers));
+    ES_TRY_GOTO(es_allocate(sizeof(LaneNormRecord) * n_nodes, (void **)&program->norms));
+    ES_TRY_GOTO(es_allocate(n_nodes, (void **)&l.is_absorbed));
+    ES_TRY_GOTO(es_allocate(sizeof(int) * n_values, (void **)&l.slot_of));
+    ES_TRY_GOTO(es_allocate(sizeof(int) * n_nodes, (void **)&l.norm_of));
+    memset(l.slot_of, -1, sizeof(int) * n_values);
+    memset(l.norm_of, -1, sizeof(int) * n_nodes);
+    l.program = program;
+    ES_TRY_GOTO(lower_graph(&l));
+    ES_TRY_GOTO(es_lane_program_allocate(program, device));
+done:
+    es_release(l.is_absorbed);
+    es_release(l.slot_of);
+    es_release(l.norm_of);
+    if (status != ES_STATUS_OK) {
+        es_lane_program_destroy(program);
+        return status;
+    }
+    *program_out = program;
+    return ES_STATUS_OK;
+}
+
+void es_lane_program_destroy(EsLaneProgram *program) {
+    if (program == NULL) {
+        return;
+    }
+    free(program->instructions);
+    free(program->slots);
+    es_release(program->layers);
+    es_release(program->norms);
+    es_release(program->worker_memory);
+    es_release(program->host_memory);
+    es_release(program->sum_memory);
+    es_release(program->stored_memory);
+    es_release(program);
+}
+
+size_t es_lane_program_bytes(const EsLaneProgram *program) { return program->total_bytes; }

@@ -1,0 +1,408 @@
+// Execution of a lane program: hosts over threads, phases in order, groups inside a phase, reductions between phases.
+#include <math.h>
+#include <string.h>
+
+#include "network/lane_internal.h"
+
+// One host at work: where its areas are.
+typedef struct HostRun {
+    const EsLaneProgram *program;
+    int64_t env;
+    int phase;
+    float *area;       // layers, norms, accumulators
+    double *sums;
+    float *stored;     // [groups][stored_floats]
+} HostRun;
+
+static float *env_data(const EsLaneProgram *p, EsValueId value, int64_t env) {
+    const EsTensor *tensor = &p->tensors[value];
+    return (float *)tensor->data + env * tensor->stride[0];
+}
+
+static int32_t *env_ints(const EsLaneProgram *p, EsValueId value, int64_t env) {
+    const EsTensor *tensor = &p->tensors[value];
+    return (int32_t *)tensor->data + env * tensor->stride[0];
+}
+
+static EsLaneMap map_of(const HostRun *run, int slot_index, int group, int worker) {
+    const EsLaneProgram *p = run->program;
+    EsLaneMap map = {0};
+    if (slot_index < 0) {
+        return map;
+    }
+    const LaneSlot *slot = &p->slots[slot_index];
+    int lanes = p->kernels->n_lanes;
+    map.channels = slot->channels;
+    map.height = slot->height;
+    map.width = slot->width;
+    map.row = (ptrdiff_t)(slot->width + 2 * slot->halo) * lanes;
+    map.plane = (ptrdiff_t)(slot->height + 2 * slot->halo) * map.row;
+    if (!slot->is_skipped) {
+        float *base = slot->is_stored ? run->stored + (size_t)group * p->stored_floats
+                                      : p->worker_memory + (size_t)worker * p->worker_floats;
+        map.data = base + slot->offset + slot->halo * map.row + slot->halo * lanes;
+    }
+    return map;
+}
+
+static int valid_lanes(const EsLaneProgram *p, int group) {
+    return ES_MIN(p->kernels->n_lanes, p->n_images - group * p->kernels->n_lanes);
+}
+
+static EsLaneNorm norm_view(const HostRun *run, const LaneNormRecord *norm) {
+    return (EsLaneNorm){run->area + norm->scale, run->area + norm->shift, run->area + norm->mean,
+                        run->area + norm->inv_std};
+}
+
+static double *norm_sums(const HostRun *run, const LaneNormRecord *norm, int group) {
+    return run->sums + norm->sums + (size_t)group * (size_t)norm->channels * 2;
+}
+
+// --- before the first phase --------------------------------------------------------------------------------------------
+
+static void derive_scale(const HostRun *run, const LaneNormRecord *norm) {
+    const float *gamma = env_data(run->program, norm->gamma, run->env);
+    const float *beta = env_data(run->program, norm->beta, run->env);
+    for (int c = 0; c < norm->channels; c++) {
+        float sign = run->area[norm->sign + (size_t)c];
+        float scale = gamma[c] * sign * run->area[norm->inv_std + (size_t)c];
+        run->area[norm->scale + (size_t)c] = scale;
+        run->area[norm->shift + (size_t)c] = beta[c] - run->area[norm->mean + (size_t)c] * scale;
+    }
+}
+
+static void prepare_host(const HostRun *run) {
+    const EsLaneProgram *p = run->program;
+    for (int i = 0; i < p->n_norms; i++) {
+        const LaneNormRecord *norm = &p->norms[i];
+        const float *gamma = env_data(p, norm->gamma, run->env);
+        for (int c = 0; c < norm->channels; c++) {
+            run->area[norm->sign + (size_t)c] = norm->is_folded && gamma[c] < 0.0f ? -1.0f : 1.0f;
+        }
+        if (norm->statistics_phase < 0) {
+            const float *mean = env_data(p, norm->running_mean, run->env);
+            const float *variance = env_data(p, norm->running_variance, run->env);
+            for (int c = 0; c < norm->channels; c++) {
+                run->area[norm->mean + (size_t)c] = mean[c] * run->area[norm->sign + (size_t)c];
+                run->area[norm->inv_std + (size_t)c] = 1.0f / sqrtf(variance[c] + norm->options.epsilon);
+            }
+            derive_scale(run, norm);
+        }
+    }
+    for (int i = 0; i < p->n_layers; i++) {
+        const LaneLayer *layer = &p->layers[i];
+        const float *weight = env_data(p, layer->weight, run->env);
+        const float *sign = layer->norm >= 0 ? run->area + p->norms[layer->norm].sign : NULL;
+        p->kernels->pack_weights(weight, sign, layer->n_in, layer->n_out, layer->kernel, run->area + layer->packed);
+        if (layer->needs_flipped) {
+            p->kernels->pack_weights_flipped(weight, sign, layer->n_in, layer->n_out, layer->kernel,
+                                             run->area + layer->flipped);
+        }
+    }
+    memset(run->area + p->accumulators_start, 0, p->shard_floats * (size_t)p->n_shards * sizeof(float));
+}
+
+// --- one group -----------------------------------------------------------------------------------------------------------
+
+// Loss of a group, row by row; the plain kernel's formula (kernels/cross_entropy.h).
+static void run_loss(const HostRun *run, const EsLaneMap *logits, const EsLaneMap *d_logits, int group) {
+    const EsLaneProgram *p = run->program;
+    int lanes = p->kernels->n_lanes, n_classes = logits->channels, n_valid = valid_lanes(p, group);
+    const int32_t *labels = env_ints(p, p->labels, run->env) + (int64_t)group * lanes;
+    double loss = 0.0;
+    int n_correct = 0, n_invalid = 0;
+    for (int lane = 0; lane < lanes; lane++) {
+        int is_counted = lane < n_valid && labels[lane] >= 0 && labels[lane] < n_classes;
+        n_invalid += lane < n_valid && !is_counted;
+        int best = 0;
+        for (int k = 1; k < n_classes; k++) {
+            if (logits->data[k * logits->plane + lane] > logits->data[best * logits->plane + lane]) {
+                best = k;
+            }
+        }
+        float maximum = logits->data[best * logits->plane + lane], sum = 0.0f;
+        float exponential[ES_LANE_MAX_CLASSES];
+        for (int k = 0; k < n_classes; k++) {
+            exponential[k] = expf(logits->data[k * logits->plane + lane] - maximum);
+            sum += exponential[k];
+        }
+        if (is_counted) {
+            loss += (double)(logf(sum) - (logits->data[labels[lane] * logits->plane + lane] - maximum));
+            n_correct += best == labels[lane];
+        }
+        for (int k = 0; k < n_classes && d_logits->data != NULL; k++) {
+            float gradient = (exponential[k] / sum - (k == labels[lane < n_valid ? lane : 0] ? 1.0f : 0.0f)) /
+                             (float)p->n_images;
+            d_logits->data[k * d_logits->plane + lane] = is_counted ? gradient : 0.0f;
+        }
+    }
+    double *sums = run->sums + p->loss_sums + (size_t)group * 3;
+    sums[0] = loss;
+    sums[1] = n_correct;
+    sums[2] = n_invalid;
+}
+
+static void load_images(const HostRun *run, const LaneInstruction *instruction, const EsLaneMap *y, int group) {
+    const EsLaneProgram *p = run->program;
+    const EsNode *node = &p->graph->nodes[instruction->node];
+    int lanes = p->kernels->n_lanes;
+    const EsTensor *episode = node->input[2] >= 0 ? &p->tensors[node->input[2]] : NULL;
+    const EsTensor *step = node->input[3] >= 0 ? &p->tensors[node->input[3]] : NULL;
+    EsLaneImages source = {
+        .images = p->tensors[node->input[0]].data,
+        .index = env_ints(p, node->input[1], run->env) + (int64_t)group * lanes,
+        .n_valid = valid_lanes(p, group),
+        .options = &node->attributes.gather,
+        .episode = episode != NULL ? (uint32_t)((const int32_t *)episode->data)[run->env] : 0,
+        .step = step != NULL ? (uint32_t)((const int32_t *)step->data)[0] : 0,
+        .first = (uint32_t)(group * lanes),
+    };
+    p->kernels->load_images(&source, y);
+}
+
+static void run_norm(const HostRun *run, const LaneInstruction *i, const EsLaneMap *a, const EsLaneMap *b,
+                     const EsLaneMap *c, const EsLaneMap *d, int group) {
+    const EsLaneProgram *p = run->program;
+    const LaneNormRecord *norm = &p->norms[i->norm];
+    EsLaneNorm view = norm_view(run, norm);
+    const float *mean_d_z = run->area + norm->mean_d_z, *mean_d_z_xhat = run->area + norm->mean_d_z_xhat;
+    if (i->op == LANE_NORMALISE) {
+        p->kernels->normalise(a, &view, norm->has_relu, b);
+    } else if (i->op == LANE_NORM_SUMS) {
+        p->kernels->norm_sums(a, b, &view, norm->has_relu, norm_sums(run, norm, group));
+    } else if (norm->is_pooled) {
+        p->kernels->pooled_input(a, c, b, &view, mean_d_z, mean_d_z_xhat, valid_lanes(p, group), d);
+    } else {
+        p->kernels->norm_input(a, b, &view, mean_d_z, mean_d_z_xhat, norm->has_relu, valid_lanes(p, group), d);
+    }
+}
+
+static void run_layer(const HostRun *run, const LaneInstruction *i, const EsLaneMap *a, const EsLaneMap *b,
+                      const EsLaneMap *c, int group, int shard) {
+    const EsLaneProgram *p = run->program;
+    const LaneLayer *layer = &p->layers[i->layer];
+    float *accumulators = run->area + p->accumulators_start + (size_t)shard * p->shard_floats;
+    const LaneNormRecord *norm = i->norm >= 0 ? &p->norms[i->norm] : NULL;
+    switch (i->op) {
+    case LANE_CONV:
+        p->kernels->conv(a, run->area + layer->packed,
+                         layer->bias != ES_NO_VALUE ? env_data(p, layer->bias, run->env) : NULL, layer->kernel, b);
+        break;
+    case LANE_CONV_STATISTICS:
+        p->kernels->conv_statistics(a, run->area + layer->packed, layer->kernel, valid_lanes(p, group), b,
+                                    i->c >= 0 ? c : NULL,
+                                    norm->statistics_phase >= 0 ? norm_sums(run, norm, group) : NULL);
+        break;
+    case LANE_CONV_INPUT:
+        p->kernels->conv(a, run->area + layer->flipped, NULL, layer->kernel, b);
+        break;
+    default:
+        p->kernels->conv_weight(a, b, layer->kernel, accumulators + layer->accumulator);
+        if (layer->d_bias != ES_NO_VALUE) {
+            p->kernels->bias(b, accumulators + layer->bias_accumulator);
+        }
+    }
+}
+
+static void run_instruction(const HostRun *run, const LaneInstruction *i, int group, int shard, int worker) {
+    const EsLaneProgram *p = run->program;
+    const EsLaneKernels *k = p->kernels;
+    const EsNode *node = &p->graph->nodes[i->node];
+    EsLaneMap a = map_of(run, i->a, group, worker), b = map_of(run, i->b, group, worker);
+    EsLaneMap c = map_of(run, i->c, group, worker), d = map_of(run, i->d, group, worker);
+    size_t image_count = (size_t)a.channels * (size_t)(a.height * a.width);
+    switch (i->op) {
+    case LANE_LOAD_IMAGES:
+        load_images(run, i, &a, group);
+        break;
+    case LANE_FROM_ROWS:
+        k->from_rows(env_data(p, i->value, run->env) + (size_t)(group * k->n_lanes) * image_count,
+                     valid_lanes(p, group), &a);
+        break;
+    case LANE_TO_ROWS:
+        k->to_rows(&a, valid_lanes(p, group),
+                   env_data(p, i->value, run->env) + (size_t)(group * k->n_lanes) * image_count);
+        break;
+    case LANE_CONV:
+    case LANE_CONV_STATISTICS:
+    case LANE_CONV_INPUT:
+    case LANE_CONV_WEIGHT:
+        run_layer(run, i, &a, &b, &c, group, shard);
+        break;
+    case LANE_NORMALISE:
+    case LANE_NORM_SUMS:
+    case LANE_NORM_INPUT:
+        run_norm(run, i, &a, &b, &c, &d, group);
+        break;
+    case LANE_ACTIVATION:
+        k->activation(node->attributes.activation, &a, &b);
+        break;
+    case LANE_ACTIVATION_INPUT:
+        k->activation_input(node->attributes.activation, &a, &b, &c);
+        break;
+    case LANE_POOL:
+        k->pool(node->attributes.pool, &a, &b);
+        break;
+    case LANE_POOL_INPUT:
+        k->pool_input(node->attributes.pool, &a, &b, &c);
+        break;
+    case LANE_ADD:
+        k->add(&a, &b, &c);
+        break;
+    case LANE_LOSS:
+        run_loss(run, &a, &b, group);
+        break;
+    }
+}
+
+// All groups of one shard through the phase: shard s has groups [s G / S, (s + 1) G / S).
+static void run_shard(void *context, int64_t shard, int worker) {
+    const HostRun *run = context;
+    const EsLaneProgram *p = run->program;
+    int first = (int)(shard * p->n_groups / p->n_shards), end = (int)((shard + 1) * p->n_groups / p->n_shards);
+    for (int group = first; group < end; group++) {
+        for (int i = 0; i < p->n_instructions; i++) {
+            if (p->instructions[i].phase == run->phase) {
+                run_instruction(run, &p->instructions[i], group, (int)shard, worker);
+            }
+        }
+    }
+}
+
+// --- between phases ------------------------------------------------------------------------------------------------------
+
+// Sum of entry `k` of [groups][channels][2] over groups, in order.
+static double total(const HostRun *run, const LaneNormRecord *norm, int k) {
+    double sum = 0.0;
+    for (int group = 0; group < run->program->n_groups; group++) {
+        sum += norm_sums(run, norm, group)[k];
+    }
+    return sum;
+}
+
+static void finish_statistics(const HostRun *run, const LaneNormRecord *norm) {
+    float *running_mean = env_data(run->program, norm->running_mean, run->env);
+    float *running_variance = env_data(run->program, norm->running_variance, run->env);
+    float momentum = norm->options.momentum;
+    for (int c = 0; c < norm->channels; c++) {
+        double mean = total(run, norm, 2 * c) / norm->n_elements;
+        double variance = total(run, norm, 2 * c + 1) / norm->n_elements - mean * mean;
+        // not fmax: a NaN must stay one
+        variance = variance < 0.0 ? 0.0 : variance;
+        double unbiased = norm->n_elements > 1.0 ? variance * norm->n_elements / (norm->n_elements - 1.0) : variance;
+        float true_mean = (float)mean * run->area[norm->sign + (size_t)c];
+        run->area[norm->mean + (size_t)c] = (float)mean;
+        run->area[norm->inv_std + (size_t)c] = (float)(1.0 / sqrt(variance + (double)norm->options.epsilon));
+        running_mean[c] = (1.0f - momentum) * running_mean[c] + momentum * true_mean;
+        running_variance[c] = (1.0f - momentum) * running_variance[c] + momentum * (float)unbiased;
+    }
+    derive_scale(run, norm);
+}
+
+static void finish_norm_gradient(const HostRun *run, const LaneNormRecord *norm) {
+    float *d_gamma = env_data(run->program, norm->d_gamma, run->env);
+    float *d_beta = env_data(run->program, norm->d_beta, run->env);
+    for (int c = 0; c < norm->channels; c++) {
+        double sum = total(run, norm, 2 * c), sum_xhat = total(run, norm, 2 * c + 1);
+        d_beta[c] = (float)sum;
+        d_gamma[c] = (float)sum_xhat * run->area[norm->sign + (size_t)c];
+        run->area[norm->mean_d_z + (size_t)c] = (float)(sum / norm->n_elements);
+        run->area[norm->mean_d_z_xhat + (size_t)c] = (float)(sum_xhat / norm->n_elements);
+    }
+}
+
+static void finish_layer(const HostRun *run, const LaneLayer *layer) {
+    const EsLaneProgram *p = run->program;
+    const float *accumulators = run->area + p->accumulators_start;
+    const float *sign = layer->norm >= 0 ? run->area + p->norms[layer->norm].sign : NULL;
+    p->kernels->reduce_weight(accumulators + layer->accumulator, p->shard_floats, p->n_shards, sign, layer->n_in,
+                              layer->n_out, layer->kernel, env_data(p, layer->d_weight, run->env));
+    for (int o = 0; o < layer->n_out && layer->d_bias != ES_NO_VALUE; o++) {
+        double sum = 0.0;
+        for (int shard = 0; shard < p->n_shards; shard++) {
+            const float *part = accumulators + (size_t)shard * p->shard_floats + layer->bias_accumulator;
+            for (int lane = 0; lane < p->kernels->n_lanes; lane++) {
+                sum += (double)part[(size_t)(o * p->kernels->n_lanes + lane)];
+            }
+        }
+        env_data(p, layer->d_bias, run->env)[o] = (float)sum;
+    }
+}
+
+static void finish_loss(const HostRun *run) {
+    const EsLaneProgram *p = run->program;
+    double sums[3] = {0.0, 0.0, 0.0};
+    for (int group = 0; group < p->n_groups; group++) {
+        for (int k = 0; k < 3; k++) {
+            sums[k] += run->sums[p->loss_sums + (size_t)group * 3 + (size_t)k];
+        }
+    }
+    *env_data(p, p->loss, run->env) = (float)(sums[0] / p->n_images);
+    *env_ints(p, p->n_correct, run->env) = (int32_t)sums[1];
+    *env_ints(p, p->n_invalid, run->env) = (int32_t)sums[2];
+}
+
+static void finish_phase(const HostRun *run) {
+    const EsLaneProgram *p = run->program;
+    for (int i = 0; i < p->n_norms; i++) {
+        if (p->norms[i].statistics_phase == run->phase) {
+            finish_statistics(run, &p->norms[i]);
+        }
+        if (p->norms[i].sums_phase == run->phase) {
+            finish_norm_gradient(run, &p->norms[i]);
+        }
+    }
+    for (int i = 0; i < p->n_layers; i++) {
+        if (p->layers[i].gradient_phase == run->phase) {
+            finish_layer(run, &p->layers[i]);
+        }
+    }
+}
+
+// --- hosts -----------------------------------------------------------------------------------------------------------------
+
+static HostRun start_host(const EsLaneProgram *p, int64_t env, int area) {
+    HostRun run = {
+        .program = p,
+        .env = env,
+        .area = p->host_memory + (size_t)area * p->host_floats,
+        .sums = p->sum_memory + (size_t)area * p->host_doubles,
+        .stored = p->stored_memory + (size_t)area * (size_t)p->n_groups * p->stored_floats,
+    };
+    prepare_host(&run);
+    return run;
+}
+
+static void end_host(const HostRun *run) {
+    if (run->program->loss != ES_NO_VALUE) {
+        finish_loss(run);
+    }
+}
+
+// A whole host on one thread.
+static void run_host(void *context, int64_t env, int worker) {
+    const EsLaneProgram *p = context;
+    HostRun run = start_host(p, env, worker);
+    for (run.phase = 0; run.phase < p->n_phases; run.phase++) {
+        for (int shard = 0; shard < p->n_shards; shard++) {
+            run_shard(&run, shard, worker);
+        }
+        finish_phase(&run);
+    }
+    end_host(&run);
+}
+
+void es_lane_program_run(EsLaneProgram *program, EsStream *stream) {
+    if (program->n_host_areas > 1 || program->n_workers == 1) {
+        es_stream_parallel(stream, program->n_envs, run_host, program);
+        return;
+    }
+    for (int64_t env = 0; env < program->n_envs; env++) {
+        HostRun run = start_host(program, env, 0);
+        for (run.phase = 0; run.phase < program->n_phases; run.phase++) {
+            es_stream_parallel(stream, program->n_shards, run_shard, &run);
+            finish_phase(&run);
+        }
+        end_host(&run);
+    }
+}

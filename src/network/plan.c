@@ -1,0 +1,312 @@
+#include "network/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "network/execute.h"
+#include "network/lane_program.h"
+
+struct EsPlan {
+    const EsGraph *graph;         // borrowed
+    EsStore *store;               // borrowed
+    EsPlanOptions options;
+    EsTensor *tensors;            // owned array, one per value
+    void *slab;                   // owned, activations and results
+    unsigned char *is_left_out;   // owned, per node: what runs before the lane program
+    EsLaneProgram *lanes;         // owned, nullable
+    EsCapture *capture;           // owned, nullable
+    int n_runs;
+    int all_bound;
+    EsPlanReport report;
+};
+
+// The time a value's memory is needed: nodes [first, last].
+typedef struct Lifetime {
+    int first, last;
+    size_t bytes, offset;
+    int is_placed;
+} Lifetime;
+
+EsPlanOptions es_plan_defaults(void) {
+    return (EsPlanOptions){ES_COMPILE_DEFAULT, ES_DTYPE_F32, NULL, ES_NO_VALUE};
+}
+
+static int is_planned(const EsValue *value) {
+    return value->role == ES_ROLE_ACTIVATION || value->role == ES_ROLE_RESULT;
+}
+
+static EsDtype planned_dtype(const EsPlan *plan, const EsValue *value) {
+    return value->dtype == ES_DTYPE_F32 && value->is_rounded ? plan->options.activation_dtype : value->dtype;
+}
+
+static void find_lifetimes(const EsPlan *plan, Lifetime *lives) {
+    const EsGraph *graph = plan->graph;
+    for (int v = 0; v < graph->n_values; v++) {
+        lives[v] = (Lifetime){.first = -1, .last = -1};
+        if (is_planned(&graph->values[v])) {
+            EsTensor shape = es_tensor_view(NULL, planned_dtype(plan, &graph->values[v]), NULL, graph->values[v].rank,
+                                            graph->values[v].dim);
+            lives[v].bytes = es_tensor_bytes(&shape);
+        }
+    }
+    for (int n = 0; n < graph->n_nodes; n++) {
+        const EsNode *node = &graph->nodes[n];
+        for (int i = 0; i < node->n_inputs; i++) {
+            if (node->input[i] != ES_NO_VALUE) {
+                lives[node->input[i]].last = n;
+            }
+        }
+        for (int i = 0; i < node->n_outputs; i++) {
+            if (node->output[i] != ES_NO_VALUE) {
+                Lifetime *life = &lives[node->output[i]];
+                life->first = life->first < 0 ? n : life->first;
+                life->last = ES_MAX(life->last, n);
+            }
+        }
+    }
+    for (int v = 0; v < graph->n_values; v++) {
+        if (graph->values[v].role == ES_ROLE_RESULT || plan->options.mode == ES_COMPILE_OFF) {
+            lives[v].first = 0;
+            lives[v].last = graph->n_nodes;
+        }
+    }
+}
+
+// The lowest offset at which `life` meets no value placed before that is alive at the same time.
+static size_t lowest_offset(const Lifetime *lives, int n_values, const Lifetime *life) {
+    size_t offset = 0;
+    for (int again = 1; again;) {
+        again = 0;
+        for (int v = 0; v < n_values; v++) {
+            const Lifetime *other = &lives[v];
+            if (other->is_placed && other->first <= life->last && life->first <= other->last &&
+                other->offset < offset + life->bytes && offset < other->offset + other->bytes) {
+                offset = es_align_up(other->offset + other->bytes);
+                again = 1;
+            }
+        }
+    }
+    return offset;
+}
+
+// Large values first, each at the lowest free offset of its lifetime. Returns the slab's size.
+static size_t place_values(EsPlan *plan, Lifetime *lives, const unsigned char *is_needed) {
+    const EsGraph *graph = plan->graph;
+    size_t slab_bytes = 0;
+    for (;;) {
+        Lifetime *next = NULL;
+        for (int v = 0; v < graph->n_values; v++) {
+            if (is_needed[v] && !lives[v].is_placed && (next == NULL || lives[v].bytes > next->bytes)) {
+                next = &lives[v];
+            }
+        }
+        if (next == NULL) {
+            return slab_bytes;
+        }
+        next->offset = lowest_offset(lives, graph->n_values, next);
+        next->is_placed = 1;
+        slab_bytes = ES_MAX(slab_bytes, next->offset + next->bytes);
+        plan->report.unshared_bytes += es_align_up(next->bytes);
+    }
+}
+
+// With the vector engine, only its inputs, its results and what runs before it need memory here.
+static void mark_needed(const EsPlan *plan, unsigned char *is_needed) {
+    const EsGraph *graph = plan->graph;
+    for (int v = 0; v < graph->n_values; v++) {
+        const EsValue *value = &graph->values[v];
+        int is_before = value->producer >= 0 && plan->lanes != NULL && plan->is_left_out[value->producer];
+        is_needed[v] = is_planned(value) && (plan->lanes == NULL || value->role == ES_ROLE_RESULT || is_before);
+    }
+}
+
+static EsStatus assign_memory(EsPlan *plan) {
+    const EsGraph *graph = plan->graph;
+    Lifetime *lives = NULL;
+    unsigned char *is_needed = NULL;
+    EsStatus status = ES_STATUS_OK;
+    size_t n_values = (size_t)ES_MAX(graph->n_values, 1);
+    ES_TRY_GOTO(es_allocate(sizeof *lives * n_values, (void **)&lives));
+    ES_TRY_GOTO(es_allocate(n_values, (void **)&is_needed));
+    find_lifetimes(plan, lives);
+    mark_needed(plan, is_needed);
+    if (plan->lanes != NULL) {
+        // what runs before the engine must live through all of it
+        for (int v = 0; v < graph->n_values; v++) {
+            lives[v].last = graph->n_nodes;
+        }
+    }
+    plan->report.activation_bytes = place_values(plan, lives, is_needed);
+    ES_TRY_GOTO(es_device_allocate(plan->store->device, plan->report.activation_bytes, &plan->slab));
+    for (int v = 0; v < graph->n_values; v++) {
+        const EsValue *value = &graph->values[v];
+        if (is_needed[v]) {
+            plan->tensors[v] = es_tensor_view((unsigned char *)plan->slab + lives[v].offset,
+                                              planned_dtype(plan, value), plan->store->device, value->rank, value->dim);
+        }
+    }
+done:
+    es_release(lives);
+    es_release(is_needed);
+    return status;
+}
+
+// Try the vector engine; a graph it cannot run falls back to the plain kernels, and the report says why.
+static EsStatus try_lanes(EsPlan *plan) {
+    EsStatus status =
+        es_lane_program_create(plan->graph, plan->tensors, plan->store->device, plan->is_left_out, &plan->lanes);
+    if (status == ES_STATUS_UNSUPPORTED) {
+        snprintf(plan->report.fallback, sizeof plan->report.fallback, "%s", es_status_detail());
+        es_log(ES_LOG_DEBUG, "plan: plain kernels, because %s", es_status_detail());
+        return ES_STATUS_OK;
+    }
+    plan->report.uses_lanes = status == ES_STATUS_OK;
+    return status;
+}
+
+static EsStatus check_options(const EsGraph *graph, const EsStore *store, const EsPlanOptions *options) {
+    ES_TRY(es_graph_status(graph));
+    ES_TRY(es_store_check(store, graph));
+    if (options->activation_dtype != ES_DTYPE_F32 &&
+        (options->activation_dtype != ES_DTYPE_BF16 || es_device_info(store->device)->kind != ES_DEVICE_CUDA)) {
+        return ES_FAIL(UNSUPPORTED, "activations in %s are not supported on this device; the CPU computes F32",
+                       es_dtype_name(options->activation_dtype));
+    }
+    for (int n = 0; n < graph->n_nodes && options->activation_dtype != ES_DTYPE_F32; n++) {
+        if (graph->nodes[n].op == ES_OP_LSTM || graph->nodes[n].op == ES_OP_EMBEDDING) {
+            return ES_FAIL(UNSUPPORTED, "%s runs in F32 alone", es_op_name(graph->nodes[n].op));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_plan_create(const EsGraph *graph, EsStore *store, const EsPlanOptions *options, EsPlan **plan_out) {
+    *plan_out = NULL;
+    ES_TRY(check_options(graph, store, options));
+    int64_t start_ns = es_clock_ns();
+    EsPlan *plan = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY(es_allocate(sizeof *plan, (void **)&plan));
+    plan->graph = graph;
+    plan->store = store;
+    plan->options = *options;
+    plan->report.n_nodes = graph->n_nodes;
+    ES_TRY_GOTO(es_allocate(sizeof(EsTensor) * (size_t)ES_MAX(graph->n_values, 1), (void **)&plan->tensors));
+    ES_TRY_GOTO(es_allocate((size_t)ES_MAX(graph->n_nodes, 1), (void **)&plan->is_left_out));
+    for (int v = 0; v < graph->n_values; v++) {
+        EsRole role = graph->values[v].role;
+        if (role == ES_ROLE_PARAMETER || role == ES_ROLE_GRADIENT || role == ES_ROLE_STATE) {
+            plan->tensors[v] = es_store_tensor(store, graph, v);
+        }
+    }
+    if (options->mode == ES_COMPILE_DEFAULT && es_device_info(store->device)->kind == ES_DEVICE_CPU) {
+        ES_TRY_GOTO(try_lanes(plan));
+    }
+    ES_TRY_GOTO(assign_memory(plan));
+    plan->report.build_ms = es_clock_seconds_since(start_ns) * 1e3;
+done:
+    if (status != ES_STATUS_OK) {
+        es_plan_destroy(plan);
+        return status;
+    }
+    *plan_out = plan;
+    return ES_STATUS_OK;
+}
+
+void es_plan_destroy(EsPlan *plan) {
+    if (plan == NULL) {
+        return;
+    }
+    es_capture_destroy(plan->capture);
+    es_lane_program_destroy(plan->lanes);
+    es_device_release(plan->store->device, plan->slab);
+    es_release(plan->tensors);
+    es_release(plan->is_left_out);
+    es_release(plan);
+}
+
+EsStatus es_plan_bind(EsPlan *plan, EsValueId input, const EsTensor *tensor) {
+    const EsValue *value = &plan->graph->values[input];
+    if (value->role != ES_ROLE_INPUT) {
+        return ES_FAIL(ARGUMENT, "\"%s\" is not an input of the graph", value->name);
+    }
+    EsTensor wanted = es_tensor_view(NULL, value->dtype, plan->store->device, value->rank, value->dim);
+    if (tensor->dtype != value->dtype || !es_tensor_same_shape(tensor, &wanted) ||
+        !es_tensor_is_contiguous(tensor)) {
+        char given[96], expected[96];
+        return ES_FAIL(ARGUMENT, "input \"%s\" is %s, expected contiguous %s", value->name,
+                       es_tensor_describe(tensor, given, sizeof given),
+                       es_tensor_describe(&wanted, expected, sizeof expected));
+    }
+    plan->tensors[input] = *tensor;
+    plan->all_bound = 0;
+    return ES_STATUS_OK;
+}
+
+static EsStatus check_bound(EsPlan *plan) {
+    for (int v = 0; v < plan->graph->n_values && !plan->all_bound; v++) {
+        if (plan->graph->values[v].role == ES_ROLE_INPUT && plan->tensors[v].data == NULL) {
+            return ES_FAIL(ARGUMENT, "input \"%s\" is not bound", plan->graph->values[v].name);
+        }
+    }
+    plan->all_bound = 1;
+    return ES_STATUS_OK;
+}
+
+static void run_nodes(EsPlan *plan, EsStream *stream) {
+    const EsKernels *kernels = es_kernels_of(plan->store->device);
+    for (int n = 0; n < plan->graph->n_nodes; n++) {
+        if (plan->lanes == NULL || plan->is_left_out[n]) {
+            es_execute_node(kernels, stream, &plan->graph->nodes[n], plan->tensors);
+        }
+    }
+    if (plan->lanes != NULL) {
+        es_lane_program_run(plan->lanes, stream);
+    }
+    if (plan->options.optimiser != NULL) {
+        es_optimiser_step(plan->options.optimiser, stream);
+    }
+    if (plan->options.step != ES_NO_VALUE) {
+        kernels->count_steps(stream, &plan->tensors[plan->options.step]);
+    }
+}
+
+// Record a run and make it replayable. Whatever goes wrong, the plan stays usable.
+static void capture_plan(EsPlan *plan, EsStream *stream) {
+    int64_t start_ns = es_clock_ns();
+    EsStatus status = es_capture_begin(stream);
+    if (status == ES_STATUS_OK) {
+        run_nodes(plan, stream);
+        status = es_capture_end(stream, &plan->capture);
+    }
+    plan->report.capture_ms = es_clock_seconds_since(start_ns) * 1e3;
+    plan->report.is_captured = status == ES_STATUS_OK;
+    if (status != ES_STATUS_OK) {
+        snprintf(plan->report.fallback, sizeof plan->report.fallback, "capture failed: %s", es_status_detail());
+        es_log(ES_LOG_WARNING, "plan: %s; running without capture", plan->report.fallback);
+    }
+}
+
+EsStatus es_plan_run(EsPlan *plan, EsStream *stream) {
+    ES_TRY(check_bound(plan));
+    int can_capture =
+        plan->options.mode == ES_COMPILE_DEFAULT && es_device_info(plan->store->device)->kind == ES_DEVICE_CUDA;
+    // the first run is a plain one: it loads modules, which a capture may not
+    if (can_capture && plan->n_runs == 1 && plan->capture == NULL) {
+        capture_plan(plan, stream);
+    }
+    plan->n_runs += plan->n_runs < 2;
+    if (plan->capture != NULL) {
+        ES_TRY(es_capture_replay(plan->capture, stream));
+    } else {
+        run_nodes(plan, stream);
+    }
+    return es_device_status(plan->store->device);
+}
+
+EsTensor es_plan_tensor(const EsPlan *plan, EsValueId value) { return plan->tensors[value]; }
+
+EsPlanReport es_plan_report(const EsPlan *plan) { return plan->report; }

@@ -1,0 +1,64 @@
+// Plans: a graph made ready to run on a device. Memory is assigned, kernels are chosen, and on CUDA the whole step becomes a
+// captured graph.
+//
+// ES_COMPILE_OFF runs node by node through the plain kernels, every value in memory of its own: for debugging, and the
+// specification of the rest. ES_COMPILE_DEFAULT lets activations share memory, runs the vector engine on the CPU where the
+// graph allows it (network/lane_program.h), and on CUDA captures the second run and replays it from then on. A capture that
+// fails is reported and changes nothing but speed: the kernels are the same.
+//
+//     EsPlanOptions options = es_plan_defaults();
+//     options.optimiser = optimiser;
+//     EsPlan *plan; ES_TRY(es_plan_create(graph, store, &options, &plan));
+//     ES_TRY(es_plan_bind(plan, images, &images_tensor));
+//     ES_TRY(es_plan_run(plan, stream));
+//     EsTensor loss = es_plan_tensor(plan, loss_value);
+#ifndef ES_NETWORK_PLAN_H
+#define ES_NETWORK_PLAN_H
+
+#include "network/slab_optimiser.h"
+#include "network/store.h"
+
+ES_EXTERN_C_BEGIN
+
+typedef enum EsCompileMode { ES_COMPILE_OFF, ES_COMPILE_DEFAULT } EsCompileMode;
+
+typedef struct EsPlanOptions {
+    EsCompileMode mode;
+    EsDtype activation_dtype;  // F32, or BF16 on CUDA for graphs of the CNN path
+    EsOptimiser *optimiser;    // borrowed, nullable: stepped after the graph
+    EsValueId step;            // i32 [1] input advanced at the end of a run, or ES_NO_VALUE
+} EsPlanOptions;
+
+// What a plan turned out to be, for `esper info`-like reports and telemetry.
+typedef struct EsPlanReport {
+    int n_nodes;
+    int uses_lanes;             // the vector engine runs it
+    int is_captured;            // replayed as one launch
+    size_t activation_bytes;    // of the plan, shared
+    size_t unshared_bytes;      // what they would take without sharing
+    double build_ms, capture_ms;
+    char fallback[256];         // why the faster way was not taken; "" when it was
+} EsPlanReport;
+
+typedef struct EsPlan EsPlan;
+
+EsPlanOptions es_plan_defaults(void);
+
+// The graph, store and optimiser are borrowed and must outlive the plan.
+EsStatus es_plan_create(const EsGraph *graph, EsStore *store, const EsPlanOptions *options, EsPlan **plan);
+void es_plan_destroy(EsPlan *plan);
+
+// Give an input its memory: same device, dtype and shape. Before the first run.
+EsStatus es_plan_bind(EsPlan *plan, EsValueId input, const EsTensor *tensor);
+
+// Queue one run. Fails when an input is unbound, or when the device has failed.
+EsStatus es_plan_run(EsPlan *plan, EsStream *stream);
+
+// The memory of any value the plan holds; activations are valid only in mode OFF or when kept (es_graph_keep).
+EsTensor es_plan_tensor(const EsPlan *plan, EsValueId value);
+
+EsPlanReport es_plan_report(const EsPlan *plan);
+
+ES_EXTERN_C_END
+
+#endif

@@ -1,0 +1,166 @@
+#include "network/slab_optimiser.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+
+EsOptimiserOptions es_optimiser_defaults(void) {
+    return (EsOptimiserOptions){.kind = ES_OPTIMISER_SGD,
+                                .rate = 0.01f,
+                                .momentum = 0.9f,
+                                .weight_decay = 5e-4f,
+                                .beta1 = 0.9f,
+                                .beta2 = 0.999f,
+                                .epsilon = 1e-8f};
+}
+
+static EsStatus create_tensor(EsDevice *device, EsDtype dtype, int rank, const int64_t *dims, EsTensor *tensor) {
+    *tensor = es_tensor_view(NULL, dtype, device, rank, dims);
+    return es_device_allocate(device, es_tensor_bytes(tensor), &tensor->data);
+}
+
+// Offsets and lengths of all parameters, in graph order.
+static EsStatus upload_spans(EsOptimiser *optimiser, const EsGraph *graph, EsStream *stream) {
+    int64_t(*spans)[2] = NULL;
+    ES_TRY(es_allocate(sizeof *spans * (size_t)ES_MAX(optimiser->n_spans, 1), (void **)&spans));
+    int count = 0;
+    for (int i = 0; i < graph->n_values; i++) {
+        const EsValue *value = &graph->values[i];
+        if (value->role == ES_ROLE_PARAMETER) {
+            spans[count][0] = value->slab_offset;
+            spans[count][1] = 1;
+            for (int axis = 1; axis < value->rank; axis++) {
+                spans[count][1] *= value->dim[axis];
+            }
+            count++;
+        }
+    }
+    EsStatus status = es_stream_copy(stream, optimiser->spans.data, spans, es_tensor_bytes(&optimiser->spans),
+                                     ES_COPY_TO_DEVICE);
+    if (status == ES_STATUS_OK) {
+        status = es_stream_synchronize(stream);
+    }
+    es_release(spans);
+    return status;
+}
+
+static EsStatus upload_constant(EsTensor *tensor, EsStream *stream, float value) {
+    int64_t count = es_tensor_count(tensor);
+    float *values = NULL;
+    ES_TRY(es_allocate((size_t)count * sizeof(float), (void **)&values));
+    for (int64_t i = 0; i < count; i++) {
+        values[i] = value;
+    }
+    EsStatus status =
+        es_stream_copy(stream, tensor->data, values, (size_t)count * sizeof(float), ES_COPY_TO_DEVICE);
+    if (status == ES_STATUS_OK) {
+        status = es_stream_synchronize(stream);
+    }
+    es_release(values);
+    return status;
+}
+
+static EsStatus create_tensors(EsOptimiser *optimiser, const EsGraph *graph) {
+    EsDevice *device = optimiser->store->device;
+    int64_t n_envs = graph->n_envs, n_spans = optimiser->n_spans;
+    const int64_t slab[] = {n_envs, graph->n_parameters}, per_span[] = {n_envs, n_spans}, per_group[] = {n_envs, 1};
+    ES_TRY(create_tensor(device, ES_DTYPE_F32, 1, &n_envs, &optimiser->rates.rate));
+    ES_TRY(create_tensor(device, ES_DTYPE_F32, 1, &n_envs, &optimiser->rates.momentum));
+    ES_TRY(create_tensor(device, ES_DTYPE_F32, 1, &n_envs, &optimiser->rates.weight_decay));
+    ES_TRY(create_tensor(device, ES_DTYPE_F32, 2, slab, &optimiser->moment1));
+    if (optimiser->options.kind == ES_OPTIMISER_ADAM) {
+        ES_TRY(create_tensor(device, ES_DTYPE_F32, 2, slab, &optimiser->moment2));
+        ES_TRY(create_tensor(device, ES_DTYPE_I32, 1, &n_envs, &optimiser->n_steps));
+    }
+    ES_TRY(create_tensor(device, ES_DTYPE_I64, 2, (int64_t[]){n_spans, 2}, &optimiser->spans));
+    ES_TRY(create_tensor(device, ES_DTYPE_I32, 1, &n_spans, &optimiser->groups));
+    ES_TRY(create_tensor(device, ES_DTYPE_F32, 2, per_group, &optimiser->max_norm));
+    ES_TRY(create_tensor(device, ES_DTYPE_F64, 2, per_span, &optimiser->sum_squares));
+    ES_TRY(create_tensor(device, ES_DTYPE_I32, 2, per_span, &optimiser->n_nonfinite));
+    return create_tensor(device, ES_DTYPE_F32, 2, per_group, &optimiser->group_norm);
+}
+
+EsStatus es_optimiser_create(const EsGraph *graph, EsStore *store, const EsOptimiserOptions *options,
+                             EsOptimiser **optimiser_out) {
+    *optimiser_out = NULL;
+    ES_TRY(es_store_check(store, graph));
+    EsOptimiser *optimiser = NULL;
+    EsStream *stream = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY(es_allocate(sizeof *optimiser, (void **)&optimiser));
+    optimiser->options = *options;
+    optimiser->store = store;
+    for (int i = 0; i < graph->n_values; i++) {
+        optimiser->n_spans += graph->values[i].role == ES_ROLE_PARAMETER;
+    }
+    ES_TRY_GOTO(create_tensors(optimiser, graph));
+    ES_TRY_GOTO(es_stream_create(store->device, &stream));
+    ES_TRY_GOTO(upload_spans(optimiser, graph, stream));
+    ES_TRY_GOTO(upload_constant(&optimiser->rates.rate, stream, options->rate));
+    ES_TRY_GOTO(upload_constant(&optimiser->rates.momentum, stream, options->momentum));
+    ES_TRY_GOTO(upload_constant(&optimiser->rates.weight_decay, stream, options->weight_decay));
+    ES_TRY_GOTO(upload_constant(&optimiser->max_norm, stream, options->max_norm));
+done:
+    es_stream_destroy(stream);
+    if (status != ES_STATUS_OK) {
+        es_optimiser_destroy(optimiser);
+        return status;
+    }
+    *optimiser_out = optimiser;
+    return ES_STATUS_OK;
+}
+
+void es_optimiser_destroy(EsOptimiser *optimiser) {
+    if (optimiser == NULL) {
+        return;
+    }
+    EsTensor *const tensors[] = {&optimiser->rates.rate,  &optimiser->rates.momentum, &optimiser->rates.weight_decay,
+                                 &optimiser->moment1,     &optimiser->moment2,        &optimiser->n_steps,
+                                 &optimiser->spans,       &optimiser->groups,         &optimiser->max_norm,
+                                 &optimiser->sum_squares, &optimiser->n_nonfinite,    &optimiser->group_norm};
+    for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
+        es_device_release(optimiser->store->device, tensors[i]->data);
+    }
+    es_release(optimiser);
+}
+
+EsStatus es_optimiser_set_rates(EsOptimiser *optimiser, EsStream *stream, const float *rate, const float *momentum,
+                                const float *weight_decay) {
+    const float *const values[] = {rate, momentum, weight_decay};
+    EsTensor *const tensors[] = {&optimiser->rates.rate, &optimiser->rates.momentum, &optimiser->rates.weight_decay};
+    for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
+        if (values[i] != NULL) {
+            ES_TRY(es_stream_copy(stream, tensors[i]->data, values[i], es_tensor_bytes(tensors[i]),
+                                  ES_COPY_TO_DEVICE));
+        }
+    }
+    return es_stream_synchronize(stream);
+}
+
+EsStatus es_optimiser_reset(EsOptimiser *optimiser, EsStream *stream) {
+    EsTensor *const tensors[] = {&optimiser->moment1, &optimiser->moment2, &optimiser->n_steps};
+    for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
+        if (tensors[i]->data != NULL) {
+            ES_TRY(es_stream_fill(stream, tensors[i]->data, 0, es_tensor_bytes(tensors[i])));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+void es_optimiser_step(EsOptimiser *optimiser, EsStream *stream) {
+    const EsKernels *kernels = es_kernels_of(optimiser->store->device);
+    EsStore *store = optimiser->store;
+    if (optimiser->options.max_norm > 0.0f) {
+        kernels->slab_norms(stream, &store->gradients, &optimiser->spans, &optimiser->sum_squares,
+                            &optimiser->n_nonfinite);
+        kernels->slab_clip(stream, &optimiser->spans, &optimiser->groups, &optimiser->sum_squares,
+                           &optimiser->max_norm, &store->gradients, &optimiser->group_norm);
+    }
+    if (optimiser->options.kind == ES_OPTIMISER_ADAM) {
+        EsAdamOptions adam = {optimiser->options.beta1, optimiser->options.beta2, optimiser->options.epsilon};
+        kernels->adam_step(stream, adam, &optimiser->rates.rate, &store->gradients, &optimiser->moment1,
+                           &optimiser->moment2, &optimiser->n_steps, &store->parameters);
+    } else {
+        kernels->sgd_step(stream, &optimiser->rates, &store->gradients, &optimiser->moment1, &store->parameters);
+    }
+}
