@@ -1,0 +1,261 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+
+// names a stale temporary of a killed process with the same number may hold
+#define MAX_NAME_ATTEMPTS 100
+
+// the most one read or write call is asked for; Linux moves at most 2 GiB - 4 KiB at once
+#define MAX_TRANSFER_BYTES ((size_t)1 << 30)
+
+struct EsFileWriter {
+    char *path;      // owned
+    char *temporary; // owned; "" once it no longer exists
+    int descriptor;  // -1 once closed
+    EsStatus status; // first failure, repeated by commit
+};
+
+struct EsFileReader {
+    char *path; // owned
+    int descriptor;
+    uint64_t n_bytes;
+};
+
+static EsStatus copy_text(const char *text, size_t extra_bytes, char **copy) {
+    size_t bytes = strlen(text) + 1;
+    ES_TRY(es_allocate(bytes + extra_bytes, (void **)copy));
+    memcpy(*copy, text, bytes);
+    return ES_STATUS_OK;
+}
+
+static int open_retrying(const char *path, int flags) {
+    int descriptor;
+    do {
+        descriptor = open(path, flags | O_CLOEXEC, 0666);
+    } while (descriptor < 0 && errno == EINTR);
+    return descriptor;
+}
+
+static int sync_retrying(int descriptor) {
+    int result;
+    do {
+        result = fsync(descriptor);
+    } while (result != 0 && errno == EINTR);
+    return result;
+}
+
+static void destroy_writer(EsFileWriter *writer) {
+    if (writer->descriptor >= 0) {
+        close(writer->descriptor);
+    }
+    if (writer->temporary != NULL && writer->temporary[0] != '\0') {
+        unlink(writer->temporary);
+    }
+    es_release(writer->temporary);
+    es_release(writer->path);
+    es_release(writer);
+}
+
+static EsStatus create_temporary(EsFileWriter *writer) {
+    size_t name_bytes = strlen(writer->path) + 64;
+    char *name = writer->temporary;
+    for (int attempt = 0; attempt < MAX_NAME_ATTEMPTS; attempt++) {
+        snprintf(name, name_bytes, "%s.%ld-%d.tmp", writer->path, (long)getpid(), attempt);
+        writer->descriptor = open_retrying(name, O_WRONLY | O_CREAT | O_EXCL);
+        if (writer->descriptor >= 0) {
+            return ES_STATUS_OK;
+        }
+        if (errno != EEXIST) {
+            break;
+        }
+    }
+    EsStatus status = ES_FAIL(IO, "cannot create %s: %s", name, strerror(errno));
+    name[0] = '\0';
+    return status;
+}
+
+EsStatus es_file_writer_open(const char *path, EsFileWriter **writer_out) {
+    *writer_out = NULL;
+    EsFileWriter *writer = NULL;
+    ES_TRY(es_allocate(sizeof *writer, (void **)&writer));
+    writer->descriptor = -1;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(copy_text(path, 0, &writer->path));
+    ES_TRY_GOTO(copy_text("", strlen(path) + 64, &writer->temporary));
+    ES_TRY_GOTO(create_temporary(writer));
+    *writer_out = writer;
+    return ES_STATUS_OK;
+done:
+    destroy_writer(writer);
+    return status;
+}
+
+EsStatus es_file_writer_append(EsFileWriter *writer, const void *data, size_t bytes) {
+    const unsigned char *next = data;
+    while (writer->status == ES_STATUS_OK && bytes > 0) {
+        ssize_t written = write(writer->descriptor, next, ES_MIN(bytes, MAX_TRANSFER_BYTES));
+        if (written > 0) {
+            next += written;
+            bytes -= (size_t)written;
+        } else if (written == 0 || errno != EINTR) {
+            // a regular file never takes 0 bytes without an error; treat it as full rather than
+            // spin
+            writer->status = ES_FAIL(IO, "cannot write %s: %s", writer->path,
+                                     strerror(written == 0 ? ENOSPC : errno));
+        }
+    }
+    return writer->status;
+}
+
+static EsStatus sync_folder(const char *path) {
+    char *folder = NULL;
+    ES_TRY(copy_text(path, 2, &folder));
+    char *slash = strrchr(folder, '/');
+    if (slash == NULL) {
+        strcpy(folder, ".");
+    } else {
+        slash[slash == folder ? 1 : 0] = '\0';
+    }
+    EsStatus status = ES_STATUS_OK;
+    int descriptor = open_retrying(folder, O_RDONLY | O_DIRECTORY);
+    // EINVAL: a file system whose folders cannot be synced
+    if (descriptor < 0 || (sync_retrying(descriptor) != 0 && errno != EINVAL)) {
+        status = ES_FAIL(IO, "%s is written, but its folder cannot be made durable: %s", path,
+                         strerror(errno));
+    }
+    if (descriptor >= 0) {
+        close(descriptor);
+    }
+    es_release(folder);
+    return status;
+}
+
+EsStatus es_file_writer_commit(EsFileWriter *writer) {
+    EsStatus status = writer->status;
+    if (status == ES_STATUS_OK && sync_retrying(writer->descriptor) != 0) {
+        status = ES_FAIL(IO, "cannot make %s durable: %s", writer->path, strerror(errno));
+    }
+    if (status == ES_STATUS_OK) {
+        // not retried after EINTR: Linux has closed it already
+        int failed = close(writer->descriptor) != 0 && errno != EINTR;
+        writer->descriptor = -1;
+        if (failed) {
+            status = ES_FAIL(IO, "cannot close %s: %s", writer->path, strerror(errno));
+        }
+    }
+    if (status == ES_STATUS_OK) {
+        if (rename(writer->temporary, writer->path) == 0) {
+            writer->temporary[0] = '\0';
+            status = sync_folder(writer->path);
+        } else {
+            status = ES_FAIL(IO, "cannot replace %s: %s", writer->path, strerror(errno));
+        }
+    }
+    destroy_writer(writer);
+    return status;
+}
+
+void es_file_writer_abandon(EsFileWriter *writer) {
+    if (writer != NULL) {
+        destroy_writer(writer);
+    }
+}
+
+EsStatus es_file_write_all(const char *path, const void *data, size_t bytes) {
+    EsFileWriter *writer = NULL;
+    ES_TRY(es_file_writer_open(path, &writer));
+    EsStatus status = es_file_writer_append(writer, data, bytes);
+    if (status != ES_STATUS_OK) {
+        es_file_writer_abandon(writer);
+        return status;
+    }
+    return es_file_writer_commit(writer);
+}
+
+EsStatus es_file_reader_open(const char *path, EsFileReader **reader_out) {
+    *reader_out = NULL;
+    EsFileReader *reader = NULL;
+    ES_TRY(es_allocate(sizeof *reader, (void **)&reader));
+    EsStatus status = ES_STATUS_OK;
+    reader->descriptor = -1;
+    ES_TRY_GOTO(copy_text(path, 0, &reader->path));
+    // O_NONBLOCK: opening a pipe without a writer must fail below, not hang here
+    reader->descriptor = open_retrying(path, O_RDONLY | O_NONBLOCK);
+    struct stat facts;
+    if (reader->descriptor < 0 || fstat(reader->descriptor, &facts) != 0) {
+        status = ES_FAIL(IO, "cannot open %s: %s", path, strerror(errno));
+        goto done;
+    }
+    if (!S_ISREG(facts.st_mode)) {
+        status = ES_FAIL(INPUT, "%s is not a regular file", path);
+        goto done;
+    }
+    reader->n_bytes = (uint64_t)facts.st_size;
+    *reader_out = reader;
+    return ES_STATUS_OK;
+done:
+    es_file_reader_close(reader);
+    return status;
+}
+
+void es_file_reader_close(EsFileReader *reader) {
+    if (reader != NULL) {
+        if (reader->descriptor >= 0) {
+            close(reader->descriptor);
+        }
+        es_release(reader->path);
+        es_release(reader);
+    }
+}
+
+uint64_t es_file_reader_bytes(const EsFileReader *reader) { return reader->n_bytes; }
+
+EsStatus es_file_reader_read(EsFileReader *reader, uint64_t offset, void *into, size_t bytes) {
+    unsigned char *next = into;
+    while (bytes > 0) {
+        ssize_t n_read =
+            pread(reader->descriptor, next, ES_MIN(bytes, MAX_TRANSFER_BYTES), (off_t)offset);
+        if (n_read > 0) {
+            next += n_read;
+            offset += (uint64_t)n_read;
+            bytes -= (size_t)n_read;
+        } else if (n_read == 0) {
+            return ES_FAIL(IO, "cannot read %s: it ends at byte %llu, %zu more were expected",
+                           reader->path, (unsigned long long)offset, bytes);
+        } else if (errno != EINTR) {
+            return ES_FAIL(IO, "cannot read %s: %s", reader->path, strerror(errno));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_file_read_all(const char *path, size_t max_bytes, void **data, size_t *bytes) {
+    *data = NULL;
+    *bytes = 0;
+    EsFileReader *reader = NULL;
+    ES_TRY(es_file_reader_open(path, &reader));
+    EsStatus status = ES_STATUS_OK;
+    if (reader->n_bytes > max_bytes) {
+        status = ES_FAIL(INPUT, "%s has %llu bytes, the limit is %zu", path,
+                         (unsigned long long)reader->n_bytes, max_bytes);
+        goto done;
+    }
+    size_t n_bytes = (size_t)reader->n_bytes;
+    ES_TRY_GOTO(es_allocate(n_bytes + 1, data));
+    ES_TRY_GOTO(es_file_reader_read(reader, 0, *data, n_bytes));
+    *bytes = n_bytes;
+done:
+    if (status != ES_STATUS_OK) {
+        es_release(*data);
+        *data = NULL;
+    }
+    es_file_reader_close(reader);
+    return status;
+}

@@ -1,0 +1,65 @@
+// Whole files: read with a limit, written so that a crash leaves the old file or the new one, never
+// a part.
+//
+// A writer fills a temporary beside the target; commit makes it durable and puts it in the target's
+// place. Until then the old file is untouched. Errors are IO and name the path and the system's
+// reason. One thread per reader or writer.
+//
+//     EsFileWriter *writer; ES_TRY(es_file_writer_open("model.bin", &writer));
+//     EsStatus status = es_file_writer_append(writer, data, bytes);
+//     if (status != ES_STATUS_OK) { es_file_writer_abandon(writer); return status; }
+//     return es_file_writer_commit(writer);
+#ifndef ES_BASE_FILE_H
+#define ES_BASE_FILE_H
+
+#include <stddef.h>
+
+#include "base/macros.h"
+#include "esper/status.h"
+
+ES_EXTERN_C_BEGIN
+
+// --- writing -------------------------------------------------------------------------------------
+
+typedef struct EsFileWriter EsFileWriter;
+
+// The temporary is called `path`.<process>-<n>.tmp, so it lies on the same file system. A symbolic
+// link at `path` is replaced, not followed.
+EsStatus es_file_writer_open(const char *path, EsFileWriter **writer);
+
+// Add bytes at the end. After a failure only es_file_writer_abandon makes sense; commit would
+// repeat the failure.
+EsStatus es_file_writer_append(EsFileWriter *writer, const void *data, size_t bytes);
+
+// fsync, rename, fsync of the folder. Ends the writer, also on failure; the temporary is then gone
+// and the old file is whole (only a failing fsync of the folder comes after the new file is in
+// place).
+EsStatus es_file_writer_commit(EsFileWriter *writer);
+
+// Drop what was written and end the writer. Accepts NULL.
+void es_file_writer_abandon(EsFileWriter *writer);
+
+// Open, append and commit in one call.
+EsStatus es_file_write_all(const char *path, const void *data, size_t bytes);
+
+// --- reading -------------------------------------------------------------------------------------
+
+typedef struct EsFileReader EsFileReader;
+
+// Regular files alone: INPUT for a folder, pipe or device.
+EsStatus es_file_reader_open(const char *path, EsFileReader **reader);
+void es_file_reader_close(EsFileReader *reader);
+
+// Size when it was opened.
+uint64_t es_file_reader_bytes(const EsFileReader *reader);
+
+// Exactly `bytes` from `offset`; IO when the file has become shorter.
+EsStatus es_file_reader_read(EsFileReader *reader, uint64_t offset, void *into, size_t bytes);
+
+// The whole file into fresh memory (es_release it), 64-byte aligned, with a zero byte after the end
+// that *bytes does not count. INPUT when it is larger than max_bytes.
+EsStatus es_file_read_all(const char *path, size_t max_bytes, void **data, size_t *bytes);
+
+ES_EXTERN_C_END
+
+#endif

@@ -1,0 +1,118 @@
+// E environments, N images of one batch, C H W their shape, M images of the data set.
+#include "kernels/env_data.h"
+#include "kernels/gather_rules.h"
+#include "kernels/kernels.h"
+
+#define IMAGES_PER_PIECE 16
+
+typedef struct GatherOrder {
+    uint64_t seed;
+    uint32_t n_samples;
+    EsIn episode, step;
+    EsOut index;
+    int64_t N;
+} GatherOrder;
+
+static void order_environment(void *context, int64_t e, int worker) {
+    (void)worker;
+    const GatherOrder *job = context;
+    uint32_t episode = (uint32_t)*es_env_i32(job->episode, e);
+    uint64_t first = (uint64_t)(uint32_t)*es_env_i32(job->step, 0) * (uint64_t)job->N;
+    int32_t *index = es_env_i32(job->index, e);
+    for (int64_t n = 0; n < job->N; n++) {
+        index[n] = es_gather_sample(job->seed, episode, first + (uint64_t)n, job->n_samples);
+    }
+}
+
+void es_gather_order_cpu(EsStream *s, uint64_t seed, int64_t n_samples, EsIn episode, EsIn step,
+                         EsOut index) {
+    ES_ASSERT(n_samples > 0 && n_samples <= INT32_MAX);
+    GatherOrder job = {.seed = seed,
+                       .n_samples = (uint32_t)n_samples,
+                       .episode = episode,
+                       .step = step,
+                       .index = index,
+                       .N = index->dim[1]};
+    es_stream_parallel(s, index->dim[0], order_environment, &job);
+}
+
+typedef struct GatherImages {
+    const EsGatherOptions *options;
+    EsIn images, index, episode, step;
+    EsOut y;
+    int64_t M, N, n_blocks;
+    int C, H, W;
+    float value[ES_MAX_IMAGE_CHANNELS][256]; // es_gather_value of every byte
+} GatherImages;
+
+static void gather_image(const GatherImages *job, int64_t e, int64_t n) {
+    int64_t channel_size = (int64_t)job->H * job->W;
+    int64_t image_size = job->C * channel_size;
+    int32_t sample = es_env_i32(job->index, e)[n];
+    ES_ASSERT(sample >= 0 && sample < job->M);
+    // axis 0 of the data set counts samples, not environments; its stride is read the same way
+    const unsigned char *image = es_env_u8(job->images, sample);
+    float *y = es_env_f32(job->y, e) + n * image_size;
+    EsCrop crop = es_gather_crop(job->options, (uint32_t)*es_env_i32(job->episode, e),
+                                 (uint32_t)*es_env_i32(job->step, 0), (uint32_t)n);
+    for (int c = 0; c < job->C; c++) {
+        const unsigned char *channel = image + c * channel_size;
+        for (int row = 0; row < job->H; row++) {
+            for (int column = 0; column < job->W; column++) {
+                unsigned char pixel = es_gather_pixel(channel, job->H, job->W, crop, row, column);
+                *y++ = job->value[c][pixel];
+            }
+        }
+    }
+}
+
+static void gather_block(void *context, int64_t piece, int worker) {
+    (void)worker;
+    const GatherImages *job = context;
+    int64_t e = piece / job->n_blocks;
+    int64_t begin = piece % job->n_blocks * IMAGES_PER_PIECE;
+    for (int64_t n = begin; n < ES_MIN(begin + IMAGES_PER_PIECE, job->N); n++) {
+        gather_image(job, e, n);
+    }
+}
+
+void es_gather_images_cpu(EsStream *s, const EsGatherOptions *options, EsIn images, EsIn index,
+                          EsIn episode, EsIn step, EsOut y) {
+    ES_ASSERT(images->dim[1] <= ES_MAX_IMAGE_CHANNELS && y->dtype == ES_DTYPE_F32);
+    GatherImages job = {.options = options,
+                        .images = images,
+                        .index = index,
+                        .episode = episode,
+                        .step = step,
+                        .y = y,
+                        .M = images->dim[0],
+                        .N = index->dim[1],
+                        .C = (int)images->dim[1],
+                        .H = (int)images->dim[2],
+                        .W = (int)images->dim[3]};
+    for (int c = 0; c < job.C; c++) {
+        for (int pixel = 0; pixel < 256; pixel++) {
+            job.value[c][pixel] = es_gather_value(options, c, (unsigned char)pixel);
+        }
+    }
+    job.n_blocks = (job.N + IMAGES_PER_PIECE - 1) / IMAGES_PER_PIECE;
+    es_stream_parallel(s, index->dim[0] * job.n_blocks, gather_block, &job);
+}
+
+// a byte per sample is too little work to share between threads
+void es_gather_labels_cpu(EsStream *s, EsIn labels, EsIn index, EsOut y) {
+    (void)s;
+    for (int64_t e = 0; e < index->dim[0]; e++) {
+        const int32_t *samples = es_env_i32(index, e);
+        int32_t *to = es_env_i32(y, e);
+        for (int64_t n = 0; n < index->dim[1]; n++) {
+            ES_ASSERT(samples[n] >= 0 && samples[n] < labels->dim[0]);
+            to[n] = *es_env_u8(labels, samples[n]);
+        }
+    }
+}
+
+void es_count_steps_cpu(EsStream *s, EsOut step) {
+    (void)s;
+    *es_env_i32(step, 0) += 1;
+}

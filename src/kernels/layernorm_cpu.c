@@ -1,0 +1,118 @@
+// Letters: E environments, N rows, D features.
+#include <math.h>
+
+#include "kernels/double_sums.h"
+#include "kernels/env_data.h"
+#include "kernels/kernels.h"
+
+// features whose gamma and beta gradients one piece sums
+#define COLUMNS 32
+
+typedef struct Norm {
+    double epsilon;
+    EsIn x, gamma, beta, d_y;
+    EsOut mean, inv_std, y, d_x, d_gamma, d_beta;
+    int64_t N, D;
+    int64_t n_blocks; // of COLUMNS features
+} Norm;
+
+// piece = (e, n): one row
+static void normalise_row(void *context, int64_t piece, int worker) {
+    (void)worker;
+    const Norm *v = context;
+    int64_t n = piece % v->N, e = piece / v->N;
+    const float *x = es_env_f32(v->x, e) + n * v->D;
+    const float *gamma = es_env_f32(v->gamma, e);
+    const float *beta = es_env_f32(v->beta, e);
+    float *y = es_env_f32(v->y, e) + n * v->D;
+
+    double exact_mean = es_double_sum(x, v->D) / (double)v->D;
+    double variance = es_double_centred_dot(x, exact_mean, x, exact_mean, v->D) / (double)v->D;
+    float mean = (float)exact_mean;
+    float inv_std = (float)(1.0 / sqrt(variance + v->epsilon));
+    es_env_f32(v->mean, e)[n] = mean;
+    es_env_f32(v->inv_std, e)[n] = inv_std;
+    for (int64_t d = 0; d < v->D; d++) {
+        y[d] = (x[d] - mean) * inv_std * gamma[d] + beta[d];
+    }
+}
+
+// With g = d_y gamma and averages over the row: d_x = inv_std (g - average(g) - xhat average(g
+// xhat)).
+static void differentiate_row(void *context, int64_t piece, int worker) {
+    (void)worker;
+    const Norm *v = context;
+    int64_t n = piece % v->N, e = piece / v->N;
+    const float *x = es_env_f32(v->x, e) + n * v->D;
+    const float *d_y = es_env_f32(v->d_y, e) + n * v->D;
+    const float *gamma = es_env_f32(v->gamma, e);
+    float *d_x = es_env_f32(v->d_x, e) + n * v->D;
+    float mean = es_env_f32(v->mean, e)[n], inv_std = es_env_f32(v->inv_std, e)[n];
+
+    double sum = 0.0, product = 0.0;
+    for (int64_t d = 0; d < v->D; d++) {
+        double g = (double)d_y[d] * (double)gamma[d];
+        sum += g;
+        product += g * ((double)x[d] - (double)mean);
+    }
+    float offset = (float)(sum / (double)v->D);
+    float tilt = (float)(product * (double)inv_std / (double)v->D);
+    for (int64_t d = 0; d < v->D; d++) {
+        float xhat = (x[d] - mean) * inv_std;
+        d_x[d] = inv_std * (d_y[d] * gamma[d] - offset - xhat * tilt);
+    }
+}
+
+// piece = (e, block of features): rows in order
+static void sum_gradients(void *context, int64_t piece, int worker) {
+    (void)worker;
+    const Norm *v = context;
+    int64_t e = piece / v->n_blocks, d0 = piece % v->n_blocks * COLUMNS;
+    int64_t width = ES_MIN(COLUMNS, v->D - d0);
+    double sum[COLUMNS] = {0}, product[COLUMNS] = {0};
+    for (int64_t n = 0; n < v->N; n++) {
+        const float *x = es_env_f32(v->x, e) + n * v->D + d0;
+        const float *d_y = es_env_f32(v->d_y, e) + n * v->D + d0;
+        double mean = (double)es_env_f32(v->mean, e)[n];
+        double inv_std = (double)es_env_f32(v->inv_std, e)[n];
+        for (int64_t d = 0; d < width; d++) {
+            sum[d] += (double)d_y[d];
+            product[d] += (double)d_y[d] * ((double)x[d] - mean) * inv_std;
+        }
+    }
+    for (int64_t d = 0; d < width; d++) {
+        es_env_f32(v->d_beta, e)[d0 + d] = (float)sum[d];
+        es_env_f32(v->d_gamma, e)[d0 + d] = (float)product[d];
+    }
+}
+
+void es_layernorm_forward_cpu(EsStream *s, EsNormOptions options, EsIn x, EsIn gamma, EsIn beta,
+                              EsOut mean, EsOut inv_std, EsOut y) {
+    Norm norm = {.epsilon = (double)options.epsilon,
+                 .x = x,
+                 .gamma = gamma,
+                 .beta = beta,
+                 .mean = mean,
+                 .inv_std = inv_std,
+                 .y = y,
+                 .N = x->dim[1],
+                 .D = x->dim[2]};
+    es_stream_parallel(s, x->dim[0] * norm.N, normalise_row, &norm);
+}
+
+void es_layernorm_backward_cpu(EsStream *s, EsIn x, EsIn mean, EsIn inv_std, EsIn gamma, EsIn d_y,
+                               EsOut d_x, EsOut d_gamma, EsOut d_beta) {
+    Norm norm = {.x = x,
+                 .gamma = gamma,
+                 .mean = mean,
+                 .inv_std = inv_std,
+                 .d_y = d_y,
+                 .d_x = d_x,
+                 .d_gamma = d_gamma,
+                 .d_beta = d_beta,
+                 .N = x->dim[1],
+                 .D = x->dim[2],
+                 .n_blocks = (x->dim[2] + COLUMNS - 1) / COLUMNS};
+    es_stream_parallel(s, x->dim[0] * norm.n_blocks, sum_gradients, &norm);
+    es_stream_parallel(s, x->dim[0] * norm.N, differentiate_row, &norm);
+}

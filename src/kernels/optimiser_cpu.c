@@ -1,0 +1,93 @@
+// E environments, P parameters of one.
+#include <math.h>
+
+#include "kernels/env_data.h"
+#include "kernels/kernels.h"
+
+#define PARAMETERS_PER_PIECE 4096
+
+typedef struct Sgd {
+    const EsSgdRates *rates;
+    EsIn gradient;
+    EsOut momentum, parameter;
+    int64_t P, n_blocks;
+} Sgd;
+
+static void step_sgd(void *context, int64_t piece, int worker) {
+    (void)worker;
+    const Sgd *job = context;
+    int64_t e = piece / job->n_blocks;
+    int64_t begin = piece % job->n_blocks * PARAMETERS_PER_PIECE;
+    int64_t n = ES_MIN(PARAMETERS_PER_PIECE, job->P - begin);
+    const float *ES_RESTRICT gradient = es_env_f32(job->gradient, e) + begin;
+    float *ES_RESTRICT momentum = es_env_f32(job->momentum, e) + begin;
+    float *ES_RESTRICT parameter = es_env_f32(job->parameter, e) + begin;
+    float rate = *es_env_f32(&job->rates->rate, e);
+    float keep = *es_env_f32(&job->rates->momentum, e);
+    float decay = *es_env_f32(&job->rates->weight_decay, e);
+    for (int64_t i = 0; i < n; i++) {
+        float d = gradient[i] + decay * parameter[i];
+        momentum[i] = keep * momentum[i] + d;
+        parameter[i] -= rate * momentum[i];
+    }
+}
+
+void es_sgd_step_cpu(EsStream *s, const EsSgdRates *rates, EsIn gradient, EsOut momentum,
+                     EsOut parameter) {
+    Sgd job = {.rates = rates,
+               .gradient = gradient,
+               .momentum = momentum,
+               .parameter = parameter,
+               .P = parameter->dim[1]};
+    job.n_blocks = (job.P + PARAMETERS_PER_PIECE - 1) / PARAMETERS_PER_PIECE;
+    es_stream_parallel(s, parameter->dim[0] * job.n_blocks, step_sgd, &job);
+}
+
+typedef struct Adam {
+    EsAdamOptions options;
+    EsIn rate, gradient;
+    EsOut moment1, moment2, parameter;
+    EsIn n_steps; // already advanced
+    int64_t P, n_blocks;
+} Adam;
+
+static void step_adam(void *context, int64_t piece, int worker) {
+    (void)worker;
+    const Adam *job = context;
+    int64_t e = piece / job->n_blocks;
+    int64_t begin = piece % job->n_blocks * PARAMETERS_PER_PIECE;
+    int64_t n = ES_MIN(PARAMETERS_PER_PIECE, job->P - begin);
+    const float *ES_RESTRICT gradient = es_env_f32(job->gradient, e) + begin;
+    float *ES_RESTRICT moment1 = es_env_f32(job->moment1, e) + begin;
+    float *ES_RESTRICT moment2 = es_env_f32(job->moment2, e) + begin;
+    float *ES_RESTRICT parameter = es_env_f32(job->parameter, e) + begin;
+    float beta1 = job->options.beta1, beta2 = job->options.beta2;
+    double n_steps = (double)*es_env_i32(job->n_steps, e);
+    // in double: 1 - b^n loses half its digits in float while n is small
+    float correction1 = (float)(1.0 - pow((double)beta1, n_steps));
+    float correction2 = (float)(1.0 - pow((double)beta2, n_steps));
+    float rate = *es_env_f32(job->rate, e), epsilon = job->options.epsilon;
+    for (int64_t i = 0; i < n; i++) {
+        moment1[i] = beta1 * moment1[i] + (1.0f - beta1) * gradient[i];
+        moment2[i] = beta2 * moment2[i] + (1.0f - beta2) * (gradient[i] * gradient[i]);
+        float denominator = sqrtf(moment2[i] / correction2) + epsilon;
+        parameter[i] -= rate * (moment1[i] / correction1) / denominator;
+    }
+}
+
+void es_adam_step_cpu(EsStream *s, EsAdamOptions options, EsIn rate, EsIn gradient, EsOut moment1,
+                      EsOut moment2, EsOut n_steps, EsOut parameter) {
+    for (int64_t e = 0; e < parameter->dim[0]; e++) {
+        *es_env_i32(n_steps, e) += 1;
+    }
+    Adam job = {.options = options,
+                .rate = rate,
+                .gradient = gradient,
+                .moment1 = moment1,
+                .moment2 = moment2,
+                .parameter = parameter,
+                .n_steps = n_steps,
+                .P = parameter->dim[1]};
+    job.n_blocks = (job.P + PARAMETERS_PER_PIECE - 1) / PARAMETERS_PER_PIECE;
+    es_stream_parallel(s, parameter->dim[0] * job.n_blocks, step_adam, &job);
+}
