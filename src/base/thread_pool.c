@@ -3,28 +3,30 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <string.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 
-// Spins before a worker sleeps: steps follow one another within microseconds, a futex wake-up costs tens of them.
+// Spins before a worker sleeps: steps follow one another within microseconds, a futex wake-up costs
+// tens of them.
 #define SPINS_BEFORE_SLEEP 4000
 
 struct EsThreadPool {
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    int n_threads;         // callers included
-    int n_started;         // workers to join
-    pthread_t *workers;    // owned, n_threads - 1
+    int n_threads;      // callers included
+    int n_started;      // workers to join
+    pthread_t *workers; // owned, n_threads - 1
 
     // one piece of work at a time; written by es_thread_pool_run before `generation` moves
     EsPieceFunction function;
     void *context;
     int64_t n_pieces;
 
-    _Atomic uint32_t generation;   // a new value means new work
-    _Atomic int64_t next_piece;
-    _Atomic int n_busy;            // workers that have not finished the current generation
+    // a cache line each: waiting workers read `generation` while working ones count in the others
+    _Alignas(ES_ALIGNMENT) _Atomic uint32_t generation; // a new value means new work
+    _Alignas(ES_ALIGNMENT) _Atomic int64_t next_piece;
+    _Alignas(ES_ALIGNMENT) _Atomic int n_busy; // workers that have not finished this generation
     _Atomic int is_stopping;
 };
 
@@ -32,6 +34,13 @@ typedef struct WorkerStart {
     EsThreadPool *pool;
     int worker;
 } WorkerStart;
+
+// tells the core that this is a waiting loop, which frees room for its sibling
+static void pause_briefly(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
 
 static void run_pieces(EsThreadPool *pool, int worker) {
     for (;;) {
@@ -48,9 +57,7 @@ static void wait_for_generation(EsThreadPool *pool, uint32_t seen) {
         if (atomic_load_explicit(&pool->generation, memory_order_acquire) != seen) {
             return;
         }
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#endif
+        pause_briefly();
     }
     pthread_mutex_lock(&pool->lock);
     while (atomic_load(&pool->generation) == seen) {
@@ -132,7 +139,8 @@ void es_thread_pool_destroy(EsThreadPool *pool) {
 
 int es_thread_pool_size(const EsThreadPool *pool) { return pool->n_threads; }
 
-void es_thread_pool_run(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction function, void *context) {
+void es_thread_pool_run(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction function,
+                        void *context) {
     if (pool->n_threads == 1 || n_pieces <= 1) {
         for (int64_t piece = 0; piece < n_pieces; piece++) {
             function(context, piece, 0);
@@ -146,9 +154,14 @@ void es_thread_pool_run(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction fu
     atomic_store(&pool->n_busy, pool->n_started);
     announce(pool);
     run_pieces(pool, 0);
-    // a worker still on its last piece: short, unless another process holds its core, so yield after a while
-    for (int i = 0; atomic_load_explicit(&pool->n_busy, memory_order_acquire) > 0; i++) {
-        if (i > SPINS_BEFORE_SLEEP) {
+    // a worker still on its last piece: short, unless another process holds its core, so yield
+    // after a while
+    int n_spins = 0;
+    while (atomic_load_explicit(&pool->n_busy, memory_order_acquire) > 0) {
+        if (n_spins < SPINS_BEFORE_SLEEP) {
+            n_spins++;
+            pause_briefly();
+        } else {
             sched_yield();
         }
     }
@@ -159,5 +172,7 @@ int es_processor_count(void) {
     if (sched_getaffinity(0, sizeof set, &set) == 0) {
         return CPU_COUNT(&set);
     }
-    return 1;
+    // more processors than the set has bits: all of them, then
+    long n_online = sysconf(_SC_NPROCESSORS_ONLN);
+    return n_online > 0 ? (int)ES_MIN(n_online, 1024) : 1;
 }

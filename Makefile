@@ -1,0 +1,63 @@
+# The front door. `make list` shows what it offers; CMake does the building.
+BUILD ?= build
+JOBS ?= 2
+PREFIX ?= /usr/local
+BUILD_TYPE ?= Release
+
+.DEFAULT_GOAL := list
+.PHONY: list demo test check soak bench gpu-bundle test-gpu format install clean build dependencies
+
+## list: show this list
+list:
+	@sed -n 's/^## \([a-z-]*\): /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+## demo: build and train a few small hosts side by side, in under a minute
+demo: build
+	@$(BUILD)/programs/esper demo-train
+
+## test: install what is missing, build, run all tests (a few minutes)
+test: build
+	@ctest --test-dir $(BUILD) --output-on-failure -j$(JOBS)
+
+## check: sanitizers, layout, format, scripts, static analysis (up to 15 minutes)
+check:
+	@tools/install_dependencies check
+	@tools/run_checks
+
+## soak: repeat the tests with sanitizers for hours; stop it with Ctrl-C, SOAK_ROUNDS limits it
+soak:
+	@tools/run_checks soak
+
+## bench: run the benchmarks and print a table (esper bench --help for more)
+bench: build
+	@$(BUILD)/programs/esper bench
+
+## gpu-bundle: build a folder with program and tests that runs on a machine with a GPU
+gpu-bundle:
+	@tools/make_gpu_bundle
+
+## test-gpu: run the tests of the bundle on this machine's GPU
+test-gpu:
+	@test -x gpu-bundle/run_tests || { echo "no gpu-bundle/ here: run make gpu-bundle first" >&2; exit 1; }
+	@gpu-bundle/run_tests
+
+## format: format all tracked C and CUDA files
+format:
+	@tools/install_dependencies check
+	@# twice: reflowed comments can need a second pass
+	@for pass in 1 2; do git ls-files "*.c" "*.h" "*.cu" "*.cuh" | xargs clang-format -i; done
+
+## install: install program, library and headers under PREFIX (default /usr/local)
+install: build
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+## clean: remove what make has built
+clean:
+	@rm -rf $(BUILD) build-sanitize gpu-bundle
+
+dependencies:
+	@tools/install_dependencies
+
+build: dependencies
+	@test -f $(BUILD)/build.ninja || cmake -G Ninja -S . -B $(BUILD) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
+	@cmake --build $(BUILD) -j$(JOBS)

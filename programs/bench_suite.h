@@ -1,0 +1,45 @@
+// Benchmark suites: tables of cases that `esper bench` runs. bench.c holds the table of suites.
+//
+// The protocol: a case is set up once, runs untimed until it is warm and calibrated, then gives n
+// samples, each long enough for the clock. A case with two variants alternates them, A B A B, and
+// its ratio is the median of the paired ratios, so that a drifting clock rate hits both alike.
+#ifndef ES_PROGRAMS_BENCH_SUITE_H
+#define ES_PROGRAMS_BENCH_SUITE_H
+
+#include "base/macros.h"
+#include "tensor/device.h"
+
+// What a case runs on; borrowed.
+typedef struct EsBench {
+    EsDevice *device;
+    EsStream *stream;
+} EsBench;
+
+typedef struct EsBenchCase EsBenchCase;
+struct EsBenchCase {
+    const char *name;
+    const char *parameters; // "E=4 N=128": with the name, what tells cases apart
+    const void *settings;   // the suite's own, borrowed
+
+    // Allocate and fill everything; *state is what the others get. On failure nothing is kept.
+    EsStatus (*begin)(const EsBenchCase *bench_case, const EsBench *bench, void **state);
+    // Queue the measured work once: variant 0, or 1 where peer is not NULL.
+    EsStatus (*run)(void *state, int variant);
+    void (*end)(void *state);
+
+    double (*work)(const EsBenchCase *bench_case); // amount done by one run, in units of rate_unit
+                                                   // times one second
+    const char *rate_unit;                         // "GFLOP/s", "GB/s", "images/s"
+    const char *peer;                              // name of variant 1; NULL = one variant
+};
+
+typedef struct EsBenchSuite {
+    const char *name;
+    const char *summary;
+    const EsBenchCase *cases;
+    int n_cases;
+} EsBenchSuite;
+
+extern const EsBenchSuite es_bench_kernels;
+
+#endif

@@ -1,0 +1,129 @@
+// `esper info`: what this build and this machine have.
+#include <gnu/libc-version.h>
+#include <jansson.h>
+#include <stdio.h>
+
+#include "base/macros.h"
+#include "build_info.h"
+#include "command.h"
+#include "kernels/kernels.h"
+#include "options.h"
+#include "tensor/device.h"
+
+// Append one device; a device that does not open is listed with the reason.
+static json_t *describe_device(const char *name) {
+    EsDevice *device = NULL;
+    json_t *entry = json_object();
+    json_object_set_new(entry, "device", json_string(name));
+    if (es_device_open(name, NULL, &device) != ES_STATUS_OK) {
+        json_object_set_new(entry, "error", json_string(es_status_detail()));
+        return entry;
+    }
+    const EsDeviceInfo *info = es_device_info(device);
+    json_object_set_new(entry, "model", json_string(info->name));
+    json_object_set_new(entry, "architecture", json_string(info->architecture));
+    json_object_set_new(entry, "memory_bytes", json_integer((json_int_t)info->memory_bytes));
+    if (info->kind == ES_DEVICE_CPU) {
+        json_object_set_new(entry, "threads", json_integer(info->n_units));
+        json_object_set_new(entry, "lanes", json_integer(info->n_lanes));
+    } else {
+        json_object_set_new(entry, "multiprocessors", json_integer(info->n_units));
+    }
+    es_device_close(device);
+    return entry;
+}
+
+static json_t *describe_build(void) {
+    json_t *info = json_object();
+    json_object_set_new(info, "version", json_string(ES_VERSION));
+    json_object_set_new(info, "commit", json_string(es_build_commit()));
+    json_object_set_new(info, "compiler", json_string(es_build_compiler()));
+    json_object_set_new(info, "build", json_string(es_build_type()));
+    json_object_set_new(info, "cuda", json_boolean(es_kernels_cuda() != NULL));
+
+    json_t *devices = json_array();
+    json_array_append_new(devices, describe_device("cpu"));
+    for (int i = 0; i < es_device_cuda_count(); i++) {
+        char name[32];
+        snprintf(name, sizeof name, "cuda:%d", i);
+        json_array_append_new(devices, describe_device(name));
+    }
+    json_object_set_new(info, "devices", devices);
+
+    json_t *libraries = json_object();
+    json_object_set_new(libraries, "jansson", json_string(jansson_version_str()));
+    json_object_set_new(libraries, "inih", json_string(es_build_inih_version()));
+    json_object_set_new(libraries, "libc", json_string(gnu_get_libc_version()));
+    json_object_set_new(info, "libraries", libraries);
+    return info;
+}
+
+static const char *text_of(const json_t *object, const char *key) {
+    const char *text = json_string_value(json_object_get(object, key));
+    return text != NULL ? text : "";
+}
+
+static long long number_of(const json_t *object, const char *key) {
+    return (long long)json_integer_value(json_object_get(object, key));
+}
+
+static void print_device(const json_t *device) {
+    if (json_object_get(device, "error") != NULL) {
+        printf("%-10s %s\n", text_of(device, "device"), text_of(device, "error"));
+        return;
+    }
+    printf("%-10s %s, %s, %.1f GiB", text_of(device, "device"), text_of(device, "model"),
+           text_of(device, "architecture"),
+           (double)number_of(device, "memory_bytes") / (1024.0 * 1024.0 * 1024.0));
+    if (json_object_get(device, "threads") != NULL) {
+        printf(", %lld threads, %lld images per vector\n", number_of(device, "threads"),
+               number_of(device, "lanes"));
+    } else {
+        printf(", %lld multiprocessors\n", number_of(device, "multiprocessors"));
+    }
+}
+
+static void print_info(const json_t *info) {
+    printf("esper      %s, commit %s\n", text_of(info, "version"), text_of(info, "commit"));
+    printf("build      %s, %s, CUDA %s\n", text_of(info, "build"), text_of(info, "compiler"),
+           json_is_true(json_object_get(info, "cuda")) ? "built in" : "not built in");
+    size_t index;
+    json_t *device;
+    json_array_foreach(json_object_get(info, "devices"), index, device) { print_device(device); }
+    const json_t *libraries = json_object_get(info, "libraries");
+    printf("libraries  jansson %s, inih %s, libc %s\n", text_of(libraries, "jansson"),
+           text_of(libraries, "inih"), text_of(libraries, "libc"));
+}
+
+EsExit es_info_run(int argc, char **argv) {
+    int as_json = 0;
+    const EsOption options[] = {
+        ES_OPTION_FLAG("json", &as_json, "print one JSON object"),
+    };
+    const EsOptionTable table = {
+        .command = "info",
+        .usage = "[--json]",
+        .summary = "Print version, compiler, devices and libraries of this build on this machine.",
+        .example = "esper info --json",
+        .options = options,
+        .n_options = ES_COUNT_OF(options),
+    };
+    EsArguments arguments;
+    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
+    if (status != ES_STATUS_OK) {
+        return es_command_finish("info", status);
+    }
+    if (arguments.wants_help) {
+        es_options_print_help(&table, stdout);
+        return ES_EXIT_DONE;
+    }
+    json_t *info = describe_build();
+    if (as_json) {
+        json_dumpf(info, stdout, JSON_INDENT(2));
+        putchar('\n');
+    } else {
+        print_info(info);
+    }
+    json_decref(info);
+    return ES_EXIT_DONE;
+}

@@ -1,0 +1,113 @@
+// The program `esper`: finds the command and hands over.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/spelling.h"
+#include "build_info.h"
+#include "command.h"
+
+static const EsCommand commands[] = {
+    {"bench", "run the benchmarks, compare with a baseline", es_bench_run},
+    {"info", "what this build and this machine have", es_info_run},
+};
+
+static void print_help(FILE *stream) {
+    fprintf(stream, "usage: esper COMMAND [options]\n\n"
+                    "Trains many small neural networks side by side, on a CPU or a GPU.\n\n"
+                    "commands:\n");
+    for (size_t i = 0; i < ES_COUNT_OF(commands); i++) {
+        fprintf(stream, "  %-12s %s\n", commands[i].name, commands[i].summary);
+    }
+    fprintf(stream,
+            "\n`esper COMMAND --help` describes a command. `esper --version` prints the version.\n"
+            "ES_LOG=debug|info|warning|error sets how much is said on stderr (default info).\n"
+            "\nexample: esper info\n");
+}
+
+static void print_line(void *context, EsLogLevel level, const char *line) {
+    static const char *const names[] = {"debug: ", "", "warning: ", "error: "};
+    (void)context;
+    fprintf(stderr, "esper: %s%s\n", names[level], line);
+}
+
+static EsStatus start_log(void) {
+    EsLogLevel level = ES_LOG_INFO;
+    const char *wanted = getenv("ES_LOG");
+    if (wanted != NULL && wanted[0] != '\0' && !es_log_level_parse(wanted, &level)) {
+        return ES_FAIL(ARGUMENT, "ES_LOG is \"%.100s\", not one of debug, info, warning, error",
+                       wanted);
+    }
+    es_log_set_handler(print_line, NULL, level);
+    return ES_STATUS_OK;
+}
+
+EsExit es_command_finish(const char *command, EsStatus status) {
+    if (status == ES_STATUS_OK) {
+        return ES_EXIT_DONE;
+    }
+    const char *space = command[0] != '\0' ? " " : "";
+    fflush(stdout);
+    fprintf(stderr, "esper%s%s: %s\n", space, command,
+            es_status_detail()[0] != '\0' ? es_status_detail() : es_status_message(status));
+    switch (status) {
+    case ES_STATUS_ARGUMENT:
+        fprintf(stderr, "try: esper%s%s --help\n", space, command);
+        return ES_EXIT_USAGE;
+    case ES_STATUS_CONFIG:
+    case ES_STATUS_INPUT:
+    case ES_STATUS_UNSUPPORTED:
+        return ES_EXIT_USAGE;
+    case ES_STATUS_INTERRUPTED:
+        return ES_EXIT_INTERRUPTED;
+    default:
+        return ES_EXIT_FAILED;
+    }
+}
+
+static EsExit fail_command(const char *name) {
+    EsSpelling spelling = es_spelling_begin(name);
+    for (size_t i = 0; i < ES_COUNT_OF(commands); i++) {
+        es_spelling_offer(&spelling, commands[i].name);
+    }
+    const char *nearest = es_spelling_suggestion(&spelling);
+    const char *kind = name[0] == '-' ? "option" : "command";
+    EsStatus status =
+        nearest != NULL
+            ? ES_FAIL(ARGUMENT, "unknown %s \"%.100s\"; did you mean \"%s\"?", kind, name, nearest)
+            : ES_FAIL(ARGUMENT, "unknown %s \"%.100s\"", kind, name);
+    return es_command_finish("", status);
+}
+
+static EsExit run_command(int argc, char **argv) {
+    if (argc < 2) {
+        print_help(stderr);
+        return ES_EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_help(stdout);
+        return ES_EXIT_DONE;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("esper %s (%s)\n", ES_VERSION, es_build_commit());
+        return ES_EXIT_DONE;
+    }
+    for (size_t i = 0; i < ES_COUNT_OF(commands); i++) {
+        if (strcmp(argv[1], commands[i].name) == 0) {
+            return commands[i].run(argc - 1, argv + 1);
+        }
+    }
+    return fail_command(argv[1]);
+}
+
+int main(int argc, char **argv) {
+    EsStatus status = start_log();
+    EsExit code = status == ES_STATUS_OK ? run_command(argc, argv) : es_command_finish("", status);
+    // a full disk or a closed pipe must not look like success
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == ES_EXIT_DONE) {
+        fprintf(stderr, "esper: cannot write the output\n");
+        code = ES_EXIT_FAILED;
+    }
+    return (int)code;
+}

@@ -1,0 +1,28 @@
+// One configuration value: text to field and back. Shared by the files that implement
+// esper/config.h.
+#ifndef ES_BASE_CONFIG_VALUE_H
+#define ES_BASE_CONFIG_VALUE_H
+
+#include "base/macros.h"
+#include "esper/config.h"
+
+ES_EXTERN_C_BEGIN
+
+// inih reads lines into 200 bytes; "key = value" must fit with some room.
+#define ES_CONFIG_LINE_BYTES 190
+
+// room for any value that passes es_config_value_parse
+#define ES_CONFIG_VALUE_BYTES 256
+
+// Parse `text` into the key's field of `settings`. CONFIG, starting with "where: [section] key: ",
+// when it is not a value of this key; the field is then unchanged.
+EsStatus es_config_value_parse(const EsConfigKey *key, void *settings, const char *text,
+                               const char *where);
+
+// Spell the key's field so that es_config_value_parse gives the same bits.
+void es_config_value_format(const EsConfigKey *key, const void *settings,
+                            char text[ES_CONFIG_VALUE_BYTES]);
+
+ES_EXTERN_C_END
+
+#endif

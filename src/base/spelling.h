@@ -1,0 +1,32 @@
+// The nearest known name to a mistyped one, for error messages.
+//
+//     EsSpelling spelling = es_spelling_begin("learnig_rate");
+//     for (int i = 0; i < n_names; i++) { es_spelling_offer(&spelling, names[i]); }
+//     const char *near = es_spelling_suggestion(&spelling);  // NULL when nothing is close
+#ifndef ES_BASE_SPELLING_H
+#define ES_BASE_SPELLING_H
+
+#include "base/macros.h"
+
+ES_EXTERN_C_BEGIN
+
+typedef struct EsSpelling {
+    const char *word; // borrowed
+    const char *best; // borrowed, the first of the nearest candidates so far
+    int best_distance;
+} EsSpelling;
+
+EsSpelling es_spelling_begin(const char *word);
+void es_spelling_offer(EsSpelling *spelling, const char *candidate);
+
+// The nearest candidate, if at most a third of its letters (at least one) are wrong; NULL
+// otherwise.
+const char *es_spelling_suggestion(const EsSpelling *spelling);
+
+// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`. Only the
+// first 63 bytes count.
+int es_spelling_distance(const char *a, const char *b);
+
+ES_EXTERN_C_END
+
+#endif

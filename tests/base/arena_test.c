@@ -1,0 +1,73 @@
+// Allocation, arena and slab layout: alignment, zeroing, limits.
+#include "base/arena.h"
+
+#include "es_test.h"
+
+static int is_aligned(const void *memory) { return (uintptr_t)memory % ES_ALIGNMENT == 0; }
+
+TEST(aligns_up) {
+    EXPECT_EQ(es_align_up(0), 0);
+    EXPECT_EQ(es_align_up(1), 64);
+    EXPECT_EQ(es_align_up(64), 64);
+    EXPECT_EQ(es_align_up(65), 128);
+}
+
+TEST(allocates_zeroed_and_aligned) {
+    static const size_t sizes[] = {0, 1, 63, 64, 65, 100000};
+    for (size_t i = 0; i < ES_COUNT_OF(sizes); i++) {
+        unsigned char *memory = NULL;
+        REQUIRE_OK(es_allocate(sizes[i], (void **)&memory));
+        EXPECT(memory != NULL && is_aligned(memory));
+        int n_nonzero = 0;
+        for (size_t k = 0; k < sizes[i]; k++) {
+            n_nonzero += memory[k] != 0;
+        }
+        EXPECT_EQ(n_nonzero, 0);
+        es_release(memory);
+    }
+    es_release(NULL);
+}
+
+TEST(refuses_what_cannot_be_had) {
+    void *memory = &memory;
+    EXPECT_STATUS(es_allocate(SIZE_MAX - 5, &memory), MEMORY);
+    EXPECT(memory == NULL);
+    memory = &memory;
+    EXPECT_STATUS(es_allocate((size_t)1 << 60, &memory), MEMORY);
+    EXPECT(memory == NULL);
+    EXPECT_TEXT(es_status_detail(), "cannot allocate 1099511627776.0 MiB");
+}
+
+TEST(arena_takes_marks_and_releases) {
+    EsArena arena;
+    REQUIRE_OK(es_arena_create(&arena, 1024));
+    unsigned char *first = es_arena_take(&arena, 10);
+    unsigned char *second = es_arena_take(&arena, 64);
+    EXPECT(is_aligned(first) && is_aligned(second));
+    EXPECT_EQ(second - first, 64);
+    size_t mark = es_arena_mark(&arena);
+    unsigned char *third = es_arena_take(&arena, 896);
+    EXPECT(third != NULL);
+    EXPECT(es_arena_take(&arena, 1) == NULL);
+    es_arena_release(&arena, mark);
+    EXPECT(es_arena_take(&arena, 1) == third);
+    EXPECT_EQ(arena.peak_bytes, 1024);
+    es_arena_release(&arena, 0);
+    EXPECT(es_arena_take(&arena, 1025) == NULL);
+    EXPECT(es_arena_take(&arena, SIZE_MAX) == NULL);
+    EXPECT(es_arena_take(&arena, 1024) == first);
+    es_arena_destroy(&arena);
+    EXPECT(arena.base == NULL);
+    es_arena_destroy(&arena);
+    es_arena_destroy(NULL);
+}
+
+TEST(slab_members_are_aligned_and_disjoint) {
+    static const size_t sizes[] = {4, 64, 100, 0, 1};
+    static const size_t offsets[] = {0, 64, 128, 256, 256};
+    size_t slab_bytes = 0;
+    for (size_t i = 0; i < ES_COUNT_OF(sizes); i++) {
+        EXPECT_EQ(es_slab_add(&slab_bytes, sizes[i]), offsets[i]);
+    }
+    EXPECT_EQ(slab_bytes, 257);
+}

@@ -1,0 +1,177 @@
+// The thread pool: every piece once, many short rounds, the same results for any number of threads.
+#include "base/thread_pool.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "es_test.h"
+
+#define MAX_PIECES 1000
+
+typedef struct Work {
+    _Atomic int n_runs[MAX_PIECES];
+    _Atomic int n_bad_workers;
+    _Atomic int in_use[8]; // pieces that hold this worker's scratch now
+    int n_threads;
+    double result[MAX_PIECES];
+} Work;
+
+static void run_piece(void *context, int64_t piece, int worker) {
+    Work *work = context;
+    atomic_fetch_add(&work->n_runs[piece], 1);
+    if (worker < 0 || worker >= work->n_threads ||
+        atomic_fetch_add(&work->in_use[worker], 1) != 0) {
+        atomic_fetch_add(&work->n_bad_workers, 1);
+    }
+    double sum = 0;
+    for (int i = 1; i <= 50; i++) {
+        sum += 1.0 / (double)(piece + i);
+    }
+    work->result[piece] = sum;
+    atomic_fetch_sub(&work->in_use[worker], 1);
+}
+
+static Work work, reference;
+
+TEST(runs_every_piece_once_with_any_number_of_threads) {
+    static const int64_t counts[] = {0, 1, 2, 3, 7, 64, MAX_PIECES};
+    for (int n_threads = 1; n_threads <= 8; n_threads++) {
+        EsThreadPool *pool = NULL;
+        REQUIRE_OK(es_thread_pool_create(&pool, n_threads));
+        EXPECT_EQ(es_thread_pool_size(pool), n_threads);
+        for (size_t c = 0; c < ES_COUNT_OF(counts); c++) {
+            memset(&work, 0, sizeof work);
+            work.n_threads = n_threads;
+            es_thread_pool_run(pool, counts[c], run_piece, &work);
+            int n_wrong = 0;
+            for (int64_t piece = 0; piece < MAX_PIECES; piece++) {
+                n_wrong += work.n_runs[piece] != (piece < counts[c]);
+            }
+            EXPECT_EQ(n_wrong, 0);
+            EXPECT_EQ(work.n_bad_workers, 0);
+        }
+        if (n_threads == 1) {
+            memcpy(&reference, &work, sizeof work);
+        }
+        EXPECT(memcmp(reference.result, work.result, sizeof work.result) == 0);
+        es_thread_pool_destroy(pool);
+    }
+}
+
+static void count_piece(void *context, int64_t piece, int worker) {
+    (void)worker;
+    // written by a different thread each round: plain memory, so a missing barrier is a data race
+    ((int *)context)[piece]++;
+}
+
+TEST(many_short_rounds) {
+    for (int n_threads = 2; n_threads <= 8; n_threads += 3) {
+        EsThreadPool *pool = NULL;
+        int count[16] = {0};
+        REQUIRE_OK(es_thread_pool_create(&pool, n_threads));
+        for (int round = 0; round < 2000; round++) {
+            int n_pieces = 2 + round % 15;
+            es_thread_pool_run(pool, n_pieces, count_piece, count);
+        }
+        es_thread_pool_destroy(pool);
+        for (int piece = 0; piece < 16; piece++) {
+            int expected = 0;
+            for (int round = 0; round < 2000; round++) {
+                expected += piece < 2 + round % 15;
+            }
+            EXPECT_EQ(count[piece], expected);
+        }
+    }
+}
+
+static void finish_late(void *context, int64_t piece, int worker) {
+    (void)worker;
+    // the caller's own piece is likely the first and ends at once; each further one ends later
+    struct timespec pause = {0, (long)piece * 4000000};
+    nanosleep(&pause, NULL);
+    atomic_store(&((_Atomic int *)context)[piece], 1);
+}
+
+TEST(returns_after_the_slowest_piece) {
+    for (int n_threads = 2; n_threads <= 8; n_threads += 2) {
+        EsThreadPool *pool = NULL;
+        REQUIRE_OK(es_thread_pool_create(&pool, n_threads));
+        for (int round = 0; round < 3; round++) {
+            _Atomic int is_done[8] = {0};
+            es_thread_pool_run(pool, n_threads, finish_late, is_done);
+            int n_done = 0;
+            for (int piece = 0; piece < n_threads; piece++) {
+                n_done += atomic_load(&is_done[piece]);
+            }
+            EXPECT_EQ(n_done, n_threads);
+        }
+        es_thread_pool_destroy(pool);
+    }
+}
+
+TEST(rounds_after_the_workers_sleep) {
+    EsThreadPool *pool = NULL;
+    int count[4] = {0};
+    REQUIRE_OK(es_thread_pool_create(&pool, 4));
+    for (int round = 0; round < 20; round++) {
+        struct timespec pause = {0, 3000000};
+        nanosleep(&pause, NULL);
+        es_thread_pool_run(pool, 4, count_piece, count);
+    }
+    es_thread_pool_destroy(pool);
+    for (int piece = 0; piece < 4; piece++) {
+        EXPECT_EQ(count[piece], 20);
+    }
+}
+
+TEST(creates_and_destroys_quickly) {
+    for (int i = 0; i < 200; i++) {
+        EsThreadPool *pool = NULL;
+        REQUIRE_OK(es_thread_pool_create(&pool, 1 + i % 8));
+        if (i % 2 == 0) {
+            int count[8] = {0};
+            es_thread_pool_run(pool, 8, count_piece, count);
+            EXPECT_EQ(count[0] + count[7], 2);
+        }
+        es_thread_pool_destroy(pool);
+    }
+    es_thread_pool_destroy(NULL);
+}
+
+static void *use_own_pool(void *context) {
+    int *count = context;
+    EsThreadPool *pool = NULL;
+    REQUIRE_OK(es_thread_pool_create(&pool, 3));
+    for (int round = 0; round < 300; round++) {
+        es_thread_pool_run(pool, 6, count_piece, count);
+    }
+    es_thread_pool_destroy(pool);
+    return NULL;
+}
+
+TEST(pools_are_independent) {
+    pthread_t threads[3];
+    int count[3][6] = {{0}};
+    for (int i = 0; i < 3; i++) {
+        EXPECT_EQ(pthread_create(&threads[i], NULL, use_own_pool, count[i]), 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+        for (int piece = 0; piece < 6; piece++) {
+            EXPECT_EQ(count[i][piece], 300);
+        }
+    }
+}
+
+TEST(checks_the_thread_count) {
+    EsThreadPool *pool = NULL;
+    EXPECT_STATUS(es_thread_pool_create(&pool, -1), ARGUMENT);
+    EXPECT_STATUS(es_thread_pool_create(&pool, 1025), ARGUMENT);
+    EXPECT(pool == NULL);
+    EXPECT_TEXT(es_status_detail(), "thread count 1025 is outside 0..1024");
+    REQUIRE_OK(es_thread_pool_create(&pool, 0));
+    EXPECT_EQ(es_thread_pool_size(pool), es_processor_count());
+    EXPECT(es_processor_count() >= 1);
+    es_thread_pool_destroy(pool);
+}

@@ -1,0 +1,125 @@
+// Median, spread, baselines and the option parser: what `esper bench` says must be right.
+#include "bench_statistics.h"
+
+#include <unistd.h>
+
+#include "bench_record.h"
+#include "es_test.h"
+#include "options.h"
+
+TEST(median_and_spread) {
+    double one[] = {7};
+    EsBenchSummary summary = es_bench_summarise(one, 1);
+    EXPECT(summary.median == 7 && summary.spread == 0);
+    EXPECT_EQ(summary.n_samples, 1);
+    double five[] = {5, 1, 4, 2, 3};
+    summary = es_bench_summarise(five, 5);
+    EXPECT(summary.median == 3 && summary.spread == 2);
+    double four[] = {4, 1, 3, 2};
+    summary = es_bench_summarise(four, 4);
+    EXPECT_NEAR(summary.median, 2.5, 1e-15);
+    EXPECT_NEAR(summary.spread, 1.5, 1e-15);
+    // an outlier moves neither
+    double outlier[] = {5, 1, 4, 2, 1e9};
+    summary = es_bench_summarise(outlier, 5);
+    EXPECT(summary.median == 4 && summary.spread == 3);
+}
+
+TEST(change_needs_three_percent_and_the_spread) {
+    EsBenchSummary base = {100, 1, 5};
+    EXPECT(!es_bench_is_change((EsBenchSummary){102.9, 0, 5}, base));
+    EXPECT(es_bench_is_change((EsBenchSummary){103.1, 0, 5}, base));
+    EXPECT(es_bench_is_change((EsBenchSummary){96.9, 0, 5}, base));
+    EXPECT(!es_bench_is_change((EsBenchSummary){110, 11, 5}, base));
+    base.spread = 20;
+    EXPECT(!es_bench_is_change((EsBenchSummary){110, 0, 5}, base));
+    EXPECT(es_bench_is_change((EsBenchSummary){121, 0, 5}, base));
+}
+
+static EsBenchRecord make_record(const char *metric, int is_lower_better, double value) {
+    return (EsBenchRecord){.suite = "s",
+                           .name = "c",
+                           .parameters = "E=4 kind=fast",
+                           .metric = metric,
+                           .unit = "u",
+                           .is_lower_better = is_lower_better,
+                           .summary = {value, 0.1, 5}};
+}
+
+TEST(ratio_says_times_better) {
+    char path[] = "/tmp/esper_records_XXXXXX";
+    FILE *file = fdopen(mkstemp(path), "w");
+    EsBenchOrigin origin = {"commit", "device", "build", "2026-01-01T00:00:00Z"};
+    EsBenchRecords before = {0}, after = {0};
+    EsBenchRecord records[] = {make_record("time", 1, 10), make_record("rate", 0, 10),
+                               make_record("other", 0, 1)};
+    for (int i = 0; i < 3; i++) {
+        REQUIRE_OK(es_bench_records_add(&before, &records[i]));
+        records[i].summary.median *= 2;
+    }
+    REQUIRE_OK(es_bench_records_print_json(&before, &origin, file));
+    fclose(file);
+    records[2].parameters = "E=5 kind=fast";
+    for (int i = 0; i < 3; i++) {
+        REQUIRE_OK(es_bench_records_add(&after, &records[i]));
+    }
+    REQUIRE_OK(es_bench_records_compare(&after, path));
+    EXPECT_TEXT(after.record[0].peer, "baseline");
+    EXPECT_NEAR(after.record[0].ratio, 0.5, 1e-12); // twice the time
+    EXPECT_NEAR(after.record[1].ratio, 2.0, 1e-12); // twice the rate
+    EXPECT(after.record[0].is_change && after.record[1].is_change);
+    EXPECT(after.record[2].peer == NULL); // other parameters: another case
+    unlink(path);
+    EXPECT_STATUS(es_bench_records_compare(&after, path), INPUT);
+    es_bench_records_destroy(&before);
+    es_bench_records_destroy(&after);
+}
+
+TEST(options_take_every_form) {
+    int n_samples = 0, flag = 7;
+    double rate = 0;
+    const char *text = "?";
+    const EsOption options[] = {
+        ES_OPTION_INT("samples", &n_samples, "11", 5, 100, "N", "samples"),
+        ES_OPTION_FLOAT("rate", &rate, "0.5", 0, 1, "X", "rate"),
+        ES_OPTION_TEXT("text", &text, NULL, "T", "text"),
+        ES_OPTION_FLAG("flag", &flag, "flag"),
+    };
+    EsOptionTable table = {.command = "c",
+                           .usage = "",
+                           .summary = "",
+                           .example = "",
+                           .options = options,
+                           .n_options = 4,
+                           .max_positional = 2,
+                           .accepts_overrides = 1};
+    EsArguments arguments;
+    char *none[] = {"c"};
+    REQUIRE_OK(es_options_parse(&table, 1, none, &arguments));
+    EXPECT_EQ(n_samples, 11);
+    EXPECT(rate == 0.5 && text == NULL && flag == 0);
+    char *all[] = {"c",       "a",      "--samples", "7",  "--rate=0.25",
+                   "--text=", "--flag", "--x.y=1",   "--", "--b"};
+    REQUIRE_OK(es_options_parse(&table, 10, all, &arguments));
+    EXPECT_EQ(n_samples, 7);
+    EXPECT(rate == 0.25 && flag == 1);
+    EXPECT_TEXT(text, "");
+    EXPECT_EQ(arguments.n_positional, 2);
+    EXPECT_TEXT(arguments.positional[1], "--b");
+    EXPECT_EQ(arguments.n_overrides, 1);
+    EXPECT_TEXT(arguments.override[0], "--x.y=1");
+    char *wide[] = {"c", "--rate", "nan"};
+    EXPECT_STATUS(es_options_parse(&table, 3, wide, &arguments), ARGUMENT);
+    EXPECT_TEXT(es_status_detail(), "--rate: \"nan\" is not a number");
+    char *huge[] = {"c", "--samples=99999999999999999999"};
+    EXPECT_STATUS(es_options_parse(&table, 2, huge, &arguments), ARGUMENT);
+    EXPECT_TEXT(es_status_detail(), "--samples: 99999999999999999999 is outside 5..100");
+    char *junk[] = {"c", "--samples=+-5"};
+    EXPECT_STATUS(es_options_parse(&table, 2, junk, &arguments), ARGUMENT);
+    table.accepts_overrides = 0;
+    char *override[] = {"c", "--x.y=1"};
+    EXPECT_STATUS(es_options_parse(&table, 2, override, &arguments), ARGUMENT);
+    char *help[] = {"c", "--nonsense", "--help"};
+    REQUIRE_OK(es_options_parse(&table, 3, help, &arguments));
+    EXPECT_EQ(arguments.wants_help, 1);
+}
