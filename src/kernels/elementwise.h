@@ -2,6 +2,7 @@
 //
 // add      y = a + b, all of one shape; y may be a or b.
 // convert  y = x in y's dtype (f32 <-> bf16, round to nearest even); same count.
+// All tensors are contiguous over all axes, E too.
 #ifndef ES_KERNELS_ELEMENTWISE_H
 #define ES_KERNELS_ELEMENTWISE_H
 

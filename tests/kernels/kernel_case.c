@@ -42,6 +42,9 @@ static void encode(EsDtype dtype, const double *value, int64_t count, void *byte
         case ES_DTYPE_F32:
             ((float *)bytes)[i] = single;
             break;
+        case ES_DTYPE_F64:
+            ((double *)bytes)[i] = value[i];
+            break;
         case ES_DTYPE_BF16: // the values were rounded before
             ((uint16_t *)bytes)[i] = (uint16_t)(bits >> 16);
             break;
@@ -67,6 +70,9 @@ void es_case_decode(EsDtype dtype, const void *bytes, int64_t count, double *val
         switch (dtype) {
         case ES_DTYPE_F32:
             value[i] = (double)((const float *)bytes)[i];
+            break;
+        case ES_DTYPE_F64:
+            value[i] = ((const double *)bytes)[i];
             break;
         case ES_DTYPE_BF16:
             bits = (uint32_t)((const uint16_t *)bytes)[i] << 16;

@@ -146,6 +146,9 @@ static void build(EsCase *c, const Shape *s) {
         add_pair(c, "h_start", 1.0, 1.0, ES_DIMS(E, N, D));
         add_pair(c, "c_start", 1.0, 1.0, ES_DIMS(E, N, D));
     }
+    for (int i = 0; i < c->n_tensors; i++) {
+        c->tensor[i].is_parameter = 0; // so far activations, some of them always f32
+    }
     // as layers start out, U(-1/sqrt(D), 1/sqrt(D)); gradients of weights are sums over T N rows
     double size = 1.0 / sqrt((double)ES_MAX(D, 2)), sum = sqrt((double)(T * N));
     add_pair(c, "weight_input", size, sum, ES_DIMS(E, 4 * D, I));

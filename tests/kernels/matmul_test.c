@@ -92,6 +92,9 @@ static void build(EsCase *c, const Shape *s) {
                            ES_DIMS(s->E, s->trans_b ? s->N : s->K, s->trans_b ? s->K : s->N));
     d_a->scale = sqrt((double)s->N);
     d_b->scale = sqrt((double)s->M);
+    for (int i = 0; i < c->n_tensors; i++) {
+        c->tensor[i].is_parameter = 1; // any operand may be one
+    }
 }
 
 ES_KERNEL_TESTS(shapes, build)

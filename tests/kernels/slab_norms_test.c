@@ -30,8 +30,9 @@ static void place_nonfinite(const EsCaseRun *r, const Shape *s, const EsTensor *
     static const float bad[3] = {NAN, INFINITY, -INFINITY};
     for (int64_t e = 0; e < s->E; e++) {
         for (size_t i = 0; i < ES_COUNT_OF(bad_elements); i++) {
-            REQUIRE_OK(es_stream_copy(r->stream, (float *)slab->data + e * s->P + bad_elements[i],
-                                      &bad[i % 3], sizeof bad[0], ES_COPY_TO_DEVICE));
+            float *element = (float *)slab->data + e * slab->stride[0] + bad_elements[i];
+            REQUIRE_OK(
+                es_stream_copy(r->stream, element, &bad[i % 3], sizeof bad[0], ES_COPY_TO_DEVICE));
         }
     }
 }
@@ -57,8 +58,8 @@ static void run(const EsCaseRun *r) {
         // the comparison takes no NaN: put numbers back where there were none
         for (int64_t e = 0; e < s->E; e++) {
             for (size_t i = 0; i < ES_COUNT_OF(bad_elements); i++) {
-                REQUIRE_OK(es_stream_fill(
-                    r->stream, (float *)slab.data + e * s->P + bad_elements[i], 0, sizeof(float)));
+                float *element = (float *)slab.data + e * slab.stride[0] + bad_elements[i];
+                REQUIRE_OK(es_stream_fill(r->stream, element, 0, sizeof(float)));
             }
         }
     }
@@ -126,7 +127,9 @@ static void build(EsCase *c, const Shape *s) {
     EsCaseTensor *max_norm = es_case_parameter(c, ES_CASE_INPUT, "max_norm", ES_DIMS(s->E, s->G));
     max_norm->low = s->max_norm > 0.0 ? s->max_norm : -0.2;
     max_norm->high = s->max_norm > 0.0 ? s->max_norm : 2.0;
-    es_case_parameter(c, ES_CASE_OUTPUT, "group_norm", ES_DIMS(s->E, s->G));
+    EsCaseTensor *group_norm =
+        es_case_parameter(c, ES_CASE_OUTPUT, "group_norm", ES_DIMS(s->E, s->G));
+    max_norm->is_parameter = group_norm->is_parameter = 0; // of the step, not of the slab
     es_case_integers(c, ES_CASE_OUTPUT, "n_nonfinite", ES_DTYPE_I32, 0, 0, ES_DIMS(s->E, s->S))
         ->scale = 0.0;
     es_case_integers(c, ES_CASE_SCRATCH, "spans", ES_DTYPE_I64, 0, 0, ES_DIMS(s->S, 2));

@@ -1,0 +1,183 @@
+#include "network/checkpoint.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+// One slab and the values of the graph that lie in it.
+typedef struct Part {
+    const EsTensor *slab;  // f32 [E, P]
+    EsRole role;
+    const char *prefix;
+} Part;
+
+#define MAX_PARTS 4
+
+static int list_parts(const EsStore *store, const EsOptimiser *optimiser, Part parts[MAX_PARTS]) {
+    int n = 0;
+    parts[n++] = (Part){&store->parameters, ES_ROLE_PARAMETER, ""};
+    parts[n++] = (Part){&store->states, ES_ROLE_STATE, ""};
+    if (optimiser != NULL) {
+        parts[n++] = (Part){&optimiser->moment1, ES_ROLE_PARAMETER, "moment1."};
+        if (optimiser->moment2.data != NULL) {
+            parts[n++] = (Part){&optimiser->moment2, ES_ROLE_PARAMETER, "moment2."};
+        }
+    }
+    return n;
+}
+
+static int64_t count_per_env(const EsValue *value) {
+    int64_t count = 1;
+    for (int axis = 1; axis < value->rank; axis++) {
+        count *= value->dim[axis];
+    }
+    return count;
+}
+
+// Between a slab [E, P] and one value's own contiguous [E, ...].
+static void unpack(float *to, const float *slab, int64_t stride, const EsValue *value) {
+    int64_t count = count_per_env(value);
+    for (int64_t e = 0; e < value->dim[0]; e++) {
+        memcpy(to + e * count, slab + e * stride + value->slab_offset, (size_t)count * sizeof(float));
+    }
+}
+
+static void pack(float *slab, const float *from, int64_t stride, const EsValue *value) {
+    int64_t count = count_per_env(value);
+    for (int64_t e = 0; e < value->dim[0]; e++) {
+        memcpy(slab + e * stride + value->slab_offset, from + e * count, (size_t)count * sizeof(float));
+    }
+}
+
+// What a file will hold, collected in host memory.
+typedef struct Collection {
+    EsNamedTensor *tensors;            // owned
+    char (*names)[ES_NAME_BYTES + 16]; // owned
+    int count;
+} Collection;
+
+static EsStatus collect_part(Collection *collection, const EsGraph *graph, const Part *part, EsStream *stream) {
+    float *staging = NULL;
+    ES_TRY(es_allocate(es_tensor_bytes(part->slab), (void **)&staging));
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(es_stream_copy(stream, staging, part->slab->data, es_tensor_bytes(part->slab), ES_COPY_TO_HOST));
+    ES_TRY_GOTO(es_stream_synchronize(stream));
+    for (int v = 0; v < graph->n_values; v++) {
+        const EsValue *value = &graph->values[v];
+        if (value->role != part->role) {
+            continue;
+        }
+        int i = collection->count;
+        void *memory = NULL;
+        EsTensor tensor = es_tensor_view(NULL, ES_DTYPE_F32, NULL, value->rank, value->dim);
+        ES_TRY_GOTO(es_allocate(es_tensor_bytes(&tensor), &memory));
+        tensor.data = memory;
+        unpack(memory, staging, part->slab->stride[0], value);
+        snprintf(collection->names[i], sizeof collection->names[i], "%s%s", part->prefix, value->name);
+        collection->tensors[i] = (EsNamedTensor){collection->names[i], tensor};
+        collection->count++;
+    }
+done:
+    es_release(staging);
+    return status;
+}
+
+static EsStatus collect_steps(Collection *collection, const EsOptimiser *optimiser, EsStream *stream) {
+    void *memory = NULL;
+    size_t bytes = es_tensor_bytes(&optimiser->n_steps);
+    ES_TRY(es_allocate(bytes, &memory));
+    EsTensor tensor = es_tensor_view(memory, ES_DTYPE_I32, NULL, 1, optimiser->n_steps.dim);
+    collection->tensors[collection->count++] = (EsNamedTensor){"n_steps", tensor};
+    ES_TRY(es_stream_copy(stream, memory, optimiser->n_steps.data, bytes, ES_COPY_TO_HOST));
+    return es_stream_synchronize(stream);
+}
+
+EsStatus es_checkpoint_save(const char *path, const EsGraph *graph, const EsStore *store, const EsOptimiser *optimiser,
+                            EsStream *stream, const EsMetadata *metadata, int n_metadata) {
+    ES_TRY(es_store_check(store, graph));
+    Collection collection = {0};
+    EsStatus status = ES_STATUS_OK;
+    size_t most = (size_t)graph->n_values * MAX_PARTS + 1;
+    ES_TRY_GOTO(es_allocate(sizeof *collection.tensors * most, (void **)&collection.tensors));
+    ES_TRY_GOTO(es_allocate(sizeof *collection.names * most, (void **)&collection.names));
+    Part parts[MAX_PARTS];
+    int n_parts = list_parts(store, optimiser, parts);
+    for (int i = 0; i < n_parts; i++) {
+        ES_TRY_GOTO(collect_part(&collection, graph, &parts[i], stream));
+    }
+    if (optimiser != NULL && optimiser->n_steps.data != NULL) {
+        ES_TRY_GOTO(collect_steps(&collection, optimiser, stream));
+    }
+    ES_TRY_GOTO(es_safetensors_save(path, collection.tensors, collection.count, metadata, n_metadata));
+done:
+    for (int i = 0; i < collection.count; i++) {
+        es_release(collection.tensors[i].tensor.data);
+    }
+    es_release(collection.tensors);
+    es_release(collection.names);
+    return status;
+}
+
+static EsStatus find_checked(const EsSafetensors *file, const char *path, const char *name, const EsTensor *wanted,
+                             EsTensor *view) {
+    ES_TRY(es_safetensors_find(file, name, view));
+    if (view->dtype != wanted->dtype || !es_tensor_same_shape(view, wanted)) {
+        char found[96], expected[96];
+        return ES_FAIL(INPUT, "%s: \"%s\" is %s, this network needs %s", path, name,
+                       es_tensor_describe(view, found, sizeof found),
+                       es_tensor_describe(wanted, expected, sizeof expected));
+    }
+    return ES_STATUS_OK;
+}
+
+// Fill a staging slab from the file.
+static EsStatus read_part(const EsSafetensors *file, const char *path, const EsGraph *graph, const Part *part,
+                          float *staging) {
+    for (int v = 0; v < graph->n_values; v++) {
+        const EsValue *value = &graph->values[v];
+        if (value->role == part->role) {
+            char name[ES_NAME_BYTES + 16];
+            snprintf(name, sizeof name, "%s%s", part->prefix, value->name);
+            EsTensor view, wanted = es_tensor_view(NULL, ES_DTYPE_F32, NULL, value->rank, value->dim);
+            ES_TRY(find_checked(file, path, name, &wanted, &view));
+            pack(staging, view.data, part->slab->stride[0], value);
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_checkpoint_load(const char *path, const EsGraph *graph, EsStore *store, EsOptimiser *optimiser,
+                            EsStream *stream) {
+    ES_TRY(es_store_check(store, graph));
+    EsSafetensors *file = NULL;
+    float *staging[MAX_PARTS] = {0};
+    Part parts[MAX_PARTS];
+    int n_parts = list_parts(store, optimiser, parts);
+    EsTensor n_steps = {0};
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY(es_safetensors_open(path, &file));
+    for (int i = 0; i < n_parts; i++) {
+        ES_TRY_GOTO(es_allocate(es_tensor_bytes(parts[i].slab), (void **)&staging[i]));
+        ES_TRY_GOTO(read_part(file, path, graph, &parts[i], staging[i]));
+    }
+    if (optimiser != NULL && optimiser->n_steps.data != NULL) {
+        ES_TRY_GOTO(find_checked(file, path, "n_steps", &optimiser->n_steps, &n_steps));
+    }
+    // from here on nothing can be wrong with the file
+    for (int i = 0; i < n_parts; i++) {
+        ES_TRY_GOTO(es_stream_copy(stream, parts[i].slab->data, staging[i], es_tensor_bytes(parts[i].slab),
+                                   ES_COPY_TO_DEVICE));
+    }
+    if (n_steps.data != NULL) {
+        ES_TRY_GOTO(es_stream_copy(stream, optimiser->n_steps.data, n_steps.data, es_tensor_bytes(&n_steps),
+                                   ES_COPY_TO_DEVICE));
+    }
+    ES_TRY_GOTO(es_stream_synchronize(stream));
+done:
+    for (int i = 0; i < n_parts; i++) {
+        es_release(staging[i]);
+    }
+    es_safetensors_close(file);
+    return status;
+}
