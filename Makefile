@@ -13,7 +13,7 @@ list:
 
 ## demo: build and train a few small hosts side by side, in under a minute
 demo: build
-	@$(BUILD)/programs/esper demo-train
+	@$(BUILD)/programs/esper hosts --task tiny --envs 16 --epochs 20
 
 ## test: install what is missing, build, run all tests (a few minutes)
 test: build

@@ -15,6 +15,7 @@
 
 static const EsBenchSuite *const suites[] = {
     &es_bench_kernels,
+    &es_bench_host,
 };
 
 // a sample lasts at least this long, so that the clock and one interruption weigh little
@@ -25,6 +26,7 @@ static const EsBenchSuite *const suites[] = {
 typedef struct BenchOptions {
     const char *device, *filter, *baseline;
     int n_threads, n_samples, as_json, only_list;
+    EsBenchHost host;
 } BenchOptions;
 
 // Seconds of `n_runs` runs of a variant, until the device has finished them.
@@ -143,6 +145,17 @@ static EsStatus visit_cases(const BenchOptions *options, const EsArguments *argu
     int n_cases = 0;
     for (size_t i = 0; i < ES_COUNT_OF(suites); i++) {
         const EsBenchSuite *suite = suites[i];
+        EsBenchSuite chosen = *suite;
+        EsBenchCase custom;
+        int is_custom = 0;
+        if (suite->choose != NULL) {
+            ES_TRY(suite->choose(&options->host, &custom, &is_custom));
+        }
+        if (is_custom) {
+            chosen.cases = &custom;
+            chosen.n_cases = 1;
+            suite = &chosen;
+        }
         for (int k = 0; is_wanted_suite(suite, arguments) && k < suite->n_cases; k++) {
             const EsBenchCase *bench_case = &suite->cases[k];
             if (!is_wanted_case(suite, bench_case, options->filter)) {
@@ -222,6 +235,15 @@ EsExit es_bench_run(int argc, char **argv) {
                        "only cases whose line in --list contains TEXT"),
         ES_OPTION_TEXT("baseline", &wanted.baseline, NULL, "FILE",
                        "compare with a former --json output"),
+        ES_OPTION_TEXT("task", &wanted.host.task, NULL, "NAME",
+                       "host: train this one (esper hosts --help) instead of the list"),
+        ES_OPTION_INT("hosts", &wanted.host.n_envs, "0", 0, 65536, "N", "host: how many, 0 = 4"),
+        ES_OPTION_INT("batch", &wanted.host.batch, "0", 0, 65536, "N",
+                      "host: images per step, 0 = the task's"),
+        ES_OPTION_INT("blocks", &wanted.host.n_blocks, "0", 0, 12, "N",
+                      "host: blocks, 0 = the task's"),
+        ES_OPTION_TEXT("precision", &wanted.host.precision, "f32", "P",
+                       "host: f32, or bf16 on CUDA"),
         ES_OPTION_FLAG("json", &wanted.as_json, "print records as a JSON array"),
         ES_OPTION_FLAG("list", &wanted.only_list, "print the cases, run nothing"),
     };

@@ -482,8 +482,8 @@ static const EsBenchCase cases[] = {
 };
 
 const EsBenchSuite es_bench_kernels = {
-    "kernels",
-    "single operations at the shapes of cifar_baseline",
-    cases,
-    ES_COUNT_OF(cases),
+    .name = "kernels",
+    .summary = "single operations at the shapes of the hosts and the policy",
+    .cases = cases,
+    .n_cases = ES_COUNT_OF(cases),
 };

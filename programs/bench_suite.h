@@ -15,6 +15,15 @@ typedef struct EsBench {
     EsStream *stream;
 } EsBench;
 
+// The host that `esper bench host` trains, from the command line. With all at their defaults the
+// suite runs its own list.
+typedef struct EsBenchHost {
+    const char *task;      // NULL: the list
+    int n_envs, batch;     // 0: 4, and the task's
+    int n_blocks;          // 0: the task's
+    const char *precision; // "f32" or "bf16"
+} EsBenchHost;
+
 typedef struct EsBenchCase EsBenchCase;
 struct EsBenchCase {
     const char *name;
@@ -38,8 +47,11 @@ typedef struct EsBenchSuite {
     const char *summary;
     const EsBenchCase *cases;
     int n_cases;
+    // nullable: put what the command line asks for in place of the list; `custom` lasts for the run
+    EsStatus (*choose)(const EsBenchHost *wanted, EsBenchCase *custom, int *is_custom);
 } EsBenchSuite;
 
+extern const EsBenchSuite es_bench_host;
 extern const EsBenchSuite es_bench_kernels;
 
 #endif

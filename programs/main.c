@@ -10,6 +10,7 @@
 
 static const EsCommand commands[] = {
     {"bench", "run the benchmarks, compare with a baseline", es_bench_run},
+    {"hosts", "train hosts side by side, without growth", es_hosts_run},
     {"info", "what this build and this machine have", es_info_run},
 };
 

@@ -34,6 +34,7 @@
 #include "kernels/layernorm.h"
 #include "kernels/linear.h"
 #include "kernels/lstm.h"
+#include "kernels/masked_copy.h"
 #include "kernels/matmul.h"
 #include "kernels/optimiser.h"
 #include "kernels/pool.h"
@@ -56,6 +57,7 @@
     ES_DROPOUT_KERNELS(X) \
     ES_SLAB_NORMS_KERNELS(X) \
     ES_OPTIMISER_KERNELS(X) \
-    ES_GATHER_KERNELS(X)
+    ES_GATHER_KERNELS(X) \
+    ES_MASKED_COPY_KERNELS(X)
 
 #endif

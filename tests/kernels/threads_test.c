@@ -75,6 +75,12 @@ static void run_convert(Run *r) {
     r->kernels->convert(r->stream, &x, &y);
 }
 
+static void run_masked_copy(Run *r) {
+    EsTensor mask = numbers(r, ES_DTYPE_U8, 2, DIMS(r->E));
+    EsTensor from = floats(r, DIMS(r->E, 10007)), to = floats(r, DIMS(r->E, 10007));
+    r->kernels->masked_copy(r->stream, &mask, &from, &to);
+}
+
 static void run_matmul(Run *r) {
     EsTensor a = floats(r, DIMS(r->E, 200, 67)), b = floats(r, DIMS(r->E, 67, 131));
     EsTensor c = floats(r, DIMS(r->E, 67, 67));

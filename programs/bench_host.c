@@ -1,0 +1,121 @@
+// The suite `host`: training steps of E hosts side by side, in images per second. A run gathers its
+// batches from the data set, so that nothing is left out of the time.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "bench_suite.h"
+#include "growth/host_trainer.h"
+
+typedef struct HostCase {
+    EsBenchHost wanted;
+    char parameters[96];
+} HostCase;
+
+typedef struct HostState {
+    EsDataset dataset;      // owned
+    EsHostTrainer *trainer; // owned
+} HostState;
+
+static EsStatus host_of(const EsBenchHost *wanted, EsHostSpec *host) {
+    ES_TRY(es_host_preset(wanted->task, host));
+    if (wanted->n_blocks > 0) {
+        host->n_blocks = host->n_pools = wanted->n_blocks;
+    }
+    if (wanted->batch > 0) {
+        host->batch = wanted->batch;
+    }
+    return es_host_check(host);
+}
+
+static void end_host(void *context) {
+    HostState *state = context;
+    if (state != NULL) {
+        es_host_trainer_destroy(state->trainer);
+        es_dataset_destroy(&state->dataset);
+        es_release(state);
+    }
+}
+
+static EsStatus begin_host(const EsBenchCase *bench_case, const EsBench *bench, void **state_out) {
+    const EsBenchHost *wanted = bench_case->settings;
+    EsHostSpec host;
+    HostState *state = NULL;
+    EsStatus status = ES_STATUS_OK;
+    *state_out = NULL;
+    ES_TRY(host_of(wanted, &host));
+    ES_TRY(es_allocate(sizeof *state, (void **)&state));
+    // what the images show does not matter here, their number does: more than the caches hold
+    EsDatasetOptions dataset_options = {.seed = 7, .n_validation = 10, .n_test = 10};
+    ES_TRY_GOTO(es_dataset_create(&state->dataset, host.dataset, &dataset_options, NULL));
+    EsHostTrainerOptions options = es_host_trainer_defaults(&host, wanted->n_envs);
+    options.precision = strcmp(wanted->precision, "bf16") == 0 ? ES_DTYPE_BF16 : ES_DTYPE_F32;
+    ES_TRY_GOTO(
+        es_host_trainer_create(&options, &state->dataset, bench->device, &state->trainer));
+    *state_out = state;
+done:
+    if (status != ES_STATUS_OK) {
+        end_host(state);
+    }
+    return status;
+}
+
+static EsStatus run_host(void *context, int variant) {
+    HostState *state = context;
+    (void)variant;
+    ES_TRY(es_host_trainer_train(state->trainer, 1));
+    return es_host_trainer_wait(state->trainer);
+}
+
+static double count_images(const EsBenchCase *bench_case) {
+    const EsBenchHost *wanted = bench_case->settings;
+    EsHostSpec host;
+    return host_of(wanted, &host) == ES_STATUS_OK ? (double)wanted->n_envs * host.batch : 0;
+}
+
+#define HOST_CASE(n, label, ...)                                                                   \
+    {                                                                                              \
+        .name = n, .parameters = label, .settings = &(const EsBenchHost){__VA_ARGS__},             \
+        .begin = begin_host, .run = run_host, .end = end_host, .work = count_images,               \
+        .rate_unit = "images/s"                                                                    \
+    }
+
+static const EsBenchCase cases[] = {
+    HOST_CASE("cifar_baseline", "E=1 N=128 f32", "cifar_baseline", 1, 128, 0, "f32"),
+    HOST_CASE("cifar_baseline", "E=4 N=128 f32", "cifar_baseline", 4, 128, 0, "f32"),
+    HOST_CASE("cifar_baseline", "E=16 N=128 f32", "cifar_baseline", 16, 128, 0, "f32"),
+    HOST_CASE("tiny", "E=16 N=64 f32", "tiny", 16, 64, 0, "f32"),
+};
+
+// The command line's host as the only case.
+static EsStatus choose_host(const EsBenchHost *wanted, EsBenchCase *custom, int *is_custom) {
+    static HostCase chosen; // one run of the program has one command line
+    *is_custom = wanted->task != NULL || wanted->n_envs > 0 || wanted->batch > 0 ||
+                 wanted->n_blocks > 0 || strcmp(wanted->precision, "f32") != 0;
+    if (!*is_custom) {
+        return ES_STATUS_OK;
+    }
+    if (strcmp(wanted->precision, "f32") != 0 && strcmp(wanted->precision, "bf16") != 0) {
+        return ES_FAIL(ARGUMENT, "precision \"%.100s\" is not f32 or bf16", wanted->precision);
+    }
+    chosen.wanted = *wanted;
+    chosen.wanted.task = wanted->task != NULL ? wanted->task : "cifar_baseline";
+    chosen.wanted.n_envs = wanted->n_envs > 0 ? wanted->n_envs : 4;
+    EsHostSpec host;
+    ES_TRY(host_of(&chosen.wanted, &host));
+    snprintf(chosen.parameters, sizeof chosen.parameters, "E=%d N=%d blocks=%d %s",
+             chosen.wanted.n_envs, host.batch, host.n_blocks, wanted->precision);
+    *custom = cases[0];
+    custom->name = host.name;
+    custom->parameters = chosen.parameters;
+    custom->settings = &chosen.wanted;
+    return ES_STATUS_OK;
+}
+
+const EsBenchSuite es_bench_host = {
+    .name = "host",
+    .summary = "training steps of many hosts at once, in images per second",
+    .cases = cases,
+    .n_cases = ES_COUNT_OF(cases),
+    .choose = choose_host,
+};
