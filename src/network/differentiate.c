@@ -149,6 +149,15 @@ static void differentiate_node(Differentiation *d, EsValueId y, EsValueId d_y) {
     case ES_OP_POOL:
         append(d, ES_OP_POOL_INPUT, 2, (EsValueId[]){in[0], d_y}, 1, &in[0]);
         break;
+    case ES_OP_RESHAPE: {
+        int n_values = d->graph->n_values;
+        append(d, ES_OP_RESHAPE, 1, &d_y, 1, &in[0]);
+        // the first value it made is the gradient under the old shape
+        if (d->graph->status == ES_STATUS_OK) {
+            d->graph->values[n_values].alias_of = d_y;
+        }
+        break;
+    }
     case ES_OP_EMBEDDING:
         append(d, ES_OP_EMBEDDING_TABLE, 2, (EsValueId[]){in[1], d_y}, 1, &in[0]);
         break;

@@ -123,6 +123,8 @@ void es_execute_node(const EsKernels *k, EsStream *s, const EsNode *node, const 
     case ES_OP_GATHER_LABELS:
         k->gather_labels(s, in[0], in[1], out[0]);
         break;
+    case ES_OP_RESHAPE:
+        break;
     case ES_OP_COUNT:
         ES_ASSERT(node->op != ES_OP_COUNT);
     }

@@ -80,6 +80,7 @@ EsValueId es_graph_value(EsGraph *graph, const char *name, EsRole role, EsDtype 
     value->dtype = dtype;
     value->rank = rank;
     value->producer = -1;
+    value->alias_of = ES_NO_VALUE;
     value->gradient = ES_NO_VALUE;
     for (int axis = 0; axis < ES_MAX_RANK; axis++) {
         value->dim[axis] = axis < rank ? dims[axis] : 1;

@@ -25,7 +25,7 @@ ES_EXTERN_C_BEGIN
     X(NORM_APPLY) X(NORM_SUMS) X(NORM_INPUT) X(GROUPNORM) X(GROUPNORM_GRADIENT) X(LAYERNORM)       \
     X(LAYERNORM_GRADIENT) X(ACTIVATION) X(ACTIVATION_INPUT) X(POOL) X(POOL_INPUT)                  \
     X(CROSS_ENTROPY) X(CROSS_ENTROPY_INPUT) X(EMBEDDING) X(EMBEDDING_TABLE) X(LSTM)                \
-    X(LSTM_GRADIENT) X(DROPOUT) X(GATHER_ORDER) X(GATHER_IMAGES) X(GATHER_LABELS)
+    X(LSTM_GRADIENT) X(DROPOUT) X(RESHAPE) X(GATHER_ORDER) X(GATHER_IMAGES) X(GATHER_LABELS)
 
 typedef enum EsOp {
 #define X(name) ES_OP_##name,
@@ -57,6 +57,7 @@ typedef struct EsValue {
     int rank;
     int64_t dim[ES_MAX_RANK];   // dim[0] = E
     int32_t producer;           // node, -1 when from outside
+    EsValueId alias_of;         // RESHAPE: the value whose memory this is, else ES_NO_VALUE
     EsValueId gradient;         // of the loss with respect to this value, or ES_NO_VALUE
     int needs_gradient;         // depends on a parameter
     int is_rounded;             // an activation that takes the plan's precision; statistics and losses stay f32
@@ -143,6 +144,8 @@ EsValueId es_graph_lstm(EsGraph *graph, const char *name, EsValueId x, EsValueId
 
 EsValueId es_graph_add(EsGraph *graph, EsValueId a, EsValueId b);
 EsValueId es_graph_activation(EsGraph *graph, EsActivation kind, EsValueId x);
+// The same elements under another shape (dims leave out the environment axis); costs nothing.
+EsValueId es_graph_reshape(EsGraph *graph, EsValueId x, int rank, const int64_t *dims);
 EsValueId es_graph_pool(EsGraph *graph, EsPool kind, EsValueId x);
 EsValueId es_graph_dropout(EsGraph *graph, EsDropoutOptions options, EsValueId episode, EsValueId step, EsValueId x);
 

@@ -235,6 +235,34 @@ EsValueId es_graph_activation(EsGraph *graph, EsActivation kind, EsValueId x) {
     return y;
 }
 
+EsValueId es_graph_reshape(EsGraph *graph, EsValueId x, int rank, const int64_t *dims) {
+    if (graph->status != ES_STATUS_OK) {
+        return ES_NO_VALUE;
+    }
+    EsValue source = graph->values[x];
+    int64_t all[ES_MAX_RANK] = {graph->n_envs}, count = 1, wanted = 1;
+    ES_ASSERT(rank < ES_MAX_RANK);
+    for (int axis = 0; axis < rank; axis++) {
+        all[axis + 1] = dims[axis];
+        wanted *= dims[axis];
+    }
+    for (int axis = 1; axis < source.rank; axis++) {
+        count *= source.dim[axis];
+    }
+    if (count != wanted || (source.role != ES_ROLE_ACTIVATION && source.role != ES_ROLE_RESULT)) {
+        return es_graph_fail(graph, ES_STATUS_ARGUMENT,
+                             "reshape: \"%s\" has %lld elements per environment, the new shape %lld; only activations "
+                             "are reshaped",
+                             source.name, (long long)count, (long long)wanted);
+    }
+    EsValueId y = add_activation(graph, source.name, source.dtype, rank + 1, all);
+    add_node(graph, ES_OP_RESHAPE, 1, &x, 1, &y);
+    if (y != ES_NO_VALUE) {
+        graph->values[y].alias_of = x;
+    }
+    return y;
+}
+
 EsValueId es_graph_pool(EsGraph *graph, EsPool kind, EsValueId x) {
     if (!check(graph, "pool", x, 5, ES_DTYPE_F32)) {
         return ES_NO_VALUE;

@@ -67,6 +67,13 @@ static void find_lifetimes(const EsPlan *plan, Lifetime *lives) {
             }
         }
     }
+    // an alias keeps its source alive; aliases come after their sources, so walk backwards
+    for (int v = graph->n_values - 1; v >= 0; v--) {
+        if (graph->values[v].alias_of != ES_NO_VALUE) {
+            Lifetime *source = &lives[graph->values[v].alias_of];
+            source->last = ES_MAX(source->last, graph->values[v].role == ES_ROLE_RESULT ? graph->n_nodes : lives[v].last);
+        }
+    }
     for (int v = 0; v < graph->n_values; v++) {
         if (graph->values[v].role == ES_ROLE_RESULT || plan->options.mode == ES_COMPILE_OFF) {
             lives[v].first = 0;
@@ -119,7 +126,7 @@ static void mark_needed(const EsPlan *plan, unsigned char *is_needed) {
     for (int v = 0; v < graph->n_values; v++) {
         const EsValue *value = &graph->values[v];
         int is_before = value->producer >= 0 && plan->lanes != NULL && plan->is_left_out[value->producer];
-        is_needed[v] = is_planned(value) && (plan->lanes == NULL || value->role == ES_ROLE_RESULT || is_before);
+        is_needed[v] = is_planned(value) && value->alias_of == ES_NO_VALUE && (plan->lanes == NULL || value->role == ES_ROLE_RESULT || is_before);
     }
 }
 
@@ -146,6 +153,8 @@ static EsStatus assign_memory(EsPlan *plan) {
         if (is_needed[v]) {
             plan->tensors[v] = es_tensor_view((unsigned char *)plan->slab + lives[v].offset,
                                               planned_dtype(plan, value), plan->store->device, value->rank, value->dim);
+        } else if (value->alias_of != ES_NO_VALUE && plan->lanes == NULL) {
+            plan->tensors[v] = es_tensor_reshape(&plan->tensors[value->alias_of], value->rank, value->dim);
         }
     }
 done:

@@ -159,6 +159,22 @@ static EsValueId build_rows(Trial *t, EsValueId x) {
     return es_graph_dropout(t->graph, dropout, episode, step, es_graph_activation(t->graph, ES_ACTIVATION_TANH, x));
 }
 
+static EsValueId build_sequence(Trial *t, EsValueId x) {
+    const int64_t n_steps = 4, n_rows = 3;
+    EsValueId reset = es_graph_input(t->graph, "reset", ES_DTYPE_U8, 2, (int64_t[]){n_steps, n_rows});
+    EsValueId start = es_graph_input(t->graph, "start", ES_DTYPE_F32, 2, (int64_t[]){n_rows, 5});
+    x = es_graph_linear(t->graph, "first", x, 6);
+    x = es_graph_reshape(t->graph, x, 3, (int64_t[]){n_steps, n_rows, 6});
+    x = es_graph_lstm(t->graph, "lower", x, reset, start, ES_NO_VALUE, 5);
+    x = es_graph_lstm(t->graph, "upper", x, reset, ES_NO_VALUE, ES_NO_VALUE, 4);
+    return es_graph_reshape(t->graph, x, 2, (int64_t[]){n_steps * n_rows, 4});
+}
+
+TEST(two_lstm_layers) {
+    check_gradients(build_sequence, ES_COMPILE_OFF, 2, (int64_t[]){12, 3});
+    check_gradients(build_sequence, ES_COMPILE_DEFAULT, 2, (int64_t[]){12, 3});
+}
+
 TEST(plain_cnn) {
     check_gradients(build_plain_cnn, ES_COMPILE_OFF, 4, image_dims);
     check_gradients(build_plain_cnn, ES_COMPILE_DEFAULT, 4, image_dims);
