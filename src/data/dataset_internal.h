@@ -1,0 +1,51 @@
+// What the makers of data sets share. Nothing outside src/data includes this.
+#ifndef ES_DATA_DATASET_INTERNAL_H
+#define ES_DATA_DATASET_INTERNAL_H
+
+#include <stdio.h>
+
+#include "data/dataset.h"
+
+ES_EXTERN_C_BEGIN
+
+// the longest path that is read, terminator included
+#define ES_DATA_PATH_BYTES 4096
+
+// Fill the fields that describe the set and allocate room for all images and labels, zeroed.
+// dataset must be empty.
+EsStatus es_dataset_allocate(EsDataset *dataset, const char *name, const int shape[3],
+                             int n_classes, const int64_t counts[3]);
+
+// Set mean and std from the train images. The sums are integers, so they are exact in any order.
+void es_dataset_measure(EsDataset *dataset);
+
+// Decide how many of n_training_file and n_test_file images go into train, validation and test:
+// what the options ask for, else the last tenth for validation (rounded up) and the rest for
+// training. `folder` is for messages.
+EsStatus es_dataset_count_splits(const EsDatasetOptions *options, const char *folder,
+                                 int64_t n_training_file, int64_t n_test_file, int64_t counts[3]);
+
+// A data file that is read from front to back.
+typedef struct EsDataFile {
+    FILE *stream; // owned
+    char path[ES_DATA_PATH_BYTES];
+    int64_t size_bytes;
+} EsDataFile;
+
+// Join folder and name; too long a path is an ARGUMENT failure.
+EsStatus es_data_path_join(char path[ES_DATA_PATH_BYTES], const char *folder, const char *name);
+
+// Open a regular file. A missing one is an IO failure; where only path.gz exists, the message says
+// to gunzip it.
+EsStatus es_data_file_open(EsDataFile *file, const char *path);
+void es_data_file_close(EsDataFile *file);
+
+// Read exactly n_bytes, or fail with the path and the offset.
+EsStatus es_data_file_read(EsDataFile *file, void *bytes, size_t n_bytes);
+
+// Move on by n_bytes without reading them.
+EsStatus es_data_file_skip(EsDataFile *file, int64_t n_bytes);
+
+ES_EXTERN_C_END
+
+#endif

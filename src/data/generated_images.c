@@ -1,0 +1,287 @@
+#include "data/generated_images.h"
+
+#include <math.h>
+
+#include "base/random_rules.h"
+
+#define MAX_PIXELS   (ES_GENERATED_MAX_SIZE * ES_GENERATED_MAX_SIZE)
+#define TEXTURE_GRID 5
+
+const EsImageRecipe es_recipe_tiny = {
+    .stream = 0,
+    .n_channels = 1,
+    .size = 16,
+    .n_variants = 3,
+    .half_extent = {4.5f, 6.0f},
+    .aspect = 0.15f,
+    .turn = 0.1f,
+    .shift = 1.0f,
+    .pen = {0.4f, 0.7f},
+    .contrast = {0.35f, 0.5f},
+    .ground = {0.3f, 0.7f},
+    .n_strays = {0, 2},
+    .stray_length = {3.0f, 6.0f},
+    .texture = 0.1f,
+    .noise = 0.06f,
+};
+
+const EsImageRecipe es_recipe_generated = {
+    .stream = 1,
+    .n_channels = 3,
+    .size = 32,
+    .n_variants = 4,
+    .half_extent = {7.0f, 11.0f},
+    .aspect = 0.2f,
+    .turn = 0.5f,
+    .shift = 4.0f,
+    .pen = {0.6f, 1.2f},
+    .contrast = {0.3f, 0.5f},
+    .ground = {0.25f, 0.75f},
+    .n_strays = {0, 4},
+    .stray_length = {4.0f, 10.0f},
+    .texture = 0.15f,
+    .noise = 0.06f,
+};
+
+// ---- random numbers of one image, in the order they are asked for ----
+
+typedef struct Draws {
+    uint64_t seed;
+    uint32_t index;
+    uint32_t step;
+    uint32_t n_taken; // words
+    EsRandom4 words;
+} Draws;
+
+static Draws begin_draws(const EsImageRecipe *recipe, uint64_t seed, uint32_t split,
+                         uint32_t index) {
+    return (Draws){.seed = seed, .index = index, .step = recipe->stream * 8 + split};
+}
+
+static uint32_t draw_word(Draws *draws) {
+    if (draws->n_taken % 4 == 0) {
+        draws->words = es_random_draw(draws->seed, draws->index, ES_PURPOSE_DATA_GENERATION,
+                                      draws->step, draws->n_taken / 4);
+    }
+    return draws->words.word[draws->n_taken++ % 4];
+}
+
+static float draw_between(Draws *draws, float low, float high) {
+    return low + (high - low) * es_random_uniform(draw_word(draws));
+}
+
+static float draw_range(Draws *draws, const float range[2]) {
+    return draw_between(draws, range[0], range[1]);
+}
+
+// ---- the canvas ----
+
+typedef struct Canvas {
+    int n_channels;
+    int size;
+    float pixels[ES_GENERATED_MAX_CHANNELS][MAX_PIXELS]; // brightness, 0..1 apart from noise
+    float distance2[MAX_PIXELS];                         // scratch: to the nearest segment, squared
+} Canvas;
+
+typedef struct Colour {
+    float level[ES_GENERATED_MAX_CHANNELS];
+} Colour;
+
+// A colour that differs from `ground` by `contrast` in its strongest channel. Contrast is at most
+// 0.5, so going up or going down always stays inside 0..1.
+static Colour draw_colour(Draws *draws, int n_channels, Colour ground, float contrast) {
+    Colour colour = {{0}};
+    uint32_t strongest = es_random_below(draw_word(draws), (uint32_t)n_channels);
+    for (int c = 0; c < n_channels; c++) {
+        float share = draw_between(draws, -1.0f, 1.0f);
+        if ((uint32_t)c == strongest) {
+            share = share < 0 ? -1.0f : 1.0f;
+        }
+        float level = ground.level[c] + share * contrast;
+        colour.level[c] = level < 0 || level > 1 ? ground.level[c] - share * contrast : level;
+    }
+    return colour;
+}
+
+// Fill with a colour plus a smooth texture: a coarse grid of random values, interpolated linearly.
+// The texture's hue is one random direction in colour space.
+static void paint_ground(Canvas *canvas, Draws *draws, Colour ground, float amplitude) {
+    float grid[TEXTURE_GRID][TEXTURE_GRID];
+    float hue[ES_GENERATED_MAX_CHANNELS];
+    for (int i = 0; i < TEXTURE_GRID * TEXTURE_GRID; i++) {
+        grid[i / TEXTURE_GRID][i % TEXTURE_GRID] = draw_between(draws, -amplitude, amplitude);
+    }
+    for (int c = 0; c < canvas->n_channels; c++) {
+        hue[c] = canvas->n_channels == 1 ? 1.0f : draw_between(draws, -1.0f, 1.0f);
+    }
+    int cell = canvas->size / (TEXTURE_GRID - 1);
+    for (int y = 0; y < canvas->size; y++) {
+        for (int x = 0; x < canvas->size; x++) {
+            float u = ((float)(x % cell) + 0.5f) / (float)cell;
+            float v = ((float)(y % cell) + 0.5f) / (float)cell;
+            const float *above = &grid[y / cell][x / cell];
+            const float *below = &grid[y / cell + 1][x / cell];
+            float top = above[0] + (above[1] - above[0]) * u;
+            float bottom = below[0] + (below[1] - below[0]) * u;
+            float value = top + (bottom - top) * v;
+            for (int c = 0; c < canvas->n_channels; c++) {
+                canvas->pixels[c][y * canvas->size + x] = ground.level[c] + value * hue[c];
+            }
+        }
+    }
+}
+
+// distance2 = min(distance2, squared distance from each pixel's centre to the segment)
+static void measure_segment(Canvas *canvas, EsSegment segment) {
+    float ex = segment.x1 - segment.x0;
+    float ey = segment.y1 - segment.y0;
+    float length2 = ex * ex + ey * ey;
+    float inverse = length2 > 0 ? 1.0f / length2 : 0.0f;
+    for (int y = 0; y < canvas->size; y++) {
+        float dy = (float)y + 0.5f - segment.y0;
+        float *row = &canvas->distance2[y * canvas->size];
+        for (int x = 0; x < canvas->size; x++) {
+            float dx = (float)x + 0.5f - segment.x0;
+            float along = (dx * ex + dy * ey) * inverse;
+            along = along < 0 ? 0.0f : along;
+            along = along > 1 ? 1.0f : along;
+            float rx = dx - along * ex;
+            float ry = dy - along * ey;
+            float d2 = rx * rx + ry * ry;
+            row[x] = d2 < row[x] ? d2 : row[x];
+        }
+    }
+}
+
+// Lines of half width `pen`, with an edge one pixel soft.
+static void stroke_segments(Canvas *canvas, const EsSegment *segments, int n_segments, float pen,
+                            Colour colour) {
+    int n_pixels = canvas->size * canvas->size;
+    for (int i = 0; i < n_pixels; i++) {
+        canvas->distance2[i] = 1e6f;
+    }
+    for (int i = 0; i < n_segments; i++) {
+        measure_segment(canvas, segments[i]);
+    }
+    for (int i = 0; i < n_pixels; i++) {
+        float cover = pen + 0.5f - sqrtf(canvas->distance2[i]);
+        cover = cover < 0 ? 0.0f : cover;
+        canvas->distance2[i] = cover > 1 ? 1.0f : cover;
+    }
+    for (int c = 0; c < canvas->n_channels; c++) {
+        float *pixels = canvas->pixels[c];
+        for (int i = 0; i < n_pixels; i++) {
+            pixels[i] += canvas->distance2[i] * (colour.level[c] - pixels[i]);
+        }
+    }
+}
+
+// ---- what stands on it ----
+
+// Scale, mirror, rotate and shift a drawing into pixel coordinates. The rotation comes from its
+// half angle's tangent t: cos = (1 - t^2) / (1 + t^2), sin = 2 t / (1 + t^2), so no library
+// function is needed.
+static void pose_pictogram(const EsImageRecipe *recipe, Draws *draws, EsPictogram *pictogram) {
+    float extent = draw_range(draws, recipe->half_extent);
+    float width = extent * draw_between(draws, 1 - recipe->aspect, 1 + recipe->aspect);
+    float height = extent * draw_between(draws, 1 - recipe->aspect, 1 + recipe->aspect);
+    width = draw_word(draws) & 1 ? -width : width;
+    float t = draw_between(draws, -recipe->turn, recipe->turn);
+    float cosine = (1 - t * t) / (1 + t * t);
+    float sine = 2 * t / (1 + t * t);
+    float centre = 0.5f * (float)recipe->size;
+    float cx = centre + draw_between(draws, -recipe->shift, recipe->shift);
+    float cy = centre + draw_between(draws, -recipe->shift, recipe->shift);
+    for (int i = 0; i < pictogram->n_segments; i++) {
+        EsSegment s = pictogram->segments[i];
+        pictogram->segments[i] = (EsSegment){cx + cosine * width * s.x0 - sine * height * s.y0,
+                                             cy + sine * width * s.x0 + cosine * height * s.y0,
+                                             cx + cosine * width * s.x1 - sine * height * s.y1,
+                                             cy + sine * width * s.x1 + cosine * height * s.y1};
+    }
+}
+
+// A bent line of two segments anywhere in the image, with pen and contrast like the drawing's.
+static void paint_stray(const EsImageRecipe *recipe, Canvas *canvas, Draws *draws, Colour ground) {
+    EsSegment segments[2];
+    float x = draw_between(draws, 0, (float)recipe->size);
+    float y = draw_between(draws, 0, (float)recipe->size);
+    for (int i = 0; i < 2; i++) {
+        float length = draw_range(draws, recipe->stray_length);
+        float dx = draw_between(draws, -1, 1);
+        float dy = draw_between(draws, -1, 1);
+        float norm = sqrtf(dx * dx + dy * dy) + 1e-3f;
+        float next_x = x + length * dx / norm;
+        float next_y = y + length * dy / norm;
+        segments[i] = (EsSegment){x, y, next_x, next_y};
+        x = next_x;
+        y = next_y;
+    }
+    float pen = draw_range(draws, recipe->pen);
+    Colour colour =
+        draw_colour(draws, recipe->n_channels, ground, draw_range(draws, recipe->contrast));
+    stroke_segments(canvas, segments, 2, pen, colour);
+}
+
+// Noise with a triangular distribution over -amplitude..amplitude (two random bytes per value),
+// then rounding to bytes.
+static void develop(const Canvas *canvas, Draws *draws, float amplitude, uint8_t *pixels) {
+    int n_pixels = canvas->size * canvas->size;
+    for (int c = 0; c < canvas->n_channels; c++) {
+        for (int i = 0; i < n_pixels; i += 2) {
+            uint32_t word = draw_word(draws);
+            for (int half = 0; half < 2; half++) {
+                int sum = (int)(word & 255u) + (int)((word >> 8) & 255u) - 255;
+                word >>= 16;
+                float value =
+                    canvas->pixels[c][i + half] + amplitude * (float)sum * (1.0f / 255.0f);
+                value = value < 0 ? 0.0f : value;
+                value = value > 1 ? 1.0f : value;
+                pixels[c * n_pixels + i + half] = (uint8_t)(value * 255.0f + 0.5f);
+            }
+        }
+    }
+}
+
+uint8_t es_generated_label(const EsImageRecipe *recipe, uint64_t seed, uint32_t split,
+                           uint32_t index) {
+    // step + 4 keeps these draws apart from those of the images themselves
+    EsRandom4 key = es_random_draw(seed, index / ES_PICTOGRAM_CLASSES, ES_PURPOSE_DATA_GENERATION,
+                                   recipe->stream * 8 + 4 + split, 0);
+    return (uint8_t)es_random_permute(index % ES_PICTOGRAM_CLASSES, ES_PICTOGRAM_CLASSES, key);
+}
+
+void es_generated_image_draw(const EsImageRecipe *recipe, uint64_t seed, uint32_t split,
+                             uint32_t index, int label, uint8_t *pixels) {
+    ES_ASSERT(split < 4);
+    ES_ASSERT(recipe->size <= ES_GENERATED_MAX_SIZE &&
+              recipe->n_channels <= ES_GENERATED_MAX_CHANNELS);
+    Draws draws = begin_draws(recipe, seed, split, index);
+    Canvas canvas;
+    canvas.n_channels = recipe->n_channels;
+    canvas.size = recipe->size;
+
+    Colour ground = {{0}};
+    for (int c = 0; c < recipe->n_channels; c++) {
+        ground.level[c] = draw_range(&draws, recipe->ground);
+    }
+    paint_ground(&canvas, &draws, ground, recipe->texture);
+
+    int n_strays = recipe->n_strays[0] +
+                   (int)es_random_below(draw_word(&draws),
+                                        (uint32_t)(recipe->n_strays[1] - recipe->n_strays[0] + 1));
+    for (int i = 0; i < n_strays / 2; i++) {
+        paint_stray(recipe, &canvas, &draws, ground);
+    }
+    int variant = (int)es_random_below(draw_word(&draws), (uint32_t)recipe->n_variants);
+    EsPictogram pictogram = es_pictogram_parse(label, variant);
+    pose_pictogram(recipe, &draws, &pictogram);
+    float pen = draw_range(&draws, recipe->pen);
+    Colour colour =
+        draw_colour(&draws, recipe->n_channels, ground, draw_range(&draws, recipe->contrast));
+    stroke_segments(&canvas, pictogram.segments, pictogram.n_segments, pen, colour);
+    for (int i = n_strays / 2; i < n_strays; i++) {
+        paint_stray(recipe, &canvas, &draws, ground);
+    }
+    develop(&canvas, &draws, recipe->noise, pixels);
+}

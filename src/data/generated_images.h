@@ -1,0 +1,54 @@
+// Images of pictograms on textured ground, made from a seed.
+//
+// An image is one drawing of its class (pictograms.h), posed at random, in a random colour, on a
+// random ground, among stray strokes and under noise. The class is what is drawn; nothing else in
+// the image depends on it. A class has several drawings that look nothing alike, so a network needs
+// features for each of them: that is what makes capacity count.
+//
+// Every image is a pure function of (recipe, seed, split, index), and the same bits on every
+// machine: Philox numbers, and float32 arithmetic from + - * / and square root alone, which IEEE
+// 754 rounds exactly.
+#ifndef ES_DATA_GENERATED_IMAGES_H
+#define ES_DATA_GENERATED_IMAGES_H
+
+#include "base/macros.h"
+#include "data/pictograms.h"
+
+ES_EXTERN_C_BEGIN
+
+#define ES_GENERATED_MAX_CHANNELS 3
+#define ES_GENERATED_MAX_SIZE     32
+
+// Lengths in pixels, brightness in 0..1; a pair of values is a range drawn from evenly.
+typedef struct EsImageRecipe {
+    uint32_t stream; // keeps the recipes' random numbers apart
+    int n_channels;
+    int size;              // height and width
+    int n_variants;        // drawings in use per class, 1..ES_PICTOGRAM_VARIANTS
+    float half_extent[2];  // of the drawing, before rotation
+    float aspect;          // width and height are each scaled by 1 - aspect .. 1 + aspect
+    float turn;            // rotation by up to 2 atan(turn) either way
+    float shift;           // of the centre, either way, along each axis
+    float pen[2];          // half width of the drawing's lines
+    float contrast[2];     // of the lines against the ground
+    float ground[2];       // brightness of the ground, per channel
+    int n_strays[2];       // stray strokes, half of them behind the drawing and half in front
+    float stray_length[2]; // of a stray stroke's segment
+    float texture;         // amplitude of the ground's texture
+    float noise;           // amplitude of the pixels' noise
+} EsImageRecipe;
+
+extern const EsImageRecipe es_recipe_tiny;      // 16 x 16 x 1
+extern const EsImageRecipe es_recipe_generated; // 32 x 32 x 3
+
+// The label of image `index`: each run of ten images holds every class once, in a random order.
+uint8_t es_generated_label(const EsImageRecipe *recipe, uint64_t seed, uint32_t split,
+                           uint32_t index);
+
+// Draw image `index` of class `label` into pixels u8 [n_channels, size, size].
+void es_generated_image_draw(const EsImageRecipe *recipe, uint64_t seed, uint32_t split,
+                             uint32_t index, int label, uint8_t *pixels);
+
+ES_EXTERN_C_END
+
+#endif
