@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "kernel_case_internal.h"
 #include "tensor/safetensors.h"
+#include "test_data.h"
 
 // elements of each input that a gradient check perturbs
 #define PROBES 6
@@ -43,7 +44,7 @@ static EsSafetensors *open_golden(const EsCase *c) {
         return NULL;
     }
     char path[512];
-    snprintf(path, sizeof path, "%s/%s.safetensors", ES_TEST_DATA, c->stem);
+    snprintf(path, sizeof path, "%s/%s.safetensors", es_test_data(), c->stem);
     EsSafetensors *file = NULL;
     ES_CASE_REQUIRE(es_safetensors_open(path, &file));
     return file;

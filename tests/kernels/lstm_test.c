@@ -1,6 +1,7 @@
 #include "es_test.h"
 #include "kernel_case.h"
 #include "tensor/safetensors.h"
+#include "test_data.h"
 
 typedef struct Shape {
     int64_t E, T, N, I, D;
@@ -214,7 +215,9 @@ TEST(unrolled_30_steps_with_resets) {
     Unrolled u = {0};
     REQUIRE_OK(es_device_open("cpu", &(EsDeviceOptions){.n_threads = 2}, &u.device));
     REQUIRE_OK(es_stream_create(u.device, &u.stream));
-    REQUIRE_OK(es_safetensors_open(ES_TEST_DATA "/lstm_unrolled.safetensors", &u.file));
+    char path[512];
+    snprintf(path, sizeof path, "%s/lstm_unrolled.safetensors", es_test_data());
+    REQUIRE_OK(es_safetensors_open(path, &u.file));
     const EsKernels *kernels = es_kernels_of(u.device);
     EsTensor x = find(&u, "x"), reset = find(&u, "reset"), target = find(&u, "target");
     EsTensor h_start = find(&u, "h_start"), c_start = find(&u, "c_start"), loss = find(&u, "loss");

@@ -7,6 +7,7 @@
 #include "growth/host.h"
 #include "network/plan.h"
 #include "tensor/safetensors.h"
+#include "test_data.h"
 
 // A golden case of tests/golden/cnn_training.safetensors.
 typedef struct NetworkShape {
@@ -33,11 +34,6 @@ typedef struct NetworkRun {
     EsTensor x, labels;      // owned memory
     EsLoss loss;
 } NetworkRun;
-
-static inline const char *golden_folder(void) {
-    const char *folder = getenv("ES_TEST_DATA");
-    return folder != NULL ? folder : ES_TEST_DATA;
-}
 
 static inline EsTensor golden_tensor(const NetworkRun *run, const char *part, const char *name) {
     char full[160];
@@ -105,7 +101,7 @@ static inline NetworkRun network_begin(const NetworkShape *shape, const char *de
     REQUIRE_OK(es_device_open(device, &device_options, &run.device));
     REQUIRE_OK(es_stream_create(run.device, &run.stream));
     char path[512];
-    snprintf(path, sizeof path, "%s/cnn_training.safetensors", golden_folder());
+    snprintf(path, sizeof path, "%s/cnn_training.safetensors", es_test_data());
     REQUIRE_OK(es_safetensors_open(path, &run.golden));
     EsTensor x = golden_tensor(&run, "", "x"), labels = golden_tensor(&run, "", "labels");
     run.x = device_tensor(&run, &x);
