@@ -57,8 +57,9 @@ static __global__ void layernorm_backward_kernel(const T *x, EsEnvs<const float>
     float tilt = (float)(es_block_sum(sum_normal) * (double)scale / n_features);
     for (uint32_t d = threadIdx.x; d < n_features; d += blockDim.x) {
         float normal = (es_load(x + base + d) - center) * scale;
-        es_store(d_x + base + d,
-                 scale * (es_load(d_y + base + d) * gammas[d] - offset - normal * tilt));
+        // rounded before the subtraction, as `offset` was: in a row of one feature the two cancel
+        float g = __fmul_rn(es_load(d_y + base + d), gammas[d]);
+        es_store(d_x + base + d, scale * (g - offset - normal * tilt));
     }
 }
 

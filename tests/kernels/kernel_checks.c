@@ -221,8 +221,21 @@ int es_case_check_gradient(EsCase *c) {
 
 // --- parity ---
 
+// The largest share of its bound that an element of the tensor uses; elements without a bound must be equal anyway.
+static double bound_used(const EsCaseTensor *t, const double *actual, const double *expected, EsCaseBound bound) {
+    double most = 0.0;
+    for (int64_t i = 0; i < t->count; i++) {
+        double allowed = bound.absolute * t->scale + bound.relative * fabs(expected[i]);
+        double used = allowed > 0.0 ? fabs(actual[i] - expected[i]) / allowed : 0.0;
+        most = used > most ? used : most;
+    }
+    return most;
+}
+
 static int compare_devices(EsCase *c, EsCaseSide cpu, EsCaseSide cuda, int use_bf16) {
     int n_failures = 0;
+    double most_used = 0.0;
+    EsCaseBound bound = use_bf16 ? c->parity_bf16 : c->parity;
     const char *what = use_bf16 ? "CUDA bf16 against CPU" : "CUDA f32 against CPU";
     EsCaseResults expected = {0}, actual = {0}, again = {0};
     n_failures += es_case_execute(c, cpu, 0, ES_CASE_PARAMETERS_APART, &expected);
@@ -232,10 +245,13 @@ static int compare_devices(EsCase *c, EsCaseSide cpu, EsCaseSide cuda, int use_b
     for (int i = 0; i < c->n_tensors; i++) {
         const EsCaseTensor *t = &c->tensor[i];
         if (es_case_is_written(t)) {
-            n_failures += es_case_compare_tensor(c, t, what, actual.value[i], expected.value[i],
-                                                 use_bf16 ? c->parity_bf16 : c->parity);
+            double used = bound_used(t, actual.value[i], expected.value[i], bound);
+            most_used = used > most_used ? used : most_used;
+            n_failures += es_case_compare_tensor(c, t, what, actual.value[i], expected.value[i], bound);
         }
     }
+    printf("parity %s %s: bound %.2g + %.2g, at most %.3f of it used\n", c->stem, use_bf16 ? "bf16" : "f32",
+           bound.absolute, bound.relative, most_used);
     es_case_release(&expected, c);
     es_case_release(&actual, c);
     es_case_release(&again, c);
