@@ -11,6 +11,7 @@
 #include "bench_suite.h"
 #include "build_info.h"
 #include "command.h"
+#include "gpu_use.h"
 #include "options.h"
 
 static const EsBenchSuite *const suites[] = {
@@ -25,7 +26,7 @@ static const EsBenchSuite *const suites[] = {
 
 typedef struct BenchOptions {
     const char *device, *filter, *baseline;
-    int n_threads, n_samples, as_json, only_list;
+    int n_threads, n_samples, as_json, only_list, allow_busy;
     EsBenchHost host;
 } BenchOptions;
 
@@ -188,6 +189,13 @@ static EsStatus run_bench(const BenchOptions *options, const EsArguments *argume
     }
     EsDeviceOptions device_options = {.n_threads = options->n_threads};
     ES_TRY(es_device_open(options->device, &device_options, &bench.device));
+    const EsDeviceInfo *opened = es_device_info(bench.device);
+    int n_others = opened->kind == ES_DEVICE_CUDA ? es_gpu_other_processes(opened->index) : 0;
+    if (n_others > 0 && !options->allow_busy) {
+        status = ES_FAIL(ARGUMENT, "%d other processes use cuda:%d; timings would mean nothing (--allow-busy)",
+                         n_others, opened->index);
+        goto done;
+    }
     ES_TRY_GOTO(es_stream_create(bench.device, &bench.stream));
     ES_TRY_GOTO(visit_cases(options, arguments, &bench, &records));
     if (options->baseline != NULL) {
@@ -245,6 +253,7 @@ EsExit es_bench_run(int argc, char **argv) {
         ES_OPTION_TEXT("precision", &wanted.host.precision, "f32", "P",
                        "host: f32, or bf16 on CUDA"),
         ES_OPTION_FLAG("json", &wanted.as_json, "print records as a JSON array"),
+        ES_OPTION_FLAG("allow-busy", &wanted.allow_busy, "run even if others use the GPU"),
         ES_OPTION_FLAG("list", &wanted.only_list, "print the cases, run nothing"),
     };
     const EsOptionTable table = {

@@ -1,0 +1,8 @@
+// Esper: neural networks that grow while they train, many at once. This header brings the whole public interface.
+#ifndef ESPER_ESPER_H
+#define ESPER_ESPER_H
+
+#include "esper/config.h"
+#include "esper/status.h"
+
+#endif
