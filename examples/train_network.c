@@ -1,4 +1,5 @@
-// Three copies of a small network learn to tell bright columns from bright rows, side by side in one plan.
+// Three copies of a small network learn to tell bright columns from bright rows, side by side in
+// one plan.
 //
 // Shows the life of a network: graph, differentiation, store, optimiser, plan, run.
 #include <stdio.h>
@@ -20,9 +21,11 @@ static void draw_images(float *x, int32_t *labels) {
     }
 }
 
-static EsStatus train(EsDevice *device, EsStream *stream, EsGraph *graph, float *x, int32_t *labels) {
+static EsStatus train(EsDevice *device, EsStream *stream, EsGraph *graph, float *x,
+                      int32_t *labels) {
     // the network: a convolution, batch norm, ReLU, pooling, and a linear layer on the averages
-    EsValueId images = es_graph_input(graph, "x", ES_DTYPE_F32, 4, (int64_t[]){N_IMAGES, 1, SIZE, SIZE});
+    EsValueId images =
+        es_graph_input(graph, "x", ES_DTYPE_F32, 4, (int64_t[]){N_IMAGES, 1, SIZE, SIZE});
     EsValueId targets = es_graph_input(graph, "labels", ES_DTYPE_I32, 1, (int64_t[]){N_IMAGES});
     EsValueId h = es_graph_conv2d(graph, "conv", images, 4, 3, 0);
     h = es_graph_activation(graph, ES_ACTIVATION_RELU, es_graph_batchnorm(graph, "norm", h, 1));
@@ -44,8 +47,10 @@ static EsStatus train(EsDevice *device, EsStream *stream, EsGraph *graph, float 
     EsPlanOptions options = es_plan_defaults();
     options.optimiser = optimiser;
     ES_TRY_GOTO(es_plan_create(graph, store, &options, &plan));
-    EsTensor x_tensor = es_tensor_view(x, ES_DTYPE_F32, device, 5, (int64_t[]){N_ENVS, N_IMAGES, 1, SIZE, SIZE});
-    EsTensor label_tensor = es_tensor_view(labels, ES_DTYPE_I32, device, 2, (int64_t[]){N_ENVS, N_IMAGES});
+    EsTensor x_tensor =
+        es_tensor_view(x, ES_DTYPE_F32, device, 5, (int64_t[]){N_ENVS, N_IMAGES, 1, SIZE, SIZE});
+    EsTensor label_tensor =
+        es_tensor_view(labels, ES_DTYPE_I32, device, 2, (int64_t[]){N_ENVS, N_IMAGES});
     ES_TRY_GOTO(es_plan_bind(plan, images, &x_tensor));
     ES_TRY_GOTO(es_plan_bind(plan, targets, &label_tensor));
 

@@ -192,8 +192,9 @@ static EsStatus run_bench(const BenchOptions *options, const EsArguments *argume
     const EsDeviceInfo *opened = es_device_info(bench.device);
     int n_others = opened->kind == ES_DEVICE_CUDA ? es_gpu_other_processes(opened->index) : 0;
     if (n_others > 0 && !options->allow_busy) {
-        status = ES_FAIL(ARGUMENT, "%d other processes use cuda:%d; timings would mean nothing (--allow-busy)",
-                         n_others, opened->index);
+        status = ES_FAIL(
+            ARGUMENT, "%d other processes use cuda:%d; timings would mean nothing (--allow-busy)",
+            n_others, opened->index);
         goto done;
     }
     ES_TRY_GOTO(es_stream_create(bench.device, &bench.stream));

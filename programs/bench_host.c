@@ -50,8 +50,7 @@ static EsStatus begin_host(const EsBenchCase *bench_case, const EsBench *bench, 
     ES_TRY_GOTO(es_dataset_create(&state->dataset, host.dataset, &dataset_options, NULL));
     EsHostTrainerOptions options = es_host_trainer_defaults(&host, wanted->n_envs);
     options.precision = strcmp(wanted->precision, "bf16") == 0 ? ES_DTYPE_BF16 : ES_DTYPE_F32;
-    ES_TRY_GOTO(
-        es_host_trainer_create(&options, &state->dataset, bench->device, &state->trainer));
+    ES_TRY_GOTO(es_host_trainer_create(&options, &state->dataset, bench->device, &state->trainer));
     *state_out = state;
 done:
     if (status != ES_STATUS_OK) {

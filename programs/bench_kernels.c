@@ -43,7 +43,7 @@ struct KernelState {
 
 static const EsNormOptions norm_options = {1e-5f, 0.1f, 1};
 
-// --- tensors -------------------------------------------------------------------------------------
+// --- tensors ---
 
 static EsStatus make_tensor(KernelState *state, EsTensor *tensor, EsDtype dtype, int rank,
                             const int64_t *dims) {
@@ -110,7 +110,7 @@ static EsStatus make_constant(KernelState *state, EsTensor *tensor, float value,
 #define EMPTY(field, dtype, ...)                                                                   \
     ES_TRY(make_tensor(state, &state->field, ES_DTYPE_##dtype, DIMS(__VA_ARGS__)))
 
-// --- convolution, normalisation, pooling, activation ---------------------------------------------
+// --- convolution, normalisation, pooling, activation ---
 
 static EsStatus make_conv2d(KernelState *state) {
     const KernelSettings *s = &state->settings;
@@ -198,7 +198,7 @@ static void run_pool_backward(KernelState *s) {
     s->kernels->pool_backward(s->stream, ES_POOL_MAX2, &s->x, &s->d_y, &s->d_x);
 }
 
-// --- dense layers, loss, recurrence --------------------------------------------------------------
+// --- dense layers, loss, recurrence ---
 
 static EsStatus make_linear(KernelState *state) {
     const KernelSettings *s = &state->settings;
@@ -295,7 +295,7 @@ static void run_lstm_backward(KernelState *s) {
                               &s->d_y, &s->d_gates, &s->d_x, NULL, NULL, &s->d_lstm);
 }
 
-// --- slabs and data ------------------------------------------------------------------------------
+// --- slabs and data ---
 
 // weight: parameters, d_weight: gradients, x and y: optimiser state
 static EsStatus make_slab(KernelState *state) {
@@ -367,7 +367,7 @@ static void run_gather_images(KernelState *s) {
                               &s->y);
 }
 
-// --- the table -----------------------------------------------------------------------------------
+// --- the table ---
 
 static void end_kernel(void *context) {
     KernelState *state = context;

@@ -1,4 +1,5 @@
-// Asks NVML, the driver's management library, which is loaded by name: a machine without a driver has none.
+// Asks NVML, the driver's management library, which is loaded by name: a machine without a driver
+// has none.
 #include "gpu_use.h"
 
 #include <dlfcn.h>
@@ -42,13 +43,16 @@ int es_gpu_other_processes(int index) {
         void *object;
         ProcessesFunction call;
     } processes;
-    if (find(library, "nvmlInit_v2", &init.object) && find(library, "nvmlShutdown", &shutdown.object) &&
+    if (find(library, "nvmlInit_v2", &init.object) &&
+        find(library, "nvmlShutdown", &shutdown.object) &&
         find(library, "nvmlDeviceGetHandleByIndex_v2", &handle.object) &&
-        find(library, "nvmlDeviceGetComputeRunningProcesses_v3", &processes.object) && init.call() == 0) {
+        find(library, "nvmlDeviceGetComputeRunningProcesses_v3", &processes.object) &&
+        init.call() == 0) {
         void *device = NULL;
         ProcessInfo infos[MAX_PROCESSES];
         unsigned int count = MAX_PROCESSES;
-        if (handle.call((unsigned int)index, &device) == 0 && processes.call(device, &count, infos) == 0) {
+        if (handle.call((unsigned int)index, &device) == 0 &&
+            processes.call(device, &count, infos) == 0) {
             n_others = 0;
             for (unsigned int i = 0; i < count; i++) {
                 n_others += infos[i].pid != (unsigned int)getpid();

@@ -34,11 +34,11 @@ static void note_interrupt(int signal_number) {
 typedef struct Run {
     const HostsOptions *options;
     EsHostSpec host;
-    EsDevice *device;            // owned
-    EsDataset dataset;           // owned
-    EsHostTrainer *trainer;      // owned
-    EsHostResult *validation;    // owned [E]
-    EsHostResult *test;          // owned [E]
+    EsDevice *device;         // owned
+    EsDataset dataset;        // owned
+    EsHostTrainer *trainer;   // owned
+    EsHostResult *validation; // owned [E]
+    EsHostResult *test;       // owned [E]
     int n_epochs_done;
     double train_seconds;
 } Run;
@@ -154,8 +154,7 @@ static void print_table(const Run *run) {
     double validation = mean_accuracy(run->validation, options->n_envs, &validation_spread);
     double test = mean_accuracy(run->test, options->n_envs, &test_spread);
     printf("%d x %s, %lld parameters each, data set \"%s\", %d epochs, seed %d\n", options->n_envs,
-           run->host.name,
-           (long long)es_graph_parameter_count(es_host_trainer_graph(run->trainer)),
+           run->host.name, (long long)es_graph_parameter_count(es_host_trainer_graph(run->trainer)),
            run->dataset.name, run->n_epochs_done, options->seed);
     printf("host   validation loss   validation %%   test %%\n");
     for (int e = 0; e < ES_MIN(options->n_envs, 16); e++) {
@@ -179,10 +178,9 @@ static EsStatus print_json(const Run *run) {
     }
     json_t *root = json_pack(
         "{s:s, s:s, s:I, s:i, s:i, s:f, s:o}", "host", run->host.name, "data", run->dataset.name,
-        "parameters",
-        (json_int_t)es_graph_parameter_count(es_host_trainer_graph(run->trainer)), "seed",
-        run->options->seed, "epochs", run->n_epochs_done, "train_seconds", run->train_seconds,
-        "hosts", hosts);
+        "parameters", (json_int_t)es_graph_parameter_count(es_host_trainer_graph(run->trainer)),
+        "seed", run->options->seed, "epochs", run->n_epochs_done, "train_seconds",
+        run->train_seconds, "hosts", hosts);
     int is_written = root != NULL && json_dumpf(root, stdout, JSON_INDENT(1)) == 0;
     json_decref(root);
     printf("\n");
@@ -230,7 +228,8 @@ EsExit es_hosts_run(int argc, char **argv) {
         ES_OPTION_TEXT("task", &wanted.task, "tiny", "NAME", "host and its data set, listed below"),
         ES_OPTION_INT("envs", &wanted.n_envs, "8", 1, 4096, "N", "hosts trained side by side"),
         ES_OPTION_INT("epochs", &wanted.n_epochs, "20", 1, 100000, "N", "passes over the data"),
-        ES_OPTION_INT("batch", &wanted.batch, "0", 0, 65536, "N", "images per step, 0 = the task's"),
+        ES_OPTION_INT("batch", &wanted.batch, "0", 0, 65536, "N",
+                      "images per step, 0 = the task's"),
         ES_OPTION_FLOAT("rate", &wanted.rate, "0.01", 1e-9, 1e3, "X", "learning rate of SGD"),
         ES_OPTION_INT("pad", &wanted.pad, "0", 0, 16, "N", "random crop from a border of N pixels"),
         ES_OPTION_FLAG("flip", &wanted.flip, "random horizontal flip"),

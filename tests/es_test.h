@@ -1,8 +1,10 @@
-// The test helper: TEST(name) registers a function, EXPECT_* print both values and fail the process.
+// The test helper: TEST(name) registers a function, EXPECT_* print both values and fail the
+// process.
 //
 //     TEST(adds) { EXPECT_EQ(1 + 1, 2); }
 //
-// Run a binary with no argument for all its tests, with a name for one, with --list for the names. Exit code 77 = skipped.
+// Run a binary with no argument for all its tests, with a name for one, with --list for the names.
+// Exit code 77 = skipped.
 #ifndef ES_TEST_H
 #define ES_TEST_H
 

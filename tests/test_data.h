@@ -1,4 +1,5 @@
-// Where recorded data lies: the folder the build names, unless ES_TEST_DATA in the environment says otherwise.
+// Where recorded data lies: the folder the build names, unless ES_TEST_DATA in the environment says
+// otherwise.
 #ifndef ES_TEST_DATA_H
 #define ES_TEST_DATA_H
 

@@ -1,4 +1,5 @@
-// Esper: neural networks that grow while they train, many at once. This header brings the whole public interface.
+// Esper: neural networks that grow while they train, many at once. This header brings the whole
+// public interface.
 #ifndef ESPER_ESPER_H
 #define ESPER_ESPER_H
 

@@ -1,7 +1,8 @@
 // Status codes, with a thread-local text that says what went wrong and where.
 //
-// Every call that can fail returns an EsStatus; ES_STATUS_OK is 0. The failing call also stores a detail text for
-// its thread, which stays until the next failure of that thread. Nothing here allocates.
+// Every call that can fail returns an EsStatus; ES_STATUS_OK is 0. The failing call also stores a
+// detail text for its thread, which stays until the next failure of that thread. Nothing here
+// allocates.
 //
 //     if (es_config_load(&config, "run.ini") != ES_STATUS_OK) {
 //         fprintf(stderr, "%s\n", es_status_detail());
@@ -38,7 +39,8 @@ const char *es_status_name(EsStatus status);
 // One plain-English phrase for the code.
 const char *es_status_message(EsStatus status);
 
-// What the last failing call of this thread had to say; "" when none has failed. Borrowed, valid until the next failure.
+// What the last failing call of this thread had to say; "" when none has failed. Borrowed, valid
+// until the next failure.
 const char *es_status_detail(void);
 
 // Where that failure was raised ("file.c:123"), for logs and bug reports.

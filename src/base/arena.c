@@ -3,10 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t es_align_up(size_t bytes) { return (bytes + ES_ALIGNMENT - 1) / ES_ALIGNMENT * ES_ALIGNMENT; }
+size_t es_align_up(size_t bytes) {
+    return (bytes + ES_ALIGNMENT - 1) / ES_ALIGNMENT * ES_ALIGNMENT;
+}
 
 EsStatus es_allocate(size_t bytes, void **memory) {
-    // aligned_alloc wants a multiple of the alignment; a zero-sized request still gets an address of its own
+    // aligned_alloc wants a multiple of the alignment; a zero-sized request still gets an address
+    // of its own
     size_t rounded = es_align_up(bytes > 0 ? bytes : 1);
     if (rounded < bytes || (*memory = aligned_alloc(ES_ALIGNMENT, rounded)) == NULL) {
         *memory = NULL;

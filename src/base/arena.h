@@ -1,7 +1,7 @@
 // Memory in three shapes: checked allocation, a mark/release arena for scratch, and a slab layout.
 //
-// A slab layout collects the sizes of all members of a class first and gives each an aligned offset; the slab is then
-// allocated once. Nothing is freed member by member.
+// A slab layout collects the sizes of all members of a class first and gives each an aligned
+// offset; the slab is then allocated once. Nothing is freed member by member.
 #ifndef ES_BASE_ARENA_H
 #define ES_BASE_ARENA_H
 
@@ -23,10 +23,10 @@ EsStatus es_allocate(size_t bytes, void **memory);
 void es_release(void *memory);
 
 typedef struct EsArena {
-    unsigned char *base;  // owned
+    unsigned char *base; // owned
     size_t capacity_bytes;
     size_t used_bytes;
-    size_t peak_bytes;    // high-water mark, for reports
+    size_t peak_bytes; // high-water mark, for reports
 } EsArena;
 
 EsStatus es_arena_create(EsArena *arena, size_t capacity_bytes);

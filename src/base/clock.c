@@ -8,4 +8,6 @@ int64_t es_clock_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-double es_clock_seconds_since(int64_t start_ns) { return (double)(es_clock_ns() - start_ns) * 1e-9; }
+double es_clock_seconds_since(int64_t start_ns) {
+    return (double)(es_clock_ns() - start_ns) * 1e-9;
+}

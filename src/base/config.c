@@ -105,7 +105,7 @@ void es_config_reset(const EsConfig *config) {
     }
 }
 
-// --- files ---------------------------------------------------------------------------------------
+// --- files ---
 
 typedef struct Reading {
     const EsConfig *config;
@@ -252,7 +252,7 @@ EsStatus es_config_override(const EsConfig *config, const char *argument) {
     return set_value(config, config->settings, section, name, equals + 1, where);
 }
 
-// --- writing -------------------------------------------------------------------------------------
+// --- writing ---
 
 static void print_key(const EsConfigKey *key, const char *value, FILE *stream) {
     fprintf(stream, "# %s", key->help);

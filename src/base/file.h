@@ -19,7 +19,7 @@
 
 ES_EXTERN_C_BEGIN
 
-// --- writing -------------------------------------------------------------------------------------
+// --- writing ---
 
 typedef struct EsFileWriter EsFileWriter;
 
@@ -42,7 +42,7 @@ void es_file_writer_abandon(EsFileWriter *writer);
 // Open, append and commit in one call.
 EsStatus es_file_write_all(const char *path, const void *data, size_t bytes);
 
-// --- reading -------------------------------------------------------------------------------------
+// --- reading ---
 
 typedef struct EsFileReader EsFileReader;
 

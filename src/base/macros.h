@@ -1,14 +1,15 @@
-// The few macros every file may use: assertions that stay on, and words that differ between C and CUDA.
+// The few macros every file may use: assertions that stay on, and words that differ between C and
+// CUDA.
 #ifndef ES_BASE_MACROS_H
 #define ES_BASE_MACROS_H
 
 #include <stdint.h>
 
 #ifdef __cplusplus
-#define ES_RESTRICT __restrict__
+#define ES_RESTRICT       __restrict__
 #define ES_EXTERN_C_BEGIN extern "C" {
-#define ES_EXTERN_C_END }
-#define ES_NORETURN [[noreturn]]
+#define ES_EXTERN_C_END   }
+#define ES_NORETURN       [[noreturn]]
 #else
 #define ES_RESTRICT restrict
 #define ES_EXTERN_C_BEGIN
@@ -41,7 +42,7 @@ ES_EXTERN_C_END
 #endif
 
 #define ES_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
-#define ES_MIN(a, b) ((a) < (b) ? (a) : (b))
-#define ES_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define ES_MIN(a, b)       ((a) < (b) ? (a) : (b))
+#define ES_MAX(a, b)       ((a) > (b) ? (a) : (b))
 
 #endif

@@ -1,8 +1,9 @@
-// Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3",
-// SC 2011), and permutations without a table. Written once for CPU and CUDA.
+// Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random
+// numbers: as easy as 1, 2, 3", SC 2011), and permutations without a table. Written once for CPU
+// and CUDA.
 //
-// Every draw is a pure function of (run seed, episode, purpose, step, draw), so results do not depend on threads, on the
-// order of environments, or on what else was drawn.
+// Every draw is a pure function of (run seed, episode, purpose, step, draw), so results do not
+// depend on threads, on the order of environments, or on what else was drawn.
 //
 //     EsRandom4 r = es_random_draw(run_seed, episode, ES_PURPOSE_DROPOUT, step, index / 4);
 //     float u = es_random_uniform(r.word[index % 4]);
@@ -11,7 +12,8 @@
 
 #include "base/macros.h"
 
-// What a draw is for; part of the counter, so purposes never share numbers. Append only: the values are in recorded runs.
+// What a draw is for; part of the counter, so purposes never share numbers. Append only: the values
+// are in recorded runs.
 typedef enum EsPurpose {
     ES_PURPOSE_INITIALISATION = 0,
     ES_PURPOSE_DATA_ORDER = 1,
@@ -28,7 +30,8 @@ typedef struct EsRandom4 {
     uint32_t word[4];
 } EsRandom4;
 
-static inline ES_HOST_DEVICE EsRandom4 es_philox4x32(EsRandom4 counter, uint32_t key0, uint32_t key1) {
+static inline ES_HOST_DEVICE EsRandom4 es_philox4x32(EsRandom4 counter, uint32_t key0,
+                                                     uint32_t key1) {
     for (int round = 0; round < 10; round++) {
         uint64_t product0 = (uint64_t)0xD2511F53u * counter.word[0];
         uint64_t product1 = (uint64_t)0xCD9E8D57u * counter.word[2];
@@ -44,8 +47,9 @@ static inline ES_HOST_DEVICE EsRandom4 es_philox4x32(EsRandom4 counter, uint32_t
     return counter;
 }
 
-static inline ES_HOST_DEVICE EsRandom4 es_random_draw(uint64_t seed, uint32_t episode, EsPurpose purpose,
-                                                      uint32_t step, uint32_t draw) {
+static inline ES_HOST_DEVICE EsRandom4 es_random_draw(uint64_t seed, uint32_t episode,
+                                                      EsPurpose purpose, uint32_t step,
+                                                      uint32_t draw) {
     EsRandom4 counter;
     counter.word[0] = episode;
     counter.word[1] = (uint32_t)purpose;
@@ -55,7 +59,9 @@ static inline ES_HOST_DEVICE EsRandom4 es_random_draw(uint64_t seed, uint32_t ep
 }
 
 // [0, 1), 24 bits: exact in float32.
-static inline ES_HOST_DEVICE float es_random_uniform(uint32_t word) { return (float)(word >> 8) * 0x1p-24f; }
+static inline ES_HOST_DEVICE float es_random_uniform(uint32_t word) {
+    return (float)(word >> 8) * 0x1p-24f;
+}
 
 // [0, n) by multiplication; n up to a few thousand keeps the bias below 1e-6.
 static inline ES_HOST_DEVICE uint32_t es_random_below(uint32_t word, uint32_t n) {
@@ -63,8 +69,10 @@ static inline ES_HOST_DEVICE uint32_t es_random_below(uint32_t word, uint32_t n)
 }
 
 // Element `index` of a permutation of [0, count) that is fixed by the four key words of `key`.
-// A six-round Feistel network over the next even number of bits, walked until it lands inside (cycle walking).
-static inline ES_HOST_DEVICE uint32_t es_random_permute(uint32_t index, uint32_t count, EsRandom4 key) {
+// A six-round Feistel network over the next even number of bits, walked until it lands inside
+// (cycle walking).
+static inline ES_HOST_DEVICE uint32_t es_random_permute(uint32_t index, uint32_t count,
+                                                        EsRandom4 key) {
     uint32_t half_bits = 1;
     while (half_bits < 16 && (1u << (2 * half_bits)) < count) {
         half_bits++;

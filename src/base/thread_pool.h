@@ -1,7 +1,7 @@
 // A fixed set of worker threads that run numbered pieces of work.
 //
-// Which thread runs which piece is not fixed, so a piece must not depend on it: all results are a function of the piece
-// number. Reductions go into per-piece slots that the caller sums in order.
+// Which thread runs which piece is not fixed, so a piece must not depend on it: all results are a
+// function of the piece number. Reductions go into per-piece slots that the caller sums in order.
 #ifndef ES_BASE_THREAD_POOL_H
 #define ES_BASE_THREAD_POOL_H
 
@@ -21,9 +21,10 @@ void es_thread_pool_destroy(EsThreadPool *pool);
 
 int es_thread_pool_size(const EsThreadPool *pool);
 
-// Run all pieces and return when the last has ended. The caller works too. Not reentrant: a piece must not call it, and
-// one thread at a time may use a pool.
-void es_thread_pool_run(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction function, void *context);
+// Run all pieces and return when the last has ended. The caller works too. Not reentrant: a piece
+// must not call it, and one thread at a time may use a pool.
+void es_thread_pool_run(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction function,
+                        void *context);
 
 // Processors this process may use.
 int es_processor_count(void);

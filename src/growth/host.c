@@ -29,19 +29,24 @@ EsStatus es_host_preset(const char *name, EsHostSpec *spec) {
             *spec = presets[i];
             return ES_STATUS_OK;
         }
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "", presets[i].name);
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "",
+                                 presets[i].name);
     }
     return ES_FAIL(ARGUMENT, "no host is called \"%s\"; there are %s", name, names);
 }
 
 EsStatus es_host_check(const EsHostSpec *spec) {
     if (spec->n_blocks < 2 || spec->n_blocks > 12 || spec->base < 1 || spec->base > 1024) {
-        return ES_FAIL(ARGUMENT, "host \"%s\": %d blocks from %d channels; blocks must be 2..12, channels 1..1024",
-                       spec->name, spec->n_blocks, spec->base);
+        return ES_FAIL(
+            ARGUMENT,
+            "host \"%s\": %d blocks from %d channels; blocks must be 2..12, channels 1..1024",
+            spec->name, spec->n_blocks, spec->base);
     }
-    if (spec->n_pools < 0 || spec->n_pools > spec->n_blocks || spec->image_size >> spec->n_pools < 1) {
-        return ES_FAIL(ARGUMENT, "host \"%s\": %d pools do not fit %d blocks and images of %d x %d", spec->name,
-                       spec->n_pools, spec->n_blocks, spec->image_size, spec->image_size);
+    if (spec->n_pools < 0 || spec->n_pools > spec->n_blocks ||
+        spec->image_size >> spec->n_pools < 1) {
+        return ES_FAIL(ARGUMENT, "host \"%s\": %d pools do not fit %d blocks and images of %d x %d",
+                       spec->name, spec->n_pools, spec->n_blocks, spec->image_size,
+                       spec->image_size);
     }
     return ES_STATUS_OK;
 }

@@ -1,5 +1,6 @@
-// Hosts: the small convolutional networks that grow. A host is blocks of convolution (no bias), batch norm, ReLU and 2x2
-// max-pooling, then the global average and a linear layer; channels double from block to block.
+// Hosts: the small convolutional networks that grow. A host is blocks of convolution (no bias),
+// batch norm, ReLU and 2x2 max-pooling, then the global average and a linear layer; channels double
+// from block to block.
 #ifndef ES_GROWTH_HOST_H
 #define ES_GROWTH_HOST_H
 
@@ -8,16 +9,16 @@
 ES_EXTERN_C_BEGIN
 
 typedef struct EsHostSpec {
-    const char *name;       // borrowed
-    const char *dataset;    // name for es_dataset_create, borrowed
+    const char *name;    // borrowed
+    const char *dataset; // name for es_dataset_create, borrowed
     int image_channels;
-    int image_size;         // height and width
-    int base;               // channels of the first block
+    int image_size; // height and width
+    int base;       // channels of the first block
     int kernel;
     int n_blocks;
-    int n_pools;            // the first so many blocks end in a pool
+    int n_pools; // the first so many blocks end in a pool
     int n_classes;
-    int batch;              // usual batch size
+    int batch; // usual batch size
 } EsHostSpec;
 
 // A preset by name ("cifar_baseline", "tiny", ...); ARGUMENT lists the names when there is none.

@@ -9,8 +9,8 @@
 
 // A graph with the plan that runs it.
 typedef struct Program {
-    EsGraph *graph;  // owned
-    EsPlan *plan;    // owned
+    EsGraph *graph; // owned
+    EsPlan *plan;   // owned
     EsValueId images, labels, episode, step, index;
     EsLoss loss;
     int64_t batch;
@@ -18,20 +18,20 @@ typedef struct Program {
 
 struct EsHostTrainer {
     EsHostTrainerOptions options;
-    const EsDataset *dataset;  // borrowed
-    EsDevice *device;          // borrowed
-    EsStream *stream;          // owned
-    EsStore *store;            // owned
-    EsOptimiser *optimiser;    // owned
+    const EsDataset *dataset; // borrowed
+    EsDevice *device;         // borrowed
+    EsStream *stream;         // owned
+    EsStore *store;           // owned
+    EsOptimiser *optimiser;   // owned
     Program train;
-    Program evaluate[2];       // full batches, and the rest of a split; made when first needed
-    EsTensor images, labels;   // the whole data set, u8
-    EsTensor episode, step;    // i32 [E], [1]
-    EsTensor index;            // i32 [E, EVALUATION_BATCH]
-    int32_t *index_host;       // owned, pinned
-    EsHostResult *sums;        // owned [E]
-    float *loss_host;          // owned, pinned [E]
-    int32_t *count_host;       // owned, pinned [2 E]: correct, invalid
+    Program evaluate[2];     // full batches, and the rest of a split; made when first needed
+    EsTensor images, labels; // the whole data set, u8
+    EsTensor episode, step;  // i32 [E], [1]
+    EsTensor index;          // i32 [E, EVALUATION_BATCH]
+    int32_t *index_host;     // owned, pinned
+    EsHostResult *sums;      // owned [E]
+    float *loss_host;        // owned, pinned [E]
+    int32_t *count_host;     // owned, pinned [2 E]: correct, invalid
 };
 
 EsHostTrainerOptions es_host_trainer_defaults(const EsHostSpec *host, int64_t n_envs) {
@@ -45,12 +45,13 @@ EsHostTrainerOptions es_host_trainer_defaults(const EsHostSpec *host, int64_t n_
     return options;
 }
 
-static EsStatus create_tensor(EsHostTrainer *t, EsDtype dtype, int rank, const int64_t *dims, const void *values,
-                              EsTensor *tensor) {
+static EsStatus create_tensor(EsHostTrainer *t, EsDtype dtype, int rank, const int64_t *dims,
+                              const void *values, EsTensor *tensor) {
     *tensor = es_tensor_view(NULL, dtype, t->device, rank, dims);
     ES_TRY(es_device_allocate(t->device, es_tensor_bytes(tensor), &tensor->data));
     if (values != NULL) {
-        ES_TRY(es_stream_copy(t->stream, tensor->data, values, es_tensor_bytes(tensor), ES_COPY_TO_DEVICE));
+        ES_TRY(es_stream_copy(t->stream, tensor->data, values, es_tensor_bytes(tensor),
+                              ES_COPY_TO_DEVICE));
         ES_TRY(es_stream_synchronize(t->stream));
     }
     return ES_STATUS_OK;
@@ -59,7 +60,8 @@ static EsStatus create_tensor(EsHostTrainer *t, EsDtype dtype, int rank, const i
 // Inputs, batch, host and loss. Training draws its own samples; evaluation is given their index.
 static EsStatus build_program(EsHostTrainer *t, Program *program, int64_t batch, int is_training) {
     const EsDataset *dataset = t->dataset;
-    const int64_t image_dims[] = {dataset->n_images, dataset->n_channels, dataset->height, dataset->width};
+    const int64_t image_dims[] = {dataset->n_images, dataset->n_channels, dataset->height,
+                                  dataset->width};
     EsGatherOptions gather = {.seed = t->options.seed};
     if (is_training) {
         gather.pad = t->options.pad;
@@ -76,11 +78,12 @@ static EsStatus build_program(EsHostTrainer *t, Program *program, int64_t batch,
     program->labels = es_graph_shared_input(graph, "data labels", ES_DTYPE_U8, 1, image_dims);
     program->episode = es_graph_input(graph, "episode", ES_DTYPE_I32, 0, NULL);
     program->step = es_graph_shared_input(graph, "step", ES_DTYPE_I32, 1, (int64_t[]){1});
-    program->index = is_training ? es_graph_gather_order(graph, t->options.seed, dataset->train.count, batch,
-                                                         program->episode, program->step)
-                                 : es_graph_input(graph, "index", ES_DTYPE_I32, 1, &batch);
-    EsValueId images = es_graph_gather_images(graph, gather, program->images, program->index, program->episode,
-                                              program->step);
+    program->index = is_training
+                         ? es_graph_gather_order(graph, t->options.seed, dataset->train.count,
+                                                 batch, program->episode, program->step)
+                         : es_graph_input(graph, "index", ES_DTYPE_I32, 1, &batch);
+    EsValueId images = es_graph_gather_images(graph, gather, program->images, program->index,
+                                              program->episode, program->step);
     EsValueId labels = es_graph_gather_labels(graph, program->labels, program->index);
     EsValueId logits = es_host_build(graph, &t->options.host, images, is_training);
     program->loss = es_graph_cross_entropy(graph, logits, labels);
@@ -106,9 +109,11 @@ static EsStatus check_images(const EsHostSpec *host, const EsDataset *dataset) {
     if (dataset->n_channels != host->image_channels || dataset->height != host->image_size ||
         dataset->width != host->image_size || dataset->n_classes > host->n_classes) {
         return ES_FAIL(INPUT,
-                       "host \"%s\" takes %d x %d x %d images of up to %d classes; data set \"%s\" has %d x %d x %d of %d",
-                       host->name, host->image_size, host->image_size, host->image_channels, host->n_classes,
-                       dataset->name, dataset->height, dataset->width, dataset->n_channels, dataset->n_classes);
+                       "host \"%s\" takes %d x %d x %d images of up to %d classes; data set \"%s\" "
+                       "has %d x %d x %d of %d",
+                       host->name, host->image_size, host->image_size, host->image_channels,
+                       host->n_classes, dataset->name, dataset->height, dataset->width,
+                       dataset->n_channels, dataset->n_classes);
     }
     return ES_STATUS_OK;
 }
@@ -116,12 +121,14 @@ static EsStatus check_images(const EsHostSpec *host, const EsDataset *dataset) {
 static EsStatus create_memory(EsHostTrainer *t) {
     const EsDataset *dataset = t->dataset;
     int64_t n_envs = t->options.n_envs;
-    ES_TRY(create_tensor(t, ES_DTYPE_U8, 4,
-                         (int64_t[]){dataset->n_images, dataset->n_channels, dataset->height, dataset->width},
-                         dataset->images, &t->images));
+    ES_TRY(create_tensor(
+        t, ES_DTYPE_U8, 4,
+        (int64_t[]){dataset->n_images, dataset->n_channels, dataset->height, dataset->width},
+        dataset->images, &t->images));
     ES_TRY(create_tensor(t, ES_DTYPE_U8, 1, &dataset->n_images, dataset->labels, &t->labels));
     ES_TRY(create_tensor(t, ES_DTYPE_I32, 1, (int64_t[]){1}, NULL, &t->step));
-    ES_TRY(create_tensor(t, ES_DTYPE_I32, 2, (int64_t[]){n_envs, EVALUATION_BATCH}, NULL, &t->index));
+    ES_TRY(
+        create_tensor(t, ES_DTYPE_I32, 2, (int64_t[]){n_envs, EVALUATION_BATCH}, NULL, &t->index));
     size_t per_env = (size_t)n_envs * sizeof(float);
     ES_TRY(es_device_allocate_host(t->device, per_env * EVALUATION_BATCH, (void **)&t->index_host));
     ES_TRY(es_device_allocate_host(t->device, per_env, (void **)&t->loss_host));
@@ -133,8 +140,8 @@ static EsStatus create_memory(EsHostTrainer *t) {
     return create_tensor(t, ES_DTYPE_I32, 1, &n_envs, t->index_host, &t->episode);
 }
 
-EsStatus es_host_trainer_create(const EsHostTrainerOptions *options, const EsDataset *dataset, EsDevice *device,
-                                EsHostTrainer **trainer_out) {
+EsStatus es_host_trainer_create(const EsHostTrainerOptions *options, const EsDataset *dataset,
+                                EsDevice *device, EsHostTrainer **trainer_out) {
     *trainer_out = NULL;
     ES_TRY(es_host_check(&options->host));
     ES_TRY(check_images(&options->host, dataset));
@@ -148,7 +155,8 @@ EsStatus es_host_trainer_create(const EsHostTrainerOptions *options, const EsDat
     ES_TRY_GOTO(create_memory(t));
     ES_TRY_GOTO(build_program(t, &t->train, options->batch, 1));
     ES_TRY_GOTO(es_store_create(t->train.graph, device, &t->store));
-    ES_TRY_GOTO(es_store_initialise(t->store, t->train.graph, t->stream, options->seed, t->index_host));
+    ES_TRY_GOTO(
+        es_store_initialise(t->store, t->train.graph, t->stream, options->seed, t->index_host));
     ES_TRY_GOTO(es_optimiser_create(t->train.graph, t->store, &options->optimiser, &t->optimiser));
     ES_TRY_GOTO(create_plan(t, &t->train, t->optimiser));
 done:
@@ -212,8 +220,9 @@ static EsStatus fetch_results(EsHostTrainer *t, const Program *program) {
     ES_TRY(es_host_trainer_wait(t));
     for (int64_t e = 0; e < n_envs; e++) {
         if (t->count_host[n_envs + e] > 0) {
-            return ES_FAIL(INPUT, "%d labels of a batch of %lld are outside 0..%d", t->count_host[n_envs + e],
-                           (long long)program->batch, t->options.host.n_classes - 1);
+            return ES_FAIL(INPUT, "%d labels of a batch of %lld are outside 0..%d",
+                           t->count_host[n_envs + e], (long long)program->batch,
+                           t->options.host.n_classes - 1);
         }
     }
     return ES_STATUS_OK;
@@ -234,8 +243,8 @@ static EsStatus evaluate_batch(EsHostTrainer *t, Program *program, int64_t first
     for (int64_t i = 0; i < n_envs * batch; i++) {
         t->index_host[i] = (int32_t)(first + i % batch);
     }
-    ES_TRY(es_stream_copy(t->stream, t->index.data, t->index_host, (size_t)(n_envs * batch) * sizeof(int32_t),
-                          ES_COPY_TO_DEVICE));
+    ES_TRY(es_stream_copy(t->stream, t->index.data, t->index_host,
+                          (size_t)(n_envs * batch) * sizeof(int32_t), ES_COPY_TO_DEVICE));
     ES_TRY(es_plan_run(program->plan, t->stream));
     ES_TRY(fetch_results(t, program));
     for (int64_t e = 0; e < n_envs; e++) {
@@ -245,7 +254,8 @@ static EsStatus evaluate_batch(EsHostTrainer *t, Program *program, int64_t first
     return ES_STATUS_OK;
 }
 
-// The evaluation program for this batch size, made on first use or when the size of the rest changes.
+// The evaluation program for this batch size, made on first use or when the size of the rest
+// changes.
 static EsStatus evaluation_program(EsHostTrainer *t, int64_t batch, Program **program_out) {
     Program *program = &t->evaluate[batch == EVALUATION_BATCH ? 0 : 1];
     *program_out = program;
@@ -254,7 +264,8 @@ static EsStatus evaluation_program(EsHostTrainer *t, int64_t batch, Program **pr
     }
     destroy_program(program);
     EsStatus status = ES_STATUS_OK;
-    EsTensor index = es_tensor_view(t->index.data, ES_DTYPE_I32, t->device, 2, (int64_t[]){t->options.n_envs, batch});
+    EsTensor index = es_tensor_view(t->index.data, ES_DTYPE_I32, t->device, 2,
+                                    (int64_t[]){t->options.n_envs, batch});
     ES_TRY_GOTO(build_program(t, program, batch, 0));
     ES_TRY_GOTO(create_plan(t, program, NULL));
     ES_TRY_GOTO(es_plan_bind(program->plan, program->index, &index));
@@ -266,7 +277,8 @@ done:
 }
 
 EsStatus es_host_trainer_evaluate(EsHostTrainer *t, const EsSplit *split, EsHostResult *results) {
-    int64_t first = (int64_t)((size_t)(split->images - t->dataset->images) / t->dataset->image_bytes);
+    int64_t first =
+        (int64_t)((size_t)(split->images - t->dataset->images) / t->dataset->image_bytes);
     memset(t->sums, 0, (size_t)t->options.n_envs * sizeof *t->sums);
     for (int64_t done = 0; done < split->count;) {
         int64_t batch = ES_MIN(EVALUATION_BATCH, split->count - done);
@@ -288,4 +300,6 @@ const EsGraph *es_host_trainer_graph(const EsHostTrainer *t) { return t->train.g
 
 EsOptimiser *es_host_trainer_optimiser(EsHostTrainer *t) { return t->optimiser; }
 
-EsPlanReport es_host_trainer_report(const EsHostTrainer *t) { return es_plan_report(t->train.plan); }
+EsPlanReport es_host_trainer_report(const EsHostTrainer *t) {
+    return es_plan_report(t->train.plan);
+}

@@ -1,7 +1,8 @@
 // Trains E hosts side by side on one data set, each on its own order of the samples.
 //
-// The data set stays on the device as bytes; a step gathers a batch per host, runs forward, backward and the optimiser, all in
-// one plan. Evaluation runs every host over a whole split in batches, with running batch-norm statistics.
+// The data set stays on the device as bytes; a step gathers a batch per host, runs forward,
+// backward and the optimiser, all in one plan. Evaluation runs every host over a whole split in
+// batches, with running batch-norm statistics.
 //
 //     EsHostTrainerOptions options = es_host_trainer_defaults(&spec, n_envs);
 //     EsHostTrainer *trainer; ES_TRY(es_host_trainer_create(&options, &dataset, device, &trainer));
@@ -19,18 +20,18 @@ ES_EXTERN_C_BEGIN
 typedef struct EsHostTrainerOptions {
     EsHostSpec host;
     int64_t n_envs;
-    int64_t batch;                 // images per host and step
+    int64_t batch; // images per host and step
     uint64_t seed;
-    int32_t first_episode;         // host e is episode first_episode + e
-    int pad, flip;                 // augmentation, 0 = none
-    EsDtype precision;             // of activations: F32, or BF16 on CUDA
+    int32_t first_episode; // host e is episode first_episode + e
+    int pad, flip;         // augmentation, 0 = none
+    EsDtype precision;     // of activations: F32, or BF16 on CUDA
     EsCompileMode mode;
     EsOptimiserOptions optimiser;
 } EsHostTrainerOptions;
 
 typedef struct EsHostResult {
-    double loss;      // mean over images
-    double accuracy;  // percent
+    double loss;     // mean over images
+    double accuracy; // percent
 } EsHostResult;
 
 typedef struct EsHostTrainer EsHostTrainer;
@@ -38,8 +39,8 @@ typedef struct EsHostTrainer EsHostTrainer;
 EsHostTrainerOptions es_host_trainer_defaults(const EsHostSpec *host, int64_t n_envs);
 
 // The data set and device are borrowed. Fails where the images do not fit the host.
-EsStatus es_host_trainer_create(const EsHostTrainerOptions *options, const EsDataset *dataset, EsDevice *device,
-                                EsHostTrainer **trainer);
+EsStatus es_host_trainer_create(const EsHostTrainerOptions *options, const EsDataset *dataset,
+                                EsDevice *device, EsHostTrainer **trainer);
 void es_host_trainer_destroy(EsHostTrainer *trainer);
 
 // Queue n_steps batches; es_host_trainer_wait waits for them.
@@ -50,7 +51,8 @@ EsStatus es_host_trainer_wait(EsHostTrainer *trainer);
 EsStatus es_host_trainer_last_batch(EsHostTrainer *trainer, EsHostResult *results);
 
 // Loss and accuracy over a split, into results [E]. Waits. INPUT when a label is out of range.
-EsStatus es_host_trainer_evaluate(EsHostTrainer *trainer, const EsSplit *split, EsHostResult *results);
+EsStatus es_host_trainer_evaluate(EsHostTrainer *trainer, const EsSplit *split,
+                                  EsHostResult *results);
 
 // Numbers of the trainer, for reports.
 EsStore *es_host_trainer_store(EsHostTrainer *trainer);

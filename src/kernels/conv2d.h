@@ -1,4 +1,5 @@
-// Convolution with stride 1 and zero padding K/2, odd square kernel (1, 3, 5, 7), one weight set per environment.
+// Convolution with stride 1 and zero padding K/2, odd square kernel (1, 3, 5, 7), one weight set
+// per environment.
 //
 // x [E, N, I, H, W], weight [E, O, I, K, K], bias [E, O] (nullable), y [E, N, O, H, W]:
 // y[o, r, c] = bias[o] + sum over i, u, v of weight[o, i, u, v] * x[i, r + u - K/2, c + v - K/2].

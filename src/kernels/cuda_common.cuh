@@ -19,7 +19,7 @@
 #include "tensor/cuda_try.h"
 #include "tensor/device_cuda.h"
 
-// --- launching -----------------------------------------------------------------------------------
+// --- launching ---
 
 // grid.y and grid.z end at 65,535, grid.x at 2^31 - 1: whatever grows with E goes into x.
 #define ES_MAX_GRID_Y 65535
@@ -117,7 +117,7 @@ template <typename T> static inline EsEnvs<T> es_out(const EsTensor *tensor) {
 
 static inline int64_t es_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// --- elements over environments ------------------------------------------------------------------
+// --- elements over environments ---
 
 #define ES_THREADS 256
 #define ES_TILE    1024 // elements a block of ES_THREADS serves, four per thread
@@ -152,7 +152,7 @@ static __device__ __forceinline__ EsTileSpan es_tile_span(EsTiles tiles) {
     return span;
 }
 
-// --- loads and stores ----------------------------------------------------------------------------
+// --- loads and stores ---
 
 static __device__ __forceinline__ float es_load(const float *p) { return *p; }
 static __device__ __forceinline__ float es_load(const __nv_bfloat16 *p) {
@@ -170,7 +170,7 @@ template <> __device__ __forceinline__ float es_weight<__nv_bfloat16>(float w) {
     return __bfloat162float(__float2bfloat16_rn(w));
 }
 
-// --- sums in a fixed order -----------------------------------------------------------------------
+// --- sums in a fixed order ---
 
 // All lanes get the sum; a butterfly, so that every lane has the same bits.
 template <typename V> static __device__ __forceinline__ V es_warp_sum(V value) {

@@ -1,4 +1,5 @@
-// Depthwise convolution: channel c of y depends on channel c of x alone. Stride 1, zero padding K/2, odd square kernel.
+// Depthwise convolution: channel c of y depends on channel c of x alone. Stride 1, zero padding
+// K/2, odd square kernel.
 //
 // x, y [E, N, C, H, W], weight [E, C, K, K].
 #ifndef ES_KERNELS_DEPTHWISE_H

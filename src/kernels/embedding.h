@@ -1,7 +1,8 @@
 // Rows of a table by number.
 //
-// table [E, V, D], ids i32 [E, N], y [E, N, D]; n_invalid i32 [E] counts ids outside [0, V), whose rows are 0.
-// d_table = for each id the sum of its rows of d_y, in row order; rows never named are 0; invalid ids are left out.
+// table [E, V, D], ids i32 [E, N], y [E, N, D]; n_invalid i32 [E] counts ids outside [0, V), whose
+// rows are 0. d_table = for each id the sum of its rows of d_y, in row order; rows never named are
+// 0; invalid ids are left out.
 #ifndef ES_KERNELS_EMBEDDING_H
 #define ES_KERNELS_EMBEDDING_H
 

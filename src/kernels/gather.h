@@ -1,12 +1,17 @@
-// Batches out of a data set that stays in memory as bytes. The per-element rules are in gather_rules.h, shared by all devices.
+// Batches out of a data set that stays in memory as bytes. The per-element rules are in
+// gather_rules.h, shared by all devices.
 //
-// gather_order   index i32 [E, N]: which samples environment e takes at this step. Sample number q = step N + n belongs to pass
+// gather_order   index i32 [E, N]: which samples environment e takes at this step. Sample number q
+// = step N + n belongs to pass
 //                q / n_samples; each (episode, pass) walks its own permutation of [0, n_samples).
-// gather_images  y f32 or bf16 [E, N, C, H, W] = (pixel / 255 - mean[c]) inv_std[c] of images u8 [M, C, H, W], after a crop from
-//                an image padded with black and a horizontal flip, both drawn per (episode, step, n).
+// gather_images  y f32 or bf16 [E, N, C, H, W] = (pixel / 255 - mean[c]) inv_std[c] of images u8
+// [M, C, H, W], after a crop from
+//                an image padded with black and a horizontal flip, both drawn per (episode, step,
+//                n).
 // gather_labels  y i32 [E, N] = labels u8 [M] by index.
 // count_steps    step[0] += 1, the last operation of a training step.
-// episode i32 [E], step i32 [1], all in device memory, so that a captured step needs no new arguments.
+// episode i32 [E], step i32 [1], all in device memory, so that a captured step needs no new
+// arguments.
 #ifndef ES_KERNELS_GATHER_H
 #define ES_KERNELS_GATHER_H
 

@@ -7,8 +7,8 @@
 
 // Where an output image takes its pixels from.
 typedef struct EsCrop {
-    int row, column;  // offset into the source, -pad..pad
-    int flip;         // columns are mirrored after the crop
+    int row, column; // offset into the source, -pad..pad
+    int flip;        // columns are mirrored after the crop
 } EsCrop;
 
 static inline ES_HOST_DEVICE EsCrop es_gather_crop(const EsGatherOptions *options, uint32_t episode,
@@ -25,8 +25,9 @@ static inline ES_HOST_DEVICE EsCrop es_gather_crop(const EsGatherOptions *option
 }
 
 // The byte that output pixel (row, column) of one channel shows; black outside the source.
-static inline ES_HOST_DEVICE unsigned char es_gather_pixel(const unsigned char *channel, int height, int width,
-                                                           EsCrop crop, int row, int column) {
+static inline ES_HOST_DEVICE unsigned char es_gather_pixel(const unsigned char *channel, int height,
+                                                           int width, EsCrop crop, int row,
+                                                           int column) {
     int from_row = row + crop.row;
     int from_column = (crop.flip ? width - 1 - column : column) + crop.column;
     int inside = from_row >= 0 && from_row < height && from_column >= 0 && from_column < width;
@@ -34,13 +35,14 @@ static inline ES_HOST_DEVICE unsigned char es_gather_pixel(const unsigned char *
 }
 
 // Normalised value of a byte.
-static inline ES_HOST_DEVICE float es_gather_value(const EsGatherOptions *options, int channel, unsigned char pixel) {
+static inline ES_HOST_DEVICE float es_gather_value(const EsGatherOptions *options, int channel,
+                                                   unsigned char pixel) {
     return ((float)pixel / 255.0f - options->mean[channel]) * options->inv_std[channel];
 }
 
 // Which sample environment `episode` takes as number `position` of its endless stream of passes.
-static inline ES_HOST_DEVICE int32_t es_gather_sample(uint64_t seed, uint32_t episode, uint64_t position,
-                                                      uint32_t n_samples) {
+static inline ES_HOST_DEVICE int32_t es_gather_sample(uint64_t seed, uint32_t episode,
+                                                      uint64_t position, uint32_t n_samples) {
     uint32_t pass = (uint32_t)(position / n_samples);
     uint32_t index = (uint32_t)(position % n_samples);
     EsRandom4 key = es_random_draw(seed, episode, ES_PURPOSE_DATA_ORDER, pass, 0);

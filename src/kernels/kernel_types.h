@@ -6,37 +6,42 @@
 #include "tensor/tensor.h"
 
 typedef const EsTensor *EsIn;
-typedef const EsTensor *EsOut;  // the tensor value is constant, its memory is written
+typedef const EsTensor *EsOut; // the tensor value is constant, its memory is written
 
-typedef enum EsActivation { ES_ACTIVATION_RELU, ES_ACTIVATION_TANH, ES_ACTIVATION_SIGMOID } EsActivation;
+typedef enum EsActivation {
+    ES_ACTIVATION_RELU,
+    ES_ACTIVATION_TANH,
+    ES_ACTIVATION_SIGMOID
+} EsActivation;
 
 // 2x2 windows have stride 2 and leave out an odd last row or column; GLOBAL averages the whole map.
 typedef enum EsPool { ES_POOL_MAX2, ES_POOL_AVERAGE2, ES_POOL_GLOBAL } EsPool;
 
 typedef struct EsNormOptions {
-    float epsilon;   // added to the variance, 1e-5
-    float momentum;  // batch norm: share of the new batch in the running value, 0.1
-    int n_groups;    // group norm
+    float epsilon;  // added to the variance, 1e-5
+    float momentum; // batch norm: share of the new batch in the running value, 0.1
+    int n_groups;   // group norm
 } EsNormOptions;
 
-// The weights of one LSTM layer, gate order input, forget, cell, output; the same struct carries their gradients.
+// The weights of one LSTM layer, gate order input, forget, cell, output; the same struct carries
+// their gradients.
 typedef struct EsLstmWeights {
-    EsTensor input;      // [E, 4D, I]
-    EsTensor recurrent;  // [E, 4D, D]
-    EsTensor bias_input;      // [E, 4D]
-    EsTensor bias_recurrent;  // [E, 4D]
+    EsTensor input;          // [E, 4D, I]
+    EsTensor recurrent;      // [E, 4D, D]
+    EsTensor bias_input;     // [E, 4D]
+    EsTensor bias_recurrent; // [E, 4D]
 } EsLstmWeights;
 
 typedef struct EsDropoutOptions {
     uint64_t seed;
-    uint32_t layer;     // tells the dropouts of one network apart
-    float probability;  // of dropping, in [0, 1)
+    uint32_t layer;    // tells the dropouts of one network apart
+    float probability; // of dropping, in [0, 1)
 } EsDropoutOptions;
 
 typedef struct EsSgdRates {
-    EsTensor rate;          // [E]
-    EsTensor momentum;      // [E]
-    EsTensor weight_decay;  // [E]
+    EsTensor rate;         // [E]
+    EsTensor momentum;     // [E]
+    EsTensor weight_decay; // [E]
 } EsSgdRates;
 
 typedef struct EsAdamOptions {
@@ -47,9 +52,9 @@ typedef struct EsAdamOptions {
 
 typedef struct EsGatherOptions {
     uint64_t seed;
-    int pad;      // crop offsets in 0..2*pad from a border of black pixels; 0 = no crop
-    int flip;     // horizontal flip with probability one half
-    float mean[ES_MAX_IMAGE_CHANNELS];     // of pixels scaled to 0..1
+    int pad;  // crop offsets in 0..2*pad from a border of black pixels; 0 = no crop
+    int flip; // horizontal flip with probability one half
+    float mean[ES_MAX_IMAGE_CHANNELS]; // of pixels scaled to 0..1
     float inv_std[ES_MAX_IMAGE_CHANNELS];
 } EsGatherOptions;
 

@@ -1,4 +1,5 @@
-// The tables of operations: one struct of function pointers per device kind, generated from kernel_list.h.
+// The tables of operations: one struct of function pointers per device kind, generated from
+// kernel_list.h.
 //
 //     const EsKernels *kernels = es_kernels_of(device);
 //     kernels->conv2d_forward(stream, &x, &weight, NULL, &y);

@@ -70,7 +70,7 @@ static EsTensor merge_steps(const EsTensor *sequence) {
     return rows;
 }
 
-// --- running tiles -------------------------------------------------------------------------------
+// --- running tiles ---
 
 static void run_tile_of_step(void *context, int64_t piece, int worker) {
     (void)worker;
@@ -115,7 +115,7 @@ static void run_steps(EsStream *s, Steps *steps, int64_t E) {
     }
 }
 
-// --- forward -------------------------------------------------------------------------------------
+// --- forward ---
 
 static float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
@@ -212,7 +212,7 @@ void es_lstm_forward_cpu(EsStream *s, const EsLstmWeights *weights, EsIn x, EsIn
     run_steps(s, &steps, E);
 }
 
-// --- backward ------------------------------------------------------------------------------------
+// --- backward ---
 
 // d_h += d_gates of step t times W_h for COLUMNS units: what the states before step t receive from
 // it

@@ -75,7 +75,7 @@ static __device__ __forceinline__ float cell_before(const LstmShape &shape, cons
 
 static __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-// --- forward -------------------------------------------------------------------------------------
+// --- forward ---
 
 // A block computes STEP_ROWS rows by STEP_UNITS units, all four gates; a thread two rows of one
 // unit.
@@ -187,7 +187,7 @@ static __global__ void lstm_forward_kernel(const __grid_constant__ LstmStep step
     }
 }
 
-// --- backward ------------------------------------------------------------------------------------
+// --- backward ---
 
 // What step t hands to step t - 1 waits in that step's rows of d_gates, which it overwrites: the
 // gradient of the cell in the first quarter, that of h in the second. Each thread reads its own two

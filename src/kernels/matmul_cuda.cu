@@ -162,7 +162,7 @@ void es_matmul_cuda(EsStream *s, int trans_a, int trans_b, float beta, EsIn a, E
     es_product_start(launch, product);
 }
 
-// --- column sums ---------------------------------------------------------------------------------
+// --- column sums ---
 
 #define SUM_COLUMNS 32
 #define SUM_ROWS    8

@@ -1,10 +1,10 @@
 // Optimiser steps over a whole slab of parameters, rates per environment.
 //
-// parameter, gradient, momentum, moment1, moment2 f32 [E, P], each with its own stride over E; rates
-// f32 [E], contiguous.
-// sgd: d = gradient + weight_decay p; buffer = momentum buffer + d; p -= rate buffer (a zero buffer is the first step).
-// adam: n_steps i32 [E] is advanced first; moment1 = b1 moment1 + (1 - b1) g; moment2 = b2 moment2 + (1 - b2) g^2;
-// p -= rate (moment1 / (1 - b1^n)) / (sqrt(moment2 / (1 - b2^n)) + epsilon).
+// parameter, gradient, momentum, moment1, moment2 f32 [E, P], each with its own stride over E;
+// rates f32 [E], contiguous. sgd: d = gradient + weight_decay p; buffer = momentum buffer + d; p -=
+// rate buffer (a zero buffer is the first step). adam: n_steps i32 [E] is advanced first; moment1 =
+// b1 moment1 + (1 - b1) g; moment2 = b2 moment2 + (1 - b2) g^2; p -= rate (moment1 / (1 - b1^n)) /
+// (sqrt(moment2 / (1 - b2^n)) + epsilon).
 #ifndef ES_KERNELS_OPTIMISER_H
 #define ES_KERNELS_OPTIMISER_H
 

@@ -1,7 +1,7 @@
 // Pooling: maximum or average of 2x2 windows with stride 2, or the average of the whole map.
 //
-// x [E, N, C, H, W]; y [E, N, C, H/2, W/2] (an odd last row or column is left out, its gradient is 0), GLOBAL y [E, N, C].
-// The gradient of a maximum goes to the first largest element in row order.
+// x [E, N, C, H, W]; y [E, N, C, H/2, W/2] (an odd last row or column is left out, its gradient is
+// 0), GLOBAL y [E, N, C]. The gradient of a maximum goes to the first largest element in row order.
 #ifndef ES_KERNELS_POOL_H
 #define ES_KERNELS_POOL_H
 

@@ -1,11 +1,12 @@
 // Norms, non-finite counts and clipping for many tensors of a slab in one call.
 //
-// slab f32 [E, P], with its own stride over E, holds all gradients of an environment; spans i64 [S, 2]
-// = (offset, length) of each tensor in it; all the rest is contiguous.
-// groups i32 [S] = the clip group of each span; sum_squares f64 [E, S]; n_nonfinite i32 [E, S].
-// slab_norms: sum of squares of the finite elements of each span (double, fixed order), and the count of the others.
-// slab_clip: norm[g] = sqrt(sum of sum_squares over the spans of g), written to group_norm f32 [E, G]; the group's elements are
-// multiplied by min(1, max_norm[e, g] / (norm + 1e-6)); max_norm f32 [E, G], a value <= 0 means no clipping.
+// slab f32 [E, P], with its own stride over E, holds all gradients of an environment; spans i64 [S,
+// 2] = (offset, length) of each tensor in it; all the rest is contiguous. groups i32 [S] = the clip
+// group of each span; sum_squares f64 [E, S]; n_nonfinite i32 [E, S]. slab_norms: sum of squares of
+// the finite elements of each span (double, fixed order), and the count of the others. slab_clip:
+// norm[g] = sqrt(sum of sum_squares over the spans of g), written to group_norm f32 [E, G]; the
+// group's elements are multiplied by min(1, max_norm[e, g] / (norm + 1e-6)); max_norm f32 [E, G], a
+// value <= 0 means no clipping.
 #ifndef ES_KERNELS_SLAB_NORMS_H
 #define ES_KERNELS_SLAB_NORMS_H
 

@@ -7,7 +7,7 @@
 
 // One slab and the values of the graph that lie in it.
 typedef struct Part {
-    const EsTensor *slab;  // f32 [E, P]
+    const EsTensor *slab; // f32 [E, P]
     EsRole role;
     const char *prefix;
 } Part;
@@ -39,14 +39,16 @@ static int64_t count_per_env(const EsValue *value) {
 static void unpack(float *to, const float *slab, int64_t stride, const EsValue *value) {
     int64_t count = count_per_env(value);
     for (int64_t e = 0; e < value->dim[0]; e++) {
-        memcpy(to + e * count, slab + e * stride + value->slab_offset, (size_t)count * sizeof(float));
+        memcpy(to + e * count, slab + e * stride + value->slab_offset,
+               (size_t)count * sizeof(float));
     }
 }
 
 static void pack(float *slab, const float *from, int64_t stride, const EsValue *value) {
     int64_t count = count_per_env(value);
     for (int64_t e = 0; e < value->dim[0]; e++) {
-        memcpy(slab + e * stride + value->slab_offset, from + e * count, (size_t)count * sizeof(float));
+        memcpy(slab + e * stride + value->slab_offset, from + e * count,
+               (size_t)count * sizeof(float));
     }
 }
 
@@ -57,11 +59,13 @@ typedef struct Collection {
     int count;
 } Collection;
 
-static EsStatus collect_part(Collection *collection, const EsGraph *graph, const Part *part, EsStream *stream) {
+static EsStatus collect_part(Collection *collection, const EsGraph *graph, const Part *part,
+                             EsStream *stream) {
     float *staging = NULL;
     ES_TRY(es_allocate(es_tensor_bytes(part->slab), (void **)&staging));
     EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(es_stream_copy(stream, staging, part->slab->data, es_tensor_bytes(part->slab), ES_COPY_TO_HOST));
+    ES_TRY_GOTO(es_stream_copy(stream, staging, part->slab->data, es_tensor_bytes(part->slab),
+                               ES_COPY_TO_HOST));
     ES_TRY_GOTO(es_stream_synchronize(stream));
     for (int v = 0; v < graph->n_values; v++) {
         const EsValue *value = &graph->values[v];
@@ -74,7 +78,8 @@ static EsStatus collect_part(Collection *collection, const EsGraph *graph, const
         ES_TRY_GOTO(es_allocate(es_tensor_bytes(&tensor), &memory));
         tensor.data = memory;
         unpack(memory, staging, part->slab->stride[0], value);
-        snprintf(collection->names[i], sizeof collection->names[i], "%s%s", part->prefix, value->name);
+        snprintf(collection->names[i], sizeof collection->names[i], "%s%s", part->prefix,
+                 value->name);
         collection->tensors[i] = (EsNamedTensor){collection->names[i], tensor};
         collection->count++;
     }
@@ -83,7 +88,8 @@ done:
     return status;
 }
 
-static EsStatus collect_steps(Collection *collection, const EsOptimiser *optimiser, EsStream *stream) {
+static EsStatus collect_steps(Collection *collection, const EsOptimiser *optimiser,
+                              EsStream *stream) {
     void *memory = NULL;
     size_t bytes = es_tensor_bytes(&optimiser->n_steps);
     ES_TRY(es_allocate(bytes, &memory));
@@ -93,8 +99,9 @@ static EsStatus collect_steps(Collection *collection, const EsOptimiser *optimis
     return es_stream_synchronize(stream);
 }
 
-EsStatus es_checkpoint_save(const char *path, const EsGraph *graph, const EsStore *store, const EsOptimiser *optimiser,
-                            EsStream *stream, const EsMetadata *metadata, int n_metadata) {
+EsStatus es_checkpoint_save(const char *path, const EsGraph *graph, const EsStore *store,
+                            const EsOptimiser *optimiser, EsStream *stream,
+                            const EsMetadata *metadata, int n_metadata) {
     ES_TRY(es_store_check(store, graph));
     Collection collection = {0};
     EsStatus status = ES_STATUS_OK;
@@ -109,7 +116,8 @@ EsStatus es_checkpoint_save(const char *path, const EsGraph *graph, const EsStor
     if (optimiser != NULL && optimiser->n_steps.data != NULL) {
         ES_TRY_GOTO(collect_steps(&collection, optimiser, stream));
     }
-    ES_TRY_GOTO(es_safetensors_save(path, collection.tensors, collection.count, metadata, n_metadata));
+    ES_TRY_GOTO(
+        es_safetensors_save(path, collection.tensors, collection.count, metadata, n_metadata));
 done:
     for (int i = 0; i < collection.count; i++) {
         es_release(collection.tensors[i].tensor.data);
@@ -119,8 +127,8 @@ done:
     return status;
 }
 
-static EsStatus find_checked(const EsSafetensors *file, const char *path, const char *name, const EsTensor *wanted,
-                             EsTensor *view) {
+static EsStatus find_checked(const EsSafetensors *file, const char *path, const char *name,
+                             const EsTensor *wanted, EsTensor *view) {
     ES_TRY(es_safetensors_find(file, name, view));
     if (view->dtype != wanted->dtype || !es_tensor_same_shape(view, wanted)) {
         char found[96], expected[96];
@@ -132,14 +140,15 @@ static EsStatus find_checked(const EsSafetensors *file, const char *path, const 
 }
 
 // Fill a staging slab from the file.
-static EsStatus read_part(const EsSafetensors *file, const char *path, const EsGraph *graph, const Part *part,
-                          float *staging) {
+static EsStatus read_part(const EsSafetensors *file, const char *path, const EsGraph *graph,
+                          const Part *part, float *staging) {
     for (int v = 0; v < graph->n_values; v++) {
         const EsValue *value = &graph->values[v];
         if (value->role == part->role) {
             char name[ES_NAME_BYTES + 16];
             snprintf(name, sizeof name, "%s%s", part->prefix, value->name);
-            EsTensor view, wanted = es_tensor_view(NULL, ES_DTYPE_F32, NULL, value->rank, value->dim);
+            EsTensor view,
+                wanted = es_tensor_view(NULL, ES_DTYPE_F32, NULL, value->rank, value->dim);
             ES_TRY(find_checked(file, path, name, &wanted, &view));
             pack(staging, view.data, part->slab->stride[0], value);
         }
@@ -147,8 +156,8 @@ static EsStatus read_part(const EsSafetensors *file, const char *path, const EsG
     return ES_STATUS_OK;
 }
 
-EsStatus es_checkpoint_load(const char *path, const EsGraph *graph, EsStore *store, EsOptimiser *optimiser,
-                            EsStream *stream) {
+EsStatus es_checkpoint_load(const char *path, const EsGraph *graph, EsStore *store,
+                            EsOptimiser *optimiser, EsStream *stream) {
     ES_TRY(es_store_check(store, graph));
     EsSafetensors *file = NULL;
     float *staging[MAX_PARTS] = {0};
@@ -166,12 +175,12 @@ EsStatus es_checkpoint_load(const char *path, const EsGraph *graph, EsStore *sto
     }
     // from here on nothing can be wrong with the file
     for (int i = 0; i < n_parts; i++) {
-        ES_TRY_GOTO(es_stream_copy(stream, parts[i].slab->data, staging[i], es_tensor_bytes(parts[i].slab),
-                                   ES_COPY_TO_DEVICE));
+        ES_TRY_GOTO(es_stream_copy(stream, parts[i].slab->data, staging[i],
+                                   es_tensor_bytes(parts[i].slab), ES_COPY_TO_DEVICE));
     }
     if (n_steps.data != NULL) {
-        ES_TRY_GOTO(es_stream_copy(stream, optimiser->n_steps.data, n_steps.data, es_tensor_bytes(&n_steps),
-                                   ES_COPY_TO_DEVICE));
+        ES_TRY_GOTO(es_stream_copy(stream, optimiser->n_steps.data, n_steps.data,
+                                   es_tensor_bytes(&n_steps), ES_COPY_TO_DEVICE));
     }
     ES_TRY_GOTO(es_stream_synchronize(stream));
 done:

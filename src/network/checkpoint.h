@@ -1,8 +1,9 @@
-// Checkpoints of networks: the parameters, states and optimiser moments of all environments, by name, in one safetensors file
-// that is written atomically.
+// Checkpoints of networks: the parameters, states and optimiser moments of all environments, by
+// name, in one safetensors file that is written atomically.
 //
-// Tensors are named as in the graph ("block0.conv.weight", [E, ...]); moments carry the prefix "moment1." or "moment2.", Adam's
-// step counts are "n_steps". Loading checks everything before it changes anything.
+// Tensors are named as in the graph ("block0.conv.weight", [E, ...]); moments carry the prefix
+// "moment1." or "moment2.", Adam's step counts are "n_steps". Loading checks everything before it
+// changes anything.
 #ifndef ES_NETWORK_CHECKPOINT_H
 #define ES_NETWORK_CHECKPOINT_H
 
@@ -12,13 +13,15 @@
 ES_EXTERN_C_BEGIN
 
 // The optimiser is nullable. Waits for the stream.
-EsStatus es_checkpoint_save(const char *path, const EsGraph *graph, const EsStore *store, const EsOptimiser *optimiser,
-                            EsStream *stream, const EsMetadata *metadata, int n_metadata);
+EsStatus es_checkpoint_save(const char *path, const EsGraph *graph, const EsStore *store,
+                            const EsOptimiser *optimiser, EsStream *stream,
+                            const EsMetadata *metadata, int n_metadata);
 
-// Bring back what es_checkpoint_save wrote. INPUT names the tensor that is missing or of another shape; the network is then
-// as it was before. With an optimiser its moments must be in the file. Waits for the stream.
-EsStatus es_checkpoint_load(const char *path, const EsGraph *graph, EsStore *store, EsOptimiser *optimiser,
-                            EsStream *stream);
+// Bring back what es_checkpoint_save wrote. INPUT names the tensor that is missing or of another
+// shape; the network is then as it was before. With an optimiser its moments must be in the file.
+// Waits for the stream.
+EsStatus es_checkpoint_load(const char *path, const EsGraph *graph, EsStore *store,
+                            EsOptimiser *optimiser, EsStream *stream);
 
 ES_EXTERN_C_END
 

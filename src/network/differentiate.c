@@ -1,5 +1,6 @@
-// Reverse-mode differentiation on the graph: every forward node that a parameter's value passes through gets the nodes of its
-// gradient appended, last node first. A value read by several nodes gets one gradient per reader, summed by ADD nodes.
+// Reverse-mode differentiation on the graph: every forward node that a parameter's value passes
+// through gets the nodes of its gradient appended, last node first. A value read by several nodes
+// gets one gradient per reader, summed by ADD nodes.
 #include <stdio.h>
 #include <string.h>
 
@@ -7,14 +8,15 @@
 
 typedef struct Differentiation {
     EsGraph *graph;
-    EsNode node;  // a copy of the forward node at hand: appending may move the array
+    EsNode node; // a copy of the forward node at hand: appending may move the array
 } Differentiation;
 
 static int needs(const Differentiation *d, EsValueId value) {
     return value != ES_NO_VALUE && d->graph->values[value].needs_gradient;
 }
 
-// A fresh value for one contribution to the gradient of `of`. The gradient of a parameter lives in the gradient slab.
+// A fresh value for one contribution to the gradient of `of`. The gradient of a parameter lives in
+// the gradient slab.
 static EsValueId contribution(EsGraph *graph, EsValueId of) {
     EsValue source = graph->values[of];
     char name[ES_NAME_BYTES];
@@ -47,9 +49,10 @@ static void accumulate(EsGraph *graph, EsValueId of, EsValueId part) {
     graph->values[of].gradient = total;
 }
 
-// Append a gradient node whose outputs are contributions to `targets`; a target that needs no gradient is left out.
-static EsNode *append(Differentiation *d, EsOp op, int n_inputs, const EsValueId *inputs, int n_targets,
-                      const EsValueId *targets) {
+// Append a gradient node whose outputs are contributions to `targets`; a target that needs no
+// gradient is left out.
+static EsNode *append(Differentiation *d, EsOp op, int n_inputs, const EsValueId *inputs,
+                      int n_targets, const EsValueId *targets) {
     EsValueId outputs[ES_MAX_NODE_OUTPUTS];
     for (int i = 0; i < n_targets; i++) {
         outputs[i] = needs(d, targets[i]) ? contribution(d->graph, targets[i]) : ES_NO_VALUE;
@@ -88,10 +91,16 @@ static void norm_gradient(Differentiation *d, EsValueId d_y) {
                       d->graph->values[d->node.output[0]].name);
         return;
     }
-    append(d, ES_OP_NORM_SUMS, 4, (EsValueId[]){x, mean, inv_std, d_y}, 2, (EsValueId[]){gamma, beta});
+    append(d, ES_OP_NORM_SUMS, 4, (EsValueId[]){x, mean, inv_std, d_y}, 2,
+           (EsValueId[]){gamma, beta});
     if (needs(d, x) && d->graph->status == ES_STATUS_OK) {
-        const EsValueId inputs[] = {
-            x, mean, inv_std, gamma, d->graph->values[gamma].gradient, d->graph->values[beta].gradient, d_y};
+        const EsValueId inputs[] = {x,
+                                    mean,
+                                    inv_std,
+                                    gamma,
+                                    d->graph->values[gamma].gradient,
+                                    d->graph->values[beta].gradient,
+                                    d_y};
         append(d, ES_OP_NORM_INPUT, 7, inputs, 1, &x);
     }
 }
@@ -103,8 +112,9 @@ static void lstm_gradient(Differentiation *d, EsValueId d_y) {
     memcpy(inputs + 8, d->node.output, 3 * sizeof *inputs);
     inputs[11] = d_y;
     // targets in the order of the kernel's outputs: x, h_start, c_start, then the four weights
-    const EsValueId targets[] = {d->node.input[4], d->node.input[6], d->node.input[7], d->node.input[0],
-                                 d->node.input[1], d->node.input[2], d->node.input[3]};
+    const EsValueId targets[] = {d->node.input[4], d->node.input[6], d->node.input[7],
+                                 d->node.input[0], d->node.input[1], d->node.input[2],
+                                 d->node.input[3]};
     EsNode *node = append(d, ES_OP_LSTM_GRADIENT, 12, inputs, 7, targets);
     // the gates' gradient stands first
     EsValueId outputs[8] = {d_gates};
@@ -168,8 +178,8 @@ static void differentiate_node(Differentiation *d, EsValueId y, EsValueId d_y) {
         append(d, ES_OP_DROPOUT, 3, (EsValueId[]){in[0], in[1], d_y}, 1, &in[2]);
         break;
     default:
-        es_graph_fail(d->graph, ES_STATUS_UNSUPPORTED, "\"%s\": %s has no gradient", d->graph->values[y].name,
-                      es_op_name(d->node.op));
+        es_graph_fail(d->graph, ES_STATUS_UNSUPPORTED, "\"%s\": %s has no gradient",
+                      d->graph->values[y].name, es_op_name(d->node.op));
     }
 }
 
@@ -181,7 +191,8 @@ static EsValueId main_output(const EsNode *node) {
 EsStatus es_graph_differentiate(EsGraph *graph, EsValueId loss) {
     ES_TRY(es_graph_status(graph));
     int32_t last = loss >= 0 && loss < graph->n_values ? graph->values[loss].producer : -1;
-    if (last < 0 || graph->nodes[last].op != ES_OP_CROSS_ENTROPY || graph->nodes[last].output[0] != loss) {
+    if (last < 0 || graph->nodes[last].op != ES_OP_CROSS_ENTROPY ||
+        graph->nodes[last].output[0] != loss) {
         return ES_FAIL(ARGUMENT, "the value to differentiate is not a loss");
     }
     if (graph->n_forward_nodes != 0) {
@@ -197,6 +208,7 @@ EsStatus es_graph_differentiate(EsGraph *graph, EsValueId loss) {
             differentiate_node(&d, y, graph->values[y].gradient);
         }
     }
-    // a parameter that the loss does not reach keeps a gradient of zero: its part of the slab is never written
+    // a parameter that the loss does not reach keeps a gradient of zero: its part of the slab is
+    // never written
     return es_graph_status(graph);
 }

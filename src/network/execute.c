@@ -6,7 +6,8 @@ static const EsTensor *at(const EsTensor *tensors, EsValueId value) {
 }
 
 static EsLstmWeights lstm_weights(const EsTensor *tensors, const EsValueId *value) {
-    return (EsLstmWeights){tensors[value[0]], tensors[value[1]], tensors[value[2]], tensors[value[3]]};
+    return (EsLstmWeights){tensors[value[0]], tensors[value[1]], tensors[value[2]],
+                           tensors[value[3]]};
 }
 
 void es_execute_node(const EsKernels *k, EsStream *s, const EsNode *node, const EsTensor *tensors) {
@@ -69,7 +70,8 @@ void es_execute_node(const EsKernels *k, EsStream *s, const EsNode *node, const 
         k->groupnorm_forward(s, a->norm, in[0], in[1], in[2], out[0], out[1], out[2]);
         break;
     case ES_OP_GROUPNORM_GRADIENT:
-        k->groupnorm_backward(s, a->norm, in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2]);
+        k->groupnorm_backward(s, a->norm, in[0], in[1], in[2], in[3], in[4], out[0], out[1],
+                              out[2]);
         break;
     case ES_OP_LAYERNORM:
         k->layernorm_forward(s, a->norm, in[0], in[1], in[2], out[0], out[1], out[2]);
@@ -108,8 +110,8 @@ void es_execute_node(const EsKernels *k, EsStream *s, const EsNode *node, const 
     case ES_OP_LSTM_GRADIENT:
         weights = lstm_weights(tensors, node->input);
         d_weights = lstm_weights(tensors, node->output + 4);
-        k->lstm_backward(s, &weights, in[4], in[5], in[6], in[7], in[8], in[9], in[10], in[11], out[0], out[1],
-                         out[2], out[3], &d_weights);
+        k->lstm_backward(s, &weights, in[4], in[5], in[6], in[7], in[8], in[9], in[10], in[11],
+                         out[0], out[1], out[2], out[3], &d_weights);
         break;
     case ES_OP_DROPOUT:
         k->dropout(s, a->dropout, in[0], in[1], in[2], out[0]);

@@ -7,7 +7,8 @@
 ES_EXTERN_C_BEGIN
 
 // `tensors` has one entry per value of the graph.
-void es_execute_node(const EsKernels *kernels, EsStream *stream, const EsNode *node, const EsTensor *tensors);
+void es_execute_node(const EsKernels *kernels, EsStream *stream, const EsNode *node,
+                     const EsTensor *tensors);
 
 ES_EXTERN_C_END
 

@@ -19,7 +19,8 @@ const char *es_op_name(EsOp op) {
 EsStatus es_graph_create(int64_t n_envs, EsGraph **graph) {
     *graph = NULL;
     if (n_envs < 1) {
-        return ES_FAIL(ARGUMENT, "a graph needs at least one environment, not %lld", (long long)n_envs);
+        return ES_FAIL(ARGUMENT, "a graph needs at least one environment, not %lld",
+                       (long long)n_envs);
     }
     ES_TRY(es_allocate(sizeof **graph, (void **)graph));
     (*graph)->n_envs = n_envs;
@@ -68,9 +69,10 @@ static int grow(EsGraph *graph, void **array, int count, int *capacity, size_t e
     return 1;
 }
 
-EsValueId es_graph_value(EsGraph *graph, const char *name, EsRole role, EsDtype dtype, int rank, const int64_t *dims) {
-    if (graph->status != ES_STATUS_OK ||
-        !grow(graph, (void **)&graph->values, graph->n_values, &graph->values_capacity, sizeof(EsValue))) {
+EsValueId es_graph_value(EsGraph *graph, const char *name, EsRole role, EsDtype dtype, int rank,
+                         const int64_t *dims) {
+    if (graph->status != ES_STATUS_OK || !grow(graph, (void **)&graph->values, graph->n_values,
+                                               &graph->values_capacity, sizeof(EsValue))) {
         return ES_NO_VALUE;
     }
     EsValue *value = &graph->values[graph->n_values];
@@ -85,7 +87,8 @@ EsValueId es_graph_value(EsGraph *graph, const char *name, EsRole role, EsDtype 
     for (int axis = 0; axis < ES_MAX_RANK; axis++) {
         value->dim[axis] = axis < rank ? dims[axis] : 1;
         if (value->dim[axis] < 1) {
-            return es_graph_fail(graph, ES_STATUS_ARGUMENT, "%s: dimension %d is %lld, must be at least 1", name, axis,
+            return es_graph_fail(graph, ES_STATUS_ARGUMENT,
+                                 "%s: dimension %d is %lld, must be at least 1", name, axis,
                                  (long long)value->dim[axis]);
         }
     }
@@ -93,8 +96,8 @@ EsValueId es_graph_value(EsGraph *graph, const char *name, EsRole role, EsDtype 
 }
 
 EsNode *es_graph_node(EsGraph *graph, EsOp op) {
-    if (graph->status != ES_STATUS_OK ||
-        !grow(graph, (void **)&graph->nodes, graph->n_nodes, &graph->nodes_capacity, sizeof(EsNode))) {
+    if (graph->status != ES_STATUS_OK || !grow(graph, (void **)&graph->nodes, graph->n_nodes,
+                                               &graph->nodes_capacity, sizeof(EsNode))) {
         return &graph->nowhere;
     }
     EsNode *node = &graph->nodes[graph->n_nodes++];
@@ -146,11 +149,13 @@ static int64_t count_per_env(const EsValue *value) {
     return count;
 }
 
-EsValueId es_graph_input(EsGraph *graph, const char *name, EsDtype dtype, int rank, const int64_t *dims) {
+EsValueId es_graph_input(EsGraph *graph, const char *name, EsDtype dtype, int rank,
+                         const int64_t *dims) {
     return add_per_env(graph, name, ES_ROLE_INPUT, dtype, rank, dims);
 }
 
-EsValueId es_graph_shared_input(EsGraph *graph, const char *name, EsDtype dtype, int rank, const int64_t *dims) {
+EsValueId es_graph_shared_input(EsGraph *graph, const char *name, EsDtype dtype, int rank,
+                                const int64_t *dims) {
     return es_graph_value(graph, name, ES_ROLE_INPUT, dtype, rank, dims);
 }
 
@@ -162,11 +167,13 @@ static int64_t add_to_slab(int64_t *slab_count, int64_t count) {
     return offset;
 }
 
-EsValueId es_graph_parameter(EsGraph *graph, const char *name, int rank, const int64_t *dims, float bound,
-                             float start) {
+EsValueId es_graph_parameter(EsGraph *graph, const char *name, int rank, const int64_t *dims,
+                             float bound, float start) {
     for (int i = 0; i < graph->n_values; i++) {
-        if (graph->values[i].role == ES_ROLE_PARAMETER && strcmp(graph->values[i].name, name) == 0) {
-            return es_graph_fail(graph, ES_STATUS_ARGUMENT, "parameter \"%s\" exists already", name);
+        if (graph->values[i].role == ES_ROLE_PARAMETER &&
+            strcmp(graph->values[i].name, name) == 0) {
+            return es_graph_fail(graph, ES_STATUS_ARGUMENT, "parameter \"%s\" exists already",
+                                 name);
         }
     }
     EsValueId id = add_per_env(graph, name, ES_ROLE_PARAMETER, ES_DTYPE_F32, rank, dims);
@@ -180,7 +187,8 @@ EsValueId es_graph_parameter(EsGraph *graph, const char *name, int rank, const i
     return id;
 }
 
-EsValueId es_graph_state(EsGraph *graph, const char *name, int rank, const int64_t *dims, float start) {
+EsValueId es_graph_state(EsGraph *graph, const char *name, int rank, const int64_t *dims,
+                         float start) {
     EsValueId id = add_per_env(graph, name, ES_ROLE_STATE, ES_DTYPE_F32, rank, dims);
     if (id != ES_NO_VALUE) {
         EsValue *value = &graph->values[id];

@@ -1,15 +1,17 @@
-// Networks as data: a static graph of operations over values, built once, differentiated on the graph itself.
+// Networks as data: a static graph of operations over values, built once, differentiated on the
+// graph itself.
 //
-// A value is the output of one node, or comes from outside (inputs, parameters, state). Axis 0 of every value is E, the
-// number of environments. Builders check shapes as they go and remember the first mistake, so a chain of them needs one
-// test at the end, es_graph_status(). Nodes stand in an order in which they can run.
+// A value is the output of one node, or comes from outside (inputs, parameters, state). Axis 0 of
+// every value is E, the number of environments. Builders check shapes as they go and remember the
+// first mistake, so a chain of them needs one test at the end, es_graph_status(). Nodes stand in an
+// order in which they can run.
 //
 //     EsGraph *graph; ES_TRY(es_graph_create(n_envs, &graph));
 //     EsValueId x = es_graph_input(graph, "x", ES_DTYPE_F32, 4, (int64_t[]){N, 3, 32, 32});
 //     EsValueId labels = es_graph_input(graph, "labels", ES_DTYPE_I32, 1, (int64_t[]){N});
 //     EsValueId h = es_graph_relu(graph, es_graph_conv2d(graph, "conv", x, 8, 3, 0));
-//     EsValueId logits = es_graph_linear(graph, "head", es_graph_pool(graph, ES_POOL_GLOBAL, h), 10);
-//     EsLoss loss = es_graph_cross_entropy(graph, logits, labels);
+//     EsValueId logits = es_graph_linear(graph, "head", es_graph_pool(graph, ES_POOL_GLOBAL, h),
+//     10); EsLoss loss = es_graph_cross_entropy(graph, logits, labels);
 //     ES_TRY(es_graph_differentiate(graph, loss.loss));
 #ifndef ES_NETWORK_GRAPH_H
 #define ES_NETWORK_GRAPH_H
@@ -20,18 +22,21 @@ ES_EXTERN_C_BEGIN
 
 // Kinds of node. Each is one kernel of kernels/kernel_list.h.
 #define ES_OP_LIST(X)                                                                              \
-    X(ADD) X(LINEAR) X(LINEAR_INPUT) X(LINEAR_WEIGHT) X(CONV2D) X(CONV2D_INPUT) X(CONV2D_WEIGHT)   \
-    X(DEPTHWISE) X(DEPTHWISE_INPUT) X(DEPTHWISE_WEIGHT) X(NORM_STATISTICS) X(NORM_RUNNING)         \
-    X(NORM_APPLY) X(NORM_SUMS) X(NORM_INPUT) X(GROUPNORM) X(GROUPNORM_GRADIENT) X(LAYERNORM)       \
-    X(LAYERNORM_GRADIENT) X(ACTIVATION) X(ACTIVATION_INPUT) X(POOL) X(POOL_INPUT)                  \
-    X(CROSS_ENTROPY) X(CROSS_ENTROPY_INPUT) X(EMBEDDING) X(EMBEDDING_TABLE) X(LSTM)                \
-    X(LSTM_GRADIENT) X(DROPOUT) X(RESHAPE) X(GATHER_ORDER) X(GATHER_IMAGES) X(GATHER_LABELS)
+    X(ADD)                                                                                         \
+    X(LINEAR)                                                                                      \
+    X(LINEAR_INPUT) X(LINEAR_WEIGHT) X(CONV2D) X(CONV2D_INPUT) X(CONV2D_WEIGHT) X(DEPTHWISE)       \
+        X(DEPTHWISE_INPUT) X(DEPTHWISE_WEIGHT) X(NORM_STATISTICS) X(NORM_RUNNING) X(NORM_APPLY)    \
+            X(NORM_SUMS) X(NORM_INPUT) X(GROUPNORM) X(GROUPNORM_GRADIENT) X(LAYERNORM)             \
+                X(LAYERNORM_GRADIENT) X(ACTIVATION) X(ACTIVATION_INPUT) X(POOL) X(POOL_INPUT)      \
+                    X(CROSS_ENTROPY) X(CROSS_ENTROPY_INPUT) X(EMBEDDING) X(EMBEDDING_TABLE)        \
+                        X(LSTM) X(LSTM_GRADIENT) X(DROPOUT) X(RESHAPE) X(GATHER_ORDER)             \
+                            X(GATHER_IMAGES) X(GATHER_LABELS)
 
 typedef enum EsOp {
 #define X(name) ES_OP_##name,
     ES_OP_LIST(X)
 #undef X
-    ES_OP_COUNT
+        ES_OP_COUNT
 } EsOp;
 
 // Who owns a value's memory and how long it lasts.
@@ -45,24 +50,24 @@ typedef enum EsRole {
 } EsRole;
 
 typedef int32_t EsValueId;
-#define ES_NO_VALUE (-1)
-#define ES_MAX_NODE_INPUTS 12
+#define ES_NO_VALUE         (-1)
+#define ES_MAX_NODE_INPUTS  12
 #define ES_MAX_NODE_OUTPUTS 8
-#define ES_NAME_BYTES 64
+#define ES_NAME_BYTES       64
 
 typedef struct EsValue {
     char name[ES_NAME_BYTES];
     EsRole role;
     EsDtype dtype;
     int rank;
-    int64_t dim[ES_MAX_RANK];   // dim[0] = E
-    int32_t producer;           // node, -1 when from outside
-    EsValueId alias_of;         // RESHAPE: the value whose memory this is, else ES_NO_VALUE
-    EsValueId gradient;         // of the loss with respect to this value, or ES_NO_VALUE
-    int needs_gradient;         // depends on a parameter
-    int is_rounded;             // an activation that takes the plan's precision; statistics and losses stay f32
-    int64_t slab_offset;        // elements from the start of an environment's part of its slab
-    float bound;                // parameters: initial values uniform in [-bound, bound]; 0: all equal to `start`
+    int64_t dim[ES_MAX_RANK]; // dim[0] = E
+    int32_t producer;         // node, -1 when from outside
+    EsValueId alias_of;       // RESHAPE: the value whose memory this is, else ES_NO_VALUE
+    EsValueId gradient;       // of the loss with respect to this value, or ES_NO_VALUE
+    int needs_gradient;       // depends on a parameter
+    int is_rounded; // an activation that takes the plan's precision; statistics and losses stay f32
+    int64_t slab_offset; // elements from the start of an environment's part of its slab
+    float bound; // parameters: initial values uniform in [-bound, bound]; 0: all equal to `start`
     float start;
 } EsValue;
 
@@ -81,40 +86,44 @@ typedef union EsAttributes {
 typedef struct EsNode {
     EsOp op;
     int n_inputs, n_outputs;
-    EsValueId input[ES_MAX_NODE_INPUTS];    // ES_NO_VALUE for an absent optional one
-    EsValueId output[ES_MAX_NODE_OUTPUTS];  // likewise
+    EsValueId input[ES_MAX_NODE_INPUTS];   // ES_NO_VALUE for an absent optional one
+    EsValueId output[ES_MAX_NODE_OUTPUTS]; // likewise
     EsAttributes attributes;
 } EsNode;
 
 typedef struct EsGraph {
     int64_t n_envs;
-    EsValue *values;  // owned
+    EsValue *values; // owned
     int n_values, values_capacity;
-    EsNode *nodes;    // owned
+    EsNode *nodes; // owned
     int n_nodes, nodes_capacity;
-    int64_t n_parameters, n_states;  // elements of one environment's part of each slab
-    int n_forward_nodes;             // nodes before es_graph_differentiate
-    EsNode nowhere;                  // takes the nodes built after a failure
-    EsStatus status;                 // of the first builder that failed
+    int64_t n_parameters, n_states; // elements of one environment's part of each slab
+    int n_forward_nodes;            // nodes before es_graph_differentiate
+    EsNode nowhere;                 // takes the nodes built after a failure
+    EsStatus status;                // of the first builder that failed
     char detail[256];
 } EsGraph;
 
-// --- life ------------------------------------------------------------------------------------------------------------
+// --- life ---
 
 EsStatus es_graph_create(int64_t n_envs, EsGraph **graph);
 void es_graph_destroy(EsGraph *graph);
 
-// The first mistake made while building, with its text as the thread's detail; OK when there was none.
+// The first mistake made while building, with its text as the thread's detail; OK when there was
+// none.
 EsStatus es_graph_status(const EsGraph *graph);
 
-// --- values from outside; dims leave out the environment axis ---------------------------------------------------------
+// --- values from outside; dims leave out the environment axis ---
 
-EsValueId es_graph_input(EsGraph *graph, const char *name, EsDtype dtype, int rank, const int64_t *dims);
+EsValueId es_graph_input(EsGraph *graph, const char *name, EsDtype dtype, int rank,
+                         const int64_t *dims);
 // One tensor for all environments, dims complete (images of the data set, the step counter).
-EsValueId es_graph_shared_input(EsGraph *graph, const char *name, EsDtype dtype, int rank, const int64_t *dims);
-EsValueId es_graph_parameter(EsGraph *graph, const char *name, int rank, const int64_t *dims, float bound,
-                             float start);
-EsValueId es_graph_state(EsGraph *graph, const char *name, int rank, const int64_t *dims, float start);
+EsValueId es_graph_shared_input(EsGraph *graph, const char *name, EsDtype dtype, int rank,
+                                const int64_t *dims);
+EsValueId es_graph_parameter(EsGraph *graph, const char *name, int rank, const int64_t *dims,
+                             float bound, float start);
+EsValueId es_graph_state(EsGraph *graph, const char *name, int rank, const int64_t *dims,
+                         float start);
 
 // Trainable numbers of one environment; padding between parameters is not counted.
 int64_t es_graph_parameter_count(const EsGraph *graph);
@@ -125,54 +134,60 @@ EsValueId es_graph_find(const EsGraph *graph, const char *name);
 // Keep a value after the run.
 void es_graph_keep(EsGraph *graph, EsValueId value);
 
-// --- layers: create their parameters under `name` ----------------------------------------------------------------------
+// --- layers: create their parameters under `name` ---
 
 // Uniform initial values within 1/sqrt(fan-in), weights and biases.
 EsValueId es_graph_linear(EsGraph *graph, const char *name, EsValueId x, int64_t n_out);
-EsValueId es_graph_conv2d(EsGraph *graph, const char *name, EsValueId x, int64_t n_out, int64_t kernel, int has_bias);
+EsValueId es_graph_conv2d(EsGraph *graph, const char *name, EsValueId x, int64_t n_out,
+                          int64_t kernel, int has_bias);
 EsValueId es_graph_depthwise(EsGraph *graph, const char *name, EsValueId x, int64_t kernel);
 // Batch norm: the statistics of the batch (training) or the running ones.
 EsValueId es_graph_batchnorm(EsGraph *graph, const char *name, EsValueId x, int is_training);
 EsValueId es_graph_groupnorm(EsGraph *graph, const char *name, EsValueId x, int n_groups);
 EsValueId es_graph_layernorm(EsGraph *graph, const char *name, EsValueId x);
-EsValueId es_graph_embedding(EsGraph *graph, const char *name, EsValueId ids, int64_t n_rows, int64_t n_features);
-// x [E, T, N, I], reset u8 [E, T, N] or ES_NO_VALUE; h_start, c_start [E, N, D] or ES_NO_VALUE; returns [E, T, N, D].
-EsValueId es_graph_lstm(EsGraph *graph, const char *name, EsValueId x, EsValueId reset, EsValueId h_start,
-                        EsValueId c_start, int64_t n_hidden);
+EsValueId es_graph_embedding(EsGraph *graph, const char *name, EsValueId ids, int64_t n_rows,
+                             int64_t n_features);
+// x [E, T, N, I], reset u8 [E, T, N] or ES_NO_VALUE; h_start, c_start [E, N, D] or ES_NO_VALUE;
+// returns [E, T, N, D].
+EsValueId es_graph_lstm(EsGraph *graph, const char *name, EsValueId x, EsValueId reset,
+                        EsValueId h_start, EsValueId c_start, int64_t n_hidden);
 
-// --- operations without parameters ------------------------------------------------------------------------------------
+// --- operations without parameters ---
 
 EsValueId es_graph_add(EsGraph *graph, EsValueId a, EsValueId b);
 EsValueId es_graph_activation(EsGraph *graph, EsActivation kind, EsValueId x);
 // The same elements under another shape (dims leave out the environment axis); costs nothing.
 EsValueId es_graph_reshape(EsGraph *graph, EsValueId x, int rank, const int64_t *dims);
 EsValueId es_graph_pool(EsGraph *graph, EsPool kind, EsValueId x);
-EsValueId es_graph_dropout(EsGraph *graph, EsDropoutOptions options, EsValueId episode, EsValueId step, EsValueId x);
+EsValueId es_graph_dropout(EsGraph *graph, EsDropoutOptions options, EsValueId episode,
+                           EsValueId step, EsValueId x);
 
 typedef struct EsLoss {
-    EsValueId loss;       // f32 [E], mean over rows
-    EsValueId n_correct;  // i32 [E]
-    EsValueId n_invalid;  // i32 [E], labels out of range
+    EsValueId loss;      // f32 [E], mean over rows
+    EsValueId n_correct; // i32 [E]
+    EsValueId n_invalid; // i32 [E], labels out of range
 } EsLoss;
 EsLoss es_graph_cross_entropy(EsGraph *graph, EsValueId logits, EsValueId labels);
 
 // Batches from a data set in memory (kernels/gather.h).
-EsValueId es_graph_gather_order(EsGraph *graph, uint64_t seed, int64_t n_samples, int64_t n_batch, EsValueId episode,
-                                EsValueId step);
-EsValueId es_graph_gather_images(EsGraph *graph, EsGatherOptions options, EsValueId images, EsValueId index,
-                                 EsValueId episode, EsValueId step);
+EsValueId es_graph_gather_order(EsGraph *graph, uint64_t seed, int64_t n_samples, int64_t n_batch,
+                                EsValueId episode, EsValueId step);
+EsValueId es_graph_gather_images(EsGraph *graph, EsGatherOptions options, EsValueId images,
+                                 EsValueId index, EsValueId episode, EsValueId step);
 EsValueId es_graph_gather_labels(EsGraph *graph, EsValueId labels, EsValueId index);
 
-// --- gradients ---------------------------------------------------------------------------------------------------------
+// --- gradients ---
 
-// Append the nodes that compute the gradient of `loss` (f32 [E], from es_graph_cross_entropy) with respect to every
-// parameter, and set `gradient` of the values it passes through. Once per graph.
+// Append the nodes that compute the gradient of `loss` (f32 [E], from es_graph_cross_entropy) with
+// respect to every parameter, and set `gradient` of the values it passes through. Once per graph.
 EsStatus es_graph_differentiate(EsGraph *graph, EsValueId loss);
 
-// --- inside network/ ---------------------------------------------------------------------------------------------------
+// --- inside network/ ---
 
-// Append a value or a node; both note the first failure in the graph. es_graph_node fills its outputs' producers.
-EsValueId es_graph_value(EsGraph *graph, const char *name, EsRole role, EsDtype dtype, int rank, const int64_t *dims);
+// Append a value or a node; both note the first failure in the graph. es_graph_node fills its
+// outputs' producers.
+EsValueId es_graph_value(EsGraph *graph, const char *name, EsRole role, EsDtype dtype, int rank,
+                         const int64_t *dims);
 EsNode *es_graph_node(EsGraph *graph, EsOp op);
 void es_graph_node_inputs(EsGraph *graph, EsNode *node, int n_inputs, const EsValueId *inputs);
 void es_graph_node_outputs(EsGraph *graph, EsNode *node, int n_outputs, const EsValueId *outputs);

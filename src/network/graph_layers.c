@@ -16,14 +16,16 @@ static int check(EsGraph *graph, const char *what, EsValueId id, int rank, EsDty
     }
     const EsValue *value = &graph->values[id];
     if (value->rank != rank || value->dtype != dtype) {
-        es_graph_fail(graph, ES_STATUS_ARGUMENT, "%s: \"%s\" is %s of rank %d, expected %s of rank %d", what,
-                      value->name, es_dtype_name(value->dtype), value->rank, es_dtype_name(dtype), rank);
+        es_graph_fail(graph, ES_STATUS_ARGUMENT,
+                      "%s: \"%s\" is %s of rank %d, expected %s of rank %d", what, value->name,
+                      es_dtype_name(value->dtype), value->rank, es_dtype_name(dtype), rank);
         return 0;
     }
     return 1;
 }
 
-static EsValueId add_activation(EsGraph *graph, const char *name, EsDtype dtype, int rank, const int64_t *dims) {
+static EsValueId add_activation(EsGraph *graph, const char *name, EsDtype dtype, int rank,
+                                const int64_t *dims) {
     EsValueId id = es_graph_value(graph, name, ES_ROLE_ACTIVATION, dtype, rank, dims);
     if (id != ES_NO_VALUE) {
         graph->values[id].is_rounded = dtype == ES_DTYPE_F32;
@@ -42,8 +44,8 @@ static EsValueId add_like(EsGraph *graph, const char *name, EsValueId model) {
     return add_activation(graph, name, copy.dtype, copy.rank, copy.dim);
 }
 
-static EsValueId add_parameter(EsGraph *graph, const char *layer, const char *part, int rank, const int64_t *dims,
-                               float bound, float start) {
+static EsValueId add_parameter(EsGraph *graph, const char *layer, const char *part, int rank,
+                               const int64_t *dims, float bound, float start) {
     char name[ES_NAME_BYTES];
     if (snprintf(name, sizeof name, "%s.%s", layer, part) >= (int)sizeof name) {
         return es_graph_fail(graph, ES_STATUS_ARGUMENT, "layer name \"%s\" is too long", layer);
@@ -52,8 +54,8 @@ static EsValueId add_parameter(EsGraph *graph, const char *layer, const char *pa
 }
 
 // One node with its inputs and outputs.
-static EsNode *add_node(EsGraph *graph, EsOp op, int n_inputs, const EsValueId *inputs, int n_outputs,
-                        const EsValueId *outputs) {
+static EsNode *add_node(EsGraph *graph, EsOp op, int n_inputs, const EsValueId *inputs,
+                        int n_outputs, const EsValueId *outputs) {
     EsNode *node = es_graph_node(graph, op);
     es_graph_node_inputs(graph, node, n_inputs, inputs);
     es_graph_node_outputs(graph, node, n_outputs, outputs);
@@ -66,32 +68,38 @@ EsValueId es_graph_linear(EsGraph *graph, const char *name, EsValueId x, int64_t
     }
     int64_t n_rows = graph->values[x].dim[1], n_in = graph->values[x].dim[2];
     float bound = 1.0f / sqrtf((float)n_in);
-    EsValueId weight = add_parameter(graph, name, "weight", 2, (int64_t[]){n_out, n_in}, bound, 0.0f);
+    EsValueId weight =
+        add_parameter(graph, name, "weight", 2, (int64_t[]){n_out, n_in}, bound, 0.0f);
     EsValueId bias = add_parameter(graph, name, "bias", 1, &n_out, bound, 0.0f);
-    EsValueId y = add_activation(graph, name, ES_DTYPE_F32, 3, (int64_t[]){graph->n_envs, n_rows, n_out});
+    EsValueId y =
+        add_activation(graph, name, ES_DTYPE_F32, 3, (int64_t[]){graph->n_envs, n_rows, n_out});
     add_node(graph, ES_OP_LINEAR, 3, (EsValueId[]){x, weight, bias}, 1, &y);
     return y;
 }
 
 static int check_kernel(EsGraph *graph, const char *name, int64_t kernel) {
     if (kernel < 1 || kernel > 7 || kernel % 2 == 0) {
-        es_graph_fail(graph, ES_STATUS_ARGUMENT, "%s: kernel size %lld is not 1, 3, 5 or 7", name, (long long)kernel);
+        es_graph_fail(graph, ES_STATUS_ARGUMENT, "%s: kernel size %lld is not 1, 3, 5 or 7", name,
+                      (long long)kernel);
         return 0;
     }
     return 1;
 }
 
-EsValueId es_graph_conv2d(EsGraph *graph, const char *name, EsValueId x, int64_t n_out, int64_t kernel, int has_bias) {
+EsValueId es_graph_conv2d(EsGraph *graph, const char *name, EsValueId x, int64_t n_out,
+                          int64_t kernel, int has_bias) {
     if (!check(graph, name, x, 5, ES_DTYPE_F32) || !check_kernel(graph, name, kernel)) {
         return ES_NO_VALUE;
     }
     EsValue source = graph->values[x];
     float bound = 1.0f / sqrtf((float)(source.dim[2] * kernel * kernel));
-    EsValueId weight =
-        add_parameter(graph, name, "weight", 4, (int64_t[]){n_out, source.dim[2], kernel, kernel}, bound, 0.0f);
-    EsValueId bias = has_bias ? add_parameter(graph, name, "bias", 1, &n_out, bound, 0.0f) : ES_NO_VALUE;
-    EsValueId y = add_activation(graph, name, ES_DTYPE_F32, 5,
-                                 (int64_t[]){source.dim[0], source.dim[1], n_out, source.dim[3], source.dim[4]});
+    EsValueId weight = add_parameter(
+        graph, name, "weight", 4, (int64_t[]){n_out, source.dim[2], kernel, kernel}, bound, 0.0f);
+    EsValueId bias =
+        has_bias ? add_parameter(graph, name, "bias", 1, &n_out, bound, 0.0f) : ES_NO_VALUE;
+    EsValueId y = add_activation(
+        graph, name, ES_DTYPE_F32, 5,
+        (int64_t[]){source.dim[0], source.dim[1], n_out, source.dim[3], source.dim[4]});
     add_node(graph, ES_OP_CONV2D, 3, (EsValueId[]){x, weight, bias}, 1, &y);
     return y;
 }
@@ -102,7 +110,8 @@ EsValueId es_graph_depthwise(EsGraph *graph, const char *name, EsValueId x, int6
     }
     int64_t channels = graph->values[x].dim[2];
     float bound = 1.0f / sqrtf((float)(kernel * kernel));
-    EsValueId weight = add_parameter(graph, name, "weight", 3, (int64_t[]){channels, kernel, kernel}, bound, 0.0f);
+    EsValueId weight =
+        add_parameter(graph, name, "weight", 3, (int64_t[]){channels, kernel, kernel}, bound, 0.0f);
     EsValueId y = add_like(graph, name, x);
     add_node(graph, ES_OP_DEPTHWISE, 2, (EsValueId[]){x, weight}, 1, &y);
     return y;
@@ -126,11 +135,12 @@ EsValueId es_graph_batchnorm(EsGraph *graph, const char *name, EsValueId x, int 
     EsValueId y = add_like(graph, name, x);
     EsNode *node;
     if (is_training) {
-        node = add_node(graph, ES_OP_NORM_STATISTICS, 3, (EsValueId[]){x, running_mean, running_variance}, 2,
+        node = add_node(graph, ES_OP_NORM_STATISTICS, 3,
+                        (EsValueId[]){x, running_mean, running_variance}, 2,
                         (EsValueId[]){mean, inv_std});
     } else {
-        node = add_node(graph, ES_OP_NORM_RUNNING, 2, (EsValueId[]){running_mean, running_variance}, 2,
-                        (EsValueId[]){mean, inv_std});
+        node = add_node(graph, ES_OP_NORM_RUNNING, 2, (EsValueId[]){running_mean, running_variance},
+                        2, (EsValueId[]){mean, inv_std});
     }
     node->attributes.norm = (EsNormOptions){.epsilon = 1e-5f, .momentum = 0.1f};
     add_node(graph, ES_OP_NORM_APPLY, 5, (EsValueId[]){x, mean, inv_std, gamma, beta}, 1, &y);
@@ -143,7 +153,8 @@ EsValueId es_graph_groupnorm(EsGraph *graph, const char *name, EsValueId x, int 
     }
     int64_t rows = graph->values[x].dim[1], channels = graph->values[x].dim[2];
     if (n_groups < 1 || channels % n_groups != 0) {
-        return es_graph_fail(graph, ES_STATUS_ARGUMENT, "%s: %lld channels do not divide into %d groups", name,
+        return es_graph_fail(graph, ES_STATUS_ARGUMENT,
+                             "%s: %lld channels do not divide into %d groups", name,
                              (long long)channels, n_groups);
     }
     const int64_t per_group[] = {graph->n_envs, rows, n_groups};
@@ -174,21 +185,24 @@ EsValueId es_graph_layernorm(EsGraph *graph, const char *name, EsValueId x) {
     return y;
 }
 
-EsValueId es_graph_embedding(EsGraph *graph, const char *name, EsValueId ids, int64_t n_rows, int64_t n_features) {
+EsValueId es_graph_embedding(EsGraph *graph, const char *name, EsValueId ids, int64_t n_rows,
+                             int64_t n_features) {
     if (!check(graph, name, ids, 2, ES_DTYPE_I32)) {
         return ES_NO_VALUE;
     }
     int64_t count = graph->values[ids].dim[1];
     EsValueId table = add_parameter(graph, name, "table", 2, (int64_t[]){n_rows, n_features},
                                     1.0f / sqrtf((float)n_features), 0.0f);
-    EsValueId y = add_activation(graph, name, ES_DTYPE_F32, 3, (int64_t[]){graph->n_envs, count, n_features});
-    EsValueId n_invalid = es_graph_value(graph, "invalid ids", ES_ROLE_RESULT, ES_DTYPE_I32, 1, &graph->n_envs);
+    EsValueId y =
+        add_activation(graph, name, ES_DTYPE_F32, 3, (int64_t[]){graph->n_envs, count, n_features});
+    EsValueId n_invalid =
+        es_graph_value(graph, "invalid ids", ES_ROLE_RESULT, ES_DTYPE_I32, 1, &graph->n_envs);
     add_node(graph, ES_OP_EMBEDDING, 2, (EsValueId[]){table, ids}, 2, (EsValueId[]){y, n_invalid});
     return y;
 }
 
-EsValueId es_graph_lstm(EsGraph *graph, const char *name, EsValueId x, EsValueId reset, EsValueId h_start,
-                        EsValueId c_start, int64_t n_hidden) {
+EsValueId es_graph_lstm(EsGraph *graph, const char *name, EsValueId x, EsValueId reset,
+                        EsValueId h_start, EsValueId c_start, int64_t n_hidden) {
     if (!check(graph, name, x, 4, ES_DTYPE_F32) ||
         (reset != ES_NO_VALUE && !check(graph, name, reset, 3, ES_DTYPE_U8)) ||
         (h_start != ES_NO_VALUE && !check(graph, name, h_start, 3, ES_DTYPE_F32)) ||
@@ -200,26 +214,31 @@ EsValueId es_graph_lstm(EsGraph *graph, const char *name, EsValueId x, EsValueId
     const int64_t state[] = {graph->n_envs, n_steps, n_rows, n_hidden};
     const int64_t gate[] = {graph->n_envs, n_steps, n_rows, n_gates};
     float bound = 1.0f / sqrtf((float)n_hidden);
-    EsValueId input = add_parameter(graph, name, "weight_ih", 2, (int64_t[]){n_gates, n_in}, bound, 0.0f);
-    EsValueId recurrent = add_parameter(graph, name, "weight_hh", 2, (int64_t[]){n_gates, n_hidden}, bound, 0.0f);
+    EsValueId input =
+        add_parameter(graph, name, "weight_ih", 2, (int64_t[]){n_gates, n_in}, bound, 0.0f);
+    EsValueId recurrent =
+        add_parameter(graph, name, "weight_hh", 2, (int64_t[]){n_gates, n_hidden}, bound, 0.0f);
     EsValueId bias_input = add_parameter(graph, name, "bias_ih", 1, &n_gates, bound, 0.0f);
     EsValueId bias_recurrent = add_parameter(graph, name, "bias_hh", 1, &n_gates, bound, 0.0f);
     EsValueId gates = add_activation(graph, "lstm gates", ES_DTYPE_F32, 4, gate);
     EsValueId c = add_activation(graph, "lstm cells", ES_DTYPE_F32, 4, state);
     EsValueId y = add_activation(graph, name, ES_DTYPE_F32, 4, state);
-    add_node(graph, ES_OP_LSTM, 8,
-             (EsValueId[]){input, recurrent, bias_input, bias_recurrent, x, reset, h_start, c_start}, 3,
-             (EsValueId[]){gates, c, y});
+    add_node(
+        graph, ES_OP_LSTM, 8,
+        (EsValueId[]){input, recurrent, bias_input, bias_recurrent, x, reset, h_start, c_start}, 3,
+        (EsValueId[]){gates, c, y});
     return y;
 }
 
 EsValueId es_graph_add(EsGraph *graph, EsValueId a, EsValueId b) {
-    if (graph->status != ES_STATUS_OK || !check(graph, "add", b, graph->values[a].rank, graph->values[a].dtype)) {
+    if (graph->status != ES_STATUS_OK ||
+        !check(graph, "add", b, graph->values[a].rank, graph->values[a].dtype)) {
         return ES_NO_VALUE;
     }
     if (memcmp(graph->values[a].dim, graph->values[b].dim, sizeof graph->values[a].dim) != 0) {
-        return es_graph_fail(graph, ES_STATUS_ARGUMENT, "add: \"%s\" and \"%s\" have different shapes",
-                             graph->values[a].name, graph->values[b].name);
+        return es_graph_fail(graph, ES_STATUS_ARGUMENT,
+                             "add: \"%s\" and \"%s\" have different shapes", graph->values[a].name,
+                             graph->values[b].name);
     }
     EsValueId y = add_like(graph, "sum", a);
     add_node(graph, ES_OP_ADD, 2, (EsValueId[]){a, b}, 1, &y);
@@ -251,7 +270,8 @@ EsValueId es_graph_reshape(EsGraph *graph, EsValueId x, int rank, const int64_t 
     }
     if (count != wanted || (source.role != ES_ROLE_ACTIVATION && source.role != ES_ROLE_RESULT)) {
         return es_graph_fail(graph, ES_STATUS_ARGUMENT,
-                             "reshape: \"%s\" has %lld elements per environment, the new shape %lld; only activations "
+                             "reshape: \"%s\" has %lld elements per environment, the new shape "
+                             "%lld; only activations "
                              "are reshaped",
                              source.name, (long long)count, (long long)wanted);
     }
@@ -269,8 +289,9 @@ EsValueId es_graph_pool(EsGraph *graph, EsPool kind, EsValueId x) {
     }
     EsValue source = graph->values[x];
     if (kind != ES_POOL_GLOBAL && (source.dim[3] < 2 || source.dim[4] < 2)) {
-        return es_graph_fail(graph, ES_STATUS_ARGUMENT, "pool: \"%s\" is %lldx%lld, too small for a 2x2 window",
-                             source.name, (long long)source.dim[3], (long long)source.dim[4]);
+        return es_graph_fail(graph, ES_STATUS_ARGUMENT,
+                             "pool: \"%s\" is %lldx%lld, too small for a 2x2 window", source.name,
+                             (long long)source.dim[3], (long long)source.dim[4]);
     }
     int rank = kind == ES_POOL_GLOBAL ? 3 : 5;
     source.dim[3] /= 2;
@@ -280,8 +301,10 @@ EsValueId es_graph_pool(EsGraph *graph, EsPool kind, EsValueId x) {
     return y;
 }
 
-EsValueId es_graph_dropout(EsGraph *graph, EsDropoutOptions options, EsValueId episode, EsValueId step, EsValueId x) {
-    if (!check(graph, "dropout", episode, 1, ES_DTYPE_I32) || !check(graph, "dropout", step, 1, ES_DTYPE_I32)) {
+EsValueId es_graph_dropout(EsGraph *graph, EsDropoutOptions options, EsValueId episode,
+                           EsValueId step, EsValueId x) {
+    if (!check(graph, "dropout", episode, 1, ES_DTYPE_I32) ||
+        !check(graph, "dropout", step, 1, ES_DTYPE_I32)) {
         return ES_NO_VALUE;
     }
     if (!(options.probability >= 0.0f && options.probability < 1.0f)) {
@@ -289,7 +312,8 @@ EsValueId es_graph_dropout(EsGraph *graph, EsDropoutOptions options, EsValueId e
                              (double)options.probability);
     }
     EsValueId y = add_like(graph, "dropout", x);
-    add_node(graph, ES_OP_DROPOUT, 3, (EsValueId[]){episode, step, x}, 1, &y)->attributes.dropout = options;
+    add_node(graph, ES_OP_DROPOUT, 3, (EsValueId[]){episode, step, x}, 1, &y)->attributes.dropout =
+        options;
     return y;
 }
 
@@ -301,33 +325,36 @@ EsLoss es_graph_cross_entropy(EsGraph *graph, EsValueId logits, EsValueId labels
     }
     if (graph->values[logits].dim[1] != graph->values[labels].dim[1]) {
         es_graph_fail(graph, ES_STATUS_ARGUMENT, "cross entropy: %lld rows of logits, %lld labels",
-                      (long long)graph->values[logits].dim[1], (long long)graph->values[labels].dim[1]);
+                      (long long)graph->values[logits].dim[1],
+                      (long long)graph->values[labels].dim[1]);
         return loss;
     }
     int64_t n_envs = graph->n_envs;
     loss.loss = es_graph_value(graph, "loss", ES_ROLE_RESULT, ES_DTYPE_F32, 1, &n_envs);
     loss.n_correct = es_graph_value(graph, "correct", ES_ROLE_RESULT, ES_DTYPE_I32, 1, &n_envs);
-    loss.n_invalid = es_graph_value(graph, "invalid labels", ES_ROLE_RESULT, ES_DTYPE_I32, 1, &n_envs);
+    loss.n_invalid =
+        es_graph_value(graph, "invalid labels", ES_ROLE_RESULT, ES_DTYPE_I32, 1, &n_envs);
     add_node(graph, ES_OP_CROSS_ENTROPY, 2, (EsValueId[]){logits, labels}, 3,
              (EsValueId[]){loss.loss, loss.n_correct, loss.n_invalid});
     return loss;
 }
 
-EsValueId es_graph_gather_order(EsGraph *graph, uint64_t seed, int64_t n_samples, int64_t n_batch, EsValueId episode,
-                                EsValueId step) {
+EsValueId es_graph_gather_order(EsGraph *graph, uint64_t seed, int64_t n_samples, int64_t n_batch,
+                                EsValueId episode, EsValueId step) {
     if (!check(graph, "gather order", episode, 1, ES_DTYPE_I32) ||
         !check(graph, "gather order", step, 1, ES_DTYPE_I32)) {
         return ES_NO_VALUE;
     }
-    EsValueId index = add_activation(graph, "sample index", ES_DTYPE_I32, 2, (int64_t[]){graph->n_envs, n_batch});
+    EsValueId index =
+        add_activation(graph, "sample index", ES_DTYPE_I32, 2, (int64_t[]){graph->n_envs, n_batch});
     EsNode *node = add_node(graph, ES_OP_GATHER_ORDER, 2, (EsValueId[]){episode, step}, 1, &index);
     node->attributes.order.seed = seed;
     node->attributes.order.n_samples = n_samples;
     return index;
 }
 
-EsValueId es_graph_gather_images(EsGraph *graph, EsGatherOptions options, EsValueId images, EsValueId index,
-                                 EsValueId episode, EsValueId step) {
+EsValueId es_graph_gather_images(EsGraph *graph, EsGatherOptions options, EsValueId images,
+                                 EsValueId index, EsValueId episode, EsValueId step) {
     if (!check(graph, "gather images", images, 4, ES_DTYPE_U8) ||
         !check(graph, "gather images", index, 2, ES_DTYPE_I32)) {
         return ES_NO_VALUE;
@@ -338,8 +365,8 @@ EsValueId es_graph_gather_images(EsGraph *graph, EsGatherOptions options, EsValu
                              (long long)source.dim[1], ES_MAX_IMAGE_CHANNELS);
     }
     EsValueId y = add_activation(graph, "images", ES_DTYPE_F32, 5,
-                                 (int64_t[]){graph->n_envs, graph->values[index].dim[1], source.dim[1], source.dim[2],
-                                             source.dim[3]});
+                                 (int64_t[]){graph->n_envs, graph->values[index].dim[1],
+                                             source.dim[1], source.dim[2], source.dim[3]});
     add_node(graph, ES_OP_GATHER_IMAGES, 4, (EsValueId[]){images, index, episode, step}, 1, &y)
         ->attributes.gather = options;
     return y;

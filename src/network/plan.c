@@ -10,14 +10,14 @@
 #include "network/lane_program.h"
 
 struct EsPlan {
-    const EsGraph *graph;         // borrowed
-    EsStore *store;               // borrowed
+    const EsGraph *graph; // borrowed
+    EsStore *store;       // borrowed
     EsPlanOptions options;
-    EsTensor *tensors;            // owned array, one per value
-    void *slab;                   // owned, activations and results
-    unsigned char *is_left_out;   // owned, per node: what runs before the lane program
-    EsLaneProgram *lanes;         // owned, nullable
-    EsCapture *capture;           // owned, nullable
+    EsTensor *tensors;          // owned array, one per value
+    void *slab;                 // owned, activations and results
+    unsigned char *is_left_out; // owned, per node: what runs before the lane program
+    EsLaneProgram *lanes;       // owned, nullable
+    EsCapture *capture;         // owned, nullable
     int n_runs;
     int all_bound;
     EsPlanReport report;
@@ -39,7 +39,8 @@ static int is_planned(const EsValue *value) {
 }
 
 static EsDtype planned_dtype(const EsPlan *plan, const EsValue *value) {
-    return value->dtype == ES_DTYPE_F32 && value->is_rounded ? plan->options.activation_dtype : value->dtype;
+    return value->dtype == ES_DTYPE_F32 && value->is_rounded ? plan->options.activation_dtype
+                                                             : value->dtype;
 }
 
 static void find_lifetimes(const EsPlan *plan, Lifetime *lives) {
@@ -47,8 +48,8 @@ static void find_lifetimes(const EsPlan *plan, Lifetime *lives) {
     for (int v = 0; v < graph->n_values; v++) {
         lives[v] = (Lifetime){.first = -1, .last = -1};
         if (is_planned(&graph->values[v])) {
-            EsTensor shape = es_tensor_view(NULL, planned_dtype(plan, &graph->values[v]), NULL, graph->values[v].rank,
-                                            graph->values[v].dim);
+            EsTensor shape = es_tensor_view(NULL, planned_dtype(plan, &graph->values[v]), NULL,
+                                            graph->values[v].rank, graph->values[v].dim);
             lives[v].bytes = es_tensor_bytes(&shape);
         }
     }
@@ -71,7 +72,9 @@ static void find_lifetimes(const EsPlan *plan, Lifetime *lives) {
     for (int v = graph->n_values - 1; v >= 0; v--) {
         if (graph->values[v].alias_of != ES_NO_VALUE) {
             Lifetime *source = &lives[graph->values[v].alias_of];
-            source->last = ES_MAX(source->last, graph->values[v].role == ES_ROLE_RESULT ? graph->n_nodes : lives[v].last);
+            source->last =
+                ES_MAX(source->last,
+                       graph->values[v].role == ES_ROLE_RESULT ? graph->n_nodes : lives[v].last);
         }
     }
     for (int v = 0; v < graph->n_values; v++) {
@@ -106,7 +109,8 @@ static size_t place_values(EsPlan *plan, Lifetime *lives, const unsigned char *i
     for (;;) {
         Lifetime *next = NULL;
         for (int v = 0; v < graph->n_values; v++) {
-            if (is_needed[v] && !lives[v].is_placed && (next == NULL || lives[v].bytes > next->bytes)) {
+            if (is_needed[v] && !lives[v].is_placed &&
+                (next == NULL || lives[v].bytes > next->bytes)) {
                 next = &lives[v];
             }
         }
@@ -125,8 +129,10 @@ static void mark_needed(const EsPlan *plan, unsigned char *is_needed) {
     const EsGraph *graph = plan->graph;
     for (int v = 0; v < graph->n_values; v++) {
         const EsValue *value = &graph->values[v];
-        int is_before = value->producer >= 0 && plan->lanes != NULL && plan->is_left_out[value->producer];
-        is_needed[v] = is_planned(value) && value->alias_of == ES_NO_VALUE && (plan->lanes == NULL || value->role == ES_ROLE_RESULT || is_before);
+        int is_before =
+            value->producer >= 0 && plan->lanes != NULL && plan->is_left_out[value->producer];
+        is_needed[v] = is_planned(value) && value->alias_of == ES_NO_VALUE &&
+                       (plan->lanes == NULL || value->role == ES_ROLE_RESULT || is_before);
     }
 }
 
@@ -147,14 +153,17 @@ static EsStatus assign_memory(EsPlan *plan) {
         }
     }
     plan->report.activation_bytes = place_values(plan, lives, is_needed);
-    ES_TRY_GOTO(es_device_allocate(plan->store->device, plan->report.activation_bytes, &plan->slab));
+    ES_TRY_GOTO(
+        es_device_allocate(plan->store->device, plan->report.activation_bytes, &plan->slab));
     for (int v = 0; v < graph->n_values; v++) {
         const EsValue *value = &graph->values[v];
         if (is_needed[v]) {
             plan->tensors[v] = es_tensor_view((unsigned char *)plan->slab + lives[v].offset,
-                                              planned_dtype(plan, value), plan->store->device, value->rank, value->dim);
+                                              planned_dtype(plan, value), plan->store->device,
+                                              value->rank, value->dim);
         } else if (value->alias_of != ES_NO_VALUE && plan->lanes == NULL) {
-            plan->tensors[v] = es_tensor_reshape(&plan->tensors[value->alias_of], value->rank, value->dim);
+            plan->tensors[v] =
+                es_tensor_reshape(&plan->tensors[value->alias_of], value->rank, value->dim);
         }
     }
 done:
@@ -163,10 +172,11 @@ done:
     return status;
 }
 
-// Try the vector engine; a graph it cannot run falls back to the plain kernels, and the report says why.
+// Try the vector engine; a graph it cannot run falls back to the plain kernels, and the report says
+// why.
 static EsStatus try_lanes(EsPlan *plan) {
-    EsStatus status =
-        es_lane_program_create(plan->graph, plan->tensors, plan->store->device, plan->is_left_out, &plan->lanes);
+    EsStatus status = es_lane_program_create(plan->graph, plan->tensors, plan->store->device,
+                                             plan->is_left_out, &plan->lanes);
     if (status == ES_STATUS_UNSUPPORTED) {
         snprintf(plan->report.fallback, sizeof plan->report.fallback, "%s", es_status_detail());
         es_log(ES_LOG_DEBUG, "plan: plain kernels, because %s", es_status_detail());
@@ -176,12 +186,15 @@ static EsStatus try_lanes(EsPlan *plan) {
     return status;
 }
 
-static EsStatus check_options(const EsGraph *graph, const EsStore *store, const EsPlanOptions *options) {
+static EsStatus check_options(const EsGraph *graph, const EsStore *store,
+                              const EsPlanOptions *options) {
     ES_TRY(es_graph_status(graph));
     ES_TRY(es_store_check(store, graph));
     if (options->activation_dtype != ES_DTYPE_F32 &&
-        (options->activation_dtype != ES_DTYPE_BF16 || es_device_info(store->device)->kind != ES_DEVICE_CUDA)) {
-        return ES_FAIL(UNSUPPORTED, "activations in %s are not supported on this device; the CPU computes F32",
+        (options->activation_dtype != ES_DTYPE_BF16 ||
+         es_device_info(store->device)->kind != ES_DEVICE_CUDA)) {
+        return ES_FAIL(UNSUPPORTED,
+                       "activations in %s are not supported on this device; the CPU computes F32",
                        es_dtype_name(options->activation_dtype));
     }
     for (int n = 0; n < graph->n_nodes && options->activation_dtype != ES_DTYPE_F32; n++) {
@@ -192,7 +205,8 @@ static EsStatus check_options(const EsGraph *graph, const EsStore *store, const 
     return ES_STATUS_OK;
 }
 
-EsStatus es_plan_create(const EsGraph *graph, EsStore *store, const EsPlanOptions *options, EsPlan **plan_out) {
+EsStatus es_plan_create(const EsGraph *graph, EsStore *store, const EsPlanOptions *options,
+                        EsPlan **plan_out) {
     *plan_out = NULL;
     ES_TRY(check_options(graph, store, options));
     int64_t start_ns = es_clock_ns();
@@ -203,7 +217,8 @@ EsStatus es_plan_create(const EsGraph *graph, EsStore *store, const EsPlanOption
     plan->store = store;
     plan->options = *options;
     plan->report.n_nodes = graph->n_nodes;
-    ES_TRY_GOTO(es_allocate(sizeof(EsTensor) * (size_t)ES_MAX(graph->n_values, 1), (void **)&plan->tensors));
+    ES_TRY_GOTO(es_allocate(sizeof(EsTensor) * (size_t)ES_MAX(graph->n_values, 1),
+                            (void **)&plan->tensors));
     ES_TRY_GOTO(es_allocate((size_t)ES_MAX(graph->n_nodes, 1), (void **)&plan->is_left_out));
     for (int v = 0; v < graph->n_values; v++) {
         EsRole role = graph->values[v].role;
@@ -211,7 +226,8 @@ EsStatus es_plan_create(const EsGraph *graph, EsStore *store, const EsPlanOption
             plan->tensors[v] = es_store_tensor(store, graph, v);
         }
     }
-    if (options->mode == ES_COMPILE_DEFAULT && es_device_info(store->device)->kind == ES_DEVICE_CPU) {
+    if (options->mode == ES_COMPILE_DEFAULT &&
+        es_device_info(store->device)->kind == ES_DEVICE_CPU) {
         ES_TRY_GOTO(try_lanes(plan));
     }
     ES_TRY_GOTO(assign_memory(plan));
@@ -242,7 +258,8 @@ EsStatus es_plan_bind(EsPlan *plan, EsValueId input, const EsTensor *tensor) {
     if (value->role != ES_ROLE_INPUT) {
         return ES_FAIL(ARGUMENT, "\"%s\" is not an input of the graph", value->name);
     }
-    EsTensor wanted = es_tensor_view(NULL, value->dtype, plan->store->device, value->rank, value->dim);
+    EsTensor wanted =
+        es_tensor_view(NULL, value->dtype, plan->store->device, value->rank, value->dim);
     if (tensor->dtype != value->dtype || !es_tensor_same_shape(tensor, &wanted) ||
         !es_tensor_is_contiguous(tensor)) {
         char given[96], expected[96];
@@ -294,15 +311,16 @@ static void capture_plan(EsPlan *plan, EsStream *stream) {
     plan->report.capture_ms = es_clock_seconds_since(start_ns) * 1e3;
     plan->report.is_captured = status == ES_STATUS_OK;
     if (status != ES_STATUS_OK) {
-        snprintf(plan->report.fallback, sizeof plan->report.fallback, "capture failed: %s", es_status_detail());
+        snprintf(plan->report.fallback, sizeof plan->report.fallback, "capture failed: %s",
+                 es_status_detail());
         es_log(ES_LOG_WARNING, "plan: %s; running without capture", plan->report.fallback);
     }
 }
 
 EsStatus es_plan_run(EsPlan *plan, EsStream *stream) {
     ES_TRY(check_bound(plan));
-    int can_capture =
-        plan->options.mode == ES_COMPILE_DEFAULT && es_device_info(plan->store->device)->kind == ES_DEVICE_CUDA;
+    int can_capture = plan->options.mode == ES_COMPILE_DEFAULT &&
+                      es_device_info(plan->store->device)->kind == ES_DEVICE_CUDA;
     // the first run is a plain one: it loads modules, which a capture may not
     if (can_capture && plan->n_runs == 1 && plan->capture == NULL) {
         capture_plan(plan, stream);

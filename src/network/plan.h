@@ -1,10 +1,11 @@
-// Plans: a graph made ready to run on a device. Memory is assigned, kernels are chosen, and on CUDA the whole step becomes a
-// captured graph.
+// Plans: a graph made ready to run on a device. Memory is assigned, kernels are chosen, and on CUDA
+// the whole step becomes a captured graph.
 //
-// ES_COMPILE_OFF runs node by node through the plain kernels, every value in memory of its own: for debugging, and the
-// specification of the rest. ES_COMPILE_DEFAULT lets activations share memory, runs the vector engine on the CPU where the
-// graph allows it (network/lane_program.h), and on CUDA captures the second run and replays it from then on. A capture that
-// fails is reported and changes nothing but speed: the kernels are the same.
+// ES_COMPILE_OFF runs node by node through the plain kernels, every value in memory of its own: for
+// debugging, and the specification of the rest. ES_COMPILE_DEFAULT lets activations share memory,
+// runs the vector engine on the CPU where the graph allows it (network/lane_program.h), and on CUDA
+// captures the second run and replays it from then on. A capture that fails is reported and changes
+// nothing but speed: the kernels are the same.
 //
 //     EsPlanOptions options = es_plan_defaults();
 //     options.optimiser = optimiser;
@@ -24,20 +25,20 @@ typedef enum EsCompileMode { ES_COMPILE_OFF, ES_COMPILE_DEFAULT } EsCompileMode;
 
 typedef struct EsPlanOptions {
     EsCompileMode mode;
-    EsDtype activation_dtype;  // F32, or BF16 on CUDA for graphs of the CNN path
-    EsOptimiser *optimiser;    // borrowed, nullable: stepped after the graph
-    EsValueId step;            // i32 [1] input advanced at the end of a run, or ES_NO_VALUE
+    EsDtype activation_dtype; // F32, or BF16 on CUDA for graphs of the CNN path
+    EsOptimiser *optimiser;   // borrowed, nullable: stepped after the graph
+    EsValueId step;           // i32 [1] input advanced at the end of a run, or ES_NO_VALUE
 } EsPlanOptions;
 
 // What a plan turned out to be, for `esper info`-like reports and telemetry.
 typedef struct EsPlanReport {
     int n_nodes;
-    int uses_lanes;             // the vector engine runs it
-    int is_captured;            // replayed as one launch
-    size_t activation_bytes;    // of the plan, shared
-    size_t unshared_bytes;      // what they would take without sharing
+    int uses_lanes;          // the vector engine runs it
+    int is_captured;         // replayed as one launch
+    size_t activation_bytes; // of the plan, shared
+    size_t unshared_bytes;   // what they would take without sharing
     double build_ms, capture_ms;
-    char fallback[256];         // why the faster way was not taken; "" when it was
+    char fallback[256]; // why the faster way was not taken; "" when it was
 } EsPlanReport;
 
 typedef struct EsPlan EsPlan;
@@ -45,7 +46,8 @@ typedef struct EsPlan EsPlan;
 EsPlanOptions es_plan_defaults(void);
 
 // The graph, store and optimiser are borrowed and must outlive the plan.
-EsStatus es_plan_create(const EsGraph *graph, EsStore *store, const EsPlanOptions *options, EsPlan **plan);
+EsStatus es_plan_create(const EsGraph *graph, EsStore *store, const EsPlanOptions *options,
+                        EsPlan **plan);
 void es_plan_destroy(EsPlan *plan);
 
 // Give an input its memory: same device, dtype and shape. Before the first run.
@@ -54,7 +56,8 @@ EsStatus es_plan_bind(EsPlan *plan, EsValueId input, const EsTensor *tensor);
 // Queue one run. Fails when an input is unbound, or when the device has failed.
 EsStatus es_plan_run(EsPlan *plan, EsStream *stream);
 
-// The memory of any value the plan holds; activations are valid only in mode OFF or when kept (es_graph_keep).
+// The memory of any value the plan holds; activations are valid only in mode OFF or when kept
+// (es_graph_keep).
 EsTensor es_plan_tensor(const EsPlan *plan, EsValueId value);
 
 EsPlanReport es_plan_report(const EsPlan *plan);

@@ -14,7 +14,8 @@ EsOptimiserOptions es_optimiser_defaults(void) {
                                 .epsilon = 1e-8f};
 }
 
-static EsStatus create_tensor(EsDevice *device, EsDtype dtype, int rank, const int64_t *dims, EsTensor *tensor) {
+static EsStatus create_tensor(EsDevice *device, EsDtype dtype, int rank, const int64_t *dims,
+                              EsTensor *tensor) {
     *tensor = es_tensor_view(NULL, dtype, device, rank, dims);
     return es_device_allocate(device, es_tensor_bytes(tensor), &tensor->data);
 }
@@ -35,8 +36,8 @@ static EsStatus upload_spans(EsOptimiser *optimiser, const EsGraph *graph, EsStr
             count++;
         }
     }
-    EsStatus status = es_stream_copy(stream, optimiser->spans.data, spans, es_tensor_bytes(&optimiser->spans),
-                                     ES_COPY_TO_DEVICE);
+    EsStatus status = es_stream_copy(stream, optimiser->spans.data, spans,
+                                     es_tensor_bytes(&optimiser->spans), ES_COPY_TO_DEVICE);
     if (status == ES_STATUS_OK) {
         status = es_stream_synchronize(stream);
     }
@@ -51,8 +52,8 @@ static EsStatus upload_constant(EsTensor *tensor, EsStream *stream, float value)
     for (int64_t i = 0; i < count; i++) {
         values[i] = value;
     }
-    EsStatus status =
-        es_stream_copy(stream, tensor->data, values, (size_t)count * sizeof(float), ES_COPY_TO_DEVICE);
+    EsStatus status = es_stream_copy(stream, tensor->data, values, (size_t)count * sizeof(float),
+                                     ES_COPY_TO_DEVICE);
     if (status == ES_STATUS_OK) {
         status = es_stream_synchronize(stream);
     }
@@ -63,7 +64,8 @@ static EsStatus upload_constant(EsTensor *tensor, EsStream *stream, float value)
 static EsStatus create_tensors(EsOptimiser *optimiser, const EsGraph *graph) {
     EsDevice *device = optimiser->store->device;
     int64_t n_envs = graph->n_envs, n_spans = optimiser->n_spans;
-    const int64_t slab[] = {n_envs, graph->n_parameters}, per_span[] = {n_envs, n_spans}, per_group[] = {n_envs, 1};
+    const int64_t slab[] = {n_envs, graph->n_parameters}, per_span[] = {n_envs, n_spans},
+                  per_group[] = {n_envs, 1};
     ES_TRY(create_tensor(device, ES_DTYPE_F32, 1, &n_envs, &optimiser->rates.rate));
     ES_TRY(create_tensor(device, ES_DTYPE_F32, 1, &n_envs, &optimiser->rates.momentum));
     ES_TRY(create_tensor(device, ES_DTYPE_F32, 1, &n_envs, &optimiser->rates.weight_decay));
@@ -80,8 +82,8 @@ static EsStatus create_tensors(EsOptimiser *optimiser, const EsGraph *graph) {
     return create_tensor(device, ES_DTYPE_F32, 2, per_group, &optimiser->group_norm);
 }
 
-EsStatus es_optimiser_create(const EsGraph *graph, EsStore *store, const EsOptimiserOptions *options,
-                             EsOptimiser **optimiser_out) {
+EsStatus es_optimiser_create(const EsGraph *graph, EsStore *store,
+                             const EsOptimiserOptions *options, EsOptimiser **optimiser_out) {
     *optimiser_out = NULL;
     ES_TRY(es_store_check(store, graph));
     EsOptimiser *optimiser = NULL;
@@ -114,20 +116,22 @@ void es_optimiser_destroy(EsOptimiser *optimiser) {
     if (optimiser == NULL) {
         return;
     }
-    EsTensor *const tensors[] = {&optimiser->rates.rate,  &optimiser->rates.momentum, &optimiser->rates.weight_decay,
-                                 &optimiser->moment1,     &optimiser->moment2,        &optimiser->n_steps,
-                                 &optimiser->spans,       &optimiser->groups,         &optimiser->max_norm,
-                                 &optimiser->sum_squares, &optimiser->n_nonfinite,    &optimiser->group_norm};
+    EsTensor *const tensors[] = {
+        &optimiser->rates.rate,  &optimiser->rates.momentum, &optimiser->rates.weight_decay,
+        &optimiser->moment1,     &optimiser->moment2,        &optimiser->n_steps,
+        &optimiser->spans,       &optimiser->groups,         &optimiser->max_norm,
+        &optimiser->sum_squares, &optimiser->n_nonfinite,    &optimiser->group_norm};
     for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
         es_device_release(optimiser->store->device, tensors[i]->data);
     }
     es_release(optimiser);
 }
 
-EsStatus es_optimiser_set_rates(EsOptimiser *optimiser, EsStream *stream, const float *rate, const float *momentum,
-                                const float *weight_decay) {
+EsStatus es_optimiser_set_rates(EsOptimiser *optimiser, EsStream *stream, const float *rate,
+                                const float *momentum, const float *weight_decay) {
     const float *const values[] = {rate, momentum, weight_decay};
-    EsTensor *const tensors[] = {&optimiser->rates.rate, &optimiser->rates.momentum, &optimiser->rates.weight_decay};
+    EsTensor *const tensors[] = {&optimiser->rates.rate, &optimiser->rates.momentum,
+                                 &optimiser->rates.weight_decay};
     for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
         if (values[i] != NULL) {
             ES_TRY(es_stream_copy(stream, tensors[i]->data, values[i], es_tensor_bytes(tensors[i]),
@@ -157,10 +161,13 @@ void es_optimiser_step(EsOptimiser *optimiser, EsStream *stream) {
                            &optimiser->max_norm, &store->gradients, &optimiser->group_norm);
     }
     if (optimiser->options.kind == ES_OPTIMISER_ADAM) {
-        EsAdamOptions adam = {optimiser->options.beta1, optimiser->options.beta2, optimiser->options.epsilon};
-        kernels->adam_step(stream, adam, &optimiser->rates.rate, &store->gradients, &optimiser->moment1,
-                           &optimiser->moment2, &optimiser->n_steps, &store->parameters);
+        EsAdamOptions adam = {optimiser->options.beta1, optimiser->options.beta2,
+                              optimiser->options.epsilon};
+        kernels->adam_step(stream, adam, &optimiser->rates.rate, &store->gradients,
+                           &optimiser->moment1, &optimiser->moment2, &optimiser->n_steps,
+                           &store->parameters);
     } else {
-        kernels->sgd_step(stream, &optimiser->rates, &store->gradients, &optimiser->moment1, &store->parameters);
+        kernels->sgd_step(stream, &optimiser->rates, &store->gradients, &optimiser->moment1,
+                          &store->parameters);
     }
 }

@@ -1,5 +1,6 @@
-// Optimisers over the slabs of a store: gradient norms, clipping per group, SGD or Adam. All rates are arrays over
-// environments, in device memory, so that sweeps run side by side and a captured step sees changes.
+// Optimisers over the slabs of a store: gradient norms, clipping per group, SGD or Adam. All rates
+// are arrays over environments, in device memory, so that sweeps run side by side and a captured
+// step sees changes.
 //
 //     EsOptimiserOptions options = es_optimiser_defaults();
 //     EsOptimiser *optimiser; ES_TRY(es_optimiser_create(graph, store, &options, &optimiser));
@@ -15,39 +16,40 @@ typedef enum EsOptimiserKind { ES_OPTIMISER_SGD, ES_OPTIMISER_ADAM } EsOptimiser
 
 typedef struct EsOptimiserOptions {
     EsOptimiserKind kind;
-    float rate, momentum, weight_decay;   // the same for all environments; es_optimiser_set_rates for others
-    float beta1, beta2, epsilon;          // Adam
-    float max_norm;                       // clip of each group's gradient norm; 0 = measure nothing, clip nothing
+    float rate, momentum,
+        weight_decay;            // the same for all environments; es_optimiser_set_rates for others
+    float beta1, beta2, epsilon; // Adam
+    float max_norm; // clip of each group's gradient norm; 0 = measure nothing, clip nothing
 } EsOptimiserOptions;
 
 typedef struct EsOptimiser {
     EsOptimiserOptions options;
-    EsStore *store;        // borrowed
-    EsSgdRates rates;      // [E] each; Adam uses rates.rate
-    EsTensor moment1;      // [E, P] momentum, or Adam's first moment
-    EsTensor moment2;      // [E, P] Adam
-    EsTensor n_steps;      // i32 [E] Adam
+    EsStore *store;   // borrowed
+    EsSgdRates rates; // [E] each; Adam uses rates.rate
+    EsTensor moment1; // [E, P] momentum, or Adam's first moment
+    EsTensor moment2; // [E, P] Adam
+    EsTensor n_steps; // i32 [E] Adam
 
     // one span per parameter tensor; one clip group until slots bring more
     int n_spans;
-    EsTensor spans;        // i64 [S, 2]
-    EsTensor groups;       // i32 [S]
-    EsTensor max_norm;     // [E, 1]
-    EsTensor sum_squares;  // f64 [E, S]     filled by es_optimiser_step
-    EsTensor n_nonfinite;  // i32 [E, S]     filled by es_optimiser_step
-    EsTensor group_norm;   // [E, 1]         filled by es_optimiser_step
+    EsTensor spans;       // i64 [S, 2]
+    EsTensor groups;      // i32 [S]
+    EsTensor max_norm;    // [E, 1]
+    EsTensor sum_squares; // f64 [E, S]     filled by es_optimiser_step
+    EsTensor n_nonfinite; // i32 [E, S]     filled by es_optimiser_step
+    EsTensor group_norm;  // [E, 1]         filled by es_optimiser_step
 } EsOptimiser;
 
 // SGD as the hosts use it: rate 0.01, momentum 0.9, weight decay 5e-4, no clipping.
 EsOptimiserOptions es_optimiser_defaults(void);
 
-EsStatus es_optimiser_create(const EsGraph *graph, EsStore *store, const EsOptimiserOptions *options,
-                             EsOptimiser **optimiser);
+EsStatus es_optimiser_create(const EsGraph *graph, EsStore *store,
+                             const EsOptimiserOptions *options, EsOptimiser **optimiser);
 void es_optimiser_destroy(EsOptimiser *optimiser);
 
 // Per-environment values, host arrays of E (NULL = leave alone). Waits for the stream.
-EsStatus es_optimiser_set_rates(EsOptimiser *optimiser, EsStream *stream, const float *rate, const float *momentum,
-                                const float *weight_decay);
+EsStatus es_optimiser_set_rates(EsOptimiser *optimiser, EsStream *stream, const float *rate,
+                                const float *momentum, const float *weight_decay);
 
 // Forget all momentum.
 EsStatus es_optimiser_reset(EsOptimiser *optimiser, EsStream *stream);

@@ -5,7 +5,7 @@
 #define MAX_SLABS 4
 
 struct EsSnapshot {
-    EsDevice *device;                // borrowed
+    EsDevice *device; // borrowed
     int n_slabs;
     const EsTensor *live[MAX_SLABS]; // borrowed
     EsTensor copy[MAX_SLABS];        // owned memory, same shapes
@@ -26,8 +26,8 @@ EsStatus es_snapshot_create(EsStore *store, EsOptimiser *optimiser, EsSnapshot *
         int n = snapshot->n_slabs;
         snapshot->live[n] = slabs[i];
         snapshot->copy[n] = es_tensor_view(NULL, ES_DTYPE_F32, store->device, 2, slabs[i]->dim);
-        EsStatus status =
-            es_device_allocate(store->device, es_tensor_bytes(&snapshot->copy[n]), &snapshot->copy[n].data);
+        EsStatus status = es_device_allocate(store->device, es_tensor_bytes(&snapshot->copy[n]),
+                                             &snapshot->copy[n].data);
         if (status != ES_STATUS_OK) {
             es_snapshot_destroy(snapshot);
             return status;
@@ -47,12 +47,14 @@ void es_snapshot_destroy(EsSnapshot *snapshot) {
 
 void es_snapshot_take(EsSnapshot *snapshot, EsStream *stream, const EsTensor *mask) {
     for (int i = 0; i < snapshot->n_slabs; i++) {
-        es_kernels_of(snapshot->device)->masked_copy(stream, mask, snapshot->live[i], &snapshot->copy[i]);
+        es_kernels_of(snapshot->device)
+            ->masked_copy(stream, mask, snapshot->live[i], &snapshot->copy[i]);
     }
 }
 
 void es_snapshot_restore(EsSnapshot *snapshot, EsStream *stream, const EsTensor *mask) {
     for (int i = 0; i < snapshot->n_slabs; i++) {
-        es_kernels_of(snapshot->device)->masked_copy(stream, mask, &snapshot->copy[i], snapshot->live[i]);
+        es_kernels_of(snapshot->device)
+            ->masked_copy(stream, mask, &snapshot->copy[i], snapshot->live[i]);
     }
 }

@@ -1,7 +1,8 @@
-// Snapshots: a copy of chosen environments' parameters, states and momentum on their device, to go back to.
+// Snapshots: a copy of chosen environments' parameters, states and momentum on their device, to go
+// back to.
 //
-// Taking and restoring are queued kernels over all environments with a mask in device memory, so a captured step may contain
-// them. What is restored is bit for bit what was taken.
+// Taking and restoring are queued kernels over all environments with a mask in device memory, so a
+// captured step may contain them. What is restored is bit for bit what was taken.
 #ifndef ES_NETWORK_SNAPSHOT_H
 #define ES_NETWORK_SNAPSHOT_H
 
@@ -11,8 +12,8 @@ ES_EXTERN_C_BEGIN
 
 typedef struct EsSnapshot EsSnapshot;
 
-// Room for a copy of the store and, when given, of the optimiser's moments; both are borrowed. Its first content is
-// undefined until es_snapshot_take has covered an environment.
+// Room for a copy of the store and, when given, of the optimiser's moments; both are borrowed. Its
+// first content is undefined until es_snapshot_take has covered an environment.
 EsStatus es_snapshot_create(EsStore *store, EsOptimiser *optimiser, EsSnapshot **snapshot);
 void es_snapshot_destroy(EsSnapshot *snapshot);
 

@@ -8,7 +8,8 @@
 static EsStatus create_slab(EsDevice *device, int64_t n_envs, int64_t count, EsTensor *slab) {
     void *memory = NULL;
     // an empty slab still has an address
-    ES_TRY(es_device_allocate(device, (size_t)(n_envs * ES_MAX(count, 1)) * sizeof(float), &memory));
+    ES_TRY(
+        es_device_allocate(device, (size_t)(n_envs * ES_MAX(count, 1)) * sizeof(float), &memory));
     *slab = es_tensor_view(memory, ES_DTYPE_F32, device, 2, (int64_t[]){n_envs, count});
     return ES_STATUS_OK;
 }
@@ -49,16 +50,18 @@ static int64_t elements_per_env(const EsValue *value) {
     return count;
 }
 
-// One environment's part of the parameter slab: element q draws word q % 4 of draw q / 4, so a parameter's start depends on
-// its place alone.
-static void initialise_values(const EsGraph *graph, EsRole role, uint64_t seed, uint32_t episode, float *part) {
+// One environment's part of the parameter slab: element q draws word q % 4 of draw q / 4, so a
+// parameter's start depends on its place alone.
+static void initialise_values(const EsGraph *graph, EsRole role, uint64_t seed, uint32_t episode,
+                              float *part) {
     for (int i = 0; i < graph->n_values; i++) {
         const EsValue *value = &graph->values[i];
         for (int64_t k = 0; value->role == role && k < elements_per_env(value); k++) {
             int64_t q = value->slab_offset + k;
             EsRandom4 draw = {{0}};
             if (value->bound > 0.0f) {
-                draw = es_random_draw(seed, episode, ES_PURPOSE_INITIALISATION, 0, (uint32_t)(q / 4));
+                draw =
+                    es_random_draw(seed, episode, ES_PURPOSE_INITIALISATION, 0, (uint32_t)(q / 4));
             }
             float uniform = es_random_uniform(draw.word[q % 4]);
             part[q] = value->bound > 0.0f ? (2.0f * uniform - 1.0f) * value->bound : value->start;
@@ -69,16 +72,20 @@ static void initialise_values(const EsGraph *graph, EsRole role, uint64_t seed, 
 EsStatus es_store_initialise(EsStore *store, const EsGraph *graph, EsStream *stream, uint64_t seed,
                              const int32_t *episode) {
     ES_TRY(es_store_check(store, graph));
-    size_t parameter_bytes = es_tensor_bytes(&store->parameters), state_bytes = es_tensor_bytes(&store->states);
+    size_t parameter_bytes = es_tensor_bytes(&store->parameters),
+           state_bytes = es_tensor_bytes(&store->states);
     float *staging = NULL;
     ES_TRY(es_allocate(parameter_bytes + state_bytes, (void **)&staging));
     float *states = staging + parameter_bytes / sizeof(float);
     for (int64_t e = 0; e < graph->n_envs; e++) {
-        initialise_values(graph, ES_ROLE_PARAMETER, seed, (uint32_t)episode[e], staging + e * graph->n_parameters);
-        initialise_values(graph, ES_ROLE_STATE, seed, (uint32_t)episode[e], states + e * graph->n_states);
+        initialise_values(graph, ES_ROLE_PARAMETER, seed, (uint32_t)episode[e],
+                          staging + e * graph->n_parameters);
+        initialise_values(graph, ES_ROLE_STATE, seed, (uint32_t)episode[e],
+                          states + e * graph->n_states);
     }
     EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(es_stream_copy(stream, store->parameters.data, staging, parameter_bytes, ES_COPY_TO_DEVICE));
+    ES_TRY_GOTO(es_stream_copy(stream, store->parameters.data, staging, parameter_bytes,
+                               ES_COPY_TO_DEVICE));
     ES_TRY_GOTO(es_stream_copy(stream, store->states.data, states, state_bytes, ES_COPY_TO_DEVICE));
     ES_TRY_GOTO(es_stream_fill(stream, store->gradients.data, 0, parameter_bytes));
     ES_TRY_GOTO(es_stream_synchronize(stream));
@@ -88,14 +95,16 @@ done:
 }
 
 EsStatus es_store_check(const EsStore *store, const EsGraph *graph) {
-    if (store->parameters.dim[0] != graph->n_envs || store->parameters.dim[1] != graph->n_parameters ||
+    if (store->parameters.dim[0] != graph->n_envs ||
+        store->parameters.dim[1] != graph->n_parameters ||
         store->states.dim[1] != graph->n_states) {
         return ES_FAIL(ARGUMENT,
-                       "the graph has %lld environments, %lld parameter and %lld state elements; the store was made for "
+                       "the graph has %lld environments, %lld parameter and %lld state elements; "
+                       "the store was made for "
                        "%lld, %lld and %lld",
-                       (long long)graph->n_envs, (long long)graph->n_parameters, (long long)graph->n_states,
-                       (long long)store->parameters.dim[0], (long long)store->parameters.dim[1],
-                       (long long)store->states.dim[1]);
+                       (long long)graph->n_envs, (long long)graph->n_parameters,
+                       (long long)graph->n_states, (long long)store->parameters.dim[0],
+                       (long long)store->parameters.dim[1], (long long)store->states.dim[1]);
     }
     return ES_STATUS_OK;
 }
@@ -105,9 +114,10 @@ EsTensor es_store_tensor(const EsStore *store, const EsGraph *graph, EsValueId i
     const EsTensor *slab = value->role == ES_ROLE_STATE      ? &store->states
                            : value->role == ES_ROLE_GRADIENT ? &store->gradients
                                                              : &store->parameters;
-    ES_ASSERT(value->role == ES_ROLE_STATE || value->role == ES_ROLE_GRADIENT || value->role == ES_ROLE_PARAMETER);
-    EsTensor tensor = es_tensor_view((float *)slab->data + value->slab_offset, ES_DTYPE_F32, store->device,
-                                     value->rank, value->dim);
+    ES_ASSERT(value->role == ES_ROLE_STATE || value->role == ES_ROLE_GRADIENT ||
+              value->role == ES_ROLE_PARAMETER);
+    EsTensor tensor = es_tensor_view((float *)slab->data + value->slab_offset, ES_DTYPE_F32,
+                                     store->device, value->rank, value->dim);
     tensor.stride[0] = slab->stride[0];
     return tensor;
 }

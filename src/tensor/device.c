@@ -18,7 +18,8 @@ static EsStatus parse_cuda_index(const char *name, int *index) {
     char *end = NULL;
     errno = 0;
     long value = strtol(name + 5, &end, 10);
-    if (name[4] != ':' || name[5] < '0' || name[5] > '9' || *end != '\0' || errno != 0 || value > 1023) {
+    if (name[4] != ':' || name[5] < '0' || name[5] > '9' || *end != '\0' || errno != 0 ||
+        value > 1023) {
         return ES_FAIL(ARGUMENT, "device \"%s\" is not one of cpu, cuda, cuda:N", name);
     }
     *index = (int)value;
@@ -110,7 +111,8 @@ void es_stream_destroy(EsStream *stream) {
 
 EsDevice *es_stream_device(const EsStream *stream) { return stream->device; }
 
-EsStatus es_stream_copy(EsStream *stream, void *to, const void *from, size_t bytes, EsCopy direction) {
+EsStatus es_stream_copy(EsStream *stream, void *to, const void *from, size_t bytes,
+                        EsCopy direction) {
     stream->device->counters.n_copies++;
     return stream->device->interface->copy(stream, to, from, bytes, direction);
 }
@@ -124,7 +126,8 @@ EsStatus es_stream_synchronize(EsStream *stream) {
     return stream->device->interface->synchronize(stream);
 }
 
-void es_stream_parallel(EsStream *stream, int64_t n_pieces, EsPieceFunction function, void *context) {
+void es_stream_parallel(EsStream *stream, int64_t n_pieces, EsPieceFunction function,
+                        void *context) {
     ES_ASSERT(stream->device->pool != NULL);
     es_thread_pool_run(stream->device->pool, n_pieces, function, context);
 }
@@ -169,7 +172,9 @@ EsStatus es_event_elapsed_ms(EsEvent *from, EsEvent *to, float *ms) {
     return from->device->interface->event_elapsed_ms(from, to, ms);
 }
 
-EsStatus es_capture_begin(EsStream *stream) { return stream->device->interface->capture_begin(stream); }
+EsStatus es_capture_begin(EsStream *stream) {
+    return stream->device->interface->capture_begin(stream);
+}
 
 EsStatus es_capture_end(EsStream *stream, EsCapture **capture_out) {
     *capture_out = NULL;

@@ -1,8 +1,8 @@
 // Devices, their memory, streams and events: one interface for the CPU and for CUDA.
 //
-// A device hands out memory; work is queued on a stream (the operations are in kernels/kernels.h). On the CPU a stream
-// runs everything at once, on its device's thread pool; on CUDA it is asynchronous. Errors of queued work are kept by the
-// device: ask es_device_status() once per step.
+// A device hands out memory; work is queued on a stream (the operations are in kernels/kernels.h).
+// On the CPU a stream runs everything at once, on its device's thread pool; on CUDA it is
+// asynchronous. Errors of queued work are kept by the device: ask es_device_status() once per step.
 //
 //     EsDevice *device; ES_TRY(es_device_open("cuda:0", NULL, &device));
 //     EsStream *stream; ES_TRY(es_stream_create(device, &stream));
@@ -25,28 +25,28 @@ typedef enum EsCopy { ES_COPY_TO_DEVICE, ES_COPY_TO_HOST, ES_COPY_ON_DEVICE } Es
 
 typedef struct EsStream EsStream;
 typedef struct EsEvent EsEvent;
-typedef struct EsCapture EsCapture;  // recorded work of a stream that can be replayed
+typedef struct EsCapture EsCapture; // recorded work of a stream that can be replayed
 
 typedef struct EsDeviceOptions {
-    int n_threads;  // CPU: threads of the pool, 0 = one per processor
-    int n_lanes;    // CPU: images per vector, 4, 8 or 16; 0 = the widest this machine runs
-    int use_tf32;   // CUDA: f32 matrix work may round operands to TF32
+    int n_threads; // CPU: threads of the pool, 0 = one per processor
+    int n_lanes;   // CPU: images per vector, 4, 8 or 16; 0 = the widest this machine runs
+    int use_tf32;  // CUDA: f32 matrix work may round operands to TF32
 } EsDeviceOptions;
 
 typedef struct EsDeviceInfo {
     EsDeviceKind kind;
-    int index;                   // n of cuda:n
-    char name[128];              // as the vendor spells it
-    char architecture[32];       // "AVX-512", "sm_90"
-    size_t memory_bytes;         // in all
-    int n_units;                 // threads of the pool; multiprocessors
-    int n_lanes;                 // CPU: images per vector
+    int index;             // n of cuda:n
+    char name[128];        // as the vendor spells it
+    char architecture[32]; // "AVX-512", "sm_90"
+    size_t memory_bytes;   // in all
+    int n_units;           // threads of the pool; multiprocessors
+    int n_lanes;           // CPU: images per vector
 } EsDeviceInfo;
 
-// --- devices ---------------------------------------------------------------------------------------------------------
+// --- devices ---
 
-// `name` is "cpu", "cuda" (= cuda:0) or "cuda:N"; options may be NULL. Fails with UNSUPPORTED where this build or machine
-// has no such device.
+// `name` is "cpu", "cuda" (= cuda:0) or "cuda:N"; options may be NULL. Fails with UNSUPPORTED where
+// this build or machine has no such device.
 EsStatus es_device_open(const char *name, const EsDeviceOptions *options, EsDevice **device);
 void es_device_close(EsDevice *device);
 
@@ -66,42 +66,47 @@ void es_device_release(EsDevice *device, void *memory);
 EsStatus es_device_allocate_host(EsDevice *device, size_t bytes, void **memory);
 void es_device_release_host(EsDevice *device, void *memory);
 
-// Allocations, synchronisations and copies since the device was opened, for "esper bench sync" and tests.
+// Allocations, synchronisations and copies since the device was opened, for "esper bench sync" and
+// tests.
 typedef struct EsDeviceCounters {
     int64_t n_allocations;
     int64_t n_synchronizations;
     int64_t n_copies;
-    int64_t n_launches;          // kernels or captures
+    int64_t n_launches; // kernels or captures
 } EsDeviceCounters;
 EsDeviceCounters es_device_counters(const EsDevice *device);
 
-// --- streams ---------------------------------------------------------------------------------------------------------
+// --- streams ---
 
 EsStatus es_stream_create(EsDevice *device, EsStream **stream);
 void es_stream_destroy(EsStream *stream);
 EsDevice *es_stream_device(const EsStream *stream);
 
 // Queue a copy, or a fill with one byte. Host memory must stay until the stream has passed it.
-EsStatus es_stream_copy(EsStream *stream, void *to, const void *from, size_t bytes, EsCopy direction);
+EsStatus es_stream_copy(EsStream *stream, void *to, const void *from, size_t bytes,
+                        EsCopy direction);
 EsStatus es_stream_fill(EsStream *stream, void *memory, int byte, size_t bytes);
 EsStatus es_stream_synchronize(EsStream *stream);
 
 // CPU streams alone: run numbered pieces on the device's pool (see thread_pool.h).
-void es_stream_parallel(EsStream *stream, int64_t n_pieces, EsPieceFunction function, void *context);
+void es_stream_parallel(EsStream *stream, int64_t n_pieces, EsPieceFunction function,
+                        void *context);
 EsThreadPool *es_stream_pool(const EsStream *stream);
 
-// --- events ----------------------------------------------------------------------------------------------------------
+// --- events ---
 
 EsStatus es_event_create(EsDevice *device, EsEvent **event);
 void es_event_destroy(EsEvent *event);
 EsStatus es_event_record(EsEvent *event, EsStream *stream);
-EsStatus es_event_wait(EsEvent *event, EsStream *stream);       // later work of the stream waits for the event
-EsStatus es_event_synchronize(EsEvent *event);                  // the host waits
-EsStatus es_event_elapsed_ms(EsEvent *from, EsEvent *to, float *ms);  // both recorded and passed
+EsStatus es_event_wait(EsEvent *event,
+                       EsStream *stream);      // later work of the stream waits for the event
+EsStatus es_event_synchronize(EsEvent *event); // the host waits
+EsStatus es_event_elapsed_ms(EsEvent *from, EsEvent *to, float *ms); // both recorded and passed
 
-// --- captures --------------------------------------------------------------------------------------------------------
+// --- captures ---
 
-// Between begin and end, work queued on the stream is recorded, not run. UNSUPPORTED on the CPU: callers run directly.
+// Between begin and end, work queued on the stream is recorded, not run. UNSUPPORTED on the CPU:
+// callers run directly.
 EsStatus es_capture_begin(EsStream *stream);
 EsStatus es_capture_end(EsStream *stream, EsCapture **capture);
 EsStatus es_capture_replay(EsCapture *capture, EsStream *stream);

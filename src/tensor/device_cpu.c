@@ -32,7 +32,8 @@ static void cpu_handle_destroy(EsDevice *device, void *handle) {
     (void)handle;
 }
 
-static EsStatus cpu_copy(EsStream *stream, void *to, const void *from, size_t bytes, EsCopy direction) {
+static EsStatus cpu_copy(EsStream *stream, void *to, const void *from, size_t bytes,
+                         EsCopy direction) {
     (void)stream;
     (void)direction;
     memmove(to, from, bytes);
@@ -150,7 +151,8 @@ EsStatus es_device_open_cpu(EsDevice *device) {
         return ES_FAIL(ARGUMENT, "lanes must be 4, 8 or 16, not %d", n_lanes);
     }
     if (n_lanes > widest) {
-        return ES_FAIL(UNSUPPORTED, "this processor runs %d lanes at most, %d were asked for", widest, n_lanes);
+        return ES_FAIL(UNSUPPORTED, "this processor runs %d lanes at most, %d were asked for",
+                       widest, n_lanes);
     }
     device->interface = &cpu_interface;
     device->info.kind = ES_DEVICE_CPU;

@@ -33,7 +33,7 @@ void es_device_cuda_keep(EsDevice *device, EsStatus status) {
         }                                                                                          \
     } while (0)
 
-// --- memory --------------------------------------------------------------------------------------
+// --- memory ---
 
 static void cuda_close(EsDevice *device) { (void)device; }
 
@@ -86,7 +86,7 @@ static void cuda_release_host(EsDevice *device, void *memory) {
     KEEP(device, cudaFreeHost(memory));
 }
 
-// --- streams -------------------------------------------------------------------------------------
+// --- streams ---
 
 static EsStatus cuda_stream_create(EsDevice *device, void **handle) {
     ES_TRY(make_current(device));
@@ -132,7 +132,7 @@ static EsStatus cuda_synchronize(EsStream *stream) {
     return status;
 }
 
-// --- events --------------------------------------------------------------------------------------
+// --- events ---
 
 static EsStatus cuda_event_create(EsDevice *device, void **handle) {
     ES_TRY(make_current(device));
@@ -179,7 +179,7 @@ static EsStatus cuda_event_elapsed_ms(EsEvent *from, EsEvent *to, float *ms) {
     return ES_STATUS_OK;
 }
 
-// --- captures ------------------------------------------------------------------------------------
+// --- captures ---
 
 // thread-local: other threads may go on allocating and synchronising while this one records
 static EsStatus cuda_capture_begin(EsStream *stream) {
@@ -214,7 +214,7 @@ static void cuda_capture_destroy(EsDevice *device, void *handle) {
     KEEP(device, cudaGraphExecDestroy((cudaGraphExec_t)handle));
 }
 
-// --- opening -------------------------------------------------------------------------------------
+// --- opening ---
 
 #define INTERFACE                                                                                  \
     {                                                                                              \

@@ -6,7 +6,8 @@
 
 ES_EXTERN_C_BEGIN
 
-// What varies between device kinds. Streams, events and captures are the kind's own structs behind `void *`.
+// What varies between device kinds. Streams, events and captures are the kind's own structs behind
+// `void *`.
 typedef struct EsDeviceInterface {
     void (*close)(EsDevice *device);
     EsStatus (*allocate)(EsDevice *device, size_t bytes, void **memory);
@@ -34,28 +35,28 @@ typedef struct EsDeviceInterface {
 } EsDeviceInterface;
 
 struct EsDevice {
-    const EsDeviceInterface *interface;  // borrowed, constant
+    const EsDeviceInterface *interface; // borrowed, constant
     EsDeviceInfo info;
     EsDeviceOptions options;
-    EsThreadPool *pool;                  // owned, CPU alone
-    EsStatus status;                     // first failure of queued work
+    EsThreadPool *pool; // owned, CPU alone
+    EsStatus status;    // first failure of queued work
     EsDeviceCounters counters;
 };
 
 struct EsStream {
-    EsDevice *device;  // borrowed
-    void *handle;      // CUDA: cudaStream_t
+    EsDevice *device; // borrowed
+    void *handle;     // CUDA: cudaStream_t
 };
 
 struct EsEvent {
-    EsDevice *device;     // borrowed
-    void *handle;         // CUDA: cudaEvent_t
-    int64_t recorded_ns;  // CPU: when it was recorded
+    EsDevice *device;    // borrowed
+    void *handle;        // CUDA: cudaEvent_t
+    int64_t recorded_ns; // CPU: when it was recorded
 };
 
 struct EsCapture {
-    EsDevice *device;  // borrowed
-    void *handle;      // CUDA: cudaGraphExec_t
+    EsDevice *device; // borrowed
+    void *handle;     // CUDA: cudaGraphExec_t
 };
 
 // Fill `device` (zeroed, options set) for cuda:index. UNSUPPORTED in a build without CUDA.

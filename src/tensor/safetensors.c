@@ -40,7 +40,7 @@ struct EsSafetensors {
     unsigned char *slab; // owned
 };
 
-// --- reading -------------------------------------------------------------------------------------
+// --- reading ---
 
 // Names come from outside: cut them short and leave out what would act on a terminal.
 static const char *show_name(const char *name, char shown[SHOWN_NAME_BYTES]) {
@@ -300,7 +300,7 @@ const char *es_safetensors_metadata(const EsSafetensors *file, const char *key) 
     return json_string_value(json_object_get(json_object_get(file->header, METADATA_NAME), key));
 }
 
-// --- writing -------------------------------------------------------------------------------------
+// --- writing ---
 
 // Set `name` once; takes over `value`, which may be NULL when building it failed.
 static EsStatus add_member(json_t *object, const char *name, json_t *value) {

@@ -1,7 +1,8 @@
 // Safetensors files: named tensors in one file, read as views of the file, written atomically.
 //
-// Layout: 8 bytes little-endian header length, JSON header {"name": {"dtype", "shape", "data_offsets"}, "__metadata__"},
-// then the data. Opening checks everything (lengths, overlaps, bounds, dtypes), so a view can be trusted.
+// Layout: 8 bytes little-endian header length, JSON header {"name": {"dtype", "shape",
+// "data_offsets"}, "__metadata__"}, then the data. Opening checks everything (lengths, overlaps,
+// bounds, dtypes), so a view can be trusted.
 //
 //     EsSafetensors *file; ES_TRY(es_safetensors_open("model.safetensors", &file));
 //     EsTensor weight;     ES_TRY(es_safetensors_find(file, "conv.weight", &weight));
@@ -17,15 +18,16 @@ ES_EXTERN_C_BEGIN
 typedef struct EsSafetensors EsSafetensors;
 
 typedef struct EsNamedTensor {
-    const char *name;  // borrowed
-    EsTensor tensor;   // host memory, contiguous
+    const char *name; // borrowed
+    EsTensor tensor;  // host memory, contiguous
 } EsNamedTensor;
 
 typedef struct EsMetadata {
-    const char *key, *value;  // borrowed
+    const char *key, *value; // borrowed
 } EsMetadata;
 
-// Open and check a file. INPUT says what is wrong with it and at which byte; IO says why it cannot be read.
+// Open and check a file. INPUT says what is wrong with it and at which byte; IO says why it cannot
+// be read.
 EsStatus es_safetensors_open(const char *path, EsSafetensors **file);
 void es_safetensors_close(EsSafetensors *file);
 
@@ -40,7 +42,8 @@ EsStatus es_safetensors_find(const EsSafetensors *file, const char *name, EsTens
 // NULL when the file has no such entry.
 const char *es_safetensors_metadata(const EsSafetensors *file, const char *key);
 
-// Write a file through a temporary, fsync, rename and fsync of the folder: after a crash there is the old file or the new.
+// Write a file through a temporary, fsync, rename and fsync of the folder: after a crash there is
+// the old file or the new.
 EsStatus es_safetensors_save(const char *path, const EsNamedTensor *tensors, int n_tensors,
                              const EsMetadata *metadata, int n_metadata);
 

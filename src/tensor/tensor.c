@@ -26,7 +26,8 @@ int es_dtype_parse(const char *spelling, EsDtype *dtype) {
     return 0;
 }
 
-EsTensor es_tensor_view(void *data, EsDtype dtype, EsDevice *device, int rank, const int64_t *dims) {
+EsTensor es_tensor_view(void *data, EsDtype dtype, EsDevice *device, int rank,
+                        const int64_t *dims) {
     ES_ASSERT(rank >= 0 && rank <= ES_MAX_RANK);
     EsTensor tensor;
     memset(&tensor, 0, sizeof tensor);

@@ -1,10 +1,11 @@
 // Tensors: typed, shaped, strided views of memory that somebody else owns.
 //
-// A tensor is a plain value (copy it freely); its memory belongs to a slab or to the caller. Strides count elements. Axis 0
-// of everything in the engine is the environment axis E.
+// A tensor is a plain value (copy it freely); its memory belongs to a slab or to the caller.
+// Strides count elements. Axis 0 of everything in the engine is the environment axis E.
 //
-//     EsTensor x = es_tensor_view(memory, ES_DTYPE_F32, device, 3, (int64_t[]){n_envs, n_rows, n_features});
-//     EsTensor third = es_tensor_slice(&x, 0, 2, 1);   // environment 2 alone, no copy
+//     EsTensor x = es_tensor_view(memory, ES_DTYPE_F32, device, 3, (int64_t[]){n_envs, n_rows,
+//     n_features}); EsTensor third = es_tensor_slice(&x, 0, 2, 1);   // environment 2 alone, no
+//     copy
 #ifndef ES_TENSOR_TENSOR_H
 #define ES_TENSOR_TENSOR_H
 
@@ -28,7 +29,7 @@ typedef enum EsDtype {
 #define X(name, bytes, spelling) ES_DTYPE_##name,
     ES_DTYPE_LIST(X)
 #undef X
-    ES_DTYPE_COUNT
+        ES_DTYPE_COUNT
 } EsDtype;
 
 #define ES_MAX_RANK 6
@@ -36,12 +37,12 @@ typedef enum EsDtype {
 typedef struct EsDevice EsDevice;
 
 typedef struct EsTensor {
-    void *data;                   // borrowed; device memory when `device` is a GPU
-    EsDevice *device;             // borrowed
+    void *data;       // borrowed; device memory when `device` is a GPU
+    EsDevice *device; // borrowed
     EsDtype dtype;
     int rank;
-    int64_t dim[ES_MAX_RANK];     // unused axes are 1
-    int64_t stride[ES_MAX_RANK];  // in elements
+    int64_t dim[ES_MAX_RANK];    // unused axes are 1
+    int64_t stride[ES_MAX_RANK]; // in elements
 } EsTensor;
 
 size_t es_dtype_bytes(EsDtype dtype);
@@ -50,7 +51,8 @@ const char *es_dtype_name(EsDtype dtype);
 // Parse a safetensors spelling ("F32"); returns 0 when it is unknown.
 int es_dtype_parse(const char *spelling, EsDtype *dtype);
 
-// A contiguous row-major view of `data`. Aborts on a rank outside 0..ES_MAX_RANK or a negative dimension.
+// A contiguous row-major view of `data`. Aborts on a rank outside 0..ES_MAX_RANK or a negative
+// dimension.
 EsTensor es_tensor_view(void *data, EsDtype dtype, EsDevice *device, int rank, const int64_t *dims);
 
 int64_t es_tensor_count(const EsTensor *tensor);

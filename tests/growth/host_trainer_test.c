@@ -1,5 +1,5 @@
-// Training hosts side by side: they learn, bits do not depend on threads or neighbours, evaluation covers a whole split, and
-// data that does not fit is refused.
+// Training hosts side by side: they learn, bits do not depend on threads or neighbours, evaluation
+// covers a whole split, and data that does not fit is refused.
 #include "es_test.h"
 
 #include "growth/host_trainer.h"
@@ -19,12 +19,15 @@ static EsHostTrainerOptions tiny_options(int64_t n_envs) {
 }
 
 // The trainer borrows the session's data set, so the session must not move.
-static void session_begin(Session *session, const EsHostTrainerOptions *options, const char *device, int n_threads) {
+static void session_begin(Session *session, const EsHostTrainerOptions *options, const char *device,
+                          int n_threads) {
     memset(session, 0, sizeof *session);
     EsDatasetOptions small = {.seed = 7, .n_train = 700, .n_validation = 333, .n_test = 50};
-    REQUIRE_OK(es_device_open(device, &(EsDeviceOptions){.n_threads = n_threads}, &session->device));
+    REQUIRE_OK(
+        es_device_open(device, &(EsDeviceOptions){.n_threads = n_threads}, &session->device));
     REQUIRE_OK(es_dataset_create(&session->dataset, "tiny", &small, NULL));
-    REQUIRE_OK(es_host_trainer_create(options, &session->dataset, session->device, &session->trainer));
+    REQUIRE_OK(
+        es_host_trainer_create(options, &session->dataset, session->device, &session->trainer));
 }
 
 static void session_end(Session *session) {
@@ -50,7 +53,8 @@ TEST(hosts_learn) {
 }
 
 // Parameters after a few augmented steps.
-static void record(EsHostTrainerOptions options, const char *device, int n_threads, float *parameters, int64_t env) {
+static void record(EsHostTrainerOptions options, const char *device, int n_threads,
+                   float *parameters, int64_t env) {
     options.pad = 2;
     options.flip = 1;
     Session session;
@@ -128,7 +132,8 @@ TEST(evaluation_covers_the_split) {
     // 333 = 200 + 133: both sizes differ from the usual batch
     for (int64_t first = 0; first < split->count; first += 200) {
         int64_t count = ES_MIN(200, split->count - first);
-        EsSplit part = {split->images + (size_t)first * session.dataset.image_bytes, split->labels + first, count};
+        EsSplit part = {split->images + (size_t)first * session.dataset.image_bytes,
+                        split->labels + first, count};
         REQUIRE_OK(es_host_trainer_evaluate(session.trainer, &part, parts));
         for (int e = 0; e < 2; e++) {
             sum[e].loss += parts[e].loss * (double)count / (double)split->count;
@@ -150,9 +155,10 @@ TEST(unfused_training_agrees) {
         options.pad = 1;
         options.flip = 1;
         Session session;
-    session_begin(&session, &options, "cpu", 1);
+        session_begin(&session, &options, "cpu", 1);
         REQUIRE_OK(es_host_trainer_train(session.trainer, 8));
-        REQUIRE_OK(es_host_trainer_last_batch(session.trainer, mode == ES_COMPILE_OFF ? unfused : fused));
+        REQUIRE_OK(
+            es_host_trainer_last_batch(session.trainer, mode == ES_COMPILE_OFF ? unfused : fused));
         EXPECT_EQ(es_host_trainer_report(session.trainer).uses_lanes, mode == ES_COMPILE_DEFAULT);
         session_end(&session);
     }
@@ -168,14 +174,19 @@ TEST(bad_labels_and_sizes_are_refused) {
     EsHostResult result[MAX_ENVS];
     es_host_trainer_destroy(session.trainer);
     session.dataset.validation.labels[7] = 200;
-    REQUIRE_OK(es_host_trainer_create(&options, &session.dataset, session.device, &session.trainer));
-    EXPECT_STATUS(es_host_trainer_evaluate(session.trainer, &session.dataset.validation, result), INPUT);
+    REQUIRE_OK(
+        es_host_trainer_create(&options, &session.dataset, session.device, &session.trainer));
+    EXPECT_STATUS(es_host_trainer_evaluate(session.trainer, &session.dataset.validation, result),
+                  INPUT);
     EXPECT_CONTAINS(es_status_detail(), "1 labels of a batch of 256 are outside 0..9");
     EsHostTrainer *other = NULL;
     EsHostSpec baseline;
     REQUIRE_OK(es_host_preset("cifar_baseline", &baseline));
     options = es_host_trainer_defaults(&baseline, 1);
-    EXPECT_STATUS(es_host_trainer_create(&options, &session.dataset, session.device, &other), INPUT);
-    EXPECT_CONTAINS(es_status_detail(), "takes 32 x 32 x 3 images of up to 10 classes; data set \"tiny\" has 16 x 16 x 1");
+    EXPECT_STATUS(es_host_trainer_create(&options, &session.dataset, session.device, &other),
+                  INPUT);
+    EXPECT_CONTAINS(
+        es_status_detail(),
+        "takes 32 x 32 x 3 images of up to 10 classes; data set \"tiny\" has 16 x 16 x 1");
     session_end(&session);
 }

@@ -221,8 +221,10 @@ int es_case_check_gradient(EsCase *c) {
 
 // --- parity ---
 
-// The largest share of its bound that an element of the tensor uses; elements without a bound must be equal anyway.
-static double bound_used(const EsCaseTensor *t, const double *actual, const double *expected, EsCaseBound bound) {
+// The largest share of its bound that an element of the tensor uses; elements without a bound must
+// be equal anyway.
+static double bound_used(const EsCaseTensor *t, const double *actual, const double *expected,
+                         EsCaseBound bound) {
     double most = 0.0;
     for (int64_t i = 0; i < t->count; i++) {
         double allowed = bound.absolute * t->scale + bound.relative * fabs(expected[i]);
@@ -247,11 +249,12 @@ static int compare_devices(EsCase *c, EsCaseSide cpu, EsCaseSide cuda, int use_b
         if (es_case_is_written(t)) {
             double used = bound_used(t, actual.value[i], expected.value[i], bound);
             most_used = used > most_used ? used : most_used;
-            n_failures += es_case_compare_tensor(c, t, what, actual.value[i], expected.value[i], bound);
+            n_failures +=
+                es_case_compare_tensor(c, t, what, actual.value[i], expected.value[i], bound);
         }
     }
-    printf("parity %s %s: bound %.2g + %.2g, at most %.3f of it used\n", c->stem, use_bf16 ? "bf16" : "f32",
-           bound.absolute, bound.relative, most_used);
+    printf("parity %s %s: bound %.2g + %.2g, at most %.3f of it used\n", c->stem,
+           use_bf16 ? "bf16" : "f32", bound.absolute, bound.relative, most_used);
     es_case_release(&expected, c);
     es_case_release(&actual, c);
     es_case_release(&again, c);

@@ -9,13 +9,15 @@ typedef struct Shape {
 static const Shape shapes[] = {{1, 1}, {2, 31}, {3, 33}, {5, 1025}, {7, 4097}};
 
 static void run(const EsCaseRun *r) {
-    r->kernels->masked_copy(r->stream, es_case_at(r, "mask"), es_case_at(r, "from"), es_case_at(r, "to"));
+    r->kernels->masked_copy(r->stream, es_case_at(r, "mask"), es_case_at(r, "from"),
+                            es_case_at(r, "to"));
 }
 
 static int expect(const EsCase *c, const char *output, double *expected) {
     (void)output;
     const Shape *s = c->settings;
-    const double *mask = es_case_initial(c, "mask"), *from = es_case_initial(c, "from"), *to = es_case_initial(c, "to");
+    const double *mask = es_case_initial(c, "mask"), *from = es_case_initial(c, "from"),
+                 *to = es_case_initial(c, "to");
     for (int64_t i = 0; i < s->E * s->P; i++) {
         expected[i] = mask[i / s->P] != 0.0 ? from[i] : to[i];
     }

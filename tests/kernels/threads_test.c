@@ -62,7 +62,7 @@ static EsTensor numbers(Run *r, EsDtype dtype, uint32_t n, int rank, const int64
 #define DIMS(...)                                                                                  \
     (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) { __VA_ARGS__ }
 
-// --- one call per operation; sizes above one piece and no multiple of it -------------------------
+// --- one call per operation; sizes above one piece and no multiple of it ---
 
 static void run_add(Run *r) {
     EsTensor a = floats(r, DIMS(r->E, 10007)), b = floats(r, DIMS(r->E, 10007));
@@ -383,7 +383,7 @@ static void run_count_steps(Run *r) {
     r->kernels->count_steps(r->stream, &step);
 }
 
-// --- comparing -----------------------------------------------------------------------------------
+// --- comparing ---
 
 static const struct {
     const char *name;

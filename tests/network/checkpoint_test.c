@@ -1,4 +1,5 @@
-// Checkpoints: continuing from a file gives the same bits, and a file that does not fit changes nothing.
+// Checkpoints: continuing from a file gives the same bits, and a file that does not fit changes
+// nothing.
 #include "network_case.h"
 
 #include <unistd.h>
@@ -44,10 +45,11 @@ static void check_continuation(const char *device, int adam) {
                 network_step(&run, losses);
             }
             EsMetadata metadata[] = {{"step", "3"}};
-            REQUIRE_OK(es_checkpoint_save(checkpoint_path(), run.graph, run.store, run.optimiser, run.stream, metadata,
-                                          1));
+            REQUIRE_OK(es_checkpoint_save(checkpoint_path(), run.graph, run.store, run.optimiser,
+                                          run.stream, metadata, 1));
         } else {
-            REQUIRE_OK(es_checkpoint_load(checkpoint_path(), run.graph, run.store, run.optimiser, run.stream));
+            REQUIRE_OK(es_checkpoint_load(checkpoint_path(), run.graph, run.store, run.optimiser,
+                                          run.stream));
         }
         for (int step = 0; step < 3; step++) {
             network_step(&run, losses);
@@ -84,7 +86,8 @@ TEST(names_are_those_of_the_graph) {
     EsTensor golden = golden_tensor(&run, "", "block0.conv.weight");
     EXPECT(es_tensor_same_shape(&weight, &golden));
     EXPECT(memcmp(weight.data, golden.data, es_tensor_bytes(&golden)) == 0);
-    EXPECT_EQ(es_safetensors_count(file), 8 + 4);  // 2 x (conv, gamma, beta) + head's two; running values
+    EXPECT_EQ(es_safetensors_count(file),
+              8 + 4); // 2 x (conv, gamma, beta) + head's two; running values
     es_safetensors_close(file);
     unlink(checkpoint_path());
     network_end(&run);
@@ -93,19 +96,27 @@ TEST(names_are_those_of_the_graph) {
 TEST(misfit_changes_nothing) {
     static float before[MAX_VALUES], after[MAX_VALUES];
     NetworkRun small = network_begin(&network_shapes[1], "cpu", 1, 0, ES_COMPILE_DEFAULT);
-    REQUIRE_OK(es_checkpoint_save(checkpoint_path(), small.graph, small.store, NULL, small.stream, NULL, 0));
+    REQUIRE_OK(es_checkpoint_save(checkpoint_path(), small.graph, small.store, NULL, small.stream,
+                                  NULL, 0));
     network_end(&small);
     NetworkRun run = network_begin(&network_shapes[0], "cpu", 1, 0, ES_COMPILE_DEFAULT);
     record(&run, before);
-    EXPECT_STATUS(es_checkpoint_load(checkpoint_path(), run.graph, run.store, NULL, run.stream), INPUT);
-    EXPECT_CONTAINS(es_status_detail(), "\"block0.conv.weight\" is F32 [2, 3, 1, 3, 3], this network needs F32 [2, 5, 3, 3, 3]");
+    EXPECT_STATUS(es_checkpoint_load(checkpoint_path(), run.graph, run.store, NULL, run.stream),
+                  INPUT);
+    EXPECT_CONTAINS(
+        es_status_detail(),
+        "\"block0.conv.weight\" is F32 [2, 3, 1, 3, 3], this network needs F32 [2, 5, 3, 3, 3]");
     // without moments in the file, an optimiser cannot be resumed
-    REQUIRE_OK(es_checkpoint_save(checkpoint_path(), run.graph, run.store, NULL, run.stream, NULL, 0));
-    EXPECT_STATUS(es_checkpoint_load(checkpoint_path(), run.graph, run.store, run.optimiser, run.stream), INPUT);
+    REQUIRE_OK(
+        es_checkpoint_save(checkpoint_path(), run.graph, run.store, NULL, run.stream, NULL, 0));
+    EXPECT_STATUS(
+        es_checkpoint_load(checkpoint_path(), run.graph, run.store, run.optimiser, run.stream),
+        INPUT);
     EXPECT_CONTAINS(es_status_detail(), "moment1.block0.conv.weight");
     record(&run, after);
     EXPECT(memcmp(before, after, sizeof before) == 0);
     unlink(checkpoint_path());
-    EXPECT_STATUS(es_checkpoint_load(checkpoint_path(), run.graph, run.store, NULL, run.stream), IO);
+    EXPECT_STATUS(es_checkpoint_load(checkpoint_path(), run.graph, run.store, NULL, run.stream),
+                  IO);
     network_end(&run);
 }

@@ -1,12 +1,12 @@
-// Gradients of whole graphs against finite differences: every layer, values read twice, dropout, and the paths that the
-// vector engine does not run.
+// Gradients of whole graphs against finite differences: every layer, values read twice, dropout,
+// and the paths that the vector engine does not run.
 #include "es_test.h"
 
 #include "base/random_rules.h"
 #include "network/plan.h"
 
-#define N_ENVS 2
-#define N_ROWS 5
+#define N_ENVS    2
+#define N_ROWS    5
 #define N_CLASSES 3
 
 // A graph under test with everything it needs to run. Inputs are filled from Philox.
@@ -17,7 +17,7 @@ typedef struct Trial {
     EsStore *store;
     EsPlan *plan;
     EsLoss loss;
-    void *memory[8];  // of the inputs
+    void *memory[8]; // of the inputs
     int n_inputs;
 } Trial;
 
@@ -34,7 +34,8 @@ static void bind_inputs(Trial *trial) {
         if (value->role != ES_ROLE_INPUT) {
             continue;
         }
-        EsTensor tensor = es_tensor_view(NULL, value->dtype, trial->device, value->rank, value->dim);
+        EsTensor tensor =
+            es_tensor_view(NULL, value->dtype, trial->device, value->rank, value->dim);
         REQUIRE_OK(es_device_allocate(trial->device, es_tensor_bytes(&tensor), &tensor.data));
         for (int64_t i = 0; i < es_tensor_count(&tensor); i++) {
             uint32_t number = (uint32_t)(i + 1000 * v);
@@ -51,7 +52,8 @@ static void bind_inputs(Trial *trial) {
     }
 }
 
-static void trial_begin(Trial *trial, BuildFunction build, EsCompileMode mode, int rank, const int64_t *dims) {
+static void trial_begin(Trial *trial, BuildFunction build, EsCompileMode mode, int rank,
+                        const int64_t *dims) {
     memset(trial, 0, sizeof *trial);
     REQUIRE_OK(es_device_open("cpu", &(EsDeviceOptions){.n_threads = 1}, &trial->device));
     REQUIRE_OK(es_stream_create(trial->device, &trial->stream));
@@ -60,11 +62,13 @@ static void trial_begin(Trial *trial, BuildFunction build, EsCompileMode mode, i
     EsValueId rows = build(trial, x);
     int64_t n_rows = trial->graph->status == ES_STATUS_OK ? trial->graph->values[rows].dim[1] : 1;
     EsValueId labels = es_graph_input(trial->graph, "labels", ES_DTYPE_I32, 1, &n_rows);
-    trial->loss = es_graph_cross_entropy(trial->graph, es_graph_linear(trial->graph, "head", rows, N_CLASSES), labels);
+    trial->loss = es_graph_cross_entropy(
+        trial->graph, es_graph_linear(trial->graph, "head", rows, N_CLASSES), labels);
     REQUIRE_OK(es_graph_status(trial->graph));
     REQUIRE_OK(es_graph_differentiate(trial->graph, trial->loss.loss));
     REQUIRE_OK(es_store_create(trial->graph, trial->device, &trial->store));
-    REQUIRE_OK(es_store_initialise(trial->store, trial->graph, trial->stream, 5, (int32_t[]){0, 1}));
+    REQUIRE_OK(
+        es_store_initialise(trial->store, trial->graph, trial->stream, 5, (int32_t[]){0, 1}));
     EsPlanOptions options = es_plan_defaults();
     options.mode = mode;
     REQUIRE_OK(es_plan_create(trial->graph, trial->store, &options, &trial->plan));
@@ -88,9 +92,11 @@ static double run_loss(Trial *trial, int env) {
     return (double)((const float *)loss.data)[env];
 }
 
-// A few elements of every parameter of every environment, by central differences. The step is large enough that f32 rounding
-// of the loss (about 1e-7) stays below 1e-4 of the quotient; the curvature term is of the order of the step squared.
-static void check_gradients(BuildFunction build, EsCompileMode mode, int rank, const int64_t *dims) {
+// A few elements of every parameter of every environment, by central differences. The step is large
+// enough that f32 rounding of the loss (about 1e-7) stays below 1e-4 of the quotient; the curvature
+// term is of the order of the step squared.
+static void check_gradients(BuildFunction build, EsCompileMode mode, int rank,
+                            const int64_t *dims) {
     const double step = 4e-3;
     Trial trial;
     trial_begin(&trial, build, mode, rank, dims);
@@ -100,7 +106,9 @@ static void check_gradients(BuildFunction build, EsCompileMode mode, int rank, c
     memcpy(analytic, trial.store->gradients.data, (size_t)n_parameters * sizeof(float));
     for (int v = 0; v < trial.graph->n_values; v++) {
         const EsValue *value = &trial.graph->values[v];
-        EsTensor tensor = value->role == ES_ROLE_PARAMETER ? es_store_tensor(trial.store, trial.graph, v) : (EsTensor){0};
+        EsTensor tensor = value->role == ES_ROLE_PARAMETER
+                              ? es_store_tensor(trial.store, trial.graph, v)
+                              : (EsTensor){0};
         int64_t count = value->role == ES_ROLE_PARAMETER ? es_tensor_count(&tensor) / N_ENVS : 0;
         for (int64_t k = 0; k < ES_MIN(count, 6); k++) {
             int env = (int)(k % N_ENVS);
@@ -115,8 +123,8 @@ static void check_gradients(BuildFunction build, EsCompileMode mode, int rank, c
             double numeric = (up - down) / (high - low);
             double exact = (double)analytic[element + value->slab_offset];
             if (!(fabs(numeric - exact) <= 2e-4 + 1e-2 * fabs(numeric))) {
-                ES_TEST_FAIL("%s env %d element %lld: gradient %.6g, differences give %.6g", value->name, env,
-                             (long long)(k * 7 % count), exact, numeric);
+                ES_TEST_FAIL("%s env %d element %lld: gradient %.6g, differences give %.6g",
+                             value->name, env, (long long)(k * 7 % count), exact, numeric);
             }
         }
     }
@@ -138,15 +146,18 @@ static EsValueId build_plain_cnn(Trial *t, EsValueId x) {
 
 static EsValueId build_residual_norm(Trial *t, EsValueId x) {
     x = es_graph_batchnorm(t->graph, "norm", es_graph_conv2d(t->graph, "conv", x, 4, 3, 0), 1);
-    EsValueId branch = es_graph_groupnorm(t->graph, "group", es_graph_depthwise(t->graph, "depth", x, 3), 2);
+    EsValueId branch =
+        es_graph_groupnorm(t->graph, "group", es_graph_depthwise(t->graph, "depth", x, 3), 2);
     branch = es_graph_activation(t->graph, ES_ACTIVATION_TANH, branch);
     // x is read three times: by the branch and twice here
-    return es_graph_pool(t->graph, ES_POOL_GLOBAL, es_graph_add(t->graph, es_graph_add(t->graph, x, branch), x));
+    return es_graph_pool(t->graph, ES_POOL_GLOBAL,
+                         es_graph_add(t->graph, es_graph_add(t->graph, x, branch), x));
 }
 
 static EsValueId build_fused_norm(Trial *t, EsValueId x) {
     x = es_graph_batchnorm(t->graph, "norm", es_graph_conv2d(t->graph, "conv", x, 4, 3, 0), 1);
-    return es_graph_pool(t->graph, ES_POOL_GLOBAL, es_graph_activation(t->graph, ES_ACTIVATION_TANH, x));
+    return es_graph_pool(t->graph, ES_POOL_GLOBAL,
+                         es_graph_activation(t->graph, ES_ACTIVATION_TANH, x));
 }
 
 static EsValueId build_rows(Trial *t, EsValueId x) {
@@ -156,12 +167,14 @@ static EsValueId build_rows(Trial *t, EsValueId x) {
     x = es_graph_layernorm(t->graph, "norm", es_graph_linear(t->graph, "first", x, 6));
     x = es_graph_add(t->graph, x, es_graph_embedding(t->graph, "words", ids, 4, 6));
     EsDropoutOptions dropout = {.seed = 3, .layer = 1, .probability = 0.3f};
-    return es_graph_dropout(t->graph, dropout, episode, step, es_graph_activation(t->graph, ES_ACTIVATION_TANH, x));
+    return es_graph_dropout(t->graph, dropout, episode, step,
+                            es_graph_activation(t->graph, ES_ACTIVATION_TANH, x));
 }
 
 static EsValueId build_sequence(Trial *t, EsValueId x) {
     const int64_t n_steps = 4, n_rows = 3;
-    EsValueId reset = es_graph_input(t->graph, "reset", ES_DTYPE_U8, 2, (int64_t[]){n_steps, n_rows});
+    EsValueId reset =
+        es_graph_input(t->graph, "reset", ES_DTYPE_U8, 2, (int64_t[]){n_steps, n_rows});
     EsValueId start = es_graph_input(t->graph, "start", ES_DTYPE_F32, 2, (int64_t[]){n_rows, 5});
     x = es_graph_linear(t->graph, "first", x, 6);
     x = es_graph_reshape(t->graph, x, 3, (int64_t[]){n_steps, n_rows, 6});
@@ -185,7 +198,9 @@ TEST(residual_with_norms) {
     check_gradients(build_residual_norm, ES_COMPILE_DEFAULT, 4, image_dims);
 }
 
-TEST(batch_norm_without_relu) { check_gradients(build_fused_norm, ES_COMPILE_DEFAULT, 4, image_dims); }
+TEST(batch_norm_without_relu) {
+    check_gradients(build_fused_norm, ES_COMPILE_DEFAULT, 4, image_dims);
+}
 
 TEST(rows_with_embedding_and_dropout) {
     check_gradients(build_rows, ES_COMPILE_OFF, 2, (int64_t[]){N_ROWS, 4});

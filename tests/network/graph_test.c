@@ -37,7 +37,8 @@ TEST(hosts_have_their_parameter_counts) {
 TEST(unknown_host_names_the_known_ones) {
     EsHostSpec spec;
     EXPECT_STATUS(es_host_preset("cifar_base", &spec), ARGUMENT);
-    EXPECT_CONTAINS(es_status_detail(), "no host is called \"cifar_base\"; there are tiny, cifar_baseline");
+    EXPECT_CONTAINS(es_status_detail(),
+                    "no host is called \"cifar_base\"; there are tiny, cifar_baseline");
     REQUIRE_OK(es_host_preset("tiny", &spec));
     spec.n_pools = 3;
     EXPECT_STATUS(es_host_check(&spec), ARGUMENT);
@@ -77,9 +78,11 @@ TEST(only_a_loss_can_be_differentiated) {
     EsGraph *graph = NULL;
     REQUIRE_OK(es_graph_create(1, &graph));
     EsValueId x = add_images(graph, 4, 3, 8);
-    EsValueId pooled = es_graph_pool(graph, ES_POOL_GLOBAL, es_graph_batchnorm(graph, "norm", x, 0));
-    EsLoss loss = es_graph_cross_entropy(graph, es_graph_linear(graph, "head", pooled, 10),
-                                         es_graph_input(graph, "labels", ES_DTYPE_I32, 1, (int64_t[]){4}));
+    EsValueId pooled =
+        es_graph_pool(graph, ES_POOL_GLOBAL, es_graph_batchnorm(graph, "norm", x, 0));
+    EsLoss loss =
+        es_graph_cross_entropy(graph, es_graph_linear(graph, "head", pooled, 10),
+                               es_graph_input(graph, "labels", ES_DTYPE_I32, 1, (int64_t[]){4}));
     EXPECT_STATUS(es_graph_differentiate(graph, pooled), ARGUMENT);
     // running statistics are constants of the loss that we do not differentiate
     EXPECT_STATUS(es_graph_differentiate(graph, loss.loss), UNSUPPORTED);

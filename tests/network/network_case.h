@@ -1,4 +1,5 @@
-// What the network tests share: a host on fixed inputs, built, bound and run in any mode on any device.
+// What the network tests share: a host on fixed inputs, built, bound and run in any mode on any
+// device.
 #ifndef ES_TESTS_NETWORK_CASE_H
 #define ES_TESTS_NETWORK_CASE_H
 
@@ -11,7 +12,7 @@
 
 // A golden case of tests/golden/cnn_training.safetensors.
 typedef struct NetworkShape {
-    const char *golden;  // prefix of its names
+    const char *golden; // prefix of its names
     int64_t n_envs, n_rows;
     EsHostSpec host;
 } NetworkShape;
@@ -24,14 +25,14 @@ static const NetworkShape network_shapes[] = {
 
 typedef struct NetworkRun {
     const NetworkShape *shape;
-    EsDevice *device;        // owned
-    EsStream *stream;        // owned
-    EsSafetensors *golden;   // owned
-    EsGraph *graph;          // owned
-    EsStore *store;          // owned
-    EsOptimiser *optimiser;  // owned
-    EsPlan *plan;            // owned
-    EsTensor x, labels;      // owned memory
+    EsDevice *device;       // owned
+    EsStream *stream;       // owned
+    EsSafetensors *golden;  // owned
+    EsGraph *graph;         // owned
+    EsStore *store;         // owned
+    EsOptimiser *optimiser; // owned
+    EsPlan *plan;           // owned
+    EsTensor x, labels;     // owned memory
     EsLoss loss;
 } NetworkRun;
 
@@ -43,12 +44,15 @@ static inline EsTensor golden_tensor(const NetworkRun *run, const char *part, co
     return tensor;
 }
 
-// Copy a contiguous host tensor [E, ...] into a device tensor whose environments stand apart, and back.
+// Copy a contiguous host tensor [E, ...] into a device tensor whose environments stand apart, and
+// back.
 static inline void copy_in(NetworkRun *run, const EsTensor *to, const EsTensor *from) {
-    size_t bytes = es_tensor_bytes(from) / (size_t)from->dim[0], element = es_dtype_bytes(to->dtype);
+    size_t bytes = es_tensor_bytes(from) / (size_t)from->dim[0],
+           element = es_dtype_bytes(to->dtype);
     for (int64_t e = 0; e < from->dim[0]; e++) {
-        REQUIRE_OK(es_stream_copy(run->stream, (char *)to->data + (size_t)(e * to->stride[0]) * element,
-                                  (const char *)from->data + (size_t)e * bytes, bytes, ES_COPY_TO_DEVICE));
+        REQUIRE_OK(
+            es_stream_copy(run->stream, (char *)to->data + (size_t)(e * to->stride[0]) * element,
+                           (const char *)from->data + (size_t)e * bytes, bytes, ES_COPY_TO_DEVICE));
     }
     REQUIRE_OK(es_stream_synchronize(run->stream));
 }
@@ -56,8 +60,10 @@ static inline void copy_in(NetworkRun *run, const EsTensor *to, const EsTensor *
 static inline void copy_out(NetworkRun *run, void *to, const EsTensor *from) {
     size_t bytes = (size_t)(es_tensor_count(from) / from->dim[0]) * es_dtype_bytes(from->dtype);
     for (int64_t e = 0; e < from->dim[0]; e++) {
-        const char *source = (const char *)from->data + (size_t)(e * from->stride[0]) * es_dtype_bytes(from->dtype);
-        REQUIRE_OK(es_stream_copy(run->stream, (char *)to + (size_t)e * bytes, source, bytes, ES_COPY_TO_HOST));
+        const char *source =
+            (const char *)from->data + (size_t)(e * from->stride[0]) * es_dtype_bytes(from->dtype);
+        REQUIRE_OK(es_stream_copy(run->stream, (char *)to + (size_t)e * bytes, source, bytes,
+                                  ES_COPY_TO_HOST));
     }
     REQUIRE_OK(es_stream_synchronize(run->stream));
 }
@@ -74,17 +80,20 @@ static inline void build_network(NetworkRun *run, int is_training) {
     const EsHostSpec *host = &run->shape->host;
     REQUIRE_OK(es_graph_create(run->shape->n_envs, &run->graph));
     int64_t n = run->shape->n_rows;
-    EsValueId x = es_graph_input(run->graph, "x", ES_DTYPE_F32, 4,
-                                 (int64_t[]){n, host->image_channels, host->image_size, host->image_size});
+    EsValueId x =
+        es_graph_input(run->graph, "x", ES_DTYPE_F32, 4,
+                       (int64_t[]){n, host->image_channels, host->image_size, host->image_size});
     EsValueId labels = es_graph_input(run->graph, "labels", ES_DTYPE_I32, 1, &n);
-    run->loss = es_graph_cross_entropy(run->graph, es_host_build(run->graph, host, x, is_training), labels);
+    run->loss =
+        es_graph_cross_entropy(run->graph, es_host_build(run->graph, host, x, is_training), labels);
     if (is_training) {
         REQUIRE_OK(es_graph_differentiate(run->graph, run->loss.loss));
     }
     REQUIRE_OK(es_graph_status(run->graph));
 }
 
-static inline void create_network_plan(NetworkRun *run, EsCompileMode mode, EsOptimiser *optimiser) {
+static inline void create_network_plan(NetworkRun *run, EsCompileMode mode,
+                                       EsOptimiser *optimiser) {
     EsPlanOptions options = es_plan_defaults();
     options.mode = mode;
     options.optimiser = optimiser;
@@ -94,8 +103,8 @@ static inline void create_network_plan(NetworkRun *run, EsCompileMode mode, EsOp
 }
 
 // Device, data, parameters of the golden, optimiser and training plan.
-static inline NetworkRun network_begin(const NetworkShape *shape, const char *device, int n_threads, int n_lanes,
-                                       EsCompileMode mode) {
+static inline NetworkRun network_begin(const NetworkShape *shape, const char *device, int n_threads,
+                                       int n_lanes, EsCompileMode mode) {
     NetworkRun run = {.shape = shape};
     EsDeviceOptions device_options = {.n_threads = n_threads, .n_lanes = n_lanes};
     REQUIRE_OK(es_device_open(device, &device_options, &run.device));

@@ -1,10 +1,11 @@
-// Plans as a whole: ten training steps of a small CNN against PyTorch, in every mode, width and number of threads.
+// Plans as a whole: ten training steps of a small CNN against PyTorch, in every mode, width and
+// number of threads.
 #include "network_case.h"
 
 #include "network/lane_program.h"
 
-#define STEPS 10
-#define MAX_ENVS 4
+#define STEPS      10
+#define MAX_ENVS   4
 #define MAX_VALUES 20000
 
 typedef struct Variant {
@@ -14,8 +15,9 @@ typedef struct Variant {
 } Variant;
 
 static const Variant variants[] = {
-    {"cpu", 1, 4, ES_COMPILE_OFF},      {"cpu", 2, 4, ES_COMPILE_OFF},     {"cpu", 1, 4, ES_COMPILE_DEFAULT},
-    {"cpu", 1, 8, ES_COMPILE_DEFAULT},  {"cpu", 1, 16, ES_COMPILE_DEFAULT}, {"cpu", 2, 16, ES_COMPILE_DEFAULT},
+    {"cpu", 1, 4, ES_COMPILE_OFF},      {"cpu", 2, 4, ES_COMPILE_OFF},
+    {"cpu", 1, 4, ES_COMPILE_DEFAULT},  {"cpu", 1, 8, ES_COMPILE_DEFAULT},
+    {"cpu", 1, 16, ES_COMPILE_DEFAULT}, {"cpu", 2, 16, ES_COMPILE_DEFAULT},
     {"cpu", 3, 8, ES_COMPILE_DEFAULT},
 };
 
@@ -28,7 +30,8 @@ static int has_lanes(int n_lanes) {
     return status == ES_STATUS_OK;
 }
 
-static void expect_near(const NetworkRun *run, const EsTensor *actual, const char *part, const char *name) {
+static void expect_near(const NetworkRun *run, const EsTensor *actual, const char *part,
+                        const char *name) {
     static float values[MAX_VALUES];
     EsTensor expected = golden_tensor(run, part, name);
     ES_ASSERT(es_tensor_count(&expected) <= MAX_VALUES);
@@ -36,16 +39,18 @@ static void expect_near(const NetworkRun *run, const EsTensor *actual, const cha
     const float *wanted = expected.data;
     for (int64_t i = 0; i < es_tensor_count(&expected); i++) {
         if (!(fabsf(values[i] - wanted[i]) <= 1e-4f * (1.0f + fabsf(wanted[i])))) {
-            ES_TEST_FAIL("%s %s%s[%lld] is %.9g, PyTorch has %.9g", run->shape->golden, part, name, (long long)i,
-                         (double)values[i], (double)wanted[i]);
+            ES_TEST_FAIL("%s %s%s[%lld] is %.9g, PyTorch has %.9g", run->shape->golden, part, name,
+                         (long long)i, (double)values[i], (double)wanted[i]);
             return;
         }
     }
 }
 
-// Losses of ten steps, the last gradients, parameters and running statistics, and the loss in evaluation mode.
+// Losses of ten steps, the last gradients, parameters and running statistics, and the loss in
+// evaluation mode.
 static void check_training(const NetworkShape *shape, const Variant *variant) {
-    NetworkRun run = network_begin(shape, variant->device, variant->n_threads, variant->n_lanes, variant->mode);
+    NetworkRun run =
+        network_begin(shape, variant->device, variant->n_threads, variant->n_lanes, variant->mode);
     EsTensor golden_losses = golden_tensor(&run, "", "losses");
     for (int step = 0; step < STEPS; step++) {
         float losses[MAX_ENVS];
@@ -92,7 +97,8 @@ TEST(ten_steps_equal_pytorch) {
 
 // Parameters and losses of ten steps as bytes.
 static void record_bits(const NetworkShape *shape, const Variant *variant, float *bits) {
-    NetworkRun run = network_begin(shape, variant->device, variant->n_threads, variant->n_lanes, variant->mode);
+    NetworkRun run =
+        network_begin(shape, variant->device, variant->n_threads, variant->n_lanes, variant->mode);
     for (int step = 0; step < STEPS; step++) {
         network_step(&run, bits + step * MAX_ENVS);
     }

@@ -1,4 +1,5 @@
-// Snapshots: a masked environment goes back bit for bit and trains on as before, the others are not touched.
+// Snapshots: a masked environment goes back bit for bit and trains on as before, the others are not
+// touched.
 #include "network_case.h"
 
 #include "network/snapshot.h"

@@ -18,7 +18,7 @@ static const char *target_path(void) {
     return path;
 }
 
-// --- round trips ---------------------------------------------------------------------------------
+// --- round trips ---
 
 static EsNamedTensor name_tensor(const char *name, void *data, EsDtype dtype, int rank,
                                  const int64_t *dims) {
@@ -180,7 +180,7 @@ TEST(missing_file) {
     EXPECT_STATUS(es_safetensors_open("/tmp", &file), INPUT);
 }
 
-// --- files that lie ------------------------------------------------------------------------------
+// --- files that lie ---
 
 typedef struct Hostile {
     const char *header;
@@ -309,7 +309,7 @@ TEST(every_truncation_is_refused) {
     unlink(target_path());
 }
 
-// --- mutations -----------------------------------------------------------------------------------
+// --- mutations ---
 
 // 1 to 4 bytes changed to anything, or to a neighbour in the header's alphabet; at times the end
 // cut off
