@@ -41,7 +41,7 @@ static EsStatus train(EsDevice *device, EsStream *stream, EsGraph *graph, float 
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(es_store_create(graph, device, &store));
     ES_TRY_GOTO(es_store_initialise(store, graph, stream, 42, (int32_t[N_ENVS]){0, 1, 2}));
-    EsOptimiserOptions sgd = es_optimiser_defaults();
+    EsOptimiserOptions sgd = es_optimiser_defaults(ES_OPTIMISER_SGD);
     ES_TRY_GOTO(es_optimiser_create(graph, store, &sgd, &optimiser));
 
     EsPlanOptions options = es_plan_defaults();

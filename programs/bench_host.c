@@ -49,6 +49,7 @@ static EsStatus begin_host(const EsBenchCase *bench_case, const EsBench *bench, 
     EsDatasetOptions dataset_options = {.seed = 7, .n_validation = 10, .n_test = 10};
     ES_TRY_GOTO(es_dataset_create(&state->dataset, host.dataset, &dataset_options, NULL));
     EsHostTrainerOptions options = es_host_trainer_defaults(&host, wanted->n_envs);
+    options.stream = bench->stream;
     options.precision = strcmp(wanted->precision, "bf16") == 0 ? ES_DTYPE_BF16 : ES_DTYPE_F32;
     ES_TRY_GOTO(es_host_trainer_create(&options, &state->dataset, bench->device, &state->trainer));
     *state_out = state;
@@ -62,8 +63,7 @@ done:
 static EsStatus run_host(void *context, int variant) {
     HostState *state = context;
     (void)variant;
-    ES_TRY(es_host_trainer_train(state->trainer, 1));
-    return es_host_trainer_wait(state->trainer);
+    return es_host_trainer_train(state->trainer, 1);
 }
 
 static double count_images(const EsBenchCase *bench_case) {

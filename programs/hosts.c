@@ -168,23 +168,28 @@ static void print_table(const Run *run) {
     printf("std                      %12.2f   %6.2f\n", validation_spread, test_spread);
 }
 
+// A number, or null where a host has diverged: JSON has no NaN.
+static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
 static EsStatus print_json(const Run *run) {
     json_t *hosts = json_array();
-    for (int e = 0; e < run->options->n_envs; e++) {
-        json_array_append_new(hosts, json_pack("{s:f, s:f, s:f}", "validation_loss",
-                                               run->validation[e].loss, "validation_accuracy",
-                                               run->validation[e].accuracy, "test_accuracy",
-                                               run->test[e].accuracy));
+    int is_complete = hosts != NULL;
+    for (int e = 0; e < run->options->n_envs && is_complete; e++) {
+        json_t *host = json_pack("{s:i, s:o, s:o, s:o}", "host", e, "validation_loss",
+                                 number(run->validation[e].loss), "validation_accuracy",
+                                 number(run->validation[e].accuracy), "test_accuracy",
+                                 number(run->test[e].accuracy));
+        is_complete = host != NULL && json_array_append_new(hosts, host) == 0;
     }
     json_t *root = json_pack(
-        "{s:s, s:s, s:I, s:i, s:i, s:f, s:o}", "host", run->host.name, "data", run->dataset.name,
+        "{s:s, s:s, s:I, s:i, s:i, s:f, s:o}", "task", run->host.name, "data", run->dataset.name,
         "parameters", (json_int_t)es_graph_parameter_count(es_host_trainer_graph(run->trainer)),
         "seed", run->options->seed, "epochs", run->n_epochs_done, "train_seconds",
         run->train_seconds, "hosts", hosts);
-    int is_written = root != NULL && json_dumpf(root, stdout, JSON_INDENT(1)) == 0;
+    is_complete = is_complete && root != NULL && json_dumpf(root, stdout, JSON_INDENT(1)) == 0 &&
+                  printf("\n") == 1;
     json_decref(root);
-    printf("\n");
-    return is_written ? ES_STATUS_OK : ES_FAIL(IO, "cannot write the result");
+    return is_complete ? ES_STATUS_OK : ES_FAIL(IO, "cannot write the result as JSON");
 }
 
 static EsStatus run_hosts(const HostsOptions *options) {

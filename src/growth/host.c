@@ -42,6 +42,10 @@ EsStatus es_host_check(const EsHostSpec *spec) {
             "host \"%s\": %d blocks from %d channels; blocks must be 2..12, channels 1..1024",
             spec->name, spec->n_blocks, spec->base);
     }
+    if (spec->kernel < 1 || spec->kernel > 7 || spec->kernel % 2 == 0) {
+        return ES_FAIL(ARGUMENT, "host \"%s\": kernel size %d is not 1, 3, 5 or 7", spec->name,
+                       spec->kernel);
+    }
     if (spec->n_pools < 0 || spec->n_pools > spec->n_blocks ||
         spec->image_size >> spec->n_pools < 1) {
         return ES_FAIL(ARGUMENT, "host \"%s\": %d pools do not fit %d blocks and images of %d x %d",

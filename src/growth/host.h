@@ -28,7 +28,7 @@ EsStatus es_host_preset(const char *name, EsHostSpec *spec);
 int es_host_preset_count(void);
 const EsHostSpec *es_host_preset_at(int i);
 
-// Can this host be built? Block counts, kernel, pools against the image size.
+// Can this host be built? Blocks, channels, kernel, pools against the image size.
 EsStatus es_host_check(const EsHostSpec *spec);
 
 // Append the host to the graph: images [E, N, C, H, W] to logits [E, N, classes].

@@ -24,6 +24,7 @@ struct EsHostTrainer {
     EsStore *store;           // owned
     EsOptimiser *optimiser;   // owned
     Program train;
+    int has_trained;
     Program evaluate[2];     // full batches, and the rest of a split; made when first needed
     EsTensor images, labels; // the whole data set, u8
     EsTensor episode, step;  // i32 [E], [1]
@@ -41,14 +42,13 @@ EsHostTrainerOptions es_host_trainer_defaults(const EsHostSpec *host, int64_t n_
                                     .seed = 42,
                                     .precision = ES_DTYPE_F32,
                                     .mode = ES_COMPILE_DEFAULT,
-                                    .optimiser = es_optimiser_defaults()};
+                                    .optimiser = es_optimiser_defaults(ES_OPTIMISER_SGD)};
     return options;
 }
 
 static EsStatus create_tensor(EsHostTrainer *t, EsDtype dtype, int rank, const int64_t *dims,
                               const void *values, EsTensor *tensor) {
-    *tensor = es_tensor_view(NULL, dtype, t->device, rank, dims);
-    ES_TRY(es_device_allocate(t->device, es_tensor_bytes(tensor), &tensor->data));
+    ES_TRY(es_device_create_tensor(t->device, dtype, rank, dims, tensor));
     if (values != NULL) {
         ES_TRY(es_stream_copy(t->stream, tensor->data, values, es_tensor_bytes(tensor),
                               ES_COPY_TO_DEVICE));
@@ -151,7 +151,10 @@ EsStatus es_host_trainer_create(const EsHostTrainerOptions *options, const EsDat
     t->options = *options;
     t->dataset = dataset;
     t->device = device;
-    ES_TRY_GOTO(es_stream_create(device, &t->stream));
+    t->stream = options->stream;
+    if (t->stream == NULL) {
+        ES_TRY_GOTO(es_stream_create(device, &t->stream));
+    }
     ES_TRY_GOTO(create_memory(t));
     ES_TRY_GOTO(build_program(t, &t->train, options->batch, 1));
     ES_TRY_GOTO(es_store_create(t->train.graph, device, &t->store));
@@ -185,17 +188,20 @@ void es_host_trainer_destroy(EsHostTrainer *t) {
     es_store_destroy(t->store);
     EsTensor *const tensors[] = {&t->images, &t->labels, &t->episode, &t->step, &t->index};
     for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
-        es_device_release(t->device, tensors[i]->data);
+        es_device_destroy_tensor(tensors[i]);
     }
     es_device_release_host(t->device, t->index_host);
     es_device_release_host(t->device, t->loss_host);
     es_device_release_host(t->device, t->count_host);
     es_release(t->sums);
-    es_stream_destroy(t->stream);
+    if (t->options.stream == NULL) {
+        es_stream_destroy(t->stream);
+    }
     es_release(t);
 }
 
 EsStatus es_host_trainer_train(EsHostTrainer *t, int64_t n_steps) {
+    t->has_trained |= n_steps > 0;
     for (int64_t i = 0; i < n_steps; i++) {
         ES_TRY(es_plan_run(t->train.plan, t->stream));
     }
@@ -229,6 +235,9 @@ static EsStatus fetch_results(EsHostTrainer *t, const Program *program) {
 }
 
 EsStatus es_host_trainer_last_batch(EsHostTrainer *t, EsHostResult *results) {
+    if (!t->has_trained) {
+        return ES_FAIL(ARGUMENT, "there is no last batch before the first");
+    }
     ES_TRY(fetch_results(t, &t->train));
     for (int64_t e = 0; e < t->options.n_envs; e++) {
         results[e].loss = (double)t->loss_host[e];
@@ -279,6 +288,9 @@ done:
 EsStatus es_host_trainer_evaluate(EsHostTrainer *t, const EsSplit *split, EsHostResult *results) {
     int64_t first =
         (int64_t)((size_t)(split->images - t->dataset->images) / t->dataset->image_bytes);
+    if (split->count < 1) {
+        return ES_FAIL(ARGUMENT, "an empty split cannot be evaluated");
+    }
     memset(t->sums, 0, (size_t)t->options.n_envs * sizeof *t->sums);
     for (int64_t done = 0; done < split->count;) {
         int64_t batch = ES_MIN(EVALUATION_BATCH, split->count - done);
@@ -293,6 +305,8 @@ EsStatus es_host_trainer_evaluate(EsHostTrainer *t, const EsSplit *split, EsHost
     }
     return ES_STATUS_OK;
 }
+
+EsTensor es_host_trainer_step(const EsHostTrainer *t) { return t->step; }
 
 EsStore *es_host_trainer_store(EsHostTrainer *t) { return t->store; }
 

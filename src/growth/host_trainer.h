@@ -27,6 +27,7 @@ typedef struct EsHostTrainerOptions {
     EsDtype precision;     // of activations: F32, or BF16 on CUDA
     EsCompileMode mode;
     EsOptimiserOptions optimiser;
+    EsStream *stream; // borrowed, nullable: the trainer then has its own
 } EsHostTrainerOptions;
 
 typedef struct EsHostResult {
@@ -53,6 +54,10 @@ EsStatus es_host_trainer_last_batch(EsHostTrainer *trainer, EsHostResult *result
 // Loss and accuracy over a split, into results [E]. Waits. INPUT when a label is out of range.
 EsStatus es_host_trainer_evaluate(EsHostTrainer *trainer, const EsSplit *split,
                                   EsHostResult *results);
+
+// The step counter, i32 [1] in device memory: part of what a resumed run must bring back, since the
+// order of the samples follows from it.
+EsTensor es_host_trainer_step(const EsHostTrainer *trainer);
 
 // Numbers of the trainer, for reports.
 EsStore *es_host_trainer_store(EsHostTrainer *trainer);

@@ -1,6 +1,7 @@
-// Everything of the vector engine (lanes.h) that is not a convolution: loading, normalisation, activations, pooling, and the
-// table itself. Compiled once per vector width.
+// Everything of the vector engine (lanes.h) that is not a convolution: loading, normalisation,
+// activations, pooling, and the table itself. Compiled once per vector width.
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/gather_rules.h"
@@ -15,20 +16,18 @@ static inline float *row_of(const EsLaneMap *map, int channel, int row) {
     return map->data + channel * map->plane + row * map->row;
 }
 
-// --- images ----------------------------------------------------------------------------------------------------------
+// --- images ----------------------------------------------------------------------------------
 
-#define BLOCK 16  // pixels per transposed block
+#define BLOCK     16 // pixels per transposed block
 #define MAX_WIDTH 512
-
-typedef uint8_t Bytes16 __attribute__((vector_size(16)));
-typedef uint8_t LaneBytes __attribute__((vector_size(LANES)));
 
 static inline Bytes16 interleave_low(Bytes16 a, Bytes16 b) {
     return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
 }
 
 static inline Bytes16 interleave_high(Bytes16 a, Bytes16 b) {
-    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
+                                   31);
 }
 
 // 16x16 bytes: four rounds of interleaving row i with row i + 8 are a transposition
@@ -43,6 +42,21 @@ static inline void transpose16(Bytes16 row[16]) {
     }
 }
 
+// A row of the cropped image, as es_gather_pixel shows it pixel by pixel.
+static void crop_line(const unsigned char *channel, int height, int width, EsCrop crop, int row,
+                      unsigned char *line) {
+    memset(line, 0, (size_t)width);
+    int from_row = row + crop.row, n_shown = width - abs(crop.column);
+    if (from_row < 0 || from_row >= height || n_shown <= 0) {
+        return;
+    }
+    const unsigned char *from = channel + from_row * width + ES_MAX(crop.column, 0);
+    int first = crop.flip ? ES_MAX(crop.column, 0) : ES_MAX(-crop.column, 0);
+    for (int k = 0; k < n_shown; k++) {
+        line[first + k] = crop.flip ? from[n_shown - 1 - k] : from[k];
+    }
+}
+
 void LANES_FUNCTION(load_images)(const EsLaneImages *source, const EsLaneMap *y) {
     int height = y->height, width = y->width;
     ES_ASSERT(width <= MAX_WIDTH);
@@ -50,12 +64,16 @@ void LANES_FUNCTION(load_images)(const EsLaneImages *source, const EsLaneMap *y)
     const unsigned char *image[LANES];
     for (int lane = 0; lane < LANES; lane++) {
         int n = lane < source->n_valid ? lane : 0;
-        image[lane] = source->images + (size_t)source->index[n] * (size_t)(y->channels * height * width);
-        crop[lane] = es_gather_crop(source->options, source->episode, source->step, source->first + (uint32_t)n);
+        image[lane] =
+            source->images + (size_t)source->index[n] * (size_t)(y->channels * height * width);
+        crop[lane] = es_gather_crop(source->options, source->episode, source->step,
+                                    source->first + (uint32_t)n);
     }
     int is_plain = source->options->pad == 0 && !source->options->flip && width % BLOCK == 0;
     unsigned char cropped[LANES][MAX_WIDTH];
-    memset(cropped, 0, sizeof cropped);
+    if (!is_plain) {
+        memset(cropped, 0, sizeof cropped);
+    }
     FOR_EACH_ROW(y) {
         Vector scale = broadcast(source->options->inv_std[c] / 255.0f);
         Vector shift = broadcast(-source->options->mean[c] * source->options->inv_std[c]);
@@ -66,9 +84,7 @@ void LANES_FUNCTION(load_images)(const EsLaneImages *source, const EsLaneMap *y)
                 line[lane] = channel + r * width;
                 continue;
             }
-            for (int k = 0; k < width; k++) {
-                cropped[lane][k] = es_gather_pixel(channel, height, width, crop[lane], r, k);
-            }
+            crop_line(channel, height, width, crop[lane], r, cropped[lane]);
             line[lane] = cropped[lane];
         }
         float *target = row_of(y, c, r);
@@ -79,17 +95,16 @@ void LANES_FUNCTION(load_images)(const EsLaneImages *source, const EsLaneMap *y)
             }
             transpose16(block);
             for (int j = 0; j < BLOCK && k + j < width; j++) {
-                LaneBytes bytes;
-                memcpy(&bytes, &block[j], LANES);
-                store(target + (k + j) * LANES, __builtin_convertvector(bytes, Vector) * scale + shift);
+                store(target + (k + j) * LANES, from_bytes(block[j]) * scale + shift);
             }
         }
     }
 }
 
-// --- batch norm ------------------------------------------------------------------------------------------------------
+// --- batch norm ------------------------------------------------------------------------------
 
-void LANES_FUNCTION(normalise)(const EsLaneMap *x, const EsLaneNorm *norm, int relu, const EsLaneMap *y) {
+void LANES_FUNCTION(normalise)(const EsLaneMap *x, const EsLaneNorm *norm, int relu,
+                               const EsLaneMap *y) {
     Vector zero = broadcast(0.0f);
     FOR_EACH_ROW(x) {
         Vector scale = broadcast(norm->scale[c]), shift = broadcast(norm->shift[c]);
@@ -102,8 +117,8 @@ void LANES_FUNCTION(normalise)(const EsLaneMap *x, const EsLaneNorm *norm, int r
     }
 }
 
-void LANES_FUNCTION(norm_sums)(const EsLaneMap *x, const EsLaneMap *d_y, const EsLaneNorm *norm, int relu,
-                               double *sums) {
+void LANES_FUNCTION(norm_sums)(const EsLaneMap *x, const EsLaneMap *d_y, const EsLaneNorm *norm,
+                               int relu, double *sums) {
     Vector zero = broadcast(0.0f);
     for (int c = 0; c < x->channels; c++) {
         Vector scale = broadcast(norm->scale[c]), shift = broadcast(norm->shift[c]);
@@ -125,41 +140,46 @@ void LANES_FUNCTION(norm_sums)(const EsLaneMap *x, const EsLaneMap *d_y, const E
 
 // d_x = scale d_z + constant - slope x: the batch's two means folded into two numbers per channel
 typedef struct InputRule {
-    Vector scale, shift, constant, slope, valid;
+    Vector scale, shift, constant, slope;
 } InputRule;
 
-static inline InputRule input_rule(const EsLaneNorm *norm, const float *mean_d_z, const float *mean_d_z_xhat, int c,
-                                   int n_valid) {
+static inline InputRule input_rule(const EsLaneNorm *norm, const float *mean_d_z,
+                                   const float *mean_d_z_xhat, int c, int n_valid) {
     float slope = norm->scale[c] * norm->inv_std[c] * mean_d_z_xhat[c];
     float constant = norm->mean[c] * slope - norm->scale[c] * mean_d_z[c];
-    InputRule rule = {broadcast(norm->scale[c]), broadcast(norm->shift[c]), broadcast(constant), broadcast(slope),
-                      first_lanes(n_valid)};
+    // lanes past n_valid have d_z = 0, so with these two at 0 their gradient is
+    Vector valid = first_lanes(n_valid);
+    InputRule rule = {broadcast(norm->scale[c]), broadcast(norm->shift[c]),
+                      valid * broadcast(constant), valid * broadcast(slope)};
     return rule;
 }
 
 static inline Vector plain_gradient(const InputRule *rule, Vector x) {
-    return (rule->constant - rule->slope * x) * rule->valid;
+    return rule->constant - rule->slope * x;
 }
 
 void LANES_FUNCTION(norm_input)(const EsLaneMap *x, const EsLaneMap *d_y, const EsLaneNorm *norm,
-                                const float *mean_d_z, const float *mean_d_z_xhat, int relu, int n_valid,
-                                const EsLaneMap *d_x) {
+                                const float *mean_d_z, const float *mean_d_z_xhat, int relu,
+                                int n_valid, const EsLaneMap *d_x) {
     Vector zero = broadcast(0.0f);
-    FOR_EACH_ROW(x) {
+    for (int c = 0; c < x->channels; c++) {
         InputRule rule = input_rule(norm, mean_d_z, mean_d_z_xhat, c, n_valid);
-        const float *value = row_of(x, c, r), *gradient = row_of(d_y, c, r);
-        float *to = row_of(d_x, c, r);
-        for (int k = 0; k < x->width; k++) {
-            Vector v = load(value + k * LANES), d = load(gradient + k * LANES);
-            d = relu ? where_greater(v * rule.scale + rule.shift, zero, d) : d;
-            store(to + k * LANES, plain_gradient(&rule, v) + rule.scale * d);
+        for (int r = 0; r < x->height; r++) {
+            const float *value = row_of(x, c, r), *gradient = row_of(d_y, c, r);
+            float *to = row_of(d_x, c, r);
+            for (int k = 0; k < x->width; k++) {
+                Vector v = load(value + k * LANES), d = load(gradient + k * LANES);
+                d = relu ? where_greater(v * rule.scale + rule.shift, zero, d) : d;
+                store(to + k * LANES, plain_gradient(&rule, v) + rule.scale * d);
+            }
         }
     }
 }
 
-void LANES_FUNCTION(pooled_input)(const EsLaneMap *x, const EsLaneMap *pooled, const EsLaneMap *d_pooled,
-                                  const EsLaneNorm *norm, const float *mean_d_z, const float *mean_d_z_xhat,
-                                  int n_valid, const EsLaneMap *d_x) {
+void LANES_FUNCTION(pooled_input)(const EsLaneMap *x, const EsLaneMap *pooled,
+                                  const EsLaneMap *d_pooled, const EsLaneNorm *norm,
+                                  const float *mean_d_z, const float *mean_d_z_xhat, int n_valid,
+                                  const EsLaneMap *d_x) {
     Vector zero = broadcast(0.0f);
     for (int c = 0; c < x->channels; c++) {
         InputRule rule = input_rule(norm, mean_d_z, mean_d_z_xhat, c, n_valid);
@@ -169,12 +189,13 @@ void LANES_FUNCTION(pooled_input)(const EsLaneMap *x, const EsLaneMap *pooled, c
             float *top_to = row_of(d_x, c, 2 * r), *bottom_to = row_of(d_x, c, 2 * r + 1);
             for (int k = 0; k < pooled->width; k++) {
                 Vector maximum = load(maxima + k * LANES);
-                Vector left = where_greater(maximum * rule.scale + rule.shift, zero, load(gradient + k * LANES)) *
+                Vector left = where_greater(maximum * rule.scale + rule.shift, zero,
+                                            load(gradient + k * LANES)) *
                               rule.scale;
-                const float *from[4] = {top + 2 * k * LANES, top + (2 * k + 1) * LANES, bottom + 2 * k * LANES,
-                                        bottom + (2 * k + 1) * LANES};
-                float *to[4] = {top_to + 2 * k * LANES, top_to + (2 * k + 1) * LANES, bottom_to + 2 * k * LANES,
-                                bottom_to + (2 * k + 1) * LANES};
+                const float *from[4] = {top + 2 * k * LANES, top + (2 * k + 1) * LANES,
+                                        bottom + 2 * k * LANES, bottom + (2 * k + 1) * LANES};
+                float *to[4] = {top_to + 2 * k * LANES, top_to + (2 * k + 1) * LANES,
+                                bottom_to + 2 * k * LANES, bottom_to + (2 * k + 1) * LANES};
                 // the first element equal to the maximum takes all that is left
                 for (int j = 0; j < 4; j++) {
                     Vector v = load(from[j]);
@@ -188,13 +209,14 @@ void LANES_FUNCTION(pooled_input)(const EsLaneMap *x, const EsLaneMap *pooled, c
         for (int r = 0; r < x->height; r++) {
             int first = r < 2 * pooled->height ? 2 * pooled->width : 0;
             for (int k = first; k < x->width; k++) {
-                store(row_of(d_x, c, r) + k * LANES, plain_gradient(&rule, load(row_of(x, c, r) + k * LANES)));
+                store(row_of(d_x, c, r) + k * LANES,
+                      plain_gradient(&rule, load(row_of(x, c, r) + k * LANES)));
             }
         }
     }
 }
 
-// --- activations and pooling -----------------------------------------------------------------------------------------
+// --- activations and pooling -----------------------------------------------------------------
 
 static inline Vector apply_scalar(Vector v, float (*function)(float)) {
     Vector result;
@@ -261,7 +283,8 @@ void LANES_FUNCTION(pool)(EsPool kind, const EsLaneMap *x, const EsLaneMap *y) {
 }
 
 // Gradient of one 2x2 window.
-static inline void window_input(EsPool kind, const float *const x[4], Vector gradient, float *const to[4]) {
+static inline void window_input(EsPool kind, const float *const x[4], Vector gradient,
+                                float *const to[4]) {
     Vector quarter = broadcast(0.25f) * gradient;
     Vector v[4] = {load(x[0]), load(x[1]), load(x[2]), load(x[3])};
     Vector maximum = larger(larger(v[0], v[1]), larger(v[2], v[3]));
@@ -272,7 +295,8 @@ static inline void window_input(EsPool kind, const float *const x[4], Vector gra
     }
 }
 
-void LANES_FUNCTION(pool_input)(EsPool kind, const EsLaneMap *x, const EsLaneMap *d_y, const EsLaneMap *d_x) {
+void LANES_FUNCTION(pool_input)(EsPool kind, const EsLaneMap *x, const EsLaneMap *d_y,
+                                const EsLaneMap *d_x) {
     Vector share = broadcast(1.0f / (float)(x->height * x->width)), zero = broadcast(0.0f);
     FOR_EACH_ROW(x) {
         float *to = row_of(d_x, c, r);
@@ -288,7 +312,8 @@ void LANES_FUNCTION(pool_input)(EsPool kind, const EsLaneMap *x, const EsLaneMap
             store(to + k * LANES, zero);
         }
         for (int k = 0; r % 2 == 0 && k < n_windows; k++) {
-            const float *top = row_of(x, c, r) + 2 * k * LANES, *bottom = row_of(x, c, r + 1) + 2 * k * LANES;
+            const float *top = row_of(x, c, r) + 2 * k * LANES,
+                        *bottom = row_of(x, c, r + 1) + 2 * k * LANES;
             float *below = row_of(d_x, c, r + 1) + 2 * k * LANES;
             const float *from[4] = {top, top + LANES, bottom, bottom + LANES};
             float *target[4] = {to + 2 * k * LANES, to + (2 * k + 1) * LANES, below, below + LANES};
@@ -297,21 +322,24 @@ void LANES_FUNCTION(pool_input)(EsPool kind, const EsLaneMap *x, const EsLaneMap
     }
 }
 
-// --- sums and conversions --------------------------------------------------------------------------------------------
+// --- sums and conversions --------------------------------------------------------------------
 
 void LANES_FUNCTION(add)(const EsLaneMap *a, const EsLaneMap *b, const EsLaneMap *y) {
     FOR_EACH_ROW(y) {
         for (int k = 0; k < y->width; k++) {
-            store(row_of(y, c, r) + k * LANES, load(row_of(a, c, r) + k * LANES) + load(row_of(b, c, r) + k * LANES));
+            store(row_of(y, c, r) + k * LANES,
+                  load(row_of(a, c, r) + k * LANES) + load(row_of(b, c, r) + k * LANES));
         }
     }
 }
 
-void LANES_FUNCTION(bias)(const EsLaneMap *d_y, float *accumulator) {
-    FOR_EACH_ROW(d_y) {
-        Vector sum = load(accumulator + c * LANES);
-        for (int k = 0; k < d_y->width; k++) {
-            sum += load(row_of(d_y, c, r) + k * LANES);
+void LANES_FUNCTION(bias)(const EsLaneMap *d_y, int is_first, float *accumulator) {
+    for (int c = 0; c < d_y->channels; c++) {
+        Vector sum = is_first ? broadcast(0.0f) : load(accumulator + c * LANES);
+        for (int r = 0; r < d_y->height; r++) {
+            for (int k = 0; k < d_y->width; k++) {
+                sum += load(row_of(d_y, c, r) + k * LANES);
+            }
         }
         store(accumulator + c * LANES, sum);
     }
@@ -342,12 +370,13 @@ void LANES_FUNCTION(to_rows)(const EsLaneMap *x, int n_valid, float *rows) {
     }
 }
 
-// --- the table -------------------------------------------------------------------------------------------------------
+// --- the table -------------------------------------------------------------------------------
 
+// clang-format off
 const EsLaneKernels LANES_FUNCTION(table) = {
     .n_lanes = LANES,
-    .tile_out = ES_LANES_TILE_OUT,
 #define X(name) .name = LANES_FUNCTION(name),
     ES_LANE_FUNCTION_LIST(X)
 #undef X
 };
+// clang-format on

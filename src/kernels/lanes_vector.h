@@ -1,5 +1,6 @@
-// One vector of ES_LANES floats, for the files that are compiled once per width. Arithmetic is written with operators; these
-// are the few things operators do not say. The build sets ES_LANES and allows contraction, so a * b + c is fused.
+// One vector of ES_LANES floats, for the files that are compiled once per width. Arithmetic is
+// written with operators; these are the few things operators do not say. The build sets ES_LANES
+// and allows contraction, so a * b + c is fused.
 #ifndef ES_KERNELS_LANES_VECTOR_H
 #define ES_KERNELS_LANES_VECTOR_H
 
@@ -9,17 +10,21 @@
 #include <immintrin.h>
 #endif
 
-#define LANES ES_LANES
+#define LANES                    ES_LANES
 #define LANES_JOIN2(name, lanes) es_lanes_##name##_##lanes
-#define LANES_JOIN(name, lanes) LANES_JOIN2(name, lanes)
+#define LANES_JOIN(name, lanes)  LANES_JOIN2(name, lanes)
 // A function of the engine that other files of the same width call.
 #define LANES_FUNCTION(name) LANES_JOIN(name, ES_LANES)
+
+#define LANES_INLINE static inline __attribute__((always_inline))
 
 typedef float Vector __attribute__((vector_size(LANES * 4)));
 typedef int32_t Mask __attribute__((vector_size(LANES * 4)));
 
 // the view of plain float memory: aligned, and allowed to alias it
 typedef float VectorMemory __attribute__((vector_size(LANES * 4), may_alias));
+
+typedef uint8_t Bytes16 __attribute__((vector_size(16)));
 
 static inline Vector load(const float *p) { return *(const VectorMemory *)p; }
 
@@ -50,7 +55,8 @@ static inline Vector larger(Vector a, Vector b) {
 // v where a == b, else 0
 static inline Vector where_equal(Vector a, Vector b, Vector v) {
 #if ES_LANES == 16 && defined(__AVX512F__)
-    return (Vector)_mm512_maskz_mov_ps(_mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_EQ_OQ), (__m512)v);
+    return (Vector)_mm512_maskz_mov_ps(_mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_EQ_OQ),
+                                       (__m512)v);
 #else
     return (Vector)((Mask)v & (a == b));
 #endif
@@ -59,28 +65,53 @@ static inline Vector where_equal(Vector a, Vector b, Vector v) {
 // v where a > b, else 0
 static inline Vector where_greater(Vector a, Vector b, Vector v) {
 #if ES_LANES == 16 && defined(__AVX512F__)
-    return (Vector)_mm512_maskz_mov_ps(_mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ), (__m512)v);
+    return (Vector)_mm512_maskz_mov_ps(_mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ),
+                                       (__m512)v);
 #else
     return (Vector)((Mask)v & (a > b));
 #endif
 }
 
-// 1 in the first n lanes, 0 in the rest
-static inline Vector first_lanes(int n) {
+// The first LANES bytes as numbers. Compilers make a scalar loop of __builtin_convertvector here.
+static inline Vector from_bytes(Bytes16 bytes) {
+#if ES_LANES == 16 && defined(__AVX512F__)
+    return (Vector)_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32((__m128i)bytes));
+#elif ES_LANES == 8 && defined(__AVX2__)
+    return (Vector)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32((__m128i)bytes));
+#else
     Vector v;
     for (int i = 0; i < LANES; i++) {
-        v[i] = i < n ? 1.0f : 0.0f;
+        v[i] = (float)bytes[i];
     }
     return v;
+#endif
 }
 
-// sum of all lanes, lane 0 first
+// 1 in the first n lanes, 0 in the rest
+static inline Vector first_lanes(int n) {
+    _Alignas(64) static const int32_t number[16] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                    8, 9, 10, 11, 12, 13, 14, 15};
+    Mask lane = *(const Mask *)number, limit = n - (Mask){0};
+    return (Vector)((Mask)broadcast(1.0f) & (lane < limit));
+}
+
+// Sum of all lanes in double precision, in halves: lane i with lane i + L / 2 first.
 static inline double lane_sum(Vector v) {
-    double sum = 0.0;
+#if ES_LANES == 16 && defined(__AVX512F__)
+    __m512d low = _mm512_cvtps_pd(_mm512_castps512_ps256((__m512)v));
+    __m512d high = _mm512_cvtps_pd(_mm256_castpd_ps(_mm512_extractf64x4_pd((__m512d)v, 1)));
+    __m512d eight = _mm512_add_pd(low, high);
+    __m256d part = _mm256_add_pd(_mm512_castpd512_pd256(eight), _mm512_extractf64x4_pd(eight, 1));
+#elif ES_LANES == 8 && defined(__AVX2__)
+    __m256d part = _mm256_add_pd(_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)v)),
+                                 _mm256_cvtps_pd(_mm256_extractf128_ps((__m256)v, 1)));
+#else
+    double part[4] = {0.0};
     for (int i = 0; i < LANES; i++) {
-        sum += (double)v[i];
+        part[i % 4] += (double)v[i];
     }
-    return sum;
+#endif
+    return (part[0] + part[2]) + (part[1] + part[3]);
 }
 
 #endif

@@ -27,17 +27,9 @@ static int list_parts(const EsStore *store, const EsOptimiser *optimiser, Part p
     return n;
 }
 
-static int64_t count_per_env(const EsValue *value) {
-    int64_t count = 1;
-    for (int axis = 1; axis < value->rank; axis++) {
-        count *= value->dim[axis];
-    }
-    return count;
-}
-
 // Between a slab [E, P] and one value's own contiguous [E, ...].
 static void unpack(float *to, const float *slab, int64_t stride, const EsValue *value) {
-    int64_t count = count_per_env(value);
+    int64_t count = es_value_count(value);
     for (int64_t e = 0; e < value->dim[0]; e++) {
         memcpy(to + e * count, slab + e * stride + value->slab_offset,
                (size_t)count * sizeof(float));
@@ -45,7 +37,7 @@ static void unpack(float *to, const float *slab, int64_t stride, const EsValue *
 }
 
 static void pack(float *slab, const float *from, int64_t stride, const EsValue *value) {
-    int64_t count = count_per_env(value);
+    int64_t count = es_value_count(value);
     for (int64_t e = 0; e < value->dim[0]; e++) {
         memcpy(slab + e * stride + value->slab_offset, from + e * count,
                (size_t)count * sizeof(float));

@@ -198,6 +198,9 @@ EsStatus es_graph_differentiate(EsGraph *graph, EsValueId loss) {
     if (graph->n_forward_nodes != 0) {
         return ES_FAIL(ARGUMENT, "the graph has been differentiated already");
     }
+    if (!graph->values[graph->nodes[last].input[0]].needs_gradient) {
+        return ES_FAIL(ARGUMENT, "the loss depends on no parameter");
+    }
     graph->n_forward_nodes = graph->n_nodes;
     Differentiation d = {.graph = graph, .node = graph->nodes[last]};
     append(&d, ES_OP_CROSS_ENTROPY_INPUT, 2, d.node.input, 1, &d.node.input[0]);
@@ -208,7 +211,7 @@ EsStatus es_graph_differentiate(EsGraph *graph, EsValueId loss) {
             differentiate_node(&d, y, graph->values[y].gradient);
         }
     }
-    // a parameter that the loss does not reach keeps a gradient of zero: its part of the slab is
-    // never written
+    // a parameter that the loss does not reach has no gradient value; plans clear its part of the
+    // slab
     return es_graph_status(graph);
 }

@@ -71,9 +71,18 @@ static int grow(EsGraph *graph, void **array, int count, int *capacity, size_t e
 
 EsValueId es_graph_value(EsGraph *graph, const char *name, EsRole role, EsDtype dtype, int rank,
                          const int64_t *dims) {
+    // the caller's dims may be those of a value, which growing moves
+    int64_t copied[ES_MAX_RANK] = {0};
+    for (int axis = 0; axis < rank && axis < ES_MAX_RANK; axis++) {
+        copied[axis] = dims[axis];
+    }
     if (graph->status != ES_STATUS_OK || !grow(graph, (void **)&graph->values, graph->n_values,
                                                &graph->values_capacity, sizeof(EsValue))) {
         return ES_NO_VALUE;
+    }
+    if (rank < 0 || rank > ES_MAX_RANK) {
+        return es_graph_fail(graph, ES_STATUS_ARGUMENT, "%s: rank %d, at most %d", name, rank,
+                             ES_MAX_RANK);
     }
     EsValue *value = &graph->values[graph->n_values];
     memset(value, 0, sizeof *value);
@@ -85,7 +94,7 @@ EsValueId es_graph_value(EsGraph *graph, const char *name, EsRole role, EsDtype 
     value->alias_of = ES_NO_VALUE;
     value->gradient = ES_NO_VALUE;
     for (int axis = 0; axis < ES_MAX_RANK; axis++) {
-        value->dim[axis] = axis < rank ? dims[axis] : 1;
+        value->dim[axis] = axis < rank ? copied[axis] : 1;
         if (value->dim[axis] < 1) {
             return es_graph_fail(graph, ES_STATUS_ARGUMENT,
                                  "%s: dimension %d is %lld, must be at least 1", name, axis,
@@ -136,12 +145,13 @@ void es_graph_node_outputs(EsGraph *graph, EsNode *node, int n_outputs, const Es
 static EsValueId add_per_env(EsGraph *graph, const char *name, EsRole role, EsDtype dtype, int rank,
                              const int64_t *dims) {
     int64_t all[ES_MAX_RANK] = {graph->n_envs};
-    ES_ASSERT(rank < ES_MAX_RANK);
-    memcpy(all + 1, dims, (size_t)rank * sizeof *dims);
+    for (int axis = 0; axis < rank && axis + 1 < ES_MAX_RANK; axis++) {
+        all[axis + 1] = dims[axis];
+    }
     return es_graph_value(graph, name, role, dtype, rank + 1, all);
 }
 
-static int64_t count_per_env(const EsValue *value) {
+int64_t es_value_count(const EsValue *value) {
     int64_t count = 1;
     for (int axis = 1; axis < value->rank; axis++) {
         count *= value->dim[axis];
@@ -156,7 +166,11 @@ EsValueId es_graph_input(EsGraph *graph, const char *name, EsDtype dtype, int ra
 
 EsValueId es_graph_shared_input(EsGraph *graph, const char *name, EsDtype dtype, int rank,
                                 const int64_t *dims) {
-    return es_graph_value(graph, name, ES_ROLE_INPUT, dtype, rank, dims);
+    EsValueId id = es_graph_value(graph, name, ES_ROLE_INPUT, dtype, rank, dims);
+    if (id != ES_NO_VALUE) {
+        graph->values[id].is_shared = 1;
+    }
+    return id;
 }
 
 // Members of a slab start on a vector boundary within an environment's part.
@@ -182,7 +196,7 @@ EsValueId es_graph_parameter(EsGraph *graph, const char *name, int rank, const i
         value->needs_gradient = 1;
         value->bound = bound;
         value->start = start;
-        value->slab_offset = add_to_slab(&graph->n_parameters, count_per_env(value));
+        value->slab_offset = add_to_slab(&graph->n_parameters, es_value_count(value));
     }
     return id;
 }
@@ -193,7 +207,7 @@ EsValueId es_graph_state(EsGraph *graph, const char *name, int rank, const int64
     if (id != ES_NO_VALUE) {
         EsValue *value = &graph->values[id];
         value->start = start;
-        value->slab_offset = add_to_slab(&graph->n_states, count_per_env(value));
+        value->slab_offset = add_to_slab(&graph->n_states, es_value_count(value));
     }
     return id;
 }
@@ -208,7 +222,7 @@ int64_t es_graph_parameter_count(const EsGraph *graph) {
     int64_t count = 0;
     for (int i = 0; i < graph->n_values; i++) {
         if (graph->values[i].role == ES_ROLE_PARAMETER) {
-            count += count_per_env(&graph->values[i]);
+            count += es_value_count(&graph->values[i]);
         }
     }
     return count;

@@ -24,13 +24,14 @@ ES_EXTERN_C_BEGIN
 #define ES_OP_LIST(X)                                                                              \
     X(ADD)                                                                                         \
     X(LINEAR)                                                                                      \
-    X(LINEAR_INPUT) X(LINEAR_WEIGHT) X(CONV2D) X(CONV2D_INPUT) X(CONV2D_WEIGHT) X(DEPTHWISE)       \
-        X(DEPTHWISE_INPUT) X(DEPTHWISE_WEIGHT) X(NORM_STATISTICS) X(NORM_RUNNING) X(NORM_APPLY)    \
-            X(NORM_SUMS) X(NORM_INPUT) X(GROUPNORM) X(GROUPNORM_GRADIENT) X(LAYERNORM)             \
-                X(LAYERNORM_GRADIENT) X(ACTIVATION) X(ACTIVATION_INPUT) X(POOL) X(POOL_INPUT)      \
-                    X(CROSS_ENTROPY) X(CROSS_ENTROPY_INPUT) X(EMBEDDING) X(EMBEDDING_TABLE)        \
-                        X(LSTM) X(LSTM_GRADIENT) X(DROPOUT) X(RESHAPE) X(GATHER_ORDER)             \
-                            X(GATHER_IMAGES) X(GATHER_LABELS)
+    X(LINEAR_INPUT)                                                                                \
+    X(LINEAR_WEIGHT) X(CONV2D) X(CONV2D_INPUT) X(CONV2D_WEIGHT) X(DEPTHWISE) X(DEPTHWISE_INPUT)    \
+        X(DEPTHWISE_WEIGHT) X(NORM_STATISTICS) X(NORM_RUNNING) X(NORM_APPLY) X(NORM_SUMS)          \
+            X(NORM_INPUT) X(GROUPNORM) X(GROUPNORM_GRADIENT) X(LAYERNORM) X(LAYERNORM_GRADIENT)    \
+                X(ACTIVATION) X(ACTIVATION_INPUT) X(POOL) X(POOL_INPUT) X(CROSS_ENTROPY)           \
+                    X(CROSS_ENTROPY_INPUT) X(EMBEDDING) X(EMBEDDING_TABLE) X(LSTM)                 \
+                        X(LSTM_GRADIENT) X(DROPOUT) X(RESHAPE) X(GATHER_ORDER) X(GATHER_IMAGES)    \
+                            X(GATHER_LABELS)
 
 typedef enum EsOp {
 #define X(name) ES_OP_##name,
@@ -62,6 +63,7 @@ typedef struct EsValue {
     int rank;
     int64_t dim[ES_MAX_RANK]; // dim[0] = E
     int32_t producer;         // node, -1 when from outside
+    int is_shared;            // one tensor for all environments: axis 0 is not E
     EsValueId alias_of;       // RESHAPE: the value whose memory this is, else ES_NO_VALUE
     EsValueId gradient;       // of the loss with respect to this value, or ES_NO_VALUE
     int needs_gradient;       // depends on a parameter
@@ -147,10 +149,13 @@ EsValueId es_graph_groupnorm(EsGraph *graph, const char *name, EsValueId x, int 
 EsValueId es_graph_layernorm(EsGraph *graph, const char *name, EsValueId x);
 EsValueId es_graph_embedding(EsGraph *graph, const char *name, EsValueId ids, int64_t n_rows,
                              int64_t n_features);
-// x [E, T, N, I], reset u8 [E, T, N] or ES_NO_VALUE; h_start, c_start [E, N, D] or ES_NO_VALUE;
-// returns [E, T, N, D].
-EsValueId es_graph_lstm(EsGraph *graph, const char *name, EsValueId x, EsValueId reset,
-                        EsValueId h_start, EsValueId c_start, int64_t n_hidden);
+typedef struct EsRecurrent {
+    EsValueId y; // [E, T, N, D], hidden states; the last step's is where to go on from
+    EsValueId c; // [E, T, N, D], cell states, likewise (es_graph_keep to read them)
+} EsRecurrent;
+// x [E, T, N, I], reset u8 [E, T, N] or ES_NO_VALUE; h_start, c_start [E, N, D] or ES_NO_VALUE.
+EsRecurrent es_graph_lstm(EsGraph *graph, const char *name, EsValueId x, EsValueId reset,
+                          EsValueId h_start, EsValueId c_start, int64_t n_hidden);
 
 // --- operations without parameters ---
 
@@ -192,6 +197,9 @@ EsNode *es_graph_node(EsGraph *graph, EsOp op);
 void es_graph_node_inputs(EsGraph *graph, EsNode *node, int n_inputs, const EsValueId *inputs);
 void es_graph_node_outputs(EsGraph *graph, EsNode *node, int n_outputs, const EsValueId *outputs);
 const char *es_op_name(EsOp op);
+
+// Elements of one environment.
+int64_t es_value_count(const EsValue *value);
 
 // Note a failure in the graph, unless there is one already; returns ES_NO_VALUE.
 EsValueId es_graph_fail(EsGraph *graph, EsStatus status, const char *format, ...)

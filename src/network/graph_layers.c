@@ -5,13 +5,17 @@
 
 #include "network/graph.h"
 
-// Is the value there, with this rank and type? A missing one means an earlier builder failed.
-static int check(EsGraph *graph, const char *what, EsValueId id, int rank, EsDtype dtype) {
-    if (graph->status != ES_STATUS_OK) {
-        return 0;
-    }
-    if (id < 0 || id >= graph->n_values) {
+// Is the value there? A missing one means an earlier builder failed, or a wrong name.
+static int check_exists(EsGraph *graph, const char *what, EsValueId id) {
+    if (graph->status == ES_STATUS_OK && (id < 0 || id >= graph->n_values)) {
         es_graph_fail(graph, ES_STATUS_ARGUMENT, "%s: no such value", what);
+    }
+    return graph->status == ES_STATUS_OK;
+}
+
+// A value of each environment with this rank and type.
+static int check(EsGraph *graph, const char *what, EsValueId id, int rank, EsDtype dtype) {
+    if (!check_exists(graph, what, id)) {
         return 0;
     }
     const EsValue *value = &graph->values[id];
@@ -19,7 +23,53 @@ static int check(EsGraph *graph, const char *what, EsValueId id, int rank, EsDty
         es_graph_fail(graph, ES_STATUS_ARGUMENT,
                       "%s: \"%s\" is %s of rank %d, expected %s of rank %d", what, value->name,
                       es_dtype_name(value->dtype), value->rank, es_dtype_name(dtype), rank);
+    } else if (value->is_shared) {
+        es_graph_fail(graph, ES_STATUS_ARGUMENT,
+                      "%s: \"%s\" is shared by all environments; one of each is needed", what,
+                      value->name);
+    }
+    return graph->status == ES_STATUS_OK;
+}
+
+// A tensor that all environments share, with this rank and type.
+static int check_shared(EsGraph *graph, const char *what, EsValueId id, int rank, EsDtype dtype) {
+    if (check_exists(graph, what, id) &&
+        (!graph->values[id].is_shared || graph->values[id].rank != rank ||
+         graph->values[id].dtype != dtype)) {
+        es_graph_fail(graph, ES_STATUS_ARGUMENT, "%s: \"%s\" is not a shared %s of rank %d", what,
+                      graph->values[id].name, es_dtype_name(dtype), rank);
+    }
+    return graph->status == ES_STATUS_OK;
+}
+
+// f32 of any rank that a layer can take: parameters and states stand apart in their slabs and have
+// operations of their own.
+static int check_layer_input(EsGraph *graph, const char *what, EsValueId id) {
+    if (!check_exists(graph, what, id)) {
         return 0;
+    }
+    const EsValue *value = &graph->values[id];
+    if (value->role == ES_ROLE_PARAMETER || value->role == ES_ROLE_STATE) {
+        return es_graph_fail(graph, ES_STATUS_ARGUMENT, "%s: \"%s\" is a parameter or a state",
+                             what, value->name) != ES_NO_VALUE;
+    }
+    return check(graph, what, id, value->rank, ES_DTYPE_F32);
+}
+
+// Fails unless the value has exactly these dims, environment axis left out.
+static int check_dims(EsGraph *graph, const char *what, EsValueId id, int rank, const int64_t *dims,
+                      EsDtype dtype) {
+    if (!check(graph, what, id, rank + 1, dtype)) {
+        return 0;
+    }
+    for (int axis = 0; axis < rank; axis++) {
+        if (graph->values[id].dim[axis + 1] != dims[axis]) {
+            es_graph_fail(graph, ES_STATUS_ARGUMENT,
+                          "%s: \"%s\" has %lld at axis %d, expected %lld", what,
+                          graph->values[id].name, (long long)graph->values[id].dim[axis + 1],
+                          axis + 1, (long long)dims[axis]);
+            return 0;
+        }
     }
     return 1;
 }
@@ -126,9 +176,12 @@ EsValueId es_graph_batchnorm(EsGraph *graph, const char *name, EsValueId x, int 
     char part[ES_NAME_BYTES];
     EsValueId gamma = add_parameter(graph, name, "gamma", 1, &channels, 0.0f, 1.0f);
     EsValueId beta = add_parameter(graph, name, "beta", 1, &channels, 0.0f, 0.0f);
-    snprintf(part, sizeof part, "%.40s.running_mean", name);
+    if (snprintf(part, sizeof part, "%s.running_variance", name) >= (int)sizeof part) {
+        return es_graph_fail(graph, ES_STATUS_ARGUMENT, "layer name \"%s\" is too long", name);
+    }
+    snprintf(part, sizeof part, "%.*s.running_mean", ES_NAME_BYTES - 20, name);
     EsValueId running_mean = es_graph_state(graph, part, 1, &channels, 0.0f);
-    snprintf(part, sizeof part, "%.40s.running_variance", name);
+    snprintf(part, sizeof part, "%.*s.running_variance", ES_NAME_BYTES - 20, name);
     EsValueId running_variance = es_graph_state(graph, part, 1, &channels, 1.0f);
     EsValueId mean = add_statistic(graph, "batch mean", 2, per_channel);
     EsValueId inv_std = add_statistic(graph, "batch inv_std", 2, per_channel);
@@ -201,16 +254,20 @@ EsValueId es_graph_embedding(EsGraph *graph, const char *name, EsValueId ids, in
     return y;
 }
 
-EsValueId es_graph_lstm(EsGraph *graph, const char *name, EsValueId x, EsValueId reset,
-                        EsValueId h_start, EsValueId c_start, int64_t n_hidden) {
-    if (!check(graph, name, x, 4, ES_DTYPE_F32) ||
-        (reset != ES_NO_VALUE && !check(graph, name, reset, 3, ES_DTYPE_U8)) ||
-        (h_start != ES_NO_VALUE && !check(graph, name, h_start, 3, ES_DTYPE_F32)) ||
-        (c_start != ES_NO_VALUE && !check(graph, name, c_start, 3, ES_DTYPE_F32))) {
-        return ES_NO_VALUE;
+EsRecurrent es_graph_lstm(EsGraph *graph, const char *name, EsValueId x, EsValueId reset,
+                          EsValueId h_start, EsValueId c_start, int64_t n_hidden) {
+    EsRecurrent nothing = {ES_NO_VALUE, ES_NO_VALUE};
+    if (!check(graph, name, x, 4, ES_DTYPE_F32)) {
+        return nothing;
     }
-    const int64_t *dim = graph->values[x].dim;
-    const int64_t n_steps = dim[1], n_rows = dim[2], n_in = dim[3], n_gates = 4 * n_hidden;
+    const int64_t n_steps = graph->values[x].dim[1], n_rows = graph->values[x].dim[2];
+    const int64_t n_in = graph->values[x].dim[3], n_gates = 4 * n_hidden;
+    const int64_t per_step[] = {n_steps, n_rows}, start[] = {n_rows, n_hidden};
+    if ((reset != ES_NO_VALUE && !check_dims(graph, name, reset, 2, per_step, ES_DTYPE_U8)) ||
+        (h_start != ES_NO_VALUE && !check_dims(graph, name, h_start, 2, start, ES_DTYPE_F32)) ||
+        (c_start != ES_NO_VALUE && !check_dims(graph, name, c_start, 2, start, ES_DTYPE_F32))) {
+        return nothing;
+    }
     const int64_t state[] = {graph->n_envs, n_steps, n_rows, n_hidden};
     const int64_t gate[] = {graph->n_envs, n_steps, n_rows, n_gates};
     float bound = 1.0f / sqrtf((float)n_hidden);
@@ -227,12 +284,11 @@ EsValueId es_graph_lstm(EsGraph *graph, const char *name, EsValueId x, EsValueId
         graph, ES_OP_LSTM, 8,
         (EsValueId[]){input, recurrent, bias_input, bias_recurrent, x, reset, h_start, c_start}, 3,
         (EsValueId[]){gates, c, y});
-    return y;
+    return (EsRecurrent){y, c};
 }
 
 EsValueId es_graph_add(EsGraph *graph, EsValueId a, EsValueId b) {
-    if (graph->status != ES_STATUS_OK ||
-        !check(graph, "add", b, graph->values[a].rank, graph->values[a].dtype)) {
+    if (!check_layer_input(graph, "add", a) || !check_layer_input(graph, "add", b)) {
         return ES_NO_VALUE;
     }
     if (memcmp(graph->values[a].dim, graph->values[b].dim, sizeof graph->values[a].dim) != 0) {
@@ -246,7 +302,7 @@ EsValueId es_graph_add(EsGraph *graph, EsValueId a, EsValueId b) {
 }
 
 EsValueId es_graph_activation(EsGraph *graph, EsActivation kind, EsValueId x) {
-    if (graph->status != ES_STATUS_OK) {
+    if (!check_layer_input(graph, "activation", x)) {
         return ES_NO_VALUE;
     }
     EsValueId y = add_like(graph, "activation", x);
@@ -255,7 +311,7 @@ EsValueId es_graph_activation(EsGraph *graph, EsActivation kind, EsValueId x) {
 }
 
 EsValueId es_graph_reshape(EsGraph *graph, EsValueId x, int rank, const int64_t *dims) {
-    if (graph->status != ES_STATUS_OK) {
+    if (!check_exists(graph, "reshape", x)) {
         return ES_NO_VALUE;
     }
     EsValue source = graph->values[x];
@@ -304,7 +360,8 @@ EsValueId es_graph_pool(EsGraph *graph, EsPool kind, EsValueId x) {
 EsValueId es_graph_dropout(EsGraph *graph, EsDropoutOptions options, EsValueId episode,
                            EsValueId step, EsValueId x) {
     if (!check(graph, "dropout", episode, 1, ES_DTYPE_I32) ||
-        !check(graph, "dropout", step, 1, ES_DTYPE_I32)) {
+        !check_shared(graph, "dropout", step, 1, ES_DTYPE_I32) ||
+        !check_layer_input(graph, "dropout", x)) {
         return ES_NO_VALUE;
     }
     if (!(options.probability >= 0.0f && options.probability < 1.0f)) {
@@ -342,8 +399,12 @@ EsLoss es_graph_cross_entropy(EsGraph *graph, EsValueId logits, EsValueId labels
 EsValueId es_graph_gather_order(EsGraph *graph, uint64_t seed, int64_t n_samples, int64_t n_batch,
                                 EsValueId episode, EsValueId step) {
     if (!check(graph, "gather order", episode, 1, ES_DTYPE_I32) ||
-        !check(graph, "gather order", step, 1, ES_DTYPE_I32)) {
+        !check_shared(graph, "gather order", step, 1, ES_DTYPE_I32)) {
         return ES_NO_VALUE;
+    }
+    if (n_samples < 1 || n_samples > INT32_MAX) {
+        return es_graph_fail(graph, ES_STATUS_ARGUMENT, "gather order: %lld samples",
+                             (long long)n_samples);
     }
     EsValueId index =
         add_activation(graph, "sample index", ES_DTYPE_I32, 2, (int64_t[]){graph->n_envs, n_batch});
@@ -355,7 +416,7 @@ EsValueId es_graph_gather_order(EsGraph *graph, uint64_t seed, int64_t n_samples
 
 EsValueId es_graph_gather_images(EsGraph *graph, EsGatherOptions options, EsValueId images,
                                  EsValueId index, EsValueId episode, EsValueId step) {
-    if (!check(graph, "gather images", images, 4, ES_DTYPE_U8) ||
+    if (!check_shared(graph, "gather images", images, 4, ES_DTYPE_U8) ||
         !check(graph, "gather images", index, 2, ES_DTYPE_I32)) {
         return ES_NO_VALUE;
     }
@@ -373,7 +434,7 @@ EsValueId es_graph_gather_images(EsGraph *graph, EsGatherOptions options, EsValu
 }
 
 EsValueId es_graph_gather_labels(EsGraph *graph, EsValueId labels, EsValueId index) {
-    if (!check(graph, "gather labels", labels, 1, ES_DTYPE_U8) ||
+    if (!check_shared(graph, "gather labels", labels, 1, ES_DTYPE_U8) ||
         !check(graph, "gather labels", index, 2, ES_DTYPE_I32)) {
         return ES_NO_VALUE;
     }

@@ -5,7 +5,7 @@
 #include "network/lane_program.h"
 
 // Shards a batch is cut into, at most: threads that can share one host.
-#define ES_LANE_MAX_SHARDS 8
+#define ES_LANE_MAX_SHARDS  8
 #define ES_LANE_MAX_CLASSES 1024
 
 typedef enum LaneOp {
@@ -30,35 +30,35 @@ typedef enum LaneOp {
 typedef struct LaneInstruction {
     LaneOp op;
     int phase;
-    int a, b, c, d;        // maps, -1 when absent
-    int layer, norm;       // records below, -1 when absent
-    EsValueId value;       // plain value of LOAD_IMAGES (index), FROM_ROWS, TO_ROWS
-    int32_t node;          // graph node with the attributes
+    int a, b, c, d;  // maps, -1 when absent
+    int layer, norm; // records below, -1 when absent
+    EsValueId value; // plain value of LOAD_IMAGES (index), FROM_ROWS, TO_ROWS
+    int32_t node;    // graph node with the attributes
 } LaneInstruction;
 
 // A map of the program: the activation of one group.
 typedef struct LaneSlot {
     int channels, height, width, halo;
-    EsValueId value;       // of the graph, ES_NO_VALUE for raw maxima
-    int producer;          // instruction, first incarnation
-    int last_phase;        // of its readers
-    int is_stored;         // kept for all groups
-    int is_skipped;        // never read: not written
-    int is_placed;         // lane_layout.c: has its offset
-    int is_reused;         // lane_layout.c: a later map lies on it
-    size_t count;          // floats of one group, border included
-    size_t offset;         // floats, in the worker's or the host's area
+    EsValueId value; // of the graph, ES_NO_VALUE for raw maxima
+    int producer;    // instruction, first incarnation
+    int last_phase;  // of its readers
+    int is_stored;   // kept for all groups
+    int is_skipped;  // never read: not written
+    int is_placed;   // lane_layout.c: has its offset
+    int is_reused;   // lane_layout.c: a later map lies on it
+    size_t count;    // floats of one group, border included
+    size_t offset;   // floats, in the worker's or the host's area
 } LaneSlot;
 
 // Convolution or linear layer of a host.
 typedef struct LaneLayer {
-    int n_in, n_out, kernel;
-    int norm;              // folded by this norm, or -1
-    EsValueId weight, bias;            // bias ES_NO_VALUE when absent
-    EsValueId d_weight, d_bias;        // likewise
-    int gradient_phase;                // -1 when it has none
+    EsLaneFilter filter;
+    int norm;                   // folded by this norm, or -1
+    EsValueId weight, bias;     // bias ES_NO_VALUE when absent
+    EsValueId d_weight, d_bias; // likewise
+    int gradient_phase;         // -1 when it has none
     int needs_flipped;
-    size_t packed, flipped;            // offsets in the host's area, floats
+    size_t packed, flipped; // offsets in the host's area, floats
     size_t accumulator, bias_accumulator;
 } LaneLayer;
 
@@ -66,51 +66,53 @@ typedef struct LaneLayer {
 typedef struct LaneNormRecord {
     int channels;
     int has_relu, is_pooled, is_folded;
-    double n_elements;                 // per channel and batch
+    double n_elements; // per channel and batch
     EsNormOptions options;
     EsValueId gamma, beta, running_mean, running_variance;
-    EsValueId d_gamma, d_beta;         // ES_NO_VALUE when not differentiated
-    EsValueId gradient_in;             // what enters from behind, ES_NO_VALUE likewise
-    int statistics_phase;              // -1: running statistics, ready from the start
-    int sums_phase;                    // -1: no gradient
-    int x;                             // map the norm reads
-    int layer;                         // whose output it normalises
-    size_t sign, scale, shift, mean, inv_std, mean_d_z, mean_d_z_xhat;  // offsets in the host's area, floats
-    size_t sums;                       // offset of double [groups][channels][2], in doubles
+    EsValueId d_gamma, d_beta; // ES_NO_VALUE when not differentiated
+    EsValueId gradient_in;     // what enters from behind, ES_NO_VALUE likewise
+    int statistics_phase;      // -1: running statistics, ready from the start
+    int sums_phase;            // -1: no gradient
+    int x;                     // map the norm reads
+    int layer;                 // whose output it normalises
+    size_t sign, scale, shift, mean, inv_std, mean_d_z,
+        mean_d_z_xhat; // offsets in the host's area, floats
+    size_t sums;       // offset of double [groups][channels][2], in doubles
 } LaneNormRecord;
 
 struct EsLaneProgram {
-    const EsGraph *graph;              // borrowed, like the tensors
+    const EsGraph *graph; // borrowed, like the tensors
     const EsTensor *tensors;
     const EsLaneKernels *kernels;
     int64_t n_envs;
     int n_images, n_groups, n_shards, n_phases;
 
-    LaneInstruction *instructions;     // owned, in running order
+    LaneInstruction *instructions; // owned, in running order
     int n_instructions, instructions_capacity;
-    LaneSlot *slots;                   // owned
+    LaneSlot *slots; // owned
     int n_slots, slots_capacity;
-    LaneLayer *layers;                 // owned
+    LaneLayer *layers; // owned
     int n_layers;
-    LaneNormRecord *norms;             // owned
+    LaneNormRecord *norms; // owned
     int n_norms;
 
     // the loss
-    EsValueId labels, loss, n_correct, n_invalid;  // ES_NO_VALUE without one
+    EsValueId labels, loss, n_correct, n_invalid; // ES_NO_VALUE without one
 
     // memory
     int n_workers, n_host_areas;
-    size_t worker_floats;              // one group's transient maps, per worker
-    size_t host_floats;                // one host's layers, norms, accumulators
-    size_t host_doubles;               // one host's partial sums
-    size_t accumulators_start;         // floats; shard s's accumulators start at accumulators_start + s * shard_floats
+    size_t worker_floats;      // one group's transient maps, per worker
+    size_t host_floats;        // one host's layers, norms, accumulators
+    size_t host_doubles;       // one host's partial sums
+    size_t accumulators_start; // floats; shard s's accumulators start at accumulators_start + s *
+                               // shard_floats
     size_t shard_floats;
-    size_t stored_floats;              // one group's stored maps
-    size_t loss_sums;                  // doubles [groups]: loss; counts follow as two int32
-    float *worker_memory;              // owned [n_workers][worker_floats]
-    float *host_memory;                // owned [n_host_areas][host_floats]
-    double *sum_memory;                // owned [n_host_areas][host_doubles]
-    float *stored_memory;              // owned [n_host_areas][n_groups][stored_floats]
+    size_t stored_floats; // one group's stored maps
+    size_t loss_sums;     // doubles [groups]: loss; counts follow as two int32
+    float *worker_memory; // owned [n_workers][worker_floats]
+    float *host_memory;   // owned [n_host_areas][host_floats]
+    double *sum_memory;   // owned [n_host_areas][host_doubles]
+    float *stored_memory; // owned [n_host_areas][n_groups][stored_floats]
     size_t total_bytes;
 };
 

@@ -21,8 +21,8 @@ static void place_maps(EsLaneProgram *program) {
             slot->offset = take(&program->worker_floats, slot->count, sizeof(float));
         }
     }
-    // Stored maps share memory when one is dead before the other is made. A border must stay zero, so maps with one keep
-    // their place to themselves. n_slots is small: look at all earlier ones.
+    // Stored maps share memory when one is dead before the other is made. A border must stay zero,
+    // so maps with one keep their place to themselves. n_slots is small: look at all earlier ones.
     for (int i = 0; i < program->n_slots; i++) {
         LaneSlot *slot = &program->slots[i];
         if (slot->is_skipped || !slot->is_stored) {
@@ -32,8 +32,9 @@ static void place_maps(EsLaneProgram *program) {
         LaneSlot *home = NULL;
         for (int j = 0; j < program->n_slots && slot->halo == 0 && home == NULL; j++) {
             LaneSlot *dead = &program->slots[j];
-            if (j != i && dead->is_stored && !dead->is_skipped && dead->halo == 0 && dead->is_placed &&
-                !dead->is_reused && dead->last_phase < phase && dead->count >= slot->count) {
+            if (j != i && dead->is_stored && !dead->is_skipped && dead->halo == 0 &&
+                dead->is_placed && !dead->is_reused && dead->last_phase < phase &&
+                dead->count >= slot->count) {
                 home = dead;
             }
         }
@@ -52,40 +53,45 @@ static void place_records(EsLaneProgram *program) {
     size_t lanes = (size_t)kernels->n_lanes;
     for (int i = 0; i < program->n_layers; i++) {
         LaneLayer *layer = &program->layers[i];
-        layer->packed = take(&program->host_floats, kernels->packed_count(layer->n_in, layer->n_out, layer->kernel),
-                             sizeof(float));
+        layer->packed =
+            take(&program->host_floats, kernels->packed_count(&layer->filter), sizeof(float));
         if (layer->needs_flipped) {
-            layer->flipped = take(&program->host_floats,
-                                  kernels->packed_count(layer->n_out, layer->n_in, layer->kernel), sizeof(float));
+            EsLaneFilter flipped = layer->filter;
+            flipped.n_in = layer->filter.n_out;
+            flipped.n_out = layer->filter.n_in;
+            layer->flipped =
+                take(&program->host_floats, kernels->packed_count(&flipped), sizeof(float));
         }
         if (layer->gradient_phase >= 0) {
-            layer->accumulator =
-                take(&program->shard_floats, kernels->accumulator_count(layer->n_in, layer->n_out, layer->kernel),
-                     sizeof(float));
-            layer->bias_accumulator = take(&program->shard_floats, (size_t)layer->n_out * lanes, sizeof(float));
+            layer->accumulator = take(&program->shard_floats,
+                                      kernels->accumulator_count(&layer->filter), sizeof(float));
+            layer->bias_accumulator =
+                take(&program->shard_floats, (size_t)layer->filter.n_out * lanes, sizeof(float));
         }
     }
     for (int i = 0; i < program->n_norms; i++) {
         LaneNormRecord *norm = &program->norms[i];
-        size_t *const arrays[] = {&norm->sign, &norm->scale,    &norm->shift,        &norm->mean,
+        size_t *const arrays[] = {&norm->sign,    &norm->scale,    &norm->shift,        &norm->mean,
                                   &norm->inv_std, &norm->mean_d_z, &norm->mean_d_z_xhat};
         for (size_t k = 0; k < ES_COUNT_OF(arrays); k++) {
             *arrays[k] = take(&program->host_floats, (size_t)norm->channels, sizeof(float));
         }
-        norm->sums = take(&program->host_doubles, (size_t)program->n_groups * (size_t)norm->channels * 2,
-                          sizeof(double));
+        norm->sums = take(&program->host_doubles,
+                          (size_t)program->n_groups * (size_t)norm->channels * 2, sizeof(double));
     }
     // loss, correct and invalid rows of each group
-    program->loss_sums = take(&program->host_doubles, (size_t)program->n_groups * 3, sizeof(double));
+    program->loss_sums =
+        take(&program->host_doubles, (size_t)program->n_groups * 3, sizeof(double));
 }
 
 EsStatus es_lane_program_allocate(EsLaneProgram *program, EsDevice *device) {
     place_maps(program);
     place_records(program);
     program->shard_floats = es_align_up(program->shard_floats * sizeof(float)) / sizeof(float);
-    program->accumulators_start =
-        take(&program->host_floats, program->shard_floats * (size_t)program->n_shards, sizeof(float));
-    size_t *const parts[] = {&program->worker_floats, &program->host_floats, &program->stored_floats};
+    program->accumulators_start = take(
+        &program->host_floats, program->shard_floats * (size_t)program->n_shards, sizeof(float));
+    size_t *const parts[] = {&program->worker_floats, &program->host_floats,
+                             &program->stored_floats};
     for (size_t i = 0; i < ES_COUNT_OF(parts); i++) {
         *parts[i] = es_align_up(*parts[i] * sizeof(float)) / sizeof(float);
     }
@@ -98,7 +104,8 @@ EsStatus es_lane_program_allocate(EsLaneProgram *program, EsDevice *device) {
         void **memory;
         size_t bytes;
     } const areas[] = {
-        {(void **)&program->worker_memory, program->worker_floats * (size_t)program->n_workers * sizeof(float)},
+        {(void **)&program->worker_memory,
+         program->worker_floats * (size_t)program->n_workers * sizeof(float)},
         {(void **)&program->host_memory, program->host_floats * n_hosts * sizeof(float)},
         {(void **)&program->sum_memory, program->host_doubles * n_hosts * sizeof(double)},
         {(void **)&program->stored_memory,

@@ -1,5 +1,5 @@
-// Lowering of a graph to lane instructions: find the blocks that fuse, emit instructions with their phases, decide what is
-// stored and what is computed again.
+// Lowering of a graph to lane instructions: find the blocks that fuse, emit instructions with their
+// phases, decide what is stored and what is computed again.
 #include "network/lane_program.h"
 
 #include <stdlib.h>
@@ -10,27 +10,30 @@
 
 // The nodes of one convolution with its batch norm, -1 where absent.
 typedef struct Block {
-    int statistics, running, apply, relu, pool;         // forward
-    int relu_input, pool_input, sums, input;            // backward
+    int statistics, running, apply, relu, pool; // forward
+    int relu_input, pool_input, sums, input;    // backward
 } Block;
 
 typedef struct Lowering {
     EsLaneProgram *program;
     const EsGraph *graph;
-    unsigned char *is_left_out;   // per node, for the caller
-    unsigned char *is_absorbed;   // per node: part of a block
-    int *slot_of;                 // per value, -1
-    int *norm_of;                 // per node: the norm that NORM_SUMS and NORM_INPUT belong to, -1
+    unsigned char *is_left_out; // per node, for the caller
+    unsigned char *is_absorbed; // per node: part of a block
+    int *slot_of;               // per value, -1
+    int *norm_of;               // per node: the norm that NORM_SUMS and NORM_INPUT belong to, -1
     EsStatus status;
 } Lowering;
 
 static const EsNode *node_at(const Lowering *l, int node) { return &l->graph->nodes[node]; }
 
-static const EsValue *value_at(const Lowering *l, EsValueId value) { return &l->graph->values[value]; }
+static const EsValue *value_at(const Lowering *l, EsValueId value) {
+    return &l->graph->values[value];
+}
 
 static void fail_node(Lowering *l, int node, const char *why) {
     if (l->status == ES_STATUS_OK) {
-        l->status = ES_FAIL(UNSUPPORTED, "node %d (%s) %s", node, es_op_name(node_at(l, node)->op), why);
+        l->status =
+            ES_FAIL(UNSUPPORTED, "node %d (%s) %s", node, es_op_name(node_at(l, node)->op), why);
     }
 }
 
@@ -47,14 +50,15 @@ static int next_reader(const Lowering *l, EsValueId value, int from) {
     return -1;
 }
 
-// --- blocks ----------------------------------------------------------------------------------------------------------
+// --- blocks ----------------------------------------------------------------------------------
 
 // Fuse ReLU and pooling where nothing else looks at what lies between.
 static void extend_block(const Lowering *l, Block *block) {
     EsValueId z = node_at(l, block->apply)->output[0];
     int relu = next_reader(l, z, 0);
-    if (relu < 0 || next_reader(l, z, relu + 1) >= 0 || value_at(l, z)->role != ES_ROLE_ACTIVATION ||
-        node_at(l, relu)->op != ES_OP_ACTIVATION || node_at(l, relu)->attributes.activation != ES_ACTIVATION_RELU) {
+    if (relu < 0 || next_reader(l, z, relu + 1) >= 0 ||
+        value_at(l, z)->role != ES_ROLE_ACTIVATION || node_at(l, relu)->op != ES_OP_ACTIVATION ||
+        node_at(l, relu)->attributes.activation != ES_ACTIVATION_RELU) {
         return;
     }
     block->relu = relu;
@@ -64,7 +68,8 @@ static void extend_block(const Lowering *l, Block *block) {
         const EsNode *reader = node_at(l, n);
         if (reader->op == ES_OP_ACTIVATION_INPUT && reader->input[0] == r) {
             block->relu_input = n;
-        } else if (reader->op == ES_OP_POOL && reader->attributes.pool == ES_POOL_MAX2 && pool < 0) {
+        } else if (reader->op == ES_OP_POOL && reader->attributes.pool == ES_POOL_MAX2 &&
+                   pool < 0) {
             pool = n;
         } else if (reader->op == ES_OP_POOL_INPUT && reader->attributes.pool == ES_POOL_MAX2) {
             pool_input = n;
@@ -87,7 +92,8 @@ static int find_block(const Lowering *l, int conv, Block *block) {
     }
     for (int n = next_reader(l, y, 0); n >= 0; n = next_reader(l, y, n + 1)) {
         int *const part[] = {&block->statistics, &block->apply, &block->sums, &block->input};
-        const EsOp op[] = {ES_OP_NORM_STATISTICS, ES_OP_NORM_APPLY, ES_OP_NORM_SUMS, ES_OP_NORM_INPUT};
+        const EsOp op[] = {ES_OP_NORM_STATISTICS, ES_OP_NORM_APPLY, ES_OP_NORM_SUMS,
+                           ES_OP_NORM_INPUT};
         size_t k = 0;
         while (k < ES_COUNT_OF(op) && (node_at(l, n)->op != op[k] || *part[k] >= 0)) {
             k++;
@@ -107,7 +113,7 @@ static int find_block(const Lowering *l, int conv, Block *block) {
     return 1;
 }
 
-// --- slots and instructions --------------------------------------------------------------------------------------------
+// --- slots and instructions ------------------------------------------------------------------
 
 static void *append(Lowering *l, void **array, int *count, int *capacity, size_t element_bytes) {
     if (*count == *capacity) {
@@ -132,17 +138,20 @@ static int add_slot(Lowering *l, EsValueId value, int channels, int height, int 
     if (slot == NULL) {
         return -1;
     }
-    *slot = (LaneSlot){.channels = channels, .height = height, .width = width, .value = value, .producer = -1};
+    *slot = (LaneSlot){
+        .channels = channels, .height = height, .width = width, .value = value, .producer = -1};
     if (value != ES_NO_VALUE) {
         l->slot_of[value] = p->n_slots - 1;
     }
     return p->n_slots - 1;
 }
 
-// The slot of a value that an instruction is about to write: images [E, N, C, H, W] or rows [E, N, C].
+// The slot of a value that an instruction is about to write: images [E, N, C, H, W] or rows [E, N,
+// C].
 static int output_slot(Lowering *l, EsValueId value) {
     const EsValue *v = value_at(l, value);
-    return add_slot(l, value, (int)v->dim[2], v->rank == 5 ? (int)v->dim[3] : 1, v->rank == 5 ? (int)v->dim[4] : 1);
+    return add_slot(l, value, (int)v->dim[2], v->rank == 5 ? (int)v->dim[3] : 1,
+                    v->rank == 5 ? (int)v->dim[4] : 1);
 }
 
 // Cheap enough to run again in a later phase instead of storing its result.
@@ -169,7 +178,8 @@ static void require(Lowering *l, int slot, int phase) {
     }
     for (int i = 0; i < p->n_instructions; i++) {
         const LaneInstruction *other = &p->instructions[i];
-        if (other->op == producer.op && other->phase == phase && other->a == producer.a && other->b == producer.b) {
+        if (other->op == producer.op && other->phase == phase && other->a == producer.a &&
+            other->b == producer.b) {
             return;
         }
     }
@@ -196,7 +206,8 @@ static int n_reads(LaneOp op) {
     }
 }
 
-// Append an instruction in the first phase in which all it reads is there, at least instruction.phase. Returns that phase.
+// Append an instruction in the first phase in which all it reads is there, at least
+// instruction.phase. Returns that phase.
 static int emit(Lowering *l, LaneInstruction instruction) {
     EsLaneProgram *p = l->program;
     const int operands[4] = {instruction.a, instruction.b, instruction.c, instruction.d};
@@ -210,8 +221,8 @@ static int emit(Lowering *l, LaneInstruction instruction) {
     for (int i = 0; i < reads; i++) {
         require(l, operands[i], instruction.phase);
     }
-    LaneInstruction *added = append(l, (void **)&p->instructions, &p->n_instructions, &p->instructions_capacity,
-                                    sizeof *added);
+    LaneInstruction *added = append(l, (void **)&p->instructions, &p->n_instructions,
+                                    &p->instructions_capacity, sizeof *added);
     if (added == NULL || l->status != ES_STATUS_OK) {
         return 0;
     }
@@ -226,7 +237,14 @@ static int emit(Lowering *l, LaneInstruction instruction) {
 }
 
 static LaneInstruction make(LaneOp op, int node, int a, int b, int c) {
-    return (LaneInstruction){.op = op, .a = a, .b = b, .c = c, .d = -1, .layer = -1, .norm = -1, .node = node,
+    return (LaneInstruction){.op = op,
+                             .a = a,
+                             .b = b,
+                             .c = c,
+                             .d = -1,
+                             .layer = -1,
+                             .norm = -1,
+                             .node = node,
                              .value = ES_NO_VALUE};
 }
 
@@ -237,7 +255,8 @@ static int input_slot(Lowering *l, int node, EsValueId value, int halo) {
     }
     const EsValue *v = value_at(l, value);
     if (l->slot_of[value] < 0) {
-        if (v->role != ES_ROLE_INPUT || v->dtype != ES_DTYPE_F32 || (v->rank != 5 && v->rank != 3)) {
+        if (v->role != ES_ROLE_INPUT || v->dtype != ES_DTYPE_F32 ||
+            (v->rank != 5 && v->rank != 3)) {
             fail_node(l, node, "reads a value the vector engine does not hold");
             return -1;
         }
@@ -261,23 +280,28 @@ static void copy_result(Lowering *l, EsValueId value, int node) {
     }
 }
 
-// --- lowering of nodes -------------------------------------------------------------------------------------------------
+// --- lowering of nodes -----------------------------------------------------------------------
 
 static int add_layer(Lowering *l, int node, int kernel) {
     EsLaneProgram *p = l->program;
     const EsNode *n = node_at(l, node);
     const EsValue *weight = value_at(l, n->input[1]);
     LaneLayer *layer = &p->layers[p->n_layers++];
-    *layer = (LaneLayer){.n_in = (int)weight->dim[2],
-                         .n_out = (int)weight->dim[1],
-                         .kernel = kernel,
+    const EsValue *y = value_at(l, n->output[0]);
+    *layer = (LaneLayer){.filter = {.n_in = (int)weight->dim[2],
+                                    .n_out = (int)weight->dim[1],
+                                    .kernel = kernel,
+                                    .height = y->rank == 5 ? (int)y->dim[3] : 1,
+                                    .width = y->rank == 5 ? (int)y->dim[4] : 1},
                          .norm = -1,
                          .weight = n->input[1],
                          .bias = n->input[2],
                          .d_weight = weight->gradient,
-                         .d_bias = n->input[2] != ES_NO_VALUE ? value_at(l, n->input[2])->gradient : ES_NO_VALUE,
+                         .d_bias = n->input[2] != ES_NO_VALUE ? value_at(l, n->input[2])->gradient
+                                                              : ES_NO_VALUE,
                          .gradient_phase = -1};
-    if (layer->n_in > ES_LANES_CHANNEL_LIMIT || layer->n_out > ES_LANES_CHANNEL_LIMIT) {
+    if (layer->filter.n_in > ES_LANES_CHANNEL_LIMIT ||
+        layer->filter.n_out > ES_LANES_CHANNEL_LIMIT) {
         fail_node(l, node, "has more channels than the vector engine takes");
     }
     return p->n_layers - 1;
@@ -332,9 +356,9 @@ static void lower_block(Lowering *l, int node, const Block *block) {
 
     int x = input_slot(l, node, conv->input[0], kernel / 2);
     int raw = output_slot(l, conv->output[0]);
-    int maxima = block->pool >= 0
-                     ? add_slot(l, ES_NO_VALUE, (int)y->dim[2], (int)(y->dim[3] / 2), (int)(y->dim[4] / 2))
-                     : -1;
+    int maxima = block->pool >= 0 ? add_slot(l, ES_NO_VALUE, (int)y->dim[2], (int)(y->dim[3] / 2),
+                                             (int)(y->dim[4] / 2))
+                                  : -1;
     if (l->status != ES_STATUS_OK) {
         return;
     }
@@ -348,13 +372,14 @@ static void lower_block(Lowering *l, int node, const Block *block) {
 
     int last = block->pool >= 0 ? block->pool : block->relu >= 0 ? block->relu : block->apply;
     EsValueId result = node_at(l, last)->output[0];
-    LaneInstruction normalise = make(LANE_NORMALISE, node, p->norms[norm].x, output_slot(l, result), -1);
+    LaneInstruction normalise =
+        make(LANE_NORMALISE, node, p->norms[norm].x, output_slot(l, result), -1);
     normalise.norm = norm;
     normalise.phase = p->norms[norm].statistics_phase + 1;
     emit(l, normalise);
     copy_result(l, result, node);
 
-    const int parts[] = {block->statistics, block->running, block->apply,     block->relu,
+    const int parts[] = {block->statistics, block->running,    block->apply,     block->relu,
                          block->pool,       block->relu_input, block->pool_input};
     for (size_t i = 0; i < ES_COUNT_OF(parts); i++) {
         if (parts[i] >= 0) {
@@ -362,8 +387,11 @@ static void lower_block(Lowering *l, int node, const Block *block) {
         }
     }
     // the gradient enters behind whatever was fused
-    int entry = block->pool_input >= 0 ? block->pool_input : block->relu_input >= 0 ? block->relu_input : block->sums;
-    p->norms[norm].gradient_in = entry < 0 ? ES_NO_VALUE : node_at(l, entry)->input[entry == block->sums ? 3 : 1];
+    int entry = block->pool_input >= 0   ? block->pool_input
+                : block->relu_input >= 0 ? block->relu_input
+                                         : block->sums;
+    p->norms[norm].gradient_in =
+        entry < 0 ? ES_NO_VALUE : node_at(l, entry)->input[entry == block->sums ? 3 : 1];
     if (block->sums >= 0) {
         l->norm_of[block->sums] = norm;
     }
@@ -389,7 +417,8 @@ static void lower_norm_gradient(Lowering *l, int node) {
         return;
     }
     int raw = l->slot_of[node_at(l, node)->input[0]];
-    LaneInstruction input = make(LANE_NORM_INPUT, node, raw, gradient, norm->is_pooled ? norm->x : -1);
+    LaneInstruction input =
+        make(LANE_NORM_INPUT, node, raw, gradient, norm->is_pooled ? norm->x : -1);
     input.d = output_slot(l, node_at(l, node)->output[0]);
     input.norm = index;
     input.phase = norm->sums_phase + 1;
@@ -416,15 +445,15 @@ static void lower_layer_gradient(Lowering *l, int node) {
     if (layer < 0) {
         return;
     }
-    int half = p->layers[layer].kernel / 2;
+    int half = p->layers[layer].filter.kernel / 2;
     LaneInstruction run;
     if (is_input) {
         int d_y = input_slot(l, node, n->input[1], half);
         run = make(LANE_CONV_INPUT, node, d_y, output_slot(l, n->output[0]), -1);
         p->layers[layer].needs_flipped = 1;
     } else {
-        run = make(LANE_CONV_WEIGHT, node, input_slot(l, node, n->input[0], half), input_slot(l, node, n->input[1], 0),
-                   -1);
+        run = make(LANE_CONV_WEIGHT, node, input_slot(l, node, n->input[0], half),
+                   input_slot(l, node, n->input[1], 0), -1);
     }
     run.layer = layer;
     int phase = emit(l, run);
@@ -445,7 +474,8 @@ static void lower_loss(Lowering *l, int node) {
     p->n_correct = n->output[1];
     p->n_invalid = n->output[2];
     int gradient = -1;
-    for (int g = next_reader(l, n->input[0], node + 1); g >= 0; g = next_reader(l, n->input[0], g + 1)) {
+    for (int g = next_reader(l, n->input[0], node + 1); g >= 0;
+         g = next_reader(l, n->input[0], g + 1)) {
         if (node_at(l, g)->op == ES_OP_CROSS_ENTROPY_INPUT) {
             l->is_absorbed[g] = 1;
             gradient = output_slot(l, node_at(l, g)->output[0]);
@@ -529,7 +559,8 @@ static EsStatus sort_instructions(EsLaneProgram *p) {
     LaneInstruction *sorted = NULL;
     ES_TRY(es_allocate(sizeof *sorted * (size_t)ES_MAX(1, p->n_instructions), (void **)&sorted));
     int *new_index = NULL;
-    EsStatus status = es_allocate(sizeof *new_index * (size_t)ES_MAX(1, p->n_instructions), (void **)&new_index);
+    EsStatus status =
+        es_allocate(sizeof *new_index * (size_t)ES_MAX(1, p->n_instructions), (void **)&new_index);
     if (status == ES_STATUS_OK) {
         int count = 0;
         for (int phase = 0; phase < p->n_phases; phase++) {
@@ -558,8 +589,8 @@ static EsStatus count_images(EsLaneProgram *p) {
         }
         int64_t n_images = p->graph->values[p->slots[i].value].dim[1];
         if (p->n_images != 0 && p->n_images != n_images) {
-            return ES_FAIL(UNSUPPORTED, "the graph mixes batches of %d and %lld images", p->n_images,
-                           (long long)n_images);
+            return ES_FAIL(UNSUPPORTED, "the graph mixes batches of %d and %lld images",
+                           p->n_images, (long long)n_images);
         }
         p->n_images = (int)n_images;
     }

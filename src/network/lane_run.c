@@ -1,7 +1,9 @@
-// Execution of a lane program: hosts over threads, phases in order, groups inside a phase, reductions between phases.
+// Execution of a lane program: hosts over threads, phases in order, groups inside a phase,
+// reductions between phases.
 #include <math.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "network/lane_internal.h"
 
 // One host at work: where its areas are.
@@ -9,9 +11,9 @@ typedef struct HostRun {
     const EsLaneProgram *program;
     int64_t env;
     int phase;
-    float *area;       // layers, norms, accumulators
+    float *area; // layers, norms, accumulators
     double *sums;
-    float *stored;     // [groups][stored_floats]
+    float *stored; // [groups][stored_floats]
 } HostRun;
 
 static float *env_data(const EsLaneProgram *p, EsValueId value, int64_t env) {
@@ -49,6 +51,11 @@ static int valid_lanes(const EsLaneProgram *p, int group) {
     return ES_MIN(p->kernels->n_lanes, p->n_images - group * p->kernels->n_lanes);
 }
 
+// Shard s has the groups from first_group(s) up to first_group(s + 1).
+static int first_group(const EsLaneProgram *p, int shard) {
+    return (int)((int64_t)shard * p->n_groups / p->n_shards);
+}
+
 static EsLaneNorm norm_view(const HostRun *run, const LaneNormRecord *norm) {
     return (EsLaneNorm){run->area + norm->scale, run->area + norm->shift, run->area + norm->mean,
                         run->area + norm->inv_std};
@@ -58,7 +65,7 @@ static double *norm_sums(const HostRun *run, const LaneNormRecord *norm, int gro
     return run->sums + norm->sums + (size_t)group * (size_t)norm->channels * 2;
 }
 
-// --- before the first phase --------------------------------------------------------------------------------------------
+// --- before the first phase ------------------------------------------------------------------
 
 static void derive_scale(const HostRun *run, const LaneNormRecord *norm) {
     const float *gamma = env_data(run->program, norm->gamma, run->env);
@@ -84,7 +91,8 @@ static void prepare_host(const HostRun *run) {
             const float *variance = env_data(p, norm->running_variance, run->env);
             for (int c = 0; c < norm->channels; c++) {
                 run->area[norm->mean + (size_t)c] = mean[c] * run->area[norm->sign + (size_t)c];
-                run->area[norm->inv_std + (size_t)c] = 1.0f / sqrtf(variance[c] + norm->options.epsilon);
+                run->area[norm->inv_std + (size_t)c] =
+                    1.0f / sqrtf(variance[c] + norm->options.epsilon);
             }
             derive_scale(run, norm);
         }
@@ -93,47 +101,50 @@ static void prepare_host(const HostRun *run) {
         const LaneLayer *layer = &p->layers[i];
         const float *weight = env_data(p, layer->weight, run->env);
         const float *sign = layer->norm >= 0 ? run->area + p->norms[layer->norm].sign : NULL;
-        p->kernels->pack_weights(weight, sign, layer->n_in, layer->n_out, layer->kernel, run->area + layer->packed);
+        p->kernels->pack_weights(weight, sign, &layer->filter, run->area + layer->packed);
         if (layer->needs_flipped) {
-            p->kernels->pack_weights_flipped(weight, sign, layer->n_in, layer->n_out, layer->kernel,
+            p->kernels->pack_weights_flipped(weight, sign, &layer->filter,
                                              run->area + layer->flipped);
         }
     }
-    memset(run->area + p->accumulators_start, 0, p->shard_floats * (size_t)p->n_shards * sizeof(float));
 }
 
-// --- one group -----------------------------------------------------------------------------------------------------------
+// --- one group -------------------------------------------------------------------------------
 
-// Loss of a group, row by row; the plain kernel's formula (kernels/cross_entropy.h).
-static void run_loss(const HostRun *run, const EsLaneMap *logits, const EsLaneMap *d_logits, int group) {
+// Whether the label is the first of the largest logits of this lane.
+static int is_first_largest(const EsLaneMap *logits, int lane, int label, float maximum) {
+    for (int k = 0; k < label; k++) {
+        if (logits->data[k * logits->plane + lane] == maximum) {
+            return 0;
+        }
+    }
+    return logits->data[label * logits->plane + lane] == maximum;
+}
+
+// Loss of a group; the plain kernel's formula (kernels/cross_entropy.h).
+static void run_loss(const HostRun *run, const EsLaneMap *logits, const EsLaneMap *d_logits,
+                     int group) {
     const EsLaneProgram *p = run->program;
     int lanes = p->kernels->n_lanes, n_classes = logits->channels, n_valid = valid_lanes(p, group);
     const int32_t *labels = env_ints(p, p->labels, run->env) + (int64_t)group * lanes;
-    double loss = 0.0;
-    int n_correct = 0, n_invalid = 0;
+    _Alignas(ES_ALIGNMENT) float share[ES_LANES_MAX], maximum[ES_LANES_MAX], sum[ES_LANES_MAX];
     for (int lane = 0; lane < lanes; lane++) {
         int is_counted = lane < n_valid && labels[lane] >= 0 && labels[lane] < n_classes;
-        n_invalid += lane < n_valid && !is_counted;
-        int best = 0;
-        for (int k = 1; k < n_classes; k++) {
-            if (logits->data[k * logits->plane + lane] > logits->data[best * logits->plane + lane]) {
-                best = k;
-            }
+        share[lane] = is_counted ? 1.0f / (float)p->n_images : 0.0f;
+    }
+    p->kernels->softmax(logits, share, d_logits, maximum, sum);
+    double loss = 0.0;
+    int n_correct = 0, n_invalid = 0;
+    for (int lane = 0; lane < n_valid; lane++) {
+        if (share[lane] == 0.0f) {
+            n_invalid++;
+            continue;
         }
-        float maximum = logits->data[best * logits->plane + lane], sum = 0.0f;
-        float exponential[ES_LANE_MAX_CLASSES];
-        for (int k = 0; k < n_classes; k++) {
-            exponential[k] = expf(logits->data[k * logits->plane + lane] - maximum);
-            sum += exponential[k];
-        }
-        if (is_counted) {
-            loss += (double)(logf(sum) - (logits->data[labels[lane] * logits->plane + lane] - maximum));
-            n_correct += best == labels[lane];
-        }
-        for (int k = 0; k < n_classes && d_logits->data != NULL; k++) {
-            float gradient = (exponential[k] / sum - (k == labels[lane < n_valid ? lane : 0] ? 1.0f : 0.0f)) /
-                             (float)p->n_images;
-            d_logits->data[k * d_logits->plane + lane] = is_counted ? gradient : 0.0f;
+        loss += (double)(logf(sum[lane]) -
+                         (logits->data[labels[lane] * logits->plane + lane] - maximum[lane]));
+        n_correct += is_first_largest(logits, lane, labels[lane], maximum[lane]);
+        if (d_logits->data != NULL) {
+            d_logits->data[labels[lane] * d_logits->plane + lane] -= share[lane];
         }
     }
     double *sums = run->sums + p->loss_sums + (size_t)group * 3;
@@ -142,7 +153,8 @@ static void run_loss(const HostRun *run, const EsLaneMap *logits, const EsLaneMa
     sums[2] = n_invalid;
 }
 
-static void load_images(const HostRun *run, const LaneInstruction *instruction, const EsLaneMap *y, int group) {
+static void load_images(const HostRun *run, const LaneInstruction *instruction, const EsLaneMap *y,
+                        int group) {
     const EsLaneProgram *p = run->program;
     const EsNode *node = &p->graph->nodes[instruction->node];
     int lanes = p->kernels->n_lanes;
@@ -160,12 +172,13 @@ static void load_images(const HostRun *run, const LaneInstruction *instruction, 
     p->kernels->load_images(&source, y);
 }
 
-static void run_norm(const HostRun *run, const LaneInstruction *i, const EsLaneMap *a, const EsLaneMap *b,
-                     const EsLaneMap *c, const EsLaneMap *d, int group) {
+static void run_norm(const HostRun *run, const LaneInstruction *i, const EsLaneMap *a,
+                     const EsLaneMap *b, const EsLaneMap *c, const EsLaneMap *d, int group) {
     const EsLaneProgram *p = run->program;
     const LaneNormRecord *norm = &p->norms[i->norm];
     EsLaneNorm view = norm_view(run, norm);
-    const float *mean_d_z = run->area + norm->mean_d_z, *mean_d_z_xhat = run->area + norm->mean_d_z_xhat;
+    const float *mean_d_z = run->area + norm->mean_d_z,
+                *mean_d_z_xhat = run->area + norm->mean_d_z_xhat;
     if (i->op == LANE_NORMALISE) {
         p->kernels->normalise(a, &view, norm->has_relu, b);
     } else if (i->op == LANE_NORM_SUMS) {
@@ -173,38 +186,43 @@ static void run_norm(const HostRun *run, const LaneInstruction *i, const EsLaneM
     } else if (norm->is_pooled) {
         p->kernels->pooled_input(a, c, b, &view, mean_d_z, mean_d_z_xhat, valid_lanes(p, group), d);
     } else {
-        p->kernels->norm_input(a, b, &view, mean_d_z, mean_d_z_xhat, norm->has_relu, valid_lanes(p, group), d);
+        p->kernels->norm_input(a, b, &view, mean_d_z, mean_d_z_xhat, norm->has_relu,
+                               valid_lanes(p, group), d);
     }
 }
 
-static void run_layer(const HostRun *run, const LaneInstruction *i, const EsLaneMap *a, const EsLaneMap *b,
-                      const EsLaneMap *c, int group, int shard) {
+static void run_layer(const HostRun *run, const LaneInstruction *i, const EsLaneMap *a,
+                      const EsLaneMap *b, const EsLaneMap *c, int group, int shard) {
     const EsLaneProgram *p = run->program;
     const LaneLayer *layer = &p->layers[i->layer];
     float *accumulators = run->area + p->accumulators_start + (size_t)shard * p->shard_floats;
     const LaneNormRecord *norm = i->norm >= 0 ? &p->norms[i->norm] : NULL;
+    int is_first = group == first_group(p, shard);
     switch (i->op) {
     case LANE_CONV:
         p->kernels->conv(a, run->area + layer->packed,
-                         layer->bias != ES_NO_VALUE ? env_data(p, layer->bias, run->env) : NULL, layer->kernel, b);
+                         layer->bias != ES_NO_VALUE ? env_data(p, layer->bias, run->env) : NULL,
+                         layer->filter.kernel, b);
         break;
     case LANE_CONV_STATISTICS:
-        p->kernels->conv_statistics(a, run->area + layer->packed, layer->kernel, valid_lanes(p, group), b,
-                                    i->c >= 0 ? c : NULL,
-                                    norm->statistics_phase >= 0 ? norm_sums(run, norm, group) : NULL);
+        p->kernels->conv_statistics(
+            a, run->area + layer->packed, layer->filter.kernel, valid_lanes(p, group), b,
+            i->c >= 0 ? c : NULL, norm->statistics_phase >= 0 ? norm_sums(run, norm, group) : NULL);
         break;
     case LANE_CONV_INPUT:
-        p->kernels->conv(a, run->area + layer->flipped, NULL, layer->kernel, b);
+        p->kernels->conv(a, run->area + layer->flipped, NULL, layer->filter.kernel, b);
         break;
     default:
-        p->kernels->conv_weight(a, b, layer->kernel, accumulators + layer->accumulator);
+        p->kernels->conv_weight(a, b, layer->filter.kernel, is_first,
+                                accumulators + layer->accumulator);
         if (layer->d_bias != ES_NO_VALUE) {
-            p->kernels->bias(b, accumulators + layer->bias_accumulator);
+            p->kernels->bias(b, is_first, accumulators + layer->bias_accumulator);
         }
     }
 }
 
-static void run_instruction(const HostRun *run, const LaneInstruction *i, int group, int shard, int worker) {
+static void run_instruction(const HostRun *run, const LaneInstruction *i, int group, int shard,
+                            int worker) {
     const EsLaneProgram *p = run->program;
     const EsLaneKernels *k = p->kernels;
     const EsNode *node = &p->graph->nodes[i->node];
@@ -255,21 +273,24 @@ static void run_instruction(const HostRun *run, const LaneInstruction *i, int gr
     }
 }
 
-// All groups of one shard through the phase: shard s has groups [s G / S, (s + 1) G / S).
+// All groups of one shard through the phase.
 static void run_shard(void *context, int64_t shard, int worker) {
     const HostRun *run = context;
     const EsLaneProgram *p = run->program;
-    int first = (int)(shard * p->n_groups / p->n_shards), end = (int)((shard + 1) * p->n_groups / p->n_shards);
+    int first = first_group(p, (int)shard), end = first_group(p, (int)shard + 1);
+    // instructions are sorted by phase
+    int start = 0;
+    while (start < p->n_instructions && p->instructions[start].phase < run->phase) {
+        start++;
+    }
     for (int group = first; group < end; group++) {
-        for (int i = 0; i < p->n_instructions; i++) {
-            if (p->instructions[i].phase == run->phase) {
-                run_instruction(run, &p->instructions[i], group, (int)shard, worker);
-            }
+        for (int i = start; i < p->n_instructions && p->instructions[i].phase == run->phase; i++) {
+            run_instruction(run, &p->instructions[i], group, (int)shard, worker);
         }
     }
 }
 
-// --- between phases ------------------------------------------------------------------------------------------------------
+// --- between phases --------------------------------------------------------------------------
 
 // Sum of entry `k` of [groups][channels][2] over groups, in order.
 static double total(const HostRun *run, const LaneNormRecord *norm, int k) {
@@ -289,10 +310,13 @@ static void finish_statistics(const HostRun *run, const LaneNormRecord *norm) {
         double variance = total(run, norm, 2 * c + 1) / norm->n_elements - mean * mean;
         // not fmax: a NaN must stay one
         variance = variance < 0.0 ? 0.0 : variance;
-        double unbiased = norm->n_elements > 1.0 ? variance * norm->n_elements / (norm->n_elements - 1.0) : variance;
+        double unbiased = norm->n_elements > 1.0
+                              ? variance * norm->n_elements / (norm->n_elements - 1.0)
+                              : variance;
         float true_mean = (float)mean * run->area[norm->sign + (size_t)c];
         run->area[norm->mean + (size_t)c] = (float)mean;
-        run->area[norm->inv_std + (size_t)c] = (float)(1.0 / sqrt(variance + (double)norm->options.epsilon));
+        run->area[norm->inv_std + (size_t)c] =
+            (float)(1.0 / sqrt(variance + (double)norm->options.epsilon));
         running_mean[c] = (1.0f - momentum) * running_mean[c] + momentum * true_mean;
         running_variance[c] = (1.0f - momentum) * running_variance[c] + momentum * (float)unbiased;
     }
@@ -315,12 +339,13 @@ static void finish_layer(const HostRun *run, const LaneLayer *layer) {
     const EsLaneProgram *p = run->program;
     const float *accumulators = run->area + p->accumulators_start;
     const float *sign = layer->norm >= 0 ? run->area + p->norms[layer->norm].sign : NULL;
-    p->kernels->reduce_weight(accumulators + layer->accumulator, p->shard_floats, p->n_shards, sign, layer->n_in,
-                              layer->n_out, layer->kernel, env_data(p, layer->d_weight, run->env));
-    for (int o = 0; o < layer->n_out && layer->d_bias != ES_NO_VALUE; o++) {
+    p->kernels->reduce_weight(accumulators + layer->accumulator, p->shard_floats, p->n_shards, sign,
+                              &layer->filter, env_data(p, layer->d_weight, run->env));
+    for (int o = 0; o < layer->filter.n_out && layer->d_bias != ES_NO_VALUE; o++) {
         double sum = 0.0;
         for (int shard = 0; shard < p->n_shards; shard++) {
-            const float *part = accumulators + (size_t)shard * p->shard_floats + layer->bias_accumulator;
+            const float *part =
+                accumulators + (size_t)shard * p->shard_floats + layer->bias_accumulator;
             for (int lane = 0; lane < p->kernels->n_lanes; lane++) {
                 sum += (double)part[(size_t)(o * p->kernels->n_lanes + lane)];
             }
@@ -359,7 +384,7 @@ static void finish_phase(const HostRun *run) {
     }
 }
 
-// --- hosts -----------------------------------------------------------------------------------------------------------------
+// --- hosts -----------------------------------------------------------------------------------
 
 static HostRun start_host(const EsLaneProgram *p, int64_t env, int area) {
     HostRun run = {

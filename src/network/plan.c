@@ -20,6 +20,7 @@ struct EsPlan {
     EsCapture *capture;         // owned, nullable
     int n_runs;
     int all_bound;
+    int clears_gradients; // some parameter has no gradient here, and an optimiser follows
     EsPlanReport report;
 };
 
@@ -198,9 +199,26 @@ static EsStatus check_options(const EsGraph *graph, const EsStore *store,
                        es_dtype_name(options->activation_dtype));
     }
     for (int n = 0; n < graph->n_nodes && options->activation_dtype != ES_DTYPE_F32; n++) {
-        if (graph->nodes[n].op == ES_OP_LSTM || graph->nodes[n].op == ES_OP_EMBEDDING) {
-            return ES_FAIL(UNSUPPORTED, "%s runs in F32 alone", es_op_name(graph->nodes[n].op));
+        const EsNode *node = &graph->nodes[n];
+        if (node->op == ES_OP_LSTM || node->op == ES_OP_EMBEDDING) {
+            return ES_FAIL(UNSUPPORTED, "%s runs in F32 alone", es_op_name(node->op));
         }
+        for (int i = 0; i < node->n_inputs; i++) {
+            const EsValue *value =
+                node->input[i] != ES_NO_VALUE ? &graph->values[node->input[i]] : NULL;
+            if (value != NULL && value->role == ES_ROLE_INPUT && value->dtype == ES_DTYPE_F32) {
+                return ES_FAIL(UNSUPPORTED,
+                               "input \"%s\" is F32; a BF16 plan takes its images through a gather",
+                               value->name);
+            }
+        }
+    }
+    if (options->step != ES_NO_VALUE && (options->step < 0 || options->step >= graph->n_values ||
+                                         graph->values[options->step].role != ES_ROLE_INPUT ||
+                                         graph->values[options->step].dtype != ES_DTYPE_I32 ||
+                                         !graph->values[options->step].is_shared)) {
+        return ES_FAIL(ARGUMENT,
+                       "the plan's step must be a shared I32 input of the graph, or ES_NO_VALUE");
     }
     return ES_STATUS_OK;
 }
@@ -226,11 +244,19 @@ EsStatus es_plan_create(const EsGraph *graph, EsStore *store, const EsPlanOption
             plan->tensors[v] = es_store_tensor(store, graph, v);
         }
     }
+    for (int v = 0; v < graph->n_values; v++) {
+        plan->clears_gradients |= options->optimiser != NULL &&
+                                  graph->values[v].role == ES_ROLE_PARAMETER &&
+                                  graph->values[v].gradient == ES_NO_VALUE;
+    }
     if (options->mode == ES_COMPILE_DEFAULT &&
         es_device_info(store->device)->kind == ES_DEVICE_CPU) {
         ES_TRY_GOTO(try_lanes(plan));
     }
     ES_TRY_GOTO(assign_memory(plan));
+    if (plan->lanes != NULL) {
+        plan->report.activation_bytes += es_lane_program_bytes(plan->lanes);
+    }
     plan->report.build_ms = es_clock_seconds_since(start_ns) * 1e3;
 done:
     if (status != ES_STATUS_OK) {
@@ -254,6 +280,9 @@ void es_plan_destroy(EsPlan *plan) {
 }
 
 EsStatus es_plan_bind(EsPlan *plan, EsValueId input, const EsTensor *tensor) {
+    if (input < 0 || input >= plan->graph->n_values) {
+        return ES_FAIL(ARGUMENT, "there is no value %d in the graph", input);
+    }
     const EsValue *value = &plan->graph->values[input];
     if (value->role != ES_ROLE_INPUT) {
         return ES_FAIL(ARGUMENT, "\"%s\" is not an input of the graph", value->name);
@@ -267,8 +296,18 @@ EsStatus es_plan_bind(EsPlan *plan, EsValueId input, const EsTensor *tensor) {
                        es_tensor_describe(tensor, given, sizeof given),
                        es_tensor_describe(&wanted, expected, sizeof expected));
     }
+    if (tensor->device != plan->store->device) {
+        return ES_FAIL(ARGUMENT, "input \"%s\" is on another device than the plan", value->name);
+    }
     plan->tensors[input] = *tensor;
     plan->all_bound = 0;
+    // a recording holds the old address: the next run records again
+    if (plan->capture != NULL) {
+        es_capture_destroy(plan->capture);
+        plan->capture = NULL;
+        plan->report.is_captured = 0;
+        plan->n_runs = 1;
+    }
     return ES_STATUS_OK;
 }
 
@@ -282,8 +321,13 @@ static EsStatus check_bound(EsPlan *plan) {
     return ES_STATUS_OK;
 }
 
-static void run_nodes(EsPlan *plan, EsStream *stream) {
+static EsStatus run_nodes(EsPlan *plan, EsStream *stream) {
     const EsKernels *kernels = es_kernels_of(plan->store->device);
+    if (plan->clears_gradients) {
+        // what another plan on this store left there must not move a parameter
+        EsTensor *slab = &plan->store->gradients;
+        ES_TRY(es_stream_fill(stream, slab->data, 0, es_tensor_bytes(slab)));
+    }
     for (int n = 0; n < plan->graph->n_nodes; n++) {
         if (plan->lanes == NULL || plan->is_left_out[n]) {
             es_execute_node(kernels, stream, &plan->graph->nodes[n], plan->tensors);
@@ -298,15 +342,22 @@ static void run_nodes(EsPlan *plan, EsStream *stream) {
     if (plan->options.step != ES_NO_VALUE) {
         kernels->count_steps(stream, &plan->tensors[plan->options.step]);
     }
+    return ES_STATUS_OK;
 }
 
-// Record a run and make it replayable. Whatever goes wrong, the plan stays usable.
+// Record a run and make it replayable. Whatever goes wrong, the plan stays usable: a launch that
+// fails while it is only recorded is no failure of the device.
 static void capture_plan(EsPlan *plan, EsStream *stream) {
     int64_t start_ns = es_clock_ns();
     EsStatus status = es_capture_begin(stream);
     if (status == ES_STATUS_OK) {
-        run_nodes(plan, stream);
+        EsStatus recorded = run_nodes(plan, stream);
         status = es_capture_end(stream, &plan->capture);
+        if (status == ES_STATUS_OK && recorded != ES_STATUS_OK) {
+            es_capture_destroy(plan->capture);
+            plan->capture = NULL;
+            status = recorded;
+        }
     }
     plan->report.capture_ms = es_clock_seconds_since(start_ns) * 1e3;
     plan->report.is_captured = status == ES_STATUS_OK;
@@ -319,21 +370,26 @@ static void capture_plan(EsPlan *plan, EsStream *stream) {
 
 EsStatus es_plan_run(EsPlan *plan, EsStream *stream) {
     ES_TRY(check_bound(plan));
+    ES_TRY(es_device_status(plan->store->device));
     int can_capture = plan->options.mode == ES_COMPILE_DEFAULT &&
                       es_device_info(plan->store->device)->kind == ES_DEVICE_CUDA;
     // the first run is a plain one: it loads modules, which a capture may not
     if (can_capture && plan->n_runs == 1 && plan->capture == NULL) {
         capture_plan(plan, stream);
+        es_device_forgive(plan->store->device);
     }
     plan->n_runs += plan->n_runs < 2;
     if (plan->capture != NULL) {
         ES_TRY(es_capture_replay(plan->capture, stream));
     } else {
-        run_nodes(plan, stream);
+        ES_TRY(run_nodes(plan, stream));
     }
     return es_device_status(plan->store->device);
 }
 
-EsTensor es_plan_tensor(const EsPlan *plan, EsValueId value) { return plan->tensors[value]; }
+EsTensor es_plan_tensor(const EsPlan *plan, EsValueId value) {
+    ES_ASSERT(value >= 0 && value < plan->graph->n_values);
+    return plan->tensors[value];
+}
 
 EsPlanReport es_plan_report(const EsPlan *plan) { return plan->report; }

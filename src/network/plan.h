@@ -50,7 +50,8 @@ EsStatus es_plan_create(const EsGraph *graph, EsStore *store, const EsPlanOption
                         EsPlan **plan);
 void es_plan_destroy(EsPlan *plan);
 
-// Give an input its memory: same device, dtype and shape. Before the first run.
+// Give an input its memory: same device, dtype and shape. Later again to change it; a captured plan
+// is then recorded anew.
 EsStatus es_plan_bind(EsPlan *plan, EsValueId input, const EsTensor *tensor);
 
 // Queue one run. Fails when an input is unbound, or when the device has failed.

@@ -4,20 +4,12 @@
 
 #include "base/arena.h"
 
-EsOptimiserOptions es_optimiser_defaults(void) {
-    return (EsOptimiserOptions){.kind = ES_OPTIMISER_SGD,
-                                .rate = 0.01f,
-                                .momentum = 0.9f,
-                                .weight_decay = 5e-4f,
-                                .beta1 = 0.9f,
-                                .beta2 = 0.999f,
-                                .epsilon = 1e-8f};
-}
-
-static EsStatus create_tensor(EsDevice *device, EsDtype dtype, int rank, const int64_t *dims,
-                              EsTensor *tensor) {
-    *tensor = es_tensor_view(NULL, dtype, device, rank, dims);
-    return es_device_allocate(device, es_tensor_bytes(tensor), &tensor->data);
+EsOptimiserOptions es_optimiser_defaults(EsOptimiserKind kind) {
+    EsOptimiserOptions sgd = {
+        .kind = ES_OPTIMISER_SGD, .rate = 0.01f, .momentum = 0.9f, .weight_decay = 5e-4f};
+    EsOptimiserOptions adam = {
+        .kind = ES_OPTIMISER_ADAM, .rate = 1e-3f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f};
+    return kind == ES_OPTIMISER_ADAM ? adam : sgd;
 }
 
 // Offsets and lengths of all parameters, in graph order.
@@ -29,10 +21,7 @@ static EsStatus upload_spans(EsOptimiser *optimiser, const EsGraph *graph, EsStr
         const EsValue *value = &graph->values[i];
         if (value->role == ES_ROLE_PARAMETER) {
             spans[count][0] = value->slab_offset;
-            spans[count][1] = 1;
-            for (int axis = 1; axis < value->rank; axis++) {
-                spans[count][1] *= value->dim[axis];
-            }
+            spans[count][1] = es_value_count(value);
             count++;
         }
     }
@@ -66,26 +55,32 @@ static EsStatus create_tensors(EsOptimiser *optimiser, const EsGraph *graph) {
     int64_t n_envs = graph->n_envs, n_spans = optimiser->n_spans;
     const int64_t slab[] = {n_envs, graph->n_parameters}, per_span[] = {n_envs, n_spans},
                   per_group[] = {n_envs, 1};
-    ES_TRY(create_tensor(device, ES_DTYPE_F32, 1, &n_envs, &optimiser->rates.rate));
-    ES_TRY(create_tensor(device, ES_DTYPE_F32, 1, &n_envs, &optimiser->rates.momentum));
-    ES_TRY(create_tensor(device, ES_DTYPE_F32, 1, &n_envs, &optimiser->rates.weight_decay));
-    ES_TRY(create_tensor(device, ES_DTYPE_F32, 2, slab, &optimiser->moment1));
+    ES_TRY(es_device_create_tensor(device, ES_DTYPE_F32, 1, &n_envs, &optimiser->rates.rate));
+    ES_TRY(es_device_create_tensor(device, ES_DTYPE_F32, 1, &n_envs, &optimiser->rates.momentum));
+    ES_TRY(
+        es_device_create_tensor(device, ES_DTYPE_F32, 1, &n_envs, &optimiser->rates.weight_decay));
+    ES_TRY(es_device_create_tensor(device, ES_DTYPE_F32, 2, slab, &optimiser->moment1));
     if (optimiser->options.kind == ES_OPTIMISER_ADAM) {
-        ES_TRY(create_tensor(device, ES_DTYPE_F32, 2, slab, &optimiser->moment2));
-        ES_TRY(create_tensor(device, ES_DTYPE_I32, 1, &n_envs, &optimiser->n_steps));
+        ES_TRY(es_device_create_tensor(device, ES_DTYPE_F32, 2, slab, &optimiser->moment2));
+        ES_TRY(es_device_create_tensor(device, ES_DTYPE_I32, 1, &n_envs, &optimiser->n_steps));
     }
-    ES_TRY(create_tensor(device, ES_DTYPE_I64, 2, (int64_t[]){n_spans, 2}, &optimiser->spans));
-    ES_TRY(create_tensor(device, ES_DTYPE_I32, 1, &n_spans, &optimiser->groups));
-    ES_TRY(create_tensor(device, ES_DTYPE_F32, 2, per_group, &optimiser->max_norm));
-    ES_TRY(create_tensor(device, ES_DTYPE_F64, 2, per_span, &optimiser->sum_squares));
-    ES_TRY(create_tensor(device, ES_DTYPE_I32, 2, per_span, &optimiser->n_nonfinite));
-    return create_tensor(device, ES_DTYPE_F32, 2, per_group, &optimiser->group_norm);
+    ES_TRY(es_device_create_tensor(device, ES_DTYPE_I64, 2, (int64_t[]){n_spans, 2},
+                                   &optimiser->spans));
+    ES_TRY(es_device_create_tensor(device, ES_DTYPE_I32, 1, &n_spans, &optimiser->groups));
+    ES_TRY(es_device_create_tensor(device, ES_DTYPE_F32, 2, per_group, &optimiser->max_norm));
+    ES_TRY(es_device_create_tensor(device, ES_DTYPE_F64, 2, per_span, &optimiser->sum_squares));
+    ES_TRY(es_device_create_tensor(device, ES_DTYPE_I32, 2, per_span, &optimiser->n_nonfinite));
+    return es_device_create_tensor(device, ES_DTYPE_F32, 2, per_group, &optimiser->group_norm);
 }
 
 EsStatus es_optimiser_create(const EsGraph *graph, EsStore *store,
                              const EsOptimiserOptions *options, EsOptimiser **optimiser_out) {
     *optimiser_out = NULL;
     ES_TRY(es_store_check(store, graph));
+    if (options->kind == ES_OPTIMISER_ADAM && options->weight_decay != 0.0f) {
+        return ES_FAIL(UNSUPPORTED, "Adam has no weight decay here, %g was asked for",
+                       (double)options->weight_decay);
+    }
     EsOptimiser *optimiser = NULL;
     EsStream *stream = NULL;
     EsStatus status = ES_STATUS_OK;
@@ -122,7 +117,7 @@ void es_optimiser_destroy(EsOptimiser *optimiser) {
         &optimiser->spans,       &optimiser->groups,         &optimiser->max_norm,
         &optimiser->sum_squares, &optimiser->n_nonfinite,    &optimiser->group_norm};
     for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
-        es_device_release(optimiser->store->device, tensors[i]->data);
+        es_device_destroy_tensor(tensors[i]);
     }
     es_release(optimiser);
 }

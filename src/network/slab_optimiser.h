@@ -2,7 +2,7 @@
 // are arrays over environments, in device memory, so that sweeps run side by side and a captured
 // step sees changes.
 //
-//     EsOptimiserOptions options = es_optimiser_defaults();
+//     EsOptimiserOptions options = es_optimiser_defaults(ES_OPTIMISER_SGD);
 //     EsOptimiser *optimiser; ES_TRY(es_optimiser_create(graph, store, &options, &optimiser));
 //     es_optimiser_step(optimiser, stream);      // after a backward pass
 #ifndef ES_NETWORK_SLAB_OPTIMISER_H
@@ -40,8 +40,9 @@ typedef struct EsOptimiser {
     EsTensor group_norm;  // [E, 1]         filled by es_optimiser_step
 } EsOptimiser;
 
-// SGD as the hosts use it: rate 0.01, momentum 0.9, weight decay 5e-4, no clipping.
-EsOptimiserOptions es_optimiser_defaults(void);
+// SGD as the hosts use it: rate 0.01, momentum 0.9, weight decay 5e-4. Adam: rate 1e-3, moments 0.9
+// and 0.999, epsilon 1e-8. No clipping.
+EsOptimiserOptions es_optimiser_defaults(EsOptimiserKind kind);
 
 EsStatus es_optimiser_create(const EsGraph *graph, EsStore *store,
                              const EsOptimiserOptions *options, EsOptimiser **optimiser);

@@ -14,12 +14,32 @@ static EsStatus create_slab(EsDevice *device, int64_t n_envs, int64_t count, EsT
     return ES_STATUS_OK;
 }
 
+// FNV-1a over what decides where each value lies.
+static uint64_t hash_layout(const EsGraph *graph) {
+    uint64_t hash = 14695981039346656037u;
+    for (int v = 0; v < graph->n_values; v++) {
+        const EsValue *value = &graph->values[v];
+        if (value->role != ES_ROLE_PARAMETER && value->role != ES_ROLE_STATE) {
+            continue;
+        }
+        for (const char *c = value->name; *c != '\0'; c++) {
+            hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+        }
+        for (int axis = 0; axis < ES_MAX_RANK; axis++) {
+            hash = (hash ^ (uint64_t)value->dim[axis]) * 1099511628211u;
+        }
+        hash = (hash ^ (uint64_t)value->slab_offset) * 1099511628211u;
+    }
+    return hash;
+}
+
 EsStatus es_store_create(const EsGraph *graph, EsDevice *device, EsStore **store_out) {
     *store_out = NULL;
     ES_TRY(es_graph_status(graph));
     EsStore *store = NULL;
     ES_TRY(es_allocate(sizeof *store, (void **)&store));
     store->device = device;
+    store->layout = hash_layout(graph);
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(create_slab(device, graph->n_envs, graph->n_parameters, &store->parameters));
     ES_TRY_GOTO(create_slab(device, graph->n_envs, graph->n_parameters, &store->gradients));
@@ -42,21 +62,13 @@ void es_store_destroy(EsStore *store) {
     }
 }
 
-static int64_t elements_per_env(const EsValue *value) {
-    int64_t count = 1;
-    for (int axis = 1; axis < value->rank; axis++) {
-        count *= value->dim[axis];
-    }
-    return count;
-}
-
 // One environment's part of the parameter slab: element q draws word q % 4 of draw q / 4, so a
 // parameter's start depends on its place alone.
 static void initialise_values(const EsGraph *graph, EsRole role, uint64_t seed, uint32_t episode,
                               float *part) {
     for (int i = 0; i < graph->n_values; i++) {
         const EsValue *value = &graph->values[i];
-        for (int64_t k = 0; value->role == role && k < elements_per_env(value); k++) {
+        for (int64_t k = 0; value->role == role && k < es_value_count(value); k++) {
             int64_t q = value->slab_offset + k;
             EsRandom4 draw = {{0}};
             if (value->bound > 0.0f) {
@@ -105,6 +117,10 @@ EsStatus es_store_check(const EsStore *store, const EsGraph *graph) {
                        (long long)graph->n_envs, (long long)graph->n_parameters,
                        (long long)graph->n_states, (long long)store->parameters.dim[0],
                        (long long)store->parameters.dim[1], (long long)store->states.dim[1]);
+    }
+    if (store->layout != hash_layout(graph)) {
+        return ES_FAIL(ARGUMENT, "the graph names or orders its parameters otherwise than the one "
+                                 "the store was made for");
     }
     return ES_STATUS_OK;
 }

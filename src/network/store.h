@@ -14,6 +14,7 @@ typedef struct EsStore {
     EsTensor parameters; // f32 [E, P]
     EsTensor gradients;  // f32 [E, P], same offsets
     EsTensor states;     // f32 [E, S]: running statistics
+    uint64_t layout;     // hash of names, shapes and offsets
 } EsStore;
 
 EsStatus es_store_create(const EsGraph *graph, EsDevice *device, EsStore **store);

@@ -62,7 +62,13 @@ void es_device_close(EsDevice *device) {
 
 const EsDeviceInfo *es_device_info(const EsDevice *device) { return &device->info; }
 
-EsStatus es_device_status(const EsDevice *device) { return device->status; }
+EsStatus es_device_status(const EsDevice *device) {
+    return device->status == ES_STATUS_OK
+               ? ES_STATUS_OK
+               : es_status_set(device->status, __FILE__, __LINE__, "%s", device->status_detail);
+}
+
+void es_device_forgive(EsDevice *device) { device->status = ES_STATUS_OK; }
 
 EsDeviceCounters es_device_counters(const EsDevice *device) { return device->counters; }
 
@@ -74,6 +80,19 @@ EsStatus es_device_allocate(EsDevice *device, size_t bytes, void **memory) {
 void es_device_release(EsDevice *device, void *memory) {
     if (memory != NULL) {
         device->interface->release(device, memory);
+    }
+}
+
+EsStatus es_device_create_tensor(EsDevice *device, EsDtype dtype, int rank, const int64_t *dims,
+                                 EsTensor *tensor) {
+    *tensor = es_tensor_view(NULL, dtype, device, rank, dims);
+    return es_device_allocate(device, es_tensor_bytes(tensor), &tensor->data);
+}
+
+void es_device_destroy_tensor(EsTensor *tensor) {
+    if (tensor->data != NULL) {
+        es_device_release(tensor->device, tensor->data);
+        tensor->data = NULL;
     }
 }
 

@@ -55,12 +55,22 @@ int es_device_cuda_count(void);
 
 const EsDeviceInfo *es_device_info(const EsDevice *device);
 
-// The first failure of queued work since the device was opened, or OK.
+// The first failure of queued work since the device was opened, with its text as the thread's
+// detail, or OK.
 EsStatus es_device_status(const EsDevice *device);
+
+// Forget a failure of work that was only being recorded (es_capture_begin) and never ran.
+void es_device_forgive(EsDevice *device);
 
 // Zeroed memory on the device, 64-byte aligned or better. Slow: set-up only. Counted.
 EsStatus es_device_allocate(EsDevice *device, size_t bytes, void **memory);
 void es_device_release(EsDevice *device, void *memory);
+
+// A contiguous tensor with zeroed memory of its own, and its end; a tensor without memory is left
+// alone.
+EsStatus es_device_create_tensor(EsDevice *device, EsDtype dtype, int rank, const int64_t *dims,
+                                 EsTensor *tensor);
+void es_device_destroy_tensor(EsTensor *tensor);
 
 // Host memory that the device copies from and to without staging (pinned on CUDA).
 EsStatus es_device_allocate_host(EsDevice *device, size_t bytes, void **memory);

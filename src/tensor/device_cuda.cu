@@ -21,6 +21,7 @@ static EsStatus make_current(const EsDevice *device) {
 void es_device_cuda_keep(EsDevice *device, EsStatus status) {
     if (device->status == ES_STATUS_OK) {
         device->status = status;
+        snprintf(device->status_detail, sizeof device->status_detail, "%s", es_status_detail());
     }
 }
 

@@ -38,8 +38,9 @@ struct EsDevice {
     const EsDeviceInterface *interface; // borrowed, constant
     EsDeviceInfo info;
     EsDeviceOptions options;
-    EsThreadPool *pool; // owned, CPU alone
-    EsStatus status;    // first failure of queued work
+    EsThreadPool *pool;      // owned, CPU alone
+    EsStatus status;         // first failure of queued work
+    char status_detail[256]; // its text
     EsDeviceCounters counters;
 };
 

@@ -17,9 +17,7 @@ static const char *checkpoint_path(void) {
 static void use_adam(NetworkRun *run) {
     es_plan_destroy(run->plan);
     es_optimiser_destroy(run->optimiser);
-    EsOptimiserOptions options = es_optimiser_defaults();
-    options.kind = ES_OPTIMISER_ADAM;
-    options.rate = 1e-3f;
+    EsOptimiserOptions options = es_optimiser_defaults(ES_OPTIMISER_ADAM);
     options.max_norm = 1.0f;
     REQUIRE_OK(es_optimiser_create(run->graph, run->store, &options, &run->optimiser));
     create_network_plan(run, ES_COMPILE_DEFAULT, run->optimiser);

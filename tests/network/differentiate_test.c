@@ -178,8 +178,8 @@ static EsValueId build_sequence(Trial *t, EsValueId x) {
     EsValueId start = es_graph_input(t->graph, "start", ES_DTYPE_F32, 2, (int64_t[]){n_rows, 5});
     x = es_graph_linear(t->graph, "first", x, 6);
     x = es_graph_reshape(t->graph, x, 3, (int64_t[]){n_steps, n_rows, 6});
-    x = es_graph_lstm(t->graph, "lower", x, reset, start, ES_NO_VALUE, 5);
-    x = es_graph_lstm(t->graph, "upper", x, reset, ES_NO_VALUE, ES_NO_VALUE, 4);
+    x = es_graph_lstm(t->graph, "lower", x, reset, start, ES_NO_VALUE, 5).y;
+    x = es_graph_lstm(t->graph, "upper", x, reset, ES_NO_VALUE, ES_NO_VALUE, 4).y;
     return es_graph_reshape(t->graph, x, 2, (int64_t[]){n_steps * n_rows, 4});
 }
 

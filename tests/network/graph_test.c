@@ -74,6 +74,46 @@ TEST(wrong_ranks_and_names_are_refused) {
     EXPECT_STATUS(es_graph_create(0, &graph), ARGUMENT);
 }
 
+TEST(misuse_is_told) {
+    EsGraph *graph = NULL;
+    REQUIRE_OK(es_graph_create(2, &graph));
+    es_graph_activation(graph, ES_ACTIVATION_RELU, es_graph_find(graph, "missing"));
+    EXPECT_STATUS(es_graph_status(graph), ARGUMENT);
+    EXPECT_TEXT(es_status_detail(), "activation: no such value");
+    es_graph_destroy(graph);
+
+    REQUIRE_OK(es_graph_create(2, &graph));
+    EsValueId alpha = es_graph_parameter(graph, "alpha", 3, (int64_t[]){3, 8, 8}, 0.0f, 1.0f);
+    es_graph_add(graph, alpha, alpha);
+    EXPECT_STATUS(es_graph_status(graph), ARGUMENT);
+    EXPECT_TEXT(es_status_detail(), "add: \"alpha\" is a parameter or a state");
+    es_graph_destroy(graph);
+
+    REQUIRE_OK(es_graph_create(2, &graph));
+    es_graph_conv2d(
+        graph, "conv",
+        es_graph_shared_input(graph, "all", ES_DTYPE_F32, 5, (int64_t[]){7, 4, 3, 8, 8}), 3, 3, 0);
+    EXPECT_STATUS(es_graph_status(graph), ARGUMENT);
+    EXPECT_CONTAINS(es_status_detail(), "\"all\" is shared by all environments");
+    es_graph_destroy(graph);
+
+    REQUIRE_OK(es_graph_create(2, &graph));
+    EsValueId x = es_graph_input(graph, "x", ES_DTYPE_F32, 3, (int64_t[]){4, 3, 5});
+    EsValueId start = es_graph_input(graph, "start", ES_DTYPE_F32, 2, (int64_t[]){3, 7});
+    es_graph_lstm(graph, "lstm", x, ES_NO_VALUE, start, ES_NO_VALUE, 6);
+    EXPECT_STATUS(es_graph_status(graph), ARGUMENT);
+    EXPECT_TEXT(es_status_detail(), "lstm: \"start\" has 7 at axis 2, expected 6");
+    es_graph_destroy(graph);
+
+    REQUIRE_OK(es_graph_create(2, &graph));
+    EsValueId rows = es_graph_input(graph, "rows", ES_DTYPE_F32, 2, (int64_t[]){4, 10});
+    EsLoss loss = es_graph_cross_entropy(
+        graph, rows, es_graph_input(graph, "labels", ES_DTYPE_I32, 1, (int64_t[]){4}));
+    EXPECT_STATUS(es_graph_differentiate(graph, loss.loss), ARGUMENT);
+    EXPECT_TEXT(es_status_detail(), "the loss depends on no parameter");
+    es_graph_destroy(graph);
+}
+
 TEST(only_a_loss_can_be_differentiated) {
     EsGraph *graph = NULL;
     REQUIRE_OK(es_graph_create(1, &graph));

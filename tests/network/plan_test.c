@@ -102,6 +102,9 @@ static void record_bits(const NetworkShape *shape, const Variant *variant, float
     for (int step = 0; step < STEPS; step++) {
         network_step(&run, bits + step * MAX_ENVS);
     }
+    EsPlanReport report = es_plan_report(run.plan);
+    EXPECT_EQ(report.is_captured,
+              strcmp(variant->device, "cuda") == 0 && variant->mode == ES_COMPILE_DEFAULT);
     ES_ASSERT(es_tensor_count(&run.store->parameters) <= MAX_VALUES - STEPS * MAX_ENVS);
     copy_out(&run, bits + STEPS * MAX_ENVS, &run.store->parameters);
     network_end(&run);
@@ -147,6 +150,80 @@ TEST(capture_does_not_change_bits) {
         expect_same_bits(&network_shapes[s], (Variant){"cuda", 0, 0, ES_COMPILE_DEFAULT},
                          (Variant){"cuda", 0, 0, ES_COMPILE_DEFAULT});
     }
+}
+
+// What one plan leaves in the gradient slab must not move a parameter that another plan does not
+// reach.
+TEST(plans_on_one_store_do_not_disturb_each_other) {
+    static float before[MAX_VALUES], after[MAX_VALUES];
+    NetworkRun run = network_begin(&network_shapes[0], "cpu", 1, 0, ES_COMPILE_DEFAULT);
+    float losses[MAX_ENVS];
+    network_step(&run, losses);
+    // a second graph with the same parameters whose loss goes through the head alone
+    EsGraph *graph = NULL;
+    REQUIRE_OK(es_graph_create(2, &graph));
+    EsValueId x = es_graph_input(graph, "x", ES_DTYPE_F32, 4, (int64_t[]){19, 3, 10, 10});
+    EsValueId rows = es_graph_input(graph, "rows", ES_DTYPE_F32, 2, (int64_t[]){19, 10});
+    EsValueId labels = es_graph_input(graph, "labels", ES_DTYPE_I32, 1, (int64_t[]){19});
+    EsValueId h = x;
+    for (int i = 0; i < 2; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "block%d.conv", i);
+        h = es_graph_conv2d(graph, name, h, 5 << i, 3, 0);
+        snprintf(name, sizeof name, "block%d.norm", i);
+        h = es_graph_batchnorm(graph, name, h, 0);
+    }
+    EsLoss loss = es_graph_cross_entropy(graph, es_graph_linear(graph, "head", rows, 4), labels);
+    REQUIRE_OK(es_graph_differentiate(graph, loss.loss));
+    EsOptimiserOptions sgd = es_optimiser_defaults(ES_OPTIMISER_SGD);
+    sgd.momentum = 0.0f;
+    sgd.weight_decay = 0.0f;
+    EsOptimiser *optimiser = NULL;
+    REQUIRE_OK(es_optimiser_create(graph, run.store, &sgd, &optimiser));
+    EsPlanOptions options = es_plan_defaults();
+    options.optimiser = optimiser;
+    EsPlan *plan = NULL;
+    REQUIRE_OK(es_plan_create(graph, run.store, &options, &plan));
+    EsTensor rows_tensor =
+        es_tensor_view(run.x.data, ES_DTYPE_F32, run.device, 3, (int64_t[]){2, 19, 10});
+    REQUIRE_OK(es_plan_bind(plan, x, &run.x));
+    REQUIRE_OK(es_plan_bind(plan, rows, &rows_tensor));
+    REQUIRE_OK(es_plan_bind(plan, labels, &run.labels));
+    EsTensor weight = es_store_tensor(run.store, graph, es_graph_find(graph, "block0.conv.weight"));
+    EsTensor head = es_store_tensor(run.store, graph, es_graph_find(graph, "head.weight"));
+    copy_out(&run, before, &weight);
+    copy_out(&run, before + 1000, &head);
+    REQUIRE_OK(es_plan_run(plan, run.stream));
+    copy_out(&run, after, &weight);
+    copy_out(&run, after + 1000, &head);
+    EXPECT(memcmp(before, after, 1000 * sizeof(float)) == 0);
+    EXPECT(memcmp(before + 1000, after + 1000, (size_t)es_tensor_count(&head) * sizeof(float)) !=
+           0);
+    es_plan_destroy(plan);
+    es_optimiser_destroy(optimiser);
+    es_graph_destroy(graph);
+    network_end(&run);
+}
+
+TEST(rebinding_records_again_on_cuda) {
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    NetworkRun run = network_begin(&network_shapes[0], "cuda", 0, 0, ES_COMPILE_DEFAULT);
+    float losses[MAX_ENVS], changed[MAX_ENVS];
+    for (int step = 0; step < 3; step++) {
+        network_step(&run, losses);
+    }
+    EXPECT(es_plan_report(run.plan).is_captured);
+    EsTensor other = {0};
+    REQUIRE_OK(es_device_create_tensor(run.device, ES_DTYPE_F32, run.x.rank, run.x.dim, &other));
+    REQUIRE_OK(es_plan_bind(run.plan, es_graph_find(run.graph, "x"), &other));
+    network_step(&run, changed);
+    EXPECT(es_plan_report(run.plan).is_captured);
+    // images of zeros have another loss
+    EXPECT(fabsf(changed[0] - losses[0]) > 1e-3f);
+    es_device_destroy_tensor(&other);
+    network_end(&run);
 }
 
 TEST(reports_what_was_built) {

@@ -4,9 +4,20 @@
 
 #include "network/snapshot.h"
 
-static void check_snapshot(const char *device) {
+static void use_adam(NetworkRun *run) {
+    es_plan_destroy(run->plan);
+    es_optimiser_destroy(run->optimiser);
+    EsOptimiserOptions options = es_optimiser_defaults(ES_OPTIMISER_ADAM);
+    REQUIRE_OK(es_optimiser_create(run->graph, run->store, &options, &run->optimiser));
+    create_network_plan(run, ES_COMPILE_DEFAULT, run->optimiser);
+}
+
+static void check_snapshot(const char *device, int adam) {
     static float early[8192], late[8192], mixed[8192];
     NetworkRun run = network_begin(&network_shapes[0], device, 1, 0, ES_COMPILE_DEFAULT);
+    if (adam) {
+        use_adam(&run);
+    }
     EsTensor mask = es_tensor_view(NULL, ES_DTYPE_U8, run.device, 1, (int64_t[]){2});
     REQUIRE_OK(es_device_allocate(run.device, 2, &mask.data));
     EsSnapshot *snapshot = NULL;
@@ -39,11 +50,15 @@ static void check_snapshot(const char *device) {
     network_end(&run);
 }
 
-TEST(masked_environments_go_back) { check_snapshot("cpu"); }
+TEST(masked_environments_go_back) {
+    check_snapshot("cpu", 0);
+    check_snapshot("cpu", 1);
+}
 
 TEST(masked_environments_go_back_on_cuda) {
     if (es_device_cuda_count() == 0) {
         SKIP("no CUDA device");
     }
-    check_snapshot("cuda");
+    check_snapshot("cuda", 0);
+    check_snapshot("cuda", 1);
 }
