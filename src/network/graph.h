@@ -21,17 +21,24 @@
 ES_EXTERN_C_BEGIN
 
 // Kinds of node. Each is one kernel of kernels/kernel_list.h.
+// clang-format off
 #define ES_OP_LIST(X)                                                                              \
-    X(ADD)                                                                                         \
-    X(LINEAR)                                                                                      \
-    X(LINEAR_INPUT)                                                                                \
-    X(LINEAR_WEIGHT) X(CONV2D) X(CONV2D_INPUT) X(CONV2D_WEIGHT) X(DEPTHWISE) X(DEPTHWISE_INPUT)    \
-        X(DEPTHWISE_WEIGHT) X(NORM_STATISTICS) X(NORM_RUNNING) X(NORM_APPLY) X(NORM_SUMS)          \
-            X(NORM_INPUT) X(GROUPNORM) X(GROUPNORM_GRADIENT) X(LAYERNORM) X(LAYERNORM_GRADIENT)    \
-                X(ACTIVATION) X(ACTIVATION_INPUT) X(POOL) X(POOL_INPUT) X(CROSS_ENTROPY)           \
-                    X(CROSS_ENTROPY_INPUT) X(EMBEDDING) X(EMBEDDING_TABLE) X(LSTM)                 \
-                        X(LSTM_GRADIENT) X(DROPOUT) X(RESHAPE) X(GATHER_ORDER) X(GATHER_IMAGES)    \
-                            X(GATHER_LABELS)
+    X(ADD)              X(RESHAPE)                                                                 \
+    X(LINEAR)           X(LINEAR_INPUT)         X(LINEAR_WEIGHT)                                   \
+    X(CONV2D)           X(CONV2D_INPUT)         X(CONV2D_WEIGHT)                                   \
+    X(DEPTHWISE)        X(DEPTHWISE_INPUT)      X(DEPTHWISE_WEIGHT)                                \
+    X(NORM_STATISTICS)  X(NORM_RUNNING)         X(NORM_APPLY)                                      \
+    X(NORM_SUMS)        X(NORM_INPUT)                                                              \
+    X(GROUPNORM)        X(GROUPNORM_GRADIENT)                                                      \
+    X(LAYERNORM)        X(LAYERNORM_GRADIENT)                                                      \
+    X(ACTIVATION)       X(ACTIVATION_INPUT)                                                        \
+    X(POOL)             X(POOL_INPUT)                                                              \
+    X(CROSS_ENTROPY)    X(CROSS_ENTROPY_INPUT)                                                     \
+    X(EMBEDDING)        X(EMBEDDING_TABLE)                                                         \
+    X(LSTM)             X(LSTM_GRADIENT)                                                           \
+    X(DROPOUT)                                                                                     \
+    X(GATHER_ORDER)     X(GATHER_IMAGES)        X(GATHER_LABELS)
+// clang-format on
 
 typedef enum EsOp {
 #define X(name) ES_OP_##name,
