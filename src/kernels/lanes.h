@@ -18,6 +18,7 @@
 
 ES_EXTERN_C_BEGIN
 
+#define ES_LANES_WIDTH_LIMIT   512 // columns of an image that is loaded
 #define ES_LANES_CHANNEL_LIMIT 512 // channels of a map
 #define ES_LANES_MAX           16  // lanes of the widest engine
 

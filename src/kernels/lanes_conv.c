@@ -134,9 +134,9 @@ LANES_INLINE void finish_tile(const LaneConvTask *task, int first, int row, int 
             float *target = task->pooled->data + (first + o) * task->pooled->plane +
                             row / 2 * task->pooled->row + column / 2 * LANES;
             for (int k = 0; k + 1 < n_x; k += 2) {
-                Vector top = larger(sum[o][k], sum[o][k + 1]);
+                Vector top = larger_or_nan(sum[o][k], sum[o][k + 1]);
                 store(target + k / 2 * LANES,
-                      row % 2 == 0 ? top : larger(load(target + k / 2 * LANES), top));
+                      row % 2 == 0 ? top : larger_or_nan(load(target + k / 2 * LANES), top));
             }
         }
     }

@@ -18,8 +18,7 @@ static inline float *row_of(const EsLaneMap *map, int channel, int row) {
 
 // --- images ----------------------------------------------------------------------------------
 
-#define BLOCK     16 // pixels per transposed block
-#define MAX_WIDTH 512
+#define BLOCK 16 // pixels per transposed block
 
 static inline Bytes16 interleave_low(Bytes16 a, Bytes16 b) {
     return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
@@ -59,7 +58,7 @@ static void crop_line(const unsigned char *channel, int height, int width, EsCro
 
 void LANES_FUNCTION(load_images)(const EsLaneImages *source, const EsLaneMap *y) {
     int height = y->height, width = y->width;
-    ES_ASSERT(width <= MAX_WIDTH);
+    ES_ASSERT(width <= ES_LANES_WIDTH_LIMIT);
     EsCrop crop[LANES];
     const unsigned char *image[LANES];
     for (int lane = 0; lane < LANES; lane++) {
@@ -70,7 +69,7 @@ void LANES_FUNCTION(load_images)(const EsLaneImages *source, const EsLaneMap *y)
                                     source->first + (uint32_t)n);
     }
     int is_plain = source->options->pad == 0 && !source->options->flip && width % BLOCK == 0;
-    unsigned char cropped[LANES][MAX_WIDTH];
+    unsigned char cropped[LANES][ES_LANES_WIDTH_LIMIT];
     if (!is_plain) {
         memset(cropped, 0, sizeof cropped);
     }
@@ -276,7 +275,8 @@ void LANES_FUNCTION(pool)(EsPool kind, const EsLaneMap *x, const EsLaneMap *y) {
         for (int k = 0; k < y->width; k++) {
             Vector v00 = load(top + 2 * k * LANES), v01 = load(top + (2 * k + 1) * LANES);
             Vector v10 = load(bottom + 2 * k * LANES), v11 = load(bottom + (2 * k + 1) * LANES);
-            store(to + k * LANES, kind == ES_POOL_MAX2 ? larger(larger(v00, v01), larger(v10, v11))
+            store(to + k * LANES, kind == ES_POOL_MAX2 ? larger_or_nan(larger_or_nan(v00, v01),
+                                                                       larger_or_nan(v10, v11))
                                                        : (v00 + v01 + v10 + v11) * share);
         }
     }
@@ -287,7 +287,7 @@ static inline void window_input(EsPool kind, const float *const x[4], Vector gra
                                 float *const to[4]) {
     Vector quarter = broadcast(0.25f) * gradient;
     Vector v[4] = {load(x[0]), load(x[1]), load(x[2]), load(x[3])};
-    Vector maximum = larger(larger(v[0], v[1]), larger(v[2], v[3]));
+    Vector maximum = larger_or_nan(larger_or_nan(v[0], v[1]), larger_or_nan(v[2], v[3]));
     for (int j = 0; j < 4; j++) {
         Vector taken = where_equal(v[j], maximum, gradient);
         gradient -= taken;

@@ -52,6 +52,17 @@ static inline Vector larger(Vector a, Vector b) {
 #endif
 }
 
+// The larger of the two, NaN where one of them is NaN: a maximum must not hide it.
+static inline Vector larger_or_nan(Vector a, Vector b) {
+#if ES_LANES == 16 && defined(__AVX512F__)
+    __mmask16 a_is_nan = _mm512_cmp_ps_mask((__m512)a, (__m512)a, _CMP_UNORD_Q);
+    return (Vector)_mm512_mask_mov_ps(_mm512_max_ps((__m512)a, (__m512)b), a_is_nan, (__m512)a);
+#else
+    Mask a_is_nan = a != a;
+    return (Vector)(((Mask)a & a_is_nan) | ((Mask)larger(a, b) & ~a_is_nan));
+#endif
+}
+
 // v where a == b, else 0
 static inline Vector where_equal(Vector a, Vector b, Vector v) {
 #if ES_LANES == 16 && defined(__AVX512F__)

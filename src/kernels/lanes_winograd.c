@@ -129,7 +129,8 @@ LANES_INLINE void finish_tile(const LaneConvTask *task, int o, int row, int colu
         for (int r = 0; r < TILE; r += 2) {
             for (int c = 0; c < TILE; c += 2) {
                 store(to + r / 2 * pooled->row + c / 2 * LANES,
-                      larger(larger(y[r][c], y[r][c + 1]), larger(y[r + 1][c], y[r + 1][c + 1])));
+                      larger_or_nan(larger_or_nan(y[r][c], y[r][c + 1]),
+                                    larger_or_nan(y[r + 1][c], y[r + 1][c + 1])));
             }
         }
     }

@@ -4,7 +4,7 @@
 // At each point the gradient is a sum of products over tiles and images. Kept per image it would be
 // 36 vectors per filter, far too much to touch for every group; so the gradient of the outputs is
 // turned first: a vector then holds L / S output channels times S neighbouring images, and one
-// accumulator vector [point][input][block of channels] serves all images. S is the smallest share
+// accumulator vector [input][block of channels][point] serves all images. S is the smallest share
 // that still gives two blocks, so that every broadcast input is used twice. The sum over a strip of
 // tiles is made in registers and then added, which also keeps rounding errors small.
 #include <string.h>
@@ -199,7 +199,7 @@ LANES_INLINE void add_products(const float *d, const float *x, const Strip *stri
     }
     for (int i = 0; i < n_in; i++) {
         for (int b = 0; b < n_blocks; b++) {
-            float *to = accumulator + i * d_step + b * LANES;
+            float *to = accumulator + (i * strip->n_blocks + b) * POINTS * LANES;
             store(to, is_first ? sum[i][b] : load(to) + sum[i][b]);
         }
     }
@@ -211,7 +211,7 @@ LANES_INLINE void add_inputs(const float *d, const float *x, const Strip *strip,
 #define ADD_WHILE(count)                                                                           \
     for (; i + (count) <= n_in; i += (count)) {                                                    \
         add_products(d, x + i * strip->n_tiles * LANES, strip, share, count, n_blocks, is_first,   \
-                     accumulator + i * strip->n_blocks * LANES);                                   \
+                     accumulator + i * strip->n_blocks * POINTS * LANES);                          \
     }
     ADD_WHILE(TILE_IN)
     ADD_WHILE(4)
@@ -236,15 +236,15 @@ LANES_INLINE void add_weight(const EsLaneMap *x, const EsLaneMap *d_y, const int
         transform_strip(x, d_y, first, &strip, share, points, x_points);
         for (int p = 0; p < POINTS; p++) {
             const float *d = points + p * strip.d_stride;
-            float *to = accumulator + (size_t)(p * n_in * n_blocks) * LANES;
+            float *to = accumulator + p * LANES;
             int replaces = is_first && first == 0, b = 0;
             for (; b + 2 <= n_blocks; b += 2) {
                 add_inputs(d + b * LANES, x_points + p * strip.x_stride, &strip, share, n_in, 2,
-                           replaces, to + b * LANES);
+                           replaces, to + b * POINTS * LANES);
             }
             if (b < n_blocks) {
                 add_inputs(d + b * LANES, x_points + p * strip.x_stride, &strip, share, n_in, 1,
-                           replaces, to + b * LANES);
+                           replaces, to + b * POINTS * LANES);
             }
         }
     }
@@ -305,7 +305,7 @@ void LANES_FUNCTION(winograd_reduce)(const float *accumulator, size_t shard_stri
         for (int b = 0; b < n_blocks; b++) {
             Vector point[POINTS];
             for (int p = 0; p < POINTS; p++) {
-                const float *part = accumulator + (size_t)((p * n_in + i) * n_blocks + b) * LANES;
+                const float *part = accumulator + (size_t)((i * n_blocks + b) * POINTS + p) * LANES;
                 point[p] = load(part);
                 for (int shard = 1; shard < n_shards; shard++) {
                     point[p] += load(part + (size_t)shard * shard_stride);

@@ -1,4 +1,4 @@
-// Lowering of a graph to lane instructions: find the blocks that fuse, emit instructions with their
+// Lowering of a graph to lane instructions: emit instructions with their
 // phases, decide what is stored and what is computed again.
 #include "network/lane_program.h"
 
@@ -6,13 +6,8 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "network/lane_block.h"
 #include "network/lane_internal.h"
-
-// The nodes of one convolution with its batch norm, -1 where absent.
-typedef struct Block {
-    int statistics, running, apply, relu, pool; // forward
-    int relu_input, pool_input, sums, input;    // backward
-} Block;
 
 typedef struct Lowering {
     EsLaneProgram *program;
@@ -35,82 +30,6 @@ static void fail_node(Lowering *l, int node, const char *why) {
         l->status =
             ES_FAIL(UNSUPPORTED, "node %d (%s) %s", node, es_op_name(node_at(l, node)->op), why);
     }
-}
-
-// The next node at or after `from` that reads the value, or -1.
-static int next_reader(const Lowering *l, EsValueId value, int from) {
-    for (int n = from; n < l->graph->n_nodes; n++) {
-        const EsNode *node = node_at(l, n);
-        for (int i = 0; i < node->n_inputs; i++) {
-            if (node->input[i] == value) {
-                return n;
-            }
-        }
-    }
-    return -1;
-}
-
-// --- blocks ----------------------------------------------------------------------------------
-
-// Fuse ReLU and pooling where nothing else looks at what lies between.
-static void extend_block(const Lowering *l, Block *block) {
-    EsValueId z = node_at(l, block->apply)->output[0];
-    int relu = next_reader(l, z, 0);
-    if (relu < 0 || next_reader(l, z, relu + 1) >= 0 ||
-        value_at(l, z)->role != ES_ROLE_ACTIVATION || node_at(l, relu)->op != ES_OP_ACTIVATION ||
-        node_at(l, relu)->attributes.activation != ES_ACTIVATION_RELU) {
-        return;
-    }
-    block->relu = relu;
-    EsValueId r = node_at(l, relu)->output[0];
-    int pool = -1, pool_input = -1, n_others = 0;
-    for (int n = next_reader(l, r, 0); n >= 0; n = next_reader(l, r, n + 1)) {
-        const EsNode *reader = node_at(l, n);
-        if (reader->op == ES_OP_ACTIVATION_INPUT && reader->input[0] == r) {
-            block->relu_input = n;
-        } else if (reader->op == ES_OP_POOL && reader->attributes.pool == ES_POOL_MAX2 &&
-                   pool < 0) {
-            pool = n;
-        } else if (reader->op == ES_OP_POOL_INPUT && reader->attributes.pool == ES_POOL_MAX2) {
-            pool_input = n;
-        } else {
-            n_others++;
-        }
-    }
-    if (pool >= 0 && n_others == 0 && value_at(l, r)->role == ES_ROLE_ACTIVATION) {
-        block->pool = pool;
-        block->pool_input = pool_input;
-    }
-}
-
-// The batch norm that alone reads this convolution's output; 0 when there is none.
-static int find_block(const Lowering *l, int conv, Block *block) {
-    *block = (Block){-1, -1, -1, -1, -1, -1, -1, -1, -1};
-    EsValueId y = node_at(l, conv)->output[0];
-    if (value_at(l, y)->role != ES_ROLE_ACTIVATION || node_at(l, conv)->input[2] != ES_NO_VALUE) {
-        return 0;
-    }
-    for (int n = next_reader(l, y, 0); n >= 0; n = next_reader(l, y, n + 1)) {
-        int *const part[] = {&block->statistics, &block->apply, &block->sums, &block->input};
-        const EsOp op[] = {ES_OP_NORM_STATISTICS, ES_OP_NORM_APPLY, ES_OP_NORM_SUMS,
-                           ES_OP_NORM_INPUT};
-        size_t k = 0;
-        while (k < ES_COUNT_OF(op) && (node_at(l, n)->op != op[k] || *part[k] >= 0)) {
-            k++;
-        }
-        if (k == ES_COUNT_OF(op)) {
-            return 0;
-        }
-        *part[k] = n;
-    }
-    if (block->apply < 0) {
-        return 0;
-    }
-    if (block->statistics < 0) {
-        block->running = value_at(l, node_at(l, block->apply)->input[1])->producer;
-    }
-    extend_block(l, block);
-    return 1;
 }
 
 // --- slots and instructions ------------------------------------------------------------------
@@ -319,7 +238,7 @@ static int find_layer(Lowering *l, int node, EsValueId weight, EsValueId d_weigh
     return -1;
 }
 
-static int add_norm(Lowering *l, const Block *block, int layer) {
+static int add_norm(Lowering *l, const EsLaneBlock *block, int layer) {
     EsLaneProgram *p = l->program;
     const EsNode *apply = node_at(l, block->apply);
     const EsNode *source = node_at(l, block->statistics >= 0 ? block->statistics : block->running);
@@ -345,7 +264,7 @@ static int add_norm(Lowering *l, const Block *block, int layer) {
 }
 
 // A convolution with the batch norm, ReLU and pooling behind it.
-static void lower_block(Lowering *l, int node, const Block *block) {
+static void lower_block(Lowering *l, int node, const EsLaneBlock *block) {
     EsLaneProgram *p = l->program;
     const EsNode *conv = node_at(l, node);
     const EsValue *y = value_at(l, conv->output[0]);
@@ -423,6 +342,10 @@ static void lower_norm_gradient(Lowering *l, int node) {
     input.norm = index;
     input.phase = norm->sums_phase + 1;
     emit(l, input);
+    // of a folded convolution the gradient has the folded sign: not for others to see
+    if (!norm->is_folded) {
+        copy_result(l, node_at(l, node)->output[0], node);
+    }
 }
 
 // Forward convolution or linear layer without batch norm.
@@ -457,7 +380,9 @@ static void lower_layer_gradient(Lowering *l, int node) {
     }
     run.layer = layer;
     int phase = emit(l, run);
-    if (!is_input) {
+    if (is_input) {
+        copy_result(l, n->output[0], node);
+    } else {
         p->layers[layer].gradient_phase = phase;
     }
 }
@@ -473,15 +398,19 @@ static void lower_loss(Lowering *l, int node) {
     p->loss = n->output[0];
     p->n_correct = n->output[1];
     p->n_invalid = n->output[2];
-    int gradient = -1;
-    for (int g = next_reader(l, n->input[0], node + 1); g >= 0;
-         g = next_reader(l, n->input[0], g + 1)) {
+    int gradient_node = -1, gradient = -1;
+    for (int g = es_graph_next_reader(l->graph, n->input[0], node + 1); g >= 0;
+         g = es_graph_next_reader(l->graph, n->input[0], g + 1)) {
         if (node_at(l, g)->op == ES_OP_CROSS_ENTROPY_INPUT) {
             l->is_absorbed[g] = 1;
+            gradient_node = g;
             gradient = output_slot(l, node_at(l, g)->output[0]);
         }
     }
     emit(l, make(LANE_LOSS, node, input_slot(l, node, n->input[0], 0), gradient, -1));
+    if (gradient_node >= 0) {
+        copy_result(l, node_at(l, gradient_node)->output[0], node);
+    }
 }
 
 // Operations that map one to one: inputs in order, one output.
@@ -496,7 +425,7 @@ static void lower_simple(Lowering *l, int node, LaneOp op) {
 
 static void lower_node(Lowering *l, int node) {
     const EsNode *n = node_at(l, node);
-    Block block;
+    EsLaneBlock block;
     LaneInstruction load;
     switch (n->op) {
     case ES_OP_GATHER_ORDER:
@@ -504,12 +433,16 @@ static void lower_node(Lowering *l, int node) {
         l->is_left_out[node] = 1;
         break;
     case ES_OP_GATHER_IMAGES:
+        if (value_at(l, n->output[0])->dim[4] > ES_LANES_WIDTH_LIMIT) {
+            fail_node(l, node, "has wider images than the vector engine loads");
+            break;
+        }
         load = make(LANE_LOAD_IMAGES, node, output_slot(l, n->output[0]), -1, -1);
         emit(l, load);
         copy_result(l, n->output[0], node);
         break;
     case ES_OP_CONV2D:
-        if (find_block(l, node, &block)) {
+        if (es_lane_block_find(l->graph, node, &block)) {
             lower_block(l, node, &block);
         } else {
             lower_layer(l, node, (int)value_at(l, n->input[1])->dim[3]);
@@ -602,6 +535,26 @@ static EsStatus count_images(EsLaneProgram *p) {
     return ES_STATUS_OK;
 }
 
+// Everything the caller wants to see must be written by somebody: a value that was fused away is
+// not.
+static EsStatus check_results(const Lowering *l) {
+    const EsLaneProgram *p = l->program;
+    for (EsValueId v = 0; v < l->graph->n_values; v++) {
+        const EsValue *value = value_at(l, v);
+        int is_written = value->role != ES_ROLE_RESULT || v == p->loss || v == p->n_correct ||
+                         v == p->n_invalid ||
+                         (value->producer >= 0 && l->is_left_out[value->producer]);
+        for (int i = 0; i < p->n_instructions && !is_written; i++) {
+            is_written = p->instructions[i].op == LANE_TO_ROWS && p->instructions[i].value == v;
+        }
+        if (!is_written) {
+            return ES_FAIL(UNSUPPORTED, "\"%s\" is kept, but fused into its neighbours",
+                           value->name);
+        }
+    }
+    return ES_STATUS_OK;
+}
+
 static EsStatus lower_graph(Lowering *l) {
     for (int node = 0; node < l->graph->n_nodes && l->status == ES_STATUS_OK; node++) {
         if (!l->is_absorbed[node]) {
@@ -612,6 +565,7 @@ static EsStatus lower_graph(Lowering *l) {
         ES_ASSERT(l->program->slots[i].producer >= 0);
     }
     ES_TRY(l->status);
+    ES_TRY(check_results(l));
     ES_TRY(count_images(l->program));
     return sort_instructions(l->program);
 }

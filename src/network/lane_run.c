@@ -341,16 +341,18 @@ static void finish_layer(const HostRun *run, const LaneLayer *layer) {
     const float *sign = layer->norm >= 0 ? run->area + p->norms[layer->norm].sign : NULL;
     p->kernels->reduce_weight(accumulators + layer->accumulator, p->shard_floats, p->n_shards, sign,
                               &layer->filter, env_data(p, layer->d_weight, run->env));
+    int lanes = p->kernels->n_lanes;
     for (int o = 0; o < layer->filter.n_out && layer->d_bias != ES_NO_VALUE; o++) {
-        double sum = 0.0;
+        // four sums side by side: one would wait for itself at every addition
+        double sum[4] = {0.0};
         for (int shard = 0; shard < p->n_shards; shard++) {
-            const float *part =
-                accumulators + (size_t)shard * p->shard_floats + layer->bias_accumulator;
-            for (int lane = 0; lane < p->kernels->n_lanes; lane++) {
-                sum += (double)part[(size_t)(o * p->kernels->n_lanes + lane)];
+            const float *part = accumulators + (size_t)shard * p->shard_floats +
+                                layer->bias_accumulator + (size_t)(o * lanes);
+            for (int lane = 0; lane < lanes; lane++) {
+                sum[lane % 4] += (double)part[lane];
             }
         }
-        env_data(p, layer->d_bias, run->env)[o] = (float)sum;
+        env_data(p, layer->d_bias, run->env)[o] = (float)((sum[0] + sum[2]) + (sum[1] + sum[3]));
     }
 }
 

@@ -223,3 +223,44 @@ TEST(shared_memory_changes_nothing) {
     trial_end(&apart);
     trial_end(&shared);
 }
+
+// Values that a caller keeps are the same fused and unfused; what the vector engine fuses away
+// makes the plan fall back.
+static void check_kept(const char *name, int expects_lanes) {
+    float values[2][2000];
+    for (int mode = ES_COMPILE_OFF; mode <= ES_COMPILE_DEFAULT; mode++) {
+        Trial trial;
+        trial_begin(&trial, build_fused_norm, ES_COMPILE_OFF, 4, image_dims);
+        EsValueId kept = es_graph_find(trial.graph, name);
+        ES_ASSERT(kept != ES_NO_VALUE);
+        es_graph_keep(trial.graph, kept);
+        es_plan_destroy(trial.plan);
+        EsPlanOptions options = es_plan_defaults();
+        options.mode = (EsCompileMode)mode;
+        REQUIRE_OK(es_plan_create(trial.graph, trial.store, &options, &trial.plan));
+        bind_inputs(&trial);
+        run_loss(&trial, 0);
+        EsTensor tensor = es_plan_tensor(trial.plan, kept);
+        ES_ASSERT(es_tensor_count(&tensor) <= 2000);
+        memcpy(values[mode], tensor.data, es_tensor_bytes(&tensor));
+        if (mode == ES_COMPILE_DEFAULT) {
+            EXPECT_EQ(es_plan_report(trial.plan).uses_lanes, expects_lanes);
+            double size = 0;
+            for (int64_t i = 0; i < es_tensor_count(&tensor); i++) {
+                EXPECT_NEAR(values[1][i], values[0][i], 1e-5);
+                size += fabs((double)values[0][i]);
+            }
+            EXPECT(size > 0);
+        }
+        trial_end(&trial);
+    }
+}
+
+TEST(kept_values_are_there) {
+    check_kept("d activation", 1);
+    check_kept("d norm", 1);
+    check_kept("d conv", 1);
+    check_kept("d head", 1);
+    check_kept("batch mean", 0);
+    check_kept("conv", 0);
+}

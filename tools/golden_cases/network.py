@@ -77,4 +77,5 @@ def cnn_training(rng):
     cases = train(rng, "pooled", 2, 19, 3, 10, 5, 3, 2, 2, 4)      # 10 -> 5 -> 2: an odd map, an odd batch
     cases.update(train(rng, "unpooled", 2, 17, 1, 7, 3, 3, 3, 1, 5))  # ReLU without a pool behind it
     cases.update(train(rng, "pointwise", 1, 16, 2, 6, 4, 1, 2, 2, 3))  # kernels of 1
+    cases.update(train(rng, "tiled", 1, 18, 2, 8, 4, 3, 2, 2, 4))  # maps of 8 and 4: convolved in tiles
     return cases
