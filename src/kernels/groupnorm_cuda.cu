@@ -87,7 +87,8 @@ groupnorm_backward_kernel(const T *x, EsEnvs<const float> mean, EsEnvs<const flo
     float tilt = (float)(es_block_sum(sum_normal) * (double)scale / shape.count);
     for (uint32_t j = threadIdx.x; j < shape.count; j += blockDim.x) {
         float normal = (es_load(x + at.base + j) - center) * scale;
-        float g = es_load(d_y + at.base + j) * gammas[j / shape.plane];
+        // rounded before the subtraction, as `offset` was: in a group of one value the two cancel
+        float g = __fmul_rn(es_load(d_y + at.base + j), gammas[j / shape.plane]);
         es_store(d_x + at.base + j, scale * (g - offset - normal * tilt));
     }
 }
