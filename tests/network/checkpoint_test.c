@@ -14,15 +14,6 @@ static const char *checkpoint_path(void) {
     return path;
 }
 
-static void use_adam(NetworkRun *run) {
-    es_plan_destroy(run->plan);
-    es_optimiser_destroy(run->optimiser);
-    EsOptimiserOptions options = es_optimiser_defaults(ES_OPTIMISER_ADAM);
-    options.max_norm = 1.0f;
-    REQUIRE_OK(es_optimiser_create(run->graph, run->store, &options, &run->optimiser));
-    create_network_plan(run, ES_COMPILE_DEFAULT, run->optimiser);
-}
-
 static void record(NetworkRun *run, float *values) {
     copy_out(run, values, &run->store->parameters);
     copy_out(run, values + es_tensor_count(&run->store->parameters), &run->store->states);
@@ -36,7 +27,7 @@ static void check_continuation(const char *device, int adam) {
     for (int part = 0; part < 2; part++) {
         NetworkRun run = network_begin(&network_shapes[0], device, 1, 0, ES_COMPILE_DEFAULT);
         if (adam) {
-            use_adam(&run);
+            network_use_adam(&run);
         }
         if (part == 0) {
             for (int step = 0; step < 3; step++) {

@@ -133,6 +133,16 @@ static inline NetworkRun network_begin(const NetworkShape *shape, const char *de
     return run;
 }
 
+// Adam with clipping in place of SGD; a fresh plan.
+static inline void network_use_adam(NetworkRun *run) {
+    es_plan_destroy(run->plan);
+    es_optimiser_destroy(run->optimiser);
+    EsOptimiserOptions options = es_optimiser_defaults(ES_OPTIMISER_ADAM);
+    options.max_norm = 1.0f;
+    REQUIRE_OK(es_optimiser_create(run->graph, run->store, &options, &run->optimiser));
+    create_network_plan(run, ES_COMPILE_DEFAULT, run->optimiser);
+}
+
 static inline void network_step(NetworkRun *run, float *losses) {
     REQUIRE_OK(es_plan_run(run->plan, run->stream));
     EsTensor loss = es_plan_tensor(run->plan, run->loss.loss);

@@ -4,19 +4,11 @@
 
 #include "network/snapshot.h"
 
-static void use_adam(NetworkRun *run) {
-    es_plan_destroy(run->plan);
-    es_optimiser_destroy(run->optimiser);
-    EsOptimiserOptions options = es_optimiser_defaults(ES_OPTIMISER_ADAM);
-    REQUIRE_OK(es_optimiser_create(run->graph, run->store, &options, &run->optimiser));
-    create_network_plan(run, ES_COMPILE_DEFAULT, run->optimiser);
-}
-
 static void check_snapshot(const char *device, int adam) {
     static float early[8192], late[8192], mixed[8192];
     NetworkRun run = network_begin(&network_shapes[0], device, 1, 0, ES_COMPILE_DEFAULT);
     if (adam) {
-        use_adam(&run);
+        network_use_adam(&run);
     }
     EsTensor mask = es_tensor_view(NULL, ES_DTYPE_U8, run.device, 1, (int64_t[]){2});
     REQUIRE_OK(es_device_allocate(run.device, 2, &mask.data));
