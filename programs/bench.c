@@ -265,7 +265,7 @@ EsExit es_bench_run(int argc, char **argv) {
                    "Ratios say how many times better than the peer; CHANGED marks more than 3 % "
                    "that the spread\n"
                    "does not explain.",
-        .example = "esper bench kernels --filter conv2d --baseline benchmarks/results/before.json",
+        .example = "esper bench kernels --filter conv2d --baseline before.json",
         .options = options,
         .n_options = ES_COUNT_OF(options),
         .max_positional = 16,

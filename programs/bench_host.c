@@ -80,10 +80,10 @@ static double count_images(const EsBenchCase *bench_case) {
     }
 
 static const EsBenchCase cases[] = {
-    HOST_CASE("cifar_baseline", "E=1 N=128 f32", "cifar_baseline", 1, 128, 0, "f32"),
-    HOST_CASE("cifar_baseline", "E=4 N=128 f32", "cifar_baseline", 4, 128, 0, "f32"),
-    HOST_CASE("cifar_baseline", "E=16 N=128 f32", "cifar_baseline", 16, 128, 0, "f32"),
-    HOST_CASE("tiny", "E=16 N=64 f32", "tiny", 16, 64, 0, "f32"),
+    HOST_CASE("cifar_baseline", "E=1 N=128 P=f32", "cifar_baseline", 1, 128, 0, "f32"),
+    HOST_CASE("cifar_baseline", "E=4 N=128 P=f32", "cifar_baseline", 4, 128, 0, "f32"),
+    HOST_CASE("cifar_baseline", "E=16 N=128 P=f32", "cifar_baseline", 16, 128, 0, "f32"),
+    HOST_CASE("tiny", "E=16 N=64 P=f32", "tiny", 16, 64, 0, "f32"),
 };
 
 // The command line's host as the only case.
@@ -102,7 +102,7 @@ static EsStatus choose_host(const EsBenchHost *wanted, EsBenchCase *custom, int 
     chosen.wanted.n_envs = wanted->n_envs > 0 ? wanted->n_envs : 4;
     EsHostSpec host;
     ES_TRY(host_of(&chosen.wanted, &host));
-    snprintf(chosen.parameters, sizeof chosen.parameters, "E=%d N=%d blocks=%d %s",
+    snprintf(chosen.parameters, sizeof chosen.parameters, "E=%d N=%d blocks=%d P=%s",
              chosen.wanted.n_envs, host.batch, host.n_blocks, wanted->precision);
     *custom = cases[0];
     custom->name = host.name;

@@ -143,11 +143,15 @@ static json_t *find_baseline(json_t *baseline, const EsBenchRecord *record) {
 EsStatus es_bench_records_compare(EsBenchRecords *records, const char *path) {
     json_error_t error;
     json_t *baseline = json_load_file(path, 0, &error);
+    if (baseline == NULL) {
+        return error.line > 0 ? ES_FAIL(INPUT, "%s:%d: %s", path, error.line, error.text)
+                              : ES_FAIL(INPUT, "%s", error.text);
+    }
     if (!json_is_array(baseline)) {
         json_decref(baseline);
-        return baseline == NULL ? ES_FAIL(INPUT, "%s:%d: %s", path, error.line, error.text)
-                                : ES_FAIL(INPUT, "%s: not an array of benchmark records", path);
+        return ES_FAIL(INPUT, "%s: not an array of benchmark records", path);
     }
+    int n_matches = 0;
     for (int i = 0; i < records->n_records; i++) {
         EsBenchRecord *record = &records->record[i];
         json_t *match = record->peer == NULL ? find_baseline(baseline, record) : NULL;
@@ -156,11 +160,13 @@ EsStatus es_bench_records_compare(EsBenchRecords *records, const char *path) {
         if (match == NULL || !(reference.median > 0)) {
             continue;
         }
+        n_matches++;
         record->peer = "baseline";
         record->ratio = record->is_lower_better ? reference.median / record->summary.median
                                                 : record->summary.median / reference.median;
         record->is_change = es_bench_is_change(record->summary, reference);
     }
     json_decref(baseline);
-    return ES_STATUS_OK;
+    return n_matches > 0 ? ES_STATUS_OK
+                         : ES_FAIL(INPUT, "%s: no record is of a case that was run", path);
 }

@@ -16,7 +16,8 @@
 
 typedef struct HostsOptions {
     const char *task, *data, *folder, *device, *precision;
-    int n_envs, n_epochs, batch, base, n_blocks, n_threads, seed, pad, flip, as_json, unfused;
+    int n_envs, n_epochs, batch, base, n_blocks, n_threads, seed, data_seed, pad, flip;
+    int as_json, is_quiet, unfused;
     double rate;
 } HostsOptions;
 
@@ -25,10 +26,15 @@ static volatile sig_atomic_t is_interrupted;
 
 static void note_interrupt(int signal_number) {
     (void)signal_number;
+    static const char text[] = "\nfinishing this epoch; Ctrl-C again quits at once\n";
     if (is_interrupted) {
         _exit(ES_EXIT_INTERRUPTED);
     }
     is_interrupted = 1;
+    // nothing can be done about a failure here
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) {
+        return;
+    }
 }
 
 typedef struct Run {
@@ -43,17 +49,31 @@ typedef struct Run {
     double train_seconds;
 } Run;
 
+// The data set asked for; the host takes on the size of its images.
 static EsStatus open_dataset(Run *run, EsThreadPool *pool) {
     const HostsOptions *options = run->options;
     const char *name = options->data != NULL ? options->data : run->host.dataset;
+    int is_read = strcmp(name, "cifar10") == 0 || strcmp(name, "idx") == 0;
     const char *folder = options->folder != NULL ? options->folder : getenv("ES_DATA_DIR");
-    EsDatasetOptions dataset_options = {.seed = 7, .folder = folder};
-    if (strcmp(name, "cifar10") == 0 || strcmp(name, "idx") == 0) {
-        if (folder == NULL) {
-            return ES_FAIL(ARGUMENT, "data set \"%s\" needs --folder or ES_DATA_DIR", name);
-        }
+    if (is_read && (folder == NULL || folder[0] == '\0')) {
+        return ES_FAIL(ARGUMENT, "data set \"%s\" needs --folder or ES_DATA_DIR", name);
     }
-    return es_dataset_create(&run->dataset, name, &dataset_options, pool);
+    if (!is_read && options->folder != NULL) {
+        return ES_FAIL(ARGUMENT,
+                       "--folder has no use for data set \"%s\", which is generated; "
+                       "--data cifar10 and --data idx read files",
+                       name);
+    }
+    EsDatasetOptions wanted = {.seed = (uint64_t)options->data_seed, .folder = folder};
+    ES_TRY(es_dataset_create(&run->dataset, name, &wanted, pool));
+    if (run->dataset.height != run->dataset.width) {
+        return ES_FAIL(INPUT, "hosts take square images, data set \"%s\" has %d x %d", name,
+                       run->dataset.height, run->dataset.width);
+    }
+    run->host.image_channels = run->dataset.n_channels;
+    run->host.image_size = run->dataset.height;
+    run->host.n_classes = run->dataset.n_classes;
+    return ES_STATUS_OK;
 }
 
 static EsStatus begin_run(Run *run) {
@@ -65,7 +85,6 @@ static EsStatus begin_run(Run *run) {
     if (options->n_blocks > 0) {
         run->host.n_blocks = run->host.n_pools = options->n_blocks;
     }
-    ES_TRY(es_host_check(&run->host));
     int is_bf16 = strcmp(options->precision, "bf16") == 0;
     if (!is_bf16 && strcmp(options->precision, "f32") != 0) {
         return ES_FAIL(ARGUMENT, "precision \"%.100s\" is not f32 or bf16", options->precision);
@@ -77,6 +96,7 @@ static EsStatus begin_run(Run *run) {
     EsStatus status = open_dataset(run, pool);
     es_thread_pool_destroy(pool);
     ES_TRY(status);
+    ES_TRY(es_host_check(&run->host));
 
     EsHostTrainerOptions trainer = es_host_trainer_defaults(&run->host, options->n_envs);
     trainer.batch = options->batch > 0 ? options->batch : run->host.batch;
@@ -122,6 +142,9 @@ static void print_progress(const Run *run, double loss) {
     double rate = (double)(per_epoch * run->n_epochs_done) / run->train_seconds, spread = 0;
     double accuracy = mean_accuracy(run->validation, options->n_envs, &spread);
     int remaining = options->n_epochs - run->n_epochs_done;
+    if (options->is_quiet) {
+        return;
+    }
     fprintf(stderr, "epoch %3d/%d  loss %.4f  validation %5.2f %%  %8.0f images/s  %4.0f s left\n",
             run->n_epochs_done, options->n_epochs, loss, accuracy, rate,
             remaining * run->train_seconds / run->n_epochs_done);
@@ -192,15 +215,31 @@ static EsStatus print_json(const Run *run) {
     return is_complete ? ES_STATUS_OK : ES_FAIL(IO, "cannot write the result as JSON");
 }
 
+// Hosts whose numbers are no longer finite, told once at the end.
+static void warn_diverged(const Run *run) {
+    int n_diverged = 0;
+    for (int e = 0; e < run->options->n_envs; e++) {
+        n_diverged += !isfinite(run->validation[e].loss);
+    }
+    if (n_diverged > 0) {
+        fprintf(stderr,
+                "warning: %d of %d hosts diverged (their loss is not finite); try a lower --rate\n",
+                n_diverged, run->options->n_envs);
+    }
+}
+
 static EsStatus run_hosts(const HostsOptions *options) {
     Run run = {.options = options};
+    signal(SIGINT, note_interrupt);
     EsStatus status = begin_run(&run);
     if (status == ES_STATUS_OK) {
         char text[512];
         es_dataset_describe(&run.dataset, text, sizeof text);
-        fprintf(stderr, "%s\n", text);
-        signal(SIGINT, note_interrupt);
+        if (!options->is_quiet) {
+            fprintf(stderr, "%s\n", text);
+        }
         status = train(&run);
+        warn_diverged(&run);
     }
     if (status == ES_STATUS_OK && run.n_epochs_done > 0) {
         if (options->as_json) {
@@ -221,9 +260,10 @@ static void print_tasks(void) {
     printf("\nhosts:\n");
     for (int i = 0; i < es_host_preset_count(); i++) {
         const EsHostSpec *host = es_host_preset_at(i);
-        printf("  %-24s %d blocks from %d channels, %dx%d kernels, %d pools, %dx%dx%d images\n",
-               host->name, host->n_blocks, host->base, host->kernel, host->kernel, host->n_pools,
-               host->image_size, host->image_size, host->image_channels);
+        printf(
+            "  %-24s blocks %d, first channels %d, kernel %dx%d, pools %d, batch %d, data \"%s\"\n",
+            host->name, host->n_blocks, host->base, host->kernel, host->kernel, host->n_pools,
+            host->batch, host->dataset);
     }
 }
 
@@ -251,6 +291,9 @@ EsExit es_hosts_run(int argc, char **argv) {
         ES_OPTION_INT("threads", &wanted.n_threads, "0", 0, 1024, "N",
                       "CPU threads, 0 = one per processor"),
         ES_OPTION_INT("seed", &wanted.seed, "42", 0, 2147483647, "N", "seed of the run"),
+        ES_OPTION_INT("data-seed", &wanted.data_seed, "1", 0, 2147483647, "N",
+                      "seed of a generated data set"),
+        ES_OPTION_FLAG("quiet", &wanted.is_quiet, "no progress on stderr"),
         ES_OPTION_FLAG("unfused", &wanted.unfused, "run operation by operation, for debugging"),
         ES_OPTION_FLAG("json", &wanted.as_json, "print the result as JSON"),
     };
@@ -258,8 +301,8 @@ EsExit es_hosts_run(int argc, char **argv) {
         .command = "hosts",
         .usage = "[options]",
         .summary = "Train hosts side by side without growing them, each from its own start and in "
-                   "its own\norder of the samples, and print what they reach. Ctrl-C ends after "
-                   "the epoch at hand.",
+                   "its own\norder of the samples, and print what they reach. Hosts of one shape "
+                   "differ later, in their\nslots. Ctrl-C ends after the epoch at hand.",
         .example = "esper hosts --task cifar_baseline --envs 3 --epochs 20",
         .options = options,
         .n_options = ES_COUNT_OF(options),

@@ -23,7 +23,7 @@ static void print_help(FILE *stream) {
     }
     fprintf(stream,
             "\n`esper COMMAND --help` describes a command. `esper --version` prints the version.\n"
-            "ES_LOG=debug|info|warning|error sets how much is said on stderr (default info).\n"
+            "ES_LOG=debug|info|warning|error sets how much is logged on stderr (default info).\n"
             "\nexample: esper info\n");
 }
 

@@ -22,7 +22,7 @@ static EsStatus set_number(const EsOption *option, const char *text) {
                        option->type == ES_OPTION_TYPE_INT ? "whole number" : "number");
     }
     if (!(value >= option->min && value <= option->max)) {
-        return ES_FAIL(ARGUMENT, "--%s: %.100s is outside %.9g..%.9g", option->name, text,
+        return ES_FAIL(ARGUMENT, "--%s: %.100s is outside %.10g..%.10g", option->name, text,
                        option->min, option->max);
     }
     if (option->type == ES_OPTION_TYPE_FLOAT) {

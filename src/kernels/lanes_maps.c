@@ -56,6 +56,19 @@ static void crop_line(const unsigned char *channel, int height, int width, EsCro
     }
 }
 
+// The first n of BLOCK pixels of every lane.
+LANES_INLINE void load_block(const unsigned char *const line[LANES], size_t offset, int n,
+                             Vector scale, Vector shift, float *target) {
+    Bytes16 block[16] = {{0}};
+    for (int lane = 0; lane < LANES; lane++) {
+        memcpy(&block[lane], line[lane] + offset, BLOCK);
+    }
+    transpose16(block);
+    for (int j = 0; j < n; j++) {
+        store(target + j * LANES, from_bytes(block[j]) * scale + shift);
+    }
+}
+
 void LANES_FUNCTION(load_images)(const EsLaneImages *source, const EsLaneMap *y) {
     int height = y->height, width = y->width;
     ES_ASSERT(width <= ES_LANES_WIDTH_LIMIT);
@@ -70,31 +83,27 @@ void LANES_FUNCTION(load_images)(const EsLaneImages *source, const EsLaneMap *y)
     }
     int is_plain = source->options->pad == 0 && !source->options->flip && width % BLOCK == 0;
     unsigned char cropped[LANES][ES_LANES_WIDTH_LIMIT];
+    const unsigned char *line[LANES]; // less the offset of the row
+    for (int lane = 0; lane < LANES; lane++) {
+        line[lane] = is_plain ? image[lane] : cropped[lane];
+    }
     if (!is_plain) {
         memset(cropped, 0, sizeof cropped);
     }
     FOR_EACH_ROW(y) {
         Vector scale = broadcast(source->options->inv_std[c] / 255.0f);
         Vector shift = broadcast(-source->options->mean[c] * source->options->inv_std[c]);
-        const unsigned char *line[LANES];
-        for (int lane = 0; lane < LANES; lane++) {
-            const unsigned char *channel = image[lane] + (size_t)c * (size_t)(height * width);
-            if (is_plain) {
-                line[lane] = channel + r * width;
-                continue;
-            }
-            crop_line(channel, height, width, crop[lane], r, cropped[lane]);
-            line[lane] = cropped[lane];
+        for (int lane = 0; lane < LANES && !is_plain; lane++) {
+            crop_line(image[lane] + (size_t)c * (size_t)(height * width), height, width, crop[lane],
+                      r, cropped[lane]);
         }
+        size_t offset = is_plain ? (size_t)(c * height + r) * (size_t)width : 0;
         float *target = row_of(y, c, r);
         for (int k = 0; k < width; k += BLOCK) {
-            Bytes16 block[16] = {{0}};
-            for (int lane = 0; lane < LANES; lane++) {
-                memcpy(&block[lane], line[lane] + k, BLOCK);
-            }
-            transpose16(block);
-            for (int j = 0; j < BLOCK && k + j < width; j++) {
-                store(target + (k + j) * LANES, from_bytes(block[j]) * scale + shift);
+            if (k + BLOCK <= width) {
+                load_block(line, offset + (size_t)k, BLOCK, scale, shift, target + k * LANES);
+            } else {
+                load_block(line, offset + (size_t)k, width - k, scale, shift, target + k * LANES);
             }
         }
     }

@@ -17,6 +17,8 @@
 #define LANES_FUNCTION(name) LANES_JOIN(name, ES_LANES)
 
 #define LANES_INLINE static inline __attribute__((always_inline))
+// A long straight-line function that compilers make slower where they inline it.
+#define LANES_ALONE static __attribute__((noinline))
 
 typedef float Vector __attribute__((vector_size(LANES * 4)));
 typedef int32_t Mask __attribute__((vector_size(LANES * 4)));
@@ -60,6 +62,21 @@ static inline Vector larger_or_nan(Vector a, Vector b) {
 #else
     Mask a_is_nan = a != a;
     return (Vector)(((Mask)a & a_is_nan) | ((Mask)larger(a, b) & ~a_is_nan));
+#endif
+}
+
+static inline int any_nan(Vector v) {
+#if ES_LANES == 16 && defined(__AVX512F__)
+    return _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q) != 0;
+#elif ES_LANES == 8 && defined(__AVX2__)
+    return _mm256_movemask_ps(_mm256_cmp_ps((__m256)v, (__m256)v, _CMP_UNORD_Q)) != 0;
+#else
+    Mask is_nan = v != v;
+    int any = 0;
+    for (int i = 0; i < LANES; i++) {
+        any |= is_nan[i];
+    }
+    return any != 0;
 #endif
 }
 

@@ -99,6 +99,20 @@ LANES_INLINE void multiply_points(const float *points, const float *packed, int 
     }
 }
 
+// The 2x2 maxima of a tile of channel o.
+LANES_INLINE void store_maxima(const EsLaneMap *pooled, int o, int row, int column,
+                               const int has_nan, Vector y[TILE][TILE]) {
+    float *to = pooled->data + o * pooled->plane + row / 2 * pooled->row + column / 2 * LANES;
+    for (int r = 0; r < TILE; r += 2) {
+        for (int c = 0; c < TILE; c += 2) {
+            Vector a = y[r][c], b = y[r][c + 1], d = y[r + 1][c], e = y[r + 1][c + 1];
+            store(to + r / 2 * pooled->row + c / 2 * LANES,
+                  has_nan ? larger_or_nan(larger_or_nan(a, b), larger_or_nan(d, e))
+                          : larger(larger(a, b), larger(d, e)));
+        }
+    }
+}
+
 // Store a tile of channel o, take its sums and maxima.
 LANES_INLINE void finish_tile(const LaneConvTask *task, int o, int row, int column,
                               Vector y[TILE][TILE]) {
@@ -110,29 +124,25 @@ LANES_INLINE void finish_tile(const LaneConvTask *task, int o, int row, int colu
             }
         }
     }
+    int may_have_nan = 1;
     if (task->sums != NULL) {
         float *sums = task->sums + (size_t)o * 2 * LANES;
         Vector total = load(sums), squares = load(sums + LANES);
         for (int r = 0; r < TILE; r++) {
-            Vector row_total = (y[r][0] + y[r][1]) + (y[r][2] + y[r][3]);
-            total += row_total;
+            total += (y[r][0] + y[r][1]) + (y[r][2] + y[r][3]);
             for (int c = 0; c < TILE; c++) {
                 squares += y[r][c] * y[r][c];
             }
         }
         store(sums, total);
         store(sums + LANES, squares);
+        // a NaN in the tile would have reached its total
+        may_have_nan = any_nan(total);
     }
-    if (task->pooled != NULL) {
-        const EsLaneMap *pooled = task->pooled;
-        float *to = pooled->data + o * pooled->plane + row / 2 * pooled->row + column / 2 * LANES;
-        for (int r = 0; r < TILE; r += 2) {
-            for (int c = 0; c < TILE; c += 2) {
-                store(to + r / 2 * pooled->row + c / 2 * LANES,
-                      larger_or_nan(larger_or_nan(y[r][c], y[r][c + 1]),
-                                    larger_or_nan(y[r + 1][c], y[r + 1][c + 1])));
-            }
-        }
+    if (task->pooled != NULL && may_have_nan) {
+        store_maxima(task->pooled, o, row, column, 1, y);
+    } else if (task->pooled != NULL) {
+        store_maxima(task->pooled, o, row, column, 0, y);
     }
 }
 

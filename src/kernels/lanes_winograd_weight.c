@@ -268,6 +268,25 @@ void LANES_FUNCTION(winograd_weight)(const EsLaneMap *x, const EsLaneMap *d_y, i
     }
 }
 
+// Sums of `share` neighbouring lanes, at the first of them.
+LANES_INLINE Vector add_neighbours(Vector v, int share) {
+#if ES_LANES == 16
+    if (share == 4) {
+        v += __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+    }
+    if (share > 1) {
+        v += __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+    }
+#elif ES_LANES == 8
+    if (share > 1) {
+        v += __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6);
+    }
+#else
+    (void)share;
+#endif
+    return v;
+}
+
 // G^T . G of the summed points of one input and block; then the images of a vector are summed.
 static void reduce_block(const Vector point[POINTS], const float *sign, int share, int n_in,
                          int n_channels, float *d_weight) {
@@ -287,12 +306,10 @@ static void reduce_block(const Vector point[POINTS], const float *sign, int shar
             points_to_filter(half[t / 3], out);
         }
         _Alignas(64) float value[LANES];
-        store(value, out[t % 3] * broadcast(points_to_filter_scale(t / 3, t % 3)));
+        store(value,
+              add_neighbours(out[t % 3], share) * broadcast(points_to_filter_scale(t / 3, t % 3)));
         for (int o = 0; o < n_channels; o++) {
-            float sum = 0.0f;
-            for (int k = 0; k < share; k++) {
-                sum += value[o * share + k];
-            }
+            float sum = value[o * share];
             d_weight[(ptrdiff_t)(o * n_in) * 9 + t] = sign != NULL ? sum * sign[o] : sum;
         }
     }

@@ -5,8 +5,13 @@
 #include "network/lane_program.h"
 
 // Shards a batch is cut into, at most: threads that can share one host.
-#define ES_LANE_MAX_SHARDS  8
-#define ES_LANE_MAX_CLASSES 1024
+#define ES_LANE_MAX_SHARDS 8
+// Groups of a shard, at least: every shard has accumulators to fill and to reduce, which costs a
+// small host a percent or two.
+#define ES_LANE_SHARD_GROUPS 2
+#define ES_LANE_MAX_CLASSES  1024
+// Floats of a group's images, up to which they are kept rather than loaded twice.
+#define ES_LANE_STORED_IMAGES 8192
 
 typedef enum LaneOp {
     LANE_LOAD_IMAGES,      // -> a
@@ -46,8 +51,10 @@ typedef struct LaneSlot {
     int is_skipped;  // never read: not written
     int is_placed;   // lane_layout.c: has its offset
     int is_reused;   // lane_layout.c: a later map lies on it
+    int overwrites;  // lane_layout.c: the stored map in whose place it is computed, or -1
     size_t count;    // floats of one group, border included
     size_t offset;   // floats, in the worker's or the host's area
+    EsLaneMap map;   // lane_layout.c: as its instructions see it, but for the data
 } LaneSlot;
 
 // Convolution or linear layer of a host.

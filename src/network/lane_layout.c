@@ -11,13 +11,39 @@ static size_t take(size_t *used, size_t count, size_t element_bytes) {
     return offset;
 }
 
+// The gradient through a batch norm may overwrite the values it is computed from (lanes.h). Where
+// nobody reads them again it takes their place, and a group has one large map less in the cache.
+static int can_overwrite(const EsLaneProgram *program, const LaneInstruction *norm_input) {
+    const LaneSlot *x = &program->slots[norm_input->a], *d_x = &program->slots[norm_input->d];
+    if (!x->is_stored || x->halo != 0 || d_x->is_stored || d_x->halo != 0) {
+        return 0;
+    }
+    const LaneInstruction *end = program->instructions + program->n_instructions;
+    for (const LaneInstruction *i = norm_input + 1; i < end; i++) {
+        if (i->a == norm_input->a || i->b == norm_input->a || i->c == norm_input->a) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 static void place_maps(EsLaneProgram *program) {
-    size_t lanes = (size_t)program->kernels->n_lanes;
+    for (int i = 0; i < program->n_instructions; i++) {
+        const LaneInstruction *instruction = &program->instructions[i];
+        if (instruction->op == LANE_NORM_INPUT && can_overwrite(program, instruction)) {
+            program->slots[instruction->d].overwrites = instruction->a;
+        }
+    }
     for (int i = 0; i < program->n_slots; i++) {
         LaneSlot *slot = &program->slots[i];
-        slot->count = (size_t)slot->channels * (size_t)(slot->height + 2 * slot->halo) *
-                      (size_t)(slot->width + 2 * slot->halo) * lanes;
-        if (!slot->is_skipped && !slot->is_stored) {
+        ptrdiff_t row = (ptrdiff_t)(slot->width + 2 * slot->halo) * program->kernels->n_lanes;
+        slot->map = (EsLaneMap){.channels = slot->channels,
+                                .height = slot->height,
+                                .width = slot->width,
+                                .row = row,
+                                .plane = (slot->height + 2 * slot->halo) * row};
+        slot->count = (size_t)(slot->channels * slot->map.plane);
+        if (!slot->is_skipped && !slot->is_stored && slot->overwrites < 0) {
             slot->offset = take(&program->worker_floats, slot->count, sizeof(float));
         }
     }
@@ -44,6 +70,13 @@ static void place_maps(EsLaneProgram *program) {
             home->is_reused = 1;
         } else {
             slot->offset = take(&program->stored_floats, slot->count, sizeof(float));
+        }
+    }
+    for (int i = 0; i < program->n_slots; i++) {
+        LaneSlot *slot = &program->slots[i];
+        if (slot->overwrites >= 0) {
+            slot->is_stored = 1;
+            slot->offset = program->slots[slot->overwrites].offset;
         }
     }
 }

@@ -57,8 +57,12 @@ static int add_slot(Lowering *l, EsValueId value, int channels, int height, int 
     if (slot == NULL) {
         return -1;
     }
-    *slot = (LaneSlot){
-        .channels = channels, .height = height, .width = width, .value = value, .producer = -1};
+    *slot = (LaneSlot){.channels = channels,
+                       .height = height,
+                       .width = width,
+                       .value = value,
+                       .producer = -1,
+                       .overwrites = -1};
     if (value != ES_NO_VALUE) {
         l->slot_of[value] = p->n_slots - 1;
     }
@@ -73,9 +77,14 @@ static int output_slot(Lowering *l, EsValueId value) {
                     v->rank == 5 ? (int)v->dim[4] : 1);
 }
 
-// Cheap enough to run again in a later phase instead of storing its result.
-static int is_repeatable(LaneOp op) {
-    return op == LANE_NORMALISE || op == LANE_LOAD_IMAGES || op == LANE_FROM_ROWS;
+// Cheaper to run again in a later phase than to store its result. Images are small before they are
+// loaded and large after, unless the map is small enough to stay in the cache.
+static int is_repeatable(const EsLaneProgram *p, LaneOp op, const LaneSlot *result) {
+    if (op == LANE_LOAD_IMAGES) {
+        int count = result->channels * result->height * result->width * p->kernels->n_lanes;
+        return count > ES_LANE_STORED_IMAGES;
+    }
+    return op == LANE_NORMALISE || op == LANE_FROM_ROWS;
 }
 
 static int emit(Lowering *l, LaneInstruction instruction);
@@ -90,7 +99,7 @@ static void require(Lowering *l, int slot, int phase) {
     if (producer.phase == phase) {
         return;
     }
-    if (!is_repeatable(producer.op)) {
+    if (!is_repeatable(p, producer.op, &p->slots[slot])) {
         p->slots[slot].is_stored = 1;
         p->slots[slot].last_phase = ES_MAX(p->slots[slot].last_phase, phase);
         return;
@@ -531,7 +540,8 @@ static EsStatus count_images(EsLaneProgram *p) {
         return ES_FAIL(UNSUPPORTED, "the graph has no images");
     }
     p->n_groups = (p->n_images + p->kernels->n_lanes - 1) / p->kernels->n_lanes;
-    p->n_shards = ES_MIN(p->n_groups, ES_LANE_MAX_SHARDS);
+    // by the batch alone, so that bits depend neither on threads nor on other hosts
+    p->n_shards = ES_MIN(ES_MAX(p->n_groups / ES_LANE_SHARD_GROUPS, 1), ES_LANE_MAX_SHARDS);
     return ES_STATUS_OK;
 }
 

@@ -28,21 +28,15 @@ static int32_t *env_ints(const EsLaneProgram *p, EsValueId value, int64_t env) {
 
 static EsLaneMap map_of(const HostRun *run, int slot_index, int group, int worker) {
     const EsLaneProgram *p = run->program;
-    EsLaneMap map = {0};
     if (slot_index < 0) {
-        return map;
+        return (EsLaneMap){0};
     }
     const LaneSlot *slot = &p->slots[slot_index];
-    int lanes = p->kernels->n_lanes;
-    map.channels = slot->channels;
-    map.height = slot->height;
-    map.width = slot->width;
-    map.row = (ptrdiff_t)(slot->width + 2 * slot->halo) * lanes;
-    map.plane = (ptrdiff_t)(slot->height + 2 * slot->halo) * map.row;
+    EsLaneMap map = slot->map;
     if (!slot->is_skipped) {
         float *base = slot->is_stored ? run->stored + (size_t)group * p->stored_floats
                                       : p->worker_memory + (size_t)worker * p->worker_floats;
-        map.data = base + slot->offset + slot->halo * map.row + slot->halo * lanes;
+        map.data = base + slot->offset + slot->halo * (map.row + p->kernels->n_lanes);
     }
     return map;
 }

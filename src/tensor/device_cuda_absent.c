@@ -3,7 +3,8 @@
 
 EsStatus es_device_open_cuda(EsDevice *device, int index) {
     (void)device;
-    return ES_FAIL(UNSUPPORTED, "cuda:%d was asked for, but this build has no CUDA (esper info)",
+    return ES_FAIL(UNSUPPORTED,
+                   "cuda:%d was asked for, but this build has no CUDA (-DES_CUDA=ON, docs/gpu.md)",
                    index);
 }
 
