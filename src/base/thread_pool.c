@@ -15,6 +15,7 @@ struct EsThreadPool {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     int n_threads;      // callers included
+    int n_spins;        // before a waiting thread gives way; 0 with more threads than processors
     int n_started;      // workers to join
     pthread_t *workers; // owned, n_threads - 1
 
@@ -53,7 +54,7 @@ static void run_pieces(EsThreadPool *pool, int worker) {
 }
 
 static void wait_for_generation(EsThreadPool *pool, uint32_t seen) {
-    for (int i = 0; i < SPINS_BEFORE_SLEEP; i++) {
+    for (int i = 0; i < pool->n_spins; i++) {
         if (atomic_load_explicit(&pool->generation, memory_order_acquire) != seen) {
             return;
         }
@@ -97,6 +98,7 @@ EsStatus es_thread_pool_create(EsThreadPool **pool_out, int n_threads) {
     EsThreadPool *pool = NULL;
     ES_TRY(es_allocate(sizeof *pool, (void **)&pool));
     pool->n_threads = n_threads > 0 ? n_threads : es_processor_count();
+    pool->n_spins = pool->n_threads <= es_processor_count() ? SPINS_BEFORE_SLEEP : 0;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
 
@@ -158,7 +160,7 @@ void es_thread_pool_run(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction fu
     // after a while
     int n_spins = 0;
     while (atomic_load_explicit(&pool->n_busy, memory_order_acquire) > 0) {
-        if (n_spins < SPINS_BEFORE_SLEEP) {
+        if (n_spins < pool->n_spins) {
             n_spins++;
             pause_briefly();
         } else {

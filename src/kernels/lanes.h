@@ -60,7 +60,7 @@ typedef struct EsLaneImages {
 typedef struct EsLaneKernels {
     int n_lanes;
 
-    // --- set-up of a host's weights ----------------------------------------------------------
+    // --- set-up of a host's weights ---
 
     // Floats that packed weights need, and accumulators of a weight gradient.
     size_t (*packed_count)(const EsLaneFilter *filter);
@@ -75,7 +75,7 @@ typedef struct EsLaneKernels {
     void (*pack_weights_flipped)(const float *weight, const float *sign, const EsLaneFilter *filter,
                                  float *packed);
 
-    // --- per group ---------------------------------------------------------------------------
+    // --- per group ---
 
     // Gather, augment and normalise L images.
     void (*load_images)(const EsLaneImages *source, const EsLaneMap *y);

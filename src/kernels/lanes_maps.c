@@ -16,7 +16,7 @@ static inline float *row_of(const EsLaneMap *map, int channel, int row) {
     return map->data + channel * map->plane + row * map->row;
 }
 
-// --- images ----------------------------------------------------------------------------------
+// --- images ---
 
 #define BLOCK 16 // pixels per transposed block
 
@@ -109,7 +109,7 @@ void LANES_FUNCTION(load_images)(const EsLaneImages *source, const EsLaneMap *y)
     }
 }
 
-// --- batch norm ------------------------------------------------------------------------------
+// --- batch norm ---
 
 void LANES_FUNCTION(normalise)(const EsLaneMap *x, const EsLaneNorm *norm, int relu,
                                const EsLaneMap *y) {
@@ -224,7 +224,7 @@ void LANES_FUNCTION(pooled_input)(const EsLaneMap *x, const EsLaneMap *pooled,
     }
 }
 
-// --- activations and pooling -----------------------------------------------------------------
+// --- activations and pooling ---
 
 static inline Vector apply_scalar(Vector v, float (*function)(float)) {
     Vector result;
@@ -331,7 +331,7 @@ void LANES_FUNCTION(pool_input)(EsPool kind, const EsLaneMap *x, const EsLaneMap
     }
 }
 
-// --- sums and conversions --------------------------------------------------------------------
+// --- sums and conversions ---
 
 void LANES_FUNCTION(add)(const EsLaneMap *a, const EsLaneMap *b, const EsLaneMap *y) {
     FOR_EACH_ROW(y) {
@@ -379,7 +379,7 @@ void LANES_FUNCTION(to_rows)(const EsLaneMap *x, int n_valid, float *rows) {
     }
 }
 
-// --- the table -------------------------------------------------------------------------------
+// --- the table ---
 
 // clang-format off
 const EsLaneKernels LANES_FUNCTION(table) = {

@@ -1,5 +1,4 @@
-// Lowering of a graph to lane instructions: emit instructions with their
-// phases, decide what is stored and what is computed again.
+// Lowering of a graph to lane instructions, node by node, and the life of a program.
 #include "network/lane_program.h"
 
 #include <stdlib.h>
@@ -7,210 +6,15 @@
 
 #include "base/arena.h"
 #include "network/lane_block.h"
-#include "network/lane_internal.h"
+#include "network/lane_lower.h"
 
-typedef struct Lowering {
-    EsLaneProgram *program;
-    const EsGraph *graph;
-    unsigned char *is_left_out; // per node, for the caller
-    unsigned char *is_absorbed; // per node: part of a block
-    int *slot_of;               // per value, -1
-    int *norm_of;               // per node: the norm that NORM_SUMS and NORM_INPUT belong to, -1
-    EsStatus status;
-} Lowering;
+static const EsNode *node_at(const EsLowering *l, int node) { return &l->graph->nodes[node]; }
 
-static const EsNode *node_at(const Lowering *l, int node) { return &l->graph->nodes[node]; }
-
-static const EsValue *value_at(const Lowering *l, EsValueId value) {
+static const EsValue *value_at(const EsLowering *l, EsValueId value) {
     return &l->graph->values[value];
 }
 
-static void fail_node(Lowering *l, int node, const char *why) {
-    if (l->status == ES_STATUS_OK) {
-        l->status =
-            ES_FAIL(UNSUPPORTED, "node %d (%s) %s", node, es_op_name(node_at(l, node)->op), why);
-    }
-}
-
-// --- slots and instructions ------------------------------------------------------------------
-
-static void *append(Lowering *l, void **array, int *count, int *capacity, size_t element_bytes) {
-    if (*count == *capacity) {
-        int wanted = *capacity == 0 ? 64 : *capacity * 2;
-        void *bigger = realloc(*array, (size_t)wanted * element_bytes);
-        if (bigger == NULL) {
-            l->status = ES_FAIL(MEMORY, "out of memory for a lane program");
-            return NULL;
-        }
-        *array = bigger;
-        *capacity = wanted;
-    }
-    void *element = (unsigned char *)*array + (size_t)*count * element_bytes;
-    memset(element, 0, element_bytes);
-    (*count)++;
-    return element;
-}
-
-static int add_slot(Lowering *l, EsValueId value, int channels, int height, int width) {
-    EsLaneProgram *p = l->program;
-    LaneSlot *slot = append(l, (void **)&p->slots, &p->n_slots, &p->slots_capacity, sizeof *slot);
-    if (slot == NULL) {
-        return -1;
-    }
-    *slot = (LaneSlot){.channels = channels,
-                       .height = height,
-                       .width = width,
-                       .value = value,
-                       .producer = -1,
-                       .overwrites = -1};
-    if (value != ES_NO_VALUE) {
-        l->slot_of[value] = p->n_slots - 1;
-    }
-    return p->n_slots - 1;
-}
-
-// The slot of a value that an instruction is about to write: images [E, N, C, H, W] or rows [E, N,
-// C].
-static int output_slot(Lowering *l, EsValueId value) {
-    const EsValue *v = value_at(l, value);
-    return add_slot(l, value, (int)v->dim[2], v->rank == 5 ? (int)v->dim[3] : 1,
-                    v->rank == 5 ? (int)v->dim[4] : 1);
-}
-
-// Cheaper to run again in a later phase than to store its result. Images are small before they are
-// loaded and large after, unless the map is small enough to stay in the cache.
-static int is_repeatable(const EsLaneProgram *p, LaneOp op, const LaneSlot *result) {
-    if (op == LANE_LOAD_IMAGES) {
-        int count = result->channels * result->height * result->width * p->kernels->n_lanes;
-        return count > ES_LANE_STORED_IMAGES;
-    }
-    return op == LANE_NORMALISE || op == LANE_FROM_ROWS;
-}
-
-static int emit(Lowering *l, LaneInstruction instruction);
-
-// Make the slot readable in `phase`.
-static void require(Lowering *l, int slot, int phase) {
-    EsLaneProgram *p = l->program;
-    if (slot < 0 || l->status != ES_STATUS_OK) {
-        return;
-    }
-    LaneInstruction producer = p->instructions[p->slots[slot].producer];
-    if (producer.phase == phase) {
-        return;
-    }
-    if (!is_repeatable(p, producer.op, &p->slots[slot])) {
-        p->slots[slot].is_stored = 1;
-        p->slots[slot].last_phase = ES_MAX(p->slots[slot].last_phase, phase);
-        return;
-    }
-    for (int i = 0; i < p->n_instructions; i++) {
-        const LaneInstruction *other = &p->instructions[i];
-        if (other->op == producer.op && other->phase == phase && other->a == producer.a &&
-            other->b == producer.b) {
-            return;
-        }
-    }
-    producer.phase = phase;
-    emit(l, producer);
-}
-
-// How many of a, b, c are read; the next one is written.
-static int n_reads(LaneOp op) {
-    switch (op) {
-    case LANE_LOAD_IMAGES:
-    case LANE_FROM_ROWS:
-        return 0;
-    case LANE_CONV_WEIGHT:
-    case LANE_NORM_SUMS:
-    case LANE_ACTIVATION_INPUT:
-    case LANE_POOL_INPUT:
-    case LANE_ADD:
-        return 2;
-    case LANE_NORM_INPUT:
-        return 3;
-    default:
-        return 1;
-    }
-}
-
-// Append an instruction in the first phase in which all it reads is there, at least
-// instruction.phase. Returns that phase.
-static int emit(Lowering *l, LaneInstruction instruction) {
-    EsLaneProgram *p = l->program;
-    const int operands[4] = {instruction.a, instruction.b, instruction.c, instruction.d};
-    int reads = n_reads(instruction.op);
-    for (int i = 0; i < reads; i++) {
-        if (operands[i] >= 0 && l->status == ES_STATUS_OK) {
-            int phase = p->instructions[p->slots[operands[i]].producer].phase;
-            instruction.phase = ES_MAX(instruction.phase, phase);
-        }
-    }
-    for (int i = 0; i < reads; i++) {
-        require(l, operands[i], instruction.phase);
-    }
-    LaneInstruction *added = append(l, (void **)&p->instructions, &p->n_instructions,
-                                    &p->instructions_capacity, sizeof *added);
-    if (added == NULL || l->status != ES_STATUS_OK) {
-        return 0;
-    }
-    *added = instruction;
-    for (int i = reads; i < 4; i++) {
-        if (operands[i] >= 0 && p->slots[operands[i]].producer < 0) {
-            p->slots[operands[i]].producer = p->n_instructions - 1;
-        }
-    }
-    p->n_phases = ES_MAX(p->n_phases, instruction.phase + 1);
-    return instruction.phase;
-}
-
-static LaneInstruction make(LaneOp op, int node, int a, int b, int c) {
-    return (LaneInstruction){.op = op,
-                             .a = a,
-                             .b = b,
-                             .c = c,
-                             .d = -1,
-                             .layer = -1,
-                             .norm = -1,
-                             .node = node,
-                             .value = ES_NO_VALUE};
-}
-
-// The slot of a value to read, loaded from outside at its first use, with at least this border.
-static int input_slot(Lowering *l, int node, EsValueId value, int halo) {
-    if (l->status != ES_STATUS_OK) {
-        return -1;
-    }
-    const EsValue *v = value_at(l, value);
-    if (l->slot_of[value] < 0) {
-        if (v->role != ES_ROLE_INPUT || v->dtype != ES_DTYPE_F32 ||
-            (v->rank != 5 && v->rank != 3)) {
-            fail_node(l, node, "reads a value the vector engine does not hold");
-            return -1;
-        }
-        LaneInstruction load = make(LANE_FROM_ROWS, node, output_slot(l, value), -1, -1);
-        load.value = value;
-        emit(l, load);
-    }
-    int slot = l->slot_of[value];
-    if (slot >= 0) {
-        l->program->slots[slot].halo = ES_MAX(l->program->slots[slot].halo, halo);
-    }
-    return slot;
-}
-
-// Where the caller wants to see a value, copy it out.
-static void copy_result(Lowering *l, EsValueId value, int node) {
-    if (l->status == ES_STATUS_OK && value_at(l, value)->role == ES_ROLE_RESULT) {
-        LaneInstruction copy = make(LANE_TO_ROWS, node, l->slot_of[value], -1, -1);
-        copy.value = value;
-        emit(l, copy);
-    }
-}
-
-// --- lowering of nodes -----------------------------------------------------------------------
-
-static int add_layer(Lowering *l, int node, int kernel) {
+static int add_layer(EsLowering *l, int node, int kernel) {
     EsLaneProgram *p = l->program;
     const EsNode *n = node_at(l, node);
     const EsValue *weight = value_at(l, n->input[1]);
@@ -230,12 +34,12 @@ static int add_layer(Lowering *l, int node, int kernel) {
                          .gradient_phase = -1};
     if (layer->filter.n_in > ES_LANES_CHANNEL_LIMIT ||
         layer->filter.n_out > ES_LANES_CHANNEL_LIMIT) {
-        fail_node(l, node, "has more channels than the vector engine takes");
+        es_lane_fail_node(l, node, "has more channels than the vector engine takes");
     }
     return p->n_layers - 1;
 }
 
-static int find_layer(Lowering *l, int node, EsValueId weight, EsValueId d_weight) {
+static int find_layer(EsLowering *l, int node, EsValueId weight, EsValueId d_weight) {
     EsLaneProgram *p = l->program;
     for (int i = 0; i < p->n_layers; i++) {
         if ((weight != ES_NO_VALUE && p->layers[i].weight == weight) ||
@@ -243,11 +47,11 @@ static int find_layer(Lowering *l, int node, EsValueId weight, EsValueId d_weigh
             return i;
         }
     }
-    fail_node(l, node, "belongs to no layer");
+    es_lane_fail_node(l, node, "belongs to no layer");
     return -1;
 }
 
-static int add_norm(Lowering *l, const EsLaneBlock *block, int layer) {
+static int add_norm(EsLowering *l, const EsLaneBlock *block, int layer) {
     EsLaneProgram *p = l->program;
     const EsNode *apply = node_at(l, block->apply);
     const EsNode *source = node_at(l, block->statistics >= 0 ? block->statistics : block->running);
@@ -273,7 +77,7 @@ static int add_norm(Lowering *l, const EsLaneBlock *block, int layer) {
 }
 
 // A convolution with the batch norm, ReLU and pooling behind it.
-static void lower_block(Lowering *l, int node, const EsLaneBlock *block) {
+static void lower_block(EsLowering *l, int node, const EsLaneBlock *block) {
     EsLaneProgram *p = l->program;
     const EsNode *conv = node_at(l, node);
     const EsValue *y = value_at(l, conv->output[0]);
@@ -282,30 +86,30 @@ static void lower_block(Lowering *l, int node, const EsLaneBlock *block) {
     int norm = add_norm(l, block, layer);
     p->layers[layer].norm = p->norms[norm].is_folded ? norm : -1;
 
-    int x = input_slot(l, node, conv->input[0], kernel / 2);
-    int raw = output_slot(l, conv->output[0]);
-    int maxima = block->pool >= 0 ? add_slot(l, ES_NO_VALUE, (int)y->dim[2], (int)(y->dim[3] / 2),
-                                             (int)(y->dim[4] / 2))
+    int x = es_lane_input_slot(l, node, conv->input[0], kernel / 2);
+    int raw = es_lane_output_slot(l, conv->output[0]);
+    int maxima = block->pool >= 0 ? es_lane_add_slot(l, ES_NO_VALUE, (int)y->dim[2],
+                                                     (int)(y->dim[3] / 2), (int)(y->dim[4] / 2))
                                   : -1;
     if (l->status != ES_STATUS_OK) {
         return;
     }
     p->slots[raw].is_skipped = maxima >= 0 && block->input < 0;
     p->norms[norm].x = maxima >= 0 ? maxima : raw;
-    LaneInstruction run = make(LANE_CONV_STATISTICS, node, x, raw, maxima);
+    LaneInstruction run = es_lane_make(LANE_CONV_STATISTICS, node, x, raw, maxima);
     run.layer = layer;
     run.norm = norm;
-    int phase = emit(l, run);
+    int phase = es_lane_emit(l, run);
     p->norms[norm].statistics_phase = block->statistics >= 0 ? phase : -1;
 
     int last = block->pool >= 0 ? block->pool : block->relu >= 0 ? block->relu : block->apply;
     EsValueId result = node_at(l, last)->output[0];
     LaneInstruction normalise =
-        make(LANE_NORMALISE, node, p->norms[norm].x, output_slot(l, result), -1);
+        es_lane_make(LANE_NORMALISE, node, p->norms[norm].x, es_lane_output_slot(l, result), -1);
     normalise.norm = norm;
     normalise.phase = p->norms[norm].statistics_phase + 1;
-    emit(l, normalise);
-    copy_result(l, result, node);
+    es_lane_emit(l, normalise);
+    es_lane_copy_result(l, result, node);
 
     const int parts[] = {block->statistics, block->running,    block->apply,     block->relu,
                          block->pool,       block->relu_input, block->pool_input};
@@ -328,47 +132,48 @@ static void lower_block(Lowering *l, int node, const EsLaneBlock *block) {
     }
 }
 
-static void lower_norm_gradient(Lowering *l, int node) {
+static void lower_norm_gradient(EsLowering *l, int node) {
     EsLaneProgram *p = l->program;
     int index = l->norm_of[node];
     if (index < 0) {
-        fail_node(l, node, "belongs to a batch norm that follows no convolution");
+        es_lane_fail_node(l, node, "belongs to a batch norm that follows no convolution");
         return;
     }
     LaneNormRecord *norm = &p->norms[index];
-    int gradient = input_slot(l, node, norm->gradient_in, 0);
+    int gradient = es_lane_input_slot(l, node, norm->gradient_in, 0);
     if (node_at(l, node)->op == ES_OP_NORM_SUMS) {
-        LaneInstruction sums = make(LANE_NORM_SUMS, node, norm->x, gradient, -1);
+        LaneInstruction sums = es_lane_make(LANE_NORM_SUMS, node, norm->x, gradient, -1);
         sums.norm = index;
         sums.phase = norm->statistics_phase + 1;
-        norm->sums_phase = emit(l, sums);
+        norm->sums_phase = es_lane_emit(l, sums);
         return;
     }
     int raw = l->slot_of[node_at(l, node)->input[0]];
     LaneInstruction input =
-        make(LANE_NORM_INPUT, node, raw, gradient, norm->is_pooled ? norm->x : -1);
-    input.d = output_slot(l, node_at(l, node)->output[0]);
+        es_lane_make(LANE_NORM_INPUT, node, raw, gradient, norm->is_pooled ? norm->x : -1);
+    input.d = es_lane_output_slot(l, node_at(l, node)->output[0]);
     input.norm = index;
     input.phase = norm->sums_phase + 1;
-    emit(l, input);
+    es_lane_emit(l, input);
     // of a folded convolution the gradient has the folded sign: not for others to see
     if (!norm->is_folded) {
-        copy_result(l, node_at(l, node)->output[0], node);
+        es_lane_copy_result(l, node_at(l, node)->output[0], node);
     }
 }
 
 // Forward convolution or linear layer without batch norm.
-static void lower_layer(Lowering *l, int node, int kernel) {
+static void lower_layer(EsLowering *l, int node, int kernel) {
     const EsNode *n = node_at(l, node);
     int layer = add_layer(l, node, kernel);
-    int x = input_slot(l, node, n->input[0], kernel / 2);
-    LaneInstruction run = make(LANE_CONV, node, x, output_slot(l, n->output[0]), -1);
+    int x = es_lane_input_slot(l, node, n->input[0], kernel / 2);
+    LaneInstruction run =
+        es_lane_make(LANE_CONV, node, x, es_lane_output_slot(l, n->output[0]), -1);
     run.layer = layer;
-    emit(l, run);
-    copy_result(l, n->output[0], node);
+    es_lane_emit(l, run);
+    es_lane_copy_result(l, n->output[0], node);
 }
 
-static void lower_layer_gradient(Lowering *l, int node) {
+static void lower_layer_gradient(EsLowering *l, int node) {
     EsLaneProgram *p = l->program;
     const EsNode *n = node_at(l, node);
     int is_input = n->op == ES_OP_CONV2D_INPUT || n->op == ES_OP_LINEAR_INPUT;
@@ -380,27 +185,27 @@ static void lower_layer_gradient(Lowering *l, int node) {
     int half = p->layers[layer].filter.kernel / 2;
     LaneInstruction run;
     if (is_input) {
-        int d_y = input_slot(l, node, n->input[1], half);
-        run = make(LANE_CONV_INPUT, node, d_y, output_slot(l, n->output[0]), -1);
+        int d_y = es_lane_input_slot(l, node, n->input[1], half);
+        run = es_lane_make(LANE_CONV_INPUT, node, d_y, es_lane_output_slot(l, n->output[0]), -1);
         p->layers[layer].needs_flipped = 1;
     } else {
-        run = make(LANE_CONV_WEIGHT, node, input_slot(l, node, n->input[0], half),
-                   input_slot(l, node, n->input[1], 0), -1);
+        run = es_lane_make(LANE_CONV_WEIGHT, node, es_lane_input_slot(l, node, n->input[0], half),
+                           es_lane_input_slot(l, node, n->input[1], 0), -1);
     }
     run.layer = layer;
-    int phase = emit(l, run);
+    int phase = es_lane_emit(l, run);
     if (is_input) {
-        copy_result(l, n->output[0], node);
+        es_lane_copy_result(l, n->output[0], node);
     } else {
         p->layers[layer].gradient_phase = phase;
     }
 }
 
-static void lower_loss(Lowering *l, int node) {
+static void lower_loss(EsLowering *l, int node) {
     EsLaneProgram *p = l->program;
     const EsNode *n = node_at(l, node);
     if (p->loss != ES_NO_VALUE || value_at(l, n->input[0])->dim[2] > ES_LANE_MAX_CLASSES) {
-        fail_node(l, node, "is a second loss, or has too many classes");
+        es_lane_fail_node(l, node, "is a second loss, or has too many classes");
         return;
     }
     p->labels = n->input[1];
@@ -413,26 +218,28 @@ static void lower_loss(Lowering *l, int node) {
         if (node_at(l, g)->op == ES_OP_CROSS_ENTROPY_INPUT) {
             l->is_absorbed[g] = 1;
             gradient_node = g;
-            gradient = output_slot(l, node_at(l, g)->output[0]);
+            gradient = es_lane_output_slot(l, node_at(l, g)->output[0]);
         }
     }
-    emit(l, make(LANE_LOSS, node, input_slot(l, node, n->input[0], 0), gradient, -1));
+    es_lane_emit(l, es_lane_make(LANE_LOSS, node, es_lane_input_slot(l, node, n->input[0], 0),
+                                 gradient, -1));
     if (gradient_node >= 0) {
-        copy_result(l, node_at(l, gradient_node)->output[0], node);
+        es_lane_copy_result(l, node_at(l, gradient_node)->output[0], node);
     }
 }
 
 // Operations that map one to one: inputs in order, one output.
-static void lower_simple(Lowering *l, int node, LaneOp op) {
+static void lower_simple(EsLowering *l, int node, LaneOp op) {
     const EsNode *n = node_at(l, node);
-    int a = input_slot(l, node, n->input[0], 0);
-    int b = n->n_inputs > 1 ? input_slot(l, node, n->input[1], 0) : -1;
-    int y = output_slot(l, n->output[0]);
-    emit(l, n->n_inputs > 1 ? make(op, node, a, b, y) : make(op, node, a, y, -1));
-    copy_result(l, n->output[0], node);
+    int a = es_lane_input_slot(l, node, n->input[0], 0);
+    int b = n->n_inputs > 1 ? es_lane_input_slot(l, node, n->input[1], 0) : -1;
+    int y = es_lane_output_slot(l, n->output[0]);
+    es_lane_emit(l, n->n_inputs > 1 ? es_lane_make(op, node, a, b, y)
+                                    : es_lane_make(op, node, a, y, -1));
+    es_lane_copy_result(l, n->output[0], node);
 }
 
-static void lower_node(Lowering *l, int node) {
+static void lower_node(EsLowering *l, int node) {
     const EsNode *n = node_at(l, node);
     EsLaneBlock block;
     LaneInstruction load;
@@ -443,12 +250,12 @@ static void lower_node(Lowering *l, int node) {
         break;
     case ES_OP_GATHER_IMAGES:
         if (value_at(l, n->output[0])->dim[4] > ES_LANES_WIDTH_LIMIT) {
-            fail_node(l, node, "has wider images than the vector engine loads");
+            es_lane_fail_node(l, node, "has wider images than the vector engine loads");
             break;
         }
-        load = make(LANE_LOAD_IMAGES, node, output_slot(l, n->output[0]), -1, -1);
-        emit(l, load);
-        copy_result(l, n->output[0], node);
+        load = es_lane_make(LANE_LOAD_IMAGES, node, es_lane_output_slot(l, n->output[0]), -1, -1);
+        es_lane_emit(l, load);
+        es_lane_copy_result(l, n->output[0], node);
         break;
     case ES_OP_CONV2D:
         if (es_lane_block_find(l->graph, node, &block)) {
@@ -492,7 +299,7 @@ static void lower_node(Lowering *l, int node) {
         // belongs to the block of a later convolution's norm; checked when that is lowered
         break;
     default:
-        fail_node(l, node, "is not an operation of the vector engine");
+        es_lane_fail_node(l, node, "is not an operation of the vector engine");
     }
 }
 
@@ -547,7 +354,7 @@ static EsStatus count_images(EsLaneProgram *p) {
 
 // Everything the caller wants to see must be written by somebody: a value that was fused away is
 // not.
-static EsStatus check_results(const Lowering *l) {
+static EsStatus check_results(const EsLowering *l) {
     const EsLaneProgram *p = l->program;
     for (EsValueId v = 0; v < l->graph->n_values; v++) {
         const EsValue *value = value_at(l, v);
@@ -565,7 +372,7 @@ static EsStatus check_results(const Lowering *l) {
     return ES_STATUS_OK;
 }
 
-static EsStatus lower_graph(Lowering *l) {
+static EsStatus lower_graph(EsLowering *l) {
     for (int node = 0; node < l->graph->n_nodes && l->status == ES_STATUS_OK; node++) {
         if (!l->is_absorbed[node]) {
             lower_node(l, node);
@@ -584,7 +391,7 @@ EsStatus es_lane_program_create(const EsGraph *graph, const EsTensor *tensors, E
                                 unsigned char *is_left_out, EsLaneProgram **program_out) {
     *program_out = NULL;
     EsLaneProgram *program = NULL;
-    Lowering l = {.graph = graph, .is_left_out = is_left_out};
+    EsLowering l = {.graph = graph, .is_left_out = is_left_out};
     EsStatus status = ES_STATUS_OK;
     size_t n_nodes = (size_t)graph->n_nodes, n_values = (size_t)graph->n_values;
     memset(is_left_out, 0, n_nodes);

@@ -59,7 +59,7 @@ static double *norm_sums(const HostRun *run, const LaneNormRecord *norm, int gro
     return run->sums + norm->sums + (size_t)group * (size_t)norm->channels * 2;
 }
 
-// --- before the first phase ------------------------------------------------------------------
+// --- before the first phase ---
 
 static void derive_scale(const HostRun *run, const LaneNormRecord *norm) {
     const float *gamma = env_data(run->program, norm->gamma, run->env);
@@ -103,7 +103,7 @@ static void prepare_host(const HostRun *run) {
     }
 }
 
-// --- one group -------------------------------------------------------------------------------
+// --- one group ---
 
 // Whether the label is the first of the largest logits of this lane.
 static int is_first_largest(const EsLaneMap *logits, int lane, int label, float maximum) {
@@ -284,7 +284,7 @@ static void run_shard(void *context, int64_t shard, int worker) {
     }
 }
 
-// --- between phases --------------------------------------------------------------------------
+// --- between phases ---
 
 // Sum of entry `k` of [groups][channels][2] over groups, in order.
 static double total(const HostRun *run, const LaneNormRecord *norm, int k) {
@@ -380,7 +380,7 @@ static void finish_phase(const HostRun *run) {
     }
 }
 
-// --- hosts -----------------------------------------------------------------------------------
+// --- hosts ---
 
 static HostRun start_host(const EsLaneProgram *p, int64_t env, int area) {
     HostRun run = {
