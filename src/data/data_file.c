@@ -18,8 +18,8 @@ static EsStatus fail_to_open(const char *path, int error) {
     char packed[ES_DATA_PATH_BYTES + 4];
     snprintf(packed, sizeof packed, "%s.gz", path);
     if (error == ENOENT && access(packed, F_OK) == 0) {
-        return ES_FAIL(INPUT, "%s: not found, but %s is there: unpack it first (gunzip -k %s)", path,
-                       packed, packed);
+        return ES_FAIL(INPUT, "%s: not found, but %s is there: unpack it first (gunzip -k %s)",
+                       path, packed, packed);
     }
     // what is not there is wrong input, what cannot be read is a failure
     int is_absent = error == ENOENT || error == ENOTDIR || error == EISDIR;
