@@ -148,7 +148,8 @@ TEST(class_is_in_the_picture) {
     const EsImageRecipe *recipes[2] = {&es_recipe_tiny, &es_recipe_generated};
     static uint8_t first[3 * 32 * 32], second[3 * 32 * 32];
     for (int r = 0; r < 2; r++) {
-        size_t n_bytes = (size_t)(recipes[r]->n_channels * recipes[r]->size * recipes[r]->size);
+        size_t n_bytes =
+            (size_t)recipes[r]->n_channels * (size_t)recipes[r]->size * (size_t)recipes[r]->size;
         for (int label = 0; label < 10; label++) {
             es_generated_image_draw(recipes[r], 1, 0, 0, label, first);
             es_generated_image_draw(recipes[r], 1, 0, 0, (label + 1) % 10, second);

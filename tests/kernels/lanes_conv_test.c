@@ -32,7 +32,7 @@ typedef struct Layer {
 static Layer make_layer(const EsLaneKernels *kernels, const Shape *s) {
     Layer layer = {.filter = {s->n_in, s->n_out, s->kernel, s->height, s->width}};
     EsLaneFilter exchanged = {s->n_out, s->n_in, s->kernel, s->height, s->width};
-    size_t n_weights = (size_t)(s->n_in * s->n_out * s->kernel * s->kernel);
+    size_t n_weights = (size_t)s->n_in * (size_t)s->n_out * (size_t)s->kernel * (size_t)s->kernel;
     layer.weight = aligned_floats(n_weights);
     layer.sign = aligned_floats((size_t)s->n_out);
     layer.bias = aligned_floats((size_t)s->n_out);
@@ -176,7 +176,7 @@ static void check_weight(const EsLaneKernels *kernels, const Shape *s, const Lay
                          double mean) {
     int lanes = kernels->n_lanes, kernel = s->kernel, half = kernel / 2, square = kernel * kernel;
     size_t count = kernels->accumulator_count(&layer->filter),
-           n_weights = (size_t)(s->n_in * s->n_out * square);
+           n_weights = (size_t)s->n_in * (size_t)s->n_out * (size_t)square;
     size_t stride = (count + MAX_LANES - 1) / MAX_LANES * MAX_LANES;
     float *accumulator = aligned_floats(2 * stride), *d_weight = aligned_floats(n_weights);
     double *expected = calloc(n_weights, sizeof *expected);

@@ -220,7 +220,7 @@ static void check_sums(const EsLaneKernels *kernels, const Shape *s, int n_valid
     fill_map(&a, 1.0, 1.0);
     fill_map(&b, 0.0, 1.0);
     kernels->add(&a.map, &b.map, &y.map);
-    float *sums = aligned_floats((size_t)(s->channels * lanes));
+    float *sums = aligned_floats((size_t)s->channels * (size_t)lanes);
     memset(sums, 0xff,
            sizeof(float) * (size_t)(s->channels * lanes)); // NaN: the first call must overwrite it
     kernels->bias(&a.map, 1, sums);
@@ -239,12 +239,12 @@ static void check_sums(const EsLaneKernels *kernels, const Shape *s, int n_valid
     expect_close(bias, BOUND, "bias");
     expect_clean_border(&y, "add");
 
-    size_t count = (size_t)(s->channels * s->height * s->width);
+    size_t count = (size_t)s->channels * (size_t)s->height * (size_t)s->width;
     float *rows = aligned_floats(count * (size_t)lanes);
     kernels->to_rows(&a.map, n_valid, rows);
     kernels->from_rows(rows, n_valid, &b.map);
     FOR_EACH_ELEMENT(&a) {
-        size_t element = (size_t)((c * s->height + r) * s->width + k);
+        size_t element = ((size_t)c * (size_t)s->height + (size_t)r) * (size_t)s->width + (size_t)k;
         float original = *at(&a, c, r, k, lane);
         if (rows[(size_t)lane * count + element] != (lane < n_valid ? original : 0.0f) ||
             *at(&b, c, r, k, lane) != (lane < n_valid ? original : 0.0f)) {
@@ -291,7 +291,7 @@ static void check_softmax(const EsLaneKernels *kernels, int n_classes, double de
 static void check_images(const EsLaneKernels *kernels, const Shape *s, int pad, int flip) {
     enum { N_IMAGES = 40 };
     int lanes = kernels->n_lanes, n_valid = pad > 0 ? lanes - 1 : lanes;
-    size_t plane = (size_t)(s->height * s->width), count = plane * (size_t)s->channels;
+    size_t plane = (size_t)s->height * (size_t)s->width, count = plane * (size_t)s->channels;
     unsigned char *images = malloc(count * N_IMAGES);
     int32_t index[MAX_LANES];
     EsGatherOptions options = {.seed = 3, .pad = pad, .flip = flip};
