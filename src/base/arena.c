@@ -23,8 +23,10 @@ void es_release(void *memory) { free(memory); }
 
 EsStatus es_arena_create(EsArena *arena, size_t capacity_bytes) {
     memset(arena, 0, sizeof *arena);
-    ES_TRY(es_allocate(capacity_bytes, (void **)&arena->base));
-    arena->capacity_bytes = capacity_bytes;
+    // rounded as blocks are, so that one block of the whole capacity fits
+    size_t rounded = ES_MAX(es_align_up(capacity_bytes), capacity_bytes);
+    ES_TRY(es_allocate(rounded, (void **)&arena->base));
+    arena->capacity_bytes = rounded;
     return ES_STATUS_OK;
 }
 

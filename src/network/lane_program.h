@@ -26,8 +26,8 @@ typedef struct EsLaneProgram EsLaneProgram;
 
 // Compile the graph. `tensors` (one per value, borrowed) gives the memory of all values that are
 // not the program's own: inputs, parameters, gradients, states, results, and what the nodes in
-// `is_done` (one flag per node, set here) computed beforehand: those are left to the caller. Fails
-// with UNSUPPORTED, naming the node, for a graph the engine cannot run.
+// `is_left_out` (one flag per node, set here) computed beforehand: those are left to the caller.
+// Fails with UNSUPPORTED, naming the node, for a graph the engine cannot run.
 EsStatus es_lane_program_create(const EsGraph *graph, const EsTensor *tensors, EsDevice *device,
                                 unsigned char *is_left_out, EsLaneProgram **program);
 void es_lane_program_destroy(EsLaneProgram *program);

@@ -30,7 +30,6 @@ typedef struct EsCapture EsCapture; // recorded work of a stream that can be rep
 typedef struct EsDeviceOptions {
     int n_threads; // CPU: threads of the pool, 0 = one per processor
     int n_lanes;   // CPU: images per vector, 4, 8 or 16; 0 = the widest this machine runs
-    int use_tf32;  // CUDA: f32 matrix work may round operands to TF32
 } EsDeviceOptions;
 
 typedef struct EsDeviceInfo {

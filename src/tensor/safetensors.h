@@ -1,4 +1,4 @@
-// Safetensors files: named tensors in one file, read as views of the file, written atomically.
+// Safetensors files: named tensors in one file, read into aligned memory, written atomically.
 //
 // Layout: 8 bytes little-endian header length, JSON header {"name": {"dtype", "shape",
 // "data_offsets"}, "__metadata__"}, then the data. Opening checks everything (lengths, overlaps,

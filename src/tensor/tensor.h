@@ -66,7 +66,7 @@ EsTensor es_tensor_slice(const EsTensor *tensor, int axis, int64_t start, int64_
 // The same contiguous memory under another shape of equal count.
 EsTensor es_tensor_reshape(const EsTensor *tensor, int rank, const int64_t *dims);
 
-// "f32 [4, 128, 10]" into `text`; returns `text`.
+// "F32 [4, 128, 10]" into `text`; returns `text`.
 char *es_tensor_describe(const EsTensor *tensor, char *text, size_t text_bytes);
 
 ES_EXTERN_C_END

@@ -71,3 +71,12 @@ TEST(slab_members_are_aligned_and_disjoint) {
     }
     EXPECT_EQ(slab_bytes, 257);
 }
+
+TEST(whole_capacity_can_be_taken) {
+    EsArena arena;
+    REQUIRE_OK(es_arena_create(&arena, 100));
+    EXPECT(es_arena_take(&arena, 100) != NULL);
+    EXPECT(es_arena_take(&arena, 1) == NULL);
+    es_arena_destroy(&arena);
+    EXPECT_STATUS(es_arena_create(&arena, SIZE_MAX), MEMORY);
+}
