@@ -138,8 +138,9 @@ static void run_graph(uint32_t seed, EsCompileMode mode, int n_threads, int n_la
     es_device_close(device);
 }
 
-// Batch norm over very few values amplifies rounding without limit, so the bound is relative to the
-// largest value and the seeds are fixed; each was seen to agree.
+// The seeds are fixed because no bound holds for every graph: of the first 4,000, eight miss this
+// one. Seven have a batch norm over at most four values, which amplifies rounding without limit; in
+// the eighth (579) a value lies 1e-6 from the kink of ReLU and falls to the other side.
 TEST(random_graphs_equal_the_plain_kernels) {
     static Outcome plain, lanes, threaded;
     int n_lanes_used = 0, n_compared = 0;
