@@ -194,6 +194,25 @@ EsStatus es_config_value_parse(const EsConfigKey *key, void *settings, const cha
     return ES_STATUS_OK;
 }
 
+// The fewest digits that give the same bits back: 9 always do for float32, 17 for float64.
+static void format_float(float value, char text[ES_CONFIG_VALUE_BYTES]) {
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(text, ES_CONFIG_VALUE_BYTES, "%.*g", digits, (double)value);
+        if (strtof(text, NULL) == value) {
+            return;
+        }
+    }
+}
+
+static void format_double(double value, char text[ES_CONFIG_VALUE_BYTES]) {
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, ES_CONFIG_VALUE_BYTES, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) {
+            return;
+        }
+    }
+}
+
 void es_config_value_format(const EsConfigKey *key, const void *settings,
                             char text[ES_CONFIG_VALUE_BYTES]) {
     const char *field = (const char *)settings + key->offset;
@@ -212,13 +231,12 @@ void es_config_value_format(const EsConfigKey *key, const void *settings,
         snprintf(text, ES_CONFIG_VALUE_BYTES, "%lld", (long long)wide);
         return;
     case ES_CONFIG_TYPE_FLOAT:
-        // 9 digits tell all float32 apart, 17 all float64
         if (key->bytes == sizeof twice) {
             memcpy(&twice, field, sizeof twice);
-            snprintf(text, ES_CONFIG_VALUE_BYTES, "%.17g", twice);
+            format_double(twice, text);
         } else {
             memcpy(&single, field, sizeof single);
-            snprintf(text, ES_CONFIG_VALUE_BYTES, "%.9g", (double)single);
+            format_float(single, text);
         }
         return;
     case ES_CONFIG_TYPE_BOOL:

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/file_fault.h"
 
 // names a stale temporary of a killed process with the same number may hold
 #define MAX_NAME_ATTEMPTS 100
@@ -38,15 +39,15 @@ static EsStatus copy_text(const char *text, size_t extra_bytes, char **copy) {
 static int open_retrying(const char *path, int flags) {
     int descriptor;
     do {
-        descriptor = open(path, flags | O_CLOEXEC, 0666);
+        descriptor = es_system_open(path, flags, 0666);
     } while (descriptor < 0 && errno == EINTR);
     return descriptor;
 }
 
-static int sync_retrying(int descriptor) {
+static int sync_retrying(int (*sync)(int), int descriptor) {
     int result;
     do {
-        result = fsync(descriptor);
+        result = sync(descriptor);
     } while (result != 0 && errno == EINTR);
     return result;
 }
@@ -56,7 +57,7 @@ static void destroy_writer(EsFileWriter *writer) {
         close(writer->descriptor);
     }
     if (writer->temporary != NULL && writer->temporary[0] != '\0') {
-        unlink(writer->temporary);
+        es_system_remove(AT_FDCWD, writer->temporary, 0);
     }
     es_release(writer->temporary);
     es_release(writer->path);
@@ -100,7 +101,8 @@ done:
 EsStatus es_file_writer_append(EsFileWriter *writer, const void *data, size_t bytes) {
     const unsigned char *next = data;
     while (writer->status == ES_STATUS_OK && bytes > 0) {
-        ssize_t written = write(writer->descriptor, next, ES_MIN(bytes, MAX_TRANSFER_BYTES));
+        ssize_t written =
+            es_system_write(writer->descriptor, next, ES_MIN(bytes, MAX_TRANSFER_BYTES));
         if (written > 0) {
             next += written;
             bytes -= (size_t)written;
@@ -114,7 +116,7 @@ EsStatus es_file_writer_append(EsFileWriter *writer, const void *data, size_t by
     return writer->status;
 }
 
-static EsStatus sync_folder(const char *path) {
+static EsStatus sync_parent(const char *path) {
     char *folder = NULL;
     ES_TRY(copy_text(path, 2, &folder));
     char *slash = strrchr(folder, '/');
@@ -126,7 +128,8 @@ static EsStatus sync_folder(const char *path) {
     EsStatus status = ES_STATUS_OK;
     int descriptor = open_retrying(folder, O_RDONLY | O_DIRECTORY);
     // EINVAL: a file system whose folders cannot be synced
-    if (descriptor < 0 || (sync_retrying(descriptor) != 0 && errno != EINVAL)) {
+    if (descriptor < 0 ||
+        (sync_retrying(es_system_sync_folder, descriptor) != 0 && errno != EINVAL)) {
         status = ES_FAIL(IO, "%s is written, but its folder cannot be made durable: %s", path,
                          strerror(errno));
     }
@@ -139,7 +142,7 @@ static EsStatus sync_folder(const char *path) {
 
 EsStatus es_file_writer_commit(EsFileWriter *writer) {
     EsStatus status = writer->status;
-    if (status == ES_STATUS_OK && sync_retrying(writer->descriptor) != 0) {
+    if (status == ES_STATUS_OK && sync_retrying(es_system_sync, writer->descriptor) != 0) {
         status = ES_FAIL(IO, "cannot make %s durable: %s", writer->path, strerror(errno));
     }
     if (status == ES_STATUS_OK) {
@@ -151,9 +154,9 @@ EsStatus es_file_writer_commit(EsFileWriter *writer) {
         }
     }
     if (status == ES_STATUS_OK) {
-        if (rename(writer->temporary, writer->path) == 0) {
+        if (es_system_rename(writer->temporary, writer->path) == 0) {
             writer->temporary[0] = '\0';
-            status = sync_folder(writer->path);
+            status = sync_parent(writer->path);
         } else {
             status = ES_FAIL(IO, "cannot replace %s: %s", writer->path, strerror(errno));
         }
@@ -177,6 +180,19 @@ EsStatus es_file_write_all(const char *path, const void *data, size_t bytes) {
         return status;
     }
     return es_file_writer_commit(writer);
+}
+
+EsStatus es_file_sync(const char *path) {
+    int descriptor = open_retrying(path, O_RDONLY | O_NONBLOCK);
+    if (descriptor < 0) {
+        return ES_FAIL(IO, "cannot open %s: %s", path, strerror(errno));
+    }
+    EsStatus status = ES_STATUS_OK;
+    if (sync_retrying(es_system_sync, descriptor) != 0) {
+        status = ES_FAIL(IO, "cannot make %s durable: %s", path, strerror(errno));
+    }
+    close(descriptor);
+    return status;
 }
 
 EsStatus es_file_reader_open(const char *path, EsFileReader **reader_out) {
@@ -220,8 +236,8 @@ uint64_t es_file_reader_bytes(const EsFileReader *reader) { return reader->n_byt
 EsStatus es_file_reader_read(EsFileReader *reader, uint64_t offset, void *into, size_t bytes) {
     unsigned char *next = into;
     while (bytes > 0) {
-        ssize_t n_read =
-            pread(reader->descriptor, next, ES_MIN(bytes, MAX_TRANSFER_BYTES), (off_t)offset);
+        ssize_t n_read = es_system_read(reader->descriptor, next, ES_MIN(bytes, MAX_TRANSFER_BYTES),
+                                        (off_t)offset);
         if (n_read > 0) {
             next += n_read;
             offset += (uint64_t)n_read;

@@ -3,7 +3,7 @@
 //
 // A writer fills a temporary beside the target; commit makes it durable and puts it in the target's
 // place. Until then the old file is untouched. Errors are IO and name the path and the system's
-// reason. One thread per reader or writer.
+// reason. One thread per reader or writer. All calls of the system go through base/file_fault.h.
 //
 //     EsFileWriter *writer; ES_TRY(es_file_writer_open("model.bin", &writer));
 //     EsStatus status = es_file_writer_append(writer, data, bytes);
@@ -41,6 +41,9 @@ void es_file_writer_abandon(EsFileWriter *writer);
 
 // Open, append and commit in one call.
 EsStatus es_file_write_all(const char *path, const void *data, size_t bytes);
+
+// Make a file that somebody else wrote durable; its name needs es_folder_sync besides.
+EsStatus es_file_sync(const char *path);
 
 // --- reading ---
 

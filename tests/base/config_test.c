@@ -290,9 +290,9 @@ TEST(writes_help_and_values) {
                       "# run folder, empty = named by date\nout = runs/x\n"
                       "# how plans run (off|default|max-autotune)\ncompile_mode = default\n"
                       "\n[host]\n"
-                      "# step size of SGD (0..10)\nlearning_rate = 0.0500000007\n"
-                      "# pull towards 0 (0..0.1)\nweight_decay = 0.100000001\n"
-                      "# added to variances (1e-300..1)\nepsilon = 1.0000000000000001e-05\n");
+                      "# step size of SGD (0..10)\nlearning_rate = 0.05\n"
+                      "# pull towards 0 (0..0.1)\nweight_decay = 0.1\n"
+                      "# added to variances (1e-300..1)\nepsilon = 1e-05\n");
     Settings wanted = settings;
     es_config_reset(&config);
     REQUIRE_OK(es_config_load(&config, run_file()));
