@@ -1,0 +1,37 @@
+// The words of the console: progress of a round, warnings, numbers and durations for people.
+#ifndef ES_TELEMETRY_CONSOLE_LINE_H
+#define ES_TELEMETRY_CONSOLE_LINE_H
+
+#include "telemetry/event.h"
+#include "telemetry/text.h"
+
+// What is known about a round. Missing parts are left out of its line.
+typedef struct EsConsoleProgress {
+    int64_t round, n_rounds; // n_rounds 0: unknown
+    int64_t n_steps_done;    // ES_MISSING_INT once the round is complete
+    double rate;
+    const char *rate_unit; // "steps/s"
+    double accuracy;       // percent
+    double reward;
+    int64_t n_seeds;
+    double seconds_left;
+} EsConsoleProgress;
+
+EsConsoleProgress es_console_progress(int64_t round, int64_t n_rounds);
+
+// round 12/200  1,234 steps/s  accuracy 71.3 %  reward 4.2  seeds 17  left 3 min 20 s
+// When it would be longer than max_columns, seeds, reward, step, rate, accuracy and the time left
+// are given up, in this order.
+void es_console_add_progress(EsText *text, const EsConsoleProgress *progress, size_t max_columns);
+
+// A row of anomaly_detected, as
+// warning: ratio_explosion in round 12, environment 3: 12.5 against a threshold of 10; <detail>
+void es_console_add_anomaly(EsText *text, const EsPacket *packet, int64_t row);
+
+// A row of governor_rollback.
+void es_console_add_rollback(EsText *text, const EsPacket *packet, int64_t row);
+
+// "45 s", "3 min 20 s", "2 h 05 min", "3 d 04 h"; `seconds` >= 0 and finite.
+void es_console_add_duration(EsText *text, double seconds);
+
+#endif

@@ -1,0 +1,278 @@
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "telemetry/console_line.h"
+#include "telemetry/sink.h"
+
+// more often than this a person cannot read, and a slow link could not follow
+#define SECONDS_BETWEEN_DRAWS 0.2
+
+// the mean over these says how long a round takes: it follows growth, but not every hiccup
+#define N_TIMED_ROUNDS 10
+
+// rows of one packet that get a line each; the rest are counted
+#define MAX_LINES_PER_PACKET 3
+
+typedef struct ConsoleSink {
+    EsConsoleOptions options;
+    FILE *stream;                         // borrowed
+    double round_seconds[N_TIMED_ROUNDS]; // of this sitting, a ring
+    int64_t n_timed;
+    int64_t round_ended_us; // when the latest round ended; 0 before
+    int64_t n_envs;         // rows of the latest env_stepped; 0 before
+
+    // `progress` is the round at hand, or a complete one that came too soon after the last line
+    EsConsoleProgress progress;
+    int is_waiting;     // progress is not on the screen yet
+    int is_complete;    // progress is a complete round that has no line of its own yet
+    int is_drawn;       // the cursor stands behind a progress line
+    int64_t drawn_ns;   // last drawing in place
+    int64_t printed_ns; // last line of a complete round
+    EsText out;         // what goes to the stream next
+} ConsoleSink;
+
+static EsStatus write_out(ConsoleSink *sink) {
+    EsStatus status = sink->out.status;
+    if (status == ES_STATUS_OK && sink->out.length > 0) {
+        size_t n = fwrite(sink->out.bytes, 1, sink->out.length, sink->stream);
+        if (n != sink->out.length || fflush(sink->stream) != 0) {
+            status = ES_FAIL(IO, "cannot write the progress: %s", strerror(errno));
+            clearerr(sink->stream);
+        }
+    }
+    es_text_reset(&sink->out);
+    return status;
+}
+
+// --- lines ---
+
+// Columns a line in place may fill: one less than there are, or some terminals wrap.
+static size_t count_columns(const ConsoleSink *sink) {
+    struct winsize size = {0};
+    int is_known = ioctl(fileno(sink->stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+    return is_known ? (size_t)size.ws_col - 1 : 79;
+}
+
+static void begin_line(ConsoleSink *sink) {
+    es_text_add_string(&sink->out, sink->options.is_terminal ? "\r" : "");
+}
+
+// On a terminal the rest of a longer progress line is cleared.
+static void end_line(ConsoleSink *sink) {
+    es_text_add_string(&sink->out, sink->options.is_terminal ? "\x1b[K\n" : "\n");
+    sink->is_waiting |= sink->is_drawn;
+    sink->is_drawn = 0;
+}
+
+static void draw_in_place(ConsoleSink *sink) {
+    if (sink->options.is_terminal && sink->is_waiting &&
+        (sink->drawn_ns == 0 || es_clock_seconds_since(sink->drawn_ns) >= SECONDS_BETWEEN_DRAWS)) {
+        begin_line(sink);
+        es_console_add_progress(&sink->out, &sink->progress, count_columns(sink));
+        es_text_add_string(&sink->out, "\x1b[K");
+        sink->drawn_ns = es_clock_ns();
+        sink->is_drawn = 1;
+        sink->is_waiting = 0;
+    }
+}
+
+static void print_complete_round(ConsoleSink *sink) {
+    begin_line(sink);
+    es_console_add_progress(&sink->out, &sink->progress, SIZE_MAX);
+    end_line(sink);
+    sink->printed_ns = es_clock_ns();
+    sink->is_complete = 0;
+    sink->is_waiting = 0;
+}
+
+// --- time left ---
+
+static double mean_round_seconds(const ConsoleSink *sink) {
+    int64_t n = ES_MIN(sink->n_timed, N_TIMED_ROUNDS);
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += sink->round_seconds[i];
+    }
+    return n > 0 ? sum / (double)n : es_missing_real();
+}
+
+static void time_round(ConsoleSink *sink, const EsPacket *packet, double seconds) {
+    int64_t now_us = packet->header->unix_us;
+    if (!isfinite(seconds) && sink->round_ended_us != 0) {
+        seconds = (double)(now_us - sink->round_ended_us) * 1e-6;
+    }
+    if (isfinite(seconds) && seconds >= 0 && packet->header->round > sink->options.first_round) {
+        sink->round_seconds[sink->n_timed++ % N_TIMED_ROUNDS] = seconds;
+    }
+    sink->round_ended_us = now_us;
+}
+
+// Seconds until n_rounds are done, when `round` has run for `elapsed` seconds of its mean; missing
+// when that is not known or nothing is left.
+static double estimate_left(const ConsoleSink *sink, int64_t n_left, double elapsed) {
+    double mean = mean_round_seconds(sink);
+    if (sink->options.n_rounds <= 0 || n_left <= 0 || es_is_missing_real(mean)) {
+        return es_missing_real();
+    }
+    return mean * (double)n_left - ES_MIN(ES_MAX(elapsed, 0), mean);
+}
+
+// --- events ---
+
+static double real_cell(const EsPacket *packet, const char *column) {
+    return es_packet_real(packet, 0, es_event_column(packet->type, column));
+}
+
+static void take_round(ConsoleSink *sink, const EsPacket *packet) {
+    int64_t round = packet->header->round;
+    time_round(sink, packet, real_cell(packet, "seconds"));
+    EsConsoleProgress progress = es_console_progress(round, sink->options.n_rounds);
+    progress.rate = real_cell(packet, "steps_per_second");
+    if (es_is_missing_real(progress.rate)) {
+        progress.rate = real_cell(packet, "images_per_second");
+        progress.rate_unit = "images/s";
+    }
+    progress.accuracy = real_cell(packet, "accuracy");
+    progress.reward = real_cell(packet, "reward");
+    progress.n_seeds = es_packet_int(packet, 0, es_event_column(packet->type, "n_seeds"));
+    progress.seconds_left = estimate_left(sink, sink->options.n_rounds - round, 0);
+    sink->progress = progress;
+    sink->is_complete = 1;
+    sink->is_waiting = 1;
+    double between =
+        sink->options.is_terminal ? SECONDS_BETWEEN_DRAWS : sink->options.seconds_between;
+    if (sink->printed_ns == 0 || round == sink->options.n_rounds ||
+        es_clock_seconds_since(sink->printed_ns) >= between) {
+        print_complete_round(sink);
+    }
+}
+
+// The round at hand, from events of its steps. Off a terminal they are not shown, and must not take
+// the place of a complete round that waits for its line.
+static int begin_step(ConsoleSink *sink, const EsPacket *packet) {
+    if (!sink->options.is_terminal) {
+        return 0;
+    }
+    int64_t round = packet->header->round;
+    if (sink->is_complete || sink->progress.round != round) {
+        sink->progress = es_console_progress(round, sink->options.n_rounds);
+        sink->is_complete = 0;
+    }
+    double elapsed = sink->round_ended_us == 0
+                         ? 0
+                         : (double)(packet->header->unix_us - sink->round_ended_us) * 1e-6;
+    sink->progress.n_steps_done = packet->header->step + 1;
+    sink->progress.seconds_left = estimate_left(sink, sink->options.n_rounds - round + 1, elapsed);
+    sink->is_waiting = 1;
+    return 1;
+}
+
+static void take_step_time(ConsoleSink *sink, const EsPacket *packet) {
+    double total_ms = real_cell(packet, "total_ms");
+    if (begin_step(sink, packet) && sink->n_envs > 0 && total_ms > 0) {
+        sink->progress.rate = (double)sink->n_envs * 1000 / total_ms;
+    }
+}
+
+static void take_env_steps(ConsoleSink *sink, const EsPacket *packet) {
+    sink->n_envs = packet->n_rows;
+    if (!begin_step(sink, packet)) {
+        return;
+    }
+    int accuracy_column = es_event_column(packet->type, "validation_accuracy");
+    int seeds_column = es_event_column(packet->type, "n_seeds");
+    double accuracy_sum = 0;
+    int64_t n_measured = 0, n_seeds = ES_MISSING_INT;
+    for (int64_t row = 0; row < packet->n_rows; row++) {
+        double accuracy = es_packet_real(packet, row, accuracy_column);
+        if (!es_is_missing_real(accuracy)) {
+            accuracy_sum += accuracy;
+            n_measured++;
+        }
+        int64_t seeds = es_packet_int(packet, row, seeds_column);
+        if (seeds != ES_MISSING_INT) {
+            n_seeds = n_seeds == ES_MISSING_INT ? seeds : n_seeds + seeds;
+        }
+    }
+    sink->progress.accuracy =
+        n_measured > 0 ? accuracy_sum / (double)n_measured : es_missing_real();
+    sink->progress.n_seeds = n_seeds;
+}
+
+static void print_warnings(ConsoleSink *sink, const EsPacket *packet,
+                           void (*add)(EsText *, const EsPacket *, int64_t), const char *more) {
+    int64_t n_shown = ES_MIN(packet->n_rows, MAX_LINES_PER_PACKET);
+    for (int64_t row = 0; row < n_shown; row++) {
+        begin_line(sink);
+        add(&sink->out, packet, row);
+        end_line(sink);
+    }
+    if (packet->n_rows > n_shown) {
+        begin_line(sink);
+        es_text_add_string(&sink->out, "and ");
+        es_text_add_int(&sink->out, packet->n_rows - n_shown);
+        es_text_add_string(&sink->out, more);
+        es_text_add_int(&sink->out, packet->header->round);
+        end_line(sink);
+    }
+}
+
+static EsStatus write_packet(void *state, const EsPacket *packet) {
+    ConsoleSink *sink = state;
+    switch (packet->type) {
+    case ES_EVENT_ROUND_COMPLETED:
+        take_round(sink, packet);
+        break;
+    case ES_EVENT_STEP_TIMED:
+        take_step_time(sink, packet);
+        break;
+    case ES_EVENT_ENV_STEPPED:
+        take_env_steps(sink, packet);
+        break;
+    case ES_EVENT_ANOMALY_DETECTED:
+        print_warnings(sink, packet, es_console_add_anomaly, " more anomalies in round ");
+        break;
+    case ES_EVENT_GOVERNOR_ROLLBACK:
+        print_warnings(sink, packet, es_console_add_rollback, " more rollbacks in round ");
+        break;
+    default:
+        return ES_STATUS_OK;
+    }
+    draw_in_place(sink);
+    return write_out(sink);
+}
+
+static EsStatus flush_lines(void *state) {
+    ConsoleSink *sink = state;
+    draw_in_place(sink);
+    return write_out(sink);
+}
+
+// Leaves the cursor at the start of a line, and no complete round untold.
+static void close_sink(void *state) {
+    ConsoleSink *sink = state;
+    if (sink->is_complete) {
+        print_complete_round(sink);
+    } else if (sink->is_drawn) {
+        es_text_add_string(&sink->out, "\n");
+    }
+    EsStatus status = write_out(sink);
+    (void)status;
+    es_text_destroy(&sink->out);
+    es_release(sink);
+}
+
+EsStatus es_console_sink_open(const EsConsoleOptions *options, EsSink *sink) {
+    ConsoleSink *state = NULL;
+    ES_TRY(es_allocate(sizeof *state, (void **)&state));
+    state->options = *options;
+    state->stream = options->stream;
+    state->progress = es_console_progress(0, options->n_rounds);
+    *sink = (EsSink){"console", state, write_packet, flush_lines, close_sink};
+    return ES_STATUS_OK;
+}

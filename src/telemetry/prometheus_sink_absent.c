@@ -1,0 +1,11 @@
+#include "telemetry/sink.h"
+
+EsStatus es_prometheus_sink_open(const char *address, int port, const char *labels, int *port_taken,
+                                 EsSink *sink) {
+    (void)labels;
+    (void)port_taken;
+    (void)sink;
+    return ES_FAIL(UNSUPPORTED,
+                   "cannot serve metrics at %s:%d: this build is without libmicrohttpd", address,
+                   port);
+}

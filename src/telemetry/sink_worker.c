@@ -1,0 +1,228 @@
+#include "telemetry/sink_worker.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "telemetry/sink_worker_internal.h"
+
+// the first refused event of a sink is told, then each of these
+#define REFUSALS_PER_LOG_LINE 1000
+
+// --- life ---
+
+void es_sink_worker_release(EsSinkWorker *worker) {
+    // acq_rel: what the other side wrote before it let go must be over before memory is freed
+    if (atomic_fetch_sub_explicit(&worker->n_holders, 1, memory_order_acq_rel) > 1) {
+        return;
+    }
+    es_spill_close(worker->spill);
+    es_packet_queue_destroy(worker->queue);
+    sem_destroy(&worker->wake);
+    sem_destroy(&worker->progress);
+    es_release(worker);
+}
+
+// The thread takes no signals: Ctrl-C belongs to the program's own threads.
+static EsStatus start_thread(EsSinkWorker *worker) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    atomic_store(&worker->n_holders, 2);
+    int failure = pthread_create(&worker->thread, NULL, es_sink_thread_run, worker);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failure != 0) {
+        atomic_store(&worker->n_holders, 1);
+        return ES_FAIL(MEMORY, "cannot start a thread for sink %s: %s", worker->sink.name,
+                       strerror(failure));
+    }
+    char name[16]; // the system's limit
+    snprintf(name, sizeof name, "es-%s", worker->sink.name);
+    pthread_setname_np(worker->thread, name);
+    return ES_STATUS_OK;
+}
+
+EsStatus es_sink_worker_start(const EsSink *sink, const EsHubOptions *options,
+                              EsSinkWorker **worker_out) {
+    *worker_out = NULL;
+    EsSinkWorker *worker = NULL;
+    EsStatus status = es_allocate(sizeof *worker, (void **)&worker);
+    if (status != ES_STATUS_OK) {
+        sink->close(sink->state);
+        return status;
+    }
+    worker->sink = *sink;
+    worker->n_holders = 1;
+    sem_init(&worker->wake, 0, 0);
+    sem_init(&worker->progress, 0, 0);
+    ES_TRY_GOTO(
+        es_packet_queue_create(options->queue_bytes, options->queue_packets, &worker->queue));
+    if (options->spill_folder != NULL) {
+        ES_TRY_GOTO(
+            es_spill_open(options->spill_folder, sink->name, options->spill_bytes, &worker->spill));
+    }
+    ES_TRY_GOTO(start_thread(worker));
+    *worker_out = worker;
+    return ES_STATUS_OK;
+done:
+    sink->close(sink->state);
+    es_sink_worker_release(worker);
+    return status;
+}
+
+const char *es_sink_worker_name(const EsSinkWorker *worker) { return worker->sink.name; }
+
+// --- offering ---
+
+static void wake_thread(EsSinkWorker *worker) {
+    if (atomic_exchange(&worker->is_woken, 1) == 0) {
+        sem_post(&worker->wake);
+    }
+}
+
+// Count an event that found no room; `failure` is why a kept one could not be spilled, 0 when there
+// is no spill file.
+static void refuse(EsSinkWorker *worker, EsEventType type, size_t packet_bytes, int failure) {
+    const EsEventSchema *schema = es_event_schema(type);
+    int is_kept = schema->delivery == ES_DELIVERY_KEPT;
+    atomic_fetch_add(is_kept ? &worker->n_lost : &worker->n_dropped, 1);
+    atomic_fetch_add(&worker->n_missed[type], 1);
+    int64_t n_refused = atomic_fetch_add(&worker->n_refused, 1) + 1;
+    if (n_refused != 1 && n_refused % REFUSALS_PER_LOG_LINE != 0) {
+        return;
+    }
+    char reason[256] = "its queue is full";
+    if (packet_bytes == 0) {
+        snprintf(reason, sizeof reason, "the event is larger than %u MiB",
+                 (unsigned)(ES_PACKET_MAX_BYTES >> 20));
+    } else if (failure == EFBIG) {
+        snprintf(reason, sizeof reason, "its queue and %s are full", es_spill_path(worker->spill));
+    } else if (failure != 0) {
+        snprintf(reason, sizeof reason, "its queue is full, and %s: %s",
+                 es_spill_path(worker->spill), strerror(failure));
+    }
+    es_log(ES_LOG_WARNING, "telemetry: sink %s misses a %s event: %s (%lld missed so far)",
+           worker->sink.name, schema->name, reason, (long long)n_refused);
+}
+
+static int queue_event(EsSinkWorker *worker, EsEventType type, const void *rows, int64_t n_rows,
+                       const EsPacketHeader *header, size_t packet_bytes) {
+    void *room = es_packet_queue_reserve(worker->queue, packet_bytes);
+    if (room == NULL) {
+        return 0;
+    }
+    es_packet_encode(type, rows, n_rows, header, room);
+    es_packet_queue_publish(room, packet_bytes);
+    return 1;
+}
+
+void es_sink_worker_offer(EsSinkWorker *worker, EsEventType type, const void *rows, int64_t n_rows,
+                          const EsPacketHeader *header, size_t packet_bytes) {
+    if (packet_bytes == 0) {
+        refuse(worker, type, packet_bytes, 0);
+        return;
+    }
+    int may_spill = worker->spill != NULL && es_event_schema(type)->delivery == ES_DELIVERY_KEPT;
+    // before the thread can see it and count it down
+    atomic_fetch_add(&worker->n_outstanding[type], 1);
+    int failure = 0;
+    // nothing kept may overtake what is pending in the spill
+    int is_taken = !(may_spill && es_spill_n_pending(worker->spill) > 0) &&
+                   queue_event(worker, type, rows, n_rows, header, packet_bytes);
+    if (!is_taken && may_spill) {
+        failure = es_spill_append(worker->spill, type, rows, n_rows, header);
+        is_taken = failure == 0;
+        atomic_fetch_add(&worker->n_spilled, is_taken);
+    }
+    if (is_taken) {
+        wake_thread(worker);
+    } else {
+        atomic_fetch_sub(&worker->n_outstanding[type], 1);
+        refuse(worker, type, packet_bytes, failure);
+    }
+}
+
+// --- waiting for the thread ---
+
+// Wait for a post of `progress` until deadline_ns; 0 when there was none.
+static int wait_for_progress(EsSinkWorker *worker, int64_t deadline_ns) {
+    struct timespec deadline = {.tv_sec = deadline_ns / 1000000000,
+                                .tv_nsec = deadline_ns % 1000000000};
+    int result;
+    do {
+        result = sem_clockwait(&worker->progress, CLOCK_MONOTONIC, &deadline);
+    } while (result != 0 && errno == EINTR);
+    return result == 0;
+}
+
+static int is_flush_answered(const EsSinkWorker *worker) {
+    return atomic_load_explicit(&worker->n_flushes_answered, memory_order_acquire) ==
+           atomic_load_explicit(&worker->n_flushes_asked, memory_order_relaxed);
+}
+
+void es_sink_worker_ask_flush(EsSinkWorker *worker) {
+    if (is_flush_answered(worker)) {
+        worker->is_blocked = 0;
+        atomic_fetch_add_explicit(&worker->n_flushes_asked, 1, memory_order_release);
+        wake_thread(worker);
+    }
+}
+
+int es_sink_worker_wait_flush(EsSinkWorker *worker, int64_t deadline_ns) {
+    // posts of requests given up earlier may still be counted, so a post is not yet an answer
+    while (!worker->is_blocked && !is_flush_answered(worker)) {
+        worker->is_blocked = !wait_for_progress(worker, deadline_ns);
+    }
+    return !worker->is_blocked;
+}
+
+void es_sink_worker_ask_stop(EsSinkWorker *worker) {
+    atomic_store_explicit(&worker->is_stopping, 1, memory_order_release);
+    wake_thread(worker);
+}
+
+void es_sink_worker_stop(EsSinkWorker *worker, int64_t deadline_ns, EsSinkHealth *health,
+                         int64_t n_missed_by_type[ES_EVENT_COUNT]) {
+    int is_ended = 0;
+    do {
+        is_ended = atomic_load_explicit(&worker->is_ended, memory_order_acquire);
+    } while (!is_ended && wait_for_progress(worker, deadline_ns));
+    if (is_ended) {
+        pthread_join(worker->thread, NULL);
+        es_sink_worker_health(worker, health, n_missed_by_type);
+    } else {
+        atomic_store_explicit(&worker->is_abandoned, 1, memory_order_relaxed);
+        es_sink_worker_health(worker, health, n_missed_by_type);
+        health->is_blocked = 1;
+        for (int type = 0; type < ES_EVENT_COUNT; type++) {
+            int64_t n = atomic_load(&worker->n_outstanding[type]);
+            health->n_lost += n;
+            n_missed_by_type[type] += n;
+        }
+        pthread_detach(worker->thread);
+    }
+    es_sink_worker_release(worker);
+}
+
+void es_sink_worker_health(const EsSinkWorker *worker, EsSinkHealth *health,
+                           int64_t n_missed_by_type[ES_EVENT_COUNT]) {
+    *health = (EsSinkHealth){
+        .name = worker->sink.name,
+        .n_written = atomic_load(&worker->n_written),
+        .n_dropped = atomic_load(&worker->n_dropped),
+        .n_lost = atomic_load(&worker->n_lost),
+        .n_spilled = atomic_load(&worker->n_spilled),
+        .n_failures = atomic_load(&worker->n_failures),
+        .busy_seconds = (double)atomic_load(&worker->busy_ns) * 1e-9,
+        .is_blocked = worker->is_blocked && !is_flush_answered(worker),
+    };
+    if (atomic_load_explicit(&worker->has_failed, memory_order_acquire)) {
+        memcpy(health->first_failure, worker->first_failure, sizeof health->first_failure);
+    }
+    for (int type = 0; type < ES_EVENT_COUNT; type++) {
+        n_missed_by_type[type] += atomic_load(&worker->n_missed[type]);
+    }
+}

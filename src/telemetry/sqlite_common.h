@@ -1,0 +1,35 @@
+// What the parts that use SQLite share: its errors as statuses, and opening a database by path.
+#ifndef ES_TELEMETRY_SQLITE_COMMON_H
+#define ES_TELEMETRY_SQLITE_COMMON_H
+
+#include <sqlite3.h>
+#include <stdint.h>
+
+#include "esper/status.h"
+
+// Record SQLite's last failure on `db` as "FILE: DOING: what SQLite and the system say". Call it
+// before anything else is done with `db`, which forgets the text. A damaged file is INPUT,
+// SQLITE_INTERRUPT is INTERRUPTED, SQLITE_NOMEM is MEMORY, the rest is IO.
+EsStatus es_sqlite_fail(sqlite3 *db, int code, const char *file, int line, const char *doing, ...)
+    __attribute__((format(printf, 5, 6)));
+
+#define ES_SQLITE_FAIL(db, code, ...) es_sqlite_fail((db), (code), __FILE__, __LINE__, __VA_ARGS__)
+
+// Return a failure of SQLite upward; the rest says what was being done, as for printf.
+#define ES_SQLITE_TRY(db, call, ...)                                                               \
+    do {                                                                                           \
+        int es_sqlite_code_ = (call);                                                              \
+        if (es_sqlite_code_ != SQLITE_OK) {                                                        \
+            return ES_SQLITE_FAIL(db, es_sqlite_code_, __VA_ARGS__);                               \
+        }                                                                                          \
+    } while (0)
+
+// Open with SQLITE_OPEN_* flags; `parameters` is what follows the question mark in SQLite's URIs,
+// "" for none. A path is taken literally, whatever characters are in it. *db is NULL on failure.
+EsStatus es_sqlite_open(const char *path, int flags, const char *parameters, sqlite3 **db);
+
+// The schema version in the table meta: 0 when the database is empty, INPUT when it holds something
+// else than a run.
+EsStatus es_sqlite_schema_version(sqlite3 *db, int64_t *version);
+
+#endif

@@ -1,0 +1,209 @@
+#include "telemetry/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+#define REPLACEMENT 0xfffdu
+
+void es_text_reset(EsText *text) {
+    text->length = 0;
+    text->status = ES_STATUS_OK;
+}
+
+void es_text_destroy(EsText *text) {
+    es_release(text->bytes);
+    memset(text, 0, sizeof *text);
+}
+
+static int make_room(EsText *text, size_t n_bytes) {
+    if (text->status != ES_STATUS_OK) {
+        return 0;
+    }
+    if (n_bytes <= text->capacity - text->length) {
+        return 1;
+    }
+    size_t capacity = ES_MAX(2 * text->capacity, text->length + n_bytes + 256);
+    char *bytes = NULL;
+    text->status = es_allocate(capacity, (void **)&bytes);
+    if (text->status != ES_STATUS_OK) {
+        return 0;
+    }
+    if (text->length > 0) {
+        memcpy(bytes, text->bytes, text->length);
+    }
+    es_release(text->bytes);
+    text->bytes = bytes;
+    text->capacity = capacity;
+    return 1;
+}
+
+void es_text_add(EsText *text, const void *bytes, size_t n_bytes) {
+    if (n_bytes > 0 && make_room(text, n_bytes)) {
+        memcpy(text->bytes + text->length, bytes, n_bytes);
+        text->length += n_bytes;
+    }
+}
+
+void es_text_add_string(EsText *text, const char *string) {
+    es_text_add(text, string, strlen(string));
+}
+
+void es_text_add_int(EsText *text, int64_t value) {
+    char digits[24];
+    size_t first = sizeof digits;
+    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    do {
+        digits[--first] = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest > 0);
+    if (value < 0) {
+        digits[--first] = '-';
+    }
+    es_text_add(text, digits + first, sizeof digits - first);
+}
+
+// Add what printf made of a number, with a point for the locale's decimal sign, which may be
+// several bytes long.
+static void add_printed(EsText *text, const char *printed) {
+    int was_sign = 0;
+    for (; *printed != '\0'; printed++) {
+        int is_plain = strchr("0123456789+-e", *printed) != NULL;
+        if (is_plain) {
+            es_text_add(text, printed, 1);
+        } else if (!was_sign) {
+            es_text_add(text, ".", 1);
+        }
+        was_sign = !is_plain;
+    }
+}
+
+void es_text_add_real(EsText *text, double value) {
+    // whole numbers are common (counts, percentages) and printf is slow
+    if (fabs(value) < 1e15 && value == (double)(int64_t)value && !(value == 0 && signbit(value))) {
+        es_text_add_int(text, (int64_t)value);
+        es_text_add(text, ".0", 2);
+        return;
+    }
+    char printed[48];
+    snprintf(printed, sizeof printed, "%.17g", value);
+    add_printed(text, printed);
+    if (strspn(printed, "-0123456789") == strlen(printed)) {
+        es_text_add(text, ".0", 2);
+    }
+}
+
+void es_text_add_fixed(EsText *text, double value, int n_decimals) {
+    char printed[400]; // the largest double has 309 digits before the point
+    snprintf(printed, sizeof printed, "%.*f", n_decimals, value);
+    add_printed(text, printed);
+}
+
+void es_text_add_rounded(EsText *text, double value, int n_digits) {
+    char printed[64];
+    snprintf(printed, sizeof printed, "%.*g", n_digits, value);
+    add_printed(text, printed);
+}
+
+size_t es_utf8_next(const char *bytes, size_t n_bytes, uint32_t *code_point) {
+    const unsigned char *byte = (const unsigned char *)bytes;
+    uint32_t first = byte[0];
+    *code_point = first;
+    if (first < 0x80) {
+        return 1;
+    }
+    *code_point = REPLACEMENT;
+    if (first < 0xc2 || first > 0xf4) {
+        return 1;
+    }
+    size_t length = first < 0xe0 ? 2 : (first < 0xf0 ? 3 : 4);
+    // the second byte's range excludes overlong forms, surrogates and what lies above U+10FFFF
+    uint32_t low = first == 0xe0 ? 0xa0 : (first == 0xf0 ? 0x90 : 0x80);
+    uint32_t high = first == 0xed ? 0x9f : (first == 0xf4 ? 0x8f : 0xbf);
+    uint32_t value = first & (0x7fu >> length);
+    for (size_t i = 1; i < length; i++) {
+        if (i >= n_bytes || byte[i] < low || byte[i] > high) {
+            return i;
+        }
+        value = value << 6 | (byte[i] & 0x3fu);
+        low = 0x80;
+        high = 0xbf;
+    }
+    *code_point = value;
+    return length;
+}
+
+static int is_control(uint32_t code_point) {
+    return code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0);
+}
+
+static void add_json_escape(EsText *text, uint32_t code_point) {
+    static const char letters[] = "\"\"\\\\\bb\ff\nn\rr\tt";
+    for (const char *letter = letters; *letter != '\0'; letter += 2) {
+        if ((uint32_t)(unsigned char)*letter == code_point) {
+            es_text_add(text, "\\", 1);
+            es_text_add(text, letter + 1, 1);
+            return;
+        }
+    }
+    char code[8];
+    snprintf(code, sizeof code, "\\u%04x", (unsigned)(code_point & 0xffff));
+    es_text_add_string(text, code);
+}
+
+// Add the written form of a character that the form cannot take as it is; 0 when it can.
+static int add_escaped(EsText *text, uint32_t code_point, EsTextEscape escape) {
+    if (escape == ES_TEXT_PLAIN) {
+        return 0;
+    }
+    int is_quote = code_point == '"', is_backslash = code_point == '\\';
+    if (escape == ES_TEXT_JSON) {
+        if (!is_quote && !is_backslash && !is_control(code_point)) {
+            return 0;
+        }
+        add_json_escape(text, code_point);
+        return 1;
+    }
+    if (escape == ES_TEXT_LABEL || escape == ES_TEXT_HELP) {
+        if (is_backslash || (is_quote && escape == ES_TEXT_LABEL)) {
+            es_text_add_string(text, is_quote ? "\\\"" : "\\\\");
+            return 1;
+        }
+        if (code_point == '\n') {
+            es_text_add_string(text, "\\n");
+            return 1;
+        }
+    }
+    if (is_control(code_point)) {
+        es_text_add_string(text, "\xef\xbf\xbd");
+        return 1;
+    }
+    return 0;
+}
+
+void es_text_add_utf8(EsText *text, const char *bytes, size_t n_bytes, EsTextEscape escape) {
+    size_t copied = 0, next = 0; // [copied, next) can be taken as it is
+    while (next < n_bytes) {
+        unsigned char byte = (unsigned char)bytes[next];
+        if (byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\') {
+            next++;
+            continue;
+        }
+        uint32_t code_point;
+        size_t length = es_utf8_next(bytes + next, n_bytes - next, &code_point);
+        // a malformed character shows by its length: U+FFFD itself takes three bytes, EF BF BD
+        int is_malformed = code_point == REPLACEMENT &&
+                           (length != 3 || memcmp(bytes + next, "\xef\xbf\xbd", 3) != 0);
+        es_text_add(text, bytes + copied, next - copied);
+        if (is_malformed) {
+            es_text_add_string(text, "\xef\xbf\xbd");
+        } else if (!add_escaped(text, code_point, escape)) {
+            es_text_add(text, bytes + next, length);
+        }
+        next += length;
+        copied = next;
+    }
+    es_text_add(text, bytes + copied, n_bytes - copied);
+}

@@ -1,0 +1,59 @@
+// Growing text, and the ways in which sinks write numbers and foreign strings into it.
+//
+// Additions never fail one by one: the first that finds no memory marks the text, later ones do
+// nothing, and the writer looks at `status` once at the end. Numbers do not depend on the locale.
+//
+//     EsText text = {0};
+//     es_text_add_string(&text, "loss ");
+//     es_text_add_real(&text, 0.25);
+//     ... text.bytes, text.length ...
+//     es_text_destroy(&text);
+#ifndef ES_TELEMETRY_TEXT_H
+#define ES_TELEMETRY_TEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "esper/status.h"
+
+typedef struct EsText {
+    char *bytes; // owned, from es_allocate; not ended by 0
+    size_t length, capacity;
+    EsStatus status; // MEMORY after an addition that failed
+} EsText;
+
+// Empty it and forget a failure; the memory is kept.
+void es_text_reset(EsText *text);
+void es_text_destroy(EsText *text);
+
+void es_text_add(EsText *text, const void *bytes, size_t n_bytes);
+void es_text_add_string(EsText *text, const char *string);
+void es_text_add_int(EsText *text, int64_t value);
+
+// A finite number with 17 significant digits, which read back give the same bits. There is always a
+// point or an exponent, so that readers that guess a column's type see a real.
+void es_text_add_real(EsText *text, double value);
+
+// A finite number with `n_decimals` digits after the point.
+void es_text_add_fixed(EsText *text, double value, int n_decimals);
+
+// A finite number with up to `n_digits` significant digits, for people.
+void es_text_add_rounded(EsText *text, double value, int n_digits);
+
+typedef enum EsTextEscape {
+    ES_TEXT_PLAIN,   // nothing
+    ES_TEXT_JSON,    // inside quotes: quote, backslash and control characters escaped
+    ES_TEXT_LABEL,   // Prometheus, inside quotes: quote, backslash and newline escaped
+    ES_TEXT_HELP,    // Prometheus: backslash and newline escaped
+    ES_TEXT_TERMINAL // nothing to escape with: control characters become U+FFFD
+} EsTextEscape;
+
+// A string of unknown origin. What is not UTF-8 becomes U+FFFD, and so do control characters that
+// the form has no escape for (PLAIN lets them through).
+void es_text_add_utf8(EsText *text, const char *bytes, size_t n_bytes, EsTextEscape escape);
+
+// Decode the character at `bytes` (n_bytes >= 1) and return its length. A malformed one is U+FFFD
+// and as long as its longest valid start, at least 1.
+size_t es_utf8_next(const char *bytes, size_t n_bytes, uint32_t *code_point);
+
+#endif
