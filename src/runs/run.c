@@ -1,0 +1,226 @@
+// Opening and closing a run: folder, configuration, sinks, signals. The loop is in run_rounds.c.
+#include "runs/run.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/folder.h"
+#include "base/log.h"
+#include "runs/run_internal.h"
+#include "runs/stop_signal.h"
+
+// rows of one step or round; what is found beyond is counted in their details
+#define MAX_ANOMALIES 256
+
+static const char stop_message[] =
+    "\nstopping after this round, or soon without it; Ctrl-C again quits at once\n";
+
+// Nothing of a run without a checkpoint is worth keeping: its first round was not even saved.
+static EsStatus clear_telemetry(const EsRunFolder *folder) {
+    static const char *const names[] = {"run.db", "run.db-wal", "run.db-shm", "events.jsonl",
+                                        "tensorboard"};
+    for (size_t i = 0; i < ES_COUNT_OF(names); i++) {
+        char path[ES_RUN_PATH_BYTES];
+        es_run_folder_path(folder, names[i], path);
+        ES_TRY(es_folder_remove(path));
+    }
+    return ES_STATUS_OK;
+}
+
+// The score to beat, from the checkpoints that are there.
+static EsStatus find_best_score(EsRun *run) {
+    EsCheckpointInfo *infos = NULL;
+    int n_infos = 0;
+    ES_TRY(es_run_checkpoint_list(run->folder, &infos, &n_infos));
+    for (int i = 0; i < n_infos; i++) {
+        run->best_score = infos[i].is_best ? infos[i].score : run->best_score;
+    }
+    es_release(infos);
+    return ES_STATUS_OK;
+}
+
+static EsStatus open_folder(EsRun *run) {
+    const EsRunOptions *options = &run->options;
+    char path[ES_RUN_PATH_BYTES];
+    if (options->resume == NULL) {
+        ES_TRY(es_run_folder_create(options->out, options->settings->kind, &run->folder));
+    } else {
+        ES_TRY(es_run_folder_open(options->resume, &run->folder));
+        ES_TRY(es_run_checkpoint_open_latest(run->folder, 0, 1, &run->checkpoint));
+        ES_TRY(es_run_checkpoint_prune(run->folder, options->settings->checkpoint_keep));
+        if (run->checkpoint == NULL) {
+            ES_TRY(clear_telemetry(run->folder));
+        } else {
+            run->n_rounds_done = run->n_rounds_saved = es_run_checkpoint_round(run->checkpoint);
+            ES_TRY(find_best_score(run));
+        }
+    }
+    es_run_folder_path(run->folder, "config.ini", path);
+    return es_config_write(options->config, path);
+}
+
+static EsStatus add_sink(EsRun *run, EsStatus status, const EsSink *sink) {
+    return status == ES_STATUS_OK ? es_hub_add_sink(run->hub, sink) : status;
+}
+
+static EsStatus add_file_sinks(EsRun *run) {
+    const EsRunSettings *settings = run->options.settings;
+    int64_t last_round = run->checkpoint != NULL ? run->n_rounds_done : -1;
+    char path[ES_RUN_PATH_BYTES];
+    EsSink sink;
+    int has_jsonl = settings->jsonl;
+    if (settings->sqlite) {
+        es_run_folder_path(run->folder, "run.db", path);
+        EsStatus status = es_sqlite_sink_open(path, last_round, &sink);
+        if (status == ES_STATUS_UNSUPPORTED) {
+            es_log(ES_LOG_WARNING, "%s: events go to events.jsonl instead", es_status_detail());
+            has_jsonl = 1;
+        } else {
+            ES_TRY(add_sink(run, status, &sink));
+        }
+    }
+    if (has_jsonl) {
+        es_run_folder_path(run->folder, "events.jsonl", path);
+        ES_TRY(add_sink(run, es_jsonl_sink_open(path, last_round, &sink), &sink));
+    }
+    if (settings->tensorboard) {
+        es_run_folder_path(run->folder, "tensorboard", path);
+        ES_TRY(es_folder_make(path));
+        ES_TRY(add_sink(run, es_tensorboard_sink_open(path, last_round, &sink), &sink));
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus add_prometheus_sink(EsRun *run) {
+    const EsRunSettings *settings = run->options.settings;
+    char labels[512];
+    EsSink sink;
+    snprintf(labels, sizeof labels, "run=\"%.200s\",kind=\"%s\"", es_run_folder_name(run->folder),
+             settings->kind);
+    ES_TRY(add_sink(run,
+                    es_prometheus_sink_open(settings->prometheus_address, settings->prometheus_port,
+                                            labels, &run->prometheus_port, &sink),
+                    &sink));
+    es_log(ES_LOG_INFO, "metrics at http://%s:%d/metrics", settings->prometheus_address,
+           run->prometheus_port);
+    return ES_STATUS_OK;
+}
+
+// A person's progress does not depend on what is recorded: without telemetry the hub has the
+// console alone.
+static EsStatus open_hub(EsRun *run) {
+    const EsRunSettings *settings = run->options.settings;
+    EsHubOptions options = es_hub_defaults();
+    options.level = (EsTelemetryLevel)settings->level;
+    int is_recorded = options.level != ES_LEVEL_OFF;
+    if (!is_recorded) {
+        options.level = ES_LEVEL_MINIMAL;
+    }
+    options.stride = settings->stride;
+    options.queue_packets = settings->queue_packets;
+    options.spill_bytes = (size_t)settings->spill_mib << 20;
+    options.spill_folder = es_run_folder_root(run->folder);
+    ES_TRY(es_hub_create(&options, &run->hub));
+    if (is_recorded) {
+        ES_TRY(add_file_sinks(run));
+        if (settings->prometheus_port >= 0) {
+            ES_TRY(add_prometheus_sink(run));
+        }
+    }
+    if (run->options.progress != NULL) {
+        EsConsoleOptions console = {.stream = run->options.progress,
+                                    .is_terminal = run->options.is_terminal,
+                                    .n_rounds = settings->n_rounds,
+                                    .first_round = (int)run->n_rounds_done,
+                                    .seconds_between = 0};
+        EsSink sink;
+        ES_TRY(add_sink(run, es_console_sink_open(&console, &sink), &sink));
+    }
+    return ES_STATUS_OK;
+}
+
+static void release_run(EsRun *run) {
+    es_stop_signal_end();
+    es_hub_close(run->hub, NULL);
+    es_run_checkpoint_end(run->checkpoint);
+    es_run_folder_close(run->folder);
+    es_anomaly_list_destroy(&run->anomalies);
+    es_release(run);
+}
+
+EsStatus es_run_open(const EsRunOptions *options, EsRun **run_out) {
+    EsRun *run = NULL;
+    *run_out = NULL;
+    ES_TRY(es_allocate(sizeof *run, (void **)&run));
+    run->options = *options;
+    run->best_score = -INFINITY;
+    run->sitting_start_ns = es_clock_ns();
+    es_anomaly_detector_reset(&run->detector, NULL, es_anomaly_growth_heads, ES_N_GROWTH_HEADS);
+    EsStatus status = es_stop_signal_begin(stop_message);
+    if (status == ES_STATUS_OK) {
+        status = es_anomaly_list_create(&run->anomalies, MAX_ANOMALIES);
+    }
+    if (status == ES_STATUS_OK) {
+        status = open_folder(run);
+    }
+    if (status == ES_STATUS_OK) {
+        status = open_hub(run);
+    }
+    if (status != ES_STATUS_OK) {
+        release_run(run);
+        return status;
+    }
+    *run_out = run;
+    return ES_STATUS_OK;
+}
+
+const EsRunFolder *es_run_folder(const EsRun *run) { return run->folder; }
+
+EsHub *es_run_hub(EsRun *run) { return run->hub; }
+
+int64_t es_run_rounds_done(const EsRun *run) { return run->n_rounds_done; }
+
+EsAnomalyDetector *es_run_detector(EsRun *run) { return &run->detector; }
+
+EsAnomalyList *es_run_anomalies(EsRun *run) { return &run->anomalies; }
+
+int es_run_prometheus_port(const EsRun *run) { return run->prometheus_port; }
+
+static void emit_end(EsRun *run, EsStatus status, const char *detail) {
+    EsHubHealth health;
+    es_hub_health(run->hub, &health);
+    EsRunEndedEvent row = {.outcome = status == ES_STATUS_OK            ? "done"
+                                      : status == ES_STATUS_INTERRUPTED ? "interrupted"
+                                                                        : "failed",
+                           .detail = status == ES_STATUS_OK ? NULL : detail,
+                           .seconds = es_clock_seconds_since(run->sitting_start_ns)};
+    for (int i = 0; i < health.n_sinks; i++) {
+        row.n_dropped += health.sinks[i].n_dropped;
+        row.n_lost += health.sinks[i].n_lost;
+    }
+    es_emit_run_ended(run->hub, (EsEventTime){.round = run->n_rounds_done, .step = -1}, &row, 1);
+}
+
+EsStatus es_run_close(EsRun *run, EsStatus status, EsRunOutcome *outcome) {
+    if (run == NULL) {
+        return status;
+    }
+    char detail[1024];
+    snprintf(detail, sizeof detail, "%s", es_status_detail());
+    emit_end(run, status, detail);
+    EsRunOutcome ended = {.n_rounds_done = run->n_rounds_saved};
+    es_hub_close(run->hub, &ended.health);
+    run->hub = NULL;
+    ended.has_lost_events = es_hub_health_has_losses(&ended.health);
+    release_run(run);
+    if (outcome != NULL) {
+        *outcome = ended;
+    }
+    // closing may have overwritten the text of the failure
+    return status == ES_STATUS_OK ? status
+                                  : es_status_set(status, __FILE__, __LINE__, "%s", detail);
+}

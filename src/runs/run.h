@@ -1,0 +1,99 @@
+// A run: rounds of work with telemetry, checkpoints, and an orderly end, in one folder.
+//
+// A kind of run (hosts, grow, prove) supplies what a round does and how its state is saved and
+// loaded; this module owns the folder, the hub and its sinks, decides when to save, and answers
+// Ctrl-C: the round at hand is finished when that takes under ten seconds, otherwise dropped.
+// A resumed run goes on from the newest checkpoint and ends with the same bits as one that was
+// never interrupted.
+//
+//     EsRun *run; ES_TRY(es_run_open(&options, &run));
+//     EsStatus status = es_run_rounds(run, &work);
+//     return es_run_close(run, status, &outcome);
+#ifndef ES_RUNS_RUN_H
+#define ES_RUNS_RUN_H
+
+#include <stdio.h>
+
+#include "runs/phase_times.h"
+#include "runs/run_checkpoint.h"
+#include "runs/run_settings.h"
+#include "telemetry/anomaly_rules.h"
+#include "telemetry/hub.h"
+
+typedef struct EsRunOptions {
+    const EsConfig *config;        // complete and valid
+    const EsRunSettings *settings; // part of config's settings
+    const char *out;               // folder to make; NULL: runs/<kind>-...
+    const char *resume;            // folder to go on with; NULL: a new run
+    FILE *progress;                // where progress goes; NULL: nowhere
+    int is_terminal;               // progress may move the cursor
+    const char *build;             // "0.1.0 commit, compiler" for the record
+} EsRunOptions;
+
+typedef struct EsRun EsRun;
+
+// Make or take the folder, find the checkpoint, open the sinks, watch for signals. On failure
+// nothing stays open. All that is borrowed must outlive the run.
+EsStatus es_run_open(const EsRunOptions *options, EsRun **run);
+
+const EsRunFolder *es_run_folder(const EsRun *run);
+EsHub *es_run_hub(EsRun *run);
+
+// Rounds that are done and saved: what the first round of this sitting comes after.
+int64_t es_run_rounds_done(const EsRun *run);
+
+// The port of the Prometheus endpoint, 0 when there is none.
+int es_run_prometheus_port(const EsRun *run);
+
+// --- what a kind of run supplies ---
+
+// What a round has reached; es_round_report_reset makes everything missing.
+typedef struct EsRoundReport {
+    double accuracy, accuracy_std; // percent, over the round's episodes; the score of a checkpoint
+    double loss, reward;           // means over episodes
+    int64_t n_episodes;            // of the round
+    int64_t n_seeds, n_fossils;    // at its end
+    int64_t n_steps, n_images;     // environment steps, training images
+} EsRoundReport;
+
+void es_round_report_reset(EsRoundReport *report);
+
+typedef struct EsRunWork {
+    void *context;
+    // What is known at the start; kind, run_id, config, seed and n_rounds are filled in already.
+    void (*describe)(void *context, EsRunStartedEvent *row);
+    // Round `round` (from 1). Asks es_run_must_drop between steps and then returns INTERRUPTED.
+    EsStatus (*round)(void *context, EsRun *run, int64_t round, EsRoundReport *report);
+    EsStatus (*save)(void *context, EsRunCheckpoint *checkpoint);
+    EsStatus (*load)(void *context, const EsRunCheckpoint *checkpoint);
+} EsRunWork;
+
+// Load the checkpoint when there is one, then run until settings->n_rounds are done or the user
+// asks to stop. INTERRUPTED when a round was dropped or rounds are left; the state is saved.
+EsStatus es_run_rounds(EsRun *run, const EsRunWork *work);
+
+// Whether the round at hand must be given up: the user wants to stop and it would not end in time.
+int es_run_must_drop(EsRun *run);
+
+// Rules over a round's numbers: check into the list, then tell what was found (events, and
+// everything recorded for the next steps). es_run_rounds itself checks accuracy over rounds.
+EsAnomalyDetector *es_run_detector(EsRun *run);
+EsAnomalyList *es_run_anomalies(EsRun *run);
+void es_run_tell_anomalies(EsRun *run, EsEventTime time);
+
+// Count one call of a phase that began at start_ns; returns milliseconds.
+double es_run_phase_end(EsRun *run, EsPhase phase, int64_t start_ns);
+
+// --- the end ---
+
+typedef struct EsRunOutcome {
+    int64_t n_rounds_done; // saved
+    int has_lost_events;   // a requested sink lost something: exit code 3
+    EsHubHealth health;
+} EsRunOutcome;
+
+// Emit how it ended, close the sinks, let go of the folder. Returns `status` and keeps its detail.
+// `outcome` is nullable. Accepts NULL.
+EsStatus es_run_close(EsRun *run, EsStatus status, EsRunOutcome *outcome);
+
+#endif

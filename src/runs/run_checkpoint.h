@@ -1,0 +1,106 @@
+// Checkpoints of a run: one folder per round, complete or ignored.
+//
+//     checkpoints/<round>/   files of the ranks, any names but these:
+//         rank<r>.json       of each rank: its files with sizes and SHA-256, its values
+//         manifest.json      by rank 0: round, score, ranks, SHA-256 of the marks above
+//         DONE               last, by rank 0: SHA-256 of manifest.json
+//
+// A rank writes its files into the folder, then commits: hashes, fsync, rank<r>.json atomically.
+// When all ranks have committed, rank 0 completes it. A checkpoint counts when DONE is there, every
+// rank's mark is there, and every file has its size; loading checks the hashes too, and an older
+// one is taken when the newest is damaged. `round` is the number of rounds done.
+//
+//     EsRunCheckpoint *checkpoint; char path[ES_RUN_PATH_BYTES];
+//     ES_TRY(es_run_checkpoint_begin(folder, round, rank, n_ranks, &checkpoint));
+//     es_run_checkpoint_path(checkpoint, "hosts.safetensors", path);
+//     ES_TRY_GOTO(es_checkpoint_save(path, graph, store, optimiser, stream, NULL, 0));
+//     ES_TRY_GOTO(es_run_checkpoint_put_int(checkpoint, "n_episodes", n));
+//     ES_TRY_GOTO(es_run_checkpoint_commit(checkpoint));
+//     ES_TRY_GOTO(es_run_checkpoint_complete(checkpoint, score));   // rank 0, after all ranks
+//     done: es_run_checkpoint_end(checkpoint);
+#ifndef ES_RUNS_RUN_CHECKPOINT_H
+#define ES_RUNS_RUN_CHECKPOINT_H
+
+#include "runs/run_folder.h"
+
+typedef struct EsRunCheckpoint EsRunCheckpoint;
+
+// --- writing ---
+
+// Rank 0 begins first; the others after it, and find its folder. An incomplete folder of the same
+// round is removed first; ARGUMENT when the round has a complete one. On failure nothing is left
+// behind.
+EsStatus es_run_checkpoint_begin(const EsRunFolder *folder, int64_t round, int rank, int n_ranks,
+                                 EsRunCheckpoint **checkpoint);
+
+// The path for a file of this rank; returns `path`. While writing, the file becomes part of the
+// checkpoint: it must be there when the rank commits. Two ranks may not use one name.
+const char *es_run_checkpoint_path(const EsRunCheckpoint *checkpoint, const char *name,
+                                   char path[ES_RUN_PATH_BYTES]);
+
+// Counters and other small facts, kept in rank<r>.json; the last value of a key counts. Reals keep
+// their bits. ARGUMENT when a text is not UTF-8.
+EsStatus es_run_checkpoint_put_int(EsRunCheckpoint *checkpoint, const char *key, int64_t value);
+EsStatus es_run_checkpoint_put_real(EsRunCheckpoint *checkpoint, const char *key, double value);
+EsStatus es_run_checkpoint_put_text(EsRunCheckpoint *checkpoint, const char *key,
+                                    const char *value);
+
+EsStatus es_run_checkpoint_commit(EsRunCheckpoint *checkpoint);
+
+// INPUT when a rank's mark is missing. `score` decides which checkpoint is the best (higher is
+// better; NaN never is).
+EsStatus es_run_checkpoint_complete(EsRunCheckpoint *checkpoint, double score);
+
+// Bytes of all files of this rank, valid after commit.
+int64_t es_run_checkpoint_bytes(const EsRunCheckpoint *checkpoint);
+
+// End writing or reading. One that was begun and not completed is removed from disk by rank 0; the
+// other ranks remove their files when they have not committed. Keeps the detail of a failure that
+// led here. Accepts NULL.
+void es_run_checkpoint_end(EsRunCheckpoint *checkpoint);
+
+// --- finding, loading ---
+
+typedef struct EsCheckpointInfo {
+    int64_t round;
+    double score;
+    int is_best;   // highest score, the later of equal ones
+    int64_t bytes; // of the files of all ranks
+} EsCheckpointInfo;
+
+// All complete checkpoints, by round; *infos is released with es_release.
+EsStatus es_run_checkpoint_list(const EsRunFolder *folder, EsCheckpointInfo **infos, int *n_infos);
+
+// Open the newest complete checkpoint whose hashes hold, for reading by this rank. *checkpoint is
+// NULL when the run has none. Damaged ones that were passed over are logged as warnings, and
+// removed by rank 0, so that the run does not meet them again. One that cannot be read is no proof
+// of damage: IO, and nothing is removed. INPUT when it was written by another number of ranks.
+EsStatus es_run_checkpoint_open_latest(const EsRunFolder *folder, int rank, int n_ranks,
+                                       EsRunCheckpoint **checkpoint);
+int64_t es_run_checkpoint_round(const EsRunCheckpoint *checkpoint);
+
+// INPUT names the key and file when there is no such entry of this type. A text is borrowed until
+// the end.
+EsStatus es_run_checkpoint_int(const EsRunCheckpoint *checkpoint, const char *key, int64_t *value);
+EsStatus es_run_checkpoint_real(const EsRunCheckpoint *checkpoint, const char *key, double *value);
+EsStatus es_run_checkpoint_text(const EsRunCheckpoint *checkpoint, const char *key,
+                                const char **value);
+
+// --- keeping house ---
+
+typedef struct EsPruneReport {
+    int n_checkpoints; // complete ones that go
+    int64_t bytes;     // freed, with the remains of incomplete ones
+} EsPruneReport;
+
+// Remove incomplete checkpoints, temporaries of killed processes, and all complete checkpoints but
+// the last `keep` and the best. A checkpoint loses its DONE first, so that a crash in between
+// leaves it incomplete, not wrong. Not while one is being written. The first failure is reported
+// after the rest was tried.
+EsStatus es_run_checkpoint_prune(const EsRunFolder *folder, int keep);
+
+// What prune would remove.
+EsStatus es_run_checkpoint_preview_prune(const EsRunFolder *folder, int keep,
+                                         EsPruneReport *report);
+
+#endif

@@ -1,0 +1,97 @@
+// What a run folder says about its run, read once into plain data: settings, outcome, metrics,
+// latencies. Works while the run is going on; then it is what the run has reached so far.
+//
+//     EsRunFacts *facts; ES_TRY(es_run_facts_read("runs/demo", &facts));
+//     printf("%g\n", facts->measures[ES_FACT_FINAL_ACCURACY].value);
+//     es_run_facts_destroy(facts);
+#ifndef ES_RUNS_RUN_FACTS_H
+#define ES_RUNS_RUN_FACTS_H
+
+#include <stdint.h>
+
+#include "esper/status.h"
+
+// A number, and how far chance may have moved it: value - noise to value + noise.
+typedef struct EsMeasure {
+    double value;  // NaN when it was not measured
+    double spread; // of the samples: standard deviation, or interquartile range of a median
+    double noise;  // 0: exact; NaN: unknown, there was one sample
+    int64_t n;     // samples; 0 = not measured
+} EsMeasure;
+
+// X(NAME, name, unit, floor): differences up to floor * value are noise whatever the spread says,
+// since a machine is never equally fast twice. Throughput comes last.
+#define ES_FACT_LIST(X)                                                                            \
+    X(ROUNDS, "rounds", "", 0)                                                                     \
+    X(FINAL_ACCURACY, "final accuracy", "%", 0)                                                    \
+    X(BEST_ACCURACY, "best accuracy", "%", 0)                                                      \
+    X(FINAL_LOSS, "final loss", "", 0)                                                             \
+    X(REWARD, "final reward", "", 0)                                                               \
+    X(HOST_PARAMETERS, "host parameters", "", 0)                                                   \
+    X(PARAMETER_RATIO, "parameter ratio", "", 0)                                                   \
+    X(SECONDS, "seconds", "s", 0.03)                                                               \
+    X(ANOMALIES, "anomalies", "", 0)                                                               \
+    X(STEPS_PER_SECOND, "environment steps", "/s", 0.03)                                           \
+    X(IMAGES_PER_SECOND, "training images", "/s", 0.03)
+
+typedef enum EsFact {
+#define X(NAME, name, unit, floor) ES_FACT_##NAME,
+    ES_FACT_LIST(X)
+#undef X
+        ES_FACT_COUNT
+} EsFact;
+
+#define ES_FACT_FIRST_OF_THROUGHPUT ES_FACT_STEPS_PER_SECOND
+
+const char *es_fact_name(EsFact fact);
+const char *es_fact_unit(EsFact fact); // "" for a plain number
+
+// All texts are owned by the facts. Every list below begins with the name by which two runs are
+// paired.
+typedef struct EsRunSetting {
+    const char *name; // "section.key"
+    const char *value;
+} EsRunSetting;
+
+typedef struct EsRunMetric {
+    const char *name;
+    double last;    // newest value, NaN when that is missing
+    EsMeasure mean; // over its last ten rounds
+} EsRunMetric;
+
+typedef struct EsRunLatency {
+    const char *name; // "phase train", "step total"
+    EsMeasure p50_ms; // phases: median over rounds of the round's median
+    EsMeasure p95_ms; // phases: median over rounds
+    EsMeasure max_ms;
+    int64_t n_calls;
+} EsRunLatency;
+
+typedef struct EsRunEventCount {
+    const char *name;
+    int64_t n_rows; // at least 1
+} EsRunEventCount;
+
+typedef struct EsRunText EsRunText;
+
+typedef struct EsRunFacts {
+    const char *path;                           // as given
+    const char *kind, *task, *device, *outcome; // "?" when not recorded; outcome "unfinished"
+    EsMeasure measures[ES_FACT_COUNT];
+    EsRunSetting *settings; // owned, in the file's order
+    int n_settings;
+    EsRunMetric *metrics; // owned, by name
+    int n_metrics;
+    EsRunLatency *latencies; // owned
+    int n_latencies;
+    EsRunEventCount *events; // owned, by name
+    int n_events;
+    EsRunText *texts; // owned, of all names and values
+} EsRunFacts;
+
+// INPUT when there is no such run, when its database is missing or its config.ini cannot be read;
+// UNSUPPORTED without SQLite in the build.
+EsStatus es_run_facts_read(const char *path, EsRunFacts **facts);
+void es_run_facts_destroy(EsRunFacts *facts);
+
+#endif

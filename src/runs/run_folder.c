@@ -1,0 +1,225 @@
+#include "runs/run_folder.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/arena.h"
+#include "base/folder.h"
+#include "runs/run_lock.h"
+
+// room for what stands below a run folder: checkpoints/<round>/<name> and the ends of temporaries
+#define INSIDE_BYTES 512
+
+// runs of one kind started in one second that may meet the same four digits
+#define MAX_NAME_ATTEMPTS 32
+
+#define DEFAULT_PARENT "runs"
+
+struct EsRunFolder {
+    char root[ES_RUN_PATH_BYTES - INSIDE_BYTES];
+    int lock; // descriptor, -1 for one that joined
+};
+
+// --- names ---
+
+static EsStatus create_object(const char *path, EsRunFolder **folder) {
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') {
+        length--;
+    }
+    if (length == 0) {
+        return ES_FAIL(ARGUMENT, "the path of a run is empty");
+    }
+    if (length >= sizeof(*folder)->root) {
+        return ES_FAIL(ARGUMENT, "the path %.100s... has %zu bytes, a run's may have %zu", path,
+                       length, sizeof(*folder)->root - 1);
+    }
+    ES_TRY(es_allocate(sizeof **folder, (void **)folder));
+    memcpy((*folder)->root, path, length);
+    (*folder)->lock = -1;
+    return ES_STATUS_OK;
+}
+
+static EsStatus make_name(const char *kind, char *path, size_t path_bytes) {
+    uint16_t digits = 0;
+    time_t now = time(NULL);
+    struct tm utc;
+    char date[32];
+    if (getrandom(&digits, sizeof digits, 0) != (ssize_t)sizeof digits ||
+        gmtime_r(&now, &utc) == NULL || strftime(date, sizeof date, "%Y%m%d-%H%M%S", &utc) == 0) {
+        return ES_FAIL(IO, "cannot make a name for the run: %s", strerror(errno));
+    }
+    snprintf(path, path_bytes, "%s/%s-%s-%04x", DEFAULT_PARENT, kind, date, (unsigned)digits);
+    return ES_STATUS_OK;
+}
+
+static void check_kind(const char *kind) {
+    ES_ASSERT(strlen(kind) >= 1 && strlen(kind) < sizeof((EsRunSummary *)0)->kind);
+    for (const char *c = kind; *c != '\0'; c++) {
+        int is_plain = isalnum((unsigned char)*c) || *c == '_';
+        ES_ASSERT(is_plain);
+    }
+}
+
+// --- creating ---
+
+static int is_run(const char *root) {
+    char path[ES_RUN_PATH_BYTES];
+    struct stat facts;
+    int length = snprintf(path, sizeof path, "%s/config.ini", root);
+    return length < (int)sizeof path && stat(path, &facts) == 0 && S_ISREG(facts.st_mode);
+}
+
+static EsStatus fail_existing_run(const char *root) {
+    EsRunSummary *summary = NULL;
+    ES_TRY(es_allocate(sizeof *summary, (void **)&summary));
+    EsStatus status = es_run_summarise(root, summary);
+    if (status == ES_STATUS_OK && summary->is_active) {
+        char holder[160];
+        es_run_lock_holder(root, holder);
+        status = ES_FAIL(ARGUMENT, "%s is a run already, in use by %s", root, holder);
+    } else if (status == ES_STATUS_OK) {
+        char saved[48] = "nothing saved";
+        if (summary->last_round >= 0) {
+            snprintf(saved, sizeof saved, "%lld round%s saved", (long long)summary->last_round,
+                     summary->last_round == 1 ? "" : "s");
+        }
+        status = ES_FAIL(ARGUMENT, "%s is a run already (%s); --resume %s goes on with it", root,
+                         saved, root);
+    }
+    es_release(summary);
+    return status;
+}
+
+// A folder that was there before: OK when it is empty but for a lock.
+static EsStatus check_existing(const char *root) {
+    struct stat facts;
+    if (stat(root, &facts) == 0 && !S_ISDIR(facts.st_mode)) {
+        return ES_FAIL(ARGUMENT, "%s is not a folder", root);
+    }
+    if (is_run(root)) {
+        return fail_existing_run(root);
+    }
+    EsFolderEntry *entries = NULL;
+    int n_entries = 0, n_foreign = 0;
+    const char *first = NULL;
+    ES_TRY(es_folder_list(root, &entries, &n_entries));
+    for (int i = 0; i < n_entries; i++) {
+        // left by a run that ended before it had a configuration
+        if (strcmp(entries[i].name, ES_RUN_LOCK_NAME) != 0) {
+            first = first != NULL ? first : entries[i].name;
+            n_foreign++;
+        }
+    }
+    EsStatus status = ES_STATUS_OK;
+    if (n_foreign == 1) {
+        status = ES_FAIL(ARGUMENT, "%s is not empty: it holds %s", root, first);
+    } else if (n_foreign > 1) {
+        status = ES_FAIL(ARGUMENT, "%s is not empty: it holds %s and %d more", root, first,
+                         n_foreign - 1);
+    }
+    es_release(entries);
+    return status;
+}
+
+static EsStatus create_named(const char *kind, EsRunFolder **folder) {
+    ES_TRY(es_folder_make(DEFAULT_PARENT));
+    for (int attempt = 0; attempt < MAX_NAME_ATTEMPTS; attempt++) {
+        char path[128];
+        int is_made = 0;
+        ES_TRY(make_name(kind, path, sizeof path));
+        ES_TRY(es_folder_make_new(path, &is_made));
+        if (is_made) {
+            return create_object(path, folder);
+        }
+    }
+    return ES_FAIL(IO, "no free name for a run under %s after %d attempts", DEFAULT_PARENT,
+                   MAX_NAME_ATTEMPTS);
+}
+
+EsStatus es_run_folder_create(const char *path, const char *kind, EsRunFolder **folder) {
+    *folder = NULL;
+    check_kind(kind);
+    EsStatus status = ES_STATUS_OK;
+    if (path == NULL) {
+        ES_TRY_GOTO(create_named(kind, folder));
+    } else {
+        ES_TRY_GOTO(create_object(path, folder));
+        struct stat facts;
+        if (lstat((*folder)->root, &facts) == 0) {
+            ES_TRY_GOTO(check_existing((*folder)->root));
+        }
+        ES_TRY_GOTO(es_folder_make((*folder)->root));
+    }
+    ES_TRY_GOTO(es_run_lock_open((*folder)->root, &(*folder)->lock));
+    // another process may have begun here between the first look and the lock
+    ES_TRY_GOTO(check_existing((*folder)->root));
+    return ES_STATUS_OK;
+done:
+    es_run_folder_close(*folder);
+    *folder = NULL;
+    return status;
+}
+
+// --- opening ---
+
+static EsStatus check_folder(const char *root) {
+    struct stat facts;
+    if (stat(root, &facts) != 0) {
+        return ES_FAIL(INPUT, "there is no run %s: %s", root, strerror(errno));
+    }
+    return S_ISDIR(facts.st_mode) ? ES_STATUS_OK : ES_FAIL(INPUT, "%s is not a folder", root);
+}
+
+EsStatus es_run_folder_open(const char *path, EsRunFolder **folder) {
+    *folder = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(create_object(path, folder));
+    ES_TRY_GOTO(check_folder((*folder)->root));
+    if (!is_run((*folder)->root)) {
+        status = ES_FAIL(INPUT, "%s is no run: it has no config.ini", (*folder)->root);
+        goto done;
+    }
+    ES_TRY_GOTO(es_run_lock_open((*folder)->root, &(*folder)->lock));
+    return ES_STATUS_OK;
+done:
+    es_run_folder_close(*folder);
+    *folder = NULL;
+    return status;
+}
+
+EsStatus es_run_folder_join(const char *path, EsRunFolder **folder) {
+    *folder = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(create_object(path, folder));
+    ES_TRY_GOTO(check_folder((*folder)->root));
+    return ES_STATUS_OK;
+done:
+    es_run_folder_close(*folder);
+    *folder = NULL;
+    return status;
+}
+
+void es_run_folder_close(EsRunFolder *folder) {
+    if (folder != NULL) {
+        es_run_lock_close(folder->lock);
+        es_release(folder);
+    }
+}
+
+const char *es_run_folder_root(const EsRunFolder *folder) { return folder->root; }
+
+const char *es_run_folder_name(const EsRunFolder *folder) {
+    const char *slash = strrchr(folder->root, '/');
+    return slash != NULL && slash[1] != '\0' ? slash + 1 : folder->root;
+}
+
+void es_run_folder_path(const EsRunFolder *folder, const char *name, char path[ES_RUN_PATH_BYTES]) {
+    int length = snprintf(path, ES_RUN_PATH_BYTES, "%s/%s", folder->root, name);
+    ES_ASSERT(length > 0 && length < ES_RUN_PATH_BYTES);
+}

@@ -1,0 +1,28 @@
+// What run.c (opening, closing) and run_rounds.c (the loop) share.
+#ifndef ES_RUNS_RUN_INTERNAL_H
+#define ES_RUNS_RUN_INTERNAL_H
+
+#include "runs/run.h"
+
+// seconds a checkpoint may wait for the sinks to have written what came before it
+#define ES_RUN_FLUSH_SECONDS 2.0
+
+struct EsRun {
+    EsRunOptions options;        // pointers borrowed
+    EsRunFolder *folder;         // owned
+    EsHub *hub;                  // owned
+    EsRunCheckpoint *checkpoint; // owned; the one to load, NULL for a fresh start
+    int prometheus_port;
+    int64_t n_rounds_done;  // in this run
+    int64_t n_rounds_saved; // round of the newest checkpoint, 0 = none
+    int64_t n_episodes;
+    double score, best_score; // of the last round, of all checkpoints
+    int64_t sitting_start_ns, round_start_ns;
+    double round_seconds; // of the last round, 0 = not known yet
+    int has_failed_save;  // told already
+    EsPhaseTimes phases;
+    EsAnomalyDetector detector;
+    EsAnomalyList anomalies; // owned
+};
+
+#endif

@@ -1,0 +1,203 @@
+// Looking at runs from outside, and removing whole ones.
+#include <errno.h>
+#include <ini.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/folder.h"
+#include "runs/run_checkpoint_store.h"
+#include "runs/run_folder.h"
+#include "runs/run_lock.h"
+
+// far more than any configuration has
+#define MAX_CONFIG_BYTES ((size_t)1 << 20)
+
+static int is_at(char path[ES_RUN_PATH_BYTES], const char *root, const char *name) {
+    int length = snprintf(path, ES_RUN_PATH_BYTES, "%s/%s", root, name);
+    return length > 0 && length < ES_RUN_PATH_BYTES - ES_FILE_NAME_BYTES;
+}
+
+static int has_config(const char *root) {
+    char path[ES_RUN_PATH_BYTES];
+    struct stat facts;
+    return is_at(path, root, "config.ini") && stat(path, &facts) == 0 && S_ISREG(facts.st_mode);
+}
+
+// --- one run ---
+
+static int take_kind(void *context, const char *section, const char *name, const char *value) {
+    char *kind = context;
+    if (strcmp(section, "run") == 0 && strcmp(name, "kind") == 0) {
+        snprintf(kind, sizeof((EsRunSummary *)0)->kind, "%.31s", value);
+    }
+    return 1;
+}
+
+// "?" unless the file says it in plain characters: the table shows it on a terminal.
+static void read_kind(const char *root, char kind[32]) {
+    char path[ES_RUN_PATH_BYTES];
+    void *text = NULL;
+    size_t bytes = 0;
+    kind[0] = '\0';
+    if (is_at(path, root, "config.ini") &&
+        es_file_read_all(path, MAX_CONFIG_BYTES, &text, &bytes) == ES_STATUS_OK) {
+        ini_parse_string(text, take_kind, kind);
+    }
+    es_release(text);
+    size_t n_plain =
+        strspn(kind, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
+    if (kind[0] == '\0' || kind[n_plain] != '\0') {
+        strcpy(kind, "?");
+    }
+}
+
+// Sizes and the newest change; the lock is touched by every visit and does not count.
+static EsStatus measure_run(const char *root, EsRunSummary *summary) {
+    EsFolderEntry *entries = NULL;
+    int n_entries = 0;
+    ES_TRY(es_folder_list(root, &entries, &n_entries));
+    EsStatus status = ES_STATUS_OK;
+    for (int i = 0; i < n_entries && status == ES_STATUS_OK; i++) {
+        const EsFolderEntry *entry = &entries[i];
+        EsFolderSize size = {1, entry->bytes, entry->changed_unix_s};
+        char path[ES_RUN_PATH_BYTES];
+        if (entry->kind == ES_FOLDER_ENTRY_OTHER || !is_at(path, root, entry->name)) {
+            continue;
+        }
+        if (entry->kind == ES_FOLDER_ENTRY_FOLDER) {
+            status = es_folder_measure(path, &size);
+        }
+        summary->bytes += size.bytes;
+        if (strcmp(entry->name, "checkpoints") == 0) {
+            summary->checkpoint_bytes = size.bytes;
+        }
+        if (strcmp(entry->name, ES_RUN_LOCK_NAME) != 0) {
+            summary->changed_unix_s = ES_MAX(summary->changed_unix_s, size.changed_unix_s);
+        }
+    }
+    es_release(entries);
+    return status;
+}
+
+EsStatus es_run_summarise(const char *path, EsRunSummary *summary) {
+    memset(summary, 0, sizeof *summary);
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') {
+        length--;
+    }
+    if (length + 2 * ES_FILE_NAME_BYTES > sizeof summary->path) {
+        return ES_FAIL(ARGUMENT, "the path %.100s... is too long for a run", path);
+    }
+    memcpy(summary->path, path, length);
+    struct stat facts;
+    if (stat(summary->path, &facts) != 0) {
+        return ES_FAIL(INPUT, "there is no run %s: %s", summary->path, strerror(errno));
+    }
+    if (!has_config(summary->path)) {
+        return ES_FAIL(INPUT, "%s is no run: it has no config.ini", summary->path);
+    }
+    read_kind(summary->path, summary->kind);
+    ES_TRY(measure_run(summary->path, summary));
+    EsCheckpointInfo *infos = NULL;
+    ES_TRY(es_checkpoint_store_list(summary->path, &infos, &summary->n_checkpoints));
+    summary->last_round = summary->n_checkpoints > 0 ? infos[summary->n_checkpoints - 1].round : -1;
+    es_release(infos);
+    summary->is_active = es_run_lock_is_held(summary->path);
+    return ES_STATUS_OK;
+}
+
+// --- all runs ---
+
+static int compare_age(const void *a, const void *b) {
+    const EsRunSummary *x = a, *y = b;
+    if (x->changed_unix_s != y->changed_unix_s) {
+        return x->changed_unix_s < y->changed_unix_s ? -1 : 1;
+    }
+    return strcmp(x->path, y->path);
+}
+
+EsStatus es_run_list(const char *root, EsRunSummary **summaries, int *n_summaries) {
+    *summaries = NULL;
+    *n_summaries = 0;
+    struct stat facts;
+    EsFolderEntry *entries = NULL;
+    int n_entries = 0;
+    if (stat(root, &facts) != 0 && errno == ENOENT) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_folder_list(root, &entries, &n_entries));
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(es_allocate(sizeof **summaries * (size_t)(n_entries + 1), (void **)summaries));
+    size_t root_length = strlen(root);
+    while (root_length > 0 && root[root_length - 1] == '/') {
+        root_length--;
+    }
+    for (int i = 0; i < n_entries; i++) {
+        char path[ES_RUN_PATH_BYTES];
+        int length =
+            snprintf(path, sizeof path, "%.*s/%s", (int)root_length, root, entries[i].name);
+        if (entries[i].kind == ES_FOLDER_ENTRY_FOLDER && length < (int)sizeof path &&
+            has_config(path)) {
+            EsStatus found = es_run_summarise(path, &(*summaries)[*n_summaries]);
+            // INPUT: removed while we looked
+            ES_TRY_GOTO(found == ES_STATUS_INPUT ? ES_STATUS_OK : found);
+            *n_summaries += found == ES_STATUS_OK;
+        }
+    }
+    qsort(*summaries, (size_t)*n_summaries, sizeof **summaries, compare_age);
+done:
+    es_release(entries);
+    if (status != ES_STATUS_OK) {
+        es_release(*summaries);
+        *summaries = NULL;
+        *n_summaries = 0;
+    }
+    return status;
+}
+
+// --- removing ---
+
+// Everything but config.ini and the lock.
+static EsStatus remove_content(const char *root) {
+    EsFolderEntry *entries = NULL;
+    int n_entries = 0;
+    ES_TRY(es_folder_list(root, &entries, &n_entries));
+    EsStatus status = ES_STATUS_OK;
+    for (int i = 0; i < n_entries && status == ES_STATUS_OK; i++) {
+        char path[ES_RUN_PATH_BYTES];
+        const char *name = entries[i].name;
+        if (strcmp(name, "config.ini") != 0 && strcmp(name, ES_RUN_LOCK_NAME) != 0) {
+            status = is_at(path, root, name) ? es_folder_remove(path)
+                                             : ES_FAIL(IO, "the path %s is too long", root);
+        }
+    }
+    es_release(entries);
+    return status;
+}
+
+EsStatus es_run_remove(const char *path) {
+    EsRunFolder *folder = NULL;
+    EsStatus status = ES_STATUS_OK;
+    char inside[ES_RUN_PATH_BYTES], root[ES_RUN_PATH_BYTES];
+    struct stat facts;
+    // the run behind a link would go, and the link stay
+    if (lstat(path, &facts) == 0 && S_ISLNK(facts.st_mode)) {
+        return ES_FAIL(ARGUMENT, "%s is a link; name the run itself", path);
+    }
+    ES_TRY(es_run_folder_open(path, &folder));
+    snprintf(root, sizeof root, "%s", es_run_folder_root(folder));
+    ES_TRY_GOTO(remove_content(root));
+    es_run_folder_path(folder, "config.ini", inside);
+    ES_TRY_GOTO(es_folder_remove(inside));
+    es_run_folder_path(folder, ES_RUN_LOCK_NAME, inside);
+    ES_TRY_GOTO(es_folder_remove(inside));
+    es_run_folder_close(folder);
+    return es_folder_remove(root);
+done:
+    es_run_folder_close(folder);
+    return status;
+}

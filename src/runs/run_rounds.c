@@ -1,0 +1,302 @@
+// The loop over rounds: work, events, checkpoints, and when to stop.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "runs/run_internal.h"
+#include "runs/stop_signal.h"
+
+void es_round_report_reset(EsRoundReport *report) {
+    double missing = es_missing_real();
+    *report = (EsRoundReport){.accuracy = missing,
+                              .accuracy_std = missing,
+                              .loss = missing,
+                              .reward = missing,
+                              .n_seeds = ES_MISSING_INT,
+                              .n_fossils = ES_MISSING_INT};
+}
+
+double es_run_phase_end(EsRun *run, EsPhase phase, int64_t start_ns) {
+    return es_phase_times_add(&run->phases, phase, start_ns);
+}
+
+int es_run_must_drop(EsRun *run) {
+    int64_t asked_ns = es_stop_signal_time_ns();
+    if (asked_ns == 0) {
+        return 0;
+    }
+    double stop_seconds = (double)run->options.settings->stop_seconds;
+    double elapsed_at_asking = (double)(asked_ns - run->round_start_ns) * 1e-9;
+    if (run->round_seconds > 0 && run->round_seconds - elapsed_at_asking > stop_seconds) {
+        return 1;
+    }
+    return es_clock_seconds_since(asked_ns) >= stop_seconds;
+}
+
+// --- events of a round ---
+
+static void emit_phases(EsRun *run, EsEventTime time) {
+    EsPhaseProfiledEvent rows[ES_PHASE_COUNT];
+    int n = 0;
+    for (int phase = 0; phase < ES_PHASE_COUNT; phase++) {
+        if (run->phases.n_calls[phase] > 0) {
+            rows[n++] = (EsPhaseProfiledEvent){
+                .phase = es_phase_name((EsPhase)phase),
+                .n_calls = run->phases.n_calls[phase],
+                .total_ms = run->phases.total_ms[phase],
+                .p50_ms = es_phase_times_percentile(&run->phases, (EsPhase)phase, 0.5),
+                .p95_ms = es_phase_times_percentile(&run->phases, (EsPhase)phase, 0.95),
+                .max_ms = run->phases.max_ms[phase]};
+        }
+    }
+    if (n > 0) {
+        es_emit_phase_profiled(run->hub, time, rows, n);
+    }
+    es_phase_times_reset(&run->phases);
+}
+
+static void emit_metrics(EsRun *run, EsEventTime time, const EsRoundCompletedEvent *round) {
+    const EsMetricEvent all[] = {
+        {"charts/SPS", round->steps_per_second},
+        {"charts/episodic_return", round->reward},
+        {"esper.round.images_per_second", round->images_per_second},
+        {"esper.round.accuracy", round->accuracy},
+        {"esper.round.rolling_accuracy", round->rolling_accuracy},
+        {"esper.round.loss", round->loss},
+        {"esper.round.seconds", round->seconds},
+        {"esper.round.seeds",
+         round->n_seeds == ES_MISSING_INT ? es_missing_real() : (double)round->n_seeds},
+        {"esper.round.fossils",
+         round->n_fossils == ES_MISSING_INT ? es_missing_real() : (double)round->n_fossils},
+    };
+    EsMetricEvent rows[ES_COUNT_OF(all)];
+    int n = 0;
+    for (size_t i = 0; i < ES_COUNT_OF(all); i++) {
+        if (!es_is_missing_real(all[i].value)) {
+            rows[n++] = all[i];
+        }
+    }
+    es_emit_metric(run->hub, time, rows, n);
+}
+
+void es_run_tell_anomalies(EsRun *run, EsEventTime time) {
+    if (run->anomalies.n_rows > 0) {
+        es_emit_anomaly_detected(run->hub, time, run->anomalies.rows, run->anomalies.n_rows);
+        es_hub_escalate(run->hub);
+        es_anomaly_list_reset(&run->anomalies);
+    }
+}
+
+// Accuracy over the rounds: the rolling mean, what is wrong with it, and where it goes.
+static double judge_round(EsRun *run, EsEventTime time, double accuracy) {
+    EsTrendDetectedEvent trend;
+    EsRoundHealth health = {accuracy, (double)run->n_rounds_done / run->options.settings->n_rounds};
+    if (es_anomaly_check_round(&run->detector, &health, &run->anomalies, &trend)) {
+        es_emit_trend_detected(run->hub, time, &trend, 1);
+    }
+    es_run_tell_anomalies(run, time);
+    const EsAnomalyState *state = &run->detector.state;
+    return state->n_accuracies > 0 ? state->rolling_accuracy : es_missing_real();
+}
+
+static void emit_round(EsRun *run, const EsRoundReport *report, double seconds) {
+    EsEventTime time = {.round = run->n_rounds_done, .step = -1};
+    double rolling_accuracy = judge_round(run, time, report->accuracy);
+    EsRoundCompletedEvent row = {.n_episodes = run->n_episodes,
+                                 .accuracy = report->accuracy,
+                                 .accuracy_std = report->accuracy_std,
+                                 .rolling_accuracy = rolling_accuracy,
+                                 .reward = report->reward,
+                                 .loss = report->loss,
+                                 .n_seeds = report->n_seeds,
+                                 .n_fossils = report->n_fossils,
+                                 .n_steps = report->n_steps,
+                                 .n_images = report->n_images,
+                                 .seconds = seconds,
+                                 .steps_per_second = (double)report->n_steps / seconds,
+                                 .images_per_second = (double)report->n_images / seconds};
+    es_emit_round_completed(run->hub, time, &row, 1);
+    emit_metrics(run, time, &row);
+    emit_phases(run, time);
+}
+
+// --- checkpoints ---
+
+// What the loop itself must remember: the state of the anomaly rules, so that a resumed run finds
+// what an uninterrupted one would. Its bytes are kept as hexadecimal digits.
+#define STATE_DIGITS (2 * sizeof(EsAnomalyState))
+
+static EsStatus put_counters(const EsRun *run, EsRunCheckpoint *checkpoint) {
+    const unsigned char *bytes = (const unsigned char *)&run->detector.state;
+    char text[STATE_DIGITS + 1];
+    for (size_t i = 0; i < sizeof run->detector.state; i++) {
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    }
+    ES_TRY(es_run_checkpoint_put_int(checkpoint, "n_episodes", run->n_episodes));
+    return es_run_checkpoint_put_text(checkpoint, "anomaly_state", text);
+}
+
+static EsStatus take_counters(EsRun *run) {
+    unsigned char *bytes = (unsigned char *)&run->detector.state;
+    const char *text = NULL;
+    ES_TRY(es_run_checkpoint_int(run->checkpoint, "n_episodes", &run->n_episodes));
+    ES_TRY(es_run_checkpoint_text(run->checkpoint, "anomaly_state", &text));
+    if (strlen(text) != STATE_DIGITS || strspn(text, "0123456789abcdef") != STATE_DIGITS) {
+        return ES_FAIL(INPUT, "round %lld: anomaly_state is not what this program writes",
+                       (long long)run->n_rounds_done);
+    }
+    for (size_t i = 0; i < sizeof run->detector.state; i++) {
+        char digits[3] = {text[2 * i], text[2 * i + 1], 0};
+        bytes[i] = (unsigned char)strtoul(digits, NULL, 16);
+    }
+    return ES_STATUS_OK;
+}
+
+// The sinks get the chance to write what came before, so that a database never lacks rounds that
+// its checkpoint has.
+static EsStatus save_round(EsRun *run, const EsRunWork *work) {
+    int64_t start_ns = es_clock_ns();
+    double score = run->score;
+    int is_best = score > run->best_score;
+    EsRunCheckpoint *checkpoint = NULL;
+    ES_TRY(es_run_checkpoint_begin(run->folder, run->n_rounds_done, 0, 1, &checkpoint));
+    EsStatus status = put_counters(run, checkpoint);
+    if (status == ES_STATUS_OK) {
+        status = work->save(work->context, checkpoint);
+    }
+    if (status == ES_STATUS_OK) {
+        status = es_run_checkpoint_commit(checkpoint);
+    }
+    if (status == ES_STATUS_OK) {
+        es_hub_flush(run->hub, ES_RUN_FLUSH_SECONDS);
+        status = es_run_checkpoint_complete(checkpoint, score);
+    }
+    int64_t bytes = status == ES_STATUS_OK ? es_run_checkpoint_bytes(checkpoint) : 0;
+    es_run_checkpoint_end(checkpoint);
+    ES_TRY(status);
+    run->best_score = is_best ? score : run->best_score;
+    run->n_rounds_saved = run->n_rounds_done;
+    char path[64];
+    snprintf(path, sizeof path, "checkpoints/%lld", (long long)run->n_rounds_done);
+    es_run_phase_end(run, ES_PHASE_CHECKPOINT, start_ns);
+    EsCheckpointSavedEvent row = {.path = path,
+                                  .bytes = bytes,
+                                  .seconds = es_clock_seconds_since(start_ns),
+                                  .score = score,
+                                  .is_best = is_best};
+    es_emit_checkpoint_saved(run->hub, (EsEventTime){.round = run->n_rounds_done, .step = -1}, &row,
+                             1);
+    if (es_run_checkpoint_prune(run->folder, run->options.settings->checkpoint_keep) !=
+        ES_STATUS_OK) {
+        es_log(ES_LOG_WARNING, "old checkpoints could not be removed: %s", es_status_detail());
+    }
+    return ES_STATUS_OK;
+}
+
+// Save when it is due. A failure is told once and training goes on, since the next one may succeed;
+// only the last save has to.
+static EsStatus save_when_due(EsRun *run, const EsRunWork *work) {
+    const EsRunSettings *settings = run->options.settings;
+    int is_last = run->n_rounds_done >= settings->n_rounds || es_stop_signal_time_ns() != 0;
+    // a round that cannot be finished after Ctrl-C must find its predecessor saved
+    int is_long = run->round_seconds > (double)settings->stop_seconds;
+    int is_due = run->n_rounds_done - run->n_rounds_saved >= settings->checkpoint_every;
+    if (!is_last && !is_long && !is_due) {
+        return ES_STATUS_OK;
+    }
+    EsStatus status = save_round(run, work);
+    if (status == ES_STATUS_OK || is_last) {
+        return status;
+    }
+    if (!run->has_failed_save) {
+        es_log(ES_LOG_WARNING,
+               "checkpoint of round %lld failed: %s; the run goes on and tries again",
+               (long long)run->n_rounds_done, es_status_detail());
+        run->has_failed_save = 1;
+    }
+    return ES_STATUS_OK;
+}
+
+// --- the loop ---
+
+static EsStatus begin_rounds(EsRun *run, const EsRunWork *work) {
+    EsEventTime time = {.round = run->n_rounds_done, .step = -1};
+    if (run->checkpoint != NULL) {
+        ES_TRY(take_counters(run));
+        ES_TRY(work->load(work->context, run->checkpoint));
+        char path[64];
+        snprintf(path, sizeof path, "checkpoints/%lld", (long long)run->n_rounds_done);
+        EsCheckpointLoadedEvent row = {.path = path};
+        es_emit_checkpoint_loaded(run->hub, time, &row, 1);
+        es_run_checkpoint_end(run->checkpoint);
+        run->checkpoint = NULL;
+        return ES_STATUS_OK;
+    }
+    char *config = NULL;
+    size_t config_bytes = 0;
+    FILE *stream = open_memstream(&config, &config_bytes);
+    if (stream == NULL) {
+        return ES_FAIL(MEMORY, "no memory for the configuration's text");
+    }
+    EsStatus status = es_config_print(run->options.config, stream);
+    if (fclose(stream) != 0 && status == ES_STATUS_OK) {
+        status = ES_FAIL(MEMORY, "no memory for the configuration's text");
+    }
+    EsRunStartedEvent row = {.kind = run->options.settings->kind,
+                             .run_id = es_run_folder_name(run->folder),
+                             .device = run->options.settings->device,
+                             .build = run->options.build,
+                             .config = config,
+                             .seed = run->options.settings->seed,
+                             .n_envs = ES_MISSING_INT,
+                             .n_rounds = run->options.settings->n_rounds,
+                             .n_host_parameters = ES_MISSING_INT,
+                             .rank = 0,
+                             .n_ranks = 1};
+    if (status == ES_STATUS_OK) {
+        work->describe(work->context, &row);
+        es_emit_run_started(run->hub, time, &row, 1);
+    }
+    free(config);
+    return status;
+}
+
+static EsStatus run_round(EsRun *run, const EsRunWork *work) {
+    EsRoundReport report;
+    es_round_report_reset(&report);
+    run->round_start_ns = es_clock_ns();
+    ES_TRY(work->round(work->context, run, run->n_rounds_done + 1, &report));
+    run->round_seconds = es_run_phase_end(run, ES_PHASE_ROUND, run->round_start_ns) * 1e-3;
+    run->n_rounds_done++;
+    run->n_episodes += report.n_episodes;
+    run->score = report.accuracy;
+    emit_round(run, &report, run->round_seconds);
+    return save_when_due(run, work);
+}
+
+EsStatus es_run_rounds(EsRun *run, const EsRunWork *work) {
+    int64_t n_rounds = run->options.settings->n_rounds;
+    EsStatus status = begin_rounds(run, work);
+    while (status == ES_STATUS_OK && run->n_rounds_done < n_rounds &&
+           es_stop_signal_time_ns() == 0) {
+        status = run_round(run, work);
+    }
+    // the request to stop may have come after the round had decided that it need not save
+    if (status == ES_STATUS_OK && run->n_rounds_done > run->n_rounds_saved) {
+        status = save_round(run, work);
+    }
+    int is_stopped = status == ES_STATUS_INTERRUPTED ||
+                     (status == ES_STATUS_OK && run->n_rounds_done < n_rounds);
+    if (!is_stopped) {
+        return status;
+    }
+    const char *root = es_run_folder_root(run->folder);
+    return run->n_rounds_saved > 0
+               ? ES_FAIL(INTERRUPTED,
+                         "interrupted; %lld of %lld rounds are saved. Go on with: --resume %s",
+                         (long long)run->n_rounds_saved, (long long)n_rounds, root)
+               : ES_FAIL(INTERRUPTED,
+                         "interrupted before the first round was done; nothing to save");
+}

@@ -1,0 +1,35 @@
+#include "runs/run_settings.h"
+
+#include <string.h>
+
+#include "base/config_value.h"
+
+int es_run_setting_is_free(const EsConfigKey *key) {
+    static const char *const free_keys[] = {"rounds", "threads", "stop_seconds"};
+    if (strcmp(key->section, "checkpoint") == 0 || strcmp(key->section, "telemetry") == 0) {
+        return 1;
+    }
+    for (size_t i = 0; i < ES_COUNT_OF(free_keys); i++) {
+        if (strcmp(key->section, "run") == 0 && strcmp(key->key, free_keys[i]) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+EsStatus es_run_settings_check_resumed(const EsConfig *config, const void *before,
+                                       const void *now) {
+    for (int i = 0; i < config->n_keys; i++) {
+        const EsConfigKey *key = &config->keys[i];
+        char old_text[ES_CONFIG_VALUE_BYTES], new_text[ES_CONFIG_VALUE_BYTES];
+        es_config_value_format(key, before, old_text);
+        es_config_value_format(key, now, new_text);
+        if (!es_run_setting_is_free(key) && strcmp(old_text, new_text) != 0) {
+            return ES_FAIL(CONFIG,
+                           "[%s] %s is %s in the run that is resumed and cannot become %s: its "
+                           "results would be neither run's; start a new one",
+                           key->section, key->key, old_text, new_text);
+        }
+    }
+    return ES_STATUS_OK;
+}

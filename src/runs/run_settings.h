@@ -1,0 +1,74 @@
+// The settings every kind of run shares: sections [run], [checkpoint] and [telemetry].
+//
+// A kind embeds EsRunSettings in a settings struct of its own and puts ES_RUN_CONFIG_KEYS into its
+// list of keys.
+//
+//     typedef struct EsHostsSettings { EsRunSettings run; char task[64]; ... } EsHostsSettings;
+//     static const EsConfigKey keys[] = {
+//         ES_RUN_CONFIG_KEYS(EsHostsSettings, run, "hosts", "20"),
+//         ES_CONFIG_TEXT(EsHostsSettings, task, "hosts", "task", "tiny", "preset"),
+//     };
+#ifndef ES_RUNS_RUN_SETTINGS_H
+#define ES_RUNS_RUN_SETTINGS_H
+
+#include "esper/config.h"
+
+typedef struct EsRunSettings {
+    // [run]
+    char kind[16];
+    int n_rounds;
+    int seed;
+    char device[32];
+    int n_threads;
+    float stop_seconds;
+    // [checkpoint]
+    int checkpoint_every;
+    int checkpoint_keep;
+    // [telemetry]
+    int level; // EsTelemetryLevel
+    int stride;
+    int sqlite, jsonl, tensorboard;
+    int prometheus_port;
+    char prometheus_address[64];
+    int queue_packets;
+    int spill_mib;
+} EsRunSettings;
+
+#define ES_RUN_CONFIG_KEYS(T, m, kind_name, rounds)                                                \
+    ES_CONFIG_TEXT(T, m.kind, "run", "kind", kind_name, "what kind of run this is"),               \
+        ES_CONFIG_INT(T, m.n_rounds, "run", "rounds", rounds, 1, 1000000000, "rounds in all"),     \
+        ES_CONFIG_INT(T, m.seed, "run", "seed", "42", 0, 2147483647, "seed of the run"),           \
+        ES_CONFIG_TEXT(T, m.device, "run", "device", "cpu", "cpu, cuda or cuda:N"),                \
+        ES_CONFIG_INT(T, m.n_threads, "run", "threads", "0", 0, 1024,                              \
+                      "CPU threads, 0 = one per processor"),                                       \
+        ES_CONFIG_FLOAT(T, m.stop_seconds, "run", "stop_seconds", "10", 0, 1e6,                    \
+                        "what the round at hand may still take after Ctrl-C, else it is dropped"), \
+        ES_CONFIG_INT(T, m.checkpoint_every, "checkpoint", "every", "10", 1, 1000000000,           \
+                      "rounds between checkpoints; the last round always has one"),                \
+        ES_CONFIG_INT(T, m.checkpoint_keep, "checkpoint", "keep", "3", 1, 1000000,                 \
+                      "newest checkpoints kept; the best is kept too"),                            \
+        ES_CONFIG_CHOICE(T, m.level, "telemetry", "level", "normal", "off|minimal|normal|debug",   \
+                         "how much is recorded"),                                                  \
+        ES_CONFIG_INT(T, m.stride, "telemetry", "stride", "10", 1, 1000000,                        \
+                      "steps between records of single steps"),                                    \
+        ES_CONFIG_BOOL(T, m.sqlite, "telemetry", "sqlite", "on", "run.db"),                        \
+        ES_CONFIG_BOOL(T, m.jsonl, "telemetry", "jsonl", "off", "events.jsonl"),                   \
+        ES_CONFIG_BOOL(T, m.tensorboard, "telemetry", "tensorboard", "on", "tensorboard/"),        \
+        ES_CONFIG_INT(T, m.prometheus_port, "telemetry", "prometheus_port", "-1", -1, 65535,       \
+                      "/metrics over HTTP; 0 takes a free port, -1 = off"),                        \
+        ES_CONFIG_TEXT(T, m.prometheus_address, "telemetry", "prometheus_address", "127.0.0.1",    \
+                       "address it listens on"),                                                   \
+        ES_CONFIG_INT(T, m.queue_packets, "telemetry", "queue_packets", "1000", 1, 1000000,        \
+                      "packets a sink may lag behind before events are dropped"),                  \
+        ES_CONFIG_INT(T, m.spill_mib, "telemetry", "spill_mib", "64", 0, 1000000,                  \
+                      "cap of a sink's spill file, MiB")
+
+// Whether a resumed run may change this key: what does not change results, and the number of
+// rounds.
+int es_run_setting_is_free(const EsConfigKey *key);
+
+// INPUT, naming the first key that `now` changes although a resumed run may not; both are settings
+// of `config`'s keys.
+EsStatus es_run_settings_check_resumed(const EsConfig *config, const void *before, const void *now);
+
+#endif

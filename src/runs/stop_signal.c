@@ -1,0 +1,54 @@
+#include "runs/stop_signal.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/macros.h"
+
+static const int signals[] = {SIGINT, SIGTERM};
+static struct sigaction old_actions[ES_COUNT_OF(signals)];
+static const char *first_message;
+static _Atomic int64_t first_ns; // lock-free, so a handler may use it
+
+static void note_signal(int number) {
+    int saved_errno = errno;
+    int64_t none = 0;
+    if (!atomic_compare_exchange_strong(&first_ns, &none, es_clock_ns())) {
+        // delivered again when this handler returns, and then deadly
+        signal(number, SIG_DFL);
+        raise(number);
+        return;
+    }
+    if (first_message != NULL) {
+        ssize_t written = write(STDERR_FILENO, first_message, strlen(first_message));
+        (void)written; // nothing can be done about a failure here
+    }
+    errno = saved_errno;
+}
+
+EsStatus es_stop_signal_begin(const char *message) {
+    struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    first_message = message;
+    atomic_store(&first_ns, 0);
+    for (size_t i = 0; i < ES_COUNT_OF(signals); i++) {
+        if (sigaction(signals[i], &action, &old_actions[i]) != 0) {
+            return ES_FAIL(IO, "cannot watch for signal %d: %s", signals[i], strerror(errno));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+void es_stop_signal_end(void) {
+    for (size_t i = 0; i < ES_COUNT_OF(signals); i++) {
+        sigaction(signals[i], &old_actions[i], NULL);
+    }
+    first_message = NULL;
+    atomic_store(&first_ns, 0);
+}
+
+int64_t es_stop_signal_time_ns(void) { return atomic_load(&first_ns); }

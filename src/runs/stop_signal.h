@@ -1,0 +1,22 @@
+// Ctrl-C (SIGINT) and SIGTERM as a request to stop.
+//
+// The first signal prints `message` and is remembered; the second ends the process at once, as if
+// nobody watched. Signals belong to the process, so this is the one place in the library with state
+// of its own; begin and end must pair, one pair at a time.
+#ifndef ES_RUNS_STOP_SIGNAL_H
+#define ES_RUNS_STOP_SIGNAL_H
+
+#include <stdint.h>
+
+#include "esper/status.h"
+
+// `message` (nullable) goes to stderr with the first signal; it is borrowed until end.
+EsStatus es_stop_signal_begin(const char *message);
+
+// Put the old handlers back. A pending request is forgotten.
+void es_stop_signal_end(void);
+
+// When the first signal came, as es_clock_ns; 0 when none has.
+int64_t es_stop_signal_time_ns(void);
+
+#endif

@@ -1,0 +1,320 @@
+// Checkpoints: what is written comes back bit for bit, what is incomplete or damaged is not used.
+#include "runs/run_checkpoint.h"
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "checkpoint_case.h"
+
+static char last_warning[1024];
+static int n_warnings;
+
+static void note_warning(void *context, EsLogLevel level, const char *line) {
+    (void)context;
+    if (level == ES_LOG_WARNING) {
+        snprintf(last_warning, sizeof last_warning, "%s", line);
+        n_warnings++;
+    }
+}
+
+static void change_byte(const char *name, long offset) {
+    FILE *stream = fopen(case_path(name), "r+b");
+    EXPECT(stream != NULL);
+    fseek(stream, offset, SEEK_SET);
+    int byte = fgetc(stream);
+    fseek(stream, offset, SEEK_SET);
+    fputc(byte ^ 1, stream);
+    EXPECT_EQ(fclose(stream), 0);
+}
+
+static int list_rounds(const EsRunFolder *folder, int64_t rounds[8], int64_t *best) {
+    EsCheckpointInfo *infos = NULL;
+    int n = 0;
+    REQUIRE_OK(es_run_checkpoint_list(folder, &infos, &n));
+    *best = -1;
+    for (int i = 0; i < n && i < 8; i++) {
+        rounds[i] = infos[i].round;
+        *best = infos[i].is_best ? infos[i].round : *best;
+    }
+    es_release(infos);
+    return n;
+}
+
+TEST(values_keep_their_bits) {
+    make_case_root();
+    EsRunFolder *folder = create_case_run("x");
+    EsRunCheckpoint *checkpoint = NULL;
+    uint64_t nan_bits = 0x7ff8000000abcdef;
+    double nan_value,
+        reals[] = {0.1, -0.0, 1e-310, 1.7976931348623157e308, 1e22, INFINITY, 0, -INFINITY};
+    memcpy(&nan_value, &nan_bits, sizeof nan_value);
+    reals[6] = nan_value;
+    REQUIRE_OK(es_run_checkpoint_begin(folder, 5, 0, 1, &checkpoint));
+    for (int i = 0; i < 8; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "real%d", i);
+        REQUIRE_OK(es_run_checkpoint_put_real(checkpoint, key, reals[i]));
+    }
+    REQUIRE_OK(es_run_checkpoint_put_int(checkpoint, "low", INT64_MIN));
+    REQUIRE_OK(es_run_checkpoint_put_int(checkpoint, "high", 1));
+    REQUIRE_OK(es_run_checkpoint_put_int(checkpoint, "high", INT64_MAX));
+    REQUIRE_OK(es_run_checkpoint_put_text(checkpoint, "text", "\"quoted\"\n\xc3\xa9"));
+    EXPECT_STATUS(es_run_checkpoint_put_text(checkpoint, "bad", "\xff"), ARGUMENT);
+    REQUIRE_OK(es_run_checkpoint_commit(checkpoint));
+    REQUIRE_OK(es_run_checkpoint_complete(checkpoint, NAN));
+    EXPECT_EQ(es_run_checkpoint_bytes(checkpoint), 0);
+    es_run_checkpoint_end(checkpoint);
+
+    REQUIRE_OK(es_run_checkpoint_open_latest(folder, 0, 1, &checkpoint));
+    for (int i = 0; i < 8; i++) {
+        char key[16];
+        double value = 0;
+        snprintf(key, sizeof key, "real%d", i);
+        REQUIRE_OK(es_run_checkpoint_real(checkpoint, key, &value));
+        EXPECT_EQ(memcmp(&value, &reals[i], sizeof value), 0);
+    }
+    int64_t whole = 0;
+    double real = 0;
+    const char *text = "";
+    REQUIRE_OK(es_run_checkpoint_int(checkpoint, "low", &whole));
+    EXPECT(whole == INT64_MIN);
+    REQUIRE_OK(es_run_checkpoint_int(checkpoint, "high", &whole));
+    EXPECT(whole == INT64_MAX);
+    REQUIRE_OK(es_run_checkpoint_text(checkpoint, "text", &text));
+    EXPECT_TEXT(text, "\"quoted\"\n\xc3\xa9");
+    EXPECT_STATUS(es_run_checkpoint_int(checkpoint, "none", &whole), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "checkpoints/5/rank0.json has no whole number \"none\"");
+    EXPECT_STATUS(es_run_checkpoint_real(checkpoint, "low", &real), INPUT);
+    EXPECT_STATUS(es_run_checkpoint_text(checkpoint, "low", &text), INPUT);
+    es_run_checkpoint_end(checkpoint);
+    es_run_folder_close(folder);
+    remove_case_root();
+}
+
+TEST(files_come_back_and_the_newest_counts) {
+    make_case_root();
+    EsRunFolder *folder = create_case_run("x");
+    EXPECT_EQ(expect_latest(folder), -1);
+    REQUIRE_OK(save_case(folder, 2, 0));
+    EXPECT_EQ(expect_latest(folder), 2);
+    REQUIRE_OK(save_case(folder, 10, 0)); // by number, not by text
+    REQUIRE_OK(save_case(folder, 9, 0));
+    EXPECT_EQ(expect_latest(folder), 10);
+    EXPECT_STATUS(save_case(folder, 10, 0), ARGUMENT);
+    EXPECT_CONTAINS(es_status_detail(), "has a complete checkpoint of round 10 already");
+    EXPECT_EQ(expect_latest(folder), 10);
+    es_run_folder_close(folder);
+    remove_case_root();
+}
+
+TEST(unfinished_ones_are_removed_or_passed_over) {
+    make_case_root();
+    EsRunFolder *folder = create_case_run("x");
+    REQUIRE_OK(save_case(folder, 1, 0));
+    EsRunCheckpoint *checkpoint = NULL;
+    REQUIRE_OK(es_run_checkpoint_begin(folder, 2, 0, 1, &checkpoint));
+    REQUIRE_OK(save_case_files(checkpoint, 2, 0));
+    REQUIRE_OK(es_run_checkpoint_commit(checkpoint));
+    EXPECT(es_run_checkpoint_bytes(checkpoint) > 2 * CASE_WEIGHTS * 4);
+    EXPECT_EQ(expect_latest(folder), 1);
+    es_run_checkpoint_end(checkpoint);
+    EXPECT(!case_exists("x/checkpoints/2"));
+
+    // a file that was promised and not written
+    char path[ES_RUN_PATH_BYTES];
+    REQUIRE_OK(es_run_checkpoint_begin(folder, 2, 0, 1, &checkpoint));
+    es_run_checkpoint_path(checkpoint, "promised", path);
+    EXPECT_STATUS(es_run_checkpoint_commit(checkpoint), IO);
+    EXPECT_CONTAINS(es_status_detail(), "checkpoints/2/promised: No such file");
+    es_run_checkpoint_end(checkpoint);
+    EXPECT(!case_exists("x/checkpoints/2"));
+
+    // what a killed process leaves
+    REQUIRE_OK(es_folder_make(case_path("x/checkpoints/2/odd")));
+    REQUIRE_OK(es_file_write_all(case_path("x/checkpoints/2/rank0.json"), "{", 1));
+    EXPECT_EQ(expect_latest(folder), 1);
+    EXPECT(case_exists("x/checkpoints/2"));
+    REQUIRE_OK(save_case(folder, 2, 0));
+    EXPECT_EQ(expect_latest(folder), 2);
+    EXPECT(!case_exists("x/checkpoints/2/odd"));
+    es_run_folder_close(folder);
+    remove_case_root();
+}
+
+// every byte of every file is under some hash
+TEST(damage_is_found_and_an_older_one_taken) {
+    static const char *const files[] = {"DONE", "manifest.json", "rank0.json",
+                                        "network0.safetensors", "moments0.safetensors"};
+    for (size_t i = 0; i < ES_COUNT_OF(files); i++) {
+        for (int damage = 0; damage < 4; damage++) {
+            make_case_root();
+            EsRunFolder *folder = create_case_run("x");
+            REQUIRE_OK(save_case(folder, 1, 0));
+            REQUIRE_OK(save_case(folder, 2, 0));
+            char name[128];
+            struct stat facts;
+            snprintf(name, sizeof name, "x/checkpoints/2/%s", files[i]);
+            EXPECT_EQ(stat(case_path(name), &facts), 0);
+            if (damage == 0) {
+                change_byte(name, 0);
+            } else if (damage == 1) {
+                // the last byte of DONE is the newline, which says nothing
+                change_byte(name, (long)facts.st_size - 2);
+            } else if (damage == 2) {
+                EXPECT_EQ(truncate(case_path(name), facts.st_size - 1), 0);
+            } else {
+                EXPECT_EQ(unlink(case_path(name)), 0);
+            }
+            n_warnings = 0;
+            es_log_set_handler(note_warning, NULL, ES_LOG_DEBUG);
+            EXPECT_EQ(expect_latest(folder), 1);
+            es_log_set_handler(NULL, NULL, ES_LOG_INFO);
+            int was_done = !(i == 0 && damage == 3); // without DONE it never was one
+            EXPECT_EQ(n_warnings, was_done);
+            if (was_done) {
+                EXPECT_CONTAINS(last_warning, "the checkpoint of round 2 is damaged and not used");
+                EXPECT_CONTAINS(last_warning, i == 0 && damage < 2 ? "manifest.json" : files[i]);
+            }
+            EXPECT_EQ(case_exists("x/checkpoints/2"), !was_done);
+            REQUIRE_OK(save_case(folder, 2, 0));
+            EXPECT_EQ(expect_latest(folder), 2);
+            es_run_folder_close(folder);
+            remove_case_root();
+        }
+    }
+}
+
+TEST(ranks_write_side_by_side) {
+    make_case_root();
+    EsRunFolder *folder = create_case_run("x"), *joined = NULL;
+    EsRunCheckpoint *first = NULL, *second = NULL;
+    REQUIRE_OK(es_run_folder_join(case_path("x"), &joined));
+    EXPECT_STATUS(es_run_checkpoint_begin(joined, 4, 1, 2, &second), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "before rank 0 has");
+    REQUIRE_OK(es_run_checkpoint_begin(folder, 4, 0, 2, &first));
+    REQUIRE_OK(es_run_checkpoint_begin(joined, 4, 1, 2, &second));
+    REQUIRE_OK(save_case_files(first, 4, 0));
+    REQUIRE_OK(save_case_files(second, 4, 1));
+    REQUIRE_OK(es_run_checkpoint_commit(first));
+    EXPECT_STATUS(es_run_checkpoint_complete(first, 1), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "rank1.json is missing");
+    REQUIRE_OK(es_run_checkpoint_commit(second));
+    es_run_checkpoint_end(second);
+    REQUIRE_OK(es_run_checkpoint_complete(first, 1));
+    es_run_checkpoint_end(first);
+    for (int rank = 0; rank < 2; rank++) {
+        REQUIRE_OK(es_run_checkpoint_open_latest(rank == 0 ? folder : joined, rank, 2, &first));
+        expect_case(first, 4, rank);
+        es_run_checkpoint_end(first);
+    }
+    EXPECT_STATUS(es_run_checkpoint_open_latest(folder, 0, 4, &first), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "checkpoints/4 was written by 2 ranks, this run has 4");
+    EXPECT(case_exists("x/checkpoints/4/DONE"));
+    es_run_folder_close(joined);
+    es_run_folder_close(folder);
+    remove_case_root();
+}
+
+TEST(ranks_may_not_share_a_file) {
+    make_case_root();
+    EsRunFolder *folder = create_case_run("x");
+    EsRunCheckpoint *first = NULL, *second = NULL;
+    char path[ES_RUN_PATH_BYTES];
+    REQUIRE_OK(es_run_checkpoint_begin(folder, 1, 0, 2, &first));
+    REQUIRE_OK(es_run_checkpoint_begin(folder, 1, 1, 2, &second));
+    REQUIRE_OK(es_file_write_all(es_run_checkpoint_path(first, "same", path), "a", 1));
+    REQUIRE_OK(es_file_write_all(es_run_checkpoint_path(second, "same", path), "b", 1));
+    REQUIRE_OK(es_run_checkpoint_commit(first));
+    REQUIRE_OK(es_run_checkpoint_commit(second));
+    EXPECT_STATUS(es_run_checkpoint_complete(first, 0), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "rank1.json lists same, which is listed before");
+    es_run_checkpoint_end(second);
+    es_run_checkpoint_end(first);
+    EXPECT(!case_exists("x/checkpoints/1"));
+    es_run_folder_close(folder);
+    remove_case_root();
+}
+
+TEST(the_best_has_the_highest_score_and_the_later_wins) {
+    make_case_root();
+    EsRunFolder *folder = create_case_run("x");
+    int64_t rounds[8], best;
+    REQUIRE_OK(save_case(folder, 1, NAN));
+    EXPECT_EQ(list_rounds(folder, rounds, &best), 1);
+    EXPECT_EQ(best, -1);
+    REQUIRE_OK(save_case(folder, 2, -INFINITY));
+    list_rounds(folder, rounds, &best);
+    EXPECT_EQ(best, 2);
+    REQUIRE_OK(save_case(folder, 3, 0.5));
+    REQUIRE_OK(save_case(folder, 4, 0.5));
+    REQUIRE_OK(save_case(folder, 5, NAN));
+    EXPECT_EQ(list_rounds(folder, rounds, &best), 5);
+    EXPECT_EQ(best, 4);
+    EXPECT_EQ(rounds[4], 5);
+    es_run_folder_close(folder);
+    remove_case_root();
+}
+
+TEST(prune_keeps_the_last_and_the_best) {
+    make_case_root();
+    EsRunFolder *folder = create_case_run("x");
+    REQUIRE_OK(es_run_checkpoint_prune(folder, 1)); // nothing is there yet
+    for (int round = 1; round <= 6; round++) {
+        REQUIRE_OK(save_case(folder, round, round == 2 ? 9 : 1));
+    }
+    REQUIRE_OK(es_folder_make(case_path("x/checkpoints/7")));
+    REQUIRE_OK(es_file_write_all(case_path("x/checkpoints/7/part"), "123", 3));
+    static const char *const strays[] = {"x/checkpoints/stray.12-0.tmp",
+                                         "x/checkpoints/6/network0.safetensors.345-7.tmp"};
+    static const char *const others[] = {"x/checkpoints/notes.tmp", "x/checkpoints/6/DONE.1-.tmp",
+                                         "x/checkpoints/08"};
+    for (size_t i = 0; i < ES_COUNT_OF(strays); i++) {
+        REQUIRE_OK(es_file_write_all(case_path(strays[i]), "x", 1));
+    }
+    for (size_t i = 0; i < ES_COUNT_OF(others); i++) {
+        REQUIRE_OK(es_file_write_all(case_path(others[i]), "x", 1));
+    }
+    EsPruneReport report;
+    EsFolderSize before, after;
+    REQUIRE_OK(es_run_checkpoint_preview_prune(folder, 2, &report));
+    EXPECT_EQ(report.n_checkpoints, 3);
+    REQUIRE_OK(es_folder_measure(case_path("x"), &before));
+    REQUIRE_OK(es_run_checkpoint_prune(folder, 2));
+    REQUIRE_OK(es_folder_measure(case_path("x"), &after));
+    EXPECT_EQ(before.bytes - after.bytes, report.bytes + (int64_t)ES_COUNT_OF(strays));
+    int64_t rounds[8], best;
+    EXPECT_EQ(list_rounds(folder, rounds, &best), 3);
+    EXPECT_EQ(rounds[0], 2);
+    EXPECT_EQ(rounds[1], 5);
+    EXPECT_EQ(rounds[2], 6);
+    EXPECT(!case_exists("x/checkpoints/7"));
+    EXPECT(!case_exists(strays[0]) && !case_exists(strays[1]));
+    for (size_t i = 0; i < ES_COUNT_OF(others); i++) {
+        EXPECT(case_exists(others[i])); // not ours
+    }
+    EXPECT_EQ(expect_latest(folder), 6);
+    REQUIRE_OK(es_run_checkpoint_preview_prune(folder, 2, &report));
+    EXPECT_EQ(report.n_checkpoints, 0);
+    EXPECT_EQ(report.bytes, 0);
+    es_run_folder_close(folder);
+    remove_case_root();
+}
+
+// a mark that names a file elsewhere is refused, even with the hashes in order
+TEST(names_do_not_lead_out) {
+    make_case_root();
+    EsRunFolder *folder = create_case_run("x");
+    EsRunCheckpoint *first = NULL, *second = NULL;
+    REQUIRE_OK(es_run_checkpoint_begin(folder, 1, 0, 2, &first));
+    REQUIRE_OK(es_run_checkpoint_begin(folder, 1, 1, 2, &second));
+    REQUIRE_OK(es_run_checkpoint_commit(first));
+    static const char mark[] =
+        "{\"schema\": 1, \"round\": 1, \"rank\": 1, \"n_ranks\": 2, \"values\": {}, \"files\": "
+        "[{\"name\": \"../../config.ini\", \"bytes\": 18, \"sha256\": \"\"}]}";
+    REQUIRE_OK(es_file_write_all(case_path("x/checkpoints/1/rank1.json"), mark, sizeof mark - 1));
+    EXPECT_STATUS(es_run_checkpoint_complete(first, 0), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "without a proper name");
+    es_run_checkpoint_end(second);
+    es_run_checkpoint_end(first);
+    es_run_folder_close(folder);
+    remove_case_root();
+}

@@ -1,0 +1,274 @@
+// The round loop with work that is only arithmetic: what is saved, resumed, dropped and told.
+#include "runs/run.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/folder.h"
+#include "es_test.h"
+
+typedef struct Settings {
+    EsRunSettings run;
+    int multiplier;
+} Settings;
+
+static const EsConfigKey keys[] = {
+    ES_RUN_CONFIG_KEYS(Settings, run, "toy", "6"),
+    ES_CONFIG_INT(Settings, multiplier, "toy", "multiplier", "31", 1, 1000, "of the sum"),
+};
+
+// The work: a state that depends on every round before.
+typedef struct Toy {
+    const Settings *settings;
+    uint64_t state;
+    int64_t stop_in_round; // raise SIGINT there, -1 = never
+    int64_t n_rounds_run;
+    int64_t failing_saves; // this many saves fail
+} Toy;
+
+static void describe(void *context, EsRunStartedEvent *row) {
+    (void)context;
+    row->task = "toy";
+}
+
+static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundReport *report) {
+    Toy *toy = context;
+    if (round == toy->stop_in_round) {
+        raise(SIGINT);
+    }
+    if (es_run_must_drop(run)) {
+        return ES_FAIL(INTERRUPTED, "dropped");
+    }
+    toy->state = toy->state * (uint64_t)toy->settings->multiplier + (uint64_t)round;
+    toy->n_rounds_run++;
+    report->accuracy = (double)(round % 4); // the best round is 3
+    report->n_steps = 5;
+    report->n_episodes = 2;
+    return ES_STATUS_OK;
+}
+
+static EsStatus save(void *context, EsRunCheckpoint *checkpoint) {
+    Toy *toy = context;
+    char path[ES_RUN_PATH_BYTES];
+    if (toy->failing_saves > 0) {
+        toy->failing_saves--;
+        return ES_FAIL(IO, "no room for the toy");
+    }
+    return es_file_write_all(es_run_checkpoint_path(checkpoint, "toy.bin", path), &toy->state,
+                             sizeof toy->state);
+}
+
+static EsStatus load(void *context, const EsRunCheckpoint *checkpoint) {
+    Toy *toy = context;
+    char path[ES_RUN_PATH_BYTES];
+    void *data = NULL;
+    size_t bytes = 0;
+    ES_TRY(
+        es_file_read_all(es_run_checkpoint_path(checkpoint, "toy.bin", path), 64, &data, &bytes));
+    memcpy(&toy->state, data, sizeof toy->state);
+    es_release(data);
+    return ES_STATUS_OK;
+}
+
+static char root[256];
+
+static void make_root(void) {
+    snprintf(root, sizeof root, "%s/esper-run-XXXXXX",
+             getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
+    EXPECT(mkdtemp(root) != NULL);
+}
+
+static void remove_root(void) { EXPECT_STATUS(es_folder_remove(root), OK); }
+
+// One sitting in root/name; the toy ends up with the state.
+static EsStatus sit(const char *name, int is_resumed, Settings *settings, Toy *toy,
+                    EsRunOutcome *outcome) {
+    char path[512];
+    EsConfig config = {keys, (int)ES_COUNT_OF(keys), settings, sizeof *settings};
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    EsRunOptions options = {.config = &config,
+                            .settings = &settings->run,
+                            .out = is_resumed ? NULL : path,
+                            .resume = is_resumed ? path : NULL,
+                            .build = "test"};
+    EsRunWork work = {toy, describe, run_round, save, load};
+    EsRun *run = NULL;
+    toy->settings = settings;
+    ES_TRY(es_run_open(&options, &run));
+    return es_run_close(run, es_run_rounds(run, &work), outcome);
+}
+
+static Settings defaults(void) {
+    Settings settings;
+    memset(&settings, 0, sizeof settings);
+    EsConfig config = {keys, (int)ES_COUNT_OF(keys), &settings, sizeof settings};
+    es_config_reset(&config);
+    settings.run.checkpoint_every = 2;
+    settings.run.checkpoint_keep = 2;
+    settings.run.jsonl = 1;
+    return settings;
+}
+
+static int has_checkpoint(const char *name, int round) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s/checkpoints/%d/DONE", root, name, round);
+    return access(path, F_OK) == 0;
+}
+
+static void read_events(const char *name, char *text, size_t bytes) {
+    char path[512];
+    void *data = NULL;
+    size_t n = 0;
+    snprintf(path, sizeof path, "%s/%s/events.jsonl", root, name);
+    EXPECT_STATUS(es_file_read_all(path, bytes - 1, &data, &n), OK);
+    memcpy(text, data, n + 1);
+    es_release(data);
+}
+
+static int count_parts(const char *text, const char *part) {
+    int n = 0;
+    for (const char *at = strstr(text, part); at != NULL; at = strstr(at + 1, part)) {
+        n++;
+    }
+    return n;
+}
+
+TEST(runs_to_the_end_and_keeps_the_last_and_the_best) {
+    make_root();
+    Settings settings = defaults();
+    settings.run.checkpoint_every = 1;
+    Toy toy = {.stop_in_round = -1};
+    EsRunOutcome outcome;
+    EXPECT_STATUS(sit("a", 0, &settings, &toy, &outcome), OK);
+    EXPECT_EQ(toy.n_rounds_run, 6);
+    EXPECT_EQ(outcome.n_rounds_done, 6);
+    EXPECT_EQ(outcome.has_lost_events, 0);
+    EXPECT(has_checkpoint("a", 6) && has_checkpoint("a", 5));
+    EXPECT(has_checkpoint("a", 3)); // the best
+    EXPECT(!has_checkpoint("a", 4) && !has_checkpoint("a", 2));
+    static char text[1 << 20];
+    read_events("a", text, sizeof text);
+    EXPECT_EQ(count_parts(text, "\"event\":\"round_completed\""), 6);
+    EXPECT_EQ(count_parts(text, "\"event\":\"run_started\""), 1);
+    EXPECT_EQ(count_parts(text, "\"event\":\"checkpoint_saved\""), 6);
+    EXPECT_CONTAINS(text, "\"outcome\":\"done\"");
+    remove_root();
+}
+
+TEST(resumed_run_ends_in_the_same_state) {
+    make_root();
+    for (int64_t stop = 1; stop <= 6; stop++) {
+        char whole[32], parts[32];
+        snprintf(whole, sizeof whole, "whole%d", (int)stop);
+        snprintf(parts, sizeof parts, "parts%d", (int)stop);
+        Settings settings = defaults();
+        Toy once = {.stop_in_round = -1}, twice = {.stop_in_round = stop};
+        EXPECT_STATUS(sit(whole, 0, &settings, &once, NULL), OK);
+        // the round in which the signal comes is finished and saved; the sixth is the last anyway
+        EsStatus status = sit(parts, 0, &settings, &twice, NULL);
+        EXPECT_EQ(status, stop < 6 ? ES_STATUS_INTERRUPTED : ES_STATUS_OK);
+        EXPECT_EQ(twice.n_rounds_run, stop);
+        Toy resumed = {.stop_in_round = -1};
+        EXPECT_STATUS(sit(parts, 1, &settings, &resumed, NULL), OK);
+        EXPECT_EQ(resumed.n_rounds_run, 6 - stop);
+        EXPECT(resumed.state == once.state);
+        static char text[1 << 20];
+        read_events(parts, text, sizeof text);
+        EXPECT_EQ(count_parts(text, "\"event\":\"round_completed\""), 6);
+        EXPECT_EQ(count_parts(text, "\"event\":\"checkpoint_loaded\""), 1);
+    }
+    remove_root();
+}
+
+TEST(dropped_round_is_done_again) {
+    make_root();
+    Settings settings = defaults();
+    settings.run.stop_seconds = 0; // nothing may be finished
+    Toy toy = {.stop_in_round = 4}, resumed = {.stop_in_round = -1}, once = {.stop_in_round = -1};
+    EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), INTERRUPTED);
+    EXPECT_CONTAINS(es_status_detail(), "3 of 6 rounds are saved. Go on with: --resume ");
+    EXPECT_EQ(toy.n_rounds_run, 3);
+    EXPECT_STATUS(sit("a", 1, &settings, &resumed, NULL), OK);
+    EXPECT_EQ(resumed.n_rounds_run, 3);
+    EXPECT_STATUS(sit("b", 0, &settings, &once, NULL), OK);
+    EXPECT(resumed.state == once.state);
+    remove_root();
+}
+
+TEST(run_without_a_checkpoint_starts_again) {
+    make_root();
+    Settings settings = defaults();
+    settings.run.stop_seconds = 0;
+    Toy toy = {.stop_in_round = 1}, resumed = {.stop_in_round = -1};
+    EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), INTERRUPTED);
+    EXPECT_EQ(toy.n_rounds_run, 0);
+    EXPECT_STATUS(sit("a", 1, &settings, &resumed, NULL), OK);
+    EXPECT_EQ(resumed.n_rounds_run, 6);
+    static char text[1 << 20];
+    read_events("a", text, sizeof text);
+    EXPECT_EQ(count_parts(text, "\"event\":\"run_started\""), 1);
+    EXPECT_EQ(count_parts(text, "\"event\":\"round_completed\""), 6);
+    remove_root();
+}
+
+TEST(failing_save_does_not_end_training) {
+    make_root();
+    Settings settings = defaults();
+    Toy toy = {.stop_in_round = -1, .failing_saves = 2};
+    EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), OK);
+    EXPECT(has_checkpoint("a", 4) && has_checkpoint("a", 6)); // rounds 2 and 3 failed
+    Toy unlucky = {.stop_in_round = -1, .failing_saves = 100};
+    EXPECT_STATUS(sit("b", 0, &settings, &unlucky, NULL), IO);
+    EXPECT_CONTAINS(es_status_detail(), "no room for the toy");
+    EXPECT_EQ(unlucky.n_rounds_run, 6);
+    remove_root();
+}
+
+TEST(more_rounds_can_be_asked_for_later) {
+    make_root();
+    Settings settings = defaults();
+    Toy toy = {.stop_in_round = -1}, more = {.stop_in_round = -1}, once = {.stop_in_round = -1};
+    EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), OK);
+    settings.run.n_rounds = 9;
+    EXPECT_STATUS(sit("a", 1, &settings, &more, NULL), OK);
+    EXPECT_EQ(more.n_rounds_run, 3);
+    EXPECT_STATUS(sit("b", 0, &settings, &once, NULL), OK);
+    EXPECT(more.state == once.state);
+    remove_root();
+}
+
+TEST(resumed_run_may_not_change_what_results_depend_on) {
+    Settings before = defaults(), now = defaults();
+    EsConfig config = {keys, (int)ES_COUNT_OF(keys), &now, sizeof now};
+    now.run.n_rounds = 100;
+    now.run.n_threads = 7;
+    now.run.jsonl = 0;
+    now.run.checkpoint_keep = 9;
+    EXPECT_STATUS(es_run_settings_check_resumed(&config, &before, &now), OK);
+    now.multiplier = 32;
+    EXPECT_STATUS(es_run_settings_check_resumed(&config, &before, &now), CONFIG);
+    EXPECT_CONTAINS(es_status_detail(), "[toy] multiplier is 31 in the run that is resumed");
+    now = before;
+    now.run.seed++;
+    EXPECT_STATUS(es_run_settings_check_resumed(&config, &before, &now), CONFIG);
+}
+
+TEST(telemetry_does_not_change_results) {
+    make_root();
+    Settings settings = defaults();
+    settings.run.jsonl = settings.run.tensorboard = 0;
+    settings.run.sqlite = 0;
+    settings.run.level = ES_LEVEL_OFF;
+    Toy quiet = {.stop_in_round = -1}, loud = {.stop_in_round = -1};
+    EsRunOutcome outcome;
+    EXPECT_STATUS(sit("off", 0, &settings, &quiet, &outcome), OK);
+    EXPECT_EQ(outcome.health.n_sinks, 0);
+    settings = defaults();
+    EXPECT_STATUS(sit("on", 0, &settings, &loud, &outcome), OK);
+    EXPECT(outcome.health.n_sinks >= 2);
+    EXPECT(quiet.state == loud.state); // telemetry changes nothing
+    remove_root();
+}
