@@ -13,7 +13,7 @@ list:
 
 ## demo: build and train a few small hosts side by side, in under a minute
 demo: build
-	@$(BUILD)/programs/esper hosts --task tiny --envs 16 --epochs 20
+	@tools/demo $(BUILD)/programs/esper
 
 ## test: install what is missing, build, run all tests (a few minutes)
 test: build
@@ -53,7 +53,7 @@ install: build
 
 ## clean: remove what make has built
 clean:
-	@rm -rf $(BUILD) build-sanitize gpu-bundle
+	@rm -rf $(BUILD) build-sanitize build-thread gpu-bundle
 
 dependencies:
 	@tools/install_dependencies

@@ -17,6 +17,7 @@
 static const EsBenchSuite *const suites[] = {
     &es_bench_kernels,
     &es_bench_host,
+    &es_bench_telemetry,
 };
 
 // a sample lasts at least this long, so that the clock and one interruption weigh little

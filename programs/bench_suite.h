@@ -53,5 +53,6 @@ typedef struct EsBenchSuite {
 
 extern const EsBenchSuite es_bench_host;
 extern const EsBenchSuite es_bench_kernels;
+extern const EsBenchSuite es_bench_telemetry;
 
 #endif

@@ -8,6 +8,7 @@
 #include "command.h"
 #include "kernels/kernels.h"
 #include "options.h"
+#include "telemetry_tables.h"
 #include "tensor/device.h"
 
 // Append one device; a device that does not open is listed with the reason.
@@ -96,13 +97,15 @@ static void print_info(const json_t *info) {
 }
 
 EsExit es_info_run(int argc, char **argv) {
-    int as_json = 0;
+    int as_json = 0, lists_telemetry = 0;
     const EsOption options[] = {
         ES_OPTION_FLAG("json", &as_json, "print one JSON object"),
+        ES_OPTION_FLAG("telemetry", &lists_telemetry,
+                       "print all events, columns and views instead, as markdown"),
     };
     const EsOptionTable table = {
         .command = "info",
-        .usage = "[--json]",
+        .usage = "[--json | --telemetry]",
         .summary = "Print version, compiler, devices and libraries of this build on this machine.",
         .example = "esper info --json",
         .options = options,
@@ -115,6 +118,10 @@ EsExit es_info_run(int argc, char **argv) {
     }
     if (arguments.wants_help) {
         es_options_print_help(&table, stdout);
+        return ES_EXIT_DONE;
+    }
+    if (lists_telemetry) {
+        es_telemetry_tables_print(stdout);
         return ES_EXIT_DONE;
     }
     json_t *info = describe_build();

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file_fault.h"
 #include "base/log.h"
 #include "base/spelling.h"
 #include "build_info.h"
@@ -10,8 +11,11 @@
 
 static const EsCommand commands[] = {
     {"bench", "run the benchmarks, compare with a baseline", es_bench_run},
+    {"diff", "compare two runs", es_diff_run},
     {"hosts", "train hosts side by side, without growth", es_hosts_run},
     {"info", "what this build and this machine have", es_info_run},
+    {"query", "ask a run what it has recorded, in SQL", es_query_run},
+    {"runs", "list the runs there are, remove old ones", es_runs_run},
 };
 
 static void print_help(FILE *stream) {
@@ -104,6 +108,9 @@ static EsExit run_command(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     EsStatus status = start_log();
+    if (status == ES_STATUS_OK) {
+        status = es_file_fault_start(getenv("ES_FILE_FAULT"));
+    }
     EsExit code = status == ES_STATUS_OK ? run_command(argc, argv) : es_command_finish("", status);
     // a full disk or a closed pipe must not look like success
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == ES_EXIT_DONE) {

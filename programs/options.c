@@ -45,6 +45,8 @@ static EsStatus set_option(const EsOption *option, const char *text) {
     case ES_OPTION_TYPE_INT:
     case ES_OPTION_TYPE_FLOAT:
         return set_number(option, text);
+    case ES_OPTION_TYPE_KEY:
+        break;
     }
     return ES_STATUS_OK;
 }
@@ -52,11 +54,41 @@ static EsStatus set_option(const EsOption *option, const char *text) {
 static void set_default(const EsOption *option) {
     if (option->type == ES_OPTION_TYPE_FLAG) {
         *(int *)option->target = 0;
-    } else {
+    } else if (option->type != ES_OPTION_TYPE_KEY) {
         ES_ASSERT(option->default_value != NULL || option->type == ES_OPTION_TYPE_TEXT);
         EsStatus status = set_option(option, option->default_value);
         ES_ASSERT(status == ES_STATUS_OK);
     }
+}
+
+// The declared key of a KEY option.
+static const EsConfigKey *find_key(const EsOptionTable *table, const EsOption *option) {
+    for (int i = 0; i < table->config->n_keys; i++) {
+        const EsConfigKey *key = &table->config->keys[i];
+        size_t section = strlen(key->section);
+        if (strncmp(option->key, key->section, section) == 0 && option->key[section] == '.' &&
+            strcmp(option->key + section + 1, key->key) == 0) {
+            return key;
+        }
+    }
+    ES_ASSERT(!"an option names a key that is not declared");
+    return NULL;
+}
+
+// Options that are given without a value: flags, and keys that are on or off.
+static int is_switch(const EsOptionTable *table, const EsOption *option) {
+    return option->type == ES_OPTION_TYPE_FLAG ||
+           (option->type == ES_OPTION_TYPE_KEY &&
+            find_key(table, option)->type == ES_CONFIG_TYPE_BOOL);
+}
+
+static EsStatus add_override(EsArguments *arguments, const EsOption *option, const char *text) {
+    if (arguments->n_overrides == ES_MAX_ARGUMENTS) {
+        return ES_FAIL(ARGUMENT, "more than %d settings on the command line; use a file",
+                       ES_MAX_ARGUMENTS);
+    }
+    arguments->overrides[arguments->n_overrides++] = (EsOverride){option, text};
+    return ES_STATUS_OK;
 }
 
 static EsStatus fail_option(const EsOptionTable *table, const char *name, size_t length) {
@@ -80,29 +112,27 @@ static EsStatus take_option(const EsOptionTable *table, int argc, char **argv, i
     const char *name = argv[*index] + 2;
     size_t length = strcspn(name, "=");
     const char *value = name[length] == '=' ? name + length + 1 : NULL;
-    if (table->accepts_overrides && memchr(name, '.', length) != NULL) {
-        if (arguments->n_overrides == ES_MAX_ARGUMENTS) {
-            return ES_FAIL(ARGUMENT, "more than %d settings on the command line; use a file",
-                           ES_MAX_ARGUMENTS);
-        }
-        arguments->override[arguments->n_overrides++] = argv[*index];
-        return ES_STATUS_OK;
+    if (table->config != NULL && memchr(name, '.', length) != NULL) {
+        return add_override(arguments, NULL, argv[*index]);
     }
     for (int i = 0; i < table->n_options; i++) {
         const EsOption *option = &table->options[i];
         if (strlen(option->name) != length || strncmp(option->name, name, length) != 0) {
             continue;
         }
-        if (option->type == ES_OPTION_TYPE_FLAG) {
-            return value == NULL ? set_option(option, NULL)
-                                 : ES_FAIL(ARGUMENT, "--%s takes no value", option->name);
-        }
-        if (value == NULL && *index + 1 < argc) {
+        int is_key = option->type == ES_OPTION_TYPE_KEY;
+        if (is_switch(table, option)) {
+            if (value != NULL) {
+                return ES_FAIL(ARGUMENT, "--%s takes no value", option->name);
+            }
+            value = "on";
+        } else if (value == NULL && *index + 1 < argc) {
             value = argv[++*index];
         }
-        return value != NULL ? set_option(option, value)
-                             : ES_FAIL(ARGUMENT, "--%s needs a value (%s)", option->name,
-                                       option->placeholder);
+        if (value == NULL) {
+            return ES_FAIL(ARGUMENT, "--%s needs a value (%s)", option->name, option->placeholder);
+        }
+        return is_key ? add_override(arguments, option, value) : set_option(option, value);
     }
     return fail_option(table, name, length);
 }
@@ -140,24 +170,58 @@ EsStatus es_options_parse(const EsOptionTable *table, int argc, char **argv,
     return ES_STATUS_OK;
 }
 
+EsStatus es_options_apply(const EsOptionTable *table, const EsArguments *arguments) {
+    for (int i = 0; i < arguments->n_overrides; i++) {
+        const EsOverride *override = &arguments->overrides[i];
+        char argument[1024];
+        const char *key = override->option != NULL ? override->option->key : "";
+        const char *equals = override->option != NULL ? "=" : "";
+        if (strlen(override->text) + strlen(key) + 2 > sizeof argument) {
+            return ES_FAIL(ARGUMENT, "a value of %zu bytes is too long: %.40s...",
+                           strlen(override->text), override->text);
+        }
+        snprintf(argument, sizeof argument, "%s%s%s", key, equals, override->text);
+        ES_TRY(es_config_override(table->config, argument));
+    }
+    return ES_STATUS_OK;
+}
+
+// The range of a number, where it has one worth telling.
+static void print_range(const EsConfigKey *key, FILE *stream) {
+    if (key->type == ES_CONFIG_TYPE_CHOICE) {
+        fprintf(stream, " (%s)", key->choices);
+    } else if ((key->type == ES_CONFIG_TYPE_INT || key->type == ES_CONFIG_TYPE_FLOAT) &&
+               key->max < 1e6) {
+        fprintf(stream, " (%.10g to %.10g)", key->min, key->max);
+    }
+}
+
+static void print_option(const EsOptionTable *table, const EsOption *option, FILE *stream) {
+    const EsConfigKey *key = option->type == ES_OPTION_TYPE_KEY ? find_key(table, option) : NULL;
+    const char *value = key != NULL ? key->default_value : option->default_value;
+    int has_value = option->placeholder != NULL && !is_switch(table, option);
+    char spelled[64];
+    snprintf(spelled, sizeof spelled, "--%s%s%s", option->name, has_value ? " " : "",
+             has_value ? option->placeholder : "");
+    fprintf(stream, "  %-24s %s", spelled, key != NULL ? key->help : option->help);
+    if (key != NULL) {
+        print_range(key, stream);
+    }
+    if (value != NULL && value[0] != '\0' && !is_switch(table, option)) {
+        fprintf(stream, " (default %s)", value);
+    }
+    fputc('\n', stream);
+}
+
 void es_options_print_help(const EsOptionTable *table, FILE *stream) {
     fprintf(stream, "usage: esper %s %s\n\n%s\n\noptions:\n", table->command, table->usage,
             table->summary);
     for (int i = 0; i < table->n_options; i++) {
-        const EsOption *option = &table->options[i];
-        char spelled[64];
-        snprintf(spelled, sizeof spelled, "--%s%s%s", option->name,
-                 option->placeholder != NULL ? " " : "",
-                 option->placeholder != NULL ? option->placeholder : "");
-        fprintf(stream, "  %-20s %s", spelled, option->help);
-        if (option->default_value != NULL && option->default_value[0] != '\0') {
-            fprintf(stream, " (default %s)", option->default_value);
-        }
-        fputc('\n', stream);
+        print_option(table, &table->options[i], stream);
     }
-    if (table->accepts_overrides) {
-        fprintf(stream, "  %-20s %s\n", "--section.key=value",
-                "set one value of the configuration");
+    if (table->config != NULL) {
+        fprintf(stream, "  %-24s %s\n", "--section.key=value",
+                "set any value of the configuration (--dry-run prints it)");
     }
-    fprintf(stream, "  %-20s %s\n\nexample: %s\n", "--help", "this text", table->example);
+    fprintf(stream, "  %-24s %s\n\nexample: %s\n", "--help", "this text", table->example);
 }

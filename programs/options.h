@@ -1,8 +1,8 @@
 // Long options for all commands: typed, with defaults, and a --help made from the same table.
 //
 // Options are written --name=value or --name value; flags take no value; "--" ends the options.
-// Arguments of the form --section.key=value are collected for es_config_override where the command
-// wants them. --help is always there.
+// Where a command has a configuration, --section.key=value and short names for keys are collected
+// and applied later, so that a file read in between does not undo them. --help is always there.
 //
 //     int n_samples; const char *device;
 //     const EsOption options[] = {
@@ -15,13 +15,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "esper/status.h"
+#include "esper/config.h"
 
 typedef enum EsOptionType {
     ES_OPTION_TYPE_FLAG,
     ES_OPTION_TYPE_INT,
     ES_OPTION_TYPE_FLOAT,
-    ES_OPTION_TYPE_TEXT
+    ES_OPTION_TYPE_TEXT,
+    ES_OPTION_TYPE_KEY // a short name for a key of the configuration
 } EsOptionType;
 
 typedef struct EsOption {
@@ -32,16 +33,19 @@ typedef struct EsOption {
     double min, max;           // INT, FLOAT: inclusive
     const char *placeholder;   // what --help calls the value
     const char *help;          // one line
+    const char *key;           // KEY: "section.key"; help, default and range are the key's
 } EsOption;
 
 #define ES_OPTION_FLAG(name, target, help)                                                         \
-    { name, ES_OPTION_TYPE_FLAG, target, NULL, 0, 1, NULL, help }
+    { name, ES_OPTION_TYPE_FLAG, target, NULL, 0, 1, NULL, help, NULL }
 #define ES_OPTION_INT(name, target, value, min, max, placeholder, help)                            \
-    { name, ES_OPTION_TYPE_INT, target, value, min, max, placeholder, help }
+    { name, ES_OPTION_TYPE_INT, target, value, min, max, placeholder, help, NULL }
 #define ES_OPTION_FLOAT(name, target, value, min, max, placeholder, help)                          \
-    { name, ES_OPTION_TYPE_FLOAT, target, value, min, max, placeholder, help }
+    { name, ES_OPTION_TYPE_FLOAT, target, value, min, max, placeholder, help, NULL }
 #define ES_OPTION_TEXT(name, target, value, placeholder, help)                                     \
-    { name, ES_OPTION_TYPE_TEXT, target, value, 0, 0, placeholder, help }
+    { name, ES_OPTION_TYPE_TEXT, target, value, 0, 0, placeholder, help, NULL }
+#define ES_OPTION_KEY(name, key, placeholder)                                                      \
+    { name, ES_OPTION_TYPE_KEY, NULL, NULL, 0, 0, placeholder, NULL, key }
 
 typedef struct EsOptionTable {
     const char *command;
@@ -50,17 +54,23 @@ typedef struct EsOptionTable {
     const char *example;     // a whole command line
     const EsOption *options; // borrowed
     int n_options;
-    int max_positional;    // arguments that are no options
-    int accepts_overrides; // --section.key=value
+    int max_positional;     // arguments that are no options
+    const EsConfig *config; // borrowed; its keys may be set with --section.key=value; NULL: none
 } EsOptionTable;
 
 #define ES_MAX_ARGUMENTS 64
+
+// A setting from the command line: --section.key=value, or a short option and its value.
+typedef struct EsOverride {
+    const EsOption *option; // NULL: `text` is the whole argument
+    const char *text;       // borrowed from argv
+} EsOverride;
 
 // What is left when the options are taken out; all borrowed from argv.
 typedef struct EsArguments {
     const char *positional[ES_MAX_ARGUMENTS];
     int n_positional;
-    const char *override[ES_MAX_ARGUMENTS];
+    EsOverride overrides[ES_MAX_ARGUMENTS];
     int n_overrides;
     int wants_help; // --help was there; nothing else was checked
 } EsArguments;
@@ -69,6 +79,9 @@ typedef struct EsArguments {
 // when it is wrong.
 EsStatus es_options_parse(const EsOptionTable *table, int argc, char **argv,
                           EsArguments *arguments);
+
+// Put the command line's settings over the table's configuration, in their order.
+EsStatus es_options_apply(const EsOptionTable *table, const EsArguments *arguments);
 
 void es_options_print_help(const EsOptionTable *table, FILE *stream);
 

@@ -79,20 +79,30 @@ TEST(options_take_every_form) {
     int n_samples = 0, flag = 7;
     double rate = 0;
     const char *text = "?";
+    struct {
+        int y, z;
+    } settings;
+    const EsConfigKey keys[] = {
+        {"x", "y", ES_CONFIG_TYPE_INT, 0, sizeof(int), "3", 0, 9, NULL, "first"},
+        {"x", "z", ES_CONFIG_TYPE_BOOL, sizeof(int), sizeof(int), "off", 0, 1, NULL, "second"},
+    };
+    const EsConfig config = {keys, 2, &settings, sizeof settings};
     const EsOption options[] = {
         ES_OPTION_INT("samples", &n_samples, "11", 5, 100, "N", "samples"),
         ES_OPTION_FLOAT("rate", &rate, "0.5", 0, 1, "X", "rate"),
         ES_OPTION_TEXT("text", &text, NULL, "T", "text"),
         ES_OPTION_FLAG("flag", &flag, "flag"),
+        ES_OPTION_KEY("why", "x.y", "N"),
+        ES_OPTION_KEY("zed", "x.z", NULL),
     };
     EsOptionTable table = {.command = "c",
                            .usage = "",
                            .summary = "",
                            .example = "",
                            .options = options,
-                           .n_options = 4,
+                           .n_options = 6,
                            .max_positional = 2,
-                           .accepts_overrides = 1};
+                           .config = &config};
     EsArguments arguments;
     char *none[] = {"c"};
     REQUIRE_OK(es_options_parse(&table, 1, none, &arguments));
@@ -107,7 +117,19 @@ TEST(options_take_every_form) {
     EXPECT_EQ(arguments.n_positional, 2);
     EXPECT_TEXT(arguments.positional[1], "--b");
     EXPECT_EQ(arguments.n_overrides, 1);
-    EXPECT_TEXT(arguments.override[0], "--x.y=1");
+    EXPECT_TEXT(arguments.overrides[0].text, "--x.y=1");
+    // the later of two settings wins; a key that is on or off takes no value
+    char *keyed[] = {"c", "--x.y=1", "--why", "4", "--zed"};
+    REQUIRE_OK(es_options_parse(&table, 5, keyed, &arguments));
+    es_config_reset(&config);
+    REQUIRE_OK(es_options_apply(&table, &arguments));
+    EXPECT_EQ(settings.y, 4);
+    EXPECT_EQ(settings.z, 1);
+    char *outside[] = {"c", "--why=10"};
+    REQUIRE_OK(es_options_parse(&table, 2, outside, &arguments));
+    EXPECT_STATUS(es_options_apply(&table, &arguments), CONFIG);
+    char *valued[] = {"c", "--zed=1"};
+    EXPECT_STATUS(es_options_parse(&table, 2, valued, &arguments), ARGUMENT);
     char *wide[] = {"c", "--rate", "nan"};
     EXPECT_STATUS(es_options_parse(&table, 3, wide, &arguments), ARGUMENT);
     EXPECT_TEXT(es_status_detail(), "--rate: \"nan\" is not a number");
@@ -116,7 +138,8 @@ TEST(options_take_every_form) {
     EXPECT_TEXT(es_status_detail(), "--samples: 99999999999999999999 is outside 5..100");
     char *junk[] = {"c", "--samples=+-5"};
     EXPECT_STATUS(es_options_parse(&table, 2, junk, &arguments), ARGUMENT);
-    table.accepts_overrides = 0;
+    table.config = NULL;
+    table.n_options = 4;
     char *override[] = {"c", "--x.y=1"};
     EXPECT_STATUS(es_options_parse(&table, 2, override, &arguments), ARGUMENT);
     char *help[] = {"c", "--nonsense", "--help"};

@@ -1,0 +1,67 @@
+#include "run_command.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/macros.h"
+#include "build_info.h"
+
+EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTable *table,
+                                  const EsArguments *arguments, void *before) {
+    const EsConfig *config = table->config;
+    if (command->resume == NULL) {
+        if (command->config_path != NULL) {
+            ES_TRY(es_config_load(config, command->config_path));
+        }
+        return es_options_apply(table, arguments);
+    }
+    if (command->out != NULL || command->config_path != NULL) {
+        return ES_FAIL(ARGUMENT,
+                       "--resume goes on in its own folder with its own settings; %s has "
+                       "no place beside it",
+                       command->out != NULL ? "--out" : "--config");
+    }
+    char path[ES_RUN_PATH_BYTES];
+    snprintf(path, sizeof path, "%.4000s/config.ini", command->resume);
+    if (access(path, F_OK) != 0) {
+        return ES_FAIL(INPUT, "%s is no run: it has no config.ini", command->resume);
+    }
+    ES_TRY(es_config_load(config, path));
+    memcpy(before, config->settings, config->settings_bytes);
+    ES_TRY(es_options_apply(table, arguments));
+    return es_run_settings_check_resumed(config, before, config->settings);
+}
+
+EsRunOptions es_run_command_options(const EsRunCommand *command, const EsConfig *config,
+                                    const EsRunSettings *settings) {
+    static char build[128]; // one run of the program has one build
+    snprintf(build, sizeof build, "esper %s %.40s, %.60s", ES_VERSION, es_build_commit(),
+             es_build_compiler());
+    return (EsRunOptions){.config = config,
+                          .settings = settings,
+                          .out = command->out,
+                          .resume = command->resume,
+                          .progress = command->is_quiet ? NULL : stderr,
+                          .is_terminal = isatty(STDERR_FILENO),
+                          .build = build};
+}
+
+static void tell_losses(const EsSinkHealth *sink) {
+    if (sink->n_lost > 0 || sink->is_blocked) {
+        fprintf(stderr, "warning: %s %s%lld packets of events%s%s\n", sink->name,
+                sink->is_blocked ? "did not answer any more and lost at least " : "lost ",
+                (long long)sink->n_lost, sink->first_failure[0] != '\0' ? ": " : "",
+                sink->first_failure);
+    } else if (sink->n_dropped > 0) {
+        fprintf(stderr, "note: %s could not keep up; %lld packets of step events were dropped\n",
+                sink->name, (long long)sink->n_dropped);
+    }
+}
+
+EsExit es_run_command_finish(const char *name, EsStatus status, const EsRunOutcome *outcome) {
+    for (int i = 0; i < outcome->health.n_sinks; i++) {
+        tell_losses(&outcome->health.sinks[i]);
+    }
+    EsExit code = es_command_finish(name, status);
+    return code == ES_EXIT_DONE && outcome->has_lost_events ? ES_EXIT_LOST_EVENTS : code;
+}

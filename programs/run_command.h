@@ -1,0 +1,41 @@
+// What the commands that train have in common: --config, --out, --resume, --dry-run, --quiet, and
+// how a run's end becomes an exit code.
+#ifndef ES_PROGRAMS_RUN_COMMAND_H
+#define ES_PROGRAMS_RUN_COMMAND_H
+
+#include "command.h"
+#include "options.h"
+#include "runs/run.h"
+
+// Filled by the options of ES_RUN_COMMAND_OPTIONS.
+typedef struct EsRunCommand {
+    const char *config_path, *out, *resume;
+    int is_dry_run, is_quiet;
+} EsRunCommand;
+
+#define ES_RUN_COMMAND_OPTIONS(command)                                                            \
+    ES_OPTION_KEY("device", "run.device", "NAME"), ES_OPTION_KEY("threads", "run.threads", "N"),   \
+        ES_OPTION_KEY("seed", "run.seed", "N"),                                                    \
+        ES_OPTION_TEXT("config", &(command)->config_path, NULL, "FILE",                            \
+                       "settings to begin with; what stands on the command line wins"),            \
+        ES_OPTION_TEXT("out", &(command)->out, NULL, "DIR",                                        \
+                       "folder for the run (default runs/<kind>-<date>-<id>)"),                    \
+        ES_OPTION_TEXT("resume", &(command)->resume, NULL, "DIR",                                  \
+                       "go on with a run where its last checkpoint left it"),                      \
+        ES_OPTION_FLAG("dry-run", &(command)->is_dry_run,                                          \
+                       "print settings, memory, plan and predicted time, then stop"),              \
+        ES_OPTION_FLAG("quiet", &(command)->is_quiet, "no progress on stderr")
+
+// Settle the table's configuration: defaults, then --config or the resumed run's, then the command
+// line. `before` is room for a copy of the settings, of config->settings_bytes.
+EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTable *table,
+                                  const EsArguments *arguments, void *before);
+
+// Options to open the run with.
+EsRunOptions es_run_command_options(const EsRunCommand *command, const EsConfig *config,
+                                    const EsRunSettings *settings);
+
+// Tell what the sinks lost, on stderr; the exit code of a run that ended with `status`.
+EsExit es_run_command_finish(const char *name, EsStatus status, const EsRunOutcome *outcome);
+
+#endif

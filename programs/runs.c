@@ -1,0 +1,336 @@
+// `esper runs`: which runs there are, and getting rid of old ones.
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/arena.h"
+#include "base/macros.h"
+#include "command.h"
+#include "options.h"
+#include "runs/run_checkpoint.h"
+
+#define DEFAULT_FOLDER "runs"
+
+typedef struct RunsOptions {
+    int as_json, prunes, is_confirmed;
+    const char *keep_text;
+    int keep;          // -1: whole runs go
+    double older_days; // 0: of any age
+} RunsOptions;
+
+// --- words for numbers ---
+
+static const char *say_bytes(int64_t bytes, char text[32]) {
+    static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    // 999.95 would be printed as 1000.0
+    while (value >= 999.95 && unit + 1 < ES_COUNT_OF(units)) {
+        value /= 1000;
+        unit++;
+    }
+    snprintf(text, 32, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+    return text;
+}
+
+static const char *say_age(int64_t seconds, char text[32]) {
+    static const struct {
+        int64_t seconds;
+        const char *name;
+    } units[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}};
+    size_t unit = 0;
+    seconds = ES_MAX(seconds, 0); // a clock may have been set back
+    while (unit + 1 < ES_COUNT_OF(units) && seconds < 2 * units[unit].seconds) {
+        unit++;
+    }
+    snprintf(text, 32, "%lld %s", (long long)(seconds / units[unit].seconds), units[unit].name);
+    return text;
+}
+
+static const char *name_of(const EsRunSummary *run) {
+    const char *slash = strrchr(run->path, '/');
+    return slash != NULL ? slash + 1 : run->path;
+}
+
+// --- the table ---
+
+static void print_table(const char *folder, const EsRunSummary *runs, int n_runs) {
+    if (n_runs == 0) {
+        printf("no runs in %s\n", folder);
+        return;
+    }
+    int width = 4;
+    int64_t total = 0, now = (int64_t)time(NULL);
+    for (int i = 0; i < n_runs; i++) {
+        width = ES_MAX(width, (int)strlen(name_of(&runs[i])));
+        total += runs[i].bytes;
+    }
+    char size[32], age[32];
+    printf("%-*s  %-8s %7s %12s %9s %7s  %s\n", width, "name", "kind", "rounds", "checkpoints",
+           "size", "age", "active");
+    for (int i = 0; i < n_runs; i++) {
+        const EsRunSummary *run = &runs[i];
+        char rounds[32] = "-";
+        if (run->last_round >= 0) {
+            snprintf(rounds, sizeof rounds, "%lld", (long long)run->last_round);
+        }
+        printf("%-*s  %-8s %7s %12d %9s %7s  %s\n", width, name_of(run), run->kind, rounds,
+               run->n_checkpoints, say_bytes(run->bytes, size),
+               say_age(now - run->changed_unix_s, age), run->is_active ? "yes" : "no");
+    }
+    printf("%d run%s, %s\n", n_runs, n_runs == 1 ? "" : "s", say_bytes(total, size));
+}
+
+static EsStatus print_json(json_t *value) {
+    int failed = value == NULL || json_dumpf(value, stdout, JSON_INDENT(2)) != 0;
+    json_decref(value);
+    putchar('\n');
+    return failed ? ES_FAIL(IO, "cannot write the result") : ES_STATUS_OK;
+}
+
+static json_t *describe_run(const EsRunSummary *run) {
+    // a name that is not UTF-8 cannot be written as JSON
+    json_t *name = json_string(name_of(run)), *path = json_string(run->path);
+    return json_pack("{s:o, s:o, s:s, s:o, s:i, s:I, s:I, s:I, s:b}", "name",
+                     name != NULL ? name : json_null(), "path", path != NULL ? path : json_null(),
+                     "kind", run->kind, "rounds",
+                     run->last_round >= 0 ? json_integer(run->last_round) : json_null(),
+                     "checkpoints", run->n_checkpoints, "bytes", (json_int_t)run->bytes,
+                     "checkpoint_bytes", (json_int_t)run->checkpoint_bytes, "changed_unix_s",
+                     (json_int_t)run->changed_unix_s, "active", run->is_active);
+}
+
+// The runs in a folder, or the folder itself when it is a run.
+static EsStatus find_runs(const char *folder, int is_given, EsRunSummary **runs, int *n_runs) {
+    struct stat facts;
+    if (stat(folder, &facts) != 0 && is_given) {
+        return ES_FAIL(INPUT, "there is no folder %s", folder);
+    }
+    ES_TRY(es_allocate(sizeof **runs, (void **)runs));
+    *n_runs = 1;
+    if (es_run_summarise(folder, *runs) == ES_STATUS_OK) {
+        return ES_STATUS_OK;
+    }
+    es_release(*runs);
+    return es_run_list(folder, runs, n_runs);
+}
+
+static EsStatus list_runs(const RunsOptions *options, const EsArguments *arguments) {
+    if (options->keep >= 0 || options->older_days > 0 || options->is_confirmed) {
+        return ES_FAIL(ARGUMENT, "--keep, --older-than and --yes go with --prune");
+    }
+    if (arguments->n_positional > 1) {
+        return ES_FAIL(ARGUMENT, "one folder at a time; with --prune several runs can be named");
+    }
+    const char *folder = arguments->n_positional > 0 ? arguments->positional[0] : DEFAULT_FOLDER;
+    EsRunSummary *runs = NULL;
+    int n_runs = 0;
+    ES_TRY(find_runs(folder, arguments->n_positional > 0, &runs, &n_runs));
+    EsStatus status = ES_STATUS_OK;
+    if (options->as_json) {
+        json_t *all = json_array();
+        for (int i = 0; i < n_runs; i++) {
+            json_array_append_new(all, describe_run(&runs[i]));
+        }
+        status = print_json(all);
+    } else {
+        print_table(folder, runs, n_runs);
+    }
+    es_release(runs);
+    return status;
+}
+
+// --- pruning ---
+
+// What happens to one run; filled before anything is removed.
+typedef struct Removal {
+    char path[ES_RUN_PATH_BYTES];
+    int is_due; // old enough, and there is something to remove
+    int n_checkpoints;
+    int64_t bytes;
+} Removal;
+
+// A run by its path, or by its name under runs/.
+static void find_run(const char *given, char path[ES_RUN_PATH_BYTES]) {
+    struct stat facts;
+    snprintf(path, ES_RUN_PATH_BYTES, "%s", given);
+    if (strchr(given, '/') == NULL && stat(given, &facts) != 0) {
+        char under[ES_RUN_PATH_BYTES];
+        snprintf(under, sizeof under, "%s/%.3000s", DEFAULT_FOLDER, given);
+        if (stat(under, &facts) == 0) {
+            memcpy(path, under, sizeof under);
+        }
+    }
+}
+
+static EsStatus plan_removal(const RunsOptions *options, const char *given, Removal *removal) {
+    EsRunSummary *run = NULL;
+    EsRunFolder *folder = NULL;
+    EsStatus status = ES_STATUS_OK;
+    find_run(given, removal->path);
+    ES_TRY(es_allocate(sizeof *run, (void **)&run));
+    ES_TRY_GOTO(es_run_summarise(removal->path, run));
+    double age_days = (double)((int64_t)time(NULL) - run->changed_unix_s) / 86400.0;
+    removal->is_due = age_days >= options->older_days;
+    removal->n_checkpoints = run->n_checkpoints;
+    removal->bytes = run->bytes;
+    if (!removal->is_due) {
+        goto done;
+    }
+    // refuses a run that is going on, whether or not anything is removed in the end
+    ES_TRY_GOTO(es_run_folder_open(removal->path, &folder));
+    if (options->keep >= 0) {
+        EsPruneReport report;
+        ES_TRY_GOTO(es_run_checkpoint_preview_prune(folder, options->keep, &report));
+        removal->n_checkpoints = report.n_checkpoints;
+        removal->bytes = report.bytes;
+        removal->is_due = report.bytes > 0 || report.n_checkpoints > 0;
+    }
+done:
+    es_run_folder_close(folder);
+    es_release(run);
+    return status;
+}
+
+static EsStatus carry_out(const RunsOptions *options, const Removal *removal) {
+    if (options->keep < 0) {
+        return es_run_remove(removal->path);
+    }
+    EsRunFolder *folder = NULL;
+    ES_TRY(es_run_folder_open(removal->path, &folder));
+    EsStatus status = es_run_checkpoint_prune(folder, options->keep);
+    es_run_folder_close(folder);
+    return status;
+}
+
+static void print_removal(const RunsOptions *options, const Removal *removal) {
+    char size[32];
+    const char *verb = options->is_confirmed ? "removed" : "would remove";
+    if (!removal->is_due) {
+        printf("%s: nothing to remove\n", removal->path);
+    } else if (options->keep < 0) {
+        printf("%s %s, %s\n", verb, removal->path, say_bytes(removal->bytes, size));
+    } else {
+        printf("%s %d checkpoint%s of %s, %s\n", verb, removal->n_checkpoints,
+               removal->n_checkpoints == 1 ? "" : "s", removal->path,
+               say_bytes(removal->bytes, size));
+    }
+}
+
+static EsStatus report_removals(const RunsOptions *options, const Removal *removals, int n_done) {
+    char size[32];
+    int64_t total = 0;
+    json_t *runs = json_array();
+    for (int i = 0; i < n_done; i++) {
+        const Removal *removal = &removals[i];
+        total += removal->is_due ? removal->bytes : 0;
+        json_t *path = json_string(removal->path);
+        json_array_append_new(runs, json_pack("{s:o, s:b, s:i, s:I}", "path",
+                                              path != NULL ? path : json_null(), "due",
+                                              removal->is_due, "checkpoints",
+                                              removal->is_due ? removal->n_checkpoints : 0, "bytes",
+                                              (json_int_t)(removal->is_due ? removal->bytes : 0)));
+        if (!options->as_json) {
+            print_removal(options, removal);
+        }
+    }
+    if (options->as_json) {
+        return print_json(json_pack("{s:b, s:I, s:o}", "removed", options->is_confirmed, "bytes",
+                                    (json_int_t)total, "runs", runs));
+    }
+    json_decref(runs);
+    if (total > 0 && !options->is_confirmed) {
+        printf("%s in all; nothing is removed without --yes\n", say_bytes(total, size));
+    } else if (total > 0) {
+        printf("%s freed\n", say_bytes(total, size));
+    }
+    return ES_STATUS_OK;
+}
+
+// All runs are looked at before the first is touched: a wrong name or a run that is going on stops
+// everything.
+static EsStatus prune_runs(const RunsOptions *options, const EsArguments *arguments) {
+    int n_runs = arguments->n_positional, n_done = 0;
+    if (n_runs == 0) {
+        return ES_FAIL(ARGUMENT, "--prune needs the runs to look at, for example: esper runs "
+                                 "--prune --older-than 30 runs/*");
+    }
+    Removal *removals = NULL;
+    ES_TRY(es_allocate(sizeof *removals * (size_t)n_runs, (void **)&removals));
+    EsStatus status = ES_STATUS_OK;
+    for (int i = 0; i < n_runs; i++) {
+        ES_TRY_GOTO(plan_removal(options, arguments->positional[i], &removals[i]));
+    }
+    while (n_done < n_runs && status == ES_STATUS_OK) {
+        if (options->is_confirmed && removals[n_done].is_due) {
+            status = carry_out(options, &removals[n_done]);
+        }
+        n_done += status == ES_STATUS_OK;
+    }
+    EsStatus reported = report_removals(options, removals, n_done);
+    status = status == ES_STATUS_OK ? reported : status;
+done:
+    es_release(removals);
+    return status;
+}
+
+// Not an INT option: its default, whole runs, is no number that one should be able to type.
+static EsStatus read_keep(RunsOptions *options) {
+    const char *text = options->keep_text;
+    options->keep = -1;
+    if (text == NULL) {
+        return ES_STATUS_OK;
+    }
+    size_t length = strlen(text);
+    if (length < 1 || length > 6 || strspn(text, "0123456789") != length || atoi(text) < 1) {
+        return ES_FAIL(ARGUMENT, "--keep: \"%.100s\" is not a whole number in 1..999999", text);
+    }
+    options->keep = atoi(text);
+    return ES_STATUS_OK;
+}
+
+EsExit es_runs_run(int argc, char **argv) {
+    RunsOptions options;
+    const EsOption table_options[] = {
+        ES_OPTION_FLAG("json", &options.as_json, "print JSON"),
+        ES_OPTION_FLAG("prune", &options.prunes, "say what could be removed of the runs named"),
+        ES_OPTION_TEXT("keep", &options.keep_text, NULL, "N",
+                       "keep the runs, remove checkpoints but the last N and the best"),
+        ES_OPTION_FLOAT("older-than", &options.older_days, "0", 0, 100000, "DAYS",
+                        "only runs that have not changed for so long"),
+        ES_OPTION_FLAG("yes", &options.is_confirmed, "really remove it"),
+    };
+    const EsOptionTable table = {
+        .command = "runs",
+        .usage = "[--json] [DIR]\n"
+                 "       esper runs --prune [--keep N] [--older-than DAYS] [--yes] [--json] RUN...",
+        .summary =
+            "List the runs in a folder (default runs/): rounds saved, checkpoints, size,\n"
+            "age since the last change, whether a process is working on them. With --prune,\n"
+            "remove whole runs, or with --keep their old checkpoints. Runs that are going\n"
+            "on are refused.",
+        .example = "esper runs\n"
+                   "         esper runs --prune --older-than 30 runs/*\n"
+                   "         esper runs --prune --keep 2 --yes runs/hosts-20260102-030405-0a1b",
+        .options = table_options,
+        .n_options = ES_COUNT_OF(table_options),
+        .max_positional = ES_MAX_ARGUMENTS,
+    };
+    EsArguments arguments;
+    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
+    if (status == ES_STATUS_OK && arguments.wants_help) {
+        es_options_print_help(&table, stdout);
+        return ES_EXIT_DONE;
+    }
+    if (status == ES_STATUS_OK) {
+        status = read_keep(&options);
+    }
+    if (status == ES_STATUS_OK) {
+        status =
+            options.prunes ? prune_runs(&options, &arguments) : list_runs(&options, &arguments);
+    }
+    return es_command_finish("runs", status);
+}

@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# `esper hosts` as a user runs it: settings, run folder, dry run, interrupting, resuming, failing sinks.
+#
+# usage: hosts_run_test.sh PATH_TO_ESPER
+set -uo pipefail
+esper=$1
+unset ES_LOG
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+n_failed=0
+
+fail() {
+    echo "FAIL: $*"
+    n_failed=$((n_failed + 1))
+}
+
+# run EXPECTED_CODE ARGUMENTS...: leaves the output in $out and $err
+run() {
+    local expected=$1 code
+    shift
+    "$esper" "$@" > "$folder/out" 2> "$folder/err"
+    code=$?
+    out=$(cat "$folder/out")
+    err=$(cat "$folder/err")
+    [[ $code == "$expected" ]] || fail "esper $*: exit code $code, expected $expected; $err"
+}
+
+expect_part() { # what actual part
+    [[ $2 == *"$3"* ]] || fail "$1 is \"$2\", which does not contain \"$3\""
+}
+
+small=(--task tiny --envs 2 --rounds 2 --threads 1)
+
+# --- settings ---
+run 2 hosts --hosts.envz=3
+expect_part "unknown key" "$err" 'did you mean "envs"?'
+run 2 hosts --envs 0
+expect_part "range" "$err" "envs"
+printf '[hosts]\nenvs = 3\nrate = 0.02\n' > "$folder/my.ini"
+run 0 hosts --config "$folder/my.ini" --rate 0.03 --dry-run
+expect_part "dry run" "$out" "envs = 3"
+expect_part "dry run" "$out" "rate = 0.03"
+expect_part "dry run" "$out" "# memory"
+expect_part "dry run" "$out" "# time"
+[[ ! -e runs ]] || fail "a dry run made a folder"
+printf '[hosts]\nenvs = 3\nepochs = 2\n' > "$folder/bad.ini"
+run 2 hosts --config "$folder/bad.ini"
+expect_part "bad file" "$err" 'bad.ini:3: unknown key "epochs" in [hosts]'
+
+# --- a run, and its folder ---
+run 0 hosts "${small[@]}" --out "$folder/a" --telemetry.jsonl=on
+expect_part "table" "$out" "validation %"
+expect_part "progress" "$err" "round 2/2"
+for name in config.ini run.db events.jsonl tensorboard checkpoints/2/DONE; do
+    [[ -e $folder/a/$name ]] || fail "the run folder has no $name"
+done
+run 2 hosts "${small[@]}" --out "$folder/a"
+expect_part "same folder" "$err" "--resume"
+run 0 hosts "${small[@]}" --out "$folder/b" --quiet --json
+expect_part "JSON" "$out" '"validation_accuracy"'
+[[ -z $err ]] || fail "a quiet run says \"$err\""
+diff -r "$folder/a/checkpoints/2" "$folder/b/checkpoints/2" > /dev/null || fail "two equal runs differ"
+# the configuration in the folder reproduces the run
+run 0 hosts --config "$folder/a/config.ini" --out "$folder/c" --quiet
+diff -r "$folder/a/checkpoints/2" "$folder/c/checkpoints/2" > /dev/null || fail "config.ini gives another run"
+
+# --- resuming ---
+run 2 hosts --resume "$folder/nothing"
+expect_part "no such run" "$err" "is no run"
+run 2 hosts --resume "$folder/a" --envs 5
+expect_part "changed setting" "$err" "[hosts] envs is 2 in the run that is resumed"
+run 0 hosts --resume "$folder/a" --rounds 3 --quiet
+run 0 hosts --task tiny --envs 2 --threads 1 --rounds 3 --out "$folder/d" --quiet
+diff -r "$folder/a/checkpoints/3" "$folder/d/checkpoints/3" > /dev/null || fail "a resumed run differs"
+
+# --- interrupting: the state is saved, the exit code says so ---
+for signal in INT TERM; do
+    "$esper" hosts --task tiny --envs 2 --threads 1 --rounds 100000 --out "$folder/$signal" > "$folder/out" 2> "$folder/err" &
+    child=$!
+    for ((i = 0; i < 200; i++)); do
+        sleep 0.05
+        grep -q "round " "$folder/err" && break
+    done
+    kill -s $signal $child
+    wait $child
+    code=$?
+    [[ $code == 130 ]] || fail "exit code after $signal is $code: $(cat "$folder/err")"
+    expect_part "after $signal" "$(cat "$folder/err")" "rounds are saved. Go on with: --resume $folder/$signal"
+done
+
+# --- a sink without room is told once, training goes on, the exit code says so ---
+if unshare --mount --map-root-user true 2> /dev/null; then
+    run 0 hosts "${small[@]}" --out "$folder/full" --quiet --telemetry.tensorboard=off
+    mkdir "$folder/full/tensorboard"
+    unshare --mount --map-root-user sh -c "mount -t tmpfs -o size=4k none '$folder/full/tensorboard' && '$esper' hosts \
+        --resume '$folder/full' --rounds 30 --quiet --telemetry.tensorboard=on" > "$folder/out" 2> "$folder/err"
+    code=$?
+    err=$(cat "$folder/err")
+    [[ $code == 3 ]] || fail "exit code with a full tensorboard/ is $code, expected 3: $err"
+    expect_part "lost events" "$err" "tensorboard lost"
+    [[ -e $folder/full/checkpoints/30/DONE ]] || fail "training did not go on beside a sink without room"
+    run 0 hosts --task tiny --envs 2 --threads 1 --rounds 30 --out "$folder/roomy" --quiet
+    diff -r "$folder/full/checkpoints/30" "$folder/roomy/checkpoints/30" > /dev/null ||
+        fail "a failing sink changed the results"
+else
+    echo "no mount namespaces here: full disk not tried"
+fi
+
+((n_failed == 0)) && echo "all as expected"
+exit $((n_failed > 0))
