@@ -29,6 +29,8 @@
 
 #include "kernels/activation.h"
 #include "kernels/batchnorm.h"
+#include "kernels/blend.h"
+#include "kernels/channel_scale.h"
 #include "kernels/conv2d.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/depthwise.h"
@@ -42,6 +44,7 @@
 #include "kernels/lstm.h"
 #include "kernels/masked_copy.h"
 #include "kernels/matmul.h"
+#include "kernels/norm_mix.h"
 #include "kernels/optimiser.h"
 #include "kernels/pool.h"
 #include "kernels/slab_norms.h"
@@ -57,6 +60,9 @@
     ES_LAYERNORM_KERNELS(X)                                                                        \
     ES_ACTIVATION_KERNELS(X)                                                                       \
     ES_POOL_KERNELS(X)                                                                             \
+    ES_BLEND_KERNELS(X)                                                                            \
+    ES_CHANNEL_SCALE_KERNELS(X)                                                                    \
+    ES_NORM_MIX_KERNELS(X)                                                                         \
     ES_CROSS_ENTROPY_KERNELS(X)                                                                    \
     ES_EMBEDDING_KERNELS(X)                                                                        \
     ES_LSTM_KERNELS(X)                                                                             \

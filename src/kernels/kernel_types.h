@@ -17,6 +17,15 @@ typedef enum EsActivation {
 // 2x2 windows have stride 2 and leave out an odd last row or column; GLOBAL averages the whole map.
 typedef enum EsPool { ES_POOL_MAX2, ES_POOL_AVERAGE2, ES_POOL_GLOBAL } EsPool;
 
+// How a seed's output enters its slot; a number per environment in device memory (kernels/blend.h).
+typedef enum EsBlendMode {
+    ES_BLEND_NONE,     // y = h, there is no seed
+    ES_BLEND_INCUBATE, // y = h, the seed learns from the gradient of y
+    ES_BLEND_ADD,      // y = h + a (s - h)
+    ES_BLEND_GATE,     // the same with a gate per image
+    ES_BLEND_MULTIPLY  // y = h (1 + a tanh(s - h))
+} EsBlendMode;
+
 typedef struct EsNormOptions {
     float epsilon;  // added to the variance, 1e-5
     float momentum; // batch norm: share of the new batch in the running value, 0.1

@@ -168,6 +168,21 @@ static void differentiate_node(Differentiation *d, EsValueId y, EsValueId d_y) {
         }
         break;
     }
+    case ES_OP_SEED_INPUT:
+        append(d, ES_OP_SEED_INPUT_GRADIENT, 2, (EsValueId[]){in[1], d_y}, 1, &in[0]);
+        break;
+    case ES_OP_BLEND:
+        append(d, ES_OP_BLEND_GRADIENT, 6, (EsValueId[]){in[0], in[1], in[2], in[3], in[4], d_y}, 3,
+               (EsValueId[]){in[0], in[1], in[2]});
+        break;
+    case ES_OP_CHANNEL_SCALE:
+        append(d, ES_OP_CHANNEL_SCALE_GRADIENT, 3, (EsValueId[]){in[0], in[1], d_y}, 2,
+               (EsValueId[]){in[0], in[1]});
+        break;
+    case ES_OP_NORM_MIX:
+        append(d, ES_OP_NORM_MIX_GRADIENT, 4, (EsValueId[]){in[0], in[1], in[2], d_y}, 3,
+               (EsValueId[]){in[0], in[1], in[2]});
+        break;
     case ES_OP_EMBEDDING:
         append(d, ES_OP_EMBEDDING_TABLE, 2, (EsValueId[]){in[1], d_y}, 1, &in[0]);
         break;

@@ -91,6 +91,27 @@ void es_execute_node(const EsKernels *k, EsStream *s, const EsNode *node, const 
     case ES_OP_POOL_INPUT:
         k->pool_backward(s, a->pool, in[0], in[1], out[0]);
         break;
+    case ES_OP_SEED_INPUT_GRADIENT:
+        k->seed_input_backward(s, in[0], in[1], out[0]);
+        break;
+    case ES_OP_BLEND:
+        k->blend_forward(s, in[0], in[1], in[2], in[3], in[4], out[0]);
+        break;
+    case ES_OP_BLEND_GRADIENT:
+        k->blend_backward(s, in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1], out[2]);
+        break;
+    case ES_OP_CHANNEL_SCALE:
+        k->channel_scale_forward(s, in[0], in[1], out[0]);
+        break;
+    case ES_OP_CHANNEL_SCALE_GRADIENT:
+        k->channel_scale_backward(s, in[0], in[1], in[2], out[0], out[1]);
+        break;
+    case ES_OP_NORM_MIX:
+        k->norm_mix_forward(s, in[0], in[1], in[2], out[0]);
+        break;
+    case ES_OP_NORM_MIX_GRADIENT:
+        k->norm_mix_backward(s, in[0], in[1], in[2], in[3], out[0], out[1], out[2]);
+        break;
     case ES_OP_CROSS_ENTROPY:
         k->cross_entropy_forward(s, in[0], in[1], out[0], out[1], out[2]);
         break;
@@ -126,6 +147,7 @@ void es_execute_node(const EsKernels *k, EsStream *s, const EsNode *node, const 
         k->gather_labels(s, in[0], in[1], out[0]);
         break;
     case ES_OP_RESHAPE:
+    case ES_OP_SEED_INPUT:
         break;
     case ES_OP_COUNT:
         ES_ASSERT(node->op != ES_OP_COUNT);

@@ -33,6 +33,10 @@ ES_EXTERN_C_BEGIN
     X(LAYERNORM)        X(LAYERNORM_GRADIENT)                                                      \
     X(ACTIVATION)       X(ACTIVATION_INPUT)                                                        \
     X(POOL)             X(POOL_INPUT)                                                              \
+    X(SEED_INPUT)       X(SEED_INPUT_GRADIENT)                                                     \
+    X(BLEND)            X(BLEND_GRADIENT)                                                          \
+    X(CHANNEL_SCALE)    X(CHANNEL_SCALE_GRADIENT)                                                  \
+    X(NORM_MIX)         X(NORM_MIX_GRADIENT)                                                       \
     X(CROSS_ENTROPY)    X(CROSS_ENTROPY_INPUT)                                                     \
     X(EMBEDDING)        X(EMBEDDING_TABLE)                                                         \
     X(LSTM)             X(LSTM_GRADIENT)                                                           \
@@ -62,6 +66,8 @@ typedef int32_t EsValueId;
 #define ES_MAX_NODE_INPUTS  12
 #define ES_MAX_NODE_OUTPUTS 8
 #define ES_NAME_BYTES       64
+// Which input of BLEND and BLEND_GRADIENT holds the alphas.
+#define ES_BLEND_INPUT_ALPHA 3
 
 typedef struct EsValue {
     char name[ES_NAME_BYTES];
@@ -71,9 +77,9 @@ typedef struct EsValue {
     int64_t dim[ES_MAX_RANK]; // dim[0] = E
     int32_t producer;         // node, -1 when from outside
     int is_shared;            // one tensor for all environments: axis 0 is not E
-    EsValueId alias_of;       // RESHAPE: the value whose memory this is, else ES_NO_VALUE
-    EsValueId gradient;       // of the loss with respect to this value, or ES_NO_VALUE
-    int needs_gradient;       // depends on a parameter
+    EsValueId alias_of; // RESHAPE, SEED_INPUT: the value whose memory this is, else ES_NO_VALUE
+    EsValueId gradient; // of the loss with respect to this value, or ES_NO_VALUE
+    int needs_gradient; // depends on a parameter
     int is_rounded; // an activation that takes the plan's precision; statistics and losses stay f32
     int64_t slab_offset; // elements from the start of an environment's part of its slab
     float bound; // parameters: initial values uniform in [-bound, bound]; 0: all equal to `start`
@@ -147,12 +153,22 @@ void es_graph_keep(EsGraph *graph, EsValueId value);
 
 // Uniform initial values within 1/sqrt(fan-in), weights and biases.
 EsValueId es_graph_linear(EsGraph *graph, const char *name, EsValueId x, int64_t n_out);
+typedef struct EsLinearOptions {
+    int has_bias;
+    int is_constant;  // weights start at 0 and biases at bias_start instead of uniform
+    float bias_start; // read when is_constant
+} EsLinearOptions;
+EsValueId es_graph_linear_with(EsGraph *graph, const char *name, EsValueId x, int64_t n_out,
+                               EsLinearOptions options);
 EsValueId es_graph_conv2d(EsGraph *graph, const char *name, EsValueId x, int64_t n_out,
                           int64_t kernel, int has_bias);
 EsValueId es_graph_depthwise(EsGraph *graph, const char *name, EsValueId x, int64_t kernel);
 // Batch norm: the statistics of the batch (training) or the running ones.
 EsValueId es_graph_batchnorm(EsGraph *graph, const char *name, EsValueId x, int is_training);
 EsValueId es_graph_groupnorm(EsGraph *graph, const char *name, EsValueId x, int n_groups);
+// gamma starts at gamma_start instead of 1: at 0 a residual branch starts as nothing.
+EsValueId es_graph_groupnorm_with(EsGraph *graph, const char *name, EsValueId x, int n_groups,
+                                  float gamma_start);
 EsValueId es_graph_layernorm(EsGraph *graph, const char *name, EsValueId x);
 EsValueId es_graph_embedding(EsGraph *graph, const char *name, EsValueId ids, int64_t n_rows,
                              int64_t n_features);

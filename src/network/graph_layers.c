@@ -3,128 +3,28 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "network/graph.h"
+#include "network/graph_build.h"
 
-// Is the value there? A missing one means an earlier builder failed, or a wrong name.
-static int check_exists(EsGraph *graph, const char *what, EsValueId id) {
-    if (graph->status == ES_STATUS_OK && (id < 0 || id >= graph->n_values)) {
-        es_graph_fail(graph, ES_STATUS_ARGUMENT, "%s: no such value", what);
-    }
-    return graph->status == ES_STATUS_OK;
-}
-
-// A value of each environment with this rank and type.
-static int check(EsGraph *graph, const char *what, EsValueId id, int rank, EsDtype dtype) {
-    if (!check_exists(graph, what, id)) {
-        return 0;
-    }
-    const EsValue *value = &graph->values[id];
-    if (value->rank != rank || value->dtype != dtype) {
-        es_graph_fail(graph, ES_STATUS_ARGUMENT,
-                      "%s: \"%s\" is %s of rank %d, expected %s of rank %d", what, value->name,
-                      es_dtype_name(value->dtype), value->rank, es_dtype_name(dtype), rank);
-    } else if (value->is_shared) {
-        es_graph_fail(graph, ES_STATUS_ARGUMENT,
-                      "%s: \"%s\" is shared by all environments; one of each is needed", what,
-                      value->name);
-    }
-    return graph->status == ES_STATUS_OK;
-}
-
-// A tensor that all environments share, with this rank and type.
-static int check_shared(EsGraph *graph, const char *what, EsValueId id, int rank, EsDtype dtype) {
-    if (check_exists(graph, what, id) &&
-        (!graph->values[id].is_shared || graph->values[id].rank != rank ||
-         graph->values[id].dtype != dtype)) {
-        es_graph_fail(graph, ES_STATUS_ARGUMENT, "%s: \"%s\" is not a shared %s of rank %d", what,
-                      graph->values[id].name, es_dtype_name(dtype), rank);
-    }
-    return graph->status == ES_STATUS_OK;
-}
-
-// f32 of any rank that a layer can take: parameters and states stand apart in their slabs and have
-// operations of their own.
-static int check_layer_input(EsGraph *graph, const char *what, EsValueId id) {
-    if (!check_exists(graph, what, id)) {
-        return 0;
-    }
-    const EsValue *value = &graph->values[id];
-    if (value->role == ES_ROLE_PARAMETER || value->role == ES_ROLE_STATE) {
-        return es_graph_fail(graph, ES_STATUS_ARGUMENT, "%s: \"%s\" is a parameter or a state",
-                             what, value->name) != ES_NO_VALUE;
-    }
-    return check(graph, what, id, value->rank, ES_DTYPE_F32);
-}
-
-// Fails unless the value has exactly these dims, environment axis left out.
-static int check_dims(EsGraph *graph, const char *what, EsValueId id, int rank, const int64_t *dims,
-                      EsDtype dtype) {
-    if (!check(graph, what, id, rank + 1, dtype)) {
-        return 0;
-    }
-    for (int axis = 0; axis < rank; axis++) {
-        if (graph->values[id].dim[axis + 1] != dims[axis]) {
-            es_graph_fail(graph, ES_STATUS_ARGUMENT,
-                          "%s: \"%s\" has %lld at axis %d, expected %lld", what,
-                          graph->values[id].name, (long long)graph->values[id].dim[axis + 1],
-                          axis + 1, (long long)dims[axis]);
-            return 0;
-        }
-    }
-    return 1;
-}
-
-static EsValueId add_activation(EsGraph *graph, const char *name, EsDtype dtype, int rank,
-                                const int64_t *dims) {
-    EsValueId id = es_graph_value(graph, name, ES_ROLE_ACTIVATION, dtype, rank, dims);
-    if (id != ES_NO_VALUE) {
-        graph->values[id].is_rounded = dtype == ES_DTYPE_F32;
-    }
-    return id;
-}
-
-// A mean or the like: f32 in every precision.
-static EsValueId add_statistic(EsGraph *graph, const char *name, int rank, const int64_t *dims) {
-    return es_graph_value(graph, name, ES_ROLE_ACTIVATION, ES_DTYPE_F32, rank, dims);
-}
-
-// Another value of the same shape.
-static EsValueId add_like(EsGraph *graph, const char *name, EsValueId model) {
-    EsValue copy = graph->values[model];
-    return add_activation(graph, name, copy.dtype, copy.rank, copy.dim);
-}
-
-static EsValueId add_parameter(EsGraph *graph, const char *layer, const char *part, int rank,
-                               const int64_t *dims, float bound, float start) {
-    char name[ES_NAME_BYTES];
-    if (snprintf(name, sizeof name, "%s.%s", layer, part) >= (int)sizeof name) {
-        return es_graph_fail(graph, ES_STATUS_ARGUMENT, "layer name \"%s\" is too long", layer);
-    }
-    return es_graph_parameter(graph, name, rank, dims, bound, start);
-}
-
-// One node with its inputs and outputs.
-static EsNode *add_node(EsGraph *graph, EsOp op, int n_inputs, const EsValueId *inputs,
-                        int n_outputs, const EsValueId *outputs) {
-    EsNode *node = es_graph_node(graph, op);
-    es_graph_node_inputs(graph, node, n_inputs, inputs);
-    es_graph_node_outputs(graph, node, n_outputs, outputs);
-    return node;
-}
-
-EsValueId es_graph_linear(EsGraph *graph, const char *name, EsValueId x, int64_t n_out) {
-    if (!check(graph, name, x, 3, ES_DTYPE_F32)) {
+EsValueId es_graph_linear_with(EsGraph *graph, const char *name, EsValueId x, int64_t n_out,
+                               EsLinearOptions options) {
+    if (!es_graph_check(graph, name, x, 3, ES_DTYPE_F32)) {
         return ES_NO_VALUE;
     }
     int64_t n_rows = graph->values[x].dim[1], n_in = graph->values[x].dim[2];
-    float bound = 1.0f / sqrtf((float)n_in);
+    float bound = options.is_constant ? 0.0f : 1.0f / sqrtf((float)n_in);
     EsValueId weight =
-        add_parameter(graph, name, "weight", 2, (int64_t[]){n_out, n_in}, bound, 0.0f);
-    EsValueId bias = add_parameter(graph, name, "bias", 1, &n_out, bound, 0.0f);
-    EsValueId y =
-        add_activation(graph, name, ES_DTYPE_F32, 3, (int64_t[]){graph->n_envs, n_rows, n_out});
-    add_node(graph, ES_OP_LINEAR, 3, (EsValueId[]){x, weight, bias}, 1, &y);
+        es_graph_add_parameter(graph, name, "weight", 2, (int64_t[]){n_out, n_in}, bound, 0.0f);
+    EsValueId bias = options.has_bias ? es_graph_add_parameter(graph, name, "bias", 1, &n_out,
+                                                               bound, options.bias_start)
+                                      : ES_NO_VALUE;
+    EsValueId y = es_graph_add_activation(graph, name, ES_DTYPE_F32, 3,
+                                          (int64_t[]){graph->n_envs, n_rows, n_out});
+    es_graph_add_node(graph, ES_OP_LINEAR, 3, (EsValueId[]){x, weight, bias}, 1, &y);
     return y;
+}
+
+EsValueId es_graph_linear(EsGraph *graph, const char *name, EsValueId x, int64_t n_out) {
+    return es_graph_linear_with(graph, name, x, n_out, (EsLinearOptions){.has_bias = 1});
 }
 
 static int check_kernel(EsGraph *graph, const char *name, int64_t kernel) {
@@ -138,44 +38,44 @@ static int check_kernel(EsGraph *graph, const char *name, int64_t kernel) {
 
 EsValueId es_graph_conv2d(EsGraph *graph, const char *name, EsValueId x, int64_t n_out,
                           int64_t kernel, int has_bias) {
-    if (!check(graph, name, x, 5, ES_DTYPE_F32) || !check_kernel(graph, name, kernel)) {
+    if (!es_graph_check(graph, name, x, 5, ES_DTYPE_F32) || !check_kernel(graph, name, kernel)) {
         return ES_NO_VALUE;
     }
     EsValue source = graph->values[x];
     float bound = 1.0f / sqrtf((float)(source.dim[2] * kernel * kernel));
-    EsValueId weight = add_parameter(
+    EsValueId weight = es_graph_add_parameter(
         graph, name, "weight", 4, (int64_t[]){n_out, source.dim[2], kernel, kernel}, bound, 0.0f);
-    EsValueId bias =
-        has_bias ? add_parameter(graph, name, "bias", 1, &n_out, bound, 0.0f) : ES_NO_VALUE;
-    EsValueId y = add_activation(
+    EsValueId bias = has_bias ? es_graph_add_parameter(graph, name, "bias", 1, &n_out, bound, 0.0f)
+                              : ES_NO_VALUE;
+    EsValueId y = es_graph_add_activation(
         graph, name, ES_DTYPE_F32, 5,
         (int64_t[]){source.dim[0], source.dim[1], n_out, source.dim[3], source.dim[4]});
-    add_node(graph, ES_OP_CONV2D, 3, (EsValueId[]){x, weight, bias}, 1, &y);
+    es_graph_add_node(graph, ES_OP_CONV2D, 3, (EsValueId[]){x, weight, bias}, 1, &y);
     return y;
 }
 
 EsValueId es_graph_depthwise(EsGraph *graph, const char *name, EsValueId x, int64_t kernel) {
-    if (!check(graph, name, x, 5, ES_DTYPE_F32) || !check_kernel(graph, name, kernel)) {
+    if (!es_graph_check(graph, name, x, 5, ES_DTYPE_F32) || !check_kernel(graph, name, kernel)) {
         return ES_NO_VALUE;
     }
     int64_t channels = graph->values[x].dim[2];
     float bound = 1.0f / sqrtf((float)(kernel * kernel));
-    EsValueId weight =
-        add_parameter(graph, name, "weight", 3, (int64_t[]){channels, kernel, kernel}, bound, 0.0f);
-    EsValueId y = add_like(graph, name, x);
-    add_node(graph, ES_OP_DEPTHWISE, 2, (EsValueId[]){x, weight}, 1, &y);
+    EsValueId weight = es_graph_add_parameter(graph, name, "weight", 3,
+                                              (int64_t[]){channels, kernel, kernel}, bound, 0.0f);
+    EsValueId y = es_graph_add_like(graph, name, x);
+    es_graph_add_node(graph, ES_OP_DEPTHWISE, 2, (EsValueId[]){x, weight}, 1, &y);
     return y;
 }
 
 EsValueId es_graph_batchnorm(EsGraph *graph, const char *name, EsValueId x, int is_training) {
-    if (!check(graph, name, x, 5, ES_DTYPE_F32)) {
+    if (!es_graph_check(graph, name, x, 5, ES_DTYPE_F32)) {
         return ES_NO_VALUE;
     }
     int64_t channels = graph->values[x].dim[2];
     const int64_t per_channel[] = {graph->n_envs, channels};
     char part[ES_NAME_BYTES];
-    EsValueId gamma = add_parameter(graph, name, "gamma", 1, &channels, 0.0f, 1.0f);
-    EsValueId beta = add_parameter(graph, name, "beta", 1, &channels, 0.0f, 0.0f);
+    EsValueId gamma = es_graph_add_parameter(graph, name, "gamma", 1, &channels, 0.0f, 1.0f);
+    EsValueId beta = es_graph_add_parameter(graph, name, "beta", 1, &channels, 0.0f, 0.0f);
     if (snprintf(part, sizeof part, "%s.running_variance", name) >= (int)sizeof part) {
         return es_graph_fail(graph, ES_STATUS_ARGUMENT, "layer name \"%s\" is too long", name);
     }
@@ -183,25 +83,28 @@ EsValueId es_graph_batchnorm(EsGraph *graph, const char *name, EsValueId x, int 
     EsValueId running_mean = es_graph_state(graph, part, 1, &channels, 0.0f);
     snprintf(part, sizeof part, "%.*s.running_variance", ES_NAME_BYTES - 20, name);
     EsValueId running_variance = es_graph_state(graph, part, 1, &channels, 1.0f);
-    EsValueId mean = add_statistic(graph, "batch mean", 2, per_channel);
-    EsValueId inv_std = add_statistic(graph, "batch inv_std", 2, per_channel);
-    EsValueId y = add_like(graph, name, x);
+    EsValueId mean = es_graph_add_statistic(graph, "batch mean", 2, per_channel);
+    EsValueId inv_std = es_graph_add_statistic(graph, "batch inv_std", 2, per_channel);
+    EsValueId y = es_graph_add_like(graph, name, x);
     EsNode *node;
     if (is_training) {
-        node = add_node(graph, ES_OP_NORM_STATISTICS, 3,
-                        (EsValueId[]){x, running_mean, running_variance}, 2,
-                        (EsValueId[]){mean, inv_std});
+        node = es_graph_add_node(graph, ES_OP_NORM_STATISTICS, 3,
+                                 (EsValueId[]){x, running_mean, running_variance}, 2,
+                                 (EsValueId[]){mean, inv_std});
     } else {
-        node = add_node(graph, ES_OP_NORM_RUNNING, 2, (EsValueId[]){running_mean, running_variance},
-                        2, (EsValueId[]){mean, inv_std});
+        node = es_graph_add_node(graph, ES_OP_NORM_RUNNING, 2,
+                                 (EsValueId[]){running_mean, running_variance}, 2,
+                                 (EsValueId[]){mean, inv_std});
     }
     node->attributes.norm = (EsNormOptions){.epsilon = 1e-5f, .momentum = 0.1f};
-    add_node(graph, ES_OP_NORM_APPLY, 5, (EsValueId[]){x, mean, inv_std, gamma, beta}, 1, &y);
+    es_graph_add_node(graph, ES_OP_NORM_APPLY, 5, (EsValueId[]){x, mean, inv_std, gamma, beta}, 1,
+                      &y);
     return y;
 }
 
-EsValueId es_graph_groupnorm(EsGraph *graph, const char *name, EsValueId x, int n_groups) {
-    if (!check(graph, name, x, 5, ES_DTYPE_F32)) {
+EsValueId es_graph_groupnorm_with(EsGraph *graph, const char *name, EsValueId x, int n_groups,
+                                  float gamma_start) {
+    if (!es_graph_check(graph, name, x, 5, ES_DTYPE_F32)) {
         return ES_NO_VALUE;
     }
     int64_t rows = graph->values[x].dim[1], channels = graph->values[x].dim[2];
@@ -211,76 +114,86 @@ EsValueId es_graph_groupnorm(EsGraph *graph, const char *name, EsValueId x, int 
                              (long long)channels, n_groups);
     }
     const int64_t per_group[] = {graph->n_envs, rows, n_groups};
-    EsValueId gamma = add_parameter(graph, name, "gamma", 1, &channels, 0.0f, 1.0f);
-    EsValueId beta = add_parameter(graph, name, "beta", 1, &channels, 0.0f, 0.0f);
-    EsValueId mean = add_statistic(graph, "group mean", 3, per_group);
-    EsValueId inv_std = add_statistic(graph, "group inv_std", 3, per_group);
-    EsValueId y = add_like(graph, name, x);
-    EsNode *node = add_node(graph, ES_OP_GROUPNORM, 3, (EsValueId[]){x, gamma, beta}, 3,
-                            (EsValueId[]){mean, inv_std, y});
+    EsValueId gamma = es_graph_add_parameter(graph, name, "gamma", 1, &channels, 0.0f, gamma_start);
+    EsValueId beta = es_graph_add_parameter(graph, name, "beta", 1, &channels, 0.0f, 0.0f);
+    EsValueId mean = es_graph_add_statistic(graph, "group mean", 3, per_group);
+    EsValueId inv_std = es_graph_add_statistic(graph, "group inv_std", 3, per_group);
+    EsValueId y = es_graph_add_like(graph, name, x);
+    EsNode *node = es_graph_add_node(graph, ES_OP_GROUPNORM, 3, (EsValueId[]){x, gamma, beta}, 3,
+                                     (EsValueId[]){mean, inv_std, y});
     node->attributes.norm = (EsNormOptions){.epsilon = 1e-5f, .n_groups = n_groups};
     return y;
 }
 
+EsValueId es_graph_groupnorm(EsGraph *graph, const char *name, EsValueId x, int n_groups) {
+    return es_graph_groupnorm_with(graph, name, x, n_groups, 1.0f);
+}
+
 EsValueId es_graph_layernorm(EsGraph *graph, const char *name, EsValueId x) {
-    if (!check(graph, name, x, 3, ES_DTYPE_F32)) {
+    if (!es_graph_check(graph, name, x, 3, ES_DTYPE_F32)) {
         return ES_NO_VALUE;
     }
     int64_t features = graph->values[x].dim[2];
-    EsValueId gamma = add_parameter(graph, name, "gamma", 1, &features, 0.0f, 1.0f);
-    EsValueId beta = add_parameter(graph, name, "beta", 1, &features, 0.0f, 0.0f);
-    EsValueId mean = add_statistic(graph, "row mean", 2, graph->values[x].dim);
-    EsValueId inv_std = add_statistic(graph, "row inv_std", 2, graph->values[x].dim);
-    EsValueId y = add_like(graph, name, x);
-    EsNode *node = add_node(graph, ES_OP_LAYERNORM, 3, (EsValueId[]){x, gamma, beta}, 3,
-                            (EsValueId[]){mean, inv_std, y});
+    EsValueId gamma = es_graph_add_parameter(graph, name, "gamma", 1, &features, 0.0f, 1.0f);
+    EsValueId beta = es_graph_add_parameter(graph, name, "beta", 1, &features, 0.0f, 0.0f);
+    EsValueId mean = es_graph_add_statistic(graph, "row mean", 2, graph->values[x].dim);
+    EsValueId inv_std = es_graph_add_statistic(graph, "row inv_std", 2, graph->values[x].dim);
+    EsValueId y = es_graph_add_like(graph, name, x);
+    EsNode *node = es_graph_add_node(graph, ES_OP_LAYERNORM, 3, (EsValueId[]){x, gamma, beta}, 3,
+                                     (EsValueId[]){mean, inv_std, y});
     node->attributes.norm = (EsNormOptions){.epsilon = 1e-5f};
     return y;
 }
 
 EsValueId es_graph_embedding(EsGraph *graph, const char *name, EsValueId ids, int64_t n_rows,
                              int64_t n_features) {
-    if (!check(graph, name, ids, 2, ES_DTYPE_I32)) {
+    if (!es_graph_check(graph, name, ids, 2, ES_DTYPE_I32)) {
         return ES_NO_VALUE;
     }
     int64_t count = graph->values[ids].dim[1];
-    EsValueId table = add_parameter(graph, name, "table", 2, (int64_t[]){n_rows, n_features},
-                                    1.0f / sqrtf((float)n_features), 0.0f);
-    EsValueId y =
-        add_activation(graph, name, ES_DTYPE_F32, 3, (int64_t[]){graph->n_envs, count, n_features});
+    EsValueId table =
+        es_graph_add_parameter(graph, name, "table", 2, (int64_t[]){n_rows, n_features},
+                               1.0f / sqrtf((float)n_features), 0.0f);
+    EsValueId y = es_graph_add_activation(graph, name, ES_DTYPE_F32, 3,
+                                          (int64_t[]){graph->n_envs, count, n_features});
     EsValueId n_invalid =
         es_graph_value(graph, "invalid ids", ES_ROLE_RESULT, ES_DTYPE_I32, 1, &graph->n_envs);
-    add_node(graph, ES_OP_EMBEDDING, 2, (EsValueId[]){table, ids}, 2, (EsValueId[]){y, n_invalid});
+    es_graph_add_node(graph, ES_OP_EMBEDDING, 2, (EsValueId[]){table, ids}, 2,
+                      (EsValueId[]){y, n_invalid});
     return y;
 }
 
 EsRecurrent es_graph_lstm(EsGraph *graph, const char *name, EsValueId x, EsValueId reset,
                           EsValueId h_start, EsValueId c_start, int64_t n_hidden) {
     EsRecurrent nothing = {ES_NO_VALUE, ES_NO_VALUE};
-    if (!check(graph, name, x, 4, ES_DTYPE_F32)) {
+    if (!es_graph_check(graph, name, x, 4, ES_DTYPE_F32)) {
         return nothing;
     }
     const int64_t n_steps = graph->values[x].dim[1], n_rows = graph->values[x].dim[2];
     const int64_t n_in = graph->values[x].dim[3], n_gates = 4 * n_hidden;
     const int64_t per_step[] = {n_steps, n_rows}, start[] = {n_rows, n_hidden};
-    if ((reset != ES_NO_VALUE && !check_dims(graph, name, reset, 2, per_step, ES_DTYPE_U8)) ||
-        (h_start != ES_NO_VALUE && !check_dims(graph, name, h_start, 2, start, ES_DTYPE_F32)) ||
-        (c_start != ES_NO_VALUE && !check_dims(graph, name, c_start, 2, start, ES_DTYPE_F32))) {
+    if ((reset != ES_NO_VALUE &&
+         !es_graph_check_dims(graph, name, reset, 2, per_step, ES_DTYPE_U8)) ||
+        (h_start != ES_NO_VALUE &&
+         !es_graph_check_dims(graph, name, h_start, 2, start, ES_DTYPE_F32)) ||
+        (c_start != ES_NO_VALUE &&
+         !es_graph_check_dims(graph, name, c_start, 2, start, ES_DTYPE_F32))) {
         return nothing;
     }
     const int64_t state[] = {graph->n_envs, n_steps, n_rows, n_hidden};
     const int64_t gate[] = {graph->n_envs, n_steps, n_rows, n_gates};
     float bound = 1.0f / sqrtf((float)n_hidden);
-    EsValueId input =
-        add_parameter(graph, name, "weight_ih", 2, (int64_t[]){n_gates, n_in}, bound, 0.0f);
-    EsValueId recurrent =
-        add_parameter(graph, name, "weight_hh", 2, (int64_t[]){n_gates, n_hidden}, bound, 0.0f);
-    EsValueId bias_input = add_parameter(graph, name, "bias_ih", 1, &n_gates, bound, 0.0f);
-    EsValueId bias_recurrent = add_parameter(graph, name, "bias_hh", 1, &n_gates, bound, 0.0f);
-    EsValueId gates = add_activation(graph, "lstm gates", ES_DTYPE_F32, 4, gate);
-    EsValueId c = add_activation(graph, "lstm cells", ES_DTYPE_F32, 4, state);
-    EsValueId y = add_activation(graph, name, ES_DTYPE_F32, 4, state);
-    add_node(
+    EsValueId input = es_graph_add_parameter(graph, name, "weight_ih", 2,
+                                             (int64_t[]){n_gates, n_in}, bound, 0.0f);
+    EsValueId recurrent = es_graph_add_parameter(graph, name, "weight_hh", 2,
+                                                 (int64_t[]){n_gates, n_hidden}, bound, 0.0f);
+    EsValueId bias_input = es_graph_add_parameter(graph, name, "bias_ih", 1, &n_gates, bound, 0.0f);
+    EsValueId bias_recurrent =
+        es_graph_add_parameter(graph, name, "bias_hh", 1, &n_gates, bound, 0.0f);
+    EsValueId gates = es_graph_add_activation(graph, "lstm gates", ES_DTYPE_F32, 4, gate);
+    EsValueId c = es_graph_add_activation(graph, "lstm cells", ES_DTYPE_F32, 4, state);
+    EsValueId y = es_graph_add_activation(graph, name, ES_DTYPE_F32, 4, state);
+    es_graph_add_node(
         graph, ES_OP_LSTM, 8,
         (EsValueId[]){input, recurrent, bias_input, bias_recurrent, x, reset, h_start, c_start}, 3,
         (EsValueId[]){gates, c, y});
@@ -288,30 +201,25 @@ EsRecurrent es_graph_lstm(EsGraph *graph, const char *name, EsValueId x, EsValue
 }
 
 EsValueId es_graph_add(EsGraph *graph, EsValueId a, EsValueId b) {
-    if (!check_layer_input(graph, "add", a) || !check_layer_input(graph, "add", b)) {
+    if (!es_graph_check_same_shape(graph, "add", a, b)) {
         return ES_NO_VALUE;
     }
-    if (memcmp(graph->values[a].dim, graph->values[b].dim, sizeof graph->values[a].dim) != 0) {
-        return es_graph_fail(graph, ES_STATUS_ARGUMENT,
-                             "add: \"%s\" and \"%s\" have different shapes", graph->values[a].name,
-                             graph->values[b].name);
-    }
-    EsValueId y = add_like(graph, "sum", a);
-    add_node(graph, ES_OP_ADD, 2, (EsValueId[]){a, b}, 1, &y);
+    EsValueId y = es_graph_add_like(graph, "sum", a);
+    es_graph_add_node(graph, ES_OP_ADD, 2, (EsValueId[]){a, b}, 1, &y);
     return y;
 }
 
 EsValueId es_graph_activation(EsGraph *graph, EsActivation kind, EsValueId x) {
-    if (!check_layer_input(graph, "activation", x)) {
+    if (!es_graph_check_layer_input(graph, "activation", x)) {
         return ES_NO_VALUE;
     }
-    EsValueId y = add_like(graph, "activation", x);
-    add_node(graph, ES_OP_ACTIVATION, 1, &x, 1, &y)->attributes.activation = kind;
+    EsValueId y = es_graph_add_like(graph, "activation", x);
+    es_graph_add_node(graph, ES_OP_ACTIVATION, 1, &x, 1, &y)->attributes.activation = kind;
     return y;
 }
 
 EsValueId es_graph_reshape(EsGraph *graph, EsValueId x, int rank, const int64_t *dims) {
-    if (!check_exists(graph, "reshape", x)) {
+    if (!es_graph_check_exists(graph, "reshape", x)) {
         return ES_NO_VALUE;
     }
     EsValue source = graph->values[x];
@@ -331,8 +239,8 @@ EsValueId es_graph_reshape(EsGraph *graph, EsValueId x, int rank, const int64_t 
                              "are reshaped",
                              source.name, (long long)count, (long long)wanted);
     }
-    EsValueId y = add_activation(graph, source.name, source.dtype, rank + 1, all);
-    add_node(graph, ES_OP_RESHAPE, 1, &x, 1, &y);
+    EsValueId y = es_graph_add_activation(graph, source.name, source.dtype, rank + 1, all);
+    es_graph_add_node(graph, ES_OP_RESHAPE, 1, &x, 1, &y);
     if (y != ES_NO_VALUE) {
         graph->values[y].alias_of = x;
     }
@@ -340,7 +248,7 @@ EsValueId es_graph_reshape(EsGraph *graph, EsValueId x, int rank, const int64_t 
 }
 
 EsValueId es_graph_pool(EsGraph *graph, EsPool kind, EsValueId x) {
-    if (!check(graph, "pool", x, 5, ES_DTYPE_F32)) {
+    if (!es_graph_check(graph, "pool", x, 5, ES_DTYPE_F32)) {
         return ES_NO_VALUE;
     }
     EsValue source = graph->values[x];
@@ -352,32 +260,32 @@ EsValueId es_graph_pool(EsGraph *graph, EsPool kind, EsValueId x) {
     int rank = kind == ES_POOL_GLOBAL ? 3 : 5;
     source.dim[3] /= 2;
     source.dim[4] /= 2;
-    EsValueId y = add_activation(graph, "pool", ES_DTYPE_F32, rank, source.dim);
-    add_node(graph, ES_OP_POOL, 1, &x, 1, &y)->attributes.pool = kind;
+    EsValueId y = es_graph_add_activation(graph, "pool", ES_DTYPE_F32, rank, source.dim);
+    es_graph_add_node(graph, ES_OP_POOL, 1, &x, 1, &y)->attributes.pool = kind;
     return y;
 }
 
 EsValueId es_graph_dropout(EsGraph *graph, EsDropoutOptions options, EsValueId episode,
                            EsValueId step, EsValueId x) {
-    if (!check(graph, "dropout", episode, 1, ES_DTYPE_I32) ||
-        !check_shared(graph, "dropout", step, 1, ES_DTYPE_I32) ||
-        !check_layer_input(graph, "dropout", x)) {
+    if (!es_graph_check(graph, "dropout", episode, 1, ES_DTYPE_I32) ||
+        !es_graph_check_shared(graph, "dropout", step, 1, ES_DTYPE_I32) ||
+        !es_graph_check_layer_input(graph, "dropout", x)) {
         return ES_NO_VALUE;
     }
     if (!(options.probability >= 0.0f && options.probability < 1.0f)) {
         return es_graph_fail(graph, ES_STATUS_ARGUMENT, "dropout: probability %g is outside [0, 1)",
                              (double)options.probability);
     }
-    EsValueId y = add_like(graph, "dropout", x);
-    add_node(graph, ES_OP_DROPOUT, 3, (EsValueId[]){episode, step, x}, 1, &y)->attributes.dropout =
-        options;
+    EsValueId y = es_graph_add_like(graph, "dropout", x);
+    es_graph_add_node(graph, ES_OP_DROPOUT, 3, (EsValueId[]){episode, step, x}, 1, &y)
+        ->attributes.dropout = options;
     return y;
 }
 
 EsLoss es_graph_cross_entropy(EsGraph *graph, EsValueId logits, EsValueId labels) {
     EsLoss loss = {ES_NO_VALUE, ES_NO_VALUE, ES_NO_VALUE};
-    if (!check(graph, "cross entropy", logits, 3, ES_DTYPE_F32) ||
-        !check(graph, "cross entropy", labels, 2, ES_DTYPE_I32)) {
+    if (!es_graph_check(graph, "cross entropy", logits, 3, ES_DTYPE_F32) ||
+        !es_graph_check(graph, "cross entropy", labels, 2, ES_DTYPE_I32)) {
         return loss;
     }
     if (graph->values[logits].dim[1] != graph->values[labels].dim[1]) {
@@ -391,24 +299,25 @@ EsLoss es_graph_cross_entropy(EsGraph *graph, EsValueId logits, EsValueId labels
     loss.n_correct = es_graph_value(graph, "correct", ES_ROLE_RESULT, ES_DTYPE_I32, 1, &n_envs);
     loss.n_invalid =
         es_graph_value(graph, "invalid labels", ES_ROLE_RESULT, ES_DTYPE_I32, 1, &n_envs);
-    add_node(graph, ES_OP_CROSS_ENTROPY, 2, (EsValueId[]){logits, labels}, 3,
-             (EsValueId[]){loss.loss, loss.n_correct, loss.n_invalid});
+    es_graph_add_node(graph, ES_OP_CROSS_ENTROPY, 2, (EsValueId[]){logits, labels}, 3,
+                      (EsValueId[]){loss.loss, loss.n_correct, loss.n_invalid});
     return loss;
 }
 
 EsValueId es_graph_gather_order(EsGraph *graph, uint64_t seed, int64_t n_samples, int64_t n_batch,
                                 EsValueId episode, EsValueId step) {
-    if (!check(graph, "gather order", episode, 1, ES_DTYPE_I32) ||
-        !check_shared(graph, "gather order", step, 1, ES_DTYPE_I32)) {
+    if (!es_graph_check(graph, "gather order", episode, 1, ES_DTYPE_I32) ||
+        !es_graph_check_shared(graph, "gather order", step, 1, ES_DTYPE_I32)) {
         return ES_NO_VALUE;
     }
     if (n_samples < 1 || n_samples > INT32_MAX) {
         return es_graph_fail(graph, ES_STATUS_ARGUMENT, "gather order: %lld samples",
                              (long long)n_samples);
     }
-    EsValueId index =
-        add_activation(graph, "sample index", ES_DTYPE_I32, 2, (int64_t[]){graph->n_envs, n_batch});
-    EsNode *node = add_node(graph, ES_OP_GATHER_ORDER, 2, (EsValueId[]){episode, step}, 1, &index);
+    EsValueId index = es_graph_add_activation(graph, "sample index", ES_DTYPE_I32, 2,
+                                              (int64_t[]){graph->n_envs, n_batch});
+    EsNode *node =
+        es_graph_add_node(graph, ES_OP_GATHER_ORDER, 2, (EsValueId[]){episode, step}, 1, &index);
     node->attributes.order.seed = seed;
     node->attributes.order.n_samples = n_samples;
     return index;
@@ -416,8 +325,8 @@ EsValueId es_graph_gather_order(EsGraph *graph, uint64_t seed, int64_t n_samples
 
 EsValueId es_graph_gather_images(EsGraph *graph, EsGatherOptions options, EsValueId images,
                                  EsValueId index, EsValueId episode, EsValueId step) {
-    if (!check_shared(graph, "gather images", images, 4, ES_DTYPE_U8) ||
-        !check(graph, "gather images", index, 2, ES_DTYPE_I32)) {
+    if (!es_graph_check_shared(graph, "gather images", images, 4, ES_DTYPE_U8) ||
+        !es_graph_check(graph, "gather images", index, 2, ES_DTYPE_I32)) {
         return ES_NO_VALUE;
     }
     EsValue source = graph->values[images];
@@ -425,20 +334,22 @@ EsValueId es_graph_gather_images(EsGraph *graph, EsGatherOptions options, EsValu
         return es_graph_fail(graph, ES_STATUS_ARGUMENT, "gather images: %lld channels, at most %d",
                              (long long)source.dim[1], ES_MAX_IMAGE_CHANNELS);
     }
-    EsValueId y = add_activation(graph, "images", ES_DTYPE_F32, 5,
-                                 (int64_t[]){graph->n_envs, graph->values[index].dim[1],
-                                             source.dim[1], source.dim[2], source.dim[3]});
-    add_node(graph, ES_OP_GATHER_IMAGES, 4, (EsValueId[]){images, index, episode, step}, 1, &y)
+    EsValueId y = es_graph_add_activation(graph, "images", ES_DTYPE_F32, 5,
+                                          (int64_t[]){graph->n_envs, graph->values[index].dim[1],
+                                                      source.dim[1], source.dim[2], source.dim[3]});
+    es_graph_add_node(graph, ES_OP_GATHER_IMAGES, 4, (EsValueId[]){images, index, episode, step}, 1,
+                      &y)
         ->attributes.gather = options;
     return y;
 }
 
 EsValueId es_graph_gather_labels(EsGraph *graph, EsValueId labels, EsValueId index) {
-    if (!check_shared(graph, "gather labels", labels, 1, ES_DTYPE_U8) ||
-        !check(graph, "gather labels", index, 2, ES_DTYPE_I32)) {
+    if (!es_graph_check_shared(graph, "gather labels", labels, 1, ES_DTYPE_U8) ||
+        !es_graph_check(graph, "gather labels", index, 2, ES_DTYPE_I32)) {
         return ES_NO_VALUE;
     }
-    EsValueId y = add_activation(graph, "labels", ES_DTYPE_I32, 2, graph->values[index].dim);
-    add_node(graph, ES_OP_GATHER_LABELS, 2, (EsValueId[]){labels, index}, 1, &y);
+    EsValueId y =
+        es_graph_add_activation(graph, "labels", ES_DTYPE_I32, 2, graph->values[index].dim);
+    es_graph_add_node(graph, ES_OP_GATHER_LABELS, 2, (EsValueId[]){labels, index}, 1, &y);
     return y;
 }

@@ -187,6 +187,12 @@ static EsStatus try_lanes(EsPlan *plan) {
     return status;
 }
 
+// F32 in every precision: the alphas of blends, one number per environment.
+static int is_alpha(const EsNode *node, int input) {
+    return (node->op == ES_OP_BLEND || node->op == ES_OP_BLEND_GRADIENT) &&
+           input == ES_BLEND_INPUT_ALPHA;
+}
+
 static EsStatus check_options(const EsGraph *graph, const EsStore *store,
                               const EsPlanOptions *options) {
     ES_TRY(es_graph_status(graph));
@@ -206,7 +212,8 @@ static EsStatus check_options(const EsGraph *graph, const EsStore *store,
         for (int i = 0; i < node->n_inputs; i++) {
             const EsValue *value =
                 node->input[i] != ES_NO_VALUE ? &graph->values[node->input[i]] : NULL;
-            if (value != NULL && value->role == ES_ROLE_INPUT && value->dtype == ES_DTYPE_F32) {
+            if (value != NULL && value->role == ES_ROLE_INPUT && value->dtype == ES_DTYPE_F32 &&
+                !is_alpha(node, i)) {
                 return ES_FAIL(UNSUPPORTED,
                                "input \"%s\" is F32; a BF16 plan takes its images through a gather",
                                value->name);

@@ -240,6 +240,65 @@ static void run_pool_backward(Run *r) {
     r->kernels->pool_backward(r->stream, ES_POOL_MAX2, &x, &d_y, &d_x);
 }
 
+// GATE first, whose sums cross an image
+static EsTensor blend_modes(Run *r) {
+    EsTensor mode = take(r, ES_DTYPE_I32, DIMS(r->E));
+    for (int64_t e = 0; e < r->E; e++) {
+        ((int32_t *)mode.data)[e] = (int32_t)(ES_BLEND_GATE + e) % (ES_BLEND_MULTIPLY + 1);
+    }
+    return mode;
+}
+
+static void run_blend_forward(Run *r) {
+    EsTensor h = floats(r, DIMS(r->E, 33, 5, 9, 7)), seed = floats(r, DIMS(r->E, 33, 5, 9, 7));
+    EsTensor gate = floats_in(r, 0.0f, 1.0f, DIMS(r->E, 33)), mode = blend_modes(r);
+    EsTensor alpha = floats_in(r, 0.1f, 0.9f, DIMS(r->E)), y = floats(r, DIMS(r->E, 33, 5, 9, 7));
+    r->kernels->blend_forward(r->stream, &h, &seed, &gate, &alpha, &mode, &y);
+}
+
+static void run_blend_backward(Run *r) {
+    EsTensor h = floats(r, DIMS(r->E, 33, 5, 9, 7)), seed = floats(r, DIMS(r->E, 33, 5, 9, 7));
+    EsTensor gate = floats_in(r, 0.0f, 1.0f, DIMS(r->E, 33)), mode = blend_modes(r);
+    EsTensor alpha = floats_in(r, 0.1f, 0.9f, DIMS(r->E)), d_gate = floats(r, DIMS(r->E, 33));
+    EsTensor d_y = floats(r, DIMS(r->E, 33, 5, 9, 7)), d_h = floats(r, DIMS(r->E, 33, 5, 9, 7));
+    EsTensor d_seed = floats(r, DIMS(r->E, 33, 5, 9, 7));
+    r->kernels->blend_backward(r->stream, &h, &seed, &gate, &alpha, &mode, &d_y, &d_h, &d_seed,
+                               &d_gate);
+}
+
+static void run_seed_input_backward(Run *r) {
+    EsTensor mode = blend_modes(r), d_x = floats(r, DIMS(r->E, 33, 5, 9, 7));
+    EsTensor d_h = floats(r, DIMS(r->E, 33, 5, 9, 7));
+    r->kernels->seed_input_backward(r->stream, &mode, &d_x, &d_h);
+}
+
+static void run_channel_scale_forward(Run *r) {
+    EsTensor x = floats(r, DIMS(r->E, 33, 5, 9, 7)), w = floats(r, DIMS(r->E, 33, 5));
+    EsTensor y = floats(r, DIMS(r->E, 33, 5, 9, 7));
+    r->kernels->channel_scale_forward(r->stream, &x, &w, &y);
+}
+
+static void run_channel_scale_backward(Run *r) {
+    EsTensor x = floats(r, DIMS(r->E, 33, 5, 9, 7)), w = floats(r, DIMS(r->E, 33, 5));
+    EsTensor d_y = floats(r, DIMS(r->E, 33, 5, 9, 7)), d_w = floats(r, DIMS(r->E, 33, 5));
+    EsTensor d_x = floats(r, DIMS(r->E, 33, 5, 9, 7));
+    r->kernels->channel_scale_backward(r->stream, &x, &w, &d_y, &d_x, &d_w);
+}
+
+static void run_norm_mix_forward(Run *r) {
+    EsTensor x = floats(r, DIMS(r->E, 66, 5, 9, 7)), n = floats(r, DIMS(r->E, 66, 5, 9, 7));
+    EsTensor g = floats(r, DIMS(r->E, 1)), y = floats(r, DIMS(r->E, 66, 5, 9, 7));
+    r->kernels->norm_mix_forward(r->stream, &x, &n, &g, &y);
+}
+
+static void run_norm_mix_backward(Run *r) {
+    EsTensor x = floats(r, DIMS(r->E, 66, 5, 9, 7)), n = floats(r, DIMS(r->E, 66, 5, 9, 7));
+    EsTensor g = floats(r, DIMS(r->E, 1)), d_g = floats(r, DIMS(r->E, 1));
+    EsTensor d_y = floats(r, DIMS(r->E, 66, 5, 9, 7)), d_x = floats(r, DIMS(r->E, 66, 5, 9, 7));
+    EsTensor d_n = floats(r, DIMS(r->E, 66, 5, 9, 7));
+    r->kernels->norm_mix_backward(r->stream, &x, &n, &g, &d_y, &d_x, &d_n, &d_g);
+}
+
 static void run_cross_entropy_forward(Run *r) {
     EsTensor logits = floats(r, DIMS(r->E, 200, 10));
     EsTensor labels = numbers(r, ES_DTYPE_I32, 11, DIMS(r->E, 200)), loss = floats(r, DIMS(r->E));
