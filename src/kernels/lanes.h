@@ -47,6 +47,22 @@ typedef struct EsLaneNorm {
     const float *inv_std;
 } EsLaneNorm;
 
+// Convolution, batch norm, ReLU and 2x2 maximum of a single input channel, by way of its patches
+// (lanes_patch.c). Sums of patches are [3x3 regions][ES_LANES_PATCH_REGION]; their gradient per
+// output channel is the 9 taps and the sum of the gradient itself.
+#define ES_LANES_PATCH_SHIFTS   13
+#define ES_LANES_PATCH_REGION   (ES_LANES_PATCH_SHIFTS + 1)
+#define ES_LANES_PATCH_SUMS     (9 * ES_LANES_PATCH_REGION)
+#define ES_LANES_PATCH_GRADIENT 10
+#define ES_LANES_PATCH_FILTER   18 // packed floats of an output channel
+#define ES_LANES_CHOICE_WORDS   4  // of 16 bits, per window: which position won it
+
+// Sums over all positions of a batch.
+typedef struct EsLanePatches {
+    double tap[9];        // of the patch at the position
+    double product[9][9]; // of its taps, two by two
+} EsLanePatches;
+
 // The images of a group and how to read them.
 typedef struct EsLaneImages {
     const unsigned char *images; // [M][C][H][W]
@@ -118,6 +134,26 @@ typedef struct EsLaneKernels {
                        const float *mean_d_z, const float *mean_d_z_xhat, int relu, int n_valid,
                        const EsLaneMap *d_x);
 
+    // --- a single input channel, by its patches; filters for which es_lane_has_patches ---
+
+    // accumulator [ES_LANES_PATCH_SUMS][L] (+=, or = when is_first): sums over positions and valid
+    // lanes, for es_lane_patches.
+    void (*patch_sums)(const EsLaneMap *x, int n_valid, int is_first, float *accumulator);
+    // weight [O][1][3][3] times scale [O] into `packed`, O times ES_LANES_PATCH_FILTER floats.
+    void (*patch_pack)(const float *weight, const float *scale, int n_out, float *packed);
+    // y = max(0, 2x2 maxima of x * packed + shift). Which position won each window goes to
+    // `choice`, a map of es_lane_choice_width columns (data nullable: not kept). Where it is kept,
+    // a NaN in x must show in shift, as it does with statistics of the batch.
+    void (*patch_conv)(const EsLaneMap *x, const float *packed, const float *shift,
+                       const EsLaneMap *y, const EsLaneMap *choice);
+    // accumulator [O][ES_LANES_PATCH_GRADIENT][L] (+=, or = when is_first): d_z times the patch at
+    // the winner of each window, and d_z; d_z is d_y where the winner passed the ReLU.
+    void (*patch_weight)(const EsLaneMap *x, const EsLaneMap *d_y, const EsLaneMap *choice,
+                         int is_first, float *accumulator);
+    // totals [count] = sum over shards and lanes of accumulators [count][L].
+    void (*lane_totals)(const float *accumulator, size_t shard_stride, int n_shards, int count,
+                        double *totals);
+
     void (*activation)(EsActivation kind, const EsLaneMap *x, const EsLaneMap *y);
     void (*activation_input)(EsActivation kind, const EsLaneMap *y, const EsLaneMap *d_y,
                              const EsLaneMap *d_x);
@@ -138,6 +174,20 @@ typedef struct EsLaneKernels {
     void (*from_rows)(const float *rows, int n_valid, const EsLaneMap *y);
     void (*to_rows)(const EsLaneMap *x, int n_valid, float *rows);
 } EsLaneKernels;
+
+// Whether the patch operations can run a convolution.
+static inline int es_lane_has_patches(const EsLaneFilter *f) {
+    return f->n_in == 1 && f->kernel == 3 && f->height % 2 == 0 && f->width % 4 == 0;
+}
+
+// Columns of the map that holds the choices of a row of windows.
+static inline int es_lane_choice_width(int n_windows, int n_lanes) {
+    int n_floats = n_windows * ES_LANES_CHOICE_WORDS / 2;
+    return (n_floats + n_lanes - 1) / n_lanes;
+}
+
+// Sums of patches from the totals [ES_LANES_PATCH_SUMS] of their accumulators.
+EsLanePatches es_lane_patches(const double *totals);
 
 // The engine for 4, 8 or 16 lanes, or NULL when this build has none of that width.
 const EsLaneKernels *es_lane_kernels(int n_lanes);

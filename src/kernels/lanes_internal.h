@@ -16,8 +16,9 @@
 #define ES_LANE_FUNCTION_LIST(X)                                                                   \
     X(packed_count) X(accumulator_count) X(pack_weights) X(pack_weights_flipped) X(load_images)    \
     X(conv) X(conv_statistics) X(conv_weight) X(reduce_weight) X(normalise) X(pooled_input)        \
-    X(norm_sums) X(norm_input) X(activation) X(activation_input) X(pool) X(pool_input) X(add)      \
-    X(softmax) X(bias) X(from_rows) X(to_rows)
+    X(norm_sums) X(norm_input) X(patch_sums) X(patch_pack) X(patch_conv) X(patch_weight)           \
+    X(lane_totals) X(activation) X(activation_input) X(pool) X(pool_input) X(add) X(softmax)       \
+    X(bias) X(from_rows) X(to_rows)
 // clang-format on
 
 #define X(name) __typeof__(*((EsLaneKernels *)0)->name) LANES_FUNCTION(name);

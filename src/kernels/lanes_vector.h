@@ -18,7 +18,7 @@
 
 #define LANES_INLINE static inline __attribute__((always_inline))
 // A long straight-line function that compilers make slower where they inline it.
-#define LANES_ALONE static __attribute__((noinline))
+#define LANES_ALONE static __attribute__((noinline, unused))
 
 typedef float Vector __attribute__((vector_size(LANES * 4)));
 typedef int32_t Mask __attribute__((vector_size(LANES * 4)));
@@ -99,6 +99,50 @@ static inline Vector where_greater(Vector a, Vector b, Vector v) {
     return (Vector)((Mask)v & (a > b));
 #endif
 }
+
+// A yes or no per lane: a mask register where there are such, else a vector.
+#if ES_LANES == 16 && defined(__AVX512F__)
+typedef __mmask16 Choice;
+static inline Choice greater(Vector a, Vector b) {
+    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ);
+}
+static inline Choice not_at_most(Vector a, Vector b) {
+    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_NLE_UQ);
+}
+static inline Vector choose(Choice choice, Vector yes, Vector no) {
+    return (Vector)_mm512_mask_blend_ps(choice, (__m512)no, (__m512)yes);
+}
+static inline unsigned bits_of(Choice choice) { return choice; }
+static inline Choice choice_of(unsigned bits) { return (Choice)bits; }
+#else
+typedef Mask Choice;
+static inline Choice greater(Vector a, Vector b) { return a > b; }
+static inline Choice not_at_most(Vector a, Vector b) { return ~(Mask)(a <= b); } // yes for NaN
+static inline Vector choose(Choice choice, Vector yes, Vector no) {
+    return (Vector)(((Mask)yes & choice) | ((Mask)no & ~choice));
+}
+// lane 0 is the lowest bit
+static inline unsigned bits_of(Choice choice) {
+#if ES_LANES == 8 && defined(__AVX2__)
+    return (unsigned)_mm256_movemask_ps((__m256)choice);
+#elif ES_LANES == 4 && defined(__SSE__)
+    return (unsigned)_mm_movemask_ps((__m128)choice);
+#else
+    unsigned bits = 0;
+    for (int i = 0; i < LANES; i++) {
+        bits |= (unsigned)(choice[i] & 1) << i;
+    }
+    return bits;
+#endif
+}
+static inline Choice choice_of(unsigned bits) {
+    Mask bit;
+    for (int i = 0; i < LANES; i++) {
+        bit[i] = 1 << i;
+    }
+    return (((int32_t)bits - (Mask){0}) & bit) != 0;
+}
+#endif
 
 // The first LANES bytes as numbers. Compilers make a scalar loop of __builtin_convertvector here.
 static inline Vector from_bytes(Bytes16 bytes) {

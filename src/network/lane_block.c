@@ -45,7 +45,7 @@ static void extend_block(const EsGraph *graph, EsLaneBlock *block) {
 }
 
 int es_lane_block_find(const EsGraph *graph, int conv, EsLaneBlock *block) {
-    *block = (EsLaneBlock){-1, -1, -1, -1, -1, -1, -1, -1, -1};
+    *block = (EsLaneBlock){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
     EsValueId y = graph->nodes[conv].output[0];
     if (graph->values[y].role != ES_ROLE_ACTIVATION || graph->nodes[conv].input[2] != ES_NO_VALUE) {
         return 0;
@@ -71,5 +71,14 @@ int es_lane_block_find(const EsGraph *graph, int conv, EsLaneBlock *block) {
         block->running = graph->values[graph->nodes[block->apply].input[1]].producer;
     }
     extend_block(graph, block);
+    if (block->input >= 0) {
+        EsValueId d_y = graph->nodes[block->input].output[0];
+        int reader = es_graph_next_reader(graph, d_y, 0);
+        if (reader >= 0 && graph->nodes[reader].op == ES_OP_CONV2D_WEIGHT &&
+            graph->values[d_y].role == ES_ROLE_ACTIVATION &&
+            es_graph_next_reader(graph, d_y, reader + 1) < 0) {
+            block->weight = reader;
+        }
+    }
     return 1;
 }

@@ -11,6 +11,7 @@ ES_EXTERN_C_BEGIN
 typedef struct EsLaneBlock {
     int statistics, running, apply, relu, pool; // forward
     int relu_input, pool_input, sums, input;    // backward
+    int weight; // the weight gradient, where that alone reads the gradient of the convolution
 } EsLaneBlock;
 
 // The batch norm that alone reads this convolution's output; 0 when there is none.

@@ -101,6 +101,7 @@ static int n_reads(LaneOp op) {
     case LANE_ADD:
         return 2;
     case LANE_NORM_INPUT:
+    case LANE_PATCH_WEIGHT:
         return 3;
     default:
         return 1;

@@ -21,6 +21,9 @@ typedef enum LaneOp {
     LANE_CONV_STATISTICS,  // a -> b, maxima c, layer, norm
     LANE_CONV_INPUT,       // a = d_y -> b = d_x, layer
     LANE_CONV_WEIGHT,      // a = x, b = d_y, layer
+    LANE_PATCH_SUMS,       // a = x, layer
+    LANE_PATCH_CONV,       // a -> b, choice c, layer, norm
+    LANE_PATCH_WEIGHT,     // a = x, b = d_y, c = choice, layer
     LANE_NORMALISE,        // a -> b, norm
     LANE_NORM_SUMS,        // a = x, b = d_y, norm
     LANE_NORM_INPUT,       // a = x, b = d_y -> d; c = maxima where pooled; norm
@@ -64,15 +67,18 @@ typedef struct LaneLayer {
     EsValueId weight, bias;     // bias ES_NO_VALUE when absent
     EsValueId d_weight, d_bias; // likewise
     int gradient_phase;         // -1 when it has none
+    int is_patched;             // one channel by its patches; packed once its norm is known
     int needs_flipped;
     size_t packed, flipped; // offsets in the host's area, floats
     size_t accumulator, bias_accumulator;
+    size_t patch_accumulator; // is_patched: sums of patches
 } LaneLayer;
 
 // Batch norm of a host. Arrays of `channels` floats in the host's area.
 typedef struct LaneNormRecord {
     int channels;
     int has_relu, is_pooled, is_folded;
+    int is_patched;    // lanes.h: scale has the sign of gamma, mean is not folded
     double n_elements; // per channel and batch
     EsNormOptions options;
     EsValueId gamma, beta, running_mean, running_variance;
@@ -80,11 +86,13 @@ typedef struct LaneNormRecord {
     EsValueId gradient_in;     // what enters from behind, ES_NO_VALUE likewise
     int statistics_phase;      // -1: running statistics, ready from the start
     int sums_phase;            // -1: no gradient
-    int x;                     // map the norm reads
+    int x;                     // map the norm reads; is_patched: the convolution
+    int choice;                // is_patched: map of the winners, -1 without a gradient
     int layer;                 // whose output it normalises
     size_t sign, scale, shift, mean, inv_std, mean_d_z,
         mean_d_z_xhat; // offsets in the host's area, floats
     size_t sums;       // offset of double [groups][channels][2], in doubles
+    size_t patches;    // is_patched: offset of EsLanePatches, in doubles
 } LaneNormRecord;
 
 struct EsLaneProgram {

@@ -81,11 +81,26 @@ static void place_maps(EsLaneProgram *program) {
     }
 }
 
+static void place_patches(EsLaneProgram *program, LaneLayer *layer) {
+    size_t lanes = (size_t)program->kernels->n_lanes, n_out = (size_t)layer->filter.n_out;
+    layer->packed = take(&program->host_floats, n_out * ES_LANES_PATCH_FILTER, sizeof(float));
+    layer->accumulator =
+        take(&program->shard_floats, n_out * ES_LANES_PATCH_GRADIENT * lanes, sizeof(float));
+    layer->patch_accumulator =
+        take(&program->shard_floats, ES_LANES_PATCH_SUMS * lanes, sizeof(float));
+    program->norms[layer->norm].patches =
+        take(&program->host_doubles, sizeof(EsLanePatches) / sizeof(double), sizeof(double));
+}
+
 static void place_records(EsLaneProgram *program) {
     const EsLaneKernels *kernels = program->kernels;
     size_t lanes = (size_t)kernels->n_lanes;
     for (int i = 0; i < program->n_layers; i++) {
         LaneLayer *layer = &program->layers[i];
+        if (layer->is_patched) {
+            place_patches(program, layer);
+            continue;
+        }
         layer->packed =
             take(&program->host_floats, kernels->packed_count(&layer->filter), sizeof(float));
         if (layer->needs_flipped) {

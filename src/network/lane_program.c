@@ -76,17 +76,57 @@ static int add_norm(EsLowering *l, const EsLaneBlock *block, int layer) {
     return p->n_norms - 1;
 }
 
-// A convolution with the batch norm, ReLU and pooling behind it.
-static void lower_block(EsLowering *l, int node, const EsLaneBlock *block) {
+// Whether a block can go by the patches of its single input channel: batch statistics (or those of
+// the past, without a gradient), ReLU and pooling, and nobody asks for the gradient of its input.
+static int can_use_patches(const EsLowering *l, const EsLaneBlock *block, int layer) {
+    int has_gradient = block->sums >= 0 && block->input >= 0 && block->pool_input >= 0 &&
+                       block->relu_input >= 0 && block->weight >= 0 && block->statistics >= 0;
+    int has_none =
+        block->sums < 0 && block->input < 0 && block->pool_input < 0 && block->relu_input < 0;
+    return block->relu >= 0 && block->pool >= 0 && (has_gradient || has_none) &&
+           es_lane_has_patches(&l->program->layers[layer].filter);
+}
+
+// Forward: sums of patches, then convolution to rectified maxima in one go. The gradient follows
+// when the node of its sums is lowered.
+static void lower_patches(EsLowering *l, int node, const EsLaneBlock *block, int layer, int norm) {
+    EsLaneProgram *p = l->program;
+    const EsValue *y = value_at(l, node_at(l, block->pool)->output[0]);
+    p->layers[layer].is_patched = p->norms[norm].is_patched = 1;
+    p->layers[layer].norm = norm;
+    p->norms[norm].is_folded = 0;
+    int x = es_lane_input_slot(l, node, node_at(l, node)->input[0], 1);
+    if (block->statistics >= 0) {
+        LaneInstruction sums = es_lane_make(LANE_PATCH_SUMS, node, x, -1, -1);
+        sums.layer = layer;
+        p->norms[norm].statistics_phase = es_lane_emit(l, sums);
+    }
+    int choice = -1;
+    if (block->weight >= 0) {
+        choice = es_lane_add_slot(l, ES_NO_VALUE, (int)y->dim[2], (int)y->dim[3],
+                                  es_lane_choice_width((int)y->dim[4], p->kernels->n_lanes));
+        l->is_absorbed[block->input] = l->is_absorbed[block->weight] = 1;
+    }
+    p->norms[norm].x = x;
+    p->norms[norm].choice = choice;
+    LaneInstruction run =
+        es_lane_make(LANE_PATCH_CONV, node, x,
+                     es_lane_output_slot(l, node_at(l, block->pool)->output[0]), choice);
+    run.layer = layer;
+    run.norm = norm;
+    run.phase = p->norms[norm].statistics_phase + 1;
+    es_lane_emit(l, run);
+    es_lane_copy_result(l, node_at(l, block->pool)->output[0], node);
+}
+
+// Convolution with sums and maxima, then the normalisation of the maxima.
+static void lower_statistics(EsLowering *l, int node, const EsLaneBlock *block, int layer,
+                             int norm) {
     EsLaneProgram *p = l->program;
     const EsNode *conv = node_at(l, node);
     const EsValue *y = value_at(l, conv->output[0]);
-    int kernel = (int)value_at(l, conv->input[1])->dim[3];
-    int layer = add_layer(l, node, kernel);
-    int norm = add_norm(l, block, layer);
     p->layers[layer].norm = p->norms[norm].is_folded ? norm : -1;
-
-    int x = es_lane_input_slot(l, node, conv->input[0], kernel / 2);
+    int x = es_lane_input_slot(l, node, conv->input[0], p->layers[layer].filter.kernel / 2);
     int raw = es_lane_output_slot(l, conv->output[0]);
     int maxima = block->pool >= 0 ? es_lane_add_slot(l, ES_NO_VALUE, (int)y->dim[2],
                                                      (int)(y->dim[3] / 2), (int)(y->dim[4] / 2))
@@ -110,7 +150,21 @@ static void lower_block(EsLowering *l, int node, const EsLaneBlock *block) {
     normalise.phase = p->norms[norm].statistics_phase + 1;
     es_lane_emit(l, normalise);
     es_lane_copy_result(l, result, node);
+}
 
+// A convolution with the batch norm, ReLU and pooling behind it.
+static void lower_block(EsLowering *l, int node, const EsLaneBlock *block) {
+    EsLaneProgram *p = l->program;
+    int layer = add_layer(l, node, (int)value_at(l, node_at(l, node)->input[1])->dim[3]);
+    int norm = add_norm(l, block, layer);
+    if (can_use_patches(l, block, layer)) {
+        lower_patches(l, node, block, layer, norm);
+    } else {
+        lower_statistics(l, node, block, layer, norm);
+    }
+    if (l->status != ES_STATUS_OK) {
+        return;
+    }
     const int parts[] = {block->statistics, block->running,    block->apply,     block->relu,
                          block->pool,       block->relu_input, block->pool_input};
     for (size_t i = 0; i < ES_COUNT_OF(parts); i++) {
@@ -141,6 +195,14 @@ static void lower_norm_gradient(EsLowering *l, int node) {
     }
     LaneNormRecord *norm = &p->norms[index];
     int gradient = es_lane_input_slot(l, node, norm->gradient_in, 0);
+    if (norm->is_patched) {
+        LaneLayer *layer = &p->layers[norm->layer];
+        LaneInstruction weight =
+            es_lane_make(LANE_PATCH_WEIGHT, node, norm->x, gradient, norm->choice);
+        weight.layer = norm->layer;
+        layer->gradient_phase = norm->sums_phase = es_lane_emit(l, weight);
+        return;
+    }
     if (node_at(l, node)->op == ES_OP_NORM_SUMS) {
         LaneInstruction sums = es_lane_make(LANE_NORM_SUMS, node, norm->x, gradient, -1);
         sums.norm = index;

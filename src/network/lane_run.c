@@ -61,6 +61,7 @@ static double *norm_sums(const HostRun *run, const LaneNormRecord *norm, int gro
 
 // --- before the first phase ---
 
+// Scale and shift from mean and inv_std, and the weights that depend on them.
 static void derive_scale(const HostRun *run, const LaneNormRecord *norm) {
     const float *gamma = env_data(run->program, norm->gamma, run->env);
     const float *beta = env_data(run->program, norm->beta, run->env);
@@ -69,6 +70,12 @@ static void derive_scale(const HostRun *run, const LaneNormRecord *norm) {
         float scale = gamma[c] * sign * run->area[norm->inv_std + (size_t)c];
         run->area[norm->scale + (size_t)c] = scale;
         run->area[norm->shift + (size_t)c] = beta[c] - run->area[norm->mean + (size_t)c] * scale;
+    }
+    if (norm->is_patched) {
+        const LaneLayer *layer = &run->program->layers[norm->layer];
+        run->program->kernels->patch_pack(env_data(run->program, layer->weight, run->env),
+                                          run->area + norm->scale, norm->channels,
+                                          run->area + layer->packed);
     }
 }
 
@@ -93,6 +100,9 @@ static void prepare_host(const HostRun *run) {
     }
     for (int i = 0; i < p->n_layers; i++) {
         const LaneLayer *layer = &p->layers[i];
+        if (layer->is_patched) {
+            continue; // packed with its norm
+        }
         const float *weight = env_data(p, layer->weight, run->env);
         const float *sign = layer->norm >= 0 ? run->area + p->norms[layer->norm].sign : NULL;
         p->kernels->pack_weights(weight, sign, &layer->filter, run->area + layer->packed);
@@ -206,6 +216,16 @@ static void run_layer(const HostRun *run, const LaneInstruction *i, const EsLane
     case LANE_CONV_INPUT:
         p->kernels->conv(a, run->area + layer->flipped, NULL, layer->filter.kernel, b);
         break;
+    case LANE_PATCH_SUMS:
+        p->kernels->patch_sums(a, valid_lanes(p, group), is_first,
+                               accumulators + layer->patch_accumulator);
+        break;
+    case LANE_PATCH_CONV:
+        p->kernels->patch_conv(a, run->area + layer->packed, run->area + norm->shift, b, c);
+        break;
+    case LANE_PATCH_WEIGHT:
+        p->kernels->patch_weight(a, b, c, is_first, accumulators + layer->accumulator);
+        break;
     default:
         p->kernels->conv_weight(a, b, layer->filter.kernel, is_first,
                                 accumulators + layer->accumulator);
@@ -239,6 +259,9 @@ static void run_instruction(const HostRun *run, const LaneInstruction *i, int gr
     case LANE_CONV_STATISTICS:
     case LANE_CONV_INPUT:
     case LANE_CONV_WEIGHT:
+    case LANE_PATCH_SUMS:
+    case LANE_PATCH_CONV:
+    case LANE_PATCH_WEIGHT:
         run_layer(run, i, &a, &b, &c, group, shard);
         break;
     case LANE_NORMALISE:
@@ -295,13 +318,54 @@ static double total(const HostRun *run, const LaneNormRecord *norm, int k) {
     return sum;
 }
 
+// Sum of nine taps, weighted.
+static double weighted(const float *weight, const double *tap) {
+    double sum = 0.0;
+    for (int t = 0; t < 9; t++) {
+        sum += (double)weight[t] * tap[t];
+    }
+    return sum;
+}
+
+static EsLanePatches *patches_of(const HostRun *run, const LaneNormRecord *norm) {
+    return (EsLanePatches *)(run->sums + norm->patches);
+}
+
+// The sums over a batch of y and y^2 for every channel, from group partials or from sums of
+// patches: y is a sum of weighted taps.
+static void total_outputs(const HostRun *run, const LaneNormRecord *norm, double *sums) {
+    const EsLaneProgram *p = run->program;
+    if (!norm->is_patched) {
+        for (int k = 0; k < 2 * norm->channels; k++) {
+            sums[k] = total(run, norm, k);
+        }
+        return;
+    }
+    const LaneLayer *layer = &p->layers[norm->layer];
+    EsLanePatches *patches = patches_of(run, norm);
+    double totals[ES_LANES_PATCH_SUMS];
+    p->kernels->lane_totals(run->area + p->accumulators_start + layer->patch_accumulator,
+                            p->shard_floats, p->n_shards, ES_LANES_PATCH_SUMS, totals);
+    *patches = es_lane_patches(totals);
+    const float *weight = env_data(p, layer->weight, run->env);
+    for (int c = 0; c < norm->channels; c++, weight += 9) {
+        sums[2 * c] = sums[2 * c + 1] = 0.0;
+        for (int t = 0; t < 9; t++) {
+            sums[2 * c] += (double)weight[t] * patches->tap[t];
+            sums[2 * c + 1] += (double)weight[t] * weighted(weight, patches->product[t]);
+        }
+    }
+}
+
 static void finish_statistics(const HostRun *run, const LaneNormRecord *norm) {
+    double sums[2 * ES_LANES_CHANNEL_LIMIT];
+    total_outputs(run, norm, sums);
     float *running_mean = env_data(run->program, norm->running_mean, run->env);
     float *running_variance = env_data(run->program, norm->running_variance, run->env);
     float momentum = norm->options.momentum;
     for (int c = 0; c < norm->channels; c++) {
-        double mean = total(run, norm, 2 * c) / norm->n_elements;
-        double variance = total(run, norm, 2 * c + 1) / norm->n_elements - mean * mean;
+        double mean = sums[2 * c] / norm->n_elements;
+        double variance = sums[2 * c + 1] / norm->n_elements - mean * mean;
         // not fmax: a NaN must stay one
         variance = variance < 0.0 ? 0.0 : variance;
         double unbiased = norm->n_elements > 1.0
@@ -326,6 +390,38 @@ static void finish_norm_gradient(const HostRun *run, const LaneNormRecord *norm)
         d_gamma[c] = (float)sum_xhat * run->area[norm->sign + (size_t)c];
         run->area[norm->mean_d_z + (size_t)c] = (float)(sum / norm->n_elements);
         run->area[norm->mean_d_z_xhat + (size_t)c] = (float)(sum_xhat / norm->n_elements);
+    }
+}
+
+// Gradients of gamma, beta and weights of a layer that goes by patches. With g the sums of d_z
+// times the patch of each winner, s those of all patches, P their products, y = w . patch:
+//   sum of d_z y = w . g
+//   d_w = scale (g - s sum(d_z) / n - (P w - mean s) inv_std sum(d_z xhat) / n)
+static void finish_patches(const HostRun *run, const LaneNormRecord *norm) {
+    const EsLaneProgram *p = run->program;
+    const LaneLayer *layer = &p->layers[norm->layer];
+    const EsLanePatches *patches = patches_of(run, norm);
+    const float *weight = env_data(p, layer->weight, run->env);
+    float *d_weight = env_data(p, layer->d_weight, run->env);
+    float *d_gamma = env_data(p, norm->d_gamma, run->env);
+    float *d_beta = env_data(p, norm->d_beta, run->env);
+    for (size_t c = 0; c < (size_t)norm->channels; c++, weight += 9, d_weight += 9) {
+        double g[ES_LANES_PATCH_GRADIENT];
+        size_t first = c * ES_LANES_PATCH_GRADIENT * (size_t)p->kernels->n_lanes;
+        p->kernels->lane_totals(run->area + p->accumulators_start + layer->accumulator + first,
+                                p->shard_floats, p->n_shards, ES_LANES_PATCH_GRADIENT, g);
+        double mean = (double)run->area[norm->mean + c], sum = g[9];
+        double inv_std = (double)run->area[norm->inv_std + c];
+        double scale = (double)run->area[norm->scale + c];
+        double sum_xhat = (weighted(weight, g) - mean * sum) * inv_std;
+        d_beta[c] = (float)sum;
+        d_gamma[c] = (float)sum_xhat;
+        double slope = inv_std * sum_xhat / norm->n_elements;
+        double constant = mean * slope - sum / norm->n_elements;
+        for (int t = 0; t < 9; t++) {
+            d_weight[t] = (float)(scale * (g[t] + constant * patches->tap[t] -
+                                           slope * weighted(weight, patches->product[t])));
+        }
     }
 }
 
@@ -369,12 +465,14 @@ static void finish_phase(const HostRun *run) {
         if (p->norms[i].statistics_phase == run->phase) {
             finish_statistics(run, &p->norms[i]);
         }
-        if (p->norms[i].sums_phase == run->phase) {
+        if (p->norms[i].sums_phase == run->phase && p->norms[i].is_patched) {
+            finish_patches(run, &p->norms[i]);
+        } else if (p->norms[i].sums_phase == run->phase) {
             finish_norm_gradient(run, &p->norms[i]);
         }
     }
     for (int i = 0; i < p->n_layers; i++) {
-        if (p->layers[i].gradient_phase == run->phase) {
+        if (p->layers[i].gradient_phase == run->phase && !p->layers[i].is_patched) {
             finish_layer(run, &p->layers[i]);
         }
     }
