@@ -68,28 +68,40 @@ static inline ES_HOST_DEVICE uint32_t es_random_below(uint32_t word, uint32_t n)
     return (uint32_t)(((uint64_t)word * n) >> 32);
 }
 
-// Element `index` of a permutation of [0, count) that is fixed by the four key words of `key`.
-// A six-round Feistel network over the next even number of bits, walked until it lands inside
-// (cycle walking).
-static inline ES_HOST_DEVICE uint32_t es_random_permute(uint32_t index, uint32_t count,
-                                                        EsRandom4 key) {
+// Half of the bits of the smallest even number of bits that hold [0, count).
+static inline ES_HOST_DEVICE uint32_t es_random_half_bits(uint32_t count) {
     uint32_t half_bits = 1;
     while (half_bits < 16 && (1u << (2 * half_bits)) < count) {
         half_bits++;
     }
+    return half_bits;
+}
+
+// A permutation of all numbers of 2 half_bits bits, fixed by the four words of `key`: a six-round
+// Feistel network.
+static inline ES_HOST_DEVICE uint32_t es_random_permute_bits(uint32_t index, uint32_t half_bits,
+                                                             EsRandom4 key) {
     uint32_t mask = (1u << half_bits) - 1;
+    uint32_t left = index >> half_bits;
+    uint32_t right = index & mask;
+    for (uint32_t round = 0; round < 6; round++) {
+        uint32_t mixed = (right + key.word[round & 3u]) * 0x9E3779B1u + round * 0x85EBCA6Bu;
+        mixed = (mixed ^ (mixed >> 15)) * 0xC2B2AE35u;
+        mixed ^= mixed >> 13;
+        uint32_t next = left ^ (mixed & mask);
+        left = right;
+        right = next;
+    }
+    return (left << half_bits) | right;
+}
+
+// Element `index` of a permutation of [0, count): that of all numbers of as many bits, walked until
+// it lands inside (cycle walking).
+static inline ES_HOST_DEVICE uint32_t es_random_permute(uint32_t index, uint32_t count,
+                                                        EsRandom4 key) {
+    uint32_t half_bits = es_random_half_bits(count);
     do {
-        uint32_t left = index >> half_bits;
-        uint32_t right = index & mask;
-        for (uint32_t round = 0; round < 6; round++) {
-            uint32_t mixed = (right + key.word[round & 3u]) * 0x9E3779B1u + round * 0x85EBCA6Bu;
-            mixed = (mixed ^ (mixed >> 15)) * 0xC2B2AE35u;
-            mixed ^= mixed >> 13;
-            uint32_t next = left ^ (mixed & mask);
-            left = right;
-            right = next;
-        }
-        index = (left << half_bits) | right;
+        index = es_random_permute_bits(index, half_bits, key);
     } while (index >= count);
     return index;
 }

@@ -4,6 +4,7 @@
 #include "kernels/kernels.h"
 
 #define IMAGES_PER_PIECE 16
+#define ORDER_BLOCK      256 // elements of a pass at a time
 
 typedef struct GatherOrder {
     uint64_t seed;
@@ -13,14 +14,43 @@ typedef struct GatherOrder {
     int64_t N;
 } GatherOrder;
 
+// Elements first, .. first + n - 1 of one pass; n <= ORDER_BLOCK. Every walk is that of
+// es_random_permute, but all take a step before the next one, so that none waits for another's end.
+static void order_block(EsRandom4 key, uint32_t n_samples, uint32_t first, int n, int32_t *index) {
+    uint32_t half_bits = es_random_half_bits(n_samples);
+    int walking[ORDER_BLOCK];
+    int n_walking = n;
+    for (int i = 0; i < n; i++) {
+        index[i] = (int32_t)(first + (uint32_t)i);
+        walking[i] = i;
+    }
+    while (n_walking > 0) {
+        int n_left = 0;
+        for (int k = 0; k < n_walking; k++) {
+            int i = walking[k];
+            uint32_t element = es_random_permute_bits((uint32_t)index[i], half_bits, key);
+            index[i] = (int32_t)element;
+            walking[n_left] = i;
+            n_left += element >= n_samples;
+        }
+        n_walking = n_left;
+    }
+}
+
 static void order_environment(void *context, int64_t e, int worker) {
     (void)worker;
     const GatherOrder *job = context;
     uint32_t episode = (uint32_t)*es_env_i32(job->episode, e);
     uint64_t first = (uint64_t)(uint32_t)*es_env_i32(job->step, 0) * (uint64_t)job->N;
     int32_t *index = es_env_i32(job->index, e);
-    for (int64_t n = 0; n < job->N; n++) {
-        index[n] = es_gather_sample(job->seed, episode, first + (uint64_t)n, job->n_samples);
+    for (int64_t n = 0; n < job->N;) {
+        uint64_t position = first + (uint64_t)n;
+        uint32_t pass = (uint32_t)(position / job->n_samples);
+        uint32_t start = (uint32_t)(position % job->n_samples);
+        int64_t count = ES_MIN(ES_MIN(job->N - n, ORDER_BLOCK), (int64_t)(job->n_samples - start));
+        order_block(es_gather_pass_key(job->seed, episode, pass), job->n_samples, start, (int)count,
+                    index + n);
+        n += count;
     }
 }
 

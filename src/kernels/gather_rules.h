@@ -40,13 +40,18 @@ static inline ES_HOST_DEVICE float es_gather_value(const EsGatherOptions *option
     return ((float)pixel / 255.0f - options->mean[channel]) * options->inv_std[channel];
 }
 
+// What fixes the order of one pass of environment `episode` over the data set.
+static inline ES_HOST_DEVICE EsRandom4 es_gather_pass_key(uint64_t seed, uint32_t episode,
+                                                          uint32_t pass) {
+    return es_random_draw(seed, episode, ES_PURPOSE_DATA_ORDER, pass, 0);
+}
+
 // Which sample environment `episode` takes as number `position` of its endless stream of passes.
 static inline ES_HOST_DEVICE int32_t es_gather_sample(uint64_t seed, uint32_t episode,
                                                       uint64_t position, uint32_t n_samples) {
     uint32_t pass = (uint32_t)(position / n_samples);
     uint32_t index = (uint32_t)(position % n_samples);
-    EsRandom4 key = es_random_draw(seed, episode, ES_PURPOSE_DATA_ORDER, pass, 0);
-    return (int32_t)es_random_permute(index, n_samples, key);
+    return (int32_t)es_random_permute(index, n_samples, es_gather_pass_key(seed, episode, pass));
 }
 
 #endif
