@@ -13,6 +13,9 @@
 
 #define OUT     ES_LANES_TILE_OUT
 #define N_TILES 2 // at a time
+// input channels, up to which one tile at a time is faster: points and products of two would not
+// fit the first-level cache together
+#define FEW_INPUTS 4
 
 static int n_blocks(int n_out) { return (n_out + OUT - 1) / OUT; }
 
@@ -236,10 +239,10 @@ void LANES_FUNCTION(winograd_conv)(const LaneConvTask *task) {
     _Alignas(64) float products[POINTS * OUT * N_TILES * LANES];
     int n_tiles = task->y->height / TILE * (task->y->width / TILE);
     int tile = 0;
-    for (; tile + N_TILES <= n_tiles; tile += N_TILES) {
+    for (; tile + N_TILES <= n_tiles && task->x->channels > FEW_INPUTS; tile += N_TILES) {
         conv_tiles(task, tile, N_TILES, points, products);
     }
-    if (tile < n_tiles) {
+    for (; tile < n_tiles; tile++) {
         conv_tiles(task, tile, 1, points, products);
     }
 }
