@@ -115,14 +115,17 @@ static void prepare_host(const HostRun *run) {
 
 // --- one group ---
 
-// Whether the label is the first of the largest logits of this lane.
-static int is_first_largest(const EsLaneMap *logits, int lane, int label, float maximum) {
-    for (int k = 0; k < label; k++) {
-        if (logits->data[k * logits->plane + lane] == maximum) {
-            return 0;
+// The first of the largest logits of every lane; from the last class down, so that there is nothing
+// to guess.
+static void find_largest(const EsLaneMap *logits, int n_lanes, const float *maximum,
+                         int32_t *largest) {
+    memset(largest, -1, sizeof *largest * (size_t)n_lanes);
+    for (int k = logits->channels - 1; k >= 0; k--) {
+        const float *logit = logits->data + k * logits->plane;
+        for (int lane = 0; lane < n_lanes; lane++) {
+            largest[lane] = logit[lane] == maximum[lane] ? k : largest[lane];
         }
     }
-    return logits->data[label * logits->plane + lane] == maximum;
 }
 
 // Loss of a group; the plain kernel's formula (kernels/cross_entropy.h).
@@ -137,6 +140,8 @@ static void run_loss(const HostRun *run, const EsLaneMap *logits, const EsLaneMa
         share[lane] = is_counted ? 1.0f / (float)p->n_images : 0.0f;
     }
     p->kernels->softmax(logits, share, d_logits, maximum, sum);
+    int32_t largest[ES_LANES_MAX];
+    find_largest(logits, lanes, maximum, largest);
     double loss = 0.0;
     int n_correct = 0, n_invalid = 0;
     for (int lane = 0; lane < n_valid; lane++) {
@@ -146,7 +151,7 @@ static void run_loss(const HostRun *run, const EsLaneMap *logits, const EsLaneMa
         }
         loss += (double)(logf(sum[lane]) -
                          (logits->data[labels[lane] * logits->plane + lane] - maximum[lane]));
-        n_correct += is_first_largest(logits, lane, labels[lane], maximum[lane]);
+        n_correct += largest[lane] == labels[lane];
         if (d_logits->data != NULL) {
             d_logits->data[labels[lane] * d_logits->plane + lane] -= share[lane];
         }
@@ -318,13 +323,14 @@ static double total(const HostRun *run, const LaneNormRecord *norm, int k) {
     return sum;
 }
 
-// Sum of nine taps, weighted.
+// Sum of nine taps, weighted; row by row, so that the sums run side by side.
 static double weighted(const float *weight, const double *tap) {
-    double sum = 0.0;
-    for (int t = 0; t < 9; t++) {
-        sum += (double)weight[t] * tap[t];
+    double row[3];
+    for (int r = 0; r < 3; r++) {
+        row[r] = (double)weight[3 * r] * tap[3 * r] + (double)weight[3 * r + 1] * tap[3 * r + 1] +
+                 (double)weight[3 * r + 2] * tap[3 * r + 2];
     }
-    return sum;
+    return row[0] + row[1] + row[2];
 }
 
 static EsLanePatches *patches_of(const HostRun *run, const LaneNormRecord *norm) {
@@ -349,11 +355,12 @@ static void total_outputs(const HostRun *run, const LaneNormRecord *norm, double
     *patches = es_lane_patches(totals);
     const float *weight = env_data(p, layer->weight, run->env);
     for (int c = 0; c < norm->channels; c++, weight += 9) {
-        sums[2 * c] = sums[2 * c + 1] = 0.0;
+        double products[9];
         for (int t = 0; t < 9; t++) {
-            sums[2 * c] += (double)weight[t] * patches->tap[t];
-            sums[2 * c + 1] += (double)weight[t] * weighted(weight, patches->product[t]);
+            products[t] = weighted(weight, patches->product[t]);
         }
+        sums[2 * c] = weighted(weight, patches->tap);
+        sums[2 * c + 1] = weighted(weight, products);
     }
 }
 
@@ -431,18 +438,13 @@ static void finish_layer(const HostRun *run, const LaneLayer *layer) {
     const float *sign = layer->norm >= 0 ? run->area + p->norms[layer->norm].sign : NULL;
     p->kernels->reduce_weight(accumulators + layer->accumulator, p->shard_floats, p->n_shards, sign,
                               &layer->filter, env_data(p, layer->d_weight, run->env));
-    int lanes = p->kernels->n_lanes;
-    for (int o = 0; o < layer->filter.n_out && layer->d_bias != ES_NO_VALUE; o++) {
-        // four sums side by side: one would wait for itself at every addition
-        double sum[4] = {0.0};
-        for (int shard = 0; shard < p->n_shards; shard++) {
-            const float *part = accumulators + (size_t)shard * p->shard_floats +
-                                layer->bias_accumulator + (size_t)(o * lanes);
-            for (int lane = 0; lane < lanes; lane++) {
-                sum[lane % 4] += (double)part[lane];
-            }
+    if (layer->d_bias != ES_NO_VALUE) {
+        double sums[ES_LANES_CHANNEL_LIMIT];
+        p->kernels->lane_totals(accumulators + layer->bias_accumulator, p->shard_floats,
+                                p->n_shards, layer->filter.n_out, sums);
+        for (int o = 0; o < layer->filter.n_out; o++) {
+            env_data(p, layer->d_bias, run->env)[o] = (float)sums[o];
         }
-        env_data(p, layer->d_bias, run->env)[o] = (float)((sum[0] + sum[2]) + (sum[1] + sum[3]));
     }
 }
 
