@@ -15,23 +15,29 @@ typedef struct GatherOrder {
 } GatherOrder;
 
 // Elements first, .. first + n - 1 of one pass; n <= ORDER_BLOCK. Every walk is that of
-// es_random_permute, but all take a step before the next one, so that none waits for another's end.
+// es_random_permute, but all take a step before the next one: steps vectorise, and no walk waits
+// for another's end.
 static void order_block(EsRandom4 key, uint32_t n_samples, uint32_t first, int n, int32_t *index) {
     uint32_t half_bits = es_random_half_bits(n_samples);
-    int walking[ORDER_BLOCK];
-    int n_walking = n;
+    uint32_t element[ORDER_BLOCK];
+    int place[ORDER_BLOCK]; // in `index`
     for (int i = 0; i < n; i++) {
-        index[i] = (int32_t)(first + (uint32_t)i);
-        walking[i] = i;
+        element[i] = first + (uint32_t)i;
+        place[i] = i;
     }
-    while (n_walking > 0) {
+    for (int n_walking = n; n_walking > 0;) {
+        for (int k = 0; k < n_walking; k++) {
+            element[k] = es_random_permute_bits(element[k], half_bits, key);
+        }
         int n_left = 0;
         for (int k = 0; k < n_walking; k++) {
-            int i = walking[k];
-            uint32_t element = es_random_permute_bits((uint32_t)index[i], half_bits, key);
-            index[i] = (int32_t)element;
-            walking[n_left] = i;
-            n_left += element >= n_samples;
+            // those still outside move up; the others have arrived
+            uint32_t at = element[k];
+            int i = place[k];
+            index[i] = (int32_t)at;
+            element[n_left] = at;
+            place[n_left] = i;
+            n_left += at >= n_samples;
         }
         n_walking = n_left;
     }

@@ -323,10 +323,11 @@ void LANES_FUNCTION(winograd_reduce)(const float *accumulator, size_t shard_stri
             Vector point[POINTS];
             for (int p = 0; p < POINTS; p++) {
                 const float *part = accumulator + (size_t)((i * n_blocks + b) * POINTS + p) * LANES;
-                point[p] = load(part);
+                Vector sum = load(part);
                 for (int shard = 1; shard < n_shards; shard++) {
-                    point[p] += load(part + (size_t)shard * shard_stride);
+                    sum += load(part + (size_t)shard * shard_stride);
                 }
+                point[p] = sum;
             }
             reduce_block(point, sign != NULL ? sign + b * n : NULL, share, n_in,
                          ES_MIN(n, n_out - b * n), d_weight + (size_t)(b * n * n_in + i) * 9);

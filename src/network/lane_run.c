@@ -26,7 +26,7 @@ static int32_t *env_ints(const EsLaneProgram *p, EsValueId value, int64_t env) {
     return (int32_t *)tensor->data + env * tensor->stride[0];
 }
 
-static EsLaneMap map_of(const HostRun *run, int slot_index, int group, int worker) {
+static inline EsLaneMap map_of(const HostRun *run, int slot_index, int group, int worker) {
     const EsLaneProgram *p = run->program;
     if (slot_index < 0) {
         return (EsLaneMap){0};
