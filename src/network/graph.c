@@ -201,6 +201,17 @@ EsValueId es_graph_parameter(EsGraph *graph, const char *name, int rank, const i
     return id;
 }
 
+void es_graph_seek_parameters(EsGraph *graph, int64_t offset) {
+    if (offset < graph->n_parameters || offset % (ES_ALIGNMENT / (int64_t)sizeof(float)) != 0) {
+        es_graph_fail(graph, ES_STATUS_ARGUMENT,
+                      "a region cannot begin at %lld: parameters end at %lld, and regions are "
+                      "aligned to %d bytes",
+                      (long long)offset, (long long)graph->n_parameters, ES_ALIGNMENT);
+        return;
+    }
+    graph->n_parameters = offset;
+}
+
 EsValueId es_graph_state(EsGraph *graph, const char *name, int rank, const int64_t *dims,
                          float start) {
     EsValueId id = add_per_env(graph, name, ES_ROLE_STATE, ES_DTYPE_F32, rank, dims);

@@ -140,6 +140,12 @@ EsValueId es_graph_parameter(EsGraph *graph, const char *name, int rank, const i
 EsValueId es_graph_state(EsGraph *graph, const char *name, int rank, const int64_t *dims,
                          float start);
 
+// Regions: the next parameter goes to this offset of an environment's part (a multiple of 16
+// elements, at or after the end of the last parameter). Networks of different shapes can so share
+// a store (es_store_create_sized): what they have in common comes first, and each region is as
+// large as its largest tenant.
+void es_graph_seek_parameters(EsGraph *graph, int64_t offset);
+
 // Trainable numbers of one environment; padding between parameters is not counted.
 int64_t es_graph_parameter_count(const EsGraph *graph);
 

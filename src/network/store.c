@@ -33,17 +33,25 @@ static uint64_t hash_layout(const EsGraph *graph) {
     return hash;
 }
 
-EsStatus es_store_create(const EsGraph *graph, EsDevice *device, EsStore **store_out) {
-    *store_out = NULL;
+EsStatus es_store_create(const EsGraph *graph, EsDevice *device, EsStore **store) {
+    *store = NULL;
     ES_TRY(es_graph_status(graph));
+    ES_TRY(
+        es_store_create_sized(device, graph->n_envs, graph->n_parameters, graph->n_states, store));
+    (*store)->layout = hash_layout(graph);
+    return ES_STATUS_OK;
+}
+
+EsStatus es_store_create_sized(EsDevice *device, int64_t n_envs, int64_t n_parameters,
+                               int64_t n_states, EsStore **store_out) {
+    *store_out = NULL;
     EsStore *store = NULL;
     ES_TRY(es_allocate(sizeof *store, (void **)&store));
     store->device = device;
-    store->layout = hash_layout(graph);
     EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(create_slab(device, graph->n_envs, graph->n_parameters, &store->parameters));
-    ES_TRY_GOTO(create_slab(device, graph->n_envs, graph->n_parameters, &store->gradients));
-    ES_TRY_GOTO(create_slab(device, graph->n_envs, graph->n_states, &store->states));
+    ES_TRY_GOTO(create_slab(device, n_envs, n_parameters, &store->parameters));
+    ES_TRY_GOTO(create_slab(device, n_envs, n_parameters, &store->gradients));
+    ES_TRY_GOTO(create_slab(device, n_envs, n_states, &store->states));
 done:
     if (status != ES_STATUS_OK) {
         es_store_destroy(store);
@@ -64,19 +72,39 @@ void es_store_destroy(EsStore *store) {
 
 // One environment's part of the parameter slab: element q draws word q % 4 of draw q / 4, so a
 // parameter's start depends on its place alone.
+static void initialise_value(const EsValue *value, uint64_t seed, uint32_t episode,
+                             uint32_t purpose, uint32_t step, float *part) {
+    for (int64_t k = 0; k < es_value_count(value); k++) {
+        int64_t q = value->slab_offset + k;
+        EsRandom4 draw = {{0}};
+        if (value->bound > 0.0f) {
+            draw = es_random_draw(seed, episode, purpose, step, (uint32_t)(q / 4));
+        }
+        float uniform = es_random_uniform(draw.word[q % 4]);
+        part[q] = value->bound > 0.0f ? (2.0f * uniform - 1.0f) * value->bound : value->start;
+    }
+}
+
 static void initialise_values(const EsGraph *graph, EsRole role, uint64_t seed, uint32_t episode,
                               float *part) {
     for (int i = 0; i < graph->n_values; i++) {
+        if (graph->values[i].role == role) {
+            initialise_value(&graph->values[i], seed, episode, ES_PURPOSE_INITIALISATION, 0, part);
+        }
+    }
+}
+
+void es_store_initialise_region(EsStore *store, const EsGraph *graph, int64_t env, int64_t first,
+                                uint64_t seed, uint32_t episode, uint32_t step) {
+    ES_ASSERT(es_device_info(store->device)->kind == ES_DEVICE_CPU);
+    float *part = (float *)store->parameters.data + env * store->parameters.stride[0];
+    float *gradients = (float *)store->gradients.data + env * store->gradients.stride[0];
+    for (int i = 0; i < graph->n_values; i++) {
         const EsValue *value = &graph->values[i];
-        for (int64_t k = 0; value->role == role && k < es_value_count(value); k++) {
-            int64_t q = value->slab_offset + k;
-            EsRandom4 draw = {{0}};
-            if (value->bound > 0.0f) {
-                draw =
-                    es_random_draw(seed, episode, ES_PURPOSE_INITIALISATION, 0, (uint32_t)(q / 4));
-            }
-            float uniform = es_random_uniform(draw.word[q % 4]);
-            part[q] = value->bound > 0.0f ? (2.0f * uniform - 1.0f) * value->bound : value->start;
+        if (value->role == ES_ROLE_PARAMETER && value->slab_offset >= first) {
+            initialise_value(value, seed, episode, ES_PURPOSE_GERMINATION, step, part);
+            memset(gradients + value->slab_offset, 0,
+                   (size_t)es_value_count(value) * sizeof(float));
         }
     }
 }
@@ -91,9 +119,9 @@ EsStatus es_store_initialise(EsStore *store, const EsGraph *graph, EsStream *str
     float *states = staging + parameter_bytes / sizeof(float);
     for (int64_t e = 0; e < graph->n_envs; e++) {
         initialise_values(graph, ES_ROLE_PARAMETER, seed, (uint32_t)episode[e],
-                          staging + e * graph->n_parameters);
+                          staging + e * store->parameters.dim[1]);
         initialise_values(graph, ES_ROLE_STATE, seed, (uint32_t)episode[e],
-                          states + e * graph->n_states);
+                          states + e * store->states.dim[1]);
     }
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(es_stream_copy(stream, store->parameters.data, staging, parameter_bytes,
@@ -107,9 +135,12 @@ done:
 }
 
 EsStatus es_store_check(const EsStore *store, const EsGraph *graph) {
-    if (store->parameters.dim[0] != graph->n_envs ||
-        store->parameters.dim[1] != graph->n_parameters ||
-        store->states.dim[1] != graph->n_states) {
+    int is_sized = store->layout == 0;
+    int is_same =
+        store->parameters.dim[1] == graph->n_parameters && store->states.dim[1] == graph->n_states;
+    int is_room =
+        store->parameters.dim[1] >= graph->n_parameters && store->states.dim[1] >= graph->n_states;
+    if (store->parameters.dim[0] != graph->n_envs || !(is_sized ? is_room : is_same)) {
         return ES_FAIL(ARGUMENT,
                        "the graph has %lld environments, %lld parameter and %lld state elements; "
                        "the store was made for "
@@ -118,7 +149,7 @@ EsStatus es_store_check(const EsStore *store, const EsGraph *graph) {
                        (long long)graph->n_states, (long long)store->parameters.dim[0],
                        (long long)store->parameters.dim[1], (long long)store->states.dim[1]);
     }
-    if (store->layout != hash_layout(graph)) {
+    if (!is_sized && store->layout != hash_layout(graph)) {
         return ES_FAIL(ARGUMENT, "the graph names or orders its parameters otherwise than the one "
                                  "the store was made for");
     }
