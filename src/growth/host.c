@@ -56,6 +56,11 @@ EsStatus es_host_check(const EsHostSpec *spec) {
 }
 
 EsValueId es_host_build(EsGraph *graph, const EsHostSpec *spec, EsValueId images, int is_training) {
+    return es_host_build_with(graph, spec, images, is_training, NULL, NULL);
+}
+
+EsValueId es_host_build_with(EsGraph *graph, const EsHostSpec *spec, EsValueId images,
+                             int is_training, EsHostHook hook, void *context) {
     EsValueId x = images;
     for (int i = 0; i < spec->n_blocks; i++) {
         char name[ES_NAME_BYTES];
@@ -64,8 +69,10 @@ EsValueId es_host_build(EsGraph *graph, const EsHostSpec *spec, EsValueId images
         snprintf(name, sizeof name, "block%d.norm", i);
         x = es_graph_batchnorm(graph, name, x, is_training);
         x = es_graph_activation(graph, ES_ACTIVATION_RELU, x);
+        x = hook != NULL ? hook(context, graph, i, 0, x) : x;
         if (i < spec->n_pools) {
             x = es_graph_pool(graph, ES_POOL_MAX2, x);
+            x = hook != NULL ? hook(context, graph, i, 1, x) : x;
         }
     }
     return es_graph_linear(graph, "head", es_graph_pool(graph, ES_POOL_GLOBAL, x), spec->n_classes);

@@ -34,6 +34,16 @@ EsStatus es_host_check(const EsHostSpec *spec);
 // Append the host to the graph: images [E, N, C, H, W] to logits [E, N, classes].
 EsValueId es_host_build(EsGraph *graph, const EsHostSpec *spec, EsValueId images, int is_training);
 
+// A place in the host where a seed can be put: what flows there is handed to `hook`, and what it
+// returns flows on. is_after_pool tells the two places of a block apart; a block without a pool has
+// the first alone.
+typedef EsValueId (*EsHostHook)(void *context, EsGraph *graph, int block, int is_after_pool,
+                                EsValueId x);
+
+// The same with a hook at every place, in the order in which they run.
+EsValueId es_host_build_with(EsGraph *graph, const EsHostSpec *spec, EsValueId images,
+                             int is_training, EsHostHook hook, void *context);
+
 ES_EXTERN_C_END
 
 #endif

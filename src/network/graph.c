@@ -181,6 +181,19 @@ static int64_t add_to_slab(int64_t *slab_count, int64_t count) {
     return offset;
 }
 
+static void check_overlap(EsGraph *graph, EsValueId id) {
+    const EsValue *value = &graph->values[id];
+    for (int i = 0; i < id; i++) {
+        const EsValue *other = &graph->values[i];
+        if (other->role == ES_ROLE_PARAMETER &&
+            other->slab_offset < value->slab_offset + es_value_count(value) &&
+            value->slab_offset < other->slab_offset + es_value_count(other)) {
+            es_graph_fail(graph, ES_STATUS_ARGUMENT, "parameter \"%s\" lies over \"%s\"",
+                          value->name, other->name);
+        }
+    }
+}
+
 EsValueId es_graph_parameter(EsGraph *graph, const char *name, int rank, const int64_t *dims,
                              float bound, float start) {
     for (int i = 0; i < graph->n_values; i++) {
@@ -196,20 +209,23 @@ EsValueId es_graph_parameter(EsGraph *graph, const char *name, int rank, const i
         value->needs_gradient = 1;
         value->bound = bound;
         value->start = start;
-        value->slab_offset = add_to_slab(&graph->n_parameters, es_value_count(value));
+        value->slab_offset = add_to_slab(&graph->next_parameter, es_value_count(value));
+        graph->n_parameters = ES_MAX(graph->n_parameters, graph->next_parameter);
+        check_overlap(graph, id);
     }
     return id;
 }
 
-void es_graph_seek_parameters(EsGraph *graph, int64_t offset) {
-    if (offset < graph->n_parameters || offset % (ES_ALIGNMENT / (int64_t)sizeof(float)) != 0) {
+int64_t es_graph_seek_parameters(EsGraph *graph, int64_t offset) {
+    int64_t old = graph->next_parameter;
+    if (offset < 0 || offset % (ES_ALIGNMENT / (int64_t)sizeof(float)) != 0) {
         es_graph_fail(graph, ES_STATUS_ARGUMENT,
-                      "a region cannot begin at %lld: parameters end at %lld, and regions are "
-                      "aligned to %d bytes",
-                      (long long)offset, (long long)graph->n_parameters, ES_ALIGNMENT);
-        return;
+                      "parameters cannot go to offset %lld, which is no multiple of %d bytes",
+                      (long long)offset, ES_ALIGNMENT);
+        return old;
     }
-    graph->n_parameters = offset;
+    graph->next_parameter = offset;
+    return old;
 }
 
 EsValueId es_graph_state(EsGraph *graph, const char *name, int rank, const int64_t *dims,

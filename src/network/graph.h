@@ -113,6 +113,7 @@ typedef struct EsGraph {
     EsNode *nodes; // owned
     int n_nodes, nodes_capacity;
     int64_t n_parameters, n_states; // elements of one environment's part of each slab
+    int64_t next_parameter;         // where the next parameter goes
     int n_forward_nodes;            // nodes before es_graph_differentiate
     EsNode nowhere;                 // takes the nodes built after a failure
     EsStatus status;                // of the first builder that failed
@@ -140,11 +141,11 @@ EsValueId es_graph_parameter(EsGraph *graph, const char *name, int rank, const i
 EsValueId es_graph_state(EsGraph *graph, const char *name, int rank, const int64_t *dims,
                          float start);
 
-// Regions: the next parameter goes to this offset of an environment's part (a multiple of 16
-// elements, at or after the end of the last parameter). Networks of different shapes can so share
-// a store (es_store_create_sized): what they have in common comes first, and each region is as
-// large as its largest tenant.
-void es_graph_seek_parameters(EsGraph *graph, int64_t offset);
+// Regions: the next parameters go to this offset of an environment's part, a multiple of 16
+// elements. Returns where they would have gone, to go on there later. Networks of different shapes
+// can so share a store (es_store_create_sized): what they have in common lies at the same place,
+// and a region is as large as its largest tenant. Parameters of one graph may not overlap.
+int64_t es_graph_seek_parameters(EsGraph *graph, int64_t offset);
 
 // Trainable numbers of one environment; padding between parameters is not counted.
 int64_t es_graph_parameter_count(const EsGraph *graph);

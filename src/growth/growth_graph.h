@@ -1,0 +1,71 @@
+// The graphs of hosts with seeds: one per topology, all on one store.
+//
+// A topology says which blueprint each slot holds. Parameters lie at fixed places of an
+// environment's part of the slab: the host's first, then one region per slot, gate network first,
+// as large as the largest blueprint needs. What a slot does with its seed (alpha, mode) is an input
+// of the graph, so a seed's life from TRAINING to FOSSILIZED runs on one graph.
+//
+// E environments, N images of a batch.
+#ifndef ES_GROWTH_GROWTH_GRAPH_H
+#define ES_GROWTH_GROWTH_GRAPH_H
+
+#include "data/dataset.h"
+#include "growth/blueprint.h"
+#include "growth/slot.h"
+
+ES_EXTERN_C_BEGIN
+
+// --- where things lie ---
+
+typedef struct EsGrowthLayout {
+    int64_t n_host_weights;       // trainable numbers of the host
+    int64_t n_host_parameters;    // slab elements, padding included
+    int64_t region[ES_SLOTS_MAX]; // first element of a slot: the gate network
+    int64_t seed[ES_SLOTS_MAX];   // first element of its seed
+    int64_t region_end[ES_SLOTS_MAX];
+    int64_t n_parameters, n_states; // of an environment in all
+} EsGrowthLayout;
+
+// What all graphs of a run have in common; everything is borrowed.
+typedef struct EsGrowthModel {
+    EsHostSpec host;
+    EsSlot slots[ES_SLOTS_MAX];
+    int n_slots;
+    int64_t n_envs;
+    uint64_t seed; // of the run
+    int pad, flip; // augmentation of training images
+    const EsDataset *dataset;
+    EsGrowthLayout layout; // filled by es_growth_layout_create
+} EsGrowthModel;
+
+EsStatus es_growth_layout_create(EsGrowthModel *model);
+
+// --- graphs ---
+
+#define ES_NO_SEED (-1)
+
+// What each slot holds. Plain bytes: topologies are compared with memcmp.
+typedef struct EsTopology {
+    int8_t blueprint[ES_SLOTS_MAX]; // EsBlueprint or ES_NO_SEED
+    int8_t has_gate[ES_SLOTS_MAX];
+} EsTopology;
+
+EsTopology es_topology_empty(void);
+
+typedef struct EsGrowthGraph {
+    EsGraph *graph; // owned
+    EsValueId images, labels, episode;
+    EsValueId step;                                    // training: shared i32 [1], counts batches
+    EsValueId index;                                   // evaluation: i32 [E, N]
+    EsValueId alpha[ES_SLOTS_MAX], mode[ES_SLOTS_MAX]; // f32, i32 [E]; ES_NO_VALUE without a seed
+    EsLoss loss;
+    int64_t batch;
+} EsGrowthGraph;
+
+EsStatus es_growth_graph_create(const EsGrowthModel *model, const EsTopology *topology,
+                                int64_t batch, int is_training, EsGrowthGraph *growth_graph);
+void es_growth_graph_destroy(EsGrowthGraph *growth_graph);
+
+ES_EXTERN_C_END
+
+#endif
