@@ -124,14 +124,15 @@ struct EsLaneProgram {
     size_t shard_floats;
     size_t stored_floats; // one group's stored maps
     size_t loss_sums;     // doubles [groups]: loss; counts follow as two int32
-    float *worker_memory; // owned [n_workers][worker_floats]
+    size_t total_bytes;   // of what follows
+    float *worker_memory; // owned [n_workers][worker_floats]; NULL when hosted, like the rest
     float *host_memory;   // owned [n_host_areas][host_floats]
     double *sum_memory;   // owned [n_host_areas][host_doubles]
     float *stored_memory; // owned [n_host_areas][n_groups][stored_floats]
-    size_t total_bytes;
 };
 
-// lane_layout.c: offsets and memory, once instructions and records are complete.
-EsStatus es_lane_program_allocate(EsLaneProgram *program, EsDevice *device);
+// lane_layout.c: offsets, once instructions and records are complete; then memory.
+void es_lane_program_place(EsLaneProgram *program, int n_workers);
+EsStatus es_lane_program_allocate(EsLaneProgram *program);
 
 #endif

@@ -132,7 +132,7 @@ static void place_records(EsLaneProgram *program) {
         take(&program->host_doubles, (size_t)program->n_groups * 3, sizeof(double));
 }
 
-EsStatus es_lane_program_allocate(EsLaneProgram *program, EsDevice *device) {
+void es_lane_program_place(EsLaneProgram *program, int n_workers) {
     place_maps(program);
     place_records(program);
     program->shard_floats = es_align_up(program->shard_floats * sizeof(float)) / sizeof(float);
@@ -145,23 +145,24 @@ EsStatus es_lane_program_allocate(EsLaneProgram *program, EsDevice *device) {
     }
     program->host_doubles = es_align_up(program->host_doubles * sizeof(double)) / sizeof(double);
 
-    program->n_workers = es_device_info(device)->n_units;
-    program->n_host_areas = program->n_envs >= program->n_workers ? program->n_workers : 1;
+    program->n_workers = n_workers;
+    program->n_host_areas = program->n_envs >= n_workers ? n_workers : 1;
+    size_t host_bytes =
+        (program->host_floats + program->stored_floats * (size_t)program->n_groups) *
+            sizeof(float) +
+        program->host_doubles * sizeof(double);
+    program->total_bytes = program->worker_floats * (size_t)n_workers * sizeof(float) +
+                           host_bytes * (size_t)program->n_host_areas;
+}
+
+EsStatus es_lane_program_allocate(EsLaneProgram *program) {
     size_t n_hosts = (size_t)program->n_host_areas;
-    struct {
-        void **memory;
-        size_t bytes;
-    } const areas[] = {
-        {(void **)&program->worker_memory,
-         program->worker_floats * (size_t)program->n_workers * sizeof(float)},
-        {(void **)&program->host_memory, program->host_floats * n_hosts * sizeof(float)},
-        {(void **)&program->sum_memory, program->host_doubles * n_hosts * sizeof(double)},
-        {(void **)&program->stored_memory,
-         program->stored_floats * (size_t)program->n_groups * n_hosts * sizeof(float)},
-    };
-    for (size_t i = 0; i < ES_COUNT_OF(areas); i++) {
-        ES_TRY(es_allocate(areas[i].bytes, areas[i].memory));
-        program->total_bytes += areas[i].bytes;
-    }
-    return ES_STATUS_OK;
+    ES_TRY(es_allocate(program->worker_floats * (size_t)program->n_workers * sizeof(float),
+                       (void **)&program->worker_memory));
+    ES_TRY(es_allocate(program->host_floats * n_hosts * sizeof(float),
+                       (void **)&program->host_memory));
+    ES_TRY(es_allocate(program->host_doubles * n_hosts * sizeof(double),
+                       (void **)&program->sum_memory));
+    return es_allocate(program->stored_floats * (size_t)program->n_groups * n_hosts * sizeof(float),
+                       (void **)&program->stored_memory);
 }

@@ -450,7 +450,8 @@ static EsStatus lower_graph(EsLowering *l) {
 }
 
 EsStatus es_lane_program_create(const EsGraph *graph, const EsTensor *tensors, EsDevice *device,
-                                unsigned char *is_left_out, EsLaneProgram **program_out) {
+                                int is_hosted, unsigned char *is_left_out,
+                                EsLaneProgram **program_out) {
     *program_out = NULL;
     EsLaneProgram *program = NULL;
     EsLowering l = {.graph = graph, .is_left_out = is_left_out};
@@ -476,7 +477,10 @@ EsStatus es_lane_program_create(const EsGraph *graph, const EsTensor *tensors, E
     memset(l.norm_of, -1, sizeof(int) * n_nodes);
     l.program = program;
     ES_TRY_GOTO(lower_graph(&l));
-    ES_TRY_GOTO(es_lane_program_allocate(program, device));
+    es_lane_program_place(program, is_hosted ? 1 : es_device_info(device)->n_units);
+    if (!is_hosted) {
+        ES_TRY_GOTO(es_lane_program_allocate(program));
+    }
 done:
     es_release(l.is_absorbed);
     es_release(l.slot_of);

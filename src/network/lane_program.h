@@ -27,15 +27,24 @@ typedef struct EsLaneProgram EsLaneProgram;
 // Compile the graph. `tensors` (one per value, borrowed) gives the memory of all values that are
 // not the program's own: inputs, parameters, gradients, states, results, and what the nodes in
 // `is_left_out` (one flag per node, set here) computed beforehand: those are left to the caller.
+// A hosted program has no memory of its own and is run by es_lane_program_run_host alone.
 // Fails with UNSUPPORTED, naming the node, for a graph the engine cannot run.
 EsStatus es_lane_program_create(const EsGraph *graph, const EsTensor *tensors, EsDevice *device,
-                                unsigned char *is_left_out, EsLaneProgram **program);
+                                int is_hosted, unsigned char *is_left_out, EsLaneProgram **program);
 void es_lane_program_destroy(EsLaneProgram *program);
 
 // One step of all hosts.
 void es_lane_program_run(EsLaneProgram *program, EsStream *stream);
 
-// Memory of the program, for reports.
+// One step of one host on the calling thread, with the same bits. `tensors` are narrowed to the
+// host, [1, ...]; `memory` has es_lane_program_bytes of a hosted program, aligned like device
+// memory. Reads the program alone, so that several threads can run it at once.
+void es_lane_program_run_host(const EsLaneProgram *program, const EsTensor *tensors, void *memory);
+
+// Zeros around the maps in `memory`, which other programs have used. Runs keep them.
+void es_lane_program_clear_borders(const EsLaneProgram *program, void *memory);
+
+// Memory of the program, or of one host of a hosted one.
 size_t es_lane_program_bytes(const EsLaneProgram *program);
 
 ES_EXTERN_C_END

@@ -9,21 +9,23 @@
 // One host at work: where its areas are.
 typedef struct HostRun {
     const EsLaneProgram *program;
-    int64_t env;
+    const EsTensor *tensors; // one per value
+    int64_t env;             // its part of them
     int phase;
-    float *area; // layers, norms, accumulators
+    float *workers; // [workers][worker_floats]
+    float *area;    // layers, norms, accumulators
     double *sums;
     float *stored; // [groups][stored_floats]
 } HostRun;
 
-static float *env_data(const EsLaneProgram *p, EsValueId value, int64_t env) {
-    const EsTensor *tensor = &p->tensors[value];
-    return (float *)tensor->data + env * tensor->stride[0];
+static float *env_data(const HostRun *run, EsValueId value) {
+    const EsTensor *tensor = &run->tensors[value];
+    return (float *)tensor->data + run->env * tensor->stride[0];
 }
 
-static int32_t *env_ints(const EsLaneProgram *p, EsValueId value, int64_t env) {
-    const EsTensor *tensor = &p->tensors[value];
-    return (int32_t *)tensor->data + env * tensor->stride[0];
+static int32_t *env_ints(const HostRun *run, EsValueId value) {
+    const EsTensor *tensor = &run->tensors[value];
+    return (int32_t *)tensor->data + run->env * tensor->stride[0];
 }
 
 static inline EsLaneMap map_of(const HostRun *run, int slot_index, int group, int worker) {
@@ -35,7 +37,7 @@ static inline EsLaneMap map_of(const HostRun *run, int slot_index, int group, in
     EsLaneMap map = slot->map;
     if (!slot->is_skipped) {
         float *base = slot->is_stored ? run->stored + (size_t)group * p->stored_floats
-                                      : p->worker_memory + (size_t)worker * p->worker_floats;
+                                      : run->workers + (size_t)worker * p->worker_floats;
         map.data = base + slot->offset + slot->halo * (map.row + p->kernels->n_lanes);
     }
     return map;
@@ -63,8 +65,8 @@ static double *norm_sums(const HostRun *run, const LaneNormRecord *norm, int gro
 
 // Scale and shift from mean and inv_std, and the weights that depend on them.
 static void derive_scale(const HostRun *run, const LaneNormRecord *norm) {
-    const float *gamma = env_data(run->program, norm->gamma, run->env);
-    const float *beta = env_data(run->program, norm->beta, run->env);
+    const float *gamma = env_data(run, norm->gamma);
+    const float *beta = env_data(run, norm->beta);
     for (int c = 0; c < norm->channels; c++) {
         float sign = run->area[norm->sign + (size_t)c];
         float scale = gamma[c] * sign * run->area[norm->inv_std + (size_t)c];
@@ -73,9 +75,8 @@ static void derive_scale(const HostRun *run, const LaneNormRecord *norm) {
     }
     if (norm->is_patched) {
         const LaneLayer *layer = &run->program->layers[norm->layer];
-        run->program->kernels->patch_pack(env_data(run->program, layer->weight, run->env),
-                                          run->area + norm->scale, norm->channels,
-                                          run->area + layer->packed);
+        run->program->kernels->patch_pack(env_data(run, layer->weight), run->area + norm->scale,
+                                          norm->channels, run->area + layer->packed);
     }
 }
 
@@ -83,13 +84,13 @@ static void prepare_host(const HostRun *run) {
     const EsLaneProgram *p = run->program;
     for (int i = 0; i < p->n_norms; i++) {
         const LaneNormRecord *norm = &p->norms[i];
-        const float *gamma = env_data(p, norm->gamma, run->env);
+        const float *gamma = env_data(run, norm->gamma);
         for (int c = 0; c < norm->channels; c++) {
             run->area[norm->sign + (size_t)c] = norm->is_folded && gamma[c] < 0.0f ? -1.0f : 1.0f;
         }
         if (norm->statistics_phase < 0) {
-            const float *mean = env_data(p, norm->running_mean, run->env);
-            const float *variance = env_data(p, norm->running_variance, run->env);
+            const float *mean = env_data(run, norm->running_mean);
+            const float *variance = env_data(run, norm->running_variance);
             for (int c = 0; c < norm->channels; c++) {
                 run->area[norm->mean + (size_t)c] = mean[c] * run->area[norm->sign + (size_t)c];
                 run->area[norm->inv_std + (size_t)c] =
@@ -103,7 +104,7 @@ static void prepare_host(const HostRun *run) {
         if (layer->is_patched) {
             continue; // packed with its norm
         }
-        const float *weight = env_data(p, layer->weight, run->env);
+        const float *weight = env_data(run, layer->weight);
         const float *sign = layer->norm >= 0 ? run->area + p->norms[layer->norm].sign : NULL;
         p->kernels->pack_weights(weight, sign, &layer->filter, run->area + layer->packed);
         if (layer->needs_flipped) {
@@ -133,8 +134,9 @@ static void run_loss(const HostRun *run, const EsLaneMap *logits, const EsLaneMa
                      int group) {
     const EsLaneProgram *p = run->program;
     int lanes = p->kernels->n_lanes, n_classes = logits->channels, n_valid = valid_lanes(p, group);
-    const int32_t *labels = env_ints(p, p->labels, run->env) + (int64_t)group * lanes;
-    _Alignas(ES_ALIGNMENT) float share[ES_LANES_MAX], maximum[ES_LANES_MAX], sum[ES_LANES_MAX];
+    const int32_t *labels = env_ints(run, p->labels) + (int64_t)group * lanes;
+    _Alignas(ES_ALIGNMENT) float share[ES_LANES_MAX] = {0}, maximum[ES_LANES_MAX],
+                                 sum[ES_LANES_MAX];
     for (int lane = 0; lane < lanes; lane++) {
         int is_counted = lane < n_valid && labels[lane] >= 0 && labels[lane] < n_classes;
         share[lane] = is_counted ? 1.0f / (float)p->n_images : 0.0f;
@@ -167,11 +169,11 @@ static void load_images(const HostRun *run, const LaneInstruction *instruction, 
     const EsLaneProgram *p = run->program;
     const EsNode *node = &p->graph->nodes[instruction->node];
     int lanes = p->kernels->n_lanes;
-    const EsTensor *episode = node->input[2] >= 0 ? &p->tensors[node->input[2]] : NULL;
-    const EsTensor *step = node->input[3] >= 0 ? &p->tensors[node->input[3]] : NULL;
+    const EsTensor *episode = node->input[2] >= 0 ? &run->tensors[node->input[2]] : NULL;
+    const EsTensor *step = node->input[3] >= 0 ? &run->tensors[node->input[3]] : NULL;
     EsLaneImages source = {
-        .images = p->tensors[node->input[0]].data,
-        .index = env_ints(p, node->input[1], run->env) + (int64_t)group * lanes,
+        .images = run->tensors[node->input[0]].data,
+        .index = env_ints(run, node->input[1]) + (int64_t)group * lanes,
         .n_valid = valid_lanes(p, group),
         .options = &node->attributes.gather,
         .episode = episode != NULL ? (uint32_t)((const int32_t *)episode->data)[run->env] : 0,
@@ -210,7 +212,7 @@ static void run_layer(const HostRun *run, const LaneInstruction *i, const EsLane
     switch (i->op) {
     case LANE_CONV:
         p->kernels->conv(a, run->area + layer->packed,
-                         layer->bias != ES_NO_VALUE ? env_data(p, layer->bias, run->env) : NULL,
+                         layer->bias != ES_NO_VALUE ? env_data(run, layer->bias) : NULL,
                          layer->filter.kernel, b);
         break;
     case LANE_CONV_STATISTICS:
@@ -253,12 +255,12 @@ static void run_instruction(const HostRun *run, const LaneInstruction *i, int gr
         load_images(run, i, &a, group);
         break;
     case LANE_FROM_ROWS:
-        k->from_rows(env_data(p, i->value, run->env) + (size_t)(group * k->n_lanes) * image_count,
+        k->from_rows(env_data(run, i->value) + (size_t)(group * k->n_lanes) * image_count,
                      valid_lanes(p, group), &a);
         break;
     case LANE_TO_ROWS:
         k->to_rows(&a, valid_lanes(p, group),
-                   env_data(p, i->value, run->env) + (size_t)(group * k->n_lanes) * image_count);
+                   env_data(run, i->value) + (size_t)(group * k->n_lanes) * image_count);
         break;
     case LANE_CONV:
     case LANE_CONV_STATISTICS:
@@ -353,7 +355,7 @@ static void total_outputs(const HostRun *run, const LaneNormRecord *norm, double
     p->kernels->lane_totals(run->area + p->accumulators_start + layer->patch_accumulator,
                             p->shard_floats, p->n_shards, ES_LANES_PATCH_SUMS, totals);
     *patches = es_lane_patches(totals);
-    const float *weight = env_data(p, layer->weight, run->env);
+    const float *weight = env_data(run, layer->weight);
     for (int c = 0; c < norm->channels; c++, weight += 9) {
         double products[9];
         for (int t = 0; t < 9; t++) {
@@ -367,8 +369,8 @@ static void total_outputs(const HostRun *run, const LaneNormRecord *norm, double
 static void finish_statistics(const HostRun *run, const LaneNormRecord *norm) {
     double sums[2 * ES_LANES_CHANNEL_LIMIT];
     total_outputs(run, norm, sums);
-    float *running_mean = env_data(run->program, norm->running_mean, run->env);
-    float *running_variance = env_data(run->program, norm->running_variance, run->env);
+    float *running_mean = env_data(run, norm->running_mean);
+    float *running_variance = env_data(run, norm->running_variance);
     float momentum = norm->options.momentum;
     for (int c = 0; c < norm->channels; c++) {
         double mean = sums[2 * c] / norm->n_elements;
@@ -389,8 +391,8 @@ static void finish_statistics(const HostRun *run, const LaneNormRecord *norm) {
 }
 
 static void finish_norm_gradient(const HostRun *run, const LaneNormRecord *norm) {
-    float *d_gamma = env_data(run->program, norm->d_gamma, run->env);
-    float *d_beta = env_data(run->program, norm->d_beta, run->env);
+    float *d_gamma = env_data(run, norm->d_gamma);
+    float *d_beta = env_data(run, norm->d_beta);
     for (int c = 0; c < norm->channels; c++) {
         double sum = total(run, norm, 2 * c), sum_xhat = total(run, norm, 2 * c + 1);
         d_beta[c] = (float)sum;
@@ -408,10 +410,10 @@ static void finish_patches(const HostRun *run, const LaneNormRecord *norm) {
     const EsLaneProgram *p = run->program;
     const LaneLayer *layer = &p->layers[norm->layer];
     const EsLanePatches *patches = patches_of(run, norm);
-    const float *weight = env_data(p, layer->weight, run->env);
-    float *d_weight = env_data(p, layer->d_weight, run->env);
-    float *d_gamma = env_data(p, norm->d_gamma, run->env);
-    float *d_beta = env_data(p, norm->d_beta, run->env);
+    const float *weight = env_data(run, layer->weight);
+    float *d_weight = env_data(run, layer->d_weight);
+    float *d_gamma = env_data(run, norm->d_gamma);
+    float *d_beta = env_data(run, norm->d_beta);
     for (size_t c = 0; c < (size_t)norm->channels; c++, weight += 9, d_weight += 9) {
         double g[ES_LANES_PATCH_GRADIENT];
         size_t first = c * ES_LANES_PATCH_GRADIENT * (size_t)p->kernels->n_lanes;
@@ -437,13 +439,13 @@ static void finish_layer(const HostRun *run, const LaneLayer *layer) {
     const float *accumulators = run->area + p->accumulators_start;
     const float *sign = layer->norm >= 0 ? run->area + p->norms[layer->norm].sign : NULL;
     p->kernels->reduce_weight(accumulators + layer->accumulator, p->shard_floats, p->n_shards, sign,
-                              &layer->filter, env_data(p, layer->d_weight, run->env));
+                              &layer->filter, env_data(run, layer->d_weight));
     if (layer->d_bias != ES_NO_VALUE) {
         double sums[ES_LANES_CHANNEL_LIMIT];
         p->kernels->lane_totals(accumulators + layer->bias_accumulator, p->shard_floats,
                                 p->n_shards, layer->filter.n_out, sums);
         for (int o = 0; o < layer->filter.n_out; o++) {
-            env_data(p, layer->d_bias, run->env)[o] = (float)sums[o];
+            env_data(run, layer->d_bias)[o] = (float)sums[o];
         }
     }
 }
@@ -456,9 +458,9 @@ static void finish_loss(const HostRun *run) {
             sums[k] += run->sums[p->loss_sums + (size_t)group * 3 + (size_t)k];
         }
     }
-    *env_data(p, p->loss, run->env) = (float)(sums[0] / p->n_images);
-    *env_ints(p, p->n_correct, run->env) = (int32_t)sums[1];
-    *env_ints(p, p->n_invalid, run->env) = (int32_t)sums[2];
+    *env_data(run, p->loss) = (float)(sums[0] / p->n_images);
+    *env_ints(run, p->n_correct) = (int32_t)sums[1];
+    *env_ints(run, p->n_invalid) = (int32_t)sums[2];
 }
 
 static void finish_phase(const HostRun *run) {
@@ -482,16 +484,16 @@ static void finish_phase(const HostRun *run) {
 
 // --- hosts ---
 
-static HostRun start_host(const EsLaneProgram *p, int64_t env, int area) {
-    HostRun run = {
+static HostRun host_of(const EsLaneProgram *p, int64_t env, int area) {
+    return (HostRun){
         .program = p,
+        .tensors = p->tensors,
         .env = env,
+        .workers = p->worker_memory,
         .area = p->host_memory + (size_t)area * p->host_floats,
         .sums = p->sum_memory + (size_t)area * p->host_doubles,
         .stored = p->stored_memory + (size_t)area * (size_t)p->n_groups * p->stored_floats,
     };
-    prepare_host(&run);
-    return run;
 }
 
 static void end_host(const HostRun *run) {
@@ -501,16 +503,21 @@ static void end_host(const HostRun *run) {
 }
 
 // A whole host on one thread.
-static void run_host(void *context, int64_t env, int worker) {
-    const EsLaneProgram *p = context;
-    HostRun run = start_host(p, env, worker);
-    for (run.phase = 0; run.phase < p->n_phases; run.phase++) {
+static void run_alone(HostRun *run, int worker) {
+    const EsLaneProgram *p = run->program;
+    prepare_host(run);
+    for (run->phase = 0; run->phase < p->n_phases; run->phase++) {
         for (int shard = 0; shard < p->n_shards; shard++) {
-            run_shard(&run, shard, worker);
+            run_shard(run, shard, worker);
         }
-        finish_phase(&run);
+        finish_phase(run);
     }
-    end_host(&run);
+    end_host(run);
+}
+
+static void run_host(void *context, int64_t env, int worker) {
+    HostRun run = host_of(context, env, worker);
+    run_alone(&run, worker);
 }
 
 void es_lane_program_run(EsLaneProgram *program, EsStream *stream) {
@@ -519,11 +526,59 @@ void es_lane_program_run(EsLaneProgram *program, EsStream *stream) {
         return;
     }
     for (int64_t env = 0; env < program->n_envs; env++) {
-        HostRun run = start_host(program, env, 0);
+        HostRun run = host_of(program, env, 0);
+        prepare_host(&run);
         for (run.phase = 0; run.phase < program->n_phases; run.phase++) {
             es_stream_parallel(stream, program->n_shards, run_shard, &run);
             finish_phase(&run);
         }
         end_host(&run);
+    }
+}
+
+// One host's memory: a worker's maps, the host's floats and doubles, its stored maps.
+static HostRun host_in(const EsLaneProgram *p, const EsTensor *tensors, void *memory) {
+    float *workers = memory, *area = workers + p->worker_floats;
+    double *sums = (double *)(void *)(area + p->host_floats);
+    return (HostRun){.program = p,
+                     .tensors = tensors,
+                     .workers = workers,
+                     .area = area,
+                     .sums = sums,
+                     .stored = (float *)(void *)(sums + p->host_doubles)};
+}
+
+void es_lane_program_run_host(const EsLaneProgram *program, const EsTensor *tensors, void *memory) {
+    HostRun run = host_in(program, tensors, memory);
+    run_alone(&run, 0);
+}
+
+static void clear_border(const EsLaneMap *map, int halo, int n_lanes) {
+    size_t side_bytes = (size_t)(halo * n_lanes) * sizeof(float);
+    size_t row_bytes = (size_t)map->row * sizeof(float);
+    for (int c = 0; c < map->channels; c++) {
+        float *plane = map->data + c * map->plane - halo * n_lanes;
+        for (int r = -halo; r < map->height + halo; r++) {
+            if (r < 0 || r >= map->height) {
+                memset(plane + r * map->row, 0, row_bytes);
+            } else {
+                memset(plane + r * map->row, 0, side_bytes);
+                memset(plane + r * map->row + (map->width + halo) * n_lanes, 0, side_bytes);
+            }
+        }
+    }
+}
+
+void es_lane_program_clear_borders(const EsLaneProgram *program, void *memory) {
+    HostRun run = host_in(program, NULL, memory);
+    for (int i = 0; i < program->n_slots; i++) {
+        const LaneSlot *slot = &program->slots[i];
+        int n_maps = slot->is_skipped || slot->halo == 0 ? 0
+                     : slot->is_stored                   ? program->n_groups
+                                                         : 1;
+        for (int group = 0; group < n_maps; group++) {
+            EsLaneMap map = map_of(&run, i, group, 0);
+            clear_border(&map, slot->halo, program->kernels->n_lanes);
+        }
     }
 }

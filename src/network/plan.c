@@ -7,22 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "network/execute.h"
-#include "network/lane_program.h"
-
-struct EsPlan {
-    const EsGraph *graph; // borrowed
-    EsStore *store;       // borrowed
-    EsPlanOptions options;
-    EsTensor *tensors;          // owned array, one per value
-    void *slab;                 // owned, activations and results
-    unsigned char *is_left_out; // owned, per node: what runs before the lane program
-    EsLaneProgram *lanes;       // owned, nullable
-    EsCapture *capture;         // owned, nullable
-    int n_runs;
-    int all_bound;
-    int clears_gradients; // some parameter has no gradient here, and an optimiser follows
-    EsPlanReport report;
-};
+#include "network/plan_internal.h"
 
 // The time a value's memory is needed: nodes [first, last].
 typedef struct Lifetime {
@@ -32,7 +17,7 @@ typedef struct Lifetime {
 } Lifetime;
 
 EsPlanOptions es_plan_defaults(void) {
-    return (EsPlanOptions){ES_COMPILE_DEFAULT, ES_DTYPE_F32, NULL, ES_NO_VALUE};
+    return (EsPlanOptions){ES_COMPILE_DEFAULT, ES_DTYPE_F32, NULL, ES_NO_VALUE, 0};
 }
 
 static int is_planned(const EsValue *value) {
@@ -44,13 +29,23 @@ static EsDtype planned_dtype(const EsPlan *plan, const EsValue *value) {
                                                              : value->dtype;
 }
 
+// The memory of a planned value: of all hosts, or of the one a worker runs.
+static EsTensor planned_view(const EsPlan *plan, const EsValue *value, void *data) {
+    EsTensor tensor = es_tensor_view(data, planned_dtype(plan, value), plan->store->device,
+                                     value->rank, value->dim);
+    if (plan->options.is_hosted) {
+        ES_ASSERT(!value->is_shared);
+        tensor.dim[0] = 1;
+    }
+    return tensor;
+}
+
 static void find_lifetimes(const EsPlan *plan, Lifetime *lives) {
     const EsGraph *graph = plan->graph;
     for (int v = 0; v < graph->n_values; v++) {
         lives[v] = (Lifetime){.first = -1, .last = -1};
         if (is_planned(&graph->values[v])) {
-            EsTensor shape = es_tensor_view(NULL, planned_dtype(plan, &graph->values[v]), NULL,
-                                            graph->values[v].rank, graph->values[v].dim);
+            EsTensor shape = planned_view(plan, &graph->values[v], NULL);
             lives[v].bytes = es_tensor_bytes(&shape);
         }
     }
@@ -153,18 +148,22 @@ static EsStatus assign_memory(EsPlan *plan) {
             lives[v].last = graph->n_nodes;
         }
     }
-    plan->report.activation_bytes = place_values(plan, lives, is_needed);
-    ES_TRY_GOTO(
-        es_device_allocate(plan->store->device, plan->report.activation_bytes, &plan->slab));
+    plan->slab_bytes = place_values(plan, lives, is_needed);
+    plan->report.activation_bytes = plan->slab_bytes;
+    if (!plan->options.is_hosted) {
+        ES_TRY_GOTO(es_device_allocate(plan->store->device, plan->slab_bytes, &plan->slab));
+    }
     for (int v = 0; v < graph->n_values; v++) {
         const EsValue *value = &graph->values[v];
+        plan->offsets[v] = is_needed[v] ? lives[v].offset : ES_PLAN_NO_OFFSET;
         if (is_needed[v]) {
-            plan->tensors[v] = es_tensor_view((unsigned char *)plan->slab + lives[v].offset,
-                                              planned_dtype(plan, value), plan->store->device,
-                                              value->rank, value->dim);
-        } else if (value->alias_of != ES_NO_VALUE && plan->lanes == NULL) {
+            unsigned char *slab = plan->slab;
             plan->tensors[v] =
-                es_tensor_reshape(&plan->tensors[value->alias_of], value->rank, value->dim);
+                planned_view(plan, value, slab != NULL ? slab + lives[v].offset : NULL);
+        } else if (value->alias_of != ES_NO_VALUE && plan->lanes == NULL) {
+            EsTensor shape = planned_view(plan, value, NULL);
+            plan->tensors[v] =
+                es_tensor_reshape(&plan->tensors[value->alias_of], value->rank, shape.dim);
         }
     }
 done:
@@ -176,8 +175,9 @@ done:
 // Try the vector engine; a graph it cannot run falls back to the plain kernels, and the report says
 // why.
 static EsStatus try_lanes(EsPlan *plan) {
-    EsStatus status = es_lane_program_create(plan->graph, plan->tensors, plan->store->device,
-                                             plan->is_left_out, &plan->lanes);
+    EsStatus status =
+        es_lane_program_create(plan->graph, plan->tensors, plan->store->device,
+                               plan->options.is_hosted, plan->is_left_out, &plan->lanes);
     if (status == ES_STATUS_UNSUPPORTED) {
         snprintf(plan->report.fallback, sizeof plan->report.fallback, "%s", es_status_detail());
         es_log(ES_LOG_DEBUG, "plan: plain kernels, because %s", es_status_detail());
@@ -220,6 +220,12 @@ static EsStatus check_options(const EsGraph *graph, const EsStore *store,
             }
         }
     }
+    if (options->is_hosted && es_device_info(store->device)->kind != ES_DEVICE_CPU) {
+        return ES_FAIL(UNSUPPORTED, "hosted plans run on the CPU alone");
+    }
+    if (options->is_hosted && (options->optimiser != NULL || options->step != ES_NO_VALUE)) {
+        return ES_FAIL(ARGUMENT, "a hosted plan has no optimiser and no step counter");
+    }
     if (options->step != ES_NO_VALUE && (options->step < 0 || options->step >= graph->n_values ||
                                          graph->values[options->step].role != ES_ROLE_INPUT ||
                                          graph->values[options->step].dtype != ES_DTYPE_I32 ||
@@ -241,9 +247,12 @@ EsStatus es_plan_create(const EsGraph *graph, EsStore *store, const EsPlanOption
     plan->graph = graph;
     plan->store = store;
     plan->options = *options;
+    plan->created_ns = start_ns;
     plan->report.n_nodes = graph->n_nodes;
     ES_TRY_GOTO(es_allocate(sizeof(EsTensor) * (size_t)ES_MAX(graph->n_values, 1),
                             (void **)&plan->tensors));
+    ES_TRY_GOTO(
+        es_allocate(sizeof(size_t) * (size_t)ES_MAX(graph->n_values, 1), (void **)&plan->offsets));
     ES_TRY_GOTO(es_allocate((size_t)ES_MAX(graph->n_nodes, 1), (void **)&plan->is_left_out));
     for (int v = 0; v < graph->n_values; v++) {
         EsRole role = graph->values[v].role;
@@ -282,6 +291,7 @@ void es_plan_destroy(EsPlan *plan) {
     es_lane_program_destroy(plan->lanes);
     es_device_release(plan->store->device, plan->slab);
     es_release(plan->tensors);
+    es_release(plan->offsets);
     es_release(plan->is_left_out);
     es_release(plan);
 }
@@ -376,6 +386,9 @@ static void capture_plan(EsPlan *plan, EsStream *stream) {
 }
 
 EsStatus es_plan_run(EsPlan *plan, EsStream *stream) {
+    if (plan->options.is_hosted) {
+        return ES_FAIL(ARGUMENT, "a hosted plan is run by its workers (network/plan_host.h)");
+    }
     ES_TRY(check_bound(plan));
     ES_TRY(es_device_status(plan->store->device));
     int can_capture = plan->options.mode == ES_COMPILE_DEFAULT &&

@@ -28,6 +28,7 @@ typedef struct EsPlanOptions {
     EsDtype activation_dtype; // F32, or BF16 on CUDA for graphs of the CNN path
     EsOptimiser *optimiser;   // borrowed, nullable: stepped after the graph
     EsValueId step;           // i32 [1] input advanced at the end of a run, or ES_NO_VALUE
+    int is_hosted; // CPU: no memory of its own; run by es_plan_worker_run alone (plan_host.h)
 } EsPlanOptions;
 
 // What a plan turned out to be, for `esper info`-like reports and telemetry.

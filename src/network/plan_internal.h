@@ -1,0 +1,30 @@
+// What a plan is, for plan.c, which builds and runs it, and plan_host.c, which runs one host of it.
+#ifndef ES_NETWORK_PLAN_INTERNAL_H
+#define ES_NETWORK_PLAN_INTERNAL_H
+
+#include "network/lane_program.h"
+#include "network/plan.h"
+
+#define ES_PLAN_NO_OFFSET SIZE_MAX
+
+struct EsPlan {
+    const EsGraph *graph; // borrowed
+    EsStore *store;       // borrowed
+    EsPlanOptions options;
+    int64_t created_ns;         // tells it from an earlier plan at the same address
+    EsTensor *tensors;          // owned array, one per value; hosted: [1, ...] without data where
+                                // the memory is a worker's
+    size_t *offsets;            // owned array, one per value: bytes into the slab, or
+                                // ES_PLAN_NO_OFFSET
+    size_t slab_bytes;          // activations and results; hosted: of one host
+    void *slab;                 // owned; NULL when hosted
+    unsigned char *is_left_out; // owned, per node: what runs before the lane program
+    EsLaneProgram *lanes;       // owned, nullable
+    EsCapture *capture;         // owned, nullable
+    int n_runs;
+    int all_bound;
+    int clears_gradients; // some parameter has no gradient here, and an optimiser follows
+    EsPlanReport report;
+};
+
+#endif
