@@ -13,7 +13,9 @@
 //
 // Batch norm followed by ReLU and a 2x2 maximum is fused with the convolution before it: filters of
 // channels with a negative gamma are negated ("folded"), the maximum is taken of the raw output,
-// and the normalisation runs on the maxima alone.
+// and the normalisation runs on the maxima alone. With a single input channel whose gradient nobody
+// asks for, the statistics come from sums over its 3x3 patches instead, before the convolution, and
+// so do the gradients (kernels/lanes.h), which leaves out the last phase.
 #ifndef ES_NETWORK_LANE_PROGRAM_H
 #define ES_NETWORK_LANE_PROGRAM_H
 
