@@ -31,6 +31,7 @@ EsExit es_command_finish(const char *command, EsStatus status);
 
 EsExit es_bench_run(int argc, char **argv);
 EsExit es_diff_run(int argc, char **argv);
+EsExit es_grow_run(int argc, char **argv);
 EsExit es_hosts_run(int argc, char **argv);
 EsExit es_info_run(int argc, char **argv);
 EsExit es_query_run(int argc, char **argv);

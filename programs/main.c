@@ -12,6 +12,7 @@
 static const EsCommand commands[] = {
     {"bench", "run the benchmarks, compare with a baseline", es_bench_run},
     {"diff", "compare two runs", es_diff_run},
+    {"grow", "grow many hosts at once, under a policy", es_grow_run},
     {"hosts", "train hosts side by side, without growth", es_hosts_run},
     {"info", "what this build and this machine have", es_info_run},
     {"query", "ask a run what it has recorded, in SQL", es_query_run},

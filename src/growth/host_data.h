@@ -1,0 +1,19 @@
+// The data set of a host: opened by name, and the host made to fit it.
+#ifndef ES_GROWTH_HOST_DATA_H
+#define ES_GROWTH_HOST_DATA_H
+
+#include "data/dataset.h"
+#include "growth/host.h"
+
+ES_EXTERN_C_BEGIN
+
+// Open `data` ("" or NULL: the host's own) and give the host the size, channels and classes of its
+// images. cifar10 and idx are read from `folder` ("" or NULL: ES_DATA_DIR); for the others `seed`
+// generates. ARGUMENT when the folder is missing or of no use, INPUT when the images are not
+// square.
+EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const char *folder, uint64_t seed,
+                              EsThreadPool *pool, EsDataset *dataset);
+
+ES_EXTERN_C_END
+
+#endif

@@ -1,0 +1,40 @@
+// Written schedules: which operation happens in which environment at which step, from a text file.
+//
+//     # step  environments  operation   arguments
+//     1       *             germinate   r0c1 conv_light style=sigmoid_add tempo=standard
+//     target=full 9       0-3,7         fossilize   r0c1 12      *             prune       r0c0
+//     speed=fast curve=cosine 15      2             set_alpha   r0c0 target=seventy speed=slow
+//     curve=linear style=linear_add 20      *             advance     r0c0
+//
+// One operation per environment and step; a later line for the same wins. Where no line says
+// anything, the environment waits. What the rules refuse counts as waiting, as for any policy.
+#ifndef ES_GROWTH_SCHEDULE_H
+#define ES_GROWTH_SCHEDULE_H
+
+#include "growth/action_rules.h"
+#include "growth/slot.h"
+
+ES_EXTERN_C_BEGIN
+
+typedef struct EsScheduleEntry {
+    int32_t step;               // from 1
+    int32_t first_env, end_env; // [first, end); end 0 = all
+    EsAction action;
+} EsScheduleEntry;
+
+typedef struct EsSchedule {
+    EsScheduleEntry *entries; // owned, in the order of the file
+    int n_entries;
+} EsSchedule;
+
+// INPUT or ARGUMENT names file, line and column, what stands there and what may.
+EsStatus es_schedule_load(const char *path, const EsSlot *slots, int n_slots, EsSchedule *schedule);
+void es_schedule_destroy(EsSchedule *schedule);
+
+// The actions [E] of a step.
+void es_schedule_actions(const EsSchedule *schedule, int32_t step, int64_t n_envs,
+                         EsAction *actions);
+
+ES_EXTERN_C_END
+
+#endif

@@ -1,0 +1,307 @@
+#include "runs/grow_events.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "growth/growth_names.h"
+
+#define SEED_ID_BYTES 48
+
+// Texts of one row of a seed's event.
+typedef struct SeedText {
+    char id[SEED_ID_BYTES];
+    char checks[256];
+} SeedText;
+
+struct EsGrowEvents {
+    const EsGrowth *growth; // borrowed
+    int64_t n_envs;
+    int n_slots;
+    EsEnvSteppedEvent *stepped;               // owned [E]
+    EsDecisionTakenEvent *decisions;          // owned [E]
+    EsContributionMeasuredEvent *contributed; // owned [E, S]
+    EsEpisodeOutcomeEvent *outcomes;          // owned [E]
+};
+
+EsStatus es_grow_events_create(const EsGrowth *growth, EsGrowEvents **events_out) {
+    const EsGrowthState *state = es_growth_state(growth);
+    EsGrowEvents *events = NULL;
+    EsStatus status = ES_STATUS_OK;
+    size_t n = (size_t)state->n_envs, n_all = n * (size_t)state->n_slots;
+    *events_out = NULL;
+    ES_TRY(es_allocate(sizeof *events, (void **)&events));
+    events->growth = growth;
+    events->n_envs = state->n_envs;
+    events->n_slots = state->n_slots;
+    ES_TRY_GOTO(es_allocate(sizeof *events->stepped * n, (void **)&events->stepped));
+    ES_TRY_GOTO(es_allocate(sizeof *events->decisions * n, (void **)&events->decisions));
+    ES_TRY_GOTO(es_allocate(sizeof *events->contributed * n_all, (void **)&events->contributed));
+    ES_TRY_GOTO(es_allocate(sizeof *events->outcomes * n, (void **)&events->outcomes));
+    *events_out = events;
+done:
+    if (status != ES_STATUS_OK) {
+        es_grow_events_destroy(events);
+    }
+    return status;
+}
+
+void es_grow_events_destroy(EsGrowEvents *events) {
+    if (events != NULL) {
+        es_release(events->stepped);
+        es_release(events->decisions);
+        es_release(events->contributed);
+        es_release(events->outcomes);
+        es_release(events);
+    }
+}
+
+static double measured(double value, int is_measured) {
+    return is_measured ? value : es_missing_real();
+}
+
+static const char *slot_name(const EsGrowEvents *events, int slot) {
+    return slot >= 0 && slot < events->n_slots ? es_growth_model(events->growth)->slots[slot].name
+                                               : NULL;
+}
+
+static int count_living(const EsGrowEvents *events, int64_t env) {
+    const int32_t *stage = es_growth_state(events->growth)->seed.stage + env * events->n_slots;
+    int n = 0;
+    for (int s = 0; s < events->n_slots; s++) {
+        n += es_stage_in(stage[s], ES_STAGES_LIVING);
+    }
+    return n;
+}
+
+// --- up to the decision ---
+
+static void emit_contributions(EsGrowEvents *events, EsHub *hub, EsEventTime time,
+                               int64_t first_episode) {
+    const EsSeedView *seed = &es_growth_state(events->growth)->seed;
+    int64_t n_rows = 0;
+    for (int64_t e = 0; e < events->n_envs; e++) {
+        for (int s = 0; s < events->n_slots; s++) {
+            size_t i = (size_t)(e * events->n_slots + s);
+            if (seed->contribution_age[i] == 0) {
+                events->contributed[n_rows++] = (EsContributionMeasuredEvent){
+                    .env = e,
+                    .episode = first_episode + e,
+                    .slot = slot_name(events, s),
+                    .contribution = (double)seed->contribution[i],
+                    .velocity = (double)seed->contribution_velocity[i],
+                    .interaction = (double)seed->interaction_sum[i],
+                    .shapley = es_missing_real(),
+                    .shapley_error = es_missing_real()};
+            }
+        }
+    }
+    if (n_rows > 0) {
+        es_emit_contribution_measured(hub, time, events->contributed, n_rows);
+    }
+}
+
+void es_grow_events_measured(EsGrowEvents *events, EsHub *hub, EsEventTime time,
+                             int64_t first_episode) {
+    EsGrowthTimes times = es_growth_times(events->growth);
+    EsStepTimedEvent timed = {.total_ms = times.train_ms + times.validate_ms + times.decide_ms,
+                              .train_ms = times.train_ms,
+                              .validate_ms = times.validate_ms,
+                              .decide_ms = times.decide_ms};
+    es_emit_step_timed(hub, time, &timed, 1);
+    if (es_hub_wants(hub, ES_EVENT_ENV_STEPPED, time.step)) {
+        const EsGrowthResult *results = es_growth_results(events->growth);
+        for (int64_t e = 0; e < events->n_envs; e++) {
+            const EsGrowthResult *result = &results[e];
+            events->stepped[e] = (EsEnvSteppedEvent){
+                .env = e,
+                .episode = first_episode + e,
+                .train_loss = result->train_loss,
+                .train_accuracy = result->train_accuracy,
+                .validation_loss = result->validation_loss,
+                .validation_accuracy = result->validation_accuracy,
+                .host_gradient_norm = measured(result->host_gradient_norm,
+                                               result->host_gradient_norm != ES_NOT_MEASURED),
+                .n_seeds = count_living(events, e)};
+        }
+        es_emit_env_stepped(hub, time, events->stepped, events->n_envs);
+    }
+    if (es_hub_wants(hub, ES_EVENT_CONTRIBUTION_MEASURED, time.step)) {
+        emit_contributions(events, hub, time, first_episode);
+    }
+}
+
+// --- what the decision did ---
+
+static EsDecisionTakenEvent decision_row(const EsGrowEvents *events, int64_t env,
+                                         int64_t first_episode, const EsAction *action) {
+    const EsGrowthEnvView *view = &es_growth_state(events->growth)->env;
+    const EsGrowthSettings *settings = es_growth_settings(events->growth);
+    int op = es_action_value(action, ES_HEAD_OP);
+    EsDecisionTakenEvent row = {.env = env,
+                                .episode = first_episode + env,
+                                .op = es_growth_op_name(op),
+                                .tempo = ES_MISSING_INT,
+                                .alpha_target = es_missing_real(),
+                                .confidence = es_missing_real(),
+                                .entropy = es_missing_real(),
+                                .value = es_missing_real(),
+                                .is_forced = ES_MISSING_INT,
+                                .is_success = view->is_success[env]};
+    int target = es_action_value(action, ES_HEAD_ALPHA_TARGET);
+    int tempo = es_action_value(action, ES_HEAD_TEMPO);
+    row.slot = es_head_matters(op, ES_HEAD_SLOT)
+                   ? slot_name(events, es_action_value(action, ES_HEAD_SLOT))
+                   : NULL;
+    row.blueprint = es_head_matters(op, ES_HEAD_BLUEPRINT)
+                        ? es_blueprint_id_name(es_action_value(action, ES_HEAD_BLUEPRINT))
+                        : NULL;
+    row.style = es_head_matters(op, ES_HEAD_STYLE)
+                    ? es_style_name(es_action_value(action, ES_HEAD_STYLE))
+                    : NULL;
+    row.alpha_speed = es_head_matters(op, ES_HEAD_ALPHA_SPEED)
+                          ? es_alpha_speed_name(es_action_value(action, ES_HEAD_ALPHA_SPEED))
+                          : NULL;
+    row.alpha_curve = es_head_matters(op, ES_HEAD_ALPHA_CURVE)
+                          ? es_curve_choice_name(es_action_value(action, ES_HEAD_ALPHA_CURVE))
+                          : NULL;
+    if (es_head_matters(op, ES_HEAD_TEMPO) && tempo >= 0 && tempo < 3) {
+        row.tempo = settings->tempo[tempo];
+    }
+    if (es_head_matters(op, ES_HEAD_ALPHA_TARGET) && target >= 0 && target < 3) {
+        row.alpha_target = (double)settings->alpha_target[target];
+    }
+    return row;
+}
+
+// The columns that every event of a seed begins with.
+#define SEED_COLUMNS                                                                               \
+    .env = env, .episode = episode, .slot = slot_name(events, slot), .seed_id = text.id,           \
+    .blueprint = seed.blueprint >= 0 ? es_blueprint_id_name(seed.blueprint) : NULL
+
+static void emit_transition(const EsGrowEvents *events, EsHub *hub, EsEventTime time, int64_t env,
+                            int slot, int64_t episode, int32_t from, int32_t to) {
+    const EsGrowthState *state = es_growth_state(events->growth);
+    EsSeed seed = es_seed_load(&state->seed, (size_t)(env * events->n_slots + slot));
+    SeedText text;
+    snprintf(text.id, sizeof text.id, "ep%lld_env%lld_seed_%d", (long long)episode, (long long)env,
+             seed.number);
+    double improvement = measured((double)(seed.accuracy_now - seed.accuracy_germination),
+                                  seed.accuracy_now >= 0 && seed.accuracy_germination >= 0);
+    double contribution = measured((double)seed.contribution, seed.contribution_age >= 0);
+    if (to == ES_STAGE_GERMINATED) {
+        EsSeedGerminatedEvent row = {SEED_COLUMNS, .n_parameters = seed.n_parameters,
+                                     .style = es_algorithm_name(seed.algorithm),
+                                     .tempo = seed.tempo};
+        es_emit_seed_germinated(hub, time, &row, 1);
+    } else if (to == ES_STAGE_FOSSILIZED) {
+        EsSeedFossilizedEvent row = {SEED_COLUMNS, .n_parameters = seed.n_parameters,
+                                     .improvement = improvement, .contribution = contribution,
+                                     .n_steps_alive = seed.age};
+        es_emit_seed_fossilized(hub, time, &row, 1);
+    } else if (to == ES_STAGE_PRUNED) {
+        EsSeedPrunedEvent row = {SEED_COLUMNS,
+                                 .reason = es_prune_reason_name(seed.prune_reason),
+                                 .initiator = es_prune_initiator_name(seed.prune_reason),
+                                 .improvement = improvement,
+                                 .contribution = contribution,
+                                 .n_steps_alive = seed.age};
+        es_emit_seed_pruned(hub, time, &row, 1);
+    }
+    EsSeedStageChangedEvent row = {SEED_COLUMNS,
+                                   .from_stage = es_stage_name(from),
+                                   .to_stage = es_stage_name(to),
+                                   .alpha = (double)seed.alpha,
+                                   .n_steps_in_stage = seed.steps_in_stage,
+                                   .accuracy_delta = improvement};
+    es_emit_seed_stage_changed(hub, time, &row, 1);
+}
+
+static void emit_gate(const EsGrowEvents *events, EsHub *hub, EsEventTime time, int64_t env,
+                      int slot, int64_t episode) {
+    const EsGrowthState *state = es_growth_state(events->growth);
+    EsSeed seed = es_seed_load(&state->seed, (size_t)(env * events->n_slots + slot));
+    SeedText text;
+    snprintf(text.id, sizeof text.id, "ep%lld_env%lld_seed_%d", (long long)episode, (long long)env,
+             seed.number);
+    EsSeedGateEvaluatedEvent row = {
+        SEED_COLUMNS, .gate = es_gate_name(seed.gate), .passed = seed.gate_failed == 0,
+        .failed_checks = seed.gate_failed == 0 ? NULL
+                                               : es_gate_checks_write(seed.gate_failed, text.checks,
+                                                                      sizeof text.checks)};
+    es_emit_seed_gate_evaluated(hub, time, &row, 1);
+}
+
+static void emit_seeds(const EsGrowEvents *events, EsHub *hub, EsEventTime time,
+                       int64_t first_episode) {
+    const EsSeedView *seed = &es_growth_state(events->growth)->seed;
+    for (int64_t e = 0; e < events->n_envs; e++) {
+        for (int s = 0; s < events->n_slots; s++) {
+            size_t i = (size_t)(e * events->n_slots + s);
+            if (seed->gate[i] >= 0) {
+                emit_gate(events, hub, time, e, s, first_episode + e);
+            }
+            int32_t path = seed->stage_path[i], from = 0, to = 0;
+            for (int32_t k = 0; k < es_stage_path_length(path); k++) {
+                es_stage_path_step(path, k, &from, &to);
+                emit_transition(events, hub, time, e, s, first_episode + e, from, to);
+            }
+        }
+    }
+}
+
+static void emit_rollbacks(const EsGrowEvents *events, EsHub *hub, EsEventTime time,
+                           int64_t first_episode) {
+    const EsGrowthEnvView *env = &es_growth_state(events->growth)->env;
+    for (int64_t e = 0; e < events->n_envs; e++) {
+        if (env->requests[e] & ES_ENV_REQUEST_RESTORE) {
+            EsGovernorRollbackEvent row = {.env = e,
+                                           .episode = first_episode + e,
+                                           .reason = es_panic_name(env->panic[e]),
+                                           .loss = (double)env->loss[e],
+                                           .threshold = es_missing_real(),
+                                           .n_consecutive = env->n_divergences[e],
+                                           .penalty = es_missing_real()};
+            es_emit_governor_rollback(hub, time, &row, 1);
+        }
+    }
+}
+
+void es_grow_events_decided(EsGrowEvents *events, EsHub *hub, EsEventTime time,
+                            int64_t first_episode, const EsAction *actions) {
+    if (es_hub_wants(hub, ES_EVENT_DECISION_TAKEN, time.step)) {
+        for (int64_t e = 0; e < events->n_envs; e++) {
+            events->decisions[e] = decision_row(events, e, first_episode, &actions[e]);
+        }
+        es_emit_decision_taken(hub, time, events->decisions, events->n_envs);
+    }
+    if (es_hub_wants(hub, ES_EVENT_SEED_STAGE_CHANGED, time.step)) {
+        emit_seeds(events, hub, time, first_episode);
+    }
+    emit_rollbacks(events, hub, time, first_episode);
+}
+
+// --- the end ---
+
+void es_grow_events_ended(EsGrowEvents *events, EsHub *hub, EsEventTime time,
+                          int64_t first_episode) {
+    const EsGrowthEnvView *env = &es_growth_state(events->growth)->env;
+    const EsGrowthResult *results = es_growth_results(events->growth);
+    for (int64_t e = 0; e < events->n_envs; e++) {
+        events->outcomes[e] =
+            (EsEpisodeOutcomeEvent){.env = e,
+                                    .episode = first_episode + e,
+                                    .final_accuracy = results[e].validation_accuracy,
+                                    .final_loss = results[e].validation_loss,
+                                    .parameter_ratio = es_growth_parameter_ratio(events->growth, e),
+                                    .n_fossils = env->n_fossils[e],
+                                    .n_contributing = env->n_contributing[e],
+                                    .reward = es_missing_real(),
+                                    .stability = es_missing_real(),
+                                    .n_steps = env->step[e] - 1,
+                                    .n_germinated = env->n_germinated[e],
+                                    .n_pruned = env->n_pruned[e],
+                                    .n_rollbacks = env->n_rollbacks[e]};
+    }
+    es_emit_episode_outcome(hub, time, events->outcomes, events->n_envs);
+}
