@@ -17,6 +17,7 @@
 static const EsBenchSuite *const suites[] = {
     &es_bench_kernels,
     &es_bench_host,
+    &es_bench_growth,
     &es_bench_telemetry,
 };
 
@@ -85,6 +86,20 @@ static EsStatus add_records(const EsBenchSuite *suite, const EsBenchCase *bench_
     return es_bench_records_add(records, &record);
 }
 
+// What the samples allocated, which is to be nothing.
+static EsStatus add_allocations(const EsBenchSuite *suite, const EsBenchCase *bench_case,
+                                int64_t n_allocations, EsBenchRecords *records) {
+    double count[1] = {(double)n_allocations};
+    EsBenchRecord record = {.suite = suite->name,
+                            .name = bench_case->name,
+                            .parameters = bench_case->parameters,
+                            .metric = "allocations",
+                            .unit = "in all samples",
+                            .is_lower_better = 1,
+                            .summary = es_bench_summarise(count, 1)};
+    return es_bench_records_add(records, &record);
+}
+
 static EsStatus run_case(const EsBench *bench, const EsBenchSuite *suite,
                          const EsBenchCase *bench_case, int n_samples, EsBenchRecords *records) {
     EsStatus status = ES_STATUS_OK;
@@ -96,6 +111,7 @@ static EsStatus run_case(const EsBench *bench, const EsBenchSuite *suite,
     for (int variant = 0; variant < n_variants; variant++) {
         ES_TRY_GOTO(warm_up(bench, bench_case, state, variant, &n_runs[variant]));
     }
+    int64_t n_before = bench_case->allocations != NULL ? bench_case->allocations(state) : 0;
     for (int i = 0; i < n_samples; i++) {
         for (int variant = 0; variant < n_variants; variant++) {
             double *sample = &seconds[variant][i];
@@ -105,7 +121,11 @@ static EsStatus run_case(const EsBench *bench, const EsBenchSuite *suite,
         ratios[i] = seconds[n_variants - 1][i] / seconds[0][i];
     }
     double ratio = n_variants == 2 ? es_bench_summarise(ratios, n_samples).median : 0;
-    status = add_records(suite, bench_case, seconds[0], n_samples, ratio, records);
+    ES_TRY_GOTO(add_records(suite, bench_case, seconds[0], n_samples, ratio, records));
+    if (bench_case->allocations != NULL) {
+        status =
+            add_allocations(suite, bench_case, bench_case->allocations(state) - n_before, records);
+    }
 done:
     bench_case->end(state);
     return status;

@@ -40,6 +40,8 @@ struct EsBenchCase {
                                                    // times one second
     const char *rate_unit;                         // "GFLOP/s", "GB/s", "images/s"
     const char *peer;                              // name of variant 1; NULL = one variant
+    int64_t (*allocations)(void *state); // nullable: allocations so far; those after the warm-up
+                                         // are a record of their own
 };
 
 typedef struct EsBenchSuite {
@@ -51,6 +53,7 @@ typedef struct EsBenchSuite {
     EsStatus (*choose)(const EsBenchHost *wanted, EsBenchCase *custom, int *is_custom);
 } EsBenchSuite;
 
+extern const EsBenchSuite es_bench_growth;
 extern const EsBenchSuite es_bench_host;
 extern const EsBenchSuite es_bench_kernels;
 extern const EsBenchSuite es_bench_telemetry;
