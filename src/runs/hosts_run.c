@@ -8,8 +8,11 @@
 #include "base/clock.h"
 #include "network/checkpoint.h"
 
-// parts of a round between which a request to stop is noticed
+// parts of a round between which a request to stop is noticed and progress is told
 #define CHUNKS_PER_ROUND 20
+
+// progress is told no more often than a console would draw it
+#define SECONDS_BETWEEN_PROGRESS 0.2
 
 struct EsHostsRun {
     const EsHostsSettings *settings; // borrowed
@@ -233,14 +236,29 @@ static EsStatus emit_outcomes(EsHostsRun *hosts, EsRun *run, int64_t round) {
     return ES_STATUS_OK;
 }
 
-static EsStatus train_round(EsHostsRun *hosts, EsRun *run, int64_t n_batches) {
-    int64_t chunk = ES_MAX(n_batches / CHUNKS_PER_ROUND, 1);
+static void emit_progress(EsHostsRun *hosts, EsRun *run, int64_t round, double share,
+                          int64_t n_batches, double seconds) {
+    EsRoundProgressedEvent row = {.percent = 100 * share,
+                                  .n_images = n_batches * hosts->batch * hosts->settings->n_envs,
+                                  .seconds = seconds};
+    es_emit_round_progressed(es_run_hub(run), (EsEventTime){.round = round, .step = -1}, &row, 1);
+}
+
+static EsStatus train_round(EsHostsRun *hosts, EsRun *run, int64_t round, int64_t n_batches) {
+    int64_t chunk = ES_MAX((n_batches + CHUNKS_PER_ROUND - 1) / CHUNKS_PER_ROUND, 1);
+    int64_t start_ns = es_clock_ns(), told_ns = start_ns;
     for (int64_t done = 0; done < n_batches; done += chunk) {
         if (es_run_must_drop(run)) {
             return ES_FAIL(INTERRUPTED, "the round was dropped");
         }
-        ES_TRY(es_host_trainer_train(hosts->trainer, ES_MIN(chunk, n_batches - done)));
+        int64_t n = ES_MIN(chunk, n_batches - done);
+        ES_TRY(es_host_trainer_train(hosts->trainer, n));
         ES_TRY(es_host_trainer_wait(hosts->trainer));
+        if (es_clock_seconds_since(told_ns) >= SECONDS_BETWEEN_PROGRESS) {
+            told_ns = es_clock_ns();
+            emit_progress(hosts, run, round, (double)(done + n) / (double)n_batches, done + n,
+                          es_clock_seconds_since(start_ns));
+        }
     }
     return es_host_trainer_last_batch(hosts->trainer, hosts->training);
 }
@@ -251,7 +269,7 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
     int64_t n_batches = hosts->dataset.train.count / hosts->batch;
     EsStepTimedEvent timed = {.decide_ms = es_missing_real()};
     int64_t start_ns = es_clock_ns();
-    ES_TRY(train_round(hosts, run, n_batches));
+    ES_TRY(train_round(hosts, run, round, n_batches));
     timed.train_ms = es_run_phase_end(run, ES_PHASE_TRAIN, start_ns);
     int64_t validate_ns = es_clock_ns();
     ES_TRY(es_host_trainer_evaluate(hosts->trainer, &hosts->dataset.validation, hosts->validation));

@@ -127,7 +127,8 @@ int es_metric_is_lacking(const EsMetricPair *pair) { return pair->b == NULL; }
 
 int es_event_is_lacking(const EsEventPair *pair) {
     static const char *const incidents[] = {"anomaly_detected", "checkpoint_loaded",
-                                            "governor_rollback", "trend_detected"};
+                                            "governor_rollback", "round_progressed",
+                                            "trend_detected"};
     if (pair->b != NULL) {
         return 0;
     }

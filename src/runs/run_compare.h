@@ -64,7 +64,7 @@ EsStatus es_run_compare(const char *a, const char *b, EsRunComparison **comparis
 void es_run_comparison_destroy(EsRunComparison *comparison);
 
 // Whether B lacks what A has. Events that tell of incidents (an anomaly, a trend, a rollback, a
-// resumption) are not lacking when nothing happened.
+// resumption, a round that lasts) are not lacking when nothing happened.
 int es_metric_is_lacking(const EsMetricPair *pair);
 int es_event_is_lacking(const EsEventPair *pair);
 

@@ -10,6 +10,7 @@ EsConsoleProgress es_console_progress(int64_t round, int64_t n_rounds) {
     double missing = es_missing_real();
     return (EsConsoleProgress){.round = round,
                                .n_rounds = n_rounds,
+                               .percent = missing,
                                .n_steps_done = ES_MISSING_INT,
                                .rate = missing,
                                .rate_unit = "steps/s",
@@ -99,8 +100,16 @@ void es_console_add_duration(EsText *text, double seconds) {
 // --- progress ---
 
 // The parts of a line, the one to give up first when there is no room for all.
-typedef enum Part { PART_SEEDS, PART_REWARD, PART_STEP, PART_RATE, PART_ACCURACY, PART_LEFT } Part;
-#define N_PARTS 6
+typedef enum Part {
+    PART_SEEDS,
+    PART_REWARD,
+    PART_STEP,
+    PART_RATE,
+    PART_ACCURACY,
+    PART_TRAINED,
+    PART_LEFT
+} Part;
+#define N_PARTS 7
 
 static int is_known(const EsConsoleProgress *progress, Part part) {
     switch (part) {
@@ -114,6 +123,8 @@ static int is_known(const EsConsoleProgress *progress, Part part) {
         return !es_is_missing_real(progress->rate);
     case PART_ACCURACY:
         return !es_is_missing_real(progress->accuracy);
+    case PART_TRAINED:
+        return isfinite(progress->percent);
     case PART_LEFT:
         return isfinite(progress->seconds_left) && progress->seconds_left >= 0;
     }
@@ -144,6 +155,11 @@ static void add_part(EsText *text, const EsConsoleProgress *progress, Part part)
         es_text_add_string(text, "  accuracy ");
         add_percent(text, progress->accuracy);
         break;
+    case PART_TRAINED:
+        es_text_add_string(text, "  trained ");
+        es_text_add_int(text, (int64_t)ES_MIN(ES_MAX(progress->percent, 0), 100));
+        es_text_add_string(text, " %");
+        break;
     case PART_LEFT:
         es_text_add_string(text, "  left ");
         es_console_add_duration(text, progress->seconds_left);
@@ -161,8 +177,8 @@ static void add_round(EsText *text, const EsConsoleProgress *progress) {
 }
 
 void es_console_add_progress(EsText *text, const EsConsoleProgress *progress, size_t max_columns) {
-    static const Part order[N_PARTS] = {PART_STEP,   PART_RATE,  PART_ACCURACY,
-                                        PART_REWARD, PART_SEEDS, PART_LEFT};
+    static const Part order[N_PARTS] = {PART_TRAINED, PART_STEP,  PART_RATE, PART_ACCURACY,
+                                        PART_REWARD,  PART_SEEDS, PART_LEFT};
     size_t begin = text->length;
     for (int n_given_up = 0; n_given_up <= N_PARTS; n_given_up++) {
         text->length = begin;

@@ -8,6 +8,7 @@
 // What is known about a round. Missing parts are left out of its line.
 typedef struct EsConsoleProgress {
     int64_t round, n_rounds; // n_rounds 0: unknown
+    double percent;          // of the round's training; missing once it is complete
     int64_t n_steps_done;    // ES_MISSING_INT once the round is complete
     double rate;
     const char *rate_unit; // "steps/s"
@@ -20,8 +21,9 @@ typedef struct EsConsoleProgress {
 EsConsoleProgress es_console_progress(int64_t round, int64_t n_rounds);
 
 // round 12/200  1,234 steps/s  accuracy 71.3 %  reward 4.2  seeds 17  left 3 min 20 s
-// When it would be longer than max_columns, seeds, reward, step, rate, accuracy and the time left
-// are given up, in this order.
+// The round at hand has "trained 35 %" or "step 12" after its number. When the line would be longer
+// than max_columns, seeds, reward, step, rate, accuracy, the share trained and the time left are
+// given up, in this order.
 void es_console_add_progress(EsText *text, const EsConsoleProgress *progress, size_t max_columns);
 
 // A row of anomaly_detected, as

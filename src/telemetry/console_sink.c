@@ -15,6 +15,9 @@
 // the mean over these says how long a round takes: it follows growth, but not every hiccup
 #define N_TIMED_ROUNDS 10
 
+// off a terminal a round is told about while it runs only when it lasts longer than this
+#define SECONDS_BETWEEN_PLAIN_LINES 30
+
 // rows of one packet that get a line each; the rest are counted
 #define MAX_LINES_PER_PACKET 3
 
@@ -25,6 +28,7 @@ typedef struct ConsoleSink {
     int64_t n_timed;
     int64_t round_ended_us; // when the latest round ended; 0 before
     int64_t n_envs;         // rows of the latest env_stepped; 0 before
+    double told_seconds;    // off a terminal: of the round at hand, when it last had a line
 
     // `progress` is the round at hand, or a complete one that came too soon after the last line
     EsConsoleProgress progress;
@@ -112,10 +116,9 @@ static void time_round(ConsoleSink *sink, const EsPacket *packet, double seconds
     sink->round_ended_us = now_us;
 }
 
-// Seconds until n_rounds are done, when `round` has run for `elapsed` seconds of its mean; missing
-// when that is not known or nothing is left.
-static double estimate_left(const ConsoleSink *sink, int64_t n_left, double elapsed) {
-    double mean = mean_round_seconds(sink);
+// Seconds until n_left rounds of `mean` seconds are done, when the first of them has run for
+// `elapsed`; missing when that is not known or nothing is left.
+static double estimate_left(const ConsoleSink *sink, double mean, int64_t n_left, double elapsed) {
     if (sink->options.n_rounds <= 0 || n_left <= 0 || es_is_missing_real(mean)) {
         return es_missing_real();
     }
@@ -140,8 +143,10 @@ static void take_round(ConsoleSink *sink, const EsPacket *packet) {
     progress.accuracy = real_cell(packet, "accuracy");
     progress.reward = real_cell(packet, "reward");
     progress.n_seeds = es_packet_int(packet, 0, es_event_column(packet->type, "n_seeds"));
-    progress.seconds_left = estimate_left(sink, sink->options.n_rounds - round, 0);
+    progress.seconds_left =
+        estimate_left(sink, mean_round_seconds(sink), sink->options.n_rounds - round, 0);
     sink->progress = progress;
+    sink->told_seconds = 0;
     sink->is_complete = 1;
     sink->is_waiting = 1;
     double between =
@@ -155,10 +160,11 @@ static void take_round(ConsoleSink *sink, const EsPacket *packet) {
 // The round at hand, from events of its steps. Off a terminal they are not shown, and must not take
 // the place of a complete round that waits for its line.
 static int begin_step(ConsoleSink *sink, const EsPacket *packet) {
-    if (!sink->options.is_terminal) {
+    int64_t round = packet->header->round;
+    int tells_share = sink->progress.round == round && isfinite(sink->progress.percent);
+    if (!sink->options.is_terminal || tells_share) {
         return 0;
     }
-    int64_t round = packet->header->round;
     if (sink->is_complete || sink->progress.round != round) {
         sink->progress = es_console_progress(round, sink->options.n_rounds);
         sink->is_complete = 0;
@@ -167,9 +173,41 @@ static int begin_step(ConsoleSink *sink, const EsPacket *packet) {
                          ? 0
                          : (double)(packet->header->unix_us - sink->round_ended_us) * 1e-6;
     sink->progress.n_steps_done = packet->header->step + 1;
-    sink->progress.seconds_left = estimate_left(sink, sink->options.n_rounds - round + 1, elapsed);
+    sink->progress.seconds_left =
+        estimate_left(sink, mean_round_seconds(sink), sink->options.n_rounds - round + 1, elapsed);
     sink->is_waiting = 1;
     return 1;
+}
+
+// How far the training of a round is. The first round knows how long it takes from its own share.
+static void take_progress(ConsoleSink *sink, const EsPacket *packet) {
+    int64_t round = packet->header->round;
+    int64_t n_images = es_packet_int(packet, 0, es_event_column(packet->type, "n_images"));
+    double percent = real_cell(packet, "percent"), seconds = real_cell(packet, "seconds");
+    if (!(percent > 0 && seconds > 0)) {
+        return;
+    }
+    int is_told =
+        sink->options.is_terminal || seconds - sink->told_seconds >= SECONDS_BETWEEN_PLAIN_LINES;
+    if (!is_told) {
+        return;
+    }
+    double mean = sink->n_timed > 0 ? mean_round_seconds(sink) : seconds * 100 / percent;
+    EsConsoleProgress progress = es_console_progress(round, sink->options.n_rounds);
+    progress.percent = percent;
+    progress.rate = n_images > 0 ? (double)n_images / seconds : es_missing_real();
+    progress.rate_unit = "images/s";
+    progress.seconds_left = estimate_left(sink, mean, sink->options.n_rounds - round + 1, seconds);
+    if (sink->options.is_terminal) {
+        sink->progress = progress;
+        sink->is_complete = 0;
+        sink->is_waiting = 1;
+    } else {
+        // not print_complete_round: one that waits for its line goes on waiting
+        es_console_add_progress(&sink->out, &progress, SIZE_MAX);
+        es_text_add_string(&sink->out, "\n");
+        sink->told_seconds = seconds;
+    }
 }
 
 static void take_step_time(ConsoleSink *sink, const EsPacket *packet) {
@@ -227,6 +265,9 @@ static EsStatus write_packet(void *state, const EsPacket *packet) {
     switch (packet->type) {
     case ES_EVENT_ROUND_COMPLETED:
         take_round(sink, packet);
+        break;
+    case ES_EVENT_ROUND_PROGRESSED:
+        take_progress(sink, packet);
         break;
     case ES_EVENT_STEP_TIMED:
         take_step_time(sink, packet);

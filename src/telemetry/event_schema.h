@@ -7,7 +7,7 @@
 #ifndef ES_TELEMETRY_EVENT_SCHEMA_H
 #define ES_TELEMETRY_EVENT_SCHEMA_H
 
-#define ES_EVENT_SCHEMA_VERSION 1
+#define ES_EVENT_SCHEMA_VERSION 2
 
 // X(NAME, Name, name, delivery, level, pace, help)
 //   delivery  KEPT: spilled to a file when a sink's queue is full; LOSSY: dropped and counted
@@ -21,6 +21,8 @@
       "a checkpoint is complete on disk")                                                          \
     X(CHECKPOINT_LOADED, CheckpointLoaded, checkpoint_loaded, KEPT, MINIMAL, ALWAYS,               \
       "a sitting goes on from a checkpoint")                                                       \
+    X(ROUND_PROGRESSED, RoundProgressed, round_progressed, LOSSY, MINIMAL, ALWAYS,                 \
+      "training within a round, at most twenty times and five a second; for the console")          \
     X(ROUND_COMPLETED, RoundCompleted, round_completed, KEPT, MINIMAL, ALWAYS,                     \
       "all environments have ended their episodes and the policy was updated")                     \
     X(STEP_TIMED, StepTimed, step_timed, LOSSY, NORMAL, STRIDED, "where the time of a step went")  \
@@ -85,6 +87,10 @@
     C(REAL, score, "by which the best is chosen")                                                  \
     C(INT, is_best, "1 when no earlier one scored more")
 #define ES_CHECKPOINT_LOADED_COLUMNS(C) C(TEXT, path, "inside the run folder")
+#define ES_ROUND_PROGRESSED_COLUMNS(C)                                                             \
+    C(REAL, percent, "of the round's training batches")                                            \
+    C(INT, n_images, "training images so far, all environments")                                   \
+    C(REAL, seconds, "since the round began")
 #define ES_ROUND_COMPLETED_COLUMNS(C)                                                              \
     C(INT, n_episodes, "ended so far in the run")                                                  \
     C(REAL, accuracy, "mean final accuracy of the round's episodes, percent")                      \

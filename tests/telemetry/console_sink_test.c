@@ -178,6 +178,31 @@ TEST(plain_lines_keep_their_distance) {
     close_plain(&plain, "round 1/3  left 2 min 00 s\nround 3/3\n");
 }
 
+static void write_progress(const EsSink *sink, int64_t round, double percent, double seconds) {
+    EsRoundProgressedEvent row = {
+        .percent = percent, .n_images = llround(1000 * seconds), .seconds = seconds};
+    EXPECT_STATUS(write_rows(sink, ES_EVENT_ROUND_PROGRESSED, round, -1, &row, 1), OK);
+}
+
+// a pipe hears of a round at hand only when it lasts, and then every thirty seconds
+TEST(a_long_round_has_lines_off_a_terminal) {
+    Plain plain;
+    open_plain(&plain, (EsConsoleOptions){.n_rounds = 2});
+    for (int second = 10; second <= 100; second += 10) {
+        write_progress(&plain.sink, 1, second, second);
+    }
+    EsRoundCompletedEvent row = empty_round();
+    row.seconds = 110;
+    write_round(&plain.sink, 1, row);
+    write_progress(&plain.sink, 2, 10, 11);
+    write_progress(&plain.sink, 2, 30, 33);
+    close_plain(&plain, "round 1/2  trained 30 %  1,000 images/s  left 2 min 50 s\n"
+                        "round 1/2  trained 60 %  1,000 images/s  left 2 min 20 s\n"
+                        "round 1/2  trained 90 %  1,000 images/s  left 1 min 50 s\n"
+                        "round 1/2  left 1 min 50 s\n"
+                        "round 2/2  trained 30 %  1,000 images/s  left 1 min 17 s\n");
+}
+
 TEST(warnings_have_lines_of_their_own) {
     Plain plain;
     open_plain(&plain, (EsConsoleOptions){.n_rounds = 9});
@@ -351,6 +376,28 @@ TEST(the_round_at_hand_is_drawn_in_place) {
                                           "\rround 2/20  step 1  accuracy 60.0 %  left 37 s\x1b[K");
     terminal.sink.close(terminal.sink.state);
     EXPECT_TEXT(read_terminal(&terminal), "\n");
+    close_terminal(&terminal);
+}
+
+TEST(training_of_a_round_is_drawn_in_place) {
+    static Terminal terminal;
+    if (!open_terminal(&terminal, 80, (EsConsoleOptions){.n_rounds = 2})) {
+        SKIP("no pseudo-terminals here");
+    }
+    write_progress(&terminal.sink, 1, 5, 0.5);
+    EXPECT_TEXT(read_terminal(&terminal),
+                "\rround 1/2  trained 5 %  1,000 images/s  left 20 s\x1b[K");
+    pause_between_draws();
+    write_progress(&terminal.sink, 1, 100, 10);
+    EXPECT_TEXT(read_terminal(&terminal),
+                "\rround 1/2  trained 100 %  1,000 images/s  left 10 s\x1b[K");
+    pause_between_draws();
+    write_env_step(&terminal.sink, 1, 0, 50); // the round's line follows at once
+    EXPECT_TEXT(read_terminal(&terminal), "");
+    write_round(&terminal.sink, 1, full_round(12));
+    EXPECT_CONTAINS(read_terminal(&terminal), "\rround 1/2  1,234 steps/s");
+    terminal.sink.close(terminal.sink.state);
+    EXPECT_TEXT(read_terminal(&terminal), "");
     close_terminal(&terminal);
 }
 
