@@ -30,7 +30,8 @@ typedef struct ConsoleSink {
     int64_t n_envs;         // rows of the latest env_stepped; 0 before
     double told_seconds;    // off a terminal: of the round at hand, when it last had a line
 
-    // `progress` is the round at hand, or a complete one that came too soon after the last line
+    // `progress` is the round at hand, or off a terminal a complete one that came too soon after
+    // the last line
     EsConsoleProgress progress;
     int is_waiting;     // progress is not on the screen yet
     int is_complete;    // progress is a complete round that has no line of its own yet
@@ -149,10 +150,8 @@ static void take_round(ConsoleSink *sink, const EsPacket *packet) {
     sink->told_seconds = 0;
     sink->is_complete = 1;
     sink->is_waiting = 1;
-    double between =
-        sink->options.is_terminal ? SECONDS_BETWEEN_DRAWS : sink->options.seconds_between;
-    if (sink->printed_ns == 0 || round == sink->options.n_rounds ||
-        es_clock_seconds_since(sink->printed_ns) >= between) {
+    if (sink->options.is_terminal || sink->printed_ns == 0 || round == sink->options.n_rounds ||
+        es_clock_seconds_since(sink->printed_ns) >= sink->options.seconds_between) {
         print_complete_round(sink);
     }
 }
