@@ -52,11 +52,10 @@ static void print_measure(EsMeasure measure) {
     print_number(measure.n > 1 ? measure.spread : NAN, "%.3g");
 }
 
-static void print_measures(EsMeasure a, EsMeasure b, EsVerdict verdict) {
+static void print_measures(EsMeasure a, EsMeasure b) {
     print_measure(a);
     print_measure(b);
     print_number(b.value - a.value, "%+.4g");
-    print_mark(verdict);
 }
 
 // --- sections ---
@@ -110,7 +109,8 @@ static void print_facts(const EsRunComparison *comparison, const char *title, in
             snprintf(label, sizeof label, "%s%s%s", es_fact_name((EsFact)i),
                      unit[0] != '\0' ? ", " : "", unit);
             printf("  %-*s", width - 2, label);
-            print_measures(a, b, comparison->measures[i]);
+            print_measures(a, b);
+            print_mark(comparison->measures[i]);
         }
     }
 }
@@ -134,7 +134,7 @@ static void print_metrics(const EsRunComparison *comparison) {
         if (pair->a == NULL || pair->b == NULL) {
             continue;
         }
-        if (pair->verdict == ES_VERDICT_EQUAL && pair->a->last == pair->b->last) {
+        if (pair->is_equal) {
             n_equal++;
             continue;
         }
@@ -142,7 +142,8 @@ static void print_metrics(const EsRunComparison *comparison) {
         print_text(pair->a->name, width - 2);
         print_number(pair->a->last, "%.6g");
         print_number(pair->b->last, "%.6g");
-        print_measures(pair->a->mean, pair->b->mean, pair->verdict);
+        print_measures(pair->a->mean, pair->b->mean);
+        printf("\n");
     }
     if (n_equal > 0) {
         printf("  %d equal in both\n", n_equal);
@@ -267,19 +268,22 @@ static EsExit compare_runs(const char *a, const char *b, int as_json, int is_sup
 }
 
 static void print_explanation(void) {
-    printf("\nwhat is compared:\n"
-           "  configuration  settings of config.ini that are not the same in both\n"
-           "  outcome        accuracy over the environments of the last and of the best round;\n"
-           "                 loss, reward, parameters over the last episodes; time, anomalies\n"
-           "  throughput     median over rounds\n"
-           "  latency        of phases (median over rounds of p50 and p95) and of timed steps\n"
-           "  metrics        newest value, and mean over the last ten rounds\n"
-           "\n\"spread\" is the standard deviation, of medians the interquartile range. A\n"
-           "difference is marked * when the two values, each with its noise, lie apart: noise is\n"
-           "two standard errors over environments, the spread over rounds. Times must also\n"
-           "differ by more than 3 %%. Two runs with other seeds say more than any mark.\n"
-           "\nexit codes: 0 compared, whatever was found; 1 with --superset when B lacks\n"
-           "something; 2 no such run, or no run.db in it.\n");
+    printf(
+        "\nwhat is compared:\n"
+        "  configuration  settings of config.ini that are not the same in both\n"
+        "  outcome        accuracy over the environments of the last and of the best round;\n"
+        "                 loss, reward, parameters over the last episodes; time, anomalies\n"
+        "  throughput     median over rounds\n"
+        "  latency        of phases (median over rounds of p50 and p95) and of timed steps\n"
+        "  metrics        newest value, and mean over the last ten rounds; not judged, since\n"
+        "                 what changes over rounds says nothing about chance\n"
+        "\n\"spread\" is the standard deviation, of medians the interquartile range. A\n"
+        "difference is marked * when it exceeds twice its standard error over environments\n"
+        "(Welch: the root of the sum of both squared errors), for medians the root of the sum\n"
+        "of both squared spreads. Times must also differ by more than 3 %%. Two runs with other\n"
+        "seeds say more than any mark.\n"
+        "\nexit codes: 0 compared, whatever was found; 1 with --superset when B lacks\n"
+        "something; 2 no such run, or no run.db in it.\n");
 }
 
 EsExit es_diff_run(int argc, char **argv) {

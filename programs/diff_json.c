@@ -90,7 +90,7 @@ static json_t *describe_metrics(const EsRunComparison *comparison) {
         json_object_set_new(object, "a", describe_metric(pair->a));
         json_object_set_new(object, "b", describe_metric(pair->b));
         json_object_set_new(object, "difference", number_or_null(difference));
-        json_object_set_new(object, "verdict", json_string(es_verdict_name(pair->verdict)));
+        json_object_set_new(object, "is_equal", json_boolean(pair->is_equal));
         json_array_append_new(array, object);
     }
     return array;

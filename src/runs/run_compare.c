@@ -34,7 +34,8 @@ EsVerdict es_measure_compare(EsMeasure a, EsMeasure b, double floor) {
     if (isnan(a.noise) || isnan(b.noise)) {
         return ES_VERDICT_UNKNOWN;
     }
-    return difference <= a.noise + b.noise ? ES_VERDICT_NOISE : ES_VERDICT_DIFFERS;
+    // errors of independent values add as squares (Welch)
+    return difference <= hypot(a.noise, b.noise) ? ES_VERDICT_NOISE : ES_VERDICT_DIFFERS;
 }
 
 // --- pairing ---
@@ -95,9 +96,9 @@ static EsStatus add_setting(EsRunComparison *comparison, const void *a, const vo
 }
 
 static EsStatus add_metric(EsRunComparison *comparison, const void *a, const void *b) {
-    EsMetricPair pair = {a, b, ES_VERDICT_MISSING};
+    EsMetricPair pair = {a, b, 0};
     if (a != NULL && b != NULL) {
-        pair.verdict = es_measure_compare(pair.a->mean, pair.b->mean, 0);
+        pair.is_equal = pair.a->mean.value == pair.b->mean.value && pair.a->last == pair.b->last;
     }
     ES_TRY(es_list_grow((void **)&comparison->metrics, comparison->n_metrics, sizeof pair));
     comparison->metrics[comparison->n_metrics++] = pair;

@@ -14,7 +14,7 @@
 typedef enum EsVerdict {
     ES_VERDICT_MISSING, // not measured in one of them, or in both
     ES_VERDICT_EQUAL,
-    ES_VERDICT_NOISE,   // the intervals value +- noise touch
+    ES_VERDICT_NOISE,   // no more than twice the standard error of the difference
     ES_VERDICT_UNKNOWN, // one sample: nothing says how far chance moves it
     ES_VERDICT_DIFFERS
 } EsVerdict;
@@ -22,7 +22,8 @@ typedef enum EsVerdict {
 // "missing", "equal", "noise", "unknown", "differs"
 const char *es_verdict_name(EsVerdict verdict);
 
-// Differences up to floor * |a| are noise.
+// Noise is a difference up to sqrt(a.noise^2 + b.noise^2), which for means is twice its standard
+// error (Welch), or up to floor * |a|.
 EsVerdict es_measure_compare(EsMeasure a, EsMeasure b, double floor);
 
 // Pairs by name; `a` or `b` is NULL where that run has no such name. Borrowed from the facts. A's
@@ -33,7 +34,7 @@ typedef struct EsSettingPair {
 
 typedef struct EsMetricPair {
     const EsRunMetric *a, *b;
-    EsVerdict verdict; // on the means over the last ten rounds
+    int is_equal; // newest values and means; there is no more of a verdict, see EsRunMetric
 } EsMetricPair;
 
 typedef struct EsLatencyPair {

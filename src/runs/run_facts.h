@@ -11,11 +11,11 @@
 
 #include "esper/status.h"
 
-// A number, and how far chance may have moved it: value - noise to value + noise.
+// A number, and how far chance may have moved it.
 typedef struct EsMeasure {
     double value;  // NaN when it was not measured
     double spread; // of the samples: standard deviation, or interquartile range of a median
-    double noise;  // 0: exact; NaN: unknown, there was one sample
+    double noise;  // two standard errors of a mean, the range of a median; 0: exact; NaN: unknown
     int64_t n;     // samples; 0 = not measured
 } EsMeasure;
 
@@ -53,6 +53,8 @@ typedef struct EsRunSetting {
     const char *value;
 } EsRunSetting;
 
+// A metric is one number per round: how it changes over rounds is what the run learns, and says
+// nothing of chance. Its noise is unknown.
 typedef struct EsRunMetric {
     const char *name;
     double last;    // newest value, NaN when that is missing

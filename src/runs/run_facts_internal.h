@@ -43,7 +43,7 @@ EsStatus es_samples_add(EsSamples *samples, double value);
 void es_samples_destroy(EsSamples *samples);
 
 // Mean and standard deviation of independent samples (noise: two standard errors), or of a series
-// (noise: the deviation, since neighbours are alike).
+// (noise: unknown, see EsRunMetric).
 EsMeasure es_samples_mean(const EsSamples *samples, int is_series);
 
 // Quantile and interquartile range; sorts. The noise is the range.

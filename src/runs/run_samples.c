@@ -62,8 +62,7 @@ EsMeasure es_samples_mean(const EsSamples *samples, int is_series) {
         return (EsMeasure){sum, NAN, NAN, 1};
     }
     double deviation = sqrt(squares / (n - 1));
-    return (EsMeasure){sum / n, deviation, is_series ? deviation : 2 * deviation / sqrt(n),
-                       samples->n};
+    return (EsMeasure){sum / n, deviation, is_series ? NAN : 2 * deviation / sqrt(n), samples->n};
 }
 
 static int compare_doubles(const void *a, const void *b) {

@@ -81,6 +81,7 @@ PYTHON
 make_run a 1 0 ""
 make_run b 2 5 "only/b"
 make_run same 1 0 ""
+make_run near 3 3 "" # 3 points, 2.1 standard errors of the difference: the two intervals overlap
 if [[ $("$esper" diff "$folder/runs/a" "$folder/runs/b" 2>&1) == *"no SQLite"* ]]; then
     echo "skipped: no SQLite in this build"
     exit 77
@@ -113,14 +114,16 @@ expect_text "stderr" "$err" ""
 expect_line "A runs/a (hosts, tiny, cpu, done)"
 expect_line "run.seed 1 2"
 expect_line "rounds 12 - 12 - +0 ="
-expect_line "final accuracy, % 72 2 77 2 +5 \*" # 5 > 2 + 2
+expect_line "final accuracy, % 72 2 77 2 +5 \*" # 5 > 2 sqrt(2)
 expect_line "environment steps, /s 101 2 101 2 +0 ="
 expect_line "training images, /s 1000 0 6000 0 +5000 \*"
 expect_line "phase train 9 0 9 0 1.00x 12 12 1.00x 32 32 1.00x ="
 expect_line "step train 8 0 48 0 6.00x 8 48 6.00x 8 48 6.00x \*"
-expect_line "common/value 0 5 0.5 0.527 5.5 0.527 +5 \*"
+expect_line "common/value 0 5 0.5 0.527 5.5 0.527 +5" # rounds are no samples: no mark
 expect_line "1 equal in both"
 expect_line "only in B: metric only/b"
+run 0 diff runs/a runs/near
+expect_line "final accuracy, % 72 2 75 2 +3 \*"
 run 0 diff runs/a runs/same
 expect_line "configuration: the same"
 expect_line "final accuracy, % 72 2 72 2 +0 ="
@@ -146,6 +149,7 @@ assert outcome["final accuracy"]["difference"] == 5 and outcome["final accuracy"
 assert outcome["final accuracy"]["a"] == {"value": 72, "spread": 2, "noise": 2, "samples": 4}
 assert outcome["final reward"]["a"] is None and outcome["final reward"]["verdict"] == "missing"
 metrics = {row["name"]: row for row in root["metrics"]}
+assert metrics["common/value"]["a"]["last_ten_rounds"]["noise"] is None and metrics["common/constant"]["is_equal"]
 assert metrics["only/b"]["a"] is None and metrics["only/b"]["b"]["last"] == 1
 latencies = {row["name"]: row for row in root["latencies"]}
 assert latencies["step train"]["ratio"]["p95"] == 6 and "step decide" not in latencies
