@@ -114,6 +114,18 @@ EsStatus es_dataset_count_splits(const EsDatasetOptions *options, const char *fo
     return ES_STATUS_OK;
 }
 
+void es_dataset_fingerprint(const EsDataset *dataset, char text[ES_SHA256_TEXT_BYTES]) {
+    const int64_t sizes[] = {dataset->n_channels, dataset->height,      dataset->width,
+                             dataset->n_classes,  dataset->train.count, dataset->validation.count,
+                             dataset->test.count};
+    EsSha256 hash;
+    es_sha256_begin(&hash);
+    es_sha256_append(&hash, sizes, sizeof sizes);
+    es_sha256_append(&hash, dataset->images, (size_t)dataset->n_images * dataset->image_bytes);
+    es_sha256_append(&hash, dataset->labels, (size_t)dataset->n_images);
+    es_sha256_end(&hash, text);
+}
+
 typedef struct TextBuffer {
     char *text;
     size_t capacity;

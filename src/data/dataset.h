@@ -16,6 +16,7 @@
 #include <stddef.h>
 
 #include "base/macros.h"
+#include "base/sha256.h"
 #include "base/thread_pool.h"
 #include "esper/status.h"
 
@@ -88,6 +89,10 @@ EsStatus es_dataset_load_cifar10(EsDataset *dataset, const EsDatasetOptions *opt
 // "train-images.idx3-ubyte" and so on also do. The last tenth of the training images is the
 // validation set.
 EsStatus es_dataset_load_idx(EsDataset *dataset, const EsDatasetOptions *options);
+
+// SHA-256 of sizes, images and labels: two sets with the same are the same to a network. Reads all
+// of it, about a tenth of a second for CIFAR-10.
+void es_dataset_fingerprint(const EsDataset *dataset, char text[ES_SHA256_TEXT_BYTES]);
 
 // A few lines of text: sizes, classes, normalisation. Cut to fit, always terminated.
 void es_dataset_describe(const EsDataset *dataset, char *text, size_t text_bytes);

@@ -27,6 +27,7 @@ struct EsHostsRun {
     EsEnvSteppedEvent *rows;  // owned [E]
     double *losses;           // owned [E]
     int64_t batch;
+    char data_hash[ES_SHA256_TEXT_BYTES]; // "" until a checkpoint needs it
 };
 
 // --- settings ---
@@ -291,6 +292,26 @@ static void describe(void *context, EsRunStartedEvent *row) {
     row->n_host_parameters = es_graph_parameter_count(es_host_trainer_graph(hosts->trainer));
 }
 
+static const char *data_hash(EsHostsRun *hosts) {
+    if (hosts->data_hash[0] == '\0') {
+        es_dataset_fingerprint(&hosts->dataset, hosts->data_hash);
+    }
+    return hosts->data_hash;
+}
+
+// A run that goes on with other images would be neither of two runs.
+static EsStatus check_data(EsHostsRun *hosts, const EsRunCheckpoint *checkpoint) {
+    const char *saved = NULL;
+    ES_TRY(es_run_checkpoint_text(checkpoint, "data_sha256", &saved));
+    if (strcmp(saved, data_hash(hosts)) == 0) {
+        return ES_STATUS_OK;
+    }
+    return ES_FAIL(INPUT,
+                   "the data set \"%s\" is not the one this run began with: its SHA-256 was "
+                   "%.12s... and is %.12s...; bring the old files back or start a new run",
+                   hosts->dataset.name, saved, data_hash(hosts));
+}
+
 static EsStatus save(void *context, EsRunCheckpoint *checkpoint) {
     EsHostsRun *hosts = context;
     char path[ES_RUN_PATH_BYTES];
@@ -299,6 +320,7 @@ static EsStatus save(void *context, EsRunCheckpoint *checkpoint) {
     ES_TRY(es_stream_copy(hosts->stream, &step, counter.data, sizeof step, ES_COPY_TO_HOST));
     ES_TRY(es_stream_synchronize(hosts->stream));
     ES_TRY(es_run_checkpoint_put_int(checkpoint, "batches", step));
+    ES_TRY(es_run_checkpoint_put_text(checkpoint, "data_sha256", data_hash(hosts)));
     return es_checkpoint_save(es_run_checkpoint_path(checkpoint, "hosts.safetensors", path),
                               es_host_trainer_graph(hosts->trainer),
                               es_host_trainer_store(hosts->trainer),
@@ -309,6 +331,7 @@ static EsStatus load(void *context, const EsRunCheckpoint *checkpoint) {
     EsHostsRun *hosts = context;
     char path[ES_RUN_PATH_BYTES];
     int64_t batches = 0;
+    ES_TRY(check_data(hosts, checkpoint));
     ES_TRY(es_run_checkpoint_int(checkpoint, "batches", &batches));
     ES_TRY(es_checkpoint_load(es_run_checkpoint_path(checkpoint, "hosts.safetensors", path),
                               es_host_trainer_graph(hosts->trainer),

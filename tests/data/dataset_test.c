@@ -46,6 +46,25 @@ TEST(splits_lie_one_after_another) {
     EXPECT(dataset.images == NULL && dataset.train.images == NULL);
 }
 
+TEST(fingerprint_sees_every_byte) {
+    EsDataset dataset;
+    EsDatasetOptions options = {.n_train = 30, .n_validation = 20, .n_test = 10};
+    char first[ES_SHA256_TEXT_BYTES], again[ES_SHA256_TEXT_BYTES], other[ES_SHA256_TEXT_BYTES];
+    REQUIRE_OK(es_dataset_create(&dataset, "tiny", &options, NULL));
+    es_dataset_fingerprint(&dataset, first);
+    es_dataset_fingerprint(&dataset, again);
+    EXPECT_TEXT(again, first);
+    EXPECT_EQ(strlen(first), 64);
+    dataset.test.images[10 * dataset.image_bytes - 1] ^= 1;
+    es_dataset_fingerprint(&dataset, other);
+    EXPECT(strcmp(other, first) != 0);
+    dataset.test.images[10 * dataset.image_bytes - 1] ^= 1;
+    dataset.labels[0] ^= 1;
+    es_dataset_fingerprint(&dataset, other);
+    EXPECT(strcmp(other, first) != 0);
+    es_dataset_destroy(&dataset);
+}
+
 // two passes in double over the train images alone
 TEST(normalisation_makes_mean_zero_and_variance_one) {
     EsDataset dataset;

@@ -73,6 +73,23 @@ run 0 hosts --resume "$folder/a" --rounds 3 --quiet
 run 0 hosts --task tiny --envs 2 --threads 1 --rounds 3 --out "$folder/d" --quiet
 diff -r "$folder/a/checkpoints/3" "$folder/d/checkpoints/3" > /dev/null || fail "a resumed run differs"
 
+# --- data files that change ---
+mkdir "$folder/idx"
+python3 - "$folder/idx" << 'PYTHON'
+import struct, sys
+
+for name, n in (("train", 300), ("t10k", 50)):
+    with open(f"{sys.argv[1]}/{name}-images-idx3-ubyte", "wb") as file:
+        file.write(struct.pack(">IIII", 2051, n, 16, 16) + bytes(i * 7 % 256 for i in range(n * 256)))
+    with open(f"{sys.argv[1]}/{name}-labels-idx1-ubyte", "wb") as file:
+        file.write(struct.pack(">II", 2049, n) + bytes(i % 10 for i in range(n)))
+PYTHON
+run 0 hosts --data idx --folder "$folder/idx" --envs 1 --rounds 1 --threads 1 --out "$folder/idx-run" --quiet
+run 0 hosts --resume "$folder/idx-run" --rounds 2 --quiet
+printf '\377' | dd of="$folder/idx/train-images-idx3-ubyte" bs=1 seek=1000 conv=notrunc status=none
+run 2 hosts --resume "$folder/idx-run" --rounds 3 --quiet
+expect_part "changed data" "$err" 'the data set "idx" is not the one this run began with'
+
 # --- interrupting: the state is saved, the exit code says so ---
 for signal in INT TERM; do
     "$esper" hosts --task tiny --envs 2 --threads 1 --rounds 100000 --out "$folder/$signal" > "$folder/out" 2> "$folder/err" &
