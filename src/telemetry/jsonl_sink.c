@@ -39,7 +39,11 @@ static void add_start(EsText *text, const EsPacket *packet) {
     es_text_add_string(text, ",\"round\":");
     es_text_add_int(text, packet->header->round);
     es_text_add_string(text, ",\"step\":");
-    es_text_add_int(text, packet->header->step);
+    if (packet->header->step >= 0) {
+        es_text_add_int(text, packet->header->step);
+    } else {
+        es_text_add_string(text, "null"); // an event of a whole round
+    }
 }
 
 // No column has the name of one of the keys above; the test of this sink sees to it.

@@ -74,9 +74,9 @@ TEST(a_line_as_it_stands) {
     EXPECT_STATUS(write_rows(&sink, ES_EVENT_METRIC, 3, -1, rows, 2), OK);
     close_sink(&sink);
     expect_file("{\"event\":\"metric\",\"time\":\"2023-11-14T22:13:20.123456Z\",\"sequence\":7,"
-                "\"round\":3,\"step\":-1,\"name\":\"charts/SPS\",\"value\":1234.0}\n"
+                "\"round\":3,\"step\":null,\"name\":\"charts/SPS\",\"value\":1234.0}\n"
                 "{\"event\":\"metric\",\"time\":\"2023-11-14T22:13:20.123456Z\",\"sequence\":7,"
-                "\"round\":3,\"step\":-1,\"name\":\"losses/value_loss\","
+                "\"round\":3,\"step\":null,\"name\":\"losses/value_loss\","
                 "\"value\":0.10000000000000001}\n");
     remove_sink_folder(&folder);
 }
