@@ -50,6 +50,19 @@ static const char *say_age(int64_t seconds, char text[32]) {
     return text;
 }
 
+// "12/40": saved and asked for, as far as they are known
+static const char *say_rounds(const EsRunSummary *run, char text[48]) {
+    char saved[20] = "-", asked[24] = "";
+    if (run->last_round >= 0) {
+        snprintf(saved, sizeof saved, "%lld", (long long)run->last_round);
+    }
+    if (run->n_rounds >= 0) {
+        snprintf(asked, sizeof asked, "/%lld", (long long)run->n_rounds);
+    }
+    snprintf(text, 48, "%s%s", saved, asked);
+    return text;
+}
+
 static const char *name_of(const EsRunSummary *run) {
     const char *slash = strrchr(run->path, '/');
     return slash != NULL ? slash + 1 : run->path;
@@ -68,18 +81,16 @@ static void print_table(const char *folder, const EsRunSummary *runs, int n_runs
         width = ES_MAX(width, (int)strlen(name_of(&runs[i])));
         total += runs[i].bytes;
     }
-    char size[32], age[32];
-    printf("%-*s  %-8s %7s %12s %9s %7s  %s\n", width, "name", "kind", "rounds", "checkpoints",
-           "size", "age", "active");
+    char size[32], age[32], rounds[48];
+    printf("%-*s  %-8s %9s %12s %9s %7s  %s\n", width, "name", "kind", "rounds", "checkpoints",
+           "size", "age", "outcome");
     for (int i = 0; i < n_runs; i++) {
         const EsRunSummary *run = &runs[i];
-        char rounds[32] = "-";
-        if (run->last_round >= 0) {
-            snprintf(rounds, sizeof rounds, "%lld", (long long)run->last_round);
-        }
-        printf("%-*s  %-8s %7s %12d %9s %7s  %s\n", width, name_of(run), run->kind, rounds,
-               run->n_checkpoints, say_bytes(run->bytes, size),
-               say_age(now - run->changed_unix_s, age), run->is_active ? "yes" : "no");
+        EsRunOutcomeName outcome;
+        es_run_outcome_name(run, outcome);
+        printf("%-*s  %-8s %9s %12d %9s %7s  %s\n", width, name_of(run), run->kind,
+               say_rounds(run, rounds), run->n_checkpoints, say_bytes(run->bytes, size),
+               say_age(now - run->changed_unix_s, age), outcome[0] != '\0' ? outcome : "-");
     }
     printf("%d run%s, %s\n", n_runs, n_runs == 1 ? "" : "s", say_bytes(total, size));
 }
@@ -94,13 +105,16 @@ static EsStatus print_json(json_t *value) {
 static json_t *describe_run(const EsRunSummary *run) {
     // a name that is not UTF-8 cannot be written as JSON
     json_t *name = json_string(name_of(run)), *path = json_string(run->path);
-    return json_pack("{s:o, s:o, s:s, s:o, s:i, s:I, s:I, s:I, s:b}", "name",
-                     name != NULL ? name : json_null(), "path", path != NULL ? path : json_null(),
-                     "kind", run->kind, "rounds",
-                     run->last_round >= 0 ? json_integer(run->last_round) : json_null(),
-                     "checkpoints", run->n_checkpoints, "bytes", (json_int_t)run->bytes,
-                     "checkpoint_bytes", (json_int_t)run->checkpoint_bytes, "changed_unix_s",
-                     (json_int_t)run->changed_unix_s, "active", run->is_active);
+    EsRunOutcomeName outcome;
+    es_run_outcome_name(run, outcome);
+    return json_pack(
+        "{s:o, s:o, s:s, s:o, s:o, s:o, s:i, s:I, s:I, s:I, s:b}", "name",
+        name != NULL ? name : json_null(), "path", path != NULL ? path : json_null(), "kind",
+        run->kind, "rounds", run->last_round >= 0 ? json_integer(run->last_round) : json_null(),
+        "rounds_asked", run->n_rounds >= 0 ? json_integer(run->n_rounds) : json_null(), "outcome",
+        outcome[0] != '\0' ? json_string(outcome) : json_null(), "checkpoints", run->n_checkpoints,
+        "bytes", (json_int_t)run->bytes, "checkpoint_bytes", (json_int_t)run->checkpoint_bytes,
+        "changed_unix_s", (json_int_t)run->changed_unix_s, "active", run->is_active);
 }
 
 // The runs in a folder, or the folder itself when it is a run.
@@ -148,6 +162,7 @@ static EsStatus list_runs(const RunsOptions *options, const EsArguments *argumen
 // What happens to one run; filled before anything is removed.
 typedef struct Removal {
     char path[ES_RUN_PATH_BYTES];
+    int is_run; // otherwise it is left alone
     int is_due; // old enough, and there is something to remove
     int n_checkpoints;
     int64_t bytes;
@@ -172,7 +187,17 @@ static EsStatus plan_removal(const RunsOptions *options, const char *given, Remo
     EsStatus status = ES_STATUS_OK;
     find_run(given, removal->path);
     ES_TRY(es_allocate(sizeof *run, (void **)&run));
-    ES_TRY_GOTO(es_run_summarise(removal->path, run));
+    status = es_run_summarise(removal->path, run);
+    struct stat facts;
+    removal->is_run = status == ES_STATUS_OK;
+    // something else that runs/* names; a name that is nowhere is a mistake
+    if (status == ES_STATUS_INPUT && stat(removal->path, &facts) == 0) {
+        fprintf(stderr, "esper runs: %s is no run and is left alone\n", removal->path);
+        status = ES_STATUS_OK;
+    }
+    if (!removal->is_run) {
+        goto done;
+    }
     double age_days = (double)((int64_t)time(NULL) - run->changed_unix_s) / 86400.0;
     removal->is_due = age_days >= options->older_days;
     removal->n_checkpoints = run->n_checkpoints;
@@ -226,6 +251,9 @@ static EsStatus report_removals(const RunsOptions *options, const Removal *remov
     json_t *runs = json_array();
     for (int i = 0; i < n_done; i++) {
         const Removal *removal = &removals[i];
+        if (!removal->is_run) {
+            continue;
+        }
         total += removal->is_due ? removal->bytes : 0;
         json_t *path = json_string(removal->path);
         json_array_append_new(runs, json_pack("{s:o, s:b, s:i, s:I}", "path",
@@ -251,7 +279,7 @@ static EsStatus report_removals(const RunsOptions *options, const Removal *remov
 }
 
 // All runs are looked at before the first is touched: a wrong name or a run that is going on stops
-// everything.
+// everything. What is there and is no run is passed over.
 static EsStatus prune_runs(const RunsOptions *options, const EsArguments *arguments) {
     int n_runs = arguments->n_positional, n_done = 0;
     if (n_runs == 0) {
@@ -307,11 +335,11 @@ EsExit es_runs_run(int argc, char **argv) {
         .command = "runs",
         .usage = "[--json] [DIR]\n"
                  "       esper runs --prune [--keep N] [--older-than DAYS] [--yes] [--json] RUN...",
-        .summary =
-            "List the runs in a folder (default runs/): rounds saved, checkpoints, size,\n"
-            "age since the last change, whether a process is working on them. With --prune,\n"
-            "remove whole runs, or with --keep their old checkpoints. Runs that are going\n"
-            "on are refused.",
+        .summary = "List the runs in a folder (default runs/): rounds saved of those asked for,\n"
+                   "checkpoints, size, age since the last change, and the outcome: running, done,\n"
+                   "interrupted, failed, or killed when it ended without a word. With --prune,\n"
+                   "remove whole runs, or with --keep their old checkpoints. Runs that are going\n"
+                   "on are refused; what is no run is left alone.",
         .example = "esper runs\n"
                    "         esper runs --prune --older-than 30 runs/*\n"
                    "         esper runs --prune --keep 2 --yes runs/hosts-20260102-030405-0a1b",

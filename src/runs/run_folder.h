@@ -53,9 +53,10 @@ typedef struct EsRunSummary {
     int64_t bytes; // of all files
     int64_t checkpoint_bytes;
     int64_t last_round;     // of the newest complete checkpoint, -1 when there is none
+    int64_t n_rounds;       // asked for, from config.ini's [run] rounds; -1 when it cannot be read
     int n_checkpoints;      // complete ones
     int is_active;          // a process holds the lock
-    int64_t changed_unix_s; // newest file; the lock does not count
+    int64_t changed_unix_s; // newest file; the lock and SQLite's shared memory do not count
 } EsRunSummary;
 
 // All folders directly under `root` that are runs, oldest first; *summaries is released with
@@ -64,6 +65,11 @@ EsStatus es_run_list(const char *root, EsRunSummary **summaries, int *n_summarie
 
 // INPUT when the folder is no run.
 EsStatus es_run_summarise(const char *path, EsRunSummary *summary);
+
+// How its last sitting ended: "running", "done", "interrupted", "failed", "killed" (it began and
+// never ended), or "" where the run has no database that tells.
+typedef char EsRunOutcomeName[16];
+void es_run_outcome_name(const EsRunSummary *summary, EsRunOutcomeName name);
 
 // Delete a run that nobody holds, with everything in it. Never follows links out of it; refuses
 // what is no run. config.ini goes last, so that one which was interrupted can be repeated.

@@ -12,6 +12,7 @@
 #include "runs/run_checkpoint_store.h"
 #include "runs/run_folder.h"
 #include "runs/run_lock.h"
+#include "telemetry/run_database.h"
 
 // far more than any configuration has
 #define MAX_CONFIG_BYTES ((size_t)1 << 20)
@@ -29,33 +30,39 @@ static int has_config(const char *root) {
 
 // --- one run ---
 
-static int take_kind(void *context, const char *section, const char *name, const char *value) {
-    char *kind = context;
+static int take_setting(void *context, const char *section, const char *name, const char *value) {
+    EsRunSummary *summary = context;
     if (strcmp(section, "run") == 0 && strcmp(name, "kind") == 0) {
-        snprintf(kind, sizeof((EsRunSummary *)0)->kind, "%.31s", value);
+        snprintf(summary->kind, sizeof summary->kind, "%.31s", value);
+    }
+    size_t length = strlen(value);
+    if (strcmp(section, "run") == 0 && strcmp(name, "rounds") == 0 && length > 0 && length < 12 &&
+        strspn(value, "0123456789") == length) {
+        summary->n_rounds = strtoll(value, NULL, 10);
     }
     return 1;
 }
 
-// "?" unless the file says it in plain characters: the table shows it on a terminal.
-static void read_kind(const char *root, char kind[32]) {
+// The kind is "?" unless the file says it in plain characters: the table shows it on a terminal.
+static void read_config(EsRunSummary *summary) {
     char path[ES_RUN_PATH_BYTES];
     void *text = NULL;
     size_t bytes = 0;
-    kind[0] = '\0';
-    if (is_at(path, root, "config.ini") &&
+    summary->kind[0] = '\0';
+    summary->n_rounds = -1;
+    if (is_at(path, summary->path, "config.ini") &&
         es_file_read_all(path, MAX_CONFIG_BYTES, &text, &bytes) == ES_STATUS_OK) {
-        ini_parse_string(text, take_kind, kind);
+        ini_parse_string(text, take_setting, summary);
     }
     es_release(text);
     size_t n_plain =
-        strspn(kind, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
-    if (kind[0] == '\0' || kind[n_plain] != '\0') {
-        strcpy(kind, "?");
+        strspn(summary->kind, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
+    if (summary->kind[0] == '\0' || summary->kind[n_plain] != '\0') {
+        strcpy(summary->kind, "?");
     }
 }
 
-// Sizes and the newest change; the lock is touched by every visit and does not count.
+// Sizes and the newest change; what every visit touches does not count.
 static EsStatus measure_run(const char *root, EsRunSummary *summary) {
     EsFolderEntry *entries = NULL;
     int n_entries = 0;
@@ -75,7 +82,7 @@ static EsStatus measure_run(const char *root, EsRunSummary *summary) {
         if (strcmp(entry->name, "checkpoints") == 0) {
             summary->checkpoint_bytes = size.bytes;
         }
-        if (strcmp(entry->name, ES_RUN_LOCK_NAME) != 0) {
+        if (strcmp(entry->name, ES_RUN_LOCK_NAME) != 0 && strcmp(entry->name, "run.db-shm") != 0) {
             summary->changed_unix_s = ES_MAX(summary->changed_unix_s, size.changed_unix_s);
         }
     }
@@ -100,7 +107,7 @@ EsStatus es_run_summarise(const char *path, EsRunSummary *summary) {
     if (!has_config(summary->path)) {
         return ES_FAIL(INPUT, "%s is no run: it has no config.ini", summary->path);
     }
-    read_kind(summary->path, summary->kind);
+    read_config(summary);
     ES_TRY(measure_run(summary->path, summary));
     EsCheckpointInfo *infos = NULL;
     ES_TRY(es_checkpoint_store_list(summary->path, &infos, &summary->n_checkpoints));
@@ -108,6 +115,43 @@ EsStatus es_run_summarise(const char *path, EsRunSummary *summary) {
     es_release(infos);
     summary->is_active = es_run_lock_is_held(summary->path);
     return ES_STATUS_OK;
+}
+
+void es_run_outcome_name(const EsRunSummary *summary, EsRunOutcomeName name) {
+    // a sitting begins with one of the first two
+    static const char sql[] =
+        "SELECT outcome, unix_time >= max((SELECT coalesce(max(unix_time), 0) FROM "
+        "event_run_started), (SELECT coalesce(max(unix_time), 0) FROM event_checkpoint_loaded)) "
+        "FROM event_run_ended UNION ALL SELECT NULL, 0 FROM event_run_started "
+        "ORDER BY 2 DESC LIMIT 1";
+    EsRunDatabase *database = NULL;
+    EsRunQuery *query = NULL;
+    char path[ES_RUN_PATH_BYTES];
+    int has_row = 0;
+    name[0] = '\0';
+    if (summary->is_active) {
+        strcpy(name, "running");
+        return;
+    }
+    struct stat facts;
+    if (!is_at(path, summary->path, "run.db") || stat(path, &facts) != 0 ||
+        es_run_database_open(summary->path, &database) != ES_STATUS_OK) {
+        return;
+    }
+    if (es_run_query_begin(database, sql, &query) == ES_STATUS_OK &&
+        es_run_query_step(query, &has_row) == ES_STATUS_OK && has_row) {
+        const char *outcome = es_run_query_text(query, 0, NULL);
+        int is_of_last = es_run_query_int(query, 1) != 0;
+        size_t n_letters =
+            outcome != NULL ? strspn(outcome, "abcdefghijklmnopqrstuvwxyz") : SIZE_MAX;
+        if (!is_of_last) {
+            strcpy(name, "killed");
+        } else if (n_letters < sizeof(EsRunOutcomeName) && outcome[n_letters] == '\0') {
+            strcpy(name, outcome);
+        }
+    }
+    es_run_query_end(query);
+    es_run_database_close(database);
 }
 
 // --- all runs ---

@@ -53,10 +53,10 @@ find runs/first -type f -exec touch -d "40 days ago" {} +
 run 0 runs
 expect_text "stderr of the table" "$err" ""
 expect_text "lines of the table" "$(wc -l <<< "$out")" 4
-expect_part "table" "$(sed -n 1p <<< "$out")" "name    kind      rounds  checkpoints      size     age  active"
-expect_part "table" "$(sed -n 2p <<< "$out")" "first   hosts          3            3"
-expect_part "table" "$(sed -n 2p <<< "$out")" "40 d  no"
-expect_part "table" "$(sed -n 3p <<< "$out")" "second  hosts          -            0"
+expect_part "table" "$(sed -n 1p <<< "$out")" "name    kind        rounds  checkpoints      size     age  outcome"
+expect_part "table" "$(sed -n 2p <<< "$out")" "first   hosts         3/40            3"
+expect_part "table" "$(sed -n 2p <<< "$out")" "40 d  -"
+expect_part "table" "$(sed -n 3p <<< "$out")" "second  hosts         -/40            0"
 expect_part "table" "$(sed -n 4p <<< "$out")" "2 runs, "
 table=$out
 run 0 runs runs/
@@ -68,7 +68,7 @@ if command -v python3 > /dev/null; then
 import json, sys
 first, second = json.load(sys.stdin)
 assert first["name"] == "first" and first["path"] == "runs/first" and first["kind"] == "hosts"
-assert first["rounds"] == 3 and first["checkpoints"] == 3 and first["active"] is False
+assert first["rounds"] == 3 and first["rounds_asked"] == 40 and first["outcome"] is None and first["checkpoints"] == 3 and first["active"] is False
 assert first["bytes"] > first["checkpoint_bytes"] > 30000
 assert second["rounds"] is None and second["checkpoints"] == 0
 ' || fail "runs --json"
@@ -85,8 +85,11 @@ run 2 runs --prune --keep 0 runs/first
 expect_part "keep nothing" "$err" '--keep: "0" is not a whole number in 1..999999'
 run 2 runs runs runs
 expect_part "two folders" "$err" "one folder at a time"
-run 2 runs --prune --yes runs/no_run
-expect_text "no run" "$err" "esper runs: runs/no_run is no run: it has no config.ini"
+echo text > runs/stray
+run 0 runs --prune --yes runs/no_run runs/stray
+expect_text "no run" "$err" "esper runs: runs/no_run is no run and is left alone
+esper runs: runs/stray is no run and is left alone"
+[[ -z $out && -d runs/no_run && -f runs/stray ]] || fail "what is no run was touched"
 run 2 runs --prune --yes runs/second runs/third
 expect_part "missing run" "$err" "there is no run runs/third"
 [[ -d runs/second ]] || fail "a run went although another name was wrong"
@@ -123,7 +126,7 @@ for _ in $(seq 100); do
     sleep 0.05
 done
 run 0 runs
-expect_part "active" "$(grep busy <<< "$out")" " yes"
+expect_part "active" "$(grep busy <<< "$out")" " running"
 run 2 runs --prune --yes runs/first runs/busy
 expect_part "active" "$err" "esper runs: runs/busy is in use by process $holder on "
 run 2 runs --prune --keep 1 runs/busy
@@ -137,6 +140,26 @@ expect_part "removed" "$out" '"removed": true'
 [[ -d runs/first || -d runs/busy ]] && fail "a run stays after --prune --yes"
 run 0 runs
 expect_part "what is left" "$out" "1 run, "
+
+# --- how they ended ---
+"$esper" hosts --task tiny --envs 1 --rounds 1 --threads 1 --quiet --out runs/done > /dev/null
+"$esper" hosts --task tiny --envs 1 --rounds 1000000 --threads 1 --quiet --checkpoint.every=1 --out runs/killed > /dev/null &
+victim=$!
+for _ in $(seq 200); do
+    [[ -e runs/killed/checkpoints/2/DONE ]] && break
+    sleep 0.05
+done
+kill -KILL "$victim"
+wait "$victim" 2> /dev/null
+run 0 runs
+if [[ -e runs/done/run.db ]]; then
+    [[ $(grep '^done' <<< "$out") =~ " 1/1 ".*" done"$ ]] || fail "a run that is done: $out"
+    [[ $(grep '^killed' <<< "$out") =~ /1000000\ .*" killed"$ ]] || fail "a run that was killed: $out"
+    run 0 hosts --resume runs/killed --rounds 1 --quiet
+    run 0 runs
+    [[ $(grep '^killed' <<< "$out") =~ " done"$ ]] || fail "a run that was resumed: $out"
+fi
+rm -rf runs/done runs/killed
 
 # --- faults from outside ---
 ES_FILE_FAULT=unlink:1:EACCES run 1 runs --prune --yes runs/second

@@ -26,7 +26,7 @@ done:
 }
 
 static EsStatus make_run(const char *root, int n_checkpoints, EsRunFolder **folder) {
-    static const char config[] = "[run]\nkind = hosts\n";
+    static const char config[] = "[run]\nkind = hosts\nrounds = 40\n";
     char path[ES_RUN_PATH_BYTES];
     ES_TRY(es_run_folder_create(root, "hosts", folder));
     es_run_folder_path(*folder, "config.ini", path);
