@@ -1,26 +1,17 @@
 // `esper diff`: two runs beside each other, as a table or as JSON.
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/macros.h"
 #include "command.h"
 #include "diff_json.h"
 #include "options.h"
+#include "padded_text.h"
 #include "runs/run_compare.h"
 
 // --- cells ---
 
-// Names and values come from files: control characters could move the cursor.
-static void print_text(const char *text, int width) {
-    int n = 0;
-    for (const char *at = text; *at != '\0'; at++) {
-        unsigned char byte = (unsigned char)*at;
-        putchar(byte < 0x20 || byte == 0x7f ? '?' : byte);
-        n += (byte & 0xc0) != 0x80; // a UTF-8 character takes one column
-    }
-    printf("%*s", ES_MAX(width - n, 0), "");
-}
+static void print_text(const char *text, int width) { es_padded_text_print(text, width, stdout); }
 
 static void print_cell(double value, const char *format, int width) {
     char text[32] = "-";
@@ -119,8 +110,8 @@ static int width_of_metrics(const EsRunComparison *comparison) {
     int width = 24;
     for (int i = 0; i < comparison->n_metrics; i++) {
         const EsMetricPair *pair = &comparison->metrics[i];
-        int length = (int)strnlen(pair->a != NULL ? pair->a->name : pair->b->name, 60);
-        width = ES_MAX(width, length + 2);
+        int length = es_padded_text_width(pair->a != NULL ? pair->a->name : pair->b->name);
+        width = ES_MAX(width, ES_MIN(length, 60) + 2);
     }
     return width;
 }

@@ -15,7 +15,7 @@
 
 typedef struct Column {
     const char *name; // borrowed
-    size_t width;     // characters
+    size_t width;     // columns of a terminal
     int has_text;     // a cell of the window is neither a number nor NULL
 } Column;
 
@@ -35,22 +35,6 @@ struct EsResultWriter {
 
 // --- tables ---
 
-static size_t count_characters(const char *bytes, size_t n_bytes) {
-    size_t n = 0;
-    for (size_t i = 0; i < n_bytes; i++) {
-        n += (bytes[i] & 0xc0) != 0x80;
-    }
-    return n;
-}
-
-static size_t bytes_of_characters(const char *bytes, size_t n_bytes, size_t n_characters) {
-    size_t i = 0;
-    for (; i < n_bytes && (n_characters > 0 || (bytes[i] & 0xc0) == 0x80); i++) {
-        n_characters -= (bytes[i] & 0xc0) != 0x80;
-    }
-    return i;
-}
-
 static void add_spaces(EsText *text, size_t n) {
     for (size_t i = 0; i < n; i++) {
         es_text_add(text, " ", 1);
@@ -61,13 +45,16 @@ static void add_spaces(EsText *text, size_t n) {
 // number never.
 static void add_aligned(EsResultWriter *writer, int index, const char *bytes, size_t n_bytes) {
     const Column *column = &writer->columns[index];
-    size_t n = count_characters(bytes, n_bytes);
+    size_t n = es_text_width(bytes, n_bytes);
     size_t padding = n < column->width ? column->width - n : 0;
     add_spaces(&writer->line, index > 0 ? GAP : 0);
     add_spaces(&writer->line, column->has_text ? 0 : padding);
     if (writer->max_width > 0 && column->has_text && n > column->width) {
-        es_text_add(&writer->line, bytes, bytes_of_characters(bytes, n_bytes, column->width - 1));
-        es_text_add_string(&writer->line, "\xe2\x80\xa6"); // an ellipsis, one character
+        size_t n_kept = es_text_fit(bytes, n_bytes, column->width - 1);
+        es_text_add(&writer->line, bytes, n_kept);
+        es_text_add_string(&writer->line, "\xe2\x80\xa6"); // an ellipsis, one column
+        // a wide character may have left half of its place
+        padding = column->width - 1 - es_text_width(bytes, n_kept);
     } else {
         es_text_add(&writer->line, bytes, n_bytes);
     }
@@ -156,7 +143,7 @@ static EsStatus add_table_row(EsResultWriter *writer, const EsResultCell *cells)
             continue;
         }
         writer->ends[writer->n_rows * writer->n_columns + i] = writer->cells.length;
-        column->width = ES_MAX(column->width, count_characters(bytes, n_bytes));
+        column->width = ES_MAX(column->width, es_text_width(bytes, n_bytes));
         column->has_text |= cells[i].kind == ES_RESULT_TEXT || cells[i].kind == ES_RESULT_BLOB;
     }
     writer->n_rows++;
@@ -238,7 +225,7 @@ EsStatus es_result_writer_create(FILE *stream, EsResultFormat format, int width,
     created->columns = memory;
     for (int i = 0; i < n_columns; i++) {
         created->columns[i].name = names[i];
-        created->columns[i].width = ES_MAX(count_characters(names[i], strlen(names[i])), 1);
+        created->columns[i].width = ES_MAX(es_text_width(names[i], strlen(names[i])), 1);
     }
     if (format == ES_RESULT_TABLE) {
         ES_TRY_GOTO(es_allocate(WINDOW_ROWS * (size_t)n_columns * sizeof(size_t), &memory));

@@ -10,6 +10,7 @@
 #include "base/macros.h"
 #include "command.h"
 #include "options.h"
+#include "padded_text.h"
 #include "runs/run_checkpoint.h"
 
 #define DEFAULT_FOLDER "runs"
@@ -78,7 +79,7 @@ static void print_table(const char *folder, const EsRunSummary *runs, int n_runs
     int width = 4;
     int64_t total = 0, now = (int64_t)time(NULL);
     for (int i = 0; i < n_runs; i++) {
-        width = ES_MAX(width, (int)strlen(name_of(&runs[i])));
+        width = ES_MAX(width, es_padded_text_width(name_of(&runs[i])));
         total += runs[i].bytes;
     }
     char size[32], age[32], rounds[48];
@@ -88,8 +89,9 @@ static void print_table(const char *folder, const EsRunSummary *runs, int n_runs
         const EsRunSummary *run = &runs[i];
         EsRunOutcomeName outcome;
         es_run_outcome_name(run, outcome);
-        printf("%-*s  %-8s %9s %12d %9s %7s  %s\n", width, name_of(run), run->kind,
-               say_rounds(run, rounds), run->n_checkpoints, say_bytes(run->bytes, size),
+        es_padded_text_print(name_of(run), width, stdout);
+        printf("  %-8s %9s %12d %9s %7s  %s\n", run->kind, say_rounds(run, rounds),
+               run->n_checkpoints, say_bytes(run->bytes, size),
                say_age(now - run->changed_unix_s, age), outcome[0] != '\0' ? outcome : "-");
     }
     printf("%d run%s, %s\n", n_runs, n_runs == 1 ? "" : "s", say_bytes(total, size));

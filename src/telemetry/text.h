@@ -56,4 +56,10 @@ void es_text_add_utf8(EsText *text, const char *bytes, size_t n_bytes, EsTextEsc
 // and as long as its longest valid start, at least 1.
 size_t es_utf8_next(const char *bytes, size_t n_bytes, uint32_t *code_point);
 
+// Columns a terminal needs: two for East Asian characters and emoji, none for combining marks.
+size_t es_text_width(const char *bytes, size_t n_bytes);
+
+// How many of the bytes, in whole characters, fit into so many columns.
+size_t es_text_fit(const char *bytes, size_t n_bytes, size_t n_columns);
+
 #endif

@@ -68,6 +68,22 @@ TEST(texts_are_cut_to_the_width_numbers_are_not) {
     free(output);
 }
 
+TEST(wide_and_combining_characters) {
+    // two Han characters, five columns with the letter; "e" and a combining accent, one
+    const EsResultCell cells[] = {text("\xe6\xbc\xa2\xe5\xad\x97x"), integer(1), text("e\xcc\x81"),
+                                  integer(2)};
+    static const char *const names[] = {"text", "n"};
+    char *output = print_rows(ES_RESULT_TABLE, 0, names, 2, cells, 2);
+    EXPECT_TEXT(output, "text   n\n-----  -\n\xe6\xbc\xa2\xe5\xad\x97x  1\ne\xcc\x81      2\n");
+    free(output);
+    // cut to eight columns: three characters, the ellipsis, and half a place that stays empty
+    const EsResultCell row[] = {
+        text("\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2"), integer(1)};
+    output = print_rows(ES_RESULT_TABLE, 11, names, 2, row, 1);
+    EXPECT_CONTAINS(output, "\n\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe2\x80\xa6   1\n");
+    free(output);
+}
+
 TEST(rows_behind_the_window_keep_its_widths) {
     enum { N = 1500 };
     static EsResultCell cells[2 * N];

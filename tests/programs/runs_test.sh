@@ -141,6 +141,14 @@ expect_part "removed" "$out" '"removed": true'
 run 0 runs
 expect_part "what is left" "$out" "1 run, "
 
+# --- names of other widths: e with an accent is one column, each of two Han characters two ---
+"$make_case_run" "runs/run é" 0 || fail "cannot make a run"
+"$make_case_run" "runs/漢字" 0 || fail "cannot make a run"
+run 0 runs
+expect_part "accent" "$out" $'\nrun é   hosts '
+expect_part "wide" "$out" $'\n漢字    hosts '
+rm -rf "runs/run é" "runs/漢字"
+
 # --- how they ended ---
 "$esper" hosts --task tiny --envs 1 --rounds 1 --threads 1 --quiet --out runs/done > /dev/null
 "$esper" hosts --task tiny --envs 1 --rounds 1000000 --threads 1 --quiet --checkpoint.every=1 --out runs/killed > /dev/null &
