@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/config_value.h"
 #include "base/macros.h"
 #include "base/spelling.h"
 
@@ -22,8 +23,10 @@ static EsStatus set_number(const EsOption *option, const char *text) {
                        option->type == ES_OPTION_TYPE_INT ? "whole number" : "number");
     }
     if (!(value >= option->min && value <= option->max)) {
-        return ES_FAIL(ARGUMENT, "--%s: %.100s is outside %.10g..%.10g", option->name, text,
-                       option->min, option->max);
+        char min[32], max[32];
+        return ES_FAIL(ARGUMENT, "--%s: %.100s is outside %s..%s", option->name, text,
+                       es_config_bound_format(option->min, min),
+                       es_config_bound_format(option->max, max));
     }
     if (option->type == ES_OPTION_TYPE_FLOAT) {
         *(double *)option->target = value;
@@ -173,15 +176,14 @@ EsStatus es_options_parse(const EsOptionTable *table, int argc, char **argv,
 EsStatus es_options_apply(const EsOptionTable *table, const EsArguments *arguments) {
     for (int i = 0; i < arguments->n_overrides; i++) {
         const EsOverride *override = &arguments->overrides[i];
-        char argument[1024];
-        const char *key = override->option != NULL ? override->option->key : "";
-        const char *equals = override->option != NULL ? "=" : "";
-        if (strlen(override->text) + strlen(key) + 2 > sizeof argument) {
-            return ES_FAIL(ARGUMENT, "a value of %zu bytes is too long: %.40s...",
-                           strlen(override->text), override->text);
+        if (override->option == NULL) {
+            ES_TRY(es_config_override(table->config, override->text));
+            continue;
         }
-        snprintf(argument, sizeof argument, "%s%s%s", key, equals, override->text);
-        ES_TRY(es_config_override(table->config, argument));
+        char where[64];
+        snprintf(where, sizeof where, "--%.60s", override->option->name);
+        ES_TRY(es_config_value_parse(find_key(table, override->option), table->config->settings,
+                                     override->text, where));
     }
     return ES_STATUS_OK;
 }
@@ -192,7 +194,9 @@ static void print_range(const EsConfigKey *key, FILE *stream) {
         fprintf(stream, " (%s)", key->choices);
     } else if ((key->type == ES_CONFIG_TYPE_INT || key->type == ES_CONFIG_TYPE_FLOAT) &&
                key->max < 1e6) {
-        fprintf(stream, " (%.10g to %.10g)", key->min, key->max);
+        char min[32], max[32];
+        fprintf(stream, " (%s to %s)", es_config_bound_format(key->min, min),
+                es_config_bound_format(key->max, max));
     }
 }
 

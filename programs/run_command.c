@@ -6,12 +6,23 @@
 #include "base/macros.h"
 #include "build_info.h"
 
+// A file that cannot be read is wrong input when the user has named it.
+static EsStatus load_config(const EsConfig *config, const char *path) {
+    EsStatus status = es_config_load(config, path);
+    if (status != ES_STATUS_IO) {
+        return status;
+    }
+    char detail[1024];
+    snprintf(detail, sizeof detail, "%s", es_status_detail());
+    return ES_FAIL(INPUT, "--config: %s", detail);
+}
+
 EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTable *table,
                                   const EsArguments *arguments, void *before) {
     const EsConfig *config = table->config;
     if (command->resume == NULL) {
         if (command->config_path != NULL) {
-            ES_TRY(es_config_load(config, command->config_path));
+            ES_TRY(load_config(config, command->config_path));
         }
         return es_options_apply(table, arguments);
     }

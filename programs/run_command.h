@@ -19,7 +19,7 @@ typedef struct EsRunCommand {
         ES_OPTION_TEXT("config", &(command)->config_path, NULL, "FILE",                            \
                        "settings to begin with; what stands on the command line wins"),            \
         ES_OPTION_TEXT("out", &(command)->out, NULL, "DIR",                                        \
-                       "folder for the run (default runs/<kind>-<date>-<id>)"),                    \
+                       "folder for the run (default runs/<kind>-<date>-<time>-<id>)"),             \
         ES_OPTION_TEXT("resume", &(command)->resume, NULL, "DIR",                                  \
                        "go on with a run where its last checkpoint left it"),                      \
         ES_OPTION_FLAG("dry-run", &(command)->is_dry_run,                                          \

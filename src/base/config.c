@@ -248,7 +248,7 @@ EsStatus es_config_override(const EsConfig *config, const char *argument) {
     char section[128], name[128], where[256];
     snprintf(section, sizeof section, "%.*s", (int)ES_MIN(dot - start, 120), start);
     snprintf(name, sizeof name, "%.*s", (int)ES_MIN(equals - dot - 1, 120), dot + 1);
-    snprintf(where, sizeof where, "%.200s", argument);
+    snprintf(where, sizeof where, "--%.*s", (int)ES_MIN(equals - start, 200), start);
     return set_value(config, config->settings, section, name, equals + 1, where);
 }
 
@@ -257,7 +257,9 @@ EsStatus es_config_override(const EsConfig *config, const char *argument) {
 static void print_key(const EsConfigKey *key, const char *value, FILE *stream) {
     fprintf(stream, "# %s", key->help);
     if (key->type == ES_CONFIG_TYPE_INT || key->type == ES_CONFIG_TYPE_FLOAT) {
-        fprintf(stream, " (%.9g..%.9g)", key->min, key->max);
+        char min[32], max[32];
+        fprintf(stream, " (%s..%s)", es_config_bound_format(key->min, min),
+                es_config_bound_format(key->max, max));
     } else if (key->type == ES_CONFIG_TYPE_CHOICE) {
         fprintf(stream, " (%s)", key->choices);
     }

@@ -10,13 +10,23 @@
 #include "base/spelling.h"
 
 static EsStatus fail_value(const EsConfigKey *key, const char *where, const char *problem) {
+    if (strncmp(where, "--", 2) == 0) {
+        return ES_FAIL(CONFIG, "%s: %s", where, problem);
+    }
     return ES_FAIL(CONFIG, "%s: [%s] %s: %s", where, key->section, key->key, problem);
+}
+
+const char *es_config_bound_format(double bound, char text[32]) {
+    int is_whole = fabs(bound) < 1e19 && bound == floor(bound);
+    snprintf(text, 32, is_whole ? "%.0f" : "%.9g", bound);
+    return text;
 }
 
 // "3 is outside 0..1", with the bounds as people write them
 static EsStatus fail_range(const EsConfigKey *key, const char *where, const char *text) {
-    char problem[320];
-    snprintf(problem, sizeof problem, "%.200s is outside %.9g..%.9g", text, key->min, key->max);
+    char problem[320], min[32], max[32];
+    snprintf(problem, sizeof problem, "%.200s is outside %s..%s", text,
+             es_config_bound_format(key->min, min), es_config_bound_format(key->max, max));
     return fail_value(key, where, problem);
 }
 

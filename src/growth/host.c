@@ -46,11 +46,19 @@ EsStatus es_host_check(const EsHostSpec *spec) {
         return ES_FAIL(ARGUMENT, "host \"%s\": kernel size %d is not 1, 3, 5 or 7", spec->name,
                        spec->kernel);
     }
-    if (spec->n_pools < 0 || spec->n_pools > spec->n_blocks ||
-        spec->image_size >> spec->n_pools < 1) {
-        return ES_FAIL(ARGUMENT, "host \"%s\": %d pools do not fit %d blocks and images of %d x %d",
-                       spec->name, spec->n_pools, spec->n_blocks, spec->image_size,
-                       spec->image_size);
+    if (spec->n_pools < 0 || spec->n_pools > spec->n_blocks) {
+        return ES_FAIL(ARGUMENT, "host \"%s\": %d pools for %d blocks; a block has one at most",
+                       spec->name, spec->n_pools, spec->n_blocks);
+    }
+    if (spec->image_size >> spec->n_pools < 1) {
+        int n_fitting = 0;
+        while (spec->image_size >> (n_fitting + 1) >= 1) {
+            n_fitting++;
+        }
+        return ES_FAIL(ARGUMENT,
+                       "host \"%s\": each of %d blocks with a pool halves images of %d x %d; %d of "
+                       "them fit",
+                       spec->name, spec->n_pools, spec->image_size, spec->image_size, n_fitting);
     }
     return ES_STATUS_OK;
 }

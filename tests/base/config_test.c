@@ -152,7 +152,8 @@ TEST(refuses_bad_numbers) {
     expect_refused("[run]\nenvironments = 4294967297\n",
                    "run.ini:2: [run] environments: 4294967297 is outside 1..4096");
     expect_refused("[run]\nseed = 99999999999999999999\n",
-                   "run.ini:2: [run] seed: 99999999999999999999 is outside -9e+18..9e+18");
+                   "run.ini:2: [run] seed: 99999999999999999999 is outside "
+                   "-9000000000000000000..9000000000000000000");
     expect_refused("[host]\nlearning_rate = 0,1\n",
                    "run.ini:2: [host] learning_rate: \"0,1\" is not a number");
     expect_refused("[host]\nlearning_rate = nan\n",
@@ -217,24 +218,20 @@ TEST(overrides) {
     EXPECT_TEXT(settings.out, "a=b.c");
     EXPECT_EQ(settings.mode, MODE_OFF);
     expect_override_refused("--host.learnig_rate=1",
-                            "--host.learnig_rate=1: unknown key \"learnig_rate\" in [host]; did "
+                            "--host.learnig_rate: unknown key \"learnig_rate\" in [host]; did "
                             "you mean \"learning_rate\"?");
     expect_override_refused("--hst.rate=1",
-                            "--hst.rate=1: unknown section [hst]; did you mean [host]?");
+                            "--hst.rate: unknown section [hst]; did you mean [host]?");
     expect_override_refused("--run.seed", "--run.seed: expected --section.key=value");
     expect_override_refused("--seed=1", "--seed=1: expected --section.key=value");
     expect_override_refused("--.seed=1", "--.seed=1: expected --section.key=value");
     expect_override_refused("--run.=1", "--run.=1: expected --section.key=value");
-    expect_override_refused("--run.seed= 1",
-                            "--run.seed= 1: [run] seed: \" 1\" is not a whole number");
+    expect_override_refused("--run.seed= 1", "--run.seed: \" 1\" is not a whole number");
     expect_override_refused(
-        "--run.out=a ;b",
-        "--run.out=a ;b: [run] out: the text contains \" ;\", which starts a comment in a file");
+        "--run.out=a ;b", "--run.out: the text contains \" ;\", which starts a comment in a file");
     expect_override_refused(
-        "--run.out= a",
-        "--run.out= a: [run] out: the text starts or ends with a space, which a file would lose");
-    expect_override_refused("--run.out=a\tb",
-                            "--run.out=a\tb: [run] out: the text contains a control character");
+        "--run.out= a", "--run.out: the text starts or ends with a space, which a file would lose");
+    expect_override_refused("--run.out=a\tb", "--run.out: the text contains a control character");
 }
 
 // any float32 survives writing and reading: the bounds are the whole range here
@@ -283,16 +280,17 @@ TEST(writes_help_and_values) {
     size_t bytes = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     EXPECT(bytes > 0);
-    EXPECT_TEXT(text, "[run]\n"
-                      "# hosts trained side by side (1..4096)\nenvironments = 64\n"
-                      "# seed of all random numbers (-9e+18..9e+18)\nseed = 0\n"
-                      "# round matrix operands to TF32\ntf32 = true\n"
-                      "# run folder, empty = named by date\nout = runs/x\n"
-                      "# how plans run (off|default|max-autotune)\ncompile_mode = default\n"
-                      "\n[host]\n"
-                      "# step size of SGD (0..10)\nlearning_rate = 0.05\n"
-                      "# pull towards 0 (0..0.1)\nweight_decay = 0.1\n"
-                      "# added to variances (1e-300..1)\nepsilon = 1e-05\n");
+    EXPECT_TEXT(
+        text, "[run]\n"
+              "# hosts trained side by side (1..4096)\nenvironments = 64\n"
+              "# seed of all random numbers (-9000000000000000000..9000000000000000000)\nseed = 0\n"
+              "# round matrix operands to TF32\ntf32 = true\n"
+              "# run folder, empty = named by date\nout = runs/x\n"
+              "# how plans run (off|default|max-autotune)\ncompile_mode = default\n"
+              "\n[host]\n"
+              "# step size of SGD (0..10)\nlearning_rate = 0.05\n"
+              "# pull towards 0 (0..0.1)\nweight_decay = 0.1\n"
+              "# added to variances (1e-300..1)\nepsilon = 1e-05\n");
     Settings wanted = settings;
     es_config_reset(&config);
     REQUIRE_OK(es_config_load(&config, run_file()));
