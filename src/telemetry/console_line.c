@@ -152,7 +152,7 @@ static void add_part(EsText *text, const EsConsoleProgress *progress, Part part)
         es_text_add_string(text, progress->rate_unit);
         break;
     case PART_ACCURACY:
-        es_text_add_string(text, "  accuracy ");
+        es_text_add_string(text, "  validation ");
         add_percent(text, progress->accuracy);
         break;
     case PART_TRAINED:
@@ -210,23 +210,25 @@ static void add_text_cell(EsText *text, const EsPacket *packet, int64_t row, con
     es_text_add_utf8(text, cell, bytes, ES_TEXT_TERMINAL);
 }
 
-static void add_measured(EsText *text, double value) {
+static void add_measured(EsText *text, double value, int is_share) {
     if (!add_not_finite(text, value)) {
-        es_text_add_rounded(text, value, 4);
+        es_text_add_rounded(text, is_share ? 100 * value : value, is_share ? 3 : 4);
+        es_text_add_string(text, is_share ? " %" : "");
     }
 }
 
-// ": 12.5 against a threshold of 10", as far as it is known.
-static void add_comparison(EsText *text, const char *what, double value, double threshold) {
+// ": 12.5 against a threshold of 10", as far as it is known; shares of 1 as percent.
+static void add_comparison(EsText *text, const char *what, double value, double threshold,
+                           int is_share) {
     int has_value = !es_is_missing_real(value);
     if (has_value) {
         es_text_add_string(text, ": ");
         es_text_add_string(text, what);
-        add_measured(text, value);
+        add_measured(text, value, is_share);
     }
     if (!es_is_missing_real(threshold)) {
         es_text_add_string(text, has_value ? " against a threshold of " : ": threshold ");
-        add_measured(text, threshold);
+        add_measured(text, threshold, is_share);
     }
 }
 
@@ -244,12 +246,26 @@ static double real_cell(const EsPacket *packet, int64_t row, const char *column)
     return es_packet_real(packet, row, es_event_column(packet->type, column));
 }
 
+// Rules whose numbers are shares of 1.
+static int is_share(const EsPacket *packet, int64_t row) {
+    static const char *const rules[] = {"performance_degradation", "memory_warning"};
+    size_t bytes = 0;
+    const char *rule = es_packet_text(packet, row, es_event_column(packet->type, "rule"), &bytes);
+    for (size_t i = 0; i < ES_COUNT_OF(rules) && rule != NULL; i++) {
+        if (strlen(rules[i]) == bytes && memcmp(rules[i], rule, bytes) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 void es_console_add_anomaly(EsText *text, const EsPacket *packet, int64_t row) {
     add_text_cell(text, packet, row, "severity", "warning");
     es_text_add_string(text, ": ");
     add_text_cell(text, packet, row, "rule", "anomaly");
     add_place(text, packet, row);
-    add_comparison(text, "", real_cell(packet, row, "value"), real_cell(packet, row, "threshold"));
+    add_comparison(text, "", real_cell(packet, row, "value"), real_cell(packet, row, "threshold"),
+                   is_share(packet, row));
     size_t before = text->length;
     es_text_add_string(text, "; ");
     size_t detail = text->length;
@@ -264,5 +280,5 @@ void es_console_add_rollback(EsText *text, const EsPacket *packet, int64_t row) 
     add_text_cell(text, packet, row, "reason", "unknown reason");
     add_place(text, packet, row);
     add_comparison(text, "loss ", real_cell(packet, row, "loss"),
-                   real_cell(packet, row, "threshold"));
+                   real_cell(packet, row, "threshold"), 0);
 }

@@ -11,8 +11,8 @@ typedef struct EsConsoleProgress {
     double percent;          // of the round's training; missing once it is complete
     int64_t n_steps_done;    // ES_MISSING_INT once the round is complete
     double rate;
-    const char *rate_unit; // "steps/s"
-    double accuracy;       // percent
+    const char *rate_unit; // "images/s" or "steps/s"
+    double accuracy;       // percent of the validation images, mean over environments
     double reward;
     int64_t n_seeds;
     double seconds_left;
@@ -20,7 +20,7 @@ typedef struct EsConsoleProgress {
 
 EsConsoleProgress es_console_progress(int64_t round, int64_t n_rounds);
 
-// round 12/200  1,234 steps/s  accuracy 71.3 %  reward 4.2  seeds 17  left 3 min 20 s
+// round 12/200  1,234 images/s  validation 71.3 %  reward 4.2  seeds 17  left 3 min 20 s
 // The round at hand has "trained 35 %" or "step 12" after its number. When the line would be longer
 // than max_columns, seeds, reward, step, rate, accuracy, the share trained and the time left are
 // given up, in this order.

@@ -18,8 +18,16 @@
 // off a terminal a round is told about while it runs only when it lasts longer than this
 #define SECONDS_BETWEEN_PLAIN_LINES 30
 
-// rows of one packet that get a line each; the rest are counted
-#define MAX_LINES_PER_PACKET 3
+// anomalies, and rollbacks, of a round that get a line each; the rest are counted
+#define MAX_LINES_PER_ROUND 3
+
+// What is told line by line.
+typedef struct Warnings {
+    void (*add)(EsText *, const EsPacket *, int64_t);
+    const char *more; // "and 3" + more + round
+    int64_t round;
+    int64_t n; // of the round; the first few have a line
+} Warnings;
 
 typedef struct ConsoleSink {
     EsConsoleOptions options;
@@ -28,7 +36,9 @@ typedef struct ConsoleSink {
     int64_t n_timed;
     int64_t round_ended_us; // when the latest round ended; 0 before
     int64_t n_envs;         // rows of the latest env_stepped; 0 before
-    double told_seconds;    // off a terminal: of the round at hand, when it last had a line
+    int has_steps;          // rounds consist of steps: a second one was seen
+    Warnings anomalies, rollbacks;
+    double told_seconds; // off a terminal: of the round at hand, when it last had a line
 
     // `progress` is the round at hand, or off a terminal a complete one that came too soon after
     // the last line
@@ -132,14 +142,31 @@ static double real_cell(const EsPacket *packet, const char *column) {
     return es_packet_real(packet, 0, es_event_column(packet->type, column));
 }
 
+// The round is over: tell how many had no line.
+static void end_warnings(ConsoleSink *sink, Warnings *warnings) {
+    if (warnings->n > MAX_LINES_PER_ROUND) {
+        begin_line(sink);
+        es_text_add_string(&sink->out, "and ");
+        es_text_add_int(&sink->out, warnings->n - MAX_LINES_PER_ROUND);
+        es_text_add_string(&sink->out, warnings->more);
+        es_text_add_int(&sink->out, warnings->round);
+        end_line(sink);
+    }
+    warnings->n = 0;
+}
+
 static void take_round(ConsoleSink *sink, const EsPacket *packet) {
     int64_t round = packet->header->round;
+    end_warnings(sink, &sink->anomalies);
+    end_warnings(sink, &sink->rollbacks);
     time_round(sink, packet, real_cell(packet, "seconds"));
     EsConsoleProgress progress = es_console_progress(round, sink->options.n_rounds);
-    progress.rate = real_cell(packet, "steps_per_second");
-    if (es_is_missing_real(progress.rate)) {
-        progress.rate = real_cell(packet, "images_per_second");
-        progress.rate_unit = "images/s";
+    // a round of one step is a pass over the images (hosts without growth): steps say nothing then
+    progress.rate = real_cell(packet, "images_per_second");
+    progress.rate_unit = "images/s";
+    if (sink->has_steps || !(progress.rate > 0)) {
+        progress.rate = real_cell(packet, "steps_per_second");
+        progress.rate_unit = "steps/s";
     }
     progress.accuracy = real_cell(packet, "accuracy");
     progress.reward = real_cell(packet, "reward");
@@ -160,6 +187,7 @@ static void take_round(ConsoleSink *sink, const EsPacket *packet) {
 // the place of a complete round that waits for its line.
 static int begin_step(ConsoleSink *sink, const EsPacket *packet) {
     int64_t round = packet->header->round;
+    sink->has_steps |= packet->header->step > 0;
     int tells_share = sink->progress.round == round && isfinite(sink->progress.percent);
     if (!sink->options.is_terminal || tells_share) {
         return 0;
@@ -241,21 +269,17 @@ static void take_env_steps(ConsoleSink *sink, const EsPacket *packet) {
     sink->progress.n_seeds = n_seeds;
 }
 
-static void print_warnings(ConsoleSink *sink, const EsPacket *packet,
-                           void (*add)(EsText *, const EsPacket *, int64_t), const char *more) {
-    int64_t n_shown = ES_MIN(packet->n_rows, MAX_LINES_PER_PACKET);
-    for (int64_t row = 0; row < n_shown; row++) {
-        begin_line(sink);
-        add(&sink->out, packet, row);
-        end_line(sink);
+static void print_warnings(ConsoleSink *sink, Warnings *warnings, const EsPacket *packet) {
+    if (warnings->round != packet->header->round) {
+        end_warnings(sink, warnings);
+        warnings->round = packet->header->round;
     }
-    if (packet->n_rows > n_shown) {
-        begin_line(sink);
-        es_text_add_string(&sink->out, "and ");
-        es_text_add_int(&sink->out, packet->n_rows - n_shown);
-        es_text_add_string(&sink->out, more);
-        es_text_add_int(&sink->out, packet->header->round);
-        end_line(sink);
+    for (int64_t row = 0; row < packet->n_rows; row++) {
+        if (warnings->n++ < MAX_LINES_PER_ROUND) {
+            begin_line(sink);
+            warnings->add(&sink->out, packet, row);
+            end_line(sink);
+        }
     }
 }
 
@@ -275,10 +299,10 @@ static EsStatus write_packet(void *state, const EsPacket *packet) {
         take_env_steps(sink, packet);
         break;
     case ES_EVENT_ANOMALY_DETECTED:
-        print_warnings(sink, packet, es_console_add_anomaly, " more anomalies in round ");
+        print_warnings(sink, &sink->anomalies, packet);
         break;
     case ES_EVENT_GOVERNOR_ROLLBACK:
-        print_warnings(sink, packet, es_console_add_rollback, " more rollbacks in round ");
+        print_warnings(sink, &sink->rollbacks, packet);
         break;
     default:
         return ES_STATUS_OK;
@@ -296,6 +320,8 @@ static EsStatus flush_lines(void *state) {
 // Leaves the cursor at the start of a line, and no complete round untold.
 static void close_sink(void *state) {
     ConsoleSink *sink = state;
+    end_warnings(sink, &sink->anomalies);
+    end_warnings(sink, &sink->rollbacks);
     if (sink->is_complete) {
         print_complete_round(sink);
     } else if (sink->is_drawn) {
@@ -312,6 +338,10 @@ EsStatus es_console_sink_open(const EsConsoleOptions *options, EsSink *sink) {
     ES_TRY(es_allocate(sizeof *state, (void **)&state));
     state->options = *options;
     state->stream = options->stream;
+    state->anomalies =
+        (Warnings){.add = es_console_add_anomaly, .more = " more anomalies in round "};
+    state->rollbacks =
+        (Warnings){.add = es_console_add_rollback, .more = " more rollbacks in round "};
     state->progress = es_console_progress(0, options->n_rounds);
     *sink = (EsSink){"console", state, write_packet, flush_lines, close_sink};
     return ES_STATUS_OK;

@@ -66,7 +66,7 @@ TEST(a_round_is_a_line) {
     open_plain(&plain, (EsConsoleOptions){.n_rounds = 200, .first_round = 11});
     EXPECT_TEXT(plain.sink.name, "console");
     write_round(&plain.sink, 12, full_round(200.0 / 188));
-    close_plain(&plain, "round 12/200  1,234 steps/s  accuracy 71.3 %  reward 4.2  seeds 17  "
+    close_plain(&plain, "round 12/200  1,234 steps/s  validation 71.3 %  reward 4.2  seeds 17  "
                         "left 3 min 20 s\n");
 }
 
@@ -82,7 +82,22 @@ TEST(missing_parts_are_left_out) {
     row.n_seeds = 0;
     row.accuracy = 0;
     write_round(&plain.sink, 3, row);
-    close_plain(&plain, "round 1\nround 2  1,000,000 images/s\nround 3  accuracy 0.0 %  seeds 0\n");
+    close_plain(&plain,
+                "round 1\nround 2  1,000,000 images/s\nround 3  validation 0.0 %  seeds 0\n");
+}
+
+TEST(rates_are_of_steps_where_a_round_has_some) {
+    Plain plain;
+    open_plain(&plain, (EsConsoleOptions){.n_rounds = 0});
+    EsRoundCompletedEvent row = empty_round();
+    row.steps_per_second = 10;
+    row.images_per_second = 500;
+    EsStepTimedEvent timed = {.total_ms = 4};
+    EXPECT_STATUS(write_rows(&plain.sink, ES_EVENT_STEP_TIMED, 1, 0, &timed, 1), OK);
+    write_round(&plain.sink, 1, row);
+    EXPECT_STATUS(write_rows(&plain.sink, ES_EVENT_STEP_TIMED, 2, 10, &timed, 1), OK);
+    write_round(&plain.sink, 2, row);
+    close_plain(&plain, "round 1  500 images/s\nround 2  10.0 steps/s\n");
 }
 
 TEST(numbers_that_are_not_finite) {
@@ -93,7 +108,8 @@ TEST(numbers_that_are_not_finite) {
     row.reward = -INFINITY;
     row.steps_per_second = INFINITY;
     write_round(&plain.sink, 1, row);
-    close_plain(&plain, "round 1/2  infinite steps/s  accuracy NaN  reward -infinite  seeds 17\n");
+    close_plain(&plain,
+                "round 1/2  infinite steps/s  validation NaN  reward -infinite  seeds 17\n");
 }
 
 TEST(numbers_of_every_size) {
@@ -236,6 +252,38 @@ TEST(warnings_have_lines_of_their_own) {
                 "of 4.5\n");
 }
 
+TEST(shares_are_told_as_percent) {
+    Plain plain;
+    open_plain(&plain, (EsConsoleOptions){.n_rounds = 9});
+    EsAnomalyDetectedEvent row = {.rule = "performance_degradation",
+                                  .severity = "warning",
+                                  .env = ES_MISSING_INT,
+                                  .value = 0.10125,
+                                  .threshold = 0.1};
+    EXPECT_STATUS(write_rows(&plain.sink, ES_EVENT_ANOMALY_DETECTED, 3, -1, &row, 1), OK);
+    close_plain(&plain, "warning: performance_degradation in round 3: 10.1 % against a threshold "
+                        "of 10 %\n");
+}
+
+// however many packets they come in
+TEST(a_round_has_few_warnings) {
+    Plain plain;
+    open_plain(&plain, (EsConsoleOptions){.n_rounds = 9});
+    EsGovernorRollbackEvent row = {
+        .env = 1, .reason = "nan", .loss = es_missing_real(), .threshold = es_missing_real()};
+    for (int step = 0; step < 10; step++) {
+        EXPECT_STATUS(write_rows(&plain.sink, ES_EVENT_GOVERNOR_ROLLBACK, 1, step, &row, 1), OK);
+    }
+    write_round(&plain.sink, 1, empty_round());
+    EXPECT_STATUS(write_rows(&plain.sink, ES_EVENT_GOVERNOR_ROLLBACK, 2, 0, &row, 1), OK);
+    close_plain(&plain, "rollback: nan in round 1, environment 1\n"
+                        "rollback: nan in round 1, environment 1\n"
+                        "rollback: nan in round 1, environment 1\n"
+                        "and 7 more rollbacks in round 1\n"
+                        "round 1/9\n"
+                        "rollback: nan in round 2, environment 1\n");
+}
+
 TEST(a_flood_of_warnings_is_counted) {
     Plain plain;
     open_plain(&plain, (EsConsoleOptions){.n_rounds = 9});
@@ -350,15 +398,16 @@ TEST(the_round_at_hand_is_drawn_in_place) {
         SKIP("no pseudo-terminals here");
     }
     write_env_step(&terminal.sink, 1, 9, 50);
-    EXPECT_TEXT(read_terminal(&terminal), "\rround 1/20  step 10  accuracy 50.0 %  seeds 2\x1b[K");
+    EXPECT_TEXT(read_terminal(&terminal),
+                "\rround 1/20  step 10  validation 50.0 %  seeds 2\x1b[K");
     EsStepTimedEvent timed = {.total_ms = 4};
     EXPECT_STATUS(write_rows(&terminal.sink, ES_EVENT_STEP_TIMED, 1, 9, &timed, 1), OK);
     pause_between_draws(); // too soon for a drawing of its own
     EXPECT_STATUS(terminal.sink.flush(terminal.sink.state), OK);
     EXPECT_TEXT(read_terminal(&terminal),
-                "\rround 1/20  step 10  500 steps/s  accuracy 50.0 %  seeds 2\x1b[K");
+                "\rround 1/20  step 10  500 steps/s  validation 50.0 %  seeds 2\x1b[K");
     write_round(&terminal.sink, 1, full_round(2));
-    EXPECT_TEXT(read_terminal(&terminal), "\rround 1/20  1,234 steps/s  accuracy 71.3 %  "
+    EXPECT_TEXT(read_terminal(&terminal), "\rround 1/20  1,234 steps/s  validation 71.3 %  "
                                           "reward 4.2  seeds 17  left 38 s\x1b[K\n");
     pause_between_draws();
     // half a second into the second round
@@ -366,14 +415,16 @@ TEST(the_round_at_hand_is_drawn_in_place) {
     EXPECT_STATUS(
         write_rows_at(&terminal.sink, ES_EVENT_ENV_STEPPED, CASE_UNIX_US + 1000000, 2, 0, &row, 1),
         OK);
-    EXPECT_TEXT(read_terminal(&terminal), "\rround 2/20  step 1  accuracy 60.0 %  left 37 s\x1b[K");
+    EXPECT_TEXT(read_terminal(&terminal),
+                "\rround 2/20  step 1  validation 60.0 %  left 37 s\x1b[K");
     // a warning takes the line's place; the line comes back below it
     EsGovernorRollbackEvent rollback = {
         .env = 1, .reason = "nan", .loss = es_missing_real(), .threshold = es_missing_real()};
     pause_between_draws();
     EXPECT_STATUS(write_rows(&terminal.sink, ES_EVENT_GOVERNOR_ROLLBACK, 2, 0, &rollback, 1), OK);
-    EXPECT_TEXT(read_terminal(&terminal), "\rrollback: nan in round 2, environment 1\x1b[K\n"
-                                          "\rround 2/20  step 1  accuracy 60.0 %  left 37 s\x1b[K");
+    EXPECT_TEXT(read_terminal(&terminal),
+                "\rrollback: nan in round 2, environment 1\x1b[K\n"
+                "\rround 2/20  step 1  validation 60.0 %  left 37 s\x1b[K");
     terminal.sink.close(terminal.sink.state);
     EXPECT_TEXT(read_terminal(&terminal), "\n");
     close_terminal(&terminal);
@@ -440,15 +491,15 @@ TEST(the_line_in_place_never_wraps) {
         int columns;
         const char *line;
     } cases[] = {
-        {200, "round 14/200  step 31  accuracy 50.0 %  seeds 2  left 3 h 07 min"},
-        {65, "round 14/200  step 31  accuracy 50.0 %  seeds 2  left 3 h 07 min"},
-        {64, "round 14/200  step 31  accuracy 50.0 %  left 3 h 07 min"},
-        {50, "round 14/200  accuracy 50.0 %  left 3 h 07 min"},
+        {200, "round 14/200  step 31  validation 50.0 %  seeds 2  left 3 h 07 min"},
+        {67, "round 14/200  step 31  validation 50.0 %  seeds 2  left 3 h 07 min"},
+        {66, "round 14/200  step 31  validation 50.0 %  left 3 h 07 min"},
+        {52, "round 14/200  validation 50.0 %  left 3 h 07 min"},
         {40, "round 14/200  left 3 h 07 min"},
         {20, "round 14/200"},
         {13, "round 14/200"},
         {6, "round"},
-        {0, "round 14/200  step 31  accuracy 50.0 %  seeds 2  left 3 h 07 min"},
+        {0, "round 14/200  step 31  validation 50.0 %  seeds 2  left 3 h 07 min"},
     };
     for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
         set_columns(&terminal, cases[i].columns);
