@@ -72,7 +72,8 @@ EsStatus es_bench_records_print_json(const EsBenchRecords *records, const EsBenc
     for (int i = 0; i < records->n_records; i++) {
         json_array_append_new(array, record_to_json(&records->record[i], origin));
     }
-    int failed = json_dumpf(array, stream, JSON_INDENT(1)) != 0 || fputc('\n', stream) == EOF;
+    int failed = json_dumpf(array, stream, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) != 0 ||
+                 fputc('\n', stream) == EOF;
     json_decref(array);
     return failed ? ES_FAIL(IO, "cannot write the benchmark records") : ES_STATUS_OK;
 }

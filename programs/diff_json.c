@@ -161,7 +161,8 @@ EsStatus es_diff_json_print(const EsRunComparison *comparison, FILE *stream) {
     json_object_set_new(root, "latencies", describe_latencies(comparison));
     json_object_set_new(root, "events", describe_events(comparison));
     json_object_set_new(root, "n_lacking", json_integer(comparison->n_lacking));
-    int failed = json_dumpf(root, stream, JSON_INDENT(2)) != 0 || fputc('\n', stream) == EOF;
+    int failed = json_dumpf(root, stream, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) != 0 ||
+                 fputc('\n', stream) == EOF;
     json_decref(root);
     return failed ? ES_FAIL(IO, "cannot write the comparison: %s", strerror(errno)) : ES_STATUS_OK;
 }

@@ -16,8 +16,8 @@ static double mean_accuracy(const EsHostResult *results, int n, double *spread) 
         squares += results[i].accuracy * results[i].accuracy;
     }
     double mean = sum / n;
-    double variance = n > 1 ? (squares - sum * mean) / (n - 1) : 0;
-    *spread = sqrt(ES_MAX(variance, 0));
+    // one host has no spread
+    *spread = n > 1 ? sqrt(ES_MAX((squares - sum * mean) / (n - 1), 0)) : NAN;
     return mean;
 }
 
@@ -25,9 +25,9 @@ static void print_table(const EsHostsReport *report, const EsHostsSettings *sett
     double validation_spread = 0, test_spread = 0;
     double validation = mean_accuracy(report->validation, report->n_envs, &validation_spread);
     double test = mean_accuracy(report->test, report->n_envs, &test_spread);
-    printf("%d x %s, %lld parameters each, data set \"%s\", %d rounds, seed %d\n", report->n_envs,
+    printf("%d x %s, %lld parameters each, data set \"%s\", %d round%s, seed %d\n", report->n_envs,
            report->host->name, (long long)report->n_parameters, report->dataset->name,
-           settings->run.n_rounds, settings->run.seed);
+           settings->run.n_rounds, settings->run.n_rounds == 1 ? "" : "s", settings->run.seed);
     printf("host   validation loss   validation %%   test %%\n");
     for (int e = 0; e < ES_MIN(report->n_envs, 16); e++) {
         printf("%4d   %15.4f   %12.2f   %6.2f\n", e, report->validation[e].loss,
@@ -36,12 +36,19 @@ static void print_table(const EsHostsReport *report, const EsHostsSettings *sett
     if (report->n_envs > 16) {
         printf("        (%d more)\n", report->n_envs - 16);
     }
-    printf("mean                     %12.2f   %6.2f\n", validation, test);
-    printf("std                      %12.2f   %6.2f\n", validation_spread, test_spread);
+    if (report->n_envs > 1) {
+        printf("mean                     %12.2f   %6.2f\n", validation, test);
+        printf("std                      %12.2f   %6.2f\n", validation_spread, test_spread);
+    }
 }
 
 // A number, or null where a host has diverged: JSON has no NaN.
 static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+static json_t *describe_mean(const EsHostResult *results, int n) {
+    double spread = 0, mean = mean_accuracy(results, n, &spread);
+    return json_pack("{s:o, s:o}", "mean", number(mean), "std", number(spread));
+}
 
 static EsStatus print_json(const EsHostsReport *report, const EsHostsSettings *settings,
                            const char *folder) {
@@ -54,12 +61,16 @@ static EsStatus print_json(const EsHostsReport *report, const EsHostsSettings *s
                                  number(report->test[e].accuracy));
         is_complete = host != NULL && json_array_append_new(hosts, host) == 0;
     }
-    json_t *root =
-        json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:o}", "run", folder, "task", report->host->name,
-                  "data", report->dataset->name, "parameters", (json_int_t)report->n_parameters,
-                  "seed", settings->run.seed, "rounds", settings->run.n_rounds, "hosts", hosts);
-    is_complete = is_complete && root != NULL && json_dumpf(root, stdout, JSON_INDENT(1)) == 0 &&
-                  printf("\n") == 1;
+    json_t *root = json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:o, s:o, s:o}", "run", folder, "task",
+                             report->host->name, "data", report->dataset->name, "parameters",
+                             (json_int_t)report->n_parameters, "seed", settings->run.seed, "rounds",
+                             settings->run.n_rounds, "validation_accuracy",
+                             describe_mean(report->validation, report->n_envs), "test_accuracy",
+                             describe_mean(report->test, report->n_envs), "hosts", hosts);
+    // 15 digits are what any decimal number keeps in a double: 54.3 stays 54.3
+    size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(15);
+    is_complete =
+        is_complete && root != NULL && json_dumpf(root, stdout, flags) == 0 && printf("\n") == 1;
     json_decref(root);
     return is_complete ? ES_STATUS_OK : ES_FAIL(IO, "cannot write the result as JSON");
 }
@@ -97,8 +108,9 @@ static EsStatus dry_run(EsHostsRun *hosts, const EsConfig *config) {
            : report.plan.is_captured ? "captured as one launch"
                                      : "operation by operation",
            report.plan.fallback[0] != '\0' ? "; " : "", report.plan.fallback);
-    printf("# time        %.2f s per round, %.0f s for %d rounds (from a few timed batches)\n",
-           seconds, seconds * settings->run.n_rounds, settings->run.n_rounds);
+    printf("# time        %.2f s per round, %.0f s for %d round%s (from a few timed batches)\n",
+           seconds, seconds * settings->run.n_rounds, settings->run.n_rounds,
+           settings->run.n_rounds == 1 ? "" : "s");
     return ES_STATUS_OK;
 }
 

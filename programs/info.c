@@ -8,6 +8,7 @@
 #include "command.h"
 #include "kernels/kernels.h"
 #include "options.h"
+#include "telemetry/sink.h"
 #include "telemetry_tables.h"
 #include "tensor/device.h"
 
@@ -34,6 +35,10 @@ static json_t *describe_device(const char *name) {
     return entry;
 }
 
+static json_t *text_or_null(const char *text) {
+    return text != NULL ? json_string(text) : json_null();
+}
+
 static json_t *describe_build(void) {
     json_t *info = json_object();
     json_object_set_new(info, "version", json_string(ES_VERSION));
@@ -55,6 +60,8 @@ static json_t *describe_build(void) {
     json_object_set_new(libraries, "jansson", json_string(jansson_version_str()));
     json_object_set_new(libraries, "inih", json_string(es_build_inih_version()));
     json_object_set_new(libraries, "libc", json_string(gnu_get_libc_version()));
+    json_object_set_new(libraries, "sqlite", text_or_null(es_sqlite_sink_version()));
+    json_object_set_new(libraries, "libmicrohttpd", text_or_null(es_prometheus_sink_version()));
     json_object_set_new(info, "libraries", libraries);
     return info;
 }
@@ -92,8 +99,15 @@ static void print_info(const json_t *info) {
     json_t *device;
     json_array_foreach(json_object_get(info, "devices"), index, device) { print_device(device); }
     const json_t *libraries = json_object_get(info, "libraries");
-    printf("libraries  jansson %s, inih %s, libc %s\n", text_of(libraries, "jansson"),
+    printf("libraries  jansson %s, inih %s, libc %s", text_of(libraries, "jansson"),
            text_of(libraries, "inih"), text_of(libraries, "libc"));
+    static const char *const optional[][2] = {{"sqlite", "SQLite"},
+                                              {"libmicrohttpd", "libmicrohttpd"}};
+    for (size_t i = 0; i < ES_COUNT_OF(optional); i++) {
+        const char *version = text_of(libraries, optional[i][0]);
+        printf(", %s %s", optional[i][1], version[0] != '\0' ? version : "not built in");
+    }
+    printf("\n");
 }
 
 EsExit es_info_run(int argc, char **argv) {

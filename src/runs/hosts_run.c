@@ -181,9 +181,10 @@ static void summarise(const EsHostResult *results, int n, EsRoundReport *report)
         squares += results[e].accuracy * results[e].accuracy;
         loss += results[e].loss;
     }
-    double variance = n > 1 ? (squares - sum * sum / n) / (n - 1) : 0;
     report->accuracy = sum / n;
-    report->accuracy_std = sqrt(ES_MAX(variance, 0));
+    // one host has no spread
+    report->accuracy_std =
+        n > 1 ? sqrt(ES_MAX((squares - sum * sum / n) / (n - 1), 0)) : es_missing_real();
     report->loss = loss / n;
 }
 

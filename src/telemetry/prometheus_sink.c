@@ -207,6 +207,8 @@ static struct MHD_Daemon *start_daemon(PrometheusSink *sink, int listener) {
     return daemon;
 }
 
+const char *es_prometheus_sink_version(void) { return MHD_get_version(); }
+
 EsStatus es_prometheus_sink_open(const char *address, int port, const char *labels, int *port_taken,
                                  EsSink *sink) {
     PrometheusSink *state = NULL;

@@ -1,5 +1,7 @@
 #include "telemetry/sink.h"
 
+const char *es_prometheus_sink_version(void) { return NULL; }
+
 EsStatus es_prometheus_sink_open(const char *address, int port, const char *labels, int *port_taken,
                                  EsSink *sink) {
     (void)labels;

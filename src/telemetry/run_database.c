@@ -19,6 +19,21 @@
 
 // --- opening ---
 
+// A folder without a database: of a run that was told not to make one, or of anything else.
+static EsStatus fail_missing(const char *path) {
+    char config[4096 + 16], events[4096 + 16];
+    struct stat info;
+    snprintf(config, sizeof config, "%s/config.ini", path);
+    snprintf(events, sizeof events, "%s/events.jsonl", path);
+    if (stat(config, &info) != 0) {
+        return ES_FAIL(INPUT, "%s: there is no run.db in this folder, and it is no run", path);
+    }
+    return ES_FAIL(INPUT,
+                   "%s: there is no run.db in this folder: the run was made with "
+                   "--telemetry.sqlite=off or --telemetry.level=off%s",
+                   path, stat(events, &info) == 0 ? "; its events are in events.jsonl" : "");
+}
+
 // The database file of `path`: itself, or run.db inside.
 static EsStatus find_file(const char *path, char file[4096]) {
     struct stat info;
@@ -32,9 +47,11 @@ static EsStatus find_file(const char *path, char file[4096]) {
     if (S_ISDIR(info.st_mode)) {
         const char *slash = length > 0 && path[length - 1] == '/' ? "" : "/";
         snprintf(file, 4096, "%s%srun.db", path, slash);
+        if (stat(file, &info) != 0 && errno != ENOENT) {
+            return ES_FAIL(INPUT, "%s: cannot look into this folder: %s", path, strerror(errno));
+        }
         if (stat(file, &info) != 0) {
-            return ES_FAIL(INPUT, "%s: there is no run.db in this folder: %s", path,
-                           strerror(errno));
+            return fail_missing(path);
         }
     }
     if (!S_ISREG(info.st_mode)) {

@@ -84,8 +84,11 @@ static EsStatus fail_query(EsRunDatabase *database, int code, const char *sql) {
         const char *message = sqlite3_errmsg(database->db);
         const char *near = suggest(message);
         show_place(sql, sqlite3_error_offset(database->db), place, sizeof place);
-        return ES_FAIL(INPUT, "%s%s%s%s%s", message, near != NULL ? "; did you mean \"" : "",
-                       near != NULL ? near : "", near != NULL ? "\"?" : "", place);
+        const char *list = strncmp(message, "no such table:", 14) == 0 && near == NULL
+                               ? "; esper query --views lists what there is"
+                               : "";
+        return ES_FAIL(INPUT, "%s%s%s%s%s%s", message, near != NULL ? "; did you mean \"" : "",
+                       near != NULL ? near : "", near != NULL ? "\"?" : "", list, place);
     }
     default:
         return ES_SQLITE_FAIL(database->db, code, "cannot read");

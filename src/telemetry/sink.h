@@ -44,6 +44,10 @@ EsStatus es_tensorboard_sink_open(const char *folder, int64_t last_round, EsSink
 EsStatus es_prometheus_sink_open(const char *address, int port, const char *labels, int *port_taken,
                                  EsSink *sink);
 
+// Versions of the libraries behind the sinks at run time, NULL when one is not built in.
+const char *es_sqlite_sink_version(void);
+const char *es_prometheus_sink_version(void);
+
 // Progress for a person: one line per round. On a terminal every complete round leaves its line,
 // and that of the round at hand is drawn again in place; elsewhere plain lines, at most one per
 // `seconds_between`, and one every thirty seconds of a round that lasts longer.

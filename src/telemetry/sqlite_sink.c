@@ -240,6 +240,8 @@ static EsStatus create_database(const char *path) {
     return status;
 }
 
+const char *es_sqlite_sink_version(void) { return sqlite3_libversion(); }
+
 EsStatus es_sqlite_sink_open(const char *path, int64_t last_round, EsSink *sink) {
     if (access(path, F_OK) != 0 && errno == ENOENT) {
         ES_TRY(create_database(path));

@@ -4,6 +4,8 @@
 #include "telemetry/run_database.h"
 #include "telemetry/sink.h"
 
+const char *es_sqlite_sink_version(void) { return NULL; }
+
 EsStatus es_sqlite_sink_open(const char *path, int64_t last_round, EsSink *sink) {
     (void)last_round, (void)sink;
     return ES_FAIL(UNSUPPORTED, "%s: cannot be written: this build has no SQLite", path);

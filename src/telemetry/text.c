@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -88,7 +89,12 @@ void es_text_add_real(EsText *text, double value) {
         return;
     }
     char printed[48];
-    snprintf(printed, sizeof printed, "%.17g", value);
+    for (int n_digits = 15; n_digits <= 17; n_digits++) {
+        snprintf(printed, sizeof printed, "%.*g", n_digits, value);
+        if (strtod(printed, NULL) == value) {
+            break;
+        }
+    }
     add_printed(text, printed);
     if (strspn(printed, "-0123456789") == strlen(printed)) {
         es_text_add(text, ".0", 2);

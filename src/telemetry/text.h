@@ -30,8 +30,8 @@ void es_text_add(EsText *text, const void *bytes, size_t n_bytes);
 void es_text_add_string(EsText *text, const char *string);
 void es_text_add_int(EsText *text, int64_t value);
 
-// A finite number with 17 significant digits, which read back give the same bits. There is always a
-// point or an exponent, so that readers that guess a column's type see a real.
+// A finite number with the fewest digits, 15 to 17, that read back give the same bits. There is
+// always a point or an exponent, so that readers that guess a column's type see a real.
 void es_text_add_real(EsText *text, double value);
 
 // A finite number with `n_decimals` digits after the point.

@@ -35,7 +35,22 @@ small=(--task tiny --envs 2 --rounds 2 --threads 1)
 run 2 hosts --hosts.envz=3
 expect_part "unknown key" "$err" 'did you mean "envs"?'
 run 2 hosts --envs 0
-expect_part "range" "$err" "envs"
+expect_part "range" "$err" "esper hosts: --envs: 0 is outside 1..4096"
+run 2 hosts --rounds five
+expect_part "no number" "$err" 'esper hosts: --rounds: "five" is not a whole number'
+run 2 hosts --rounds 0
+expect_part "large range" "$err" "--rounds: 0 is outside 1..1000000000"
+run 2 hosts --run.rounds=0
+expect_part "key" "$err" "--run.rounds: 0 is outside 1..1000000000"
+run 2 hosts --blocks 9 --envs 1
+expect_part "blocks" "$err" "images of 16 x 16; 4 of them fit"
+run 2 hosts --config "$folder/nope.ini"
+expect_part "no file" "$err" "nope.ini: No such file or directory"
+run 0 hosts --help
+expect_part "help" "$out" "runs/<kind>-<date>-<time>-<id>"
+run 0 info
+expect_part "info" "$out" ", SQLite "
+expect_part "info" "$out" ", libmicrohttpd "
 printf '[hosts]\nenvs = 3\nrate = 0.02\n' > "$folder/my.ini"
 run 0 hosts --config "$folder/my.ini" --rate 0.03 --dry-run
 expect_part "dry run" "$out" "envs = 3"
@@ -57,12 +72,28 @@ done
 run 2 hosts "${small[@]}" --out "$folder/a"
 expect_part "same folder" "$err" "--resume"
 run 0 hosts "${small[@]}" --out "$folder/b" --quiet --json
-expect_part "JSON" "$out" '"validation_accuracy"'
+python3 - "$folder/out" << 'PYTHON' || fail "hosts --json: $out"
+import json, statistics, sys
+
+text = open(sys.argv[1]).read()
+root = json.loads(text)
+for name in "validation_accuracy", "test_accuracy":
+    values = [host[name] for host in root["hosts"]]
+    assert abs(root[name]["mean"] - statistics.mean(values)) < 1e-9, root
+    assert abs(root[name]["std"] - statistics.stdev(values)) < 1e-6, root
+assert "0000000" not in text and "9999999" not in text, text
+PYTHON
 [[ -z $err ]] || fail "a quiet run says \"$err\""
 diff -r "$folder/a/checkpoints/2" "$folder/b/checkpoints/2" > /dev/null || fail "two equal runs differ"
 # the configuration in the folder reproduces the run
 run 0 hosts --config "$folder/a/config.ini" --out "$folder/c" --quiet
 diff -r "$folder/a/checkpoints/2" "$folder/c/checkpoints/2" > /dev/null || fail "config.ini gives another run"
+
+# --- a single host has no spread ---
+run 0 hosts --task tiny --envs 1 --rounds 1 --threads 1 --out "$folder/single"
+expect_part "one round" "$out" ", 1 round, "
+[[ $out != *std* && $out != *mean* ]] || fail "one host with a spread: $out"
+expect_part "progress" "$err" " images/s  validation "
 
 # --- resuming ---
 run 2 hosts --resume "$folder/nothing"

@@ -100,6 +100,17 @@ expect_text "no such run" "$err" "esper query: no such run: $folder/nothing: No 
 mkdir "$folder/empty"
 run 2 "$folder/empty" "SELECT 1"
 expect_part "no database" "$err" "there is no run.db in this folder"
+run 2 "$run_folder" "SELECT * FROM nonsense"
+expect_part "no table" "$err" "no such table: nonsense; esper query --views lists what there is"
+mkdir "$folder/without"
+touch "$folder/without/config.ini" "$folder/without/events.jsonl"
+run 2 "$folder/without" "SELECT 1"
+expect_part "sqlite=off" "$err" "--telemetry.sqlite=off or --telemetry.level=off; its events are in events.jsonl"
+if [[ $(id -u) != 0 ]]; then
+    mkdir -m 000 "$folder/closed"
+    run 2 "$folder/closed" "SELECT 1"
+    expect_part "closed folder" "$err" "cannot look into this folder: Permission denied"
+fi
 echo "this is a text and no database, whatever its name is" > "$folder/empty/run.db"
 run 2 "$folder/empty" "SELECT 1"
 expect_part "no database" "$err" "the file is no SQLite database"

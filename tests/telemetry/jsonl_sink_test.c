@@ -77,7 +77,7 @@ TEST(a_line_as_it_stands) {
                 "\"round\":3,\"step\":null,\"name\":\"charts/SPS\",\"value\":1234.0}\n"
                 "{\"event\":\"metric\",\"time\":\"2023-11-14T22:13:20.123456Z\",\"sequence\":7,"
                 "\"round\":3,\"step\":null,\"name\":\"losses/value_loss\","
-                "\"value\":0.10000000000000001}\n");
+                "\"value\":0.1}\n");
     remove_sink_folder(&folder);
 }
 
