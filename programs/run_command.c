@@ -1,8 +1,11 @@
 #include "run_command.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/config_value.h"
 #include "base/macros.h"
 #include "build_info.h"
 
@@ -17,6 +20,26 @@ static EsStatus load_config(const EsConfig *config, const char *path) {
     return ES_FAIL(INPUT, "--config: %s", detail);
 }
 
+// Folders of data are kept as absolute paths: a run may be resumed from anywhere.
+static EsStatus settle_folders(const EsConfig *config) {
+    for (int i = 0; i < config->n_keys; i++) {
+        const EsConfigKey *key = &config->keys[i];
+        const char *folder = (const char *)config->settings + key->offset;
+        if (key->type != ES_CONFIG_TYPE_TEXT || strcmp(key->key, "folder") != 0 ||
+            folder[0] == '\0' || folder[0] == '/') {
+            continue;
+        }
+        char *path = realpath(folder, NULL);
+        if (path == NULL) {
+            return ES_FAIL(INPUT, "--folder: %s: %s", folder, strerror(errno));
+        }
+        EsStatus status = es_config_value_parse(key, config->settings, path, "--folder");
+        free(path);
+        ES_TRY(status);
+    }
+    return ES_STATUS_OK;
+}
+
 EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTable *table,
                                   const EsArguments *arguments, void *before) {
     const EsConfig *config = table->config;
@@ -24,7 +47,8 @@ EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTab
         if (command->config_path != NULL) {
             ES_TRY(load_config(config, command->config_path));
         }
-        return es_options_apply(table, arguments);
+        ES_TRY(es_options_apply(table, arguments));
+        return settle_folders(config);
     }
     if (command->out != NULL || command->config_path != NULL) {
         return ES_FAIL(ARGUMENT,
@@ -40,6 +64,7 @@ EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTab
     ES_TRY(es_config_load(config, path));
     memcpy(before, config->settings, config->settings_bytes);
     ES_TRY(es_options_apply(table, arguments));
+    ES_TRY(settle_folders(config));
     return es_run_settings_check_resumed(config, before, config->settings);
 }
 

@@ -3,7 +3,7 @@
 #
 # usage: hosts_run_test.sh PATH_TO_ESPER
 set -uo pipefail
-esper=$1
+esper=$(realpath "$1")
 unset ES_LOG
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -115,6 +115,11 @@ for name, n in (("train", 300), ("t10k", 50)):
     with open(f"{sys.argv[1]}/{name}-labels-idx1-ubyte", "wb") as file:
         file.write(struct.pack(">II", 2049, n) + bytes(i % 10 for i in range(n)))
 PYTHON
+(cd "$folder" && "$esper" hosts --data idx --folder idx --envs 1 --rounds 1 --threads 1 --out moving --quiet > /dev/null) ||
+    fail "a relative --folder"
+run 0 hosts --resume "$folder/moving" --rounds 2 --quiet # from another directory
+run 2 hosts --data idx --folder nowhere-at-all
+expect_part "no folder" "$err" "--folder: nowhere-at-all: No such file or directory"
 run 0 hosts --data idx --folder "$folder/idx" --envs 1 --rounds 1 --threads 1 --out "$folder/idx-run" --quiet
 run 0 hosts --resume "$folder/idx-run" --rounds 2 --quiet
 printf '\377' | dd of="$folder/idx/train-images-idx3-ubyte" bs=1 seek=1000 conv=notrunc status=none
