@@ -2,11 +2,13 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/folder.h"
@@ -19,6 +21,9 @@
 #define MAX_NAME_ATTEMPTS 32
 
 #define DEFAULT_PARENT "runs"
+
+// SQLite takes names of up to 512 bytes for a file, with its full path and endings of its own
+#define MAX_ABSOLUTE_BYTES 480
 
 struct EsRunFolder {
     char root[ES_RUN_PATH_BYTES - INSIDE_BYTES];
@@ -127,7 +132,23 @@ static EsStatus check_existing(const char *root) {
     return status;
 }
 
+// Checked before anything is made: SQLite would say no more than that it cannot open the file.
+static EsStatus check_length(const char *root) {
+    char parent[PATH_MAX] = "";
+    if (root[0] != '/' && getcwd(parent, sizeof parent) == NULL) {
+        return ES_FAIL(IO, "cannot tell the current folder: %s", strerror(errno));
+    }
+    size_t length = strlen(root) + (root[0] != '/' ? strlen(parent) + 1 : 0);
+    if (length > MAX_ABSOLUTE_BYTES) {
+        return ES_FAIL(ARGUMENT,
+                       "the full path of the run, %.60s..., has %zu bytes; its database allows %d",
+                       root, length, MAX_ABSOLUTE_BYTES);
+    }
+    return ES_STATUS_OK;
+}
+
 static EsStatus create_named(const char *kind, EsRunFolder **folder) {
+    ES_TRY(check_length(DEFAULT_PARENT "/<kind>-<date>-<time>-<short id>"));
     ES_TRY(es_folder_make(DEFAULT_PARENT));
     for (int attempt = 0; attempt < MAX_NAME_ATTEMPTS; attempt++) {
         char path[128];
@@ -150,6 +171,7 @@ EsStatus es_run_folder_create(const char *path, const char *kind, EsRunFolder **
         ES_TRY_GOTO(create_named(kind, folder));
     } else {
         ES_TRY_GOTO(create_object(path, folder));
+        ES_TRY_GOTO(check_length((*folder)->root));
         struct stat facts;
         if (lstat((*folder)->root, &facts) == 0) {
             ES_TRY_GOTO(check_existing((*folder)->root));

@@ -23,7 +23,7 @@ typedef struct EsRunFolder EsRunFolder;
 
 // Make a new run. `path` NULL: runs/<kind>-<date>-<time>-<short id> under the current folder, in
 // UTC. A folder that exists must be empty; ARGUMENT says what is in it, and how to resume when it
-// is a run. Missing parents are made.
+// is a run; also when the full path has more than 480 bytes. Missing parents are made.
 EsStatus es_run_folder_create(const char *path, const char *kind, EsRunFolder **folder);
 
 // Take an existing run to go on with it. INPUT when the folder is no run (no config.ini), ARGUMENT

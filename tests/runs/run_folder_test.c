@@ -41,6 +41,25 @@ TEST(default_name_has_kind_date_and_digits) {
     remove_case_root();
 }
 
+TEST(paths_too_long_for_the_database_are_refused) {
+    make_case_root();
+    EsRunFolder *folder = NULL;
+    char path[482];
+    struct stat facts;
+    int n_root = snprintf(path, sizeof path, "%s", case_path("x"));
+    memset(path + n_root, 'a', sizeof path - (size_t)n_root);
+    path[200] = path[400] = '/'; // a name may have 255 bytes
+    path[480] = '\0';
+    EXPECT_STATUS(es_run_folder_create(path, "hosts", &folder), OK);
+    es_run_folder_close(folder);
+    path[480] = 'a';
+    path[481] = '\0';
+    EXPECT_STATUS(es_run_folder_create(path, "hosts", &folder), ARGUMENT);
+    EXPECT_CONTAINS(es_status_detail(), "has 481 bytes; its database allows 480");
+    EXPECT(stat(path, &facts) != 0); // nothing was made
+    remove_case_root();
+}
+
 TEST(existing_folders_must_be_empty) {
     make_case_root();
     EsRunFolder *folder = NULL;
