@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/macros.h"
+#include "message.h"
 #include "run_command.h"
 #include "runs/hosts_run.h"
 
@@ -82,9 +83,9 @@ static void warn_diverged(const EsHostsReport *report) {
         n_diverged += !isfinite(report->validation[e].loss);
     }
     if (n_diverged > 0) {
-        fprintf(stderr,
-                "warning: %d of %d hosts diverged (their loss is not finite); try a lower --rate\n",
-                n_diverged, report->n_envs);
+        es_message(
+            "warning: %d of %d hosts diverged (their loss is not finite); try a lower --rate\n",
+            n_diverged, report->n_envs);
     }
 }
 
@@ -149,7 +150,7 @@ static EsExit run_hosts(const EsRunCommand *command, const EsConfig *config, int
         es_dataset_describe(es_hosts_run_report(hosts).dataset, text, sizeof text);
         snprintf(folder, sizeof folder, "%s", es_run_folder_root(es_run_folder(run)));
         if (!command->is_quiet) {
-            fprintf(stderr, "%s\nrun folder: %s\n", text, folder);
+            es_message("%s\nrun folder: %s\n", text, folder);
         }
         EsRunWork work = es_hosts_run_work(hosts);
         status = es_run_close(run, es_run_rounds(run, &work), &outcome);

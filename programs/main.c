@@ -8,6 +8,7 @@
 #include "base/spelling.h"
 #include "build_info.h"
 #include "command.h"
+#include "message.h"
 
 static const EsCommand commands[] = {
     {"bench", "run the benchmarks, compare with a baseline", es_bench_run},
@@ -32,12 +33,6 @@ static void print_help(FILE *stream) {
             "\nexample: esper info\n");
 }
 
-static void print_line(void *context, EsLogLevel level, const char *line) {
-    static const char *const names[] = {"debug: ", "", "warning: ", "error: "};
-    (void)context;
-    fprintf(stderr, "esper: %s%s\n", names[level], line);
-}
-
 static EsStatus start_log(void) {
     EsLogLevel level = ES_LOG_INFO;
     const char *wanted = getenv("ES_LOG");
@@ -45,7 +40,7 @@ static EsStatus start_log(void) {
         return ES_FAIL(ARGUMENT, "ES_LOG is \"%.100s\", not one of debug, info, warning, error",
                        wanted);
     }
-    es_log_set_handler(print_line, NULL, level);
+    es_log_set_handler(es_message_log, NULL, level);
     return ES_STATUS_OK;
 }
 
@@ -55,11 +50,11 @@ EsExit es_command_finish(const char *command, EsStatus status) {
     }
     const char *space = command[0] != '\0' ? " " : "";
     fflush(stdout);
-    fprintf(stderr, "esper%s%s: %s\n", space, command,
-            es_status_detail()[0] != '\0' ? es_status_detail() : es_status_message(status));
+    es_message("esper%s%s: %s\n", space, command,
+               es_status_detail()[0] != '\0' ? es_status_detail() : es_status_message(status));
     switch (status) {
     case ES_STATUS_ARGUMENT:
-        fprintf(stderr, "try: esper%s%s --help\n", space, command);
+        es_message("try: esper%s%s --help\n", space, command);
         return ES_EXIT_USAGE;
     case ES_STATUS_CONFIG:
     case ES_STATUS_INPUT:
@@ -108,6 +103,7 @@ static EsExit run_command(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    es_message_start();
     EsStatus status = start_log();
     if (status == ES_STATUS_OK) {
         status = es_file_fault_start(getenv("ES_FILE_FAULT"));
@@ -115,7 +111,7 @@ int main(int argc, char **argv) {
     EsExit code = status == ES_STATUS_OK ? run_command(argc, argv) : es_command_finish("", status);
     // a full disk or a closed pipe must not look like success
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == ES_EXIT_DONE) {
-        fprintf(stderr, "esper: cannot write the output\n");
+        es_message("esper: cannot write the output\n");
         code = ES_EXIT_FAILED;
     }
     return (int)code;

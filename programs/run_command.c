@@ -8,6 +8,7 @@
 #include "base/config_value.h"
 #include "base/macros.h"
 #include "build_info.h"
+#include "message.h"
 
 // A file that cannot be read is wrong input when the user has named it.
 static EsStatus load_config(const EsConfig *config, const char *path) {
@@ -84,13 +85,13 @@ EsRunOptions es_run_command_options(const EsRunCommand *command, const EsConfig 
 
 static void tell_losses(const EsSinkHealth *sink) {
     if (sink->n_lost > 0 || sink->is_blocked) {
-        fprintf(stderr, "warning: %s %s%lld packets of events%s%s\n", sink->name,
-                sink->is_blocked ? "did not answer any more and lost at least " : "lost ",
-                (long long)sink->n_lost, sink->first_failure[0] != '\0' ? ": " : "",
-                sink->first_failure);
+        es_message("warning: %s %s%lld packets of events%s%s\n", sink->name,
+                   sink->is_blocked ? "did not answer any more and lost at least " : "lost ",
+                   (long long)sink->n_lost, sink->first_failure[0] != '\0' ? ": " : "",
+                   sink->first_failure);
     } else if (sink->n_dropped > 0) {
-        fprintf(stderr, "note: %s could not keep up; %lld packets of step events were dropped\n",
-                sink->name, (long long)sink->n_dropped);
+        es_message("note: %s could not keep up; %lld packets of step events were dropped\n",
+                   sink->name, (long long)sink->n_dropped);
     }
 }
 

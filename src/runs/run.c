@@ -132,7 +132,7 @@ static EsStatus open_hub(EsRun *run) {
         }
     }
     if (run->options.progress != NULL) {
-        EsConsoleOptions console = {.stream = run->options.progress,
+        EsConsoleOptions console = {.descriptor = fileno(run->options.progress),
                                     .is_terminal = run->options.is_terminal,
                                     .n_rounds = settings->n_rounds,
                                     .first_round = (int)run->n_rounds_done,

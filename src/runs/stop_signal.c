@@ -1,6 +1,7 @@
 #include "runs/stop_signal.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -18,12 +19,14 @@ static void note_signal(int number) {
     int saved_errno = errno;
     int64_t none = 0;
     if (!atomic_compare_exchange_strong(&first_ns, &none, es_clock_ns())) {
-        // delivered again when this handler returns, and then deadly
+        // deadly at once, also when it interrupts the handler of the first one
         signal(number, SIG_DFL);
         raise(number);
         return;
     }
-    if (first_message != NULL) {
+    // a terminal or pipe without room must not hold up the thread that was interrupted
+    struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (first_message != NULL && poll(&room, 1, 0) > 0) {
         ssize_t written = write(STDERR_FILENO, first_message, strlen(first_message));
         (void)written; // nothing can be done about a failure here
     }
@@ -31,7 +34,7 @@ static void note_signal(int number) {
 }
 
 EsStatus es_stop_signal_begin(const char *message) {
-    struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART | SA_NODEFER};
     sigemptyset(&action.sa_mask);
     first_message = message;
     atomic_store(&first_ns, 0);

@@ -10,7 +10,8 @@
 
 #include "esper/status.h"
 
-// `message` (nullable) goes to stderr with the first signal; it is borrowed until end.
+// `message` (nullable) goes to stderr with the first signal, if there is room for it without
+// waiting; it is borrowed until end.
 EsStatus es_stop_signal_begin(const char *message);
 
 // Put the old handlers back. A pending request is forgotten.

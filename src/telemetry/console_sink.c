@@ -1,8 +1,8 @@
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
@@ -31,7 +31,6 @@ typedef struct Warnings {
 
 typedef struct ConsoleSink {
     EsConsoleOptions options;
-    FILE *stream;                         // borrowed
     double round_seconds[N_TIMED_ROUNDS]; // of this sitting, a ring
     int64_t n_timed;
     int64_t round_ended_us; // when the latest round ended; 0 before
@@ -51,13 +50,18 @@ typedef struct ConsoleSink {
     EsText out;         // what goes to the stream next
 } ConsoleSink;
 
+// Not through a FILE: a thread left behind in a blocked write would hold its lock, and the end of
+// the process would wait for that.
 static EsStatus write_out(ConsoleSink *sink) {
     EsStatus status = sink->out.status;
-    if (status == ES_STATUS_OK && sink->out.length > 0) {
-        size_t n = fwrite(sink->out.bytes, 1, sink->out.length, sink->stream);
-        if (n != sink->out.length || fflush(sink->stream) != 0) {
+    size_t n_done = 0;
+    while (status == ES_STATUS_OK && n_done < sink->out.length) {
+        ssize_t n = write(sink->options.descriptor, (const char *)sink->out.bytes + n_done,
+                          sink->out.length - n_done);
+        if (n > 0) {
+            n_done += (size_t)n;
+        } else if (n == 0 || errno != EINTR) {
             status = ES_FAIL(IO, "cannot write the progress: %s", strerror(errno));
-            clearerr(sink->stream);
         }
     }
     es_text_reset(&sink->out);
@@ -69,7 +73,7 @@ static EsStatus write_out(ConsoleSink *sink) {
 // Columns a line in place may fill: one less than there are, or some terminals wrap.
 static size_t count_columns(const ConsoleSink *sink) {
     struct winsize size = {0};
-    int is_known = ioctl(fileno(sink->stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+    int is_known = ioctl(sink->options.descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
     return is_known ? (size_t)size.ws_col - 1 : 79;
 }
 
@@ -337,7 +341,6 @@ EsStatus es_console_sink_open(const EsConsoleOptions *options, EsSink *sink) {
     ConsoleSink *state = NULL;
     ES_TRY(es_allocate(sizeof *state, (void **)&state));
     state->options = *options;
-    state->stream = options->stream;
     state->anomalies =
         (Warnings){.add = es_console_add_anomaly, .more = " more anomalies in round "};
     state->rollbacks =

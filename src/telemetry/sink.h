@@ -52,7 +52,7 @@ const char *es_prometheus_sink_version(void);
 // and that of the round at hand is drawn again in place; elsewhere plain lines, at most one per
 // `seconds_between`, and one every thirty seconds of a round that lasts longer.
 typedef struct EsConsoleOptions {
-    void *stream;           // FILE *, borrowed
+    int descriptor;         // borrowed; a write that blocks holds up this sink alone
     int is_terminal;        // may move the cursor
     int n_rounds;           // of the whole run, for the time left
     int first_round;        // rounds done before this sitting

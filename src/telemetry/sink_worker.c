@@ -9,8 +9,11 @@
 #include "base/log.h"
 #include "telemetry/sink_worker_internal.h"
 
-// the first refused event of a sink is told, then each of these
+// the first refused events of a sink are told, then whenever there are so many more
 #define REFUSALS_PER_LOG_LINE 1000
+
+// why an event was refused: an errno of the spill file, 0 without one, or this
+#define REASON_TOO_LARGE 100000
 
 // --- life ---
 
@@ -84,18 +87,29 @@ static void wake_thread(EsSinkWorker *worker) {
 }
 
 // Count an event that found no room; `failure` is why a kept one could not be spilled, 0 when there
-// is no spill file.
+// is no spill file. It is told later, by the owner: a log line may take as long as its reader.
 static void refuse(EsSinkWorker *worker, EsEventType type, size_t packet_bytes, int failure) {
-    const EsEventSchema *schema = es_event_schema(type);
-    int is_kept = schema->delivery == ES_DELIVERY_KEPT;
+    int is_kept = es_event_schema(type)->delivery == ES_DELIVERY_KEPT;
+    int reason = packet_bytes == 0 ? REASON_TOO_LARGE : failure;
     atomic_fetch_add(is_kept ? &worker->n_lost : &worker->n_dropped, 1);
     atomic_fetch_add(&worker->n_missed[type], 1);
-    int64_t n_refused = atomic_fetch_add(&worker->n_refused, 1) + 1;
-    if (n_refused != 1 && n_refused % REFUSALS_PER_LOG_LINE != 0) {
+    atomic_store_explicit(&worker->refusal, reason * ES_EVENT_COUNT + (int)type,
+                          memory_order_relaxed);
+    // release: whoever sees the count sees a reason
+    atomic_fetch_add_explicit(&worker->n_refused, 1, memory_order_release);
+}
+
+void es_sink_worker_tell_refusals(EsSinkWorker *worker) {
+    int64_t n_refused = atomic_load_explicit(&worker->n_refused, memory_order_acquire);
+    int64_t n_told = worker->n_refused_told;
+    if (n_refused == n_told || (n_told > 0 && n_refused - n_told < REFUSALS_PER_LOG_LINE)) {
         return;
     }
+    worker->n_refused_told = n_refused;
+    int refusal = atomic_load_explicit(&worker->refusal, memory_order_relaxed);
+    int failure = refusal / ES_EVENT_COUNT;
     char reason[256] = "its queue is full";
-    if (packet_bytes == 0) {
+    if (failure == REASON_TOO_LARGE) {
         snprintf(reason, sizeof reason, "the event is larger than %u MiB",
                  (unsigned)(ES_PACKET_MAX_BYTES >> 20));
     } else if (failure == EFBIG) {
@@ -105,7 +119,8 @@ static void refuse(EsSinkWorker *worker, EsEventType type, size_t packet_bytes, 
                  es_spill_path(worker->spill), strerror(failure));
     }
     es_log(ES_LOG_WARNING, "telemetry: sink %s misses a %s event: %s (%lld missed so far)",
-           worker->sink.name, schema->name, reason, (long long)n_refused);
+           worker->sink.name, es_event_schema((EsEventType)(refusal % ES_EVENT_COUNT))->name,
+           reason, (long long)n_refused);
 }
 
 static int queue_event(EsSinkWorker *worker, EsEventType type, const void *rows, int64_t n_rows,

@@ -32,11 +32,14 @@ struct EsSinkWorker {
 
     // counts, per packet
     _Alignas(ES_ALIGNMENT) _Atomic int64_t n_refused; // by emit: n_dropped and a part of n_lost
+    _Atomic int refusal;                              // the latest: reason * ES_EVENT_COUNT + type
     _Atomic int64_t n_dropped, n_lost, n_spilled, n_written, n_failures, busy_ns;
     _Atomic int64_t n_missed[ES_EVENT_COUNT];      // dropped or lost
     _Atomic int64_t n_outstanding[ES_EVENT_COUNT]; // accepted; not yet flushed or lost
     char first_failure[256];                       // valid once has_failed
     _Atomic int has_failed;
+
+    int64_t n_refused_told; // the owner's own
 
     // the thread's own
     int64_t n_unflushed; // written since the last flush

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <termios.h>
 #include <time.h>
 
@@ -11,23 +12,28 @@
 // --- a plain stream ---
 
 typedef struct Plain {
-    FILE *stream;
-    char *text; // what was written so far; valid after fflush
-    size_t bytes;
+    int descriptor;
+    char text[4096]; // what was written; valid after read_plain
     EsSink sink;
 } Plain;
 
 static void open_plain(Plain *plain, EsConsoleOptions options) {
-    plain->stream = open_memstream(&plain->text, &plain->bytes);
-    options.stream = plain->stream;
+    plain->descriptor = memfd_create("console", 0);
+    options.descriptor = plain->descriptor;
     REQUIRE_OK(es_console_sink_open(&options, &plain->sink));
+}
+
+static void read_plain(Plain *plain) {
+    ssize_t n = pread(plain->descriptor, plain->text, sizeof plain->text - 1, 0);
+    EXPECT(n >= 0 && n < (ssize_t)sizeof plain->text - 1);
+    plain->text[n >= 0 ? n : 0] = '\0';
+    close(plain->descriptor);
 }
 
 static void close_plain(Plain *plain, const char *expected) {
     plain->sink.close(plain->sink.state);
-    fclose(plain->stream);
+    read_plain(plain);
     EXPECT_TEXT(plain->text, expected);
-    free(plain->text);
 }
 
 static EsRoundCompletedEvent empty_round(void) {
@@ -163,11 +169,10 @@ TEST(time_left_follows_the_last_rounds) {
         write_round(&plain.sink, round, row);
     }
     plain.sink.close(plain.sink.state);
-    fclose(plain.stream);
+    read_plain(&plain);
     EXPECT_CONTAINS(plain.text, "round 11/30  left 5 h 16 min\n");
     EXPECT_CONTAINS(plain.text, "round 12/30  left 2 h 30 min\n"); // 18 x 501 s
     EXPECT_CONTAINS(plain.text, "round 21/30  left 18 s\n");
-    free(plain.text);
     open_plain(&plain, (EsConsoleOptions){.n_rounds = 3});
     row.seconds = es_missing_real(); // measured between the ends of two rounds instead
     REQUIRE_OK(write_rows_at(&plain.sink, ES_EVENT_ROUND_COMPLETED, 1000000, 1, -1, &row, 1));
@@ -319,25 +324,25 @@ TEST(hostile_texts) {
 }
 
 TEST(a_stream_that_refuses) {
-    FILE *full = fopen("/dev/full", "w");
-    if (full == NULL) {
+    int full = open("/dev/full", O_WRONLY);
+    if (full < 0) {
         SKIP("no /dev/full");
     }
-    EsConsoleOptions options = {.stream = full, .n_rounds = 9};
+    EsConsoleOptions options = {.descriptor = full, .n_rounds = 9};
     EsSink sink;
     REQUIRE_OK(es_console_sink_open(&options, &sink));
     EsRoundCompletedEvent row = empty_round();
     EXPECT_STATUS(write_rows(&sink, ES_EVENT_ROUND_COMPLETED, 1, -1, &row, 1), IO);
     EXPECT_CONTAINS(es_status_detail(), strerror(ENOSPC));
     sink.close(sink.state);
-    fclose(full);
+    close(full);
 }
 
 // --- a terminal ---
 
 typedef struct Terminal {
     int master;
-    FILE *stream; // the program's end
+    int stream; // the program's end
     EsSink sink;
     char text[20000]; // everything the program wrote
     size_t bytes;
@@ -352,16 +357,16 @@ static int open_terminal(Terminal *terminal, int columns, EsConsoleOptions optio
     memset(terminal, 0, sizeof *terminal);
     terminal->master = posix_openpt(O_RDWR | O_NOCTTY);
     if (terminal->master < 0 || grantpt(terminal->master) != 0 || unlockpt(terminal->master) != 0 ||
-        (terminal->stream = fopen(ptsname(terminal->master), "w")) == NULL) {
+        (terminal->stream = open(ptsname(terminal->master), O_WRONLY | O_NOCTTY)) < 0) {
         return 0;
     }
     struct termios mode;
-    tcgetattr(fileno(terminal->stream), &mode);
+    tcgetattr(terminal->stream, &mode);
     cfmakeraw(&mode); // bytes come as they were written
-    tcsetattr(fileno(terminal->stream), TCSANOW, &mode);
+    tcsetattr(terminal->stream, TCSANOW, &mode);
     fcntl(terminal->master, F_SETFL, O_NONBLOCK);
     set_columns(terminal, columns);
-    options.stream = terminal->stream;
+    options.descriptor = terminal->stream;
     options.is_terminal = 1;
     REQUIRE_OK(es_console_sink_open(&options, &terminal->sink));
     return 1;
@@ -379,7 +384,7 @@ static const char *read_terminal(Terminal *terminal) {
 }
 
 static void close_terminal(Terminal *terminal) {
-    fclose(terminal->stream);
+    close(terminal->stream);
     close(terminal->master);
 }
 

@@ -63,6 +63,8 @@ TEST(without_room_to_spill_kept_events_are_lost) {
         for (int64_t i = 0; i < 100; i++) {
             emit_kept(hub, i);
         }
+        EXPECT_EQ(log.n_lines, 0);
+        es_hub_tick(hub);
         EXPECT_EQ(log.n_lines, 1);
         EXPECT_CONTAINS(log.first, "sink probe misses a round_completed event: its queue");
         EXPECT_CONTAINS(log.first, has_folder ? "/spill-probe.bin are full" : "is full");

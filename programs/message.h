@@ -1,0 +1,20 @@
+// What the program says to a person, on stderr, without ever being held up by whoever reads it.
+//
+// A pipe that nobody empties or a stopped terminal blocks a plain write for ever, and with it the
+// run. Here a line that finds no room is dropped and counted, and the next one that does says so.
+#ifndef ES_PROGRAMS_MESSAGE_H
+#define ES_PROGRAMS_MESSAGE_H
+
+#include "base/log.h"
+
+// Once, before anything else; until then lines go to stderr all the same.
+void es_message_start(void);
+
+// Handler for es_log: waits for nothing.
+void es_message_log(void *context, EsLogLevel level, const char *line);
+
+// Print text of at most 4000 bytes, newlines included. Meant for what stands before and after the
+// work: it gives a slow reader a second to make room.
+void es_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif
