@@ -69,10 +69,13 @@ typedef struct EsRunWork {
 } EsRunWork;
 
 // Load the checkpoint when there is one, then run until settings->n_rounds are done or the user
-// asks to stop. INTERRUPTED when a round was dropped or rounds are left; the state is saved.
+// asks to stop. INTERRUPTED when a round was dropped or rounds are left; the detail says what is
+// saved.
 EsStatus es_run_rounds(EsRun *run, const EsRunWork *work);
 
 // Whether the round at hand must be given up: the user wants to stop and it would not end in time.
+// Never while more than a third of that time was worked since the last save; with rounds that long
+// there is a checkpoint after each.
 int es_run_must_drop(EsRun *run);
 
 // Rules over a round's numbers: check into the list, then tell what was found (events, and

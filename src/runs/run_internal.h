@@ -18,8 +18,10 @@ struct EsRun {
     int64_t n_episodes;
     double score, best_score; // of the last round, of all checkpoints
     int64_t sitting_start_ns, round_start_ns;
-    double round_seconds; // of the last round, 0 = not known yet
-    int has_failed_save;  // told already
+    double round_seconds;   // of the last round, 0 = not known yet
+    double unsaved_seconds; // of the rounds since the newest checkpoint
+    double save_seconds;    // of the last save
+    int has_failed_save;    // told already
     EsPhaseTimes phases;
     EsAnomalyDetector detector;
     EsAnomalyList anomalies; // owned

@@ -8,6 +8,9 @@
 #include "runs/run_internal.h"
 #include "runs/stop_signal.h"
 
+// a save for the sake of Ctrl-C waits until the work since the last one took so many times as long
+#define SAVE_COST_SHARE 10
+
 void es_round_report_reset(EsRoundReport *report) {
     double missing = es_missing_real();
     *report = (EsRoundReport){.accuracy = missing,
@@ -22,9 +25,15 @@ double es_run_phase_end(EsRun *run, EsPhase phase, int64_t start_ns) {
     return es_phase_times_add(&run->phases, phase, start_ns);
 }
 
+// The most work that a dropped round may take with it. Rounds before it that are not saved are lost
+// too, since the state at hand is in the midst of a round.
+static double loss_limit(const EsRun *run) {
+    return (double)run->options.settings->stop_seconds / 3;
+}
+
 int es_run_must_drop(EsRun *run) {
     int64_t asked_ns = es_stop_signal_time_ns();
-    if (asked_ns == 0) {
+    if (asked_ns == 0 || run->unsaved_seconds > loss_limit(run)) {
         return 0;
     }
     double stop_seconds = (double)run->options.settings->stop_seconds;
@@ -178,12 +187,14 @@ static EsStatus save_round(EsRun *run, const EsRunWork *work) {
     ES_TRY(status);
     run->best_score = is_best ? score : run->best_score;
     run->n_rounds_saved = run->n_rounds_done;
+    run->unsaved_seconds = 0;
+    run->save_seconds = es_clock_seconds_since(start_ns);
     char path[64];
     snprintf(path, sizeof path, "checkpoints/%lld", (long long)run->n_rounds_done);
     es_run_phase_end(run, ES_PHASE_CHECKPOINT, start_ns);
     EsCheckpointSavedEvent row = {.path = path,
                                   .bytes = bytes,
-                                  .seconds = es_clock_seconds_since(start_ns),
+                                  .seconds = run->save_seconds,
                                   .score = score,
                                   .is_best = is_best};
     es_emit_checkpoint_saved(run->hub, (EsEventTime){.round = run->n_rounds_done, .step = -1}, &row,
@@ -200,8 +211,11 @@ static EsStatus save_round(EsRun *run, const EsRunWork *work) {
 static EsStatus save_when_due(EsRun *run, const EsRunWork *work) {
     const EsRunSettings *settings = run->options.settings;
     int is_last = run->n_rounds_done >= settings->n_rounds || es_stop_signal_time_ns() != 0;
-    // a round that cannot be finished after Ctrl-C must find its predecessor saved
-    int is_long = run->round_seconds > (double)settings->stop_seconds;
+    // a round that is dropped after Ctrl-C must find nearly everything before it saved, unless
+    // saving would take a tenth of the time; a round that would surely be dropped, in any case
+    int is_long =
+        run->round_seconds > (double)settings->stop_seconds ||
+        run->unsaved_seconds > ES_MAX(loss_limit(run), SAVE_COST_SHARE * run->save_seconds);
     int is_due = run->n_rounds_done - run->n_rounds_saved >= settings->checkpoint_every;
     if (!is_last && !is_long && !is_due) {
         return ES_STATUS_OK;
@@ -220,6 +234,25 @@ static EsStatus save_when_due(EsRun *run, const EsRunWork *work) {
 }
 
 // --- the loop ---
+
+// How a run that was asked to stop tells what is left of it.
+static EsStatus fail_interrupted(const EsRun *run, int is_dropped) {
+    int64_t n_lost = run->n_rounds_done - run->n_rounds_saved; // beside the one at hand
+    char dropped[120] = "";
+    if (is_dropped && n_lost > 0) {
+        snprintf(dropped, sizeof dropped,
+                 "the round at hand and %lld unsaved before it were dropped; ", (long long)n_lost);
+    } else if (is_dropped) {
+        snprintf(dropped, sizeof dropped, "the round at hand was dropped; ");
+    }
+    return run->n_rounds_saved > 0
+               ? ES_FAIL(INTERRUPTED,
+                         "interrupted; %s%lld of %lld rounds are saved. Go on with: --resume %s",
+                         dropped, (long long)run->n_rounds_saved,
+                         (long long)run->options.settings->n_rounds,
+                         es_run_folder_root(run->folder))
+               : ES_FAIL(INTERRUPTED, "interrupted; %snothing was saved yet", dropped);
+}
 
 static EsStatus begin_rounds(EsRun *run, const EsRunWork *work) {
     EsEventTime time = {.round = run->n_rounds_done, .step = -1};
@@ -269,6 +302,7 @@ static EsStatus run_round(EsRun *run, const EsRunWork *work) {
     run->round_start_ns = es_clock_ns();
     ES_TRY(work->round(work->context, run, run->n_rounds_done + 1, &report));
     run->round_seconds = es_run_phase_end(run, ES_PHASE_ROUND, run->round_start_ns) * 1e-3;
+    run->unsaved_seconds += run->round_seconds;
     run->n_rounds_done++;
     run->n_episodes += report.n_episodes;
     run->score = report.accuracy;
@@ -292,11 +326,5 @@ EsStatus es_run_rounds(EsRun *run, const EsRunWork *work) {
     if (!is_stopped) {
         return status;
     }
-    const char *root = es_run_folder_root(run->folder);
-    return run->n_rounds_saved > 0
-               ? ES_FAIL(INTERRUPTED,
-                         "interrupted; %lld of %lld rounds are saved. Go on with: --resume %s",
-                         (long long)run->n_rounds_saved, (long long)n_rounds, root)
-               : ES_FAIL(INTERRUPTED,
-                         "interrupted before the first round was done; nothing to save");
+    return fail_interrupted(run, status == ES_STATUS_INTERRUPTED);
 }

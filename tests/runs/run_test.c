@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/folder.h"
 #include "es_test.h"
@@ -27,6 +28,8 @@ typedef struct Toy {
     int64_t stop_in_round; // raise SIGINT there, -1 = never
     int64_t n_rounds_run;
     int64_t failing_saves; // this many saves fail
+    double round_seconds;  // what a round takes, at least
+    double slow_seconds;   // what the one with the signal takes, unless it is dropped
 } Toy;
 
 static void describe(void *context, EsRunStartedEvent *row) {
@@ -39,9 +42,13 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
     if (round == toy->stop_in_round) {
         raise(SIGINT);
     }
-    if (es_run_must_drop(run)) {
-        return ES_FAIL(INTERRUPTED, "dropped");
-    }
+    int64_t start_ns = es_clock_ns();
+    double seconds = round == toy->stop_in_round ? toy->slow_seconds : toy->round_seconds;
+    do {
+        if (es_run_must_drop(run)) {
+            return ES_FAIL(INTERRUPTED, "dropped");
+        }
+    } while (es_clock_seconds_since(start_ns) < seconds);
     toy->state = toy->state * (uint64_t)toy->settings->multiplier + (uint64_t)round;
     toy->n_rounds_run++;
     report->accuracy = (double)(round % 4); // the best round is 3
@@ -198,12 +205,43 @@ TEST(dropped_round_is_done_again) {
     remove_root();
 }
 
+TEST(dropped_round_takes_no_others_with_it) {
+    make_root();
+    Settings settings = defaults();
+    settings.run.checkpoint_every = 1000;
+    settings.run.stop_seconds = 1.5F;
+    Toy toy = {.stop_in_round = 3, .round_seconds = 0.3, .slow_seconds = 60};
+    EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), INTERRUPTED);
+    EXPECT_CONTAINS(es_status_detail(), "interrupted; the round at hand ");
+    EXPECT_CONTAINS(es_status_detail(), " of 6 rounds are saved. Go on with: --resume ");
+    EXPECT_EQ(toy.n_rounds_run, 2);
+    Toy resumed = {.stop_in_round = -1}, once = {.stop_in_round = -1};
+    EXPECT_STATUS(sit("a", 1, &settings, &resumed, NULL), OK);
+    EXPECT(resumed.n_rounds_run <= 5); // at most one was lost, of less than half a second
+    EXPECT_STATUS(sit("b", 0, &settings, &once, NULL), OK);
+    EXPECT(resumed.state == once.state);
+    remove_root();
+}
+
+TEST(nothing_is_dropped_while_much_is_unsaved) {
+    make_root();
+    Settings settings = defaults();
+    settings.run.stop_seconds = 0;
+    // rounds 1 to 3 could not be saved, so round 4 is finished although it has no time
+    Toy toy = {.stop_in_round = 4, .failing_saves = 3, .slow_seconds = 0.05};
+    EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), INTERRUPTED);
+    EXPECT_EQ(toy.n_rounds_run, 4);
+    EXPECT_CONTAINS(es_status_detail(), "interrupted; 4 of 6 rounds are saved");
+    remove_root();
+}
+
 TEST(run_without_a_checkpoint_starts_again) {
     make_root();
     Settings settings = defaults();
     settings.run.stop_seconds = 0;
     Toy toy = {.stop_in_round = 1}, resumed = {.stop_in_round = -1};
     EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), INTERRUPTED);
+    EXPECT_CONTAINS(es_status_detail(), "the round at hand was dropped; nothing was saved yet");
     EXPECT_EQ(toy.n_rounds_run, 0);
     EXPECT_STATUS(sit("a", 1, &settings, &resumed, NULL), OK);
     EXPECT_EQ(resumed.n_rounds_run, 6);
