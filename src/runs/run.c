@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/folder.h"
 #include "base/log.h"
+#include "runs/run_aside.h"
 #include "runs/run_internal.h"
 #include "runs/stop_signal.h"
 
@@ -19,15 +20,15 @@
 static const char stop_message[] =
     "\nstopping after this round, or soon without it; Ctrl-C again quits at once\n";
 
-// Nothing of a run without a checkpoint is worth keeping: its first round was not even saved.
-static EsStatus clear_telemetry(const EsRunFolder *folder) {
-    static const char *const names[] = {"run.db", "run.db-wal", "run.db-shm", "events.jsonl",
-                                        "tensorboard"};
-    for (size_t i = 0; i < ES_COUNT_OF(names); i++) {
-        char path[ES_RUN_PATH_BYTES];
-        es_run_folder_path(folder, names[i], path);
-        ES_TRY(es_folder_remove(path));
-    }
+// A run without a usable checkpoint starts again; what it had recorded is kept beside it, for it
+// may be all that is left of hours.
+static EsStatus start_again(const EsRunFolder *folder) {
+    char aside[ES_RUN_PATH_BYTES];
+    ES_TRY(es_run_set_telemetry_aside(folder, aside));
+    es_log(ES_LOG_WARNING,
+           "%s has no checkpoint to go on from: the run starts again with round 1%s%s",
+           es_run_folder_root(folder), aside[0] != '\0' ? "; what was recorded before is in " : "",
+           aside);
     return ES_STATUS_OK;
 }
 
@@ -53,7 +54,7 @@ static EsStatus open_folder(EsRun *run) {
         ES_TRY(es_run_checkpoint_open_latest(run->folder, 0, 1, &run->checkpoint));
         ES_TRY(es_run_checkpoint_prune(run->folder, options->settings->checkpoint_keep));
         if (run->checkpoint == NULL) {
-            ES_TRY(clear_telemetry(run->folder));
+            ES_TRY(start_again(run->folder));
         } else {
             run->n_rounds_done = run->n_rounds_saved = es_run_checkpoint_round(run->checkpoint);
             ES_TRY(find_best_score(run));
@@ -76,6 +77,14 @@ static EsStatus add_file_sinks(EsRun *run) {
     if (settings->sqlite) {
         es_run_folder_path(run->folder, "run.db", path);
         EsStatus status = es_sqlite_sink_open(path, last_round, &sink);
+        if (status == ES_STATUS_INPUT) {
+            char aside[ES_RUN_PATH_BYTES], damage[512];
+            snprintf(damage, sizeof damage, "%s", es_status_detail());
+            ES_TRY(es_run_set_database_aside(run->folder, aside));
+            es_log(ES_LOG_WARNING, "%s; it is now in %s, and a new one begins with round %lld",
+                   damage, aside, (long long)run->n_rounds_done + 1);
+            status = es_sqlite_sink_open(path, last_round, &sink);
+        }
         if (status == ES_STATUS_UNSUPPORTED) {
             es_log(ES_LOG_WARNING, "%s: events go to events.jsonl instead", es_status_detail());
             has_jsonl = 1;

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/folder.h"
+#include "base/log.h"
 #include "es_test.h"
 
 typedef struct Settings {
@@ -249,6 +250,86 @@ TEST(run_without_a_checkpoint_starts_again) {
     read_events("a", text, sizeof text);
     EXPECT_EQ(count_parts(text, "\"event\":\"run_started\""), 1);
     EXPECT_EQ(count_parts(text, "\"event\":\"round_completed\""), 6);
+    remove_root();
+}
+
+static void keep_line(void *context, EsLogLevel level, const char *line) {
+    (void)level;
+    snprintf(context, 1024, "%s", line);
+}
+
+static void name_file(const char *name, char path[512]) {
+    snprintf(path, 512, "%s/%s", root, name);
+}
+
+static int exists(const char *name) {
+    char path[512];
+    name_file(name, path);
+    return access(path, F_OK) == 0;
+}
+
+static void write_text(const char *name, const char *text) {
+    char path[512];
+    name_file(name, path);
+    EXPECT_STATUS(es_file_write_all(path, text, strlen(text)), OK);
+}
+
+TEST(telemetry_of_a_run_that_starts_again_is_kept) {
+    make_root();
+    Settings settings = defaults();
+    char line[1024] = "";
+    for (int n = 1; n <= 2; n++) {
+        Toy toy = {.stop_in_round = -1}, again = {.stop_in_round = -1};
+        if (n == 1) {
+            EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), OK);
+        }
+        // what a damaged disk and killed programs may leave
+        char path[512];
+        name_file("a/checkpoints", path);
+        EXPECT_STATUS(es_folder_remove(path), OK);
+        write_text("a/run.db-journal", "");
+        write_text("a/run.db.new", "x");
+        es_log_set_handler(keep_line, line, ES_LOG_WARNING);
+        EXPECT_STATUS(sit("a", 1, &settings, &again, NULL), OK);
+        es_log_set_handler(NULL, NULL, ES_LOG_WARNING);
+        EXPECT_CONTAINS(line, "/a has no checkpoint to go on from: the run starts again with round "
+                              "1; what was recorded before is in ");
+        EXPECT_CONTAINS(line, n == 1 ? "/a/before-1" : "/a/before-2");
+        EXPECT_EQ(again.n_rounds_run, 6);
+        EXPECT(exists("a/before-1/events.jsonl") && exists("a/before-1/tensorboard"));
+        EXPECT(exists("a/before-1/run.db-journal") && exists("a/before-1/run.db.new"));
+        EXPECT(!exists("a/run.db.new") && !exists("a/run.db-journal") && !exists("a/before-next"));
+    }
+    static char text[1 << 20];
+    read_events("a", text, sizeof text);
+    EXPECT_EQ(count_parts(text, "\"event\":\"round_completed\""), 6);
+    read_events("a/before-2", text, sizeof text);
+    EXPECT_EQ(count_parts(text, "\"event\":\"round_completed\""), 6);
+    remove_root();
+}
+
+TEST(damaged_database_is_set_aside) {
+    make_root();
+    Settings settings = defaults();
+    settings.run.n_rounds = 4;
+    Toy toy = {.stop_in_round = -1}, more = {.stop_in_round = -1};
+    EsRunOutcome outcome;
+    EXPECT_STATUS(sit("a", 0, &settings, &toy, &outcome), OK);
+    if (!exists("a/run.db")) {
+        remove_root();
+        SKIP("no SQLite");
+    }
+    write_text("a/run.db", "this was a database once, and then the disk thought otherwise");
+    settings.run.n_rounds = 6;
+    char line[1024] = "";
+    es_log_set_handler(keep_line, line, ES_LOG_WARNING);
+    EXPECT_STATUS(sit("a", 1, &settings, &more, &outcome), OK);
+    es_log_set_handler(NULL, NULL, ES_LOG_WARNING);
+    EXPECT_CONTAINS(line, "/a/run.db: ");
+    EXPECT_CONTAINS(line, "/a/before-1, and a new one begins with round 5");
+    EXPECT_EQ(more.n_rounds_run, 2);
+    EXPECT_EQ(outcome.has_lost_events, 0);
+    EXPECT(exists("a/before-1/run.db") && exists("a/run.db") && exists("a/events.jsonl"));
     remove_root();
 }
 

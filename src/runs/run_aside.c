@@ -1,0 +1,71 @@
+// Files go into before-next/ first, which gets its number when all are there: a database must not
+// be parted from its log when the program is killed in between.
+#include "runs/run_aside.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file_fault.h"
+#include "base/folder.h"
+
+#define MAX_ASIDES 10000
+
+// the database with its companions first
+static const char *const names[] = {"run.db",         "run.db-wal", "run.db-shm",
+                                    "run.db-journal", "run.db.new", "run.db.new-journal",
+                                    "events.jsonl",   "tensorboard"};
+#define N_DATABASE_NAMES 6
+
+static int exists(const char *path) {
+    struct stat facts;
+    return lstat(path, &facts) == 0;
+}
+
+static EsStatus move(const char *from, const char *to) {
+    return es_system_rename(from, to) == 0
+               ? ES_STATUS_OK
+               : ES_FAIL(IO, "cannot move %s to %s: %s", from, to, strerror(errno));
+}
+
+// Give the folder `next` the first number that is free.
+static EsStatus number_folder(const EsRunFolder *folder, const char *next,
+                              char aside[ES_RUN_PATH_BYTES]) {
+    for (int n = 1; n <= MAX_ASIDES; n++) {
+        char name[32];
+        snprintf(name, sizeof name, "before-%d", n);
+        es_run_folder_path(folder, name, aside);
+        if (!exists(aside)) {
+            ES_TRY(move(next, aside));
+            return es_folder_sync(es_run_folder_root(folder));
+        }
+    }
+    return ES_FAIL(IO, "%s has %d folders before-<n>; remove some", es_run_folder_root(folder),
+                   MAX_ASIDES);
+}
+
+static EsStatus set_aside(const EsRunFolder *folder, int n_names, char aside[ES_RUN_PATH_BYTES]) {
+    char next[ES_RUN_PATH_BYTES];
+    es_run_folder_path(folder, "before-next", next);
+    for (int i = 0; i < n_names; i++) {
+        char from[ES_RUN_PATH_BYTES], inside[64], to[ES_RUN_PATH_BYTES];
+        es_run_folder_path(folder, names[i], from);
+        snprintf(inside, sizeof inside, "before-next/%s", names[i]);
+        es_run_folder_path(folder, inside, to);
+        if (exists(from)) {
+            ES_TRY(es_folder_make(next));
+            ES_TRY(move(from, to));
+        }
+    }
+    aside[0] = '\0';
+    return exists(next) ? number_folder(folder, next, aside) : ES_STATUS_OK;
+}
+
+EsStatus es_run_set_database_aside(const EsRunFolder *folder, char aside[ES_RUN_PATH_BYTES]) {
+    return set_aside(folder, N_DATABASE_NAMES, aside);
+}
+
+EsStatus es_run_set_telemetry_aside(const EsRunFolder *folder, char aside[ES_RUN_PATH_BYTES]) {
+    return set_aside(folder, (int)ES_COUNT_OF(names), aside);
+}

@@ -1,0 +1,15 @@
+// Telemetry of a run that cannot be gone on with is kept, out of the way, under before-<n>/ in the
+// run folder.
+#ifndef ES_RUNS_RUN_ASIDE_H
+#define ES_RUNS_RUN_ASIDE_H
+
+#include "runs/run_folder.h"
+
+// The database of a run with all that SQLite may have left beside it.
+EsStatus es_run_set_database_aside(const EsRunFolder *folder, char aside[ES_RUN_PATH_BYTES]);
+
+// The same with everything else that sinks write. `aside` receives the new folder's path, "" when
+// there was nothing to move.
+EsStatus es_run_set_telemetry_aside(const EsRunFolder *folder, char aside[ES_RUN_PATH_BYTES]);
+
+#endif
