@@ -41,6 +41,18 @@ static EsStatus settle_folders(const EsConfig *config) {
     return ES_STATUS_OK;
 }
 
+// A run of another kind has sections that this command does not know; its own command does.
+static EsStatus check_resumed_kind(const EsRunCommand *command, const EsConfig *config) {
+    EsRunSummary summary;
+    ES_TRY(es_run_summarise(command->resume, &summary));
+    const char *wanted = es_run_settings_kind(config);
+    // "?" is no kind: whatever is wrong with the file shows when it is loaded
+    return strcmp(summary.kind, wanted) == 0 || strcmp(summary.kind, "?") == 0
+               ? ES_STATUS_OK
+               : ES_FAIL(CONFIG, "%s is a run of kind %s; `esper %s --resume %s` goes on with it",
+                         command->resume, summary.kind, summary.kind, command->resume);
+}
+
 EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTable *table,
                                   const EsArguments *arguments, void *before) {
     const EsConfig *config = table->config;
@@ -49,6 +61,7 @@ EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTab
             ES_TRY(load_config(config, command->config_path));
         }
         ES_TRY(es_options_apply(table, arguments));
+        ES_TRY(es_run_settings_check_kind(config));
         return settle_folders(config);
     }
     if (command->out != NULL || command->config_path != NULL) {
@@ -62,7 +75,9 @@ EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTab
     if (access(path, F_OK) != 0) {
         return ES_FAIL(INPUT, "%s is no run: it has no config.ini", command->resume);
     }
+    ES_TRY(check_resumed_kind(command, config));
     ES_TRY(es_config_load(config, path));
+    ES_TRY(es_run_settings_check_kind(config));
     memcpy(before, config->settings, config->settings_bytes);
     ES_TRY(es_options_apply(table, arguments));
     ES_TRY(settle_folders(config));

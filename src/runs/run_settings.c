@@ -17,6 +17,33 @@ int es_run_setting_is_free(const EsConfigKey *key) {
     return 0;
 }
 
+static const EsConfigKey *find_kind(const EsConfig *config) {
+    for (int i = 0; i < config->n_keys; i++) {
+        const EsConfigKey *key = &config->keys[i];
+        if (strcmp(key->section, "run") == 0 && strcmp(key->key, "kind") == 0) {
+            return key;
+        }
+    }
+    ES_ASSERT(!"ES_RUN_CONFIG_KEYS declare a kind");
+    return NULL;
+}
+
+const char *es_run_settings_kind(const EsConfig *config) {
+    return find_kind(config)->default_value;
+}
+
+EsStatus es_run_settings_check_kind(const EsConfig *config) {
+    const EsConfigKey *key = find_kind(config);
+    char kind[ES_CONFIG_VALUE_BYTES];
+    es_config_value_format(key, config->settings, kind);
+    return strcmp(kind, key->default_value) == 0
+               ? ES_STATUS_OK
+               : ES_FAIL(CONFIG,
+                         "[run] kind is \"%.100s\", and these are the settings of a run of "
+                         "kind \"%s\"; each kind has a command of its own",
+                         kind, key->default_value);
+}
+
 EsStatus es_run_settings_check_resumed(const EsConfig *config, const void *before,
                                        const void *now) {
     for (int i = 0; i < config->n_keys; i++) {

@@ -67,7 +67,13 @@ typedef struct EsRunSettings {
 // rounds.
 int es_run_setting_is_free(const EsConfigKey *key);
 
-// INPUT, naming the first key that `now` changes although a resumed run may not; both are settings
+// The kind of run that these keys declare: "hosts".
+const char *es_run_settings_kind(const EsConfig *config);
+
+// CONFIG when the settings are those of another kind of run.
+EsStatus es_run_settings_check_kind(const EsConfig *config);
+
+// CONFIG, naming the first key that `now` changes although a resumed run may not; both are settings
 // of `config`'s keys.
 EsStatus es_run_settings_check_resumed(const EsConfig *config, const void *before, const void *now);
 

@@ -62,6 +62,16 @@ printf '[hosts]\nenvs = 3\nepochs = 2\n' > "$folder/bad.ini"
 run 2 hosts --config "$folder/bad.ini"
 expect_part "bad file" "$err" 'bad.ini:3: unknown key "epochs" in [hosts]'
 
+for kind in a/b grow ""; do
+    run 2 hosts "--run.kind=$kind" --out "$folder/kind"
+    expect_part "foreign kind" "$err" "[run] kind is"
+    [[ ! -e $folder/kind ]] || fail "a run of a foreign kind made a folder"
+done
+mkdir "$folder/grown"
+printf '[run]\nkind = grow\n[grow]\nslots = 3\n' > "$folder/grown/config.ini"
+run 2 hosts --resume "$folder/grown"
+expect_part "run of another kind" "$err" "is a run of kind grow; \`esper grow --resume $folder/grown\` goes on with it"
+
 # --- a run, and its folder ---
 run 0 hosts "${small[@]}" --out "$folder/a" --telemetry.jsonl=on
 expect_part "table" "$out" "validation %"
