@@ -57,6 +57,11 @@ static EsStatus open_folder(EsRun *run) {
             ES_TRY(start_again(run->folder));
         } else {
             run->n_rounds_done = run->n_rounds_saved = es_run_checkpoint_round(run->checkpoint);
+            if (options->settings->n_rounds < run->n_rounds_done) {
+                return ES_FAIL(CONFIG, "%s has %lld rounds already; it cannot go on to round %d",
+                               options->resume, (long long)run->n_rounds_done,
+                               options->settings->n_rounds);
+            }
             ES_TRY(find_best_score(run));
         }
     }

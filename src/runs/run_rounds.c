@@ -254,19 +254,22 @@ static EsStatus fail_interrupted(const EsRun *run, int is_dropped) {
                : ES_FAIL(INTERRUPTED, "interrupted; %snothing was saved yet", dropped);
 }
 
-static EsStatus begin_rounds(EsRun *run, const EsRunWork *work) {
+static EsStatus load_checkpoint(EsRun *run, const EsRunWork *work) {
+    char path[64];
+    ES_TRY(take_counters(run));
+    ES_TRY(work->load(work->context, run->checkpoint));
+    snprintf(path, sizeof path, "checkpoints/%lld", (long long)run->n_rounds_done);
+    EsCheckpointLoadedEvent row = {.path = path};
+    es_emit_checkpoint_loaded(run->hub, (EsEventTime){.round = run->n_rounds_done, .step = -1},
+                              &row, 1);
+    es_run_checkpoint_end(run->checkpoint);
+    run->checkpoint = NULL;
+    return ES_STATUS_OK;
+}
+
+// In every sitting: an earlier one may have had other settings, or recorded nothing.
+static EsStatus emit_start(EsRun *run, const EsRunWork *work) {
     EsEventTime time = {.round = run->n_rounds_done, .step = -1};
-    if (run->checkpoint != NULL) {
-        ES_TRY(take_counters(run));
-        ES_TRY(work->load(work->context, run->checkpoint));
-        char path[64];
-        snprintf(path, sizeof path, "checkpoints/%lld", (long long)run->n_rounds_done);
-        EsCheckpointLoadedEvent row = {.path = path};
-        es_emit_checkpoint_loaded(run->hub, time, &row, 1);
-        es_run_checkpoint_end(run->checkpoint);
-        run->checkpoint = NULL;
-        return ES_STATUS_OK;
-    }
     char *config = NULL;
     size_t config_bytes = 0;
     FILE *stream = open_memstream(&config, &config_bytes);
@@ -294,6 +297,11 @@ static EsStatus begin_rounds(EsRun *run, const EsRunWork *work) {
     }
     free(config);
     return status;
+}
+
+static EsStatus begin_rounds(EsRun *run, const EsRunWork *work) {
+    ES_TRY(emit_start(run, work));
+    return run->checkpoint != NULL ? load_checkpoint(run, work) : ES_STATUS_OK;
 }
 
 static EsStatus run_round(EsRun *run, const EsRunWork *work) {

@@ -14,8 +14,7 @@
 //   level     lowest verbosity that emits it: MINIMAL, NORMAL, DEBUG
 //   pace      STRIDED: only on steps that are a multiple of the stride; ALWAYS
 #define ES_EVENT_LIST(X)                                                                           \
-    X(RUN_STARTED, RunStarted, run_started, KEPT, MINIMAL, ALWAYS,                                 \
-      "a run begins; one row per run")                                                             \
+    X(RUN_STARTED, RunStarted, run_started, KEPT, MINIMAL, ALWAYS, "a sitting of the run begins")  \
     X(RUN_ENDED, RunEnded, run_ended, KEPT, MINIMAL, ALWAYS, "a sitting of the run ends")          \
     X(CHECKPOINT_SAVED, CheckpointSaved, checkpoint_saved, KEPT, MINIMAL, ALWAYS,                  \
       "a checkpoint is complete on disk")                                                          \

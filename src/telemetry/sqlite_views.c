@@ -14,11 +14,11 @@ static const EsViewColumn runs_columns[] = {
     {"build", "version, commit, compiler"},
     {"seed", "of the run"},
     {"n_envs", "environments of all ranks"},
-    {"n_rounds", "rounds asked for"},
+    {"n_rounds", "rounds asked for, by the latest sitting"},
     {"last_round", "newest round that was completed"},
     {"n_host_parameters", "of one host before it grows"},
     {"n_ranks", "processes of the run"},
-    {"started", "UTC"},
+    {"started", "the first sitting, UTC"},
     {"n_sittings", "1 + how often it was resumed"},
     {"outcome", "of the last sitting that ended: done, interrupted or failed"},
     {"detail", "why it failed"},
@@ -27,17 +27,21 @@ static const EsViewColumn runs_columns[] = {
     {"n_lost", "packets of kept events lost by all sinks"},
     {"config", "the effective configuration, INI"},
 };
+// settings as of the latest sitting
 static const char runs_select[] =
     "SELECT s.run_id, s.kind, s.task, s.device, s.build, s.seed, s.n_envs, s.n_rounds,\n"
     "  (SELECT max(round) FROM event_round_completed), s.n_host_parameters, s.n_ranks,\n"
-    "  " TIME_OF(
-        "s.unix_time") ", 1 + (SELECT count(*) FROM event_checkpoint_loaded),\n"
-                       "  e.outcome, e.detail, t.seconds, t.n_dropped, t.n_lost, s.config\n"
-                       "FROM event_run_started s\n"
-                       "LEFT JOIN event_run_ended e ON e.rowid = (SELECT max(rowid) FROM "
-                       "event_run_ended)\n"
-                       "LEFT JOIN (SELECT sum(seconds) AS seconds, sum(n_dropped) AS n_dropped,\n"
-                       "  sum(n_lost) AS n_lost FROM event_run_ended) t";
+    "  (SELECT " TIME_OF(
+        "min(unix_time)") " FROM event_run_started),\n"
+                          "  1 + (SELECT count(*) FROM event_checkpoint_loaded),\n"
+                          "  e.outcome, e.detail, t.seconds, t.n_dropped, t.n_lost, s.config\n"
+                          "FROM event_run_started s\n"
+                          "LEFT JOIN event_run_ended e ON e.rowid = (SELECT max(rowid) FROM "
+                          "event_run_ended)\n"
+                          "LEFT JOIN (SELECT sum(seconds) AS seconds, sum(n_dropped) AS "
+                          "n_dropped,\n"
+                          "  sum(n_lost) AS n_lost FROM event_run_ended) t\n"
+                          "WHERE s.rowid = (SELECT max(rowid) FROM event_run_started)";
 
 static const EsViewColumn rounds_columns[] = {
     {"round", "from 1"},
@@ -85,10 +89,12 @@ static const EsViewColumn episodes_columns[] = {
     {"n_pruned", ""},
     {"n_rollbacks", ""},
 };
+// an episode that a later sitting took further has an outcome in each; the newest counts
 static const char episodes_select[] =
     "SELECT round, env, episode, arm, final_accuracy, final_loss, parameter_ratio, n_fossils,\n"
     "  n_contributing, reward, stability, n_steps, n_germinated, n_pruned, n_rollbacks\n"
-    "FROM event_episode_outcome";
+    "FROM event_episode_outcome WHERE env IS NULL OR episode IS NULL OR rowid IN\n"
+    "  (SELECT max(rowid) FROM event_episode_outcome GROUP BY env, episode)";
 
 static const EsViewColumn seeds_columns[] = {
     {"seed_id", "unique in the run"},
@@ -299,9 +305,9 @@ static const char reward_calibration_select[] =
     "      sum((e.final_accuracy - m.x_mean) * (e.reward - m.y_mean)) AS xy\n"
     "    FROM (SELECT arm, count(*) AS n, avg(final_accuracy) AS x_mean, avg(reward) AS y_mean,\n"
     "        min(reward) AS y_min, max(reward) AS y_max\n"
-    "      FROM event_episode_outcome WHERE final_accuracy IS NOT NULL AND reward IS NOT NULL\n"
+    "      FROM episodes WHERE final_accuracy IS NOT NULL AND reward IS NOT NULL\n"
     "      GROUP BY arm) m\n"
-    "    JOIN event_episode_outcome e ON e.arm IS m.arm\n"
+    "    JOIN episodes e ON e.arm IS m.arm\n"
     "      AND e.final_accuracy IS NOT NULL AND e.reward IS NOT NULL\n"
     "    GROUP BY m.arm))";
 

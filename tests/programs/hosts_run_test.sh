@@ -113,6 +113,20 @@ expect_part "changed setting" "$err" "[hosts] envs is 2 in the run that is resum
 run 0 hosts --resume "$folder/a" --rounds 3 --quiet
 run 0 hosts --task tiny --envs 2 --threads 1 --rounds 3 --out "$folder/d" --quiet
 diff -r "$folder/a/checkpoints/3" "$folder/d/checkpoints/3" > /dev/null || fail "a resumed run differs"
+# the views tell of the whole run, not of its sittings
+ask() { # run query expected
+    local found
+    found=$("$esper" query "$1" "$2" --csv | tr -d '\r' | tail -n +2)
+    [[ $found == "$3" ]] || fail "$2: \"$found\", expected \"$3\""
+}
+ask "$folder/a" "select n_rounds, last_round, n_sittings from runs" "3,3,2"
+ask "$folder/a" "select env, episode, n_steps from episodes order by env" $'0,0,3\n1,1,3'
+run 2 hosts --resume "$folder/a" --rounds 1
+expect_part "fewer rounds" "$err" "has 3 rounds already; it cannot go on to round 1"
+grep -q "^rounds = 3" "$folder/a/config.ini" || fail "a refused resume changed config.ini"
+run 0 hosts "${small[@]}" --out "$folder/dark" --quiet --telemetry.level=off
+run 0 hosts --resume "$folder/dark" --rounds 3 --quiet --telemetry.level=minimal
+ask "$folder/dark" "select n_rounds, n_sittings from runs" "3,2"
 
 # --- data files that change ---
 mkdir "$folder/idx"
