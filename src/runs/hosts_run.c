@@ -280,6 +280,13 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
     summarise(hosts->validation, n_envs, report);
     report->n_steps = n_envs;
     report->n_images = n_batches * hosts->batch * n_envs;
+    const EsDeviceInfo *device = es_device_info(hosts->device);
+    if (device->kind != ES_DEVICE_CPU) {
+        EsHostsReport parts = es_hosts_run_report(hosts);
+        report->allocated_bytes =
+            (int64_t)(parts.store_bytes + parts.activation_bytes + parts.dataset_bytes);
+        report->device_bytes = (int64_t)device->memory_bytes;
+    }
     emit_hosts(hosts, run, round, &timed);
     return round == hosts->settings->run.n_rounds ? emit_outcomes(hosts, run, round) : ES_STATUS_OK;
 }

@@ -54,6 +54,8 @@ typedef struct EsRoundReport {
     int64_t n_episodes;            // of the round
     int64_t n_seeds, n_fossils;    // at its end
     int64_t n_steps, n_images;     // environment steps, training images
+    int64_t allocated_bytes;       // on the device, by the work; missing on the CPU
+    int64_t device_bytes;          // of the device in all; missing on the CPU
 } EsRoundReport;
 
 void es_round_report_reset(EsRoundReport *report);

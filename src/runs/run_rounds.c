@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -18,7 +19,9 @@ void es_round_report_reset(EsRoundReport *report) {
                               .loss = missing,
                               .reward = missing,
                               .n_seeds = ES_MISSING_INT,
-                              .n_fossils = ES_MISSING_INT};
+                              .n_fossils = ES_MISSING_INT,
+                              .allocated_bytes = ES_MISSING_INT,
+                              .device_bytes = ES_MISSING_INT};
 }
 
 double es_run_phase_end(EsRun *run, EsPhase phase, int64_t start_ns) {
@@ -110,8 +113,33 @@ static double judge_round(EsRun *run, EsEventTime time, double accuracy) {
     return state->n_accuracies > 0 ? state->rolling_accuracy : es_missing_real();
 }
 
+// Memory of the process, in pages, stands second in statm; missing where there is no such file.
+static int64_t read_resident_bytes(void) {
+    long long n_all = 0, n_resident = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    int n_read = file != NULL ? fscanf(file, "%lld %lld", &n_all, &n_resident) : 0;
+    if (file != NULL) {
+        fclose(file);
+    }
+    return n_read == 2 ? (int64_t)n_resident * sysconf(_SC_PAGESIZE) : ES_MISSING_INT;
+}
+
+static void emit_memory(EsRun *run, EsEventTime time, const EsRoundReport *report) {
+    const char *device = run->options.settings->device;
+    EsMemoryMeasuredEvent row = {.device = device,
+                                 .allocated_bytes = report->allocated_bytes,
+                                 .total_bytes = report->device_bytes,
+                                 .resident_bytes = read_resident_bytes()};
+    EsMemoryHealth health = {.name = device,
+                             .allocated_bytes = report->allocated_bytes,
+                             .total_bytes = report->device_bytes};
+    es_emit_memory_measured(run->hub, time, &row, 1);
+    es_anomaly_check_memory(&run->detector, &health, (double)es_clock_ns() * 1e-9, &run->anomalies);
+}
+
 static void emit_round(EsRun *run, const EsRoundReport *report, double seconds) {
     EsEventTime time = {.round = run->n_rounds_done, .step = -1};
+    emit_memory(run, time, report);
     double rolling_accuracy = judge_round(run, time, report->accuracy);
     EsRoundCompletedEvent row = {.n_episodes = run->n_episodes,
                                  .accuracy = report->accuracy,

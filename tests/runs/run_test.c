@@ -28,9 +28,10 @@ typedef struct Toy {
     uint64_t state;
     int64_t stop_in_round; // raise SIGINT there, -1 = never
     int64_t n_rounds_run;
-    int64_t failing_saves; // this many saves fail
-    double round_seconds;  // what a round takes, at least
-    double slow_seconds;   // what the one with the signal takes, unless it is dropped
+    int64_t failing_saves;   // this many saves fail
+    int64_t full_from_round; // the device's memory is nearly used up from there, 0 = never
+    double round_seconds;    // what a round takes, at least
+    double slow_seconds;     // what the one with the signal takes, unless it is dropped
 } Toy;
 
 static void describe(void *context, EsRunStartedEvent *row) {
@@ -55,6 +56,10 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
     report->accuracy = (double)(round % 4); // the best round is 3
     report->n_steps = 5;
     report->n_episodes = 2;
+    if (round >= toy->full_from_round && toy->full_from_round > 0) {
+        report->allocated_bytes = 86;
+        report->device_bytes = 100;
+    }
     return ES_STATUS_OK;
 }
 
@@ -373,6 +378,21 @@ TEST(resumed_run_may_not_change_what_results_depend_on) {
     now = before;
     now.run.seed++;
     EXPECT_STATUS(es_run_settings_check_resumed(&config, &before, &now), CONFIG);
+}
+
+TEST(memory_is_measured_and_judged_every_round) {
+    make_root();
+    Settings settings = defaults();
+    Toy toy = {.stop_in_round = -1, .full_from_round = 3};
+    EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), OK);
+    static char text[1 << 20];
+    read_events("a", text, sizeof text);
+    EXPECT_EQ(count_parts(text, "\"event\":\"memory_measured\""), 6);
+    EXPECT_EQ(count_parts(text, "\"allocated_bytes\":null,\"total_bytes\":null"), 2);
+    EXPECT_EQ(count_parts(text, "\"allocated_bytes\":86,\"total_bytes\":100"), 4);
+    EXPECT_EQ(count_parts(text, "\"resident_bytes\":null"), 0);
+    EXPECT_EQ(count_parts(text, "GiB are allocated, 86.0 %"), 1); // then quiet for a minute
+    remove_root();
 }
 
 TEST(telemetry_does_not_change_results) {
