@@ -13,6 +13,7 @@
 #include "runs/run_aside.h"
 #include "runs/run_internal.h"
 #include "runs/stop_signal.h"
+#include "telemetry/text.h"
 
 // rows of one step or round; what is found beyond is counted in their details
 #define MAX_ANOMALIES 256
@@ -48,6 +49,8 @@ static EsStatus open_folder(EsRun *run) {
     const EsRunOptions *options = &run->options;
     char path[ES_RUN_PATH_BYTES];
     if (options->resume == NULL) {
+        struct stat facts;
+        run->had_folder = options->out != NULL && stat(options->out, &facts) == 0;
         ES_TRY(es_run_folder_create(options->out, options->settings->kind, &run->folder));
     } else {
         ES_TRY(es_run_folder_open(options->resume, &run->folder));
@@ -109,16 +112,24 @@ static EsStatus add_file_sinks(EsRun *run) {
     return ES_STATUS_OK;
 }
 
+// A folder's name may have any characters.
 static EsStatus add_prometheus_sink(EsRun *run) {
     const EsRunSettings *settings = run->options.settings;
-    char labels[512];
+    const char *name = es_run_folder_name(run->folder);
+    EsText labels = {0};
     EsSink sink;
-    snprintf(labels, sizeof labels, "run=\"%.200s\",kind=\"%s\"", es_run_folder_name(run->folder),
-             settings->kind);
-    ES_TRY(add_sink(run,
-                    es_prometheus_sink_open(settings->prometheus_address, settings->prometheus_port,
-                                            labels, &run->prometheus_port, &sink),
-                    &sink));
+    es_text_add_string(&labels, "run=\"");
+    es_text_add_utf8(&labels, name, strlen(name), ES_TEXT_LABEL);
+    es_text_add_string(&labels, "\",kind=\"");
+    es_text_add_utf8(&labels, settings->kind, strlen(settings->kind), ES_TEXT_LABEL);
+    es_text_add(&labels, "\"", 2); // with the end of the string
+    EsStatus status = labels.status;
+    if (status == ES_STATUS_OK) {
+        status = es_prometheus_sink_open(settings->prometheus_address, settings->prometheus_port,
+                                         labels.bytes, &run->prometheus_port, &sink);
+    }
+    es_text_destroy(&labels);
+    ES_TRY(add_sink(run, status, &sink));
     es_log(ES_LOG_INFO, "metrics at http://%s:%d/metrics", settings->prometheus_address,
            run->prometheus_port);
     return ES_STATUS_OK;
@@ -166,6 +177,23 @@ static void release_run(EsRun *run) {
     es_release(run);
 }
 
+// End an opening that failed: a new run is taken away again, so that the same command can be
+// repeated. Keeps the detail of the failure.
+static EsStatus give_up(EsRun *run, EsStatus status) {
+    char root[ES_RUN_PATH_BYTES] = "", detail[1024];
+    int had_folder = run->had_folder;
+    snprintf(detail, sizeof detail, "%s", es_status_detail());
+    if (run->options.resume == NULL && run->folder != NULL) {
+        snprintf(root, sizeof root, "%s", es_run_folder_root(run->folder));
+    }
+    release_run(run);
+    if (root[0] != '\0' && es_run_remove(root) == ES_STATUS_OK && had_folder) {
+        EsStatus ignored = es_folder_make(root);
+        (void)ignored; // an empty folder is no loss
+    }
+    return es_status_set(status, __FILE__, __LINE__, "%s", detail);
+}
+
 EsStatus es_run_open(const EsRunOptions *options, EsRun **run_out) {
     EsRun *run = NULL;
     *run_out = NULL;
@@ -185,8 +213,7 @@ EsStatus es_run_open(const EsRunOptions *options, EsRun **run_out) {
         status = open_hub(run);
     }
     if (status != ES_STATUS_OK) {
-        release_run(run);
-        return status;
+        return give_up(run, status);
     }
     *run_out = run;
     return ES_STATUS_OK;

@@ -33,7 +33,8 @@ typedef struct EsRunOptions {
 typedef struct EsRun EsRun;
 
 // Make or take the folder, find the checkpoint, open the sinks, watch for signals. On failure
-// nothing stays open. All that is borrowed must outlive the run.
+// nothing stays open, and of a new run nothing stays on disk. All that is borrowed must outlive the
+// run.
 EsStatus es_run_open(const EsRunOptions *options, EsRun **run);
 
 const EsRunFolder *es_run_folder(const EsRun *run);

@@ -12,6 +12,7 @@ struct EsRun {
     EsRunFolder *folder;         // owned
     EsHub *hub;                  // owned
     EsRunCheckpoint *checkpoint; // owned; the one to load, NULL for a fresh start
+    int had_folder;              // a new run in a folder that was there, empty
     int prometheus_port;
     int64_t n_rounds_done;  // in this run
     int64_t n_rounds_saved; // round of the newest checkpoint, 0 = none

@@ -196,7 +196,7 @@ static EsStatus take_counters(EsRun *run) {
 static EsStatus save_round(EsRun *run, const EsRunWork *work) {
     int64_t start_ns = es_clock_ns();
     double score = run->score;
-    int is_best = score > run->best_score;
+    int is_best = score >= run->best_score; // the later of equal ones, as the store has it
     EsRunCheckpoint *checkpoint = NULL;
     ES_TRY(es_run_checkpoint_begin(run->folder, run->n_rounds_done, 0, 1, &checkpoint));
     EsStatus status = put_counters(run, checkpoint);

@@ -1,8 +1,11 @@
 // The round loop with work that is only arithmetic: what is saved, resumed, dropped and told.
 #include "runs/run.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -168,6 +171,20 @@ TEST(runs_to_the_end_and_keeps_the_last_and_the_best) {
     EXPECT_EQ(count_parts(text, "\"event\":\"run_started\""), 1);
     EXPECT_EQ(count_parts(text, "\"event\":\"checkpoint_saved\""), 6);
     EXPECT_CONTAINS(text, "\"outcome\":\"done\"");
+    remove_root();
+}
+
+TEST(of_equal_scores_the_later_is_the_best) {
+    make_root();
+    Settings settings = defaults();
+    settings.run.checkpoint_every = 1;
+    settings.run.n_rounds = 8;
+    Toy toy = {.stop_in_round = -1};
+    EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), OK);
+    static char text[1 << 20];
+    read_events("a", text, sizeof text);
+    // scores 1 2 3 0 1 2 3 0: every rise, and the second 3
+    EXPECT_EQ(count_parts(text, "\"is_best\":1"), 4);
     remove_root();
 }
 
@@ -378,6 +395,53 @@ TEST(resumed_run_may_not_change_what_results_depend_on) {
     now = before;
     now.run.seed++;
     EXPECT_STATUS(es_run_settings_check_resumed(&config, &before, &now), CONFIG);
+}
+
+// A port of this machine that is in use; the socket keeps it so.
+static int take_port(int *socket_out) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    *socket_out = socket(AF_INET, SOCK_STREAM, 0);
+    EXPECT_EQ(bind(*socket_out, (struct sockaddr *)&address, sizeof address), 0);
+    EXPECT_EQ(listen(*socket_out, 1), 0);
+    EXPECT_EQ(getsockname(*socket_out, (struct sockaddr *)&address, &bytes), 0);
+    return ntohs(address.sin_port);
+}
+
+TEST(opening_that_fails_leaves_no_run) {
+    make_root();
+    Settings settings = defaults();
+    Toy toy = {.stop_in_round = -1};
+    char path[512];
+    int taken = -1;
+    settings.run.prometheus_port = take_port(&taken);
+    EsStatus status = sit("a", 0, &settings, &toy, NULL);
+    EXPECT(status == ES_STATUS_IO || status == ES_STATUS_UNSUPPORTED || status == ES_STATUS_CONFIG);
+    EXPECT(!exists("a"));
+    // a folder that was there stays, empty
+    name_file("b", path);
+    EXPECT_STATUS(es_folder_make(path), OK);
+    EXPECT_EQ(sit("b", 0, &settings, &toy, NULL), status);
+    EXPECT_EQ(rmdir(path), 0);
+    close(taken);
+    // a run that was there stays as it is
+    settings.run.prometheus_port = -1;
+    EXPECT_STATUS(sit("c", 0, &settings, &toy, NULL), OK);
+    settings.run.prometheus_port = take_port(&taken);
+    EXPECT_EQ(sit("c", 1, &settings, &toy, NULL), status);
+    EXPECT(has_checkpoint("c", 6) && exists("c/events.jsonl"));
+    close(taken);
+    remove_root();
+}
+
+TEST(name_of_a_run_may_have_any_characters) {
+    make_root();
+    Settings settings = defaults();
+    Toy toy = {.stop_in_round = -1};
+    settings.run.prometheus_port = 0;
+    EsStatus status = sit("a\"b\\c\nd", 0, &settings, &toy, NULL);
+    EXPECT(status == ES_STATUS_OK || status == ES_STATUS_UNSUPPORTED);
+    remove_root();
 }
 
 TEST(memory_is_measured_and_judged_every_round) {
