@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/file_fault.h"
+#include "base/folder.h"
 
 // names a stale temporary of a killed process with the same number may hold
 #define MAX_NAME_ATTEMPTS 100
@@ -36,14 +37,6 @@ static EsStatus copy_text(const char *text, size_t extra_bytes, char **copy) {
     return ES_STATUS_OK;
 }
 
-static int open_retrying(const char *path, int flags) {
-    int descriptor;
-    do {
-        descriptor = es_system_open(path, flags, 0666);
-    } while (descriptor < 0 && errno == EINTR);
-    return descriptor;
-}
-
 static int sync_retrying(int (*sync)(int), int descriptor) {
     int result;
     do {
@@ -69,7 +62,7 @@ static EsStatus create_temporary(EsFileWriter *writer) {
     char *name = writer->temporary;
     for (int attempt = 0; attempt < MAX_NAME_ATTEMPTS; attempt++) {
         snprintf(name, name_bytes, "%s.%ld-%d.tmp", writer->path, (long)getpid(), attempt);
-        writer->descriptor = open_retrying(name, O_WRONLY | O_CREAT | O_EXCL);
+        writer->descriptor = es_system_open_retrying(name, O_WRONLY | O_CREAT | O_EXCL);
         if (writer->descriptor >= 0) {
             return ES_STATUS_OK;
         }
@@ -116,30 +109,6 @@ EsStatus es_file_writer_append(EsFileWriter *writer, const void *data, size_t by
     return writer->status;
 }
 
-static EsStatus sync_parent(const char *path) {
-    char *folder = NULL;
-    ES_TRY(copy_text(path, 2, &folder));
-    char *slash = strrchr(folder, '/');
-    if (slash == NULL) {
-        strcpy(folder, ".");
-    } else {
-        slash[slash == folder ? 1 : 0] = '\0';
-    }
-    EsStatus status = ES_STATUS_OK;
-    int descriptor = open_retrying(folder, O_RDONLY | O_DIRECTORY);
-    // EINVAL: a file system whose folders cannot be synced
-    if (descriptor < 0 ||
-        (sync_retrying(es_system_sync_folder, descriptor) != 0 && errno != EINVAL)) {
-        status = ES_FAIL(IO, "%s is written, but its folder cannot be made durable: %s", path,
-                         strerror(errno));
-    }
-    if (descriptor >= 0) {
-        close(descriptor);
-    }
-    es_release(folder);
-    return status;
-}
-
 EsStatus es_file_writer_commit(EsFileWriter *writer) {
     EsStatus status = writer->status;
     if (status == ES_STATUS_OK && sync_retrying(es_system_sync, writer->descriptor) != 0) {
@@ -156,7 +125,12 @@ EsStatus es_file_writer_commit(EsFileWriter *writer) {
     if (status == ES_STATUS_OK) {
         if (es_system_rename(writer->temporary, writer->path) == 0) {
             writer->temporary[0] = '\0';
-            status = sync_parent(writer->path);
+            status = es_folder_sync_parent(writer->path);
+            if (status != ES_STATUS_OK) {
+                char reason[512];
+                snprintf(reason, sizeof reason, "%s", es_status_detail());
+                status = ES_FAIL(IO, "%s is written, but %s", writer->path, reason);
+            }
         } else {
             status = ES_FAIL(IO, "cannot replace %s: %s", writer->path, strerror(errno));
         }
@@ -183,7 +157,7 @@ EsStatus es_file_write_all(const char *path, const void *data, size_t bytes) {
 }
 
 EsStatus es_file_sync(const char *path) {
-    int descriptor = open_retrying(path, O_RDONLY | O_NONBLOCK);
+    int descriptor = es_system_open_retrying(path, O_RDONLY | O_NONBLOCK);
     if (descriptor < 0) {
         return ES_FAIL(IO, "cannot open %s: %s", path, strerror(errno));
     }
@@ -203,7 +177,7 @@ EsStatus es_file_reader_open(const char *path, EsFileReader **reader_out) {
     reader->descriptor = -1;
     ES_TRY_GOTO(copy_text(path, 0, &reader->path));
     // O_NONBLOCK: opening a pipe without a writer must fail below, not hang here
-    reader->descriptor = open_retrying(path, O_RDONLY | O_NONBLOCK);
+    reader->descriptor = es_system_open_retrying(path, O_RDONLY | O_NONBLOCK);
     struct stat facts;
     if (reader->descriptor < 0 || fstat(reader->descriptor, &facts) != 0) {
         status = ES_FAIL(IO, "cannot open %s: %s", path, strerror(errno));

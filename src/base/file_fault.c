@@ -190,6 +190,14 @@ int es_system_open(const char *path, int flags, mode_t mode) {
     return fails_on_purpose(ES_FILE_CALL_OPEN, NULL) ? -1 : open(path, flags | O_CLOEXEC, mode);
 }
 
+int es_system_open_retrying(const char *path, int flags) {
+    int descriptor;
+    do {
+        descriptor = es_system_open(path, flags, 0666);
+    } while (descriptor < 0 && errno == EINTR);
+    return descriptor;
+}
+
 ssize_t es_system_read(int descriptor, void *into, size_t bytes, off_t offset) {
     return fails_on_purpose(ES_FILE_CALL_READ, &bytes) ? -1
                                                        : pread(descriptor, into, bytes, offset);
@@ -197,6 +205,11 @@ ssize_t es_system_read(int descriptor, void *into, size_t bytes, off_t offset) {
 
 ssize_t es_system_write(int descriptor, const void *data, size_t bytes) {
     return fails_on_purpose(ES_FILE_CALL_WRITE, &bytes) ? -1 : write(descriptor, data, bytes);
+}
+
+ssize_t es_system_write_at(int descriptor, const void *data, size_t bytes, off_t offset) {
+    return fails_on_purpose(ES_FILE_CALL_WRITE, &bytes) ? -1
+                                                        : pwrite(descriptor, data, bytes, offset);
 }
 
 int es_system_sync(int descriptor) {

@@ -76,8 +76,13 @@ EsStatus es_file_fault_start(const char *text);
 
 // O_CLOEXEC is added.
 int es_system_open(const char *path, int flags, mode_t mode);
+
+// Again after EINTR, with mode 0666.
+int es_system_open_retrying(const char *path, int flags);
+
 ssize_t es_system_read(int descriptor, void *into, size_t bytes, off_t offset);
 ssize_t es_system_write(int descriptor, const void *data, size_t bytes);
+ssize_t es_system_write_at(int descriptor, const void *data, size_t bytes, off_t offset);
 int es_system_sync(int descriptor);
 int es_system_sync_folder(int descriptor);
 int es_system_rename(const char *from, const char *to);

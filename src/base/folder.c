@@ -17,10 +17,7 @@
 // --- making ---
 
 EsStatus es_folder_sync(const char *path) {
-    int descriptor;
-    do {
-        descriptor = es_system_open(path, O_RDONLY | O_DIRECTORY, 0);
-    } while (descriptor < 0 && errno == EINTR);
+    int descriptor = es_system_open_retrying(path, O_RDONLY | O_DIRECTORY);
     int failed = descriptor < 0;
     while (!failed && es_system_sync_folder(descriptor) != 0) {
         // EINVAL: a file system whose folders cannot be synced
@@ -33,12 +30,11 @@ EsStatus es_folder_sync(const char *path) {
     if (descriptor >= 0) {
         close(descriptor);
     }
-    return failed ? ES_FAIL(IO, "cannot make the folder %s durable: %s", path, strerror(error))
+    return failed ? ES_FAIL(IO, "the folder %s cannot be made durable: %s", path, strerror(error))
                   : ES_STATUS_OK;
 }
 
-// Sync the folder that holds `path`.
-static EsStatus sync_parent(const char *path) {
+EsStatus es_folder_sync_parent(const char *path) {
     char *parent = NULL;
     size_t length = strlen(path);
     ES_TRY(es_allocate(length + 2, (void **)&parent));
@@ -68,7 +64,7 @@ EsStatus es_folder_make_new(const char *path, int *is_made) {
                    ? ES_STATUS_OK
                    : ES_FAIL(IO, "cannot make the folder %s: %s", path, strerror(errno));
     }
-    return sync_parent(path);
+    return es_folder_sync_parent(path);
 }
 
 static int is_folder(const char *path) {

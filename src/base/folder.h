@@ -45,6 +45,9 @@ EsStatus es_folder_make_new(const char *path, int *is_made);
 // Make the names in a folder durable.
 EsStatus es_folder_sync(const char *path);
 
+// The same for the folder that holds `path`.
+EsStatus es_folder_sync_parent(const char *path);
+
 // What is in a folder, by name; *entries is released with es_release, also when there are none. An
 // entry that goes away meanwhile is left out.
 EsStatus es_folder_list(const char *path, EsFolderEntry **entries, int *n_entries);

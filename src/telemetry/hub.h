@@ -98,8 +98,9 @@ int es_hub_health_has_losses(const EsHubHealth *health);
 
 // Take no more events, give the sinks their time, close them. A blocked sink's thread is left
 // behind, and its memory with it; what it has not delivered counts as lost, and stays in the spill
-// file if it was there. Should the sink ever return, the thread closes it and frees the memory, and
-// writes and logs nothing more. `health` (nullable) receives the final counts. Accepts NULL.
+// file if it was there. Should the sink ever return, the thread closes it (which may write what the
+// sink still holds), frees the memory, and logs nothing more. `health` (nullable) receives the
+// final counts. Accepts NULL.
 void es_hub_close(EsHub *hub, EsHubHealth *health);
 
 #endif

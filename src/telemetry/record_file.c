@@ -12,18 +12,11 @@
 // enough to make system calls rare; what a failing disk may hold up in memory
 #define BUFFER_BYTES ((size_t)256 << 10)
 
-static int open_retrying(const char *path, int flags) {
-    int descriptor;
-    do {
-        descriptor = es_system_open(path, flags, 0666);
-    } while (descriptor < 0 && errno == EINTR);
-    return descriptor;
-}
-
 EsStatus es_record_file_open(const char *path, int is_new, EsRecordFile *file) {
     memset(file, 0, sizeof *file);
     // O_NONBLOCK: opening a pipe without a reader must fail below, not hang here
-    file->descriptor = open_retrying(path, O_WRONLY | O_CREAT | O_NONBLOCK | (is_new ? O_EXCL : 0));
+    file->descriptor =
+        es_system_open_retrying(path, O_WRONLY | O_CREAT | O_NONBLOCK | (is_new ? O_EXCL : 0));
     struct stat facts;
     if (file->descriptor < 0 || fstat(file->descriptor, &facts) != 0) {
         EsStatus status = ES_FAIL(IO, "cannot open %s: %s", path, strerror(errno));
@@ -83,7 +76,8 @@ EsStatus es_record_file_add(EsRecordFile *file, const void *records, size_t byte
 
 void es_record_file_close(EsRecordFile *file) {
     if (file->descriptor >= 0) {
-        EsStatus status = es_record_file_flush(file);
+        // without records nothing can fail: an opening that did keeps its reason
+        EsStatus status = file->buffer.length > 0 ? es_record_file_flush(file) : ES_STATUS_OK;
         (void)status;
         close(file->descriptor);
     }

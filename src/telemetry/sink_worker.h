@@ -1,7 +1,8 @@
 // One sink at work: its queue, its spill file and the thread that feeds it. Internal to the hub.
 //
 // The worker is shared by the hub and the thread, and freed by the one that lets go last; so a
-// thread stuck in its sink can be left behind, and cleans up if it ever returns.
+// thread stuck in its sink can be left behind. Should it return while the process lives, it ends
+// the packet it is at, closes the sink, which may write what the sink still holds, and cleans up.
 #ifndef ES_TELEMETRY_SINK_WORKER_H
 #define ES_TELEMETRY_SINK_WORKER_H
 
@@ -36,8 +37,8 @@ void es_sink_worker_health(const EsSinkWorker *worker, EsSinkHealth *health,
 
 // Ask the thread to deliver what there is and end; nothing may be offered from here on. Stop waits
 // for it until deadline_ns and lets go of the worker; a thread that has not ended by then is left
-// behind and writes nothing more than the packet it is at. `health` as above, final: what was not
-// delivered counts as lost.
+// behind and gives its sink nothing more than the packet it is at. `health` as above, final: what
+// was not delivered counts as lost.
 void es_sink_worker_ask_stop(EsSinkWorker *worker);
 void es_sink_worker_stop(EsSinkWorker *worker, int64_t deadline_ns, EsSinkHealth *health,
                          int64_t n_missed_by_type[ES_EVENT_COUNT]);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/file_fault.h"
 #include "base/log.h"
 
 // leftovers of earlier sittings that may lie beside each other
@@ -58,7 +59,7 @@ static EsStatus format_path(const char *folder, const char *name, int leftover, 
 static EsStatus keep_leftover(const char *folder, const char *name, const char *path) {
     struct stat facts;
     if (lstat(path, &facts) != 0 || (S_ISREG(facts.st_mode) && facts.st_size == 0)) {
-        unlink(path);
+        es_system_remove(AT_FDCWD, path, 0);
         return ES_STATUS_OK;
     }
     for (int n = 1; n <= MAX_LEFTOVERS; n++) {
@@ -66,7 +67,7 @@ static EsStatus keep_leftover(const char *folder, const char *name, const char *
         ES_TRY(format_path(folder, name, n, &kept));
         EsStatus status = ES_STATUS_OK;
         int is_taken = access(kept, F_OK) == 0;
-        if (!is_taken && rename(path, kept) != 0) {
+        if (!is_taken && es_system_rename(path, kept) != 0) {
             status = ES_FAIL(IO, "cannot rename %s to %s: %s", path, kept, strerror(errno));
         } else if (!is_taken) {
             es_log(ES_LOG_WARNING,
@@ -125,7 +126,7 @@ EsStatus es_spill_open(const char *folder, const char *name, size_t max_bytes,
     ES_TRY_GOTO(format_path(folder, name, 0, &spill->path));
     ES_TRY_GOTO(keep_leftover(folder, name, spill->path));
     ES_TRY_GOTO(map_staging(spill));
-    spill->descriptor = open(spill->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    spill->descriptor = es_system_open_retrying(spill->path, O_RDWR | O_CREAT | O_EXCL);
     if (spill->descriptor < 0) {
         status = ES_FAIL(IO, "cannot create %s: %s", spill->path, strerror(errno));
     }
@@ -151,7 +152,7 @@ void es_spill_close(EsSpill *spill) {
         return;
     }
     if (es_spill_n_pending(spill) == 0 && owns_path(spill)) {
-        unlink(spill->path);
+        es_system_remove(AT_FDCWD, spill->path, 0);
     }
     destroy_spill(spill);
 }
@@ -176,7 +177,7 @@ int64_t es_spill_n_pending(const EsSpill *spill) {
 
 static int write_at(int descriptor, const unsigned char *data, size_t bytes, uint64_t offset) {
     while (bytes > 0) {
-        ssize_t written = pwrite(descriptor, data, bytes, (off_t)offset);
+        ssize_t written = es_system_write_at(descriptor, data, bytes, (off_t)offset);
         if (written > 0) {
             data += written;
             offset += (uint64_t)written;
@@ -220,7 +221,7 @@ static EsStatus read_at(const EsSpill *spill, void *into, size_t bytes) {
     unsigned char *next = into;
     uint64_t offset = spill->position;
     while (bytes > 0) {
-        ssize_t n_read = pread(spill->descriptor, next, bytes, (off_t)offset);
+        ssize_t n_read = es_system_read(spill->descriptor, next, bytes, (off_t)offset);
         if (n_read > 0) {
             next += n_read;
             offset += (uint64_t)n_read;

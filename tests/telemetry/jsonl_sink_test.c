@@ -1,13 +1,16 @@
 // The JSONL sink: every line is JSON that gives the row back, and resuming takes out exactly what
 // it must.
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <locale.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "base/file_fault.h"
 #include "sink_case.h"
+#include "telemetry/record_file.h"
 
 static char path[256];
 
@@ -325,6 +328,17 @@ TEST(foreign_lines_stay) {
     EsSink sink = open_sink(3);
     close_sink(&sink);
     expect_file(foreign);
+    remove_sink_folder(&folder);
+}
+
+TEST(reason_of_a_refused_file_survives) {
+    SinkFolder folder = open_folder();
+    EXPECT_EQ(mkfifo(path, 0600), 0);
+    int reader = open(path, O_RDWR);
+    EsRecordFile file;
+    EXPECT_STATUS(es_record_file_open(path, 0, &file), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "is not a regular file");
+    close(reader);
     remove_sink_folder(&folder);
 }
 

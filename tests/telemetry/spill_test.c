@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include "base/file_fault.h"
 #include "base/macros.h"
 #include "es_test.h"
 #include "hub_case.h"
@@ -245,6 +246,36 @@ TEST(producers_append_while_the_consumer_takes) {
     EXPECT_EQ(n_wrong, 0);
     EXPECT_EQ(es_spill_n_pending(spill), 0);
     EXPECT_EQ(case_file_bytes(&folder, "spill-test.bin"), 0);
+    es_spill_close(spill);
+    remove_case_folder(&folder);
+}
+
+static void arm(const char *text) {
+    EsFileFault fault;
+    REQUIRE_OK(es_file_fault_parse(text, &fault));
+    es_file_fault_arm(&fault);
+}
+
+TEST(faults_of_the_disk_reach_the_spill) {
+    CaseFolder folder = create_case_folder();
+    EsSpill *spill = NULL;
+    arm("open:1:EMFILE");
+    EXPECT_STATUS(es_spill_open(folder.path, "test", 1 << 20, &spill), IO);
+    EXPECT_EQ(es_file_fault_clear(), 1);
+    spill = open_spill(&folder, 1 << 20);
+    EXPECT_EQ(append(spill, 0), 0);
+    arm("write:1:ENOSPC");
+    EXPECT_EQ(append(spill, 1), ENOSPC);
+    EXPECT_EQ(es_file_fault_clear(), 1);
+    arm("write:1:short"); // no failure: the rest follows
+    EXPECT_EQ(append(spill, 2), 0);
+    EXPECT_EQ(es_file_fault_clear(), 1);
+    EsPacket packet;
+    arm("read:2:EIO");
+    EXPECT_STATUS(es_spill_peek(spill, &packet), IO);
+    EXPECT_EQ(es_file_fault_clear(), 1);
+    expect_next(spill, 0);
+    expect_next(spill, 2);
     es_spill_close(spill);
     remove_case_folder(&folder);
 }
