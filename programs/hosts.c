@@ -6,40 +6,35 @@
 #include <string.h>
 
 #include "base/macros.h"
+#include "base/statistics.h"
 #include "message.h"
 #include "run_command.h"
 #include "runs/hosts_run.h"
 
-static double mean_accuracy(const EsHostResult *results, int n, double *spread) {
-    double sum = 0, squares = 0;
-    for (int i = 0; i < n; i++) {
-        sum += results[i].accuracy;
-        squares += results[i].accuracy * results[i].accuracy;
-    }
-    double mean = sum / n;
-    // one host has no spread
-    *spread = n > 1 ? sqrt(ES_MAX((squares - sum * mean) / (n - 1), 0)) : NAN;
-    return mean;
-}
+// Without the sign that a NaN may have: people read "-nan" as something else.
+static double plain(double value) { return isnan(value) ? (double)NAN : value; }
 
 static void print_table(const EsHostsReport *report, const EsHostsSettings *settings) {
     double validation_spread = 0, test_spread = 0;
-    double validation = mean_accuracy(report->validation, report->n_envs, &validation_spread);
-    double test = mean_accuracy(report->test, report->n_envs, &test_spread);
+    double validation = es_mean(&report->validation[0].accuracy, report->n_envs,
+                                sizeof *report->validation, &validation_spread);
+    double test =
+        es_mean(&report->test[0].accuracy, report->n_envs, sizeof *report->test, &test_spread);
     printf("%d x %s, %lld parameters each, data set \"%s\", %d round%s, seed %d\n", report->n_envs,
            report->host->name, (long long)report->n_parameters, report->dataset->name,
            settings->run.n_rounds, settings->run.n_rounds == 1 ? "" : "s", settings->run.seed);
     printf("host   validation loss   validation %%   test %%\n");
     for (int e = 0; e < ES_MIN(report->n_envs, 16); e++) {
-        printf("%4d   %15.4f   %12.2f   %6.2f\n", e, report->validation[e].loss,
-               report->validation[e].accuracy, report->test[e].accuracy);
+        printf("%4d   %15.4f   %12.2f   %6.2f\n", e, plain(report->validation[e].loss),
+               plain(report->validation[e].accuracy), plain(report->test[e].accuracy));
     }
     if (report->n_envs > 16) {
         printf("        (%d more)\n", report->n_envs - 16);
     }
     if (report->n_envs > 1) {
-        printf("mean                     %12.2f   %6.2f\n", validation, test);
-        printf("std                      %12.2f   %6.2f\n", validation_spread, test_spread);
+        printf("mean                     %12.2f   %6.2f\n", plain(validation), plain(test));
+        printf("std                      %12.2f   %6.2f\n", plain(validation_spread),
+               plain(test_spread));
     }
 }
 

@@ -1,11 +1,11 @@
 #include "runs/hosts_run.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/statistics.h"
 #include "network/checkpoint.h"
 
 // parts of a round between which a request to stop is noticed and progress is told
@@ -175,17 +175,12 @@ void es_hosts_run_destroy(EsHostsRun *hosts) {
 // --- a round ---
 
 static void summarise(const EsHostResult *results, int n, EsRoundReport *report) {
-    double sum = 0, squares = 0, loss = 0;
-    for (int e = 0; e < n; e++) {
-        sum += results[e].accuracy;
-        squares += results[e].accuracy * results[e].accuracy;
-        loss += results[e].loss;
+    double loss_std = 0;
+    report->accuracy = es_mean(&results[0].accuracy, n, sizeof *results, &report->accuracy_std);
+    if (n == 1) {
+        report->accuracy_std = es_missing_real(); // one host has no spread
     }
-    report->accuracy = sum / n;
-    // one host has no spread
-    report->accuracy_std =
-        n > 1 ? sqrt(ES_MAX((squares - sum * sum / n) / (n - 1), 0)) : es_missing_real();
-    report->loss = loss / n;
+    report->loss = es_mean(&results[0].loss, n, sizeof *results, &loss_std);
 }
 
 static void emit_hosts(EsHostsRun *hosts, EsRun *run, int64_t round,

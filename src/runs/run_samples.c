@@ -1,10 +1,9 @@
 // From samples to a value with its noise.
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/macros.h"
+#include "base/statistics.h"
 #include "runs/run_facts_internal.h"
 
 // lists begin with this many items and double
@@ -50,44 +49,25 @@ EsMeasure es_samples_mean(const EsSamples *samples, int is_series) {
     if (samples->n == 0) {
         return es_measure_missing();
     }
-    double n = (double)samples->n, sum = 0, squares = 0;
-    for (int64_t i = 0; i < samples->n; i++) {
-        sum += samples->values[i];
-    }
-    for (int64_t i = 0; i < samples->n; i++) {
-        double distance = samples->values[i] - sum / n;
-        squares += distance * distance;
-    }
+    double deviation = 0;
+    double mean = es_mean(samples->values, samples->n, sizeof *samples->values, &deviation);
     if (samples->n == 1) {
-        return (EsMeasure){sum, NAN, NAN, 1};
+        return (EsMeasure){mean, NAN, NAN, 1};
     }
-    double deviation = sqrt(squares / (n - 1));
-    return (EsMeasure){sum / n, deviation, is_series ? NAN : 2 * deviation / sqrt(n), samples->n};
-}
-
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-// Interpolates linearly between samples.
-static double take_quantile(const EsSamples *sorted, double share) {
-    double position = share * (double)(sorted->n - 1);
-    int64_t below = (int64_t)position;
-    int64_t above = ES_MIN(below + 1, sorted->n - 1);
-    const double *values = sorted->values;
-    return values[below] + (position - (double)below) * (values[above] - values[below]);
+    double noise = is_series ? NAN : 2 * deviation / sqrt((double)samples->n);
+    return (EsMeasure){mean, deviation, noise, samples->n};
 }
 
 EsMeasure es_samples_quantile(EsSamples *samples, double share) {
     if (samples->n == 0) {
         return es_measure_missing();
     }
-    qsort(samples->values, (size_t)samples->n, sizeof *samples->values, compare_doubles);
-    double value = take_quantile(samples, share);
+    es_sort_doubles(samples->values, samples->n);
+    double value = es_quantile(samples->values, samples->n, share);
     if (samples->n == 1) {
         return (EsMeasure){value, NAN, NAN, 1};
     }
-    double range = take_quantile(samples, 0.75) - take_quantile(samples, 0.25);
+    double range = es_quantile(samples->values, samples->n, 0.75) -
+                   es_quantile(samples->values, samples->n, 0.25);
     return (EsMeasure){value, range, range, samples->n};
 }

@@ -104,6 +104,11 @@ run 0 hosts --task tiny --envs 1 --rounds 1 --threads 1 --out "$folder/single"
 expect_part "one round" "$out" ", 1 round, "
 [[ $out != *std* && $out != *mean* ]] || fail "one host with a spread: $out"
 expect_part "progress" "$err" " images/s  validation "
+# hosts that diverge are told as such
+run 0 hosts "${small[@]}" --rate 1000 --out "$folder/diverged" --quiet
+expect_part "diverged" "$err" "hosts diverged"
+expect_part "diverged" "$out" "  nan "
+[[ $out != *-nan* ]] || fail "the table says -nan"
 
 # --- resuming ---
 run 2 hosts --resume "$folder/nothing"
