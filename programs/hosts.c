@@ -42,7 +42,8 @@ static void print_table(const EsHostsReport *report, const EsHostsSettings *sett
 static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 static json_t *describe_mean(const EsHostResult *results, int n) {
-    double spread = 0, mean = mean_accuracy(results, n, &spread);
+    double spread = 0, mean = es_mean(&results[0].accuracy, n, sizeof *results, &spread);
+    spread = n > 1 ? spread : NAN; // one host has no spread
     return json_pack("{s:o, s:o}", "mean", number(mean), "std", number(spread));
 }
 
