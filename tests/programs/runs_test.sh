@@ -163,7 +163,8 @@ run 0 runs
 if [[ -e runs/done/run.db ]]; then
     [[ $(grep '^done' <<< "$out") =~ " 1/1 ".*" done"$ ]] || fail "a run that is done: $out"
     [[ $(grep '^killed' <<< "$out") =~ /1000000\ .*" killed"$ ]] || fail "a run that was killed: $out"
-    run 0 hosts --resume runs/killed --rounds 1 --quiet
+    n_done=$(find runs/killed/checkpoints -name DONE -printf "%h\n" | sed "s|.*/||" | sort -n | tail -1)
+    run 0 hosts --resume runs/killed --rounds $((n_done + 1)) --quiet
     run 0 runs
     [[ $(grep '^killed' <<< "$out") =~ " done"$ ]] || fail "a run that was resumed: $out"
 fi
