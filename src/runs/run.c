@@ -148,7 +148,7 @@ static EsStatus open_hub(EsRun *run) {
     options.stride = settings->stride;
     options.queue_packets = settings->queue_packets;
     options.spill_bytes = (size_t)settings->spill_mib << 20;
-    options.spill_folder = es_run_folder_root(run->folder);
+    options.spill_folder = settings->spill_mib > 0 ? es_run_folder_root(run->folder) : NULL;
     ES_TRY(es_hub_create(&options, &run->hub));
     if (is_recorded) {
         ES_TRY(add_file_sinks(run));

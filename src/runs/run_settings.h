@@ -61,7 +61,7 @@ typedef struct EsRunSettings {
         ES_CONFIG_INT(T, m.queue_packets, "telemetry", "queue_packets", "1000", 1, 1000000,        \
                       "packets a sink may lag behind before events are dropped"),                  \
         ES_CONFIG_INT(T, m.spill_mib, "telemetry", "spill_mib", "64", 0, 1000000,                  \
-                      "cap of a sink's spill file, MiB")
+                      "cap of a sink's spill file, MiB; 0 = no spill files")
 
 // Whether a resumed run may change this key: what does not change results, and the number of
 // rounds.
