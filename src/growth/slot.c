@@ -4,14 +4,15 @@
 #include <string.h>
 
 int es_slots_of(const EsHostSpec *host, EsSlot slots[2 * ES_SLOTS_MAX]) {
-    int n = 0;
+    int n = 0, n_columns = ES_MIN(host->n_blocks, ES_HOST_BLOCKS_MAX);
     for (int row = 0; row < 2; row++) {
-        int n_columns = ES_MIN(row == 0 ? host->n_blocks : host->n_pools, ES_SLOTS_MAX);
         for (int column = 0; column < n_columns; column++) {
-            EsSlot *slot = &slots[n++];
-            *slot =
-                (EsSlot){.row = row, .column = column, .n_channels = (int64_t)host->base << column};
-            snprintf(slot->name, sizeof slot->name, "r%dc%d", row, column);
+            const EsHostBlock block = es_host_block(host, column);
+            if (block.places & (row == 0 ? ES_HOST_BEFORE_POOL : ES_HOST_AFTER_POOL)) {
+                EsSlot *slot = &slots[n++];
+                *slot = (EsSlot){.row = row, .column = column, .n_channels = block.n_channels};
+                snprintf(slot->name, sizeof slot->name, "r%dc%d", row, column);
+            }
         }
     }
     return n;

@@ -15,7 +15,7 @@
 ES_EXTERN_C_BEGIN
 
 typedef struct EsSlot {
-    char name[16];
+    char name[28]; // room for any two numbers
     int row, column;
     int order; // position among the slots of the list, as they run
     int64_t n_channels;
