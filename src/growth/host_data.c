@@ -10,16 +10,19 @@ EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const char *fo
     const char *name = is_given(data) ? data : host->dataset;
     int is_read = strcmp(name, "cifar10") == 0 || strcmp(name, "idx") == 0;
     const char *source = is_given(folder) ? folder : getenv("ES_DATA_DIR");
+    if (name[0] == '\0') {
+        return ES_FAIL(ARGUMENT, "host \"%s\" names no data set, and none is given", host->name);
+    }
     if (is_read && !is_given(source)) {
-        return ES_FAIL(ARGUMENT, "data set \"%s\" needs --folder or ES_DATA_DIR", name);
+        return ES_FAIL(ARGUMENT, "data set \"%s\" needs a folder or ES_DATA_DIR", name);
     }
     if (!is_read && is_given(folder)) {
         return ES_FAIL(ARGUMENT,
-                       "--folder has no use for data set \"%s\", which is generated; "
-                       "--data cifar10 and --data idx read files",
-                       name);
+                       "data set \"%s\" is generated and has no use for folder \"%s\"; cifar10 and "
+                       "idx read files",
+                       name, folder);
     }
-    EsDatasetOptions wanted = {.seed = seed, .folder = source};
+    EsDatasetOptions wanted = {.seed = seed, .folder = source, .n_classes = host->n_classes};
     ES_TRY(es_dataset_create(dataset, name, &wanted, pool));
     if (dataset->height != dataset->width) {
         return ES_FAIL(INPUT, "hosts take square images, data set \"%s\" has %d x %d", name,
