@@ -3,7 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "growth/action_rules.h"
 #include "network/graph_build.h"
+
+// A seed's state has the number of the policy's head; graphs take it as it is.
+#define X(identifier, name)                                                                        \
+    _Static_assert((int)ES_BLUEPRINT_##identifier == (int)ES_BLUEPRINT_ID_##identifier,            \
+                   "a blueprint has one number, here and in action_rules.h");
+ES_BLUEPRINT_LIST(X)
+#undef X
 
 // The narrow middle of a bottleneck.
 static int64_t bottleneck_width(int64_t n_channels) { return ES_MAX(8, n_channels / 4); }
