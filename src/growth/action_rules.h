@@ -10,7 +10,7 @@
 // name, spelling, number of values (slots: at most), value taken when the head does not matter
 #define ES_HEAD_LIST(X)                                                                            \
     X(SLOT, slot, ES_SLOTS_MAX, 0)                                                                 \
-    X(BLUEPRINT, blueprint, 13, 0)                                                                 \
+    X(BLUEPRINT, blueprint, ES_N_BLUEPRINT_IDS, 0)                                                 \
     X(STYLE, style, 4, 2)                                                                          \
     X(TEMPO, tempo, 3, 1)                                                                          \
     X(ALPHA_TARGET, alpha_target, 3, 2)                                                            \
@@ -66,9 +66,15 @@ typedef enum EsBlueprintId {
 
 // What a topology can hold. noop has no parameters to train and belongs to neither.
 enum {
-    ES_BLUEPRINTS_CNN = 0x00FE,
+    ES_BLUEPRINTS_ALL = ES_BLUEPRINT_ID_BIT(ES_N_BLUEPRINT_IDS) - 2,
+    // conv_light to conv_heavy
+    ES_BLUEPRINTS_CNN = 2 * ES_BLUEPRINT_ID_BIT(ES_BLUEPRINT_ID_CONV_HEAVY) -
+                        ES_BLUEPRINT_ID_BIT(ES_BLUEPRINT_ID_CONV_LIGHT),
+    // lora to flex_attention, and two that both have
     ES_BLUEPRINTS_TRANSFORMER = ES_BLUEPRINT_ID_BIT(ES_BLUEPRINT_ID_ATTENTION) |
-                                ES_BLUEPRINT_ID_BIT(ES_BLUEPRINT_ID_NORM) | 0x1F00
+                                ES_BLUEPRINT_ID_BIT(ES_BLUEPRINT_ID_NORM) |
+                                (2 * ES_BLUEPRINT_ID_BIT(ES_BLUEPRINT_ID_FLEX_ATTENTION) -
+                                 ES_BLUEPRINT_ID_BIT(ES_BLUEPRINT_ID_LORA))
 };
 
 // How alpha moves at first (ramp), and how host and seed are mixed (algorithm).

@@ -12,6 +12,7 @@
                    "a blueprint has one number, here and in action_rules.h");
 ES_BLUEPRINT_LIST(X)
 #undef X
+_Static_assert(ES_N_BLUEPRINT_IDS <= 16, "masks have 16 bits");
 
 // The narrow middle of a bottleneck.
 static int64_t bottleneck_width(int64_t n_channels) { return ES_MAX(8, n_channels / 4); }

@@ -124,7 +124,8 @@ static inline ES_HOST_DEVICE EsActionMasks es_env_masks(const EsGrowthSettings *
         masks.head[head] = (uint16_t)((1u << es_head_size(head, settings->n_slots)) - 1);
     }
     masks.head[ES_HEAD_OP] = (uint16_t)ops;
-    masks.head[ES_HEAD_BLUEPRINT] = (uint16_t)((uint32_t)settings->blueprints & 0x1FFEu);
+    masks.head[ES_HEAD_BLUEPRINT] =
+        (uint16_t)((uint32_t)settings->blueprints & (uint32_t)ES_BLUEPRINTS_ALL);
     // how to blend is a question only where something can be blended
     if ((ops & (1u << ES_GROWTH_OP_GERMINATE | 1u << ES_GROWTH_OP_SET_ALPHA_TARGET)) == 0) {
         masks.head[ES_HEAD_STYLE] = 1u << ES_STYLE_SIGMOID_ADD;
