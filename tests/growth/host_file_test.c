@@ -322,3 +322,26 @@ TEST(a_missing_file) {
     EXPECT_STATUS(es_host_load("/tmp/esper-no-such-host.ini", &host, slots, &n_slots), IO);
     EXPECT_CONTAINS(es_status_detail(), "esper-no-such-host.ini");
 }
+
+// The host in the README is one.
+TEST(the_example_in_the_readme) {
+    FILE *file = fopen(ES_TEST_DATA "/../../README.md", "rb");
+    if (file == NULL) {
+        SKIP("the sources are not here");
+    }
+    static char text[1 << 16];
+    size_t n = fread(text, 1, sizeof text - 1, file);
+    text[n] = '\0';
+    fclose(file);
+    char *start = strstr(text, "```ini\n"), *end = start != NULL ? strstr(start + 7, "```") : NULL;
+    EXPECT(end != NULL);
+    if (end != NULL) {
+        *end = '\0';
+        REQUIRE_OK(load(start + 7));
+        EXPECT_TEXT(host.name, "hourglass");
+        EXPECT_TEXT(host.dataset, "tiny");
+        EXPECT_EQ(n_slots, 3);
+        EXPECT_TEXT(slots[2].name, "r1c0");
+        es_host_unload(&host);
+    }
+}
