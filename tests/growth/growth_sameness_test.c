@@ -1,0 +1,75 @@
+// Many environments under a wild policy: the same bits on any number of threads and whatever the
+// others do; and no memory is asked for once plans exist.
+#include "es_test.h"
+
+#include "growth/growing_case.h"
+
+static void run_wild(EsGrowth *growth, uint64_t salt, int64_t broken_env) {
+    EsAction actions[64];
+    int64_t n_envs = es_growth_state(growth)->n_envs;
+    REQUIRE_OK(es_growth_reset(growth, 7));
+    while (!es_growth_is_over(growth)) {
+        for (int64_t e = 0; e < n_envs; e++) {
+            actions[e] = wild_action(growth, e, salt);
+        }
+        if (broken_env >= 0 && es_growth_state(growth)->env.step[0] % 6 == 0) {
+            slab_row(&growth->store->parameters, broken_env)[1] = NAN;
+        }
+        REQUIRE_OK(es_growth_step(growth, actions));
+    }
+}
+
+enum { E = 64, STEPS = 50 };
+
+static void run_many(int n_threads, uint64_t hashes[E], int64_t *n_seeds, int64_t *n_fossils) {
+    EsDataset dataset;
+    make_small_dataset(&dataset, 64, 40);
+    EsGrowthOptions options = small_options("r0c0,r0c1,r1c1", E, n_threads);
+    options.settings.episode_steps = STEPS;
+    options.n_validation_images = 24;
+    EsGrowth *growth = create_growth(&options, &dataset);
+    run_wild(growth, 21, -1);
+    *n_seeds = *n_fossils = 0;
+    for (int64_t e = 0; e < E; e++) {
+        hashes[e] = hash_env(growth, e);
+        *n_seeds += es_growth_state(growth)->env.n_germinated[e];
+        *n_fossils += es_growth_state(growth)->env.n_fossils[e];
+    }
+    es_growth_destroy(growth);
+    destroy_small_dataset(&dataset);
+}
+
+TEST(sixty_four_environments_on_one_and_two_threads) {
+    static uint64_t one[E], two[E];
+    int64_t n_seeds, n_fossils;
+    run_many(1, one, &n_seeds, &n_fossils);
+    EXPECT(n_seeds > 3 * E && n_fossils > E / 4); // wild enough
+    run_many(2, two, &n_seeds, &n_fossils);
+    for (int e = 0; e < E; e++) {
+        EXPECT(one[e] == two[e]);
+        EXPECT(e == 0 || one[e] != one[e - 1]);
+    }
+}
+
+// One of the others is broken again and again; all of them but the first three are missing.
+TEST(neighbours_do_not_matter) {
+    EsDataset dataset;
+    make_small_dataset(&dataset, 64, 40);
+    EsGrowthOptions options = small_options("r0c0,r1c0", 8, 1);
+    EsGrowth *whole = create_growth(&options, &dataset),
+             *broken = create_growth(&options, &dataset);
+    options.n_envs = 3;
+    EsGrowth *few = create_growth(&options, &dataset);
+    run_wild(whole, 5, -1);
+    run_wild(broken, 5, 4);
+    run_wild(few, 5, -1);
+    EXPECT(es_growth_state(broken)->env.n_rollbacks[4] >= 3);
+    for (int64_t e = 0; e < 8; e++) {
+        EXPECT((hash_env(whole, e) == hash_env(broken, e)) == (e != 4));
+        EXPECT(e >= 3 || hash_env(whole, e) == hash_env(few, e));
+    }
+    es_growth_destroy(whole);
+    es_growth_destroy(broken);
+    es_growth_destroy(few);
+    destroy_small_dataset(&dataset);
+}
