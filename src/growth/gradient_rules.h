@@ -25,8 +25,8 @@ static inline ES_HOST_DEVICE EsGradientSums es_gradient_sums_empty(void) {
     return sums;
 }
 
-// Add one tensor. `clip` is the norm the group is clipped to: exploding is above 10 times that,
-// vanishing below 1e-7.
+// Add one tensor. `clip` is the norm the group is clipped to, 0 for none: exploding is above 10
+// times that, vanishing below 1e-7.
 static inline ES_HOST_DEVICE void es_gradient_add(const EsGrowthSettings *settings,
                                                   EsGradientSums *sums, double sum_squares,
                                                   int64_t n_elements, float clip) {
@@ -35,7 +35,7 @@ static inline ES_HOST_DEVICE void es_gradient_add(const EsGrowthSettings *settin
     sums->sum_squares += sum_squares;
     sums->n_elements += n_elements;
     sums->n_tensors++;
-    if (!es_math_is_finite(sum_squares) || sum_squares > explodes * explodes) {
+    if (!es_math_is_finite(sum_squares) || (clip > 0 && sum_squares > explodes * explodes)) {
         sums->n_exploding++;
     } else if (sum_squares < vanishes * vanishes) {
         sums->n_vanishing++;

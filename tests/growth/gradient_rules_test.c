@@ -143,3 +143,12 @@ TEST(forgotten_is_unmeasured) {
     es_gradient_forget(&seed);
     EXPECT(memcmp(&seed, &blank, sizeof seed) == 0);
 }
+
+// A clip of 0 clips nothing: no finite norm is ten times too large then.
+TEST(without_a_clip_only_what_is_not_finite_explodes) {
+    EsGrowthSettings settings = defaults();
+    EsGradientSums sums = sums_of((double[]){0.5, 1e6, INFINITY}, 3, 0);
+    EXPECT_EQ(sums.n_exploding, 1);
+    sums = sums_of((double[]){0.5, 1e6}, 2, 0);
+    EXPECT_NEAR(es_gradient_health(&settings, &sums), 1, 0);
+}
