@@ -63,6 +63,12 @@ static EsTensor vector_of(void *data, EsDtype dtype, EsDevice *device, int64_t c
     return es_tensor_view(data, dtype, device, 2, (int64_t[]){1, count});
 }
 
+// An incubating seed's gate is not asked, so it has no gradient to be judged by.
+static int is_idle_gate(const EsGrowth *growth, int64_t env, int group, int64_t offset) {
+    return group > 0 && offset < growth->model.layout.seed[group - 1] &&
+           es_growth_blend_mode(growth, env, group - 1) == ES_BLEND_INCUBATE;
+}
+
 // Norms of every tensor of this batch, kept per environment: the last measured batch of a step
 // wins.
 static void measure_gradients(EsGrowth *growth, const EsGrowthWorker *worker,
@@ -77,6 +83,9 @@ static void measure_gradients(EsGrowth *growth, const EsGrowthWorker *worker,
         seeds[s] = es_gradient_sums_empty();
     }
     for (int i = 0; i < plan->n_spans; i++) {
+        if (is_idle_gate(growth, env, groups[i], spans[2 * i])) {
+            continue;
+        }
         double sum = worker->n_nonfinite[i] > 0 ? INFINITY : worker->sum_squares[i];
         es_gradient_add(settings, groups[i] == 0 ? host : &seeds[groups[i] - 1], sum,
                         spans[2 * i + 1], growth->options.clip);
