@@ -73,8 +73,11 @@ typedef struct EsLaneImages {
     uint32_t first;         // likewise: the batch position of lane 0
 } EsLaneImages;
 
+typedef struct EsLaneSeedKernels EsLaneSeedKernels;
+
 typedef struct EsLaneKernels {
     int n_lanes;
+    const EsLaneSeedKernels *seeds; // kernels/lanes_seed.h
 
     // --- set-up of a host's weights ---
 

@@ -2,7 +2,7 @@
 #ifndef ES_KERNELS_LANES_INTERNAL_H
 #define ES_KERNELS_LANES_INTERNAL_H
 
-#include "kernels/lanes.h"
+#include "kernels/lanes_seed.h"
 #include "kernels/lanes_vector.h"
 
 #define ES_LANES_TILE_OUT   4
@@ -24,6 +24,26 @@
 #define X(name) __typeof__(*((EsLaneKernels *)0)->name) LANES_FUNCTION(name);
 ES_LANE_FUNCTION_LIST(X)
 #undef X
+
+// The same for EsLaneSeedKernels.
+// clang-format off
+#define ES_LANE_SEED_FUNCTION_LIST(X)                                                              \
+    X(groupnorm) X(groupnorm_input) X(depthwise) X(depthwise_weight) X(channel_scale)              \
+    X(channel_scale_input) X(norm_mix) X(norm_mix_input) X(blend) X(blend_input) X(seed_input)
+// clang-format on
+
+#define X(name) __typeof__(*((EsLaneSeedKernels *)0)->name) LANES_FUNCTION(name);
+ES_LANE_SEED_FUNCTION_LIST(X)
+#undef X
+
+// for every channel c and row r of a map
+#define FOR_EACH_ROW(map)                                                                          \
+    for (int c = 0; c < (map)->channels; c++)                                                      \
+        for (int r = 0; r < (map)->height; r++)
+
+static inline float *row_of(const EsLaneMap *map, int channel, int row) {
+    return map->data + channel * map->plane + row * map->row;
+}
 
 // What a convolution of a group is to do.
 typedef struct LaneConvTask {
@@ -63,5 +83,6 @@ static inline int uses_winograd_weight(const EsLaneFilter *f) {
 }
 
 extern const EsLaneKernels LANES_FUNCTION(table);
+extern const EsLaneSeedKernels LANES_FUNCTION(seed_table);
 
 #endif

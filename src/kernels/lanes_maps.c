@@ -7,15 +7,6 @@
 #include "kernels/gather_rules.h"
 #include "kernels/lanes_internal.h"
 
-// for every channel c, row r: `x_row`, `y_row` point at column 0
-#define FOR_EACH_ROW(map)                                                                          \
-    for (int c = 0; c < (map)->channels; c++)                                                      \
-        for (int r = 0; r < (map)->height; r++)
-
-static inline float *row_of(const EsLaneMap *map, int channel, int row) {
-    return map->data + channel * map->plane + row * map->row;
-}
-
 // --- images ---
 
 #define BLOCK 16 // pixels per transposed block
@@ -387,5 +378,6 @@ const EsLaneKernels LANES_FUNCTION(table) = {
 #define X(name) .name = LANES_FUNCTION(name),
     ES_LANE_FUNCTION_LIST(X)
 #undef X
+    .seeds = &LANES_FUNCTION(seed_table),
 };
 // clang-format on

@@ -1,28 +1,7 @@
 // Softmax of the vector engine (lanes.h), compiled once per vector width: one row of logits per
 // lane.
 #include "kernels/lanes_internal.h"
-
-// exp of x <= 0 to about 1e-7: x = n ln 2 + r with |r| <= ln 2 / 2, a Taylor polynomial in r, and n
-// added to the exponent. ln 2 is split so that n times its upper part is exact. Below -87 the
-// result is 0; NaN stays NaN.
-static inline Vector negative_exponential(Vector x) {
-    const float log2_e = 1.44269504f, ln2_upper = 0.693359375f, ln2_lower = -2.12194440e-4f;
-    const float magic =
-        12582912.0f; // 1.5 * 2^23: adding it rounds to an integer, which stands in the low bits
-    Vector floor = broadcast(-87.0f), bounded = larger(floor, x);
-    Vector shifted = bounded * broadcast(log2_e) + broadcast(magic);
-    Vector n = shifted - broadcast(magic);
-    Vector r = bounded - n * broadcast(ln2_upper);
-    r = r - n * broadcast(ln2_lower);
-    Vector p = broadcast(1.0f / 720.0f);
-    const float coefficient[] = {1.0f / 120.0f, 1.0f / 24.0f, 1.0f / 6.0f, 0.5f, 1.0f, 1.0f};
-    for (int k = 0; k < 6; k++) {
-        p = p * r + broadcast(coefficient[k]);
-    }
-    Mask power = ((Mask)shifted - (Mask)broadcast(magic) + 127) << 23;
-    Vector result = p * (Vector)power;
-    return (Vector)((Mask)result & ~(Mask)(x < floor));
-}
+#include "kernels/lanes_math.h"
 
 void LANES_FUNCTION(softmax)(const EsLaneMap *x, const float *scale, const EsLaneMap *y,
                              float *maximum, float *sum) {
