@@ -88,7 +88,7 @@ static void require(EsLowering *l, int slot, int phase) {
     es_lane_emit(l, producer);
 }
 
-// How many of a, b, c are read; the next one is written.
+// How many of the operands are read; those after them are written.
 static int n_reads(LaneOp op) {
     switch (op) {
     case LANE_LOAD_IMAGES:
@@ -99,10 +99,19 @@ static int n_reads(LaneOp op) {
     case LANE_ACTIVATION_INPUT:
     case LANE_POOL_INPUT:
     case LANE_ADD:
+    case LANE_DEPTHWISE_WEIGHT:
+    case LANE_CHANNEL_SCALE:
+    case LANE_NORM_MIX:
         return 2;
     case LANE_NORM_INPUT:
     case LANE_PATCH_WEIGHT:
+    case LANE_CHANNEL_SCALE_INPUT:
+    case LANE_NORM_MIX_INPUT:
+    case LANE_BLEND:
         return 3;
+    case LANE_GROUPNORM_INPUT:
+    case LANE_BLEND_INPUT:
+        return 4;
     default:
         return 1;
     }
@@ -110,7 +119,8 @@ static int n_reads(LaneOp op) {
 
 int es_lane_emit(EsLowering *l, LaneInstruction instruction) {
     EsLaneProgram *p = l->program;
-    const int operands[4] = {instruction.a, instruction.b, instruction.c, instruction.d};
+    int operands[ES_LANE_OPERANDS];
+    es_lane_operands(&instruction, operands);
     int reads = n_reads(instruction.op);
     for (int i = 0; i < reads; i++) {
         if (operands[i] >= 0 && l->status == ES_STATUS_OK) {
@@ -127,7 +137,7 @@ int es_lane_emit(EsLowering *l, LaneInstruction instruction) {
         return 0;
     }
     *added = instruction;
-    for (int i = reads; i < 4; i++) {
+    for (int i = reads; i < ES_LANE_OPERANDS; i++) {
         if (operands[i] >= 0 && p->slots[operands[i]].producer < 0) {
             p->slots[operands[i]].producer = p->n_instructions - 1;
         }
@@ -142,8 +152,12 @@ LaneInstruction es_lane_make(LaneOp op, int node, int a, int b, int c) {
                              .b = b,
                              .c = c,
                              .d = -1,
+                             .e = -1,
+                             .f = -1,
+                             .g = -1,
                              .layer = -1,
                              .norm = -1,
+                             .sums = -1,
                              .node = node,
                              .value = ES_NO_VALUE};
 }
@@ -155,7 +169,7 @@ int es_lane_input_slot(EsLowering *l, int node, EsValueId value, int halo) {
     const EsValue *v = &l->graph->values[value];
     if (l->slot_of[value] < 0) {
         if (v->role != ES_ROLE_INPUT || v->dtype != ES_DTYPE_F32 ||
-            (v->rank != 5 && v->rank != 3)) {
+            (v->rank != 5 && v->rank != 3 && v->rank != 2)) {
             es_lane_fail_node(l, node, "reads a value the vector engine does not hold");
             return -1;
         }

@@ -2,6 +2,8 @@
 #ifndef ES_NETWORK_LANE_INTERNAL_H
 #define ES_NETWORK_LANE_INTERNAL_H
 
+#include <string.h>
+
 #include "network/lane_program.h"
 
 // Shards a batch is cut into, at most: threads that can share one host.
@@ -33,15 +35,31 @@ typedef enum LaneOp {
     LANE_POOL_INPUT,       // a = x, b = d_y -> c
     LANE_ADD,              // a, b -> c
     LANE_LOSS,             // a = logits -> b = d_logits (nullable)
+    // of seeds (lane_seed.h); maps that a node leaves out are -1
+    LANE_GROUPNORM,           // a = x -> b = mean, c = inv_std, d = y
+    LANE_GROUPNORM_INPUT,     // a = x, b = mean, c = inv_std, d = d_y -> e = d_x; sums
+    LANE_DEPTHWISE,           // a -> b
+    LANE_DEPTHWISE_INPUT,     // a = d_y -> b = d_x
+    LANE_DEPTHWISE_WEIGHT,    // a = x, b = d_y; sums
+    LANE_CHANNEL_SCALE,       // a = x, b = w -> c
+    LANE_CHANNEL_SCALE_INPUT, // a = x, b = w, c = d_y -> d = d_x, e = d_w
+    LANE_NORM_MIX,            // a = x, b = n -> c
+    LANE_NORM_MIX_INPUT,      // a = x, b = n, c = d_y -> d = d_x, e = d_n; sums
+    LANE_BLEND,               // a = h, b = s, c = gate -> d
+    LANE_BLEND_INPUT,         // a = h, b = s, c = gate, d = d_y -> e = d_h, f = d_s, g = d_gate
+    LANE_SEED_INPUT,          // a = d_x -> b = d_h
 } LaneOp;
+
+#define ES_LANE_OPERANDS 7
 
 typedef struct LaneInstruction {
     LaneOp op;
     int phase;
-    int a, b, c, d;  // maps, -1 when absent
-    int layer, norm; // records below, -1 when absent
-    EsValueId value; // plain value of LOAD_IMAGES (index), FROM_ROWS, TO_ROWS
-    int32_t node;    // graph node with the attributes
+    int a, b, c, d;        // maps, -1 when absent
+    int e, f, g;           // likewise, of seeds alone
+    int layer, norm, sums; // records below, -1 when absent
+    EsValueId value;       // plain value of LOAD_IMAGES (index), FROM_ROWS, TO_ROWS
+    int32_t node;          // graph node with the attributes
 } LaneInstruction;
 
 // A map of the program: the activation of one group.
@@ -95,6 +113,14 @@ typedef struct LaneNormRecord {
     size_t patches;    // is_patched: offset of EsLanePatches, in doubles
 } LaneNormRecord;
 
+// The gradient of a parameter outside of layers and batch norms, as sums in every lane.
+typedef struct LaneSums {
+    int32_t node;       // of the gradient
+    int count;          // sums in a lane
+    int phase;          // after which they are complete
+    size_t accumulator; // floats [count][L], in a shard's part
+} LaneSums;
+
 struct EsLaneProgram {
     const EsGraph *graph; // borrowed, like the tensors
     const EsTensor *tensors;
@@ -110,6 +136,8 @@ struct EsLaneProgram {
     int n_layers;
     LaneNormRecord *norms; // owned
     int n_norms;
+    LaneSums *sums; // owned
+    int n_sums;
 
     // the loss
     EsValueId labels, loss, n_correct, n_invalid; // ES_NO_VALUE without one
@@ -130,6 +158,12 @@ struct EsLaneProgram {
     double *sum_memory;   // owned [n_host_areas][host_doubles]
     float *stored_memory; // owned [n_host_areas][n_groups][stored_floats]
 };
+
+// The maps of an instruction in order.
+static inline void es_lane_operands(const LaneInstruction *i, int operands[ES_LANE_OPERANDS]) {
+    const int all[ES_LANE_OPERANDS] = {i->a, i->b, i->c, i->d, i->e, i->f, i->g};
+    memcpy(operands, all, sizeof all);
+}
 
 // lane_layout.c: offsets, once instructions and records are complete; then memory.
 void es_lane_program_place(EsLaneProgram *program, int n_workers);

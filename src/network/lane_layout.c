@@ -20,8 +20,12 @@ static int can_overwrite(const EsLaneProgram *program, const LaneInstruction *no
     }
     const LaneInstruction *end = program->instructions + program->n_instructions;
     for (const LaneInstruction *i = norm_input + 1; i < end; i++) {
-        if (i->a == norm_input->a || i->b == norm_input->a || i->c == norm_input->a) {
-            return 0;
+        int operands[ES_LANE_OPERANDS];
+        es_lane_operands(i, operands);
+        for (int k = 0; k < ES_LANE_OPERANDS; k++) {
+            if (operands[k] == norm_input->a) {
+                return 0;
+            }
         }
     }
     return 1;
@@ -126,6 +130,11 @@ static void place_records(EsLaneProgram *program) {
         }
         norm->sums = take(&program->host_doubles,
                           (size_t)program->n_groups * (size_t)norm->channels * 2, sizeof(double));
+    }
+    for (int i = 0; i < program->n_sums; i++) {
+        LaneSums *sums = &program->sums[i];
+        sums->accumulator =
+            take(&program->shard_floats, (size_t)sums->count * lanes, sizeof(float));
     }
     // loss, correct and invalid rows of each group
     program->loss_sums =

@@ -21,8 +21,8 @@ void es_lane_fail_node(EsLowering *l, int node, const char *why);
 // A map of the program; value is ES_NO_VALUE for one that the graph does not know. -1 on failure.
 int es_lane_add_slot(EsLowering *l, EsValueId value, int channels, int height, int width);
 
-// The slot of a value that an instruction is about to write: images [E, N, C, H, W] or rows
-// [E, N, C].
+// The slot of a value that an instruction is about to write: images [E, N, C, H, W], rows
+// [E, N, C], or one number per image [E, N].
 int es_lane_output_slot(EsLowering *l, EsValueId value);
 
 // The slot of a value to read, loaded from outside at its first use, with at least this border.

@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "network/lane_block.h"
 #include "network/lane_lower.h"
+#include "network/lane_seed.h"
 
 static const EsNode *node_at(const EsLowering *l, int node) { return &l->graph->nodes[node]; }
 
@@ -361,7 +362,7 @@ static void lower_node(EsLowering *l, int node) {
         // belongs to the block of a later convolution's norm; checked when that is lowered
         break;
     default:
-        es_lane_fail_node(l, node, "is not an operation of the vector engine");
+        es_lane_lower_seed(l, node);
     }
 }
 
@@ -470,6 +471,7 @@ EsStatus es_lane_program_create(const EsGraph *graph, const EsTensor *tensors, E
     }
     ES_TRY_GOTO(es_allocate(sizeof(LaneLayer) * n_nodes, (void **)&program->layers));
     ES_TRY_GOTO(es_allocate(sizeof(LaneNormRecord) * n_nodes, (void **)&program->norms));
+    ES_TRY_GOTO(es_allocate(sizeof(LaneSums) * n_nodes, (void **)&program->sums));
     ES_TRY_GOTO(es_allocate(n_nodes, (void **)&l.is_absorbed));
     ES_TRY_GOTO(es_allocate(sizeof(int) * n_values, (void **)&l.slot_of));
     ES_TRY_GOTO(es_allocate(sizeof(int) * n_nodes, (void **)&l.norm_of));
@@ -501,6 +503,7 @@ void es_lane_program_destroy(EsLaneProgram *program) {
     free(program->slots);
     es_release(program->layers);
     es_release(program->norms);
+    es_release(program->sums);
     es_release(program->worker_memory);
     es_release(program->host_memory);
     es_release(program->sum_memory);

@@ -4,69 +4,24 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "network/lane_internal.h"
+#include "network/lane_host.h"
+#include "network/lane_seed.h"
 
-// One host at work: where its areas are.
-typedef struct HostRun {
-    const EsLaneProgram *program;
-    const EsTensor *tensors; // one per value
-    int64_t env;             // its part of them
-    int phase;
-    float *workers; // [workers][worker_floats]
-    float *area;    // layers, norms, accumulators
-    double *sums;
-    float *stored; // [groups][stored_floats]
-} HostRun;
-
-static float *env_data(const HostRun *run, EsValueId value) {
-    const EsTensor *tensor = &run->tensors[value];
-    return (float *)tensor->data + run->env * tensor->stride[0];
-}
-
-static int32_t *env_ints(const HostRun *run, EsValueId value) {
-    const EsTensor *tensor = &run->tensors[value];
-    return (int32_t *)tensor->data + run->env * tensor->stride[0];
-}
-
-static inline EsLaneMap map_of(const HostRun *run, int slot_index, int group, int worker) {
-    const EsLaneProgram *p = run->program;
-    if (slot_index < 0) {
-        return (EsLaneMap){0};
-    }
-    const LaneSlot *slot = &p->slots[slot_index];
-    EsLaneMap map = slot->map;
-    if (!slot->is_skipped) {
-        float *base = slot->is_stored ? run->stored + (size_t)group * p->stored_floats
-                                      : run->workers + (size_t)worker * p->worker_floats;
-        map.data = base + slot->offset + slot->halo * (map.row + p->kernels->n_lanes);
-    }
-    return map;
-}
-
-static int valid_lanes(const EsLaneProgram *p, int group) {
-    return ES_MIN(p->kernels->n_lanes, p->n_images - group * p->kernels->n_lanes);
-}
-
-// Shard s has the groups from first_group(s) up to first_group(s + 1).
-static int first_group(const EsLaneProgram *p, int shard) {
-    return (int)((int64_t)shard * p->n_groups / p->n_shards);
-}
-
-static EsLaneNorm norm_view(const HostRun *run, const LaneNormRecord *norm) {
+static EsLaneNorm norm_view(const EsLaneHost *run, const LaneNormRecord *norm) {
     return (EsLaneNorm){run->area + norm->scale, run->area + norm->shift, run->area + norm->mean,
                         run->area + norm->inv_std};
 }
 
-static double *norm_sums(const HostRun *run, const LaneNormRecord *norm, int group) {
+static double *norm_sums(const EsLaneHost *run, const LaneNormRecord *norm, int group) {
     return run->sums + norm->sums + (size_t)group * (size_t)norm->channels * 2;
 }
 
 // --- before the first phase ---
 
 // Scale and shift from mean and inv_std, and the weights that depend on them.
-static void derive_scale(const HostRun *run, const LaneNormRecord *norm) {
-    const float *gamma = env_data(run, norm->gamma);
-    const float *beta = env_data(run, norm->beta);
+static void derive_scale(const EsLaneHost *run, const LaneNormRecord *norm) {
+    const float *gamma = es_lane_env_data(run, norm->gamma);
+    const float *beta = es_lane_env_data(run, norm->beta);
     for (int c = 0; c < norm->channels; c++) {
         float sign = run->area[norm->sign + (size_t)c];
         float scale = gamma[c] * sign * run->area[norm->inv_std + (size_t)c];
@@ -75,22 +30,23 @@ static void derive_scale(const HostRun *run, const LaneNormRecord *norm) {
     }
     if (norm->is_patched) {
         const LaneLayer *layer = &run->program->layers[norm->layer];
-        run->program->kernels->patch_pack(env_data(run, layer->weight), run->area + norm->scale,
-                                          norm->channels, run->area + layer->packed);
+        run->program->kernels->patch_pack(es_lane_env_data(run, layer->weight),
+                                          run->area + norm->scale, norm->channels,
+                                          run->area + layer->packed);
     }
 }
 
-static void prepare_host(const HostRun *run) {
+static void prepare_host(const EsLaneHost *run) {
     const EsLaneProgram *p = run->program;
     for (int i = 0; i < p->n_norms; i++) {
         const LaneNormRecord *norm = &p->norms[i];
-        const float *gamma = env_data(run, norm->gamma);
+        const float *gamma = es_lane_env_data(run, norm->gamma);
         for (int c = 0; c < norm->channels; c++) {
             run->area[norm->sign + (size_t)c] = norm->is_folded && gamma[c] < 0.0f ? -1.0f : 1.0f;
         }
         if (norm->statistics_phase < 0) {
-            const float *mean = env_data(run, norm->running_mean);
-            const float *variance = env_data(run, norm->running_variance);
+            const float *mean = es_lane_env_data(run, norm->running_mean);
+            const float *variance = es_lane_env_data(run, norm->running_variance);
             for (int c = 0; c < norm->channels; c++) {
                 run->area[norm->mean + (size_t)c] = mean[c] * run->area[norm->sign + (size_t)c];
                 run->area[norm->inv_std + (size_t)c] =
@@ -104,7 +60,7 @@ static void prepare_host(const HostRun *run) {
         if (layer->is_patched) {
             continue; // packed with its norm
         }
-        const float *weight = env_data(run, layer->weight);
+        const float *weight = es_lane_env_data(run, layer->weight);
         const float *sign = layer->norm >= 0 ? run->area + p->norms[layer->norm].sign : NULL;
         p->kernels->pack_weights(weight, sign, &layer->filter, run->area + layer->packed);
         if (layer->needs_flipped) {
@@ -130,11 +86,12 @@ static void find_largest(const EsLaneMap *logits, int n_lanes, const float *maxi
 }
 
 // Loss of a group; the plain kernel's formula (kernels/cross_entropy.h).
-static void run_loss(const HostRun *run, const EsLaneMap *logits, const EsLaneMap *d_logits,
+static void run_loss(const EsLaneHost *run, const EsLaneMap *logits, const EsLaneMap *d_logits,
                      int group) {
     const EsLaneProgram *p = run->program;
-    int lanes = p->kernels->n_lanes, n_classes = logits->channels, n_valid = valid_lanes(p, group);
-    const int32_t *labels = env_ints(run, p->labels) + (int64_t)group * lanes;
+    int lanes = p->kernels->n_lanes, n_classes = logits->channels,
+        n_valid = es_lane_valid(p, group);
+    const int32_t *labels = es_lane_env_ints(run, p->labels) + (int64_t)group * lanes;
     _Alignas(ES_ALIGNMENT) float share[ES_LANES_MAX] = {0}, maximum[ES_LANES_MAX],
                                  sum[ES_LANES_MAX];
     for (int lane = 0; lane < lanes; lane++) {
@@ -164,8 +121,8 @@ static void run_loss(const HostRun *run, const EsLaneMap *logits, const EsLaneMa
     sums[2] = n_invalid;
 }
 
-static void load_images(const HostRun *run, const LaneInstruction *instruction, const EsLaneMap *y,
-                        int group) {
+static void load_images(const EsLaneHost *run, const LaneInstruction *instruction,
+                        const EsLaneMap *y, int group) {
     const EsLaneProgram *p = run->program;
     const EsNode *node = &p->graph->nodes[instruction->node];
     int lanes = p->kernels->n_lanes;
@@ -173,8 +130,8 @@ static void load_images(const HostRun *run, const LaneInstruction *instruction, 
     const EsTensor *step = node->input[3] >= 0 ? &run->tensors[node->input[3]] : NULL;
     EsLaneImages source = {
         .images = run->tensors[node->input[0]].data,
-        .index = env_ints(run, node->input[1]) + (int64_t)group * lanes,
-        .n_valid = valid_lanes(p, group),
+        .index = es_lane_env_ints(run, node->input[1]) + (int64_t)group * lanes,
+        .n_valid = es_lane_valid(p, group),
         .options = &node->attributes.gather,
         .episode = episode != NULL ? (uint32_t)((const int32_t *)episode->data)[run->env] : 0,
         .step = step != NULL ? (uint32_t)((const int32_t *)step->data)[0] : 0,
@@ -183,7 +140,7 @@ static void load_images(const HostRun *run, const LaneInstruction *instruction, 
     p->kernels->load_images(&source, y);
 }
 
-static void run_norm(const HostRun *run, const LaneInstruction *i, const EsLaneMap *a,
+static void run_norm(const EsLaneHost *run, const LaneInstruction *i, const EsLaneMap *a,
                      const EsLaneMap *b, const EsLaneMap *c, const EsLaneMap *d, int group) {
     const EsLaneProgram *p = run->program;
     const LaneNormRecord *norm = &p->norms[i->norm];
@@ -195,36 +152,37 @@ static void run_norm(const HostRun *run, const LaneInstruction *i, const EsLaneM
     } else if (i->op == LANE_NORM_SUMS) {
         p->kernels->norm_sums(a, b, &view, norm->has_relu, norm_sums(run, norm, group));
     } else if (norm->is_pooled) {
-        p->kernels->pooled_input(a, c, b, &view, mean_d_z, mean_d_z_xhat, valid_lanes(p, group), d);
+        p->kernels->pooled_input(a, c, b, &view, mean_d_z, mean_d_z_xhat, es_lane_valid(p, group),
+                                 d);
     } else {
         p->kernels->norm_input(a, b, &view, mean_d_z, mean_d_z_xhat, norm->has_relu,
-                               valid_lanes(p, group), d);
+                               es_lane_valid(p, group), d);
     }
 }
 
-static void run_layer(const HostRun *run, const LaneInstruction *i, const EsLaneMap *a,
+static void run_layer(const EsLaneHost *run, const LaneInstruction *i, const EsLaneMap *a,
                       const EsLaneMap *b, const EsLaneMap *c, int group, int shard) {
     const EsLaneProgram *p = run->program;
     const LaneLayer *layer = &p->layers[i->layer];
-    float *accumulators = run->area + p->accumulators_start + (size_t)shard * p->shard_floats;
+    float *accumulators = es_lane_accumulators(run, shard);
     const LaneNormRecord *norm = i->norm >= 0 ? &p->norms[i->norm] : NULL;
-    int is_first = group == first_group(p, shard);
+    int is_first = group == es_lane_first_group(p, shard);
     switch (i->op) {
     case LANE_CONV:
         p->kernels->conv(a, run->area + layer->packed,
-                         layer->bias != ES_NO_VALUE ? env_data(run, layer->bias) : NULL,
+                         layer->bias != ES_NO_VALUE ? es_lane_env_data(run, layer->bias) : NULL,
                          layer->filter.kernel, b);
         break;
     case LANE_CONV_STATISTICS:
         p->kernels->conv_statistics(
-            a, run->area + layer->packed, layer->filter.kernel, valid_lanes(p, group), b,
+            a, run->area + layer->packed, layer->filter.kernel, es_lane_valid(p, group), b,
             i->c >= 0 ? c : NULL, norm->statistics_phase >= 0 ? norm_sums(run, norm, group) : NULL);
         break;
     case LANE_CONV_INPUT:
         p->kernels->conv(a, run->area + layer->flipped, NULL, layer->filter.kernel, b);
         break;
     case LANE_PATCH_SUMS:
-        p->kernels->patch_sums(a, valid_lanes(p, group), is_first,
+        p->kernels->patch_sums(a, es_lane_valid(p, group), is_first,
                                accumulators + layer->patch_accumulator);
         break;
     case LANE_PATCH_CONV:
@@ -242,25 +200,25 @@ static void run_layer(const HostRun *run, const LaneInstruction *i, const EsLane
     }
 }
 
-static void run_instruction(const HostRun *run, const LaneInstruction *i, int group, int shard,
+static void run_instruction(const EsLaneHost *run, const LaneInstruction *i, int group, int shard,
                             int worker) {
     const EsLaneProgram *p = run->program;
     const EsLaneKernels *k = p->kernels;
     const EsNode *node = &p->graph->nodes[i->node];
-    EsLaneMap a = map_of(run, i->a, group, worker), b = map_of(run, i->b, group, worker);
-    EsLaneMap c = map_of(run, i->c, group, worker), d = map_of(run, i->d, group, worker);
+    EsLaneMap a = es_lane_map(run, i->a, group, worker), b = es_lane_map(run, i->b, group, worker);
+    EsLaneMap c = es_lane_map(run, i->c, group, worker), d = es_lane_map(run, i->d, group, worker);
     size_t image_count = (size_t)a.channels * (size_t)(a.height * a.width);
     switch (i->op) {
     case LANE_LOAD_IMAGES:
         load_images(run, i, &a, group);
         break;
     case LANE_FROM_ROWS:
-        k->from_rows(env_data(run, i->value) + (size_t)(group * k->n_lanes) * image_count,
-                     valid_lanes(p, group), &a);
+        k->from_rows(es_lane_env_data(run, i->value) + (size_t)(group * k->n_lanes) * image_count,
+                     es_lane_valid(p, group), &a);
         break;
     case LANE_TO_ROWS:
-        k->to_rows(&a, valid_lanes(p, group),
-                   env_data(run, i->value) + (size_t)(group * k->n_lanes) * image_count);
+        k->to_rows(&a, es_lane_valid(p, group),
+                   es_lane_env_data(run, i->value) + (size_t)(group * k->n_lanes) * image_count);
         break;
     case LANE_CONV:
     case LANE_CONV_STATISTICS:
@@ -294,14 +252,16 @@ static void run_instruction(const HostRun *run, const LaneInstruction *i, int gr
     case LANE_LOSS:
         run_loss(run, &a, &b, group);
         break;
+    default:
+        es_lane_run_seed(run, i, group, shard, worker);
     }
 }
 
 // All groups of one shard through the phase.
 static void run_shard(void *context, int64_t shard, int worker) {
-    const HostRun *run = context;
+    const EsLaneHost *run = context;
     const EsLaneProgram *p = run->program;
-    int first = first_group(p, (int)shard), end = first_group(p, (int)shard + 1);
+    int first = es_lane_first_group(p, (int)shard), end = es_lane_first_group(p, (int)shard + 1);
     // instructions are sorted by phase
     int start = 0;
     while (start < p->n_instructions && p->instructions[start].phase < run->phase) {
@@ -317,7 +277,7 @@ static void run_shard(void *context, int64_t shard, int worker) {
 // --- between phases ---
 
 // Sum of entry `k` of [groups][channels][2] over groups, in order.
-static double total(const HostRun *run, const LaneNormRecord *norm, int k) {
+static double total(const EsLaneHost *run, const LaneNormRecord *norm, int k) {
     double sum = 0.0;
     for (int group = 0; group < run->program->n_groups; group++) {
         sum += norm_sums(run, norm, group)[k];
@@ -335,13 +295,13 @@ static double weighted(const float *weight, const double *tap) {
     return row[0] + row[1] + row[2];
 }
 
-static EsLanePatches *patches_of(const HostRun *run, const LaneNormRecord *norm) {
+static EsLanePatches *patches_of(const EsLaneHost *run, const LaneNormRecord *norm) {
     return (EsLanePatches *)(run->sums + norm->patches);
 }
 
 // The sums over a batch of y and y^2 for every channel, from group partials or from sums of
 // patches: y is a sum of weighted taps.
-static void total_outputs(const HostRun *run, const LaneNormRecord *norm, double *sums) {
+static void total_outputs(const EsLaneHost *run, const LaneNormRecord *norm, double *sums) {
     const EsLaneProgram *p = run->program;
     if (!norm->is_patched) {
         for (int k = 0; k < 2 * norm->channels; k++) {
@@ -355,7 +315,7 @@ static void total_outputs(const HostRun *run, const LaneNormRecord *norm, double
     p->kernels->lane_totals(run->area + p->accumulators_start + layer->patch_accumulator,
                             p->shard_floats, p->n_shards, ES_LANES_PATCH_SUMS, totals);
     *patches = es_lane_patches(totals);
-    const float *weight = env_data(run, layer->weight);
+    const float *weight = es_lane_env_data(run, layer->weight);
     for (int c = 0; c < norm->channels; c++, weight += 9) {
         double products[9];
         for (int t = 0; t < 9; t++) {
@@ -366,11 +326,11 @@ static void total_outputs(const HostRun *run, const LaneNormRecord *norm, double
     }
 }
 
-static void finish_statistics(const HostRun *run, const LaneNormRecord *norm) {
+static void finish_statistics(const EsLaneHost *run, const LaneNormRecord *norm) {
     double sums[2 * ES_LANES_CHANNEL_LIMIT];
     total_outputs(run, norm, sums);
-    float *running_mean = env_data(run, norm->running_mean);
-    float *running_variance = env_data(run, norm->running_variance);
+    float *running_mean = es_lane_env_data(run, norm->running_mean);
+    float *running_variance = es_lane_env_data(run, norm->running_variance);
     float momentum = norm->options.momentum;
     for (int c = 0; c < norm->channels; c++) {
         double mean = sums[2 * c] / norm->n_elements;
@@ -390,9 +350,9 @@ static void finish_statistics(const HostRun *run, const LaneNormRecord *norm) {
     derive_scale(run, norm);
 }
 
-static void finish_norm_gradient(const HostRun *run, const LaneNormRecord *norm) {
-    float *d_gamma = env_data(run, norm->d_gamma);
-    float *d_beta = env_data(run, norm->d_beta);
+static void finish_norm_gradient(const EsLaneHost *run, const LaneNormRecord *norm) {
+    float *d_gamma = es_lane_env_data(run, norm->d_gamma);
+    float *d_beta = es_lane_env_data(run, norm->d_beta);
     for (int c = 0; c < norm->channels; c++) {
         double sum = total(run, norm, 2 * c), sum_xhat = total(run, norm, 2 * c + 1);
         d_beta[c] = (float)sum;
@@ -406,14 +366,14 @@ static void finish_norm_gradient(const HostRun *run, const LaneNormRecord *norm)
 // times the patch of each winner, s those of all patches, P their products, y = w . patch:
 //   sum of d_z y = w . g
 //   d_w = scale (g - s sum(d_z) / n - (P w - mean s) inv_std sum(d_z xhat) / n)
-static void finish_patches(const HostRun *run, const LaneNormRecord *norm) {
+static void finish_patches(const EsLaneHost *run, const LaneNormRecord *norm) {
     const EsLaneProgram *p = run->program;
     const LaneLayer *layer = &p->layers[norm->layer];
     const EsLanePatches *patches = patches_of(run, norm);
-    const float *weight = env_data(run, layer->weight);
-    float *d_weight = env_data(run, layer->d_weight);
-    float *d_gamma = env_data(run, norm->d_gamma);
-    float *d_beta = env_data(run, norm->d_beta);
+    const float *weight = es_lane_env_data(run, layer->weight);
+    float *d_weight = es_lane_env_data(run, layer->d_weight);
+    float *d_gamma = es_lane_env_data(run, norm->d_gamma);
+    float *d_beta = es_lane_env_data(run, norm->d_beta);
     for (size_t c = 0; c < (size_t)norm->channels; c++, weight += 9, d_weight += 9) {
         double g[ES_LANES_PATCH_GRADIENT];
         size_t first = c * ES_LANES_PATCH_GRADIENT * (size_t)p->kernels->n_lanes;
@@ -434,23 +394,23 @@ static void finish_patches(const HostRun *run, const LaneNormRecord *norm) {
     }
 }
 
-static void finish_layer(const HostRun *run, const LaneLayer *layer) {
+static void finish_layer(const EsLaneHost *run, const LaneLayer *layer) {
     const EsLaneProgram *p = run->program;
     const float *accumulators = run->area + p->accumulators_start;
     const float *sign = layer->norm >= 0 ? run->area + p->norms[layer->norm].sign : NULL;
     p->kernels->reduce_weight(accumulators + layer->accumulator, p->shard_floats, p->n_shards, sign,
-                              &layer->filter, env_data(run, layer->d_weight));
+                              &layer->filter, es_lane_env_data(run, layer->d_weight));
     if (layer->d_bias != ES_NO_VALUE) {
         double sums[ES_LANES_CHANNEL_LIMIT];
         p->kernels->lane_totals(accumulators + layer->bias_accumulator, p->shard_floats,
                                 p->n_shards, layer->filter.n_out, sums);
         for (int o = 0; o < layer->filter.n_out; o++) {
-            env_data(run, layer->d_bias)[o] = (float)sums[o];
+            es_lane_env_data(run, layer->d_bias)[o] = (float)sums[o];
         }
     }
 }
 
-static void finish_loss(const HostRun *run) {
+static void finish_loss(const EsLaneHost *run) {
     const EsLaneProgram *p = run->program;
     double sums[3] = {0.0, 0.0, 0.0};
     for (int group = 0; group < p->n_groups; group++) {
@@ -458,12 +418,12 @@ static void finish_loss(const HostRun *run) {
             sums[k] += run->sums[p->loss_sums + (size_t)group * 3 + (size_t)k];
         }
     }
-    *env_data(run, p->loss) = (float)(sums[0] / p->n_images);
-    *env_ints(run, p->n_correct) = (int32_t)sums[1];
-    *env_ints(run, p->n_invalid) = (int32_t)sums[2];
+    *es_lane_env_data(run, p->loss) = (float)(sums[0] / p->n_images);
+    *es_lane_env_ints(run, p->n_correct) = (int32_t)sums[1];
+    *es_lane_env_ints(run, p->n_invalid) = (int32_t)sums[2];
 }
 
-static void finish_phase(const HostRun *run) {
+static void finish_phase(const EsLaneHost *run) {
     const EsLaneProgram *p = run->program;
     for (int i = 0; i < p->n_norms; i++) {
         if (p->norms[i].statistics_phase == run->phase) {
@@ -475,6 +435,11 @@ static void finish_phase(const HostRun *run) {
             finish_norm_gradient(run, &p->norms[i]);
         }
     }
+    for (int i = 0; i < p->n_sums; i++) {
+        if (p->sums[i].phase == run->phase) {
+            es_lane_finish_seed(run, &p->sums[i]);
+        }
+    }
     for (int i = 0; i < p->n_layers; i++) {
         if (p->layers[i].gradient_phase == run->phase && !p->layers[i].is_patched) {
             finish_layer(run, &p->layers[i]);
@@ -484,8 +449,8 @@ static void finish_phase(const HostRun *run) {
 
 // --- hosts ---
 
-static HostRun host_of(const EsLaneProgram *p, int64_t env, int area) {
-    return (HostRun){
+static EsLaneHost host_of(const EsLaneProgram *p, int64_t env, int area) {
+    return (EsLaneHost){
         .program = p,
         .tensors = p->tensors,
         .env = env,
@@ -496,14 +461,14 @@ static HostRun host_of(const EsLaneProgram *p, int64_t env, int area) {
     };
 }
 
-static void end_host(const HostRun *run) {
+static void end_host(const EsLaneHost *run) {
     if (run->program->loss != ES_NO_VALUE) {
         finish_loss(run);
     }
 }
 
 // A whole host on one thread.
-static void run_alone(HostRun *run, int worker) {
+static void run_alone(EsLaneHost *run, int worker) {
     const EsLaneProgram *p = run->program;
     prepare_host(run);
     for (run->phase = 0; run->phase < p->n_phases; run->phase++) {
@@ -516,7 +481,7 @@ static void run_alone(HostRun *run, int worker) {
 }
 
 static void run_host(void *context, int64_t env, int worker) {
-    HostRun run = host_of(context, env, worker);
+    EsLaneHost run = host_of(context, env, worker);
     run_alone(&run, worker);
 }
 
@@ -526,7 +491,7 @@ void es_lane_program_run(EsLaneProgram *program, EsStream *stream) {
         return;
     }
     for (int64_t env = 0; env < program->n_envs; env++) {
-        HostRun run = host_of(program, env, 0);
+        EsLaneHost run = host_of(program, env, 0);
         prepare_host(&run);
         for (run.phase = 0; run.phase < program->n_phases; run.phase++) {
             es_stream_parallel(stream, program->n_shards, run_shard, &run);
@@ -537,19 +502,19 @@ void es_lane_program_run(EsLaneProgram *program, EsStream *stream) {
 }
 
 // One host's memory: a worker's maps, the host's floats and doubles, its stored maps.
-static HostRun host_in(const EsLaneProgram *p, const EsTensor *tensors, void *memory) {
+static EsLaneHost host_in(const EsLaneProgram *p, const EsTensor *tensors, void *memory) {
     float *workers = memory, *area = workers + p->worker_floats;
     double *sums = (double *)(void *)(area + p->host_floats);
-    return (HostRun){.program = p,
-                     .tensors = tensors,
-                     .workers = workers,
-                     .area = area,
-                     .sums = sums,
-                     .stored = (float *)(void *)(sums + p->host_doubles)};
+    return (EsLaneHost){.program = p,
+                        .tensors = tensors,
+                        .workers = workers,
+                        .area = area,
+                        .sums = sums,
+                        .stored = (float *)(void *)(sums + p->host_doubles)};
 }
 
 void es_lane_program_run_host(const EsLaneProgram *program, const EsTensor *tensors, void *memory) {
-    HostRun run = host_in(program, tensors, memory);
+    EsLaneHost run = host_in(program, tensors, memory);
     run_alone(&run, 0);
 }
 
@@ -570,14 +535,14 @@ static void clear_border(const EsLaneMap *map, int halo, int n_lanes) {
 }
 
 void es_lane_program_clear_borders(const EsLaneProgram *program, void *memory) {
-    HostRun run = host_in(program, NULL, memory);
+    EsLaneHost run = host_in(program, NULL, memory);
     for (int i = 0; i < program->n_slots; i++) {
         const LaneSlot *slot = &program->slots[i];
         int n_maps = slot->is_skipped || slot->halo == 0 ? 0
                      : slot->is_stored                   ? program->n_groups
                                                          : 1;
         for (int group = 0; group < n_maps; group++) {
-            EsLaneMap map = map_of(&run, i, group, 0);
+            EsLaneMap map = es_lane_map(&run, i, group, 0);
             clear_border(&map, slot->halo, program->kernels->n_lanes);
         }
     }

@@ -127,8 +127,10 @@ static void mark_needed(const EsPlan *plan, unsigned char *is_needed) {
         const EsValue *value = &graph->values[v];
         int is_before =
             value->producer >= 0 && plan->lanes != NULL && plan->is_left_out[value->producer];
-        is_needed[v] = is_planned(value) && value->alias_of == ES_NO_VALUE &&
-                       (plan->lanes == NULL || value->role == ES_ROLE_RESULT || is_before);
+        // the engine copies its results out, aliases as well
+        is_needed[v] =
+            is_planned(value) && (plan->lanes == NULL ? value->alias_of == ES_NO_VALUE
+                                                      : value->role == ES_ROLE_RESULT || is_before);
     }
 }
 
