@@ -326,9 +326,10 @@ void LANES_FUNCTION(pool_input)(EsPool kind, const EsLaneMap *x, const EsLaneMap
 
 void LANES_FUNCTION(add)(const EsLaneMap *a, const EsLaneMap *b, const EsLaneMap *y) {
     FOR_EACH_ROW(y) {
+        const float *left = row_of(a, c, r), *right = row_of(b, c, r);
+        float *to = row_of(y, c, r);
         for (int k = 0; k < y->width; k++) {
-            store(row_of(y, c, r) + k * LANES,
-                  load(row_of(a, c, r) + k * LANES) + load(row_of(b, c, r) + k * LANES));
+            store(to + k * LANES, load(left + k * LANES) + load(right + k * LANES));
         }
     }
 }

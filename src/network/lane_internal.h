@@ -166,7 +166,7 @@ static inline void es_lane_operands(const LaneInstruction *i, int operands[ES_LA
 }
 
 // lane_layout.c: offsets, once instructions and records are complete; then memory.
-void es_lane_program_place(EsLaneProgram *program, int n_workers);
+EsStatus es_lane_program_place(EsLaneProgram *program, int n_workers);
 EsStatus es_lane_program_allocate(EsLaneProgram *program);
 
 #endif

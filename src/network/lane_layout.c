@@ -31,7 +31,103 @@ static int can_overwrite(const EsLaneProgram *program, const LaneInstruction *no
     return 1;
 }
 
-static void place_maps(EsLaneProgram *program) {
+// The instructions of one phase between which a transient map is in use; first > last: it is not.
+typedef struct Use {
+    int first, last;
+} Use;
+
+static int is_transient(const LaneSlot *slot) {
+    return !slot->is_skipped && !slot->is_stored && slot->overwrites < 0;
+}
+
+// use [n_slots][n_phases]
+static void find_uses(const EsLaneProgram *program, Use *use) {
+    int n_phases = program->n_phases;
+    for (int i = 0; i < program->n_slots * n_phases; i++) {
+        use[i] = (Use){program->n_instructions, -1};
+    }
+    for (int i = 0; i < program->n_instructions; i++) {
+        int operands[ES_LANE_OPERANDS];
+        es_lane_operands(&program->instructions[i], operands);
+        for (int k = 0; k < ES_LANE_OPERANDS; k++) {
+            if (operands[k] >= 0) {
+                Use *u = &use[operands[k] * n_phases + program->instructions[i].phase];
+                u->first = ES_MIN(u->first, i);
+                u->last = i;
+            }
+        }
+    }
+}
+
+static int are_used_together(const Use *a, const Use *b, int n_phases) {
+    for (int phase = 0; phase < n_phases; phase++) {
+        if (a[phase].first <= b[phase].last && b[phase].first <= a[phase].last) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int can_share(const LaneSlot *a, const LaneSlot *b) {
+    // borders must stay zero: maps with one lie on each other, or apart
+    return a->halo == b->halo && (a->halo == 0 || (a->channels == b->channels &&
+                                                   a->height == b->height && a->width == b->width));
+}
+
+// The lowest offset for a transient map among those placed before it.
+static size_t lowest_offset(const EsLaneProgram *program, const Use *use, int index) {
+    const LaneSlot *slot = &program->slots[index];
+    size_t offset = 0;
+    for (int again = 1; again;) {
+        again = 0;
+        for (int i = 0; i < program->n_slots; i++) {
+            const LaneSlot *other = &program->slots[i];
+            int is_apart = !is_transient(other) || !other->is_placed ||
+                           offset >= other->offset + other->count ||
+                           other->offset >= offset + slot->count;
+            int is_shared = can_share(slot, other) &&
+                            (slot->halo == 0 || offset == other->offset) &&
+                            !are_used_together(use + index * program->n_phases,
+                                               use + i * program->n_phases, program->n_phases);
+            if (!is_apart && !is_shared) {
+                size_t boundary = ES_ALIGNMENT / sizeof(float);
+                offset = (other->offset + other->count + boundary - 1) / boundary * boundary;
+                again = 1;
+            }
+        }
+    }
+    return offset;
+}
+
+// Transient maps live within a phase and share memory when they are not in use together, so that a
+// group's maps stay in the cache. Large ones first.
+static EsStatus place_transient(EsLaneProgram *program) {
+    Use *use = NULL;
+    size_t count = (size_t)program->n_slots * (size_t)program->n_phases;
+    ES_TRY(es_allocate(sizeof *use * ES_MAX(count, 1), (void **)&use));
+    find_uses(program, use);
+    for (;;) {
+        int next = -1;
+        for (int i = 0; i < program->n_slots; i++) {
+            const LaneSlot *slot = &program->slots[i];
+            if (is_transient(slot) && !slot->is_placed &&
+                (next < 0 || slot->count > program->slots[next].count)) {
+                next = i;
+            }
+        }
+        if (next < 0) {
+            break;
+        }
+        LaneSlot *slot = &program->slots[next];
+        slot->offset = lowest_offset(program, use, next);
+        slot->is_placed = 1;
+        program->worker_floats = ES_MAX(program->worker_floats, slot->offset + slot->count);
+    }
+    es_release(use);
+    return ES_STATUS_OK;
+}
+
+static EsStatus place_maps(EsLaneProgram *program) {
     for (int i = 0; i < program->n_instructions; i++) {
         const LaneInstruction *instruction = &program->instructions[i];
         if (instruction->op == LANE_NORM_INPUT && can_overwrite(program, instruction)) {
@@ -47,10 +143,8 @@ static void place_maps(EsLaneProgram *program) {
                                 .row = row,
                                 .plane = (slot->height + 2 * slot->halo) * row};
         slot->count = (size_t)(slot->channels * slot->map.plane);
-        if (!slot->is_skipped && !slot->is_stored && slot->overwrites < 0) {
-            slot->offset = take(&program->worker_floats, slot->count, sizeof(float));
-        }
     }
+    ES_TRY(place_transient(program));
     // Stored maps share memory when one is dead before the other is made. A border must stay zero,
     // so maps with one keep their place to themselves. n_slots is small: look at all earlier ones.
     for (int i = 0; i < program->n_slots; i++) {
@@ -83,6 +177,7 @@ static void place_maps(EsLaneProgram *program) {
             slot->offset = program->slots[slot->overwrites].offset;
         }
     }
+    return ES_STATUS_OK;
 }
 
 static void place_patches(EsLaneProgram *program, LaneLayer *layer) {
@@ -141,8 +236,8 @@ static void place_records(EsLaneProgram *program) {
         take(&program->host_doubles, (size_t)program->n_groups * 3, sizeof(double));
 }
 
-void es_lane_program_place(EsLaneProgram *program, int n_workers) {
-    place_maps(program);
+EsStatus es_lane_program_place(EsLaneProgram *program, int n_workers) {
+    ES_TRY(place_maps(program));
     place_records(program);
     program->shard_floats = es_align_up(program->shard_floats * sizeof(float)) / sizeof(float);
     program->accumulators_start = take(
@@ -162,6 +257,7 @@ void es_lane_program_place(EsLaneProgram *program, int n_workers) {
         program->host_doubles * sizeof(double);
     program->total_bytes = program->worker_floats * (size_t)n_workers * sizeof(float) +
                            host_bytes * (size_t)program->n_host_areas;
+    return ES_STATUS_OK;
 }
 
 EsStatus es_lane_program_allocate(EsLaneProgram *program) {
