@@ -71,11 +71,12 @@ void LANES_FUNCTION(blend)(const EsLaneBlend *blend, const EsLaneMap *y) {
         multiply(blend, y);
         return;
     }
-    Shares shares = shares_of(blend);
+    const Shares shares = shares_of(blend);
+    int width = y->width;
     FOR_EACH_ROW(y) {
         const float *host = row_of(blend->h, c, r), *seed = row_of(blend->s, c, r);
         float *to = row_of(y, c, r);
-        for (int k = 0; k < y->width; k++) {
+        for (int k = 0; k < width; k++) {
             Vector h = load(host + k * LANES), s = load(seed + k * LANES), difference = s - h;
             // from the nearer end; the ends are their own cases (blend_rules.h)
             Vector mixed = choose(shares.is_small, h + shares.share * difference,
@@ -108,14 +109,24 @@ static void multiply_input(const EsLaneBlend *blend, const EsLaneMap *d_y, const
     }
 }
 
-// d_y times a factor per lane; 0 in the lanes of is_none whatever d_y is there
-static void scale_lanes(const EsLaneMap *d_y, Vector factor, Choice is_none, const EsLaneMap *d) {
-    Vector zero = broadcast(0.0f);
+// d_h = (1 - share) d_y, d_s = share d_y; 0 for the seed where it has no share, whatever d_y is
+static void mix_input(const Shares *shares, const EsLaneMap *d_y, const EsLaneMap *d_h,
+                      const EsLaneMap *d_s) {
+    Vector zero = broadcast(0.0f), share = shares->share, rest = shares->rest;
+    Choice is_none = shares->is_none;
+    int width = d_y->width;
     FOR_EACH_ROW(d_y) {
         const float *from = row_of(d_y, c, r);
-        float *to = row_of(d, c, r);
-        for (int k = 0; k < d_y->width; k++) {
-            store(to + k * LANES, choose(is_none, zero, factor * load(from + k * LANES)));
+        float *to_host = d_h->data != NULL ? row_of(d_h, c, r) : NULL;
+        float *to_seed = d_s->data != NULL ? row_of(d_s, c, r) : NULL;
+        for (int k = 0; k < width; k++) {
+            Vector d = load(from + k * LANES);
+            if (to_host != NULL) {
+                store(to_host + k * LANES, rest * d);
+            }
+            if (to_seed != NULL) {
+                store(to_seed + k * LANES, choose(is_none, zero, share * d));
+            }
         }
     }
 }
@@ -154,30 +165,28 @@ void LANES_FUNCTION(blend_input)(const EsLaneBlend *blend, const EsLaneMap *d_y,
         multiply_input(blend, d_y, d_h, d_s);
         return;
     }
-    Shares shares = {0};
     if (has_seed) {
-        shares = shares_of(blend);
-    }
-    if (d_h->data != NULL && has_seed) {
-        scale_lanes(d_y, shares.rest, choice_of(0), d_h);
-    } else if (d_h->data != NULL) {
-        copy_map(d_y, d_h);
-    }
-    if (d_s->data == NULL) {
+        Shares shares = shares_of(blend);
+        mix_input(&shares, d_y, d_h, d_s);
         return;
     }
-    if (has_seed) {
-        scale_lanes(d_y, shares.share, shares.is_none, d_s);
-    } else if (blend->mode == ES_BLEND_INCUBATE) {
+    if (d_h->data != NULL) {
+        copy_map(d_y, d_h);
+    }
+    if (d_s->data != NULL && blend->mode == ES_BLEND_INCUBATE) {
         copy_map(d_y, d_s);
-    } else {
+    } else if (d_s->data != NULL) {
         clear_map(d_s);
     }
 }
 
-void LANES_FUNCTION(seed_input)(int32_t mode, const EsLaneMap *d_x, const EsLaneMap *d_h) {
-    if (es_blend_is_mixed(mode)) {
-        copy_map(d_x, d_h);
+void LANES_FUNCTION(seed_input)(int32_t mode, const EsLaneMap *d_x, const EsLaneMap *other,
+                                const EsLaneMap *d_h) {
+    int is_mixed = es_blend_is_mixed(mode);
+    if (is_mixed && other->data != NULL) {
+        LANES_FUNCTION(add)(other, d_x, d_h);
+    } else if (is_mixed || other->data != NULL) {
+        copy_map(is_mixed ? d_x : other, d_h);
     } else {
         clear_map(d_h);
     }

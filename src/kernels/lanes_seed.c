@@ -31,19 +31,6 @@ static inline Moments channel_moments(const EsLaneMap *x, int c, Vector mean) {
     return all;
 }
 
-static inline Vector channel_sum(const EsLaneMap *x, int c) {
-    Vector zero = broadcast(0.0f), all = zero;
-    for (int r = 0; r < x->height; r++) {
-        const float *row = row_of(x, c, r);
-        Vector sum = zero;
-        for (int k = 0; k < x->width; k++) {
-            sum += load(row + k * LANES);
-        }
-        all += sum;
-    }
-    return all;
-}
-
 static inline Vector inverse_root(Vector v) {
     Vector result;
     for (int lane = 0; lane < LANES; lane++) {
@@ -52,19 +39,43 @@ static inline Vector inverse_root(Vector v) {
     return result;
 }
 
+// The average of the first row of every channel of a group: near the mean, as far as variances are
+// concerned. Of n values with variance v, the average of k is at most sqrt(v (n - k) / k) from the
+// mean, so moments around it have the accuracy of a variance that is H times as large at most.
+static inline Vector rough_mean(const EsLaneMap *x, int begin, int end) {
+    Vector sum = broadcast(0.0f);
+    for (int c = begin; c < end; c++) {
+        const float *row = row_of(x, c, 0);
+        for (int k = 0; k < x->width; k++) {
+            sum += load(row + k * LANES);
+        }
+    }
+    return sum * broadcast(1.0f / (float)((end - begin) * x->width));
+}
+
+// y = (x - mean) slope + beta + residual, for one channel
+LANES_INLINE void normalise_channel(const EsLaneMap *x, const EsLaneMap *residual, int c,
+                                    Vector mean, Vector slope, Vector beta, const EsLaneMap *y) {
+    int width = x->width;
+    for (int r = 0; r < y->height; r++) {
+        const float *from = row_of(x, c, r);
+        const float *other = residual->data != NULL ? row_of(residual, c, r) : NULL;
+        float *to = row_of(y, c, r);
+        for (int k = 0; k < width; k++) {
+            Vector v = (load(from + k * LANES) - mean) * slope + beta;
+            store(to + k * LANES, other != NULL ? load(other + k * LANES) + v : v);
+        }
+    }
+}
+
 void LANES_FUNCTION(groupnorm)(const EsLaneGroupNorm *norm, const EsLaneMap *x,
-                               const EsLaneMap *mean, const EsLaneMap *inv_std,
-                               const EsLaneMap *y) {
+                               const EsLaneMap *residual, const EsLaneMap *mean,
+                               const EsLaneMap *inv_std, const EsLaneMap *y) {
     int n_channels = x->channels / norm->n_groups;
     Vector share = broadcast(1.0f / (float)(n_channels * x->height * x->width));
     for (int g = 0; g < norm->n_groups; g++) {
         int first = g * n_channels, end = first + n_channels;
-        Vector sum = broadcast(0.0f), rest = sum, squares = sum;
-        for (int c = first; c < end; c++) {
-            sum += channel_sum(x, c);
-        }
-        // what is left around a first mean corrects it: equal values then come out as 0
-        Vector centre = sum * share;
+        Vector rest = broadcast(0.0f), squares = rest, centre = rough_mean(x, first, end);
         for (int c = first; c < end; c++) {
             Moments moments = channel_moments(x, c, centre);
             rest += moments.first;
@@ -78,14 +89,8 @@ void LANES_FUNCTION(groupnorm)(const EsLaneGroupNorm *norm, const EsLaneMap *x,
         store(row_of(mean, g, 0), centre);
         store(row_of(inv_std, g, 0), inv);
         for (int c = first; c < end; c++) {
-            Vector slope = inv * broadcast(norm->gamma[c]), beta = broadcast(norm->beta[c]);
-            for (int r = 0; r < x->height; r++) {
-                const float *from = row_of(x, c, r);
-                float *to = row_of(y, c, r);
-                for (int k = 0; k < x->width; k++) {
-                    store(to + k * LANES, (load(from + k * LANES) - centre) * slope + beta);
-                }
-            }
+            normalise_channel(x, residual, c, centre, inv * broadcast(norm->gamma[c]),
+                              broadcast(norm->beta[c]), y);
         }
     }
 }
@@ -230,43 +235,35 @@ void LANES_FUNCTION(norm_mix)(const EsLaneMap *x, const EsLaneMap *n, float t, c
     }
 }
 
-// d = factor d_y
-static void scale_map(const EsLaneMap *d_y, float factor, const EsLaneMap *d) {
-    Vector scale = broadcast(factor);
-    FOR_EACH_ROW(d_y) {
-        const float *from = row_of(d_y, c, r);
-        float *to = row_of(d, c, r);
-        for (int k = 0; k < d_y->width; k++) {
-            store(to + k * LANES, load(from + k * LANES) * scale);
-        }
-    }
-}
-
 void LANES_FUNCTION(norm_mix_input)(const EsLaneMap *x, const EsLaneMap *n, float t,
                                     const EsLaneMap *d_y, const EsLaneMap *d_x,
                                     const EsLaneMap *d_n, int is_first, float *accumulator) {
     Vector zero = broadcast(0.0f), total = is_first ? zero : load(accumulator);
+    Vector of_x = broadcast(1.0f - t), of_n = broadcast(t);
+    int height = x->height, width = x->width;
     for (int c = 0; c < x->channels; c++) {
         Vector plane = zero;
-        for (int r = 0; r < x->height; r++) {
+        for (int r = 0; r < height; r++) {
             const float *plain = row_of(x, c, r), *normal = row_of(n, c, r);
             const float *gradient = row_of(d_y, c, r);
+            float *to_x = d_x->data != NULL ? row_of(d_x, c, r) : NULL;
+            float *to_n = d_n->data != NULL ? row_of(d_n, c, r) : NULL;
             Vector sum = zero;
-            for (int k = 0; k < x->width; k++) {
-                Vector difference = load(normal + k * LANES) - load(plain + k * LANES);
-                sum += load(gradient + k * LANES) * difference;
+            for (int k = 0; k < width; k++) {
+                Vector d = load(gradient + k * LANES);
+                sum += d * (load(normal + k * LANES) - load(plain + k * LANES));
+                if (to_x != NULL) {
+                    store(to_x + k * LANES, of_x * d);
+                }
+                if (to_n != NULL) {
+                    store(to_n + k * LANES, of_n * d);
+                }
             }
             plane += sum;
         }
         total += plane;
     }
     store(accumulator, total);
-    if (d_x->data != NULL) {
-        scale_map(d_y, 1.0f - t, d_x);
-    }
-    if (d_n->data != NULL) {
-        scale_map(d_y, t, d_n);
-    }
 }
 
 // --- the table ---

@@ -29,10 +29,10 @@ typedef struct EsLaneGroupNorm {
 } EsLaneGroupNorm;
 
 struct EsLaneSeedKernels {
-    // y = (x - mean) inv_std gamma + beta; mean and inv_std are maps of one pixel, n_groups
-    // channels.
-    void (*groupnorm)(const EsLaneGroupNorm *norm, const EsLaneMap *x, const EsLaneMap *mean,
-                      const EsLaneMap *inv_std, const EsLaneMap *y);
+    // y = (x - mean) inv_std gamma + beta + residual (nullable); mean and inv_std are maps of one
+    // pixel, n_groups channels.
+    void (*groupnorm)(const EsLaneGroupNorm *norm, const EsLaneMap *x, const EsLaneMap *residual,
+                      const EsLaneMap *mean, const EsLaneMap *inv_std, const EsLaneMap *y);
     // d_x (nullable), and accumulator [C][2][L]: sums of d_y and of d_y xhat.
     void (*groupnorm_input)(const EsLaneGroupNorm *norm, const EsLaneMap *x, const EsLaneMap *mean,
                             const EsLaneMap *inv_std, const EsLaneMap *d_y, const EsLaneMap *d_x,
@@ -59,8 +59,9 @@ struct EsLaneSeedKernels {
     void (*blend)(const EsLaneBlend *blend, const EsLaneMap *y);
     void (*blend_input)(const EsLaneBlend *blend, const EsLaneMap *d_y, const EsLaneMap *d_h,
                         const EsLaneMap *d_s, const EsLaneMap *d_gate);
-    // d_h = d_x where the seed is mixed in, else 0.
-    void (*seed_input)(int32_t mode, const EsLaneMap *d_x, const EsLaneMap *d_h);
+    // d_h = other + d_x where the seed is mixed in, else other; nullable for 0.
+    void (*seed_input)(int32_t mode, const EsLaneMap *d_x, const EsLaneMap *other,
+                       const EsLaneMap *d_h);
 };
 
 ES_EXTERN_C_END

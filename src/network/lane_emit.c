@@ -102,6 +102,8 @@ static int n_reads(LaneOp op) {
     case LANE_DEPTHWISE_WEIGHT:
     case LANE_CHANNEL_SCALE:
     case LANE_NORM_MIX:
+    case LANE_GROUPNORM:
+    case LANE_SEED_INPUT:
         return 2;
     case LANE_NORM_INPUT:
     case LANE_PATCH_WEIGHT:

@@ -36,7 +36,7 @@ typedef enum LaneOp {
     LANE_ADD,              // a, b -> c
     LANE_LOSS,             // a = logits -> b = d_logits (nullable)
     // of seeds (lane_seed.h); maps that a node leaves out are -1
-    LANE_GROUPNORM,           // a = x -> b = mean, c = inv_std, d = y
+    LANE_GROUPNORM,           // a = x, b = residual -> c = mean, d = inv_std, e = y
     LANE_GROUPNORM_INPUT,     // a = x, b = mean, c = inv_std, d = d_y -> e = d_x; sums
     LANE_DEPTHWISE,           // a -> b
     LANE_DEPTHWISE_INPUT,     // a = d_y -> b = d_x
@@ -47,7 +47,7 @@ typedef enum LaneOp {
     LANE_NORM_MIX_INPUT,      // a = x, b = n, c = d_y -> d = d_x, e = d_n; sums
     LANE_BLEND,               // a = h, b = s, c = gate -> d
     LANE_BLEND_INPUT,         // a = h, b = s, c = gate, d = d_y -> e = d_h, f = d_s, g = d_gate
-    LANE_SEED_INPUT,          // a = d_x -> b = d_h
+    LANE_SEED_INPUT,          // a = d_x, b = the rest of d_h -> c = d_h
 } LaneOp;
 
 #define ES_LANE_OPERANDS 7

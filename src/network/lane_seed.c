@@ -2,6 +2,8 @@
 // from memory when the program runs.
 #include "network/lane_seed.h"
 
+#include "network/lane_block.h"
+
 static const EsValue *value_at(const EsLowering *l, EsValueId value) {
     return &l->graph->values[value];
 }
@@ -59,12 +61,38 @@ static void lower_alias(EsLowering *l, int node) {
     es_lane_copy_result(l, n->output[0], node);
 }
 
+// The ADD that alone reads a value, when its other operand is there already: *other. -1: no such.
+static int find_sum(const EsLowering *l, EsValueId value, EsValueId *other) {
+    int node = es_graph_next_reader(l->graph, value, 0);
+    if (node < 0 || l->graph->nodes[node].op != ES_OP_ADD || l->is_absorbed[node] ||
+        es_graph_next_reader(l->graph, value, node + 1) >= 0 ||
+        value_at(l, value)->role != ES_ROLE_ACTIVATION) {
+        return -1;
+    }
+    const EsValueId *in = l->graph->nodes[node].input;
+    *other = in[0] == value ? in[1] : in[0];
+    return *other != value && l->slot_of[*other] >= 0 ? node : -1;
+}
+
+// A residual sum behind the norm is taken in the same pass.
 static void lower_groupnorm(EsLowering *l, int node) {
     const EsNode *n = &l->graph->nodes[node];
+    EsValueId other = ES_NO_VALUE, y = n->output[2];
+    int sum = find_sum(l, y, &other);
+    if (sum >= 0) {
+        l->is_absorbed[sum] = 1;
+        y = l->graph->nodes[sum].output[0];
+    } else {
+        other = ES_NO_VALUE;
+    }
     LaneInstruction run = es_lane_make(LANE_GROUPNORM, node, read_slot(l, node, n->input[0], 0),
-                                       write_slot(l, n->output[0]), write_slot(l, n->output[1]));
-    run.d = write_slot(l, n->output[2]);
+                                       read_slot(l, node, other, 0), write_slot(l, n->output[0]));
+    run.d = write_slot(l, n->output[1]);
+    run.e = write_slot(l, y);
     es_lane_emit(l, run);
+    if (sum >= 0) {
+        es_lane_copy_result(l, y, node);
+    }
 }
 
 // inputs x, mean, inv_std, gamma, d_y; outputs d_x, d_gamma, d_beta
@@ -156,11 +184,24 @@ static void lower_blend(EsLowering *l, int node) {
     es_lane_emit(l, run);
 }
 
+// The gradient of h through the seed joins what came directly.
 static void lower_seed_input(EsLowering *l, int node) {
     const EsNode *n = &l->graph->nodes[node];
-    if (check_inputs(l, node, 1, n->input)) {
-        int d_x = read_slot(l, node, n->input[1], 0);
-        es_lane_emit(l, es_lane_make(LANE_SEED_INPUT, node, d_x, write_slot(l, n->output[0]), -1));
+    if (!check_inputs(l, node, 1, n->input)) {
+        return;
+    }
+    EsValueId other = ES_NO_VALUE, d_h = n->output[0];
+    int sum = find_sum(l, d_h, &other);
+    if (sum >= 0) {
+        l->is_absorbed[sum] = 1;
+        d_h = l->graph->nodes[sum].output[0];
+    } else {
+        other = ES_NO_VALUE;
+    }
+    int d_x = read_slot(l, node, n->input[1], 0), rest = read_slot(l, node, other, 0);
+    es_lane_emit(l, es_lane_make(LANE_SEED_INPUT, node, d_x, rest, write_slot(l, d_h)));
+    if (sum >= 0) {
+        es_lane_copy_result(l, d_h, node);
     }
 }
 

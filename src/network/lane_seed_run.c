@@ -45,7 +45,7 @@ void es_lane_run_seed(const EsLaneHost *run, const LaneInstruction *instruction,
     switch (instruction->op) {
     case LANE_GROUPNORM:
         norm = group_norm(run, node);
-        k->groupnorm(&norm, &m[0], &m[1], &m[2], &m[3]);
+        k->groupnorm(&norm, &m[0], &m[1], &m[2], &m[3], &m[4]);
         break;
     case LANE_GROUPNORM_INPUT:
         norm = group_norm(run, node);
@@ -82,7 +82,7 @@ void es_lane_run_seed(const EsLaneHost *run, const LaneInstruction *instruction,
         k->blend_input(&blend, &m[3], &m[4], &m[5], &m[6]);
         break;
     case LANE_SEED_INPUT:
-        k->seed_input(*es_lane_env_ints(run, node->input[0]), &m[0], &m[1]);
+        k->seed_input(*es_lane_env_ints(run, node->input[0]), &m[0], &m[1], &m[2]);
         break;
     default:
         ES_ASSERT(instruction->op >= LANE_GROUPNORM);

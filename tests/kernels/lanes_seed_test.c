@@ -74,7 +74,7 @@ static void expect_sums(const Maps *m, const float *accumulator, int count, cons
     }
 }
 
-static void check_groupnorm(Maps *m) {
+static void check_groupnorm(Maps *m, int has_residual) {
     int n_channels = m->shape.channels / m->shape.n_groups, lanes = m->kernels->n_lanes;
     int area = m->shape.height * m->shape.width;
     float gamma[MAX_CHANNELS], beta[MAX_CHANNELS];
@@ -84,7 +84,9 @@ static void check_groupnorm(Maps *m) {
     }
     EsLaneGroupNorm norm = {m->shape.n_groups, 1e-5f, gamma, beta};
     float *sums = aligned_floats((size_t)(2 * m->shape.channels * lanes));
-    m->seeds->groupnorm(&norm, &m->x.map, &m->mean.map, &m->inv_std.map, &m->y.map);
+    EsLaneMap none = {0};
+    m->seeds->groupnorm(&norm, &m->x.map, has_residual ? &m->s.map : &none, &m->mean.map,
+                        &m->inv_std.map, &m->y.map);
     for (int again = 0; again < 2; again++) {
         m->seeds->groupnorm_input(&norm, &m->x.map, &m->mean.map, &m->inv_std.map, &m->d_y.map,
                                   &m->d_x.map, again == 0, sums);
@@ -103,8 +105,9 @@ static void check_groupnorm(Maps *m) {
         double xhat =
             (value(&m->x, c, r, k, lane) - mean[g][lane]) / sqrt(variance[g][lane] + 1e-5);
         double d = value(&m->d_y, c, r, k, lane);
+        double residual = has_residual ? value(&m->s, c, r, k, lane) : 0.0;
         add_distance(&forward, value(&m->y, c, r, k, lane),
-                     xhat * (double)gamma[c] + (double)beta[c]);
+                     xhat * (double)gamma[c] + (double)beta[c] + residual);
         average[g][lane] += d * (double)gamma[c] / count;
         tilt[g][lane] += d * (double)gamma[c] * xhat / count;
         exact[2 * c] += d;
@@ -268,7 +271,13 @@ static void check_blend_ends(Maps *m) {
         FOR_EACH_ELEMENT(&m->x) {
             n_wrong += *at(&m->y, c, r, k, lane) != *at(&m->x, c, r, k, lane);
         }
-        m->seeds->seed_input(modes[i], &m->d_y.map, &m->y.map);
+        m->seeds->seed_input(modes[i], &m->d_y.map, &m->x.map, &m->y.map);
+        FOR_EACH_ELEMENT(&m->x) {
+            float rest = *at(&m->x, c, r, k, lane);
+            n_wrong +=
+                *at(&m->y, c, r, k, lane) != (is_mixed ? rest + *at(&m->d_y, c, r, k, lane) : rest);
+        }
+        m->seeds->seed_input(modes[i], &m->d_y.map, &none, &m->y.map);
         FOR_EACH_ELEMENT(&m->x) {
             float d = *at(&m->d_y, c, r, k, lane);
             n_wrong += *at(&m->y, c, r, k, lane) != (is_mixed ? d : 0.0f);
@@ -326,7 +335,8 @@ static void check_width(int n_lanes) {
         random_state = 1 + i;
         int before = es_test_failures, n_valid = i % 2 == 0 ? n_lanes : 1 + (int)i % (n_lanes - 1);
         Maps m = maps_make(kernels, shapes[i], n_valid);
-        check_groupnorm(&m);
+        check_groupnorm(&m, 0);
+        check_groupnorm(&m, 1);
         check_depthwise(&m);
         check_scale_and_mix(&m);
         const float alphas[] = {-1.0f, 0.0f, 0.2f, 0.5f, 0.9f, 1.0f, 3.0f};
