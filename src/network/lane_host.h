@@ -49,10 +49,27 @@ static inline int es_lane_first_group(const EsLaneProgram *p, int shard) {
     return (int)((int64_t)shard * p->n_groups / p->n_shards);
 }
 
+// The sums of a norm over one group, [channels][2].
+static inline double *es_lane_norm_sums(const EsLaneHost *run, const LaneNormRecord *norm,
+                                        int group) {
+    return run->sums + norm->sums + (size_t)group * (size_t)norm->channels * 2;
+}
+
 // The accumulators of a shard.
 static inline float *es_lane_accumulators(const EsLaneHost *run, int shard) {
     const EsLaneProgram *p = run->program;
     return run->area + p->accumulators_start + (size_t)shard * p->shard_floats;
 }
+
+// --- lane_finish.c ---
+
+// Pack the weights, and derive what norms with running statistics need.
+void es_lane_prepare_host(const EsLaneHost *run);
+
+// Reduce what run->phase has summed: statistics, gradients of parameters.
+void es_lane_finish_phase(const EsLaneHost *run);
+
+// After the last phase: the loss.
+void es_lane_end_host(const EsLaneHost *run);
 
 #endif

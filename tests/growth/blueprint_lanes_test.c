@@ -293,6 +293,10 @@ static Case random_case(uint32_t seed, int is_training) {
     return c;
 }
 
+// The seeds are fixed because no bound holds for every graph: of 750 others two miss this one
+// (5067, 9155). Where a ReLU has cut everything that the pixels of a pooling window are computed
+// from, the plain kernels give them the same bits; Winograd's tiles round them apart, and the
+// gradient takes the way of another pixel.
 TEST(slots_together) {
     Compared m;
     compared_open(&m);
@@ -323,8 +327,7 @@ TEST(narrower_vectors) {
     int widest = es_device_info(device)->n_lanes;
     es_device_close(device);
     for (uint32_t seed = 3001; seed < 3001 + N_RANDOM / 2; seed++) {
-        // in 3008 two pixels of a window are equal for the plain kernels and 1e-7 apart for 4
-        // lanes: another one is the maximum, and its gradient goes elsewhere
+        // 3008 is such a graph for 4 lanes
         Case c = random_case(seed == 3008 ? 3108 : seed, 1);
         run_case(&c, ES_COMPILE_OFF, 1, 4, &m.plain);
         for (int n_lanes = 4; n_lanes < widest; n_lanes *= 2) {
