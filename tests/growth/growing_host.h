@@ -82,7 +82,16 @@ static inline void destroy_small_dataset(EsDataset *dataset) {
 }
 
 static inline EsHostSpec small_host(void) {
-    return (EsHostSpec){"small", "small", 1, 8, 4, 3, 2, 2, 3, 8};
+    return (EsHostSpec){.name = "small",
+                        .dataset = "small",
+                        .image_channels = 1,
+                        .image_size = 8,
+                        .base = 4,
+                        .kernel = 3,
+                        .n_blocks = 2,
+                        .n_pools = 2,
+                        .n_classes = 3,
+                        .batch = 8};
 }
 
 // --- the store ---
