@@ -83,7 +83,7 @@ static void check_groupnorm(Maps *m, int has_residual) {
         beta[c] = normal(0.0, 1.0);
     }
     EsLaneGroupNorm norm = {m->shape.n_groups, 1e-5f, gamma, beta};
-    float *sums = aligned_floats((size_t)(2 * m->shape.channels * lanes));
+    float *sums = aligned_floats((size_t)m->shape.channels * (size_t)lanes * 2);
     EsLaneMap none = {0};
     m->seeds->groupnorm(&norm, &m->x.map, has_residual ? &m->s.map : &none, &m->mean.map,
                         &m->inv_std.map, &m->y.map);
@@ -139,7 +139,7 @@ static void check_depthwise(Maps *m) {
     for (int i = 0; i < 9 * m->shape.channels; i++) {
         weight[i] = normal(0.0, 1.0);
     }
-    float *sums = aligned_floats((size_t)(9 * m->shape.channels * lanes));
+    float *sums = aligned_floats((size_t)m->shape.channels * (size_t)lanes * 9);
     m->seeds->depthwise(&m->x.map, weight, 0, &m->y.map);
     m->seeds->depthwise(&m->d_y.map, weight, 1, &m->d_x.map);
     m->seeds->depthwise_weight(&m->x.map, &m->d_y.map, 1, sums);
