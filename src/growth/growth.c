@@ -154,7 +154,10 @@ static EsStatus create_rows(EsGrowth *growth) {
         {&growth->seed_sums, sizeof *growth->seed_sums * n * n_slots},
         {&growth->train_plans, sizeof *growth->train_plans * n},
         {&growth->n_invalid, sizeof(int32_t) * n},
-        {&growth->trials, sizeof *growth->trials * n * ES_ABLATION_PATTERNS_MAX},
+        {&growth->trials,
+         sizeof *growth->trials * ES_MAX(n * ES_ABLATION_PATTERNS_MAX, ES_GROWTH_MIN_TRIALS)},
+        {&growth->shapley, sizeof(double) * n * n_slots},
+        {&growth->shapley_error, sizeof(double) * n * n_slots},
     };
     for (size_t i = 0; i < ES_COUNT_OF(rows); i++) {
         void *memory = NULL;
@@ -215,11 +218,11 @@ void es_growth_destroy(EsGrowth *growth) {
     es_store_destroy(growth->store);
     es_stream_destroy(growth->stream);
     es_device_close(growth->device);
-    void *const rows[] = {growth->workers,   growth->slab,      growth->masks,
-                          growth->results,   growth->ablations, growth->pairs,
-                          growth->accuracy,  growth->loss_row,  growth->accuracy_row,
-                          growth->host_sums, growth->seed_sums, growth->train_plans,
-                          growth->n_invalid, growth->trials};
+    void *const rows[] = {
+        growth->workers,      growth->slab,      growth->masks,     growth->results,
+        growth->ablations,    growth->pairs,     growth->accuracy,  growth->loss_row,
+        growth->accuracy_row, growth->host_sums, growth->seed_sums, growth->train_plans,
+        growth->n_invalid,    growth->trials,    growth->shapley,   growth->shapley_error};
     for (size_t i = 0; i < ES_COUNT_OF(rows); i++) {
         es_release(rows[i]);
     }
@@ -287,6 +290,10 @@ const EsGrowthResult *es_growth_results(const EsGrowth *growth) { return growth-
 const EsAblation *es_growth_ablations(const EsGrowth *growth) { return growth->ablations; }
 
 const float *es_growth_ablation_accuracy(const EsGrowth *growth) { return growth->accuracy; }
+
+const double *es_growth_shapley(const EsGrowth *growth) { return growth->shapley; }
+
+const double *es_growth_shapley_error(const EsGrowth *growth) { return growth->shapley_error; }
 
 double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env) {
     int64_t n_seeds = 0;

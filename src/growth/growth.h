@@ -81,6 +81,14 @@ const EsGrowthResult *es_growth_results(const EsGrowth *growth); // [E]
 const EsAblation *es_growth_ablations(const EsGrowth *growth); // [E]
 const float *es_growth_ablation_accuracy(const EsGrowth *growth);
 
+// Shapley values of the accuracy for the seeds that were switched off in the last validation: what
+// each adds, averaged over all orders of adding them. Call it when the episode is over; above four
+// seeds it evaluates random orders. Values and standard errors [E, S], percent points; NaN where
+// there is no such seed, error 0 where exact.
+EsStatus es_growth_attribute(EsGrowth *growth);
+const double *es_growth_shapley(const EsGrowth *growth);
+const double *es_growth_shapley_error(const EsGrowth *growth);
+
 // Parameters of the host with its living seeds, over those of the host alone.
 double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env);
 

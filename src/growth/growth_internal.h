@@ -9,6 +9,9 @@
 // images of one evaluation run
 #define ES_GROWTH_EVALUATION_BATCH 250
 
+// room for the trials of one environment's Shapley values
+#define ES_GROWTH_MIN_TRIALS (16 * (ES_SLOTS_MAX + 1))
+
 // What a thread needs to run hosts. Kernels outside the plans run on a stream of its own, which has
 // this one thread.
 typedef struct EsGrowthWorker {
@@ -60,8 +63,10 @@ struct EsGrowth {
     EsGradientSums *seed_sums;      // owned [E, S]
     EsGrowthPlan **train_plans;     // owned [E]
     int32_t *n_invalid;             // owned [E]: labels out of range
-    EsGrowthTrial *trials;          // owned [E * ES_ABLATION_PATTERNS_MAX]
+    EsGrowthTrial *trials;          // owned [E * ES_ABLATION_PATTERNS_MAX], and at least
+                                    // ES_GROWTH_MIN_TRIALS
     int n_trials;
+    double *shapley, *shapley_error; // owned [E, S]: NaN where there is no value
     EsGrowthTimes times;
 };
 
@@ -78,6 +83,10 @@ EsStatus es_growth_train(EsGrowth *growth);
 
 // growth_validate.c: validation and ablations; fills results, accuracy, loss_row, accuracy_row.
 EsStatus es_growth_validate(EsGrowth *growth);
+
+// growth_validate.c: add a trial of an environment with these slots (bits) off; run all trials.
+EsStatus es_growth_add_trial(EsGrowth *growth, int64_t env, int32_t slots_off);
+void es_growth_run_trials(EsGrowth *growth);
 
 // growth_weights.c: fresh hosts for new episodes, and the requests that the rules left.
 EsStatus es_growth_weights_create(EsGrowth *growth);

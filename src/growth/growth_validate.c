@@ -22,15 +22,11 @@ static EsTopology trial_topology(const EsGrowth *growth, int64_t env, int32_t sl
     return topology;
 }
 
-static EsStatus add_trial(EsGrowth *growth, int64_t env, int32_t pattern) {
+EsStatus es_growth_add_trial(EsGrowth *growth, int64_t env, int32_t slots_off) {
     EsGrowthTrial *trial = &growth->trials[growth->n_trials++];
     int64_t n_images = growth->options.n_validation_images;
     int64_t batch = ES_MIN(n_images, ES_GROWTH_EVALUATION_BATCH), rest = n_images % batch;
-    *trial = (EsGrowthTrial){
-        .env = (int32_t)env,
-        .pattern = pattern,
-        .slots_off = es_ablation_slots_off(&growth->ablations[env], pattern),
-    };
+    *trial = (EsGrowthTrial){.env = (int32_t)env, .slots_off = slots_off};
     EsTopology topology = trial_topology(growth, env, trial->slots_off);
     ES_TRY(es_growth_plans_find(growth->plans, &topology, batch, 0, &trial->plan));
     if (rest > 0) {
@@ -50,7 +46,8 @@ static EsStatus list_trials(EsGrowth *growth) {
     growth->n_trials = 0;
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
         for (int32_t k = 0; k < es_ablation_count(&growth->ablations[e]); k++) {
-            ES_TRY(add_trial(growth, e, k));
+            ES_TRY(es_growth_add_trial(growth, e, es_ablation_slots_off(&growth->ablations[e], k)));
+            growth->trials[growth->n_trials - 1].pattern = k;
         }
     }
     return ES_STATUS_OK;
@@ -99,11 +96,15 @@ static void run_trial(void *context, int64_t number, int worker_index) {
 
 // --- all of them ---
 
+void es_growth_run_trials(EsGrowth *growth) {
+    es_thread_pool_run(es_stream_pool(growth->stream), growth->n_trials, run_trial, growth);
+}
+
 EsStatus es_growth_validate(EsGrowth *growth) {
     int64_t start_ns = es_clock_ns();
     double n_images = (double)growth->options.n_validation_images;
     ES_TRY(list_trials(growth));
-    es_thread_pool_run(es_stream_pool(growth->stream), growth->n_trials, run_trial, growth);
+    es_growth_run_trials(growth);
     for (int i = 0; i < growth->n_trials; i++) {
         const EsGrowthTrial *trial = &growth->trials[i];
         int64_t e = trial->env;

@@ -1,5 +1,6 @@
 #include "runs/grow_events.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -283,6 +284,30 @@ void es_grow_events_decided(EsGrowEvents *events, EsHub *hub, EsEventTime time,
 
 // --- the end ---
 
+static void emit_shapley(EsGrowEvents *events, EsHub *hub, EsEventTime time,
+                         int64_t first_episode) {
+    const double *value = es_growth_shapley(events->growth);
+    const double *error = es_growth_shapley_error(events->growth);
+    const EsSeedView *seed = &es_growth_state(events->growth)->seed;
+    int64_t n_rows = 0;
+    for (int64_t i = 0; i < events->n_envs * events->n_slots; i++) {
+        if (!isnan(value[i])) {
+            events->contributed[n_rows++] =
+                (EsContributionMeasuredEvent){.env = i / events->n_slots,
+                                              .episode = first_episode + i / events->n_slots,
+                                              .slot = slot_name(events, (int)(i % events->n_slots)),
+                                              .contribution = (double)seed->contribution[i],
+                                              .velocity = (double)seed->contribution_velocity[i],
+                                              .interaction = (double)seed->interaction_sum[i],
+                                              .shapley = value[i],
+                                              .shapley_error = error[i]};
+        }
+    }
+    if (n_rows > 0) {
+        es_emit_contribution_measured(hub, time, events->contributed, n_rows);
+    }
+}
+
 void es_grow_events_ended(EsGrowEvents *events, EsHub *hub, EsEventTime time,
                           int64_t first_episode) {
     const EsGrowthEnvView *env = &es_growth_state(events->growth)->env;
@@ -304,4 +329,5 @@ void es_grow_events_ended(EsGrowEvents *events, EsHub *hub, EsEventTime time,
                                     .n_rollbacks = env->n_rollbacks[e]};
     }
     es_emit_episode_outcome(hub, time, events->outcomes, events->n_envs);
+    emit_shapley(events, hub, time, first_episode);
 }

@@ -226,6 +226,7 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
         es_hub_tick(hub);
         time.step++;
     }
+    ES_TRY(es_growth_attribute(grow->growth));
     es_grow_events_ended(grow->events, hub, (EsEventTime){.round = round, .step = -1},
                          first_episode);
     summarise(grow, report);
