@@ -11,26 +11,20 @@ static EsHostSpec host;
 static EsSlot slots[ES_SLOTS_MAX];
 static int n_slots;
 
-// host.ini in a folder of this process's own
-static const char *host_path(void) {
-    static char folder[64], path[80];
-    if (folder[0] == '\0') {
-        strcpy(folder, "/tmp/esper_host_XXXXXX");
-        if (mkdtemp(folder) == NULL) {
-            abort();
-        }
-        snprintf(path, sizeof path, "%s/host.ini", folder);
-    }
-    return path;
-}
-
+// The text as host.ini, in a folder that is gone afterwards.
 static EsStatus load(const char *text) {
-    FILE *file = fopen(host_path(), "wb");
+    char folder[] = "/tmp/esper_host_XXXXXX", path[sizeof folder + 16];
+    if (mkdtemp(folder) == NULL) {
+        abort();
+    }
+    snprintf(path, sizeof path, "%s/host.ini", folder);
+    FILE *file = fopen(path, "wb");
     if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0) {
         abort();
     }
-    EsStatus status = es_host_load(host_path(), &host, slots, &n_slots);
-    remove(host_path());
+    EsStatus status = es_host_load(path, &host, slots, &n_slots);
+    remove(path);
+    rmdir(folder);
     return status;
 }
 
