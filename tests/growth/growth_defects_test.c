@@ -69,6 +69,48 @@ TEST(the_first_step_is_gentle) {
     }
 }
 
+// Original: up to 8 channels a group is one channel, which has nothing to say about one pixel.
+TEST(a_map_of_one_pixel_is_not_normalised_to_nothing) {
+    enum { N = 2, C = 4 };
+    EsDevice *device = NULL;
+    EsStream *stream = NULL;
+    EsGraph *graph = NULL;
+    EsStore *store = NULL;
+    EsPlan *plan = NULL;
+    float image[N * C];
+    REQUIRE_OK(es_device_open("cpu", &(EsDeviceOptions){.n_threads = 1}, &device));
+    REQUIRE_OK(es_stream_create(device, &stream));
+    REQUIRE_OK(es_graph_create(1, &graph));
+    EsValueId x = es_graph_input(graph, "x", ES_DTYPE_F32, 4, (int64_t[]){N, C, 1, 1});
+    EsValueId s = es_blueprint_build(graph, ES_BLUEPRINT_CONV_SMALL, "seed", x);
+    es_graph_keep(graph, s);
+    REQUIRE_OK(es_store_create(graph, device, &store));
+    REQUIRE_OK(es_store_initialise(store, graph, stream, 1, (int32_t[]){0}));
+    EsTensor gamma = es_store_tensor(store, graph, es_graph_find(graph, "seed.norm.gamma"));
+    for (int k = 0; k < N * C; k++) {
+        image[k] = small_draw((uint32_t)k);
+        ((float *)gamma.data)[k % C] = 1.0f;
+    }
+    EsPlanOptions options = es_plan_defaults();
+    EsTensor tensor = es_tensor_view(image, ES_DTYPE_F32, device, 5, (int64_t[]){1, N, C, 1, 1});
+    REQUIRE_OK(es_plan_create(graph, store, &options, &plan));
+    REQUIRE_OK(es_plan_bind(plan, x, &tensor));
+    REQUIRE_OK(es_plan_run(plan, stream));
+    const float *y = es_plan_tensor(plan, s).data;
+    for (int n = 0; n < N; n++) { // the branch of an image: mean 0, variance 1 over its channels
+        double squares = 0;
+        for (int k = n * C; k < (n + 1) * C; k++) {
+            squares += pow((double)y[k] - (double)image[k], 2) / C;
+        }
+        EXPECT_NEAR(squares, 1, 1e-2); // epsilon takes a little
+    }
+    es_plan_destroy(plan);
+    es_store_destroy(store);
+    es_graph_destroy(graph);
+    es_stream_destroy(stream);
+    es_device_close(device);
+}
+
 // Original: the gate network is not in the optimiser before the seed is a fossil, and its gradients
 // add up from batch to batch.
 TEST(a_gate_learns_while_it_blends) {
