@@ -109,6 +109,21 @@ TEST(seeds_without_effect_leave_the_loss_default) {
     }
 }
 
+// Factors of attention near 0.05: h + (s - h) is then not s. Residual seeds are too near to h for
+// the difference to be rounded.
+static void shrink_factors(const Ground *ground, const EsGraph *graph) {
+    for (EsValueId v = 0; v < graph->n_values; v++) {
+        const EsValue *value = &graph->values[v];
+        int is_bias = strstr(value->name, ".excite.bias") != NULL;
+        for (int64_t e = 0; is_bias && e < ground->model.n_envs; e++) {
+            float *row = slab_row(&ground->store->parameters, e) + value->slab_offset;
+            for (int64_t k = 0; k < es_value_count(value); k++) {
+                row[k] -= 6.0f;
+            }
+        }
+    }
+}
+
 // The same at the slot itself: y is h bit for bit, and s bit for bit for ADD at alpha 1 (and above:
 // it is clamped), where s is not h.
 TEST(slot_outputs_bit_for_bit) {
@@ -120,6 +135,7 @@ TEST(slot_outputs_bit_for_bit) {
         runner_begin(&r, &ground, &topology, N, 0, ES_COMPILE_OFF);
         ground_initialise(&ground, r.graph.graph);
         ground_open_paths(&ground, r.graph.graph);
+        shrink_factors(&ground, r.graph.graph);
         for (int taken = 0; taken < 2; taken++) {
             set_idle(&r);
             for (int s = 0; s < SLOTS && taken; s++) {
