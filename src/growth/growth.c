@@ -10,24 +10,25 @@
 EsGrowthOptions es_growth_defaults(const EsHostSpec *host, const EsSlot *slots, int n_slots,
                                    int64_t n_envs) {
     int is_tiny = strcmp(host->name, "tiny") == 0;
-    EsGrowthOptions options = {.host = *host,
-                               .n_slots = n_slots,
-                               .settings =
-                                   is_tiny ? es_growth_settings_tiny(n_slots, host->n_classes)
-                                           : es_growth_settings_default(n_slots, host->n_classes),
-                               .n_envs = n_envs,
-                               .batch = host->batch,
-                               .step_batches = 8,
-                               .n_validation_images = 2000,
-                               .seed = 42,
-                               .mode = ES_COMPILE_DEFAULT,
-                               .plan_capacity = 512,
-                               .host_rate = 0.01f,
-                               .seed_rate = 0.01f,
-                               .momentum = 0.9f,
-                               .host_decay = 5e-4f,
-                               .clip = 1.0f,
-                               .gradient_stride = 10};
+    EsGrowthOptions options = {
+        .host = *host,
+        .n_slots = n_slots,
+        .settings = is_tiny ? es_growth_settings_tiny(n_slots, host->n_classes)
+                            : es_growth_settings_default(n_slots, host->n_classes),
+        .n_envs = n_envs,
+        .batch = host->batch,
+        .step_batches = 8,
+        .n_validation_images = 2000,
+        .seed = 42,
+        .mode = ES_COMPILE_DEFAULT,
+        // a plan to train, and two per pattern to validate, at most 18 of them
+        .plan_capacity = (int)ES_MIN(64 + 40 * n_envs, 16384),
+        .host_rate = 0.01f,
+        .seed_rate = 0.01f,
+        .momentum = 0.9f,
+        .host_decay = 5e-4f,
+        .clip = 1.0f,
+        .gradient_stride = 10};
     memcpy(options.slots, slots, sizeof *slots * (size_t)n_slots);
     return options;
 }

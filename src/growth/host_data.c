@@ -5,6 +5,18 @@
 
 static int is_given(const char *text) { return text != NULL && text[0] != '\0'; }
 
+EsStatus es_host_find(const char *task, EsHostSpec *host) {
+    size_t length = strlen(task);
+    int is_file =
+        strchr(task, '/') != NULL || (length > 4 && strcmp(task + length - 4, ".ini") == 0);
+    if (!is_file) {
+        return es_host_preset(task, host);
+    }
+    EsSlot slots[ES_SLOTS_MAX];
+    int n_slots = 0;
+    return es_host_load(task, host, slots, &n_slots);
+}
+
 EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const char *folder, uint64_t seed,
                               EsThreadPool *pool, EsDataset *dataset) {
     const char *name = is_given(data) ? data : host->dataset;

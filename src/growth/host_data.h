@@ -1,11 +1,15 @@
-// The data set of a host: opened by name, and the host made to fit it.
+// Hosts and their data sets, found by what a user writes.
 #ifndef ES_GROWTH_HOST_DATA_H
 #define ES_GROWTH_HOST_DATA_H
 
 #include "data/dataset.h"
-#include "growth/host.h"
+#include "growth/host_file.h"
 
 ES_EXTERN_C_BEGIN
+
+// A preset by name, or the host described in a file when `task` is a path (it has a '/' or ends in
+// ".ini"); released with es_host_unload either way.
+EsStatus es_host_find(const char *task, EsHostSpec *host);
 
 // Open `data` ("" or NULL: the host's own) and give the host the size, channels and classes of its
 // images. cifar10 and idx are read from `folder` ("" or NULL: ES_DATA_DIR); for the others `seed`

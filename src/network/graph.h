@@ -82,7 +82,7 @@ typedef struct EsValue {
     int needs_gradient; // depends on a parameter
     int is_rounded; // an activation that takes the plan's precision; statistics and losses stay f32
     int64_t slab_offset; // elements from the start of an environment's part of its slab
-    float bound; // parameters: initial values uniform in [-bound, bound]; 0: all equal to `start`
+    float bound;         // parameters: initial values uniform in [start - bound, start + bound]
     float start;
 } EsValue;
 
@@ -164,6 +164,8 @@ typedef struct EsLinearOptions {
     int has_bias;
     int is_constant;  // weights start at 0 and biases at bias_start instead of uniform
     float bias_start; // read when is_constant
+    int is_positive;  // weights uniform in [0, 1/sqrt(fan-in)]: units behind a ReLU that read
+                      // what is not negative start alive
 } EsLinearOptions;
 EsValueId es_graph_linear_with(EsGraph *graph, const char *name, EsValueId x, int64_t n_out,
                                EsLinearOptions options);

@@ -106,8 +106,10 @@ EsValueId es_graph_squeeze_excite(EsGraph *graph, const char *name, EsValueId x)
     }
     const int64_t n_channels = graph->values[x].dim[2];
     const EsLinearOptions constant = {.has_bias = 1, .is_constant = 1, .bias_start = EXCITE_BIAS};
+    // with C/4 units and no bias, signs of their own would leave some seeds without a living unit
+    const EsLinearOptions positive = {.is_positive = 1};
     EsValueId w = es_graph_pool(graph, ES_POOL_GLOBAL, x);
-    w = es_graph_linear_with(graph, squeeze, w, ES_MAX(1, n_channels / 4), (EsLinearOptions){0});
+    w = es_graph_linear_with(graph, squeeze, w, ES_MAX(1, n_channels / 4), positive);
     w = es_graph_activation(graph, ES_ACTIVATION_RELU, w);
     w = es_graph_linear_with(graph, excite, w, n_channels, constant);
     w = es_graph_activation(graph, ES_ACTIVATION_SIGMOID, w);

@@ -12,8 +12,9 @@ EsValueId es_graph_linear_with(EsGraph *graph, const char *name, EsValueId x, in
     }
     int64_t n_rows = graph->values[x].dim[1], n_in = graph->values[x].dim[2];
     float bound = options.is_constant ? 0.0f : 1.0f / sqrtf((float)n_in);
-    EsValueId weight =
-        es_graph_add_parameter(graph, name, "weight", 2, (int64_t[]){n_out, n_in}, bound, 0.0f);
+    float middle = options.is_positive ? bound / 2.0f : 0.0f;
+    EsValueId weight = es_graph_add_parameter(graph, name, "weight", 2, (int64_t[]){n_out, n_in},
+                                              bound - middle, middle);
     EsValueId bias = options.has_bias ? es_graph_add_parameter(graph, name, "bias", 1, &n_out,
                                                                bound, options.bias_start)
                                       : ES_NO_VALUE;

@@ -81,7 +81,8 @@ static void initialise_value(const EsValue *value, uint64_t seed, uint32_t episo
             draw = es_random_draw(seed, episode, purpose, step, (uint32_t)(q / 4));
         }
         float uniform = es_random_uniform(draw.word[q % 4]);
-        part[q] = value->bound > 0.0f ? (2.0f * uniform - 1.0f) * value->bound : value->start;
+        part[q] = value->bound > 0.0f ? value->start + (2.0f * uniform - 1.0f) * value->bound
+                                      : value->start;
     }
 }
 

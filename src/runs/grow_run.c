@@ -6,9 +6,11 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/sha256.h"
 #include "growth/host_data.h"
 #include "growth/schedule.h"
 #include "runs/grow_events.h"
+#include "runs/run_inputs.h"
 
 typedef enum PolicyKind { POLICY_WAIT, POLICY_SCRIPT } PolicyKind;
 
@@ -20,13 +22,17 @@ struct EsGrowRun {
     EsAction *actions;              // owned [E]
     PolicyKind policy;
     EsSchedule schedule; // owned
+    EsHostSpec host;     // owned where it comes from a file
+    char data_hash[ES_SHA256_TEXT_BYTES];
+    char policy_hash[ES_SHA256_TEXT_BYTES]; // of a script's file, "" otherwise
 };
 
 // --- settings ---
 
 static const EsConfigKey keys[] = {
     ES_RUN_CONFIG_KEYS(EsGrowSettings, run, "grow", "10"),
-    ES_CONFIG_TEXT(EsGrowSettings, task, "grow", "task", "tiny", "host and its data set"),
+    ES_CONFIG_TEXT(EsGrowSettings, task, "grow", "task", "tiny",
+                   "host and its data set, or the path of a host described in a file"),
     ES_CONFIG_TEXT(EsGrowSettings, data, "grow", "data", "",
                    "tiny, generated, cifar10 or idx instead of the task's"),
     ES_CONFIG_TEXT(EsGrowSettings, folder, "grow", "folder", "",
@@ -86,7 +92,8 @@ static EsStatus open_policy(EsGrowRun *grow, const EsSlot *slots, int n_slots) {
     }
     if (strncmp(policy, script, sizeof script - 1) == 0) {
         grow->policy = POLICY_SCRIPT;
-        return es_schedule_load(policy + sizeof script - 1, slots, n_slots, &grow->schedule);
+        ES_TRY(es_schedule_load(policy + sizeof script - 1, slots, n_slots, &grow->schedule));
+        return es_sha256_file(policy + sizeof script - 1, grow->policy_hash, NULL);
     }
     return ES_FAIL(ARGUMENT, "policy \"%.100s\" is none of wait, script:FILE", policy);
 }
@@ -117,23 +124,23 @@ static EsGrowthOptions growth_options(const EsGrowSettings *settings, const EsHo
 
 static EsStatus create_parts(EsGrowRun *grow) {
     const EsGrowSettings *settings = grow->settings;
-    EsHostSpec host;
     EsSlot slots[ES_SLOTS_MAX];
     int n_slots = 0;
-    ES_TRY(es_host_preset(settings->task, &host));
+    ES_TRY(es_host_find(settings->task, &grow->host));
     if (strcmp(settings->run.device, "cpu") != 0) {
         return ES_FAIL(UNSUPPORTED, "growth runs on the CPU so far; device \"%s\" is asked for",
                        settings->run.device);
     }
     EsThreadPool *pool = NULL;
     ES_TRY(es_thread_pool_create(&pool, settings->run.n_threads));
-    EsStatus status = es_host_open_dataset(&host, settings->data, settings->folder,
+    EsStatus status = es_host_open_dataset(&grow->host, settings->data, settings->folder,
                                            (uint64_t)settings->data_seed, pool, &grow->dataset);
     es_thread_pool_destroy(pool);
     ES_TRY(status);
-    ES_TRY(es_slots_parse(&host, settings->slots, slots, &n_slots));
+    ES_TRY(es_slots_parse(&grow->host, settings->slots, slots, &n_slots));
     ES_TRY(open_policy(grow, slots, n_slots));
-    EsGrowthOptions options = growth_options(settings, &host, slots, n_slots);
+    EsGrowthOptions options = growth_options(settings, &grow->host, slots, n_slots);
+    es_dataset_fingerprint(&grow->dataset, grow->data_hash);
     ES_TRY(es_growth_create(&options, &grow->dataset, &grow->growth));
     ES_TRY(es_grow_events_create(grow->growth, &grow->events));
     return es_allocate(sizeof *grow->actions * (size_t)settings->n_envs, (void **)&grow->actions);
@@ -161,6 +168,7 @@ void es_grow_run_destroy(EsGrowRun *grow) {
     es_growth_destroy(grow->growth);
     es_dataset_destroy(&grow->dataset);
     es_schedule_destroy(&grow->schedule);
+    es_host_unload(&grow->host);
     es_release(grow->actions);
     es_release(grow);
 }
@@ -249,13 +257,14 @@ static void describe(void *context, EsRunStartedEvent *row) {
 
 static EsStatus save(void *context, EsRunCheckpoint *checkpoint) {
     const EsGrowRun *grow = context;
-    return es_run_checkpoint_put_text(checkpoint, "policy", grow->settings->policy);
+    ES_TRY(es_run_checkpoint_put_text(checkpoint, "data_sha256", grow->data_hash));
+    return es_run_checkpoint_put_text(checkpoint, "policy_sha256", grow->policy_hash);
 }
 
 static EsStatus load(void *context, const EsRunCheckpoint *checkpoint) {
-    const char *policy = NULL;
-    (void)context;
-    return es_run_checkpoint_text(checkpoint, "policy", &policy);
+    const EsGrowRun *grow = context;
+    ES_TRY(es_run_input_check(checkpoint, "data_sha256", grow->data_hash, "the data set"));
+    return es_run_input_check(checkpoint, "policy_sha256", grow->policy_hash, "the schedule");
 }
 
 EsRunWork es_grow_run_work(EsGrowRun *grow) {

@@ -6,7 +6,9 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/statistics.h"
+#include "growth/host_data.h"
 #include "network/checkpoint.h"
+#include "runs/run_inputs.h"
 
 // parts of a round between which a request to stop is noticed and progress is told
 #define CHUNKS_PER_ROUND 20
@@ -34,7 +36,8 @@ struct EsHostsRun {
 
 static const EsConfigKey keys[] = {
     ES_RUN_CONFIG_KEYS(EsHostsSettings, run, "hosts", "20"),
-    ES_CONFIG_TEXT(EsHostsSettings, task, "hosts", "task", "tiny", "host and its data set"),
+    ES_CONFIG_TEXT(EsHostsSettings, task, "hosts", "task", "tiny",
+                   "host and its data set, or the path of a host described in a file"),
     ES_CONFIG_TEXT(EsHostsSettings, data, "hosts", "data", "",
                    "tiny, generated, cifar10 or idx instead of the task's"),
     ES_CONFIG_TEXT(EsHostsSettings, folder, "hosts", "folder", "",
@@ -69,33 +72,6 @@ EsConfig es_hosts_run_config(EsHostsSettings *settings) {
 
 // --- set-up ---
 
-// The data set asked for; the host takes on the size of its images.
-static EsStatus open_dataset(EsHostsRun *hosts, EsThreadPool *pool) {
-    const EsHostsSettings *settings = hosts->settings;
-    const char *name = settings->data[0] != '\0' ? settings->data : hosts->host.dataset;
-    int is_read = strcmp(name, "cifar10") == 0 || strcmp(name, "idx") == 0;
-    const char *folder = settings->folder[0] != '\0' ? settings->folder : getenv("ES_DATA_DIR");
-    if (is_read && (folder == NULL || folder[0] == '\0')) {
-        return ES_FAIL(ARGUMENT, "data set \"%s\" needs --folder or ES_DATA_DIR", name);
-    }
-    if (!is_read && settings->folder[0] != '\0') {
-        return ES_FAIL(ARGUMENT,
-                       "--folder has no use for data set \"%s\", which is generated; "
-                       "--data cifar10 and --data idx read files",
-                       name);
-    }
-    EsDatasetOptions wanted = {.seed = (uint64_t)settings->data_seed, .folder = folder};
-    ES_TRY(es_dataset_create(&hosts->dataset, name, &wanted, pool));
-    if (hosts->dataset.height != hosts->dataset.width) {
-        return ES_FAIL(INPUT, "hosts take square images, data set \"%s\" has %d x %d", name,
-                       hosts->dataset.height, hosts->dataset.width);
-    }
-    hosts->host.image_channels = hosts->dataset.n_channels;
-    hosts->host.image_size = hosts->dataset.height;
-    hosts->host.n_classes = hosts->dataset.n_classes;
-    return ES_STATUS_OK;
-}
-
 static EsStatus create_trainer(EsHostsRun *hosts) {
     const EsHostsSettings *settings = hosts->settings;
     EsHostTrainerOptions options = es_host_trainer_defaults(&hosts->host, settings->n_envs);
@@ -117,7 +93,7 @@ static EsStatus create_trainer(EsHostsRun *hosts) {
 
 static EsStatus create_parts(EsHostsRun *hosts) {
     const EsHostsSettings *settings = hosts->settings;
-    ES_TRY(es_host_preset(settings->task, &hosts->host));
+    ES_TRY(es_host_find(settings->task, &hosts->host));
     if (settings->base > 0) {
         hosts->host.base = settings->base;
     }
@@ -129,7 +105,8 @@ static EsStatus create_parts(EsHostsRun *hosts) {
     ES_TRY(es_stream_create(hosts->device, &hosts->stream));
     EsThreadPool *pool = NULL;
     ES_TRY(es_thread_pool_create(&pool, settings->run.n_threads));
-    EsStatus status = open_dataset(hosts, pool);
+    EsStatus status = es_host_open_dataset(&hosts->host, settings->data, settings->folder,
+                                           (uint64_t)settings->data_seed, pool, &hosts->dataset);
     es_thread_pool_destroy(pool);
     ES_TRY(status);
     ES_TRY(es_host_check(&hosts->host));
@@ -163,6 +140,7 @@ void es_hosts_run_destroy(EsHostsRun *hosts) {
     es_host_trainer_destroy(hosts->trainer);
     es_stream_destroy(hosts->stream);
     es_dataset_destroy(&hosts->dataset);
+    es_host_unload(&hosts->host);
     es_device_close(hosts->device);
     es_release(hosts->training);
     es_release(hosts->validation);
@@ -302,19 +280,6 @@ static const char *data_hash(EsHostsRun *hosts) {
     return hosts->data_hash;
 }
 
-// A run that goes on with other images would be neither of two runs.
-static EsStatus check_data(EsHostsRun *hosts, const EsRunCheckpoint *checkpoint) {
-    const char *saved = NULL;
-    ES_TRY(es_run_checkpoint_text(checkpoint, "data_sha256", &saved));
-    if (strcmp(saved, data_hash(hosts)) == 0) {
-        return ES_STATUS_OK;
-    }
-    return ES_FAIL(INPUT,
-                   "the data set \"%s\" is not the one this run began with: its SHA-256 was "
-                   "%.12s... and is %.12s...; bring the old files back or start a new run",
-                   hosts->dataset.name, saved, data_hash(hosts));
-}
-
 static EsStatus save(void *context, EsRunCheckpoint *checkpoint) {
     EsHostsRun *hosts = context;
     char path[ES_RUN_PATH_BYTES];
@@ -334,7 +299,7 @@ static EsStatus load(void *context, const EsRunCheckpoint *checkpoint) {
     EsHostsRun *hosts = context;
     char path[ES_RUN_PATH_BYTES];
     int64_t batches = 0;
-    ES_TRY(check_data(hosts, checkpoint));
+    ES_TRY(es_run_input_check(checkpoint, "data_sha256", data_hash(hosts), "the data set"));
     ES_TRY(es_run_checkpoint_int(checkpoint, "batches", &batches));
     ES_TRY(es_checkpoint_load(es_run_checkpoint_path(checkpoint, "hosts.safetensors", path),
                               es_host_trainer_graph(hosts->trainer),

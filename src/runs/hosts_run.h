@@ -14,7 +14,7 @@
 typedef struct EsHostsSettings {
     EsRunSettings run;
     // [hosts]
-    char task[64];
+    char task[1024];
     char data[64];     // "" = the task's
     char folder[1024]; // "" = ES_DATA_DIR
     int n_envs;

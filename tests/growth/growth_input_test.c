@@ -93,12 +93,12 @@ TEST(sizes_that_make_no_sense) {
     static const struct {
         int field;
         const char *part;
-    } cases[] = {{0, "given are 1, 0, 1, 10, 512"},
-                 {1, "given are 1, 2, 0, 10, 512"},
+    } cases[] = {{0, "given are 1, 0, 1, 10, 144"},
+                 {1, "given are 1, 2, 0, 10, 144"},
                  {2, "a batch of 65 does not fit the 64 training images"},
                  {3, "41 validation images are asked for, the data set has 40"},
                  {4, "training_dwell"},
-                 {5, "given are 0, 2, 1, 10, 512"}};
+                 {5, "given are 0, 2, 1, 10, 144"}};
     for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
         EsGrowthOptions options = small_options("r0c1", 2, 1);
         switch (cases[i].field) {

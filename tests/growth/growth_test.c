@@ -177,6 +177,28 @@ TEST(incubation_leaves_the_host_alone) {
     es_growth_destroy(growth);
 }
 
+// Squeeze-excite on four channels has a single hidden unit; it must not be born dead.
+TEST(attention_seeds_are_born_alive) {
+    enum { N = 24 };
+    EsGrowthOptions options = make_options("r0c0", N, 2);
+    EsGrowth *growth = create(&options);
+    EsAction actions[N];
+    REQUIRE_OK(es_growth_reset(growth, 0));
+    for (int step = 0; step < 5; step++) {
+        for (int e = 0; e < N; e++) {
+            actions[e] = step == 0 ? germinate(0, ES_BLUEPRINT_ID_ATTENTION, ES_STYLE_LINEAR_ADD)
+                                   : wait_action();
+        }
+        REQUIRE_OK(es_growth_step(growth, actions));
+    }
+    int n_blended = 0;
+    for (int e = 0; e < N; e++) {
+        n_blended += es_stage_in(stage_of(growth, e, 0), ES_STAGES_BLENDED);
+    }
+    EXPECT_EQ(n_blended, N);
+    es_growth_destroy(growth);
+}
+
 // --- sameness ---
 
 TEST(threads_do_not_change_bits) {

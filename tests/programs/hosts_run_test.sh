@@ -153,7 +153,7 @@ run 0 hosts --data idx --folder "$folder/idx" --envs 1 --rounds 1 --threads 1 --
 run 0 hosts --resume "$folder/idx-run" --rounds 2 --quiet
 printf '\377' | dd of="$folder/idx/train-images-idx3-ubyte" bs=1 seek=1000 conv=notrunc status=none
 run 2 hosts --resume "$folder/idx-run" --rounds 3 --quiet
-expect_part "changed data" "$err" 'the data set "idx" is not the one this run began with'
+expect_part "changed data" "$err" 'the data set is not the one this run began with'
 
 # --- interrupting: the state is saved, the exit code says so ---
 for signal in INT TERM; do
