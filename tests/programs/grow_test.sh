@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# `esper grow` as a user runs it: a written schedule, what is recorded, resuming, mistakes.
+#
+# usage: grow_test.sh PATH_TO_ESPER
+set -uo pipefail
+esper=$1
+unset ES_LOG
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+n_failed=0
+
+fail() {
+    echo "FAIL: $*"
+    n_failed=$((n_failed + 1))
+}
+
+# run EXPECTED_CODE ARGUMENTS...: leaves the output in $out and $err
+run() {
+    local expected=$1 code
+    shift
+    "$esper" "$@" > "$folder/out" 2> "$folder/err"
+    code=$?
+    out=$(cat "$folder/out")
+    err=$(cat "$folder/err")
+    [[ $code == "$expected" ]] || fail "esper $*: exit code $code, expected $expected; $err"
+}
+
+expect_part() { # what actual part
+    [[ $2 == *"$3"* ]] || fail "$1 is \"$2\", which does not contain \"$3\""
+}
+
+ask() { # RUN SQL: the first cell
+    "$esper" query "$1" "$2" --csv | tr -d '\r' | sed -n 2p
+}
+
+cat > "$folder/plan.txt" << 'PLAN'
+1  *    germinate r0c1 conv_light style=linear_add tempo=fast
+6  *    fossilize r0c1
+8  0    germinate r0c0 norm style=gated_gate tempo=fast
+9  1-2  wait
+PLAN
+small=(--envs 3 --episode-steps 12 --step-batches 2 --validation-images 200 --threads 1 --quiet)
+
+# --- a schedule is played, and told ---
+run 0 grow "${small[@]}" --rounds 2 --policy "script:$folder/plan.txt" --out "$folder/a"
+expect_part "table" "$out" "r0c1 conv_light FOSSILIZED"
+[[ $(ask "$folder/a" "select count(*) from seeds where outcome = 'fossilized'") == 6 ]] || fail "fossils: $(ask "$folder/a" "select group_concat(outcome) from seeds")"
+[[ $(ask "$folder/a" "select count(*) from episodes where n_fossils = 1") == 6 ]] || fail "episodes with a fossil"
+[[ $(ask "$folder/a" "select count(*) from contributions where shapley is not null") -ge 1 ]] || fail "no Shapley values"
+[[ $(ask "$folder/a" "select stages from seeds where outcome = 'fossilized' limit 1") == "GERMINATED > TRAINING > BLENDING > HOLDING > FOSSILIZED" ]] ||
+    fail "stages: $(ask "$folder/a" "select stages from seeds limit 1")"
+# growth without seeds is what waiting gives
+run 0 grow "${small[@]}" --rounds 1 --out "$folder/wait" --json
+expect_part "JSON" "$out" '"parameter_ratio": 1.0'
+
+# --- the same again, on two threads, without telemetry ---
+run 0 grow "${small[@]}" --rounds 2 --policy "script:$folder/plan.txt" --out "$folder/b" --threads 2 --json
+one=$out
+run 0 grow "${small[@]}" --rounds 2 --policy "script:$folder/plan.txt" --out "$folder/c" --telemetry.level=off --json
+[[ ${one/\/b\"/} == "${out/\/c\"/}" ]] || fail "threads or telemetry change results"
+
+# --- resuming ---
+run 0 grow --resume "$folder/a" --rounds 3 --quiet --json
+three=$out
+run 0 grow "${small[@]}" --rounds 3 --policy "script:$folder/plan.txt" --out "$folder/d" --json
+[[ ${three/\/a\"/} == "${out/\/d\"/}" ]] || fail "a resumed run differs"
+echo '9 * wait' >> "$folder/plan.txt"
+run 2 grow --resume "$folder/a" --rounds 4 --quiet
+expect_part "changed schedule" "$err" "the schedule is not the one this run began with"
+
+# --- mistakes ---
+run 2 grow --slots r0c9
+expect_part "slot" "$err" 'host "tiny" has no slot "r0c9"'
+run 2 grow --policy learn
+expect_part "policy" "$err" 'policy "learn" is none of'
+printf '1 * germinate r0c0 nonsense\n' > "$folder/bad.txt"
+run 2 grow --policy "script:$folder/bad.txt" --quiet
+expect_part "schedule" "$err" 'bad.txt:1:20: "nonsense" is no blueprint'
+run 2 grow --task nothing
+expect_part "task" "$err" 'no host is called "nothing"'
+printf '[host]\nnam = x\n' > "$folder/host.ini"
+run 2 grow --task "$folder/host.ini"
+expect_part "host file" "$err" 'host.ini:2: unknown key "nam"'
+run 2 grow --validation-images 5000
+expect_part "validation" "$err" "5000 validation images are asked for, the data set has 2000"
+run 0 grow "${small[@]}" --dry-run
+expect_part "dry run" "$out" "# time"
+[[ ! -e runs ]] || fail "a dry run made a folder"
+
+((n_failed == 0)) && echo "all as expected"
+exit $((n_failed > 0))
