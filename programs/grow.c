@@ -6,6 +6,7 @@
 
 #include "base/macros.h"
 #include "growth/growth_names.h"
+#include "message.h"
 #include "run_command.h"
 #include "runs/grow_run.h"
 
@@ -124,6 +125,13 @@ static EsExit run_grow(const EsRunCommand *command, const EsConfig *config, int 
         }
         EsRunWork work = es_grow_run_work(grow);
         status = es_run_close(run, es_run_rounds(run, &work), &outcome);
+    }
+    const char *why = NULL;
+    int64_t n_refused = grow != NULL ? es_grow_run_refusals(grow, &why) : 0;
+    if (status == ES_STATUS_OK && n_refused > 0) {
+        es_message("note: %lld operations were refused and counted as waiting; the last because "
+                   "%s (esper query RUN \"SELECT * FROM decisions WHERE refusal IS NOT NULL\")\n",
+                   (long long)n_refused, why);
     }
     // a run that was done already has no last round at hand; its record has
     if (status == ES_STATUS_OK && n_rounds_before < settings->run.n_rounds) {

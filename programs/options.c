@@ -74,8 +74,7 @@ static const EsConfigKey *find_key(const EsOptionTable *table, const EsOption *o
             return key;
         }
     }
-    ES_ASSERT(!"an option names a key that is not declared");
-    return NULL;
+    es_assert_failed("an option names a key that is declared", __FILE__, __LINE__);
 }
 
 // Options that are given without a value: flags, and keys that are on or off.

@@ -56,6 +56,10 @@ static EsStatus check_options(const EsGrowthOptions *options, const EsDataset *d
                        (long long)options->step_batches, options->gradient_stride,
                        options->plan_capacity);
     }
+    if (options->settings.episode_steps > INT32_MAX / options->step_batches) {
+        return ES_FAIL(ARGUMENT, "%d steps of %lld batches are more than can be counted",
+                       options->settings.episode_steps, (long long)options->step_batches);
+    }
     if (options->batch < 1 || options->batch > dataset->train.count) {
         return ES_FAIL(ARGUMENT, "a batch of %lld does not fit the %lld training images",
                        (long long)options->batch, (long long)dataset->train.count);
@@ -153,7 +157,7 @@ static EsStatus create_rows(EsGrowth *growth) {
         {&growth->accuracy_row, sizeof(float) * n},
         {&growth->host_sums, sizeof *growth->host_sums * n},
         {&growth->seed_sums, sizeof *growth->seed_sums * n * n_slots},
-        {&growth->train_plans, sizeof *growth->train_plans * n},
+        {&growth->train_plans, sizeof(EsGrowthPlan *) * n},
         {&growth->n_invalid, sizeof(int32_t) * n},
         {&growth->trials,
          sizeof *growth->trials * ES_MAX(n * ES_ABLATION_PATTERNS_MAX, ES_GROWTH_MIN_TRIALS)},
@@ -261,7 +265,7 @@ EsStatus es_growth_reset(EsGrowth *growth, int64_t first_episode) {
     return run_to_decision(growth);
 }
 
-EsStatus es_growth_step(EsGrowth *growth, const EsAction *actions) {
+EsStatus es_growth_decide(EsGrowth *growth, const EsAction *actions) {
     if (es_growth_is_over(growth)) {
         return ES_FAIL(ARGUMENT, "the episode is over after %d steps; reset begins another",
                        growth->options.settings.episode_steps);
@@ -269,7 +273,16 @@ EsStatus es_growth_step(EsGrowth *growth, const EsAction *actions) {
     es_lifecycle_apply(&growth->state, &growth->options.settings, actions);
     es_lifecycle_tick(&growth->state, &growth->options.settings);
     es_growth_weights_update(growth);
+    return ES_STATUS_OK;
+}
+
+EsStatus es_growth_advance(EsGrowth *growth) {
     return es_growth_is_over(growth) ? ES_STATUS_OK : run_to_decision(growth);
+}
+
+EsStatus es_growth_step(EsGrowth *growth, const EsAction *actions) {
+    ES_TRY(es_growth_decide(growth, actions));
+    return es_growth_advance(growth);
 }
 
 int es_growth_is_over(const EsGrowth *growth) {

@@ -58,8 +58,13 @@ void es_growth_destroy(EsGrowth *growth);
 EsStatus es_growth_reset(EsGrowth *growth, int64_t first_episode);
 
 // Carry out the actions [E] (refused ones count as WAIT), tick, and run the next step up to its
-// decision, unless the episode is over.
+// decision, unless the episode is over: es_growth_decide, then es_growth_advance.
 EsStatus es_growth_step(EsGrowth *growth, const EsAction *actions);
+
+// The two halves of a step, for callers who look at what a decision did before training goes on:
+// the measurements in the state are then still those it was made on.
+EsStatus es_growth_decide(EsGrowth *growth, const EsAction *actions);
+EsStatus es_growth_advance(EsGrowth *growth);
 
 // No decision is wanted any more.
 int es_growth_is_over(const EsGrowth *growth);

@@ -131,7 +131,9 @@ static void update_host(EsGrowth *growth, EsGrowthWorker *worker, const EsGrowth
     for (int s = 0; s < n_slots; s++) {
         int is_frozen = growth->state.seed.alpha_mode[env * n_slots + s] == ES_ALPHA_DOWN;
         if (plan->topology.blueprint[s] != ES_NO_SEED && !is_frozen) {
-            update_group(growth, worker, env, layout->region[s], layout->region_end[s],
+            // a gate that is not in use has no gradient of this batch
+            int64_t first = plan->topology.has_gate[s] ? layout->region[s] : layout->seed[s];
+            update_group(growth, worker, env, first, layout->region_end[s],
                          growth->options.seed_rate, 0.0f);
         }
     }

@@ -1,5 +1,5 @@
 // The lifecycle of all seeds of all environments on the CPU: plain loops over the rules of
-// lifecycle_rules.h. CUDA runs the same rules, one thread per environment.
+// lifecycle_rules.h. the same rules compile for CUDA.
 //
 // The state is one slab (seed_fields.h), borrowed from the caller; nothing here allocates. Calls
 // are made in the order below, once per step. Environments are independent of each other.

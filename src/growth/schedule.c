@@ -21,8 +21,7 @@ typedef struct Line {
     int n_words;
     char word[MAX_WORDS][WORD_BYTES];
     int column[MAX_WORDS]; // from 1
-    const EsSlot *slots;
-    int n_slots;
+    const EsScheduleLimits *limits;
 } Line;
 
 static EsStatus fail_word(const Line *line, int word, const char *what) {
@@ -92,14 +91,19 @@ static EsStatus parse_envs(const Line *line, int word, const char *text, EsSched
     if (last < first) {
         return fail_word(line, word, "a range of environments: the first is above the last");
     }
+    if (last >= line->limits->n_envs) {
+        return ES_FAIL(INPUT, "%s:%d:%d: there is no environment %ld; the run has %lld, from 0 on",
+                       line->path, line->number, line->column[word], last,
+                       (long long)line->limits->n_envs);
+    }
     entry->first_env = (int32_t)first;
     entry->end_env = (int32_t)last + 1;
     return ES_STATUS_OK;
 }
 
 static EsStatus parse_slot(const Line *line, int word, int8_t *slot) {
-    for (int i = 0; i < line->n_slots; i++) {
-        if (strcmp(line->word[word], line->slots[i].name) == 0) {
+    for (int i = 0; i < line->limits->n_slots; i++) {
+        if (strcmp(line->word[word], line->limits->slots[i].name) == 0) {
             *slot = (int8_t)i;
             return ES_STATUS_OK;
         }
@@ -163,6 +167,9 @@ static EsStatus parse_action(const Line *line, EsAction *action) {
         }
         ES_TRY(parse_value(line, next, line->word[next], "blueprint", es_blueprint_id_name,
                            ES_N_BLUEPRINT_IDS, &action->head[ES_HEAD_BLUEPRINT]));
+        if (!(line->limits->blueprints >> action->head[ES_HEAD_BLUEPRINT] & 1)) {
+            return fail_word(line, next, "a blueprint that this host can hold");
+        }
         next++;
     }
     for (; next < line->n_words; next++) {
@@ -212,19 +219,24 @@ static EsStatus parse_line(const Line *line, EsSchedule *schedule) {
     if (step < 1) {
         return fail_word(line, 0, "a step, 1 or more");
     }
+    if (step > line->limits->n_steps) {
+        return ES_FAIL(INPUT, "%s:%d:%d: there is no step %ld; an episode has %d", line->path,
+                       line->number, line->column[0], step, line->limits->n_steps);
+    }
     entry.step = (int32_t)step;
     ES_TRY(parse_action(line, &entry.action));
     snprintf(envs, sizeof envs, "%s", line->word[1]);
     char *rest = envs;
+    int n_parts = 0;
     for (char *part = strtok_r(envs, ",", &rest); part != NULL; part = strtok_r(NULL, ",", &rest)) {
         ES_TRY(parse_envs(line, 1, part, &entry));
         schedule->entries[schedule->n_entries++] = entry;
+        n_parts++;
     }
-    return ES_STATUS_OK;
+    return n_parts > 0 ? ES_STATUS_OK : fail_word(line, 1, "a list of environments");
 }
 
-EsStatus es_schedule_load(const char *path, const EsSlot *slots, int n_slots,
-                          EsSchedule *schedule) {
+EsStatus es_schedule_load(const char *path, const EsScheduleLimits *limits, EsSchedule *schedule) {
     void *data = NULL;
     size_t bytes = 0;
     EsStatus status = ES_STATUS_OK;
@@ -234,7 +246,7 @@ EsStatus es_schedule_load(const char *path, const EsSlot *slots, int n_slots,
     // every entry takes at least two bytes of text
     ES_TRY_GOTO(
         es_allocate(sizeof *schedule->entries * (bytes / 2 + 1), (void **)&schedule->entries));
-    Line line = {.path = path, .slots = slots, .n_slots = n_slots};
+    Line line = {.path = path, .limits = limits};
     for (size_t at = 0; at < bytes;) {
         const char *newline = memchr(text + at, '\n', bytes - at);
         size_t length = newline != NULL ? (size_t)(newline - (text + at)) : bytes - at;

@@ -27,8 +27,17 @@ typedef struct EsSchedule {
     int n_entries;
 } EsSchedule;
 
-// INPUT or ARGUMENT names file, line and column, what stands there and what may.
-EsStatus es_schedule_load(const char *path, const EsSlot *slots, int n_slots, EsSchedule *schedule);
+// What the run has room for; a line beyond it would never happen and is refused.
+typedef struct EsScheduleLimits {
+    const EsSlot *slots; // borrowed
+    int n_slots;
+    int64_t n_envs;
+    int32_t n_steps;
+    int32_t blueprints; // legal ones, as bits
+} EsScheduleLimits;
+
+// INPUT names file, line and column, what stands there and what may.
+EsStatus es_schedule_load(const char *path, const EsScheduleLimits *limits, EsSchedule *schedule);
 void es_schedule_destroy(EsSchedule *schedule);
 
 // The actions [E] of a step.

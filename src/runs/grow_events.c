@@ -7,22 +7,34 @@
 #include "base/arena.h"
 #include "growth/growth_names.h"
 
-#define SEED_ID_BYTES 48
+#define SEED_ID_BYTES  48
+#define CHECKS_BYTES   128
+#define PATH_STEPS_MAX 7 // transitions a stage path holds
 
-// Texts of one row of a seed's event.
-typedef struct SeedText {
+// What is remembered of a slot from step to step: a slot that is emptied still had a seed.
+typedef struct SlotMemory {
     char id[SEED_ID_BYTES];
-    char checks[256];
-} SeedText;
+    char checks[CHECKS_BYTES];
+    const char *blueprint;     // static
+    int32_t gate, gate_failed; // last told
+} SlotMemory;
 
 struct EsGrowEvents {
     const EsGrowth *growth; // borrowed
     int64_t n_envs;
     int n_slots;
+    SlotMemory *slots;                        // owned [E, S]
+    int32_t *n_divergences;                   // owned [E], before the decision
     EsEnvSteppedEvent *stepped;               // owned [E]
     EsDecisionTakenEvent *decisions;          // owned [E]
     EsContributionMeasuredEvent *contributed; // owned [E, S]
     EsEpisodeOutcomeEvent *outcomes;          // owned [E]
+    EsGovernorRollbackEvent *rollbacks;       // owned [E]
+    EsSeedGateEvaluatedEvent *gates;          // owned [E, S]
+    EsSeedGerminatedEvent *germinated;        // owned [E, S]
+    EsSeedFossilizedEvent *fossilized;        // owned [E, S]
+    EsSeedPrunedEvent *pruned;                // owned [E, S]
+    EsSeedStageChangedEvent *changed;         // owned [E, S, PATH_STEPS_MAX]
 };
 
 EsStatus es_grow_events_create(const EsGrowth *growth, EsGrowEvents **events_out) {
@@ -35,10 +47,19 @@ EsStatus es_grow_events_create(const EsGrowth *growth, EsGrowEvents **events_out
     events->growth = growth;
     events->n_envs = state->n_envs;
     events->n_slots = state->n_slots;
+    ES_TRY_GOTO(es_allocate(sizeof *events->slots * n_all, (void **)&events->slots));
+    ES_TRY_GOTO(es_allocate(sizeof(int32_t) * n, (void **)&events->n_divergences));
     ES_TRY_GOTO(es_allocate(sizeof *events->stepped * n, (void **)&events->stepped));
     ES_TRY_GOTO(es_allocate(sizeof *events->decisions * n, (void **)&events->decisions));
     ES_TRY_GOTO(es_allocate(sizeof *events->contributed * n_all, (void **)&events->contributed));
     ES_TRY_GOTO(es_allocate(sizeof *events->outcomes * n, (void **)&events->outcomes));
+    ES_TRY_GOTO(es_allocate(sizeof *events->rollbacks * n, (void **)&events->rollbacks));
+    ES_TRY_GOTO(es_allocate(sizeof *events->gates * n_all, (void **)&events->gates));
+    ES_TRY_GOTO(es_allocate(sizeof *events->germinated * n_all, (void **)&events->germinated));
+    ES_TRY_GOTO(es_allocate(sizeof *events->fossilized * n_all, (void **)&events->fossilized));
+    ES_TRY_GOTO(es_allocate(sizeof *events->pruned * n_all, (void **)&events->pruned));
+    ES_TRY_GOTO(
+        es_allocate(sizeof *events->changed * n_all * PATH_STEPS_MAX, (void **)&events->changed));
     *events_out = events;
 done:
     if (status != ES_STATUS_OK) {
@@ -48,13 +69,17 @@ done:
 }
 
 void es_grow_events_destroy(EsGrowEvents *events) {
-    if (events != NULL) {
-        es_release(events->stepped);
-        es_release(events->decisions);
-        es_release(events->contributed);
-        es_release(events->outcomes);
-        es_release(events);
+    if (events == NULL) {
+        return;
     }
+    void *const rows[] = {events->slots,      events->n_divergences, events->stepped,
+                          events->decisions,  events->contributed,   events->outcomes,
+                          events->rollbacks,  events->gates,         events->germinated,
+                          events->fossilized, events->pruned,        events->changed};
+    for (size_t i = 0; i < ES_COUNT_OF(rows); i++) {
+        es_release(rows[i]);
+    }
+    es_release(events);
 }
 
 static double measured(double value, int is_measured) {
@@ -110,6 +135,8 @@ void es_grow_events_measured(EsGrowEvents *events, EsHub *hub, EsEventTime time,
                               .validate_ms = times.validate_ms,
                               .decide_ms = times.decide_ms};
     es_emit_step_timed(hub, time, &timed, 1);
+    memcpy(events->n_divergences, es_growth_state(events->growth)->env.n_divergences,
+           sizeof(int32_t) * (size_t)events->n_envs);
     if (es_hub_wants(hub, ES_EVENT_ENV_STEPPED, time.step)) {
         const EsGrowthResult *results = es_growth_results(events->growth);
         for (int64_t e = 0; e < events->n_envs; e++) {
@@ -148,7 +175,10 @@ static EsDecisionTakenEvent decision_row(const EsGrowEvents *events, int64_t env
                                 .entropy = es_missing_real(),
                                 .value = es_missing_real(),
                                 .is_forced = ES_MISSING_INT,
-                                .is_success = view->is_success[env]};
+                                .is_success = view->is_success[env],
+                                .refusal = view->refusal[env] != ES_REFUSAL_NONE
+                                               ? es_refusal_message(view->refusal[env])
+                                               : NULL};
     int target = es_action_value(action, ES_HEAD_ALPHA_TARGET);
     int tempo = es_action_value(action, ES_HEAD_TEMPO);
     row.slot = es_head_matters(op, ES_HEAD_SLOT)
@@ -177,104 +207,153 @@ static EsDecisionTakenEvent decision_row(const EsGrowEvents *events, int64_t env
 
 // The columns that every event of a seed begins with.
 #define SEED_COLUMNS                                                                               \
-    .env = env, .episode = episode, .slot = slot_name(events, slot), .seed_id = text.id,           \
-    .blueprint = seed.blueprint >= 0 ? es_blueprint_id_name(seed.blueprint) : NULL
+    .env = env, .episode = episode, .slot = slot_name(events, slot), .seed_id = memory->id,        \
+    .blueprint = memory->blueprint
 
-static void emit_transition(const EsGrowEvents *events, EsHub *hub, EsEventTime time, int64_t env,
-                            int slot, int64_t episode, int32_t from, int32_t to) {
+// Rows of a step, by kind.
+typedef struct SeedRows {
+    int64_t n_gates, n_germinated, n_fossilized, n_pruned, n_changed;
+} SeedRows;
+
+static void add_transition(EsGrowEvents *events, SeedRows *rows, int64_t env, int slot,
+                           int64_t episode, int32_t from, int32_t to, int is_last) {
     const EsGrowthState *state = es_growth_state(events->growth);
-    EsSeed seed = es_seed_load(&state->seed, (size_t)(env * events->n_slots + slot));
-    SeedText text;
-    snprintf(text.id, sizeof text.id, "ep%lld_env%lld_seed_%d", (long long)episode, (long long)env,
-             seed.number);
+    size_t i = (size_t)(env * events->n_slots + slot);
+    EsSeed seed = es_seed_load(&state->seed, i);
+    const SlotMemory *memory = &events->slots[i];
     double improvement = measured((double)(seed.accuracy_now - seed.accuracy_germination),
                                   seed.accuracy_now >= 0 && seed.accuracy_germination >= 0);
     double contribution = measured((double)seed.contribution, seed.contribution_age >= 0);
     if (to == ES_STAGE_GERMINATED) {
-        EsSeedGerminatedEvent row = {SEED_COLUMNS, .n_parameters = seed.n_parameters,
-                                     .style = es_algorithm_name(seed.algorithm),
-                                     .tempo = seed.tempo};
-        es_emit_seed_germinated(hub, time, &row, 1);
+        events->germinated[rows->n_germinated++] = (EsSeedGerminatedEvent){
+            SEED_COLUMNS, .n_parameters = seed.n_parameters,
+            .style = es_algorithm_name(seed.algorithm), .tempo = seed.tempo};
     } else if (to == ES_STAGE_FOSSILIZED) {
-        EsSeedFossilizedEvent row = {SEED_COLUMNS, .n_parameters = seed.n_parameters,
-                                     .improvement = improvement, .contribution = contribution,
-                                     .n_steps_alive = seed.age};
-        es_emit_seed_fossilized(hub, time, &row, 1);
+        events->fossilized[rows->n_fossilized++] = (EsSeedFossilizedEvent){
+            SEED_COLUMNS, .n_parameters = seed.n_parameters, .improvement = improvement,
+            .contribution = contribution, .n_steps_alive = seed.age};
     } else if (to == ES_STAGE_PRUNED) {
-        EsSeedPrunedEvent row = {SEED_COLUMNS,
-                                 .reason = es_prune_reason_name(seed.prune_reason),
-                                 .initiator = es_prune_initiator_name(seed.prune_reason),
-                                 .improvement = improvement,
-                                 .contribution = contribution,
-                                 .n_steps_alive = seed.age};
-        es_emit_seed_pruned(hub, time, &row, 1);
+        events->pruned[rows->n_pruned++] =
+            (EsSeedPrunedEvent){SEED_COLUMNS,
+                                .reason = es_prune_reason_name(seed.prune_reason),
+                                .initiator = es_prune_initiator_name(seed.prune_reason),
+                                .improvement = improvement,
+                                .contribution = contribution,
+                                .n_steps_alive = seed.age};
     }
-    EsSeedStageChangedEvent row = {SEED_COLUMNS,
-                                   .from_stage = es_stage_name(from),
-                                   .to_stage = es_stage_name(to),
-                                   .alpha = (double)seed.alpha,
-                                   .n_steps_in_stage = seed.steps_in_stage,
-                                   .accuracy_delta = improvement};
-    es_emit_seed_stage_changed(hub, time, &row, 1);
+    // of several transitions in one step the state knows the last one's circumstances
+    events->changed[rows->n_changed++] = (EsSeedStageChangedEvent){
+        SEED_COLUMNS,
+        .from_stage = es_stage_name(from),
+        .to_stage = es_stage_name(to),
+        .alpha = measured((double)seed.alpha, is_last),
+        .n_steps_in_stage =
+            is_last && seed.stage != ES_STAGE_DORMANT ? seed.previous_stage_steps : ES_MISSING_INT,
+        .accuracy_delta = improvement};
 }
 
-static void emit_gate(const EsGrowEvents *events, EsHub *hub, EsEventTime time, int64_t env,
-                      int slot, int64_t episode) {
-    const EsGrowthState *state = es_growth_state(events->growth);
-    EsSeed seed = es_seed_load(&state->seed, (size_t)(env * events->n_slots + slot));
-    SeedText text;
-    snprintf(text.id, sizeof text.id, "ep%lld_env%lld_seed_%d", (long long)episode, (long long)env,
-             seed.number);
-    EsSeedGateEvaluatedEvent row = {
-        SEED_COLUMNS, .gate = es_gate_name(seed.gate), .passed = seed.gate_failed == 0,
-        .failed_checks = seed.gate_failed == 0 ? NULL
-                                               : es_gate_checks_write(seed.gate_failed, text.checks,
-                                                                      sizeof text.checks)};
-    es_emit_seed_gate_evaluated(hub, time, &row, 1);
-}
-
-static void emit_seeds(const EsGrowEvents *events, EsHub *hub, EsEventTime time,
-                       int64_t first_episode) {
+// A gate is told when it opens, and when it stays closed for another reason than last time.
+static void add_gate(EsGrowEvents *events, SeedRows *rows, int64_t env, int slot, int64_t episode) {
     const EsSeedView *seed = &es_growth_state(events->growth)->seed;
+    size_t i = (size_t)(env * events->n_slots + slot);
+    SlotMemory *memory = &events->slots[i];
+    int32_t gate = seed->gate[i], failed = seed->gate_failed[i];
+    if (gate < 0 || (failed != 0 && gate == memory->gate && failed == memory->gate_failed)) {
+        return;
+    }
+    memory->gate = gate;
+    memory->gate_failed = failed;
+    events->gates[rows->n_gates++] = (EsSeedGateEvaluatedEvent){
+        SEED_COLUMNS, .gate = es_gate_name(gate), .passed = failed == 0,
+        .failed_checks = failed == 0
+                             ? NULL
+                             : es_gate_checks_write(failed, memory->checks, sizeof memory->checks)};
+}
+
+static void add_slot(EsGrowEvents *events, SeedRows *rows, int64_t env, int slot, int64_t episode) {
+    const EsSeedView *seed = &es_growth_state(events->growth)->seed;
+    size_t i = (size_t)(env * events->n_slots + slot);
+    SlotMemory *memory = &events->slots[i];
+    if (seed->number[i] > 0) {
+        snprintf(memory->id, sizeof memory->id, "ep%lld_env%lld_seed_%d", (long long)episode,
+                 (long long)env, seed->number[i]);
+        memory->blueprint = es_blueprint_id_name(seed->blueprint[i]);
+    }
+    int32_t path = seed->stage_path[i], from = 0, to = 0, n = es_stage_path_length(path);
+    for (int32_t k = 0; k < n; k++) {
+        es_stage_path_step(path, k, &from, &to);
+        if (to == ES_STAGE_GERMINATED) {
+            memory->gate = -1;
+        }
+        add_transition(events, rows, env, slot, episode, from, to, k == n - 1);
+    }
+    add_gate(events, rows, env, slot, episode);
+}
+
+static void emit_seeds(EsGrowEvents *events, EsHub *hub, EsEventTime time, int64_t first_episode) {
+    SeedRows rows = {0};
     for (int64_t e = 0; e < events->n_envs; e++) {
         for (int s = 0; s < events->n_slots; s++) {
-            size_t i = (size_t)(e * events->n_slots + s);
-            if (seed->gate[i] >= 0) {
-                emit_gate(events, hub, time, e, s, first_episode + e);
-            }
-            int32_t path = seed->stage_path[i], from = 0, to = 0;
-            for (int32_t k = 0; k < es_stage_path_length(path); k++) {
-                es_stage_path_step(path, k, &from, &to);
-                emit_transition(events, hub, time, e, s, first_episode + e, from, to);
-            }
+            add_slot(events, &rows, e, s, first_episode + e);
         }
+    }
+    if (rows.n_germinated > 0) {
+        es_emit_seed_germinated(hub, time, events->germinated, rows.n_germinated);
+    }
+    if (rows.n_gates > 0) {
+        es_emit_seed_gate_evaluated(hub, time, events->gates, rows.n_gates);
+    }
+    if (rows.n_changed > 0) {
+        es_emit_seed_stage_changed(hub, time, events->changed, rows.n_changed);
+    }
+    if (rows.n_fossilized > 0) {
+        es_emit_seed_fossilized(hub, time, events->fossilized, rows.n_fossilized);
+    }
+    if (rows.n_pruned > 0) {
+        es_emit_seed_pruned(hub, time, events->pruned, rows.n_pruned);
     }
 }
 
-static void emit_rollbacks(const EsGrowEvents *events, EsHub *hub, EsEventTime time,
+static void emit_rollbacks(EsGrowEvents *events, EsHub *hub, EsEventTime time,
                            int64_t first_episode) {
     const EsGrowthEnvView *env = &es_growth_state(events->growth)->env;
+    int64_t n_rows = 0;
     for (int64_t e = 0; e < events->n_envs; e++) {
         if (env->requests[e] & ES_ENV_REQUEST_RESTORE) {
-            EsGovernorRollbackEvent row = {.env = e,
-                                           .episode = first_episode + e,
-                                           .reason = es_panic_name(env->panic[e]),
-                                           .loss = (double)env->loss[e],
-                                           .threshold = es_missing_real(),
-                                           .n_consecutive = env->n_divergences[e],
-                                           .penalty = es_missing_real()};
-            es_emit_governor_rollback(hub, time, &row, 1);
+            events->rollbacks[n_rows++] =
+                (EsGovernorRollbackEvent){.env = e,
+                                          .episode = first_episode + e,
+                                          .reason = es_panic_name(env->panic[e]),
+                                          .loss = (double)env->loss[e],
+                                          .threshold = es_missing_real(),
+                                          .n_consecutive = events->n_divergences[e],
+                                          .penalty = es_missing_real()};
         }
+    }
+    if (n_rows > 0) {
+        es_emit_governor_rollback(hub, time, events->rollbacks, n_rows);
+    }
+}
+
+// All environments on the stride; in between those that did something.
+static void emit_decisions(EsGrowEvents *events, EsHub *hub, EsEventTime time,
+                           int64_t first_episode, const EsAction *actions) {
+    int is_whole = es_hub_wants(hub, ES_EVENT_ENV_STEPPED, time.step);
+    int64_t n_rows = 0;
+    for (int64_t e = 0; e < events->n_envs; e++) {
+        if (is_whole || es_action_value(&actions[e], ES_HEAD_OP) != ES_GROWTH_OP_WAIT) {
+            events->decisions[n_rows++] = decision_row(events, e, first_episode, &actions[e]);
+        }
+    }
+    if (n_rows > 0) {
+        es_emit_decision_taken(hub, time, events->decisions, n_rows);
     }
 }
 
 void es_grow_events_decided(EsGrowEvents *events, EsHub *hub, EsEventTime time,
                             int64_t first_episode, const EsAction *actions) {
     if (es_hub_wants(hub, ES_EVENT_DECISION_TAKEN, time.step)) {
-        for (int64_t e = 0; e < events->n_envs; e++) {
-            events->decisions[e] = decision_row(events, e, first_episode, &actions[e]);
-        }
-        es_emit_decision_taken(hub, time, events->decisions, events->n_envs);
+        emit_decisions(events, hub, time, first_episode, actions);
     }
     if (es_hub_wants(hub, ES_EVENT_SEED_STAGE_CHANGED, time.step)) {
         emit_seeds(events, hub, time, first_episode);

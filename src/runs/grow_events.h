@@ -15,8 +15,8 @@ void es_grow_events_destroy(EsGrowEvents *events);
 void es_grow_events_measured(EsGrowEvents *events, EsHub *hub, EsEventTime time,
                              int64_t first_episode);
 
-// What the decision did, after es_growth_step: operations, stages, gates, fossils, prunes,
-// rollbacks.
+// What the decision did, between es_growth_decide and es_growth_advance: operations, stages, gates,
+// fossils, prunes, rollbacks.
 void es_grow_events_decided(EsGrowEvents *events, EsHub *hub, EsEventTime time,
                             int64_t first_episode, const EsAction *actions);
 

@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/sha256.h"
+#include "growth/growth_names.h"
 #include "growth/host_data.h"
 #include "growth/schedule.h"
 #include "runs/grow_events.h"
@@ -23,6 +24,8 @@ struct EsGrowRun {
     PolicyKind policy;
     EsSchedule schedule; // owned
     EsHostSpec host;     // owned where it comes from a file
+    int64_t n_refused;   // operations of this sitting that the rules refused
+    int32_t last_refusal;
     char data_hash[ES_SHA256_TEXT_BYTES];
     char policy_hash[ES_SHA256_TEXT_BYTES]; // of a script's file, "" otherwise
 };
@@ -52,7 +55,8 @@ static const EsConfigKey keys[] = {
     ES_CONFIG_INT(EsGrowSettings, step_batches, "grow", "step_batches", "8", 1, 100000,
                   "updates of a host per step"),
     ES_CONFIG_INT(EsGrowSettings, validation_images, "grow", "validation_images", "2000", 1,
-                  10000000, "images that judge every step, the same for all"),
+                  10000000,
+                  "images that judge every step, the same for all; fewer when the set has fewer"),
     ES_CONFIG_CHOICE(EsGrowSettings, gates, "grow", "gates", "permissive", "permissive|strict",
                      "what a seed must show before it goes on"),
     ES_CONFIG_BOOL(EsGrowSettings, auto_forward, "grow", "auto_forward", "on",
@@ -83,7 +87,7 @@ EsConfig es_grow_run_config(EsGrowSettings *settings) {
 
 // --- set-up ---
 
-static EsStatus open_policy(EsGrowRun *grow, const EsSlot *slots, int n_slots) {
+static EsStatus open_policy(EsGrowRun *grow, const EsGrowthOptions *options) {
     static const char script[] = "script:";
     const char *policy = grow->settings->policy;
     if (strcmp(policy, "wait") == 0) {
@@ -91,19 +95,24 @@ static EsStatus open_policy(EsGrowRun *grow, const EsSlot *slots, int n_slots) {
         return ES_STATUS_OK;
     }
     if (strncmp(policy, script, sizeof script - 1) == 0) {
+        EsScheduleLimits limits = {.slots = options->slots,
+                                   .n_slots = options->n_slots,
+                                   .n_envs = options->n_envs,
+                                   .n_steps = options->settings.episode_steps,
+                                   .blueprints = options->settings.blueprints};
         grow->policy = POLICY_SCRIPT;
-        ES_TRY(es_schedule_load(policy + sizeof script - 1, slots, n_slots, &grow->schedule));
+        ES_TRY(es_schedule_load(policy + sizeof script - 1, &limits, &grow->schedule));
         return es_sha256_file(policy + sizeof script - 1, grow->policy_hash, NULL);
     }
     return ES_FAIL(ARGUMENT, "policy \"%.100s\" is none of wait, script:FILE", policy);
 }
 
 static EsGrowthOptions growth_options(const EsGrowSettings *settings, const EsHostSpec *host,
-                                      const EsSlot *slots, int n_slots) {
+                                      const EsSlot *slots, int n_slots, int64_t n_validation) {
     EsGrowthOptions options = es_growth_defaults(host, slots, n_slots, settings->n_envs);
     options.batch = settings->batch > 0 ? settings->batch : options.batch;
     options.step_batches = settings->step_batches;
-    options.n_validation_images = settings->validation_images;
+    options.n_validation_images = n_validation;
     options.seed = (uint64_t)settings->run.seed;
     options.n_threads = settings->run.n_threads;
     options.pad = settings->pad;
@@ -138,8 +147,10 @@ static EsStatus create_parts(EsGrowRun *grow) {
     es_thread_pool_destroy(pool);
     ES_TRY(status);
     ES_TRY(es_slots_parse(&grow->host, settings->slots, slots, &n_slots));
-    ES_TRY(open_policy(grow, slots, n_slots));
-    EsGrowthOptions options = growth_options(settings, &grow->host, slots, n_slots);
+    EsGrowthOptions options =
+        growth_options(settings, &grow->host, slots, n_slots,
+                       ES_MIN(settings->validation_images, grow->dataset.validation.count));
+    ES_TRY(open_policy(grow, &options));
     es_dataset_fingerprint(&grow->dataset, grow->data_hash);
     ES_TRY(es_growth_create(&options, &grow->dataset, &grow->growth));
     ES_TRY(es_grow_events_create(grow->growth, &grow->events));
@@ -186,6 +197,16 @@ static void choose_actions(EsGrowRun *grow, int32_t step) {
     }
 }
 
+static void count_refusals(EsGrowRun *grow) {
+    const int32_t *refusal = es_growth_state(grow->growth)->env.refusal;
+    for (int64_t e = 0; e < grow->settings->n_envs; e++) {
+        if (refusal[e] != ES_REFUSAL_NONE && refusal[e] != ES_REFUSAL_ROLLED_BACK) {
+            grow->n_refused++;
+            grow->last_refusal = refusal[e];
+        }
+    }
+}
+
 static void summarise(const EsGrowRun *grow, EsRoundReport *report) {
     const EsGrowthResult *results = es_growth_results(grow->growth);
     const EsGrowthState *state = es_growth_state(grow->growth);
@@ -229,8 +250,10 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
         count_phases(grow, run);
         es_grow_events_measured(grow->events, hub, time, first_episode);
         choose_actions(grow, (int32_t)time.step + 1);
-        ES_TRY(es_growth_step(grow->growth, grow->actions));
+        ES_TRY(es_growth_decide(grow->growth, grow->actions));
         es_grow_events_decided(grow->events, hub, time, first_episode, grow->actions);
+        count_refusals(grow);
+        ES_TRY(es_growth_advance(grow->growth));
         es_hub_tick(hub);
         time.step++;
     }
@@ -270,6 +293,11 @@ static EsStatus load(void *context, const EsRunCheckpoint *checkpoint) {
 EsRunWork es_grow_run_work(EsGrowRun *grow) {
     return (EsRunWork){
         .context = grow, .describe = describe, .round = run_round, .save = save, .load = load};
+}
+
+int64_t es_grow_run_refusals(const EsGrowRun *grow, const char **last) {
+    *last = es_refusal_message(grow->last_refusal);
+    return grow->n_refused;
 }
 
 EsGrowth *es_grow_run_growth(EsGrowRun *grow) { return grow->growth; }

@@ -42,6 +42,9 @@ EsStatus es_grow_run_create(const EsGrowSettings *settings, EsGrowRun **grow);
 void es_grow_run_destroy(EsGrowRun *grow);
 EsRunWork es_grow_run_work(EsGrowRun *grow);
 
+// Operations of this sitting that the rules refused; *last says why the last one was.
+int64_t es_grow_run_refusals(const EsGrowRun *grow, const char **last);
+
 EsGrowth *es_grow_run_growth(EsGrowRun *grow);
 const EsDataset *es_grow_run_dataset(const EsGrowRun *grow);
 

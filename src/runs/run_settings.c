@@ -24,8 +24,7 @@ static const EsConfigKey *find_kind(const EsConfig *config) {
             return key;
         }
     }
-    ES_ASSERT(!"ES_RUN_CONFIG_KEYS declare a kind");
-    return NULL;
+    es_assert_failed("ES_RUN_CONFIG_KEYS declare a kind", __FILE__, __LINE__);
 }
 
 const char *es_run_settings_kind(const EsConfig *config) {

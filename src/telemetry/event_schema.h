@@ -38,8 +38,8 @@
     X(SEED_FOSSILIZED, SeedFossilized, seed_fossilized, KEPT, NORMAL, ALWAYS,                      \
       "a seed became a part of its host")                                                          \
     X(SEED_PRUNED, SeedPruned, seed_pruned, KEPT, NORMAL, ALWAYS, "a seed was taken out")          \
-    X(DECISION_TAKEN, DecisionTaken, decision_taken, LOSSY, NORMAL, STRIDED,                       \
-      "one row per environment: what the policy chose")                                            \
+    X(DECISION_TAKEN, DecisionTaken, decision_taken, LOSSY, NORMAL, ALWAYS,                        \
+      "what the policy chose: every environment on the stride, else those that did not wait")      \
     X(REWARD_COMPUTED, RewardComputed, reward_computed, LOSSY, NORMAL, STRIDED,                    \
       "one row per environment: the reward and its terms")                                         \
     X(CONTRIBUTION_MEASURED, ContributionMeasured, contribution_measured, LOSSY, NORMAL, STRIDED,  \
@@ -112,7 +112,7 @@
 #define ES_ENV_STEPPED_COLUMNS(C)                                                                  \
     C(INT, env, "global index")                                                                    \
     C(INT, episode, "id")                                                                          \
-    C(REAL, train_loss, "of the step's last batch")                                                \
+    C(REAL, train_loss, "mean over the step's batches; hosts: the last")                           \
     C(REAL, train_accuracy, "percent")                                                             \
     C(REAL, validation_loss, "")                                                                   \
     C(REAL, validation_accuracy, "percent")                                                        \
@@ -184,7 +184,7 @@
     C(REAL, entropy, "of the op head")                                                             \
     C(REAL, value, "of the state")                                                                 \
     C(INT, is_forced, "1 when no other op was legal")                                              \
-    C(INT, is_success, "1 when the operation was carried out")
+    C(INT, is_success, "1 when the operation was carried out") C(TEXT, refusal, "why it was not")
 #define ES_REWARD_COMPUTED_COLUMNS(C)                                                              \
     C(INT, env, "global index")                                                                    \
     C(INT, episode, "id")                                                                          \

@@ -161,10 +161,11 @@ static const EsViewColumn decisions_columns[] = {
     {"value", "of the state"},
     {"is_forced", "1 when no other op was legal"},
     {"is_success", "1 when the operation was carried out"},
+    {"refusal", "why it was not"},
 };
 static const char decisions_select[] =
     "SELECT round, step, env, episode, op, slot, blueprint, style, tempo, alpha_target,\n"
-    "  alpha_speed, alpha_curve, confidence, entropy, value, is_forced, is_success\n"
+    "  alpha_speed, alpha_curve, confidence, entropy, value, is_forced, is_success, refusal\n"
     "FROM event_decision_taken";
 
 static const EsViewColumn rewards_columns[] = {

@@ -163,7 +163,7 @@ static void check_growth(EsCompileMode mode) {
         for (int e = 0; e < E; e++) {
             actions[e] = es_action_wait();
             for (int s = 0; s < SLOTS; s++) {
-                previous[e][s] = es_seed_load(&growth->state.seed, (size_t)(e * SLOTS + s));
+                previous[e][s] = es_seed_load(&growth->state.seed, (size_t)e * SLOTS + (size_t)s);
             }
             if (step % 4 == 1) { // one slot after the other, everything everywhere
                 actions[e] = germinate((step / 4 + e) % SLOTS, 1 + (step + 2 * e) % 7,

@@ -18,7 +18,8 @@ static EsStatus load(const char *text, EsSchedule *schedule) {
     FILE *stream = fopen(path, "w");
     REQUIRE_OK(stream != NULL && fputs(text, stream) >= 0 && fclose(stream) == 0 ? ES_STATUS_OK
                                                                                  : ES_STATUS_IO);
-    EsStatus status = es_schedule_load(path, slots, n_slots, schedule);
+    EsScheduleLimits limits = {slots, n_slots, 6, 30, ES_BLUEPRINTS_CNN};
+    EsStatus status = es_schedule_load(path, &limits, schedule);
     remove(path);
     return status;
 }
@@ -83,6 +84,11 @@ TEST(says_what_is_wrong_and_where) {
     expect_refusal("1 *\n", "1", "a line is: step, environments, operation");
     expect_refusal("1 * fossilize r0c0 tempo=slow\n", "1:20", "FOSSILIZE has no use for tempo");
     expect_refusal("1 * prune r0c0 speed=warp\n", "1:16", "\"warp\" is no speed");
+    expect_refusal("1 6 wait\n", "1:3", "there is no environment 6; the run has 6");
+    expect_refusal("1 , wait\n", "1:3", "a list of environments");
+    expect_refusal("31 * wait\n", "1:1", "there is no step 31; an episode has 30");
+    expect_refusal("1 * germinate r0c0 lora\n", "1:20", "a blueprint that this host can hold");
+    expect_refusal("1 * germinate r0c0 noop\n", "1:20", "a blueprint that this host can hold");
     expect_refusal("1 * prune r0c0 fast\n", "1:16", "a setting: style=");
 }
 

@@ -87,7 +87,7 @@ static int winner(const Filters *f, const Map *x, int o, int r, int k, int lane,
 
 static void check_conv(const EsLaneKernels *kernels, const Shape *s, double mean) {
     int lanes = kernels->n_lanes, height = s->height / 2, width = s->width / 2;
-    size_t stride = (size_t)(s->n_out * ES_LANES_PATCH_GRADIENT * lanes);
+    size_t stride = (size_t)s->n_out * ES_LANES_PATCH_GRADIENT * (size_t)lanes;
     Filters f;
     for (int o = 0; o < s->n_out; o++) {
         f.scale[o] = normal(0.0, 1.0); // both signs
@@ -103,7 +103,7 @@ static void check_conv(const EsLaneKernels *kernels, const Shape *s, double mean
         d_y = make_map(lanes, s->n_out, height, width, 0);
     Map choice = make_map(lanes, s->n_out, height, es_lane_choice_width(width, lanes), 0);
     float *accumulator = aligned_floats(2 * stride);
-    double *exact = calloc((size_t)(s->n_out * ES_LANES_PATCH_GRADIENT), sizeof *exact);
+    double *exact = calloc((size_t)s->n_out * ES_LANES_PATCH_GRADIENT, sizeof *exact);
     Distance forward = {0}, backward = {0};
     for (int group = 0; group < N_GROUPS; group++) {
         fill_map(&x, mean, 1.0);

@@ -82,8 +82,19 @@ expect_part "task" "$err" 'no host is called "nothing"'
 printf '[host]\nnam = x\n' > "$folder/host.ini"
 run 2 grow --task "$folder/host.ini"
 expect_part "host file" "$err" 'host.ini:2: unknown key "nam"'
-run 2 grow --validation-images 5000
-expect_part "validation" "$err" "5000 validation images are asked for, the data set has 2000"
+printf '1 7 wait\n' > "$folder/bad.txt"
+run 2 grow --envs 3 --policy "script:$folder/bad.txt" --quiet
+expect_part "environment" "$err" 'bad.txt:1:3: there is no environment 7; the run has 3'
+
+# --- what is refused, and what is set back, is told as it was ---
+printf '1 * germinate r0c1 norm\n2 * germinate r0c1 norm\n' > "$folder/twice.txt"
+run 0 grow "${small[@]}" --rounds 1 --policy "script:$folder/twice.txt" --out "$folder/twice"
+expect_part "refusals" "$err" "3 operations were refused"
+[[ $(ask "$folder/twice" "select refusal from decisions where is_success = 0 limit 1") == "the slot is occupied" ]] || fail "refusal"
+printf '1 * germinate r0c1 conv_light style=linear_add tempo=fast\n' > "$folder/hot.txt"
+run 0 grow "${small[@]}" --rounds 1 --policy "script:$folder/hot.txt" --out "$folder/hot" --grow.seed_rate=1000 --grow.clip=1000000
+[[ $(ask "$folder/hot" "select count(*) from event_governor_rollback where reason = 'governor_divergence' and loss > 12 and n_consecutive = 3") -ge 1 ]] ||
+    fail "rollbacks: $(ask "$folder/hot" "select group_concat(reason || ' ' || coalesce(loss, 'NaN')) from event_governor_rollback")"
 run 0 grow "${small[@]}" --dry-run
 expect_part "dry run" "$out" "# time"
 [[ ! -e runs ]] || fail "a dry run made a folder"
