@@ -2,12 +2,9 @@
 
 #include <errno.h>
 #include <jansson.h>
-#include <math.h>
 #include <string.h>
 
-static json_t *number_or_null(double value) {
-    return isfinite(value) ? json_real(value) : json_null();
-}
+#include "json_number.h"
 
 // Names come from files: what is not UTF-8 must not lose the whole entry.
 static json_t *text_or_null(const char *text) {
@@ -20,9 +17,9 @@ static json_t *describe_measure(EsMeasure measure) {
         return json_null();
     }
     json_t *object = json_object();
-    json_object_set_new(object, "value", number_or_null(measure.value));
-    json_object_set_new(object, "spread", number_or_null(measure.spread));
-    json_object_set_new(object, "noise", number_or_null(measure.noise));
+    json_object_set_new(object, "value", es_json_number(measure.value));
+    json_object_set_new(object, "spread", es_json_number(measure.spread));
+    json_object_set_new(object, "noise", es_json_number(measure.noise));
     json_object_set_new(object, "samples", json_integer((json_int_t)measure.n));
     return object;
 }
@@ -60,7 +57,7 @@ static json_t *describe_facts(const EsRunComparison *comparison, int first, int 
         json_object_set_new(object, "unit", json_string(es_fact_unit((EsFact)i)));
         json_object_set_new(object, "a", describe_measure(a));
         json_object_set_new(object, "b", describe_measure(b));
-        json_object_set_new(object, "difference", number_or_null(b.value - a.value));
+        json_object_set_new(object, "difference", es_json_number(b.value - a.value));
         json_object_set_new(object, "verdict",
                             json_string(es_verdict_name(comparison->measures[i])));
         json_array_append_new(array, object);
@@ -73,7 +70,7 @@ static json_t *describe_metric(const EsRunMetric *metric) {
         return json_null();
     }
     json_t *object = json_object();
-    json_object_set_new(object, "last", number_or_null(metric->last));
+    json_object_set_new(object, "last", es_json_number(metric->last));
     json_object_set_new(object, "last_ten_rounds", describe_measure(metric->mean));
     return object;
 }
@@ -89,7 +86,7 @@ static json_t *describe_metrics(const EsRunComparison *comparison) {
                             text_or_null(pair->a != NULL ? pair->a->name : pair->b->name));
         json_object_set_new(object, "a", describe_metric(pair->a));
         json_object_set_new(object, "b", describe_metric(pair->b));
-        json_object_set_new(object, "difference", number_or_null(difference));
+        json_object_set_new(object, "difference", es_json_number(difference));
         json_object_set_new(object, "is_equal", json_boolean(pair->is_equal));
         json_array_append_new(array, object);
     }
@@ -104,7 +101,7 @@ static json_t *describe_latency(const EsRunLatency *latency) {
     json_object_set_new(object, "calls", json_integer((json_int_t)latency->n_calls));
     json_object_set_new(object, "p50_ms", describe_measure(latency->p50_ms));
     json_object_set_new(object, "p95_ms", describe_measure(latency->p95_ms));
-    json_object_set_new(object, "max_ms", number_or_null(latency->max_ms.value));
+    json_object_set_new(object, "max_ms", es_json_number(latency->max_ms.value));
     return object;
 }
 
@@ -120,11 +117,11 @@ static json_t *describe_latencies(const EsRunComparison *comparison) {
         if (pair->a != NULL && pair->b != NULL) {
             json_t *ratio = json_object();
             json_object_set_new(ratio, "p50",
-                                number_or_null(pair->b->p50_ms.value / pair->a->p50_ms.value));
+                                es_json_number(pair->b->p50_ms.value / pair->a->p50_ms.value));
             json_object_set_new(ratio, "p95",
-                                number_or_null(pair->b->p95_ms.value / pair->a->p95_ms.value));
+                                es_json_number(pair->b->p95_ms.value / pair->a->p95_ms.value));
             json_object_set_new(ratio, "max",
-                                number_or_null(pair->b->max_ms.value / pair->a->max_ms.value));
+                                es_json_number(pair->b->max_ms.value / pair->a->max_ms.value));
             json_object_set_new(object, "ratio", ratio);
         }
         json_object_set_new(object, "verdict", json_string(es_verdict_name(pair->verdict)));

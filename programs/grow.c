@@ -1,11 +1,11 @@
 // `esper grow`: hosts that grow seeds, many at once, under a policy.
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/macros.h"
 #include "growth/growth_names.h"
+#include "json_number.h"
 #include "message.h"
 #include "run_command.h"
 #include "runs/grow_run.h"
@@ -48,8 +48,6 @@ static void print_table(const EsGrowth *growth, const EsGrowSettings *settings) 
     }
 }
 
-static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-
 static EsStatus print_json(const EsGrowth *growth, const EsGrowSettings *settings,
                            const char *folder) {
     const EsGrowthResult *results = es_growth_results(growth);
@@ -59,8 +57,8 @@ static EsStatus print_json(const EsGrowth *growth, const EsGrowSettings *setting
     for (int64_t e = 0; e < settings->n_envs && is_complete; e++) {
         json_t *host =
             json_pack("{s:i, s:o, s:o, s:f, s:i, s:i, s:i}", "host", (int)e, "validation_loss",
-                      number(results[e].validation_loss), "validation_accuracy",
-                      number(results[e].validation_accuracy), "parameter_ratio",
+                      es_json_number(results[e].validation_loss), "validation_accuracy",
+                      es_json_number(results[e].validation_accuracy), "parameter_ratio",
                       es_growth_parameter_ratio(growth, e), "fossils", state->env.n_fossils[e],
                       "pruned", state->env.n_pruned[e], "rollbacks", state->env.n_rollbacks[e]);
         is_complete = host != NULL && json_array_append_new(hosts, host) == 0;
@@ -100,50 +98,49 @@ static EsStatus dry_run(EsGrowRun *grow, const EsConfig *config) {
 
 // --- the run ---
 
-static EsExit run_grow(const EsRunCommand *command, const EsConfig *config, int as_json) {
-    const EsGrowSettings *settings = config->settings;
-    EsGrowRun *grow = NULL;
-    EsRun *run = NULL;
-    EsRunOutcome outcome = {0};
-    char folder[ES_RUN_PATH_BYTES] = "";
-    int64_t n_rounds_before = 0;
-    EsStatus status = es_grow_run_create(settings, &grow);
-    if (status == ES_STATUS_OK && command->is_dry_run) {
-        status = dry_run(grow, config);
-        es_grow_run_destroy(grow);
-        return es_command_finish("grow", status);
-    }
-    if (status == ES_STATUS_OK) {
-        EsRunOptions options = es_run_command_options(command, config, &settings->run);
-        status = es_run_open(&options, &run);
-    }
-    if (status == ES_STATUS_OK) {
-        snprintf(folder, sizeof folder, "%s", es_run_folder_root(es_run_folder(run)));
-        n_rounds_before = es_run_rounds_done(run);
-        if (!command->is_quiet) {
-            fprintf(stderr, "run folder: %s\n", folder);
-        }
-        EsRunWork work = es_grow_run_work(grow);
-        status = es_run_close(run, es_run_rounds(run, &work), &outcome);
-    }
+static void tell_refusals(const EsGrowRun *grow) {
     const char *why = NULL;
-    int64_t n_refused = grow != NULL ? es_grow_run_refusals(grow, &why) : 0;
-    if (status == ES_STATUS_OK && n_refused > 0) {
+    int64_t n_refused = es_grow_run_refusals(grow, &why);
+    if (n_refused > 0) {
         es_message("note: %lld operations were refused and counted as waiting; the last because "
                    "%s (esper query RUN \"SELECT * FROM decisions WHERE refusal IS NOT NULL\")\n",
                    (long long)n_refused, why);
     }
-    // a run that was done already has no last round at hand; its record has
-    if (status == ES_STATUS_OK && n_rounds_before < settings->run.n_rounds) {
-        EsGrowth *growth = es_grow_run_growth(grow);
-        if (as_json) {
-            status = print_json(growth, settings, folder);
-        } else {
-            print_table(growth, settings);
+}
+
+static EsStatus print_results(EsGrowRun *grow, const EsGrowSettings *settings, int as_json,
+                              const EsRunPlayed *played) {
+    tell_refusals(grow);
+    if (played->n_rounds_before >= settings->run.n_rounds) {
+        es_message("all %d rounds were done before; `esper query %s` has their results\n",
+                   settings->run.n_rounds, played->folder);
+        return ES_STATUS_OK;
+    }
+    if (as_json) {
+        return print_json(es_grow_run_growth(grow), settings, played->folder);
+    }
+    print_table(es_grow_run_growth(grow), settings);
+    return ES_STATUS_OK;
+}
+
+static EsExit run_grow(const EsRunCommand *command, const EsConfig *config, int as_json) {
+    const EsGrowSettings *settings = config->settings;
+    EsGrowRun *grow = NULL;
+    EsRunPlayed played = {.folder = ""};
+    EsStatus status = es_grow_run_create(settings, &grow);
+    if (status == ES_STATUS_OK && command->is_dry_run) {
+        status = dry_run(grow, config);
+    } else if (status == ES_STATUS_OK) {
+        char text[512];
+        es_dataset_describe(es_grow_run_dataset(grow), text, sizeof text);
+        EsRunWork work = es_grow_run_work(grow);
+        status = es_run_command_play(command, config, &settings->run, &work, text, &played);
+        if (status == ES_STATUS_OK) {
+            status = print_results(grow, settings, as_json, &played);
         }
     }
     es_grow_run_destroy(grow);
-    return es_run_command_finish("grow", status, &outcome);
+    return es_run_command_finish("grow", status, &played.outcome);
 }
 
 EsExit es_grow_run(int argc, char **argv) {

@@ -7,6 +7,7 @@
 
 #include "base/macros.h"
 #include "base/statistics.h"
+#include "json_number.h"
 #include "message.h"
 #include "run_command.h"
 #include "runs/hosts_run.h"
@@ -38,13 +39,10 @@ static void print_table(const EsHostsReport *report, const EsHostsSettings *sett
     }
 }
 
-// A number, or null where a host has diverged: JSON has no NaN.
-static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-
 static json_t *describe_mean(const EsHostResult *results, int n) {
     double spread = 0, mean = es_mean(&results[0].accuracy, n, sizeof *results, &spread);
     spread = n > 1 ? spread : NAN; // one host has no spread
-    return json_pack("{s:o, s:o}", "mean", number(mean), "std", number(spread));
+    return json_pack("{s:o, s:o}", "mean", es_json_number(mean), "std", es_json_number(spread));
 }
 
 static EsStatus print_json(const EsHostsReport *report, const EsHostsSettings *settings,
@@ -53,9 +51,9 @@ static EsStatus print_json(const EsHostsReport *report, const EsHostsSettings *s
     int is_complete = hosts != NULL;
     for (int e = 0; e < report->n_envs && is_complete; e++) {
         json_t *host = json_pack("{s:i, s:o, s:o, s:o}", "host", e, "validation_loss",
-                                 number(report->validation[e].loss), "validation_accuracy",
-                                 number(report->validation[e].accuracy), "test_accuracy",
-                                 number(report->test[e].accuracy));
+                                 es_json_number(report->validation[e].loss), "validation_accuracy",
+                                 es_json_number(report->validation[e].accuracy), "test_accuracy",
+                                 es_json_number(report->test[e].accuracy));
         is_complete = host != NULL && json_array_append_new(hosts, host) == 0;
     }
     json_t *root = json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:o, s:o, s:o}", "run", folder, "task",
@@ -128,34 +126,21 @@ static EsStatus print_results(EsHostsRun *hosts, const EsHostsSettings *settings
 static EsExit run_hosts(const EsRunCommand *command, const EsConfig *config, int as_json) {
     const EsHostsSettings *settings = config->settings;
     EsHostsRun *hosts = NULL;
-    EsRun *run = NULL;
-    EsRunOutcome outcome = {0};
-    char folder[ES_RUN_PATH_BYTES] = "";
+    EsRunPlayed played = {.folder = ""};
     EsStatus status = es_hosts_run_create(settings, &hosts);
     if (status == ES_STATUS_OK && command->is_dry_run) {
         status = dry_run(hosts, config);
-        es_hosts_run_destroy(hosts);
-        return es_command_finish("hosts", status);
-    }
-    if (status == ES_STATUS_OK) {
-        EsRunOptions options = es_run_command_options(command, config, &settings->run);
-        status = es_run_open(&options, &run);
-    }
-    if (status == ES_STATUS_OK) {
+    } else if (status == ES_STATUS_OK) {
         char text[512];
         es_dataset_describe(es_hosts_run_report(hosts).dataset, text, sizeof text);
-        snprintf(folder, sizeof folder, "%s", es_run_folder_root(es_run_folder(run)));
-        if (!command->is_quiet) {
-            es_message("%s\nrun folder: %s\n", text, folder);
-        }
         EsRunWork work = es_hosts_run_work(hosts);
-        status = es_run_close(run, es_run_rounds(run, &work), &outcome);
-    }
-    if (status == ES_STATUS_OK) {
-        status = print_results(hosts, settings, as_json, folder);
+        status = es_run_command_play(command, config, &settings->run, &work, text, &played);
+        if (status == ES_STATUS_OK) {
+            status = print_results(hosts, settings, as_json, played.folder);
+        }
     }
     es_hosts_run_destroy(hosts);
-    return es_run_command_finish("hosts", status, &outcome);
+    return es_run_command_finish("hosts", status, &played.outcome);
 }
 
 static void print_tasks(void) {

@@ -84,18 +84,29 @@ EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTab
     return es_run_settings_check_resumed(config, before, config->settings);
 }
 
-EsRunOptions es_run_command_options(const EsRunCommand *command, const EsConfig *config,
-                                    const EsRunSettings *settings) {
-    static char build[128]; // one run of the program has one build
+EsStatus es_run_command_play(const EsRunCommand *command, const EsConfig *config,
+                             const EsRunSettings *settings, const EsRunWork *work,
+                             const char *about, EsRunPlayed *played) {
+    char build[128];
+    EsRun *run = NULL;
+    memset(played, 0, sizeof *played);
     snprintf(build, sizeof build, "esper %s %.40s, %.60s", ES_VERSION, es_build_commit(),
              es_build_compiler());
-    return (EsRunOptions){.config = config,
-                          .settings = settings,
-                          .out = command->out,
-                          .resume = command->resume,
-                          .progress = command->is_quiet ? NULL : stderr,
-                          .is_terminal = isatty(STDERR_FILENO),
-                          .build = build};
+    EsRunOptions options = {.config = config,
+                            .settings = settings,
+                            .out = command->out,
+                            .resume = command->resume,
+                            .progress = command->is_quiet ? NULL : stderr,
+                            .is_terminal = isatty(STDERR_FILENO),
+                            .build = build};
+    ES_TRY(es_run_open(&options, &run));
+    snprintf(played->folder, sizeof played->folder, "%s", es_run_folder_root(es_run_folder(run)));
+    played->n_rounds_before = es_run_rounds_done(run);
+    if (!command->is_quiet) {
+        es_message("%s%srun folder: %s\n", about != NULL ? about : "", about != NULL ? "\n" : "",
+                   played->folder);
+    }
+    return es_run_close(run, es_run_rounds(run, work), &played->outcome);
 }
 
 static void tell_losses(const EsSinkHealth *sink) {

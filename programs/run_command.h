@@ -32,9 +32,17 @@ typedef struct EsRunCommand {
 EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTable *table,
                                   const EsArguments *arguments, void *before);
 
-// Options to open the run with.
-EsRunOptions es_run_command_options(const EsRunCommand *command, const EsConfig *config,
-                                    const EsRunSettings *settings);
+// What playing a run leaves.
+typedef struct EsRunPlayed {
+    char folder[ES_RUN_PATH_BYTES]; // "" when it was not opened
+    int64_t n_rounds_before;        // done in earlier sittings
+    EsRunOutcome outcome;
+} EsRunPlayed;
+
+// Open the run, say `about` (nullable) and where it is, play its rounds, close it.
+EsStatus es_run_command_play(const EsRunCommand *command, const EsConfig *config,
+                             const EsRunSettings *settings, const EsRunWork *work,
+                             const char *about, EsRunPlayed *played);
 
 // Tell what the sinks lost, on stderr; the exit code of a run that ended with `status`.
 EsExit es_run_command_finish(const char *name, EsStatus status, const EsRunOutcome *outcome);

@@ -1,12 +1,12 @@
 #include "runs/grow_run.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/sha256.h"
+#include "base/statistics.h"
 #include "growth/growth_names.h"
 #include "growth/host_data.h"
 #include "growth/schedule.h"
@@ -211,22 +211,21 @@ static void summarise(const EsGrowRun *grow, EsRoundReport *report) {
     const EsGrowthResult *results = es_growth_results(grow->growth);
     const EsGrowthState *state = es_growth_state(grow->growth);
     int n_envs = grow->settings->n_envs;
-    double sum = 0, squares = 0, loss = 0;
+    double loss_std = 0;
+    report->accuracy =
+        es_mean(&results[0].validation_accuracy, n_envs, sizeof *results, &report->accuracy_std);
+    if (n_envs == 1) {
+        report->accuracy_std = es_missing_real(); // one host has no spread
+    }
+    report->loss = es_mean(&results[0].validation_loss, n_envs, sizeof *results, &loss_std);
     report->n_seeds = report->n_fossils = 0;
     for (int64_t e = 0; e < n_envs; e++) {
-        sum += results[e].validation_accuracy;
-        squares += results[e].validation_accuracy * results[e].validation_accuracy;
-        loss += results[e].validation_loss;
         report->n_fossils += state->env.n_fossils[e];
         for (int s = 0; s < state->n_slots; s++) {
             report->n_seeds +=
                 es_stage_in(state->seed.stage[e * state->n_slots + s], ES_STAGES_LIVING);
         }
     }
-    double variance = n_envs > 1 ? (squares - sum * sum / n_envs) / (n_envs - 1) : 0;
-    report->accuracy = sum / n_envs;
-    report->accuracy_std = sqrt(ES_MAX(variance, 0));
-    report->loss = loss / n_envs;
 }
 
 static void count_phases(EsGrowRun *grow, EsRun *run) {

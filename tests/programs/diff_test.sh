@@ -4,38 +4,13 @@
 # usage: diff_test.sh PATH_TO_ESPER
 set -uo pipefail
 esper=$1
-unset ES_LOG
 if ! python3 -c 'import sqlite3' 2> /dev/null; then
     echo "skipped: no python3 with sqlite3 to write the runs"
     exit 77
 fi
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-n_failed=0
-
-fail() {
-    echo "FAIL: $*"
-    n_failed=$((n_failed + 1))
-}
-
-# run EXPECTED_CODE ARGUMENTS...: leaves the output in $out and $err
-run() {
-    local expected=$1 code
-    shift
-    (cd "$folder" && "$esper" "$@") > "$folder/out" 2> "$folder/err"
-    code=$?
-    out=$(cat "$folder/out")
-    err=$(cat "$folder/err")
-    [[ $code == "$expected" ]] || fail "esper $*: exit code $code, expected $expected; $err"
-}
-
-expect_text() { # what actual expected
-    [[ $2 == "$3" ]] || fail "$1 is \"$2\", expected \"$3\""
-}
-
-expect_part() { # what actual part
-    [[ $2 == *"$3"* ]] || fail "$1 is \"$2\", which does not contain \"$3\""
-}
+# shellcheck source=tests/programs/script_test.sh
+source "$(dirname "$0")/script_test.sh"
+cd "$folder" || exit 1
 
 expect_line() { # pattern: a line of $out, words separated by single blanks
     grep -qx -- "$1" <<< "$(tr -s ' ' <<< "$out" | sed 's/^ //')" || fail "no line \"$1\" in: $out"
@@ -54,14 +29,12 @@ db.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value)")
 db.execute("INSERT INTO meta VALUES ('schema_version', 1)")
 sequence = 0
 
-
 def add(event, round_, step=-1, **columns):
     global sequence
     sequence += 1
     values = {"sequence": sequence, "row": 0, "unix_time": 1.7e9 + sequence, "round": round_, "step": step, **columns}
     db.execute(f"CREATE TABLE IF NOT EXISTS event_{event} ({', '.join(values)})")
     db.execute(f"INSERT INTO event_{event} VALUES ({', '.join('?' * len(values))})", list(values.values()))
-
 
 add("run_started", 0, kind="hosts", task="tiny", device="cpu", n_envs=4, n_host_parameters=500)
 for n in range(1, 13):
@@ -161,5 +134,4 @@ for name in a b; do
     [[ $(find "$folder/runs/$name" -mindepth 1 -printf '%f\n' | sort | tr '\n' ' ') == "config.ini run.db " ]] || fail "left behind in $name: $(ls "$folder/runs/$name")"
 done
 
-((n_failed == 0)) && echo "all as expected"
-exit $((n_failed > 0))
+finish

@@ -4,15 +4,8 @@
 # usage: full_pipe_test.sh PATH_TO_ESPER
 set -uo pipefail
 esper=$1
-unset ES_LOG
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-n_failed=0
-
-fail() {
-    echo "FAIL: $*"
-    n_failed=$((n_failed + 1))
-}
+# shellcheck source=tests/programs/script_test.sh
+source "$(dirname "$0")/script_test.sh"
 
 # open for reading too, so that writing blocks instead of failing
 mkfifo "$folder/pipe"
@@ -57,5 +50,4 @@ wait $child
 code=$?
 [[ $code == 130 ]] || fail "exit code after two Ctrl-C is $code, expected 130"
 
-((n_failed == 0)) && echo "all as expected"
-exit $((n_failed > 0))
+finish

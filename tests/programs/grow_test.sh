@@ -4,35 +4,9 @@
 # usage: grow_test.sh PATH_TO_ESPER
 set -uo pipefail
 esper=$1
-unset ES_LOG
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+# shellcheck source=tests/programs/script_test.sh
+source "$(dirname "$0")/script_test.sh"
 cd "$folder" || exit 1
-n_failed=0
-
-fail() {
-    echo "FAIL: $*"
-    n_failed=$((n_failed + 1))
-}
-
-# run EXPECTED_CODE ARGUMENTS...: leaves the output in $out and $err
-run() {
-    local expected=$1 code
-    shift
-    "$esper" "$@" > "$folder/out" 2> "$folder/err"
-    code=$?
-    out=$(cat "$folder/out")
-    err=$(cat "$folder/err")
-    [[ $code == "$expected" ]] || fail "esper $*: exit code $code, expected $expected; $err"
-}
-
-expect_part() { # what actual part
-    [[ $2 == *"$3"* ]] || fail "$1 is \"$2\", which does not contain \"$3\""
-}
-
-ask() { # RUN SQL: the first cell
-    "$esper" query "$1" "$2" --csv | tr -d '\r' | sed -n 2p
-}
 
 cat > "$folder/plan.txt" << 'PLAN'
 1  *    germinate r0c1 conv_light style=linear_add tempo=fast
@@ -99,5 +73,4 @@ run 0 grow "${small[@]}" --dry-run
 expect_part "dry run" "$out" "# time"
 [[ ! -e runs ]] || fail "a dry run made a folder"
 
-((n_failed == 0)) && echo "all as expected"
-exit $((n_failed > 0))
+finish

@@ -4,30 +4,8 @@
 # usage: hosts_run_test.sh PATH_TO_ESPER
 set -uo pipefail
 esper=$(realpath "$1")
-unset ES_LOG
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-n_failed=0
-
-fail() {
-    echo "FAIL: $*"
-    n_failed=$((n_failed + 1))
-}
-
-# run EXPECTED_CODE ARGUMENTS...: leaves the output in $out and $err
-run() {
-    local expected=$1 code
-    shift
-    "$esper" "$@" > "$folder/out" 2> "$folder/err"
-    code=$?
-    out=$(cat "$folder/out")
-    err=$(cat "$folder/err")
-    [[ $code == "$expected" ]] || fail "esper $*: exit code $code, expected $expected; $err"
-}
-
-expect_part() { # what actual part
-    [[ $2 == *"$3"* ]] || fail "$1 is \"$2\", which does not contain \"$3\""
-}
+# shellcheck source=tests/programs/script_test.sh
+source "$(dirname "$0")/script_test.sh"
 
 small=(--task tiny --envs 2 --rounds 2 --threads 1)
 
@@ -188,5 +166,4 @@ else
     echo "no mount namespaces here: full disk not tried"
 fi
 
-((n_failed == 0)) && echo "all as expected"
-exit $((n_failed > 0))
+finish

@@ -7,18 +7,12 @@ set -uo pipefail
 esper=$1
 n_kills=$2
 RANDOM=${3:-1}
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+# shellcheck source=tests/programs/script_test.sh
+source "$(dirname "$0")/script_test.sh"
 settings=(--task tiny --envs 2 --rounds 15 --threads 1 --quiet --checkpoint.every=1 --checkpoint.keep=2
           --telemetry.jsonl=on --telemetry.stride=1)
 rounds=15
-n_failed=0
 n_before_first=0
-
-fail() {
-    echo "FAIL: $*"
-    n_failed=$((n_failed + 1))
-}
 
 start=$(date +%s%N)
 "$esper" hosts "${settings[@]}" --out "$folder/whole" > "$folder/whole.txt" || { fail "the whole run"; exit 1; }

@@ -5,36 +5,11 @@
 set -uo pipefail
 esper=$(realpath "$1")
 make_case_run=$(realpath "$2")
-unset ES_LOG ES_FILE_FAULT
-folder=$(mktemp -d)
+# shellcheck source=tests/programs/script_test.sh
+source "$(dirname "$0")/script_test.sh"
 holder=
 trap '[[ -n $holder ]] && kill "$holder" 2> /dev/null; rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
-n_failed=0
-
-fail() {
-    echo "FAIL: $*"
-    n_failed=$((n_failed + 1))
-}
-
-# run EXPECTED_CODE ARGUMENTS...: leaves the output in $out and $err
-run() {
-    local expected=$1 code
-    shift
-    "$esper" "$@" > out 2> err
-    code=$?
-    out=$(cat out)
-    err=$(cat err)
-    [[ $code == "$expected" ]] || fail "esper $*: exit code $code, expected $expected; $err"
-}
-
-expect_text() { # what actual expected
-    [[ $2 == "$3" ]] || fail "$1 is \"$2\", expected \"$3\""
-}
-
-expect_part() { # what actual part
-    [[ $2 == *"$3"* ]] || fail "$1 is \"$2\", which does not contain \"$3\""
-}
 
 # --- nothing there ---
 run 0 runs
@@ -179,5 +154,4 @@ expect_part "wrong fault" "$err" 'file fault "unlink"'
 run 0 runs --prune --yes runs/second
 [[ -d runs/second ]] && fail "the run stays after the second attempt"
 
-((n_failed == 0)) && echo "all as expected"
-exit $((n_failed > 0))
+finish

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# What the scripts beside this one share; they set `esper` and source it. A folder of the script's own, checks that say both
+# values and go on, and an end that tells how many failed.
+# shellcheck disable=SC2034,SC2154 # out and err are for the scripts, esper is theirs
+unset ES_LOG ES_FILE_FAULT
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+n_failed=0
+
+fail() {
+    echo "FAIL: $*"
+    n_failed=$((n_failed + 1))
+}
+
+# run EXPECTED_CODE ARGUMENTS...: leaves the output in $out and $err
+run() {
+    local expected=$1 code
+    shift
+    "$esper" "$@" > "$folder/out" 2> "$folder/err"
+    code=$?
+    out=$(cat "$folder/out")
+    err=$(cat "$folder/err")
+    [[ $code == "$expected" ]] || fail "esper $*: exit code $code, expected $expected; $err"
+}
+
+expect_text() { # what actual expected
+    [[ $2 == "$3" ]] || fail "$1 is \"$2\", expected \"$3\""
+}
+
+expect_part() { # what actual part
+    [[ $2 == *"$3"* ]] || fail "$1 is \"$2\", which does not contain \"$3\""
+}
+
+ask() { # RUN SQL: the first cell of the answer
+    "$esper" query "$1" "$2" --csv | tr -d '\r' | sed -n 2p
+}
+
+finish() {
+    ((n_failed == 0)) && echo "all as expected"
+    exit $((n_failed > 0))
+}
