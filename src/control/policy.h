@@ -1,0 +1,92 @@
+// Policies: who decides. All kinds see the same state and the same masks, in the same place of the
+// step, so that they can be compared.
+//
+//   wait        nothing, ever
+//   random      a legal operation, then legal values, uniformly
+//   heuristic   waits for a plateau, germinates from a rotation, keeps what contributes
+//   script      a written schedule (growth/schedule.h)
+//   learned     a policy network; draws, or takes the most likely
+//
+//     EsPolicy *policy; ES_TRY(es_policy_open("heuristic", &context, &policy));
+//     es_policy_begin(policy, first_episode);          // episodes begin in all environments
+//     ES_TRY(es_policy_decide(policy, state, masks, actions));
+#ifndef ES_CONTROL_POLICY_H
+#define ES_CONTROL_POLICY_H
+
+#include "control/policy_file.h"
+#include "growth/growth.h"
+
+ES_EXTERN_C_BEGIN
+
+typedef enum EsPolicyKind {
+    ES_POLICY_WAIT,
+    ES_POLICY_RANDOM,
+    ES_POLICY_HEURISTIC,
+    ES_POLICY_SCRIPT,
+    ES_POLICY_LEARNED
+} EsPolicyKind;
+
+typedef struct EsPolicyContext {
+    const EsGrowthSettings *settings; // borrowed
+    const EsSlot *slots;              // borrowed, in the order of actions
+    EsDevice *device;                 // borrowed, for a network
+    int64_t n_envs;
+    uint64_t seed; // of draws
+} EsPolicyContext;
+
+typedef struct EsPolicy EsPolicy;
+
+// "wait", "random", "heuristic", "script:FILE", or the path of a policy file.
+EsStatus es_policy_open(const char *text, const EsPolicyContext *context, EsPolicy **policy);
+
+// A learned policy in training: fresh weights, `n_steps` rows of room.
+EsStatus es_policy_create(const EsPolicySpec *spec, const EsPpoSettings *ppo,
+                          const EsPolicyContext *context, int64_t n_steps, EsPolicy **policy);
+void es_policy_destroy(EsPolicy *policy);
+
+EsPolicyKind es_policy_kind(const EsPolicy *policy);
+const char *es_policy_hash(const EsPolicy *policy); // SHA-256 of the file it was opened from, or ""
+
+// Learned policies take the most likely action instead of drawing. Off at first.
+void es_policy_set_greedy(EsPolicy *policy, int is_greedy);
+
+// Episodes first_episode .. + E begin.
+EsStatus es_policy_begin(EsPolicy *policy, int64_t first_episode);
+
+// Actions [E] for the step that was measured. What is remembered about environments that were
+// rolled back at the last decision is forgotten.
+EsStatus es_policy_decide(EsPolicy *policy, const EsGrowthState *state, const EsActionMasks *masks,
+                          EsAction *actions);
+
+// What the learned policy thought, per environment, of the last decision; NULL for other kinds.
+typedef struct EsThought {
+    float confidence; // probability of the op chosen
+    float entropy;    // of the op head, 0..1
+    float value;      // of the state, on the scale of scaled rewards
+    int is_forced;    // no other op was legal
+} EsThought;
+const EsThought *es_policy_thoughts(const EsPolicy *policy); // [E]
+
+// --- training; for policies made by es_policy_create ---
+
+// After es_growth_decide of step t: what came of it. rewards [E] as paid; `state` after the tick;
+// rolled-back environments are broken off with the penalty.
+EsStatus es_policy_record(EsPolicy *policy, const EsGrowthState *state, const float *rewards,
+                          float rollback_penalty);
+
+// The episode is over: values of the states after the last step, then the update; normalisers move.
+EsStatus es_policy_update(EsPolicy *policy, const EsGrowthState *state, EsPpoReport *report);
+
+EsRecurrentHealth es_policy_health(const EsPolicy *policy); // of the last decision
+
+// Everything that training needs to go on: weights, moments, normalisers, counters. Names begin
+// with "policy.".
+EsStatus es_policy_save_training(const EsPolicy *policy, const char *path);
+EsStatus es_policy_load_training(EsPolicy *policy, const char *path);
+
+// A file for es_policy_open.
+EsStatus es_policy_save(const EsPolicy *policy, const char *path);
+
+ES_EXTERN_C_END
+
+#endif

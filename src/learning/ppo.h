@@ -1,0 +1,141 @@
+// Proximal policy optimisation (Schulman et al., 2017) over a rollout, for policies with several
+// heads and a recurrent state.
+//
+// One update: advantages, normalised over all valid rows; a reference pass at the starting weights
+// (the anchor: ratios compare with what these weights say now, not with what was stored while
+// acting); then up to n_epochs full-batch passes: ratios and clipping per head over its causal
+// rows, value loss, entropies, auxiliary losses, gradient, one optimiser step each; it stops early
+// when the policy has moved too far (KL). PPO sees a network through EsTrainee alone: it fills in
+// outputs for all rows, and takes gradients with respect to them.
+//
+//     EsPpo *ppo; ES_TRY(es_ppo_create(&settings, &rollout_shape, &ppo));
+//     ES_TRY(es_ppo_update(ppo, rollout, &trainee, &report));
+//
+// R rows (T x E), K heads, A logits of a row.
+#ifndef ES_LEARNING_PPO_H
+#define ES_LEARNING_PPO_H
+
+#include "learning/normaliser.h"
+#include "learning/rollout.h"
+
+ES_EXTERN_C_BEGIN
+
+// Per row, in the order of the rollout; values of a network, or gradients with respect to them.
+typedef struct EsOutputs {
+    float *logits;       // [R, A]; ragged: packed by first_logit
+    float *value;        // state value                             [R]
+    float *action_value; // auxiliary, of the sampled action        [R]
+    float *auxiliary;    // predicted targets                       [R, n_targets]
+} EsOutputs;
+
+typedef struct EsStepReport {
+    double gradient_norm;                   // before clipping, all parameters
+    double head_norm[ES_POLICY_HEADS_MAX];  // of each head's own parameters
+    double value_norm, action_value_norm;   // likewise
+    int64_t n_nonfinite;                    // gradient values
+} EsStepReport;
+
+// A network in training. `pass` numbers the passes of a run, for dropout.
+typedef struct EsTrainee {
+    void *context;
+    EsStatus (*begin)(void *context, const EsRollout *rollout); // take the rows; before an update
+    EsStatus (*forward)(void *context, uint32_t pass, int with_gradient, EsOutputs *outputs);
+    // gradients of the parameters from those of the last forward's outputs; clipping to max_norm;
+    // an Adam step unless a value is not finite
+    EsStatus (*step)(void *context, const EsOutputs *gradients, float rate, float max_norm,
+                     EsStepReport *report);
+} EsTrainee;
+
+// type, name, default, lowest, highest, help
+#define ES_PPO_SETTINGS(X)                                                                         \
+    X(float, rate, 3e-4f, 0, 1, "learning rate of the policy (Adam, epsilon 1e-5)")                \
+    X(int, n_epochs, 4, 1, 64, "passes over a round's rows per update")                            \
+    X(float, target_kl, 0.015f, 0, 10, "an update stops at 1.5 times this; 0 = never")             \
+    X(float, clip, 0.2f, 0.001f, 10, "ratios count up to 1 +- this, per head")                     \
+    X(float, gamma, 0.995f, 0.01f, 1, "discount per step")                                         \
+    X(float, lambda, 0.98f, 0, 1, "of generalised advantages")                                     \
+    X(float, max_norm, 5, 0, 1e6f, "clip of the gradient's norm; 0 = none")                        \
+    X(float, value_coefficient, 0.5f, 0, 100, "of the value loss")                                 \
+    X(float, value_start, 0.1f, 0, 1, "share of it in the first update,")                          \
+    X(int, value_warmup, 10, 0, 1000000, "updates until it is in full force")                      \
+    X(float, entropy_start, 0.05f, 0, 100, "coefficient of the entropy bonus at first,")           \
+    X(float, entropy_end, 0.05f, 0, 100, "after the annealing")                                    \
+    X(int, entropy_anneal, 0, 0, 10000000, "updates from the one to the other")                    \
+    X(float, entropy_floor_scale, 1, 0, 100, "times the penalties for heads below their floor")    \
+    X(float, forced_value_weight, 0.2f, 0, 1, "weight in the value loss of rows without a choice") \
+    X(float, action_value_coefficient, 0.5f, 0, 100, "of the auxiliary Q, times the value's")      \
+    X(float, auxiliary_coefficient, 0.05f, 0, 100, "of predicted targets,")                        \
+    X(int, auxiliary_warmup, 1000, 0, 10000000, "updates until it is in full force")               \
+    X(float, auxiliary_clip, 10, 0, 1e6f, "targets are clipped to +- this")                        \
+    X(float, advantage_floor, 0.1f, 0, 100, "least spread that advantages are divided by")         \
+    X(float, reward_clip, 10, 0.01f, 1e6f, "of scaled rewards")                                    \
+    X(int, bootstraps, 1, 0, 1, "episodes that end by the clock go on with the state's value")
+
+// What differs per head.
+typedef struct EsPpoHead {
+    float floor;           // least probability of a legal value
+    float entropy_weight;  // in the bonus
+    float entropy_floor;   // below this mean entropy,
+    float floor_penalty;   // coefficient (floor - mean)^2 is added
+} EsPpoHead;
+
+typedef struct EsPpoSettings {
+#define X(type, name, start, lowest, highest, help) type name;
+    ES_PPO_SETTINGS(X)
+#undef X
+    EsPpoHead head[ES_POLICY_HEADS_MAX];
+} EsPpoSettings;
+
+// Defaults; heads without floors, weight 1.
+EsPpoSettings es_ppo_defaults(void);
+
+// What an update was. Means are over valid rows; epochs: maxima of ratios and norms, means of
+// losses.
+typedef struct EsPpoReport {
+    double policy_loss, value_loss, action_value_loss, auxiliary_loss;
+    double entropy;       // mean over heads of the mean over rows that credit them, 0..1
+    double floor_penalty;
+    double kl_divergence, clip_fraction, ratio_mean, ratio_min, ratio_max;
+    double gradient_norm;
+    double head_entropy[ES_POLICY_HEADS_MAX];       // over available rows; NaN where none
+    double head_clip_fraction[ES_POLICY_HEADS_MAX]; // over causal rows; NaN where none
+    double head_ratio_max[ES_POLICY_HEADS_MAX];
+    double head_norm[ES_POLICY_HEADS_MAX];
+    double value_norm, action_value_norm;
+    double value_mean, value_std, value_min, value_max;  // scale of scaled rewards
+    double return_mean, return_std, value_scale, reward_scale;
+    double advantage_mean, advantage_std; // before normalising
+    double advantage_skew, advantage_kurtosis, advantage_positive; // after
+    double explained_variance, value_correlation, bellman_error, td_mean, td_std;
+    double auxiliary_explained; // explained variance of predicted targets; NaN where none
+    double forced_ratio;
+    double entropy_coefficient, value_coefficient, auxiliary_coefficient;
+    int64_t n_usable_steps; // rows that trained the actor
+    int64_t n_valid;
+    int64_t n_nonfinite; // gradient values, all epochs
+    int n_epochs;        // optimiser steps taken
+    int is_stopped;      // by KL
+    int is_skipped;      // no step at all because numbers were not finite
+} EsPpoReport;
+
+// State that a checkpoint keeps.
+typedef struct EsPpoState {
+    EsScaleNormaliser rewards, values;
+    int64_t n_updates;  // with at least one step
+    int64_t n_passes;   // forward passes ever made: the number of the next
+    int64_t n_skipped;  // updates in a row without a finite step
+} EsPpoState;
+
+typedef struct EsPpo EsPpo;
+
+EsStatus es_ppo_create(const EsPpoSettings *settings, const EsRolloutShape *shape, EsPpo **ppo);
+void es_ppo_destroy(EsPpo *ppo);
+EsPpoState *es_ppo_state(EsPpo *ppo);
+
+// One update. Fails with NUMERIC after three in a row whose numbers were not finite.
+EsStatus es_ppo_update(EsPpo *ppo, EsRollout *rollout, const EsTrainee *trainee,
+                       EsPpoReport *report);
+
+ES_EXTERN_C_END
+
+#endif
