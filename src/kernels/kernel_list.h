@@ -31,6 +31,7 @@
 #include "kernels/batchnorm.h"
 #include "kernels/blend.h"
 #include "kernels/channel_scale.h"
+#include "kernels/concat.h"
 #include "kernels/conv2d.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/depthwise.h"
@@ -51,6 +52,7 @@
 
 #define ES_KERNEL_LIST(X)                                                                          \
     ES_ELEMENTWISE_KERNELS(X)                                                                      \
+    ES_CONCAT_KERNELS(X)                                                                           \
     ES_MATMUL_KERNELS(X)                                                                           \
     ES_LINEAR_KERNELS(X)                                                                           \
     ES_CONV2D_KERNELS(X)                                                                           \

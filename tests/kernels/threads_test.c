@@ -413,6 +413,17 @@ static void run_adam_step(Run *r) {
                           &parameter);
 }
 
+static void run_concat_forward(Run *r) {
+    EsTensor a = floats(r, DIMS(r->E, 130, 7)), b = floats(r, DIMS(r->E, 130, 5));
+    EsTensor y = floats(r, DIMS(r->E, 130, 12));
+    r->kernels->concat_forward(r->stream, 2, (const EsTensor *[]){&a, &b}, &y);
+}
+
+static void run_concat_backward(Run *r) {
+    EsTensor d_y = floats(r, DIMS(r->E, 130, 12)), d_x = floats(r, DIMS(r->E, 130, 5));
+    r->kernels->concat_backward(r->stream, 7, &d_y, &d_x);
+}
+
 static void run_gather_order(Run *r) {
     EsTensor episode = numbers(r, ES_DTYPE_I32, 100, DIMS(r->E));
     EsTensor step = numbers(r, ES_DTYPE_I32, 100, DIMS(1));
