@@ -122,6 +122,18 @@ static void lstm_gradient(Differentiation *d, EsValueId d_y) {
     es_graph_node_outputs(d->graph, node, 8, outputs);
 }
 
+static void concat_gradient(Differentiation *d, EsValueId d_y) {
+    int64_t first = 0;
+    for (int i = 0; i < d->node.n_inputs; i++) {
+        const EsValueId x = d->node.input[i];
+        if (needs(d, x)) {
+            append(d, ES_OP_CONCAT_INPUT, 1, &d_y, 1, &x)->attributes.first = first;
+        }
+        const EsValue *value = &d->graph->values[x];
+        first += value->dim[value->rank - 1];
+    }
+}
+
 // The gradient nodes of one forward node, given the gradient of its main output.
 static void differentiate_node(Differentiation *d, EsValueId y, EsValueId d_y) {
     const EsValueId *in = d->node.input, *out = d->node.output;
@@ -132,6 +144,9 @@ static void differentiate_node(Differentiation *d, EsValueId y, EsValueId d_y) {
                 accumulate(d->graph, in[i], d_y);
             }
         }
+        break;
+    case ES_OP_CONCAT:
+        concat_gradient(d, d_y);
         break;
     case ES_OP_LINEAR:
         layer_gradient(d, ES_OP_LINEAR_INPUT, ES_OP_LINEAR_WEIGHT, d_y);
@@ -150,6 +165,12 @@ static void differentiate_node(Differentiation *d, EsValueId y, EsValueId d_y) {
                (EsValueId[]){in[0], in[1], in[2]});
         break;
     case ES_OP_LAYERNORM:
+        if (!needs(d, in[0])) {
+            es_graph_fail(d->graph, ES_STATUS_UNSUPPORTED,
+                          "\"%s\": layer norm of a value without gradient cannot be trained",
+                          d->graph->values[y].name);
+            break;
+        }
         append(d, ES_OP_LAYERNORM_GRADIENT, 5, (EsValueId[]){in[0], out[0], out[1], in[1], d_y}, 3,
                (EsValueId[]){in[0], in[1], in[2]});
         break;
@@ -203,6 +224,34 @@ static EsValueId main_output(const EsNode *node) {
     return node->op == ES_OP_EMBEDDING ? node->output[0] : node->output[node->n_outputs - 1];
 }
 
+// A gradient that reached another output than the main one would be lost.
+static void check_outputs(EsGraph *graph, const EsNode *node) {
+    for (int i = 0; i < node->n_outputs; i++) {
+        EsValueId out = node->output[i];
+        if (out != ES_NO_VALUE && out != main_output(node) &&
+            graph->values[out].gradient != ES_NO_VALUE) {
+            es_graph_fail(graph, ES_STATUS_UNSUPPORTED, "\"%s\" of %s passes no gradient on",
+                          graph->values[out].name, es_op_name(node->op));
+        }
+    }
+}
+
+// The gradient nodes of the nodes [0, last), last first, from the gradients that some of their
+// outputs have. A parameter that is not reached has no gradient value; plans clear its part of the
+// slab.
+static EsStatus walk_back(Differentiation *d, int32_t last) {
+    EsGraph *graph = d->graph;
+    for (int32_t i = last - 1; i >= 0 && graph->status == ES_STATUS_OK; i--) {
+        d->node = graph->nodes[i];
+        EsValueId y = main_output(&d->node);
+        check_outputs(graph, &d->node);
+        if (graph->values[y].gradient != ES_NO_VALUE && graph->values[y].needs_gradient) {
+            differentiate_node(d, y, graph->values[y].gradient);
+        }
+    }
+    return es_graph_status(graph);
+}
+
 EsStatus es_graph_differentiate(EsGraph *graph, EsValueId loss) {
     ES_TRY(es_graph_status(graph));
     int32_t last = loss >= 0 && loss < graph->n_values ? graph->values[loss].producer : -1;
@@ -219,14 +268,53 @@ EsStatus es_graph_differentiate(EsGraph *graph, EsValueId loss) {
     graph->n_forward_nodes = graph->n_nodes;
     Differentiation d = {.graph = graph, .node = graph->nodes[last]};
     append(&d, ES_OP_CROSS_ENTROPY_INPUT, 2, d.node.input, 1, &d.node.input[0]);
-    for (int32_t i = last - 1; i >= 0 && graph->status == ES_STATUS_OK; i--) {
-        d.node = graph->nodes[i];
-        EsValueId y = main_output(&d.node);
-        if (graph->values[y].gradient != ES_NO_VALUE && graph->values[y].needs_gradient) {
-            differentiate_node(&d, y, graph->values[y].gradient);
+    return walk_back(&d, last);
+}
+
+// May this input bring in the gradient of this value?
+static EsStatus check_given(const EsGraph *graph, EsValueId id, EsValueId d_id) {
+    if (id < 0 || id >= graph->n_values || d_id < 0 || d_id >= graph->n_values) {
+        return ES_FAIL(ARGUMENT, "no such value to differentiate");
+    }
+    const EsValue *value = &graph->values[id], *d_value = &graph->values[d_id];
+    if (value->role != ES_ROLE_RESULT || value->dtype != ES_DTYPE_F32 ||
+        main_output(&graph->nodes[value->producer]) != id) {
+        return ES_FAIL(ARGUMENT, "\"%s\" cannot be differentiated: it is no kept output of a layer",
+                       value->name);
+    }
+    if (!value->needs_gradient) {
+        return ES_FAIL(ARGUMENT, "\"%s\" depends on no parameter", value->name);
+    }
+    if (d_value->role != ES_ROLE_INPUT || d_value->dtype != ES_DTYPE_F32 || d_value->is_shared ||
+        d_value->rank != value->rank || memcmp(d_value->dim, value->dim, sizeof value->dim) != 0) {
+        return ES_FAIL(ARGUMENT, "the gradient of \"%s\", \"%s\", is no F32 input of its shape",
+                       value->name, d_value->name);
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_graph_differentiate_from(EsGraph *graph, int n, const EsValueId *values,
+                                     const EsValueId *d_values) {
+    ES_TRY(es_graph_status(graph));
+    if (graph->n_forward_nodes != 0) {
+        return ES_FAIL(ARGUMENT, "the graph has been differentiated already");
+    }
+    if (n < 1) {
+        return ES_FAIL(ARGUMENT, "there is no value to differentiate");
+    }
+    for (int i = 0; i < n; i++) {
+        ES_TRY(check_given(graph, values[i], d_values[i]));
+        for (int j = 0; j < i; j++) {
+            if (values[j] == values[i]) {
+                return ES_FAIL(ARGUMENT, "\"%s\" is given twice", graph->values[values[i]].name);
+            }
         }
     }
-    // a parameter that the loss does not reach has no gradient value; plans clear its part of the
-    // slab
-    return es_graph_status(graph);
+    for (int i = 0; i < n; i++) {
+        graph->values[values[i]].gradient = d_values[i];
+    }
+    graph->n_forward_nodes = graph->n_nodes;
+    graph->is_given_gradients = 1;
+    Differentiation d = {.graph = graph};
+    return walk_back(&d, graph->n_nodes);
 }

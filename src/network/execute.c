@@ -24,6 +24,12 @@ void es_execute_node(const EsKernels *k, EsStream *s, const EsNode *node, const 
     case ES_OP_ADD:
         k->add(s, in[0], in[1], out[0]);
         break;
+    case ES_OP_CONCAT:
+        k->concat_forward(s, node->n_inputs, in, out[0]);
+        break;
+    case ES_OP_CONCAT_INPUT:
+        k->concat_backward(s, a->first, in[0], out[0]);
+        break;
     case ES_OP_LINEAR:
         k->linear_forward(s, in[0], in[1], in[2], out[0]);
         break;
@@ -147,6 +153,7 @@ void es_execute_node(const EsKernels *k, EsStream *s, const EsNode *node, const 
         k->gather_labels(s, in[0], in[1], out[0]);
         break;
     case ES_OP_RESHAPE:
+    case ES_OP_DETACH:
     case ES_OP_SEED_INPUT:
         break;
     case ES_OP_COUNT:

@@ -196,6 +196,11 @@ static void check_overlap(EsGraph *graph, EsValueId id) {
 
 EsValueId es_graph_parameter(EsGraph *graph, const char *name, int rank, const int64_t *dims,
                              float bound, float start) {
+    return es_graph_parameter_with(graph, name, rank, dims, ES_INITIAL_UNIFORM, bound, start);
+}
+
+EsValueId es_graph_parameter_with(EsGraph *graph, const char *name, int rank, const int64_t *dims,
+                                  EsInitial initial, float bound, float start) {
     for (int i = 0; i < graph->n_values; i++) {
         if (graph->values[i].role == ES_ROLE_PARAMETER &&
             strcmp(graph->values[i].name, name) == 0) {
@@ -207,6 +212,7 @@ EsValueId es_graph_parameter(EsGraph *graph, const char *name, int rank, const i
     if (id != ES_NO_VALUE) {
         EsValue *value = &graph->values[id];
         value->needs_gradient = 1;
+        value->initial = initial;
         value->bound = bound;
         value->start = start;
         value->slab_offset = add_to_slab(&graph->next_parameter, es_value_count(value));

@@ -20,10 +20,12 @@
 
 ES_EXTERN_C_BEGIN
 
-// Kinds of node. Each is one kernel of kernels/kernel_list.h.
+// Kinds of node. Each is one kernel of kernels/kernel_list.h, or gives memory another name
+// (RESHAPE, DETACH, SEED_INPUT).
 // clang-format off
 #define ES_OP_LIST(X)                                                                              \
-    X(ADD)              X(RESHAPE)                                                                 \
+    X(ADD)              X(RESHAPE)              X(DETACH)                                          \
+    X(CONCAT)           X(CONCAT_INPUT)                                                            \
     X(LINEAR)           X(LINEAR_INPUT)         X(LINEAR_WEIGHT)                                   \
     X(CONV2D)           X(CONV2D_INPUT)         X(CONV2D_WEIGHT)                                   \
     X(DEPTHWISE)        X(DEPTHWISE_INPUT)      X(DEPTHWISE_WEIGHT)                                \
@@ -61,6 +63,16 @@ typedef enum EsRole {
     ES_ROLE_RESULT      // the plan's; kept until the next run
 } EsRole;
 
+// What a parameter starts from (network/initial_values.h).
+typedef enum EsInitial {
+    ES_INITIAL_UNIFORM,    // in [start - bound, start + bound]; bound 0: the constant start
+    ES_INITIAL_NORMAL,     // mean start, standard deviation bound
+    ES_INITIAL_ORTHOGONAL, // bound times a matrix [dim 1, the rest] with orthonormal columns, or
+                           // rows where those are fewer: the Q of a Gaussian matrix, R's diagonal
+                           // positive (Saxe, McClelland, Ganguli, 2014)
+    ES_INITIAL_FORGET      // start in the second quarter, an LSTM's forget gates; 0 elsewhere
+} EsInitial;
+
 typedef int32_t EsValueId;
 #define ES_NO_VALUE         (-1)
 #define ES_MAX_NODE_INPUTS  12
@@ -77,12 +89,14 @@ typedef struct EsValue {
     int64_t dim[ES_MAX_RANK]; // dim[0] = E
     int32_t producer;         // node, -1 when from outside
     int is_shared;            // one tensor for all environments: axis 0 is not E
-    EsValueId alias_of; // RESHAPE, SEED_INPUT: the value whose memory this is, else ES_NO_VALUE
-    EsValueId gradient; // of the loss with respect to this value, or ES_NO_VALUE
-    int needs_gradient; // depends on a parameter
+    EsValueId alias_of;       // RESHAPE, DETACH, SEED_INPUT: the value whose memory this is, else
+                              // ES_NO_VALUE
+    EsValueId gradient;       // of the loss with respect to this value, or ES_NO_VALUE
+    int needs_gradient;       // depends on a parameter
     int is_rounded; // an activation that takes the plan's precision; statistics and losses stay f32
     int64_t slab_offset; // elements from the start of an environment's part of its slab
-    float bound;         // parameters: initial values uniform in [start - bound, start + bound]
+    EsInitial initial;   // parameters: how bound and start are meant
+    float bound;
     float start;
 } EsValue;
 
@@ -92,6 +106,7 @@ typedef union EsAttributes {
     EsPool pool;
     EsDropoutOptions dropout;
     EsGatherOptions gather;
+    int64_t first; // CONCAT_INPUT: column of the joined rows
     struct {
         uint64_t seed;
         int64_t n_samples;
@@ -114,7 +129,8 @@ typedef struct EsGraph {
     int n_nodes, nodes_capacity;
     int64_t n_parameters, n_states; // elements of one environment's part of each slab
     int64_t next_parameter;         // where the next parameter goes
-    int n_forward_nodes;            // nodes before es_graph_differentiate
+    int n_forward_nodes;            // nodes before differentiation; 0 = not differentiated
+    int is_given_gradients;         // by es_graph_differentiate_from
     EsNode nowhere;                 // takes the nodes built after a failure
     EsStatus status;                // of the first builder that failed
     char detail[256];
@@ -138,6 +154,9 @@ EsValueId es_graph_shared_input(EsGraph *graph, const char *name, EsDtype dtype,
                                 const int64_t *dims);
 EsValueId es_graph_parameter(EsGraph *graph, const char *name, int rank, const int64_t *dims,
                              float bound, float start);
+// Another start than a uniform one.
+EsValueId es_graph_parameter_with(EsGraph *graph, const char *name, int rank, const int64_t *dims,
+                                  EsInitial initial, float bound, float start);
 EsValueId es_graph_state(EsGraph *graph, const char *name, int rank, const int64_t *dims,
                          float start);
 
@@ -162,10 +181,12 @@ void es_graph_keep(EsGraph *graph, EsValueId value);
 EsValueId es_graph_linear(EsGraph *graph, const char *name, EsValueId x, int64_t n_out);
 typedef struct EsLinearOptions {
     int has_bias;
-    int is_constant;  // weights start at 0 and biases at bias_start instead of uniform
-    float bias_start; // read when is_constant
-    int is_positive;  // weights uniform in [0, 1/sqrt(fan-in)]: units behind a ReLU that read
-                      // what is not negative start alive
+    int is_constant;   // weights start at 0 and biases at bias_start instead of uniform
+    float bias_start;  // read when is_constant, and where the weights do not start uniform
+    int is_positive;   // weights uniform in [0, 1/sqrt(fan-in)]: units behind a ReLU that read
+                       // what is not negative start alive
+    EsInitial initial; // of the weights: UNIFORM as above, or NORMAL or ORTHOGONAL,
+    float scale;       // with this standard deviation or gain; biases then start at bias_start
 } EsLinearOptions;
 EsValueId es_graph_linear_with(EsGraph *graph, const char *name, EsValueId x, int64_t n_out,
                                EsLinearOptions options);
@@ -181,6 +202,9 @@ EsValueId es_graph_groupnorm_with(EsGraph *graph, const char *name, EsValueId x,
 EsValueId es_graph_layernorm(EsGraph *graph, const char *name, EsValueId x);
 EsValueId es_graph_embedding(EsGraph *graph, const char *name, EsValueId ids, int64_t n_rows,
                              int64_t n_features);
+// Normal initial values of standard deviation `deviation`.
+EsValueId es_graph_embedding_normal(EsGraph *graph, const char *name, EsValueId ids, int64_t n_rows,
+                                    int64_t n_features, float deviation);
 typedef struct EsRecurrent {
     EsValueId y; // [E, T, N, D], hidden states; the last step's is where to go on from
     EsValueId c; // [E, T, N, D], cell states, likewise (es_graph_keep to read them)
@@ -188,6 +212,14 @@ typedef struct EsRecurrent {
 // x [E, T, N, I], reset u8 [E, T, N] or ES_NO_VALUE; h_start, c_start [E, N, D] or ES_NO_VALUE.
 EsRecurrent es_graph_lstm(EsGraph *graph, const char *name, EsValueId x, EsValueId reset,
                           EsValueId h_start, EsValueId c_start, int64_t n_hidden);
+typedef struct EsLstmOptions {
+    EsInitial initial; // of both weight matrices [4D, I] and [4D, D]: NORMAL or ORTHOGONAL as
+    float scale;       // whole matrices, with this standard deviation or gain
+    float forget_bias; // of the forget gates in both bias vectors, 0 elsewhere
+} EsLstmOptions;
+EsRecurrent es_graph_lstm_with(EsGraph *graph, const char *name, EsValueId x, EsValueId reset,
+                               EsValueId h_start, EsValueId c_start, int64_t n_hidden,
+                               EsLstmOptions options);
 
 // --- operations without parameters ---
 
@@ -195,6 +227,11 @@ EsValueId es_graph_add(EsGraph *graph, EsValueId a, EsValueId b);
 EsValueId es_graph_activation(EsGraph *graph, EsActivation kind, EsValueId x);
 // The same elements under another shape (dims leave out the environment axis); costs nothing.
 EsValueId es_graph_reshape(EsGraph *graph, EsValueId x, int rank, const int64_t *dims);
+// Rows side by side: n values of one shape but for the last axis, joined along it in their order;
+// at most ES_CONCAT_MAX.
+EsValueId es_graph_concat(EsGraph *graph, int n, const EsValueId *inputs);
+// The same value, through which no gradient goes back; costs nothing.
+EsValueId es_graph_detach(EsGraph *graph, EsValueId x);
 EsValueId es_graph_pool(EsGraph *graph, EsPool kind, EsValueId x);
 EsValueId es_graph_dropout(EsGraph *graph, EsDropoutOptions options, EsValueId episode,
                            EsValueId step, EsValueId x);
@@ -218,6 +255,14 @@ EsValueId es_graph_gather_labels(EsGraph *graph, EsValueId labels, EsValueId ind
 // Append the nodes that compute the gradient of `loss` (f32 [E], from es_graph_cross_entropy) with
 // respect to every parameter, and set `gradient` of the values it passes through. Once per graph.
 EsStatus es_graph_differentiate(EsGraph *graph, EsValueId loss);
+
+// The same for the sum over i of <d_values[i], values[i]>: the loss is computed outside, between
+// es_plan_run_forward and es_plan_run_backward, and d_values, inputs of the values' shapes, bring
+// in its gradient with respect to them. The values are kept ones (es_graph_keep), each given once;
+// a value may also be read by further nodes. The gradient of a parameter that no value depends on
+// is 0. Once per graph, instead of es_graph_differentiate.
+EsStatus es_graph_differentiate_from(EsGraph *graph, int n, const EsValueId *values,
+                                     const EsValueId *d_values);
 
 // --- inside network/ ---
 

@@ -98,13 +98,20 @@ EsValueId es_graph_add_like(EsGraph *graph, const char *name, EsValueId model) {
     return es_graph_add_activation(graph, name, copy.dtype, copy.rank, copy.dim);
 }
 
-EsValueId es_graph_add_parameter(EsGraph *graph, const char *layer, const char *part, int rank,
-                                 const int64_t *dims, float bound, float start) {
+EsValueId es_graph_add_parameter_with(EsGraph *graph, const char *layer, const char *part, int rank,
+                                      const int64_t *dims, EsInitial initial, float bound,
+                                      float start) {
     char name[ES_NAME_BYTES];
     if (!es_graph_join_name(graph, layer, part, name)) {
         return ES_NO_VALUE;
     }
-    return es_graph_parameter(graph, name, rank, dims, bound, start);
+    return es_graph_parameter_with(graph, name, rank, dims, initial, bound, start);
+}
+
+EsValueId es_graph_add_parameter(EsGraph *graph, const char *layer, const char *part, int rank,
+                                 const int64_t *dims, float bound, float start) {
+    return es_graph_add_parameter_with(graph, layer, part, rank, dims, ES_INITIAL_UNIFORM, bound,
+                                       start);
 }
 
 int es_graph_join_name(EsGraph *graph, const char *layer, const char *part,

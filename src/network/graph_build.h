@@ -45,6 +45,9 @@ EsValueId es_graph_add_like(EsGraph *graph, const char *name, EsValueId model);
 // A parameter called "<layer>.<part>".
 EsValueId es_graph_add_parameter(EsGraph *graph, const char *layer, const char *part, int rank,
                                  const int64_t *dims, float bound, float start);
+EsValueId es_graph_add_parameter_with(EsGraph *graph, const char *layer, const char *part, int rank,
+                                      const int64_t *dims, EsInitial initial, float bound,
+                                      float start);
 
 // "<layer>.<part>" into `name`; 0 when it is too long.
 int es_graph_join_name(EsGraph *graph, const char *layer, const char *part,

@@ -11,10 +11,12 @@ EsValueId es_graph_linear_with(EsGraph *graph, const char *name, EsValueId x, in
         return ES_NO_VALUE;
     }
     int64_t n_rows = graph->values[x].dim[1], n_in = graph->values[x].dim[2];
-    float bound = options.is_constant ? 0.0f : 1.0f / sqrtf((float)n_in);
+    int is_uniform = options.initial == ES_INITIAL_UNIFORM;
+    float bound = options.is_constant || !is_uniform ? 0.0f : 1.0f / sqrtf((float)n_in);
     float middle = options.is_positive ? bound / 2.0f : 0.0f;
-    EsValueId weight = es_graph_add_parameter(graph, name, "weight", 2, (int64_t[]){n_out, n_in},
-                                              bound - middle, middle);
+    EsValueId weight = es_graph_add_parameter_with(
+        graph, name, "weight", 2, (int64_t[]){n_out, n_in}, options.initial,
+        is_uniform ? bound - middle : options.scale, middle);
     EsValueId bias = options.has_bias ? es_graph_add_parameter(graph, name, "bias", 1, &n_out,
                                                                bound, options.bias_start)
                                       : ES_NO_VALUE;
@@ -146,15 +148,14 @@ EsValueId es_graph_layernorm(EsGraph *graph, const char *name, EsValueId x) {
     return y;
 }
 
-EsValueId es_graph_embedding(EsGraph *graph, const char *name, EsValueId ids, int64_t n_rows,
-                             int64_t n_features) {
+static EsValueId add_embedding(EsGraph *graph, const char *name, EsValueId ids, int64_t n_rows,
+                               int64_t n_features, EsInitial initial, float bound) {
     if (!es_graph_check(graph, name, ids, 2, ES_DTYPE_I32)) {
         return ES_NO_VALUE;
     }
     int64_t count = graph->values[ids].dim[1];
-    EsValueId table =
-        es_graph_add_parameter(graph, name, "table", 2, (int64_t[]){n_rows, n_features},
-                               1.0f / sqrtf((float)n_features), 0.0f);
+    EsValueId table = es_graph_add_parameter_with(
+        graph, name, "table", 2, (int64_t[]){n_rows, n_features}, initial, bound, 0.0f);
     EsValueId y = es_graph_add_activation(graph, name, ES_DTYPE_F32, 3,
                                           (int64_t[]){graph->n_envs, count, n_features});
     EsValueId n_invalid =
@@ -164,8 +165,26 @@ EsValueId es_graph_embedding(EsGraph *graph, const char *name, EsValueId ids, in
     return y;
 }
 
-EsRecurrent es_graph_lstm(EsGraph *graph, const char *name, EsValueId x, EsValueId reset,
-                          EsValueId h_start, EsValueId c_start, int64_t n_hidden) {
+EsValueId es_graph_embedding(EsGraph *graph, const char *name, EsValueId ids, int64_t n_rows,
+                             int64_t n_features) {
+    return add_embedding(graph, name, ids, n_rows, n_features, ES_INITIAL_UNIFORM,
+                         1.0f / sqrtf((float)n_features));
+}
+
+EsValueId es_graph_embedding_normal(EsGraph *graph, const char *name, EsValueId ids, int64_t n_rows,
+                                    int64_t n_features, float deviation) {
+    return add_embedding(graph, name, ids, n_rows, n_features, ES_INITIAL_NORMAL, deviation);
+}
+
+// What weights and biases of an LSTM start from.
+typedef struct LstmStart {
+    EsInitial weight, bias;
+    float weight_bound, bias_bound, bias_start;
+} LstmStart;
+
+static EsRecurrent add_lstm(EsGraph *graph, const char *name, EsValueId x, EsValueId reset,
+                            EsValueId h_start, EsValueId c_start, int64_t n_hidden,
+                            LstmStart from) {
     EsRecurrent nothing = {ES_NO_VALUE, ES_NO_VALUE};
     if (!es_graph_check(graph, name, x, 4, ES_DTYPE_F32)) {
         return nothing;
@@ -183,14 +202,16 @@ EsRecurrent es_graph_lstm(EsGraph *graph, const char *name, EsValueId x, EsValue
     }
     const int64_t state[] = {graph->n_envs, n_steps, n_rows, n_hidden};
     const int64_t gate[] = {graph->n_envs, n_steps, n_rows, n_gates};
-    float bound = 1.0f / sqrtf((float)n_hidden);
-    EsValueId input = es_graph_add_parameter(graph, name, "weight_ih", 2,
-                                             (int64_t[]){n_gates, n_in}, bound, 0.0f);
-    EsValueId recurrent = es_graph_add_parameter(graph, name, "weight_hh", 2,
-                                                 (int64_t[]){n_gates, n_hidden}, bound, 0.0f);
-    EsValueId bias_input = es_graph_add_parameter(graph, name, "bias_ih", 1, &n_gates, bound, 0.0f);
-    EsValueId bias_recurrent =
-        es_graph_add_parameter(graph, name, "bias_hh", 1, &n_gates, bound, 0.0f);
+    EsValueId input =
+        es_graph_add_parameter_with(graph, name, "weight_ih", 2, (int64_t[]){n_gates, n_in},
+                                    from.weight, from.weight_bound, 0.0f);
+    EsValueId recurrent =
+        es_graph_add_parameter_with(graph, name, "weight_hh", 2, (int64_t[]){n_gates, n_hidden},
+                                    from.weight, from.weight_bound, 0.0f);
+    EsValueId bias_input = es_graph_add_parameter_with(graph, name, "bias_ih", 1, &n_gates,
+                                                       from.bias, from.bias_bound, from.bias_start);
+    EsValueId bias_recurrent = es_graph_add_parameter_with(
+        graph, name, "bias_hh", 1, &n_gates, from.bias, from.bias_bound, from.bias_start);
     EsValueId gates = es_graph_add_activation(graph, "lstm gates", ES_DTYPE_F32, 4, gate);
     EsValueId c = es_graph_add_activation(graph, "lstm cells", ES_DTYPE_F32, 4, state);
     EsValueId y = es_graph_add_activation(graph, name, ES_DTYPE_F32, 4, state);
@@ -199,6 +220,20 @@ EsRecurrent es_graph_lstm(EsGraph *graph, const char *name, EsValueId x, EsValue
         (EsValueId[]){input, recurrent, bias_input, bias_recurrent, x, reset, h_start, c_start}, 3,
         (EsValueId[]){gates, c, y});
     return (EsRecurrent){y, c};
+}
+
+EsRecurrent es_graph_lstm(EsGraph *graph, const char *name, EsValueId x, EsValueId reset,
+                          EsValueId h_start, EsValueId c_start, int64_t n_hidden) {
+    float bound = 1.0f / sqrtf((float)n_hidden);
+    LstmStart from = {ES_INITIAL_UNIFORM, ES_INITIAL_UNIFORM, bound, bound, 0.0f};
+    return add_lstm(graph, name, x, reset, h_start, c_start, n_hidden, from);
+}
+
+EsRecurrent es_graph_lstm_with(EsGraph *graph, const char *name, EsValueId x, EsValueId reset,
+                               EsValueId h_start, EsValueId c_start, int64_t n_hidden,
+                               EsLstmOptions options) {
+    LstmStart from = {options.initial, ES_INITIAL_FORGET, options.scale, 0.0f, options.forget_bias};
+    return add_lstm(graph, name, x, reset, h_start, c_start, n_hidden, from);
 }
 
 EsValueId es_graph_add(EsGraph *graph, EsValueId a, EsValueId b) {
@@ -244,6 +279,54 @@ EsValueId es_graph_reshape(EsGraph *graph, EsValueId x, int rank, const int64_t 
     es_graph_add_node(graph, ES_OP_RESHAPE, 1, &x, 1, &y);
     if (y != ES_NO_VALUE) {
         graph->values[y].alias_of = x;
+    }
+    return y;
+}
+
+// Equal in all axes but the last.
+static int has_equal_rows(const EsValue *a, const EsValue *b) {
+    return a->rank == b->rank &&
+           memcmp(a->dim, b->dim, sizeof a->dim[0] * (size_t)(a->rank - 1)) == 0;
+}
+
+EsValueId es_graph_concat(EsGraph *graph, int n, const EsValueId *inputs) {
+    if (n < 1 || n > ES_CONCAT_MAX) {
+        return es_graph_fail(graph, ES_STATUS_ARGUMENT, "concat: %d values, from 1 to %d", n,
+                             ES_CONCAT_MAX);
+    }
+    int64_t width = 0;
+    for (int i = 0; i < n; i++) {
+        if (!es_graph_check_layer_input(graph, "concat", inputs[i])) {
+            return ES_NO_VALUE;
+        }
+        const EsValue *value = &graph->values[inputs[i]], *first = &graph->values[inputs[0]];
+        if (value->rank < 2 || !has_equal_rows(value, first)) {
+            return es_graph_fail(graph, ES_STATUS_ARGUMENT,
+                                 "concat: \"%s\" and \"%s\" differ in more than the last axis",
+                                 first->name, value->name);
+        }
+        width += value->dim[value->rank - 1];
+    }
+    EsValue model = graph->values[inputs[0]];
+    model.dim[model.rank - 1] = width;
+    EsValueId y = es_graph_add_activation(graph, "concat", ES_DTYPE_F32, model.rank, model.dim);
+    es_graph_add_node(graph, ES_OP_CONCAT, n, inputs, 1, &y);
+    return y;
+}
+
+EsValueId es_graph_detach(EsGraph *graph, EsValueId x) {
+    if (!es_graph_check_layer_input(graph, "detach", x)) {
+        return ES_NO_VALUE;
+    }
+    if (graph->values[x].role == ES_ROLE_INPUT) {
+        return x; // no gradient goes there anyway
+    }
+    EsValueId y = es_graph_add_like(graph, graph->values[x].name, x);
+    es_graph_add_node(graph, ES_OP_DETACH, 1, &x, 1, &y);
+    if (y != ES_NO_VALUE) {
+        graph->values[y].alias_of = x;
+        graph->values[y].is_rounded = graph->values[x].is_rounded;
+        graph->values[y].needs_gradient = 0;
     }
     return y;
 }

@@ -164,8 +164,11 @@ static EsStatus assign_memory(EsPlan *plan) {
                 planned_view(plan, value, slab != NULL ? slab + lives[v].offset : NULL);
         } else if (value->alias_of != ES_NO_VALUE && plan->lanes == NULL) {
             EsTensor shape = planned_view(plan, value, NULL);
+            // an input has no memory until it is bound, which gives it to its aliases
             plan->tensors[v] =
-                es_tensor_reshape(&plan->tensors[value->alias_of], value->rank, shape.dim);
+                graph->values[value->alias_of].role == ES_ROLE_INPUT
+                    ? shape
+                    : es_tensor_reshape(&plan->tensors[value->alias_of], value->rank, shape.dim);
         }
     }
 done:
@@ -177,9 +180,15 @@ done:
 // Try the vector engine; a graph it cannot run falls back to the plain kernels, and the report says
 // why.
 static EsStatus try_lanes(EsPlan *plan) {
-    EsStatus status =
-        es_lane_program_create(plan->graph, plan->tensors, plan->store->device,
-                               plan->options.is_hosted, plan->is_left_out, &plan->lanes);
+    EsStatus status;
+    if (plan->graph->is_given_gradients) {
+        status = ES_FAIL(UNSUPPORTED, "the loss is computed outside the graph");
+    } else if (plan->store->is_shared) {
+        status = ES_FAIL(UNSUPPORTED, "the environments share their parameters");
+    } else {
+        status = es_lane_program_create(plan->graph, plan->tensors, plan->store->device,
+                                        plan->options.is_hosted, plan->is_left_out, &plan->lanes);
+    }
     if (status == ES_STATUS_UNSUPPORTED) {
         snprintf(plan->report.fallback, sizeof plan->report.fallback, "%s", es_status_detail());
         es_log(ES_LOG_DEBUG, "plan: plain kernels, because %s", es_status_detail());
@@ -225,6 +234,9 @@ static EsStatus check_options(const EsGraph *graph, const EsStore *store,
     if (options->is_hosted && es_device_info(store->device)->kind != ES_DEVICE_CPU) {
         return ES_FAIL(UNSUPPORTED, "hosted plans run on the CPU alone");
     }
+    if (options->is_hosted && graph->is_given_gradients) {
+        return ES_FAIL(UNSUPPORTED, "a hosted plan computes its loss inside the graph");
+    }
     if (options->is_hosted && (options->optimiser != NULL || options->step != ES_NO_VALUE)) {
         return ES_FAIL(ARGUMENT, "a hosted plan has no optimiser and no step counter");
     }
@@ -236,6 +248,21 @@ static EsStatus check_options(const EsGraph *graph, const EsStore *store,
                        "the plan's step must be a shared I32 input of the graph, or ES_NO_VALUE");
     }
     return ES_STATUS_OK;
+}
+
+// Does somebody read gradients that no node of this graph writes? Those of parameters that the loss
+// does not reach, and of environments that the store has and the graph has not.
+static int leaves_gradients(const EsPlan *plan) {
+    const EsGraph *graph = plan->graph;
+    if (plan->options.optimiser == NULL && !graph->is_given_gradients) {
+        return 0;
+    }
+    int is_left = graph->n_envs < plan->store->gradients.dim[0];
+    for (int v = 0; v < graph->n_values; v++) {
+        is_left |=
+            graph->values[v].role == ES_ROLE_PARAMETER && graph->values[v].gradient == ES_NO_VALUE;
+    }
+    return is_left;
 }
 
 EsStatus es_plan_create(const EsGraph *graph, EsStore *store, const EsPlanOptions *options,
@@ -262,11 +289,7 @@ EsStatus es_plan_create(const EsGraph *graph, EsStore *store, const EsPlanOption
             plan->tensors[v] = es_store_tensor(store, graph, v);
         }
     }
-    for (int v = 0; v < graph->n_values; v++) {
-        plan->clears_gradients |= options->optimiser != NULL &&
-                                  graph->values[v].role == ES_ROLE_PARAMETER &&
-                                  graph->values[v].gradient == ES_NO_VALUE;
-    }
+    plan->clears_gradients = leaves_gradients(plan);
     if (options->mode == ES_COMPILE_DEFAULT &&
         es_device_info(store->device)->kind == ES_DEVICE_CPU) {
         ES_TRY_GOTO(try_lanes(plan));
@@ -285,11 +308,22 @@ done:
     return ES_STATUS_OK;
 }
 
+static void forget_recordings(EsPlan *plan) {
+    for (int part = 0; part < PLAN_PARTS; part++) {
+        if (plan->capture[part] != NULL) {
+            es_capture_destroy(plan->capture[part]);
+            plan->capture[part] = NULL;
+            plan->n_runs[part] = 1;
+        }
+    }
+    plan->report.is_captured = 0;
+}
+
 void es_plan_destroy(EsPlan *plan) {
     if (plan == NULL) {
         return;
     }
-    es_capture_destroy(plan->capture);
+    forget_recordings(plan);
     es_lane_program_destroy(plan->lanes);
     es_device_release(plan->store->device, plan->slab);
     es_release(plan->tensors);
@@ -321,11 +355,13 @@ EsStatus es_plan_bind(EsPlan *plan, EsValueId input, const EsTensor *tensor) {
     plan->tensors[input] = *tensor;
     plan->all_bound = 0;
     // a recording holds the old address: the next run records again
-    if (plan->capture != NULL) {
-        es_capture_destroy(plan->capture);
-        plan->capture = NULL;
-        plan->report.is_captured = 0;
-        plan->n_runs = 1;
+    forget_recordings(plan);
+    // gradients that come in under one shape may go on under another; aliases follow their sources
+    for (int v = input + 1; v < plan->graph->n_values && plan->lanes == NULL; v++) {
+        EsValueId source = plan->graph->values[v].alias_of;
+        if (source != ES_NO_VALUE) {
+            plan->tensors[v].data = plan->tensors[source].data;
+        }
     }
     return ES_STATUS_OK;
 }
@@ -340,20 +376,27 @@ static EsStatus check_bound(EsPlan *plan) {
     return ES_STATUS_OK;
 }
 
-static EsStatus run_nodes(EsPlan *plan, EsStream *stream) {
+static EsStatus run_nodes(EsPlan *plan, PlanPart part, EsStream *stream) {
+    const EsGraph *graph = plan->graph;
     const EsKernels *kernels = es_kernels_of(plan->store->device);
-    if (plan->clears_gradients) {
+    int has_halves = graph->n_forward_nodes > 0;
+    int first = part == PLAN_BACKWARD ? graph->n_forward_nodes : 0;
+    int last = part == PLAN_FORWARD && has_halves ? graph->n_forward_nodes : graph->n_nodes;
+    if (part != PLAN_FORWARD && plan->clears_gradients) {
         // what another plan on this store left there must not move a parameter
         EsTensor *slab = &plan->store->gradients;
         ES_TRY(es_stream_fill(stream, slab->data, 0, es_tensor_bytes(slab)));
     }
-    for (int n = 0; n < plan->graph->n_nodes; n++) {
+    for (int n = first; n < last; n++) {
         if (plan->lanes == NULL || plan->is_left_out[n]) {
-            es_execute_node(kernels, stream, &plan->graph->nodes[n], plan->tensors);
+            es_execute_node(kernels, stream, &graph->nodes[n], plan->tensors);
         }
     }
     if (plan->lanes != NULL) {
         es_lane_program_run(plan->lanes, stream);
+    }
+    if (part == PLAN_FORWARD) {
+        return ES_STATUS_OK;
     }
     if (plan->options.optimiser != NULL) {
         es_optimiser_step(plan->options.optimiser, stream);
@@ -366,15 +409,15 @@ static EsStatus run_nodes(EsPlan *plan, EsStream *stream) {
 
 // Record a run and make it replayable. Whatever goes wrong, the plan stays usable: a launch that
 // fails while it is only recorded is no failure of the device.
-static void capture_plan(EsPlan *plan, EsStream *stream) {
+static void capture_plan(EsPlan *plan, PlanPart part, EsStream *stream) {
     int64_t start_ns = es_clock_ns();
     EsStatus status = es_capture_begin(stream);
     if (status == ES_STATUS_OK) {
-        EsStatus recorded = run_nodes(plan, stream);
-        status = es_capture_end(stream, &plan->capture);
+        EsStatus recorded = run_nodes(plan, part, stream);
+        status = es_capture_end(stream, &plan->capture[part]);
         if (status == ES_STATUS_OK && recorded != ES_STATUS_OK) {
-            es_capture_destroy(plan->capture);
-            plan->capture = NULL;
+            es_capture_destroy(plan->capture[part]);
+            plan->capture[part] = NULL;
             status = recorded;
         }
     }
@@ -387,7 +430,7 @@ static void capture_plan(EsPlan *plan, EsStream *stream) {
     }
 }
 
-EsStatus es_plan_run(EsPlan *plan, EsStream *stream) {
+static EsStatus run_part(EsPlan *plan, PlanPart part, EsStream *stream) {
     if (plan->options.is_hosted) {
         return ES_FAIL(ARGUMENT, "a hosted plan is run by its workers (network/plan_host.h)");
     }
@@ -396,17 +439,42 @@ EsStatus es_plan_run(EsPlan *plan, EsStream *stream) {
     int can_capture = plan->options.mode == ES_COMPILE_DEFAULT &&
                       es_device_info(plan->store->device)->kind == ES_DEVICE_CUDA;
     // the first run is a plain one: it loads modules, which a capture may not
-    if (can_capture && plan->n_runs == 1 && plan->capture == NULL) {
-        capture_plan(plan, stream);
+    if (can_capture && plan->n_runs[part] == 1 && plan->capture[part] == NULL) {
+        capture_plan(plan, part, stream);
         es_device_forgive(plan->store->device);
     }
-    plan->n_runs += plan->n_runs < 2;
-    if (plan->capture != NULL) {
-        ES_TRY(es_capture_replay(plan->capture, stream));
+    plan->n_runs[part] += plan->n_runs[part] < 2;
+    if (plan->capture[part] != NULL) {
+        ES_TRY(es_capture_replay(plan->capture[part], stream));
     } else {
-        ES_TRY(run_nodes(plan, stream));
+        ES_TRY(run_nodes(plan, part, stream));
     }
+    plan->has_forward = part == PLAN_FORWARD;
     return es_device_status(plan->store->device);
+}
+
+EsStatus es_plan_run(EsPlan *plan, EsStream *stream) { return run_part(plan, PLAN_WHOLE, stream); }
+
+EsStatus es_plan_run_forward(EsPlan *plan, EsStream *stream) {
+    if (plan->lanes != NULL) {
+        return ES_FAIL(UNSUPPORTED, "a plan on the vector engine runs as a whole; ES_COMPILE_OFF "
+                                    "makes one that runs in halves");
+    }
+    return run_part(plan, PLAN_FORWARD, stream);
+}
+
+EsStatus es_plan_run_backward(EsPlan *plan, EsStream *stream) {
+    if (plan->lanes != NULL) {
+        return ES_FAIL(UNSUPPORTED, "a plan on the vector engine runs as a whole; ES_COMPILE_OFF "
+                                    "makes one that runs in halves");
+    }
+    if (plan->graph->n_forward_nodes == 0) {
+        return ES_FAIL(ARGUMENT, "the graph has no gradients to run backward");
+    }
+    if (!plan->has_forward) {
+        return ES_FAIL(ARGUMENT, "each backward half follows a forward half of its own");
+    }
+    return run_part(plan, PLAN_BACKWARD, stream);
 }
 
 EsTensor es_plan_tensor(const EsPlan *plan, EsValueId value) {

@@ -3,8 +3,9 @@
 //
 // ES_COMPILE_OFF runs node by node through the plain kernels, every value in memory of its own: for
 // debugging, and the specification of the rest. ES_COMPILE_DEFAULT lets activations share memory,
-// runs the vector engine on the CPU where the graph allows it (network/lane_program.h), and on CUDA
-// captures the second run and replays it from then on. A capture that fails is reported and changes
+// runs the vector engine on the CPU where the graph allows it (network/lane_program.h; never with a
+// shared store or gradients from outside), and on CUDA captures the second run and replays it from
+// then on. A capture that fails is reported and changes
 // nothing but speed: the kernels are the same.
 //
 //     EsPlanOptions options = es_plan_defaults();
@@ -35,7 +36,7 @@ typedef struct EsPlanOptions {
 typedef struct EsPlanReport {
     int n_nodes;
     int uses_lanes;          // the vector engine runs it
-    int is_captured;         // replayed as one launch
+    int is_captured;         // replayed as one launch, or one for each half
     size_t activation_bytes; // of the plan, shared
     size_t unshared_bytes;   // what they would take without sharing
     double build_ms, capture_ms;
@@ -57,6 +58,14 @@ EsStatus es_plan_bind(EsPlan *plan, EsValueId input, const EsTensor *tensor);
 
 // Queue one run. Fails when an input is unbound, or when the device has failed.
 EsStatus es_plan_run(EsPlan *plan, EsStream *stream);
+
+// The two halves of es_plan_run for a differentiated graph, in turn, with the same bits: what comes
+// between them can compute the inputs of the second (es_graph_differentiate_from). Results of the
+// first half are there until it runs again; optimiser and step counter belong to the second. A
+// forward half may also run alone, and again. UNSUPPORTED for plans on the vector engine, which
+// fuses the halves.
+EsStatus es_plan_run_forward(EsPlan *plan, EsStream *stream);
+EsStatus es_plan_run_backward(EsPlan *plan, EsStream *stream);
 
 // The memory of any value the plan holds; activations are valid only in mode OFF or when kept
 // (es_graph_keep).

@@ -7,6 +7,9 @@
 
 #define ES_PLAN_NO_OFFSET SIZE_MAX
 
+// What a run covers; each has a recording of its own.
+typedef enum PlanPart { PLAN_WHOLE, PLAN_FORWARD, PLAN_BACKWARD, PLAN_PARTS } PlanPart;
+
 struct EsPlan {
     const EsGraph *graph; // borrowed
     EsStore *store;       // borrowed
@@ -20,10 +23,11 @@ struct EsPlan {
     void *slab;                 // owned; NULL when hosted
     unsigned char *is_left_out; // owned, per node: what runs before the lane program
     EsLaneProgram *lanes;       // owned, nullable
-    EsCapture *capture;         // owned, nullable
-    int n_runs;
+    EsCapture *capture[PLAN_PARTS]; // owned, nullable
+    int n_runs[PLAN_PARTS];         // counted up to 2
     int all_bound;
-    int clears_gradients; // some parameter has no gradient here, and an optimiser follows
+    int has_forward;      // the forward half has run, the backward half not yet
+    int clears_gradients; // some part of the gradient slab is not written here, but read
     EsPlanReport report;
 };
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/random_rules.h"
+#include "network/initial_values.h"
 
 static EsStatus create_slab(EsDevice *device, int64_t n_envs, int64_t count, EsTensor *slab) {
     void *memory = NULL;
@@ -14,7 +14,7 @@ static EsStatus create_slab(EsDevice *device, int64_t n_envs, int64_t count, EsT
     return ES_STATUS_OK;
 }
 
-// FNV-1a over what decides where each value lies.
+// FNV-1a over what decides where each value lies, environments apart.
 static uint64_t hash_layout(const EsGraph *graph) {
     uint64_t hash = 14695981039346656037u;
     for (int v = 0; v < graph->n_values; v++) {
@@ -25,7 +25,7 @@ static uint64_t hash_layout(const EsGraph *graph) {
         for (const char *c = value->name; *c != '\0'; c++) {
             hash = (hash ^ (unsigned char)*c) * 1099511628211u;
         }
-        for (int axis = 0; axis < ES_MAX_RANK; axis++) {
+        for (int axis = 1; axis < ES_MAX_RANK; axis++) {
             hash = (hash ^ (uint64_t)value->dim[axis]) * 1099511628211u;
         }
         hash = (hash ^ (uint64_t)value->slab_offset) * 1099511628211u;
@@ -42,15 +42,15 @@ EsStatus es_store_create(const EsGraph *graph, EsDevice *device, EsStore **store
     return ES_STATUS_OK;
 }
 
-EsStatus es_store_create_sized(EsDevice *device, int64_t n_envs, int64_t n_parameters,
-                               int64_t n_states, EsStore **store_out) {
+static EsStatus create_slabs(EsDevice *device, int64_t n_envs, int64_t n_gradients,
+                             int64_t n_parameters, int64_t n_states, EsStore **store_out) {
     *store_out = NULL;
     EsStore *store = NULL;
     ES_TRY(es_allocate(sizeof *store, (void **)&store));
     store->device = device;
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(create_slab(device, n_envs, n_parameters, &store->parameters));
-    ES_TRY_GOTO(create_slab(device, n_envs, n_parameters, &store->gradients));
+    ES_TRY_GOTO(create_slab(device, n_gradients, n_parameters, &store->gradients));
     ES_TRY_GOTO(create_slab(device, n_envs, n_states, &store->states));
 done:
     if (status != ES_STATUS_OK) {
@@ -58,6 +58,28 @@ done:
         return status;
     }
     *store_out = store;
+    return ES_STATUS_OK;
+}
+
+EsStatus es_store_create_sized(EsDevice *device, int64_t n_envs, int64_t n_parameters,
+                               int64_t n_states, EsStore **store) {
+    return create_slabs(device, n_envs, n_envs, n_parameters, n_states, store);
+}
+
+EsStatus es_store_create_shared(const EsGraph *graph, EsDevice *device, int64_t n_gradients,
+                                EsStore **store) {
+    *store = NULL;
+    ES_TRY(es_graph_status(graph));
+    if (n_gradients < 1) {
+        return ES_FAIL(ARGUMENT, "a shared store needs at least one row of gradients, not %lld",
+                       (long long)n_gradients);
+    }
+    if (graph->n_states > 0) {
+        return ES_FAIL(UNSUPPORTED, "a network with running statistics cannot be shared");
+    }
+    ES_TRY(create_slabs(device, 1, n_gradients, graph->n_parameters, 0, store));
+    (*store)->layout = hash_layout(graph);
+    (*store)->is_shared = 1;
     return ES_STATUS_OK;
 }
 
@@ -70,31 +92,6 @@ void es_store_destroy(EsStore *store) {
     }
 }
 
-// One environment's part of the parameter slab: element q draws word q % 4 of draw q / 4, so a
-// parameter's start depends on its place alone.
-static void initialise_value(const EsValue *value, uint64_t seed, uint32_t episode,
-                             uint32_t purpose, uint32_t step, float *part) {
-    for (int64_t k = 0; k < es_value_count(value); k++) {
-        int64_t q = value->slab_offset + k;
-        EsRandom4 draw = {{0}};
-        if (value->bound > 0.0f) {
-            draw = es_random_draw(seed, episode, purpose, step, (uint32_t)(q / 4));
-        }
-        float uniform = es_random_uniform(draw.word[q % 4]);
-        part[q] = value->bound > 0.0f ? value->start + (2.0f * uniform - 1.0f) * value->bound
-                                      : value->start;
-    }
-}
-
-static void initialise_values(const EsGraph *graph, EsRole role, uint64_t seed, uint32_t episode,
-                              float *part) {
-    for (int i = 0; i < graph->n_values; i++) {
-        if (graph->values[i].role == role) {
-            initialise_value(&graph->values[i], seed, episode, ES_PURPOSE_INITIALISATION, 0, part);
-        }
-    }
-}
-
 void es_store_initialise_region(EsStore *store, const EsGraph *graph, int64_t env, int64_t first,
                                 uint64_t seed, uint32_t episode, uint32_t step) {
     ES_ASSERT(es_device_info(store->device)->kind == ES_DEVICE_CPU);
@@ -103,9 +100,23 @@ void es_store_initialise_region(EsStore *store, const EsGraph *graph, int64_t en
     for (int i = 0; i < graph->n_values; i++) {
         const EsValue *value = &graph->values[i];
         if (value->role == ES_ROLE_PARAMETER && value->slab_offset >= first) {
-            initialise_value(value, seed, episode, ES_PURPOSE_GERMINATION, step, part);
+            EsInitialKey key = {seed, episode, ES_PURPOSE_GERMINATION, step};
+            es_initial_values(value, &key, NULL, part);
             memset(gradients + value->slab_offset, 0,
                    (size_t)es_value_count(value) * sizeof(float));
+        }
+    }
+}
+
+// Parameters and states of one environment.
+static void initialise_environment(const EsGraph *graph, uint64_t seed, uint32_t episode,
+                                   double *workspace, float *parameters, float *states) {
+    EsInitialKey key = {seed, episode, ES_PURPOSE_INITIALISATION, 0};
+    for (int v = 0; v < graph->n_values; v++) {
+        const EsValue *value = &graph->values[v];
+        if (value->role == ES_ROLE_PARAMETER || value->role == ES_ROLE_STATE) {
+            es_initial_values(value, &key, workspace,
+                              value->role == ES_ROLE_STATE ? states : parameters);
         }
     }
 }
@@ -116,21 +127,24 @@ EsStatus es_store_initialise(EsStore *store, const EsGraph *graph, EsStream *str
     size_t parameter_bytes = es_tensor_bytes(&store->parameters),
            state_bytes = es_tensor_bytes(&store->states);
     float *staging = NULL;
-    ES_TRY(es_allocate(parameter_bytes + state_bytes, (void **)&staging));
-    float *states = staging + parameter_bytes / sizeof(float);
-    for (int64_t e = 0; e < graph->n_envs; e++) {
-        initialise_values(graph, ES_ROLE_PARAMETER, seed, (uint32_t)episode[e],
-                          staging + e * store->parameters.dim[1]);
-        initialise_values(graph, ES_ROLE_STATE, seed, (uint32_t)episode[e],
-                          states + e * store->states.dim[1]);
-    }
+    double *workspace = NULL;
     EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(es_allocate(parameter_bytes + state_bytes, (void **)&staging));
+    ES_TRY_GOTO(es_allocate(sizeof(double) * es_initial_workspace(graph), (void **)&workspace));
+    float *states = staging + parameter_bytes / sizeof(float);
+    for (int64_t e = 0; e < store->parameters.dim[0]; e++) {
+        initialise_environment(graph, seed, (uint32_t)episode[e], workspace,
+                               staging + e * store->parameters.dim[1],
+                               states + e * store->states.dim[1]);
+    }
     ES_TRY_GOTO(es_stream_copy(stream, store->parameters.data, staging, parameter_bytes,
                                ES_COPY_TO_DEVICE));
     ES_TRY_GOTO(es_stream_copy(stream, store->states.data, states, state_bytes, ES_COPY_TO_DEVICE));
-    ES_TRY_GOTO(es_stream_fill(stream, store->gradients.data, 0, parameter_bytes));
+    ES_TRY_GOTO(
+        es_stream_fill(stream, store->gradients.data, 0, es_tensor_bytes(&store->gradients)));
     ES_TRY_GOTO(es_stream_synchronize(stream));
 done:
+    es_release(workspace);
     es_release(staging);
     return status;
 }
@@ -141,7 +155,8 @@ EsStatus es_store_check(const EsStore *store, const EsGraph *graph) {
         store->parameters.dim[1] == graph->n_parameters && store->states.dim[1] == graph->n_states;
     int is_room =
         store->parameters.dim[1] >= graph->n_parameters && store->states.dim[1] >= graph->n_states;
-    if (store->parameters.dim[0] != graph->n_envs || !(is_sized ? is_room : is_same)) {
+    int has_envs = store->is_shared || store->parameters.dim[0] == graph->n_envs;
+    if (!has_envs || !(is_sized ? is_room : is_same)) {
         return ES_FAIL(ARGUMENT,
                        "the graph has %lld environments, %lld parameter and %lld state elements; "
                        "the store was made for "
@@ -153,6 +168,12 @@ EsStatus es_store_check(const EsStore *store, const EsGraph *graph) {
     if (!is_sized && store->layout != hash_layout(graph)) {
         return ES_FAIL(ARGUMENT, "the graph names or orders its parameters otherwise than the one "
                                  "the store was made for");
+    }
+    if (graph->n_forward_nodes > 0 && graph->n_envs > store->gradients.dim[0]) {
+        return ES_FAIL(ARGUMENT,
+                       "the graph has gradients of %lld environments; the shared store has room "
+                       "for %lld",
+                       (long long)graph->n_envs, (long long)store->gradients.dim[0]);
     }
     return ES_STATUS_OK;
 }
@@ -166,6 +187,7 @@ EsTensor es_store_tensor(const EsStore *store, const EsGraph *graph, EsValueId i
               value->role == ES_ROLE_PARAMETER);
     EsTensor tensor = es_tensor_view((float *)slab->data + value->slab_offset, ES_DTYPE_F32,
                                      store->device, value->rank, value->dim);
-    tensor.stride[0] = slab->stride[0];
+    int is_one = store->is_shared && value->role == ES_ROLE_PARAMETER;
+    tensor.stride[0] = is_one ? 0 : slab->stride[0];
     return tensor;
 }

@@ -2,6 +2,10 @@
 //
 // A store is laid out by a graph; every graph that declares the same parameters and states in the
 // same order can run on it (training and evaluation graphs of one network do).
+//
+// A *shared* store holds one network, [1, P], that all environments of a graph use, and G rows of
+// gradients, [G, P]: environment e of a graph writes row e, and the optimiser sums them. A graph of
+// any number of environments can run on it, so that acting and training share their parameters.
 #ifndef ES_NETWORK_STORE_H
 #define ES_NETWORK_STORE_H
 
@@ -11,10 +15,11 @@ ES_EXTERN_C_BEGIN
 
 typedef struct EsStore {
     EsDevice *device;    // borrowed
-    EsTensor parameters; // f32 [E, P]
-    EsTensor gradients;  // f32 [E, P], same offsets
-    EsTensor states;     // f32 [E, S]: running statistics
+    EsTensor parameters; // f32 [E, P]; shared [1, P]
+    EsTensor gradients;  // f32 [E, P], same offsets; shared [G, P]
+    EsTensor states;     // f32 [E, S]: running statistics; none in a shared store
     uint64_t layout;     // hash of names, shapes and offsets; 0 for a sized store
+    int is_shared;
 } EsStore;
 
 EsStatus es_store_create(const EsGraph *graph, EsDevice *device, EsStore **store);
@@ -23,24 +28,29 @@ EsStatus es_store_create(const EsGraph *graph, EsDevice *device, EsStore **store
 // What lies where is up to its owner (es_graph_seek_parameters).
 EsStatus es_store_create_sized(EsDevice *device, int64_t n_envs, int64_t n_parameters,
                                int64_t n_states, EsStore **store);
+
+// One set of parameters, gradients of n_gradients environments. The graph has no states.
+EsStatus es_store_create_shared(const EsGraph *graph, EsDevice *device, int64_t n_gradients,
+                                EsStore **store);
 void es_store_destroy(EsStore *store);
 
-// Fresh parameters and states for every environment, from (seed, episode[e]); gradients are
-// cleared. Waits for the stream.
+// Fresh parameters and states for every environment, from (seed, episode[e]), in a shared store for
+// the one network from (seed, episode[0]); gradients are cleared. Waits for the stream.
 EsStatus es_store_initialise(EsStore *store, const EsGraph *graph, EsStream *stream, uint64_t seed,
                              const int32_t *episode);
 
 // Fresh values for the parameters of `graph` at offsets from `first` on, of one environment; the
 // rest is left alone. Draws are keyed by (seed, episode, purpose GERMINATION, step), so that a seed
-// does not depend on when others were made. Gradients there are cleared. Host memory alone.
+// does not depend on when others were made. Gradients there are cleared. Host memory alone; no
+// ORTHOGONAL parameters.
 void es_store_initialise_region(EsStore *store, const EsGraph *graph, int64_t env, int64_t first,
                                 uint64_t seed, uint32_t episode, uint32_t step);
 
-// Does this graph's layout fit the store?
+// Does this graph's layout fit the store? Of a shared one, with gradients at most G environments.
 EsStatus es_store_check(const EsStore *store, const EsGraph *graph);
 
 // The tensor of a parameter, gradient or state value: [E, ...] with the slab's stride over
-// environments.
+// environments, which for parameters of a shared store is 0.
 EsTensor es_store_tensor(const EsStore *store, const EsGraph *graph, EsValueId value);
 
 ES_EXTERN_C_END

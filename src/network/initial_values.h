@@ -1,0 +1,28 @@
+// The values that parameters start from: a function of the random key and of a value's place in the
+// slab alone, with the same bits on every machine.
+#ifndef ES_NETWORK_INITIAL_VALUES_H
+#define ES_NETWORK_INITIAL_VALUES_H
+
+#include "base/random_rules.h"
+#include "network/graph.h"
+
+ES_EXTERN_C_BEGIN
+
+typedef struct EsInitialKey {
+    uint64_t seed;
+    uint32_t episode;
+    EsPurpose purpose;
+    uint32_t step;
+} EsInitialKey;
+
+// Doubles of workspace that the largest ORTHOGONAL parameter of the graph needs; at least 1.
+size_t es_initial_workspace(const EsGraph *graph);
+
+// Fill one parameter or state of one environment, whose part of the slab begins at `part`. The
+// workspace may be NULL where nothing is ORTHOGONAL.
+void es_initial_values(const EsValue *value, const EsInitialKey *key, double *workspace,
+                       float *part);
+
+ES_EXTERN_C_END
+
+#endif
