@@ -4,12 +4,19 @@
 // heads the sampled action reads (`used`), which ones what was carried out reads (`causal`: they
 // are credited), and for which ones some legal action would have read them (`available`).
 //
-// Life of a row: es_rollout_row points at its parts; whoever decides fills the first two groups,
-// whoever pays the third. Rows that were not filled are not valid and count nowhere.
+// Life of a row: es_rollout_row is its place in all arrays; whoever decides fills the first two
+// groups, whoever pays the third. Rows that were not filled are not valid and count nowhere.
+//
+//     EsRollout *rollout; ES_TRY(es_rollout_create(&shape, &rollout));
+//     es_rollout_reset(rollout);                       // before each round
+//     int64_t row = es_rollout_row(rollout, t, env);
+//     rollout->reward[row] = reward; rollout->is_valid[row] = 1;
 //
 // T steps, E environments, D features, K heads.
 #ifndef ES_LEARNING_ROLLOUT_H
 #define ES_LEARNING_ROLLOUT_H
+
+#include <stddef.h>
 
 #include "base/macros.h"
 #include "esper/status.h"
@@ -27,62 +34,76 @@ typedef struct EsPolicyShape {
     int n_logits;                       // of a row: their sum; ragged: most of any row
 } EsPolicyShape;
 
+// The sum of the sizes becomes n_logits; a ragged shape's is set by the caller.
 EsPolicyShape es_policy_shape(int n_heads, const int *head_size);
 
+static inline int es_policy_shape_is_ragged(const EsPolicyShape *shape) {
+    return shape->n_heads == 1 && shape->head_size[0] == 0;
+}
+
 typedef struct EsRolloutShape {
-    int64_t n_steps;  // T
-    int64_t n_envs;   // E
-    int n_features;   // D
-    int n_ids;        // integers beside the features (embedding indices)
-    int n_hidden;     // of the recurrent state
-    int n_targets;    // measured values that the auxiliary output is taught
+    int64_t n_steps; // T
+    int64_t n_envs;  // E
+    int n_features;  // D
+    int n_ids;       // integers beside the features (embedding indices)
+    int n_hidden;    // of the recurrent state
+    int n_targets;   // measured values that the auxiliary output is taught
     EsPolicyShape policy;
 } EsRolloutShape;
 
 typedef struct EsRollout {
     EsRolloutShape shape;
-    int64_t n_rows; // T * E; row t * E + e
+    int64_t n_rows;    // T * E; row t * E + e
+    void *slab;        // owned: all arrays below
+    size_t slab_bytes; //
 
     // what the policy saw, written by it
-    float *features;    // normalised                                        [T, E, D]
-    int32_t *ids;       //                                                   [T, E, n_ids]
-    uint8_t *is_reset;  // the recurrent state before this row is 0          [T, E]
+    float *features;   // normalised                                         [T, E, D]
+    int32_t *ids;      //                                                    [T, E, n_ids]
+    uint8_t *is_reset; // the recurrent state before this row is 0           [T, E]
 
     // what it chose, written by it
-    int64_t *first_logit; // ragged policies, else NULL                      [T x E + 1]
-    int16_t *action;    //                                                   [T, E, K]
-    uint64_t *mask;     // legal values of a head, if an action that reads it is taken [T, E, K]
-    uint32_t *used;     // bits of heads that the sampled action reads       [T, E]
-    uint32_t *available; // bits of heads that some legal action reads       [T, E]
-    uint8_t *is_forced; // there was no choice: no actor loss                [T, E]
+    int64_t
+        *first_logit;    // ragged policies, else NULL; rows that are not valid count, too [T E + 1]
+    int16_t *action;     // within its head                                 [T, E, K]
+    uint64_t *mask;      // legal values of a head, if an action that reads it is taken [T, E, K]
+    uint32_t *used;      // bits of heads that the sampled action reads     [T, E]
+    uint32_t *available; // bits of heads that some legal action reads      [T, E]
+    uint8_t *is_forced;  // there was no choice: no actor loss              [T, E]
     float *log_probability; // sum over used heads                           [T, E]
-    float *value;       // on the normalised scale                           [T, E]
+    float *value;           // on the normalised scale                       [T, E]
 
     // what came of it, written by the owner of the environments
     uint32_t *causal;      // bits of heads that what was carried out reads  [T, E]
     uint8_t *is_valid;     // the row counts                                 [T, E]
-    uint8_t *is_done;      // the episode ended with this row                [T, E]
-    uint8_t *is_truncated; // by the clock, not by the environment: bootstrap [T, E]
+    uint8_t *is_done;      // the episode ended with this row,               [T, E]
+    uint8_t *is_truncated; // by the clock, not by the environment           [T, E]
     float *reward;         // as paid, before normalising                    [T, E]
-    float *bootstrap;      // value after a truncated row, normalised scale  [T, E]
+    float *bootstrap;      // value after a truncated or last row, normalised scale [T, E]
     float *target;         // auxiliary targets                              [T, E, n_targets]
     uint8_t *has_target;   // measured at this row                           [T, E, n_targets]
 
-    // written by es_rollout_finish
+    // written by es_rollout_finish; 0 in rows that are not valid
     float *scaled_reward; // reward over the scale in force, clipped         [T, E]
     float *advantage;     // generalised, not normalised                     [T, E]
     float *returns;       // advantage + value, on the scale of scaled_reward [T, E]
     float *td_error;      //                                                 [T, E]
 } EsRollout;
 
+// Fails with ARGUMENT on a shape that makes no sense. The rollout is reset.
 EsStatus es_rollout_create(const EsRolloutShape *shape, EsRollout **rollout);
 void es_rollout_destroy(EsRollout *rollout);
 
-// Forget all rows: none is valid. The first rows are marked as resets.
+static inline int64_t es_rollout_row(const EsRollout *rollout, int64_t t, int64_t env) {
+    return t * rollout->shape.n_envs + env;
+}
+
+// Forget all rows: everything is 0, none is valid. The first rows are marked as resets.
 void es_rollout_reset(EsRollout *rollout);
 
-// The environment broke down at step t: this row does not count, the last valid one of it gets
+// The environment broke down at step t: this row does not count, the last valid one before it gets
 // `penalty` on top and ends the episode without bootstrap, and the next row starts from a reset.
+// A row that had ended its episode already is left alone: what broke now was not its doing.
 void es_rollout_break(EsRollout *rollout, int64_t t, int64_t env, float penalty);
 
 typedef struct EsAdvantageOptions {
@@ -93,10 +114,13 @@ typedef struct EsAdvantageOptions {
     int bootstraps;      // 1: truncated rows go on with their bootstrap; 0: they are ends
 } EsAdvantageOptions;
 
-// Rewards scaled, then generalised advantages per environment over its valid rows:
+// Rewards scaled, then generalised advantages per environment over its valid rows (Schulman et al.,
+// 2016):
 //   delta_t = r_t + gamma next - V_t,   A_t = delta_t + gamma lambda A_next,   R_t = A_t + V_t
-// next is V of the following valid row; the bootstrap after a truncated row; 0 after an end. An
-// environment's last valid row without is_done counts as truncated.
+// next is V of the following valid row; the bootstrap after a truncated row; 0 after an end. A_next
+// is 0 after is_done. An environment's last valid row without is_done goes on with its bootstrap
+// whatever `bootstraps` says: the rollout was cut there, not the episode. A reward that is not
+// finite is not clipped: it shows in the returns.
 void es_rollout_finish(EsRollout *rollout, const EsAdvantageOptions *options);
 
 ES_EXTERN_C_END
