@@ -78,7 +78,8 @@ const EsActionMasks *es_growth_masks(const EsGrowth *growth); // [E]
 typedef struct EsGrowthResult {
     double train_loss, train_accuracy;           // of the step's batches
     double validation_loss, validation_accuracy; // of the host as it is
-    double host_gradient_norm; // last measured, before clipping; -1 = not measured
+    double host_gradient_norm;       // last measured, before clipping; -1 = not measured
+    double test_loss, test_accuracy; // filled by es_growth_test, NaN from the next validation on
 } EsGrowthResult;
 const EsGrowthResult *es_growth_results(const EsGrowth *growth); // [E]
 
@@ -93,6 +94,10 @@ const float *es_growth_ablation_accuracy(const EsGrowth *growth);
 EsStatus es_growth_attribute(EsGrowth *growth);
 const double *es_growth_shapley(const EsGrowth *growth);
 const double *es_growth_shapley_error(const EsGrowth *growth);
+
+// Loss and accuracy of every host as it is, on the whole test split, into the results. For the end
+// of an episode: nothing that is decided may depend on it.
+EsStatus es_growth_test(EsGrowth *growth);
 
 // Parameters of the host with its living seeds, over those of the host alone.
 double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env);

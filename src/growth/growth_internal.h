@@ -32,7 +32,8 @@ typedef struct EsGrowthTrial {
     int32_t env, pattern;
     EsGrowthPlan *plan, *rest; // full batches, and the last one (NULL when there is none)
     int32_t slots_off;         // bits
-    double loss;               // sum over images
+    int64_t first_image, n_images;
+    double loss; // sum over images
     int64_t n_correct, n_invalid;
 } EsGrowthTrial;
 

@@ -22,11 +22,17 @@ static EsTopology trial_topology(const EsGrowth *growth, int64_t env, int32_t sl
     return topology;
 }
 
-EsStatus es_growth_add_trial(EsGrowth *growth, int64_t env, int32_t slots_off) {
+// The first n_images of a split of the data set.
+static EsStatus add_trial_on(EsGrowth *growth, const EsSplit *split, int64_t n_images, int64_t env,
+                             int32_t slots_off) {
+    const EsDataset *dataset = growth->model.dataset;
     EsGrowthTrial *trial = &growth->trials[growth->n_trials++];
-    int64_t n_images = growth->options.n_validation_images;
     int64_t batch = ES_MIN(n_images, ES_GROWTH_EVALUATION_BATCH), rest = n_images % batch;
-    *trial = (EsGrowthTrial){.env = (int32_t)env, .slots_off = slots_off};
+    *trial = (EsGrowthTrial){
+        .env = (int32_t)env,
+        .slots_off = slots_off,
+        .first_image = (int64_t)((size_t)(split->images - dataset->images) / dataset->image_bytes),
+        .n_images = n_images};
     EsTopology topology = trial_topology(growth, env, trial->slots_off);
     ES_TRY(es_growth_plans_find(growth->plans, &topology, batch, 0, &trial->plan));
     if (rest > 0) {
@@ -39,6 +45,11 @@ EsStatus es_growth_add_trial(EsGrowth *growth, int64_t env, int32_t slots_off) {
         }
     }
     return ES_STATUS_OK;
+}
+
+EsStatus es_growth_add_trial(EsGrowth *growth, int64_t env, int32_t slots_off) {
+    return add_trial_on(growth, &growth->model.dataset->validation,
+                        growth->options.n_validation_images, env, slots_off);
 }
 
 static EsStatus list_trials(EsGrowth *growth) {
@@ -55,7 +66,7 @@ static EsStatus list_trials(EsGrowth *growth) {
 
 // --- one of them ---
 
-// Validation images [first, first + plan->batch) of the data set.
+// Images [first, first + plan->batch) of the data set.
 static void run_batch(const EsGrowth *growth, EsGrowthWorker *worker, EsGrowthTrial *trial,
                       const EsGrowthPlan *plan, int64_t first) {
     es_plan_worker_begin(worker->runner, plan->plan, trial->env);
@@ -82,15 +93,12 @@ static void run_trial(void *context, int64_t number, int worker_index) {
     EsGrowth *growth = context;
     EsGrowthWorker *worker = &growth->workers[worker_index];
     EsGrowthTrial *trial = &growth->trials[number];
-    const EsDataset *dataset = growth->model.dataset;
-    int64_t n_images = growth->options.n_validation_images, done = 0;
-    int64_t first =
-        (int64_t)((size_t)(dataset->validation.images - dataset->images) / dataset->image_bytes);
-    for (; done + trial->plan->batch <= n_images; done += trial->plan->batch) {
-        run_batch(growth, worker, trial, trial->plan, first + done);
+    int64_t done = 0;
+    for (; done + trial->plan->batch <= trial->n_images; done += trial->plan->batch) {
+        run_batch(growth, worker, trial, trial->plan, trial->first_image + done);
     }
     if (trial->rest != NULL) {
-        run_batch(growth, worker, trial, trial->rest, first + done);
+        run_batch(growth, worker, trial, trial->rest, trial->first_image + done);
     }
 }
 
@@ -115,6 +123,7 @@ EsStatus es_growth_validate(EsGrowth *growth) {
         }
         growth->accuracy[e * ES_ABLATION_PATTERNS_MAX + trial->pattern] = (float)accuracy;
         if (trial->pattern == 0) {
+            growth->results[e].test_loss = growth->results[e].test_accuracy = NAN;
             growth->results[e].validation_loss = trial->loss / n_images;
             growth->results[e].validation_accuracy = accuracy;
             growth->loss_row[e] = (float)(trial->loss / n_images);
@@ -122,5 +131,28 @@ EsStatus es_growth_validate(EsGrowth *growth) {
         }
     }
     growth->times.validate_ms = es_clock_seconds_since(start_ns) * 1e3;
+    return ES_STATUS_OK;
+}
+
+EsStatus es_growth_test(EsGrowth *growth) {
+    const EsSplit *split = &growth->model.dataset->test;
+    if (split->count < 1) {
+        return ES_FAIL(INPUT, "the data set has no test images");
+    }
+    growth->n_trials = 0;
+    for (int64_t e = 0; e < growth->options.n_envs; e++) {
+        ES_TRY(add_trial_on(growth, split, split->count, e, 0));
+    }
+    es_growth_run_trials(growth);
+    for (int i = 0; i < growth->n_trials; i++) {
+        const EsGrowthTrial *trial = &growth->trials[i];
+        if (trial->n_invalid > 0) {
+            return ES_FAIL(INPUT, "%lld test labels are outside 0..%d", (long long)trial->n_invalid,
+                           growth->model.host.n_classes - 1);
+        }
+        growth->results[trial->env].test_loss = trial->loss / (double)split->count;
+        growth->results[trial->env].test_accuracy =
+            100.0 * (double)trial->n_correct / (double)split->count;
+    }
     return ES_STATUS_OK;
 }

@@ -250,3 +250,47 @@ TEST(the_rest_of_the_images_weighs_by_its_size) {
     es_growth_destroy(growth);
     destroy_small_dataset(&dataset);
 }
+
+// What one growth sees as its test images, another one validates on.
+TEST(the_test_split_is_judged_like_validation) {
+    EsDataset dataset, other;
+    make_small_dataset(&dataset, 64, 600);
+    make_small_dataset(&other, 64, 600);
+    size_t first = 64 + 300;
+    dataset.validation.count = 300;
+    dataset.test = (EsSplit){dataset.images + first * dataset.image_bytes, dataset.labels + first,
+                             290}; // two runs of images, the second one short
+    other.validation =
+        (EsSplit){other.images + first * other.image_bytes, other.labels + first, 290};
+    EsGrowthOptions options = small_options("r0c0", 2, 2);
+    options.n_validation_images = 300;
+    EsGrowth *growth = create_growth(&options, &dataset);
+    options.n_validation_images = 290;
+    EsGrowth *judge = create_growth(&options, &other);
+    REQUIRE_OK(es_growth_reset(growth, 7));
+    REQUIRE_OK(es_growth_reset(judge, 7));
+    EsAction first_action = germinate(0, ES_BLUEPRINT_CONV_LIGHT, 0);
+    int n_different = 0, n_blended = 0;
+    for (int step = 0; step < 8; step++) {
+        EXPECT(isnan(es_growth_results(growth)[0].test_accuracy));
+        REQUIRE_OK(es_growth_test(growth));
+        for (int e = 0; e < 2; e++) {
+            const EsGrowthResult *a = &es_growth_results(growth)[e],
+                                 *b = &es_growth_results(judge)[e];
+            EXPECT_NEAR(a->test_loss, b->validation_loss, 0);
+            EXPECT_NEAR(a->test_accuracy, b->validation_accuracy, 0);
+            n_different += a->test_loss != a->validation_loss;
+            n_blended += es_growth_state(growth)->seed.alpha[e] > 0;
+        }
+        step_all(growth, step == 0 ? first_action : es_action_wait());
+        step_all(judge, step == 0 ? first_action : es_action_wait());
+    }
+    EXPECT_EQ(n_different, 16);
+    EXPECT(n_blended > 0); // seeds take part
+    dataset.test.count = 0;
+    EXPECT_STATUS(es_growth_test(growth), INPUT);
+    es_growth_destroy(judge);
+    es_growth_destroy(growth);
+    destroy_small_dataset(&dataset);
+    destroy_small_dataset(&other);
+}
