@@ -2,65 +2,52 @@
 // environment. The rules are in reward_rules.h, compiled for host and device.
 //
 // The reward of a step is computed from what was measured before the decision (contributions,
-// stages, ages), what was carried out, and the potential of the slots after the tick. So a step
+// stages, alphas), what was carried out, and the potential of the slots after the tick. So a step
 // asks twice:
 //
-//     es_reward_latch(reward, state, ablations, accuracies);  // measured, not yet decided
+//     es_reward_latch(reward, state);   // measured, not yet decided
 //     ES_TRY(es_growth_decide(growth, actions));
-//     es_reward_compute(reward, state);                       // decided and ticked
+//     es_reward_compute(reward, state); // decided and ticked
 //     use(es_reward_terms(reward)[e].total);
+//
+// A step that was rolled back (refusal ROLLED_BACK) has no valid row; its total is what the last
+// valid row of that environment gets on top: es_rollout_break(rollout, t, e, total).
 //
 // E environments, S slots.
 #ifndef ES_REWARD_REWARD_H
 #define ES_REWARD_REWARD_H
 
-#include "growth/contribution_rules.h"
-#include "growth/seed_fields.h"
-#include "reward/reward_settings.h"
+#include "reward/reward_rules.h"
 
 ES_EXTERN_C_BEGIN
 
-// name, help: the terms of a reward in the order of the columns of `rewards`
-#define ES_REWARD_TERMS(X)                                                                         \
-    X(attribution, "what the seeds measured in this step add to the accuracy")                     \
-    X(action, "costs and bonuses of the operation carried out")                                    \
-    X(warning, "the worst warning about a seed that harms or lingers")                             \
-    X(synergy, "seeds that are better together")                                                   \
-    X(rent, "for parameters in use")                                                               \
-    X(shock, "for sudden changes of alpha")                                                        \
-    X(occupancy, "for slots in use beyond the first, and for fossils")                             \
-    X(terminal, "for the accuracy at the end")                                                     \
-    X(shaping, "change of the slots' potential")                                                   \
-    X(penalty, "for seeds that the governor took out")
-
-typedef struct EsRewardTerms {
-    float total;
-#define X(name, help) float name;
-    ES_REWARD_TERMS(X)
-#undef X
-} EsRewardTerms;
-
 typedef struct EsReward EsReward;
 
-// `growth` is borrowed: slots, episode length, dwell times, parameter counts.
+// `growth` is borrowed: slots, episode length, dwell times, thresholds. The settings hold for all
+// environments. CONFIG when they are out of range.
 EsStatus es_reward_create(const EsRewardSettings *settings, const EsGrowthSettings *growth,
                           int64_t n_host_parameters, int64_t n_envs, EsReward **reward);
 void es_reward_destroy(EsReward *reward);
 
+// Other settings for environments [first, first + n): arms of a comparison, sweeps. Between
+// episodes.
+EsStatus es_reward_configure(EsReward *reward, int64_t first, int64_t n,
+                             const EsRewardSettings *settings);
+
 // Episodes begin in all environments.
 void es_reward_reset(EsReward *reward);
 
-// Before the decision. `ablations` [E] and `accuracy` [E, ES_ABLATION_PATTERNS_MAX] are those of
-// the step's validation (es_growth_ablations).
-void es_reward_latch(EsReward *reward, const EsGrowthState *state, const EsAblation *ablations,
-                     const float *accuracy);
+// After the step's validation, before the decision.
+void es_reward_latch(EsReward *reward, const EsGrowthState *state);
 
-// After decision and tick. Clears what it pays (n_unpaid_prunes).
-void es_reward_compute(EsReward *reward, EsGrowthState *state);
+// After decision and tick, once per latch. Clears what it pays (env.n_unpaid_prunes).
+void es_reward_compute(EsReward *reward, const EsGrowthState *state);
 
 const EsRewardTerms *es_reward_terms(const EsReward *reward); // [E], of the last compute
 const double *es_reward_totals(const EsReward *reward);       // [E], of the episode so far
-double es_reward_stability(const EsReward *reward, int64_t env); // 1 / (1 + variance of last 20)
+
+// 1 / (1 + population variance of the last 20 rewards); 1 before the first.
+double es_reward_stability(const EsReward *reward, int64_t env);
 
 ES_EXTERN_C_END
 

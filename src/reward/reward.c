@@ -1,0 +1,128 @@
+// Loops over environments; every decision is in the rules.
+#include "reward/reward.h"
+
+#include <stdlib.h>
+
+struct EsReward {
+    const EsGrowthSettings *growth; // borrowed
+    int64_t n_host_parameters;
+    int64_t n_envs;
+    EsRewardSettings *settings; // owned [E]
+    EsRewardTerms *terms;       // owned [E]
+    void *slab;                 // owned, of the state
+    EsRewardState state;
+    int is_latched; // a compute is due
+};
+
+EsStatus es_reward_create(const EsRewardSettings *settings, const EsGrowthSettings *growth,
+                          int64_t n_host_parameters, int64_t n_envs, EsReward **reward) {
+    *reward = NULL;
+    ES_TRY(es_reward_settings_check(settings));
+    if (n_host_parameters < 1 || n_envs < 1 || n_envs > INT32_MAX / ES_SLOTS_MAX) {
+        return ES_FAIL(ARGUMENT, "reward: %lld environments with hosts of %lld parameters",
+                       (long long)n_envs, (long long)n_host_parameters);
+    }
+    EsRewardState sizes;
+    size_t slab_bytes = es_reward_state_bind(&sizes, NULL, (int32_t)n_envs, growth->n_slots);
+    EsReward *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return ES_FAIL(MEMORY, "reward: no memory for its state");
+    }
+    made->growth = growth;
+    made->n_host_parameters = n_host_parameters;
+    made->n_envs = n_envs;
+    made->settings = calloc((size_t)n_envs, sizeof *made->settings);
+    made->terms = calloc((size_t)n_envs, sizeof *made->terms);
+    made->slab = calloc(1, slab_bytes);
+    if (made->settings == NULL || made->terms == NULL || made->slab == NULL) {
+        es_reward_destroy(made);
+        return ES_FAIL(MEMORY, "reward: no memory for %lld environments", (long long)n_envs);
+    }
+    es_reward_state_bind(&made->state, made->slab, (int32_t)n_envs, growth->n_slots);
+    for (int64_t e = 0; e < n_envs; e++) {
+        made->settings[e] = *settings;
+    }
+    es_reward_reset(made);
+    *reward = made;
+    return ES_STATUS_OK;
+}
+
+void es_reward_destroy(EsReward *reward) {
+    if (reward == NULL) {
+        return;
+    }
+    free(reward->settings);
+    free(reward->terms);
+    free(reward->slab);
+    free(reward);
+}
+
+EsStatus es_reward_configure(EsReward *reward, int64_t first, int64_t n,
+                             const EsRewardSettings *settings) {
+    ES_TRY(es_reward_settings_check(settings));
+    if (first < 0 || n < 0 || first > reward->n_envs - n) {
+        return ES_FAIL(ARGUMENT, "reward: environments %lld to %lld, there are %lld",
+                       (long long)first, (long long)(first + n - 1), (long long)reward->n_envs);
+    }
+    for (int64_t e = first; e < first + n; e++) {
+        reward->settings[e] = *settings;
+    }
+    return ES_STATUS_OK;
+}
+
+void es_reward_reset(EsReward *reward) {
+    EsRewardEnv memory;
+    es_reward_env_reset(&memory);
+    for (int64_t e = 0; e < reward->n_envs; e++) {
+        es_reward_env_store(&reward->state, (size_t)e, &memory);
+        reward->terms[e] = (EsRewardTerms){0};
+    }
+    reward->is_latched = 0;
+}
+
+static void check_shape(const EsReward *reward, const EsGrowthState *state) {
+    ES_ASSERT(state->n_envs == reward->n_envs);
+    ES_ASSERT(state->n_slots == reward->state.n_slots);
+}
+
+void es_reward_latch(EsReward *reward, const EsGrowthState *state) {
+    check_shape(reward, state);
+    size_t n_seeds = (size_t)reward->n_envs * (size_t)state->n_slots;
+    for (size_t i = 0; i < n_seeds; i++) {
+        EsSeed seed = es_seed_load(&state->seed, i);
+        EsRewardSeed latched = es_reward_seed_latch(&seed);
+        es_reward_seed_store(&reward->state, i, &latched);
+    }
+    reward->is_latched = 1;
+}
+
+void es_reward_compute(EsReward *reward, const EsGrowthState *state) {
+    check_shape(reward, state);
+    ES_ASSERT(reward->is_latched);
+    size_t n_slots = (size_t)state->n_slots;
+    for (size_t e = 0; e < (size_t)reward->n_envs; e++) {
+        EsRewardRules rules = {&reward->settings[e], reward->growth, reward->n_host_parameters};
+        EsRewardEnv memory = es_reward_env_load(&reward->state, e);
+        EsGrowthEnv env = es_growth_env_load(&state->env, e);
+        EsRewardSeed latched[ES_SLOTS_MAX];
+        EsSeed seeds[ES_SLOTS_MAX];
+        for (size_t s = 0; s < n_slots; s++) {
+            latched[s] = es_reward_seed_load(&reward->state, e * n_slots + s);
+            seeds[s] = es_seed_load(&state->seed, e * n_slots + s);
+        }
+        reward->terms[e] = es_reward_step(&rules, &memory, latched, &env, seeds);
+        es_reward_env_store(&reward->state, e, &memory);
+        state->env.n_unpaid_prunes[e] = env.n_unpaid_prunes;
+    }
+    reward->is_latched = 0;
+}
+
+const EsRewardTerms *es_reward_terms(const EsReward *reward) { return reward->terms; }
+
+const double *es_reward_totals(const EsReward *reward) { return reward->state.env.total; }
+
+double es_reward_stability(const EsReward *reward, int64_t env) {
+    ES_ASSERT(env >= 0 && env < reward->n_envs);
+    EsRewardEnv memory = es_reward_env_load(&reward->state, (size_t)env);
+    return es_reward_env_stability(&memory);
+}

@@ -1,0 +1,207 @@
+// What a step is worth, for one environment, written once for CPU and CUDA: the terms of
+// reward_term_rules.h put together by mode. docs/reward.md tells why each term is there.
+//
+//     for (s) latched[s] = es_reward_seed_latch(&seeds[s]);
+//     es_env_apply(...); es_env_tick(...);
+//     EsRewardTerms terms = es_reward_step(&rules, &memory, latched, &env, seeds);
+#ifndef ES_REWARD_REWARD_RULES_H
+#define ES_REWARD_REWARD_RULES_H
+
+#include "reward/reward_term_rules.h"
+
+// name, help: the terms of a reward in the order of the columns of `rewards`
+#define ES_REWARD_TERMS(X)                                                                         \
+    X(attribution, "what the seeds measured in this step add to the accuracy")                     \
+    X(action, "costs and bonuses of the operation carried out")                                    \
+    X(warning, "the worst warning about a seed that harms or lingers")                             \
+    X(synergy, "seeds that are better together")                                                   \
+    X(rent, "for parameters in use")                                                               \
+    X(shock, "for sudden changes of alpha")                                                        \
+    X(occupancy, "for slots in use beyond the first, and for fossils")                             \
+    X(terminal, "for the accuracy at the end")                                                     \
+    X(shaping, "change of the slots' potential")                                                   \
+    X(penalty, "for a rollback, and for seeds that the governor took out")
+
+typedef struct EsRewardTerms {
+    float total;
+#define X(name, help) float name;
+    ES_REWARD_TERMS(X)
+#undef X
+} EsRewardTerms;
+
+// The terms before they are rounded to float.
+typedef struct EsRewardSums {
+#define X(name, help) double name;
+    ES_REWARD_TERMS(X)
+#undef X
+} EsRewardSums;
+
+// --- modes ---
+
+// Terms that look at each seed: attribution, the worst warning, and synergy with the largest
+// interaction of a seed that earns. Credit may end after a number of steps; warnings go on.
+static inline ES_HOST_DEVICE void
+es_reward_judge_seeds(const EsRewardRules *rules, const EsRewardStep *step, EsRewardEnv *memory,
+                      const EsRewardSeed *seeds, EsRewardSums *sums) {
+    const EsRewardSettings *s = rules->settings;
+    double paid = 0, worst = 0, interaction = 0;
+    for (int32_t i = 0; i < rules->growth->n_slots; i++) {
+        const EsRewardSeed *seed = &seeds[i];
+        double attribution = 0;
+        if (!es_stage_in(seed->stage, ES_STAGES_RETARGETABLE)) {
+            memory->harm_charged[i] = 0;
+            memory->n_credited[i] = 0;
+        } else if (es_reward_seed_is_measured(step, seed)) {
+            double earned = es_reward_earned(s, step, seed, i, &memory->harm_charged[i]);
+            double suspicion = es_reward_ratio_penalty(s, (double)seed->contribution, step->joint);
+            int is_over = s->credit_steps > 0 && memory->n_credited[i] >= s->credit_steps;
+            attribution = earned + suspicion;
+            paid += (is_over ? es_reward_min(earned, 0) : earned) + suspicion;
+            memory->n_credited[i] += earned > 0;
+            if (attribution > 0) {
+                interaction = es_reward_max(interaction, (double)seed->interaction_sum);
+            }
+        }
+        worst = es_reward_min(worst, es_reward_warning(s, step, seed, i, attribution));
+    }
+    sums->attribution = (double)s->contribution_weight * paid;
+    sums->warning = (double)s->warning_weight * worst;
+    if (step->joint >= 0) {
+        sums->synergy =
+            (double)s->synergy_weight * es_math_tanh(interaction / (double)s->synergy_scale);
+    }
+}
+
+static inline ES_HOST_DEVICE void
+es_reward_pay_shaped(const EsRewardRules *rules, const EsRewardStep *step, EsRewardEnv *memory,
+                     const EsRewardSeed *latched, const EsSeed *seeds, EsRewardSums *sums) {
+    const EsRewardSettings *s = rules->settings;
+    es_reward_judge_seeds(rules, step, memory, latched, sums);
+    if (step->slot >= 0) {
+        sums->action =
+            (double)s->action_weight * es_reward_action(rules, step, &latched[step->slot]);
+    }
+    sums->rent = es_reward_rent(rules, latched);
+    sums->shock = es_reward_shock(rules, latched, seeds);
+    sums->occupancy = es_reward_occupancy(rules, latched);
+    if (step->is_last && step->accuracy >= 0) {
+        sums->terminal = (double)s->terminal_weight * step->accuracy;
+    }
+    sums->shaping = es_reward_shaping(rules, step, memory, seeds);
+}
+
+// The accuracy counts by its change over the whole episode.
+static inline ES_HOST_DEVICE void es_reward_pay_basic(const EsRewardRules *rules,
+                                                      const EsRewardStep *step, EsRewardEnv *memory,
+                                                      const EsRewardSeed *latched,
+                                                      const EsSeed *seeds, EsRewardSums *sums) {
+    const EsRewardSettings *s = rules->settings;
+    if (step->op == ES_GROWTH_OP_FOSSILIZE) {
+        sums->action =
+            (double)s->action_weight * es_reward_basic_fossilize(rules, step, &latched[step->slot]);
+    }
+    sums->rent =
+        -(double)s->param_penalty * es_reward_parameters(rules, latched) / es_reward_budget(rules);
+    if (step->is_last && memory->first_accuracy >= 0) {
+        sums->terminal = (double)s->basic_terminal *
+                         ((double)memory->last_accuracy - (double)memory->first_accuracy) / 100;
+    }
+    sums->shaping = es_reward_shaping(rules, step, memory, seeds);
+}
+
+// scale clamp(committed / 100 - 0.1 fossil parameters / budget, -1, 1) at the end. Both are those
+// before the last decision, so that they belong together.
+static inline ES_HOST_DEVICE void
+es_reward_pay_sparse(const EsRewardRules *rules, const EsRewardStep *step,
+                     const EsRewardEnv *memory, const EsRewardSeed *latched, EsRewardSums *sums) {
+    const EsRewardSettings *s = rules->settings;
+    double n_fossil_parameters = 0;
+    if (!step->is_last) {
+        return;
+    }
+    for (int32_t i = 0; i < rules->growth->n_slots; i++) {
+        n_fossil_parameters +=
+            latched[i].stage == ES_STAGE_FOSSILIZED ? latched[i].n_parameters : 0;
+    }
+    double committed = es_reward_max((double)memory->last_committed, 0);
+    double cost = (double)s->param_penalty * n_fossil_parameters / es_reward_budget(rules);
+    sums->terminal = (double)s->sparse_scale * es_math_clamp(committed / 100 - cost, -1, 1);
+}
+
+// A rolled-back step has no row of its own: what it costs goes to the last valid row before, which
+// it ends. So the potential is closed as seen from there, and what follows begins at 0.
+static inline ES_HOST_DEVICE void es_reward_pay_rollback(const EsRewardRules *rules,
+                                                         EsRewardEnv *memory, EsRewardSums *sums) {
+    const EsRewardSettings *s = rules->settings;
+    sums->penalty = -(double)s->rollback_penalty;
+    sums->shaping = -(double)s->shaping_weight * (double)s->gamma * (double)memory->potential;
+    memory->potential = 0;
+}
+
+// --- a step ---
+
+static inline ES_HOST_DEVICE void es_reward_remember(EsRewardEnv *memory, const EsGrowthEnv *env) {
+    if (es_reward_is_known(env->accuracy)) {
+        memory->last_accuracy = env->accuracy;
+        if (memory->first_accuracy < 0) {
+            memory->first_accuracy = env->accuracy;
+        }
+    }
+    if (es_reward_is_known(env->committed_accuracy)) {
+        memory->last_committed = env->committed_accuracy;
+    }
+}
+
+// The reward of a step, after decision and tick. latched [S] from before the decision, seeds [S]
+// and env as they are now. Clears env->n_unpaid_prunes.
+static inline ES_HOST_DEVICE EsRewardTerms es_reward_step(const EsRewardRules *rules,
+                                                          EsRewardEnv *memory,
+                                                          const EsRewardSeed *latched,
+                                                          EsGrowthEnv *env, const EsSeed *seeds) {
+    EsRewardStep step = es_reward_step_read(rules->growth, env);
+    EsRewardSums sums;
+#define X(name, help) sums.name = 0;
+    ES_REWARD_TERMS(X)
+#undef X
+    es_reward_remember(memory, env);
+    if (env->refusal == ES_REFUSAL_ROLLED_BACK) {
+        es_reward_pay_rollback(rules, memory, &sums);
+    } else if (rules->settings->mode == ES_REWARD_SHAPED) {
+        es_reward_pay_shaped(rules, &step, memory, latched, seeds, &sums);
+    } else if (rules->settings->mode == ES_REWARD_BASIC) {
+        es_reward_pay_basic(rules, &step, memory, latched, seeds, &sums);
+    } else {
+        es_reward_pay_sparse(rules, &step, memory, latched, &sums);
+    }
+    sums.penalty += (double)rules->growth->governor_prune_penalty * env->n_unpaid_prunes;
+    env->n_unpaid_prunes = 0;
+
+    EsRewardTerms terms;
+    double total = 0;
+#define X(name, help)                                                                              \
+    terms.name = (float)sums.name;                                                                 \
+    total += sums.name;
+    ES_REWARD_TERMS(X)
+#undef X
+    terms.total = (float)total;
+    memory->total += total;
+    memory->recent[memory->n_rewards % ES_REWARD_WINDOW] = terms.total;
+    memory->n_rewards++;
+    return terms;
+}
+
+// 1 / (1 + population variance of the last 20 rewards); 1 before the first.
+static inline ES_HOST_DEVICE double es_reward_env_stability(const EsRewardEnv *memory) {
+    int32_t n = memory->n_rewards < ES_REWARD_WINDOW ? memory->n_rewards : ES_REWARD_WINDOW;
+    double mean = 0, squares = 0;
+    for (int32_t i = 0; i < n; i++) {
+        mean += (double)memory->recent[i] / n;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        double off = (double)memory->recent[i] - mean;
+        squares += off * off / n;
+    }
+    return 1 / (1 + squares);
+}
+
+#endif
