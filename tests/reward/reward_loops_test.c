@@ -227,3 +227,37 @@ TEST(a_rollback_gives_the_potential_back) {
     rewarded_step(&c, es_action_wait());
     EXPECT_NEAR(c.terms.shaping, 0, 0);
 }
+
+// One useful seed in the first step of an episode, then fossilised as soon as that counts in full,
+// or never. Returns the plain sum of rewards.
+static double play_useful(EsGrowthSettings growth, int fossilises, int32_t credit_steps) {
+    RewardedCase c = rewarded_begin(automatic(growth));
+    c.settings.credit_steps = credit_steps;
+    c.life.contribution = 3;
+    EsAction germinate = action_on(ES_GROWTH_OP_GERMINATE, 0);
+    germinate.head[ES_HEAD_TEMPO] = 0;
+    rewarded_step(&c, germinate);
+    c.life.accuracy += 5;
+    while (c.life.env.step <= growth.episode_steps) {
+        const EsSeed *seed = &c.life.seeds[0];
+        int is_due = fossilises && seed->stage == ES_STAGE_HOLDING &&
+                     seed->steps_in_stage >= growth.holding_dwell;
+        rewarded_step(&c, is_due ? action_on(ES_GROWTH_OP_FOSSILIZE, 0) : es_action_wait());
+    }
+    EXPECT_EQ(c.life.env.n_fossils, fossilises);
+    return c.memory.total;
+}
+
+// The numbers of docs/reward.md: a known weakness of the defaults, and the setting against it.
+TEST(parking_pays_until_credit_ends) {
+    EsGrowthSettings growth = es_growth_settings_default(1, 10);
+    EXPECT_NEAR(play_useful(growth, 0, 0), 148.9, 0.1);
+    EXPECT_NEAR(play_useful(growth, 1, 0), 8.0, 0.1);
+    EXPECT_NEAR(play_useful(growth, 0, growth.holding_dwell + 3), -31.9, 0.1);
+    EXPECT_NEAR(play_useful(growth, 1, growth.holding_dwell + 3), 8.0, 0.1);
+    growth = es_growth_settings_tiny(1, 10);
+    EXPECT_NEAR(play_useful(growth, 0, 0), 30.5, 0.1);
+    EXPECT_NEAR(play_useful(growth, 1, 0), 6.1, 0.1);
+    EXPECT_NEAR(play_useful(growth, 0, growth.holding_dwell + 3), 1.5, 0.1);
+    EXPECT_NEAR(play_useful(growth, 1, growth.holding_dwell + 3), 6.1, 0.1);
+}
