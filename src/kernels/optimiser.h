@@ -4,7 +4,8 @@
 // rates f32 [E], contiguous. sgd: d = gradient + weight_decay p; buffer = momentum buffer + d; p -=
 // rate buffer (a zero buffer is the first step). adam: n_steps i32 [E] is advanced first; moment1 =
 // b1 moment1 + (1 - b1) g; moment2 = b2 moment2 + (1 - b2) g^2; p -= rate (moment1 / (1 - b1^n)) /
-// (sqrt(moment2 / (1 - b2^n)) + epsilon).
+// (sqrt(moment2 / (1 - b2^n)) + epsilon). The _finite ones leave an environment as it is, its step
+// count too, where n_nonfinite i32 [E, S] (slab_norms) has a count above 0.
 #ifndef ES_KERNELS_OPTIMISER_H
 #define ES_KERNELS_OPTIMISER_H
 
@@ -13,7 +14,9 @@
 // clang-format off
 #define ES_OPTIMISER_KERNELS(X) \
     X(sgd_step, (EsStream *s, const EsSgdRates *rates, EsIn gradient, EsOut momentum, EsOut parameter)) \
-    X(adam_step, (EsStream *s, EsAdamOptions options, EsIn rate, EsIn gradient, EsOut moment1, EsOut moment2, EsOut n_steps, EsOut parameter))
+    X(adam_step, (EsStream *s, EsAdamOptions options, EsIn rate, EsIn gradient, EsOut moment1, EsOut moment2, EsOut n_steps, EsOut parameter)) \
+    X(sgd_step_finite, (EsStream *s, const EsSgdRates *rates, EsIn n_nonfinite, EsIn gradient, EsOut momentum, EsOut parameter)) \
+    X(adam_step_finite, (EsStream *s, EsAdamOptions options, EsIn rate, EsIn n_nonfinite, EsIn gradient, EsOut moment1, EsOut moment2, EsOut n_steps, EsOut parameter))
 // clang-format on
 
 #endif

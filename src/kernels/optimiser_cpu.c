@@ -6,8 +6,19 @@
 
 #define PARAMETERS_PER_PIECE 4096
 
+// Has a gradient of this environment to be kept out? `n_nonfinite` is nullable.
+static int is_skipped(EsIn n_nonfinite, int64_t e) {
+    for (int64_t span = 0; n_nonfinite != NULL && span < n_nonfinite->dim[1]; span++) {
+        if (es_env_i32(n_nonfinite, e)[span] > 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 typedef struct Sgd {
     const EsSgdRates *rates;
+    EsIn n_nonfinite; // nullable
     EsIn gradient;
     EsOut momentum, parameter;
     int64_t P, n_blocks;
@@ -17,6 +28,9 @@ static void step_sgd(void *context, int64_t piece, int worker) {
     (void)worker;
     const Sgd *job = context;
     int64_t e = piece / job->n_blocks;
+    if (is_skipped(job->n_nonfinite, e)) {
+        return;
+    }
     int64_t begin = piece % job->n_blocks * PARAMETERS_PER_PIECE;
     int64_t n = ES_MIN(PARAMETERS_PER_PIECE, job->P - begin);
     const float *ES_RESTRICT gradient = es_env_f32(job->gradient, e) + begin;
@@ -32,9 +46,10 @@ static void step_sgd(void *context, int64_t piece, int worker) {
     }
 }
 
-void es_sgd_step_cpu(EsStream *s, const EsSgdRates *rates, EsIn gradient, EsOut momentum,
-                     EsOut parameter) {
+void es_sgd_step_finite_cpu(EsStream *s, const EsSgdRates *rates, EsIn n_nonfinite, EsIn gradient,
+                            EsOut momentum, EsOut parameter) {
     Sgd job = {.rates = rates,
+               .n_nonfinite = n_nonfinite,
                .gradient = gradient,
                .momentum = momentum,
                .parameter = parameter,
@@ -43,9 +58,14 @@ void es_sgd_step_cpu(EsStream *s, const EsSgdRates *rates, EsIn gradient, EsOut 
     es_stream_parallel(s, parameter->dim[0] * job.n_blocks, step_sgd, &job);
 }
 
+void es_sgd_step_cpu(EsStream *s, const EsSgdRates *rates, EsIn gradient, EsOut momentum,
+                     EsOut parameter) {
+    es_sgd_step_finite_cpu(s, rates, NULL, gradient, momentum, parameter);
+}
+
 typedef struct Adam {
     EsAdamOptions options;
-    EsIn rate, gradient;
+    EsIn rate, n_nonfinite, gradient;
     EsOut moment1, moment2, parameter;
     EsIn n_steps; // already advanced
     int64_t P, n_blocks;
@@ -55,6 +75,9 @@ static void step_adam(void *context, int64_t piece, int worker) {
     (void)worker;
     const Adam *job = context;
     int64_t e = piece / job->n_blocks;
+    if (is_skipped(job->n_nonfinite, e)) {
+        return;
+    }
     int64_t begin = piece % job->n_blocks * PARAMETERS_PER_PIECE;
     int64_t n = ES_MIN(PARAMETERS_PER_PIECE, job->P - begin);
     const float *ES_RESTRICT gradient = es_env_f32(job->gradient, e) + begin;
@@ -75,13 +98,15 @@ static void step_adam(void *context, int64_t piece, int worker) {
     }
 }
 
-void es_adam_step_cpu(EsStream *s, EsAdamOptions options, EsIn rate, EsIn gradient, EsOut moment1,
-                      EsOut moment2, EsOut n_steps, EsOut parameter) {
+void es_adam_step_finite_cpu(EsStream *s, EsAdamOptions options, EsIn rate, EsIn n_nonfinite,
+                             EsIn gradient, EsOut moment1, EsOut moment2, EsOut n_steps,
+                             EsOut parameter) {
     for (int64_t e = 0; e < parameter->dim[0]; e++) {
-        *es_env_i32(n_steps, e) += 1;
+        *es_env_i32(n_steps, e) += !is_skipped(n_nonfinite, e);
     }
     Adam job = {.options = options,
                 .rate = rate,
+                .n_nonfinite = n_nonfinite,
                 .gradient = gradient,
                 .moment1 = moment1,
                 .moment2 = moment2,
@@ -90,4 +115,9 @@ void es_adam_step_cpu(EsStream *s, EsAdamOptions options, EsIn rate, EsIn gradie
                 .P = parameter->dim[1]};
     job.n_blocks = (job.P + PARAMETERS_PER_PIECE - 1) / PARAMETERS_PER_PIECE;
     es_stream_parallel(s, parameter->dim[0] * job.n_blocks, step_adam, &job);
+}
+
+void es_adam_step_cpu(EsStream *s, EsAdamOptions options, EsIn rate, EsIn gradient, EsOut moment1,
+                      EsOut moment2, EsOut n_steps, EsOut parameter) {
+    es_adam_step_finite_cpu(s, options, rate, NULL, gradient, moment1, moment2, n_steps, parameter);
 }

@@ -1,4 +1,4 @@
-// E environments, P parameters of one, S spans, G clip groups.
+// E environments (of tree_sum: rows), P parameters of one, S spans, G clip groups.
 #include <math.h>
 #include <string.h>
 
@@ -106,4 +106,47 @@ void es_slab_clip_cpu(EsStream *s, EsIn spans, EsIn groups, EsIn sum_squares, Es
                      .G = group_norm->dim[1]};
     es_stream_parallel(s, slab->dim[0], measure_groups, &job);
     es_stream_parallel(s, slab->dim[0] * job.S, clip_span, &job);
+}
+
+// columns that a piece sums
+#define COLUMNS 256
+
+typedef struct TreeSum {
+    EsIn slab;
+    EsOut y;
+} TreeSum;
+
+// The rows [first, first + span) that there are, of `n` columns from `begin`; span is a power of 2.
+static void sum_rows(const TreeSum *job, int64_t first, int64_t span, int64_t begin, int64_t n,
+                     float *sum) {
+    if (span == 1) {
+        memcpy(sum, es_env_f32(job->slab, first) + begin, (size_t)n * sizeof(float));
+        return;
+    }
+    float right[COLUMNS];
+    int64_t half = span / 2;
+    sum_rows(job, first, half, begin, n, sum);
+    if (first + half < job->slab->dim[0]) {
+        sum_rows(job, first + half, half, begin, n, right);
+        for (int64_t i = 0; i < n; i++) {
+            sum[i] += right[i];
+        }
+    }
+}
+
+static void sum_columns(void *context, int64_t piece, int worker) {
+    (void)worker;
+    const TreeSum *job = context;
+    int64_t begin = piece * COLUMNS, n = ES_MIN(COLUMNS, job->slab->dim[1] - begin), span = 1;
+    float sum[COLUMNS];
+    while (span < job->slab->dim[0]) {
+        span *= 2;
+    }
+    sum_rows(job, 0, span, begin, n, sum);
+    memcpy((float *)job->y->data + begin, sum, (size_t)n * sizeof(float));
+}
+
+void es_tree_sum_cpu(EsStream *s, EsIn slab, EsOut y) {
+    TreeSum job = {.slab = slab, .y = y};
+    es_stream_parallel(s, (slab->dim[1] + COLUMNS - 1) / COLUMNS, sum_columns, &job);
 }

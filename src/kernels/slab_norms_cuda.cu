@@ -1,8 +1,9 @@
-// One block per (environment, span). Sums in double, in a fixed order.
+// Norms: one block per (environment, span), sums in double, in a fixed order.
 // Letters: E environments, P parameters of one, S spans, G clip groups.
 #include "kernels/cuda_common.cuh"
 
 #define SUM_THREADS   512
+#define TREE_LEVELS   24    // of a tree over fewer than 2^24 rows
 #define CLIP_ELEMENTS 16384 // of a span that one block scales, when the span is as long as the slab
 
 static __device__ __forceinline__ bool is_finite(float x) {
@@ -70,6 +71,35 @@ static __global__ void slab_clip_kernel(const int64_t *spans, const int32_t *gro
     }
 }
 
+// One thread per column. partial[k] holds the sum of 2^k neighbours, as the bits of a count of
+// rows: a new row is carried upwards, and what is left at the end joins from the right. Same tree
+// as on the CPU.
+static __global__ void tree_sum_kernel(EsEnvs<const float> slab, float *y, int64_t n_rows,
+                                       int64_t n_columns) {
+    int64_t column = (int64_t)blockIdx.x * ES_THREADS + threadIdx.x;
+    if (column >= n_columns) {
+        return;
+    }
+    float partial[TREE_LEVELS];
+    for (int64_t row = 0; row < n_rows; row++) {
+        float sum = slab.at(row)[column];
+        int level = 0;
+        for (; (row >> level & 1) != 0; level++) {
+            sum = partial[level] + sum;
+        }
+        partial[level] = sum;
+    }
+    float total = 0.0f;
+    bool has_total = false;
+    for (int level = 0; level < TREE_LEVELS; level++) {
+        if ((n_rows >> level & 1) != 0) {
+            total = has_total ? partial[level] + total : partial[level];
+            has_total = true;
+        }
+    }
+    y[column] = total;
+}
+
 void es_slab_norms_cuda(EsStream *s, EsIn slab, EsIn spans, EsOut sum_squares, EsOut n_nonfinite) {
     EsLaunch launch(s, "slab_norms");
     dim3 grid((unsigned)(slab->dim[0] * spans->dim[0]));
@@ -91,4 +121,12 @@ void es_slab_clip_cuda(EsStream *s, EsIn spans, EsIn groups, EsIn sum_squares, E
     launch.start(slab_clip_kernel, grid, ES_THREADS, es_data<int64_t>(spans),
                  es_data<int32_t>(groups), es_in<float>(max_norm), es_in<float>(group_norm),
                  es_out<float>(slab), n_spans);
+}
+
+void es_tree_sum_cuda(EsStream *s, EsIn slab, EsOut y) {
+    EsLaunch launch(s, "tree_sum");
+    ES_ASSERT(slab->dim[0] < (int64_t)1 << TREE_LEVELS);
+    dim3 grid((unsigned)es_ceil_div(slab->dim[1], ES_THREADS));
+    launch.start(tree_sum_kernel, grid, ES_THREADS, es_in<float>(slab), es_data<float>(y),
+                 slab->dim[0], slab->dim[1]);
 }

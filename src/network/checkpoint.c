@@ -27,19 +27,27 @@ static int list_parts(const EsStore *store, const EsOptimiser *optimiser, Part p
     return n;
 }
 
+// The shape of one value in a file: [E, ...], [1, ...] of a shared store.
+static EsTensor filed_shape(const Part *part, const EsValue *value) {
+    int64_t dims[ES_MAX_RANK];
+    memcpy(dims, value->dim, sizeof dims);
+    dims[0] = part->slab->dim[0];
+    return es_tensor_view(NULL, ES_DTYPE_F32, NULL, value->rank, dims);
+}
+
 // Between a slab [E, P] and one value's own contiguous [E, ...].
-static void unpack(float *to, const float *slab, int64_t stride, const EsValue *value) {
+static void unpack(float *to, const float *from, const EsTensor *slab, const EsValue *value) {
     int64_t count = es_value_count(value);
-    for (int64_t e = 0; e < value->dim[0]; e++) {
-        memcpy(to + e * count, slab + e * stride + value->slab_offset,
+    for (int64_t e = 0; e < slab->dim[0]; e++) {
+        memcpy(to + e * count, from + e * slab->stride[0] + value->slab_offset,
                (size_t)count * sizeof(float));
     }
 }
 
-static void pack(float *slab, const float *from, int64_t stride, const EsValue *value) {
+static void pack(float *to, const float *from, const EsTensor *slab, const EsValue *value) {
     int64_t count = es_value_count(value);
-    for (int64_t e = 0; e < value->dim[0]; e++) {
-        memcpy(slab + e * stride + value->slab_offset, from + e * count,
+    for (int64_t e = 0; e < slab->dim[0]; e++) {
+        memcpy(to + e * slab->stride[0] + value->slab_offset, from + e * count,
                (size_t)count * sizeof(float));
     }
 }
@@ -66,10 +74,10 @@ static EsStatus collect_part(Collection *collection, const EsGraph *graph, const
         }
         int i = collection->count;
         void *memory = NULL;
-        EsTensor tensor = es_tensor_view(NULL, ES_DTYPE_F32, NULL, value->rank, value->dim);
+        EsTensor tensor = filed_shape(part, value);
         ES_TRY_GOTO(es_allocate(es_tensor_bytes(&tensor), &memory));
         tensor.data = memory;
-        unpack(memory, staging, part->slab->stride[0], value);
+        unpack(memory, staging, part->slab, value);
         snprintf(collection->names[i], sizeof collection->names[i], "%s%s", part->prefix,
                  value->name);
         collection->tensors[i] = (EsNamedTensor){collection->names[i], tensor};
@@ -139,10 +147,9 @@ static EsStatus read_part(const EsSafetensors *file, const char *path, const EsG
         if (value->role == part->role) {
             char name[ES_NAME_BYTES + 16];
             snprintf(name, sizeof name, "%s%s", part->prefix, value->name);
-            EsTensor view,
-                wanted = es_tensor_view(NULL, ES_DTYPE_F32, NULL, value->rank, value->dim);
+            EsTensor view, wanted = filed_shape(part, value);
             ES_TRY(find_checked(file, path, name, &wanted, &view));
-            pack(staging, view.data, part->slab->stride[0], value);
+            pack(staging, view.data, part->slab, value);
         }
     }
     return ES_STATUS_OK;

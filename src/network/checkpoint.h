@@ -1,7 +1,8 @@
 // Checkpoints of networks: the parameters, states and optimiser moments of all environments, by
 // name, in one safetensors file that is written atomically.
 //
-// Tensors are named as in the graph ("block0.conv.weight", [E, ...]); moments carry the prefix
+// Tensors are named as in the graph ("block0.conv.weight", [E, ...], [1, ...] of a shared store);
+// moments carry the prefix
 // "moment1." or "moment2.", Adam's step counts are "n_steps". Loading checks everything before it
 // changes anything.
 #ifndef ES_NETWORK_CHECKPOINT_H

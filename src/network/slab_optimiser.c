@@ -52,7 +52,7 @@ static EsStatus upload_constant(EsTensor *tensor, EsStream *stream, float value)
 
 static EsStatus create_tensors(EsOptimiser *optimiser, const EsGraph *graph) {
     EsDevice *device = optimiser->store->device;
-    int64_t n_envs = graph->n_envs, n_spans = optimiser->n_spans;
+    int64_t n_envs = optimiser->store->parameters.dim[0], n_spans = optimiser->n_spans;
     const int64_t slab[] = {n_envs, graph->n_parameters}, per_span[] = {n_envs, n_spans},
                   per_group[] = {n_envs, 1};
     ES_TRY(es_device_create_tensor(device, ES_DTYPE_F32, 1, &n_envs, &optimiser->rates.rate));
@@ -136,6 +136,35 @@ EsStatus es_optimiser_set_rates(EsOptimiser *optimiser, EsStream *stream, const 
     return es_stream_synchronize(stream);
 }
 
+static int is_measured(const EsOptimiser *optimiser) {
+    const EsOptimiserOptions *options = &optimiser->options;
+    return options->max_norm > 0.0f || options->measures || options->skips_nonfinite;
+}
+
+EsStatus es_optimiser_set_clip(EsOptimiser *optimiser, EsStream *stream, float max_norm) {
+    if (!is_measured(optimiser)) {
+        return ES_FAIL(ARGUMENT, "this optimiser measures no norms, so it cannot clip them");
+    }
+    return upload_constant(&optimiser->max_norm, stream, max_norm);
+}
+
+EsStatus es_optimiser_read_norms(const EsOptimiser *optimiser, EsStream *stream, float *norm,
+                                 double *sum_squares, int32_t *n_nonfinite) {
+    void *const to[] = {norm, sum_squares, n_nonfinite};
+    const EsTensor *const from[] = {&optimiser->group_norm, &optimiser->sum_squares,
+                                    &optimiser->n_nonfinite};
+    if (!is_measured(optimiser)) {
+        return ES_FAIL(ARGUMENT, "this optimiser measures no norms");
+    }
+    for (size_t i = 0; i < ES_COUNT_OF(to); i++) {
+        if (to[i] != NULL) {
+            ES_TRY(es_stream_copy(stream, to[i], from[i]->data, es_tensor_bytes(from[i]),
+                                  ES_COPY_TO_HOST));
+        }
+    }
+    return es_stream_synchronize(stream);
+}
+
 EsStatus es_optimiser_reset(EsOptimiser *optimiser, EsStream *stream) {
     EsTensor *const tensors[] = {&optimiser->moment1, &optimiser->moment2, &optimiser->n_steps};
     for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
@@ -146,23 +175,40 @@ EsStatus es_optimiser_reset(EsOptimiser *optimiser, EsStream *stream) {
     return ES_STATUS_OK;
 }
 
+static void update(EsOptimiser *optimiser, EsStream *stream, const EsTensor *gradients) {
+    const EsKernels *kernels = es_kernels_of(optimiser->store->device);
+    const EsOptimiserOptions *options = &optimiser->options;
+    const EsTensor *parameters = &optimiser->store->parameters, *rate = &optimiser->rates.rate;
+    const EsTensor *counts = &optimiser->n_nonfinite, *moment1 = &optimiser->moment1;
+    const EsTensor *moment2 = &optimiser->moment2, *n_steps = &optimiser->n_steps;
+    EsAdamOptions adam = {options->beta1, options->beta2, options->epsilon};
+    if (options->kind == ES_OPTIMISER_ADAM && options->skips_nonfinite) {
+        kernels->adam_step_finite(stream, adam, rate, counts, gradients, moment1, moment2, n_steps,
+                                  parameters);
+    } else if (options->kind == ES_OPTIMISER_ADAM) {
+        kernels->adam_step(stream, adam, rate, gradients, moment1, moment2, n_steps, parameters);
+    } else if (options->skips_nonfinite) {
+        kernels->sgd_step_finite(stream, &optimiser->rates, counts, gradients, moment1, parameters);
+    } else {
+        kernels->sgd_step(stream, &optimiser->rates, gradients, moment1, parameters);
+    }
+}
+
 void es_optimiser_step(EsOptimiser *optimiser, EsStream *stream) {
     const EsKernels *kernels = es_kernels_of(optimiser->store->device);
-    EsStore *store = optimiser->store;
-    if (optimiser->options.max_norm > 0.0f) {
-        kernels->slab_norms(stream, &store->gradients, &optimiser->spans, &optimiser->sum_squares,
+    EsTensor gradients = optimiser->store->gradients;
+    if (optimiser->store->is_shared) {
+        EsTensor sum = es_tensor_slice(&gradients, 0, 0, 1);
+        if (gradients.dim[0] > 1) {
+            kernels->tree_sum(stream, &gradients, &sum);
+        }
+        gradients = sum;
+    }
+    if (is_measured(optimiser)) {
+        kernels->slab_norms(stream, &gradients, &optimiser->spans, &optimiser->sum_squares,
                             &optimiser->n_nonfinite);
         kernels->slab_clip(stream, &optimiser->spans, &optimiser->groups, &optimiser->sum_squares,
-                           &optimiser->max_norm, &store->gradients, &optimiser->group_norm);
+                           &optimiser->max_norm, &gradients, &optimiser->group_norm);
     }
-    if (optimiser->options.kind == ES_OPTIMISER_ADAM) {
-        EsAdamOptions adam = {optimiser->options.beta1, optimiser->options.beta2,
-                              optimiser->options.epsilon};
-        kernels->adam_step(stream, adam, &optimiser->rates.rate, &store->gradients,
-                           &optimiser->moment1, &optimiser->moment2, &optimiser->n_steps,
-                           &store->parameters);
-    } else {
-        kernels->sgd_step(stream, &optimiser->rates, &store->gradients, &optimiser->moment1,
-                          &store->parameters);
-    }
+    update(optimiser, stream, &gradients);
 }

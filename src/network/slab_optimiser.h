@@ -2,6 +2,10 @@
 // are arrays over environments, in device memory, so that sweeps run side by side and a captured
 // step sees changes.
 //
+// On a shared store there is one network: E is 1 below. A step first sums the gradients of all
+// environments in a fixed tree (kernels/slab_norms.h) into row 0 of the store's gradients; norms,
+// clipping and update are those of the sum.
+//
 //     EsOptimiserOptions options = es_optimiser_defaults(ES_OPTIMISER_SGD);
 //     EsOptimiser *optimiser; ES_TRY(es_optimiser_create(graph, store, &options, &optimiser));
 //     es_optimiser_step(optimiser, stream);      // after a backward pass
@@ -19,7 +23,9 @@ typedef struct EsOptimiserOptions {
     float rate, momentum,
         weight_decay;            // the same for all environments; es_optimiser_set_rates for others
     float beta1, beta2, epsilon; // Adam
-    float max_norm; // clip of each group's gradient norm; 0 = measure nothing, clip nothing
+    float max_norm;              // clip of each group's gradient norm; 0 = no clipping
+    int measures;        // norms and counts also without clipping, so that it can be set later
+    int skips_nonfinite; // an environment with a gradient that is not finite makes no step
 } EsOptimiserOptions;
 
 typedef struct EsOptimiser {
@@ -30,14 +36,15 @@ typedef struct EsOptimiser {
     EsTensor moment2; // [E, P] Adam
     EsTensor n_steps; // i32 [E] Adam
 
-    // one span per parameter tensor; one clip group until slots bring more
+    // one span per parameter tensor, in the order of the graph's values; one clip group until slots
+    // bring more
     int n_spans;
     EsTensor spans;       // i64 [S, 2]
     EsTensor groups;      // i32 [S]
     EsTensor max_norm;    // [E, 1]
-    EsTensor sum_squares; // f64 [E, S]     filled by es_optimiser_step
-    EsTensor n_nonfinite; // i32 [E, S]     filled by es_optimiser_step
-    EsTensor group_norm;  // [E, 1]         filled by es_optimiser_step
+    EsTensor sum_squares; // f64 [E, S]     filled by es_optimiser_step when it measures:
+    EsTensor n_nonfinite; // i32 [E, S]     max_norm, measures or skips_nonfinite are set
+    EsTensor group_norm;  // [E, 1]
 } EsOptimiser;
 
 // SGD as the hosts use it: rate 0.01, momentum 0.9, weight decay 5e-4. Adam: rate 1e-3, moments 0.9
@@ -52,10 +59,21 @@ void es_optimiser_destroy(EsOptimiser *optimiser);
 EsStatus es_optimiser_set_rates(EsOptimiser *optimiser, EsStream *stream, const float *rate,
                                 const float *momentum, const float *weight_decay);
 
+// Clip the norm of every environment's gradient to max_norm from now on, 0 = no clipping. ARGUMENT
+// for an optimiser that does not measure. Waits for the stream.
+EsStatus es_optimiser_set_clip(EsOptimiser *optimiser, EsStream *stream, float max_norm);
+
+// What the last step measured, before clipping, into host arrays (NULL = leave out): the norm of
+// all finite gradients [E], their sum of squares per span [E, S], and the count of the others
+// [E, S]. Waits for the stream.
+EsStatus es_optimiser_read_norms(const EsOptimiser *optimiser, EsStream *stream, float *norm,
+                                 double *sum_squares, int32_t *n_nonfinite);
+
 // Forget all momentum.
 EsStatus es_optimiser_reset(EsOptimiser *optimiser, EsStream *stream);
 
-// Norms and clipping (when asked for), then the update. Queued; can be captured.
+// Norms and clipping (when asked for), then the update. Non-finite gradients are left out of the
+// norms and, with skips_nonfinite, keep their environment from moving. Queued; can be captured.
 void es_optimiser_step(EsOptimiser *optimiser, EsStream *stream);
 
 ES_EXTERN_C_END

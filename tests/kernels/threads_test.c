@@ -413,6 +413,33 @@ static void run_adam_step(Run *r) {
                           &parameter);
 }
 
+static void run_sgd_step_finite(Run *r) {
+    EsSgdRates rates = {.rate = floats(r, DIMS(r->E)),
+                        .momentum = floats(r, DIMS(r->E)),
+                        .weight_decay = floats(r, DIMS(r->E))};
+    EsTensor gradient = floats(r, DIMS(r->E, 10007)), momentum = floats(r, DIMS(r->E, 10007));
+    EsTensor n_nonfinite = numbers(r, ES_DTYPE_I32, 2, DIMS(r->E, 1));
+    EsTensor parameter = floats(r, DIMS(r->E, 10007));
+    r->kernels->sgd_step_finite(r->stream, &rates, &n_nonfinite, &gradient, &momentum, &parameter);
+}
+
+static void run_adam_step_finite(Run *r) {
+    EsAdamOptions options = {.beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f};
+    EsTensor rate = floats(r, DIMS(r->E)), gradient = floats(r, DIMS(r->E, 10007));
+    EsTensor moment1 = floats(r, DIMS(r->E, 10007));
+    EsTensor moment2 = floats_in(r, 0.0f, 1.0f, DIMS(r->E, 10007));
+    EsTensor n_steps = numbers(r, ES_DTYPE_I32, 100, DIMS(r->E));
+    EsTensor n_nonfinite = numbers(r, ES_DTYPE_I32, 2, DIMS(r->E, 1));
+    EsTensor parameter = floats(r, DIMS(r->E, 10007));
+    r->kernels->adam_step_finite(r->stream, options, &rate, &n_nonfinite, &gradient, &moment1,
+                                 &moment2, &n_steps, &parameter);
+}
+
+static void run_tree_sum(Run *r) {
+    EsTensor slab = floats(r, DIMS(5 * r->E, 10007)), y = floats(r, DIMS(1, 10007));
+    r->kernels->tree_sum(r->stream, &slab, &y);
+}
+
 static void run_concat_forward(Run *r) {
     EsTensor a = floats(r, DIMS(r->E, 130, 7)), b = floats(r, DIMS(r->E, 130, 5));
     EsTensor y = floats(r, DIMS(r->E, 130, 12));
