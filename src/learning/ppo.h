@@ -1,12 +1,13 @@
 // Proximal policy optimisation (Schulman et al., 2017) over a rollout, for policies with several
 // heads and a recurrent state.
 //
-// One update: advantages, normalised over all valid rows; a reference pass at the starting weights
-// (the anchor: ratios compare with what these weights say now, not with what was stored while
-// acting); then up to n_epochs full-batch passes: ratios and clipping per head over its causal
-// rows, value loss, entropies, auxiliary losses, gradient, one optimiser step each; it stops early
-// when the policy has moved too far (KL). PPO sees a network through EsTrainee alone: it fills in
-// outputs for all rows, and takes gradients with respect to them.
+// One update: advantages, normalised over all valid rows; then up to n_epochs full-batch passes:
+// ratios and clipping per head over its causal rows, value loss, entropies, auxiliary losses,
+// gradient, one optimiser step each; it stops early when the policy has moved too far (KL). Ratios
+// compare with what the weights at the start of the update say in the first pass (the anchor), not
+// with what was stored while acting: in the first pass they are exactly 1. PPO sees a network
+// through EsTrainee alone: it fills in outputs for all rows, and takes gradients with respect to
+// them.
 //
 //     EsPpo *ppo; ES_TRY(es_ppo_create(&settings, &rollout_shape, &ppo));
 //     ES_TRY(es_ppo_update(ppo, rollout, &trainee, &report));
@@ -29,19 +30,24 @@ typedef struct EsOutputs {
 } EsOutputs;
 
 typedef struct EsStepReport {
-    double gradient_norm;                   // before clipping, all parameters
-    double head_norm[ES_POLICY_HEADS_MAX];  // of each head's own parameters
-    double value_norm, action_value_norm;   // likewise
-    int64_t n_nonfinite;                    // gradient values
+    double gradient_norm;                  // before clipping, all parameters
+    double head_norm[ES_POLICY_HEADS_MAX]; // of each head's own parameters
+    double value_norm, action_value_norm;  // likewise
+    int64_t n_nonfinite;                   // gradient values
 } EsStepReport;
 
-// A network in training. `pass` numbers the passes of a run, for dropout.
+// A network in training. `pass` numbers the passes of a run, for dropout. Dropout that reaches the
+// logits makes ratios noise.
 typedef struct EsTrainee {
     void *context;
     EsStatus (*begin)(void *context, const EsRollout *rollout); // take the rows; before an update
+    // `outputs` comes with room for all rows. The trainee fills it, or points a member at memory of
+    // its own that is valid until its next call, or sets action_value or auxiliary to NULL: it has
+    // none. Rows that are not valid may hold anything. Without with_gradient no step follows.
     EsStatus (*forward)(void *context, uint32_t pass, int with_gradient, EsOutputs *outputs);
-    // gradients of the parameters from those of the last forward's outputs; clipping to max_norm;
-    // an Adam step unless a value is not finite
+    // gradients of the parameters from those of the last forward's outputs; clipping to max_norm
+    // (0: none); an Adam step unless a value is not finite. Gradients of outputs that are NULL in
+    // the last forward are 0.
     EsStatus (*step)(void *context, const EsOutputs *gradients, float rate, float max_norm,
                      EsStepReport *report);
 } EsTrainee;
@@ -60,8 +66,9 @@ typedef struct EsTrainee {
     X(int, value_warmup, 10, 0, 1000000, "updates until it is in full force")                      \
     X(float, entropy_start, 0.05f, 0, 100, "coefficient of the entropy bonus at first,")           \
     X(float, entropy_end, 0.05f, 0, 100, "after the annealing")                                    \
-    X(int, entropy_anneal, 0, 0, 10000000, "updates from the one to the other")                    \
+    X(int, entropy_anneal, 0, 0, 10000000, "updates from the one to the other; 0 = it stays")      \
     X(float, entropy_floor_scale, 1, 0, 100, "times the penalties for heads below their floor")    \
+    X(int, total_updates, 0, 0, 10000000, "of the run, which these penalties follow; 0 = unknown") \
     X(float, forced_value_weight, 0.2f, 0, 1, "weight in the value loss of rows without a choice") \
     X(float, action_value_coefficient, 0.5f, 0, 100, "of the auxiliary Q, times the value's")      \
     X(float, auxiliary_coefficient, 0.05f, 0, 100, "of predicted targets,")                        \
@@ -73,10 +80,10 @@ typedef struct EsTrainee {
 
 // What differs per head.
 typedef struct EsPpoHead {
-    float floor;           // least probability of a legal value
-    float entropy_weight;  // in the bonus
-    float entropy_floor;   // below this mean entropy,
-    float floor_penalty;   // coefficient (floor - mean)^2 is added
+    float floor;          // least probability of a legal value
+    float entropy_weight; // in the bonus
+    float entropy_floor;  // below this mean entropy,
+    float floor_penalty;  // coefficient (floor - mean)^2 is added
 } EsPpoHead;
 
 typedef struct EsPpoSettings {
@@ -89,41 +96,56 @@ typedef struct EsPpoSettings {
 // Defaults; heads without floors, weight 1.
 EsPpoSettings es_ppo_defaults(void);
 
-// What an update was. Means are over valid rows; epochs: maxima of ratios and norms, means of
-// losses.
+// Fails with CONFIG on a value out of range, naming it.
+EsStatus es_ppo_settings_check(const EsPpoSettings *settings, int n_heads);
+
+// What an update was. Statistics of rows are over valid ones; over passes with a step: maxima of
+// ratios and norms, minima of ratio_min, means of losses and shares. NaN where there is nothing to
+// tell.
 typedef struct EsPpoReport {
     double policy_loss, value_loss, action_value_loss, auxiliary_loss;
-    double entropy;       // mean over heads of the mean over rows that credit them, 0..1
+    double entropy; // mean over heads of the mean over rows that credit them, 0..1
     double floor_penalty;
-    double kl_divergence, clip_fraction, ratio_mean, ratio_min, ratio_max;
+    double kl_divergence; // from the anchor at the last pass, also if it stopped the update
+    double clip_fraction, clip_above, clip_below; // joint ratios beyond 1 +- clip, and either side
+    double ratio_mean, ratio_std, ratio_min, ratio_max;
+    double log_probability_min, log_probability_max; // of used heads
     double gradient_norm;
+    double gradient_spread;                         // deviation of head_norm over its mean
     double head_entropy[ES_POLICY_HEADS_MAX];       // over available rows; NaN where none
     double head_clip_fraction[ES_POLICY_HEADS_MAX]; // over causal rows; NaN where none
-    double head_ratio_max[ES_POLICY_HEADS_MAX];
+    double head_ratio_max[ES_POLICY_HEADS_MAX];     // likewise
+    double head_learnable[ES_POLICY_HEADS_MAX];     // share of rows: causal, with a choice
     double head_norm[ES_POLICY_HEADS_MAX];
     double value_norm, action_value_norm;
-    double value_mean, value_std, value_min, value_max;  // scale of scaled rewards
-    double return_mean, return_std, value_scale, reward_scale;
-    double advantage_mean, advantage_std; // before normalising
-    double advantage_skew, advantage_kurtosis, advantage_positive; // after
-    double explained_variance, value_correlation, bellman_error, td_mean, td_std;
-    double auxiliary_explained; // explained variance of predicted targets; NaN where none
+    double value_mean, value_std, value_min, value_max; // scale of scaled rewards
+    double return_mean, return_std, return_skew;
+    double return_p10, return_p50, return_p90;
+    double value_scale, reward_scale;                              // of targets; of rewards
+    double advantage_mean, advantage_std;                          // before normalising
+    double advantage_skew, advantage_kurtosis, advantage_positive; // after; excess kurtosis
+    double explained_variance; // 1 - Var(return - value) / max(Var return, 1)
+    double value_error;        // deviation of return - value over (that of returns + 1)
+    double value_correlation, bellman_error, td_mean, td_std;
+    double auxiliary_explained, auxiliary_correlation; // of targets; NaN where none
     double forced_ratio;
     double entropy_coefficient, value_coefficient, auxiliary_coefficient;
     int64_t n_usable_steps; // rows that trained the actor
     int64_t n_valid;
-    int64_t n_nonfinite; // gradient values, all epochs
-    int n_epochs;        // optimiser steps taken
-    int is_stopped;      // by KL
-    int is_skipped;      // no step at all because numbers were not finite
+    int64_t n_nonfinite;      // outputs and gradient values, all passes
+    int n_epochs;             // optimiser steps taken
+    int is_stopped;           // by KL
+    int is_skipped;           // no step at all because numbers were not finite
+    int is_spread_floored;    // advantages were divided by the floor of their spread
+    int is_return_spread_low; // Var return < 1: explained_variance says little
 } EsPpoReport;
 
 // State that a checkpoint keeps.
 typedef struct EsPpoState {
     EsScaleNormaliser rewards, values;
-    int64_t n_updates;  // with at least one step
-    int64_t n_passes;   // forward passes ever made: the number of the next
-    int64_t n_skipped;  // updates in a row without a finite step
+    int64_t n_updates; // with at least one step
+    int64_t n_passes;  // forward passes ever made: the number of the next
+    int64_t n_skipped; // updates in a row without a finite step
 } EsPpoState;
 
 typedef struct EsPpo EsPpo;
@@ -132,7 +154,10 @@ EsStatus es_ppo_create(const EsPpoSettings *settings, const EsRolloutShape *shap
 void es_ppo_destroy(EsPpo *ppo);
 EsPpoState *es_ppo_state(EsPpo *ppo);
 
-// One update. Fails with NUMERIC after three in a row whose numbers were not finite.
+// One update. Fills in the last group of the rollout. A rollout without a valid row changes
+// nothing. Numbers of the trainee that are not finite end the update; when there was no step before
+// them, nothing moves but n_passes and n_skipped, and the third such update in a row fails with
+// NUMERIC. Returns that are not finite fail with NUMERIC at once.
 EsStatus es_ppo_update(EsPpo *ppo, EsRollout *rollout, const EsTrainee *trainee,
                        EsPpoReport *report);
 
