@@ -3,7 +3,6 @@
 
 #include "base/random_rules.h"
 #include "es_test.h"
-#include "learning/choice_rules.h"
 
 // A random batch, with its outputs and everything they need.
 typedef struct Batch {
@@ -47,8 +46,10 @@ static void fill_rows(Batch *b) {
             int64_t n = r->first_logit != NULL ? r->first_logit[row + 1] - r->first_logit[row]
                                                : shape->head_size[h];
             r->action[at] = (int16_t)(next_word(b) % (uint32_t)n);
-            uint64_t all = n >= 64 ? ES_CHOICE_ALL : (((uint64_t)1 << n) - 1);
-            r->mask[at] = (next_word(b) | ((uint64_t)1 << r->action[at])) & all;
+            if (r->first_logit == NULL) { // sizes below 64
+                r->mask[at] = next_word(b) | ((uint64_t)1 << r->action[at]);
+                r->mask[at] &= ((uint64_t)1 << n) - 1;
+            }
         }
         uint32_t every = (1u << shape->n_heads) - 1;
         r->used[row] = (next_word(b) & every) | 1u;
@@ -368,6 +369,34 @@ TEST(without_a_reference_ratios_are_one) {
     es_ppo_loss(&b.batch, &b.outputs, b.log_probability, &loss);
     EXPECT(loss.kl == 0 && loss.ratio_min == 1 && loss.ratio_max == 1 && loss.ratio_std == 0);
     EXPECT(loss.n_above == 0 && loss.n_below == 0);
+    drop_batch(&b);
+}
+
+TEST(a_clamped_log_ratio_has_no_gradient) {
+    Batch b;
+    make_batch(&b, 7, 1);
+    EsRollout *r = b.rollout;
+    memset(r->is_valid, 0, (size_t)r->n_rows);
+    int64_t row = 0;
+    while (r->first_logit[row + 1] - r->first_logit[row] < 2) {
+        row++;
+    }
+    r->is_valid[row] = 1;
+    r->is_forced[row] = 0;
+    r->used[row] = r->causal[row] = r->available[row] = 1;
+    ((float *)b.batch.advantage)[row] = -1; // an action that became likely and was bad: no clip
+    b.batch.coefficients.entropy = b.batch.coefficients.floor = 0;
+    EsPpoLoss loss;
+    for (int is_clamped = 0; is_clamped < 2; is_clamped++) {
+        double shift = is_clamped ? 25 : 15;
+        es_ppo_loss(&b.batch, &b.outputs, b.log_probability, &loss);
+        ((double *)b.batch.reference)[row] = b.log_probability[row] - shift;
+        es_ppo_loss(&b.batch, &b.outputs, b.log_probability, &loss);
+        EXPECT_NEAR(loss.policy, exp(fmin(shift, 20)), 1e-12 * exp(20));
+        es_ppo_loss_gradient(&b.batch, &b.outputs, b.log_probability, &loss, &b.gradients);
+        float slope = b.gradients.logits[r->first_logit[row] + r->action[row]];
+        EXPECT(is_clamped ? slope == 0 : slope > 1e3f);
+    }
     drop_batch(&b);
 }
 

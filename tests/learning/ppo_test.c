@@ -2,7 +2,7 @@
 #include "learning/ppo.h"
 
 #include "base/random_rules.h"
-#include "learning/choice_rules.h"
+#include "learning/ppo_loss.h"
 #include "linear_trainee.h"
 
 enum { N_STEPS = 6, N_ENVS = 4 };
@@ -84,6 +84,67 @@ TEST(one_epoch_has_ratios_of_one) {
     EXPECT_EQ(es_ppo_state(s.ppo)->n_updates, 3);
     EXPECT_EQ(es_ppo_state(s.ppo)->n_passes, 3);
     drop_scene(&s);
+}
+
+// What an update does, step by step, from its parts.
+static void update_by_hand(Scene *s, int n_epochs) {
+    enum { N_ROWS = N_STEPS * N_ENVS };
+    EsRollout *r = s->rollout;
+    float advantage[N_ROWS], target[N_ROWS], logits[N_ROWS * 7], value[N_ROWS], q[N_ROWS];
+    float guess[N_ROWS], d_logits[N_ROWS * 7], d_value[N_ROWS], d_q[N_ROWS], d_guess[N_ROWS];
+    double now[N_ROWS * 2], anchor[N_ROWS * 2], scratch[7], mean = 0, squares = 0;
+    EsAdvantageOptions options = {
+        (double)s->settings.gamma, (double)s->settings.lambda, 1, 10, 1, 1};
+    es_rollout_finish(r, &options);
+    for (int row = 0; row < N_ROWS; row++) { // 23 valid rows; the others have advantage 0
+        mean += (double)r->advantage[row] / 23;
+    }
+    for (int row = 0; row < N_ROWS; row++) {
+        squares += r->is_valid[row] ? pow((double)r->advantage[row] - mean, 2) / 23 : 0;
+    }
+    for (int row = 0; row < N_ROWS; row++) {
+        advantage[row] = (float)(((double)r->advantage[row] - mean) / (sqrt(squares) + 1e-8));
+        target[row] = r->returns[row]; // fewer than 32 samples: scale 1
+    }
+    EsPpoBatch batch = {.settings = &s->settings,
+                        .rollout = r,
+                        .advantage = advantage,
+                        .value_target = target,
+                        .scratch = scratch,
+                        .coefficients = es_ppo_coefficients(&s->settings, 0)};
+    REQUIRE_OK(linear_begin(&s->linear, r));
+    for (int k = 0; k < n_epochs; k++) {
+        EsOutputs outputs = {logits, value, q, guess},
+                  gradients = {d_logits, d_value, d_q, d_guess};
+        EsPpoLoss loss;
+        EsStepReport step;
+        REQUIRE_OK(linear_forward(&s->linear, 0, 1, &outputs));
+        if (k == 0) {
+            es_ppo_loss(&batch, &outputs, anchor, &loss);
+            batch.reference = anchor;
+        }
+        es_ppo_loss(&batch, &outputs, now, &loss);
+        es_ppo_loss_gradient(&batch, &outputs, now, &loss, &gradients);
+        REQUIRE_OK(
+            linear_step(&s->linear, &gradients, s->settings.rate, s->settings.max_norm, &step));
+    }
+}
+
+TEST(an_update_is_the_sum_of_its_parts) {
+    Scene s = {.settings = es_ppo_defaults()}, hand = {.settings = es_ppo_defaults()};
+    s.settings.rate = hand.settings.rate = 0.05f; // far enough for clipping
+    s.settings.target_kl = hand.settings.target_kl = 0;
+    s.settings.n_epochs = 8;
+    make_scene(&s);
+    make_scene(&hand);
+    REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.trainee, &s.report));
+    EXPECT(s.report.clip_fraction > 0.1);
+    update_by_hand(&hand, 8);
+    for (int i = 0; i < linear_count(&s.linear); i++) {
+        EXPECT_NEAR(s.linear.weights[i], hand.linear.weights[i], 1e-6);
+    }
+    drop_scene(&s);
+    drop_scene(&hand);
 }
 
 TEST(an_update_stops_when_the_policy_has_moved_too_far) {
