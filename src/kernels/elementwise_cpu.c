@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "kernels/kernel_variant.h"
 #include "kernels/kernels.h"
 
 // elements of one piece
@@ -24,7 +25,7 @@ static void add_block(void *context, int64_t piece, int worker) {
     }
 }
 
-void es_add_cpu(EsStream *s, EsIn a, EsIn b, EsOut y) {
+void ES_CPU_KERNEL(add)(EsStream *s, EsIn a, EsIn b, EsOut y) {
     Elements job = {a, b, y, es_tensor_count(y)};
     es_stream_parallel(s, blocks_of(job.count), add_block, &job);
 }
@@ -67,7 +68,7 @@ static void convert_block(void *context, int64_t piece, int worker) {
     }
 }
 
-void es_convert_cpu(EsStream *s, EsIn x, EsOut y) {
+void ES_CPU_KERNEL(convert)(EsStream *s, EsIn x, EsOut y) {
     Elements job = {x, NULL, y, es_tensor_count(x)};
     ES_ASSERT(job.count == es_tensor_count(y));
     if (x->dtype == y->dtype) {

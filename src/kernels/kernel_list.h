@@ -50,28 +50,35 @@
 #include "kernels/pool.h"
 #include "kernels/slab_norms.h"
 
-#define ES_KERNEL_LIST(X)                                                                          \
+// families that the CPU also has for wider vectors (kernel_variant.h), and the rest
+#define ES_WIDE_KERNEL_LIST(X)                                                                     \
     ES_ELEMENTWISE_KERNELS(X)                                                                      \
     ES_CONCAT_KERNELS(X)                                                                           \
     ES_MATMUL_KERNELS(X)                                                                           \
     ES_LINEAR_KERNELS(X)                                                                           \
+    ES_LAYERNORM_KERNELS(X)                                                                        \
+    ES_ACTIVATION_KERNELS(X)                                                                       \
+    ES_LSTM_KERNELS(X)                                                                             \
+    ES_OPTIMISER_KERNELS(X)
+
+#define ES_PLAIN_KERNEL_LIST(X)                                                                    \
     ES_CONV2D_KERNELS(X)                                                                           \
     ES_DEPTHWISE_KERNELS(X)                                                                        \
     ES_BATCHNORM_KERNELS(X)                                                                        \
     ES_GROUPNORM_KERNELS(X)                                                                        \
-    ES_LAYERNORM_KERNELS(X)                                                                        \
-    ES_ACTIVATION_KERNELS(X)                                                                       \
     ES_POOL_KERNELS(X)                                                                             \
     ES_BLEND_KERNELS(X)                                                                            \
     ES_CHANNEL_SCALE_KERNELS(X)                                                                    \
     ES_NORM_MIX_KERNELS(X)                                                                         \
     ES_CROSS_ENTROPY_KERNELS(X)                                                                    \
     ES_EMBEDDING_KERNELS(X)                                                                        \
-    ES_LSTM_KERNELS(X)                                                                             \
     ES_DROPOUT_KERNELS(X)                                                                          \
     ES_SLAB_NORMS_KERNELS(X)                                                                       \
-    ES_OPTIMISER_KERNELS(X)                                                                        \
     ES_GATHER_KERNELS(X)                                                                           \
     ES_MASKED_COPY_KERNELS(X)
+
+#define ES_KERNEL_LIST(X)                                                                          \
+    ES_WIDE_KERNEL_LIST(X)                                                                         \
+    ES_PLAIN_KERNEL_LIST(X)
 
 #endif

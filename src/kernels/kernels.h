@@ -22,7 +22,15 @@ typedef struct EsKernels {
 ES_KERNEL_LIST(X)
 #undef X
 
-// The table of this device's kind; lives as long as the program.
+// where the CPU runs vectors of 8 or 16 floats
+#define X(name, parameters)                                                                        \
+    void es_##name##_simd_8 parameters;                                                            \
+    void es_##name##_simd_16 parameters;
+ES_WIDE_KERNEL_LIST(X)
+#undef X
+
+// The table of this device's kind, on the CPU for its vector width (EsDeviceInfo.n_lanes; 4: the
+// specifications); lives as long as the program.
 const EsKernels *es_kernels_of(const EsDevice *device);
 
 // NULL in a build without CUDA.

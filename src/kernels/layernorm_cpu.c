@@ -3,10 +3,13 @@
 
 #include "kernels/double_sums.h"
 #include "kernels/env_data.h"
+#include "kernels/kernel_variant.h"
 #include "kernels/kernels.h"
 
 // features whose gamma and beta gradients one piece sums
 #define COLUMNS 32
+// running sums of a row: enough independent additions for the widest vectors
+#define PARTS 32
 
 typedef struct Norm {
     double epsilon;
@@ -15,6 +18,68 @@ typedef struct Norm {
     int64_t N, D;
     int64_t n_blocks; // of COLUMNS features
 } Norm;
+
+// A fixed tree: the upper half onto the lower until 8 are left, then in pairs.
+static double join_parts(double part[PARTS]) {
+    for (int j = 0; j < 16; j++) {
+        part[j] += part[j + 16];
+    }
+    for (int j = 0; j < 8; j++) {
+        part[j] += part[j + 8];
+    }
+    return es_partial_join(part);
+}
+
+static double sum_of(const float *x, int64_t n) {
+    double part[PARTS] = {0};
+    int64_t i = 0;
+    for (; i + PARTS <= n; i += PARTS) {
+        for (int j = 0; j < PARTS; j++) {
+            part[j] += (double)x[i + j];
+        }
+    }
+    for (int j = 0; i + j < n; j++) {
+        part[j] += (double)x[i + j];
+    }
+    return join_parts(part);
+}
+
+static double squares_about(const float *x, double mean, int64_t n) {
+    double part[PARTS] = {0};
+    int64_t i = 0;
+    for (; i + PARTS <= n; i += PARTS) {
+        for (int j = 0; j < PARTS; j++) {
+            double distance = (double)x[i + j] - mean;
+            part[j] += distance * distance;
+        }
+    }
+    for (int j = 0; i + j < n; j++) {
+        double distance = (double)x[i + j] - mean;
+        part[j] += distance * distance;
+    }
+    return join_parts(part);
+}
+
+// sums of g = d_y gamma and of g (x - mean)
+static void sum_row_gradient(const float *x, double mean, const float *d_y, const float *gamma,
+                             int64_t n, double *sum, double *product) {
+    double part[PARTS] = {0}, product_part[PARTS] = {0};
+    int64_t i = 0;
+    for (; i + PARTS <= n; i += PARTS) {
+        for (int j = 0; j < PARTS; j++) {
+            double g = (double)d_y[i + j] * (double)gamma[i + j];
+            part[j] += g;
+            product_part[j] += g * ((double)x[i + j] - mean);
+        }
+    }
+    for (int j = 0; i + j < n; j++) {
+        double g = (double)d_y[i + j] * (double)gamma[i + j];
+        part[j] += g;
+        product_part[j] += g * ((double)x[i + j] - mean);
+    }
+    *sum = join_parts(part);
+    *product = join_parts(product_part);
+}
 
 // piece = (e, n): one row
 static void normalise_row(void *context, int64_t piece, int worker) {
@@ -26,8 +91,8 @@ static void normalise_row(void *context, int64_t piece, int worker) {
     const float *beta = es_env_f32(v->beta, e);
     float *y = es_env_f32(v->y, e) + n * v->D;
 
-    double exact_mean = es_double_sum(x, v->D) / (double)v->D;
-    double variance = es_double_centred_dot(x, exact_mean, x, exact_mean, v->D) / (double)v->D;
+    double exact_mean = sum_of(x, v->D) / (double)v->D;
+    double variance = squares_about(x, exact_mean, v->D) / (double)v->D;
     float mean = (float)exact_mean;
     float inv_std = (float)(1.0 / sqrt(variance + v->epsilon));
     es_env_f32(v->mean, e)[n] = mean;
@@ -49,12 +114,8 @@ static void differentiate_row(void *context, int64_t piece, int worker) {
     float *d_x = es_env_f32(v->d_x, e) + n * v->D;
     float mean = es_env_f32(v->mean, e)[n], inv_std = es_env_f32(v->inv_std, e)[n];
 
-    double sum = 0.0, product = 0.0;
-    for (int64_t d = 0; d < v->D; d++) {
-        double g = (double)d_y[d] * (double)gamma[d];
-        sum += g;
-        product += g * ((double)x[d] - (double)mean);
-    }
+    double sum, product;
+    sum_row_gradient(x, (double)mean, d_y, gamma, v->D, &sum, &product);
     float offset = (float)(sum / (double)v->D);
     float tilt = (float)(product * (double)inv_std / (double)v->D);
     for (int64_t d = 0; d < v->D; d++) {
@@ -63,12 +124,9 @@ static void differentiate_row(void *context, int64_t piece, int worker) {
     }
 }
 
-// piece = (e, block of features): rows in order
-static void sum_gradients(void *context, int64_t piece, int worker) {
-    (void)worker;
-    const Norm *v = context;
-    int64_t e = piece / v->n_blocks, d0 = piece % v->n_blocks * COLUMNS;
-    int64_t width = ES_MIN(COLUMNS, v->D - d0);
+// Gradients of gamma and beta of features [d0, d0 + width), rows in order. A constant width keeps
+// the sums in registers.
+static inline void sum_columns(const Norm *v, int64_t e, int64_t d0, int64_t width) {
     double sum[COLUMNS] = {0}, product[COLUMNS] = {0};
     for (int64_t n = 0; n < v->N; n++) {
         const float *x = es_env_f32(v->x, e) + n * v->D + d0;
@@ -86,8 +144,20 @@ static void sum_gradients(void *context, int64_t piece, int worker) {
     }
 }
 
-void es_layernorm_forward_cpu(EsStream *s, EsNormOptions options, EsIn x, EsIn gamma, EsIn beta,
-                              EsOut mean, EsOut inv_std, EsOut y) {
+// piece = (e, block of features)
+static void sum_gradients(void *context, int64_t piece, int worker) {
+    (void)worker;
+    const Norm *v = context;
+    int64_t e = piece / v->n_blocks, d0 = piece % v->n_blocks * COLUMNS;
+    if (v->D - d0 >= COLUMNS) {
+        sum_columns(v, e, d0, COLUMNS);
+    } else {
+        sum_columns(v, e, d0, v->D - d0);
+    }
+}
+
+void ES_CPU_KERNEL(layernorm_forward)(EsStream *s, EsNormOptions options, EsIn x, EsIn gamma,
+                                      EsIn beta, EsOut mean, EsOut inv_std, EsOut y) {
     Norm norm = {.epsilon = (double)options.epsilon,
                  .x = x,
                  .gamma = gamma,
@@ -100,8 +170,8 @@ void es_layernorm_forward_cpu(EsStream *s, EsNormOptions options, EsIn x, EsIn g
     es_stream_parallel(s, x->dim[0] * norm.N, normalise_row, &norm);
 }
 
-void es_layernorm_backward_cpu(EsStream *s, EsIn x, EsIn mean, EsIn inv_std, EsIn gamma, EsIn d_y,
-                               EsOut d_x, EsOut d_gamma, EsOut d_beta) {
+void ES_CPU_KERNEL(layernorm_backward)(EsStream *s, EsIn x, EsIn mean, EsIn inv_std, EsIn gamma,
+                                       EsIn d_y, EsOut d_x, EsOut d_gamma, EsOut d_beta) {
     Norm norm = {.x = x,
                  .gamma = gamma,
                  .mean = mean,

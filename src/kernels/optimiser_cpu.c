@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "kernels/env_data.h"
+#include "kernels/kernel_variant.h"
 #include "kernels/kernels.h"
 
 #define PARAMETERS_PER_PIECE 4096
@@ -46,8 +47,8 @@ static void step_sgd(void *context, int64_t piece, int worker) {
     }
 }
 
-void es_sgd_step_finite_cpu(EsStream *s, const EsSgdRates *rates, EsIn n_nonfinite, EsIn gradient,
-                            EsOut momentum, EsOut parameter) {
+void ES_CPU_KERNEL(sgd_step_finite)(EsStream *s, const EsSgdRates *rates, EsIn n_nonfinite,
+                                    EsIn gradient, EsOut momentum, EsOut parameter) {
     Sgd job = {.rates = rates,
                .n_nonfinite = n_nonfinite,
                .gradient = gradient,
@@ -58,9 +59,9 @@ void es_sgd_step_finite_cpu(EsStream *s, const EsSgdRates *rates, EsIn n_nonfini
     es_stream_parallel(s, parameter->dim[0] * job.n_blocks, step_sgd, &job);
 }
 
-void es_sgd_step_cpu(EsStream *s, const EsSgdRates *rates, EsIn gradient, EsOut momentum,
-                     EsOut parameter) {
-    es_sgd_step_finite_cpu(s, rates, NULL, gradient, momentum, parameter);
+void ES_CPU_KERNEL(sgd_step)(EsStream *s, const EsSgdRates *rates, EsIn gradient, EsOut momentum,
+                             EsOut parameter) {
+    ES_CPU_KERNEL(sgd_step_finite)(s, rates, NULL, gradient, momentum, parameter);
 }
 
 typedef struct Adam {
@@ -98,9 +99,9 @@ static void step_adam(void *context, int64_t piece, int worker) {
     }
 }
 
-void es_adam_step_finite_cpu(EsStream *s, EsAdamOptions options, EsIn rate, EsIn n_nonfinite,
-                             EsIn gradient, EsOut moment1, EsOut moment2, EsOut n_steps,
-                             EsOut parameter) {
+void ES_CPU_KERNEL(adam_step_finite)(EsStream *s, EsAdamOptions options, EsIn rate,
+                                     EsIn n_nonfinite, EsIn gradient, EsOut moment1, EsOut moment2,
+                                     EsOut n_steps, EsOut parameter) {
     for (int64_t e = 0; e < parameter->dim[0]; e++) {
         *es_env_i32(n_steps, e) += !is_skipped(n_nonfinite, e);
     }
@@ -117,7 +118,8 @@ void es_adam_step_finite_cpu(EsStream *s, EsAdamOptions options, EsIn rate, EsIn
     es_stream_parallel(s, parameter->dim[0] * job.n_blocks, step_adam, &job);
 }
 
-void es_adam_step_cpu(EsStream *s, EsAdamOptions options, EsIn rate, EsIn gradient, EsOut moment1,
-                      EsOut moment2, EsOut n_steps, EsOut parameter) {
-    es_adam_step_finite_cpu(s, options, rate, NULL, gradient, moment1, moment2, n_steps, parameter);
+void ES_CPU_KERNEL(adam_step)(EsStream *s, EsAdamOptions options, EsIn rate, EsIn gradient,
+                              EsOut moment1, EsOut moment2, EsOut n_steps, EsOut parameter) {
+    ES_CPU_KERNEL(adam_step_finite)
+    (s, options, rate, NULL, gradient, moment1, moment2, n_steps, parameter);
 }

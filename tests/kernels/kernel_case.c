@@ -215,9 +215,9 @@ const double *es_case_initial(const EsCase *c, const char *name) {
 
 // --- running ---
 
-EsCaseSide es_case_open(const char *name, int n_threads) {
+EsCaseSide es_case_open(const char *name, int n_threads, int n_lanes) {
     EsCaseSide side;
-    EsDeviceOptions options = {.n_threads = n_threads};
+    EsDeviceOptions options = {.n_threads = n_threads, .n_lanes = n_lanes};
     ES_CASE_REQUIRE(es_device_open(name, &options, &side.device));
     ES_CASE_REQUIRE(es_stream_create(side.device, &side.stream));
     return side;

@@ -1,9 +1,11 @@
 // One description of a kernel case (tensors, a run, bounds), checked in three modes.
 //
-// reference  the CPU result against golden values from PyTorch and/or a naive double-precision
-//            loop; also equal bits on one and on three threads, and with environments apart.
-// gradient   the backward kernels against central differences of the forward kernels.
-// parity     CUDA against the CPU, with f32 and with bf16 activations, parameters apart.
+// reference  the CPU result, at every vector width this machine runs, against golden values from
+//            PyTorch and/or a naive double-precision loop; also equal bits on one and on three
+//            threads, and with environments apart.
+// gradient   the backward kernels against central differences of the forward kernels, likewise.
+// parity     CUDA against the CPU's specification, with f32 and with bf16 activations, parameters
+//            apart.
 //
 // Environments apart: axis 0 has a stride longer than one environment, as in a slab, and the gap
 // between environments holds a pattern that must be there after the run.

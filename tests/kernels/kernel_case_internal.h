@@ -49,7 +49,8 @@ void es_case_fill(EsCase *c);
 // Index of the tensor called prefix + name, or -1.
 int es_case_find(const EsCase *c, const char *prefix, const char *name);
 
-EsCaseSide es_case_open(const char *name, int n_threads);
+// n_lanes: the CPU's variant, 4 the specification; 0 the widest
+EsCaseSide es_case_open(const char *name, int n_threads, int n_lanes);
 void es_case_close(EsCaseSide side);
 
 // Run the case once on fresh memory; with use_bf16 activations are stored as bf16. Returns the

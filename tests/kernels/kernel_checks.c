@@ -113,18 +113,14 @@ static int compare_expected(const EsCase *c, const EsCaseResults *results) {
     return n_failures;
 }
 
-int es_case_check_reference(EsCase *c) {
+// One vector width: threads, environments apart, golden values, the naive loop.
+static int check_width(EsCase *c, const EsSafetensors *file, int n_lanes) {
     int n_failures = 0;
     EsCaseResults one = {0}, three = {0}, apart = {0};
-    EsSafetensors *file = open_golden(c);
-    es_case_fill(c);
-    if (file != NULL) {
-        n_failures += load_inputs(c, file);
-    }
-    EsCaseSide side = es_case_open("cpu", 1);
+    EsCaseSide side = es_case_open("cpu", 1, n_lanes);
     n_failures += es_case_execute(c, side, 0, ES_CASE_CONTIGUOUS, &one);
     es_case_close(side);
-    side = es_case_open("cpu", 3);
+    side = es_case_open("cpu", 3, n_lanes);
     n_failures += es_case_execute(c, side, 0, ES_CASE_CONTIGUOUS, &three);
     n_failures += es_case_execute(c, side, 0, ES_CASE_ALL_APART, &apart);
     es_case_close(side);
@@ -139,6 +135,29 @@ int es_case_check_reference(EsCase *c) {
     es_case_release(&one, c);
     es_case_release(&three, c);
     es_case_release(&apart, c);
+    if (n_failures > 0) {
+        printf("%s: the failures above are those of %d lanes\n", c->stem, n_lanes);
+    }
+    return n_failures;
+}
+
+static int widest_lanes(void) {
+    EsCaseSide side = es_case_open("cpu", 1, 0);
+    int n_lanes = es_device_info(side.device)->n_lanes;
+    es_case_close(side);
+    return n_lanes;
+}
+
+int es_case_check_reference(EsCase *c) {
+    int n_failures = 0, widest = widest_lanes();
+    EsSafetensors *file = open_golden(c);
+    es_case_fill(c);
+    if (file != NULL) {
+        n_failures += load_inputs(c, file);
+    }
+    for (int n_lanes = 4; n_lanes <= widest; n_lanes *= 2) {
+        n_failures += check_width(c, file, n_lanes);
+    }
     es_safetensors_close(file);
     return n_failures;
 }
@@ -196,11 +215,10 @@ static int probe_tensor(EsCase *c, EsCaseSide side, int index, int gradient,
     return n_failures;
 }
 
-int es_case_check_gradient(EsCase *c) {
+static int check_gradient_at(EsCase *c, int n_lanes) {
     int n_failures = 0, n_checked = 0;
     EsCaseResults analytic = {0};
-    EsCaseSide side = es_case_open("cpu", 1);
-    es_case_fill(c);
+    EsCaseSide side = es_case_open("cpu", 1, n_lanes);
     es_case_execute(c, side, 0, ES_CASE_CONTIGUOUS, &analytic);
     for (int i = 0; i < c->n_tensors; i++) {
         int d = es_case_find(c, "d_", c->tensor[i].name);
@@ -216,6 +234,15 @@ int es_case_check_gradient(EsCase *c) {
     }
     es_case_release(&analytic, c);
     es_case_close(side);
+    return n_failures;
+}
+
+int es_case_check_gradient(EsCase *c) {
+    int n_failures = 0, widest = widest_lanes();
+    es_case_fill(c);
+    for (int n_lanes = 4; n_lanes <= widest; n_lanes *= 2) {
+        n_failures += check_gradient_at(c, n_lanes);
+    }
     return n_failures;
 }
 
@@ -263,7 +290,7 @@ static int compare_devices(EsCase *c, EsCaseSide cpu, EsCaseSide cuda, int use_b
 
 int es_case_check_parity(EsCase *c) {
     int n_failures = 0, has_activation = 0;
-    EsCaseSide cpu = es_case_open("cpu", 1), cuda = es_case_open("cuda", 0);
+    EsCaseSide cpu = es_case_open("cpu", 1, 4), cuda = es_case_open("cuda", 0, 0);
     es_case_fill(c);
     n_failures += compare_devices(c, cpu, cuda, 0);
     for (int i = 0; i < c->n_tensors; i++) {

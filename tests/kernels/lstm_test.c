@@ -9,14 +9,15 @@ typedef struct Shape {
     const char *golden;
 } Shape;
 
-// Rows around the 32, units around the 16 and 64 of a tile; one environment (threads share its
-// units) and several.
+// Rows around the 13, 32 and 96, units around the 16 and 64 of a tile; one environment (threads
+// share its units) and several.
 static const Shape shapes[] = {
     {1, 1, 1, 1, 1, 0, 0, 1, "case0"},  {2, 3, 2, 3, 5, 1, 1, 1, "case1"},
     {1, 4, 3, 2, 17, 1, 0, 1, "case2"}, {3, 2, 1, 4, 3, 0, 1, 1, "case3"},
     {1, 5, 33, 3, 16, 1, 1, 1, NULL},   {2, 3, 31, 7, 15, 1, 0, 0, NULL},
     {1, 2, 32, 5, 65, 1, 1, 1, NULL},   {4, 3, 2, 9, 64, 1, 1, 0, NULL},
-    {1, 30, 4, 6, 33, 1, 1, 1, NULL},
+    {1, 30, 4, 6, 33, 1, 1, 1, NULL},   {1, 3, 97, 5, 18, 1, 1, 1, NULL},
+    {3, 2, 14, 3, 80, 1, 1, 1, NULL},
 };
 
 static EsLstmWeights weights_at(const EsCaseRun *r, const char *prefix) {
