@@ -28,7 +28,7 @@ static const EsBenchSuite *const suites[] = {
 
 typedef struct BenchOptions {
     const char *device, *filter, *baseline;
-    int n_threads, n_samples, as_json, only_list, allow_busy;
+    int n_threads, n_lanes, n_samples, as_json, only_list, allow_busy;
     EsBenchHost host;
 } BenchOptions;
 
@@ -208,7 +208,7 @@ static EsStatus run_bench(const BenchOptions *options, const EsArguments *argume
     if (options->only_list) {
         return visit_cases(options, arguments, &bench, &records);
     }
-    EsDeviceOptions device_options = {.n_threads = options->n_threads};
+    EsDeviceOptions device_options = {.n_threads = options->n_threads, .n_lanes = options->n_lanes};
     ES_TRY(es_device_open(options->device, &device_options, &bench.device));
     const EsDeviceInfo *opened = es_device_info(bench.device);
     int n_others = opened->kind == ES_DEVICE_CUDA ? es_gpu_other_processes(opened->index) : 0;
@@ -259,6 +259,8 @@ EsExit es_bench_run(int argc, char **argv) {
         ES_OPTION_TEXT("device", &wanted.device, "cpu", "NAME", "cpu, cuda or cuda:N"),
         ES_OPTION_INT("threads", &wanted.n_threads, "0", 0, 1024, "N",
                       "CPU threads, 0 = one per processor"),
+        ES_OPTION_INT("lanes", &wanted.n_lanes, "0", 0, 16, "N",
+                      "CPU vectors of 4, 8 or 16 floats, 0 = the widest"),
         ES_OPTION_INT("samples", &wanted.n_samples, "11", 5, MAX_SAMPLES, "N",
                       "timed samples, or pairs, per case"),
         ES_OPTION_TEXT("filter", &wanted.filter, "", "TEXT",

@@ -18,7 +18,8 @@ typedef struct KernelState KernelState;
 
 typedef struct KernelSettings {
     int64_t E, N, I, O, H, T, P;
-    double work; // in units of 1e9: GFLOP or GB of one run
+    int is_shared; // all environments read the weights of the first
+    double work;   // in units of 1e9: GFLOP or GB of one run
     EsStatus (*make)(KernelState *state);
     void (*run)(KernelState *state);
 } KernelSettings;
@@ -225,6 +226,31 @@ static void run_linear_backward_weight(KernelState *s) {
     s->kernels->linear_backward_weight(s->stream, &s->x, &s->d_y, &s->d_weight, &s->d_bias);
 }
 
+// weight and bias are gamma and beta here
+static EsStatus make_layernorm(KernelState *state) {
+    const KernelSettings *s = &state->settings;
+    RANDOM(x, s->E, s->N, s->O);
+    RANDOM(d_y, s->E, s->N, s->O);
+    EMPTY(y, F32, s->E, s->N, s->O);
+    EMPTY(d_x, F32, s->E, s->N, s->O);
+    RANDOM(weight, s->E, s->O);
+    RANDOM(bias, s->E, s->O);
+    EMPTY(d_weight, F32, s->E, s->O);
+    EMPTY(d_bias, F32, s->E, s->O);
+    RANDOM(mean, s->E, s->N);
+    return make_constant(state, &state->inv_std, 1.0f, DIMS(s->E, s->N));
+}
+
+static void run_layernorm_forward(KernelState *s) {
+    s->kernels->layernorm_forward(s->stream, norm_options, &s->x, &s->weight, &s->bias, &s->mean,
+                                  &s->inv_std, &s->y);
+}
+
+static void run_layernorm_backward(KernelState *s) {
+    s->kernels->layernorm_backward(s->stream, &s->x, &s->mean, &s->inv_std, &s->weight, &s->d_y,
+                                   &s->d_x, &s->d_weight, &s->d_bias);
+}
+
 // d_weight holds b transposed, for the second variant
 static EsStatus make_matmul(KernelState *state) {
     const KernelSettings *s = &state->settings;
@@ -260,6 +286,13 @@ static void run_cross_entropy_backward(KernelState *s) {
     s->kernels->cross_entropy_backward(s->stream, &s->x, &s->labels, NULL, &s->d_x);
 }
 
+// as parameters in a shared store: one set for all environments
+static void share(const KernelState *state, EsTensor *tensor) {
+    if (state->settings.is_shared) {
+        tensor->stride[0] = 0;
+    }
+}
+
 static EsStatus make_lstm_weights(KernelState *state, EsLstmWeights *weights) {
     const KernelSettings *s = &state->settings;
     // 1/sqrt(D): the default initialisation, which keeps states in range over any number of steps
@@ -285,6 +318,10 @@ static EsStatus make_lstm(KernelState *state) {
     EMPTY(gates, F32, s->E, s->T, s->N, 4 * s->O);
     EMPTY(d_gates, F32, s->E, s->T, s->N, 4 * s->O);
     ES_TRY(make_lstm_weights(state, &state->lstm));
+    share(state, &state->lstm.input);
+    share(state, &state->lstm.recurrent);
+    share(state, &state->lstm.bias_input);
+    share(state, &state->lstm.bias_recurrent);
     ES_TRY(make_lstm_weights(state, &state->d_lstm));
     run_lstm_forward(state); // the backward case reads gates, c and y
     return ES_STATUS_OK;
@@ -326,6 +363,17 @@ static EsStatus make_slab(KernelState *state) {
     ES_TRY(make_constant(state, &state->rates.rate, 1e-4f, DIMS(s->E)));
     ES_TRY(make_constant(state, &state->rates.momentum, 0.9f, DIMS(s->E)));
     return make_constant(state, &state->rates.weight_decay, 5e-4f, DIMS(s->E));
+}
+
+// the same for a slab without spans
+static EsStatus make_parameters(KernelState *state) {
+    const KernelSettings *s = &state->settings;
+    RANDOM(weight, s->E, s->P);
+    RANDOM(d_weight, s->E, s->P);
+    EMPTY(x, F32, s->E, s->P);
+    EMPTY(y, F32, s->E, s->P);
+    EMPTY(step, I32, s->E);
+    return make_constant(state, &state->rates.rate, 1e-4f, DIMS(s->E));
 }
 
 static void run_slab_norms(KernelState *s) {
@@ -441,6 +489,31 @@ static double kernel_work(const EsBenchCase *bench_case) {
     KERNEL(#name_, "E=64 P=6418", "GB/s", NULL, .E = 64, .P = 6418,                                \
            .work = 4e-9 * (n_passes)*64 * 6418, .make = make_slab, .run = run_##name_)
 
+// The policy network: acting is one step of n rows, training 8 shards of 30 steps that share the
+// weights.
+#define POLICY_ACT(n, i, o)                                                                        \
+    KERNEL("linear_forward", "policy acts N=" #n " I=" #i " O=" #o, "GFLOP/s", NULL, .E = 1,       \
+           .N = n, .I = i, .O = o, .work = 2e-9 * (n) * (i) * (o), .make = make_linear,            \
+           .run = run_linear_forward)
+#define POLICY_LEARN(name_, n, i, o)                                                               \
+    KERNEL(#name_, "policy learns E=8 N=" #n " I=" #i " O=" #o, "GFLOP/s", NULL, .E = 8, .N = n,   \
+           .I = i, .O = o, .work = 2e-9 * 8 * (n) * (i) * (o), .make = make_linear,                \
+           .run = run_##name_)
+#define POLICY_LEARN_ALL(n, i, o)                                                                  \
+    POLICY_LEARN(linear_forward, n, i, o), POLICY_LEARN(linear_backward_input, n, i, o),           \
+        POLICY_LEARN(linear_backward_weight, n, i, o)
+#define POLICY_LSTM(name_, what, e, t, n, d, n_products)                                           \
+    KERNEL(#name_, "policy " what " E=" #e " T=" #t " N=" #n " D=" #d, "GFLOP/s", NULL, .E = e,    \
+           .N = n, .I = d, .O = d, .T = t, .is_shared = 1,                                         \
+           .work = 2e-9 * (n_products) * (e) * (t) * (n)*4.0 * (d) * (d), .make = make_lstm,       \
+           .run = run_##name_)
+#define POLICY_LSTM_LEARN(n, d)                                                                    \
+    POLICY_LSTM(lstm_forward, "learns", 8, 30, n, d, 2),                                           \
+        POLICY_LSTM(lstm_backward, "learns", 8, 30, n, d, 4)
+#define POLICY_NORM(name_, n_passes)                                                               \
+    KERNEL(#name_, "policy learns E=8 N=480 D=512", "GB/s", NULL, .E = 8, .N = 480, .O = 512,      \
+           .work = 4e-9 * (n_passes)*8 * 480 * 512, .make = make_layernorm, .run = run_##name_)
+
 static const EsBenchCase cases[] = {
     CONV2D_ALL(3, 8, 32),
     CONV2D_ALL(8, 16, 16),
@@ -471,6 +544,28 @@ static const EsBenchCase cases[] = {
     LSTM(lstm_backward, 1, 4),
     LSTM(lstm_backward, 8, 4),
     LSTM(lstm_backward, 30, 4),
+    POLICY_ACT(1, 512, 2048),
+    POLICY_ACT(16, 512, 2048),
+    POLICY_ACT(64, 512, 2048),
+    POLICY_ACT(64, 512, 512),
+    POLICY_ACT(1, 128, 512),
+    POLICY_ACT(64, 256, 13),
+    POLICY_ACT(1, 64, 256),
+    POLICY_ACT(64, 64, 256),
+    POLICY_LEARN_ALL(480, 512, 512),
+    POLICY_LEARN_ALL(60, 64, 32),
+    POLICY_LEARN_ALL(480, 256, 13),
+    POLICY_LSTM(lstm_forward, "acts", 1, 1, 1, 512, 2),
+    POLICY_LSTM(lstm_forward, "acts", 1, 1, 64, 512, 2),
+    POLICY_LSTM(lstm_forward, "acts", 1, 1, 16, 64, 2),
+    POLICY_LSTM_LEARN(2, 512),
+    POLICY_LSTM_LEARN(16, 512),
+    POLICY_LSTM_LEARN(2, 64),
+    POLICY_LSTM_LEARN(16, 64),
+    POLICY_NORM(layernorm_forward, 2),
+    POLICY_NORM(layernorm_backward, 5),
+    KERNEL("adam_step", "policy learns P=4006502", "GB/s", NULL, .E = 1, .P = 4006502,
+           .work = 4e-9 * 7 * 4006502, .make = make_parameters, .run = run_adam_step),
     SLAB(slab_norms, 1),
     SLAB(slab_clip, 2),
     SLAB(sgd_step, 5),
