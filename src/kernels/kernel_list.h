@@ -53,7 +53,6 @@
 // families that the CPU also has for wider vectors (kernel_variant.h), and the rest
 #define ES_WIDE_KERNEL_LIST(X)                                                                     \
     ES_ELEMENTWISE_KERNELS(X)                                                                      \
-    ES_CONCAT_KERNELS(X)                                                                           \
     ES_MATMUL_KERNELS(X)                                                                           \
     ES_LINEAR_KERNELS(X)                                                                           \
     ES_LAYERNORM_KERNELS(X)                                                                        \
@@ -62,6 +61,7 @@
     ES_OPTIMISER_KERNELS(X)
 
 #define ES_PLAIN_KERNEL_LIST(X)                                                                    \
+    ES_CONCAT_KERNELS(X)                                                                           \
     ES_CONV2D_KERNELS(X)                                                                           \
     ES_DEPTHWISE_KERNELS(X)                                                                        \
     ES_BATCHNORM_KERNELS(X)                                                                        \
