@@ -120,7 +120,7 @@ static void fill_orthogonal(const EsValue *value, const EsInitialKey *key, doubl
 // --- all kinds ---
 
 size_t es_initial_workspace(const EsGraph *graph) {
-    int64_t most = 1;
+    int64_t most = 0;
     for (int v = 0; v < graph->n_values; v++) {
         const EsValue *value = &graph->values[v];
         if (value->role == ES_ROLE_PARAMETER && value->initial == ES_INITIAL_ORTHOGONAL) {

@@ -15,7 +15,7 @@ typedef struct EsInitialKey {
     uint32_t step;
 } EsInitialKey;
 
-// Doubles of workspace that the largest ORTHOGONAL parameter of the graph needs; at least 1.
+// Doubles of workspace that the largest ORTHOGONAL parameter of the graph needs; 0 without one.
 size_t es_initial_workspace(const EsGraph *graph);
 
 // Fill one parameter or state of one environment, whose part of the slab begins at `part`. The

@@ -126,11 +126,11 @@ EsStatus es_store_initialise(EsStore *store, const EsGraph *graph, EsStream *str
     ES_TRY(es_store_check(store, graph));
     size_t parameter_bytes = es_tensor_bytes(&store->parameters),
            state_bytes = es_tensor_bytes(&store->states);
-    float *staging = NULL;
-    double *workspace = NULL;
+    size_t workspace_bytes = sizeof(double) * es_initial_workspace(graph);
+    double *workspace = NULL; // then the parameters, then the states
     EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(es_allocate(parameter_bytes + state_bytes, (void **)&staging));
-    ES_TRY_GOTO(es_allocate(sizeof(double) * es_initial_workspace(graph), (void **)&workspace));
+    ES_TRY(es_allocate(workspace_bytes + parameter_bytes + state_bytes, (void **)&workspace));
+    float *staging = (float *)workspace + workspace_bytes / sizeof(float);
     float *states = staging + parameter_bytes / sizeof(float);
     for (int64_t e = 0; e < store->parameters.dim[0]; e++) {
         initialise_environment(graph, seed, (uint32_t)episode[e], workspace,
@@ -145,7 +145,6 @@ EsStatus es_store_initialise(EsStore *store, const EsGraph *graph, EsStream *str
     ES_TRY_GOTO(es_stream_synchronize(stream));
 done:
     es_release(workspace);
-    es_release(staging);
     return status;
 }
 
