@@ -6,7 +6,6 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "network/execute.h"
 #include "network/plan_internal.h"
 
 // The time a value's memory is needed: nodes [first, last].
@@ -308,173 +307,17 @@ done:
     return ES_STATUS_OK;
 }
 
-static void forget_recordings(EsPlan *plan) {
-    for (int part = 0; part < PLAN_PARTS; part++) {
-        if (plan->capture[part] != NULL) {
-            es_capture_destroy(plan->capture[part]);
-            plan->capture[part] = NULL;
-            plan->n_runs[part] = 1;
-        }
-    }
-    plan->report.is_captured = 0;
-}
-
 void es_plan_destroy(EsPlan *plan) {
     if (plan == NULL) {
         return;
     }
-    forget_recordings(plan);
+    es_plan_forget_recordings(plan);
     es_lane_program_destroy(plan->lanes);
     es_device_release(plan->store->device, plan->slab);
     es_release(plan->tensors);
     es_release(plan->offsets);
     es_release(plan->is_left_out);
     es_release(plan);
-}
-
-EsStatus es_plan_bind(EsPlan *plan, EsValueId input, const EsTensor *tensor) {
-    if (input < 0 || input >= plan->graph->n_values) {
-        return ES_FAIL(ARGUMENT, "there is no value %d in the graph", input);
-    }
-    const EsValue *value = &plan->graph->values[input];
-    if (value->role != ES_ROLE_INPUT) {
-        return ES_FAIL(ARGUMENT, "\"%s\" is not an input of the graph", value->name);
-    }
-    EsTensor wanted =
-        es_tensor_view(NULL, value->dtype, plan->store->device, value->rank, value->dim);
-    if (tensor->dtype != value->dtype || !es_tensor_same_shape(tensor, &wanted) ||
-        !es_tensor_is_contiguous(tensor)) {
-        char given[96], expected[96];
-        return ES_FAIL(ARGUMENT, "input \"%s\" is %s, expected contiguous %s", value->name,
-                       es_tensor_describe(tensor, given, sizeof given),
-                       es_tensor_describe(&wanted, expected, sizeof expected));
-    }
-    if (tensor->device != plan->store->device) {
-        return ES_FAIL(ARGUMENT, "input \"%s\" is on another device than the plan", value->name);
-    }
-    plan->tensors[input] = *tensor;
-    plan->all_bound = 0;
-    // a recording holds the old address: the next run records again
-    forget_recordings(plan);
-    // gradients that come in under one shape may go on under another; aliases follow their sources
-    for (int v = input + 1; v < plan->graph->n_values && plan->lanes == NULL; v++) {
-        EsValueId source = plan->graph->values[v].alias_of;
-        if (source != ES_NO_VALUE) {
-            plan->tensors[v].data = plan->tensors[source].data;
-        }
-    }
-    return ES_STATUS_OK;
-}
-
-static EsStatus check_bound(EsPlan *plan) {
-    for (int v = 0; v < plan->graph->n_values && !plan->all_bound; v++) {
-        if (plan->graph->values[v].role == ES_ROLE_INPUT && plan->tensors[v].data == NULL) {
-            return ES_FAIL(ARGUMENT, "input \"%s\" is not bound", plan->graph->values[v].name);
-        }
-    }
-    plan->all_bound = 1;
-    return ES_STATUS_OK;
-}
-
-static EsStatus run_nodes(EsPlan *plan, PlanPart part, EsStream *stream) {
-    const EsGraph *graph = plan->graph;
-    const EsKernels *kernels = es_kernels_of(plan->store->device);
-    int has_halves = graph->n_forward_nodes > 0;
-    int first = part == PLAN_BACKWARD ? graph->n_forward_nodes : 0;
-    int last = part == PLAN_FORWARD && has_halves ? graph->n_forward_nodes : graph->n_nodes;
-    if (part != PLAN_FORWARD && plan->clears_gradients) {
-        // what another plan on this store left there must not move a parameter
-        EsTensor *slab = &plan->store->gradients;
-        ES_TRY(es_stream_fill(stream, slab->data, 0, es_tensor_bytes(slab)));
-    }
-    for (int n = first; n < last; n++) {
-        if (plan->lanes == NULL || plan->is_left_out[n]) {
-            es_execute_node(kernels, stream, &graph->nodes[n], plan->tensors);
-        }
-    }
-    if (plan->lanes != NULL) {
-        es_lane_program_run(plan->lanes, stream);
-    }
-    if (part == PLAN_FORWARD) {
-        return ES_STATUS_OK;
-    }
-    if (plan->options.optimiser != NULL) {
-        es_optimiser_step(plan->options.optimiser, stream);
-    }
-    if (plan->options.step != ES_NO_VALUE) {
-        kernels->count_steps(stream, &plan->tensors[plan->options.step]);
-    }
-    return ES_STATUS_OK;
-}
-
-// Record a run and make it replayable. Whatever goes wrong, the plan stays usable: a launch that
-// fails while it is only recorded is no failure of the device.
-static void capture_plan(EsPlan *plan, PlanPart part, EsStream *stream) {
-    int64_t start_ns = es_clock_ns();
-    EsStatus status = es_capture_begin(stream);
-    if (status == ES_STATUS_OK) {
-        EsStatus recorded = run_nodes(plan, part, stream);
-        status = es_capture_end(stream, &plan->capture[part]);
-        if (status == ES_STATUS_OK && recorded != ES_STATUS_OK) {
-            es_capture_destroy(plan->capture[part]);
-            plan->capture[part] = NULL;
-            status = recorded;
-        }
-    }
-    plan->report.capture_ms = es_clock_seconds_since(start_ns) * 1e3;
-    plan->report.is_captured = status == ES_STATUS_OK;
-    if (status != ES_STATUS_OK) {
-        snprintf(plan->report.fallback, sizeof plan->report.fallback, "capture failed: %s",
-                 es_status_detail());
-        es_log(ES_LOG_WARNING, "plan: %s; running without capture", plan->report.fallback);
-    }
-}
-
-static EsStatus run_part(EsPlan *plan, PlanPart part, EsStream *stream) {
-    if (plan->options.is_hosted) {
-        return ES_FAIL(ARGUMENT, "a hosted plan is run by its workers (network/plan_host.h)");
-    }
-    ES_TRY(check_bound(plan));
-    ES_TRY(es_device_status(plan->store->device));
-    int can_capture = plan->options.mode == ES_COMPILE_DEFAULT &&
-                      es_device_info(plan->store->device)->kind == ES_DEVICE_CUDA;
-    // the first run is a plain one: it loads modules, which a capture may not
-    if (can_capture && plan->n_runs[part] == 1 && plan->capture[part] == NULL) {
-        capture_plan(plan, part, stream);
-        es_device_forgive(plan->store->device);
-    }
-    plan->n_runs[part] += plan->n_runs[part] < 2;
-    if (plan->capture[part] != NULL) {
-        ES_TRY(es_capture_replay(plan->capture[part], stream));
-    } else {
-        ES_TRY(run_nodes(plan, part, stream));
-    }
-    plan->has_forward = part == PLAN_FORWARD;
-    return es_device_status(plan->store->device);
-}
-
-EsStatus es_plan_run(EsPlan *plan, EsStream *stream) { return run_part(plan, PLAN_WHOLE, stream); }
-
-EsStatus es_plan_run_forward(EsPlan *plan, EsStream *stream) {
-    if (plan->lanes != NULL) {
-        return ES_FAIL(UNSUPPORTED, "a plan on the vector engine runs as a whole; ES_COMPILE_OFF "
-                                    "makes one that runs in halves");
-    }
-    return run_part(plan, PLAN_FORWARD, stream);
-}
-
-EsStatus es_plan_run_backward(EsPlan *plan, EsStream *stream) {
-    if (plan->lanes != NULL) {
-        return ES_FAIL(UNSUPPORTED, "a plan on the vector engine runs as a whole; ES_COMPILE_OFF "
-                                    "makes one that runs in halves");
-    }
-    if (plan->graph->n_forward_nodes == 0) {
-        return ES_FAIL(ARGUMENT, "the graph has no gradients to run backward");
-    }
-    if (!plan->has_forward) {
-        return ES_FAIL(ARGUMENT, "each backward half follows a forward half of its own");
-    }
-    return run_part(plan, PLAN_BACKWARD, stream);
 }
 
 EsTensor es_plan_tensor(const EsPlan *plan, EsValueId value) {

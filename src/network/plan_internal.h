@@ -1,4 +1,5 @@
-// What a plan is, for plan.c, which builds and runs it, and plan_host.c, which runs one host of it.
+// What a plan is, for plan.c, which builds it, plan_run.c, which runs it, and plan_host.c,
+// which runs one host of it.
 #ifndef ES_NETWORK_PLAN_INTERNAL_H
 #define ES_NETWORK_PLAN_INTERNAL_H
 
@@ -30,5 +31,8 @@ struct EsPlan {
     int clears_gradients; // some part of the gradient slab is not written here, but read
     EsPlanReport report;
 };
+
+// Drop what was recorded: the next runs record again.
+void es_plan_forget_recordings(EsPlan *plan);
 
 #endif
