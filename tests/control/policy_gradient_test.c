@@ -74,7 +74,7 @@ TEST(every_tensor_with_projection) {
     PolicyCase test = create_case(small_spec(24, 0, 1), 5, 6, 1, 4);
     shake_parameters(&test, 0.2f);
     run_step(&test, 0, 0.0f, 0.0f);
-    compare_all(&test, NULL, 8, NULL);
+    compare_all(&test, NULL, 16, NULL);
     destroy_case(&test);
 }
 
@@ -82,7 +82,7 @@ TEST(every_tensor_without_projection) {
     PolicyCase test = create_case(small_spec(16, 0, 1), 9, 4, 1, 4);
     shake_parameters(&test, 0.2f);
     run_step(&test, 0, 0.0f, 0.0f);
-    compare_all(&test, NULL, 8, NULL);
+    compare_all(&test, NULL, 16, NULL);
     destroy_case(&test);
 }
 
@@ -90,7 +90,7 @@ TEST(contributions_train_the_shared_layers_when_asked_to) {
     PolicyCase test = create_case(small_spec(16, 0, 0), 5, 4, 1, 4);
     shake_parameters(&test, 0.2f);
     run_step(&test, 0, 0.0f, 0.0f);
-    compare_all(&test, NULL, 8, NULL);
+    compare_all(&test, NULL, 16, NULL);
     destroy_case(&test);
 }
 
@@ -119,7 +119,7 @@ TEST(dropout_of_a_pass) {
     shake_parameters(&test, 0.2f);
     run_step(&test, 5, 0.0f, 0.0f);
     float *factors = dropout_factors(&test, 7, 5);
-    compare_all(&test, factors, 8, "contribution");
+    compare_all(&test, factors, 16, "contribution");
     free(factors);
     destroy_case(&test);
 }

@@ -16,10 +16,17 @@
 
 #include "control/policy_network.h"
 
+typedef struct Lookups {
+    double *known[128];
+    int n_known, next;
+} Lookups;
+
 typedef struct Reference {
     EsPolicySpec spec;
     const EsGraph *graph; // names and places of the parameters
     double *parameters;   // owned, as the store's one row
+    // every row asks for the same parameters in the same order: the first one remembers them
+    Lookups *lookups; // owned
     const EsRollout *rollout;
     int n_logits;
     double *z;      // owned [R, H]
@@ -42,6 +49,7 @@ static Reference create_reference(EsPolicyNetwork *network, const EsRollout *rol
     for (int64_t i = 0; i < n; i++) {
         r.parameters[i] = (double)((const float *)store->parameters.data)[i];
     }
+    r.lookups = calloc(1, sizeof *r.lookups);
     r.z = new_doubles(R * H);
     r.frozen = new_doubles(R * H);
     r.logits = new_doubles(R * r.n_logits);
@@ -57,9 +65,14 @@ static void destroy_reference(Reference *r) {
     for (size_t i = 0; i < ES_COUNT_OF(all); i++) {
         free(all[i]);
     }
+    free(r->lookups);
 }
 
 static double *reference_parameter(const Reference *r, const char *layer, const char *part) {
+    Lookups *lookups = r->lookups;
+    if (lookups->next < lookups->n_known) {
+        return lookups->known[lookups->next++];
+    }
     char name[ES_NAME_BYTES * 2];
     snprintf(name, sizeof name, "%s.%s", layer, part);
     EsValueId id = es_graph_find(r->graph, name);
@@ -67,7 +80,11 @@ static double *reference_parameter(const Reference *r, const char *layer, const 
         printf("no parameter %s\n", name);
         exit(1);
     }
-    return r->parameters + r->graph->values[id].slab_offset;
+    double *parameter = r->parameters + r->graph->values[id].slab_offset;
+    ES_ASSERT(lookups->n_known < (int)ES_COUNT_OF(lookups->known));
+    lookups->known[lookups->n_known++] = parameter;
+    lookups->next = lookups->n_known;
+    return parameter;
 }
 
 #define WIDEST 512
@@ -233,6 +250,7 @@ static void reference_forward(Reference *r) {
     for (int64_t row = 0; row < T * E; row++) {
         int64_t e = row % E;
         double x[WIDEST], normed[WIDEST];
+        r->lookups->next = 0;
         if (r->rollout->is_reset[row]) {
             memset(h + e * H, 0, (size_t)H * sizeof(double));
             memset(c + e * H, 0, (size_t)H * sizeof(double));
