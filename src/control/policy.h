@@ -8,8 +8,19 @@
 //   learned     a policy network; draws, or takes the most likely
 //
 //     EsPolicy *policy; ES_TRY(es_policy_open("heuristic", &context, &policy));
-//     es_policy_begin(policy, first_episode);          // episodes begin in all environments
+//     ES_TRY(es_policy_begin(policy, first_episode));  // episodes begin in all environments
 //     ES_TRY(es_policy_decide(policy, state, masks, actions));
+//
+// A policy in training hears after every decision what came of it, and learns at the end:
+//
+//     ES_TRY(es_growth_decide(growth, actions));
+//     ES_TRY(es_policy_record(policy, state, rewards, penalty));
+//     ES_TRY(es_policy_update(policy, state, &report)); // after the last step of the episode
+//
+// Draws are numbers of (seed, episode, step, head): an environment's actions do not depend on the
+// others, nor on threads.
+//
+// E environments.
 #ifndef ES_CONTROL_POLICY_H
 #define ES_CONTROL_POLICY_H
 
@@ -36,10 +47,14 @@ typedef struct EsPolicyContext {
 
 typedef struct EsPolicy EsPolicy;
 
-// "wait", "random", "heuristic", "script:FILE", or the path of a policy file.
+// "wait", "random", "heuristic", "script:FILE", or the path of a policy file. ARGUMENT when it is
+// none of these; INPUT when a file is not what it should be, or was trained on another host.
 EsStatus es_policy_open(const char *text, const EsPolicyContext *context, EsPolicy **policy);
 
-// A learned policy in training: fresh weights, `n_steps` rows of room.
+// PPO with the heads of this policy: floors, entropy weights and entropy floors as published.
+EsPpoSettings es_policy_ppo_defaults(void);
+
+// A learned policy in training: fresh weights from the seed, room for episodes of `n_steps`.
 EsStatus es_policy_create(const EsPolicySpec *spec, const EsPpoSettings *ppo,
                           const EsPolicyContext *context, int64_t n_steps, EsPolicy **policy);
 void es_policy_destroy(EsPolicy *policy);
@@ -53,8 +68,8 @@ void es_policy_set_greedy(EsPolicy *policy, int is_greedy);
 // Episodes first_episode .. + E begin.
 EsStatus es_policy_begin(EsPolicy *policy, int64_t first_episode);
 
-// Actions [E] for the step that was measured. What is remembered about environments that were
-// rolled back at the last decision is forgotten.
+// Actions [E] for the step that was measured; only those of a script may be illegal. What the
+// network remembers about environments that were rolled back at the last decision is forgotten.
 EsStatus es_policy_decide(EsPolicy *policy, const EsGrowthState *state, const EsActionMasks *masks,
                           EsAction *actions);
 
@@ -62,25 +77,29 @@ EsStatus es_policy_decide(EsPolicy *policy, const EsGrowthState *state, const Es
 typedef struct EsThought {
     float confidence; // probability of the op chosen
     float entropy;    // of the op head, 0..1
-    float value;      // of the state, on the scale of scaled rewards
-    int is_forced;    // no other op was legal
+    float value;   // of the state: in training on the scale of scaled rewards, else the network's
+    int is_forced; // no other op was legal
 } EsThought;
 const EsThought *es_policy_thoughts(const EsPolicy *policy); // [E]
 
 // --- training; for policies made by es_policy_create ---
 
-// After es_growth_decide of step t: what came of it. rewards [E] as paid; `state` after the tick;
-// rolled-back environments are broken off with the penalty.
+// After es_growth_decide, once per decision: what came of it. rewards [E] as paid; `state` after
+// the tick. The row of an environment that was rolled back does not count: its last one gets the
+// penalty and ends.
 EsStatus es_policy_record(EsPolicy *policy, const EsGrowthState *state, const float *rewards,
                           float rollback_penalty);
 
 // The episode is over: values of the states after the last step, then the update; normalisers move.
+// es_policy_begin starts the next one.
 EsStatus es_policy_update(EsPolicy *policy, const EsGrowthState *state, EsPpoReport *report);
 
 EsRecurrentHealth es_policy_health(const EsPolicy *policy); // of the last decision
 
-// Everything that training needs to go on: weights, moments, normalisers, counters. Names begin
-// with "policy.".
+// Everything that training needs to go on after an update: weights, moments, normalisers, counters.
+// Tensors are called "policy.<name of the network's>", moments "policy.moment1.<...>". INPUT names
+// the tensor that is missing, of another shape, or has numbers that training cannot go on with; the
+// policy is then as it was.
 EsStatus es_policy_save_training(const EsPolicy *policy, const char *path);
 EsStatus es_policy_load_training(EsPolicy *policy, const char *path);
 

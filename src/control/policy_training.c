@@ -1,0 +1,69 @@
+// The learned policy in training: rewards into rows, the update at the end of a round.
+#include "control/policy_internal.h"
+
+EsStatus es_policy_record(EsPolicy *policy, const EsGrowthState *state, const float *rewards,
+                          float rollback_penalty) {
+    EsLearned *learned = &policy->learned;
+    EsRollout *rollout = learned->rollout;
+    ES_ASSERT(rollout != NULL && learned->is_decided);
+    for (int64_t e = 0; e < state->n_envs; e++) {
+        int64_t row = es_rollout_row(rollout, learned->t, e);
+        if (state->env.refusal[e] == ES_REFUSAL_ROLLED_BACK) {
+            es_rollout_break(rollout, learned->t, e, rollback_penalty);
+            continue;
+        }
+        // the tick has counted on: after the last step of the episode it is beyond it
+        int is_last = learned->t == rollout->shape.n_steps - 1 ||
+                      state->env.step[e] > policy->context.settings->episode_steps;
+        rollout->causal[row] = (uint32_t)es_growth_op_heads(state->env.effective_op[e]);
+        rollout->reward[row] = rewards[e];
+        rollout->is_valid[row] = 1;
+        rollout->is_done[row] = (uint8_t)is_last;
+        rollout->is_truncated[row] = (uint8_t)is_last;
+    }
+    learned->t++;
+    learned->is_decided = 0;
+    return ES_STATUS_OK;
+}
+
+// Values of the states after the last step, for the rows that end by the clock.
+static EsStatus bootstrap(EsPolicy *policy, const EsGrowthState *state) {
+    EsLearned *learned = &policy->learned;
+    EsRollout *rollout = learned->rollout;
+    EsOutputs outputs;
+    // peeked at, not counted: the observation of this state is no row
+    float *raw = learned->normalised;
+    es_learned_observe(policy, state, raw, learned->normalised, learned->blueprints);
+    ES_TRY(es_policy_network_act(learned->network, learned->normalised, learned->blueprints, 1,
+                                 &outputs));
+    for (int64_t e = 0; e < state->n_envs; e++) {
+        int64_t row = es_rollout_row(rollout, learned->t - 1, e);
+        if (rollout->is_truncated[row]) {
+            rollout->bootstrap[row] = outputs.value[e];
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_policy_update(EsPolicy *policy, const EsGrowthState *state, EsPpoReport *report) {
+    EsLearned *learned = &policy->learned;
+    ES_ASSERT(learned->rollout != NULL && learned->t > 0 && !learned->is_decided);
+    EsTrainee trainee = es_policy_network_trainee(learned->network);
+    ES_TRY(bootstrap(policy, state));
+    ES_TRY(es_ppo_update(learned->ppo, learned->rollout, &trainee, report));
+    es_feature_normaliser_merge(&learned->features, learned->rollout->n_rows, learned->raw,
+                                learned->rollout->is_valid);
+    return ES_STATUS_OK;
+}
+
+EsStatus es_policy_save(const EsPolicy *policy, const char *path) {
+    const EsLearned *learned = &policy->learned;
+    ES_ASSERT(policy->kind == ES_POLICY_LEARNED);
+    EsPolicyFacts facts = {.spec = *es_policy_network_spec(learned->network),
+                           .observation_version = ES_OBSERVATION_VERSION,
+                           .settings = *policy->context.settings};
+    for (int head = 0; head < ES_N_HEADS; head++) {
+        facts.floor[head] = learned->floor[head];
+    }
+    return es_policy_file_save(path, &facts, learned->network, &learned->features);
+}
