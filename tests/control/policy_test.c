@@ -189,6 +189,33 @@ TEST(random_depends_on_seed_and_episode_alone) { check_sameness("random"); }
 
 TEST(learned_depends_on_seed_and_episode_alone) { check_sameness("learned"); }
 
+// A hundred thousand decisions of the whole path, rollbacks among them.
+TEST(learned_is_never_illegal) {
+    Hosts hosts;
+    EsDevice *device = open_cpu();
+    hosts_create(&hosts, 3, 16);
+    EsPolicy *policy = create_learned(&hosts, device, 5);
+    int64_t n_decisions = 0, n_refused = 0;
+    for (int64_t round = 0; n_decisions < 100000; round++) {
+        hosts_begin(&hosts, 16 * round);
+        REQUIRE_OK(es_policy_begin(policy, 16 * round));
+        hosts.nan_env = round % 16;
+        hosts.nan_step = 1 + (int32_t)(round % 30);
+        for (int32_t step = 0; step < hosts.settings.episode_steps; step++) {
+            hosts_step(&hosts, policy);
+            for (int64_t e = 0; e < 16; e++, n_decisions++) {
+                int32_t refusal = hosts.state.env.refusal[e];
+                n_refused += refusal != ES_REFUSAL_NONE && refusal != ES_REFUSAL_GATE_CLOSED &&
+                             refusal != ES_REFUSAL_ROLLED_BACK;
+            }
+        }
+    }
+    EXPECT_EQ(n_refused, 0);
+    es_policy_destroy(policy);
+    es_device_close(device);
+    hosts_destroy(&hosts);
+}
+
 TEST(greedy_takes_the_most_likely) {
     Hosts hosts;
     EsDevice *device = open_cpu();
