@@ -38,6 +38,7 @@ struct KernelState {
     EsTensor spans, groups, sum_squares, n_nonfinite, max_norm, group_norm;
     EsTensor images, index, episode, step;
     EsTensor gates, c, d_gates;
+    EsTensor start; // of h and c, where is_shared
     EsLstmWeights lstm, d_lstm;
     EsSgdRates rates;
 };
@@ -305,12 +306,15 @@ static EsStatus make_lstm_weights(KernelState *state, EsLstmWeights *weights) {
 }
 
 static void run_lstm_forward(KernelState *s) {
-    s->kernels->lstm_forward(s->stream, &s->lstm, &s->x, NULL, NULL, NULL, &s->gates, &s->c, &s->y);
+    const EsTensor *start = s->settings.is_shared ? &s->start : NULL;
+    s->kernels->lstm_forward(s->stream, &s->lstm, &s->x, NULL, start, start, &s->gates, &s->c,
+                             &s->y);
 }
 
 static EsStatus make_lstm(KernelState *state) {
     const KernelSettings *s = &state->settings;
     RANDOM(x, s->E, s->T, s->N, s->I);
+    RANDOM(start, s->E, s->N, s->O);
     RANDOM(d_y, s->E, s->T, s->N, s->O);
     EMPTY(d_x, F32, s->E, s->T, s->N, s->I);
     EMPTY(y, F32, s->E, s->T, s->N, s->O);
@@ -328,8 +332,9 @@ static EsStatus make_lstm(KernelState *state) {
 }
 
 static void run_lstm_backward(KernelState *s) {
-    s->kernels->lstm_backward(s->stream, &s->lstm, &s->x, NULL, NULL, NULL, &s->gates, &s->c, &s->y,
-                              &s->d_y, &s->d_gates, &s->d_x, NULL, NULL, &s->d_lstm);
+    const EsTensor *start = s->settings.is_shared ? &s->start : NULL;
+    s->kernels->lstm_backward(s->stream, &s->lstm, &s->x, NULL, start, start, &s->gates, &s->c,
+                              &s->y, &s->d_y, &s->d_gates, &s->d_x, NULL, NULL, &s->d_lstm);
 }
 
 // --- slabs and data ---

@@ -10,13 +10,16 @@
 #define COLUMNS 32
 // running sums of a row: enough independent additions for the widest vectors
 #define PARTS 32
+// rows of a piece: their means fill a cache line, so that two threads do not write into one
+#define ROWS 16
 
 typedef struct Norm {
     double epsilon;
     EsIn x, gamma, beta, d_y;
     EsOut mean, inv_std, y, d_x, d_gamma, d_beta;
     int64_t N, D;
-    int64_t n_blocks; // of COLUMNS features
+    int64_t n_row_blocks; // of ROWS rows
+    int64_t n_blocks;     // of COLUMNS features
 } Norm;
 
 // A fixed tree: the upper half onto the lower until 8 are left, then in pairs.
@@ -81,11 +84,7 @@ static void sum_row_gradient(const float *x, double mean, const float *d_y, cons
     *product = join_parts(product_part);
 }
 
-// piece = (e, n): one row
-static void normalise_row(void *context, int64_t piece, int worker) {
-    (void)worker;
-    const Norm *v = context;
-    int64_t n = piece % v->N, e = piece / v->N;
+static void normalise_row(const Norm *v, int64_t e, int64_t n) {
     const float *x = es_env_f32(v->x, e) + n * v->D;
     const float *gamma = es_env_f32(v->gamma, e);
     const float *beta = es_env_f32(v->beta, e);
@@ -104,10 +103,7 @@ static void normalise_row(void *context, int64_t piece, int worker) {
 
 // With g = d_y gamma and averages over the row: d_x = inv_std (g - average(g) - xhat average(g
 // xhat)).
-static void differentiate_row(void *context, int64_t piece, int worker) {
-    (void)worker;
-    const Norm *v = context;
-    int64_t n = piece % v->N, e = piece / v->N;
+static void differentiate_row(const Norm *v, int64_t e, int64_t n) {
     const float *x = es_env_f32(v->x, e) + n * v->D;
     const float *d_y = es_env_f32(v->d_y, e) + n * v->D;
     const float *gamma = es_env_f32(v->gamma, e);
@@ -121,6 +117,25 @@ static void differentiate_row(void *context, int64_t piece, int worker) {
     for (int64_t d = 0; d < v->D; d++) {
         float xhat = (x[d] - mean) * inv_std;
         d_x[d] = inv_std * (d_y[d] * gamma[d] - offset - xhat * tilt);
+    }
+}
+
+// piece = (e, block of rows)
+static void normalise_rows(void *context, int64_t piece, int worker) {
+    (void)worker;
+    const Norm *v = context;
+    int64_t e = piece / v->n_row_blocks, first = piece % v->n_row_blocks * ROWS;
+    for (int64_t n = first; n < ES_MIN(first + ROWS, v->N); n++) {
+        normalise_row(v, e, n);
+    }
+}
+
+static void differentiate_rows(void *context, int64_t piece, int worker) {
+    (void)worker;
+    const Norm *v = context;
+    int64_t e = piece / v->n_row_blocks, first = piece % v->n_row_blocks * ROWS;
+    for (int64_t n = first; n < ES_MIN(first + ROWS, v->N); n++) {
+        differentiate_row(v, e, n);
     }
 }
 
@@ -166,8 +181,9 @@ void ES_CPU_KERNEL(layernorm_forward)(EsStream *s, EsNormOptions options, EsIn x
                  .inv_std = inv_std,
                  .y = y,
                  .N = x->dim[1],
-                 .D = x->dim[2]};
-    es_stream_parallel(s, x->dim[0] * norm.N, normalise_row, &norm);
+                 .D = x->dim[2],
+                 .n_row_blocks = (x->dim[1] + ROWS - 1) / ROWS};
+    es_stream_parallel(s, x->dim[0] * norm.n_row_blocks, normalise_rows, &norm);
 }
 
 void ES_CPU_KERNEL(layernorm_backward)(EsStream *s, EsIn x, EsIn mean, EsIn inv_std, EsIn gamma,
@@ -182,7 +198,8 @@ void ES_CPU_KERNEL(layernorm_backward)(EsStream *s, EsIn x, EsIn mean, EsIn inv_
                  .d_beta = d_beta,
                  .N = x->dim[1],
                  .D = x->dim[2],
+                 .n_row_blocks = (x->dim[1] + ROWS - 1) / ROWS,
                  .n_blocks = (x->dim[2] + COLUMNS - 1) / COLUMNS};
     es_stream_parallel(s, x->dim[0] * norm.n_blocks, sum_gradients, &norm);
-    es_stream_parallel(s, x->dim[0] * norm.N, differentiate_row, &norm);
+    es_stream_parallel(s, x->dim[0] * norm.n_row_blocks, differentiate_rows, &norm);
 }
