@@ -68,7 +68,7 @@ EsStatus es_policy_file_save(const char *path, const EsPolicyFacts *facts,
                              const EsPolicyNetwork *network, const EsFeatureNormaliser *features) {
     ES_TRY(check_facts(facts, es_policy_network_spec(network), features));
     const EsGraph *graph = es_policy_network_graph(network);
-    const EsStore *store = es_policy_network_store((EsPolicyNetwork *)network);
+    const EsStore *store = es_policy_network_store(network);
     EsStream *stream = es_policy_network_stream(network);
     size_t slab_bytes = es_tensor_bytes(&store->parameters);
     int n_tensors = count_parameters(graph) + N_SCALES;

@@ -239,9 +239,9 @@ const EsGraph *es_policy_network_graph(const EsPolicyNetwork *network) {
     return network->acting.graph.graph;
 }
 
-EsStore *es_policy_network_store(EsPolicyNetwork *network) { return network->store; }
+EsStore *es_policy_network_store(const EsPolicyNetwork *network) { return network->store; }
 
-EsOptimiser *es_policy_network_optimiser(EsPolicyNetwork *network) {
+EsOptimiser *es_policy_network_optimiser(const EsPolicyNetwork *network) {
     return network->training != NULL ? network->training->optimiser : NULL;
 }
 

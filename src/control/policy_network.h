@@ -84,8 +84,8 @@ EsRecurrentHealth es_policy_network_health(const EsPolicyNetwork *network);
 // that of acting: parameters are [1, ...], first and only row of the store. After a trainee's step
 // row 0 of the store's gradients is their sum, clipped.
 const EsGraph *es_policy_network_graph(const EsPolicyNetwork *network);
-EsStore *es_policy_network_store(EsPolicyNetwork *network);
-EsOptimiser *es_policy_network_optimiser(EsPolicyNetwork *network); // NULL without training
+EsStore *es_policy_network_store(const EsPolicyNetwork *network);
+EsOptimiser *es_policy_network_optimiser(const EsPolicyNetwork *network); // NULL without training
 EsStream *es_policy_network_stream(const EsPolicyNetwork *network); // where its work is queued
 const EsPolicySpec *es_policy_network_spec(const EsPolicyNetwork *network);
 
