@@ -1,11 +1,13 @@
 // Choices among legal actions against PyTorch's float64 (tools/record_choices): probabilities,
-// log-probability, entropy, and the gradients of the latter two.
+// log-probability, entropy, and the gradients of the latter two; the most likely action, and what
+// given uniforms draw.
 #include "golden_file.h"
 
 #include "learning/choice_rules.h"
 
 // float64 on both sides; sums of 64 terms and one exponential apart
-#define BOUND 1e-13
+#define BOUND   1e-13
+#define N_DRAWS 6
 
 TEST(choices_agree_with_pytorch) {
     EsSafetensors *file = golden_open("choices");
@@ -40,6 +42,31 @@ TEST(choices_agree_with_pytorch) {
             EXPECT_NEAR(actual[k], p[begin + k], BOUND);
             d_logits[k] = 0.5 * d_log_p[begin + k] - 2 * d_entropy[begin + k];
             EXPECT_NEAR(gradient[k], d_logits[k], 1e-6);
+        }
+    }
+    es_safetensors_close(file);
+}
+
+TEST(draws_follow_the_running_sum) {
+    EsSafetensors *file = golden_open("choices");
+    EsTensor masks;
+    REQUIRE_OK(es_safetensors_find(file, "mask", &masks));
+    int64_t n_cases = es_tensor_count(&masks);
+    const int32_t *first = golden_ints(file, "first", n_cases + 1);
+    const int64_t *mask = golden_longs(file, "mask", n_cases);
+    const float *floors = golden_floats(file, "floor", n_cases);
+    const float *logits = golden_floats(file, "logits", first[n_cases]);
+    const float *uniform = golden_floats(file, "uniform", n_cases * N_DRAWS);
+    const int32_t *drawn = golden_ints(file, "drawn", n_cases * N_DRAWS);
+    const int32_t *best = golden_ints(file, "best", n_cases);
+    for (int64_t i = 0; i < n_cases; i++) {
+        int32_t n = first[i + 1] - first[i];
+        uint64_t legal = (uint64_t)mask[i];
+        double p[ES_CHOICE_MAX];
+        es_choice_probabilities(logits + first[i], n, legal, floors[i], p);
+        EXPECT_EQ(es_choice_best(p, n, legal), best[i]);
+        for (int64_t d = i * N_DRAWS; d < (i + 1) * N_DRAWS; d++) {
+            EXPECT_EQ(es_choice_draw(p, n, legal, uniform[d]), drawn[d]);
         }
     }
     es_safetensors_close(file);
