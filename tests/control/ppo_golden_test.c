@@ -11,7 +11,7 @@
 
 #include "control/policy_network.h"
 
-#define BOUND 1e-4
+#define BOUND 2e-5
 #define K     8 // heads
 
 // A network with the recorded weights, a rollout with the recorded rows, PPO ready for one update.
@@ -58,6 +58,7 @@ static void each_parameter(Bench *b, const char *prefix, int is_loading, int of_
     const EsGraph *graph = es_policy_network_graph(b->network);
     EsStore *store = es_policy_network_store(b->network);
     int n_found = 0;
+    int64_t n_numbers = 0;
     for (EsValueId v = 0; v < graph->n_values; v++) {
         const EsValue *value = &graph->values[v];
         if (value->role != ES_ROLE_PARAMETER) {
@@ -82,8 +83,10 @@ static void each_parameter(Bench *b, const char *prefix, int is_loading, int of_
             free(expected);
         }
         n_found++;
+        n_numbers += count;
     }
     EXPECT_EQ(n_found, golden_count(b->file, prefix));
+    EXPECT_EQ(n_numbers, es_policy_spec_count(es_policy_network_spec(b->network)));
 }
 
 static EsPpoSettings read_settings(const EsSafetensors *file) {
@@ -114,6 +117,14 @@ static EsScaleNormaliser read_scale(const EsSafetensors *file, const char *name)
     return (EsScaleNormaliser){(double)scale[0], (double)scale[1], (double)scale[2]};
 }
 
+static void take(const EsSafetensors *file, const char *name, EsDtype dtype, int64_t count,
+                 void *into) {
+    const void *data = golden_data(file, name, dtype, count);
+    EsTensor tensor;
+    REQUIRE_OK(es_safetensors_find(file, name, &tensor));
+    memcpy(into, data, es_tensor_bytes(&tensor));
+}
+
 // Rows as they were before episodes broke; then the breaks, through es_rollout_break.
 static void fill_rollout(Bench *b) {
     EsRollout *r = b->rollout;
@@ -124,19 +135,18 @@ static void fill_rollout(Bench *b) {
     const int64_t *used = golden_longs(f, "rows.used", R);
     const int64_t *available = golden_longs(f, "rows.available", R);
     const int64_t *causal = golden_longs(f, "rows.causal", R);
-    size_t rows = (size_t)R, floats = rows * sizeof(float);
-    memcpy(r->features, golden_floats(f, "rows.features", R * D), floats * (size_t)D);
-    memcpy(r->ids, golden_ints(f, "rows.ids", R * b->S), floats * (size_t)b->S);
-    memcpy(r->value, golden_floats(f, "rows.value", R), floats);
-    memcpy(r->bootstrap, golden_floats(f, "rows.bootstrap", R), floats);
-    memcpy(r->target, golden_floats(f, "rows.target", R * b->S), floats * (size_t)b->S);
-    memcpy(r->has_target, golden_bytes(f, "rows.has_target", R * b->S), rows * (size_t)b->S);
-    memcpy(r->is_forced, golden_bytes(f, "rows.is_forced", R), rows);
-    memcpy(r->reward, golden_floats(f, "before.reward", R), floats);
-    memcpy(r->is_reset, golden_bytes(f, "before.is_reset", R), rows);
-    memcpy(r->is_done, golden_bytes(f, "before.is_done", R), rows);
-    memcpy(r->is_truncated, golden_bytes(f, "before.is_truncated", R), rows);
-    memcpy(r->is_valid, golden_bytes(f, "before.is_valid", R), rows);
+    take(f, "rows.features", ES_DTYPE_F32, R * D, r->features);
+    take(f, "rows.ids", ES_DTYPE_I32, R * b->S, r->ids);
+    take(f, "rows.value", ES_DTYPE_F32, R, r->value);
+    take(f, "rows.bootstrap", ES_DTYPE_F32, R, r->bootstrap);
+    take(f, "rows.target", ES_DTYPE_F32, R * b->S, r->target);
+    take(f, "rows.has_target", ES_DTYPE_U8, R * b->S, r->has_target);
+    take(f, "rows.is_forced", ES_DTYPE_U8, R, r->is_forced);
+    take(f, "before.reward", ES_DTYPE_F32, R, r->reward);
+    take(f, "before.is_reset", ES_DTYPE_U8, R, r->is_reset);
+    take(f, "before.is_done", ES_DTYPE_U8, R, r->is_done);
+    take(f, "before.is_truncated", ES_DTYPE_U8, R, r->is_truncated);
+    take(f, "before.is_valid", ES_DTYPE_U8, R, r->is_valid);
     for (int64_t i = 0; i < R; i++) {
         r->used[i] = (uint32_t)used[i];
         r->available[i] = (uint32_t)available[i];
@@ -226,11 +236,11 @@ static double epoch_mean(const Bench *b, const char *name, int64_t width, int64_
     return sum / b->n_epochs;
 }
 
-static double epoch_extreme(const Bench *b, const char *name, int sign) {
-    const float *values = golden_floats(b->file, name, 3);
-    double extreme = (double)values[0];
+static double epoch_extreme(const Bench *b, const char *name, int sign, int64_t width, int64_t i) {
+    const float *values = golden_floats(b->file, name, 3 * width);
+    double extreme = (double)values[i];
     for (int epoch = 1; epoch < b->n_epochs; epoch++) {
-        extreme = sign * fmax(sign * extreme, sign * (double)values[epoch]);
+        extreme = sign * fmax(sign * extreme, sign * (double)values[epoch * width + i]);
     }
     return extreme;
 }
@@ -245,16 +255,21 @@ static void check_losses(const Bench *b, const EsPpoReport *r) {
     NEAR(r->auxiliary_loss, epoch_mean(b, "epoch.auxiliary", 1, 0));
     NEAR(r->floor_penalty, epoch_mean(b, "epoch.floor", 1, 0));
     NEAR(r->entropy, epoch_mean(b, "epoch.entropy", 1, 0));
-    NEAR(r->kl_divergence, epoch_mean(b, "epoch.kl", 1, 0));
+    NEAR(r->kl_divergence, (double)golden_floats(b->file, "epoch.kl", 3)[b->n_epochs - 1]);
     NEAR(r->ratio_mean, epoch_mean(b, "epoch.ratio_mean", 1, 0));
     NEAR(r->clip_fraction, epoch_mean(b, "epoch.clip_fraction", 1, 0));
-    NEAR(r->ratio_min, epoch_extreme(b, "epoch.ratio_min", -1));
-    NEAR(r->ratio_max, epoch_extreme(b, "epoch.ratio_max", 1));
-    NEAR(r->gradient_norm, epoch_extreme(b, "epoch.gradient_norm", 1));
+    NEAR(r->ratio_std, epoch_mean(b, "epoch.ratio_std", 1, 0));
+    NEAR(r->ratio_min, epoch_extreme(b, "epoch.ratio_min", -1, 1, 0));
+    NEAR(r->ratio_max, epoch_extreme(b, "epoch.ratio_max", 1, 1, 0));
+    NEAR(r->gradient_norm, epoch_extreme(b, "epoch.gradient_norm", 1, 1, 0));
     for (int64_t k = 0; k < K; k++) {
         NEAR(r->head_entropy[k], epoch_mean(b, "epoch.head_entropy", K, k));
         NEAR(r->head_clip_fraction[k], epoch_mean(b, "epoch.head_clip_fraction", K, k));
+        NEAR(r->head_ratio_max[k], epoch_extreme(b, "epoch.head_ratio_max", 1, K, k));
+        NEAR(r->head_norm[k], epoch_extreme(b, "epoch.part_norm", 1, K + 2, k));
     }
+    NEAR(r->value_norm, epoch_extreme(b, "epoch.part_norm", 1, K + 2, K));
+    NEAR(r->action_value_norm, epoch_extreme(b, "epoch.part_norm", 1, K + 2, K + 1));
 }
 
 static void check_report(const Bench *b, const EsPpoReport *r) {
