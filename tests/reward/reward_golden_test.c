@@ -20,16 +20,16 @@ static World world_create(int32_t n_envs) {
     world.slab = calloc(1, es_growth_state_bytes(n_envs, S));
     ES_ASSERT(world.slab != NULL);
     es_growth_state_bind(&world.state, world.slab, n_envs, S);
-    for (int32_t e = 0; e < n_envs; e++) {
+    for (size_t e = 0; e < (size_t)n_envs; e++) {
         EsGrowthEnv env;
         memset(&env, 0, sizeof env);
         es_growth_env_reset(&env);
-        es_growth_env_store(&world.state.env, (size_t)e, &env);
-        for (int32_t s = 0; s < S; s++) {
+        es_growth_env_store(&world.state.env, e, &env);
+        for (size_t s = 0; s < S; s++) {
             EsSeed seed;
             es_seed_reset(&seed);
             es_seed_reset_report(&seed);
-            es_seed_store(&world.state.seed, (size_t)(e * S + s), &seed);
+            es_seed_store(&world.state.seed, e * S + s, &seed);
         }
     }
     return world;
