@@ -3,7 +3,7 @@
 
 EsPpoSettings es_ppo_defaults(void) {
     EsPpoSettings settings = {
-#define X(type, name, start, lowest, highest, help) .name = start,
+#define X(type, name, start, lowest, highest, help) .name = (type)(start),
         ES_PPO_SETTINGS(X)
 #undef X
     };
@@ -36,8 +36,8 @@ static EsStatus check_head(const EsPpoHead *head, int h) {
 
 EsStatus es_ppo_settings_check(const EsPpoSettings *settings, int n_heads) {
 #define X(type, name, start, lowest, highest, help)                                                \
-    if (!((double)settings->name >= (double)(lowest) &&                                            \
-          (double)settings->name <= (double)(highest))) {                                          \
+    if (!((double)settings->name >= (double)(type)(lowest) &&                                      \
+          (double)settings->name <= (double)(type)(highest))) {                                    \
         return ES_FAIL(CONFIG, "ppo: %s is %g, must be %g to %g", #name, (double)settings->name,   \
                        (double)(lowest), (double)(highest));                                       \
     }
