@@ -16,6 +16,8 @@ EsConsoleProgress es_console_progress(int64_t round, int64_t n_rounds) {
                                .rate_unit = "steps/s",
                                .accuracy = missing,
                                .reward = missing,
+                               .entropy = missing,
+                               .kl_divergence = missing,
                                .n_seeds = ES_MISSING_INT,
                                .seconds_left = missing};
 }
@@ -80,6 +82,12 @@ static void add_reward(EsText *text, double value) {
     }
 }
 
+static void add_small(EsText *text, double value, int digits) {
+    if (!add_not_finite(text, value)) {
+        es_text_add_rounded(text, value, digits);
+    }
+}
+
 void es_console_add_duration(EsText *text, double seconds) {
     ES_ASSERT(seconds >= 0 && isfinite(seconds));
     int64_t whole = llround(ES_MIN(seconds, 1e9)), days = whole / 86400;
@@ -102,6 +110,8 @@ void es_console_add_duration(EsText *text, double seconds) {
 // The parts of a line, the one to give up first when there is no room for all.
 typedef enum Part {
     PART_SEEDS,
+    PART_KL,
+    PART_ENTROPY,
     PART_REWARD,
     PART_STEP,
     PART_RATE,
@@ -109,12 +119,16 @@ typedef enum Part {
     PART_TRAINED,
     PART_LEFT
 } Part;
-#define N_PARTS 7
+#define N_PARTS 9
 
 static int is_known(const EsConsoleProgress *progress, Part part) {
     switch (part) {
     case PART_SEEDS:
         return progress->n_seeds != ES_MISSING_INT;
+    case PART_KL:
+        return !es_is_missing_real(progress->kl_divergence);
+    case PART_ENTROPY:
+        return !es_is_missing_real(progress->entropy);
     case PART_REWARD:
         return !es_is_missing_real(progress->reward);
     case PART_STEP:
@@ -136,6 +150,14 @@ static void add_part(EsText *text, const EsConsoleProgress *progress, Part part)
     case PART_SEEDS:
         es_text_add_string(text, "  seeds ");
         add_grouped(text, progress->n_seeds);
+        break;
+    case PART_KL:
+        es_text_add_string(text, "  KL ");
+        add_small(text, progress->kl_divergence, 3);
+        break;
+    case PART_ENTROPY:
+        es_text_add_string(text, "  entropy ");
+        add_small(text, progress->entropy, 2);
         break;
     case PART_REWARD:
         es_text_add_string(text, "  reward ");
@@ -177,8 +199,9 @@ static void add_round(EsText *text, const EsConsoleProgress *progress) {
 }
 
 void es_console_add_progress(EsText *text, const EsConsoleProgress *progress, size_t max_columns) {
-    static const Part order[N_PARTS] = {PART_TRAINED, PART_STEP,  PART_RATE, PART_ACCURACY,
-                                        PART_REWARD,  PART_SEEDS, PART_LEFT};
+    static const Part order[N_PARTS] = {PART_TRAINED,  PART_STEP,   PART_RATE,
+                                        PART_ACCURACY, PART_REWARD, PART_ENTROPY,
+                                        PART_KL,       PART_SEEDS,  PART_LEFT};
     size_t begin = text->length;
     for (int n_given_up = 0; n_given_up <= N_PARTS; n_given_up++) {
         text->length = begin;
@@ -281,4 +304,21 @@ void es_console_add_rollback(EsText *text, const EsPacket *packet, int64_t row) 
     add_place(text, packet, row);
     add_comparison(text, "loss ", real_cell(packet, row, "loss"),
                    real_cell(packet, row, "threshold"), 0);
+}
+
+void es_console_add_evaluation(EsText *text, const EsPacket *packet) {
+    int64_t n_done = es_packet_int(packet, 0, es_event_column(packet->type, "n_done"));
+    int64_t n_all = es_packet_int(packet, 0, es_event_column(packet->type, "n_episodes"));
+    double seconds = real_cell(packet, 0, "seconds");
+    es_text_add_string(text, "comparing policies: ");
+    add_grouped(text, n_done);
+    es_text_add_string(text, " of ");
+    add_grouped(text, n_all);
+    es_text_add_string(text, " episodes, the last by ");
+    add_text_cell(text, packet, 0, "arm", "?");
+    double left = n_done > 0 ? seconds * (double)(n_all - n_done) / (double)n_done : -1;
+    if (n_done < n_all && left >= 0 && isfinite(left)) {
+        es_text_add_string(text, "  left ");
+        es_console_add_duration(text, left);
+    }
 }

@@ -37,7 +37,9 @@ typedef struct ConsoleSink {
     int64_t n_envs;         // rows of the latest env_stepped; 0 before
     int has_steps;          // rounds consist of steps: a second one was seen
     Warnings anomalies, rollbacks;
-    double told_seconds; // off a terminal: of the round at hand, when it last had a line
+    double told_seconds;  // off a terminal: of the round at hand, when it last had a line
+    int64_t update_round; // of the latest update of the policy; 0 before
+    double update_entropy, update_kl;
 
     // `progress` is the round at hand, or off a terminal a complete one that came too soon after
     // the last line
@@ -175,6 +177,10 @@ static void take_round(ConsoleSink *sink, const EsPacket *packet) {
     progress.accuracy = real_cell(packet, "accuracy");
     progress.reward = real_cell(packet, "reward");
     progress.n_seeds = es_packet_int(packet, 0, es_event_column(packet->type, "n_seeds"));
+    if (sink->update_round == round) {
+        progress.entropy = sink->update_entropy;
+        progress.kl_divergence = sink->update_kl;
+    }
     progress.seconds_left =
         estimate_left(sink, mean_round_seconds(sink), sink->options.n_rounds - round, 0);
     sink->progress = progress;
@@ -241,6 +247,35 @@ static void take_progress(ConsoleSink *sink, const EsPacket *packet) {
     }
 }
 
+static void take_update(ConsoleSink *sink, const EsPacket *packet) {
+    sink->update_round = packet->header->round;
+    sink->update_entropy = real_cell(packet, "entropy");
+    sink->update_kl = real_cell(packet, "kl_divergence");
+}
+
+// On a terminal in place; elsewhere now and then, and the last.
+static void take_evaluation(ConsoleSink *sink, const EsPacket *packet) {
+    double seconds = real_cell(packet, "seconds");
+    int is_last = es_packet_int(packet, 0, es_event_column(packet->type, "n_done")) ==
+                  es_packet_int(packet, 0, es_event_column(packet->type, "n_episodes"));
+    int is_told = sink->options.is_terminal || is_last ||
+                  seconds - sink->told_seconds >= SECONDS_BETWEEN_PLAIN_LINES;
+    if (!is_told) {
+        return;
+    }
+    begin_line(sink);
+    es_console_add_evaluation(&sink->out, packet);
+    if (sink->options.is_terminal && !is_last) {
+        es_text_add_string(&sink->out, "\x1b[K");
+        sink->is_drawn = 1;
+        sink->is_waiting = 0;
+    } else {
+        sink->is_drawn = 0;
+        end_line(sink);
+        sink->told_seconds = seconds;
+    }
+}
+
 static void take_step_time(ConsoleSink *sink, const EsPacket *packet) {
     double total_ms = real_cell(packet, "total_ms");
     if (begin_step(sink, packet) && sink->n_envs > 0 && total_ms > 0) {
@@ -292,6 +327,12 @@ static EsStatus write_packet(void *state, const EsPacket *packet) {
     switch (packet->type) {
     case ES_EVENT_ROUND_COMPLETED:
         take_round(sink, packet);
+        break;
+    case ES_EVENT_UPDATE_COMPLETED:
+        take_update(sink, packet);
+        break;
+    case ES_EVENT_EVALUATION_PROGRESSED:
+        take_evaluation(sink, packet);
         break;
     case ES_EVENT_ROUND_PROGRESSED:
         take_progress(sink, packet);

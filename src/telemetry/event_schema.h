@@ -7,7 +7,7 @@
 #ifndef ES_TELEMETRY_EVENT_SCHEMA_H
 #define ES_TELEMETRY_EVENT_SCHEMA_H
 
-#define ES_EVENT_SCHEMA_VERSION 2
+#define ES_EVENT_SCHEMA_VERSION 3
 
 // X(NAME, Name, name, delivery, level, pace, help)
 //   delivery  KEPT: spilled to a file when a sink's queue is full; LOSSY: dropped and counted
@@ -24,6 +24,8 @@
       "training within a round, at most twenty times and five a second; for the console")          \
     X(ROUND_COMPLETED, RoundCompleted, round_completed, KEPT, MINIMAL, ALWAYS,                     \
       "all environments have ended their episodes and the policy was updated")                     \
+    X(EVALUATION_PROGRESSED, EvaluationProgressed, evaluation_progressed, LOSSY, MINIMAL, ALWAYS,  \
+      "held-out episodes were played; for the console")                                            \
     X(STEP_TIMED, StepTimed, step_timed, LOSSY, NORMAL, STRIDED, "where the time of a step went")  \
     X(ENV_STEPPED, EnvStepped, env_stepped, LOSSY, NORMAL, STRIDED,                                \
       "one row per environment: what a step of the host reached")                                  \
@@ -104,6 +106,11 @@
     C(REAL, seconds, "of the round")                                                               \
     C(REAL, steps_per_second, "environment steps")                                                 \
     C(REAL, images_per_second, "training images")
+#define ES_EVALUATION_PROGRESSED_COLUMNS(C)                                                        \
+    C(TEXT, arm, "policy that played")                                                             \
+    C(INT, n_done, "episodes of all policies")                                                     \
+    C(INT, n_episodes, "of all policies that there will be")                                       \
+    C(REAL, seconds, "since the comparison began")
 #define ES_STEP_TIMED_COLUMNS(C)                                                                   \
     C(REAL, total_ms, "wall clock of the step, all environments")                                  \
     C(REAL, train_ms, "training batches")                                                          \
@@ -121,9 +128,10 @@
 #define ES_EPISODE_OUTCOME_COLUMNS(C)                                                              \
     C(INT, env, "global index")                                                                    \
     C(INT, episode, "id")                                                                          \
-    C(TEXT, arm, "A/B arm, missing when there is one alone")                                       \
-    C(REAL, final_accuracy, "percent")                                                             \
+    C(TEXT, arm, "policy that played a held-out episode; missing in training")                     \
+    C(REAL, final_accuracy, "validation, percent")                                                 \
     C(REAL, final_loss, "")                                                                        \
+    C(REAL, test_accuracy, "percent; held-out episodes alone")                                     \
     C(REAL, parameter_ratio, "all parameters over the host's; 1 = no growth")                      \
     C(INT, n_fossils, "")                                                                          \
     C(INT, n_contributing, "fossils that contributed when fossilised")                             \
@@ -191,12 +199,14 @@
     C(REAL, total, "")                                                                             \
     C(REAL, attribution, "")                                                                       \
     C(REAL, action, "terms of the operation chosen")                                               \
-    C(REAL, warning, "")                                                                           \
+    C(REAL, warning, "about a seed that harms or lingers")                                         \
+    C(REAL, synergy, "seeds that are better together")                                             \
     C(REAL, rent, "")                                                                              \
     C(REAL, shock, "")                                                                             \
     C(REAL, occupancy, "")                                                                         \
     C(REAL, terminal, "")                                                                          \
-    C(REAL, shaping, "0.3 (discounted potential - previous potential)")
+    C(REAL, shaping, "0.3 (discounted potential - previous potential)")                            \
+    C(REAL, penalty, "for seeds that the governor took out, and for rollbacks")
 #define ES_CONTRIBUTION_MEASURED_COLUMNS(C)                                                        \
     C(INT, env, "global index")                                                                    \
     C(INT, episode, "id")                                                                          \

@@ -76,9 +76,10 @@ static const EsViewColumn episodes_columns[] = {
     {"round", ""},
     {"env", "global index"},
     {"episode", "id"},
-    {"arm", "A/B arm, NULL when there is one alone"},
-    {"final_accuracy", "percent"},
+    {"arm", "policy that played a held-out episode; NULL in training"},
+    {"final_accuracy", "validation, percent"},
     {"final_loss", ""},
+    {"test_accuracy", "percent; held-out episodes alone"},
     {"parameter_ratio", "all parameters over the host's; 1 = no growth"},
     {"n_fossils", ""},
     {"n_contributing", "fossils that contributed when fossilised"},
@@ -91,10 +92,11 @@ static const EsViewColumn episodes_columns[] = {
 };
 // an episode that a later sitting took further has an outcome in each; the newest counts
 static const char episodes_select[] =
-    "SELECT round, env, episode, arm, final_accuracy, final_loss, parameter_ratio, n_fossils,\n"
-    "  n_contributing, reward, stability, n_steps, n_germinated, n_pruned, n_rollbacks\n"
+    "SELECT round, env, episode, arm, final_accuracy, final_loss, test_accuracy,\n"
+    "  parameter_ratio, n_fossils, n_contributing, reward, stability, n_steps, n_germinated,\n"
+    "  n_pruned, n_rollbacks\n"
     "FROM event_episode_outcome WHERE env IS NULL OR episode IS NULL OR rowid IN\n"
-    "  (SELECT max(rowid) FROM event_episode_outcome GROUP BY env, episode)";
+    "  (SELECT max(rowid) FROM event_episode_outcome GROUP BY env, episode, arm)";
 
 static const EsViewColumn seeds_columns[] = {
     {"seed_id", "unique in the run"},
@@ -176,16 +178,18 @@ static const EsViewColumn rewards_columns[] = {
     {"total", "the reward of the step"},
     {"attribution", ""},
     {"action", "terms of the operation chosen"},
-    {"warning", ""},
+    {"warning", "about a seed that harms or lingers"},
+    {"synergy", "seeds that are better together"},
     {"rent", ""},
     {"shock", ""},
     {"occupancy", ""},
     {"terminal", ""},
     {"shaping", "0.3 (discounted potential - previous potential)"},
+    {"penalty", "for seeds that the governor took out, and for rollbacks"},
 };
 static const char rewards_select[] =
-    "SELECT round, step, env, episode, total, attribution, action, warning, rent, shock,\n"
-    "  occupancy, terminal, shaping\n"
+    "SELECT round, step, env, episode, total, attribution, action, warning, synergy,\n"
+    "  rent, shock, occupancy, terminal, shaping, penalty\n"
     "FROM event_reward_computed";
 
 static const EsViewColumn contributions_columns[] = {
@@ -279,7 +283,7 @@ static const char action_distribution_select[] =
     "FROM event_decision_taken GROUP BY round, op";
 
 static const EsViewColumn reward_calibration_columns[] = {
-    {"arm", "A/B arm, NULL when there is one alone"},
+    {"arm", "policy that played held-out episodes; NULL: training"},
     {"n", "episodes with both numbers"},
     {"accuracy_mean", "percent"},
     {"accuracy_std", "of the sample"},
