@@ -69,6 +69,9 @@ typedef struct EsRunWork {
     EsStatus (*round)(void *context, EsRun *run, int64_t round, EsRoundReport *report);
     EsStatus (*save)(void *context, EsRunCheckpoint *checkpoint);
     EsStatus (*load)(void *context, const EsRunCheckpoint *checkpoint);
+    // After the last round, in every sitting that gets there; nullable. INTERRUPTED when the user
+    // asks to stop: a resumed run comes here again.
+    EsStatus (*finish)(void *context, EsRun *run);
 } EsRunWork;
 
 // Load the checkpoint when there is one, then run until settings->n_rounds are done or the user

@@ -346,6 +346,17 @@ static EsStatus run_round(EsRun *run, const EsRunWork *work) {
     return save_when_due(run, work);
 }
 
+static EsStatus finish_work(EsRun *run, const EsRunWork *work) {
+    EsStatus status = work->finish != NULL ? work->finish(work->context, run) : ES_STATUS_OK;
+    if (status != ES_STATUS_INTERRUPTED || run->n_rounds_saved == 0) {
+        return status;
+    }
+    return ES_FAIL(INTERRUPTED,
+                   "interrupted; all %lld rounds are saved, and what comes after them is not done. "
+                   "Go on with: --resume %s",
+                   (long long)run->n_rounds_saved, es_run_folder_root(run->folder));
+}
+
 EsStatus es_run_rounds(EsRun *run, const EsRunWork *work) {
     int64_t n_rounds = run->options.settings->n_rounds;
     EsStatus status = begin_rounds(run, work);
@@ -360,7 +371,7 @@ EsStatus es_run_rounds(EsRun *run, const EsRunWork *work) {
     int is_stopped = status == ES_STATUS_INTERRUPTED ||
                      (status == ES_STATUS_OK && run->n_rounds_done < n_rounds);
     if (!is_stopped) {
-        return status;
+        return status == ES_STATUS_OK ? finish_work(run, work) : status;
     }
     return fail_interrupted(run, status == ES_STATUS_INTERRUPTED);
 }

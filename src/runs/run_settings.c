@@ -6,8 +6,11 @@
 
 int es_run_setting_is_free(const EsConfigKey *key) {
     static const char *const free_keys[] = {"rounds", "threads", "stop_seconds"};
-    if (strcmp(key->section, "checkpoint") == 0 || strcmp(key->section, "telemetry") == 0) {
-        return 1;
+    static const char *const free_sections[] = {"checkpoint", "telemetry", "evaluate"};
+    for (size_t i = 0; i < ES_COUNT_OF(free_sections); i++) {
+        if (strcmp(key->section, free_sections[i]) == 0) {
+            return 1;
+        }
     }
     for (size_t i = 0; i < ES_COUNT_OF(free_keys); i++) {
         if (strcmp(key->section, "run") == 0 && strcmp(key->key, free_keys[i]) == 0) {

@@ -35,8 +35,12 @@ typedef struct EsRunSettings {
 } EsRunSettings;
 
 #define ES_RUN_CONFIG_KEYS(T, m, kind_name, rounds)                                                \
+    ES_RUN_CONFIG_KEYS_FROM(T, m, kind_name, rounds, 1)
+
+// The same for a kind with another least number of rounds.
+#define ES_RUN_CONFIG_KEYS_FROM(T, m, kind_name, rounds, least)                                    \
     ES_CONFIG_TEXT(T, m.kind, "run", "kind", kind_name, "what kind of run this is"),               \
-        ES_CONFIG_INT(T, m.n_rounds, "run", "rounds", rounds, 1, 1000000000, "rounds in all"),     \
+        ES_CONFIG_INT(T, m.n_rounds, "run", "rounds", rounds, least, 1000000000, "rounds in all"), \
         ES_CONFIG_INT(T, m.seed, "run", "seed", "42", 0, 2147483647, "seed of the run"),           \
         ES_CONFIG_TEXT(T, m.device, "run", "device", "cpu", "cpu, cuda or cuda:N"),                \
         ES_CONFIG_INT(T, m.n_threads, "run", "threads", "0", 0, 1024,                              \

@@ -35,6 +35,8 @@ typedef struct Toy {
     int64_t full_from_round; // the device's memory is nearly used up from there, 0 = never
     double round_seconds;    // what a round takes, at least
     double slow_seconds;     // what the one with the signal takes, unless it is dropped
+    int64_t n_finished;      // times that finish came to its end
+    int stops_finish;        // it is asked to stop there
 } Toy;
 
 static void describe(void *context, EsRunStartedEvent *row) {
@@ -89,6 +91,16 @@ static EsStatus load(void *context, const EsRunCheckpoint *checkpoint) {
     return ES_STATUS_OK;
 }
 
+static EsStatus finish(void *context, EsRun *run) {
+    Toy *toy = context;
+    EXPECT_EQ(es_run_rounds_done(run), toy->settings->run.n_rounds);
+    if (toy->stops_finish) {
+        return ES_FAIL(INTERRUPTED, "stopped");
+    }
+    toy->n_finished++;
+    return ES_STATUS_OK;
+}
+
 static char root[256];
 
 static void make_root(void) {
@@ -110,7 +122,7 @@ static EsStatus sit(const char *name, int is_resumed, Settings *settings, Toy *t
                             .out = is_resumed ? NULL : path,
                             .resume = is_resumed ? path : NULL,
                             .build = "test"};
-    EsRunWork work = {toy, describe, run_round, save, load};
+    EsRunWork work = {toy, describe, run_round, save, load, finish};
     EsRun *run = NULL;
     toy->settings = settings;
     ES_TRY(es_run_open(&options, &run));
@@ -209,6 +221,23 @@ TEST(resumed_run_ends_in_the_same_state) {
         read_events(parts, text, sizeof text);
         EXPECT_EQ(count_parts(text, "\"event\":\"round_completed\""), 6);
         EXPECT_EQ(count_parts(text, "\"event\":\"checkpoint_loaded\""), 1);
+    }
+    remove_root();
+}
+
+TEST(what_comes_after_the_rounds_is_done_in_every_sitting_that_gets_there) {
+    make_root();
+    Settings settings = defaults();
+    Toy stopped = {.stop_in_round = 3}, late = {.stop_in_round = -1, .stops_finish = 1};
+    EXPECT_STATUS(sit("a", 0, &settings, &stopped, NULL), INTERRUPTED);
+    EXPECT_EQ(stopped.n_finished, 0);
+    EXPECT_STATUS(sit("a", 1, &settings, &late, NULL), INTERRUPTED);
+    EXPECT_CONTAINS(es_status_detail(), "all 6 rounds are saved, and what comes after them is not");
+    for (int i = 0; i < 2; i++) {
+        Toy again = {.stop_in_round = -1};
+        EXPECT_STATUS(sit("a", 1, &settings, &again, NULL), OK);
+        EXPECT_EQ(again.n_rounds_run, 0);
+        EXPECT_EQ(again.n_finished, 1);
     }
     remove_root();
 }
