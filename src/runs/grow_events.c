@@ -1,50 +1,21 @@
 #include "runs/grow_events.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "growth/growth_names.h"
+#include "runs/grow_events_internal.h"
 
-#define SEED_ID_BYTES  48
-#define CHECKS_BYTES   128
-#define PATH_STEPS_MAX 7 // transitions a stage path holds
-
-// What is remembered of a slot from step to step: a slot that is emptied still had a seed.
-typedef struct SlotMemory {
-    char id[SEED_ID_BYTES];
-    char checks[CHECKS_BYTES];
-    const char *blueprint;     // static
-    int32_t gate, gate_failed; // last told
-} SlotMemory;
-
-struct EsGrowEvents {
-    const EsGrowth *growth; // borrowed
-    int64_t n_envs;
-    int n_slots;
-    SlotMemory *slots;                        // owned [E, S]
-    int32_t *n_divergences;                   // owned [E], before the decision
-    EsEnvSteppedEvent *stepped;               // owned [E]
-    EsDecisionTakenEvent *decisions;          // owned [E]
-    EsContributionMeasuredEvent *contributed; // owned [E, S]
-    EsEpisodeOutcomeEvent *outcomes;          // owned [E]
-    EsGovernorRollbackEvent *rollbacks;       // owned [E]
-    EsSeedGateEvaluatedEvent *gates;          // owned [E, S]
-    EsSeedGerminatedEvent *germinated;        // owned [E, S]
-    EsSeedFossilizedEvent *fossilized;        // owned [E, S]
-    EsSeedPrunedEvent *pruned;                // owned [E, S]
-    EsSeedStageChangedEvent *changed;         // owned [E, S, PATH_STEPS_MAX]
-};
-
-EsStatus es_grow_events_create(const EsGrowth *growth, EsGrowEvents **events_out) {
-    const EsGrowthState *state = es_growth_state(growth);
+EsStatus es_grow_events_create(const EsGrowPlay *play, EsGrowEvents **events_out) {
+    const EsGrowthState *state = es_growth_state(play->growth);
     EsGrowEvents *events = NULL;
     EsStatus status = ES_STATUS_OK;
     size_t n = (size_t)state->n_envs, n_all = n * (size_t)state->n_slots;
     *events_out = NULL;
     ES_TRY(es_allocate(sizeof *events, (void **)&events));
-    events->growth = growth;
+    events->play = play;
+    events->growth = play->growth;
     events->n_envs = state->n_envs;
     events->n_slots = state->n_slots;
     ES_TRY_GOTO(es_allocate(sizeof *events->slots * n_all, (void **)&events->slots));
@@ -58,8 +29,9 @@ EsStatus es_grow_events_create(const EsGrowth *growth, EsGrowEvents **events_out
     ES_TRY_GOTO(es_allocate(sizeof *events->germinated * n_all, (void **)&events->germinated));
     ES_TRY_GOTO(es_allocate(sizeof *events->fossilized * n_all, (void **)&events->fossilized));
     ES_TRY_GOTO(es_allocate(sizeof *events->pruned * n_all, (void **)&events->pruned));
-    ES_TRY_GOTO(
-        es_allocate(sizeof *events->changed * n_all * PATH_STEPS_MAX, (void **)&events->changed));
+    ES_TRY_GOTO(es_allocate(sizeof *events->changed * n_all * ES_PATH_STEPS_MAX,
+                            (void **)&events->changed));
+    ES_TRY_GOTO(es_allocate(sizeof *events->rewards * n, (void **)&events->rewards));
     *events_out = events;
 done:
     if (status != ES_STATUS_OK) {
@@ -75,18 +47,15 @@ void es_grow_events_destroy(EsGrowEvents *events) {
     void *const rows[] = {events->slots,      events->n_divergences, events->stepped,
                           events->decisions,  events->contributed,   events->outcomes,
                           events->rollbacks,  events->gates,         events->germinated,
-                          events->fossilized, events->pruned,        events->changed};
+                          events->fossilized, events->pruned,        events->changed,
+                          events->rewards};
     for (size_t i = 0; i < ES_COUNT_OF(rows); i++) {
         es_release(rows[i]);
     }
     es_release(events);
 }
 
-static double measured(double value, int is_measured) {
-    return is_measured ? value : es_missing_real();
-}
-
-static const char *slot_name(const EsGrowEvents *events, int slot) {
+const char *es_grow_events_slot(const EsGrowEvents *events, int slot) {
     return slot >= 0 && slot < events->n_slots ? es_growth_model(events->growth)->slots[slot].name
                                                : NULL;
 }
@@ -102,8 +71,7 @@ static int count_living(const EsGrowEvents *events, int64_t env) {
 
 // --- up to the decision ---
 
-static void emit_contributions(EsGrowEvents *events, EsHub *hub, EsEventTime time,
-                               int64_t first_episode) {
+static void emit_contributions(EsGrowEvents *events, const EsGrowMoment *moment) {
     const EsSeedView *seed = &es_growth_state(events->growth)->seed;
     int64_t n_rows = 0;
     for (int64_t e = 0; e < events->n_envs; e++) {
@@ -112,8 +80,8 @@ static void emit_contributions(EsGrowEvents *events, EsHub *hub, EsEventTime tim
             if (seed->contribution_age[i] == 0) {
                 events->contributed[n_rows++] = (EsContributionMeasuredEvent){
                     .env = e,
-                    .episode = first_episode + e,
-                    .slot = slot_name(events, s),
+                    .episode = moment->first_episode + e,
+                    .slot = es_grow_events_slot(events, s),
                     .contribution = (double)seed->contribution[i],
                     .velocity = (double)seed->contribution_velocity[i],
                     .interaction = (double)seed->interaction_sum[i],
@@ -123,51 +91,52 @@ static void emit_contributions(EsGrowEvents *events, EsHub *hub, EsEventTime tim
         }
     }
     if (n_rows > 0) {
-        es_emit_contribution_measured(hub, time, events->contributed, n_rows);
+        es_emit_contribution_measured(moment->hub, moment->time, events->contributed, n_rows);
     }
 }
 
-void es_grow_events_measured(EsGrowEvents *events, EsHub *hub, EsEventTime time,
-                             int64_t first_episode) {
+void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment) {
     EsGrowthTimes times = es_growth_times(events->growth);
-    EsStepTimedEvent timed = {.total_ms = times.train_ms + times.validate_ms + times.decide_ms,
+    double decide_ms = events->play->decide_ms; // of the step before
+    EsStepTimedEvent timed = {.total_ms = times.train_ms + times.validate_ms + decide_ms,
                               .train_ms = times.train_ms,
                               .validate_ms = times.validate_ms,
-                              .decide_ms = times.decide_ms};
-    es_emit_step_timed(hub, time, &timed, 1);
+                              .decide_ms = decide_ms};
+    es_emit_step_timed(moment->hub, moment->time, &timed, 1);
     memcpy(events->n_divergences, es_growth_state(events->growth)->env.n_divergences,
            sizeof(int32_t) * (size_t)events->n_envs);
-    if (es_hub_wants(hub, ES_EVENT_ENV_STEPPED, time.step)) {
+    if (es_hub_wants(moment->hub, ES_EVENT_ENV_STEPPED, moment->time.step)) {
         const EsGrowthResult *results = es_growth_results(events->growth);
         for (int64_t e = 0; e < events->n_envs; e++) {
             const EsGrowthResult *result = &results[e];
             events->stepped[e] = (EsEnvSteppedEvent){
                 .env = e,
-                .episode = first_episode + e,
+                .episode = moment->first_episode + e,
                 .train_loss = result->train_loss,
                 .train_accuracy = result->train_accuracy,
                 .validation_loss = result->validation_loss,
                 .validation_accuracy = result->validation_accuracy,
-                .host_gradient_norm = measured(result->host_gradient_norm,
-                                               result->host_gradient_norm != ES_NOT_MEASURED),
+                .host_gradient_norm = es_grow_measured(
+                    result->host_gradient_norm, result->host_gradient_norm != ES_NOT_MEASURED),
                 .n_seeds = count_living(events, e)};
         }
-        es_emit_env_stepped(hub, time, events->stepped, events->n_envs);
+        es_emit_env_stepped(moment->hub, moment->time, events->stepped, events->n_envs);
     }
-    if (es_hub_wants(hub, ES_EVENT_CONTRIBUTION_MEASURED, time.step)) {
-        emit_contributions(events, hub, time, first_episode);
+    if (es_hub_wants(moment->hub, ES_EVENT_CONTRIBUTION_MEASURED, moment->time.step)) {
+        emit_contributions(events, moment);
     }
 }
 
 // --- what the decision did ---
 
 static EsDecisionTakenEvent decision_row(const EsGrowEvents *events, int64_t env,
-                                         int64_t first_episode, const EsAction *action) {
+                                         const EsGrowMoment *moment, const EsThought *thought) {
+    const EsAction *action = &events->play->actions[env];
     const EsGrowthEnvView *view = &es_growth_state(events->growth)->env;
     const EsGrowthSettings *settings = es_growth_settings(events->growth);
     int op = es_action_value(action, ES_HEAD_OP);
     EsDecisionTakenEvent row = {.env = env,
-                                .episode = first_episode + env,
+                                .episode = moment->first_episode + env,
                                 .op = es_growth_op_name(op),
                                 .tempo = ES_MISSING_INT,
                                 .alpha_target = es_missing_real(),
@@ -179,10 +148,16 @@ static EsDecisionTakenEvent decision_row(const EsGrowEvents *events, int64_t env
                                 .refusal = view->refusal[env] != ES_REFUSAL_NONE
                                                ? es_refusal_message(view->refusal[env])
                                                : NULL};
+    if (thought != NULL) {
+        row.confidence = (double)thought->confidence;
+        row.entropy = (double)thought->entropy;
+        row.value = (double)thought->value;
+        row.is_forced = thought->is_forced;
+    }
     int target = es_action_value(action, ES_HEAD_ALPHA_TARGET);
     int tempo = es_action_value(action, ES_HEAD_TEMPO);
     row.slot = es_head_matters(op, ES_HEAD_SLOT)
-                   ? slot_name(events, es_action_value(action, ES_HEAD_SLOT))
+                   ? es_grow_events_slot(events, es_action_value(action, ES_HEAD_SLOT))
                    : NULL;
     row.blueprint = es_head_matters(op, ES_HEAD_BLUEPRINT)
                         ? es_blueprint_id_name(es_action_value(action, ES_HEAD_BLUEPRINT))
@@ -205,208 +180,117 @@ static EsDecisionTakenEvent decision_row(const EsGrowEvents *events, int64_t env
     return row;
 }
 
-// The columns that every event of a seed begins with.
-#define SEED_COLUMNS                                                                               \
-    .env = env, .episode = episode, .slot = slot_name(events, slot), .seed_id = memory->id,        \
-    .blueprint = memory->blueprint
-
-// Rows of a step, by kind.
-typedef struct SeedRows {
-    int64_t n_gates, n_germinated, n_fossilized, n_pruned, n_changed;
-} SeedRows;
-
-static void add_transition(EsGrowEvents *events, SeedRows *rows, int64_t env, int slot,
-                           int64_t episode, int32_t from, int32_t to, int is_last) {
-    const EsGrowthState *state = es_growth_state(events->growth);
-    size_t i = (size_t)(env * events->n_slots + slot);
-    EsSeed seed = es_seed_load(&state->seed, i);
-    const SlotMemory *memory = &events->slots[i];
-    double improvement = measured((double)(seed.accuracy_now - seed.accuracy_germination),
-                                  seed.accuracy_now >= 0 && seed.accuracy_germination >= 0);
-    double contribution = measured((double)seed.contribution, seed.contribution_age >= 0);
-    if (to == ES_STAGE_GERMINATED) {
-        events->germinated[rows->n_germinated++] = (EsSeedGerminatedEvent){
-            SEED_COLUMNS, .n_parameters = seed.n_parameters,
-            .style = es_algorithm_name(seed.algorithm), .tempo = seed.tempo};
-    } else if (to == ES_STAGE_FOSSILIZED) {
-        events->fossilized[rows->n_fossilized++] = (EsSeedFossilizedEvent){
-            SEED_COLUMNS, .n_parameters = seed.n_parameters, .improvement = improvement,
-            .contribution = contribution, .n_steps_alive = seed.age};
-    } else if (to == ES_STAGE_PRUNED) {
-        events->pruned[rows->n_pruned++] =
-            (EsSeedPrunedEvent){SEED_COLUMNS,
-                                .reason = es_prune_reason_name(seed.prune_reason),
-                                .initiator = es_prune_initiator_name(seed.prune_reason),
-                                .improvement = improvement,
-                                .contribution = contribution,
-                                .n_steps_alive = seed.age};
-    }
-    // of several transitions in one step the state knows the last one's circumstances
-    events->changed[rows->n_changed++] = (EsSeedStageChangedEvent){
-        SEED_COLUMNS,
-        .from_stage = es_stage_name(from),
-        .to_stage = es_stage_name(to),
-        .alpha = measured((double)seed.alpha, is_last),
-        .n_steps_in_stage =
-            is_last && seed.stage != ES_STAGE_DORMANT ? seed.previous_stage_steps : ES_MISSING_INT,
-        .accuracy_delta = improvement};
-}
-
-// A gate is told when it opens, and when it stays closed for another reason than last time.
-static void add_gate(EsGrowEvents *events, SeedRows *rows, int64_t env, int slot, int64_t episode) {
-    const EsSeedView *seed = &es_growth_state(events->growth)->seed;
-    size_t i = (size_t)(env * events->n_slots + slot);
-    SlotMemory *memory = &events->slots[i];
-    int32_t gate = seed->gate[i], failed = seed->gate_failed[i];
-    if (gate < 0 || (failed != 0 && gate == memory->gate && failed == memory->gate_failed)) {
-        return;
-    }
-    memory->gate = gate;
-    memory->gate_failed = failed;
-    events->gates[rows->n_gates++] = (EsSeedGateEvaluatedEvent){
-        SEED_COLUMNS, .gate = es_gate_name(gate), .passed = failed == 0,
-        .failed_checks = failed == 0
-                             ? NULL
-                             : es_gate_checks_write(failed, memory->checks, sizeof memory->checks)};
-}
-
-static void add_slot(EsGrowEvents *events, SeedRows *rows, int64_t env, int slot, int64_t episode) {
-    const EsSeedView *seed = &es_growth_state(events->growth)->seed;
-    size_t i = (size_t)(env * events->n_slots + slot);
-    SlotMemory *memory = &events->slots[i];
-    if (seed->number[i] > 0) {
-        snprintf(memory->id, sizeof memory->id, "ep%lld_env%lld_seed_%d", (long long)episode,
-                 (long long)env, seed->number[i]);
-        memory->blueprint = es_blueprint_id_name(seed->blueprint[i]);
-    }
-    int32_t path = seed->stage_path[i], from = 0, to = 0, n = es_stage_path_length(path);
-    for (int32_t k = 0; k < n; k++) {
-        es_stage_path_step(path, k, &from, &to);
-        if (to == ES_STAGE_GERMINATED) {
-            memory->gate = -1;
-        }
-        add_transition(events, rows, env, slot, episode, from, to, k == n - 1);
-    }
-    add_gate(events, rows, env, slot, episode);
-}
-
-static void emit_seeds(EsGrowEvents *events, EsHub *hub, EsEventTime time, int64_t first_episode) {
-    SeedRows rows = {0};
-    for (int64_t e = 0; e < events->n_envs; e++) {
-        for (int s = 0; s < events->n_slots; s++) {
-            add_slot(events, &rows, e, s, first_episode + e);
-        }
-    }
-    if (rows.n_germinated > 0) {
-        es_emit_seed_germinated(hub, time, events->germinated, rows.n_germinated);
-    }
-    if (rows.n_gates > 0) {
-        es_emit_seed_gate_evaluated(hub, time, events->gates, rows.n_gates);
-    }
-    if (rows.n_changed > 0) {
-        es_emit_seed_stage_changed(hub, time, events->changed, rows.n_changed);
-    }
-    if (rows.n_fossilized > 0) {
-        es_emit_seed_fossilized(hub, time, events->fossilized, rows.n_fossilized);
-    }
-    if (rows.n_pruned > 0) {
-        es_emit_seed_pruned(hub, time, events->pruned, rows.n_pruned);
-    }
-}
-
-static void emit_rollbacks(EsGrowEvents *events, EsHub *hub, EsEventTime time,
-                           int64_t first_episode) {
+static void emit_rollbacks(EsGrowEvents *events, const EsGrowMoment *moment) {
     const EsGrowthEnvView *env = &es_growth_state(events->growth)->env;
     int64_t n_rows = 0;
     for (int64_t e = 0; e < events->n_envs; e++) {
         if (env->requests[e] & ES_ENV_REQUEST_RESTORE) {
-            events->rollbacks[n_rows++] =
-                (EsGovernorRollbackEvent){.env = e,
-                                          .episode = first_episode + e,
-                                          .reason = es_panic_name(env->panic[e]),
-                                          .loss = (double)env->loss[e],
-                                          .threshold = es_missing_real(),
-                                          .n_consecutive = events->n_divergences[e],
-                                          .penalty = es_missing_real()};
+            events->rollbacks[n_rows++] = (EsGovernorRollbackEvent){
+                .env = e,
+                .episode = moment->first_episode + e,
+                .reason = es_panic_name(env->panic[e]),
+                .loss = (double)env->loss[e],
+                .threshold = es_missing_real(),
+                .n_consecutive = events->n_divergences[e],
+                .penalty = (double)-events->play->settings->reward.rollback_penalty};
         }
     }
     if (n_rows > 0) {
-        es_emit_governor_rollback(hub, time, events->rollbacks, n_rows);
+        es_emit_governor_rollback(moment->hub, moment->time, events->rollbacks, n_rows);
     }
 }
 
 // All environments on the stride; in between those that did something.
-static void emit_decisions(EsGrowEvents *events, EsHub *hub, EsEventTime time,
-                           int64_t first_episode, const EsAction *actions) {
-    int is_whole = es_hub_wants(hub, ES_EVENT_ENV_STEPPED, time.step);
+static void emit_decisions(EsGrowEvents *events, const EsGrowMoment *moment,
+                           const EsThought *thoughts) {
+    int is_whole = es_hub_wants(moment->hub, ES_EVENT_ENV_STEPPED, moment->time.step);
     int64_t n_rows = 0;
     for (int64_t e = 0; e < events->n_envs; e++) {
-        if (is_whole || es_action_value(&actions[e], ES_HEAD_OP) != ES_GROWTH_OP_WAIT) {
-            events->decisions[n_rows++] = decision_row(events, e, first_episode, &actions[e]);
+        int op = es_action_value(&events->play->actions[e], ES_HEAD_OP);
+        if (is_whole || op != ES_GROWTH_OP_WAIT) {
+            events->decisions[n_rows++] =
+                decision_row(events, e, moment, thoughts != NULL ? &thoughts[e] : NULL);
         }
     }
     if (n_rows > 0) {
-        es_emit_decision_taken(hub, time, events->decisions, n_rows);
+        es_emit_decision_taken(moment->hub, moment->time, events->decisions, n_rows);
     }
 }
 
-void es_grow_events_decided(EsGrowEvents *events, EsHub *hub, EsEventTime time,
-                            int64_t first_episode, const EsAction *actions) {
-    if (es_hub_wants(hub, ES_EVENT_DECISION_TAKEN, time.step)) {
-        emit_decisions(events, hub, time, first_episode, actions);
+static void emit_rewards(EsGrowEvents *events, const EsGrowMoment *moment) {
+    const EsRewardTerms *terms = es_reward_terms(events->play->reward);
+    for (int64_t e = 0; e < events->n_envs; e++) {
+        events->rewards[e] = (EsRewardComputedEvent){.env = e,
+                                                     .episode = moment->first_episode + e,
+                                                     .total = (double)terms[e].total,
+#define X(name, help) .name = (double)terms[e].name,
+                                                     ES_REWARD_TERMS(X)
+#undef X
+        };
     }
-    if (es_hub_wants(hub, ES_EVENT_SEED_STAGE_CHANGED, time.step)) {
-        emit_seeds(events, hub, time, first_episode);
+    es_emit_reward_computed(moment->hub, moment->time, events->rewards, events->n_envs);
+}
+
+void es_grow_events_decided(EsGrowEvents *events, const EsGrowMoment *moment,
+                            const EsThought *thoughts) {
+    if (es_hub_wants(moment->hub, ES_EVENT_DECISION_TAKEN, moment->time.step)) {
+        emit_decisions(events, moment, thoughts);
     }
-    emit_rollbacks(events, hub, time, first_episode);
+    if (es_hub_wants(moment->hub, ES_EVENT_REWARD_COMPUTED, moment->time.step)) {
+        emit_rewards(events, moment);
+    }
+    if (es_hub_wants(moment->hub, ES_EVENT_SEED_STAGE_CHANGED, moment->time.step)) {
+        es_grow_events_emit_seeds(events, moment);
+    }
+    emit_rollbacks(events, moment);
 }
 
 // --- the end ---
 
-static void emit_shapley(EsGrowEvents *events, EsHub *hub, EsEventTime time,
-                         int64_t first_episode) {
+static void emit_shapley(EsGrowEvents *events, const EsGrowMoment *moment) {
     const double *value = es_growth_shapley(events->growth);
     const double *error = es_growth_shapley_error(events->growth);
     const EsSeedView *seed = &es_growth_state(events->growth)->seed;
     int64_t n_rows = 0;
     for (int64_t i = 0; i < events->n_envs * events->n_slots; i++) {
         if (!isnan(value[i])) {
-            events->contributed[n_rows++] =
-                (EsContributionMeasuredEvent){.env = i / events->n_slots,
-                                              .episode = first_episode + i / events->n_slots,
-                                              .slot = slot_name(events, (int)(i % events->n_slots)),
-                                              .contribution = (double)seed->contribution[i],
-                                              .velocity = (double)seed->contribution_velocity[i],
-                                              .interaction = (double)seed->interaction_sum[i],
-                                              .shapley = value[i],
-                                              .shapley_error = error[i]};
+            events->contributed[n_rows++] = (EsContributionMeasuredEvent){
+                .env = i / events->n_slots,
+                .episode = moment->first_episode + i / events->n_slots,
+                .slot = es_grow_events_slot(events, (int)(i % events->n_slots)),
+                .contribution = (double)seed->contribution[i],
+                .velocity = (double)seed->contribution_velocity[i],
+                .interaction = (double)seed->interaction_sum[i],
+                .shapley = value[i],
+                .shapley_error = error[i]};
         }
     }
     if (n_rows > 0) {
-        es_emit_contribution_measured(hub, time, events->contributed, n_rows);
+        es_emit_contribution_measured(moment->hub, moment->time, events->contributed, n_rows);
     }
 }
 
-void es_grow_events_ended(EsGrowEvents *events, EsHub *hub, EsEventTime time,
-                          int64_t first_episode) {
+void es_grow_events_ended(EsGrowEvents *events, const EsGrowMoment *moment) {
     const EsGrowthEnvView *env = &es_growth_state(events->growth)->env;
     const EsGrowthResult *results = es_growth_results(events->growth);
+    const double *totals = es_reward_totals(events->play->reward);
     for (int64_t e = 0; e < events->n_envs; e++) {
         events->outcomes[e] =
             (EsEpisodeOutcomeEvent){.env = e,
-                                    .episode = first_episode + e,
+                                    .episode = moment->first_episode + e,
                                     .final_accuracy = results[e].validation_accuracy,
                                     .final_loss = results[e].validation_loss,
+                                    .test_accuracy = es_missing_real(),
                                     .parameter_ratio = es_growth_parameter_ratio(events->growth, e),
                                     .n_fossils = env->n_fossils[e],
                                     .n_contributing = env->n_contributing[e],
-                                    .reward = es_missing_real(),
-                                    .stability = es_missing_real(),
+                                    .reward = totals[e],
+                                    .stability = es_reward_stability(events->play->reward, e),
                                     .n_steps = env->step[e] - 1,
                                     .n_germinated = env->n_germinated[e],
                                     .n_pruned = env->n_pruned[e],
                                     .n_rollbacks = env->n_rollbacks[e]};
     }
-    es_emit_episode_outcome(hub, time, events->outcomes, events->n_envs);
-    emit_shapley(events, hub, time, first_episode);
+    es_emit_episode_outcome(moment->hub, moment->time, events->outcomes, events->n_envs);
+    emit_shapley(events, moment);
 }

@@ -1,160 +1,51 @@
 #include "runs/grow_run.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "base/sha256.h"
 #include "base/statistics.h"
 #include "growth/growth_names.h"
-#include "growth/host_data.h"
-#include "growth/schedule.h"
 #include "runs/grow_events.h"
+#include "runs/grow_update.h"
 #include "runs/run_inputs.h"
 
-typedef enum PolicyKind { POLICY_WAIT, POLICY_SCRIPT } PolicyKind;
+// files of a checkpoint: what training needs to go on, and a policy to play with
+#define TRAINING_FILE "training.safetensors"
+#define POLICY_FILE   "policy.safetensors"
 
 struct EsGrowRun {
     const EsGrowSettings *settings; // borrowed
-    EsDataset dataset;              // owned
-    EsGrowth *growth;               // owned
+    EsGrowPlay play;                // owned
+    EsPolicy *policy;               // owned
     EsGrowEvents *events;           // owned
-    EsAction *actions;              // owned [E]
-    PolicyKind policy;
-    EsSchedule schedule; // owned
-    EsHostSpec host;     // owned where it comes from a file
-    int64_t n_refused;   // operations of this sitting that the rules refused
+    EsGrowEnding *endings;          // owned [E]
+    int has_endings;
+    int32_t *told;                // owned [E, S]: number of the seed last suspected
+    EsGrowEvaluation *evaluation; // owned, NULL until there is one
+    EsRun *run;                   // borrowed, during a round
+    EsGrowMoment moment;          // of the step at hand
+    int is_trained;               // the policy learns
+    int64_t n_refused;            // operations of this sitting that the rules refused
     int32_t last_refusal;
-    char data_hash[ES_SHA256_TEXT_BYTES];
-    char policy_hash[ES_SHA256_TEXT_BYTES]; // of a script's file, "" otherwise
 };
-
-// --- settings ---
-
-static const EsConfigKey keys[] = {
-    ES_RUN_CONFIG_KEYS(EsGrowSettings, run, "grow", "10"),
-    ES_CONFIG_TEXT(EsGrowSettings, task, "grow", "task", "tiny",
-                   "host and its data set, or the path of a host described in a file"),
-    ES_CONFIG_TEXT(EsGrowSettings, data, "grow", "data", "",
-                   "tiny, generated, cifar10 or idx instead of the task's"),
-    ES_CONFIG_TEXT(EsGrowSettings, folder, "grow", "folder", "",
-                   "where cifar10 or idx files are (empty: ES_DATA_DIR)"),
-    ES_CONFIG_TEXT(EsGrowSettings, slots, "grow", "slots", "r0c0,r0c1",
-                   "where seeds can be put: r0c0,r0c1,... or all"),
-    ES_CONFIG_TEXT(EsGrowSettings, policy, "grow", "policy", "wait",
-                   "wait, or script:FILE for a written schedule"),
-    ES_CONFIG_INT(EsGrowSettings, n_envs, "grow", "envs", "16", 1, 4096,
-                  "hosts that grow side by side"),
-    ES_CONFIG_INT(EsGrowSettings, max_seeds, "grow", "max_seeds", "0", 0, 16,
-                  "living seeds and fossils of a host, 0 = no limit"),
-    ES_CONFIG_INT(EsGrowSettings, episode_steps, "grow", "episode_steps", "0", 0, 100000,
-                  "steps of an episode, 0 = the task's"),
-    ES_CONFIG_INT(EsGrowSettings, batch, "grow", "batch", "0", 0, 65536,
-                  "images per update, 0 = the task's"),
-    ES_CONFIG_INT(EsGrowSettings, step_batches, "grow", "step_batches", "8", 1, 100000,
-                  "updates of a host per step"),
-    ES_CONFIG_INT(EsGrowSettings, validation_images, "grow", "validation_images", "2000", 1,
-                  10000000,
-                  "images that judge every step, the same for all; fewer when the set has fewer"),
-    ES_CONFIG_CHOICE(EsGrowSettings, gates, "grow", "gates", "permissive", "permissive|strict",
-                     "what a seed must show before it goes on"),
-    ES_CONFIG_BOOL(EsGrowSettings, auto_forward, "grow", "auto_forward", "on",
-                   "stages advance on their own when their gate opens"),
-    ES_CONFIG_INT(EsGrowSettings, data_seed, "grow", "data_seed", "1", 0, 2147483647,
-                  "seed of a generated data set"),
-    ES_CONFIG_INT(EsGrowSettings, pad, "grow", "pad", "0", 0, 16,
-                  "random crop from a border of N pixels"),
-    ES_CONFIG_BOOL(EsGrowSettings, flip, "grow", "flip", "off", "random horizontal flip"),
-    ES_CONFIG_FLOAT(EsGrowSettings, host_rate, "grow", "host_rate", "0.01", 1e-9, 1e3,
-                    "learning rate of hosts"),
-    ES_CONFIG_FLOAT(EsGrowSettings, seed_rate, "grow", "seed_rate", "0.01", 1e-9, 1e3,
-                    "learning rate of seeds"),
-    ES_CONFIG_FLOAT(EsGrowSettings, clip, "grow", "clip", "1", 1e-6, 1e6,
-                    "largest norm of a host's and of a seed's gradient"),
-    ES_CONFIG_INT(EsGrowSettings, gradient_stride, "grow", "gradient_stride", "10", 1, 100000,
-                  "batches between measurements of gradients; the first of a step always is"),
-    ES_CONFIG_BOOL(EsGrowSettings, unfused, "grow", "unfused", "off",
-                   "run operation by operation, for debugging"),
-};
-
-EsConfig es_grow_run_config(EsGrowSettings *settings) {
-    EsConfig config = {keys, ES_COUNT_OF(keys), settings, sizeof *settings};
-    memset(settings, 0, sizeof *settings);
-    es_config_reset(&config);
-    return config;
-}
 
 // --- set-up ---
 
-static EsStatus open_policy(EsGrowRun *grow, const EsGrowthOptions *options) {
-    static const char script[] = "script:";
-    const char *policy = grow->settings->policy;
-    if (strcmp(policy, "wait") == 0) {
-        grow->policy = POLICY_WAIT;
-        return ES_STATUS_OK;
-    }
-    if (strncmp(policy, script, sizeof script - 1) == 0) {
-        EsScheduleLimits limits = {.slots = options->slots,
-                                   .n_slots = options->n_slots,
-                                   .n_envs = options->n_envs,
-                                   .n_steps = options->settings.episode_steps,
-                                   .blueprints = options->settings.blueprints};
-        grow->policy = POLICY_SCRIPT;
-        ES_TRY(es_schedule_load(policy + sizeof script - 1, &limits, &grow->schedule));
-        return es_sha256_file(policy + sizeof script - 1, grow->policy_hash, NULL);
-    }
-    return ES_FAIL(ARGUMENT, "policy \"%.100s\" is none of wait, script:FILE", policy);
-}
-
-static EsGrowthOptions growth_options(const EsGrowSettings *settings, const EsHostSpec *host,
-                                      const EsSlot *slots, int n_slots, int64_t n_validation) {
-    EsGrowthOptions options = es_growth_defaults(host, slots, n_slots, settings->n_envs);
-    options.batch = settings->batch > 0 ? settings->batch : options.batch;
-    options.step_batches = settings->step_batches;
-    options.n_validation_images = n_validation;
-    options.seed = (uint64_t)settings->run.seed;
-    options.n_threads = settings->run.n_threads;
-    options.pad = settings->pad;
-    options.flip = settings->flip;
-    options.mode = settings->unfused ? ES_COMPILE_OFF : ES_COMPILE_DEFAULT;
-    options.host_rate = settings->host_rate;
-    options.seed_rate = settings->seed_rate;
-    options.clip = settings->clip;
-    options.gradient_stride = settings->gradient_stride;
-    options.settings.max_seeds = settings->max_seeds;
-    options.settings.is_strict = settings->gates == 1;
-    options.settings.auto_forward = settings->auto_forward ? ES_AUTO_FORWARD_ALL : 0;
-    if (settings->episode_steps > 0) {
-        options.settings.episode_steps = settings->episode_steps;
-    }
-    return options;
-}
-
 static EsStatus create_parts(EsGrowRun *grow) {
     const EsGrowSettings *settings = grow->settings;
-    EsSlot slots[ES_SLOTS_MAX];
-    int n_slots = 0;
-    ES_TRY(es_host_find(settings->task, &grow->host));
-    if (strcmp(settings->run.device, "cpu") != 0) {
-        return ES_FAIL(UNSUPPORTED, "growth runs on the CPU so far; device \"%s\" is asked for",
-                       settings->run.device);
-    }
-    EsThreadPool *pool = NULL;
-    ES_TRY(es_thread_pool_create(&pool, settings->run.n_threads));
-    EsStatus status = es_host_open_dataset(&grow->host, settings->data, settings->folder,
-                                           (uint64_t)settings->data_seed, pool, &grow->dataset);
-    es_thread_pool_destroy(pool);
-    ES_TRY(status);
-    ES_TRY(es_slots_parse(&grow->host, settings->slots, slots, &n_slots));
-    EsGrowthOptions options =
-        growth_options(settings, &grow->host, slots, n_slots,
-                       ES_MIN(settings->validation_images, grow->dataset.validation.count));
-    ES_TRY(open_policy(grow, &options));
-    es_dataset_fingerprint(&grow->dataset, grow->data_hash);
-    ES_TRY(es_growth_create(&options, &grow->dataset, &grow->growth));
-    ES_TRY(es_grow_events_create(grow->growth, &grow->events));
-    return es_allocate(sizeof *grow->actions * (size_t)settings->n_envs, (void **)&grow->actions);
+    ES_TRY(es_grow_play_create(settings, &grow->play));
+    grow->is_trained = es_grow_settings_train(settings);
+    ES_TRY(grow->is_trained
+               ? es_grow_play_create_policy(&grow->play, &grow->policy)
+               : es_grow_play_open_policy(&grow->play, settings->policy, &grow->policy));
+    ES_TRY(es_grow_evaluate_check(&grow->play));
+    ES_TRY(es_grow_events_create(&grow->play, &grow->events));
+    size_t n_slots = (size_t)es_growth_settings(grow->play.growth)->n_slots;
+    size_t n_seeds = (size_t)settings->n_envs * n_slots;
+    ES_TRY(es_allocate(sizeof *grow->endings * (size_t)settings->n_envs, (void **)&grow->endings));
+    return es_allocate(sizeof *grow->told * n_seeds, (void **)&grow->told);
 }
 
 EsStatus es_grow_run_create(const EsGrowSettings *settings, EsGrowRun **grow_out) {
@@ -175,30 +66,37 @@ void es_grow_run_destroy(EsGrowRun *grow) {
     if (grow == NULL) {
         return;
     }
+    es_grow_evaluation_destroy(grow->evaluation);
     es_grow_events_destroy(grow->events);
-    es_growth_destroy(grow->growth);
-    es_dataset_destroy(&grow->dataset);
-    es_schedule_destroy(&grow->schedule);
-    es_host_unload(&grow->host);
-    es_release(grow->actions);
+    es_policy_destroy(grow->policy);
+    es_grow_play_destroy(&grow->play);
+    es_release(grow->endings);
+    es_release(grow->told);
     es_release(grow);
 }
 
-// --- a round ---
+// --- a step ---
 
-static void choose_actions(EsGrowRun *grow, int32_t step) {
-    int64_t n_envs = grow->settings->n_envs;
-    if (grow->policy == POLICY_SCRIPT) {
-        es_schedule_actions(&grow->schedule, step, n_envs, grow->actions);
-        return;
+static void count_phases(EsGrowRun *grow) {
+    EsGrowthTimes times = es_growth_times(grow->play.growth);
+    int64_t now_ns = es_clock_ns();
+    es_run_phase_end(grow->run, ES_PHASE_TRAIN, now_ns - (int64_t)(times.train_ms * 1e6));
+    es_run_phase_end(grow->run, ES_PHASE_VALIDATE, now_ns - (int64_t)(times.validate_ms * 1e6));
+}
+
+static EsStatus step_measured(void *context, int64_t step) {
+    EsGrowRun *grow = context;
+    if (es_run_must_drop(grow->run)) {
+        return ES_FAIL(INTERRUPTED, "the round was dropped");
     }
-    for (int64_t e = 0; e < n_envs; e++) {
-        grow->actions[e] = es_action_wait();
-    }
+    grow->moment.time.step = step;
+    count_phases(grow);
+    es_grow_events_measured(grow->events, &grow->moment);
+    return ES_STATUS_OK;
 }
 
 static void count_refusals(EsGrowRun *grow) {
-    const int32_t *refusal = es_growth_state(grow->growth)->env.refusal;
+    const int32_t *refusal = es_growth_state(grow->play.growth)->env.refusal;
     for (int64_t e = 0; e < grow->settings->n_envs; e++) {
         if (refusal[e] != ES_REFUSAL_NONE && refusal[e] != ES_REFUSAL_ROLLED_BACK) {
             grow->n_refused++;
@@ -207,17 +105,64 @@ static void count_refusals(EsGrowRun *grow) {
     }
 }
 
+// Seeds that were paid for what they did not bring, each told once.
+static void check_rewards(EsGrowRun *grow) {
+    const EsGrowthState *state = es_growth_state(grow->play.growth);
+    const EsGrowthModel *model = es_growth_model(grow->play.growth);
+    for (int64_t i = 0; i < (int64_t)state->n_envs * state->n_slots; i++) {
+        EsSeed seed = es_seed_load(&state->seed, (size_t)i);
+        int is_measured = seed.contribution_age >= 0 && seed.contribution_age <= 1 &&
+                          seed.accuracy_now >= 0 && seed.accuracy_germination >= 0;
+        if (!is_measured || seed.number == grow->told[i]) {
+            continue;
+        }
+        EsRewardHealth health = {.env = i / state->n_slots,
+                                 .slot = model->slots[i % state->n_slots].name,
+                                 .contribution = (double)seed.contribution,
+                                 .improvement =
+                                     (double)(seed.accuracy_now - seed.accuracy_germination)};
+        int64_t n_before = es_run_anomalies(grow->run)->n_rows;
+        es_anomaly_check_reward(es_run_detector(grow->run), &health, 1,
+                                es_run_anomalies(grow->run));
+        if (es_run_anomalies(grow->run)->n_rows > n_before) {
+            grow->told[i] = seed.number;
+        }
+    }
+    es_run_tell_anomalies(grow->run, grow->moment.time);
+}
+
+static EsStatus step_decided(void *context, int64_t step) {
+    EsGrowRun *grow = context;
+    (void)step;
+    const EsGrowthState *state = es_growth_state(grow->play.growth);
+    if (grow->is_trained) {
+        ES_TRY(es_policy_record(grow->policy, state, grow->play.paid,
+                                -grow->settings->reward.rollback_penalty));
+    }
+    es_run_phase_end(grow->run, ES_PHASE_DECIDE,
+                     es_clock_ns() - (int64_t)(grow->play.decide_ms * 1e6));
+    es_grow_events_decided(grow->events, &grow->moment, es_policy_thoughts(grow->policy));
+    count_refusals(grow);
+    check_rewards(grow);
+    es_hub_tick(grow->moment.hub);
+    return ES_STATUS_OK;
+}
+
+// --- a round ---
+
 static void summarise(const EsGrowRun *grow, EsRoundReport *report) {
-    const EsGrowthResult *results = es_growth_results(grow->growth);
-    const EsGrowthState *state = es_growth_state(grow->growth);
+    const EsGrowthResult *results = es_growth_results(grow->play.growth);
+    const EsGrowthState *state = es_growth_state(grow->play.growth);
+    const double *totals = es_reward_totals(grow->play.reward);
     int n_envs = grow->settings->n_envs;
-    double loss_std = 0;
+    double ignored = 0;
     report->accuracy =
         es_mean(&results[0].validation_accuracy, n_envs, sizeof *results, &report->accuracy_std);
     if (n_envs == 1) {
         report->accuracy_std = es_missing_real(); // one host has no spread
     }
-    report->loss = es_mean(&results[0].validation_loss, n_envs, sizeof *results, &loss_std);
+    report->loss = es_mean(&results[0].validation_loss, n_envs, sizeof *results, &ignored);
+    report->reward = es_mean(totals, n_envs, sizeof *totals, &ignored);
     report->n_seeds = report->n_fossils = 0;
     for (int64_t e = 0; e < n_envs; e++) {
         report->n_fossils += state->env.n_fossils[e];
@@ -226,79 +171,181 @@ static void summarise(const EsGrowRun *grow, EsRoundReport *report) {
                 es_stage_in(state->seed.stage[e * state->n_slots + s], ES_STAGES_LIVING);
         }
     }
+    const EsGrowthModel *model = es_growth_model(grow->play.growth);
+    int64_t batch = grow->settings->batch > 0 ? grow->settings->batch : model->host.batch;
+    report->n_episodes = n_envs;
+    report->n_steps = (int64_t)n_envs * es_growth_settings(grow->play.growth)->episode_steps;
+    report->n_images = report->n_steps * grow->settings->step_batches * batch;
 }
 
-static void count_phases(EsGrowRun *grow, EsRun *run) {
-    EsGrowthTimes times = es_growth_times(grow->growth);
-    int64_t now_ns = es_clock_ns();
-    es_run_phase_end(run, ES_PHASE_TRAIN, now_ns - (int64_t)(times.train_ms * 1e6));
-    es_run_phase_end(run, ES_PHASE_VALIDATE, now_ns - (int64_t)(times.validate_ms * 1e6));
-    es_run_phase_end(run, ES_PHASE_DECIDE, now_ns - (int64_t)(times.decide_ms * 1e6));
+// What stands in the slots of an environment.
+static void describe_slots(const EsGrowth *growth, int64_t env, char *text, size_t bytes) {
+    const EsGrowthState *state = es_growth_state(growth);
+    size_t used = 0;
+    text[0] = '\0';
+    for (int s = 0; s < state->n_slots; s++) {
+        size_t i = (size_t)(env * state->n_slots + s);
+        if (es_stage_in(state->seed.stage[i], ES_STAGES_LIVING) && used < bytes) {
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s %s %s", used > 0 ? ", " : "",
+                                     es_growth_model(growth)->slots[s].name,
+                                     es_blueprint_id_name(state->seed.blueprint[i]),
+                                     es_stage_name(state->seed.stage[i]));
+        }
+    }
+}
+
+// The comparison that may follow plays on the same hosts.
+static void keep_endings(EsGrowRun *grow) {
+    const EsGrowth *growth = grow->play.growth;
+    const EsGrowthResult *results = es_growth_results(growth);
+    const EsGrowthEnvView *env = &es_growth_state(growth)->env;
+    const double *totals = es_reward_totals(grow->play.reward);
+    for (int64_t e = 0; e < grow->settings->n_envs; e++) {
+        EsGrowEnding *ending = &grow->endings[e];
+        *ending = (EsGrowEnding){.validation_loss = results[e].validation_loss,
+                                 .validation_accuracy = results[e].validation_accuracy,
+                                 .parameter_ratio = es_growth_parameter_ratio(growth, e),
+                                 .reward = totals[e],
+                                 .n_fossils = env->n_fossils[e],
+                                 .n_pruned = env->n_pruned[e],
+                                 .n_rollbacks = env->n_rollbacks[e]};
+        describe_slots(growth, e, ending->seeds, sizeof ending->seeds);
+    }
+    grow->has_endings = 1;
+}
+
+static EsStatus update_policy(EsGrowRun *grow) {
+    EsPpoReport report;
+    EsRecurrentHealth health = es_policy_health(grow->policy);
+    int64_t start_ns = es_clock_ns();
+    ES_TRY(es_policy_update(grow->policy, es_growth_state(grow->play.growth), &report));
+    double update_ms = es_run_phase_end(grow->run, ES_PHASE_UPDATE, start_ns);
+    es_grow_update_tell(grow->run, grow->moment.time, &report, &health,
+                        (double)grow->settings->ppo.rate, update_ms);
+    return ES_STATUS_OK;
 }
 
 static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundReport *report) {
     EsGrowRun *grow = context;
-    EsHub *hub = es_run_hub(run);
-    int64_t n_envs = grow->settings->n_envs, first_episode = (round - 1) * n_envs;
-    EsEventTime time = {.round = round, .step = 0};
-    ES_TRY(es_growth_reset(grow->growth, first_episode));
-    while (!es_growth_is_over(grow->growth)) {
-        if (es_run_must_drop(run)) {
-            return ES_FAIL(INTERRUPTED, "the round was dropped");
-        }
-        count_phases(grow, run);
-        es_grow_events_measured(grow->events, hub, time, first_episode);
-        choose_actions(grow, (int32_t)time.step + 1);
-        ES_TRY(es_growth_decide(grow->growth, grow->actions));
-        es_grow_events_decided(grow->events, hub, time, first_episode, grow->actions);
-        count_refusals(grow);
-        ES_TRY(es_growth_advance(grow->growth));
-        es_hub_tick(hub);
-        time.step++;
-    }
-    ES_TRY(es_growth_attribute(grow->growth));
-    es_grow_events_ended(grow->events, hub, (EsEventTime){.round = round, .step = -1},
-                         first_episode);
+    EsGrowWatch watch = {grow, step_measured, step_decided};
+    int64_t first_episode = (round - 1) * grow->settings->n_envs;
+    grow->run = run;
+    grow->moment = (EsGrowMoment){es_run_hub(run), {.round = round, .step = 0}, first_episode};
+    memset(grow->told, 0,
+           sizeof *grow->told * (size_t)grow->settings->n_envs *
+               (size_t)es_growth_settings(grow->play.growth)->n_slots);
+    ES_TRY(es_grow_play_episode(&grow->play, grow->policy, first_episode, &watch));
+    grow->moment.time.step = -1;
+    ES_TRY(es_growth_attribute(grow->play.growth));
+    es_grow_events_ended(grow->events, &grow->moment);
     summarise(grow, report);
-    const EsGrowthModel *model = es_growth_model(grow->growth);
-    int64_t batch = grow->settings->batch > 0 ? grow->settings->batch : model->host.batch;
-    report->n_episodes = n_envs;
-    report->n_steps = n_envs * time.step;
-    report->n_images = report->n_steps * grow->settings->step_batches * batch;
-    return ES_STATUS_OK;
+    keep_endings(grow);
+    return grow->is_trained ? update_policy(grow) : ES_STATUS_OK;
 }
 
-// --- state: every round begins afresh, so a run of a fixed policy has none between rounds ---
+// --- the end ---
+
+// A policy that was trained is compared as the file that others will open.
+static EsStatus finish(void *context, EsRun *run) {
+    EsGrowRun *grow = context;
+    char path[ES_RUN_PATH_BYTES];
+    const char *text = grow->settings->policy;
+    if (grow->is_trained) {
+        es_run_folder_path(es_run_folder(run), POLICY_FILE, path);
+        ES_TRY(es_policy_save(grow->policy, path));
+        text = path;
+    }
+    if (es_grow_settings_evaluated(grow->settings) == 0) {
+        return ES_STATUS_OK;
+    }
+    return es_grow_evaluate(&grow->play, grow->settings->policy, text, run, &grow->evaluation);
+}
+
+// --- state: every round begins with new hosts, so that the policy is all there is to keep ---
 
 static void describe(void *context, EsRunStartedEvent *row) {
     const EsGrowRun *grow = context;
     row->task = grow->settings->task;
     row->n_envs = grow->settings->n_envs;
-    row->n_host_parameters = es_growth_model(grow->growth)->layout.n_host_weights;
+    row->n_host_parameters = es_growth_model(grow->play.growth)->layout.n_host_weights;
 }
 
 static EsStatus save(void *context, EsRunCheckpoint *checkpoint) {
     const EsGrowRun *grow = context;
-    ES_TRY(es_run_checkpoint_put_text(checkpoint, "data_sha256", grow->data_hash));
-    return es_run_checkpoint_put_text(checkpoint, "policy_sha256", grow->policy_hash);
+    char path[ES_RUN_PATH_BYTES];
+    ES_TRY(es_run_checkpoint_put_text(checkpoint, "data_sha256", grow->play.data_hash));
+    ES_TRY(es_run_checkpoint_put_text(checkpoint, "policy_sha256", es_policy_hash(grow->policy)));
+    if (!grow->is_trained) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_policy_save_training(grow->policy,
+                                   es_run_checkpoint_path(checkpoint, TRAINING_FILE, path)));
+    return es_policy_save(grow->policy, es_run_checkpoint_path(checkpoint, POLICY_FILE, path));
 }
 
 static EsStatus load(void *context, const EsRunCheckpoint *checkpoint) {
-    const EsGrowRun *grow = context;
-    ES_TRY(es_run_input_check(checkpoint, "data_sha256", grow->data_hash, "the data set"));
-    return es_run_input_check(checkpoint, "policy_sha256", grow->policy_hash, "the schedule");
+    EsGrowRun *grow = context;
+    char path[ES_RUN_PATH_BYTES];
+    ES_TRY(es_run_input_check(checkpoint, "data_sha256", grow->play.data_hash, "the data set"));
+    ES_TRY(es_run_input_check(checkpoint, "policy_sha256", es_policy_hash(grow->policy),
+                              es_policy_kind(grow->policy) == ES_POLICY_SCRIPT
+                                  ? "the schedule"
+                                  : "the file of the policy"));
+    return grow->is_trained
+               ? es_policy_load_training(grow->policy,
+                                         es_run_checkpoint_path(checkpoint, TRAINING_FILE, path))
+               : ES_STATUS_OK;
 }
 
 EsRunWork es_grow_run_work(EsGrowRun *grow) {
-    return (EsRunWork){
-        .context = grow, .describe = describe, .round = run_round, .save = save, .load = load};
+    return (EsRunWork){.context = grow,
+                       .describe = describe,
+                       .round = run_round,
+                       .save = save,
+                       .load = load,
+                       .finish = finish};
 }
+
+// --- looking at it ---
 
 int64_t es_grow_run_refusals(const EsGrowRun *grow, const char **last) {
     *last = es_refusal_message(grow->last_refusal);
     return grow->n_refused;
 }
 
-EsGrowth *es_grow_run_growth(EsGrowRun *grow) { return grow->growth; }
+EsGrowPlay *es_grow_run_play(EsGrowRun *grow) { return &grow->play; }
 
-const EsDataset *es_grow_run_dataset(const EsGrowRun *grow) { return &grow->dataset; }
+int64_t es_grow_run_policy_parameters(const EsGrowRun *grow) {
+    EsPolicySpec spec;
+    int n_slots = es_growth_settings(grow->play.growth)->n_slots;
+    return grow->is_trained && es_grow_settings_spec(grow->settings, n_slots, &spec) == ES_STATUS_OK
+               ? es_policy_spec_count(&spec)
+               : 0;
+}
+
+EsStatus es_grow_run_predict(EsGrowRun *grow, double *step_seconds, double *update_seconds) {
+    EsGrowth *growth = grow->play.growth;
+    ES_TRY(es_growth_reset(growth, 0));
+    double decide_seconds = 0;
+    for (int i = 0; i < 2; i++) { // the first one is cold
+        ES_TRY(es_policy_begin(grow->policy, 0));
+        int64_t start_ns = es_clock_ns();
+        ES_TRY(es_policy_decide(grow->policy, es_growth_state(growth), es_growth_masks(growth),
+                                grow->play.actions));
+        decide_seconds = es_clock_seconds_since(start_ns);
+    }
+    EsGrowthTimes times = es_growth_times(growth);
+    *step_seconds = (times.train_ms + times.validate_ms) * 1e-3 + decide_seconds;
+    // a pass with gradients costs about three without; there is one without before the first
+    *update_seconds = grow->is_trained
+                          ? decide_seconds * es_growth_settings(growth)->episode_steps *
+                                (1 + 3 * grow->settings->ppo.n_epochs)
+                          : 0;
+    return ES_STATUS_OK;
+}
+
+const EsGrowEnding *es_grow_run_endings(const EsGrowRun *grow) {
+    return grow->has_endings ? grow->endings : NULL;
+}
+
+const EsGrowEvaluation *es_grow_run_evaluation(const EsGrowRun *grow) { return grow->evaluation; }

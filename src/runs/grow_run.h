@@ -1,5 +1,6 @@
 // A run of kind "grow": E hosts that grow seeds under a policy. A round is one episode of every
-// environment.
+// environment, and one update where the policy is being trained. When all rounds are done, policies
+// are compared on episodes that no training has seen.
 //
 //     EsGrowRun *grow; ES_TRY(es_grow_run_create(&settings, &grow));
 //     EsRunWork work = es_grow_run_work(grow);
@@ -7,34 +8,9 @@
 #ifndef ES_RUNS_GROW_RUN_H
 #define ES_RUNS_GROW_RUN_H
 
-#include "growth/growth.h"
+#include "runs/grow_evaluate.h"
+#include "runs/grow_play.h"
 #include "runs/run.h"
-
-typedef struct EsGrowSettings {
-    EsRunSettings run;
-    // [grow]
-    char task[1024];
-    char data[64];     // "" = the task's
-    char folder[1024]; // "" = ES_DATA_DIR
-    char slots[128];   // "r0c0,r0c1", "all"
-    char policy[1024]; // wait, script:FILE
-    int n_envs;
-    int max_seeds;     // 0 = no limit
-    int episode_steps; // 0 = the task's
-    int batch;         // 0 = the task's
-    int step_batches;
-    int validation_images;
-    int gates; // 0 permissive, 1 strict
-    int auto_forward;
-    int data_seed;
-    int pad, flip;
-    float host_rate, seed_rate, clip;
-    int gradient_stride;
-    int unfused;
-} EsGrowSettings;
-
-// The declared keys over `settings`, which is filled with defaults.
-EsConfig es_grow_run_config(EsGrowSettings *settings);
 
 typedef struct EsGrowRun EsGrowRun;
 
@@ -45,7 +21,25 @@ EsRunWork es_grow_run_work(EsGrowRun *grow);
 // Operations of this sitting that the rules refused; *last says why the last one was.
 int64_t es_grow_run_refusals(const EsGrowRun *grow, const char **last);
 
-EsGrowth *es_grow_run_growth(EsGrowRun *grow);
-const EsDataset *es_grow_run_dataset(const EsGrowRun *grow);
+EsGrowPlay *es_grow_run_play(EsGrowRun *grow);
+
+// Parameters of the policy's network, 0 where it has none that is trained here.
+int64_t es_grow_run_policy_parameters(const EsGrowRun *grow);
+
+// What a step without seeds takes, and about what an update will. Plays the first step of a round.
+EsStatus es_grow_run_predict(EsGrowRun *grow, double *step_seconds, double *update_seconds);
+
+// How an episode of the last round ended.
+typedef struct EsGrowEnding {
+    double validation_loss, validation_accuracy, parameter_ratio, reward;
+    int n_fossils, n_pruned, n_rollbacks;
+    char seeds[256]; // "r0c1 norm HOLDING, ..."
+} EsGrowEnding;
+
+// [E]; NULL when this sitting has played no round.
+const EsGrowEnding *es_grow_run_endings(const EsGrowRun *grow);
+
+// The comparison at the end; NULL when there was none.
+const EsGrowEvaluation *es_grow_run_evaluation(const EsGrowRun *grow);
 
 #endif

@@ -25,7 +25,7 @@ expect_part "table" "$out" "r0c1 conv_light FOSSILIZED"
 [[ $(ask "$folder/a" "select stages from seeds where outcome = 'fossilized' limit 1") == "GERMINATED > TRAINING > BLENDING > HOLDING > FOSSILIZED" ]] ||
     fail "stages: $(ask "$folder/a" "select stages from seeds limit 1")"
 # growth without seeds is what waiting gives
-run 0 grow "${small[@]}" --rounds 1 --out "$folder/wait" --json
+run 0 grow "${small[@]}" --rounds 1 --policy wait --out "$folder/wait" --json
 expect_part "JSON" "$out" '"parameter_ratio": 1.0'
 
 # --- the same again, on two threads, without telemetry ---
@@ -47,7 +47,7 @@ expect_part "changed schedule" "$err" "the schedule is not the one this run bega
 run 2 grow --slots r0c9
 expect_part "slot" "$err" 'host "tiny" has no slot "r0c9"'
 run 2 grow --policy learn
-expect_part "policy" "$err" 'policy "learn" is none of'
+expect_part "policy" "$err" 'there is no policy "learn"'
 printf '1 * germinate r0c0 nonsense\n' > "$folder/bad.txt"
 run 2 grow --policy "script:$folder/bad.txt" --quiet
 expect_part "schedule" "$err" 'bad.txt:1:20: "nonsense" is no blueprint'
@@ -71,6 +71,8 @@ run 0 grow "${small[@]}" --rounds 1 --policy "script:$folder/hot.txt" --out "$fo
     fail "rollbacks: $(ask "$folder/hot" "select group_concat(reason || ' ' || coalesce(loss, 'NaN')) from event_governor_rollback")"
 run 0 grow "${small[@]}" --dry-run
 expect_part "dry run" "$out" "# time"
+expect_part "dry run" "$out" "# policy      70324 parameters"
+expect_part "dry run" "$out" "# comparison  64 held-out episodes"
 [[ ! -e runs ]] || fail "a dry run made a folder"
 
 finish

@@ -1,0 +1,154 @@
+#include "grow_repeat.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/arena.h"
+#include "grow_tables.h"
+#include "message.h"
+#include "runs/grow_evaluation_file.h"
+
+EsStatus es_grow_play_run(const EsRunCommand *command, const EsConfig *config, EsGrowRun *grow,
+                          EsRunPlayed *played) {
+    const EsGrowSettings *settings = config->settings;
+    char text[512];
+    es_dataset_describe(&es_grow_run_play(grow)->dataset, text, sizeof text);
+    EsRunWork work = es_grow_run_work(grow);
+    return es_run_command_play(command, config, &settings->run, &work, text, played);
+}
+
+// --- where the runs are ---
+
+// The lowest seed among the folders seed-<n> under `root`; -1 when there is none.
+static int find_first_seed(const char *root) {
+    DIR *folder = opendir(root);
+    int first = -1;
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        char *end = NULL;
+        if (strncmp(entry->d_name, "seed-", 5) == 0) {
+            long seed = strtol(entry->d_name + 5, &end, 10);
+            int is_number = end != entry->d_name + 5 && *end == '\0' && seed >= 0;
+            first = is_number && (first < 0 || seed < first) ? (int)seed : first;
+        }
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
+    return first;
+}
+
+// Settings as of one run: those of the command line, or of the first run that is there.
+static EsStatus configure(const EsRunCommand *command, const EsOptionTable *table,
+                          const EsArguments *arguments) {
+    EsGrowSettings before;
+    EsRunCommand first = *command;
+    char path[ES_RUN_PATH_BYTES];
+    if (command->resume != NULL) {
+        int seed = find_first_seed(command->resume);
+        if (seed < 0) {
+            return ES_FAIL(INPUT, "%s has no runs seed-<n> to go on with", command->resume);
+        }
+        snprintf(path, sizeof path, "%.4000s/seed-%d", command->resume, seed);
+        first.resume = path;
+    } else if (command->out == NULL) {
+        return ES_FAIL(ARGUMENT, "--repeat needs --out DIR: the runs go to DIR/seed-<n>");
+    }
+    ES_TRY(es_run_command_configure(&first, table, arguments, &before));
+    const EsGrowSettings *settings = table->config->settings;
+    return es_grow_settings_evaluated(settings) > 0
+               ? ES_STATUS_OK
+               : ES_FAIL(CONFIG, "--repeat compares runs by held-out episodes; it needs --eval N");
+}
+
+// --- one seed ---
+
+typedef struct Repeat {
+    const EsRunCommand *command; // borrowed
+    const EsConfig *config;      // borrowed; its settings have the first seed
+    int n, as_json, first_seed;
+    EsGrowEvaluation **evaluations; // owned [n], and what they point at
+    EsRunOutcome outcome;           // of the last run that was played
+} Repeat;
+
+static EsStatus take_evaluation(Repeat *repeat, int i, const char *folder) {
+    char path[ES_RUN_PATH_BYTES];
+    snprintf(path, sizeof path, "%.4000s/evaluation.json", folder);
+    ES_TRY(es_grow_evaluation_load(path, &repeat->evaluations[i]));
+    ES_TRY(es_grow_evaluation_compare(repeat->evaluations[i], (uint64_t)(repeat->first_seed + i)));
+    return repeat->evaluations[i]->n_arms == repeat->evaluations[0]->n_arms
+               ? ES_STATUS_OK
+               : ES_FAIL(INPUT, "%s compares other policies than seed %d", folder,
+                         repeat->first_seed);
+}
+
+static EsStatus play_seed(Repeat *repeat, int i) {
+    EsGrowSettings settings = *(const EsGrowSettings *)repeat->config->settings;
+    EsConfig config = *repeat->config;
+    EsRunCommand command = *repeat->command;
+    EsRunPlayed played = {.folder = ""};
+    EsGrowRun *grow = NULL;
+    struct stat facts;
+    char path[ES_RUN_PATH_BYTES];
+    settings.run.seed = repeat->first_seed + i;
+    config.settings = &settings;
+    snprintf(path, sizeof path, "%.4000s/seed-%d",
+             command.resume != NULL ? command.resume : command.out, settings.run.seed);
+    command.resume = command.resume != NULL && stat(path, &facts) == 0 ? path : NULL;
+    command.out = command.resume == NULL ? path : NULL;
+    if (!command.is_quiet) {
+        es_message("seed %d, %d of %d\n", settings.run.seed, i + 1, repeat->n);
+    }
+    EsStatus status = es_grow_run_create(&settings, &grow);
+    if (status == ES_STATUS_OK) {
+        status = es_grow_play_run(&command, &config, grow, &played);
+    }
+    es_grow_run_destroy(grow);
+    int has_lost = repeat->outcome.has_lost_events || played.outcome.has_lost_events;
+    repeat->outcome = played.outcome;
+    repeat->outcome.has_lost_events = has_lost;
+    ES_TRY(status);
+    return take_evaluation(repeat, i, path);
+}
+
+// --- all of them ---
+
+static EsStatus print_seeds(const Repeat *repeat) {
+    if (!repeat->as_json) {
+        es_grow_print_seeds(repeat->evaluations, repeat->n, repeat->first_seed);
+        return ES_STATUS_OK;
+    }
+    return es_grow_print_json(
+        es_grow_seeds_json(repeat->evaluations, repeat->n, repeat->first_seed));
+}
+
+EsExit es_grow_repeat(const EsRunCommand *command, const EsOptionTable *table,
+                      const EsArguments *arguments, int n_repeats, int as_json) {
+    Repeat repeat = {
+        .command = command, .config = table->config, .n = n_repeats, .as_json = as_json};
+    EsStatus status = command->is_dry_run
+                          ? ES_FAIL(ARGUMENT, "--dry-run tells of one run; leave --repeat out")
+                          : configure(command, table, arguments);
+    if (status == ES_STATUS_OK) {
+        repeat.first_seed = ((const EsGrowSettings *)table->config->settings)->run.seed;
+        status = es_allocate(sizeof *repeat.evaluations * (size_t)n_repeats,
+                             (void **)&repeat.evaluations);
+    }
+    for (int i = 0; i < n_repeats && status == ES_STATUS_OK; i++) {
+        status = play_seed(&repeat, i);
+    }
+    if (status == ES_STATUS_OK) {
+        status = print_seeds(&repeat);
+    }
+    if (status == ES_STATUS_INTERRUPTED) {
+        es_message("the runs so far are kept: esper grow --repeat %d --resume %s\n", n_repeats,
+                   command->resume != NULL ? command->resume : command->out);
+    }
+    for (int i = 0; i < n_repeats && repeat.evaluations != NULL; i++) {
+        es_grow_evaluation_destroy(repeat.evaluations[i]);
+    }
+    es_release(repeat.evaluations);
+    return es_run_command_finish("grow", status, &repeat.outcome);
+}

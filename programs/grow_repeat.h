@@ -1,0 +1,18 @@
+// `esper grow --repeat N`: the same run with N seeds, each in a folder of its own, and a table over
+// them.
+#ifndef ES_PROGRAMS_GROW_REPEAT_H
+#define ES_PROGRAMS_GROW_REPEAT_H
+
+#include "run_command.h"
+#include "runs/grow_run.h"
+
+// Play one run in the folder that the command names.
+EsStatus es_grow_play_run(const EsRunCommand *command, const EsConfig *config, EsGrowRun *grow,
+                          EsRunPlayed *played);
+
+// Runs OUT/seed-<n>. With --resume OUT those that are there go on where they were, finished ones
+// tell what they have, and missing ones are begun.
+EsExit es_grow_repeat(const EsRunCommand *command, const EsOptionTable *table,
+                      const EsArguments *arguments, int n_repeats, int as_json);
+
+#endif

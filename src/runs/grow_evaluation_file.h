@@ -1,0 +1,18 @@
+// A comparison of policies as JSON: evaluation.json of a run folder, and what --json prints.
+#ifndef ES_RUNS_GROW_EVALUATION_FILE_H
+#define ES_RUNS_GROW_EVALUATION_FILE_H
+
+#include <jansson.h>
+
+#include "runs/grow_evaluate.h"
+
+// Everything: episodes, means, differences. The caller owns it; NULL without memory.
+json_t *es_grow_evaluation_json(const EsGrowEvaluation *evaluation);
+
+// Written atomically, every number with all its bits.
+EsStatus es_grow_evaluation_save(const EsGrowEvaluation *evaluation, const char *path);
+
+// The outcomes; es_grow_evaluation_compare makes the intervals anew. INPUT names what is wrong.
+EsStatus es_grow_evaluation_load(const char *path, EsGrowEvaluation **evaluation);
+
+#endif

@@ -1,0 +1,172 @@
+#include "runs/grow_play.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "growth/host_data.h"
+
+// --- set-up ---
+
+static EsGrowthOptions growth_options(const EsGrowSettings *settings, const EsHostSpec *host,
+                                      const EsSlot *slots, int n_slots, int64_t n_validation) {
+    EsGrowthOptions options = es_growth_defaults(host, slots, n_slots, settings->n_envs);
+    options.batch = settings->batch > 0 ? settings->batch : options.batch;
+    options.step_batches = settings->step_batches;
+    options.n_validation_images = n_validation;
+    options.seed = (uint64_t)settings->run.seed;
+    options.n_threads = settings->run.n_threads;
+    options.pad = settings->pad;
+    options.flip = settings->flip;
+    options.mode = settings->unfused ? ES_COMPILE_OFF : ES_COMPILE_DEFAULT;
+    options.host_rate = settings->host_rate;
+    options.seed_rate = settings->seed_rate;
+    options.clip = settings->clip;
+    options.gradient_stride = settings->gradient_stride;
+    options.settings.max_seeds = settings->max_seeds;
+    options.settings.is_strict = settings->gates == 1;
+    options.settings.auto_forward = settings->auto_forward ? ES_AUTO_FORWARD_ALL : 0;
+    if (settings->episode_steps > 0) {
+        options.settings.episode_steps = settings->episode_steps;
+    }
+    return options;
+}
+
+// A seed that germinates in the first step can be fossilised after its training and the fastest
+// blend.
+static void warn_of_short_episodes(const EsGrowthSettings *settings) {
+    int fastest = ES_MIN(settings->tempo[0], ES_MIN(settings->tempo[1], settings->tempo[2]));
+    int first = 1 + settings->training_dwell + fastest;
+    if (settings->episode_steps < first) {
+        es_log(ES_LOG_WARNING,
+               "an episode has %d steps, and the earliest in which a seed can be fossilised is %d: "
+               "no seed will become a part of its host",
+               settings->episode_steps, first);
+    }
+}
+
+static EsStatus open_dataset(EsGrowPlay *play) {
+    const EsGrowSettings *settings = play->settings;
+    EsThreadPool *pool = NULL;
+    ES_TRY(es_thread_pool_create(&pool, settings->run.n_threads));
+    EsStatus status = es_host_open_dataset(&play->host, settings->data, settings->folder,
+                                           (uint64_t)settings->data_seed, pool, &play->dataset);
+    es_thread_pool_destroy(pool);
+    ES_TRY(status);
+    es_dataset_fingerprint(&play->dataset, play->data_hash);
+    return ES_STATUS_OK;
+}
+
+static EsStatus create_reward(EsGrowPlay *play) {
+    EsRewardSettings reward = play->settings->reward;
+    reward.gamma = play->settings->ppo.gamma;
+    return es_reward_create(&reward, es_growth_settings(play->growth),
+                            es_growth_model(play->growth)->layout.n_host_weights,
+                            play->settings->n_envs, &play->reward);
+}
+
+static EsStatus create_parts(EsGrowPlay *play) {
+    const EsGrowSettings *settings = play->settings;
+    EsSlot slots[ES_SLOTS_MAX];
+    int n_slots = 0;
+    ES_TRY(es_host_find(settings->task, &play->host));
+    if (strcmp(settings->run.device, "cpu") != 0) {
+        return ES_FAIL(UNSUPPORTED, "growth runs on the CPU so far; device \"%s\" is asked for",
+                       settings->run.device);
+    }
+    ES_TRY(es_slots_parse(&play->host, settings->slots, slots, &n_slots));
+    if (es_grow_settings_train(settings)) {
+        EsPolicySpec spec;
+        ES_TRY(es_grow_settings_spec(settings, n_slots, &spec));
+    }
+    ES_TRY(open_dataset(play));
+    EsGrowthOptions options =
+        growth_options(settings, &play->host, slots, n_slots,
+                       ES_MIN(settings->validation_images, play->dataset.validation.count));
+    EsDeviceOptions device = {.n_threads = settings->run.n_threads};
+    ES_TRY(es_device_open(settings->run.device, &device, &play->device));
+    ES_TRY(es_growth_create(&options, &play->dataset, &play->growth));
+    warn_of_short_episodes(es_growth_settings(play->growth));
+    ES_TRY(create_reward(play));
+    size_t n_envs = (size_t)settings->n_envs;
+    ES_TRY(es_allocate(sizeof *play->paid * n_envs, (void **)&play->paid));
+    return es_allocate(sizeof *play->actions * n_envs, (void **)&play->actions);
+}
+
+EsStatus es_grow_play_create(const EsGrowSettings *settings, EsGrowPlay *play) {
+    *play = (EsGrowPlay){.settings = settings};
+    EsStatus status = create_parts(play);
+    if (status != ES_STATUS_OK) {
+        es_grow_play_destroy(play);
+    }
+    return status;
+}
+
+void es_grow_play_destroy(EsGrowPlay *play) {
+    es_reward_destroy(play->reward);
+    es_growth_destroy(play->growth);
+    es_dataset_destroy(&play->dataset);
+    es_host_unload(&play->host);
+    if (play->device != NULL) {
+        es_device_close(play->device);
+    }
+    es_release(play->actions);
+    es_release(play->paid);
+    *play = (EsGrowPlay){0};
+}
+
+// --- policies ---
+
+static EsPolicyContext policy_context(const EsGrowPlay *play) {
+    return (EsPolicyContext){.settings = es_growth_settings(play->growth),
+                             .slots = es_growth_model(play->growth)->slots,
+                             .device = play->device,
+                             .n_envs = play->settings->n_envs,
+                             .seed = (uint64_t)play->settings->run.seed};
+}
+
+EsStatus es_grow_play_open_policy(const EsGrowPlay *play, const char *text, EsPolicy **policy) {
+    EsPolicyContext context = policy_context(play);
+    return es_policy_open(text, &context, policy);
+}
+
+EsStatus es_grow_play_create_policy(const EsGrowPlay *play, EsPolicy **policy) {
+    EsPolicyContext context = policy_context(play);
+    EsPpoSettings ppo = es_grow_settings_ppo(play->settings);
+    EsPolicySpec spec;
+    ES_TRY(es_grow_settings_spec(play->settings, context.settings->n_slots, &spec));
+    return es_policy_create(&spec, &ppo, &context, context.settings->episode_steps, policy);
+}
+
+// --- an episode ---
+
+static EsStatus decide(EsGrowPlay *play, EsPolicy *policy) {
+    EsGrowth *growth = play->growth;
+    const EsGrowthState *state = es_growth_state(growth);
+    es_reward_latch(play->reward, state);
+    ES_TRY(es_policy_decide(policy, state, es_growth_masks(growth), play->actions));
+    ES_TRY(es_growth_decide(growth, play->actions));
+    es_reward_compute(play->reward, state);
+    const EsRewardTerms *terms = es_reward_terms(play->reward);
+    for (int64_t e = 0; e < play->settings->n_envs; e++) {
+        play->paid[e] = terms[e].total;
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_grow_play_episode(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode,
+                              const EsGrowWatch *watch) {
+    ES_TRY(es_growth_reset(play->growth, first_episode));
+    es_reward_reset(play->reward);
+    ES_TRY(es_policy_begin(policy, first_episode));
+    for (int64_t step = 0; !es_growth_is_over(play->growth); step++) {
+        ES_TRY(watch->measured(watch->context, step));
+        int64_t start_ns = es_clock_ns();
+        ES_TRY(decide(play, policy));
+        play->decide_ms = es_clock_seconds_since(start_ns) * 1e3;
+        ES_TRY(watch->decided(watch->context, step));
+        ES_TRY(es_growth_advance(play->growth));
+    }
+    return ES_STATUS_OK;
+}

@@ -1,0 +1,52 @@
+// The hosts of a run, and how one episode of all of them is played under a policy. Training and
+// evaluation play alike: what differs is who looks on.
+//
+//     EsGrowPlay play; ES_TRY(es_grow_play_create(&settings, &play));
+//     EsPolicy *policy; ES_TRY(es_grow_play_open_policy(&play, "heuristic", &policy));
+//     ES_TRY(es_grow_play_episode(&play, policy, first_episode, &watch));
+//
+// E environments.
+#ifndef ES_RUNS_GROW_PLAY_H
+#define ES_RUNS_GROW_PLAY_H
+
+#include "base/sha256.h"
+#include "control/policy.h"
+#include "growth/growth.h"
+#include "runs/grow_settings.h"
+
+typedef struct EsGrowPlay {
+    const EsGrowSettings *settings; // borrowed
+    EsHostSpec host;                // owned where it comes from a file
+    EsDataset dataset;              // owned
+    EsDevice *device;               // owned; policy networks run on it
+    EsGrowth *growth;               // owned
+    EsReward *reward;               // owned
+    EsAction *actions;              // owned [E]: of the last decision
+    float *paid;                    // owned [E]: rewards of the last decision
+    double decide_ms;               // of the last decision: policy, rules, reward
+    char data_hash[ES_SHA256_TEXT_BYTES];
+} EsGrowPlay;
+
+// Data, hosts, reward. Warns when an episode is too short for what the rules ask of a seed.
+// On failure nothing is left; destroy accepts what was never created, when it is zeroed.
+EsStatus es_grow_play_create(const EsGrowSettings *settings, EsGrowPlay *play);
+void es_grow_play_destroy(EsGrowPlay *play);
+
+// A policy that plays: wait, random, heuristic, script:FILE or a file.
+EsStatus es_grow_play_open_policy(const EsGrowPlay *play, const char *text, EsPolicy **policy);
+
+// The policy that this run trains, with fresh weights.
+EsStatus es_grow_play_create_policy(const EsGrowPlay *play, EsPolicy **policy);
+
+// Who looks on. Steps count from 0. A status other than OK ends the episode.
+typedef struct EsGrowWatch {
+    void *context;
+    EsStatus (*measured)(void *context, int64_t step); // a decision is wanted
+    EsStatus (*decided)(void *context, int64_t step);  // carried out, ticked and paid
+} EsGrowWatch;
+
+// Episodes first_episode .. + E, from the first step to the last.
+EsStatus es_grow_play_episode(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode,
+                              const EsGrowWatch *watch);
+
+#endif

@@ -1,0 +1,63 @@
+// The settings of a run of kind "grow": hosts, policy, reward, learning, evaluation. Lists of the
+// modules below become keys as they are.
+#ifndef ES_RUNS_GROW_SETTINGS_H
+#define ES_RUNS_GROW_SETTINGS_H
+
+#include "control/policy_network.h"
+#include "reward/reward.h"
+#include "runs/run_settings.h"
+
+typedef struct EsGrowSettings {
+    EsRunSettings run;
+    // [grow]
+    char task[1024];
+    char data[64];     // "" = the task's
+    char folder[1024]; // "" = ES_DATA_DIR
+    char slots[128];   // "r0c0,r0c1", "all"
+    char policy[1024]; // ppo, heuristic, random, wait, script:FILE, FILE
+    int n_envs;
+    int max_seeds;     // 0 = no limit
+    int episode_steps; // 0 = the task's
+    int batch;         // 0 = the task's
+    int step_batches;
+    int validation_images;
+    int gates; // 0 permissive, 1 strict
+    int auto_forward;
+    int data_seed;
+    int pad, flip;
+    float host_rate, seed_rate, clip;
+    int gradient_stride;
+    int unfused;
+    // [policy]
+    int n_hidden;   // 0 = the task's
+    int n_features; // 0 = as hidden
+    float dropout;
+    int aux_stops;
+    // [ppo]
+    EsPpoSettings ppo; // heads are filled by es_grow_settings_ppo
+    float floor_scale;
+    // [reward]
+    EsRewardSettings reward;
+    // [evaluate]
+    int n_evaluated; // episodes; -1: for learned policies alone
+    char against[1024];
+    int is_greedy;
+} EsGrowSettings;
+
+// The declared keys over `settings`, which is filled with defaults.
+EsConfig es_grow_run_config(EsGrowSettings *settings);
+
+// Whether the run trains a policy.
+int es_grow_settings_train(const EsGrowSettings *settings);
+
+// Held-out episodes to play at the end.
+int64_t es_grow_settings_evaluated(const EsGrowSettings *settings);
+
+// The network of the policy that is trained, for a host with so many slots. CONFIG when it cannot
+// be built.
+EsStatus es_grow_settings_spec(const EsGrowSettings *settings, int n_slots, EsPolicySpec *spec);
+
+// Settings of learning with what differs per head.
+EsPpoSettings es_grow_settings_ppo(const EsGrowSettings *settings);
+
+#endif

@@ -1,0 +1,138 @@
+#!/usr/bin/env bash
+# `esper grow --policy ppo` as a user runs it: a policy learns, is kept, opened again and compared; several seeds; mistakes.
+#
+# usage: grow_train_test.sh PATH_TO_ESPER
+set -uo pipefail
+esper=$1
+# shellcheck source=tests/programs/script_test.sh
+source "$(dirname "$0")/script_test.sh"
+cd "$folder" || exit 1
+
+host=(--envs 4 --episode-steps 6 --step-batches 2 --validation-images 200)
+small=("${host[@]}" --policy ppo --hidden 16 --quiet)
+
+# --- two rounds, end to end ---
+run 0 grow "${small[@]}" --rounds 2 --eval 6 --threads 1 --checkpoint.every=1 --out a
+expect_part "table" "$out" "6 held-out episodes"
+expect_part "table" "$out" "difference to"
+expect_text "updates" "$(ask a "select count(*) || ' ' || sum(n_epochs > 0) || ' ' || sum(is_skipped) from event_update_completed")" "2 2 0"
+expect_text "rounds with a reward" "$(ask a "select count(*) from rounds where reward is not null")" 2
+expect_text "episodes with a reward" "$(ask a "select count(*) from episodes where arm is null and reward is not null and stability is not null")" 8
+expect_text "rounds with both curves" "$(ask a "select count(*) from metrics where name in ('losses/approx_kl', 'policy/op_entropy')")" 4
+expect_text "decisions without a thought" "$(ask a "select count(*) from decisions where confidence is null or entropy is null or value is null")" 0
+expect_text "rewards that are not the sum of their terms" "$(ask a "select count(*) from rewards where abs(total - (attribution + action + warning
+    + synergy + rent + shock + occupancy + terminal + shaping + penalty)) > 1e-4")" 0
+# the round's reward is the mean of its episodes'
+expect_text "rounds with another mean" "$(ask a "select count(*) from rounds r where abs(r.reward - (select avg(e.reward) from episodes e
+    where e.round = r.round)) > 1e-9")" 0
+# four policies play six episodes each, in the round after the last, apart from all training
+expect_text "held-out episodes" "$(ask a "select count(*) || ' ' || count(distinct arm) || ' ' || min(episode) || ' ' || max(episode)
+    || ' ' || min(round) as found from episodes where arm is not null and test_accuracy is not null")" "24 4 1073741824 1073741829 3"
+[[ -f a/policy.safetensors ]] || fail "no policy in the run folder"
+cmp a/policy.safetensors a/checkpoints/2/policy.safetensors || fail "the run's policy is not the last checkpoint's"
+cmp -s a/policy.safetensors a/checkpoints/1/policy.safetensors && fail "the second update changed nothing"
+
+# --- the same bytes on two threads, without telemetry, and resumed ---
+run 0 grow "${small[@]}" --rounds 2 --eval 6 --threads 2 --telemetry.level=off --out b
+run 0 grow "${small[@]}" --rounds 1 --eval 0 --threads 2 --out c
+run 0 grow --resume c --rounds 2 --eval 6 --quiet
+for other in b c; do
+    diff -r a/checkpoints/2 $other/checkpoints/2 > diff.txt || fail "$other: another checkpoint: $(cat diff.txt)"
+    cmp a/evaluation.json $other/evaluation.json || fail "$other: another comparison"
+done
+# a finished run tells what it has, and plays nothing again
+touch -d '2001-01-01' a/evaluation.json
+run 0 grow --resume a --quiet --json
+expect_part "comparison of a finished run" "$out" '"n_episodes": 6'
+expect_text "time of its file" "$(stat -c %Y a/evaluation.json)" "$(date -d 2001-01-01 +%s)"
+expect_text "held-out episodes" "$(ask a "select count(*) from episodes where arm is not null")" 24
+# one that asks for other episodes plays them
+run 0 grow --resume a --quiet --eval 3 --json
+expect_part "another comparison" "$out" '"n_episodes": 3'
+expect_text "held-out episodes" "$(ask a "select count(*) from episodes where arm is not null")" 12
+
+# --- a policy's file plays; equal policies differ by nothing, exactly ---
+cp b/policy.safetensors first.safetensors
+cp b/policy.safetensors second.safetensors
+run 0 grow "${host[@]}" --policy first.safetensors --rounds 0 --eval 6 --evaluate.against=second.safetensors,wait --quiet --json --out d
+python3 - "$folder" << 'PYTHON' || fail "the comparison of a file"
+import json, sys
+trained, file = (json.load(open(f"{sys.argv[1]}/{run}/evaluation.json")) for run in ("b", "d"))
+arms = {arm["policy"]: arm for arm in file["arms"]}
+assert list(arms) == ["first.safetensors", "second.safetensors", "wait"], list(arms)
+same = arms["second.safetensors"]
+assert all(value == [0, 0, 0] for value in same["policy_minus_this"].values()), same["policy_minus_this"]
+# as a file it does what it did at the end of its training
+assert trained["arms"][0]["episodes"] == arms["first.safetensors"]["episodes"]
+# means and differences are those of the episodes
+def mean(values): return sum(values) / len(values)
+for name, arm in arms.items():
+    for measure, values in arm["episodes"].items():
+        assert len(values) == 6 and abs(arm["mean"][measure][0] - mean(values)) < 1e-9
+        paired = mean([a - b for a, b in zip(arms["first.safetensors"]["episodes"][measure], values)])
+        assert abs(arm["policy_minus_this"][measure][0] - paired) < 1e-9
+        low, high = arm["mean"][measure][1:]
+        assert low <= mean(values) + 1e-9 and mean(values) - 1e-9 <= high and low >= min(values) - 1e-9 and high <= max(values) + 1e-9
+assert arms["wait"]["mean"]["parameter_ratio"] == [1, 1, 1]
+PYTHON
+run 0 grow "${host[@]}" --policy first.safetensors --rounds 0 --eval 6 --evaluate.against=wait --evaluate.greedy=on --quiet --out g
+expect_part "greedy" "$out" "take the most likely action"
+run 0 grow "${host[@]}" --policy heuristic --rounds 1 --eval 0 --quiet --json --out h
+expect_part "baseline" "$out" '"reward": '
+
+# --- several seeds ---
+run 0 grow "${small[@]}" --rounds 1 --eval 4 --repeat 2 --seed 7 --out seeds --json
+both=$out
+expect_part "JSON over seeds" "$both" '"first_seed": 7'
+[[ -f seeds/seed-7/evaluation.json && -f seeds/seed-8/evaluation.json ]] || fail "folders of the seeds: $(ls seeds)"
+cmp -s seeds/seed-7/policy.safetensors seeds/seed-8/policy.safetensors && fail "two seeds gave one policy"
+rm -r seeds/seed-8
+run 0 grow --resume seeds --repeat 2 --quiet --json
+expect_text "after resuming" "$out" "$both"
+run 0 grow --resume seeds --repeat 2 --quiet
+expect_part "table over seeds" "$out" "means over 2 seeds"
+
+# --- interrupted while comparing ---
+"$esper" grow "${host[@]}" --policy heuristic --rounds 1 --eval 100000 --out stop > out.txt 2> err.txt &
+child=$!
+for ((i = 0; i < 200; i++)); do
+    [[ -d stop/checkpoints/1 ]] && break
+    sleep 0.1
+done
+sleep 0.5
+kill -INT $child
+wait $child
+expect_text "exit code of an interrupted comparison" "$?" 130
+expect_part "its message" "$(cat err.txt)" "all 1 rounds are saved, and what comes after them is not done"
+run 0 grow --resume stop --eval 2 --quiet
+expect_part "resumed comparison" "$out" "2 held-out episodes"
+
+# --- mistakes ---
+run 2 grow --hidden 60
+expect_part "hidden" "$err" "[policy] hidden is 60; it must be a multiple of 8"
+run 2 grow --policy first.safetensors --quiet
+expect_part "another host" "$err" "first.safetensors: the policy was trained with episode_steps = 6; this host has 30"
+run 2 grow --policy ppo --evaluate.against=wait,nothing
+expect_part "against" "$err" '[evaluate] against: there is no policy "nothing"'
+run 2 grow --ppo.rat=1
+expect_part "key" "$err" 'unknown key "rat" in [ppo]; did you mean "rate"?'
+run 2 grow --reward.mode=rich
+expect_part "reward" "$err" 'is not one of shaped, basic, sparse'
+run 2 grow --repeat 2
+expect_part "repeat" "$err" "--repeat needs --out DIR"
+run 2 grow --repeat 2 --policy wait --out w
+expect_part "repeat without episodes" "$err" "it needs --eval N"
+run 2 grow --resume b --ppo.rate=0.5 --quiet
+expect_part "resumed with another rate" "$err" "[ppo] rate is"
+run 0 grow "${host[@]}" --episode-steps 4 --policy ppo --hidden 16 --rounds 1 --eval 0 --out short
+expect_part "short episodes" "$err" "an episode has 4 steps, and the earliest in which a seed can be fossilised is 5"
+printf 'not a policy' > broken.safetensors
+run 2 grow --policy broken.safetensors --quiet
+expect_part "broken file" "$err" "broken.safetensors"
+cp -r b damaged
+truncate -s 1000 damaged/checkpoints/2/training.safetensors
+run 0 grow --resume damaged --quiet --eval 0
+expect_part "a damaged checkpoint" "$err" "checkpoint"
+diff -r a/checkpoints/2 damaged/checkpoints/2 > diff.txt || fail "played again it differs: $(cat diff.txt)"
+
+finish

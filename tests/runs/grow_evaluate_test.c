@@ -1,0 +1,120 @@
+// Comparing policies: paired intervals, and the file that keeps them.
+#include "runs/grow_evaluate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/random_rules.h"
+#include "es_test.h"
+#include "runs/grow_evaluation_file.h"
+
+enum { EPISODES = 20 };
+
+static double draw(uint32_t episode, uint32_t measure) {
+    EsRandom4 words = es_random_draw(3, episode, ES_PURPOSE_EVALUATION, measure, 0);
+    return 100.0 * (double)words.word[0] * 0x1p-32;
+}
+
+static void add_arm(EsGrowEvaluation *evaluation, const char *name, double shift) {
+    EsGrowArm *arm = &evaluation->arms[evaluation->n_arms++];
+    snprintf(arm->name, sizeof arm->name, "%s", name);
+    REQUIRE_OK(es_allocate(sizeof *arm->outcomes * EPISODES, (void **)&arm->outcomes));
+    for (uint32_t i = 0; i < EPISODES; i++) {
+        for (uint32_t m = 0; m < ES_N_MEASURES; m++) {
+            arm->outcomes[i].measure[m] = draw(i, m) - shift;
+        }
+    }
+}
+
+// The second arm is the first, the third is worse by 2 in every episode.
+static EsGrowEvaluation *create_case(void) {
+    EsGrowEvaluation *evaluation = NULL;
+    REQUIRE_OK(es_allocate(sizeof *evaluation, (void **)&evaluation));
+    evaluation->n_episodes = EPISODES;
+    evaluation->n_rounds = 12;
+    evaluation->is_greedy = 1;
+    add_arm(evaluation, "first", 0);
+    add_arm(evaluation, "same", 0);
+    add_arm(evaluation, "worse", 2);
+    return evaluation;
+}
+
+TEST(differences_are_paired) {
+    EsGrowEvaluation *evaluation = create_case();
+    REQUIRE_OK(es_grow_evaluation_compare(evaluation, 42));
+    for (int m = 0; m < ES_N_MEASURES; m++) {
+        const EsInterval *mean = &evaluation->arms[0].mean[m];
+        EXPECT(mean->low < mean->mean && mean->mean < mean->high);
+        const EsInterval *same = &evaluation->arms[1].difference[m];
+        EXPECT(same->mean == 0 && same->low == 0 && same->high == 0);
+        // episodes differ by tens, and yet every one of them says 2
+        const EsInterval *worse = &evaluation->arms[2].difference[m];
+        EXPECT_NEAR(worse->mean, 2, 1e-12);
+        EXPECT_NEAR(worse->low, 2, 1e-12);
+        EXPECT_NEAR(worse->high, 2, 1e-12);
+        EXPECT(mean->high - mean->low > 5);
+    }
+    es_grow_evaluation_destroy(evaluation);
+}
+
+TEST(a_file_keeps_every_bit) {
+    char folder[] = "/tmp/grow_evaluate_XXXXXX", path[64];
+    EXPECT(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/evaluation.json", folder);
+    EsGrowEvaluation *evaluation = create_case(), *loaded = NULL;
+    evaluation->arms[1].outcomes[3].measure[2] = NAN;
+    REQUIRE_OK(es_grow_evaluation_compare(evaluation, 42));
+    REQUIRE_OK(es_grow_evaluation_save(evaluation, path));
+    REQUIRE_OK(es_grow_evaluation_load(path, &loaded));
+    EXPECT_EQ(loaded->n_episodes, EPISODES);
+    EXPECT_EQ(loaded->n_arms, 3);
+    EXPECT_EQ(loaded->n_rounds, 12);
+    EXPECT_EQ(loaded->is_greedy, 1);
+    EXPECT_TEXT(loaded->arms[2].name, "worse");
+    for (int a = 0; a < 3; a++) {
+        for (int i = 0; i < EPISODES; i++) {
+            for (int m = 0; m < ES_N_MEASURES; m++) {
+                double kept = loaded->arms[a].outcomes[i].measure[m];
+                double was = evaluation->arms[a].outcomes[i].measure[m];
+                EXPECT(kept == was || (isnan(kept) && isnan(was)));
+            }
+        }
+    }
+    es_grow_evaluation_destroy(loaded);
+    es_grow_evaluation_destroy(evaluation);
+    unlink(path);
+    rmdir(folder);
+}
+
+TEST(files_that_are_none_are_refused) {
+    char folder[] = "/tmp/grow_evaluate_XXXXXX", path[64];
+    EXPECT(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/evaluation.json", folder);
+    static const char *const texts[] = {
+        "",
+        "{",
+        "[]",
+        "{}",
+        "{\"n_episodes\": 2, \"arms\": []}",
+        "{\"n_episodes\": -1, \"arms\": [{}]}",
+        "{\"n_episodes\": 99999999999, \"arms\": [{}]}",
+        "{\"n_episodes\": 2, \"arms\": [{}]}",
+        "{\"n_episodes\": 2, \"arms\": [{\"policy\": \"a\", \"sha256\": \"\"}]}",
+        "{\"n_episodes\": 2, \"arms\": [{\"policy\": \"a\", \"sha256\": \"\", \"episodes\": "
+        "{\"test_accuracy\": [1]}}]}",
+    };
+    for (size_t i = 0; i < ES_COUNT_OF(texts); i++) {
+        EsGrowEvaluation *loaded = NULL;
+        REQUIRE_OK(es_file_write_all(path, texts[i], strlen(texts[i])));
+        EXPECT_STATUS(es_grow_evaluation_load(path, &loaded), INPUT);
+        EXPECT(loaded == NULL);
+        EXPECT_CONTAINS(es_status_detail(), "evaluation.json");
+    }
+    EsGrowEvaluation *loaded = NULL;
+    unlink(path);
+    EXPECT_STATUS(es_grow_evaluation_load(path, &loaded), INPUT);
+    rmdir(folder);
+}
