@@ -233,7 +233,8 @@ static EsStatus read_summary(EsRunFacts *facts, EsRunDatabase *database) {
          take_round},
         {"episode_outcome",
          "SELECT final_loss, reward, parameter_ratio FROM event_episode_outcome "
-         "WHERE round = (SELECT max(round) FROM event_episode_outcome) ORDER BY env",
+         "WHERE arm IS NULL AND round = (SELECT max(round) FROM event_episode_outcome "
+         "WHERE arm IS NULL) ORDER BY env",
          take_episode},
     };
     EsStatus status = ES_STATUS_OK;

@@ -6,6 +6,7 @@ set -uo pipefail
 esper=$1
 # shellcheck source=tests/programs/script_test.sh
 source "$(dirname "$0")/script_test.sh"
+here=$(cd "$(dirname "$0")" && pwd)
 cd "$folder" || exit 1
 
 host=(--envs 4 --episode-steps 6 --step-batches 2 --validation-images 200)
@@ -106,6 +107,12 @@ expect_text "exit code of an interrupted comparison" "$?" 130
 expect_part "its message" "$(cat err.txt)" "all 1 rounds are saved, and what comes after them is not done"
 run 0 grow --resume stop --eval 2 --quiet
 expect_part "resumed comparison" "$out" "2 held-out episodes"
+
+# --- the settings that come with the program ---
+for preset in "$here"/../../configs/*.ini; do
+    run 0 grow --config "$preset" --envs 2 --dry-run
+    expect_part "$preset" "$out" "# policy"
+done
 
 # --- mistakes ---
 run 2 grow --hidden 60

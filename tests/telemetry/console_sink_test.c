@@ -76,6 +76,37 @@ TEST(a_round_is_a_line) {
                         "left 3 min 20 s\n");
 }
 
+TEST(an_update_stands_in_the_line_of_its_round) {
+    Plain plain;
+    open_plain(&plain, (EsConsoleOptions){.n_rounds = 2});
+    EsUpdateCompletedEvent update = {.entropy = 0.6149, .kl_divergence = 0.012149};
+    EXPECT_STATUS(write_rows(&plain.sink, ES_EVENT_UPDATE_COMPLETED, 1, -1, &update, 1), OK);
+    write_round(&plain.sink, 1, full_round(NAN));
+    write_round(&plain.sink, 2, full_round(NAN)); // no update came with it
+    close_plain(&plain, "round 1/2  1,234 steps/s  validation 71.3 %  reward 4.2  entropy 0.61  "
+                        "KL 0.0121  seeds 17\n"
+                        "round 2/2  1,234 steps/s  validation 71.3 %  reward 4.2  seeds 17\n");
+}
+
+static void write_evaluation(const EsSink *sink, int64_t n_done, double seconds) {
+    EsEvaluationProgressedEvent row = {
+        .arm = "heuristic", .n_done = n_done, .n_episodes = 1200, .seconds = seconds};
+    EXPECT_STATUS(write_rows(sink, ES_EVENT_EVALUATION_PROGRESSED, 3, -1, &row, 1), OK);
+}
+
+TEST(a_comparison_is_told_now_and_then) {
+    Plain plain;
+    open_plain(&plain, (EsConsoleOptions){.n_rounds = 2});
+    write_evaluation(&plain.sink, 100, 10);
+    write_evaluation(&plain.sink, 400, 40);
+    write_evaluation(&plain.sink, 500, 50);
+    write_evaluation(&plain.sink, 1200, 60);
+    close_plain(
+        &plain,
+        "comparing policies: 400 of 1,200 episodes, the last by heuristic  left 1 min 20 s\n"
+        "comparing policies: 1,200 of 1,200 episodes, the last by heuristic\n");
+}
+
 TEST(missing_parts_are_left_out) {
     Plain plain;
     open_plain(&plain, (EsConsoleOptions){.n_rounds = 0});
