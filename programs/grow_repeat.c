@@ -133,8 +133,7 @@ EsExit es_grow_repeat(const EsRunCommand *command, const EsOptionTable *table,
                           : configure(command, table, arguments);
     if (status == ES_STATUS_OK) {
         repeat.first_seed = ((const EsGrowSettings *)table->config->settings)->run.seed;
-        status = es_allocate(sizeof *repeat.evaluations * (size_t)n_repeats,
-                             (void **)&repeat.evaluations);
+        status = es_allocate(sizeof(void *) * (size_t)n_repeats, (void **)&repeat.evaluations);
     }
     for (int i = 0; i < n_repeats && status == ES_STATUS_OK; i++) {
         status = play_seed(&repeat, i);

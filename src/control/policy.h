@@ -14,7 +14,7 @@
 // A policy in training hears after every decision what came of it, and learns at the end:
 //
 //     ES_TRY(es_growth_decide(growth, actions));
-//     ES_TRY(es_policy_record(policy, state, rewards, penalty));
+//     ES_TRY(es_policy_record(policy, state, rewards));
 //     ES_TRY(es_policy_update(policy, state, &report)); // after the last step of the episode
 //
 // Draws are numbers of (seed, episode, step, head): an environment's actions do not depend on the
@@ -85,10 +85,9 @@ const EsThought *es_policy_thoughts(const EsPolicy *policy); // [E]
 // --- training; for policies made by es_policy_create ---
 
 // After es_growth_decide, once per decision: what came of it. rewards [E] as paid; `state` after
-// the tick. The row of an environment that was rolled back does not count: its last one gets the
-// penalty and ends.
-EsStatus es_policy_record(EsPolicy *policy, const EsGrowthState *state, const float *rewards,
-                          float rollback_penalty);
+// the tick. The row of an environment that was rolled back does not count: its last one gets this
+// reward on top and ends.
+EsStatus es_policy_record(EsPolicy *policy, const EsGrowthState *state, const float *rewards);
 
 // The episode is over: values of the states after the last step, then the update; normalisers move.
 // es_policy_begin starts the next one.

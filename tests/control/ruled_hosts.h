@@ -94,7 +94,8 @@ static inline void hosts_act(Hosts *hosts) {
     es_lifecycle_apply(&hosts->state, &hosts->settings, hosts->actions);
     es_lifecycle_tick(&hosts->state, &hosts->settings);
     for (int64_t e = 0; e < hosts->state.n_envs; e++) {
-        hosts->rewards[e] = host_number(hosts, e, 1) - 0.3f;
+        int is_rolled_back = hosts->state.env.refusal[e] == ES_REFUSAL_ROLLED_BACK;
+        hosts->rewards[e] = is_rolled_back ? -10 : host_number(hosts, e, 1) - 0.3f;
     }
 }
 
@@ -104,7 +105,7 @@ static inline void hosts_step(Hosts *hosts, EsPolicy *policy) {
     REQUIRE_OK(es_policy_decide(policy, &hosts->state, hosts->masks, hosts->actions));
     hosts_act(hosts);
     if (policy->learned.rollout != NULL) {
-        REQUIRE_OK(es_policy_record(policy, &hosts->state, hosts->rewards, -10));
+        REQUIRE_OK(es_policy_record(policy, &hosts->state, hosts->rewards));
     }
 }
 

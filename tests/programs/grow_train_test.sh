@@ -81,6 +81,13 @@ expect_part "greedy" "$out" "take the most likely action"
 run 0 grow "${host[@]}" --policy heuristic --rounds 1 --eval 0 --quiet --json --out h
 expect_part "baseline" "$out" '"reward": '
 
+# --- hosts that diverge while it learns: rolled back, paid for, and learned from all the same ---
+run 0 grow "${small[@]}" --episode-steps 14 --rounds 2 --eval 0 --grow.seed_rate=1000 --grow.clip=1000000 --telemetry.stride=1 --out hot
+rollbacks=$(ask hot "select count(*) from event_governor_rollback where penalty = -10")
+((rollbacks > 0)) || fail "no rollbacks"
+expect_text "rewards with a penalty" "$(ask hot "select count(*) from rewards where penalty <= -10 and total < -9")" "$rollbacks"
+expect_text "rows that learned" "$(ask hot "select count(*) from event_update_completed where n_epochs > 0 and is_skipped = 0")" 2
+
 # --- several seeds ---
 run 0 grow "${small[@]}" --rounds 1 --eval 4 --repeat 2 --seed 7 --out seeds --json
 both=$out

@@ -103,8 +103,7 @@ TEST(files_that_are_none_are_refused) {
         "{\"n_episodes\": 99999999999, \"arms\": [{}]}",
         "{\"n_episodes\": 2, \"arms\": [{}]}",
         "{\"n_episodes\": 2, \"arms\": [{\"policy\": \"a\", \"sha256\": \"\"}]}",
-        "{\"n_episodes\": 2, \"arms\": [{\"policy\": \"a\", \"sha256\": \"\", \"episodes\": "
-        "{\"test_accuracy\": [1]}}]}",
+        "{\"n_episodes\": 1, \"arms\": [{\"policy\": \"\", \"sha256\": \"\", \"episodes\": 1}]}",
     };
     for (size_t i = 0; i < ES_COUNT_OF(texts); i++) {
         EsGrowEvaluation *loaded = NULL;
