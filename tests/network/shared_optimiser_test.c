@@ -1,6 +1,6 @@
 // The optimiser on a shared store: gradients summed in a fixed tree, steps that are skipped,
 // clipping that can be changed.
-#include "policy_case.h"
+#include "policy_graph_case.h"
 
 // Rows of the slab summed here, level by level, into row 0.
 static void sum_rows(float *rows, int64_t n_rows, int64_t n_columns) {

@@ -1,6 +1,6 @@
 // One set of parameters for all environments: the same bits as with copies, through every operation
 // of a policy; graphs of any number of environments; files.
-#include "policy_case.h"
+#include "policy_graph_case.h"
 
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 // What the tests of shared stores have in common: a small network with every operation of a policy,
 // on fixed inputs, with gradients given from outside.
-#ifndef ES_TESTS_POLICY_CASE_H
-#define ES_TESTS_POLICY_CASE_H
+#ifndef ES_TESTS_POLICY_GRAPH_CASE_H
+#define ES_TESTS_POLICY_GRAPH_CASE_H
 
 #include "es_test.h"
 
