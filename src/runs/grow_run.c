@@ -35,6 +35,12 @@ struct EsGrowRun {
 
 static EsStatus create_parts(EsGrowRun *grow) {
     const EsGrowSettings *settings = grow->settings;
+    int64_t n_episodes = (int64_t)settings->run.n_rounds * settings->n_envs;
+    if (n_episodes > ES_HELD_OUT_EPISODE) {
+        return ES_FAIL(CONFIG, "%d rounds of %d hosts are %lld episodes; a run has at most %lld",
+                       settings->run.n_rounds, settings->n_envs, (long long)n_episodes,
+                       (long long)ES_HELD_OUT_EPISODE);
+    }
     ES_TRY(es_grow_play_create(settings, &grow->play));
     grow->is_trained = es_grow_settings_train(settings);
     ES_TRY(grow->is_trained
