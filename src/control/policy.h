@@ -14,7 +14,7 @@
 // A policy in training hears after every decision what came of it, and learns at the end:
 //
 //     ES_TRY(es_growth_decide(growth, actions));
-//     ES_TRY(es_policy_record(policy, state, rewards));
+//     ES_TRY(es_policy_record(policy, state, rewards, rollback_penalty));
 //     ES_TRY(es_policy_update(policy, state, &report)); // after the last step of the episode
 //
 // Draws are numbers of (seed, episode, step, head): an environment's actions do not depend on the
@@ -86,8 +86,10 @@ const EsThought *es_policy_thoughts(const EsPolicy *policy); // [E]
 
 // After es_growth_decide, once per decision: what came of it. rewards [E] as paid; `state` after
 // the tick. The row of an environment that was rolled back does not count: its last one gets this
-// reward on top and ends.
-EsStatus es_policy_record(EsPolicy *policy, const EsGrowthState *state, const float *rewards);
+// reward on top and ends. `rollback_penalty` is the part of such a reward, taken as positive, that
+// is not divided by the scale of rewards.
+EsStatus es_policy_record(EsPolicy *policy, const EsGrowthState *state, const float *rewards,
+                          float rollback_penalty);
 
 // The episode is over: values of the states after the last step, then the update; normalisers move.
 // es_policy_begin starts the next one.

@@ -1,14 +1,16 @@
 // The learned policy in training: rewards into rows, the update at the end of a round.
 #include "control/policy_internal.h"
 
-EsStatus es_policy_record(EsPolicy *policy, const EsGrowthState *state, const float *rewards) {
+EsStatus es_policy_record(EsPolicy *policy, const EsGrowthState *state, const float *rewards,
+                          float rollback_penalty) {
     EsLearned *learned = &policy->learned;
     EsRollout *rollout = learned->rollout;
     ES_ASSERT(rollout != NULL && learned->is_decided);
     for (int64_t e = 0; e < state->n_envs; e++) {
         int64_t row = es_rollout_row(rollout, learned->t, e);
         if (state->env.refusal[e] == ES_REFUSAL_ROLLED_BACK) {
-            es_rollout_break(rollout, learned->t, e, rewards[e]);
+            es_rollout_break(rollout, learned->t, e, rewards[e] + rollback_penalty,
+                             -rollback_penalty);
             continue;
         }
         // the tick has counted on: after the last step of the episode it is beyond it

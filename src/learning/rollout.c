@@ -85,6 +85,7 @@ static void lay_out(EsRollout *r) {
     TAKE(is_done, rows);
     TAKE(is_truncated, rows);
     TAKE(reward, rows);
+    TAKE(penalty, rows);
     TAKE(bootstrap, rows);
     TAKE(target, targets);
     TAKE(has_target, targets);
@@ -128,7 +129,7 @@ void es_rollout_reset(EsRollout *rollout) {
     memset(rollout->is_reset, 1, (size_t)rollout->shape.n_envs);
 }
 
-void es_rollout_break(EsRollout *rollout, int64_t t, int64_t env, float penalty) {
+void es_rollout_break(EsRollout *rollout, int64_t t, int64_t env, float reward, float penalty) {
     ES_ASSERT(t >= 0 && t < rollout->shape.n_steps && env >= 0 && env < rollout->shape.n_envs);
     rollout->is_valid[es_rollout_row(rollout, t, env)] = 0;
     if (t + 1 < rollout->shape.n_steps) {
@@ -140,7 +141,8 @@ void es_rollout_break(EsRollout *rollout, int64_t t, int64_t env, float penalty)
             continue;
         }
         if (!rollout->is_done[row]) {
-            rollout->reward[row] += penalty;
+            rollout->reward[row] += reward;
+            rollout->penalty[row] += penalty;
             rollout->is_done[row] = 1;
             rollout->is_truncated[row] = 0;
         }
@@ -148,8 +150,8 @@ void es_rollout_break(EsRollout *rollout, int64_t t, int64_t env, float penalty)
     }
 }
 
-static double scale_reward(double reward, const EsAdvantageOptions *options) {
-    double scaled = reward / options->reward_scale;
+static double scale_reward(double reward, double penalty, const EsAdvantageOptions *options) {
+    double scaled = reward / options->reward_scale + penalty;
     // the clamp would turn NaN into a number
     return es_math_is_finite(scaled)
                ? es_math_clamp(scaled, -options->reward_clip, options->reward_clip)
@@ -173,7 +175,7 @@ static void finish_env(EsRollout *r, int64_t env, const EsAdvantageOptions *opti
             continue;
         }
         double value = (double)r->value[row] * options->value_scale;
-        double reward = scale_reward((double)r->reward[row], options);
+        double reward = scale_reward((double)r->reward[row], (double)r->penalty[row], options);
         if (r->is_done[row] || is_last) {
             int goes_on = r->is_done[row] ? r->is_truncated[row] && options->bootstraps : 1;
             next_value = goes_on ? (double)r->bootstrap[row] * options->value_scale : 0;

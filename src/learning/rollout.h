@@ -79,12 +79,13 @@ typedef struct EsRollout {
     uint8_t *is_done;      // the episode ended with this row,               [T, E]
     uint8_t *is_truncated; // by the clock, not by the environment           [T, E]
     float *reward;         // as paid, before normalising                    [T, E]
+    float *penalty;        // of a broken episode, on the scale of scaled rewards [T, E]
     float *bootstrap;      // value after a truncated or last row, normalised scale [T, E]
     float *target;         // auxiliary targets                              [T, E, n_targets]
     uint8_t *has_target;   // measured at this row                           [T, E, n_targets]
 
     // written by es_rollout_finish; 0 in rows that are not valid
-    float *scaled_reward; // reward over the scale in force, clipped         [T, E]
+    float *scaled_reward; // reward over the scale in force + penalty, clipped [T, E]
     float *advantage;     // generalised, not normalised                     [T, E]
     float *returns;       // advantage + value, on the scale of scaled_reward [T, E]
     float *td_error;      //                                                 [T, E]
@@ -102,9 +103,10 @@ static inline int64_t es_rollout_row(const EsRollout *rollout, int64_t t, int64_
 void es_rollout_reset(EsRollout *rollout);
 
 // The environment broke down at step t: this row does not count, the last valid one before it gets
-// `penalty` on top and ends the episode without bootstrap, and the next row starts from a reset.
-// A row that had ended its episode already is left alone: what broke now was not its doing.
-void es_rollout_break(EsRollout *rollout, int64_t t, int64_t env, float penalty);
+// `reward` on top and ends the episode without bootstrap, and the next row starts from a reset.
+// `penalty` too is added to it, after scaling: a breakdown costs the same whatever rewards are
+// like. A row that had ended its episode already is left alone: what broke now was not its doing.
+void es_rollout_break(EsRollout *rollout, int64_t t, int64_t env, float reward, float penalty);
 
 typedef struct EsAdvantageOptions {
     double gamma, lambda;

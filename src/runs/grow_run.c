@@ -142,7 +142,8 @@ static EsStatus step_decided(void *context, int64_t step) {
     (void)step;
     const EsGrowthState *state = es_growth_state(grow->play.growth);
     if (grow->is_trained) {
-        ES_TRY(es_policy_record(grow->policy, state, grow->play.paid));
+        ES_TRY(es_policy_record(grow->policy, state, grow->play.paid,
+                                grow->settings->reward.rollback_penalty));
     }
     es_run_phase_end(grow->run, ES_PHASE_DECIDE,
                      es_clock_ns() - (int64_t)(grow->play.decide_ms * 1e6));

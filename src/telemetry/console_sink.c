@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "telemetry/console_line.h"
+#include "telemetry/console_warnings.h"
 #include "telemetry/sink.h"
 
 // more often than this a person cannot read, and a slow link could not follow
@@ -18,25 +19,14 @@
 // off a terminal a round is told about while it runs only when it lasts longer than this
 #define SECONDS_BETWEEN_PLAIN_LINES 30
 
-// anomalies, and rollbacks, of a round that get a line each; the rest are counted
-#define MAX_LINES_PER_ROUND 3
-
-// What is told line by line.
-typedef struct Warnings {
-    void (*add)(EsText *, const EsPacket *, int64_t);
-    const char *more; // "and 3" + more + round
-    int64_t round;
-    int64_t n; // of the round; the first few have a line
-} Warnings;
-
 typedef struct ConsoleSink {
     EsConsoleOptions options;
     double round_seconds[N_TIMED_ROUNDS]; // of this sitting, a ring
     int64_t n_timed;
-    int64_t round_ended_us; // when the latest round ended; 0 before
-    int64_t n_envs;         // rows of the latest env_stepped; 0 before
-    int has_steps;          // rounds consist of steps: a second one was seen
-    Warnings anomalies, rollbacks;
+    int64_t round_ended_us;          // when the latest round ended; 0 before
+    int64_t n_envs;                  // rows of the latest env_stepped; 0 before
+    int has_steps;                   // rounds consist of steps: a second one was seen
+    EsWarnings anomalies, rollbacks; // by rule, by reason
     double told_seconds;  // off a terminal: of the round at hand, when it last had a line
     int64_t update_round; // of the latest update of the policy; 0 before
     double update_entropy, update_kl;
@@ -148,23 +138,8 @@ static double real_cell(const EsPacket *packet, const char *column) {
     return es_packet_real(packet, 0, es_event_column(packet->type, column));
 }
 
-// The round is over: tell how many had no line.
-static void end_warnings(ConsoleSink *sink, Warnings *warnings) {
-    if (warnings->n > MAX_LINES_PER_ROUND) {
-        begin_line(sink);
-        es_text_add_string(&sink->out, "and ");
-        es_text_add_int(&sink->out, warnings->n - MAX_LINES_PER_ROUND);
-        es_text_add_string(&sink->out, warnings->more);
-        es_text_add_int(&sink->out, warnings->round);
-        end_line(sink);
-    }
-    warnings->n = 0;
-}
-
 static void take_round(ConsoleSink *sink, const EsPacket *packet) {
     int64_t round = packet->header->round;
-    end_warnings(sink, &sink->anomalies);
-    end_warnings(sink, &sink->rollbacks);
     time_round(sink, packet, real_cell(packet, "seconds"));
     EsConsoleProgress progress = es_console_progress(round, sink->options.n_rounds);
     // a round of one step is a pass over the images (hosts without growth): steps say nothing then
@@ -308,18 +283,37 @@ static void take_env_steps(ConsoleSink *sink, const EsPacket *packet) {
     sink->progress.n_seeds = n_seeds;
 }
 
-static void print_warnings(ConsoleSink *sink, Warnings *warnings, const EsPacket *packet) {
-    if (warnings->round != packet->header->round) {
-        end_warnings(sink, warnings);
-        warnings->round = packet->header->round;
-    }
+// `column` names the kind of a row.
+static void print_warnings(ConsoleSink *sink, EsWarnings *warnings, const EsPacket *packet,
+                           const char *column, void (*add)(EsText *, const EsPacket *, int64_t)) {
     for (int64_t row = 0; row < packet->n_rows; row++) {
-        if (warnings->n++ < MAX_LINES_PER_ROUND) {
+        size_t bytes = 0;
+        int64_t n = 0;
+        const char *kind =
+            es_packet_text(packet, row, es_event_column(packet->type, column), &bytes);
+        if (es_warnings_count(warnings, kind != NULL ? kind : "", bytes, &n)) {
             begin_line(sink);
-            warnings->add(&sink->out, packet, row);
+            add(&sink->out, packet, row);
+            if (n > 1) {
+                es_text_add_string(&sink->out, " (");
+                es_text_add_int(&sink->out, n);
+                es_text_add_string(&sink->out, " so far)");
+            }
             end_line(sink);
         }
     }
+}
+
+static void print_summary(ConsoleSink *sink, const char *title, const EsWarnings *warnings) {
+    size_t before = sink->out.length;
+    es_text_add_string(&sink->out, title);
+    size_t titled = sink->out.length;
+    es_warnings_add_summary(warnings, &sink->out);
+    if (sink->out.length == titled) {
+        sink->out.length = before;
+        return;
+    }
+    es_text_add_string(&sink->out, "\n");
 }
 
 static EsStatus write_packet(void *state, const EsPacket *packet) {
@@ -344,10 +338,10 @@ static EsStatus write_packet(void *state, const EsPacket *packet) {
         take_env_steps(sink, packet);
         break;
     case ES_EVENT_ANOMALY_DETECTED:
-        print_warnings(sink, &sink->anomalies, packet);
+        print_warnings(sink, &sink->anomalies, packet, "rule", es_console_add_anomaly);
         break;
     case ES_EVENT_GOVERNOR_ROLLBACK:
-        print_warnings(sink, &sink->rollbacks, packet);
+        print_warnings(sink, &sink->rollbacks, packet, "reason", es_console_add_rollback);
         break;
     default:
         return ES_STATUS_OK;
@@ -365,13 +359,14 @@ static EsStatus flush_lines(void *state) {
 // Leaves the cursor at the start of a line, and no complete round untold.
 static void close_sink(void *state) {
     ConsoleSink *sink = state;
-    end_warnings(sink, &sink->anomalies);
-    end_warnings(sink, &sink->rollbacks);
     if (sink->is_complete) {
         print_complete_round(sink);
     } else if (sink->is_drawn) {
         es_text_add_string(&sink->out, "\n");
+        sink->is_drawn = 0;
     }
+    print_summary(sink, "anomalies in all: ", &sink->anomalies);
+    print_summary(sink, "rollbacks in all: ", &sink->rollbacks);
     EsStatus status = write_out(sink);
     (void)status;
     es_text_destroy(&sink->out);
@@ -382,10 +377,6 @@ EsStatus es_console_sink_open(const EsConsoleOptions *options, EsSink *sink) {
     ConsoleSink *state = NULL;
     ES_TRY(es_allocate(sizeof *state, (void **)&state));
     state->options = *options;
-    state->anomalies =
-        (Warnings){.add = es_console_add_anomaly, .more = " more anomalies in round "};
-    state->rollbacks =
-        (Warnings){.add = es_console_add_rollback, .more = " more rollbacks in round "};
     state->progress = es_console_progress(0, options->n_rounds);
     *sink = (EsSink){"console", state, write_packet, flush_lines, close_sink};
     return ES_STATUS_OK;

@@ -96,7 +96,7 @@ TEST(rows) {
             memcpy(contributions, t.hosts.state.seed.contribution, sizeof contributions);
             REQUIRE_OK(es_policy_decide(t.policy, &t.hosts.state, t.hosts.masks, t.hosts.actions));
             hosts_act(&t.hosts);
-            REQUIRE_OK(es_policy_record(t.policy, &t.hosts.state, t.hosts.rewards));
+            REQUIRE_OK(es_policy_record(t.policy, &t.hosts.state, t.hosts.rewards, 10));
             for (int64_t e = 0; e < 4; e++) {
                 check_row(&t, step, e, masks, ages, contributions);
                 for (int s = 0; s < 3; s++) {
@@ -126,7 +126,7 @@ TEST(credit_goes_to_what_was_carried_out) {
                 t.hosts.state.env.accuracy[e] = NAN;
             }
             hosts_act(&t.hosts);
-            REQUIRE_OK(es_policy_record(t.policy, &t.hosts.state, t.hosts.rewards));
+            REQUIRE_OK(es_policy_record(t.policy, &t.hosts.state, t.hosts.rewards, 10));
             for (int64_t e = 0; e < 3; e++) {
                 int64_t row = es_rollout_row(r, step, e);
                 EXPECT_EQ(r->causal[row], 1 << ES_HEAD_OP);
@@ -150,7 +150,7 @@ TEST(rollbacks_break_the_row) {
     EXPECT_EQ(r->is_valid[es_rollout_row(r, 3, 1)], 0);
     int64_t last = es_rollout_row(r, 2, 1);
     EXPECT(r->is_valid[last] && r->is_done[last] && !r->is_truncated[last]);
-    EXPECT(r->reward[last] < -9);
+    EXPECT(r->penalty[last] == -10);
     EXPECT_EQ(r->is_reset[es_rollout_row(r, 4, 1)], 1);
     EXPECT_EQ(r->is_valid[es_rollout_row(r, 4, 1)], 1);
     EXPECT_EQ(r->is_valid[es_rollout_row(r, 3, 0)], 1); // the others are left alone
@@ -227,7 +227,7 @@ static double play_waiting(Training *t, int64_t round) {
             n_waits += is_wait && !es_policy_thoughts(t->policy)[e].is_forced;
             n_choices += !es_policy_thoughts(t->policy)[e].is_forced;
         }
-        REQUIRE_OK(es_policy_record(t->policy, &t->hosts.state, t->hosts.rewards));
+        REQUIRE_OK(es_policy_record(t->policy, &t->hosts.state, t->hosts.rewards, 10));
     }
     REQUIRE_OK(es_policy_update(t->policy, &t->hosts.state, &report));
     return (double)n_waits / (double)n_choices;

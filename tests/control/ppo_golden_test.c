@@ -158,7 +158,8 @@ static void fill_rollout(Bench *b) {
     }
     const float *breaks = golden_floats(f, "breaks", -1);
     for (int64_t i = 0; i < 2; i++) {
-        es_rollout_break(r, (int64_t)breaks[3 * i], (int64_t)breaks[3 * i + 1], breaks[3 * i + 2]);
+        es_rollout_break(r, (int64_t)breaks[3 * i], (int64_t)breaks[3 * i + 1], breaks[3 * i + 2],
+                         0);
     }
 }
 

@@ -105,7 +105,7 @@ static inline void hosts_step(Hosts *hosts, EsPolicy *policy) {
     REQUIRE_OK(es_policy_decide(policy, &hosts->state, hosts->masks, hosts->actions));
     hosts_act(hosts);
     if (policy->learned.rollout != NULL) {
-        REQUIRE_OK(es_policy_record(policy, &hosts->state, hosts->rewards));
+        REQUIRE_OK(es_policy_record(policy, &hosts->state, hosts->rewards, 10));
     }
 }
 

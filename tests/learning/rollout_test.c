@@ -182,7 +182,7 @@ TEST(a_break_punishes_the_last_valid_row_alone) {
         r->reward[row] = 1;
     }
     r->is_truncated[es_rollout_row(r, 1, 1)] = 1; // stale: the row has not ended
-    es_rollout_break(r, 2, 1, -10);
+    es_rollout_break(r, 2, 1, -10, 0);
     EXPECT_EQ(r->is_valid[es_rollout_row(r, 2, 1)], 0);
     EXPECT_NEAR(r->reward[es_rollout_row(r, 1, 1)], -9, 0);
     EXPECT_EQ(r->is_done[es_rollout_row(r, 1, 1)], 1);
@@ -195,7 +195,7 @@ TEST(a_break_punishes_the_last_valid_row_alone) {
         EXPECT_EQ(r->is_reset[row], t == 0);
     }
     // broken again before it did anything: nobody is to blame
-    es_rollout_break(r, 3, 1, -10);
+    es_rollout_break(r, 3, 1, -10, 0);
     EXPECT_NEAR(r->reward[es_rollout_row(r, 1, 1)], -9, 0);
     EXPECT_EQ(r->is_reset[es_rollout_row(r, 4, 1)], 1);
     es_rollout_finish(r, &plain);
@@ -204,15 +204,32 @@ TEST(a_break_punishes_the_last_valid_row_alone) {
     es_rollout_destroy(r);
 }
 
+TEST(a_penalty_is_not_scaled) {
+    EsRollout *r = make_rollout(2, 1);
+    r->is_valid[0] = r->is_valid[1] = 1;
+    r->reward[0] = 6;
+    es_rollout_break(r, 1, 0, 2, -7);
+    EXPECT(r->reward[0] == 8 && r->penalty[0] == -7);
+    EsAdvantageOptions options = plain;
+    options.reward_scale = 4;
+    options.reward_clip = 10;
+    es_rollout_finish(r, &options);
+    EXPECT_NEAR(r->scaled_reward[0], 8 / 4.0 - 7, 0);
+    options.reward_clip = 3; // the clip holds for the sum
+    es_rollout_finish(r, &options);
+    EXPECT_NEAR(r->scaled_reward[0], -3, 0);
+    es_rollout_destroy(r);
+}
+
 TEST(a_break_at_the_edges) {
     EsRollout *r = make_rollout(2, 1);
     r->is_valid[0] = r->is_valid[1] = 1;
-    es_rollout_break(r, 0, 0, -10); // nothing before it
+    es_rollout_break(r, 0, 0, -10, 0); // nothing before it
     EXPECT(r->reward[0] == 0 && r->is_done[0] == 0 && r->is_valid[0] == 0 && r->is_reset[1] == 1);
     es_rollout_reset(r);
     EXPECT(r->is_valid[1] == 0 && r->is_reset[0] == 1 && r->is_reset[1] == 0);
     r->is_valid[0] = r->is_valid[1] = 1;
-    es_rollout_break(r, 1, 0, -10); // nothing after it
+    es_rollout_break(r, 1, 0, -10, 0); // nothing after it
     EXPECT(r->reward[0] == -10 && r->is_done[0] == 1);
     es_rollout_destroy(r);
 }

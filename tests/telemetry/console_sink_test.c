@@ -302,7 +302,7 @@ TEST(shares_are_told_as_percent) {
 }
 
 // however many packets they come in
-TEST(a_round_has_few_warnings) {
+TEST(a_kind_of_warning_has_few_lines) {
     Plain plain;
     open_plain(&plain, (EsConsoleOptions){.n_rounds = 9});
     EsGovernorRollbackEvent row = {
@@ -312,12 +312,13 @@ TEST(a_round_has_few_warnings) {
     }
     write_round(&plain.sink, 1, empty_round());
     EXPECT_STATUS(write_rows(&plain.sink, ES_EVENT_GOVERNOR_ROLLBACK, 2, 0, &row, 1), OK);
+    row.reason = "divergence";
+    EXPECT_STATUS(write_rows(&plain.sink, ES_EVENT_GOVERNOR_ROLLBACK, 2, 0, &row, 1), OK);
     close_plain(&plain, "rollback: nan in round 1, environment 1\n"
-                        "rollback: nan in round 1, environment 1\n"
-                        "rollback: nan in round 1, environment 1\n"
-                        "and 7 more rollbacks in round 1\n"
+                        "rollback: nan in round 1, environment 1 (10 so far)\n"
                         "round 1/9\n"
-                        "rollback: nan in round 2, environment 1\n");
+                        "rollback: divergence in round 2, environment 1\n"
+                        "rollbacks in all: nan 11\n");
 }
 
 TEST(a_flood_of_warnings_is_counted) {
@@ -330,9 +331,8 @@ TEST(a_flood_of_warnings_is_counted) {
     }
     EXPECT_STATUS(write_rows(&plain.sink, ES_EVENT_GOVERNOR_ROLLBACK, 2, 0, rows, 64), OK);
     close_plain(&plain, "rollback: nan in round 2, environment 0\n"
-                        "rollback: nan in round 2, environment 1\n"
-                        "rollback: nan in round 2, environment 2\n"
-                        "and 61 more rollbacks in round 2\n");
+                        "rollback: nan in round 2, environment 9 (10 so far)\n"
+                        "rollbacks in all: nan 64\n");
 }
 
 // texts must not be able to move the cursor, ring, or fake a line
