@@ -51,7 +51,9 @@ typedef struct EsPolicy EsPolicy;
 // none of these; INPUT when a file is not what it should be, or was trained on another host.
 EsStatus es_policy_open(const char *text, const EsPolicyContext *context, EsPolicy **policy);
 
-// PPO with the heads of this policy: floors, entropy weights and entropy floors as published.
+// PPO with the heads of this policy: floors, entropy weights and entropy floors as published. An
+// episode's last step is its end (bootstraps 0): the policy sees the clock, and the step pays what
+// the end is worth.
 EsPpoSettings es_policy_ppo_defaults(void);
 
 // A learned policy in training: fresh weights from the seed, room for episodes of `n_steps`.
@@ -91,8 +93,9 @@ const EsThought *es_policy_thoughts(const EsPolicy *policy); // [E]
 EsStatus es_policy_record(EsPolicy *policy, const EsGrowthState *state, const float *rewards,
                           float rollback_penalty);
 
-// The episode is over: values of the states after the last step, then the update; normalisers move.
-// es_policy_begin starts the next one.
+// The update, after the last step; normalisers move. es_policy_begin starts the next episodes.
+// Values of the states after the last step are what goes on with `bootstraps` 1, and what a round
+// that stops before the episode's end goes on with in any case.
 EsStatus es_policy_update(EsPolicy *policy, const EsGrowthState *state, EsPpoReport *report);
 
 EsRecurrentHealth es_policy_health(const EsPolicy *policy); // of the last decision

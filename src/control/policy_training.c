@@ -14,8 +14,7 @@ EsStatus es_policy_record(EsPolicy *policy, const EsGrowthState *state, const fl
             continue;
         }
         // the tick has counted on: after the last step of the episode it is beyond it
-        int is_last = learned->t == rollout->shape.n_steps - 1 ||
-                      state->env.step[e] > policy->context.settings->episode_steps;
+        int is_last = state->env.step[e] > policy->context.settings->episode_steps;
         rollout->causal[row] = (uint32_t)es_growth_op_heads(state->env.effective_op[e]);
         rollout->reward[row] = rewards[e];
         rollout->is_valid[row] = 1;
@@ -27,7 +26,7 @@ EsStatus es_policy_record(EsPolicy *policy, const EsGrowthState *state, const fl
     return ES_STATUS_OK;
 }
 
-// Values of the states after the last step, for the rows that end by the clock.
+// Values of the states after the last step, for rows that may go on there.
 static EsStatus bootstrap(EsPolicy *policy, const EsGrowthState *state) {
     EsLearned *learned = &policy->learned;
     EsRollout *rollout = learned->rollout;
@@ -39,7 +38,7 @@ static EsStatus bootstrap(EsPolicy *policy, const EsGrowthState *state) {
                                  &outputs));
     for (int64_t e = 0; e < state->n_envs; e++) {
         int64_t row = es_rollout_row(rollout, learned->t - 1, e);
-        if (rollout->is_truncated[row]) {
+        if (rollout->is_valid[row]) {
             rollout->bootstrap[row] = outputs.value[e];
         }
     }

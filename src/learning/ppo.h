@@ -5,9 +5,11 @@
 // ratios and clipping per head over its causal rows, value loss, entropies, auxiliary losses,
 // gradient, one optimiser step each; it stops early when the policy has moved too far (KL). Ratios
 // compare with what the weights at the start of the update say in the first pass (the anchor), not
-// with what was stored while acting: in the first pass they are exactly 1. PPO sees a network
-// through EsTrainee alone: it fills in outputs for all rows, and takes gradients with respect to
-// them.
+// with those of acting: in the first pass they are exactly 1. PPO sees a network through EsTrainee
+// alone: it fills in outputs for all rows, and takes gradients with respect to them.
+//
+// The default of `bootstraps`, 0, is for episodes of one length whose clock is observed; the
+// published program has 1. EsAdvantageOptions says when which is right.
 //
 //     EsPpo *ppo; ES_TRY(es_ppo_create(&settings, &rollout_shape, &ppo));
 //     ES_TRY(es_ppo_update(ppo, rollout, &trainee, &report));
@@ -76,7 +78,7 @@ typedef struct EsTrainee {
     X(float, auxiliary_clip, 10, 0, 1e6, "targets are clipped to +- this")                         \
     X(float, advantage_floor, 0.1, 0, 100, "least spread that advantages are divided by")          \
     X(float, reward_clip, 10, 0.01, 1e6, "of scaled rewards")                                      \
-    X(int, bootstraps, 1, 0, 1, "episodes that end by the clock go on with the state's value")
+    X(int, bootstraps, 0, 0, 1, "episodes that end by the clock are taken to go on, as published")
 
 // What differs per head.
 typedef struct EsPpoHead {

@@ -113,16 +113,22 @@ typedef struct EsAdvantageOptions {
     double reward_scale; // rewards are divided by it,
     double reward_clip;  // then clipped to +- this
     double value_scale;  // value and bootstrap times this are on the scale of scaled rewards
-    int bootstraps;      // 1: truncated rows go on with their bootstrap; 0: they are ends
+    // 0: truncated rows are ends. Right where every episode has the same length, the clock is
+    //    observed and the end is paid for: nothing is left to come. There 1 goes astray: the state
+    //    after the end looks like the last one, so the target of its value contains that value, and
+    //    both climb towards reward / (1 - gamma) (docs/decisions/0009-episodes-end.md).
+    // 1: they go on with their bootstrap. Right where the task has no end of its own, and a limit
+    //    that is not observed cut it short.
+    int bootstraps;
 } EsAdvantageOptions;
 
 // Rewards scaled, then generalised advantages per environment over its valid rows (Schulman et al.,
 // 2016):
 //   delta_t = r_t + gamma next - V_t,   A_t = delta_t + gamma lambda A_next,   R_t = A_t + V_t
-// next is V of the following valid row; the bootstrap after a truncated row; 0 after an end. A_next
-// is 0 after is_done. An environment's last valid row without is_done goes on with its bootstrap
-// whatever `bootstraps` says: the rollout was cut there, not the episode. A reward that is not
-// finite is not clipped: it shows in the returns.
+// next is V of the following valid row; 0 after an end; after a truncated row what `bootstraps`
+// says. A_next is 0 after is_done. An environment's last valid row without is_done goes on with its
+// bootstrap whatever `bootstraps` says: the rollout was cut there, not the episode. A reward that
+// is not finite is not clipped: it shows in the returns.
 void es_rollout_finish(EsRollout *rollout, const EsAdvantageOptions *options);
 
 ES_EXTERN_C_END

@@ -182,6 +182,38 @@ TEST(bootstrap_looks_at_the_state_after_the_last_step) {
     training_end(&t);
 }
 
+// The last step ends the episode, and its return is its reward. A round that stops earlier was cut:
+// its last rows go on with the value of the state after them.
+TEST(episodes_end_and_rounds_are_cut) {
+    static Training t;
+    EsPpoReport report;
+    EXPECT_EQ(es_policy_ppo_defaults().bootstraps, 0);
+    training_begin(&t, 2, 3, 5);
+    const EsRollout *r = t.policy->learned.rollout;
+    double gamma = (double)es_policy_ppo_defaults().gamma;
+    hosts_play(&t.hosts, t.policy, 0, &report);
+    for (int64_t e = 0; e < 3; e++) {
+        int64_t row = es_rollout_row(r, r->shape.n_steps - 1, e);
+        EXPECT(r->is_done[row] && r->bootstrap[row] != 0);
+        EXPECT_NEAR(r->returns[row], r->scaled_reward[row], 1e-6);
+    }
+    double scale = es_value_scale(&es_ppo_state(t.policy->learned.ppo)->values);
+    hosts_begin(&t.hosts, 3);
+    REQUIRE_OK(es_policy_begin(t.policy, 3));
+    for (int step = 0; step < 5; step++) {
+        hosts_step(&t.hosts, t.policy);
+    }
+    REQUIRE_OK(es_policy_update(t.policy, &t.hosts.state, &report));
+    EXPECT_EQ(report.n_valid, 15);
+    for (int64_t e = 0; e < 3; e++) {
+        int64_t row = es_rollout_row(r, 4, e);
+        double after = gamma * scale * (double)r->bootstrap[row];
+        EXPECT(!r->is_done[row] && r->bootstrap[row] != 0);
+        EXPECT_NEAR(r->returns[row], (double)r->scaled_reward[row] + after, 1e-5);
+    }
+    training_end(&t);
+}
+
 TEST(an_update_moves_weights_and_normaliser) {
     static Training t, same;
     EsPpoReport report;

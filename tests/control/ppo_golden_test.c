@@ -91,6 +91,7 @@ static void each_parameter(Bench *b, const char *prefix, int is_loading, int of_
 
 static EsPpoSettings read_settings(const EsSafetensors *file) {
     EsPpoSettings settings = es_ppo_defaults();
+    settings.bootstraps = 1; // as published
     int n_read = 0;
     float number;
 #define X(type, name, start, lowest, highest, help)                                                \
