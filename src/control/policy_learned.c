@@ -67,7 +67,6 @@ EsStatus es_learned_create(EsPolicy *policy, const EsPolicySpec *spec, const EsP
                                   .n_envs = context->n_envs,
                                   .n_features = es_observation_size(spec->n_slots),
                                   .n_ids = spec->n_slots,
-                                  .n_hidden = spec->n_hidden,
                                   .n_targets = spec->n_slots,
                                   .policy = es_policy_spec_shape(spec)};
     for (int head = 0; head < ES_N_HEADS; head++) {
@@ -149,7 +148,6 @@ static void keep_row(EsRollout *rollout, int64_t row, const EsActionMasks *masks
     rollout->used[row] = legality.used;
     rollout->available[row] = legality.available;
     rollout->is_forced[row] = (uint8_t)legality.is_forced;
-    rollout->log_probability[row] = sampled->log_probability;
     rollout->value[row] = value;
 }
 

@@ -240,8 +240,7 @@ static EsStatus begin(void *context, const EsRollout *rollout) {
     return ES_STATUS_OK;
 }
 
-static EsStatus forward(void *context, uint32_t pass, int with_gradient, EsOutputs *outputs) {
-    (void)with_gradient; // the forward half is the same, and the backward half may stay away
+static EsStatus forward(void *context, uint32_t pass, EsOutputs *outputs) {
     EsPolicyNetwork *network = context;
     EsPolicyTraining *training = network->training;
     EsStream *stream = network->stream;

@@ -245,7 +245,7 @@ static EsStatus run_pass(Update *u, int *goes_on) {
     EsPpoLoss loss;
     EsStepReport step = {0};
     *goes_on = 0;
-    ES_TRY(u->trainee->forward(u->trainee->context, (uint32_t)ppo->state.n_passes++, 1, &outputs));
+    ES_TRY(u->trainee->forward(u->trainee->context, (uint32_t)ppo->state.n_passes++, &outputs));
     es_ppo_loss(&u->batch, &outputs, ppo->log_probability, &loss);
     report->n_nonfinite += loss.n_nonfinite;
     if (loss.n_nonfinite > 0) {

@@ -45,8 +45,8 @@ typedef struct EsTrainee {
     EsStatus (*begin)(void *context, const EsRollout *rollout); // take the rows; before an update
     // `outputs` comes with room for all rows. The trainee fills it, or points a member at memory of
     // its own that is valid until its next call, or sets action_value or auxiliary to NULL: it has
-    // none. Rows that are not valid may hold anything. Without with_gradient no step follows.
-    EsStatus (*forward)(void *context, uint32_t pass, int with_gradient, EsOutputs *outputs);
+    // none. Rows that are not valid may hold anything. A step need not follow.
+    EsStatus (*forward)(void *context, uint32_t pass, EsOutputs *outputs);
     // gradients of the parameters from those of the last forward's outputs; clipping to max_norm
     // (0: none); an Adam step unless a value is not finite. Gradients of outputs that are NULL in
     // the last forward are 0.

@@ -48,9 +48,9 @@ static EsStatus check_shape(const EsRolloutShape *shape) {
         return ES_FAIL(ARGUMENT, "rollout: %lld steps of %lld environments",
                        (long long)shape->n_steps, (long long)shape->n_envs);
     }
-    if (shape->n_features < 0 || shape->n_ids < 0 || shape->n_hidden < 0 || shape->n_targets < 0) {
-        return ES_FAIL(ARGUMENT, "rollout: %d features, %d ids, %d hidden values, %d targets",
-                       shape->n_features, shape->n_ids, shape->n_hidden, shape->n_targets);
+    if (shape->n_features < 0 || shape->n_ids < 0 || shape->n_targets < 0) {
+        return ES_FAIL(ARGUMENT, "rollout: %d features, %d ids, %d targets", shape->n_features,
+                       shape->n_ids, shape->n_targets);
     }
     return check_policy(&shape->policy);
 }
@@ -78,7 +78,6 @@ static void lay_out(EsRollout *r) {
     TAKE(used, rows);
     TAKE(available, rows);
     TAKE(is_forced, rows);
-    TAKE(log_probability, rows);
     TAKE(value, rows);
     TAKE(causal, rows);
     TAKE(is_valid, rows);

@@ -46,7 +46,6 @@ typedef struct EsRolloutShape {
     int64_t n_envs;  // E
     int n_features;  // D
     int n_ids;       // integers beside the features (embedding indices)
-    int n_hidden;    // of the recurrent state
     int n_targets;   // measured values that the auxiliary output is taught
     EsPolicyShape policy;
 } EsRolloutShape;
@@ -70,8 +69,7 @@ typedef struct EsRollout {
     uint32_t *used;      // bits of heads that the sampled action reads     [T, E]
     uint32_t *available; // bits of heads that some legal action reads      [T, E]
     uint8_t *is_forced;  // there was no choice: no actor loss              [T, E]
-    float *log_probability; // sum over used heads                           [T, E]
-    float *value;           // on the normalised scale                       [T, E]
+    float *value;        // on the normalised scale                       [T, E]
 
     // what came of it, written by the owner of the environments
     uint32_t *causal;      // bits of heads that what was carried out reads  [T, E]

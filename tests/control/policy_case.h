@@ -33,7 +33,6 @@ static EsRolloutShape policy_rollout_shape(const EsPolicySpec *spec, int64_t n_e
                             .n_envs = n_envs,
                             .n_features = es_observation_size(spec->n_slots),
                             .n_ids = spec->n_slots,
-                            .n_hidden = spec->n_hidden,
                             .n_targets = spec->n_slots,
                             .policy = es_policy_spec_shape(spec)};
 }
@@ -97,7 +96,7 @@ static inline void shake_parameters(PolicyCase *test, float scale) {
 static inline EsOutputs run_forward(PolicyCase *test, uint32_t pass) {
     EsOutputs outputs = {0};
     REQUIRE_OK(test->trainee.begin(test->network, test->rollout));
-    REQUIRE_OK(test->trainee.forward(test->network, pass, 1, &outputs));
+    REQUIRE_OK(test->trainee.forward(test->network, pass, &outputs));
     return outputs;
 }
 

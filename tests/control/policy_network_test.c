@@ -417,7 +417,7 @@ TEST(calls_out_of_turn) {
     PolicyCase test = create_case(small_spec(), 5, 4, 1, 3);
     EsOutputs outputs;
     EsStepReport report;
-    EXPECT_STATUS(test.trainee.forward(test.network, 0, 1, &outputs), ARGUMENT);
+    EXPECT_STATUS(test.trainee.forward(test.network, 0, &outputs), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "begin");
     EXPECT_STATUS(test.trainee.step(test.network, &test.gradients, 0.1f, 1, &report), ARGUMENT);
     run_step(&test, 0, 0.0f, 1.0f);

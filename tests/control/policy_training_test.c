@@ -67,7 +67,6 @@ static void check_row(Training *t, int64_t step, int64_t e, const EsActionMasks 
     EXPECT_EQ(r->is_valid[row], 1);
     EXPECT_EQ(r->causal[row], es_growth_op_heads(state->env.effective_op[e]));
     EXPECT(r->reward[row] == t->hosts.rewards[e]);
-    EXPECT(r->log_probability[row] <= 0);
     int is_last = step == t->hosts.settings.episode_steps - 1;
     EXPECT_EQ(r->is_done[row], is_last);
     EXPECT_EQ(r->is_truncated[row], is_last);

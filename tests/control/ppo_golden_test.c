@@ -201,7 +201,6 @@ static Bench bench_open(const char *stem, int n_epochs, double target_kl) {
                            .n_envs = b.E,
                            .n_features = es_observation_size(shape[2]),
                            .n_ids = shape[2],
-                           .n_hidden = shape[3],
                            .n_targets = shape[2],
                            .policy = es_policy_spec_shape(&spec)};
     REQUIRE_OK(es_rollout_create(&rows, &b.rollout));
@@ -358,7 +357,7 @@ TEST(outputs_of_the_network) {
         Bench b = bench_open(stems[i], 1, 0);
         EsOutputs outputs;
         REQUIRE_OK(b.trainee.begin(b.trainee.context, b.rollout));
-        REQUIRE_OK(b.trainee.forward(b.trainee.context, 0, 0, &outputs));
+        REQUIRE_OK(b.trainee.forward(b.trainee.context, 0, &outputs));
         int64_t R = b.rollout->n_rows, A = b.rollout->shape.policy.n_logits;
         struct {
             const char *name;

@@ -64,11 +64,9 @@ static float *linear_place(const LinearTrainee *t, const EsOutputs *outputs, int
     return &outputs->auxiliary[row * t->rollout->shape.n_targets + (o - n_logits - 2)];
 }
 
-static EsStatus linear_forward(void *context, uint32_t pass, int with_gradient,
-                               EsOutputs *outputs) {
+static EsStatus linear_forward(void *context, uint32_t pass, EsOutputs *outputs) {
     LinearTrainee *t = context;
     (void)pass;
-    (void)with_gradient;
     t->n_forward++;
     const EsRollout *r = t->rollout;
     for (int64_t row = 0; row < r->n_rows; row++) {

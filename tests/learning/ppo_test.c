@@ -118,7 +118,7 @@ static void update_by_hand(Scene *s, int n_epochs) {
                   gradients = {d_logits, d_value, d_q, d_guess};
         EsPpoLoss loss;
         EsStepReport step;
-        REQUIRE_OK(linear_forward(&s->linear, 0, 1, &outputs));
+        REQUIRE_OK(linear_forward(&s->linear, 0, &outputs));
         if (k == 0) {
             es_ppo_loss(&batch, &outputs, anchor, &loss);
             batch.reference = anchor;
