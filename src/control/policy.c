@@ -20,6 +20,16 @@ EsGrowthEnv es_policy_load(const EsGrowthState *state, int64_t e, EsSeed *seeds)
 
 // --- life ---
 
+#define SCRIPT_PREFIX "script:"
+
+EsPolicyKind es_policy_parse_kind(const char *text) {
+    return strcmp(text, "wait") == 0                                  ? ES_POLICY_WAIT
+           : strcmp(text, "random") == 0                              ? ES_POLICY_RANDOM
+           : strcmp(text, "heuristic") == 0                           ? ES_POLICY_HEURISTIC
+           : strncmp(text, SCRIPT_PREFIX, strlen(SCRIPT_PREFIX)) == 0 ? ES_POLICY_SCRIPT
+                                                                      : ES_POLICY_LEARNED;
+}
+
 static EsStatus allocate(const EsPolicyContext *context, EsPolicyKind kind, EsPolicy **policy) {
     ES_ASSERT(context->n_envs >= 1);
     ES_TRY(es_allocate(sizeof **policy, (void **)policy));
@@ -45,16 +55,8 @@ static EsStatus open_heuristic(EsPolicy *policy) {
                        (void **)&policy->memory);
 }
 
-static EsPolicyKind parse_kind(const char *text) {
-    return strcmp(text, "wait") == 0          ? ES_POLICY_WAIT
-           : strcmp(text, "random") == 0      ? ES_POLICY_RANDOM
-           : strcmp(text, "heuristic") == 0   ? ES_POLICY_HEURISTIC
-           : strncmp(text, "script:", 7) == 0 ? ES_POLICY_SCRIPT
-                                              : ES_POLICY_LEARNED;
-}
-
 EsStatus es_policy_open(const char *text, const EsPolicyContext *context, EsPolicy **policy) {
-    EsPolicyKind kind = parse_kind(text);
+    EsPolicyKind kind = es_policy_parse_kind(text);
     EsStatus status = ES_STATUS_OK;
     *policy = NULL;
     if (kind == ES_POLICY_LEARNED && access(text, F_OK) != 0) {
@@ -66,7 +68,7 @@ EsStatus es_policy_open(const char *text, const EsPolicyContext *context, EsPoli
     ES_TRY(allocate(context, kind, policy));
     switch (kind) {
     case ES_POLICY_SCRIPT:
-        ES_TRY_GOTO(open_script(*policy, text + strlen("script:")));
+        ES_TRY_GOTO(open_script(*policy, text + strlen(SCRIPT_PREFIX)));
         break;
     case ES_POLICY_HEURISTIC:
         ES_TRY_GOTO(open_heuristic(*policy));

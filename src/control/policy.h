@@ -47,6 +47,10 @@ typedef struct EsPolicyContext {
 
 typedef struct EsPolicy EsPolicy;
 
+// The kind that a text for es_policy_open names; what is no name is the path of a learned one's
+// file, whether or not there is such a file.
+EsPolicyKind es_policy_parse_kind(const char *text);
+
 // "wait", "random", "heuristic", "script:FILE", or the path of a policy file. ARGUMENT when it is
 // none of these; INPUT when a file is not what it should be, or was trained on another host.
 EsStatus es_policy_open(const char *text, const EsPolicyContext *context, EsPolicy **policy);
@@ -89,7 +93,7 @@ const EsThought *es_policy_thoughts(const EsPolicy *policy); // [E]
 // After es_growth_decide, once per decision: what came of it. rewards [E] as paid; `state` after
 // the tick. The row of an environment that was rolled back does not count: its last one gets this
 // reward on top and ends. `rollback_penalty` is the part of such a reward, taken as positive, that
-// is not divided by the scale of rewards.
+// is not divided by the scale of rewards. With no row before it, both are lost to training.
 EsStatus es_policy_record(EsPolicy *policy, const EsGrowthState *state, const float *rewards,
                           float rollback_penalty);
 

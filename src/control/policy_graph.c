@@ -44,12 +44,11 @@ EsStatus es_policy_spec_check(const EsPolicySpec *spec) {
 }
 
 EsPolicyShape es_policy_spec_shape(const EsPolicySpec *spec) {
-    EsPolicyShape shape = {.n_heads = ES_N_HEADS};
+    int head_size[ES_N_HEADS];
     for (int32_t head = 0; head < ES_N_HEADS; head++) {
-        shape.head_size[head] = es_head_size(head, spec->n_slots);
-        shape.n_logits += shape.head_size[head];
+        head_size[head] = es_head_size(head, spec->n_slots);
     }
-    return shape;
+    return es_policy_shape(ES_N_HEADS, head_size);
 }
 
 // --- counting, apart from the graph so that one can check the other ---

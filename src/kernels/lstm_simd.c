@@ -16,8 +16,6 @@
 #define DEPTH   ES_SIMD_DEPTH
 // recurrent weights that stay in a second-level cache from step to step
 #define SMALL_WEIGHTS_BYTES (512 << 10)
-// as in matmul_simd.c
-#define ROWS_PER_COPY 13
 
 typedef struct Lstm {
     EsIn recurrent, bias_recurrent;
@@ -229,7 +227,7 @@ static void add_d_state(const Lstm *job, const Tile *tile, int64_t t, int64_t fi
     }
     _Alignas(64) float copy[DEPTH][COLUMNS];
     const float *weight = es_env_f32(job->recurrent, tile->first_env) + tile->unit0;
-    int is_copied = rows.count >= ROWS_PER_COPY || n_units % LANES != 0;
+    int is_copied = rows.count >= ES_SIMD_ROWS_PER_COPY || n_units % LANES != 0;
     for (int64_t k0 = 0; k0 < 4 * D; k0 += DEPTH) {
         int64_t depth = ES_MIN(DEPTH, 4 * D - k0);
         for (int64_t k = 0; is_copied && k < depth; k++) {

@@ -18,8 +18,6 @@
 #define PANEL_ROWS 6
 // of c, in a piece of a transposed product
 #define PIECE_COLUMNS 64
-// fewer rows than this do not repay the copy of a panel
-#define ROWS_PER_COPY 13
 
 // --- b stored transposed: lanes along K ---
 
@@ -235,8 +233,8 @@ static void multiply_part(const EsSimdProduct *p, const EsSimdRows *rows, int64_
     float beta = k0 == 0 ? p->beta : 1.0f;
     for (int64_t j0 = 0; j0 < p->n_columns; j0 += COLUMNS) {
         int64_t width = ES_MIN(COLUMNS, p->n_columns - j0);
-        int is_direct = p->n_rows < ROWS_PER_COPY && p->b_column == 1 && p->find_b_row == NULL &&
-                        width % LANES == 0;
+        int is_direct = p->n_rows < ES_SIMD_ROWS_PER_COPY && p->b_column == 1 &&
+                        p->find_b_row == NULL && width % LANES == 0;
         if (is_direct) {
             ES_CPU_KERNEL(rows_times_panel)
             (rows, a_step, p->b + k0 * p->b_row + j0, p->b_row, depth, width, beta, j0);

@@ -14,6 +14,8 @@
 // columns of a tile of the second kind; its panel, ES_SIMD_DEPTH rows of b, is 32 or 8 KiB
 #define ES_SIMD_COLUMNS (LANES == 16 ? 64 : 16)
 #define ES_SIMD_DEPTH   128
+// fewer rows than this do not repay the copy of a panel
+#define ES_SIMD_ROWS_PER_COPY 13
 
 typedef struct EsSimdRows {
     int64_t count;

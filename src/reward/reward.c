@@ -1,7 +1,7 @@
 // Loops over environments; every decision is in the rules.
 #include "reward/reward.h"
 
-#include <stdlib.h>
+#include "base/arena.h"
 
 struct EsReward {
     const EsGrowthSettings *growth; // borrowed
@@ -14,6 +14,18 @@ struct EsReward {
     int is_latched; // a compute is due
 };
 
+static EsStatus allocate(EsReward *reward) {
+    size_t n_envs = (size_t)reward->n_envs;
+    int32_t n_slots = reward->growth->n_slots;
+    EsRewardState sizes;
+    size_t slab_bytes = es_reward_state_bind(&sizes, NULL, (int32_t)n_envs, n_slots);
+    ES_TRY(es_allocate(n_envs * sizeof *reward->settings, (void **)&reward->settings));
+    ES_TRY(es_allocate(n_envs * sizeof *reward->terms, (void **)&reward->terms));
+    ES_TRY(es_allocate(slab_bytes, &reward->slab));
+    es_reward_state_bind(&reward->state, reward->slab, (int32_t)n_envs, n_slots);
+    return ES_STATUS_OK;
+}
+
 EsStatus es_reward_create(const EsRewardSettings *settings, const EsGrowthSettings *growth,
                           int64_t n_host_parameters, int64_t n_envs, EsReward **reward) {
     *reward = NULL;
@@ -22,23 +34,17 @@ EsStatus es_reward_create(const EsRewardSettings *settings, const EsGrowthSettin
         return ES_FAIL(ARGUMENT, "reward: %lld environments with hosts of %lld parameters",
                        (long long)n_envs, (long long)n_host_parameters);
     }
-    EsRewardState sizes;
-    size_t slab_bytes = es_reward_state_bind(&sizes, NULL, (int32_t)n_envs, growth->n_slots);
-    EsReward *made = calloc(1, sizeof *made);
-    if (made == NULL) {
-        return ES_FAIL(MEMORY, "reward: no memory for its state");
-    }
+    void *memory = NULL;
+    ES_TRY(es_allocate(sizeof(EsReward), &memory));
+    EsReward *made = memory;
     made->growth = growth;
     made->n_host_parameters = n_host_parameters;
     made->n_envs = n_envs;
-    made->settings = calloc((size_t)n_envs, sizeof *made->settings);
-    made->terms = calloc((size_t)n_envs, sizeof *made->terms);
-    made->slab = calloc(1, slab_bytes);
-    if (made->settings == NULL || made->terms == NULL || made->slab == NULL) {
+    EsStatus status = allocate(made);
+    if (status != ES_STATUS_OK) {
         es_reward_destroy(made);
-        return ES_FAIL(MEMORY, "reward: no memory for %lld environments", (long long)n_envs);
+        return status;
     }
-    es_reward_state_bind(&made->state, made->slab, (int32_t)n_envs, growth->n_slots);
     for (int64_t e = 0; e < n_envs; e++) {
         made->settings[e] = *settings;
     }
@@ -51,10 +57,10 @@ void es_reward_destroy(EsReward *reward) {
     if (reward == NULL) {
         return;
     }
-    free(reward->settings);
-    free(reward->terms);
-    free(reward->slab);
-    free(reward);
+    es_release(reward->settings);
+    es_release(reward->terms);
+    es_release(reward->slab);
+    es_release(reward);
 }
 
 EsStatus es_reward_configure(EsReward *reward, int64_t first, int64_t n,

@@ -32,6 +32,17 @@ TEST(kinds) {
     hosts_destroy(&hosts);
 }
 
+TEST(kinds_by_name) {
+    EXPECT_EQ(es_policy_parse_kind("wait"), ES_POLICY_WAIT);
+    EXPECT_EQ(es_policy_parse_kind("random"), ES_POLICY_RANDOM);
+    EXPECT_EQ(es_policy_parse_kind("heuristic"), ES_POLICY_HEURISTIC);
+    EXPECT_EQ(es_policy_parse_kind("script:"), ES_POLICY_SCRIPT);
+    EXPECT_EQ(es_policy_parse_kind("script:random"), ES_POLICY_SCRIPT);
+    EXPECT_EQ(es_policy_parse_kind("script"), ES_POLICY_LEARNED);
+    EXPECT_EQ(es_policy_parse_kind("randomly"), ES_POLICY_LEARNED);
+    EXPECT_EQ(es_policy_parse_kind("runs/a/policy.safetensors"), ES_POLICY_LEARNED);
+}
+
 TEST(what_is_no_policy) {
     Hosts hosts;
     hosts_create(&hosts, 3, 2);
