@@ -104,6 +104,9 @@ void es_rollout_reset(EsRollout *rollout);
 // `reward` on top and ends the episode without bootstrap, and the next row starts from a reset.
 // `penalty` too is added to it, after scaling: a breakdown costs the same whatever rewards are
 // like. A row that had ended its episode already is left alone: what broke now was not its doing.
+// Where there is no valid row before (step 0, or all before it broke, too) reward and penalty reach
+// no row: the policy did nothing yet that they could teach it about. Whoever adds up an episode's
+// rewards counts them all the same.
 void es_rollout_break(EsRollout *rollout, int64_t t, int64_t env, float reward, float penalty);
 
 typedef struct EsAdvantageOptions {

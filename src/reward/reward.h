@@ -11,7 +11,8 @@
 //     use(es_reward_terms(reward)[e].total);
 //
 // A step that was rolled back (refusal ROLLED_BACK) has no valid row; its total is what the last
-// valid row of that environment gets on top: es_rollout_break(rollout, t, e, total).
+// valid row of that environment gets on top (es_rollout_break). Before the first valid row nobody
+// gets it: it counts in es_reward_totals alone.
 //
 // E environments, S slots.
 #ifndef ES_REWARD_REWARD_H
@@ -29,8 +30,7 @@ EsStatus es_reward_create(const EsRewardSettings *settings, const EsGrowthSettin
                           int64_t n_host_parameters, int64_t n_envs, EsReward **reward);
 void es_reward_destroy(EsReward *reward);
 
-// Other settings for environments [first, first + n): arms of a comparison, sweeps. Between
-// episodes.
+// Other settings for environments [first, first + n). Between episodes.
 EsStatus es_reward_configure(EsReward *reward, int64_t first, int64_t n,
                              const EsRewardSettings *settings);
 

@@ -224,8 +224,10 @@ TEST(a_penalty_is_not_scaled) {
 TEST(a_break_at_the_edges) {
     EsRollout *r = make_rollout(2, 1);
     r->is_valid[0] = r->is_valid[1] = 1;
-    es_rollout_break(r, 0, 0, -10, 0); // nothing before it
+    es_rollout_break(r, 0, 0, -10, -5); // nothing before it: reward and penalty reach no row
     EXPECT(r->reward[0] == 0 && r->is_done[0] == 0 && r->is_valid[0] == 0 && r->is_reset[1] == 1);
+    es_rollout_finish(r, &plain);
+    EXPECT(r->scaled_reward[0] == 0 && r->scaled_reward[1] == 0);
     es_rollout_reset(r);
     EXPECT(r->is_valid[1] == 0 && r->is_reset[0] == 1 && r->is_reset[1] == 0);
     r->is_valid[0] = r->is_valid[1] = 1;
