@@ -13,10 +13,15 @@
 
 // clang-format off
 #define ES_OPTIMISER_KERNELS(X) \
-    X(sgd_step, (EsStream *s, const EsSgdRates *rates, EsIn gradient, EsOut momentum, EsOut parameter)) \
-    X(adam_step, (EsStream *s, EsAdamOptions options, EsIn rate, EsIn gradient, EsOut moment1, EsOut moment2, EsOut n_steps, EsOut parameter)) \
-    X(sgd_step_finite, (EsStream *s, const EsSgdRates *rates, EsIn n_nonfinite, EsIn gradient, EsOut momentum, EsOut parameter)) \
-    X(adam_step_finite, (EsStream *s, EsAdamOptions options, EsIn rate, EsIn n_nonfinite, EsIn gradient, EsOut moment1, EsOut moment2, EsOut n_steps, EsOut parameter))
+    X(sgd_step, (EsStream *s, const EsSgdRates *rates, EsIn gradient, EsOut momentum, \
+                 EsOut parameter)) \
+    X(adam_step, (EsStream *s, EsAdamOptions options, EsIn rate, EsIn gradient, EsOut moment1, \
+                  EsOut moment2, EsOut n_steps, EsOut parameter)) \
+    X(sgd_step_finite, (EsStream *s, const EsSgdRates *rates, EsIn n_nonfinite, EsIn gradient, \
+                        EsOut momentum, EsOut parameter)) \
+    X(adam_step_finite, (EsStream *s, EsAdamOptions options, EsIn rate, EsIn n_nonfinite, \
+                         EsIn gradient, EsOut moment1, EsOut moment2, EsOut n_steps, \
+                         EsOut parameter))
 // clang-format on
 
 #endif

@@ -19,7 +19,8 @@
 // clang-format off
 #define ES_SLAB_NORMS_KERNELS(X) \
     X(slab_norms, (EsStream *s, EsIn slab, EsIn spans, EsOut sum_squares, EsOut n_nonfinite)) \
-    X(slab_clip, (EsStream *s, EsIn spans, EsIn groups, EsIn sum_squares, EsIn max_norm, EsOut slab, EsOut group_norm)) \
+    X(slab_clip, (EsStream *s, EsIn spans, EsIn groups, EsIn sum_squares, EsIn max_norm, \
+                  EsOut slab, EsOut group_norm)) \
     X(tree_sum, (EsStream *s, EsIn slab, EsOut y))
 // clang-format on
 

@@ -114,67 +114,53 @@ TEST(after_a_rollback) {
     EXPECT(x[17] == 1); // WAIT, whatever was asked for
 }
 
-// One seed with every field set, in the second of two slots.
+static EsSeed seed_with_every_field(void) {
+    EsSeed seed = {.stage = ES_STAGE_BLENDING,
+                   .blueprint = ES_BLUEPRINT_ID_DEPTHWISE,
+                   .alpha = 0.4f,
+                   .alpha_start = 0.1f,
+                   .alpha_target = 0.7f,
+                   .alpha_mode = ES_ALPHA_UP,
+                   .alpha_ticks = 8,
+                   .alpha_ticks_done = 3,
+                   .tempo = 8,
+                   .algorithm = ES_ALGORITHM_MULTIPLY,
+                   .contribution = 2.5f,
+                   .contribution_velocity = -1.5f,
+                   .contribution_age = 4,
+                   .interaction_sum = 3,
+                   .gradient_norm = 1.7f,
+                   .gradient_health = 0.6f,
+                   .previous_health = 0.8f,
+                   .n_vanishing = 0,
+                   .n_exploding = 2,
+                   .steps_in_stage = 6,
+                   .age = 21};
+    return seed;
+}
+
+// What the policy sees of it, in order.
+// clang-format off
+static const double seen_of_every_field[31] = {
+    1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, // present; BLENDING is the fifth of ten
+    0.4, 0.25, -0.15,                // alpha; contribution and its velocity over 10
+    8.0 / 12, 0.7, 0.5,              // tempo, alpha's target and mode
+    8.0 / 150, 3.0 / 150, 5.0 / 150, // ticks of alpha: all, done, left
+    0.6 / 8, 0.5, 0.3,               // alpha per tick, algorithm, interactions
+    0.993251773 / 7, 0.6, 0, 1, 0.8, // ln(1 + 1.7) / 7, health, vanishing, exploding, health before
+    6.0 / 150, 0.980149501, 21.0 / 150, // steps in the stage, 0.995^4, age
+};
+// clang-format on
+
+// In the second of two slots.
 TEST(every_number_of_a_slot) {
     LifecycleCase c = case_begin(es_growth_settings_default(2, 10));
-    EsSeed *seed = &c.seeds[1];
-    seed->stage = ES_STAGE_BLENDING;
-    seed->blueprint = ES_BLUEPRINT_ID_DEPTHWISE;
-    seed->alpha = 0.4f;
-    seed->alpha_start = 0.1f;
-    seed->alpha_target = 0.7f;
-    seed->alpha_mode = ES_ALPHA_UP;
-    seed->alpha_ticks = 8;
-    seed->alpha_ticks_done = 3;
-    seed->tempo = 8;
-    seed->algorithm = ES_ALGORITHM_MULTIPLY;
-    seed->contribution = 2.5f;
-    seed->contribution_velocity = -1.5f;
-    seed->contribution_age = 4;
-    seed->interaction_sum = 3;
-    seed->gradient_norm = 1.7f;
-    seed->gradient_health = 0.6f;
-    seed->previous_health = 0.8f;
-    seed->n_vanishing = 0;
-    seed->n_exploding = 2;
-    seed->steps_in_stage = 6;
-    seed->age = 21;
-    const double expected[31] = {1,
-                                 0,
-                                 0,
-                                 0,
-                                 0,
-                                 1,
-                                 0,
-                                 0,
-                                 0,
-                                 0,
-                                 0, // present; BLENDING is the fifth of ten
-                                 0.4,
-                                 0.25,
-                                 -0.15,
-                                 8.0 / 12,
-                                 0.7,
-                                 0.5,
-                                 8.0 / 150,
-                                 3.0 / 150,
-                                 5.0 / 150,
-                                 0.6 / 8,
-                                 0.5,
-                                 0.3,
-                                 log1p((double)1.7f) / 7,
-                                 0.6,
-                                 0,
-                                 1,
-                                 0.8,
-                                 6.0 / 150,
-                                 pow(0.995, 4),
-                                 21.0 / 150};
+    c.seeds[1] = seed_with_every_field();
     const float *x = observe(&c) + 23 + 31;
     for (int i = 0; i < 31; i++) {
-        if (!(fabs((double)x[i] - expected[i]) <= 1e-7)) {
+        if (!(fabs((double)x[i] - seen_of_every_field[i]) <= 1e-7)) {
             ES_TEST_FAIL("number %d of the slot is %.9g, expected %.9g", i, (double)x[i],
-                         expected[i]);
+                         seen_of_every_field[i]);
         }
     }
     EXPECT_EQ(blueprints[0], 13);
