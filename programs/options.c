@@ -115,6 +115,12 @@ static EsStatus take_option(const EsOptionTable *table, int argc, char **argv, i
     size_t length = strcspn(name, "=");
     const char *value = name[length] == '=' ? name + length + 1 : NULL;
     if (table->config != NULL && memchr(name, '.', length) != NULL) {
+        const char *next = *index + 1 < argc ? argv[*index + 1] : "--";
+        if (value == NULL && strncmp(next, "--", 2) != 0) {
+            return ES_FAIL(ARGUMENT,
+                           "--%.100s takes its value after an equals sign: --%.100s=%.100s", name,
+                           name, next);
+        }
         return add_override(arguments, NULL, argv[*index]);
     }
     for (int i = 0; i < table->n_options; i++) {

@@ -1,24 +1,50 @@
 #include "run_command.h"
 
 #include <errno.h>
+#include <ini.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/config_value.h"
 #include "base/macros.h"
+#include "base/shell_word.h"
 #include "build_info.h"
 #include "message.h"
 
-// A file that cannot be read is wrong input when the user has named it.
+#define KIND_BYTES 32
+
+static int note_kind(void *context, const char *section, const char *name, const char *value) {
+    char *kind = context;
+    if (strcmp(section, "run") == 0 && strcmp(name, "kind") == 0) {
+        snprintf(kind, KIND_BYTES, "%s", value);
+    }
+    return 1;
+}
+
+// A file that cannot be read is wrong input when the user has named it. One of another kind of run
+// is told as that, not by the first section that is unknown here.
 static EsStatus load_config(const EsConfig *config, const char *path) {
+    char kind[KIND_BYTES] = "";
     EsStatus status = es_config_load(config, path);
-    if (status != ES_STATUS_IO) {
+    if (status == ES_STATUS_IO) {
+        return ES_FAIL(INPUT, "--config: %s", es_status_detail());
+    }
+    if (status != ES_STATUS_CONFIG) {
         return status;
     }
-    char detail[1024];
-    snprintf(detail, sizeof detail, "%s", es_status_detail());
-    return ES_FAIL(INPUT, "--config: %s", detail);
+    const char *wanted = es_run_settings_kind(config);
+    ini_parse(path, note_kind, kind);
+    if (kind[0] != '\0' && strcmp(kind, wanted) != 0) {
+        return ES_FAIL(CONFIG,
+                       "%s has the settings of a run of kind \"%.30s\"; this command takes those "
+                       "of kind \"%s\"",
+                       path, kind, wanted);
+    }
+    // the detail begins with the file's name alone
+    const char *slash = strrchr(path, '/');
+    return ES_FAIL(CONFIG, "%.*s%s", slash != NULL ? (int)(slash + 1 - path) : 0, path,
+                   es_status_detail());
 }
 
 // Folders of data are kept as absolute paths: a run may be resumed from anywhere.
@@ -47,10 +73,12 @@ static EsStatus check_resumed_kind(const EsRunCommand *command, const EsConfig *
     ES_TRY(es_run_summarise(command->resume, &summary));
     const char *wanted = es_run_settings_kind(config);
     // "?" is no kind: whatever is wrong with the file shows when it is loaded
+    char word[600];
     return strcmp(summary.kind, wanted) == 0 || strcmp(summary.kind, "?") == 0
                ? ES_STATUS_OK
                : ES_FAIL(CONFIG, "%s is a run of kind %s; `esper %s --resume %s` goes on with it",
-                         command->resume, summary.kind, summary.kind, command->resume);
+                         command->resume, summary.kind, summary.kind,
+                         es_shell_word(command->resume, word, sizeof word));
 }
 
 EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTable *table,

@@ -14,7 +14,9 @@ EsStatus es_host_find(const char *task, EsHostSpec *host) {
     }
     EsSlot slots[ES_SLOTS_MAX];
     int n_slots = 0;
-    return es_host_load(task, host, slots, &n_slots);
+    EsStatus status = es_host_load(task, host, slots, &n_slots);
+    // a description that cannot be read is wrong input: the user has named it
+    return status != ES_STATUS_IO ? status : ES_FAIL(INPUT, "host: %s", es_status_detail());
 }
 
 EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const char *folder, uint64_t seed,
@@ -26,7 +28,8 @@ EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const char *fo
         return ES_FAIL(ARGUMENT, "host \"%s\" names no data set, and none is given", host->name);
     }
     if (is_read && !is_given(source)) {
-        return ES_FAIL(ARGUMENT, "data set \"%s\" needs a folder or ES_DATA_DIR", name);
+        return ES_FAIL(ARGUMENT, "data set \"%s\" needs a folder (--folder DIR) or ES_DATA_DIR",
+                       name);
     }
     if (!is_read && is_given(folder)) {
         return ES_FAIL(ARGUMENT,

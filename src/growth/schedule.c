@@ -39,22 +39,32 @@ static int find_value(const char *text, const char *(*name_of)(int32_t), int n_v
     return -1;
 }
 
-static EsStatus parse_value(const Line *line, int word, const char *text, const char *what,
-                            const char *(*name_of)(int32_t), int n_values, int8_t *value) {
+// The values a word may have.
+typedef struct Choices {
+    const char *what;
+    const char *(*name_of)(int32_t);
+    int n_values;
+    int32_t offered; // as bits: those that a message names
+} Choices;
+
+static EsStatus parse_value(const Line *line, int word, const char *text, const Choices *choices,
+                            int8_t *value) {
+    int found = find_value(text, choices->name_of, choices->n_values);
+    if (found >= 0) {
+        *value = (int8_t)found;
+        return ES_STATUS_OK;
+    }
     char names[256] = "";
     size_t used = 0;
-    int found = find_value(text, name_of, n_values);
-    for (int i = 0; i < n_values; i++) {
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "",
-                                 name_of(i));
-        used = ES_MIN(used, sizeof names - 1);
+    for (int i = 0; i < choices->n_values; i++) {
+        if (choices->offered >> i & 1) {
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
+                                     used > 0 ? ", " : "", choices->name_of(i));
+            used = ES_MIN(used, sizeof names - 1);
+        }
     }
-    if (found < 0) {
-        return ES_FAIL(INPUT, "%s:%d:%d: \"%s\" is no %s; there are %s", line->path, line->number,
-                       line->column[word], text, what, names);
-    }
-    *value = (int8_t)found;
-    return ES_STATUS_OK;
+    return ES_FAIL(INPUT, "%s:%d:%d: \"%s\" is no %s; there are %s", line->path, line->number,
+                   line->column[word], text, choices->what, names);
 }
 
 // --- the parts of a line ---
@@ -114,28 +124,27 @@ static EsStatus parse_slot(const Line *line, int word, int8_t *slot) {
 // "style=sigmoid_add" and the like
 static EsStatus parse_setting(const Line *line, int word, int op, EsAction *action) {
     static const struct {
-        const char *key;
         int head;
-        const char *(*name_of)(int32_t);
-        int n_values;
+        Choices choices;
     } settings[] = {
-        {"style", ES_HEAD_STYLE, es_style_name, ES_N_STYLES},
-        {"tempo", ES_HEAD_TEMPO, es_tempo_name, 3},
-        {"target", ES_HEAD_ALPHA_TARGET, es_alpha_target_name, 3},
-        {"speed", ES_HEAD_ALPHA_SPEED, es_alpha_speed_name, 4},
-        {"curve", ES_HEAD_ALPHA_CURVE, es_curve_choice_name, 5},
+        {ES_HEAD_STYLE, {"style", es_style_name, ES_N_STYLES, -1}},
+        {ES_HEAD_TEMPO, {"tempo", es_tempo_name, 3, -1}},
+        {ES_HEAD_ALPHA_TARGET, {"target", es_alpha_target_name, 3, -1}},
+        {ES_HEAD_ALPHA_SPEED, {"speed", es_alpha_speed_name, 4, -1}},
+        {ES_HEAD_ALPHA_CURVE, {"curve", es_curve_choice_name, 5, -1}},
     };
     const char *text = line->word[word];
     const char *equals = strchr(text, '=');
     for (size_t i = 0; equals != NULL && i < ES_COUNT_OF(settings); i++) {
-        size_t length = strlen(settings[i].key);
-        if ((size_t)(equals - text) == length && strncmp(text, settings[i].key, length) == 0) {
+        const char *key = settings[i].choices.what;
+        size_t length = strlen(key);
+        if ((size_t)(equals - text) == length && strncmp(text, key, length) == 0) {
             if (!es_head_matters(op, settings[i].head)) {
                 return ES_FAIL(INPUT, "%s:%d:%d: %s has no use for %s", line->path, line->number,
-                               line->column[word], es_growth_op_name(op), settings[i].key);
+                               line->column[word], es_growth_op_name(op), key);
             }
-            return parse_value(line, word, equals + 1, settings[i].key, settings[i].name_of,
-                               settings[i].n_values, &action->head[settings[i].head]);
+            return parse_value(line, word, equals + 1, &settings[i].choices,
+                               &action->head[settings[i].head]);
         }
     }
     return fail_word(line, word, "a setting: style=, tempo=, target=, speed= or curve=");
@@ -145,7 +154,8 @@ static EsStatus parse_op(const Line *line, int word, int8_t *op) {
     // the word of the file for SET_ALPHA_TARGET is short
     const char *text =
         strcasecmp(line->word[word], "set_alpha") == 0 ? "SET_ALPHA_TARGET" : line->word[word];
-    return parse_value(line, word, text, "operation", es_growth_op_name, ES_N_GROWTH_OPS, op);
+    static const Choices operations = {"operation", es_growth_op_name, ES_N_GROWTH_OPS, -1};
+    return parse_value(line, word, text, &operations, op);
 }
 
 static EsStatus parse_action(const Line *line, EsAction *action) {
@@ -165,8 +175,10 @@ static EsStatus parse_action(const Line *line, EsAction *action) {
             return ES_FAIL(INPUT, "%s:%d: GERMINATE needs a blueprint after the slot", line->path,
                            line->number);
         }
-        ES_TRY(parse_value(line, next, line->word[next], "blueprint", es_blueprint_id_name,
-                           ES_N_BLUEPRINT_IDS, &action->head[ES_HEAD_BLUEPRINT]));
+        const Choices blueprints = {"blueprint", es_blueprint_id_name, ES_N_BLUEPRINT_IDS,
+                                    line->limits->blueprints};
+        ES_TRY(parse_value(line, next, line->word[next], &blueprints,
+                           &action->head[ES_HEAD_BLUEPRINT]));
         if (!(line->limits->blueprints >> action->head[ES_HEAD_BLUEPRINT] & 1)) {
             return fail_word(line, next, "a blueprint that this host can hold");
         }
@@ -236,12 +248,21 @@ static EsStatus parse_line(const Line *line, EsSchedule *schedule) {
     return n_parts > 0 ? ES_STATUS_OK : fail_word(line, 1, "a list of environments");
 }
 
+// A schedule that cannot be read is wrong input: the user has named it.
+static EsStatus read_text(const char *path, void **data, size_t *bytes) {
+    if (path[0] == '\0') {
+        return ES_FAIL(INPUT, "a schedule needs a file: script:FILE");
+    }
+    EsStatus status = es_file_read_all(path, MAX_FILE_BYTES, data, bytes);
+    return status != ES_STATUS_IO ? status : ES_FAIL(INPUT, "schedule: %s", es_status_detail());
+}
+
 EsStatus es_schedule_load(const char *path, const EsScheduleLimits *limits, EsSchedule *schedule) {
     void *data = NULL;
     size_t bytes = 0;
     EsStatus status = ES_STATUS_OK;
     *schedule = (EsSchedule){0};
-    ES_TRY(es_file_read_all(path, MAX_FILE_BYTES, &data, &bytes));
+    ES_TRY(read_text(path, &data, &bytes));
     const char *text = data;
     // every entry takes at least two bytes of text
     ES_TRY_GOTO(

@@ -2,9 +2,10 @@
 //
 //     # step  environments  operation   arguments
 //     1       *             germinate   r0c1 conv_light style=sigmoid_add tempo=standard
-//     target=full 9       0-3,7         fossilize   r0c1 12      *             prune       r0c0
-//     speed=fast curve=cosine 15      2             set_alpha   r0c0 target=seventy speed=slow
-//     curve=linear style=linear_add 20      *             advance     r0c0
+//     9       0-3,7         fossilize   r0c1
+//     12      *             prune       r0c0 speed=fast curve=cosine
+//     15      2             set_alpha   r0c0 target=seventy speed=slow curve=linear
+//     20      *             advance     r0c0
 //
 // One operation per environment and step; a later line for the same wins. Where no line says
 // anything, the environment waits. What the rules refuse counts as waiting, as for any policy.

@@ -6,11 +6,15 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/shell_word.h"
 #include "runs/run_internal.h"
 #include "runs/stop_signal.h"
 
 // a save for the sake of Ctrl-C waits until the work since the last one took so many times as long
 #define SAVE_COST_SHARE 10
+
+// of a command in a message; longer ones are cut
+#define RESUME_BYTES 800
 
 void es_round_report_reset(EsRoundReport *report) {
     double missing = es_missing_real();
@@ -263,10 +267,18 @@ static EsStatus save_when_due(EsRun *run, const EsRunWork *work) {
 
 // --- the loop ---
 
+// The command that goes on with the run; kinds of runs are called as their commands.
+static const char *write_resume(const EsRun *run, char command[RESUME_BYTES]) {
+    char folder[RESUME_BYTES - 40];
+    snprintf(command, RESUME_BYTES, "esper %.16s --resume %s", run->options.settings->kind,
+             es_shell_word(es_run_folder_root(run->folder), folder, sizeof folder));
+    return command;
+}
+
 // How a run that was asked to stop tells what is left of it.
 static EsStatus fail_interrupted(const EsRun *run, int is_dropped) {
     int64_t n_lost = run->n_rounds_done - run->n_rounds_saved; // beside the one at hand
-    char dropped[120] = "";
+    char dropped[120] = "", command[RESUME_BYTES];
     if (is_dropped && n_lost > 0) {
         snprintf(dropped, sizeof dropped,
                  "the round at hand and %lld unsaved before it were dropped; ", (long long)n_lost);
@@ -275,10 +287,9 @@ static EsStatus fail_interrupted(const EsRun *run, int is_dropped) {
     }
     return run->n_rounds_saved > 0
                ? ES_FAIL(INTERRUPTED,
-                         "interrupted; %s%lld of %lld rounds are saved. Go on with: --resume %s",
-                         dropped, (long long)run->n_rounds_saved,
-                         (long long)run->options.settings->n_rounds,
-                         es_run_folder_root(run->folder))
+                         "interrupted; %s%lld of %lld rounds are saved. Go on with: %s", dropped,
+                         (long long)run->n_rounds_saved, (long long)run->options.settings->n_rounds,
+                         write_resume(run, command))
                : ES_FAIL(INTERRUPTED, "interrupted; %snothing was saved yet", dropped);
 }
 
@@ -347,14 +358,16 @@ static EsStatus run_round(EsRun *run, const EsRunWork *work) {
 }
 
 static EsStatus finish_work(EsRun *run, const EsRunWork *work) {
+    char command[RESUME_BYTES];
+    es_stop_signal_set_message("\nstopping; the rounds are saved; Ctrl-C again quits at once\n");
     EsStatus status = work->finish != NULL ? work->finish(work->context, run) : ES_STATUS_OK;
     if (status != ES_STATUS_INTERRUPTED || run->n_rounds_saved == 0) {
         return status;
     }
     return ES_FAIL(INTERRUPTED,
                    "interrupted; all %lld rounds are saved, and what comes after them is not done. "
-                   "Go on with: --resume %s",
-                   (long long)run->n_rounds_saved, es_run_folder_root(run->folder));
+                   "Go on with: %s",
+                   (long long)run->n_rounds_saved, write_resume(run, command));
 }
 
 EsStatus es_run_rounds(EsRun *run, const EsRunWork *work) {

@@ -12,7 +12,7 @@
 
 static const int signals[] = {SIGINT, SIGTERM};
 static struct sigaction old_actions[ES_COUNT_OF(signals)];
-static const char *first_message;
+static const char *_Atomic first_message;
 static _Atomic int64_t first_ns; // lock-free, so a handler may use it
 
 static void note_signal(int number) {
@@ -26,8 +26,9 @@ static void note_signal(int number) {
     }
     // a terminal or pipe without room must not hold up the thread that was interrupted
     struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
-    if (first_message != NULL && poll(&room, 1, 0) > 0) {
-        ssize_t written = write(STDERR_FILENO, first_message, strlen(first_message));
+    const char *message = atomic_load(&first_message);
+    if (message != NULL && poll(&room, 1, 0) > 0) {
+        ssize_t written = write(STDERR_FILENO, message, strlen(message));
         (void)written; // nothing can be done about a failure here
     }
     errno = saved_errno;
@@ -36,7 +37,7 @@ static void note_signal(int number) {
 EsStatus es_stop_signal_begin(const char *message) {
     struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART | SA_NODEFER};
     sigemptyset(&action.sa_mask);
-    first_message = message;
+    atomic_store(&first_message, message);
     atomic_store(&first_ns, 0);
     for (size_t i = 0; i < ES_COUNT_OF(signals); i++) {
         if (sigaction(signals[i], &action, &old_actions[i]) != 0) {
@@ -46,11 +47,13 @@ EsStatus es_stop_signal_begin(const char *message) {
     return ES_STATUS_OK;
 }
 
+void es_stop_signal_set_message(const char *message) { atomic_store(&first_message, message); }
+
 void es_stop_signal_end(void) {
     for (size_t i = 0; i < ES_COUNT_OF(signals); i++) {
         sigaction(signals[i], &old_actions[i], NULL);
     }
-    first_message = NULL;
+    atomic_store(&first_message, NULL);
     atomic_store(&first_ns, 0);
 }
 

@@ -14,6 +14,9 @@
 // waiting; it is borrowed until end.
 EsStatus es_stop_signal_begin(const char *message);
 
+// What the first signal prints from here on; nullable, borrowed until end.
+void es_stop_signal_set_message(const char *message);
+
 // Put the old handlers back. A pending request is forgotten.
 void es_stop_signal_end(void);
 

@@ -236,8 +236,7 @@ TEST(options_that_do_not_fit_are_told) {
     unsetenv("ES_DATA_DIR");
     options = (EsGrowOptions){.data = "cifar10"};
     expect_failure(&options, ES_STATUS_ARGUMENT,
-                   "data set \"cifar10\" needs a folder or "
-                   "ES_DATA_DIR");
+                   "data set \"cifar10\" needs a folder (--folder DIR) or ES_DATA_DIR");
 }
 
 TEST(calls_out_of_turn_are_told) {

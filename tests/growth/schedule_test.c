@@ -75,6 +75,10 @@ TEST(says_what_is_wrong_and_where) {
     expect_refusal("1 * germinat r0c0 norm\n", "1:5", "\"germinat\" is no operation");
     expect_refusal("\n1 * germinate r9c9 norm\n", "2:15", "\"r9c9\" is not a slot of this run");
     expect_refusal("1 * germinate r0c0 nrom\n", "1:20", "\"nrom\" is no blueprint");
+    EXPECT(strstr(es_status_detail(), "conv_light") != NULL);
+    // what this host cannot hold is not offered
+    EXPECT(strstr(es_status_detail(), "lora") == NULL);
+    EXPECT(strstr(es_status_detail(), "noop") == NULL);
     expect_refusal("1 * germinate r0c0\n", "1", "needs a blueprint");
     expect_refusal("1 * prune\n", "1", "PRUNE needs a slot");
     expect_refusal("0 * wait\n", "1:1", "a step, 1 or more");
@@ -90,6 +94,15 @@ TEST(says_what_is_wrong_and_where) {
     expect_refusal("1 * germinate r0c0 lora\n", "1:20", "a blueprint that this host can hold");
     expect_refusal("1 * germinate r0c0 noop\n", "1:20", "a blueprint that this host can hold");
     expect_refusal("1 * prune r0c0 fast\n", "1:16", "a setting: style=");
+}
+
+TEST(a_file_that_is_not_there_is_wrong_input) {
+    EsSchedule schedule;
+    EsScheduleLimits limits = {slots, n_slots, 6, 30, ES_BLUEPRINTS_CNN};
+    EXPECT_STATUS(es_schedule_load("/nowhere/plan.txt", &limits, &schedule), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "schedule: cannot open /nowhere/plan.txt");
+    EXPECT_STATUS(es_schedule_load("", &limits, &schedule), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "a schedule needs a file: script:FILE");
 }
 
 // Any bytes give an entry or a message, never anything else.

@@ -145,7 +145,7 @@ for signal in INT TERM; do
     wait $child
     code=$?
     [[ $code == 130 ]] || fail "exit code after $signal is $code: $(cat "$folder/err")"
-    expect_part "after $signal" "$(cat "$folder/err")" "rounds are saved. Go on with: --resume $folder/$signal"
+    expect_part "after $signal" "$(cat "$folder/err")" "rounds are saved. Go on with: esper hosts --resume $folder/$signal"
 done
 
 # --- a sink without room is told once, training goes on, the exit code says so ---

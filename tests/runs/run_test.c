@@ -248,7 +248,7 @@ TEST(dropped_round_is_done_again) {
     settings.run.stop_seconds = 0; // nothing may be finished
     Toy toy = {.stop_in_round = 4}, resumed = {.stop_in_round = -1}, once = {.stop_in_round = -1};
     EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), INTERRUPTED);
-    EXPECT_CONTAINS(es_status_detail(), "3 of 6 rounds are saved. Go on with: --resume ");
+    EXPECT_CONTAINS(es_status_detail(), "3 of 6 rounds are saved. Go on with: esper ");
     EXPECT_EQ(toy.n_rounds_run, 3);
     EXPECT_STATUS(sit("a", 1, &settings, &resumed, NULL), OK);
     EXPECT_EQ(resumed.n_rounds_run, 3);
@@ -265,7 +265,7 @@ TEST(dropped_round_takes_no_others_with_it) {
     Toy toy = {.stop_in_round = 3, .round_seconds = 0.3, .slow_seconds = 60};
     EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), INTERRUPTED);
     EXPECT_CONTAINS(es_status_detail(), "interrupted; the round at hand ");
-    EXPECT_CONTAINS(es_status_detail(), " of 6 rounds are saved. Go on with: --resume ");
+    EXPECT_CONTAINS(es_status_detail(), " of 6 rounds are saved. Go on with: esper ");
     EXPECT_EQ(toy.n_rounds_run, 2);
     Toy resumed = {.stop_in_round = -1}, once = {.stop_in_round = -1};
     EXPECT_STATUS(sit("a", 1, &settings, &resumed, NULL), OK);

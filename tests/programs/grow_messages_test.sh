@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# What `esper grow` says: about mistakes, about policies' files, and how its tables fit.
+#
+# usage: grow_messages_test.sh PATH_TO_ESPER
+set -uo pipefail
+esper=$1
+# shellcheck source=tests/programs/script_test.sh
+source "$(dirname "$0")/script_test.sh"
+cd "$folder" || exit 1
+
+host=(--envs 4 --episode-steps 6 --step-batches 2 --validation-images 200)
+
+# --- options ---
+run 2 grow --reward.mode sparse
+expect_part "a setting with its value apart" "$err" \
+    "--reward.mode takes its value after an equals sign: --reward.mode=sparse"
+run 0 grow "${host[@]}" --reward sparse --pad 2 --flip --dry-run
+expect_part "--reward" "$out" "mode = sparse"
+expect_part "--pad" "$out" "pad = 2"
+expect_part "--flip" "$out" "flip = true"
+run 0 grow --help
+expect_part "help" "$out" "Growth runs on the CPU so far."
+
+# --- what the user has named and is not there is wrong input ---
+run 2 grow --policy script:nosuch.txt
+expect_part "schedule" "$err" "schedule: cannot open nosuch.txt"
+run 2 grow --policy script:
+expect_part "schedule without a name" "$err" "a schedule needs a file: script:FILE"
+run 2 grow --task nosuch.ini
+expect_part "host file" "$err" "host: cannot open nosuch.ini"
+run 2 grow --data cifar10
+expect_part "data set" "$err" 'data set "cifar10" needs a folder (--folder DIR) or ES_DATA_DIR'
+mkdir -p elsewhere
+printf '[run]\nkind = hosts\n\n[hosts]\ntask = tiny\n' > elsewhere/hosts.ini
+run 2 grow --config elsewhere/hosts.ini
+expect_part "settings of another kind" "$err" \
+    'elsewhere/hosts.ini has the settings of a run of kind "hosts"; this command takes those of kind "grow"'
+printf '[grow]\ntaks = tiny\n' > elsewhere/typo.ini
+run 2 grow --config elsewhere/typo.ini
+expect_part "where the settings are wrong" "$err" 'elsewhere/typo.ini:2: unknown key "taks"'
+
+finish
