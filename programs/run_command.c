@@ -112,6 +112,12 @@ EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTab
     return es_run_settings_check_resumed(config, before, config->settings);
 }
 
+// One that understands how to clear the rest of a line.
+static int is_terminal(void) {
+    const char *name = getenv("TERM");
+    return isatty(STDERR_FILENO) && name != NULL && name[0] != '\0' && strcmp(name, "dumb") != 0;
+}
+
 EsStatus es_run_command_play(const EsRunCommand *command, const EsConfig *config,
                              const EsRunSettings *settings, const EsRunWork *work,
                              const char *about, EsRunPlayed *played) {
@@ -125,7 +131,7 @@ EsStatus es_run_command_play(const EsRunCommand *command, const EsConfig *config
                             .out = command->out,
                             .resume = command->resume,
                             .progress = command->is_quiet ? NULL : stderr,
-                            .is_terminal = isatty(STDERR_FILENO),
+                            .is_terminal = is_terminal(),
                             .build = build};
     ES_TRY(es_run_open(&options, &run));
     snprintf(played->folder, sizeof played->folder, "%s", es_run_folder_root(es_run_folder(run)));

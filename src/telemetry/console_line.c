@@ -75,10 +75,10 @@ static void add_reward(EsText *text, double value) {
     if (add_not_finite(text, value)) {
         return;
     }
-    if (fabs(value) >= 0.95 && fabs(value) < 1e6) {
-        es_text_add_fixed(text, value, 1);
+    if (fabs(value) < 1e6) {
+        es_text_add_fixed(text, fabs(value) < 0.005 ? 0 : value, 2); // no -0.00
     } else {
-        es_text_add_rounded(text, value, 2);
+        es_text_add_rounded(text, value, 4);
     }
 }
 
@@ -287,14 +287,15 @@ void es_console_add_anomaly(EsText *text, const EsPacket *packet, int64_t row) {
     es_text_add_string(text, ": ");
     add_text_cell(text, packet, row, "rule", "anomaly");
     add_place(text, packet, row);
-    add_comparison(text, "", real_cell(packet, row, "value"), real_cell(packet, row, "threshold"),
-                   is_share(packet, row));
     size_t before = text->length;
-    es_text_add_string(text, "; ");
+    es_text_add_string(text, ": ");
     size_t detail = text->length;
     add_text_cell(text, packet, row, "detail", "");
+    // a detail says the numbers in words
     if (text->length == detail) {
         text->length = before;
+        add_comparison(text, "", real_cell(packet, row, "value"),
+                       real_cell(packet, row, "threshold"), is_share(packet, row));
     }
 }
 
@@ -306,19 +307,32 @@ void es_console_add_rollback(EsText *text, const EsPacket *packet, int64_t row) 
                    real_cell(packet, row, "threshold"), 0);
 }
 
-void es_console_add_evaluation(EsText *text, const EsPacket *packet) {
+void es_console_add_evaluation(EsText *text, const EsPacket *packet, size_t max_columns) {
     int64_t n_done = es_packet_int(packet, 0, es_event_column(packet->type, "n_done"));
     int64_t n_all = es_packet_int(packet, 0, es_event_column(packet->type, "n_episodes"));
     double seconds = real_cell(packet, 0, "seconds");
-    es_text_add_string(text, "comparing policies: ");
-    add_grouped(text, n_done);
-    es_text_add_string(text, " of ");
-    add_grouped(text, n_all);
-    es_text_add_string(text, " episodes, the last by ");
-    add_text_cell(text, packet, 0, "arm", "?");
     double left = n_done > 0 ? seconds * (double)(n_all - n_done) / (double)n_done : -1;
-    if (n_done < n_all && left >= 0 && isfinite(left)) {
-        es_text_add_string(text, "  left ");
-        es_console_add_duration(text, left);
+    int has_left = n_done < n_all && left >= 0 && isfinite(left);
+    size_t begin = text->length;
+    // first without the policy's name, then without the time
+    for (int n_given_up = 0; n_given_up <= 2; n_given_up++) {
+        text->length = begin;
+        es_text_add_string(text, "comparing policies: ");
+        add_grouped(text, n_done);
+        es_text_add_string(text, " of ");
+        add_grouped(text, n_all);
+        es_text_add_string(text, " episodes");
+        if (n_given_up < 1) {
+            es_text_add_string(text, ", the last by ");
+            add_text_cell(text, packet, 0, "arm", "?");
+        }
+        if (n_given_up < 2 && has_left) {
+            es_text_add_string(text, "  left ");
+            es_console_add_duration(text, left);
+        }
+        if (es_text_width(text->bytes + begin, text->length - begin) <= max_columns) {
+            return;
+        }
     }
+    text->length = begin + es_text_fit(text->bytes + begin, text->length - begin, max_columns);
 }

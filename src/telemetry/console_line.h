@@ -21,7 +21,7 @@ typedef struct EsConsoleProgress {
 
 EsConsoleProgress es_console_progress(int64_t round, int64_t n_rounds);
 
-// round 12/200  1,234 steps/s  validation 71.3 %  reward 4.2  entropy 0.61  KL 0.0121  seeds 17
+// round 12/200  1,234 steps/s  validation 71.3 %  reward 4.20  entropy 0.61  KL 0.0121  seeds 17
 // left 3 min 20 s, in one line. The round at hand has "trained 35 %" or "step 12" after its number.
 // When the line would be longer than max_columns, seeds, KL, entropy, reward, step, rate, accuracy,
 // the share trained and the time left are given up, in this order.
@@ -29,10 +29,12 @@ void es_console_add_progress(EsText *text, const EsConsoleProgress *progress, si
 
 // A row of evaluation_progressed, as
 // comparing policies: 128 of 256 episodes, the last by heuristic  left 12 s
-void es_console_add_evaluation(EsText *text, const EsPacket *packet);
+// When the line would be longer than max_columns, the policy and the time left are given up.
+void es_console_add_evaluation(EsText *text, const EsPacket *packet, size_t max_columns);
 
 // A row of anomaly_detected, as
-// warning: ratio_explosion in round 12, environment 3: 12.5 against a threshold of 10; <detail>
+// warning: ratio_explosion in round 12, environment 3: <detail>
+// and without a detail "12.5 against a threshold of 10" in its place.
 void es_console_add_anomaly(EsText *text, const EsPacket *packet, int64_t row);
 
 // A row of governor_rollback.

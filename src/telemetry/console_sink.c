@@ -25,7 +25,8 @@ typedef struct ConsoleSink {
     int64_t n_timed;
     int64_t round_ended_us;          // when the latest round ended; 0 before
     int64_t n_envs;                  // rows of the latest env_stepped; 0 before
-    int has_steps;                   // rounds consist of steps: a second one was seen
+    int64_t n_run_envs;              // from the start of the run; 0 or missing when unknown
+    int has_steps;                   // rounds consist of steps: more than one per environment
     EsWarnings anomalies, rollbacks; // by rule, by reason
     double told_seconds;  // off a terminal: of the round at hand, when it last had a line
     int64_t update_round; // of the latest update of the policy; 0 before
@@ -62,9 +63,12 @@ static EsStatus write_out(ConsoleSink *sink) {
 
 // --- lines ---
 
-// Columns a line in place may fill: one less than there are, or some terminals wrap.
+// Columns a line may fill: on a terminal one less than there are, or some wrap.
 static size_t count_columns(const ConsoleSink *sink) {
     struct winsize size = {0};
+    if (!sink->options.is_terminal) {
+        return SIZE_MAX;
+    }
     int is_known = ioctl(sink->options.descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
     return is_known ? (size_t)size.ws_col - 1 : 79;
 }
@@ -94,7 +98,7 @@ static void draw_in_place(ConsoleSink *sink) {
 
 static void print_complete_round(ConsoleSink *sink) {
     begin_line(sink);
-    es_console_add_progress(&sink->out, &sink->progress, SIZE_MAX);
+    es_console_add_progress(&sink->out, &sink->progress, count_columns(sink));
     end_line(sink);
     sink->printed_ns = es_clock_ns();
     sink->is_complete = 0;
@@ -138,11 +142,17 @@ static double real_cell(const EsPacket *packet, const char *column) {
     return es_packet_real(packet, 0, es_event_column(packet->type, column));
 }
 
+static void take_start(ConsoleSink *sink, const EsPacket *packet) {
+    sink->n_run_envs = es_packet_int(packet, 0, es_event_column(packet->type, "n_envs"));
+}
+
 static void take_round(ConsoleSink *sink, const EsPacket *packet) {
     int64_t round = packet->header->round;
     time_round(sink, packet, real_cell(packet, "seconds"));
     EsConsoleProgress progress = es_console_progress(round, sink->options.n_rounds);
     // a round of one step is a pass over the images (hosts without growth): steps say nothing then
+    int64_t n_steps = es_packet_int(packet, 0, es_event_column(packet->type, "n_steps"));
+    sink->has_steps |= sink->n_run_envs > 0 && n_steps > sink->n_run_envs;
     progress.rate = real_cell(packet, "images_per_second");
     progress.rate_unit = "images/s";
     if (sink->has_steps || !(progress.rate > 0)) {
@@ -239,7 +249,7 @@ static void take_evaluation(ConsoleSink *sink, const EsPacket *packet) {
         return;
     }
     begin_line(sink);
-    es_console_add_evaluation(&sink->out, packet);
+    es_console_add_evaluation(&sink->out, packet, count_columns(sink));
     if (sink->options.is_terminal && !is_last) {
         es_text_add_string(&sink->out, "\x1b[K");
         sink->is_drawn = 1;
@@ -319,6 +329,9 @@ static void print_summary(ConsoleSink *sink, const char *title, const EsWarnings
 static EsStatus write_packet(void *state, const EsPacket *packet) {
     ConsoleSink *sink = state;
     switch (packet->type) {
+    case ES_EVENT_RUN_STARTED:
+        take_start(sink, packet);
+        break;
     case ES_EVENT_ROUND_COMPLETED:
         take_round(sink, packet);
         break;

@@ -72,7 +72,7 @@ TEST(a_round_is_a_line) {
     open_plain(&plain, (EsConsoleOptions){.n_rounds = 200, .first_round = 11});
     EXPECT_TEXT(plain.sink.name, "console");
     write_round(&plain.sink, 12, full_round(200.0 / 188));
-    close_plain(&plain, "round 12/200  1,234 steps/s  validation 71.3 %  reward 4.2  seeds 17  "
+    close_plain(&plain, "round 12/200  1,234 steps/s  validation 71.3 %  reward 4.20  seeds 17  "
                         "left 3 min 20 s\n");
 }
 
@@ -83,9 +83,9 @@ TEST(an_update_stands_in_the_line_of_its_round) {
     EXPECT_STATUS(write_rows(&plain.sink, ES_EVENT_UPDATE_COMPLETED, 1, -1, &update, 1), OK);
     write_round(&plain.sink, 1, full_round(NAN));
     write_round(&plain.sink, 2, full_round(NAN)); // no update came with it
-    close_plain(&plain, "round 1/2  1,234 steps/s  validation 71.3 %  reward 4.2  entropy 0.61  "
+    close_plain(&plain, "round 1/2  1,234 steps/s  validation 71.3 %  reward 4.20  entropy 0.61  "
                         "KL 0.0121  seeds 17\n"
-                        "round 2/2  1,234 steps/s  validation 71.3 %  reward 4.2  seeds 17\n");
+                        "round 2/2  1,234 steps/s  validation 71.3 %  reward 4.20  seeds 17\n");
 }
 
 static void write_evaluation(const EsSink *sink, int64_t n_done, double seconds) {
@@ -137,6 +137,26 @@ TEST(rates_are_of_steps_where_a_round_has_some) {
     close_plain(&plain, "round 1  500 images/s\nround 2  10.0 steps/s\n");
 }
 
+// known from the first round on, however few steps were recorded
+TEST(the_unit_of_a_rate_does_not_change) {
+    static const struct {
+        int64_t n_steps;
+        const char *line;
+    } cases[] = {{4, "round 1  500 images/s\n"}, {32, "round 1  10.0 steps/s\n"}};
+    for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
+        Plain plain;
+        open_plain(&plain, (EsConsoleOptions){.n_rounds = 0});
+        EsRunStartedEvent start = {.kind = "grow", .n_envs = 4};
+        EXPECT_STATUS(write_rows(&plain.sink, ES_EVENT_RUN_STARTED, 0, -1, &start, 1), OK);
+        EsRoundCompletedEvent row = empty_round();
+        row.n_steps = cases[i].n_steps;
+        row.steps_per_second = 10;
+        row.images_per_second = 500;
+        write_round(&plain.sink, 1, row);
+        close_plain(&plain, cases[i].line);
+    }
+}
+
 TEST(numbers_that_are_not_finite) {
     Plain plain;
     open_plain(&plain, (EsConsoleOptions){.n_rounds = 2});
@@ -153,11 +173,11 @@ TEST(numbers_of_every_size) {
     static const struct {
         double rate, reward;
         const char *words;
-    } cases[] = {{0.004, 0.034, "0.004 steps/s  reward 0.034"},
-                 {3.14159, -0.5, "3.1 steps/s  reward -0.5"},
-                 {99.96, 1, "100 steps/s  reward 1.0"},
-                 {999.6, -1234.56, "1,000 steps/s  reward -1234.6"},
-                 {1234567, 0, "1,234,567 steps/s  reward 0"},
+    } cases[] = {{0.004, 0.034, "0.004 steps/s  reward 0.03"},
+                 {3.14159, -0.5, "3.1 steps/s  reward -0.50"},
+                 {99.96, 1, "100 steps/s  reward 1.00"},
+                 {999.6, -1234.56, "1,000 steps/s  reward -1234.56"},
+                 {1234567, -0.001, "1,234,567 steps/s  reward 0.00"},
                  {1e300, 1e300, "1e+300 steps/s  reward 1e+300"}};
     for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
         Plain plain;
@@ -280,8 +300,8 @@ TEST(warnings_have_lines_of_their_own) {
     EsRunEndedEvent ended = {.outcome = "done"};
     EXPECT_STATUS(write_rows(&plain.sink, ES_EVENT_RUN_ENDED, 4, -1, &ended, 1), OK);
     close_plain(&plain,
-                "warning: ratio_explosion in round 4, environment 3: 12.5 against a threshold of "
-                "10; the policy moved too far\n"
+                "warning: ratio_explosion in round 4, environment 3: the policy moved too "
+                "far\n"
                 "critical: nan_gradient in round 4: NaN\n"
                 "warning: anomaly in round 4: threshold 0.1\n"
                 "rollback: divergence in round 4, environment 5: loss infinite against a threshold "
@@ -351,7 +371,7 @@ TEST(hostile_texts) {
                         "31m: a\xef\xbf\xbd[2Jb\xef\xbf\xbd"
                         "c\xef\xbf\xbd"
                         "d\xef\xbf\xbd"
-                        "e\xef\xbf\xbd in round 1; gr\xc3\xbcn \xef\xbf\xbd\n");
+                        "e\xef\xbf\xbd in round 1: gr\xc3\xbcn \xef\xbf\xbd\n");
 }
 
 TEST(a_stream_that_refuses) {
@@ -444,7 +464,7 @@ TEST(the_round_at_hand_is_drawn_in_place) {
                 "\rround 1/20  step 10  500 steps/s  validation 50.0 %  seeds 2\x1b[K");
     write_round(&terminal.sink, 1, full_round(2));
     EXPECT_TEXT(read_terminal(&terminal), "\rround 1/20  1,234 steps/s  validation 71.3 %  "
-                                          "reward 4.2  seeds 17  left 38 s\x1b[K\n");
+                                          "reward 4.20  seeds 17  left 38 s\x1b[K\n");
     pause_between_draws();
     // half a second into the second round
     EsEnvSteppedEvent row = {.validation_accuracy = 60, .n_seeds = ES_MISSING_INT};
@@ -541,6 +561,34 @@ TEST(the_line_in_place_never_wraps) {
         set_columns(&terminal, cases[i].columns);
         pause_between_draws();
         write_env_step(&terminal.sink, 14, 30, 50);
+        char expected[200];
+        snprintf(expected, sizeof expected, "\r%s\x1b[K", cases[i].line);
+        EXPECT_TEXT(read_terminal(&terminal), expected);
+    }
+    terminal.sink.close(terminal.sink.state);
+    close_terminal(&terminal);
+}
+
+TEST(lines_of_rounds_and_comparisons_never_wrap) {
+    static Terminal terminal;
+    if (!open_terminal(&terminal, 62, (EsConsoleOptions){.n_rounds = 2})) {
+        SKIP("no pseudo-terminals here");
+    }
+    write_round(&terminal.sink, 1, full_round(60));
+    EXPECT_TEXT(read_terminal(&terminal),
+                "\rround 1/2  1,234 steps/s  validation 71.3 %  left 1 min 00 s\x1b[K\n");
+    static const struct {
+        int columns;
+        const char *line;
+    } cases[] = {
+        {100, "comparing policies: 400 of 1,200 episodes, the last by heuristic  left 1 min 20 s"},
+        {80, "comparing policies: 400 of 1,200 episodes  left 1 min 20 s"},
+        {50, "comparing policies: 400 of 1,200 episodes"},
+        {20, "comparing policies:"},
+    };
+    for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
+        set_columns(&terminal, cases[i].columns);
+        write_evaluation(&terminal.sink, 400, 40);
         char expected[200];
         snprintf(expected, sizeof expected, "\r%s\x1b[K", cases[i].line);
         EXPECT_TEXT(read_terminal(&terminal), expected);
