@@ -106,9 +106,11 @@ static void check_update(EsRun *run, EsEventTime time, const EsPpoReport *report
     health.n_nonfinite_gradients = report->n_nonfinite;
     health.n_usable_steps = report->n_usable_steps;
     for (int h = 0; h < ES_N_HEADS; h++) {
-        // a head that no row asked for has no entropy: not measured, which is no anomaly
-        head_entropy[h] =
-            isnan(report->head_entropy[h]) ? es_missing_real() : report->head_entropy[h];
+        // a head that no row asked for has no entropy, and one that had a single legal value in
+        // every row (one slot) nothing to choose: not measured, which is no anomaly
+        double entropy = report->head_entropy[h];
+        int has_choice = report->head_learnable[h] > 0 || entropy != 0;
+        head_entropy[h] = isnan(entropy) || !has_choice ? es_missing_real() : entropy;
     }
     health.head_entropy = head_entropy;
     health.lstm_h = (EsLstmHealth){recurrent->h_rms, recurrent->h_env_rms_max};

@@ -90,6 +90,7 @@ EsAnomalyLimits es_anomaly_limits_defaults(void) {
                              .high_kl = 0.1,
                              .extreme_kl = 0.5,
                              .gradient_momentum = 0.99,
+                             .n_gradients_before = 20,
                              .highest_drift = 0.5,
                              .vanishing_gradient = 1e-7,
                              .exploding_gradient = 100,

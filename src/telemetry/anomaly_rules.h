@@ -48,7 +48,8 @@ typedef struct EsAnomalyLimits {
     double head_recovery;         // 1.5: times its lowest entropy, above which a head is clear
     double high_kl;               // 0.1: kl_spike above it
     double extreme_kl;            // 0.5: kl_extreme above it
-    double gradient_momentum;     // 0.99: of the running means
+    double gradient_momentum;     // 0.99: of the running means, plain ones until the 100th
+    int64_t n_gradients_before;   // 20: in the running mean before drift is judged
     double highest_drift;         // 0.5: distance from the running mean, relative to it
     double vanishing_gradient;    // 1e-7: a policy gradient below it is not healthy,
     double exploding_gradient;    // 100: nor one above this
@@ -86,9 +87,9 @@ extern const EsAnomalyHead es_anomaly_growth_heads[ES_N_GROWTH_HEADS];
 
 // What is remembered from report to report. Plain numbers: a checkpoint may keep them as they are.
 typedef struct EsAnomalyState {
-    double gradient_norm_mean; // exponential running means, of finite values alone
+    double gradient_norm_mean; // running means, of finite values alone
     double gradient_health_mean;
-    int64_t n_gradients;                         // in these means; the first sets them
+    int64_t n_gradients;                         // in these means
     int32_t n_low_updates[ES_ANOMALY_MAX_HEADS]; // per head, since it was last clear
     double accuracy[ES_ANOMALY_WINDOW];          // ring: round n is at n % ES_ANOMALY_WINDOW
     int64_t n_accuracies;                        // ever put in

@@ -149,20 +149,20 @@ static void check_heads(EsAnomalyDetector *detector, const EsUpdateHealth *healt
     }
 }
 
-// Compare with the running mean, then let the value into it.
+// Compare with the running mean once it is one of enough updates, then let the value into it. The
+// mean is a plain one until its momentum is reached: the first update is no better than the others.
 static void check_drift(const EsAnomalyDetector *detector, EsAnomalyRule rule, const char *what,
                         double value, double *mean, EsAnomalyList *found) {
-    if (detector->state.n_gradients == 0) {
-        *mean = value;
-        return;
-    }
+    const EsAnomalyLimits *limits = &detector->limits;
+    double n = (double)detector->state.n_gradients;
     double drift = fabs(value - *mean) / (*mean + 1e-8);
-    if (drift > detector->limits.highest_drift) {
-        es_anomaly_list_add(found, es_finding(rule, drift, detector->limits.highest_drift),
+    if (detector->state.n_gradients >= limits->n_gradients_before &&
+        drift > limits->highest_drift) {
+        es_anomaly_list_add(found, es_finding(rule, drift, limits->highest_drift),
                             "%s is %.6g, its running mean %.6g: a drift of %.4g, above %.4g", what,
-                            value, *mean, drift, detector->limits.highest_drift);
+                            value, *mean, drift, limits->highest_drift);
     }
-    double momentum = detector->limits.gradient_momentum;
+    double momentum = ES_MIN(limits->gradient_momentum, n / (n + 1));
     *mean = momentum * *mean + (1 - momentum) * value;
 }
 

@@ -39,4 +39,9 @@ printf '[grow]\ntaks = tiny\n' > elsewhere/typo.ini
 run 2 grow --config elsewhere/typo.ini
 expect_part "where the settings are wrong" "$err" 'elsewhere/typo.ini:2: unknown key "taks"'
 
+# --- one slot is no choice, and not choosing is no collapse ---
+run 0 grow "${host[@]}" --slots r0c1 --hidden 16 --rounds 5 --eval 0 --quiet --out one
+expect_text "alarms of a head without a choice" "$(ask one "select count(*) from anomalies where rule = 'entropy_collapse_slot'")" 0
+expect_text "its curve" "$(ask one "select count(*) || ' ' || max(value) from metrics where name = 'policy/slot_entropy'")" "5 0.0"
+
 finish

@@ -283,23 +283,48 @@ static void update_gradient(EsAnomalyDetector *detector, double norm, EsAnomalyL
     es_anomaly_check_update(detector, &health, found);
 }
 
+// `n` updates with one norm.
+static void repeat_gradient(EsAnomalyDetector *detector, double norm, int n, EsAnomalyList *found) {
+    for (int i = 0; i < n; i++) {
+        update_gradient(detector, norm, found);
+        EXPECT_EQ(found->n_rows, 0);
+    }
+}
+
 TEST(running_mean_of_the_gradient_norm_by_hand) {
     EsAnomalyList found = create_list();
     EsAnomalyDetector detector = create_detector();
     update_gradient(&detector, 2, &found);
-    EXPECT_EQ(found.n_rows, 0); // the first one sets the mean
     EXPECT_NEAR(detector.state.gradient_norm_mean, 2, 0);
-    update_gradient(&detector, 2.5, &found); // drift 0.25
+    update_gradient(&detector, 5, &found); // far off, and judged by nobody yet
     EXPECT_EQ(found.n_rows, 0);
-    EXPECT_NEAR(detector.state.gradient_norm_mean, 2.005, 1e-15); // 0.99 * 2 + 0.01 * 2.5
-    update_gradient(&detector, 4.01, &found);                     // drift 1
+    EXPECT_NEAR(detector.state.gradient_norm_mean, 3.5, 1e-15);
+    update_gradient(&detector, 2, &found);
+    EXPECT_NEAR(detector.state.gradient_norm_mean, 3, 1e-15);
+    repeat_gradient(&detector, 3, 97, &found);
+    EXPECT_NEAR(detector.state.gradient_norm_mean, 3, 1e-13);
+    update_gradient(&detector, 4, &found); // drift 0.33; the 101st comes with the momentum
+    EXPECT_EQ(found.n_rows, 0);
+    EXPECT_NEAR(detector.state.gradient_norm_mean, 3.01, 1e-13);
+    update_gradient(&detector, 6.02, &found); // drift 1
     EXPECT_EQ(found.n_rows, 1);
     EXPECT_TEXT(row_at(&found, 0)->rule, "gradient_norm_drift");
     EXPECT_TEXT(row_at(&found, 0)->event_name, "GRADIENT_PATHOLOGY_DETECTED");
     EXPECT_NEAR(row_at(&found, 0)->value, 1, 1e-8);
     EXPECT_NEAR(row_at(&found, 0)->threshold, 0.5, 0);
-    EXPECT_NEAR(detector.state.gradient_norm_mean, 2.02505, 1e-15); // it counts all the same
-    EXPECT_NEAR(detector.state.gradient_health_mean, 1, 1e-15);
+    EXPECT_NEAR(detector.state.gradient_norm_mean, 3.0401, 1e-13); // it counts all the same
+    EXPECT_NEAR(detector.state.gradient_health_mean, 1, 1e-13);
+    es_anomaly_list_destroy(&found);
+}
+
+TEST(drift_is_judged_after_twenty_updates) {
+    EsAnomalyList found = create_list();
+    for (int n = 18; n <= 21; n++) {
+        EsAnomalyDetector detector = create_detector();
+        repeat_gradient(&detector, 1, n, &found);
+        update_gradient(&detector, 50, &found);
+        EXPECT_EQ(found.n_rows, n >= 20);
+    }
     es_anomaly_list_destroy(&found);
 }
 
@@ -311,6 +336,7 @@ TEST(drift_turns_at_its_limit) {
     const int expected[] = {0, 1, 0, 1};
     for (size_t i = 0; i < ES_COUNT_OF(norms); i++) {
         EsAnomalyDetector detector = create_detector();
+        detector.limits.n_gradients_before = 1; // the mean is one number, without rounding
         update_gradient(&detector, 4, &found);
         update_gradient(&detector, norms[i], &found);
         EXPECT_EQ(found.n_rows, expected[i]);
@@ -324,12 +350,12 @@ TEST(gradient_health_drifts_when_norms_vanish_or_explode) {
     const int expected[] = {0, 1, 0, 1};
     for (size_t i = 0; i < ES_COUNT_OF(norms); i++) {
         EsAnomalyDetector detector = create_detector();
-        update_gradient(&detector, 1, &found);
+        repeat_gradient(&detector, 1, 99, &found);
         update_gradient(&detector, norms[i], &found);
         const EsAnomalyDetectedEvent *row = find_row(&found, "gradient_health_drift");
         EXPECT_EQ(row != NULL, expected[i]);
         EXPECT(row == NULL || fabs(row->value - 0.7) < 1e-7); // from 1 to 0.3
-        EXPECT_NEAR(detector.state.gradient_health_mean, expected[i] ? 0.993 : 1, 1e-15);
+        EXPECT_NEAR(detector.state.gradient_health_mean, expected[i] ? 0.993 : 1, 1e-13);
     }
     es_anomaly_list_destroy(&found);
 }
