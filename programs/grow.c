@@ -93,6 +93,21 @@ static EsStatus dry_run(EsGrowRun *grow, const EsConfig *config) {
 
 // --- the run ---
 
+// Sizes of a network are of one that is trained; a policy's file has its own.
+static void note_unused(const EsArguments *arguments, const EsGrowSettings *settings) {
+    for (int i = 0; i < arguments->n_overrides && !es_grow_settings_train(settings); i++) {
+        const EsOverride *override = &arguments->overrides[i];
+        int is_hidden = override->option != NULL && strcmp(override->option->name, "hidden") == 0;
+        int is_section = override->option == NULL &&
+                         strncmp(override->text, "--policy.", strlen("--policy.")) == 0;
+        if (is_hidden || is_section) {
+            es_message("note: %s is of the network that --policy ppo trains; policy %s has no use "
+                       "for it\n",
+                       is_hidden ? "--hidden" : override->text, settings->policy);
+        }
+    }
+}
+
 static EsExit run_grow(const EsRunCommand *command, const EsConfig *config, int as_json) {
     const EsGrowSettings *settings = config->settings;
     EsGrowRun *grow = NULL;
@@ -171,6 +186,9 @@ EsExit es_grow_run(int argc, char **argv) {
     }
     if (status == ES_STATUS_OK) {
         status = es_run_command_configure(&command, &table, &arguments, &before);
+    }
+    if (status == ES_STATUS_OK) {
+        note_unused(&arguments, &settings);
     }
     return status == ES_STATUS_OK ? run_grow(&command, &config, as_json)
                                   : es_command_finish("grow", status);

@@ -62,7 +62,7 @@ EsStatus es_policy_open(const char *text, const EsPolicyContext *context, EsPoli
     if (kind == ES_POLICY_LEARNED && access(text, F_OK) != 0) {
         return ES_FAIL(ARGUMENT,
                        "there is no policy \"%s\": a policy is wait, random, heuristic, "
-                       "script:FILE, or the path of a policy file",
+                       "script:FILE, or the path of a policy file; --policy ppo trains one",
                        text);
     }
     ES_TRY(allocate(context, kind, policy));

@@ -203,29 +203,84 @@ void es_policy_metadata_destroy(EsMetadata metadata[ES_POLICY_METADATA]) {
 
 // --- comparing ---
 
-// Items "a, b, c" into text.
-static void join(const json_t *items, char *text, size_t text_bytes) {
+// What differs is told by the option that sets it, or by the task where no option does.
+#define OTHER_TASK "play it with the --task it was trained with"
+
+// Items "a,b,c" into text.
+static void join(const json_t *items, const char *comma, char *text, size_t text_bytes) {
     size_t used = 0;
     text[0] = '\0';
     for (size_t i = 0; i < json_array_size(items) && used < text_bytes; i++) {
-        int n = snprintf(text + used, text_bytes - used, "%s%s", i > 0 ? ", " : "",
+        int n = snprintf(text + used, text_bytes - used, "%s%s", i > 0 ? comma : "",
                          json_string_value(json_array_get(items, i)));
         used += (size_t)n;
     }
 }
 
-static EsStatus compare_lists(const char *path, const char *what, json_t *trained, json_t *host) {
+static EsStatus compare_slots(const char *path, json_t *trained, json_t *host) {
     EsStatus status = ES_STATUS_OK;
     if (!json_equal(trained, host)) {
         char ours[256], theirs[256];
-        join(trained, ours, sizeof ours);
-        join(host, theirs, sizeof theirs);
-        status = ES_FAIL(INPUT, "%s: the policy was trained with %s %s; this host has %s", path,
-                         what, ours, theirs);
+        join(trained, ",", ours, sizeof ours);
+        join(host, ",", theirs, sizeof theirs);
+        status = ES_FAIL(INPUT, "%s: the policy was trained with --slots %s; this run has %s", path,
+                         ours, theirs);
     }
     json_decref(trained);
     json_decref(host);
     return status;
+}
+
+static EsStatus compare_blueprints(const char *path, json_t *trained, json_t *host) {
+    EsStatus status = ES_STATUS_OK;
+    if (!json_equal(trained, host)) {
+        char ours[256], theirs[256];
+        join(trained, ", ", ours, sizeof ours);
+        join(host, ", ", theirs, sizeof theirs);
+        status = ES_FAIL(
+            INPUT,
+            "%s: the policy was trained with the blueprints %s; this host has %s; " OTHER_TASK,
+            path, ours, theirs);
+    }
+    json_decref(trained);
+    json_decref(host);
+    return status;
+}
+
+static const char *write_value(const EsFact *field, double value, char text[32]) {
+    if (strcmp(field->name, "is_strict") == 0) {
+        return value != 0 ? "strict" : "permissive";
+    }
+    if (strcmp(field->name, "auto_forward") == 0 && (value == 0 || value == ES_AUTO_FORWARD_ALL)) {
+        return value != 0 ? "on" : "off";
+    }
+    snprintf(text, 32, "%g", value);
+    return text;
+}
+
+static EsStatus fail_field(const char *path, const EsFact *field, int i, double trained,
+                           double host) {
+    static const struct {
+        const char *fact, *option;
+    } options[] = {{"max_seeds", "--max-seeds "},
+                   {"episode_steps", "--episode-steps "},
+                   {"is_strict", "--gates "},
+                   {"auto_forward", "--grow.auto_forward="}};
+    char ours[32], theirs[32], position[16] = "";
+    for (size_t o = 0; o < ES_COUNT_OF(options); o++) {
+        if (strcmp(options[o].fact, field->name) == 0) {
+            return ES_FAIL(INPUT, "%s: the policy was trained with %s%s; this run has %s", path,
+                           options[o].option, write_value(field, trained, ours),
+                           write_value(field, host, theirs));
+        }
+    }
+    if (field->count > 1) {
+        snprintf(position, sizeof position, "[%d]", i);
+    }
+    return ES_FAIL(INPUT,
+                   "%s: the policy was trained on hosts whose seeds live otherwise (%s%s is %g "
+                   "there and %g here); " OTHER_TASK,
+                   path, field->name, position, trained, host);
 }
 
 EsStatus es_policy_facts_check(const EsPolicyFacts *facts, const EsGrowthSettings *settings,
@@ -236,21 +291,16 @@ EsStatus es_policy_facts_check(const EsPolicyFacts *facts, const EsGrowthSetting
                        "makes version %d",
                        path, facts->observation_version, ES_OBSERVATION_VERSION);
     }
-    ES_TRY(compare_lists(path, "slots", slots_json(&facts->settings), slots_json(settings)));
-    ES_TRY(compare_lists(path, "blueprints", blueprints_json(facts->settings.blueprints),
-                         blueprints_json(settings->blueprints)));
+    ES_TRY(compare_slots(path, slots_json(&facts->settings), slots_json(settings)));
+    ES_TRY(compare_blueprints(path, blueprints_json(facts->settings.blueprints),
+                              blueprints_json(settings->blueprints)));
     for (size_t f = 0; f < es_facts_of_growth.n_facts; f++) {
         const EsFact *field = &es_facts_of_growth.facts[f];
         for (int i = 0; i < field->count && field->is_checked; i++) {
             double trained = field_value(&facts->settings, field, i);
             double host = field_value(settings, field, i);
             if (trained != host) {
-                char position[16] = "";
-                if (field->count > 1) {
-                    snprintf(position, sizeof position, "[%d]", i);
-                }
-                return ES_FAIL(INPUT, "%s: the policy was trained with %s%s = %g; this host has %g",
-                               path, field->name, position, trained, host);
+                return fail_field(path, field, i, trained, host);
             }
         }
     }

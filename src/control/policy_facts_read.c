@@ -198,7 +198,7 @@ EsStatus es_policy_metadata_read(const EsSafetensors *file, const char *path,
                                  EsPolicyFacts *facts) {
     const char *format = es_safetensors_metadata(file, "format");
     if (format == NULL || strcmp(format, ES_POLICY_FORMAT) != 0) {
-        return ES_FAIL(INPUT, "%s is not a policy: its metadata has no format \"%s\"", path,
+        return ES_FAIL(INPUT, "%s is not a policy file: its metadata has no format \"%s\"", path,
                        ES_POLICY_FORMAT);
     }
     int version = 0;

@@ -92,9 +92,34 @@ done:
 
 // --- loading ---
 
+// Whether the file begins as safetensors do: the length of a header, and its brace.
+static int begins_well(const char *path) {
+    unsigned char start[9] = {0};
+    FILE *stream = fopen(path, "rbe");
+    size_t n = stream != NULL ? fread(start, 1, sizeof start, stream) : 0;
+    if (stream != NULL) {
+        fclose(stream);
+    }
+    // headers are far below 2^32 bytes
+    return n == sizeof start && memcmp(start + 4, "\0\0\0", 4) == 0 && start[8] == '{';
+}
+
+// A file that cannot be read is wrong input: the user has named it.
+static EsStatus open_file(const char *path, EsSafetensors **file) {
+    EsStatus status = es_safetensors_open(path, file);
+    if (status == ES_STATUS_IO) {
+        return ES_FAIL(INPUT, "%s", es_status_detail());
+    }
+    return status != ES_STATUS_INPUT
+               ? status
+               : ES_FAIL(INPUT, "%s is %s (%s)", path,
+                         begins_well(path) ? "cut short or damaged" : "not a policy file",
+                         es_status_detail());
+}
+
 EsStatus es_policy_file_facts(const char *path, EsPolicyFacts *facts) {
     EsSafetensors *file = NULL;
-    ES_TRY(es_safetensors_open(path, &file));
+    ES_TRY(open_file(path, &file));
     EsStatus status = es_policy_metadata_read(file, path, facts);
     es_safetensors_close(file);
     return status;

@@ -156,26 +156,30 @@ TEST(a_host_that_differs_is_refused) {
     FileCase test = create_file_case();
     EsGrowthSettings host = test.facts.settings;
     host.episode_steps = 150;
-    expect_refusal(&test, &host, "trained with episode_steps = 30", "this host has 150");
+    expect_refusal(&test, &host, "trained with --episode-steps 30;", "this run has 150");
     host = test.facts.settings;
     host.tempo[2] = 8;
-    expect_refusal(&test, &host, "tempo[2] = 3", "this host has 8");
+    expect_refusal(&test, &host, "(tempo[2] is 3 there and 8 here)",
+                   "the --task it was trained with");
     host = test.facts.settings;
     host.alpha_target[0] = 0.4f;
-    expect_refusal(&test, &host, "alpha_target[0] = 0.5", "this host has 0.4");
+    expect_refusal(&test, &host, "(alpha_target[0] is 0.5 there and 0.4 here)", "--task");
     host = test.facts.settings;
     host.n_slots = 3;
     host.slot_column[2] = 2;
-    expect_refusal(&test, &host, "slots r0c0, r0c1;", "this host has r0c0, r0c1, r0c2");
+    expect_refusal(&test, &host, "--slots r0c0,r0c1;", "this run has r0c0,r0c1,r0c2");
     host = test.facts.settings;
     host.slot_row[1] = 1;
-    expect_refusal(&test, &host, "slots r0c0, r0c1;", "this host has r0c0, r1c1");
+    expect_refusal(&test, &host, "--slots r0c0,r0c1;", "this run has r0c0,r1c1");
     host = test.facts.settings;
     host.blueprints = ES_BLUEPRINT_ID_BIT(ES_BLUEPRINT_ID_NORM);
     expect_refusal(&test, &host, "blueprints conv_light, ", "this host has norm");
     host = test.facts.settings;
     host.auto_forward = ES_AUTO_FORWARD_ALL;
-    expect_refusal(&test, &host, "auto_forward = 1", "this host has 7");
+    expect_refusal(&test, &host, "--grow.auto_forward=1;", "this run has on");
+    host = test.facts.settings;
+    host.is_strict = 1;
+    expect_refusal(&test, &host, "trained with --gates permissive;", "this run has strict");
     test.facts.observation_version = 9;
     expect_refusal(&test, &test.facts.settings, "version 9", "version 1");
     destroy_file_case(&test);
@@ -355,7 +359,7 @@ TEST(truncated_files) {
         EXPECT_CONTAINS(es_status_detail(), "short");
     }
     es_release(bytes);
-    EXPECT_STATUS(es_policy_file_facts("/nowhere/policy", &facts), IO);
+    EXPECT_STATUS(es_policy_file_facts("/nowhere/policy", &facts), INPUT);
     destroy_file_case(&test);
 }
 

@@ -51,7 +51,7 @@ TEST(what_is_no_policy) {
     EXPECT_STATUS(es_policy_open("heuristics", &context, &policy), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "no policy \"heuristics\"");
     EXPECT(policy == NULL);
-    EXPECT_STATUS(es_policy_open("script:/nowhere/at/all", &context, &policy), IO);
+    EXPECT_STATUS(es_policy_open("script:/nowhere/at/all", &context, &policy), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "/nowhere/at/all");
     hosts_destroy(&hosts);
 }

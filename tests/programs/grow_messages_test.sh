@@ -44,4 +44,27 @@ run 0 grow "${host[@]}" --slots r0c1 --hidden 16 --rounds 5 --eval 0 --quiet --o
 expect_text "alarms of a head without a choice" "$(ask one "select count(*) from anomalies where rule = 'entropy_collapse_slot'")" 0
 expect_text "its curve" "$(ask one "select count(*) || ' ' || max(value) from metrics where name = 'policy/slot_entropy'")" "5 0.0"
 
+# --- policies ---
+run 2 grow --policy ppoo
+expect_part "policy" "$err" 'there is no policy "ppoo"'
+expect_part "policy" "$err" "--policy ppo trains one"
+policy=one/policy.safetensors
+run 2 grow "${host[@]}" --policy $policy
+expect_part "slots" "$err" "$policy: the policy was trained with --slots r0c1; this run has r0c0,r0c1"
+host+=(--slots r0c1)
+run 2 grow "${host[@]}" --episode-steps 7 --policy $policy
+expect_part "episode" "$err" "trained with --episode-steps 6; this run has 7"
+run 2 grow "${host[@]}" --gates strict --policy $policy
+expect_part "gates" "$err" "trained with --gates permissive; this run has strict"
+run 0 grow "${host[@]}" --policy $policy --hidden 128 --rounds 0 --eval 1 --quiet --out played
+expect_part "sizes of a file" "$err" "note: --hidden is of the network that --policy ppo trains; policy $policy has no use for it"
+head -c 3000 /dev/urandom > noise.safetensors
+run 2 grow "${host[@]}" --policy noise.safetensors
+expect_part "noise" "$err" "noise.safetensors is not a policy file ("
+for bytes in 5000 200; do
+    head -c $bytes $policy > cut.safetensors
+    run 2 grow "${host[@]}" --policy cut.safetensors
+    expect_part "cut" "$err" "cut.safetensors is cut short or damaged ("
+done
+
 finish

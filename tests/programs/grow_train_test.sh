@@ -127,7 +127,7 @@ expect_part "hidden" "$err" "[policy] hidden is 60; it must be a multiple of 8"
 run 2 grow --rounds 1000000000 --envs 2
 expect_part "too many episodes" "$err" "2000000000 episodes; a run has at most 1073741824"
 run 2 grow --policy first.safetensors --quiet
-expect_part "another host" "$err" "first.safetensors: the policy was trained with episode_steps = 6; this host has 30"
+expect_part "another host" "$err" "first.safetensors: the policy was trained with --episode-steps 6; this run has 30"
 run 2 grow --policy ppo --evaluate.against=wait,nothing
 expect_part "against" "$err" '[evaluate] against: there is no policy "nothing"'
 run 2 grow --ppo.rat=1
