@@ -137,7 +137,7 @@ static const char summary[] =
     "r0c1\n  12      *             prune      r0c0 speed=fast curve=cosine";
 
 EsExit es_grow_run(int argc, char **argv) {
-    EsRunCommand command;
+    EsRunCommand command = {0};
     EsGrowSettings settings, before;
     int as_json, n_repeats;
     EsConfig config = es_grow_run_config(&settings);
@@ -180,6 +180,10 @@ EsExit es_grow_run(int argc, char **argv) {
     if (status == ES_STATUS_OK && arguments.wants_help) {
         es_options_print_help(&table, stdout);
         return ES_EXIT_DONE;
+    }
+    if (status == ES_STATUS_OK && command.is_dry_run && as_json) {
+        status = ES_FAIL(ARGUMENT, "--dry-run prints settings and figures, not JSON; leave --json "
+                                   "out");
     }
     if (status == ES_STATUS_OK && n_repeats > 0) {
         return es_grow_repeat(&command, &table, &arguments, n_repeats, as_json);

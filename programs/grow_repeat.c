@@ -14,10 +14,18 @@
 EsStatus es_grow_play_run(const EsRunCommand *command, const EsConfig *config, EsGrowRun *grow,
                           EsRunPlayed *played) {
     const EsGrowSettings *settings = config->settings;
+    const EsDataset *data = &es_grow_run_play(grow)->dataset;
     char text[512];
-    es_dataset_describe(&es_grow_run_play(grow)->dataset, text, sizeof text);
+    snprintf(text, sizeof text,
+             "data: %.100s, %lld training, %lld validation and %lld test images of %d x %d x %d in "
+             "%d classes",
+             data->name, (long long)data->train.count, (long long)data->validation.count,
+             (long long)data->test.count, data->height, data->width, data->n_channels,
+             data->n_classes);
     EsRunWork work = es_grow_run_work(grow);
-    return es_run_command_play(command, config, &settings->run, &work, text, played);
+    int is_known = command->resume != NULL || command->is_further;
+    return es_run_command_play(command, config, &settings->run, &work, is_known ? NULL : text,
+                               played);
 }
 
 // --- where the runs are ---
@@ -98,6 +106,7 @@ static EsStatus play_seed(Repeat *repeat, int i) {
              command.resume != NULL ? command.resume : command.out, settings.run.seed);
     command.resume = command.resume != NULL && stat(path, &facts) == 0 ? path : NULL;
     command.out = command.resume == NULL ? path : NULL;
+    command.is_further = i > 0;
     if (!command.is_quiet) {
         es_message("seed %d, %d of %d\n", settings.run.seed, i + 1, repeat->n);
     }

@@ -42,12 +42,12 @@ json_t *es_grow_hosts_json(const EsGrowEnding *endings, int n_envs) {
     int is_complete = hosts != NULL;
     for (int e = 0; e < n_envs && is_complete && endings != NULL; e++) {
         const EsGrowEnding *ending = &endings[e];
-        json_t *host = json_pack("{s:i, s:o, s:o, s:o, s:f, s:i, s:i, s:i}", "host", e,
-                                 "validation_loss", es_json_number(ending->validation_loss),
-                                 "validation_accuracy", es_json_number(ending->validation_accuracy),
-                                 "reward", es_json_number(ending->reward), "parameter_ratio",
-                                 ending->parameter_ratio, "fossils", ending->n_fossils, "pruned",
-                                 ending->n_pruned, "rollbacks", ending->n_rollbacks);
+        json_t *host = json_pack(
+            "{s:i, s:o, s:o, s:o, s:f, s:i, s:i, s:i, s:s}", "host", e, "validation_loss",
+            es_json_number(ending->validation_loss), "validation_accuracy",
+            es_json_number(ending->validation_accuracy), "reward", es_json_number(ending->reward),
+            "parameter_ratio", ending->parameter_ratio, "fossils", ending->n_fossils, "pruned",
+            ending->n_pruned, "rollbacks", ending->n_rollbacks, "seeds", ending->seeds);
         is_complete = json_array_append_new(hosts, host) == 0;
     }
     if (!is_complete) {

@@ -12,6 +12,8 @@
 #define GAP 2
 // a text column is not cut below this width
 #define MIN_TEXT_WIDTH 8
+// nor is a text among others let grow above this one: a whole configuration can stand in a cell
+#define MAX_TEXT_WIDTH 100
 
 typedef struct Column {
     const char *name; // borrowed
@@ -41,20 +43,29 @@ static void add_spaces(EsText *text, size_t n) {
     }
 }
 
-// Add a cell in its column. A text that is too wide is cut only where the table has a limit, a
-// number never.
+// The columns that a text may take. A table without a limit of its own keeps rows readable where
+// there are other columns beside.
+static size_t text_limit(const EsResultWriter *writer, const Column *column) {
+    if (writer->max_width > 0) {
+        return column->width;
+    }
+    return writer->n_columns > 1 ? MAX_TEXT_WIDTH : SIZE_MAX;
+}
+
+// Add a cell in its column. A text that is too wide is cut, a number never.
 static void add_aligned(EsResultWriter *writer, int index, const char *bytes, size_t n_bytes) {
     const Column *column = &writer->columns[index];
     size_t n = es_text_width(bytes, n_bytes);
     size_t padding = n < column->width ? column->width - n : 0;
     add_spaces(&writer->line, index > 0 ? GAP : 0);
     add_spaces(&writer->line, column->has_text ? 0 : padding);
-    if (writer->max_width > 0 && column->has_text && n > column->width) {
-        size_t n_kept = es_text_fit(bytes, n_bytes, column->width - 1);
+    size_t limit = text_limit(writer, column);
+    if (column->has_text && n > limit) {
+        size_t n_kept = es_text_fit(bytes, n_bytes, limit - 1);
         es_text_add(&writer->line, bytes, n_kept);
         es_text_add_string(&writer->line, "\xe2\x80\xa6"); // an ellipsis, one column
         // a wide character may have left half of its place
-        padding = column->width - 1 - es_text_width(bytes, n_kept);
+        padding = limit - 1 - es_text_width(bytes, n_kept);
     } else {
         es_text_add(&writer->line, bytes, n_bytes);
     }
@@ -81,6 +92,10 @@ static size_t total_width(const EsResultWriter *writer) {
 
 // Narrow the widest text column until the table fits or nothing is left to narrow.
 static void fit_width(EsResultWriter *writer) {
+    for (int i = 0; i < writer->n_columns && writer->n_columns > 1; i++) {
+        Column *column = &writer->columns[i];
+        column->width = column->has_text ? ES_MIN(column->width, MAX_TEXT_WIDTH) : column->width;
+    }
     for (size_t total = total_width(writer); writer->max_width > 0 && total > writer->max_width;
          total--) {
         Column *widest = NULL;

@@ -39,8 +39,9 @@ typedef struct EsResultCell {
 
 typedef struct EsResultWriter EsResultWriter;
 
-// `width` is the most columns a line of a table may have, 0 for any: texts are cut to fit. Names
-// are borrowed until the end.
+// `width` is the most columns a line of a table may have, 0 for any: texts are cut to fit, and to
+// 100 columns where they are not alone in their row. JSON and CSV cut nothing. Names are borrowed
+// until the end.
 EsStatus es_result_writer_create(FILE *stream, EsResultFormat format, int width,
                                  const char *const *names, int n_columns, EsResultWriter **writer);
 

@@ -118,6 +118,19 @@ static int is_terminal(void) {
     return isatty(STDERR_FILENO) && name != NULL && name[0] != '\0' && strcmp(name, "dumb") != 0;
 }
 
+static void tell_start(const EsRunCommand *command, const EsRunSettings *settings,
+                       const char *about, const EsRunPlayed *played) {
+    char place[80] = "";
+    if (command->resume != NULL && played->n_rounds_before >= settings->n_rounds) {
+        snprintf(place, sizeof place, "; all %d rounds are done", settings->n_rounds);
+    } else if (command->resume != NULL) {
+        snprintf(place, sizeof place, "; it goes on with round %lld of %d",
+                 (long long)played->n_rounds_before + 1, settings->n_rounds);
+    }
+    es_message("%s%srun folder: %s%s\n", about != NULL ? about : "", about != NULL ? "\n" : "",
+               played->folder, place);
+}
+
 EsStatus es_run_command_play(const EsRunCommand *command, const EsConfig *config,
                              const EsRunSettings *settings, const EsRunWork *work,
                              const char *about, EsRunPlayed *played) {
@@ -137,8 +150,7 @@ EsStatus es_run_command_play(const EsRunCommand *command, const EsConfig *config
     snprintf(played->folder, sizeof played->folder, "%s", es_run_folder_root(es_run_folder(run)));
     played->n_rounds_before = es_run_rounds_done(run);
     if (!command->is_quiet) {
-        es_message("%s%srun folder: %s\n", about != NULL ? about : "", about != NULL ? "\n" : "",
-                   played->folder);
+        tell_start(command, settings, about, played);
     }
     return es_run_close(run, es_run_rounds(run, work), &played->outcome);
 }

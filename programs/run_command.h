@@ -11,6 +11,7 @@
 typedef struct EsRunCommand {
     const char *config_path, *out, *resume;
     int is_dry_run, is_quiet;
+    int is_further; // one of several runs, not the first: what they share has been told
 } EsRunCommand;
 
 #define ES_RUN_COMMAND_OPTIONS(command)                                                            \

@@ -67,4 +67,24 @@ for bytes in 5000 200; do
     expect_part "cut" "$err" "cut.safetensors is cut short or damaged ("
 done
 
+# --- what a run says at its start ---
+run 2 grow --dry-run --json
+expect_part "dry run as JSON" "$err" "--dry-run prints settings and figures, not JSON"
+run 0 grow "${host[@]}" --policy wait --rounds 2 --eval 0 --out start --json
+expect_part "data set" "$err" "data: tiny, 8000 training, 2000 validation and 2000 test images of 16 x 16 x 1 in 10 classes"
+expect_part "seeds of a host" "$out" '"seeds": "'
+run 0 grow --resume start --rounds 4
+expect_part "where it goes on" "$err" "run folder: start; it goes on with round 3 of 4"
+[[ $err != *"data: "* ]] || fail "a resumed run tells its data set again"
+run 0 grow --resume start
+expect_part "nothing to do" "$err" "run folder: start; all 4 rounds are done"
+run 0 grow "${host[@]}" --policy wait --rounds 1 --eval 1 --evaluate.against= --repeat 2 --out twice
+expect_text "times that the data set is told" "$(grep -c '^data: ' <<< "$err")" 1
+
+# --- a cell of a table has bounds ---
+run 0 query start "select * from runs"
+((${#out} < 2000)) || fail "a row of runs has ${#out} bytes"
+run 0 query start "select config from runs" --csv
+expect_part "the whole configuration" "$out" "[evaluate]"
+
 finish

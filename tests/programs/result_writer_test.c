@@ -68,6 +68,28 @@ TEST(texts_are_cut_to_the_width_numbers_are_not) {
     free(output);
 }
 
+TEST(a_long_text_does_not_take_the_table) {
+    char longer[9001], cut[128];
+    memset(longer, 'x', sizeof longer - 1);
+    longer[sizeof longer - 1] = '\0';
+    snprintf(cut, sizeof cut, "%.99s\xe2\x80\xa6  7\n", longer);
+    static const char *const names[] = {"text", "n"};
+    const EsResultCell cells[] = {text(longer), integer(7)};
+    char *output = print_rows(ES_RESULT_TABLE, 0, names, 2, cells, 1);
+    EXPECT_CONTAINS(output, cut);
+    free(output);
+    // alone in its row it disturbs nobody; programs get all of it
+    output = print_rows(ES_RESULT_TABLE, 0, names, 1, cells, 1);
+    EXPECT_CONTAINS(output, longer);
+    free(output);
+    output = print_rows(ES_RESULT_CSV, 0, names, 2, cells, 1);
+    EXPECT_CONTAINS(output, longer);
+    free(output);
+    output = print_rows(ES_RESULT_JSON, 0, names, 2, cells, 1);
+    EXPECT_CONTAINS(output, longer);
+    free(output);
+}
+
 TEST(wide_and_combining_characters) {
     // two Han characters, five columns with the letter; "e" and a combining accent, one
     const EsResultCell cells[] = {text("\xe6\xbc\xa2\xe5\xad\x97x"), integer(1), text("e\xcc\x81"),
