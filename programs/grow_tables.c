@@ -30,7 +30,8 @@ void es_grow_print_hosts(const EsGrowEnding *endings, const EsGrowSettings *sett
         const EsGrowEnding *ending = &endings[e];
         printf("%4d   %12.2f   %6.2f   %9.2f x   %7d   %6d   %9d   %s\n", e,
                ending->validation_accuracy, ending->reward, ending->parameter_ratio,
-               ending->n_fossils, ending->n_pruned, ending->n_rollbacks, ending->seeds);
+               ending->n_fossils, ending->n_pruned, ending->n_rollbacks,
+               ending->seeds[0] != '\0' ? ending->seeds : "-");
     }
     if (settings->n_envs > 16) {
         printf("        (%d more)\n", settings->n_envs - 16);
@@ -78,8 +79,8 @@ static void print_intervals(const EsInterval *intervals, int is_signed) {
                                              ES_MEASURE_VALIDATION_ACCURACY, ES_MEASURE_REWARD};
     char cell[CELL_BYTES];
     for (size_t i = 0; i < ES_COUNT_OF(measures); i++) {
-        int is_last = is_signed && i + 1 == ES_COUNT_OF(measures); // no blanks at a line's end
-        printf("   %-*s", is_last ? 0 : CELL_WIDTH,
+        int is_last = i + 1 == ES_COUNT_OF(measures); // no blanks at a line's end
+        printf("  %-*s", is_last ? 0 : CELL_WIDTH,
                write_interval(&intervals[measures[i]], is_signed, cell));
     }
 }
@@ -93,30 +94,43 @@ static int name_width(const EsGrowEvaluation *evaluation) {
     return width;
 }
 
-static void print_head(const char *first, int width, const char *rest) {
-    printf("%-*s   %-*s   %-*s   %-*s%s\n", width, first, CELL_WIDTH, "test %", CELL_WIDTH,
-           "validation %", rest[0] != '\0' ? CELL_WIDTH : 0, "reward", rest);
+static void print_head(const char *first, int width) {
+    printf("%-*s  %-*s  %-*s  reward\n", width, first, CELL_WIDTH, "test %", CELL_WIDTH,
+           "validation %");
 }
 
 typedef void (*RowFunction)(const void *context, int arm, EsInterval *mean, EsInterval *difference);
 
-// Rows of means, then of differences; `row` supplies the numbers of an arm.
+// What the networks became, apart from how good they are: one table would be wider than a terminal.
+static void print_sizes(const EsGrowEvaluation *evaluation, RowFunction row, const void *context,
+                        int width) {
+    EsInterval mean[ES_N_MEASURES], difference[ES_N_MEASURES];
+    printf("\n%-*s  parameters  fossils  rollbacks\n", width, "policy");
+    for (int a = 0; a < evaluation->n_arms; a++) {
+        row(context, a, mean, difference);
+        es_padded_text_print(evaluation->arms[a].name, width, stdout);
+        printf("  %8.2f x  %7.2f  %9.2f\n", mean[ES_MEASURE_PARAMETER_RATIO].mean,
+               mean[ES_MEASURE_FOSSILS].mean, mean[ES_MEASURE_ROLLBACKS].mean);
+    }
+}
+
+// Rows of means, of sizes, then of differences; `row` supplies the numbers of an arm.
 static void print_arms(const EsGrowEvaluation *evaluation, RowFunction row, const void *context) {
     EsInterval mean[ES_N_MEASURES], difference[ES_N_MEASURES];
     int width = name_width(evaluation);
-    print_head("policy", width, "   parameters   fossils   rollbacks");
+    print_head("policy", width);
     for (int a = 0; a < evaluation->n_arms; a++) {
         row(context, a, mean, difference);
         es_padded_text_print(evaluation->arms[a].name, width, stdout);
         print_intervals(mean, 0);
-        printf("   %8.2f x   %7.2f   %9.2f\n", mean[ES_MEASURE_PARAMETER_RATIO].mean,
-               mean[ES_MEASURE_FOSSILS].mean, mean[ES_MEASURE_ROLLBACKS].mean);
+        printf("\n");
     }
+    print_sizes(evaluation, row, context, width);
     if (evaluation->n_arms < 2) {
         return;
     }
     printf("\n");
-    print_head("difference to", width, "");
+    print_head("difference to", width);
     for (int a = 1; a < evaluation->n_arms; a++) {
         row(context, a, mean, difference);
         es_padded_text_print(evaluation->arms[a].name, width, stdout);
@@ -169,13 +183,13 @@ static void print_seed_rows(const Seeds *seeds, int first_seed) {
     printf("test %% of each seed\n%-8s", "seed");
     for (int a = 0; a < any->n_arms; a++) {
         printf("   ");
-        es_padded_text_print(any->arms[a].name, width, stdout);
+        es_padded_text_print(any->arms[a].name, a + 1 < any->n_arms ? width : 0, stdout);
     }
     printf("\n");
     for (int i = 0; i < seeds->n; i++) {
         printf("%-8d", first_seed + i);
         for (int a = 0; a < any->n_arms; a++) {
-            printf("   %-*.2f", width,
+            printf("   %-*.2f", a + 1 < any->n_arms ? width : 0,
                    seeds->evaluations[i]->arms[a].mean[ES_MEASURE_TEST_ACCURACY].mean);
         }
         printf("\n");
@@ -194,19 +208,19 @@ void es_grow_print_seeds(EsGrowEvaluation *const *evaluations, int n, int first_
     }
 }
 
+static json_t *interval_json(const EsInterval *interval) {
+    return json_pack("{s:o, s:o, s:o}", "mean", es_json_number(interval->mean), "low",
+                     es_json_number(interval->low), "high", es_json_number(interval->high));
+}
+
 static json_t *seeds_arm_json(const Seeds *seeds, int arm) {
     EsInterval mean[ES_N_MEASURES], difference[ES_N_MEASURES];
     json_t *means = json_object(), *differences = json_object();
     take_seeds(seeds, arm, mean, difference);
     for (int m = 0; m < ES_N_MEASURES; m++) {
         const char *name = es_grow_measure_name((EsGrowMeasure)m);
-        json_object_set_new(means, name,
-                            json_pack("[o, o, o]", es_json_number(mean[m].mean),
-                                      es_json_number(mean[m].low), es_json_number(mean[m].high)));
-        json_object_set_new(differences, name,
-                            json_pack("[o, o, o]", es_json_number(difference[m].mean),
-                                      es_json_number(difference[m].low),
-                                      es_json_number(difference[m].high)));
+        json_object_set_new(means, name, interval_json(&mean[m]));
+        json_object_set_new(differences, name, interval_json(&difference[m]));
     }
     return json_pack("{s:s, s:o, s:o}", "policy", seeds->evaluations[0]->arms[arm].name, "mean",
                      means, "policy_minus_this", differences);

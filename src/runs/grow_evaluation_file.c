@@ -12,11 +12,11 @@
 static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 static json_t *interval_json(const EsInterval *interval) {
-    return json_pack("[o, o, o]", number(interval->mean), number(interval->low),
-                     number(interval->high));
+    return json_pack("{s:o, s:o, s:o}", "mean", number(interval->mean), "low",
+                     number(interval->low), "high", number(interval->high));
 }
 
-// {"test_accuracy": [mean, low, high], ...}
+// {"test_accuracy": {"mean": 71.2, "low": 70.1, "high": 72.3}, ...}
 static json_t *intervals_json(const EsInterval *intervals) {
     json_t *object = json_object();
     for (int m = 0; m < ES_N_MEASURES && object != NULL; m++) {

@@ -81,6 +81,23 @@ expect_part "nothing to do" "$err" "run folder: start; all 4 rounds are done"
 run 0 grow "${host[@]}" --policy wait --rounds 1 --eval 1 --evaluate.against= --repeat 2 --out twice
 expect_text "times that the data set is told" "$(grep -c '^data: ' <<< "$err")" 1
 
+# --- tables ---
+expect_table() { # NAME TEXT: no row above 100 columns, no blanks at an end
+    local widest
+    widest=$(awk '{ if (length($0) > n) n = length($0) } END { print n }' <<< "$(grep -v '^means' <<< "$2")")
+    ((widest <= 100)) || fail "$1 is $widest columns wide"
+    grep -q ' $' <<< "$2" && fail "$1 has blanks at the end of a line"
+}
+run 0 grow "${host[@]}" --policy heuristic --rounds 1 --eval 4 --quiet --out table
+expect_table "the comparison" "$out"
+expect_part "the comparison" "$out" "parameters  fossils  rollbacks"
+run 0 grow "${host[@]}" --policy wait --rounds 1 --eval 0 --quiet --out hosts
+expect_table "the hosts" "$out"
+run 0 grow "${host[@]}" --policy heuristic --rounds 1 --eval 2 --repeat 2 --quiet --out seeds
+expect_table "the seeds" "$out"
+run 0 grow --resume seeds --repeat 2 --quiet --json
+expect_part "an interval" "$out" '"low": '
+
 # --- a cell of a table has bounds ---
 run 0 query start "select * from runs"
 ((${#out} < 2000)) || fail "a row of runs has ${#out} bytes"

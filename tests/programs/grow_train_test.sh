@@ -62,19 +62,19 @@ trained, file = (json.load(open(f"{sys.argv[1]}/{run}/evaluation.json")) for run
 arms = {arm["policy"]: arm for arm in file["arms"]}
 assert list(arms) == ["first.safetensors", "second.safetensors", "wait"], list(arms)
 same = arms["second.safetensors"]
-assert all(value == [0, 0, 0] for value in same["policy_minus_this"].values()), same["policy_minus_this"]
+assert all(value == {"mean": 0, "low": 0, "high": 0} for value in same["policy_minus_this"].values()), same["policy_minus_this"]
 # as a file it does what it did at the end of its training
 assert trained["arms"][0]["episodes"] == arms["first.safetensors"]["episodes"]
 # means and differences are those of the episodes
 def mean(values): return sum(values) / len(values)
 for name, arm in arms.items():
     for measure, values in arm["episodes"].items():
-        assert len(values) == 6 and abs(arm["mean"][measure][0] - mean(values)) < 1e-9
+        assert len(values) == 6 and abs(arm["mean"][measure]["mean"] - mean(values)) < 1e-9
         paired = mean([a - b for a, b in zip(arms["first.safetensors"]["episodes"][measure], values)])
-        assert abs(arm["policy_minus_this"][measure][0] - paired) < 1e-9
-        low, high = arm["mean"][measure][1:]
+        assert abs(arm["policy_minus_this"][measure]["mean"] - paired) < 1e-9
+        low, high = arm["mean"][measure]["low"], arm["mean"][measure]["high"]
         assert low <= mean(values) + 1e-9 and mean(values) - 1e-9 <= high and low >= min(values) - 1e-9 and high <= max(values) + 1e-9
-assert arms["wait"]["mean"]["parameter_ratio"] == [1, 1, 1]
+assert arms["wait"]["mean"]["parameter_ratio"] == {"mean": 1, "low": 1, "high": 1}
 PYTHON
 run 0 grow "${host[@]}" --policy first.safetensors --rounds 0 --eval 6 --evaluate.against=wait --evaluate.greedy=on --quiet --out g
 expect_part "greedy" "$out" "take the most likely action"
