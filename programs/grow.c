@@ -10,6 +10,7 @@
 #include "message.h"
 #include "run_command.h"
 #include "runs/grow_evaluation_file.h"
+#include "telemetry/console_line.h"
 
 // --- results ---
 
@@ -61,6 +62,19 @@ static EsStatus print_results(const EsRunCommand *command, EsGrowRun *grow,
 
 // --- what would happen ---
 
+// "45 s", and from ten minutes on "12 min 30 s", "2 h 05 min".
+static const char *write_seconds(double seconds, char text[32]) {
+    EsText words = {0};
+    if (seconds < 600) {
+        snprintf(text, 32, "%.0f s", seconds);
+        return text;
+    }
+    es_console_add_duration(&words, seconds);
+    snprintf(text, 32, "%.*s", (int)words.length, words.length > 0 ? words.bytes : "");
+    es_text_destroy(&words);
+    return text;
+}
+
 static EsStatus dry_run(EsGrowRun *grow, const EsConfig *config) {
     EsGrowPlay *play = es_grow_run_play(grow);
     const EsGrowthModel *model = es_growth_model(play->growth);
@@ -80,13 +94,15 @@ static EsStatus dry_run(EsGrowRun *grow, const EsConfig *config) {
         printf("# policy      %lld parameters, %.0f ms per update\n",
                (long long)es_grow_run_policy_parameters(grow), 1e3 * update_seconds);
     }
-    printf("# time        %.0f ms per step without seeds, %.0f s for %d rounds of %d steps\n",
-           1e3 * step_seconds, (step_seconds * n_steps + update_seconds) * settings->run.n_rounds,
-           settings->run.n_rounds, n_steps);
+    char text[32];
+    double run_seconds = (step_seconds * n_steps + update_seconds) * settings->run.n_rounds;
+    printf("# time        %.0f ms per step without seeds, %s for %d rounds of %d steps\n",
+           1e3 * step_seconds, write_seconds(run_seconds, text), settings->run.n_rounds, n_steps);
     if (n_evaluated > 0) {
         int64_t n_batches = (n_evaluated + settings->n_envs - 1) / settings->n_envs;
-        printf("# comparison  %lld held-out episodes, about %.0f s for each policy\n",
-               (long long)n_evaluated, step_seconds * n_steps * (double)n_batches);
+        printf("# comparison  %lld held-out episodes, about %s for each policy\n",
+               (long long)n_evaluated,
+               write_seconds(step_seconds * n_steps * (double)n_batches, text));
     }
     return ES_STATUS_OK;
 }

@@ -5,11 +5,13 @@
 
 static int is_given(const char *text) { return text != NULL && text[0] != '\0'; }
 
-EsStatus es_host_find(const char *task, EsHostSpec *host) {
+int es_host_is_file(const char *task) {
     size_t length = strlen(task);
-    int is_file =
-        strchr(task, '/') != NULL || (length > 4 && strcmp(task + length - 4, ".ini") == 0);
-    if (!is_file) {
+    return strchr(task, '/') != NULL || (length > 4 && strcmp(task + length - 4, ".ini") == 0);
+}
+
+EsStatus es_host_find(const char *task, EsHostSpec *host) {
+    if (!es_host_is_file(task)) {
         return es_host_preset(task, host);
     }
     EsSlot slots[ES_SLOTS_MAX];

@@ -7,8 +7,11 @@
 
 ES_EXTERN_C_BEGIN
 
-// A preset by name, or the host described in a file when `task` is a path (it has a '/' or ends in
-// ".ini"); released with es_host_unload either way.
+// Whether a task is the path of a described host: it has a '/' or ends in ".ini".
+int es_host_is_file(const char *task);
+
+// A preset by name, or the host described in a file; released with es_host_unload either way. INPUT
+// when the file cannot be read.
 EsStatus es_host_find(const char *task, EsHostSpec *host);
 
 // Open `data` ("" or NULL: the host's own) and give the host the size, channels and classes of its

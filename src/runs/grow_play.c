@@ -78,7 +78,7 @@ static EsStatus create_parts(EsGrowPlay *play) {
     ES_TRY(es_slots_parse(&play->host, settings->slots, slots, &n_slots));
     if (es_grow_settings_train(settings)) {
         EsPolicySpec spec;
-        ES_TRY(es_grow_settings_spec(settings, n_slots, &spec));
+        ES_TRY(es_grow_settings_spec(settings, n_slots, 0, &spec)); // before the data is made
     }
     ES_TRY(open_dataset(play));
     EsGrowthOptions options =
@@ -135,7 +135,8 @@ EsStatus es_grow_play_create_policy(const EsGrowPlay *play, EsPolicy **policy) {
     EsPolicyContext context = policy_context(play);
     EsPpoSettings ppo = es_grow_settings_ppo(play->settings);
     EsPolicySpec spec;
-    ES_TRY(es_grow_settings_spec(play->settings, context.settings->n_slots, &spec));
+    ES_TRY(es_grow_settings_spec(play->settings, context.settings->n_slots,
+                                 es_growth_model(play->growth)->layout.n_host_weights, &spec));
     return es_policy_create(&spec, &ppo, &context, context.settings->episode_steps, policy);
 }
 

@@ -324,7 +324,9 @@ EsGrowPlay *es_grow_run_play(EsGrowRun *grow) { return &grow->play; }
 int64_t es_grow_run_policy_parameters(const EsGrowRun *grow) {
     EsPolicySpec spec;
     int n_slots = es_growth_settings(grow->play.growth)->n_slots;
-    return grow->is_trained && es_grow_settings_spec(grow->settings, n_slots, &spec) == ES_STATUS_OK
+    int64_t n_host = es_growth_model(grow->play.growth)->layout.n_host_weights;
+    return grow->is_trained &&
+                   es_grow_settings_spec(grow->settings, n_slots, n_host, &spec) == ES_STATUS_OK
                ? es_policy_spec_count(&spec)
                : 0;
 }

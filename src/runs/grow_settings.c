@@ -4,10 +4,13 @@
 
 #include "base/macros.h"
 #include "control/policy.h"
+#include "growth/host_data.h"
 
-// hidden units of the policy where the settings leave it to the task
-#define HIDDEN_TINY 64
-#define HIDDEN      512
+// hidden units of the policy where the settings leave it to the task: as published for the presets,
+// and for hosts that a file describes by their size
+#define HIDDEN_SMALL     64
+#define HIDDEN           512
+#define SMALL_PARAMETERS 10000
 
 // held-out episodes of a learned policy where the settings do not say
 #define EVALUATED 64
@@ -66,7 +69,8 @@ static const EsConfigKey keys[] = {
     ES_CONFIG_BOOL(EsGrowSettings, unfused, "grow", "unfused", "off",
                    "run operation by operation, for debugging"),
     ES_CONFIG_INT(EsGrowSettings, n_hidden, "policy", "hidden", "0", 0, 4096,
-                  "units of the LSTM, a multiple of 8; 0 = 64 for tiny, 512 for others"),
+                  "units of the LSTM, a multiple of 8; 0 = 64 for tiny and for files' hosts below "
+                  "10,000 parameters, else 512"),
     ES_CONFIG_INT(EsGrowSettings, n_features, "policy", "features", "0", 0, 4096,
                   "units of the feature layer, 0 = as hidden"),
     ES_CONFIG_FLOAT(EsGrowSettings, dropout, "policy", "dropout", "0.1", 0, 0.9,
@@ -115,11 +119,16 @@ int64_t es_grow_settings_evaluated(const EsGrowSettings *settings) {
     return es_grow_settings_train(settings) || is_file(settings->policy) ? EVALUATED : 0;
 }
 
-EsStatus es_grow_settings_spec(const EsGrowSettings *settings, int n_slots, EsPolicySpec *spec) {
-    int n_hidden = settings->n_hidden;
-    if (n_hidden == 0) {
-        n_hidden = strcmp(settings->task, "tiny") == 0 ? HIDDEN_TINY : HIDDEN;
-    }
+static int choose_hidden(const char *task, int64_t n_host_parameters) {
+    int is_small = strcmp(task, "tiny") == 0 ||
+                   (es_host_is_file(task) && n_host_parameters < SMALL_PARAMETERS);
+    return is_small ? HIDDEN_SMALL : HIDDEN;
+}
+
+EsStatus es_grow_settings_spec(const EsGrowSettings *settings, int n_slots,
+                               int64_t n_host_parameters, EsPolicySpec *spec) {
+    int n_hidden = settings->n_hidden > 0 ? settings->n_hidden
+                                          : choose_hidden(settings->task, n_host_parameters);
     if (n_hidden % 8 != 0) {
         return ES_FAIL(CONFIG, "[policy] hidden is %d; it must be a multiple of 8", n_hidden);
     }

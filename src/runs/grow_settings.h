@@ -53,9 +53,10 @@ int es_grow_settings_train(const EsGrowSettings *settings);
 // Held-out episodes to play at the end.
 int64_t es_grow_settings_evaluated(const EsGrowSettings *settings);
 
-// The network of the policy that is trained, for a host with so many slots. CONFIG when it cannot
-// be built.
-EsStatus es_grow_settings_spec(const EsGrowSettings *settings, int n_slots, EsPolicySpec *spec);
+// The network of the policy that is trained, for a host with so many slots and parameters. CONFIG
+// when it cannot be built.
+EsStatus es_grow_settings_spec(const EsGrowSettings *settings, int n_slots,
+                               int64_t n_host_parameters, EsPolicySpec *spec);
 
 // Settings of learning with what differs per head.
 EsPpoSettings es_grow_settings_ppo(const EsGrowSettings *settings);

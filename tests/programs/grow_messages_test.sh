@@ -81,6 +81,19 @@ expect_part "nothing to do" "$err" "run folder: start; all 4 rounds are done"
 run 0 grow "${host[@]}" --policy wait --rounds 1 --eval 1 --evaluate.against= --repeat 2 --out twice
 expect_text "times that the data set is told" "$(grep -c '^data: ' <<< "$err")" 1
 
+# --- a small host from a file has a small policy; long times are told in hours ---
+cat > small.ini << 'INI'
+[host]
+data = tiny
+base = 4
+blocks = 3
+pools = 2
+INI
+run 0 grow "${host[@]}" --slots r0c0,r0c1 --task small.ini --dry-run
+expect_part "policy of a small host" "$out" "# policy      70324 parameters"
+run 0 grow "${host[@]}" --rounds 100000000 --dry-run
+expect_part "time" "$out" " d "
+
 # --- tables ---
 expect_table() { # NAME TEXT: no row above 100 columns, no blanks at an end
     local widest
