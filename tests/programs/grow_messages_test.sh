@@ -81,6 +81,25 @@ expect_part "nothing to do" "$err" "run folder: start; all 4 rounds are done"
 run 0 grow "${host[@]}" --policy wait --rounds 1 --eval 1 --evaluate.against= --repeat 2 --out twice
 expect_text "times that the data set is told" "$(grep -c '^data: ' <<< "$err")" 1
 
+# --- interrupted in the comparison: no word of rounds, and a command to copy ---
+"$esper" grow "${host[@]}" --policy wait --rounds 1 --eval 100000 --out "my run" > out.txt 2> err.txt &
+child=$!
+for ((i = 0; i < 200; i++)); do
+    [[ -d "my run/checkpoints/1" ]] && break
+    sleep 0.1
+done
+sleep 0.5
+kill -INT $child
+wait $child
+expect_text "exit code of an interrupted comparison" "$?" 130
+expect_part "at Ctrl-C" "$(cat err.txt)" "stopping; the rounds are saved; Ctrl-C again quits at once"
+expect_part "how to go on" "$(cat err.txt)" "Go on with: esper grow --resume 'my run'"
+if command -v script > /dev/null; then
+    TERM=dumb script -qec "'$esper' grow --policy wait --rounds 2 --envs 2 --episode-steps 4 --eval 0 --out dumb" typescript > /dev/null
+    grep -q $'\x1b' typescript && fail "a dumb terminal got escape sequences"
+    grep -q 'round 2/2' typescript || fail "a dumb terminal got no lines: $(cat typescript)"
+fi
+
 # --- a small host from a file has a small policy; long times are told in hours ---
 cat > small.ini << 'INI'
 [host]
