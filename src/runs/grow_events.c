@@ -281,7 +281,7 @@ void es_grow_events_ended(EsGrowEvents *events, const EsGrowMoment *moment) {
                                     .final_accuracy = results[e].validation_accuracy,
                                     .final_loss = results[e].validation_loss,
                                     .test_accuracy = es_missing_real(),
-                                    .parameter_ratio = es_growth_parameter_ratio(events->growth, e),
+                                    .parameter_ratio = events->play->parameter_ratio[e],
                                     .n_fossils = env->n_fossils[e],
                                     .n_contributing = env->n_contributing[e],
                                     .reward = totals[e],

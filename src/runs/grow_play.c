@@ -91,6 +91,7 @@ static EsStatus create_parts(EsGrowPlay *play) {
     ES_TRY(create_reward(play));
     size_t n_envs = (size_t)settings->n_envs;
     ES_TRY(es_allocate(sizeof *play->paid * n_envs, (void **)&play->paid));
+    ES_TRY(es_allocate(sizeof *play->parameter_ratio * n_envs, (void **)&play->parameter_ratio));
     return es_allocate(sizeof *play->actions * n_envs, (void **)&play->actions);
 }
 
@@ -113,6 +114,7 @@ void es_grow_play_destroy(EsGrowPlay *play) {
     }
     es_release(play->actions);
     es_release(play->paid);
+    es_release(play->parameter_ratio);
     *play = (EsGrowPlay){0};
 }
 
@@ -142,6 +144,12 @@ EsStatus es_grow_play_create_policy(const EsGrowPlay *play, EsPolicy **policy) {
 
 // --- an episode ---
 
+static void measure_size(EsGrowPlay *play) {
+    for (int64_t e = 0; e < play->settings->n_envs; e++) {
+        play->parameter_ratio[e] = es_growth_parameter_ratio(play->growth, e);
+    }
+}
+
 static EsStatus decide(EsGrowPlay *play, EsPolicy *policy) {
     EsGrowth *growth = play->growth;
     const EsGrowthState *state = es_growth_state(growth);
@@ -162,6 +170,7 @@ EsStatus es_grow_play_episode(EsGrowPlay *play, EsPolicy *policy, int64_t first_
     es_reward_reset(play->reward);
     ES_TRY(es_policy_begin(policy, first_episode));
     for (int64_t step = 0; !es_growth_is_over(play->growth); step++) {
+        measure_size(play);
         ES_TRY(watch->measured(watch->context, step));
         int64_t start_ns = es_clock_ns();
         ES_TRY(decide(play, policy));

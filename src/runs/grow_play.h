@@ -23,6 +23,7 @@ typedef struct EsGrowPlay {
     EsReward *reward;               // owned
     EsAction *actions;              // owned [E]: of the last decision
     float *paid;                    // owned [E]: rewards of the last decision
+    double *parameter_ratio;        // owned [E]: of the networks as last measured; 1 = no growth
     double decide_ms;               // of the last decision: policy, rules, reward
     char data_hash[ES_SHA256_TEXT_BYTES];
 } EsGrowPlay;
@@ -45,7 +46,9 @@ typedef struct EsGrowWatch {
     EsStatus (*decided)(void *context, int64_t step);  // carried out, ticked and paid
 } EsGrowWatch;
 
-// Episodes first_episode .. + E, from the first step to the last.
+// Episodes first_episode .. + E, from the first step to the last. The last decision is carried out
+// and paid, but no network is measured after it: accuracies and parameter_ratio are those of the
+// networks before it.
 EsStatus es_grow_play_episode(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode,
                               const EsGrowWatch *watch);
 

@@ -210,7 +210,7 @@ static void keep_endings(EsGrowRun *grow) {
         EsGrowEnding *ending = &grow->endings[e];
         *ending = (EsGrowEnding){.validation_loss = results[e].validation_loss,
                                  .validation_accuracy = results[e].validation_accuracy,
-                                 .parameter_ratio = es_growth_parameter_ratio(growth, e),
+                                 .parameter_ratio = grow->play.parameter_ratio[e],
                                  .reward = totals[e],
                                  .n_fossils = env->n_fossils[e],
                                  .n_pruned = env->n_pruned[e],
