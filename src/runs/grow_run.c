@@ -344,10 +344,10 @@ EsStatus es_grow_run_predict(EsGrowRun *grow, double *step_seconds, double *upda
     }
     EsGrowthTimes times = es_growth_times(growth);
     *step_seconds = (times.train_ms + times.validate_ms) * 1e-3 + decide_seconds;
-    // a pass with gradients costs about three without; there is one without before the first
+    // every pass has gradients, and costs about three without
     *update_seconds = grow->is_trained
-                          ? decide_seconds * es_growth_settings(growth)->episode_steps *
-                                (1 + 3 * grow->settings->ppo.n_epochs)
+                          ? decide_seconds * es_growth_settings(growth)->episode_steps * 3 *
+                                grow->settings->ppo.n_epochs
                           : 0;
     return ES_STATUS_OK;
 }
