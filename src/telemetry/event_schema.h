@@ -257,7 +257,7 @@
     C(REAL, loss, "that caused it")                                                                \
     C(REAL, threshold, "it was compared with")                                                     \
     C(INT, n_consecutive, "panics in a row")                                                       \
-    C(REAL, penalty, "added to the reward")
+    C(REAL, penalty, "for the rollback alone; the view rewards has all that was paid")
 #define ES_PHASE_PROFILED_COLUMNS(C)                                                               \
     C(TEXT, phase, "train, validate, decide, update, checkpoint, round")                           \
     C(INT, n_calls, "in the round")                                                                \
