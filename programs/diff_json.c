@@ -4,7 +4,7 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "json_number.h"
+#include "runs/json_number.h"
 
 // Names come from files: what is not UTF-8 must not lose the whole entry.
 static json_t *text_or_null(const char *text) {

@@ -100,8 +100,8 @@ static EsStatus dry_run(EsGrowRun *grow, const EsConfig *config) {
            1e3 * step_seconds, write_seconds(run_seconds, text), settings->run.n_rounds, n_steps);
     if (n_evaluated > 0) {
         int64_t n_batches = (n_evaluated + settings->n_envs - 1) / settings->n_envs;
-        printf("# comparison  %lld held-out episodes, about %s for each policy\n",
-               (long long)n_evaluated,
+        printf("# comparison  %lld held-out episode%s, about %s for each policy\n",
+               (long long)n_evaluated, n_evaluated == 1 ? "" : "s",
                write_seconds(step_seconds * n_steps * (double)n_batches, text));
     }
     return ES_STATUS_OK;

@@ -86,10 +86,11 @@ static EsStatus take_evaluation(Repeat *repeat, int i, const char *folder) {
     snprintf(path, sizeof path, "%.4000s/evaluation.json", folder);
     ES_TRY(es_grow_evaluation_load(path, &repeat->evaluations[i]));
     ES_TRY(es_grow_evaluation_compare(repeat->evaluations[i], (uint64_t)(repeat->first_seed + i)));
-    return repeat->evaluations[i]->n_arms == repeat->evaluations[0]->n_arms
-               ? ES_STATUS_OK
-               : ES_FAIL(INPUT, "%s compares other policies than seed %d", folder,
-                         repeat->first_seed);
+    const char *what =
+        es_grow_evaluation_difference(repeat->evaluations[i], repeat->evaluations[0]);
+    return what == NULL ? ES_STATUS_OK
+                        : ES_FAIL(INPUT, "%s differs from the run of seed %d in %s", path,
+                                  repeat->first_seed, what);
 }
 
 static EsStatus play_seed(Repeat *repeat, int i) {

@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "json_number.h"
 #include "padded_text.h"
+#include "runs/grow_evaluation_file.h"
+#include "runs/json_number.h"
 
 #define SEEDS_MAX 1000 // of one table over seeds
 
@@ -146,8 +147,8 @@ static void take_arm(const void *context, int arm, EsInterval *mean, EsInterval 
 }
 
 void es_grow_print_evaluation(const EsGrowEvaluation *evaluation, int seed) {
-    printf("%lld held-out episodes, the same for every policy; seed %d; learned policies %s\n",
-           (long long)evaluation->n_episodes, seed,
+    printf("%lld held-out episode%s, the same for every policy; seed %d; learned policies %s\n",
+           (long long)evaluation->n_episodes, evaluation->n_episodes == 1 ? "" : "s", seed,
            evaluation->is_greedy ? "take the most likely action" : "draw");
     print_arms(evaluation, take_arm, evaluation);
     if (evaluation->n_episodes > 1) {
@@ -208,22 +209,12 @@ void es_grow_print_seeds(EsGrowEvaluation *const *evaluations, int n, int first_
     }
 }
 
-static json_t *interval_json(const EsInterval *interval) {
-    return json_pack("{s:o, s:o, s:o}", "mean", es_json_number(interval->mean), "low",
-                     es_json_number(interval->low), "high", es_json_number(interval->high));
-}
-
 static json_t *seeds_arm_json(const Seeds *seeds, int arm) {
     EsInterval mean[ES_N_MEASURES], difference[ES_N_MEASURES];
-    json_t *means = json_object(), *differences = json_object();
     take_seeds(seeds, arm, mean, difference);
-    for (int m = 0; m < ES_N_MEASURES; m++) {
-        const char *name = es_grow_measure_name((EsGrowMeasure)m);
-        json_object_set_new(means, name, interval_json(&mean[m]));
-        json_object_set_new(differences, name, interval_json(&difference[m]));
-    }
     return json_pack("{s:s, s:o, s:o}", "policy", seeds->evaluations[0]->arms[arm].name, "mean",
-                     means, "policy_minus_this", differences);
+                     es_grow_intervals_json(mean), "policy_minus_this",
+                     es_grow_intervals_json(difference));
 }
 
 json_t *es_grow_seeds_json(EsGrowEvaluation *const *evaluations, int n, int first_seed) {

@@ -7,7 +7,7 @@
 
 #include "base/macros.h"
 #include "base/statistics.h"
-#include "json_number.h"
+#include "runs/json_number.h"
 #include "message.h"
 #include "run_command.h"
 #include "runs/hosts_run.h"

@@ -107,6 +107,9 @@ EsStatus es_grow_evaluate_check(EsGrowPlay *play) {
                               "--eval 0 leaves the comparison out");
     }
     ES_TRY(create_evaluation(play->settings, &contest.evaluation));
+    // the first arm is the run's own policy, which may have no file before it is trained
+    EsGrowArm *first = &contest.evaluation->arms[contest.evaluation->n_arms++];
+    snprintf(first->name, sizeof first->name, "%s", play->settings->policy);
     EsStatus status = open_rivals(&contest);
     close_arms(&contest);
     es_grow_evaluation_destroy(contest.evaluation);
@@ -115,14 +118,19 @@ EsStatus es_grow_evaluate_check(EsGrowPlay *play) {
 
 // --- playing ---
 
-static EsStatus watch_stop(void *context, int64_t step) {
-    (void)context;
-    (void)step;
-    return es_stop_signal_time_ns() == 0 ? ES_STATUS_OK
-                                         : ES_FAIL(INTERRUPTED, "the comparison was dropped");
+// The network that is tested is the one that was validated last: before the last decision, which
+// may prune, blend or set back.
+static EsStatus watch_measured(void *context, int64_t step) {
+    const Contest *contest = context;
+    EsGrowth *growth = contest->play->growth;
+    if (es_stop_signal_time_ns() != 0) {
+        return ES_FAIL(INTERRUPTED, "the comparison was dropped");
+    }
+    return step + 1 == es_growth_settings(growth)->episode_steps ? es_growth_test(growth)
+                                                                 : ES_STATUS_OK;
 }
 
-static EsStatus watch_tick(void *context, int64_t step) {
+static EsStatus watch_decided(void *context, int64_t step) {
     const Contest *contest = context;
     (void)step;
     es_hub_tick(es_run_hub(contest->run));
@@ -138,7 +146,7 @@ static void take_outcomes(const EsGrowPlay *play, EsGrowOutcome *outcomes, int64
         measure[ES_MEASURE_TEST_ACCURACY] = results[e].test_accuracy;
         measure[ES_MEASURE_VALIDATION_ACCURACY] = results[e].validation_accuracy;
         measure[ES_MEASURE_REWARD] = rewards[e];
-        measure[ES_MEASURE_PARAMETER_RATIO] = es_growth_parameter_ratio(play->growth, e);
+        measure[ES_MEASURE_PARAMETER_RATIO] = play->parameter_ratio[e];
         measure[ES_MEASURE_FOSSILS] = env->n_fossils[e];
         measure[ES_MEASURE_ROLLBACKS] = env->n_rollbacks[e];
     }
@@ -159,13 +167,12 @@ static void tell_progress(const Contest *contest, int arm, int64_t n_done) {
 static EsStatus play_arm(Contest *contest, int a) {
     EsGrowPlay *play = contest->play;
     EsGrowArm *arm = &contest->evaluation->arms[a];
-    EsGrowWatch watch = {contest, watch_stop, watch_tick};
+    EsGrowWatch watch = {contest, watch_measured, watch_decided};
     int64_t n_envs = play->settings->n_envs, n_all = contest->evaluation->n_episodes;
     ES_TRY(es_allocate(sizeof *arm->outcomes * (size_t)n_all, (void **)&arm->outcomes));
     for (int64_t first = 0; first < n_all; first += n_envs) {
         ES_TRY(
             es_grow_play_episode(play, contest->policies[a], ES_HELD_OUT_EPISODE + first, &watch));
-        ES_TRY(es_growth_test(play->growth));
         take_outcomes(play, arm->outcomes + first, ES_MIN(n_envs, n_all - first));
         tell_progress(contest, a, ES_MIN(first + n_envs, n_all));
     }
@@ -174,17 +181,43 @@ static EsStatus play_arm(Contest *contest, int a) {
 
 // --- what is there already ---
 
-static int is_same(const EsGrowEvaluation *a, const EsGrowEvaluation *b) {
-    int same = a->n_episodes == b->n_episodes && a->n_arms == b->n_arms &&
-               a->is_greedy == b->is_greedy && a->n_rounds == b->n_rounds;
+const char *es_grow_evaluation_difference(const EsGrowEvaluation *a, const EsGrowEvaluation *b) {
+    if (a->n_episodes != b->n_episodes) {
+        return "the number of held-out episodes";
+    }
+    if (a->is_greedy != b->is_greedy) {
+        return "whether learned policies draw";
+    }
+    int same = a->n_arms == b->n_arms;
     for (int i = 0; same && i < a->n_arms; i++) {
-        same = strcmp(a->arms[i].name, b->arms[i].name) == 0 &&
-               strcmp(a->arms[i].hash, b->arms[i].hash) == 0;
+        same = strcmp(a->arms[i].name, b->arms[i].name) == 0;
+    }
+    return same ? NULL : "the policies";
+}
+
+static int is_same(const EsGrowEvaluation *a, const EsGrowEvaluation *b) {
+    int same = es_grow_evaluation_difference(a, b) == NULL && a->n_rounds == b->n_rounds;
+    for (int i = 0; same && i < a->n_arms; i++) {
+        same = strcmp(a->arms[i].hash, b->arms[i].hash) == 0;
     }
     return same;
 }
 
-// Outcomes of an equal comparison of an earlier sitting. A file that cannot be used is played over.
+// The outcomes of the same policy in the same episodes. Policies without a file have no hash: what
+// they do follows from settings that no later sitting can change.
+static void take_arm(EsGrowEvaluation *saved, EsGrowArm *arm) {
+    for (int i = 0; i < saved->n_arms; i++) {
+        EsGrowArm *other = &saved->arms[i];
+        if (strcmp(other->name, arm->name) == 0 && strcmp(other->hash, arm->hash) == 0) {
+            arm->outcomes = other->outcomes;
+            other->outcomes = NULL;
+            return;
+        }
+    }
+}
+
+// What earlier sittings have played, arm by arm. Returns whether it is the whole comparison. A file
+// that cannot be used is played over.
 static int take_saved(Contest *contest, const char *path) {
     EsGrowEvaluation *saved = NULL;
     struct stat facts;
@@ -195,10 +228,12 @@ static int take_saved(Contest *contest, const char *path) {
         es_log(ES_LOG_WARNING, "%s; the policies play again", es_status_detail());
         return 0;
     }
-    int same = is_same(saved, contest->evaluation);
-    for (int a = 0; same && a < saved->n_arms; a++) {
-        contest->evaluation->arms[a].outcomes = saved->arms[a].outcomes;
-        saved->arms[a].outcomes = NULL;
+    EsGrowEvaluation *evaluation = contest->evaluation;
+    int same = is_same(saved, evaluation);
+    if (saved->n_episodes == evaluation->n_episodes && saved->is_greedy == evaluation->is_greedy) {
+        for (int a = 0; a < evaluation->n_arms; a++) {
+            take_arm(saved, &evaluation->arms[a]);
+        }
     }
     es_grow_evaluation_destroy(saved);
     return same;
@@ -223,11 +258,13 @@ static EsStatus compare_arm(EsGrowEvaluation *evaluation, int a, EsGrowMeasure m
 
 EsStatus es_grow_evaluation_compare(EsGrowEvaluation *evaluation, uint64_t seed) {
     double *differences = NULL;
+    ES_ASSERT(evaluation->arms[0].outcomes != NULL);
     ES_TRY(
         es_allocate(sizeof *differences * (size_t)evaluation->n_episodes, (void **)&differences));
     EsStatus status = ES_STATUS_OK;
     for (int a = 0; a < evaluation->n_arms && status == ES_STATUS_OK; a++) {
-        for (int m = 0; m < ES_N_MEASURES && status == ES_STATUS_OK; m++) {
+        int n_measures = evaluation->arms[a].outcomes != NULL ? ES_N_MEASURES : 0;
+        for (int m = 0; m < n_measures && status == ES_STATUS_OK; m++) {
             status = compare_arm(evaluation, a, (EsGrowMeasure)m, seed, differences);
         }
     }
@@ -269,20 +306,31 @@ static EsStatus tell_outcomes(const Contest *contest) {
     return ES_STATUS_OK;
 }
 
+// Play what is missing. Every arm that is over is kept at once: a sitting may end during the next.
+static EsStatus play_arms(Contest *contest, const char *path) {
+    EsGrowEvaluation *evaluation = contest->evaluation;
+    uint64_t seed = (uint64_t)contest->play->settings->run.seed;
+    int is_saved = take_saved(contest, path);
+    for (int a = 0; a < evaluation->n_arms; a++) {
+        if (evaluation->arms[a].outcomes != NULL) {
+            continue;
+        }
+        ES_TRY(play_arm(contest, a));
+        if (a + 1 < evaluation->n_arms) {
+            ES_TRY(es_grow_evaluation_compare(evaluation, seed));
+            ES_TRY(es_grow_evaluation_save(evaluation, path));
+        }
+    }
+    ES_TRY(es_grow_evaluation_compare(evaluation, seed));
+    return is_saved ? ES_STATUS_OK : es_grow_evaluation_save(evaluation, path);
+}
+
 static EsStatus hold_contest(Contest *contest, const char *name, const char *text) {
     char path[ES_RUN_PATH_BYTES];
-    EsGrowEvaluation *evaluation = contest->evaluation;
     ES_TRY(open_arm(contest, name, text));
     ES_TRY(open_rivals(contest));
     es_run_folder_path(es_run_folder(contest->run), "evaluation.json", path);
-    int is_saved = take_saved(contest, path);
-    for (int a = 0; a < evaluation->n_arms && !is_saved; a++) {
-        ES_TRY(play_arm(contest, a));
-    }
-    ES_TRY(es_grow_evaluation_compare(evaluation, (uint64_t)contest->play->settings->run.seed));
-    if (!is_saved) {
-        ES_TRY(es_grow_evaluation_save(evaluation, path));
-    }
+    ES_TRY(play_arms(contest, path));
     return tell_outcomes(contest);
 }
 

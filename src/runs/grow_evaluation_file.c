@@ -6,18 +6,16 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "runs/json_number.h"
 
 // --- writing ---
 
-static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-
 static json_t *interval_json(const EsInterval *interval) {
-    return json_pack("{s:o, s:o, s:o}", "mean", number(interval->mean), "low",
-                     number(interval->low), "high", number(interval->high));
+    return json_pack("{s:o, s:o, s:o}", "mean", es_json_number(interval->mean), "low",
+                     es_json_number(interval->low), "high", es_json_number(interval->high));
 }
 
-// {"test_accuracy": {"mean": 71.2, "low": 70.1, "high": 72.3}, ...}
-static json_t *intervals_json(const EsInterval *intervals) {
+json_t *es_grow_intervals_json(const EsInterval *intervals) {
     json_t *object = json_object();
     for (int m = 0; m < ES_N_MEASURES && object != NULL; m++) {
         if (json_object_set_new(object, es_grow_measure_name((EsGrowMeasure)m),
@@ -36,7 +34,8 @@ static json_t *outcomes_json(const EsGrowArm *arm, int64_t n) {
     for (int m = 0; m < ES_N_MEASURES && is_complete; m++) {
         json_t *values = json_array();
         for (int64_t i = 0; i < n && is_complete; i++) {
-            is_complete = json_array_append_new(values, number(arm->outcomes[i].measure[m])) == 0;
+            is_complete =
+                json_array_append_new(values, es_json_number(arm->outcomes[i].measure[m])) == 0;
         }
         is_complete =
             json_object_set_new(object, es_grow_measure_name((EsGrowMeasure)m), values) == 0 &&
@@ -54,11 +53,14 @@ json_t *es_grow_evaluation_json(const EsGrowEvaluation *evaluation) {
     int is_complete = arms != NULL;
     for (int a = 0; a < evaluation->n_arms && is_complete; a++) {
         const EsGrowArm *arm = &evaluation->arms[a];
+        if (arm->outcomes == NULL) {
+            continue;
+        }
         // json_pack gives NULL when a part is, and takes the others with it
         json_t *object = json_pack("{s:s, s:s, s:o, s:o, s:o}", "policy", arm->name, "sha256",
-                                   arm->hash, "mean", intervals_json(arm->mean),
-                                   "policy_minus_this", intervals_json(arm->difference), "episodes",
-                                   outcomes_json(arm, evaluation->n_episodes));
+                                   arm->hash, "mean", es_grow_intervals_json(arm->mean),
+                                   "policy_minus_this", es_grow_intervals_json(arm->difference),
+                                   "episodes", outcomes_json(arm, evaluation->n_episodes));
         is_complete = json_array_append_new(arms, object) == 0;
     }
     if (!is_complete) {

@@ -6,7 +6,12 @@
 
 #include "runs/grow_evaluate.h"
 
-// Everything: episodes, means, differences. The caller owns it; NULL without memory.
+// {"test_accuracy": [mean, low, high], ...} of intervals [ES_N_MEASURES]. The caller owns it; NULL
+// without memory.
+json_t *es_grow_intervals_json(const EsInterval *intervals);
+
+// Everything of the arms that have played: episodes, means, differences. The caller owns it; NULL
+// without memory.
 json_t *es_grow_evaluation_json(const EsGrowEvaluation *evaluation);
 
 // Written atomically, every number with all its bits.

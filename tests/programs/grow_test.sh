@@ -43,6 +43,20 @@ echo '9 * wait' >> "$folder/plan.txt"
 run 2 grow --resume "$folder/a" --rounds 4 --quiet
 expect_part "changed schedule" "$err" "the schedule is not the one this run began with"
 
+# --- the last decision is of no network that is judged ---
+printf '1 * germinate r0c1 conv_light style=linear_add tempo=fast\n' > keep.txt
+{ cat keep.txt && echo '12 * prune r0c1 speed=instant'; } > drop.txt
+run 0 grow "${small[@]}" --rounds 0 --eval 5 --policy script:keep.txt --evaluate.against=script:drop.txt,wait --out judged
+python3 - judged/evaluation.json << 'PYTHON' || fail "a prune in the last step changes what is judged"
+import json, sys
+keep, drop, wait = (arm["episodes"] for arm in json.load(open(sys.argv[1]))["arms"])
+for measure in ("test_accuracy", "validation_accuracy", "parameter_ratio"):
+    assert keep[measure] == drop[measure], (measure, keep[measure], drop[measure])
+assert keep["test_accuracy"] != wait["test_accuracy"] and keep["parameter_ratio"] != wait["parameter_ratio"]
+PYTHON
+expect_text "prunes in the last step" "$("$esper" grow "${small[@]}" --rounds 1 --policy script:drop.txt --out dropped > dropped.txt
+    ask dropped "select count(*) || ' ' || min(round(parameter_ratio, 1) > 1) as found from episodes where n_pruned = 1")" "3 1"
+
 # --- mistakes ---
 run 2 grow --slots r0c9
 expect_part "slot" "$err" 'host "tiny" has no slot "r0c9"'

@@ -52,6 +52,48 @@ run 0 grow --resume a --quiet --eval 3 --json
 expect_part "another comparison" "$out" '"n_episodes": 3'
 expect_text "held-out episodes" "$(ask a "select count(*) from episodes where arm is not null")" 12
 
+# --- a comparison that was left goes on with the arms that are missing ---
+cp -r b left
+python3 - left/evaluation.json << 'PYTHON'
+import json, sys
+whole = json.load(open(sys.argv[1]))
+assert [arm["policy"] for arm in whole["arms"]] == ["ppo", "wait", "random", "heuristic"]
+whole["arms"][1]["episodes"]["rollbacks"][3] = 77  # shows whether it plays again
+del whole["arms"][2:]
+json.dump(whole, open(sys.argv[1], "w"))
+PYTHON
+run 0 grow --resume left --quiet
+python3 - b/evaluation.json left/evaluation.json << 'PYTHON' || fail "a comparison that was left"
+import json, sys
+whole, left = (json.load(open(path))["arms"] for path in sys.argv[1:])
+assert [arm["policy"] for arm in left] == [arm["policy"] for arm in whole]
+assert left[1]["episodes"]["rollbacks"][3] == 77, "a saved arm has played again"
+for a in (0, 2, 3):
+    assert left[a] == whole[a], (left[a], whole[a])
+text = json.load(open(sys.argv[2]))
+text["arms"][0]["episodes"]["rollbacks"][3] = 88
+json.dump(text, open(sys.argv[2], "w"))
+PYTHON
+# a policy that has learned more plays again, the others do not
+run 0 grow --resume left --rounds 3 --quiet
+python3 - b/evaluation.json left/evaluation.json << 'PYTHON' || fail "a comparison after more rounds"
+import json, sys
+before, after = (json.load(open(path)) for path in sys.argv[1:])
+assert after["rounds"] == 3
+assert after["arms"][0]["sha256"] != before["arms"][0]["sha256"]
+assert after["arms"][0]["episodes"]["rollbacks"][3] != 88, "the policy has not played again"
+assert after["arms"][1]["episodes"]["rollbacks"][3] == 77
+PYTHON
+
+# --- a policy against itself, and as many as there may be ---
+run 0 grow "${small[@]}" --rounds 1 --eval 1 --evaluate.against=ppo,wait --out self
+expect_part "one episode" "$out" "1 held-out episode, "
+run 2 grow "${small[@]}" --rounds 1 --eval 1 --out many --evaluate.against="$(for ((i = 0; i < 16; i++)); do
+    cp b/policy.safetensors "p$i" && printf 'p%d,' "$i"
+done)"
+expect_part "policies" "$err" "at most 16 policies can be compared"
+expect_text "folders of a run that cannot be" "$(ls -d many 2>&1 | grep -c '^many$')" 0
+
 # --- a policy's file plays; equal policies differ by nothing, exactly ---
 cp b/policy.safetensors first.safetensors
 cp b/policy.safetensors second.safetensors
@@ -100,7 +142,28 @@ expect_text "after resuming" "$out" "$both"
 run 0 grow --resume seeds --repeat 2 --quiet
 expect_part "table over seeds" "$out" "means over 2 seeds"
 
-# --- interrupted while comparing ---
+# --- interrupted while comparing: what has played stays ---
+"$esper" grow "${host[@]}" --policy wait --rounds 0 --eval 100 --evaluate.against=random,heuristic --out kept > out.txt 2> err.txt &
+child=$!
+for ((i = 0; i < 1000; i++)); do
+    [[ -f kept/evaluation.json ]] && break
+    sleep 0.02
+done
+kill -INT $child
+wait $child
+code=$?
+expect_text "exit code of an interrupted comparison" "$code" 130
+cp kept/evaluation.json kept.json
+run 0 grow --resume kept --quiet
+python3 - kept.json kept/evaluation.json << 'PYTHON' || fail "an interrupted comparison"
+import json, sys
+before, after = (json.load(open(path))["arms"] for path in sys.argv[1:])
+assert before[0]["policy"] == "wait" and 1 <= len(before) < 3, [arm["policy"] for arm in before]
+assert [arm["policy"] for arm in after] == ["wait", "random", "heuristic"]
+assert [arm["episodes"] for arm in after[:len(before)]] == [arm["episodes"] for arm in before]
+PYTHON
+
+# --- interrupted in the first of them ---
 "$esper" grow "${host[@]}" --policy heuristic --rounds 1 --eval 100000 --out stop > out.txt 2> err.txt &
 child=$!
 for ((i = 0; i < 200; i++)); do

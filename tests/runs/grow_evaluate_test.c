@@ -60,6 +60,47 @@ TEST(differences_are_paired) {
     es_grow_evaluation_destroy(evaluation);
 }
 
+TEST(comparisons_for_one_table_are_alike) {
+    EsGrowEvaluation *a = create_case(), *b = create_case();
+    EXPECT(es_grow_evaluation_difference(a, b) == NULL);
+    snprintf(b->arms[0].hash, sizeof b->arms[0].hash, "%s", "another file of the same name");
+    b->n_rounds++;
+    EXPECT(es_grow_evaluation_difference(a, b) == NULL);
+    b->is_greedy = 0;
+    EXPECT_TEXT(es_grow_evaluation_difference(a, b), "whether learned policies draw");
+    b->is_greedy = 1;
+    b->n_episodes--;
+    EXPECT_TEXT(es_grow_evaluation_difference(a, b), "the number of held-out episodes");
+    b->n_episodes++;
+    snprintf(b->arms[2].name, sizeof b->arms[2].name, "%s", "other");
+    EXPECT_TEXT(es_grow_evaluation_difference(a, b), "the policies");
+    es_release(b->arms[2].outcomes);
+    b->arms[2].outcomes = NULL;
+    b->n_arms--;
+    EXPECT_TEXT(es_grow_evaluation_difference(a, b), "the policies");
+    es_grow_evaluation_destroy(a);
+    es_grow_evaluation_destroy(b);
+}
+
+TEST(arms_that_have_not_played_are_left_out) {
+    char folder[] = "/tmp/grow_evaluate_XXXXXX", path[64];
+    EXPECT(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/evaluation.json", folder);
+    EsGrowEvaluation *evaluation = create_case(), *loaded = NULL;
+    es_release(evaluation->arms[1].outcomes);
+    evaluation->arms[1].outcomes = NULL;
+    REQUIRE_OK(es_grow_evaluation_compare(evaluation, 42));
+    REQUIRE_OK(es_grow_evaluation_save(evaluation, path));
+    REQUIRE_OK(es_grow_evaluation_load(path, &loaded));
+    EXPECT_EQ(loaded->n_arms, 2);
+    EXPECT_TEXT(loaded->arms[0].name, "first");
+    EXPECT_TEXT(loaded->arms[1].name, "worse");
+    es_grow_evaluation_destroy(loaded);
+    es_grow_evaluation_destroy(evaluation);
+    unlink(path);
+    rmdir(folder);
+}
+
 TEST(a_file_keeps_every_bit) {
     char folder[] = "/tmp/grow_evaluate_XXXXXX", path[64];
     EXPECT(mkdtemp(folder) != NULL);

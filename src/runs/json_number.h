@@ -1,6 +1,6 @@
 // A number for JSON, which has no NaN and no infinities: they become null.
-#ifndef ES_PROGRAMS_JSON_NUMBER_H
-#define ES_PROGRAMS_JSON_NUMBER_H
+#ifndef ES_RUNS_JSON_NUMBER_H
+#define ES_RUNS_JSON_NUMBER_H
 
 #include <jansson.h>
 #include <math.h>
