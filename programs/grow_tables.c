@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arm_label.h"
 #include "base/macros.h"
 #include "padded_text.h"
 #include "runs/grow_evaluation_file.h"
@@ -64,13 +65,17 @@ json_t *es_grow_hosts_json(const EsGrowEnding *endings, int n_envs) {
 #define CELL_BYTES 64
 #define CELL_WIDTH 24
 
+// What rounds to zero has no sign of its own: "+0.00", not "-0.00".
+static double shown(double value) { return fabs(value) < 0.005 ? 0 : value; }
+
 // "71.23 [70.10, 72.31]", or without an interval where there is none; signs on differences.
 static const char *write_interval(const EsInterval *interval, int is_signed, char *cell) {
     const char *both = is_signed ? "%+.2f [%+.2f, %+.2f]" : "%.2f [%.2f, %.2f]";
     if (isnan(interval->low)) {
-        snprintf(cell, CELL_BYTES, is_signed ? "%+.2f" : "%.2f", interval->mean);
+        snprintf(cell, CELL_BYTES, is_signed ? "%+.2f" : "%.2f", shown(interval->mean));
     } else {
-        snprintf(cell, CELL_BYTES, both, interval->mean, interval->low, interval->high);
+        snprintf(cell, CELL_BYTES, both, shown(interval->mean), shown(interval->low),
+                 shown(interval->high));
     }
     return cell;
 }
@@ -90,7 +95,8 @@ static void print_intervals(const EsInterval *intervals, int is_signed) {
 static int name_width(const EsGrowEvaluation *evaluation) {
     int width = (int)strlen("difference to");
     for (int a = 0; a < evaluation->n_arms; a++) {
-        width = ES_MAX(width, es_padded_text_width(evaluation->arms[a].name));
+        char label[ES_ARM_LABEL_BYTES];
+        width = ES_MAX(width, es_padded_text_width(es_arm_label(evaluation, a, label)));
     }
     return width;
 }
@@ -106,10 +112,11 @@ typedef void (*RowFunction)(const void *context, int arm, EsInterval *mean, EsIn
 static void print_sizes(const EsGrowEvaluation *evaluation, RowFunction row, const void *context,
                         int width) {
     EsInterval mean[ES_N_MEASURES], difference[ES_N_MEASURES];
+    char label[ES_ARM_LABEL_BYTES];
     printf("\n%-*s  parameters  fossils  rollbacks\n", width, "policy");
     for (int a = 0; a < evaluation->n_arms; a++) {
         row(context, a, mean, difference);
-        es_padded_text_print(evaluation->arms[a].name, width, stdout);
+        es_padded_text_print(es_arm_label(evaluation, a, label), width, stdout);
         printf("  %8.2f x  %7.2f  %9.2f\n", mean[ES_MEASURE_PARAMETER_RATIO].mean,
                mean[ES_MEASURE_FOSSILS].mean, mean[ES_MEASURE_ROLLBACKS].mean);
     }
@@ -118,11 +125,12 @@ static void print_sizes(const EsGrowEvaluation *evaluation, RowFunction row, con
 // Rows of means, of sizes, then of differences; `row` supplies the numbers of an arm.
 static void print_arms(const EsGrowEvaluation *evaluation, RowFunction row, const void *context) {
     EsInterval mean[ES_N_MEASURES], difference[ES_N_MEASURES];
+    char label[ES_ARM_LABEL_BYTES];
     int width = name_width(evaluation);
     print_head("policy", width);
     for (int a = 0; a < evaluation->n_arms; a++) {
         row(context, a, mean, difference);
-        es_padded_text_print(evaluation->arms[a].name, width, stdout);
+        es_padded_text_print(es_arm_label(evaluation, a, label), width, stdout);
         print_intervals(mean, 0);
         printf("\n");
     }
@@ -134,7 +142,7 @@ static void print_arms(const EsGrowEvaluation *evaluation, RowFunction row, cons
     print_head("difference to", width);
     for (int a = 1; a < evaluation->n_arms; a++) {
         row(context, a, mean, difference);
-        es_padded_text_print(evaluation->arms[a].name, width, stdout);
+        es_padded_text_print(es_arm_label(evaluation, a, label), width, stdout);
         print_intervals(difference, 1);
         printf("\n");
     }
@@ -146,15 +154,25 @@ static void take_arm(const void *context, int arm, EsInterval *mean, EsInterval 
     memcpy(difference, evaluation->arms[arm].difference, sizeof evaluation->arms[arm].difference);
 }
 
+// End a footer: what is subtracted from what, where there are differences.
+static void print_direction(const char *words, const EsGrowEvaluation *evaluation) {
+    char label[ES_ARM_LABEL_BYTES];
+    if (evaluation->n_arms > 1) {
+        printf("%s", words);
+        es_padded_text_print(es_arm_label(evaluation, 0, label), 0, stdout);
+        printf(" - other");
+    }
+    printf(")\n");
+}
+
 void es_grow_print_evaluation(const EsGrowEvaluation *evaluation, int seed) {
     printf("%lld held-out episode%s, the same for every policy; seed %d; learned policies %s\n",
            (long long)evaluation->n_episodes, evaluation->n_episodes == 1 ? "" : "s", seed,
            evaluation->is_greedy ? "take the most likely action" : "draw");
     print_arms(evaluation, take_arm, evaluation);
     if (evaluation->n_episodes > 1) {
-        printf("\nmeans with intervals of 95 %% (bootstrap over episodes, paired for differences: "
-               "%s - other)\n",
-               evaluation->arms[0].name);
+        printf("\nmeans with intervals of 95 %% (bootstrap over episodes");
+        print_direction(", paired for differences: ", evaluation);
     }
 }
 
@@ -180,11 +198,12 @@ static void take_seeds(const void *context, int arm, EsInterval *mean, EsInterva
 
 static void print_seed_rows(const Seeds *seeds, int first_seed) {
     const EsGrowEvaluation *any = seeds->evaluations[0];
+    char label[ES_ARM_LABEL_BYTES];
     int width = ES_MAX(name_width(any), 12);
     printf("test %% of each seed\n%-8s", "seed");
     for (int a = 0; a < any->n_arms; a++) {
         printf("   ");
-        es_padded_text_print(any->arms[a].name, a + 1 < any->n_arms ? width : 0, stdout);
+        es_padded_text_print(es_arm_label(any, a, label), a + 1 < any->n_arms ? width : 0, stdout);
     }
     printf("\n");
     for (int i = 0; i < seeds->n; i++) {
@@ -203,9 +222,9 @@ void es_grow_print_seeds(EsGrowEvaluation *const *evaluations, int n, int first_
     print_seed_rows(&seeds, first_seed);
     print_arms(evaluations[0], take_seeds, &seeds);
     if (n > 1) {
-        printf("\nmeans over %d seeds with intervals of 95 %% (Student's, over the seeds' means; "
-               "differences: %s - other)\n",
-               seeds.n, evaluations[0]->arms[0].name);
+        printf("\nmeans over %d seeds with intervals of 95 %% (Student's, over the seeds' means",
+               seeds.n);
+        print_direction("; differences: ", evaluations[0]);
     }
 }
 

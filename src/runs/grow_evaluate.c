@@ -246,7 +246,7 @@ static EsStatus compare_arm(EsGrowEvaluation *evaluation, int a, EsGrowMeasure m
     const EsGrowOutcome *first = evaluation->arms[0].outcomes;
     EsGrowArm *arm = &evaluation->arms[a];
     int64_t n = evaluation->n_episodes;
-    uint32_t number = (uint32_t)(a * ES_N_MEASURES + (int)m);
+    uint32_t number = (uint32_t)m; // not the arm: equal outcomes have equal intervals
     for (int64_t i = 0; i < n; i++) {
         differences[i] = first[i].measure[m] - arm->outcomes[i].measure[m];
     }

@@ -118,6 +118,12 @@ for name, arm in arms.items():
         assert low <= mean(values) + 1e-9 and mean(values) - 1e-9 <= high and low >= min(values) - 1e-9 and high <= max(values) + 1e-9
 assert arms["wait"]["mean"]["parameter_ratio"] == {"mean": 1, "low": 1, "high": 1}
 PYTHON
+run 0 grow --resume d --quiet
+expect_part "equal policies" "$out" "second.safetensors   +0.00 [+0.00, +0.00]     +0.00 [+0.00, +0.00]     +0.00 [+0.00, +0.00]"
+run 0 grow "${host[@]}" --policy "$folder/first.safetensors" --rounds 0 --eval 2 --evaluate.against= --quiet --out alone
+expect_part "one policy, by the end of its path" "$out" "
+first.safetensors   "
+[[ $out == *differences* ]] && fail "differences of one policy: $out"
 run 0 grow "${host[@]}" --policy first.safetensors --rounds 0 --eval 6 --evaluate.against=wait --evaluate.greedy=on --quiet --out g
 expect_part "greedy" "$out" "take the most likely action"
 run 0 grow "${host[@]}" --policy heuristic --rounds 1 --eval 0 --quiet --json --out h

@@ -50,6 +50,7 @@ TEST(differences_are_paired) {
         EXPECT(mean->low < mean->mean && mean->mean < mean->high);
         const EsInterval *same = &evaluation->arms[1].difference[m];
         EXPECT(same->mean == 0 && same->low == 0 && same->high == 0);
+        EXPECT(memcmp(mean, &evaluation->arms[1].mean[m], sizeof *mean) == 0);
         // episodes differ by tens, and yet every one of them says 2
         const EsInterval *worse = &evaluation->arms[2].difference[m];
         EXPECT_NEAR(worse->mean, 2, 1e-12);
