@@ -50,7 +50,7 @@ static int find_first_seed(const char *root) {
 
 // Settings as of one run: those of the command line, or of the first run that is there.
 static EsStatus configure(const EsRunCommand *command, const EsOptionTable *table,
-                          const EsArguments *arguments) {
+                          const EsArguments *arguments, int n_repeats) {
     EsGrowSettings before;
     EsRunCommand first = *command;
     char path[ES_RUN_PATH_BYTES];
@@ -66,6 +66,10 @@ static EsStatus configure(const EsRunCommand *command, const EsOptionTable *tabl
     }
     ES_TRY(es_run_command_configure(&first, table, arguments, &before));
     const EsGrowSettings *settings = table->config->settings;
+    if (settings->run.seed > INT32_MAX - (n_repeats - 1)) {
+        return ES_FAIL(CONFIG, "--repeat %d from seed %d on; seeds go up to %d", n_repeats,
+                       settings->run.seed, INT32_MAX);
+    }
     return es_grow_settings_evaluated(settings) > 0
                ? ES_STATUS_OK
                : ES_FAIL(CONFIG, "--repeat compares runs by held-out episodes; it needs --eval N");
@@ -140,7 +144,7 @@ EsExit es_grow_repeat(const EsRunCommand *command, const EsOptionTable *table,
         .command = command, .config = table->config, .n = n_repeats, .as_json = as_json};
     EsStatus status = command->is_dry_run
                           ? ES_FAIL(ARGUMENT, "--dry-run tells of one run; leave --repeat out")
-                          : configure(command, table, arguments);
+                          : configure(command, table, arguments, n_repeats);
     if (status == ES_STATUS_OK) {
         repeat.first_seed = ((const EsGrowSettings *)table->config->settings)->run.seed;
         status = es_allocate(sizeof(void *) * (size_t)n_repeats, (void **)&repeat.evaluations);

@@ -210,7 +210,7 @@ static EsStatus check_arguments(const EsArguments *arguments, Settings *settings
 }
 
 static EsExit run_until_stopped(const Settings *settings) {
-    EsStatus status = es_stop_signal_begin(NULL);
+    EsStatus status = es_stop_signal_begin(NULL, NULL);
     if (status == ES_STATUS_OK) {
         status = run_query(settings);
     }

@@ -41,6 +41,11 @@ static EsStatus create_parts(EsGrowRun *grow) {
                        settings->run.n_rounds, settings->n_envs, (long long)n_episodes,
                        (long long)ES_HELD_OUT_EPISODE);
     }
+    if (settings->run.n_rounds == 0 && es_grow_settings_evaluated(settings) == 0) {
+        return ES_FAIL(CONFIG,
+                       "0 rounds and no held-out episodes: there is nothing to do; --rounds "
+                       "or --eval says what");
+    }
     ES_TRY(es_grow_play_create(settings, &grow->play));
     grow->is_trained = es_grow_settings_train(settings);
     ES_TRY(grow->is_trained

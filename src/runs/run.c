@@ -21,6 +21,9 @@
 static const char stop_message[] =
     "\nstopping after this round, or soon without it; Ctrl-C again quits at once\n";
 
+static const char quit_message[] =
+    "\nquit at once: what the last checkpoint does not have is lost\n";
+
 // A run without a usable checkpoint starts again; what it had recorded is kept beside it, for it
 // may be all that is left of hours.
 static EsStatus start_again(const EsRunFolder *folder) {
@@ -45,6 +48,13 @@ static EsStatus find_best_score(EsRun *run) {
     return ES_STATUS_OK;
 }
 
+// The run goes on as it was saved, whatever became of its config.ini.
+static EsStatus check_settings(const EsRun *run) {
+    const char *saved = NULL;
+    ES_TRY(es_run_checkpoint_text(run->checkpoint, ES_RUN_SETTINGS_KEY, &saved));
+    return es_run_settings_check_fixed(run->options.config, saved);
+}
+
 static EsStatus open_folder(EsRun *run) {
     const EsRunOptions *options = &run->options;
     char path[ES_RUN_PATH_BYTES];
@@ -55,6 +65,7 @@ static EsStatus open_folder(EsRun *run) {
     } else {
         ES_TRY(es_run_folder_open(options->resume, &run->folder));
         ES_TRY(es_run_checkpoint_open_latest(run->folder, 0, 1, &run->checkpoint));
+        ES_TRY(run->checkpoint != NULL ? check_settings(run) : ES_STATUS_OK);
         ES_TRY(es_run_checkpoint_prune(run->folder, options->settings->checkpoint_keep));
         if (run->checkpoint == NULL) {
             ES_TRY(start_again(run->folder));
@@ -202,7 +213,7 @@ EsStatus es_run_open(const EsRunOptions *options, EsRun **run_out) {
     run->best_score = -INFINITY;
     run->sitting_start_ns = es_clock_ns();
     es_anomaly_detector_reset(&run->detector, NULL, es_anomaly_growth_heads, ES_N_GROWTH_HEADS);
-    EsStatus status = es_stop_signal_begin(stop_message);
+    EsStatus status = es_stop_signal_begin(stop_message, quit_message);
     if (status == ES_STATUS_OK) {
         status = es_anomaly_list_create(&run->anomalies, MAX_ANOMALIES);
     }

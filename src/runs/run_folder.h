@@ -26,8 +26,8 @@ typedef struct EsRunFolder EsRunFolder;
 // is a run; also when the full path has more than 480 bytes. Missing parents are made.
 EsStatus es_run_folder_create(const char *path, const char *kind, EsRunFolder **folder);
 
-// Take an existing run to go on with it. INPUT when the folder is no run (no config.ini), ARGUMENT
-// when another process holds it.
+// Take an existing run to go on with it. INPUT when the folder is no run (no config.ini), or
+// another process holds it.
 EsStatus es_run_folder_open(const char *path, EsRunFolder **folder);
 
 // The same folder for a rank other than 0: takes no lock, and needs no config.ini yet.

@@ -7,6 +7,9 @@
 // seconds a checkpoint may wait for the sinks to have written what came before it
 #define ES_RUN_FLUSH_SECONDS 2.0
 
+// the settings of the run in a checkpoint's values
+#define ES_RUN_SETTINGS_KEY "settings"
+
 struct EsRun {
     EsRunOptions options;        // pointers borrowed
     EsRunFolder *folder;         // owned

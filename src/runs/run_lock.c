@@ -82,7 +82,7 @@ EsStatus es_run_lock_open(const char *root, int *descriptor) {
                 return ES_FAIL(IO, "cannot lock %s: %s", path, strerror(error));
             }
             es_run_lock_holder(root, holder);
-            return ES_FAIL(ARGUMENT, "%s is in use by %s", root, holder);
+            return ES_FAIL(INPUT, "%s is in use by %s", root, holder);
         }
         if (is_same_file(opened, path)) {
             EsStatus status = write_holder(opened, path);

@@ -11,7 +11,7 @@
 
 #define ES_RUN_LOCK_NAME "lock"
 
-// Take the lock of the folder `root`; ARGUMENT when another holds it, naming that process.
+// Take the lock of the folder `root`; INPUT when another holds it, naming that process.
 EsStatus es_run_lock_open(const char *root, int *descriptor);
 
 // Give it back; -1 is accepted.

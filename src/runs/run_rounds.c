@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/shell_word.h"
@@ -175,6 +176,11 @@ static EsStatus put_counters(const EsRun *run, EsRunCheckpoint *checkpoint) {
     for (size_t i = 0; i < sizeof run->detector.state; i++) {
         snprintf(text + 2 * i, 3, "%02x", bytes[i]);
     }
+    char *settings = NULL;
+    ES_TRY(es_run_settings_write_fixed(run->options.config, &settings));
+    EsStatus status = es_run_checkpoint_put_text(checkpoint, ES_RUN_SETTINGS_KEY, settings);
+    es_release(settings);
+    ES_TRY(status);
     ES_TRY(es_run_checkpoint_put_int(checkpoint, "n_episodes", run->n_episodes));
     return es_run_checkpoint_put_text(checkpoint, "anomaly_state", text);
 }
@@ -290,7 +296,8 @@ static EsStatus fail_interrupted(const EsRun *run, int is_dropped) {
                          "interrupted; %s%lld of %lld rounds are saved. Go on with: %s", dropped,
                          (long long)run->n_rounds_saved, (long long)run->options.settings->n_rounds,
                          write_resume(run, command))
-               : ES_FAIL(INTERRUPTED, "interrupted; %snothing was saved yet", dropped);
+               : ES_FAIL(INTERRUPTED, "interrupted; %snothing was saved yet. Start again with: %s",
+                         dropped, write_resume(run, command));
 }
 
 static EsStatus load_checkpoint(EsRun *run, const EsRunWork *work) {

@@ -81,4 +81,12 @@ EsStatus es_run_settings_check_kind(const EsConfig *config);
 // of `config`'s keys.
 EsStatus es_run_settings_check_resumed(const EsConfig *config, const void *before, const void *now);
 
+// The settings that a resumed run may not change, as text for a checkpoint: a line
+// "section.key=value" for each, in ASCII. The caller lets go of it with es_release.
+EsStatus es_run_settings_write_fixed(const EsConfig *config, char **text);
+
+// CONFIG, naming the first setting that is not what `saved` has. Settings that `saved` does not
+// know are newer than it and pass.
+EsStatus es_run_settings_check_fixed(const EsConfig *config, const char *saved);
+
 #endif

@@ -1,8 +1,9 @@
-// Ctrl-C (SIGINT) and SIGTERM as a request to stop.
+// Ctrl-C (SIGINT), SIGTERM and a terminal that goes away (SIGHUP, unless nohup) as a request to
+// stop.
 //
-// The first signal prints `message` and is remembered; the second ends the process at once, as if
-// nobody watched. Signals belong to the process, so this is the one place in the library with state
-// of its own; begin and end must pair, one pair at a time.
+// The first signal prints `message` and is remembered; the second prints `second_message` and ends
+// the process at once, as if nobody watched. Signals belong to the process, so this is the one
+// place in the library with state of its own; begin and end must pair, one pair at a time.
 #ifndef ES_RUNS_STOP_SIGNAL_H
 #define ES_RUNS_STOP_SIGNAL_H
 
@@ -10,9 +11,9 @@
 
 #include "esper/status.h"
 
-// `message` (nullable) goes to stderr with the first signal, if there is room for it without
-// waiting; it is borrowed until end.
-EsStatus es_stop_signal_begin(const char *message);
+// Messages (nullable) go to stderr if there is room for them without waiting; they are borrowed
+// until end.
+EsStatus es_stop_signal_begin(const char *message, const char *second_message);
 
 // What the first signal prints from here on; nullable, borrowed until end.
 void es_stop_signal_set_message(const char *message);

@@ -39,6 +39,13 @@ run 0 grow --resume "$folder/a" --rounds 3 --quiet --json
 three=$out
 run 0 grow "${small[@]}" --rounds 3 --policy "script:$folder/plan.txt" --out "$folder/d" --json
 [[ ${three/\/a\"/} == "${out/\/d\"/}" ]] || fail "a resumed run differs"
+cp -r d changed
+sed -i 's/^envs = 3/envs = 4/' changed/config.ini
+run 2 grow --resume changed --rounds 4 --quiet
+expect_part "changed settings" "$err" "[grow] envs was 3 when the run was saved and is 4 in its config.ini"
+sed -n 1,5p d/config.ini > changed/config.ini
+run 2 grow --resume changed --rounds 4 --quiet
+expect_part "settings that are cut" "$err" "when the run was saved and is"
 echo '9 * wait' >> "$folder/plan.txt"
 run 2 grow --resume "$folder/a" --rounds 4 --quiet
 expect_part "changed schedule" "$err" "the schedule is not the one this run began with"
@@ -87,6 +94,8 @@ run 0 grow "${small[@]}" --dry-run
 expect_part "dry run" "$out" "# time"
 expect_part "dry run" "$out" "# policy      70324 parameters"
 expect_part "dry run" "$out" "# comparison  64 held-out episodes"
+run 2 grow "${small[@]}" --rounds 0 --eval 0 --policy wait
+expect_part "nothing to do" "$err" "0 rounds and no held-out episodes"
 [[ ! -e runs ]] || fail "a dry run made a folder"
 
 finish

@@ -207,6 +207,8 @@ run 2 grow --repeat 2
 expect_part "repeat" "$err" "--repeat needs --out DIR"
 run 2 grow --repeat 2 --policy wait --out w
 expect_part "repeat without episodes" "$err" "it needs --eval N"
+run 2 grow --repeat 2 --seed 2147483647 --eval 1 --out w
+expect_part "seeds" "$err" "--repeat 2 from seed 2147483647 on; seeds go up to 2147483647"
 run 2 grow --resume b --ppo.rate=0.5 --quiet
 expect_part "resumed with another rate" "$err" "[ppo] rate is"
 run 0 grow "${host[@]}" --episode-steps 4 --policy ppo --hidden 16 --rounds 1 --eval 0 --out short

@@ -134,7 +134,7 @@ run 2 hosts --resume "$folder/idx-run" --rounds 3 --quiet
 expect_part "changed data" "$err" 'the data set is not the one this run began with'
 
 # --- interrupting: the state is saved, the exit code says so ---
-for signal in INT TERM; do
+for signal in INT TERM HUP; do
     "$esper" hosts --task tiny --envs 2 --threads 1 --rounds 100000 --out "$folder/$signal" > "$folder/out" 2> "$folder/err" &
     child=$!
     for ((i = 0; i < 200; i++)); do

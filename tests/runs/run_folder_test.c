@@ -128,7 +128,7 @@ TEST(one_process_at_a_time) {
     EsRunFolder *folder = create_case_run("x"), *second = NULL;
     char expected[96];
     snprintf(expected, sizeof expected, "/x is in use by process %ld on ", (long)getpid());
-    EXPECT_STATUS(es_run_folder_open(case_path("x"), &second), ARGUMENT);
+    EXPECT_STATUS(es_run_folder_open(case_path("x"), &second), INPUT);
     EXPECT_CONTAINS(es_status_detail(), expected);
     es_run_folder_close(folder);
 
@@ -147,13 +147,13 @@ TEST(one_process_at_a_time) {
     char code = 1;
     EXPECT_EQ(read(ready[0], &code, 1), 1);
     EXPECT_EQ(code, 0);
-    EXPECT_STATUS(es_run_folder_open(case_path("x"), &second), ARGUMENT);
+    EXPECT_STATUS(es_run_folder_open(case_path("x"), &second), INPUT);
     snprintf(expected, sizeof expected, "/x is in use by process %ld on ", (long)child);
     EXPECT_CONTAINS(es_status_detail(), expected);
     EsRunSummary *summary = malloc(sizeof *summary);
     REQUIRE_OK(es_run_summarise(case_path("x"), summary));
     EXPECT_EQ(summary->is_active, 1);
-    EXPECT_STATUS(es_run_remove(case_path("x")), ARGUMENT);
+    EXPECT_STATUS(es_run_remove(case_path("x")), INPUT);
     EXPECT(case_exists("x/config.ini"));
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);

@@ -287,13 +287,43 @@ TEST(nothing_is_dropped_while_much_is_unsaved) {
     remove_root();
 }
 
+// What a config.ini says that somebody has changed since.
+TEST(a_run_goes_on_with_its_own_settings_alone) {
+    make_root();
+    Settings settings = defaults(), other;
+    Toy toy = {.stop_in_round = 3}, resumed = {.stop_in_round = -1};
+    EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), INTERRUPTED);
+    other = settings;
+    other.multiplier = 32;
+    EXPECT_STATUS(sit("a", 1, &other, &resumed, NULL), CONFIG);
+    EXPECT_CONTAINS(es_status_detail(),
+                    "[toy] multiplier was 31 when the run was saved and is 32 in its config.ini");
+    other = settings;
+    other.run.seed++;
+    EXPECT_STATUS(sit("a", 1, &other, &resumed, NULL), CONFIG);
+    EXPECT_CONTAINS(es_status_detail(), "[run] seed was 42");
+    other = settings;
+    snprintf(other.run.device, sizeof other.run.device, "%s", "cp\xff\\u");
+    EXPECT_STATUS(sit("a", 1, &other, &resumed, NULL), CONFIG);
+    EXPECT_CONTAINS(es_status_detail(), "is cp\\xff\\x5cu in");
+    EXPECT_EQ(resumed.n_rounds_run, 0);
+    other = settings;
+    other.run.n_rounds++;
+    other.run.n_threads = 1;
+    other.run.checkpoint_keep++;
+    EXPECT_STATUS(sit("a", 1, &other, &resumed, NULL), OK);
+    EXPECT_EQ(resumed.n_rounds_run, 4);
+    remove_root();
+}
+
 TEST(run_without_a_checkpoint_starts_again) {
     make_root();
     Settings settings = defaults();
     settings.run.stop_seconds = 0;
     Toy toy = {.stop_in_round = 1}, resumed = {.stop_in_round = -1};
     EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), INTERRUPTED);
-    EXPECT_CONTAINS(es_status_detail(), "the round at hand was dropped; nothing was saved yet");
+    EXPECT_CONTAINS(es_status_detail(), "the round at hand was dropped; nothing was saved yet. "
+                                        "Start again with: esper toy --resume ");
     EXPECT_EQ(toy.n_rounds_run, 0);
     EXPECT_STATUS(sit("a", 1, &settings, &resumed, NULL), OK);
     EXPECT_EQ(resumed.n_rounds_run, 6);
