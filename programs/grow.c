@@ -99,10 +99,12 @@ static EsStatus dry_run(EsGrowRun *grow, const EsConfig *config) {
     printf("# time        %.0f ms per step without seeds, %s for %d rounds of %d steps\n",
            1e3 * step_seconds, write_seconds(run_seconds, text), settings->run.n_rounds, n_steps);
     if (n_evaluated > 0) {
-        int64_t n_batches = (n_evaluated + settings->n_envs - 1) / settings->n_envs;
+        int n_envs = es_grow_settings_evaluated_envs(settings);
+        int64_t n_batches = (n_evaluated + n_envs - 1) / n_envs;
+        double arm_seconds = step_seconds * n_steps * (double)n_batches * n_envs / settings->n_envs;
         printf("# comparison  %lld held-out episode%s, about %s for each policy\n",
                (long long)n_evaluated, n_evaluated == 1 ? "" : "s",
-               write_seconds(step_seconds * n_steps * (double)n_batches, text));
+               write_seconds(arm_seconds, text));
     }
     return ES_STATUS_OK;
 }

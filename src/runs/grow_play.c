@@ -66,7 +66,8 @@ static EsStatus create_reward(EsGrowPlay *play) {
                             play->settings->n_envs, &play->reward);
 }
 
-static EsStatus create_parts(EsGrowPlay *play) {
+// `model` is nullable.
+static EsStatus create_parts(EsGrowPlay *play, const EsGrowPlay *model) {
     const EsGrowSettings *settings = play->settings;
     EsSlot slots[ES_SLOTS_MAX];
     int n_slots = 0;
@@ -80,14 +81,19 @@ static EsStatus create_parts(EsGrowPlay *play) {
         EsPolicySpec spec;
         ES_TRY(es_grow_settings_spec(settings, n_slots, 0, &spec)); // before the data is made
     }
-    ES_TRY(open_dataset(play));
+    if (model != NULL) {
+        play->dataset = model->dataset;
+        play->has_borrowed_dataset = 1;
+        memcpy(play->data_hash, model->data_hash, sizeof play->data_hash);
+    } else {
+        ES_TRY(open_dataset(play));
+    }
     EsGrowthOptions options =
         growth_options(settings, &play->host, slots, n_slots,
                        ES_MIN(settings->validation_images, play->dataset.validation.count));
     EsDeviceOptions device = {.n_threads = settings->run.n_threads};
     ES_TRY(es_device_open(settings->run.device, &device, &play->device));
     ES_TRY(es_growth_create(&options, &play->dataset, &play->growth));
-    warn_of_short_episodes(es_growth_settings(play->growth));
     ES_TRY(create_reward(play));
     size_t n_envs = (size_t)settings->n_envs;
     ES_TRY(es_allocate(sizeof *play->paid * n_envs, (void **)&play->paid));
@@ -95,19 +101,28 @@ static EsStatus create_parts(EsGrowPlay *play) {
     return es_allocate(sizeof *play->actions * n_envs, (void **)&play->actions);
 }
 
-EsStatus es_grow_play_create(const EsGrowSettings *settings, EsGrowPlay *play) {
+EsStatus es_grow_play_create_like(const EsGrowPlay *model, const EsGrowSettings *settings,
+                                  EsGrowPlay *play) {
     *play = (EsGrowPlay){.settings = settings};
-    EsStatus status = create_parts(play);
+    EsStatus status = create_parts(play, model);
     if (status != ES_STATUS_OK) {
         es_grow_play_destroy(play);
     }
     return status;
 }
 
+EsStatus es_grow_play_create(const EsGrowSettings *settings, EsGrowPlay *play) {
+    ES_TRY(es_grow_play_create_like(NULL, settings, play));
+    warn_of_short_episodes(es_growth_settings(play->growth));
+    return ES_STATUS_OK;
+}
+
 void es_grow_play_destroy(EsGrowPlay *play) {
     es_reward_destroy(play->reward);
     es_growth_destroy(play->growth);
-    es_dataset_destroy(&play->dataset);
+    if (!play->has_borrowed_dataset) {
+        es_dataset_destroy(&play->dataset);
+    }
     es_host_unload(&play->host);
     if (play->device != NULL) {
         es_device_close(play->device);

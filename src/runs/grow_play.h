@@ -17,7 +17,8 @@
 typedef struct EsGrowPlay {
     const EsGrowSettings *settings; // borrowed
     EsHostSpec host;                // owned where it comes from a file
-    EsDataset dataset;              // owned
+    EsDataset dataset;              // owned, or borrowed where the next says so
+    int has_borrowed_dataset;
     EsDevice *device;               // owned; policy networks run on it
     EsGrowth *growth;               // owned
     EsReward *reward;               // owned
@@ -31,6 +32,11 @@ typedef struct EsGrowPlay {
 // Data, hosts, reward. Warns when an episode is too short for what the rules ask of a seed.
 // On failure nothing is left; destroy accepts what was never created, when it is zeroed.
 EsStatus es_grow_play_create(const EsGrowSettings *settings, EsGrowPlay *play);
+
+// Others of the same kind: `settings` differ from those of `model` in n_envs alone. An episode is
+// the same bits in both. The data set is the model's, which must outlive this.
+EsStatus es_grow_play_create_like(const EsGrowPlay *model, const EsGrowSettings *settings,
+                                  EsGrowPlay *play);
 void es_grow_play_destroy(EsGrowPlay *play);
 
 // A policy that plays: wait, random, heuristic, script:FILE or a file.

@@ -256,6 +256,21 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
 
 // --- the end ---
 
+// With hosts of its own where fewer will do.
+static EsStatus evaluate(EsGrowRun *grow, const char *text, EsRun *run) {
+    const char *name = grow->settings->policy;
+    EsGrowSettings settings = *grow->settings;
+    EsGrowPlay play;
+    settings.n_envs = es_grow_settings_evaluated_envs(&settings);
+    if (settings.n_envs == grow->settings->n_envs) {
+        return es_grow_evaluate(&grow->play, name, text, run, &grow->evaluation);
+    }
+    ES_TRY(es_grow_play_create_like(&grow->play, &settings, &play));
+    EsStatus status = es_grow_evaluate(&play, name, text, run, &grow->evaluation);
+    es_grow_play_destroy(&play);
+    return status;
+}
+
 // A policy that was trained is compared as the file that others will open.
 static EsStatus finish(void *context, EsRun *run) {
     EsGrowRun *grow = context;
@@ -269,7 +284,7 @@ static EsStatus finish(void *context, EsRun *run) {
     if (es_grow_settings_evaluated(grow->settings) == 0) {
         return ES_STATUS_OK;
     }
-    return es_grow_evaluate(&grow->play, grow->settings->policy, text, run, &grow->evaluation);
+    return evaluate(grow, text, run);
 }
 
 // --- state: every round begins with new hosts, so that the policy is all there is to keep ---

@@ -119,6 +119,12 @@ int64_t es_grow_settings_evaluated(const EsGrowSettings *settings) {
     return es_grow_settings_train(settings) || is_file(settings->policy) ? EVALUATED : 0;
 }
 
+int es_grow_settings_evaluated_envs(const EsGrowSettings *settings) {
+    int64_t n = es_grow_settings_evaluated(settings), n_envs = settings->n_envs;
+    int64_t n_batches = ES_MAX((n + n_envs - 1) / n_envs, 1);
+    return (int)ES_MAX((n + n_batches - 1) / n_batches, 1);
+}
+
 static int choose_hidden(const char *task, int64_t n_host_parameters) {
     int is_small = strcmp(task, "tiny") == 0 ||
                    (es_host_is_file(task) && n_host_parameters < SMALL_PARAMETERS);

@@ -53,6 +53,9 @@ int es_grow_settings_train(const EsGrowSettings *settings);
 // Held-out episodes to play at the end.
 int64_t es_grow_settings_evaluated(const EsGrowSettings *settings);
 
+// Hosts that play them: as few as need no more batches of episodes than n_envs would.
+int es_grow_settings_evaluated_envs(const EsGrowSettings *settings);
+
 // The network of the policy that is trained, for a host with so many slots and parameters. CONFIG
 // when it cannot be built.
 EsStatus es_grow_settings_spec(const EsGrowSettings *settings, int n_slots,

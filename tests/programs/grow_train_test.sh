@@ -94,6 +94,14 @@ done)"
 expect_part "policies" "$err" "at most 16 policies can be compared"
 expect_text "folders of a run that cannot be" "$(ls -d many 2>&1 | grep -c '^many$')" 0
 
+# --- more hosts than episodes play no more episodes, and the same ones ---
+for n in 1 3 4 7; do
+    run 0 grow "${host[@]}" --envs $n --policy b/policy.safetensors --rounds 0 --eval 4 --evaluate.against=heuristic --quiet --out "wide-$n"
+    cmp wide-1/evaluation.json "wide-$n/evaluation.json" || fail "$n hosts: another comparison"
+done
+expect_text "hosts that played" "$(ask wide-7 "select count(distinct env) from episodes where arm is not null")" 4
+expect_text "hosts that played" "$(ask wide-3 "select count(distinct env) from episodes where arm is not null")" 2
+
 # --- a policy's file plays; equal policies differ by nothing, exactly ---
 cp b/policy.safetensors first.safetensors
 cp b/policy.safetensors second.safetensors
