@@ -21,8 +21,17 @@
     ES_CONFIG_FLOAT(EsGrowSettings, field, section, key, start, lowest, highest, help)
 #define CONFIG_int(field, section, key, start, lowest, highest, help)                              \
     ES_CONFIG_INT(EsGrowSettings, field, section, key, start, lowest, highest, help)
+
+// Every number of PPO is a key but those with a DERIVED_ macro, which follow from other settings:
+// its comma puts OMIT in the place of the second argument.
+#define DERIVED_total_updates , OMIT
+#define OMIT(...)
+#define KEY_float(...)    CONFIG_float(__VA_ARGS__),
+#define KEY_int(...)      CONFIG_int(__VA_ARGS__),
+#define SECOND(a, b, ...) b
+#define CHOOSE(...)       SECOND(__VA_ARGS__)
 #define PPO_KEY(type, name, start, lowest, highest, help)                                          \
-    CONFIG_##type(ppo.name, "ppo", #name, #start, lowest, highest, help),
+    CHOOSE(DERIVED_##name, KEY_##type, ~)(ppo.name, "ppo", #name, #start, lowest, highest, help)
 
 static const EsConfigKey keys[] = {
     ES_RUN_CONFIG_KEYS_FROM(EsGrowSettings, run, "grow", "100", 0),
@@ -77,7 +86,7 @@ static const EsConfigKey keys[] = {
                     "in the output that predicts contributions"),
     ES_CONFIG_BOOL(EsGrowSettings, aux_stops, "policy", "aux_stops", "on",
                    "predicting contributions does not train the shared layers"),
-    ES_PPO_SETTINGS(PPO_KEY) // one key per number
+    ES_PPO_SETTINGS(PPO_KEY) // ends in a comma
     ES_CONFIG_FLOAT(EsGrowSettings, floor_scale, "ppo", "floor_scale", "1", 0, 5,
                     "times the least probabilities of legal values, 0 = none"),
     ES_REWARD_CONFIG_KEYS(EsGrowSettings, reward),
@@ -102,21 +111,11 @@ int es_grow_settings_train(const EsGrowSettings *settings) {
     return strcmp(settings->policy, "ppo") == 0;
 }
 
-static int is_file(const char *policy) {
-    static const char *const names[] = {"ppo", "heuristic", "random", "wait"};
-    for (size_t i = 0; i < ES_COUNT_OF(names); i++) {
-        if (strcmp(policy, names[i]) == 0) {
-            return 0;
-        }
-    }
-    return strncmp(policy, "script:", strlen("script:")) != 0;
-}
-
 int64_t es_grow_settings_evaluated(const EsGrowSettings *settings) {
     if (settings->n_evaluated >= 0) {
         return settings->n_evaluated;
     }
-    return es_grow_settings_train(settings) || is_file(settings->policy) ? EVALUATED : 0;
+    return es_policy_parse_kind(settings->policy) == ES_POLICY_LEARNED ? EVALUATED : 0; // or ppo
 }
 
 int es_grow_settings_evaluated_envs(const EsGrowSettings *settings) {
@@ -151,5 +150,6 @@ EsPpoSettings es_grow_settings_ppo(const EsGrowSettings *settings) {
         ppo.head[h] = published.head[h];
         ppo.head[h].floor *= settings->floor_scale;
     }
+    ppo.total_updates = settings->run.n_rounds;
     return ppo;
 }

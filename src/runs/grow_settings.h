@@ -34,7 +34,7 @@ typedef struct EsGrowSettings {
     float dropout;
     int aux_stops;
     // [ppo]
-    EsPpoSettings ppo; // heads are filled by es_grow_settings_ppo
+    EsPpoSettings ppo; // heads and total_updates are filled by es_grow_settings_ppo
     float floor_scale;
     // [reward]
     EsRewardSettings reward;
@@ -61,7 +61,8 @@ int es_grow_settings_evaluated_envs(const EsGrowSettings *settings);
 EsStatus es_grow_settings_spec(const EsGrowSettings *settings, int n_slots,
                                int64_t n_host_parameters, EsPolicySpec *spec);
 
-// Settings of learning with what differs per head.
+// Settings of learning with what differs per head; total_updates is the number of rounds, so that a
+// run that is resumed to more rounds follows the longer schedule from there on.
 EsPpoSettings es_grow_settings_ppo(const EsGrowSettings *settings);
 
 #endif
