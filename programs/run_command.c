@@ -11,6 +11,7 @@
 #include "base/shell_word.h"
 #include "build_info.h"
 #include "message.h"
+#include "settled_paths.h"
 
 #define KIND_BYTES 32
 
@@ -47,26 +48,6 @@ static EsStatus load_config(const EsConfig *config, const char *path) {
                    es_status_detail());
 }
 
-// Folders of data are kept as absolute paths: a run may be resumed from anywhere.
-static EsStatus settle_folders(const EsConfig *config) {
-    for (int i = 0; i < config->n_keys; i++) {
-        const EsConfigKey *key = &config->keys[i];
-        const char *folder = (const char *)config->settings + key->offset;
-        if (key->type != ES_CONFIG_TYPE_TEXT || strcmp(key->key, "folder") != 0 ||
-            folder[0] == '\0' || folder[0] == '/') {
-            continue;
-        }
-        char *path = realpath(folder, NULL);
-        if (path == NULL) {
-            return ES_FAIL(INPUT, "--folder: %s: %s", folder, strerror(errno));
-        }
-        EsStatus status = es_config_value_parse(key, config->settings, path, "--folder");
-        free(path);
-        ES_TRY(status);
-    }
-    return ES_STATUS_OK;
-}
-
 // A run of another kind has sections that this command does not know; its own command does.
 static EsStatus check_resumed_kind(const EsRunCommand *command, const EsConfig *config) {
     EsRunSummary summary;
@@ -90,7 +71,7 @@ EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTab
         }
         ES_TRY(es_options_apply(table, arguments));
         ES_TRY(es_run_settings_check_kind(config));
-        return settle_folders(config);
+        return es_settle_paths(config);
     }
     if (command->out != NULL || command->config_path != NULL) {
         return ES_FAIL(ARGUMENT,
@@ -108,7 +89,7 @@ EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTab
     ES_TRY(es_run_settings_check_kind(config));
     memcpy(before, config->settings, config->settings_bytes);
     ES_TRY(es_options_apply(table, arguments));
-    ES_TRY(settle_folders(config));
+    ES_TRY(es_settle_paths(config));
     return es_run_settings_check_resumed(config, before, config->settings);
 }
 

@@ -28,7 +28,7 @@ typedef struct EsRunCommand {
         ES_OPTION_FLAG("quiet", &(command)->is_quiet, "no progress on stderr")
 
 // Settle the table's configuration: defaults, then --config or the resumed run's, then the command
-// line. Folders of data become absolute paths. `before` is room for a copy of the settings, of
+// line. Paths become absolute. `before` is room for a copy of the settings, of
 // config->settings_bytes.
 EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTable *table,
                                   const EsArguments *arguments, void *before);

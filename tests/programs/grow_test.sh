@@ -50,6 +50,20 @@ echo '9 * wait' >> "$folder/plan.txt"
 run 2 grow --resume "$folder/a" --rounds 4 --quiet
 expect_part "changed schedule" "$err" "the schedule is not the one this run began with"
 
+# --- from another folder ---
+mkdir elsewhere
+printf '1 * germinate r0c1 norm\n' > early.txt
+printf '3 * wait\n' > late.txt
+printf '[host]\ndata = tiny\n[block0]\nchannels = 4\npool = max\n[block1]\nchannels = 8\npool = max\n' > own.ini
+run 0 grow "${small[@]}" --task own.ini --policy script:early.txt --rounds 1 --eval 1 --evaluate.against='wait, script:late.txt' --out moved
+(cd elsewhere && "$esper" grow --resume ../moved --rounds 2 --quiet > out.txt 2> err.txt) || fail "resumed from another folder: $(cat elsewhere/err.txt)"
+expect_part "its table" "$(cat elsewhere/out.txt)" "script:late.txt  "
+run 0 grow --resume moved --policy script:early.txt --quiet
+touch wait
+run 0 grow "${small[@]}" --policy wait --rounds 1 --out "named"
+expect_part "a file with the name of a policy" "$(cat named/config.ini)" "
+policy = wait"
+
 # --- the last decision is of no network that is judged ---
 printf '1 * germinate r0c1 conv_light style=linear_add tempo=fast\n' > keep.txt
 { cat keep.txt && echo '12 * prune r0c1 speed=instant'; } > drop.txt

@@ -109,7 +109,8 @@ run 0 grow "${host[@]}" --policy first.safetensors --rounds 0 --eval 6 --evaluat
 python3 - "$folder" << 'PYTHON' || fail "the comparison of a file"
 import json, sys
 trained, file = (json.load(open(f"{sys.argv[1]}/{run}/evaluation.json")) for run in ("b", "d"))
-arms = {arm["policy"]: arm for arm in file["arms"]}
+assert file["arms"][0]["policy"] == f"{sys.argv[1]}/first.safetensors", file["arms"][0]["policy"]
+arms = {arm["policy"].split("/")[-1]: arm for arm in file["arms"]}
 assert list(arms) == ["first.safetensors", "second.safetensors", "wait"], list(arms)
 same = arms["second.safetensors"]
 assert all(value == {"mean": 0, "low": 0, "high": 0} for value in same["policy_minus_this"].values()), same["policy_minus_this"]
