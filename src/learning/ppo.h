@@ -70,7 +70,8 @@ typedef struct EsTrainee {
     X(float, entropy_end, 0.05, 0, 100, "after the annealing")                                     \
     X(int, entropy_anneal, 0, 0, 10000000, "updates from the one to the other; 0 = it stays")      \
     X(float, entropy_floor_scale, 1, 0, 100, "times the penalties for heads below their floor")    \
-    X(int, total_updates, 0, 0, 10000000, "of the run, which these penalties follow; 0 = unknown") \
+    X(int, total_updates, 0, 0, 1000000000,                                                        \
+      "of the run, which these penalties follow; 0 = unknown")                                     \
     X(float, forced_value_weight, 0.2, 0, 1, "weight in the value loss of rows without a choice")  \
     X(float, action_value_coefficient, 0.5, 0, 100, "of the auxiliary Q, times the value's")       \
     X(float, auxiliary_coefficient, 0.05, 0, 100, "of predicted targets,")                         \

@@ -57,7 +57,7 @@ expect_part "episode" "$err" "trained with --episode-steps 6; this run has 7"
 run 2 grow "${host[@]}" --gates strict --policy $policy
 expect_part "gates" "$err" "trained with --gates permissive; this run has strict"
 run 0 grow "${host[@]}" --policy $policy --hidden 128 --rounds 0 --eval 1 --quiet --out played
-expect_part "sizes of a file" "$err" "note: --hidden is of the network that --policy ppo trains; policy $policy has no use for it"
+expect_part "sizes of a file" "$err" "note: --hidden is of the network that --policy ppo trains; policy $PWD/$policy has no use for it"
 head -c 3000 /dev/urandom > noise.safetensors
 run 2 grow "${host[@]}" --policy noise.safetensors
 expect_part "noise" "$err" "noise.safetensors is not a policy file ("

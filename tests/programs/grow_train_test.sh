@@ -128,7 +128,7 @@ for name, arm in arms.items():
 assert arms["wait"]["mean"]["parameter_ratio"] == {"mean": 1, "low": 1, "high": 1}
 PYTHON
 run 0 grow --resume d --quiet
-expect_part "equal policies" "$out" "second.safetensors   +0.00 [+0.00, +0.00]   "
+expect_part "equal policies" "$out" "second.safetensors  +0.00 [+0.00, +0.00]  "
 run 0 grow "${host[@]}" --policy "$folder/first.safetensors" --rounds 0 --eval 2 --evaluate.against= --quiet --out alone
 expect_part "one policy, by the end of its path" "$out" "
 first.safetensors   "
