@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
+#include "base/shell_word.h"
 #include "grow_repeat.h"
 #include "grow_tables.h"
 #include "message.h"
@@ -35,6 +36,11 @@ static void tell_refusals(const EsGrowRun *grow) {
     }
 }
 
+static void print_hosts(EsGrowRun *grow, const EsGrowSettings *settings) {
+    es_grow_print_hosts(es_grow_run_endings(grow), settings,
+                        es_growth_model(es_grow_run_play(grow)->growth)->layout.n_host_weights);
+}
+
 static EsStatus print_results(const EsRunCommand *command, EsGrowRun *grow,
                               const EsGrowSettings *settings, int as_json,
                               const EsRunPlayed *played) {
@@ -47,8 +53,7 @@ static EsStatus print_results(const EsRunCommand *command, EsGrowRun *grow,
     if (evaluation != NULL) {
         es_grow_print_evaluation(evaluation, settings->run.seed);
     } else if (endings != NULL) {
-        es_grow_print_hosts(endings, settings,
-                            es_growth_model(es_grow_run_play(grow)->growth)->layout.n_host_weights);
+        print_hosts(grow, settings);
     } else {
         es_message("all %d rounds were done before; `esper query %s` has their results\n",
                    settings->run.n_rounds, played->folder);
@@ -137,6 +142,8 @@ static EsExit run_grow(const EsRunCommand *command, const EsConfig *config, int 
         status = es_grow_play_run(command, config, grow, &played);
         if (status == ES_STATUS_OK) {
             status = print_results(command, grow, settings, as_json, &played);
+        } else if (status == ES_STATUS_IO && !as_json && es_grow_run_endings(grow) != NULL) {
+            print_hosts(grow, settings); // all there is of rounds that could not be saved
         }
     }
     es_grow_run_destroy(grow);
@@ -205,6 +212,13 @@ EsExit es_grow_run(int argc, char **argv) {
     }
     if (status == ES_STATUS_OK && n_repeats > 0) {
         return es_grow_repeat(&command, &table, &arguments, n_repeats, as_json);
+    }
+    if (status == ES_STATUS_OK && command.resume != NULL && es_grow_repeat_has(command.resume)) {
+        char folder[ES_RUN_PATH_BYTES];
+        status = ES_FAIL(INPUT,
+                         "%s has the runs of several seeds; --repeat N goes on with them: "
+                         "esper grow --repeat N --resume %s",
+                         command.resume, es_shell_word(command.resume, folder, sizeof folder));
     }
     if (status == ES_STATUS_OK) {
         status = es_run_command_configure(&command, &table, &arguments, &before);

@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 
 #include "base/arena.h"
+#include "base/file.h"
+#include "base/shell_word.h"
 #include "grow_tables.h"
 #include "message.h"
 #include "runs/grow_evaluation_file.h"
@@ -46,6 +48,13 @@ static int find_first_seed(const char *root) {
         closedir(folder);
     }
     return first;
+}
+
+int es_grow_repeat_has(const char *root) {
+    char path[ES_RUN_PATH_BYTES];
+    struct stat facts;
+    snprintf(path, sizeof path, "%.4000s/config.ini", root);
+    return stat(path, &facts) != 0 && find_first_seed(root) >= 0;
 }
 
 // Settings as of one run: those of the command line, or of the first run that is there.
@@ -129,13 +138,40 @@ static EsStatus play_seed(Repeat *repeat, int i) {
 
 // --- all of them ---
 
-static EsStatus print_seeds(const Repeat *repeat) {
-    if (!repeat->as_json) {
-        es_grow_print_seeds(repeat->evaluations, repeat->n, repeat->first_seed);
-        return ES_STATUS_OK;
+static const char *repeat_root(const EsRunCommand *command) {
+    return command->resume != NULL ? command->resume : command->out;
+}
+
+static EsStatus save_seeds(const Repeat *repeat, json_t *root) {
+    char path[ES_RUN_PATH_BYTES];
+    snprintf(path, sizeof path, "%.4000s/seeds.json", repeat_root(repeat->command));
+    char *text = root != NULL ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+    EsStatus status = text != NULL ? es_file_write_all(path, text, strlen(text))
+                                   : ES_FAIL(MEMORY, "no memory for %s", path);
+    free(text);
+    return status;
+}
+
+static EsStatus tell_seeds(const Repeat *repeat) {
+    json_t *root = es_grow_seeds_json(repeat->evaluations, repeat->n, repeat->first_seed);
+    EsStatus saved = save_seeds(repeat, root);
+    if (repeat->as_json) {
+        EsStatus printed = es_grow_print_json(root);
+        return saved != ES_STATUS_OK ? saved : printed;
     }
-    return es_grow_print_json(
-        es_grow_seeds_json(repeat->evaluations, repeat->n, repeat->first_seed));
+    json_decref(root);
+    es_grow_print_seeds(repeat->evaluations, repeat->n, repeat->first_seed);
+    return saved;
+}
+
+// One hint in the place of the run's own, which would go on with one seed alone.
+static EsStatus fail_interrupted(const Repeat *repeat, int n_done) {
+    char folder[ES_RUN_PATH_BYTES];
+    return ES_FAIL(INTERRUPTED,
+                   "interrupted in seed %d, %d of %d are done, and what is saved of it stays. Go "
+                   "on with: esper grow --repeat %d --resume %s",
+                   repeat->first_seed + n_done, n_done, repeat->n, repeat->n,
+                   es_shell_word(repeat_root(repeat->command), folder, sizeof folder));
 }
 
 EsExit es_grow_repeat(const EsRunCommand *command, const EsOptionTable *table,
@@ -149,15 +185,16 @@ EsExit es_grow_repeat(const EsRunCommand *command, const EsOptionTable *table,
         repeat.first_seed = ((const EsGrowSettings *)table->config->settings)->run.seed;
         status = es_allocate(sizeof(void *) * (size_t)n_repeats, (void **)&repeat.evaluations);
     }
-    for (int i = 0; i < n_repeats && status == ES_STATUS_OK; i++) {
-        status = play_seed(&repeat, i);
+    int n_done = 0;
+    while (n_done < n_repeats && status == ES_STATUS_OK) {
+        status = play_seed(&repeat, n_done);
+        n_done += status == ES_STATUS_OK;
     }
     if (status == ES_STATUS_OK) {
-        status = print_seeds(&repeat);
+        status = tell_seeds(&repeat);
     }
     if (status == ES_STATUS_INTERRUPTED) {
-        es_message("the runs so far are kept: esper grow --repeat %d --resume %s\n", n_repeats,
-                   command->resume != NULL ? command->resume : command->out);
+        status = fail_interrupted(&repeat, n_done);
     }
     for (int i = 0; i < n_repeats && repeat.evaluations != NULL; i++) {
         es_grow_evaluation_destroy(repeat.evaluations[i]);

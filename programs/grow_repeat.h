@@ -10,8 +10,12 @@
 EsStatus es_grow_play_run(const EsRunCommand *command, const EsConfig *config, EsGrowRun *grow,
                           EsRunPlayed *played);
 
-// Runs OUT/seed-<n>. With --resume OUT those that are there go on where they were, finished ones
-// tell what they have, and missing ones are begun.
+// Whether the folder has runs seed-<n>, and is none itself.
+int es_grow_repeat_has(const char *root);
+
+// Runs OUT/seed-<n>, and OUT/seeds.json with the table over them when all are done. With --resume
+// OUT those that are there go on where they were, finished ones tell what they have, and missing
+// ones are begun.
 EsExit es_grow_repeat(const EsRunCommand *command, const EsOptionTable *table,
                       const EsArguments *arguments, int n_repeats, int as_json);
 

@@ -244,6 +244,25 @@ static EsStatus save_round(EsRun *run, const EsRunWork *work) {
     return ES_STATUS_OK;
 }
 
+// The command that goes on with the run; kinds of runs are called as their commands.
+static const char *write_resume(const EsRun *run, char command[RESUME_BYTES]) {
+    char folder[RESUME_BYTES - 40];
+    snprintf(command, RESUME_BYTES, "esper %.16s --resume %s", run->options.settings->kind,
+             es_shell_word(es_run_folder_root(run->folder), folder, sizeof folder));
+    return command;
+}
+
+// A save that had to succeed and did not: what is lost, and what can be done.
+static EsStatus fail_save(const EsRun *run, EsStatus status) {
+    char command[RESUME_BYTES];
+    return es_status_set(status, __FILE__, __LINE__,
+                         "round %lld could not be saved: %s. %lld of %lld rounds are saved; when "
+                         "the cause is gone, go on with: %s",
+                         (long long)run->n_rounds_done, es_status_detail(),
+                         (long long)run->n_rounds_saved, (long long)run->n_rounds_done,
+                         write_resume(run, command));
+}
+
 // Save when it is due. A failure is told once and training goes on, since the next one may succeed;
 // only the last save has to.
 static EsStatus save_when_due(EsRun *run, const EsRunWork *work) {
@@ -260,7 +279,7 @@ static EsStatus save_when_due(EsRun *run, const EsRunWork *work) {
     }
     EsStatus status = save_round(run, work);
     if (status == ES_STATUS_OK || is_last) {
-        return status;
+        return status == ES_STATUS_OK ? status : fail_save(run, status);
     }
     if (!run->has_failed_save) {
         es_log(ES_LOG_WARNING,
@@ -272,14 +291,6 @@ static EsStatus save_when_due(EsRun *run, const EsRunWork *work) {
 }
 
 // --- the loop ---
-
-// The command that goes on with the run; kinds of runs are called as their commands.
-static const char *write_resume(const EsRun *run, char command[RESUME_BYTES]) {
-    char folder[RESUME_BYTES - 40];
-    snprintf(command, RESUME_BYTES, "esper %.16s --resume %s", run->options.settings->kind,
-             es_shell_word(es_run_folder_root(run->folder), folder, sizeof folder));
-    return command;
-}
 
 // How a run that was asked to stop tells what is left of it.
 static EsStatus fail_interrupted(const EsRun *run, int is_dropped) {
@@ -387,6 +398,7 @@ EsStatus es_run_rounds(EsRun *run, const EsRunWork *work) {
     // the request to stop may have come after the round had decided that it need not save
     if (status == ES_STATUS_OK && run->n_rounds_done > run->n_rounds_saved) {
         status = save_round(run, work);
+        status = status == ES_STATUS_OK ? status : fail_save(run, status);
     }
     int is_stopped = status == ES_STATUS_INTERRUPTED ||
                      (status == ES_STATUS_OK && run->n_rounds_done < n_rounds);

@@ -151,6 +151,9 @@ both=$out
 expect_part "JSON over seeds" "$both" '"first_seed": 7'
 [[ -f seeds/seed-7/evaluation.json && -f seeds/seed-8/evaluation.json ]] || fail "folders of the seeds: $(ls seeds)"
 cmp -s seeds/seed-7/policy.safetensors seeds/seed-8/policy.safetensors && fail "two seeds gave one policy"
+python3 -c 'import json, sys; assert json.load(open("seeds/seeds.json"))["first_seed"] == 7' || fail "seeds.json"
+run 2 grow --resume seeds --quiet
+expect_part "several runs" "$err" "seeds has the runs of several seeds; --repeat N goes on with them: esper grow --repeat N --resume seeds"
 rm -r seeds/seed-8
 run 0 grow --resume seeds --repeat 2 --quiet --json
 expect_text "after resuming" "$out" "$both"
@@ -177,6 +180,26 @@ assert before[0]["policy"] == "wait" and 1 <= len(before) < 3, [arm["policy"] fo
 assert [arm["policy"] for arm in after] == ["wait", "random", "heuristic"]
 assert [arm["episodes"] for arm in after[:len(before)]] == [arm["episodes"] for arm in before]
 PYTHON
+
+"$esper" grow "${host[@]}" --policy wait --rounds 1 --eval 100000 --repeat 3 --seed 7 --out 'three seeds' > out.txt 2> err.txt &
+child=$!
+for ((i = 0; i < 200; i++)); do
+    [[ -d three\ seeds/seed-7/checkpoints/1 ]] && break
+    sleep 0.1
+done
+kill -INT $child
+wait $child
+expect_text "exit code of interrupted seeds" "$?" 130
+expect_part "their hint" "$(cat err.txt)" "interrupted in seed 7, 0 of 3 are done, and what is saved of it stays. Go on with: esper grow --repeat 3 --resume 'three seeds'"
+expect_text "hints" "$(grep -c -- '--resume' err.txt)" 1
+
+# --- a disk that is full at the end ---
+ES_FILE_FAULT=rename:2+:ENOSPC "$esper" grow "${host[@]}" --policy wait --rounds 2 --eval 0 --quiet --out full > out.txt 2> err.txt
+expect_text "exit code without room" "$?" 1
+expect_part "without room" "$(cat err.txt)" "round 2 could not be saved: "
+expect_part "without room" "$(cat err.txt)" "0 of 2 rounds are saved; when the cause is gone, go on with: esper grow --resume "
+expect_part "the hosts all the same" "$(cat out.txt)" "last round: 4 x tiny"
+run 0 grow --resume full --quiet
 
 # --- interrupted in the first of them ---
 "$esper" grow "${host[@]}" --policy heuristic --rounds 1 --eval 100000 --out stop > out.txt 2> err.txt &

@@ -422,7 +422,9 @@ TEST(failing_save_does_not_end_training) {
     EXPECT(has_checkpoint("a", 4) && has_checkpoint("a", 6)); // rounds 2 and 3 failed
     Toy unlucky = {.stop_in_round = -1, .failing_saves = 100};
     EXPECT_STATUS(sit("b", 0, &settings, &unlucky, NULL), IO);
-    EXPECT_CONTAINS(es_status_detail(), "no room for the toy");
+    EXPECT_CONTAINS(es_status_detail(), "round 6 could not be saved: no room for the toy. 0 of 6 "
+                                        "rounds are saved; when the cause is gone, go on with: "
+                                        "esper toy --resume ");
     EXPECT_EQ(unlucky.n_rounds_run, 6);
     remove_root();
 }
