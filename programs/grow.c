@@ -93,11 +93,14 @@ static EsStatus dry_run(EsGrowRun *grow, const EsConfig *config) {
            model->host.name, (long long)model->layout.n_host_weights,
            (long long)(model->layout.n_parameters - model->layout.n_host_parameters),
            model->n_slots, settings->n_envs);
-    printf("# memory      %.1f MiB parameters, gradients, momentum and snapshots\n",
+    printf("# memory      %.1f MiB parameters, gradients, momentum and snapshots of hosts\n",
            4.0 * 4.0 * (double)(model->layout.n_parameters * settings->n_envs) / 1048576);
     if (es_grow_settings_train(settings)) {
-        printf("# policy      %lld parameters, %.0f ms per update\n",
-               (long long)es_grow_run_policy_parameters(grow), 1e3 * update_seconds);
+        int64_t n_parameters = es_grow_run_policy_parameters(grow);
+        printf("# policy      %lld parameters, %.1f MiB with gradients and moments, %.0f ms per "
+               "update\n",
+               (long long)n_parameters, 4.0 * 4.0 * (double)n_parameters / 1048576,
+               1e3 * update_seconds);
     }
     char text[32];
     double run_seconds = (step_seconds * n_steps + update_seconds) * settings->run.n_rounds;

@@ -33,6 +33,21 @@ struct EsGrowRun {
 
 // --- set-up ---
 
+// Say what the memory was for, and what makes it less.
+static EsStatus explain_memory(EsStatus status, const EsGrowSettings *settings, const char *what,
+                               const char *options) {
+    return status != ES_STATUS_MEMORY
+               ? status
+               : es_status_set(status, __FILE__, __LINE__, "%s for %d hosts: %s; %s takes less",
+                               what, settings->n_envs, es_status_detail(), options);
+}
+
+static EsStatus create_policy(EsGrowRun *grow) {
+    return grow->is_trained
+               ? es_grow_play_create_policy(&grow->play, &grow->policy)
+               : es_grow_play_open_policy(&grow->play, grow->settings->policy, &grow->policy);
+}
+
 static EsStatus create_parts(EsGrowRun *grow) {
     const EsGrowSettings *settings = grow->settings;
     int64_t n_episodes = (int64_t)settings->run.n_rounds * settings->n_envs;
@@ -46,11 +61,11 @@ static EsStatus create_parts(EsGrowRun *grow) {
                        "0 rounds and no held-out episodes: there is nothing to do; --rounds "
                        "or --eval says what");
     }
-    ES_TRY(es_grow_play_create(settings, &grow->play));
+    ES_TRY(explain_memory(es_grow_play_create(settings, &grow->play), settings,
+                          "images, networks and snapshots", "a smaller --envs"));
     grow->is_trained = es_grow_settings_train(settings);
-    ES_TRY(grow->is_trained
-               ? es_grow_play_create_policy(&grow->play, &grow->policy)
-               : es_grow_play_open_policy(&grow->play, settings->policy, &grow->policy));
+    ES_TRY(explain_memory(create_policy(grow), settings, "the policy and its episodes",
+                          "a smaller --envs, --hidden or --episode-steps"));
     ES_TRY(es_grow_evaluate_check(&grow->play));
     ES_TRY(es_grow_events_create(&grow->play, &grow->events));
     size_t n_slots = (size_t)es_growth_settings(grow->play.growth)->n_slots;
