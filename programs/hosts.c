@@ -7,10 +7,10 @@
 
 #include "base/macros.h"
 #include "base/statistics.h"
-#include "runs/json_number.h"
 #include "message.h"
 #include "run_command.h"
 #include "runs/hosts_run.h"
+#include "runs/json_number.h"
 
 // Without the sign that a NaN may have: people read "-nan" as something else.
 static double plain(double value) { return isnan(value) ? (double)NAN : value; }

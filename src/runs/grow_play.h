@@ -19,13 +19,13 @@ typedef struct EsGrowPlay {
     EsHostSpec host;                // owned where it comes from a file
     EsDataset dataset;              // owned, or borrowed where the next says so
     int has_borrowed_dataset;
-    EsDevice *device;               // owned; policy networks run on it
-    EsGrowth *growth;               // owned
-    EsReward *reward;               // owned
-    EsAction *actions;              // owned [E]: of the last decision
-    float *paid;                    // owned [E]: rewards of the last decision
-    double *parameter_ratio;        // owned [E]: of the networks as last measured; 1 = no growth
-    double decide_ms;               // of the last decision: policy, rules, reward
+    EsDevice *device;        // owned; policy networks run on it
+    EsGrowth *growth;        // owned
+    EsReward *reward;        // owned
+    EsAction *actions;       // owned [E]: of the last decision
+    float *paid;             // owned [E]: rewards of the last decision
+    double *parameter_ratio; // owned [E]: of the networks as last measured; 1 = no growth
+    double decide_ms;        // of the last decision: policy, rules, reward
     char data_hash[ES_SHA256_TEXT_BYTES];
 } EsGrowPlay;
 

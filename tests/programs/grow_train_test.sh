@@ -92,7 +92,7 @@ run 2 grow "${small[@]}" --rounds 1 --eval 1 --out many --evaluate.against="$(fo
     cp b/policy.safetensors "p$i" && printf 'p%d,' "$i"
 done)"
 expect_part "policies" "$err" "at most 16 policies can be compared"
-expect_text "folders of a run that cannot be" "$(ls -d many 2>&1 | grep -c '^many$')" 0
+[[ ! -e many ]] || fail "a comparison that cannot be made has a folder"
 
 # --- more hosts than episodes play no more episodes, and the same ones ---
 for n in 1 3 4 7; do

@@ -8,6 +8,9 @@ TEST(the_schedule_of_learning_follows_the_rounds) {
     EsConfig config = es_grow_run_config(&settings);
     settings.run.n_rounds = 77;
     EXPECT_EQ(es_grow_settings_ppo(&settings).total_updates, 77);
+    settings.run.n_rounds = 1000000000;
+    EsPpoSettings longest = es_grow_settings_ppo(&settings);
+    EXPECT_STATUS(es_ppo_settings_check(&longest, ES_N_HEADS), OK);
     EXPECT_STATUS(es_config_override(&config, "ppo.total_updates=5"), CONFIG);
     EXPECT_STATUS(es_config_override(&config, "ppo.n_epochs=5"), OK);
     EXPECT_EQ(settings.ppo.n_epochs, 5);
