@@ -15,9 +15,6 @@
 // held-out episodes of a learned policy where the settings do not say
 #define EVALUATED 64
 
-// the longest schedule of ES_PPO_SETTINGS; later updates stay at its end
-#define UPDATES_MAX 10000000
-
 // --- keys ---
 
 #define CONFIG_float(field, section, key, start, lowest, highest, help)                            \
@@ -153,6 +150,6 @@ EsPpoSettings es_grow_settings_ppo(const EsGrowSettings *settings) {
         ppo.head[h] = published.head[h];
         ppo.head[h].floor *= settings->floor_scale;
     }
-    ppo.total_updates = ES_MIN(settings->run.n_rounds, UPDATES_MAX);
+    ppo.total_updates = settings->run.n_rounds;
     return ppo;
 }
