@@ -1,0 +1,172 @@
+// A knowledge graph in memory: names, facts with two indices, Horn rules, and queries to prove.
+//
+// Everything is numbers. Constants are 1..C and predicates 1..P, each in byte order of their names;
+// 0 stands for "no term". In rules a variable is negative: -1, -2, ... by first appearance, head
+// before body, counted anew in each rule. A graph is made once (knowledge_file.h reads one,
+// kinship_graph.h generates one), is never changed afterwards, and may be read by any number of
+// threads. The arrays are plain, so that a copy of the struct with device pointers serves the same
+// functions on a GPU.
+//
+//     EsKnowledgeGraph *graph; ES_TRY(es_kg_load("kg/family", NULL, &graph));
+//     int32_t aunt = es_kg_predicate(graph, "aunt"), ann = es_kg_constant(graph, "ann");
+//     EsAtomSpan span = es_kg_facts_with_a(graph, aunt, ann); // aunt(ann,?)
+//     for (int32_t i = 0; i < span.count; i++) { visit(span.atoms[i].b); }
+//     es_kg_destroy(graph);
+#ifndef ES_PROOF_KNOWLEDGE_GRAPH_H
+#define ES_PROOF_KNOWLEDGE_GRAPH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/macros.h"
+#include "esper/status.h"
+
+ES_EXTERN_C_BEGIN
+
+#define ES_HORN_MAX_BODY 3
+// a head of two terms and three atoms of two
+#define ES_HORN_MAX_VARIABLES 8
+
+// predicate(a,b). A term is a constant (> 0), a variable of a rule (< 0) or nothing (0).
+typedef struct EsAtom {
+    int32_t predicate, a, b;
+} EsAtom;
+
+// head :- body[0], ..., body[n_body - 1]. All terms are variables, and those of the head occur in
+// the body.
+typedef struct EsHornRule {
+    EsAtom head;
+    EsAtom body[ES_HORN_MAX_BODY]; // zero past n_body
+    int n_body;                    // 1 to ES_HORN_MAX_BODY
+    int n_variables;               // -1 to -n_variables occur
+    int line;                      // in the rule file, from 1; for generated rules their number
+} EsHornRule;
+
+// Neighbouring atoms of an index; borrowed from the graph.
+typedef struct EsAtomSpan {
+    const EsAtom *atoms;
+    int32_t count;
+} EsAtomSpan;
+
+// the depth of a query for which none was published
+#define ES_KG_DEPTH_ABSENT INT32_MIN
+// published: no derivation was found
+#define ES_KG_DEPTH_NONE (-1)
+
+// Queries in the order of their file, repetitions kept.
+typedef struct EsQuerySplit {
+    EsAtom *atoms;   // (count)
+    int32_t *depths; // published minimal depth, ES_KG_DEPTH_NONE or ES_KG_DEPTH_ABSENT    (count)
+    int32_t count;
+} EsQuerySplit;
+
+typedef enum EsKgSplit {
+    ES_KG_SPLIT_TRAIN, // the facts themselves, as queries: the prover must leave out the one asked
+    ES_KG_SPLIT_VALID,
+    ES_KG_SPLIT_TEST,
+    ES_KG_N_SPLITS
+} EsKgSplit;
+
+// Groups of constants, for drawing a replacement of the same kind.
+typedef struct EsDomains {
+    int32_t count;        // 0: the graph has none; domains are 1..count in the order of the file
+    const char **names;   // [0] is ""                                     (count + 1)
+    int32_t *start;       // constants of domain d: members[start[d]] to members[start[d+1] - 1]
+    int32_t *members;     // in the order of the file; constants that occur nowhere are left out
+    int32_t *of_constant; // first domain a constant is in, 0: none                     (C + 1)
+    int32_t *of_argument; // domains of a predicate's a and b as typed by the file, 0: not typed
+                          //                                                        (P + 1 x 2)
+    int32_t n_unknown;    // names in the file that are no constant of this graph
+} EsDomains;
+
+// C constants, P predicates. All arrays owned.
+typedef struct EsKnowledgeGraph {
+    int32_t n_constants, n_predicates;
+    const char **constant_names;  // byte order; [0] is ""                                (C + 1)
+    const char **predicate_names; // byte order; [0] is ""                                (P + 1)
+
+    int32_t n_facts;    // distinct
+    EsAtom *facts;      // sorted by (predicate, a, b)                                    (n_facts)
+    EsAtom *facts_by_b; // the same, sorted by (predicate, b, a)                          (n_facts)
+    // Row p (C+1) + x of row_a says where the facts p(x,?) begin in `facts`, the next row where
+    // they end; row_b likewise p(?,x) in facts_by_b.                      ((P + 1)(C + 1) + 1)
+    int32_t *row_a, *row_b;
+
+    int32_t n_rules;
+    EsHornRule *rules;   // by head predicate, within one in the order of the file         (n_rules)
+    int32_t *rule_start; // rules with head p: rule_start[p] to rule_start[p+1] - 1          (P + 2)
+    int max_body;        // of any rule
+    int max_rules;       // of any head
+
+    EsQuerySplit splits[ES_KG_N_SPLITS];
+    EsDomains domains;
+    char *name_text; // what all names point into
+} EsKnowledgeGraph;
+
+// Accepts NULL.
+void es_kg_destroy(EsKnowledgeGraph *graph);
+
+// The number of a name, 0 when the graph has none such.
+int32_t es_kg_constant(const EsKnowledgeGraph *graph, const char *name);
+int32_t es_kg_predicate(const EsKnowledgeGraph *graph, const char *name);
+
+// Write "predicate(a,b)" as snprintf does; variables of rules are V1, V2, ...
+int es_kg_format_atom(const EsKnowledgeGraph *graph, EsAtom atom, char *text, size_t bytes);
+
+static inline ES_HOST_DEVICE size_t es_kg_row(const EsKnowledgeGraph *graph, int32_t predicate,
+                                              int32_t term) {
+    return (size_t)predicate * ((size_t)graph->n_constants + 1) + (size_t)term;
+}
+
+// The lookups below take 1 <= predicate <= P and 1 <= a, b <= C.
+
+// Facts p(?,?), by (a, b).
+static inline ES_HOST_DEVICE EsAtomSpan es_kg_facts_of(const EsKnowledgeGraph *graph,
+                                                       int32_t predicate) {
+    int32_t begin = graph->row_a[es_kg_row(graph, predicate, 0)];
+    int32_t end = graph->row_a[es_kg_row(graph, predicate + 1, 0)];
+    EsAtomSpan span = {graph->facts + begin, end - begin};
+    return span;
+}
+
+// Facts p(a,?), by b.
+static inline ES_HOST_DEVICE EsAtomSpan es_kg_facts_with_a(const EsKnowledgeGraph *graph,
+                                                           int32_t predicate, int32_t a) {
+    const int32_t *row = graph->row_a + es_kg_row(graph, predicate, a);
+    EsAtomSpan span = {graph->facts + row[0], row[1] - row[0]};
+    return span;
+}
+
+// Facts p(?,b), by a.
+static inline ES_HOST_DEVICE EsAtomSpan es_kg_facts_with_b(const EsKnowledgeGraph *graph,
+                                                           int32_t predicate, int32_t b) {
+    const int32_t *row = graph->row_b + es_kg_row(graph, predicate, b);
+    EsAtomSpan span = {graph->facts_by_b + row[0], row[1] - row[0]};
+    return span;
+}
+
+// Exact; a binary search in the facts p(a,?).
+static inline ES_HOST_DEVICE int es_kg_has_fact(const EsKnowledgeGraph *graph, EsAtom atom) {
+    EsAtomSpan span = es_kg_facts_with_a(graph, atom.predicate, atom.a);
+    int32_t low = 0, high = span.count;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (span.atoms[middle].b < atom.b) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < span.count && span.atoms[low].b == atom.b;
+}
+
+// Rules with this head predicate, in the order of their file; *count of them.
+static inline ES_HOST_DEVICE const EsHornRule *es_kg_rules_of(const EsKnowledgeGraph *graph,
+                                                              int32_t predicate, int32_t *count) {
+    *count = graph->rule_start[predicate + 1] - graph->rule_start[predicate];
+    return graph->rules + graph->rule_start[predicate];
+}
+
+ES_EXTERN_C_END
+
+#endif
