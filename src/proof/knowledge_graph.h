@@ -77,6 +77,7 @@ typedef struct EsDomains {
     int32_t *of_argument; // domains of a predicate's a and b as typed by the file, 0: not typed
                           //                                                        (P + 1 x 2)
     int32_t n_unknown;    // names in the file that are no constant of this graph
+    char *name_text;      // what the names point into
 } EsDomains;
 
 // C constants, P predicates. All arrays owned.

@@ -1,0 +1,10 @@
+// The actions of `esper prove`, one file each; prove.c holds the table.
+#ifndef ES_PROGRAMS_PROVE_ACTION_H
+#define ES_PROGRAMS_PROVE_ACTION_H
+
+#include "command.h"
+
+// argv[0] is the action's name.
+EsExit es_prove_closure_run(int argc, char **argv);
+
+#endif

@@ -1,0 +1,31 @@
+// Where the knowledge graph of `esper prove` comes from: options that all its actions have.
+#ifndef ES_PROGRAMS_PROVE_SOURCE_H
+#define ES_PROGRAMS_PROVE_SOURCE_H
+
+#include "options.h"
+#include "proof/knowledge_graph.h"
+
+typedef struct EsProveSource {
+    const char *folder; // NULL: generated
+    const char *rules;  // NULL: rules.txt of the folder
+    int n_people;       // 0: not given
+    int seed;
+} EsProveSource;
+
+// Entries for a table of options.
+#define ES_PROVE_SOURCE_OPTIONS(source)                                                            \
+    ES_OPTION_TEXT("data", &(source)->folder, NULL, "DIR",                                         \
+                   "folder with train.txt, rules.txt, valid.txt, test.txt"),                       \
+        ES_OPTION_TEXT("rules", &(source)->rules, NULL, "FILE",                                    \
+                       "other rules than rules.txt: a file of that folder, or a path"),            \
+        ES_OPTION_INT("generated", &(source)->n_people, "0", 0, 1000000, "N",                      \
+                      "make families of N people; without --data, 0 stands for 1000"),             \
+        ES_OPTION_INT("seed", &(source)->seed, "1", 0, 2147483647, "N", "of the generated graph")
+
+// Read or make the graph; ARGUMENT when the options contradict each other.
+EsStatus es_prove_source_load(const EsProveSource *source, EsKnowledgeGraph **graph);
+
+// What it is called in results: the folder, or "generated".
+const char *es_prove_source_name(const EsProveSource *source);
+
+#endif
