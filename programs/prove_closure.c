@@ -43,14 +43,14 @@ static EsStatus print_json(const EsProveSource *source, const EsClosure *closure
 }
 
 static void print_split(const char *name, Tally tally) {
-    printf("%-6s %9d queries, %9d in the closure (%.1f %%), %d of them facts\n", name,
+    printf("%-7s %9d queries, %d in the closure (%.1f %%), %d of them facts\n", name,
            tally.n_queries, tally.n_in_closure,
            100.0 * tally.n_in_closure / ES_MAX(tally.n_queries, 1), tally.n_facts);
 }
 
 static void print_table(const EsProveSource *source, const EsClosure *closure) {
     const EsKnowledgeGraph *graph = closure->graph;
-    printf("%s: %d constants, %d predicates, %d rules\n", es_prove_source_name(source),
+    printf("%s: constants %d, predicates %d, rules %d\n", es_prove_source_name(source),
            graph->n_constants, graph->n_predicates, graph->n_rules);
     printf("facts   %9d\n", graph->n_facts);
     printf("closure %9d%s\n", closure->count, closure->is_complete ? "" : " and more");

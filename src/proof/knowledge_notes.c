@@ -48,6 +48,9 @@ static EsStatus parse_query(const EsTextLines *lines, const EsKnowledgeGraph *gr
 static EsStatus parse_depth(const EsTextLines *lines, EsPiece rest, int32_t *depth) {
     char number[16] = "", *stop = number;
     EsPiece piece = es_piece_trim(rest);
+    if (piece.bytes == 0) {
+        return ES_LINE_FAIL(lines, rest.text, "%s", "no depth after the atom");
+    }
     long value = 0;
     if (piece.bytes < sizeof number) {
         memcpy(number, piece.text, piece.bytes);

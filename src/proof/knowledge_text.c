@@ -169,7 +169,11 @@ static EsStatus parse_body(const EsTextLines *lines, EsPiece *rest, RuleText *ru
             *rest = (EsPiece){rest->text + 2, rest->bytes - 2};
             return ES_STATUS_OK;
         }
-        if (rest->bytes == 0 || rest->text[0] != ',') {
+        if (rest->bytes == 0) {
+            return ES_LINE_FAIL(lines, rest->text, "%s",
+                                "the rule ends after its body, expected -> and a head");
+        }
+        if (rest->text[0] != ',') {
             EsExcerpt excerpt;
             return ES_LINE_FAIL(lines, rest->text, "%s after an atom of the body, expected , or ->",
                                 es_text_excerpt(*rest, excerpt));
