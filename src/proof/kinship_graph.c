@@ -11,9 +11,10 @@
 
 #define N_GENERATIONS 4
 #define MAX_CHILDREN  4
-// of 10 atoms one is held out for validation and two for the test, as a rule
-#define VALID_SHARE 0.1f
-#define TEST_SHARE  0.3f
+// a uniform draw per atom: below the first it is held out for validation, below the second for the
+// test
+#define VALID_BELOW 0.1f
+#define TEST_BELOW  0.3f
 
 // Siblings are never derived from common parents alone, since nothing in a Horn rule says that two
 // variables differ: brother(x,x) would follow, and from it that fathers are uncles. Different sexes
@@ -217,10 +218,10 @@ static EsStatus name_all(Village *village) {
 static EsStatus add_atom(Village *village, Relation relation, int32_t a, int32_t b) {
     EsAtom atom = {village->predicates[relation], village->constants[a], village->constants[b]};
     float u = es_random_uniform(draw_word(village, (int32_t)village->n_atoms++, DRAW_SPLIT));
-    if (u < VALID_SHARE) {
+    if (u < VALID_BELOW) {
         return es_kg_builder_add_query(village->builder, ES_KG_SPLIT_VALID, atom);
     }
-    if (u < TEST_SHARE) {
+    if (u < TEST_BELOW) {
         return es_kg_builder_add_query(village->builder, ES_KG_SPLIT_TEST, atom);
     }
     ES_TRY(es_kg_builder_add_query(village->builder, ES_KG_SPLIT_TRAIN, atom));
