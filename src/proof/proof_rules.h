@@ -138,45 +138,25 @@ static inline ES_HOST_DEVICE int32_t es_proof_select(const EsKnowledgeGraph *gra
 
 // --- unification ---
 
-// Values of the goal's variables, at most one per argument; applied in order.
-typedef struct EsGoalBindings {
-    int32_t variable[2], value[2];
-    int count;
-} EsGoalBindings;
+// What unification asks of a variable of the state; one is enough, because only a head p(X,X) asks
+// anything.
+typedef struct EsGoalBinding {
+    int32_t variable; // 0: none
+    int32_t value;
+} EsGoalBinding;
 
-static inline ES_HOST_DEVICE int32_t es_bindings_resolve(const EsGoalBindings *bindings,
-                                                         int32_t term) {
-    for (int i = 0; i < bindings->count; i++) {
-        term = term == bindings->variable[i] ? bindings->value[i] : term;
-    }
-    return term;
-}
-
-// Make two terms of the state equal; 0 when they are different constants.
-static inline ES_HOST_DEVICE int es_proof_unify_terms(int32_t n_constants, int32_t x, int32_t y,
-                                                      EsGoalBindings *bindings) {
-    x = es_bindings_resolve(bindings, x);
-    y = es_bindings_resolve(bindings, y);
-    if (x == y) {
-        return 1;
-    }
-    if (x <= n_constants && y <= n_constants) {
-        return 0;
-    }
-    bindings->variable[bindings->count] = x > n_constants ? x : y;
-    bindings->value[bindings->count] = x > n_constants ? y : x;
-    bindings->count++;
-    return 1;
+static inline ES_HOST_DEVICE int32_t es_binding_apply(EsGoalBinding binding, int32_t term) {
+    return term == binding.variable ? binding.value : term;
 }
 
 // Unify a rule's head with a goal: `terms` receives the goal's term for each variable of the rule
-// (index -1 - variable) and 0 for those that the head has not. A head p(X,X) binds variables of the
-// goal. Returns 0 when they do not unify.
+// (index -1 - variable) and 0 for those that the head has not. A head p(X,X) makes the goal's terms
+// one. Returns 0 when they do not unify.
 static inline ES_HOST_DEVICE int es_proof_unify_head(const EsKnowledgeGraph *graph,
                                                      const EsHornRule *rule, EsAtom goal,
                                                      int32_t terms[ES_HORN_MAX_VARIABLES],
-                                                     EsGoalBindings *bindings) {
-    bindings->count = 0;
+                                                     EsGoalBinding *binding) {
+    binding->variable = binding->value = 0;
     for (int i = 0; i < rule->n_variables; i++) {
         terms[i] = 0;
     }
@@ -185,7 +165,12 @@ static inline ES_HOST_DEVICE int es_proof_unify_head(const EsKnowledgeGraph *gra
         terms[-1 - rule->head.b] = goal.b;
         return 1;
     }
-    return es_proof_unify_terms(graph->n_constants, goal.a, goal.b, bindings);
+    if (goal.a != goal.b) {
+        int is_a_free = goal.a > graph->n_constants;
+        binding->variable = is_a_free ? goal.a : goal.b;
+        binding->value = is_a_free ? goal.b : goal.a;
+    }
+    return goal.a == goal.b || binding->variable > graph->n_constants;
 }
 
 // --- candidates ---
@@ -320,22 +305,22 @@ static inline ES_HOST_DEVICE int es_expansion_end_candidate(EsExpansion *expansi
 // Add an atom of a rule's body or of the rest under the substitution, unless it holds. Returns 0
 // when the candidate has become too long.
 static inline ES_HOST_DEVICE int es_expansion_add(EsExpansion *expansion, EsAtom atom,
-                                                  const EsGoalBindings *bindings) {
-    atom.a = es_expansion_name(expansion, es_bindings_resolve(bindings, atom.a));
-    atom.b = es_expansion_name(expansion, es_bindings_resolve(bindings, atom.b));
+                                                  EsGoalBinding binding) {
+    atom.a = es_expansion_name(expansion, es_binding_apply(binding, atom.a));
+    atom.b = es_expansion_name(expansion, es_binding_apply(binding, atom.b));
     return es_proof_holds(expansion->graph, atom, expansion->query) ||
            es_expansion_append(expansion, atom);
 }
 
 // The rest behind what the candidate has. Ground facts are out of it already, so that without
-// bindings no atom needs to be looked up.
+// a binding no atom needs to be looked up.
 static inline ES_HOST_DEVICE void es_expansion_add_rest(EsExpansion *expansion,
-                                                        const EsGoalBindings *bindings) {
+                                                        EsGoalBinding binding) {
     int goes_on = expansion->n_atoms <= expansion->settings->max_atoms;
     for (int32_t i = 0; i < expansion->n_rest && goes_on; i++) {
         EsAtom atom = expansion->rest[i];
-        if (bindings->count > 0) {
-            goes_on = es_expansion_add(expansion, atom, bindings);
+        if (binding.variable != 0) {
+            goes_on = es_expansion_add(expansion, atom, binding);
             continue;
         }
         atom.a = es_expansion_name(expansion, atom.a);
@@ -356,8 +341,8 @@ static inline ES_HOST_DEVICE int es_expansion_apply_rules(EsExpansion *expansion
     const EsKnowledgeGraph *graph = expansion->graph;
     const EsHornRule *rules = es_kg_rules_of(graph, expansion->goal.predicate, &n_rules);
     for (int32_t r = 0; r < n_rules; r++) {
-        EsGoalBindings bindings;
-        if (!es_proof_unify_head(graph, &rules[r], expansion->goal, terms, &bindings)) {
+        EsGoalBinding binding;
+        if (!es_proof_unify_head(graph, &rules[r], expansion->goal, terms, &binding)) {
             continue;
         }
         es_expansion_begin_candidate(expansion);
@@ -365,9 +350,9 @@ static inline ES_HOST_DEVICE int es_expansion_apply_rules(EsExpansion *expansion
             EsAtom atom = rules[r].body[i];
             atom.a = es_proof_instance(graph, terms, atom.a);
             atom.b = es_proof_instance(graph, terms, atom.b);
-            goes_on = es_expansion_add(expansion, atom, &bindings);
+            goes_on = es_expansion_add(expansion, atom, binding);
         }
-        es_expansion_add_rest(expansion, &bindings);
+        es_expansion_add_rest(expansion, binding);
         if (!es_expansion_end_candidate(expansion)) {
             return 0;
         }
@@ -429,9 +414,9 @@ static inline ES_HOST_DEVICE int es_expansion_apply_facts(EsExpansion *expansion
         if (!es_proof_holds(graph, goal, expansion->query)) {
             return 1;
         }
-        EsGoalBindings none = {{0, 0}, {0, 0}, 0};
+        EsGoalBinding none = {0, 0};
         es_expansion_begin_candidate(expansion);
-        es_expansion_add_rest(expansion, &none);
+        es_expansion_add_rest(expansion, none);
         return es_expansion_end_candidate(expansion);
     }
     es_expansion_begin_candidate(expansion);
