@@ -1,0 +1,208 @@
+// `esper prove depths`: how many steps the shortest proof of each query takes.
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/macros.h"
+#include "message.h"
+#include "proof/prover.h"
+#include "prove_action.h"
+#include "prove_source.h"
+
+#define MAX_DEPTH 1000
+
+static const char *const split_names[ES_KG_N_SPLITS] = {"train", "valid", "test"};
+static const char *const selection_names[] = {"constrained", "leftmost"};
+
+typedef struct Depths {
+    const EsProveSource *source;
+    EsProverSettings settings;
+    EsKgSplit split;
+    EsProverReport report;
+    int32_t n_queries;
+    int32_t histogram[MAX_DEPTH + 1]; // by depth; [0]: no proof
+    double seconds;
+} Depths;
+
+// --- results ---
+
+static json_t *describe_histogram(const Depths *depths) {
+    json_t *histogram = json_object();
+    for (int depth = 0; depth <= depths->settings.max_depth && histogram != NULL; depth++) {
+        char key[16];
+        snprintf(key, sizeof key, "%d", depth > 0 ? depth : ES_KG_DEPTH_NONE);
+        if (depths->histogram[depth] > 0 &&
+            json_object_set_new(histogram, key, json_integer(depths->histogram[depth])) != 0) {
+            json_decref(histogram);
+            return NULL;
+        }
+    }
+    return histogram;
+}
+
+static EsStatus print_json(const Depths *depths) {
+    const EsProverReport *report = &depths->report;
+    // a path that is not UTF-8 cannot be written as JSON
+    json_t *name = json_string(es_prove_source_name(depths->source));
+    json_t *root = json_pack(
+        "{s:o, s:s, s:s, s:i, s:i, s:i, s:i, s:o, s:i, s:i, s:i, s:I, s:I, s:I, s:f}", "data",
+        name != NULL ? name : json_null(), "split", split_names[depths->split], "selection",
+        selection_names[depths->settings.selection], "max_depth", depths->settings.max_depth,
+        "max_atoms", depths->settings.max_atoms, "max_states", depths->settings.max_states,
+        "queries", depths->n_queries, "histogram", describe_histogram(depths), "proved",
+        report->n_proved, "unproved", report->n_unproved, "unknown", report->n_unknown, "states",
+        (json_int_t)report->n_states, "expanded", (json_int_t)report->n_expanded, "overlong",
+        (json_int_t)report->n_overlong, "seconds", depths->seconds);
+    size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(6);
+    int is_written = root != NULL && json_dumpf(root, stdout, flags) == 0 && putchar('\n') == '\n';
+    json_decref(root);
+    return is_written ? ES_STATUS_OK : ES_FAIL(IO, "cannot write the result as JSON");
+}
+
+static void print_line(const char *depth, int32_t count, int32_t n_queries) {
+    printf("%7s %9d   %5.1f %%\n", depth, count, 100.0 * count / ES_MAX(n_queries, 1));
+}
+
+static void print_table(const Depths *depths) {
+    const EsProverReport *report = &depths->report;
+    printf("%s: %d queries of the split %s, %s goals, at most %d steps and %d atoms\n",
+           es_prove_source_name(depths->source), depths->n_queries, split_names[depths->split],
+           selection_names[depths->settings.selection], depths->settings.max_depth,
+           depths->settings.max_atoms);
+    printf("  depth   queries\n");
+    for (int depth = 1; depth <= depths->settings.max_depth; depth++) {
+        if (depths->histogram[depth] > 0) {
+            char text[16];
+            snprintf(text, sizeof text, "%d", depth);
+            print_line(text, depths->histogram[depth], depths->n_queries);
+        }
+    }
+    print_line("none", report->n_unproved, depths->n_queries);
+    if (report->n_unknown > 0) {
+        print_line("unknown", report->n_unknown, depths->n_queries);
+    }
+    printf("%lld states kept, %lld expanded, %lld dropped for the limit on atoms; %.2f s\n",
+           (long long)report->n_states, (long long)report->n_expanded,
+           (long long)report->n_overlong, depths->seconds);
+}
+
+// --- the search ---
+
+static EsStatus search(Depths *depths, const EsKnowledgeGraph *graph, int n_threads) {
+    const EsQuerySplit *split = &graph->splits[depths->split];
+    EsThreadPool *pool = NULL;
+    void *memory = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(es_allocate((size_t)ES_MAX(split->count, 1) * sizeof(int32_t), &memory));
+    ES_TRY_GOTO(es_thread_pool_create(&pool, n_threads));
+    int32_t *found = memory;
+    int64_t start_ns = es_clock_ns();
+    ES_TRY_GOTO(es_prover_find_depths(graph, &depths->settings, pool, split->atoms, split->count,
+                                      found, &depths->report));
+    depths->seconds = es_clock_seconds_since(start_ns);
+    depths->n_queries = split->count;
+    for (int32_t i = 0; i < split->count; i++) {
+        if (found[i] != ES_PROVER_DEPTH_UNKNOWN) {
+            depths->histogram[ES_MAX(found[i], 0)]++;
+        }
+    }
+done:
+    es_thread_pool_destroy(pool);
+    es_release(memory);
+    return status;
+}
+
+static EsStatus run_depths(Depths *depths, int n_threads, int as_json) {
+    EsKnowledgeGraph *graph = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(es_prove_source_load(depths->source, &graph));
+    if (graph->splits[depths->split].count == 0) {
+        status = ES_FAIL(INPUT, "%s has no queries in the split %s",
+                         es_prove_source_name(depths->source), split_names[depths->split]);
+        goto done;
+    }
+    ES_TRY_GOTO(search(depths, graph, n_threads));
+    if (depths->report.n_unknown > 0) {
+        es_message("warning: %d of %d queries met the limit of %d states and stay undecided "
+                   "(--max-states raises it)\n",
+                   depths->report.n_unknown, depths->n_queries, depths->settings.max_states);
+    }
+    if (as_json) {
+        ES_TRY_GOTO(print_json(depths));
+    } else {
+        print_table(depths);
+    }
+done:
+    es_kg_destroy(graph);
+    return status;
+}
+
+// The index of a word in a list; ARGUMENT names the option and the words there are.
+static EsStatus parse_word(const char *option, const char *word, const char *const *words,
+                           int n_words, int *index) {
+    char list[128] = "";
+    size_t length = 0;
+    for (int i = 0; i < n_words; i++) {
+        if (strcmp(word, words[i]) == 0) {
+            *index = i;
+            return ES_STATUS_OK;
+        }
+        length += (size_t)snprintf(list + length, sizeof list - length, "%s%s", i > 0 ? ", " : "",
+                                   words[i]);
+    }
+    return ES_FAIL(ARGUMENT, "--%s is \"%.100s\", not one of %s", option, word, list);
+}
+
+EsExit es_prove_depths_run(int argc, char **argv) {
+    EsProveSource source;
+    Depths depths = {.source = &source};
+    const char *split, *selection;
+    int max_depth, max_atoms, max_states, n_threads, as_json, split_index = 0, selection_index = 0;
+    const EsOption options[] = {
+        ES_PROVE_SOURCE_OPTIONS(&source),
+        ES_OPTION_TEXT("split", &split, "test", "NAME", "queries to prove: train, valid or test"),
+        ES_OPTION_INT("max-depth", &max_depth, "4", 1, MAX_DEPTH, "N", "most steps of a proof"),
+        ES_OPTION_INT("max-atoms", &max_atoms, "6", 1, ES_PROOF_MAX_ATOMS, "N",
+                      "most atoms left to prove at a time"),
+        ES_OPTION_INT("max-states", &max_states, "4000000", 1, 1 << 28, "N",
+                      "give a query up as undecided after this many states"),
+        ES_OPTION_TEXT("selection", &selection, "constrained", "NAME",
+                       "goal resolved next: constrained (fewest variables) or leftmost"),
+        ES_OPTION_INT("threads", &n_threads, "0", 0, 1024, "N", "0: one per processor"),
+        ES_OPTION_FLAG("json", &as_json, "print the result as JSON"),
+    };
+    const EsOptionTable table = {
+        .command = "prove depths",
+        .usage = "[options]",
+        .summary = "Searches the shortest proof of every query, breadth first, and counts the "
+                   "depths. A query\nthat is a fact is never used to prove itself.",
+        .example = "esper prove depths --data kg/family --split valid --json",
+        .options = options,
+        .n_options = ES_COUNT_OF(options),
+    };
+    EsArguments arguments;
+    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
+    if (status == ES_STATUS_OK && arguments.wants_help) {
+        es_options_print_help(&table, stdout);
+        return ES_EXIT_DONE;
+    }
+    if (status == ES_STATUS_OK) {
+        status = parse_word("split", split, split_names, ES_KG_N_SPLITS, &split_index);
+    }
+    if (status == ES_STATUS_OK) {
+        status = parse_word("selection", selection, selection_names, ES_COUNT_OF(selection_names),
+                            &selection_index);
+    }
+    if (status == ES_STATUS_OK) {
+        depths.split = (EsKgSplit)split_index;
+        depths.settings = es_prover_defaults();
+        depths.settings.selection = (EsGoalSelection)selection_index;
+        depths.settings.max_depth = max_depth;
+        depths.settings.max_atoms = max_atoms;
+        depths.settings.max_states = max_states;
+        status = run_depths(&depths, n_threads, as_json);
+    }
+    return es_command_finish("prove depths", status);
+}
