@@ -356,23 +356,27 @@ EsStatus es_prover_find_depth(EsProver *prover, EsAtom query, EsProverAnswer *an
 // queries per piece of work: enough to make taking one cheap, few enough to share out evenly
 #define BLOCK 8
 
+typedef struct Worker {
+    EsProver *prover; // owned
+    EsProverReport report;
+    EsStatus status;
+} Worker;
+
 typedef struct Work {
-    EsProver **provers; // one per worker
-    EsProverReport *reports;
-    EsStatus *statuses;
+    Worker *workers;
     const EsAtom *queries;
     int32_t count;
     int32_t *depths;
 } Work;
 
-static void prove_block(void *context, int64_t piece, int worker) {
+static void prove_block(void *context, int64_t piece, int worker_index) {
     Work *work = context;
-    EsProverReport *report = &work->reports[worker];
+    Worker *worker = &work->workers[worker_index];
+    EsProverReport *report = &worker->report;
     int64_t end = ES_MIN((piece + 1) * BLOCK, (int64_t)work->count);
-    for (int64_t i = piece * BLOCK; i < end && work->statuses[worker] == ES_STATUS_OK; i++) {
+    for (int64_t i = piece * BLOCK; i < end && worker->status == ES_STATUS_OK; i++) {
         EsProverAnswer answer;
-        work->statuses[worker] =
-            es_prover_find_depth(work->provers[worker], work->queries[i], &answer);
+        worker->status = es_prover_find_depth(worker->prover, work->queries[i], &answer);
         work->depths[i] = answer.depth;
         report->n_proved += answer.depth > 0;
         report->n_unproved += answer.depth == ES_KG_DEPTH_NONE;
@@ -383,26 +387,27 @@ static void prove_block(void *context, int64_t piece, int worker) {
     }
 }
 
-static void sum_reports(const EsProverReport *reports, int n_workers, EsProverReport *sum) {
+static void sum_reports(const Worker *workers, int n_workers, EsProverReport *sum) {
     memset(sum, 0, sizeof *sum);
     for (int w = 0; w < n_workers; w++) {
-        sum->n_proved += reports[w].n_proved;
-        sum->n_unproved += reports[w].n_unproved;
-        sum->n_unknown += reports[w].n_unknown;
-        sum->n_states += reports[w].n_states;
-        sum->n_expanded += reports[w].n_expanded;
-        sum->n_overlong += reports[w].n_overlong;
+        const EsProverReport *report = &workers[w].report;
+        sum->n_proved += report->n_proved;
+        sum->n_unproved += report->n_unproved;
+        sum->n_unknown += report->n_unknown;
+        sum->n_states += report->n_states;
+        sum->n_expanded += report->n_expanded;
+        sum->n_overlong += report->n_overlong;
     }
 }
 
 // A worker's failure has left its text with the worker's thread, so it is said again here.
-static EsStatus first_failure(const EsStatus *statuses, int n_workers, int32_t count) {
+static EsStatus first_failure(const Worker *workers, int n_workers, int32_t count) {
     for (int w = 0; w < n_workers; w++) {
-        if (statuses[w] == ES_STATUS_MEMORY) {
+        if (workers[w].status == ES_STATUS_MEMORY) {
             return ES_FAIL(MEMORY, "out of memory in the proof search of %d queries on %d threads",
                            count, n_workers);
         }
-        if (statuses[w] != ES_STATUS_OK) {
+        if (workers[w].status != ES_STATUS_OK) {
             return ES_FAIL(ARGUMENT,
                            "one of %d queries is not over the graph's predicates and constants",
                            count);
@@ -415,28 +420,20 @@ EsStatus es_prover_find_depths(const EsKnowledgeGraph *graph, const EsProverSett
                                EsThreadPool *pool, const EsAtom *queries, int32_t count,
                                int32_t *depths, EsProverReport *report) {
     int n_workers = es_thread_pool_size(pool);
-    size_t bytes = 0, n = (size_t)n_workers;
-    Work work = {.queries = queries, .count = count, .depths = depths};
-    size_t provers = es_slab_add(&bytes, n * sizeof *work.provers);
-    size_t reports = es_slab_add(&bytes, n * sizeof *work.reports);
-    size_t statuses = es_slab_add(&bytes, n * sizeof *work.statuses);
     void *memory;
-    ES_TRY(es_allocate(bytes, &memory));
-    unsigned char *slab = memory;
-    work.provers = (void *)(slab + provers);
-    work.reports = (void *)(slab + reports);
-    work.statuses = (void *)(slab + statuses);
+    ES_TRY(es_allocate((size_t)n_workers * sizeof(Worker), &memory));
+    Work work = {.workers = memory, .queries = queries, .count = count, .depths = depths};
     EsStatus status = ES_STATUS_OK;
     for (int w = 0; w < n_workers && status == ES_STATUS_OK; w++) {
-        status = es_prover_create(graph, settings, &work.provers[w]);
+        status = es_prover_create(graph, settings, &work.workers[w].prover);
     }
     if (status == ES_STATUS_OK) {
-        es_thread_pool_run(pool, (count + BLOCK - 1) / BLOCK, prove_block, &work);
-        sum_reports(work.reports, n_workers, report);
-        status = first_failure(work.statuses, n_workers, count);
+        es_thread_pool_run(pool, ((int64_t)count + BLOCK - 1) / BLOCK, prove_block, &work);
+        sum_reports(work.workers, n_workers, report);
+        status = first_failure(work.workers, n_workers, count);
     }
     for (int w = 0; w < n_workers; w++) {
-        es_prover_destroy(work.provers[w]);
+        es_prover_destroy(work.workers[w].prover);
     }
     es_release(memory);
     return status;

@@ -157,6 +157,19 @@ static int expect_same(const EsKnowledgeGraph *graph, const Reference *expected,
     return 1;
 }
 
+// Any one to four atoms: facts among them, variables in any order and repeated.
+static State draw_state(const EsKnowledgeGraph *graph, Dice *dice, int n_variables) {
+    State state = {.n = 1 + throw_dice(dice, 4)};
+    for (int i = 0; i < state.n; i++) {
+        EsAtom atom = {1 + throw_dice(dice, graph->n_predicates),
+                       1 + throw_dice(dice, graph->n_constants + n_variables),
+                       1 + throw_dice(dice, graph->n_constants + n_variables)};
+        state.atoms[i] =
+            throw_dice(dice, 4) == 0 ? graph->facts[throw_dice(dice, graph->n_facts)] : atom;
+    }
+    return state;
+}
+
 // Walk at random until an end, comparing at every step; returns the number of comparisons.
 static int walk(const EsKnowledgeGraph *graph, const EsProofSettings *settings, Dice *dice,
                 EsSuccessors *successors) {
@@ -166,6 +179,9 @@ static int walk(const EsKnowledgeGraph *graph, const EsProofSettings *settings, 
                     1 + throw_dice(dice, graph->n_constants)};
     State state = {.n = 1};
     state.atoms[0] = query;
+    if (throw_dice(dice, 2) == 0) {
+        state = draw_state(graph, dice, 4);
+    }
     for (int step = 0; step < 12; step++) {
         char where[64];
         snprintf(where, sizeof where, "graph %u, step %d", dice->graph, step);

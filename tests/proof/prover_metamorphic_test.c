@@ -206,6 +206,31 @@ TEST(the_query_as_a_fact_changes_nothing) {
     }
 }
 
+// A lower limit finds the same depths up to it.
+TEST(the_depth_limit_only_cuts) {
+    int n_deep = 0;
+    for (uint32_t number = 6000; number < 6030; number++) {
+        RandomGraph random = draw_graph(number, 0);
+        EsKnowledgeGraph *graph = build_graph(&random, 0, -1, "");
+        for (int s = 0; s < 2; s++) {
+            EsGoalSelection selection = s == 0 ? ES_GOAL_CONSTRAINED : ES_GOAL_LEFTMOST;
+            EsProverSettings settings = settings_of(selection, 6, 3);
+            Depths deep = ask_all(graph, &settings);
+            for (settings.max_depth = 1; settings.max_depth < 6; settings.max_depth++) {
+                Depths shallow = ask_all(graph, &settings);
+                for (int i = 0; i < N_QUERIES; i++) {
+                    int32_t depth = deep.answer[i].depth;
+                    EXPECT_EQ(shallow.answer[i].depth,
+                              depth <= settings.max_depth ? depth : ES_KG_DEPTH_NONE);
+                    n_deep += depth == settings.max_depth && depth >= 3;
+                }
+            }
+        }
+        es_kg_destroy(graph);
+    }
+    EXPECT(n_deep > 20);
+}
+
 TEST(threads_give_the_same) {
     RandomGraph random = draw_graph(5000, 0);
     EsKnowledgeGraph *graph = build_graph(&random, 0, -1, "");
