@@ -11,7 +11,7 @@ BUILD_TYPE ?= Release
 list:
 	@sed -n 's/^## \([a-z-]*\): /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-## demo: build, and train a policy that grows small networks, in about three minutes
+## demo: build, and train a policy that grows small networks, in two or three minutes
 demo: build
 	@tools/demo $(BUILD)/programs/esper
 
