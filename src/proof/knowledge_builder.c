@@ -244,17 +244,6 @@ done:
     return status;
 }
 
-static int compare_atoms(const void *left, const void *right) {
-    const EsAtom *x = left, *y = right;
-    if (x->predicate != y->predicate) {
-        return x->predicate < y->predicate ? -1 : 1;
-    }
-    if (x->a != y->a) {
-        return x->a < y->a ? -1 : 1;
-    }
-    return (x->b > y->b) - (x->b < y->b);
-}
-
 // Sort the facts, drop repetitions, and count them into the rows of both indices.
 static EsStatus index_facts(List *facts, EsKnowledgeGraph *graph) {
     size_t n_rows = ((size_t)graph->n_predicates + 1) * ((size_t)graph->n_constants + 1);
@@ -266,11 +255,11 @@ static EsStatus index_facts(List *facts, EsKnowledgeGraph *graph) {
     }
     EsAtom *atoms = facts->items;
     if (facts->count > 0) {
-        qsort(atoms, (size_t)facts->count, sizeof *atoms, compare_atoms);
+        qsort(atoms, (size_t)facts->count, sizeof *atoms, es_atom_compare);
     }
     int32_t count = 0;
     for (int32_t i = 0; i < facts->count; i++) {
-        if (i == 0 || compare_atoms(&atoms[i], &atoms[count - 1]) != 0) {
+        if (i == 0 || es_atom_compare(&atoms[i], &atoms[count - 1]) != 0) {
             atoms[count++] = atoms[i];
         }
     }

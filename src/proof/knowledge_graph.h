@@ -32,6 +32,18 @@ typedef struct EsAtom {
     int32_t predicate, a, b;
 } EsAtom;
 
+// The order of facts, by predicate and then arguments; for qsort over EsAtom.
+static inline int es_atom_compare(const void *left, const void *right) {
+    const EsAtom *x = (const EsAtom *)left, *y = (const EsAtom *)right;
+    if (x->predicate != y->predicate) {
+        return x->predicate < y->predicate ? -1 : 1;
+    }
+    if (x->a != y->a) {
+        return x->a < y->a ? -1 : 1;
+    }
+    return (x->b > y->b) - (x->b < y->b);
+}
+
 // head :- body[0], ..., body[n_body - 1]. All terms are variables, and those of the head occur in
 // the body.
 typedef struct EsHornRule {

@@ -90,21 +90,10 @@ static EsStatus grow_array(void **array, size_t element_bytes, size_t used, size
 
 // --- visited states ---
 
-static int compare_atoms(const void *left, const void *right) {
-    const EsAtom *x = left, *y = right;
-    if (x->predicate != y->predicate) {
-        return x->predicate < y->predicate ? -1 : 1;
-    }
-    if (x->a != y->a) {
-        return x->a < y->a ? -1 : 1;
-    }
-    return (x->b > y->b) - (x->b < y->b);
-}
-
 // The set of the atoms, as a sorted list without repetitions.
 static int32_t make_set(const EsAtom *state, int32_t n_atoms, EsAtom *set) {
     memcpy(set, state, (size_t)n_atoms * sizeof *set);
-    qsort(set, (size_t)n_atoms, sizeof *set, compare_atoms);
+    qsort(set, (size_t)n_atoms, sizeof *set, es_atom_compare);
     int32_t n_set = 0;
     for (int32_t i = 0; i < n_atoms; i++) {
         if (n_set == 0 || !es_atom_equals(set[n_set - 1], set[i])) {
