@@ -249,3 +249,23 @@ done:
     es_file_reader_close(reader);
     return status;
 }
+
+int es_file_is_temporary(const char *name) {
+    size_t length = strlen(name);
+    if (length < 8 || strcmp(name + length - 4, ".tmp") != 0) {
+        return 0;
+    }
+    size_t at = length - 4;
+    size_t end = at;
+    while (at > 0 && name[at - 1] >= '0' && name[at - 1] <= '9') {
+        at--;
+    }
+    if (at == end || at == 0 || name[at - 1] != '-') {
+        return 0;
+    }
+    end = --at;
+    while (at > 0 && name[at - 1] >= '0' && name[at - 1] <= '9') {
+        at--;
+    }
+    return at < end && at > 0 && name[at - 1] == '.';
+}

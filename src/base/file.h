@@ -39,6 +39,9 @@ EsStatus es_file_writer_commit(EsFileWriter *writer);
 // Drop what was written and end the writer. Accepts NULL.
 void es_file_writer_abandon(EsFileWriter *writer);
 
+// Is this the name of a writer's temporary? One outlives a process that was killed.
+int es_file_is_temporary(const char *name);
+
 // Open, append and commit in one call.
 EsStatus es_file_write_all(const char *path, const void *data, size_t bytes);
 

@@ -240,8 +240,6 @@ EsAnomalyDetector *es_run_detector(EsRun *run) { return &run->detector; }
 
 EsAnomalyList *es_run_anomalies(EsRun *run) { return &run->anomalies; }
 
-int es_run_prometheus_port(const EsRun *run) { return run->prometheus_port; }
-
 static void emit_end(EsRun *run, EsStatus status, const char *detail) {
     EsHubHealth health;
     es_hub_health(run->hub, &health);

@@ -43,9 +43,6 @@ EsHub *es_run_hub(EsRun *run);
 // Rounds that are done and saved: what the first round of this sitting comes after.
 int64_t es_run_rounds_done(const EsRun *run);
 
-// The port of the Prometheus endpoint, 0 when there is none.
-int es_run_prometheus_port(const EsRun *run);
-
 // --- what a kind of run supplies ---
 
 // What a round has reached; es_round_report_reset makes everything missing.

@@ -318,27 +318,6 @@ EsStatus es_checkpoint_store_remove(const char *root, int64_t round) {
     return es_folder_remove(path);
 }
 
-// The end that es_file_writer_open gives its temporaries: .<process>-<n>.tmp
-static int is_temporary(const char *name) {
-    size_t length = strlen(name);
-    if (length < 8 || strcmp(name + length - 4, ".tmp") != 0) {
-        return 0;
-    }
-    size_t at = length - 4;
-    size_t end = at;
-    while (at > 0 && name[at - 1] >= '0' && name[at - 1] <= '9') {
-        at--;
-    }
-    if (at == end || at == 0 || name[at - 1] != '-') {
-        return 0;
-    }
-    end = --at;
-    while (at > 0 && name[at - 1] >= '0' && name[at - 1] <= '9') {
-        at--;
-    }
-    return at < end && at > 0 && name[at - 1] == '.';
-}
-
 EsStatus es_checkpoint_store_remove_strays(const char *folder) {
     EsFolderEntry *entries = NULL;
     int n_entries = 0;
@@ -347,7 +326,7 @@ EsStatus es_checkpoint_store_remove_strays(const char *folder) {
     for (int i = 0; i < n_entries && status == ES_STATUS_OK; i++) {
         char path[ES_RUN_PATH_BYTES];
         int length = snprintf(path, sizeof path, "%s/%s", folder, entries[i].name);
-        if (entries[i].kind == ES_FOLDER_ENTRY_FILE && is_temporary(entries[i].name) &&
+        if (entries[i].kind == ES_FOLDER_ENTRY_FILE && es_file_is_temporary(entries[i].name) &&
             length < (int)sizeof path && es_system_remove(AT_FDCWD, path, 0) != 0 &&
             errno != ENOENT) {
             status = ES_FAIL(IO, "cannot remove %s: %s", path, strerror(errno));

@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "base/folder.h"
+#include "runs/run_checkpoint_store.h"
 #include "runs/run_lock.h"
 
 // room for what stands below a run folder: checkpoints/<round>/<name> and the ends of temporaries
@@ -101,7 +103,16 @@ static EsStatus fail_existing_run(const char *root) {
     return status;
 }
 
-// A folder that was there before: OK when it is empty but for a lock.
+// What a run leaves that was killed before it had a configuration: its lock, and perhaps the file
+// that was to become the configuration.
+static int is_remains(const char *name) {
+    static const char configuration[] = "config.ini.";
+    return strcmp(name, ES_RUN_LOCK_NAME) == 0 ||
+           (strncmp(name, configuration, sizeof configuration - 1) == 0 &&
+            es_file_is_temporary(name));
+}
+
+// A folder that was there before: OK when it is empty but for such remains.
 static EsStatus check_existing(const char *root) {
     struct stat facts;
     if (stat(root, &facts) == 0 && !S_ISDIR(facts.st_mode)) {
@@ -115,8 +126,7 @@ static EsStatus check_existing(const char *root) {
     const char *first = NULL;
     ES_TRY(es_folder_list(root, &entries, &n_entries));
     for (int i = 0; i < n_entries; i++) {
-        // left by a run that ended before it had a configuration
-        if (strcmp(entries[i].name, ES_RUN_LOCK_NAME) != 0) {
+        if (!is_remains(entries[i].name)) {
             first = first != NULL ? first : entries[i].name;
             n_foreign++;
         }
@@ -181,6 +191,7 @@ EsStatus es_run_folder_create(const char *path, const char *kind, EsRunFolder **
     ES_TRY_GOTO(es_run_lock_open((*folder)->root, &(*folder)->lock));
     // another process may have begun here between the first look and the lock
     ES_TRY_GOTO(check_existing((*folder)->root));
+    ES_TRY_GOTO(es_checkpoint_store_remove_strays((*folder)->root));
     return ES_STATUS_OK;
 done:
     es_run_folder_close(*folder);

@@ -70,6 +70,15 @@ TEST(existing_folders_must_be_empty) {
     // the lock alone, left by a run that died before it had a configuration, does not count
     EXPECT_STATUS(es_run_folder_create(case_path("empty"), "hosts", &folder), OK);
     es_run_folder_close(folder);
+    // nor does a configuration that was being written; it goes
+    write_text("empty/config.ini.4332-0.tmp", "[run]");
+    EXPECT_STATUS(es_run_folder_create(case_path("empty"), "hosts", &folder), OK);
+    EXPECT(!case_exists("empty/config.ini.4332-0.tmp"));
+    es_run_folder_close(folder);
+    // somebody's own temporary does, and stays
+    write_text("empty/notes.1-0.tmp", "x");
+    EXPECT_STATUS(es_run_folder_create(case_path("empty"), "hosts", &folder), ARGUMENT);
+    EXPECT(case_exists("empty/notes.1-0.tmp"));
 
     REQUIRE_OK(es_folder_make(case_path("full")));
     write_text("full/notes.txt", "x");
