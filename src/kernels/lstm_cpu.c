@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/env_data.h"
 #include "kernels/kernels.h"
+#include "kernels/lstm_job.h"
 
 // A tile is ROWS rows by UNITS units in the forward pass (all four gates: COLUMNS columns), by
 // COLUMNS units in the backward pass. It walks panels of the recurrent weights, DEPTH deep, copied
@@ -14,26 +14,16 @@
 #define COLUMNS 64
 #define DEPTH   128
 
-typedef struct Lstm {
-    EsIn recurrent, bias_recurrent;
-    EsIn reset;            // nullable
-    EsIn h_start, c_start; // nullable
-    EsOut gates, c, y;
-    EsIn d_y;
-    EsOut d_gates, d_recurrent;
-    EsOut d_h_start, d_c_start; // nullable
-    int64_t T, N, D;
-    int64_t t; // the step at work, when the pieces are tiles
-    int64_t n_row_tiles, n_unit_tiles;
-} Lstm;
-
-typedef void (*TileFunction)(const Lstm *job, int64_t e, int64_t t, int64_t row0, int64_t unit0);
+typedef void (*TileFunction)(const EsLstmJob *job, int64_t e, int64_t t, int64_t row0,
+                             int64_t unit0);
 
 typedef struct Steps {
-    Lstm *job;
+    const EsLstmJob *job;
     TileFunction run_tile;
     int64_t first, last, direction; // of t; both ends included
     int64_t units_per_tile;
+    int64_t n_row_tiles, n_unit_tiles;
+    int64_t t; // the step at work, when the pieces are tiles
 } Steps;
 
 // sum[j] += sum over k of a[k * a_step] panel[k][j], k ascending
@@ -47,27 +37,8 @@ static inline void multiply_row(const float *a, int64_t a_step, int64_t depth,
     }
 }
 
-static int is_reset(const Lstm *job, int64_t e, int64_t t, int64_t n) {
+static int is_reset(const EsLstmJob *job, int64_t e, int64_t t, int64_t n) {
     return job->reset != NULL && es_env_u8(job->reset, e)[t * job->N + n] != 0;
-}
-
-// The [N, D] states before step t, or NULL where all of them are 0. Resets are the caller's
-// business.
-static const float *states_before(const Lstm *job, EsIn sequence, EsIn start, int64_t e,
-                                  int64_t t) {
-    if (t > 0) {
-        return es_env_f32(sequence, e) + (t - 1) * job->N * job->D;
-    }
-    return start != NULL ? es_env_f32(start, e) : NULL;
-}
-
-// [E, T, N, width] as [E, T N, width]; the environments stay where they are
-static EsTensor merge_steps(const EsTensor *sequence) {
-    const int64_t *dim = sequence->dim;
-    EsTensor rows = es_tensor_view(sequence->data, sequence->dtype, sequence->device, 3,
-                                   (int64_t[]){dim[0], dim[1] * dim[2], dim[3]});
-    rows.stride[0] = sequence->stride[0];
-    return rows;
 }
 
 // --- running tiles ---
@@ -75,17 +46,16 @@ static EsTensor merge_steps(const EsTensor *sequence) {
 static void run_tile_of_step(void *context, int64_t piece, int worker) {
     (void)worker;
     const Steps *steps = context;
-    const Lstm *job = steps->job;
-    int64_t unit_tile = piece % job->n_unit_tiles;
-    int64_t row_tile = piece / job->n_unit_tiles % job->n_row_tiles;
-    int64_t e = piece / (job->n_unit_tiles * job->n_row_tiles);
-    steps->run_tile(job, e, job->t, row_tile * ROWS, unit_tile * steps->units_per_tile);
+    int64_t unit_tile = piece % steps->n_unit_tiles;
+    int64_t row_tile = piece / steps->n_unit_tiles % steps->n_row_tiles;
+    int64_t e = piece / (steps->n_unit_tiles * steps->n_row_tiles);
+    steps->run_tile(steps->job, e, steps->t, row_tile * ROWS, unit_tile * steps->units_per_tile);
 }
 
 static void run_environment(void *context, int64_t e, int worker) {
     (void)worker;
     const Steps *steps = context;
-    const Lstm *job = steps->job;
+    const EsLstmJob *job = steps->job;
     for (int64_t t = steps->first; t != steps->last + steps->direction; t += steps->direction) {
         for (int64_t row0 = 0; row0 < job->N; row0 += ROWS) {
             for (int64_t unit0 = 0; unit0 < job->D; unit0 += steps->units_per_tile) {
@@ -98,20 +68,21 @@ static void run_environment(void *context, int64_t e, int worker) {
 // One environment per piece while that keeps all threads busy, otherwise one tile per piece and a
 // barrier per step. A tile computes the same either way, so the choice does not show in the
 // results.
-static void run_steps(EsStream *s, Steps *steps, int64_t E) {
-    Lstm *job = steps->job;
-    job->n_row_tiles = (job->N + ROWS - 1) / ROWS;
-    job->n_unit_tiles = (job->D + steps->units_per_tile - 1) / steps->units_per_tile;
+static void run_steps(EsStream *s, Steps *steps) {
+    const EsLstmJob *job = steps->job;
+    steps->n_row_tiles = (job->N + ROWS - 1) / ROWS;
+    steps->n_unit_tiles = (job->D + steps->units_per_tile - 1) / steps->units_per_tile;
     if (job->T == 0) {
         return;
     }
-    if (E >= es_thread_pool_size(es_stream_pool(s))) {
-        es_stream_parallel(s, E, run_environment, steps);
+    if (job->E >= es_thread_pool_size(es_stream_pool(s))) {
+        es_stream_parallel(s, job->E, run_environment, steps);
         return;
     }
-    for (job->t = steps->first; job->t != steps->last + steps->direction;
-         job->t += steps->direction) {
-        es_stream_parallel(s, E * job->n_row_tiles * job->n_unit_tiles, run_tile_of_step, steps);
+    for (steps->t = steps->first; steps->t != steps->last + steps->direction;
+         steps->t += steps->direction) {
+        es_stream_parallel(s, job->E * steps->n_row_tiles * steps->n_unit_tiles, run_tile_of_step,
+                           steps);
     }
 }
 
@@ -120,8 +91,8 @@ static void run_steps(EsStream *s, Steps *steps, int64_t E) {
 static float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 // panel[k][g UNITS + j] = recurrent[g D + unit0 + j, k0 + k], with zeros beyond the last unit
-static void copy_gate_panel(const Lstm *job, int64_t e, int64_t unit0, int64_t k0, int64_t depth,
-                            float panel[DEPTH][COLUMNS]) {
+static void copy_gate_panel(const EsLstmJob *job, int64_t e, int64_t unit0, int64_t k0,
+                            int64_t depth, float panel[DEPTH][COLUMNS]) {
     int64_t D = job->D;
     for (int64_t column = 0; column < COLUMNS; column++) {
         int64_t unit = unit0 + column % UNITS;
@@ -133,7 +104,7 @@ static void copy_gate_panel(const Lstm *job, int64_t e, int64_t unit0, int64_t k
 }
 
 // gates += W_h h for the rows and units of a tile
-static void add_recurrent(const Lstm *job, const float *h, int64_t e, int64_t t, int64_t row0,
+static void add_recurrent(const EsLstmJob *job, const float *h, int64_t e, int64_t t, int64_t row0,
                           int64_t unit0) {
     int64_t D = job->D;
     int64_t n_units = ES_MIN(UNITS, D - unit0);
@@ -157,10 +128,10 @@ static void add_recurrent(const Lstm *job, const float *h, int64_t e, int64_t t,
     }
 }
 
-static void forward_tile(const Lstm *job, int64_t e, int64_t t, int64_t row0, int64_t unit0) {
+static void forward_tile(const EsLstmJob *job, int64_t e, int64_t t, int64_t row0, int64_t unit0) {
     int64_t D = job->D;
-    const float *h_before = states_before(job, job->y, job->h_start, e, t);
-    const float *c_before = states_before(job, job->c, job->c_start, e, t);
+    const float *h_before = es_lstm_state_before(job, job->y, job->h_start, e, t, 0);
+    const float *c_before = es_lstm_state_before(job, job->c, job->c_start, e, t, 0);
     if (h_before != NULL) {
         add_recurrent(job, h_before, e, t, row0, unit0);
     }
@@ -190,33 +161,34 @@ static void forward_tile(const Lstm *job, int64_t e, int64_t t, int64_t row0, in
 void es_lstm_forward_cpu(EsStream *s, const EsLstmWeights *weights, EsIn x, EsIn reset,
                          EsIn h_start, EsIn c_start, EsOut gates, EsOut c, EsOut y) {
     int64_t E = x->dim[0], T = x->dim[1], N = x->dim[2], D = y->dim[3];
-    EsTensor x_rows = merge_steps(x), gate_rows = merge_steps(gates);
+    EsTensor x_rows = es_lstm_merge_steps(x), gate_rows = es_lstm_merge_steps(gates);
     es_linear_forward_cpu(s, &x_rows, &weights->input, &weights->bias_input, &gate_rows);
-    Lstm job = {.recurrent = &weights->recurrent,
-                .bias_recurrent = &weights->bias_recurrent,
-                .reset = reset,
-                .h_start = h_start,
-                .c_start = c_start,
-                .gates = gates,
-                .c = c,
-                .y = y,
-                .T = T,
-                .N = N,
-                .D = D};
+    EsLstmJob job = {.recurrent = &weights->recurrent,
+                     .bias_recurrent = &weights->bias_recurrent,
+                     .reset = reset,
+                     .h_start = h_start,
+                     .c_start = c_start,
+                     .gates = gates,
+                     .c = c,
+                     .y = y,
+                     .E = E,
+                     .T = T,
+                     .N = N,
+                     .D = D};
     Steps steps = {.job = &job,
                    .run_tile = forward_tile,
                    .first = 0,
                    .last = T - 1,
                    .direction = 1,
                    .units_per_tile = UNITS};
-    run_steps(s, &steps, E);
+    run_steps(s, &steps);
 }
 
 // --- backward ---
 
 // d_h += d_gates of step t times W_h for COLUMNS units: what the states before step t receive from
 // it
-static void add_d_state(const Lstm *job, int64_t e, int64_t t, int64_t row0, int64_t unit0,
+static void add_d_state(const EsLstmJob *job, int64_t e, int64_t t, int64_t row0, int64_t unit0,
                         float d_h[ROWS][COLUMNS]) {
     int64_t D = job->D;
     int64_t n_units = ES_MIN(COLUMNS, D - unit0);
@@ -242,25 +214,15 @@ static void add_d_state(const Lstm *job, int64_t e, int64_t t, int64_t row0, int
     }
 }
 
-// Where step t leaves the gradient of the cell before it: for t > 0 in the first quarter of the row
-// of d_gates that step t - 1 will overwrite, before the first step in d_c_start; NULL where nobody
-// asks for it.
-static float *d_cell_before(const Lstm *job, int64_t e, int64_t t, int64_t n) {
-    if (t > 0) {
-        return es_env_f32(job->d_gates, e) + ((t - 1) * job->N + n) * 4 * job->D;
-    }
-    return job->d_c_start != NULL ? es_env_f32(job->d_c_start, e) + n * job->D : NULL;
-}
-
-static void backward_cells(const Lstm *job, int64_t e, int64_t t, int64_t n, int64_t unit0,
+static void backward_cells(const EsLstmJob *job, int64_t e, int64_t t, int64_t n, int64_t unit0,
                            const float d_h[COLUMNS]) {
     int64_t D = job->D;
     int64_t row = t * job->N + n;
     const float *gates = es_env_f32(job->gates, e) + row * 4 * D;
     const float *c = es_env_f32(job->c, e) + row * D;
     float *d_gates = es_env_f32(job->d_gates, e) + row * 4 * D;
-    const float *c_before = states_before(job, job->c, job->c_start, e, t);
-    float *d_before = d_cell_before(job, e, t, n);
+    const float *c_before = es_lstm_state_before(job, job->c, job->c_start, e, t, 0);
+    float *d_before = es_lstm_d_cell_before(job, e, t, n);
     int reset = is_reset(job, e, t, n);
     for (int64_t unit = unit0; unit < ES_MIN(unit0 + COLUMNS, D); unit++) {
         float i = gates[unit], f = gates[D + unit], g = gates[2 * D + unit],
@@ -280,7 +242,7 @@ static void backward_cells(const Lstm *job, int64_t e, int64_t t, int64_t n, int
     }
 }
 
-static void backward_tile(const Lstm *job, int64_t e, int64_t t, int64_t row0, int64_t unit0) {
+static void backward_tile(const EsLstmJob *job, int64_t e, int64_t t, int64_t row0, int64_t unit0) {
     int64_t n_rows = ES_MIN(ROWS, job->N - row0);
     int64_t n_units = ES_MIN(COLUMNS, job->D - unit0);
     float d_h[ROWS][COLUMNS] = {{0}};
@@ -304,12 +266,12 @@ static void backward_tile(const Lstm *job, int64_t e, int64_t t, int64_t row0, i
 
 // panel[k][j] = h before row first + k of the T N rows, unit unit0 + j; 0 after a reset and beyond
 // the last unit
-static void copy_state_panel(const Lstm *job, int64_t e, int64_t first, int64_t depth,
+static void copy_state_panel(const EsLstmJob *job, int64_t e, int64_t first, int64_t depth,
                              int64_t unit0, float panel[DEPTH][COLUMNS]) {
     int64_t n_units = ES_MIN(COLUMNS, job->D - unit0);
     for (int64_t k = 0; k < depth; k++) {
         int64_t t = (first + k) / job->N, n = (first + k) % job->N;
-        const float *h = states_before(job, job->y, job->h_start, e, t);
+        const float *h = es_lstm_state_before(job, job->y, job->h_start, e, t, 0);
         int is_zero = h == NULL || is_reset(job, e, t, n);
         for (int64_t j = 0; j < COLUMNS; j++) {
             panel[k][j] = is_zero || j >= n_units ? 0.0f : h[n * job->D + unit0 + j];
@@ -320,10 +282,10 @@ static void copy_state_panel(const Lstm *job, int64_t e, int64_t first, int64_t 
 // ROWS rows of the gradient of W_h: sum over all steps and rows of d_gates^T h
 static void sum_d_recurrent(void *context, int64_t piece, int worker) {
     (void)worker;
-    const Lstm *job = context;
+    const EsLstmJob *job = context;
     int64_t D = job->D, depth_all = job->T * job->N;
-    int64_t e = piece / job->n_row_tiles;
-    int64_t row0 = piece % job->n_row_tiles * ROWS;
+    int64_t e = piece / job->n_row_blocks;
+    int64_t row0 = piece % job->n_row_blocks * ROWS;
     int64_t n_rows = ES_MIN(ROWS, 4 * D - row0);
     float *d_weight = es_env_f32(job->d_recurrent, e) + row0 * D;
     memset(d_weight, 0, (size_t)(n_rows * D) * sizeof(float));
@@ -350,40 +312,41 @@ void es_lstm_backward_cpu(EsStream *s, const EsLstmWeights *weights, EsIn x, EsI
                           EsOut d_gates, EsOut d_x, EsOut d_h_start, EsOut d_c_start,
                           const EsLstmWeights *d_weights) {
     int64_t E = x->dim[0], T = x->dim[1], N = x->dim[2], D = y->dim[3];
-    Lstm job = {.recurrent = &weights->recurrent,
-                .reset = reset,
-                .h_start = h_start,
-                .c_start = c_start,
-                .gates = gates,
-                .c = c,
-                .y = y,
-                .d_y = d_y,
-                .d_gates = d_gates,
-                .d_recurrent = &d_weights->recurrent,
-                .d_h_start = d_h_start,
-                .d_c_start = d_c_start,
-                .T = T,
-                .N = N,
-                .D = D};
+    EsLstmJob job = {.recurrent = &weights->recurrent,
+                     .reset = reset,
+                     .h_start = h_start,
+                     .c_start = c_start,
+                     .gates = gates,
+                     .c = c,
+                     .y = y,
+                     .d_y = d_y,
+                     .d_gates = d_gates,
+                     .d_recurrent = &d_weights->recurrent,
+                     .d_h_start = d_h_start,
+                     .d_c_start = d_c_start,
+                     .E = E,
+                     .T = T,
+                     .N = N,
+                     .D = D,
+                     .n_row_blocks = (4 * D + ROWS - 1) / ROWS};
     Steps steps = {.job = &job,
                    .run_tile = backward_tile,
                    .first = T - 1,
                    .last = d_h_start != NULL ? -1 : 0,
                    .direction = -1,
                    .units_per_tile = COLUMNS};
-    run_steps(s, &steps, E);
+    run_steps(s, &steps);
 
-    EsTensor x_rows = merge_steps(x), d_gate_rows = merge_steps(d_gates);
+    EsTensor x_rows = es_lstm_merge_steps(x), d_gate_rows = es_lstm_merge_steps(d_gates);
     es_linear_backward_weight_cpu(s, &x_rows, &d_gate_rows, &d_weights->input,
                                   &d_weights->bias_input);
     for (int64_t e = 0; e < E; e++) {
         memcpy(es_env_f32(&d_weights->bias_recurrent, e), es_env_f32(&d_weights->bias_input, e),
                (size_t)(4 * D) * sizeof(float));
     }
-    job.n_row_tiles = (4 * D + ROWS - 1) / ROWS;
-    es_stream_parallel(s, E * job.n_row_tiles, sum_d_recurrent, &job);
+    es_stream_parallel(s, E * job.n_row_blocks, sum_d_recurrent, &job);
     if (d_x != NULL) {
-        EsTensor d_x_rows = merge_steps(d_x);
+        EsTensor d_x_rows = es_lstm_merge_steps(d_x);
         es_linear_backward_input_cpu(s, &weights->input, &d_gate_rows, &d_x_rows);
     }
 }

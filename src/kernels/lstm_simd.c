@@ -5,8 +5,8 @@
 // so that large weights are read once per step.
 #include <string.h>
 
-#include "kernels/env_data.h"
 #include "kernels/kernels.h"
+#include "kernels/lstm_job.h"
 #include "kernels/matmul_simd.h"
 #include "kernels/simd_math.h"
 
@@ -17,26 +17,14 @@
 // recurrent weights that stay in a second-level cache from step to step
 #define SMALL_WEIGHTS_BYTES (512 << 10)
 
-typedef struct Lstm {
-    EsIn recurrent, bias_recurrent;
-    EsIn reset;            // nullable
-    EsIn h_start, c_start; // nullable
-    EsOut gates, c, y;
-    EsIn d_y;
-    EsOut d_gates, d_recurrent;
-    EsOut d_h_start, d_c_start; // nullable
-    int64_t E, T, N, D;
-    int64_t n_row_blocks; // of d_recurrent
-} Lstm;
-
 // Rows of environments [first_env, end_env), which have the same weights, at step t.
 typedef struct Tile {
     int64_t t, first_env, end_env, unit0;
 } Tile;
 
 typedef struct Steps {
-    const Lstm *job;
-    void (*run_tile)(const Lstm *job, const Tile *tile);
+    const EsLstmJob *job;
+    void (*run_tile)(const EsLstmJob *job, const Tile *tile);
     int64_t first, last, direction; // of t; both ends included
     int64_t units_per_tile, n_tiles;
     int64_t t;             // the step at work, when the pieces are tiles
@@ -49,29 +37,11 @@ typedef struct Row {
     int is_reset;
 } Row;
 
-static Row row_at(const Lstm *job, const Tile *tile, int64_t t, int64_t r) {
+static Row row_at(const EsLstmJob *job, const Tile *tile, int64_t t, int64_t r) {
     Row row = {.e = tile->first_env + r / job->N, .n = r % job->N};
     row.is_reset =
         job->reset != NULL && t >= 0 && es_env_u8(job->reset, row.e)[t * job->N + row.n] != 0;
     return row;
-}
-
-// The state of row n before step t, or NULL where it is 0. Resets are the caller's business.
-static const float *state_before(const Lstm *job, EsIn sequence, EsIn start, int64_t e, int64_t t,
-                                 int64_t n) {
-    if (t > 0) {
-        return es_env_f32(sequence, e) + ((t - 1) * job->N + n) * job->D;
-    }
-    return start != NULL ? es_env_f32(start, e) + n * job->D : NULL;
-}
-
-// [E, T, N, width] as [E, T N, width]; the environments stay where they are
-static EsTensor merge_steps(const EsTensor *sequence) {
-    const int64_t *dim = sequence->dim;
-    EsTensor rows = es_tensor_view(sequence->data, sequence->dtype, sequence->device, 3,
-                                   (int64_t[]){dim[0], dim[1] * dim[2], dim[3]});
-    rows.stride[0] = sequence->stride[0];
-    return rows;
 }
 
 // --- running tiles ---
@@ -100,7 +70,7 @@ static void run_environment(void *context, int64_t e, int worker) {
 // cheap; otherwise one tile per piece and a barrier per step. A row's results are the same either
 // way.
 static void run_steps(EsStream *s, Steps *steps) {
-    const Lstm *job = steps->job;
+    const EsLstmJob *job = steps->job;
     int is_shared = job->recurrent->stride[0] == 0 &&
                     (job->bias_recurrent == NULL || job->bias_recurrent->stride[0] == 0);
     steps->n_tiles = (job->D + steps->units_per_tile - 1) / steps->units_per_tile;
@@ -123,12 +93,12 @@ static void run_steps(EsStream *s, Steps *steps) {
 // --- forward ---
 
 // gates += W_h h for rows [first, end) of a tile
-static void add_recurrent(const Lstm *job, const Tile *tile, int64_t first, int64_t end) {
+static void add_recurrent(const EsLstmJob *job, const Tile *tile, int64_t first, int64_t end) {
     int64_t D = job->D, n_units = ES_MIN(UNITS, D - tile->unit0);
     EsSimdRows rows = {.count = 0};
     for (int64_t r = first; r < end; r++) {
         Row row = row_at(job, tile, tile->t, r);
-        const float *h = state_before(job, job->y, job->h_start, row.e, tile->t, row.n);
+        const float *h = es_lstm_state_before(job, job->y, job->h_start, row.e, tile->t, row.n);
         if (h != NULL && !row.is_reset) {
             rows.a[rows.count] = h;
             rows.c[rows.count++] =
@@ -143,11 +113,12 @@ static void add_recurrent(const Lstm *job, const Tile *tile, int64_t first, int6
     }
 }
 
-static void update_cells(const Lstm *job, const Tile *tile, Row row) {
+static void update_cells(const EsLstmJob *job, const Tile *tile, Row row) {
     int64_t D = job->D, at = tile->t * job->N + row.n;
     const float *bias = es_env_f32(job->bias_recurrent, row.e);
     const float *before =
-        row.is_reset ? NULL : state_before(job, job->c, job->c_start, row.e, tile->t, row.n);
+        row.is_reset ? NULL
+                     : es_lstm_state_before(job, job->c, job->c_start, row.e, tile->t, row.n);
     float *gates = es_env_f32(job->gates, row.e) + at * 4 * D;
     float *c_row = es_env_f32(job->c, row.e) + at * D;
     float *y = es_env_f32(job->y, row.e) + at * D;
@@ -174,7 +145,7 @@ static void update_cells(const Lstm *job, const Tile *tile, Row row) {
     }
 }
 
-static void forward_tile(const Lstm *job, const Tile *tile) {
+static void forward_tile(const EsLstmJob *job, const Tile *tile) {
     int64_t n_rows = (tile->end_env - tile->first_env) * job->N;
     for (int64_t first = 0; first < n_rows; first += ROWS) {
         int64_t end = ES_MIN(first + ROWS, n_rows);
@@ -187,20 +158,20 @@ static void forward_tile(const Lstm *job, const Tile *tile) {
 
 void ES_CPU_KERNEL(lstm_forward)(EsStream *s, const EsLstmWeights *weights, EsIn x, EsIn reset,
                                  EsIn h_start, EsIn c_start, EsOut gates, EsOut c, EsOut y) {
-    EsTensor x_rows = merge_steps(x), gate_rows = merge_steps(gates);
+    EsTensor x_rows = es_lstm_merge_steps(x), gate_rows = es_lstm_merge_steps(gates);
     ES_CPU_KERNEL(linear_forward)(s, &x_rows, &weights->input, &weights->bias_input, &gate_rows);
-    Lstm job = {.recurrent = &weights->recurrent,
-                .bias_recurrent = &weights->bias_recurrent,
-                .reset = reset,
-                .h_start = h_start,
-                .c_start = c_start,
-                .gates = gates,
-                .c = c,
-                .y = y,
-                .E = x->dim[0],
-                .T = x->dim[1],
-                .N = x->dim[2],
-                .D = y->dim[3]};
+    EsLstmJob job = {.recurrent = &weights->recurrent,
+                     .bias_recurrent = &weights->bias_recurrent,
+                     .reset = reset,
+                     .h_start = h_start,
+                     .c_start = c_start,
+                     .gates = gates,
+                     .c = c,
+                     .y = y,
+                     .E = x->dim[0],
+                     .T = x->dim[1],
+                     .N = x->dim[2],
+                     .D = y->dim[3]};
     Steps steps = {.job = &job,
                    .run_tile = forward_tile,
                    .first = 0,
@@ -214,8 +185,8 @@ void ES_CPU_KERNEL(lstm_forward)(EsStream *s, const EsLstmWeights *weights, EsIn
 
 // d_h [row - first][unit - unit0] += d_gates of step t times W_h: what the states before step t
 // receive from it
-static void add_d_state(const Lstm *job, const Tile *tile, int64_t t, int64_t first, int64_t end,
-                        float d_h[ROWS][COLUMNS]) {
+static void add_d_state(const EsLstmJob *job, const Tile *tile, int64_t t, int64_t first,
+                        int64_t end, float d_h[ROWS][COLUMNS]) {
     int64_t D = job->D, n_units = ES_MIN(COLUMNS, D - tile->unit0);
     EsSimdRows rows = {.count = 0};
     for (int64_t r = first; r < end; r++) {
@@ -245,26 +216,17 @@ static void add_d_state(const Lstm *job, const Tile *tile, int64_t t, int64_t fi
     }
 }
 
-// Where step t leaves the gradient of the cell before it: for t > 0 in the first quarter of the row
-// of d_gates that step t - 1 will overwrite, before the first step in d_c_start; NULL where nobody
-// asks for it.
-static float *d_cell_before(const Lstm *job, int64_t e, int64_t t, int64_t n) {
-    if (t > 0) {
-        return es_env_f32(job->d_gates, e) + ((t - 1) * job->N + n) * 4 * job->D;
-    }
-    return job->d_c_start != NULL ? es_env_f32(job->d_c_start, e) + n * job->D : NULL;
-}
-
 // d_h: what later steps ask of the row's units
-static void backward_cells(const Lstm *job, const Tile *tile, Row row, const float d_h[COLUMNS]) {
+static void backward_cells(const EsLstmJob *job, const Tile *tile, Row row,
+                           const float d_h[COLUMNS]) {
     int64_t D = job->D, t = tile->t, at = t * job->N + row.n;
     const float *gates = es_env_f32(job->gates, row.e) + at * 4 * D;
     const float *c = es_env_f32(job->c, row.e) + at * D;
     const float *d_y = es_env_f32(job->d_y, row.e) + at * D;
     float *d_gates = es_env_f32(job->d_gates, row.e) + at * 4 * D;
     const float *c_before =
-        row.is_reset ? NULL : state_before(job, job->c, job->c_start, row.e, t, row.n);
-    float *d_before = d_cell_before(job, row.e, t, row.n);
+        row.is_reset ? NULL : es_lstm_state_before(job, job->c, job->c_start, row.e, t, row.n);
+    float *d_before = es_lstm_d_cell_before(job, row.e, t, row.n);
     Vector one = broadcast(1.0f), zero = broadcast(0.0f);
     int64_t end = ES_MIN(tile->unit0 + COLUMNS, D);
     for (int64_t unit = tile->unit0; unit < end; unit += LANES) {
@@ -286,7 +248,7 @@ static void backward_cells(const Lstm *job, const Tile *tile, Row row, const flo
     }
 }
 
-static void backward_tile(const Lstm *job, const Tile *tile) {
+static void backward_tile(const EsLstmJob *job, const Tile *tile) {
     int64_t n_rows = (tile->end_env - tile->first_env) * job->N;
     size_t width_bytes = (size_t)ES_MIN(COLUMNS, job->D - tile->unit0) * sizeof(float);
     _Alignas(64) float d_h[ROWS][COLUMNS];
@@ -310,24 +272,24 @@ static void backward_tile(const Lstm *job, const Tile *tile) {
 }
 
 typedef struct States {
-    const Lstm *job;
+    const EsLstmJob *job;
     int64_t e;
 } States;
 
 // the h that row k of the T N rows started from; NULL: 0
 static const float *find_state(const void *context, int64_t k) {
     const States *states = context;
-    const Lstm *job = states->job;
+    const EsLstmJob *job = states->job;
     if (job->reset != NULL && es_env_u8(job->reset, states->e)[k] != 0) {
         return NULL;
     }
-    return state_before(job, job->y, job->h_start, states->e, k / job->N, k % job->N);
+    return es_lstm_state_before(job, job->y, job->h_start, states->e, k / job->N, k % job->N);
 }
 
 // A block of rows of the gradient of W_h: sum over all steps and rows of d_gates^T h
 static void sum_d_recurrent(void *context, int64_t piece, int worker) {
     (void)worker;
-    const Lstm *job = context;
+    const EsLstmJob *job = context;
     int64_t D = job->D, e = piece / job->n_row_blocks, row0 = piece % job->n_row_blocks * ROWS;
     States states = {job, e};
     EsSimdProduct product = {.a = es_env_f32(job->d_gates, e) + row0,
@@ -349,23 +311,23 @@ void ES_CPU_KERNEL(lstm_backward)(EsStream *s, const EsLstmWeights *weights, EsI
                                   EsOut d_gates, EsOut d_x, EsOut d_h_start, EsOut d_c_start,
                                   const EsLstmWeights *d_weights) {
     int64_t E = x->dim[0], D = y->dim[3];
-    Lstm job = {.recurrent = &weights->recurrent,
-                .reset = reset,
-                .h_start = h_start,
-                .c_start = c_start,
-                .gates = gates,
-                .c = c,
-                .y = y,
-                .d_y = d_y,
-                .d_gates = d_gates,
-                .d_recurrent = &d_weights->recurrent,
-                .d_h_start = d_h_start,
-                .d_c_start = d_c_start,
-                .E = E,
-                .T = x->dim[1],
-                .N = x->dim[2],
-                .D = D,
-                .n_row_blocks = (4 * D + ROWS - 1) / ROWS};
+    EsLstmJob job = {.recurrent = &weights->recurrent,
+                     .reset = reset,
+                     .h_start = h_start,
+                     .c_start = c_start,
+                     .gates = gates,
+                     .c = c,
+                     .y = y,
+                     .d_y = d_y,
+                     .d_gates = d_gates,
+                     .d_recurrent = &d_weights->recurrent,
+                     .d_h_start = d_h_start,
+                     .d_c_start = d_c_start,
+                     .E = E,
+                     .T = x->dim[1],
+                     .N = x->dim[2],
+                     .D = D,
+                     .n_row_blocks = (4 * D + ROWS - 1) / ROWS};
     Steps steps = {.job = &job,
                    .run_tile = backward_tile,
                    .first = job.T - 1,
@@ -374,7 +336,7 @@ void ES_CPU_KERNEL(lstm_backward)(EsStream *s, const EsLstmWeights *weights, EsI
                    .units_per_tile = COLUMNS};
     run_steps(s, &steps);
 
-    EsTensor x_rows = merge_steps(x), d_gate_rows = merge_steps(d_gates);
+    EsTensor x_rows = es_lstm_merge_steps(x), d_gate_rows = es_lstm_merge_steps(d_gates);
     ES_CPU_KERNEL(linear_backward_weight)
     (s, &x_rows, &d_gate_rows, &d_weights->input, &d_weights->bias_input);
     for (int64_t e = 0; e < E; e++) {
@@ -383,7 +345,7 @@ void ES_CPU_KERNEL(lstm_backward)(EsStream *s, const EsLstmWeights *weights, EsI
     }
     es_stream_parallel(s, E * job.n_row_blocks, sum_d_recurrent, &job);
     if (d_x != NULL) {
-        EsTensor d_x_rows = merge_steps(d_x);
+        EsTensor d_x_rows = es_lstm_merge_steps(d_x);
         ES_CPU_KERNEL(linear_backward_input)(s, &weights->input, &d_gate_rows, &d_x_rows);
     }
 }

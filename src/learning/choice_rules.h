@@ -24,14 +24,6 @@ static inline ES_HOST_DEVICE int es_choice_is_legal(uint64_t mask, int action) {
     return action >= ES_CHOICE_MAX || ((mask >> action) & 1) != 0;
 }
 
-static inline ES_HOST_DEVICE int es_choice_count(int n, uint64_t mask) {
-    int n_legal = 0;
-    for (int i = 0; i < n; i++) {
-        n_legal += es_choice_is_legal(mask, i);
-    }
-    return n_legal;
-}
-
 // The floor in force: that of all legal actions together takes at most 0.99 of the probability.
 static inline ES_HOST_DEVICE double es_choice_floor(float floor, int n_legal) {
     double most = 0.99 / n_legal;

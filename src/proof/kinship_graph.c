@@ -290,8 +290,6 @@ static EsStatus relate(Village *village, int32_t index) {
     return ES_STATUS_OK;
 }
 
-const char *es_kinship_rules(void) { return rules_text; }
-
 EsStatus es_kinship_graph_create(int32_t n_people, uint64_t seed, EsKnowledgeGraph **graph) {
     *graph = NULL;
     if (n_people < ES_KINSHIP_MIN_PEOPLE || n_people > ES_KINSHIP_MAX_PEOPLE) {

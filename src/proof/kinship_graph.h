@@ -20,9 +20,6 @@ ES_EXTERN_C_BEGIN
 // ARGUMENT when n_people is out of range.
 EsStatus es_kinship_graph_create(int32_t n_people, uint64_t seed, EsKnowledgeGraph **graph);
 
-// The rules in the form of a rule file, for those who want to read them.
-const char *es_kinship_rules(void);
-
 ES_EXTERN_C_END
 
 #endif
