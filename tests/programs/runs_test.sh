@@ -33,9 +33,10 @@ expect_part "table" "$(sed -n 2p <<< "$out")" "first   hosts         3/40       
 expect_part "table" "$(sed -n 2p <<< "$out")" "40 d  -"
 expect_part "table" "$(sed -n 3p <<< "$out")" "second  hosts         -/40            0"
 expect_part "table" "$(sed -n 4p <<< "$out")" "2 runs, "
-table=$out
+# the second run is seconds old, and a second may pass between two listings
+table=$(grep -v "^second" <<< "$out")
 run 0 runs runs/
-expect_text "with a slash" "$out" "$table"
+expect_text "with a slash" "$(grep -v "^second" <<< "$out")" "$table"
 run 0 runs runs/first
 expect_part "one run" "$out" "1 run, "
 if command -v python3 > /dev/null; then
