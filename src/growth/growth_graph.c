@@ -55,6 +55,61 @@ EsStatus es_growth_layout_create(EsGrowthModel *model) {
     return ES_STATUS_OK;
 }
 
+// --- parameter tensors ---
+
+// The parameters of a graph, `first` elements further on.
+static EsStatus list_spans(EsGraph *graph, int64_t first, EsSpans *spans) {
+    EsStatus status = es_graph_status(graph);
+    spans->n = 0;
+    for (int v = 0; status == ES_STATUS_OK && v < graph->n_values; v++) {
+        const EsValue *value = &graph->values[v];
+        if (value->role == ES_ROLE_PARAMETER) {
+            ES_ASSERT(spans->n < ES_SPANS_MAX);
+            spans->offset[spans->n] = first + value->slab_offset;
+            spans->length[spans->n] = es_value_count(value);
+            spans->n++;
+        }
+    }
+    es_graph_destroy(graph);
+    return status;
+}
+
+EsStatus es_growth_host_spans(const EsGrowthModel *model, EsSpans *spans) {
+    const EsHostSpec *host = &model->host;
+    EsGraph *graph = NULL;
+    ES_TRY(es_graph_create(1, &graph));
+    EsValueId images =
+        es_graph_input(graph, "x", ES_DTYPE_F32, 4,
+                       (int64_t[]){1, host->image_channels, host->image_size, host->image_size});
+    es_host_build(graph, host, images, 0);
+    return list_spans(graph, 0, spans);
+}
+
+// A map of the slot's channels, of any size.
+static EsStatus slot_graph(const EsGrowthModel *model, int slot, EsGraph **graph, EsValueId *x) {
+    const int64_t dims[] = {1, model->slots[slot].n_channels, 2, 2};
+    ES_TRY(es_graph_create(1, graph));
+    *x = es_graph_input(*graph, "x", ES_DTYPE_F32, 4, dims);
+    return ES_STATUS_OK;
+}
+
+EsStatus es_growth_seed_spans(const EsGrowthModel *model, int slot, EsBlueprint blueprint,
+                              EsSpans *spans) {
+    EsGraph *graph = NULL;
+    EsValueId x = ES_NO_VALUE;
+    ES_TRY(slot_graph(model, slot, &graph, &x));
+    es_blueprint_build(graph, blueprint, "seed", x);
+    return list_spans(graph, model->layout.seed[slot], spans);
+}
+
+EsStatus es_growth_gate_spans(const EsGrowthModel *model, int slot, EsSpans *spans) {
+    EsGraph *graph = NULL;
+    EsValueId x = ES_NO_VALUE;
+    ES_TRY(slot_graph(model, slot, &graph, &x));
+    es_graph_gate(graph, "gate", x);
+    return list_spans(graph, model->layout.region[slot], spans);
+}
+
 // --- graphs ---
 
 EsTopology es_topology_empty(void) {

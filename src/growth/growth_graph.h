@@ -40,6 +40,19 @@ typedef struct EsGrowthModel {
 
 EsStatus es_growth_layout_create(EsGrowthModel *model);
 
+// The parameter tensors of one part of a network, in the order in which its builder declares them
+// (host: per block conv.weight, norm.gamma, norm.beta, then head.weight, head.bias).
+#define ES_SPANS_MAX (3 * ES_HOST_BLOCKS_MAX + 2)
+typedef struct EsSpans {
+    int n;
+    int64_t offset[ES_SPANS_MAX]; // elements from the start of an environment's parameters
+    int64_t length[ES_SPANS_MAX]; // trainable numbers
+} EsSpans;
+EsStatus es_growth_host_spans(const EsGrowthModel *model, EsSpans *spans);
+EsStatus es_growth_seed_spans(const EsGrowthModel *model, int slot, EsBlueprint blueprint,
+                              EsSpans *spans);
+EsStatus es_growth_gate_spans(const EsGrowthModel *model, int slot, EsSpans *spans);
+
 // --- graphs ---
 
 #define ES_NO_SEED (-1)
