@@ -44,6 +44,7 @@ typedef struct EsFusedPlace { // a slot
     int32_t n_groups;                // of its group norms
     EsFusedSeed seed[ES_BLUEPRINT_COUNT];
     EsFusedSeed gate;
+    int64_t packed;        // bytes into an environment's packed seeds
     int32_t region_length; // elements from the first of the gate to the end of the largest seed
     int64_t region;        // offset of the first of the gate
 } EsFusedPlace;
@@ -53,7 +54,8 @@ typedef struct EsFusedNet {
     EsFusedBlock block[ES_FUSED_BLOCKS_MAX];
     EsFusedPlace place[ES_SLOTS_MAX];
     int64_t head_weight, head_bias;
-    int64_t packed_bytes; // of one environment
+    int64_t packed_bytes;      // of one environment's host
+    int64_t seed_packed_bytes; // of its seeds
 } EsFusedNet;
 
 // Memory of a block: [R][N]... of activations, [R]... of sums. T is the precision's type.
@@ -87,8 +89,9 @@ typedef struct EsFusedArguments {
     // slabs of the store
     float *parameters, *gradients, *states;
     int64_t parameter_stride, state_stride;
-    const float *loss_scale; // [E], nullable
-    unsigned char *packed;   // [E][net.packed_bytes]
+    const float *loss_scale;    // [E], nullable
+    unsigned char *packed;      // [E][net.packed_bytes]
+    unsigned char *seed_packed; // [E][net.seed_packed_bytes]
 
     // the head's gradient with respect to its features, f32 [R][N][C of units]
     float *d_features;

@@ -12,6 +12,22 @@
 
 #define ES_FUSED_EPSILON 1e-5f
 
+// --- shared memory ---
+
+// Hands out pieces of shared memory, from 0 on the host to count bytes.
+struct EsCarve {
+    unsigned char *base;
+    size_t used;
+
+    template <typename T> __host__ __device__ T *take(size_t count) {
+        T *piece = (T *)(base + used);
+        used += (count * sizeof(T) + 15) / 16 * 16;
+        return piece;
+    }
+};
+
+// --- rows ---
+
 struct EsFusedRow {
     int row, part, n_parts;
     int env;
@@ -208,6 +224,30 @@ static __device__ __forceinline__ void es_window_largest(const EsNormTable &tabl
     }
 }
 
+// Where what a block hands on at one pixel comes from, without seeds: the winner of its window, or
+// the pixel itself in a block without a pool.
+template <typename T>
+static __device__ __forceinline__ void es_window_value(const EsNormTable &table, int unit,
+                                                       const T *raw, const EsFusedBlock &block,
+                                                       float (&z)[8], float (&x)[8]) {
+    if (block.has_pool) {
+        int winner[8];
+        es_window_largest(table, unit, raw, block.size, z, x, winner);
+    } else {
+        es_unit_load(x, raw);
+        es_norm_apply(table, unit, x, z);
+    }
+}
+
+// Add a pixel's share to the sums of d_z and d_z x_hat: the gradient g of its rectified z counts
+// where z is above 0.
+static __device__ __forceinline__ void es_norm_add(const EsNormTable &table, int channel, float z,
+                                                   float x, float g, float (&sums)[2][8], int c) {
+    float d_z = z > 0.0f ? g : 0.0f;
+    sums[0][c] += d_z;
+    sums[1][c] = fmaf(d_z, (x - table.mean[channel]) * table.inv_std[channel], sums[1][c]);
+}
+
 // What block b hands on without a seed: normalised, rectified, pooled.
 template <typename T>
 static __device__ void es_load_pooled(const EsFusedArguments &args, const EsFusedRow &at, int b,
@@ -309,36 +349,93 @@ es_load_gradient(const EsFusedArguments &args, const EsFusedRow &at, int b, void
     }
 }
 
-// --- sums for the gradient of batch norm ---
+// --- images ---
 
-// Add the parts of block b's sums of d_z and d_z x_hat, in their order; the last block of the row
-// writes the totals, and with them the gradients of gamma and beta. `parts` [2][channels of units]
-// were written by this block to its place (es_norm_part). Every thread calls.
+// Number in the data set and crop of the part's images. Ends with a barrier.
+static __device__ void es_choose_samples(const EsFusedArguments &args, const EsFusedRow &at,
+                                         int *sample, EsCrop *crop) {
+    for (int i = threadIdx.x; i < at.n_images; i += ES_FUSED_THREADS) {
+        sample[i] = (int)args.first_image + at.first + i;
+        crop[i].row = crop[i].column = crop[i].flip = 0;
+        if (args.is_training) {
+            uint32_t episode = (uint32_t)args.episode[at.env], step = (uint32_t)args.step[0];
+            uint32_t n = (uint32_t)(at.first + i);
+            uint64_t position = (uint64_t)step * (uint64_t)args.n_images + n;
+            sample[i] =
+                es_gather_sample(args.gather.seed, episode, position, (uint32_t)args.n_samples);
+            crop[i] = es_gather_crop(&args.gather, episode, step, n);
+        }
+    }
+    __syncthreads();
+}
+
+template <typename T>
+static __device__ void es_load_images(const EsFusedArguments &args, const EsFusedRow &at,
+                                      const int *sample, const EsCrop *crop, T *tile,
+                                      EsTile shape) {
+    int pixels = shape.pixels(), n_channels = args.net.image_channels;
+    for (int i = threadIdx.x; i < at.n_images * pixels; i += ES_FUSED_THREADS) {
+        int image = i / pixels, row = i % pixels / shape.size, column = i % shape.size;
+        const unsigned char *from = args.images + (int64_t)sample[image] * n_channels * pixels;
+        float v[8] = {};
+#pragma unroll
+        for (int c = 0; c < 8; c++) {
+            if (c < n_channels) {
+                v[c] = es_gather_value(&args.gather, c,
+                                       es_gather_pixel(from + c * pixels, shape.size, shape.size,
+                                                       crop[image], row, column));
+            }
+        }
+        es_unit_store(tile + shape.at(image, 0, row, column) * ES_FUSED_UNIT, v);
+    }
+}
+
+// --- sums over the parts of a row ---
+
+// Sum over the row's parts of element i of [parts][length], in double: lanes take every 32nd part,
+// then a butterfly. A warp calls together; all lanes get the sum.
+static __device__ __forceinline__ double es_parts_sum(const float *parts, int n_parts, int length,
+                                                      int i) {
+    double sum = 0.0;
+    for (int p = (int)threadIdx.x % 32; p < n_parts; p += 32) {
+        sum += (double)parts[(int64_t)p * length + i];
+    }
+    return es_warp_sum(sum);
+}
+
+// Where this part's sums for block b's batch norm go: [2][channels of units].
 static __device__ __forceinline__ float *es_norm_part(const EsFusedArguments &args,
                                                       const EsFusedRow &at, int b) {
     int n = 2 * args.net.block[b].out_units * ES_FUSED_UNIT;
     return args.norm_parts + ((int64_t)at.row * at.n_parts + at.part) * n;
 }
 
-static __device__ void es_norm_finish_sums(const EsFusedArguments &args, const EsFusedRow &at,
-                                           int b) {
+// In the last block of a row: totals of d_z and d_z x_hat of block b, which are also the gradients
+// of beta and gamma.
+static __device__ void es_norm_add_parts(const EsFusedArguments &args, const EsFusedRow &at,
+                                         int b) {
     const EsFusedBlock &block = args.net.block[b];
-    if (!es_row_is_last(args, at)) {
-        return;
-    }
     int n = block.out_units * ES_FUSED_UNIT;
     const float *parts = args.norm_parts + (int64_t)at.row * at.n_parts * 2 * n;
     float *sums = args.memory[b].norm_sums + (int64_t)at.row * 2 * n;
     float *gradients = args.gradients + at.env * args.parameter_stride;
-    for (int i = threadIdx.x; i < 2 * n; i += ES_FUSED_THREADS) {
-        double total = 0.0;
-        for (int p = 0; p < at.n_parts; p++) {
-            total += (double)parts[(int64_t)p * 2 * n + i];
+    for (int i = (int)threadIdx.x / 32; i < 2 * n; i += ES_FUSED_WARPS) {
+        double total = es_parts_sum(parts, at.n_parts, 2 * n, i);
+        if (threadIdx.x % 32 == 0) {
+            sums[i] = (float)total;
+            if (i % n < block.n_out) {
+                gradients[(i < n ? block.beta : block.gamma) + i % n] = (float)total;
+            }
         }
-        sums[i] = (float)total;
-        if (i % n < block.n_out) {
-            gradients[(i < n ? block.beta : block.gamma) + i % n] = (float)total;
-        }
+    }
+}
+
+// After every part has written its sums (es_norm_part): the last block of the row adds them up.
+// Every thread calls.
+static __device__ void es_norm_finish_sums(const EsFusedArguments &args, const EsFusedRow &at,
+                                           int b) {
+    if (es_row_is_last(args, at)) {
+        es_norm_add_parts(args, at, b);
     }
 }
 

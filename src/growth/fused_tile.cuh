@@ -16,6 +16,21 @@
 
 #define ES_FUSED_WARPS (ES_FUSED_THREADS / 32)
 
+// Run a statement with T standing for the type of a precision.
+#define ES_DISPATCH_FUSED(precision, T, ...)                                                       \
+    do {                                                                                           \
+        if ((precision) == ES_DTYPE_BF16) {                                                        \
+            typedef __nv_bfloat16 T;                                                               \
+            __VA_ARGS__;                                                                           \
+        } else if ((precision) == ES_DTYPE_F16) {                                                  \
+            typedef __half T;                                                                      \
+            __VA_ARGS__;                                                                           \
+        } else {                                                                                   \
+            typedef float T;                                                                       \
+            __VA_ARGS__;                                                                           \
+        }                                                                                          \
+    } while (0)
+
 // --- units ---
 
 static __device__ __forceinline__ void es_unit_load(float (&v)[8], const float *p) {

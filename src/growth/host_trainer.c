@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "growth/fused_step.h"
+#include "network/recording.h"
 
 // Images per host in one evaluation run.
 #define EVALUATION_BATCH 256
@@ -25,6 +27,11 @@ struct EsHostTrainer {
     EsOptimiser *optimiser;   // owned
     Program train;
     int has_trained;
+    // CUDA, where the host allows it: the fused executor instead of the training plan
+    EsGrowthModel model;
+    EsFusedStep *fused; // owned, nullable
+    EsRecording recording;
+    EsTensor row_envs;       // i32 [E]: 0, 1, ...
     Program evaluate[2];     // full batches, and the rest of a split; made when first needed
     EsTensor images, labels; // the whole data set, u8
     EsTensor episode, step;  // i32 [E], [1]
@@ -140,6 +147,50 @@ static EsStatus create_memory(EsHostTrainer *t) {
     return create_tensor(t, ES_DTYPE_I32, 1, &n_envs, t->index_host, &t->episode);
 }
 
+// The fused executor where it can run this host; else the plan's report says why not.
+static EsStatus create_fused(EsHostTrainer *t) {
+    const EsHostTrainerOptions *options = &t->options;
+    int64_t n_envs = options->n_envs;
+    if (es_device_info(t->device)->kind != ES_DEVICE_CUDA || options->mode != ES_COMPILE_DEFAULT ||
+        options->is_generic) {
+        return ES_STATUS_OK;
+    }
+    t->model = (EsGrowthModel){.host = options->host,
+                               .n_envs = n_envs,
+                               .seed = options->seed,
+                               .pad = options->pad,
+                               .flip = options->flip,
+                               .dataset = t->dataset};
+    ES_TRY(es_growth_layout_create(&t->model));
+    if (es_fused_step_check(&t->model, t->device, options->precision) != ES_STATUS_OK) {
+        return ES_STATUS_OK;
+    }
+    EsFusedOptions fused = {.model = &t->model,
+                            .store = t->store,
+                            .images = t->images,
+                            .labels = t->labels,
+                            .episode = t->episode,
+                            .precision = options->precision,
+                            .batch = options->batch,
+                            .max_rows = n_envs,
+                            .max_evaluated = options->batch};
+    for (int64_t e = 0; e < n_envs; e++) {
+        t->index_host[e] = (int32_t)e;
+    }
+    ES_TRY(create_tensor(t, ES_DTYPE_I32, 1, &n_envs, t->index_host, &t->row_envs));
+    return es_fused_step_create(&fused, &t->fused);
+}
+
+static EsStatus queue_fused(void *context, EsStream *stream) {
+    EsHostTrainer *t = context;
+    const EsFusedRows rows = {.n_rows = t->options.n_envs, .env = t->row_envs.data};
+    const EsFusedBatch batch = {.step = t->step.data};
+    es_fused_step_train(t->fused, stream, &rows, &batch);
+    es_optimiser_step(t->optimiser, stream);
+    es_kernels_of(t->device)->count_steps(stream, &t->step);
+    return ES_STATUS_OK;
+}
+
 EsStatus es_host_trainer_create(const EsHostTrainerOptions *options, const EsDataset *dataset,
                                 EsDevice *device, EsHostTrainer **trainer_out) {
     *trainer_out = NULL;
@@ -162,6 +213,7 @@ EsStatus es_host_trainer_create(const EsHostTrainerOptions *options, const EsDat
         es_store_initialise(t->store, t->train.graph, t->stream, options->seed, t->index_host));
     ES_TRY_GOTO(es_optimiser_create(t->train.graph, t->store, &options->optimiser, &t->optimiser));
     ES_TRY_GOTO(create_plan(t, &t->train, t->optimiser));
+    ES_TRY_GOTO(create_fused(t));
 done:
     if (status != ES_STATUS_OK) {
         es_host_trainer_destroy(t);
@@ -181,12 +233,15 @@ void es_host_trainer_destroy(EsHostTrainer *t) {
     if (t == NULL) {
         return;
     }
+    es_recording_destroy(&t->recording);
+    es_fused_step_destroy(t->fused);
     destroy_program(&t->train);
     destroy_program(&t->evaluate[0]);
     destroy_program(&t->evaluate[1]);
     es_optimiser_destroy(t->optimiser);
     es_store_destroy(t->store);
-    EsTensor *const tensors[] = {&t->images, &t->labels, &t->episode, &t->step, &t->index};
+    EsTensor *const tensors[] = {&t->images, &t->labels, &t->episode,
+                                 &t->step,   &t->index,  &t->row_envs};
     for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
         es_device_destroy_tensor(tensors[i]);
     }
@@ -203,7 +258,8 @@ void es_host_trainer_destroy(EsHostTrainer *t) {
 EsStatus es_host_trainer_train(EsHostTrainer *t, int64_t n_steps) {
     t->has_trained |= n_steps > 0;
     for (int64_t i = 0; i < n_steps; i++) {
-        ES_TRY(es_plan_run(t->train.plan, t->stream));
+        ES_TRY(t->fused != NULL ? es_recording_run(&t->recording, t->stream, 1, queue_fused, t)
+                                : es_plan_run(t->train.plan, t->stream));
     }
     return ES_STATUS_OK;
 }
@@ -216,13 +272,20 @@ EsStatus es_host_trainer_wait(EsHostTrainer *t) {
 // Loss and counts of a program's last run to the host. Waits.
 static EsStatus fetch_results(EsHostTrainer *t, const Program *program) {
     int64_t n_envs = t->options.n_envs;
-    const EsTensor loss = es_plan_tensor(program->plan, program->loss.loss);
-    const EsTensor correct = es_plan_tensor(program->plan, program->loss.n_correct);
-    const EsTensor invalid = es_plan_tensor(program->plan, program->loss.n_invalid);
+    EsFusedResults results;
+    if (t->fused != NULL && program == &t->train) {
+        results = es_fused_step_trained(t->fused);
+    } else {
+        results.loss = es_plan_tensor(program->plan, program->loss.loss);
+        results.n_correct = es_plan_tensor(program->plan, program->loss.n_correct);
+        results.n_invalid = es_plan_tensor(program->plan, program->loss.n_invalid);
+    }
     size_t bytes = (size_t)n_envs * sizeof(float);
-    ES_TRY(es_stream_copy(t->stream, t->loss_host, loss.data, bytes, ES_COPY_TO_HOST));
-    ES_TRY(es_stream_copy(t->stream, t->count_host, correct.data, bytes, ES_COPY_TO_HOST));
-    ES_TRY(es_stream_copy(t->stream, t->count_host + n_envs, invalid.data, bytes, ES_COPY_TO_HOST));
+    ES_TRY(es_stream_copy(t->stream, t->loss_host, results.loss.data, bytes, ES_COPY_TO_HOST));
+    ES_TRY(
+        es_stream_copy(t->stream, t->count_host, results.n_correct.data, bytes, ES_COPY_TO_HOST));
+    ES_TRY(es_stream_copy(t->stream, t->count_host + n_envs, results.n_invalid.data, bytes,
+                          ES_COPY_TO_HOST));
     ES_TRY(es_host_trainer_wait(t));
     for (int64_t e = 0; e < n_envs; e++) {
         if (t->count_host[n_envs + e] > 0) {
@@ -315,5 +378,12 @@ const EsGraph *es_host_trainer_graph(const EsHostTrainer *t) { return t->train.g
 EsOptimiser *es_host_trainer_optimiser(EsHostTrainer *t) { return t->optimiser; }
 
 EsPlanReport es_host_trainer_report(const EsHostTrainer *t) {
-    return es_plan_report(t->train.plan);
+    EsPlanReport report = es_plan_report(t->train.plan);
+    if (t->fused != NULL) {
+        report.is_fused = 1;
+        report.is_captured = t->recording.capture != NULL;
+        report.capture_ms = t->recording.capture_ms;
+        report.activation_bytes = es_fused_step_bytes(t->fused);
+    }
+    return report;
 }

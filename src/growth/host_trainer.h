@@ -24,8 +24,9 @@ typedef struct EsHostTrainerOptions {
     uint64_t seed;
     int32_t first_episode; // host e is episode first_episode + e
     int pad, flip;         // augmentation, 0 = none
-    EsDtype precision;     // of activations: F32, or BF16 on CUDA
+    EsDtype precision;     // of activations: F32; on CUDA also BF16, and F16 where it runs fused
     EsCompileMode mode;
+    int is_generic; // CUDA: the plan of single kernels also where the fused executor could run
     EsOptimiserOptions optimiser;
     EsStream *stream; // borrowed, nullable: the trainer then has its own
 } EsHostTrainerOptions;

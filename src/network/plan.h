@@ -36,6 +36,7 @@ typedef struct EsPlanOptions {
 typedef struct EsPlanReport {
     int n_nodes;
     int uses_lanes;          // the vector engine runs it
+    int is_fused;            // CUDA: the fused executor runs it (growth/fused_step.h)
     int is_captured;         // replayed as one launch, or one for each half
     size_t activation_bytes; // of the plan, shared
     size_t unshared_bytes;   // what they would take without sharing

@@ -5,6 +5,7 @@
 
 #include "network/lane_program.h"
 #include "network/plan.h"
+#include "network/recording.h"
 
 #define ES_PLAN_NO_OFFSET SIZE_MAX
 
@@ -24,8 +25,7 @@ struct EsPlan {
     void *slab;                 // owned; NULL when hosted
     unsigned char *is_left_out; // owned, per node: what runs before the lane program
     EsLaneProgram *lanes;       // owned, nullable
-    EsCapture *capture[PLAN_PARTS]; // owned, nullable
-    int n_runs[PLAN_PARTS];         // counted up to 2
+    EsRecording recording[PLAN_PARTS];
     int all_bound;
     int has_forward;      // the forward half has run, the backward half not yet
     int clears_gradients; // some part of the gradient slab is not written here, but read

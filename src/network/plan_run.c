@@ -1,18 +1,12 @@
 // Running a plan, as a whole or in halves, and recording it on CUDA.
 #include <stdio.h>
 
-#include "base/clock.h"
-#include "base/log.h"
 #include "network/execute.h"
 #include "network/plan_internal.h"
 
 void es_plan_forget_recordings(EsPlan *plan) {
     for (int part = 0; part < PLAN_PARTS; part++) {
-        if (plan->capture[part] != NULL) {
-            es_capture_destroy(plan->capture[part]);
-            plan->capture[part] = NULL;
-            plan->n_runs[part] = 1;
-        }
+        es_recording_forget(&plan->recording[part]);
     }
     plan->report.is_captured = 0;
 }
@@ -92,27 +86,15 @@ static EsStatus run_nodes(EsPlan *plan, PlanPart part, EsStream *stream) {
     return ES_STATUS_OK;
 }
 
-// Record a run and make it replayable. Whatever goes wrong, the plan stays usable: a launch that
-// fails while it is only recorded is no failure of the device.
-static void capture_plan(EsPlan *plan, PlanPart part, EsStream *stream) {
-    int64_t start_ns = es_clock_ns();
-    EsStatus status = es_capture_begin(stream);
-    if (status == ES_STATUS_OK) {
-        EsStatus recorded = run_nodes(plan, part, stream);
-        status = es_capture_end(stream, &plan->capture[part]);
-        if (status == ES_STATUS_OK && recorded != ES_STATUS_OK) {
-            es_capture_destroy(plan->capture[part]);
-            plan->capture[part] = NULL;
-            status = recorded;
-        }
-    }
-    plan->report.capture_ms = es_clock_seconds_since(start_ns) * 1e3;
-    plan->report.is_captured = status == ES_STATUS_OK;
-    if (status != ES_STATUS_OK) {
-        snprintf(plan->report.fallback, sizeof plan->report.fallback, "capture failed: %s",
-                 es_status_detail());
-        es_log(ES_LOG_WARNING, "plan: %s; running without capture", plan->report.fallback);
-    }
+// What es_recording_run queues.
+typedef struct PartRun {
+    EsPlan *plan;
+    PlanPart part;
+} PartRun;
+
+static EsStatus queue_part(void *context, EsStream *stream) {
+    const PartRun *run = context;
+    return run_nodes(run->plan, run->part, stream);
 }
 
 static EsStatus run_part(EsPlan *plan, PlanPart part, EsStream *stream) {
@@ -120,22 +102,17 @@ static EsStatus run_part(EsPlan *plan, PlanPart part, EsStream *stream) {
         return ES_FAIL(ARGUMENT, "a hosted plan is run by its workers (network/plan_host.h)");
     }
     ES_TRY(check_bound(plan));
-    ES_TRY(es_device_status(plan->store->device));
-    int can_capture = plan->options.mode == ES_COMPILE_DEFAULT &&
-                      es_device_info(plan->store->device)->kind == ES_DEVICE_CUDA;
-    // the first run is a plain one: it loads modules, which a capture may not
-    if (can_capture && plan->n_runs[part] == 1 && plan->capture[part] == NULL) {
-        capture_plan(plan, part, stream);
-        es_device_forgive(plan->store->device);
-    }
-    plan->n_runs[part] += plan->n_runs[part] < 2;
-    if (plan->capture[part] != NULL) {
-        ES_TRY(es_capture_replay(plan->capture[part], stream));
-    } else {
-        ES_TRY(run_nodes(plan, part, stream));
+    EsRecording *recording = &plan->recording[part];
+    PartRun run = {plan, part};
+    ES_TRY(es_recording_run(recording, stream, plan->options.mode == ES_COMPILE_DEFAULT, queue_part,
+                            &run));
+    plan->report.is_captured = recording->capture != NULL;
+    plan->report.capture_ms = recording->capture_ms;
+    if (recording->fallback[0] != '\0') {
+        snprintf(plan->report.fallback, sizeof plan->report.fallback, "%s", recording->fallback);
     }
     plan->has_forward = part == PLAN_FORWARD;
-    return es_device_status(plan->store->device);
+    return ES_STATUS_OK;
 }
 
 EsStatus es_plan_run(EsPlan *plan, EsStream *stream) { return run_part(plan, PLAN_WHOLE, stream); }

@@ -1,0 +1,247 @@
+// Backward through one block of the host: from the gradient of what it hands on (or of its ReLU,
+// where a seed before the pool mixes) through pool, ReLU and batch norm to the raw output; then the
+// gradient of the weights, and of what the block read, with the sums that the next batch norm
+// down needs.
+//
+// d_x = scale (d_z - sum(d_z) / M - x_hat sum(d_z x_hat) / M), M = N H W.
+#include "growth/fused_kernels.h"
+#include "growth/fused_row.cuh"
+
+template <typename T> struct BackwardShared {
+    EsTile in_tile, d_tile, d_in_tile;
+    T *in; // what the block read; later the gradient of it
+    T *d;  // gradient of the raw output
+    T *zeros;
+    int *in_offsets, *d_offsets;
+    float *norm, *norm_before;
+    float *means; // [2][channels]: of d_z and d_z x_hat
+    float *scratch, *kept;
+    int *sample;
+    EsCrop *crop;
+    size_t bytes;
+
+    __host__ __device__ BackwardShared(const EsFusedNet &net, int b, int n_images,
+                                       unsigned char *memory) {
+        const EsFusedBlock &block = net.block[b];
+        EsCarve carve = {memory, 0};
+        in_tile = {block.in_units, block.size, block.kernel / 2};
+        d_in_tile = {block.in_units, block.size, 0};
+        d_tile = {block.out_units, block.size, b > 0 ? block.kernel / 2 : 0};
+        in = carve.take<T>((size_t)n_images * in_tile.image_units() * ES_FUSED_UNIT);
+        d = carve.take<T>((size_t)n_images * d_tile.image_units() * ES_FUSED_UNIT);
+        zeros = carve.take<T>(ES_FUSED_UNIT);
+        in_offsets = carve.take<int>(es_tap_units(in_tile, block.kernel) + 1);
+        d_offsets = carve.take<int>(es_tap_units(d_tile, block.kernel) + 1);
+        norm = carve.take<float>(4 * block.out_units * ES_FUSED_UNIT);
+        norm_before = carve.take<float>(4 * block.in_units * ES_FUSED_UNIT);
+        means = carve.take<float>(2 * block.out_units * ES_FUSED_UNIT);
+        scratch = carve.take<float>(ES_FUSED_SCRATCH_BYTES / sizeof(float));
+        kept = carve.take<float>(ES_FUSED_WARPS * 16);
+        sample = carve.take<int>(n_images);
+        crop = carve.take<EsCrop>(n_images);
+        bytes = carve.used;
+    }
+};
+
+// Gradient of the raw output at one pixel of a unit, from d_z and x.
+static __device__ __forceinline__ void differentiate_norm(const EsNormTable &norm,
+                                                          const float *means, int n, int unit,
+                                                          const float (&d_z)[8],
+                                                          const float (&x)[8], float (&d_x)[8]) {
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+        int channel = unit * ES_FUSED_UNIT + c;
+        float x_hat = (x[c] - norm.mean[channel]) * norm.inv_std[channel];
+        d_x[c] = norm.scale[channel] * (d_z[c] - means[channel] - x_hat * means[n + channel]);
+    }
+}
+
+// Where the gradient is that of the ReLU's output, pixel by pixel.
+template <typename T>
+static __device__ void fill_from_relu(const EsFusedArguments &args, const EsFusedRow &at, int b,
+                                      const BackwardShared<T> &s, const EsNormTable &norm,
+                                      void *gradient) {
+    const EsFusedBlock &block = args.net.block[b];
+    int pixels = block.size * block.size, per_image = block.out_units * pixels;
+    for (int i = threadIdx.x; i < at.n_images * per_image; i += ES_FUSED_THREADS) {
+        int pixel = i % pixels, unit = i / pixels % block.out_units, image = i / per_image;
+        int64_t from = (int64_t)(unit * pixels + pixel) * ES_FUSED_UNIT;
+        float x[8], z[8], g[8], d_x[8];
+        es_unit_load(x, es_row_image<T>(args, at, args.memory[b].raw, at.first + image, per_image) +
+                            from);
+        es_norm_apply(norm, unit, x, z);
+        es_load_gradient<T>(args, at, b, gradient, image, unit, pixel, g);
+#pragma unroll
+        for (int c = 0; c < 8; c++) {
+            g[c] = z[c] > 0.0f ? g[c] : 0.0f;
+        }
+        differentiate_norm(norm, s.means, block.out_units * ES_FUSED_UNIT, unit, g, x, d_x);
+        es_unit_store(s.d + s.d_tile.at(image, unit, pixel / block.size, pixel % block.size) *
+                                ES_FUSED_UNIT,
+                      d_x);
+    }
+}
+
+// Where it is that of the pooled map: a window's gradient belongs to its winner.
+template <typename T>
+static __device__ void fill_from_pooled(const EsFusedArguments &args, const EsFusedRow &at, int b,
+                                        const BackwardShared<T> &s, const EsNormTable &norm,
+                                        void *gradient) {
+    const EsFusedBlock &block = args.net.block[b];
+    int size = block.out_size, pixels = size * size, raw_pixels = block.size * block.size;
+    int n = block.out_units * ES_FUSED_UNIT;
+    for (int i = threadIdx.x; i < at.n_images * block.out_units * pixels; i += ES_FUSED_THREADS) {
+        int pixel = i % pixels, row = pixel / size, column = pixel % size;
+        int unit = i / pixels % block.out_units, image = i / (pixels * block.out_units);
+        const T *raw = es_row_image<T>(args, at, args.memory[b].raw, at.first + image,
+                                       block.out_units * raw_pixels) +
+                       (unit * raw_pixels + 2 * row * block.size + 2 * column) * ES_FUSED_UNIT;
+        float z[8], x[8], g[8];
+        int winner[8];
+        es_window_largest(norm, unit, raw, block.size, z, x, winner);
+        es_load_gradient<T>(args, at, b, gradient, image, unit, pixel, g);
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            float d_z[8], d_x[8];
+            es_unit_load(x, raw + (k / 2 * block.size + k % 2) * ES_FUSED_UNIT);
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                d_z[c] = winner[c] == k && z[c] > 0.0f ? g[c] : 0.0f;
+            }
+            differentiate_norm(norm, s.means, n, unit, d_z, x, d_x);
+            es_unit_store(s.d + s.d_tile.at(image, unit, 2 * row + k / 2, 2 * column + k % 2) *
+                                    ES_FUSED_UNIT,
+                          d_x);
+        }
+    }
+}
+
+template <typename T>
+static __device__ void fill_gradient(const EsFusedArguments &args, const EsFusedRow &at, int b,
+                                     const BackwardShared<T> &s, const EsNormTable &norm) {
+    const EsFusedBlock &block = args.net.block[b];
+    const EsFusedMemory &memory = args.memory[b];
+    void *pooled = es_row_mixes(args, at.row, block.slot[1]) ? memory.d_middle : memory.d_out;
+    if (es_row_mixes(args, at.row, block.slot[0])) {
+        fill_from_relu(args, at, b, s, norm, memory.d_relu);
+    } else if (!block.has_pool) {
+        fill_from_relu(args, at, b, s, norm, pooled);
+    } else {
+        fill_from_pooled(args, at, b, s, norm, pooled);
+    }
+}
+
+// Sums for the norm of the block before, from the gradient of what it hands on.
+template <typename T>
+static __device__ void sum_norm_gradients(const EsFusedArguments &args, const EsFusedRow &at,
+                                          int before, const BackwardShared<T> &s,
+                                          const EsNormTable &norm) {
+    const EsFusedBlock &block = args.net.block[before];
+    int size = block.out_size, pixels = size * size, stride = block.size / size;
+    int raw_pixels = block.size * block.size;
+    es_channel_sums(
+        block.out_units, at.n_images * pixels, s.kept, es_norm_part(args, at, before),
+        [&](int unit, int i, float(&sums)[2][8]) {
+            int image = i / pixels, row = i % pixels / size, column = i % size;
+            const T *raw =
+                es_row_image<T>(args, at, args.memory[before].raw, at.first + image,
+                                block.out_units * raw_pixels) +
+                (unit * raw_pixels + stride * row * block.size + stride * column) * ES_FUSED_UNIT;
+            float z[8], x[8], g[8];
+            es_window_value(norm, unit, raw, block, z, x);
+            es_unit_load(g, s.in + s.d_in_tile.at(image, unit, row, column) * ES_FUSED_UNIT);
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                es_norm_add(norm, unit * ES_FUSED_UNIT + c, z[c], x[c], g[c], sums, c);
+            }
+        });
+}
+
+// Tables, borders and what the block read.
+template <typename T>
+static __device__ void prepare(const EsFusedArguments &args, const EsFusedRow &at, int b,
+                               const BackwardShared<T> &s, const EsNormTable &norm,
+                               const EsNormTable &norm_before) {
+    const EsFusedBlock &block = args.net.block[b];
+    int n = block.out_units * ES_FUSED_UNIT;
+    float count = (float)args.n_images * (float)(block.size * block.size);
+    const float *sums = args.memory[b].norm_sums + (int64_t)at.row * 2 * n;
+    es_tile_clear(s.in, s.in_tile, at.n_images);
+    es_tile_clear(s.d, s.d_tile, at.n_images);
+    es_tap_offsets(s.in_offsets, s.in_tile, block.kernel);
+    es_tap_offsets(s.d_offsets, s.d_tile, block.kernel);
+    es_norm_load(args, at, b, norm);
+    for (int i = threadIdx.x; i < 2 * n; i += ES_FUSED_THREADS) {
+        s.means[i] = sums[i] / count;
+    }
+    if (threadIdx.x == 0) {
+        es_unit_zero(s.zeros);
+    }
+    if (b > 0) {
+        es_norm_load(args, at, b - 1, norm_before);
+    } else {
+        es_choose_samples(args, at, s.sample, s.crop);
+    }
+    __syncthreads();
+    if (b > 0) {
+        es_load_handed_on(args, at, b - 1, 0, norm_before, s.in, s.in_tile);
+    } else {
+        es_load_images(args, at, s.sample, s.crop, s.in, s.in_tile);
+    }
+    fill_gradient(args, at, b, s, norm);
+    __syncthreads();
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(ES_FUSED_THREADS)
+    fused_backward_kernel(const __grid_constant__ EsFusedArguments args, int b,
+                          int images_per_part) {
+    ES_DYNAMIC_SHARED(memory);
+    EsFusedRow at;
+    if (!es_row_begin(args, images_per_part, at)) {
+        return;
+    }
+    const EsFusedBlock &block = args.net.block[b];
+    BackwardShared<T> s(args.net, b, images_per_part, memory);
+    EsNormTable norm = es_norm_table(s.norm, block.out_units);
+    EsNormTable norm_before = es_norm_table(s.norm_before, block.in_units);
+    prepare(args, at, b, s, norm, norm_before);
+    int n_taps = es_tap_units(s.in_tile, block.kernel);
+    int64_t part_length = es_weight_part_length(n_taps, block.out_units);
+    es_tile_weight_gradient(
+        s.in, s.in_tile, s.in_offsets, n_taps, s.d, s.d_tile, at.n_images, s.zeros, s.scratch,
+        args.weight_parts[b] + ((int64_t)at.row * at.n_parts + at.part) * part_length);
+    if (b == 0) {
+        return;
+    }
+    __syncthreads(); // the gradient of what was read takes its place
+    es_tile_convolve(s.d, s.d_tile, s.d_offsets, es_tap_units(s.d_tile, block.kernel),
+                     args.packed + at.env * args.net.packed_bytes + block.packed_backward, s.in,
+                     s.d_in_tile, at.n_images);
+    __syncthreads();
+    es_store_maps(args, at, s.in, s.d_in_tile, args.memory[b - 1].d_out);
+    const EsFusedBlock &before = args.net.block[b - 1];
+    if (!es_row_mixes(args, at.row, before.slot[0]) &&
+        !es_row_mixes(args, at.row, before.slot[1])) {
+        sum_norm_gradients(args, at, b - 1, s, norm_before);
+        es_norm_finish_sums(args, at, b - 1);
+    }
+}
+
+extern "C" size_t es_fused_backward_bytes(const EsFusedNet *net, EsDtype precision, int block,
+                                          int n_images) {
+    size_t bytes = 0;
+    ES_DISPATCH_FUSED(precision, T, bytes = BackwardShared<T>(*net, block, n_images, NULL).bytes);
+    return bytes;
+}
+
+extern "C" void es_fused_backward(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
+                                  int block, int images_per_part) {
+    EsLaunch launch(stream, "fused_backward");
+    int64_t n_parts = es_ceil_div(args->n_images, images_per_part);
+    size_t bytes = es_fused_backward_bytes(&args->net, precision, block, images_per_part);
+    ES_DISPATCH_FUSED(precision, T,
+                      launch.start_shared(fused_backward_kernel<T>,
+                                          dim3((unsigned)(args->rows.n_rows * n_parts)),
+                                          ES_FUSED_THREADS, bytes, *args, block, images_per_part));
+}

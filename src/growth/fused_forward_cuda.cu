@@ -1,0 +1,139 @@
+// Forward through one block of the host: bring in the images or what the block before hands on,
+// convolve, keep the raw output, and in training its statistics. Normalising, ReLU, pool and seeds
+// are the business of whoever reads it.
+#include "growth/fused_kernels.h"
+#include "growth/fused_row.cuh"
+
+template <typename T> struct ForwardShared {
+    EsTile in_tile, out_tile;
+    T *in, *out;
+    int *offsets;
+    float *norm; // of the block before
+    float *kept;
+    int *sample; // per image: its number in the data set
+    EsCrop *crop;
+    size_t bytes;
+
+    __host__ __device__ ForwardShared(const EsFusedNet &net, int b, int n_images,
+                                      unsigned char *memory) {
+        const EsFusedBlock &block = net.block[b];
+        EsCarve carve = {memory, 0};
+        in_tile = {block.in_units, block.size, block.kernel / 2};
+        out_tile = {block.out_units, block.size, 0};
+        in = carve.take<T>((size_t)n_images * in_tile.image_units() * ES_FUSED_UNIT);
+        out = carve.take<T>((size_t)n_images * out_tile.image_units() * ES_FUSED_UNIT);
+        offsets = carve.take<int>(es_tap_units(in_tile, block.kernel) + 1);
+        norm = carve.take<float>(4 * block.in_units * ES_FUSED_UNIT);
+        kept = carve.take<float>(ES_FUSED_WARPS * 16);
+        sample = carve.take<int>(n_images);
+        crop = carve.take<EsCrop>(n_images);
+        bytes = carve.used;
+    }
+};
+
+// In the last block of a row: mean and deviation of the batch from the sums of x and x^2; running
+// statistics move.
+static __device__ void finish_statistics(const EsFusedArguments &args, const EsFusedRow &at,
+                                         int b) {
+    const EsFusedBlock &block = args.net.block[b];
+    int n = block.out_units * ES_FUSED_UNIT;
+    const float *parts = args.norm_parts + (int64_t)at.row * at.n_parts * 2 * n;
+    float *states = args.states + at.env * args.state_stride;
+    double count = (double)args.n_images * block.size * block.size;
+    for (int c = (int)threadIdx.x / 32; c < n; c += ES_FUSED_WARPS) {
+        double mean = es_parts_sum(parts, at.n_parts, 2 * n, c) / count;
+        double squares = es_parts_sum(parts, at.n_parts, 2 * n, n + c) / count;
+        if (threadIdx.x % 32 == 0) {
+            // NaN must not become 0
+            double variance = squares - mean * mean;
+            variance = variance < 0.0 ? 0.0 : variance;
+            args.memory[b].mean[(int64_t)at.row * n + c] = (float)mean;
+            args.memory[b].inv_std[(int64_t)at.row * n + c] =
+                (float)(1.0 / sqrt(variance + (double)ES_FUSED_EPSILON));
+            if (c < block.n_out) {
+                double unbiased = variance * count / (count > 1.0 ? count - 1.0 : 1.0);
+                float *running_mean = &states[block.running_mean + c];
+                float *running_variance = &states[block.running_variance + c];
+                *running_mean = (float)(0.9 * (double)*running_mean + 0.1 * mean);
+                *running_variance = (float)(0.9 * (double)*running_variance + 0.1 * unbiased);
+            }
+        }
+    }
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(ES_FUSED_THREADS)
+    fused_forward_kernel(const __grid_constant__ EsFusedArguments args, int b,
+                         int images_per_part) {
+    ES_DYNAMIC_SHARED(memory);
+    EsFusedRow at;
+    if (!es_row_begin(args, images_per_part, at)) {
+        return;
+    }
+    const EsFusedBlock &block = args.net.block[b];
+    ForwardShared<T> s(args.net, b, images_per_part, memory);
+    EsNormTable norm = es_norm_table(s.norm, block.in_units);
+    es_tile_clear(s.in, s.in_tile, at.n_images);
+    es_tap_offsets(s.offsets, s.in_tile, block.kernel);
+    if (b > 0) {
+        es_norm_load(args, at, b - 1, norm);
+    } else {
+        es_choose_samples(args, at, s.sample, s.crop);
+    }
+    __syncthreads();
+    if (b > 0) {
+        es_load_handed_on(args, at, b - 1, 0, norm, s.in, s.in_tile);
+    } else {
+        es_load_images(args, at, s.sample, s.crop, s.in, s.in_tile);
+    }
+    __syncthreads();
+    es_tile_convolve(s.in, s.in_tile, s.offsets, es_tap_units(s.in_tile, block.kernel),
+                     args.packed + at.env * args.net.packed_bytes + block.packed_forward, s.out,
+                     s.out_tile, at.n_images);
+    __syncthreads();
+    es_store_maps(args, at, s.out, s.out_tile, args.memory[b].raw);
+    if (!args.is_training) {
+        return;
+    }
+    int pixels = s.out_tile.pixels(), units = block.out_units;
+    es_channel_sums(units, at.n_images * pixels, s.kept, es_norm_part(args, at, b),
+                    [&](int unit, int i, float(&sums)[2][8]) {
+                        float x[8];
+                        int image = i / pixels;
+                        es_unit_load(x, s.out + ((image * units + unit) * pixels + i % pixels) *
+                                                    ES_FUSED_UNIT);
+#pragma unroll
+                        for (int c = 0; c < 8; c++) {
+                            sums[0][c] += x[c];
+                            sums[1][c] = fmaf(x[c], x[c], sums[1][c]);
+                        }
+                    });
+    if (es_row_is_last(args, at)) {
+        finish_statistics(args, at, b);
+    }
+}
+
+extern "C" size_t es_fused_shared_limit(const EsDevice *device) {
+    int bytes = 0;
+    cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                           es_device_info(device)->index);
+    return (size_t)bytes;
+}
+
+extern "C" size_t es_fused_forward_bytes(const EsFusedNet *net, EsDtype precision, int block,
+                                         int n_images) {
+    size_t bytes = 0;
+    ES_DISPATCH_FUSED(precision, T, bytes = ForwardShared<T>(*net, block, n_images, NULL).bytes);
+    return bytes;
+}
+
+extern "C" void es_fused_forward(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
+                                 int block, int images_per_part) {
+    EsLaunch launch(stream, "fused_forward");
+    int64_t n_parts = es_ceil_div(args->n_images, images_per_part);
+    size_t bytes = es_fused_forward_bytes(&args->net, precision, block, images_per_part);
+    ES_DISPATCH_FUSED(precision, T,
+                      launch.start_shared(fused_forward_kernel<T>,
+                                          dim3((unsigned)(args->rows.n_rows * n_parts)),
+                                          ES_FUSED_THREADS, bytes, *args, block, images_per_part));
+}

@@ -1,0 +1,119 @@
+// Weights as the convolutions of fused_tile.cuh read them: forward, and with taps mirrored and
+// channels exchanged for the gradient of the input.
+//
+// A convolution *of the tile* has "inputs" and "outputs"; in the backward direction its inputs are
+// the layer's output channels.
+#include "growth/fused_kernels.h"
+#include "growth/fused_row.cuh"
+
+// One direction of one layer.
+struct PackJob {
+    int64_t weight;          // offset into an environment's parameters
+    int64_t packed;          // bytes into its packed weights
+    int n_in, n_out;         // channels of the layer
+    int in_units, out_units; // of the tile's convolution
+    int n_tap_positions;     // kernel^2
+    int is_backward;
+    int first, count; // elements of the packed form: of all jobs before, and its own
+};
+
+struct PackJobs {
+    PackJob job[2 * ES_FUSED_BLOCKS_MAX];
+    int n, count;
+};
+
+// The weight between input i and output o of the tile's convolution at a tap; 0 where there is
+// none.
+static __device__ float weight_at(const PackJob &job, const float *parameters, int tap, int i,
+                                  int o) {
+    int in = job.is_backward ? o : i, out = job.is_backward ? i : o;
+    int position = job.is_backward ? job.n_tap_positions - 1 - tap : tap;
+    if (tap >= job.n_tap_positions || in >= job.n_in || out >= job.n_out) {
+        return 0.0f;
+    }
+    return parameters[job.weight + ((int64_t)out * job.n_in + in) * job.n_tap_positions + position];
+}
+
+// Element j of the packed form: a float, or two 16-bit numbers.
+static __device__ void pack_element(const PackJob &job, const float *parameters,
+                                    unsigned char *packed, int j, float) {
+    int o = j % 8, i = j / 8 % 8, n_taps = job.n_tap_positions * job.in_units;
+    int q = j / 64 % n_taps, unit = j / (64 * n_taps);
+    ((float *)(packed + job.packed))[j] =
+        weight_at(job, parameters, q / job.in_units, q % job.in_units * 8 + i, unit * 8 + o);
+}
+
+template <typename T>
+static __device__ void pack_element(const PackJob &job, const float *parameters,
+                                    unsigned char *packed, int j, T) {
+    int n_steps = (job.n_tap_positions * job.in_units + 1) / 2;
+    int word = j % 2, lane = j / 2 % 32, step = j / 64 % n_steps, unit = j / (64 * n_steps);
+    int q = 2 * step + word, i = q % job.in_units * 8 + 2 * (lane % 4), o = unit * 8 + lane / 4;
+    ((uint32_t *)(packed + job.packed))[j] =
+        es_pair_bits(weight_at(job, parameters, q / job.in_units, i, o),
+                     weight_at(job, parameters, q / job.in_units, i + 1, o), T());
+}
+
+template <typename T>
+static __global__ void pack_kernel(const __grid_constant__ PackJobs jobs, const float *parameters,
+                                   int64_t parameter_stride, unsigned char *packed,
+                                   int64_t packed_stride, int blocks_per_env) {
+    int64_t env = blockIdx.x / blocks_per_env;
+    int j = (int)(blockIdx.x % blocks_per_env) * ES_THREADS + (int)threadIdx.x;
+    for (int k = 0; k < jobs.n; k++) {
+        const PackJob &job = jobs.job[k];
+        if (j >= job.first && j < job.first + job.count) {
+            pack_element(job, parameters + env * parameter_stride, packed + env * packed_stride,
+                         j - job.first, T());
+        }
+    }
+}
+
+static PackJob pack_job(const EsFusedBlock *block, int is_backward, EsDtype precision) {
+    PackJob job = {};
+    job.weight = block->weight;
+    job.packed = is_backward ? block->packed_backward : block->packed_forward;
+    job.n_in = block->n_in;
+    job.n_out = block->n_out;
+    job.in_units = is_backward ? block->out_units : block->in_units;
+    job.out_units = is_backward ? block->in_units : block->out_units;
+    job.n_tap_positions = block->kernel * block->kernel;
+    job.is_backward = is_backward;
+    int n_taps = job.n_tap_positions * job.in_units;
+    job.count = job.out_units * 64 * (precision == ES_DTYPE_F32 ? n_taps : (n_taps + 1) / 2);
+    return job;
+}
+
+extern "C" size_t es_fused_pack_layout(EsFusedNet *net, EsDtype precision) {
+    size_t bytes = 0;
+    for (int b = 0; b < net->n_blocks; b++) {
+        for (int is_backward = 0; is_backward < 2; is_backward++) {
+            PackJob job = pack_job(&net->block[b], is_backward, precision);
+            *(is_backward ? &net->block[b].packed_backward : &net->block[b].packed_forward) =
+                (int64_t)bytes;
+            bytes += ((size_t)job.count * sizeof(uint32_t) + 255) / 256 * 256;
+        }
+    }
+    net->packed_bytes = (int64_t)bytes;
+    return bytes;
+}
+
+extern "C" void es_fused_pack(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
+                              int64_t n_envs) {
+    EsLaunch launch(stream, "fused_pack");
+    PackJobs jobs = {};
+    for (int b = 0; b < args->net.n_blocks; b++) {
+        // the images need no gradient
+        for (int is_backward = 0; is_backward < (b > 0 ? 2 : 1); is_backward++) {
+            PackJob *job = &jobs.job[jobs.n++];
+            *job = pack_job(&args->net.block[b], is_backward, precision);
+            job->first = jobs.count;
+            jobs.count += job->count;
+        }
+    }
+    int blocks_per_env = (int)es_ceil_div(jobs.count, ES_THREADS);
+    ES_DISPATCH_FUSED(precision, T,
+                      launch.start(pack_kernel<T>, dim3((unsigned)(n_envs * blocks_per_env)),
+                                   ES_THREADS, jobs, args->parameters, args->parameter_stride,
+                                   args->packed, args->net.packed_bytes, blocks_per_env));
+}

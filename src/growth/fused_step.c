@@ -1,0 +1,460 @@
+// The fused step: what a network is in the kernels' words, memory, and the order of the launches.
+//
+// R rows, E environments, N images of a row, B blocks.
+#include "growth/fused_step.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "growth/fused_kernels.h"
+#include "growth/fused_seed.h"
+
+// Blocks of threads share a multiprocessor when each takes no more than this.
+#define SHARED_BYTES_WANTED ((size_t)74 * 1024)
+#define IMAGES_PER_PART_MAX 16
+
+// Images that a block of threads takes at a time, by kernel.
+typedef struct Parts {
+    int forward[ES_FUSED_BLOCKS_MAX], head, backward[ES_FUSED_BLOCKS_MAX];
+    int seed_forward[ES_SLOTS_MAX], seed_backward[ES_SLOTS_MAX];
+} Parts;
+
+struct EsFusedStep {
+    EsFusedOptions options;
+    EsDevice *device; // borrowed
+    int64_t n_envs;
+    EsFusedArguments args; // of both kinds of run; rows, images and results change
+    Parts training, evaluation;
+    void *slab; // owned: everything but the results
+    size_t slab_bytes;
+    EsFusedResults trained, evaluated; // owned
+};
+
+// --- the network in the kernels' words ---
+
+static int32_t units_of(int n_channels) { return (n_channels + ES_FUSED_UNIT - 1) / ES_FUSED_UNIT; }
+
+static EsStatus describe_blocks(const EsGrowthModel *model, EsFusedNet *net) {
+    const EsHostSpec *host = &model->host;
+    int n_in = host->image_channels, size = host->image_size;
+    for (int b = 0; b < host->n_blocks; b++) {
+        const EsHostBlock block = es_host_block(host, b);
+        if ((block.kernel != 1 && block.kernel != 3) || block.n_channels > 256 ||
+            (block.has_pool && size % 2 != 0)) {
+            return ES_FAIL(UNSUPPORTED,
+                           "block %d of host \"%s\" (kernel %d, %d channels, %d x %d) cannot run "
+                           "on a GPU: kernels are 1 or 3, channels at most 256, pooled sizes even",
+                           b, host->name, block.kernel, block.n_channels, size, size);
+        }
+        net->block[b] = (EsFusedBlock){.n_in = n_in,
+                                       .n_out = block.n_channels,
+                                       .in_units = units_of(n_in),
+                                       .out_units = units_of(block.n_channels),
+                                       .size = size,
+                                       .out_size = block.has_pool ? size / 2 : size,
+                                       .kernel = block.kernel,
+                                       .has_pool = block.has_pool,
+                                       .slot = {es_slot_at(model->slots, model->n_slots, b, 0),
+                                                es_slot_at(model->slots, model->n_slots, b, 1)}};
+        n_in = block.n_channels;
+        size = net->block[b].out_size;
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus place_parameters(const EsGrowthModel *model, EsFusedNet *net) {
+    EsSpans spans;
+    ES_TRY(es_growth_host_spans(model, &spans));
+    ES_ASSERT(spans.n == 3 * net->n_blocks + 2);
+    for (int b = 0; b < net->n_blocks; b++) {
+        net->block[b].weight = spans.offset[3 * b];
+        net->block[b].gamma = spans.offset[3 * b + 1];
+        net->block[b].beta = spans.offset[3 * b + 2];
+    }
+    net->head_weight = spans.offset[3 * net->n_blocks];
+    net->head_bias = spans.offset[3 * net->n_blocks + 1];
+    return ES_STATUS_OK;
+}
+
+// Running statistics: mean and variance, block by block.
+static EsStatus place_states(const EsGrowthModel *model, EsFusedNet *net) {
+    const EsHostSpec *host = &model->host;
+    EsGraph *graph = NULL;
+    int n = 0;
+    ES_TRY(es_graph_create(1, &graph));
+    EsValueId images =
+        es_graph_input(graph, "x", ES_DTYPE_F32, 4,
+                       (int64_t[]){1, host->image_channels, host->image_size, host->image_size});
+    es_host_build(graph, host, images, 0);
+    for (int v = 0; v < graph->n_values; v++) {
+        const EsValue *value = &graph->values[v];
+        if (value->role == ES_ROLE_STATE) {
+            EsFusedBlock *block = &net->block[n / 2];
+            *(n % 2 == 0 ? &block->running_mean : &block->running_variance) = value->slab_offset;
+            n++;
+        }
+    }
+    EsStatus status = es_graph_status(graph);
+    es_graph_destroy(graph);
+    ES_ASSERT(status != ES_STATUS_OK || n == 2 * net->n_blocks);
+    return status;
+}
+
+static EsStatus describe_tensors(const EsSpans *spans, int limit, EsFusedSeed *seed) {
+    ES_ASSERT(spans->n <= limit);
+    seed->n_tensors = spans->n;
+    for (int i = 0; i < spans->n; i++) {
+        seed->offset[i] = spans->offset[i];
+        seed->length[i] = (int32_t)spans->length[i];
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus describe_place(const EsGrowthModel *model, int s, EsFusedNet *net) {
+    const EsSlot *slot = &model->slots[s];
+    const EsFusedBlock *block = &net->block[slot->column];
+    EsFusedPlace *place = &net->place[s];
+    EsSpans spans;
+    place->block = slot->column;
+    place->is_after_pool = slot->row;
+    place->n_channels = block->n_out;
+    place->units = block->out_units;
+    place->size = slot->row == 0 ? block->size : block->out_size;
+    place->n_groups = es_blueprint_group_count(block->n_out);
+    place->region = model->layout.region[s];
+    place->region_length = (int32_t)(model->layout.region_end[s] - model->layout.region[s]);
+    for (int b = 0; b < ES_BLUEPRINT_COUNT; b++) {
+        ES_TRY(es_growth_seed_spans(model, s, (EsBlueprint)b, &spans));
+        ES_TRY(describe_tensors(&spans, ES_FUSED_TENSORS_MAX, &place->seed[b]));
+    }
+    ES_TRY(es_growth_gate_spans(model, s, &spans));
+    return describe_tensors(&spans, ES_FUSED_GATE_TENSORS, &place->gate);
+}
+
+static EsStatus describe_net(const EsGrowthModel *model, EsFusedNet *net) {
+    const EsHostSpec *host = &model->host;
+    memset(net, 0, sizeof *net);
+    if (host->n_blocks > ES_FUSED_BLOCKS_MAX || host->image_channels > ES_FUSED_UNIT) {
+        return ES_FAIL(UNSUPPORTED,
+                       "host \"%s\" cannot run on a GPU: %d blocks (at most %d), images of %d "
+                       "channels (at most %d)",
+                       host->name, host->n_blocks, ES_FUSED_BLOCKS_MAX, host->image_channels,
+                       ES_FUSED_UNIT);
+    }
+    net->n_blocks = host->n_blocks;
+    net->n_slots = model->n_slots;
+    net->n_classes = host->n_classes;
+    net->image_channels = host->image_channels;
+    ES_TRY(describe_blocks(model, net));
+    ES_TRY(place_parameters(model, net));
+    ES_TRY(place_states(model, net));
+    for (int s = 0; s < model->n_slots; s++) {
+        ES_TRY(describe_place(model, s, net));
+    }
+    return ES_STATUS_OK;
+}
+
+// --- images per part ---
+
+typedef size_t (*BytesFunction)(const EsFusedNet *net, EsDtype precision, int block, int n_images);
+
+static size_t head_bytes(const EsFusedNet *net, EsDtype precision, int block, int n_images) {
+    (void)block;
+    return es_fused_head_bytes(net, precision, n_images);
+}
+
+// As many as share a multiprocessor well, while there are parts for all multiprocessors twice.
+static EsStatus choose_images(const EsFusedNet *net, EsDtype precision, const EsDevice *device,
+                              BytesFunction bytes, int block, int64_t n_rows, int64_t n_images,
+                              int *images) {
+    size_t limit = es_fused_shared_limit(device);
+    int64_t n_wanted = 2 * (int64_t)es_device_info(device)->n_units;
+    if (bytes(net, precision, block, 1) > limit) {
+        return ES_FAIL(UNSUPPORTED,
+                       "block %d of the host needs %zu bytes of shared memory for one image, the "
+                       "GPU has %zu",
+                       block, bytes(net, precision, block, 1), limit);
+    }
+    *images = 1;
+    while (2 * *images <= ES_MIN(n_images, IMAGES_PER_PART_MAX) &&
+           bytes(net, precision, block, 2 * *images) <= ES_MIN(SHARED_BYTES_WANTED, limit) &&
+           n_rows * (n_images / (2 * *images)) >= n_wanted) {
+        *images *= 2;
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus choose_parts(const EsFusedNet *net, EsDtype precision, const EsDevice *device,
+                             int64_t n_rows, int64_t n_images, Parts *parts) {
+    for (int b = 0; b < net->n_blocks; b++) {
+        ES_TRY(choose_images(net, precision, device, es_fused_forward_bytes, b, n_rows, n_images,
+                             &parts->forward[b]));
+        ES_TRY(choose_images(net, precision, device, es_fused_backward_bytes, b, n_rows, n_images,
+                             &parts->backward[b]));
+    }
+    ES_TRY(choose_images(net, precision, device, head_bytes, net->n_blocks - 1, n_rows, n_images,
+                         &parts->head));
+    for (int s = 0; s < net->n_slots; s++) {
+        ES_TRY(es_fused_seed_images(&net->place[s], precision, es_fused_shared_limit(device),
+                                    (int)ES_MIN(n_images, IMAGES_PER_PART_MAX),
+                                    &parts->seed_forward[s], &parts->seed_backward[s]));
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_fused_step_check(const EsGrowthModel *model, const EsDevice *device,
+                             EsDtype precision) {
+    EsFusedNet net;
+    Parts parts;
+    if (es_device_info(device)->kind != ES_DEVICE_CUDA) {
+        return ES_FAIL(UNSUPPORTED, "fused steps run on CUDA devices");
+    }
+    ES_TRY(describe_net(model, &net));
+    return choose_parts(&net, precision, device, 1, 1, &parts);
+}
+
+// --- memory ---
+
+// Hands out pieces of a slab; with base NULL it only counts.
+typedef struct Slab {
+    unsigned char *base;
+    size_t used;
+} Slab;
+
+static void *take(Slab *slab, int64_t count, size_t element_bytes) {
+    void *piece = slab->base == NULL ? NULL : slab->base + slab->used;
+    slab->used += ((size_t)count * element_bytes + 255) / 256 * 256;
+    return piece;
+}
+
+static int64_t count_parts(int64_t n_images, int images) {
+    return (n_images + images - 1) / images;
+}
+
+// n_trained and n_held: images of all rows in training, and at most in any run.
+static void place_block(EsFusedStep *fused, Slab *slab, int b, int64_t n_trained, int64_t n_held,
+                        int64_t n_rows) {
+    const EsFusedBlock *block = &fused->args.net.block[b];
+    EsFusedMemory *memory = &fused->args.memory[b];
+    size_t bytes = es_dtype_bytes(fused->options.precision);
+    int64_t channels = block->out_units * ES_FUSED_UNIT;
+    int64_t full = channels * block->size * block->size;
+    int64_t handed = channels * block->out_size * block->out_size;
+    memory->raw = take(slab, n_held * full, bytes);
+    memory->middle = block->slot[0] >= 0 ? take(slab, n_held * handed, bytes) : NULL;
+    memory->out = block->slot[1] >= 0 ? take(slab, n_held * handed, bytes) : NULL;
+    memory->d_middle = block->slot[1] >= 0 ? take(slab, n_trained * handed, bytes) : NULL;
+    memory->d_relu = block->slot[0] >= 0 ? take(slab, n_trained * full, bytes) : NULL;
+    memory->d_out = b < fused->args.net.n_blocks - 1 ? take(slab, n_trained * handed, bytes) : NULL;
+    memory->mean = take(slab, n_rows * channels, sizeof(float));
+    memory->inv_std = take(slab, n_rows * channels, sizeof(float));
+    memory->norm_sums = take(slab, n_rows * 2 * channels, sizeof(float));
+}
+
+static void place_memory(EsFusedStep *fused, Slab *slab) {
+    const EsFusedOptions *options = &fused->options;
+    EsFusedArguments *args = &fused->args;
+    const EsFusedNet *net = &args->net;
+    int64_t n_envs = fused->n_envs, batch = options->batch, most_channels = 0;
+    int64_t n_rows = ES_MAX(n_envs, options->max_rows), n_trained = n_envs * batch;
+    int64_t n_held = ES_MAX(n_trained, options->max_rows * options->max_evaluated);
+    for (int b = 0; b < net->n_blocks; b++) {
+        place_block(fused, slab, b, n_trained, n_held, n_rows);
+        most_channels = ES_MAX(most_channels, net->block[b].out_units * ES_FUSED_UNIT);
+        args->n_parts[b] = (int32_t)count_parts(batch, fused->training.backward[b]);
+        args->weight_parts[b] =
+            take(slab, n_envs * args->n_parts[b] * es_fused_part_length(net, b), sizeof(float));
+    }
+    args->n_parts[net->n_blocks] = (int32_t)count_parts(batch, fused->training.head);
+    args->weight_parts[net->n_blocks] =
+        take(slab, n_envs * args->n_parts[net->n_blocks] * es_fused_part_length(net, net->n_blocks),
+             sizeof(float));
+    for (int s = 0; s < net->n_slots; s++) {
+        args->n_seed_parts[s] = (int32_t)count_parts(batch, fused->training.seed_backward[s]);
+        args->seed_parts[s] =
+            take(slab, n_envs * args->n_seed_parts[s] * net->place[s].region_length, sizeof(float));
+    }
+    const EsFusedBlock *last = &net->block[net->n_blocks - 1];
+    args->d_features = take(slab, n_trained * last->out_units * ES_FUSED_UNIT, sizeof(float));
+    args->packed = take(slab, n_envs * net->packed_bytes, 1);
+    args->seed_packed = take(slab, n_envs * net->seed_packed_bytes, 1);
+    args->counters = take(slab, n_rows, sizeof(int32_t));
+    args->norm_parts = take(slab, n_trained * 2 * most_channels, sizeof(float));
+    args->loss_parts = take(slab, n_held * 3, sizeof(float));
+}
+
+static EsStatus create_results(EsFusedStep *fused, int64_t n_rows, EsFusedResults *results) {
+    EsDevice *device = fused->device;
+    ES_TRY(es_device_create_tensor(device, ES_DTYPE_F32, 1, &n_rows, &results->loss));
+    ES_TRY(es_device_create_tensor(device, ES_DTYPE_I32, 1, &n_rows, &results->n_correct));
+    return es_device_create_tensor(device, ES_DTYPE_I32, 1, &n_rows, &results->n_invalid);
+}
+
+static void fill_arguments(EsFusedStep *fused) {
+    const EsFusedOptions *options = &fused->options;
+    const EsGrowthModel *model = options->model;
+    const EsDataset *dataset = model->dataset;
+    EsFusedArguments *args = &fused->args;
+    args->images = options->images.data;
+    args->labels = options->labels.data;
+    args->episode = options->episode.data;
+    args->n_samples = dataset->train.count;
+    args->gather = (EsGatherOptions){.seed = model->seed, .pad = model->pad, .flip = model->flip};
+    for (int c = 0; c < dataset->n_channels; c++) {
+        args->gather.mean[c] = dataset->mean[c];
+        args->gather.inv_std[c] = 1.0f / dataset->std[c];
+    }
+    args->parameters = options->store->parameters.data;
+    args->gradients = options->store->gradients.data;
+    args->states = options->store->states.data;
+    args->parameter_stride = options->store->parameters.stride[0];
+    args->state_stride = options->store->states.stride[0];
+}
+
+static EsStatus create_parts(EsFusedStep *fused) {
+    const EsFusedOptions *options = &fused->options;
+    EsFusedNet *net = &fused->args.net;
+    ES_TRY(describe_net(options->model, net));
+    es_fused_pack_layout(net, options->precision);
+    for (int s = 0; s < net->n_slots; s++) {
+        net->place[s].packed = net->seed_packed_bytes;
+        net->seed_packed_bytes +=
+            (int64_t)es_fused_seed_packed_bytes(&net->place[s], options->precision);
+    }
+    ES_TRY(choose_parts(net, options->precision, fused->device, fused->n_envs, options->batch,
+                        &fused->training));
+    ES_TRY(choose_parts(net, options->precision, fused->device, options->max_rows,
+                        options->max_evaluated, &fused->evaluation));
+    fill_arguments(fused);
+    Slab slab = {NULL, 0};
+    place_memory(fused, &slab);
+    fused->slab_bytes = slab.used;
+    ES_TRY(es_device_allocate(fused->device, slab.used, &fused->slab));
+    slab = (Slab){fused->slab, 0};
+    place_memory(fused, &slab);
+    ES_TRY(create_results(fused, fused->n_envs, &fused->trained));
+    return create_results(fused, options->max_rows, &fused->evaluated);
+}
+
+EsStatus es_fused_step_create(const EsFusedOptions *options, EsFusedStep **fused_out) {
+    *fused_out = NULL;
+    ES_ASSERT(options->batch > 0 && options->max_rows > 0 && options->max_evaluated > 0);
+    EsFusedStep *fused = NULL;
+    ES_TRY(es_allocate(sizeof *fused, (void **)&fused));
+    fused->options = *options;
+    fused->device = options->store->device;
+    fused->n_envs = options->store->parameters.dim[0];
+    EsStatus status = create_parts(fused);
+    if (status != ES_STATUS_OK) {
+        es_fused_step_destroy(fused);
+        return status;
+    }
+    *fused_out = fused;
+    return ES_STATUS_OK;
+}
+
+static void destroy_results(EsFusedResults *results) {
+    es_device_destroy_tensor(&results->loss);
+    es_device_destroy_tensor(&results->n_correct);
+    es_device_destroy_tensor(&results->n_invalid);
+}
+
+void es_fused_step_destroy(EsFusedStep *fused) {
+    if (fused == NULL) {
+        return;
+    }
+    es_device_release(fused->device, fused->slab);
+    destroy_results(&fused->trained);
+    destroy_results(&fused->evaluated);
+    es_release(fused);
+}
+
+// --- runs ---
+
+static void set_results(EsFusedArguments *args, const EsFusedResults *results) {
+    args->loss = results->loss.data;
+    args->n_correct = results->n_correct.data;
+    args->n_invalid = results->n_invalid.data;
+}
+
+static void run_forward(EsFusedStep *fused, EsStream *stream, const EsFusedArguments *args,
+                        const Parts *parts) {
+    EsDtype precision = fused->options.precision;
+    for (int b = 0; b < args->net.n_blocks; b++) {
+        es_fused_forward(stream, precision, args, b, parts->forward[b]);
+        for (int k = 0; k < 2; k++) {
+            int s = args->net.block[b].slot[k];
+            if (s >= 0) {
+                es_fused_seed_forward(stream, precision, args, s, parts->seed_forward[s]);
+            }
+        }
+    }
+    es_fused_head(stream, precision, args, parts->head);
+}
+
+static void run_backward(EsFusedStep *fused, EsStream *stream, const EsFusedArguments *args) {
+    const Parts *parts = &fused->training;
+    EsDtype precision = fused->options.precision;
+    for (int b = args->net.n_blocks - 1; b >= 0; b--) {
+        for (int k = 1; k >= 0; k--) {
+            int s = args->net.block[b].slot[k];
+            if (s >= 0) {
+                es_fused_seed_backward(stream, precision, args, s, parts->seed_backward[s]);
+            }
+        }
+        es_fused_backward(stream, precision, args, b, parts->backward[b]);
+    }
+    es_fused_reduce(stream, args);
+    for (int s = 0; s < args->net.n_slots; s++) {
+        es_fused_seed_reduce(stream, args, s);
+    }
+}
+
+static void pack(EsFusedStep *fused, EsStream *stream, const EsFusedArguments *args) {
+    es_fused_pack(stream, fused->options.precision, args, fused->n_envs);
+    if (args->net.n_slots > 0) {
+        es_fused_seed_pack(stream, fused->options.precision, args);
+    }
+}
+
+void es_fused_step_train(EsFusedStep *fused, EsStream *stream, const EsFusedRows *rows,
+                         const EsFusedBatch *batch) {
+    EsFusedArguments args = fused->args;
+    ES_ASSERT(rows->n_rows <= fused->n_envs);
+    args.rows = *rows;
+    args.step = batch->step;
+    args.loss_scale = batch->loss_scale;
+    args.n_images = (int32_t)fused->options.batch;
+    args.row_images = fused->options.batch;
+    args.is_training = 1;
+    set_results(&args, &fused->trained);
+    pack(fused, stream, &args);
+    run_forward(fused, stream, &args, &fused->training);
+    run_backward(fused, stream, &args);
+}
+
+void es_fused_step_evaluate(EsFusedStep *fused, EsStream *stream, const EsFusedRows *rows,
+                            int64_t first_image, int64_t n_images) {
+    EsFusedArguments args = fused->args;
+    ES_ASSERT(rows->n_rows <= fused->options.max_rows);
+    args.rows = *rows;
+    args.is_training = 0;
+    args.gather.pad = args.gather.flip = 0;
+    set_results(&args, &fused->evaluated);
+    pack(fused, stream, &args);
+    for (int64_t done = 0; done < n_images;) {
+        int64_t n = ES_MIN(n_images - done, fused->options.max_evaluated);
+        args.first_image = first_image + done;
+        args.n_images = (int32_t)n;
+        args.row_images = n;
+        args.adds = done > 0;
+        run_forward(fused, stream, &args, &fused->evaluation);
+        done += n;
+    }
+}
+
+EsFusedResults es_fused_step_trained(const EsFusedStep *fused) { return fused->trained; }
+
+EsFusedResults es_fused_step_evaluated(const EsFusedStep *fused) { return fused->evaluated; }
+
+size_t es_fused_step_bytes(const EsFusedStep *fused) { return fused->slab_bytes; }
