@@ -1,0 +1,154 @@
+// Hosts under the fused executor against the CPU engine and against the plan of single kernels:
+// parameters, running statistics and losses after some steps, for hosts of every shape that it
+// takes.
+#include "es_test.h"
+
+#include "growth/host_trainer.h"
+
+#define N_ENVS 3
+
+typedef struct Outcome {
+    int64_t n_parameters, n_states;
+    float *parameters, *states; // owned [E, ...]
+    EsHostResult last[N_ENVS];
+    EsPlanReport report;
+} Outcome;
+
+static float *fetch(EsDevice *device, const EsTensor *slab) {
+    EsStream *stream = NULL;
+    float *values = malloc(es_tensor_bytes(slab));
+    REQUIRE_OK(es_stream_create(device, &stream));
+    REQUIRE_OK(es_stream_copy(stream, values, slab->data, es_tensor_bytes(slab), ES_COPY_TO_HOST));
+    REQUIRE_OK(es_stream_synchronize(stream));
+    es_stream_destroy(stream);
+    return values;
+}
+
+static EsHostTrainerOptions options_for(const char *name, int64_t batch) {
+    EsHostSpec host;
+    REQUIRE_OK(es_host_preset(name, &host));
+    EsHostTrainerOptions options = es_host_trainer_defaults(&host, N_ENVS);
+    options.batch = batch;
+    options.pad = 2;
+    options.flip = 1;
+    return options;
+}
+
+static Outcome train(const EsHostTrainerOptions *options, const char *device_name,
+                     int64_t n_steps) {
+    Outcome outcome = {0};
+    EsDevice *device = NULL;
+    EsDataset dataset;
+    EsHostTrainer *trainer = NULL;
+    EsDatasetOptions small = {.seed = 7, .n_train = 90, .n_validation = 20, .n_test = 10};
+    REQUIRE_OK(es_device_open(device_name, NULL, &device));
+    REQUIRE_OK(es_dataset_create(&dataset, options->host.dataset, &small, NULL));
+    REQUIRE_OK(es_host_trainer_create(options, &dataset, device, &trainer));
+    REQUIRE_OK(es_host_trainer_train(trainer, n_steps));
+    REQUIRE_OK(es_host_trainer_last_batch(trainer, outcome.last));
+    EsStore *store = es_host_trainer_store(trainer);
+    outcome.n_parameters = es_tensor_count(&store->parameters);
+    outcome.n_states = es_tensor_count(&store->states);
+    outcome.parameters = fetch(device, &store->parameters);
+    outcome.states = fetch(device, &store->states);
+    outcome.report = es_host_trainer_report(trainer);
+    es_host_trainer_destroy(trainer);
+    es_dataset_destroy(&dataset);
+    es_device_close(device);
+    return outcome;
+}
+
+static void release(Outcome *outcome) {
+    free(outcome->parameters);
+    free(outcome->states);
+}
+
+// Largest difference over the largest value.
+static double distance(const float *a, const float *b, int64_t n) {
+    double most = 0, size = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double difference = fabs((double)a[i] - (double)b[i]);
+        most = difference <= most ? most : difference; // NaN comes through
+        size = fmax(size, fabs((double)b[i]));
+    }
+    return most / fmax(size, 1e-30);
+}
+
+static void expect_near(const char *what, const Outcome *a, const Outcome *b, double bound) {
+    ES_ASSERT(a->n_parameters == b->n_parameters && a->n_states == b->n_states);
+    double parameters = distance(a->parameters, b->parameters, a->n_parameters);
+    double states = distance(a->states, b->states, a->n_states);
+    printf("%s: parameters %.2g, states %.2g, losses %.6f %.6f\n", what, parameters, states,
+           a->last[0].loss, b->last[0].loss);
+    EXPECT_NEAR(parameters, 0, bound);
+    EXPECT_NEAR(states, 0, bound);
+    for (int e = 0; e < N_ENVS; e++) {
+        EXPECT_NEAR(a->last[e].loss, b->last[e].loss, bound * (1 + b->last[e].loss));
+    }
+}
+
+static void compare(const char *name, int64_t batch, int64_t n_steps, double bound) {
+    EsHostTrainerOptions options = options_for(name, batch);
+    Outcome cpu = train(&options, "cpu", n_steps), fused = train(&options, "cuda", n_steps);
+    EXPECT_EQ(fused.report.is_fused, 1);
+    expect_near(name, &fused, &cpu, bound);
+    release(&cpu);
+    release(&fused);
+}
+
+static int has_device(void) { return es_device_cuda_count() > 0; }
+
+TEST(one_step_of_every_host_equals_the_cpu) {
+    if (!has_device()) {
+        SKIP("no CUDA device");
+    }
+    compare("tiny", 13, 1, 1e-5);
+    compare("cifar_baseline", 5, 1, 1e-5);
+    compare("cifar_impaired", 5, 1, 1e-5);
+    compare("cifar_minimal", 3, 1, 1e-5);
+    compare("cifar_scale", 6, 1, 1e-5);
+}
+
+TEST(twenty_steps_equal_the_cpu) {
+    if (!has_device()) {
+        SKIP("no CUDA device");
+    }
+    compare("tiny", 16, 20, 1e-3);
+}
+
+TEST(runs_repeat_and_recording_changes_nothing) {
+    if (!has_device()) {
+        SKIP("no CUDA device");
+    }
+    EsHostTrainerOptions options = options_for("tiny", 17);
+    for (int half = 0; half < 2; half++) {
+        options.precision = half ? ES_DTYPE_BF16 : ES_DTYPE_F32;
+        Outcome first = train(&options, "cuda", 4), second = train(&options, "cuda", 4);
+        EXPECT(memcmp(first.parameters, second.parameters,
+                      (size_t)first.n_parameters * sizeof(float)) == 0);
+        EXPECT(memcmp(first.states, second.states, (size_t)first.n_states * sizeof(float)) == 0);
+        release(&first);
+        release(&second);
+    }
+}
+
+// 16-bit activations round at every layer: near f32, not equal.
+TEST(narrow_types_follow_f32) {
+    if (!has_device()) {
+        SKIP("no CUDA device");
+    }
+    EsHostTrainerOptions options = options_for("cifar_baseline", 9);
+    Outcome single = train(&options, "cuda", 1);
+    options.precision = ES_DTYPE_BF16;
+    Outcome brain = train(&options, "cuda", 1);
+    options.precision = ES_DTYPE_F16;
+    Outcome half = train(&options, "cuda", 1);
+    EXPECT_EQ(brain.report.is_fused, 1);
+    EXPECT_EQ(half.report.is_fused, 1);
+    expect_near("bf16", &brain, &single, 2e-2);
+    expect_near("f16", &half, &single, 4e-3);
+    EXPECT(brain.last[0].loss != single.last[0].loss);
+    release(&single);
+    release(&brain);
+    release(&half);
+}
