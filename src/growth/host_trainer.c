@@ -101,8 +101,10 @@ static EsStatus build_program(EsHostTrainer *t, Program *program, int64_t batch,
 }
 
 static EsStatus create_plan(EsHostTrainer *t, Program *program, EsOptimiser *optimiser) {
+    // the fused executor alone has f16; the plan then evaluates
+    EsDtype precision = t->options.precision == ES_DTYPE_F16 ? ES_DTYPE_F32 : t->options.precision;
     EsPlanOptions options = {.mode = t->options.mode,
-                             .activation_dtype = t->options.precision,
+                             .activation_dtype = precision,
                              .optimiser = optimiser,
                              .step = optimiser != NULL ? program->step : ES_NO_VALUE};
     ES_TRY(es_plan_create(program->graph, t->store, &options, &program->plan));
@@ -151,9 +153,11 @@ static EsStatus create_memory(EsHostTrainer *t) {
 static EsStatus create_fused(EsHostTrainer *t) {
     const EsHostTrainerOptions *options = &t->options;
     int64_t n_envs = options->n_envs;
+    int needs_fused = options->precision == ES_DTYPE_F16;
     if (es_device_info(t->device)->kind != ES_DEVICE_CUDA || options->mode != ES_COMPILE_DEFAULT ||
         options->is_generic) {
-        return ES_STATUS_OK;
+        return needs_fused ? ES_FAIL(UNSUPPORTED, "float16 runs fused on CUDA alone")
+                           : ES_STATUS_OK;
     }
     t->model = (EsGrowthModel){.host = options->host,
                                .n_envs = n_envs,
@@ -162,8 +166,9 @@ static EsStatus create_fused(EsHostTrainer *t) {
                                .flip = options->flip,
                                .dataset = t->dataset};
     ES_TRY(es_growth_layout_create(&t->model));
-    if (es_fused_step_check(&t->model, t->device, options->precision) != ES_STATUS_OK) {
-        return ES_STATUS_OK;
+    EsStatus status = es_fused_step_check(&t->model, t->device, options->precision);
+    if (status != ES_STATUS_OK) {
+        return needs_fused ? status : ES_STATUS_OK;
     }
     EsFusedOptions fused = {.model = &t->model,
                             .store = t->store,
