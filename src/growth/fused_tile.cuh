@@ -365,6 +365,7 @@ static __device__ void es_channel_sums(int units, int count, float *kept, float 
                                        Visit visit) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int n_slices = units < ES_FUSED_WARPS ? ES_FUSED_WARPS / units : 1;
+    __syncthreads(); // what is summed may be fresh, and `kept` still be read
     for (int first = 0; first < units; first += ES_FUSED_WARPS) {
         int n_here = min(units - first, ES_FUSED_WARPS);
         int unit = warp % n_here, slice = warp / n_here;
@@ -372,7 +373,6 @@ static __device__ void es_channel_sums(int units, int count, float *kept, float 
         for (int i = slice * 32 + lane; slice < n_slices && i < count; i += n_slices * 32) {
             visit(first + unit, i, values);
         }
-        __syncthreads(); // what is summed may be fresh, and `kept` still be read
 #pragma unroll
         for (int c = 0; c < 8; c++) {
             float sum = es_warp_sum(values[0][c]), other = es_warp_sum(values[1][c]);
