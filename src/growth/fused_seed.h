@@ -1,0 +1,55 @@
+// Seeds in a fused step: the launchers for what happens at a slot, and the sizes they need.
+//
+// A row whose slot mixes its seed in (EsBlendMode from ADD on) has the slot's output in memory of
+// its own; its gradient goes back to what entered the slot. A row that incubates its seed only
+// learns the seed's parameters. Blocks of threads of all other rows leave at once, so one launch
+// per slot and direction serves every row, whatever it holds.
+//
+// In a training step: pack; forward of each slot after its block's convolution; backward of each
+// slot before its block's, slot after the pool first; reduce of each slot.
+#ifndef ES_GROWTH_FUSED_SEED_H
+#define ES_GROWTH_FUSED_SEED_H
+
+#include "growth/fused_net.h"
+
+ES_EXTERN_C_BEGIN
+
+// Bytes of packed weights of the largest blueprint at a place, forward and for input gradients.
+size_t es_fused_seed_packed_bytes(const EsFusedPlace *place, EsDtype precision);
+
+// Floats of one part of the gradients of a place's gate and seed.
+int es_fused_seed_part_length(const EsFusedPlace *place);
+
+// Shared memory of the kernels with so many images per part.
+size_t es_fused_seed_forward_bytes(const EsFusedPlace *place, EsDtype precision, int n_images);
+size_t es_fused_seed_backward_bytes(const EsFusedPlace *place, EsDtype precision, int n_images);
+
+// Images per part (es_row_begin) of both directions, at most n_images: as many as let three blocks
+// of threads share a multiprocessor's shared_limit bytes, else two, else one. UNSUPPORTED when one
+// image is too many.
+EsStatus es_fused_seed_images(const EsFusedPlace *place, EsDtype precision, size_t shared_limit,
+                              int n_images, int *forward_images, int *backward_images);
+
+// Weights of the seeds that rows run into the order that convolutions read; one launch.
+void es_fused_seed_pack(EsStream *stream, EsDtype precision, const EsFusedArguments *args);
+
+// Rows that mix: y = blend(h, seed(h)), into memory[b].middle (before the pool; pooled where the
+// block has one) or memory[b].out (after it).
+void es_fused_seed_forward(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
+                           int slot, int images_per_part);
+
+// Rows whose seed runs: gradients of its parameters, a part each, into seed_parts[slot], [R]
+// [n_seed_parts[slot] = ceil(N / images_per_part)][es_fused_seed_part_length]. Where it mixes, the
+// gradient of what entered the slot too: memory[b].d_relu (before the pool) or d_middle (after it),
+// and the sums for the block's batch norm unless another mixing slot of the block lies before this
+// one.
+void es_fused_seed_backward(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
+                            int slot, int images_per_part);
+
+// Parts summed in their order, in double, into the gradient slab: the tensors of the blueprint that
+// a row holds, and of its gate where mode is GATE.
+void es_fused_seed_reduce(EsStream *stream, const EsFusedArguments *args, int slot);
+
+ES_EXTERN_C_END
+
+#endif

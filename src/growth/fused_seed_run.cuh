@@ -1,0 +1,186 @@
+// A seed forward on the images of a part: its input, its layers, the small networks of attention
+// and gate, and each image's share.
+#ifndef ES_GROWTH_FUSED_SEED_RUN_CUH
+#define ES_GROWTH_FUSED_SEED_RUN_CUH
+
+#include "growth/fused_seed.cuh"
+
+// x = what enters the slot. Ends with a barrier.
+template <typename T> static __device__ __noinline__ void es_seed_load(const EsSeedWork<T> &w) {
+    const EsFusedArguments &args = *w.args;
+    int b = w.place->block, n_images = w.at.n_images;
+    EsNormTable table = es_norm_table(w.s.host_norm, w.place->units);
+    es_norm_load(args, w.at, b, table);
+    es_tile_clear(w.s.x, w.s.padded, n_images);
+    es_tile_clear(w.s.n, w.s.padded, n_images);
+    if (w.is_backward) {
+        es_tile_clear(w.s.c, w.s.padded, n_images);
+    }
+    if (threadIdx.x == 0) {
+        es_unit_zero(w.s.zeros);
+    }
+    for (int i = threadIdx.x; i < n_images * w.s.stride; i += ES_FUSED_THREADS) {
+        w.s.d_average[i] = 0.0f;
+    }
+    __syncthreads();
+    if (w.place->is_after_pool) {
+        es_load_handed_on(args, w.at, b, 1, table, w.s.x, w.s.padded);
+    } else {
+        es_load_rectified(args, w.at, b, table, w.s.x, w.s.padded);
+    }
+    __syncthreads();
+}
+
+// --- small networks on channel averages ---
+
+// Channel averages of x. Begins and ends with a barrier.
+template <typename T> static __device__ __noinline__ void es_seed_average(const EsSeedWork<T> &w) {
+    EsTile padded = w.s.padded;
+    const T *x = w.s.x;
+    float pixels = (float)padded.pixels();
+    es_channel_sums(w.at.n_images * padded.units, padded.pixels(), w.s.kept, w.s.totals,
+                    [&](int image_unit, int pixel, float(&sums)[2][8]) {
+                        float v[8];
+                        es_unit_load(v, x + EsSpot(image_unit, pixel, padded).in(padded));
+#pragma unroll
+                        for (int c = 0; c < 8; c++) {
+                            sums[0][c] += v[c];
+                        }
+                    });
+    for (int i = threadIdx.x; i < w.at.n_images * w.s.stride; i += ES_FUSED_THREADS) {
+        w.s.average[i] = w.s.totals[i] / pixels;
+    }
+    __syncthreads();
+}
+
+static __device__ __forceinline__ float es_sigmoid(float z) { return 1.0f / (1.0f + expf(-z)); }
+
+// bias + weight . x
+static __device__ __forceinline__ float es_seed_dot(const float *weight, const float *x, int n,
+                                                    float bias) {
+    float sum = bias;
+    for (int i = 0; i < n; i++) {
+        sum = fmaf(weight[i], x[i], sum);
+    }
+    return sum;
+}
+
+// hidden[j] = relu(weight[j] . average + bias[j]) of every image; bias is nullable. Ends with a
+// barrier.
+template <typename T>
+static __device__ void es_seed_hidden(const EsSeedWork<T> &w, const float *weight,
+                                      const float *bias, int width, float *hidden) {
+    int n_channels = w.place->n_channels;
+    for (int i = threadIdx.x; i < w.at.n_images * width; i += ES_FUSED_THREADS) {
+        int image = i / width, j = i % width;
+        hidden[image * w.s.stride + j] =
+            es_rectified(es_seed_dot(weight + j * n_channels, w.s.average + image * w.s.stride,
+                                     n_channels, bias != NULL ? bias[j] : 0.0f));
+    }
+    __syncthreads();
+}
+
+// The factor of each image and channel in norm[0].mean, hidden values in norm[1].mean.
+template <typename T> static __device__ __noinline__ void es_seed_attend(const EsSeedWork<T> &w) {
+    int width = es_seed_squeezed(w.place->n_channels), stride = w.s.stride;
+    const float *excite = es_seed_parameter(w, 1), *bias = es_seed_parameter(w, 2);
+    float *hidden = w.s.norm[1].mean, *factor = w.s.norm[0].mean;
+    es_seed_average(w);
+    es_seed_hidden(w, es_seed_parameter(w, 0), NULL, width, hidden);
+    for (int i = threadIdx.x; i < w.at.n_images * stride; i += ES_FUSED_THREADS) {
+        int channel = i % stride;
+        factor[i] = channel < w.place->n_channels
+                        ? es_sigmoid(es_seed_dot(excite + channel * width, hidden + i - channel,
+                                                 width, bias[channel]))
+                        : 0.0f;
+    }
+}
+
+// gate and share of each image. Ends with a barrier.
+template <typename T> static __device__ __noinline__ void es_seed_share(const EsSeedWork<T> &w) {
+    int width = es_seed_narrow(w.place->n_channels);
+    int is_gated = w.slot.mode == ES_BLEND_GATE;
+    if (is_gated) {
+        es_seed_average(w);
+        es_seed_hidden(w, es_gate_parameter(w, 0), es_gate_parameter(w, 1), width, w.s.hidden);
+    }
+    for (int i = threadIdx.x; i < w.at.n_images; i += ES_FUSED_THREADS) {
+        float gate = 1.0f;
+        if (is_gated) {
+            gate = es_sigmoid(es_seed_dot(es_gate_parameter(w, 2), w.s.hidden + i * w.s.stride,
+                                          width, *es_gate_parameter(w, 3)));
+        }
+        w.s.gate[i] = gate;
+        w.s.share[i] = es_blend_share(w.slot.mode, w.slot.alpha, gate);
+    }
+    __syncthreads();
+}
+
+// --- layers ---
+
+template <typename T> static __device__ void es_seed_bottleneck(const EsSeedWork<T> &w) {
+    T *r2 = w.is_backward ? w.s.a : w.s.c;
+    es_seed_convolve(w, 0, 0, w.s.x, w.s.padded, w.s.n, w.s.narrow_padded);
+    es_seed_rectify(w, w.s.n, w.s.narrow_padded);
+    es_seed_convolve(w, 1, 0, w.s.n, w.s.narrow_padded, r2, w.s.narrow);
+    es_seed_rectify(w, r2, w.s.narrow);
+    es_seed_convolve(w, 2, 0, r2, w.s.narrow, w.branch, w.branch_tile);
+}
+
+template <typename T> static __device__ void es_seed_conv_heavy(const EsSeedWork<T> &w) {
+    T *first = w.is_backward ? w.s.a : w.s.n;
+    EsTile first_tile = w.is_backward ? w.s.map : w.s.padded;
+    EsGroupNorm norm = w.s.norm[1];
+    int stride = w.s.stride;
+    es_seed_convolve(w, 0, 0, w.s.x, w.s.padded, first, first_tile);
+    es_group_statistics(w, first, first_tile, 1, norm);
+    es_seed_transform(w, first, first_tile, w.s.n, w.s.padded,
+                      [&](const EsSpot &spot, float(&v)[8]) {
+                          float y[8];
+                          es_group_apply<T>(norm, stride, spot, v, y);
+#pragma unroll
+                          for (int c = 0; c < 8; c++) {
+                              v[c] = es_rectified(y[c]);
+                          }
+                      });
+    es_seed_convolve(w, 3, 0, w.s.n, w.s.padded, w.branch, w.branch_tile);
+}
+
+// Everything that es_seed_value reads, then shares. Ends with a barrier.
+template <typename T> static __device__ __noinline__ void es_seed_run(const EsSeedWork<T> &w) {
+    int norm_tensor = 1; // gamma of the last norm
+    es_seed_load(w);
+    switch (w.slot.blueprint) {
+    case ES_BLUEPRINT_CONV_LIGHT:
+    case ES_BLUEPRINT_CONV_SMALL:
+        es_seed_convolve(w, 0, 0, w.s.x, w.s.padded, w.branch, w.branch_tile);
+        break;
+    case ES_BLUEPRINT_DEPTHWISE: {
+        T *m = w.is_backward ? w.s.a : w.s.n;
+        es_seed_depthwise(w, m);
+        es_seed_convolve(w, 1, 0, m, w.s.map, w.branch, w.branch_tile);
+        norm_tensor = 2;
+        break;
+    }
+    case ES_BLUEPRINT_BOTTLENECK:
+        es_seed_bottleneck(w);
+        norm_tensor = 3;
+        break;
+    case ES_BLUEPRINT_CONV_HEAVY:
+        es_seed_conv_heavy(w);
+        norm_tensor = 4;
+        break;
+    default:
+        break;
+    }
+    if (w.slot.blueprint == ES_BLUEPRINT_ATTENTION) {
+        es_seed_attend(w);
+    } else if (w.slot.blueprint == ES_BLUEPRINT_NORM) {
+        es_group_statistics(w, w.s.x, w.s.padded, 0, w.s.norm[0]);
+    } else {
+        es_group_statistics(w, w.branch, w.branch_tile, norm_tensor, w.s.norm[0]);
+    }
+    es_seed_share(w);
+}
+
+#endif
