@@ -15,6 +15,7 @@
 #include <cuda_runtime.h>
 #include <nvtx3/nvToolsExt.h>
 
+#include "kernels/cuda_launch.cuh"
 #include "kernels/kernels.h"
 #include "tensor/cuda_try.h"
 #include "tensor/device_cuda.h"
@@ -23,6 +24,8 @@
 
 // grid.y and grid.z end at 65,535, grid.x at 2^31 - 1: whatever grows with E goes into x.
 #define ES_MAX_GRID_Y 65535
+// dynamic shared memory that a kernel may have without being allowed to
+#define ES_SHARED_BYTES_FREE ((size_t)48 << 10)
 
 class EsLaunch {
   public:
@@ -38,12 +41,23 @@ class EsLaunch {
     // Queue a kernel. An empty grid is no work, not an error.
     template <typename... Parameters, typename... Arguments>
     void start(void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments... arguments) {
+        start_shared(kernel, grid, block, 0, arguments...);
+    }
+
+    // With dynamic shared memory (ES_DYNAMIC_SHARED). Above 48 KB a kernel must be allowed to have
+    // it; the call is cheap and may stand in a capture, so nobody remembers who has been.
+    template <typename... Parameters, typename... Arguments>
+    void start_shared(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+                      Arguments... arguments) {
         if (grid.x == 0 || grid.y == 0) {
             return;
         }
-        kernel<<<grid, block, 0, stream_>>>(static_cast<Parameters>(arguments)...);
+        if (shared_bytes > ES_SHARED_BYTES_FREE) {
+            keep(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      (int)shared_bytes));
+        }
+        keep(es_launch_kernel(kernel, grid, block, shared_bytes, stream_, arguments...));
         device_->counters.n_launches++;
-        keep(cudaGetLastError());
         check();
     }
 

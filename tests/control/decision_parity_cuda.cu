@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "control/decision_parity_life.h"
+#include "kernels/cuda_launch.cuh"
 #include "tensor/cuda_try.h"
 
 #define THREADS 64
@@ -48,9 +49,8 @@ EsStatus lives_cuda_create(const LifeSettings *kinds, uint32_t n_envs, LivesCuda
 
 EsStatus lives_cuda_step(LivesCuda *lives, uint32_t step, LifeWorld *worlds) {
     uint32_t n_blocks = (lives->n_envs + THREADS - 1) / THREADS;
-    life_step_kernel<<<n_blocks, THREADS>>>(lives->kinds_device, lives->worlds_device,
-                                            lives->n_envs, step);
-    ES_CUDA_TRY(cudaGetLastError());
+    ES_CUDA_TRY(es_launch_kernel(life_step_kernel, n_blocks, THREADS, 0, NULL, lives->kinds_device,
+                                 lives->worlds_device, lives->n_envs, step));
     ES_CUDA_TRY(cudaMemcpy(worlds, lives->worlds_device, lives->n_envs * sizeof *worlds,
                            cudaMemcpyDeviceToHost));
     return ES_STATUS_OK;

@@ -7,6 +7,7 @@
 #include "base/random_rules.h"
 #include "growth/contribution_rules.h"
 #include "growth/lifecycle_rules.h"
+#include "kernels/cuda_launch.cuh"
 
 #define N_SLOTS   4
 #define N_ENVS    4096
@@ -117,8 +118,11 @@ int main(void) {
     cudaMemset(worlds, 0, bytes);
     int n_different = 0, n_fossils = 0, n_pruned = 0, n_rollbacks = 0;
     for (uint32_t first = 0; first < N_STEPS; first += N_COMPARE) {
-        live_kernel<<<(N_ENVS + 63) / 64, 64>>>(settings, worlds, first, first + N_COMPARE);
-        cudaError_t status = cudaMemcpy(there.data(), worlds, bytes, cudaMemcpyDeviceToHost);
+        cudaError_t status = es_launch_kernel(live_kernel, (N_ENVS + 63) / 64, 64, 0, NULL,
+                                              settings, worlds, first, first + N_COMPARE);
+        if (status == cudaSuccess) {
+            status = cudaMemcpy(there.data(), worlds, bytes, cudaMemcpyDeviceToHost);
+        }
         if (status != cudaSuccess) {
             printf("FAIL: %s\n", cudaGetErrorString(status));
             return 1;

@@ -1,0 +1,354 @@
+// Running a grid: block after block, the threads of a block as fibers of the calling thread.
+//
+// A fiber runs until it reaches a barrier, a warp collective that waits for other lanes, or its
+// end. Warps take turns: the lanes of one run until none can go on, then the next warp's do.
+// Threads that have not stopped anywhere share one stack.
+//
+// ES_CUDA_ORDER=reverse runs blocks, warps and lanes last first. Code that is free of races gives
+// the same bits in both orders.
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "emulated_internal.h"
+
+#define STACK_BYTES  ((size_t)128 << 10)
+#define GUARD_BYTES  ((size_t)4096)
+#define CANARY_BYTES 256
+
+__thread uint3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace {
+
+enum State { NEW, READY, IN_WARP, IN_BLOCK, ENDED };
+
+struct Thread {
+    State state;
+    uint3 index;
+    EsFiber fiber;
+    char *stack; // NULL while none is needed
+    const EsCollective *collective;
+    unsigned mask;
+    void *operands;
+};
+
+struct Block {
+    const std::function<void()> *run;
+    unsigned n_threads;
+    Thread threads[ES_EMULATED_THREADS_LIMIT];
+    Thread *current;
+    EsFiber scheduler;
+    std::vector<char *> free_stacks;
+    std::vector<unsigned char> dynamic_shared; // a canary before and after
+    unsigned char *dynamic_base;
+    const void *kernel;
+    const char *failure; // what a collective's operands were refused for
+    const char *failed_in;
+};
+
+// one per thread of the system, kept for the stacks
+thread_local Block *block = NULL;
+
+bool runs_in_reverse() {
+    const char *order = getenv("ES_CUDA_ORDER");
+    return order != NULL && strcmp(order, "reverse") == 0;
+}
+
+// --- stacks ---
+
+char *take_stack() {
+    if (!block->free_stacks.empty()) {
+        char *stack = block->free_stacks.back();
+        block->free_stacks.pop_back();
+        return stack;
+    }
+    char *stack = (char *)mmap(NULL, GUARD_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (stack == MAP_FAILED || mprotect(stack, GUARD_BYTES, PROT_NONE) != 0) {
+        abort();
+    }
+    return stack + GUARD_BYTES;
+}
+
+void run_thread() {
+    (*block->run)();
+    block->current->state = ENDED;
+    es_emulated_fiber_switch(&block->current->fiber, &block->scheduler);
+}
+
+void resume(Thread *thread) {
+    if (thread->state == NEW) {
+        thread->stack = take_stack();
+        // tops at different offsets of a page: at equal ones all stacks would share cache sets
+        size_t shift = (size_t)(thread - block->threads) % 64 * 64;
+        es_emulated_fiber_make(&thread->fiber, thread->stack, thread->stack + STACK_BYTES - shift,
+                               run_thread);
+    }
+    thread->state = READY;
+    block->current = thread;
+    threadIdx = thread->index;
+    es_emulated_fiber_switch(&block->scheduler, &thread->fiber);
+    if (thread->state == ENDED) {
+        block->free_stacks.push_back(thread->stack);
+        thread->stack = NULL;
+    }
+}
+
+// --- failures ---
+
+void append(std::string *text, const char *format, unsigned a, unsigned b, const char *what) {
+    char piece[160];
+    snprintf(piece, sizeof piece, format, a, b, what);
+    *text += piece;
+}
+
+const char *doing(const Thread &thread) {
+    return thread.state == ENDED ? "ended" : thread.collective->name;
+}
+
+// Which threads are where: runs of equal ones, the first few of them.
+std::string describe_threads() {
+    std::string text;
+    unsigned n_runs = 0;
+    for (unsigned first = 0, end = 0; first < block->n_threads && n_runs < 8; first = end) {
+        const char *what = doing(block->threads[first]);
+        for (end = first; end < block->n_threads && doing(block->threads[end]) == what;) {
+            end++;
+        }
+        append(&text, first == 0 ? "threads %u-%u: %s" : ", %u-%u: %s", first, end - 1, what);
+        n_runs++;
+    }
+    return text;
+}
+
+void fail(const char *what) {
+    char where[80];
+    snprintf(where, sizeof where, " in block (%u, %u, %u): ", blockIdx.x, blockIdx.y, blockIdx.z);
+    es_emulated_kill(es_emulated_name(block->kernel) + where + what + "; " + describe_threads());
+}
+
+// Says where a kernel was when it touched memory that is not its own; the default action follows.
+void on_bad_access(int number) {
+    if (block != NULL && block->current != NULL) {
+        char text[256];
+        int n = snprintf(text, sizeof text,
+                         "emulated CUDA: bad access in %.120s, block (%u, %u, %u), thread (%u, %u, "
+                         "%u)\n",
+                         es_emulated_name(block->kernel).c_str(), blockIdx.x, blockIdx.y,
+                         blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
+        if (write(STDERR_FILENO, text, (size_t)n) < 0) {
+            _exit(1);
+        }
+    }
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+// On a stack of its own: a fiber's may be what overflowed.
+void watch_bad_accesses() {
+    stack_t stack = {};
+    stack.ss_size = 64 << 10;
+    stack.ss_sp = malloc(stack.ss_size);
+    struct sigaction action = {}, before = {};
+    action.sa_handler = on_bad_access;
+    action.sa_flags = SA_ONSTACK | SA_NODEFER;
+    if (stack.ss_sp != NULL && sigaltstack(&stack, NULL) == 0 &&
+        sigaction(SIGSEGV, NULL, &before) == 0 && before.sa_handler == SIG_DFL) {
+        sigaction(SIGSEGV, &action, NULL);
+        sigaction(SIGBUS, &action, NULL);
+    }
+}
+
+// --- scheduling ---
+
+bool is_complete(const Thread *warp, unsigned n_lanes, const Thread &last) {
+    for (unsigned lane = 0; lane < 32; lane++) {
+        if (((last.mask >> lane) & 1) &&
+            (lane >= n_lanes || warp[lane].state != IN_WARP ||
+             warp[lane].collective != last.collective || warp[lane].mask != last.mask)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// Let the lanes of a warp run until none can go on; false when some wait for ever.
+bool run_warp(unsigned first, bool reverse) {
+    Thread *warp = &block->threads[first];
+    unsigned n_lanes = block->n_threads - first < 32 ? block->n_threads - first : 32;
+    for (bool any = true; any;) {
+        any = false;
+        for (unsigned i = 0; i < n_lanes; i++) {
+            Thread *thread = &warp[reverse ? n_lanes - 1 - i : i];
+            if (thread->state == NEW || thread->state == READY) {
+                resume(thread);
+                any = true;
+                if (block->failure != NULL) {
+                    fail((std::string(block->failed_in) + ": " + block->failure).c_str());
+                    return false;
+                }
+            }
+        }
+    }
+    for (unsigned lane = 0; lane < n_lanes; lane++) {
+        if (warp[lane].state == IN_WARP) {
+            fail("a warp collective waits for lanes that do not come");
+            return false;
+        }
+    }
+    return true;
+}
+
+// All threads have stopped: open the barrier, or say who is missing.
+bool open_barrier() {
+    void *operands[ES_EMULATED_THREADS_LIMIT];
+    const EsCollective *collective = block->threads[0].collective;
+    for (unsigned i = 0; i < block->n_threads; i++) {
+        Thread *thread = &block->threads[i];
+        if (thread->state != IN_BLOCK || thread->collective->combine != collective->combine) {
+            fail("a barrier is not reached by all threads");
+            return false;
+        }
+        operands[i] = thread->operands;
+        thread->state = READY;
+    }
+    collective->combine(operands, block->n_threads);
+    return true;
+}
+
+bool run_block(bool reverse) {
+    unsigned n_warps = (block->n_threads + 31) / 32;
+    for (;;) {
+        unsigned n_ended = 0;
+        for (unsigned i = 0; i < n_warps; i++) {
+            if (!run_warp((reverse ? n_warps - 1 - i : i) * 32, reverse)) {
+                return false;
+            }
+        }
+        for (unsigned i = 0; i < block->n_threads; i++) {
+            n_ended += block->threads[i].state == ENDED;
+        }
+        if (n_ended == block->n_threads) {
+            return true;
+        }
+        if (!open_barrier()) {
+            return false;
+        }
+    }
+}
+
+// --- blocks ---
+
+void start_block(const EsLaunchShape &shape, uint64_t number) {
+    blockIdx.x = (unsigned)(number % shape.grid.x);
+    blockIdx.y = (unsigned)(number / shape.grid.x % shape.grid.y);
+    blockIdx.z = (unsigned)(number / shape.grid.x / shape.grid.y);
+    for (unsigned i = 0; i < block->n_threads; i++) {
+        block->threads[i].state = NEW;
+        block->threads[i].collective = NULL;
+    }
+    es_emulated_poison_shared();
+    memset(block->dynamic_shared.data(), 0xFF, block->dynamic_shared.size());
+}
+
+// The bytes around dynamic shared memory still are what start_block wrote.
+bool is_dynamic_shared_whole(size_t shared_bytes) {
+    for (unsigned i = 1; i <= CANARY_BYTES / 2; i++) {
+        if (block->dynamic_base[-(int)i] != 0xFF ||
+            block->dynamic_base[shared_bytes + i - 1] != 0xFF) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void give_stacks_back() {
+    for (unsigned i = 0; i < block->n_threads; i++) {
+        if (block->threads[i].state != ENDED && block->threads[i].stack != NULL) {
+            block->free_stacks.push_back(block->threads[i].stack);
+        }
+        block->threads[i].stack = NULL;
+    }
+}
+
+void prepare(const EsLaunchShape &shape, const std::function<void()> &run) {
+    if (block == NULL) {
+        block = new Block();
+        watch_bad_accesses();
+    }
+    block->run = &run;
+    block->kernel = shape.kernel;
+    block->failure = NULL;
+    block->n_threads = shape.block.x * shape.block.y * shape.block.z;
+    for (unsigned i = 0; i < block->n_threads; i++) {
+        block->threads[i].index = {i % shape.block.x, i / shape.block.x % shape.block.y,
+                                   i / shape.block.x / shape.block.y};
+    }
+    blockDim = shape.block;
+    gridDim = shape.grid;
+    block->dynamic_shared.resize(shape.shared_bytes + 2 * CANARY_BYTES);
+    // aligned to 16 and to no more, which is all that kernels may count on
+    uintptr_t base = (uintptr_t)block->dynamic_shared.data() + CANARY_BYTES / 2 + 31;
+    block->dynamic_base = (unsigned char *)((base & ~(uintptr_t)31) + 16);
+}
+
+} // namespace
+
+cudaError_t es_emulated_run_grid(const EsLaunchShape &shape, const std::function<void()> &run) {
+    prepare(shape, run);
+    bool reverse = runs_in_reverse();
+    uint64_t n_blocks = (uint64_t)shape.grid.x * shape.grid.y * shape.grid.z;
+    bool is_good = true;
+    for (uint64_t i = 0; i < n_blocks && is_good; i++) {
+        start_block(shape, reverse ? n_blocks - 1 - i : i);
+        is_good = run_block(reverse);
+        if (is_good && !is_dynamic_shared_whole(shape.shared_bytes)) {
+            fail("dynamic shared memory was written to out of bounds");
+            is_good = false;
+        }
+    }
+    give_stacks_back();
+    block->current = NULL;
+    return is_good ? cudaSuccess : cudaErrorLaunchFailure;
+}
+
+void es_emulated_warp(const EsCollective *collective, unsigned mask, void *operands) {
+    Thread *mine = block->current;
+    unsigned first = (unsigned)(mine - block->threads) / 32 * 32;
+    Thread *warp = &block->threads[first];
+    mine->state = IN_WARP;
+    mine->collective = collective;
+    mine->mask = mask;
+    mine->operands = operands;
+    if (!((mask >> (mine - warp)) & 1)) {
+        block->failure = "a lane calls with a mask that it is not in";
+        block->failed_in = collective->name;
+    } else if (is_complete(warp, block->n_threads - first, *mine)) {
+        void *all[32] = {};
+        for (unsigned lane = 0; lane < 32; lane++) {
+            if ((mask >> lane) & 1) {
+                all[lane] = warp[lane].operands;
+                warp[lane].state = READY;
+            }
+        }
+        block->failure = collective->combine(all, 32);
+        block->failed_in = collective->name;
+        if (block->failure == NULL) {
+            return;
+        }
+    }
+    es_emulated_fiber_switch(&mine->fiber, &block->scheduler);
+}
+
+void es_emulated_block(const EsCollective *collective, void *operands) {
+    Thread *mine = block->current;
+    mine->state = IN_BLOCK;
+    mine->collective = collective;
+    mine->operands = operands;
+    es_emulated_fiber_switch(&mine->fiber, &block->scheduler);
+}
+
+unsigned char *es_emulated_dynamic_shared() { return block->dynamic_base; }
