@@ -44,9 +44,7 @@ typedef struct EsFusedPlace { // a slot
     int32_t n_groups;                // of its group norms
     EsFusedSeed seed[ES_BLUEPRINT_COUNT];
     EsFusedSeed gate;
-    int64_t packed;        // bytes into an environment's packed seeds
-    int32_t region_length; // elements from the first of the gate to the end of the largest seed
-    int64_t region;        // offset of the first of the gate
+    int64_t packed; // bytes into an environment's packed seeds
 } EsFusedPlace;
 
 typedef struct EsFusedNet {
@@ -101,7 +99,7 @@ typedef struct EsFusedArguments {
     float *norm_parts;                            // [R][parts][2][C of units]
     float *loss_parts;                            // [R][parts][3]: loss, correct, invalid
     float *weight_parts[ES_FUSED_BLOCKS_MAX + 1]; // [R][parts][...]; the last of them is the head's
-    float *seed_parts[ES_SLOTS_MAX];              // [R][parts][region_length of the slot]
+    float *seed_parts[ES_SLOTS_MAX];              // [R][parts][es_fused_seed_part_length]
     int32_t n_parts[ES_FUSED_BLOCKS_MAX + 1];     // of weight_parts
     int32_t n_seed_parts[ES_SLOTS_MAX];
 

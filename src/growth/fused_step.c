@@ -121,8 +121,6 @@ static EsStatus describe_place(const EsGrowthModel *model, int s, EsFusedNet *ne
     place->units = block->out_units;
     place->size = slot->row == 0 ? block->size : block->out_size;
     place->n_groups = es_blueprint_group_count(block->n_out);
-    place->region = model->layout.region[s];
-    place->region_length = (int32_t)(model->layout.region_end[s] - model->layout.region[s]);
     for (int b = 0; b < ES_BLUEPRINT_COUNT; b++) {
         ES_TRY(es_growth_seed_spans(model, s, (EsBlueprint)b, &spans));
         ES_TRY(describe_tensors(&spans, ES_FUSED_TENSORS_MAX, &place->seed[b]));
