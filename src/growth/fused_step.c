@@ -270,7 +270,8 @@ static void place_memory(EsFusedStep *fused, Slab *slab) {
     for (int s = 0; s < net->n_slots; s++) {
         args->n_seed_parts[s] = (int32_t)count_parts(batch, fused->training.seed_backward[s]);
         args->seed_parts[s] =
-            take(slab, n_envs * args->n_seed_parts[s] * net->place[s].region_length, sizeof(float));
+            take(slab, n_envs * args->n_seed_parts[s] * es_fused_seed_part_length(&net->place[s]),
+                 sizeof(float));
     }
     const EsFusedBlock *last = &net->block[net->n_blocks - 1];
     args->d_features = take(slab, n_trained * last->out_units * ES_FUSED_UNIT, sizeof(float));
