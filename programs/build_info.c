@@ -19,6 +19,8 @@ const char *es_build_compiler(void) {
 #endif
 }
 
+const char *es_build_cuda(void) { return ES_BUILD_CUDA; }
+
 const char *es_build_inih_version(void) { return ES_BUILD_INIH; }
 
 char *es_build_binary_hash(char text[17]) {

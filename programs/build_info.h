@@ -13,6 +13,9 @@ const char *es_build_type(void);
 
 const char *es_build_compiler(void);
 
+// "built in", "not built in"; "emulated on the CPU": for tests, far slower than the CPU device.
+const char *es_build_cuda(void);
+
 // "inih" as pkg-config knew it at build time; the library itself cannot be asked.
 const char *es_build_inih_version(void);
 

@@ -94,7 +94,7 @@ static void print_device(const json_t *device) {
 static void print_info(const json_t *info) {
     printf("esper      %s, commit %s\n", text_of(info, "version"), text_of(info, "commit"));
     printf("build      %s, %s, CUDA %s\n", text_of(info, "build"), text_of(info, "compiler"),
-           json_is_true(json_object_get(info, "cuda")) ? "built in" : "not built in");
+           es_build_cuda());
     size_t index;
     json_t *device;
     json_array_foreach(json_object_get(info, "devices"), index, device) { print_device(device); }

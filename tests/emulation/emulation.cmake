@@ -26,12 +26,13 @@ function(es_emulation_targets folder result)
   set(${result} ${targets} PARENT_SCOPE)
 endfunction()
 
+# -march=native: fused multiply-add as nvcc would use it, in one instruction; what is built here runs here
 function(es_emulate_source target file)
   # a source property wins over the target's; both may say --fmad=false
   get_source_file_property(source_options ${file} TARGET_DIRECTORY ${target} COMPILE_OPTIONS)
   get_target_property(target_options ${target} COMPILE_OPTIONS)
   set(options -include ${es_emulation_dir}/cuda_runtime.h -Wall -Wextra -Wno-unknown-pragmas
-    -Wno-unused-function -fno-math-errno -fno-trapping-math)
+    -Wno-unused-function -O3 -march=native -fno-math-errno -fno-trapping-math)
   if("${source_options};${target_options}" MATCHES "fmad=false")
     list(APPEND options -ffp-contract=off)
   endif()
