@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 BUILD_TYPE ?= Release
 
 .DEFAULT_GOAL := list
-.PHONY: list demo test check soak bench gpu-bundle test-gpu format install clean build dependencies
+.PHONY: list demo test check soak bench gpu-bundle test-gpu test-emulated format install clean build dependencies
 
 ## list: show this list
 list:
@@ -41,11 +41,18 @@ test-gpu:
 	@test -x gpu-bundle/run_tests || { echo "no gpu-bundle/ here: run make gpu-bundle first" >&2; exit 1; }
 	@gpu-bundle/run_tests
 
+## test-emulated: run the tests of CUDA code on the CPU, without a GPU or nvcc (some minutes)
+test-emulated: dependencies
+	@test -f build-emulated/build.ninja || \
+		cmake -G Ninja -S . -B build-emulated -DCMAKE_BUILD_TYPE=Release -DES_CUDA_EMULATED=ON
+	@cmake --build build-emulated -j$(JOBS)
+	@ctest --test-dir build-emulated --output-on-failure -j$(JOBS) -L gpu
+
 ## format: format all tracked C and CUDA files
 format:
 	@tools/install_dependencies check
 	@# twice: reflowed comments can need a second pass
-	@for pass in 1 2; do git ls-files "*.c" "*.h" "*.cu" "*.cuh" | xargs clang-format -i; done
+	@for pass in 1 2; do git ls-files "*.c" "*.h" "*.cu" "*.cuh" "*.cpp" | xargs clang-format -i; done
 
 ## install: install program, library and headers under PREFIX (default /usr/local)
 install: build
@@ -53,7 +60,7 @@ install: build
 
 ## clean: remove what make has built
 clean:
-	@rm -rf $(BUILD) build-sanitize build-thread gpu-bundle
+	@rm -rf $(BUILD) build-sanitize build-thread build-emulated gpu-bundle
 
 dependencies:
 	@tools/install_dependencies

@@ -32,12 +32,9 @@ function(es_emulate_source target file)
   get_source_file_property(source_options ${file} TARGET_DIRECTORY ${target} COMPILE_OPTIONS)
   get_target_property(target_options ${target} COMPILE_OPTIONS)
   set(options -include ${es_emulation_dir}/cuda_runtime.h -Wall -Wextra -Wno-unknown-pragmas
-    -Wno-unused-function -O3 -march=native -fno-math-errno -fno-trapping-math)
+    -Wno-unused-function -march=native -fno-math-errno -fno-trapping-math)
   if("${source_options};${target_options}" MATCHES "fmad=false")
     list(APPEND options -ffp-contract=off)
-  endif()
-  if(ES_WERROR)
-    list(APPEND options -Werror)
   endif()
   set_source_files_properties(${file} TARGET_DIRECTORY ${target} PROPERTIES
     LANGUAGE CXX COMPILE_OPTIONS "${options}" INCLUDE_DIRECTORIES ${es_emulation_dir})
