@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -202,7 +203,9 @@ cudaError_t es_emulated_launch(const EsLaunchShape &shape, std::function<void()>
                                cudaStream_t stream);
 
 // __shared__ alignas(16) float x[4]: a C++ compiler wants alignas in front of static, an attribute
-// may stand anywhere. Last in this file, behind the headers of the C++ library.
+// may stand anywhere. Last in this file, behind the headers of the C++ library, some of which write
+// __attribute__((__noinline__)).
+#define __noinline__ __attribute__((noinline))
 #define alignas(...) __attribute__((aligned(__VA_ARGS__)))
 
 #endif
