@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/math_rules.h"
 #include "learning/choice_rules.h"
+#include "learning/rollout_rules.h"
 
 EsPolicyShape es_policy_shape(int n_heads, const int *head_size) {
     ES_ASSERT(n_heads >= 1 && n_heads <= ES_POLICY_HEADS_MAX);
@@ -55,45 +55,40 @@ static EsStatus check_shape(const EsRolloutShape *shape) {
     return check_policy(&shape->policy);
 }
 
-// Give every array its place in the slab. With slab NULL this measures: slab_bytes is what is
-// needed, and the pointers mean nothing.
-static void lay_out(EsRollout *r) {
-    size_t rows = (size_t)r->n_rows, used_bytes = 0;
-    size_t heads = rows * (size_t)r->shape.policy.n_heads;
-    size_t targets = rows * (size_t)r->shape.n_targets;
-    int is_ragged = es_policy_shape_is_ragged(&r->shape.policy);
-#define TAKE(field, count)                                                                         \
-    do {                                                                                           \
-        size_t offset = es_slab_add(&used_bytes, (count) * sizeof *r->field);                      \
-        r->field = r->slab == NULL ? NULL : (void *)((unsigned char *)r->slab + offset);           \
-    } while (0)
-    TAKE(features, rows * (size_t)r->shape.n_features);
-    TAKE(ids, rows * (size_t)r->shape.n_ids);
-    TAKE(is_reset, rows);
-    if (is_ragged) {
-        TAKE(first_logit, rows + 1);
+// The place of a column; NULL without a slab, where this only measures.
+static void *take(void *slab, size_t *used_bytes, size_t count, size_t value_bytes) {
+    size_t offset = es_slab_add(used_bytes, count * value_bytes);
+    return slab == NULL ? NULL : (unsigned char *)slab + offset;
+}
+
+static size_t lay_out(EsRolloutView *view, void *slab, const EsRolloutShape *shape) {
+    size_t used_bytes = 0;
+    int64_t rows = shape->n_steps * shape->n_envs;
+    *view = (EsRolloutView){.shape = *shape, .n_rows = rows};
+    const EsRolloutShape *S = shape;
+#define X(type, name, count, meaning)                                                              \
+    view->name = take(slab, &used_bytes, (size_t)(rows * (count)), sizeof(type));
+    ES_ROLLOUT_COLUMNS(X)
+#undef X
+    if (es_policy_shape_is_ragged(&shape->policy)) {
+        view->first_logit = take(slab, &used_bytes, (size_t)rows + 1, sizeof *view->first_logit);
     }
-    TAKE(action, heads);
-    TAKE(mask, heads);
-    TAKE(used, rows);
-    TAKE(available, rows);
-    TAKE(is_forced, rows);
-    TAKE(value, rows);
-    TAKE(causal, rows);
-    TAKE(is_valid, rows);
-    TAKE(is_done, rows);
-    TAKE(is_truncated, rows);
-    TAKE(reward, rows);
-    TAKE(penalty, rows);
-    TAKE(bootstrap, rows);
-    TAKE(target, targets);
-    TAKE(has_target, targets);
-    TAKE(scaled_reward, rows);
-    TAKE(advantage, rows);
-    TAKE(returns, rows);
-    TAKE(td_error, rows);
-#undef TAKE
-    r->slab_bytes = used_bytes;
+    return used_bytes;
+}
+
+void es_rollout_view_bind(EsRolloutView *view, void *slab, const EsRolloutShape *shape) {
+    lay_out(view, slab, shape);
+}
+
+size_t es_rollout_bytes(const EsRolloutShape *shape) {
+    EsRolloutView view;
+    return lay_out(&view, NULL, shape);
+}
+
+EsRolloutView es_rollout_view(const EsRollout *rollout) {
+    EsRolloutView view;
+    es_rollout_view_bind(&view, rollout->slab, &rollout->shape);
+    return view;
 }
 
 EsStatus es_rollout_create(const EsRolloutShape *shape, EsRollout **rollout) {
@@ -104,13 +99,17 @@ EsStatus es_rollout_create(const EsRolloutShape *shape, EsRollout **rollout) {
     EsRollout *r = memory;
     r->shape = *shape;
     r->n_rows = shape->n_steps * shape->n_envs;
-    lay_out(r);
+    r->slab_bytes = es_rollout_bytes(shape);
     EsStatus status = es_allocate(r->slab_bytes, &r->slab);
     if (status != ES_STATUS_OK) {
         es_release(r);
         return status;
     }
-    lay_out(r);
+    EsRolloutView view = es_rollout_view(r);
+#define X(type, name, count, meaning) r->name = view.name;
+    ES_ROLLOUT_COLUMNS(X)
+#undef X
+    r->first_logit = view.first_logit;
     es_rollout_reset(r);
     *rollout = r;
     return ES_STATUS_OK;
@@ -130,70 +129,13 @@ void es_rollout_reset(EsRollout *rollout) {
 
 void es_rollout_break(EsRollout *rollout, int64_t t, int64_t env, float reward, float penalty) {
     ES_ASSERT(t >= 0 && t < rollout->shape.n_steps && env >= 0 && env < rollout->shape.n_envs);
-    rollout->is_valid[es_rollout_row(rollout, t, env)] = 0;
-    if (t + 1 < rollout->shape.n_steps) {
-        rollout->is_reset[es_rollout_row(rollout, t + 1, env)] = 1;
-    }
-    for (int64_t before = t - 1; before >= 0; before--) {
-        int64_t row = es_rollout_row(rollout, before, env);
-        if (!rollout->is_valid[row]) {
-            continue;
-        }
-        if (!rollout->is_done[row]) {
-            rollout->reward[row] += reward;
-            rollout->penalty[row] += penalty;
-            rollout->is_done[row] = 1;
-            rollout->is_truncated[row] = 0;
-        }
-        return;
-    }
-}
-
-static double scale_reward(double reward, double penalty, const EsAdvantageOptions *options) {
-    double scaled = reward / options->reward_scale + penalty;
-    // the clamp would turn NaN into a number
-    return es_math_is_finite(scaled)
-               ? es_math_clamp(scaled, -options->reward_clip, options->reward_clip)
-               : scaled;
-}
-
-static void clear_row(EsRollout *r, int64_t row) {
-    r->scaled_reward[row] = 0;
-    r->advantage[row] = 0;
-    r->returns[row] = 0;
-    r->td_error[row] = 0;
-}
-
-static void finish_env(EsRollout *r, int64_t env, const EsAdvantageOptions *options) {
-    double next_value = 0, next_advantage = 0;
-    int is_last = 1; // no valid row was met yet, going backwards
-    for (int64_t t = r->shape.n_steps - 1; t >= 0; t--) {
-        int64_t row = es_rollout_row(r, t, env);
-        if (!r->is_valid[row]) {
-            clear_row(r, row);
-            continue;
-        }
-        double value = (double)r->value[row] * options->value_scale;
-        double reward = scale_reward((double)r->reward[row], (double)r->penalty[row], options);
-        if (r->is_done[row] || is_last) {
-            int goes_on = r->is_done[row] ? r->is_truncated[row] && options->bootstraps : 1;
-            next_value = goes_on ? (double)r->bootstrap[row] * options->value_scale : 0;
-            next_advantage = 0;
-        }
-        double delta = reward + options->gamma * next_value - value;
-        double advantage = delta + options->gamma * options->lambda * next_advantage;
-        r->scaled_reward[row] = (float)reward;
-        r->advantage[row] = (float)advantage;
-        r->returns[row] = (float)(advantage + value);
-        r->td_error[row] = (float)delta;
-        next_value = value;
-        next_advantage = advantage;
-        is_last = 0;
-    }
+    EsRolloutView view = es_rollout_view(rollout);
+    es_rollout_view_break(&view, t, env, reward, penalty);
 }
 
 void es_rollout_finish(EsRollout *rollout, const EsAdvantageOptions *options) {
+    EsRolloutView view = es_rollout_view(rollout);
     for (int64_t env = 0; env < rollout->shape.n_envs; env++) {
-        finish_env(rollout, env, options);
+        es_rollout_view_finish(&view, env, options);
     }
 }

@@ -50,44 +50,81 @@ typedef struct EsRolloutShape {
     EsPolicyShape policy;
 } EsRolloutShape;
 
+// Columns: type, name, values per row of a shape S, meaning. Row t * E + e; all of a column stands
+// together.
+//
+// What the policy saw; written by it.
+#define ES_ROLLOUT_SEEN_COLUMNS(X)                                                                 \
+    X(float, features, (S)->n_features, "normalised")                                              \
+    X(int32_t, ids, (S)->n_ids, "embedding indices")                                               \
+    X(uint8_t, is_reset, 1, "the recurrent state before this row is 0")
+
+// What it chose; written by it.
+#define ES_ROLLOUT_CHOSEN_COLUMNS(X)                                                               \
+    X(int16_t, action, (S)->policy.n_heads, "within its head")                                     \
+    X(uint64_t, mask, (S)->policy.n_heads,                                                         \
+      "legal values of a head, if an action that reads it is taken")                               \
+    X(uint32_t, used, 1, "bits of heads that the sampled action reads")                            \
+    X(uint32_t, available, 1, "bits of heads that some legal action reads")                        \
+    X(uint8_t, is_forced, 1, "there was no choice: no actor loss")                                 \
+    X(float, value, 1, "on the normalised scale")
+
+// What came of it; written by the owner of the environments.
+#define ES_ROLLOUT_PAID_COLUMNS(X)                                                                 \
+    X(uint32_t, causal, 1, "bits of heads that what was carried out reads")                        \
+    X(uint8_t, is_valid, 1, "the row counts")                                                      \
+    X(uint8_t, is_done, 1, "the episode ended with this row,")                                     \
+    X(uint8_t, is_truncated, 1, "by the clock, not by the environment")                            \
+    X(float, reward, 1, "as paid, before normalising")                                             \
+    X(float, penalty, 1, "of a broken episode, on the scale of scaled rewards")                    \
+    X(float, bootstrap, 1, "value after a truncated or last row, normalised scale")                \
+    X(float, target, (S)->n_targets, "auxiliary targets")                                          \
+    X(uint8_t, has_target, (S)->n_targets, "measured at this row")
+
+// Written by es_rollout_finish; 0 in rows that are not valid.
+#define ES_ROLLOUT_FINISHED_COLUMNS(X)                                                             \
+    X(float, scaled_reward, 1, "reward over the scale in force + penalty, clipped")                \
+    X(float, advantage, 1, "generalised, not normalised")                                          \
+    X(float, returns, 1, "advantage + value, on the scale of scaled_reward")                       \
+    X(float, td_error, 1, "")
+
+#define ES_ROLLOUT_COLUMNS(X)                                                                      \
+    ES_ROLLOUT_SEEN_COLUMNS(X)                                                                     \
+    ES_ROLLOUT_CHOSEN_COLUMNS(X)                                                                   \
+    ES_ROLLOUT_PAID_COLUMNS(X)                                                                     \
+    ES_ROLLOUT_FINISHED_COLUMNS(X)
+
+// The columns of a rollout in one slab, which somebody else owns and which may be device memory.
+// The slab is laid out in the order of the list: one copy moves a rollout, or the columns from any
+// one on, between devices.
+typedef struct EsRolloutView {
+    EsRolloutShape shape;
+    int64_t n_rows; // T * E
+#define X(type, name, count, meaning) type *name;
+    ES_ROLLOUT_COLUMNS(X)
+#undef X
+    int64_t
+        *first_logit; // ragged policies, else NULL; rows that are not valid count, too [T E + 1]
+} EsRolloutView;
+
+// Rollouts in host memory: a view with a slab of its own.
 typedef struct EsRollout {
     EsRolloutShape shape;
     int64_t n_rows;    // T * E; row t * E + e
-    void *slab;        // owned: all arrays below
+    void *slab;        // owned: all columns
     size_t slab_bytes; //
-
-    // what the policy saw, written by it
-    float *features;   // normalised                                         [T, E, D]
-    int32_t *ids;      //                                                    [T, E, n_ids]
-    uint8_t *is_reset; // the recurrent state before this row is 0           [T, E]
-
-    // what it chose, written by it
-    int64_t
-        *first_logit;    // ragged policies, else NULL; rows that are not valid count, too [T E + 1]
-    int16_t *action;     // within its head                                 [T, E, K]
-    uint64_t *mask;      // legal values of a head, if an action that reads it is taken [T, E, K]
-    uint32_t *used;      // bits of heads that the sampled action reads     [T, E]
-    uint32_t *available; // bits of heads that some legal action reads      [T, E]
-    uint8_t *is_forced;  // there was no choice: no actor loss              [T, E]
-    float *value;        // on the normalised scale                       [T, E]
-
-    // what came of it, written by the owner of the environments
-    uint32_t *causal;      // bits of heads that what was carried out reads  [T, E]
-    uint8_t *is_valid;     // the row counts                                 [T, E]
-    uint8_t *is_done;      // the episode ended with this row,               [T, E]
-    uint8_t *is_truncated; // by the clock, not by the environment           [T, E]
-    float *reward;         // as paid, before normalising                    [T, E]
-    float *penalty;        // of a broken episode, on the scale of scaled rewards [T, E]
-    float *bootstrap;      // value after a truncated or last row, normalised scale [T, E]
-    float *target;         // auxiliary targets                              [T, E, n_targets]
-    uint8_t *has_target;   // measured at this row                           [T, E, n_targets]
-
-    // written by es_rollout_finish; 0 in rows that are not valid
-    float *scaled_reward; // reward over the scale in force + penalty, clipped [T, E]
-    float *advantage;     // generalised, not normalised                     [T, E]
-    float *returns;       // advantage + value, on the scale of scaled_reward [T, E]
-    float *td_error;      //                                                 [T, E]
+#define X(type, name, count, meaning) type *name;
+    ES_ROLLOUT_COLUMNS(X)
+#undef X
+    int64_t *first_logit; // as in a view
 } EsRollout;
+
+// Lay the columns out over a slab of es_rollout_bytes, aligned to 64 bytes; nothing is read or
+// written here. Columns start at multiples of 64.
+void es_rollout_view_bind(EsRolloutView *view, void *slab, const EsRolloutShape *shape);
+size_t es_rollout_bytes(const EsRolloutShape *shape);
+
+EsRolloutView es_rollout_view(const EsRollout *rollout);
 
 // Fails with ARGUMENT on a shape that makes no sense. The rollout is reset.
 EsStatus es_rollout_create(const EsRolloutShape *shape, EsRollout **rollout);
