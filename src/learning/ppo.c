@@ -256,7 +256,10 @@ static EsStatus run_pass(Update *u, int *goes_on) {
         memcpy(ppo->reference, ppo->log_probability,
                (size_t)(ppo->n_rows * n_heads) * sizeof *ppo->reference);
         u->batch.reference = ppo->reference;
-        es_ppo_report_auxiliary(report, &u->batch, &outputs);
+        if (outputs.auxiliary != NULL) {
+            EsPpoPair pair = es_ppo_compare_targets(&u->batch, &outputs);
+            es_ppo_report_auxiliary(report, &pair);
+        }
     } else if (s->target_kl > 0 && loss.kl > KL_MARGIN * (double)s->target_kl) {
         report->is_stopped = 1;
         return ES_STATUS_OK;

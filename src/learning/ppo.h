@@ -31,6 +31,14 @@ typedef struct EsOutputs {
     float *auxiliary;    // predicted targets                       [R, n_targets]
 } EsOutputs;
 
+// Where row t E + e of a rollout stands among the rows of outputs that keep environments in shards
+// of N: [shard][T][N]. With N = E that is the rollout's own order.
+static inline ES_HOST_DEVICE int64_t es_output_row(const EsRolloutShape *shape, int64_t shard_envs,
+                                                   int64_t row) {
+    int64_t t = row / shape->n_envs, e = row % shape->n_envs;
+    return (e / shard_envs * shape->n_steps + t) * shard_envs + e % shard_envs;
+}
+
 typedef struct EsStepReport {
     double gradient_norm;                  // before clipping, all parameters
     double head_norm[ES_POLICY_HEADS_MAX]; // of each head's own parameters

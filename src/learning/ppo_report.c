@@ -1,6 +1,5 @@
 #include "learning/ppo_report.h"
 
-#include "base/math_rules.h"
 #include "base/statistics.h"
 
 // below this spread of normalised advantages their shape is noise
@@ -81,38 +80,14 @@ void es_ppo_report_begin(EsPpoReport *report, int n_heads) {
     report->forced_ratio = nan;
 }
 
-// Sums of products of two series around their means, in the order they come.
-typedef struct Pair {
-    double n, mean_x, mean_y, xx, yy, xy, ee; // ee: of x - y
-} Pair;
-
-static void add_to_means(Pair *pair, double x, double y) {
-    pair->n += 1;
-    pair->mean_x += x;
-    pair->mean_y += y;
-}
-
-static void close_means(Pair *pair) {
-    pair->mean_x /= ES_MAX(pair->n, 1);
-    pair->mean_y /= ES_MAX(pair->n, 1);
-}
-
-static void add_to_products(Pair *pair, double x, double y) {
-    double dx = x - pair->mean_x, dy = y - pair->mean_y;
-    pair->xx += dx * dx;
-    pair->yy += dy * dy;
-    pair->xy += dx * dy;
-    pair->ee += (dx - dy) * (dx - dy);
-}
-
-static double correlate(const Pair *pair) {
+static double correlate(const EsPpoPair *pair) {
     return pair->xx > 0 && pair->yy > 0
                ? pair->xy / (es_math_sqrt(pair->xx) * es_math_sqrt(pair->yy))
                : es_math_nan();
 }
 
 // 1 - Var(x - y) / max(Var x, least), variances of the sample
-static double explain(const Pair *pair, double least) {
+static double explain(const EsPpoPair *pair, double least) {
     if (pair->n < 2) {
         return es_math_nan();
     }
@@ -121,18 +96,20 @@ static double explain(const Pair *pair, double least) {
 }
 
 static void report_critic(EsPpoReport *report, const EsRollout *r, double value_scale) {
-    Pair pair = {0};
+    EsPpoPair pair = {0};
     double td_size = 0;
     for (int64_t row = 0; row < r->n_rows; row++) {
         if (r->is_valid[row]) {
-            add_to_means(&pair, (double)r->returns[row], (double)r->value[row] * value_scale);
+            es_ppo_pair_add_means(&pair, (double)r->returns[row],
+                                  (double)r->value[row] * value_scale);
             td_size += es_math_abs((double)r->td_error[row]);
         }
     }
-    close_means(&pair);
+    es_ppo_pair_close_means(&pair);
     for (int64_t row = 0; row < r->n_rows; row++) {
         if (r->is_valid[row]) {
-            add_to_products(&pair, (double)r->returns[row], (double)r->value[row] * value_scale);
+            es_ppo_pair_add_products(&pair, (double)r->returns[row],
+                                     (double)r->value[row] * value_scale);
         }
     }
     report->value_correlation = correlate(&pair);
@@ -197,15 +174,16 @@ void es_ppo_report_rows(EsPpoReport *report, const EsRollout *r, const float *ad
     report_quantiles(report, r, scratch);
 }
 
-void es_ppo_report_auxiliary(EsPpoReport *report, const EsPpoBatch *batch,
-                             const EsOutputs *outputs) {
+void es_ppo_report_auxiliary(EsPpoReport *report, const EsPpoPair *pair) {
+    report->auxiliary_explained = explain(pair, LEAST_TARGET_VARIANCE);
+    report->auxiliary_correlation = correlate(pair);
+}
+
+EsPpoPair es_ppo_compare_targets(const EsPpoBatch *batch, const EsOutputs *outputs) {
     const EsRollout *r = batch->rollout;
     int64_t n_targets = r->shape.n_targets, n = r->n_rows * n_targets;
     double clip = (double)batch->settings->auxiliary_clip;
-    Pair pair = {0};
-    if (outputs->auxiliary == NULL) {
-        return;
-    }
+    EsPpoPair pair = {0};
     for (int sweep = 0; sweep < 2; sweep++) {
         for (int64_t at = 0; at < n; at++) {
             if (!r->is_valid[at / n_targets] || !r->has_target[at]) {
@@ -214,17 +192,16 @@ void es_ppo_report_auxiliary(EsPpoReport *report, const EsPpoBatch *batch,
             double target = es_math_clamp((double)r->target[at], -clip, clip);
             double guess = (double)outputs->auxiliary[at];
             if (sweep == 0) {
-                add_to_means(&pair, target, guess);
+                es_ppo_pair_add_means(&pair, target, guess);
             } else {
-                add_to_products(&pair, target, guess);
+                es_ppo_pair_add_products(&pair, target, guess);
             }
         }
         if (sweep == 0) {
-            close_means(&pair);
+            es_ppo_pair_close_means(&pair);
         }
     }
-    report->auxiliary_explained = explain(&pair, LEAST_TARGET_VARIANCE);
-    report->auxiliary_correlation = correlate(&pair);
+    return pair;
 }
 
 static void add_head(EsPpoReport *report, int h, const EsPpoLoss *loss, const EsStepReport *step) {

@@ -7,7 +7,7 @@
 #ifndef ES_LEARNING_PPO_REPORT_H
 #define ES_LEARNING_PPO_REPORT_H
 
-#include "learning/ppo_loss.h"
+#include "learning/ppo_rules.h"
 
 ES_EXTERN_C_BEGIN
 
@@ -30,9 +30,9 @@ void es_ppo_report_begin(EsPpoReport *report, int n_heads);
 void es_ppo_report_rows(EsPpoReport *report, const EsRollout *rollout, const float *advantage,
                         double value_scale, double *scratch);
 
-// How well the targets were predicted, at the first pass.
-void es_ppo_report_auxiliary(EsPpoReport *report, const EsPpoBatch *batch,
-                             const EsOutputs *outputs);
+// How well the targets were predicted, at the first pass; outputs have an auxiliary one.
+EsPpoPair es_ppo_compare_targets(const EsPpoBatch *batch, const EsOutputs *outputs);
+void es_ppo_report_auxiliary(EsPpoReport *report, const EsPpoPair *pair);
 
 // A pass whose step was taken.
 void es_ppo_report_pass(EsPpoReport *report, int n_heads, const EsPpoLoss *loss,
