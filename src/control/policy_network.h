@@ -68,8 +68,8 @@ EsStatus es_policy_network_act(EsPolicyNetwork *network, const float *features,
 
 // The network as PPO sees it: rollouts of exactly T steps and E environments, whose ids are the
 // blueprints and whose last head is the operation. begin copies the rows; outputs of forward are
-// valid until the next forward; each step belongs to the forward before it. Borrows the network,
-// which needs a training plan.
+// valid until the next forward; each step belongs to the forward before it. On CUDA it has a device
+// form, too. Borrows the network, which needs a training plan.
 EsTrainee es_policy_network_trainee(EsPolicyNetwork *network);
 
 // RMS of hidden and cell states, and the largest of any environment, for health checks. Values

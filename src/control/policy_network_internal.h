@@ -44,11 +44,14 @@ typedef struct EsPolicyTraining {
     EsOutputs outputs; // owned, in the order of the rollout
     // one per parameter tensor, owned
     int n_tensors;
-    int *part_of;         // es_policy_part_of
+    int32_t *part_of;     // es_policy_part_of
     double *sum_squares;  // of the last step's gradient
     int32_t *n_nonfinite; // likewise
     int has_rows;         // begin was called
     int has_outputs;      // forward was called, step not yet
+    // on CUDA
+    EsDeviceTrainee on_device;
+    EsTensor parts; // owned: part_of in device memory
 } EsPolicyTraining;
 
 struct EsPolicyNetwork {
@@ -66,6 +69,15 @@ struct EsPolicyNetwork {
 EsStatus es_policy_training_create(EsPolicyNetwork *network);
 void es_policy_training_destroy(EsPolicyTraining *training);
 EsStatus es_policy_training_initialise(EsPolicyTraining *training, EsStream *stream, uint64_t seed);
+
+// What both forms of the trainee share: ARGUMENT names what a rollout has that the network was not
+// made for; the forward pass, queued; the right to one step per pass.
+EsStatus es_policy_check_rollout(const EsPolicyNetwork *network, const EsRolloutShape *shape);
+EsStatus es_policy_queue_forward(EsPolicyNetwork *network, uint32_t pass);
+EsStatus es_policy_take_outputs(EsPolicyTraining *training);
+
+// Make training->on_device, for a network on CUDA whose training is there.
+EsStatus es_policy_open_device_form(EsPolicyNetwork *network);
 
 ES_EXTERN_C_END
 

@@ -1,17 +1,21 @@
 // A policy network in training: rows of a rollout to shards and back, gradients, optimiser.
 //
 // G shards, T steps, E environments, N of a shard.
-#include <math.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/random_rules.h"
 #include "control/policy_network_internal.h"
+#include "control/policy_report_rules.h"
 
 // as published
 #define ADAM_EPSILON 1e-5f
 
 // --- life ---
+
+static int is_on_cuda(const EsPolicyNetwork *network) {
+    return es_device_info(network->device)->kind == ES_DEVICE_CUDA;
+}
 
 static EsStatus open_ports(EsPolicyNetwork *network, EsPolicyTraining *training) {
     const EsPolicyGraph *p = &training->graph;
@@ -93,7 +97,8 @@ EsStatus es_policy_training_create(EsPolicyNetwork *network) {
     options.optimiser = training->optimiser;
     ES_TRY(es_plan_create(training->graph.graph, network->store, &options, &training->plan));
     ES_TRY(open_ports(network, training));
-    return allocate_outputs(network, &training->outputs);
+    ES_TRY(allocate_outputs(network, &training->outputs));
+    return is_on_cuda(network) ? es_policy_open_device_form(network) : ES_STATUS_OK;
 }
 
 void es_policy_training_destroy(EsPolicyTraining *training) {
@@ -110,6 +115,7 @@ void es_policy_training_destroy(EsPolicyTraining *training) {
     for (size_t i = 0; i < ES_COUNT_OF(ports); i++) {
         es_port_close(ports[i]);
     }
+    es_device_destroy_tensor(&training->parts);
     es_plan_destroy(training->plan);
     es_optimiser_destroy(training->optimiser);
     es_policy_graph_destroy(&training->graph);
@@ -196,7 +202,7 @@ static void scatter_ops(const EsPolicyNetwork *network, const EsRollout *rollout
 
 // --- EsTrainee ---
 
-static EsStatus check_rollout(const EsPolicyNetwork *network, const EsRolloutShape *shape) {
+EsStatus es_policy_check_rollout(const EsPolicyNetwork *network, const EsRolloutShape *shape) {
     const struct {
         const char *name;
         int64_t given, wanted;
@@ -222,7 +228,7 @@ static EsStatus check_rollout(const EsPolicyNetwork *network, const EsRolloutSha
 static EsStatus begin(void *context, const EsRollout *rollout) {
     EsPolicyNetwork *network = context;
     EsPolicyTraining *training = network->training;
-    ES_TRY(check_rollout(network, &rollout->shape));
+    ES_TRY(es_policy_check_rollout(network, &rollout->shape));
     training->has_rows = training->has_outputs = 0;
     scatter(network, &training->features, rollout->features,
             (size_t)rollout->shape.n_features * sizeof *rollout->features);
@@ -240,17 +246,30 @@ static EsStatus begin(void *context, const EsRollout *rollout) {
     return ES_STATUS_OK;
 }
 
-static EsStatus forward(void *context, uint32_t pass, EsOutputs *outputs) {
-    EsPolicyNetwork *network = context;
+EsStatus es_policy_queue_forward(EsPolicyNetwork *network, uint32_t pass) {
     EsPolicyTraining *training = network->training;
-    EsStream *stream = network->stream;
     if (!training->has_rows) {
         return ES_FAIL(ARGUMENT,
                        "the policy network has no rollout to run over: begin comes first");
     }
     *(int32_t *)training->pass.host = (int32_t)(pass & INT32_MAX);
-    ES_TRY(es_port_send(&training->pass, stream));
-    ES_TRY(es_plan_run_forward(training->plan, stream));
+    ES_TRY(es_port_send(&training->pass, network->stream));
+    return es_plan_run_forward(training->plan, network->stream);
+}
+
+EsStatus es_policy_take_outputs(EsPolicyTraining *training) {
+    if (!training->has_outputs) {
+        return ES_FAIL(ARGUMENT, "a step of the policy network needs a forward pass of its own");
+    }
+    training->has_outputs = 0;
+    return ES_STATUS_OK;
+}
+
+static EsStatus forward(void *context, uint32_t pass, EsOutputs *outputs) {
+    EsPolicyNetwork *network = context;
+    EsPolicyTraining *training = network->training;
+    EsStream *stream = network->stream;
+    ES_TRY(es_policy_queue_forward(network, pass));
     const EsPort *const ports[] = {&training->logits, &training->value, &training->action_value,
                                    &training->contribution};
     for (size_t i = 0; i < ES_COUNT_OF(ports); i++) {
@@ -269,31 +288,12 @@ static EsStatus forward(void *context, uint32_t pass, EsOutputs *outputs) {
     return ES_STATUS_OK;
 }
 
-static void fill_report(const EsPolicyTraining *training, EsStepReport *report) {
-    double parts[ES_POLICY_PART_OTHER + 1] = {0}, total = 0.0;
-    *report = (EsStepReport){0};
-    for (int i = 0; i < training->n_tensors; i++) {
-        parts[training->part_of[i]] += training->sum_squares[i];
-        total += training->sum_squares[i];
-        report->n_nonfinite += training->n_nonfinite[i];
-    }
-    report->gradient_norm = sqrt(total);
-    for (int32_t head = 0; head < ES_N_HEADS; head++) {
-        report->head_norm[head] = sqrt(parts[head]);
-    }
-    report->value_norm = sqrt(parts[ES_POLICY_PART_VALUE]);
-    report->action_value_norm = sqrt(parts[ES_POLICY_PART_ACTION_VALUE]);
-}
-
 static EsStatus step(void *context, const EsOutputs *gradients, float rate, float max_norm,
                      EsStepReport *report) {
     EsPolicyNetwork *network = context;
     EsPolicyTraining *training = network->training;
     EsStream *stream = network->stream;
-    if (!training->has_outputs) {
-        return ES_FAIL(ARGUMENT, "a step of the policy network needs a forward pass of its own");
-    }
-    training->has_outputs = 0;
+    ES_TRY(es_policy_take_outputs(training));
     ES_TRY(
         scatter_gradient(network, &training->d_logits, gradients->logits, network->shape.n_logits));
     ES_TRY(scatter_gradient(network, &training->d_value, gradients->value, 1));
@@ -305,11 +305,16 @@ static EsStatus step(void *context, const EsOutputs *gradients, float rate, floa
     ES_TRY(es_plan_run_backward(training->plan, stream));
     ES_TRY(es_optimiser_read_norms(training->optimiser, stream, NULL, training->sum_squares,
                                    training->n_nonfinite));
-    fill_report(training, report);
+    es_policy_fill_report(training->n_tensors, training->part_of, training->sum_squares,
+                          training->n_nonfinite, report);
     return ES_STATUS_OK;
 }
 
 EsTrainee es_policy_network_trainee(EsPolicyNetwork *network) {
     ES_ASSERT(network->training != NULL);
-    return (EsTrainee){.context = network, .begin = begin, .forward = forward, .step = step};
+    return (EsTrainee){.context = network,
+                       .begin = begin,
+                       .forward = forward,
+                       .step = step,
+                       .on_device = is_on_cuda(network) ? &network->training->on_device : NULL};
 }

@@ -1,33 +1,11 @@
-#include "learning/ppo.h"
-
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/math_rules.h"
-#include "learning/choice_rules.h"
-#include "learning/ppo_loss.h"
+#include "learning/ppo_internal.h"
 #include "learning/ppo_report.h"
 
 #define SKIPPED_MAX 3 // updates in a row without a finite step
 #define KL_MARGIN   1.5
-
-struct EsPpo {
-    EsPpoSettings settings;
-    EsRolloutShape shape;
-    int64_t n_rows;
-    EsPpoState state;
-    void *slab;        // owned: the arrays below, but for logits
-    size_t slab_bytes; //
-    float *advantage;
-    float *value_target;
-    double *reference;       // [R, K]
-    double *log_probability; // [R, K]
-    double *scratch;         // [max(A, R)]
-    EsOutputs outputs;       // room for the trainee
-    EsOutputs gradients;     //
-    void *logits;            // owned: those of outputs, then of gradients
-    int64_t logit_capacity;  // of either
-};
 
 // Give every array its place in the slab; with slab NULL, measure it.
 static void lay_out(EsPpo *p) {
@@ -99,6 +77,7 @@ EsStatus es_ppo_create(const EsPpoSettings *settings, const EsRolloutShape *shap
 
 void es_ppo_destroy(EsPpo *ppo) {
     if (ppo != NULL) {
+        es_ppo_device_destroy(ppo->device);
         es_release(ppo->logits);
         es_release(ppo->slab);
         es_release(ppo);
@@ -175,21 +154,13 @@ static EsStatus check_returns(const EsRollout *r) {
     return ES_STATUS_OK;
 }
 
-// One update under way.
-typedef struct Update {
-    EsPpo *ppo;
-    EsRollout *rollout;
-    const EsTrainee *trainee;
-    EsPpoReport *report;
-    EsPpoBatch batch;
-    EsScaleNormaliser values; // with this round's returns; kept when a step was taken
-} Update;
-
-static void normalise_advantages(Update *u) {
+static void normalise_advantages(EsPpoUpdate *u) {
     const EsRollout *r = u->rollout;
     EsRowStatistics s = es_row_statistics(r->n_rows, r->advantage, 1, r->is_valid);
     double floor = (double)u->ppo->settings.advantage_floor;
     double divisor = ES_MAX(s.deviation, floor) + 1e-8;
+    u->scales.advantage_mean = s.mean;
+    u->scales.advantage_divisor = divisor;
     u->report->advantage_mean = s.mean;
     u->report->advantage_std = s.deviation;
     u->report->is_spread_floored = s.deviation < floor;
@@ -199,29 +170,33 @@ static void normalise_advantages(Update *u) {
     }
 }
 
-// Advantages, the rows' statistics, and targets on the scale that this round's returns move.
-static EsStatus prepare(Update *u) {
-    EsPpo *ppo = u->ppo;
-    EsRollout *r = u->rollout;
+EsAdvantageOptions es_ppo_advantage_options(const EsPpo *ppo) {
     const EsPpoSettings *s = &ppo->settings;
-    EsAdvantageOptions options = {.gamma = (double)s->gamma,
-                                  .lambda = (double)s->lambda,
-                                  .reward_scale = es_reward_scale(&ppo->state.rewards),
-                                  .reward_clip = (double)s->reward_clip,
-                                  .value_scale = es_value_scale(&ppo->state.values),
-                                  .bootstraps = s->bootstraps};
-    es_rollout_finish(r, &options);
+    return (EsAdvantageOptions){.gamma = (double)s->gamma,
+                                .lambda = (double)s->lambda,
+                                .reward_scale = es_reward_scale(&ppo->state.rewards),
+                                .reward_clip = (double)s->reward_clip,
+                                .value_scale = es_value_scale(&ppo->state.values),
+                                .bootstraps = s->bootstraps};
+}
+
+EsStatus es_ppo_take_stock(EsPpoUpdate *u) {
+    EsPpo *ppo = u->ppo;
+    const EsRollout *r = u->rollout;
+    const EsPpoSettings *s = &ppo->settings;
     ES_TRY(check_returns(r));
     normalise_advantages(u);
-    es_ppo_report_rows(u->report, r, ppo->advantage, options.value_scale, ppo->scratch);
+    es_ppo_report_rows(u->report, r, ppo->advantage, es_value_scale(&ppo->state.values),
+                       ppo->scratch);
+    // targets are on the scale that this round's returns move
     u->values = ppo->state.values;
     es_value_scale_merge(&u->values, r->n_rows, r->returns, r->is_valid);
-    double scale = es_value_scale(&u->values);
+    double scale = u->scales.value = es_value_scale(&u->values);
     for (int64_t row = 0; row < r->n_rows; row++) {
         ppo->value_target[row] = (float)((double)r->returns[row] / scale);
     }
     EsPpoCoefficients coefficients = es_ppo_coefficients(s, ppo->state.n_updates);
-    u->report->reward_scale = options.reward_scale;
+    u->report->reward_scale = es_reward_scale(&ppo->state.rewards);
     u->report->value_scale = scale;
     u->report->entropy_coefficient = coefficients.entropy;
     u->report->value_coefficient = coefficients.value;
@@ -235,47 +210,77 @@ static EsStatus prepare(Update *u) {
     return ES_STATUS_OK;
 }
 
+int es_ppo_judge(EsPpoUpdate *u, const EsPpoLoss *loss, int is_first) {
+    const EsPpoSettings *s = &u->ppo->settings;
+    u->report->n_nonfinite += loss->n_nonfinite;
+    if (loss->n_nonfinite > 0) {
+        return 0; // the weights stay, so that another pass would see the same
+    }
+    u->report->kl_divergence = loss->kl;
+    if (!is_first && s->target_kl > 0 && loss->kl > KL_MARGIN * (double)s->target_kl) {
+        u->report->is_stopped = 1;
+        return 0;
+    }
+    return 1;
+}
+
+int es_ppo_count_step(EsPpoUpdate *u, const EsPpoLoss *loss, const EsStepReport *step) {
+    u->report->n_nonfinite += step->n_nonfinite;
+    if (step->n_nonfinite > 0) {
+        return 0;
+    }
+    es_ppo_report_pass(u->report, u->ppo->shape.policy.n_heads, loss, step);
+    return 1;
+}
+
 // One pass and, unless it ends the update, one step.
-static EsStatus run_pass(Update *u, int *goes_on) {
+static EsStatus run_pass(EsPpoUpdate *u, int *goes_on) {
     EsPpo *ppo = u->ppo;
-    EsPpoReport *report = u->report;
     const EsPpoSettings *s = &ppo->settings;
-    int n_heads = ppo->shape.policy.n_heads;
+    int is_first = u->batch.reference == NULL;
     EsOutputs outputs = ppo->outputs;
     EsPpoLoss loss;
     EsStepReport step = {0};
-    *goes_on = 0;
     ES_TRY(u->trainee->forward(u->trainee->context, (uint32_t)ppo->state.n_passes++, &outputs));
     es_ppo_loss(&u->batch, &outputs, ppo->log_probability, &loss);
-    report->n_nonfinite += loss.n_nonfinite;
-    if (loss.n_nonfinite > 0) {
-        return ES_STATUS_OK; // the weights stay, so that another pass would see the same
+    *goes_on = es_ppo_judge(u, &loss, is_first);
+    if (!*goes_on) {
+        return ES_STATUS_OK;
     }
-    report->kl_divergence = loss.kl;
-    if (u->batch.reference == NULL) {
+    if (is_first) {
         memcpy(ppo->reference, ppo->log_probability,
-               (size_t)(ppo->n_rows * n_heads) * sizeof *ppo->reference);
+               (size_t)(ppo->n_rows * ppo->shape.policy.n_heads) * sizeof *ppo->reference);
         u->batch.reference = ppo->reference;
         if (outputs.auxiliary != NULL) {
             EsPpoPair pair = es_ppo_compare_targets(&u->batch, &outputs);
-            es_ppo_report_auxiliary(report, &pair);
+            es_ppo_report_auxiliary(u->report, &pair);
         }
-    } else if (s->target_kl > 0 && loss.kl > KL_MARGIN * (double)s->target_kl) {
-        report->is_stopped = 1;
-        return ES_STATUS_OK;
     }
     es_ppo_loss_gradient(&u->batch, &outputs, ppo->log_probability, &loss, &ppo->gradients);
     ES_TRY(u->trainee->step(u->trainee->context, &ppo->gradients, s->rate, s->max_norm, &step));
-    report->n_nonfinite += step.n_nonfinite;
-    if (step.n_nonfinite == 0) {
-        es_ppo_report_pass(report, n_heads, &loss, &step);
-        *goes_on = 1;
+    *goes_on = es_ppo_count_step(u, &loss, &step);
+    return ES_STATUS_OK;
+}
+
+static EsStatus run_on_host(EsPpoUpdate *u) {
+    EsPpo *ppo = u->ppo;
+    EsRollout *rollout = u->rollout;
+    EsAdvantageOptions options = es_ppo_advantage_options(ppo);
+    if (rollout->first_logit != NULL) {
+        ES_TRY(reserve_logits(ppo, ES_MAX(rollout->first_logit[rollout->n_rows], 1)));
+    }
+    es_rollout_finish(rollout, &options);
+    ES_TRY(es_ppo_take_stock(u));
+    ES_TRY(u->trainee->begin(u->trainee->context, rollout));
+    int goes_on = 1;
+    for (int k = 0; k < ppo->settings.n_epochs && goes_on; k++) {
+        ES_TRY(run_pass(u, &goes_on));
     }
     return ES_STATUS_OK;
 }
 
 // What an update with a step leaves behind; or the count of those without.
-static EsStatus conclude(Update *u) {
+static EsStatus conclude(EsPpoUpdate *u) {
     EsPpoState *state = &u->ppo->state;
     const EsRollout *r = u->rollout;
     if (u->report->n_epochs > 0) {
@@ -300,27 +305,44 @@ static int has_valid_row(const EsRollout *r) {
     return memchr(r->is_valid, 1, (size_t)r->n_rows) != NULL;
 }
 
-EsStatus es_ppo_update(EsPpo *ppo, EsRollout *rollout, const EsTrainee *trainee,
-                       EsPpoReport *report) {
+static EsPpoUpdate begin_update(EsPpo *ppo, EsRollout *rollout, const EsTrainee *trainee,
+                                EsPpoReport *report) {
     const EsPolicyShape *policy = &ppo->shape.policy;
     ES_ASSERT(rollout->n_rows == ppo->n_rows && rollout->shape.n_envs == ppo->shape.n_envs);
     ES_ASSERT(rollout->shape.n_targets == ppo->shape.n_targets);
     ES_ASSERT(memcmp(&rollout->shape.policy, policy, sizeof *policy) == 0);
     es_ppo_report_begin(report, policy->n_heads);
+    return (EsPpoUpdate){.ppo = ppo, .rollout = rollout, .trainee = trainee, .report = report};
+}
+
+EsStatus es_ppo_update(EsPpo *ppo, EsRollout *rollout, const EsTrainee *trainee,
+                       EsPpoReport *report) {
+    EsPpoUpdate u = begin_update(ppo, rollout, trainee, report);
     if (!has_valid_row(rollout)) {
         return ES_STATUS_OK;
     }
-    Update u = {.ppo = ppo, .rollout = rollout, .trainee = trainee, .report = report};
     ES_TRY(check_rows(rollout));
-    if (rollout->first_logit != NULL) {
-        ES_TRY(reserve_logits(ppo, ES_MAX(rollout->first_logit[rollout->n_rows], 1)));
+    if (trainee->on_device != NULL) {
+        ES_TRY(es_ppo_device_finish(&u, NULL));
+        ES_TRY(es_ppo_device_passes(&u));
+    } else {
+        ES_TRY(run_on_host(&u));
     }
-    ES_TRY(prepare(&u));
-    ES_TRY(trainee->begin(trainee->context, rollout));
-    int goes_on = 1;
-    for (int k = 0; k < ppo->settings.n_epochs && goes_on; k++) {
-        ES_TRY(run_pass(&u, &goes_on));
+    es_ppo_report_end(report, ppo->shape.policy.n_heads);
+    return conclude(&u);
+}
+
+EsStatus es_ppo_update_resident(EsPpo *ppo, const EsRolloutView *rows, EsRollout *mirror,
+                                const EsTrainee *trainee, EsPpoReport *report) {
+    EsPpoUpdate u = begin_update(ppo, mirror, trainee, report);
+    ES_ASSERT(trainee->on_device != NULL);
+    ES_ASSERT(rows->n_rows == mirror->n_rows && rows->shape.n_envs == mirror->shape.n_envs);
+    ES_TRY(es_ppo_device_finish(&u, rows));
+    if (!has_valid_row(mirror)) {
+        return ES_STATUS_OK;
     }
-    es_ppo_report_end(report, policy->n_heads);
+    ES_TRY(check_rows(mirror));
+    ES_TRY(es_ppo_device_passes(&u));
+    es_ppo_report_end(report, ppo->shape.policy.n_heads);
     return conclude(&u);
 }

@@ -20,6 +20,7 @@
 
 #include "learning/normaliser.h"
 #include "learning/rollout.h"
+#include "tensor/device.h"
 
 ES_EXTERN_C_BEGIN
 
@@ -46,6 +47,20 @@ typedef struct EsStepReport {
     int64_t n_nonfinite;                   // gradient values
 } EsStepReport;
 
+// A trainee whose rows are in device memory: everything is queued on its stream, nothing waits.
+typedef struct EsDeviceTrainee {
+    EsStream *stream; // borrowed
+    // device memory, in place while the trainee lives
+    EsOutputs outputs;   // filled by forward; action_value or auxiliary NULL: it has none
+    EsOutputs gradients; // read by step; rows that no environment has stay 0
+    int64_t shard_envs;  // order of the rows of both: es_output_row
+    // Take the rows, which are in device memory, and what the steps of this update clip and move
+    // by. May wait.
+    EsStatus (*begin)(void *context, const EsRolloutView *rows, float rate, float max_norm);
+    EsStatus (*forward)(void *context, uint32_t pass);
+    EsStatus (*step)(void *context, EsStepReport *report); // into device memory
+} EsDeviceTrainee;
+
 // A network in training. `pass` numbers the passes of a run, for dropout. Dropout that reaches the
 // logits makes ratios noise.
 typedef struct EsTrainee {
@@ -60,6 +75,8 @@ typedef struct EsTrainee {
     // the last forward are 0.
     EsStatus (*step)(void *context, const EsOutputs *gradients, float rate, float max_norm,
                      EsStepReport *report);
+    // The same in device memory, borrowed; NULL: it has none. An update prefers it.
+    const EsDeviceTrainee *on_device;
 } EsTrainee;
 
 // type, name, default as a configuration spells it, lowest, highest, help
@@ -162,15 +179,27 @@ typedef struct EsPpoState {
 typedef struct EsPpo EsPpo;
 
 EsStatus es_ppo_create(const EsPpoSettings *settings, const EsRolloutShape *shape, EsPpo **ppo);
-void es_ppo_destroy(EsPpo *ppo);
+void es_ppo_destroy(EsPpo *ppo); // before the device of its trainee is closed
 EsPpoState *es_ppo_state(EsPpo *ppo);
 
 // One update. Fills in the last group of the rollout. A rollout without a valid row changes
 // nothing. Numbers of the trainee that are not finite end the update; when there was no step before
 // them, nothing moves but n_passes and n_skipped, and the third such update in a row fails with
 // NUMERIC. Returns that are not finite fail with NUMERIC at once.
+//
+// With a trainee on a device the update runs there: the rows are copied up once, the finished
+// columns down once, and each pass brings back a few numbers in one copy. The host waits once per
+// pass and a fixed number of times per update, and looks at the rows for the report while the
+// first pass runs. Advantages are those of the CPU bit for bit; sums over rows run in another fixed
+// tree. The first such update takes device memory.
 EsStatus es_ppo_update(EsPpo *ppo, EsRollout *rollout, const EsTrainee *trainee,
                        EsPpoReport *report);
+
+// The same for rows that are in the memory of the trainee's device already, written by work that
+// its stream comes after, and bound by es_rollout_view_bind. `mirror`, of the same shape, receives
+// all columns but features and ids.
+EsStatus es_ppo_update_resident(EsPpo *ppo, const EsRolloutView *rows, EsRollout *mirror,
+                                const EsTrainee *trainee, EsPpoReport *report);
 
 ES_EXTERN_C_END
 

@@ -137,7 +137,8 @@ static EsStatus linear_step(void *context, const EsOutputs *gradients, float rat
 }
 
 static EsTrainee linear_interface(LinearTrainee *t) {
-    return (EsTrainee){t, linear_begin, linear_forward, linear_step};
+    return (EsTrainee){
+        .context = t, .begin = linear_begin, .forward = linear_forward, .step = linear_step};
 }
 
 #endif

@@ -1,0 +1,14 @@
+#include "learning/ppo_internal.h"
+
+EsStatus es_ppo_device_finish(EsPpoUpdate *update, const EsRolloutView *resident) {
+    (void)update;
+    (void)resident;
+    return ES_FAIL(UNSUPPORTED, "ppo: an update on a device, but this build has no CUDA");
+}
+
+EsStatus es_ppo_device_passes(EsPpoUpdate *update) {
+    (void)update;
+    return ES_FAIL(UNSUPPORTED, "ppo: an update on a device, but this build has no CUDA");
+}
+
+void es_ppo_device_destroy(EsPpoDevice *device) { (void)device; }

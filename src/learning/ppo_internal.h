@@ -1,0 +1,74 @@
+// The parts of PPO that its updates on the host and on a device share.
+#ifndef ES_LEARNING_PPO_INTERNAL_H
+#define ES_LEARNING_PPO_INTERNAL_H
+
+#include "learning/ppo_rules.h"
+
+ES_EXTERN_C_BEGIN
+
+// Device memory of an EsPpo, made by its first update there.
+typedef struct EsPpoDevice EsPpoDevice;
+
+struct EsPpo {
+    EsPpoSettings settings;
+    EsRolloutShape shape;
+    int64_t n_rows;
+    EsPpoState state;
+    void *slab;        // owned: the arrays below, but for logits
+    size_t slab_bytes; //
+    float *advantage;
+    float *value_target;
+    double *reference;       // [R, K]
+    double *log_probability; // [R, K]
+    double *scratch;         // [max(A, R)]
+    EsOutputs outputs;       // room for the trainee
+    EsOutputs gradients;     //
+    void *logits;            // owned: those of outputs, then of gradients
+    int64_t logit_capacity;  // of either
+    EsPpoDevice *device;     // owned; NULL before the first update on a device
+};
+
+// How rows become what a pass reads.
+typedef struct EsPpoScales {
+    double advantage_mean, advantage_divisor;
+    double value; // targets are returns over it
+} EsPpoScales;
+
+// One update under way.
+typedef struct EsPpoUpdate {
+    EsPpo *ppo;
+    EsRollout *rollout;
+    const EsTrainee *trainee;
+    EsPpoReport *report;
+    EsPpoBatch batch;
+    EsPpoScales scales;       // set by es_ppo_take_stock
+    EsScaleNormaliser values; // with this round's returns; kept when a step was taken
+} EsPpoUpdate;
+
+EsAdvantageOptions es_ppo_advantage_options(const EsPpo *ppo);
+
+// After es_rollout_finish: checks the returns, finds the scales and coefficients, writes normalised
+// advantages and targets, reports on the rows.
+EsStatus es_ppo_take_stock(EsPpoUpdate *update);
+
+// Whether the loss of a pass lets a step follow: its numbers are finite and the policy has not
+// moved too far. Counts the pass's findings into the report.
+int es_ppo_judge(EsPpoUpdate *update, const EsPpoLoss *loss, int is_first);
+
+// Count a step; returns whether it was taken: its gradients are finite.
+int es_ppo_count_step(EsPpoUpdate *update, const EsPpoLoss *loss, const EsStepReport *step);
+
+// --- on a device; UNSUPPORTED in a build without CUDA ---
+
+// Finish the rows on the trainee's device, from `resident` or, NULL, from the update's rollout.
+// Afterwards the rollout has what the host looks at. Waits.
+EsStatus es_ppo_device_finish(EsPpoUpdate *update, const EsRolloutView *resident);
+
+// The passes of an update over the rows that were finished last.
+EsStatus es_ppo_device_passes(EsPpoUpdate *update);
+
+void es_ppo_device_destroy(EsPpoDevice *device); // NULL is fine
+
+ES_EXTERN_C_END
+
+#endif
