@@ -55,8 +55,8 @@ static void fill_rollout(EsRollout *rollout, int n_between) {
     }
 }
 
-static PolicyCase create_case(EsPolicySpec spec, int64_t n_envs, int64_t n_steps, int n_threads,
-                              int n_between) {
+static inline PolicyCase create_case(EsPolicySpec spec, int64_t n_envs, int64_t n_steps,
+                                     int n_threads, int n_between) {
     PolicyCase test = {0};
     EsRolloutShape shape = policy_rollout_shape(&spec, n_envs, n_steps);
     int64_t R = n_envs * n_steps;
@@ -73,7 +73,7 @@ static PolicyCase create_case(EsPolicySpec spec, int64_t n_envs, int64_t n_steps
     return test;
 }
 
-static void destroy_case(PolicyCase *test) {
+static inline void destroy_case(PolicyCase *test) {
     free(test->gradients.logits);
     free(test->gradients.value);
     free(test->gradients.action_value);

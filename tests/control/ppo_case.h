@@ -6,7 +6,9 @@
 #include "control/policy_case.h"
 
 // A number in [0, 1) of a stream.
-static float draw_share(uint32_t stream, int64_t i) { return 0.5f + 0.5f * draw_uniform(stream, i); }
+static float draw_share(uint32_t stream, int64_t i) {
+    return 0.5f + 0.5f * draw_uniform(stream, i);
+}
 
 static uint32_t draw_bits(uint32_t stream, int64_t i) {
     EsRandom4 draw = es_random_draw(20261115, stream, ES_PURPOSE_EVALUATION, 1, (uint32_t)i);
