@@ -47,7 +47,8 @@ typedef struct EsStepReport {
     int64_t n_nonfinite;                   // gradient values
 } EsStepReport;
 
-// A trainee whose rows are in device memory: everything is queued on its stream, nothing waits.
+// A trainee whose rows are in device memory: everything is queued on its stream, nothing waits. For
+// policies that are not ragged.
 typedef struct EsDeviceTrainee {
     EsStream *stream; // borrowed
     // device memory, in place while the trainee lives

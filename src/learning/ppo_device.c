@@ -99,6 +99,7 @@ EsStatus es_ppo_device_finish(EsPpoUpdate *u, const EsRolloutView *resident) {
     const EsDeviceTrainee *trainee = u->trainee->on_device;
     EsStream *stream = trainee->stream;
     EsRollout *rollout = u->rollout;
+    ES_ASSERT(rollout->first_logit == NULL); // a thread has room for a head of ES_CHOICE_MAX values
     ES_TRY(open_memory(u->ppo, trainee));
     EsPpoDevice *d = u->ppo->device;
     EsAdvantageOptions options = es_ppo_advantage_options(u->ppo);
