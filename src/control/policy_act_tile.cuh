@@ -240,12 +240,17 @@ static __device__ __forceinline__ void multiply(Sums<M> &sums, const float (&x)[
             x_high[i] = high_bits(value);
             x_low[i] = low_bits(value, x_high[i]);
         }
+        // the four products of a term do not wait for each other
+#pragma unroll
+        for (int n = 0; IS_SPLIT && n < 4; n++) {
+            es_multiply_tf32(sums.group[m][n], x_low, w_high[n]);
+        }
+#pragma unroll
+        for (int n = 0; IS_SPLIT && n < 4; n++) {
+            es_multiply_tf32(sums.group[m][n], x_high, w_low[n]);
+        }
 #pragma unroll
         for (int n = 0; n < 4; n++) {
-            if (IS_SPLIT) {
-                es_multiply_tf32(sums.group[m][n], x_low, w_high[n]);
-                es_multiply_tf32(sums.group[m][n], x_high, w_low[n]);
-            }
             es_multiply_tf32(sums.group[m][n], x_high, w_high[n]);
         }
     }
@@ -253,7 +258,7 @@ static __device__ __forceinline__ void multiply(Sums<M> &sums, const float (&x)[
 
 // sums += this warp's share of the product of rows from row0 and four rows of weights, this lane's.
 // Warps take turns; `turn` is this one's.
-template <int M, bool IS_SPLIT, EsActSource SOURCE, bool IS_ALIGNED>
+template <int M, bool IS_SPLIT, EsActSource SOURCE, bool IS_ALIGNED, int UNROLL = 1>
 static __device__ __forceinline__ void
 add_product_of(Sums<M> &sums, const EsActInput &in, const RowNorm (&norms)[16 * M], int64_t row0,
                int64_t n_rows, const WeightRows &weight, int turn) {
