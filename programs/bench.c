@@ -18,6 +18,7 @@ static const EsBenchSuite *const suites[] = {
     &es_bench_kernels,
     &es_bench_host,
     &es_bench_growth,
+    &es_bench_policy,
     &es_bench_telemetry,
 };
 

@@ -56,6 +56,7 @@ typedef struct EsBenchSuite {
 extern const EsBenchSuite es_bench_growth;
 extern const EsBenchSuite es_bench_host;
 extern const EsBenchSuite es_bench_kernels;
+extern const EsBenchSuite es_bench_policy;
 extern const EsBenchSuite es_bench_telemetry;
 
 #endif
