@@ -23,8 +23,9 @@ ES_EXTERN_C_BEGIN
 
 typedef struct EsPolicyActOptions {
     // 0: products are split into three of TF32 and agree with f32 to about 1e-6. 1: one product of
-    // operands rounded to TF32, about 1e-3 off, for a third of the arithmetic: actions are then
-    // drawn from probabilities that differ that much from those PPO trains.
+    // operands rounded to TF32, 1e-3 to 2e-3 of the largest output off, for a third of the
+    // arithmetic: actions are then drawn from probabilities that differ that much from those PPO
+    // trains.
     int is_tf32;
 } EsPolicyActOptions;
 
