@@ -1,9 +1,9 @@
 // The layers of an acting step as jobs: which weights, which inputs, where to. The kernels are in
 // policy_act_cuda.cu.
 //
-//     features   u = W [observation; embeddings]          sums of u
-//     projection x = W ReLU(LN(u))                        only where F is not H
-//     lstm       h, c from x = ReLU(LN(u)) and the state  sums of h
+//     features   u = W [observation; embeddings], and what the gates get from h; sums of u
+//     projection x = W ReLU(LN(u)), only where F is not H
+//     lstm       h, c from x = ReLU(LN(u)); sums of h
 //     first      first layers of all heads and the value, of z = LN(h) + x
 //     second     the blueprint's and the value's; the other heads' last
 //     tail       the blueprint's last, the value's last two; h and c into place
@@ -75,17 +75,23 @@ static EsActInput normalised(const Builder *builder, EsActInput input, const cha
 
 // --- layers ---
 
-// A job with memory of its own for y, whose rows are a multiple of four floats apart.
-static EsActJob *add_job(Builder *builder, EsActLayer *layer, const char *name, EsActInput input,
-                         int n_outputs) {
+// Rows of y are a multiple of four floats apart.
+static EsActJob *add_product(EsActLayer *layer, const float *weight, const float *bias,
+                             EsActInput input, int n_outputs) {
     ES_ASSERT(layer->n_jobs < ES_ACT_JOBS_MAX);
     EsActJob *job = &layer->job[layer->n_jobs++];
     *job = (EsActJob){.input = input,
-                      .weight = parameter(builder, name, "weight"),
-                      .bias = parameter(builder, name, "bias"),
+                      .weight = weight,
+                      .bias = bias,
                       .n_outputs = n_outputs,
                       .pitch = (n_outputs + 3) / 4 * 4};
     return job;
+}
+
+static EsActJob *add_job(const Builder *builder, EsActLayer *layer, const char *name,
+                         EsActInput input, int n_outputs) {
+    return add_product(layer, parameter(builder, name, "weight"), parameter(builder, name, "bias"),
+                       input, n_outputs);
 }
 
 static float *give_output(Builder *builder, const EsActLayer *layer, EsActJob *job) {
@@ -131,12 +137,13 @@ static EsActInput build_lstm(Builder *builder, EsPolicyAct *act, EsActInput x) {
     EsActLstm *lstm = &act->lstm;
     int64_t E = lstm->n_rows;
     int H = lstm->n_units;
+    // h is the caller's
+    EsActJob *gates = add_product(&act->features, parameter(builder, "lstm", "weight_hh"),
+                                  parameter(builder, "lstm", "bias_hh"), plain(NULL, H), 4 * H);
     lstm->x = x;
-    lstm->h = plain(NULL, H);
-    lstm->weight_x = parameter(builder, "lstm", "weight_ih");
-    lstm->weight_h = parameter(builder, "lstm", "weight_hh");
-    lstm->bias_x = parameter(builder, "lstm", "bias_ih");
-    lstm->bias_h = parameter(builder, "lstm", "bias_hh");
+    lstm->gates_h = give_output(builder, &act->features, gates);
+    lstm->weight = parameter(builder, "lstm", "weight_ih");
+    lstm->bias = parameter(builder, "lstm", "bias_ih");
     lstm->x_after = act->has_projection ? NULL : cut(builder, E * H);
     lstm->h_after = cut(builder, E * H);
     lstm->c_after = cut(builder, E * H);
@@ -268,9 +275,10 @@ void es_policy_act_peek(EsPolicyAct *act, EsStream *stream, const float *feature
     ES_ASSERT((uintptr_t)h % 16 == 0);
     act->features.job[0].input.x = features;
     act->features.job[0].input.blueprints = blueprints;
-    act->lstm.h.x = h;
-    act->lstm.h.is_reset = is_reset;
+    act->features.job[1].input.x = h;
+    act->features.job[1].input.is_reset = is_reset;
     act->lstm.c_before = c;
+    act->lstm.is_reset = is_reset;
     float *first = logits;
     for (int head = 0; head < ES_N_HEADS; head++) {
         if (head == ES_HEAD_BLUEPRINT) {

@@ -66,10 +66,10 @@ static __device__ float finish_cell(const EsActLstm &lstm, const Tile<M> &tile, 
     int64_t at = row * H + unit;
     float gate[4];
     for (int g = 0; g < 4; g++) {
-        gate[g] = join_warps<M>(tile, local, 8 * g + part) + lstm.bias_x[g * H + unit] +
-                  lstm.bias_h[g * H + unit];
+        gate[g] = join_warps<M>(tile, local, 8 * g + part) + lstm.bias[g * H + unit] +
+                  lstm.gates_h[4 * row * H + g * H + unit];
     }
-    bool is_reset = lstm.h.is_reset != NULL && lstm.h.is_reset[row] != 0;
+    bool is_reset = lstm.is_reset != NULL && lstm.is_reset[row] != 0;
     float before = is_reset ? 0.0f : lstm.c_before[at];
     float c = sigmoid(gate[1]) * before + sigmoid(gate[0]) * tanhf(gate[2]);
     float h = sigmoid(gate[3]) * tanhf(c);
@@ -92,19 +92,16 @@ static __global__ void __launch_bounds__(ES_THREADS, 1)
     int64_t row0 = (int64_t)blockIdx.x * 16 * M;
     int unit0 = (int)blockIdx.y * ES_ACT_UNITS, H = lstm.n_units;
     int warp = (int)threadIdx.x / 32, unit = unit0 + (int)threadIdx.x % 32 / 4;
-    WeightRows weight_x = {lstm.weight_x + (int64_t)unit * H, (int64_t)H * H, 4};
-    WeightRows weight_h = {lstm.weight_h + (int64_t)unit * H, (int64_t)H * H, 4};
+    WeightRows weight = {lstm.weight + (int64_t)unit * H, (int64_t)H * H, 4};
     join_norms<M>(tile.norms, lstm.x, row0, lstm.n_rows);
     __syncthreads();
     Sums<M> sums = {};
-    add_product_of<M, IS_SPLIT, ES_ACT_PLAIN, true, 2>(sums, lstm.h, tile.norms, row0, lstm.n_rows,
-                                                       weight_h, warp);
     if (lstm.x.source == ES_ACT_PLAIN) {
         add_product_of<M, IS_SPLIT, ES_ACT_PLAIN, true, 2>(sums, lstm.x, tile.norms, row0,
-                                                           lstm.n_rows, weight_x, WARPS - 1 - warp);
+                                                           lstm.n_rows, weight, warp);
     } else {
-        add_product_of<M, IS_SPLIT, ES_ACT_NORMALISED, true, 2>(
-            sums, lstm.x, tile.norms, row0, lstm.n_rows, weight_x, WARPS - 1 - warp);
+        add_product_of<M, IS_SPLIT, ES_ACT_NORMALISED, true, 2>(sums, lstm.x, tile.norms, row0,
+                                                                lstm.n_rows, weight, warp);
     }
     leave_tile<M>(tile, sums);
 
@@ -121,13 +118,29 @@ static __global__ void __launch_bounds__(ES_THREADS, 1)
 
 // --- the tail ---
 
-// One dot product of a warp; lane 0's is whole. Adjacent lanes read adjacent inputs.
-static __device__ __forceinline__ float dot(const float *weight, const float *x, int width) {
-    float sum = 0.0f;
-    for (int k = (int)threadIdx.x % 32; k < width; k += 32) {
-        sum = fmaf(weight[k], x[k], sum);
+// y[n] = W x + b for this warp's rows of W [N, K], four at a time so that their loads overlap;
+// adjacent lanes read adjacent weights. x is in shared memory.
+static __device__ void multiply_rows(float *y, const float *weight, const float *bias,
+                                     const float *x, int width, int n_outputs, bool is_rectified) {
+    int lane = (int)threadIdx.x % 32;
+    for (int n0 = (int)threadIdx.x / 32 * 4; n0 < n_outputs; n0 += WARPS * 4) {
+        float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        for (int k = lane; k < width; k += 32) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                float w = n0 + i < n_outputs ? weight[(n0 + i) * width + k] : 0.0f;
+                sum[i] = fmaf(w, x[k], sum[i]);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float value = es_warp_sum(sum[i]);
+            if (lane == 0 && n0 + i < n_outputs) {
+                value += bias[n0 + i];
+                y[n0 + i] = is_rectified ? rectify(value) : value;
+            }
+        }
     }
-    return es_warp_sum(sum);
 }
 
 // inputs = ReLU(LN(x)) of the value's third layer
@@ -153,9 +166,8 @@ static __device__ void read_value(const EsActTail &tail, int64_t row, float *inp
 static __global__ void tail_kernel(const __grid_constant__ EsActTail tail) {
     __shared__ float head_inputs[ES_POLICY_WIDTH_MAX / 2];
     __shared__ float value_inputs[ES_POLICY_WIDTH_MAX / 4], last_inputs[ES_POLICY_WIDTH_MAX / 8];
-    int H = tail.n_units, warp = (int)threadIdx.x / 32;
+    int H = tail.n_units;
     int64_t row = blockIdx.x;
-    bool is_first = threadIdx.x % 32 == 0;
     for (int k = (int)threadIdx.x; k < H / 2; k += ES_THREADS) {
         head_inputs[k] = rectify(tail.head_x[row * (H / 2) + k]);
     }
@@ -165,25 +177,13 @@ static __global__ void tail_kernel(const __grid_constant__ EsActTail tail) {
     }
     read_value(tail, row, value_inputs);
     __syncthreads();
-    for (int n = warp; n < H / 8; n += WARPS) {
-        float sum = dot(tail.value_weight2 + n * (H / 4), value_inputs, H / 4);
-        if (is_first) {
-            last_inputs[n] = rectify(sum + tail.value_bias2[n]);
-        }
-    }
-    for (int n = warp; n < tail.n_logits; n += WARPS) {
-        float sum = dot(tail.head_weight + n * (H / 2), head_inputs, H / 2);
-        if (is_first) {
-            tail.logits[row * tail.pitch + n] = sum + tail.head_bias[n];
-        }
-    }
+    multiply_rows(last_inputs, tail.value_weight2, tail.value_bias2, value_inputs, H / 4, H / 8,
+                  true);
+    multiply_rows(tail.logits + row * tail.pitch, tail.head_weight, tail.head_bias, head_inputs,
+                  H / 2, tail.n_logits, false);
     __syncthreads();
-    if (warp == 0) {
-        float sum = dot(tail.value_weight3, last_inputs, H / 8);
-        if (is_first) {
-            tail.value[row] = sum + tail.value_bias3[0];
-        }
-    }
+    multiply_rows(tail.value + row, tail.value_weight3, tail.value_bias3, last_inputs, H / 8, 1,
+                  false);
 }
 
 // --- launching ---

@@ -56,16 +56,19 @@ typedef struct EsActLayer {
     EsActJob job[ES_ACT_JOBS_MAX];
 } EsActLayer;
 
-// gates = W_x x + b_x + W_h h + b_h and the cell; the state of before is left alone.
+// gates = W_x x + b_x + gates_h and the cell; the state of before is left alone.
 typedef struct EsActLstm {
-    int64_t n_rows;                              // E
-    int n_units;                                 // H
-    EsActInput x, h;                             // h is PLAIN
-    const float *weight_x, *weight_h;            // [4H, H]
-    const float *bias_x, *bias_h;                // [4H]
-    const float *c_before;                       // [E, H], 0 where h.is_reset
-    float *x_after, *h_after, *c_after, *h_sums; // [E, H]; sums in tiles of ES_ACT_UNITS
-                                                 // x_after: x as it was read, nullable
+    int64_t n_rows;           // E
+    int n_units;              // H
+    EsActInput x;             // PLAIN, or NORMALISED and rectified
+    const float *weight;      // W_x [4H, H]
+    const float *bias;        // b_x [4H]
+    const float *gates_h;     // W_h h + b_h of another launch [E, 4H]
+    const float *c_before;    // [E, H],
+    const uint8_t *is_reset;  // [E], nullable: where that counts as 0
+    float *x_after;           // nullable: x as it was read [E, H]
+    float *h_after, *c_after; // [E, H]
+    float *h_sums;            // of h_after, tiles of ES_ACT_UNITS
 } EsActLstm;
 
 // What is left is small: the last layer of one head, the last two of the value, a block for a row.

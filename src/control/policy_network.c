@@ -2,6 +2,7 @@
 #include "control/policy_network.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -63,6 +64,18 @@ EsStatus es_port_fetch(const EsPort *port, EsStream *stream) {
 
 // --- life ---
 
+// The fused step where the device has one; what is in its way is reported.
+static EsStatus open_act(EsPolicyNetwork *network) {
+    EsPolicyActing *acting = &network->acting;
+    EsStatus status = es_policy_act_create(&acting->graph, &network->spec, network->store,
+                                           (EsPolicyActOptions){.is_tf32 = 0}, &acting->act);
+    if (status != ES_STATUS_UNSUPPORTED) {
+        return status;
+    }
+    snprintf(acting->fallback, sizeof acting->fallback, "%s", es_status_detail());
+    return ES_STATUS_OK;
+}
+
 static EsStatus open_acting(EsPolicyNetwork *network) {
     EsPolicyActing *acting = &network->acting;
     const EsPolicyGraph *p = &acting->graph;
@@ -78,7 +91,7 @@ static EsStatus open_acting(EsPolicyNetwork *network) {
     ES_TRY(es_port_open_view(&acting->value, es_plan_tensor(plan, p->value)));
     acting->h_after = es_plan_tensor(plan, p->h);
     acting->c_after = es_plan_tensor(plan, p->c);
-    return ES_STATUS_OK;
+    return open_act(network);
 }
 
 static void close_acting(EsPolicyActing *acting) {
@@ -87,6 +100,9 @@ static void close_acting(EsPolicyActing *acting) {
     for (size_t i = 0; i < ES_COUNT_OF(ports); i++) {
         es_port_close(ports[i]);
     }
+    es_recording_destroy(&acting->steps);
+    es_recording_destroy(&acting->peeks);
+    es_policy_act_destroy(acting->act);
     es_plan_destroy(acting->plan);
     es_policy_graph_destroy(&acting->graph);
 }
@@ -176,6 +192,41 @@ EsStatus es_policy_network_reset(EsPolicyNetwork *network, const uint8_t *is_res
     return ES_STATUS_OK;
 }
 
+static EsStatus queue_step(void *context, EsStream *stream) {
+    EsPolicyActing *acting = context;
+    es_policy_act_queue(acting->act, stream, acting->features.tensor.data,
+                        acting->blueprints.tensor.data, NULL, acting->h.tensor.data,
+                        acting->c.tensor.data, acting->logits.tensor.data,
+                        acting->value.tensor.data);
+    return ES_STATUS_OK;
+}
+
+static EsStatus queue_peek(void *context, EsStream *stream) {
+    EsPolicyActing *acting = context;
+    es_policy_act_peek(acting->act, stream, acting->features.tensor.data,
+                       acting->blueprints.tensor.data, NULL, acting->h.tensor.data,
+                       acting->c.tensor.data, acting->logits.tensor.data,
+                       acting->value.tensor.data);
+    return ES_STATUS_OK;
+}
+
+// One step of the inputs that stand in the ports.
+static EsStatus run_step(EsPolicyActing *acting, EsStream *stream, int is_peek) {
+    if (acting->act != NULL) {
+        return es_recording_run(is_peek ? &acting->peeks : &acting->steps, stream, 1,
+                                is_peek ? queue_peek : queue_step, acting);
+    }
+    ES_TRY(es_plan_run(acting->plan, stream));
+    if (is_peek) {
+        return ES_STATUS_OK;
+    }
+    size_t bytes = es_tensor_bytes(&acting->h.tensor);
+    ES_TRY(es_stream_copy(stream, acting->h.tensor.data, acting->h_after.data, bytes,
+                          ES_COPY_ON_DEVICE));
+    return es_stream_copy(stream, acting->c.tensor.data, acting->c_after.data, bytes,
+                          ES_COPY_ON_DEVICE);
+}
+
 EsStatus es_policy_network_act(EsPolicyNetwork *network, const float *features,
                                const int32_t *blueprints, int is_peek, EsOutputs *outputs) {
     EsPolicyActing *acting = &network->acting;
@@ -184,14 +235,7 @@ EsStatus es_policy_network_act(EsPolicyNetwork *network, const float *features,
     memcpy(acting->blueprints.host, blueprints, es_tensor_bytes(&acting->blueprints.tensor));
     ES_TRY(es_port_send(&acting->features, stream));
     ES_TRY(es_port_send(&acting->blueprints, stream));
-    ES_TRY(es_plan_run(acting->plan, stream));
-    if (!is_peek) {
-        size_t bytes = es_tensor_bytes(&acting->h.tensor);
-        ES_TRY(es_stream_copy(stream, acting->h.tensor.data, acting->h_after.data, bytes,
-                              ES_COPY_ON_DEVICE));
-        ES_TRY(es_stream_copy(stream, acting->c.tensor.data, acting->c_after.data, bytes,
-                              ES_COPY_ON_DEVICE));
-    }
+    ES_TRY(run_step(acting, stream, is_peek));
     ES_TRY(es_port_fetch(&acting->logits, stream));
     ES_TRY(es_port_fetch(&acting->value, stream));
     ES_TRY(es_stream_synchronize(stream));
@@ -200,6 +244,16 @@ EsStatus es_policy_network_act(EsPolicyNetwork *network, const float *features,
 }
 
 // --- looking at it ---
+
+EsActingReport es_policy_network_acting(const EsPolicyNetwork *network) {
+    const EsPolicyActing *acting = &network->acting;
+    EsActingReport report = {.is_fused = acting->act != NULL};
+    report.n_launches = report.is_fused ? es_policy_act_launches(acting->act)
+                                        : es_plan_report(acting->plan).n_nodes;
+    const char *fallback = report.is_fused ? acting->steps.fallback : acting->fallback;
+    snprintf(report.fallback, sizeof report.fallback, "%s", fallback);
+    return report;
+}
 
 // RMS over all rows, and the largest of any row.
 static void measure(const float *rows, int64_t n_rows, int64_t width, double *rms, double *row_max,

@@ -66,6 +66,14 @@ EsStatus es_policy_network_reset(EsPolicyNetwork *network, const uint8_t *is_res
 EsStatus es_policy_network_act(EsPolicyNetwork *network, const float *features,
                                const int32_t *blueprints, int is_peek, EsOutputs *outputs);
 
+// How a step of acting runs, for reports.
+typedef struct EsActingReport {
+    int is_fused;       // policy_act.h; else a plan
+    int n_launches;     // of a step; of a plan its nodes, some of which queue nothing
+    char fallback[256]; // why a faster way is not taken; "" when it is
+} EsActingReport;
+EsActingReport es_policy_network_acting(const EsPolicyNetwork *network);
+
 // The network as PPO sees it: rollouts of exactly T steps and E environments, whose ids are the
 // blueprints and whose last head is the operation. begin copies the rows; outputs of forward are
 // valid until the next forward; each step belongs to the forward before it. On CUDA it has a device

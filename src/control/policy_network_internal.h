@@ -2,7 +2,8 @@
 #ifndef ES_CONTROL_POLICY_NETWORK_INTERNAL_H
 #define ES_CONTROL_POLICY_NETWORK_INTERNAL_H
 
-#include "control/policy_graph.h"
+#include "control/policy_act.h"
+#include "network/recording.h"
 
 ES_EXTERN_C_BEGIN
 
@@ -26,7 +27,10 @@ EsStatus es_port_fetch(const EsPort *port, EsStream *stream);
 
 typedef struct EsPolicyActing {
     EsPolicyGraph graph;
-    EsPlan *plan;
+    EsPlan *plan;             // acts where act is NULL
+    EsPolicyAct *act;         // writes where the plan would
+    EsRecording steps, peeks; // of act
+    char fallback[256];       // why there is no act
     EsPort features, blueprints, logits, value;
     EsPort h, c;               // the recurrent state before a step           [1, E, H]
     EsTensor h_after, c_after; // after it, the plan's

@@ -295,6 +295,31 @@ TEST(parity) {
     }
 }
 
+// It is what a network on CUDA acts with.
+TEST(a_network_on_cuda_is_fused) {
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    EsPolicySpec spec = es_policy_spec_default(2, 16);
+    EsDevice *device;
+    EsPolicyNetwork *network;
+    EsOutputs outputs;
+    REQUIRE_OK(es_device_open("cuda", NULL, &device));
+    REQUIRE_OK(es_policy_network_create(device, &spec, 3, 0, &network));
+    REQUIRE_OK(es_policy_network_initialise(network, 1));
+    const float features[3 * (ES_OBSERVATION_HOST + 2 * ES_OBSERVATION_SLOT)] = {1.0f};
+    const int32_t blueprints[3 * 2] = {0};
+    for (int i = 0; i < 4; i++) { // directly, recorded, replayed
+        REQUIRE_OK(es_policy_network_act(network, features, blueprints, 0, &outputs));
+    }
+    EsActingReport report = es_policy_network_acting(network);
+    EXPECT(report.is_fused);
+    EXPECT_EQ(report.n_launches, 5);
+    EXPECT_TEXT(report.fallback, "");
+    es_policy_network_destroy(network);
+    es_device_close(device);
+}
+
 // Where there is no CUDA device the plan is what acts, and create says so.
 TEST(the_cpu_is_refused) {
     EsPolicySpec spec = es_policy_spec_default(3, 16);
@@ -307,6 +332,9 @@ TEST(the_cpu_is_refused) {
                                        (EsPolicyActOptions){.is_tf32 = 0}, &act),
                   UNSUPPORTED);
     EXPECT(act == NULL);
+    EsActingReport report = es_policy_network_acting(test.network);
+    EXPECT(!report.is_fused && report.n_launches > 40);
+    EXPECT_CONTAINS(report.fallback, "CUDA alone");
     es_policy_graph_destroy(&graph);
     destroy_case(&test);
 }
