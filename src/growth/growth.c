@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "growth/growth_internal.h"
+#include "tensor/profile.h"
 
 EsGrowthOptions es_growth_defaults(const EsHostSpec *host, const EsSlot *slots, int n_slots,
                                    int64_t n_envs) {
@@ -245,11 +246,13 @@ static EsStatus run_to_decision(EsGrowth *growth) {
     ES_TRY(es_growth_train(growth));
     ES_TRY(es_growth_validate(growth));
     int64_t start_ns = es_clock_ns();
+    es_profile_range_begin(growth->device, NULL, "measure");
     es_lifecycle_measure(&growth->state, settings, growth->loss_row, growth->accuracy_row);
     es_lifecycle_record_gradients(&growth->state, settings, growth->host_sums, growth->seed_sums);
     es_lifecycle_record_contributions(&growth->state, settings, growth->ablations, growth->accuracy,
                                       growth->pairs);
     es_lifecycle_masks(&growth->state, settings, growth->masks);
+    es_profile_range_end(growth->device, NULL);
     growth->times.decide_ms = es_clock_seconds_since(start_ns) * 1e3;
     return ES_STATUS_OK;
 }

@@ -19,6 +19,7 @@
 #include "kernels/kernels.h"
 #include "tensor/cuda_try.h"
 #include "tensor/device_cuda.h"
+#include "tensor/profile.h"
 
 // --- launching ---
 
@@ -33,8 +34,13 @@ class EsLaunch {
         : device_(stream->device), stream_((cudaStream_t)stream->handle), name_(name) {
         nvtxRangePushA(name);
         keep(cudaSetDevice(device_->info.index));
+        queue_ = stream;
+        span_ = es_profile_span_begin(device_, stream, ES_PROFILE_LAUNCH, name);
     }
-    ~EsLaunch() { nvtxRangePop(); }
+    ~EsLaunch() {
+        es_profile_span_end(device_, queue_, span_);
+        nvtxRangePop();
+    }
     EsLaunch(const EsLaunch &) = delete;
     EsLaunch &operator=(const EsLaunch &) = delete;
 
@@ -92,6 +98,8 @@ class EsLaunch {
     EsDevice *device_;
     cudaStream_t stream_;
     const char *name_;
+    EsStream *queue_;
+    int span_; // of the profile
 };
 
 // Run a statement with T standing for the activation type of `dtype`.

@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "network/execute.h"
 #include "network/plan_internal.h"
+#include "tensor/profile.h"
 
 struct EsPlanWorker {
     EsDevice *device; // borrowed: its counters see the allocations
@@ -130,11 +131,16 @@ void es_plan_worker_run(EsPlanWorker *worker) {
     const EsKernels *kernels = es_kernels_of(worker->serial);
     for (int n = 0; n < graph->n_nodes; n++) {
         if (plan->lanes == NULL || plan->is_left_out[n]) {
+            const char *name = es_op_name(graph->nodes[n].op);
+            int span = es_profile_span_begin(worker->device, NULL, ES_PROFILE_LAUNCH, name);
             es_execute_node(kernels, worker->stream, &graph->nodes[n], worker->tensors);
+            es_profile_span_end(worker->device, NULL, span);
         }
     }
     if (plan->lanes != NULL) {
+        int span = es_profile_span_begin(worker->device, NULL, ES_PROFILE_LAUNCH, "vector_engine");
         es_lane_program_run_host(plan->lanes, worker->tensors, worker->memory);
+        es_profile_span_end(worker->device, NULL, span);
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include "network/execute.h"
 #include "network/plan_internal.h"
+#include "tensor/profile.h"
 
 void es_plan_forget_recordings(EsPlan *plan) {
     for (int part = 0; part < PLAN_PARTS; part++) {
@@ -55,6 +56,18 @@ static EsStatus check_bound(EsPlan *plan) {
     return ES_STATUS_OK;
 }
 
+// On CUDA launches time themselves; on the CPU what a plan calls is timed here.
+static int begin_on_cpu(const EsPlan *plan, const char *name) {
+    EsDevice *device = plan->store->device;
+    return es_device_info(device)->kind == ES_DEVICE_CPU
+               ? es_profile_span_begin(device, NULL, ES_PROFILE_LAUNCH, name)
+               : -1;
+}
+
+static void end_on_cpu(const EsPlan *plan, int span) {
+    es_profile_span_end(plan->store->device, NULL, span);
+}
+
 static EsStatus run_nodes(EsPlan *plan, PlanPart part, EsStream *stream) {
     const EsGraph *graph = plan->graph;
     const EsKernels *kernels = es_kernels_of(plan->store->device);
@@ -68,17 +81,23 @@ static EsStatus run_nodes(EsPlan *plan, PlanPart part, EsStream *stream) {
     }
     for (int n = first; n < last; n++) {
         if (plan->lanes == NULL || plan->is_left_out[n]) {
+            int span = begin_on_cpu(plan, es_op_name(graph->nodes[n].op));
             es_execute_node(kernels, stream, &graph->nodes[n], plan->tensors);
+            end_on_cpu(plan, span);
         }
     }
     if (plan->lanes != NULL) {
+        int span = begin_on_cpu(plan, "vector_engine");
         es_lane_program_run(plan->lanes, stream);
+        end_on_cpu(plan, span);
     }
     if (part == PLAN_FORWARD) {
         return ES_STATUS_OK;
     }
     if (plan->options.optimiser != NULL) {
+        int span = begin_on_cpu(plan, "optimiser_step");
         es_optimiser_step(plan->options.optimiser, stream);
+        end_on_cpu(plan, span);
     }
     if (plan->options.step != ES_NO_VALUE) {
         kernels->count_steps(stream, &plan->tensors[plan->options.step]);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "growth/host_data.h"
+#include "tensor/profile.h"
 
 // --- set-up ---
 
@@ -188,7 +189,9 @@ EsStatus es_grow_play_episode(EsGrowPlay *play, EsPolicy *policy, int64_t first_
         measure_size(play);
         ES_TRY(watch->measured(watch->context, step));
         int64_t start_ns = es_clock_ns();
+        es_profile_range_begin(es_growth_store(play->growth)->device, NULL, "decide");
         ES_TRY(decide(play, policy));
+        es_profile_range_end(es_growth_store(play->growth)->device, NULL);
         play->decide_ms = es_clock_seconds_since(start_ns) * 1e3;
         ES_TRY(watch->decided(watch->context, step));
         ES_TRY(es_growth_advance(play->growth));

@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "tensor/device_internal.h"
+#include "tensor/profile.h"
 
 // Defined in device_cpu.c.
 EsStatus es_device_open_cpu(EsDevice *device);
@@ -55,6 +56,7 @@ EsStatus es_device_open(const char *name, const EsDeviceOptions *options, EsDevi
 
 void es_device_close(EsDevice *device) {
     if (device != NULL) {
+        es_profile_stop(device);
         device->interface->close(device);
         es_release(device);
     }
@@ -132,12 +134,21 @@ EsDevice *es_stream_device(const EsStream *stream) { return stream->device; }
 
 EsStatus es_stream_copy(EsStream *stream, void *to, const void *from, size_t bytes,
                         EsCopy direction) {
-    stream->device->counters.n_copies++;
-    return stream->device->interface->copy(stream, to, from, bytes, direction);
+    static const char *const names[] = {"copy to device", "copy to host", "copy on device"};
+    EsDevice *device = stream->device;
+    device->counters.n_copies++;
+    int span = es_profile_span_begin(device, stream, ES_PROFILE_COPY, names[direction]);
+    EsStatus status = device->interface->copy(stream, to, from, bytes, direction);
+    es_profile_span_end(device, stream, span);
+    return status;
 }
 
 EsStatus es_stream_fill(EsStream *stream, void *memory, int byte, size_t bytes) {
-    return stream->device->interface->fill(stream, memory, byte, bytes);
+    EsDevice *device = stream->device;
+    int span = es_profile_span_begin(device, stream, ES_PROFILE_COPY, "fill");
+    EsStatus status = device->interface->fill(stream, memory, byte, bytes);
+    es_profile_span_end(device, stream, span);
+    return status;
 }
 
 EsStatus es_stream_synchronize(EsStream *stream) {
@@ -192,7 +203,12 @@ EsStatus es_event_elapsed_ms(EsEvent *from, EsEvent *to, float *ms) {
 }
 
 EsStatus es_capture_begin(EsStream *stream) {
-    return stream->device->interface->capture_begin(stream);
+    if (es_profile_forbids_capture(stream->device)) {
+        return ES_FAIL(UNSUPPORTED, "launches are being timed one by one");
+    }
+    ES_TRY(stream->device->interface->capture_begin(stream));
+    stream->is_capturing = 1;
+    return ES_STATUS_OK;
 }
 
 EsStatus es_capture_end(EsStream *stream, EsCapture **capture_out) {
@@ -201,6 +217,7 @@ EsStatus es_capture_end(EsStream *stream, EsCapture **capture_out) {
     void *handle = NULL;
     // the stream must leave capture mode even when there is no memory for the struct
     EsStatus status = stream->device->interface->capture_end(stream, &handle);
+    stream->is_capturing = 0;
     if (status == ES_STATUS_OK) {
         status = es_allocate(sizeof *capture, (void **)&capture);
         if (status != ES_STATUS_OK) {
@@ -215,8 +232,12 @@ EsStatus es_capture_end(EsStream *stream, EsCapture **capture_out) {
 }
 
 EsStatus es_capture_replay(EsCapture *capture, EsStream *stream) {
-    capture->device->counters.n_launches++;
-    return capture->device->interface->capture_replay(capture, stream);
+    EsDevice *device = capture->device;
+    device->counters.n_launches++;
+    int span = es_profile_span_begin(device, stream, ES_PROFILE_REPLAY, "captured work");
+    EsStatus status = device->interface->capture_replay(capture, stream);
+    es_profile_span_end(device, stream, span);
+    return status;
 }
 
 void es_capture_destroy(EsCapture *capture) {

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <nvtx3/nvToolsExt.h>
+
 #include "tensor/cuda_try.h"
 
 static cudaStream_t stream_of(const EsStream *stream) { return (cudaStream_t)stream->handle; }
@@ -215,6 +217,12 @@ static void cuda_capture_destroy(EsDevice *device, void *handle) {
     KEEP(device, cudaGraphExecDestroy((cudaGraphExec_t)handle));
 }
 
+// --- ranges ---
+
+static void cuda_range_push(const char *name) { nvtxRangePushA(name); }
+
+static void cuda_range_pop(void) { nvtxRangePop(); }
+
 // --- opening ---
 
 #define INTERFACE                                                                                  \
@@ -223,7 +231,7 @@ static void cuda_capture_destroy(EsDevice *device, void *handle) {
             cuda_stream_create, cuda_stream_destroy, cuda_copy, cuda_fill, cuda_synchronize,       \
             cuda_event_create, cuda_event_destroy, cuda_event_record, cuda_event_wait,             \
             cuda_event_synchronize, cuda_event_elapsed_ms, cuda_capture_begin, cuda_capture_end,   \
-            cuda_capture_replay, cuda_capture_destroy,                                             \
+            cuda_capture_replay, cuda_capture_destroy, cuda_range_push, cuda_range_pop,            \
     }
 
 // Which of the two equal tables a device has says whether its launches are checked (ES_CUDA_SYNC).

@@ -32,7 +32,13 @@ typedef struct EsDeviceInterface {
     EsStatus (*capture_end)(EsStream *stream, void **handle);
     EsStatus (*capture_replay)(EsCapture *capture, EsStream *stream);
     void (*capture_destroy)(EsDevice *device, void *handle);
+
+    // nullable: ranges of an outside profiler
+    void (*range_push)(const char *name);
+    void (*range_pop)(void);
 } EsDeviceInterface;
+
+typedef struct EsProfile EsProfile;
 
 struct EsDevice {
     const EsDeviceInterface *interface; // borrowed, constant
@@ -42,11 +48,13 @@ struct EsDevice {
     EsStatus status;         // first failure of queued work
     char status_detail[256]; // its text
     EsDeviceCounters counters;
+    EsProfile *profile; // owned; NULL: nothing is timed (profile.h)
 };
 
 struct EsStream {
     EsDevice *device; // borrowed
     void *handle;     // CUDA: cudaStream_t
+    int is_capturing; // between es_capture_begin and end
 };
 
 struct EsEvent {
@@ -59,6 +67,9 @@ struct EsCapture {
     EsDevice *device; // borrowed
     void *handle;     // CUDA: cudaGraphExec_t
 };
+
+// Whether captures are refused while launches are timed one by one.
+int es_profile_forbids_capture(const EsDevice *device);
 
 // Fill `device` (zeroed, options set) for cuda:index. UNSUPPORTED in a build without CUDA.
 EsStatus es_device_open_cuda(EsDevice *device, int index);

@@ -1,0 +1,92 @@
+// Where a device's time goes: every launch, replay and copy timed by name, and ranges around them.
+//
+// Off until es_profile_start; the hooks then cost a call and a branch. On CUDA a span is a pair of
+// events from a pool made at the start, so that nothing waits; on the CPU it is two readings of the
+// clock. Work that is being recorded into a capture is not timed: its replay is one span.
+//
+//     ES_TRY(es_profile_start(device, &(EsProfileOptions){.capacity = 16384}));
+//     es_profile_range_begin(device, stream, "train");
+//     ...
+//     es_profile_range_end(device, stream);
+//     EsProfileReport report; ES_TRY(es_profile_report(device, &report));
+//     es_profile_stop(device);
+#ifndef ES_TENSOR_PROFILE_H
+#define ES_TENSOR_PROFILE_H
+
+#include "tensor/device.h"
+
+ES_EXTERN_C_BEGIN
+
+typedef enum EsProfileKind {
+    ES_PROFILE_RANGE,  // a phase; contains others
+    ES_PROFILE_LAUNCH, // an operation: one launcher's kernels
+    ES_PROFILE_REPLAY, // captured work, as a whole
+    ES_PROFILE_COPY,   // a copy or a fill
+    ES_PROFILE_KINDS
+} EsProfileKind;
+
+const char *es_profile_kind_name(EsProfileKind kind); // "range", "launch", "replay", "copy"
+
+typedef struct EsProfileOptions {
+    int capacity;        // spans between two resets; what comes after is counted, not timed
+    int forbids_capture; // es_capture_begin fails with UNSUPPORTED: work runs launch by launch
+} EsProfileOptions;
+
+// All spans of one kind and name.
+typedef struct EsProfileRow {
+    const char *name; // borrowed from the code that opened them
+    EsProfileKind kind;
+    int64_t count;
+    double total_ms, min_ms, max_ms;
+} EsProfileRow;
+
+// One span. Times count from the last reset and have the host's clock: `begin` and `end` are when
+// the device worked on it, `queued` when the host began to ask for it. Equal on the CPU.
+typedef struct EsProfileSpan {
+    const char *name; // borrowed
+    EsProfileKind kind;
+    int thread; // of the host, as the system numbers it
+    double queued_ms, begin_ms, end_ms;
+} EsProfileSpan;
+
+typedef struct EsProfileReport {
+    EsProfileRow *rows; // owned, longest total first within a kind
+    int n_rows;
+    EsProfileSpan *spans; // owned, in the order in which they were opened
+    int n_spans;
+    int64_t n_dropped;         // spans beyond the capacity
+    double window_ms;          // first beginning to last end
+    double busy_ms;            // of it, some launch, replay or copy was running
+    EsDeviceCounters counters; // since the last reset
+} EsProfileReport;
+
+// --- by who wants to know ---
+
+// Make the pool and begin. ARGUMENT when the device is being profiled already.
+EsStatus es_profile_start(EsDevice *device, const EsProfileOptions *options);
+
+// Forget what was noted so far, ranges that are open included: the warm-up is over.
+void es_profile_reset(EsDevice *device);
+
+// Wait for the spans and sum them up; ranges still open end now. What this waits for is not counted
+// as synchronisation. Noting goes on, from a reset.
+EsStatus es_profile_report(EsDevice *device, EsProfileReport *report);
+void es_profile_report_destroy(EsProfileReport *report);
+
+// Let go of the pool. A device that is not profiled is left alone.
+void es_profile_stop(EsDevice *device);
+
+// --- by who does the work; all return at once when the device is not profiled ---
+
+// A phase, on the thread that runs the step. Ranges nest; an end closes the innermost. `stream` is
+// nullable: then the clock is read. On CUDA also an NVTX range, profiled or not.
+void es_profile_range_begin(EsDevice *device, EsStream *stream, const char *name);
+void es_profile_range_end(EsDevice *device, EsStream *stream);
+
+// One launch, replay or copy, from any thread: begin gives what end takes. `name` is a literal.
+int es_profile_span_begin(EsDevice *device, EsStream *stream, EsProfileKind kind, const char *name);
+void es_profile_span_end(EsDevice *device, EsStream *stream, int span);
+
+ES_EXTERN_C_END
+
+#endif
