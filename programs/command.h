@@ -34,6 +34,7 @@ EsExit es_diff_run(int argc, char **argv);
 EsExit es_grow_run(int argc, char **argv);
 EsExit es_hosts_run(int argc, char **argv);
 EsExit es_info_run(int argc, char **argv);
+EsExit es_profile_run(int argc, char **argv);
 EsExit es_prove_run(int argc, char **argv);
 EsExit es_query_run(int argc, char **argv);
 EsExit es_runs_run(int argc, char **argv);

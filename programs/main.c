@@ -16,6 +16,7 @@ static const EsCommand commands[] = {
     {"grow", "grow many hosts at once, under a policy", es_grow_run},
     {"hosts", "train hosts side by side, without growth", es_hosts_run},
     {"info", "what this build and this machine have", es_info_run},
+    {"profile", "where the time of a growth step goes", es_profile_run},
     {"prove", "prove queries over a knowledge graph", es_prove_run},
     {"query", "ask a run what it has recorded, in SQL", es_query_run},
     {"runs", "list the runs there are, remove old ones", es_runs_run},

@@ -31,7 +31,6 @@ struct EsProfile {
     EsStream *own;     // owned: the anchor's; NULL on the CPU
     atomic_int n_open; // spans asked for, beyond the capacity too
     int range[MAX_DEPTH], n_ranges;
-    int64_t start_ns; // of the last reset
     EsDeviceCounters before;
 };
 
@@ -91,7 +90,6 @@ void es_profile_reset(EsDevice *device) {
     if (profile != NULL) {
         atomic_store(&profile->n_open, 0);
         profile->n_ranges = 0;
-        profile->start_ns = es_clock_ns();
         profile->before = device->counters;
     }
 }
@@ -172,14 +170,13 @@ void es_profile_range_end(EsDevice *device, EsStream *stream) {
 
 // --- summing up ---
 
-// Milliseconds since the reset at which the device was at an event: so long before the anchor,
-// which it passed at anchor_ns.
+// When the device was at an event: so long before the anchor, which it passed at anchor_ns.
 static EsStatus event_ms(const EsDevice *device, EsEvent *event, int64_t anchor_ns, double *ms) {
     const EsProfile *profile = device->profile;
     float before = 0;
     ES_TRY(device->interface->event_synchronize(event));
     ES_TRY(device->interface->event_elapsed_ms(event, profile->anchor, &before));
-    *ms = (double)(anchor_ns - profile->start_ns) * 1e-6 - (double)before;
+    *ms = (double)anchor_ns * 1e-6 - (double)before;
     return ES_STATUS_OK;
 }
 
@@ -210,8 +207,8 @@ static EsStatus measure_spans(const EsDevice *device, int n_spans, EsProfileRepo
         out->name = span->name;
         out->kind = span->kind;
         out->thread = span->thread;
-        out->queued_ms = out->begin_ms = (double)(span->begin_ns - profile->start_ns) * 1e-6;
-        out->end_ms = (double)(end_ns - profile->start_ns) * 1e-6;
+        out->queued_ms = out->begin_ms = (double)span->begin_ns * 1e-6;
+        out->end_ms = (double)end_ns * 1e-6;
         if (span->has_events && span->is_closed) {
             ES_TRY(event_ms(device, profile->events[2 * i], anchor_ns, &out->begin_ms));
             ES_TRY(event_ms(device, profile->events[2 * i + 1], anchor_ns, &out->end_ms));
@@ -275,34 +272,68 @@ static EsDeviceCounters difference(EsDeviceCounters a, EsDeviceCounters b) {
                               .n_launches = a.n_launches - b.n_launches};
 }
 
+// Rows, window and busy time from the spans.
+static EsStatus sum_up(EsProfileReport *report) {
+    EsProfileSpan *sorted = NULL;
+    size_t room = (size_t)ES_MAX(report->n_spans, 1);
+    es_release(report->rows);
+    report->rows = NULL;
+    report->n_rows = 0;
+    report->busy_ms = 0;
+    ES_TRY(es_allocate(room * sizeof *report->rows, (void **)&report->rows));
+    ES_TRY(es_allocate(room * sizeof *sorted, (void **)&sorted));
+    for (int i = 0; i < report->n_spans; i++) {
+        add_to_rows(report, &report->spans[i]);
+    }
+    qsort(report->rows, (size_t)report->n_rows, sizeof *report->rows, compare_rows);
+    measure_window(report, sorted);
+    es_release(sorted);
+    return ES_STATUS_OK;
+}
+
 EsStatus es_profile_report(EsDevice *device, EsProfileReport *report) {
     EsProfile *profile = device->profile;
     EsStatus status = ES_STATUS_OK;
-    EsProfileSpan *sorted = NULL;
     memset(report, 0, sizeof *report);
     if (profile == NULL) {
         return ES_FAIL(ARGUMENT, "the device is not being profiled");
     }
     report->counters = difference(device->counters, profile->before);
     int n_open = atomic_load(&profile->n_open), n_spans = ES_MIN(n_open, profile->options.capacity);
-    size_t room = (size_t)ES_MAX(n_spans, 1);
     report->n_dropped = n_open - n_spans;
-    ES_TRY_GOTO(es_allocate(room * sizeof *report->spans, (void **)&report->spans));
-    ES_TRY_GOTO(es_allocate(room * sizeof *report->rows, (void **)&report->rows));
-    ES_TRY_GOTO(es_allocate(room * sizeof *sorted, (void **)&sorted));
+    ES_TRY_GOTO(
+        es_allocate((size_t)ES_MAX(n_spans, 1) * sizeof *report->spans, (void **)&report->spans));
     ES_TRY_GOTO(measure_spans(device, n_spans, report));
-    for (int i = 0; i < n_spans; i++) {
-        add_to_rows(report, &report->spans[i]);
-    }
-    qsort(report->rows, (size_t)report->n_rows, sizeof *report->rows, compare_rows);
-    measure_window(report, sorted);
+    ES_TRY_GOTO(sum_up(report));
     es_profile_reset(device);
 done:
-    es_release(sorted);
     if (status != ES_STATUS_OK) {
         es_profile_report_destroy(report);
     }
     return status;
+}
+
+EsStatus es_profile_report_merge(EsProfileReport *report, const EsProfileReport *other) {
+    int n_own = report->n_spans, n_sources = 0;
+    EsProfileSpan *spans = NULL;
+    ES_TRY(es_allocate((size_t)ES_MAX(n_own + other->n_spans, 1) * sizeof *spans, (void **)&spans));
+    for (int i = 0; i < n_own; i++) {
+        spans[i] = report->spans[i];
+        n_sources = ES_MAX(n_sources, spans[i].source);
+    }
+    for (int i = 0; i < other->n_spans; i++) {
+        spans[n_own + i] = other->spans[i];
+        spans[n_own + i].source += n_sources + 1;
+    }
+    es_release(report->spans);
+    report->spans = spans;
+    report->n_spans += other->n_spans;
+    report->n_dropped += other->n_dropped;
+    report->counters.n_allocations += other->counters.n_allocations;
+    report->counters.n_synchronizations += other->counters.n_synchronizations;
+    report->counters.n_copies += other->counters.n_copies;
+    report->counters.n_launches += other->counters.n_launches;
+    return sum_up(report);
 }
 
 void es_profile_report_destroy(EsProfileReport *report) {

@@ -40,12 +40,13 @@ typedef struct EsProfileRow {
     double total_ms, min_ms, max_ms;
 } EsProfileRow;
 
-// One span. Times count from the last reset and have the host's clock: `begin` and `end` are when
-// the device worked on it, `queued` when the host began to ask for it. Equal on the CPU.
+// One span. Times are of es_clock_ns, in milliseconds: `begin` and `end` are when the device worked
+// on it, `queued` is when the host began to ask for it, which on the CPU is `begin`.
 typedef struct EsProfileSpan {
     const char *name; // borrowed
     EsProfileKind kind;
     int thread; // of the host, as the system numbers it
+    int source; // 0; counts up with the reports that are merged
     double queued_ms, begin_ms, end_ms;
 } EsProfileSpan;
 
@@ -71,6 +72,10 @@ void es_profile_reset(EsDevice *device);
 // Wait for the spans and sum them up; ranges still open end now. What this waits for is not counted
 // as synchronisation. Noting goes on, from a reset.
 EsStatus es_profile_report(EsDevice *device, EsProfileReport *report);
+
+// Put what another device was doing at the same time into a report: spans, rows, counters; busy is
+// when either was.
+EsStatus es_profile_report_merge(EsProfileReport *report, const EsProfileReport *other);
 void es_profile_report_destroy(EsProfileReport *report);
 
 // Let go of the pool. A device that is not profiled is left alone.
