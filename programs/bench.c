@@ -4,132 +4,62 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/spelling.h"
+#include "bench_count.h"
 #include "bench_record.h"
 #include "bench_suite.h"
+#include "bench_sweep.h"
+#include "bench_time.h"
 #include "build_info.h"
 #include "command.h"
 #include "gpu_use.h"
 #include "options.h"
 
 static const EsBenchSuite *const suites[] = {
-    &es_bench_kernels,
-    &es_bench_host,
-    &es_bench_growth,
-    &es_bench_policy,
-    &es_bench_telemetry,
+    &es_bench_kernels, &es_bench_host,      &es_bench_growth,   &es_bench_policy,
+    &es_bench_sync,    &es_bench_telemetry, &es_bench_transfer,
 };
-
-// a sample lasts at least this long, so that the clock and one interruption weigh little
-#define SAMPLE_SECONDS  0.004
-#define WARM_UP_SECONDS 0.02
-#define MAX_SAMPLES     1000
 
 typedef struct BenchOptions {
     const char *device, *filter, *baseline;
     int n_threads, n_lanes, n_samples, as_json, only_list, allow_busy;
+    const char *sweep_text;
     EsBenchHost host;
 } BenchOptions;
 
-// Seconds of `n_runs` runs of a variant, until the device has finished them.
-static EsStatus time_runs(const EsBench *bench, const EsBenchCase *bench_case, void *state,
-                          int variant, int n_runs, double *seconds) {
-    int64_t start_ns = es_clock_ns();
-    for (int i = 0; i < n_runs; i++) {
-        ES_TRY(bench_case->run(state, variant));
-    }
-    ES_TRY(es_stream_synchronize(bench->stream));
-    *seconds = es_clock_seconds_since(start_ns);
-    return es_device_status(bench->device);
-}
+// Names and parameters of the cases that were run: records borrow them.
+typedef struct BenchTexts {
+    char **texts; // owned, each too
+    int n_texts, capacity;
+} BenchTexts;
 
-// Run until warm; returns how many runs make one sample.
-static EsStatus warm_up(const EsBench *bench, const EsBenchCase *bench_case, void *state,
-                        int variant, int *n_runs) {
-    double spent = 0, seconds = 0;
-    *n_runs = 1;
-    do {
-        ES_TRY(time_runs(bench, bench_case, state, variant, *n_runs, &seconds));
-        spent += seconds;
-        if (seconds < SAMPLE_SECONDS && *n_runs < (1 << 20)) {
-            *n_runs *= 2;
+static EsStatus keep_text(BenchTexts *kept, const char *text, const char *end, const char **copy) {
+    if (kept->n_texts == kept->capacity) {
+        int capacity = ES_MAX(64, 2 * kept->capacity);
+        char **grown = realloc(kept->texts, (size_t)capacity * sizeof *grown);
+        if (grown == NULL) {
+            return ES_FAIL(MEMORY, "no memory for the names of %d cases", capacity);
         }
-    } while (spent < WARM_UP_SECONDS || (seconds < SAMPLE_SECONDS && *n_runs < (1 << 20)));
+        kept->texts = grown;
+        kept->capacity = capacity;
+    }
+    size_t bytes = strlen(text) + strlen(end) + 1;
+    char *made = malloc(bytes);
+    if (made == NULL) {
+        return ES_FAIL(MEMORY, "no memory for the name of a case");
+    }
+    snprintf(made, bytes, "%s%s", text, end);
+    kept->texts[kept->n_texts++] = made;
+    *copy = made;
     return ES_STATUS_OK;
 }
 
-static EsStatus add_records(const EsBenchSuite *suite, const EsBenchCase *bench_case,
-                            double *seconds, int n_samples, double ratio, EsBenchRecords *records) {
-    double work = bench_case->work(bench_case);
-    double rates[MAX_SAMPLES];
-    for (int i = 0; i < n_samples; i++) {
-        rates[i] = work / seconds[i];
-        seconds[i] *= 1e3;
+static void release_texts(BenchTexts *kept) {
+    for (int i = 0; i < kept->n_texts; i++) {
+        free(kept->texts[i]);
     }
-    EsBenchRecord record = {
-        .suite = suite->name,
-        .name = bench_case->name,
-        .parameters = bench_case->parameters,
-        .metric = "time",
-        .unit = "ms",
-        .is_lower_better = 1,
-        .summary = es_bench_summarise(seconds, n_samples),
-        .peer = bench_case->peer,
-        .ratio = ratio,
-    };
-    ES_TRY(es_bench_records_add(records, &record));
-    record.metric = "rate";
-    record.unit = bench_case->rate_unit;
-    record.is_lower_better = 0;
-    record.summary = es_bench_summarise(rates, n_samples);
-    return es_bench_records_add(records, &record);
-}
-
-// What the samples allocated, which is to be nothing.
-static EsStatus add_allocations(const EsBenchSuite *suite, const EsBenchCase *bench_case,
-                                int64_t n_allocations, EsBenchRecords *records) {
-    double count[1] = {(double)n_allocations};
-    EsBenchRecord record = {.suite = suite->name,
-                            .name = bench_case->name,
-                            .parameters = bench_case->parameters,
-                            .metric = "allocations",
-                            .unit = "in all samples",
-                            .is_lower_better = 1,
-                            .summary = es_bench_summarise(count, 1)};
-    return es_bench_records_add(records, &record);
-}
-
-static EsStatus run_case(const EsBench *bench, const EsBenchSuite *suite,
-                         const EsBenchCase *bench_case, int n_samples, EsBenchRecords *records) {
-    EsStatus status = ES_STATUS_OK;
-    int n_variants = bench_case->peer != NULL ? 2 : 1;
-    int n_runs[2] = {1, 1};
-    double seconds[2][MAX_SAMPLES], ratios[MAX_SAMPLES];
-    void *state = NULL;
-    ES_TRY(bench_case->begin(bench_case, bench, &state));
-    for (int variant = 0; variant < n_variants; variant++) {
-        ES_TRY_GOTO(warm_up(bench, bench_case, state, variant, &n_runs[variant]));
-    }
-    int64_t n_before = bench_case->allocations != NULL ? bench_case->allocations(state) : 0;
-    for (int i = 0; i < n_samples; i++) {
-        for (int variant = 0; variant < n_variants; variant++) {
-            double *sample = &seconds[variant][i];
-            ES_TRY_GOTO(time_runs(bench, bench_case, state, variant, n_runs[variant], sample));
-            *sample /= n_runs[variant];
-        }
-        ratios[i] = seconds[n_variants - 1][i] / seconds[0][i];
-    }
-    double ratio = n_variants == 2 ? es_bench_summarise(ratios, n_samples).median : 0;
-    ES_TRY_GOTO(add_records(suite, bench_case, seconds[0], n_samples, ratio, records));
-    if (bench_case->allocations != NULL) {
-        status =
-            add_allocations(suite, bench_case, bench_case->allocations(state) - n_before, records);
-    }
-done:
-    bench_case->end(state);
-    return status;
+    free(kept->texts);
 }
 
 static EsStatus check_suite_name(const char *name) {
@@ -162,89 +92,171 @@ static int is_wanted_case(const EsBenchSuite *suite, const EsBenchCase *bench_ca
     return strstr(name, filter) != NULL;
 }
 
-// Run, or list, every wanted case.
-static EsStatus visit_cases(const BenchOptions *options, const EsArguments *arguments,
-                            const EsBench *bench, EsBenchRecords *records) {
-    int n_cases = 0;
-    for (size_t i = 0; i < ES_COUNT_OF(suites); i++) {
-        const EsBenchSuite *suite = suites[i];
-        EsBenchSuite chosen = *suite;
-        EsBenchCase custom;
-        int is_custom = 0;
-        if (suite->choose != NULL) {
-            ES_TRY(suite->choose(&options->host, &custom, &is_custom));
-        }
-        if (is_custom) {
-            chosen.cases = &custom;
-            chosen.n_cases = 1;
-            suite = &chosen;
-        }
-        for (int k = 0; is_wanted_suite(suite, arguments) && k < suite->n_cases; k++) {
-            const EsBenchCase *bench_case = &suite->cases[k];
-            if (!is_wanted_case(suite, bench_case, options->filter)) {
-                continue;
-            }
-            n_cases++;
-            if (options->only_list) {
-                printf("%s/%s %s\n", suite->name, bench_case->name, bench_case->parameters);
-                continue;
-            }
-            es_log(ES_LOG_DEBUG, "bench: %s/%s %s", suite->name, bench_case->name,
-                   bench_case->parameters);
-            ES_TRY(run_case(bench, suite, bench_case, options->n_samples, records));
-        }
+// --- one value of a sweep ---
+
+// What all cases of the run share.
+typedef struct BenchRun {
+    const BenchOptions *options;
+    const EsArguments *arguments;
+    EsBenchSweep sweep;
+    BenchTexts texts;       // owned
+    EsBenchRecords records; // owned
+    int n_cases;
+} BenchRun;
+
+// Run, or list, one case. `end` is added to its parameters.
+static EsStatus visit_case(BenchRun *run, const EsBench *bench, const EsBenchSuite *suite,
+                           const EsBenchCase *bench_case, const char *end) {
+    EsBenchCase kept = *bench_case;
+    ES_TRY(keep_text(&run->texts, bench_case->name, "", &kept.name));
+    ES_TRY(keep_text(&run->texts, bench_case->parameters, end, &kept.parameters));
+    if (!is_wanted_case(suite, &kept, run->options->filter)) {
+        return ES_STATUS_OK;
     }
-    return n_cases > 0 ? ES_STATUS_OK
-                       : ES_FAIL(ARGUMENT, "no case contains \"%.100s\"", options->filter);
+    run->n_cases++;
+    if (run->options->only_list) {
+        printf("%s/%s %s\n", suite->name, kept.name, kept.parameters);
+        return ES_STATUS_OK;
+    }
+    es_log(ES_LOG_DEBUG, "bench: %s/%s %s", suite->name, kept.name, kept.parameters);
+    return suite->is_counted
+               ? es_bench_count_case(bench, suite, &kept, &run->records)
+               : es_bench_time_case(bench, suite, &kept, run->options->n_samples, &run->records);
 }
 
-static EsStatus run_bench(const BenchOptions *options, const EsArguments *arguments) {
-    EsStatus status = ES_STATUS_OK;
-    EsBench bench = {NULL, NULL};
-    EsBenchRecords records = {NULL, 0, 0};
-    char build[160], hash[17];
-    for (int i = 0; i < arguments->n_positional; i++) {
-        ES_TRY(check_suite_name(arguments->positional[i]));
+// Whether a suite has cases for each value of the sweep.
+static int is_swept(const EsBenchSuite *suite, EsBenchSwept what) {
+    return what == ES_BENCH_SWEPT_NONE || what == ES_BENCH_SWEPT_THREADS ||
+           (suite->sweeps != NULL && strstr(suite->sweeps, es_bench_swept_name(what)) != NULL);
+}
+
+static EsStatus visit_suite(BenchRun *run, const EsBench *bench, const EsBenchSuite *suite,
+                            const EsBenchHost *wanted, const char *end) {
+    EsBenchCase custom[ES_BENCH_MAX_CUSTOM];
+    const EsBenchCase *cases = suite->cases;
+    int n_cases = suite->n_cases, n_custom = 0;
+    if (suite->choose != NULL) {
+        ES_TRY(suite->choose(wanted, custom, &n_custom));
     }
-    if (options->only_list) {
-        return visit_cases(options, arguments, &bench, &records);
+    if (n_custom > 0) {
+        cases = custom;
+        n_cases = n_custom;
     }
-    EsDeviceOptions device_options = {.n_threads = options->n_threads, .n_lanes = options->n_lanes};
-    ES_TRY(es_device_open(options->device, &device_options, &bench.device));
-    const EsDeviceInfo *opened = es_device_info(bench.device);
+    for (int k = 0; k < n_cases; k++) {
+        ES_TRY(visit_case(run, bench, suite, &cases[k], end));
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus visit_value(BenchRun *run, const EsBench *bench, int value) {
+    EsBenchHost wanted = run->options->host;
+    EsBenchSwept what = run->sweep.what;
+    char end[32] = "";
+    int *const fields[] = {NULL, &wanted.n_envs, &wanted.batch, &wanted.n_hidden, NULL};
+    if (what == ES_BENCH_SWEPT_THREADS) {
+        snprintf(end, sizeof end, " threads=%d", value);
+    } else if (what != ES_BENCH_SWEPT_NONE) {
+        *fields[what] = value;
+    }
+    for (size_t i = 0; i < ES_COUNT_OF(suites); i++) {
+        if (is_wanted_suite(suites[i], run->arguments) && is_swept(suites[i], what)) {
+            ES_TRY(visit_suite(run, bench, suites[i], &wanted, end));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// --- the run ---
+
+static EsStatus check_names(const BenchRun *run) {
+    for (int i = 0; i < run->arguments->n_positional; i++) {
+        ES_TRY(check_suite_name(run->arguments->positional[i]));
+    }
+    for (size_t i = 0; i < ES_COUNT_OF(suites) && run->arguments->n_positional > 0; i++) {
+        if (is_wanted_suite(suites[i], run->arguments) && !is_swept(suites[i], run->sweep.what)) {
+            return ES_FAIL(ARGUMENT, "--sweep: suite %s has no cases that differ in %s",
+                           suites[i]->name, es_bench_swept_name(run->sweep.what));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus open_bench(const BenchOptions *options, int n_threads, EsBench *bench) {
+    EsDeviceOptions device_options = {.n_threads = n_threads, .n_lanes = options->n_lanes};
+    ES_TRY(es_device_open(options->device, &device_options, &bench->device));
+    const EsDeviceInfo *opened = es_device_info(bench->device);
     int n_others = opened->kind == ES_DEVICE_CUDA ? es_gpu_other_processes(opened->index) : 0;
     if (n_others > 0 && !options->allow_busy) {
-        status = ES_FAIL(
-            ARGUMENT, "%d other processes use cuda:%d; timings would mean nothing (--allow-busy)",
-            n_others, opened->index);
-        goto done;
+        return ES_FAIL(ARGUMENT,
+                       "%d other processes use cuda:%d; timings would mean nothing (--allow-busy)",
+                       n_others, opened->index);
     }
-    ES_TRY_GOTO(es_stream_create(bench.device, &bench.stream));
-    ES_TRY_GOTO(visit_cases(options, arguments, &bench, &records));
-    if (options->baseline != NULL) {
-        ES_TRY_GOTO(es_bench_records_compare(&records, options->baseline));
-    }
+    return es_stream_create(bench->device, &bench->stream);
+}
 
-    const EsDeviceInfo *info = es_device_info(bench.device);
-    char device[224];
-    snprintf(device, sizeof device, "%s, %s, %d %s", info->name, info->architecture, info->n_units,
-             info->kind == ES_DEVICE_CPU ? "threads" : "multiprocessors");
+// Every value with a device of its own, since threads may differ.
+static EsStatus run_values(BenchRun *run, char *device, size_t device_bytes) {
+    for (int i = 0; i < run->sweep.n_values; i++) {
+        EsStatus status = ES_STATUS_OK;
+        EsBench bench = {NULL, NULL};
+        int value = run->sweep.values[i];
+        int n_threads = run->sweep.what == ES_BENCH_SWEPT_THREADS ? value : run->options->n_threads;
+        if (!run->options->only_list) {
+            ES_TRY_GOTO(open_bench(run->options, n_threads, &bench));
+            const EsDeviceInfo *info = es_device_info(bench.device);
+            snprintf(device, device_bytes, "%s, %s, %d %s", info->name, info->architecture,
+                     info->n_units, info->kind == ES_DEVICE_CPU ? "threads" : "multiprocessors");
+        }
+        status = visit_value(run, &bench, value);
+    done:
+        es_stream_destroy(bench.stream);
+        es_device_close(bench.device);
+        ES_TRY(status);
+    }
+    return run->n_cases > 0
+               ? ES_STATUS_OK
+               : ES_FAIL(ARGUMENT, "no case contains \"%.100s\"", run->options->filter);
+}
+
+static EsStatus print_records(const BenchRun *run, const char *device) {
+    char build[160], hash[17];
     snprintf(build, sizeof build, "%s, %.80s, binary %s", es_build_type(), es_build_compiler(),
              es_build_binary_hash(hash));
     EsBenchOrigin origin = {es_build_commit(), device, build, ""};
     time_t now = time(NULL);
     struct tm parts;
     strftime(origin.date, sizeof origin.date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
-    if (options->as_json) {
-        status = es_bench_records_print_json(&records, &origin, stdout);
-    } else {
-        es_bench_records_print_table(&records, &origin, stdout);
+    if (run->options->as_json) {
+        return es_bench_records_print_json(&run->records, &origin, stdout);
     }
+    es_bench_records_print_table(&run->records, &origin, stdout);
+    return ES_STATUS_OK;
+}
+
+// The records are printed before they are found wanting.
+static EsStatus run_bench(const BenchOptions *options, const EsArguments *arguments) {
+    BenchRun run = {.options = options, .arguments = arguments};
+    EsStatus status = ES_STATUS_OK, judged = ES_STATUS_OK;
+    char device[224] = "";
+    ES_TRY(es_bench_sweep_parse(options->sweep_text, &run.sweep));
+    ES_TRY(check_names(&run));
+    ES_TRY_GOTO(run_values(&run, device, sizeof device));
+    if (options->only_list) {
+        goto done;
+    }
+    for (size_t i = 0; i < ES_COUNT_OF(suites); i++) {
+        if (suites[i]->is_counted && judged == ES_STATUS_OK) {
+            judged = es_bench_count_judge(&run.records, suites[i]->name);
+        }
+    }
+    if (options->baseline != NULL) {
+        ES_TRY_GOTO(es_bench_records_compare(&run.records, options->baseline));
+    }
+    status = print_records(&run, device);
 done:
-    es_bench_records_destroy(&records);
-    es_stream_destroy(bench.stream);
-    es_device_close(bench.device);
-    return status;
+    es_bench_records_destroy(&run.records);
+    release_texts(&run.texts);
+    return status == ES_STATUS_OK ? judged : status;
 }
 
 static void print_suites(void) {
@@ -262,21 +274,36 @@ EsExit es_bench_run(int argc, char **argv) {
                       "CPU threads, 0 = one per processor"),
         ES_OPTION_INT("lanes", &wanted.n_lanes, "0", 0, 16, "N",
                       "CPU vectors of 4, 8 or 16 floats, 0 = the widest"),
-        ES_OPTION_INT("samples", &wanted.n_samples, "11", 5, MAX_SAMPLES, "N",
+        ES_OPTION_INT("samples", &wanted.n_samples, "11", 5, ES_BENCH_MAX_SAMPLES, "N",
                       "timed samples, or pairs, per case"),
         ES_OPTION_TEXT("filter", &wanted.filter, "", "TEXT",
                        "only cases whose line in --list contains TEXT"),
         ES_OPTION_TEXT("baseline", &wanted.baseline, NULL, "FILE",
                        "compare with a former --json output"),
         ES_OPTION_TEXT("task", &wanted.host.task, NULL, "NAME",
-                       "host: train this one (esper hosts --help) instead of the list"),
-        ES_OPTION_INT("hosts", &wanted.host.n_envs, "0", 0, 65536, "N", "host: how many, 0 = 4"),
+                       "host, growth, sync: this one (esper hosts --help) instead of the list"),
+        ES_OPTION_INT("envs", &wanted.host.n_envs, "0", 0, 65536, "N",
+                      "host, growth, sync: how many side by side, 0 = 4"),
+        ES_OPTION_INT("hosts", &wanted.host.n_envs, "0", 0, 65536, "N", "the same as --envs"),
         ES_OPTION_INT("batch", &wanted.host.batch, "0", 0, 65536, "N",
-                      "host: images per step, 0 = the task's"),
+                      "host, growth, sync: images per batch, 0 = the task's"),
         ES_OPTION_INT("blocks", &wanted.host.n_blocks, "0", 0, 12, "N",
                       "host: blocks, 0 = the task's"),
         ES_OPTION_TEXT("precision", &wanted.host.precision, "f32", "P",
                        "host: f32, or bf16 on CUDA"),
+        ES_OPTION_TEXT("seeds", &wanted.host.seeds, NULL, "S",
+                       "growth: none, holding (norm, depthwise, conv_light), or blueprints by "
+                       "commas"),
+        ES_OPTION_INT("step-batches", &wanted.host.step_batches, "0", -1, 100000, "N",
+                      "growth: batches per step, 0 = 8, -1 = a pass over the images / envs"),
+        ES_OPTION_INT("validation-images", &wanted.host.n_validation, "0", 0, 10000000, "N",
+                      "growth: images that judge a step, 0 = 2000"),
+        ES_OPTION_TEXT("amp-dtype", &wanted.host.amp_dtype, "off", "T",
+                       "growth: off, bfloat16 or float16 on CUDA"),
+        ES_OPTION_INT("hidden", &wanted.host.n_hidden, "0", 0, 4096, "N",
+                      "policy: units of the LSTM, 0 = the list"),
+        ES_OPTION_TEXT("sweep", &wanted.sweep_text, NULL, "LIST",
+                       "envs=1,4,16: the cases once per value; also batch, hidden, threads"),
         ES_OPTION_FLAG("json", &wanted.as_json, "print records as a JSON array"),
         ES_OPTION_FLAG("allow-busy", &wanted.allow_busy, "run even if others use the GPU"),
         ES_OPTION_FLAG("list", &wanted.only_list, "print the cases, run nothing"),

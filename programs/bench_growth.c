@@ -4,23 +4,69 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "bench_suite.h"
+#include "bench_cases.h"
 #include "growth/growth.h"
+#include "growth/growth_names.h"
 
-typedef struct GrowthCase {
-    const char *task, *slots;
-    int n_envs;
-    int blueprints[3]; // EsBlueprintId of the first slots; 0 = left empty
-} GrowthCase;
+#define MAX_SEEDS 3
+#define BATCHES   8
+#define IMAGES    2000
 
 typedef struct GrowthState {
-    const GrowthCase *wanted;
+    int64_t n_envs;
+    int blueprints[MAX_SEEDS]; // of the slots
+    int n_seeds;
     EsDataset dataset; // owned
     EsGrowth *growth;  // owned
     EsAction *actions; // owned [E]
 } GrowthState;
 
-static void end_growth(void *context) {
+// --- what is asked for ---
+
+// Row 0 of the host's slots, as far as seeds may stand: "r0c0,r0c1,r0c2".
+static void write_slots(const EsHostSpec *host, char text[64]) {
+    size_t used = 0;
+    for (int c = 0; c < ES_MIN(host->n_blocks, MAX_SEEDS); c++) {
+        used += (size_t)snprintf(text + used, 64 - used, "%sr0c%d", c > 0 ? "," : "", c);
+    }
+}
+
+static EsStatus parse_seeds(const char *text, int n_slots, int blueprints[MAX_SEEDS],
+                            int *n_seeds) {
+    char words[128], *rest = NULL;
+    *n_seeds = 0;
+    if (text == NULL || strcmp(text, "none") == 0) {
+        return ES_STATUS_OK;
+    }
+    int is_holding = strcmp(text, "holding") == 0;
+    snprintf(words, sizeof words, "%s", is_holding ? "norm,depthwise,conv_light" : text);
+    for (char *word = strtok_r(words, ",", &rest); word != NULL;
+         word = strtok_r(NULL, ",", &rest)) {
+        EsBlueprint blueprint;
+        if (*n_seeds == n_slots && is_holding) {
+            break; // a small host takes the first of them
+        }
+        if (*n_seeds == n_slots) {
+            return ES_FAIL(ARGUMENT, "--seeds %.100s: the host has %d slots", text, n_slots);
+        }
+        if (es_blueprint_parse(word, &blueprint) != ES_STATUS_OK) {
+            return ES_FAIL(ARGUMENT, "--seeds: %s; or \"none\" or \"holding\"", es_status_detail());
+        }
+        blueprints[(*n_seeds)++] = (int)blueprint;
+    }
+    return ES_STATUS_OK;
+}
+
+static int64_t batches_of(const EsBenchHost *wanted, int64_t n_images, int64_t batch) {
+    int64_t share = n_images / (wanted->n_envs * batch);
+    return wanted->step_batches > 0    ? wanted->step_batches
+           : wanted->step_batches == 0 ? BATCHES
+                                       : ES_MAX(share, 1);
+}
+
+// --- set-up ---
+
+void es_bench_growth_end(void *context) {
     GrowthState *state = context;
     if (state != NULL) {
         es_growth_destroy(state->growth);
@@ -31,10 +77,25 @@ static void end_growth(void *context) {
 }
 
 static EsStatus step_all(GrowthState *state, const EsAction *action) {
-    for (int e = 0; e < state->wanted->n_envs; e++) {
+    for (int64_t e = 0; e < state->n_envs; e++) {
         state->actions[e] = *action;
     }
     return es_growth_step(state->growth, state->actions);
+}
+
+static EsStatus check_holding(const GrowthState *state) {
+    const EsGrowthState *seeds = es_growth_state(state->growth);
+    for (int64_t e = 0; e < state->n_envs; e++) {
+        for (int s = 0; s < state->n_seeds; s++) {
+            int32_t stage = seeds->seed.stage[e * seeds->n_slots + s];
+            if (stage != ES_STAGE_HOLDING) {
+                return ES_FAIL(INPUT, "the seed in slot %s of environment %lld is %s, not HOLDING",
+                               es_growth_model(state->growth)->slots[s].name, (long long)e,
+                               es_stage_name(stage));
+            }
+        }
+    }
+    return ES_STATUS_OK;
 }
 
 // Seeds one after the other, since development is sequential, up to HOLDING.
@@ -42,11 +103,11 @@ static EsStatus plant(GrowthState *state) {
     const EsGrowthSettings *settings = es_growth_settings(state->growth);
     int n_steps = settings->training_dwell + settings->tempo[0] + 2;
     EsAction wait = es_action_wait();
-    for (int s = 0; s < 3 && state->wanted->blueprints[s] != 0; s++) {
+    for (int s = 0; s < state->n_seeds; s++) {
         EsAction action = es_action_wait();
         action.head[ES_HEAD_OP] = ES_GROWTH_OP_GERMINATE;
         action.head[ES_HEAD_SLOT] = (int8_t)s;
-        action.head[ES_HEAD_BLUEPRINT] = (int8_t)state->wanted->blueprints[s];
+        action.head[ES_HEAD_BLUEPRINT] = (int8_t)state->blueprints[s];
         action.head[ES_HEAD_STYLE] = ES_STYLE_LINEAR_ADD;
         action.head[ES_HEAD_TEMPO] = 0;
         ES_TRY(step_all(state, &action));
@@ -54,50 +115,77 @@ static EsStatus plant(GrowthState *state) {
             ES_TRY(step_all(state, &wait));
         }
     }
-    return ES_STATUS_OK;
+    return check_holding(state);
 }
 
-static EsStatus begin_growth(const EsBenchCase *bench_case, const EsBench *bench,
-                             void **state_out) {
-    const GrowthCase *wanted = bench_case->settings;
+// Stages go on by themselves as far as HOLDING; no gate and no governor is in the way.
+static void hold_still(EsGrowthSettings *settings) {
+    settings->auto_forward = ES_AUTO_FORWARD_ALL;
+    settings->episode_steps = 1000000;
+    settings->min_health = 0;
+    settings->divergence_loss = 1e30f;
+    settings->lobotomy_mean = 0;
+}
+
+static EsStatus create_growth(GrowthState *state, const EsBenchHost *wanted, const EsBench *bench) {
     EsHostSpec host;
     EsSlot slots[ES_SLOTS_MAX];
+    char slots_text[64];
     int n_slots = 0;
+    ES_TRY(es_host_preset(wanted->task, &host));
+    write_slots(&host, slots_text);
+    ES_TRY(es_slots_parse(&host, slots_text, slots, &n_slots));
+    ES_TRY(parse_seeds(wanted->seeds, n_slots, state->blueprints, &state->n_seeds));
+    int n_validation = wanted->n_validation > 0 ? wanted->n_validation : IMAGES;
+    EsDatasetOptions dataset_options = {.seed = 7, .n_validation = n_validation, .n_test = 10};
+    ES_TRY(es_dataset_create(&state->dataset, host.dataset, &dataset_options, NULL));
+    EsGrowthOptions options = es_growth_defaults(&host, slots, n_slots, wanted->n_envs);
+    options.n_threads = es_device_info(bench->device)->n_units;
+    options.batch = wanted->batch > 0 ? wanted->batch : options.batch;
+    options.step_batches = batches_of(wanted, state->dataset.train.count, options.batch);
+    options.n_validation_images = n_validation;
+    hold_still(&options.settings);
+    ES_TRY(es_growth_create(&options, &state->dataset, &state->growth));
+    return es_allocate(sizeof *state->actions * (size_t)wanted->n_envs, (void **)&state->actions);
+}
+
+EsStatus es_bench_growth_begin(const EsBenchHost *wanted, const EsBench *bench, void **state_out) {
     GrowthState *state = NULL;
     EsStatus status = ES_STATUS_OK;
     *state_out = NULL;
-    ES_TRY(es_host_preset(wanted->task, &host));
-    ES_TRY(es_slots_parse(&host, wanted->slots, slots, &n_slots));
     ES_TRY(es_allocate(sizeof *state, (void **)&state));
-    state->wanted = wanted;
-    EsDatasetOptions dataset_options = {.seed = 7, .n_validation = 2000, .n_test = 10};
-    ES_TRY_GOTO(es_dataset_create(&state->dataset, host.dataset, &dataset_options, NULL));
-    EsGrowthOptions options = es_growth_defaults(&host, slots, n_slots, wanted->n_envs);
-    options.n_threads = es_device_info(bench->device)->n_units;
-    options.settings.auto_forward = ES_AUTO_FORWARD_ALL;
-    options.settings.episode_steps = 1000000;
-    ES_TRY_GOTO(es_growth_create(&options, &state->dataset, &state->growth));
-    ES_TRY_GOTO(
-        es_allocate(sizeof *state->actions * (size_t)wanted->n_envs, (void **)&state->actions));
+    state->n_envs = wanted->n_envs;
+    ES_TRY_GOTO(create_growth(state, wanted, bench));
     ES_TRY_GOTO(es_growth_reset(state->growth, 0));
     ES_TRY_GOTO(plant(state));
     *state_out = state;
 done:
     if (status != ES_STATUS_OK) {
-        end_growth(state);
+        es_bench_growth_end(state);
     }
     return status;
 }
 
-static EsStatus run_growth(void *context, int variant) {
+// --- measured ---
+
+EsStatus es_bench_growth_step(void *context, int variant) {
     GrowthState *state = context;
     EsAction wait = es_action_wait();
     (void)variant;
-    return step_all(state, &wait);
+    ES_TRY(step_all(state, &wait));
+    return check_holding(state);
+}
+
+EsDeviceCounters es_bench_growth_counters(void *context) {
+    return es_device_counters(es_growth_store(((GrowthState *)context)->growth)->device);
+}
+
+static EsStatus begin_growth(const EsBenchCase *bench_case, const EsBench *bench, void **state) {
+    return es_bench_growth_begin(bench_case->settings, bench, state);
 }
 
 static double count_steps(const EsBenchCase *bench_case) {
-    return ((const GrowthCase *)bench_case->settings)->n_envs;
+    return ((const EsBenchHost *)bench_case->settings)->n_envs;
 }
 
 static int64_t count_allocations(void *context) {
@@ -106,23 +194,65 @@ static int64_t count_allocations(void *context) {
 
 #define GROWTH_CASE(n, label, ...)                                                                 \
     {                                                                                              \
-        .name = n, .parameters = label, .settings = &(const GrowthCase){__VA_ARGS__},              \
-        .begin = begin_growth, .run = run_growth, .end = end_growth, .work = count_steps,          \
-        .rate_unit = "steps/s", .allocations = count_allocations                                   \
+        .name = n, .parameters = label, .settings = &(const EsBenchHost){__VA_ARGS__},             \
+        .begin = begin_growth, .run = es_bench_growth_step, .end = es_bench_growth_end,            \
+        .work = count_steps, .rate_unit = "steps/s", .allocations = count_allocations              \
     }
 
 static const EsBenchCase cases[] = {
-    GROWTH_CASE("tiny", "E=16 seeds=none", "tiny", "r0c0,r0c1", 16, {0}),
-    GROWTH_CASE("tiny", "E=16 seeds=norm,conv_light", "tiny", "r0c0,r0c1", 16,
-                {ES_BLUEPRINT_ID_NORM, ES_BLUEPRINT_ID_CONV_LIGHT}),
-    GROWTH_CASE("cifar_baseline", "E=4 seeds=norm,depthwise,conv_light", "cifar_baseline",
-                "r0c0,r0c1,r0c2", 4,
-                {ES_BLUEPRINT_ID_NORM, ES_BLUEPRINT_ID_DEPTHWISE, ES_BLUEPRINT_ID_CONV_LIGHT}),
+    GROWTH_CASE("tiny", "E=16 seeds=none", .task = "tiny", .n_envs = 16),
+    GROWTH_CASE("tiny", "E=16 seeds=norm,conv_light", .task = "tiny", .n_envs = 16,
+                .seeds = "norm,conv_light"),
+    GROWTH_CASE("cifar_baseline", "E=4 seeds=norm,depthwise,conv_light", .task = "cifar_baseline",
+                .n_envs = 4, .seeds = "norm,depthwise,conv_light"),
 };
+
+// --- the command line ---
+
+EsStatus es_bench_growth_choose(const EsBenchHost *wanted, EsBenchHost *chosen, char *parameters,
+                                size_t parameters_bytes, int *is_chosen) {
+    EsHostSpec host;
+    int blueprints[MAX_SEEDS], n_seeds;
+    *is_chosen = wanted->task != NULL || wanted->n_envs > 0 || wanted->batch > 0 ||
+                 wanted->step_batches != 0 || wanted->n_validation > 0 || wanted->seeds != NULL ||
+                 strcmp(wanted->amp_dtype, "off") != 0;
+    if (!*is_chosen) {
+        return ES_STATUS_OK;
+    }
+    *chosen = *wanted;
+    chosen->task = wanted->task != NULL ? wanted->task : "cifar_baseline";
+    chosen->n_envs = wanted->n_envs > 0 ? wanted->n_envs : 4;
+    chosen->seeds = wanted->seeds != NULL ? wanted->seeds : "holding";
+    ES_TRY(es_host_preset(chosen->task, &host));
+    ES_TRY(parse_seeds(chosen->seeds, ES_MIN(host.n_blocks, MAX_SEEDS), blueprints, &n_seeds));
+    char batches[24] = "share";
+    if (wanted->step_batches >= 0) {
+        snprintf(batches, sizeof batches, "%d",
+                 wanted->step_batches > 0 ? wanted->step_batches : BATCHES);
+    }
+    snprintf(parameters, parameters_bytes, "E=%d N=%d batches=%s V=%d seeds=%s P=%s",
+             chosen->n_envs, wanted->batch > 0 ? wanted->batch : host.batch, batches,
+             wanted->n_validation > 0 ? wanted->n_validation : IMAGES, chosen->seeds,
+             wanted->amp_dtype);
+    return ES_STATUS_OK;
+}
+
+static EsStatus choose_growth(const EsBenchHost *wanted, EsBenchCase *custom, int *n_custom) {
+    static EsBenchHost chosen; // cases run one after the other
+    static char parameters[128];
+    ES_TRY(es_bench_growth_choose(wanted, &chosen, parameters, sizeof parameters, n_custom));
+    *custom = cases[0];
+    custom->name = chosen.task;
+    custom->parameters = parameters;
+    custom->settings = &chosen;
+    return ES_STATUS_OK;
+}
 
 const EsBenchSuite es_bench_growth = {
     .name = "growth",
     .summary = "whole steps of growing hosts, and what they allocate",
     .cases = cases,
     .n_cases = ES_COUNT_OF(cases),
+    .choose = choose_growth,
+    .sweeps = "envs batch",
 };

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "bench_suite.h"
+#include "bench_cases.h"
 #include "growth/host_trainer.h"
 
 typedef struct HostCase {
@@ -28,7 +28,7 @@ static EsStatus host_of(const EsBenchHost *wanted, EsHostSpec *host) {
     return es_host_check(host);
 }
 
-static void end_host(void *context) {
+void es_bench_host_end(void *context) {
     HostState *state = context;
     if (state != NULL) {
         es_host_trainer_destroy(state->trainer);
@@ -37,8 +37,7 @@ static void end_host(void *context) {
     }
 }
 
-static EsStatus begin_host(const EsBenchCase *bench_case, const EsBench *bench, void **state_out) {
-    const EsBenchHost *wanted = bench_case->settings;
+EsStatus es_bench_host_begin(const EsBenchHost *wanted, const EsBench *bench, void **state_out) {
     EsHostSpec host;
     HostState *state = NULL;
     EsStatus status = ES_STATUS_OK;
@@ -55,12 +54,16 @@ static EsStatus begin_host(const EsBenchCase *bench_case, const EsBench *bench, 
     *state_out = state;
 done:
     if (status != ES_STATUS_OK) {
-        end_host(state);
+        es_bench_host_end(state);
     }
     return status;
 }
 
-static EsStatus run_host(void *context, int variant) {
+static EsStatus begin_host(const EsBenchCase *bench_case, const EsBench *bench, void **state) {
+    return es_bench_host_begin(bench_case->settings, bench, state);
+}
+
+EsStatus es_bench_host_step(void *context, int variant) {
     HostState *state = context;
     (void)variant;
     return es_host_trainer_train(state->trainer, 1);
@@ -75,23 +78,27 @@ static double count_images(const EsBenchCase *bench_case) {
 #define HOST_CASE(n, label, ...)                                                                   \
     {                                                                                              \
         .name = n, .parameters = label, .settings = &(const EsBenchHost){__VA_ARGS__},             \
-        .begin = begin_host, .run = run_host, .end = end_host, .work = count_images,               \
-        .rate_unit = "images/s"                                                                    \
+        .begin = begin_host, .run = es_bench_host_step, .end = es_bench_host_end,                  \
+        .work = count_images, .rate_unit = "images/s"                                              \
     }
 
 static const EsBenchCase cases[] = {
-    HOST_CASE("cifar_baseline", "E=1 N=128 P=f32", "cifar_baseline", 1, 128, 0, "f32"),
-    HOST_CASE("cifar_baseline", "E=4 N=128 P=f32", "cifar_baseline", 4, 128, 0, "f32"),
-    HOST_CASE("cifar_baseline", "E=16 N=128 P=f32", "cifar_baseline", 16, 128, 0, "f32"),
-    HOST_CASE("tiny", "E=16 N=64 P=f32", "tiny", 16, 64, 0, "f32"),
+    HOST_CASE("cifar_baseline", "E=1 N=128 P=f32", .task = "cifar_baseline", .n_envs = 1,
+              .batch = 128, .precision = "f32"),
+    HOST_CASE("cifar_baseline", "E=4 N=128 P=f32", .task = "cifar_baseline", .n_envs = 4,
+              .batch = 128, .precision = "f32"),
+    HOST_CASE("cifar_baseline", "E=16 N=128 P=f32", .task = "cifar_baseline", .n_envs = 16,
+              .batch = 128, .precision = "f32"),
+    HOST_CASE("tiny", "E=16 N=64 P=f32", .task = "tiny", .n_envs = 16, .batch = 64,
+              .precision = "f32"),
 };
 
 // The command line's host as the only case.
-static EsStatus choose_host(const EsBenchHost *wanted, EsBenchCase *custom, int *is_custom) {
-    static HostCase chosen; // one run of the program has one command line
-    *is_custom = wanted->task != NULL || wanted->n_envs > 0 || wanted->batch > 0 ||
-                 wanted->n_blocks > 0 || strcmp(wanted->precision, "f32") != 0;
-    if (!*is_custom) {
+static EsStatus choose_host(const EsBenchHost *wanted, EsBenchCase *custom, int *n_custom) {
+    static HostCase chosen; // cases run one after the other
+    *n_custom = wanted->task != NULL || wanted->n_envs > 0 || wanted->batch > 0 ||
+                wanted->n_blocks > 0 || strcmp(wanted->precision, "f32") != 0;
+    if (!*n_custom) {
         return ES_STATUS_OK;
     }
     if (strcmp(wanted->precision, "f32") != 0 && strcmp(wanted->precision, "bf16") != 0) {
@@ -117,4 +124,5 @@ const EsBenchSuite es_bench_host = {
     .cases = cases,
     .n_cases = ES_COUNT_OF(cases),
     .choose = choose_host,
+    .sweeps = "envs batch",
 };

@@ -104,7 +104,9 @@ void es_bench_records_print_table(const EsBenchRecords *records, const EsBenchOr
                     "medians");
         }
         fprintf(stream, "%-26s %-26s %4d %6.1f%%", record->name, record->parameters,
-                record->summary.n_samples, 100.0 * record->summary.spread / record->summary.median);
+                record->summary.n_samples,
+                record->summary.median > 0 ? 100.0 * record->summary.spread / record->summary.median
+                                           : 0.0);
         // the other metrics of the case follow it and share its line
         for (;; i++) {
             format_value(records->record[i].summary.median, median);

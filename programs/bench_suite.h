@@ -15,13 +15,19 @@ typedef struct EsBench {
     EsStream *stream;
 } EsBench;
 
-// The host that `esper bench host` trains, from the command line. With all at their defaults the
-// suite runs its own list.
+// What the command line asks for; each suite takes what concerns it. With all of that at its
+// default the suite runs its own list.
 typedef struct EsBenchHost {
     const char *task;      // NULL: the list
     int n_envs, batch;     // 0: 4, and the task's
     int n_blocks;          // 0: the task's
-    const char *precision; // "f32" or "bf16"
+    const char *precision; // host: "f32" or "bf16"
+    int n_hidden;          // policy: 0: the list
+    // growth
+    int step_batches;      // 0: 8; -1: what passes over an environment's share of the images
+    int n_validation;      // images; 0: 2000
+    const char *seeds;     // NULL or "none"; "holding"; blueprints of the first slots, by commas
+    const char *amp_dtype; // "off", "bfloat16", "float16"
 } EsBenchHost;
 
 typedef struct EsBenchCase EsBenchCase;
@@ -42,21 +48,30 @@ struct EsBenchCase {
     const char *peer;                              // name of variant 1; NULL = one variant
     int64_t (*allocations)(void *state); // nullable: allocations so far; those after the warm-up
                                          // are a record of their own
+    EsDeviceCounters (*counters)(
+        void *state); // suites that count: of the device that does the work
 };
+
+#define ES_BENCH_MAX_CUSTOM 4
 
 typedef struct EsBenchSuite {
     const char *name;
     const char *summary;
     const EsBenchCase *cases;
     int n_cases;
-    // nullable: put what the command line asks for in place of the list; `custom` lasts for the run
-    EsStatus (*choose)(const EsBenchHost *wanted, EsBenchCase *custom, int *is_custom);
+    // nullable: put what the command line asks for in place of the list: up to ES_BENCH_MAX_CUSTOM
+    // cases; 0 = the list. Names and parameters are copied, settings last until the next call.
+    EsStatus (*choose)(const EsBenchHost *wanted, EsBenchCase *custom, int *n_custom);
+    const char *sweeps; // names of --sweep that `choose` honours, by blanks; NULL: none
+    int is_counted;     // cases are counted (bench_count.h), not timed
 } EsBenchSuite;
 
 extern const EsBenchSuite es_bench_growth;
 extern const EsBenchSuite es_bench_host;
 extern const EsBenchSuite es_bench_kernels;
 extern const EsBenchSuite es_bench_policy;
+extern const EsBenchSuite es_bench_sync;
 extern const EsBenchSuite es_bench_telemetry;
+extern const EsBenchSuite es_bench_transfer;
 
 #endif

@@ -3,7 +3,9 @@
 
 #include <unistd.h>
 
+#include "bench_count.h"
 #include "bench_record.h"
+#include "bench_sweep.h"
 #include "es_test.h"
 #include "options.h"
 
@@ -145,4 +147,77 @@ TEST(options_take_every_form) {
     char *help[] = {"c", "--nonsense", "--help"};
     REQUIRE_OK(es_options_parse(&table, 3, help, &arguments));
     EXPECT_EQ(arguments.wants_help, 1);
+}
+
+// --- sweeps ---
+
+TEST(sweep_reads_names_and_values) {
+    EsBenchSweep sweep;
+    REQUIRE_OK(es_bench_sweep_parse(NULL, &sweep));
+    EXPECT_EQ(sweep.what, ES_BENCH_SWEPT_NONE);
+    EXPECT_EQ(sweep.n_values, 1);
+    REQUIRE_OK(es_bench_sweep_parse("envs=1,4,65536", &sweep));
+    EXPECT_EQ(sweep.what, ES_BENCH_SWEPT_ENVS);
+    EXPECT_EQ(sweep.n_values, 3);
+    EXPECT_EQ(sweep.values[0], 1);
+    EXPECT_EQ(sweep.values[2], 65536);
+    REQUIRE_OK(es_bench_sweep_parse("threads=2", &sweep));
+    EXPECT_EQ(sweep.what, ES_BENCH_SWEPT_THREADS);
+    EXPECT_TEXT(es_bench_swept_name(sweep.what), "threads");
+}
+
+TEST(sweep_refuses_what_it_does_not_know) {
+    static const char *const wrong[] = {
+        "",           "envs",    "envs=",   "envs=1,",  "envs=,1",  "envs=x",     "envs=0",
+        "envs=65537", "envs=-1", "envs= 1", "envs=1x",  "envs=1,1", "env=1",      "seeds=1",
+        "envs=+1",    "=1",      "Envs=1",  "envs=1;2", "envs=1.5", "hidden=4097"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        EsBenchSweep sweep;
+        if (es_bench_sweep_parse(wrong[i], &sweep) != ES_STATUS_ARGUMENT) {
+            ES_TEST_FAIL("\"%s\" was taken", wrong[i]);
+        }
+    }
+}
+
+// --- counts ---
+
+static void add_count(EsBenchRecords *records, const char *parameters, const char *metric,
+                      double value) {
+    EsBenchRecord record = {.suite = "sync",
+                            .name = "growth",
+                            .parameters = parameters,
+                            .metric = metric,
+                            .unit = "u",
+                            .is_lower_better = 1,
+                            .summary = {value, 0, 8}};
+    REQUIRE_OK(es_bench_records_add(records, &record));
+}
+
+TEST(counts_that_stay_pass) {
+    EsBenchRecords records = {NULL, 0, 0};
+    add_count(&records, "E=16 a", "copies", 2);
+    add_count(&records, "E=4 a", "copies", 2);
+    add_count(&records, "E=64 a", "copies", 1); // fewer is no growth
+    add_count(&records, "E=16 b", "copies", 9); // another case
+    add_count(&records, "E=64 a", "launches", 5);
+    EXPECT_STATUS(es_bench_count_judge(&records, "sync"), OK);
+    EXPECT_TEXT(records.record[0].peer, "fewest environments");
+    EXPECT_NEAR(records.record[0].ratio, 1, 0);
+    EXPECT(records.record[1].peer == NULL && records.record[3].peer == NULL);
+    EXPECT_NEAR(records.record[2].ratio, 2, 0);
+    EXPECT_STATUS(es_bench_count_judge(&records, "other"), OK);
+    es_bench_records_destroy(&records);
+}
+
+TEST(counts_that_grow_fail) {
+    EsBenchRecords records = {NULL, 0, 0};
+    add_count(&records, "E=1 a", "copies", 0);
+    add_count(&records, "E=8 a", "copies", 0.125); // once in eight runs
+    EXPECT_STATUS(es_bench_count_judge(&records, "sync"), NUMERIC);
+    EXPECT_CONTAINS(es_status_detail(),
+                    "copies grow with the number of environments: 0 per step at "
+                    "E=1, 0.125 at E=8");
+    EXPECT(records.record[1].is_change);
+    EXPECT_NEAR(records.record[1].ratio, 0, 0);
+    es_bench_records_destroy(&records);
 }

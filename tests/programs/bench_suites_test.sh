@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Suites and sweeps of `esper bench`: which cases are made, what they are told apart by, what is refused.
+#
+# usage: bench_suites_test.sh PATH_TO_ESPER
+set -uo pipefail
+esper=$(realpath "$1")
+# shellcheck source=tests/programs/script_test.sh
+source "$(dirname "$0")/script_test.sh"
+
+# --- sweeps ---
+run 0 bench host growth --task tiny --sweep envs=1,4 --list
+expect_text "swept cases" "$out" "host/tiny E=1 N=64 blocks=2 P=f32
+growth/tiny E=1 N=64 batches=8 V=2000 seeds=holding P=off
+host/tiny E=4 N=64 blocks=2 P=f32
+growth/tiny E=4 N=64 batches=8 V=2000 seeds=holding P=off"
+run 0 bench host --hosts 2 --sweep batch=8,16 --list
+expect_text "swept batch" "$out" "host/cifar_baseline E=2 N=8 blocks=3 P=f32
+host/cifar_baseline E=2 N=16 blocks=3 P=f32"
+run 0 bench transfer --sweep threads=1,2 --filter "to_host B=4KiB memory=pinned" --list
+expect_text "swept threads" "$out" "transfer/to_host B=4KiB memory=pinned threads=1
+transfer/to_host B=4KiB memory=pinned threads=2"
+run 0 bench --sweep envs=3 --list
+[[ $out != *kernels/* ]] || fail "suites without such cases are swept: $out"
+run 2 bench kernels --sweep envs=1,2
+expect_part "suite without cases" "$err" "--sweep: suite kernels has no cases that differ in envs"
+run 2 bench growth --sweep hidden=64
+expect_part "suite without cases" "$err" "--sweep: suite growth has no cases that differ in hidden"
+run 2 bench --sweep evns=1
+expect_part "unknown name" "$err" '--sweep: unknown name "evns"; did you mean "envs"?'
+run 2 bench --sweep colour=1
+expect_part "unknown name" "$err" 'unknown name "colour"; it is envs, batch, hidden or threads'
+
+# --- growth ---
+run 2 bench growth --seeds holdin
+expect_part "seeds" "$err" '--seeds: no blueprint is called "holdin"'
+run 2 bench growth --task tiny --seeds norm,norm,norm
+expect_part "seeds" "$err" "--seeds norm,norm,norm: the host has 2 slots"
+growth=(--task tiny --threads 2 --batch 16 --step-batches 2 --validation-images 50 --samples 5)
+run 0 bench growth "${growth[@]}" --seeds holding --sweep envs=1,3 --json
+cp "$folder/out" "$folder/growth.json"
+run 0 bench growth "${growth[@]}" --seeds none --envs 2 --step-batches -1 --batch 4000
+expect_part "a share of the images" "$out" "E=2 N=4000 batches=share V=50 seeds=none P=off"
+
+# --- counted ---
+run 0 bench sync "${growth[@]}" --sweep envs=1,2 --json
+cp "$folder/out" "$folder/sync.json"
+
+# --- copies ---
+run 0 bench transfer --filter B=4KiB --samples 5 --json
+cp "$folder/out" "$folder/transfer.json"
+
+if command -v python3 > /dev/null; then
+    python3 - "$folder" << 'END' || fail "records are not as expected"
+import json, sys
+growth, sync, transfer = (json.load(open(f"{sys.argv[1]}/{name}.json")) for name in ("growth", "sync", "transfer"))
+rates = [r for r in growth if r["metric"] == "rate"]
+assert [r["parameters"]["E"] for r in rates] == [1, 3] and all(r["unit"] == "steps/s" for r in rates)
+for time, rate in zip([r for r in growth if r["metric"] == "time"], rates):
+    # E environment steps in each run
+    assert abs(rate["value"] * time["value"] / 1e3 / rate["parameters"]["E"] - 1) < 1e-6, (time, rate)
+assert all(r["value"] == 0 for r in growth if r["metric"] == "allocations")
+assert {(r["case"], r["parameters"]["E"]) for r in sync} == {(c, e) for c in ("growth", "hosts") for e in (1, 2)}
+assert {r["metric"] for r in sync} == {"synchronisations", "copies", "launches", "allocations"}
+assert all(r["ratio"] == 1 and r["peer"] for r in sync if r["parameters"]["E"] == 2), sync
+assert {r["case"] for r in transfer} == {"to_device", "to_host", "on_device"}
+assert {r["parameters"].get("memory") for r in transfer} == {"pinned", "pageable", None}
+assert all(r["value"] > 0 for r in transfer)
+END
+else
+    echo "no python3: records not parsed"
+fi
+
+finish
