@@ -132,6 +132,9 @@ static EsStatus create_growth(GrowthState *state, const EsBenchHost *wanted, con
     EsSlot slots[ES_SLOTS_MAX];
     char slots_text[64];
     int n_slots = 0;
+    if (es_device_info(bench->device)->kind != ES_DEVICE_CPU) {
+        return ES_FAIL(UNSUPPORTED, "growth runs on the CPU so far");
+    }
     ES_TRY(es_host_preset(wanted->task, &host));
     write_slots(&host, slots_text);
     ES_TRY(es_slots_parse(&host, slots_text, slots, &n_slots));
