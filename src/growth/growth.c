@@ -243,8 +243,12 @@ static EsStatus run_to_decision(EsGrowth *growth) {
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
         growth->results[e].host_gradient_norm = ES_NOT_MEASURED;
     }
+    es_profile_range_begin(growth->device, NULL, "train");
     ES_TRY(es_growth_train(growth));
+    es_profile_range_end(growth->device, NULL);
+    es_profile_range_begin(growth->device, NULL, "validate");
     ES_TRY(es_growth_validate(growth));
+    es_profile_range_end(growth->device, NULL);
     int64_t start_ns = es_clock_ns();
     es_profile_range_begin(growth->device, NULL, "measure");
     es_lifecycle_measure(&growth->state, settings, growth->loss_row, growth->accuracy_row);

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "growth/growth_internal.h"
-#include "tensor/profile.h"
 
 EsBlendMode es_growth_blend_mode(const EsGrowth *growth, int64_t env, int slot) {
     size_t i = (size_t)(env * growth->model.n_slots + slot);
@@ -189,10 +188,8 @@ static void train_host(void *context, int64_t env, int worker_index) {
 
 EsStatus es_growth_train(EsGrowth *growth) {
     int64_t start_ns = es_clock_ns(), n_envs = growth->options.n_envs;
-    es_profile_range_begin(growth->device, NULL, "train");
     ES_TRY(find_plans(growth));
     es_thread_pool_run(es_stream_pool(growth->stream), n_envs, train_host, growth);
-    es_profile_range_end(growth->device, NULL);
     growth->times.train_ms = es_clock_seconds_since(start_ns) * 1e3;
     for (int64_t e = 0; e < n_envs; e++) {
         if (growth->n_invalid[e] > 0) {

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "growth/growth_internal.h"
-#include "tensor/profile.h"
 
 // --- what is to be evaluated ---
 
@@ -112,7 +111,6 @@ void es_growth_run_trials(EsGrowth *growth) {
 EsStatus es_growth_validate(EsGrowth *growth) {
     int64_t start_ns = es_clock_ns();
     double n_images = (double)growth->options.n_validation_images;
-    es_profile_range_begin(growth->device, NULL, "validate");
     ES_TRY(list_trials(growth));
     es_growth_run_trials(growth);
     for (int i = 0; i < growth->n_trials; i++) {
@@ -132,7 +130,6 @@ EsStatus es_growth_validate(EsGrowth *growth) {
             growth->accuracy_row[e] = (float)accuracy;
         }
     }
-    es_profile_range_end(growth->device, NULL);
     growth->times.validate_ms = es_clock_seconds_since(start_ns) * 1e3;
     return ES_STATUS_OK;
 }
