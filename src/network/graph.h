@@ -17,6 +17,7 @@
 #define ES_NETWORK_GRAPH_H
 
 #include "kernels/kernels.h"
+#include "network/initial_rules.h"
 
 ES_EXTERN_C_BEGIN
 
@@ -62,16 +63,6 @@ typedef enum EsRole {
     ES_ROLE_ACTIVATION, // the plan's; reused once the last reader has run
     ES_ROLE_RESULT      // the plan's; kept until the next run
 } EsRole;
-
-// What a parameter starts from (network/initial_values.h).
-typedef enum EsInitial {
-    ES_INITIAL_UNIFORM,    // in [start - bound, start + bound]; bound 0: the constant start
-    ES_INITIAL_NORMAL,     // mean start, standard deviation bound
-    ES_INITIAL_ORTHOGONAL, // bound times a matrix [dim 1, the rest] with orthonormal columns, or
-                           // rows where those are fewer: the Q of a Gaussian matrix, R's diagonal
-                           // positive (Saxe, McClelland, Ganguli, 2014)
-    ES_INITIAL_FORGET      // start in the second quarter, an LSTM's forget gates; 0 elsewhere
-} EsInitial;
 
 typedef int32_t EsValueId;
 #define ES_NO_VALUE         (-1)

@@ -1,29 +1,13 @@
-// Element q of a slab uses draw q / 4: uniform values its word q % 4, Gaussian ones the pair of
-// words that it shares with its neighbour, one taking the cosine and one the sine (Box and Muller).
+// The kinds that are computed element by element are in initial_rules.h; here are orthogonal
+// matrices, which need a whole tensor at once.
 #include "network/initial_values.h"
 
-#include "base/math_rules.h"
-
-#define PI 3.14159265358979323846
+#include "network/initial_rules.h"
 
 // columns made orthogonal together: while they are, each earlier one is read once for all of them
 #define BLOCK 8
 // a vector that shrinks below this share of its length has lost digits and is projected again
 #define SHRUNK 1e-3
-
-static EsRandom4 draw_at(const EsInitialKey *key, int64_t q) {
-    return es_random_draw(key->seed, key->episode, key->purpose, key->step, (uint32_t)(q / 4));
-}
-
-// Standard normal. The halves keep the logarithm and both circle functions away from 0.
-static double gaussian_at(const EsInitialKey *key, int64_t q) {
-    EsRandom4 draw = draw_at(key, q);
-    int64_t pair = q % 4 / 2 * 2;
-    double size = ((double)draw.word[pair] + 0.5) * 0x1p-32;
-    double turn = ((double)draw.word[pair + 1] + 0.5) * 0x1p-32;
-    double angle = 2.0 * PI * turn - (q % 2 == 1 ? PI / 2.0 : 0.0);
-    return es_math_sqrt(-2.0 * es_math_log(size)) * es_math_cos(angle);
-}
 
 // --- orthogonal matrices ---
 
@@ -105,7 +89,7 @@ static void fill_orthogonal(const EsValue *value, const EsInitialKey *key, doubl
     for (int64_t j = 0; j < count; j++) {
         for (int64_t i = 0; i < n; i++) {
             int64_t place = value->slab_offset + j * vector_step + i * element_step;
-            vectors[j * n + i] = gaussian_at(key, place);
+            vectors[j * n + i] = es_initial_gaussian(key, place);
         }
     }
     make_orthonormal(vectors, count, n);
@@ -130,35 +114,19 @@ size_t es_initial_workspace(const EsGraph *graph) {
     return (size_t)most;
 }
 
-static float uniform_at(const EsValue *value, const EsInitialKey *key, int64_t q) {
-    if (!(value->bound > 0.0f)) {
-        return value->start;
-    }
-    float uniform = es_random_uniform(draw_at(key, q).word[q % 4]);
-    return value->start + (2.0f * uniform - 1.0f) * value->bound;
-}
-
 void es_initial_values(const EsValue *value, const EsInitialKey *key, double *workspace,
                        float *part) {
-    int64_t count = es_value_count(value), first = value->slab_offset;
-    switch (value->initial) {
-    case ES_INITIAL_UNIFORM:
-        for (int64_t q = first; q < first + count; q++) {
-            part[q] = uniform_at(value, key, q);
-        }
-        break;
-    case ES_INITIAL_NORMAL:
-        for (int64_t q = first; q < first + count; q++) {
-            part[q] = (float)((double)value->start + (double)value->bound * gaussian_at(key, q));
-        }
-        break;
-    case ES_INITIAL_ORTHOGONAL:
+    if (value->initial == ES_INITIAL_ORTHOGONAL) {
         ES_ASSERT(workspace != NULL);
         fill_orthogonal(value, key, workspace, part);
-        break;
-    case ES_INITIAL_FORGET:
-        for (int64_t k = 0; k < count; k++) {
-            part[first + k] = k >= count / 4 && k < count / 2 ? value->start : 0.0f;
-        }
+        return;
+    }
+    int64_t first = value->slab_offset;
+    EsInitialTensor tensor = {.count = es_value_count(value),
+                              .initial = (int32_t)value->initial,
+                              .bound = value->bound,
+                              .start = value->start};
+    for (int64_t k = 0; k < tensor.count; k++) {
+        part[first + k] = es_initial_value(&tensor, key, first, k);
     }
 }

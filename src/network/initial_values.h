@@ -3,17 +3,10 @@
 #ifndef ES_NETWORK_INITIAL_VALUES_H
 #define ES_NETWORK_INITIAL_VALUES_H
 
-#include "base/random_rules.h"
 #include "network/graph.h"
+#include "network/initial_rules.h"
 
 ES_EXTERN_C_BEGIN
-
-typedef struct EsInitialKey {
-    uint64_t seed;
-    uint32_t episode;
-    EsPurpose purpose;
-    uint32_t step;
-} EsInitialKey;
 
 // Doubles of workspace that the largest ORTHOGONAL parameter of the graph needs; 0 without one.
 size_t es_initial_workspace(const EsGraph *graph);
