@@ -4,24 +4,12 @@
 
 #include "base/clock.h"
 #include "growth/growth_internal.h"
+#include "growth/slot_rules.h"
 
 EsBlendMode es_growth_blend_mode(const EsGrowth *growth, int64_t env, int slot) {
     size_t i = (size_t)(env * growth->model.n_slots + slot);
-    int32_t stage = growth->state.seed.stage[i];
-    if (stage == ES_STAGE_TRAINING) {
-        return ES_BLEND_INCUBATE;
-    }
-    if (!es_stage_in(stage, ES_STAGES_BLENDED)) {
-        return ES_BLEND_NONE;
-    }
-    switch (growth->state.seed.algorithm[i]) {
-    case ES_ALGORITHM_MULTIPLY:
-        return ES_BLEND_MULTIPLY;
-    case ES_ALGORITHM_GATE:
-        return ES_BLEND_GATE;
-    default:
-        return ES_BLEND_ADD;
-    }
+    return (EsBlendMode)es_slot_blend_mode(growth->state.seed.stage[i],
+                                           growth->state.seed.algorithm[i]);
 }
 
 // --- plans ---

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "growth/growth_internal.h"
+#include "growth/slot_rules.h"
 
 // --- what is to be evaluated ---
 
@@ -12,8 +13,8 @@ static EsTopology trial_topology(const EsGrowth *growth, int64_t env, int32_t sl
     EsTopology topology = es_topology_empty();
     for (int s = 0; s < growth->model.n_slots; s++) {
         size_t i = (size_t)(env * growth->model.n_slots + s);
-        int is_on = es_stage_in(growth->state.seed.stage[i], ES_STAGES_BLENDED) &&
-                    growth->state.seed.alpha[i] > 0 && !(slots_off >> s & 1);
+        int is_on =
+            es_slot_is_on(growth->state.seed.stage[i], growth->state.seed.alpha[i], slots_off, s);
         if (is_on) {
             topology.blueprint[s] = (int8_t)growth->state.seed.blueprint[i];
             topology.has_gate[s] = growth->state.seed.algorithm[i] == ES_ALGORITHM_GATE;

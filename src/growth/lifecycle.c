@@ -1,6 +1,8 @@
 // Loops over environments; every decision is in the rules.
 #include "growth/lifecycle.h"
 
+#include "growth/host_state.h"
+
 // --- the slab ---
 
 typedef enum FieldKind { FIELD_OF_SEED, FIELD_OF_ENV, ARRAY_OF_ENV } FieldKind;
@@ -43,43 +45,22 @@ EsGrowthField es_growth_field_at(int32_t i, int32_t n_envs, int32_t n_slots) {
 
 // --- loops ---
 
-// One environment taken out of the slab.
-typedef struct Host {
-    EsGrowthEnv env;
-    EsSeed seeds[ES_SLOTS_MAX];
-} Host;
-
-static void load_host(const EsGrowthState *state, int32_t e, Host *host) {
-    host->env = es_growth_env_load(&state->env, (size_t)e);
-    for (int32_t s = 0; s < state->n_slots; s++) {
-        host->seeds[s] = es_seed_load(&state->seed, (size_t)e * (size_t)state->n_slots + (size_t)s);
-    }
-}
-
-static void store_host(const EsGrowthState *state, int32_t e, const Host *host) {
-    es_growth_env_store(&state->env, (size_t)e, &host->env);
-    for (int32_t s = 0; s < state->n_slots; s++) {
-        es_seed_store(&state->seed, (size_t)e * (size_t)state->n_slots + (size_t)s,
-                      &host->seeds[s]);
-    }
-}
-
 void es_lifecycle_reset(const EsGrowthState *state, const EsGrowthSettings *settings) {
     ES_ASSERT(state->n_slots == settings->n_slots);
-    Host host;
+    EsHostState host;
     es_env_reset(settings, &host.env, host.seeds);
     for (int32_t e = 0; e < state->n_envs; e++) {
-        store_host(state, e, &host);
+        es_host_state_store(state, e, &host);
     }
 }
 
 void es_lifecycle_measure(const EsGrowthState *state, const EsGrowthSettings *settings,
                           const float *loss, const float *accuracy) {
     for (int32_t e = 0; e < state->n_envs; e++) {
-        Host host;
-        load_host(state, e, &host);
+        EsHostState host;
+        es_host_state_load(state, e, &host);
         es_env_measure(settings, &host.env, host.seeds, loss[e], accuracy[e]);
-        store_host(state, e, &host);
+        es_host_state_store(state, e, &host);
     }
 }
 
@@ -98,8 +79,8 @@ void es_lifecycle_record_gradients(const EsGrowthState *state, const EsGrowthSet
 void es_lifecycle_list_ablations(const EsGrowthState *state, const EsGrowthSettings *settings,
                                  EsAblation *lists) {
     for (int32_t e = 0; e < state->n_envs; e++) {
-        Host host;
-        load_host(state, e, &host);
+        EsHostState host;
+        es_host_state_load(state, e, &host);
         lists[e] = es_ablation_list(settings, host.seeds);
     }
 }
@@ -108,12 +89,12 @@ void es_lifecycle_record_contributions(const EsGrowthState *state, const EsGrowt
                                        const EsAblation *lists, const float *accuracy,
                                        EsInteractions *pairs) {
     for (int32_t e = 0; e < state->n_envs; e++) {
-        Host host;
+        EsHostState host;
         EsInteractions found = {0};
-        load_host(state, e, &host);
+        es_host_state_load(state, e, &host);
         es_contribution_record(settings, &host.env, host.seeds, &lists[e],
                                accuracy + (size_t)e * ES_ABLATION_PATTERNS_MAX, &found);
-        store_host(state, e, &host);
+        es_host_state_store(state, e, &host);
         if (pairs != NULL) {
             pairs[e] = found;
         }
@@ -123,8 +104,8 @@ void es_lifecycle_record_contributions(const EsGrowthState *state, const EsGrowt
 void es_lifecycle_masks(const EsGrowthState *state, const EsGrowthSettings *settings,
                         EsActionMasks *masks) {
     for (int32_t e = 0; e < state->n_envs; e++) {
-        Host host;
-        load_host(state, e, &host);
+        EsHostState host;
+        es_host_state_load(state, e, &host);
         masks[e] = es_env_masks(settings, &host.env, host.seeds);
     }
 }
@@ -132,18 +113,18 @@ void es_lifecycle_masks(const EsGrowthState *state, const EsGrowthSettings *sett
 void es_lifecycle_apply(const EsGrowthState *state, const EsGrowthSettings *settings,
                         const EsAction *actions) {
     for (int32_t e = 0; e < state->n_envs; e++) {
-        Host host;
-        load_host(state, e, &host);
+        EsHostState host;
+        es_host_state_load(state, e, &host);
         es_env_apply(settings, &host.env, host.seeds, &actions[e]);
-        store_host(state, e, &host);
+        es_host_state_store(state, e, &host);
     }
 }
 
 void es_lifecycle_tick(const EsGrowthState *state, const EsGrowthSettings *settings) {
     for (int32_t e = 0; e < state->n_envs; e++) {
-        Host host;
-        load_host(state, e, &host);
+        EsHostState host;
+        es_host_state_load(state, e, &host);
         es_env_tick(settings, &host.env, host.seeds);
-        store_host(state, e, &host);
+        es_host_state_store(state, e, &host);
     }
 }
