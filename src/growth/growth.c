@@ -36,6 +36,10 @@ EsGrowthOptions es_growth_defaults(const EsHostSpec *host, const EsSlot *slots, 
 
 // --- create ---
 
+static int is_on_cuda(const EsGrowthOptions *options) {
+    return options->device != NULL && strcmp(options->device, "cpu") != 0;
+}
+
 static EsStatus check_options(const EsGrowthOptions *options, const EsDataset *dataset) {
     const EsHostSpec *host = &options->host;
     ES_TRY(es_host_check(host));
@@ -56,6 +60,10 @@ static EsStatus check_options(const EsGrowthOptions *options, const EsDataset *d
                        ES_SLOTS_MAX, options->n_slots, (long long)options->n_envs,
                        (long long)options->step_batches, options->gradient_stride,
                        options->plan_capacity);
+    }
+    if (!is_on_cuda(options) && options->precision != ES_DTYPE_F32) {
+        return ES_FAIL(UNSUPPORTED, "the CPU computes in F32; %s is asked for",
+                       es_dtype_name(options->precision));
     }
     if (options->settings.episode_steps > INT32_MAX / options->step_batches) {
         return ES_FAIL(ARGUMENT, "%d steps of %lld batches are more than can be counted",
@@ -109,8 +117,11 @@ static EsStatus create_slabs(EsGrowth *growth) {
     const EsGrowthLayout *layout = &growth->model.layout;
     int64_t n_envs = growth->options.n_envs;
     EsDeviceOptions device_options = {.n_threads = growth->options.n_threads};
-    ES_TRY(es_device_open("cpu", &device_options, &growth->device));
+    const char *name = growth->options.device != NULL ? growth->options.device : "cpu";
+    ES_TRY(es_device_open(name, &device_options, &growth->device));
     ES_TRY(es_stream_create(growth->device, &growth->stream));
+    ES_TRY(
+        es_allocate(sizeof *growth->episode_ids * (size_t)n_envs, (void **)&growth->episode_ids));
     ES_TRY(es_store_create_sized(growth->device, n_envs, layout->n_parameters, layout->n_states,
                                  &growth->store));
     const int64_t parameters[] = {n_envs, layout->n_parameters},
@@ -142,12 +153,36 @@ static EsStatus create_workers(EsGrowth *growth) {
     return ES_STATUS_OK;
 }
 
+// An array of the host: where its address goes, and its size.
+typedef struct Row {
+    void *pointer; // to the pointer that takes the memory
+    size_t bytes;
+} Row;
+
+static EsStatus allocate_rows(const Row *rows, size_t n_rows) {
+    for (size_t i = 0; i < n_rows; i++) {
+        void *memory = NULL;
+        ES_TRY(es_allocate(rows[i].bytes, &memory));
+        memcpy(rows[i].pointer, &memory, sizeof memory);
+    }
+    return ES_STATUS_OK;
+}
+
 static EsStatus create_rows(EsGrowth *growth) {
     size_t n = (size_t)growth->options.n_envs, n_slots = (size_t)growth->model.n_slots;
-    const struct {
-        void *pointer; // to the pointer that takes the memory
-        size_t bytes;
-    } rows[] = {
+    const Row rows[] = {
+        {&growth->trials,
+         sizeof *growth->trials * ES_MAX(n * ES_ABLATION_PATTERNS_MAX, ES_GROWTH_MIN_TRIALS)},
+        {&growth->shapley, sizeof(double) * n * n_slots},
+        {&growth->shapley_error, sizeof(double) * n * n_slots},
+    };
+    return allocate_rows(rows, ES_COUNT_OF(rows));
+}
+
+// What only the CPU has of its own.
+static EsStatus create_cpu_rows(EsGrowth *growth) {
+    size_t n = (size_t)growth->options.n_envs, n_slots = (size_t)growth->model.n_slots;
+    const Row rows[] = {
         {&growth->slab, es_growth_state_bytes((int32_t)n, (int32_t)n_slots)},
         {&growth->masks, sizeof *growth->masks * n},
         {&growth->results, sizeof *growth->results * n},
@@ -160,18 +195,21 @@ static EsStatus create_rows(EsGrowth *growth) {
         {&growth->seed_sums, sizeof *growth->seed_sums * n * n_slots},
         {&growth->train_plans, sizeof(EsGrowthPlan *) * n},
         {&growth->n_invalid, sizeof(int32_t) * n},
-        {&growth->trials,
-         sizeof *growth->trials * ES_MAX(n * ES_ABLATION_PATTERNS_MAX, ES_GROWTH_MIN_TRIALS)},
-        {&growth->shapley, sizeof(double) * n * n_slots},
-        {&growth->shapley_error, sizeof(double) * n * n_slots},
     };
-    for (size_t i = 0; i < ES_COUNT_OF(rows); i++) {
-        void *memory = NULL;
-        ES_TRY(es_allocate(rows[i].bytes, &memory));
-        memcpy(rows[i].pointer, &memory, sizeof memory);
-    }
+    ES_TRY(allocate_rows(rows, ES_COUNT_OF(rows)));
     es_growth_state_bind(&growth->state, growth->slab, (int32_t)n, (int32_t)n_slots);
     return ES_STATUS_OK;
+}
+
+static EsStatus create_on_cpu(EsGrowth *growth) {
+    EsGrowthPlansOptions plans = {.model = &growth->model,
+                                  .store = growth->store,
+                                  .episode = &growth->episode,
+                                  .mode = growth->options.mode,
+                                  .capacity = growth->options.plan_capacity};
+    ES_TRY(create_cpu_rows(growth));
+    ES_TRY(es_growth_plans_create(&plans, &growth->plans));
+    return create_workers(growth);
 }
 
 EsStatus es_growth_create(const EsGrowthOptions *options, const EsDataset *dataset,
@@ -185,14 +223,9 @@ EsStatus es_growth_create(const EsGrowthOptions *options, const EsDataset *datas
     ES_TRY_GOTO(create_model(growth, dataset));
     ES_TRY_GOTO(create_slabs(growth));
     ES_TRY_GOTO(create_rows(growth));
-    EsGrowthPlansOptions plans = {.model = &growth->model,
-                                  .store = growth->store,
-                                  .episode = &growth->episode,
-                                  .mode = options->mode,
-                                  .capacity = options->plan_capacity};
-    ES_TRY_GOTO(es_growth_plans_create(&plans, &growth->plans));
     ES_TRY_GOTO(es_growth_weights_create(growth));
-    ES_TRY_GOTO(create_workers(growth));
+    ES_TRY_GOTO(is_on_cuda(options) ? es_growth_on_device_create(growth) : create_on_cpu(growth));
+    growth->options.device = NULL; // borrowed until here
 done:
     if (status != ES_STATUS_OK) {
         es_growth_destroy(growth);
@@ -214,6 +247,7 @@ void es_growth_destroy(EsGrowth *growth) {
         es_release(worker->sum_squares);
         es_release(worker->n_nonfinite);
     }
+    es_growth_on_device_destroy(growth);
     es_growth_weights_destroy(growth);
     es_growth_plans_destroy(growth->plans);
     EsTensor *const tensors[] = {&growth->momentum, &growth->saved_parameters,
@@ -224,11 +258,12 @@ void es_growth_destroy(EsGrowth *growth) {
     es_store_destroy(growth->store);
     es_stream_destroy(growth->stream);
     es_device_close(growth->device);
-    void *const rows[] = {
-        growth->workers,      growth->slab,      growth->masks,     growth->results,
-        growth->ablations,    growth->pairs,     growth->accuracy,  growth->loss_row,
-        growth->accuracy_row, growth->host_sums, growth->seed_sums, growth->train_plans,
-        growth->n_invalid,    growth->trials,    growth->shapley,   growth->shapley_error};
+    void *const rows[] = {growth->workers,       growth->slab,       growth->masks,
+                          growth->results,       growth->ablations,  growth->pairs,
+                          growth->accuracy,      growth->loss_row,   growth->accuracy_row,
+                          growth->host_sums,     growth->seed_sums,  growth->train_plans,
+                          growth->n_invalid,     growth->trials,     growth->shapley,
+                          growth->shapley_error, growth->episode_ids};
     for (size_t i = 0; i < ES_COUNT_OF(rows); i++) {
         es_release(rows[i]);
     }
@@ -262,9 +297,12 @@ static EsStatus run_to_decision(EsGrowth *growth) {
 }
 
 EsStatus es_growth_reset(EsGrowth *growth, int64_t first_episode) {
+    if (growth->on_device != NULL) {
+        return es_growth_on_device_reset(growth, first_episode);
+    }
     int32_t *episode = growth->episode.data;
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
-        episode[e] = (int32_t)(first_episode + e);
+        episode[e] = growth->episode_ids[e] = (int32_t)(first_episode + e);
     }
     ES_TRY(es_growth_weights_reset(growth));
     es_lifecycle_reset(&growth->state, &growth->options.settings);
@@ -277,6 +315,9 @@ EsStatus es_growth_decide(EsGrowth *growth, const EsAction *actions) {
         return ES_FAIL(ARGUMENT, "the episode is over after %d steps; reset begins another",
                        growth->options.settings.episode_steps);
     }
+    if (growth->on_device != NULL) {
+        return es_growth_on_device_decide(growth, actions);
+    }
     es_lifecycle_apply(&growth->state, &growth->options.settings, actions);
     es_lifecycle_tick(&growth->state, &growth->options.settings);
     es_growth_weights_update(growth);
@@ -284,7 +325,11 @@ EsStatus es_growth_decide(EsGrowth *growth, const EsAction *actions) {
 }
 
 EsStatus es_growth_advance(EsGrowth *growth) {
-    return es_growth_is_over(growth) ? ES_STATUS_OK : run_to_decision(growth);
+    if (es_growth_is_over(growth)) {
+        return ES_STATUS_OK;
+    }
+    return growth->on_device != NULL ? es_growth_on_device_advance(growth)
+                                     : run_to_decision(growth);
 }
 
 EsStatus es_growth_step(EsGrowth *growth, const EsAction *actions) {
@@ -332,7 +377,7 @@ const EsGrowthModel *es_growth_model(const EsGrowth *growth) { return &growth->m
 EsStore *es_growth_store(EsGrowth *growth) { return growth->store; }
 
 EsGrowthPlansReport es_growth_plans(const EsGrowth *growth) {
-    return es_growth_plans_report(growth->plans);
+    return growth->plans == NULL ? (EsGrowthPlansReport){0} : es_growth_plans_report(growth->plans);
 }
 
 int64_t es_growth_allocations(const EsGrowth *growth) {

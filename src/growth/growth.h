@@ -1,10 +1,11 @@
-// Growth on the CPU: E hosts that grow seeds, in lock-step.
+// Growth: E hosts that grow seeds, in lock-step, on the CPU or on a GPU.
 //
 // A step of all environments is: train on a few batches, validate (also with seeds switched off, to
 // see what each is worth), decide, tick. es_growth_reset and es_growth_step end where a decision is
 // wanted; the state (seed_fields.h) then says everything a policy may know, and masks say what is
-// legal. A thread trains whole hosts, each with the plan of its own topology; results do not depend
-// on the number of threads, nor an environment's on what others do.
+// legal. On the CPU a thread trains whole hosts, each with the plan of its own topology; on a GPU
+// all of them train in the same launches (growth_device.h). Results do not depend on the number of
+// threads, nor an environment's on what others do.
 //
 //     EsGrowth *growth; ES_TRY(es_growth_create(&options, &dataset, &growth));
 //     ES_TRY(es_growth_reset(growth, first_episode));
@@ -32,7 +33,9 @@ typedef struct EsGrowthOptions {
     int64_t step_batches;        // updates per step
     int64_t n_validation_images; // the first so many of the validation split, the same for all
     uint64_t seed;
-    int n_threads; // 0 = one per processor
+    int n_threads;      // 0 = one per processor
+    const char *device; // borrowed until create returns: NULL or "cpu", "cuda", "cuda:N"
+    EsDtype precision;  // of activations: F32; on CUDA also BF16, F16
     int pad, flip;
     EsCompileMode mode;
     int plan_capacity;
@@ -48,7 +51,7 @@ EsGrowthOptions es_growth_defaults(const EsHostSpec *host, const EsSlot *slots, 
 
 typedef struct EsGrowth EsGrowth;
 
-// The data set is borrowed.
+// The data set is borrowed. UNSUPPORTED when the device cannot run this host, and why.
 EsStatus es_growth_create(const EsGrowthOptions *options, const EsDataset *dataset,
                           EsGrowth **growth);
 void es_growth_destroy(EsGrowth *growth);

@@ -18,7 +18,7 @@ typedef struct Orders {
 
 static Orders draw_orders(const EsGrowth *growth, int64_t env, int n) {
     Orders orders = {.n = n};
-    uint32_t episode = (uint32_t)((const int32_t *)growth->episode.data)[env];
+    uint32_t episode = (uint32_t)growth->episode_ids[env];
     for (int k = 0; k < ORDERS; k++) {
         int8_t *order = orders.seed[2 * k];
         for (int i = 0; i < n; i++) {
@@ -64,14 +64,16 @@ static EsStatus sample(EsGrowth *growth, int64_t env, const EsAblation *list) {
     int position[2 * ORDERS][ES_SLOTS_MAX + 1];
     Orders orders = draw_orders(growth, env, list->n);
     growth->n_trials = 0;
-    es_growth_plans_begin_step(growth->plans);
+    if (growth->plans != NULL) {
+        es_growth_plans_begin_step(growth->plans);
+    }
     for (int k = 0; k < 2 * ORDERS; k++) {
         for (int n_on = 0; n_on <= list->n; n_on++) {
             ES_TRY(
                 find_trial(growth, env, slots_off(list, orders.seed[k], n_on), &position[k][n_on]));
         }
     }
-    es_growth_run_trials(growth);
+    ES_TRY(es_growth_run_trials(growth));
     double n_images = (double)growth->options.n_validation_images;
     for (int i = 0; i < list->n; i++) {
         double sum = 0, squares = 0;

@@ -37,6 +37,10 @@ typedef struct EsGrowthTrial {
     int64_t n_correct, n_invalid;
 } EsGrowthTrial;
 
+typedef struct EsGrowthOnDevice EsGrowthOnDevice;
+
+// On a GPU the rows from `slab` to `accuracy` and n_invalid are mirrors: they point into pinned
+// memory, and what they mirror is in on_device. There are no plans and no workers then.
 struct EsGrowth {
     EsGrowthOptions options;
     EsGrowthModel model;
@@ -46,6 +50,8 @@ struct EsGrowth {
     EsTensor momentum;                       // owned [E, P], offsets of the parameters
     EsTensor saved_parameters, saved_states; // owned [E, P], [E, states]: the snapshots
     EsTensor episode;                        // owned i32 [E]
+    int32_t *episode_ids;                    // owned [E]: the same for the host
+    EsGrowthOnDevice *on_device;             // owned; NULL on the CPU
     EsGrowthPlans *plans;                    // owned
     EsGraph *seed_graphs[ES_SLOTS_MAX][ES_BLUEPRINT_COUNT]; // owned: initial values of seeds,
     EsGraph *gate_graphs[ES_SLOTS_MAX];                     // owned: and of gate networks
@@ -63,7 +69,8 @@ struct EsGrowth {
     EsGradientSums *host_sums;      // owned [E]
     EsGradientSums *seed_sums;      // owned [E, S]
     EsGrowthPlan **train_plans;     // owned [E]
-    int32_t *n_invalid;             // owned [E]: labels out of range
+    int32_t *n_invalid;             // owned [E]: labels out of range; on a GPU [2, E], of training
+                                    // and validation
     EsGrowthTrial *trials;          // owned [E * ES_ABLATION_PATTERNS_MAX], and at least
                                     // ES_GROWTH_MIN_TRIALS
     int n_trials;
@@ -87,7 +94,15 @@ EsStatus es_growth_validate(EsGrowth *growth);
 
 // growth_validate.c: add a trial of an environment with these slots (bits) off; run all trials.
 EsStatus es_growth_add_trial(EsGrowth *growth, int64_t env, int32_t slots_off);
-void es_growth_run_trials(EsGrowth *growth);
+EsStatus es_growth_run_trials(EsGrowth *growth);
+
+// growth_device.c and growth_device_memory.c, with CUDA alone: what the calls of growth.h come to.
+EsStatus es_growth_on_device_create(EsGrowth *growth);
+void es_growth_on_device_destroy(EsGrowth *growth);
+EsStatus es_growth_on_device_reset(EsGrowth *growth, int64_t first_episode);
+EsStatus es_growth_on_device_decide(EsGrowth *growth, const EsAction *actions);
+EsStatus es_growth_on_device_advance(EsGrowth *growth);
+EsStatus es_growth_on_device_run_trials(EsGrowth *growth);
 
 // growth_weights.c: fresh hosts for new episodes, and the requests that the rules left.
 EsStatus es_growth_weights_create(EsGrowth *growth);

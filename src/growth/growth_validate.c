@@ -34,6 +34,9 @@ static EsStatus add_trial_on(EsGrowth *growth, const EsSplit *split, int64_t n_i
         .slots_off = slots_off,
         .first_image = (int64_t)((size_t)(split->images - dataset->images) / dataset->image_bytes),
         .n_images = n_images};
+    if (growth->on_device != NULL) {
+        return ES_STATUS_OK; // what a trial runs is a row of a table there
+    }
     EsTopology topology = trial_topology(growth, env, trial->slots_off);
     ES_TRY(es_growth_plans_find(growth->plans, &topology, batch, 0, &trial->plan));
     if (rest > 0) {
@@ -105,15 +108,19 @@ static void run_trial(void *context, int64_t number, int worker_index) {
 
 // --- all of them ---
 
-void es_growth_run_trials(EsGrowth *growth) {
+EsStatus es_growth_run_trials(EsGrowth *growth) {
+    if (growth->on_device != NULL) {
+        return es_growth_on_device_run_trials(growth);
+    }
     es_thread_pool_run(es_stream_pool(growth->stream), growth->n_trials, run_trial, growth);
+    return ES_STATUS_OK;
 }
 
 EsStatus es_growth_validate(EsGrowth *growth) {
     int64_t start_ns = es_clock_ns();
     double n_images = (double)growth->options.n_validation_images;
     ES_TRY(list_trials(growth));
-    es_growth_run_trials(growth);
+    ES_TRY(es_growth_run_trials(growth));
     for (int i = 0; i < growth->n_trials; i++) {
         const EsGrowthTrial *trial = &growth->trials[i];
         int64_t e = trial->env;
@@ -144,7 +151,7 @@ EsStatus es_growth_test(EsGrowth *growth) {
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
         ES_TRY(add_trial_on(growth, split, split->count, e, 0));
     }
-    es_growth_run_trials(growth);
+    ES_TRY(es_growth_run_trials(growth));
     for (int i = 0; i < growth->n_trials; i++) {
         const EsGrowthTrial *trial = &growth->trials[i];
         if (trial->n_invalid > 0) {

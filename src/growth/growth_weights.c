@@ -58,7 +58,7 @@ EsStatus es_growth_weights_reset(EsGrowth *growth) {
     ES_TRY(es_growth_plans_find(growth->plans, &empty, growth->options.batch, 1, &plan));
     memset(growth->momentum.data, 0, es_tensor_bytes(&growth->momentum));
     return es_store_initialise(growth->store, plan->graph.graph, growth->stream,
-                               growth->options.seed, growth->episode.data);
+                               growth->options.seed, growth->episode_ids);
 }
 
 // --- requests ---
@@ -96,7 +96,7 @@ static void update_slot(EsGrowth *growth, int64_t env, int slot) {
     size_t i = (size_t)(env * growth->model.n_slots + slot);
     int32_t requests = growth->state.seed.requests[i];
     int64_t first = layout->region[slot], end = layout->region_end[slot];
-    uint32_t episode = (uint32_t)((int32_t *)growth->episode.data)[env];
+    uint32_t episode = (uint32_t)growth->episode_ids[env];
     uint32_t step = (uint32_t)growth->state.env.step[env];
     if (requests & (ES_SEED_REQUEST_CLEAR | ES_SEED_REQUEST_INITIALISE)) {
         zero(&growth->store->parameters, env, first, end);
