@@ -157,8 +157,8 @@ static const char summary[] =
     "Grow many hosts at once: each trains, and the policy may put seeds (small modules) into its\n"
     "slots, blend them in, keep them or take them out. A round is one episode of every host; "
     "--policy\nppo learns from it, and at the end plays held-out episodes against others. The run "
-    "folder keeps\neverything: `esper query RUN \"SELECT * FROM seeds\"`. Growth runs on the CPU "
-    "so far.\n\nA schedule (--policy "
+    "folder keeps\neverything: `esper query RUN \"SELECT * FROM seeds\"`. --device cuda grows "
+    "all\nhosts on a GPU.\n\nA schedule (--policy "
     "script:FILE) is a text file, one operation per line:\n  # step  environments  operation  "
     "arguments\n  1       *             germinate  "
     "r0c1 conv_light style=sigmoid_add tempo=standard\n  9       0-3,7         fossilize  "
@@ -191,6 +191,7 @@ EsExit es_grow_run(int argc, char **argv) {
         ES_OPTION_KEY("data-seed", "grow.data_seed", "N"),
         ES_OPTION_KEY("pad", "grow.pad", "N"),
         ES_OPTION_KEY("flip", "grow.flip", NULL),
+        ES_OPTION_KEY("amp-dtype", "grow.amp_dtype", "TYPE"),
         ES_RUN_COMMAND_OPTIONS(&command),
         ES_OPTION_FLAG("json", &as_json, "print the results as JSON"),
     };

@@ -18,6 +18,8 @@ static EsGrowthOptions growth_options(const EsGrowSettings *settings, const EsHo
     options.n_validation_images = n_validation;
     options.seed = (uint64_t)settings->run.seed;
     options.n_threads = settings->run.n_threads;
+    options.device = settings->run.device;
+    options.precision = es_grow_settings_precision(settings);
     options.pad = settings->pad;
     options.flip = settings->flip;
     options.mode = settings->unfused ? ES_COMPILE_OFF : ES_COMPILE_DEFAULT;
@@ -73,14 +75,12 @@ static EsStatus create_parts(EsGrowPlay *play, const EsGrowPlay *model) {
     EsSlot slots[ES_SLOTS_MAX];
     int n_slots = 0;
     ES_TRY(es_host_find(settings->task, &play->host));
-    if (strcmp(settings->run.device, "cpu") != 0) {
-        return ES_FAIL(UNSUPPORTED, "growth runs on the CPU so far; device \"%s\" is asked for",
-                       settings->run.device);
-    }
+    EsDeviceOptions device = {.n_threads = settings->run.n_threads};
+    ES_TRY(es_device_open(settings->run.device, &device, &play->device)); // before the data is made
     ES_TRY(es_slots_parse(&play->host, settings->slots, slots, &n_slots));
     if (es_grow_settings_train(settings)) {
         EsPolicySpec spec;
-        ES_TRY(es_grow_settings_spec(settings, n_slots, 0, &spec)); // before the data is made
+        ES_TRY(es_grow_settings_spec(settings, n_slots, 0, &spec)); // likewise
     }
     if (model != NULL) {
         play->dataset = model->dataset;
@@ -92,8 +92,6 @@ static EsStatus create_parts(EsGrowPlay *play, const EsGrowPlay *model) {
     EsGrowthOptions options =
         growth_options(settings, &play->host, slots, n_slots,
                        ES_MIN(settings->validation_images, play->dataset.validation.count));
-    EsDeviceOptions device = {.n_threads = settings->run.n_threads};
-    ES_TRY(es_device_open(settings->run.device, &device, &play->device));
     ES_TRY(es_growth_create(&options, &play->dataset, &play->growth));
     ES_TRY(create_reward(play));
     size_t n_envs = (size_t)settings->n_envs;

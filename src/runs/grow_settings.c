@@ -76,7 +76,11 @@ static const EsConfigKey keys[] = {
     ES_CONFIG_INT(EsGrowSettings, gradient_stride, "grow", "gradient_stride", "10", 1, 100000,
                   "batches between measurements of gradients; the first of a step always is"),
     ES_CONFIG_BOOL(EsGrowSettings, unfused, "grow", "unfused", "off",
-                   "run operation by operation, for debugging"),
+                   "run operation by operation, for debugging; on CUDA without captures"),
+    ES_CONFIG_CHOICE(EsGrowSettings, amp_dtype, "grow", "amp_dtype", "auto",
+                     "auto|off|bfloat16|float16",
+                     "numbers that hosts compute with on CUDA; auto: bfloat16 there, off on the "
+                     "CPU"),
     ES_CONFIG_INT(EsGrowSettings, n_hidden, "policy", "hidden", "0", 0, 4096,
                   "units of the LSTM, a multiple of 8; 0 = 64 for tiny and for files' hosts below "
                   "10,000 parameters, else 512"),
@@ -109,6 +113,13 @@ EsConfig es_grow_run_config(EsGrowSettings *settings) {
 
 int es_grow_settings_train(const EsGrowSettings *settings) {
     return strcmp(settings->policy, "ppo") == 0;
+}
+
+EsDtype es_grow_settings_precision(const EsGrowSettings *settings) {
+    static const EsDtype chosen[] = {ES_DTYPE_BF16, ES_DTYPE_F32, ES_DTYPE_BF16, ES_DTYPE_F16};
+    int is_auto = settings->amp_dtype == 0;
+    int is_cpu = strcmp(settings->run.device, "cpu") == 0;
+    return is_auto && is_cpu ? ES_DTYPE_F32 : chosen[settings->amp_dtype];
 }
 
 int64_t es_grow_settings_evaluated(const EsGrowSettings *settings) {

@@ -28,6 +28,7 @@ typedef struct EsGrowSettings {
     float host_rate, seed_rate, clip;
     int gradient_stride;
     int unfused;
+    int amp_dtype; // 0 auto, 1 off, 2 bfloat16, 3 float16
     // [policy]
     int n_hidden;   // 0 = the task's
     int n_features; // 0 = as hidden
@@ -49,6 +50,9 @@ EsConfig es_grow_run_config(EsGrowSettings *settings);
 
 // Whether the run trains a policy.
 int es_grow_settings_train(const EsGrowSettings *settings);
+
+// Of the hosts' activations. auto: bfloat16 on CUDA, float32 on the CPU.
+EsDtype es_grow_settings_precision(const EsGrowSettings *settings);
 
 // Held-out episodes to play at the end.
 int64_t es_grow_settings_evaluated(const EsGrowSettings *settings);

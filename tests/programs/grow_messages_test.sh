@@ -18,8 +18,12 @@ run 0 grow "${host[@]}" --reward sparse --pad 2 --flip --dry-run
 expect_part "--reward" "$out" "mode = sparse"
 expect_part "--pad" "$out" "pad = 2"
 expect_part "--flip" "$out" "flip = true"
+run 0 grow "${host[@]}" --amp-dtype off --dry-run
+expect_part "--amp-dtype" "$out" "amp_dtype = off"
+run 2 grow "${host[@]}" --amp-dtype bfloat16 --dry-run
+expect_part "half precision on the CPU" "$err" "the CPU computes in F32; BF16 is asked for"
 run 0 grow --help
-expect_part "help" "$out" "Growth runs on the CPU so far."
+expect_part "help" "$out" "--device cuda grows all"
 
 # --- what the user has named and is not there is wrong input ---
 run 2 grow --policy script:nosuch.txt

@@ -24,6 +24,25 @@ TEST(an_episode_ends_unless_told_otherwise) {
     EXPECT_EQ(es_grow_settings_ppo(&settings).bootstraps, 1);
 }
 
+TEST(precision_follows_the_device_unless_told) {
+    static const struct {
+        const char *device, *amp;
+        EsDtype dtype;
+    } cases[] = {{"cpu", "auto", ES_DTYPE_F32},       {"cuda", "auto", ES_DTYPE_BF16},
+                 {"cuda:1", "off", ES_DTYPE_F32},     {"cuda", "float16", ES_DTYPE_F16},
+                 {"cuda", "bfloat16", ES_DTYPE_BF16}, {"cpu", "off", ES_DTYPE_F32},
+                 {"cpu", "bfloat16", ES_DTYPE_BF16}}; // growth refuses the last
+    for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
+        EsGrowSettings settings;
+        EsConfig config = es_grow_run_config(&settings);
+        char text[64];
+        snprintf(settings.run.device, sizeof settings.run.device, "%s", cases[i].device);
+        snprintf(text, sizeof text, "grow.amp_dtype=%s", cases[i].amp);
+        EXPECT_STATUS(es_config_override(&config, text), OK);
+        EXPECT_EQ(es_grow_settings_precision(&settings), cases[i].dtype);
+    }
+}
+
 TEST(learned_policies_are_evaluated) {
     static const struct {
         const char *policy;
