@@ -178,3 +178,18 @@ TEST(too_few_plans) {
     es_growth_destroy(growth);
     destroy_small_dataset(&dataset);
 }
+
+TEST(the_cpu_computes_in_float32) {
+    EsDataset dataset;
+    make_small_dataset(&dataset, 64, 40);
+    EsGrowthOptions options = small_options("r0c0", 2, 1);
+    EsGrowth *growth = NULL;
+    options.precision = ES_DTYPE_BF16;
+    EXPECT_STATUS(es_growth_create(&options, &dataset, &growth), UNSUPPORTED);
+    EXPECT_CONTAINS(es_status_detail(), "the CPU computes in F32");
+    options.precision = ES_DTYPE_F32;
+    options.device = "tpu";
+    EXPECT_STATUS(es_growth_create(&options, &dataset, &growth), ARGUMENT);
+    EXPECT_CONTAINS(es_status_detail(), "is not one of cpu, cuda, cuda:N");
+    destroy_small_dataset(&dataset);
+}

@@ -1,0 +1,255 @@
+// Growth on a GPU as a whole: it follows the CPU, gives the same bits twice, captured or not,
+// queued ahead or waited for; and its waits, copies and launches do not depend on the number of
+// environments.
+#include "es_test.h"
+
+#include "growth/device_case.h"
+
+static EsDataset dataset;
+
+// --- against the CPU ---
+
+// 20 updates with seeds of several kinds in all stages: weights and losses within 2e-3 of the
+// CPU's. SGD amplifies the last bits of sums in another order; a wrong gradient is off by 1e-2 and
+// more after one update.
+TEST(twenty_updates_follow_the_cpu) {
+    enum { E = 4, STEPS = 9 };
+    make_stripes(&dataset, 96, 40, 40);
+    EsGrowthOptions options = stripes_options("r0c0,r0c1", E);
+    EsGrowth *there = create_on_cuda(options, &dataset);
+    SKIP_WITHOUT(there);
+    EsGrowth *here = create_growth(&options, &dataset);
+    static const int blueprint[E] = {ES_BLUEPRINT_CONV_LIGHT, ES_BLUEPRINT_NORM,
+                                     ES_BLUEPRINT_DEPTHWISE, ES_BLUEPRINT_ATTENTION};
+    REQUIRE_OK(es_growth_reset(here, 11));
+    REQUIRE_OK(es_growth_reset(there, 11));
+    for (int step = 0; step < STEPS; step++) {
+        EsAction actions[E];
+        for (int e = 0; e < E; e++) {
+            actions[e] = step == 0 ? germinate(e % 2, blueprint[e], e) : es_action_wait();
+        }
+        REQUIRE_OK(es_growth_step(here, actions));
+        REQUIRE_OK(es_growth_step(there, actions));
+        for (int e = 0; e < E; e++) {
+            EXPECT_NEAR(there->results[e].train_loss, here->results[e].train_loss, 2e-3);
+            EXPECT_NEAR(there->results[e].validation_loss, here->results[e].validation_loss, 2e-3);
+            EXPECT_NEAR(there->results[e].host_gradient_norm, here->results[e].host_gradient_norm,
+                        2e-2);
+            EXPECT_EQ(there->state.seed.stage[2 * e + e % 2],
+                      here->state.seed.stage[2 * e + e % 2]);
+        }
+    }
+    EXPECT_EQ(here->state.seed.stage[0], ES_STAGE_HOLDING);
+    float *theirs = fetch_slab(there, &there->store->parameters);
+    const float *ours = here->store->parameters.data;
+    double worst = 0;
+    for (int64_t i = 0; i < es_tensor_count(&here->store->parameters); i++) {
+        worst = fmax(worst, fabs((double)(theirs[i] - ours[i])));
+    }
+    printf("largest difference of a weight: %.3g\n", worst);
+    EXPECT(worst < 2e-3);
+    free(theirs);
+    REQUIRE_OK(es_growth_test(here));
+    REQUIRE_OK(es_growth_test(there));
+    for (int e = 0; e < E; e++) {
+        EXPECT_NEAR(there->results[e].test_loss, here->results[e].test_loss, 2e-3);
+    }
+    es_growth_destroy(here);
+    es_growth_destroy(there);
+    destroy_small_dataset(&dataset);
+}
+
+// --- the same bits ---
+
+typedef struct Trace {
+    uint64_t hash[32];
+    int n;
+} Trace;
+
+static void note(Trace *trace, const EsGrowth *growth) {
+    uint64_t hash = hash_state(growth);
+    size_t n = (size_t)growth->options.n_envs;
+    hash = hash_bytes(growth->masks, sizeof *growth->masks * n, hash);
+    for (size_t e = 0; e < n; e++) {
+        hash = hash_bytes(&growth->results[e], offsetof(EsGrowthResult, test_loss), hash);
+    }
+    trace->hash[trace->n++] = hash;
+}
+
+// An episode under a wild policy, the host waiting in every step.
+static uint64_t run_waiting(EsGrowth *growth, Trace *trace) {
+    EsAction actions[8];
+    trace->n = 0;
+    REQUIRE_OK(es_growth_reset(growth, 3));
+    while (!es_growth_is_over(growth)) {
+        note(trace, growth);
+        wild_actions(growth, 9, actions);
+        REQUIRE_OK(es_growth_decide(growth, actions));
+        note(trace, growth);
+        REQUIRE_OK(es_growth_advance(growth));
+    }
+    return hash_slabs(growth);
+}
+
+TEST(an_episode_has_the_same_bits_twice_and_uncaptured) {
+    make_stripes(&dataset, 64, 40, 0);
+    EsGrowthOptions options = stripes_options("r0c0,r1c1", 5);
+    EsGrowth *growth = create_on_cuda(options, &dataset);
+    SKIP_WITHOUT(growth);
+    Trace first, second, plain;
+    uint64_t weights = run_waiting(growth, &first);
+    EXPECT(weights == run_waiting(growth, &second));
+    EsGrowthDeviceReport report = es_growth_device_report(growth);
+    EXPECT_EQ(report.n_captures, ES_GROWTH_WORK_COUNT);
+    EXPECT_EQ(report.n_fallbacks, 0);
+    EXPECT(report.n_replays > 20);
+    options.mode = ES_COMPILE_OFF;
+    EsGrowth *uncaptured = create_on_cuda(options, &dataset);
+    EXPECT(weights == run_waiting(uncaptured, &plain));
+    EXPECT_EQ(es_growth_device_report(uncaptured).n_captures, 0);
+    EXPECT_EQ(first.n, 2 * options.settings.episode_steps);
+    for (int i = 0; i < first.n; i++) {
+        EXPECT(first.hash[i] == second.hash[i]);
+        EXPECT(first.hash[i] == plain.hash[i]);
+    }
+    es_growth_destroy(growth);
+    es_growth_destroy(uncaptured);
+    destroy_small_dataset(&dataset);
+}
+
+// The same episode with the host one step behind: step t + 1 is queued before t is looked at.
+// Actions come from a run that waited, so that they need not be known to the host.
+TEST(queued_steps_show_what_waiting_ones_do) {
+    enum { E = 5, STEPS = 14 };
+    make_stripes(&dataset, 64, 40, 0);
+    EsGrowthOptions options = stripes_options("r0c0,r1c1", E);
+    EsGrowth *growth = create_on_cuda(options, &dataset);
+    SKIP_WITHOUT(growth);
+    Trace waiting, queued = {.n = 0};
+    static EsAction actions[STEPS][E];
+    REQUIRE_OK(es_growth_reset(growth, 3));
+    for (int t = 0; t < STEPS; t++) {
+        wild_actions(growth, 9, actions[t]);
+        REQUIRE_OK(es_growth_step(growth, actions[t]));
+    }
+    uint64_t weights = run_waiting(growth, &waiting);
+    const EsGrowthDevice *device = es_growth_device(growth);
+    REQUIRE_OK(es_growth_queue_reset(growth, 3));
+    REQUIRE_OK(es_growth_queue_advance(growth));
+    for (int t = 0; t < STEPS; t++) {
+        REQUIRE_OK(es_growth_queue_report(growth, ES_GROWTH_MEASURED));
+        REQUIRE_OK(es_stream_copy(device->stream, device->actions, actions[t], sizeof actions[t],
+                                  ES_COPY_TO_DEVICE));
+        REQUIRE_OK(es_growth_queue_decision(growth));
+        REQUIRE_OK(es_growth_queue_report(growth, ES_GROWTH_DECIDED));
+        REQUIRE_OK(es_growth_queue_collect(growth));
+        EXPECT_STATUS(es_growth_queue_collect(growth), ARGUMENT); // the first is not received yet
+        REQUIRE_OK(es_growth_queue_advance(growth));
+        REQUIRE_OK(es_growth_receive(growth, ES_GROWTH_MEASURED));
+        EXPECT_EQ(growth->state.env.step[0], t + 1);
+        note(&queued, growth);
+        REQUIRE_OK(es_growth_receive(growth, ES_GROWTH_DECIDED));
+        EXPECT_EQ(growth->state.env.step[0], t + 2);
+        note(&queued, growth);
+    }
+    EXPECT_STATUS(es_growth_receive(growth, ES_GROWTH_MEASURED), ARGUMENT);
+    EXPECT(es_growth_is_over(growth));
+    EXPECT(weights == hash_slabs(growth));
+    EXPECT_EQ(queued.n, waiting.n);
+    for (int i = 0; i < queued.n; i++) {
+        EXPECT(queued.hash[i] == waiting.hash[i]);
+    }
+    es_growth_destroy(growth);
+    destroy_small_dataset(&dataset);
+}
+
+// --- what a step costs the host ---
+
+static EsDeviceCounters count_step(int64_t n_envs) {
+    EsGrowthOptions options = stripes_options("r0c0,r1c1", n_envs);
+    EsGrowth *growth = create_on_cuda(options, &dataset);
+    REQUIRE_OK(es_growth_reset(growth, 0));
+    for (int i = 0; i < 3; i++) { // run, record, replay
+        step_all(growth, germinate(i % 2, ES_BLUEPRINT_NORM, 0));
+    }
+    EsDeviceCounters before = es_device_counters(growth->device);
+    step_all(growth, es_action_wait());
+    step_all(growth, es_action_wait());
+    EsDeviceCounters after = es_device_counters(growth->device);
+    EsGrowthTimes times = es_growth_times(growth);
+    EXPECT(times.train_ms >= 0 && times.validate_ms >= 0 && times.decide_ms >= 0);
+    es_growth_destroy(growth);
+    return (EsDeviceCounters){after.n_allocations - before.n_allocations,
+                              after.n_synchronizations - before.n_synchronizations,
+                              after.n_copies - before.n_copies,
+                              after.n_launches - before.n_launches};
+}
+
+TEST(a_step_waits_once_whatever_the_number_of_environments) {
+    make_stripes(&dataset, 64, 40, 0);
+    EsGrowth *probe = create_on_cuda(stripes_options("r0c0,r1c1", 1), &dataset);
+    SKIP_WITHOUT(probe);
+    es_growth_destroy(probe);
+    EsDeviceCounters few = count_step(2), many = count_step(37);
+    EXPECT_EQ(few.n_synchronizations, 2); // of two steps
+    EXPECT_EQ(few.n_allocations, 0);
+    EXPECT_EQ(few.n_copies, 2 * 4); // actions, paid prunes, the state kept, the packed copy
+    EXPECT_EQ(many.n_synchronizations, few.n_synchronizations);
+    EXPECT_EQ(many.n_allocations, 0);
+    EXPECT_EQ(many.n_copies, few.n_copies);
+    EXPECT_EQ(many.n_launches, few.n_launches);
+    EXPECT_EQ(many.n_launches, 2 * ES_GROWTH_WORK_COUNT); // every part is a replay
+    destroy_small_dataset(&dataset);
+}
+
+// --- the rest of the interface ---
+
+TEST(seeds_are_worth_what_they_are_worth_together) {
+    enum { E = 3 };
+    make_stripes(&dataset, 96, 40, 20);
+    EsGrowthOptions options = stripes_options("r0c0,r0c1", E);
+    EsGrowth *growth = create_on_cuda(options, &dataset);
+    SKIP_WITHOUT(growth);
+    REQUIRE_OK(es_growth_reset(growth, 2));
+    step_all(growth, germinate(0, ES_BLUEPRINT_CONV_LIGHT, 0));
+    wait_for_stage(growth, 0, ES_STAGE_HOLDING);
+    REQUIRE_OK(es_growth_attribute(growth));
+    for (int e = 0; e < E; e++) {
+        const float *accuracy = es_growth_ablation_accuracy(growth) + e * ES_ABLATION_PATTERNS_MAX;
+        EXPECT_EQ(es_growth_ablations(growth)[e].n, 1);
+        EXPECT_NEAR(es_growth_shapley(growth)[2 * e], (double)accuracy[0] - (double)accuracy[1],
+                    1e-9);
+        EXPECT(isnan(es_growth_shapley(growth)[2 * e + 1]));
+        EXPECT(isnan(growth->results[e].test_loss));
+    }
+    REQUIRE_OK(es_growth_test(growth));
+    EXPECT(growth->results[0].test_loss > 0 && growth->results[0].test_accuracy >= 0);
+    es_growth_destroy(growth);
+    destroy_small_dataset(&dataset);
+}
+
+TEST(others_report_with_the_packed_copy) {
+    make_stripes(&dataset, 64, 40, 0);
+    EsGrowth *growth = create_on_cuda(stripes_options("r0c0", 2), &dataset);
+    SKIP_WITHOUT(growth);
+    void *room = NULL, *again = NULL;
+    REQUIRE_OK(es_growth_reserve_report(growth, 100, &room));
+    EXPECT_STATUS(es_growth_reserve_report(growth, 100, &again), ARGUMENT);
+    char text[100] = "what others say";
+    put(growth, room, text, sizeof text);
+    REQUIRE_OK(es_growth_reset(growth, 0));
+    EXPECT_TEXT(es_growth_received_report(growth), text);
+    es_growth_destroy(growth);
+    destroy_small_dataset(&dataset);
+}
+
+TEST(wrong_labels_are_found) {
+    make_stripes(&dataset, 64, 40, 0);
+    dataset.labels[70] = 200; // in the validation split
+    EsGrowth *growth = create_on_cuda(stripes_options("r0c0", 2), &dataset);
+    SKIP_WITHOUT(growth);
+    EXPECT_STATUS(es_growth_reset(growth, 0), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "validation are outside 0..9");
+    es_growth_destroy(growth);
+    destroy_small_dataset(&dataset);
+}
