@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/log.h"
 #include "growth/growth_on_device.h"
 
 const EsGrowthDevice *es_growth_device(EsGrowth *growth) {
@@ -14,7 +12,20 @@ const EsGrowthDevice *es_growth_device(EsGrowth *growth) {
 }
 
 EsGrowthDeviceReport es_growth_device_report(const EsGrowth *growth) {
-    return growth->on_device == NULL ? (EsGrowthDeviceReport){0} : growth->on_device->report;
+    const EsGrowthOnDevice *d = growth->on_device;
+    EsGrowthDeviceReport report = {0};
+    for (int work = 0; d != NULL && work < ES_GROWTH_WORK_COUNT; work++) {
+        const EsRecording *recording = &d->recordings[work];
+        report.n_captures += recording->capture != NULL;
+        report.n_replays += recording->n_replays;
+        report.capture_ms += recording->capture_ms;
+        if (recording->fallback[0] != '\0') {
+            report.n_fallbacks++;
+            snprintf(report.fallback, sizeof report.fallback, "%s", recording->fallback);
+        }
+    }
+    report.fused_bytes = d == NULL ? 0 : es_fused_step_bytes(d->fused);
+    return report;
 }
 
 // --- the pieces of a step ---
@@ -53,75 +64,37 @@ static void queue_validation(EsGrowth *growth) {
     es_growth_cuda_results(parts, growth->stream);
 }
 
-static void queue_work(EsGrowth *growth, EsGrowthWork work) {
-    const EsGrowthParts *parts = &growth->on_device->parts;
-    switch (work) {
+// A part of a step, as it is recorded.
+typedef struct Job {
+    EsGrowth *growth;
+    EsGrowthWork work;
+} Job;
+
+static EsStatus queue_job(void *context, EsStream *stream) {
+    const Job *job = context;
+    const EsGrowthParts *parts = &job->growth->on_device->parts;
+    switch (job->work) {
     case ES_GROWTH_WORK_TRAIN:
-        queue_training(growth);
+        queue_training(job->growth);
         break;
     case ES_GROWTH_WORK_VALIDATE:
-        queue_validation(growth);
+        queue_validation(job->growth);
         break;
     case ES_GROWTH_WORK_JUDGE:
-        es_growth_cuda_judge(parts, growth->stream);
+        es_growth_cuda_judge(parts, stream);
         break;
     default:
-        es_growth_cuda_decide(parts, growth->stream);
-        es_growth_cuda_weights(parts, growth->stream, 0);
+        es_growth_cuda_decide(parts, stream);
+        es_growth_cuda_weights(parts, stream, 0);
         break;
     }
-}
-
-// --- recording ---
-
-// Whatever goes wrong, the work can still be launched piece by piece: a launch that fails while it
-// is only recorded is no failure of the device.
-static void record(EsGrowth *growth, EsGrowthWork work) {
-    EsGrowthOnDevice *d = growth->on_device;
-    EsGrowthRecording *recording = &d->recordings[work];
-    int64_t start_ns = es_clock_ns();
-    EsStatus status = es_capture_begin(growth->stream);
-    if (status == ES_STATUS_OK) {
-        queue_work(growth, work);
-        EsStatus recorded = es_device_status(growth->device);
-        status = es_capture_end(growth->stream, &recording->capture);
-        if (status == ES_STATUS_OK && recorded != ES_STATUS_OK) {
-            es_capture_destroy(recording->capture);
-            recording->capture = NULL;
-            status = es_device_status(growth->device);
-        }
-    }
-    d->report.capture_ms += es_clock_seconds_since(start_ns) * 1e3;
-    d->report.n_captures += status == ES_STATUS_OK;
-    if (status != ES_STATUS_OK) {
-        recording->has_failed = 1;
-        d->report.n_fallbacks++;
-        snprintf(d->report.fallback, sizeof d->report.fallback, "%.159s", es_status_detail());
-        es_log(ES_LOG_WARNING,
-               "growth: a part of the step cannot be captured (%s); it runs launch "
-               "by launch",
-               d->report.fallback);
-        es_device_forgive(growth->device);
-    }
+    return es_device_status(job->growth->device);
 }
 
 static EsStatus run_work(EsGrowth *growth, EsGrowthWork work) {
-    EsGrowthOnDevice *d = growth->on_device;
-    EsGrowthRecording *recording = &d->recordings[work];
-    ES_TRY(es_device_status(growth->device));
-    // the first run is a plain one: it loads modules, which a capture may not
-    if (growth->options.mode == ES_COMPILE_DEFAULT && recording->n_runs == 1 &&
-        recording->capture == NULL && !recording->has_failed) {
-        record(growth, work);
-    }
-    recording->n_runs += recording->n_runs < 2;
-    if (recording->capture != NULL) {
-        d->report.n_replays++;
-        ES_TRY(es_capture_replay(recording->capture, growth->stream));
-    } else {
-        queue_work(growth, work);
-    }
-    return es_device_status(growth->device);
+    Job job = {growth, work};
+    return es_recording_run(&growth->on_device->recordings[work], growth->stream,
+                            growth->options.mode == ES_COMPILE_DEFAULT, queue_job, &job);
 }
 
 // --- queued steps ---

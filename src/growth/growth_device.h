@@ -93,7 +93,7 @@ typedef struct EsGrowthDeviceReport {
     int64_t n_captures, n_replays;
     int64_t n_fallbacks; // parts of a step that could not be captured and are launched one by one
     double capture_ms;   // of all captures
-    char fallback[160];  // why the last one could not; "" = none
+    char fallback[256];  // why the last one could not; "" = none
     size_t fused_bytes;  // device memory of the fused step
 } EsGrowthDeviceReport;
 EsGrowthDeviceReport es_growth_device_report(const EsGrowth *growth); // zeroed on the CPU

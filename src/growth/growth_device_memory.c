@@ -224,6 +224,14 @@ static EsStatus upload(EsGrowth *growth, int rank, const int64_t *dims, const vo
     return es_stream_synchronize(growth->stream);
 }
 
+// Passes of equal length over the validation images.
+static int64_t images_per_pass(const EsGrowth *growth) {
+    int64_t n = growth->options.n_validation_images;
+    int64_t most = ES_MAX(ES_GROWTH_EVALUATED_MAX / growth->on_device->max_trials, 8);
+    int64_t n_passes = (n + most - 1) / most;
+    return (n + n_passes - 1) / n_passes;
+}
+
 static EsStatus create_fused(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
     const EsDataset *dataset = growth->model.dataset;
@@ -231,16 +239,15 @@ static EsStatus create_fused(EsGrowth *growth) {
                             dataset->width};
     ES_TRY(upload(growth, 4, dims, dataset->images, &d->images));
     ES_TRY(upload(growth, 1, dims, dataset->labels, &d->labels));
-    EsFusedOptions options = {
-        .model = &growth->model,
-        .store = growth->store,
-        .images = d->images,
-        .labels = d->labels,
-        .episode = growth->episode,
-        .precision = growth->options.precision,
-        .batch = growth->options.batch,
-        .max_rows = d->max_trials,
-        .max_evaluated = ES_MIN(growth->options.n_validation_images, ES_GROWTH_EVALUATED_MAX)};
+    EsFusedOptions options = {.model = &growth->model,
+                              .store = growth->store,
+                              .images = d->images,
+                              .labels = d->labels,
+                              .episode = growth->episode,
+                              .precision = growth->options.precision,
+                              .batch = growth->options.batch,
+                              .max_rows = d->max_trials,
+                              .max_evaluated = images_per_pass(growth)};
     ES_TRY(es_fused_step_create(&options, &d->fused));
     EsFusedResults trained = es_fused_step_trained(d->fused);
     EsFusedResults evaluated = es_fused_step_evaluated(d->fused);
@@ -250,7 +257,6 @@ static EsStatus create_fused(EsGrowth *growth) {
     d->parts.evaluated_loss = evaluated.loss.data;
     d->parts.evaluated_correct = evaluated.n_correct.data;
     d->parts.evaluated_invalid = evaluated.n_invalid.data;
-    d->report.fused_bytes = es_fused_step_bytes(d->fused);
     return ES_STATUS_OK;
 }
 
@@ -296,7 +302,7 @@ void es_growth_on_device_destroy(EsGrowth *growth) {
     }
     es_stream_synchronize(growth->stream); // nothing may still be on its way into what goes now
     for (int work = 0; work < ES_GROWTH_WORK_COUNT; work++) {
-        es_capture_destroy(d->recordings[work].capture);
+        es_recording_destroy(&d->recordings[work]);
     }
     es_fused_step_destroy(d->fused);
     for (int i = 0; i < 2; i++) {

@@ -5,9 +5,10 @@
 
 #include "growth/growth_internal.h"
 #include "growth/growth_parts.h"
+#include "network/recording.h"
 
-// images of one row in one pass of evaluation
-#define ES_GROWTH_EVALUATED_MAX 2048
+// images of all rows in one pass of evaluation: their activations are held in device memory
+#define ES_GROWTH_EVALUATED_MAX 65536
 
 // Byte offsets of what is reported, in a block that begins with the state. The block lives on the
 // device; a packed block is a copy of it, the state after the decision, and what others add.
@@ -27,12 +28,6 @@ typedef enum EsGrowthWork {
     ES_GROWTH_WORK_DECIDE,
     ES_GROWTH_WORK_COUNT
 } EsGrowthWork;
-
-typedef struct EsGrowthRecording {
-    EsCapture *capture; // owned
-    int n_runs;         // 0, 1, 2 = more
-    int has_failed;
-} EsGrowthRecording;
 
 // A packed copy on its way, and the times of the step it belongs to.
 typedef struct EsGrowthMail {
@@ -55,13 +50,12 @@ struct EsGrowthOnDevice {
     int32_t *sent_trials;    // owned, pinned: on their way to the device, and their results on the
                              // way back
     EsGrowthPacking packing;
-    EsGrowthRecording recordings[ES_GROWTH_WORK_COUNT];
+    EsRecording recordings[ES_GROWTH_WORK_COUNT];
     EsGrowthMail mail[2];
     int64_t n_collected, n_received; // packed copies; the mirrors show number n_received - 1
     int shown;                       // its moment
     int64_t max_trials;              // R
     int32_t step;                    // that the queued work is in
-    EsGrowthDeviceReport report;
 };
 
 // numbers of a trial in sent_trials, and one for their count
