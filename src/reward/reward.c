@@ -4,25 +4,18 @@
 #include "base/arena.h"
 
 struct EsReward {
-    const EsGrowthSettings *growth; // borrowed
-    int64_t n_host_parameters;
+    EsRewardView view; // owns its memory and terms
     int64_t n_envs;
-    EsRewardSettings *settings; // owned [E]
-    EsRewardTerms *terms;       // owned [E]
-    void *slab;                 // owned, of the state
-    EsRewardState state;
     int is_latched; // a compute is due
 };
 
 static EsStatus allocate(EsReward *reward) {
-    size_t n_envs = (size_t)reward->n_envs;
-    int32_t n_slots = reward->growth->n_slots;
-    EsRewardState sizes;
-    size_t slab_bytes = es_reward_state_bind(&sizes, NULL, (int32_t)n_envs, n_slots);
-    ES_TRY(es_allocate(n_envs * sizeof *reward->settings, (void **)&reward->settings));
-    ES_TRY(es_allocate(n_envs * sizeof *reward->terms, (void **)&reward->terms));
-    ES_TRY(es_allocate(slab_bytes, &reward->slab));
-    es_reward_state_bind(&reward->state, reward->slab, (int32_t)n_envs, n_slots);
+    EsRewardView *view = &reward->view;
+    int32_t n_envs = (int32_t)reward->n_envs, n_slots = view->growth->n_slots;
+    void *memory = NULL;
+    ES_TRY(es_allocate((size_t)n_envs * sizeof *view->terms, (void **)&view->terms));
+    ES_TRY(es_allocate(es_reward_view_bind(view, NULL, n_envs, n_slots), &memory));
+    es_reward_view_bind(view, memory, n_envs, n_slots);
     return ES_STATUS_OK;
 }
 
@@ -37,8 +30,8 @@ EsStatus es_reward_create(const EsRewardSettings *settings, const EsGrowthSettin
     void *memory = NULL;
     ES_TRY(es_allocate(sizeof(EsReward), &memory));
     EsReward *made = memory;
-    made->growth = growth;
-    made->n_host_parameters = n_host_parameters;
+    made->view.growth = growth;
+    made->view.n_host_parameters = n_host_parameters;
     made->n_envs = n_envs;
     EsStatus status = allocate(made);
     if (status != ES_STATUS_OK) {
@@ -46,7 +39,7 @@ EsStatus es_reward_create(const EsRewardSettings *settings, const EsGrowthSettin
         return status;
     }
     for (int64_t e = 0; e < n_envs; e++) {
-        made->settings[e] = *settings;
+        made->view.settings[e] = *settings;
     }
     es_reward_reset(made);
     *reward = made;
@@ -57,9 +50,8 @@ void es_reward_destroy(EsReward *reward) {
     if (reward == NULL) {
         return;
     }
-    es_release(reward->settings);
-    es_release(reward->terms);
-    es_release(reward->slab);
+    es_release(reward->view.terms);
+    es_release(reward->view.memory);
     es_release(reward);
 }
 
@@ -71,7 +63,7 @@ EsStatus es_reward_configure(EsReward *reward, int64_t first, int64_t n,
                        (long long)first, (long long)(first + n - 1), (long long)reward->n_envs);
     }
     for (int64_t e = first; e < first + n; e++) {
-        reward->settings[e] = *settings;
+        reward->view.settings[e] = *settings;
     }
     return ES_STATUS_OK;
 }
@@ -80,15 +72,15 @@ void es_reward_reset(EsReward *reward) {
     EsRewardEnv memory;
     es_reward_env_reset(&memory);
     for (int64_t e = 0; e < reward->n_envs; e++) {
-        es_reward_env_store(&reward->state, (size_t)e, &memory);
-        reward->terms[e] = (EsRewardTerms){0};
+        es_reward_env_store(&reward->view.state, (size_t)e, &memory);
+        reward->view.terms[e] = (EsRewardTerms){0};
     }
     reward->is_latched = 0;
 }
 
 static void check_shape(const EsReward *reward, const EsGrowthState *state) {
     ES_ASSERT(state->n_envs == reward->n_envs);
-    ES_ASSERT(state->n_slots == reward->state.n_slots);
+    ES_ASSERT(state->n_slots == reward->view.state.n_slots);
 }
 
 void es_reward_latch(EsReward *reward, const EsGrowthState *state) {
@@ -96,8 +88,7 @@ void es_reward_latch(EsReward *reward, const EsGrowthState *state) {
     size_t n_seeds = (size_t)reward->n_envs * (size_t)state->n_slots;
     for (size_t i = 0; i < n_seeds; i++) {
         EsSeed seed = es_seed_load(&state->seed, i);
-        EsRewardSeed latched = es_reward_seed_latch(&seed);
-        es_reward_seed_store(&reward->state, i, &latched);
+        es_reward_view_latch(&reward->view, i, &seed);
     }
     reward->is_latched = 1;
 }
@@ -107,28 +98,25 @@ void es_reward_compute(EsReward *reward, const EsGrowthState *state) {
     ES_ASSERT(reward->is_latched);
     size_t n_slots = (size_t)state->n_slots;
     for (size_t e = 0; e < (size_t)reward->n_envs; e++) {
-        EsRewardRules rules = {&reward->settings[e], reward->growth, reward->n_host_parameters};
-        EsRewardEnv memory = es_reward_env_load(&reward->state, e);
-        EsGrowthEnv env = es_growth_env_load(&state->env, e);
         EsRewardSeed latched[ES_SLOTS_MAX];
         EsSeed seeds[ES_SLOTS_MAX];
         for (size_t s = 0; s < n_slots; s++) {
-            latched[s] = es_reward_seed_load(&reward->state, e * n_slots + s);
+            latched[s] = es_reward_seed_load(&reward->view.state, e * n_slots + s);
             seeds[s] = es_seed_load(&state->seed, e * n_slots + s);
         }
-        reward->terms[e] = es_reward_step(&rules, &memory, latched, &env, seeds);
-        es_reward_env_store(&reward->state, e, &memory);
-        state->env.n_unpaid_prunes[e] = env.n_unpaid_prunes;
+        es_reward_view_pay(&reward->view, state, e, latched, seeds);
     }
     reward->is_latched = 0;
 }
 
-const EsRewardTerms *es_reward_terms(const EsReward *reward) { return reward->terms; }
+const EsRewardTerms *es_reward_terms(const EsReward *reward) { return reward->view.terms; }
 
-const double *es_reward_totals(const EsReward *reward) { return reward->state.env.total; }
+const double *es_reward_totals(const EsReward *reward) { return reward->view.state.env.total; }
 
 double es_reward_stability(const EsReward *reward, int64_t env) {
     ES_ASSERT(env >= 0 && env < reward->n_envs);
-    EsRewardEnv memory = es_reward_env_load(&reward->state, (size_t)env);
+    EsRewardEnv memory = es_reward_env_load(&reward->view.state, (size_t)env);
     return es_reward_env_stability(&memory);
 }
+
+EsRewardView *es_reward_view(EsReward *reward) { return &reward->view; }

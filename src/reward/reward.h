@@ -18,7 +18,7 @@
 #ifndef ES_REWARD_REWARD_H
 #define ES_REWARD_REWARD_H
 
-#include "reward/reward_rules.h"
+#include "reward/reward_view.h"
 
 ES_EXTERN_C_BEGIN
 
@@ -48,6 +48,10 @@ const double *es_reward_totals(const EsReward *reward);       // [E], of the epi
 
 // 1 / (1 + population variance of the last 20 rewards); 1 before the first.
 double es_reward_stability(const EsReward *reward, int64_t env);
+
+// Its arrays, for whoever carries the rewards on elsewhere and brings them back
+// (control/decision_device.h). Settings, state and terms may be written, places not.
+EsRewardView *es_reward_view(EsReward *reward);
 
 ES_EXTERN_C_END
 
