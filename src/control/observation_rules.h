@@ -168,17 +168,22 @@ static inline ES_HOST_DEVICE void es_observe_slot(const EsGrowthSettings *settin
     out[ES_OBSERVE_SEED_AGE] = es_observe_steps(settings, seed->age);
 }
 
-// features [23 + 31 S], blueprints [S]: EsBlueprintId or 13.
+// EsBlueprintId, or 13 for an empty slot.
+static inline ES_HOST_DEVICE int32_t es_observe_blueprint(const EsSeed *seed) {
+    int is_empty = seed->stage == ES_STAGE_DORMANT || seed->blueprint < 0 ||
+                   seed->blueprint >= ES_OBSERVATION_NO_SEED;
+    return is_empty ? ES_OBSERVATION_NO_SEED : seed->blueprint;
+}
+
+// features [23 + 31 S], blueprints [S].
 static inline ES_HOST_DEVICE void es_env_observe(const EsGrowthSettings *settings,
                                                  const EsGrowthEnv *env, const EsSeed *seeds,
                                                  float *features, int32_t *blueprints) {
     es_observe_host(settings, env, seeds, features);
     for (int32_t s = 0; s < settings->n_slots; s++) {
-        int is_empty = seeds[s].stage == ES_STAGE_DORMANT || seeds[s].blueprint < 0 ||
-                       seeds[s].blueprint >= ES_OBSERVATION_NO_SEED;
         es_observe_slot(settings, &seeds[s],
                         features + ES_OBSERVATION_HOST + (size_t)ES_OBSERVATION_SLOT * (size_t)s);
-        blueprints[s] = is_empty ? ES_OBSERVATION_NO_SEED : seeds[s].blueprint;
+        blueprints[s] = es_observe_blueprint(&seeds[s]);
     }
 }
 
