@@ -1,11 +1,9 @@
 #include "learning/normaliser.h"
 
 #include "base/arena.h"
-#include "base/math_rules.h"
+#include "learning/normaliser_rules.h"
 
 #define KEPT            0.99 // share of the old statistics in a merge
-#define VARIANCE_FLOOR  1e-4
-#define FEATURE_CLIP    10.0
 #define RETURNS_WARMUP  32
 #define LEAST_DEVIATION 1e-8
 
@@ -82,13 +80,10 @@ void es_feature_normaliser_apply(const EsFeatureNormaliser *normaliser, int64_t 
     int64_t n_features = normaliser->n_features;
     for (int64_t d = 0; d < n_features; d++) {
         double mean = normaliser->mean[d];
-        double deviation = es_math_sqrt(normaliser->variance[d] + VARIANCE_FLOOR);
+        double deviation = es_feature_deviation(normaliser->variance[d]);
         for (int64_t r = 0; r < n_rows; r++) {
-            double x = ((double)raw[r * n_features + d] - mean) / deviation;
-            // comparisons with NaN are false, and leave it
-            x = x > FEATURE_CLIP ? FEATURE_CLIP : x;
-            x = x < -FEATURE_CLIP ? -FEATURE_CLIP : x;
-            normalised[r * n_features + d] = (float)x;
+            normalised[r * n_features + d] =
+                es_feature_normalise(raw[r * n_features + d], mean, deviation);
         }
     }
 }
@@ -126,7 +121,7 @@ double es_reward_scale(const EsScaleNormaliser *normaliser) {
 double es_value_scale(const EsScaleNormaliser *normaliser) {
     return normaliser->n_samples < RETURNS_WARMUP
                ? 1
-               : es_math_sqrt(normaliser->variance + VARIANCE_FLOOR);
+               : es_math_sqrt(normaliser->variance + ES_VARIANCE_FLOOR);
 }
 
 void es_reward_scale_merge(EsScaleNormaliser *normaliser, int64_t n_rows, const float *values,
