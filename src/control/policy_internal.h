@@ -27,6 +27,7 @@ typedef struct EsLearned {
     EsRollout *rollout; // owned
     int64_t t;          // the row that is decided or recorded next
     int is_decided;     // it was decided and waits for its reward
+    int is_elsewhere;   // rows are written on a device (decision_device.h) and come back whole
 } EsLearned;
 
 struct EsPolicy {
@@ -55,6 +56,9 @@ void es_learned_destroy(EsLearned *learned);
 EsStatus es_learned_begin(EsPolicy *policy);
 EsStatus es_learned_decide(EsPolicy *policy, const EsGrowthState *state, const EsActionMasks *masks,
                            EsAction *actions);
+
+// What a value of the network is multiplied by to be on the scale of scaled rewards.
+double es_learned_value_scale(const EsLearned *learned);
 
 // Observations of all environments, as they are and normalised. Shapes as in es_env_observe.
 void es_learned_observe(const EsPolicy *policy, const EsGrowthState *state, float *raw,

@@ -1,7 +1,7 @@
 // The learned policy: observe, normalise, run the network, draw, and keep the row when it trains.
 #include "base/arena.h"
+#include "control/decision_rules.h"
 #include "control/policy_internal.h"
-#include "control/sampling_rules.h"
 
 // --- settings ---
 
@@ -104,6 +104,10 @@ EsStatus es_learned_begin(EsPolicy *policy) {
 
 // --- a decision ---
 
+double es_learned_value_scale(const EsLearned *learned) {
+    return learned->ppo != NULL ? es_value_scale(&es_ppo_state(learned->ppo)->values) : 1.0;
+}
+
 void es_learned_observe(const EsPolicy *policy, const EsGrowthState *state, float *raw,
                         float *normalised, int32_t *blueprints) {
     EsSeed seeds[ES_SLOTS_MAX];
@@ -127,36 +131,16 @@ static EsStatus forget_rolled_back(EsLearned *learned, const EsGrowthState *stat
                        : ES_STATUS_OK;
 }
 
-// Contributions measured in this step are targets of the auxiliary output. Taken here: the tick
-// makes them a step old.
-static void keep_targets(EsRollout *rollout, int64_t row, const EsGrowthState *state, int64_t e) {
-    for (int64_t s = 0; s < state->n_slots; s++) {
-        int64_t from = e * state->n_slots + s, to = row * state->n_slots + s;
-        rollout->target[to] = state->seed.contribution[from];
-        rollout->has_target[to] = state->seed.contribution_age[from] == 0;
-    }
-}
-
-static void keep_row(EsRollout *rollout, int64_t row, const EsActionMasks *masks,
-                     const EsSampled *sampled, float value) {
-    EsLegality legality = es_masks_legality(masks, es_action_value(&sampled->action, ES_HEAD_OP));
-    for (int64_t head = 0; head < ES_N_HEADS; head++) {
-        rollout->action[row * ES_N_HEADS + head] =
-            (int16_t)es_action_value(&sampled->action, (int32_t)head);
-        rollout->mask[row * ES_N_HEADS + head] = legality.mask[head];
-    }
-    rollout->used[row] = legality.used;
-    rollout->available[row] = legality.available;
-    rollout->is_forced[row] = (uint8_t)legality.is_forced;
-    rollout->value[row] = value;
-}
-
 // Draw all environments' actions from the network's outputs.
 static void sample_all(EsPolicy *policy, const EsGrowthState *state, const EsActionMasks *masks,
                        const EsOutputs *outputs, EsAction *actions) {
     EsLearned *learned = &policy->learned;
+    EsRolloutView rollout = {0};
+    if (learned->rollout != NULL) {
+        rollout = es_rollout_view(learned->rollout);
+    }
     int64_t n_logits = es_head_first_logit(ES_N_HEADS, state->n_slots);
-    double scale = learned->ppo != NULL ? es_value_scale(&es_ppo_state(learned->ppo)->values) : 1.0;
+    double scale = es_learned_value_scale(learned);
     for (int64_t e = 0; e < state->n_envs; e++) {
         EsActionKey key = es_policy_key(policy, e, state->env.step[e]);
         EsSampled sampled = es_policy_sample(outputs->logits + e * n_logits, state->n_slots,
@@ -170,8 +154,8 @@ static void sample_all(EsPolicy *policy, const EsGrowthState *state, const EsAct
         };
         if (learned->rollout != NULL) {
             int64_t row = es_rollout_row(learned->rollout, learned->t, e);
-            keep_row(learned->rollout, row, &masks[e], &sampled, outputs->value[e]);
-            keep_targets(learned->rollout, row, state, e);
+            es_decision_keep_choice(&rollout, row, &masks[e], &sampled, outputs->value[e]);
+            es_decision_keep_targets(&rollout, row, state, e);
         }
     }
 }

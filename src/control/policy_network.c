@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "control/policy_network_internal.h"
+#include "kernels/kernels.h"
 
 // --- ports ---
 
@@ -91,6 +92,8 @@ static EsStatus open_acting(EsPolicyNetwork *network) {
     ES_TRY(es_port_open_view(&acting->value, es_plan_tensor(plan, p->value)));
     acting->h_after = es_plan_tensor(plan, p->h);
     acting->c_after = es_plan_tensor(plan, p->c);
+    ES_TRY(es_device_create_tensor(device, ES_DTYPE_F32, 2, (int64_t[]){1, network->spec.n_hidden},
+                                   &acting->zeros));
     return open_act(network);
 }
 
@@ -103,6 +106,7 @@ static void close_acting(EsPolicyActing *acting) {
     es_recording_destroy(&acting->steps);
     es_recording_destroy(&acting->peeks);
     es_policy_act_destroy(acting->act);
+    es_device_destroy_tensor(&acting->zeros);
     es_plan_destroy(acting->plan);
     es_policy_graph_destroy(&acting->graph);
 }
@@ -192,6 +196,15 @@ EsStatus es_policy_network_reset(EsPolicyNetwork *network, const uint8_t *is_res
     return ES_STATUS_OK;
 }
 
+// The state after the plan's last step becomes that before the next.
+static EsStatus move_on(EsPolicyActing *acting, EsStream *stream) {
+    size_t bytes = es_tensor_bytes(&acting->h.tensor);
+    ES_TRY(es_stream_copy(stream, acting->h.tensor.data, acting->h_after.data, bytes,
+                          ES_COPY_ON_DEVICE));
+    return es_stream_copy(stream, acting->c.tensor.data, acting->c_after.data, bytes,
+                          ES_COPY_ON_DEVICE);
+}
+
 static EsStatus queue_step(void *context, EsStream *stream) {
     EsPolicyActing *acting = context;
     es_policy_act_queue(acting->act, stream, acting->features.tensor.data,
@@ -217,14 +230,7 @@ static EsStatus run_step(EsPolicyActing *acting, EsStream *stream, int is_peek) 
                                 is_peek ? queue_peek : queue_step, acting);
     }
     ES_TRY(es_plan_run(acting->plan, stream));
-    if (is_peek) {
-        return ES_STATUS_OK;
-    }
-    size_t bytes = es_tensor_bytes(&acting->h.tensor);
-    ES_TRY(es_stream_copy(stream, acting->h.tensor.data, acting->h_after.data, bytes,
-                          ES_COPY_ON_DEVICE));
-    return es_stream_copy(stream, acting->c.tensor.data, acting->c_after.data, bytes,
-                          ES_COPY_ON_DEVICE);
+    return is_peek ? ES_STATUS_OK : move_on(acting, stream);
 }
 
 EsStatus es_policy_network_act(EsPolicyNetwork *network, const float *features,
@@ -241,6 +247,57 @@ EsStatus es_policy_network_act(EsPolicyNetwork *network, const float *features,
     ES_TRY(es_stream_synchronize(stream));
     *outputs = (EsOutputs){.logits = acting->logits.host, .value = acting->value.host};
     return ES_STATUS_OK;
+}
+
+EsPolicyInputs es_policy_network_inputs(const EsPolicyNetwork *network) {
+    return (EsPolicyInputs){network->acting.features.tensor.data,
+                            network->acting.blueprints.tensor.data};
+}
+
+// Zero the rows of the recurrent state that the mask in device memory names.
+static void queue_reset(EsPolicyNetwork *network, EsStream *stream, const uint8_t *is_reset) {
+    EsPolicyActing *acting = &network->acting;
+    const EsKernels *kernels = es_kernels_of(network->device);
+    const int64_t dims[] = {network->n_envs, network->spec.n_hidden};
+    EsTensor mask = es_tensor_view((void *)is_reset, ES_DTYPE_U8, network->device, 1, dims);
+    EsTensor h = es_tensor_view(acting->h.tensor.data, ES_DTYPE_F32, network->device, 2, dims);
+    EsTensor c = es_tensor_view(acting->c.tensor.data, ES_DTYPE_F32, network->device, 2, dims);
+    EsTensor zeros = acting->zeros;
+    zeros.dim[0] = network->n_envs;
+    zeros.stride[0] = 0; // every environment reads the one row
+    kernels->masked_copy(stream, &mask, &zeros, &h);
+    kernels->masked_copy(stream, &mask, &zeros, &c);
+}
+
+// Bring an input to where the plan reads it.
+static EsStatus queue_input(EsStream *stream, const EsPort *port, const void *from) {
+    return from == port->tensor.data
+               ? ES_STATUS_OK
+               : es_stream_copy(stream, port->tensor.data, from, es_tensor_bytes(&port->tensor),
+                                ES_COPY_ON_DEVICE);
+}
+
+EsStatus es_policy_network_act_queued(EsPolicyNetwork *network, EsStream *stream,
+                                      const float *features, const int32_t *blueprints,
+                                      const uint8_t *is_reset, const float **logits,
+                                      const float **value) {
+    EsPolicyActing *acting = &network->acting;
+    ES_ASSERT(es_stream_device(stream) == network->device);
+    *logits = acting->logits.tensor.data;
+    *value = acting->value.tensor.data;
+    if (acting->act != NULL) {
+        es_policy_act_queue(acting->act, stream, features, blueprints, is_reset,
+                            acting->h.tensor.data, acting->c.tensor.data,
+                            acting->logits.tensor.data, acting->value.tensor.data);
+        return es_device_status(network->device);
+    }
+    if (is_reset != NULL) {
+        queue_reset(network, stream, is_reset);
+    }
+    ES_TRY(queue_input(stream, &acting->features, features));
+    ES_TRY(queue_input(stream, &acting->blueprints, blueprints));
+    ES_TRY(es_plan_run(acting->plan, stream));
+    return move_on(acting, stream);
 }
 
 // --- looking at it ---

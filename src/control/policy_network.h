@@ -74,6 +74,24 @@ typedef struct EsActingReport {
 } EsActingReport;
 EsActingReport es_policy_network_acting(const EsPolicyNetwork *network);
 
+// Where the inputs of acting stand in the network's device memory: features [E, D], blueprints
+// [E, S]. Whoever writes them there saves es_policy_network_act_queued two copies.
+typedef struct EsPolicyInputs {
+    float *features;
+    int32_t *blueprints;
+} EsPolicyInputs;
+EsPolicyInputs es_policy_network_inputs(const EsPolicyNetwork *network);
+
+// One step of all environments from device memory to device memory: queued on a stream of the
+// network's device, nothing is waited for and nothing reaches the host. The recurrent state of
+// environments with is_reset [E] (nullable, device memory) is zeroed first, and moves on. logits
+// [E, A] and value [E] are in device memory, at the same place in every step. Other streams that
+// changed weights or state must have been waited for.
+EsStatus es_policy_network_act_queued(EsPolicyNetwork *network, EsStream *stream,
+                                      const float *features, const int32_t *blueprints,
+                                      const uint8_t *is_reset, const float **logits,
+                                      const float **value);
+
 // The network as PPO sees it: rollouts of exactly T steps and E environments, whose ids are the
 // blueprints and whose last head is the operation. begin copies the rows; outputs of forward are
 // valid until the next forward; each step belongs to the forward before it. On CUDA it has a device

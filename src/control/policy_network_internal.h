@@ -34,6 +34,7 @@ typedef struct EsPolicyActing {
     EsPort features, blueprints, logits, value;
     EsPort h, c;               // the recurrent state before a step           [1, E, H]
     EsTensor h_after, c_after; // after it, the plan's
+    EsTensor zeros;            // owned: what a reset copies                  [1, H]
 } EsPolicyActing;
 
 // Training keeps its rows in the order of shards: environment e is number e % N of shard e / N,

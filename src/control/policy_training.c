@@ -1,25 +1,20 @@
 // The learned policy in training: rewards into rows, the update at the end of a round.
+#include "control/decision_rules.h"
 #include "control/policy_internal.h"
 
 EsStatus es_policy_record(EsPolicy *policy, const EsGrowthState *state, const float *rewards,
                           float rollback_penalty) {
     EsLearned *learned = &policy->learned;
     EsRollout *rollout = learned->rollout;
-    ES_ASSERT(rollout != NULL && learned->is_decided);
+    ES_ASSERT(rollout != NULL);
+    if (learned->is_elsewhere) {
+        return ES_STATUS_OK;
+    }
+    ES_ASSERT(learned->is_decided);
+    EsRolloutView view = es_rollout_view(rollout);
     for (int64_t e = 0; e < state->n_envs; e++) {
-        int64_t row = es_rollout_row(rollout, learned->t, e);
-        if (state->env.refusal[e] == ES_REFUSAL_ROLLED_BACK) {
-            es_rollout_break(rollout, learned->t, e, rewards[e] + rollback_penalty,
-                             -rollback_penalty);
-            continue;
-        }
-        // the tick has counted on: after the last step of the episode it is beyond it
-        int is_last = state->env.step[e] > policy->context.settings->episode_steps;
-        rollout->causal[row] = (uint32_t)es_growth_op_heads(state->env.effective_op[e]);
-        rollout->reward[row] = rewards[e];
-        rollout->is_valid[row] = 1;
-        rollout->is_done[row] = (uint8_t)is_last;
-        rollout->is_truncated[row] = (uint8_t)is_last;
+        es_decision_record(&view, learned->t, e, state, policy->context.settings->episode_steps,
+                           rewards[e], rollback_penalty);
     }
     learned->t++;
     learned->is_decided = 0;

@@ -252,6 +252,48 @@ TEST(a_peek_leaves_the_state_alone) {
     destroy_case(&test);
 }
 
+// From device memory to device memory, on a stream of the caller's, with resets in a mask: the same
+// bits. The inputs stand elsewhere in every other step.
+TEST(queued_acting_is_acting) {
+    PolicyCase here = create_case(small_spec(), 9, 6, 1, 3);
+    PolicyCase there = create_case(small_spec(), 9, 6, 1, 3);
+    const EsRolloutShape *shape = &here.rollout->shape;
+    EsPolicyInputs inputs = es_policy_network_inputs(there.network);
+    EsStream *stream = NULL;
+    REQUIRE_OK(es_stream_create(there.device, &stream));
+    int n_reset = 0;
+    for (int64_t t = 0; t < shape->n_steps; t++) {
+        const uint8_t *is_reset = here.rollout->is_reset + t * shape->n_envs;
+        const float *features = here.rollout->features + t * shape->n_envs * shape->n_features;
+        const int32_t *ids = here.rollout->ids + t * shape->n_envs * shape->n_ids;
+        const float *logits, *value;
+        EsOutputs outputs;
+        for (int64_t e = 0; t > 0 && e < shape->n_envs; e++) {
+            n_reset += is_reset[e];
+        }
+        REQUIRE_OK(es_policy_network_reset(here.network, is_reset));
+        REQUIRE_OK(es_policy_network_act(here.network, features, ids, 0, &outputs));
+        if (t % 2 == 0) {
+            memcpy(inputs.features, features,
+                   sizeof(float) * (size_t)(shape->n_envs * shape->n_features));
+            memcpy(inputs.blueprints, ids,
+                   sizeof(int32_t) * (size_t)(shape->n_envs * shape->n_ids));
+            features = inputs.features;
+            ids = inputs.blueprints;
+        }
+        REQUIRE_OK(es_policy_network_act_queued(there.network, stream, features, ids, is_reset,
+                                                &logits, &value));
+        REQUIRE_OK(es_stream_synchronize(stream));
+        EXPECT(memcmp(logits, outputs.logits,
+                      sizeof(float) * (size_t)(shape->n_envs * shape->policy.n_logits)) == 0);
+        EXPECT(memcmp(value, outputs.value, sizeof(float) * (size_t)shape->n_envs) == 0);
+    }
+    EXPECT(n_reset > 0);
+    es_stream_destroy(stream);
+    destroy_case(&here);
+    destroy_case(&there);
+}
+
 TEST(acting_allocates_nothing) {
     PolicyCase test = create_case(small_spec(), 6, 3, 2, 0);
     EsOutputs outputs;
