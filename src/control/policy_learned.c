@@ -96,6 +96,7 @@ EsStatus es_learned_begin(EsPolicy *policy) {
     EsLearned *learned = &policy->learned;
     learned->t = 0;
     learned->is_decided = 0;
+    learned->is_elsewhere = 0;
     if (learned->rollout != NULL) {
         es_rollout_reset(learned->rollout);
     }

@@ -1,0 +1,76 @@
+// The decision phase on a GPU: what es_reward_latch, es_policy_decide, es_reward_compute and
+// es_policy_record do on the CPU, for all environments in a few launches, from state in device
+// memory to actions and rollout rows in device memory. Equal states give equal bits; a network's
+// logits are the device's own.
+//
+//     EsDecisionDevice *decision; ES_TRY(es_decision_create(policy, reward, stream, &decision));
+//     ES_TRY(es_decision_begin(decision, first_episode));         // episodes begin
+//     ES_TRY(es_decision_choose(decision, &state, masks, actions)); // measured, not yet decided
+//     ...                                                         // actions carried out, tick
+//     ES_TRY(es_decision_pay(decision, &state));
+//     es_stream_copy(stream, host, report.memory, report.bytes, ES_COPY_TO_HOST); // when it is
+//     read ES_TRY(es_decision_end(decision));                          // after the last step
+//
+// choose and pay queue work and nothing else: no waits, no allocations, no copies to the host; the
+// number of launches does not depend on E. What changes between rounds is read from device memory,
+// so that both can be captured, as long as a policy's network can (policy_network.h).
+//
+// E environments, S slots, T steps, D features.
+#ifndef ES_CONTROL_DECISION_DEVICE_H
+#define ES_CONTROL_DECISION_DEVICE_H
+
+#include "control/policy.h"
+#include "reward/reward.h"
+
+ES_EXTERN_C_BEGIN
+
+typedef struct EsDecisionDevice EsDecisionDevice;
+
+// What a step left for the host, in one piece of device memory; places are counted in bytes from
+// its begin.
+typedef struct EsDecisionReport {
+    void *memory; // on the device, owned by the decision phase
+    size_t bytes;
+    size_t actions;  // EsAction [E]
+    size_t terms;    // EsRewardTerms [E]
+    size_t totals;   // double [E], of the episode so far
+    size_t thoughts; // EsThought [E]; of learned policies alone
+} EsDecisionReport;
+
+// The policy decides and the reward is paid on the stream's device, which is the network's where
+// there is one. All are borrowed; the reward's hosts are the policy's. UNSUPPORTED where the stream
+// is not CUDA's.
+EsStatus es_decision_create(EsPolicy *policy, EsReward *reward, EsStream *stream,
+                            EsDecisionDevice **decision);
+void es_decision_destroy(EsDecisionDevice *decision);
+
+// Episodes first_episode .. + E begin: es_policy_begin and es_reward_reset, and all that holds for
+// the round goes to the device (settings, normaliser, weights of rewards, schedule). Waits for work
+// of the round before.
+EsStatus es_decision_begin(EsDecisionDevice *decision, int64_t first_episode);
+
+// Latch what the reward judges, decide. state, masks [E] and actions [E] are device memory.
+EsStatus es_decision_choose(EsDecisionDevice *decision, const EsGrowthState *state,
+                            const EsActionMasks *masks, EsAction *actions);
+
+// After decision and tick: rewards, and what came of the row. Clears state.env.n_unpaid_prunes.
+EsStatus es_decision_pay(EsDecisionDevice *decision, const EsGrowthState *state);
+
+// The same place in every step.
+EsDecisionReport es_decision_report(const EsDecisionDevice *decision);
+
+// Hand out a report that came to host memory: the reward's terms and totals, the policy's thoughts,
+// actions [E] and rewards paid [E].
+void es_decision_receive(EsDecisionDevice *decision, const void *report, EsAction *actions,
+                         float *paid);
+
+// Wait, and bring back what the reward remembers (es_reward_stability) and, of a policy in
+// training, its rows and observations: es_policy_update goes on with them.
+EsStatus es_decision_end(EsDecisionDevice *decision);
+
+// The rows of a policy in training, in device memory, as they stand; NULL for others.
+const EsRolloutView *es_decision_rollout(const EsDecisionDevice *decision);
+
+ES_EXTERN_C_END
+
+#endif
