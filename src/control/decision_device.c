@@ -44,22 +44,21 @@ static Layout lay_out(const EsPolicy *policy, const EsRewardView *reward, size_t
     return l;
 }
 
-static EsDecisionReport lay_out_report(const EsPolicy *policy) {
-    size_t n_envs = (size_t)policy->context.n_envs;
+static EsDecisionReport lay_out_report(size_t n_envs) {
     EsDecisionReport report = {.memory = NULL};
     report.actions = es_slab_add(&report.bytes, n_envs * sizeof(EsAction));
     report.terms = es_slab_add(&report.bytes, n_envs * sizeof(EsRewardTerms));
     report.totals = es_slab_add(&report.bytes, n_envs * sizeof(double));
-    report.thoughts = report.bytes;
-    if (policy->kind == ES_POLICY_LEARNED) {
-        es_slab_add(&report.bytes, n_envs * sizeof(EsThought));
-    }
+    report.thoughts = es_slab_add(&report.bytes, n_envs * sizeof(EsThought));
     return report;
 }
 
-static void bind_report(EsDecisionDevice *decision) {
+size_t es_decision_report_bytes(int64_t n_envs) { return lay_out_report((size_t)n_envs).bytes; }
+
+void es_decision_place_report(EsDecisionDevice *decision, void *place) {
     EsDecisionView *view = &decision->view;
-    unsigned char *memory = decision->report.memory;
+    unsigned char *memory = place;
+    decision->report.memory = place;
     view->actions = (void *)(memory + decision->report.actions);
     view->reward.terms = (void *)(memory + decision->report.terms);
     view->totals = (void *)(memory + decision->report.totals);
@@ -85,8 +84,7 @@ static void bind(EsDecisionDevice *decision, const Layout *l) {
     view->reward.n_host_parameters = reward->n_host_parameters;
     view->t = (void *)(memory + l->t);
     view->is_reset = memory + l->is_reset;
-    decision->report.memory = memory + l->report;
-    bind_report(decision);
+    es_decision_place_report(decision, memory + l->report);
     if (policy->kind == ES_POLICY_LEARNED) {
         EsPolicyInputs inputs = es_policy_network_inputs(policy->learned.network);
         view->features = inputs.features;
@@ -105,56 +103,71 @@ static void bind(EsDecisionDevice *decision, const Layout *l) {
 
 static EsStatus check_parts(const EsPolicy *policy, const EsRewardView *reward,
                             const EsStream *stream) {
-    EsDevice *device = es_stream_device(stream);
-    if (es_device_info(device)->kind != ES_DEVICE_CUDA || es_decision_kernels_cuda() == NULL) {
-        return ES_FAIL(UNSUPPORTED, "decisions are made on CUDA devices or by es_policy_decide");
+    const EsDeviceInfo *info = es_device_info(es_stream_device(stream));
+    if (info->kind != ES_DEVICE_CUDA || es_decision_kernels_cuda() == NULL) {
+        return ES_FAIL(UNSUPPORTED, "decisions are made on a CUDA device, or by es_policy_decide");
     }
-    if (policy->kind == ES_POLICY_LEARNED && policy->context.device != device) {
-        return ES_FAIL(ARGUMENT, "decisions: the policy's network is on another device");
+    if (policy->kind == ES_POLICY_LEARNED) {
+        const EsDeviceInfo *other = es_device_info(policy->context.device);
+        if (other->kind != info->kind || other->index != info->index) {
+            return ES_FAIL(ARGUMENT, "decisions: the policy's network is on another device");
+        }
     }
     if (reward->state.n_envs != policy->context.n_envs ||
         reward->state.n_slots != policy->context.settings->n_slots) {
-        return ES_FAIL(ARGUMENT, "decisions: a policy for %lld environments, rewards for %d",
-                       (long long)policy->context.n_envs, reward->state.n_envs);
+        return ES_FAIL(ARGUMENT,
+                       "decisions: a policy for %lld hosts of %d slots, rewards for %d of %d",
+                       (long long)policy->context.n_envs, policy->context.settings->n_slots,
+                       reward->state.n_envs, reward->state.n_slots);
     }
     return ES_STATUS_OK;
 }
 
-EsStatus es_decision_create(EsPolicy *policy, EsReward *reward, EsStream *stream,
-                            EsDecisionDevice **decision) {
+static EsStatus create(EsPolicy *policy, EsReward *reward, EsStream *stream) {
     EsDecisionDevice *made = NULL;
-    EsStatus status = ES_STATUS_OK;
-    EsDevice *device = es_stream_device(stream);
-    *decision = NULL;
-    ES_TRY(check_parts(policy, es_reward_view(reward), stream));
     ES_TRY(es_allocate(sizeof *made, (void **)&made));
+    policy->decision = made;
     made->policy = policy;
     made->reward = reward;
     made->stream = stream;
+    made->device = es_stream_device(stream);
     made->kernels = es_decision_kernels_cuda();
-    made->report = lay_out_report(policy);
+    made->report = lay_out_report((size_t)policy->context.n_envs);
     Layout layout = lay_out(policy, es_reward_view(reward), made->report.bytes);
-    ES_TRY_GOTO(es_device_allocate(device, layout.bytes, (void **)&made->memory));
-    ES_TRY_GOTO(es_device_allocate_host(device, layout.staged_bytes, (void **)&made->staged));
+    ES_TRY(es_device_allocate(made->device, layout.bytes, (void **)&made->memory));
+    ES_TRY(es_device_allocate_host(made->device, layout.staged_bytes, (void **)&made->staged));
     bind(made, &layout);
-    *decision = made;
-done:
-    if (status != ES_STATUS_OK) {
+    return ES_STATUS_OK;
+}
+
+EsStatus es_policy_decision(EsPolicy *policy, EsReward *reward, EsStream *stream,
+                            EsDecisionDevice **decision) {
+    EsDecisionDevice *made = policy->decision;
+    *decision = NULL;
+    ES_TRY(check_parts(policy, es_reward_view(reward), stream));
+    if (made == NULL || made->reward != reward || made->stream != stream) {
         es_decision_destroy(made);
+        policy->decision = NULL;
+        EsStatus status = create(policy, reward, stream);
+        if (status != ES_STATUS_OK) {
+            es_decision_destroy(policy->decision);
+            policy->decision = NULL;
+            return status;
+        }
     }
-    return status;
+    *decision = policy->decision;
+    return ES_STATUS_OK;
 }
 
 void es_decision_destroy(EsDecisionDevice *decision) {
     if (decision == NULL) {
         return;
     }
-    EsDevice *device = es_stream_device(decision->stream);
     if (decision->staged != NULL) {
-        es_device_release_host(device, decision->staged);
+        es_device_release_host(decision->device, decision->staged);
     }
     if (decision->memory != NULL) {
-        es_device_release(device, decision->memory);
+        es_device_release(decision->device, decision->memory);
     }
     es_release(decision);
 }
@@ -266,20 +279,20 @@ EsStatus es_decision_choose(EsDecisionDevice *decision, const EsGrowthState *sta
     ES_ASSERT(state->n_envs == view->n_envs && state->n_slots == view->n_slots);
     if (view->kind != ES_POLICY_LEARNED) {
         kernels->decide(decision->stream, view, state, masks, actions);
-        return es_device_status(es_stream_device(decision->stream));
+        return es_device_status(decision->device);
     }
     kernels->observe(decision->stream, view, state);
     ES_TRY(es_policy_network_act_queued(decision->policy->learned.network, decision->stream,
                                         view->features, view->blueprints, view->is_reset,
                                         &view->logits, &view->value));
     kernels->sample(decision->stream, view, state, masks, actions);
-    return es_device_status(es_stream_device(decision->stream));
+    return es_device_status(decision->device);
 }
 
 EsStatus es_decision_pay(EsDecisionDevice *decision, const EsGrowthState *state) {
     ES_ASSERT(state->n_envs == decision->view.n_envs && state->n_slots == decision->view.n_slots);
     decision->kernels->pay(decision->stream, &decision->view, state);
-    return es_device_status(es_stream_device(decision->stream));
+    return es_device_status(decision->device);
 }
 
 // --- looking at it ---

@@ -3,7 +3,7 @@
 // memory to actions and rollout rows in device memory. Equal states give equal bits; a network's
 // logits are the device's own.
 //
-//     EsDecisionDevice *decision; ES_TRY(es_decision_create(policy, reward, stream, &decision));
+//     EsDecisionDevice *decision; ES_TRY(es_policy_decision(policy, reward, stream, &decision));
 //     ES_TRY(es_decision_begin(decision, first_episode));         // episodes begin
 //     ES_TRY(es_decision_choose(decision, &state, masks, actions)); // measured, not yet decided
 //     ...                                                         // actions carried out, tick
@@ -27,26 +27,26 @@ ES_EXTERN_C_BEGIN
 typedef struct EsDecisionDevice EsDecisionDevice;
 
 // What a step left for the host, in one piece of device memory; places are counted in bytes from
-// its begin.
+// its begin, and the same whatever the policy.
 typedef struct EsDecisionReport {
-    void *memory; // on the device, owned by the decision phase
+    void *memory; // on the device
     size_t bytes;
     size_t actions;  // EsAction [E]
     size_t terms;    // EsRewardTerms [E]
     size_t totals;   // double [E], of the episode so far
-    size_t thoughts; // EsThought [E]; of learned policies alone
+    size_t thoughts; // EsThought [E]; written by learned policies alone
 } EsDecisionReport;
 
-// The policy decides and the reward is paid on the stream's device, which is the network's where
-// there is one. All are borrowed; the reward's hosts are the policy's. UNSUPPORTED where the stream
-// is not CUDA's.
-EsStatus es_decision_create(EsPolicy *policy, EsReward *reward, EsStream *stream,
+// The decision phase of a policy: made at the first call, and anew for another reward or stream. It
+// ends with the policy, which the stream's device must outlive. The reward's hosts are the
+// policy's; the stream is on the GPU of the network where there is one. UNSUPPORTED where the
+// stream is not CUDA's.
+EsStatus es_policy_decision(EsPolicy *policy, EsReward *reward, EsStream *stream,
                             EsDecisionDevice **decision);
-void es_decision_destroy(EsDecisionDevice *decision);
 
 // Episodes first_episode .. + E begin: es_policy_begin and es_reward_reset, and all that holds for
-// the round goes to the device (settings, normaliser, weights of rewards, schedule). Waits for work
-// of the round before.
+// the round goes to the device (settings, normaliser, weights of rewards, schedule, greedy or not).
+// Waits for work of the round before.
 EsStatus es_decision_begin(EsDecisionDevice *decision, int64_t first_episode);
 
 // Latch what the reward judges, decide. state, masks [E] and actions [E] are device memory.
@@ -56,8 +56,13 @@ EsStatus es_decision_choose(EsDecisionDevice *decision, const EsGrowthState *sta
 // After decision and tick: rewards, and what came of the row. Clears state.env.n_unpaid_prunes.
 EsStatus es_decision_pay(EsDecisionDevice *decision, const EsGrowthState *state);
 
-// The same place in every step.
+// The same place in every step: memory of its own, or that of es_decision_place_report, of as many
+// bytes, aligned to 64 and on the same device. Placed between rounds.
 EsDecisionReport es_decision_report(const EsDecisionDevice *decision);
+void es_decision_place_report(EsDecisionDevice *decision, void *memory);
+
+// How large the report of E environments is.
+size_t es_decision_report_bytes(int64_t n_envs);
 
 // Hand out a report that came to host memory: the reward's terms and totals, the policy's thoughts,
 // actions [E] and rewards paid [E].

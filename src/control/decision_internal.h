@@ -65,10 +65,13 @@ typedef struct EsDecisionKernels {
 // NULL in a build without CUDA.
 const EsDecisionKernels *es_decision_kernels_cuda(void);
 
+void es_decision_destroy(EsDecisionDevice *decision); // NULL is accepted
+
 struct EsDecisionDevice {
     EsPolicy *policy;                 // borrowed
     EsReward *reward;                 // borrowed
     EsStream *stream;                 // borrowed
+    EsDevice *device;                 // borrowed: the stream's
     const EsDecisionKernels *kernels; // borrowed, constant
     EsDecisionView view;
     EsDecisionReport report;

@@ -5,6 +5,7 @@
 #define ES_CONTROL_POLICY_INTERNAL_H
 
 #include "base/sha256.h"
+#include "control/decision_internal.h"
 #include "control/heuristic_rules.h"
 #include "control/policy.h"
 #include "control/uniform_rules.h"
@@ -40,6 +41,7 @@ struct EsPolicy {
     EsHeuristic *memory; // owned [E]; heuristic
     EsSchedule schedule; // script
     EsLearned learned;
+    EsDecisionDevice *decision; // owned, NULL until there is one: decisions on a device
 };
 
 // Where environment e's draws of this step come from.

@@ -282,7 +282,9 @@ EsStatus es_policy_network_act_queued(EsPolicyNetwork *network, EsStream *stream
                                       const uint8_t *is_reset, const float **logits,
                                       const float **value) {
     EsPolicyActing *acting = &network->acting;
-    ES_ASSERT(es_stream_device(stream) == network->device);
+    const EsDeviceInfo *info = es_device_info(network->device);
+    const EsDeviceInfo *other = es_device_info(es_stream_device(stream));
+    ES_ASSERT(info->kind == other->kind && info->index == other->index);
     *logits = acting->logits.tensor.data;
     *value = acting->value.tensor.data;
     if (acting->act != NULL) {
