@@ -1,0 +1,307 @@
+// The decision phase on a GPU against the CPU: actions, thoughts, rewards and rollout rows of
+// random hosts, bit for bit; a network's numbers within the bound of policy_parity.
+#include "control/decision_device_case.h"
+
+#define BOUND 1e-4 // of the largest number of its kind
+
+// --- policies without a network ---
+
+static void write_schedule(char *path, size_t bytes) {
+    snprintf(path, bytes, "/tmp/es_decision_%d.txt", (int)getpid());
+    FILE *file = fopen(path, "w");
+    REQUIRE_OK(file != NULL ? ES_STATUS_OK : ES_STATUS_IO);
+    fprintf(file, "1  *    germinate r0c0 conv_light\n"
+                  "1  2    germinate r0c0 norm style=linear_add tempo=fast\n"
+                  "3  *    germinate r0c1 norm\n" // refused: another develops
+                  "9  0-1  prune     r0c0 speed=fast curve=cosine\n"
+                  "14 1-3  fossilize r0c0\n"
+                  "25 *    germinate r0c1 depthwise\n"
+                  "33 0,4  prune     r0c1\n");
+    fclose(file);
+}
+
+static void open_policies(DecisionPair *pair, const char *text) {
+    EsPolicyContext context = hosts_context(&pair->hosts, pair->cpu, 77);
+    REQUIRE_OK(es_policy_open(text, &context, &pair->here));
+    context.device = pair->cuda;
+    REQUIRE_OK(es_policy_open(text, &context, &pair->there));
+}
+
+static void compare_heuristics(DecisionPair *pair) {
+    if (pair->here->memory != NULL) {
+        size_t bytes = sizeof(EsHeuristic) * (size_t)pair->hosts.state.n_envs;
+        EsHeuristic *memory = malloc(bytes);
+        fetch_bytes(pair, memory, pair->decision->view.memory, bytes);
+        expect_bytes(pair, "what the heuristic remembers", pair->here->memory, memory, bytes);
+        free(memory);
+    }
+}
+
+static void play(const char *text, int32_t n_slots, int32_t n_envs, int mode, int is_captured,
+                 DecisionPair *pair) {
+    pair_create(pair, n_slots, n_envs, mode);
+    pair->hosts.noise = strcmp(text, "heuristic") == 0 ? 0.01f : 1; // it waits for a plateau
+    pair->hosts.settings.auto_forward = n_slots % 2 == 0 ? ES_AUTO_FORWARD_ALL : 0;
+    pair->is_captured = is_captured;
+    open_policies(pair, text);
+    pair_begin(pair);
+    for (int64_t round = 0; round < 3; round++) {
+        pair_begin_round(pair, 100 * round);
+        for (int32_t step = 0; step < pair->hosts.settings.episode_steps; step++) {
+            pair_step(pair, 0);
+            EXPECT(memcmp(pair->chosen, pair->hosts.actions, sizeof(EsAction) * (size_t)n_envs) ==
+                   0);
+            compare_heuristics(pair);
+        }
+        pair_end_round(pair);
+    }
+    EXPECT(pair->n_rollbacks > 0);
+    EXPECT_EQ(pair->n_different, 0);
+    printf("%s, %d slots, %d environments%s: %lld steps, %lld rollbacks, %lld germinations, %lld "
+           "differences\n",
+           text, n_slots, n_envs, is_captured ? ", captured" : "", (long long)pair->n_steps,
+           (long long)pair->n_rollbacks, (long long)pair->n_ops[ES_GROWTH_OP_GERMINATE],
+           (long long)pair->n_different);
+}
+
+TEST(parity) {
+    static DecisionPair pair;
+    char path[64], script[80];
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    write_schedule(path, sizeof path);
+    snprintf(script, sizeof script, "script:%s", path);
+    const struct {
+        const char *policy;
+        int32_t n_slots, n_envs;
+        int mode, is_captured;
+    } cases[] = {
+        {"wait", 1, 1, ES_REWARD_SHAPED, 0},      {"random", 3, 16, ES_REWARD_SHAPED, 0},
+        {"random", 16, 5, ES_REWARD_BASIC, 1},    {"random", 2, 7, ES_REWARD_SPARSE, 0},
+        {"heuristic", 3, 16, ES_REWARD_BASIC, 0}, {"heuristic", 2, 9, ES_REWARD_SHAPED, 1},
+        {script, 2, 6, ES_REWARD_SHAPED, 1},
+    };
+    for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
+        play(cases[i].policy, cases[i].n_slots, cases[i].n_envs, cases[i].mode,
+             cases[i].is_captured, &pair);
+        EXPECT(i == 0 || pair.n_ops[ES_GROWTH_OP_GERMINATE] > 0);
+        pair_destroy(&pair);
+    }
+    remove(path);
+}
+
+// --- learned policies ---
+
+// Two policies in training with the same weights and normalisers that are not those of a start.
+static void create_policies(DecisionPair *pair) {
+    size_t n_envs = (size_t)pair->hosts.state.n_envs;
+    size_t n_logits = (size_t)es_head_first_logit(ES_N_HEADS, pair->hosts.state.n_slots);
+    pair->here = create_learned(&pair->hosts, pair->cpu, 5);
+    pair->there = create_learned(&pair->hosts, pair->cuda, 5);
+    EsLearned *const both[] = {&pair->here->learned, &pair->there->learned};
+    for (int i = 0; i < 2; i++) {
+        for (int d = 0; d < both[i]->features.n_features; d++) {
+            both[i]->features.mean[d] = 0.01 * d - 0.3;
+            both[i]->features.variance[d] = 0.02 + 0.1 * (d % 7);
+        }
+        es_ppo_state(both[i]->ppo)->values = (EsScaleNormaliser){0.3, 7, 500};
+    }
+    pair->logits = device_memory(pair, n_envs * n_logits * sizeof(float));
+    pair->value = device_memory(pair, n_envs * sizeof(float));
+}
+
+static void compare_rows(DecisionPair *pair) {
+    const EsLearned *here = &pair->here->learned, *there = &pair->there->learned;
+    const EsRollout *rollout = here->rollout;
+    EXPECT_EQ(here->t, there->t);
+#define S (&rollout->shape)
+#define X(type, name, count, meaning)                                                              \
+    expect_bytes(pair, "column " #name, rollout->name, there->rollout->name,                       \
+                 (size_t)(rollout->n_rows * (count)) * sizeof(type));
+    ES_ROLLOUT_COLUMNS(X)
+#undef X
+    expect_bytes(pair, "an observation", here->raw, there->raw,
+                 (size_t)(rollout->n_rows * S->n_features) * sizeof(float));
+#undef S
+}
+
+static void count_rows(const EsRollout *rollout, int64_t *n_broken, int64_t *n_ended,
+                       int64_t *n_reset) {
+    for (int64_t row = 0; row < rollout->n_rows; row++) {
+        *n_broken += !rollout->is_valid[row];
+        *n_ended += rollout->is_valid[row] && rollout->is_done[row] && !rollout->is_truncated[row];
+        *n_reset += row >= rollout->shape.n_envs && rollout->is_reset[row];
+    }
+}
+
+// The device draws from the CPU's logits: everything is equal, whole rollouts too.
+TEST(learned) {
+    static DecisionPair pair;
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    for (int is_greedy = 0; is_greedy < 2; is_greedy++) {
+        int64_t n_broken = 0, n_ended = 0, n_reset = 0;
+        pair_create(&pair, is_greedy ? 5 : 3, is_greedy ? 3 : 16, ES_REWARD_SHAPED);
+        create_policies(&pair);
+        es_policy_set_greedy(pair.here, is_greedy);
+        es_policy_set_greedy(pair.there, is_greedy);
+        pair_begin(&pair);
+        for (int64_t round = 0; round < 3; round++) {
+            pair_begin_round(&pair, 1000 + 16 * round);
+            for (int32_t step = 0; step < pair.hosts.settings.episode_steps; step++) {
+                size_t bytes = sizeof(EsThought) * (size_t)pair.hosts.state.n_envs;
+                pair_step(&pair, 1);
+                expect_bytes(&pair, "an action", pair.hosts.actions, pair.chosen,
+                             sizeof(EsAction) * (size_t)pair.hosts.state.n_envs);
+                expect_bytes(&pair, "a thought", es_policy_thoughts(pair.here),
+                             es_policy_thoughts(pair.there), bytes);
+            }
+            pair_end_round(&pair);
+            compare_rows(&pair);
+            count_rows(pair.here->learned.rollout, &n_broken, &n_ended, &n_reset);
+        }
+        EXPECT(pair.n_rollbacks > 0 && pair.n_forced > 0);
+        EXPECT_EQ(n_broken, pair.n_rollbacks);
+        EXPECT(n_ended > 0 && n_reset > 0);
+        EXPECT(pair.n_ops[ES_GROWTH_OP_GERMINATE] > 0);
+        EXPECT_EQ(pair.n_different, 0);
+        printf("%lld steps, %lld rollbacks, %lld forced: %lld differences\n",
+               (long long)pair.n_steps, (long long)pair.n_rollbacks, (long long)pair.n_forced,
+               (long long)pair.n_different);
+        pair_destroy(&pair);
+    }
+}
+
+// The largest difference over the largest number, as a share of the bound.
+static double share_of_bound(const float *here, const float *there, int64_t n) {
+    double top = 0, off = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double difference = fabs((double)here[i] - (double)there[i]);
+        top = fmax(top, fabs((double)here[i]));
+        off = difference <= off ? off : difference; // NaN stays
+    }
+    return off / (BOUND * top);
+}
+
+// Observation to action on the device alone. Where logits differ in the last places a draw may fall
+// to the other side; the CPU's actions are carried out on both.
+static EsRollout *play_network(DecisionPair *pair, int64_t *n_other) {
+    int64_t n_envs = 16, n_logits = es_head_first_logit(ES_N_HEADS, 3);
+    float *logits = malloc(sizeof(float) * (size_t)(n_envs * n_logits));
+    const EsPolicyActing *acting;
+    double most = 0;
+    pair_create(pair, 3, (int32_t)n_envs, ES_REWARD_SHAPED);
+    create_policies(pair);
+    pair_begin(pair);
+    acting = &pair->here->learned.network->acting;
+    pair_begin_round(pair, 0);
+    for (int32_t step = 0; step < pair->hosts.settings.episode_steps; step++) {
+        pair_step(pair, 0);
+        fetch_bytes(pair, logits, pair->decision->view.logits,
+                    sizeof(float) * (size_t)(n_envs * n_logits));
+        most = fmax(most, share_of_bound(acting->logits.host, logits, n_envs * n_logits));
+        for (int64_t e = 0; e < n_envs; e++) {
+            *n_other += memcmp(&pair->chosen[e], &pair->hosts.actions[e], sizeof(EsAction)) != 0;
+        }
+    }
+    pair_end_round(pair);
+    printf("parity decision network f32: bound 0 + %.2g, at most %.3f of it used\n", BOUND, most);
+    EXPECT(most <= 1);
+    free(logits);
+    return pair->there->learned.rollout;
+}
+
+TEST(network) {
+    static DecisionPair first, second;
+    int64_t n_other = 0;
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    EsRollout *a = play_network(&first, &n_other), *b = play_network(&second, &n_other);
+    const EsRollout *cpu = first.here->learned.rollout;
+    size_t n_rows = (size_t)cpu->n_rows, D = (size_t)cpu->shape.n_features;
+    EXPECT(n_other * 100 <= 2 * first.n_steps * 16);
+    EXPECT(memcmp(cpu->features, a->features, n_rows * D * sizeof(float)) == 0);
+    EXPECT(memcmp(cpu->reward, a->reward, n_rows * sizeof(float)) == 0);
+    EXPECT(memcmp(cpu->is_valid, a->is_valid, n_rows) == 0);
+    EXPECT(memcmp(cpu->is_reset, a->is_reset, n_rows) == 0);
+    EXPECT(share_of_bound(cpu->value, a->value, cpu->n_rows) <= 1);
+    EXPECT(a->slab_bytes == b->slab_bytes && memcmp(a->slab, b->slab, a->slab_bytes) == 0);
+    // the rows that came back teach as those of the CPU do
+    EsPpoReport report;
+    REQUIRE_OK(es_policy_update(first.there, &first.hosts.state, &report));
+    EXPECT(report.n_epochs >= 1 && !report.is_skipped);
+    pair_destroy(&first);
+    pair_destroy(&second);
+}
+
+// --- what a step costs ---
+
+static EsDeviceCounters count_step_of(const char *text, int32_t n_envs) {
+    static DecisionPair pair;
+    pair_create(&pair, 3, n_envs, ES_REWARD_SHAPED);
+    if (text == NULL) {
+        create_policies(&pair);
+    } else {
+        open_policies(&pair, text);
+    }
+    pair_begin(&pair);
+    pair_begin_round(&pair, 0);
+    for (int step = 0; step < 3; step++) { // the network's plan is recorded by then
+        pair_step(&pair, 0);
+    }
+    EsDeviceCounters before = es_device_counters(pair.cuda);
+    REQUIRE_OK(queue_choose(&pair));
+    REQUIRE_OK(queue_pay(&pair));
+    EsDeviceCounters after = es_device_counters(pair.cuda);
+    after.n_allocations -= before.n_allocations;
+    after.n_synchronizations -= before.n_synchronizations;
+    after.n_copies -= before.n_copies;
+    after.n_launches -= before.n_launches;
+    REQUIRE_OK(es_stream_synchronize(pair.stream));
+    pair_destroy(&pair);
+    return after;
+}
+
+TEST(cost) {
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    const char *const policies[] = {"wait", "random", "heuristic", NULL};
+    for (size_t i = 0; i < ES_COUNT_OF(policies); i++) {
+        EsDeviceCounters few = count_step_of(policies[i], 2), many = count_step_of(policies[i], 16);
+        EXPECT_EQ(few.n_allocations + many.n_allocations, 0);
+        EXPECT_EQ(few.n_synchronizations + many.n_synchronizations, 0);
+        EXPECT_EQ(few.n_launches, many.n_launches);
+        EXPECT_EQ(few.n_copies, many.n_copies);
+        EXPECT(policies[i] == NULL || (few.n_launches == 2 && few.n_copies == 0));
+        printf("%s: %lld launches, %lld copies on the device\n",
+               policies[i] != NULL ? policies[i] : "learned", (long long)few.n_launches,
+               (long long)few.n_copies);
+    }
+}
+
+// Without a GPU it says so.
+TEST(refusals) {
+    static Hosts hosts;
+    EsDevice *cpu = open_cpu();
+    EsPolicy *policy = NULL;
+    EsReward *reward = NULL;
+    EsStream *stream = NULL;
+    EsDecisionDevice *decision = NULL;
+    EsRewardSettings settings = es_reward_settings_default();
+    hosts_create(&hosts, 2, 3);
+    EsPolicyContext context = hosts_context(&hosts, cpu, 1);
+    REQUIRE_OK(es_policy_open("random", &context, &policy));
+    REQUIRE_OK(es_reward_create(&settings, &hosts.settings, HOST_PARAMETERS, 3, &reward));
+    REQUIRE_OK(es_stream_create(cpu, &stream));
+    EXPECT_STATUS(es_policy_decision(policy, reward, stream, &decision), UNSUPPORTED);
+    EXPECT(decision == NULL);
+    es_stream_destroy(stream);
+    es_policy_destroy(policy);
+    es_reward_destroy(reward);
+    es_device_close(cpu);
+    hosts_destroy(&hosts);
+}
