@@ -188,7 +188,7 @@ static double share_of_bound(const float *here, const float *there, int64_t n) {
 // Observation to action on the device alone. Where logits differ in the last places a draw may fall
 // to the other side; the CPU's actions are carried out on both.
 static EsRollout *play_network(DecisionPair *pair, int64_t *n_other) {
-    int64_t n_envs = 16, n_logits = es_head_first_logit(ES_N_HEADS, 3);
+    int64_t n_envs = 6, n_logits = es_head_first_logit(ES_N_HEADS, 3);
     float *logits = malloc(sizeof(float) * (size_t)(n_envs * n_logits));
     const EsPolicyActing *acting;
     double most = 0;
@@ -222,7 +222,7 @@ TEST(network) {
     EsRollout *a = play_network(&first, &n_other), *b = play_network(&second, &n_other);
     const EsRollout *cpu = first.here->learned.rollout;
     size_t n_rows = (size_t)cpu->n_rows, D = (size_t)cpu->shape.n_features;
-    EXPECT(n_other * 100 <= 2 * first.n_steps * 16);
+    EXPECT(n_other * 100 <= 2 * first.n_steps * 6);
     EXPECT(memcmp(cpu->features, a->features, n_rows * D * sizeof(float)) == 0);
     EXPECT(memcmp(cpu->reward, a->reward, n_rows * sizeof(float)) == 0);
     EXPECT(memcmp(cpu->is_valid, a->is_valid, n_rows) == 0);
