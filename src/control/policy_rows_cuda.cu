@@ -32,7 +32,7 @@ static void scatter(EsLaunch *launch, const EsRolloutView *rows, int64_t shard_e
 }
 
 void es_policy_scatter_cuda(EsStream *stream, const EsRolloutView *rows, int64_t shard_envs,
-                            const EsPolicyInputs *inputs) {
+                            const EsPolicyRowInputs *inputs) {
     EsLaunch launch(stream, "policy_scatter");
     scatter(&launch, rows, shard_envs, rows->shape.n_features, rows->features, inputs->features);
     scatter(&launch, rows, shard_envs, rows->shape.n_ids, rows->ids, inputs->blueprints);

@@ -9,15 +9,15 @@
 ES_EXTERN_C_BEGIN
 
 // Inputs of the plan, in the order of shards (es_output_row); device memory.
-typedef struct EsPolicyInputs {
+typedef struct EsPolicyRowInputs {
     float *features;     // [.., D]
     int32_t *blueprints; // [.., S]
     uint8_t *is_reset;
     float *op; // one-hot; rows that were never filled may hold any number: they choose none
-} EsPolicyInputs;
+} EsPolicyRowInputs;
 
 void es_policy_scatter_cuda(EsStream *stream, const EsRolloutView *rows, int64_t shard_envs,
-                            const EsPolicyInputs *inputs);
+                            const EsPolicyRowInputs *inputs);
 
 // Norms of all parameters and of each part of them. part_of, sum_squares, n_nonfinite [n_tensors].
 void es_policy_report_cuda(EsStream *stream, int n_tensors, const int32_t *part_of,

@@ -7,10 +7,10 @@ static EsStatus begin(void *context, const EsRolloutView *rows, float rate, floa
     EsPolicyTraining *training = network->training;
     ES_TRY(es_policy_check_rollout(network, &rows->shape));
     training->has_rows = training->has_outputs = 0;
-    EsPolicyInputs inputs = {.features = training->features.tensor.data,
-                             .blueprints = training->blueprints.tensor.data,
-                             .is_reset = training->reset.tensor.data,
-                             .op = training->op.tensor.data};
+    EsPolicyRowInputs inputs = {.features = training->features.tensor.data,
+                                .blueprints = training->blueprints.tensor.data,
+                                .is_reset = training->reset.tensor.data,
+                                .op = training->op.tensor.data};
     es_policy_scatter_cuda(network->stream, rows, training->on_device.shard_envs, &inputs);
     ES_TRY(es_optimiser_set_rates(training->optimiser, network->stream, &rate, NULL, NULL));
     ES_TRY(es_optimiser_set_clip(training->optimiser, network->stream, max_norm));
