@@ -57,6 +57,20 @@ static EsStatus parse_seeds(const char *text, int n_slots, int blueprints[MAX_SE
     return ES_STATUS_OK;
 }
 
+static EsStatus parse_precision(const char *text, EsDtype *precision) {
+    static const struct {
+        const char *name;
+        EsDtype dtype;
+    } names[] = {{"off", ES_DTYPE_F32}, {"bfloat16", ES_DTYPE_BF16}, {"float16", ES_DTYPE_F16}};
+    for (size_t i = 0; i < ES_COUNT_OF(names); i++) {
+        if (text == NULL || strcmp(text, names[i].name) == 0) {
+            *precision = names[i].dtype;
+            return ES_STATUS_OK;
+        }
+    }
+    return ES_FAIL(ARGUMENT, "--amp-dtype \"%.40s\" is not off, bfloat16 or float16", text);
+}
+
 static int64_t batches_of(const EsBenchHost *wanted, int64_t n_images, int64_t batch) {
     int64_t share = n_images / (wanted->n_envs * batch);
     return wanted->step_batches > 0    ? wanted->step_batches
@@ -132,9 +146,6 @@ static EsStatus create_growth(GrowthState *state, const EsBenchHost *wanted, con
     EsSlot slots[ES_SLOTS_MAX];
     char slots_text[64];
     int n_slots = 0;
-    if (es_device_info(bench->device)->kind != ES_DEVICE_CPU) {
-        return ES_FAIL(UNSUPPORTED, "growth runs on the CPU so far");
-    }
     ES_TRY(es_host_preset(wanted->task, &host));
     write_slots(&host, slots_text);
     ES_TRY(es_slots_parse(&host, slots_text, slots, &n_slots));
@@ -143,7 +154,15 @@ static EsStatus create_growth(GrowthState *state, const EsBenchHost *wanted, con
     EsDatasetOptions dataset_options = {.seed = 7, .n_validation = n_validation, .n_test = 10};
     ES_TRY(es_dataset_create(&state->dataset, host.dataset, &dataset_options, NULL));
     EsGrowthOptions options = es_growth_defaults(&host, slots, n_slots, wanted->n_envs);
-    options.n_threads = es_device_info(bench->device)->n_units;
+    const EsDeviceInfo *info = es_device_info(bench->device);
+    char device[32] = "cpu";
+    if (info->kind == ES_DEVICE_CUDA) {
+        snprintf(device, sizeof device, "cuda:%d", info->index);
+    } else {
+        options.n_threads = info->n_units;
+    }
+    options.device = device;
+    ES_TRY(parse_precision(wanted->amp_dtype, &options.precision));
     options.batch = wanted->batch > 0 ? wanted->batch : options.batch;
     options.step_batches = batches_of(wanted, state->dataset.train.count, options.batch);
     options.n_validation_images = n_validation;
@@ -215,6 +234,7 @@ static const EsBenchCase cases[] = {
 EsStatus es_bench_growth_choose(const EsBenchHost *wanted, EsBenchHost *chosen, char *parameters,
                                 size_t parameters_bytes, int *is_chosen) {
     EsHostSpec host;
+    EsDtype precision;
     int blueprints[MAX_SEEDS], n_seeds;
     *is_chosen = wanted->task != NULL || wanted->n_envs > 0 || wanted->batch > 0 ||
                  wanted->step_batches != 0 || wanted->n_validation > 0 || wanted->seeds != NULL ||
@@ -226,6 +246,7 @@ EsStatus es_bench_growth_choose(const EsBenchHost *wanted, EsBenchHost *chosen, 
     chosen->task = wanted->task != NULL ? wanted->task : "cifar_baseline";
     chosen->n_envs = wanted->n_envs > 0 ? wanted->n_envs : 4;
     chosen->seeds = wanted->seeds != NULL ? wanted->seeds : "holding";
+    ES_TRY(parse_precision(wanted->amp_dtype, &precision));
     ES_TRY(es_host_preset(chosen->task, &host));
     ES_TRY(parse_seeds(chosen->seeds, ES_MIN(host.n_blocks, MAX_SEEDS), blueprints, &n_seeds));
     char batches[24] = "share";

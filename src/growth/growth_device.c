@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "growth/growth_on_device.h"
+#include "tensor/profile.h"
 
 const EsGrowthDevice *es_growth_device(EsGrowth *growth) {
     return growth->on_device == NULL ? NULL : &growth->on_device->view;
@@ -112,6 +113,7 @@ EsStatus es_growth_queue_reset(EsGrowth *growth, int64_t first_episode) {
 
 EsStatus es_growth_queue_advance(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
+    static const char *const phases[] = {"train", "validate", "measure"};
     EsGrowthMail *mail = &d->mail[d->n_collected % 2];
     mail->has_times = d->step <= growth->options.settings.episode_steps;
     if (!mail->has_times) {
@@ -119,7 +121,9 @@ EsStatus es_growth_queue_advance(EsGrowth *growth) {
     }
     for (int work = ES_GROWTH_WORK_TRAIN; work <= ES_GROWTH_WORK_JUDGE; work++) {
         ES_TRY(es_event_record(mail->began[work], growth->stream));
+        es_profile_range_begin(growth->device, growth->stream, phases[work]);
         ES_TRY(run_work(growth, (EsGrowthWork)work));
+        es_profile_range_end(growth->device, growth->stream);
     }
     return es_event_record(mail->began[ES_GROWTH_WORK_JUDGE + 1], growth->stream);
 }
