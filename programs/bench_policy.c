@@ -245,11 +245,15 @@ static const EsBenchCase cases[] = {
 static EsStatus choose_policy(const EsBenchHost *wanted, EsBenchCase *custom, int *is_custom) {
     static PolicyBench chosen; // one run of the program has one command line
     static char parameters[64];
-    *is_custom = wanted->n_envs > 0;
+    *is_custom = wanted->n_envs > 0 || wanted->n_hidden > 0;
+    if (wanted->n_hidden % 8 != 0) {
+        return ES_FAIL(ARGUMENT, "%d hidden units are not a multiple of 8", wanted->n_hidden);
+    }
     if (*is_custom) {
-        chosen = (PolicyBench){.way = WAY_ACT, .n_hidden = 512, .n_slots = 3};
-        chosen.n_envs = wanted->n_envs;
-        snprintf(parameters, sizeof parameters, "E=%d H=512 S=3", chosen.n_envs);
+        chosen = (PolicyBench){.way = WAY_ACT, .n_hidden = 512, .n_slots = 3, .n_envs = 64};
+        chosen.n_envs = wanted->n_envs > 0 ? wanted->n_envs : chosen.n_envs;
+        chosen.n_hidden = wanted->n_hidden > 0 ? wanted->n_hidden : chosen.n_hidden;
+        snprintf(parameters, sizeof parameters, "E=%d H=%d S=3", chosen.n_envs, chosen.n_hidden);
         *custom = cases[0];
         custom->parameters = parameters;
         custom->settings = &chosen;
@@ -263,4 +267,5 @@ const EsBenchSuite es_bench_policy = {
     .cases = cases,
     .n_cases = ES_COUNT_OF(cases),
     .choose = choose_policy,
+    .sweeps = "envs hidden",
 };
