@@ -5,7 +5,9 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "growth/growth_device.h"
 #include "growth/host_data.h"
+#include "runs/grow_play_device.h"
 #include "tensor/profile.h"
 
 // --- set-up ---
@@ -93,6 +95,7 @@ static EsStatus create_parts(EsGrowPlay *play, const EsGrowPlay *model) {
         growth_options(settings, &play->host, slots, n_slots,
                        ES_MIN(settings->validation_images, play->dataset.validation.count));
     ES_TRY(es_growth_create(&options, &play->dataset, &play->growth));
+    ES_TRY(es_grow_play_reserve(play));
     ES_TRY(create_reward(play));
     size_t n_envs = (size_t)settings->n_envs;
     ES_TRY(es_allocate(sizeof *play->paid * n_envs, (void **)&play->paid));
@@ -180,6 +183,9 @@ static EsStatus decide(EsGrowPlay *play, EsPolicy *policy) {
 
 EsStatus es_grow_play_episode(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode,
                               const EsGrowWatch *watch) {
+    if (es_growth_device(play->growth) != NULL) {
+        return es_grow_play_episode_on_device(play, policy, first_episode, watch);
+    }
     ES_TRY(es_growth_reset(play->growth, first_episode));
     es_reward_reset(play->reward);
     ES_TRY(es_policy_begin(policy, first_episode));

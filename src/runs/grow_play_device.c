@@ -1,0 +1,67 @@
+#include "runs/grow_play_device.h"
+
+#include "control/decision_device.h"
+#include "growth/growth_device.h"
+#include "tensor/profile.h"
+
+EsStatus es_grow_play_reserve(EsGrowPlay *play) {
+    return es_growth_device(play->growth) == NULL
+               ? ES_STATUS_OK
+               : es_growth_reserve_report(
+                     play->growth, es_decision_report_bytes(play->settings->n_envs), &play->report);
+}
+
+static EsStatus queue_decision(EsGrowPlay *play, EsDecisionDevice *decision) {
+    const EsGrowthDevice *device = es_growth_device(play->growth);
+    ES_TRY(es_decision_choose(decision, &device->state, device->masks, device->actions));
+    ES_TRY(es_growth_queue_decision(play->growth));
+    return es_decision_pay(decision, &device->state);
+}
+
+// A decision of all environments, what came of it on its way to the host, and the training and
+// validation of the step after it: the device has work while the host looks at this one.
+static EsStatus queue_step(EsGrowPlay *play, EsDecisionDevice *decision) {
+    EsGrowth *growth = play->growth;
+    EsStream *stream = es_growth_device(growth)->stream;
+    ES_TRY(es_growth_queue_report(growth, ES_GROWTH_MEASURED));
+    es_profile_range_begin(es_stream_device(stream), stream, "decide");
+    EsStatus status = queue_decision(play, decision);
+    es_profile_range_end(es_stream_device(stream), stream);
+    ES_TRY(status);
+    ES_TRY(es_growth_queue_report(growth, ES_GROWTH_DECIDED));
+    ES_TRY(es_growth_queue_collect(growth));
+    return es_growth_queue_advance(growth);
+}
+
+// Show a step that was queued, moment by moment.
+static EsStatus show_step(EsGrowPlay *play, EsDecisionDevice *decision, const EsGrowWatch *watch,
+                          int64_t step) {
+    EsGrowth *growth = play->growth;
+    ES_TRY(es_growth_receive(growth, ES_GROWTH_MEASURED));
+    for (int64_t e = 0; e < play->settings->n_envs; e++) {
+        play->parameter_ratio[e] = es_growth_parameter_ratio(growth, e);
+    }
+    ES_TRY(watch->measured(watch->context, step));
+    ES_TRY(es_growth_receive(growth, ES_GROWTH_DECIDED));
+    es_decision_receive(decision, es_growth_received_report(growth), play->actions, play->paid);
+    play->decide_ms = es_growth_times(growth).decide_ms;
+    return watch->decided(watch->context, step);
+}
+
+EsStatus es_grow_play_episode_on_device(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode,
+                                        const EsGrowWatch *watch) {
+    EsGrowth *growth = play->growth;
+    EsStream *stream = es_growth_device(growth)->stream;
+    int64_t n_steps = es_growth_settings(growth)->episode_steps;
+    EsDecisionDevice *decision = NULL;
+    ES_TRY(es_policy_decision(policy, play->reward, stream, &decision));
+    es_decision_place_report(decision, play->report);
+    ES_TRY(es_decision_begin(decision, first_episode));
+    ES_TRY(es_growth_queue_reset(growth, first_episode));
+    ES_TRY(es_growth_queue_advance(growth));
+    for (int64_t step = 0; step < n_steps; step++) {
+        ES_TRY(queue_step(play, decision));
+        ES_TRY(show_step(play, decision, watch, step));
+    }
+    return es_decision_end(decision);
+}
