@@ -187,7 +187,7 @@ static double share_of_bound(const float *here, const float *there, int64_t n) {
 
 // Observation to action on the device alone. Where logits differ in the last places a draw may fall
 // to the other side; the CPU's actions are carried out on both.
-static EsRollout *play_network(DecisionPair *pair, int64_t *n_other) {
+static EsRollout *play_network(DecisionPair *pair, int is_captured, int64_t *n_other) {
     int64_t n_envs = 6, n_logits = es_head_first_logit(ES_N_HEADS, 3);
     float *logits = malloc(sizeof(float) * (size_t)(n_envs * n_logits));
     const EsPolicyActing *acting;
@@ -195,6 +195,9 @@ static EsRollout *play_network(DecisionPair *pair, int64_t *n_other) {
     pair_create(pair, 3, (int32_t)n_envs, ES_REWARD_SHAPED);
     create_policies(pair);
     pair_begin(pair);
+    // a plan replays a capture of its own, which cannot stand in another
+    pair->is_captured =
+        is_captured && es_policy_network_acting(pair->there->learned.network).is_fused;
     acting = &pair->here->learned.network->acting;
     pair_begin_round(pair, 0);
     for (int32_t step = 0; step < pair->hosts.settings.episode_steps; step++) {
@@ -219,7 +222,7 @@ TEST(network) {
     if (es_device_cuda_count() == 0) {
         SKIP("no CUDA device");
     }
-    EsRollout *a = play_network(&first, &n_other), *b = play_network(&second, &n_other);
+    EsRollout *a = play_network(&first, 0, &n_other), *b = play_network(&second, 1, &n_other);
     const EsRollout *cpu = first.here->learned.rollout;
     size_t n_rows = (size_t)cpu->n_rows, D = (size_t)cpu->shape.n_features;
     EXPECT(n_other * 100 <= 2 * first.n_steps * 6);
