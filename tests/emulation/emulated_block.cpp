@@ -106,7 +106,10 @@ void append(std::string *text, const char *format, unsigned a, unsigned b, const
 }
 
 const char *doing(const Thread &thread) {
-    return thread.state == ENDED ? "ended" : thread.collective->name;
+    return thread.state == ENDED   ? "ended"
+           : thread.state == NEW   ? "not started"
+           : thread.state == READY ? "going on"
+                                   : thread.collective->name;
 }
 
 // Which threads are where: runs of equal ones, the first few of them.
@@ -208,12 +211,14 @@ bool open_barrier() {
     const EsCollective *collective = block->threads[0].collective;
     for (unsigned i = 0; i < block->n_threads; i++) {
         Thread *thread = &block->threads[i];
-        if (thread->state != IN_BLOCK || thread->collective->combine != collective->combine) {
+        if (thread->state != IN_BLOCK || thread->collective != collective) {
             fail("a barrier is not reached by all threads");
             return false;
         }
         operands[i] = thread->operands;
-        thread->state = READY;
+    }
+    for (unsigned i = 0; i < block->n_threads; i++) {
+        block->threads[i].state = READY;
     }
     collective->combine(operands, block->n_threads);
     return true;
