@@ -70,7 +70,13 @@ static __device__ void fill_from_relu(const EsFusedArguments &args, const EsFuse
         es_unit_load(x, es_row_image<T>(args, at, args.memory[b].raw, at.first + image, per_image) +
                             from);
         es_norm_apply(norm, unit, x, z);
-        es_load_gradient<T>(args, at, b, gradient, image, unit, pixel, g);
+        // of full size, whatever the block hands on; the last block hands on nothing (NULL)
+        if (gradient != NULL && gradient == args.memory[b].d_relu) {
+            es_unit_load(g,
+                         es_row_image<T>(args, at, gradient, at.first + image, per_image) + from);
+        } else {
+            es_load_gradient<T>(args, at, b, gradient, image, unit, pixel, g);
+        }
 #pragma unroll
         for (int c = 0; c < 8; c++) {
             g[c] = z[c] > 0.0f ? g[c] : 0.0f;
