@@ -25,8 +25,8 @@ size_t es_fused_seed_forward_bytes(const EsFusedPlace *place, EsDtype precision,
 size_t es_fused_seed_backward_bytes(const EsFusedPlace *place, EsDtype precision, int n_images);
 
 // Images per part (es_row_begin) of both directions, at most n_images: as many as let three blocks
-// of threads share a multiprocessor's shared_limit bytes, else two, else one. UNSUPPORTED when one
-// image is too many.
+// of threads (backward two) share shared_limit bytes, else fewer blocks. UNSUPPORTED when one image
+// is too many.
 EsStatus es_fused_seed_images(const EsFusedPlace *place, EsDtype precision, size_t shared_limit,
                               int n_images, int *forward_images, int *backward_images);
 

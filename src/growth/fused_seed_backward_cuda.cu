@@ -95,7 +95,8 @@ static __device__ __noinline__ void add_to_input(const EsSeedWork<T> &w, const T
 // --- blueprints ---
 
 // One convolution of any kernel.
-template <typename T> static __device__ void differentiate_conv(const EsSeedWork<T> &w) {
+template <typename T>
+static __device__ __noinline__ void differentiate_conv(const EsSeedWork<T> &w) {
     differentiate_top(w, 1, w.branch, w.branch_tile);
     weight_gradient(w, 0, w.s.x, w.s.padded, w.branch, w.branch_tile);
     if (w.is_mixed) {
@@ -131,7 +132,8 @@ static __device__ __noinline__ void depthwise_weight_gradient(const EsSeedWork<T
                     });
 }
 
-template <typename T> static __device__ void differentiate_depthwise(const EsSeedWork<T> &w) {
+template <typename T>
+static __device__ __noinline__ void differentiate_depthwise(const EsSeedWork<T> &w) {
     EsTile padded = w.s.padded;
     const T *d_m = w.s.n;
     const float *weight = es_seed_parameter(w, 0);
@@ -163,7 +165,8 @@ template <typename T> static __device__ void differentiate_depthwise(const EsSee
     add_to_input(w, w.s.a, w.s.map);
 }
 
-template <typename T> static __device__ void differentiate_bottleneck(const EsSeedWork<T> &w) {
+template <typename T>
+static __device__ __noinline__ void differentiate_bottleneck(const EsSeedWork<T> &w) {
     EsTile narrow = w.s.narrow, narrow_padded = w.s.narrow_padded, map = w.s.map;
     T *r1 = w.s.n, *r2 = w.s.a, *d_branch = w.s.d, *d_r2 = w.s.c, *d_r1 = w.s.a;
     differentiate_top(w, 3, d_branch, map);
@@ -222,7 +225,8 @@ static __device__ __noinline__ void differentiate_middle(const EsSeedWork<T> &w)
     });
 }
 
-template <typename T> static __device__ void differentiate_conv_heavy(const EsSeedWork<T> &w) {
+template <typename T>
+static __device__ __noinline__ void differentiate_conv_heavy(const EsSeedWork<T> &w) {
     EsTile padded = w.s.padded;
     differentiate_top(w, 4, w.branch, w.branch_tile);
     weight_gradient(w, 3, w.s.n, padded, w.branch, w.branch_tile);
@@ -345,7 +349,7 @@ template <typename T> static __device__ __noinline__ void sum_host_norm(const Es
 }
 
 template <typename T>
-static __global__ void __launch_bounds__(ES_FUSED_THREADS)
+static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_BACKWARD_BLOCKS)
     fused_seed_backward_kernel(const __grid_constant__ EsFusedArguments args, int slot,
                                int images_per_part, int part_length) {
     ES_DYNAMIC_SHARED(memory);

@@ -28,7 +28,7 @@ static __device__ __noinline__ void store_blended(const EsSeedWork<T> &w, void *
 }
 
 template <typename T>
-static __global__ void __launch_bounds__(ES_FUSED_THREADS)
+static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_FORWARD_BLOCKS)
     fused_seed_forward_kernel(const __grid_constant__ EsFusedArguments args, int slot,
                               int images_per_part) {
     ES_DYNAMIC_SHARED(memory);

@@ -79,10 +79,6 @@ template <typename T> static __device__ __noinline__ void es_seed_d_output(const
     void *memory = !w.place->is_after_pool && es_row_mixes(args, w.at.row, block.slot[1])
                        ? args.memory[b].d_middle
                        : args.memory[b].d_out;
-    if (is_pooled && map.size % 2 != 0) { // the last row and column are in no window
-        es_tile_clear(w.s.d, map, w.at.n_images);
-        __syncthreads();
-    }
     int out_size = is_pooled ? block.out_size : map.size, pixels = out_size * out_size;
     int count = w.at.n_images * map.units * pixels;
     for (int i = threadIdx.x; i < count; i += ES_FUSED_THREADS) {

@@ -9,6 +9,11 @@
 #include "growth/fused_row.cuh"
 #include "growth/fused_seed.h"
 
+// Blocks of threads that are to share a multiprocessor, which bounds their registers and what
+// es_fused_seed_images gives them; in the backward direction three would spill.
+#define ES_SEED_FORWARD_BLOCKS  3
+#define ES_SEED_BACKWARD_BLOCKS 2
+
 // Stands for the gate network where a blueprint is expected.
 #define ES_SEED_GATE (-1)
 
