@@ -193,13 +193,18 @@ typedef struct Comparison {
     const Ground *ground;
     const float *expected, *actual; // [E, P]
     double bound, most;             // relative; the worst of all
+    double most_smooth;             // the worst behind the last block
     int is_whole;                   // vectors are compared, not tensors
     const char *blueprint;
 } Comparison;
 
 static void expect_ratio(Comparison *c, int env, const char *what, double ratio) {
-    c->most = ratio <= c->most ? c->most : ratio;
-    if (!(ratio <= c->bound)) {
+    // behind the last block nothing jumps but a seed's own ReLUs, of which the bottleneck has two
+    int is_smooth = strncmp(what, "r0c2", 4) == 0 && strcmp(c->blueprint, "bottleneck") != 0;
+    double bound = is_smooth ? c->bound / 10 : c->bound;
+    double *most = is_smooth ? &c->most_smooth : &c->most;
+    *most = ratio <= *most ? *most : ratio;
+    if (!(ratio <= (c->is_whole ? bound : c->bound))) {
         ES_TEST_FAIL("%s, environment %d, %s: off by %.3g of the largest", c->blueprint, env, what,
                      ratio);
     }
@@ -306,7 +311,8 @@ static void compare_training(Ground *ground, EsBlueprint blueprint, EsDtype prec
     for (int e = 0; e < N_ENVS; e++) {
         EXPECT_NEAR(losses[e], runner_loss(&runner, e), bound);
     }
-    printf("%s: %.2g of the largest gradient\n", c.blueprint, c.most);
+    printf("%s: %.2g of the largest gradient, %.2g behind the last block\n", c.blueprint, c.most,
+           c.most_smooth);
     free(losses);
     free(actual);
     end_fused(&fused);
@@ -340,6 +346,7 @@ TEST(gradients_in_narrow_types_are_near) {
         compare_training(&ground, (EsBlueprint)b, ES_DTYPE_F16, 0.15);
     }
     compare_training(&ground, ES_BLUEPRINT_CONV_LIGHT, ES_DTYPE_BF16, 0.5);
+    compare_training(&ground, ES_BLUEPRINT_DEPTHWISE, ES_DTYPE_BF16, 0.5);
     compare_training(&ground, ES_BLUEPRINT_BOTTLENECK, ES_DTYPE_BF16, 0.5);
     ground_end(&ground);
 }
