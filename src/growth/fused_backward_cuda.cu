@@ -14,7 +14,7 @@ template <typename T> struct BackwardShared {
     T *zeros;
     int *in_offsets, *d_offsets;
     float *norm, *norm_before;
-    float *means; // [2][channels]: of d_z and d_z x_hat
+    float *slopes; // [2][channels]: d_x = scale d_z + slope x + level, slopes then levels
     float *scratch, *kept;
     int *sample;
     EsCrop *crop;
@@ -24,9 +24,10 @@ template <typename T> struct BackwardShared {
                                        unsigned char *memory) {
         const EsFusedBlock &block = net.block[b];
         EsCarve carve = {memory, 0};
-        in_tile = {block.in_units, block.size, block.kernel / 2};
-        d_in_tile = {block.in_units, block.size, 0};
-        d_tile = {block.out_units, block.size, b > 0 ? block.kernel / 2 : 0};
+        int border = block.kernel / 2;
+        in_tile = {block.in_units, block.size, border, block.by_size, block.by_pixels};
+        d_in_tile = {block.in_units, block.size, 0, block.by_size, block.by_pixels};
+        d_tile = {block.out_units, block.size, b > 0 ? border : 0, block.by_size, block.by_pixels};
         in = carve.take<T>((size_t)n_images * in_tile.image_units() * ES_FUSED_UNIT);
         d = carve.take<T>((size_t)n_images * d_tile.image_units() * ES_FUSED_UNIT);
         zeros = carve.take<T>(ES_FUSED_UNIT);
@@ -34,8 +35,10 @@ template <typename T> struct BackwardShared {
         d_offsets = carve.take<int>(es_tap_units(d_tile, block.kernel) + 1);
         norm = carve.take<float>(4 * block.out_units * ES_FUSED_UNIT);
         norm_before = carve.take<float>(4 * block.in_units * ES_FUSED_UNIT);
-        means = carve.take<float>(2 * block.out_units * ES_FUSED_UNIT);
-        scratch = carve.take<float>(ES_FUSED_SCRATCH_BYTES / sizeof(float));
+        slopes = carve.take<float>(2 * block.out_units * ES_FUSED_UNIT);
+        scratch = carve.take<float>(
+            es_weight_scratch_bytes(es_tap_units(in_tile, block.kernel), block.out_units) /
+            sizeof(float));
         kept = carve.take<float>(ES_FUSED_WARPS * 16);
         sample = carve.take<int>(n_images);
         crop = carve.take<EsCrop>(n_images);
@@ -43,18 +46,20 @@ template <typename T> struct BackwardShared {
     }
 };
 
-// Gradient of the raw output at one pixel of a unit, from d_z and x.
-static __device__ __forceinline__ void differentiate_norm(const EsNormTable &norm,
-                                                          const float *means, int n, int unit,
-                                                          const float (&d_z)[8],
-                                                          const float (&x)[8], float (&d_x)[8]) {
-#pragma unroll
-    for (int c = 0; c < 8; c++) {
-        int channel = unit * ES_FUSED_UNIT + c;
-        float x_hat = (x[c] - norm.mean[channel]) * norm.inv_std[channel];
-        d_x[c] = norm.scale[channel] * (d_z[c] - means[channel] - x_hat * means[n + channel]);
+// The gradient through batch norm of one unit, in registers: with the means over the batch of d_z
+// and d_z x_hat, m and n, slope = -scale n inv_std and level = -scale m - slope mean.
+struct NormGradient {
+    float scale[8], slope[8], level[8];
+
+    __device__ NormGradient(const EsNormTable &norm, const float *slopes, int n_channels,
+                            int unit) {
+        es_unit_load(scale, norm.scale + unit * ES_FUSED_UNIT);
+        es_unit_load(slope, slopes + unit * ES_FUSED_UNIT);
+        es_unit_load(level, slopes + n_channels + unit * ES_FUSED_UNIT);
     }
-}
+    // The gradient of raw values x, where d_z is 0.
+    __device__ float base(float x, int c) const { return fmaf(slope[c], x, level[c]); }
+};
 
 // Where the gradient is that of the ReLU's output, pixel by pixel.
 template <typename T>
@@ -63,28 +68,31 @@ static __device__ void fill_from_relu(const EsFusedArguments &args, const EsFuse
                                       void *gradient) {
     const EsFusedBlock &block = args.net.block[b];
     int pixels = block.size * block.size, per_image = block.out_units * pixels;
-    for (int i = threadIdx.x; i < at.n_images * per_image; i += ES_FUSED_THREADS) {
-        int pixel = i % pixels, unit = i / pixels % block.out_units, image = i / per_image;
-        int64_t from = (int64_t)(unit * pixels + pixel) * ES_FUSED_UNIT;
-        float x[8], z[8], g[8], d_x[8];
-        es_unit_load(x, es_row_image<T>(args, at, args.memory[b].raw, at.first + image, per_image) +
-                            from);
-        es_norm_apply(norm, unit, x, z);
-        // of full size, whatever the block hands on; the last block hands on nothing (NULL)
-        if (gradient != NULL && gradient == args.memory[b].d_relu) {
-            es_unit_load(g,
-                         es_row_image<T>(args, at, gradient, at.first + image, per_image) + from);
-        } else {
-            es_load_gradient<T>(args, at, b, gradient, image, unit, pixel, g);
-        }
+    int count = at.n_images * pixels;
+    const T *raw = es_row_image<T>(args, at, args.memory[b].raw, at.first, per_image);
+    EsSpread mine = es_spread(count);
+    for (int unit = mine.unit; unit < block.out_units; unit += mine.unit_step) {
+        EsNormUnit forward(norm, unit);
+        NormGradient backward(norm, s.slopes, block.out_units * ES_FUSED_UNIT, unit);
+        for (int i = mine.first; i < count; i += mine.step) {
+            int image = s.d_tile.image_of(i), pixel = i - image * pixels;
+            int from = (image * per_image + unit * pixels + pixel) * ES_FUSED_UNIT;
+            float x[8], z[8], g[8];
+            es_unit_load(x, raw + from);
+            forward.apply(x, z);
+            // of full size, whatever the block hands on; the last block hands on nothing (NULL)
+            if (gradient != NULL && gradient == args.memory[b].d_relu) {
+                es_unit_load(g, es_row_image<T>(args, at, gradient, at.first, per_image) + from);
+            } else {
+                es_load_gradient<T>(args, at, b, gradient, image, unit, pixel, g);
+            }
 #pragma unroll
-        for (int c = 0; c < 8; c++) {
-            g[c] = z[c] > 0.0f ? g[c] : 0.0f;
+            for (int c = 0; c < 8; c++) {
+                float base = backward.base(x[c], c);
+                g[c] = z[c] > 0.0f ? fmaf(backward.scale[c], g[c], base) : base;
+            }
+            es_unit_store(s.d + s.d_tile.at_pixel(image, unit, pixel) * ES_FUSED_UNIT, g);
         }
-        differentiate_norm(norm, s.means, block.out_units * ES_FUSED_UNIT, unit, g, x, d_x);
-        es_unit_store(s.d + s.d_tile.at(image, unit, pixel / block.size, pixel % block.size) *
-                                ES_FUSED_UNIT,
-                      d_x);
     }
 }
 
@@ -94,30 +102,37 @@ static __device__ void fill_from_pooled(const EsFusedArguments &args, const EsFu
                                         const BackwardShared<T> &s, const EsNormTable &norm,
                                         void *gradient) {
     const EsFusedBlock &block = args.net.block[b];
-    int size = block.out_size, pixels = size * size, raw_pixels = block.size * block.size;
-    int n = block.out_units * ES_FUSED_UNIT;
-    for (int i = threadIdx.x; i < at.n_images * block.out_units * pixels; i += ES_FUSED_THREADS) {
-        int pixel = i % pixels, row = pixel / size, column = pixel % size;
-        int unit = i / pixels % block.out_units, image = i / (pixels * block.out_units);
-        const T *raw = es_row_image<T>(args, at, args.memory[b].raw, at.first + image,
-                                       block.out_units * raw_pixels) +
-                       (unit * raw_pixels + 2 * row * block.size + 2 * column) * ES_FUSED_UNIT;
-        float z[8], x[8], g[8];
-        int winner[8];
-        es_window_largest(norm, unit, raw, block.size, z, x, winner);
-        es_load_gradient<T>(args, at, b, gradient, image, unit, pixel, g);
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            float d_z[8], d_x[8];
-            es_unit_load(x, raw + (k / 2 * block.size + k % 2) * ES_FUSED_UNIT);
+    int size = block.out_size, pixels = size * size, count = at.n_images * pixels;
+    int raw_pixels = block.size * block.size, per_image = block.out_units * raw_pixels;
+    const T *raw = es_row_image<T>(args, at, args.memory[b].raw, at.first, per_image);
+    EsSpread mine = es_spread(count);
+    for (int unit = mine.unit; unit < block.out_units; unit += mine.unit_step) {
+        EsNormUnit forward(norm, unit);
+        NormGradient backward(norm, s.slopes, block.out_units * ES_FUSED_UNIT, unit);
+        for (int i = mine.first; i < count; i += mine.step) {
+            int image = es_divide(i, pixels, block.by_out_pixels), pixel = i - image * pixels;
+            int row = es_divide(pixel, size, block.by_out_size), column = pixel - row * size;
+            float x[4][8], z[8], g[8];
+            int winner[8];
+            es_window_load(
+                raw + (image * per_image + unit * raw_pixels + 2 * row * block.size + 2 * column) *
+                          ES_FUSED_UNIT,
+                block.size, x);
+            es_window_choose(forward, x, z, winner);
+            es_load_gradient<T>(args, at, b, gradient, image, unit, pixel, g);
 #pragma unroll
             for (int c = 0; c < 8; c++) {
-                d_z[c] = winner[c] == k && z[c] > 0.0f ? g[c] : 0.0f;
+                g[c] = z[c] > 0.0f ? backward.scale[c] * g[c] : 0.0f;
             }
-            differentiate_norm(norm, s.means, n, unit, d_z, x, d_x);
-            es_unit_store(s.d + s.d_tile.at(image, unit, 2 * row + k / 2, 2 * column + k % 2) *
-                                    ES_FUSED_UNIT,
-                          d_x);
+            T *to = s.d + s.d_tile.at(image, unit, 2 * row, 2 * column) * ES_FUSED_UNIT;
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+#pragma unroll
+                for (int c = 0; c < 8; c++) {
+                    x[k][c] = backward.base(x[k][c], c) + (winner[c] == k ? g[c] : 0.0f);
+                }
+                es_unit_store(to + (k / 2 * s.d_tile.side() + k % 2) * ES_FUSED_UNIT, x[k]);
+            }
         }
     }
 }
@@ -143,12 +158,13 @@ static __device__ void sum_norm_gradients(const EsFusedArguments &args, const Es
                                           int before, const BackwardShared<T> &s,
                                           const EsNormTable &norm) {
     const EsFusedBlock &block = args.net.block[before];
-    int size = block.out_size, pixels = size * size, stride = block.size / size;
+    int size = block.out_size, pixels = size * size, stride = block.has_pool ? 2 : 1;
     int raw_pixels = block.size * block.size;
     es_channel_sums(
         block.out_units, at.n_images * pixels, s.kept, es_norm_part(args, at, before),
         [&](int unit, int i, float(&sums)[2][8]) {
-            int image = i / pixels, row = i % pixels / size, column = i % size;
+            int image = s.d_in_tile.image_of(i), pixel = i - image * pixels;
+            int row = s.d_in_tile.row_of(pixel), column = pixel - row * size;
             const T *raw =
                 es_row_image<T>(args, at, args.memory[before].raw, at.first + image,
                                 block.out_units * raw_pixels) +
@@ -158,7 +174,7 @@ static __device__ void sum_norm_gradients(const EsFusedArguments &args, const Es
             es_unit_load(g, s.in + s.d_in_tile.at(image, unit, row, column) * ES_FUSED_UNIT);
 #pragma unroll
             for (int c = 0; c < 8; c++) {
-                es_norm_add(norm, unit * ES_FUSED_UNIT + c, z[c], x[c], g[c], sums, c);
+                es_norm_add(z[c], x[c], g[c], sums, c);
             }
         });
 }
@@ -177,8 +193,11 @@ static __device__ void prepare(const EsFusedArguments &args, const EsFusedRow &a
     es_tap_offsets(s.in_offsets, s.in_tile, block.kernel);
     es_tap_offsets(s.d_offsets, s.d_tile, block.kernel);
     es_norm_load(args, at, b, norm);
-    for (int i = threadIdx.x; i < 2 * n; i += ES_FUSED_THREADS) {
-        s.means[i] = sums[i] / count;
+    for (int c = threadIdx.x; c < n; c += ES_FUSED_THREADS) {
+        // the same thread wrote the table's entry
+        float slope = -norm.scale[c] * (sums[n + c] / count) * norm.inv_std[c];
+        s.slopes[c] = slope;
+        s.slopes[n + c] = -norm.scale[c] * (sums[c] / count) - slope * norm.mean[c];
     }
     if (threadIdx.x == 0) {
         es_unit_zero(s.zeros);
@@ -199,7 +218,7 @@ static __device__ void prepare(const EsFusedArguments &args, const EsFusedRow &a
 }
 
 template <typename T>
-static __global__ void __launch_bounds__(ES_FUSED_THREADS)
+static __global__ void __launch_bounds__(ES_FUSED_THREADS, 2)
     fused_backward_kernel(const __grid_constant__ EsFusedArguments args, int b,
                           int images_per_part) {
     ES_DYNAMIC_SHARED(memory);

@@ -18,8 +18,8 @@ template <typename T> struct ForwardShared {
                                       unsigned char *memory) {
         const EsFusedBlock &block = net.block[b];
         EsCarve carve = {memory, 0};
-        in_tile = {block.in_units, block.size, block.kernel / 2};
-        out_tile = {block.out_units, block.size, 0};
+        in_tile = {block.in_units, block.size, block.kernel / 2, block.by_size, block.by_pixels};
+        out_tile = {block.out_units, block.size, 0, block.by_size, block.by_pixels};
         in = carve.take<T>((size_t)n_images * in_tile.image_units() * ES_FUSED_UNIT);
         out = carve.take<T>((size_t)n_images * out_tile.image_units() * ES_FUSED_UNIT);
         offsets = carve.take<int>(es_tap_units(in_tile, block.kernel) + 1);
@@ -62,7 +62,7 @@ static __device__ void finish_statistics(const EsFusedArguments &args, const EsF
 }
 
 template <typename T>
-static __global__ void __launch_bounds__(ES_FUSED_THREADS)
+static __global__ void __launch_bounds__(ES_FUSED_THREADS, 3)
     fused_forward_kernel(const __grid_constant__ EsFusedArguments args, int b,
                          int images_per_part) {
     ES_DYNAMIC_SHARED(memory);
@@ -91,17 +91,19 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS)
                      args.packed + at.env * args.net.packed_bytes + block.packed_forward, s.out,
                      s.out_tile, at.n_images);
     __syncthreads();
-    es_store_maps(args, at, s.out, s.out_tile, args.memory[b].raw);
     if (!args.is_training) {
+        es_store_maps(args, at, s.out, s.out_tile, args.memory[b].raw);
         return;
     }
-    int pixels = s.out_tile.pixels(), units = block.out_units;
-    es_channel_sums(units, at.n_images * pixels, s.kept, es_norm_part(args, at, b),
+    int pixels = s.out_tile.pixels(), per_image = block.out_units * pixels;
+    T *raw = es_row_image<T>(args, at, args.memory[b].raw, at.first, per_image);
+    es_channel_sums(block.out_units, at.n_images * pixels, s.kept, es_norm_part(args, at, b),
                     [&](int unit, int i, float(&sums)[2][8]) {
+                        int image = s.out_tile.image_of(i);
+                        int from = image * (per_image - pixels) + unit * pixels + i;
                         float x[8];
-                        int image = i / pixels;
-                        es_unit_load(x, s.out + ((image * units + unit) * pixels + i % pixels) *
-                                                    ES_FUSED_UNIT);
+                        es_unit_copy(raw + from * ES_FUSED_UNIT, s.out + from * ES_FUSED_UNIT);
+                        es_unit_load(x, s.out + from * ES_FUSED_UNIT);
 #pragma unroll
                         for (int c = 0; c < 8; c++) {
                             sums[0][c] += x[c];

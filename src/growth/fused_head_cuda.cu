@@ -19,7 +19,7 @@ template <typename T> struct HeadShared {
         const EsFusedBlock &block = net.block[net.n_blocks - 1];
         size_t n_channels = (size_t)block.out_units * ES_FUSED_UNIT;
         EsCarve carve = {memory, 0};
-        tile = {block.out_units, block.out_size, 0};
+        tile = {block.out_units, block.out_size, 0, block.by_out_size, block.by_out_pixels};
         maps = carve.take<T>((size_t)n_images * tile.image_units() * ES_FUSED_UNIT);
         features = carve.take<float>(n_images * n_channels);
         d_features = carve.take<float>(n_images * n_channels);
@@ -150,11 +150,13 @@ static __device__ void sum_norm_gradients(const EsFusedArguments &args, const Es
                                           const HeadShared<T> &s, const EsNormTable &norm) {
     int b = args.net.n_blocks - 1, pixels = s.tile.pixels(), size = s.tile.size;
     const EsFusedBlock &block = args.net.block[b];
-    int raw_pixels = block.size * block.size, stride = block.size / size;
+    int raw_pixels = block.size * block.size, stride = block.has_pool ? 2 : 1;
+    float share = 1.0f / (float)pixels;
     es_channel_sums(
         block.out_units, at.n_images * pixels, s.kept, es_norm_part(args, at, b),
         [&](int unit, int i, float(&sums)[2][8]) {
-            int image = i / pixels, row = i % pixels / size, column = i % size;
+            int image = s.tile.image_of(i), pixel = i - image * pixels;
+            int row = s.tile.row_of(pixel), column = pixel - row * size;
             const T *raw =
                 es_row_image<T>(args, at, args.memory[b].raw, at.first + image,
                                 block.out_units * raw_pixels) +
@@ -163,10 +165,9 @@ static __device__ void sum_norm_gradients(const EsFusedArguments &args, const Es
             es_window_value(norm, unit, raw, block, z, x);
 #pragma unroll
             for (int c = 0; c < 8; c++) {
-                int channel = unit * ES_FUSED_UNIT + c;
                 float g =
-                    s.d_features[image * block.out_units * ES_FUSED_UNIT + channel] / (float)pixels;
-                es_norm_add(norm, channel, z[c], x[c], g, sums, c);
+                    s.d_features[(image * block.out_units + unit) * ES_FUSED_UNIT + c] * share;
+                es_norm_add(z[c], x[c], g, sums, c);
             }
         });
 }
@@ -190,7 +191,7 @@ static __device__ void finish_losses(const EsFusedArguments &args, const EsFused
 }
 
 template <typename T>
-static __global__ void __launch_bounds__(ES_FUSED_THREADS)
+static __global__ void __launch_bounds__(ES_FUSED_THREADS, 2)
     fused_head_kernel(const __grid_constant__ EsFusedArguments args, int images_per_part) {
     ES_DYNAMIC_SHARED(memory);
     EsFusedRow at;

@@ -17,12 +17,19 @@
 #define ES_FUSED_TENSORS_MAX  6
 #define ES_FUSED_GATE_TENSORS 4
 
+// n / d = the upper half of n times this, for n d < 2^32; 0, which means a plain division, for 1.
+static inline uint32_t es_fused_reciprocal(int32_t d) {
+    return d <= 1 ? 0 : 0xFFFFFFFFu / (uint32_t)d + 1;
+}
+
 typedef struct EsFusedBlock {
     int32_t n_in, n_out;         // channels
     int32_t in_units, out_units; // the same in units
     int32_t size;                // height and width of its maps
     int32_t out_size;            // of what it hands on: half of it after a pool
-    int32_t kernel;              // 1 or 3
+    uint32_t by_size, by_pixels, by_out_size,
+        by_out_pixels; // es_fused_reciprocal of sizes and squares
+    int32_t kernel;    // 1 or 3
     int32_t has_pool;
     int32_t slot[2];             // before and after the pool, number in the model; -1: none
     int64_t weight, gamma, beta; // offsets into an environment's parameters
@@ -41,6 +48,7 @@ typedef struct EsFusedSeed {
 typedef struct EsFusedPlace { // a slot
     int32_t block, is_after_pool;
     int32_t n_channels, units, size; // of the maps that flow there
+    uint32_t by_size, by_pixels;     // es_fused_reciprocal of size and its square
     int32_t n_groups;                // of its group norms
     EsFusedSeed seed[ES_BLUEPRINT_COUNT];
     EsFusedSeed gate;

@@ -107,7 +107,8 @@ static __device__ __forceinline__ bool es_row_mixes(const EsFusedArguments &args
 
 // --- batch norm ---
 
-// Of one block, per channel, in shared memory: z = x scale + shift, x_hat = (x - mean) inv_std.
+// Of one block, per channel, in shared memory, 16-byte aligned: z = x scale + shift,
+// x_hat = (x - mean) inv_std.
 struct EsNormTable {
     float *scale, *shift, *mean, *inv_std; // [channels of units]
 };
@@ -144,20 +145,31 @@ static __device__ void es_norm_load(const EsFusedArguments &args, const EsFusedR
             }
         }
         table.scale[c] = inv_std * gamma;
-        table.shift[c] = beta;
+        table.shift[c] = beta - mean * (inv_std * gamma);
         table.mean[c] = mean;
         table.inv_std[c] = inv_std;
     }
 }
 
-// z of the 8 channels of a unit.
+// The table's part that z of one unit needs, in registers.
+struct EsNormUnit {
+    float scale[8], shift[8];
+
+    __device__ EsNormUnit(const EsNormTable &table, int unit) {
+        es_unit_load(scale, table.scale + unit * ES_FUSED_UNIT);
+        es_unit_load(shift, table.shift + unit * ES_FUSED_UNIT);
+    }
+    __device__ void apply(const float (&x)[8], float (&z)[8]) const {
+#pragma unroll
+        for (int c = 0; c < 8; c++) {
+            z[c] = fmaf(x[c], scale[c], shift[c]);
+        }
+    }
+};
+
 static __device__ __forceinline__ void es_norm_apply(const EsNormTable &table, int unit,
                                                      const float (&x)[8], float (&z)[8]) {
-#pragma unroll
-    for (int c = 0; c < 8; c++) {
-        int channel = unit * ES_FUSED_UNIT + c;
-        z[c] = (x[c] - table.mean[channel]) * table.scale[channel] + table.shift[channel];
-    }
+    EsNormUnit(table, unit).apply(x, z);
 }
 
 // max(z, 0), and NaN where z is.
@@ -175,52 +187,64 @@ static __device__ __forceinline__ bool es_is_larger(float value, float best) {
 template <typename T>
 static __device__ void es_load_rectified(const EsFusedArguments &args, const EsFusedRow &at, int b,
                                          const EsNormTable &table, T *tile, EsTile shape) {
-    const EsFusedBlock &block = args.net.block[b];
-    int pixels = block.size * block.size, count = at.n_images * block.out_units * pixels;
-    for (int i = threadIdx.x; i < count; i += ES_FUSED_THREADS) {
-        int pixel = i % pixels, unit = i / pixels % block.out_units;
-        int image = i / (pixels * block.out_units);
-        const T *raw = es_row_image<T>(args, at, args.memory[b].raw, at.first + image,
-                                       block.out_units * pixels) +
-                       (unit * pixels + pixel) * ES_FUSED_UNIT;
-        float x[8], z[8];
-        es_unit_load(x, raw);
-        es_norm_apply(table, unit, x, z);
+    int pixels = shape.pixels(), count = at.n_images * pixels, per_image = shape.units * pixels;
+    const T *raw = es_row_image<T>(args, at, args.memory[b].raw, at.first, per_image);
+    EsSpread mine = es_spread(count);
+    for (int unit = mine.unit; unit < shape.units; unit += mine.unit_step) {
+        EsNormUnit norm(table, unit);
+        for (int i = mine.first; i < count; i += mine.step) {
+            int image = shape.image_of(i), pixel = i - image * pixels;
+            float x[8], z[8];
+            es_unit_load(x, raw + (image * per_image + unit * pixels + pixel) * ES_FUSED_UNIT);
+            norm.apply(x, z);
 #pragma unroll
-        for (int c = 0; c < 8; c++) {
-            z[c] = es_rectified(z[c]);
+            for (int c = 0; c < 8; c++) {
+                z[c] = es_rectified(z[c]);
+            }
+            es_unit_store(tile + shape.at_pixel(image, unit, pixel) * ES_FUSED_UNIT, z);
         }
-        es_unit_store(tile + shape.at(image, unit, pixel / block.size, pixel % block.size) *
-                                 ES_FUSED_UNIT,
-                      z);
     }
 }
 
-// z of the first largest pixel of a 2x2 window of raw outputs, in row order; x is its raw value and
-// `winner` its number 0..3.
+// The raw outputs of a 2x2 window, in row order.
+template <typename T>
+static __device__ __forceinline__ void es_window_load(const T *raw, int size, float (&x)[4][8]) {
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        es_unit_load(x[k], raw + (k / 2 * size + k % 2) * ES_FUSED_UNIT);
+    }
+}
+
+// z of the first largest pixel of a window, not rectified, and its number 0..3. What a ReLU makes
+// of equal ones below 0 has no gradient.
+static __device__ __forceinline__ void
+es_window_choose(const EsNormUnit &norm, const float (&x)[4][8], float (&z)[8], int (&winner)[8]) {
+    norm.apply(x[0], z);
+#pragma unroll
+    for (int k = 1; k < 4; k++) {
+        float z_k[8];
+        norm.apply(x[k], z_k);
+#pragma unroll
+        for (int c = 0; c < 8; c++) {
+            bool wins = es_is_larger(z_k[c], z[c]);
+            winner[c] = k == 1 ? (int)wins : wins ? k : winner[c];
+            z[c] = wins ? z_k[c] : z[c];
+        }
+    }
+}
+
+// The same from memory; x is the winner's raw value.
 template <typename T>
 static __device__ __forceinline__ void es_window_largest(const EsNormTable &table, int unit,
                                                          const T *raw, int size, float (&z)[8],
                                                          float (&x)[8], int (&winner)[8]) {
-    es_unit_load(x, raw);
-    es_norm_apply(table, unit, x, z);
+    float window[4][8];
+    es_window_load(raw, size, window);
+    es_window_choose(EsNormUnit(table, unit), window, z, winner);
 #pragma unroll
     for (int c = 0; c < 8; c++) {
-        winner[c] = 0;
-        z[c] = es_rectified(z[c]);
-    }
-#pragma unroll
-    for (int k = 1; k < 4; k++) {
-        float x_k[8], z_k[8];
-        es_unit_load(x_k, raw + (k / 2 * size + k % 2) * ES_FUSED_UNIT);
-        es_norm_apply(table, unit, x_k, z_k);
-#pragma unroll
-        for (int c = 0; c < 8; c++) {
-            float value = es_rectified(z_k[c]);
-            if (es_is_larger(value, z[c])) {
-                z[c] = value, x[c] = x_k[c], winner[c] = k;
-            }
-        }
+        x[c] = winner[c] < 2 ? (winner[c] == 0 ? window[0][c] : window[1][c])
+                             : (winner[c] == 2 ? window[2][c] : window[3][c]);
     }
 }
 
@@ -239,13 +263,13 @@ static __device__ __forceinline__ void es_window_value(const EsNormTable &table,
     }
 }
 
-// Add a pixel's share to the sums of d_z and d_z x_hat: the gradient g of its rectified z counts
-// where z is above 0.
-static __device__ __forceinline__ void es_norm_add(const EsNormTable &table, int channel, float z,
-                                                   float x, float g, float (&sums)[2][8], int c) {
+// Add a pixel's share to the sums of d_z and d_z x: the gradient g of its rectified z counts where
+// z is above 0. es_norm_add_parts makes x_hat of x.
+static __device__ __forceinline__ void es_norm_add(float z, float x, float g, float (&sums)[2][8],
+                                                   int c) {
     float d_z = z > 0.0f ? g : 0.0f;
     sums[0][c] += d_z;
-    sums[1][c] = fmaf(d_z, (x - table.mean[channel]) * table.inv_std[channel], sums[1][c]);
+    sums[1][c] = fmaf(d_z, x, sums[1][c]);
 }
 
 // What block b hands on without a seed: normalised, rectified, pooled.
@@ -257,18 +281,36 @@ static __device__ void es_load_pooled(const EsFusedArguments &args, const EsFuse
         es_load_rectified(args, at, b, table, tile, shape);
         return;
     }
-    int size = block.out_size, pixels = size * size;
-    int raw_pixels = block.size * block.size, count = at.n_images * block.out_units * pixels;
-    for (int i = threadIdx.x; i < count; i += ES_FUSED_THREADS) {
-        int row = i % pixels / size, column = i % size;
-        int unit = i / pixels % block.out_units, image = i / (pixels * block.out_units);
-        const T *raw = es_row_image<T>(args, at, args.memory[b].raw, at.first + image,
-                                       block.out_units * raw_pixels) +
-                       (unit * raw_pixels + 2 * row * block.size + 2 * column) * ES_FUSED_UNIT;
-        float z[8], x[8];
-        int winner[8];
-        es_window_largest(table, unit, raw, block.size, z, x, winner);
-        es_unit_store(tile + shape.at(image, unit, row, column) * ES_FUSED_UNIT, z);
+    int pixels = shape.pixels(), count = at.n_images * pixels, raw_size = block.size;
+    int raw_pixels = raw_size * raw_size, per_image = shape.units * raw_pixels;
+    const T *raw = es_row_image<T>(args, at, args.memory[b].raw, at.first, per_image);
+    EsSpread mine = es_spread(count);
+    for (int unit = mine.unit; unit < shape.units; unit += mine.unit_step) {
+        EsNormUnit norm(table, unit);
+        for (int i = mine.first; i < count; i += mine.step) {
+            int image = shape.image_of(i), pixel = i - image * pixels;
+            int row = shape.row_of(pixel), column = pixel - row * shape.size;
+            float x[4][8], z[8];
+            es_window_load(
+                raw + (image * per_image + unit * raw_pixels + 2 * row * raw_size + 2 * column) *
+                          ES_FUSED_UNIT,
+                raw_size, x);
+            norm.apply(x[0], z);
+#pragma unroll
+            for (int k = 1; k < 4; k++) {
+                float z_k[8];
+                norm.apply(x[k], z_k);
+#pragma unroll
+                for (int c = 0; c < 8; c++) {
+                    z[c] = es_is_larger(z_k[c], z[c]) ? z_k[c] : z[c];
+                }
+            }
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                z[c] = es_rectified(z[c]);
+            }
+            es_unit_store(tile + shape.at(image, unit, row, column) * ES_FUSED_UNIT, z);
+        }
     }
 }
 
@@ -277,17 +319,15 @@ static __device__ void es_load_pooled(const EsFusedArguments &args, const EsFuse
 template <typename T>
 static __device__ void es_load_maps(const EsFusedArguments &args, const EsFusedRow &at,
                                     void *memory, T *tile, EsTile shape) {
-    int pixels = shape.pixels(), per_image = shape.units * pixels;
-    int count = at.n_images * per_image;
-    for (int i = threadIdx.x; i < count; i += ES_FUSED_THREADS) {
-        int pixel = i % pixels, unit = i / pixels % shape.units, image = i / per_image;
-        const T *from = es_row_image<T>(args, at, memory, at.first + image, per_image) +
-                        (unit * pixels + pixel) * ES_FUSED_UNIT;
-        float v[8];
-        es_unit_load(v, from);
-        es_unit_store(tile + shape.at(image, unit, pixel / shape.size, pixel % shape.size) *
-                                 ES_FUSED_UNIT,
-                      v);
+    int pixels = shape.pixels(), count = at.n_images * pixels, per_image = shape.units * pixels;
+    const T *from = es_row_image<T>(args, at, memory, at.first, per_image);
+    EsSpread mine = es_spread(count);
+    for (int unit = mine.unit; unit < shape.units; unit += mine.unit_step) {
+        for (int i = mine.first; i < count; i += mine.step) {
+            int image = shape.image_of(i), pixel = i - image * pixels;
+            es_unit_copy(tile + shape.at_pixel(image, unit, pixel) * ES_FUSED_UNIT,
+                         from + (image * per_image + unit * pixels + pixel) * ES_FUSED_UNIT);
+        }
     }
 }
 
@@ -295,16 +335,15 @@ static __device__ void es_load_maps(const EsFusedArguments &args, const EsFusedR
 template <typename T>
 static __device__ void es_store_maps(const EsFusedArguments &args, const EsFusedRow &at,
                                      const T *tile, EsTile shape, void *memory) {
-    int pixels = shape.pixels(), per_image = shape.units * pixels;
-    int count = at.n_images * per_image;
-    for (int i = threadIdx.x; i < count; i += ES_FUSED_THREADS) {
-        int pixel = i % pixels, unit = i / pixels % shape.units, image = i / per_image;
-        T *to = es_row_image<T>(args, at, memory, at.first + image, per_image) +
-                (unit * pixels + pixel) * ES_FUSED_UNIT;
-        float v[8];
-        es_unit_load(v, tile + shape.at(image, unit, pixel / shape.size, pixel % shape.size) *
-                                   ES_FUSED_UNIT);
-        es_unit_store(to, v);
+    int pixels = shape.pixels(), count = at.n_images * pixels, per_image = shape.units * pixels;
+    T *to = es_row_image<T>(args, at, memory, at.first, per_image);
+    EsSpread mine = es_spread(count);
+    for (int unit = mine.unit; unit < shape.units; unit += mine.unit_step) {
+        for (int i = mine.first; i < count; i += mine.step) {
+            int image = shape.image_of(i), pixel = i - image * pixels;
+            es_unit_copy(to + (image * per_image + unit * pixels + pixel) * ES_FUSED_UNIT,
+                         tile + shape.at_pixel(image, unit, pixel) * ES_FUSED_UNIT);
+        }
     }
 }
 
@@ -369,21 +408,29 @@ static __device__ void es_choose_samples(const EsFusedArguments &args, const EsF
     __syncthreads();
 }
 
+// Pixels are (byte / 255 - mean) inv_std, as one multiply-add.
 template <typename T>
 static __device__ void es_load_images(const EsFusedArguments &args, const EsFusedRow &at,
                                       const int *sample, const EsCrop *crop, T *tile,
                                       EsTile shape) {
-    int pixels = shape.pixels(), n_channels = args.net.image_channels;
+    int pixels = shape.pixels(), size = shape.size, n_channels = args.net.image_channels;
     for (int i = threadIdx.x; i < at.n_images * pixels; i += ES_FUSED_THREADS) {
-        int image = i / pixels, row = i % pixels / shape.size, column = i % shape.size;
-        const unsigned char *from = args.images + (int64_t)sample[image] * n_channels * pixels;
+        int image = shape.image_of(i), pixel = i - image * pixels;
+        int row = shape.row_of(pixel), column = pixel - row * size;
+        EsCrop from_crop = crop[image];
+        int from_row = row + from_crop.row;
+        int from_column = (from_crop.flip ? size - 1 - column : column) + from_crop.column;
+        bool is_inside =
+            (unsigned)from_row < (unsigned)size && (unsigned)from_column < (unsigned)size;
+        const unsigned char *from = args.images + (int64_t)sample[image] * n_channels * pixels +
+                                    (is_inside ? from_row * size + from_column : 0);
         float v[8] = {};
 #pragma unroll
         for (int c = 0; c < 8; c++) {
             if (c < n_channels) {
-                v[c] = es_gather_value(&args.gather, c,
-                                       es_gather_pixel(from + c * pixels, shape.size, shape.size,
-                                                       crop[image], row, column));
+                float byte = is_inside ? (float)from[c * pixels] : 0.0f;
+                v[c] = fmaf(byte, args.gather.inv_std[c] * (1.0f / 255.0f),
+                            -args.gather.mean[c] * args.gather.inv_std[c]);
             }
         }
         es_unit_store(tile + shape.at(image, 0, row, column) * ES_FUSED_UNIT, v);
@@ -403,7 +450,8 @@ static __device__ __forceinline__ double es_parts_sum(const float *parts, int n_
     return es_warp_sum(sum);
 }
 
-// Where this part's sums for block b's batch norm go: [2][channels of units].
+// Where this part's sums of d_z and d_z x (es_norm_add) for block b's batch norm go: [2][channels
+// of units].
 static __device__ __forceinline__ float *es_norm_part(const EsFusedArguments &args,
                                                       const EsFusedRow &at, int b) {
     int n = 2 * args.net.block[b].out_units * ES_FUSED_UNIT;
@@ -419,12 +467,18 @@ static __device__ void es_norm_add_parts(const EsFusedArguments &args, const EsF
     const float *parts = args.norm_parts + (int64_t)at.row * at.n_parts * 2 * n;
     float *sums = args.memory[b].norm_sums + (int64_t)at.row * 2 * n;
     float *gradients = args.gradients + at.env * args.parameter_stride;
-    for (int i = (int)threadIdx.x / 32; i < 2 * n; i += ES_FUSED_WARPS) {
-        double total = es_parts_sum(parts, at.n_parts, 2 * n, i);
+    for (int c = (int)threadIdx.x / 32; c < n; c += ES_FUSED_WARPS) {
+        double of_d = es_parts_sum(parts, at.n_parts, 2 * n, c);
+        double of_d_x = es_parts_sum(parts, at.n_parts, 2 * n, n + c);
         if (threadIdx.x % 32 == 0) {
-            sums[i] = (float)total;
-            if (i % n < block.n_out) {
-                gradients[(i < n ? block.beta : block.gamma) + i % n] = (float)total;
+            double mean = (double)args.memory[b].mean[(int64_t)at.row * n + c];
+            double inv_std = (double)args.memory[b].inv_std[(int64_t)at.row * n + c];
+            float of_x_hat = (float)((of_d_x - mean * of_d) * inv_std);
+            sums[c] = (float)of_d;
+            sums[n + c] = of_x_hat;
+            if (c < block.n_out) {
+                gradients[block.beta + c] = (float)of_d;
+                gradients[block.gamma + c] = of_x_hat;
             }
         }
     }

@@ -49,10 +49,10 @@ __host__ __device__ void EsSeedShared<T>::carve(const EsFusedPlace &place, int n
                                                 int is_backward, unsigned char *memory) {
     int narrow_units = (es_seed_narrow(place.n_channels) + 7) / ES_FUSED_UNIT;
     EsCarve carve = {memory, 0};
-    map = {place.units, place.size, 0};
-    padded = {place.units, place.size, 1};
-    narrow = {narrow_units, place.size, 0};
-    narrow_padded = {narrow_units, place.size, 1};
+    map = {place.units, place.size, 0, place.by_size, place.by_pixels};
+    padded = {place.units, place.size, 1, place.by_size, place.by_pixels};
+    narrow = {narrow_units, place.size, 0, place.by_size, place.by_pixels};
+    narrow_padded = {narrow_units, place.size, 1, place.by_size, place.by_pixels};
     size_t plain = (size_t)n_images * map.image_units() * ES_FUSED_UNIT;
     size_t with_border = (size_t)n_images * padded.image_units() * ES_FUSED_UNIT;
     x = carve.take<T>(with_border);
@@ -111,7 +111,7 @@ struct EsSpot {
 
     __device__ EsSpot(int image_unit, int at_pixel, const EsTile &tile)
         : image(image_unit / tile.units), unit(image_unit % tile.units), pixel(at_pixel),
-          row(at_pixel / tile.size), column(at_pixel % tile.size) {}
+          row(tile.row_of(at_pixel)), column(at_pixel - row * tile.size) {}
     __device__ int in(const EsTile &tile) const {
         return tile.at(image, unit, row, column) * ES_FUSED_UNIT;
     }
@@ -192,7 +192,8 @@ static __device__ __forceinline__ void es_seed_transform(const EsSeedWork<T> &w,
     int pixels = to_tile.pixels(), count = w.at.n_images * to_tile.units * pixels;
     __syncthreads();
     for (int i = threadIdx.x; i < count; i += ES_FUSED_THREADS) {
-        EsSpot spot(i / pixels, i % pixels, to_tile);
+        int image_unit = to_tile.image_of(i);
+        EsSpot spot(image_unit, i - image_unit * pixels, to_tile);
         float v[8];
         es_unit_load(v, from + spot.in(from_tile));
         function(spot, v);

@@ -342,7 +342,7 @@ template <typename T> static __device__ __noinline__ void sum_host_norm(const Es
                         }
 #pragma unroll
                         for (int c = 0; c < 8; c++) {
-                            es_norm_add(table, unit * ES_FUSED_UNIT + c, z[c], x[c], g[c], sums, c);
+                            es_norm_add(z[c], x[c], g[c], sums, c);
                         }
                     });
     es_norm_finish_sums(args, w.at, b);

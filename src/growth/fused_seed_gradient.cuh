@@ -35,7 +35,8 @@ static __device__ __forceinline__ void es_seed_each(const EsSeedWork<T> &w, Func
     EsTile map = w.s.map;
     int pixels = map.pixels(), count = w.at.n_images * map.units * pixels;
     for (int i = threadIdx.x; i < count; i += ES_FUSED_THREADS) {
-        function(EsSpot(i / pixels, i % pixels, map));
+        int image_unit = map.image_of(i);
+        function(EsSpot(image_unit, i - image_unit * pixels, map));
     }
 }
 

@@ -34,6 +34,13 @@ struct EsFusedStep {
 
 static int32_t units_of(int n_channels) { return (n_channels + ES_FUSED_UNIT - 1) / ES_FUSED_UNIT; }
 
+static void set_reciprocals(EsFusedBlock *block) {
+    block->by_size = es_fused_reciprocal(block->size);
+    block->by_pixels = es_fused_reciprocal(block->size * block->size);
+    block->by_out_size = es_fused_reciprocal(block->out_size);
+    block->by_out_pixels = es_fused_reciprocal(block->out_size * block->out_size);
+}
+
 static EsStatus describe_blocks(const EsGrowthModel *model, EsFusedNet *net) {
     const EsHostSpec *host = &model->host;
     int n_in = host->image_channels, size = host->image_size;
@@ -56,6 +63,7 @@ static EsStatus describe_blocks(const EsGrowthModel *model, EsFusedNet *net) {
                                        .has_pool = block.has_pool,
                                        .slot = {es_slot_at(model->slots, model->n_slots, b, 0),
                                                 es_slot_at(model->slots, model->n_slots, b, 1)}};
+        set_reciprocals(&net->block[b]);
         n_in = block.n_channels;
         size = net->block[b].out_size;
     }
@@ -120,6 +128,8 @@ static EsStatus describe_place(const EsGrowthModel *model, int s, EsFusedNet *ne
     place->n_channels = block->n_out;
     place->units = block->out_units;
     place->size = slot->row == 0 ? block->size : block->out_size;
+    place->by_size = es_fused_reciprocal(place->size);
+    place->by_pixels = es_fused_reciprocal(place->size * place->size);
     place->n_groups = es_blueprint_group_count(block->n_out);
     for (int b = 0; b < ES_BLUEPRINT_COUNT; b++) {
         ES_TRY(es_growth_seed_spans(model, s, (EsBlueprint)b, &spans));

@@ -54,13 +54,13 @@ static __device__ __forceinline__ float2 es_pair_floats(uint32_t bits, __half) {
 }
 
 static __device__ __forceinline__ uint32_t es_pair_bits(float a, float b, __nv_bfloat16) {
-    return (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(a)) |
-           (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(b)) << 16;
+    __nv_bfloat162 pair = __floats2bfloat162_rn(a, b);
+    return *(const uint32_t *)&pair;
 }
 
 static __device__ __forceinline__ uint32_t es_pair_bits(float a, float b, __half) {
-    return (uint32_t)__half_as_ushort(__float2half_rn(a)) |
-           (uint32_t)__half_as_ushort(__float2half_rn(b)) << 16;
+    __half2 pair = __floats2half2_rn(a, b);
+    return *(const uint32_t *)&pair;
 }
 
 template <typename T>
@@ -85,6 +85,14 @@ template <typename T> static __device__ __forceinline__ void es_unit_zero(T *p) 
     es_unit_store(p, zeros);
 }
 
+// As it is, 16 bytes at a time.
+template <typename T> static __device__ __forceinline__ void es_unit_copy(T *to, const T *from) {
+#pragma unroll
+    for (int i = 0; i < (int)sizeof(T) / 2; i++) {
+        ((uint4 *)to)[i] = ((const uint4 *)from)[i];
+    }
+}
+
 // What a value becomes when it is stored as T.
 static __device__ __forceinline__ float es_rounded(float v, float) { return v; }
 static __device__ __forceinline__ float es_rounded(float v, __nv_bfloat16) {
@@ -96,8 +104,13 @@ static __device__ __forceinline__ float es_rounded(float v, __half) {
 
 // --- tiles ---
 
+static __device__ __forceinline__ int es_divide(int n, int d, uint32_t reciprocal) {
+    return reciprocal != 0 ? (int)__umulhi((uint32_t)n, reciprocal) : n / d;
+}
+
 struct EsTile {
     int units, size, border;
+    uint32_t by_size = 0, by_pixels = 0; // es_fused_reciprocal of size and size^2, or 0
 
     __host__ __device__ int side() const { return size + 2 * border; }
     __host__ __device__ int plane() const { return side() * side(); }
@@ -107,7 +120,30 @@ struct EsTile {
     __host__ __device__ int at(int image, int unit, int row, int column) const {
         return (image * units + unit) * plane() + (row + border) * side() + column + border;
     }
+    __device__ int row_of(int pixel) const { return es_divide(pixel, size, by_size); }
+    // Of pixel i of all images in a row.
+    __device__ int image_of(int i) const { return es_divide(i, pixels(), by_pixels); }
+    __device__ int at_pixel(int image, int unit, int pixel) const {
+        int row = row_of(pixel);
+        return at(image, unit, row, pixel - row * size);
+    }
 };
+
+// How the threads of a block share units and the `count` pixels of each: a thread takes units
+// unit, unit + unit_step, ... and in each of them pixels first, first + step, ...
+struct EsSpread {
+    int unit, unit_step, first, step;
+};
+
+static __device__ __forceinline__ EsSpread es_spread(int count) {
+    int width = ES_FUSED_THREADS;
+    while (width > 32 && width / 2 >= count) {
+        width /= 2;
+    }
+    EsSpread spread = {(int)threadIdx.x / width, ES_FUSED_THREADS / width, (int)threadIdx.x % width,
+                       width};
+    return spread;
+}
 
 template <typename T> static __host__ __device__ size_t es_tile_bytes(EsTile tile, int n_images) {
     return (size_t)n_images * (size_t)tile.image_units() * ES_FUSED_UNIT * sizeof(T);
@@ -181,50 +217,64 @@ static __device__ void es_tile_convolve(const float *in, EsTile in_tile, const i
     }
 }
 
-// A warp takes 16 pixels and up to 4 output units at a time.
+// A warp takes 32 pixels and up to 4 output units at a time.
 template <typename T>
 static __device__ void es_tile_convolve(const T *in, EsTile in_tile, const int *offsets, int n_taps,
                                         const void *packed, T *out, EsTile out_tile, int n_images) {
-    constexpr int UNITS = 4;
+    constexpr int UNITS = 4, TILES = 2;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int pixels = out_tile.pixels(), n_pixels = n_images * pixels;
     int n_steps = (n_taps + 1) / 2, n_groups = (out_tile.units + UNITS - 1) / UNITS;
-    int n_tasks = (n_pixels + 15) / 16 * n_groups;
-    for (int task = warp; task < n_tasks; task += ES_FUSED_WARPS) {
-        int first_unit = task % n_groups * UNITS, first = task / n_groups * 16;
-        int n_units = min(UNITS, out_tile.units - first_unit);
-        int m = first + lane % 16;
-        m = m < n_pixels ? m : 0;
-        int pixel = m % pixels;
-        const T *from =
-            in +
-            in_tile.at(m / pixels, 0, pixel / out_tile.size, pixel % out_tile.size) * ES_FUSED_UNIT;
+    int n_sets = (n_pixels + 16 * TILES - 1) / (16 * TILES);
+    for (int task = warp; task < n_sets * n_groups; task += ES_FUSED_WARPS) {
+        int group = n_groups == 1 ? 0 : task % n_groups;
+        int first = (n_groups == 1 ? task : task / n_groups) * 16 * TILES;
+        int first_unit = group * UNITS, n_units = min(UNITS, out_tile.units - first_unit);
+        const T *from[TILES];
+#pragma unroll
+        for (int t = 0; t < TILES; t++) {
+            int m = first + t * 16 + lane % 16;
+            m = m < n_pixels ? m : 0;
+            int image = out_tile.image_of(m);
+            from[t] = in + in_tile.at_pixel(image, 0, m - image * pixels) * ES_FUSED_UNIT;
+        }
         const uint2 *weights = (const uint2 *)packed + (int64_t)first_unit * n_steps * 32 + lane;
-        float sum[UNITS][4] = {};
+        const int *offset = offsets + lane / 16;
+        float sum[TILES][UNITS][4] = {};
+#pragma unroll 2
         for (int k = 0; k < n_steps; k++) {
-            uint32_t a[4];
-            es_load_matrix_x4(a, from + offsets[2 * k + lane / 16]);
+            uint32_t a[TILES][4];
+            int shift = offset[2 * k];
+#pragma unroll
+            for (int t = 0; t < TILES; t++) {
+                es_load_matrix_x4(a[t], from[t] + shift);
+            }
 #pragma unroll
             for (int u = 0; u < UNITS; u++) {
                 if (u < n_units) {
                     uint2 w = __ldg(weights + (u * n_steps + k) * 32);
                     const uint32_t b[2] = {w.x, w.y};
-                    es_multiply_matrix<T>(sum[u], a, b);
+#pragma unroll
+                    for (int t = 0; t < TILES; t++) {
+                        es_multiply_matrix<T>(sum[t][u], a[t], b);
+                    }
                 }
             }
         }
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            int to = first + lane / 4 + half * 8;
-            int p = to % pixels;
-            if (to < n_pixels) {
-                int at = out_tile.at(to / pixels, first_unit, p / out_tile.size, p % out_tile.size);
+        for (int t = 0; t < 2 * TILES; t++) {
+            int m = first + lane / 4 + t * 8;
+            if (m < n_pixels) {
+                int image = out_tile.image_of(m);
+                T *to = out +
+                        out_tile.at_pixel(image, first_unit, m - image * pixels) * ES_FUSED_UNIT +
+                        2 * (lane % 4);
 #pragma unroll
                 for (int u = 0; u < UNITS; u++) {
                     if (u < n_units) {
-                        *(uint32_t *)(out + (at + u * out_tile.plane()) * ES_FUSED_UNIT +
-                                      2 * (lane % 4)) =
-                            es_pair_bits(sum[u][2 * half], sum[u][2 * half + 1], T());
+                        const float(&v)[4] = sum[t / 2][u];
+                        *(uint32_t *)(to + u * out_tile.plane() * ES_FUSED_UNIT) =
+                            es_pair_bits(v[t % 2 * 2], v[t % 2 * 2 + 1], T());
                     }
                 }
             }
@@ -241,9 +291,19 @@ static __host__ __device__ __forceinline__ int es_weight_part_length(int n_taps,
     return n_taps * out_units * ES_FUSED_UNIT * ES_FUSED_UNIT;
 }
 
-// Shared memory that es_tile_weight_gradient needs besides the tiles, in bytes. Slices of pixels
-// are added up there.
-#define ES_FUSED_SCRATCH_BYTES (ES_FUSED_WARPS / 2 * 5 * 128 * 4)
+// Input units that a warp takes at a time.
+#define ES_FUSED_TAPS 10
+
+// Shared memory that es_tile_weight_gradient needs besides the tiles, in bytes, at most: slices of
+// pixels are added up there.
+#define ES_FUSED_SCRATCH_BYTES (ES_FUSED_WARPS / 2 * ES_FUSED_TAPS * 128 * 4)
+
+// The same for one layer.
+static __host__ __device__ __forceinline__ size_t es_weight_scratch_bytes(int n_taps,
+                                                                          int out_units) {
+    int n_jobs = (out_units + 1) / 2 * ((n_taps + ES_FUSED_TAPS - 1) / ES_FUSED_TAPS);
+    return n_jobs <= ES_FUSED_WARPS / 2 ? (size_t)n_jobs * ES_FUSED_TAPS * 128 * 4 : 0;
+}
 
 // A thread sums one [q][o] and 8 inputs. Contains barriers for the 16-bit version alone; callers
 // treat both as if.
@@ -275,82 +335,103 @@ static __device__ void es_tile_weight_gradient(const float *in, EsTile in_tile, 
     }
 }
 
-// A warp takes 16 output channels, up to 5 input units and a slice of the pixels. `zeros` is a unit
-// of zeros in shared memory, read in place of pixels past the last.
-template <typename T>
-static __device__ void es_tile_weight_gradient(const T *in, EsTile in_tile, const int *offsets,
-                                               int n_taps, const T *d, EsTile d_tile, int n_images,
-                                               const T *zeros, float *scratch, float *part) {
-    constexpr int TAPS = 5;
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    int pixels = d_tile.pixels(), n_pixels = n_images * pixels;
-    int n_chunks = (n_pixels + 15) / 16;
-    int n_pairs = (d_tile.units + 1) / 2, n_sets = (n_taps + TAPS - 1) / TAPS;
-    int n_jobs = n_pairs * n_sets;
-    int n_slices = n_jobs < ES_FUSED_WARPS ? ES_FUSED_WARPS / n_jobs : 1;
-    int n_rounds = (n_jobs * n_slices + ES_FUSED_WARPS - 1) / ES_FUSED_WARPS;
-    for (int round = 0; round < n_rounds; round++) {
-        int task = round * ES_FUSED_WARPS + warp;
-        bool is_active = task < n_jobs * n_slices;
-        int job = task % n_jobs, slice = task / n_jobs;
-        int first_tap = job / n_pairs * TAPS, n_here = min(TAPS, n_taps - first_tap);
-        int unit0 = job % n_pairs * 2, unit1 = min(unit0 + 1, d_tile.units - 1);
-        float sum[TAPS][4] = {};
-        for (int chunk = slice; is_active && chunk < n_chunks; chunk += n_slices) {
-            // lanes name pixels 0-7 of both units, then 8-15; of the inputs 0-7, then 8-15
-            int m = chunk * 16 + lane % 8 + lane / 16 * 8;
-            int pixel = m % pixels, image = m / pixels;
-            int row = pixel / d_tile.size, column = pixel % d_tile.size;
-            int unit = lane / 8 % 2 == 0 ? unit0 : unit1;
-            const T *of =
-                m < n_pixels ? d + d_tile.at(image, unit, row, column) * ES_FUSED_UNIT : zeros;
-            uint32_t a[4];
-            es_load_matrix_x4_transposed(a, of);
-            int m_in = chunk * 16 + lane % 16;
-            bool is_inside = m_in < n_pixels;
-            int pixel_in = m_in % pixels;
-            const T *from =
-                in + in_tile.at(m_in / pixels, 0, pixel_in / d_tile.size, pixel_in % d_tile.size) *
-                         ES_FUSED_UNIT;
+// Slices of a job in their order; with one slice straight to memory. The warp's task is job `job`,
+// slice `slice`. Contains barriers when there are several slices.
+static __device__ __forceinline__ void es_weight_store(float (&sum)[ES_FUSED_TAPS][4],
+                                                       bool is_active, int job, int slice,
+                                                       int n_slices, int n_here, bool has_second,
+                                                       int row_length, float *scratch, float *to) {
+    int lane = threadIdx.x % 32;
+    for (int s = 0; s < n_slices; s++) {
+        bool is_mine = is_active && slice == s, is_last = s == n_slices - 1;
 #pragma unroll
-            for (int t = 0; t < TAPS; t++) {
-                if (t < n_here) {
-                    uint32_t b[2];
-                    es_load_matrix_x2_transposed(b,
-                                                 is_inside ? from + offsets[first_tap + t] : zeros);
-                    es_multiply_matrix<T>(sum[t], a, b);
+        for (int t = 0; t < ES_FUSED_TAPS; t++) {
+            float4 *kept = (float4 *)scratch + (job * ES_FUSED_TAPS + t) * 32 + lane;
+            if (is_mine && t < n_here) {
+                if (s > 0) {
+                    float4 before = *kept;
+                    sum[t][0] += before.x, sum[t][1] += before.y;
+                    sum[t][2] += before.z, sum[t][3] += before.w;
                 }
-            }
-        }
-        // slices in their order; with one slice straight to memory
-        for (int s = 0; s < n_slices; s++) {
-            bool is_last = s == n_slices - 1;
-#pragma unroll
-            for (int t = 0; t < TAPS; t++) {
-                float *kept = scratch + ((job * TAPS + t) * 32 + lane) * 4;
-                for (int i = 0; is_active && slice == s && t < n_here && i < 4; i++) {
-                    sum[t][i] += s > 0 ? kept[i] : 0.0f;
-                    if (!is_last) {
-                        kept[i] = sum[t][i];
-                    }
-                }
-                int o = unit0 * ES_FUSED_UNIT + lane / 4;
-                float *to =
-                    part +
-                    ((int64_t)(first_tap + t) * d_tile.units * ES_FUSED_UNIT + o) * ES_FUSED_UNIT +
-                    2 * (lane % 4);
-                if (is_active && slice == s && is_last && t < n_here) {
-                    *(float2 *)to = make_float2(sum[t][0], sum[t][1]);
-                    if (unit0 + 1 < d_tile.units) {
-                        *(float2 *)(to + ES_FUSED_UNIT * ES_FUSED_UNIT) =
+                if (!is_last) {
+                    *kept = make_float4(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
+                } else {
+                    *(float2 *)(to + t * row_length) = make_float2(sum[t][0], sum[t][1]);
+                    if (has_second) {
+                        *(float2 *)(to + t * row_length + ES_FUSED_UNIT * ES_FUSED_UNIT) =
                             make_float2(sum[t][2], sum[t][3]);
                     }
                 }
             }
-            if (n_slices > 1) {
-                __syncthreads();
+        }
+        if (n_slices > 1) {
+            __syncthreads();
+        }
+    }
+}
+
+// A warp takes 16 output channels, up to ES_FUSED_TAPS input units and a slice of the pixels.
+// `zeros` is a unit of zeros in shared memory, read in place of pixels past the last.
+template <typename T>
+static __device__ void es_tile_weight_gradient(const T *in, EsTile in_tile, const int *offsets,
+                                               int n_taps, const T *d, EsTile d_tile, int n_images,
+                                               const T *zeros, float *scratch, float *part) {
+    constexpr int PAIRS = ES_FUSED_TAPS / 2;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int pixels = d_tile.pixels(), n_pixels = n_images * pixels;
+    int n_chunks = (n_pixels + 15) / 16;
+    int n_units = (d_tile.units + 1) / 2;
+    int n_jobs = n_units * ((n_taps + ES_FUSED_TAPS - 1) / ES_FUSED_TAPS);
+    int n_slices = n_jobs < ES_FUSED_WARPS ? ES_FUSED_WARPS / n_jobs : 1;
+    int n_rounds = (n_jobs * n_slices + ES_FUSED_WARPS - 1) / ES_FUSED_WARPS;
+    int row_length = d_tile.units * ES_FUSED_UNIT * ES_FUSED_UNIT;
+    for (int round = 0; round < n_rounds; round++) {
+        int task = round * ES_FUSED_WARPS + warp;
+        bool is_active = task < n_jobs * n_slices;
+        int job = task % n_jobs, slice = task / n_jobs;
+        int first_tap = job / n_units * ES_FUSED_TAPS;
+        int n_here = min(ES_FUSED_TAPS, n_taps - first_tap);
+        int unit0 = job % n_units * 2, unit1 = min(unit0 + 1, d_tile.units - 1);
+        int shift[PAIRS]; // lanes 0-15 name pixels of the first tap of a pair, the others of the
+                          // second
+#pragma unroll
+        for (int p = 0; p < PAIRS; p++) {
+            shift[p] = offsets[min(first_tap + 2 * p + lane / 16, n_taps - 1)];
+        }
+        float sum[ES_FUSED_TAPS][4] = {};
+        int unit_shift = (lane / 8 % 2 == 0 ? unit0 : unit1) * d_tile.plane();
+        for (int chunk = slice; is_active && chunk < n_chunks; chunk += n_slices) {
+            // of d: pixels 0-7 of both units, then 8-15
+            int m = chunk * 16 + lane % 8 + lane / 16 * 8;
+            int image = d_tile.image_of(m);
+            const T *of = m < n_pixels
+                              ? d + (d_tile.at_pixel(image, 0, m - image * pixels) + unit_shift) *
+                                        ES_FUSED_UNIT
+                              : zeros;
+            uint32_t a[4];
+            es_load_matrix_x4_transposed(a, of);
+            int m_in = chunk * 16 + lane % 16, image_in = d_tile.image_of(m_in);
+            bool is_inside = m_in < n_pixels;
+            const T *from =
+                is_inside
+                    ? in + in_tile.at_pixel(image_in, 0, m_in - image_in * pixels) * ES_FUSED_UNIT
+                    : zeros;
+            int mask = is_inside ? -1 : 0;
+#pragma unroll
+            for (int p = 0; p < PAIRS; p++) {
+                if (2 * p < n_here) {
+                    uint32_t b[4];
+                    es_load_matrix_x4_transposed(b, from + (shift[p] & mask));
+                    const uint32_t b0[2] = {b[0], b[1]}, b1[2] = {b[2], b[3]};
+                    es_multiply_matrix<T>(sum[2 * p], a, b0);
+                    es_multiply_matrix<T>(sum[2 * p + 1], a, b1);
+                }
             }
         }
+        float *to = part + (int64_t)first_tap * row_length +
+                    (unit0 * ES_FUSED_UNIT + lane / 4) * ES_FUSED_UNIT + 2 * (lane % 4);
+        es_weight_store(sum, is_active, job, slice, n_slices, n_here, unit0 + 1 < d_tile.units,
+                        row_length, scratch, to);
     }
 }
 
