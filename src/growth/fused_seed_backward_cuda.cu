@@ -312,42 +312,6 @@ static __device__ __noinline__ void differentiate_norm(const EsSeedWork<T> &w) {
     });
 }
 
-// --- sums for the host's batch norm ---
-
-// Of the gradient that entered the slot, through the pool where it lies before the slot.
-template <typename T> static __device__ __noinline__ void sum_host_norm(const EsSeedWork<T> &w) {
-    const EsFusedArguments &args = *w.args;
-    const EsFusedBlock &block = *w.block;
-    EsTile map = w.s.map;
-    int b = w.place->block, pixels = map.pixels(), raw_pixels = block.size * block.size;
-    int is_after_pool = w.place->is_after_pool;
-    EsNormTable table = es_norm_table(w.s.host_norm, map.units);
-    es_channel_sums(map.units, w.at.n_images * pixels, w.s.kept, es_norm_part(args, w.at, b),
-                    [&](int unit, int i, float(&sums)[2][8]) {
-                        EsSpot spot(i / pixels * map.units + unit, i % pixels, map);
-                        int raw_pixel = is_after_pool && block.has_pool
-                                            ? 2 * spot.row * block.size + 2 * spot.column
-                                            : spot.pixel;
-                        const T *raw =
-                            es_row_image<T>(args, w.at, args.memory[b].raw, w.at.first + spot.image,
-                                            map.units * raw_pixels) +
-                            (unit * raw_pixels + raw_pixel) * ES_FUSED_UNIT;
-                        float g[8], x[8], z[8];
-                        es_unit_load(g, es_seed_d_input(w, spot));
-                        if (is_after_pool) {
-                            es_window_value(table, unit, raw, block, z, x);
-                        } else {
-                            es_unit_load(x, raw);
-                            es_norm_apply(table, unit, x, z);
-                        }
-#pragma unroll
-                        for (int c = 0; c < 8; c++) {
-                            es_norm_add(z[c], x[c], g[c], sums, c);
-                        }
-                    });
-    es_norm_finish_sums(args, w.at, b);
-}
-
 template <typename T>
 static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_BACKWARD_BLOCKS)
     fused_seed_backward_kernel(const __grid_constant__ EsFusedArguments args, int slot,
@@ -386,9 +350,8 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_BACKWARD_BLOC
         differentiate_conv(w);
         break;
     }
-    // another mixing slot between this one and the norm will do it
-    if (w.is_mixed && !(w.place->is_after_pool && es_row_mixes(args, w.at.row, w.block->slot[0]))) {
-        sum_host_norm(w);
+    if (w.is_mixed) {
+        es_seed_sum_host_norm(w);
     }
 }
 

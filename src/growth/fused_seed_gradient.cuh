@@ -1,5 +1,5 @@
 // Pieces of a seed's backward pass: the gradient of what the slot hands on, through blend and group
-// norm, and through the small networks of gate and attention.
+// norm, and through the small networks of gate and attention; sums for the host's batch norm.
 //
 // Gradients of parameters are sums over the part's images and go to w.part; the gradient of what
 // entered the slot goes to device memory (es_seed_d_input), where terms are added one after the
@@ -290,6 +290,72 @@ static __device__ __noinline__ void es_seed_attend_backward(const EsSeedWork<T> 
     es_seed_d_average(w, es_seed_parameter(w, 0), width);
     es_seed_outer(w, w.s.d_hidden, width, w.s.average, n_channels, es_seed_part(w, 0));
     __syncthreads();
+}
+
+// --- sums for the host's batch norm ---
+
+// The raw output under the image's unit, at a pixel.
+template <typename T>
+static __device__ __forceinline__ const T *es_seed_raw(const EsSeedWork<T> &w, const EsSpot &spot,
+                                                       int raw_pixel) {
+    int raw_pixels = w.block->size * w.block->size;
+    return es_row_image<T>(*w.args, w.at, w.args->memory[w.place->block].raw,
+                           w.at.first + spot.image, w.s.map.units * raw_pixels) +
+           (spot.unit * raw_pixels + raw_pixel) * ES_FUSED_UNIT;
+}
+
+// A slot after the pool: each gradient belongs to the winner of its window.
+template <typename T>
+static __device__ __noinline__ void es_seed_sum_pooled(const EsSeedWork<T> &w) {
+    EsTile map = w.s.map;
+    int size = w.block->size, pixels = map.pixels();
+    EsNormTable table = es_norm_table(w.s.host_norm, map.units);
+    es_channel_sums(map.units, w.at.n_images * pixels, w.s.kept,
+                    es_norm_part(*w.args, w.at, w.place->block),
+                    [&](int unit, int i, float(&sums)[2][8]) {
+                        EsSpot spot(i / pixels * map.units + unit, i % pixels, map);
+                        float g[8], x[8], z[8];
+                        es_window_value(table, unit,
+                                        es_seed_raw(w, spot, 2 * spot.row * size + 2 * spot.column),
+                                        *w.block, z, x);
+                        es_unit_load(g, es_seed_d_input(w, spot));
+#pragma unroll
+                        for (int c = 0; c < 8; c++) {
+                            es_norm_add(z[c], x[c], g[c], sums, c);
+                        }
+                    });
+}
+
+template <typename T> static __device__ __noinline__ void es_seed_sum_full(const EsSeedWork<T> &w) {
+    EsTile map = w.s.map;
+    int pixels = map.pixels();
+    EsNormTable table = es_norm_table(w.s.host_norm, map.units);
+    es_channel_sums(map.units, w.at.n_images * pixels, w.s.kept,
+                    es_norm_part(*w.args, w.at, w.place->block),
+                    [&](int unit, int i, float(&sums)[2][8]) {
+                        EsSpot spot(i / pixels * map.units + unit, i % pixels, map);
+                        float g[8], x[8], z[8];
+                        es_unit_load(x, es_seed_raw(w, spot, spot.pixel));
+                        es_unit_load(g, es_seed_d_input(w, spot));
+                        es_norm_apply(table, unit, x, z);
+#pragma unroll
+                        for (int c = 0; c < 8; c++) {
+                            es_norm_add(z[c], x[c], g[c], sums, c);
+                        }
+                    });
+}
+
+// Of the gradient of what entered the slot. Another mixing slot between this one and the norm will
+// do it.
+template <typename T> static __device__ void es_seed_sum_host_norm(const EsSeedWork<T> &w) {
+    if (!w.place->is_after_pool) {
+        es_seed_sum_full(w);
+    } else if (!es_row_mixes(*w.args, w.at.row, w.block->slot[0])) {
+        es_seed_sum_pooled(w);
+    } else {
+        return;
+    }
+    es_norm_finish_sums(*w.args, w.at, w.place->block);
 }
 
 #endif

@@ -10,7 +10,8 @@
 #include "growth/fused_seed.h"
 
 // Blocks of threads that are to share a multiprocessor, which bounds their registers and what
-// es_fused_seed_images gives them; in the backward direction three would spill.
+// es_fused_seed_images gives them; unbounded, the backward kernel takes 170 registers and a
+// multiprocessor for itself.
 #define ES_SEED_FORWARD_BLOCKS  3
 #define ES_SEED_BACKWARD_BLOCKS 2
 
