@@ -47,6 +47,8 @@ test-emulated: dependencies
 		cmake -G Ninja -S . -B build-emulated -DCMAKE_BUILD_TYPE=Release -DES_CUDA_EMULATED=ON
 	@cmake --build build-emulated -j$(JOBS)
 	@ctest --test-dir build-emulated --output-on-failure -j$(JOBS) -L gpu
+	@# last thread first: code that depends on the order is missing a barrier
+	@ES_CUDA_ORDER=reverse ctest --test-dir build-emulated --output-on-failure -j$(JOBS) -L gpu
 
 ## format: format all tracked C and CUDA files
 format:
