@@ -57,6 +57,11 @@ static __device__ __forceinline__ void es_seed_winner(const EsSeedWork<T> &w, in
         float x[8];
         es_window_largest(es_norm_table(w.s.host_norm, map.units), spot.unit, raw, map.size, best,
                           x, winner);
+        // of rectified values: where all are 0 the first is taken
+#pragma unroll
+        for (int c = 0; c < 8; c++) {
+            winner[c] = best[c] <= 0.0f ? 0 : winner[c];
+        }
         return;
     }
     for (int k = 0; k < 4; k++) {
