@@ -7,7 +7,7 @@
 #include "growth/fused_kernels.h"
 #include "growth/fused_row.cuh"
 
-template <typename T> struct BackwardShared {
+template <typename T, int IN, int OUT, int SIZE> struct BackwardShared {
     EsTile in_tile, d_tile, d_in_tile;
     T *in; // what the block read; later the gradient of it
     T *d;  // gradient of the raw output
@@ -22,12 +22,12 @@ template <typename T> struct BackwardShared {
 
     __host__ __device__ BackwardShared(const EsFusedNet &net, int b, int n_images,
                                        unsigned char *memory) {
-        const EsFusedBlock &block = net.block[b];
+        const EsFusedBlock block = EsBlockShape<IN, OUT, SIZE>::of(net.block[b]);
         EsCarve carve = {memory, 0};
         int border = block.kernel / 2;
         in_tile = {block.in_units, block.size, border, block.by_size, block.by_pixels};
         d_in_tile = {block.in_units, block.size, 0, block.by_size, block.by_pixels};
-        d_tile = {block.out_units, block.size, b > 0 ? border : 0, block.by_size, block.by_pixels};
+        d_tile = {block.out_units, block.size, border, block.by_size, block.by_pixels};
         in = carve.take<T>((size_t)n_images * in_tile.image_units() * ES_FUSED_UNIT);
         d = carve.take<T>((size_t)n_images * d_tile.image_units() * ES_FUSED_UNIT);
         zeros = carve.take<T>(ES_FUSED_UNIT);
@@ -62,11 +62,10 @@ struct NormGradient {
 };
 
 // Where the gradient is that of the ReLU's output, pixel by pixel.
-template <typename T>
-static __device__ void fill_from_relu(const EsFusedArguments &args, const EsFusedRow &at, int b,
-                                      const BackwardShared<T> &s, const EsNormTable &norm,
-                                      void *gradient) {
-    const EsFusedBlock &block = args.net.block[b];
+template <typename T, typename Shared>
+static __device__ __forceinline__ void
+fill_from_relu(const EsFusedArguments &args, const EsFusedRow &at, int b, const EsFusedBlock &block,
+               const Shared &s, const EsNormTable &norm, void *gradient) {
     int pixels = block.size * block.size, per_image = block.out_units * pixels;
     int count = at.n_images * pixels;
     const T *raw = es_row_image<T>(args, at, args.memory[b].raw, at.first, per_image);
@@ -84,7 +83,7 @@ static __device__ void fill_from_relu(const EsFusedArguments &args, const EsFuse
             if (gradient != NULL && gradient == args.memory[b].d_relu) {
                 es_unit_load(g, es_row_image<T>(args, at, gradient, at.first, per_image) + from);
             } else {
-                es_load_gradient<T>(args, at, b, gradient, image, unit, pixel, g);
+                es_load_gradient<T>(args, at, b, block, gradient, image, unit, pixel, g);
             }
 #pragma unroll
             for (int c = 0; c < 8; c++) {
@@ -97,11 +96,11 @@ static __device__ void fill_from_relu(const EsFusedArguments &args, const EsFuse
 }
 
 // Where it is that of the pooled map: a window's gradient belongs to its winner.
-template <typename T>
-static __device__ void fill_from_pooled(const EsFusedArguments &args, const EsFusedRow &at, int b,
-                                        const BackwardShared<T> &s, const EsNormTable &norm,
-                                        void *gradient) {
-    const EsFusedBlock &block = args.net.block[b];
+template <typename T, typename Shared>
+static __device__ __forceinline__ void fill_from_pooled(const EsFusedArguments &args,
+                                                        const EsFusedRow &at, int b,
+                                                        const EsFusedBlock &block, const Shared &s,
+                                                        const EsNormTable &norm, void *gradient) {
     int size = block.out_size, pixels = size * size, count = at.n_images * pixels;
     int raw_pixels = block.size * block.size, per_image = block.out_units * raw_pixels;
     const T *raw = es_row_image<T>(args, at, args.memory[b].raw, at.first, per_image);
@@ -119,7 +118,7 @@ static __device__ void fill_from_pooled(const EsFusedArguments &args, const EsFu
                           ES_FUSED_UNIT,
                 block.size, x);
             es_window_choose(forward, x, z, winner);
-            es_load_gradient<T>(args, at, b, gradient, image, unit, pixel, g);
+            es_load_gradient<T>(args, at, b, block, gradient, image, unit, pixel, g);
 #pragma unroll
             for (int c = 0; c < 8; c++) {
                 g[c] = z[c] > 0.0f ? backward.scale[c] * g[c] : 0.0f;
@@ -137,27 +136,26 @@ static __device__ void fill_from_pooled(const EsFusedArguments &args, const EsFu
     }
 }
 
-template <typename T>
-static __device__ void fill_gradient(const EsFusedArguments &args, const EsFusedRow &at, int b,
-                                     const BackwardShared<T> &s, const EsNormTable &norm) {
-    const EsFusedBlock &block = args.net.block[b];
+template <typename T, typename Shared>
+static __device__ __forceinline__ void
+fill_gradient(const EsFusedArguments &args, const EsFusedRow &at, int b, const EsFusedBlock &block,
+              const Shared &s, const EsNormTable &norm) {
     const EsFusedMemory &memory = args.memory[b];
     void *pooled = es_row_mixes(args, at.row, block.slot[1]) ? memory.d_middle : memory.d_out;
     if (es_row_mixes(args, at.row, block.slot[0])) {
-        fill_from_relu(args, at, b, s, norm, memory.d_relu);
+        fill_from_relu<T>(args, at, b, block, s, norm, memory.d_relu);
     } else if (!block.has_pool) {
-        fill_from_relu(args, at, b, s, norm, pooled);
+        fill_from_relu<T>(args, at, b, block, s, norm, pooled);
     } else {
-        fill_from_pooled(args, at, b, s, norm, pooled);
+        fill_from_pooled<T>(args, at, b, block, s, norm, pooled);
     }
 }
 
 // Sums for the norm of the block before, from the gradient of what it hands on.
-template <typename T>
-static __device__ void sum_norm_gradients(const EsFusedArguments &args, const EsFusedRow &at,
-                                          int before, const BackwardShared<T> &s,
-                                          const EsNormTable &norm) {
-    const EsFusedBlock &block = args.net.block[before];
+template <typename T, typename Shared>
+static __device__ __forceinline__ void
+sum_norm_gradients(const EsFusedArguments &args, const EsFusedRow &at, int before,
+                   const EsFusedBlock &block, const Shared &s, const EsNormTable &norm) {
     int size = block.out_size, pixels = size * size, stride = block.has_pool ? 2 : 1;
     int raw_pixels = block.size * block.size;
     es_channel_sums(
@@ -180,11 +178,10 @@ static __device__ void sum_norm_gradients(const EsFusedArguments &args, const Es
 }
 
 // Tables, borders and what the block read.
-template <typename T>
-static __device__ void prepare(const EsFusedArguments &args, const EsFusedRow &at, int b,
-                               const BackwardShared<T> &s, const EsNormTable &norm,
-                               const EsNormTable &norm_before) {
-    const EsFusedBlock &block = args.net.block[b];
+template <typename T, typename Shape, typename Shared>
+static __device__ __forceinline__ void
+prepare(const EsFusedArguments &args, const EsFusedRow &at, int b, const EsFusedBlock &block,
+        const Shared &s, const EsNormTable &norm, const EsNormTable &norm_before) {
     int n = block.out_units * ES_FUSED_UNIT;
     float count = (float)args.n_images * (float)(block.size * block.size);
     const float *sums = args.memory[b].norm_sums + (int64_t)at.row * 2 * n;
@@ -209,15 +206,16 @@ static __device__ void prepare(const EsFusedArguments &args, const EsFusedRow &a
     }
     __syncthreads();
     if (b > 0) {
-        es_load_handed_on(args, at, b - 1, 0, norm_before, s.in, s.in_tile);
+        es_load_handed_on(args, at, b - 1, Shape::before(args.net.block[b - 1]), 0, norm_before,
+                          s.in, s.in_tile);
     } else {
         es_load_images(args, at, s.sample, s.crop, s.in, s.in_tile);
     }
-    fill_gradient(args, at, b, s, norm);
+    fill_gradient<T>(args, at, b, block, s, norm);
     __syncthreads();
 }
 
-template <typename T>
+template <typename T, int IN, int OUT, int SIZE>
 static __global__ void __launch_bounds__(ES_FUSED_THREADS, 2)
     fused_backward_kernel(const __grid_constant__ EsFusedArguments args, int b,
                           int images_per_part) {
@@ -226,11 +224,12 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 2)
     if (!es_row_begin(args, images_per_part, at)) {
         return;
     }
-    const EsFusedBlock &block = args.net.block[b];
-    BackwardShared<T> s(args.net, b, images_per_part, memory);
+    using Shape = EsBlockShape<IN, OUT, SIZE>;
+    const EsFusedBlock block = Shape::of(args.net.block[b]);
+    BackwardShared<T, IN, OUT, SIZE> s(args.net, b, images_per_part, memory);
     EsNormTable norm = es_norm_table(s.norm, block.out_units);
     EsNormTable norm_before = es_norm_table(s.norm_before, block.in_units);
-    prepare(args, at, b, s, norm, norm_before);
+    prepare<T, Shape>(args, at, b, block, s, norm, norm_before);
     int n_taps = es_tap_units(s.in_tile, block.kernel);
     int64_t part_length = es_weight_part_length(n_taps, block.out_units);
     es_tile_weight_gradient(
@@ -240,15 +239,16 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 2)
         return;
     }
     __syncthreads(); // the gradient of what was read takes its place
-    es_tile_convolve(s.d, s.d_tile, s.d_offsets, es_tap_units(s.d_tile, block.kernel),
+    es_tile_convolve(EsKnown<9 * OUT, IN>(), s.d, s.d_tile, s.d_offsets,
+                     es_tap_units(s.d_tile, block.kernel),
                      args.packed + at.env * args.net.packed_bytes + block.packed_backward, s.in,
                      s.d_in_tile, at.n_images);
     __syncthreads();
     es_store_maps(args, at, s.in, s.d_in_tile, args.memory[b - 1].d_out);
-    const EsFusedBlock &before = args.net.block[b - 1];
+    const EsFusedBlock before = Shape::before(args.net.block[b - 1]);
     if (!es_row_mixes(args, at.row, before.slot[0]) &&
         !es_row_mixes(args, at.row, before.slot[1])) {
-        sum_norm_gradients(args, at, b - 1, s, norm_before);
+        sum_norm_gradients<T>(args, at, b - 1, before, s, norm_before);
         es_norm_finish_sums(args, at, b - 1);
     }
 }
@@ -256,8 +256,19 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 2)
 extern "C" size_t es_fused_backward_bytes(const EsFusedNet *net, EsDtype precision, int block,
                                           int n_images) {
     size_t bytes = 0;
-    ES_DISPATCH_FUSED(precision, T, bytes = BackwardShared<T>(*net, block, n_images, NULL).bytes);
+    ES_DISPATCH_FUSED(precision, T,
+                      bytes = BackwardShared<T, 0, 0, 0>(*net, block, n_images, NULL).bytes);
     return bytes;
+}
+
+// Kernels for known shapes exist in 16-bit types alone.
+template <typename T, int IN, int OUT, int SIZE>
+static void start(EsLaunch &launch, dim3 grid, size_t bytes, const EsFusedArguments *args,
+                  int block, int images_per_part) {
+    if constexpr (IN == 0 || sizeof(T) == 2) {
+        launch.start_shared(fused_backward_kernel<T, IN, OUT, SIZE>, grid, ES_FUSED_THREADS, bytes,
+                            *args, block, images_per_part);
+    }
 }
 
 extern "C" void es_fused_backward(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
@@ -265,8 +276,9 @@ extern "C" void es_fused_backward(EsStream *stream, EsDtype precision, const EsF
     EsLaunch launch(stream, "fused_backward");
     int64_t n_parts = es_ceil_div(args->n_images, images_per_part);
     size_t bytes = es_fused_backward_bytes(&args->net, precision, block, images_per_part);
-    ES_DISPATCH_FUSED(precision, T,
-                      launch.start_shared(fused_backward_kernel<T>,
-                                          dim3((unsigned)(args->rows.n_rows * n_parts)),
-                                          ES_FUSED_THREADS, bytes, *args, block, images_per_part));
+    dim3 grid((unsigned)(args->rows.n_rows * n_parts));
+    ES_DISPATCH_SHAPE(args->net, block, precision,
+                      ES_DISPATCH_FUSED(precision, T,
+                                        (start<T, IN, OUT, SIZE>(launch, grid, bytes, args, block,
+                                                                 images_per_part))));
 }

@@ -4,7 +4,7 @@
 #include "growth/fused_kernels.h"
 #include "growth/fused_row.cuh"
 
-template <typename T> struct ForwardShared {
+template <typename T, int IN, int OUT, int SIZE> struct ForwardShared {
     EsTile in_tile, out_tile;
     T *in, *out;
     int *offsets;
@@ -16,7 +16,7 @@ template <typename T> struct ForwardShared {
 
     __host__ __device__ ForwardShared(const EsFusedNet &net, int b, int n_images,
                                       unsigned char *memory) {
-        const EsFusedBlock &block = net.block[b];
+        const EsFusedBlock block = EsBlockShape<IN, OUT, SIZE>::of(net.block[b]);
         EsCarve carve = {memory, 0};
         in_tile = {block.in_units, block.size, block.kernel / 2, block.by_size, block.by_pixels};
         out_tile = {block.out_units, block.size, 0, block.by_size, block.by_pixels};
@@ -61,7 +61,7 @@ static __device__ void finish_statistics(const EsFusedArguments &args, const EsF
     }
 }
 
-template <typename T>
+template <typename T, int IN, int OUT, int SIZE>
 static __global__ void __launch_bounds__(ES_FUSED_THREADS, 3)
     fused_forward_kernel(const __grid_constant__ EsFusedArguments args, int b,
                          int images_per_part) {
@@ -70,8 +70,9 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 3)
     if (!es_row_begin(args, images_per_part, at)) {
         return;
     }
-    const EsFusedBlock &block = args.net.block[b];
-    ForwardShared<T> s(args.net, b, images_per_part, memory);
+    using Shape = EsBlockShape<IN, OUT, SIZE>;
+    const EsFusedBlock block = Shape::of(args.net.block[b]);
+    ForwardShared<T, IN, OUT, SIZE> s(args.net, b, images_per_part, memory);
     EsNormTable norm = es_norm_table(s.norm, block.in_units);
     es_tile_clear(s.in, s.in_tile, at.n_images);
     es_tap_offsets(s.offsets, s.in_tile, block.kernel);
@@ -82,12 +83,14 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 3)
     }
     __syncthreads();
     if (b > 0) {
-        es_load_handed_on(args, at, b - 1, 0, norm, s.in, s.in_tile);
+        es_load_handed_on(args, at, b - 1, Shape::before(args.net.block[b - 1]), 0, norm, s.in,
+                          s.in_tile);
     } else {
         es_load_images(args, at, s.sample, s.crop, s.in, s.in_tile);
     }
     __syncthreads();
-    es_tile_convolve(s.in, s.in_tile, s.offsets, es_tap_units(s.in_tile, block.kernel),
+    es_tile_convolve(EsKnown<9 * IN, OUT>(), s.in, s.in_tile, s.offsets,
+                     es_tap_units(s.in_tile, block.kernel),
                      args.packed + at.env * args.net.packed_bytes + block.packed_forward, s.out,
                      s.out_tile, at.n_images);
     __syncthreads();
@@ -125,8 +128,19 @@ extern "C" size_t es_fused_shared_limit(const EsDevice *device) {
 extern "C" size_t es_fused_forward_bytes(const EsFusedNet *net, EsDtype precision, int block,
                                          int n_images) {
     size_t bytes = 0;
-    ES_DISPATCH_FUSED(precision, T, bytes = ForwardShared<T>(*net, block, n_images, NULL).bytes);
+    ES_DISPATCH_FUSED(precision, T,
+                      bytes = ForwardShared<T, 0, 0, 0>(*net, block, n_images, NULL).bytes);
     return bytes;
+}
+
+// Kernels for known shapes exist in 16-bit types alone.
+template <typename T, int IN, int OUT, int SIZE>
+static void start(EsLaunch &launch, dim3 grid, size_t bytes, const EsFusedArguments *args,
+                  int block, int images_per_part) {
+    if constexpr (IN == 0 || sizeof(T) == 2) {
+        launch.start_shared(fused_forward_kernel<T, IN, OUT, SIZE>, grid, ES_FUSED_THREADS, bytes,
+                            *args, block, images_per_part);
+    }
 }
 
 extern "C" void es_fused_forward(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
@@ -134,8 +148,9 @@ extern "C" void es_fused_forward(EsStream *stream, EsDtype precision, const EsFu
     EsLaunch launch(stream, "fused_forward");
     int64_t n_parts = es_ceil_div(args->n_images, images_per_part);
     size_t bytes = es_fused_forward_bytes(&args->net, precision, block, images_per_part);
-    ES_DISPATCH_FUSED(precision, T,
-                      launch.start_shared(fused_forward_kernel<T>,
-                                          dim3((unsigned)(args->rows.n_rows * n_parts)),
-                                          ES_FUSED_THREADS, bytes, *args, block, images_per_part));
+    dim3 grid((unsigned)(args->rows.n_rows * n_parts));
+    ES_DISPATCH_SHAPE(args->net, block, precision,
+                      ES_DISPATCH_FUSED(precision, T,
+                                        (start<T, IN, OUT, SIZE>(launch, grid, bytes, args, block,
+                                                                 images_per_part))));
 }

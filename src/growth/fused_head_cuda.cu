@@ -204,7 +204,7 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 2)
     EsNormTable norm = es_norm_table(s.norm, block.out_units);
     es_norm_load(args, at, b, norm);
     __syncthreads();
-    es_load_handed_on(args, at, b, 0, norm, s.maps, s.tile);
+    es_load_handed_on(args, at, b, block, 0, norm, s.maps, s.tile);
     __syncthreads();
     average_maps(at, s);
     __syncthreads();

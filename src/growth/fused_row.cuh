@@ -105,6 +105,56 @@ static __device__ __forceinline__ bool es_row_mixes(const EsFusedArguments &args
     return es_slot_mixes(es_row_slot(args, row, slot));
 }
 
+// --- shapes ---
+
+// A block's numbers, with its shape as constants where the kernel was compiled for one: 3x3, IN and
+// OUT units, maps of SIZE; the block has a pool, and so has the one before it. IN 0: any block.
+template <int IN, int OUT, int SIZE> struct EsBlockShape {
+    static __host__ __device__ __forceinline__ EsFusedBlock of(EsFusedBlock block) {
+        if (IN > 0) {
+            block.in_units = IN, block.out_units = OUT, block.size = SIZE;
+            block.out_size = SIZE / 2, block.kernel = 3, block.has_pool = 1;
+            block.by_size = block.by_pixels = block.by_out_size = block.by_out_pixels = 0;
+        }
+        return block;
+    }
+    // The block before it.
+    static __host__ __device__ __forceinline__ EsFusedBlock before(EsFusedBlock block) {
+        if (IN > 0) {
+            block.out_units = IN, block.size = 2 * SIZE, block.out_size = SIZE, block.has_pool = 1;
+            block.by_size = block.by_pixels = block.by_out_size = block.by_out_pixels = 0;
+        }
+        return block;
+    }
+    static bool fits(const EsFusedNet &net, int b) {
+        const EsFusedBlock &block = net.block[b];
+        return block.in_units == IN && block.out_units == OUT && block.size == SIZE &&
+               block.kernel == 3 && block.has_pool && (b == 0 || net.block[b - 1].has_pool);
+    }
+};
+
+// Run a statement with IN, OUT and SIZE of block b's shape: one of those that kernels are compiled
+// for, or 0, 0, 0. f32 takes the last alone.
+#define ES_DISPATCH_SHAPE(net, b, precision, ...)                                                  \
+    do {                                                                                           \
+        if ((precision) == ES_DTYPE_F32) {                                                         \
+            ES_WITH_SHAPE(0, 0, 0, __VA_ARGS__);                                                   \
+        } else if (EsBlockShape<1, 1, 32>::fits(net, b)) {                                         \
+            ES_WITH_SHAPE(1, 1, 32, __VA_ARGS__);                                                  \
+        } else if (EsBlockShape<1, 2, 16>::fits(net, b)) {                                         \
+            ES_WITH_SHAPE(1, 2, 16, __VA_ARGS__);                                                  \
+        } else if (EsBlockShape<2, 4, 8>::fits(net, b)) {                                          \
+            ES_WITH_SHAPE(2, 4, 8, __VA_ARGS__);                                                   \
+        } else {                                                                                   \
+            ES_WITH_SHAPE(0, 0, 0, __VA_ARGS__);                                                   \
+        }                                                                                          \
+    } while (0)
+#define ES_WITH_SHAPE(in, out, size, ...)                                                          \
+    do {                                                                                           \
+        constexpr int IN = in, OUT = out, SIZE = size;                                             \
+        __VA_ARGS__;                                                                               \
+    } while (0)
+
 // --- batch norm ---
 
 // Of one block, per channel, in shared memory, 16-byte aligned: z = x scale + shift,
@@ -185,8 +235,9 @@ static __device__ __forceinline__ bool es_is_larger(float value, float best) {
 // Rectified maps of block b before its pool, of the part's images into a tile of out_units units of
 // its size (any border).
 template <typename T>
-static __device__ void es_load_rectified(const EsFusedArguments &args, const EsFusedRow &at, int b,
-                                         const EsNormTable &table, T *tile, EsTile shape) {
+static __device__ __forceinline__ void
+es_load_rectified(const EsFusedArguments &args, const EsFusedRow &at, int b,
+                  const EsNormTable &table, T *tile, const EsTile &shape) {
     int pixels = shape.pixels(), count = at.n_images * pixels, per_image = shape.units * pixels;
     const T *raw = es_row_image<T>(args, at, args.memory[b].raw, at.first, per_image);
     EsSpread mine = es_spread(count);
@@ -274,9 +325,9 @@ static __device__ __forceinline__ void es_norm_add(float z, float x, float g, fl
 
 // What block b hands on without a seed: normalised, rectified, pooled.
 template <typename T>
-static __device__ void es_load_pooled(const EsFusedArguments &args, const EsFusedRow &at, int b,
-                                      const EsNormTable &table, T *tile, EsTile shape) {
-    const EsFusedBlock &block = args.net.block[b];
+static __device__ __forceinline__ void
+es_load_pooled(const EsFusedArguments &args, const EsFusedRow &at, int b, const EsFusedBlock &block,
+               const EsNormTable &table, T *tile, const EsTile &shape) {
     if (!block.has_pool) {
         es_load_rectified(args, at, b, table, tile, shape);
         return;
@@ -317,8 +368,9 @@ static __device__ void es_load_pooled(const EsFusedArguments &args, const EsFuse
 // Maps of the part's images out of activation memory [unit][pixel] into a tile of the same units
 // and size.
 template <typename T>
-static __device__ void es_load_maps(const EsFusedArguments &args, const EsFusedRow &at,
-                                    void *memory, T *tile, EsTile shape) {
+static __device__ __forceinline__ void es_load_maps(const EsFusedArguments &args,
+                                                    const EsFusedRow &at, void *memory, T *tile,
+                                                    const EsTile &shape) {
     int pixels = shape.pixels(), count = at.n_images * pixels, per_image = shape.units * pixels;
     const T *from = es_row_image<T>(args, at, memory, at.first, per_image);
     EsSpread mine = es_spread(count);
@@ -333,8 +385,9 @@ static __device__ void es_load_maps(const EsFusedArguments &args, const EsFusedR
 
 // The same the other way.
 template <typename T>
-static __device__ void es_store_maps(const EsFusedArguments &args, const EsFusedRow &at,
-                                     const T *tile, EsTile shape, void *memory) {
+static __device__ __forceinline__ void es_store_maps(const EsFusedArguments &args,
+                                                     const EsFusedRow &at, const T *tile,
+                                                     const EsTile &shape, void *memory) {
     int pixels = shape.pixels(), count = at.n_images * pixels, per_image = shape.units * pixels;
     T *to = es_row_image<T>(args, at, memory, at.first, per_image);
     EsSpread mine = es_spread(count);
@@ -350,16 +403,16 @@ static __device__ void es_store_maps(const EsFusedArguments &args, const EsFused
 // What block b hands on, seeds included, as the next block, the head or the slot after the pool
 // (`before_last_slot`) reads it.
 template <typename T>
-static __device__ void es_load_handed_on(const EsFusedArguments &args, const EsFusedRow &at, int b,
-                                         int before_last_slot, const EsNormTable &table, T *tile,
-                                         EsTile shape) {
-    const EsFusedBlock &block = args.net.block[b];
+static __device__ __forceinline__ void
+es_load_handed_on(const EsFusedArguments &args, const EsFusedRow &at, int b,
+                  const EsFusedBlock &block, int before_last_slot, const EsNormTable &table,
+                  T *tile, const EsTile &shape) {
     if (!before_last_slot && es_row_mixes(args, at.row, block.slot[1])) {
         es_load_maps(args, at, args.memory[b].out, tile, shape);
     } else if (es_row_mixes(args, at.row, block.slot[0])) {
         es_load_maps(args, at, args.memory[b].middle, tile, shape);
     } else {
-        es_load_pooled(args, at, b, table, tile, shape);
+        es_load_pooled(args, at, b, block, table, tile, shape);
     }
 }
 
@@ -367,9 +420,9 @@ static __device__ void es_load_handed_on(const EsFusedArguments &args, const EsF
 // image: the head's, spread over the map, for the last block.
 template <typename T>
 static __device__ __forceinline__ void
-es_load_gradient(const EsFusedArguments &args, const EsFusedRow &at, int b, void *memory, int image,
-                 int unit, int pixel, float (&g)[8]) {
-    const EsFusedBlock &block = args.net.block[b];
+es_load_gradient(const EsFusedArguments &args, const EsFusedRow &at, int b,
+                 const EsFusedBlock &block, void *memory, int image, int unit, int pixel,
+                 float (&g)[8]) {
     int pixels = block.out_size * block.out_size;
     if (b == args.net.n_blocks - 1 && memory == args.memory[b].d_out) {
         const float *d = args.d_features +
@@ -379,7 +432,7 @@ es_load_gradient(const EsFusedArguments &args, const EsFusedRow &at, int b, void
         es_unit_load(g, d);
 #pragma unroll
         for (int c = 0; c < 8; c++) {
-            g[c] /= (float)pixels;
+            g[c] *= 1.0f / (float)pixels;
         }
     } else {
         es_unit_load(g,
@@ -410,9 +463,9 @@ static __device__ void es_choose_samples(const EsFusedArguments &args, const EsF
 
 // Pixels are (byte / 255 - mean) inv_std, as one multiply-add.
 template <typename T>
-static __device__ void es_load_images(const EsFusedArguments &args, const EsFusedRow &at,
-                                      const int *sample, const EsCrop *crop, T *tile,
-                                      EsTile shape) {
+static __device__ __forceinline__ void
+es_load_images(const EsFusedArguments &args, const EsFusedRow &at, const int *sample,
+               const EsCrop *crop, T *tile, const EsTile &shape) {
     int pixels = shape.pixels(), size = shape.size, n_channels = args.net.image_channels;
     for (int i = threadIdx.x; i < at.n_images * pixels; i += ES_FUSED_THREADS) {
         int image = shape.image_of(i), pixel = i - image * pixels;

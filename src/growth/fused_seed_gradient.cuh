@@ -90,8 +90,8 @@ template <typename T> static __device__ __noinline__ void es_seed_d_output(const
     for (int i = threadIdx.x; i < count; i += ES_FUSED_THREADS) {
         int image_unit = i / pixels, pixel = i % pixels;
         float g[8];
-        es_load_gradient<T>(args, w.at, b, memory, image_unit / map.units, image_unit % map.units,
-                            pixel, g);
+        es_load_gradient<T>(args, w.at, b, block, memory, image_unit / map.units,
+                            image_unit % map.units, pixel, g);
         if (!is_pooled) {
             es_unit_store(w.s.d + i * ES_FUSED_UNIT, g);
             continue;

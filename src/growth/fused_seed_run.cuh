@@ -24,7 +24,7 @@ template <typename T> static __device__ __noinline__ void es_seed_load(const EsS
     }
     __syncthreads();
     if (w.place->is_after_pool) {
-        es_load_handed_on(args, w.at, b, 1, table, w.s.x, w.s.padded);
+        es_load_handed_on(args, w.at, b, *w.block, 1, table, w.s.x, w.s.padded);
     } else {
         es_load_rectified(args, w.at, b, table, w.s.x, w.s.padded);
     }

@@ -9,9 +9,11 @@
 #include "growth/fused_kernels.h"
 #include "growth/fused_seed.h"
 
-// Blocks of threads share a multiprocessor when each takes no more than this.
-#define SHARED_BYTES_WANTED ((size_t)74 * 1024)
-#define IMAGES_PER_PART_MAX 16
+// Shared memory of a block of threads at most, so that three of them share a multiprocessor, or two
+// where registers allow no more.
+#define SHARED_BYTES_OF_THREE ((size_t)74 * 1024)
+#define SHARED_BYTES_OF_TWO   ((size_t)112 * 1024)
+#define IMAGES_PER_PART_MAX   16
 
 // Images that a block of threads takes at a time, by kernel.
 typedef struct Parts {
@@ -173,8 +175,8 @@ static size_t head_bytes(const EsFusedNet *net, EsDtype precision, int block, in
 
 // As many as share a multiprocessor well, while there are parts for all multiprocessors twice.
 static EsStatus choose_images(const EsFusedNet *net, EsDtype precision, const EsDevice *device,
-                              BytesFunction bytes, int block, int64_t n_rows, int64_t n_images,
-                              int *images) {
+                              BytesFunction bytes, size_t wanted, int block, int64_t n_rows,
+                              int64_t n_images, int *images) {
     size_t limit = es_fused_shared_limit(device);
     int64_t n_wanted = 2 * (int64_t)es_device_info(device)->n_units;
     if (bytes(net, precision, block, 1) > limit) {
@@ -185,7 +187,7 @@ static EsStatus choose_images(const EsFusedNet *net, EsDtype precision, const Es
     }
     *images = 1;
     while (2 * *images <= ES_MIN(n_images, IMAGES_PER_PART_MAX) &&
-           bytes(net, precision, block, 2 * *images) <= ES_MIN(SHARED_BYTES_WANTED, limit) &&
+           bytes(net, precision, block, 2 * *images) <= ES_MIN(wanted, limit) &&
            n_rows * (n_images / (2 * *images)) >= n_wanted) {
         *images *= 2;
     }
@@ -195,13 +197,13 @@ static EsStatus choose_images(const EsFusedNet *net, EsDtype precision, const Es
 static EsStatus choose_parts(const EsFusedNet *net, EsDtype precision, const EsDevice *device,
                              int64_t n_rows, int64_t n_images, Parts *parts) {
     for (int b = 0; b < net->n_blocks; b++) {
-        ES_TRY(choose_images(net, precision, device, es_fused_forward_bytes, b, n_rows, n_images,
-                             &parts->forward[b]));
-        ES_TRY(choose_images(net, precision, device, es_fused_backward_bytes, b, n_rows, n_images,
-                             &parts->backward[b]));
+        ES_TRY(choose_images(net, precision, device, es_fused_forward_bytes, SHARED_BYTES_OF_THREE,
+                             b, n_rows, n_images, &parts->forward[b]));
+        ES_TRY(choose_images(net, precision, device, es_fused_backward_bytes, SHARED_BYTES_OF_TWO,
+                             b, n_rows, n_images, &parts->backward[b]));
     }
-    ES_TRY(choose_images(net, precision, device, head_bytes, net->n_blocks - 1, n_rows, n_images,
-                         &parts->head));
+    ES_TRY(choose_images(net, precision, device, head_bytes, SHARED_BYTES_OF_TWO, net->n_blocks - 1,
+                         n_rows, n_images, &parts->head));
     for (int s = 0; s < net->n_slots; s++) {
         ES_TRY(es_fused_seed_images(&net->place[s], precision, es_fused_shared_limit(device),
                                     (int)ES_MIN(n_images, IMAGES_PER_PART_MAX),

@@ -104,8 +104,10 @@ static __device__ __forceinline__ float es_rounded(float v, __half) {
 
 // --- tiles ---
 
+// n / d for n >= 0; `reciprocal` is es_fused_reciprocal(d), or 0 where d is a constant.
 static __device__ __forceinline__ int es_divide(int n, int d, uint32_t reciprocal) {
-    return reciprocal != 0 ? (int)__umulhi((uint32_t)n, reciprocal) : n / d;
+    return reciprocal != 0 ? (int)__umulhi((uint32_t)n, reciprocal)
+                           : (int)((uint32_t)n / (uint32_t)d);
 }
 
 struct EsTile {
@@ -124,8 +126,9 @@ struct EsTile {
     // Of pixel i of all images in a row.
     __device__ int image_of(int i) const { return es_divide(i, pixels(), by_pixels); }
     __device__ int at_pixel(int image, int unit, int pixel) const {
-        int row = row_of(pixel);
-        return at(image, unit, row, pixel - row * size);
+        int row = border == 0 ? 0 : row_of(pixel);
+        return border == 0 ? (image * units + unit) * pixels() + pixel
+                           : at(image, unit, row, pixel - row * size);
     }
 };
 
@@ -150,7 +153,8 @@ template <typename T> static __host__ __device__ size_t es_tile_bytes(EsTile til
 }
 
 // Zero everything; cheaper than finding the border.
-template <typename T> static __device__ void es_tile_clear(T *tile, EsTile shape, int n_images) {
+template <typename T>
+static __device__ __forceinline__ void es_tile_clear(T *tile, EsTile shape, int n_images) {
     uint4 *words = (uint4 *)tile;
     int n_words = (int)(es_tile_bytes<T>(shape, n_images) / sizeof(uint4));
     for (int i = threadIdx.x; i < n_words; i += ES_FUSED_THREADS) {
@@ -164,7 +168,7 @@ static __host__ __device__ __forceinline__ int es_tap_units(EsTile in, int kerne
     return kernel * kernel * in.units;
 }
 
-static __device__ void es_tap_offsets(int *offsets, EsTile in, int kernel) {
+static __device__ __forceinline__ void es_tap_offsets(int *offsets, EsTile in, int kernel) {
     int n = es_tap_units(in, kernel);
     for (int q = threadIdx.x; q < n + (n & 1); q += ES_FUSED_THREADS) {
         int tap = q / in.units, unit = q % in.units;
@@ -186,10 +190,15 @@ template <typename T> static __host__ __device__ size_t es_packed_bytes(int n_ta
 
 // --- convolution ---
 
+// Taps (es_tap_units) and output units of a convolution where they are known when compiled, else 0.
+template <int TAPS, int OUT_UNITS> struct EsKnown {};
+
 // out[pixel][o] = sum over taps and inputs; out has any border, which is left alone. The first
 // n_images of both tiles.
-static __device__ void es_tile_convolve(const float *in, EsTile in_tile, const int *offsets,
-                                        int n_taps, const void *packed, float *out, EsTile out_tile,
+template <int TAPS, int OUT_UNITS>
+static __device__ void es_tile_convolve(EsKnown<TAPS, OUT_UNITS>, const float *in,
+                                        const EsTile &in_tile, const int *offsets, int n_taps,
+                                        const void *packed, float *out, const EsTile &out_tile,
                                         int n_images) {
     int pixels = out_tile.pixels(), n_tasks = n_images * pixels * out_tile.units;
     for (int task = threadIdx.x; task < n_tasks; task += ES_FUSED_THREADS) {
@@ -217,19 +226,28 @@ static __device__ void es_tile_convolve(const float *in, EsTile in_tile, const i
     }
 }
 
-// A warp takes 32 pixels and up to 4 output units at a time.
-template <typename T>
-static __device__ void es_tile_convolve(const T *in, EsTile in_tile, const int *offsets, int n_taps,
-                                        const void *packed, T *out, EsTile out_tile, int n_images) {
-    constexpr int UNITS = 4, TILES = 2;
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+// Weights that a warp keeps in registers, in steps of one output unit; 0: it loads them as it goes.
+#define ES_FUSED_KEPT_STEPS 20
+
+// One group of output units, for the pixels whose sets of 32 are `set`, set + set_step, ... STEPS
+// is n_steps where that is known when compiled, else 0.
+template <typename T, int UNITS, int STEPS>
+static __device__ __forceinline__ void
+es_convolve_units(const T *in, const EsTile &in_tile, const int *offsets, int n_steps,
+                  const uint2 *weights, T *out, const EsTile &out_tile, int first_unit,
+                  int n_images, int set, int set_step) {
+    constexpr int TILES = 2;
+    constexpr bool IS_KEPT = STEPS > 0 && STEPS * UNITS <= ES_FUSED_KEPT_STEPS;
+    int lane = threadIdx.x % 32;
     int pixels = out_tile.pixels(), n_pixels = n_images * pixels;
-    int n_steps = (n_taps + 1) / 2, n_groups = (out_tile.units + UNITS - 1) / UNITS;
-    int n_sets = (n_pixels + 16 * TILES - 1) / (16 * TILES);
-    for (int task = warp; task < n_sets * n_groups; task += ES_FUSED_WARPS) {
-        int group = n_groups == 1 ? 0 : task % n_groups;
-        int first = (n_groups == 1 ? task : task / n_groups) * 16 * TILES;
-        int first_unit = group * UNITS, n_units = min(UNITS, out_tile.units - first_unit);
+    const int *offset = offsets + lane / 16;
+    uint2 kept[IS_KEPT ? STEPS : 1][UNITS];
+#pragma unroll
+    for (int i = 0; IS_KEPT && i < STEPS * UNITS; i++) {
+        kept[i / UNITS][i % UNITS] = __ldg(weights + (i % UNITS * STEPS + i / UNITS) * 32 + lane);
+    }
+    for (; set * 16 * TILES < n_pixels; set += set_step) {
+        int first = set * 16 * TILES;
         const T *from[TILES];
 #pragma unroll
         for (int t = 0; t < TILES; t++) {
@@ -238,10 +256,8 @@ static __device__ void es_tile_convolve(const T *in, EsTile in_tile, const int *
             int image = out_tile.image_of(m);
             from[t] = in + in_tile.at_pixel(image, 0, m - image * pixels) * ES_FUSED_UNIT;
         }
-        const uint2 *weights = (const uint2 *)packed + (int64_t)first_unit * n_steps * 32 + lane;
-        const int *offset = offsets + lane / 16;
         float sum[TILES][UNITS][4] = {};
-#pragma unroll 2
+#pragma unroll(STEPS > 0 ? STEPS : 2)
         for (int k = 0; k < n_steps; k++) {
             uint32_t a[TILES][4];
             int shift = offset[2 * k];
@@ -251,13 +267,12 @@ static __device__ void es_tile_convolve(const T *in, EsTile in_tile, const int *
             }
 #pragma unroll
             for (int u = 0; u < UNITS; u++) {
-                if (u < n_units) {
-                    uint2 w = __ldg(weights + (u * n_steps + k) * 32);
-                    const uint32_t b[2] = {w.x, w.y};
+                uint2 w = IS_KEPT ? kept[IS_KEPT ? k : 0][u]
+                                  : __ldg(weights + (u * n_steps + k) * 32 + lane);
+                const uint32_t b[2] = {w.x, w.y};
 #pragma unroll
-                    for (int t = 0; t < TILES; t++) {
-                        es_multiply_matrix<T>(sum[t][u], a[t], b);
-                    }
+                for (int t = 0; t < TILES; t++) {
+                    es_multiply_matrix<T>(sum[t][u], a[t], b);
                 }
             }
         }
@@ -271,15 +286,61 @@ static __device__ void es_tile_convolve(const T *in, EsTile in_tile, const int *
                         2 * (lane % 4);
 #pragma unroll
                 for (int u = 0; u < UNITS; u++) {
-                    if (u < n_units) {
-                        const float(&v)[4] = sum[t / 2][u];
-                        *(uint32_t *)(to + u * out_tile.plane() * ES_FUSED_UNIT) =
-                            es_pair_bits(v[t % 2 * 2], v[t % 2 * 2 + 1], T());
-                    }
+                    const float(&v)[4] = sum[t / 2][u];
+                    *(uint32_t *)(to + u * out_tile.plane() * ES_FUSED_UNIT) =
+                        es_pair_bits(v[t % 2 * 2], v[t % 2 * 2 + 1], T());
                 }
             }
         }
     }
+}
+
+// Warps share groups of up to UNITS output units, then the pixels of each.
+template <typename T, int UNITS, int STEPS>
+static __device__ __forceinline__ void
+es_convolve_groups(const T *in, const EsTile &in_tile, const int *offsets, int n_steps,
+                   const void *packed, T *out, const EsTile &out_tile, int n_images) {
+    int warp = threadIdx.x / 32, n_groups = (out_tile.units + UNITS - 1) / UNITS;
+    int n_side_by_side = n_groups < ES_FUSED_WARPS ? n_groups : ES_FUSED_WARPS;
+    int n_sharing = ES_FUSED_WARPS / n_side_by_side;
+    if (warp >= n_side_by_side * n_sharing) {
+        return;
+    }
+    for (int group = warp % n_side_by_side; group < n_groups; group += n_side_by_side) {
+        int first_unit = group * UNITS, set = warp / n_side_by_side;
+        const uint2 *weights = (const uint2 *)packed + (int64_t)first_unit * n_steps * 32;
+        if (out_tile.units - first_unit >= UNITS) {
+            es_convolve_units<T, UNITS, STEPS>(in, in_tile, offsets, n_steps, weights, out,
+                                               out_tile, first_unit, n_images, set, n_sharing);
+        } else {
+            for (int u = first_unit; u < out_tile.units; u++) {
+                es_convolve_units<T, 1, 0>(in, in_tile, offsets, n_steps,
+                                           weights + (int64_t)(u - first_unit) * n_steps * 32, out,
+                                           out_tile, u, n_images, set, n_sharing);
+            }
+        }
+    }
+}
+
+template <typename T, int TAPS, int OUT_UNITS>
+static __device__ __forceinline__ void
+es_tile_convolve(EsKnown<TAPS, OUT_UNITS>, const T *in, const EsTile &in_tile, const int *offsets,
+                 int n_taps, const void *packed, T *out, const EsTile &out_tile, int n_images) {
+    constexpr int STEPS = (TAPS + 1) / 2;
+    constexpr int UNITS = TAPS == 0                                            ? 2
+                          : OUT_UNITS >= 2 && 2 * STEPS <= ES_FUSED_KEPT_STEPS ? 2
+                                                                               : 1;
+    es_convolve_groups<T, UNITS, STEPS>(in, in_tile, offsets, (n_taps + 1) / 2, packed, out,
+                                        out_tile, n_images);
+}
+
+// Of any size.
+template <typename T>
+static __device__ __forceinline__ void
+es_tile_convolve(const T *in, const EsTile &in_tile, const int *offsets, int n_taps,
+                 const void *packed, T *out, const EsTile &out_tile, int n_images) {
+    es_tile_convolve(EsKnown<0, 0>(), in, in_tile, offsets, n_taps, packed, out, out_tile,
+                     n_images);
 }
 
 // --- gradient of weights ---
@@ -298,11 +359,15 @@ static __host__ __device__ __forceinline__ int es_weight_part_length(int n_taps,
 // pixels are added up there.
 #define ES_FUSED_SCRATCH_BYTES (ES_FUSED_WARPS / 2 * ES_FUSED_TAPS * 128 * 4)
 
+static __host__ __device__ __forceinline__ int es_weight_slices(int n_jobs) {
+    return n_jobs > ES_FUSED_WARPS / 2 ? 1 : n_jobs > 2 ? 2 : ES_FUSED_WARPS / n_jobs;
+}
+
 // The same for one layer.
 static __host__ __device__ __forceinline__ size_t es_weight_scratch_bytes(int n_taps,
                                                                           int out_units) {
     int n_jobs = (out_units + 1) / 2 * ((n_taps + ES_FUSED_TAPS - 1) / ES_FUSED_TAPS);
-    return n_jobs <= ES_FUSED_WARPS / 2 ? (size_t)n_jobs * ES_FUSED_TAPS * 128 * 4 : 0;
+    return (size_t)n_jobs * (size_t)(es_weight_slices(n_jobs) / 2) * ES_FUSED_TAPS * 128 * 4;
 }
 
 // A thread sums one [q][o] and 8 inputs. Contains barriers for the 16-bit version alone; callers
@@ -335,54 +400,47 @@ static __device__ void es_tile_weight_gradient(const float *in, EsTile in_tile, 
     }
 }
 
-// Slices of a job in their order; with one slice straight to memory. The warp's task is job `job`,
-// slice `slice`. Contains barriers when there are several slices.
-static __device__ __forceinline__ void es_weight_store(float (&sum)[ES_FUSED_TAPS][4],
-                                                       bool is_active, int job, int slice,
-                                                       int n_slices, int n_here, bool has_second,
-                                                       int row_length, float *scratch, float *to) {
+// The slices of every job added up as a tree, the upper half onto the lower; slice 0 then has the
+// sum. The warp's task is slice `slice` of job `job`. Contains barriers when there are several.
+static __device__ __forceinline__ void es_weight_add_slices(float (&sum)[ES_FUSED_TAPS][4],
+                                                            bool is_active, int job, int n_jobs,
+                                                            int slice, int n_slices,
+                                                            float *scratch) {
     int lane = threadIdx.x % 32;
-    for (int s = 0; s < n_slices; s++) {
-        bool is_mine = is_active && slice == s, is_last = s == n_slices - 1;
+    for (int half = n_slices / 2; half > 0; half /= 2) {
+        bool gives = is_active && slice >= half && slice < 2 * half;
+        bool takes = is_active && slice < half;
+        float4 *kept =
+            (float4 *)scratch + ((slice % half) * n_jobs + job) * ES_FUSED_TAPS * 32 + lane;
 #pragma unroll
-        for (int t = 0; t < ES_FUSED_TAPS; t++) {
-            float4 *kept = (float4 *)scratch + (job * ES_FUSED_TAPS + t) * 32 + lane;
-            if (is_mine && t < n_here) {
-                if (s > 0) {
-                    float4 before = *kept;
-                    sum[t][0] += before.x, sum[t][1] += before.y;
-                    sum[t][2] += before.z, sum[t][3] += before.w;
-                }
-                if (!is_last) {
-                    *kept = make_float4(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
-                } else {
-                    *(float2 *)(to + t * row_length) = make_float2(sum[t][0], sum[t][1]);
-                    if (has_second) {
-                        *(float2 *)(to + t * row_length + ES_FUSED_UNIT * ES_FUSED_UNIT) =
-                            make_float2(sum[t][2], sum[t][3]);
-                    }
-                }
-            }
+        for (int t = 0; gives && t < ES_FUSED_TAPS; t++) {
+            kept[t * 32] = make_float4(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
         }
-        if (n_slices > 1) {
-            __syncthreads();
+        __syncthreads();
+#pragma unroll
+        for (int t = 0; takes && t < ES_FUSED_TAPS; t++) {
+            float4 other = kept[t * 32];
+            sum[t][0] += other.x, sum[t][1] += other.y;
+            sum[t][2] += other.z, sum[t][3] += other.w;
         }
+        __syncthreads();
     }
 }
 
 // A warp takes 16 output channels, up to ES_FUSED_TAPS input units and a slice of the pixels.
 // `zeros` is a unit of zeros in shared memory, read in place of pixels past the last.
 template <typename T>
-static __device__ void es_tile_weight_gradient(const T *in, EsTile in_tile, const int *offsets,
-                                               int n_taps, const T *d, EsTile d_tile, int n_images,
-                                               const T *zeros, float *scratch, float *part) {
+static __device__ __forceinline__ void
+es_tile_weight_gradient(const T *in, const EsTile &in_tile, const int *offsets, int n_taps,
+                        const T *d, const EsTile &d_tile, int n_images, const T *zeros,
+                        float *scratch, float *part) {
     constexpr int PAIRS = ES_FUSED_TAPS / 2;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int pixels = d_tile.pixels(), n_pixels = n_images * pixels;
     int n_chunks = (n_pixels + 15) / 16;
     int n_units = (d_tile.units + 1) / 2;
     int n_jobs = n_units * ((n_taps + ES_FUSED_TAPS - 1) / ES_FUSED_TAPS);
-    int n_slices = n_jobs < ES_FUSED_WARPS ? ES_FUSED_WARPS / n_jobs : 1;
+    int n_slices = es_weight_slices(n_jobs);
     int n_rounds = (n_jobs * n_slices + ES_FUSED_WARPS - 1) / ES_FUSED_WARPS;
     int row_length = d_tile.units * ES_FUSED_UNIT * ES_FUSED_UNIT;
     for (int round = 0; round < n_rounds; round++) {
@@ -430,8 +488,17 @@ static __device__ void es_tile_weight_gradient(const T *in, EsTile in_tile, cons
         }
         float *to = part + (int64_t)first_tap * row_length +
                     (unit0 * ES_FUSED_UNIT + lane / 4) * ES_FUSED_UNIT + 2 * (lane % 4);
-        es_weight_store(sum, is_active, job, slice, n_slices, n_here, unit0 + 1 < d_tile.units,
-                        row_length, scratch, to);
+        es_weight_add_slices(sum, is_active, job, n_jobs, slice, n_slices, scratch);
+#pragma unroll
+        for (int t = 0; t < ES_FUSED_TAPS; t++) {
+            if (is_active && slice == 0 && t < n_here) {
+                *(float2 *)(to + t * row_length) = make_float2(sum[t][0], sum[t][1]);
+                if (unit0 + 1 < d_tile.units) {
+                    *(float2 *)(to + t * row_length + ES_FUSED_UNIT * ES_FUSED_UNIT) =
+                        make_float2(sum[t][2], sum[t][3]);
+                }
+            }
+        }
     }
 }
 
@@ -442,8 +509,8 @@ static __device__ void es_tile_weight_gradient(const T *in, EsTile in_tile, cons
 // slices are added in a fixed order. totals [2][units * 8] may be anywhere. `kept` is
 // [ES_FUSED_WARPS][2][8] of shared memory. Begins and ends with a barrier.
 template <typename Visit>
-static __device__ void es_channel_sums(int units, int count, float *kept, float *totals,
-                                       Visit visit) {
+static __device__ __forceinline__ void es_channel_sums(int units, int count, float *kept,
+                                                       float *totals, Visit visit) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int n_slices = units < ES_FUSED_WARPS ? ES_FUSED_WARPS / units : 1;
     __syncthreads(); // what is summed may be fresh, and `kept` still be read
