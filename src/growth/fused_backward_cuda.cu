@@ -16,8 +16,6 @@ template <typename T, int IN, int OUT, int SIZE> struct BackwardShared {
     float *norm, *norm_before;
     float *slopes; // [2][channels]: d_x = scale d_z + slope x + level, slopes then levels
     float *scratch, *kept;
-    int *sample;
-    EsCrop *crop;
     size_t bytes;
 
     __host__ __device__ BackwardShared(const EsFusedNet &net, int b, int n_images,
@@ -40,8 +38,6 @@ template <typename T, int IN, int OUT, int SIZE> struct BackwardShared {
             es_weight_scratch_bytes(es_tap_units(in_tile, block.kernel), block.out_units) /
             sizeof(float));
         kept = carve.take<float>(ES_FUSED_WARPS * 16);
-        sample = carve.take<int>(n_images);
-        crop = carve.take<EsCrop>(n_images);
         bytes = carve.used;
     }
 };
@@ -201,15 +197,13 @@ prepare(const EsFusedArguments &args, const EsFusedRow &at, int b, const EsFused
     }
     if (b > 0) {
         es_norm_load(args, at, b - 1, norm_before);
-    } else {
-        es_choose_samples(args, at, s.sample, s.crop);
     }
     __syncthreads();
     if (b > 0) {
         es_load_handed_on(args, at, b - 1, Shape::before(args.net.block[b - 1]), 0, norm_before,
                           s.in, s.in_tile);
     } else {
-        es_load_images(args, at, s.sample, s.crop, s.in, s.in_tile);
+        es_load_images(args, at, s.in, s.in_tile);
     }
     fill_gradient<T>(args, at, b, block, s, norm);
     __syncthreads();

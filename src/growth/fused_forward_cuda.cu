@@ -10,8 +10,6 @@ template <typename T, int IN, int OUT, int SIZE> struct ForwardShared {
     int *offsets;
     float *norm; // of the block before
     float *kept;
-    int *sample; // per image: its number in the data set
-    EsCrop *crop;
     size_t bytes;
 
     __host__ __device__ ForwardShared(const EsFusedNet &net, int b, int n_images,
@@ -25,8 +23,6 @@ template <typename T, int IN, int OUT, int SIZE> struct ForwardShared {
         offsets = carve.take<int>(es_tap_units(in_tile, block.kernel) + 1);
         norm = carve.take<float>(4 * block.in_units * ES_FUSED_UNIT);
         kept = carve.take<float>(ES_FUSED_WARPS * 16);
-        sample = carve.take<int>(n_images);
-        crop = carve.take<EsCrop>(n_images);
         bytes = carve.used;
     }
 };
@@ -78,15 +74,13 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 3)
     es_tap_offsets(s.offsets, s.in_tile, block.kernel);
     if (b > 0) {
         es_norm_load(args, at, b - 1, norm);
-    } else {
-        es_choose_samples(args, at, s.sample, s.crop);
     }
     __syncthreads();
     if (b > 0) {
         es_load_handed_on(args, at, b - 1, Shape::before(args.net.block[b - 1]), 0, norm, s.in,
                           s.in_tile);
     } else {
-        es_load_images(args, at, s.sample, s.crop, s.in, s.in_tile);
+        es_load_images(args, at, s.in, s.in_tile);
     }
     __syncthreads();
     es_tile_convolve(EsKnown<9 * IN, OUT>(), s.in, s.in_tile, s.offsets,

@@ -75,16 +75,10 @@ static __device__ void compare_labels(const EsFusedArguments &args, const EsFuse
                                       const HeadShared<T> &s) {
     int K = args.net.n_classes;
     for (int image = threadIdx.x; image < at.n_images; image += ES_FUSED_THREADS) {
-        int64_t sample = args.first_image + at.first + image;
         float scale = 1.0f / (float)args.n_images;
-        if (args.is_training) {
-            uint64_t position = (uint64_t)(uint32_t)args.step[0] * (uint64_t)args.n_images +
-                                (uint64_t)(at.first + image);
-            sample = es_gather_sample(args.gather.seed, (uint32_t)args.episode[at.env], position,
-                                      (uint32_t)args.n_samples);
-            scale *= args.loss_scale != NULL ? args.loss_scale[at.env] : 1.0f;
-        }
-        int label = args.labels[sample], best = 0, is_valid = label < K;
+        scale *= args.loss_scale != NULL ? args.loss_scale[at.env] : 1.0f;
+        int label = args.labels[es_row_samples(args, at)[image].number], best = 0,
+            is_valid = label < K;
         float *logits = s.d_logits + image * K;
         for (int k = 1; k < K; k++) {
             best = logits[k] > logits[best] ? k : best;

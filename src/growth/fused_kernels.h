@@ -26,6 +26,9 @@ int es_fused_part_length(const EsFusedNet *net, int block);
 void es_fused_pack(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
                    int64_t n_envs);
 
+// Which images the rows take.
+void es_fused_samples(EsStream *stream, const EsFusedArguments *args);
+
 // Block b: what block b - 1 hands on (or the images) through the convolution, into memory[b].raw;
 // in training the statistics of the batch.
 void es_fused_forward(EsStream *stream, EsDtype precision, const EsFusedArguments *args, int block,

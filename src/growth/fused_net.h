@@ -9,6 +9,7 @@
 #define ES_GROWTH_FUSED_NET_H
 
 #include "growth/fused_step.h"
+#include "kernels/gather_rules.h"
 
 #define ES_FUSED_UNIT       8
 #define ES_FUSED_BLOCKS_MAX 6
@@ -77,6 +78,12 @@ typedef struct EsFusedMemory {
     float *norm_sums;      // f32 [R][2][C of units]: sums of d_z and of d_z x_hat
 } EsFusedMemory;
 
+// Which image of the data set a row takes, and how it is cropped.
+typedef struct EsFusedSample {
+    int32_t number; // in the data set
+    EsCrop crop;
+} EsFusedSample;
+
 typedef struct EsFusedArguments {
     EsFusedNet net;
     EsFusedMemory memory[ES_FUSED_BLOCKS_MAX];
@@ -90,7 +97,8 @@ typedef struct EsFusedArguments {
     int64_t first_image; // evaluation: of the pass
     int32_t n_images;    // N
     int32_t is_training;
-    int64_t row_images; // images of a row in the activation memory, N or more
+    EsFusedSample *samples; // [R][N]
+    int64_t row_images;     // images of a row in the activation memory, N or more
 
     // slabs of the store
     float *parameters, *gradients, *states;

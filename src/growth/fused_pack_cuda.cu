@@ -117,3 +117,29 @@ extern "C" void es_fused_pack(EsStream *stream, EsDtype precision, const EsFused
                                    ES_THREADS, jobs, args->parameters, args->parameter_stride,
                                    args->packed, args->net.packed_bytes, blocks_per_env));
 }
+
+// --- samples ---
+
+static __global__ void samples_kernel(const __grid_constant__ EsFusedArguments args) {
+    int64_t i = (int64_t)blockIdx.x * ES_THREADS + threadIdx.x;
+    int row = (int)(i / args.n_images), n = (int)(i % args.n_images);
+    if (row >= args.rows.n_rows || (args.rows.n_active != NULL && row >= args.rows.n_active[0])) {
+        return;
+    }
+    EsFusedSample sample = {(int32_t)args.first_image + n, {0, 0, 0}};
+    if (args.is_training) {
+        uint32_t episode = (uint32_t)args.episode[args.rows.env[row]];
+        uint32_t step = (uint32_t)args.step[0];
+        uint64_t position = (uint64_t)step * (uint64_t)args.n_images + (uint64_t)n;
+        sample.number =
+            es_gather_sample(args.gather.seed, episode, position, (uint32_t)args.n_samples);
+        sample.crop = es_gather_crop(&args.gather, episode, step, (uint32_t)n);
+    }
+    args.samples[(int64_t)row * args.row_images + n] = sample;
+}
+
+extern "C" void es_fused_samples(EsStream *stream, const EsFusedArguments *args) {
+    EsLaunch launch(stream, "fused_samples");
+    int64_t count = args->rows.n_rows * args->n_images;
+    launch.start(samples_kernel, dim3((unsigned)es_ceil_div(count, ES_THREADS)), ES_THREADS, *args);
+}

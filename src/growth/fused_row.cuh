@@ -443,50 +443,64 @@ es_load_gradient(const EsFusedArguments &args, const EsFusedRow &at, int b,
 
 // --- images ---
 
-// Number in the data set and crop of the part's images. Ends with a barrier.
-static __device__ void es_choose_samples(const EsFusedArguments &args, const EsFusedRow &at,
-                                         int *sample, EsCrop *crop) {
-    for (int i = threadIdx.x; i < at.n_images; i += ES_FUSED_THREADS) {
-        sample[i] = (int)args.first_image + at.first + i;
-        crop[i].row = crop[i].column = crop[i].flip = 0;
-        if (args.is_training) {
-            uint32_t episode = (uint32_t)args.episode[at.env], step = (uint32_t)args.step[0];
-            uint32_t n = (uint32_t)(at.first + i);
-            uint64_t position = (uint64_t)step * (uint64_t)args.n_images + n;
-            sample[i] =
-                es_gather_sample(args.gather.seed, episode, position, (uint32_t)args.n_samples);
-            crop[i] = es_gather_crop(&args.gather, episode, step, n);
-        }
-    }
-    __syncthreads();
+static __device__ __forceinline__ const EsFusedSample *es_row_samples(const EsFusedArguments &args,
+                                                                      const EsFusedRow &at) {
+    return args.samples + (int64_t)at.row * args.row_images + at.first;
 }
 
-// Pixels are (byte / 255 - mean) inv_std, as one multiply-add.
+// The bytes of four neighbouring pixels of one channel as the crop shows them; black outside.
+static __device__ __forceinline__ uint32_t es_load_bytes(const unsigned char *channel, int size,
+                                                         const EsCrop &crop, int row, int column) {
+    if ((crop.row | crop.column | crop.flip) == 0) {
+        return *(const uint32_t *)(channel + row * size + column);
+    }
+    uint32_t bytes = 0;
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        bytes |= (uint32_t)es_gather_pixel(channel, size, size, crop, row, column + k) << 8 * k;
+    }
+    return bytes;
+}
+
+// The part's images into a tile of one unit: (byte / 255 - mean) inv_std, as one multiply-add. A
+// thread takes four neighbouring pixels where the size allows, else one.
 template <typename T>
 static __device__ __forceinline__ void
-es_load_images(const EsFusedArguments &args, const EsFusedRow &at, const int *sample,
-               const EsCrop *crop, T *tile, const EsTile &shape) {
+es_load_images(const EsFusedArguments &args, const EsFusedRow &at, T *tile, const EsTile &shape) {
     int pixels = shape.pixels(), size = shape.size, n_channels = args.net.image_channels;
-    for (int i = threadIdx.x; i < at.n_images * pixels; i += ES_FUSED_THREADS) {
+    int width = size % 4 == 0 ? 4 : 1;
+    const EsFusedSample *samples = es_row_samples(args, at);
+    for (int i = threadIdx.x * width; i < at.n_images * pixels; i += ES_FUSED_THREADS * width) {
         int image = shape.image_of(i), pixel = i - image * pixels;
         int row = shape.row_of(pixel), column = pixel - row * size;
-        EsCrop from_crop = crop[image];
-        int from_row = row + from_crop.row;
-        int from_column = (from_crop.flip ? size - 1 - column : column) + from_crop.column;
-        bool is_inside =
-            (unsigned)from_row < (unsigned)size && (unsigned)from_column < (unsigned)size;
-        const unsigned char *from = args.images + (int64_t)sample[image] * n_channels * pixels +
-                                    (is_inside ? from_row * size + from_column : 0);
-        float v[8] = {};
+        EsFusedSample sample = samples[image];
+        const unsigned char *from = args.images + (int64_t)sample.number * n_channels * pixels;
+        uint32_t bytes[ES_MAX_IMAGE_CHANNELS] = {};
 #pragma unroll
-        for (int c = 0; c < 8; c++) {
+        for (int c = 0; c < ES_MAX_IMAGE_CHANNELS; c++) {
             if (c < n_channels) {
-                float byte = is_inside ? (float)from[c * pixels] : 0.0f;
-                v[c] = fmaf(byte, args.gather.inv_std[c] * (1.0f / 255.0f),
-                            -args.gather.mean[c] * args.gather.inv_std[c]);
+                bytes[c] =
+                    width == 4
+                        ? es_load_bytes(from + c * pixels, size, sample.crop, row, column)
+                        : es_gather_pixel(from + c * pixels, size, size, sample.crop, row, column);
             }
         }
-        es_unit_store(tile + shape.at(image, 0, row, column) * ES_FUSED_UNIT, v);
+        T *to = tile + shape.at(image, 0, row, column) * ES_FUSED_UNIT;
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            float v[8] = {};
+#pragma unroll
+            for (int c = 0; c < ES_MAX_IMAGE_CHANNELS; c++) {
+                if (c < n_channels) {
+                    v[c] = fmaf((float)(bytes[c] >> 8 * k & 0xFF),
+                                args.gather.inv_std[c] * (1.0f / 255.0f),
+                                -args.gather.mean[c] * args.gather.inv_std[c]);
+                }
+            }
+            if (k < width) {
+                es_unit_store(to + k * ES_FUSED_UNIT, v);
+            }
+        }
     }
 }
 

@@ -9,11 +9,14 @@
 #include "growth/fused_kernels.h"
 #include "growth/fused_seed.h"
 
-// Shared memory of a block of threads at most, so that three of them share a multiprocessor, or two
-// where registers allow no more.
-#define SHARED_BYTES_OF_THREE ((size_t)74 * 1024)
-#define SHARED_BYTES_OF_TWO   ((size_t)112 * 1024)
-#define IMAGES_PER_PART_MAX   16
+// Blocks of threads that share a multiprocessor: as many as their registers allow.
+#define FORWARD_SHARING  3
+#define BACKWARD_SHARING 2
+// Shared memory that the system takes of each block's.
+#define RESERVED_BYTES 1024
+// What a part costs besides its images, in images.
+#define PART_COST           0.7
+#define IMAGES_PER_PART_MAX 16
 
 // Images that a block of threads takes at a time, by kernel.
 typedef struct Parts {
@@ -166,6 +169,10 @@ static EsStatus describe_net(const EsGrowthModel *model, EsFusedNet *net) {
 
 // --- images per part ---
 
+static int64_t count_parts(int64_t n_images, int images) {
+    return (n_images + images - 1) / images;
+}
+
 typedef size_t (*BytesFunction)(const EsFusedNet *net, EsDtype precision, int block, int n_images);
 
 static size_t head_bytes(const EsFusedNet *net, EsDtype precision, int block, int n_images) {
@@ -173,23 +180,31 @@ static size_t head_bytes(const EsFusedNet *net, EsDtype precision, int block, in
     return es_fused_head_bytes(net, precision, n_images);
 }
 
-// As many as share a multiprocessor well, while there are parts for all multiprocessors twice.
+// The number for which the blocks of threads take the fewest turns, a turn being as long as its
+// images and a little more for what a part does once.
 static EsStatus choose_images(const EsFusedNet *net, EsDtype precision, const EsDevice *device,
-                              BytesFunction bytes, size_t wanted, int block, int64_t n_rows,
+                              BytesFunction bytes, int n_sharing, int block, int64_t n_rows,
                               int64_t n_images, int *images) {
     size_t limit = es_fused_shared_limit(device);
-    int64_t n_wanted = 2 * (int64_t)es_device_info(device)->n_units;
+    int64_t n_places = (int64_t)n_sharing * es_device_info(device)->n_units;
+    double best = 0;
     if (bytes(net, precision, block, 1) > limit) {
         return ES_FAIL(UNSUPPORTED,
                        "block %d of the host needs %zu bytes of shared memory for one image, the "
                        "GPU has %zu",
                        block, bytes(net, precision, block, 1), limit);
     }
-    *images = 1;
-    while (2 * *images <= ES_MIN(n_images, IMAGES_PER_PART_MAX) &&
-           bytes(net, precision, block, 2 * *images) <= ES_MIN(wanted, limit) &&
-           n_rows * (n_images / (2 * *images)) >= n_wanted) {
-        *images *= 2;
+    for (int n = 1; n <= ES_MIN(n_images, IMAGES_PER_PART_MAX); n++) {
+        if (n > 1 && bytes(net, precision, block, n) > limit / (size_t)n_sharing - RESERVED_BYTES) {
+            break;
+        }
+        int64_t n_blocks = n_rows * count_parts(n_images, n);
+        double turns = (double)((n_blocks + n_places - 1) / n_places);
+        double cost = turns * (n + PART_COST);
+        if (n == 1 || cost < best) {
+            best = cost;
+            *images = n;
+        }
     }
     return ES_STATUS_OK;
 }
@@ -197,12 +212,12 @@ static EsStatus choose_images(const EsFusedNet *net, EsDtype precision, const Es
 static EsStatus choose_parts(const EsFusedNet *net, EsDtype precision, const EsDevice *device,
                              int64_t n_rows, int64_t n_images, Parts *parts) {
     for (int b = 0; b < net->n_blocks; b++) {
-        ES_TRY(choose_images(net, precision, device, es_fused_forward_bytes, SHARED_BYTES_OF_THREE,
-                             b, n_rows, n_images, &parts->forward[b]));
-        ES_TRY(choose_images(net, precision, device, es_fused_backward_bytes, SHARED_BYTES_OF_TWO,
-                             b, n_rows, n_images, &parts->backward[b]));
+        ES_TRY(choose_images(net, precision, device, es_fused_forward_bytes, FORWARD_SHARING, b,
+                             n_rows, n_images, &parts->forward[b]));
+        ES_TRY(choose_images(net, precision, device, es_fused_backward_bytes, BACKWARD_SHARING, b,
+                             n_rows, n_images, &parts->backward[b]));
     }
-    ES_TRY(choose_images(net, precision, device, head_bytes, SHARED_BYTES_OF_TWO, net->n_blocks - 1,
+    ES_TRY(choose_images(net, precision, device, head_bytes, BACKWARD_SHARING, net->n_blocks - 1,
                          n_rows, n_images, &parts->head));
     for (int s = 0; s < net->n_slots; s++) {
         ES_TRY(es_fused_seed_images(&net->place[s], precision, es_fused_shared_limit(device),
@@ -235,10 +250,6 @@ static void *take(Slab *slab, int64_t count, size_t element_bytes) {
     void *piece = slab->base == NULL ? NULL : slab->base + slab->used;
     slab->used += ((size_t)count * element_bytes + 255) / 256 * 256;
     return piece;
-}
-
-static int64_t count_parts(int64_t n_images, int images) {
-    return (n_images + images - 1) / images;
 }
 
 // n_trained and n_held: images of all rows in training, and at most in any run.
@@ -292,6 +303,7 @@ static void place_memory(EsFusedStep *fused, Slab *slab) {
     args->counters = take(slab, n_rows, sizeof(int32_t));
     args->norm_parts = take(slab, n_trained * 2 * most_channels, sizeof(float));
     args->loss_parts = take(slab, n_held * 3, sizeof(float));
+    args->samples = take(slab, n_held, sizeof(EsFusedSample));
 }
 
 static EsStatus create_results(EsFusedStep *fused, int64_t n_rows, EsFusedResults *results) {
@@ -391,6 +403,7 @@ static void set_results(EsFusedArguments *args, const EsFusedResults *results) {
 static void run_forward(EsFusedStep *fused, EsStream *stream, const EsFusedArguments *args,
                         const Parts *parts) {
     EsDtype precision = fused->options.precision;
+    es_fused_samples(stream, args);
     for (int b = 0; b < args->net.n_blocks; b++) {
         es_fused_forward(stream, precision, args, b, parts->forward[b]);
         for (int k = 0; k < 2; k++) {
