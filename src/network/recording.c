@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "tensor/profile.h"
 
 // Whatever goes wrong, the work can still run: a launch that fails while it is only recorded is no
 // failure of the device.
@@ -24,7 +25,10 @@ static void record(EsRecording *recording, EsStream *stream, EsQueueFunction que
     if (status != ES_STATUS_OK) {
         snprintf(recording->fallback, sizeof recording->fallback, "capture failed: %s",
                  es_status_detail());
-        es_log(ES_LOG_WARNING, "%s; running without capture", recording->fallback);
+        // a profile that times launches one by one asked for it
+        int is_wanted = es_profile_forbids_capture(es_stream_device(stream));
+        es_log(is_wanted ? ES_LOG_DEBUG : ES_LOG_WARNING, "%s; running without capture",
+               recording->fallback);
     }
     es_device_forgive(es_stream_device(stream));
 }

@@ -24,7 +24,8 @@ typedef struct EsRecording {
 // memory.
 typedef EsStatus (*EsQueueFunction)(void *context, EsStream *stream);
 
-// Queue the work. With may_record 0 always directly. A recording that fails is logged once.
+// Queue the work. With may_record 0 always directly. A recording that fails is logged once, as a
+// warning unless a profile forbids it.
 EsStatus es_recording_run(EsRecording *recording, EsStream *stream, int may_record,
                           EsQueueFunction queue, void *context);
 

@@ -68,9 +68,6 @@ struct EsCapture {
     void *handle;     // CUDA: cudaGraphExec_t
 };
 
-// Whether captures are refused while launches are timed one by one.
-int es_profile_forbids_capture(const EsDevice *device);
-
 // Fill `device` (zeroed, options set) for cuda:index. UNSUPPORTED in a build without CUDA.
 EsStatus es_device_open_cuda(EsDevice *device, int index);
 

@@ -83,6 +83,9 @@ void es_profile_stop(EsDevice *device);
 
 // --- by who does the work; all return at once when the device is not profiled ---
 
+// Whether captures are refused because launches are timed one by one.
+int es_profile_forbids_capture(const EsDevice *device);
+
 // A phase, on the thread that runs the step. Ranges nest; an end closes the innermost. `stream` is
 // nullable: then the clock is read. On CUDA also an NVTX range, profiled or not.
 void es_profile_range_begin(EsDevice *device, EsStream *stream, const char *name);
