@@ -4,12 +4,12 @@
 // logits are the device's own.
 //
 //     EsDecisionDevice *decision; ES_TRY(es_policy_decision(policy, reward, stream, &decision));
-//     ES_TRY(es_decision_begin(decision, first_episode));         // episodes begin
+//     ES_TRY(es_decision_begin(decision, first_episode));           // episodes begin
 //     ES_TRY(es_decision_choose(decision, &state, masks, actions)); // measured, not yet decided
-//     ...                                                         // actions carried out, tick
+//     ...                                                           // carried out, tick
 //     ES_TRY(es_decision_pay(decision, &state));
-//     es_stream_copy(stream, host, report.memory, report.bytes, ES_COPY_TO_HOST); // when it is
-//     read ES_TRY(es_decision_end(decision));                          // after the last step
+//     es_stream_copy(stream, host, report.memory, report.bytes, ES_COPY_TO_HOST);
+//     ES_TRY(es_decision_end(decision));                            // after the last step
 //
 // choose and pay queue work and nothing else: no waits, no allocations, no copies to the host; the
 // number of launches does not depend on E. What changes between rounds is read from device memory,

@@ -27,15 +27,20 @@ static EsStatus measure_slot(const EsSlot *slot, int64_t *gate, int64_t *seed) {
     return ES_STATUS_OK;
 }
 
+// The host alone, on one image: what its parameters are, in their order.
+static EsStatus host_graph(const EsHostSpec *host, EsGraph **graph) {
+    ES_TRY(es_graph_create(1, graph));
+    EsValueId images =
+        es_graph_input(*graph, "x", ES_DTYPE_F32, 4,
+                       (int64_t[]){1, host->image_channels, host->image_size, host->image_size});
+    es_host_build(*graph, host, images, 0);
+    return ES_STATUS_OK;
+}
+
 EsStatus es_growth_layout_create(EsGrowthModel *model) {
-    const EsHostSpec *host = &model->host;
     EsGrowthLayout *layout = &model->layout;
     EsGraph *graph = NULL;
-    ES_TRY(es_graph_create(1, &graph));
-    EsValueId images =
-        es_graph_input(graph, "x", ES_DTYPE_F32, 4,
-                       (int64_t[]){1, host->image_channels, host->image_size, host->image_size});
-    es_host_build(graph, host, images, 0);
+    ES_TRY(host_graph(&model->host, &graph));
     layout->n_host_weights = es_graph_parameter_count(graph);
     layout->n_host_parameters = graph->n_parameters;
     layout->n_states = graph->n_states;
@@ -75,13 +80,8 @@ static EsStatus list_spans(EsGraph *graph, int64_t first, EsSpans *spans) {
 }
 
 EsStatus es_growth_host_spans(const EsGrowthModel *model, EsSpans *spans) {
-    const EsHostSpec *host = &model->host;
     EsGraph *graph = NULL;
-    ES_TRY(es_graph_create(1, &graph));
-    EsValueId images =
-        es_graph_input(graph, "x", ES_DTYPE_F32, 4,
-                       (int64_t[]){1, host->image_channels, host->image_size, host->image_size});
-    es_host_build(graph, host, images, 0);
+    ES_TRY(host_graph(&model->host, &graph));
     return list_spans(graph, 0, spans);
 }
 

@@ -10,15 +10,7 @@ static inline void make_stripes(EsDataset *dataset, int64_t n_train, int64_t n_v
                                 int64_t n_test) {
     enum { SIZE = 16, CLASSES = 10 };
     int64_t n = n_train + n_validation + n_test;
-    memset(dataset, 0, sizeof *dataset);
-    snprintf(dataset->name, sizeof dataset->name, "stripes");
-    dataset->n_channels = 1;
-    dataset->height = dataset->width = SIZE;
-    dataset->n_classes = CLASSES;
-    dataset->image_bytes = (size_t)SIZE * SIZE;
-    dataset->n_images = n;
-    dataset->images = malloc((size_t)n * SIZE * SIZE);
-    dataset->labels = malloc((size_t)n);
+    begin_gray_dataset(dataset, "stripes", SIZE, CLASSES, n);
     for (int64_t i = 0; i < n; i++) {
         int label = (int)(i * 7 % 11 % CLASSES);
         dataset->labels[i] = (uint8_t)label;
@@ -29,8 +21,6 @@ static inline void make_stripes(EsDataset *dataset, int64_t n_train, int64_t n_v
                 (uint8_t)(110.0f + (line / 3 == label % 5 ? 70.0f : 0.0f) + noise);
         }
     }
-    dataset->mean[0] = 0.5f;
-    dataset->std[0] = 0.25f;
     size_t first = (size_t)n_train, second = (size_t)(n_train + n_validation);
     dataset->train = (EsSplit){dataset->images, dataset->labels, n_train};
     dataset->validation = (EsSplit){dataset->images + first * dataset->image_bytes,

@@ -46,19 +46,27 @@ static inline float small_draw(uint32_t number) {
     return 2.0f * es_random_uniform(r.word[number % 4]) - 1.0f;
 }
 
+// Room for n images with one channel of size x size; pixels, labels and splits are the caller's.
+static inline void begin_gray_dataset(EsDataset *dataset, const char *name, int size, int n_classes,
+                                      int64_t n) {
+    memset(dataset, 0, sizeof *dataset);
+    snprintf(dataset->name, sizeof dataset->name, "%s", name);
+    dataset->n_channels = 1;
+    dataset->height = dataset->width = size;
+    dataset->n_classes = n_classes;
+    dataset->image_bytes = (size_t)size * (size_t)size;
+    dataset->n_images = n;
+    dataset->images = malloc((size_t)n * dataset->image_bytes);
+    dataset->labels = malloc((size_t)n);
+    dataset->mean[0] = 0.5f;
+    dataset->std[0] = 0.25f;
+}
+
 // 8 x 8 images of three classes that differ in where they are bright, with noise.
 static inline void make_small_dataset(EsDataset *dataset, int64_t n_train, int64_t n_validation) {
     enum { SIZE = 8, CLASSES = 3 };
     int64_t n = n_train + n_validation;
-    memset(dataset, 0, sizeof *dataset);
-    snprintf(dataset->name, sizeof dataset->name, "small");
-    dataset->n_channels = 1;
-    dataset->height = dataset->width = SIZE;
-    dataset->n_classes = CLASSES;
-    dataset->image_bytes = (size_t)SIZE * SIZE;
-    dataset->n_images = n;
-    dataset->images = malloc((size_t)n * SIZE * SIZE);
-    dataset->labels = malloc((size_t)n);
+    begin_gray_dataset(dataset, "small", SIZE, CLASSES, n);
     for (int64_t i = 0; i < n; i++) {
         int label = (int)(i * 7 % 11 % CLASSES);
         dataset->labels[i] = (uint8_t)label;
@@ -69,8 +77,6 @@ static inline void make_small_dataset(EsDataset *dataset, int64_t n_train, int64
                 (uint8_t)(128.0f + (band < 4 ? 40.0f : -40.0f) + noise);
         }
     }
-    dataset->mean[0] = 0.5f;
-    dataset->std[0] = 0.25f;
     dataset->train = (EsSplit){dataset->images, dataset->labels, n_train};
     dataset->validation = (EsSplit){dataset->images + (size_t)n_train * dataset->image_bytes,
                                     dataset->labels + n_train, n_validation};
