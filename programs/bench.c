@@ -283,7 +283,7 @@ EsExit es_bench_run(int argc, char **argv) {
         ES_OPTION_TEXT("task", &wanted.host.task, NULL, "NAME",
                        "host, growth, sync: this one (esper hosts --help) instead of the list"),
         ES_OPTION_INT("envs", &wanted.host.n_envs, "0", 0, 65536, "N",
-                      "host, growth, sync: how many side by side, 0 = 4"),
+                      "host, growth, sync, policy: how many side by side, 0 = 4, policy 64"),
         ES_OPTION_INT("hosts", &wanted.host.n_envs, "0", 0, 65536, "N", "the same as --envs"),
         ES_OPTION_INT("batch", &wanted.host.batch, "0", 0, 65536, "N",
                       "host, growth, sync: images per batch, 0 = the task's"),

@@ -157,9 +157,9 @@ static const char summary[] =
     "Grow many hosts at once: each trains, and the policy may put seeds (small modules) into its\n"
     "slots, blend them in, keep them or take them out. A round is one episode of every host; "
     "--policy\nppo learns from it, and at the end plays held-out episodes against others. The run "
-    "folder keeps\neverything: `esper query RUN \"SELECT * FROM seeds\"`. --device cuda grows "
-    "all\nhosts on a GPU.\n\nA schedule (--policy "
-    "script:FILE) is a text file, one operation per line:\n  # step  environments  operation  "
+    "folder keeps\neverything: `esper query RUN \"SELECT * FROM seeds\"`. --device cuda: all on "
+    "a GPU.\n\nA schedule (--policy script:FILE) is a text file, one operation per line:\n  # step "
+    " environments  operation  "
     "arguments\n  1       *             germinate  "
     "r0c1 conv_light style=sigmoid_add tempo=standard\n  9       0-3,7         fossilize  "
     "r0c1\n  12      *             prune      r0c0 speed=fast curve=cosine";

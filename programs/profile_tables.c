@@ -142,6 +142,8 @@ static json_t *counts_json(const EsProfileResult *result) {
 EsStatus es_profile_print_json(const EsProfileResult *result) {
     const EsGrowSettings *settings = result->settings;
     const EsProfileReport *report = &result->report, *operations = operations_of(result);
+    json_int_t n_dropped = report->n_dropped;
+    n_dropped += result->is_split ? operations->n_dropped : 0;
     json_t *root = json_pack(
         "{s:s, s:i, s:s, s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:b, s:I}",
         "task", settings->task, "envs", settings->n_envs, "policy", settings->policy, "device",
@@ -150,8 +152,7 @@ EsStatus es_profile_print_json(const EsProfileResult *result) {
         "environment_steps_per_second", steps_per_second(result), "window_ms", report->window_ms,
         "idle_ms", report->window_ms - report->busy_ms, "per_step", counts_json(result), "phases",
         rows_json(report, PHASES), "operations", rows_json(operations, OPERATIONS),
-        "operations_without_captures", result->is_split, "dropped",
-        (json_int_t)(report->n_dropped + (result->is_split ? operations->n_dropped : 0)));
+        "operations_without_captures", result->is_split, "dropped", n_dropped);
     int is_written = root != NULL &&
                      json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) == 0 &&
                      printf("\n") == 1;

@@ -54,7 +54,7 @@ static void destroy_profile(EsProfile *profile) {
 
 static EsStatus create_events(EsDevice *device, EsProfile *profile) {
     size_t n_events = 2 * (size_t)profile->options.capacity;
-    ES_TRY(es_allocate(n_events * sizeof *profile->events, (void **)&profile->events));
+    ES_TRY(es_allocate(n_events * sizeof(void *), (void **)&profile->events));
     for (size_t i = 0; i < n_events; i++) {
         ES_TRY(es_event_create(device, &profile->events[i]));
     }

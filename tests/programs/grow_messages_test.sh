@@ -23,7 +23,7 @@ expect_part "--amp-dtype" "$out" "amp_dtype = off"
 run 2 grow "${host[@]}" --amp-dtype bfloat16 --dry-run
 expect_part "half precision on the CPU" "$err" "the CPU computes in F32; BF16 is asked for"
 run 0 grow --help
-expect_part "help" "$out" "--device cuda grows all"
+expect_part "help" "$out" "--device cuda: all on a GPU"
 
 # --- what the user has named and is not there is wrong input ---
 run 2 grow --policy script:nosuch.txt
