@@ -129,8 +129,8 @@ static inline uint64_t hash_state(const EsGrowth *growth) {
     uint64_t hash = 14695981039346656037u;
     for (int32_t e = 0; e < growth->state.n_envs; e++) {
         for (int32_t s = 0; s < growth->state.n_slots; s++) {
-            EsSeed seed =
-                es_seed_load(&growth->state.seed, (size_t)(e * growth->state.n_slots + s));
+            size_t at = (size_t)e * (size_t)growth->state.n_slots + (size_t)s;
+            EsSeed seed = es_seed_load(&growth->state.seed, at);
             hash = hash_bytes(&seed, sizeof seed, hash);
         }
         EsGrowthEnv env = es_growth_env_load(&growth->state.env, (size_t)e);

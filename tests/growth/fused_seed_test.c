@@ -179,7 +179,7 @@ static void end_fused(Fused *f) {
     EsTensor *tensors[] = {&f->images, &f->labels,     &f->episode,  &f->env,
                            &f->step,   &f->loss_scale, &f->n_active, &f->slots};
     es_fused_step_destroy(f->step_of_all);
-    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+    for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
         es_device_destroy_tensor(tensors[i]);
     }
     es_store_destroy(f->store);
