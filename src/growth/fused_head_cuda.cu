@@ -57,43 +57,67 @@ static __device__ void compute_logits(const EsFusedArguments &args, const EsFuse
     int K = args.net.n_classes, stride = s.tile.units * ES_FUSED_UNIT;
     int C = args.net.block[args.net.n_blocks - 1].n_out;
     const float *parameters = es_row_parameters(args, at);
-    for (int i = threadIdx.x; i < at.n_images * K; i += ES_FUSED_THREADS) {
-        int image = i / K, k = i % K;
+    int lane = threadIdx.x % 32;
+    for (int i = threadIdx.x / 32; i < at.n_images * K; i += ES_FUSED_WARPS) {
+        int image = i / K, k = i - image * K;
         const float *weight = parameters + args.net.head_weight + (int64_t)k * C;
-        float sum = parameters[args.net.head_bias + k];
-        for (int c = 0; c < C; c++) {
+        float sum = 0.0f;
+        for (int c = lane; c < C; c += 32) {
             sum = fmaf(es_rounded(weight[c], T()), s.features[image * stride + c], sum);
         }
-        s.d_logits[i] = sum;
+        sum = es_warp_sum(sum);
+        if (lane == 0) {
+            s.d_logits[i] = sum + parameters[args.net.head_bias + k];
+        }
     }
 }
 
-// A thread per image: loss, and logits become their gradients. A label out of range counts and adds
+// The first largest of K logits; a warp calls together, all lanes get its number.
+static __device__ __forceinline__ int find_first_largest(const float *logits, int K) {
+    int best = (int)threadIdx.x % 32;
+    float largest = best < K ? logits[best] : -INFINITY;
+    for (int k = best + 32; k < K; k += 32) {
+        if (logits[k] > largest) {
+            largest = logits[k], best = k;
+        }
+    }
+    for (int offset = 16; offset > 0; offset /= 2) {
+        float other = __shfl_xor_sync(0xFFFFFFFFu, largest, offset);
+        int number = __shfl_xor_sync(0xFFFFFFFFu, best, offset);
+        if (other > largest || (other == largest && number < best)) {
+            largest = other, best = number;
+        }
+    }
+    return best < K ? best : 0;
+}
+
+// A warp per image: loss, and logits become their gradients. A label out of range counts and adds
 // nothing else.
 template <typename T>
 static __device__ void compare_labels(const EsFusedArguments &args, const EsFusedRow &at,
                                       const HeadShared<T> &s) {
-    int K = args.net.n_classes;
-    for (int image = threadIdx.x; image < at.n_images; image += ES_FUSED_THREADS) {
-        float scale = 1.0f / (float)args.n_images;
-        scale *= args.loss_scale != NULL ? args.loss_scale[at.env] : 1.0f;
-        int label = args.labels[es_row_samples(args, at)[image].number], best = 0,
-            is_valid = label < K;
+    int K = args.net.n_classes, lane = threadIdx.x % 32;
+    float scale = args.loss_scale != NULL ? args.loss_scale[at.env] : 1.0f;
+    scale /= (float)args.n_images;
+    for (int image = threadIdx.x / 32; image < at.n_images; image += ES_FUSED_WARPS) {
+        int label = args.labels[es_row_samples(args, at)[image].number], is_valid = label < K;
         float *logits = s.d_logits + image * K;
-        for (int k = 1; k < K; k++) {
-            best = logits[k] > logits[best] ? k : best;
-        }
-        float largest = logits[best], sum = 0.0f, of_label = logits[is_valid ? label : 0];
-        for (int k = 0; k < K; k++) {
+        int best = find_first_largest(logits, K);
+        float largest = logits[best], of_label = logits[is_valid ? label : 0], sum = 0.0f;
+        for (int k = lane; k < K; k += 32) {
             sum += expf(logits[k] - largest);
         }
-        for (int k = 0; k < K; k++) {
+        sum = es_warp_sum(sum);
+        __syncwarp(); // logits are replaced by what follows
+        for (int k = lane; k < K; k += 32) {
             float p = expf(logits[k] - largest) / sum;
             logits[k] = is_valid ? (p - (k == label ? 1.0f : 0.0f)) * scale : 0.0f;
         }
-        s.loss[3 * image] = is_valid ? logf(sum) + (largest - of_label) : 0.0f;
-        s.loss[3 * image + 1] = is_valid && best == label ? 1.0f : 0.0f;
-        s.loss[3 * image + 2] = is_valid ? 0.0f : 1.0f;
+        if (lane == 0) {
+            s.loss[3 * image] = is_valid ? logf(sum) + (largest - of_label) : 0.0f;
+            s.loss[3 * image + 1] = is_valid && best == label ? 1.0f : 0.0f;
+            s.loss[3 * image + 2] = is_valid ? 0.0f : 1.0f;
+        }
     }
 }
 
