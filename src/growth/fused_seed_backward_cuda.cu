@@ -9,7 +9,7 @@
 template <typename T>
 static __device__ __noinline__ void weight_gradient(const EsSeedWork<T> &w, int k, const T *in,
                                                     EsTile in_tile, const T *d, EsTile d_tile) {
-    int kernel = es_seed_tensor(w.place->n_channels, w.slot.blueprint, k).kernel;
+    int kernel = w.kernel[k];
     __syncthreads();
     es_tap_offsets(w.s.offsets, in_tile, kernel);
     __syncthreads();
@@ -21,75 +21,66 @@ static __device__ __noinline__ void weight_gradient(const EsSeedWork<T> &w, int 
 template <typename T>
 static __device__ __noinline__ void mask_rectified(const EsSeedWork<T> &w, const T *rectified,
                                                    EsTile rectified_tile, T *d, EsTile d_tile) {
-    es_seed_transform(w, d, d_tile, d, d_tile, [&](const EsSpot &spot, float(&v)[8]) {
-        float r[8];
-        es_unit_load(r, rectified + spot.in(rectified_tile));
+    __syncthreads();
+    es_seed_each(w.at.n_images * d_tile.units, d_tile, [=](int unit) {
+        return [=](int row, int column) {
+            T *at = d + d_tile.at(0, unit, row, column) * ES_FUSED_UNIT;
+            float r[8], v[8];
+            es_unit_load(v, at);
+            es_unit_load(r, rectified + rectified_tile.at(0, unit, row, column) * ES_FUSED_UNIT);
 #pragma unroll
-        for (int c = 0; c < 8; c++) {
-            v[c] = r[c] > 0.0f ? v[c] : 0.0f;
-        }
+            for (int c = 0; c < 8; c++) {
+                v[c] = r[c] > 0.0f ? v[c] : 0.0f;
+            }
+            es_unit_store(at, v);
+        };
     });
 }
 
-// From the gradient of y to that of the branch before its norm (tensors k and k + 1), into `to`;
-// where the seed mixes, what reaches the slot's input beside the branch goes to its memory. Begins
-// and ends with a barrier.
+// From the gradient of y and its sums to the gradient of the branch before its norm (tensors k and
+// k + 1), into `to`; where the seed mixes, what reaches the slot's input beside the branch, d_h +
+// d_s, which is d but for MULTIPLY, into `beside`, d or memory. Ends with a barrier.
 template <typename T>
 static __device__ __noinline__ void differentiate_top(const EsSeedWork<T> &w, int k, T *to,
-                                                      EsTile to_tile) {
-    const EsGroupNorm norm = w.s.norm[0];
-    const T *branch = w.branch;
-    EsTile map = w.s.map, branch_tile = w.branch_tile;
-    es_channel_sums(w.at.n_images * map.units, map.pixels(), w.s.kept, w.s.totals,
-                    [&](int image_unit, int pixel, float(&sums)[2][8]) {
-                        EsSpot spot(image_unit, pixel, map);
-                        float v[8], x[8], s[8], d_h[8], d_s[8];
-                        es_seed_split(w, spot, x, s, d_h, d_s);
-                        es_unit_load(v, branch + spot.in(branch_tile));
+                                                      EsTile to_tile, T *beside) {
+    EsTile map = w.s.map, padded = w.s.padded, branch_tile = w.branch_tile;
+    const T *branch = w.branch, *x = w.s.x, *d = w.s.d;
+    bool is_product = w.slot.mode == ES_BLEND_MULTIPLY;
+    bool is_kept = w.is_mixed && (is_product || beside != d);
+    es_group_finish(w, w.s.norm[0], k, 1.0f);
+    es_seed_each(w.at.n_images * map.units, map, [&](int unit) {
+        EsGroupSlope line(w, 0, unit);
+        EsSeedUnit<T> seed(w, unit);
+        float part = is_product ? 1.0f : es_seed_part_of_seed(w, unit / map.units);
+        return [=](int row, int column) {
+            int at = map.at(0, unit, row, column) * ES_FUSED_UNIT;
+            float v[8], g[8], d_s[8];
+            es_unit_load(g, d + at);
+            es_unit_load(v, branch + branch_tile.at(0, unit, row, column) * ES_FUSED_UNIT);
 #pragma unroll
-                        for (int c = 0; c < 8; c++) {
-                            float x_hat =
-                                es_group_x_hat(norm, image_unit * ES_FUSED_UNIT + c, v[c]);
-                            sums[0][c] += d_s[c];
-                            sums[1][c] = fmaf(d_s[c], x_hat, sums[1][c]);
-                        }
-                    });
-    es_group_finish(w, norm, k);
-    float scale = 1.0f / (float)map.pixels();
-    es_seed_each(w, [&](const EsSpot &spot) {
-        const float *d_average = w.s.d_average + spot.image * w.s.stride + spot.unit * 8;
-        float v[8], x[8], s[8], d_h[8], d_s[8];
-        es_seed_split(w, spot, x, s, d_h, d_s);
-        es_unit_load(v, branch + spot.in(branch_tile));
+            for (int c = 0; c < 8; c++) {
+                d_s[c] = part * g[c];
+            }
+            if (is_product) {
+                float u[8], d_h[8];
+                es_unit_load(u, x + padded.at(0, unit, row, column) * ES_FUSED_UNIT);
+                es_seed_split(seed, u, v, g, d_h, d_s);
 #pragma unroll
-        for (int c = 0; c < 8; c++) {
-            v[c] = es_group_d_input(w, norm, spot, c, v[c], d_s[c]);
-            d_h[c] += d_s[c] + d_average[c] * scale;
-        }
-        es_unit_store(to + spot.in(to_tile), v);
-        if (w.is_mixed) {
-            es_unit_store(es_seed_d_input(w, spot), d_h);
-        }
+                for (int c = 0; c < 8; c++) {
+                    g[c] = d_h[c] + d_s[c];
+                }
+            }
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                v[c] = line.of(d_s[c], v[c], c);
+            }
+            if (is_kept) {
+                es_unit_store(beside + at, g);
+            }
+            es_unit_store(to + to_tile.at(0, unit, row, column) * ES_FUSED_UNIT, v);
+        };
     });
     __syncthreads();
-}
-
-// Add a tile to the gradient of what entered the slot. Begins with a barrier.
-template <typename T>
-static __device__ __noinline__ void add_to_input(const EsSeedWork<T> &w, const T *tile,
-                                                 EsTile shape) {
-    __syncthreads();
-    es_seed_each(w, [&](const EsSpot &spot) {
-        T *to = es_seed_d_input(w, spot);
-        float sum[8], v[8];
-        es_unit_load(sum, to);
-        es_unit_load(v, tile + spot.in(shape));
-#pragma unroll
-        for (int c = 0; c < 8; c++) {
-            sum[c] += v[c];
-        }
-        es_unit_store(to, sum);
-    });
 }
 
 // --- blueprints ---
@@ -97,11 +88,11 @@ static __device__ __noinline__ void add_to_input(const EsSeedWork<T> &w, const T
 // One convolution of any kernel.
 template <typename T>
 static __device__ __noinline__ void differentiate_conv(const EsSeedWork<T> &w) {
-    differentiate_top(w, 1, w.branch, w.branch_tile);
+    differentiate_top(w, 1, w.branch, w.branch_tile, w.s.d);
     weight_gradient(w, 0, w.s.x, w.s.padded, w.branch, w.branch_tile);
     if (w.is_mixed) {
         es_seed_convolve(w, 0, 1, w.branch, w.branch_tile, w.s.a, w.s.map);
-        add_to_input(w, w.s.a, w.s.map);
+        es_seed_end(w, w.s.d, w.s.a);
     }
 }
 
@@ -112,64 +103,47 @@ static __device__ __noinline__ void depthwise_weight_gradient(const EsSeedWork<T
     EsTile padded = w.s.padded;
     const T *x = w.s.x, *d_m = w.s.n;
     int units = padded.units, pixels = padded.pixels();
-    es_channel_sums(5 * units, w.at.n_images * pixels, w.s.kept, es_seed_part(w, 0),
-                    [&](int pair_unit, int i, float(&sums)[2][8]) {
-                        EsSpot spot(i / pixels * units + pair_unit % units, i % pixels, padded);
-                        float d[8], v[8];
-                        es_unit_load(d, d_m + spot.in(padded));
+    es_seed_sums(5 * units, w.at.n_images * pixels, w.s.kept, es_seed_part(w, 0), [=](int of) {
+        int pair = of / units, unit = of - pair * units, shift[2];
+        for (int k = 0; k < 2; k++) {
+            int tap = min(2 * pair + k, 8); // there is no tenth: its sums are not read
+            shift[k] = ((tap / 3 - 1) * padded.side() + tap % 3 - 1) * ES_FUSED_UNIT;
+        }
+        return [=](int i, float(&sums)[2][8]) {
+            int image = padded.image_of(i);
+            int at = padded.at_pixel(image, unit, i - image * pixels) * ES_FUSED_UNIT;
+            float d[8], v[2][8];
+            es_unit_load(d, d_m + at);
 #pragma unroll
-                        for (int k = 0; k < 2; k++) {
-                            int tap = 2 * (pair_unit / units) + k;
-                            if (tap < 9) {
-                                int shift = (tap / 3 - 1) * padded.side() + tap % 3 - 1;
-                                es_unit_load(v, x + spot.in(padded) + shift * ES_FUSED_UNIT);
+            for (int k = 0; k < 2; k++) {
+                es_unit_load(v[k], x + at + shift[k]);
 #pragma unroll
-                                for (int c = 0; c < 8; c++) {
-                                    sums[k][c] = fmaf(d[c], v[c], sums[k][c]);
-                                }
-                            }
-                        }
-                    });
+                for (int c = 0; c < 8; c++) {
+                    sums[k][c] = fmaf(d[c], v[k][c], sums[k][c]);
+                }
+            }
+        };
+    });
 }
 
 template <typename T>
 static __device__ __noinline__ void differentiate_depthwise(const EsSeedWork<T> &w) {
-    EsTile padded = w.s.padded;
-    const T *d_m = w.s.n;
-    const float *weight = es_seed_parameter(w, 0);
-    int n_channels = w.place->n_channels;
-    differentiate_top(w, 2, w.branch, w.branch_tile);
+    differentiate_top(w, 2, w.branch, w.branch_tile, w.s.d);
     weight_gradient(w, 1, w.s.a, w.s.map, w.branch, w.branch_tile);
-    es_seed_convolve(w, 1, 1, w.branch, w.branch_tile, w.s.n, padded);
+    es_seed_convolve(w, 1, 1, w.branch, w.branch_tile, w.s.n, w.s.padded);
     depthwise_weight_gradient(w);
-    if (!w.is_mixed) {
-        return;
+    if (w.is_mixed) {
+        es_seed_depthwise(w, w.s.n, -1, w.s.a);
+        es_seed_end(w, w.s.d, w.s.a);
     }
-    es_seed_transform(w, d_m, padded, w.s.a, w.s.map, [&](const EsSpot &spot, float(&v)[8]) {
-        float sum[8] = {};
-        for (int tap = 0; tap < 9; tap++) {
-            int shift = (1 - tap / 3) * padded.side() + 1 - tap % 3;
-            es_unit_load(v, d_m + spot.in(padded) + shift * ES_FUSED_UNIT);
-#pragma unroll
-            for (int c = 0; c < 8; c++) {
-                int channel = spot.unit * ES_FUSED_UNIT + c;
-                float tap_weight = channel < n_channels ? weight[channel * 9 + tap] : 0.0f;
-                sum[c] = fmaf(tap_weight, v[c], sum[c]);
-            }
-        }
-#pragma unroll
-        for (int c = 0; c < 8; c++) {
-            v[c] = sum[c];
-        }
-    });
-    add_to_input(w, w.s.a, w.s.map);
 }
 
 template <typename T>
 static __device__ __noinline__ void differentiate_bottleneck(const EsSeedWork<T> &w) {
     EsTile narrow = w.s.narrow, narrow_padded = w.s.narrow_padded, map = w.s.map;
     T *r1 = w.s.n, *r2 = w.s.a, *d_branch = w.s.d, *d_r2 = w.s.c, *d_r1 = w.s.a;
-    differentiate_top(w, 3, d_branch, map);
+    T *beside = es_seed_d_input(w); // no tile is left for it
+    differentiate_top(w, 3, d_branch, map, beside);
     weight_gradient(w, 2, r2, narrow, d_branch, map);
     es_tile_clear(d_r2, narrow_padded, w.at.n_images); // the branch was there, without a border
     es_seed_convolve(w, 2, 1, d_branch, map, d_r2, narrow_padded);
@@ -180,7 +154,7 @@ static __device__ __noinline__ void differentiate_bottleneck(const EsSeedWork<T>
     weight_gradient(w, 0, w.s.x, w.s.padded, d_r1, narrow);
     if (w.is_mixed) {
         es_seed_convolve(w, 0, 1, d_r1, narrow, w.s.d, map);
-        add_to_input(w, w.s.d, map);
+        es_seed_end(w, beside, w.s.d);
     }
 }
 
@@ -191,125 +165,123 @@ template <typename T>
 static __device__ __noinline__ void differentiate_middle(const EsSeedWork<T> &w) {
     const EsGroupNorm norm = w.s.norm[1];
     EsTile map = w.s.map, padded = w.s.padded;
-    // the gradient of the norm's output at a unit, and the norm's input there
-    auto load = [&](const EsSpot &spot, float(&d)[8], float(&v)[8]) {
-        float y[8];
-        es_unit_load(d, w.s.n + spot.in(padded));
-        es_unit_load(v, w.s.a + spot.in(map));
-        es_group_apply<T>(norm, w.s.stride, spot, v, y);
+    const T *first = w.s.a;
+    T *d = w.s.n;
+    int n_units = w.at.n_images * map.units;
+    es_seed_sums(n_units, map.pixels(), w.s.kept, w.s.totals, [=](int unit) {
+        EsGroupUnit of(norm, unit);
+        return [=](int pixel, float(&sums)[2][8]) {
+            T *at = d + padded.at_pixel(0, unit, pixel) * ES_FUSED_UNIT;
+            float g[8], v[8], y[8];
+            es_unit_load(g, at);
+            es_unit_load(v, first + (unit * map.pixels() + pixel) * ES_FUSED_UNIT);
+            of.apply(v, y, T());
 #pragma unroll
-        for (int c = 0; c < 8; c++) {
-            d[c] = y[c] > 0.0f ? d[c] : 0.0f;
-        }
-    };
-    es_channel_sums(w.at.n_images * map.units, map.pixels(), w.s.kept, w.s.totals,
-                    [&](int image_unit, int pixel, float(&sums)[2][8]) {
-                        float d[8], v[8];
-                        load(EsSpot(image_unit, pixel, map), d, v);
+            for (int c = 0; c < 8; c++) {
+                g[c] = y[c] > 0.0f ? g[c] : 0.0f;
+            }
+            es_unit_store(at, g);
+            es_seed_add(g, v, norm.mean + unit * ES_FUSED_UNIT, sums);
+        };
+    });
+    es_group_finish(w, norm, 1, 1.0f);
+    es_seed_each(n_units, map, [&](int unit) {
+        EsGroupSlope line(w, 1, unit);
+        return [=](int row, int column) {
+            T *at = d + padded.at(0, unit, row, column) * ES_FUSED_UNIT;
+            float g[8], v[8];
+            es_unit_load(g, at);
+            es_unit_load(v, first + map.at(0, unit, row, column) * ES_FUSED_UNIT);
 #pragma unroll
-                        for (int c = 0; c < 8; c++) {
-                            int i = image_unit * ES_FUSED_UNIT + c;
-                            sums[0][c] += d[c];
-                            sums[1][c] = fmaf(d[c], es_group_x_hat(norm, i, v[c]), sums[1][c]);
-                        }
-                    });
-    es_group_finish(w, norm, 1);
-    es_seed_each(w, [&](const EsSpot &spot) {
-        float d[8], v[8];
-        load(spot, d, v);
-#pragma unroll
-        for (int c = 0; c < 8; c++) {
-            d[c] = es_group_d_input(w, norm, spot, c, v[c], d[c]);
-        }
-        es_unit_store(w.s.n + spot.in(padded), d);
+            for (int c = 0; c < 8; c++) {
+                g[c] = line.of(g[c], v[c], c);
+            }
+            es_unit_store(at, g);
+        };
     });
 }
 
 template <typename T>
 static __device__ __noinline__ void differentiate_conv_heavy(const EsSeedWork<T> &w) {
     EsTile padded = w.s.padded;
-    differentiate_top(w, 4, w.branch, w.branch_tile);
+    differentiate_top(w, 4, w.branch, w.branch_tile, w.s.d);
     weight_gradient(w, 3, w.s.n, padded, w.branch, w.branch_tile);
     es_seed_convolve(w, 3, 1, w.branch, w.branch_tile, w.s.n, padded);
     differentiate_middle(w);
     weight_gradient(w, 0, w.s.x, padded, w.s.n, padded);
     if (w.is_mixed) {
         es_seed_convolve(w, 0, 1, w.s.n, padded, w.s.a, w.s.map);
-        add_to_input(w, w.s.a, w.s.map);
+        es_seed_end(w, w.s.d, w.s.a);
     }
 }
 
+// d becomes d_h + d_s factor, with attention's factors or, on a line beside the norm, norm's.
+// Ends without a barrier.
 template <typename T>
-static __device__ __noinline__ void differentiate_attention(const EsSeedWork<T> &w) {
-    const float *factor = w.s.norm[0].mean;
-    float scale = 1.0f / (float)w.s.map.pixels();
-    es_seed_attend_backward(w);
-    if (!w.is_mixed) {
-        return;
-    }
-    es_seed_each(w, [&](const EsSpot &spot) {
-        int i = spot.image * w.s.stride + spot.unit * ES_FUSED_UNIT;
-        float x[8], s[8], d_h[8], d_s[8];
-        es_seed_split(w, spot, x, s, d_h, d_s);
+static __device__ __noinline__ void differentiate_alone(const EsSeedWork<T> &w) {
+    EsTile map = w.s.map, padded = w.s.padded;
+    const T *x = w.s.x;
+    T *d = w.s.d;
+    bool is_product = w.slot.mode == ES_BLEND_MULTIPLY;
+    bool is_norm = w.slot.blueprint == ES_BLUEPRINT_NORM;
+    es_seed_each(w.at.n_images * map.units, map, [&](int unit) {
+        EsGroupSlope line(w, 0, unit);
+        EsSeedUnit<T> seed(w, unit);
 #pragma unroll
         for (int c = 0; c < 8; c++) {
-            d_h[c] += d_s[c] * factor[i + c] + w.s.d_average[i + c] * scale;
+            line.scale[c] =
+                is_norm ? fmaf(line.scale[c], seed.mix, 1.0f - seed.mix) : line.scale[c];
+            line.slope[c] = is_norm ? line.slope[c] : 0.0f;
+            line.level[c] = is_norm ? line.level[c] : 0.0f;
         }
-        es_unit_store(es_seed_d_input(w, spot), d_h);
+        return [=](int row, int column) {
+            T *at = d + map.at(0, unit, row, column) * ES_FUSED_UNIT;
+            float u[8], g[8], d_h[8], d_s[8];
+            es_unit_load(g, at);
+            es_unit_load(u, x + padded.at(0, unit, row, column) * ES_FUSED_UNIT);
+            if (is_product) {
+                es_seed_split(seed, u, u, g, d_h, d_s);
+            } else {
+#pragma unroll
+                for (int c = 0; c < 8; c++) {
+                    d_s[c] = seed.share * g[c];
+                    d_h[c] = g[c] - d_s[c];
+                }
+            }
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                g[c] = d_h[c] + line.of(d_s[c], u[c], c);
+            }
+            es_unit_store(at, g);
+        };
     });
+}
+
+template <typename T> static __device__ void differentiate_attention(const EsSeedWork<T> &w) {
+    es_seed_attend_backward(w);
+    if (w.is_mixed) {
+        differentiate_alone(w);
+        es_seed_end(w, w.s.d, (const T *)NULL);
+    }
 }
 
 // s = x + t (n - x), n the norm of x: d_n = t d_s, and d_g = (1 - t^2) sum of d_s (n - x).
-template <typename T>
-static __device__ __noinline__ void differentiate_norm(const EsSeedWork<T> &w) {
-    const EsGroupNorm norm = w.s.norm[0];
-    EsTile map = w.s.map;
-    float mix = w.mix, scale = 1.0f / (float)map.pixels();
-    es_channel_sums(w.at.n_images * map.units, map.pixels(), w.s.kept, w.s.totals,
-                    [&](int image_unit, int pixel, float(&sums)[2][8]) {
-                        EsSpot spot(image_unit, pixel, map);
-                        float x[8], s[8], n[8], d_h[8], d_s[8];
-                        es_seed_split(w, spot, x, s, d_h, d_s);
-                        es_group_apply<T>(norm, w.s.stride, spot, x, n);
-#pragma unroll
-                        for (int c = 0; c < 8; c++) {
-                            sums[0][c] = fmaf(d_s[c], n[c] - x[c], sums[0][c]);
-                        }
-                    });
-    if (threadIdx.x == 0) {
+template <typename T> static __device__ void differentiate_norm(const EsSeedWork<T> &w) {
+    if (threadIdx.x < 32) {
         float sum = 0.0f;
-        for (int i = 0; i < w.at.n_images * w.s.stride; i++) {
-            sum += w.s.totals[i];
+        for (int i = threadIdx.x; i < w.at.n_images * w.s.stride; i += 32) {
+            sum += es_seed_difference(w, i);
         }
-        *es_seed_part(w, 2) = (1.0f - mix) * (1.0f + mix) * sum;
-    }
-    es_channel_sums(w.at.n_images * map.units, map.pixels(), w.s.kept, w.s.totals,
-                    [&](int image_unit, int pixel, float(&sums)[2][8]) {
-                        float x[8], s[8], d_h[8], d_s[8];
-                        es_seed_split(w, EsSpot(image_unit, pixel, map), x, s, d_h, d_s);
-#pragma unroll
-                        for (int c = 0; c < 8; c++) {
-                            int i = image_unit * ES_FUSED_UNIT + c;
-                            sums[0][c] = fmaf(mix, d_s[c], sums[0][c]);
-                            sums[1][c] =
-                                fmaf(mix * d_s[c], es_group_x_hat(norm, i, x[c]), sums[1][c]);
-                        }
-                    });
-    es_group_finish(w, norm, 0);
-    if (!w.is_mixed) {
-        return;
-    }
-    es_seed_each(w, [&](const EsSpot &spot) {
-        int i = spot.image * w.s.stride + spot.unit * ES_FUSED_UNIT;
-        float x[8], s[8], d_h[8], d_s[8];
-        es_seed_split(w, spot, x, s, d_h, d_s);
-#pragma unroll
-        for (int c = 0; c < 8; c++) {
-            d_h[c] += (1.0f - mix) * d_s[c] + w.s.d_average[i + c] * scale +
-                      es_group_d_input(w, norm, spot, c, x[c], mix * d_s[c]);
+        sum = es_warp_sum(sum);
+        if (threadIdx.x == 0) {
+            *es_seed_part(w, 2) = (1.0f - w.mix) * (1.0f + w.mix) * sum;
         }
-        es_unit_store(es_seed_d_input(w, spot), d_h);
-    });
+    }
+    es_group_finish(w, w.s.norm[0], 0, w.mix);
+    if (w.is_mixed) {
+        differentiate_alone(w);
+        es_seed_end(w, w.s.d, (const T *)NULL);
+    }
 }
 
 template <typename T>
@@ -317,7 +289,7 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_BACKWARD_BLOC
     fused_seed_backward_kernel(const __grid_constant__ EsFusedArguments args, int slot,
                                int images_per_part, int part_length) {
     ES_DYNAMIC_SHARED(memory);
-    __shared__ EsSeedWork<T> w;
+    ES_SEED_WORK(T, w);
     if (!es_seed_begin(args, slot, images_per_part, 1, memory, w)) {
         return;
     }
@@ -329,6 +301,9 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_BACKWARD_BLOC
     es_seed_d_output(w);
     if (w.slot.mode == ES_BLEND_GATE) {
         es_seed_gate_backward(w);
+    }
+    if (w.slot.mode != ES_BLEND_MULTIPLY) {
+        es_seed_scale_sums(w);
     }
     switch (w.slot.blueprint) {
     case ES_BLUEPRINT_ATTENTION:
@@ -349,9 +324,6 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_BACKWARD_BLOC
     default:
         differentiate_conv(w);
         break;
-    }
-    if (w.is_mixed) {
-        es_seed_sum_host_norm(w);
     }
 }
 

@@ -5,26 +5,34 @@
 template <typename T>
 static __device__ __noinline__ void store_blended(const EsSeedWork<T> &w, void *memory,
                                                   int is_pooled) {
-    EsTile map = w.s.map;
-    int out_size = is_pooled ? w.block->out_size : map.size, pixels = out_size * out_size;
-    int count = w.at.n_images * map.units * pixels;
-    for (int i = threadIdx.x; i < count; i += ES_FUSED_THREADS) {
-        int image_unit = i / pixels, row = i % pixels / out_size, column = i % out_size;
-        float best[8];
-        for (int k = 0; k < (is_pooled ? 4 : 1); k++) {
-            int pixel = is_pooled ? (2 * row + k / 2) * map.size + 2 * column + k % 2 : i % pixels;
-            float y[8];
-            es_seed_blend(w, EsSpot(image_unit, pixel, map), y);
-#pragma unroll
-            for (int c = 0; c < 8; c++) {
-                best[c] = k == 0 || es_is_larger(y[c], best[c]) ? y[c] : best[c];
-            }
-        }
-        // [image][unit][pixel] without a border is the order of i
-        es_unit_store(es_row_image<T>(*w.args, w.at, memory, w.at.first, map.units * pixels) +
-                          (int64_t)i * ES_FUSED_UNIT,
-                      best);
+    const EsFusedBlock &block = *w.block;
+    EsTile map = w.s.map, padded = w.s.padded, branch_tile = w.branch_tile, out = map;
+    if (is_pooled) {
+        out = {map.units, block.out_size, 0, block.by_out_size, block.by_out_pixels};
     }
+    const T *x = w.s.x, *branch = w.branch;
+    int n_window = is_pooled ? 4 : 1, step = is_pooled ? 2 : 1;
+    // [image][unit][pixel] without a border is the order of image-units
+    T *to = es_row_image<T>(*w.args, w.at, memory, w.at.first, map.units * out.pixels());
+    es_seed_each(w.at.n_images * map.units, out, [&](int unit) {
+        EsSeedUnit<T> seed(w, unit);
+        return [=](int row, int column) {
+            float best[8];
+            for (int k = 0; k < n_window; k++) {
+                int at_row = step * row + k / 2, at_column = step * column + k % 2;
+                float u[8], v[8], y[8];
+                es_unit_load(u, x + padded.at(0, unit, at_row, at_column) * ES_FUSED_UNIT);
+                es_unit_load(v,
+                             branch + branch_tile.at(0, unit, at_row, at_column) * ES_FUSED_UNIT);
+                seed.blend(u, v, y);
+#pragma unroll
+                for (int c = 0; c < 8; c++) {
+                    best[c] = k == 0 || es_is_larger(y[c], best[c]) ? y[c] : best[c];
+                }
+            }
+            es_unit_store(to + out.at(0, unit, row, column) * ES_FUSED_UNIT, best);
+        };
+    });
 }
 
 template <typename T>
@@ -32,7 +40,7 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_FORWARD_BLOCK
     fused_seed_forward_kernel(const __grid_constant__ EsFusedArguments args, int slot,
                               int images_per_part) {
     ES_DYNAMIC_SHARED(memory);
-    __shared__ EsSeedWork<T> w;
+    ES_SEED_WORK(T, w);
     if (!es_seed_begin(args, slot, images_per_part, 0, memory, w)) {
         return;
     }

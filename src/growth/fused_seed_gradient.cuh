@@ -1,9 +1,12 @@
 // Pieces of a seed's backward pass: the gradient of what the slot hands on, through blend and group
 // norm, and through the small networks of gate and attention; sums for the host's batch norm.
 //
+// d_h = k_h g and d_s = k_s g for the gradient g of y, with numbers of the image, in all modes but
+// MULTIPLY, so that sums of g do for those of d_s.
+//
 // Gradients of parameters are sums over the part's images and go to w.part; the gradient of what
-// entered the slot goes to device memory (es_seed_d_input), where terms are added one after the
-// other, always by the same thread.
+// entered the slot goes to device memory (es_seed_d_input) at the end, with the sums for the host's
+// batch norm.
 #ifndef ES_GROWTH_FUSED_SEED_GRADIENT_CUH
 #define ES_GROWTH_FUSED_SEED_GRADIENT_CUH
 
@@ -11,168 +14,305 @@
 
 template <typename T>
 static __device__ __forceinline__ float *es_seed_part(const EsSeedWork<T> &w, int k) {
-    return w.part + es_seed_part_offset(w.place->n_channels, w.slot.blueprint, k);
+    return w.part + w.part_offset[k];
 }
 
 template <typename T>
 static __device__ __forceinline__ float *es_gate_part(const EsSeedWork<T> &w, int k) {
-    return w.part + es_seed_part_offset(w.place->n_channels, ES_SEED_GATE, k);
+    return w.part + w.gate_offset[k];
 }
 
-// The gradient of what entered the slot, at a unit.
-template <typename T>
-static __device__ __forceinline__ T *es_seed_d_input(const EsSeedWork<T> &w, const EsSpot &spot) {
+// The gradient of what entered the slot: [image-unit][pixel], as tiles without a border are.
+template <typename T> static __device__ __forceinline__ T *es_seed_d_input(const EsSeedWork<T> &w) {
     const EsFusedMemory &memory = w.args->memory[w.place->block];
-    int pixels = w.s.map.pixels();
     return es_row_image<T>(*w.args, w.at, w.place->is_after_pool ? memory.d_middle : memory.d_relu,
-                           w.at.first + spot.image, w.s.map.units * pixels) +
-           (spot.unit * pixels + spot.pixel) * ES_FUSED_UNIT;
+                           w.at.first, w.s.map.image_units());
 }
 
-// Call function(spot) for every unit of the part's maps, each in one thread and always the same.
-template <typename T, typename Function>
-static __device__ __forceinline__ void es_seed_each(const EsSeedWork<T> &w, Function function) {
-    EsTile map = w.s.map;
-    int pixels = map.pixels(), count = w.at.n_images * map.units * pixels;
-    for (int i = threadIdx.x; i < count; i += ES_FUSED_THREADS) {
-        int image_unit = map.image_of(i);
-        function(EsSpot(image_unit, i - image_unit * pixels, map));
-    }
+// k_s: the seed's part of a gradient of the image.
+template <typename T>
+static __device__ __forceinline__ float es_seed_part_of_seed(const EsSeedWork<T> &w, int image) {
+    return w.is_mixed ? w.s.share[image] : 1.0f;
 }
 
 // --- the gradient of y ---
 
-// Number of the window's first largest pixel: of the host's map where the seed is incubated, else
-// of what the slot handed on.
-template <typename T>
-static __device__ __forceinline__ void es_seed_winner(const EsSeedWork<T> &w, int image_unit,
-                                                      int first, int (&winner)[8]) {
-    EsTile map = w.s.map;
-    float best[8];
-    if (!w.is_mixed) {
-        EsSpot spot(image_unit, first, map);
-        const T *raw = es_row_image<T>(*w.args, w.at, w.args->memory[w.place->block].raw,
-                                       w.at.first + spot.image, map.units * map.pixels()) +
-                       (spot.unit * map.pixels() + first) * ES_FUSED_UNIT;
-        float x[8];
-        es_window_largest(es_norm_table(w.s.host_norm, map.units), spot.unit, raw, map.size, best,
-                          x, winner);
-        // of rectified values: where all are 0 the first is taken
+// Of one image-unit: from memory, or the head's, the same at all pixels.
+template <typename T> struct EsSeedSource {
+    const T *from;
+    float flat[8];
+
+    __device__ EsSeedSource(const EsSeedWork<T> &w, void *memory, int pixels, int unit) {
+        const EsFusedArguments &args = *w.args;
+        int b = w.place->block, units = w.place->units;
+        from = NULL;
+        if (b < args.net.n_blocks - 1 || memory != args.memory[b].d_out) {
+            from = es_row_image<T>(args, w.at, memory, w.at.first, units * pixels) +
+                   unit * pixels * ES_FUSED_UNIT;
+            return;
+        }
+        const float *d =
+            args.d_features + ((int64_t)w.at.row * args.row_images + w.at.first) * units * 8;
+        es_unit_load(flat, d + unit * ES_FUSED_UNIT);
 #pragma unroll
         for (int c = 0; c < 8; c++) {
-            winner[c] = best[c] <= 0.0f ? 0 : winner[c];
+            flat[c] /= (float)pixels;
         }
-        return;
+        es_unit_round(flat, T()); // sums must be those of what is stored
     }
+    __device__ void load(int pixel, float (&g)[8]) const {
+        if (from != NULL) {
+            es_unit_load(g, from + pixel * ES_FUSED_UNIT);
+        } else {
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                g[c] = flat[c];
+            }
+        }
+    }
+};
+
+// Add a pixel to sums of g and g (v - mean); with attention, whose mean is 0, of g x.
+static __device__ __forceinline__ void es_seed_add(const float (&g)[8], const float (&v)[8],
+                                                   const float *mean, float (&sums)[2][8]) {
+    float m[8];
+    es_unit_load(m, mean);
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+        sums[0][c] += g[c];
+        sums[1][c] = fmaf(g[c], v[c] - m[c], sums[1][c]);
+    }
+}
+
+// A map without a pool behind it.
+template <typename T>
+static __device__ __noinline__ void es_seed_d_plain(const EsSeedWork<T> &w, void *memory) {
+    EsTile map = w.s.map, branch_tile = w.branch_tile;
+    const T *branch = w.branch;
+    const float *means = w.s.norm[0].mean;
+    T *d = w.s.d;
+    int pixels = map.pixels();
+    es_seed_sums(w.at.n_images * map.units, pixels, w.s.kept, w.s.totals, [&](int unit) {
+        EsSeedSource<T> source(w, memory, pixels, unit);
+        return [=](int pixel, float(&sums)[2][8]) {
+            float g[8], v[8];
+            source.load(pixel, g);
+            es_unit_load(v, branch + branch_tile.at_pixel(0, unit, pixel) * ES_FUSED_UNIT);
+            es_unit_store(d + (unit * pixels + pixel) * ES_FUSED_UNIT, g);
+            es_seed_add(g, v, means + unit * ES_FUSED_UNIT, sums);
+        };
+    });
+}
+
+// v of the window's first largest pixel of what the slot handed on, and its number.
+template <typename T>
+static __device__ __forceinline__ void es_seed_window(const EsSeedUnit<T> &seed, const T *x,
+                                                      int x_side, const T *branch, int branch_side,
+                                                      float (&v)[8], int (&winner)[8]) {
+    float best[8];
+#pragma unroll 2
     for (int k = 0; k < 4; k++) {
-        float y[8];
-        es_seed_blend(w, EsSpot(image_unit, first + k / 2 * map.size + k % 2, map), y);
+        float x_k[8], v_k[8], y[8];
+        es_unit_load(x_k, x + (k / 2 * x_side + k % 2) * ES_FUSED_UNIT);
+        es_unit_load(v_k, branch + (k / 2 * branch_side + k % 2) * ES_FUSED_UNIT);
+        seed.blend(x_k, v_k, y);
 #pragma unroll
         for (int c = 0; c < 8; c++) {
             bool wins = k == 0 || es_is_larger(y[c], best[c]);
             best[c] = wins ? y[c] : best[c];
+            v[c] = wins ? v_k[c] : v[c];
             winner[c] = wins ? k : winner[c];
         }
     }
 }
 
-// d = gradient of y. Ends with a barrier.
-template <typename T> static __device__ __noinline__ void es_seed_d_output(const EsSeedWork<T> &w) {
-    const EsFusedArguments &args = *w.args;
-    const EsFusedBlock &block = *w.block;
-    EsTile map = w.s.map;
-    int b = w.place->block, is_pooled = !w.place->is_after_pool && block.has_pool;
-    void *memory = !w.place->is_after_pool && es_row_mixes(args, w.at.row, block.slot[1])
-                       ? args.memory[b].d_middle
-                       : args.memory[b].d_out;
-    int out_size = is_pooled ? block.out_size : map.size, pixels = out_size * out_size;
-    int count = w.at.n_images * map.units * pixels;
-    for (int i = threadIdx.x; i < count; i += ES_FUSED_THREADS) {
-        int image_unit = i / pixels, pixel = i % pixels;
-        float g[8];
-        es_load_gradient<T>(args, w.at, b, block, memory, image_unit / map.units,
-                            image_unit % map.units, pixel, g);
-        if (!is_pooled) {
-            es_unit_store(w.s.d + i * ES_FUSED_UNIT, g);
-            continue;
-        }
-        int first = 2 * (pixel / out_size) * map.size + 2 * (pixel % out_size), winner[8];
-        es_seed_winner(w, image_unit, first, winner);
-        for (int k = 0; k < 4; k++) {
-            float v[8];
+// The same of the host's map, for a seed that is incubated. Of rectified values: where all are 0
+// the first is taken.
+template <typename T>
+static __device__ __forceinline__ void
+es_seed_host_window(const EsNormUnit &norm, const T *raw, int size, const T *branch,
+                    int branch_side, float (&v)[8], int (&winner)[8]) {
+    float x[4][8], z[8];
+    es_window_load(raw, size, x);
+    es_window_choose(norm, x, z, winner);
 #pragma unroll
-            for (int c = 0; c < 8; c++) {
-                v[c] = winner[c] == k ? g[c] : 0.0f;
-            }
-            EsSpot spot(image_unit, first + k / 2 * map.size + k % 2, map);
-            es_unit_store(w.s.d + spot.in(map), v);
+    for (int k = 0; k < 4; k++) {
+        float v_k[8];
+        es_unit_load(v_k, branch + (k / 2 * branch_side + k % 2) * ES_FUSED_UNIT);
+#pragma unroll
+        for (int c = 0; c < 8; c++) {
+            winner[c] = k == 0 && z[c] <= 0.0f ? 0 : winner[c];
+            v[c] = winner[c] == k ? v_k[c] : k == 0 ? 0.0f : v[c];
         }
     }
-    __syncthreads();
 }
 
-// --- blend ---
-
-// What a unit of the slot's input and seed gets from the gradient of y: d_h and d_s; x and s are
-// their values.
+// g where it belongs in a window, 0 elsewhere. Windows of d have rows of so many units.
 template <typename T>
-static __device__ __forceinline__ void es_seed_split(const EsSeedWork<T> &w, const EsSpot &spot,
-                                                     float (&x)[8], float (&s)[8], float (&d_h)[8],
-                                                     float (&d_s)[8]) {
-    float g[8], share = w.s.share[spot.image];
-    es_unit_load(x, w.s.x + spot.in(w.s.padded));
-    es_unit_load(g, w.s.d + spot.in(w.s.map));
-    es_seed_value(w, spot, x, s);
+static __device__ __forceinline__ void es_seed_scatter(T *d, int size, const float (&g)[8],
+                                                       const int (&winner)[8]) {
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        float v[8];
+#pragma unroll
+        for (int c = 0; c < 8; c++) {
+            v[c] = winner[c] == k ? g[c] : 0.0f;
+        }
+        es_unit_store(d + (k / 2 * size + k % 2) * ES_FUSED_UNIT, v);
+    }
+}
+
+// A map that a pool reads: a window's gradient belongs to its winner. The others add nothing.
+template <typename T>
+static __device__ __noinline__ void es_seed_d_pooled(const EsSeedWork<T> &w, void *memory) {
+    const EsFusedBlock &block = *w.block;
+    EsTile map = w.s.map, padded = w.s.padded, branch_tile = w.branch_tile;
+    EsTile out = {map.units, block.out_size, 0, block.by_out_size, block.by_out_pixels};
+    const T *branch = w.branch, *x = w.s.x;
+    const T *raw = es_row_image<T>(*w.args, w.at, w.args->memory[w.place->block].raw, w.at.first,
+                                   map.image_units());
+    const float *means = w.s.norm[0].mean;
+    T *d = w.s.d;
+    EsNormTable table = es_norm_table(w.s.host_norm, map.units);
+    int is_mixed = w.is_mixed;
+    es_seed_sums(w.at.n_images * map.units, out.pixels(), w.s.kept, w.s.totals, [&](int unit) {
+        EsSeedSource<T> source(w, memory, out.pixels(), unit);
+        EsSeedUnit<T> seed(w, unit);
+        return [=](int pixel, float(&sums)[2][8]) {
+            int row = out.row_of(pixel), column = pixel - row * out.size, winner[8];
+            int first = map.at(0, unit, 2 * row, 2 * column) * ES_FUSED_UNIT;
+            const T *v_first =
+                branch + branch_tile.at(0, unit, 2 * row, 2 * column) * ES_FUSED_UNIT;
+            float g[8], v[8];
+            source.load(pixel, g);
+            if (is_mixed) {
+                es_seed_window(seed, x + padded.at(0, unit, 2 * row, 2 * column) * ES_FUSED_UNIT,
+                               padded.side(), v_first, branch_tile.side(), v, winner);
+            } else {
+                es_seed_host_window(EsNormUnit(table, unit % map.units), raw + first, map.size,
+                                    v_first, branch_tile.side(), v, winner);
+            }
+            es_seed_scatter(d + first, map.size, g, winner);
+            es_seed_add(g, v, means + unit * ES_FUSED_UNIT, sums);
+        };
+    });
+}
+
+// What a pixel gets where y is a product: d_h and d_s.
+template <typename T>
+static __device__ __forceinline__ void es_seed_split(const EsSeedUnit<T> &seed, const float (&x)[8],
+                                                     const float (&v)[8], const float (&g)[8],
+                                                     float (&d_h)[8], float (&d_s)[8]) {
+    float s[8];
+    seed.value(x, v, s);
 #pragma unroll
     for (int c = 0; c < 8; c++) {
-        d_h[c] = w.is_mixed ? g[c] : 0.0f;
-        d_s[c] = w.is_mixed ? 0.0f : g[c];
-        if (share != 0.0f) {
-            EsBlendGradient gradient = es_blend_gradient(w.slot.mode, share, x[c], s[c], g[c]);
-            d_h[c] = gradient.h, d_s[c] = gradient.s;
-        }
+        EsBlendGradient gradient =
+            es_blend_gradient(ES_BLEND_MULTIPLY, seed.share, x[c], s[c], g[c]);
+        d_h[c] = gradient.h, d_s[c] = gradient.s;
     }
+}
+
+// Sums as es_seed_add has them, of d_s. Begins and ends with a barrier.
+template <typename T>
+static __device__ __noinline__ void es_seed_sum_split(const EsSeedWork<T> &w) {
+    EsTile map = w.s.map, padded = w.s.padded, branch_tile = w.branch_tile;
+    const T *branch = w.branch, *x = w.s.x, *d = w.s.d;
+    const float *means = w.s.norm[0].mean;
+    es_seed_sums(w.at.n_images * map.units, map.pixels(), w.s.kept, w.s.totals, [&](int unit) {
+        EsSeedUnit<T> seed(w, unit);
+        return [=](int pixel, float(&sums)[2][8]) {
+            float u[8], v[8], g[8], d_h[8], d_s[8];
+            es_unit_load(u, x + padded.at_pixel(0, unit, pixel) * ES_FUSED_UNIT);
+            es_unit_load(v, branch + branch_tile.at_pixel(0, unit, pixel) * ES_FUSED_UNIT);
+            es_unit_load(g, d + map.at_pixel(0, unit, pixel) * ES_FUSED_UNIT);
+            es_seed_split(seed, u, v, g, d_h, d_s);
+            es_seed_add(d_s, v, means + unit * ES_FUSED_UNIT, sums);
+        };
+    });
+}
+
+// d = gradient of y; in w.s.totals the sums of es_seed_add, of g, or of d_s with MULTIPLY. Begins
+// and ends with a barrier.
+template <typename T> static __device__ void es_seed_d_output(const EsSeedWork<T> &w) {
+    const EsFusedMemory &of = w.args->memory[w.place->block];
+    int is_pooled = !w.place->is_after_pool && w.block->has_pool;
+    void *memory = !w.place->is_after_pool && es_row_mixes(*w.args, w.at.row, w.block->slot[1])
+                       ? of.d_middle
+                       : of.d_out;
+    if (is_pooled) {
+        es_seed_d_pooled(w, memory);
+    } else {
+        es_seed_d_plain(w, memory);
+    }
+    if (w.slot.mode == ES_BLEND_MULTIPLY) {
+        es_seed_sum_split(w);
+    }
+}
+
+// Sums of g into those of d_s. Ends with a barrier.
+template <typename T> static __device__ void es_seed_scale_sums(const EsSeedWork<T> &w) {
+    int n = w.at.n_images * w.s.stride;
+    for (int i = threadIdx.x; i < 2 * n; i += ES_FUSED_THREADS) {
+        w.s.totals[i] *= es_seed_part_of_seed(w, (i < n ? i : i - n) / w.s.stride);
+    }
+    __syncthreads();
 }
 
 // --- group norm ---
 
-// From the sums of d and d x_hat per image and channel in w.s.totals: gradients of gamma and beta
-// (tensors k and k + 1), and the averages that d_x needs in w.s.tilt and w.s.offset. Ends with a
-// barrier.
+// The gradient through the norm: d_v = d scale + v slope + level, with the averages over the group
+// m of d gamma and n of d gamma x_hat, slope = -inv_std^2 n and level = -inv_std m - slope mean.
+struct EsGroupSlope {
+    float scale[8], slope[8], level[8];
+
+    template <typename T> __device__ EsGroupSlope(const EsSeedWork<T> &w, int which, int unit) {
+        es_unit_load(scale, w.s.norm[which].scale + unit * ES_FUSED_UNIT);
+        es_unit_load(slope, w.s.tilt + unit * ES_FUSED_UNIT);
+        es_unit_load(level, w.s.offset + unit * ES_FUSED_UNIT);
+    }
+    __device__ float of(float d, float v, int c) const {
+        return fmaf(d, scale[c], fmaf(v, slope[c], level[c]));
+    }
+};
+
+// From the sums of d and d (v - mean) per image and channel in w.s.totals, times `factor`:
+// gradients of gamma and beta (tensors k and k + 1), slopes in w.s.tilt and levels in w.s.offset.
+// Ends with a barrier.
 template <typename T>
-static __device__ __noinline__ void es_group_finish(const EsSeedWork<T> &w, EsGroupNorm norm,
-                                                    int k) {
-    int stride = w.s.stride, n_images = w.at.n_images;
+static __device__ __noinline__ void es_group_finish(const EsSeedWork<T> &w, EsGroupNorm norm, int k,
+                                                    float factor) {
+    int stride = w.s.stride, n_images = w.at.n_images, n_channels = w.place->n_channels;
+    int width = n_channels / w.place->n_groups;
+    float scale = factor / (float)(width * w.s.map.pixels());
     const float *sums = w.s.totals, *products = w.s.totals + n_images * stride;
     float *d_gamma = es_seed_part(w, k), *d_beta = es_seed_part(w, k + 1);
-    es_group_average(w, sums, norm.gamma, w.s.offset);
-    es_group_average(w, products, norm.gamma, w.s.tilt);
+    for (int i = threadIdx.x; i < n_images * stride; i += ES_FUSED_THREADS) {
+        int channel = i % stride, first = channel / width * width;
+        float sum = 0.0f, product = 0.0f;
+        if (channel < n_channels) {
+#pragma unroll 4
+            for (int c = first; c < first + width; c++) {
+                sum = fmaf(sums[i - channel + c], norm.gamma[c], sum);
+                product = fmaf(products[i - channel + c], norm.gamma[c], product);
+            }
+        }
+        float inv_std = norm.inv_std[i];
+        float slope = -inv_std * inv_std * inv_std * product * scale;
+        w.s.tilt[i] = slope;
+        w.s.offset[i] = -inv_std * sum * scale - slope * norm.mean[i];
+    }
     for (int c = threadIdx.x; c < stride; c += ES_FUSED_THREADS) {
         float sum = 0.0f, product = 0.0f;
         for (int image = 0; image < n_images; image++) {
-            sum += sums[image * stride + c];
-            product += products[image * stride + c];
+            int i = image * stride + c;
+            sum += sums[i];
+            product = fmaf(products[i], norm.inv_std[i], product);
         }
-        d_beta[c] = sum;
-        d_gamma[c] = product;
+        d_beta[c] = factor * sum;
+        d_gamma[c] = factor * product;
     }
     __syncthreads();
-}
-
-// x_hat of a unit of the norm's input.
-static __device__ __forceinline__ float es_group_x_hat(const EsGroupNorm &norm, int i, float v) {
-    return (v - norm.mean[i]) * norm.inv_std[i];
-}
-
-// d_v = inv_std (d gamma - average(d gamma) - x_hat average(d gamma x_hat)), averages over the
-// group.
-template <typename T>
-static __device__ __forceinline__ float
-es_group_d_input(const EsSeedWork<T> &w, const EsGroupNorm &norm, const EsSpot &spot, int c,
-                 float v, float d) {
-    int channel = spot.unit * ES_FUSED_UNIT + c, i = spot.image * w.s.stride + channel;
-    return norm.inv_std[i] *
-           (d * norm.gamma[channel] - w.s.offset[i] - es_group_x_hat(norm, i, v) * w.s.tilt[i]);
 }
 
 // --- small networks ---
@@ -220,32 +360,36 @@ static __device__ void es_seed_d_average(const EsSeedWork<T> &w, const float *we
     __syncthreads();
 }
 
-// Gradients of the gate's parameters, and what comes back through it to d_average. Begins and ends
-// with a barrier.
+// The sum of g (s - x) of an image's channel, from the sums of g and g (v - mean), on which all
+// seeds but for roundings are lines; with NORM, that of g (n - x), n the norm's output.
+template <typename T>
+static __device__ __forceinline__ float es_seed_difference(const EsSeedWork<T> &w, int i) {
+    const EsGroupNorm &norm = w.s.norm[0];
+    float sum = w.s.totals[i], product = w.s.totals[w.at.n_images * w.s.stride + i];
+    float scale = norm.scale[i], mean = norm.mean[i];
+    if (w.slot.blueprint == ES_BLUEPRINT_ATTENTION) {
+        return (scale - 1.0f) * product;
+    }
+    float level = fmaf(mean, scale, norm.shift[i]); // y at the mean
+    return w.slot.blueprint == ES_BLUEPRINT_NORM ? (scale - 1.0f) * product + (level - mean) * sum
+                                                 : scale * product + level * sum;
+}
+
+// Gradients of the gate's parameters, and what comes back through it to d_average, from the sums of
+// es_seed_d_output. Ends with a barrier.
 template <typename T>
 static __device__ __noinline__ void es_seed_gate_backward(const EsSeedWork<T> &w) {
-    EsTile map = w.s.map;
     int stride = w.s.stride, width = es_seed_narrow(w.place->n_channels);
     const float *out = es_gate_parameter(w, 2);
-    es_channel_sums(w.at.n_images * map.units, map.pixels(), w.s.kept, w.s.totals,
-                    [&](int image_unit, int pixel, float(&sums)[2][8]) {
-                        EsSpot spot(image_unit, pixel, map);
-                        float x[8], s[8], g[8];
-                        es_unit_load(x, w.s.x + spot.in(w.s.padded));
-                        es_unit_load(g, w.s.d + spot.in(map));
-                        es_seed_value(w, spot, x, s);
-#pragma unroll
-                        for (int c = 0; c < 8; c++) {
-                            sums[0][c] = fmaf(g[c], s[c] - x[c], sums[0][c]);
-                        }
-                    });
     // d of the number before the sigmoid, at the start of each image of w.s.tilt
     for (int image = threadIdx.x; image < w.at.n_images; image += ES_FUSED_THREADS) {
         float sum = 0.0f, gate = w.s.gate[image];
+        float of_sum = w.slot.blueprint == ES_BLUEPRINT_NORM ? w.mix : 1.0f;
         for (int c = 0; c < stride; c++) {
-            sum += w.s.totals[image * stride + c];
+            sum += es_seed_difference(w, image * stride + c);
         }
-        w.s.tilt[image * stride] = es_blend_clamp(w.slot.alpha) * sum * gate * (1.0f - gate);
+        w.s.tilt[image * stride] =
+            es_blend_clamp(w.slot.alpha) * of_sum * sum * gate * (1.0f - gate);
     }
     __syncthreads();
     for (int i = threadIdx.x; i < w.at.n_images * width; i += ES_FUSED_THREADS) {
@@ -260,26 +404,17 @@ static __device__ __noinline__ void es_seed_gate_backward(const EsSeedWork<T> &w
     __syncthreads();
 }
 
-// The same for attention: d of the numbers before the sigmoid in w.s.offset. Begins and ends with a
-// barrier.
+// The same for attention, from the sums of d_s x: d of the numbers before the sigmoid in
+// w.s.offset. Ends with a barrier.
 template <typename T>
 static __device__ __noinline__ void es_seed_attend_backward(const EsSeedWork<T> &w) {
-    EsTile map = w.s.map;
     int stride = w.s.stride, n_channels = w.place->n_channels;
     int width = es_seed_squeezed(n_channels);
     const float *excite = es_seed_parameter(w, 1);
-    const float *factor = w.s.norm[0].mean, *hidden = w.s.norm[1].mean;
-    es_channel_sums(w.at.n_images * map.units, map.pixels(), w.s.kept, w.s.totals,
-                    [&](int image_unit, int pixel, float(&sums)[2][8]) {
-                        float x[8], s[8], d_h[8], d_s[8];
-                        es_seed_split(w, EsSpot(image_unit, pixel, map), x, s, d_h, d_s);
-#pragma unroll
-                        for (int c = 0; c < 8; c++) {
-                            sums[0][c] = fmaf(d_s[c], x[c], sums[0][c]);
-                        }
-                    });
+    const float *factor = w.s.norm[0].scale, *hidden = w.s.norm[1].mean;
+    const float *products = w.s.totals + w.at.n_images * stride;
     for (int i = threadIdx.x; i < w.at.n_images * stride; i += ES_FUSED_THREADS) {
-        w.s.offset[i] = w.s.totals[i] * factor[i] * (1.0f - factor[i]);
+        w.s.offset[i] = products[i] * factor[i] * (1.0f - factor[i]);
     }
     __syncthreads();
     for (int i = threadIdx.x; i < w.at.n_images * width; i += ES_FUSED_THREADS) {
@@ -297,70 +432,122 @@ static __device__ __noinline__ void es_seed_attend_backward(const EsSeedWork<T> 
     __syncthreads();
 }
 
-// --- sums for the host's batch norm ---
+// --- the gradient of what entered the slot ---
 
-// The raw output under the image's unit, at a pixel.
-template <typename T>
-static __device__ __forceinline__ const T *es_seed_raw(const EsSeedWork<T> &w, const EsSpot &spot,
-                                                       int raw_pixel) {
-    int raw_pixels = w.block->size * w.block->size;
-    return es_row_image<T>(*w.args, w.at, w.args->memory[w.place->block].raw,
-                           w.at.first + spot.image, w.s.map.units * raw_pixels) +
-           (spot.unit * raw_pixels + raw_pixel) * ES_FUSED_UNIT;
-}
+// What it is made of, in [image-unit][pixel] but for the tile.
+template <typename T> struct EsSeedEnd {
+    const T *beside; // what comes beside the branch
+    const T *tile;   // what comes through it; nullable
+    EsTile tile_shape;
+    const float *d_average;
+    float per_pixel;
+    T *to;
+
+    // At a pixel; also stored.
+    __device__ void finish(int unit, int pixel, int row, int column, float (&g)[8]) const {
+        int at = (unit * tile_shape.pixels() + pixel) * ES_FUSED_UNIT;
+        float average[8];
+        es_unit_load(g, beside + at);
+        es_unit_load(average, d_average + unit * ES_FUSED_UNIT);
+#pragma unroll
+        for (int c = 0; c < 8; c++) {
+            g[c] = fmaf(average[c], per_pixel, g[c]);
+        }
+        if (tile != NULL) {
+            float v[8];
+            es_unit_load(v, tile + tile_shape.at(0, unit, row, column) * ES_FUSED_UNIT);
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                g[c] += v[c];
+            }
+        }
+        es_unit_store(to + at, g);
+        es_unit_round(g, T());
+    }
+};
 
 // A slot after the pool: each gradient belongs to the winner of its window.
 template <typename T>
-static __device__ __noinline__ void es_seed_sum_pooled(const EsSeedWork<T> &w) {
+static __device__ __noinline__ void es_seed_end_pooled(const EsSeedWork<T> &w, EsSeedEnd<T> end) {
+    const EsFusedBlock &block = *w.block;
     EsTile map = w.s.map;
-    int size = w.block->size, pixels = map.pixels();
+    int pixels = map.pixels(), size = block.size, step = block.has_pool ? 2 : 1;
     EsNormTable table = es_norm_table(w.s.host_norm, map.units);
-    es_channel_sums(map.units, w.at.n_images * pixels, w.s.kept,
-                    es_norm_part(*w.args, w.at, w.place->block),
-                    [&](int unit, int i, float(&sums)[2][8]) {
-                        EsSpot spot(i / pixels * map.units + unit, i % pixels, map);
-                        float g[8], x[8], z[8];
-                        es_window_value(table, unit,
-                                        es_seed_raw(w, spot, 2 * spot.row * size + 2 * spot.column),
-                                        *w.block, z, x);
-                        es_unit_load(g, es_seed_d_input(w, spot));
+    const T *raw = es_row_image<T>(*w.args, w.at, w.args->memory[w.place->block].raw, w.at.first,
+                                   map.units * size * size);
+    es_seed_sums(map.units, w.at.n_images * pixels, w.s.kept,
+                 es_norm_part(*w.args, w.at, w.place->block), [&](int unit) {
+                     return [&, unit](int i, float(&sums)[2][8]) {
+                         int image = map.image_of(i), pixel = i - image * pixels;
+                         int row = map.row_of(pixel), column = pixel - row * map.size;
+                         int of = image * map.units + unit;
+                         float g[8], x[8], z[8];
+                         es_window_value(table, unit,
+                                         raw + (of * size * size + step * (row * size + column)) *
+                                                   ES_FUSED_UNIT,
+                                         block, z, x);
+                         end.finish(of, pixel, row, column, g);
 #pragma unroll
-                        for (int c = 0; c < 8; c++) {
-                            es_norm_add(z[c], x[c], g[c], sums, c);
-                        }
-                    });
+                         for (int c = 0; c < 8; c++) {
+                             es_norm_add(z[c], x[c], g[c], sums, c);
+                         }
+                     };
+                 });
+    es_norm_finish_sums(*w.args, w.at, w.place->block);
 }
 
-template <typename T> static __device__ __noinline__ void es_seed_sum_full(const EsSeedWork<T> &w) {
+template <typename T>
+static __device__ __noinline__ void es_seed_end_full(const EsSeedWork<T> &w, EsSeedEnd<T> end) {
     EsTile map = w.s.map;
     int pixels = map.pixels();
     EsNormTable table = es_norm_table(w.s.host_norm, map.units);
-    es_channel_sums(map.units, w.at.n_images * pixels, w.s.kept,
-                    es_norm_part(*w.args, w.at, w.place->block),
-                    [&](int unit, int i, float(&sums)[2][8]) {
-                        EsSpot spot(i / pixels * map.units + unit, i % pixels, map);
-                        float g[8], x[8], z[8];
-                        es_unit_load(x, es_seed_raw(w, spot, spot.pixel));
-                        es_unit_load(g, es_seed_d_input(w, spot));
-                        es_norm_apply(table, unit, x, z);
+    const T *raw = es_row_image<T>(*w.args, w.at, w.args->memory[w.place->block].raw, w.at.first,
+                                   map.image_units());
+    es_seed_sums(map.units, w.at.n_images * pixels, w.s.kept,
+                 es_norm_part(*w.args, w.at, w.place->block), [=](int unit) {
+                     EsNormUnit norm(table, unit);
+                     return [=](int i, float(&sums)[2][8]) {
+                         int image = map.image_of(i), pixel = i - image * pixels;
+                         int row = map.row_of(pixel), of = image * map.units + unit;
+                         float g[8], x[8], z[8];
+                         es_unit_load(x, raw + (of * pixels + pixel) * ES_FUSED_UNIT);
+                         end.finish(of, pixel, row, pixel - row * map.size, g);
+                         norm.apply(x, z);
 #pragma unroll
-                        for (int c = 0; c < 8; c++) {
-                            es_norm_add(z[c], x[c], g[c], sums, c);
-                        }
-                    });
+                         for (int c = 0; c < 8; c++) {
+                             es_norm_add(z[c], x[c], g[c], sums, c);
+                         }
+                     };
+                 });
+    es_norm_finish_sums(*w.args, w.at, w.place->block);
 }
 
-// Of the gradient of what entered the slot. Another mixing slot between this one and the norm will
-// do it.
-template <typename T> static __device__ void es_seed_sum_host_norm(const EsSeedWork<T> &w) {
+template <typename T>
+static __device__ __noinline__ void es_seed_end_alone(const EsSeedWork<T> &w, EsSeedEnd<T> end) {
+    EsTile map = w.s.map;
+    __syncthreads();
+    es_seed_each(w.at.n_images * map.units, map, [=](int unit) {
+        return [=](int row, int column) {
+            float g[8];
+            end.finish(unit, row * map.size + column, row, column, g);
+        };
+    });
+}
+
+// The gradient of what entered the slot, from what comes beside the branch (w.s.d, or memory) and
+// the tile with what comes through it, nullable; and the sums for the host's batch norm, unless
+// another mixing slot between this one and the norm will make them. Begins with a barrier.
+template <typename T>
+static __device__ void es_seed_end(const EsSeedWork<T> &w, const T *beside, const T *tile) {
+    EsSeedEnd<T> end = {
+        beside, tile, w.s.map, w.s.d_average, 1.0f / (float)w.s.map.pixels(), es_seed_d_input(w)};
     if (!w.place->is_after_pool) {
-        es_seed_sum_full(w);
+        es_seed_end_full(w, end);
     } else if (!es_row_mixes(*w.args, w.at.row, w.block->slot[0])) {
-        es_seed_sum_pooled(w);
+        es_seed_end_pooled(w, end);
     } else {
-        return;
+        es_seed_end_alone(w, end);
     }
-    es_norm_finish_sums(*w.args, w.at, w.place->block);
 }
 
 #endif

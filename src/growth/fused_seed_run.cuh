@@ -5,16 +5,43 @@
 
 #include "growth/fused_seed.cuh"
 
+// Zero the border of a tile, a thread per unit of it: top row, bottom row, then the sides.
+template <typename T>
+static __device__ __forceinline__ void es_seed_clear_border(T *tile, EsTile shape, int n_images) {
+    int side = shape.side(), size = shape.size, n_units = shape.border * n_images * shape.units;
+    int width = 4 * (size + 1);
+    for (int unit = 0; unit < n_units; unit++) {
+        for (int i = threadIdx.x; i < width; i += ES_FUSED_THREADS) {
+            int j = i - 2 * side, at = i < side ? i : i + side * (side - 2);
+            at = j < 0 ? at : (j % 2 == 0 ? 0 : side - 1) + side * (1 + j / 2);
+            es_unit_zero(tile + (unit * side * side + at) * ES_FUSED_UNIT);
+        }
+    }
+}
+
 // x = what enters the slot. Ends with a barrier.
 template <typename T> static __device__ __noinline__ void es_seed_load(const EsSeedWork<T> &w) {
     const EsFusedArguments &args = *w.args;
     int b = w.place->block, n_images = w.at.n_images;
     EsNormTable table = es_norm_table(w.s.host_norm, w.place->units);
     es_norm_load(args, w.at, b, table);
-    es_tile_clear(w.s.x, w.s.padded, n_images);
-    es_tile_clear(w.s.n, w.s.padded, n_images);
-    if (w.is_backward) {
-        es_tile_clear(w.s.c, w.s.padded, n_images);
+    es_seed_clear_border(w.s.x, w.s.padded, n_images);
+    switch (w.slot.blueprint) {
+    case ES_BLUEPRINT_CONV_HEAVY:
+        es_seed_clear_border(w.s.n, w.s.padded, n_images);
+        es_seed_clear_border(w.s.c, w.branch_tile, n_images);
+        break;
+    case ES_BLUEPRINT_CONV_LIGHT:
+        es_seed_clear_border(w.s.c, w.branch_tile, n_images);
+        break;
+    case ES_BLUEPRINT_DEPTHWISE:
+        es_seed_clear_border(w.s.n, w.s.padded, n_images);
+        break;
+    case ES_BLUEPRINT_BOTTLENECK:
+        es_seed_clear_border(w.s.n, w.s.narrow_padded, n_images);
+        break;
+    default:
+        break;
     }
     if (threadIdx.x == 0) {
         es_unit_zero(w.s.zeros);
@@ -37,18 +64,20 @@ template <typename T> static __device__ __noinline__ void es_seed_load(const EsS
 template <typename T> static __device__ __noinline__ void es_seed_average(const EsSeedWork<T> &w) {
     EsTile padded = w.s.padded;
     const T *x = w.s.x;
-    float pixels = (float)padded.pixels();
-    es_channel_sums(w.at.n_images * padded.units, padded.pixels(), w.s.kept, w.s.totals,
-                    [&](int image_unit, int pixel, float(&sums)[2][8]) {
-                        float v[8];
-                        es_unit_load(v, x + EsSpot(image_unit, pixel, padded).in(padded));
+    float per_pixel = 1.0f / (float)padded.pixels();
+    es_seed_sums(w.at.n_images * padded.units, padded.pixels(), w.s.kept, w.s.totals,
+                 [=](int unit) {
+                     return [=](int pixel, float(&sums)[2][8]) {
+                         float v[8];
+                         es_unit_load(v, x + padded.at_pixel(0, unit, pixel) * ES_FUSED_UNIT);
 #pragma unroll
-                        for (int c = 0; c < 8; c++) {
-                            sums[0][c] += v[c];
-                        }
-                    });
+                         for (int c = 0; c < 8; c++) {
+                             sums[0][c] += v[c];
+                         }
+                     };
+                 });
     for (int i = threadIdx.x; i < w.at.n_images * w.s.stride; i += ES_FUSED_THREADS) {
-        w.s.average[i] = w.s.totals[i] / pixels;
+        w.s.average[i] = w.s.totals[i] * per_pixel;
     }
     __syncthreads();
 }
@@ -80,15 +109,16 @@ static __device__ void es_seed_hidden(const EsSeedWork<T> &w, const float *weigh
     __syncthreads();
 }
 
-// The factor of each image and channel in norm[0].mean, hidden values in norm[1].mean.
+// The factor of each image and channel in norm[0].scale, hidden values in norm[1].mean.
 template <typename T> static __device__ __noinline__ void es_seed_attend(const EsSeedWork<T> &w) {
     int width = es_seed_squeezed(w.place->n_channels), stride = w.s.stride;
     const float *excite = es_seed_parameter(w, 1), *bias = es_seed_parameter(w, 2);
-    float *hidden = w.s.norm[1].mean, *factor = w.s.norm[0].mean;
+    float *hidden = w.s.norm[1].mean, *factor = w.s.norm[0].scale;
     es_seed_average(w);
     es_seed_hidden(w, es_seed_parameter(w, 0), NULL, width, hidden);
     for (int i = threadIdx.x; i < w.at.n_images * stride; i += ES_FUSED_THREADS) {
         int channel = i % stride;
+        w.s.norm[0].mean[i] = 0.0f;
         factor[i] = channel < w.place->n_channels
                         ? es_sigmoid(es_seed_dot(excite + channel * width, hidden + i - channel,
                                                  width, bias[channel]))
@@ -101,7 +131,9 @@ template <typename T> static __device__ __noinline__ void es_seed_share(const Es
     int width = es_seed_narrow(w.place->n_channels);
     int is_gated = w.slot.mode == ES_BLEND_GATE;
     if (is_gated) {
-        es_seed_average(w);
+        if (w.slot.blueprint != ES_BLUEPRINT_ATTENTION) { // which has it already
+            es_seed_average(w);
+        }
         es_seed_hidden(w, es_gate_parameter(w, 0), es_gate_parameter(w, 1), width, w.s.hidden);
     }
     for (int i = threadIdx.x; i < w.at.n_images; i += ES_FUSED_THREADS) {
@@ -127,26 +159,39 @@ template <typename T> static __device__ void es_seed_bottleneck(const EsSeedWork
     es_seed_convolve(w, 2, 0, r2, w.s.narrow, w.branch, w.branch_tile);
 }
 
-template <typename T> static __device__ void es_seed_conv_heavy(const EsSeedWork<T> &w) {
-    T *first = w.is_backward ? w.s.a : w.s.n;
-    EsTile first_tile = w.is_backward ? w.s.map : w.s.padded;
-    EsGroupNorm norm = w.s.norm[1];
+// w.s.taps, for es_seed_depthwise, which begins with a barrier.
+template <typename T> static __device__ void es_seed_load_taps(const EsSeedWork<T> &w) {
+    const float *weight = es_seed_parameter(w, 0);
     int stride = w.s.stride;
-    es_seed_convolve(w, 0, 0, w.s.x, w.s.padded, first, first_tile);
-    es_group_statistics(w, first, first_tile, 1, norm);
-    es_seed_transform(w, first, first_tile, w.s.n, w.s.padded,
-                      [&](const EsSpot &spot, float(&v)[8]) {
-                          float y[8];
-                          es_group_apply<T>(norm, stride, spot, v, y);
-#pragma unroll
-                          for (int c = 0; c < 8; c++) {
-                              v[c] = es_rectified(y[c]);
-                          }
-                      });
-    es_seed_convolve(w, 3, 0, w.s.n, w.s.padded, w.branch, w.branch_tile);
+    for (int i = threadIdx.x; i < 9 * stride; i += ES_FUSED_THREADS) {
+        int tap = i / stride, channel = i - tap * stride;
+        w.s.taps[i] = channel < w.place->n_channels ? weight[channel * 9 + tap] : 0.0f;
+    }
 }
 
-// Everything that es_seed_value reads, then shares. Ends with a barrier.
+template <typename T> static __device__ void es_seed_conv_heavy(const EsSeedWork<T> &w) {
+    T *first = w.is_backward ? w.s.a : w.s.n, *rectified = w.s.n;
+    EsTile first_tile = w.is_backward ? w.s.map : w.s.padded, padded = w.s.padded;
+    EsGroupNorm norm = w.s.norm[1];
+    es_seed_convolve(w, 0, 0, w.s.x, padded, first, first_tile);
+    es_group_statistics(w, first, first_tile, 1, norm);
+    es_seed_each(w.at.n_images * padded.units, padded, [=](int unit) {
+        EsGroupUnit of(norm, unit);
+        return [=](int row, int column) {
+            float v[8], y[8];
+            es_unit_load(v, first + first_tile.at(0, unit, row, column) * ES_FUSED_UNIT);
+            of.apply(v, y, T());
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                y[c] = es_rectified(y[c]);
+            }
+            es_unit_store(rectified + padded.at(0, unit, row, column) * ES_FUSED_UNIT, y);
+        };
+    });
+    es_seed_convolve(w, 3, 0, w.s.n, padded, w.branch, w.branch_tile);
+}
+
+// Everything that EsSeedUnit reads, then shares. Ends with a barrier.
 template <typename T> static __device__ __noinline__ void es_seed_run(const EsSeedWork<T> &w) {
     int norm_tensor = 1; // gamma of the last norm
     es_seed_load(w);
@@ -157,7 +202,8 @@ template <typename T> static __device__ __noinline__ void es_seed_run(const EsSe
         break;
     case ES_BLUEPRINT_DEPTHWISE: {
         T *m = w.is_backward ? w.s.a : w.s.n;
-        es_seed_depthwise(w, m);
+        es_seed_load_taps(w);
+        es_seed_depthwise(w, w.s.x, 1, m);
         es_seed_convolve(w, 1, 0, m, w.s.map, w.branch, w.branch_tile);
         norm_tensor = 2;
         break;
