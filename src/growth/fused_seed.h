@@ -24,11 +24,18 @@ int es_fused_seed_part_length(const EsFusedPlace *place);
 size_t es_fused_seed_forward_bytes(const EsFusedPlace *place, EsDtype precision, int n_images);
 size_t es_fused_seed_backward_bytes(const EsFusedPlace *place, EsDtype precision, int n_images);
 
-// Images per part (es_row_begin) of both directions, at most n_images: as many as let three blocks
-// of threads (backward two) share shared_limit bytes, else fewer blocks. UNSUPPORTED when one image
-// is too many.
-EsStatus es_fused_seed_images(const EsFusedPlace *place, EsDtype precision, size_t shared_limit,
-                              int n_images, int *forward_images, int *backward_images);
+// What images are shared out over.
+typedef struct EsFusedRoom {
+    int64_t n_rows, n_images; // of a row
+    int n_units;              // multiprocessors
+    size_t shared_limit;      // bytes of shared memory of a block of threads
+} EsFusedRoom;
+
+// Images per part (es_row_begin) of both directions: as many as let three blocks of threads
+// (backward two) share a multiprocessor, else fewer blocks; fewer images where parts would leave
+// more than every other multiprocessor idle. UNSUPPORTED when one image is too many.
+EsStatus es_fused_seed_images(const EsFusedPlace *place, EsDtype precision, const EsFusedRoom *room,
+                              int *forward_images, int *backward_images);
 
 // Weights of the seeds that rows run into the order that convolutions read; one launch.
 void es_fused_seed_pack(EsStream *stream, EsDtype precision, const EsFusedArguments *args);

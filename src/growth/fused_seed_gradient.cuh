@@ -37,38 +37,33 @@ static __device__ __forceinline__ float es_seed_part_of_seed(const EsSeedWork<T>
 
 // --- the gradient of y ---
 
-// Of one image-unit: from memory, or the head's, the same at all pixels.
+// Of one image-unit: from memory, or the head's, the same at all pixels, as it would be stored:
+// sums must be those of what is kept.
 template <typename T> struct EsSeedSource {
-    const T *from;
-    float flat[8];
+    const T *from;     // nullable
+    const float *head; // else
+    float per_pixel;
 
     __device__ EsSeedSource(const EsSeedWork<T> &w, void *memory, int pixels, int unit) {
         const EsFusedArguments &args = *w.args;
         int b = w.place->block, units = w.place->units;
-        from = NULL;
-        if (b < args.net.n_blocks - 1 || memory != args.memory[b].d_out) {
-            from = es_row_image<T>(args, w.at, memory, w.at.first, units * pixels) +
-                   unit * pixels * ES_FUSED_UNIT;
-            return;
-        }
-        const float *d =
-            args.d_features + ((int64_t)w.at.row * args.row_images + w.at.first) * units * 8;
-        es_unit_load(flat, d + unit * ES_FUSED_UNIT);
-#pragma unroll
-        for (int c = 0; c < 8; c++) {
-            flat[c] /= (float)pixels;
-        }
-        es_unit_round(flat, T()); // sums must be those of what is stored
+        bool is_head = b == args.net.n_blocks - 1 && memory == args.memory[b].d_out;
+        int64_t image = (int64_t)w.at.row * args.row_images + w.at.first;
+        from = is_head ? NULL : (const T *)memory + (image * units + unit) * pixels * ES_FUSED_UNIT;
+        head = args.d_features + (image * units + unit) * ES_FUSED_UNIT;
+        per_pixel = 1.0f / (float)pixels;
     }
     __device__ void load(int pixel, float (&g)[8]) const {
         if (from != NULL) {
             es_unit_load(g, from + pixel * ES_FUSED_UNIT);
-        } else {
-#pragma unroll
-            for (int c = 0; c < 8; c++) {
-                g[c] = flat[c];
-            }
+            return;
         }
+        es_unit_load(g, head);
+#pragma unroll
+        for (int c = 0; c < 8; c++) {
+            g[c] *= per_pixel;
+        }
+        es_unit_round(g, T());
     }
 };
 
@@ -110,7 +105,7 @@ static __device__ __forceinline__ void es_seed_window(const EsSeedUnit<T> &seed,
                                                       int x_side, const T *branch, int branch_side,
                                                       float (&v)[8], int (&winner)[8]) {
     float best[8];
-#pragma unroll 2
+#pragma unroll 1
     for (int k = 0; k < 4; k++) {
         float x_k[8], v_k[8], y[8];
         es_unit_load(x_k, x + (k / 2 * x_side + k % 2) * ES_FUSED_UNIT);
@@ -163,7 +158,7 @@ static __device__ __forceinline__ void es_seed_scatter(T *d, int size, const flo
 }
 
 // A map that a pool reads: a window's gradient belongs to its winner. The others add nothing.
-template <typename T>
+template <typename T, bool IS_MIXED>
 static __device__ __noinline__ void es_seed_d_pooled(const EsSeedWork<T> &w, void *memory) {
     const EsFusedBlock &block = *w.block;
     EsTile map = w.s.map, padded = w.s.padded, branch_tile = w.branch_tile;
@@ -174,7 +169,6 @@ static __device__ __noinline__ void es_seed_d_pooled(const EsSeedWork<T> &w, voi
     const float *means = w.s.norm[0].mean;
     T *d = w.s.d;
     EsNormTable table = es_norm_table(w.s.host_norm, map.units);
-    int is_mixed = w.is_mixed;
     es_seed_sums(w.at.n_images * map.units, out.pixels(), w.s.kept, w.s.totals, [&](int unit) {
         EsSeedSource<T> source(w, memory, out.pixels(), unit);
         EsSeedUnit<T> seed(w, unit);
@@ -185,7 +179,7 @@ static __device__ __noinline__ void es_seed_d_pooled(const EsSeedWork<T> &w, voi
                 branch + branch_tile.at(0, unit, 2 * row, 2 * column) * ES_FUSED_UNIT;
             float g[8], v[8];
             source.load(pixel, g);
-            if (is_mixed) {
+            if (IS_MIXED) {
                 es_seed_window(seed, x + padded.at(0, unit, 2 * row, 2 * column) * ES_FUSED_UNIT,
                                padded.side(), v_first, branch_tile.side(), v, winner);
             } else {
@@ -240,8 +234,10 @@ template <typename T> static __device__ void es_seed_d_output(const EsSeedWork<T
     void *memory = !w.place->is_after_pool && es_row_mixes(*w.args, w.at.row, w.block->slot[1])
                        ? of.d_middle
                        : of.d_out;
-    if (is_pooled) {
-        es_seed_d_pooled(w, memory);
+    if (is_pooled && w.is_mixed) {
+        es_seed_d_pooled<T, true>(w, memory);
+    } else if (is_pooled) {
+        es_seed_d_pooled<T, false>(w, memory);
     } else {
         es_seed_d_plain(w, memory);
     }

@@ -219,10 +219,11 @@ static EsStatus choose_parts(const EsFusedNet *net, EsDtype precision, const EsD
     }
     ES_TRY(choose_images(net, precision, device, head_bytes, BACKWARD_SHARING, net->n_blocks - 1,
                          n_rows, n_images, &parts->head));
+    const EsFusedRoom room = {n_rows, n_images, es_device_info(device)->n_units,
+                              es_fused_shared_limit(device)};
     for (int s = 0; s < net->n_slots; s++) {
-        ES_TRY(es_fused_seed_images(&net->place[s], precision, es_fused_shared_limit(device),
-                                    (int)ES_MIN(n_images, IMAGES_PER_PART_MAX),
-                                    &parts->seed_forward[s], &parts->seed_backward[s]));
+        ES_TRY(es_fused_seed_images(&net->place[s], precision, &room, &parts->seed_forward[s],
+                                    &parts->seed_backward[s]));
     }
     return ES_STATUS_OK;
 }
