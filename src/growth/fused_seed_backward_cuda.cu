@@ -1,6 +1,6 @@
 // Backward at a slot: the seed runs again on each image, then gradients of its parameters and,
 // where it mixes, of what entered the slot. Tiles are reused as fused_seed.cuh says.
-#include "growth/fused_seed_gradient.cuh"
+#include "growth/fused_seed_end.cuh"
 
 // --- layers ---
 

@@ -3,7 +3,7 @@
 #ifndef ES_GROWTH_FUSED_SEED_RUN_CUH
 #define ES_GROWTH_FUSED_SEED_RUN_CUH
 
-#include "growth/fused_seed.cuh"
+#include "growth/fused_seed_pass.cuh"
 
 // Zero the border of a tile, a thread per unit of it: top row, bottom row, then the sides.
 template <typename T>

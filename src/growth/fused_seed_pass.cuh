@@ -1,0 +1,313 @@
+// What seeds are made of: passes over the maps of a part and sums over them, layers, group norms,
+// and what a seed and its blend make of a unit.
+#ifndef ES_GROWTH_FUSED_SEED_PASS_CUH
+#define ES_GROWTH_FUSED_SEED_PASS_CUH
+
+#include "growth/fused_seed.cuh"
+
+// --- passes over maps ---
+//
+// Image-units, numbered image * units + unit, are [row][column] each; tile.at(0, image-unit, row,
+// column) is where a pixel lies. What all pixels of an image-unit need is read once: `make` takes
+// an image-unit and returns what is called with each of its pixels.
+
+// visit(row, column) for each of the image-units' pixels, each in one thread and always the same.
+template <typename Make>
+static __device__ __forceinline__ void es_seed_each(int n_units, EsTile tile, Make make) {
+    int pixels = tile.pixels();
+    EsSpread mine = es_spread(pixels);
+    for (int unit = mine.unit; unit < n_units; unit += mine.unit_step) {
+        auto visit = make(unit);
+        for (int pixel = mine.first; pixel < pixels; pixel += mine.step) {
+            int row = tile.row_of(pixel);
+            visit(row, pixel - row * tile.size);
+        }
+    }
+}
+
+// Sums over a warp of 16 numbers: lanes 2 i and 2 i + 1 get that of number i. Each exchange halves
+// what a lane still adds up.
+static __device__ __forceinline__ float es_warp_sums(const float (&values)[2][8]) {
+    int lane = threadIdx.x % 32;
+    float v[8];
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+        bool is_upper = lane & 16;
+        float mine = is_upper ? values[1][c] : values[0][c];
+        v[c] = mine + __shfl_xor_sync(0xFFFFFFFFu, is_upper ? values[0][c] : values[1][c], 16);
+    }
+#pragma unroll
+    for (int half = 4; half > 0; half /= 2) {
+#pragma unroll
+        for (int c = 0; c < half; c++) {
+            bool is_upper = lane & 2 * half;
+            float mine = is_upper ? v[c + half] : v[c];
+            v[c] = mine + __shfl_xor_sync(0xFFFFFFFFu, is_upper ? v[c] : v[c + half], 2 * half);
+        }
+    }
+    return v[0] + __shfl_xor_sync(0xFFFFFFFFu, v[0], 1);
+}
+
+// As es_channel_sums, of n_units units of `count` positions; visit(position, sums) adds. Units are
+// cut into slices so that all warps have as much to do. Begins and ends with a barrier.
+template <typename Make>
+static __device__ __forceinline__ void es_seed_sums(int n_units, int count, float *kept,
+                                                    float *totals, Make make) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int n_slices = ES_FUSED_WARPS / min(ES_FUSED_WARPS, n_units & -n_units);
+    n_slices = n_units * n_slices > ES_SEED_TASKS ? 1 : min(n_slices, max(count / 32, 1));
+    __syncthreads(); // what is summed may be fresh, and `kept` still be read
+    for (int task = warp; task < n_units * n_slices; task += ES_FUSED_WARPS) {
+        int slice = task / n_units;
+        auto visit = make(task - slice * n_units);
+        float sums[2][8] = {};
+        for (int i = slice * 32 + lane; i < count; i += n_slices * 32) {
+            visit(i, sums);
+        }
+        float sum = es_warp_sums(sums);
+        if (lane % 2 == 0) {
+            kept[task * 16 + lane / 2] = sum;
+        }
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < n_units * 16; i += ES_FUSED_THREADS) {
+        float total = kept[i];
+        for (int s = 1; s < n_slices; s++) {
+            total += kept[s * n_units * 16 + i];
+        }
+        totals[(i / 8 % 2 * n_units + i / 16) * ES_FUSED_UNIT + i % 8] = total;
+    }
+    __syncthreads();
+}
+
+// What 8 values become when they are stored as T.
+static __device__ __forceinline__ void es_unit_round(float (&)[8], float) {}
+template <typename T> static __device__ __forceinline__ void es_unit_round(float (&v)[8], T) {
+#pragma unroll
+    for (int i = 0; i < 8; i += 2) {
+        float2 pair = es_pair_floats(es_pair_bits(v[i], v[i + 1], T()), T());
+        v[i] = pair.x, v[i + 1] = pair.y;
+    }
+}
+
+// --- layers ---
+
+// Tensor k's convolution, or its input gradient. Begins with a barrier.
+template <typename T>
+static __device__ __noinline__ void es_seed_convolve(const EsSeedWork<T> &w, int k, int is_backward,
+                                                     const T *in, EsTile in_tile, T *out,
+                                                     EsTile out_tile) {
+    int kernel = w.kernel[k];
+    __syncthreads();
+    es_tap_offsets(w.s.offsets, in_tile, kernel);
+    __syncthreads();
+    es_tile_convolve(in, in_tile, w.s.offsets, es_tap_units(in_tile, kernel),
+                     w.packed[k][is_backward], out, out_tile, w.at.n_images);
+}
+
+// Begins with a barrier.
+template <typename T>
+static __device__ __noinline__ void es_seed_rectify(const EsSeedWork<T> &w, T *tile, EsTile shape) {
+    __syncthreads();
+    es_seed_each(w.at.n_images * shape.units, shape, [=](int unit) {
+        return [=](int row, int column) {
+            T *at = tile + shape.at(0, unit, row, column) * ES_FUSED_UNIT;
+            float v[8];
+            es_unit_load(v, at);
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                v[c] = es_rectified(v[c]);
+            }
+            es_unit_store(at, v);
+        };
+    });
+}
+
+// to = depthwise 3x3 of a tile with a border, with the weights in w.s.taps, mirrored where sign is
+// -1. Begins with a barrier.
+template <typename T>
+static __device__ __noinline__ void es_seed_depthwise(const EsSeedWork<T> &w, const T *from,
+                                                      int sign, T *to) {
+    EsTile padded = w.s.padded, map = w.s.map;
+    const float *taps = w.s.taps;
+    int stride = w.s.stride, units = map.units;
+    __syncthreads();
+    es_seed_each(w.at.n_images * units, map, [=](int unit) {
+        const float *weight = taps + unit % units * ES_FUSED_UNIT;
+        return [=](int row, int column) {
+            const T *centre = from + padded.at(0, unit, row, column) * ES_FUSED_UNIT;
+            float sum[8] = {};
+#pragma unroll
+            for (int tap = 0; tap < 9; tap++) {
+                int shift = sign * ((tap / 3 - 1) * padded.side() + tap % 3 - 1);
+                float near[8], tap_weight[8];
+                es_unit_load(near, centre + shift * ES_FUSED_UNIT);
+                es_unit_load(tap_weight, weight + tap * stride);
+#pragma unroll
+                for (int c = 0; c < 8; c++) {
+                    sum[c] = fmaf(tap_weight[c], near[c], sum[c]);
+                }
+            }
+            es_unit_store(to + map.at(0, unit, row, column) * ES_FUSED_UNIT, sum);
+        };
+    });
+}
+
+// --- group norm ---
+
+// From sums of v - v_0 and their squares per image and channel in w.s.totals, v_0 the channel's
+// first pixel: the norm of each image's group. Statistics of channels are put together as
+// n var = sum over channels of (squares - sum^2 / n + n (channel's mean - mean)^2), which loses
+// nothing to a mean far from 0. Ends with a barrier.
+template <typename T>
+static __device__ __forceinline__ void es_group_combine(const EsSeedWork<T> &w, const T *tile,
+                                                        EsTile shape, int k, EsGroupNorm norm) {
+    const float *gamma = es_seed_parameter(w, k), *beta = es_seed_parameter(w, k + 1);
+    int stride = w.s.stride, n_channels = w.place->n_channels, n = w.at.n_images * stride;
+    int width = n_channels / w.place->n_groups;
+    float per_pixel = 1.0f / (float)shape.pixels(), per_channel = 1.0f / (float)width;
+    float *means = w.s.offset, *squares = w.s.totals + n;
+    for (int i = threadIdx.x; i < n; i += ES_FUSED_THREADS) {
+        float sum = w.s.totals[i];
+        const T *first = tile + shape.at(0, i / ES_FUSED_UNIT, 0, 0) * ES_FUSED_UNIT;
+        means[i] = fmaf(sum, per_pixel, (float)first[i % ES_FUSED_UNIT]);
+        squares[i] = fmaf(-sum * per_pixel, sum, squares[i]) * per_pixel;
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += ES_FUSED_THREADS) {
+        int channel = i % stride, first = i - channel + channel / width * width;
+        float mean = 0.0f, variance = 0.0f, inv_std = 0.0f, scale = 0.0f, shift = 0.0f;
+        if (channel < n_channels) {
+#pragma unroll 4
+            for (int j = first; j < first + width; j++) {
+                mean += means[j];
+            }
+            mean *= per_channel;
+#pragma unroll 4
+            for (int j = first; j < first + width; j++) {
+                float apart = means[j] - mean;
+                variance += fmaf(apart, apart, squares[j]);
+            }
+            variance *= per_channel;
+            inv_std = 1.0f / sqrtf((variance < 0.0f ? 0.0f : variance) + ES_FUSED_EPSILON);
+            scale = inv_std * gamma[channel];
+            shift = fmaf(-mean, scale, beta[channel]);
+        }
+        norm.mean[i] = mean;
+        norm.inv_std[i] = inv_std;
+        norm.scale[i] = scale;
+        norm.shift[i] = shift;
+    }
+    for (int i = threadIdx.x; i < stride; i += ES_FUSED_THREADS) {
+        norm.gamma[i] = i < n_channels ? gamma[i] : 0.0f;
+    }
+    __syncthreads();
+}
+
+// Statistics per image and group of a tile; tensors k and k + 1 are gamma and beta. Begins and ends
+// with a barrier.
+template <typename T>
+static __device__ __noinline__ void es_group_statistics(const EsSeedWork<T> &w, const T *tile,
+                                                        EsTile shape, int k, EsGroupNorm norm) {
+    es_seed_sums(w.at.n_images * shape.units, shape.pixels(), w.s.kept, w.s.totals, [=](int unit) {
+        float first[8];
+        es_unit_load(first, tile + shape.at(0, unit, 0, 0) * ES_FUSED_UNIT);
+        return [=](int pixel, float(&sums)[2][8]) {
+            float v[8];
+            es_unit_load(v, tile + shape.at_pixel(0, unit, pixel) * ES_FUSED_UNIT);
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                float apart = v[c] - first[c];
+                sums[0][c] += apart;
+                sums[1][c] = fmaf(apart, apart, sums[1][c]);
+            }
+        };
+    });
+    es_group_combine(w, tile, shape, k, norm);
+}
+
+// The norm of one image-unit, in registers.
+struct EsGroupUnit {
+    float scale[8], shift[8];
+
+    __device__ EsGroupUnit(const EsGroupNorm &norm, int unit) {
+        es_unit_load(scale, norm.scale + unit * ES_FUSED_UNIT);
+        es_unit_load(shift, norm.shift + unit * ES_FUSED_UNIT);
+    }
+    // The norm's output, as it would be stored.
+    template <typename T> __device__ void apply(const float (&v)[8], float (&y)[8], T) const {
+#pragma unroll
+        for (int c = 0; c < 8; c++) {
+            y[c] = fmaf(v[c], scale[c], shift[c]);
+        }
+        es_unit_round(y, T());
+    }
+};
+
+// --- the seed ---
+
+// What a seed and its blend do in one image-unit, in registers.
+template <typename T> struct EsSeedUnit {
+    EsGroupUnit norm;
+    float share, mix;
+    int blueprint, mode;
+
+    __device__ EsSeedUnit(const EsSeedWork<T> &w, int unit)
+        : norm(w.s.norm[0], unit), share(w.s.share[unit / w.place->units]), mix(w.mix),
+          blueprint(w.slot.blueprint), mode(w.slot.mode) {}
+
+    // s from the slot's input x and the branch v.
+    __device__ void value(const float (&x)[8], const float (&v)[8], float (&s)[8]) const {
+        float y[8];
+        if (blueprint == ES_BLUEPRINT_ATTENTION) {
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                s[c] = x[c] * norm.scale[c];
+            }
+        } else if (blueprint == ES_BLUEPRINT_NORM) {
+            norm.apply(v, y, T());
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                s[c] = x[c] + mix * (y[c] - x[c]);
+            }
+        } else {
+            norm.apply(v, y, T());
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                s[c] = x[c] + y[c];
+            }
+        }
+        es_unit_round(s, T());
+    }
+
+    // What the slot hands on, as it would be stored.
+    __device__ void blend(const float (&x)[8], const float (&v)[8], float (&y)[8]) const {
+        float s[8];
+        if (share == 0.0f) {
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                y[c] = x[c];
+            }
+            return;
+        }
+        value(x, v, s);
+        if (mode == ES_BLEND_MULTIPLY) {
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                y[c] = es_blend_value(ES_BLEND_MULTIPLY, share, x[c], s[c]);
+            }
+        } else {
+            // es_blend_value, with what all values share taken out
+            bool is_near_x = share < 0.5f, is_seed = share >= 1.0f;
+            float part = is_near_x ? share : share - 1.0f;
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                float mixed = (is_near_x ? x[c] : s[c]) + part * (s[c] - x[c]);
+                y[c] = is_seed ? s[c] : mixed;
+            }
+        }
+        es_unit_round(y, T());
+    }
+};
+
+#endif
