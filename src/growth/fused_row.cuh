@@ -31,6 +31,7 @@ struct EsCarve {
 struct EsFusedRow {
     int row, part, n_parts;
     int env;
+    int shared;          // the row that has this one's output of block 0
     int first, n_images; // images of this part
 };
 
@@ -44,6 +45,7 @@ static __device__ __forceinline__ bool es_row_begin(const EsFusedArguments &args
         return false;
     }
     at.env = args.rows.env[at.row];
+    at.shared = args.rows.first != NULL ? args.rows.first[at.env] : at.row;
     at.first = at.part * images_per_part;
     at.n_images = min(images_per_part, args.n_images - at.first);
     return true;
@@ -61,6 +63,15 @@ static __device__ __forceinline__ T *es_row_image(const EsFusedArguments &args,
                                                   int image_units) {
     return (T *)memory +
            ((int64_t)at.row * args.row_images + image) * (int64_t)image_units * ES_FUSED_UNIT;
+}
+
+// The part's first image in the raw output of block b.
+template <typename T>
+static __device__ __forceinline__ const T *
+es_row_raw(const EsFusedArguments &args, const EsFusedRow &at, int b, int image_units) {
+    int row = b == 0 ? at.shared : at.row;
+    return (const T *)args.memory[b].raw +
+           ((int64_t)row * args.row_images + at.first) * (int64_t)image_units * ES_FUSED_UNIT;
 }
 
 // Every thread calls, after the block's results are written: true in all threads of the block that
@@ -239,7 +250,7 @@ static __device__ __forceinline__ void
 es_load_rectified(const EsFusedArguments &args, const EsFusedRow &at, int b,
                   const EsNormTable &table, T *tile, const EsTile &shape) {
     int pixels = shape.pixels(), count = at.n_images * pixels, per_image = shape.units * pixels;
-    const T *raw = es_row_image<T>(args, at, args.memory[b].raw, at.first, per_image);
+    const T *raw = es_row_raw<T>(args, at, b, per_image);
     EsSpread mine = es_spread(count);
     for (int unit = mine.unit; unit < shape.units; unit += mine.unit_step) {
         EsNormUnit norm(table, unit);
@@ -334,7 +345,7 @@ es_load_pooled(const EsFusedArguments &args, const EsFusedRow &at, int b, const 
     }
     int pixels = shape.pixels(), count = at.n_images * pixels, raw_size = block.size;
     int raw_pixels = raw_size * raw_size, per_image = shape.units * raw_pixels;
-    const T *raw = es_row_image<T>(args, at, args.memory[b].raw, at.first, per_image);
+    const T *raw = es_row_raw<T>(args, at, b, per_image);
     EsSpread mine = es_spread(count);
     for (int unit = mine.unit; unit < shape.units; unit += mine.unit_step) {
         EsNormUnit norm(table, unit);
