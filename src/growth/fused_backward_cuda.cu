@@ -228,7 +228,8 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 2)
     int64_t part_length = es_weight_part_length(n_taps, block.out_units);
     es_tile_weight_gradient(
         s.in, s.in_tile, s.in_offsets, n_taps, s.d, s.d_tile, at.n_images, s.zeros, s.scratch,
-        args.weight_parts[b] + ((int64_t)at.row * at.n_parts + at.part) * part_length);
+        args.weight_parts[b] + ((int64_t)at.row * at.n_parts + at.part) * part_length,
+        args.is_tf32);
     if (b == 0) {
         return;
     }
@@ -236,7 +237,7 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 2)
     es_tile_convolve(EsKnown<9 * OUT, IN>(), s.d, s.d_tile, s.d_offsets,
                      es_tap_units(s.d_tile, block.kernel),
                      args.packed + at.env * args.net.packed_bytes + block.packed_backward, s.in,
-                     s.d_in_tile, at.n_images);
+                     s.d_in_tile, at.n_images, args.is_tf32);
     __syncthreads();
     es_store_maps(args, at, s.in, s.d_in_tile, args.memory[b - 1].d_out);
     const EsFusedBlock before = Shape::before(args.net.block[b - 1]);

@@ -86,7 +86,7 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 3)
     es_tile_convolve(EsKnown<9 * IN, OUT>(), s.in, s.in_tile, s.offsets,
                      es_tap_units(s.in_tile, block.kernel),
                      args.packed + at.env * args.net.packed_bytes + block.packed_forward, s.out,
-                     s.out_tile, at.n_images);
+                     s.out_tile, at.n_images, args.is_tf32);
     __syncthreads();
     if (!args.is_training) {
         es_store_maps(args, at, s.out, s.out_tile, args.memory[b].raw);

@@ -97,6 +97,7 @@ typedef struct EsFusedArguments {
     int64_t first_image; // evaluation: of the pass
     int32_t n_images;    // N
     int32_t is_training;
+    int32_t is_tf32;        // float alone: convolutions multiply in TF32
     EsFusedSample *samples; // [R][N]
     int64_t row_images;     // images of a row in the activation memory, N or more
 

@@ -13,7 +13,7 @@ struct PackJob {
     int n_in, n_out;         // channels of the layer
     int in_units, out_units; // of the tile's convolution
     int n_tap_positions;     // kernel^2
-    int is_backward;
+    int is_backward, is_tf32;
     int first, count; // elements of the packed form: of all jobs before, and its own
 };
 
@@ -37,10 +37,12 @@ static __device__ float weight_at(const PackJob &job, const float *parameters, i
 // Element j of the packed form: a float, or two 16-bit numbers.
 static __device__ void pack_element(const PackJob &job, const float *parameters,
                                     unsigned char *packed, int j, float) {
-    int o = j % 8, i = j / 8 % 8, n_taps = job.n_tap_positions * job.in_units;
+    int i = j % 8, o = j / 8 % 8, n_taps = job.n_tap_positions * job.in_units;
     int q = j / 64 % n_taps, unit = j / (64 * n_taps);
-    ((float *)(packed + job.packed))[j] =
+    float weight =
         weight_at(job, parameters, q / job.in_units, q % job.in_units * 8 + i, unit * 8 + o);
+    ((float *)(packed + job.packed))[j / 64 * 64 + es_packed_place(i, o)] =
+        es_packed_float(weight, job.is_tf32);
 }
 
 template <typename T>
@@ -107,6 +109,7 @@ extern "C" void es_fused_pack(EsStream *stream, EsDtype precision, const EsFused
         for (int is_backward = 0; is_backward < (b > 0 ? 2 : 1); is_backward++) {
             PackJob *job = &jobs.job[jobs.n++];
             *job = pack_job(&args->net.block[b], is_backward, precision);
+            job->is_tf32 = args->is_tf32;
             job->first = jobs.count;
             jobs.count += job->count;
         }

@@ -14,7 +14,8 @@ static __device__ __noinline__ void weight_gradient(const EsSeedWork<T> &w, int 
     es_tap_offsets(w.s.offsets, in_tile, kernel);
     __syncthreads();
     es_tile_weight_gradient(in, in_tile, w.s.offsets, es_tap_units(in_tile, kernel), d, d_tile,
-                            w.at.n_images, w.s.zeros, w.s.scratch, es_seed_part(w, k));
+                            w.at.n_images, w.s.zeros, w.s.scratch, es_seed_part(w, k),
+                            w.args->is_tf32);
 }
 
 // d where the ReLU let its value pass. Begins with a barrier.

@@ -10,7 +10,7 @@
 // are exchanged and the taps mirrored.
 struct PackJob {
     EsSeedTensor tensor;
-    int is_backward;
+    int is_backward, is_tf32;
     const float *weight;
     void *packed;
 
@@ -32,8 +32,9 @@ struct PackJob {
 
 // Word j of the packed form: a float, or two 16-bit numbers.
 static __device__ void pack_word(const PackJob &job, int n_taps, int j, float) {
-    int o = j % 8, i = j / 8 % 8, q = j / 64 % n_taps, unit = j / (64 * n_taps);
-    ((float *)job.packed)[j] = job.at(q, i, unit * ES_FUSED_UNIT + o);
+    int i = j % 8, o = j / 8 % 8, q = j / 64 % n_taps, unit = j / (64 * n_taps);
+    ((float *)job.packed)[j / 64 * 64 + es_packed_place(i, o)] =
+        es_packed_float(job.at(q, i, unit * ES_FUSED_UNIT + o), job.is_tf32);
 }
 
 template <typename T> static __device__ void pack_word(const PackJob &job, int n_taps, int j, T) {
@@ -61,7 +62,7 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS)
     for (int k = 0; k < es_seed_tensor_count(slot.blueprint); k++) {
         EsSeedTensor tensor = es_seed_tensor(place.n_channels, slot.blueprint, k);
         for (int is_backward = 0; is_backward < 2; is_backward++) {
-            PackJob job = {tensor, is_backward,
+            PackJob job = {tensor, is_backward, args.is_tf32,
                            args.parameters + env * args.parameter_stride +
                                place.seed[slot.blueprint].offset[k],
                            packed + es_seed_packed_offset<T>(place.n_channels, slot.blueprint, k,

@@ -102,7 +102,7 @@ static __device__ __noinline__ void es_seed_convolve(const EsSeedWork<T> &w, int
     es_tap_offsets(w.s.offsets, in_tile, kernel);
     __syncthreads();
     es_tile_convolve(in, in_tile, w.s.offsets, es_tap_units(in_tile, kernel),
-                     w.packed[k][is_backward], out, out_tile, w.at.n_images);
+                     w.packed[k][is_backward], out, out_tile, w.at.n_images, w.args->is_tf32);
 }
 
 // Begins with a barrier.

@@ -323,6 +323,7 @@ static void fill_arguments(EsFusedStep *fused) {
     args->labels = options->labels.data;
     args->episode = options->episode.data;
     args->n_samples = dataset->train.count;
+    args->is_tf32 = options->is_tf32;
     args->gather = (EsGatherOptions){.seed = model->seed, .pad = model->pad, .flip = model->flip};
     for (int c = 0; c < dataset->n_channels; c++) {
         args->gather.mean[c] = dataset->mean[c];

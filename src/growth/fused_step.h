@@ -46,6 +46,7 @@ typedef struct EsFusedOptions {
     EsTensor images, labels;    // the data set on that device, u8 [M, C, H, W] and [M]
     EsTensor episode;           // i32 [E]
     EsDtype precision;          // of activations: F32, BF16 or F16
+    int is_tf32;                // F32 alone: convolutions and their gradients multiply in TF32
     int64_t batch;              // N of training
     int64_t max_rows;           // R at most, in training and evaluation
     int64_t max_evaluated;      // images of one row in one pass of evaluation

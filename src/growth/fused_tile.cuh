@@ -1,5 +1,6 @@
 // Maps of a few images in shared memory, and what the fused kernels do with them: convolutions and
-// their gradients, on the tensor cores for 16-bit types, with plain multiply-adds for float.
+// their gradients, on the tensor cores for 16-bit types, for float there in TF32 or with plain
+// multiply-adds.
 //
 // A tile is [image][unit][row][column][8 channels], with a border of zeros around every map where a
 // 3x3 convolution reads it. Eight neighbouring pixels of a unit are 128 contiguous bytes, so that
@@ -13,6 +14,7 @@
 #include "growth/fused_net.h"
 #include "kernels/cuda_common.cuh"
 #include "kernels/cuda_matrix.cuh"
+#include "kernels/cuda_tf32.cuh"
 
 #define ES_FUSED_WARPS (ES_FUSED_THREADS / 32)
 
@@ -180,7 +182,17 @@ static __device__ __forceinline__ void es_tap_offsets(int *offsets, EsTile in, i
 // --- packed weights ---
 //
 // 16-bit: for each output unit and each step of two input units, the b operand of one product: 32
-// lanes of two words. float: for each output unit and input unit [8 inputs][8 outputs].
+// lanes of two words. float: for each output unit and input unit [8 outputs][inputs 0 4 1 5 2 6 3
+// 7], which is the b operand of one product, too; in TF32 rounded to it.
+
+// Where input i of output o stands among the 64.
+static __host__ __device__ __forceinline__ int es_packed_place(int i, int o) {
+    return o * ES_FUSED_UNIT + i % 4 * 2 + i / 4;
+}
+
+static __device__ __forceinline__ float es_packed_float(float weight, int is_tf32) {
+    return is_tf32 ? __uint_as_float(es_tf32(weight)) : weight;
+}
 
 template <typename T> static __host__ __device__ size_t es_packed_bytes(int n_taps, int out_units) {
     int n_steps = (n_taps + 1) / 2;
@@ -190,16 +202,28 @@ template <typename T> static __host__ __device__ size_t es_packed_bytes(int n_ta
 
 // --- convolution ---
 
+// fused_tf32.cuh
+static __device__ void es_tile_convolve_tf32(const float *in, EsTile in_tile, const int *offsets,
+                                             int n_taps, const void *packed, float *out,
+                                             EsTile out_tile, int n_images);
+static __device__ void es_tile_weight_gradient_tf32(const float *in, EsTile in_tile,
+                                                    const int *offsets, int n_taps, const float *d,
+                                                    EsTile d_tile, int n_images, float *part);
+
 // Taps (es_tap_units) and output units of a convolution where they are known when compiled, else 0.
 template <int TAPS, int OUT_UNITS> struct EsKnown {};
 
 // out[pixel][o] = sum over taps and inputs; out has any border, which is left alone. The first
-// n_images of both tiles.
+// n_images of both tiles. `packed` is packed for is_tf32.
 template <int TAPS, int OUT_UNITS>
 static __device__ void es_tile_convolve(EsKnown<TAPS, OUT_UNITS>, const float *in,
                                         const EsTile &in_tile, const int *offsets, int n_taps,
                                         const void *packed, float *out, const EsTile &out_tile,
-                                        int n_images) {
+                                        int n_images, int is_tf32) {
+    if (is_tf32) {
+        es_tile_convolve_tf32(in, in_tile, offsets, n_taps, packed, out, out_tile, n_images);
+        return;
+    }
     int pixels = out_tile.pixels(), n_tasks = n_images * pixels * out_tile.units;
     for (int task = threadIdx.x; task < n_tasks; task += ES_FUSED_THREADS) {
         // neighbouring threads share an output unit, so that weights are broadcast
@@ -213,12 +237,12 @@ static __device__ void es_tile_convolve(EsKnown<TAPS, OUT_UNITS>, const float *i
             float x[8];
             es_unit_load(x, from + offsets[q]);
 #pragma unroll
-            for (int c = 0; c < 8; c++) {
+            for (int o = 0; o < 8; o++) {
                 float w[8];
-                es_unit_load(w, weights + q * 64 + c * 8);
+                es_unit_load(w, weights + q * 64 + o * 8);
 #pragma unroll
-                for (int o = 0; o < 8; o++) {
-                    sum[o] = fmaf(x[c], w[o], sum[o]);
+                for (int c = 0; c < 8; c++) {
+                    sum[o] = fmaf(x[c], w[es_packed_place(c, 0)], sum[o]);
                 }
             }
         }
@@ -325,7 +349,9 @@ es_convolve_groups(const T *in, const EsTile &in_tile, const int *offsets, int n
 template <typename T, int TAPS, int OUT_UNITS>
 static __device__ __forceinline__ void
 es_tile_convolve(EsKnown<TAPS, OUT_UNITS>, const T *in, const EsTile &in_tile, const int *offsets,
-                 int n_taps, const void *packed, T *out, const EsTile &out_tile, int n_images) {
+                 int n_taps, const void *packed, T *out, const EsTile &out_tile, int n_images,
+                 int is_tf32) {
+    (void)is_tf32;
     constexpr int STEPS = (TAPS + 1) / 2;
     constexpr int UNITS = TAPS == 0                                            ? 2
                           : OUT_UNITS >= 2 && 2 * STEPS <= ES_FUSED_KEPT_STEPS ? 2
@@ -338,9 +364,9 @@ es_tile_convolve(EsKnown<TAPS, OUT_UNITS>, const T *in, const EsTile &in_tile, c
 template <typename T>
 static __device__ __forceinline__ void
 es_tile_convolve(const T *in, const EsTile &in_tile, const int *offsets, int n_taps,
-                 const void *packed, T *out, const EsTile &out_tile, int n_images) {
-    es_tile_convolve(EsKnown<0, 0>(), in, in_tile, offsets, n_taps, packed, out, out_tile,
-                     n_images);
+                 const void *packed, T *out, const EsTile &out_tile, int n_images, int is_tf32) {
+    es_tile_convolve(EsKnown<0, 0>(), in, in_tile, offsets, n_taps, packed, out, out_tile, n_images,
+                     is_tf32);
 }
 
 // --- gradient of weights ---
@@ -375,8 +401,12 @@ static __host__ __device__ __forceinline__ size_t es_weight_scratch_bytes(int n_
 static __device__ void es_tile_weight_gradient(const float *in, EsTile in_tile, const int *offsets,
                                                int n_taps, const float *d, EsTile d_tile,
                                                int n_images, const float *zeros, float *scratch,
-                                               float *part) {
+                                               float *part, int is_tf32) {
     (void)zeros, (void)scratch;
+    if (is_tf32) {
+        es_tile_weight_gradient_tf32(in, in_tile, offsets, n_taps, d, d_tile, n_images, part);
+        return;
+    }
     int n_out = d_tile.units * ES_FUSED_UNIT, n_tasks = n_taps * n_out;
     for (int task = threadIdx.x; task < n_tasks; task += ES_FUSED_THREADS) {
         int o = task % n_out, q = task / n_out;
@@ -433,7 +463,8 @@ template <typename T>
 static __device__ __forceinline__ void
 es_tile_weight_gradient(const T *in, const EsTile &in_tile, const int *offsets, int n_taps,
                         const T *d, const EsTile &d_tile, int n_images, const T *zeros,
-                        float *scratch, float *part) {
+                        float *scratch, float *part, int is_tf32) {
+    (void)is_tf32;
     constexpr int PAIRS = ES_FUSED_TAPS / 2;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int pixels = d_tile.pixels(), n_pixels = n_images * pixels;
@@ -541,5 +572,7 @@ static __device__ __forceinline__ void es_channel_sums(int units, int count, flo
         __syncthreads();
     }
 }
+
+#include "growth/fused_tf32.cuh"
 
 #endif

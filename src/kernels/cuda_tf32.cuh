@@ -9,6 +9,14 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
+// The TF32 nearest to x, ties away from 0; NaN stays NaN. The instruction below does not read the
+// lower 13 bits of its operands, so that what is not rounded is cut.
+static __device__ __forceinline__ uint32_t es_tf32(float x) {
+    uint32_t bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return bits;
+}
+
 // d += a b with a [16, 8], b [8, 8], d [16, 8]. With g = lane / 4 and q = lane % 4 a lane holds
 // a (g, q), (g + 8, q), (g, q + 4), (g + 8, q + 4); b (q, g), (q + 4, g); d (g, 2q), (g, 2q + 1),
 // (g + 8, 2q), (g + 8, 2q + 1). All lanes of the warp must call.

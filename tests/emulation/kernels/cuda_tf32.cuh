@@ -7,6 +7,12 @@
 
 #include <cuda_runtime.h>
 
+// cvt.rna.tf32.f32
+static inline uint32_t es_tf32(float x) {
+    uint32_t bits = __float_as_uint(x);
+    return x != x ? 0x7FFFFFFFu : (bits + 0x1000u) & 0xFFFFE000u;
+}
+
 struct EsTf32Product {
     float *d;
     const uint32_t *a, *b;
