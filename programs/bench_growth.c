@@ -163,6 +163,7 @@ static EsStatus create_growth(GrowthState *state, const EsBenchHost *wanted, con
     }
     options.device = device;
     ES_TRY(parse_precision(wanted->amp_dtype, &options.precision));
+    ES_TRY(es_bench_parse_tf32(wanted, &options.is_tf32));
     options.batch = wanted->batch > 0 ? wanted->batch : options.batch;
     options.step_batches = batches_of(wanted, state->dataset.train.count, options.batch);
     options.n_validation_images = n_validation;
@@ -235,10 +236,11 @@ EsStatus es_bench_growth_choose(const EsBenchHost *wanted, EsBenchHost *chosen, 
                                 size_t parameters_bytes, int *is_chosen) {
     EsHostSpec host;
     EsDtype precision;
-    int blueprints[MAX_SEEDS], n_seeds;
+    int blueprints[MAX_SEEDS], n_seeds, is_tf32;
+    ES_TRY(es_bench_parse_tf32(wanted, &is_tf32));
     *is_chosen = wanted->task != NULL || wanted->n_envs > 0 || wanted->batch > 0 ||
                  wanted->step_batches != 0 || wanted->n_validation > 0 || wanted->seeds != NULL ||
-                 strcmp(wanted->amp_dtype, "off") != 0;
+                 strcmp(wanted->amp_dtype, "off") != 0 || !is_tf32;
     if (!*is_chosen) {
         return ES_STATUS_OK;
     }
@@ -254,10 +256,10 @@ EsStatus es_bench_growth_choose(const EsBenchHost *wanted, EsBenchHost *chosen, 
         snprintf(batches, sizeof batches, "%d",
                  wanted->step_batches > 0 ? wanted->step_batches : BATCHES);
     }
-    snprintf(parameters, parameters_bytes, "E=%d N=%d batches=%s V=%d seeds=%s P=%s",
+    snprintf(parameters, parameters_bytes, "E=%d N=%d batches=%s V=%d seeds=%s P=%s%s",
              chosen->n_envs, wanted->batch > 0 ? wanted->batch : host.batch, batches,
              wanted->n_validation > 0 ? wanted->n_validation : IMAGES, chosen->seeds,
-             wanted->amp_dtype);
+             wanted->amp_dtype, is_tf32 ? "" : " tf32=off");
     return ES_STATUS_OK;
 }
 

@@ -28,6 +28,14 @@ static EsStatus host_of(const EsBenchHost *wanted, EsHostSpec *host) {
     return es_host_check(host);
 }
 
+EsStatus es_bench_parse_tf32(const EsBenchHost *wanted, int *is_tf32) {
+    const char *text = wanted->tf32 != NULL ? wanted->tf32 : "on";
+    *is_tf32 = strcmp(text, "on") == 0;
+    return *is_tf32 || strcmp(text, "off") == 0
+               ? ES_STATUS_OK
+               : ES_FAIL(ARGUMENT, "--tf32 \"%.40s\" is not on or off", text);
+}
+
 void es_bench_host_end(void *context) {
     HostState *state = context;
     if (state != NULL) {
@@ -50,6 +58,7 @@ EsStatus es_bench_host_begin(const EsBenchHost *wanted, const EsBench *bench, vo
     EsHostTrainerOptions options = es_host_trainer_defaults(&host, wanted->n_envs);
     options.stream = bench->stream;
     options.precision = strcmp(wanted->precision, "bf16") == 0 ? ES_DTYPE_BF16 : ES_DTYPE_F32;
+    ES_TRY_GOTO(es_bench_parse_tf32(wanted, &options.is_tf32));
     ES_TRY_GOTO(es_host_trainer_create(&options, &state->dataset, bench->device, &state->trainer));
     *state_out = state;
 done:
@@ -96,8 +105,10 @@ static const EsBenchCase cases[] = {
 // The command line's host as the only case.
 static EsStatus choose_host(const EsBenchHost *wanted, EsBenchCase *custom, int *n_custom) {
     static HostCase chosen; // cases run one after the other
+    int is_tf32;
+    ES_TRY(es_bench_parse_tf32(wanted, &is_tf32));
     *n_custom = wanted->task != NULL || wanted->n_envs > 0 || wanted->batch > 0 ||
-                wanted->n_blocks > 0 || strcmp(wanted->precision, "f32") != 0;
+                wanted->n_blocks > 0 || strcmp(wanted->precision, "f32") != 0 || !is_tf32;
     if (!*n_custom) {
         return ES_STATUS_OK;
     }
@@ -109,8 +120,9 @@ static EsStatus choose_host(const EsBenchHost *wanted, EsBenchCase *custom, int 
     chosen.wanted.n_envs = wanted->n_envs > 0 ? wanted->n_envs : 4;
     EsHostSpec host;
     ES_TRY(host_of(&chosen.wanted, &host));
-    snprintf(chosen.parameters, sizeof chosen.parameters, "E=%d N=%d blocks=%d P=%s",
-             chosen.wanted.n_envs, host.batch, host.n_blocks, wanted->precision);
+    snprintf(chosen.parameters, sizeof chosen.parameters, "E=%d N=%d blocks=%d P=%s%s",
+             chosen.wanted.n_envs, host.batch, host.n_blocks, wanted->precision,
+             is_tf32 ? "" : " tf32=off");
     *custom = cases[0];
     custom->name = host.name;
     custom->parameters = chosen.parameters;

@@ -22,6 +22,7 @@ typedef struct EsBenchHost {
     int n_envs, batch;     // 0: 4, and the task's
     int n_blocks;          // 0: the task's
     const char *precision; // host: "f32" or "bf16"
+    const char *tf32;      // host, growth: NULL or "on"; "off"
     int n_hidden;          // policy: 0: the list
     // growth
     int step_batches;      // 0: 8; -1: what passes over an environment's share of the images
@@ -29,6 +30,9 @@ typedef struct EsBenchHost {
     const char *seeds;     // NULL or "none"; "holding"; blueprints of the first slots, by commas
     const char *amp_dtype; // "off", "bfloat16", "float16"
 } EsBenchHost;
+
+// ARGUMENT for a word that is neither on nor off.
+EsStatus es_bench_parse_tf32(const EsBenchHost *wanted, int *is_tf32);
 
 typedef struct EsBenchCase EsBenchCase;
 struct EsBenchCase {

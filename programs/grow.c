@@ -192,6 +192,7 @@ EsExit es_grow_run(int argc, char **argv) {
         ES_OPTION_KEY("pad", "grow.pad", "N"),
         ES_OPTION_KEY("flip", "grow.flip", NULL),
         ES_OPTION_KEY("amp-dtype", "grow.amp_dtype", "TYPE"),
+        ES_OPTION_KEY("tf32", "grow.tf32", "on|off"),
         ES_RUN_COMMAND_OPTIONS(&command),
         ES_OPTION_FLAG("json", &as_json, "print the results as JSON"),
     };

@@ -98,6 +98,10 @@ static EsStatus dry_run(EsHostsRun *hosts, const EsConfig *config) {
     printf("# memory      %.1f MiB parameters and optimiser, %.1f MiB activations, %.1f MiB data\n",
            (double)report.store_bytes / 1048576, (double)report.activation_bytes / 1048576,
            (double)report.dataset_bytes / 1048576);
+    printf("# precision   %s%s\n", settings->precision == 1 ? "bf16" : "f32",
+           report.plan.is_fused && settings->precision == 0 && settings->is_tf32
+               ? ", convolutions in TF32"
+               : "");
     printf("# plan        %d operations, %s%s%s\n", report.plan.n_nodes,
            report.plan.uses_lanes    ? "vector engine"
            : report.plan.is_captured ? "captured as one launch"
@@ -173,6 +177,7 @@ EsExit es_hosts_run(int argc, char **argv) {
         ES_OPTION_KEY("folder", "hosts.folder", "DIR"),
         ES_OPTION_KEY("data-seed", "hosts.data_seed", "N"),
         ES_OPTION_KEY("precision", "hosts.precision", "P"),
+        ES_OPTION_KEY("tf32", "hosts.tf32", "on|off"),
         ES_OPTION_KEY("unfused", "hosts.unfused", NULL),
         ES_RUN_COMMAND_OPTIONS(&command),
         ES_OPTION_FLAG("json", &as_json, "print the result as JSON"),

@@ -28,8 +28,10 @@ static json_t *describe_device(const char *name) {
     if (info->kind == ES_DEVICE_CPU) {
         json_object_set_new(entry, "threads", json_integer(info->n_units));
         json_object_set_new(entry, "lanes", json_integer(info->n_lanes));
+        json_object_set_new(entry, "precisions", json_string("f32"));
     } else {
         json_object_set_new(entry, "multiprocessors", json_integer(info->n_units));
+        json_object_set_new(entry, "precisions", json_string("f32, TF32, bf16, f16"));
     }
     es_device_close(device);
     return entry;
@@ -84,11 +86,12 @@ static void print_device(const json_t *device) {
            text_of(device, "architecture"),
            (double)number_of(device, "memory_bytes") / (1024.0 * 1024.0 * 1024.0));
     if (json_object_get(device, "threads") != NULL) {
-        printf(", %lld threads, %lld images per vector\n", number_of(device, "threads"),
+        printf(", %lld threads, %lld images per vector", number_of(device, "threads"),
                number_of(device, "lanes"));
     } else {
-        printf(", %lld multiprocessors\n", number_of(device, "multiprocessors"));
+        printf(", %lld multiprocessors", number_of(device, "multiprocessors"));
     }
+    printf(", computes in %s\n", text_of(device, "precisions"));
 }
 
 static void print_info(const json_t *info) {

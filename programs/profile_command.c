@@ -207,6 +207,7 @@ EsExit es_profile_run(int argc, char **argv) {
         ES_OPTION_KEY("step-batches", "grow.step_batches", "N"),
         ES_OPTION_KEY("validation-images", "grow.validation_images", "N"),
         ES_OPTION_KEY("amp-dtype", "grow.amp_dtype", "TYPE"),
+        ES_OPTION_KEY("tf32", "grow.tf32", "on|off"),
         ES_OPTION_KEY("unfused", "grow.unfused", NULL),
         ES_OPTION_KEY("hidden", "policy.hidden", "N"),
         ES_OPTION_KEY("data", "grow.data", "NAME"),

@@ -21,6 +21,7 @@ EsGrowthOptions es_growth_defaults(const EsHostSpec *host, const EsSlot *slots, 
         .step_batches = 8,
         .n_validation_images = 2000,
         .seed = 42,
+        .is_tf32 = 1,
         .mode = ES_COMPILE_DEFAULT,
         // a plan to train, and two per pattern to validate, at most 18 of them
         .plan_capacity = (int)ES_MIN(64 + 40 * n_envs, 16384),

@@ -36,6 +36,7 @@ typedef struct EsGrowthOptions {
     int n_threads;      // 0 = one per processor
     const char *device; // borrowed until create returns: NULL or "cpu", "cuda", "cuda:N"
     EsDtype precision;  // of activations: F32; on CUDA also BF16, F16
+    int is_tf32;        // CUDA, F32: convolutions multiply in TF32
     int pad, flip;
     EsCompileMode mode;
     int plan_capacity;
@@ -45,7 +46,7 @@ typedef struct EsGrowthOptions {
 } EsGrowthOptions;
 
 // A host's defaults with these slots: batch 128 (tiny 64), 8 batches, 2,000 images, SGD 0.01 with
-// momentum 0.9, clip 1, stride 10.
+// momentum 0.9, clip 1, stride 10, TF32.
 EsGrowthOptions es_growth_defaults(const EsHostSpec *host, const EsSlot *slots, int n_slots,
                                    int64_t n_envs);
 

@@ -245,6 +245,7 @@ static EsStatus create_fused(EsGrowth *growth) {
                               .labels = d->labels,
                               .episode = growth->episode,
                               .precision = growth->options.precision,
+                              .is_tf32 = growth->options.is_tf32,
                               .batch = growth->options.batch,
                               .max_rows = d->max_trials,
                               .max_evaluated = images_per_pass(growth)};

@@ -48,6 +48,7 @@ EsHostTrainerOptions es_host_trainer_defaults(const EsHostSpec *host, int64_t n_
                                     .batch = host->batch,
                                     .seed = 42,
                                     .precision = ES_DTYPE_F32,
+                                    .is_tf32 = 1,
                                     .mode = ES_COMPILE_DEFAULT,
                                     .optimiser = es_optimiser_defaults(ES_OPTIMISER_SGD)};
     return options;
@@ -176,6 +177,7 @@ static EsStatus create_fused(EsHostTrainer *t) {
                             .labels = t->labels,
                             .episode = t->episode,
                             .precision = options->precision,
+                            .is_tf32 = options->is_tf32,
                             .batch = options->batch,
                             .max_rows = n_envs,
                             .max_evaluated = options->batch};

@@ -25,6 +25,7 @@ typedef struct EsHostTrainerOptions {
     int32_t first_episode; // host e is episode first_episode + e
     int pad, flip;         // augmentation, 0 = none
     EsDtype precision;     // of activations: F32; on CUDA also BF16, and F16 where it runs fused
+    int is_tf32;           // CUDA, F32, fused: convolutions multiply in TF32; on by default
     EsCompileMode mode;
     int is_generic; // CUDA: the plan of single kernels also where the fused executor could run
     EsOptimiserOptions optimiser;

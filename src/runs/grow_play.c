@@ -22,6 +22,7 @@ static EsGrowthOptions growth_options(const EsGrowSettings *settings, const EsHo
     options.n_threads = settings->run.n_threads;
     options.device = settings->run.device;
     options.precision = es_grow_settings_precision(settings);
+    options.is_tf32 = settings->is_tf32;
     options.pad = settings->pad;
     options.flip = settings->flip;
     options.mode = settings->unfused ? ES_COMPILE_OFF : ES_COMPILE_DEFAULT;

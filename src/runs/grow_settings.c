@@ -81,6 +81,8 @@ static const EsConfigKey keys[] = {
                      "auto|off|bfloat16|float16",
                      "numbers that hosts compute with on CUDA; auto: bfloat16 there, off on the "
                      "CPU"),
+    ES_CONFIG_CHOICE(EsGrowSettings, is_tf32, "grow", "tf32", "on", "off|on",
+                     "float32 convolutions of hosts on CUDA multiply in TF32"),
     ES_CONFIG_INT(EsGrowSettings, n_hidden, "policy", "hidden", "0", 0, 4096,
                   "units of the LSTM, a multiple of 8; 0 = 64 for tiny and for files' hosts below "
                   "10,000 parameters, else 512"),

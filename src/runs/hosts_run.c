@@ -57,6 +57,8 @@ static const EsConfigKey keys[] = {
                   "blocks, each with a pool, 0 = the task's"),
     ES_CONFIG_CHOICE(EsHostsSettings, precision, "hosts", "precision", "f32", "f32|bf16",
                      "of activations; bf16 on CUDA"),
+    ES_CONFIG_CHOICE(EsHostsSettings, is_tf32, "hosts", "tf32", "on", "off|on",
+                     "f32 convolutions on CUDA multiply in TF32"),
     ES_CONFIG_BOOL(EsHostsSettings, unfused, "hosts", "unfused", "off",
                    "run operation by operation, for debugging"),
     ES_CONFIG_INT(EsHostsSettings, data_seed, "hosts", "data_seed", "1", 0, 2147483647,
@@ -79,6 +81,7 @@ static EsStatus create_trainer(EsHostsRun *hosts) {
     options.batch = hosts->batch;
     options.seed = (uint64_t)settings->run.seed;
     options.precision = settings->precision == 1 ? ES_DTYPE_BF16 : ES_DTYPE_F32;
+    options.is_tf32 = settings->is_tf32;
     options.pad = settings->pad;
     options.flip = settings->flip;
     options.mode = settings->unfused ? ES_COMPILE_OFF : ES_COMPILE_DEFAULT;

@@ -23,6 +23,7 @@ typedef struct EsHostsSettings {
     int pad, flip;
     int base, n_blocks; // 0 = the task's
     int precision;      // 0 f32, 1 bf16
+    int is_tf32;        // 0 off, 1 on
     int unfused;
     int data_seed;
 } EsHostsSettings;
