@@ -28,10 +28,12 @@ static __device__ __forceinline__ int es_tf32_row(int lane) {
     return (lane / 16 ^ lane / 4 % 2) * (ES_FUSED_UNIT / 2);
 }
 
-// A warp takes 32 pixels and up to 4 output units at a time.
-static __device__ void es_tile_convolve_tf32(const float *in, EsTile in_tile, const int *offsets,
-                                             int n_taps, const void *packed, float *out,
-                                             EsTile out_tile, int n_images) {
+// A warp takes 32 pixels and up to 4 output units at a time. Not inlined: beside what the kernels
+// keep its registers would be spilled in the loop.
+static __device__ __noinline__ void es_tile_convolve_tf32(const float *in, EsTile in_tile,
+                                                          const int *offsets, int n_taps,
+                                                          const void *packed, float *out,
+                                                          EsTile out_tile, int n_images) {
     constexpr int UNITS = 4, TILES = 2;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int pixels = out_tile.pixels(), n_pixels = n_images * pixels;
@@ -40,14 +42,14 @@ static __device__ void es_tile_convolve_tf32(const float *in, EsTile in_tile, co
     for (int task = warp; task < n_sets * n_groups; task += ES_FUSED_WARPS) {
         int first_unit = task % n_groups * UNITS, first = task / n_groups * 16 * TILES;
         int n_units = min(UNITS, out_tile.units - first_unit);
-        const float *from[TILES];
+        int from[TILES];
 #pragma unroll
         for (int t = 0; t < TILES; t++) {
             int m = first + t * 16 + lane % 16;
             m = m < n_pixels ? m : 0;
             int image = out_tile.image_of(m);
-            from[t] = in + in_tile.at_pixel(image, 0, m - image * pixels) * ES_FUSED_UNIT +
-                      es_tf32_row(lane);
+            from[t] =
+                in_tile.at_pixel(image, 0, m - image * pixels) * ES_FUSED_UNIT + es_tf32_row(lane);
         }
         const uint2 *weights = (const uint2 *)packed + (int64_t)first_unit * n_taps * 32 + lane;
         float sum[TILES][UNITS][4] = {};
@@ -57,7 +59,7 @@ static __device__ void es_tile_convolve_tf32(const float *in, EsTile in_tile, co
             int shift = offsets[q];
 #pragma unroll
             for (int t = 0; t < TILES; t++) {
-                es_tf32_load(a[t], from[t] + shift);
+                es_tf32_load(a[t], in + (from[t] + shift));
             }
 #pragma unroll
             for (int u = 0; u < UNITS; u++) {

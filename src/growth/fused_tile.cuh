@@ -203,9 +203,10 @@ template <typename T> static __host__ __device__ size_t es_packed_bytes(int n_ta
 // --- convolution ---
 
 // fused_tf32.cuh
-static __device__ void es_tile_convolve_tf32(const float *in, EsTile in_tile, const int *offsets,
-                                             int n_taps, const void *packed, float *out,
-                                             EsTile out_tile, int n_images);
+static __device__ __noinline__ void es_tile_convolve_tf32(const float *in, EsTile in_tile,
+                                                          const int *offsets, int n_taps,
+                                                          const void *packed, float *out,
+                                                          EsTile out_tile, int n_images);
 static __device__ void es_tile_weight_gradient_tf32(const float *in, EsTile in_tile,
                                                     const int *offsets, int n_taps, const float *d,
                                                     EsTile d_tile, int n_images, float *part);

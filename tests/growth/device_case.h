@@ -43,6 +43,7 @@ static inline EsGrowthOptions stripes_options(const char *slot_names, int64_t n_
     options.step_batches = 2;
     options.n_validation_images = 40;
     options.n_threads = 1;
+    options.is_tf32 = 0; // compared with the CPU
     return options;
 }
 

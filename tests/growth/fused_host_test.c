@@ -1,6 +1,6 @@
 // Hosts under the fused executor against the CPU engine and against the plan of single kernels:
 // parameters, running statistics and losses after some steps, for hosts of every shape that it
-// takes.
+// takes; and how far TF32 and the 16-bit types are from f32.
 #include "es_test.h"
 
 #include "growth/host_trainer.h"
@@ -9,7 +9,7 @@
 
 typedef struct Outcome {
     int64_t n_parameters, n_states;
-    float *parameters, *states; // owned [E, ...]
+    float *initial, *parameters, *states; // owned [E, ...]
     EsHostResult last[N_ENVS];
     EsPlanReport report;
 } Outcome;
@@ -31,6 +31,7 @@ static EsHostTrainerOptions options_for(const char *name, int64_t batch) {
     options.batch = batch;
     options.pad = 2;
     options.flip = 1;
+    options.is_tf32 = 0;
     return options;
 }
 
@@ -44,9 +45,10 @@ static Outcome train(const EsHostTrainerOptions *options, const char *device_nam
     REQUIRE_OK(es_device_open(device_name, NULL, &device));
     REQUIRE_OK(es_dataset_create(&dataset, options->host.dataset, &small, NULL));
     REQUIRE_OK(es_host_trainer_create(options, &dataset, device, &trainer));
+    EsStore *store = es_host_trainer_store(trainer);
+    outcome.initial = fetch(device, &store->parameters);
     REQUIRE_OK(es_host_trainer_train(trainer, n_steps));
     REQUIRE_OK(es_host_trainer_last_batch(trainer, outcome.last));
-    EsStore *store = es_host_trainer_store(trainer);
     outcome.n_parameters = es_tensor_count(&store->parameters);
     outcome.n_states = es_tensor_count(&store->states);
     outcome.parameters = fetch(device, &store->parameters);
@@ -59,6 +61,7 @@ static Outcome train(const EsHostTrainerOptions *options, const char *device_nam
 }
 
 static void release(Outcome *outcome) {
+    free(outcome->initial);
     free(outcome->parameters);
     free(outcome->states);
 }
@@ -121,8 +124,9 @@ TEST(runs_repeat_and_recording_changes_nothing) {
         SKIP("no CUDA device");
     }
     EsHostTrainerOptions options = options_for("tiny", 17);
-    for (int half = 0; half < 2; half++) {
-        options.precision = half ? ES_DTYPE_BF16 : ES_DTYPE_F32;
+    for (int kind = 0; kind < 3; kind++) {
+        options.precision = kind == 2 ? ES_DTYPE_BF16 : ES_DTYPE_F32;
+        options.is_tf32 = kind == 1;
         Outcome first = train(&options, "cuda", 4), second = train(&options, "cuda", 4);
         EXPECT(memcmp(first.parameters, second.parameters,
                       (size_t)first.n_parameters * sizeof(float)) == 0);
@@ -151,4 +155,81 @@ TEST(narrow_types_follow_f32) {
     release(&single);
     release(&brain);
     release(&half);
+}
+
+// How far apart training left two of them, over how far it led.
+static double drift(const Outcome *a, const Outcome *b) {
+    double apart = 0, way = 0;
+    for (int64_t i = 0; i < a->n_parameters; i++) {
+        double difference = (double)a->parameters[i] - (double)b->parameters[i];
+        double step = (double)b->parameters[i] - (double)b->initial[i];
+        apart += difference * difference;
+        way += step * step;
+    }
+    return sqrt(apart / way);
+}
+
+// Mean over the hosts of how much their losses differ, of the loss.
+static double loss_drift(const Outcome *a, const Outcome *b) {
+    double sum = 0;
+    for (int e = 0; e < N_ENVS; e++) {
+        sum += fabs(a->last[e].loss - b->last[e].loss) / b->last[e].loss / N_ENVS;
+    }
+    return sum;
+}
+
+// Operands of 11 bits, and the first step is along the gradient: 3e-3 of its length where nothing
+// jumps. Where rounding changes the winner of a window or the sign of a ReLU's input, in one of
+// some thousand, a whole gradient moves: the root of that.
+TEST(tf32_is_near_f32) {
+    if (!has_device()) {
+        SKIP("no CUDA device");
+    }
+    static const struct {
+        const char *name;
+        int64_t batch;
+        double bound;
+    } cases[] = {{"cifar_minimal", 3, 3e-3}, {"tiny", 13, 3e-2}, {"cifar_baseline", 9, 3e-2}};
+    for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
+        EsHostTrainerOptions options = options_for(cases[i].name, cases[i].batch);
+        Outcome single = train(&options, "cuda", 1);
+        options.is_tf32 = 1;
+        Outcome rounded = train(&options, "cuda", 1);
+        EXPECT_EQ(rounded.report.is_fused, 1);
+        double off = drift(&rounded, &single);
+        printf("%s: gradients in TF32 %.2g off\n", cases[i].name, off);
+        EXPECT_NEAR(off, 0, cases[i].bound);
+        EXPECT(off > 1e-6); // it is not f32
+        expect_near("TF32", &rounded, &single, 1e-3);
+        release(&single);
+        release(&rounded);
+    }
+}
+
+// Rounding adds up: what 60 batches make of it, as numbers.
+TEST(drift_over_sixty_batches) {
+    if (!has_device()) {
+        SKIP("no CUDA device");
+    }
+    static const struct {
+        const char *name;
+        EsDtype precision;
+        int is_tf32;
+        double loss_bound;
+    } kinds[] = {{"TF32", ES_DTYPE_F32, 1, 0.02},
+                 {"f16", ES_DTYPE_F16, 0, 0.02},
+                 {"bf16", ES_DTYPE_BF16, 0, 0.1}};
+    EsHostTrainerOptions options = options_for("tiny", 16);
+    Outcome single = train(&options, "cuda", 60);
+    for (size_t i = 0; i < ES_COUNT_OF(kinds); i++) {
+        options.precision = kinds[i].precision;
+        options.is_tf32 = kinds[i].is_tf32;
+        Outcome rounded = train(&options, "cuda", 60);
+        double parameters = drift(&rounded, &single), loss = loss_drift(&rounded, &single);
+        printf("60 batches of tiny in %s: parameters %.3g of their way, losses %.3g\n",
+               kinds[i].name, parameters, loss);
+        EXPECT_NEAR(loss, 0, kinds[i].loss_bound);
+        release(&rounded);
+    }
+    release(&single);
 }

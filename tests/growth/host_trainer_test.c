@@ -15,7 +15,9 @@ typedef struct Session {
 static EsHostTrainerOptions tiny_options(int64_t n_envs) {
     EsHostSpec host;
     REQUIRE_OK(es_host_preset("tiny", &host));
-    return es_host_trainer_defaults(&host, n_envs);
+    EsHostTrainerOptions options = es_host_trainer_defaults(&host, n_envs);
+    options.is_tf32 = 0; // compared with the CPU
+    return options;
 }
 
 // The trainer borrows the session's data set, so the session must not move.

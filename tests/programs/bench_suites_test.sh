@@ -40,6 +40,10 @@ run 2 bench growth --task tiny --seeds norm,norm,norm
 expect_part "seeds" "$err" "--seeds norm,norm,norm: the host has 2 slots"
 run 2 bench growth --amp-dtype fp8
 expect_part "precision" "$err" '--amp-dtype "fp8" is not off, bfloat16 or float16'
+run 2 bench growth --tf32 maybe
+expect_part "TF32" "$err" '--tf32 "maybe" is not on or off'
+run 0 bench host --task tiny --tf32 off --list
+expect_part "TF32 off" "$out" "P=f32 tf32=off"
 run 2 bench growth --task tiny --amp-dtype bfloat16
 expect_part "precision of the CPU" "$err" "the CPU computes in F32; BF16 is asked for"
 growth=(--task tiny --threads 2 --batch 16 --step-batches 2 --validation-images 50 --samples 5)

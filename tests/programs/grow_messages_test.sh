@@ -20,6 +20,10 @@ expect_part "--pad" "$out" "pad = 2"
 expect_part "--flip" "$out" "flip = true"
 run 0 grow "${host[@]}" --amp-dtype off --dry-run
 expect_part "--amp-dtype" "$out" "amp_dtype = off"
+run 0 grow "${host[@]}" --tf32 off --dry-run
+expect_part "--tf32" "$out" "tf32 = off"
+run 2 grow "${host[@]}" --tf32 maybe --dry-run
+expect_part "--tf32 of another word" "$err" "tf32"
 run 2 grow "${host[@]}" --amp-dtype bfloat16 --dry-run
 expect_part "half precision on the CPU" "$err" "the CPU computes in F32; BF16 is asked for"
 run 0 grow --help

@@ -114,6 +114,7 @@ static EsGrowSettings small_settings(void) {
     settings.episode_steps = 7;
     settings.run.n_threads = 1;
     settings.amp_dtype = 1; // off
+    settings.is_tf32 = 0;
     return settings;
 }
 

@@ -43,6 +43,14 @@ TEST(precision_follows_the_device_unless_told) {
     }
 }
 
+TEST(tf32_is_on_unless_told) {
+    EsGrowSettings settings;
+    EsConfig config = es_grow_run_config(&settings);
+    EXPECT_EQ(settings.is_tf32, 1);
+    EXPECT_STATUS(es_config_override(&config, "grow.tf32=off"), OK);
+    EXPECT_EQ(settings.is_tf32, 0);
+}
+
 TEST(learned_policies_are_evaluated) {
     static const struct {
         const char *policy;
