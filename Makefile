@@ -5,11 +5,12 @@ PREFIX ?= /usr/local
 BUILD_TYPE ?= Release
 
 .DEFAULT_GOAL := list
-.PHONY: list demo test check soak bench gpu-bundle test-gpu test-emulated format install clean build dependencies
+.PHONY: list demo test check soak bench gpu-bundle test-gpu test-emulated \
+	test-emulated-short format install clean build dependencies emulated
 
 ## list: show this list
 list:
-	@sed -n 's/^## \([a-z-]*\): /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^## \([a-z-]*\): /\1\t/p' $(MAKEFILE_LIST) | expand -t 21
 
 ## demo: build, and train a policy that grows small networks, in two or three minutes
 demo: build
@@ -42,13 +43,21 @@ test-gpu:
 	@gpu-bundle/run_tests
 
 ## test-emulated: run the tests of CUDA code on the CPU, without a GPU or nvcc (some minutes)
-test-emulated: dependencies
-	@test -f build-emulated/build.ninja || \
-		cmake -G Ninja -S . -B build-emulated -DCMAKE_BUILD_TYPE=Release -DES_CUDA_EMULATED=ON
+test-emulated: emulated
 	@cmake --build build-emulated -j$(JOBS)
 	@ctest --test-dir build-emulated --output-on-failure -j$(JOBS) -L gpu
 	@# last thread first: code that depends on the order is missing a barrier
 	@ES_CUDA_ORDER=reverse ctest --test-dir build-emulated --output-on-failure -j$(JOBS) -L gpu
+
+# all that growth on a GPU does for the first time; single operations are in test-emulated
+emulated_short := emulation cuda_matrix fused_host fused_seed growth_device growth_device_rules grow_play_device \
+	decision_device policy_act ppo_parity
+
+## test-emulated-short: of these, growth, decisions and learning, in one order of threads
+test-emulated-short: emulated
+	@cmake --build build-emulated -j$(JOBS) --target $(addsuffix _test,$(emulated_short))
+	@ctest --test-dir build-emulated --output-on-failure -j$(JOBS) \
+		-R "^($$(echo $(emulated_short) | tr ' ' '|'))(\.|\$$)"
 
 ## format: format all tracked C and CUDA files
 format:
@@ -66,6 +75,10 @@ clean:
 
 dependencies:
 	@tools/install_dependencies
+
+emulated: dependencies
+	@test -f build-emulated/build.ninja || \
+		cmake -G Ninja -S . -B build-emulated -DCMAKE_BUILD_TYPE=Release -DES_CUDA_EMULATED=ON
 
 build: dependencies
 	@test -f $(BUILD)/build.ninja || cmake -G Ninja -S . -B $(BUILD) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)

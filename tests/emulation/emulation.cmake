@@ -26,13 +26,14 @@ function(es_emulation_targets folder result)
   set(${result} ${targets} PARENT_SCOPE)
 endfunction()
 
-# -march=native: fused multiply-add as nvcc would use it, in one instruction; what is built here runs here
+# -march=native: fused multiply-add as nvcc would use it, in one instruction; what is built here runs here.
+# -fno-strict-aliasing: device code reads pairs of 16-bit numbers as words
 function(es_emulate_source target file)
   # a source property wins over the target's; both may say --fmad=false
   get_source_file_property(source_options ${file} TARGET_DIRECTORY ${target} COMPILE_OPTIONS)
   get_target_property(target_options ${target} COMPILE_OPTIONS)
   set(options -include ${es_emulation_dir}/cuda_runtime.h -Wall -Wextra -Wno-unknown-pragmas
-    -Wno-unused-function -march=native -fno-math-errno -fno-trapping-math)
+    -Wno-unused-function -march=native -fno-strict-aliasing -fno-math-errno -fno-trapping-math)
   if("${source_options};${target_options}" MATCHES "fmad=false")
     list(APPEND options -ffp-contract=off)
   endif()
