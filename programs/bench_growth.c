@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/log.h"
 #include "bench_cases.h"
 #include "growth/growth.h"
 #include "growth/growth_names.h"
@@ -82,6 +83,11 @@ static int64_t batches_of(const EsBenchHost *wanted, int64_t n_images, int64_t b
 
 void es_bench_growth_end(void *context) {
     GrowthState *state = context;
+    if (state != NULL && state->growth != NULL) {
+        EsGrowthTimes times = es_growth_times(state->growth);
+        es_log(ES_LOG_DEBUG, "last step: train %.3f ms, validate %.3f ms, decide %.3f ms",
+               times.train_ms, times.validate_ms, times.decide_ms);
+    }
     if (state != NULL) {
         es_growth_destroy(state->growth);
         es_dataset_destroy(&state->dataset);
