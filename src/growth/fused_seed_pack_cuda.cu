@@ -136,31 +136,42 @@ static __device__ int64_t part_place(const EsFusedPlace &place, EsFusedSlot slot
     return -1;
 }
 
-// A thread per sum.
+#define REDUCE_ELEMENTS 32
+#define REDUCE_SLICES   (ES_FUSED_THREADS / REDUCE_ELEMENTS)
+
+// Eight threads share a sum: each takes every eighth part, then the eight in turn.
 static __global__ void __launch_bounds__(ES_FUSED_THREADS)
     fused_seed_reduce_kernel(const __grid_constant__ EsFusedArguments args, int slot_number,
                              int part_length, int blocks_per_row) {
+    __shared__ double sums[REDUCE_SLICES][REDUCE_ELEMENTS];
     int row = (int)blockIdx.x / blocks_per_row;
-    int i = (int)(blockIdx.x % blocks_per_row * ES_FUSED_THREADS + threadIdx.x);
-    if ((args.rows.n_active != NULL && row >= args.rows.n_active[0]) || i >= part_length) {
+    int element = (int)threadIdx.x % REDUCE_ELEMENTS, slice = (int)threadIdx.x / REDUCE_ELEMENTS;
+    int i = (int)(blockIdx.x % blocks_per_row) * REDUCE_ELEMENTS + element;
+    if (args.rows.n_active != NULL && row >= args.rows.n_active[0]) {
         return;
     }
     EsFusedSlot slot = es_row_slot(args, row, slot_number);
     if (slot.mode == ES_BLEND_NONE) {
         return;
     }
-    int64_t place = part_place(args.net.place[slot_number], slot, i);
-    if (place < 0) {
-        return;
-    }
-    int n_parts = args.n_seed_parts[slot_number];
-    const float *parts = args.seed_parts[slot_number] + (int64_t)row * n_parts * part_length + i;
+    int64_t place =
+        i < part_length ? part_place(args.net.place[slot_number], slot, i) : (int64_t)-1;
+    int n_parts = place < 0 ? 0 : args.n_seed_parts[slot_number];
+    const float *parts = args.seed_parts[slot_number] +
+                         (int64_t)row * args.n_seed_parts[slot_number] * part_length + i;
     double sum = 0.0;
 #pragma unroll 8
-    for (int p = 0; p < n_parts; p++) {
+    for (int p = slice; p < n_parts; p += REDUCE_SLICES) {
         sum += (double)parts[(int64_t)p * part_length];
     }
-    args.gradients[args.rows.env[row] * args.parameter_stride + place] = (float)sum;
+    sums[slice][element] = sum;
+    __syncthreads();
+    if (slice == 0 && place >= 0) {
+        for (int k = 1; k < REDUCE_SLICES; k++) {
+            sum += sums[k][element];
+        }
+        args.gradients[args.rows.env[row] * args.parameter_stride + place] = (float)sum;
+    }
 }
 
 extern "C" int es_fused_seed_part_length(const EsFusedPlace *place) {
@@ -174,7 +185,7 @@ extern "C" int es_fused_seed_part_length(const EsFusedPlace *place) {
 extern "C" void es_fused_seed_reduce(EsStream *stream, const EsFusedArguments *args, int slot) {
     EsLaunch launch(stream, "fused_seed_reduce");
     int part_length = es_fused_seed_part_length(&args->net.place[slot]);
-    int blocks_per_row = (int)es_ceil_div(part_length, ES_FUSED_THREADS);
+    int blocks_per_row = (int)es_ceil_div(part_length, REDUCE_ELEMENTS);
     launch.start(fused_seed_reduce_kernel, dim3((unsigned)(args->rows.n_rows * blocks_per_row)),
                  ES_FUSED_THREADS, *args, slot, part_length, blocks_per_row);
 }

@@ -25,29 +25,6 @@ static __device__ __forceinline__ void es_seed_each(int n_units, EsTile tile, Ma
     }
 }
 
-// Sums over a warp of 16 numbers: lanes 2 i and 2 i + 1 get that of number i. Each exchange halves
-// what a lane still adds up.
-static __device__ __forceinline__ float es_warp_sums(const float (&values)[2][8]) {
-    int lane = threadIdx.x % 32;
-    float v[8];
-#pragma unroll
-    for (int c = 0; c < 8; c++) {
-        bool is_upper = lane & 16;
-        float mine = is_upper ? values[1][c] : values[0][c];
-        v[c] = mine + __shfl_xor_sync(0xFFFFFFFFu, is_upper ? values[0][c] : values[1][c], 16);
-    }
-#pragma unroll
-    for (int half = 4; half > 0; half /= 2) {
-#pragma unroll
-        for (int c = 0; c < half; c++) {
-            bool is_upper = lane & 2 * half;
-            float mine = is_upper ? v[c + half] : v[c];
-            v[c] = mine + __shfl_xor_sync(0xFFFFFFFFu, is_upper ? v[c] : v[c + half], 2 * half);
-        }
-    }
-    return v[0] + __shfl_xor_sync(0xFFFFFFFFu, v[0], 1);
-}
-
 // As es_channel_sums, of n_units units of `count` positions; visit(position, sums) adds. Units are
 // cut into slices so that all warps have as much to do. Begins and ends with a barrier.
 template <typename Make>

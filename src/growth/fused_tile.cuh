@@ -536,6 +536,29 @@ es_tile_weight_gradient(const T *in, const EsTile &in_tile, const int *offsets, 
 
 // --- sums per channel ---
 
+// Sums over a warp of 16 numbers: lanes 2 i and 2 i + 1 get that of number i. Each exchange halves
+// what a lane still adds up.
+static __device__ __forceinline__ float es_warp_sums(const float (&values)[2][8]) {
+    int lane = threadIdx.x % 32;
+    float v[8];
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+        bool is_upper = lane & 16;
+        float mine = is_upper ? values[1][c] : values[0][c];
+        v[c] = mine + __shfl_xor_sync(0xFFFFFFFFu, is_upper ? values[0][c] : values[1][c], 16);
+    }
+#pragma unroll
+    for (int half = 4; half > 0; half /= 2) {
+#pragma unroll
+        for (int c = 0; c < half; c++) {
+            bool is_upper = lane & 2 * half;
+            float mine = is_upper ? v[c + half] : v[c];
+            v[c] = mine + __shfl_xor_sync(0xFFFFFFFFu, is_upper ? v[c] : v[c + half], 2 * half);
+        }
+    }
+    return v[0] + __shfl_xor_sync(0xFFFFFFFFu, v[0], 1);
+}
+
 // Two sums per channel over `count` positions: visit(unit, position, values) adds what position
 // contributes to values[2][8]. A warp takes one unit and a slice of the positions; lanes, then
 // slices are added in a fixed order. totals [2][units * 8] may be anywhere. `kept` is
@@ -553,13 +576,9 @@ static __device__ __forceinline__ void es_channel_sums(int units, int count, flo
         for (int i = slice * 32 + lane; slice < n_slices && i < count; i += n_slices * 32) {
             visit(first + unit, i, values);
         }
-#pragma unroll
-        for (int c = 0; c < 8; c++) {
-            float sum = es_warp_sum(values[0][c]), other = es_warp_sum(values[1][c]);
-            if (lane == 0) {
-                kept[warp * 16 + c] = sum;
-                kept[warp * 16 + 8 + c] = other;
-            }
+        float sum = es_warp_sums(values);
+        if (lane % 2 == 0) {
+            kept[warp * 16 + lane / 2] = sum;
         }
         __syncthreads();
         for (int i = threadIdx.x; i < n_here * 16; i += ES_FUSED_THREADS) {

@@ -34,18 +34,22 @@ struct Numbers {
     float *in, *weight, *d, *packed, *out, *part;
 };
 
-static __global__ void tile_kernel(Case c, Numbers x, int is_tf32) {
-    ES_DYNAMIC_SHARED(memory);
-    float *in = (float *)memory, *out = in + c.in_floats();
-    int *offsets = (int *)(out + c.out_floats());
+// In a launch of its own: convolutions read packed weights as constants.
+static __global__ void pack_kernel(Case c, Numbers x, int is_tf32) {
     int n_out = c.out_units * ES_FUSED_UNIT;
-    for (int i = threadIdx.x; i < c.in_floats(); i += ES_FUSED_THREADS) {
-        in[i] = x.in[i];
-    }
     for (int i = threadIdx.x; i < c.weights(); i += ES_FUSED_THREADS) {
         int o = i % n_out, input = i / n_out % 8, q = i / n_out / 8;
         x.packed[(o / 8 * c.taps() + q) * 64 + es_packed_place(input, o % 8)] =
             es_packed_float(x.weight[i], is_tf32);
+    }
+}
+
+static __global__ void tile_kernel(Case c, Numbers x, int is_tf32) {
+    ES_DYNAMIC_SHARED(memory);
+    float *in = (float *)memory, *out = in + c.in_floats();
+    int *offsets = (int *)(out + c.out_floats());
+    for (int i = threadIdx.x; i < c.in_floats(); i += ES_FUSED_THREADS) {
+        in[i] = x.in[i];
     }
     es_tap_offsets(offsets, c.in(), c.kernel);
     __syncthreads();
@@ -160,8 +164,11 @@ static void run_case(const Case &c, int is_tf32) {
                        d = draws(c.out_floats(), 3), out(d.size()), part(weight.size());
     Numbers x = {send(in), send(weight), send(d), send(weight), send(out), send(part)};
     size_t bytes = (size_t)(c.in_floats() + c.out_floats() + c.taps() + 1) * sizeof(float);
+    EXPECT_EQ(es_launch_kernel(pack_kernel, 1, ES_FUSED_THREADS, 0, NULL, c, x, is_tf32),
+              cudaSuccess);
     EXPECT_EQ(es_launch_kernel(tile_kernel, 1, ES_FUSED_THREADS, bytes, NULL, c, x, is_tf32),
               cudaSuccess);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     fetch(out, x.out);
     fetch(part, x.part);
     expect_convolution(c, in, weight, out, is_tf32);
