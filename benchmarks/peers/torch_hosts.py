@@ -9,6 +9,7 @@ gathering and converting images is left out here, in the peer's favour.
   CPU    E separate models or all E in one model of grouped convolutions, each in both memory layouts
   CUDA   one grouped model, both layouts, every step launched anew or replayed from a CUDA graph; with
          --precision bf16 by autocast over f32 weights, or bf16 weights under f32 masters. SGD is fused.
+  --compile adds torch.compile to each (replayed on CUDA)
 
 A way that fails is named under "failed" and does not stop the others. "loss" is the mean loss of a host at the
 end, so that one sees that it trained. Not part of any test.
@@ -51,7 +52,7 @@ def parse():
     parser.add_argument("--seconds", type=float, default=1.0, help="length of one timed window, at least")
     parser.add_argument("--windows", type=int, default=5)
     parser.add_argument("--separate", action="store_true", help="CUDA: also E separate models")
-    parser.add_argument("--compile", action="store_true", help="also with torch.compile (a minute and more)")
+    parser.add_argument("--compile", action="store_true", help="also with torch.compile (minutes)")
     parser.add_argument("--serve", action="store_true",
                         help="read numbers of hosts from standard input, one a line; answer each with a line.\n"
                              "The first time a number comes all ways are built and tried, then the better ones "
@@ -62,12 +63,14 @@ def parse():
 def ways_of(options, n_hosts):
     on_cuda, is_narrow = options.device.startswith("cuda"), options.precision == "bf16"
     models = ["grouped"] if on_cuda and not options.separate else ["separate", "grouped"]
-    return [Way(*way) for way in itertools.product(
+    ways = [Way(*way) for way in itertools.product(
         models if n_hosts > 1 else ["separate"],  # one group is the plain model
         ["nchw", "channels_last"],
         ["f32"] if not is_narrow else ["autocast", "master"] if on_cuda else ["autocast"],
         [False, True] if options.compile else [False],
         ["graph", "eager"] if on_cuda else ["eager"])]
+    # launching what was compiled is no faster than replaying it
+    return [way for way in ways if not (on_cuda and way.is_compiled and way.mode == "eager")]
 
 
 def name_of(way, options):
@@ -116,6 +119,8 @@ class Peer:
         self.on_cuda = options.device.startswith("cuda")
         if self.on_cuda and not torch.cuda.is_available():
             sys.exit(f"torch_hosts.py: PyTorch {torch.__version__} finds no CUDA device")
+        if options.compile:  # every model compiles the same function anew; past the limit it would not
+            torch._dynamo.config.recompile_limit = 1000
         self.host_class = define_host(torch)
         self.n_in, self.size, base, n_blocks = TASKS[options.task]
         self.channels = tuple(base << block for block in range(options.blocks or n_blocks))
@@ -149,7 +154,7 @@ class Peer:
             master.grad = torch.zeros_like(master)
         wide = [p for p in model.parameters() if p.dtype == torch.float32]
         update = self.make_sgd(wide + masters)
-        forward = torch.compile(model) if way.is_compiled else model
+        forward = torch.compile(model, dynamic=False) if way.is_compiled else model
         index = len(losses)
         losses.append(None)
 
