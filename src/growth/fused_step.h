@@ -8,8 +8,8 @@
 // and the launches of a step are always the same.
 //
 //     EsFusedStep *fused; ES_TRY(es_fused_step_create(&options, &fused));
-//     es_fused_step_train(fused, stream, &rows, &batch);    // fills the gradient slab, loss,
-//     counts es_fused_step_evaluate(fused, stream, &rows, first_image, n_images);
+//     es_fused_step_train(fused, stream, &rows, &batch); // gradients, loss, counts
+//     es_fused_step_evaluate(fused, stream, &rows, first_image, n_images);
 //
 // Nothing here allocates, waits or reads device memory after create: all of it can be captured.
 //
