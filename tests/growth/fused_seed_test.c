@@ -288,6 +288,11 @@ static double smooth_in_tf32(EsBlueprint blueprint) {
     return blueprint == ES_BLUEPRINT_CONV_HEAVY ? 5e-2 : 3e-3;
 }
 
+// A loss does not jump where a gradient does: of it, what the rounding of activations leaves.
+static double loss_bound(EsDtype precision, int is_tf32) {
+    return precision == ES_DTYPE_BF16 ? 4e-3 : precision == ES_DTYPE_F16 || is_tf32 ? 4e-4 : 1e-5;
+}
+
 // Gradients of one batch in each of the precisions against the CPU's.
 static void compare_training(Ground *ground, EsBlueprint blueprint, EsDtype precision, int is_tf32,
                              double bound) {
@@ -316,9 +321,13 @@ static void compare_training(Ground *ground, EsBlueprint blueprint, EsDtype prec
     }
     EsTensor loss = es_fused_step_trained(fused.step_of_all).loss;
     float *losses = fetch(&fused, &loss);
+    double most_loss = 0;
     for (int e = 0; e < N_ENVS; e++) {
-        EXPECT_NEAR(losses[e], runner_loss(&runner, e), bound);
+        double expected = runner_loss(&runner, e);
+        most_loss = fmax(most_loss, fabs((double)losses[e] - expected) / expected);
+        EXPECT_NEAR(losses[e], expected, loss_bound(precision, is_tf32) * expected);
     }
+    printf("losses %.2g off; ", most_loss);
     printf("%s: %.2g of the largest gradient, %.2g behind the last block\n", c.blueprint, c.most,
            c.most_smooth);
     free(losses);
