@@ -316,7 +316,3 @@ void es_decision_receive(EsDecisionDevice *decision, const void *report, EsActio
         memcpy(thoughts, from + places->thoughts, n_envs * sizeof *thoughts);
     }
 }
-
-const EsRolloutView *es_decision_rollout(const EsDecisionDevice *decision) {
-    return decision->view.has_rollout ? &decision->view.rollout : NULL;
-}

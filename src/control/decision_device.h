@@ -73,9 +73,6 @@ void es_decision_receive(EsDecisionDevice *decision, const void *report, EsActio
 // training, its rows and observations: es_policy_update goes on with them.
 EsStatus es_decision_end(EsDecisionDevice *decision);
 
-// The rows of a policy in training, in device memory, as they stand; NULL for others.
-const EsRolloutView *es_decision_rollout(const EsDecisionDevice *decision);
-
 ES_EXTERN_C_END
 
 #endif

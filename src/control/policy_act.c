@@ -20,7 +20,6 @@ struct EsPolicyAct {
     int is_tf32, has_projection;
     EsPolicyShape shape;
     void *memory; // owned: all intermediate values
-    size_t bytes;
     EsActLayer features, projection, first, second;
     EsActLstm lstm;
     EsActTail tail;
@@ -231,8 +230,8 @@ EsStatus es_policy_act_create(const EsPolicyGraph *graph, const EsPolicySpec *sp
     act->shape = es_policy_spec_shape(spec);
     Builder builder = {.graph = graph->graph, .parameters = store->parameters.data};
     build(&builder, act, spec, graph->size.n_rows);
-    act->bytes = (size_t)builder.used * sizeof(float);
-    EsStatus status = es_device_allocate(act->device, act->bytes, &act->memory);
+    size_t bytes = (size_t)builder.used * sizeof(float);
+    EsStatus status = es_device_allocate(act->device, bytes, &act->memory);
     if (status != ES_STATUS_OK) {
         es_policy_act_destroy(act);
         return status;
@@ -252,8 +251,6 @@ void es_policy_act_destroy(EsPolicyAct *act) {
 }
 
 int es_policy_act_launches(const EsPolicyAct *act) { return act->has_projection ? 6 : 5; }
-
-size_t es_policy_act_bytes(const EsPolicyAct *act) { return act->bytes; }
 
 // --- a step ---
 

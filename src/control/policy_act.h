@@ -50,7 +50,6 @@ void es_policy_act_peek(EsPolicyAct *act, EsStream *stream, const float *feature
                         const float *c, float *logits, float *value);
 
 int es_policy_act_launches(const EsPolicyAct *act); // of one step, whatever E
-size_t es_policy_act_bytes(const EsPolicyAct *act); // device memory it holds
 
 ES_EXTERN_C_END
 
