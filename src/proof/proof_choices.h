@@ -1,4 +1,5 @@
-// States and what may follow them, as a policy sees them, and the interface of what steers a search.
+// States and what may follow them, as a policy sees them, and the interface of what steers a
+// search.
 //
 // The rows are ragged: state i has its own number of successors, nothing is padded. Terms and the
 // terminal states True, False, End are as in proof_rules.h.
