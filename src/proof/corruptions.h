@@ -39,7 +39,8 @@ int32_t es_corruptions_capacity(const EsKnownAtoms *known);
 int32_t es_corruptions_list(const EsKnownAtoms *known, const EsCorruptionSettings *settings,
                             EsAtom query, EsCorruptSide side, int32_t count, EsAtom *atoms);
 
-// One corruption for training; `draw` numbers the draws. 0 when the query has none on that side.
+// One corruption for training; `draw` numbers the draws. Returns 0 when the query has none on that
+// side; the atom is then the query itself.
 int es_corruption_draw(const EsKnownAtoms *known, const EsCorruptionSettings *settings,
                        EsAtom query, EsCorruptSide side, uint64_t draw, EsAtom *atom);
 
