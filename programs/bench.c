@@ -17,8 +17,8 @@
 #include "options.h"
 
 static const EsBenchSuite *const suites[] = {
-    &es_bench_kernels, &es_bench_host,      &es_bench_growth,   &es_bench_policy,
-    &es_bench_sync,    &es_bench_telemetry, &es_bench_transfer,
+    &es_bench_kernels, &es_bench_host, &es_bench_growth,    &es_bench_policy,
+    &es_bench_prove,   &es_bench_sync, &es_bench_telemetry, &es_bench_transfer,
 };
 
 typedef struct BenchOptions {
@@ -283,7 +283,7 @@ EsExit es_bench_run(int argc, char **argv) {
         ES_OPTION_TEXT("task", &wanted.host.task, NULL, "NAME",
                        "host, growth, sync: this one (esper hosts --help) instead of the list"),
         ES_OPTION_INT("envs", &wanted.host.n_envs, "0", 0, 65536, "N",
-                      "host, growth, sync, policy: how many side by side, 0 = 4, policy 64"),
+                      "how many side by side, 0 = 4, policy 64, prove 128"),
         ES_OPTION_INT("hosts", &wanted.host.n_envs, "0", 0, 65536, "N", "the same as --envs"),
         ES_OPTION_INT("batch", &wanted.host.batch, "0", 0, 65536, "N",
                       "host, growth, sync: images per batch, 0 = the task's"),
@@ -304,6 +304,8 @@ EsExit es_bench_run(int argc, char **argv) {
                        "host, growth: f32 convolutions on CUDA multiply in TF32"),
         ES_OPTION_INT("hidden", &wanted.host.n_hidden, "0", 0, 4096, "N",
                       "policy: units of the LSTM, 0 = the list"),
+        ES_OPTION_TEXT("data", &wanted.host.data, NULL, "DIR",
+                       "prove: folder of a knowledge graph instead of the generated one"),
         ES_OPTION_TEXT("sweep", &wanted.sweep_text, NULL, "LIST",
                        "envs=1,4,16: the cases once per value; also batch, hidden, threads"),
         ES_OPTION_FLAG("json", &wanted.as_json, "print records as a JSON array"),

@@ -29,6 +29,7 @@ typedef struct EsBenchHost {
     int n_validation;      // images; 0: 2000
     const char *seeds;     // NULL or "none"; "holding"; blueprints of the first slots, by commas
     const char *amp_dtype; // "off", "bfloat16", "float16"
+    const char *data;      // prove: folder of a knowledge graph; NULL: the generated one
 } EsBenchHost;
 
 // ARGUMENT for a word that is neither on nor off.
@@ -56,7 +57,7 @@ struct EsBenchCase {
         void *state); // suites that count: of the device that does the work
 };
 
-#define ES_BENCH_MAX_CUSTOM 4
+#define ES_BENCH_MAX_CUSTOM 8
 
 typedef struct EsBenchSuite {
     const char *name;
@@ -74,6 +75,7 @@ extern const EsBenchSuite es_bench_growth;
 extern const EsBenchSuite es_bench_host;
 extern const EsBenchSuite es_bench_kernels;
 extern const EsBenchSuite es_bench_policy;
+extern const EsBenchSuite es_bench_prove;
 extern const EsBenchSuite es_bench_sync;
 extern const EsBenchSuite es_bench_telemetry;
 extern const EsBenchSuite es_bench_transfer;

@@ -1,0 +1,249 @@
+// One step of all slots: take the chosen successor, judge and begin anew where an episode ended,
+// then find what may follow. A block of slots is the work of one thread at a time.
+#include <string.h>
+
+#include "proof/proof_env_internal.h"
+
+void es_proof_env_run(const EsProofEnv *env, int32_t min_blocks, EsPieceFunction function,
+                      void *context) {
+    if (env->pool != NULL && env->n_blocks >= min_blocks) {
+        es_thread_pool_run(env->pool, env->n_blocks, function, context);
+        return;
+    }
+    for (int32_t b = 0; b < env->n_blocks; b++) {
+        function(context, b, 0);
+    }
+}
+
+// --- states ---
+
+static void copy_atoms(EsAtom *to, const EsAtom *from, int32_t n_atoms) {
+    for (int32_t i = 0; i < n_atoms; i++) {
+        to[i] = from[i];
+    }
+}
+
+// Make this the slot's state, and remember it.
+static void enter_state(EsProofEnv *env, int32_t slot, const EsAtom *atoms, int32_t n_atoms) {
+    EsProofSlot *at = &env->slots[slot];
+    at->n_atoms = n_atoms;
+    copy_atoms(es_proof_env_state(env, slot), atoms, n_atoms);
+    if (env->max_visited == 0) {
+        return;
+    }
+    ES_ASSERT(at->n_visited < env->max_visited);
+    size_t i = (size_t)slot * (size_t)env->max_visited + (size_t)at->n_visited++;
+    copy_atoms(env->visited + i * (size_t)env->settings.max_atoms, atoms, n_atoms);
+    env->n_visited_atoms[i] = n_atoms;
+    env->visited_hash[i] = es_proof_hash(atoms, n_atoms);
+}
+
+// --- episodes ---
+
+// The side that a slot's next corruption replaces.
+static EsCorruptSide choose_side(const EsProofEnvSettings *settings, int32_t n_before) {
+    const int *is_corrupting = settings->is_corrupting;
+    if (is_corrupting[ES_CORRUPT_HEAD] && is_corrupting[ES_CORRUPT_TAIL]) {
+        return n_before % 2 == 0 ? ES_CORRUPT_HEAD : ES_CORRUPT_TAIL;
+    }
+    return is_corrupting[ES_CORRUPT_HEAD] ? ES_CORRUPT_HEAD : ES_CORRUPT_TAIL;
+}
+
+static void begin_episode(EsProofEnv *env, int32_t slot, uint32_t episode,
+                          EsProofEnvCounters *counters) {
+    const EsProofEnvSettings *settings = &env->settings;
+    uint32_t number = (uint32_t)(settings->first_slot + slot);
+    EsEpisodePlan plan = es_episode_plan(settings->order, settings->n_negatives,
+                                         settings->n_queries, settings->seed, number, episode);
+    EsProofSlot *at = &env->slots[slot];
+    *at = (EsProofSlot){.query = env->queries[plan.query], .episode = episode, .label = 1};
+    if (plan.is_negative) {
+        EsCorruptionSettings corruption = {settings->seed, settings->uses_domains};
+        EsCorruptSide side = choose_side(settings, plan.n_before);
+        uint64_t draw = (uint64_t)number << 32 | episode;
+        at->label = !es_corruption_draw(env->known, &corruption, at->query, side, draw, &at->query);
+        counters->n_not_corrupted += at->label;
+    }
+    enter_state(env, slot, &at->query, 1);
+}
+
+static void count_episode(EsProofEnvCounters *counters, const EsProofResult *result, int32_t slot) {
+    int label = result->label[slot];
+    counters->n_episodes[label]++;
+    counters->n_proved[label] += result->is_success[slot];
+    counters->n_truncated[label] += result->is_truncated[slot];
+    counters->n_by_end[label] += result->is_by_end[slot];
+    counters->n_actions[label] += result->depth[slot];
+    counters->reward[label] += (double)result->reward[slot];
+}
+
+static void take_action(EsProofEnv *env, int32_t slot, EsProofEnvCounters *counters) {
+    const EsProofEnvSettings *settings = &env->settings;
+    EsProofSlot *at = &env->slots[slot];
+    EsProofResult *result = &env->result;
+    EsAtomSpan next = es_proof_env_successor(env, slot, env->actions[slot]);
+    EsProofOutcome outcome = es_proof_state_outcome(env->graph, next.atoms, next.count);
+    EsAtom *reached = env->reached + (size_t)slot * (size_t)settings->max_atoms;
+    at->depth++;
+    int is_truncated = outcome == ES_PROOF_OPEN && at->depth >= settings->max_depth;
+    int is_done = outcome != ES_PROOF_OPEN || is_truncated;
+    copy_atoms(reached, next.atoms, next.count);
+    result->reached[slot] = (EsAtomSpan){reached, next.count};
+    result->query[slot] = at->query;
+    result->depth[slot] = at->depth;
+    result->label[slot] = (unsigned char)at->label;
+    result->is_done[slot] = (unsigned char)is_done;
+    result->is_success[slot] = outcome == ES_PROOF_PROVED;
+    result->is_truncated[slot] = (unsigned char)is_truncated;
+    result->is_by_end[slot] = outcome == ES_PROOF_ENDED;
+    result->reward[slot] =
+        is_done ? es_proof_reward(settings->reward_type, settings->n_negatives, at->label,
+                                  outcome == ES_PROOF_PROVED, outcome == ES_PROOF_ENDED)
+                : 0.0f;
+    counters->n_steps++;
+    if (is_done) {
+        count_episode(counters, result, slot);
+        begin_episode(env, slot, at->episode + 1, counters);
+    } else {
+        enter_state(env, slot, next.atoms, next.count);
+    }
+}
+
+// --- successors ---
+
+static int grow_array(void **array, size_t item_bytes, int32_t used, int32_t wanted,
+                      int32_t *capacity) {
+    if (wanted <= *capacity) {
+        return 1;
+    }
+    int32_t larger = ES_MAX(wanted, ES_MAX(2 * *capacity, 256));
+    void *memory;
+    if (es_allocate((size_t)larger * item_bytes, &memory) != ES_STATUS_OK) {
+        return 0;
+    }
+    if (*capacity > 0) {
+        memcpy(memory, *array, (size_t)used * item_bytes);
+    }
+    es_release(*array);
+    *array = memory;
+    *capacity = larger;
+    return 1;
+}
+
+// Append an expansion to its block. Returns 0 when there is no memory for it.
+static int keep_successors(EsProofBlock *block, const EsSuccessors *out) {
+    int32_t n_atoms = out->start[out->count];
+    if (!grow_array((void **)&block->atoms, sizeof *block->atoms, block->n_atoms,
+                    block->n_atoms + n_atoms, &block->atom_capacity) ||
+        !grow_array((void **)&block->start, sizeof *block->start, block->n_successors + 1,
+                    block->n_successors + out->count + 1, &block->start_capacity)) {
+        return 0;
+    }
+    copy_atoms(block->atoms + block->n_atoms, out->atoms, n_atoms);
+    for (int32_t k = 1; k <= out->count; k++) {
+        block->start[block->n_successors + k] = block->n_atoms + out->start[k];
+    }
+    block->n_atoms += n_atoms;
+    block->n_successors += out->count;
+    return 1;
+}
+
+static void expand_state(const EsProofEnv *env, int32_t slot, EsSuccessors *out,
+                         EsProofEnvCounters *counters) {
+    const EsProofSlot *at = &env->slots[slot];
+    size_t first = (size_t)slot * (size_t)env->max_visited;
+    EsVisitedStates visited = {.atoms = env->visited + first * (size_t)env->settings.max_atoms,
+                               .n_atoms = env->n_visited_atoms + first,
+                               .hash = env->visited_hash + first,
+                               .count = at->n_visited,
+                               .stride = env->settings.max_atoms};
+    es_proof_expand(env->graph, &env->listing, at->query, es_proof_env_state(env, slot),
+                    at->n_atoms, env->max_visited > 0 ? &visited : NULL, out);
+    counters->n_overlong += out->n_overlong;
+    counters->n_overflow += out->n_overflow;
+}
+
+static void list_successors(EsProofEnv *env, int32_t slot, int worker, int max_skips) {
+    int32_t b = es_proof_block_of(slot);
+    EsProofEnvCounters *counters = &env->counters[b];
+    EsSuccessors *out = &env->scratch[worker];
+    expand_state(env, slot, out, counters);
+    int n_ends = env->settings.has_end != 0;
+    for (int n_skips = 0;
+         n_skips < max_skips && out->outcome == ES_PROOF_OPEN && out->count - n_ends == 1;
+         n_skips++) {
+        EsAtomSpan only = es_successor(out, 0);
+        enter_state(env, slot, only.atoms, only.count);
+        counters->n_skipped++;
+        expand_state(env, slot, out, counters);
+    }
+    counters->n_successors += out->count;
+    env->first[slot] = env->blocks[b].n_successors;
+    env->count[slot] = out->count;
+    env->blocks[b].is_out_of_memory |= !keep_successors(&env->blocks[b], out);
+}
+
+// --- blocks ---
+
+typedef enum StepKind {
+    STEP_BEGIN,  // the first episode of every slot
+    STEP_TAKE,   // an action in every slot
+    STEP_RESTORE // states as they are, which were passed over already
+} StepKind;
+
+typedef struct StepJob {
+    EsProofEnv *env;
+    StepKind kind;
+} StepJob;
+
+// All actions of a block first: its old successors are overwritten afterwards.
+static void step_block(void *context, int64_t piece, int worker) {
+    const StepJob *job = context;
+    EsProofEnv *env = job->env;
+    EsProofBlock *block = &env->blocks[piece];
+    EsProofEnvCounters *counters = &env->counters[piece];
+    int32_t begin = (int32_t)piece * ES_PROOF_BLOCK;
+    int32_t end = ES_MIN(begin + ES_PROOF_BLOCK, env->settings.n_slots);
+    int skips = env->settings.skips_unary && job->kind != STEP_RESTORE;
+    for (int32_t slot = begin; slot < end && job->kind != STEP_RESTORE; slot++) {
+        if (job->kind == STEP_TAKE) {
+            take_action(env, slot, counters);
+        } else {
+            begin_episode(env, slot, 0, counters);
+        }
+    }
+    block->n_atoms = block->n_successors = 0;
+    for (int32_t slot = begin; slot < end; slot++) {
+        list_successors(env, slot, worker, skips ? ES_PROOF_MAX_SKIPS : 0);
+    }
+}
+
+static EsStatus run_step(EsProofEnv *env, StepKind kind) {
+    StepJob job = {env, kind};
+    env->is_listed = 0;
+    es_proof_env_run(env, 1, step_block, &job);
+    for (int32_t b = 0; b < env->n_blocks; b++) {
+        if (env->blocks[b].is_out_of_memory) {
+            return ES_FAIL(MEMORY, "no memory for the successors of %d states",
+                           env->settings.n_slots);
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_proof_env_begin(EsProofEnv *env) { return run_step(env, STEP_BEGIN); }
+
+EsStatus es_proof_env_restore(EsProofEnv *env) { return run_step(env, STEP_RESTORE); }
+
+EsStatus es_proof_env_step(EsProofEnv *env, const int32_t *actions) {
+    for (int32_t slot = 0; slot < env->settings.n_slots; slot++) {
+        if (actions[slot] < 0 || actions[slot] >= env->count[slot]) {
+            return ES_FAIL(ARGUMENT, "action %d of slot %d, which has %d successors", actions[slot],
+                           slot, env->count[slot]);
+        }
+    }
+    env->actions = actions;
+    return run_step(env, STEP_TAKE);
+}
+
+const EsProofResult *es_proof_env_result(const EsProofEnv *env) { return &env->result; }
