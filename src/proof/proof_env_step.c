@@ -67,46 +67,58 @@ static void begin_episode(EsProofEnv *env, int32_t slot, uint32_t episode,
     enter_state(env, slot, &at->query, 1);
 }
 
-static void count_episode(EsProofEnvCounters *counters, const EsProofResult *result, int32_t slot) {
-    int label = result->label[slot];
-    counters->n_episodes[label]++;
-    counters->n_proved[label] += result->is_success[slot];
-    counters->n_truncated[label] += result->is_truncated[slot];
-    counters->n_by_end[label] += result->is_by_end[slot];
-    counters->n_actions[label] += result->depth[slot];
-    counters->reward[label] += (double)result->reward[slot];
+// A block's part of the arrays of bytes in EsProofResult. Neighbouring blocks share cache lines of
+// these, so that they are written at once, at the end.
+typedef struct BlockFlags {
+    unsigned char is_done[ES_PROOF_BLOCK], is_success[ES_PROOF_BLOCK];
+    unsigned char is_truncated[ES_PROOF_BLOCK], is_by_end[ES_PROOF_BLOCK], label[ES_PROOF_BLOCK];
+} BlockFlags;
+
+static void publish_flags(EsProofResult *result, int32_t begin, size_t n, const BlockFlags *flags) {
+    memcpy(result->is_done + begin, flags->is_done, n);
+    memcpy(result->is_success + begin, flags->is_success, n);
+    memcpy(result->is_truncated + begin, flags->is_truncated, n);
+    memcpy(result->is_by_end + begin, flags->is_by_end, n);
+    memcpy(result->label + begin, flags->label, n);
 }
 
-static void take_action(EsProofEnv *env, int32_t slot, EsProofEnvCounters *counters) {
+static void take_action(EsProofEnv *env, int32_t slot, BlockFlags *flags,
+                        EsProofEnvCounters *counters) {
     const EsProofEnvSettings *settings = &env->settings;
     EsProofSlot *at = &env->slots[slot];
     EsProofResult *result = &env->result;
     EsAtomSpan next = es_proof_env_successor(env, slot, env->actions[slot]);
     EsProofOutcome outcome = es_proof_state_outcome(env->graph, next.atoms, next.count);
     EsAtom *reached = env->reached + (size_t)slot * (size_t)settings->max_atoms;
+    int32_t i = slot % ES_PROOF_BLOCK;
     at->depth++;
+    int is_proved = outcome == ES_PROOF_PROVED, is_by_end = outcome == ES_PROOF_ENDED;
     int is_truncated = outcome == ES_PROOF_OPEN && at->depth >= settings->max_depth;
     int is_done = outcome != ES_PROOF_OPEN || is_truncated;
     copy_atoms(reached, next.atoms, next.count);
     result->reached[slot] = (EsAtomSpan){reached, next.count};
     result->query[slot] = at->query;
     result->depth[slot] = at->depth;
-    result->label[slot] = (unsigned char)at->label;
-    result->is_done[slot] = (unsigned char)is_done;
-    result->is_success[slot] = outcome == ES_PROOF_PROVED;
-    result->is_truncated[slot] = (unsigned char)is_truncated;
-    result->is_by_end[slot] = outcome == ES_PROOF_ENDED;
-    result->reward[slot] =
-        is_done ? es_proof_reward(settings->reward_type, settings->n_negatives, at->label,
-                                  outcome == ES_PROOF_PROVED, outcome == ES_PROOF_ENDED)
-                : 0.0f;
+    result->reward[slot] = 0.0f;
+    flags->label[i] = (unsigned char)at->label;
+    flags->is_done[i] = (unsigned char)is_done;
+    flags->is_success[i] = (unsigned char)is_proved;
+    flags->is_truncated[i] = (unsigned char)is_truncated;
+    flags->is_by_end[i] = (unsigned char)is_by_end;
     counters->n_steps++;
-    if (is_done) {
-        count_episode(counters, result, slot);
-        begin_episode(env, slot, at->episode + 1, counters);
-    } else {
+    if (!is_done) {
         enter_state(env, slot, next.atoms, next.count);
+        return;
     }
+    result->reward[slot] = es_proof_reward(settings->reward_type, settings->n_negatives, at->label,
+                                           is_proved, is_by_end);
+    counters->n_episodes[at->label]++;
+    counters->n_proved[at->label] += is_proved;
+    counters->n_truncated[at->label] += is_truncated;
+    counters->n_by_end[at->label] += is_by_end;
+    counters->n_actions[at->label] += at->depth;
+    counters->reward[at->label] += (double)result->reward[slot];
+    begin_episode(env, slot, at->episode + 1, counters);
 }
 
 // --- successors ---
@@ -163,10 +175,9 @@ static void expand_state(const EsProofEnv *env, int32_t slot, EsSuccessors *out,
     counters->n_overflow += out->n_overflow;
 }
 
-static void list_successors(EsProofEnv *env, int32_t slot, int worker, int max_skips) {
-    int32_t b = es_proof_block_of(slot);
-    EsProofEnvCounters *counters = &env->counters[b];
-    EsSuccessors *out = &env->scratch[worker];
+static void list_successors(EsProofEnv *env, int32_t slot, int max_skips, EsSuccessors *out,
+                            EsProofEnvCounters *counters) {
+    EsProofBlock *block = &env->blocks[es_proof_block_of(slot)];
     expand_state(env, slot, out, counters);
     int n_ends = env->settings.has_end != 0;
     for (int n_skips = 0;
@@ -178,9 +189,9 @@ static void list_successors(EsProofEnv *env, int32_t slot, int worker, int max_s
         expand_state(env, slot, out, counters);
     }
     counters->n_successors += out->count;
-    env->first[slot] = env->blocks[b].n_successors;
+    env->first[slot] = block->n_successors;
     env->count[slot] = out->count;
-    env->blocks[b].is_out_of_memory |= !keep_successors(&env->blocks[b], out);
+    block->is_out_of_memory |= !keep_successors(block, out);
 }
 
 // --- blocks ---
@@ -200,22 +211,27 @@ typedef struct StepJob {
 static void step_block(void *context, int64_t piece, int worker) {
     const StepJob *job = context;
     EsProofEnv *env = job->env;
-    EsProofBlock *block = &env->blocks[piece];
-    EsProofEnvCounters *counters = &env->counters[piece];
+    EsProofEnvCounters counters = env->counters[piece];
+    BlockFlags flags;
     int32_t begin = (int32_t)piece * ES_PROOF_BLOCK;
     int32_t end = ES_MIN(begin + ES_PROOF_BLOCK, env->settings.n_slots);
     int skips = env->settings.skips_unary && job->kind != STEP_RESTORE;
     for (int32_t slot = begin; slot < end && job->kind != STEP_RESTORE; slot++) {
         if (job->kind == STEP_TAKE) {
-            take_action(env, slot, counters);
+            take_action(env, slot, &flags, &counters);
         } else {
-            begin_episode(env, slot, 0, counters);
+            begin_episode(env, slot, 0, &counters);
         }
     }
-    block->n_atoms = block->n_successors = 0;
-    for (int32_t slot = begin; slot < end; slot++) {
-        list_successors(env, slot, worker, skips ? ES_PROOF_MAX_SKIPS : 0);
+    if (job->kind == STEP_TAKE) {
+        publish_flags(&env->result, begin, (size_t)(end - begin), &flags);
     }
+    env->blocks[piece].n_atoms = env->blocks[piece].n_successors = 0;
+    for (int32_t slot = begin; slot < end; slot++) {
+        list_successors(env, slot, skips ? ES_PROOF_MAX_SKIPS : 0, &env->scratch[worker],
+                        &counters);
+    }
+    env->counters[piece] = counters;
 }
 
 static EsStatus run_step(EsProofEnv *env, StepKind kind) {
