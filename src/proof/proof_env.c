@@ -228,6 +228,8 @@ void es_proof_env_destroy(EsProofEnv *env) {
     es_release(env);
 }
 
+const EsProofEnvSettings *es_proof_env_settings(const EsProofEnv *env) { return &env->settings; }
+
 EsAtomSpan es_proof_env_queries(const EsProofEnv *env) {
     return (EsAtomSpan){env->queries, env->settings.n_queries};
 }

@@ -100,6 +100,9 @@ EsStatus es_proof_env_create(const EsKnowledgeGraph *graph, const EsProofEnvSett
                              EsThreadPool *pool, EsProofEnv **env);
 void es_proof_env_destroy(EsProofEnv *env);
 
+// As it works with: max_states and n_queries are what was found. Borrowed.
+const EsProofEnvSettings *es_proof_env_settings(const EsProofEnv *env);
+
 // Queries that episodes are drawn from; borrowed.
 EsAtomSpan es_proof_env_queries(const EsProofEnv *env);
 

@@ -260,6 +260,12 @@ TEST(unary_states_are_passed_over) {
     EXPECT(equals_text(graph, choices.successors[0].atoms[0], "p21(a,b)"));
     EXPECT_EQ(es_proof_env_slot(env, 0).depth, 0);
     EXPECT_EQ(es_proof_env_slot(env, 0).n_visited, 21);
+    // loading passes nothing over that was not passed over when it was saved
+    unsigned char *saved = malloc(es_proof_env_saved_bytes(env));
+    es_proof_env_save(env, saved);
+    REQUIRE_OK(es_proof_env_load(env, saved, es_proof_env_saved_bytes(env)));
+    EXPECT(equals_text(graph, choices_of(env).states[0].atoms[0], "p20(a,b)"));
+    free(saved);
     REQUIRE_OK(es_proof_env_step(env, (int32_t[]){0}));
     EXPECT(equals_text(graph, es_proof_env_result(env)->reached[0].atoms[0], "p21(a,b)"));
     choices = choices_of(env);
@@ -280,7 +286,8 @@ TEST(queries_are_filtered_and_settings_checked) {
     EsProofEnvSettings settings = es_proof_env_defaults(), wrong;
     settings.split = ES_KG_SPLIT_TEST;
     EsProofEnv *env = make_env(graph, &settings);
-    EXPECT_EQ(es_proof_env_queries(env).count, 2); // no rule has parent as its head
+    EXPECT_EQ(es_proof_env_queries(env).count, 2);        // no rule has parent as its head
+    EXPECT_EQ(es_proof_env_settings(env)->max_states, 4); // two facts, a rule, End
     es_proof_env_destroy(env);
     for (int32_t i = 0; i < split->count; i++) {
         split->depths[i] = equals_text(graph, split->atoms[i], "grand(ann,cy)") ? 2 : -1;
