@@ -30,8 +30,9 @@ EsExpectedRank es_expected_rank(int32_t n_better, int32_t n_tied) {
 
 int32_t es_ranking_choose(int32_t count, int32_t n, int is_spaced, int32_t *numbers) {
     int32_t n_chosen = n == 0 || n > count ? count : n;
+    int32_t stride = is_spaced && n_chosen > 0 ? count / n_chosen : 1;
     for (int32_t i = 0; i < n_chosen; i++) {
-        numbers[i] = is_spaced ? (int32_t)((int64_t)i * count / n_chosen) : i;
+        numbers[i] = i * stride;
     }
     return n_chosen;
 }

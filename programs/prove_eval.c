@@ -1,0 +1,269 @@
+// `esper prove eval`: ranks queries against their corruptions.
+#include "prove_eval.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "message.h"
+#include "prove_action.h"
+#include "prove_words.h"
+
+#define PROGRESS_S 5.0
+
+// --- the evaluation ---
+
+typedef struct Progress {
+    int64_t start_ns, last_ns;
+} Progress;
+
+static void show_progress(void *context, int32_t n_done, int32_t count) {
+    Progress *progress = context;
+    if (es_clock_seconds_since(progress->last_ns) >= PROGRESS_S) {
+        progress->last_ns = es_clock_ns();
+        es_log(ES_LOG_INFO, "ranked %d of %d queries in %.0f s", n_done, count,
+               es_clock_seconds_since(progress->start_ns));
+    }
+}
+
+// What scores the candidates; guides of a policy belong here, one per thread.
+static EsStatus make_scorer(const EsProveEval *eval, int n_workers, EsProofScorer **scorer) {
+    if (eval->search == 0) {
+        return es_proof_scorer_create_prover(eval->graph, &eval->prover, eval->score, n_workers,
+                                             scorer);
+    }
+    return es_proof_scorer_create_search(eval->graph, &eval->searches, NULL, eval->score, n_workers,
+                                         scorer);
+}
+
+// Shortest depths of the queries, where the scorer does not find them itself; else NULL.
+static EsStatus find_reference_depths(const EsProveEval *eval, EsThreadPool *pool,
+                                      const EsAtom *queries, int32_t count, int32_t **depths) {
+    *depths = NULL;
+    if (eval->search == 0 || eval->reference_depth == 0) {
+        return ES_STATUS_OK;
+    }
+    EsProverSettings settings = eval->prover;
+    EsProverReport report;
+    settings.max_depth = eval->reference_depth;
+    ES_TRY(es_allocate((size_t)count * sizeof **depths, (void **)depths));
+    return es_prover_find_depths(eval->graph, &settings, pool, queries, count, *depths, &report);
+}
+
+// The chosen queries of the split, and how many.
+static EsStatus choose_queries(const EsProveEval *eval, EsAtom **queries, int32_t *count) {
+    const EsQuerySplit *split = &eval->graph->splits[eval->split];
+    int32_t *numbers = NULL;
+    if (split->count == 0) {
+        return ES_FAIL(INPUT, "%s has no queries in the split %s",
+                       es_prove_source_name(eval->source), es_prove_split_names[eval->split]);
+    }
+    ES_TRY(es_allocate((size_t)split->count * sizeof **queries, (void **)queries));
+    ES_TRY(es_allocate((size_t)split->count * sizeof *numbers, (void **)&numbers));
+    *count = es_ranking_choose(split->count, eval->n_queries, eval->is_spaced, numbers);
+    for (int32_t i = 0; i < *count; i++) {
+        (*queries)[i] = split->atoms[numbers[i]];
+    }
+    es_release(numbers);
+    return ES_STATUS_OK;
+}
+
+static EsStatus rank_queries(EsProveEval *eval) {
+    EsThreadPool *pool = NULL;
+    EsKnownAtoms *known = NULL;
+    EsProofScorer *proofs = NULL;
+    EsAtom *queries = NULL;
+    int32_t *depths = NULL, count = 0;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(choose_queries(eval, &queries, &count));
+    ES_TRY_GOTO(es_thread_pool_create(&pool, eval->n_threads));
+    ES_TRY_GOTO(es_known_atoms_create(eval->graph, &known));
+    ES_TRY_GOTO(make_scorer(eval, es_thread_pool_size(pool), &proofs));
+    Progress progress = {es_clock_ns(), es_clock_ns()};
+    eval->settings.progress = show_progress;
+    eval->settings.progress_context = &progress;
+    ES_TRY_GOTO(find_reference_depths(eval, pool, queries, count, &depths));
+    EsCandidateScorer scorer = es_proof_scorer_candidates(proofs);
+    ES_TRY_GOTO(es_ranking_create(known, &eval->settings, &scorer, pool, queries, depths, count,
+                                  &eval->ranking));
+    eval->report = es_proof_scorer_report(proofs);
+    eval->seconds = es_clock_seconds_since(progress.start_ns);
+done:
+    es_proof_scorer_destroy(proofs);
+    es_known_atoms_destroy(known);
+    es_thread_pool_destroy(pool);
+    es_release(queries);
+    es_release(depths);
+    return status;
+}
+
+static void warn_of_limits(const EsProveEval *eval) {
+    if (eval->report.n_limited > 0) {
+        es_message("warning: %lld of %lld candidates met a limit without a proof and count as "
+                   "unproved (%s raises it)\n",
+                   (long long)eval->report.n_limited, (long long)eval->report.n_candidates,
+                   eval->search == 0 ? "--max-states" : "--budget or --max-states");
+    }
+    if (eval->ranking->n_without > 0) {
+        es_message("warning: %d queries have no corruption and are left out\n",
+                   eval->ranking->n_without);
+    }
+}
+
+static EsStatus run_eval(EsProveEval *eval, int as_json) {
+    EsKnowledgeGraph *graph = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(es_prove_source_load(eval->source, &graph));
+    eval->graph = graph;
+    ES_TRY_GOTO(rank_queries(eval));
+    warn_of_limits(eval);
+    if (as_json) {
+        ES_TRY_GOTO(es_prove_eval_print_json(eval));
+    } else {
+        es_prove_eval_print_table(eval);
+    }
+done:
+    es_ranking_destroy(eval->ranking);
+    es_kg_destroy(graph);
+    return status;
+}
+
+// --- the command line ---
+
+// Values as typed, which are then checked and moved into an EsProveEval.
+typedef struct Typed {
+    EsProveSource source;
+    const char *split, *sides, *search, *score, *selection;
+    int n_queries, is_spaced, n_corruptions, uses_domains, draw_seed;
+    int max_depth, max_atoms, max_states, max_successors, budget, beam_width, n_samples, batch;
+    int has_end, reference_depth, n_threads, as_json;
+} Typed;
+
+// "head", "tail" or both, with a comma.
+static EsStatus parse_sides(const char *text, int uses_side[ES_N_CORRUPT_SIDES]) {
+    static const char *const words[] = {"head", "tail", "head,tail", "tail,head"};
+    int index = 0;
+    ES_TRY(es_prove_parse_word("sides", text, words, ES_COUNT_OF(words), &index));
+    uses_side[ES_CORRUPT_HEAD] = index != 1;
+    uses_side[ES_CORRUPT_TAIL] = index != 0;
+    return ES_STATUS_OK;
+}
+
+static EsStatus parse_words(const Typed *typed, EsProveEval *eval) {
+    const char *searches[ES_PROVE_EVAL_N_SEARCHES];
+    int split = 0, selection = 0, score = 0;
+    for (int i = 0; i < ES_PROVE_EVAL_N_SEARCHES; i++) {
+        searches[i] = es_prove_eval_search_name(i);
+    }
+    ES_TRY(
+        es_prove_parse_word("split", typed->split, es_prove_split_names, ES_KG_N_SPLITS, &split));
+    ES_TRY(es_prove_parse_word("selection", typed->selection, es_prove_selection_names,
+                               ES_COUNT_OF(es_prove_selection_names), &selection));
+    ES_TRY(
+        es_prove_parse_word("score", typed->score, es_score_kind_names, ES_N_SCORE_KINDS, &score));
+    ES_TRY(es_prove_parse_word("search", typed->search, searches, ES_PROVE_EVAL_N_SEARCHES,
+                               &eval->search));
+    ES_TRY(parse_sides(typed->sides, eval->settings.uses_side));
+    eval->split = (EsKgSplit)split;
+    eval->score = (EsScoreKind)score;
+    eval->prover.selection = eval->searches.selection = (EsGoalSelection)selection;
+    if (eval->search == 0 && eval->score == ES_SCORE_PROBABILITY) {
+        return ES_FAIL(ARGUMENT, "--score probability needs a --search other than prover");
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus settle(const Typed *typed, EsProveEval *eval) {
+    EsProveEval made = {.source = &typed->source,
+                        .prover = es_prover_defaults(),
+                        .searches = es_proof_search_defaults(),
+                        .settings = es_ranking_defaults()};
+    ES_TRY(parse_words(typed, &made));
+    made.n_queries = typed->n_queries;
+    made.is_spaced = typed->is_spaced;
+    made.n_threads = typed->n_threads;
+    made.reference_depth = typed->reference_depth;
+    made.settings.n_corruptions = typed->n_corruptions;
+    made.settings.corruptions.seed = (uint64_t)typed->draw_seed;
+    made.settings.corruptions.uses_domains = typed->uses_domains;
+    made.prover.max_depth = made.searches.max_depth = typed->max_depth;
+    made.prover.max_atoms = made.searches.max_atoms = typed->max_atoms;
+    made.prover.max_states = made.searches.max_entries = typed->max_states;
+    made.searches.kind = (EsSearchKind)ES_MAX(made.search - 1, 0);
+    made.searches.max_expanded = typed->budget;
+    made.searches.max_successors = typed->max_successors;
+    made.searches.beam_width = typed->beam_width;
+    made.searches.n_samples = typed->n_samples;
+    made.searches.batch = typed->batch;
+    made.searches.has_end = typed->has_end;
+    made.searches.seed = (uint64_t)typed->draw_seed;
+    *eval = made;
+    return ES_STATUS_OK;
+}
+
+EsExit es_prove_eval_run(int argc, char **argv) {
+    Typed typed;
+    const EsOption options[] = {
+        ES_PROVE_SOURCE_OPTIONS(&typed.source),
+        ES_OPTION_TEXT("split", &typed.split, "test", "NAME", "queries: train, valid or test"),
+        ES_OPTION_INT("queries", &typed.n_queries, "500", 0, 2147483647, "N",
+                      "the first N queries of the split; 0: all"),
+        ES_OPTION_FLAG("spaced", &typed.is_spaced, "evenly spaced queries instead of the first"),
+        ES_OPTION_INT("corruptions", &typed.n_corruptions, "100", 0, 2147483647, "N",
+                      "negatives per query and side; 0: all"),
+        ES_OPTION_TEXT("sides", &typed.sides, "head,tail", "LIST", "arguments to replace"),
+        ES_OPTION_FLAG("domains", &typed.uses_domains, "replace by constants of the same domain"),
+        ES_OPTION_INT("draw-seed", &typed.draw_seed, "0", 0, 2147483647, "N",
+                      "of corruptions, sampled walks and intervals"),
+        ES_OPTION_TEXT("search", &typed.search, "prover", "NAME",
+                       "prover, breadth, best_first, beam, greedy or sampled"),
+        ES_OPTION_TEXT("score", &typed.score, "proved", "NAME",
+                       "proved, shortest (proof first) or probability"),
+        ES_OPTION_INT("max-depth", &typed.max_depth, "4", 1, ES_SEARCH_MAX_DEPTH, "N",
+                      "most steps of a proof"),
+        ES_OPTION_INT("max-atoms", &typed.max_atoms, "6", 1, ES_PROOF_MAX_ATOMS, "N",
+                      "most atoms left to prove at a time"),
+        ES_OPTION_INT("max-states", &typed.max_states, "4000000", 1, 1 << 28, "N",
+                      "give a candidate up as undecided after this many states"),
+        ES_OPTION_INT("max-successors", &typed.max_successors, "0", 0, 1 << 28, "N",
+                      "of a state, for a search; 0: all"),
+        ES_OPTION_INT("budget", &typed.budget, "1000", 1, 2147483647, "N",
+                      "expansions of a search per candidate"),
+        ES_OPTION_INT("beam-width", &typed.beam_width, "16", 1, 1 << 20, "N", "states of a level"),
+        ES_OPTION_INT("samples", &typed.n_samples, "16", 1, 1 << 20, "N", "sampled walks"),
+        ES_OPTION_INT("batch", &typed.batch, "1", 1, 1 << 16, "N", "states judged together"),
+        ES_OPTION_FLAG("end", &typed.has_end, "giving up is one of the choices"),
+        ES_OPTION_INT("reference-depth", &typed.reference_depth, "4", 0, ES_SEARCH_MAX_DEPTH, "N",
+                      "group queries of a search by depths up to N; 0: by proofs found"),
+        ES_OPTION_TEXT("selection", &typed.selection, "constrained", "NAME",
+                       "goal resolved next: constrained (fewest variables) or leftmost"),
+        ES_OPTION_INT("threads", &typed.n_threads, "0", 0, 1024, "N", "0: one per processor"),
+        ES_OPTION_FLAG("json", &typed.as_json, "print the result as JSON"),
+    };
+    const EsOptionTable table = {
+        .command = "prove eval",
+        .usage = "[options]",
+        .summary = "Ranks queries against corruptions that are not known to be true, by whether "
+                   "and how they\ncan be proved: MRR, Hits@k and proof rates. Ties count by "
+                   "expectation.",
+        .example = "esper prove eval --data kg/family --spaced --score shortest",
+        .options = options,
+        .n_options = ES_COUNT_OF(options),
+    };
+    EsArguments arguments;
+    EsProveEval eval;
+    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
+    if (status == ES_STATUS_OK && arguments.wants_help) {
+        es_options_print_help(&table, stdout);
+        return ES_EXIT_DONE;
+    }
+    if (status == ES_STATUS_OK) {
+        status = settle(&typed, &eval);
+    }
+    if (status == ES_STATUS_OK) {
+        status = run_eval(&eval, typed.as_json);
+    }
+    return es_command_finish("prove eval", status);
+}

@@ -1,0 +1,159 @@
+// The figures of `esper prove eval`, as tables and as JSON.
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "prove_eval.h"
+#include "prove_words.h"
+
+static const char *const side_names[ES_N_CORRUPT_SIDES] = {"head", "tail"};
+
+const char *es_prove_eval_search_name(int search) {
+    return search == 0 ? "prover" : es_search_kind_names[search - 1];
+}
+
+// --- JSON ---
+
+// JSON has no NaN, which stands for an interval of one query.
+static json_t *describe_number(double value) {
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *describe_summary(const EsRankingSummary *summary) {
+    return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:I, s:I, s:I}", "queries",
+                     summary->n_queries, "mrr", describe_number(summary->reciprocal.mean),
+                     "mrr_low", describe_number(summary->reciprocal.low), "mrr_high",
+                     describe_number(summary->reciprocal.high), "hits_1",
+                     describe_number(summary->hits[0]), "hits_3", describe_number(summary->hits[1]),
+                     "hits_10", describe_number(summary->hits[2]), "proved", summary->n_proved,
+                     "limited", summary->n_limited, "negatives", (json_int_t)summary->n_negatives,
+                     "negatives_proved", (json_int_t)summary->n_negatives_proved,
+                     "negatives_limited", (json_int_t)summary->n_negatives_limited);
+}
+
+// An object of summaries; predicates by name, depths by number.
+static json_t *describe_groups(const EsRankingGroup *groups, int32_t n_groups,
+                               const char *const *names) {
+    json_t *object = json_object();
+    for (int32_t i = 0; i < n_groups && object != NULL; i++) {
+        char number[16];
+        snprintf(number, sizeof number, "%d", groups[i].key);
+        const char *key = names != NULL ? names[groups[i].key] : number;
+        if (json_object_set_new(object, key, describe_summary(&groups[i].summary)) != 0) {
+            json_decref(object);
+            return NULL;
+        }
+    }
+    return object;
+}
+
+static json_t *describe_sides(const EsProveEval *eval) {
+    json_t *object = json_object();
+    for (int side = 0; side < ES_N_CORRUPT_SIDES && object != NULL; side++) {
+        if (eval->settings.uses_side[side] &&
+            json_object_set_new(object, side_names[side],
+                                describe_summary(&eval->ranking->sides[side])) != 0) {
+            json_decref(object);
+            return NULL;
+        }
+    }
+    return object;
+}
+
+static json_t *describe_settings(const EsProveEval *eval) {
+    const EsRankingSettings *settings = &eval->settings;
+    // a path that is not UTF-8 cannot be written as JSON
+    json_t *name = json_string(es_prove_source_name(eval->source));
+    return json_pack(
+        "{s:o, s:s, s:s, s:s, s:s, s:i, s:i, s:b, s:i, s:b, s:I, s:i}", "data",
+        name != NULL ? name : json_null(), "split", es_prove_split_names[eval->split], "search",
+        es_prove_eval_search_name(eval->search), "score", es_score_kind_names[eval->score],
+        "selection", es_prove_selection_names[eval->prover.selection], "max_depth",
+        eval->prover.max_depth, "max_atoms", eval->prover.max_atoms, "spaced", eval->is_spaced,
+        "corruptions", settings->n_corruptions, "domains", settings->corruptions.uses_domains,
+        "draw_seed", (json_int_t)settings->corruptions.seed, "queries", eval->ranking->n_queries);
+}
+
+EsStatus es_prove_eval_print_json(const EsProveEval *eval) {
+    const EsRanking *ranking = eval->ranking;
+    const EsScorerReport *report = &eval->report;
+    json_t *root = json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:i, s:{s:I, s:I, s:I, s:I, s:I, s:I}, s:f}", "settings",
+        describe_settings(eval), "all", describe_summary(&ranking->all), "sides",
+        describe_sides(eval), "by_depth",
+        describe_groups(ranking->by_depth, ranking->n_depths, NULL), "by_predicate",
+        describe_groups(ranking->by_predicate, ranking->n_predicates, eval->graph->predicate_names),
+        "without_negatives", ranking->n_without, "work", "candidates",
+        (json_int_t)report->n_candidates, "proved", (json_int_t)report->n_proved, "limited",
+        (json_int_t)report->n_limited, "expanded", (json_int_t)report->n_expanded, "overlong",
+        (json_int_t)report->n_overlong, "overflow", (json_int_t)report->n_overflow, "seconds",
+        eval->seconds);
+    size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(6);
+    int is_written = root != NULL && json_dumpf(root, stdout, flags) == 0 && putchar('\n') == '\n';
+    json_decref(root);
+    return is_written ? ES_STATUS_OK : ES_FAIL(IO, "cannot write the result as JSON");
+}
+
+// --- tables ---
+
+static void print_summary(const char *name, const EsRankingSummary *summary) {
+    char interval[32] = "-";
+    if (isfinite(summary->reciprocal.low)) {
+        snprintf(interval, sizeof interval, "%.3f-%.3f", summary->reciprocal.low,
+                 summary->reciprocal.high);
+    }
+    printf("%-16.40s %7d   %.3f  %-11s  %.3f  %.3f  %.3f   %5.1f %%  %6.2f %%\n", name,
+           summary->n_queries, summary->reciprocal.mean, interval, summary->hits[0],
+           summary->hits[1], summary->hits[2],
+           100.0 * summary->n_proved / ES_MAX(summary->n_queries, 1),
+           100.0 * (double)summary->n_negatives_proved / (double)ES_MAX(summary->n_negatives, 1));
+}
+
+static void print_groups(const EsRankingGroup *groups, int32_t n_groups, const char *const *names) {
+    for (int32_t i = 0; i < n_groups; i++) {
+        char number[32];
+        snprintf(number, sizeof number, "depth %d", groups[i].key);
+        const char *undecided = groups[i].key == ES_KG_DEPTH_NONE ? "no proof" : "undecided";
+        const char *depth = groups[i].key > 0 ? number : undecided;
+        if (groups[i].summary.n_queries > 0) {
+            print_summary(names != NULL ? names[groups[i].key] : depth, &groups[i].summary);
+        }
+    }
+}
+
+static void print_work(const EsProveEval *eval) {
+    const EsScorerReport *report = &eval->report;
+    printf("%lld candidates, %lld proved, %lld undecided at a limit; %lld expansions, "
+           "%lld successors too long, %lld over the limit on successors; %.1f s\n",
+           (long long)report->n_candidates, (long long)report->n_proved,
+           (long long)report->n_limited, (long long)report->n_expanded,
+           (long long)report->n_overlong, (long long)report->n_overflow, eval->seconds);
+}
+
+void es_prove_eval_print_table(const EsProveEval *eval) {
+    const EsRanking *ranking = eval->ranking;
+    const EsRankingSettings *settings = &eval->settings;
+    char corruptions[32] = "all";
+    if (settings->n_corruptions > 0) {
+        snprintf(corruptions, sizeof corruptions, "%d", settings->n_corruptions);
+    }
+    printf("%s: %d queries of the split %s against %s corruptions a side%s, score %s by %s, %s "
+           "goals, at most %d steps and %d atoms\n",
+           es_prove_source_name(eval->source), ranking->n_queries,
+           es_prove_split_names[eval->split], corruptions,
+           settings->corruptions.uses_domains ? " of the same domain" : "",
+           es_score_kind_names[eval->score], es_prove_eval_search_name(eval->search),
+           es_prove_selection_names[eval->prover.selection], eval->prover.max_depth,
+           eval->prover.max_atoms);
+    printf("%-16s %7s   %-5s  %-11s  %-5s  %-5s  %-5s   %7s  %8s\n", "", "queries", "MRR", "95 %",
+           "H@1", "H@3", "H@10", "proved", "negatives");
+    print_summary("all", &ranking->all);
+    for (int side = 0; side < ES_N_CORRUPT_SIDES; side++) {
+        if (settings->uses_side[side]) {
+            print_summary(side_names[side], &ranking->sides[side]);
+        }
+    }
+    print_groups(ranking->by_depth, ranking->n_depths, NULL);
+    print_groups(ranking->by_predicate, ranking->n_predicates, eval->graph->predicate_names);
+    print_work(eval);
+}

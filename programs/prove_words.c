@@ -1,0 +1,22 @@
+#include "prove_words.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *const es_prove_split_names[ES_KG_N_SPLITS] = {"train", "valid", "test"};
+const char *const es_prove_selection_names[2] = {"constrained", "leftmost"};
+
+EsStatus es_prove_parse_word(const char *option, const char *word, const char *const *words,
+                             int n_words, int *index) {
+    char list[128] = "";
+    size_t length = 0;
+    for (int i = 0; i < n_words; i++) {
+        if (strcmp(word, words[i]) == 0) {
+            *index = i;
+            return ES_STATUS_OK;
+        }
+        length += (size_t)snprintf(list + length, sizeof list - length, "%s%s", i > 0 ? ", " : "",
+                                   words[i]);
+    }
+    return ES_FAIL(ARGUMENT, "--%s is \"%.100s\", not one of %s", option, word, list);
+}

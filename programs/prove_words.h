@@ -1,0 +1,14 @@
+// Words that options of `esper prove` take.
+#ifndef ES_PROGRAMS_PROVE_WORDS_H
+#define ES_PROGRAMS_PROVE_WORDS_H
+
+#include "proof/proof_rules.h"
+
+extern const char *const es_prove_split_names[ES_KG_N_SPLITS]; // by EsKgSplit
+extern const char *const es_prove_selection_names[2];          // by EsGoalSelection
+
+// The index of a word in a list; ARGUMENT names the option and the words there are.
+EsStatus es_prove_parse_word(const char *option, const char *word, const char *const *words,
+                             int n_words, int *index);
+
+#endif
