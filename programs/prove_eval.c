@@ -138,7 +138,7 @@ typedef struct Typed {
     const char *split, *sides, *search, *score, *selection;
     int n_queries, is_spaced, n_corruptions, uses_domains, draw_seed;
     int max_depth, max_atoms, max_states, max_successors, budget, beam_width, n_samples, batch;
-    int has_end, reference_depth, n_threads, as_json;
+    int has_end, reference_depth, shows_predicates, n_threads, as_json;
 } Typed;
 
 // "head", "tail" or both, with a comma.
@@ -184,6 +184,7 @@ static EsStatus settle(const Typed *typed, EsProveEval *eval) {
     made.n_queries = typed->n_queries;
     made.is_spaced = typed->is_spaced;
     made.n_threads = typed->n_threads;
+    made.shows_predicates = typed->shows_predicates;
     made.reference_depth = typed->reference_depth;
     made.settings.n_corruptions = typed->n_corruptions;
     made.settings.corruptions.seed = (uint64_t)typed->draw_seed;
@@ -237,6 +238,7 @@ EsExit es_prove_eval_run(int argc, char **argv) {
         ES_OPTION_FLAG("end", &typed.has_end, "giving up is one of the choices"),
         ES_OPTION_INT("reference-depth", &typed.reference_depth, "4", 0, ES_SEARCH_MAX_DEPTH, "N",
                       "group queries of a search by depths up to N; 0: by proofs found"),
+        ES_OPTION_FLAG("by-predicate", &typed.shows_predicates, "a line per predicate, too"),
         ES_OPTION_TEXT("selection", &typed.selection, "constrained", "NAME",
                        "goal resolved next: constrained (fewest variables) or leftmost"),
         ES_OPTION_INT("threads", &typed.n_threads, "0", 0, 1024, "N", "0: one per processor"),

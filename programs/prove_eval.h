@@ -18,7 +18,7 @@ typedef struct EsProveEval {
     int reference_depth;            // of the prover that groups queries; 0: proofs found do
     EsRankingSettings settings;
     int n_queries, is_spaced;
-    int n_threads;
+    int n_threads, shows_predicates;
     // filled by the evaluation
     const EsKnowledgeGraph *graph; // owned by the command
     EsRanking *ranking;            // likewise

@@ -102,22 +102,37 @@ static void print_summary(const char *name, const EsRankingSummary *summary) {
         snprintf(interval, sizeof interval, "%.3f-%.3f", summary->reciprocal.low,
                  summary->reciprocal.high);
     }
-    printf("%-16.40s %7d   %.3f  %-11s  %.3f  %.3f  %.3f   %5.1f %%  %6.2f %%\n", name,
+    printf("%-28.28s %7d   %.3f  %-11s  %.3f  %.3f  %.3f   %5.1f %%  %6.2f %%\n", name,
            summary->n_queries, summary->reciprocal.mean, interval, summary->hits[0],
            summary->hits[1], summary->hits[2],
            100.0 * summary->n_proved / ES_MAX(summary->n_queries, 1),
            100.0 * (double)summary->n_negatives_proved / (double)ES_MAX(summary->n_negatives, 1));
 }
 
-static void print_groups(const EsRankingGroup *groups, int32_t n_groups, const char *const *names) {
-    for (int32_t i = 0; i < n_groups; i++) {
-        char number[32];
-        snprintf(number, sizeof number, "depth %d", groups[i].key);
-        const char *undecided = groups[i].key == ES_KG_DEPTH_NONE ? "no proof" : "undecided";
-        const char *depth = groups[i].key > 0 ? number : undecided;
-        if (groups[i].summary.n_queries > 0) {
-            print_summary(names != NULL ? names[groups[i].key] : depth, &groups[i].summary);
+// What queries without a proof are called: none within the depth that was searched.
+static void print_depths(const EsProveEval *eval) {
+    const EsRanking *ranking = eval->ranking;
+    int by_prover = eval->search > 0 && eval->reference_depth > 0;
+    int max_depth = by_prover ? eval->reference_depth : eval->prover.max_depth;
+    for (int32_t i = 0; i < ranking->n_depths; i++) {
+        int32_t key = ranking->by_depth[i].key;
+        char name[32];
+        if (key == ES_KG_DEPTH_NONE) {
+            snprintf(name, sizeof name, "none up to %d", max_depth);
+        } else if (key == ES_PROVER_DEPTH_UNKNOWN) {
+            snprintf(name, sizeof name, "undecided");
+        } else {
+            snprintf(name, sizeof name, "depth %d", key);
         }
+        print_summary(name, &ranking->by_depth[i].summary);
+    }
+}
+
+static void print_predicates(const EsProveEval *eval) {
+    const EsRanking *ranking = eval->ranking;
+    for (int32_t i = 0; i < ranking->n_predicates; i++) {
+        const EsRankingGroup *group = &ranking->by_predicate[i];
+        print_summary(eval->graph->predicate_names[group->key], &group->summary);
     }
 }
 
@@ -145,7 +160,7 @@ void es_prove_eval_print_table(const EsProveEval *eval) {
            es_score_kind_names[eval->score], es_prove_eval_search_name(eval->search),
            es_prove_selection_names[eval->prover.selection], eval->prover.max_depth,
            eval->prover.max_atoms);
-    printf("%-16s %7s   %-5s  %-11s  %-5s  %-5s  %-5s   %7s  %8s\n", "", "queries", "MRR", "95 %",
+    printf("%-28s %7s   %-5s  %-11s  %-5s  %-5s  %-5s   %7s  %8s\n", "", "queries", "MRR", "95 %",
            "H@1", "H@3", "H@10", "proved", "negatives");
     print_summary("all", &ranking->all);
     for (int side = 0; side < ES_N_CORRUPT_SIDES; side++) {
@@ -153,7 +168,9 @@ void es_prove_eval_print_table(const EsProveEval *eval) {
             print_summary(side_names[side], &ranking->sides[side]);
         }
     }
-    print_groups(ranking->by_depth, ranking->n_depths, NULL);
-    print_groups(ranking->by_predicate, ranking->n_predicates, eval->graph->predicate_names);
+    print_depths(eval);
+    if (eval->shows_predicates) {
+        print_predicates(eval);
+    }
     print_work(eval);
 }

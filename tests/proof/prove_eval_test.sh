@@ -22,8 +22,11 @@ run 0 prove eval --data kg --queries 1 --corruptions 0 --threads 1
 expect_text "stderr" "$err" ""
 expect_text "table" "$(head -3 <<< "$out")" \
     "kg: 1 queries of the split test against all corruptions a side, score proved by prover, constrained goals, at most 4 steps and 6 atoms
-                 queries   MRR    95 %         H@1    H@3    H@10     proved  negatives
-all                    1   1.000  -            1.000  1.000  1.000   100.0 %    0.00 %"
+                             queries   MRR    95 %         H@1    H@3    H@10     proved  negatives
+all                                1   1.000  -            1.000  1.000  1.000   100.0 %    0.00 %"
+run 0 prove eval --data kg --corruptions 0 --by-predicate
+expect_part "depths" "$out" "none up to 4                       1   0.521"
+expect_part "predicates" "$out" "p                                  2   0.760"
 # three corruptions of either side tie with p(d,a): (1 + 1/2 + 1/3 + 1/4) / 4
 run 0 prove eval --data kg --corruptions 0 --json
 expect_part "JSON" "$out" '"mrr": 0.760417'
