@@ -1,0 +1,169 @@
+// Policies as files: the weights by name (network/checkpoint.h), and in the metadata what they are
+// for. Names of constants are not kept, a hash of them is.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sha256.h"
+#include "proof/proof_policy_internal.h"
+
+#define FORMAT "esper proof policy 1"
+
+// What rows of the tables mean: sizes and all names in order.
+static void hash_names(const EsKnowledgeGraph *graph, char text[ES_SHA256_TEXT_BYTES]) {
+    EsSha256 hash;
+    es_sha256_begin(&hash);
+    for (int32_t i = 1; i <= graph->n_constants; i++) {
+        es_sha256_append(&hash, graph->constant_names[i], strlen(graph->constant_names[i]) + 1);
+    }
+    // no name is empty: the constants end here
+    es_sha256_append(&hash, "", 1);
+    for (int32_t i = 1; i <= graph->n_predicates; i++) {
+        es_sha256_append(&hash, graph->predicate_names[i], strlen(graph->predicate_names[i]) + 1);
+    }
+    es_sha256_end(&hash, text);
+}
+
+// --- writing ---
+
+static char *add_entry(EsProofPolicyNotes *notes, const char *key) {
+    ES_ASSERT(notes->count < ES_PROOF_POLICY_METADATA);
+    char *text = notes->text[notes->count];
+    notes->entry[notes->count++] = (EsMetadata){key, text};
+    return text;
+}
+
+void es_proof_policy_note(const EsProofPolicy *policy, EsProofPolicyNotes *notes) {
+    size_t bytes = sizeof notes->text[0];
+    notes->count = 0;
+    snprintf(add_entry(notes, "format"), bytes, "%s", FORMAT);
+    snprintf(add_entry(notes, "n_constants"), bytes, "%d", policy->graph->n_constants);
+    snprintf(add_entry(notes, "n_predicates"), bytes, "%d", policy->graph->n_predicates);
+    hash_names(policy->graph, add_entry(notes, "names"));
+    // nine digits bring back any float
+#define X(type, name, start, lowest, highest, help)                                                \
+    snprintf(add_entry(notes, #name), bytes, "%.9g", (double)policy->settings.name);
+    ES_PROOF_POLICY_SETTINGS(X)
+#undef X
+    snprintf(add_entry(notes, "embedder"), bytes, "%d", (int)policy->settings.embedder);
+}
+
+EsStatus es_proof_policy_save(const EsProofPolicy *policy, const char *path) {
+    EsProofPolicyNotes notes;
+    es_proof_policy_note(policy, &notes);
+    return es_checkpoint_save(path, policy->layout, policy->store, NULL, policy->stream,
+                              notes.entry, notes.count);
+}
+
+// --- reading ---
+
+// A file that cannot be read is wrong input: the user has named it.
+static EsStatus open_file(const char *path, EsSafetensors **file) {
+    EsStatus status = es_safetensors_open(path, file);
+    return status == ES_STATUS_IO ? ES_FAIL(INPUT, "%s", es_status_detail()) : status;
+}
+
+static EsStatus read_number(const EsSafetensors *file, const char *path, const char *key,
+                            double *number) {
+    const char *text = es_safetensors_metadata(file, key);
+    char *end = NULL;
+    *number = text != NULL ? strtod(text, &end) : 0;
+    if (text == NULL || end == text || *end != '\0') {
+        return ES_FAIL(INPUT, "%s: \"%s\" is missing or no number in the metadata", path, key);
+    }
+    // of no use for any setting, and not for conversion to int
+    if (!(*number >= -1e9 && *number <= 1e9)) {
+        return ES_FAIL(INPUT, "%s: \"%s\" is %s in the metadata", path, key, text);
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus read_settings(const EsSafetensors *file, const char *path,
+                              EsProofPolicySettings *settings) {
+    double number = 0;
+#define X(type, name, start, lowest, highest, help)                                                \
+    ES_TRY(read_number(file, path, #name, &number));                                               \
+    settings->name = (type)number;
+    ES_PROOF_POLICY_SETTINGS(X)
+#undef X
+    ES_TRY(read_number(file, path, "embedder", &number));
+    settings->embedder = (EsProofEmbedder)(int)number;
+    if (es_proof_policy_settings_check(settings) != ES_STATUS_OK) {
+        return ES_FAIL(INPUT, "%s: %s", path, es_status_detail());
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus check_graph(const EsSafetensors *file, const char *path,
+                            const EsKnowledgeGraph *graph) {
+    const char *format = es_safetensors_metadata(file, "format");
+    if (format == NULL || strcmp(format, FORMAT) != 0) {
+        return ES_FAIL(INPUT, "%s is not a proof policy (format \"%s\", must be \"%s\")", path,
+                       format != NULL ? format : "", FORMAT);
+    }
+    double n_constants = 0, n_predicates = 0;
+    ES_TRY(read_number(file, path, "n_constants", &n_constants));
+    ES_TRY(read_number(file, path, "n_predicates", &n_predicates));
+    if (n_constants != (double)graph->n_constants || n_predicates != (double)graph->n_predicates) {
+        return ES_FAIL(INPUT,
+                       "%s was trained on another graph: %g constants and %g predicates, this one "
+                       "has %d and %d",
+                       path, n_constants, n_predicates, graph->n_constants, graph->n_predicates);
+    }
+    char wanted[ES_SHA256_TEXT_BYTES];
+    const char *names = es_safetensors_metadata(file, "names");
+    hash_names(graph, wanted);
+    if (names == NULL || strcmp(names, wanted) != 0) {
+        return ES_FAIL(INPUT,
+                       "%s was trained on another graph: as many constants and predicates, but "
+                       "not the same names",
+                       path);
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus read_notes(const char *path, const EsKnowledgeGraph *graph,
+                           EsProofPolicySettings *settings) {
+    EsSafetensors *file = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY(open_file(path, &file));
+    ES_TRY_GOTO(check_graph(file, path, graph));
+    ES_TRY_GOTO(read_settings(file, path, settings));
+done:
+    es_safetensors_close(file);
+    return status;
+}
+
+EsStatus es_proof_policy_check_notes(const EsProofPolicy *policy, const char *path) {
+    EsProofPolicySettings settings = {0};
+    ES_TRY(read_notes(path, policy->graph, &settings));
+#define X(type, name, start, lowest, highest, help)                                                \
+    if (settings.name != policy->settings.name) {                                                  \
+        return ES_FAIL(INPUT, "%s: %s is %g in the file and %g in the policy", path, #name,        \
+                       (double)settings.name, (double)policy->settings.name);                      \
+    }
+    ES_PROOF_POLICY_SETTINGS(X)
+#undef X
+    if (settings.embedder != policy->settings.embedder) {
+        return ES_FAIL(INPUT, "%s: the file and the policy have different embedders of %s", path,
+                       ES_PROOF_EMBEDDERS);
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_proof_policy_load(EsDevice *device, const EsKnowledgeGraph *graph, const char *path,
+                              EsProofPolicy **policy_out) {
+    *policy_out = NULL;
+    EsProofPolicySettings settings = {0};
+    EsProofPolicy *policy = NULL;
+    ES_TRY(read_notes(path, graph, &settings));
+    ES_TRY(es_proof_policy_create(device, graph, &settings, 0, &policy));
+    EsStatus status = es_checkpoint_load(path, policy->layout, policy->store, NULL, policy->stream);
+    if (status != ES_STATUS_OK) {
+        es_proof_policy_destroy(policy);
+        return status;
+    }
+    es_proof_policy_clear_padding(policy);
+    *policy_out = policy;
+    return ES_STATUS_OK;
+}
