@@ -6,7 +6,8 @@
 // their own, variables by their place in the state's canonical numbering, so that states equal up
 // to renaming are the same. The body f is Linear, ReLU, LayerNorm, then residual blocks
 // x + LayerNorm(ReLU(Linear x)); the head g is Linear, ReLU, Linear. State s and successor k have
-// the encodings u = g(f(s)) and w_k = g(f(k)), both of length 1 where l2 is set, and
+// the encodings u = g(f(s)) and w_k = g(f(k)), both of length 1 where l2 is set (shorter than 1e-3
+// they are divided by that), and
 //   logit_k = <u, w_k> / temperature.
 // The value is a head of its own on f(s), or on a second body. There is no dropout: acting and
 // learning see the same network.

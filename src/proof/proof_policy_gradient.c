@@ -34,13 +34,15 @@ static void undo_linear(EsProofWorker *w, const EsProofLinear *linear, float *x,
     w->kernels->linear_backward_input(w->stream, &weight, &d_out, &d_in);
 }
 
-// With y = u / |u|:  d_u = (d_y - y <y, d_y>) / |u|.
+// With y = u / |u|:  d_u = (d_y - y <y, d_y>) / |u|. Where the divisor is not |u| but a constant,
+// d_u = d_y over it.
 static void undo_normalisation(EsProofWorker *w, int64_t first, int64_t n, float *d_encoding) {
     int64_t E = w->policy->settings.embed;
     for (int64_t i = first; i < first + n; i++) {
         const float *y = w->head[ES_PROOF_PART_POLICY].y + i * E;
         float *d = d_encoding + i * E;
-        float along = (float)es_double_centred_dot(y, 0.0, d, 0.0, E);
+        int is_divided = w->length[i] > ES_PROOF_SHORTEST;
+        float along = is_divided ? (float)es_double_centred_dot(y, 0.0, d, 0.0, E) : 0.0f;
         for (int64_t e = 0; e < E; e++) {
             d[e] = (d[e] - y[e] * along) / w->length[i];
         }

@@ -141,8 +141,9 @@ int64_t es_proof_memory_arrange(const int32_t *states, int64_t count, const uint
     int64_t end[ES_COUNT_OF(order)], n = 0;
     for (size_t group = 0; group < ES_COUNT_OF(order); group++) {
         for (int64_t i = 0; i < count; i++) {
-            if (wanted[states[i]] == order[group]) {
-                list[n++] = states[i];
+            int32_t state = states != NULL ? states[i] : (int32_t)i;
+            if (wanted[state] == order[group]) {
+                list[n++] = state;
             }
         }
         end[group] = n;

@@ -67,8 +67,8 @@ EsStatus es_proof_memory_fill(EsProofMemory *memory);
 void es_proof_memory_score(const EsProofMemory *memory, int32_t state, const int32_t *successors,
                            int64_t n, float *logits);
 
-// Put `count` states in the order that EsProofRows asks for, by their bits of `wanted`; those
-// without any are left out. Returns how many there are.
+// Put `count` states (NULL: all from 0 on) in the order that EsProofRows asks for, by their bits of
+// `wanted`; those without any are left out. Returns how many there are.
 int64_t es_proof_memory_arrange(const int32_t *states, int64_t count, const uint8_t *wanted,
                                 int32_t *list, int64_t *n_value, int64_t *first_policy);
 

@@ -7,9 +7,6 @@
 #include "base/arena.h"
 #include "kernels/double_sums.h"
 
-// encodings shorter than this are divided by it instead of by their length
-#define SHORTEST 1e-12
-
 // --- memory ---
 
 static float *take(EsProofWorker *w, size_t *used_bytes, int64_t count) {
@@ -219,7 +216,7 @@ static void normalise(EsProofWorker *w, int64_t first, int64_t n) {
     for (int64_t i = first; i < first + n; i++) {
         float *y = w->head[ES_PROOF_PART_POLICY].y + i * E;
         double length = sqrt(es_double_centred_dot(y, 0.0, y, 0.0, E));
-        w->length[i] = w->policy->settings.l2 ? (float)ES_MAX(length, SHORTEST) : 1.0f;
+        w->length[i] = w->policy->settings.l2 ? ES_MAX((float)length, ES_PROOF_SHORTEST) : 1.0f;
         for (int64_t e = 0; w->policy->settings.l2 && e < E; e++) {
             y[e] /= w->length[i];
         }

@@ -18,6 +18,10 @@ ES_EXTERN_C_BEGIN
 // this many rows fit a second-level cache
 #define ES_PROOF_ROWS 96
 
+// Encodings shorter than this are divided by it instead of by their length. When all units of a
+// head are off an encoding is its bias, at first exactly 0: gradients must stay bounded there.
+#define ES_PROOF_SHORTEST 1e-3f
+
 // The states of a call. Those that need a value stand first, those that need an encoding last;
 // the two may overlap.
 typedef struct EsProofRows {

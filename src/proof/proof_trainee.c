@@ -187,15 +187,8 @@ static EsStatus begin(void *context, const EsRollout *rollout) {
             t->need[t->successor[k]] |= encoding;
         }
     }
-    // the judge's own list serves as all numbers in order
-    EsProofMemory *memory = t->judge->memory;
-    ES_TRY(es_proof_grow((void **)&memory->list, sizeof *memory->list, 0, n_states,
-                         &memory->list_capacity));
-    for (int32_t i = 0; i < n_states; i++) {
-        memory->list[i] = i;
-    }
-    t->n_listed = es_proof_memory_arrange(memory->list, n_states, t->need, t->list, &t->n_value,
-                                          &t->first_policy);
+    t->n_listed =
+        es_proof_memory_arrange(NULL, n_states, t->need, t->list, &t->n_value, &t->first_policy);
     return ES_STATUS_OK;
 }
 
