@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/file.h"
 #include "base/macros.h"
 #include "message.h"
 #include "proof/embedding_train.h"
@@ -66,6 +67,14 @@ static int show_progress(void *context, const EsEmbeddingReport *report) {
     return es_stop_signal_time_ns() != 0;
 }
 
+// A training of minutes must not end at a folder that is not there.
+static EsStatus check_out(const char *path) {
+    EsFileWriter *writer = NULL;
+    ES_TRY(es_file_writer_open(path, &writer));
+    es_file_writer_abandon(writer);
+    return ES_STATUS_OK;
+}
+
 // What the command line left at its default follows the size of the graph.
 static EsEmbeddingSettings settle(const Embed *embed, const EsKnowledgeGraph *graph) {
     EsEmbeddingSettings settings = es_embedding_defaults(graph);
@@ -92,6 +101,7 @@ static EsStatus run_embed(Embed *embed) {
     EsStatus status = ES_STATUS_OK;
     ES_TRY(es_stop_signal_begin("\nstopping after this epoch; the best model so far is kept\n",
                                 "\nstopped at once; nothing was written\n"));
+    ES_TRY_GOTO(check_out(embed->out));
     ES_TRY_GOTO(es_prove_source_load(embed->source, &graph));
     EsEmbeddingSettings settings = settle(embed, graph);
     ES_TRY_GOTO(es_embedding_model_train(graph, &settings, show_progress, embed, &report, &model));

@@ -10,7 +10,7 @@
 
 // what a proof of one step gains over none, and what each further step costs, in units of w; the
 // weight of log-probabilities, likewise
-static const float gains[] = {0, 0.125f, 0.25f, 0.5f, 1, 2, 3, 4, 6, 8, 12, 16, 32};
+static const float gains[] = {0, 0.125f, 0.25f, 0.5f, 0.75f, 1, 1.5f, 2, 3, 4, 6, 8, 12, 16, 32};
 static const float step_costs[] = {0, 0.125f, 0.25f, 0.5f, 1, 2, 4};
 static const float log_weights[] = {0, 0.125f, 0.25f, 0.5f, 1};
 

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# `esper prove embed`: the model's file, progress, JSON, an interrupt, and what is refused.
+#
+# usage: prove_embed_test.sh PATH_TO_ESPER
+set -uo pipefail
+esper=$(realpath "$1")
+# shellcheck source=tests/programs/script_test.sh
+source "$(dirname "$0")/../programs/script_test.sh"
+cd "$folder" || exit 1
+quick=(--generated 100 --dimensions 16 --batch 100 --epochs 4 --valid-every 2)
+
+# --- help ---
+run 0 prove embed --help
+expect_part "help" "$out" "--regularisation X"
+
+# --- a model, the same for any number of threads ---
+run 0 prove embed "${quick[@]}" --out one.safetensors --threads 1
+expect_part "progress" "$err" "epoch    2   loss"
+expect_part "progress" "$err" "valid MRR"
+expect_part "result" "$out" "one.safetensors: valid MRR 0."
+run 0 prove embed "${quick[@]}" --out two.safetensors --threads 2 --quiet --json
+expect_text "quiet" "$err" ""
+expect_part "JSON" "$out" '"epochs": 4'
+expect_part "JSON" "$out" '"valid_mrr": 0.'
+cmp -s one.safetensors two.safetensors || fail "two threads give another model"
+run 0 prove embed "${quick[@]}" --out three.safetensors --training-seed 2 --quiet
+cmp -s one.safetensors three.safetensors && fail "another seed gives the same model"
+
+# --- a graph without validation queries ---
+mkdir kg
+printf 'p(a,b).\np(b,c).\np(c,d).\n' > kg/train.txt
+printf 'r1:1:p(x,y), p(y,z) -> p(x,z)\n' > kg/rules.txt
+run 0 prove embed --data kg --epochs 3 --out kg.safetensors --quiet
+expect_part "no validation" "$out" "kg.safetensors: epoch 3, nothing to validate with"
+
+# --- Ctrl-C keeps the best so far ---
+"$esper" prove embed --generated 300 --epochs 100000 --patience 100000 --valid-every 1 \
+    --out stopped.safetensors > out 2> err &
+pid=$!
+for ((i = 0; i < 200; i++)); do
+    grep -q "valid MRR" err && break
+    sleep 0.05
+done
+kill -INT "$pid"
+wait "$pid"
+code=$?
+[[ $code == 130 ]] || fail "interrupted: exit code $code, expected 130; $(cat err)"
+expect_part "interrupted" "$(cat err)" "stopped.safetensors holds the best model so far"
+expect_part "interrupted" "$(cat out)" "stopped.safetensors: valid MRR"
+[[ -s stopped.safetensors ]] || fail "an interrupted training left no model"
+
+# --- what is refused ---
+run 2 prove embed "${quick[@]}"
+expect_part "no file" "$err" "--out FILE says where the model goes"
+run 2 prove embed --generated 100 --dimensions 9 --out x.safetensors
+expect_part "dimensions" "$err" "an embedding of 9 dimensions: it takes a multiple of 8 up to 1024"
+run 2 prove embed --generated 100 --candidates 101 --out x.safetensors
+expect_part "candidates" "$err" "embedding: candidates is 101, not in 0 to 100"
+run 1 prove embed "${quick[@]}" --out nowhere/x.safetensors
+expect_part "folder" "$err" "nowhere/x.safetensors"
+[[ $err != *epoch* ]] || fail "trains before it knows whether it can write the model"
+finish
