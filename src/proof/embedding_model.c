@@ -142,6 +142,20 @@ void es_embedding_model_scores(const EsEmbeddingModel *model, EsCorruptSide side
     }
 }
 
+void es_embedding_model_ratios(const EsEmbeddingModel *model, EsCorruptSide side, EsAtom query,
+                               const EsAtom *atoms, int32_t count, float *log_ratio) {
+    float vector[2 * ES_EMBEDDING_MAX_DIMENSIONS];
+    Question asked = question_of(model, side, query);
+    es_embedding_question(model, asked.row, asked.term, vector);
+    float own = score_candidate(model, vector, side == ES_CORRUPT_HEAD ? query.a : query.b);
+    for (int32_t i = 0; i < count; i++) {
+        Question question = question_of(model, side, atoms[i]);
+        ES_ASSERT(question.row == asked.row && question.term == asked.term);
+        log_ratio[i] =
+            score_candidate(model, vector, side == ES_CORRUPT_HEAD ? atoms[i].a : atoms[i].b) - own;
+    }
+}
+
 void es_embedding_model_score_all(const EsEmbeddingModel *model, EsCorruptSide side, EsAtom query,
                                   float *log_probability) {
     float vector[2 * ES_EMBEDDING_MAX_DIMENSIONS];

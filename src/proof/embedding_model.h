@@ -52,8 +52,13 @@ void es_embedding_model_destroy(EsEmbeddingModel *model);
 void es_embedding_model_scores(const EsEmbeddingModel *model, EsCorruptSide side,
                                const EsAtom *atoms, int32_t count, float *log_probability);
 
-// The same for every constant in the place that `side` asks for; the query's own argument there is
-// not read. Constant c at [c - 1] (C).
+// What these logarithms are above the query's own, for atoms that ask the query's question: the sum
+// over all constants cancels, so each costs one product.
+void es_embedding_model_ratios(const EsEmbeddingModel *model, EsCorruptSide side, EsAtom query,
+                               const EsAtom *atoms, int32_t count, float *log_ratio);
+
+// As es_embedding_model_scores for every constant in the place that `side` asks for; the query's
+// own argument there is not read. Constant c at [c - 1] (C).
 void es_embedding_model_score_all(const EsEmbeddingModel *model, EsCorruptSide side, EsAtom query,
                                   float *log_probability);
 

@@ -38,7 +38,7 @@ EsEmbeddingSettings es_embedding_defaults(const EsKnowledgeGraph *graph) {
         .batch = 500,
         .n_candidates = is_large ? SAMPLE : 0,
         .rate = 0.1f,
-        .regularisation = 0.01f,
+        .regularisation = 0.03f,
         .initial_scale = 1e-3f,
         .valid_every = 5,
         .patience = 4,

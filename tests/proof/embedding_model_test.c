@@ -92,11 +92,10 @@ TEST(probabilities_sum_to_one_and_do_not_depend_on_company) {
         }
         es_embedding_model_scores(model, (EsCorruptSide)side, atoms, n, together);
         for (int given = 0; given < 4; given++) {
-            double sum = 0, largest = -1e9, normaliser = 0;
+            double sum = 0, normaliser = 0;
             int row = 1 + (side == ES_CORRUPT_HEAD ? 2 : 0);
             es_embedding_model_score_all(model, (EsCorruptSide)side, atoms[4 * given], all);
             for (int i = 0; i < 4; i++) {
-                largest = fmax(largest, plain_score(model, row, given + 1, i + 1));
                 normaliser += exp(plain_score(model, row, given + 1, i + 1));
             }
             for (int i = 0; i < 4; i++) {
@@ -110,6 +109,28 @@ TEST(probabilities_sum_to_one_and_do_not_depend_on_company) {
             }
             EXPECT_NEAR(sum, 1, 1e-6);
         }
+    }
+    es_embedding_model_destroy(model);
+    es_kg_destroy(graph);
+}
+
+TEST(ratios_are_differences_of_scores) {
+    EsKnowledgeGraph *graph = make_small_graph(facts, "", "");
+    EsEmbeddingModel *model = make_model(graph);
+    const EsAtom query = {1, 2, 3};
+    for (int side = 0; side < ES_N_CORRUPT_SIDES; side++) {
+        float scores[4], ratios[4], own;
+        EsAtom atoms[4] = {query, query, query, query};
+        for (int i = 0; i < 4; i++) {
+            *(side == ES_CORRUPT_HEAD ? &atoms[i].a : &atoms[i].b) = i + 1;
+        }
+        es_embedding_model_scores(model, (EsCorruptSide)side, atoms, 4, scores);
+        es_embedding_model_scores(model, (EsCorruptSide)side, &query, 1, &own);
+        es_embedding_model_ratios(model, (EsCorruptSide)side, query, atoms, 4, ratios);
+        for (int i = 0; i < 4; i++) {
+            EXPECT_NEAR(ratios[i], (double)scores[i] - (double)own, 1e-6);
+        }
+        EXPECT(ratios[side == ES_CORRUPT_HEAD ? 1 : 2] == 0);
     }
     es_embedding_model_destroy(model);
     es_kg_destroy(graph);
