@@ -86,6 +86,8 @@ static EsStatus rank_queries(EsProveEval *eval) {
     eval->settings.progress_context = &progress;
     ES_TRY_GOTO(find_reference_depths(eval, pool, queries, count, &depths));
     EsCandidateScorer scorer = es_proof_scorer_candidates(proofs);
+    ES_TRY_GOTO(es_prove_fusion_begin(&eval->fusion, eval->graph, known, &eval->settings, pool,
+                                      eval->score == ES_SCORE_PROBABILITY, &scorer));
     ES_TRY_GOTO(es_ranking_create(known, &eval->settings, &scorer, pool, queries, depths, count,
                                   &eval->ranking));
     eval->report = es_proof_scorer_report(proofs);
@@ -125,6 +127,7 @@ static EsStatus run_eval(EsProveEval *eval, int as_json) {
         es_prove_eval_print_table(eval);
     }
 done:
+    es_prove_fusion_end(&eval->fusion);
     es_ranking_destroy(eval->ranking);
     es_kg_destroy(graph);
     return status;
@@ -135,6 +138,7 @@ done:
 // Values as typed, which are then checked and moved into an EsProveEval.
 typedef struct Typed {
     EsProveSource source;
+    EsProveFusion fusion;
     const char *split, *sides, *search, *score, *selection;
     int n_queries, is_spaced, n_corruptions, uses_domains, draw_seed;
     int max_depth, max_atoms, max_states, max_successors, budget, beam_width, n_samples, batch;
@@ -181,6 +185,8 @@ static EsStatus settle(const Typed *typed, EsProveEval *eval) {
                         .searches = es_proof_search_defaults(),
                         .settings = es_ranking_defaults()};
     ES_TRY(parse_words(typed, &made));
+    ES_TRY(es_prove_fusion_check(&typed->fusion, made.split));
+    made.fusion = typed->fusion;
     made.n_queries = typed->n_queries;
     made.is_spaced = typed->is_spaced;
     made.n_threads = typed->n_threads;
@@ -205,7 +211,7 @@ static EsStatus settle(const Typed *typed, EsProveEval *eval) {
 }
 
 EsExit es_prove_eval_run(int argc, char **argv) {
-    Typed typed;
+    Typed typed = {.n_threads = 0};
     const EsOption options[] = {
         ES_PROVE_SOURCE_OPTIONS(&typed.source),
         ES_OPTION_TEXT("split", &typed.split, "test", "NAME", "queries: train, valid or test"),
@@ -241,6 +247,7 @@ EsExit es_prove_eval_run(int argc, char **argv) {
         ES_OPTION_FLAG("by-predicate", &typed.shows_predicates, "a line per predicate, too"),
         ES_OPTION_TEXT("selection", &typed.selection, "constrained", "NAME",
                        "goal resolved next: constrained (fewest variables) or leftmost"),
+        ES_PROVE_FUSION_OPTIONS(&typed.fusion),
         ES_OPTION_INT("threads", &typed.n_threads, "0", 0, 1024, "N", "0: one per processor"),
         ES_OPTION_FLAG("json", &typed.as_json, "print the result as JSON"),
     };

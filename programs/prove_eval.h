@@ -3,6 +3,7 @@
 #define ES_PROGRAMS_PROVE_EVAL_H
 
 #include "proof/ranking_scorers.h"
+#include "prove_fusion.h"
 #include "prove_source.h"
 
 // what scores candidates: the prover, or one of the kinds of search
@@ -19,6 +20,7 @@ typedef struct EsProveEval {
     EsRankingSettings settings;
     int n_queries, is_spaced;
     int n_threads, shows_predicates;
+    EsProveFusion fusion; // with an embedding model
     // filled by the evaluation
     const EsKnowledgeGraph *graph; // owned by the command
     EsRanking *ranking;            // likewise

@@ -78,9 +78,9 @@ EsStatus es_prove_eval_print_json(const EsProveEval *eval) {
     const EsRanking *ranking = eval->ranking;
     const EsScorerReport *report = &eval->report;
     json_t *root = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:i, s:{s:I, s:I, s:I, s:I, s:I, s:I}, s:f}", "settings",
-        describe_settings(eval), "all", describe_summary(&ranking->all), "sides",
-        describe_sides(eval), "by_depth",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:{s:I, s:I, s:I, s:I, s:I, s:I}, s:f}", "settings",
+        describe_settings(eval), "fusion", es_prove_fusion_describe(&eval->fusion), "all",
+        describe_summary(&ranking->all), "sides", describe_sides(eval), "by_depth",
         describe_groups(ranking->by_depth, ranking->n_depths, NULL), "by_predicate",
         describe_groups(ranking->by_predicate, ranking->n_predicates, eval->graph->predicate_names),
         "without_negatives", ranking->n_without, "work", "candidates",
@@ -160,6 +160,7 @@ void es_prove_eval_print_table(const EsProveEval *eval) {
            es_score_kind_names[eval->score], es_prove_eval_search_name(eval->search),
            es_prove_selection_names[eval->prover.selection], eval->prover.max_depth,
            eval->prover.max_atoms);
+    es_prove_fusion_print(&eval->fusion);
     printf("%-28s %7s   %-5s  %-11s  %-5s  %-5s  %-5s   %7s  %8s\n", "", "queries", "MRR", "95 %",
            "H@1", "H@3", "H@10", "proved", "negatives");
     print_summary("all", &ranking->all);

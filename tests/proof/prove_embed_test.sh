@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `esper prove embed`: the model's file, progress, JSON, an interrupt, and what is refused.
+# `esper prove embed`: the model's file, progress, JSON, an interrupt, what is refused; and the model in `prove eval`.
 #
 # usage: prove_embed_test.sh PATH_TO_ESPER
 set -uo pipefail
@@ -25,6 +25,25 @@ expect_part "JSON" "$out" '"valid_mrr": 0.'
 cmp -s one.safetensors two.safetensors || fail "two threads give another model"
 run 0 prove embed "${quick[@]}" --out three.safetensors --training-seed 2 --quiet
 cmp -s one.safetensors three.safetensors && fail "another seed gives the same model"
+
+# --- fused with proofs in an evaluation ---
+rank=(prove eval --generated 100 --queries 20 --corruptions 20 --max-depth 2 --json)
+run 0 "${rank[@]}" --embedding one.safetensors --fit --fit-queries 20
+expect_part "fit" "$out" '"mrr_after": '
+expect_part "fit" "$out" '"queries": 20'
+run 0 "${rank[@]}" --embedding one.safetensors --embedding-alone
+expect_part "alone" "$out" '"alone": true'
+expect_part "alone" "$out" '"fit": null'
+run 0 "${rank[@]}"
+expect_part "proofs alone" "$out" '"fusion": null'
+run 2 "${rank[@]}" --fit
+expect_part "fit without a model" "$err" "--fit goes with --embedding FILE"
+run 2 "${rank[@]}" --embedding one.safetensors --fit --split valid
+expect_part "fit on what is ranked" "$err" "--fit takes the validation queries"
+run 2 "${rank[@]}" --embedding nowhere.safetensors
+expect_part "no such model" "$err" "nowhere.safetensors: No such file or directory"
+run 2 prove eval --generated 101 --embedding one.safetensors
+expect_part "another graph" "$err" "one.safetensors is a model of another graph: 100 constants"
 
 # --- a graph without validation queries ---
 mkdir kg
