@@ -128,7 +128,7 @@ EsExit es_prove_embed_run(int argc, char **argv) {
     const EsOption options[] = {
         ES_PROVE_SOURCE_OPTIONS(&source),
         ES_OPTION_TEXT("out", &embed.out, NULL, "FILE", "where the model goes (safetensors)"),
-        ES_OPTION_INT("dimensions", &embed.n_dimensions, "128", ES_EMBEDDING_DIMENSION_STEP,
+        ES_OPTION_INT("dimensions", &embed.n_dimensions, "64", ES_EMBEDDING_DIMENSION_STEP,
                       ES_EMBEDDING_MAX_DIMENSIONS, "N",
                       "complex numbers per vector, a multiple of 8"),
         ES_OPTION_INT("epochs", &embed.n_epochs, "100", 1, 1000000, "N", "at most"),
@@ -136,7 +136,7 @@ EsExit es_prove_embed_run(int argc, char **argv) {
         ES_OPTION_INT("candidates", &embed.n_candidates, "-1", -1, 1 << 28, "N",
                       "constants compared per step; 0: all, -1: all up to 8192, else 2048"),
         ES_OPTION_FLOAT("rate", &embed.rate, "0.1", 1e-6, 100, "X", "of Adagrad"),
-        ES_OPTION_FLOAT("regularisation", &embed.regularisation, "0.03", 0, 100, "X",
+        ES_OPTION_FLOAT("regularisation", &embed.regularisation, "0.05", 0, 100, "X",
                         "weight of the cubes of sizes (N3)"),
         ES_OPTION_INT("valid-every", &embed.valid_every, "5", 1, 1000000, "N",
                       "epochs between rankings of the validation queries"),

@@ -33,12 +33,12 @@ typedef struct Training {
 EsEmbeddingSettings es_embedding_defaults(const EsKnowledgeGraph *graph) {
     int is_large = graph->n_constants > ALL_CONSTANTS;
     return (EsEmbeddingSettings){
-        .n_dimensions = 128,
+        .n_dimensions = 64,
         .n_epochs = 100,
         .batch = 500,
         .n_candidates = is_large ? SAMPLE : 0,
         .rate = 0.1f,
-        .regularisation = 0.03f,
+        .regularisation = 0.05f,
         .initial_scale = 1e-3f,
         .valid_every = 5,
         .patience = 4,
