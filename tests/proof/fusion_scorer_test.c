@@ -53,7 +53,7 @@ static EsStatus invent(void *context, int worker, const EsAtom *candidates, int3
 
 // The query, and nothing else, is proved.
 static EsStatus prove_query(void *context, int worker, const EsAtom *candidates, int32_t count,
-                       EsCandidateScore *scores) {
+                            EsCandidateScore *scores) {
     (void)context;
     (void)worker;
     (void)candidates;
