@@ -1,0 +1,121 @@
+#include "prove_tree.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "padded_text.h"
+#include "proof/knowledge_text.h"
+#include "proof/rule_text.h"
+
+#define ATOM_BYTES (3 * ES_KG_MAX_NAME_BYTES + 4)
+
+// Strokes of a branch: to a child, to the last child, past children to come, past none; each is as
+// wide as its first entry of plain bytes.
+#define STROKE_COLUMNS 3
+static const char *const plain_strokes[] = {"|- ", "`- ", "|  ", "   "};
+static const char *const box_strokes[] = {"\u251c\u2500 ", "\u2514\u2500 ", "\u2502  ", "   "};
+
+typedef struct Drawing {
+    const EsProofTree *tree;
+    const char *const *strokes;
+    FILE *stream;
+    int indent, width;      // of the left column, strokes included
+    unsigned char *is_last; // whether the ancestor at a level was the last child   (count)
+} Drawing;
+
+static int is_utf8_terminal(FILE *stream) {
+    const char *names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    const char *locale = NULL;
+    for (size_t i = 0; i < ES_COUNT_OF(names) && (locale == NULL || *locale == '\0'); i++) {
+        locale = getenv(names[i]);
+    }
+    return isatty(fileno(stream)) && locale != NULL &&
+           (strcasestr(locale, "UTF-8") != NULL || strcasestr(locale, "utf8") != NULL);
+}
+
+static int n_children(const EsProofTree *tree, int32_t i) {
+    int32_t rule = tree->nodes[i].rule;
+    return rule == ES_PROOF_NODE_FACT ? 0 : tree->graph->rules[rule].n_body;
+}
+
+static void measure(Drawing *drawing, int32_t i, int level) {
+    char atom[ATOM_BYTES];
+    es_kg_format_atom(drawing->tree->graph, drawing->tree->nodes[i].atom, atom, sizeof atom);
+    int width = STROKE_COLUMNS * level + es_padded_text_width(atom);
+    drawing->width = ES_MAX(drawing->width, width);
+    for (int k = 0; k < n_children(drawing->tree, i); k++) {
+        measure(drawing, drawing->tree->nodes[i].first + k, level + 1);
+    }
+}
+
+static void draw(Drawing *drawing, int32_t i, int level) {
+    const EsProofTree *tree = drawing->tree;
+    const EsProofNode *node = &tree->nodes[i];
+    char atom[ATOM_BYTES], rule[ES_RULE_TEXT_BYTES];
+    es_kg_format_atom(tree->graph, node->atom, atom, sizeof atom);
+    fprintf(drawing->stream, "%*s", drawing->indent, "");
+    for (int k = 1; k <= level; k++) {
+        fputs(drawing->strokes[(k < level ? 2 : 0) + drawing->is_last[k]], drawing->stream);
+    }
+    es_padded_text_print(atom, drawing->width - STROKE_COLUMNS * level + 2, drawing->stream);
+    if (node->rule == ES_PROOF_NODE_FACT) {
+        fprintf(drawing->stream, "fact\n");
+        return;
+    }
+    es_horn_rule_format(tree->graph, &tree->graph->rules[node->rule], rule, sizeof rule);
+    fprintf(drawing->stream, "rule %d: ", tree->graph->rules[node->rule].line);
+    es_padded_text_print(rule, 0, drawing->stream);
+    fputc('\n', drawing->stream);
+    for (int k = 0; k < n_children(tree, i); k++) {
+        drawing->is_last[level + 1] = k + 1 == n_children(tree, i);
+        draw(drawing, node->first + k, level + 1);
+    }
+}
+
+EsStatus es_prove_tree_print(const EsProofTree *tree, int indent, FILE *stream) {
+    void *memory;
+    ES_TRY(es_allocate((size_t)tree->count + 1, &memory));
+    Drawing drawing = {.tree = tree,
+                       .strokes = is_utf8_terminal(stream) ? box_strokes : plain_strokes,
+                       .stream = stream,
+                       .indent = indent,
+                       .is_last = memory};
+    measure(&drawing, 0, 0);
+    draw(&drawing, 0, 0);
+    es_release(memory);
+    return ES_STATUS_OK;
+}
+
+static json_t *text_json(const char *text) {
+    // names are bytes; what is not UTF-8 cannot be written as JSON
+    json_t *string = json_string(text);
+    return string != NULL ? string : json_null();
+}
+
+json_t *es_prove_atom_json(const EsKnowledgeGraph *graph, EsAtom atom) {
+    char text[ATOM_BYTES];
+    es_kg_format_atom(graph, atom, text, sizeof text);
+    return text_json(text);
+}
+
+static json_t *node_json(const EsProofTree *tree, int32_t i) {
+    const EsProofNode *node = &tree->nodes[i];
+    json_t *atom = es_prove_atom_json(tree->graph, node->atom);
+    if (node->rule == ES_PROOF_NODE_FACT) {
+        return json_pack("{s:o, s:b}", "atom", atom, "fact", 1);
+    }
+    json_t *body = json_array();
+    for (int k = 0; k < n_children(tree, i); k++) {
+        json_array_append_new(body, node_json(tree, node->first + k));
+    }
+    const EsHornRule *rule = &tree->graph->rules[node->rule];
+    char text[ES_RULE_TEXT_BYTES];
+    es_horn_rule_format(tree->graph, rule, text, sizeof text);
+    return json_pack("{s:o, s:o, s:i, s:o}", "atom", atom, "rule", text_json(text), "line",
+                     rule->line, "body", body);
+}
+
+json_t *es_prove_tree_json(const EsProofTree *tree) { return node_json(tree, 0); }

@@ -1,0 +1,88 @@
+// The shortest proof of an atom: the search of prover.c once more, with the way kept. The prover
+// says first whether there is a proof and how long it is, which leaves out most states.
+#include <string.h>
+
+#include "base/arena.h"
+#include "proof/answers_states.h"
+#include "proof/proof_tree.h"
+
+typedef struct Search {
+    const EsKnowledgeGraph *graph;
+    EsProofSettings settings;
+    EsAtom query;
+    EsSearchStates states;
+    EsSuccessors successors;
+} Search;
+
+// The number of the last state before True of a proof of `depth` steps, which there is.
+static EsStatus find_last(Search *search, int32_t depth, int32_t *last) {
+    EsSuccessors *successors = &search->successors;
+    int32_t number;
+    EsAtomSpan first = {&search->query, 1};
+    ES_TRY(es_search_states_add(&search->states, first, es_proof_hash(first.atoms, 1), -1, 0,
+                                &number));
+    for (int32_t i = 0; (size_t)i < search->states.count; i++) {
+        int32_t n_steps = search->states.items[i].n_steps + 1;
+        EsAtomSpan state = es_search_state(&search->states, i);
+        es_proof_expand(search->graph, &search->settings, search->query, state.atoms, state.count,
+                        NULL, successors);
+        ES_ASSERT(successors->n_overflow == 0);
+        if (successors->outcome == ES_PROOF_PROVED) {
+            *last = i;
+            return ES_STATUS_OK;
+        }
+        for (int32_t k = 0; k < successors->count && n_steps < depth; k++) {
+            EsAtomSpan next = es_successor(successors, k);
+            if (successors->outcome == ES_PROOF_OPEN &&
+                es_search_may_be_proved(search->graph, next, depth - n_steps)) {
+                ES_TRY(es_search_states_add(&search->states, next, successors->hash[k], i, n_steps,
+                                            &number));
+            }
+        }
+    }
+    return ES_FAIL(NUMERIC, "the proof of %d steps that the prover found is not there", depth);
+}
+
+static EsStatus make_tree(const Search *search, int32_t last, EsProofTree **tree) {
+    const EsSearchStates *states = &search->states;
+    int32_t n_states = states->items[last].n_steps + 1;
+    void *memory;
+    ES_TRY(es_allocate((size_t)n_states * sizeof(EsAtomSpan), &memory));
+    EsAtomSpan *way = memory;
+    for (int32_t i = last, k = n_states; i >= 0; i = states->items[i].parent) {
+        way[--k] = es_search_state(states, i);
+    }
+    EsStatus status =
+        es_proof_tree_create(search->graph, search->settings.selection, way, n_states, tree);
+    es_release(memory);
+    return status;
+}
+
+EsStatus es_proof_tree_find(const EsKnowledgeGraph *graph, const EsProverSettings *settings,
+                            EsAtom query, EsProofTree **tree, EsProverAnswer *answer) {
+    *tree = NULL;
+    EsProver *prover = NULL;
+    ES_ASSERT(!settings->uses_published_naming);
+    ES_TRY(es_prover_create(graph, settings, &prover));
+    EsStatus status = es_prover_find_depth(prover, query, answer);
+    es_prover_destroy(prover);
+    if (status != ES_STATUS_OK || answer->depth < 1) {
+        return status;
+    }
+    Search search;
+    memset(&search, 0, sizeof search);
+    search.graph = graph;
+    search.query = query;
+    search.settings = (EsProofSettings){.selection = settings->selection,
+                                        .max_atoms = settings->max_atoms,
+                                        .max_states = es_proof_max_candidates(graph)};
+    int32_t last = 0;
+    ES_TRY(
+        es_successors_create(search.settings.max_states, settings->max_atoms, &search.successors));
+    ES_TRY_GOTO(find_last(&search, answer->depth, &last));
+    ES_TRY_GOTO(make_tree(&search, last, tree));
+done:
+    es_successors_destroy(&search.successors);
+    es_search_states_destroy(&search.states);
+    return status;
+}
