@@ -176,7 +176,11 @@ static EsStatus print_answers(const Query *query, int32_t n_shown) {
     printf(": %d answer%s\n", answers->count, answers->count == 1 ? "" : "s");
     for (int32_t i = 0; i < n_shown; i++) {
         EsAnswer answer = answers->items[i];
-        printf(answer.n_steps == 0 ? "   fact  " : "%7d  ", answer.n_steps);
+        if (answer.n_steps == 0) {
+            printf("   fact  ");
+        } else {
+            printf("%7d  ", answer.n_steps);
+        }
         if (query->explains && answer.n_steps > 0) {
             printf("%s\n", steps_word(answer.n_steps));
             ES_TRY(print_proof(query, answer, 9));
