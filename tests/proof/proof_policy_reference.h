@@ -6,7 +6,7 @@
 #include "es_test.h"
 #include "proof/proof_policy_internal.h"
 
-enum { REFERENCE_WIDTH_MAX = 64 };
+enum { REFERENCE_WIDTH_MAX = 512 };
 
 typedef struct Reference {
     const EsProofPolicy *policy;

@@ -4,7 +4,7 @@
 #include "proof_play.h"
 #include "proof_policy_case.h"
 
-enum { N_SLOTS = 48, N_STEPS = 24, N_UPDATES = 40 };
+enum { N_SLOTS = 48, N_STEPS = 24, N_UPDATES = 24 };
 
 // Share of episodes that end in a proof, by drawn actions.
 static double success_rate(const EsProofPolicy *policy, const EsKnowledgeGraph *graph) {
