@@ -65,13 +65,27 @@ static json_t *describe_settings(const EsProveEval *eval) {
     // a path that is not UTF-8 cannot be written as JSON
     json_t *name = json_string(es_prove_source_name(eval->source));
     return json_pack(
-        "{s:o, s:s, s:s, s:s, s:s, s:i, s:i, s:b, s:i, s:b, s:I, s:i}", "data",
+        "{s:o, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:i, s:b, s:I, s:i}", "data",
         name != NULL ? name : json_null(), "split", es_prove_split_names[eval->split], "search",
         es_prove_eval_search_name(eval->search), "score", es_score_kind_names[eval->score],
         "selection", es_prove_selection_names[eval->prover.selection], "max_depth",
-        eval->prover.max_depth, "max_atoms", eval->prover.max_atoms, "spaced", eval->is_spaced,
-        "corruptions", settings->n_corruptions, "domains", settings->corruptions.uses_domains,
-        "draw_seed", (json_int_t)settings->corruptions.seed, "queries", eval->ranking->n_queries);
+        eval->prover.max_depth, "max_atoms", eval->prover.max_atoms, "max_states",
+        eval->prover.max_states, "spaced", eval->is_spaced, "corruptions", settings->n_corruptions,
+        "domains", settings->corruptions.uses_domains, "draw_seed",
+        (json_int_t)settings->corruptions.seed, "queries", eval->ranking->n_queries);
+}
+
+// The settings of a search; null for the prover, which has none of them.
+static json_t *describe_search(const EsProveEval *eval) {
+    const EsProofSearchSettings *search = &eval->searches;
+    if (eval->search == 0) {
+        return json_null();
+    }
+    return json_pack("{s:I, s:i, s:i, s:i, s:i, s:b, s:i}", "budget",
+                     (json_int_t)search->max_expanded, "max_successors", search->max_successors,
+                     "beam_width", search->beam_width, "samples", search->n_samples, "batch",
+                     search->batch, "end", search->has_end, "reference_depth",
+                     eval->reference_depth);
 }
 
 EsStatus es_prove_eval_print_json(const EsProveEval *eval) {
@@ -80,6 +94,7 @@ EsStatus es_prove_eval_print_json(const EsProveEval *eval) {
     json_t *root = json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:{s:I, s:I, s:I, s:I, s:I, s:I}, s:f}", "settings",
         describe_settings(eval), "fusion", es_prove_fusion_describe(&eval->fusion), "all",
+        describe_settings(eval), "search_settings", describe_search(eval), "all",
         describe_summary(&ranking->all), "sides", describe_sides(eval), "by_depth",
         describe_groups(ranking->by_depth, ranking->n_depths, NULL), "by_predicate",
         describe_groups(ranking->by_predicate, ranking->n_predicates, eval->graph->predicate_names),

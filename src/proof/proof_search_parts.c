@@ -108,6 +108,9 @@ static EsStatus add_state(EsProofSearch *search, int32_t owner, EsAtomSpan state
     size_t n_atoms = (size_t)from->start[from->count];
     size_t begin = (size_t)batch->first[batch->n_states], count = (size_t)from->count;
     void *atoms = batch->atoms;
+    if (begin + count > INT32_MAX) {
+        return ES_FAIL(MEMORY, "a batch of proof search with more than %d successors", INT32_MAX);
+    }
     EsStatus status = es_proof_grow_array(&atoms, sizeof(EsAtom), batch->n_atoms,
                                           batch->n_atoms + n_atoms, &batch->atom_capacity);
     batch->atoms = atoms;
