@@ -50,7 +50,7 @@ void es_proof_memory_destroy(EsProofMemory *memory) {
         es_proof_worker_destroy(memory->workers[i]);
     }
     es_release(memory->workers);
-    es_proof_states_release(&memory->states);
+    es_state_set_release(&memory->states);
     es_release(memory->encoding);
     es_release(memory->value);
     es_release(memory->known);
@@ -67,7 +67,7 @@ void es_proof_memory_clear(EsProofMemory *memory) {
         memset(memory->wanted, 0, count);
     }
     memory->n_waiting = 0;
-    es_proof_states_clear(&memory->states);
+    es_state_set_clear(&memory->states);
 }
 
 void es_proof_memory_refresh(EsProofMemory *memory, EsGoalSelection selection) {
@@ -89,10 +89,10 @@ static EsStatus make_room(EsProofMemory *memory, int64_t wanted) {
     }
     int64_t used = memory->capacity, capacity[4] = {0};
     size_t row_bytes = sizeof(float) * (size_t)memory->policy->settings.embed;
-    ES_TRY(es_proof_grow((void **)&memory->encoding, row_bytes, used, wanted, &capacity[0]));
-    ES_TRY(es_proof_grow((void **)&memory->value, sizeof(float), used, wanted, &capacity[1]));
-    ES_TRY(es_proof_grow((void **)&memory->known, 1, used, wanted, &capacity[2]));
-    ES_TRY(es_proof_grow((void **)&memory->wanted, 1, used, wanted, &capacity[3]));
+    ES_TRY(es_state_set_grow((void **)&memory->encoding, row_bytes, used, wanted, &capacity[0]));
+    ES_TRY(es_state_set_grow((void **)&memory->value, sizeof(float), used, wanted, &capacity[1]));
+    ES_TRY(es_state_set_grow((void **)&memory->known, 1, used, wanted, &capacity[2]));
+    ES_TRY(es_state_set_grow((void **)&memory->wanted, 1, used, wanted, &capacity[3]));
     memory->capacity = capacity[0];
     return ES_STATUS_OK;
 }
@@ -104,15 +104,15 @@ EsStatus es_proof_memory_want(EsProofMemory *memory, int32_t number, uint8_t wan
     if (missing == 0 || waits) {
         return ES_STATUS_OK;
     }
-    ES_TRY(es_proof_grow((void **)&memory->waiting, sizeof *memory->waiting, memory->n_waiting,
-                         memory->n_waiting + 1, &memory->waiting_capacity));
+    ES_TRY(es_state_set_grow((void **)&memory->waiting, sizeof *memory->waiting, memory->n_waiting,
+                             memory->n_waiting + 1, &memory->waiting_capacity));
     memory->waiting[memory->n_waiting++] = number;
     return ES_STATUS_OK;
 }
 
 static EsStatus take_state(EsProofMemory *memory, EsAtomSpan state, uint8_t wanted,
                            int32_t *number) {
-    ES_TRY(es_proof_states_add(&memory->states, state, number));
+    ES_TRY(es_state_set_add(&memory->states, state, number));
     ES_TRY(make_room(memory, memory->states.count));
     return es_proof_memory_want(memory, *number, wanted);
 }
@@ -188,8 +188,8 @@ static void fill_block(void *context, int64_t piece, int worker_index) {
 
 EsStatus es_proof_memory_fill(EsProofMemory *memory) {
     Filling job = {.memory = memory};
-    ES_TRY(es_proof_grow((void **)&memory->list, sizeof *memory->list, 0, memory->n_waiting,
-                         &memory->list_capacity));
+    ES_TRY(es_state_set_grow((void **)&memory->list, sizeof *memory->list, 0, memory->n_waiting,
+                             &memory->list_capacity));
     job.count = es_proof_memory_arrange(memory->waiting, memory->n_waiting, memory->wanted,
                                         memory->list, &job.n_value, &job.first_policy);
     es_proof_run_pieces(memory->pool, (job.count + ES_PROOF_ROWS - 1) / ES_PROOF_ROWS, fill_block,

@@ -140,7 +140,7 @@ void es_proof_policy_spread(const EsProofPolicy *policy, const EsProofRows *rows
                             const float *d_input, int64_t begin, int64_t end, float *gradient) {
     int64_t E = policy->settings.embed, count = end - begin;
     for (int64_t n = 0; n < rows->count; n++) {
-        EsAtomSpan state = es_proof_states_at(rows->states, rows->numbers[n]);
+        EsAtomSpan state = es_state_set_at(rows->states, rows->numbers[n]);
         const float *d_goal = d_input + n * 2 * E + begin, *d_mean = d_goal + E;
         float share = 1.0f / (float)state.count;
         int32_t selected =
@@ -228,7 +228,7 @@ void es_proof_worker_forward(EsProofWorker *w, const EsProofRows *rows) {
     int64_t H = s->hidden, n_policy = rows->count - rows->first_policy;
     ES_ASSERT(rows->count <= ES_PROOF_ROWS && n_policy >= 0 && rows->n_value <= rows->count);
     for (int64_t n = 0; n < rows->count; n++) {
-        EsAtomSpan state = es_proof_states_at(rows->states, rows->numbers[n]);
+        EsAtomSpan state = es_state_set_at(rows->states, rows->numbers[n]);
         embed_state(w->policy, state, rows->selection, w->input + n * 2 * s->embed);
     }
     // a shared body sees all rows, one of the policy's own only those it needs
