@@ -48,7 +48,7 @@ static int32_t find_place(const EsStateSet *states, EsAtomSpan state, uint64_t h
         }
         EsAtomSpan other = es_state_set_at(states, i);
         if (states->hash[i] == hash && other.count == state.count &&
-            es_state_set_equal(other.atoms, state.atoms, state.count)) {
+            es_proof_states_equal(other.atoms, state.atoms, state.count)) {
             return place;
         }
     }
