@@ -67,13 +67,15 @@ typedef struct EsFusedNet {
 
 // Memory of a block: [R][N]... of activations, [R]... of sums. T is the precision's type.
 typedef struct EsFusedMemory {
-    void *raw;      // T: output of the convolution
-    void *middle;   // T: after the slot before the pool, and the pool; rows that mix there
-    void *out;      // T: after the slot after the pool; rows that mix there
-    void *d_middle; // T: gradient of `middle`, where a seed after the pool mixes
-    void *d_out;    // T: gradient of what the block hands on; none for the last block
-    void *d_relu;   // T, full size: gradient of the ReLU's output, where a seed before the pool
-                    // mixes
+    void *raw;         // T: output of the convolution
+    void *middle;      // T: after the slot before the pool, and the pool; rows that mix there
+    void *out;         // T: after the slot after the pool; rows that mix there
+    void *d_middle;    // T: gradient of `middle`, where a seed after the pool mixes
+    void *d_out;       // T: gradient of what the block hands on; none for the last block
+    void *d_relu;      // T, full size: gradient of the ReLU's output, where a seed before the pool
+                       // mixes
+    uint16_t *winners; // [R][N][units][pixels of middle]: which pixel of each window its 8 channels
+                       // came from (fused_seed_window.cuh); rows that mix before the pool, training
     float *mean, *inv_std; // f32 [R][C of units]: of the batch
     float *norm_sums;      // f32 [R][2][C of units]: sums of d_z and of d_z x_hat
 } EsFusedMemory;

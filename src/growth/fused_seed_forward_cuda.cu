@@ -1,25 +1,44 @@
 // Forward at a slot: the seed on each image, blended with the host's map, and the pool.
 #include "growth/fused_seed_run.cuh"
 
-// y of every unit, or the largest of each window.
+// y of every unit.
 template <typename T>
-static __device__ __noinline__ void store_blended(const EsSeedWork<T> &w, void *memory,
-                                                  int is_pooled) {
-    const EsFusedBlock &block = *w.block;
-    EsTile map = w.s.map, padded = w.s.padded, branch_tile = w.branch_tile, out = map;
-    if (is_pooled) {
-        out = {map.units, block.out_size, 0, block.by_out_size, block.by_out_pixels};
-    }
+static __device__ __noinline__ void store_blended(const EsSeedWork<T> &w, void *memory) {
+    EsTile map = w.s.map, padded = w.s.padded, branch_tile = w.branch_tile;
     const T *x = w.s.x, *branch = w.branch;
-    int n_window = is_pooled ? 4 : 1, step = is_pooled ? 2 : 1;
     // [image][unit][pixel] without a border is the order of image-units
-    T *to = es_row_image<T>(*w.args, w.at, memory, w.at.first, map.units * out.pixels());
+    T *to = es_row_image<T>(*w.args, w.at, memory, w.at.first, map.image_units());
+    es_seed_each(w.at.n_images * map.units, map, [&](int unit) {
+        EsSeedUnit<T> seed(w, unit);
+        return [=](int row, int column) {
+            float u[8], v[8], y[8];
+            es_unit_load(u, x + padded.at(0, unit, row, column) * ES_FUSED_UNIT);
+            es_unit_load(v, branch + branch_tile.at(0, unit, row, column) * ES_FUSED_UNIT);
+            seed.blend(u, v, y);
+            es_unit_store(to + map.at(0, unit, row, column) * ES_FUSED_UNIT, y);
+        };
+    });
+}
+
+// The first largest of each window, and in training which that is.
+template <typename T>
+static __device__ __noinline__ void store_pooled(const EsSeedWork<T> &w, void *memory) {
+    const EsFusedBlock &block = *w.block;
+    EsTile map = w.s.map, padded = w.s.padded, branch_tile = w.branch_tile;
+    EsTile out = {map.units, block.out_size, 0, block.by_out_size, block.by_out_pixels};
+    const T *x = w.s.x, *branch = w.branch;
+    T *to = es_row_image<T>(*w.args, w.at, memory, w.at.first, out.image_units());
+    uint16_t *winners = w.args->is_training ? es_seed_winners(w, out) : NULL;
     es_seed_each(w.at.n_images * map.units, out, [&](int unit) {
         EsSeedUnit<T> seed(w, unit);
         return [=](int row, int column) {
+            int at = out.at(0, unit, row, column);
             float best[8];
-            for (int k = 0; k < n_window; k++) {
-                int at_row = step * row + k / 2, at_column = step * column + k % 2;
+            uint32_t code[8];
+#pragma unroll 1
+            for (int k = 0; k < 4; k++) {
+                int at_row = 2 * row + k / 2, at_column = 2 * column + k % 2;
+                uint32_t code_k = es_winner_code(k);
                 float u[8], v[8], y[8];
                 es_unit_load(u, x + padded.at(0, unit, at_row, at_column) * ES_FUSED_UNIT);
                 es_unit_load(v,
@@ -27,10 +46,15 @@ static __device__ __noinline__ void store_blended(const EsSeedWork<T> &w, void *
                 seed.blend(u, v, y);
 #pragma unroll
                 for (int c = 0; c < 8; c++) {
-                    best[c] = k == 0 || es_is_larger(y[c], best[c]) ? y[c] : best[c];
+                    bool wins = k == 0 || es_is_larger(y[c], best[c]);
+                    best[c] = wins ? y[c] : best[c];
+                    code[c] = wins ? code_k : code[c];
                 }
             }
-            es_unit_store(to + out.at(0, unit, row, column) * ES_FUSED_UNIT, best);
+            es_unit_store(to + at * ES_FUSED_UNIT, best);
+            if (winners != NULL) {
+                winners[at] = (uint16_t)es_winner_bits(code);
+            }
         };
     });
 }
@@ -47,9 +71,11 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_FORWARD_BLOCK
     es_seed_run(w);
     const EsFusedMemory &of = args.memory[w.place->block];
     if (w.place->is_after_pool) {
-        store_blended(w, of.out, 0);
+        store_blended(w, of.out);
+    } else if (w.block->has_pool) {
+        store_pooled(w, of.middle);
     } else {
-        store_blended(w, of.middle, w.block->has_pool);
+        store_blended(w, of.middle);
     }
 }
 

@@ -44,17 +44,18 @@ template <typename T> struct EsSeedSource {
         head = args.d_features + (image * units + unit) * ES_FUSED_UNIT;
         per_pixel = 1.0f / (float)pixels;
     }
-    __device__ void load(int pixel, float (&g)[8]) const {
+    __device__ void load(int pixel, EsUnitWords<T> &words) const {
         if (from != NULL) {
-            es_unit_load(g, from + pixel * ES_FUSED_UNIT);
+            words.load(from + pixel * ES_FUSED_UNIT);
             return;
         }
+        float g[8];
         es_unit_load(g, head);
 #pragma unroll
         for (int c = 0; c < 8; c++) {
             g[c] *= per_pixel;
         }
-        es_unit_round(g, T());
+        es_words_pack(words, g);
     }
 };
 
@@ -81,103 +82,69 @@ static __device__ __noinline__ void es_seed_d_plain(const EsSeedWork<T> &w, void
     es_seed_sums(w.at.n_images * map.units, pixels, w.s.kept, w.s.totals, [&](int unit) {
         EsSeedSource<T> source(w, memory, pixels, unit);
         return [=](int pixel, float(&sums)[2][8]) {
+            EsUnitWords<T> words;
             float g[8], v[8];
-            source.load(pixel, g);
+            source.load(pixel, words);
             es_unit_load(v, branch + branch_tile.at_pixel(0, unit, pixel) * ES_FUSED_UNIT);
-            es_unit_store(d + (unit * pixels + pixel) * ES_FUSED_UNIT, g);
+            words.store(d + (unit * pixels + pixel) * ES_FUSED_UNIT);
+            es_words_unpack(words, g);
             es_seed_add(g, v, means + unit * ES_FUSED_UNIT, sums);
         };
     });
 }
 
-// v of the window's first largest pixel of what the slot handed on, and its number.
+// Winners in a window of the host's map, for a seed that is incubated. Of rectified values: where
+// all are 0 the first is taken.
 template <typename T>
-static __device__ __forceinline__ void es_seed_window(const EsSeedUnit<T> &seed, const T *x,
-                                                      int x_side, const T *branch, int branch_side,
-                                                      float (&v)[8], int (&winner)[8]) {
-    float best[8];
-#pragma unroll 1
-    for (int k = 0; k < 4; k++) {
-        float x_k[8], v_k[8], y[8];
-        es_unit_load(x_k, x + (k / 2 * x_side + k % 2) * ES_FUSED_UNIT);
-        es_unit_load(v_k, branch + (k / 2 * branch_side + k % 2) * ES_FUSED_UNIT);
-        seed.blend(x_k, v_k, y);
-#pragma unroll
-        for (int c = 0; c < 8; c++) {
-            bool wins = k == 0 || es_is_larger(y[c], best[c]);
-            best[c] = wins ? y[c] : best[c];
-            v[c] = wins ? v_k[c] : v[c];
-            winner[c] = wins ? k : winner[c];
-        }
-    }
-}
-
-// The same of the host's map, for a seed that is incubated. Of rectified values: where all are 0
-// the first is taken.
-template <typename T>
-static __device__ __forceinline__ void
-es_seed_host_window(const EsNormUnit &norm, const T *raw, int size, const T *branch,
-                    int branch_side, float (&v)[8], int (&winner)[8]) {
+static __device__ __forceinline__ uint32_t es_seed_host_winners(const EsNormUnit &norm,
+                                                                const T *raw, int size) {
     float x[4][8], z[8];
+    int winner[8];
+    uint32_t code[8];
     es_window_load(raw, size, x);
     es_window_choose(norm, x, z, winner);
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
-        float v_k[8];
-        es_unit_load(v_k, branch + (k / 2 * branch_side + k % 2) * ES_FUSED_UNIT);
-#pragma unroll
-        for (int c = 0; c < 8; c++) {
-            winner[c] = k == 0 && z[c] <= 0.0f ? 0 : winner[c];
-            v[c] = winner[c] == k ? v_k[c] : k == 0 ? 0.0f : v[c];
-        }
+    for (int c = 0; c < 8; c++) {
+        code[c] = z[c] <= 0.0f ? 0 : es_winner_code(winner[c]);
     }
-}
-
-// g where it belongs in a window, 0 elsewhere. Windows of d have rows of so many units.
-template <typename T>
-static __device__ __forceinline__ void es_seed_scatter(T *d, int size, const float (&g)[8],
-                                                       const int (&winner)[8]) {
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-        float v[8];
-#pragma unroll
-        for (int c = 0; c < 8; c++) {
-            v[c] = winner[c] == k ? g[c] : 0.0f;
-        }
-        es_unit_store(d + (k / 2 * size + k % 2) * ES_FUSED_UNIT, v);
-    }
+    return es_winner_bits(code);
 }
 
 // A map that a pool reads: a window's gradient belongs to its winner. The others add nothing.
 template <typename T, bool IS_MIXED>
 static __device__ __noinline__ void es_seed_d_pooled(const EsSeedWork<T> &w, void *memory) {
     const EsFusedBlock &block = *w.block;
-    EsTile map = w.s.map, padded = w.s.padded, branch_tile = w.branch_tile;
+    EsTile map = w.s.map, branch_tile = w.branch_tile;
     EsTile out = {map.units, block.out_size, 0, block.by_out_size, block.by_out_pixels};
-    const T *branch = w.branch, *x = w.s.x;
+    const T *branch = w.branch;
     const T *raw = es_row_image<T>(*w.args, w.at, w.args->memory[w.place->block].raw, w.at.first,
                                    map.image_units());
+    const uint16_t *winners = es_seed_winners(w, out);
     const float *means = w.s.norm[0].mean;
     T *d = w.s.d;
+    int pixels = out.pixels();
     EsNormTable table = es_norm_table(w.s.host_norm, map.units);
-    es_seed_sums(w.at.n_images * map.units, out.pixels(), w.s.kept, w.s.totals, [&](int unit) {
-        EsSeedSource<T> source(w, memory, out.pixels(), unit);
-        EsSeedUnit<T> seed(w, unit);
+    es_seed_sums(w.at.n_images * map.units, pixels, w.s.kept, w.s.totals, [&](int unit) {
+        EsSeedSource<T> source(w, memory, pixels, unit);
         return [=](int pixel, float(&sums)[2][8]) {
-            int row = out.row_of(pixel), column = pixel - row * out.size, winner[8];
+            int row = out.row_of(pixel), column = pixel - row * out.size;
             int first = map.at(0, unit, 2 * row, 2 * column) * ES_FUSED_UNIT;
-            const T *v_first =
-                branch + branch_tile.at(0, unit, 2 * row, 2 * column) * ES_FUSED_UNIT;
+            EsUnitWords<T> g_words, v_words;
             float g[8], v[8];
-            source.load(pixel, g);
+            uint32_t bits;
+            source.load(pixel, g_words);
             if (IS_MIXED) {
-                es_seed_window(seed, x + padded.at(0, unit, 2 * row, 2 * column) * ES_FUSED_UNIT,
-                               padded.side(), v_first, branch_tile.side(), v, winner);
+                bits = winners[unit * pixels + pixel];
             } else {
-                es_seed_host_window(EsNormUnit(table, unit % map.units), raw + first, map.size,
-                                    v_first, branch_tile.side(), v, winner);
+                bits = es_seed_host_winners(EsNormUnit(table, unit % map.units), raw + first,
+                                            map.size);
             }
-            es_seed_scatter(d + first, map.size, g, winner);
+            es_window_pick(bits,
+                           branch + branch_tile.at(0, unit, 2 * row, 2 * column) * ES_FUSED_UNIT,
+                           branch_tile.side(), v_words);
+            es_window_scatter(bits, d + first, map.size, g_words);
+            es_words_unpack(g_words, g);
+            es_words_unpack(v_words, v);
             es_seed_add(g, v, means + unit * ES_FUSED_UNIT, sums);
         };
     });

@@ -4,6 +4,7 @@
 #define ES_GROWTH_FUSED_SEED_PASS_CUH
 
 #include "growth/fused_seed.cuh"
+#include "growth/fused_seed_window.cuh"
 
 // --- passes over maps ---
 //
@@ -286,5 +287,13 @@ template <typename T> struct EsSeedUnit {
         es_unit_round(y, T());
     }
 };
+
+// Winners of the part's windows, [image-unit][pixel of the pooled map]; a slot before a pool.
+template <typename T>
+static __device__ __forceinline__ uint16_t *es_seed_winners(const EsSeedWork<T> &w,
+                                                            const EsTile &pooled) {
+    int64_t image = (int64_t)w.at.row * w.args->row_images + w.at.first;
+    return w.args->memory[w.place->block].winners + image * pooled.image_units();
+}
 
 #endif

@@ -267,6 +267,9 @@ static void place_block(EsFusedStep *fused, Slab *slab, int b, int64_t n_trained
     memory->out = block->slot[1] >= 0 ? take(slab, n_held * handed, bytes) : NULL;
     memory->d_middle = block->slot[1] >= 0 ? take(slab, n_trained * handed, bytes) : NULL;
     memory->d_relu = block->slot[0] >= 0 ? take(slab, n_trained * full, bytes) : NULL;
+    memory->winners = block->slot[0] >= 0 && block->has_pool
+                          ? take(slab, n_trained * handed / ES_FUSED_UNIT, sizeof(uint16_t))
+                          : NULL;
     memory->d_out = b < fused->args.net.n_blocks - 1 ? take(slab, n_trained * handed, bytes) : NULL;
     memory->mean = take(slab, n_rows * channels, sizeof(float));
     memory->inv_std = take(slab, n_rows * channels, sizeof(float));
