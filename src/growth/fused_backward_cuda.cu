@@ -215,7 +215,7 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 2)
                           int images_per_part) {
     ES_DYNAMIC_SHARED(memory);
     EsFusedRow at;
-    if (!es_row_begin(args, images_per_part, at)) {
+    if (!es_row_begin(args, images_per_part, ES_EVERY_ROW, at)) {
         return;
     }
     using Shape = EsBlockShape<IN, OUT, SIZE>;

@@ -63,7 +63,7 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 3)
                          int images_per_part) {
     ES_DYNAMIC_SHARED(memory);
     EsFusedRow at;
-    if (!es_row_begin(args, images_per_part, at) || (b == 0 && at.shared != at.row)) {
+    if (!es_row_begin(args, images_per_part, b, at)) {
         return;
     }
     using Shape = EsBlockShape<IN, OUT, SIZE>;
@@ -142,7 +142,8 @@ extern "C" void es_fused_forward(EsStream *stream, EsDtype precision, const EsFu
     EsLaunch launch(stream, "fused_forward");
     int64_t n_parts = es_ceil_div(args->n_images, images_per_part);
     size_t bytes = es_fused_forward_bytes(&args->net, precision, block, images_per_part);
-    dim3 grid((unsigned)(args->rows.n_rows * n_parts));
+    int64_t n_rows = es_point_rows(args, args->net.block[block].depth);
+    dim3 grid((unsigned)(n_rows * n_parts));
     ES_DISPATCH_SHAPE(args->net, block, precision,
                       ES_DISPATCH_FUSED(precision, T,
                                         (start<T, IN, OUT, SIZE>(launch, grid, bytes, args, block,

@@ -100,7 +100,7 @@ static __device__ void compare_labels(const EsFusedArguments &args, const EsFuse
     float scale = args.loss_scale != NULL ? args.loss_scale[at.env] : 1.0f;
     scale /= (float)args.n_images;
     for (int image = threadIdx.x / 32; image < at.n_images; image += ES_FUSED_WARPS) {
-        int label = args.labels[es_row_samples(args, at)[image].number], is_valid = label < K;
+        int label = args.labels[es_row_sample(args, at, image).number], is_valid = label < K;
         float *logits = s.d_logits + image * K;
         int best = find_first_largest(logits, K);
         float largest = logits[best], of_label = logits[is_valid ? label : 0], sum = 0.0f;
@@ -213,7 +213,7 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 2)
     fused_head_kernel(const __grid_constant__ EsFusedArguments args, int images_per_part) {
     ES_DYNAMIC_SHARED(memory);
     EsFusedRow at;
-    if (!es_row_begin(args, images_per_part, at)) {
+    if (!es_row_begin(args, images_per_part, ES_EVERY_ROW, at)) {
         return;
     }
     int b = args.net.n_blocks - 1;

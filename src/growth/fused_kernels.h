@@ -22,12 +22,13 @@ size_t es_fused_backward_bytes(const EsFusedNet *net, EsDtype precision, int blo
 // Floats of one part of weight_parts; block n_blocks is the head.
 int es_fused_part_length(const EsFusedNet *net, int block);
 
-// Host weights of all environments into the order that convolutions read.
-void es_fused_pack(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
-                   int64_t n_envs);
+// Evaluation: leaders of the rows, and who computes where (EsFusedSharing).
+void es_fused_share(EsStream *stream, const EsFusedArguments *args);
 
-// Which images the rows take.
-void es_fused_samples(EsStream *stream, const EsFusedArguments *args);
+// What a run needs that follows from weights and numbers alone, in one launch: weights of all hosts
+// and of the seeds that rows run, in the order that convolutions read; in training which images the
+// rows take.
+void es_fused_prepare(EsStream *stream, EsDtype precision, const EsFusedArguments *args);
 
 // Block b: what block b - 1 hands on (or the images) through the convolution, into memory[b].raw;
 // in training the statistics of the batch.
@@ -44,7 +45,8 @@ void es_fused_head(EsStream *stream, EsDtype precision, const EsFusedArguments *
 void es_fused_backward(EsStream *stream, EsDtype precision, const EsFusedArguments *args, int block,
                        int images_per_part);
 
-// Parts of the weights' gradients into the gradient slab.
+// Parts of the weights' gradients, of the host and of the seeds that rows run (of a gate where mode
+// is GATE), summed in their order, in double, into the gradient slab; one launch.
 void es_fused_reduce(EsStream *stream, const EsFusedArguments *args);
 
 ES_EXTERN_C_END

@@ -33,6 +33,7 @@ typedef struct EsFusedBlock {
     int32_t kernel;    // 1 or 3
     int32_t has_pool;
     int32_t slot[2];             // before and after the pool, number in the model; -1: none
+    int32_t depth;               // slots that come before the block in a forward pass
     int64_t weight, gamma, beta; // offsets into an environment's parameters
     int64_t running_mean, running_variance;  // into its states
     int64_t packed_forward, packed_backward; // bytes into an environment's packed weights
@@ -48,6 +49,7 @@ typedef struct EsFusedSeed {
 
 typedef struct EsFusedPlace { // a slot
     int32_t block, is_after_pool;
+    int32_t depth;                   // slots that come before it in a forward pass
     int32_t n_channels, units, size; // of the maps that flow there
     uint32_t by_size, by_pixels;     // es_fused_reciprocal of size and its square
     int32_t n_groups;                // of its group norms
@@ -60,6 +62,7 @@ typedef struct EsFusedNet {
     int32_t n_blocks, n_slots, n_classes, image_channels;
     EsFusedBlock block[ES_FUSED_BLOCKS_MAX];
     EsFusedPlace place[ES_SLOTS_MAX];
+    int32_t order[ES_SLOTS_MAX]; // slots in the order of a forward pass
     int64_t head_weight, head_bias;
     int64_t packed_bytes;      // of one environment's host
     int64_t seed_packed_bytes; // of its seeds
@@ -86,10 +89,22 @@ typedef struct EsFusedSample {
     EsCrop crop;
 } EsFusedSample;
 
+// Who computes what in evaluation. Rows of one environment that agree in the first d slots of a
+// forward pass have equal activations up to there: the first of them is their leader at depth d and
+// alone computes: of an environment 2^d rows at most. A *point* is where rows compute: block b is
+// point b, slot s point n_blocks + s.
+typedef struct EsFusedSharing {
+    int32_t *leader;   // [S + 1][R]; NULL, in training: every row is its own
+    int32_t *listed;   // [points][R]: rows that compute there, in their order
+    int32_t *n_listed; // [points]
+} EsFusedSharing;
+
 typedef struct EsFusedArguments {
     EsFusedNet net;
     EsFusedMemory memory[ES_FUSED_BLOCKS_MAX];
     EsFusedRows rows;
+    EsFusedSharing sharing;
+    int64_t n_envs; // E
 
     // data
     const unsigned char *images, *labels;
@@ -100,7 +115,7 @@ typedef struct EsFusedArguments {
     int32_t n_images;    // N
     int32_t is_training;
     int32_t is_tf32;        // float alone: convolutions multiply in TF32
-    EsFusedSample *samples; // [R][N]
+    EsFusedSample *samples; // [R][N], in training
     int64_t row_images;     // images of a row in the activation memory, N or more
 
     // slabs of the store

@@ -1,10 +1,13 @@
-// Weights as the convolutions of fused_tile.cuh read them: forward, and with taps mirrored and
-// channels exchanged for the gradient of the input.
+// What comes before a run, in one launch. Weights as the convolutions of fused_tile.cuh read them:
+// forward, and with taps mirrored and channels exchanged for the gradient of the input. And which
+// images a batch takes.
 //
 // A convolution *of the tile* has "inputs" and "outputs"; in the backward direction its inputs are
 // the layer's output channels.
 #include "growth/fused_kernels.h"
-#include "growth/fused_row.cuh"
+#include "growth/fused_seed_pack.cuh"
+
+// --- host weights ---
 
 // One direction of one layer.
 struct PackJob {
@@ -14,7 +17,8 @@ struct PackJob {
     int in_units, out_units; // of the tile's convolution
     int n_tap_positions;     // kernel^2
     int is_backward, is_tf32;
-    int first, count; // elements of the packed form: of all jobs before, and its own
+    int first,
+        count; // elements of the packed form: of all jobs before, and its own
 };
 
 struct PackJobs {
@@ -57,16 +61,15 @@ static __device__ void pack_element(const PackJob &job, const float *parameters,
 }
 
 template <typename T>
-static __global__ void pack_kernel(const __grid_constant__ PackJobs jobs, const float *parameters,
-                                   int64_t parameter_stride, unsigned char *packed,
-                                   int64_t packed_stride, int blocks_per_env) {
-    int64_t env = blockIdx.x / blocks_per_env;
-    int j = (int)(blockIdx.x % blocks_per_env) * ES_THREADS + (int)threadIdx.x;
+static __device__ void pack_host(const EsFusedArguments &args, const PackJobs &jobs, int64_t env,
+                                 int block) {
+    const float *parameters = args.parameters + env * args.parameter_stride;
+    unsigned char *packed = args.packed + env * args.net.packed_bytes;
+    int j = block * ES_FUSED_THREADS + (int)threadIdx.x;
     for (int k = 0; k < jobs.n; k++) {
         const PackJob &job = jobs.job[k];
         if (j >= job.first && j < job.first + job.count) {
-            pack_element(job, parameters + env * parameter_stride, packed + env * packed_stride,
-                         j - job.first, T());
+            pack_element(job, parameters, packed, j - job.first, T());
         }
     }
 }
@@ -100,9 +103,7 @@ extern "C" size_t es_fused_pack_layout(EsFusedNet *net, EsDtype precision) {
     return bytes;
 }
 
-extern "C" void es_fused_pack(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
-                              int64_t n_envs) {
-    EsLaunch launch(stream, "fused_pack");
+static PackJobs list_jobs(const EsFusedArguments *args, EsDtype precision) {
     PackJobs jobs = {};
     for (int b = 0; b < args->net.n_blocks; b++) {
         // the images need no gradient
@@ -114,35 +115,77 @@ extern "C" void es_fused_pack(EsStream *stream, EsDtype precision, const EsFused
             jobs.count += job->count;
         }
     }
-    int blocks_per_env = (int)es_ceil_div(jobs.count, ES_THREADS);
-    ES_DISPATCH_FUSED(precision, T,
-                      launch.start(pack_kernel<T>, dim3((unsigned)(n_envs * blocks_per_env)),
-                                   ES_THREADS, jobs, args->parameters, args->parameter_stride,
-                                   args->packed, args->net.packed_bytes, blocks_per_env));
+    return jobs;
 }
 
 // --- samples ---
 
-static __global__ void samples_kernel(const __grid_constant__ EsFusedArguments args) {
-    int64_t i = (int64_t)blockIdx.x * ES_THREADS + threadIdx.x;
+static __device__ void draw_sample(const EsFusedArguments &args, int64_t i) {
     int row = (int)(i / args.n_images), n = (int)(i % args.n_images);
     if (row >= args.rows.n_rows || (args.rows.n_active != NULL && row >= args.rows.n_active[0])) {
         return;
     }
-    EsFusedSample sample = {(int32_t)args.first_image + n, {0, 0, 0}};
-    if (args.is_training) {
-        uint32_t episode = (uint32_t)args.episode[args.rows.env[row]];
-        uint32_t step = (uint32_t)args.step[0];
-        uint64_t position = (uint64_t)step * (uint64_t)args.n_images + (uint64_t)n;
-        sample.number =
-            es_gather_sample(args.gather.seed, episode, position, (uint32_t)args.n_samples);
-        sample.crop = es_gather_crop(&args.gather, episode, step, (uint32_t)n);
-    }
+    uint32_t episode = (uint32_t)args.episode[args.rows.env[row]], step = (uint32_t)args.step[0];
+    uint64_t position = (uint64_t)step * (uint64_t)args.n_images + (uint64_t)n;
+    EsFusedSample sample;
+    sample.number = es_gather_sample(args.gather.seed, episode, position, (uint32_t)args.n_samples);
+    sample.crop = es_gather_crop(&args.gather, episode, step, (uint32_t)n);
     args.samples[(int64_t)row * args.row_images + n] = sample;
 }
 
-extern "C" void es_fused_samples(EsStream *stream, const EsFusedArguments *args) {
-    EsLaunch launch(stream, "fused_samples");
-    int64_t count = args->rows.n_rows * args->n_images;
-    launch.start(samples_kernel, dim3((unsigned)es_ceil_div(count, ES_THREADS)), ES_THREADS, *args);
+// --- all of it ---
+
+#define SEED_BLOCKS 8 // of threads per row and slot
+
+// Blocks of threads: those of seeds, which take longest, first; of hosts; of samples.
+struct PrepareShape {
+    int n_seed_blocks, n_host_blocks, host_blocks_per_env;
+};
+
+// Rows of an environment run the same seed: of those that share what comes before it one packs.
+static __device__ __forceinline__ bool row_packs(const EsFusedArguments &args, int row, int slot) {
+    if (args.rows.n_active != NULL && row >= args.rows.n_active[0]) {
+        return false;
+    }
+    return args.sharing.leader == NULL ||
+           args.sharing.leader[(args.net.place[slot].depth + 1) * args.rows.n_rows + row] == row;
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(ES_FUSED_THREADS)
+    prepare_kernel(const __grid_constant__ EsFusedArguments args,
+                   const __grid_constant__ PackJobs jobs, PrepareShape shape) {
+    int block = (int)blockIdx.x;
+    if (block < shape.n_seed_blocks) {
+        int row = block / SEED_BLOCKS / args.net.n_slots;
+        int slot = block / SEED_BLOCKS % args.net.n_slots;
+        if (row_packs(args, row, slot)) {
+            es_seed_pack<T>(args, row, slot, block % SEED_BLOCKS, SEED_BLOCKS);
+        }
+        return;
+    }
+    block -= shape.n_seed_blocks;
+    if (block < shape.n_host_blocks) {
+        pack_host<T>(args, jobs, block / shape.host_blocks_per_env,
+                     block % shape.host_blocks_per_env);
+        return;
+    }
+    block -= shape.n_host_blocks;
+    draw_sample(args, (int64_t)block * ES_FUSED_THREADS + threadIdx.x);
+}
+
+extern "C" void es_fused_prepare(EsStream *stream, EsDtype precision,
+                                 const EsFusedArguments *args) {
+    EsLaunch launch(stream, "fused_prepare");
+    PackJobs jobs = list_jobs(args, precision);
+    PrepareShape shape = {};
+    shape.host_blocks_per_env = (int)es_ceil_div(jobs.count, ES_FUSED_THREADS);
+    shape.n_host_blocks = (int)args->n_envs * shape.host_blocks_per_env;
+    shape.n_seed_blocks = (int)args->rows.n_rows * args->net.n_slots * SEED_BLOCKS;
+    int64_t n_samples = args->is_training ? args->rows.n_rows * args->n_images : 0;
+    int64_t n_blocks =
+        shape.n_seed_blocks + shape.n_host_blocks + es_ceil_div(n_samples, ES_FUSED_THREADS);
+    ES_DISPATCH_FUSED(precision, T,
+                      launch.start(prepare_kernel<T>, dim3((unsigned)n_blocks), ES_FUSED_THREADS,
+                                   *args, jobs, shape));
 }

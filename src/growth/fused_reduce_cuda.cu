@@ -1,7 +1,7 @@
-// The parts of the host's weight gradients, added up in their order into the gradient slab. Eight
-// threads share an element: each takes every eighth part, then the eight in turn.
+// The parts of the weights' gradients, of host and seeds, added up in their order into the gradient
+// slab. Eight threads share an element: each takes every eighth part, then the eight in turn.
 #include "growth/fused_kernels.h"
-#include "growth/fused_row.cuh"
+#include "growth/fused_seed_pack.cuh"
 
 #define ELEMENTS 32
 #define SLICES   (ES_FUSED_THREADS / ELEMENTS)
@@ -21,11 +21,27 @@ static __device__ int64_t head_place(const EsFusedNet &net, int i) {
     return i < n_weights ? net.head_weight + i : net.head_bias + i - n_weights;
 }
 
+// Jobs are the layers of the host, the head, then the slots.
+#define JOBS_MAX (ES_FUSED_BLOCKS_MAX + 1 + ES_SLOTS_MAX)
+
 struct ReduceShape {
-    int length[ES_FUSED_BLOCKS_MAX + 1]; // of a part
-    int blocks[ES_FUSED_BLOCKS_MAX + 1]; // of threads per row
+    int length[JOBS_MAX]; // of a part
+    int blocks[JOBS_MAX]; // of threads per row
     int blocks_per_row;
 };
+
+// Where element i of a job's part goes in an environment's parameters: -1 for padding, and for
+// tensors without a gradient in this row.
+static __device__ int64_t find_place(const EsFusedArguments &args, int row, int job, int i) {
+    if (job < args.net.n_blocks) {
+        return conv_place(args.net.block[job], i);
+    }
+    if (job == args.net.n_blocks) {
+        return head_place(args.net, i);
+    }
+    int slot_number = job - args.net.n_blocks - 1;
+    return es_seed_part_place(args.net.place[slot_number], es_row_slot(args, row, slot_number), i);
+}
 
 static __global__ void __launch_bounds__(ES_FUSED_THREADS)
     fused_reduce_kernel(const __grid_constant__ EsFusedArguments args,
@@ -35,29 +51,31 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS)
     if (args.rows.n_active != NULL && row >= args.rows.n_active[0]) {
         return;
     }
-    int layer = 0;
-    while (at >= shape.blocks[layer]) {
-        at -= shape.blocks[layer++];
+    int job = 0;
+    while (at >= shape.blocks[job]) {
+        at -= shape.blocks[job++];
+    }
+    int slot = job - args.net.n_blocks - 1;
+    if (slot >= 0 && es_row_slot(args, row, slot).mode == ES_BLEND_NONE) {
+        return;
     }
     int element = (int)threadIdx.x % ELEMENTS, slice = (int)threadIdx.x / ELEMENTS;
-    int i = at * ELEMENTS + element, length = shape.length[layer], n_parts = args.n_parts[layer];
-    const float *parts = args.weight_parts[layer] + (int64_t)row * n_parts * length;
+    int i = at * ELEMENTS + element, length = shape.length[job];
+    int n_parts = slot < 0 ? args.n_parts[job] : args.n_seed_parts[slot];
+    const float *parts = (slot < 0 ? args.weight_parts[job] : args.seed_parts[slot]) +
+                         (int64_t)row * n_parts * length + i;
+    int64_t place = i < length ? find_place(args, row, job, i) : (int64_t)-1;
     double sum = 0.0;
-#pragma unroll 4
-    for (int p = slice; i < length && p < n_parts; p += SLICES) {
-        sum += (double)parts[(int64_t)p * length + i];
+#pragma unroll 8
+    for (int p = slice; place >= 0 && p < n_parts; p += SLICES) {
+        sum += (double)parts[(int64_t)p * length];
     }
     sums[slice][element] = sum;
     __syncthreads();
-    if (slice > 0 || i >= length) {
-        return;
-    }
-    for (int k = 1; k < SLICES; k++) {
-        sum += sums[k][element];
-    }
-    int64_t place =
-        layer < args.net.n_blocks ? conv_place(args.net.block[layer], i) : head_place(args.net, i);
-    if (place >= 0) {
+    if (slice == 0 && place >= 0) {
+        for (int k = 1; k < SLICES; k++) {
+            sum += sums[k][element];
+        }
         args.gradients[args.rows.env[row] * args.parameter_stride + place] = (float)sum;
     }
 }
@@ -72,11 +90,14 @@ extern "C" int es_fused_part_length(const EsFusedNet *net, int block) {
 
 extern "C" void es_fused_reduce(EsStream *stream, const EsFusedArguments *args) {
     EsLaunch launch(stream, "fused_reduce");
+    const EsFusedNet *net = &args->net;
     ReduceShape shape = {};
-    for (int b = 0; b <= args->net.n_blocks; b++) {
-        shape.length[b] = es_fused_part_length(&args->net, b);
-        shape.blocks[b] = (int)es_ceil_div(shape.length[b], ELEMENTS);
-        shape.blocks_per_row += shape.blocks[b];
+    for (int job = 0; job <= net->n_blocks + net->n_slots; job++) {
+        int slot = job - net->n_blocks - 1;
+        shape.length[job] = slot < 0 ? es_fused_part_length(net, job)
+                                     : es_fused_seed_part_length(&net->place[slot]);
+        shape.blocks[job] = (int)es_ceil_div(shape.length[job], ELEMENTS);
+        shape.blocks_per_row += shape.blocks[job];
     }
     launch.start(fused_reduce_kernel, dim3((unsigned)(args->rows.n_rows * shape.blocks_per_row)),
                  ES_FUSED_THREADS, *args, shape);

@@ -6,6 +6,7 @@
 #ifndef ES_GROWTH_FUSED_ROW_CUH
 #define ES_GROWTH_FUSED_ROW_CUH
 
+#include "growth/fused_shape.cuh"
 #include "growth/fused_tile.cuh"
 #include "kernels/blend_rules.h"
 #include "kernels/gather_rules.h"
@@ -31,24 +32,43 @@ struct EsCarve {
 struct EsFusedRow {
     int row, part, n_parts;
     int env;
-    int shared;          // the row that has this one's output of block 0
     int first, n_images; // images of this part
 };
 
-// False for a row past the active ones; then every thread of the block leaves.
-static __device__ __forceinline__ bool es_row_begin(const EsFusedArguments &args,
-                                                    int images_per_part, EsFusedRow &at) {
+#define ES_EVERY_ROW (-1)
+
+// Rows of a grid for what comes after `depth` slots, one part each.
+static inline int64_t es_point_rows(const EsFusedArguments *args, int depth) {
+    return args->sharing.leader == NULL ? args->rows.n_rows
+                                        : ES_MIN(args->rows.n_rows, args->n_envs << depth);
+}
+
+// The rows that compute at a point (EsFusedSharing), or every active one. False for a block of
+// threads beyond them: all its threads leave.
+static __device__ __forceinline__ bool
+es_row_begin(const EsFusedArguments &args, int images_per_part, int point, EsFusedRow &at) {
     at.n_parts = (args.n_images + images_per_part - 1) / images_per_part;
     at.row = (int)blockIdx.x / at.n_parts;
     at.part = (int)blockIdx.x % at.n_parts;
-    if (args.rows.n_active != NULL && at.row >= args.rows.n_active[0]) {
+    if (args.sharing.leader != NULL && point >= 0) {
+        if (at.row >= args.sharing.n_listed[point]) {
+            return false;
+        }
+        at.row = args.sharing.listed[point * args.rows.n_rows + at.row];
+    } else if (args.rows.n_active != NULL && at.row >= args.rows.n_active[0]) {
         return false;
     }
     at.env = args.rows.env[at.row];
-    at.shared = args.rows.first != NULL ? args.rows.first[at.env] : at.row;
     at.first = at.part * images_per_part;
     at.n_images = min(images_per_part, args.n_images - at.first);
     return true;
+}
+
+// The row that has this one's activations from behind `depth` slots.
+static __device__ __forceinline__ int es_row_leader(const EsFusedArguments &args,
+                                                    const EsFusedRow &at, int depth) {
+    return args.sharing.leader == NULL ? at.row
+                                       : args.sharing.leader[depth * args.rows.n_rows + at.row];
 }
 
 static __device__ __forceinline__ const float *es_row_parameters(const EsFusedArguments &args,
@@ -65,13 +85,20 @@ static __device__ __forceinline__ T *es_row_image(const EsFusedArguments &args,
            ((int64_t)at.row * args.row_images + image) * (int64_t)image_units * ES_FUSED_UNIT;
 }
 
-// The part's first image in the raw output of block b.
+// The part's first image in memory that was written behind `depth` slots.
+template <typename T>
+static __device__ __forceinline__ const T *es_row_shared(const EsFusedArguments &args,
+                                                         const EsFusedRow &at, const void *memory,
+                                                         int depth, int image_units) {
+    int64_t image = (int64_t)es_row_leader(args, at, depth) * args.row_images + at.first;
+    return (const T *)memory + image * (int64_t)image_units * ES_FUSED_UNIT;
+}
+
+// The same in the raw output of block b.
 template <typename T>
 static __device__ __forceinline__ const T *
 es_row_raw(const EsFusedArguments &args, const EsFusedRow &at, int b, int image_units) {
-    int row = b == 0 ? at.shared : at.row;
-    return (const T *)args.memory[b].raw +
-           ((int64_t)row * args.row_images + at.first) * (int64_t)image_units * ES_FUSED_UNIT;
+    return es_row_shared<T>(args, at, args.memory[b].raw, args.net.block[b].depth, image_units);
 }
 
 // Every thread calls, after the block's results are written: true in all threads of the block that
@@ -115,56 +142,6 @@ static __device__ __forceinline__ bool es_row_mixes(const EsFusedArguments &args
                                                     int slot) {
     return es_slot_mixes(es_row_slot(args, row, slot));
 }
-
-// --- shapes ---
-
-// A block's numbers, with its shape as constants where the kernel was compiled for one: 3x3, IN and
-// OUT units, maps of SIZE; the block has a pool, and so has the one before it. IN 0: any block.
-template <int IN, int OUT, int SIZE> struct EsBlockShape {
-    static __host__ __device__ __forceinline__ EsFusedBlock of(EsFusedBlock block) {
-        if (IN > 0) {
-            block.in_units = IN, block.out_units = OUT, block.size = SIZE;
-            block.out_size = SIZE / 2, block.kernel = 3, block.has_pool = 1;
-            block.by_size = block.by_pixels = block.by_out_size = block.by_out_pixels = 0;
-        }
-        return block;
-    }
-    // The block before it.
-    static __host__ __device__ __forceinline__ EsFusedBlock before(EsFusedBlock block) {
-        if (IN > 0) {
-            block.out_units = IN, block.size = 2 * SIZE, block.out_size = SIZE, block.has_pool = 1;
-            block.by_size = block.by_pixels = block.by_out_size = block.by_out_pixels = 0;
-        }
-        return block;
-    }
-    static bool fits(const EsFusedNet &net, int b) {
-        const EsFusedBlock &block = net.block[b];
-        return block.in_units == IN && block.out_units == OUT && block.size == SIZE &&
-               block.kernel == 3 && block.has_pool && (b == 0 || net.block[b - 1].has_pool);
-    }
-};
-
-// Run a statement with IN, OUT and SIZE of block b's shape: one of those that kernels are compiled
-// for, or 0, 0, 0. f32 takes the last alone.
-#define ES_DISPATCH_SHAPE(net, b, precision, ...)                                                  \
-    do {                                                                                           \
-        if ((precision) == ES_DTYPE_F32) {                                                         \
-            ES_WITH_SHAPE(0, 0, 0, __VA_ARGS__);                                                   \
-        } else if (EsBlockShape<1, 1, 32>::fits(net, b)) {                                         \
-            ES_WITH_SHAPE(1, 1, 32, __VA_ARGS__);                                                  \
-        } else if (EsBlockShape<1, 2, 16>::fits(net, b)) {                                         \
-            ES_WITH_SHAPE(1, 2, 16, __VA_ARGS__);                                                  \
-        } else if (EsBlockShape<2, 4, 8>::fits(net, b)) {                                          \
-            ES_WITH_SHAPE(2, 4, 8, __VA_ARGS__);                                                   \
-        } else {                                                                                   \
-            ES_WITH_SHAPE(0, 0, 0, __VA_ARGS__);                                                   \
-        }                                                                                          \
-    } while (0)
-#define ES_WITH_SHAPE(in, out, size, ...)                                                          \
-    do {                                                                                           \
-        constexpr int IN = in, OUT = out, SIZE = size;                                             \
-        __VA_ARGS__;                                                                               \
-    } while (0)
 
 // --- batch norm ---
 
@@ -376,14 +353,14 @@ es_load_pooled(const EsFusedArguments &args, const EsFusedRow &at, int b, const 
     }
 }
 
-// Maps of the part's images out of activation memory [unit][pixel] into a tile of the same units
-// and size.
+// Maps of the part's images out of activation memory [unit][pixel], written behind `depth` slots,
+// into a tile of the same units and size.
 template <typename T>
 static __device__ __forceinline__ void es_load_maps(const EsFusedArguments &args,
-                                                    const EsFusedRow &at, void *memory, T *tile,
-                                                    const EsTile &shape) {
+                                                    const EsFusedRow &at, const void *memory,
+                                                    int depth, T *tile, const EsTile &shape) {
     int pixels = shape.pixels(), count = at.n_images * pixels, per_image = shape.units * pixels;
-    const T *from = es_row_image<T>(args, at, memory, at.first, per_image);
+    const T *from = es_row_shared<T>(args, at, memory, depth, per_image);
     EsSpread mine = es_spread(count);
     for (int unit = mine.unit; unit < shape.units; unit += mine.unit_step) {
         for (int i = mine.first; i < count; i += mine.step) {
@@ -419,9 +396,11 @@ es_load_handed_on(const EsFusedArguments &args, const EsFusedRow &at, int b,
                   const EsFusedBlock &block, int before_last_slot, const EsNormTable &table,
                   T *tile, const EsTile &shape) {
     if (!before_last_slot && es_row_mixes(args, at.row, block.slot[1])) {
-        es_load_maps(args, at, args.memory[b].out, tile, shape);
+        int depth = args.net.place[block.slot[1]].depth + 1;
+        es_load_maps(args, at, args.memory[b].out, depth, tile, shape);
     } else if (es_row_mixes(args, at.row, block.slot[0])) {
-        es_load_maps(args, at, args.memory[b].middle, tile, shape);
+        int depth = args.net.place[block.slot[0]].depth + 1;
+        es_load_maps(args, at, args.memory[b].middle, depth, tile, shape);
     } else {
         es_load_pooled(args, at, b, block, table, tile, shape);
     }
@@ -454,9 +433,14 @@ es_load_gradient(const EsFusedArguments &args, const EsFusedRow &at, int b,
 
 // --- images ---
 
-static __device__ __forceinline__ const EsFusedSample *es_row_samples(const EsFusedArguments &args,
-                                                                      const EsFusedRow &at) {
-    return args.samples + (int64_t)at.row * args.row_images + at.first;
+// An image of the part: drawn in training, in the order of the data set in evaluation.
+static __device__ __forceinline__ EsFusedSample es_row_sample(const EsFusedArguments &args,
+                                                              const EsFusedRow &at, int image) {
+    if (args.is_training) {
+        return args.samples[(int64_t)at.row * args.row_images + at.first + image];
+    }
+    EsFusedSample sample = {(int32_t)args.first_image + at.first + image, {0, 0, 0}};
+    return sample;
 }
 
 // The bytes of four neighbouring pixels of one channel as the crop shows them; black outside.
@@ -480,11 +464,10 @@ static __device__ __forceinline__ void
 es_load_images(const EsFusedArguments &args, const EsFusedRow &at, T *tile, const EsTile &shape) {
     int pixels = shape.pixels(), size = shape.size, n_channels = args.net.image_channels;
     int width = size % 4 == 0 ? 4 : 1;
-    const EsFusedSample *samples = es_row_samples(args, at);
     for (int i = threadIdx.x * width; i < at.n_images * pixels; i += ES_FUSED_THREADS * width) {
         int image = shape.image_of(i), pixel = i - image * pixels;
         int row = shape.row_of(pixel), column = pixel - row * size;
-        EsFusedSample sample = samples[image];
+        EsFusedSample sample = es_row_sample(args, at, image);
         const unsigned char *from = args.images + (int64_t)sample.number * n_channels * pixels;
         uint32_t bytes[ES_MAX_IMAGE_CHANNELS] = {};
 #pragma unroll

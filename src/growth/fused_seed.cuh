@@ -154,7 +154,7 @@ static __device__ bool es_seed_begin(const EsFusedArguments &args, int slot_numb
                                      int images_per_part, int is_backward, unsigned char *memory,
                                      EsSeedWork<T> &w) {
     EsFusedRow at;
-    if (!es_row_begin(args, images_per_part, at)) {
+    if (!es_row_begin(args, images_per_part, args.net.n_blocks + slot_number, at)) {
         return false;
     }
     EsFusedSlot slot = es_row_slot(args, at.row, slot_number);

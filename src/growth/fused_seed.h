@@ -5,8 +5,9 @@
 // learns the seed's parameters. Blocks of threads of all other rows leave at once, so one launch
 // per slot and direction serves every row, whatever it holds.
 //
-// In a training step: pack; forward of each slot after its block's convolution; backward of each
-// slot before its block's, slot after the pool first; reduce of each slot.
+// In a training step: forward of each slot after its block's convolution; backward of each slot
+// before its block's, slot after the pool first. Packing their weights and summing their gradients
+// goes with the host's (fused_kernels.h).
 #ifndef ES_GROWTH_FUSED_SEED_H
 #define ES_GROWTH_FUSED_SEED_H
 
@@ -37,9 +38,6 @@ typedef struct EsFusedRoom {
 EsStatus es_fused_seed_images(const EsFusedPlace *place, EsDtype precision, const EsFusedRoom *room,
                               int *forward_images, int *backward_images);
 
-// Weights of the seeds that rows run into the order that convolutions read; one launch.
-void es_fused_seed_pack(EsStream *stream, EsDtype precision, const EsFusedArguments *args);
-
 // Rows that mix: y = blend(h, seed(h)), into memory[b].middle (before the pool; pooled where the
 // block has one) or memory[b].out (after it).
 void es_fused_seed_forward(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
@@ -52,10 +50,6 @@ void es_fused_seed_forward(EsStream *stream, EsDtype precision, const EsFusedArg
 // one.
 void es_fused_seed_backward(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
                             int slot, int images_per_part);
-
-// Parts summed in their order, in double, into the gradient slab: the tensors of the blueprint that
-// a row holds, and of its gate where mode is GATE.
-void es_fused_seed_reduce(EsStream *stream, const EsFusedArguments *args, int slot);
 
 ES_EXTERN_C_END
 

@@ -28,7 +28,8 @@ struct EsFusedStep {
     EsFusedOptions options;
     EsDevice *device; // borrowed
     int64_t n_envs;
-    EsFusedArguments args; // of both kinds of run; rows, images and results change
+    EsFusedArguments args;  // of both kinds of run; rows, images and results change
+    EsFusedSharing sharing; // of evaluation
     Parts training, evaluation;
     void *slab; // owned: everything but the results
     size_t slab_bytes;
@@ -44,6 +45,14 @@ static void set_reciprocals(EsFusedBlock *block) {
     block->by_pixels = es_fused_reciprocal(block->size * block->size);
     block->by_out_size = es_fused_reciprocal(block->out_size);
     block->by_out_pixels = es_fused_reciprocal(block->out_size * block->out_size);
+}
+
+static int32_t count_slots_before(const EsGrowthModel *model, int block) {
+    int32_t n = 0;
+    for (int s = 0; s < model->n_slots; s++) {
+        n += model->slots[s].column < block;
+    }
+    return n;
 }
 
 static EsStatus describe_blocks(const EsGrowthModel *model, EsFusedNet *net) {
@@ -67,7 +76,8 @@ static EsStatus describe_blocks(const EsGrowthModel *model, EsFusedNet *net) {
                                        .kernel = block.kernel,
                                        .has_pool = block.has_pool,
                                        .slot = {es_slot_at(model->slots, model->n_slots, b, 0),
-                                                es_slot_at(model->slots, model->n_slots, b, 1)}};
+                                                es_slot_at(model->slots, model->n_slots, b, 1)},
+                                       .depth = count_slots_before(model, b)};
         set_reciprocals(&net->block[b]);
         n_in = block.n_channels;
         size = net->block[b].out_size;
@@ -128,6 +138,8 @@ static EsStatus describe_place(const EsGrowthModel *model, int s, EsFusedNet *ne
     const EsFusedBlock *block = &net->block[slot->column];
     EsFusedPlace *place = &net->place[s];
     EsSpans spans;
+    place->depth = slot->order;
+    net->order[slot->order] = s;
     place->block = slot->column;
     place->is_after_pool = slot->row;
     place->n_channels = block->n_out;
@@ -209,19 +221,22 @@ static EsStatus choose_images(const EsFusedNet *net, EsDtype precision, const Es
     return ES_STATUS_OK;
 }
 
+// n_leaders: rows that compute before the first slot; 2^d times as many behind d of them, all at
+// most.
 static EsStatus choose_parts(const EsFusedNet *net, EsDtype precision, const EsDevice *device,
-                             int64_t n_rows, int64_t n_images, Parts *parts) {
+                             int64_t n_rows, int64_t n_leaders, int64_t n_images, Parts *parts) {
     for (int b = 0; b < net->n_blocks; b++) {
         ES_TRY(choose_images(net, precision, device, es_fused_forward_bytes, FORWARD_SHARING, b,
-                             n_rows, n_images, &parts->forward[b]));
+                             ES_MIN(n_rows, n_leaders << net->block[b].depth), n_images,
+                             &parts->forward[b]));
         ES_TRY(choose_images(net, precision, device, es_fused_backward_bytes, BACKWARD_SHARING, b,
                              n_rows, n_images, &parts->backward[b]));
     }
     ES_TRY(choose_images(net, precision, device, head_bytes, BACKWARD_SHARING, net->n_blocks - 1,
                          n_rows, n_images, &parts->head));
-    const EsFusedRoom room = {n_rows, n_images, es_device_info(device)->n_units,
-                              es_fused_shared_limit(device)};
     for (int s = 0; s < net->n_slots; s++) {
+        const EsFusedRoom room = {ES_MIN(n_rows, n_leaders << net->place[s].depth), n_images,
+                                  es_device_info(device)->n_units, es_fused_shared_limit(device)};
         ES_TRY(es_fused_seed_images(&net->place[s], precision, &room, &parts->seed_forward[s],
                                     &parts->seed_backward[s]));
     }
@@ -236,7 +251,7 @@ EsStatus es_fused_step_check(const EsGrowthModel *model, const EsDevice *device,
         return ES_FAIL(UNSUPPORTED, "fused steps run on CUDA devices");
     }
     ES_TRY(describe_net(model, &net));
-    return choose_parts(&net, precision, device, 1, 1, &parts);
+    return choose_parts(&net, precision, device, 1, 1, 1, &parts);
 }
 
 // --- memory ---
@@ -305,9 +320,13 @@ static void place_memory(EsFusedStep *fused, Slab *slab) {
     args->packed = take(slab, n_envs * net->packed_bytes, 1);
     args->seed_packed = take(slab, n_envs * net->seed_packed_bytes, 1);
     args->counters = take(slab, n_rows, sizeof(int32_t));
+    fused->sharing.leader = take(slab, (net->n_slots + 1) * options->max_rows, sizeof(int32_t));
+    int64_t n_points = net->n_blocks + net->n_slots;
+    fused->sharing.listed = take(slab, n_points * options->max_rows, sizeof(int32_t));
+    fused->sharing.n_listed = take(slab, n_points, sizeof(int32_t));
     args->norm_parts = take(slab, n_trained * 2 * most_channels, sizeof(float));
     args->loss_parts = take(slab, n_held * 3, sizeof(float));
-    args->samples = take(slab, n_held, sizeof(EsFusedSample));
+    args->samples = take(slab, n_trained, sizeof(EsFusedSample));
 }
 
 static EsStatus create_results(EsFusedStep *fused, int64_t n_rows, EsFusedResults *results) {
@@ -322,6 +341,7 @@ static void fill_arguments(EsFusedStep *fused) {
     const EsGrowthModel *model = options->model;
     const EsDataset *dataset = model->dataset;
     EsFusedArguments *args = &fused->args;
+    args->n_envs = fused->n_envs;
     args->images = options->images.data;
     args->labels = options->labels.data;
     args->episode = options->episode.data;
@@ -349,9 +369,9 @@ static EsStatus create_parts(EsFusedStep *fused) {
         net->seed_packed_bytes +=
             (int64_t)es_fused_seed_packed_bytes(&net->place[s], options->precision);
     }
-    ES_TRY(choose_parts(net, options->precision, fused->device, fused->n_envs, options->batch,
-                        &fused->training));
-    ES_TRY(choose_parts(net, options->precision, fused->device, options->max_rows,
+    ES_TRY(choose_parts(net, options->precision, fused->device, fused->n_envs, fused->n_envs,
+                        options->batch, &fused->training));
+    ES_TRY(choose_parts(net, options->precision, fused->device, options->max_rows, fused->n_envs,
                         options->max_evaluated, &fused->evaluation));
     fill_arguments(fused);
     Slab slab = {NULL, 0};
@@ -408,7 +428,6 @@ static void set_results(EsFusedArguments *args, const EsFusedResults *results) {
 static void run_forward(EsFusedStep *fused, EsStream *stream, const EsFusedArguments *args,
                         const Parts *parts) {
     EsDtype precision = fused->options.precision;
-    es_fused_samples(stream, args);
     for (int b = 0; b < args->net.n_blocks; b++) {
         es_fused_forward(stream, precision, args, b, parts->forward[b]);
         for (int k = 0; k < 2; k++) {
@@ -434,16 +453,6 @@ static void run_backward(EsFusedStep *fused, EsStream *stream, const EsFusedArgu
         es_fused_backward(stream, precision, args, b, parts->backward[b]);
     }
     es_fused_reduce(stream, args);
-    for (int s = 0; s < args->net.n_slots; s++) {
-        es_fused_seed_reduce(stream, args, s);
-    }
-}
-
-static void pack(EsFusedStep *fused, EsStream *stream, const EsFusedArguments *args) {
-    es_fused_pack(stream, fused->options.precision, args, fused->n_envs);
-    if (args->net.n_slots > 0) {
-        es_fused_seed_pack(stream, fused->options.precision, args);
-    }
 }
 
 void es_fused_step_train(EsFusedStep *fused, EsStream *stream, const EsFusedRows *rows,
@@ -457,7 +466,7 @@ void es_fused_step_train(EsFusedStep *fused, EsStream *stream, const EsFusedRows
     args.row_images = fused->options.batch;
     args.is_training = 1;
     set_results(&args, &fused->trained);
-    pack(fused, stream, &args);
+    es_fused_prepare(stream, fused->options.precision, &args);
     run_forward(fused, stream, &args, &fused->training);
     run_backward(fused, stream, &args);
 }
@@ -467,10 +476,12 @@ void es_fused_step_evaluate(EsFusedStep *fused, EsStream *stream, const EsFusedR
     EsFusedArguments args = fused->args;
     ES_ASSERT(rows->n_rows <= fused->options.max_rows);
     args.rows = *rows;
+    args.sharing = fused->sharing;
     args.is_training = 0;
     args.gather.pad = args.gather.flip = 0;
     set_results(&args, &fused->evaluated);
-    pack(fused, stream, &args);
+    es_fused_share(stream, &args);
+    es_fused_prepare(stream, fused->options.precision, &args);
     for (int64_t done = 0; done < n_images;) {
         int64_t n = ES_MIN(n_images - done, fused->options.max_evaluated);
         args.first_image = first_image + done;

@@ -35,9 +35,9 @@ typedef struct EsFusedRows {
     int64_t n_rows;          // R: grids are sized for it
     const int32_t *n_active; // [1], nullable: rows from here on are skipped
     const int32_t *env;      // [R]: whose parameters, order of samples and statistics
-    const int32_t *first; // [E], nullable: evaluation computes what comes before any slot once per
-                          // environment, in this row of it
-    const EsFusedSlot *slots; // [R, S], slots in the order of the model
+    // [R, S], slots in the order of the model. In evaluation rows of one environment differ in
+    // which slots mix a seed in and in nothing else: what they have in common is computed once.
+    const EsFusedSlot *slots;
 } EsFusedRows;
 
 typedef struct EsFusedOptions {

@@ -57,7 +57,6 @@ static void queue_validation(EsGrowth *growth) {
     EsFusedRows rows = {.n_rows = (int64_t)parts->n_envs * parts->max_patterns,
                         .n_active = parts->n_trials,
                         .env = parts->trial_env,
-                        .first = parts->first_trial,
                         .slots = parts->trial_slots};
     es_growth_cuda_list_trials(parts, growth->stream);
     es_fused_step_evaluate(d->fused, growth->stream, &rows,

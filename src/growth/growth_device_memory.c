@@ -110,8 +110,9 @@ static void take_training(EsGrowthParts *parts, Cursor *at) {
     parts->train_env = take(at, n, sizeof(int32_t));
     parts->train_slots = take(at, n_seeds, sizeof(EsFusedSlot));
     parts->batch_number = take(at, parts->step_batches, sizeof(int32_t));
-    parts->sum_squares = take(at, n * parts->n_places, sizeof(double));
-    parts->n_nonfinite = take(at, n * parts->n_places, sizeof(int32_t));
+    parts->sum_squares = take(at, n * parts->n_pieces, sizeof(double));
+    parts->n_nonfinite = take(at, n * parts->n_pieces, sizeof(int32_t));
+    parts->n_arrived = take(at, n, sizeof(int32_t));
     parts->clip_factor = take(at, n + n_seeds, sizeof(float));
     parts->unscale = take(at, n, sizeof(float));
     parts->loss_scale = take(at, n, sizeof(float));

@@ -11,8 +11,10 @@ typedef struct Tables {
     EsGrowthSpan *spans;
     EsGrowthChunk *chunks;
     EsGrowthPlace *places;
+    EsGrowthPiece *pieces;
+    int32_t *first_piece;
     EsGrowthGroups groups;
-    int32_t n_spans, n_chunks, n_parameter_chunks, n_places;
+    int32_t n_spans, n_chunks, n_parameter_chunks, n_places, n_pieces;
 } Tables;
 
 // --- tensors ---
@@ -115,13 +117,39 @@ static void list_places(Tables *tables) {
     tables->groups.first[1 + n_slots] = tables->n_places;
 }
 
+// Elements of the largest tensor that can be at a place.
+static int64_t longest_at(const Tables *tables, const EsGrowthPlace *place) {
+    const EsGrowthMap *map = tables->map;
+    const EsGrowthRange *ranges = place->part == ES_GROWTH_PART_HOST   ? &map->host
+                                  : place->part == ES_GROWTH_PART_GATE ? &map->gate[place->slot]
+                                                                       : map->seed[place->slot];
+    int n_ranges = place->part == ES_GROWTH_PART_SEED ? ES_BLUEPRINT_COUNT : 1;
+    int64_t most = 0;
+    for (int i = 0; i < n_ranges; i++) {
+        if (place->number < ranges[i].n) {
+            most = ES_MAX(most, tables->spans[ranges[i].first + place->number].tensor.count);
+        }
+    }
+    return most;
+}
+
+static void list_pieces(Tables *tables) {
+    for (int32_t p = 0; p < tables->n_places; p++) {
+        int64_t longest = longest_at(tables, &tables->places[p]);
+        tables->first_piece[p] = tables->n_pieces;
+        for (int64_t first = 0; first < longest; first += ES_GROWTH_PIECE) {
+            tables->pieces[tables->n_pieces++] = (EsGrowthPiece){tables->places[p], first};
+        }
+    }
+}
+
 // --- the block ---
 
 static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Room for the largest tables this model can have: settings, map, spans, chunks, places.
+// Room for the largest tables this model can have: settings, then these.
 typedef struct Room {
-    size_t map, spans, chunks, places, bytes;
+    size_t map, spans, chunks, places, pieces, first_piece, bytes;
 } Room;
 
 static Room measure(const EsGrowth *growth) {
@@ -131,11 +159,16 @@ static Room measure(const EsGrowth *growth) {
     size_t n_chunks =
         (size_t)(layout->n_parameters + layout->n_states) / ES_GROWTH_CHUNK + 2 + 2 * n_slots;
     size_t n_places = (1 + 2 * n_slots) * ES_SPANS_MAX;
+    // tensors at a slot's places are of several blueprints, each no longer than the slot's region
+    size_t n_pieces =
+        n_places + ES_BLUEPRINT_COUNT * (size_t)layout->n_parameters / ES_GROWTH_PIECE + 1;
     Room room = {.map = aligned(sizeof(EsGrowthSettings))};
     room.spans = room.map + aligned(sizeof(EsGrowthMap));
     room.chunks = room.spans + aligned(n_spans * sizeof(EsGrowthSpan));
     room.places = room.chunks + aligned(n_chunks * sizeof(EsGrowthChunk));
-    room.bytes = room.places + aligned(n_places * sizeof(EsGrowthPlace));
+    room.pieces = room.places + aligned(n_places * sizeof(EsGrowthPlace));
+    room.first_piece = room.pieces + aligned(n_pieces * sizeof(EsGrowthPiece));
+    room.bytes = room.first_piece + aligned(n_places * sizeof(int32_t));
     return room;
 }
 
@@ -146,6 +179,9 @@ static void bind_tables(EsGrowthOnDevice *d, const Tables *tables, const Room *r
     d->parts.spans = (const EsGrowthSpan *)(void *)(block + room->spans);
     d->parts.chunks = (const EsGrowthChunk *)(void *)(block + room->chunks);
     d->parts.places = (const EsGrowthPlace *)(void *)(block + room->places);
+    d->parts.pieces = (const EsGrowthPiece *)(void *)(block + room->pieces);
+    d->parts.first_piece = (const int32_t *)(void *)(block + room->first_piece);
+    d->parts.n_pieces = tables->n_pieces;
     d->parts.groups = tables->groups;
     d->parts.n_chunks = tables->n_chunks;
     d->parts.n_parameter_chunks = tables->n_parameter_chunks;
@@ -162,12 +198,15 @@ EsStatus es_growth_tables_create(EsGrowth *growth) {
                      .map = (EsGrowthMap *)(void *)(block + room.map),
                      .spans = (EsGrowthSpan *)(void *)(block + room.spans),
                      .chunks = (EsGrowthChunk *)(void *)(block + room.chunks),
-                     .places = (EsGrowthPlace *)(void *)(block + room.places)};
+                     .places = (EsGrowthPlace *)(void *)(block + room.places),
+                     .pieces = (EsGrowthPiece *)(void *)(block + room.pieces),
+                     .first_piece = (int32_t *)(void *)(block + room.first_piece)};
     memcpy(block, &growth->options.settings, sizeof growth->options.settings);
     ES_TRY_GOTO(list_host(&tables));
     ES_TRY_GOTO(list_slots(&tables));
     list_chunks(&tables);
     list_places(&tables);
+    list_pieces(&tables);
     ES_TRY_GOTO(es_device_allocate(growth->device, room.bytes, &d->tables));
     ES_TRY_GOTO(es_stream_copy(growth->stream, d->tables, block, room.bytes, ES_COPY_TO_DEVICE));
     ES_TRY_GOTO(es_stream_synchronize(growth->stream));

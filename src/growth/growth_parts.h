@@ -37,7 +37,7 @@ typedef struct EsGrowthMap {
 } EsGrowthMap;
 
 // A stretch of a row that one block serves; it lies in one part.
-#define ES_GROWTH_CHUNK 2048
+#define ES_GROWTH_CHUNK 1024
 typedef struct EsGrowthChunk {
     int32_t part, slot; // slot: of gates and seeds
     int64_t first, end;
@@ -48,6 +48,14 @@ typedef struct EsGrowthChunk {
 typedef struct EsGrowthPlace {
     int32_t part, slot, number;
 } EsGrowthPlace;
+
+// A stretch of the tensor at a place that one block measures; where the tensor in the place is
+// shorter there is nothing to measure. The pieces of a place follow each other.
+#define ES_GROWTH_PIECE 2048
+typedef struct EsGrowthPiece {
+    EsGrowthPlace place;
+    int64_t first; // element of the tensor
+} EsGrowthPiece;
 
 // Places [first, end) of the host (0) and of slot s (1 + s).
 typedef struct EsGrowthGroups {
@@ -62,7 +70,7 @@ typedef struct EsGrowthGroups {
 // --- all pointers ---
 
 typedef struct EsGrowthParts {
-    int32_t n_envs, n_slots, n_places;
+    int32_t n_envs, n_slots, n_places, n_pieces;
     int32_t n_chunks, n_parameter_chunks; // all; of parameters, which come first
     int32_t max_patterns;                 // of one environment's validation
     int32_t is_scaled;                    // float16: gradients come multiplied by loss_scale
@@ -75,6 +83,8 @@ typedef struct EsGrowthParts {
     const EsGrowthSpan *spans;
     const EsGrowthChunk *chunks; // [n_chunks]
     const EsGrowthPlace *places; // [n_places]
+    const EsGrowthPiece *pieces; // [n_pieces]
+    const int32_t *first_piece;  // [n_places]
     EsGrowthGroups groups;
     // weights
     float *parameters, *gradients, *momentum, *saved_parameters; // [E, P]
@@ -94,8 +104,9 @@ typedef struct EsGrowthParts {
     int32_t *train_env;        // [E]: 0, 1, ...
     EsFusedSlot *train_slots;  // [E, S]
     int32_t *batch_number;     // [B], of the episode
-    double *sum_squares;       // [E, n_places], of gradients that are not multiplied any more
-    int32_t *n_nonfinite;      // [E, n_places]
+    double *sum_squares;       // [E, n_pieces], of gradients that are not multiplied any more
+    int32_t *n_nonfinite;      // [E, n_pieces]
+    int32_t *n_arrived;        // [E]: blocks that have measured; 0 between launches
     float *clip_factor;        // [E, 1 + S]; 1 = as they are, -1 = leave the weights alone
     float *unscale;            // [E]: 1 / the loss scale of this batch
     float *loss_scale;         // [E]

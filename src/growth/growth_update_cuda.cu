@@ -6,7 +6,13 @@
 #include "growth/growth_parts.h"
 #include "kernels/cuda_common.cuh"
 
-#define NORM_THREADS 128
+// What a piece of a tensor adds up to, and what a tensor does.
+typedef struct TensorSums {
+    double sum_squares; // of the finite elements
+    int32_t n_nonfinite;
+    int32_t is_there;
+    int64_t count;
+} TensorSums;
 
 // --- norms ---
 
@@ -33,28 +39,65 @@ static __device__ __forceinline__ bool is_finite(float x) {
     return (__float_as_uint(x) & 0x7F800000u) != 0x7F800000u;
 }
 
-// A block per (environment, place). Scales are powers of 2, so taking them out is exact.
-static __global__ void norms_kernel(const __grid_constant__ EsGrowthParts parts) {
-    int64_t env = blockIdx.x / parts.n_places;
+// Scales are powers of 2, so taking them out is exact.
+static __device__ void sum_piece(const EsGrowthParts &parts, int64_t env, int32_t number) {
+    EsGrowthPiece piece = parts.pieces[number];
     EsGrowthSpan span;
-    if (!find_span(parts, env, parts.places[blockIdx.x % parts.n_places], &span)) {
+    if (!find_span(parts, env, piece.place, &span) || piece.first >= span.tensor.count) {
         return;
     }
-    const float *x = parts.gradients + env * parts.n_parameters + span.offset;
+    const float *x = parts.gradients + env * parts.n_parameters + span.offset + piece.first;
+    int32_t count = (int32_t)min(span.tensor.count - piece.first, (int64_t)ES_GROWTH_PIECE);
     double unscale = parts.is_scaled ? 1.0 / (double)parts.loss_scale[env] : 1.0, sum = 0;
     int32_t n_nonfinite = 0;
-    for (int64_t i = threadIdx.x; i < span.tensor.count; i += NORM_THREADS) {
-        bool is_counted = is_finite(x[i]);
-        double value = is_counted ? (double)x[i] * unscale : 0.0;
+#pragma unroll
+    for (int k = 0; k < ES_GROWTH_PIECE / ES_THREADS; k++) {
+        int32_t i = k * ES_THREADS + (int32_t)threadIdx.x;
+        float gradient = i < count ? x[i] : 0.0f;
+        bool is_counted = is_finite(gradient);
+        double value = is_counted ? (double)gradient * unscale : 0.0;
         sum += value * value;
         n_nonfinite += !is_counted;
     }
     sum = es_block_sum(sum);
     n_nonfinite = es_block_sum(n_nonfinite);
     if (threadIdx.x == 0) {
-        parts.sum_squares[blockIdx.x] = sum;
-        parts.n_nonfinite[blockIdx.x] = n_nonfinite;
+        parts.sum_squares[env * parts.n_pieces + number] = sum;
+        parts.n_nonfinite[env * parts.n_pieces + number] = n_nonfinite;
     }
+}
+
+// Every thread calls, after its block's piece: true in all threads of the environment's last block,
+// which then sees what the others wrote.
+static __device__ bool is_last_of(const EsGrowthParts &parts, int64_t env) {
+    __shared__ int is_last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        is_last = atomicAdd(&parts.n_arrived[env], 1) == parts.n_pieces - 1;
+        if (is_last) {
+            parts.n_arrived[env] = 0;
+        }
+    }
+    __syncthreads();
+    __threadfence();
+    return is_last != 0;
+}
+
+static __device__ TensorSums sum_tensor(const EsGrowthParts &parts, int64_t env, int32_t place) {
+    TensorSums sums = {0, 0, 0, 0};
+    EsGrowthSpan span;
+    if (!find_span(parts, env, parts.places[place], &span)) {
+        return sums;
+    }
+    int64_t first = env * parts.n_pieces + parts.first_piece[place];
+    sums.is_there = 1;
+    sums.count = span.tensor.count;
+    for (int64_t k = 0; k * ES_GROWTH_PIECE < span.tensor.count; k++) {
+        sums.sum_squares += parts.sum_squares[first + k];
+        sums.n_nonfinite += parts.n_nonfinite[first + k];
+    }
+    return sums;
 }
 
 // --- groups ---
@@ -65,31 +108,20 @@ typedef struct GroupSums {
     EsGradientSums measured;
 } GroupSums;
 
-static __device__ GroupSums sum_group(const EsGrowthParts &parts, int64_t env, int32_t group) {
+static __device__ GroupSums sum_group(const EsGrowthParts &parts, int64_t env, int32_t group,
+                                      const TensorSums *tensors) {
     GroupSums sums = {0, 0, es_gradient_sums_empty()};
     for (int32_t p = parts.groups.first[group]; p < parts.groups.first[group + 1]; p++) {
-        EsGrowthSpan span;
-        if (!find_span(parts, env, parts.places[p], &span)) {
-            continue;
+        TensorSums tensor = tensors[p];
+        if (tensor.is_there) {
+            sums.sum_squares += tensor.sum_squares;
+            sums.n_nonfinite += tensor.n_nonfinite;
+            es_gradient_add(parts.settings, &sums.measured,
+                            tensor.n_nonfinite > 0 ? es_math_infinity() : tensor.sum_squares,
+                            tensor.count, parts.rates.clip[env]);
         }
-        double sum = parts.sum_squares[env * parts.n_places + p];
-        int32_t n_nonfinite = parts.n_nonfinite[env * parts.n_places + p];
-        sums.sum_squares += sum;
-        sums.n_nonfinite += n_nonfinite;
-        es_gradient_add(parts.settings, &sums.measured, n_nonfinite > 0 ? es_math_infinity() : sum,
-                        span.tensor.count, parts.rates.clip[env]);
     }
     return sums;
-}
-
-// Float16: gradients of this batch that overflowed are no gradients.
-static __device__ bool is_overflown(const EsGrowthParts &parts, int64_t env) {
-    for (int32_t group = 0; parts.is_scaled && group <= parts.n_slots; group++) {
-        if (sum_group(parts, env, group).n_nonfinite > 0) {
-            return true;
-        }
-    }
-    return false;
 }
 
 static __device__ void move_scale(const EsGrowthParts &parts, int64_t env, bool has_overflown) {
@@ -119,45 +151,63 @@ static __device__ bool is_at_rest(const EsGrowthParts &parts, int64_t env, int32
                          parts.state.seed.alpha_mode[i] == ES_ALPHA_DOWN);
 }
 
-// A thread per (environment, group). The thread of the host also does what is once per environment:
-// no other reads what it writes.
-static __global__ void groups_kernel(const __grid_constant__ EsGrowthParts parts, int is_measured) {
-    int64_t i = (int64_t)blockIdx.x * ES_THREADS + threadIdx.x, n_groups = 1 + parts.n_slots;
-    int64_t env = i / n_groups;
-    int32_t group = (int32_t)(i % n_groups);
-    if (env >= parts.n_envs) {
-        return;
-    }
-    GroupSums sums = sum_group(parts, env, group);
-    bool has_overflown = is_overflown(parts, env);
+// What a group's sums come to. Float16: gradients of a batch that overflowed are no gradients.
+static __device__ void finish_group(const EsGrowthParts &parts, int64_t env, int32_t group,
+                                    const GroupSums &sums, bool has_overflown, int is_measured) {
     float limit = parts.rates.clip[env];
     float factor = limit / ((float)sqrt(sums.sum_squares) + 1e-6f);
     bool is_left = has_overflown || is_at_rest(parts, env, group);
-    parts.clip_factor[i] = is_left ? -1.0f : limit > 0.0f && factor < 1.0f ? factor : 1.0f;
+    parts.clip_factor[env * (1 + parts.n_slots) + group] = is_left                         ? -1.0f
+                                                           : limit > 0.0f && factor < 1.0f ? factor
+                                                                                           : 1.0f;
     // what overflowed at a scale that can still fall says nothing about the network
-    bool is_told = is_measured && !(has_overflown && parts.loss_scale[env] > 1.0f);
-    if (group > 0) {
-        if (is_told) {
-            parts.seed_sums[env * parts.n_slots + group - 1] = sums.measured;
-        }
+    if (!is_measured || (has_overflown && parts.loss_scale[env] > 1.0f)) {
         return;
     }
-    if (is_told) {
+    if (group > 0) {
+        parts.seed_sums[env * parts.n_slots + group - 1] = sums.measured;
+    } else {
         parts.host_sums[env] = sums.measured;
         parts.results[env].host_gradient_norm = sqrt(sums.measured.sum_squares);
     }
-    add_batch(parts, env);
 }
 
-// A kernel of its own: the threads of an environment's groups all look at the scale.
-static __global__ void scales_kernel(const __grid_constant__ EsGrowthParts parts) {
-    int64_t env = (int64_t)blockIdx.x * ES_THREADS + threadIdx.x;
-    if (env < parts.n_envs) {
-        move_scale(parts, env, is_overflown(parts, env));
+// A block per (environment, piece of a tensor); the environment's last one adds them up, a thread
+// per tensor, then one per group.
+static __global__ void __launch_bounds__(ES_THREADS)
+    measure_kernel(const __grid_constant__ EsGrowthParts parts, int is_measured) {
+    ES_DYNAMIC_SHARED(memory);
+    TensorSums *tensors = (TensorSums *)memory; // [n_places]
+    int64_t env = blockIdx.x / parts.n_pieces;
+    sum_piece(parts, env, (int32_t)(blockIdx.x % parts.n_pieces));
+    if (!is_last_of(parts, env)) {
+        return;
+    }
+    for (int32_t p = (int32_t)threadIdx.x; p < parts.n_places; p += ES_THREADS) {
+        tensors[p] = sum_tensor(parts, env, p);
+    }
+    __syncthreads();
+    int32_t group = (int32_t)threadIdx.x;
+    GroupSums sums = {0, 0, es_gradient_sums_empty()};
+    if (group <= parts.n_slots) {
+        sums = sum_group(parts, env, group, tensors);
+    }
+    bool has_overflown = __syncthreads_or(parts.is_scaled && sums.n_nonfinite > 0) != 0;
+    if (group <= parts.n_slots) {
+        finish_group(parts, env, group, sums, has_overflown, is_measured);
+    }
+    __syncthreads(); // all groups have looked at the scale
+    if (threadIdx.x == 0) {
+        add_batch(parts, env);
+        if (parts.is_scaled) {
+            move_scale(parts, env, has_overflown);
+        }
     }
 }
 
 // --- SGD ---
+
+#define PER_THREAD (ES_GROWTH_CHUNK / ES_THREADS)
 
 // d = gradient + decay p; buffer = momentum buffer + d; p -= rate buffer
 static __global__ void sgd_kernel(const __grid_constant__ EsGrowthParts parts) {
@@ -184,25 +234,34 @@ static __global__ void sgd_kernel(const __grid_constant__ EsGrowthParts parts) {
     float decay = is_host ? parts.rates.host_decay[env] : 0.0f;
     float keep = parts.rates.momentum[env];
     float unscale = parts.is_scaled ? parts.unscale[env] : 1.0f;
-    for (int64_t j = row + chunk.first + threadIdx.x; j < row + end; j += ES_THREADS) {
-        float value = parts.parameters[j];
-        float d = parts.gradients[j] * unscale * factor + decay * value;
-        float buffer = keep * parts.momentum[j] + d;
-        parts.momentum[j] = buffer;
-        parts.parameters[j] = value - rate * buffer;
+    float value[PER_THREAD], gradient[PER_THREAD], buffer[PER_THREAD];
+    // all loads before the first store: the compiler cannot know that they are of other memory
+#pragma unroll
+    for (int k = 0; k < PER_THREAD; k++) {
+        int64_t j = chunk.first + k * ES_THREADS + threadIdx.x;
+        if (j < end) {
+            value[k] = parts.parameters[row + j];
+            gradient[k] = parts.gradients[row + j];
+            buffer[k] = parts.momentum[row + j];
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < PER_THREAD; k++) {
+        int64_t j = chunk.first + k * ES_THREADS + threadIdx.x;
+        if (j < end) {
+            float d = gradient[k] * unscale * factor + decay * value[k];
+            float moved = keep * buffer[k] + d;
+            parts.momentum[row + j] = moved;
+            parts.parameters[row + j] = value[k] - rate * moved;
+        }
     }
 }
 
 void es_growth_cuda_update(const EsGrowthParts *parts, EsStream *stream, int is_measured) {
     EsLaunch launch(stream, "growth_update");
-    int64_t n_envs = parts->n_envs, n_groups = n_envs * (1 + parts->n_slots);
-    launch.start(norms_kernel, dim3((unsigned)(n_envs * parts->n_places)), NORM_THREADS, *parts);
-    launch.start(groups_kernel, dim3((unsigned)es_ceil_div(n_groups, ES_THREADS)), ES_THREADS,
-                 *parts, is_measured);
-    if (parts->is_scaled) {
-        launch.start(scales_kernel, dim3((unsigned)es_ceil_div(n_envs, ES_THREADS)), ES_THREADS,
-                     *parts);
-    }
+    int64_t n_envs = parts->n_envs;
+    launch.start_shared(measure_kernel, dim3((unsigned)(n_envs * parts->n_pieces)), ES_THREADS,
+                        (size_t)parts->n_places * sizeof(TensorSums), *parts, is_measured);
     launch.start(sgd_kernel, dim3((unsigned)(n_envs * parts->n_parameter_chunks)), ES_THREADS,
                  *parts);
 }

@@ -11,6 +11,7 @@
 #define N_ENVS     7
 #define N_IMAGES   19
 #define N_CHECKED  11   // images of an evaluation
+#define N_TRIALS   24   // rows of an evaluation
 #define SMALLEST   1e-3 // gradients of a loss near 1: where all cancels only noise is left
 #define UNTOUCHED  77777.0f
 #define LOSS_SCALE 1024.0 // a power of 2: f16 needs it, f32 gives the same bits
@@ -128,7 +129,7 @@ static void begin_fused(Fused *f, const Ground *ground, EsDtype precision, int i
                                     .precision = precision,
                                     .is_tf32 = is_tf32,
                                     .batch = N_IMAGES,
-                                    .max_rows = N_ENVS,
+                                    .max_rows = N_TRIALS,
                                     .max_evaluated = 8};
     REQUIRE_OK(es_fused_step_create(&options, &f->step_of_all));
 }
@@ -484,6 +485,96 @@ TEST(evaluation_equals_the_cpu) {
         free(loss);
         end_fused(&fused);
         runner_end(&runner);
+    }
+    ground_end(&ground);
+}
+
+// --- trials ---
+
+// Trial t is of one of four environments in no order, with any of its seeds on; slots hold seeds of
+// several blueprints in all stages, as in set_rows.
+static void draw_trials(int n_slots, int32_t *env, EsFusedSlot *slots) {
+    for (int t = 0; t < N_TRIALS; t++) {
+        EsRandom4 draw = es_random_draw(5, (uint32_t)t, ES_PURPOSE_EVALUATION, 0, 0);
+        env[t] = (int32_t)(draw.word[0] % 4);
+        for (int s = 0; s < n_slots; s++) {
+            Stage stage = stage_of(env[t], s);
+            EsFusedSlot *slot = &slots[t * n_slots + s];
+            int blueprint = 1 + (env[t] + s) % (ES_BLUEPRINT_COUNT - 1);
+            *slot = draw.word[1] >> s & 1
+                        ? (EsFusedSlot){blueprint, (int32_t)stage.mode, stage.alpha, has_gate(s)}
+                        : (EsFusedSlot){ES_NO_SEED, ES_BLEND_NONE, 0.0f, 0};
+        }
+    }
+}
+
+typedef struct Trials {
+    float loss[N_TRIALS];
+    int32_t n_correct[N_TRIALS];
+} Trials;
+
+// Trials [first, first + n) in one evaluation.
+static void evaluate(Fused *f, const EsTensor *env, const EsTensor *slots, int first, int n,
+                     Trials *trials) {
+    EsFusedRows rows = {.n_rows = n,
+                        .env = (const int32_t *)env->data + first,
+                        .slots = (const EsFusedSlot *)slots->data +
+                                 (int64_t)first * f->ground->model.n_slots};
+    es_fused_step_evaluate(f->step_of_all, f->stream, &rows, f->ground->dataset.train.count,
+                           N_CHECKED);
+    EsFusedResults results = es_fused_step_evaluated(f->step_of_all);
+    float *loss = fetch(f, &results.loss), *n_correct = fetch(f, &results.n_correct);
+    memcpy(trials->loss + first, loss, sizeof *loss * (size_t)n);
+    memcpy(trials->n_correct + first, n_correct, sizeof *n_correct * (size_t)n);
+    free(loss);
+    free(n_correct);
+}
+
+// Rows that share what they have in common have the bits of rows that are evaluated one at a time.
+TEST(trials_share_without_a_difference) {
+    if (!has_device()) {
+        SKIP("no CUDA device");
+    }
+    static const struct {
+        EsDtype precision;
+        int is_tf32;
+    } kinds[] = {{ES_DTYPE_F32, 0}, {ES_DTYPE_F32, 1}, {ES_DTYPE_BF16, 0}, {ES_DTYPE_F16, 0}};
+    Ground ground;
+    begin_ground(&ground);
+    float *parameters = ground.store->parameters.data, *states = ground.store->states.data;
+    for (int64_t i = 0; i < es_tensor_count(&ground.store->parameters); i++) {
+        parameters[i] = 0.4f * small_draw((uint32_t)i);
+    }
+    for (int64_t i = 0; i < es_tensor_count(&ground.store->states); i++) {
+        states[i] = 0.3f + 0.2f * small_draw((uint32_t)i); // means, and variances above 0
+    }
+    for (size_t kind = 0; kind < ES_COUNT_OF(kinds); kind++) {
+        static EsFusedSlot slots[N_TRIALS * ES_SLOTS_MAX];
+        int32_t env[N_TRIALS];
+        Fused fused;
+        Trials together, alone;
+        int n_slots = ground.model.n_slots, n_distinct = 0;
+        begin_fused(&fused, &ground, kinds[kind].precision, kinds[kind].is_tf32, 0, N_ENVS);
+        send_slab(&fused, &fused.store->parameters, parameters);
+        send_slab(&fused, &fused.store->states, states);
+        draw_trials(n_slots, env, slots);
+        EsTensor env_device = send(&fused, ES_DTYPE_I32, N_TRIALS, env);
+        EsTensor slots_device =
+            send(&fused, ES_DTYPE_U8, (int64_t)sizeof *slots * N_TRIALS * n_slots, slots);
+        evaluate(&fused, &env_device, &slots_device, 0, N_TRIALS, &together);
+        for (int t = 0; t < N_TRIALS; t++) {
+            evaluate(&fused, &env_device, &slots_device, t, 1, &alone);
+        }
+        for (int t = 0; t < N_TRIALS; t++) {
+            EXPECT(together.loss[t] == alone.loss[t]);
+            EXPECT_EQ(together.n_correct[t], alone.n_correct[t]);
+            EXPECT(isfinite(together.loss[t]));
+            n_distinct += t == 0 || together.loss[t] != together.loss[t - 1];
+        }
+        EXPECT(n_distinct > N_TRIALS / 2); // the trials are not all alike
+        es_device_destroy_tensor(&env_device);
+        es_device_destroy_tensor(&slots_device);
+        end_fused(&fused);
     }
     ground_end(&ground);
 }

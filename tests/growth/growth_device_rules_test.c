@@ -143,6 +143,168 @@ TEST(a_judgement_has_the_same_bits) {
     destroy_small_dataset(&dataset);
 }
 
+// --- clipping and SGD ---
+
+enum { U = 3, UPDATED_SLOTS = 3 };
+
+// Weights, momenta and gradients of U environments, and what their slots hold.
+typedef struct Update {
+    EsGrowth *growth;
+    int64_t width;
+    size_t bytes;
+    float *parameters, *momentum, *gradients; // owned [U, width]
+    EsFusedSlot slots[U][UPDATED_SLOTS];
+} Update;
+
+static EsGrowth *create_updated(void) {
+    EsDatasetOptions small = {.seed = 7, .n_train = 32, .n_validation = 8, .n_test = 8};
+    EsHostSpec host;
+    EsSlot slots[ES_SLOTS_MAX];
+    int n_slots = 0;
+    REQUIRE_OK(es_host_preset("cifar_baseline", &host)); // tensors of several pieces
+    REQUIRE_OK(es_slots_parse(&host, "r0c0,r0c1,r0c2", slots, &n_slots));
+    REQUIRE_OK(es_dataset_create(&dataset, host.dataset, &small, NULL));
+    EsGrowthOptions options = es_growth_defaults(&host, slots, n_slots, U);
+    options.batch = options.n_validation_images = 4;
+    return create_on_cuda(options, &dataset);
+}
+
+// Elements [first, end) of an environment's gradients and momenta.
+static void fill_stretch(Update *u, int env, int64_t first, int64_t end) {
+    for (int64_t i = env * u->width + first; i < env * u->width + end; i++) {
+        // one environment's are below the limit
+        u->gradients[i] = (env == 1 ? 1e-4f : 1.0f) * small_draw((uint32_t)i);
+        u->momentum[i] = 0.1f * small_draw((uint32_t)(i + 1000));
+    }
+}
+
+static void fill_spans(Update *u, int env, const EsSpans *spans) {
+    for (int k = 0; k < spans->n; k++) {
+        fill_stretch(u, env, spans->offset[k], spans->offset[k] + spans->length[k]);
+    }
+}
+
+// Seeds of two kinds and none; a gate in use at the middle slot. What lies between tensors is 0.
+static void fill_update(Update *u) {
+    static const int blueprint[U] = {ES_BLUEPRINT_CONV_HEAVY, ES_BLUEPRINT_BOTTLENECK, ES_NO_SEED};
+    const EsGrowthModel *model = &u->growth->model;
+    EsSpans spans;
+    for (int e = 0; e < U; e++) {
+        REQUIRE_OK(es_growth_host_spans(model, &spans));
+        fill_spans(u, e, &spans);
+        for (int s = 0; s < UPDATED_SLOTS; s++) {
+            int kind = blueprint[(e + s) % U], is_empty = kind == ES_NO_SEED, is_gated = s == 1;
+            u->slots[e][s] = (EsFusedSlot){kind,
+                                           is_empty   ? ES_BLEND_NONE
+                                           : is_gated ? ES_BLEND_GATE
+                                                      : ES_BLEND_ADD,
+                                           0.5f, is_gated};
+            if (is_empty) {
+                fill_stretch(u, e, model->layout.region[s], model->layout.region_end[s]);
+                continue;
+            }
+            REQUIRE_OK(es_growth_gate_spans(model, s, &spans));
+            fill_spans(u, e, &spans);
+            REQUIRE_OK(es_growth_seed_spans(model, s, (EsBlueprint)kind, &spans));
+            fill_spans(u, e, &spans);
+        }
+    }
+}
+
+static double sum_squares_of(const Update *u, int env, const EsSpans *spans) {
+    const float *gradient = u->gradients + env * u->width;
+    double sum = 0;
+    for (int k = 0; k < spans->n; k++) {
+        for (int64_t i = spans->offset[k]; i < spans->offset[k] + spans->length[k]; i++) {
+            sum += (double)gradient[i] * (double)gradient[i];
+        }
+    }
+    return sum;
+}
+
+// Clipped by the group's norm, then a step of SGD.
+static void move_spans(Update *u, int env, const EsSpans *spans, double sum_squares, float rate,
+                       float decay) {
+    float limit = u->growth->options.clip, keep = u->growth->options.momentum;
+    float factor = limit / ((float)sqrt(sum_squares) + 1e-6f);
+    factor = limit > 0 && factor < 1.0f ? factor : 1.0f;
+    EXPECT_EQ(factor == 1.0f, env == 1);
+    for (int k = 0; k < spans->n; k++) {
+        int64_t first = env * u->width + spans->offset[k];
+        for (int64_t i = first; i < first + spans->length[k]; i++) {
+            float d = u->gradients[i] * factor + decay * u->parameters[i];
+            u->momentum[i] = keep * u->momentum[i] + d;
+            u->parameters[i] -= rate * u->momentum[i];
+        }
+    }
+}
+
+// Double sums in another order may differ in their last bits: norms are what the device measured.
+static void move_env(Update *u, int env, const EsGradientSums *host, const EsGradientSums *seeds) {
+    const EsGrowthOptions *options = &u->growth->options;
+    EsSpans spans, gate;
+    REQUIRE_OK(es_growth_host_spans(&u->growth->model, &spans));
+    EXPECT_NEAR(host->sum_squares, sum_squares_of(u, env, &spans), 1e-12 * host->sum_squares);
+    EXPECT_EQ(host->n_tensors, spans.n);
+    move_spans(u, env, &spans, host->sum_squares, options->host_rate, options->host_decay);
+    for (int s = 0; s < UPDATED_SLOTS; s++) {
+        const EsFusedSlot *slot = &u->slots[env][s];
+        if (slot->blueprint == ES_NO_SEED) {
+            EXPECT_EQ(seeds[s].n_tensors, 0);
+            continue;
+        }
+        REQUIRE_OK(
+            es_growth_seed_spans(&u->growth->model, s, (EsBlueprint)slot->blueprint, &spans));
+        REQUIRE_OK(es_growth_gate_spans(&u->growth->model, s, &gate));
+        gate.n = slot->mode == ES_BLEND_GATE ? gate.n : 0;
+        double sum = sum_squares_of(u, env, &spans) + sum_squares_of(u, env, &gate);
+        EXPECT_NEAR(seeds[s].sum_squares, sum, 1e-12 * sum);
+        EXPECT_EQ(seeds[s].n_tensors, spans.n + gate.n);
+        move_spans(u, env, &spans, seeds[s].sum_squares, options->seed_rate, 0);
+        move_spans(u, env, &gate, seeds[s].sum_squares, options->seed_rate, 0);
+    }
+}
+
+// Every weight and momentum has the bits of a plain loop, norms are right, and empty slots and
+// gates that are not in use stay as they are.
+TEST(an_update_has_the_bits_of_a_plain_loop) {
+    Update u = {.growth = create_updated()};
+    if (u.growth == NULL) {
+        es_dataset_destroy(&dataset);
+        SKIP("no CUDA device that runs this host");
+    }
+    EsGrowth *growth = u.growth;
+    const EsGrowthParts *parts = &growth->on_device->parts;
+    REQUIRE_OK(es_growth_queue_reset(growth, 0));
+    es_growth_cuda_begin_step(parts, growth->stream);
+    u.width = growth->store->gradients.dim[1];
+    u.bytes = es_tensor_bytes(&growth->store->gradients);
+    u.parameters = fetch_slab(growth, &growth->store->parameters);
+    u.momentum = calloc(1, u.bytes);
+    u.gradients = calloc(1, u.bytes);
+    fill_update(&u);
+    put(growth, parts->gradients, u.gradients, u.bytes);
+    put(growth, parts->momentum, u.momentum, u.bytes);
+    put(growth, parts->train_slots, u.slots, sizeof u.slots);
+    es_growth_cuda_update(parts, growth->stream, 1);
+    EsGradientSums hosts[U], seeds[U][UPDATED_SLOTS];
+    fetch(growth, hosts, parts->host_sums, sizeof hosts);
+    fetch(growth, seeds, parts->seed_sums, sizeof seeds);
+    for (int e = 0; e < U; e++) {
+        move_env(&u, e, &hosts[e], seeds[e]);
+    }
+    float *parameters = fetch_slab(growth, &growth->store->parameters);
+    float *momentum = fetch_slab(growth, &growth->momentum);
+    EXPECT(memcmp(parameters, u.parameters, u.bytes) == 0);
+    EXPECT(memcmp(momentum, u.momentum, u.bytes) == 0);
+    void *const owned[] = {u.parameters, u.momentum, u.gradients, parameters, momentum};
+    for (size_t i = 0; i < ES_COUNT_OF(owned); i++) {
+        free(owned[i]);
+    }
+    es_growth_destroy(growth);
+    es_dataset_destroy(&dataset);
+}
+
 // --- float16 ---
 
 enum { F = 4 };
