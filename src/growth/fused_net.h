@@ -19,7 +19,7 @@
 #define ES_FUSED_GATE_TENSORS 4
 
 // n / d = the upper half of n times this, for n d < 2^32; 0, which means a plain division, for 1.
-static inline uint32_t es_fused_reciprocal(int32_t d) {
+static inline ES_HOST_DEVICE uint32_t es_fused_reciprocal(int32_t d) {
     return d <= 1 ? 0 : 0xFFFFFFFFu / (uint32_t)d + 1;
 }
 
