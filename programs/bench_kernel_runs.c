@@ -373,7 +373,8 @@ EsStatus es_bench_make_gather(EsKernelState *state) {
 }
 
 void es_bench_run_gather_order(EsKernelState *s) {
-    s->kernels->gather_order(s->stream, 1, N_SAMPLES, &s->episode, &s->step, &s->index);
+    const EsSampleOrder order = {.seed = 1, .n_samples = N_SAMPLES, .n_shares = 1};
+    s->kernels->gather_order(s->stream, &order, &s->episode, &s->step, &s->index);
 }
 
 void es_bench_run_gather_images(EsKernelState *s) {

@@ -95,6 +95,10 @@ static EsStatus dry_run(EsGrowRun *grow, const EsConfig *config) {
            model->n_slots, settings->n_envs);
     printf("# memory      %.1f MiB parameters, gradients, momentum and snapshots of hosts\n",
            4.0 * 4.0 * (double)(model->layout.n_parameters * settings->n_envs) / 1048576);
+    char text[160];
+    const EsDeviceInfo *device = es_device_info(play->device);
+    printf("# device      %s, %s: %s\n", device->name, device->architecture,
+           es_grow_describe_precision(settings, device, text));
     if (es_grow_settings_train(settings)) {
         int64_t n_parameters = es_grow_run_policy_parameters(grow);
         printf("# policy      %lld parameters, %.1f MiB with gradients and moments, %.0f ms per "
@@ -102,7 +106,6 @@ static EsStatus dry_run(EsGrowRun *grow, const EsConfig *config) {
                (long long)n_parameters, 4.0 * 4.0 * (double)n_parameters / 1048576,
                1e3 * update_seconds);
     }
-    char text[32];
     double run_seconds = (step_seconds * n_steps + update_seconds) * settings->run.n_rounds;
     printf("# time        %.0f ms per step without seeds, %s for %d rounds of %d steps\n",
            1e3 * step_seconds, write_seconds(run_seconds, text), settings->run.n_rounds, n_steps);
@@ -206,6 +209,7 @@ EsExit es_grow_run(int argc, char **argv) {
         .config = &config,
     };
     EsArguments arguments;
+        ES_OPTION_KEY("data-split", "grow.data_split", "whole|share"),
     EsStatus status = es_options_parse(&table, argc, argv, &arguments);
     if (status == ES_STATUS_OK && arguments.wants_help) {
         es_options_print_help(&table, stdout);

@@ -13,17 +13,42 @@
 #include "message.h"
 #include "runs/grow_evaluation_file.h"
 
+const char *es_grow_describe_precision(const EsGrowSettings *settings, const EsDeviceInfo *device,
+                                       char text[160]) {
+    EsDtype dtype = es_grow_settings_precision(settings, device);
+    char why[64] = "";
+    if (settings->amp_dtype == 0 && device->kind == ES_DEVICE_CUDA) {
+        snprintf(why, sizeof why, " (--amp-dtype auto; compute capability %d.%d)",
+                 device->capability / 10, device->capability % 10);
+    }
+    snprintf(text, 160, "hosts compute in %s%s%s",
+             dtype == ES_DTYPE_BF16  ? "bfloat16"
+             : dtype == ES_DTYPE_F16 ? "float16, with a loss scale for each"
+                                     : "float32",
+             dtype == ES_DTYPE_F32 && settings->is_tf32 && device->kind == ES_DEVICE_CUDA
+                 ? ", products in TF32"
+                 : "",
+             why);
+    return text;
+}
+
 EsStatus es_grow_play_run(const EsRunCommand *command, const EsConfig *config, EsGrowRun *grow,
                           EsRunPlayed *played) {
     const EsGrowSettings *settings = config->settings;
     const EsDataset *data = &es_grow_run_play(grow)->dataset;
-    char text[512];
-    snprintf(text, sizeof text,
-             "data: %.100s, %lld training, %lld validation and %lld test images of %d x %d x %d in "
-             "%d classes",
-             data->name, (long long)data->train.count, (long long)data->validation.count,
-             (long long)data->test.count, data->height, data->width, data->n_channels,
-             data->n_classes);
+    const EsDeviceInfo *device = es_device_info(es_grow_run_play(grow)->device);
+    char text[768];
+    int used = snprintf(
+        text, sizeof text,
+        "data: %.100s, %lld training, %lld validation and %lld test images of %d x %d x %d in "
+        "%d classes",
+        data->name, (long long)data->train.count, (long long)data->validation.count,
+        (long long)data->test.count, data->height, data->width, data->n_channels, data->n_classes);
+    if (device->kind == ES_DEVICE_CUDA) {
+        char numbers[160];
+        snprintf(text + used, sizeof text - (size_t)used, "\n%.100s: %s", device->name,
+                 es_grow_describe_precision(settings, device, numbers));
+    }
     EsRunWork work = es_grow_run_work(grow);
     int is_known = command->resume != NULL || command->is_further;
     return es_run_command_play(command, config, &settings->run, &work, is_known ? NULL : text,

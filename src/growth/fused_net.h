@@ -110,7 +110,7 @@ typedef struct EsFusedArguments {
     const unsigned char *images, *labels;
     const int32_t *episode, *step; // [E], [1]
     EsGatherOptions gather;
-    int64_t n_samples;   // images that training draws from
+    EsSampleOrder order; // of training
     int64_t first_image; // evaluation: of the pass
     int32_t n_images;    // N
     int32_t is_training;

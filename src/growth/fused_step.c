@@ -345,7 +345,7 @@ static void fill_arguments(EsFusedStep *fused) {
     args->images = options->images.data;
     args->labels = options->labels.data;
     args->episode = options->episode.data;
-    args->n_samples = dataset->train.count;
+    args->order = es_growth_order(model);
     args->is_tf32 = options->is_tf32;
     args->gather = (EsGatherOptions){.seed = model->seed, .pad = model->pad, .flip = model->flip};
     for (int c = 0; c < dataset->n_channels; c++) {

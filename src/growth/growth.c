@@ -66,6 +66,10 @@ static EsStatus check_options(const EsGrowthOptions *options, const EsDataset *d
         return ES_FAIL(UNSUPPORTED, "the CPU computes in F32; %s is asked for",
                        es_dtype_name(options->precision));
     }
+    if (options->n_shares < 0 || options->n_shares > INT32_MAX) {
+        return ES_FAIL(ARGUMENT, "%lld shares of the training images",
+                       (long long)options->n_shares);
+    }
     if (options->settings.episode_steps > INT32_MAX / options->step_batches) {
         return ES_FAIL(ARGUMENT, "%d steps of %lld batches are more than can be counted",
                        options->settings.episode_steps, (long long)options->step_batches);
@@ -81,6 +85,13 @@ static EsStatus check_options(const EsGrowthOptions *options, const EsDataset *d
                        (long long)dataset->validation.count);
     }
     return ES_STATUS_OK;
+}
+
+EsDtype es_growth_auto_precision(const EsDeviceInfo *device) {
+    if (device->kind == ES_DEVICE_CPU) {
+        return ES_DTYPE_F32;
+    }
+    return device->capability >= 80 ? ES_DTYPE_BF16 : ES_DTYPE_F16;
 }
 
 static void fill_settings(EsGrowth *growth) {
@@ -113,6 +124,7 @@ static EsStatus create_model(EsGrowth *growth, const EsDataset *dataset) {
     fill_settings(growth);
     return es_growth_settings_check(&growth->options.settings);
 }
+    model->n_shares = ES_MAX(options->n_shares, 1);
 
 static EsStatus create_slabs(EsGrowth *growth) {
     const EsGrowthLayout *layout = &growth->model.layout;

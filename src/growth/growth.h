@@ -39,6 +39,7 @@ typedef struct EsGrowthOptions {
     int is_tf32;        // CUDA, F32: convolutions multiply in TF32
     int pad, flip;
     EsCompileMode mode;
+    int64_t n_shares; // episodes that divide each pass over the training images; 0 or 1 = none
     int plan_capacity;
     float host_rate, seed_rate, momentum, host_decay; // SGD; seeds have no weight decay
     float clip;          // L2 norm of the host's and of each seed's gradient; 0 = none
@@ -51,6 +52,10 @@ EsGrowthOptions es_growth_defaults(const EsHostSpec *host, const EsSlot *slots, 
                                    int64_t n_envs);
 
 typedef struct EsGrowth EsGrowth;
+// What hosts compute with where nobody says: F32 on the CPU; on CUDA BF16 from compute capability
+// 8.0 on, whose tensor cores have it, else F16.
+EsDtype es_growth_auto_precision(const EsDeviceInfo *device);
+
 
 // The data set is borrowed. UNSUPPORTED when the device cannot run this host, and why.
 EsStatus es_growth_create(const EsGrowthOptions *options, const EsDataset *dataset,

@@ -163,6 +163,12 @@ static EsGatherOptions gather_options(const EsGrowthModel *model, int is_trainin
         gather.pad = model->pad;
         gather.flip = model->flip;
     }
+EsSampleOrder es_growth_order(const EsGrowthModel *model) {
+    return (EsSampleOrder){.seed = model->seed,
+                           .n_samples = model->dataset->train.count,
+                           .n_shares = ES_MAX(model->n_shares, 1)};
+}
+
     for (int c = 0; c < model->dataset->n_channels; c++) {
         gather.mean[c] = model->dataset->mean[c];
         gather.inv_std[c] = 1.0f / model->dataset->std[c];
@@ -181,8 +187,8 @@ static EsStatus build(const EsGrowthModel *model, const EsTopology *topology, in
     out->labels = es_graph_shared_input(graph, "data labels", ES_DTYPE_U8, 1, image_dims);
     out->episode = es_graph_input(graph, "episode", ES_DTYPE_I32, 0, NULL);
     out->step = es_graph_shared_input(graph, "step", ES_DTYPE_I32, 1, (int64_t[]){1});
-    out->index = is_training ? es_graph_gather_order(graph, model->seed, dataset->train.count,
-                                                     out->batch, out->episode, out->step)
+    out->index = is_training ? es_graph_gather_order(graph, es_growth_order(model), out->batch,
+                                                     out->episode, out->step)
                              : es_graph_input(graph, "index", ES_DTYPE_I32, 1, &out->batch);
     EsValueId images = es_graph_gather_images(graph, gather_options(model, is_training),
                                               out->images, out->index, out->episode, out->step);

@@ -32,13 +32,17 @@ typedef struct EsGrowthModel {
     EsSlot slots[ES_SLOTS_MAX];
     int n_slots;
     int64_t n_envs;
-    uint64_t seed; // of the run
-    int pad, flip; // augmentation of training images
+    uint64_t seed;    // of the run
+    int pad, flip;    // augmentation of training images
+    int64_t n_shares; // that share each pass over them; 0 = 1
     const EsDataset *dataset;
     EsGrowthLayout layout; // filled by es_growth_layout_create
 } EsGrowthModel;
 
 EsStatus es_growth_layout_create(EsGrowthModel *model);
+
+// Which training images go into which batch.
+EsSampleOrder es_growth_order(const EsGrowthModel *model);
 
 // The parameter tensors of one part of a network, in the order in which its builder declares them
 // (host: per block conv.weight, norm.gamma, norm.beta, then head.weight, head.bias).

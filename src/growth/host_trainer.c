@@ -71,6 +71,8 @@ static EsStatus build_program(EsHostTrainer *t, Program *program, int64_t batch,
     const int64_t image_dims[] = {dataset->n_images, dataset->n_channels, dataset->height,
                                   dataset->width};
     EsGatherOptions gather = {.seed = t->options.seed};
+    EsSampleOrder order = {
+        .seed = t->options.seed, .n_samples = dataset->train.count, .n_shares = 1};
     if (is_training) {
         gather.pad = t->options.pad;
         gather.flip = t->options.flip;
@@ -86,10 +88,9 @@ static EsStatus build_program(EsHostTrainer *t, Program *program, int64_t batch,
     program->labels = es_graph_shared_input(graph, "data labels", ES_DTYPE_U8, 1, image_dims);
     program->episode = es_graph_input(graph, "episode", ES_DTYPE_I32, 0, NULL);
     program->step = es_graph_shared_input(graph, "step", ES_DTYPE_I32, 1, (int64_t[]){1});
-    program->index = is_training
-                         ? es_graph_gather_order(graph, t->options.seed, dataset->train.count,
-                                                 batch, program->episode, program->step)
-                         : es_graph_input(graph, "index", ES_DTYPE_I32, 1, &batch);
+    program->index =
+        is_training ? es_graph_gather_order(graph, order, batch, program->episode, program->step)
+                    : es_graph_input(graph, "index", ES_DTYPE_I32, 1, &batch);
     EsValueId images = es_graph_gather_images(graph, gather, program->images, program->index,
                                               program->episode, program->step);
     EsValueId labels = es_graph_gather_labels(graph, program->labels, program->index);

@@ -4,6 +4,8 @@
 // gather_order   index i32 [E, N]: which samples environment e takes at this step. Sample number q
 // = step N + n belongs to pass
 //                q / n_samples; each (episode, pass) walks its own permutation of [0, n_samples).
+//                With S > 1 shares, episodes S g .. S g + S - 1 walk one permutation together: of
+//                every S N samples each takes N, so that no two of them see the same one in a pass.
 // gather_images  y f32 or bf16 [E, N, C, H, W] = (pixel / 255 - mean[c]) inv_std[c] of images u8
 // [M, C, H, W], after a crop from
 //                an image padded with black and a horizontal flip, both drawn per (episode, step,
@@ -19,7 +21,7 @@
 
 // clang-format off
 #define ES_GATHER_KERNELS(X) \
-    X(gather_order, (EsStream *s, uint64_t seed, int64_t n_samples, EsIn episode, EsIn step, EsOut index)) \
+    X(gather_order, (EsStream *s, const EsSampleOrder *order, EsIn episode, EsIn step, EsOut index)) \
     X(gather_images, (EsStream *s, const EsGatherOptions *options, EsIn images, EsIn index, EsIn episode, EsIn step, EsOut y)) \
     X(gather_labels, (EsStream *s, EsIn labels, EsIn index, EsOut y)) \
     X(count_steps, (EsStream *s, EsOut step))

@@ -7,8 +7,7 @@
 #define ORDER_BLOCK      256 // elements of a pass at a time
 
 typedef struct GatherOrder {
-    uint64_t seed;
-    uint32_t n_samples;
+    const EsSampleOrder *order;
     EsIn episode, step;
     EsOut index;
     int64_t N;
@@ -47,28 +46,27 @@ static void order_environment(void *context, int64_t e, int worker) {
     (void)worker;
     const GatherOrder *job = context;
     uint32_t episode = (uint32_t)*es_env_i32(job->episode, e);
-    uint64_t first = (uint64_t)(uint32_t)*es_env_i32(job->step, 0) * (uint64_t)job->N;
+    uint32_t leader = es_gather_leader(job->order, episode);
+    uint32_t n_samples = (uint32_t)job->order->n_samples;
+    uint64_t first =
+        es_gather_first(job->order, episode, (uint32_t)*es_env_i32(job->step, 0), job->N);
     int32_t *index = es_env_i32(job->index, e);
     for (int64_t n = 0; n < job->N;) {
         uint64_t position = first + (uint64_t)n;
-        uint32_t pass = (uint32_t)(position / job->n_samples);
-        uint32_t start = (uint32_t)(position % job->n_samples);
-        int64_t count = ES_MIN(ES_MIN(job->N - n, ORDER_BLOCK), (int64_t)(job->n_samples - start));
-        order_block(es_gather_pass_key(job->seed, episode, pass), job->n_samples, start, (int)count,
-                    index + n);
+        uint32_t pass = (uint32_t)(position / n_samples);
+        uint32_t start = (uint32_t)(position % n_samples);
+        int64_t count = ES_MIN(ES_MIN(job->N - n, ORDER_BLOCK), (int64_t)(n_samples - start));
+        order_block(es_gather_pass_key(job->order->seed, leader, pass), n_samples, start,
+                    (int)count, index + n);
         n += count;
     }
 }
 
-void es_gather_order_cpu(EsStream *s, uint64_t seed, int64_t n_samples, EsIn episode, EsIn step,
+void es_gather_order_cpu(EsStream *s, const EsSampleOrder *order, EsIn episode, EsIn step,
                          EsOut index) {
-    ES_ASSERT(n_samples > 0 && n_samples <= INT32_MAX);
-    GatherOrder job = {.seed = seed,
-                       .n_samples = (uint32_t)n_samples,
-                       .episode = episode,
-                       .step = step,
-                       .index = index,
-                       .N = index->dim[1]};
+    ES_ASSERT(order->n_samples > 0 && order->n_samples <= INT32_MAX && order->n_shares > 0);
+    GatherOrder job = {
+        .order = order, .episode = episode, .step = step, .index = index, .N = index->dim[1]};
     es_stream_parallel(s, index->dim[0], order_environment, &job);
 }
 

@@ -5,14 +5,16 @@
 #include "kernels/cuda_common.cuh"
 #include "kernels/gather_rules.h"
 
-static __global__ void gather_order_kernel(uint64_t seed, uint32_t n_samples,
-                                           const int32_t *episode, const int32_t *step,
-                                           int32_t *index, int64_t n_images, int64_t count) {
+static __global__ void gather_order_kernel(EsSampleOrder order, const int32_t *episode,
+                                           const int32_t *step, int32_t *index, int64_t n_images,
+                                           int64_t count) {
     int64_t j = (int64_t)blockIdx.x * ES_THREADS + threadIdx.x;
     if (j < count) {
         int64_t env = j / n_images, n = j % n_images;
-        uint64_t position = (uint64_t)(uint32_t)step[0] * (uint64_t)n_images + (uint64_t)n;
-        index[j] = es_gather_sample(seed, (uint32_t)episode[env], position, n_samples);
+        uint32_t own = (uint32_t)episode[env];
+        uint64_t first = es_gather_first(&order, own, (uint32_t)step[0], n_images);
+        index[j] = es_gather_sample(order.seed, es_gather_leader(&order, own), first + (uint64_t)n,
+                                    (uint32_t)order.n_samples);
     }
 }
 
@@ -47,14 +49,14 @@ static __global__ void gather_labels_kernel(const unsigned char *labels, const i
 
 static __global__ void count_steps_kernel(int32_t *step) { step[0] += 1; }
 
-void es_gather_order_cuda(EsStream *s, uint64_t seed, int64_t n_samples, EsIn episode, EsIn step,
+void es_gather_order_cuda(EsStream *s, const EsSampleOrder *order, EsIn episode, EsIn step,
                           EsOut index) {
     EsLaunch launch(s, "gather_order");
-    ES_ASSERT(n_samples > 0 && n_samples <= INT32_MAX);
+    ES_ASSERT(order->n_samples > 0 && order->n_samples <= INT32_MAX && order->n_shares > 0);
     int64_t count = es_tensor_count(index);
     launch.start(gather_order_kernel, dim3((unsigned)es_ceil_div(count, ES_THREADS)), ES_THREADS,
-                 seed, n_samples, es_data<int32_t>(episode), es_data<int32_t>(step),
-                 es_data<int32_t>(index), index->dim[1], count);
+                 *order, es_data<int32_t>(episode), es_data<int32_t>(step), es_data<int32_t>(index),
+                 index->dim[1], count);
 }
 
 void es_gather_images_cuda(EsStream *s, const EsGatherOptions *options, EsIn images, EsIn index,

@@ -46,6 +46,19 @@ static inline ES_HOST_DEVICE EsRandom4 es_gather_pass_key(uint64_t seed, uint32_
     return es_random_draw(seed, episode, ES_PURPOSE_DATA_ORDER, pass, 0);
 }
 
+// With shares, whose passes an episode takes part in: the first of its group's. Alone, its own.
+static inline ES_HOST_DEVICE uint32_t es_gather_leader(const EsSampleOrder *order,
+                                                       uint32_t episode) {
+    return episode - episode % (uint32_t)order->n_shares;
+}
+
+// Number of the first of the n_images samples of a batch in the stream of the episode's leader.
+static inline ES_HOST_DEVICE uint64_t es_gather_first(const EsSampleOrder *order, uint32_t episode,
+                                                      uint32_t step, int64_t n_images) {
+    uint32_t n_shares = (uint32_t)order->n_shares;
+    return ((uint64_t)step * n_shares + episode % n_shares) * (uint64_t)n_images;
+}
+
 // Which sample environment `episode` takes as number `position` of its endless stream of passes.
 static inline ES_HOST_DEVICE int32_t es_gather_sample(uint64_t seed, uint32_t episode,
                                                       uint64_t position, uint32_t n_samples) {

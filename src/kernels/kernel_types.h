@@ -59,6 +59,13 @@ typedef struct EsAdamOptions {
 
 #define ES_MAX_IMAGE_CHANNELS 4
 
+// Which samples of a data set go into which batch (gather.h).
+typedef struct EsSampleOrder {
+    uint64_t seed;
+    int64_t n_samples;
+    int64_t n_shares; // environments that share each pass; 1: everyone has its own
+} EsSampleOrder;
+
 typedef struct EsGatherOptions {
     uint64_t seed;
     int pad;  // crop offsets in 0..2*pad from a border of black pixels; 0 = no crop

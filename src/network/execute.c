@@ -144,7 +144,7 @@ void es_execute_node(const EsKernels *k, EsStream *s, const EsNode *node, const 
         k->dropout(s, a->dropout, in[0], in[1], in[2], out[0]);
         break;
     case ES_OP_GATHER_ORDER:
-        k->gather_order(s, a->order.seed, a->order.n_samples, in[0], in[1], out[0]);
+        k->gather_order(s, &a->order, in[0], in[1], out[0]);
         break;
     case ES_OP_GATHER_IMAGES:
         k->gather_images(s, &a->gather, in[0], in[1], in[2], in[3], out[0]);

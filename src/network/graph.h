@@ -98,10 +98,7 @@ typedef union EsAttributes {
     EsDropoutOptions dropout;
     EsGatherOptions gather;
     int64_t first; // CONCAT_INPUT: column of the joined rows
-    struct {
-        uint64_t seed;
-        int64_t n_samples;
-    } order;
+    EsSampleOrder order;
 } EsAttributes;
 
 typedef struct EsNode {
@@ -235,7 +232,7 @@ typedef struct EsLoss {
 EsLoss es_graph_cross_entropy(EsGraph *graph, EsValueId logits, EsValueId labels);
 
 // Batches from a data set in memory (kernels/gather.h).
-EsValueId es_graph_gather_order(EsGraph *graph, uint64_t seed, int64_t n_samples, int64_t n_batch,
+EsValueId es_graph_gather_order(EsGraph *graph, EsSampleOrder order, int64_t n_batch,
                                 EsValueId episode, EsValueId step);
 EsValueId es_graph_gather_images(EsGraph *graph, EsGatherOptions options, EsValueId images,
                                  EsValueId index, EsValueId episode, EsValueId step);

@@ -301,22 +301,22 @@ EsLoss es_graph_cross_entropy(EsGraph *graph, EsValueId logits, EsValueId labels
     return loss;
 }
 
-EsValueId es_graph_gather_order(EsGraph *graph, uint64_t seed, int64_t n_samples, int64_t n_batch,
+EsValueId es_graph_gather_order(EsGraph *graph, EsSampleOrder order, int64_t n_batch,
                                 EsValueId episode, EsValueId step) {
     if (!es_graph_check(graph, "gather order", episode, 1, ES_DTYPE_I32) ||
         !es_graph_check_shared(graph, "gather order", step, 1, ES_DTYPE_I32)) {
         return ES_NO_VALUE;
     }
-    if (n_samples < 1 || n_samples > INT32_MAX) {
-        return es_graph_fail(graph, ES_STATUS_ARGUMENT, "gather order: %lld samples",
-                             (long long)n_samples);
+    if (order.n_samples < 1 || order.n_samples > INT32_MAX || order.n_shares < 1 ||
+        order.n_shares > INT32_MAX) {
+        return es_graph_fail(graph, ES_STATUS_ARGUMENT, "gather order: %lld samples, %lld shares",
+                             (long long)order.n_samples, (long long)order.n_shares);
     }
     EsValueId index = es_graph_add_activation(graph, "sample index", ES_DTYPE_I32, 2,
                                               (int64_t[]){graph->n_envs, n_batch});
     EsNode *node =
         es_graph_add_node(graph, ES_OP_GATHER_ORDER, 2, (EsValueId[]){episode, step}, 1, &index);
-    node->attributes.order.seed = seed;
-    node->attributes.order.n_samples = n_samples;
+    node->attributes.order = order;
     return index;
 }
 

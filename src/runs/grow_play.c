@@ -21,7 +21,6 @@ static EsGrowthOptions growth_options(const EsGrowSettings *settings, const EsHo
     options.seed = (uint64_t)settings->run.seed;
     options.n_threads = settings->run.n_threads;
     options.device = settings->run.device;
-    options.precision = es_grow_settings_precision(settings);
     options.is_tf32 = settings->is_tf32;
     options.pad = settings->pad;
     options.flip = settings->flip;
@@ -95,6 +94,10 @@ static EsStatus create_parts(EsGrowPlay *play, const EsGrowPlay *model) {
     EsGrowthOptions options =
         growth_options(settings, &play->host, slots, n_slots,
                        ES_MIN(settings->validation_images, play->dataset.validation.count));
+    options.precision = es_grow_settings_precision(settings, es_device_info(play->device));
+    // an episode sees the same images whatever number of hosts plays it
+    int n_shares = model != NULL ? model->settings->n_envs : settings->n_envs;
+    options.n_shares = settings->data_split == 1 ? n_shares : 1;
     ES_TRY(es_growth_create(&options, &play->dataset, &play->growth));
     ES_TRY(es_grow_play_reserve(play));
     ES_TRY(create_reward(play));

@@ -64,6 +64,8 @@ static const EsConfigKey keys[] = {
                    "stages advance on their own when their gate opens"),
     ES_CONFIG_INT(EsGrowSettings, data_seed, "grow", "data_seed", "1", 0, 2147483647,
                   "seed of a generated data set"),
+    ES_CONFIG_CHOICE(EsGrowSettings, data_split, "grow", "data_split", "whole", "whole|share",
+                     "images a host trains on: the whole set, or its share of each pass over it"),
     ES_CONFIG_INT(EsGrowSettings, pad, "grow", "pad", "0", 0, 16,
                   "random crop from a border of N pixels"),
     ES_CONFIG_BOOL(EsGrowSettings, flip, "grow", "flip", "off", "random horizontal flip"),
@@ -79,8 +81,8 @@ static const EsConfigKey keys[] = {
                    "run operation by operation, for debugging; on CUDA without captures"),
     ES_CONFIG_CHOICE(EsGrowSettings, amp_dtype, "grow", "amp_dtype", "auto",
                      "auto|off|bfloat16|float16",
-                     "numbers that hosts compute with on CUDA; auto: bfloat16 there, off on the "
-                     "CPU"),
+                     "numbers that hosts compute with on CUDA; auto: bfloat16 where the GPU has "
+                     "it, else float16; off on the CPU"),
     ES_CONFIG_CHOICE(EsGrowSettings, is_tf32, "grow", "tf32", "on", "off|on",
                      "float32 convolutions of hosts on CUDA multiply in TF32"),
     ES_CONFIG_INT(EsGrowSettings, n_hidden, "policy", "hidden", "0", 0, 4096,
@@ -117,11 +119,10 @@ int es_grow_settings_train(const EsGrowSettings *settings) {
     return strcmp(settings->policy, "ppo") == 0;
 }
 
-EsDtype es_grow_settings_precision(const EsGrowSettings *settings) {
-    static const EsDtype chosen[] = {ES_DTYPE_BF16, ES_DTYPE_F32, ES_DTYPE_BF16, ES_DTYPE_F16};
-    int is_auto = settings->amp_dtype == 0;
-    int is_cpu = strcmp(settings->run.device, "cpu") == 0;
-    return is_auto && is_cpu ? ES_DTYPE_F32 : chosen[settings->amp_dtype];
+EsDtype es_grow_settings_precision(const EsGrowSettings *settings, const EsDeviceInfo *device) {
+    static const EsDtype chosen[] = {ES_DTYPE_F32, ES_DTYPE_F32, ES_DTYPE_BF16, ES_DTYPE_F16};
+    return settings->amp_dtype == 0 ? es_growth_auto_precision(device)
+                                    : chosen[settings->amp_dtype];
 }
 
 int64_t es_grow_settings_evaluated(const EsGrowSettings *settings) {

@@ -6,6 +6,7 @@
 #include "control/policy_network.h"
 #include "reward/reward.h"
 #include "runs/run_settings.h"
+#include "tensor/device.h"
 
 typedef struct EsGrowSettings {
     EsRunSettings run;
@@ -24,6 +25,7 @@ typedef struct EsGrowSettings {
     int gates; // 0 permissive, 1 strict
     int auto_forward;
     int data_seed;
+    int data_split; // 0 whole, 1 share
     int pad, flip;
     float host_rate, seed_rate, clip;
     int gradient_stride;
@@ -52,8 +54,8 @@ EsConfig es_grow_run_config(EsGrowSettings *settings);
 // Whether the run trains a policy.
 int es_grow_settings_train(const EsGrowSettings *settings);
 
-// Of the hosts' activations. auto: bfloat16 on CUDA, float32 on the CPU.
-EsDtype es_grow_settings_precision(const EsGrowSettings *settings);
+// Of the hosts' activations. auto: es_growth_auto_precision.
+EsDtype es_grow_settings_precision(const EsGrowSettings *settings, const EsDeviceInfo *device);
 
 // Held-out episodes to play at the end.
 int64_t es_grow_settings_evaluated(const EsGrowSettings *settings);

@@ -264,6 +264,7 @@ EsStatus es_device_open_cuda(EsDevice *device, int index) {
              properties.major, properties.minor);
     device->info.memory_bytes = properties.totalGlobalMem;
     device->info.n_units = properties.multiProcessorCount;
+    device->info.capability = 10 * properties.major + properties.minor;
     ES_TRY(make_current(device));
     cudaFuncAttributes attributes;
     error = cudaFuncGetAttributes(&attributes, probe_kernel);

@@ -8,7 +8,7 @@ typedef struct Shape {
     Kind kind;
     int64_t E, N, M; // M samples
     int64_t C, H, W;
-    int pad, flip;
+    int pad, flip;      // of ORDER pad is the number of shares, 0 = 1
     int seed;           // added to a base
     const char *golden; // computed with a Philox and a permutation of its own, in Python
 } Shape;
@@ -22,7 +22,11 @@ static const Shape shapes[] = {
     {ORDER, 5, 128, 65, 0, 0, 0, 0, 0, 8, NULL},    {IMAGES, 3, 16, 9, 3, 9, 9, 1, 1, 9, NULL},
     {IMAGES, 1, 33, 50, 1, 16, 16, 0, 0, 10, NULL}, {LABELS, 1, 1, 1, 0, 0, 0, 0, 0, 11, NULL},
     {LABELS, 3, 65, 1000, 0, 0, 0, 0, 0, 12, NULL}, {COUNT, 1, 1, 1, 0, 0, 0, 0, 0, 13, NULL},
+    {ORDER, 3, 33, 200, 0, 0, 0, 4, 0, 14, NULL},   {ORDER, 6, 7, 17, 0, 0, 0, 6, 0, 15, NULL},
 };
+
+// of ORDER: environments that share a pass
+static uint32_t shares_of(const Shape *s) { return s->pad > 0 ? (uint32_t)s->pad : 1; }
 
 static uint64_t seed_of(const Shape *s) { return 0xFEDCBA9876543210u + (uint64_t)s->seed; }
 
@@ -41,7 +45,8 @@ static void run(const EsCaseRun *r) {
     EsGatherOptions options = options_of(s);
     switch (s->kind) {
     case ORDER:
-        r->kernels->gather_order(r->stream, seed_of(s), s->M, episode, step, index);
+        r->kernels->gather_order(r->stream, &(EsSampleOrder){seed_of(s), s->M, shares_of(s)},
+                                 episode, step, index);
         break;
     case IMAGES:
         r->kernels->gather_images(r->stream, &options, es_case_at(r, "images"), index, episode,
@@ -93,8 +98,10 @@ static int expect(const EsCase *c, const char *output, double *expected) {
         for (int64_t i = 0; i < s->E * s->N; i++) {
             uint64_t step = (uint64_t)es_case_initial(c, "step")[0];
             uint32_t episode = (uint32_t)es_case_initial(c, "episode")[i / s->N];
-            uint64_t position = step * (uint64_t)s->N + (uint64_t)(i % s->N);
-            expected[i] = es_gather_sample(seed_of(s), episode, position, (uint32_t)s->M);
+            uint32_t share = episode % shares_of(s);
+            uint64_t position =
+                (step * shares_of(s) + share) * (uint64_t)s->N + (uint64_t)(i % s->N);
+            expected[i] = es_gather_sample(seed_of(s), episode - share, position, (uint32_t)s->M);
         }
         break;
     case IMAGES:
@@ -155,7 +162,8 @@ TEST(each_pass_is_a_permutation) {
     EsTensor indices = es_tensor_view(index, ES_DTYPE_I32, device, 2, (int64_t[]){2, N});
     const EsKernels *kernels = es_kernels_of(device);
     for (int batch = 0; batch < n_samples * n_passes; batch++) {
-        kernels->gather_order(stream, 3, n_samples, &episodes, &steps, &indices);
+        kernels->gather_order(stream, &(EsSampleOrder){3, n_samples, 1}, &episodes, &steps,
+                              &indices);
         kernels->count_steps(stream, &steps);
         for (int e = 0; e < 2; e++) {
             memcpy(&taken[e][batch * N], index[e], sizeof index[e]);
@@ -173,6 +181,41 @@ TEST(each_pass_is_a_permutation) {
     }
     EXPECT(memcmp(taken[0], taken[0] + n_samples, n_samples * sizeof(int32_t)) != 0);
     EXPECT(memcmp(taken[0], taken[1], n_samples * sizeof(int32_t)) != 0);
+    es_stream_destroy(stream);
+    es_device_close(device);
+}
+
+// Four environments that share their passes: together they take every sample once in each, and the
+// next round of episodes goes through the set in another order.
+TEST(shares_of_a_pass_do_not_overlap) {
+    enum { E = 4, N = 6, n_samples = 120, n_batches = n_samples / (E * N), n_rounds = 2 };
+    EsDevice *device = NULL;
+    EsStream *stream = NULL;
+    REQUIRE_OK(es_device_open("cpu", &(EsDeviceOptions){.n_threads = 1}, &device));
+    REQUIRE_OK(es_stream_create(device, &stream));
+    int32_t index[E][N], episode[E], step[1] = {0}, first[n_rounds] = {0};
+    EsTensor episodes = es_tensor_view(episode, ES_DTYPE_I32, device, 1, (int64_t[]){E});
+    EsTensor steps = es_tensor_view(step, ES_DTYPE_I32, device, 1, (int64_t[]){1});
+    EsTensor indices = es_tensor_view(index, ES_DTYPE_I32, device, 2, (int64_t[]){E, N});
+    const EsKernels *kernels = es_kernels_of(device);
+    for (int round = 0; round < n_rounds; round++) {
+        int n_seen[n_samples] = {0};
+        for (int e = 0; e < E; e++) {
+            episode[e] = E * round + e;
+        }
+        for (step[0] = 0; step[0] < n_batches; step[0]++) {
+            kernels->gather_order(stream, &(EsSampleOrder){3, n_samples, E}, &episodes, &steps,
+                                  &indices);
+            for (int i = 0; i < E * N; i++) {
+                n_seen[index[i / N][i % N]]++;
+            }
+            first[round] = step[0] == 0 ? index[0][0] * n_samples + index[0][1] : first[round];
+        }
+        for (int i = 0; i < n_samples; i++) {
+            EXPECT_EQ(n_seen[i], 1);
+        }
+    }
+    EXPECT(first[0] != first[1]);
     es_stream_destroy(stream);
     es_device_close(device);
 }

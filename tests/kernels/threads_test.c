@@ -455,7 +455,8 @@ static void run_gather_order(Run *r) {
     EsTensor episode = numbers(r, ES_DTYPE_I32, 100, DIMS(r->E));
     EsTensor step = numbers(r, ES_DTYPE_I32, 100, DIMS(1));
     EsTensor index = take(r, ES_DTYPE_I32, DIMS(r->E, 130));
-    r->kernels->gather_order(r->stream, 9, 1000, &episode, &step, &index);
+    const EsSampleOrder order = {.seed = 9, .n_samples = 1000, .n_shares = 2};
+    r->kernels->gather_order(r->stream, &order, &episode, &step, &index);
 }
 
 static void run_gather_images(Run *r) {

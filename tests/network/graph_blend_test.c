@@ -130,7 +130,7 @@ static Training build_training(void) {
     EsValueId episode = es_graph_input(g, "episode", ES_DTYPE_I32, 0, NULL);
     EsValueId alpha = es_graph_input(g, "alpha", ES_DTYPE_F32, 0, NULL);
     EsValueId mode = es_graph_input(g, "mode", ES_DTYPE_I32, 0, NULL);
-    EsValueId index = es_graph_gather_order(g, 1, N_SAMPLES, 16, episode, step);
+    EsValueId index = es_graph_gather_order(g, (EsSampleOrder){1, N_SAMPLES, 1}, 16, episode, step);
     EsGatherOptions options = {.seed = 1, .mean = {0.5f, 0.5f, 0.5f}, .inv_std = {4, 4, 4}};
     EsValueId h = es_graph_gather_images(g, options, images, index, episode, step);
     h = es_graph_activation(g, ES_ACTIVATION_RELU, es_graph_conv2d(g, "stem", h, 6, 3, 0));

@@ -42,7 +42,8 @@ static void network_build(Network *n, int shape) {
     n->episode = es_graph_input(g, "episode", ES_DTYPE_I32, 0, NULL);
     n->step = es_graph_shared_input(g, "step", ES_DTYPE_I32, 1, (int64_t[]){1});
     n->x = es_graph_input(g, "x", ES_DTYPE_F32, 2, (int64_t[]){N_IMAGES, 3});
-    EsValueId index = es_graph_gather_order(g, 3, N_SAMPLES, N_IMAGES, n->episode, n->step);
+    EsValueId index =
+        es_graph_gather_order(g, (EsSampleOrder){3, N_SAMPLES, 1}, N_IMAGES, n->episode, n->step);
     EsValueId h = es_graph_gather_images(g, gather, n->images, index, n->episode, n->step);
     EsValueId answers = es_graph_gather_labels(g, n->labels, index);
     h = block(g, "first", h, 3 + shape, shape == 2 ? 7 : 3);

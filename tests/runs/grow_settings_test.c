@@ -26,20 +26,27 @@ TEST(an_episode_ends_unless_told_otherwise) {
 
 TEST(precision_follows_the_device_unless_told) {
     static const struct {
-        const char *device, *amp;
+        EsDeviceKind kind;
+        int capability;
+        const char *amp;
         EsDtype dtype;
-    } cases[] = {{"cpu", "auto", ES_DTYPE_F32},       {"cuda", "auto", ES_DTYPE_BF16},
-                 {"cuda:1", "off", ES_DTYPE_F32},     {"cuda", "float16", ES_DTYPE_F16},
-                 {"cuda", "bfloat16", ES_DTYPE_BF16}, {"cpu", "off", ES_DTYPE_F32},
-                 {"cpu", "bfloat16", ES_DTYPE_BF16}}; // growth refuses the last
+    } cases[] = {{ES_DEVICE_CPU, 0, "auto", ES_DTYPE_F32},
+                 {ES_DEVICE_CUDA, 90, "auto", ES_DTYPE_BF16},
+                 {ES_DEVICE_CUDA, 80, "auto", ES_DTYPE_BF16},
+                 {ES_DEVICE_CUDA, 75, "auto", ES_DTYPE_F16},
+                 {ES_DEVICE_CUDA, 90, "off", ES_DTYPE_F32},
+                 {ES_DEVICE_CUDA, 90, "float16", ES_DTYPE_F16},
+                 {ES_DEVICE_CUDA, 75, "bfloat16", ES_DTYPE_BF16}, // as told, even where it is slow
+                 {ES_DEVICE_CPU, 0, "off", ES_DTYPE_F32},
+                 {ES_DEVICE_CPU, 0, "bfloat16", ES_DTYPE_BF16}}; // growth refuses the last
     for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
         EsGrowSettings settings;
         EsConfig config = es_grow_run_config(&settings);
         char text[64];
-        snprintf(settings.run.device, sizeof settings.run.device, "%s", cases[i].device);
+        EsDeviceInfo device = {.kind = cases[i].kind, .capability = cases[i].capability};
         snprintf(text, sizeof text, "grow.amp_dtype=%s", cases[i].amp);
         EXPECT_STATUS(es_config_override(&config, text), OK);
-        EXPECT_EQ(es_grow_settings_precision(&settings), cases[i].dtype);
+        EXPECT_EQ(es_grow_settings_precision(&settings, &device), cases[i].dtype);
     }
 }
 
