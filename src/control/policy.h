@@ -112,6 +112,9 @@ EsRecurrentHealth es_policy_health(const EsPolicy *policy); // of the last decis
 EsStatus es_policy_save_training(const EsPolicy *policy, const char *path);
 EsStatus es_policy_load_training(EsPolicy *policy, const char *path);
 
+// Append the same to a hash; of other policies nothing.
+EsStatus es_policy_append_state(const EsPolicy *policy, EsStateHash *hash);
+
 // A file for es_policy_open.
 EsStatus es_policy_save(const EsPolicy *policy, const char *path);
 

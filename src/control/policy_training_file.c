@@ -240,3 +240,30 @@ done:
     destroy_state(&state);
     return status;
 }
+
+// Adam's count of steps follows from the counters.
+EsStatus es_policy_append_state(const EsPolicy *policy, EsStateHash *hash) {
+    const EsLearned *learned = &policy->learned;
+    if (learned->rollout == NULL) {
+        return ES_STATUS_OK;
+    }
+    EsStream *stream = es_policy_network_stream(learned->network);
+    const EsOptimiser *optimiser = es_policy_network_optimiser(learned->network);
+    const EsTensor *const slabs[] = {&es_policy_network_store(learned->network)->parameters,
+                                     &optimiser->moment1, &optimiser->moment2};
+    for (size_t i = 0; i < ES_COUNT_OF(slabs); i++) {
+        ES_TRY(es_state_hash_append(hash, stream, slabs[i]));
+    }
+    const EsPpoState *ppo = es_ppo_state(learned->ppo);
+    size_t row_bytes = sizeof(double) * (size_t)learned->features.n_features;
+    const int64_t counters[N_COUNTERS] = {ppo->n_updates, ppo->n_passes, ppo->n_skipped,
+                                          learned->features.n_merged};
+    double scales[6];
+    scale_to_numbers(&ppo->rewards, scales);
+    scale_to_numbers(&ppo->values, scales + 3);
+    es_state_hash_append_bytes(hash, learned->features.mean, row_bytes);
+    es_state_hash_append_bytes(hash, learned->features.variance, row_bytes);
+    es_state_hash_append_bytes(hash, scales, sizeof scales);
+    es_state_hash_append_bytes(hash, counters, sizeof counters);
+    return ES_STATUS_OK;
+}

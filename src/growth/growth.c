@@ -117,6 +117,7 @@ static EsStatus create_model(EsGrowth *growth, const EsDataset *dataset) {
     memcpy(model->slots, options->slots, sizeof model->slots);
     model->n_envs = options->n_envs;
     model->seed = options->seed;
+    model->n_shares = ES_MAX(options->n_shares, 1);
     model->pad = options->pad;
     model->flip = options->flip;
     model->dataset = dataset;
@@ -124,7 +125,6 @@ static EsStatus create_model(EsGrowth *growth, const EsDataset *dataset) {
     fill_settings(growth);
     return es_growth_settings_check(&growth->options.settings);
 }
-    model->n_shares = ES_MAX(options->n_shares, 1);
 
 static EsStatus create_slabs(EsGrowth *growth) {
     const EsGrowthLayout *layout = &growth->model.layout;
@@ -388,6 +388,19 @@ double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env) {
 const EsGrowthModel *es_growth_model(const EsGrowth *growth) { return &growth->model; }
 
 EsStore *es_growth_store(EsGrowth *growth) { return growth->store; }
+
+EsStatus es_growth_append_state(EsGrowth *growth, EsStateHash *hash) {
+    const EsTensor *const slabs[] = {&growth->store->parameters, &growth->store->states,
+                                     &growth->momentum, &growth->saved_parameters,
+                                     &growth->saved_states};
+    for (size_t i = 0; i < ES_COUNT_OF(slabs); i++) {
+        ES_TRY(es_state_hash_append(hash, growth->stream, slabs[i]));
+    }
+    es_state_hash_append_bytes(
+        hash, growth->slab,
+        es_growth_state_bytes((int32_t)growth->options.n_envs, growth->model.n_slots));
+    return ES_STATUS_OK;
+}
 
 EsGrowthPlansReport es_growth_plans(const EsGrowth *growth) {
     return growth->plans == NULL ? (EsGrowthPlansReport){0} : es_growth_plans_report(growth->plans);

@@ -20,6 +20,7 @@
 
 #include "growth/growth_plans.h"
 #include "growth/lifecycle.h"
+#include "network/state_hash.h"
 
 ES_EXTERN_C_BEGIN
 
@@ -38,8 +39,8 @@ typedef struct EsGrowthOptions {
     EsDtype precision;  // of activations: F32; on CUDA also BF16, F16
     int is_tf32;        // CUDA, F32: convolutions multiply in TF32
     int pad, flip;
-    EsCompileMode mode;
     int64_t n_shares; // episodes that divide each pass over the training images; 0 or 1 = none
+    EsCompileMode mode;
     int plan_capacity;
     float host_rate, seed_rate, momentum, host_decay; // SGD; seeds have no weight decay
     float clip;          // L2 norm of the host's and of each seed's gradient; 0 = none
@@ -51,11 +52,11 @@ typedef struct EsGrowthOptions {
 EsGrowthOptions es_growth_defaults(const EsHostSpec *host, const EsSlot *slots, int n_slots,
                                    int64_t n_envs);
 
-typedef struct EsGrowth EsGrowth;
 // What hosts compute with where nobody says: F32 on the CPU; on CUDA BF16 from compute capability
 // 8.0 on, whose tensor cores have it, else F16.
 EsDtype es_growth_auto_precision(const EsDeviceInfo *device);
 
+typedef struct EsGrowth EsGrowth;
 
 // The data set is borrowed. UNSUPPORTED when the device cannot run this host, and why.
 EsStatus es_growth_create(const EsGrowthOptions *options, const EsDataset *dataset,
@@ -115,6 +116,10 @@ const EsGrowthModel *es_growth_model(const EsGrowth *growth);
 EsStore *es_growth_store(EsGrowth *growth);
 EsGrowthPlansReport es_growth_plans(const EsGrowth *growth);
 int64_t es_growth_allocations(const EsGrowth *growth); // of device memory, since it was created
+
+// Append all that an episode has made of the hosts: parameters, momentum, statistics, snapshots,
+// and the small state as it is shown.
+EsStatus es_growth_append_state(EsGrowth *growth, EsStateHash *hash);
 
 typedef struct EsGrowthTimes {
     double train_ms, validate_ms, decide_ms; // of the last step

@@ -48,6 +48,7 @@
 #include "kernels/norm_mix.h"
 #include "kernels/optimiser.h"
 #include "kernels/pool.h"
+#include "kernels/slab_hash.h"
 #include "kernels/slab_norms.h"
 
 // families that the CPU also has for wider vectors (kernel_variant.h), and the rest
@@ -73,6 +74,7 @@
     ES_CROSS_ENTROPY_KERNELS(X)                                                                    \
     ES_EMBEDDING_KERNELS(X)                                                                        \
     ES_DROPOUT_KERNELS(X)                                                                          \
+    ES_SLAB_HASH_KERNELS(X)                                                                        \
     ES_SLAB_NORMS_KERNELS(X)                                                                       \
     ES_GATHER_KERNELS(X)                                                                           \
     ES_MASKED_COPY_KERNELS(X)

@@ -19,6 +19,7 @@ struct EsGrowRun {
     const EsGrowSettings *settings; // borrowed
     EsGrowPlay play;                // owned
     EsPolicy *policy;               // owned
+    EsStateHash *hash;              // owned
     EsGrowEvents *events;           // owned
     EsGrowEnding *endings;          // owned [E]
     int has_endings;
@@ -68,6 +69,7 @@ static EsStatus create_parts(EsGrowRun *grow) {
                           "a smaller --envs, --hidden or --episode-steps"));
     ES_TRY(es_grow_evaluate_check(&grow->play));
     ES_TRY(es_grow_events_create(&grow->play, &grow->events));
+    ES_TRY(es_state_hash_create(grow->play.device, settings->n_envs, &grow->hash));
     size_t n_slots = (size_t)es_growth_settings(grow->play.growth)->n_slots;
     size_t n_seeds = (size_t)settings->n_envs * n_slots;
     ES_TRY(es_allocate(sizeof *grow->endings * (size_t)settings->n_envs, (void **)&grow->endings));
@@ -95,6 +97,7 @@ void es_grow_run_destroy(EsGrowRun *grow) {
     es_grow_evaluation_destroy(grow->evaluation);
     es_grow_events_destroy(grow->events);
     es_policy_destroy(grow->policy);
+    es_state_hash_destroy(grow->hash);
     es_grow_play_destroy(&grow->play);
     es_release(grow->endings);
     es_release(grow->told);
@@ -251,6 +254,16 @@ static EsStatus update_policy(EsGrowRun *grow) {
     return ES_STATUS_OK;
 }
 
+// Hosts as the episode left them, the policy as the update did.
+static EsStatus hash_state(EsGrowRun *grow, EsRoundReport *report) {
+    es_state_hash_begin(grow->hash);
+    ES_TRY(es_growth_append_state(grow->play.growth, grow->hash));
+    ES_TRY(es_policy_append_state(grow->policy, grow->hash));
+    snprintf(report->state_hash, sizeof report->state_hash, "%016llx",
+             (unsigned long long)es_state_hash_value(grow->hash));
+    return ES_STATUS_OK;
+}
+
 static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundReport *report) {
     EsGrowRun *grow = context;
     EsGrowWatch watch = {grow, step_measured, step_decided};
@@ -266,7 +279,10 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
     es_grow_events_ended(grow->events, &grow->moment);
     summarise(grow, report);
     keep_endings(grow);
-    return grow->is_trained ? update_policy(grow) : ES_STATUS_OK;
+    if (grow->is_trained) {
+        ES_TRY(update_policy(grow));
+    }
+    return hash_state(grow, report);
 }
 
 // --- the end ---

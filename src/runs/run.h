@@ -54,6 +54,7 @@ typedef struct EsRoundReport {
     int64_t n_steps, n_images;     // environment steps, training images
     int64_t allocated_bytes;       // on the device, by the work; missing on the CPU
     int64_t device_bytes;          // of the device in all; missing on the CPU
+    char state_hash[20];           // of all that the work holds; "" = missing
 } EsRoundReport;
 
 void es_round_report_reset(EsRoundReport *report);

@@ -158,7 +158,9 @@ static void emit_round(EsRun *run, const EsRoundReport *report, double seconds) 
                                  .n_images = report->n_images,
                                  .seconds = seconds,
                                  .steps_per_second = (double)report->n_steps / seconds,
-                                 .images_per_second = (double)report->n_images / seconds};
+                                 .images_per_second = (double)report->n_images / seconds,
+                                 .state_hash =
+                                     report->state_hash[0] != '\0' ? report->state_hash : NULL};
     es_emit_round_completed(run->hub, time, &row, 1);
     emit_metrics(run, time, &row);
     emit_phases(run, time);

@@ -7,7 +7,7 @@
 #ifndef ES_TELEMETRY_EVENT_SCHEMA_H
 #define ES_TELEMETRY_EVENT_SCHEMA_H
 
-#define ES_EVENT_SCHEMA_VERSION 3
+#define ES_EVENT_SCHEMA_VERSION 4
 
 // X(NAME, Name, name, delivery, level, pace, help)
 //   delivery  KEPT: spilled to a file when a sink's queue is full; LOSSY: dropped and counted
@@ -105,7 +105,8 @@
     C(INT, n_images, "training images of the round")                                               \
     C(REAL, seconds, "of the round")                                                               \
     C(REAL, steps_per_second, "environment steps")                                                 \
-    C(REAL, images_per_second, "training images")
+    C(REAL, images_per_second, "training images")                                                  \
+    C(TEXT, state_hash, "of every bit the run holds at its end; equal runs have equal ones")
 #define ES_EVALUATION_PROGRESSED_COLUMNS(C)                                                        \
     C(TEXT, arm, "policy that played")                                                             \
     C(INT, n_done, "episodes of all policies")                                                     \

@@ -55,6 +55,7 @@ static const EsViewColumn rounds_columns[] = {
     {"n_seeds", "alive at the end of the round"},
     {"n_fossils", "at the end of the round"},
     {"seconds", "of the round"},
+    {"state_hash", "of every bit the run holds at its end; equal runs have equal ones"},
     {"policy_loss", "of the round's update; this and what follows is NULL without one"},
     {"value_loss", ""},
     {"entropy", ""},
@@ -65,7 +66,7 @@ static const EsViewColumn rounds_columns[] = {
 static const char rounds_select[] = "SELECT r.round, " TIME_OF(
     "r.unix_time") ", r.n_episodes, r.accuracy, r.accuracy_std,\n"
                    "  r.rolling_accuracy, r.reward, r.loss, r.n_seeds, r.n_fossils, r.seconds, "
-                   "u.policy_loss,\n"
+                   "r.state_hash, u.policy_loss,\n"
                    "  u.value_loss, u.entropy, u.kl_divergence, u.clip_fraction, "
                    "u.explained_variance\n"
                    "FROM event_round_completed r\n"

@@ -81,6 +81,11 @@ static void run_masked_copy(Run *r) {
     r->kernels->masked_copy(r->stream, &mask, &from, &to);
 }
 
+static void run_slab_hash(Run *r) {
+    EsTensor slab = floats(r, DIMS(r->E, 10007)), hash = take(r, ES_DTYPE_I64, DIMS(r->E));
+    r->kernels->slab_hash(r->stream, &slab, &hash);
+}
+
 static void run_matmul(Run *r) {
     EsTensor a = floats(r, DIMS(r->E, 200, 67)), b = floats(r, DIMS(r->E, 67, 131));
     EsTensor c = floats(r, DIMS(r->E, 67, 67));
