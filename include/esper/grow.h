@@ -107,12 +107,16 @@ typedef struct EsGrowOptions {
     int n_threads;             // 0 = one per processor
     uint64_t seed;             // of everything random in training; 0 = 42
     uint64_t data_seed;        // which images a generated set has; 0 = 1
+    const char *device;        // "cpu", "cuda" or "cuda:N"; NULL = "cpu"
+    const char *amp_dtype; // on a GPU: "auto", "off", "bfloat16", "float16"; NULL = "auto", which
+                           // is bfloat16 where the GPU has it, else float16
 } EsGrowOptions;
 
 typedef struct EsGrow EsGrow;
 
-// ARGUMENT, CONFIG (host file), INPUT or IO (data) when the options do not fit, MEMORY. A preset
-// takes on the size of the images; a host of your own must have it. *grow is NULL on failure.
+// ARGUMENT, CONFIG (host file), INPUT or IO (data) when the options do not fit, UNSUPPORTED when
+// there is no such device or it cannot run this host, and why, MEMORY. A preset takes on the size
+// of the images; a host of your own must have it. *grow is NULL on failure.
 EsStatus es_grow_create(const EsGrowOptions *options, EsGrow **grow);
 
 // Begin episodes first_episode .. first_episode + E - 1, one per host, and run the first step up to

@@ -203,7 +203,7 @@ static EsStatus choose_images(const EsFusedNet *net, EsDtype precision, const Es
     if (bytes(net, precision, block, 1) > limit) {
         return ES_FAIL(UNSUPPORTED,
                        "block %d of the host needs %zu bytes of shared memory for one image, the "
-                       "GPU has %zu",
+                       "GPU has %zu; fewer channels, smaller images or 16-bit numbers take less",
                        block, bytes(net, precision, block, 1), limit);
     }
     for (int n = 1; n <= ES_MIN(n_images, IMAGES_PER_PART_MAX); n++) {

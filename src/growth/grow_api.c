@@ -121,6 +121,31 @@ static EsStatus open_dataset(EsGrow *grow, const EsGrowOptions *options) {
     return status;
 }
 
+static EsStatus choose_precision(const EsGrowOptions *options, EsDtype *precision) {
+    static const struct {
+        const char *name;
+        EsDtype dtype;
+    } types[] = {{"off", ES_DTYPE_F32}, {"bfloat16", ES_DTYPE_BF16}, {"float16", ES_DTYPE_F16}};
+    const char *name = options->amp_dtype != NULL ? options->amp_dtype : "auto";
+    for (size_t i = 0; i < ES_COUNT_OF(types); i++) {
+        if (strcmp(name, types[i].name) == 0) {
+            *precision = types[i].dtype;
+            return ES_STATUS_OK;
+        }
+    }
+    if (strcmp(name, "auto") != 0) {
+        return ES_FAIL(ARGUMENT, "amp_dtype is \"%.60s\", not auto, off, bfloat16 or float16",
+                       name);
+    }
+    EsDevice *device = NULL;
+    EsDeviceOptions device_options = {.n_threads = 1};
+    ES_TRY(es_device_open(options->device != NULL ? options->device : "cpu", &device_options,
+                          &device));
+    *precision = es_growth_auto_precision(es_device_info(device));
+    es_device_close(device);
+    return ES_STATUS_OK;
+}
+
 static EsStatus create_engine(EsGrow *grow, const EsGrowOptions *options) {
     int64_t n_envs = options->n_envs > 0 ? options->n_envs : 1;
     EsGrowthOptions wanted = es_growth_defaults(&grow->host, grow->slots, grow->n_slots, n_envs);
@@ -135,6 +160,8 @@ static EsStatus create_engine(EsGrow *grow, const EsGrowOptions *options) {
     if (options->episode_steps > 0) {
         wanted.settings.episode_steps = options->episode_steps;
     }
+    wanted.device = options->device;
+    ES_TRY(choose_precision(options, &wanted.precision));
     wanted.settings.max_seeds = options->max_seeds;
     wanted.settings.is_strict = options->strict_gates;
     wanted.settings.auto_forward = options->auto_forward ? ES_AUTO_FORWARD_ALL : 0;

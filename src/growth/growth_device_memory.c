@@ -273,8 +273,18 @@ static EsStatus create_mail(EsGrowth *growth) {
     return ES_STATUS_OK;
 }
 
+// There is no other executor for growth on a GPU.
+static EsStatus check_host(const EsGrowth *growth) {
+    EsStatus status =
+        es_fused_step_check(&growth->model, growth->device, growth->options.precision);
+    return status != ES_STATUS_UNSUPPORTED
+               ? status
+               : ES_FAIL(UNSUPPORTED, "%s; change the host, or let it grow on the CPU (device cpu)",
+                         es_status_detail());
+}
+
 EsStatus es_growth_on_device_create(EsGrowth *growth) {
-    ES_TRY(es_fused_step_check(&growth->model, growth->device, growth->options.precision));
+    ES_TRY(check_host(growth));
     ES_TRY(es_allocate(sizeof *growth->on_device, (void **)&growth->on_device));
     EsGrowthOnDevice *d = growth->on_device;
     fill_parts(growth);

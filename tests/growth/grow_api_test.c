@@ -239,6 +239,36 @@ TEST(options_that_do_not_fit_are_told) {
                    "data set \"cifar10\" needs a folder (--folder DIR) or ES_DATA_DIR");
 }
 
+TEST(devices_and_their_numbers) {
+    EsGrowOptions options = small_options();
+    options.amp_dtype = "bf16";
+    expect_failure(&options, ES_STATUS_ARGUMENT,
+                   "amp_dtype is \"bf16\", not auto, off, bfloat16 or float16");
+    options.amp_dtype = "bfloat16";
+    expect_failure(&options, ES_STATUS_UNSUPPORTED, "the CPU computes in F32; BF16 is asked for");
+    options.amp_dtype = NULL;
+    options.device = "cuda";
+    EsGrow *grow = NULL;
+    if (es_device_cuda_count() == 0) {
+        EXPECT_STATUS(es_grow_create(&options, &grow), UNSUPPORTED);
+        EXPECT(grow == NULL);
+        return;
+    }
+    options.episode_steps = 2;
+    options.batch = 8;
+    options.step_batches = 1;
+    options.validation_images = 8;
+    grow = create(&options);
+    REQUIRE_OK(es_grow_reset(grow, 0));
+    int8_t actions[2][ES_GROW_N_HEADS];
+    act(actions, ES_GROW_OP_GERMINATE, 0);
+    REQUIRE_OK(es_grow_step(grow, &actions[0][0]));
+    EsGrowView view = es_grow_observe(grow);
+    EXPECT(view.hosts[0].validation_loss > 0 && isfinite(view.hosts[0].validation_loss));
+    EXPECT_EQ(view.hosts[0].op, ES_GROW_OP_GERMINATE);
+    es_grow_destroy(grow);
+}
+
 TEST(calls_out_of_turn_are_told) {
     EsGrowOptions options = small_options();
     options.episode_steps = 1;
