@@ -99,28 +99,15 @@ static EsStatus place_parameters(const EsGrowthModel *model, EsFusedNet *net) {
     return ES_STATUS_OK;
 }
 
-// Running statistics: mean and variance, block by block.
 static EsStatus place_states(const EsGrowthModel *model, EsFusedNet *net) {
-    const EsHostSpec *host = &model->host;
-    EsGraph *graph = NULL;
-    int n = 0;
-    ES_TRY(es_graph_create(1, &graph));
-    EsValueId images =
-        es_graph_input(graph, "x", ES_DTYPE_F32, 4,
-                       (int64_t[]){1, host->image_channels, host->image_size, host->image_size});
-    es_host_build(graph, host, images, 0);
-    for (int v = 0; v < graph->n_values; v++) {
-        const EsValue *value = &graph->values[v];
-        if (value->role == ES_ROLE_STATE) {
-            EsFusedBlock *block = &net->block[n / 2];
-            *(n % 2 == 0 ? &block->running_mean : &block->running_variance) = value->slab_offset;
-            n++;
-        }
+    EsSpans spans;
+    ES_TRY(es_growth_host_states(model, &spans));
+    ES_ASSERT(spans.n == 2 * net->n_blocks);
+    for (int b = 0; b < net->n_blocks; b++) {
+        net->block[b].running_mean = spans.offset[2 * b];
+        net->block[b].running_variance = spans.offset[2 * b + 1];
     }
-    EsStatus status = es_graph_status(graph);
-    es_graph_destroy(graph);
-    ES_ASSERT(status != ES_STATUS_OK || n == 2 * net->n_blocks);
-    return status;
+    return ES_STATUS_OK;
 }
 
 static EsStatus describe_tensors(const EsSpans *spans, int limit, EsFusedSeed *seed) {

@@ -62,13 +62,13 @@ EsStatus es_growth_layout_create(EsGrowthModel *model) {
 
 // --- parameter tensors ---
 
-// The parameters of a graph, `first` elements further on.
-static EsStatus list_spans(EsGraph *graph, int64_t first, EsSpans *spans) {
+// The values of a role in a graph, `first` elements further on. The graph ends here.
+static EsStatus list_spans(EsGraph *graph, EsRole role, int64_t first, EsSpans *spans) {
     EsStatus status = es_graph_status(graph);
     spans->n = 0;
     for (int v = 0; status == ES_STATUS_OK && v < graph->n_values; v++) {
         const EsValue *value = &graph->values[v];
-        if (value->role == ES_ROLE_PARAMETER) {
+        if (value->role == role) {
             ES_ASSERT(spans->n < ES_SPANS_MAX);
             spans->offset[spans->n] = first + value->slab_offset;
             spans->length[spans->n] = es_value_count(value);
@@ -82,7 +82,13 @@ static EsStatus list_spans(EsGraph *graph, int64_t first, EsSpans *spans) {
 EsStatus es_growth_host_spans(const EsGrowthModel *model, EsSpans *spans) {
     EsGraph *graph = NULL;
     ES_TRY(host_graph(&model->host, &graph));
-    return list_spans(graph, 0, spans);
+    return list_spans(graph, ES_ROLE_PARAMETER, 0, spans);
+}
+
+EsStatus es_growth_host_states(const EsGrowthModel *model, EsSpans *spans) {
+    EsGraph *graph = NULL;
+    ES_TRY(host_graph(&model->host, &graph));
+    return list_spans(graph, ES_ROLE_STATE, 0, spans);
 }
 
 // A map of the slot's channels, of any size.
@@ -99,7 +105,7 @@ EsStatus es_growth_seed_spans(const EsGrowthModel *model, int slot, EsBlueprint 
     EsValueId x = ES_NO_VALUE;
     ES_TRY(slot_graph(model, slot, &graph, &x));
     es_blueprint_build(graph, blueprint, "seed", x);
-    return list_spans(graph, model->layout.seed[slot], spans);
+    return list_spans(graph, ES_ROLE_PARAMETER, model->layout.seed[slot], spans);
 }
 
 EsStatus es_growth_gate_spans(const EsGrowthModel *model, int slot, EsSpans *spans) {
@@ -107,7 +113,7 @@ EsStatus es_growth_gate_spans(const EsGrowthModel *model, int slot, EsSpans *spa
     EsValueId x = ES_NO_VALUE;
     ES_TRY(slot_graph(model, slot, &graph, &x));
     es_graph_gate(graph, "gate", x);
-    return list_spans(graph, model->layout.region[slot], spans);
+    return list_spans(graph, ES_ROLE_PARAMETER, model->layout.region[slot], spans);
 }
 
 // --- graphs ---
@@ -157,18 +163,18 @@ static EsValueId build_slot(void *context, EsGraph *graph, int block, int is_aft
     return es_graph_blend(graph, h, seed, gate, out->alpha[s], out->mode[s]);
 }
 
-static EsGatherOptions gather_options(const EsGrowthModel *model, int is_training) {
-    EsGatherOptions gather = {.seed = model->seed};
-    if (is_training) {
-        gather.pad = model->pad;
-        gather.flip = model->flip;
-    }
 EsSampleOrder es_growth_order(const EsGrowthModel *model) {
     return (EsSampleOrder){.seed = model->seed,
                            .n_samples = model->dataset->train.count,
                            .n_shares = ES_MAX(model->n_shares, 1)};
 }
 
+static EsGatherOptions gather_options(const EsGrowthModel *model, int is_training) {
+    EsGatherOptions gather = {.seed = model->seed};
+    if (is_training) {
+        gather.pad = model->pad;
+        gather.flip = model->flip;
+    }
     for (int c = 0; c < model->dataset->n_channels; c++) {
         gather.mean[c] = model->dataset->mean[c];
         gather.inv_std[c] = 1.0f / model->dataset->std[c];

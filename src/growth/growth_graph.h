@@ -53,6 +53,8 @@ typedef struct EsSpans {
     int64_t length[ES_SPANS_MAX]; // trainable numbers
 } EsSpans;
 EsStatus es_growth_host_spans(const EsGrowthModel *model, EsSpans *spans);
+// Running statistics, mean and variance block by block; elements from the start of its states.
+EsStatus es_growth_host_states(const EsGrowthModel *model, EsSpans *spans);
 EsStatus es_growth_seed_spans(const EsGrowthModel *model, int slot, EsBlueprint blueprint,
                               EsSpans *spans);
 EsStatus es_growth_gate_spans(const EsGrowthModel *model, int slot, EsSpans *spans);
