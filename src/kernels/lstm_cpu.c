@@ -160,25 +160,13 @@ static void forward_tile(const EsLstmJob *job, int64_t e, int64_t t, int64_t row
 
 void es_lstm_forward_cpu(EsStream *s, const EsLstmWeights *weights, EsIn x, EsIn reset,
                          EsIn h_start, EsIn c_start, EsOut gates, EsOut c, EsOut y) {
-    int64_t E = x->dim[0], T = x->dim[1], N = x->dim[2], D = y->dim[3];
     EsTensor x_rows = es_lstm_merge_steps(x), gate_rows = es_lstm_merge_steps(gates);
     es_linear_forward_cpu(s, &x_rows, &weights->input, &weights->bias_input, &gate_rows);
-    EsLstmJob job = {.recurrent = &weights->recurrent,
-                     .bias_recurrent = &weights->bias_recurrent,
-                     .reset = reset,
-                     .h_start = h_start,
-                     .c_start = c_start,
-                     .gates = gates,
-                     .c = c,
-                     .y = y,
-                     .E = E,
-                     .T = T,
-                     .N = N,
-                     .D = D};
+    EsLstmJob job = es_lstm_job(weights, x, reset, h_start, c_start, gates, c, y);
     Steps steps = {.job = &job,
                    .run_tile = forward_tile,
                    .first = 0,
-                   .last = T - 1,
+                   .last = job.T - 1,
                    .direction = 1,
                    .units_per_tile = UNITS};
     run_steps(s, &steps);
@@ -311,27 +299,16 @@ void es_lstm_backward_cpu(EsStream *s, const EsLstmWeights *weights, EsIn x, EsI
                           EsIn h_start, EsIn c_start, EsIn gates, EsIn c, EsIn y, EsIn d_y,
                           EsOut d_gates, EsOut d_x, EsOut d_h_start, EsOut d_c_start,
                           const EsLstmWeights *d_weights) {
-    int64_t E = x->dim[0], T = x->dim[1], N = x->dim[2], D = y->dim[3];
-    EsLstmJob job = {.recurrent = &weights->recurrent,
-                     .reset = reset,
-                     .h_start = h_start,
-                     .c_start = c_start,
-                     .gates = gates,
-                     .c = c,
-                     .y = y,
-                     .d_y = d_y,
-                     .d_gates = d_gates,
-                     .d_recurrent = &d_weights->recurrent,
-                     .d_h_start = d_h_start,
-                     .d_c_start = d_c_start,
-                     .E = E,
-                     .T = T,
-                     .N = N,
-                     .D = D,
-                     .n_row_blocks = (4 * D + ROWS - 1) / ROWS};
+    EsLstmJob job = es_lstm_job(weights, x, reset, h_start, c_start, gates, c, y);
+    job.d_y = d_y;
+    job.d_gates = d_gates;
+    job.d_recurrent = &d_weights->recurrent;
+    job.d_h_start = d_h_start;
+    job.d_c_start = d_c_start;
+    job.n_row_blocks = (4 * job.D + ROWS - 1) / ROWS;
     Steps steps = {.job = &job,
                    .run_tile = backward_tile,
-                   .first = T - 1,
+                   .first = job.T - 1,
                    .last = d_h_start != NULL ? -1 : 0,
                    .direction = -1,
                    .units_per_tile = COLUMNS};
@@ -340,11 +317,8 @@ void es_lstm_backward_cpu(EsStream *s, const EsLstmWeights *weights, EsIn x, EsI
     EsTensor x_rows = es_lstm_merge_steps(x), d_gate_rows = es_lstm_merge_steps(d_gates);
     es_linear_backward_weight_cpu(s, &x_rows, &d_gate_rows, &d_weights->input,
                                   &d_weights->bias_input);
-    for (int64_t e = 0; e < E; e++) {
-        memcpy(es_env_f32(&d_weights->bias_recurrent, e), es_env_f32(&d_weights->bias_input, e),
-               (size_t)(4 * D) * sizeof(float));
-    }
-    es_stream_parallel(s, E * job.n_row_blocks, sum_d_recurrent, &job);
+    es_lstm_copy_bias_gradient(&job, d_weights);
+    es_stream_parallel(s, job.E * job.n_row_blocks, sum_d_recurrent, &job);
     if (d_x != NULL) {
         EsTensor d_x_rows = es_lstm_merge_steps(d_x);
         es_linear_backward_input_cpu(s, &weights->input, &d_gate_rows, &d_x_rows);

@@ -3,6 +3,8 @@
 #ifndef ES_KERNELS_LSTM_JOB_H
 #define ES_KERNELS_LSTM_JOB_H
 
+#include <string.h>
+
 #include "kernels/env_data.h"
 #include "kernels/kernel_types.h"
 
@@ -17,6 +19,32 @@ typedef struct EsLstmJob {
     int64_t E, T, N, D;
     int64_t n_row_blocks; // pieces of d_recurrent
 } EsLstmJob;
+
+// What both directions need; backward adds the gradients.
+static inline EsLstmJob es_lstm_job(const EsLstmWeights *weights, EsIn x, EsIn reset, EsIn h_start,
+                                    EsIn c_start, EsOut gates, EsOut c, EsOut y) {
+    return (EsLstmJob){.recurrent = &weights->recurrent,
+                       .bias_recurrent = &weights->bias_recurrent,
+                       .reset = reset,
+                       .h_start = h_start,
+                       .c_start = c_start,
+                       .gates = gates,
+                       .c = c,
+                       .y = y,
+                       .E = x->dim[0],
+                       .T = x->dim[1],
+                       .N = x->dim[2],
+                       .D = y->dim[3]};
+}
+
+// Both biases are added to the same sums: their gradients are equal.
+static inline void es_lstm_copy_bias_gradient(const EsLstmJob *job,
+                                              const EsLstmWeights *d_weights) {
+    for (int64_t e = 0; e < job->E; e++) {
+        memcpy(es_env_f32(&d_weights->bias_recurrent, e), es_env_f32(&d_weights->bias_input, e),
+               (size_t)(4 * job->D) * sizeof(float));
+    }
+}
 
 // [E, T, N, width] as [E, T N, width]; the environments stay where they are
 static inline EsTensor es_lstm_merge_steps(const EsTensor *sequence) {

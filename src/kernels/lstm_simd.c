@@ -71,8 +71,7 @@ static void run_environment(void *context, int64_t e, int worker) {
 // way.
 static void run_steps(EsStream *s, Steps *steps) {
     const EsLstmJob *job = steps->job;
-    int is_shared = job->recurrent->stride[0] == 0 &&
-                    (job->bias_recurrent == NULL || job->bias_recurrent->stride[0] == 0);
+    int is_shared = job->recurrent->stride[0] == 0 && job->bias_recurrent->stride[0] == 0;
     steps->n_tiles = (job->D + steps->units_per_tile - 1) / steps->units_per_tile;
     steps->envs_per_tile = is_shared ? job->E : 1;
     if (job->T == 0 || job->E == 0) {
@@ -160,18 +159,7 @@ void ES_CPU_KERNEL(lstm_forward)(EsStream *s, const EsLstmWeights *weights, EsIn
                                  EsIn h_start, EsIn c_start, EsOut gates, EsOut c, EsOut y) {
     EsTensor x_rows = es_lstm_merge_steps(x), gate_rows = es_lstm_merge_steps(gates);
     ES_CPU_KERNEL(linear_forward)(s, &x_rows, &weights->input, &weights->bias_input, &gate_rows);
-    EsLstmJob job = {.recurrent = &weights->recurrent,
-                     .bias_recurrent = &weights->bias_recurrent,
-                     .reset = reset,
-                     .h_start = h_start,
-                     .c_start = c_start,
-                     .gates = gates,
-                     .c = c,
-                     .y = y,
-                     .E = x->dim[0],
-                     .T = x->dim[1],
-                     .N = x->dim[2],
-                     .D = y->dim[3]};
+    EsLstmJob job = es_lstm_job(weights, x, reset, h_start, c_start, gates, c, y);
     Steps steps = {.job = &job,
                    .run_tile = forward_tile,
                    .first = 0,
@@ -310,24 +298,13 @@ void ES_CPU_KERNEL(lstm_backward)(EsStream *s, const EsLstmWeights *weights, EsI
                                   EsIn h_start, EsIn c_start, EsIn gates, EsIn c, EsIn y, EsIn d_y,
                                   EsOut d_gates, EsOut d_x, EsOut d_h_start, EsOut d_c_start,
                                   const EsLstmWeights *d_weights) {
-    int64_t E = x->dim[0], D = y->dim[3];
-    EsLstmJob job = {.recurrent = &weights->recurrent,
-                     .reset = reset,
-                     .h_start = h_start,
-                     .c_start = c_start,
-                     .gates = gates,
-                     .c = c,
-                     .y = y,
-                     .d_y = d_y,
-                     .d_gates = d_gates,
-                     .d_recurrent = &d_weights->recurrent,
-                     .d_h_start = d_h_start,
-                     .d_c_start = d_c_start,
-                     .E = E,
-                     .T = x->dim[1],
-                     .N = x->dim[2],
-                     .D = D,
-                     .n_row_blocks = (4 * D + ROWS - 1) / ROWS};
+    EsLstmJob job = es_lstm_job(weights, x, reset, h_start, c_start, gates, c, y);
+    job.d_y = d_y;
+    job.d_gates = d_gates;
+    job.d_recurrent = &d_weights->recurrent;
+    job.d_h_start = d_h_start;
+    job.d_c_start = d_c_start;
+    job.n_row_blocks = (4 * job.D + ROWS - 1) / ROWS;
     Steps steps = {.job = &job,
                    .run_tile = backward_tile,
                    .first = job.T - 1,
@@ -339,11 +316,8 @@ void ES_CPU_KERNEL(lstm_backward)(EsStream *s, const EsLstmWeights *weights, EsI
     EsTensor x_rows = es_lstm_merge_steps(x), d_gate_rows = es_lstm_merge_steps(d_gates);
     ES_CPU_KERNEL(linear_backward_weight)
     (s, &x_rows, &d_gate_rows, &d_weights->input, &d_weights->bias_input);
-    for (int64_t e = 0; e < E; e++) {
-        memcpy(es_env_f32(&d_weights->bias_recurrent, e), es_env_f32(&d_weights->bias_input, e),
-               (size_t)(4 * D) * sizeof(float));
-    }
-    es_stream_parallel(s, E * job.n_row_blocks, sum_d_recurrent, &job);
+    es_lstm_copy_bias_gradient(&job, d_weights);
+    es_stream_parallel(s, job.E * job.n_row_blocks, sum_d_recurrent, &job);
     if (d_x != NULL) {
         EsTensor d_x_rows = es_lstm_merge_steps(d_x);
         ES_CPU_KERNEL(linear_backward_input)(s, &weights->input, &d_gate_rows, &d_x_rows);
