@@ -1,9 +1,11 @@
 // The suite `policy`: one acting step of E environments, from an observation in device memory to
-// logits and value, and one training pass. On CUDA an acting step is one replay of a capture.
+// logits and value; a whole decision, from the state to sampled heads (bench_decide.h); and one
+// training pass. On CUDA each of the first two is one replay of a capture.
 #include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "bench_decide.h"
 #include "bench_suite.h"
 #include "control/policy_act.h"
 
@@ -225,6 +227,13 @@ static double count_rows(const EsBenchCase *bench_case) {
         .rate_unit = "decisions/s"                                                                 \
     }
 
+#define DECIDE_CASE(label, ...)                                                                    \
+    {                                                                                              \
+        .name = "decide", .parameters = label, .settings = &(const EsDecideBench){__VA_ARGS__},    \
+        .begin = es_bench_decide_begin, .run = es_bench_decide_run, .end = es_bench_decide_end,    \
+        .work = es_bench_decide_work, .rate_unit = "decisions/s"                                   \
+    }
+
 // 512 hidden units and three slots as published; tiny has 64 and two
 static const EsBenchCase cases[] = {
     POLICY_CASE("act", "E=1 H=512 S=3", WAY_ACT, 512, 3, 1, 0),
@@ -237,33 +246,42 @@ static const EsBenchCase cases[] = {
     POLICY_CASE("act_tf32", "E=64 H=512 S=3", WAY_TF32, 512, 3, 64, 0),
     POLICY_CASE("act_tf32", "E=256 H=512 S=3", WAY_TF32, 512, 3, 256, 0),
     POLICY_CASE("act_plan", "E=64 H=512 S=3", WAY_PLAN, 512, 3, 64, 0),
+    DECIDE_CASE("E=16 H=512 S=3", 512, 3, 16),
+    DECIDE_CASE("E=64 H=512 S=3", 512, 3, 64),
+    DECIDE_CASE("E=256 H=512 S=3", 512, 3, 256),
+    DECIDE_CASE("E=16 H=64 S=2", 64, 2, 16),
     POLICY_CASE("train", "E=16 T=150 H=512 S=3", WAY_TRAIN, 512, 3, 16, 150),
     POLICY_CASE("train", "E=16 T=30 H=64 S=2", WAY_TRAIN, 64, 2, 16, 30),
 };
 
-// Acting of as many environments as the command line says.
-static EsStatus choose_policy(const EsBenchHost *wanted, EsBenchCase *custom, int *is_custom) {
+// Acting and deciding of as many environments as the command line says.
+static EsStatus choose_policy(const EsBenchHost *wanted, EsBenchCase *custom, int *n_custom) {
     static PolicyBench chosen; // one run of the program has one command line
+    static EsDecideBench decided;
     static char parameters[64];
-    *is_custom = wanted->n_envs > 0 || wanted->n_hidden > 0;
+    int is_custom = wanted->n_envs > 0 || wanted->n_hidden > 0;
+    *n_custom = is_custom ? 2 : 0;
     if (wanted->n_hidden % 8 != 0) {
         return ES_FAIL(ARGUMENT, "%d hidden units are not a multiple of 8", wanted->n_hidden);
     }
-    if (*is_custom) {
+    if (is_custom) {
         chosen = (PolicyBench){.way = WAY_ACT, .n_hidden = 512, .n_slots = 3, .n_envs = 64};
         chosen.n_envs = wanted->n_envs > 0 ? wanted->n_envs : chosen.n_envs;
         chosen.n_hidden = wanted->n_hidden > 0 ? wanted->n_hidden : chosen.n_hidden;
+        decided = (EsDecideBench){chosen.n_hidden, chosen.n_slots, chosen.n_envs};
         snprintf(parameters, sizeof parameters, "E=%d H=%d S=3", chosen.n_envs, chosen.n_hidden);
-        *custom = cases[0];
-        custom->parameters = parameters;
-        custom->settings = &chosen;
+        custom[0] = cases[0];
+        custom[0].parameters = parameters;
+        custom[0].settings = &chosen;
+        custom[1] = (EsBenchCase)DECIDE_CASE(parameters, 0);
+        custom[1].settings = &decided;
     }
     return ES_STATUS_OK;
 }
 
 const EsBenchSuite es_bench_policy = {
     .name = "policy",
-    .summary = "acting of the policy network, and its training passes",
+    .summary = "acting of the policy network, whole decisions, and training passes",
     .cases = cases,
     .n_cases = ES_COUNT_OF(cases),
     .choose = choose_policy,

@@ -21,7 +21,9 @@ expect_text "swept threads" "$out" "transfer/to_host B=4KiB memory=pinned thread
 transfer/to_host B=4KiB memory=pinned threads=2"
 run 0 bench policy --sweep hidden=64,128 --list
 expect_text "swept hidden" "$out" "policy/act E=64 H=64 S=3
-policy/act E=64 H=128 S=3"
+policy/decide E=64 H=64 S=3
+policy/act E=64 H=128 S=3
+policy/decide E=64 H=128 S=3"
 run 0 bench --sweep envs=3 --list
 [[ $out != *kernels/* ]] || fail "suites without such cases are swept: $out"
 run 2 bench kernels --sweep envs=1,2
