@@ -321,19 +321,15 @@ EsExit es_bench_run(int argc, char **argv) {
                    "that the spread\n"
                    "does not explain.",
         .example = "esper bench kernels --filter conv2d --baseline before.json",
+        .print_more = print_suites,
         .options = options,
         .n_options = ES_COUNT_OF(options),
         .max_positional = 16,
     };
     EsArguments arguments;
-    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
-    if (status == ES_STATUS_OK && arguments.wants_help) {
-        es_options_print_help(&table, stdout);
-        print_suites();
-        return ES_EXIT_DONE;
+    EsExit code;
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+        return code;
     }
-    if (status == ES_STATUS_OK) {
-        status = run_bench(&wanted, &arguments);
-    }
-    return es_command_finish("bench", status);
+    return es_command_finish("bench", run_bench(&wanted, &arguments));
 }

@@ -290,21 +290,19 @@ EsExit es_diff_run(int argc, char **argv) {
         .summary = "Compare two runs: what was set differently, what each reached, how fast each "
                    "was.\nA is the reference. Runs may still be going on; nothing is changed.",
         .example = "esper diff runs/hosts-before runs/hosts-after",
+        .print_more = print_explanation,
         .options = options,
         .n_options = ES_COUNT_OF(options),
         .max_positional = 2,
     };
     EsArguments arguments;
-    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
-    if (status == ES_STATUS_OK && arguments.wants_help) {
-        es_options_print_help(&table, stdout);
-        print_explanation();
-        return ES_EXIT_DONE;
+    EsExit code;
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+        return code;
     }
-    if (status == ES_STATUS_OK && arguments.n_positional != 2) {
-        status = ES_FAIL(ARGUMENT, "two run folders are needed, %d given", arguments.n_positional);
+    if (arguments.n_positional != 2) {
+        return es_command_finish("diff", ES_FAIL(ARGUMENT, "two run folders are needed, %d given",
+                                                 arguments.n_positional));
     }
-    return status == ES_STATUS_OK ? compare_runs(arguments.positional[0], arguments.positional[1],
-                                                 as_json, is_superset)
-                                  : es_command_finish("diff", status);
+    return compare_runs(arguments.positional[0], arguments.positional[1], as_json, is_superset);
 }

@@ -156,12 +156,26 @@ static EsExit run_grow(const EsRunCommand *command, const EsConfig *config, int 
     return es_run_command_finish("grow", status, &played.outcome);
 }
 
+// One run, not those of several seeds.
+static EsStatus check_resumed(const EsRunCommand *command) {
+    char folder[ES_RUN_PATH_BYTES];
+    if (command->resume == NULL || !es_grow_repeat_has(command->resume)) {
+        return ES_STATUS_OK;
+    }
+    return ES_FAIL(INPUT,
+                   "%s has the runs of several seeds; --repeat N goes on with them: "
+                   "esper grow --repeat N --resume %s",
+                   command->resume, es_shell_word(command->resume, folder, sizeof folder));
+}
+
 static const char summary[] =
     "Grow many hosts at once: each trains, and the policy may put seeds (small modules) into its\n"
     "slots, blend them in, keep them or take them out. A round is one episode of every host; "
     "--policy\nppo learns from it, and at the end plays held-out episodes against others. The run "
-    "folder keeps\neverything: `esper query RUN \"SELECT * FROM seeds\"`. --device cuda: all on "
-    "a GPU.\n\nA schedule (--policy script:FILE) is a text file, one operation per line:\n  # step "
+    "folder keeps\neverything: `esper query RUN \"SELECT * FROM seeds\"`.\n\n--device cuda runs "
+    "all of it on a GPU: hosts of up to 6 blocks with kernels of 1 or 3 and at most\n256 channels, "
+    "pooled sizes even. --amp-dtype auto takes what the GPU has, and the run says which.\n\nA "
+    "schedule (--policy script:FILE) is a text file, one operation per line:\n  # step "
     " environments  operation  "
     "arguments\n  1       *             germinate  "
     "r0c1 conv_light style=sigmoid_add tempo=standard\n  9       0-3,7         fossilize  "
@@ -192,6 +206,7 @@ EsExit es_grow_run(int argc, char **argv) {
         ES_OPTION_KEY("data", "grow.data", "NAME"),
         ES_OPTION_KEY("folder", "grow.folder", "DIR"),
         ES_OPTION_KEY("data-seed", "grow.data_seed", "N"),
+        ES_OPTION_KEY("data-split", "grow.data_split", "whole|share"),
         ES_OPTION_KEY("pad", "grow.pad", "N"),
         ES_OPTION_KEY("flip", "grow.flip", NULL),
         ES_OPTION_KEY("amp-dtype", "grow.amp_dtype", "TYPE"),
@@ -209,32 +224,24 @@ EsExit es_grow_run(int argc, char **argv) {
         .config = &config,
     };
     EsArguments arguments;
-        ES_OPTION_KEY("data-split", "grow.data_split", "whole|share"),
-    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
-    if (status == ES_STATUS_OK && arguments.wants_help) {
-        es_options_print_help(&table, stdout);
-        return ES_EXIT_DONE;
+    EsExit code;
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+        return code;
     }
-    if (status == ES_STATUS_OK && command.is_dry_run && as_json) {
-        status = ES_FAIL(ARGUMENT, "--dry-run prints settings and figures, not JSON; leave --json "
-                                   "out");
+    if (command.is_dry_run && as_json) {
+        return es_command_finish("grow", ES_FAIL(ARGUMENT, "--dry-run prints settings and figures, "
+                                                           "not JSON; leave --json out"));
     }
-    if (status == ES_STATUS_OK && n_repeats > 0) {
+    if (n_repeats > 0) {
         return es_grow_repeat(&command, &table, &arguments, n_repeats, as_json);
     }
-    if (status == ES_STATUS_OK && command.resume != NULL && es_grow_repeat_has(command.resume)) {
-        char folder[ES_RUN_PATH_BYTES];
-        status = ES_FAIL(INPUT,
-                         "%s has the runs of several seeds; --repeat N goes on with them: "
-                         "esper grow --repeat N --resume %s",
-                         command.resume, es_shell_word(command.resume, folder, sizeof folder));
-    }
+    EsStatus status = check_resumed(&command);
     if (status == ES_STATUS_OK) {
         status = es_run_command_configure(&command, &table, &arguments, &before);
     }
-    if (status == ES_STATUS_OK) {
-        note_unused(&arguments, &settings);
+    if (status != ES_STATUS_OK) {
+        return es_command_finish("grow", status);
     }
-    return status == ES_STATUS_OK ? run_grow(&command, &config, as_json)
-                                  : es_command_finish("grow", status);
+    note_unused(&arguments, &settings);
+    return run_grow(&command, &config, as_json);
 }

@@ -190,20 +190,17 @@ EsExit es_hosts_run(int argc, char **argv) {
                    "over the images.\nThe run folder keeps settings, checkpoints and telemetry; "
                    "Ctrl-C saves and says how to go on.",
         .example = "esper hosts --task cifar_baseline --envs 3 --rounds 20",
+        .print_more = print_tasks,
         .options = options,
         .n_options = ES_COUNT_OF(options),
         .config = &config,
     };
     EsArguments arguments;
-    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
-    if (status == ES_STATUS_OK && arguments.wants_help) {
-        es_options_print_help(&table, stdout);
-        print_tasks();
-        return ES_EXIT_DONE;
+    EsExit code;
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+        return code;
     }
-    if (status == ES_STATUS_OK) {
-        status = es_run_command_configure(&command, &table, &arguments, &before);
-    }
+    EsStatus status = es_run_command_configure(&command, &table, &arguments, &before);
     return status == ES_STATUS_OK ? run_hosts(&command, &config, as_json)
                                   : es_command_finish("hosts", status);
 }

@@ -129,13 +129,9 @@ EsExit es_info_run(int argc, char **argv) {
         .n_options = ES_COUNT_OF(options),
     };
     EsArguments arguments;
-    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
-    if (status != ES_STATUS_OK) {
-        return es_command_finish("info", status);
-    }
-    if (arguments.wants_help) {
-        es_options_print_help(&table, stdout);
-        return ES_EXIT_DONE;
+    EsExit code;
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+        return code;
     }
     if (lists_telemetry) {
         es_telemetry_tables_print(stdout);

@@ -234,3 +234,21 @@ void es_options_print_help(const EsOptionTable *table, FILE *stream) {
     }
     fprintf(stream, "  %-24s %s\n\nexample: %s\n", "--help", "this text", table->example);
 }
+
+int es_options_begin(const EsOptionTable *table, int argc, char **argv, EsArguments *arguments,
+                     EsExit *code) {
+    EsStatus status = es_options_parse(table, argc, argv, arguments);
+    if (status != ES_STATUS_OK) {
+        *code = es_command_finish(table->command, status);
+        return 0;
+    }
+    if (!arguments->wants_help) {
+        return 1;
+    }
+    es_options_print_help(table, stdout);
+    if (table->print_more != NULL) {
+        table->print_more();
+    }
+    *code = ES_EXIT_DONE;
+    return 0;
+}

@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "command.h"
 #include "esper/config.h"
 
 typedef enum EsOptionType {
@@ -49,10 +50,11 @@ typedef struct EsOption {
 
 typedef struct EsOptionTable {
     const char *command;
-    const char *usage;       // what follows the command: "[options] [SUITE ...]"
-    const char *summary;     // a sentence or two
-    const char *example;     // a whole command line
-    const EsOption *options; // borrowed
+    const char *usage;        // what follows the command: "[options] [SUITE ...]"
+    const char *summary;      // a sentence or two
+    const char *example;      // a whole command line
+    void (*print_more)(void); // what --help tells besides; nullable
+    const EsOption *options;  // borrowed
     int n_options;
     int max_positional;     // arguments that are no options
     const EsConfig *config; // borrowed; its keys may be set with --section.key=value; NULL: none
@@ -84,5 +86,10 @@ EsStatus es_options_parse(const EsOptionTable *table, int argc, char **argv,
 EsStatus es_options_apply(const EsOptionTable *table, const EsArguments *arguments);
 
 void es_options_print_help(const EsOptionTable *table, FILE *stream);
+
+// How a command begins: read the command line, and answer it where there is nothing left to do. 0:
+// the command ends with *code, --help was printed or the mistake told. 1: it goes on.
+int es_options_begin(const EsOptionTable *table, int argc, char **argv, EsArguments *arguments,
+                     EsExit *code);
 
 #endif

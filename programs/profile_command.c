@@ -230,14 +230,11 @@ EsExit es_profile_run(int argc, char **argv) {
         .config = &config,
     };
     EsArguments arguments;
-    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
-    if (status == ES_STATUS_OK && arguments.wants_help) {
-        es_options_print_help(&table, stdout);
-        return ES_EXIT_DONE;
+    EsExit code;
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+        return code;
     }
-    if (status == ES_STATUS_OK) {
-        status = es_run_command_configure(&command, &table, &arguments, &before);
-    }
+    EsStatus status = es_run_command_configure(&command, &table, &arguments, &before);
     if (status == ES_STATUS_OK) {
         status = run_profile(&result, trace, as_json);
     }

@@ -99,13 +99,9 @@ EsExit es_prove_closure_run(int argc, char **argv) {
         .n_options = ES_COUNT_OF(options),
     };
     EsArguments arguments;
-    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
-    if (status == ES_STATUS_OK && arguments.wants_help) {
-        es_options_print_help(&table, stdout);
-        return ES_EXIT_DONE;
+    EsExit code;
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+        return code;
     }
-    if (status == ES_STATUS_OK) {
-        status = run_closure(&source, limit, as_json);
-    }
-    return es_command_finish("prove closure", status);
+    return es_command_finish(table.command, run_closure(&source, limit, as_json));
 }

@@ -183,14 +183,11 @@ EsExit es_prove_depths_run(int argc, char **argv) {
         .n_options = ES_COUNT_OF(options),
     };
     EsArguments arguments;
-    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
-    if (status == ES_STATUS_OK && arguments.wants_help) {
-        es_options_print_help(&table, stdout);
-        return ES_EXIT_DONE;
+    EsExit code;
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+        return code;
     }
-    if (status == ES_STATUS_OK) {
-        status = parse_word("split", split, split_names, ES_KG_N_SPLITS, &split_index);
-    }
+    EsStatus status = parse_word("split", split, split_names, ES_KG_N_SPLITS, &split_index);
     if (status == ES_STATUS_OK) {
         status = parse_word("selection", selection, selection_names, ES_COUNT_OF(selection_names),
                             &selection_index);

@@ -257,14 +257,11 @@ EsExit es_query_run(int argc, char **argv) {
         .max_positional = 2,
     };
     EsArguments arguments;
-    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
-    if (status == ES_STATUS_OK && arguments.wants_help) {
-        es_options_print_help(&table, stdout);
-        return ES_EXIT_DONE;
+    EsExit code;
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+        return code;
     }
-    if (status == ES_STATUS_OK) {
-        status = check_arguments(&arguments, &settings);
-    }
+    EsStatus status = check_arguments(&arguments, &settings);
     if (status == ES_STATUS_OK && settings.lists_views) {
         status = list_views(&settings);
     } else if (status == ES_STATUS_OK) {

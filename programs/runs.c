@@ -350,14 +350,11 @@ EsExit es_runs_run(int argc, char **argv) {
         .max_positional = ES_MAX_ARGUMENTS,
     };
     EsArguments arguments;
-    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
-    if (status == ES_STATUS_OK && arguments.wants_help) {
-        es_options_print_help(&table, stdout);
-        return ES_EXIT_DONE;
+    EsExit code;
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+        return code;
     }
-    if (status == ES_STATUS_OK) {
-        status = read_keep(&options);
-    }
+    EsStatus status = read_keep(&options);
     if (status == ES_STATUS_OK) {
         status =
             options.prunes ? prune_runs(&options, &arguments) : list_runs(&options, &arguments);
