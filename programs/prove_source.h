@@ -10,20 +10,33 @@ typedef struct EsProveSource {
     const char *rules;  // NULL: rules.txt of the folder
     int n_people;       // 0: not given
     int seed;
+    const char *soft; // file of soft facts, NULL: none
+    double soft_min_score;
+    int soft_max_rank; // 0: any
 } EsProveSource;
 
 // Entries for a table of options.
 #define ES_PROVE_SOURCE_OPTIONS(source)                                                            \
-    ES_OPTION_TEXT("data", &(source)->folder, NULL, "DIR",                                         \
-                   "folder with train.txt, rules.txt, valid.txt, test.txt"),                       \
+    ES_OPTION_TEXT(                                                                                \
+        "data", &(source)->folder, NULL, "DIR",                                                    \
+        "folder with train.txt, rules.txt, valid.txt, test.txt, or a Prolog file x.pl"),           \
         ES_OPTION_TEXT("rules", &(source)->rules, NULL, "FILE",                                    \
                        "other rules than rules.txt: a file of that folder, or a path"),            \
         ES_OPTION_INT("generated", &(source)->n_people, "0", 0, 1000000, "N",                      \
                       "make families of N people; without --data, 0 stands for 1000"),             \
-        ES_OPTION_INT("seed", &(source)->seed, "1", 0, 2147483647, "N", "of the generated graph")
+        ES_OPTION_INT("seed", &(source)->seed, "1", 0, 2147483647, "N", "of the generated graph"), \
+        ES_OPTION_TEXT("soft", &(source)->soft, NULL, "FILE",                                      \
+                       "add facts \"p(a,b) SCORE RANK\"; valid and test atoms are dropped"),       \
+        ES_OPTION_FLOAT("soft-min-score", &(source)->soft_min_score, "-1e300", -1e300, 1e300, "X", \
+                        "of these, leave out lower scores"),                                       \
+        ES_OPTION_INT("soft-max-rank", &(source)->soft_max_rank, "0", 0, 2147483647, "N",          \
+                      "of these, leave out higher ranks; 0: none")
 
 // Read or make the graph; ARGUMENT when the options contradict each other.
 EsStatus es_prove_source_load(const EsProveSource *source, EsKnowledgeGraph **graph);
+
+// The same without rules, which need not be there.
+EsStatus es_prove_source_load_facts(const EsProveSource *source, EsKnowledgeGraph **graph);
 
 // What it is called in results: the folder, or "generated".
 const char *es_prove_source_name(const EsProveSource *source);

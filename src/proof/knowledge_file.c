@@ -8,6 +8,8 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/log.h"
+#include "proof/knowledge_copy.h"
 #include "proof/knowledge_text.h"
 
 #define PATH_BYTES     4096
@@ -30,6 +32,11 @@ static EsStatus join_path(Path path, const char *folder, const char *stem, const
                        ending, folder, PATH_BYTES - 1);
     }
     return ES_STATUS_OK;
+}
+
+static int is_prolog(const char *path) {
+    size_t length = strlen(path);
+    return length > 3 && strcmp(path + length - 3, ".pl") == 0;
 }
 
 static int is_present(const char *path) { return access(path, F_OK) == 0; }
@@ -100,7 +107,67 @@ static EsStatus read_rules(EsKgBuilder *builder, const char *folder, const char 
     return status;
 }
 
+static EsStatus read_prolog(EsKgBuilder *builder, const EsKgSource *source,
+                            EsPrologCounts *counts) {
+    Content content = {.text = NULL};
+    if (strlen(source->path) >= sizeof content.path) {
+        return ES_FAIL(INPUT, "the path of the Prolog file is longer than %d bytes",
+                       PATH_BYTES - 1);
+    }
+    memcpy(content.path, source->path, strlen(source->path) + 1);
+    ES_TRY(read_content(&content));
+    EsStatus status =
+        es_prolog_text_read(builder, content.path, content.text, content.bytes, counts);
+    es_release(content.text);
+    ES_TRY(status);
+    if (counts->n_skipped > 0) {
+        es_log(ES_LOG_WARNING,
+               "%s: passed over %d clauses that a knowledge graph cannot hold, the first in line "
+               "%d",
+               content.path, counts->n_skipped, counts->first_skipped);
+    }
+    if (counts->n_facts == 0) {
+        return ES_FAIL(INPUT, "%s: no facts in it", content.path);
+    }
+    if (counts->n_rules == 0 && source->rules == NULL && !source->needs_no_rules) {
+        return ES_FAIL(INPUT, "%s: no rules in it", content.path);
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus read_folder(EsKgBuilder *builder, const EsKgSource *source) {
+    ES_TRY(check_folder(source->path));
+    for (int split = 0; split < ES_KG_N_SPLITS; split++) {
+        ES_TRY(read_split(builder, source->path, (EsKgSplit)split));
+    }
+    return ES_STATUS_OK;
+}
+
 // --- once it exists ---
+
+// Make the graph again, with soft facts.
+static EsStatus add_soft_facts(const EsKgSource *source, EsSoftCounts *counts,
+                               EsKnowledgeGraph **graph) {
+    EsKgBuilder *builder = NULL;
+    EsKnowledgeGraph *made = NULL;
+    void *text = NULL;
+    size_t bytes;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(es_file_read_all(source->soft, MAX_FILE_BYTES, &text, &bytes));
+    ES_TRY_GOTO(es_kg_builder_create_from(*graph, &builder));
+    for (int32_t i = 0; i < (*graph)->n_facts; i++) {
+        ES_TRY_GOTO(es_kg_builder_add_fact(builder, (*graph)->facts[i]));
+    }
+    ES_TRY_GOTO(
+        es_soft_facts_read(builder, *graph, &source->filter, source->soft, text, bytes, counts));
+    ES_TRY_GOTO(es_kg_builder_finish(builder, &made));
+    es_kg_destroy(*graph);
+    *graph = made;
+done:
+    es_release(text);
+    es_kg_builder_destroy(builder);
+    return status;
+}
 
 static EsStatus read_depths(EsKnowledgeGraph *graph, const char *folder, EsKgSplit split) {
     Content content = {.text = NULL};
@@ -127,26 +194,41 @@ static EsStatus read_domains(EsKnowledgeGraph *graph, const char *folder) {
     return status;
 }
 
-EsStatus es_kg_load(const char *folder, const char *rules, EsKnowledgeGraph **graph) {
+EsStatus es_kg_load_source(const EsKgSource *source, EsKgReading *reading,
+                           EsKnowledgeGraph **graph) {
     *graph = NULL;
     EsKgBuilder *builder = NULL;
     EsKnowledgeGraph *made = NULL;
+    EsKgReading unused;
+    reading = reading != NULL ? reading : &unused;
+    memset(reading, 0, sizeof *reading);
     EsStatus status = ES_STATUS_OK;
-    ES_TRY(check_folder(folder));
+    int is_folder = !is_prolog(source->path);
     ES_TRY(es_kg_builder_create(&builder));
-    for (int split = 0; split < ES_KG_N_SPLITS; split++) {
-        ES_TRY_GOTO(read_split(builder, folder, (EsKgSplit)split));
+    ES_TRY_GOTO(is_folder ? read_folder(builder, source)
+                          : read_prolog(builder, source, &reading->prolog));
+    if (!source->needs_no_rules && (is_folder || source->rules != NULL)) {
+        ES_TRY_GOTO(read_rules(builder, is_folder ? source->path : ".", source->rules));
     }
-    ES_TRY_GOTO(read_rules(builder, folder, rules));
     ES_TRY_GOTO(es_kg_builder_finish(builder, &made));
-    for (int split = 0; split < ES_KG_N_SPLITS; split++) {
-        ES_TRY_GOTO(read_depths(made, folder, (EsKgSplit)split));
+    if (source->soft != NULL) {
+        ES_TRY_GOTO(add_soft_facts(source, &reading->soft, &made));
     }
-    ES_TRY_GOTO(read_domains(made, folder));
+    for (int split = 0; split < ES_KG_N_SPLITS && is_folder; split++) {
+        ES_TRY_GOTO(read_depths(made, source->path, (EsKgSplit)split));
+    }
+    if (is_folder) {
+        ES_TRY_GOTO(read_domains(made, source->path));
+    }
     *graph = made;
     made = NULL;
 done:
     es_kg_builder_destroy(builder);
     es_kg_destroy(made);
     return status;
+}
+
+EsStatus es_kg_load(const char *path, const char *rules, EsKnowledgeGraph **graph) {
+    EsKgSource source = {.path = path, .rules = rules};
+    return es_kg_load_source(&source, NULL, graph);
 }

@@ -1,4 +1,4 @@
-// Reads a knowledge graph from the files of a folder.
+// Reads a knowledge graph from the files of a folder, or from one Prolog file.
 //
 //     train.txt or train.tsv            the facts, which are the queries of the train split too
 //     rules.txt                         Horn rules, in the order in which they are tried
@@ -6,17 +6,38 @@
 //     train_depths.txt, valid_..., test_...    published minimal depths; may be missing
 //     domain2constants.txt              groups of constants; may be missing
 //
-// What the files look like is in knowledge_text.h and docs/proving.md.
+// A path that ends in ".pl" is one file of facts and rules (prolog_text.h). What the others look
+// like is in knowledge_text.h and docs/proving.md.
 #ifndef ES_PROOF_KNOWLEDGE_FILE_H
 #define ES_PROOF_KNOWLEDGE_FILE_H
 
-#include "proof/knowledge_graph.h"
+#include "proof/prolog_text.h"
+#include "proof/soft_facts.h"
 
 ES_EXTERN_C_BEGIN
 
-// `rules` is a file name in the folder or a path with a slash in it, NULL for rules.txt. INPUT when
-// a file is wrong, with line and column, or when one that must be there is missing.
-EsStatus es_kg_load(const char *folder, const char *rules, EsKnowledgeGraph **graph);
+typedef struct EsKgSource {
+    const char *path;    // a folder, or a file that ends in ".pl"
+    const char *rules;   // a file name in the folder or a path with a slash in it, NULL: rules.txt;
+                         // for a Prolog file a path, NULL: its own rules alone
+    int needs_no_rules;  // rules are left out, and need not be there
+    const char *soft;    // path of a file of soft facts, NULL: none
+    EsSoftFilter filter; // which of them
+} EsKgSource;
+
+// What was read besides the graph; all zero where there was no such file.
+typedef struct EsKgReading {
+    EsPrologCounts prolog;
+    EsSoftCounts soft;
+} EsKgReading;
+
+// INPUT when a file is wrong, with line and column, or when one that must be there is missing.
+// `reading` may be NULL. What a Prolog file has and a graph cannot hold is logged as a warning.
+EsStatus es_kg_load_source(const EsKgSource *source, EsKgReading *reading,
+                           EsKnowledgeGraph **graph);
+
+// The same for a path and rules alone.
+EsStatus es_kg_load(const char *path, const char *rules, EsKnowledgeGraph **graph);
 
 ES_EXTERN_C_END
 

@@ -1,0 +1,157 @@
+// `esper prove mine`: rules that the facts of a graph obey.
+#include <jansson.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/macros.h"
+#include "message.h"
+#include "padded_text.h"
+#include "proof/rule_miner.h"
+#include "proof/rule_text.h"
+#include "prove_action.h"
+#include "prove_source.h"
+
+// between two lines of progress
+#define PROGRESS_NS 2000000000
+
+typedef struct Mining {
+    const EsProveSource *source;
+    EsMinerSettings settings;
+    const char *out;
+    int limit, as_json, n_threads;
+    int64_t reported_ns;
+    double seconds;
+} Mining;
+
+static void report_progress(void *context, int64_t n_done, int64_t n_all) {
+    Mining *mining = context;
+    int64_t now_ns = es_clock_ns();
+    if (now_ns - mining->reported_ns >= PROGRESS_NS) {
+        mining->reported_ns = now_ns;
+        es_message("mine: bodies of %lld of %lld relations counted\n", (long long)n_done,
+                   (long long)n_all);
+    }
+}
+
+static json_t *rule_json(const EsKnowledgeGraph *graph, const EsMinedRule *rule) {
+    char text[ES_RULE_TEXT_BYTES];
+    es_horn_rule_format(graph, &rule->rule, text, sizeof text);
+    // names are bytes; what is not UTF-8 cannot be written as JSON
+    json_t *string = json_string(text);
+    return json_pack("{s:o, s:I, s:I, s:f, s:f, s:I, s:f}", "rule",
+                     string != NULL ? string : json_null(), "support", (json_int_t)rule->support,
+                     "given", (json_int_t)rule->n_given, "confidence",
+                     es_mined_rule_confidence(rule), "pca_confidence",
+                     es_mined_rule_pca_confidence(rule), "kept_support", (json_int_t)rule->n_kept,
+                     "kept_confidence", es_mined_rule_kept_confidence(rule));
+}
+
+static EsStatus print_json(const Mining *mining, const EsKnowledgeGraph *graph,
+                           const EsMinedRules *rules, int32_t n_shown) {
+    json_t *list = json_array();
+    for (int32_t i = 0; i < n_shown; i++) {
+        json_array_append_new(list, rule_json(graph, &rules->items[i]));
+    }
+    json_t *name = json_string(es_prove_source_name(mining->source));
+    json_t *root =
+        json_pack("{s:o, s:i, s:i, s:i, s:i, s:f, s:o}", "data", name != NULL ? name : json_null(),
+                  "facts", rules->n_facts, "kept_facts", rules->n_kept, "count", rules->count,
+                  "shown", n_shown, "seconds", mining->seconds, "rules", list);
+    size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(6);
+    int is_written = root != NULL && json_dumpf(root, stdout, flags) == 0 && putchar('\n') == '\n';
+    json_decref(root);
+    return is_written ? ES_STATUS_OK : ES_FAIL(IO, "cannot write the result as JSON");
+}
+
+static void print_table(const Mining *mining, const EsKnowledgeGraph *graph,
+                        const EsMinedRules *rules, int32_t n_shown) {
+    printf("%s: mined from %d facts, %d kept back: %d rules in %.2f s\n",
+           es_prove_source_name(mining->source), rules->n_facts, rules->n_kept, rules->count,
+           mining->seconds);
+    printf("support  confidence    PCA    kept  of new  rule\n");
+    for (int32_t i = 0; i < n_shown; i++) {
+        const EsMinedRule *rule = &rules->items[i];
+        char text[ES_RULE_TEXT_BYTES];
+        es_horn_rule_format(graph, &rule->rule, text, sizeof text);
+        printf("%7lld  %10.3f  %5.3f %7lld  %6.3f  ", (long long)rule->support,
+               es_mined_rule_confidence(rule), es_mined_rule_pca_confidence(rule),
+               (long long)rule->n_kept, es_mined_rule_kept_confidence(rule));
+        es_padded_text_print(text, 0, stdout);
+        putchar('\n');
+    }
+    if (n_shown < rules->count) {
+        printf("%d more are not shown (--limit raises it)\n", rules->count - n_shown);
+    }
+}
+
+static EsStatus run_mine(Mining *mining) {
+    EsKnowledgeGraph *graph = NULL;
+    EsThreadPool *pool = NULL;
+    EsMinedRules rules = {.items = NULL};
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(es_prove_source_load_facts(mining->source, &graph));
+    ES_TRY_GOTO(es_thread_pool_create(&pool, mining->n_threads));
+    int64_t start_ns = es_clock_ns();
+    mining->reported_ns = start_ns;
+    ES_TRY_GOTO(es_rules_mine(graph, &mining->settings, pool, &rules));
+    mining->seconds = es_clock_seconds_since(start_ns);
+    if (mining->out != NULL) {
+        ES_TRY_GOTO(es_mined_rules_save(graph, &rules, rules.count, mining->out));
+    }
+    int32_t n_shown = ES_MIN(mining->limit, rules.count);
+    if (mining->as_json) {
+        ES_TRY_GOTO(print_json(mining, graph, &rules, n_shown));
+    } else {
+        print_table(mining, graph, &rules, n_shown);
+    }
+done:
+    es_mined_rules_destroy(&rules);
+    es_thread_pool_destroy(pool);
+    es_kg_destroy(graph);
+    return status;
+}
+
+EsExit es_prove_mine_run(int argc, char **argv) {
+    EsProveSource source;
+    Mining mining = {.source = &source, .settings = es_miner_defaults()};
+    int min_support;
+    const EsOption options[] = {
+        ES_PROVE_SOURCE_OPTIONS(&source),
+        ES_OPTION_INT("min-support", &min_support, "10", 1, 2147483647, "N",
+                      "facts that a rule must give"),
+        ES_OPTION_FLOAT("min-confidence", &mining.settings.min_confidence, "0.5", 0, 1, "X",
+                        "share of what it gives that must be facts"),
+        ES_OPTION_INT("max-body", &mining.settings.max_body, "2", 1, 2, "N",
+                      "most atoms of a body"),
+        ES_OPTION_FLOAT("held-out", &mining.settings.held_out, "0.1", 0, 0.9, "X",
+                        "share of the facts kept back to check the rules with"),
+        ES_OPTION_TEXT("out", &mining.out, NULL, "FILE", "write all rules there, as a rule file"),
+        ES_OPTION_INT("limit", &mining.limit, "20", 0, 2147483647, "N", "show at most N rules"),
+        ES_OPTION_INT("threads", &mining.n_threads, "0", 0, 1024, "N", "0: one per processor"),
+        ES_OPTION_FLAG("json", &mining.as_json, "print the result as JSON"),
+    };
+    const EsOptionTable table = {
+        .command = "prove mine",
+        .usage = "[options]",
+        .summary = "Finds rules of one or two atoms that the facts obey, the most confident "
+                   "first. The graph needs\nno rules of its own; --seed also picks the facts kept "
+                   "back.",
+        .example = "esper prove mine --data kg/family --min-confidence 0.5 --out mined.txt",
+        .options = options,
+        .n_options = ES_COUNT_OF(options),
+    };
+    EsArguments arguments;
+    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
+    if (status == ES_STATUS_OK && arguments.wants_help) {
+        es_options_print_help(&table, stdout);
+        return ES_EXIT_DONE;
+    }
+    if (status == ES_STATUS_OK) {
+        mining.settings.min_support = min_support;
+        mining.settings.seed = (uint64_t)source.seed;
+        mining.settings.report = report_progress;
+        mining.settings.report_context = &mining;
+        status = run_mine(&mining);
+    }
+    return es_command_finish("prove mine", status);
+}

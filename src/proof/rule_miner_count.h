@@ -1,0 +1,52 @@
+// The counting behind rule_miner.h: all bodies that begin with one relation.
+//
+// A relation is a predicate in one direction: number 2 (p - 1) for p, one more for p the other way
+// round.
+#ifndef ES_PROOF_RULE_MINER_COUNT_H
+#define ES_PROOF_RULE_MINER_COUNT_H
+
+#include "proof/rule_miner.h"
+
+ES_EXTERN_C_BEGIN
+
+// What a thread counts with; P predicates, C constants. Row 0 of the tables is the body of one
+// atom, then come 2P chains and 2P of both at once, by the second relation.
+typedef struct EsRuleCounter {
+    const EsKnowledgeGraph *graph; // what is mined from; its valid split is what is kept back
+    const EsMinerSettings *settings;
+    const int32_t *kept_row; // where the kept facts with a given x begin             (C + 2)
+    int32_t relation;        // the first one of all bodies
+    // counts                                                                (4P + 1 rows)
+    int64_t *n_given;
+    int64_t *n_refused; // pairs that only the head itself would give, for the predicates of the
+                        // first and the second relation                             (x 2)
+    int64_t *support, *n_closed, *n_kept; //                                         (x P + 1)
+    // of the x at hand
+    int32_t *first_head; // by y: 1 + first entry below, where head_stamp says so     (C + 1)
+    int32_t *head_stamp; //                                                           (C + 1)
+    int32_t *head_next;  // 1 + next entry of the same y, 0: last            (most facts of an x)
+    int32_t *head_of;    // its predicate, negative: kept back
+    int32_t n_heads;
+    int32_t *closed; // predicates with a fact of x                                     (P + 1)
+    int32_t n_closed_predicates;
+    // of the body at hand: the y it gives, each once
+    int32_t *y_list, *y_stamp; //                                                       (C + 1)
+    unsigned char *y_kinds;    // bits of how z lies to x and y                         (C + 1)
+    int32_t n_y, stamp;
+    // what was found
+    EsMinedRule *rules; // owned
+    int32_t n_rules, capacity;
+    EsStatus status;
+} EsRuleCounter;
+
+EsStatus es_rule_counter_create(const EsKnowledgeGraph *graph, const EsMinerSettings *settings,
+                                const int32_t *kept_row, EsRuleCounter *counter);
+void es_rule_counter_destroy(EsRuleCounter *counter);
+
+// Count all bodies that begin with the relation and add the rules that are good enough to
+// counter->rules.
+EsStatus es_rule_counter_take(EsRuleCounter *counter, int32_t relation);
+
+ES_EXTERN_C_END
+
+#endif
