@@ -115,6 +115,9 @@ static EsStatus read_prolog(EsKgBuilder *builder, const EsKgSource *source,
                        PATH_BYTES - 1);
     }
     memcpy(content.path, source->path, strlen(source->path) + 1);
+    if (!is_present(content.path)) {
+        return ES_FAIL(INPUT, "%s: there is no such Prolog file", content.path);
+    }
     ES_TRY(read_content(&content));
     EsStatus status =
         es_prolog_text_read(builder, content.path, content.text, content.bytes, counts);

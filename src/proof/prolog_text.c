@@ -187,10 +187,10 @@ static EsStatus take_term(Reader *reader, const char **at, const char *end, Term
         return ES_STATUS_OK;
     }
     const char *stop = begin + (*begin == '-' ? 1 : 0);
+    int is_number = stop < end && isdigit((unsigned char)*stop);
     // a decimal point has a digit behind it, the period of a clause has not
-    while (stop < end && (is_name_byte(*stop) ||
-                          (*stop == '.' && stop + 1 < end && isdigit((unsigned char)stop[1]) &&
-                           isdigit((unsigned char)*begin)))) {
+    while (stop < end && (is_name_byte(*stop) || (is_number && *stop == '.' && stop + 1 < end &&
+                                                  isdigit((unsigned char)stop[1])))) {
         stop++;
     }
     term->bytes = (size_t)(stop - begin);

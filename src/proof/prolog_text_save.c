@@ -77,6 +77,8 @@ EsStatus es_prolog_text_save(const EsKnowledgeGraph *graph, const char *path) {
     EsFileWriter *writer;
     ES_TRY(es_file_writer_open(path, &writer));
     EsStatus status = ES_STATUS_OK;
+    static const char first[] = ":- style_check(-singleton).\n";
+    ES_TRY_GOTO(append(writer, first, sizeof first - 1));
     for (int32_t predicate = 1; predicate <= graph->n_predicates; predicate++) {
         ES_TRY_GOTO(write_predicate(writer, graph, predicate));
     }

@@ -35,6 +35,11 @@ double es_mined_rule_kept_confidence(const EsMinedRule *rule) {
 
 // --- facts kept back ---
 
+int es_miner_keeps_back(const EsMinerSettings *settings, int32_t index) {
+    EsRandom4 r = es_random_draw(settings->seed, (uint32_t)index, ES_PURPOSE_DATA_GENERATION, 0, 0);
+    return (double)es_random_uniform(r.word[0]) < settings->held_out;
+}
+
 // The graph to mine from: names and facts, those kept back as its valid split, by (a, predicate,
 // b).
 static EsStatus split_facts(const EsKnowledgeGraph *graph, const EsMinerSettings *settings,
@@ -48,10 +53,9 @@ static EsStatus split_facts(const EsKnowledgeGraph *graph, const EsMinerSettings
     ES_TRY(es_kg_builder_create_from(&names, &builder));
     EsStatus status = ES_STATUS_OK;
     for (int32_t i = 0; i < graph->n_facts; i++) {
-        EsRandom4 r = es_random_draw(settings->seed, (uint32_t)i, ES_PURPOSE_DATA_GENERATION, 0, 0);
-        int is_kept = (double)es_random_uniform(r.word[0]) < settings->held_out;
-        ES_TRY_GOTO(is_kept ? es_kg_builder_add_query(builder, ES_KG_SPLIT_VALID, graph->facts[i])
-                            : es_kg_builder_add_fact(builder, graph->facts[i]));
+        ES_TRY_GOTO(es_miner_keeps_back(settings, i)
+                        ? es_kg_builder_add_query(builder, ES_KG_SPLIT_VALID, graph->facts[i])
+                        : es_kg_builder_add_fact(builder, graph->facts[i]));
     }
     ES_TRY_GOTO(es_kg_builder_finish(builder, mined));
 done:
@@ -172,13 +176,20 @@ EsStatus es_rules_mine(const EsKnowledgeGraph *graph, const EsMinerSettings *set
     int n_threads = es_thread_pool_size(pool);
     EsKnowledgeGraph *mined = NULL;
     int32_t *kept_row = NULL;
+    double *one_atom = NULL;
+    size_t n_heads = (size_t)graph->n_predicates + 1;
     Work work = {.settings = settings, .n_relations = 2 * (int64_t)graph->n_predicates};
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(split_facts(graph, settings, &mined));
     ES_TRY_GOTO(index_kept(mined, &kept_row));
+    ES_TRY_GOTO(
+        es_allocate((size_t)work.n_relations * n_heads * sizeof *one_atom, (void **)&one_atom));
     ES_TRY_GOTO(es_allocate((size_t)n_threads * sizeof *work.counters, (void **)&work.counters));
     for (int w = 0; w < n_threads; w++) {
-        ES_TRY_GOTO(es_rule_counter_create(mined, settings, kept_row, &work.counters[w]));
+        ES_TRY_GOTO(es_rule_counter_create(mined, settings, kept_row, one_atom, &work.counters[w]));
+    }
+    for (int32_t r = 0; r < work.n_relations; r++) {
+        es_rule_counter_take_one(&work.counters[0], r, one_atom + (size_t)r * n_heads);
     }
     es_thread_pool_run(pool, work.n_relations, mine_relation, &work);
     ES_TRY_GOTO(gather(&work, n_threads, rules));
@@ -190,6 +201,7 @@ done:
     }
     es_release(work.counters);
     es_release(kept_row);
+    es_release(one_atom);
     es_kg_destroy(mined);
     if (status != ES_STATUS_OK) {
         es_mined_rules_destroy(rules);

@@ -6,6 +6,7 @@
 //     r(x,y)             one atom
 //     r(x,z), s(z,y)     a chain
 //     r(x,y), s(x,y)     both at once
+//     r(x,y), s(x,z)     only for an x that s leaves; likewise r(x,y), s(y,z)
 //
 // A body gives a pair (x,y) if some z makes all its atoms facts; an atom that is the head h(x,y)
 // itself does not count as one, as a prover never uses what it proves. Then
@@ -23,8 +24,9 @@
 //     kept confidence     kept support / pairs given that are no fact mined from
 //
 // Each body is counted exactly, in time proportional to the paths of length two and in memory that
-// does not grow with them. Rules that say nothing (a head in its own body) are left out, and each
-// is listed once, whatever its variables are called.
+// does not grow with them. Rules that say nothing (a head in its own body) are left out, as are
+// those of the last two forms that are no more confident than one of their atoms alone. Each is
+// listed once, whatever its variables are called.
 //
 //     EsMinerSettings settings = es_miner_defaults();
 //     EsMinedRules rules; ES_TRY(es_rules_mine(graph, &settings, pool, &rules));
@@ -66,6 +68,9 @@ typedef struct EsMinedRules {
 
 // Support 10, confidence 0.5, two atoms, a tenth kept back.
 EsMinerSettings es_miner_defaults(void);
+
+// Whether the graph's fact `index` is kept back.
+int es_miner_keeps_back(const EsMinerSettings *settings, int32_t index);
 
 // The rules and queries of the graph are not looked at. The same for any number of threads.
 // ARGUMENT when a setting is out of range. After a failure there is nothing to destroy.

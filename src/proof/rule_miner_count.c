@@ -8,6 +8,22 @@
 // head.
 enum { Z_APART = 1, Z_IS_X = 2, Z_IS_Y = 4 };
 
+// The second atom of a body whose first is r(x,y), in a chain r(x,z).
+typedef enum Form {
+    ONE,    // there is none
+    CHAIN,  // s(z,y)
+    BOTH,   // s(x,y)
+    FROM_X, // s(x,z)
+    FROM_Y, // s(y,z)
+    N_FORMS
+} Form;
+
+// A body at work.
+typedef struct Body {
+    Form form;
+    int32_t first, second; // relations; second is -1 for ONE
+} Body;
+
 static int32_t predicate_of(int32_t relation) { return relation / 2 + 1; }
 
 static int is_reversed(int32_t relation) { return relation % 2; }
@@ -31,12 +47,14 @@ static int32_t other_end(int32_t relation, EsAtom fact) {
 
 static int equals(EsAtom x, EsAtom y) { return es_atom_compare(&x, &y) == 0; }
 
-static size_t n_rows(const EsKnowledgeGraph *graph) { return 4 * (size_t)graph->n_predicates + 1; }
+static size_t n_rows(const EsKnowledgeGraph *graph) {
+    return 1 + (N_FORMS - 1) * 2 * (size_t)graph->n_predicates;
+}
 
-static size_t chain_row(int32_t second) { return 1 + (size_t)second; }
-
-static size_t both_row(const EsKnowledgeGraph *graph, int32_t second) {
-    return 1 + 2 * (size_t)graph->n_predicates + (size_t)second;
+static size_t row_of(const EsKnowledgeGraph *graph, const Body *body) {
+    size_t n_relations = 2 * (size_t)graph->n_predicates;
+    return body->form == ONE ? 0
+                             : 1 + (size_t)(body->form - 1) * n_relations + (size_t)body->second;
 }
 
 static size_t cell(const EsKnowledgeGraph *graph, size_t row, int32_t head) {
@@ -87,24 +105,33 @@ static void add_pair(EsRuleCounter *counter, int32_t y, unsigned kinds) {
     counter->y_kinds[y] = (unsigned char)(counter->y_kinds[y] | kinds);
 }
 
-// A body at work.
-typedef struct Body {
-    size_t row;
-    int32_t first, second; // relations; second is -1 for one atom
-    int is_chain;
-} Body;
+// Whether the second atom, which has one end at u and the other free, can only be `head`.
+static int has_no_other(const EsKnowledgeGraph *graph, int32_t relation, int32_t u, EsAtom head) {
+    EsAtomSpan facts = facts_from(graph, relation, u);
+    return facts.count == 1 && equals(facts.atoms[0], head);
+}
 
 // Whether (x,y) is given only by use of head(x,y) itself.
-static int is_refused(const Body *body, int32_t x, int32_t y, unsigned kinds, int32_t head) {
+static int is_refused(const EsRuleCounter *counter, const Body *body, int32_t x, int32_t y,
+                      int32_t head) {
     EsAtom atom = {head, x, y};
-    if (!body->is_chain) {
-        return equals(atom_of(body->first, x, y), atom) ||
-               (body->second >= 0 && equals(atom_of(body->second, x, y), atom));
+    unsigned kinds = counter->y_kinds[y];
+    if (body->form != CHAIN && equals(atom_of(body->first, x, y), atom)) {
+        return 1;
     }
-    if (kinds & Z_APART) {
+    switch (body->form) {
+    case BOTH:
+        return equals(atom_of(body->second, x, y), atom);
+    case FROM_X:
+        return has_no_other(counter->graph, body->second, x, atom);
+    case FROM_Y:
+        return has_no_other(counter->graph, body->second, y, atom);
+    case CHAIN:
+        break;
+    default:
         return 0;
     }
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 2 && (kinds & Z_APART) == 0; k++) {
         int32_t z = k == 0 ? x : y;
         if ((kinds & (k == 0 ? Z_IS_X : Z_IS_Y)) != 0 &&
             !equals(atom_of(body->first, x, z), atom) &&
@@ -112,12 +139,13 @@ static int is_refused(const Body *body, int32_t x, int32_t y, unsigned kinds, in
             return 0;
         }
     }
-    return 1;
+    return (kinds & Z_APART) == 0;
 }
 
 // Count the pairs (x, y_list) of a body for all heads.
 static void count_pairs(EsRuleCounter *counter, const Body *body, int32_t x) {
     const EsKnowledgeGraph *graph = counter->graph;
+    size_t row = row_of(graph, body);
     int32_t touched[2] = {predicate_of(body->first),
                           body->second < 0 ? 0 : predicate_of(body->second)};
     touched[1] = touched[1] == touched[0] ? 0 : touched[1];
@@ -126,7 +154,7 @@ static void count_pairs(EsRuleCounter *counter, const Body *body, int32_t x) {
         int32_t y = counter->y_list[i];
         int refused[2];
         for (int k = 0; k < 2; k++) {
-            refused[k] = touched[k] != 0 && is_refused(body, x, y, counter->y_kinds[y], touched[k]);
+            refused[k] = touched[k] != 0 && is_refused(counter, body, x, y, touched[k]);
             n_refused[k] += refused[k];
         }
         int32_t entry = counter->head_stamp[y] == x ? counter->first_head[y] : 0;
@@ -135,18 +163,18 @@ static void count_pairs(EsRuleCounter *counter, const Body *body, int32_t x) {
             int32_t head = signed_head < 0 ? -signed_head : signed_head;
             if (!(head == touched[0] && refused[0]) && !(head == touched[1] && refused[1])) {
                 int64_t *counts = signed_head < 0 ? counter->n_kept : counter->support;
-                counts[cell(graph, body->row, head)]++;
+                counts[cell(graph, row, head)]++;
             }
         }
     }
-    counter->n_given[body->row] += counter->n_y;
-    counter->n_refused[2 * body->row] += n_refused[0];
-    counter->n_refused[2 * body->row + 1] += n_refused[1];
+    counter->n_given[row] += counter->n_y;
+    counter->n_refused[2 * row] += n_refused[0];
+    counter->n_refused[2 * row + 1] += n_refused[1];
     for (int32_t i = 0; i < counter->n_closed_predicates && counter->n_y > 0; i++) {
         int32_t head = counter->closed[i];
         int64_t n_less =
             head == touched[0] ? n_refused[0] : (head == touched[1] ? n_refused[1] : 0);
-        counter->n_closed[cell(graph, body->row, head)] += counter->n_y - n_less;
+        counter->n_closed[cell(graph, row, head)] += counter->n_y - n_less;
     }
 }
 
@@ -162,7 +190,7 @@ static void count_chain(EsRuleCounter *counter, EsAtomSpan steps, int32_t x, int
             add_pair(counter, y, kinds != 0 ? kinds : Z_APART);
         }
     }
-    Body body = {chain_row(second), counter->relation, second, 1};
+    Body body = {CHAIN, counter->relation, second};
     count_pairs(counter, &body, x);
 }
 
@@ -181,25 +209,52 @@ static void count_both(EsRuleCounter *counter, EsAtomSpan steps, int32_t x, int3
         i += y <= y_other;
         k += y_other <= y;
     }
-    Body body = {both_row(counter->graph, second), counter->relation, second, 0};
+    Body body = {BOTH, counter->relation, second};
     count_pairs(counter, &body, x);
 }
 
-static void count_from(EsRuleCounter *counter, int32_t x) {
+// Pairs of the first relation with an end that the second leaves too. Where the second is the first
+// once more, it says nothing.
+static void count_ends(EsRuleCounter *counter, EsAtomSpan steps, int32_t x, int32_t second) {
+    const EsKnowledgeGraph *graph = counter->graph;
+    int is_x_there = second != counter->relation && facts_from(graph, second, x).count > 0;
+    begin_pairs(counter);
+    for (int32_t i = 0; i < steps.count && is_x_there; i++) {
+        add_pair(counter, other_end(counter->relation, steps.atoms[i]), 0);
+    }
+    Body body = {FROM_X, counter->relation, second};
+    count_pairs(counter, &body, x);
+    begin_pairs(counter);
+    for (int32_t i = 0; i < steps.count && second != (counter->relation ^ 1); i++) {
+        int32_t y = other_end(counter->relation, steps.atoms[i]);
+        if (facts_from(graph, second, y).count > 0) {
+            add_pair(counter, y, 0);
+        }
+    }
+    body.form = FROM_Y;
+    count_pairs(counter, &body, x);
+}
+
+static void count_one(EsRuleCounter *counter, EsAtomSpan steps, int32_t x) {
+    begin_pairs(counter);
+    for (int32_t i = 0; i < steps.count; i++) {
+        add_pair(counter, other_end(counter->relation, steps.atoms[i]), 0);
+    }
+    Body body = {ONE, counter->relation, -1};
+    count_pairs(counter, &body, x);
+}
+
+static void count_from(EsRuleCounter *counter, int32_t x, int max_body) {
     int32_t n_relations = 2 * counter->graph->n_predicates;
     EsAtomSpan steps = facts_from(counter->graph, counter->relation, x);
     if (steps.count == 0) {
         return;
     }
     list_heads(counter, x);
-    begin_pairs(counter);
-    for (int32_t i = 0; i < steps.count; i++) {
-        add_pair(counter, other_end(counter->relation, steps.atoms[i]), 0);
-    }
-    Body body = {0, counter->relation, -1, 0};
-    count_pairs(counter, &body, x);
-    for (int32_t second = 0; second < n_relations && counter->settings->max_body > 1; second++) {
+    count_one(counter, steps, x);
+    for (int32_t second = 0; second < n_relations && max_body > 1; second++) {
         count_chain(counter, steps, x, second);
+        count_ends(counter, steps, x, second);
         if (second > counter->relation) {
             count_both(counter, steps, x, second);
         }
@@ -234,60 +289,97 @@ static int is_empty_rule(const EsHornRule *rule) {
     return 0;
 }
 
-static EsStatus judge(EsRuleCounter *counter, size_t row, int32_t second, int is_chain,
-                      int32_t head) {
-    size_t at = cell(counter->graph, row, head);
+static EsHornRule make_rule(const Body *body, int32_t head) {
+    EsHornRule rule = {.head = {head, -1, -2}, .n_body = body->form == ONE ? 1 : 2};
+    static const int32_t ends[N_FORMS][2] = {{0, 0}, {-3, -2}, {-1, -2}, {-1, -3}, {-2, -3}};
+    rule.body[0] = atom_of(body->first, -1, body->form == CHAIN ? -3 : -2);
+    if (body->form != ONE) {
+        rule.body[1] = atom_of(body->second, ends[body->form][0], ends[body->form][1]);
+    }
+    rule.n_variables = body->form == ONE || body->form == BOTH ? 2 : 3;
+    return rule;
+}
+
+static EsMinedRule count_of(const EsRuleCounter *counter, const Body *body, int32_t head) {
+    size_t row = row_of(counter->graph, body), at = cell(counter->graph, row, head);
     int64_t n_given = counter->n_given[row];
-    if (head == predicate_of(counter->relation)) {
+    if (head == predicate_of(body->first)) {
         n_given -= counter->n_refused[2 * row];
-    } else if (second >= 0 && head == predicate_of(second)) {
+    } else if (body->form != ONE && head == predicate_of(body->second)) {
         n_given -= counter->n_refused[2 * row + 1];
     }
-    EsMinedRule mined = {.n_given = n_given,
+    return (EsMinedRule){.rule = make_rule(body, head),
+                         .n_given = n_given,
                          .support = counter->support[at],
                          .n_closed = counter->n_closed[at],
                          .n_kept = counter->n_kept[at]};
-    EsHornRule *rule = &mined.rule;
-    rule->head = (EsAtom){head, -1, -2};
-    rule->body[0] = atom_of(counter->relation, -1, is_chain ? -3 : -2);
-    rule->n_body = second < 0 ? 1 : 2;
-    if (second >= 0) {
-        rule->body[1] = atom_of(second, is_chain ? -3 : -1, -2);
+}
+
+// Two atoms that give part of what one of them gives must be more often right than it.
+static int is_no_better(const EsRuleCounter *counter, const Body *body, int32_t head,
+                        double confidence) {
+    size_t n_heads = (size_t)counter->graph->n_predicates + 1;
+    const double *first = counter->one_atom + (size_t)body->first * n_heads;
+    if (body->form == ONE || body->form == CHAIN) {
+        return 0;
     }
-    rule->n_variables = is_chain ? 3 : 2;
-    if (mined.support < counter->settings->min_support || is_empty_rule(rule) ||
-        es_mined_rule_confidence(&mined) < counter->settings->min_confidence) {
+    return confidence <= first[head] ||
+           (body->form == BOTH &&
+            confidence <= counter->one_atom[(size_t)body->second * n_heads + (size_t)head]);
+}
+
+static EsStatus judge(EsRuleCounter *counter, const Body *body, int32_t head) {
+    EsMinedRule mined = count_of(counter, body, head);
+    double confidence = es_mined_rule_confidence(&mined);
+    if (mined.support < counter->settings->min_support ||
+        confidence < counter->settings->min_confidence || is_empty_rule(&mined.rule) ||
+        is_no_better(counter, body, head, confidence)) {
         return ES_STATUS_OK;
     }
     return keep_rule(counter, &mined);
 }
 
-EsStatus es_rule_counter_take(EsRuleCounter *counter, int32_t relation) {
+static void count_all(EsRuleCounter *counter, int32_t relation, int max_body) {
     const EsKnowledgeGraph *graph = counter->graph;
-    int32_t n_relations = 2 * graph->n_predicates;
     size_t n_cells = n_rows(graph) * ((size_t)graph->n_predicates + 1);
+    size_t n_constants = (size_t)graph->n_constants + 1;
     counter->relation = relation;
     memset(counter->n_given, 0, n_rows(graph) * sizeof *counter->n_given);
     memset(counter->n_refused, 0, 2 * n_rows(graph) * sizeof *counter->n_refused);
     memset(counter->support, 0, n_cells * sizeof *counter->support);
     memset(counter->n_closed, 0, n_cells * sizeof *counter->n_closed);
     memset(counter->n_kept, 0, n_cells * sizeof *counter->n_kept);
-    memset(counter->head_stamp, 0, ((size_t)graph->n_constants + 1) * sizeof(int32_t));
+    memset(counter->head_stamp, 0, n_constants * sizeof(int32_t));
     for (int32_t x = 1; x <= graph->n_constants; x++) {
         // a stamp is used once; before it comes round the old ones go
-        if (counter->stamp > INT32_MAX - 2 * n_relations - 2) {
-            memset(counter->y_stamp, 0, ((size_t)graph->n_constants + 1) * sizeof(int32_t));
+        if (counter->stamp > INT32_MAX / 2) {
+            memset(counter->y_stamp, 0, n_constants * sizeof(int32_t));
             counter->stamp = 0;
         }
-        count_from(counter, x);
+        count_from(counter, x, max_body);
     }
-    for (int32_t head = 1; head <= graph->n_predicates; head++) {
-        ES_TRY(judge(counter, 0, -1, 0, head));
-        for (int32_t second = 0; second < n_relations && counter->settings->max_body > 1;
-             second++) {
-            ES_TRY(judge(counter, chain_row(second), second, 1, head));
-            if (second > relation) {
-                ES_TRY(judge(counter, both_row(graph, second), second, 0, head));
+}
+
+void es_rule_counter_take_one(EsRuleCounter *counter, int32_t relation, double *confidence) {
+    Body body = {ONE, relation, -1};
+    count_all(counter, relation, 1);
+    confidence[0] = 0;
+    for (int32_t head = 1; head <= counter->graph->n_predicates; head++) {
+        EsMinedRule mined = count_of(counter, &body, head);
+        confidence[head] = es_mined_rule_confidence(&mined);
+    }
+}
+
+EsStatus es_rule_counter_take(EsRuleCounter *counter, int32_t relation) {
+    int32_t n_predicates = counter->graph->n_predicates;
+    Form n_forms = counter->settings->max_body > 1 ? N_FORMS : CHAIN;
+    count_all(counter, relation, counter->settings->max_body);
+    for (int32_t head = 1; head <= n_predicates; head++) {
+        Body body = {ONE, relation, -1};
+        ES_TRY(judge(counter, &body, head));
+        for (body.form = CHAIN; body.form < n_forms; body.form++) {
+            for (body.second = 0; body.second < 2 * n_predicates; body.second++) {
+                ES_TRY(judge(counter, &body, head));
             }
         }
     }
@@ -310,8 +402,10 @@ static size_t most_heads(const EsKnowledgeGraph *graph, const int32_t *kept_row)
 }
 
 EsStatus es_rule_counter_create(const EsKnowledgeGraph *graph, const EsMinerSettings *settings,
-                                const int32_t *kept_row, EsRuleCounter *counter) {
+                                const int32_t *kept_row, const double *one_atom,
+                                EsRuleCounter *counter) {
     memset(counter, 0, sizeof *counter);
+    counter->one_atom = one_atom;
     counter->graph = graph;
     counter->settings = settings;
     counter->kept_row = kept_row;

@@ -10,13 +10,15 @@
 ES_EXTERN_C_BEGIN
 
 // What a thread counts with; P predicates, C constants. Row 0 of the tables is the body of one
-// atom, then come 2P chains and 2P of both at once, by the second relation.
+// atom; then come 2P rows, by the second relation, for each of the four forms of two atoms.
 typedef struct EsRuleCounter {
     const EsKnowledgeGraph *graph; // what is mined from; its valid split is what is kept back
     const EsMinerSettings *settings;
     const int32_t *kept_row; // where the kept facts with a given x begin             (C + 2)
+    const double *one_atom;  // confidence of the rules of one atom, by relation and head
+                             //                                                   (2P x P + 1)
     int32_t relation;        // the first one of all bodies
-    // counts                                                                (4P + 1 rows)
+    // counts                                                                (8P + 1 rows)
     int64_t *n_given;
     int64_t *n_refused; // pairs that only the head itself would give, for the predicates of the
                         // first and the second relation                             (x 2)
@@ -40,8 +42,12 @@ typedef struct EsRuleCounter {
 } EsRuleCounter;
 
 EsStatus es_rule_counter_create(const EsKnowledgeGraph *graph, const EsMinerSettings *settings,
-                                const int32_t *kept_row, EsRuleCounter *counter);
+                                const int32_t *kept_row, const double *one_atom,
+                                EsRuleCounter *counter);
 void es_rule_counter_destroy(EsRuleCounter *counter);
+
+// The confidence of the rules whose body is the relation alone, by head (P + 1).
+void es_rule_counter_take_one(EsRuleCounter *counter, int32_t relation, double *confidence);
 
 // Count all bodies that begin with the relation and add the rules that are good enough to
 // counter->rules.
