@@ -12,6 +12,7 @@ static const EsCommand actions[] = {
     {"embed", "train an embedding model on the facts", es_prove_embed_run},
     {"depths", "how many steps the shortest proof of each query takes", es_prove_depths_run},
     {"eval", "ranks queries against false ones: MRR, Hits@k, proof rates", es_prove_eval_run},
+    {"export", "write facts and rules as a Prolog program", es_prove_export_run},
     {"mine", "find rules that the facts obey", es_prove_mine_run},
     {"query", "which atoms can be proved, and how", es_prove_query_run},
 };

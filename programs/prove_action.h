@@ -9,6 +9,7 @@ EsExit es_prove_closure_run(int argc, char **argv);
 EsExit es_prove_depths_run(int argc, char **argv);
 EsExit es_prove_eval_run(int argc, char **argv);
 EsExit es_prove_embed_run(int argc, char **argv);
+EsExit es_prove_export_run(int argc, char **argv);
 EsExit es_prove_mine_run(int argc, char **argv);
 EsExit es_prove_query_run(int argc, char **argv);
 

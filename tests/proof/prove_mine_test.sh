@@ -67,6 +67,13 @@ run 2 prove closure --data norules.pl
 expect_part "no rules" "$err" "norules.pl: no rules in it"
 run 0 prove mine --data norules.pl
 run 2 prove closure --data nowhere.pl
+run 0 prove export --data family.pl --out again.pl
+expect_text "export" "$out" "again.pl: 2 facts, 1 rules"
+run 0 prove query "grand(ann,X)" --data again.pl
+expect_text "what was written is read" "$out" "grand(ann,X): 1 answer
+      2  grand(ann,cy)"
+run 2 prove export --data family.pl
+expect_part "where to" "$err" "--out FILE is missing"
 
 # --- what is refused ---
 run 2 prove mine --data kg --min-confidence 2

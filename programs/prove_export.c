@@ -1,0 +1,49 @@
+// `esper prove export`: a knowledge graph as a Prolog program.
+#include <stdio.h>
+
+#include "base/macros.h"
+#include "proof/prolog_text.h"
+#include "prove_action.h"
+#include "prove_source.h"
+
+static EsStatus export_graph(const EsProveSource *source, const char *out) {
+    EsKnowledgeGraph *graph = NULL;
+    ES_TRY(es_prove_source_load(source, &graph));
+    EsStatus status = es_prolog_text_save(graph, out);
+    if (status == ES_STATUS_OK) {
+        printf("%s: %d facts, %d rules\n", out, graph->n_facts, graph->n_rules);
+    }
+    es_kg_destroy(graph);
+    return status;
+}
+
+EsExit es_prove_export_run(int argc, char **argv) {
+    EsProveSource source;
+    const char *out;
+    const EsOption options[] = {
+        ES_PROVE_SOURCE_OPTIONS(&source),
+        ES_OPTION_TEXT("out", &out, NULL, "FILE", "the file to write, such as graph.pl"),
+    };
+    const EsOptionTable table = {
+        .command = "prove export",
+        .usage = "--out FILE [options]",
+        .summary = "Writes facts and rules as a Prolog program with all predicates tabled, which "
+                   "SWI-Prolog runs\nand --data reads.",
+        .example = "esper prove export --data kg/family --out family.pl",
+        .options = options,
+        .n_options = ES_COUNT_OF(options),
+    };
+    EsArguments arguments;
+    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
+    if (status == ES_STATUS_OK && arguments.wants_help) {
+        es_options_print_help(&table, stdout);
+        return ES_EXIT_DONE;
+    }
+    if (status == ES_STATUS_OK && out == NULL) {
+        status = ES_FAIL(ARGUMENT, "--out FILE is missing: where to?");
+    }
+    if (status == ES_STATUS_OK) {
+        status = export_graph(&source, out);
+    }
+    return es_command_finish("prove export", status);
+}
