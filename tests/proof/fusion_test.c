@@ -168,6 +168,23 @@ TEST(a_predicate_that_contradicts_itself_keeps_the_common_weights) {
     es_fusion_destroy(fusion);
 }
 
+// Weights chosen on the odd half serve the even one well, those of the even half hurt the odd one:
+// a gain in sum is not enough.
+TEST(weights_must_hold_up_both_ways) {
+    Made made = {0};
+    for (int i = 0; i < 60; i++) {
+        add_question(&made, 1, 0.75f, 0);
+    }
+    for (int i = 0; i < 40; i++) {
+        int wants_little = i % 2 == 0 || i < 16;
+        add_question(&made, 2, wants_little ? -0.6f : 0.3f, wants_little);
+    }
+    EsFusion *fusion = make_fusion(es_fusion_defaults());
+    EsFusionReport report = fit(fusion, &made);
+    EXPECT_EQ(report.n_own, 0);
+    es_fusion_destroy(fusion);
+}
+
 // Ties count by expectation: three equal candidates give (1 + 1/2 + 1/3) / 3.
 TEST(ties_and_no_questions) {
     const float equal[] = {-1.0f, -1.0f, -1.0f};
