@@ -34,11 +34,11 @@ EsEmbeddingSettings es_embedding_defaults(const EsKnowledgeGraph *graph) {
     int is_large = graph->n_constants > ALL_CONSTANTS;
     return (EsEmbeddingSettings){
         .n_dimensions = 64,
-        .n_epochs = 100,
+        .n_epochs = 40,
         .batch = 500,
         .n_candidates = is_large ? SAMPLE : 0,
         .rate = 0.1f,
-        .regularisation = 0.05f,
+        .regularisation = 0.03f,
         .initial_scale = 1e-3f,
         .valid_every = 5,
         .patience = 4,
