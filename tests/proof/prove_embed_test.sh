@@ -56,7 +56,7 @@ expect_part "no validation" "$out" "kg.safetensors: epoch 3, nothing to validate
 "$esper" prove embed --generated 300 --epochs 100000 --patience 100000 --valid-every 1 \
     --out stopped.safetensors > out 2> err &
 pid=$!
-for ((i = 0; i < 200; i++)); do
+for ((i = 0; i < 600; i++)); do
     grep -q "valid MRR" err && break
     sleep 0.05
 done
