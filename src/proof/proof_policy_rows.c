@@ -100,6 +100,14 @@ static void add_atom(const EsProofPolicy *policy, EsAtom atom, float *ES_RESTRIC
     }
 }
 
+// to[] += factor from[]
+static void add_scaled(float *ES_RESTRICT to, const float *ES_RESTRICT from, float factor,
+                       int64_t count) {
+    for (int64_t e = 0; e < count; e++) {
+        to[e] += factor * from[e];
+    }
+}
+
 static void embed_state(const EsProofPolicy *policy, EsAtomSpan state, EsGoalSelection selection,
                         float *goal) {
     int E = policy->settings.embed;
@@ -108,18 +116,14 @@ static void embed_state(const EsProofPolicy *policy, EsAtomSpan state, EsGoalSel
     int32_t selected = es_proof_select(policy->graph, state.atoms, state.count, selection);
     add_atom(policy, state.atoms[selected], goal);
     for (int32_t i = 0; i < state.count; i++) {
-        add_atom(policy, state.atoms[i], mean);
+        if (i == selected) {
+            add_scaled(mean, goal, 1.0f, E);
+        } else {
+            add_atom(policy, state.atoms[i], mean);
+        }
     }
     for (int e = 0; e < E; e++) {
         mean[e] *= share;
-    }
-}
-
-// to[] += factor from[]
-static void add_scaled(float *ES_RESTRICT to, const float *ES_RESTRICT from, float factor,
-                       int64_t count) {
-    for (int64_t e = 0; e < count; e++) {
-        to[e] += factor * from[e];
     }
 }
 
