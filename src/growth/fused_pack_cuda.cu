@@ -126,19 +126,11 @@ static __device__ void draw_sample(const EsFusedArguments &args, int64_t i) {
         return;
     }
     uint32_t episode = (uint32_t)args.episode[args.rows.env[row]], step = (uint32_t)args.step[0];
-    uint64_t position = (uint64_t)step * (uint64_t)args.n_images + (uint64_t)n;
+    uint64_t first = es_gather_first(&args.order, episode, step, args.n_images);
     EsFusedSample sample;
-    sample.number = es_gather_sample(args.gather.seed, episode, position, (uint32_t)args.n_samples);
+    sample.number = es_gather_sample(args.order.seed, es_gather_leader(&args.order, episode),
+                                     first + (uint64_t)n, (uint32_t)args.order.n_samples);
     sample.crop = es_gather_crop(&args.gather, episode, step, (uint32_t)n);
-    EsFusedSample sample = {(int32_t)args.first_image + n, {0, 0, 0}};
-    if (args.is_training) {
-        uint32_t episode = (uint32_t)args.episode[args.rows.env[row]];
-        uint32_t step = (uint32_t)args.step[0];
-        uint64_t first = es_gather_first(&args.order, episode, step, args.n_images);
-        sample.number = es_gather_sample(args.order.seed, es_gather_leader(&args.order, episode),
-                                         first + (uint64_t)n, (uint32_t)args.order.n_samples);
-        sample.crop = es_gather_crop(&args.gather, episode, step, (uint32_t)n);
-    }
     args.samples[(int64_t)row * args.row_images + n] = sample;
 }
 
