@@ -14,8 +14,8 @@
 
 ES_EXTERN_C_BEGIN
 
-// a block of the matrix product; activations of a row take E and some H, so that few layers of
-// this many rows fit a second-level cache
+// n at most: a block of the matrix product, and few enough that a layer's rows stay in the
+// second-level cache
 #define ES_PROOF_ROWS 96
 
 // Encodings shorter than this are divided by it instead of by their length. When all units of a
@@ -45,7 +45,7 @@ typedef struct EsProofHeadMemory {
     float *y;      //                                                                  (n, E) or (n)
 } EsProofHeadMemory;
 
-// Transparent for the two files that run it.
+// Transparent for the files that run it.
 typedef struct EsProofWorker {
     const EsProofPolicy *policy; // borrowed
     EsDevice *device;            // owned: one thread
@@ -56,10 +56,9 @@ typedef struct EsProofWorker {
     float *input; // [goal, mean of all]                                                     (n, 2E)
     EsProofLayerMemory layer[ES_PROOF_N_PARTS][ES_PROOF_MAX_LAYERS + 1];
     EsProofHeadMemory head[ES_PROOF_N_PARTS];
-    float *branch; // what a residual block adds                                            (n, H)
-    float *length; // of encodings before they were brought to 1; 1 where they are not        (n)
-    float
-        *d_encoding; // room for the caller of backward                                       (n, E)
+    float *branch;     // what a residual block adds                                        (n, H)
+    float *length;     // of encodings before they were brought to 1; 1 where they are not    (n)
+    float *d_encoding; // room for the caller of backward                                   (n, E)
     float *d_x;      // gradient of a body's output, then of its layers'                      (n, H)
     float *d_active; //                                                                       (n, H)
     float *d_in;     // of a layer's input                                           (n, max(H, 2E))

@@ -133,19 +133,24 @@ static void fill_row(const EsProofTrainee *t, EsRollout *rollout, int64_t row, i
     rollout->action[row] = (int16_t)action;
     rollout->used[row] = rollout->available[row] = rollout->causal[row] = 1;
     rollout->is_forced[row] = t->row_first[row + 1] - t->row_first[row] == 1;
-    rollout->value[row] = t->judge->memory->value[t->row_state[row]];
+}
+
+// Encodings of one rollout all belong to one way of selecting goals.
+static EsStatus check_selection(const EsProofTrainee *t, const EsProofChoices *choices) {
+    if (t->n_rows > 0 && choices->selection != t->judge->memory->selection) {
+        return ES_FAIL(ARGUMENT,
+                       "proof trainee: after row %lld goals are selected in another way than "
+                       "before it",
+                       (long long)t->n_rows);
+    }
+    return ES_STATUS_OK;
 }
 
 EsStatus es_proof_trainee_act(EsProofTrainee *t, const EsProofChoices *choices, uint64_t seed,
                               const EsProofTurn *turns, EsRollout *rollout, int64_t step,
                               int32_t *action) {
     ES_TRY(check_choices(t, choices, rollout, step));
-    if (t->n_rows > 0 && choices->selection != t->judge->memory->selection) {
-        return ES_FAIL(ARGUMENT,
-                       "proof trainee: step %lld selects goals in another way than those "
-                       "before it",
-                       (long long)step);
-    }
+    ES_TRY(check_selection(t, choices));
     ES_TRY(reserve_rows(t, choices));
     float *value = rollout->value + step * rollout->shape.n_envs;
     ES_TRY(es_proof_judge_logits(t->judge, choices, t->logits, value));
@@ -159,6 +164,7 @@ EsStatus es_proof_trainee_act(EsProofTrainee *t, const EsProofChoices *choices, 
 }
 
 EsStatus es_proof_trainee_values(EsProofTrainee *t, const EsProofChoices *choices, float *value) {
+    ES_TRY(check_selection(t, choices));
     return es_proof_judge_values(t->judge, choices, value);
 }
 

@@ -42,7 +42,8 @@ void es_proof_trainee_reset(EsProofTrainee *trainee);
 // Act once in all environments, E = N: choose among the successors of each state as
 // es_proof_judge_choose does, keep the rows t E .. t E + N - 1, and fill in what of them the policy
 // writes (logits' places, action, value, whether there was a choice). Steps come in order. ARGUMENT
-// when a state has more successors than the rollout's shape allows.
+// when a state has more successors than the rollout's shape allows, or when the selection of goals
+// changes within a rollout.
 EsStatus es_proof_trainee_act(EsProofTrainee *trainee, const EsProofChoices *choices, uint64_t seed,
                               const EsProofTurn *turns, EsRollout *rollout, int64_t t,
                               int32_t *action);

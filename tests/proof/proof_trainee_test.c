@@ -293,10 +293,17 @@ TEST(rows_that_are_not_those_of_the_rollout_are_refused) {
     EXPECT_CONTAINS(es_status_detail(), "row 3");
     es_proof_trainee_reset(test.trainee);
     EXPECT_STATUS(interface.begin(test.trainee, test.rollout), ARGUMENT);
-    // more successors than the shape has room for
-    test.rollout->shape.policy.n_logits = 1;
-    EsProofChoices choices = play_choices(test.play);
+    // another selection within a rollout
     int32_t action[N_SLOTS];
+    EsProofChoices choices = play_choices(test.play);
+    REQUIRE_OK(es_proof_trainee_act(test.trainee, &choices, 9, NULL, test.rollout, 0, action));
+    choices.selection = ES_GOAL_LEFTMOST;
+    EXPECT_STATUS(es_proof_trainee_act(test.trainee, &choices, 9, NULL, test.rollout, 1, action),
+                  ARGUMENT);
+    EXPECT_CONTAINS(es_status_detail(), "selected in another way");
+    // more successors than the shape has room for
+    es_proof_trainee_reset(test.trainee);
+    test.rollout->shape.policy.n_logits = 1;
     EXPECT_STATUS(es_proof_trainee_act(test.trainee, &choices, 9, NULL, test.rollout, 0, action),
                   ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "successors, must be 1 to 1");
