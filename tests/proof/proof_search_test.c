@@ -230,6 +230,29 @@ TEST(the_guide_decides_which_proof) {
     es_kg_destroy(graph);
 }
 
+// mid(a,z) is met first by the probable way of four steps, too late for the limit on depth, and
+// must be expanded again when the short way comes to it.
+TEST(a_shorter_way_opens_a_state_again) {
+    EsKnowledgeGraph *graph = make_small_graph(
+        "f(a,z)",
+        "l1(x,y) -> goal(x,y); s1(x,y) -> goal(x,y); l2(x,y) -> l1(x,y); l3(x,y) -> l2(x,y); "
+        "mid(x,y) -> l3(x,y); mid(x,y) -> s1(x,y); m2(x,y) -> mid(x,y); m3(x,y) -> m2(x,y); "
+        "f(x,y) -> m3(x,y)",
+        "goal(a,z)");
+    int32_t preferred = es_kg_predicate(graph, "l1");
+    EsProofGuide guide = {&preferred, judge_by_predicate};
+    EsProofSearchSettings settings = es_proof_search_defaults();
+    settings.max_depth = 5;
+    EsProofAnswer answer = find_once(graph, &settings, &guide, "goal(a,z)");
+    EXPECT_EQ(answer.depth, 5);
+    EXPECT_NEAR(answer.log_probability, log(0.1), 1e-6);
+    // goal, l1, l2, l3, mid; then s1, mid, m2, m3
+    EXPECT_EQ(answer.n_expanded, 9);
+    settings.max_depth = 7;
+    EXPECT_EQ(find_once(graph, &settings, &guide, "goal(a,z)").depth, 7);
+    es_kg_destroy(graph);
+}
+
 // Nine of ten walks take the long way.
 TEST(walks_follow_the_probabilities) {
     EsKnowledgeGraph *graph = make_ways();

@@ -218,6 +218,21 @@ TEST(figures_by_hand) {
     destroy_village(&village);
 }
 
+// The queries of one predicate, by hand.
+static void expect_predicate(const Village *village, const EsRanking *ranking,
+                             const EsRankingGroup *group) {
+    double sum = 0;
+    int32_t n_queries = 0;
+    for (int32_t q = 0; q < village->count; q++) {
+        if (village->queries[q].predicate == group->key) {
+            sum += ranking->queries[q].mean.reciprocal;
+            n_queries++;
+        }
+    }
+    EXPECT_EQ(group->summary.n_queries, n_queries);
+    EXPECT_NEAR(group->summary.reciprocal.mean, sum / n_queries, 1e-12);
+}
+
 TEST(groups_hold_every_query_once) {
     Village village = make_village(1);
     EsRankingSettings settings = es_ranking_defaults();
@@ -239,6 +254,9 @@ TEST(groups_hold_every_query_once) {
         EXPECT_EQ(n_queries, village.count);
         EXPECT_EQ(n_proved, ranking->all.n_proved);
         EXPECT_NEAR(sum / n_queries, ranking->all.reciprocal.mean, 1e-12);
+    }
+    for (int32_t g = 0; g < ranking->n_predicates; g++) {
+        expect_predicate(&village, ranking, &ranking->by_predicate[g]);
     }
     EXPECT(n_groups[0] == 3 && n_groups[1] > 5);
     es_ranking_destroy(ranking);
