@@ -92,10 +92,10 @@ EsStatus es_prove_eval_print_json(const EsProveEval *eval) {
     const EsRanking *ranking = eval->ranking;
     const EsScorerReport *report = &eval->report;
     json_t *root = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:{s:I, s:I, s:I, s:I, s:I, s:I}, s:f}", "settings",
-        describe_settings(eval), "fusion", es_prove_fusion_describe(&eval->fusion), "all",
-        describe_settings(eval), "search_settings", describe_search(eval), "all",
-        describe_summary(&ranking->all), "sides", describe_sides(eval), "by_depth",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:{s:I, s:I, s:I, s:I, s:I, s:I}, s:f}",
+        "settings", describe_settings(eval), "search_settings", describe_search(eval), "fusion",
+        es_prove_fusion_describe(&eval->fusion), "all", describe_summary(&ranking->all), "sides",
+        describe_sides(eval), "by_depth",
         describe_groups(ranking->by_depth, ranking->n_depths, NULL), "by_predicate",
         describe_groups(ranking->by_predicate, ranking->n_predicates, eval->graph->predicate_names),
         "without_negatives", ranking->n_without, "work", "candidates",
