@@ -173,6 +173,10 @@ EsStatus es_rules_mine(const EsKnowledgeGraph *graph, const EsMinerSettings *set
                        EsThreadPool *pool, EsMinedRules *rules) {
     memset(rules, 0, sizeof *rules);
     ES_TRY(check_settings(settings));
+    if (graph->n_predicates > ES_MINER_MAX_PREDICATES) {
+        return ES_FAIL(INPUT, "%d predicates, rules are mined for at most %d", graph->n_predicates,
+                       ES_MINER_MAX_PREDICATES);
+    }
     int n_threads = es_thread_pool_size(pool);
     EsKnowledgeGraph *mined = NULL;
     int32_t *kept_row = NULL;

@@ -40,6 +40,9 @@
 
 ES_EXTERN_C_BEGIN
 
+// the tables of a thread are then 190 MB
+#define ES_MINER_MAX_PREDICATES 1000
+
 typedef struct EsMinerSettings {
     int64_t min_support;   // at least 1
     double min_confidence; // 0 to 1, of confidence, not of PCA confidence
@@ -73,7 +76,8 @@ EsMinerSettings es_miner_defaults(void);
 int es_miner_keeps_back(const EsMinerSettings *settings, int32_t index);
 
 // The rules and queries of the graph are not looked at. The same for any number of threads.
-// ARGUMENT when a setting is out of range. After a failure there is nothing to destroy.
+// ARGUMENT when a setting is out of range, INPUT for more than ES_MINER_MAX_PREDICATES. After a
+// failure there is nothing to destroy.
 EsStatus es_rules_mine(const EsKnowledgeGraph *graph, const EsMinerSettings *settings,
                        EsThreadPool *pool, EsMinedRules *rules);
 void es_mined_rules_destroy(EsMinedRules *rules);
