@@ -20,6 +20,11 @@ expect_part "--pad" "$out" "pad = 2"
 expect_part "--flip" "$out" "flip = true"
 run 0 grow "${host[@]}" --amp-dtype off --dry-run
 expect_part "--amp-dtype" "$out" "amp_dtype = off"
+expect_part "numbers of the CPU" "$out" ": hosts compute in float32"
+run 0 grow "${host[@]}" --data-split share --dry-run
+expect_part "--data-split" "$out" "data_split = share"
+run 2 grow "${host[@]}" --data-split half --dry-run
+expect_part "--data-split of another word" "$err" "data_split"
 run 0 grow "${host[@]}" --tf32 off --dry-run
 expect_part "--tf32" "$out" "tf32 = off"
 run 2 grow "${host[@]}" --tf32 maybe --dry-run
@@ -27,7 +32,7 @@ expect_part "--tf32 of another word" "$err" "tf32"
 run 2 grow "${host[@]}" --amp-dtype bfloat16 --dry-run
 expect_part "half precision on the CPU" "$err" "the CPU computes in F32; BF16 is asked for"
 run 0 grow --help
-expect_part "help" "$out" "--device cuda: all on a GPU"
+expect_part "help" "$out" "--device cuda runs all of it on a GPU"
 
 # --- what the user has named and is not there is wrong input ---
 run 2 grow --policy script:nosuch.txt
