@@ -7,9 +7,9 @@ typedef struct Shape {
 } Shape;
 
 // one word; around a warp and a block; rows of several blocks
-static const Shape shapes[] = {{1, 1}, {2, 31}, {3, 33}, {2, 1023}, {2, 1025}, {5, 4097}};
+static const Shape shapes[] = {{1, 1}, {2, 31}, {3, 33}, {2, 511}, {2, 513}, {5, 4097}, {2, 40001}};
 
-#define WORDS_MAX (5 * 4097)
+#define WORDS_MAX (2 * 40001)
 
 static float values[WORDS_MAX];
 static uint64_t found[8];
