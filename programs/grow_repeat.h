@@ -6,10 +6,6 @@
 #include "run_command.h"
 #include "runs/grow_run.h"
 
-// What the hosts of a run compute with on this device, and why.
-const char *es_grow_describe_precision(const EsGrowSettings *settings, const EsDeviceInfo *device,
-                                       char text[160]);
-
 // Play one run in the folder that the command names.
 EsStatus es_grow_play_run(const EsRunCommand *command, const EsConfig *config, EsGrowRun *grow,
                           EsRunPlayed *played);

@@ -250,3 +250,22 @@ json_t *es_grow_seeds_json(EsGrowEvaluation *const *evaluations, int n, int firs
     return json_pack("{s:i, s:i, s:s, s:o}", "seeds", seeds.n, "first_seed", first_seed,
                      "intervals", "Student's over the seeds' means, 95 %", "arms", arms);
 }
+
+const char *es_grow_describe_precision(const EsGrowSettings *settings, const EsDeviceInfo *device,
+                                       char text[160]) {
+    EsDtype dtype = es_grow_settings_precision(settings, device);
+    char why[64] = "";
+    if (settings->amp_dtype == 0 && device->kind == ES_DEVICE_CUDA) {
+        snprintf(why, sizeof why, " (--amp-dtype auto; compute capability %d.%d)",
+                 device->capability / 10, device->capability % 10);
+    }
+    snprintf(text, 160, "hosts compute in %s%s%s",
+             dtype == ES_DTYPE_BF16  ? "bfloat16"
+             : dtype == ES_DTYPE_F16 ? "float16, with a loss scale for each"
+                                     : "float32",
+             dtype == ES_DTYPE_F32 && settings->is_tf32 && device->kind == ES_DEVICE_CUDA
+                 ? ", products in TF32"
+                 : "",
+             why);
+    return text;
+}

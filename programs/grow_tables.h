@@ -22,4 +22,8 @@ void es_grow_print_evaluation(const EsGrowEvaluation *evaluation, int seed);
 void es_grow_print_seeds(EsGrowEvaluation *const *evaluations, int n, int first_seed);
 json_t *es_grow_seeds_json(EsGrowEvaluation *const *evaluations, int n, int first_seed);
 
+// What the hosts of a run compute with on this device, and why.
+const char *es_grow_describe_precision(const EsGrowSettings *settings, const EsDeviceInfo *device,
+                                       char text[160]);
+
 #endif
