@@ -8,7 +8,7 @@
 
 #include "base/arena.h"
 #include "proof/answers.h"
-#include "proof/answers_states.h"
+#include "proof/proof_states.h"
 
 #define ANSWER_PREDICATE 0
 
@@ -18,7 +18,7 @@ typedef struct OpenSearch {
     EsProofSettings settings;
     int32_t max_rules; // steps by rules
     int32_t max_states;
-    EsSearchStates states;
+    EsProofStates states;
     EsSuccessors successors;
     EsAtomList *found;
     int is_full; // the limit on states was met
@@ -41,7 +41,7 @@ static EsAtomSpan put_goal_first(const OpenSearch *search, EsAtomSpan state, EsA
 }
 
 // Keep what an expansion gave, reached with n_rules steps by rules.
-static EsStatus keep_successors(OpenSearch *search, int32_t from, int32_t n_rules) {
+static EsStatus keep_successors(OpenSearch *search, int32_t n_rules) {
     const EsSuccessors *successors = &search->successors;
     search->n_overlong += successors->n_overlong;
     ES_ASSERT(successors->n_overflow == 0);
@@ -49,41 +49,40 @@ static EsStatus keep_successors(OpenSearch *search, int32_t from, int32_t n_rule
         EsAtomSpan state = es_successor(successors, k);
         EsAtomSpan goals = {state.atoms, state.count - 1};
         int32_t number;
-        if (!es_search_may_be_proved(search->graph, goals, search->max_rules - n_rules)) {
-            continue;
+        if (es_proof_may_end(search->graph, goals, search->max_rules - n_rules)) {
+            ES_TRY(es_proof_states_add(&search->states, state.atoms, state.count,
+                                       successors->hash[k], &number));
         }
-        ES_TRY(es_search_states_add(&search->states, state, successors->hash[k], from, n_rules,
-                                    &number));
     }
     return ES_STATUS_OK;
 }
 
-// Resolve the goal of a state against the facts, or against rules and facts.
-static EsStatus expand(OpenSearch *search, int32_t number, int with_rules) {
+// Resolve the goal of a state of cost n_rules against the facts, or against rules and facts.
+static EsStatus expand(OpenSearch *search, int32_t number, int32_t n_rules, int with_rules) {
     EsAtom atoms[ES_PROOF_MAX_ATOMS];
     const EsAtom none = {0, 0, 0};
-    EsAtomSpan state = es_search_state(&search->states, number);
+    EsAtomSpan state = es_proof_state(&search->states, number);
     if (state.count == 1) {
         return ES_STATUS_OK;
     }
     state = put_goal_first(search, state, atoms);
     es_proof_expand(with_rules ? search->graph : &search->factual, &search->settings, none,
                     state.atoms, state.count, NULL, &search->successors);
-    return keep_successors(search, number, search->states.items[number].n_steps + with_rules);
+    return keep_successors(search, n_rules + with_rules);
 }
 
 // All states of one cost, which begin at *begin: first what facts make of them at the same cost,
 // until nothing new comes, then what rules make of all of these; what facts give is known by then
 // and not taken for the work of a rule. *begin becomes the first state of the next cost.
-static EsStatus take_level(OpenSearch *search, size_t *begin, int with_rules) {
-    size_t max_states = (size_t)search->max_states, end = SIZE_MAX, first = *begin;
-    for (int pass = 0; pass <= with_rules; pass++) {
-        for (size_t i = first; i < ES_MIN(search->states.count, end); i++) {
-            if (search->states.count > max_states) {
+static EsStatus take_level(OpenSearch *search, int32_t *begin, int32_t n_rules) {
+    int32_t end = INT32_MAX, first = *begin;
+    for (int pass = 0; pass <= (n_rules < search->max_rules); pass++) {
+        for (int32_t i = first; i < ES_MIN(search->states.count, end); i++) {
+            if (search->states.count > search->max_states) {
                 search->is_full = 1;
                 return ES_STATUS_OK;
             }
-            ES_TRY(expand(search, (int32_t)i, pass));
+            ES_TRY(expand(search, i, n_rules, pass));
         }
         end = pass == 0 ? search->states.count : end;
     }
@@ -98,13 +97,13 @@ static EsStatus search_all(OpenSearch *search, EsAtom form) {
                    form.b > 0 ? form.b : n_constants - form.b};
     EsAtom first[2] = {goal, {ANSWER_PREDICATE, goal.a, goal.b}};
     EsAtomSpan state = {first, 2};
-    ES_TRY(es_search_states_add(&search->states, state, es_proof_hash(first, 2), -1, 0, &number));
-    size_t begin = 0;
+    ES_TRY(es_proof_states_add(&search->states, first, 2, es_proof_hash(first, 2), &number));
+    int32_t begin = 0;
     for (int32_t n_rules = 0; n_rules <= search->max_rules && !search->is_full; n_rules++) {
-        ES_TRY(take_level(search, &begin, n_rules < search->max_rules));
+        ES_TRY(take_level(search, &begin, n_rules));
     }
-    for (size_t i = 0; i < search->states.count; i++) {
-        state = es_search_state(&search->states, (int32_t)i);
+    for (int32_t i = 0; i < search->states.count; i++) {
+        state = es_proof_state(&search->states, i);
         EsAtom atom = {form.predicate, state.atoms[0].a, state.atoms[0].b};
         if (state.count == 1 && !es_kg_has_fact(search->graph, atom)) {
             ES_TRY(es_atom_list_add(search->found, atom));
@@ -131,14 +130,15 @@ EsStatus es_answers_search(const EsKnowledgeGraph *graph, const EsProverSettings
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(es_allocate(((size_t)graph->n_predicates + 2) * sizeof(int32_t),
                             (void **)&search.factual.rule_start));
+    ES_TRY_GOTO(es_proof_states_create(0, &search.states));
     ES_TRY_GOTO(
         es_successors_create(search.settings.max_states, ES_PROOF_MAX_ATOMS, &search.successors));
     ES_TRY_GOTO(search_all(&search, form));
-    *n_states = (int64_t)search.states.count;
+    *n_states = search.states.count;
     *is_complete = !search.is_full && search.n_overlong == 0;
 done:
     es_release(search.factual.rule_start);
     es_successors_destroy(&search.successors);
-    es_search_states_destroy(&search.states);
+    es_proof_states_destroy(&search.states);
     return status;
 }

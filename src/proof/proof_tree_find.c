@@ -3,27 +3,48 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "proof/answers_states.h"
+#include "proof/proof_states.h"
 #include "proof/proof_tree.h"
+
+// How a state was reached.
+typedef struct Origin {
+    int32_t parent; // number of the state before, -1: none
+    int32_t n_steps;
+} Origin;
 
 typedef struct Search {
     const EsKnowledgeGraph *graph;
     EsProofSettings settings;
     EsAtom query;
-    EsSearchStates states;
+    EsProofStates states;
+    Origin *origins; // of each state; owned
+    size_t capacity;
     EsSuccessors successors;
 } Search;
+
+static EsStatus add_state(Search *search, EsAtomSpan state, uint64_t hash, Origin origin) {
+    int32_t n_before = search->states.count, number;
+    ES_TRY(es_proof_states_add(&search->states, state.atoms, state.count, hash, &number));
+    if (number < n_before) {
+        return ES_STATUS_OK;
+    }
+    void *origins = search->origins;
+    EsStatus status = es_proof_grow_array(&origins, sizeof origin, (size_t)number,
+                                          (size_t)number + 1, &search->capacity);
+    search->origins = origins;
+    ES_TRY(status);
+    search->origins[number] = origin;
+    return ES_STATUS_OK;
+}
 
 // The number of the last state before True of a proof of `depth` steps, which there is.
 static EsStatus find_last(Search *search, int32_t depth, int32_t *last) {
     EsSuccessors *successors = &search->successors;
-    int32_t number;
     EsAtomSpan first = {&search->query, 1};
-    ES_TRY(es_search_states_add(&search->states, first, es_proof_hash(first.atoms, 1), -1, 0,
-                                &number));
-    for (int32_t i = 0; (size_t)i < search->states.count; i++) {
-        int32_t n_steps = search->states.items[i].n_steps + 1;
-        EsAtomSpan state = es_search_state(&search->states, i);
+    ES_TRY(add_state(search, first, es_proof_hash(first.atoms, 1), (Origin){-1, 0}));
+    for (int32_t i = 0; i < search->states.count; i++) {
+        int32_t n_steps = search->origins[i].n_steps + 1;
+        EsAtomSpan state = es_proof_state(&search->states, i);
         es_proof_expand(search->graph, &search->settings, search->query, state.atoms, state.count,
                         NULL, successors);
         ES_ASSERT(successors->n_overflow == 0);
@@ -34,9 +55,8 @@ static EsStatus find_last(Search *search, int32_t depth, int32_t *last) {
         for (int32_t k = 0; k < successors->count && n_steps < depth; k++) {
             EsAtomSpan next = es_successor(successors, k);
             if (successors->outcome == ES_PROOF_OPEN &&
-                es_search_may_be_proved(search->graph, next, depth - n_steps)) {
-                ES_TRY(es_search_states_add(&search->states, next, successors->hash[k], i, n_steps,
-                                            &number));
+                es_proof_may_end(search->graph, next, depth - n_steps)) {
+                ES_TRY(add_state(search, next, successors->hash[k], (Origin){i, n_steps}));
             }
         }
     }
@@ -44,13 +64,12 @@ static EsStatus find_last(Search *search, int32_t depth, int32_t *last) {
 }
 
 static EsStatus make_tree(const Search *search, int32_t last, EsProofTree **tree) {
-    const EsSearchStates *states = &search->states;
-    int32_t n_states = states->items[last].n_steps + 1;
+    int32_t n_states = search->origins[last].n_steps + 1;
     void *memory;
     ES_TRY(es_allocate((size_t)n_states * sizeof(EsAtomSpan), &memory));
     EsAtomSpan *way = memory;
-    for (int32_t i = last, k = n_states; i >= 0; i = states->items[i].parent) {
-        way[--k] = es_search_state(states, i);
+    for (int32_t i = last, k = n_states; i >= 0; i = search->origins[i].parent) {
+        way[--k] = es_proof_state(&search->states, i);
     }
     EsStatus status =
         es_proof_tree_create(search->graph, search->settings.selection, way, n_states, tree);
@@ -77,12 +96,14 @@ EsStatus es_proof_tree_find(const EsKnowledgeGraph *graph, const EsProverSetting
                                         .max_atoms = settings->max_atoms,
                                         .max_states = es_proof_max_candidates(graph)};
     int32_t last = 0;
-    ES_TRY(
+    ES_TRY_GOTO(es_proof_states_create(0, &search.states));
+    ES_TRY_GOTO(
         es_successors_create(search.settings.max_states, settings->max_atoms, &search.successors));
     ES_TRY_GOTO(find_last(&search, answer->depth, &last));
     ES_TRY_GOTO(make_tree(&search, last, tree));
 done:
     es_successors_destroy(&search.successors);
-    es_search_states_destroy(&search.states);
+    es_proof_states_destroy(&search.states);
+    es_release(search.origins);
     return status;
 }
