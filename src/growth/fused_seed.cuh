@@ -34,7 +34,7 @@ template <typename T> struct EsSeedShared {
     int *offsets; // of taps
     float *host_norm;
     float *kept, *scratch;
-    float *taps; // depthwise weights [tap][channels of units]
+    float *taps; // float: depthwise weights [tap][channels of units]
     // vectors
     float *totals; // two of them
     float *average, *d_average, *hidden, *d_hidden, *offset, *tilt;
@@ -47,14 +47,16 @@ template <typename T> struct EsSeedShared {
                                    unsigned char *memory);
 };
 
-// Shared memory of es_tile_weight_gradient for any convolution of a blueprint.
+// Shared memory of es_tile_weight_gradient for any layer of a blueprint.
 static __host__ __device__ size_t es_seed_scratch_bytes(int units, int narrow_units) {
     const size_t bytes[] = {
         es_weight_scratch_bytes(9 * units, units), es_weight_scratch_bytes(units, units),
         es_weight_scratch_bytes(9 * narrow_units, narrow_units),
-        es_weight_scratch_bytes(units, narrow_units), es_weight_scratch_bytes(narrow_units, units)};
+        es_weight_scratch_bytes(units, narrow_units), es_weight_scratch_bytes(narrow_units, units),
+        // depthwise: a job per unit, as many as an output of two units has tens of taps
+        es_weight_scratch_bytes(ES_FUSED_TAPS * units, 2)};
     size_t most = 0;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         most = bytes[i] > most ? bytes[i] : most;
     }
     return most;
@@ -104,7 +106,7 @@ __host__ __device__ void EsSeedShared<T>::carve(const EsFusedPlace &place, int n
         norm[i].shift = carve.take<float>(vector);
         norm[i].gamma = carve.take<float>(stride);
     }
-    taps = carve.take<float>(9 * (size_t)stride);
+    taps = carve.take<float>(sizeof(T) < 4 ? 0 : 9 * (size_t)stride);
     share = carve.take<float>(n_images);
     gate = carve.take<float>(n_images);
     bytes = carve.used;

@@ -97,12 +97,23 @@ static __device__ __noinline__ void differentiate_conv(const EsSeedWork<T> &w) {
     }
 }
 
-// Two taps of every channel at a time: sums of d_m times the shifted input. d_m is in n. Begins and
-// ends with a barrier.
+// The gradient of a depthwise convolution's weights: sums of d_m, which is in n, times the shifted
+// input. Begins with a barrier.
 template <typename T>
 static __device__ __noinline__ void depthwise_weight_gradient(const EsSeedWork<T> &w) {
+    EsTile one = w.s.padded;
+    one.units = 1;
+    __syncthreads();
+    es_tap_offsets(w.s.offsets, one, 3);
+    __syncthreads();
+    es_tile_depthwise_gradient(w.s.x, w.s.padded, w.s.offsets, w.s.n, w.s.padded, w.at.n_images,
+                               w.s.zeros, w.s.scratch, es_seed_part(w, 0));
+}
+
+// float: two taps of every channel at a time.
+static __device__ __noinline__ void depthwise_weight_gradient(const EsSeedWork<float> &w) {
     EsTile padded = w.s.padded;
-    const T *x = w.s.x, *d_m = w.s.n;
+    const float *x = w.s.x, *d_m = w.s.n;
     int units = padded.units, pixels = padded.pixels();
     es_seed_sums(5 * units, w.at.n_images * pixels, w.s.kept, es_seed_part(w, 0), [=](int of) {
         int pair = of / units, unit = of - pair * units, shift[2];
@@ -134,7 +145,7 @@ static __device__ __noinline__ void differentiate_depthwise(const EsSeedWork<T> 
     es_seed_convolve(w, 1, 1, w.branch, w.branch_tile, w.s.n, w.s.padded);
     depthwise_weight_gradient(w);
     if (w.is_mixed) {
-        es_seed_depthwise(w, w.s.n, -1, w.s.a);
+        es_seed_depthwise(w, w.s.n, 1, w.s.a);
         es_seed_end(w, w.s.d, w.s.a);
     }
 }

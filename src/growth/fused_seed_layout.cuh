@@ -1,7 +1,8 @@
 // The tensors of every blueprint as the fused kernels see them: what kind each is, where its packed
 // form lies, and where its partial sums lie in a part.
 //
-// Packed, per place: for each convolution of the blueprint, forward then mirrored. A part: the
+// Packed, per place: for each convolution of the blueprint, forward then mirrored; a depthwise one
+// in 16-bit types alone. A part: the
 // gate's tensors, then the blueprint's, each padded to whole units.
 #ifndef ES_GROWTH_FUSED_SEED_LAYOUT_CUH
 #define ES_GROWTH_FUSED_SEED_LAYOUT_CUH
@@ -112,6 +113,9 @@ static __host__ __device__ size_t es_seed_packed_tensor_bytes(EsSeedTensor tenso
                                                               int is_backward) {
     int in = is_backward ? tensor.out_units() : tensor.in_units();
     int out = is_backward ? tensor.in_units() : tensor.out_units();
+    if (tensor.kind == ES_SEED_DEPTHWISE && sizeof(T) < 4) {
+        return es_packed_bytes<T>(ES_DEPTHWISE_TAPS, tensor.out_units());
+    }
     return tensor.kind == ES_SEED_CONVOLUTION
                ? es_packed_bytes<T>(tensor.kernel * tensor.kernel * in, out)
                : 0;

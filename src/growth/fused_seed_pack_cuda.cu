@@ -2,6 +2,88 @@
 // that fit a block of threads.
 #include "growth/fused_seed_layout.cuh"
 
+#define PACK_BLOCKS 8 // of threads per row and slot
+
+// --- packing ---
+
+// One direction of a convolution. In the backward one inputs and outputs of the tile's convolution
+// are exchanged and the taps mirrored.
+struct PackJob {
+    EsSeedTensor tensor;
+    int is_backward, is_tf32;
+    const float *weight;
+    void *packed;
+
+    // Units that an output reads.
+    __device__ int in_units() const {
+        return tensor.kind == ES_SEED_DEPTHWISE ? 1
+               : is_backward                    ? tensor.out_units()
+                                                : tensor.in_units();
+    }
+    // Between input i and output o of the tile's convolution; 0 where there is none.
+    __device__ float at(int q, int i, int o) const {
+        int taps = tensor.kernel * tensor.kernel, tap = q / in_units();
+        if (tensor.kind == ES_SEED_DEPTHWISE) {
+            return tap < taps && o < tensor.n_out && i == o % ES_FUSED_UNIT
+                       ? weight[o * taps + (is_backward ? taps - 1 - tap : tap)]
+                       : 0.0f;
+        }
+        int input = q % in_units() * ES_FUSED_UNIT + i;
+        int in = is_backward ? o : input, out = is_backward ? input : o;
+        if (tap >= taps || in >= tensor.n_in || out >= tensor.n_out) {
+            return 0.0f;
+        }
+        return weight[(out * tensor.n_in + in) * taps + (is_backward ? taps - 1 - tap : tap)];
+    }
+};
+
+// Word j of the packed form: a float, or two 16-bit numbers.
+static __device__ void pack_word(const PackJob &job, int n_taps, int j, float) {
+    int i = j % 8, o = j / 8 % 8, q = j / 64 % n_taps, unit = j / (64 * n_taps);
+    ((float *)job.packed)[j / 64 * 64 + es_packed_place(i, o)] =
+        es_packed_float(job.at(q, i, unit * ES_FUSED_UNIT + o), job.is_tf32);
+}
+
+template <typename T> static __device__ void pack_word(const PackJob &job, int n_taps, int j, T) {
+    int n_steps = (n_taps + 1) / 2;
+    int lane = j / 2 % 32, step = j / 64 % n_steps, unit = j / (64 * n_steps);
+    int q = 2 * step + j % 2, i = 2 * (lane % 4), o = unit * ES_FUSED_UNIT + lane / 4;
+    ((uint32_t *)job.packed)[j] = es_pair_bits(job.at(q, i, o), job.at(q, i + 1, o), T());
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(ES_FUSED_THREADS)
+    fused_seed_pack_kernel(const __grid_constant__ EsFusedArguments args) {
+    int row = (int)blockIdx.x / PACK_BLOCKS / args.net.n_slots;
+    int slot_number = (int)blockIdx.x / PACK_BLOCKS % args.net.n_slots;
+    if (args.rows.n_active != NULL && row >= args.rows.n_active[0]) {
+        return;
+    }
+    EsFusedSlot slot = es_row_slot(args, row, slot_number);
+    if (slot.mode == ES_BLEND_NONE) {
+        return;
+    }
+    const EsFusedPlace &place = args.net.place[slot_number];
+    int64_t env = args.rows.env[row];
+    unsigned char *packed = args.seed_packed + env * args.net.seed_packed_bytes + place.packed;
+    for (int k = 0; k < es_seed_tensor_count(slot.blueprint); k++) {
+        EsSeedTensor tensor = es_seed_tensor(place.n_channels, slot.blueprint, k);
+        for (int is_backward = 0; is_backward < 2; is_backward++) {
+            PackJob job = {tensor, is_backward, args.is_tf32,
+                           args.parameters + env * args.parameter_stride +
+                               place.seed[slot.blueprint].offset[k],
+                           packed + es_seed_packed_offset<T>(place.n_channels, slot.blueprint, k,
+                                                             is_backward)};
+            int n_taps = tensor.kernel * tensor.kernel * job.in_units();
+            int count = (int)(es_seed_packed_tensor_bytes<T>(tensor, is_backward) / 4);
+            for (int j = (int)(blockIdx.x % PACK_BLOCKS * ES_FUSED_THREADS + threadIdx.x);
+                 j < count; j += PACK_BLOCKS * ES_FUSED_THREADS) {
+                pack_word(job, n_taps, j, T());
+            }
+        }
+    }
+}
+
 extern "C" size_t es_fused_seed_packed_bytes(const EsFusedPlace *place, EsDtype precision) {
     size_t most = 0;
     for (int b = 0; b < ES_BLUEPRINT_COUNT; b++) {

@@ -101,19 +101,38 @@ static __device__ __noinline__ void es_seed_rectify(const EsSeedWork<T> &w, T *t
     });
 }
 
-// to = depthwise 3x3 of a tile with a border, with the weights in w.s.taps, mirrored where sign is
-// -1. Begins with a barrier.
+// to = depthwise 3x3 (tensor 0) of a tile with a border, or its input gradient. Begins with a
+// barrier. A diagonal matrix per unit and tap: on the tensor cores that costs less than eight
+// multiply-adds.
 template <typename T>
 static __device__ __noinline__ void es_seed_depthwise(const EsSeedWork<T> &w, const T *from,
-                                                      int sign, T *to) {
+                                                      int is_backward, T *to) {
+    EsTile one = w.s.padded;
+    one.units = 1;
+    __syncthreads();
+    es_tap_offsets(w.s.offsets, one, 3);
+    __syncthreads();
+    es_tile_depthwise(from, w.s.padded, w.s.offsets, w.packed[0][is_backward], to, w.s.map,
+                      w.at.n_images);
+}
+
+// float, in TF32 too: plain multiply-adds with the weights in w.s.taps, which the forward call
+// fills.
+static __device__ __noinline__ void es_seed_depthwise(const EsSeedWork<float> &w, const float *from,
+                                                      int is_backward, float *to) {
     EsTile padded = w.s.padded, map = w.s.map;
-    const float *taps = w.s.taps;
-    int stride = w.s.stride, units = map.units;
+    float *taps = w.s.taps;
+    const float *parameter = es_seed_parameter(w, 0);
+    int stride = w.s.stride, units = map.units, sign = is_backward ? -1 : 1;
+    for (int i = threadIdx.x; !is_backward && i < 9 * stride; i += ES_FUSED_THREADS) {
+        int tap = i / stride, channel = i - tap * stride;
+        taps[i] = channel < w.place->n_channels ? parameter[channel * 9 + tap] : 0.0f;
+    }
     __syncthreads();
     es_seed_each(w.at.n_images * units, map, [=](int unit) {
         const float *weight = taps + unit % units * ES_FUSED_UNIT;
         return [=](int row, int column) {
-            const T *centre = from + padded.at(0, unit, row, column) * ES_FUSED_UNIT;
+            const float *centre = from + padded.at(0, unit, row, column) * ES_FUSED_UNIT;
             float sum[8] = {};
 #pragma unroll
             for (int tap = 0; tap < 9; tap++) {

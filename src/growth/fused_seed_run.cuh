@@ -159,16 +159,6 @@ template <typename T> static __device__ void es_seed_bottleneck(const EsSeedWork
     es_seed_convolve(w, 2, 0, r2, w.s.narrow, w.branch, w.branch_tile);
 }
 
-// w.s.taps, for es_seed_depthwise, which begins with a barrier.
-template <typename T> static __device__ void es_seed_load_taps(const EsSeedWork<T> &w) {
-    const float *weight = es_seed_parameter(w, 0);
-    int stride = w.s.stride;
-    for (int i = threadIdx.x; i < 9 * stride; i += ES_FUSED_THREADS) {
-        int tap = i / stride, channel = i - tap * stride;
-        w.s.taps[i] = channel < w.place->n_channels ? weight[channel * 9 + tap] : 0.0f;
-    }
-}
-
 template <typename T> static __device__ void es_seed_conv_heavy(const EsSeedWork<T> &w) {
     T *first = w.is_backward ? w.s.a : w.s.n, *rectified = w.s.n;
     EsTile first_tile = w.is_backward ? w.s.map : w.s.padded, padded = w.s.padded;
@@ -202,8 +192,7 @@ template <typename T> static __device__ __noinline__ void es_seed_run(const EsSe
         break;
     case ES_BLUEPRINT_DEPTHWISE: {
         T *m = w.is_backward ? w.s.a : w.s.n;
-        es_seed_load_taps(w);
-        es_seed_depthwise(w, w.s.x, 1, m);
+        es_seed_depthwise(w, w.s.x, 0, m);
         es_seed_convolve(w, 1, 0, m, w.s.map, w.branch, w.branch_tile);
         norm_tensor = 2;
         break;

@@ -320,11 +320,12 @@ es_convolve_units(const T *in, const EsTile &in_tile, const int *offsets, int n_
     }
 }
 
-// Warps share groups of up to UNITS output units, then the pixels of each.
+// Warps share groups of up to UNITS output units, then the pixels of each. From a group's inputs to
+// the next's are input_step elements: 0 where all read the same.
 template <typename T, int UNITS, int STEPS>
 static __device__ __forceinline__ void
-es_convolve_groups(const T *in, const EsTile &in_tile, const int *offsets, int n_steps,
-                   const void *packed, T *out, const EsTile &out_tile, int n_images) {
+es_convolve_groups(const T *in, int input_step, const EsTile &in_tile, const int *offsets,
+                   int n_steps, const void *packed, T *out, const EsTile &out_tile, int n_images) {
     int warp = threadIdx.x / 32, n_groups = (out_tile.units + UNITS - 1) / UNITS;
     int n_side_by_side = n_groups < ES_FUSED_WARPS ? n_groups : ES_FUSED_WARPS;
     int n_sharing = ES_FUSED_WARPS / n_side_by_side;
@@ -334,12 +335,13 @@ es_convolve_groups(const T *in, const EsTile &in_tile, const int *offsets, int n
     for (int group = warp % n_side_by_side; group < n_groups; group += n_side_by_side) {
         int first_unit = group * UNITS, set = warp / n_side_by_side;
         const uint2 *weights = (const uint2 *)packed + (int64_t)first_unit * n_steps * 32;
-        if (out_tile.units - first_unit >= UNITS) {
-            es_convolve_units<T, UNITS, STEPS>(in, in_tile, offsets, n_steps, weights, out,
+        const T *from = in + group * input_step;
+        if (UNITS == 1 || out_tile.units - first_unit >= UNITS) {
+            es_convolve_units<T, UNITS, STEPS>(from, in_tile, offsets, n_steps, weights, out,
                                                out_tile, first_unit, n_images, set, n_sharing);
         } else {
             for (int u = first_unit; u < out_tile.units; u++) {
-                es_convolve_units<T, 1, 0>(in, in_tile, offsets, n_steps,
+                es_convolve_units<T, 1, 0>(from, in_tile, offsets, n_steps,
                                            weights + (int64_t)(u - first_unit) * n_steps * 32, out,
                                            out_tile, u, n_images, set, n_sharing);
             }
@@ -357,8 +359,21 @@ es_tile_convolve(EsKnown<TAPS, OUT_UNITS>, const T *in, const EsTile &in_tile, c
     constexpr int UNITS = TAPS == 0                                            ? 2
                           : OUT_UNITS >= 2 && 2 * STEPS <= ES_FUSED_KEPT_STEPS ? 2
                                                                                : 1;
-    es_convolve_groups<T, UNITS, STEPS>(in, in_tile, offsets, (n_taps + 1) / 2, packed, out,
+    es_convolve_groups<T, UNITS, STEPS>(in, 0, in_tile, offsets, (n_taps + 1) / 2, packed, out,
                                         out_tile, n_images);
+}
+
+// Taps of a depthwise 3x3, whose output units each read the input unit of their number. `offsets`
+// are es_tap_offsets of a tile of one unit; `packed` has a diagonal matrix per unit and tap.
+#define ES_DEPTHWISE_TAPS 9
+
+template <typename T>
+static __device__ __forceinline__ void
+es_tile_depthwise(const T *in, const EsTile &in_tile, const int *offsets, const void *packed,
+                  T *out, const EsTile &out_tile, int n_images) {
+    constexpr int STEPS = (ES_DEPTHWISE_TAPS + 1) / 2;
+    es_convolve_groups<T, 1, STEPS>(in, in_tile.plane() * ES_FUSED_UNIT, in_tile, offsets, STEPS,
+                                    packed, out, out_tile, n_images);
 }
 
 // Of any size.
@@ -458,8 +473,48 @@ static __device__ __forceinline__ void es_weight_add_slices(float (&sum)[ES_FUSE
     }
 }
 
-// A warp takes 16 output channels, up to ES_FUSED_TAPS input units and a slice of the pixels.
+// Sums over every n_slices-th chunk of 16 pixels of d of two units and the first n_here inputs at
+// the given shifts: lanes 0-15 have the shift of the first of a pair, the others of the second.
 // `zeros` is a unit of zeros in shared memory, read in place of pixels past the last.
+template <typename T>
+static __device__ __forceinline__ void
+es_weight_sum_pixels(const T *in, const EsTile &in_tile, const int (&shift)[ES_FUSED_TAPS / 2],
+                     int n_here, const T *d, const EsTile &d_tile, int unit0, int unit1,
+                     int n_images, const T *zeros, int slice, int n_slices,
+                     float (&sum)[ES_FUSED_TAPS][4]) {
+    int lane = threadIdx.x % 32;
+    int pixels = d_tile.pixels(), n_pixels = n_images * pixels;
+    int unit_shift = (lane / 8 % 2 == 0 ? unit0 : unit1) * d_tile.plane();
+    for (int chunk = slice; chunk * 16 < n_pixels; chunk += n_slices) {
+        // of d: pixels 0-7 of both units, then 8-15
+        int m = chunk * 16 + lane % 8 + lane / 16 * 8;
+        int image = d_tile.image_of(m);
+        const T *of =
+            m < n_pixels
+                ? d + (d_tile.at_pixel(image, 0, m - image * pixels) + unit_shift) * ES_FUSED_UNIT
+                : zeros;
+        uint32_t a[4];
+        es_load_matrix_x4_transposed(a, of);
+        int m_in = chunk * 16 + lane % 16, image_in = d_tile.image_of(m_in);
+        bool is_inside = m_in < n_pixels;
+        const T *from =
+            is_inside ? in + in_tile.at_pixel(image_in, 0, m_in - image_in * pixels) * ES_FUSED_UNIT
+                      : zeros;
+        int mask = is_inside ? -1 : 0;
+#pragma unroll
+        for (int p = 0; p < ES_FUSED_TAPS / 2; p++) {
+            if (2 * p < n_here) {
+                uint32_t b[4];
+                es_load_matrix_x4_transposed(b, from + (shift[p] & mask));
+                const uint32_t b0[2] = {b[0], b[1]}, b1[2] = {b[2], b[3]};
+                es_multiply_matrix<T>(sum[2 * p], a, b0);
+                es_multiply_matrix<T>(sum[2 * p + 1], a, b1);
+            }
+        }
+    }
+}
+
+// A warp takes 16 output channels, up to ES_FUSED_TAPS input units and a slice of the pixels.
 template <typename T>
 static __device__ __forceinline__ void
 es_tile_weight_gradient(const T *in, const EsTile &in_tile, const int *offsets, int n_taps,
@@ -468,8 +523,6 @@ es_tile_weight_gradient(const T *in, const EsTile &in_tile, const int *offsets, 
     (void)is_tf32;
     constexpr int PAIRS = ES_FUSED_TAPS / 2;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    int pixels = d_tile.pixels(), n_pixels = n_images * pixels;
-    int n_chunks = (n_pixels + 15) / 16;
     int n_units = (d_tile.units + 1) / 2;
     int n_jobs = n_units * ((n_taps + ES_FUSED_TAPS - 1) / ES_FUSED_TAPS);
     int n_slices = es_weight_slices(n_jobs);
@@ -482,41 +535,15 @@ es_tile_weight_gradient(const T *in, const EsTile &in_tile, const int *offsets, 
         int first_tap = job / n_units * ES_FUSED_TAPS;
         int n_here = min(ES_FUSED_TAPS, n_taps - first_tap);
         int unit0 = job % n_units * 2, unit1 = min(unit0 + 1, d_tile.units - 1);
-        int shift[PAIRS]; // lanes 0-15 name pixels of the first tap of a pair, the others of the
-                          // second
+        int shift[PAIRS];
 #pragma unroll
         for (int p = 0; p < PAIRS; p++) {
             shift[p] = offsets[min(first_tap + 2 * p + lane / 16, n_taps - 1)];
         }
         float sum[ES_FUSED_TAPS][4] = {};
-        int unit_shift = (lane / 8 % 2 == 0 ? unit0 : unit1) * d_tile.plane();
-        for (int chunk = slice; is_active && chunk < n_chunks; chunk += n_slices) {
-            // of d: pixels 0-7 of both units, then 8-15
-            int m = chunk * 16 + lane % 8 + lane / 16 * 8;
-            int image = d_tile.image_of(m);
-            const T *of = m < n_pixels
-                              ? d + (d_tile.at_pixel(image, 0, m - image * pixels) + unit_shift) *
-                                        ES_FUSED_UNIT
-                              : zeros;
-            uint32_t a[4];
-            es_load_matrix_x4_transposed(a, of);
-            int m_in = chunk * 16 + lane % 16, image_in = d_tile.image_of(m_in);
-            bool is_inside = m_in < n_pixels;
-            const T *from =
-                is_inside
-                    ? in + in_tile.at_pixel(image_in, 0, m_in - image_in * pixels) * ES_FUSED_UNIT
-                    : zeros;
-            int mask = is_inside ? -1 : 0;
-#pragma unroll
-            for (int p = 0; p < PAIRS; p++) {
-                if (2 * p < n_here) {
-                    uint32_t b[4];
-                    es_load_matrix_x4_transposed(b, from + (shift[p] & mask));
-                    const uint32_t b0[2] = {b[0], b[1]}, b1[2] = {b[2], b[3]};
-                    es_multiply_matrix<T>(sum[2 * p], a, b0);
-                    es_multiply_matrix<T>(sum[2 * p + 1], a, b1);
-                }
-            }
+        if (is_active) {
+            es_weight_sum_pixels(in, in_tile, shift, n_here, d, d_tile, unit0, unit1, n_images,
+                                 zeros, slice, n_slices, sum);
         }
         float *to = part + (int64_t)first_tap * row_length +
                     (unit0 * ES_FUSED_UNIT + lane / 4) * ES_FUSED_UNIT + 2 * (lane % 4);
@@ -529,6 +556,46 @@ es_tile_weight_gradient(const T *in, const EsTile &in_tile, const int *offsets, 
                     *(float2 *)(to + t * row_length + ES_FUSED_UNIT * ES_FUSED_UNIT) =
                         make_float2(sum[t][2], sum[t][3]);
                 }
+            }
+        }
+    }
+}
+
+// Of a depthwise 3x3's weights, as [tap % 2][tap / 2][channels of units]; offsets as for
+// es_tile_depthwise. A warp takes one unit, all taps and a slice of the pixels; what an input
+// channel has to do with other outputs is summed, too, and left.
+template <typename T>
+static __device__ __forceinline__ void
+es_tile_depthwise_gradient(const T *in, const EsTile &in_tile, const int *offsets, const T *d,
+                           const EsTile &d_tile, int n_images, const T *zeros, float *scratch,
+                           float *part) {
+    constexpr int PAIRS = ES_FUSED_TAPS / 2;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int n_units = d_tile.units, n_slices = es_weight_slices(n_units);
+    int n_rounds = (n_units * n_slices + ES_FUSED_WARPS - 1) / ES_FUSED_WARPS;
+    int shift[PAIRS];
+#pragma unroll
+    for (int p = 0; p < PAIRS; p++) {
+        shift[p] = offsets[min(2 * p + lane / 16, ES_DEPTHWISE_TAPS - 1)];
+    }
+    for (int round = 0; round < n_rounds; round++) {
+        int task = round * ES_FUSED_WARPS + warp, slice = task / n_units;
+        int unit = task - slice * n_units;
+        bool is_active = slice < n_slices;
+        float sum[ES_FUSED_TAPS][4] = {};
+        if (is_active) {
+            es_weight_sum_pixels(in + unit * in_tile.plane() * ES_FUSED_UNIT, in_tile, shift,
+                                 ES_DEPTHWISE_TAPS, d, d_tile, unit, unit, n_images, zeros, slice,
+                                 n_slices, sum);
+        }
+        es_weight_add_slices(sum, is_active, unit, n_units, slice, n_slices, scratch);
+        // lane has inputs 2 (lane % 4) and the next of output lane / 4
+        if (is_active && slice == 0 && lane / 8 == lane % 4) {
+            float *to = part + unit * ES_FUSED_UNIT + lane / 4;
+#pragma unroll
+            for (int t = 0; t < ES_DEPTHWISE_TAPS; t++) {
+                to[(t % 2 * PAIRS + t / 2) * n_units * ES_FUSED_UNIT] =
+                    lane / 4 % 2 == 0 ? sum[t][0] : sum[t][1];
             }
         }
     }
