@@ -6,6 +6,9 @@
 #ifndef ES_GROWTH_FUSED_SEED_CUH
 #define ES_GROWTH_FUSED_SEED_CUH
 
+#include <stddef.h>
+#include <string.h>
+
 #include "growth/fused_seed_layout.cuh"
 
 // --- shared memory ---
@@ -14,7 +17,7 @@
 // norm, whose mean is then 0.
 struct EsGroupNorm {
     float *mean, *inv_std, *scale, *shift; // vectors
-    float *gamma;                          // [channels of units]
+    float *gamma, *beta;                   // [channels of units]
 };
 
 // Tiles of the slot's channels; x, n and c have a border. What lies in them:
@@ -27,8 +30,9 @@ struct EsGroupNorm {
 //
 // Forward there are three: m, r1 and both of conv_heavy's go to n, r2 to c, and then the
 // bottleneck's branch to n; c needs no border.
+//
+// Made once on the host, with offsets from the start of shared memory in place of pointers.
 template <typename T> struct EsSeedShared {
-    EsTile map, padded, narrow, narrow_padded;
     T *x, *n, *c, *a, *d;
     T *zeros;     // a unit
     int *offsets; // of taps
@@ -40,15 +44,19 @@ template <typename T> struct EsSeedShared {
     float *average, *d_average, *hidden, *d_hidden, *offset, *tilt;
     EsGroupNorm norm[2]; // the last norm, and conv_heavy's first
     float *share, *gate; // [image]
-    int stride;          // floats of a vector's image
+    // what follows are no pointers
+    EsTile map, padded, narrow, narrow_padded;
+    int stride;                             // floats of a vector's image
+    int width;                              // channels of a norm's group
+    uint32_t by_stride, by_width, by_units; // es_fused_reciprocal
+    float per_pixel, per_channel;           // 1 / pixels of a map, 1 / width
     size_t bytes;
 
-    __host__ __device__ void carve(const EsFusedPlace &place, int n_images, int is_backward,
-                                   unsigned char *memory);
+    void carve(const EsFusedPlace &place, int n_images, int is_backward);
 };
 
 // Shared memory of es_tile_weight_gradient for any layer of a blueprint.
-static __host__ __device__ size_t es_seed_scratch_bytes(int units, int narrow_units) {
+static size_t es_seed_scratch_bytes(int units, int narrow_units) {
     const size_t bytes[] = {
         es_weight_scratch_bytes(9 * units, units), es_weight_scratch_bytes(units, units),
         es_weight_scratch_bytes(9 * narrow_units, narrow_units),
@@ -65,16 +73,15 @@ static __host__ __device__ size_t es_seed_scratch_bytes(int units, int narrow_un
 // Sums that es_seed_sums holds at a time: of image-units, or of a unit's pairs of taps.
 #define ES_SEED_TASKS 64
 
-static __host__ __device__ int es_seed_tasks_max(int n_images, int units) {
+static int es_seed_tasks_max(int n_images, int units) {
     int most = (n_images > 5 ? n_images : 5) * units;
     return most > ES_SEED_TASKS ? most : ES_SEED_TASKS;
 }
 
 template <typename T>
-__host__ __device__ void EsSeedShared<T>::carve(const EsFusedPlace &place, int n_images,
-                                                int is_backward, unsigned char *memory) {
+void EsSeedShared<T>::carve(const EsFusedPlace &place, int n_images, int is_backward) {
     int narrow_units = (es_seed_narrow(place.n_channels) + 7) / ES_FUSED_UNIT;
-    EsCarve carve = {memory, 0};
+    EsCarve carve = {NULL, 0};
     map = {place.units, place.size, 0, place.by_size, place.by_pixels};
     padded = {place.units, place.size, 1, place.by_size, place.by_pixels};
     narrow = {narrow_units, place.size, 0, place.by_size, place.by_pixels};
@@ -105,12 +112,49 @@ __host__ __device__ void EsSeedShared<T>::carve(const EsFusedPlace &place, int n
         norm[i].scale = carve.take<float>(vector);
         norm[i].shift = carve.take<float>(vector);
         norm[i].gamma = carve.take<float>(stride);
+        norm[i].beta = carve.take<float>(stride);
     }
     taps = carve.take<float>(sizeof(T) < 4 ? 0 : 9 * (size_t)stride);
     share = carve.take<float>(n_images);
     gate = carve.take<float>(n_images);
     bytes = carve.used;
+    width = place.n_channels / place.n_groups;
+    by_stride = es_fused_reciprocal(stride);
+    by_width = es_fused_reciprocal(width);
+    by_units = es_fused_reciprocal(place.units);
+    per_pixel = 1.0f / (float)map.pixels();
+    per_channel = 1.0f / (float)width;
 }
+
+// --- a launch ---
+
+// What all blocks of threads at a slot share, made on the host.
+template <typename T> struct EsSeedPlan {
+    EsSeedShared<T> shared;
+    int gate_offset[ES_FUSED_GATE_TENSORS]; // in a part
+    struct {
+        int kernel[ES_FUSED_TENSORS_MAX], part_offset[ES_FUSED_TENSORS_MAX];
+        int packed[ES_FUSED_TENSORS_MAX][2]; // from the start of the place
+    } seed[ES_BLUEPRINT_COUNT];
+
+    EsSeedPlan(const EsFusedPlace &place, int images_per_part, int is_backward) {
+        shared.carve(place, images_per_part, is_backward);
+        for (int k = 0; k < ES_FUSED_GATE_TENSORS; k++) {
+            gate_offset[k] = es_seed_part_offset(place.n_channels, ES_SEED_GATE, k);
+        }
+        for (int b = 0; b < ES_BLUEPRINT_COUNT; b++) {
+            for (int k = 0; k < ES_FUSED_TENSORS_MAX; k++) {
+                bool is_there = k < es_seed_tensor_count(b);
+                int i = is_there ? k : 0;
+                seed[b].kernel[k] = es_seed_tensor(place.n_channels, b, i).kernel;
+                seed[b].part_offset[k] = es_seed_part_offset(place.n_channels, b, i);
+                for (int j = 0; j < 2; j++) {
+                    seed[b].packed[k][j] = (int)es_seed_packed_offset<T>(place.n_channels, b, i, j);
+                }
+            }
+        }
+    }
+};
 
 // --- work ---
 
@@ -132,6 +176,10 @@ template <typename T> struct EsSeedWork {
     const unsigned char *packed[ES_FUSED_TENSORS_MAX][2]; // forward and mirrored
     int part_offset[ES_FUSED_TENSORS_MAX], gate_offset[ES_FUSED_GATE_TENSORS];
     EsSeedShared<T> s;
+
+    // Of image-unit `unit`; of element i of a vector.
+    __device__ int image_of(int unit) const { return es_divide(unit, s.map.units, s.by_units); }
+    __device__ int image_of_element(int i) const { return es_divide(i, s.stride, s.by_stride); }
 };
 
 // The block's one. Not a variable of the type: that would have to be initialised.
@@ -150,11 +198,57 @@ static __device__ __forceinline__ const float *es_gate_parameter(const EsSeedWor
     return w.parameters + w.place->gate.offset[k];
 }
 
-// False in rows that have nothing to do here. Ends with a barrier.
+// w.s = the plan's, with pointers into `memory`, a thread per word.
 template <typename T>
-static __device__ bool es_seed_begin(const EsFusedArguments &args, int slot_number,
-                                     int images_per_part, int is_backward, unsigned char *memory,
-                                     EsSeedWork<T> &w) {
+static __device__ __forceinline__ void
+es_seed_place(EsSeedShared<T> &s, const EsSeedShared<T> &plan, unsigned char *memory) {
+    constexpr int N_WORDS = (int)(sizeof plan / sizeof(uint64_t));
+    constexpr int N_POINTERS = (int)(offsetof(EsSeedShared<T>, map) / sizeof(uint64_t));
+    static_assert(sizeof plan % sizeof(uint64_t) == 0 && N_WORDS <= ES_FUSED_THREADS, "");
+    int i = threadIdx.x;
+    if (i < N_WORDS) {
+        uint64_t word;
+        memcpy(&word, (const uint64_t *)&plan + i, sizeof word);
+        word += i < N_POINTERS ? (uint64_t)memory : 0;
+        memcpy((uint64_t *)&s + i, &word, sizeof word);
+    }
+}
+
+// Tables of the row's blueprint.
+template <typename T>
+static __device__ __forceinline__ void es_seed_tables(const EsSeedPlan<T> &plan, int blueprint,
+                                                      const unsigned char *packed,
+                                                      EsSeedWork<T> &w) {
+    int k = threadIdx.x;
+    if (k < ES_FUSED_TENSORS_MAX) {
+        w.kernel[k] = plan.seed[blueprint].kernel[k];
+        w.part_offset[k] = plan.seed[blueprint].part_offset[k];
+        w.packed[k][0] = packed + plan.seed[blueprint].packed[k][0];
+        w.packed[k][1] = packed + plan.seed[blueprint].packed[k][1];
+    }
+    if (k < ES_FUSED_GATE_TENSORS) {
+        w.gate_offset[k] = plan.gate_offset[k];
+    }
+}
+
+// Where the last norm, or attention, reads.
+template <typename T>
+static __device__ __forceinline__ void es_seed_branch(const EsSeedShared<T> &plan,
+                                                      unsigned char *memory, int blueprint,
+                                                      EsSeedWork<T> &w) {
+    bool is_alone = blueprint == ES_BLUEPRINT_NORM || blueprint == ES_BLUEPRINT_ATTENTION;
+    bool is_narrow = blueprint == ES_BLUEPRINT_BOTTLENECK && !w.is_backward;
+    bool is_padded = is_alone || (w.is_backward && (blueprint == ES_BLUEPRINT_CONV_LIGHT ||
+                                                    blueprint == ES_BLUEPRINT_CONV_HEAVY));
+    w.branch = (T *)(memory + (size_t)(is_alone ? plan.x : is_narrow ? plan.n : plan.c));
+    w.branch_tile = is_padded ? plan.padded : plan.map;
+}
+
+// False in rows that have nothing to do here. Ends with a barrier. Warps fill different parts of w.
+template <typename T>
+static __device__ bool es_seed_begin(const EsFusedArguments &args, const EsSeedPlan<T> &plan,
+                                     int slot_number, int images_per_part, int is_backward,
+                                     unsigned char *memory, EsSeedWork<T> &w) {
     EsFusedRow at;
     if (!es_row_begin(args, images_per_part, args.net.n_blocks + slot_number, at)) {
         return false;
@@ -165,22 +259,16 @@ static __device__ bool es_seed_begin(const EsFusedArguments &args, int slot_numb
         return false;
     }
     const EsFusedPlace &place = args.net.place[slot_number];
-    if (k < es_seed_tensor_count(slot.blueprint)) {
-        const unsigned char *packed =
-            args.seed_packed + at.env * args.net.seed_packed_bytes + place.packed;
-        w.kernel[k] = es_seed_tensor(place.n_channels, slot.blueprint, k).kernel;
-        w.part_offset[k] = es_seed_part_offset(place.n_channels, slot.blueprint, k);
-        for (int i = 0; i < 2; i++) {
-            w.packed[k][i] =
-                packed + es_seed_packed_offset<T>(place.n_channels, slot.blueprint, k, i);
-        }
+    const float *parameters = es_row_parameters(args, at);
+    es_seed_place(w.s, plan.shared, memory);
+    es_seed_tables(plan, slot.blueprint,
+                   args.seed_packed + at.env * args.net.seed_packed_bytes + place.packed, w);
+    if (k == ES_FUSED_THREADS - 32) {
+        w.mix = slot.blueprint == ES_BLUEPRINT_NORM
+                    ? tanhf(parameters[place.seed[ES_BLUEPRINT_NORM].offset[2]])
+                    : 0.0f;
     }
-    if (k < ES_FUSED_GATE_TENSORS) {
-        w.gate_offset[k] = es_seed_part_offset(place.n_channels, ES_SEED_GATE, k);
-    }
-    if (k == ES_FUSED_THREADS - 1) {
-        int blueprint = slot.blueprint;
-        int is_alone = blueprint == ES_BLUEPRINT_NORM || blueprint == ES_BLUEPRINT_ATTENTION;
+    if (k == ES_FUSED_THREADS - 64) {
         slot.mode = slot.mode == ES_BLEND_GATE && !slot.has_gate ? ES_BLEND_ADD : slot.mode;
         w.args = &args;
         w.place = &place;
@@ -189,16 +277,8 @@ static __device__ bool es_seed_begin(const EsFusedArguments &args, int slot_numb
         w.slot = slot;
         w.is_mixed = is_mixed;
         w.is_backward = is_backward;
-        w.parameters = es_row_parameters(args, at);
-        w.s.carve(place, images_per_part, is_backward, memory);
-        w.mix = blueprint == ES_BLUEPRINT_NORM ? tanhf(*es_seed_parameter(w, 2)) : 0.0f;
-        w.branch = is_alone                                               ? w.s.x
-                   : blueprint == ES_BLUEPRINT_BOTTLENECK && !is_backward ? w.s.n
-                                                                          : w.s.c;
-        w.branch_tile = is_alone || (is_backward && (blueprint == ES_BLUEPRINT_CONV_LIGHT ||
-                                                     blueprint == ES_BLUEPRINT_CONV_HEAVY))
-                            ? w.s.padded
-                            : w.s.map;
+        w.parameters = parameters;
+        es_seed_branch(plan.shared, memory, slot.blueprint, w);
     }
     __syncthreads();
     return true;

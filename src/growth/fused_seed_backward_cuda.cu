@@ -52,7 +52,7 @@ static __device__ __noinline__ void differentiate_top(const EsSeedWork<T> &w, in
     es_seed_each(w.at.n_images * map.units, map, [&](int unit) {
         EsGroupSlope line(w, 0, unit);
         EsSeedUnit<T> seed(w, unit);
-        float part = is_product ? 1.0f : es_seed_part_of_seed(w, unit / map.units);
+        float part = is_product ? 1.0f : es_seed_part_of_seed(w, w.image_of(unit));
         return [=](int row, int column) {
             int at = map.at(0, unit, row, column) * ES_FUSED_UNIT;
             float v[8], g[8], d_s[8];
@@ -101,13 +101,15 @@ static __device__ __noinline__ void differentiate_conv(const EsSeedWork<T> &w) {
 // input. Begins with a barrier.
 template <typename T>
 static __device__ __noinline__ void depthwise_weight_gradient(const EsSeedWork<T> &w) {
-    EsTile one = w.s.padded;
+    EsTile padded = w.s.padded, one = padded;
+    const T *x = w.s.x, *d_m = w.s.n;
+    int *offsets = w.s.offsets;
     one.units = 1;
     __syncthreads();
-    es_tap_offsets(w.s.offsets, one, 3);
+    es_tap_offsets(offsets, one, 3);
     __syncthreads();
-    es_tile_depthwise_gradient(w.s.x, w.s.padded, w.s.offsets, w.s.n, w.s.padded, w.at.n_images,
-                               w.s.zeros, w.s.scratch, es_seed_part(w, 0));
+    es_tile_depthwise_gradient(x, padded, offsets, d_m, padded, w.at.n_images, w.s.zeros,
+                               w.s.scratch, es_seed_part(w, 0));
 }
 
 // float: two taps of every channel at a time.
@@ -298,11 +300,12 @@ template <typename T> static __device__ void differentiate_norm(const EsSeedWork
 
 template <typename T>
 static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_BACKWARD_BLOCKS)
-    fused_seed_backward_kernel(const __grid_constant__ EsFusedArguments args, int slot,
+    fused_seed_backward_kernel(const __grid_constant__ EsFusedArguments args,
+                               const __grid_constant__ EsSeedPlan<T> plan, int slot,
                                int images_per_part, int part_length) {
     ES_DYNAMIC_SHARED(memory);
     ES_SEED_WORK(T, w);
-    if (!es_seed_begin(args, slot, images_per_part, 1, memory, w)) {
+    if (!es_seed_begin(args, plan, slot, images_per_part, 1, memory, w)) {
         return;
     }
     if (threadIdx.x == 0) {
@@ -342,7 +345,7 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_BACKWARD_BLOC
 extern "C" size_t es_fused_seed_backward_bytes(const EsFusedPlace *place, EsDtype precision,
                                                int n_images) {
     size_t bytes = 0;
-    ES_DISPATCH_FUSED(precision, T, EsSeedShared<T> s; s.carve(*place, n_images, 1, NULL);
+    ES_DISPATCH_FUSED(precision, T, EsSeedShared<T> s; s.carve(*place, n_images, 1);
                       bytes = s.bytes);
     return bytes;
 }
@@ -352,12 +355,11 @@ extern "C" void es_fused_seed_backward(EsStream *stream, EsDtype precision,
                                        int images_per_part) {
     EsLaunch launch(stream, "fused_seed_backward");
     int64_t n_parts = es_ceil_div(args->n_images, images_per_part);
-    const EsFusedPlace *place = &args->net.place[slot];
+    const EsFusedPlace &place = args->net.place[slot];
     ES_ASSERT(n_parts == args->n_seed_parts[slot]);
-    size_t bytes = es_fused_seed_backward_bytes(place, precision, images_per_part);
-    ES_DISPATCH_FUSED(precision, T,
+    ES_DISPATCH_FUSED(precision, T, EsSeedPlan<T> plan(place, images_per_part, 1);
                       launch.start_shared(fused_seed_backward_kernel<T>,
                                           dim3((unsigned)(args->rows.n_rows * n_parts)),
-                                          ES_FUSED_THREADS, bytes, *args, slot, images_per_part,
-                                          es_fused_seed_part_length(place)));
+                                          ES_FUSED_THREADS, plan.shared.bytes, *args, plan, slot,
+                                          images_per_part, es_fused_seed_part_length(&place)));
 }

@@ -117,8 +117,7 @@ static __device__ __noinline__ void es_seed_end_alone(const EsSeedWork<T> &w, Es
 // another mixing slot between this one and the norm will make them. Begins with a barrier.
 template <typename T>
 static __device__ void es_seed_end(const EsSeedWork<T> &w, const T *beside, const T *tile) {
-    EsSeedEnd<T> end = {
-        beside, tile, w.s.map, w.s.d_average, 1.0f / (float)w.s.map.pixels(), es_seed_d_input(w)};
+    EsSeedEnd<T> end = {beside, tile, w.s.map, w.s.d_average, w.s.per_pixel, es_seed_d_input(w)};
     if (!w.place->is_after_pool) {
         es_seed_end_full(w, end);
     } else if (!es_row_mixes(*w.args, w.at.row, w.block->slot[0])) {

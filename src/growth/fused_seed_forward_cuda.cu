@@ -61,11 +61,12 @@ static __device__ __noinline__ void store_pooled(const EsSeedWork<T> &w, void *m
 
 template <typename T>
 static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_FORWARD_BLOCKS)
-    fused_seed_forward_kernel(const __grid_constant__ EsFusedArguments args, int slot,
+    fused_seed_forward_kernel(const __grid_constant__ EsFusedArguments args,
+                              const __grid_constant__ EsSeedPlan<T> plan, int slot,
                               int images_per_part) {
     ES_DYNAMIC_SHARED(memory);
     ES_SEED_WORK(T, w);
-    if (!es_seed_begin(args, slot, images_per_part, 0, memory, w)) {
+    if (!es_seed_begin(args, plan, slot, images_per_part, 0, memory, w)) {
         return;
     }
     es_seed_run(w);
@@ -82,7 +83,7 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_FORWARD_BLOCK
 extern "C" size_t es_fused_seed_forward_bytes(const EsFusedPlace *place, EsDtype precision,
                                               int n_images) {
     size_t bytes = 0;
-    ES_DISPATCH_FUSED(precision, T, EsSeedShared<T> s; s.carve(*place, n_images, 0, NULL);
+    ES_DISPATCH_FUSED(precision, T, EsSeedShared<T> s; s.carve(*place, n_images, 0);
                       bytes = s.bytes);
     return bytes;
 }
@@ -97,4 +98,9 @@ extern "C" void es_fused_seed_forward(EsStream *stream, EsDtype precision,
                       launch.start_shared(fused_seed_forward_kernel<T>,
                                           dim3((unsigned)(n_rows * n_parts)), ES_FUSED_THREADS,
                                           bytes, *args, slot, images_per_part));
+    const EsFusedPlace &place = args->net.place[slot];
+    ES_DISPATCH_FUSED(
+        precision, T, EsSeedPlan<T> plan(place, images_per_part, 0); launch.start_shared(
+            fused_seed_forward_kernel<T>, dim3((unsigned)(args->rows.n_rows * n_parts)),
+            ES_FUSED_THREADS, plan.shared.bytes, *args, plan, slot, images_per_part));
 }

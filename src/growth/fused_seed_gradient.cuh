@@ -35,14 +35,24 @@ template <typename T> struct EsSeedSource {
     const float *head; // else
     float per_pixel;
 
-    __device__ EsSeedSource(const EsSeedWork<T> &w, void *memory, int pixels, int unit) {
+    int pixels;
+
+    // Of the part's first image-unit; of maps of so many pixels.
+    __device__ EsSeedSource(const EsSeedWork<T> &w, void *memory, int n_pixels, float of_pixel)
+        : per_pixel(of_pixel), pixels(n_pixels) {
         const EsFusedArguments &args = *w.args;
-        int b = w.place->block, units = w.place->units;
+        int b = w.place->block;
         bool is_head = b == args.net.n_blocks - 1 && memory == args.memory[b].d_out;
-        int64_t image = (int64_t)w.at.row * args.row_images + w.at.first;
-        from = is_head ? NULL : (const T *)memory + (image * units + unit) * pixels * ES_FUSED_UNIT;
-        head = args.d_features + (image * units + unit) * ES_FUSED_UNIT;
-        per_pixel = 1.0f / (float)pixels;
+        int64_t unit = ((int64_t)w.at.row * args.row_images + w.at.first) * w.place->units;
+        from = is_head ? NULL : (const T *)memory + unit * n_pixels * ES_FUSED_UNIT;
+        head = args.d_features + unit * ES_FUSED_UNIT;
+    }
+    // Of another.
+    __device__ EsSeedSource of(int unit) const {
+        EsSeedSource source = *this;
+        source.from += from != NULL ? unit * pixels * ES_FUSED_UNIT : 0;
+        source.head += unit * ES_FUSED_UNIT;
+        return source;
     }
     __device__ void load(int pixel, EsUnitWords<T> &words) const {
         if (from != NULL) {
@@ -79,8 +89,9 @@ static __device__ __noinline__ void es_seed_d_plain(const EsSeedWork<T> &w, void
     const float *means = w.s.norm[0].mean;
     T *d = w.s.d;
     int pixels = map.pixels();
+    EsSeedSource<T> all(w, memory, pixels, w.s.per_pixel);
     es_seed_sums(w.at.n_images * map.units, pixels, w.s.kept, w.s.totals, [&](int unit) {
-        EsSeedSource<T> source(w, memory, pixels, unit);
+        EsSeedSource<T> source = all.of(unit);
         return [=](int pixel, float(&sums)[2][8]) {
             EsUnitWords<T> words;
             float g[8], v[8];
@@ -124,8 +135,10 @@ static __device__ __noinline__ void es_seed_d_pooled(const EsSeedWork<T> &w, voi
     T *d = w.s.d;
     int pixels = out.pixels();
     EsNormTable table = es_norm_table(w.s.host_norm, map.units);
+    EsSeedSource<T> all(w, memory, pixels, 4.0f * w.s.per_pixel);
     es_seed_sums(w.at.n_images * map.units, pixels, w.s.kept, w.s.totals, [&](int unit) {
-        EsSeedSource<T> source(w, memory, pixels, unit);
+        EsSeedSource<T> source = all.of(unit);
+        int channels = unit - w.image_of(unit) * map.units; // unit of its image
         return [=](int pixel, float(&sums)[2][8]) {
             int row = out.row_of(pixel), column = pixel - row * out.size;
             int first = map.at(0, unit, 2 * row, 2 * column) * ES_FUSED_UNIT;
@@ -136,8 +149,7 @@ static __device__ __noinline__ void es_seed_d_pooled(const EsSeedWork<T> &w, voi
             if (IS_MIXED) {
                 bits = winners[unit * pixels + pixel];
             } else {
-                bits = es_seed_host_winners(EsNormUnit(table, unit % map.units), raw + first,
-                                            map.size);
+                bits = es_seed_host_winners(EsNormUnit(table, channels), raw + first, map.size);
             }
             es_window_pick(bits,
                            branch + branch_tile.at(0, unit, 2 * row, 2 * column) * ES_FUSED_UNIT,
@@ -208,7 +220,7 @@ template <typename T> static __device__ void es_seed_d_output(const EsSeedWork<T
 template <typename T> static __device__ void es_seed_scale_sums(const EsSeedWork<T> &w) {
     int n = w.at.n_images * w.s.stride;
     for (int i = threadIdx.x; i < 2 * n; i += ES_FUSED_THREADS) {
-        w.s.totals[i] *= es_seed_part_of_seed(w, (i < n ? i : i - n) / w.s.stride);
+        w.s.totals[i] *= es_seed_part_of_seed(w, w.image_of_element(i < n ? i : i - n));
     }
     __syncthreads();
 }
@@ -237,12 +249,13 @@ template <typename T>
 static __device__ __noinline__ void es_group_finish(const EsSeedWork<T> &w, EsGroupNorm norm, int k,
                                                     float factor) {
     int stride = w.s.stride, n_images = w.at.n_images, n_channels = w.place->n_channels;
-    int width = n_channels / w.place->n_groups;
-    float scale = factor / (float)(width * w.s.map.pixels());
+    int width = w.s.width;
+    float scale = factor * w.s.per_channel * w.s.per_pixel;
     const float *sums = w.s.totals, *products = w.s.totals + n_images * stride;
     float *d_gamma = es_seed_part(w, k), *d_beta = es_seed_part(w, k + 1);
     for (int i = threadIdx.x; i < n_images * stride; i += ES_FUSED_THREADS) {
-        int channel = i % stride, first = channel / width * width;
+        int channel = i - w.image_of_element(i) * stride;
+        int first = es_divide(channel, width, w.s.by_width) * width;
         float sum = 0.0f, product = 0.0f;
         if (channel < n_channels) {
 #pragma unroll 4
@@ -256,7 +269,8 @@ static __device__ __noinline__ void es_group_finish(const EsSeedWork<T> &w, EsGr
         w.s.tilt[i] = slope;
         w.s.offset[i] = -inv_std * sum * scale - slope * norm.mean[i];
     }
-    for (int c = threadIdx.x; c < stride; c += ES_FUSED_THREADS) {
+    // by the last warps, while the first are at the slopes
+    for (int c = ES_FUSED_THREADS - 1 - (int)threadIdx.x; c < stride; c += ES_FUSED_THREADS) {
         float sum = 0.0f, product = 0.0f;
         for (int image = 0; image < n_images; image++) {
             int i = image * stride + c;

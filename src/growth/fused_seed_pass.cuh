@@ -27,35 +27,46 @@ static __device__ __forceinline__ void es_seed_each(int n_units, EsTile tile, Ma
 }
 
 // As es_channel_sums, of n_units units of `count` positions; visit(position, sums) adds. Units are
-// cut into slices so that all warps have as much to do. Begins and ends with a barrier.
+// cut into slices, 1 to 8, so that all warps have as much to do. Begins and ends with a barrier.
 template <typename Make>
 static __device__ __forceinline__ void es_seed_sums(int n_units, int count, float *kept,
                                                     float *totals, Make make) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    int n_slices = ES_FUSED_WARPS / min(ES_FUSED_WARPS, n_units & -n_units);
-    n_slices = n_units * n_slices > ES_SEED_TASKS ? 1 : min(n_slices, max(count / 32, 1));
+    int log_slices = max(4 - __ffs(n_units), 0);
+    while (log_slices > 0 && 32 << log_slices > count) {
+        log_slices--;
+    }
+    log_slices = n_units << log_slices > ES_SEED_TASKS ? 0 : log_slices;
+    int n_slices = 1 << log_slices;
     __syncthreads(); // what is summed may be fresh, and `kept` still be read
-    for (int task = warp; task < n_units * n_slices; task += ES_FUSED_WARPS) {
-        int slice = task / n_units;
-        auto visit = make(task - slice * n_units);
+    for (int task = warp; task < n_units << log_slices; task += ES_FUSED_WARPS) {
+        int unit = task >> log_slices, slice = task & (n_slices - 1);
+        auto visit = make(unit);
         float sums[2][8] = {};
-        for (int i = slice * 32 + lane; i < count; i += n_slices * 32) {
+        for (int i = slice * 32 + lane; i < count; i += 32 << log_slices) {
             visit(i, sums);
         }
         float sum = es_warp_sums(sums);
+        float *to = log_slices > 0
+                        ? kept + task * 16 + lane / 2
+                        : totals + (lane / 16 * n_units + unit) * ES_FUSED_UNIT + lane / 2 % 8;
         if (lane % 2 == 0) {
-            kept[task * 16 + lane / 2] = sum;
+            *to = sum;
         }
     }
     __syncthreads();
-    for (int i = threadIdx.x; i < n_units * 16; i += ES_FUSED_THREADS) {
-        float total = kept[i];
-        for (int s = 1; s < n_slices; s++) {
-            total += kept[s * n_units * 16 + i];
+    if (log_slices > 0) {
+        for (int i = threadIdx.x; i < n_units * 16; i += ES_FUSED_THREADS) {
+            const float *of = kept + (i / 16 << log_slices) * 16 + i % 16;
+            float total = of[0];
+#pragma unroll 1
+            for (int s = 1; s < n_slices; s++) {
+                total += of[s * 16];
+            }
+            totals[(i / 8 % 2 * n_units + i / 16) * ES_FUSED_UNIT + i % 8] = total;
         }
-        totals[(i / 8 % 2 * n_units + i / 16) * ES_FUSED_UNIT + i % 8] = total;
+        __syncthreads();
     }
-    __syncthreads();
 }
 
 // What 8 values become when they are stored as T.
@@ -107,13 +118,13 @@ static __device__ __noinline__ void es_seed_rectify(const EsSeedWork<T> &w, T *t
 template <typename T>
 static __device__ __noinline__ void es_seed_depthwise(const EsSeedWork<T> &w, const T *from,
                                                       int is_backward, T *to) {
-    EsTile one = w.s.padded;
+    EsTile padded = w.s.padded, map = w.s.map, one = padded;
+    int *offsets = w.s.offsets;
     one.units = 1;
     __syncthreads();
-    es_tap_offsets(w.s.offsets, one, 3);
+    es_tap_offsets(offsets, one, 3);
     __syncthreads();
-    es_tile_depthwise(from, w.s.padded, w.s.offsets, w.packed[0][is_backward], to, w.s.map,
-                      w.at.n_images);
+    es_tile_depthwise(from, padded, offsets, w.packed[0][is_backward], to, map, w.at.n_images);
 }
 
 // float, in TF32 too: plain multiply-adds with the weights in w.s.taps, which the forward call
@@ -158,11 +169,10 @@ static __device__ __noinline__ void es_seed_depthwise(const EsSeedWork<float> &w
 // nothing to a mean far from 0. Ends with a barrier.
 template <typename T>
 static __device__ __forceinline__ void es_group_combine(const EsSeedWork<T> &w, const T *tile,
-                                                        EsTile shape, int k, EsGroupNorm norm) {
-    const float *gamma = es_seed_parameter(w, k), *beta = es_seed_parameter(w, k + 1);
+                                                        EsTile shape, EsGroupNorm norm) {
     int stride = w.s.stride, n_channels = w.place->n_channels, n = w.at.n_images * stride;
-    int width = n_channels / w.place->n_groups;
-    float per_pixel = 1.0f / (float)shape.pixels(), per_channel = 1.0f / (float)width;
+    int width = w.s.width;
+    float per_pixel = w.s.per_pixel, per_channel = w.s.per_channel;
     float *means = w.s.offset, *squares = w.s.totals + n;
     for (int i = threadIdx.x; i < n; i += ES_FUSED_THREADS) {
         float sum = w.s.totals[i];
@@ -172,7 +182,8 @@ static __device__ __forceinline__ void es_group_combine(const EsSeedWork<T> &w, 
     }
     __syncthreads();
     for (int i = threadIdx.x; i < n; i += ES_FUSED_THREADS) {
-        int channel = i % stride, first = i - channel + channel / width * width;
+        int channel = i - w.image_of_element(i) * stride;
+        int first = i - channel + es_divide(channel, width, w.s.by_width) * width;
         float mean = 0.0f, variance = 0.0f, inv_std = 0.0f, scale = 0.0f, shift = 0.0f;
         if (channel < n_channels) {
 #pragma unroll 4
@@ -187,25 +198,22 @@ static __device__ __forceinline__ void es_group_combine(const EsSeedWork<T> &w, 
             }
             variance *= per_channel;
             inv_std = 1.0f / sqrtf((variance < 0.0f ? 0.0f : variance) + ES_FUSED_EPSILON);
-            scale = inv_std * gamma[channel];
-            shift = fmaf(-mean, scale, beta[channel]);
+            scale = inv_std * norm.gamma[channel];
+            shift = fmaf(-mean, scale, norm.beta[channel]);
         }
         norm.mean[i] = mean;
         norm.inv_std[i] = inv_std;
         norm.scale[i] = scale;
         norm.shift[i] = shift;
     }
-    for (int i = threadIdx.x; i < stride; i += ES_FUSED_THREADS) {
-        norm.gamma[i] = i < n_channels ? gamma[i] : 0.0f;
-    }
     __syncthreads();
 }
 
-// Statistics per image and group of a tile; tensors k and k + 1 are gamma and beta. Begins and ends
-// with a barrier.
+// Statistics per image and group of a tile, for a norm whose gamma and beta are loaded. Begins and
+// ends with a barrier.
 template <typename T>
 static __device__ __noinline__ void es_group_statistics(const EsSeedWork<T> &w, const T *tile,
-                                                        EsTile shape, int k, EsGroupNorm norm) {
+                                                        EsTile shape, EsGroupNorm norm) {
     es_seed_sums(w.at.n_images * shape.units, shape.pixels(), w.s.kept, w.s.totals, [=](int unit) {
         float first[8];
         es_unit_load(first, tile + shape.at(0, unit, 0, 0) * ES_FUSED_UNIT);
@@ -220,7 +228,7 @@ static __device__ __noinline__ void es_group_statistics(const EsSeedWork<T> &w, 
             }
         };
     });
-    es_group_combine(w, tile, shape, k, norm);
+    es_group_combine(w, tile, shape, norm);
 }
 
 // The norm of one image-unit, in registers.
@@ -250,7 +258,7 @@ template <typename T> struct EsSeedUnit {
     int blueprint, mode;
 
     __device__ EsSeedUnit(const EsSeedWork<T> &w, int unit)
-        : norm(w.s.norm[0], unit), share(w.s.share[unit / w.place->units]), mix(w.mix),
+        : norm(w.s.norm[0], unit), share(w.s.share[w.image_of(unit)]), mix(w.mix),
           blueprint(w.slot.blueprint), mode(w.slot.mode) {}
 
     // s from the slot's input x and the branch v.

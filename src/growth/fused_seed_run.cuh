@@ -19,15 +19,48 @@ static __device__ __forceinline__ void es_seed_clear_border(T *tile, EsTile shap
     }
 }
 
-// x = what enters the slot. Ends with a barrier.
+// Gamma of a blueprint's last norm; beta is the tensor behind it. -1: there is none.
+static __device__ __forceinline__ int es_seed_norm_tensor(int blueprint) {
+    switch (blueprint) {
+    case ES_BLUEPRINT_ATTENTION:
+        return -1;
+    case ES_BLUEPRINT_NORM:
+        return 0;
+    case ES_BLUEPRINT_DEPTHWISE:
+        return 2;
+    case ES_BLUEPRINT_BOTTLENECK:
+        return 3;
+    case ES_BLUEPRINT_CONV_HEAVY:
+        return 4;
+    default:
+        return 1;
+    }
+}
+
+// Gamma and beta of a norm.
+template <typename T>
+static __device__ __forceinline__ void es_seed_load_norm(const EsSeedWork<T> &w, EsGroupNorm norm,
+                                                         int k) {
+    const float *gamma = es_seed_parameter(w, k), *beta = es_seed_parameter(w, k + 1);
+    for (int i = threadIdx.x; i < w.s.stride; i += ES_FUSED_THREADS) {
+        norm.gamma[i] = i < w.place->n_channels ? gamma[i] : 0.0f;
+        norm.beta[i] = i < w.place->n_channels ? beta[i] : 0.0f;
+    }
+}
+
+// x = what enters the slot; norms' parameters. Ends with a barrier.
 template <typename T> static __device__ __noinline__ void es_seed_load(const EsSeedWork<T> &w) {
     const EsFusedArguments &args = *w.args;
     int b = w.place->block, n_images = w.at.n_images;
     EsNormTable table = es_norm_table(w.s.host_norm, w.place->units);
     es_norm_load(args, w.at, b, table);
+    if (es_seed_norm_tensor(w.slot.blueprint) >= 0) {
+        es_seed_load_norm(w, w.s.norm[0], es_seed_norm_tensor(w.slot.blueprint));
+    }
     es_seed_clear_border(w.s.x, w.s.padded, n_images);
     switch (w.slot.blueprint) {
     case ES_BLUEPRINT_CONV_HEAVY:
+        es_seed_load_norm(w, w.s.norm[1], 1);
         es_seed_clear_border(w.s.n, w.s.padded, n_images);
         es_seed_clear_border(w.s.c, w.branch_tile, n_images);
         break;
@@ -64,7 +97,7 @@ template <typename T> static __device__ __noinline__ void es_seed_load(const EsS
 template <typename T> static __device__ __noinline__ void es_seed_average(const EsSeedWork<T> &w) {
     EsTile padded = w.s.padded;
     const T *x = w.s.x;
-    float per_pixel = 1.0f / (float)padded.pixels();
+    float per_pixel = w.s.per_pixel;
     es_seed_sums(w.at.n_images * padded.units, padded.pixels(), w.s.kept, w.s.totals,
                  [=](int unit) {
                      return [=](int pixel, float(&sums)[2][8]) {
@@ -117,7 +150,7 @@ template <typename T> static __device__ __noinline__ void es_seed_attend(const E
     es_seed_average(w);
     es_seed_hidden(w, es_seed_parameter(w, 0), NULL, width, hidden);
     for (int i = threadIdx.x; i < w.at.n_images * stride; i += ES_FUSED_THREADS) {
-        int channel = i % stride;
+        int channel = i - w.image_of_element(i) * stride;
         w.s.norm[0].mean[i] = 0.0f;
         factor[i] = channel < w.place->n_channels
                         ? es_sigmoid(es_seed_dot(excite + channel * width, hidden + i - channel,
@@ -164,7 +197,7 @@ template <typename T> static __device__ void es_seed_conv_heavy(const EsSeedWork
     EsTile first_tile = w.is_backward ? w.s.map : w.s.padded, padded = w.s.padded;
     EsGroupNorm norm = w.s.norm[1];
     es_seed_convolve(w, 0, 0, w.s.x, padded, first, first_tile);
-    es_group_statistics(w, first, first_tile, 1, norm);
+    es_group_statistics(w, first, first_tile, norm);
     es_seed_each(w.at.n_images * padded.units, padded, [=](int unit) {
         EsGroupUnit of(norm, unit);
         return [=](int row, int column) {
@@ -183,7 +216,6 @@ template <typename T> static __device__ void es_seed_conv_heavy(const EsSeedWork
 
 // Everything that EsSeedUnit reads, then shares. Ends with a barrier.
 template <typename T> static __device__ __noinline__ void es_seed_run(const EsSeedWork<T> &w) {
-    int norm_tensor = 1; // gamma of the last norm
     es_seed_load(w);
     switch (w.slot.blueprint) {
     case ES_BLUEPRINT_CONV_LIGHT:
@@ -194,26 +226,21 @@ template <typename T> static __device__ __noinline__ void es_seed_run(const EsSe
         T *m = w.is_backward ? w.s.a : w.s.n;
         es_seed_depthwise(w, w.s.x, 0, m);
         es_seed_convolve(w, 1, 0, m, w.s.map, w.branch, w.branch_tile);
-        norm_tensor = 2;
         break;
     }
     case ES_BLUEPRINT_BOTTLENECK:
         es_seed_bottleneck(w);
-        norm_tensor = 3;
         break;
     case ES_BLUEPRINT_CONV_HEAVY:
         es_seed_conv_heavy(w);
-        norm_tensor = 4;
         break;
     default:
         break;
     }
     if (w.slot.blueprint == ES_BLUEPRINT_ATTENTION) {
         es_seed_attend(w);
-    } else if (w.slot.blueprint == ES_BLUEPRINT_NORM) {
-        es_group_statistics(w, w.s.x, w.s.padded, 0, w.s.norm[0]);
     } else {
-        es_group_statistics(w, w.branch, w.branch_tile, norm_tensor, w.s.norm[0]);
+        es_group_statistics(w, w.branch, w.branch_tile, w.s.norm[0]);
     }
     es_seed_share(w);
 }
