@@ -229,14 +229,16 @@ static __device__ __noinline__ void differentiate_conv_heavy(const EsSeedWork<T>
     }
 }
 
-// d becomes d_h + d_s factor, with attention's factors or, on a line beside the norm, norm's.
-// Ends without a barrier.
+// What norm and attention hand down. A product becomes d_h + d_s factor in d first.
 template <typename T>
 static __device__ __noinline__ void differentiate_alone(const EsSeedWork<T> &w) {
+    if (w.slot.mode != ES_BLEND_MULTIPLY) {
+        es_seed_end_line(w);
+        return;
+    }
     EsTile map = w.s.map, padded = w.s.padded;
     const T *x = w.s.x;
     T *d = w.s.d;
-    bool is_product = w.slot.mode == ES_BLEND_MULTIPLY;
     bool is_norm = w.slot.blueprint == ES_BLUEPRINT_NORM;
     es_seed_each(w.at.n_images * map.units, map, [&](int unit) {
         EsGroupSlope line(w, 0, unit);
@@ -253,15 +255,7 @@ static __device__ __noinline__ void differentiate_alone(const EsSeedWork<T> &w) 
             float u[8], g[8], d_h[8], d_s[8];
             es_unit_load(g, at);
             es_unit_load(u, x + padded.at(0, unit, row, column) * ES_FUSED_UNIT);
-            if (is_product) {
-                es_seed_split(seed, u, u, g, d_h, d_s);
-            } else {
-#pragma unroll
-                for (int c = 0; c < 8; c++) {
-                    d_s[c] = seed.share * g[c];
-                    d_h[c] = g[c] - d_s[c];
-                }
-            }
+            es_seed_split(seed, u, u, g, d_h, d_s);
 #pragma unroll
             for (int c = 0; c < 8; c++) {
                 g[c] = d_h[c] + line.of(d_s[c], u[c], c);
@@ -269,13 +263,13 @@ static __device__ __noinline__ void differentiate_alone(const EsSeedWork<T> &w) 
             es_unit_store(at, g);
         };
     });
+    es_seed_end(w, w.s.d, (const T *)NULL);
 }
 
 template <typename T> static __device__ void differentiate_attention(const EsSeedWork<T> &w) {
     es_seed_attend_backward(w);
     if (w.is_mixed) {
         differentiate_alone(w);
-        es_seed_end(w, w.s.d, (const T *)NULL);
     }
 }
 
@@ -294,7 +288,6 @@ template <typename T> static __device__ void differentiate_norm(const EsSeedWork
     es_group_finish(w, w.s.norm[0], 0, w.mix);
     if (w.is_mixed) {
         differentiate_alone(w);
-        es_seed_end(w, w.s.d, (const T *)NULL);
     }
 }
 

@@ -12,28 +12,45 @@ template <typename T> static __device__ __forceinline__ T *es_seed_d_input(const
                            w.at.first, w.s.map.image_units());
 }
 
-// What it is made of, in [image-unit][pixel] but for the tile.
+// What it is made of, in [image-unit][pixel] but for x.
 template <typename T> struct EsSeedEnd {
-    const T *beside; // what comes beside the branch
-    const T *tile;   // what comes through it; nullable
-    EsTile tile_shape;
-    const float *d_average;
+    const T *beside;        // what comes beside the branch; with a line, the gradient of y
+    const T *through;       // what comes through it; nullable
+    const float *d_average; // vector; nullable
     float per_pixel;
+    int pixels;
     T *to;
+    // a line: g scale + x slope + level (es_seed_line), vectors
+    const float *scale, *slope, *level;
+    const T *x;
+    EsTile x_tile;
 
     // At a pixel; also stored.
-    __device__ void finish(int unit, int pixel, int row, int column, float (&g)[8]) const {
-        int at = (unit * tile_shape.pixels() + pixel) * ES_FUSED_UNIT;
-        float average[8];
+    template <bool IS_LINE> __device__ void finish(int unit, int pixel, float (&g)[8]) const {
+        int at = (unit * pixels + pixel) * ES_FUSED_UNIT;
         es_unit_load(g, beside + at);
-        es_unit_load(average, d_average + unit * ES_FUSED_UNIT);
+        if (IS_LINE) {
+            float u[8], k[3][8];
+            es_unit_load(u, x + x_tile.at_pixel(0, unit, pixel) * ES_FUSED_UNIT);
+            es_unit_load(k[0], scale + unit * ES_FUSED_UNIT);
+            es_unit_load(k[1], slope + unit * ES_FUSED_UNIT);
+            es_unit_load(k[2], level + unit * ES_FUSED_UNIT);
 #pragma unroll
-        for (int c = 0; c < 8; c++) {
-            g[c] = fmaf(average[c], per_pixel, g[c]);
+            for (int c = 0; c < 8; c++) {
+                g[c] = fmaf(g[c], k[0][c], fmaf(u[c], k[1][c], k[2][c]));
+            }
         }
-        if (tile != NULL) {
+        if (d_average != NULL) {
+            float average[8];
+            es_unit_load(average, d_average + unit * ES_FUSED_UNIT);
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                g[c] = fmaf(average[c], per_pixel, g[c]);
+            }
+        }
+        if (!IS_LINE && through != NULL) {
             float v[8];
-            es_unit_load(v, tile + tile_shape.at(0, unit, row, column) * ES_FUSED_UNIT);
+            es_unit_load(v, through + at);
 #pragma unroll
             for (int c = 0; c < 8; c++) {
                 g[c] += v[c];
@@ -45,7 +62,7 @@ template <typename T> struct EsSeedEnd {
 };
 
 // A slot after the pool: each gradient belongs to the winner of its window.
-template <typename T>
+template <bool IS_LINE, typename T>
 static __device__ __noinline__ void es_seed_end_pooled(const EsSeedWork<T> &w, EsSeedEnd<T> end) {
     const EsFusedBlock &block = *w.block;
     EsTile map = w.s.map;
@@ -64,7 +81,7 @@ static __device__ __noinline__ void es_seed_end_pooled(const EsSeedWork<T> &w, E
                                          raw + (of * size * size + step * (row * size + column)) *
                                                    ES_FUSED_UNIT,
                                          block, z, x);
-                         end.finish(of, pixel, row, column, g);
+                         end.template finish<IS_LINE>(of, pixel, g);
 #pragma unroll
                          for (int c = 0; c < 8; c++) {
                              es_norm_add(z[c], x[c], g[c], sums, c);
@@ -74,7 +91,7 @@ static __device__ __noinline__ void es_seed_end_pooled(const EsSeedWork<T> &w, E
     es_norm_finish_sums(*w.args, w.at, w.place->block);
 }
 
-template <typename T>
+template <bool IS_LINE, typename T>
 static __device__ __noinline__ void es_seed_end_full(const EsSeedWork<T> &w, EsSeedEnd<T> end) {
     EsTile map = w.s.map;
     int pixels = map.pixels();
@@ -86,10 +103,10 @@ static __device__ __noinline__ void es_seed_end_full(const EsSeedWork<T> &w, EsS
                      EsNormUnit norm(table, unit);
                      return [=](int i, float(&sums)[2][8]) {
                          int image = map.image_of(i), pixel = i - image * pixels;
-                         int row = map.row_of(pixel), of = image * map.units + unit;
+                         int of = image * map.units + unit;
                          float g[8], x[8], z[8];
                          es_unit_load(x, raw + (of * pixels + pixel) * ES_FUSED_UNIT);
-                         end.finish(of, pixel, row, pixel - row * map.size, g);
+                         end.template finish<IS_LINE>(of, pixel, g);
                          norm.apply(x, z);
 #pragma unroll
                          for (int c = 0; c < 8; c++) {
@@ -100,31 +117,62 @@ static __device__ __noinline__ void es_seed_end_full(const EsSeedWork<T> &w, EsS
     es_norm_finish_sums(*w.args, w.at, w.place->block);
 }
 
-template <typename T>
+template <bool IS_LINE, typename T>
 static __device__ __noinline__ void es_seed_end_alone(const EsSeedWork<T> &w, EsSeedEnd<T> end) {
     EsTile map = w.s.map;
     __syncthreads();
     es_seed_each(w.at.n_images * map.units, map, [=](int unit) {
         return [=](int row, int column) {
             float g[8];
-            end.finish(unit, row * map.size + column, row, column, g);
+            end.template finish<IS_LINE>(unit, row * map.size + column, g);
         };
     });
 }
 
-// The gradient of what entered the slot, from what comes beside the branch (w.s.d, or memory) and
-// the tile with what comes through it, nullable; and the sums for the host's batch norm, unless
-// another mixing slot between this one and the norm will make them. Begins with a barrier.
-template <typename T>
-static __device__ void es_seed_end(const EsSeedWork<T> &w, const T *beside, const T *tile) {
-    EsSeedEnd<T> end = {beside, tile, w.s.map, w.s.d_average, w.s.per_pixel, es_seed_d_input(w)};
+template <bool IS_LINE, typename T>
+static __device__ void es_seed_end_any(const EsSeedWork<T> &w, const T *beside, const T *through) {
+    bool has_average = w.slot.mode == ES_BLEND_GATE || w.slot.blueprint == ES_BLUEPRINT_ATTENTION;
+    EsSeedEnd<T> end = {beside,
+                        through,
+                        has_average ? w.s.d_average : NULL,
+                        w.s.per_pixel,
+                        w.s.map.pixels(),
+                        es_seed_d_input(w),
+                        w.s.norm[0].scale,
+                        w.s.tilt,
+                        w.s.offset,
+                        w.s.x,
+                        w.s.padded};
     if (!w.place->is_after_pool) {
-        es_seed_end_full(w, end);
+        es_seed_end_full<IS_LINE>(w, end);
     } else if (!es_row_mixes(*w.args, w.at.row, w.block->slot[0])) {
-        es_seed_end_pooled(w, end);
+        es_seed_end_pooled<IS_LINE>(w, end);
     } else {
-        es_seed_end_alone(w, end);
+        es_seed_end_alone<IS_LINE>(w, end);
     }
+}
+
+// The gradient of what entered the slot, from what comes beside the branch (w.s.d, or memory) and
+// what comes through it, a tile without a border, nullable; and the sums for the host's batch norm,
+// unless another mixing slot between this one and the norm will make them. Begins with a barrier.
+template <typename T>
+static __device__ void es_seed_end(const EsSeedWork<T> &w, const T *beside, const T *through) {
+    es_seed_end_any<false>(w, beside, through);
+}
+
+// The same for norm and attention where y is no product: d_h + d_s factor, on a line beside the
+// norm's slopes, is g scale + x slope + level with numbers of the image and channel.
+template <typename T> static __device__ void es_seed_end_line(const EsSeedWork<T> &w) {
+    float *scale = w.s.norm[0].scale;
+    bool is_norm = w.slot.blueprint == ES_BLUEPRINT_NORM;
+    for (int i = threadIdx.x; i < w.at.n_images * w.s.stride; i += ES_FUSED_THREADS) {
+        float share = w.s.share[w.image_of_element(i)];
+        float factor = is_norm ? fmaf(scale[i], w.mix, 1.0f - w.mix) : scale[i];
+        scale[i] = fmaf(share, factor, 1.0f - share);
+        w.s.tilt[i] = is_norm ? w.s.tilt[i] : 0.0f;
+        w.s.offset[i] = is_norm ? w.s.offset[i] : 0.0f;
+    }
+    es_seed_end_any<true>(w, w.s.d, (const T *)NULL);
 }
 
 #endif
