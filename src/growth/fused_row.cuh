@@ -215,7 +215,7 @@ static __device__ __forceinline__ float es_rectified(float z) { return z < 0.0f 
 
 // Is `value` to be taken in place of `best`? NaN wins, so that divergence stays visible.
 static __device__ __forceinline__ bool es_is_larger(float value, float best) {
-    return value > best || (value != value && best == best);
+    return best == best && !(value <= best); // two comparisons
 }
 
 // --- what a block hands on ---
