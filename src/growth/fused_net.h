@@ -94,9 +94,8 @@ typedef struct EsFusedSample {
 // alone computes: of an environment 2^d rows at most. A *point* is where rows compute: block b is
 // point b, slot s point n_blocks + s.
 typedef struct EsFusedSharing {
-    int32_t *leader;   // [S + 1][R]; NULL, in training: every row is its own
-    int32_t *listed;   // [points][R]: rows that compute there, in their order
-    int32_t *n_listed; // [points]
+    int32_t *leader; // [S + 1][R]; NULL, in training: every row is its own
+    int32_t *listed; // [points][R]: rows that compute there, in their order; then -1
 } EsFusedSharing;
 
 typedef struct EsFusedArguments {

@@ -51,10 +51,10 @@ es_row_begin(const EsFusedArguments &args, int images_per_part, int point, EsFus
     at.row = (int)blockIdx.x / at.n_parts;
     at.part = (int)blockIdx.x % at.n_parts;
     if (args.sharing.leader != NULL && point >= 0) {
-        if (at.row >= args.sharing.n_listed[point]) {
+        at.row = args.sharing.listed[point * args.rows.n_rows + at.row];
+        if (at.row < 0) {
             return false;
         }
-        at.row = args.sharing.listed[point * args.rows.n_rows + at.row];
     } else if (args.rows.n_active != NULL && at.row >= args.rows.n_active[0]) {
         return false;
     }

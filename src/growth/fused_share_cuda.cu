@@ -78,8 +78,8 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS)
             listed[before] = row;
         }
     }
-    if (threadIdx.x == 0) {
-        args.sharing.n_listed[point] = n_listed;
+    for (int i = n_listed + (int)threadIdx.x; i < args.rows.n_rows; i += ES_FUSED_THREADS) {
+        listed[i] = -1;
     }
 }
 

@@ -77,7 +77,6 @@ static int expected_leader(const Case *c, int row, int depth) {
 
 static void compare(Case *c, int n_envs) {
     static int32_t leader[N_SLOTS + 1][MOST], listed[N_POINTS][MOST];
-    int32_t n_listed[N_POINTS];
     int n_rows = (int)c->args.rows.n_rows;
     for (int d = 0; d <= N_SLOTS; d++) {
         fetch(c, leader[d], c->args.sharing.leader + d * n_rows,
@@ -86,20 +85,20 @@ static void compare(Case *c, int n_envs) {
             EXPECT_EQ(leader[d][r], expected_leader(c, r, d));
         }
     }
-    fetch(c, n_listed, c->args.sharing.n_listed, sizeof n_listed);
     for (int point = 0; point < N_POINTS; point++) {
         int slot = point - N_BLOCKS, n = 0;
         int before = slot < 0 ? c->args.net.block[point].depth : c->args.net.place[slot].depth;
         int depth = before + (slot >= 0);
         fetch(c, listed[point], c->args.sharing.listed + point * n_rows,
-              sizeof(int32_t) * (size_t)n_listed[point]);
+              sizeof(int32_t) * (size_t)n_rows);
         for (int r = 0; r < c->n_active; r++) {
             if (leader[depth][r] == r && (slot < 0 || mixes(c, r, slot))) {
-                EXPECT(n < n_listed[point] && listed[point][n] == r);
-                n++;
+                EXPECT_EQ(listed[point][n++], r);
             }
         }
-        EXPECT_EQ(n_listed[point], n);
+        for (int i = n; i < n_rows; i++) {
+            EXPECT_EQ(listed[point][i], -1);
+        }
         EXPECT(n <= n_envs << before); // the size of its grid
     }
 }
@@ -123,15 +122,15 @@ static void run(int n_rows, int n_active, int n_envs, uint64_t seed) {
     c.n_active = n_active;
     const int32_t count = n_active;
     size_t row_bytes = sizeof(int32_t) * (size_t)n_rows;
-    void *memory[] = {
-        send(&c, c.env, row_bytes),           send(&c, c.slots, sizeof c.slots[0] * (size_t)n_rows),
-        send(&c, &count, sizeof count),       send(&c, NULL, (N_SLOTS + 1) * row_bytes),
-        send(&c, NULL, N_POINTS * row_bytes), send(&c, NULL, N_POINTS * sizeof(int32_t))};
+    void *memory[] = {send(&c, c.env, row_bytes),
+                      send(&c, c.slots, sizeof c.slots[0] * (size_t)n_rows),
+                      send(&c, &count, sizeof count), send(&c, NULL, (N_SLOTS + 1) * row_bytes),
+                      send(&c, NULL, N_POINTS * row_bytes)};
     c.args.rows = (EsFusedRows){.n_rows = n_rows,
                                 .n_active = n_active < n_rows ? memory[2] : NULL,
                                 .env = memory[0],
                                 .slots = memory[1]};
-    c.args.sharing = (EsFusedSharing){memory[3], memory[4], memory[5]};
+    c.args.sharing = (EsFusedSharing){memory[3], memory[4]};
     es_fused_share(c.stream, &c.args);
     compare(&c, n_envs);
     for (size_t i = 0; i < ES_COUNT_OF(memory); i++) {
