@@ -24,7 +24,7 @@ expect_part "numbers of the CPU" "$out" ": hosts compute in float32"
 run 0 grow "${host[@]}" --data-split share --dry-run
 expect_part "--data-split" "$out" "data_split = share"
 run 2 grow "${host[@]}" --data-split half --dry-run
-expect_part "--data-split of another word" "$err" "data_split"
+expect_part "--data-split of another word" "$err" "is not one of whole, share"
 run 0 grow "${host[@]}" --tf32 off --dry-run
 expect_part "--tf32" "$out" "tf32 = off"
 run 2 grow "${host[@]}" --tf32 maybe --dry-run
