@@ -58,7 +58,7 @@ static EsStatus check_resumed_kind(const EsRunCommand *command, const EsConfig *
     return strcmp(summary.kind, wanted) == 0 || strcmp(summary.kind, "?") == 0
                ? ES_STATUS_OK
                : ES_FAIL(CONFIG, "%s is a run of kind %s; `esper %s --resume %s` goes on with it",
-                         command->resume, summary.kind, summary.kind,
+                         command->resume, summary.kind, es_run_kind_command(summary.kind),
                          es_shell_word(command->resume, word, sizeof word));
 }
 

@@ -9,12 +9,12 @@
 
 #define SCRIPT "script:"
 
-static EsStatus settle_folder(const EsConfig *config, const EsConfigKey *key, const char *folder) {
-    char *path = realpath(folder, NULL);
+static EsStatus settle_path(const EsConfig *config, const EsConfigKey *key, const char *relative) {
+    char *path = realpath(relative, NULL);
     if (path == NULL) {
-        return ES_FAIL(INPUT, "--folder: %s: %s", folder, strerror(errno));
+        return ES_FAIL(INPUT, "[%s] %s: %s: %s", key->section, key->key, relative, strerror(errno));
     }
-    EsStatus status = es_config_value_parse(key, config->settings, path, "--folder");
+    EsStatus status = es_config_value_parse(key, config->settings, path, key->key);
     free(path);
     return status;
 }
@@ -75,8 +75,11 @@ EsStatus es_settle_paths(const EsConfig *config) {
         if (key->type != ES_CONFIG_TYPE_TEXT || value[0] == '\0') {
             continue;
         }
-        if (strcmp(key->key, "folder") == 0 && value[0] != '/') {
-            ES_TRY(settle_folder(config, key, value));
+        // rules without a slash are a file of their folder
+        int is_path = strcmp(key->key, "folder") == 0 ||
+                      (strcmp(key->key, "rules") == 0 && strchr(value, '/') != NULL);
+        if (is_path && value[0] != '/') {
+            ES_TRY(settle_path(config, key, value));
         } else if (strcmp(key->key, "task") == 0 || strcmp(key->key, "policy") == 0 ||
                    strcmp(key->key, "against") == 0) {
             settle_names(config, key, value);

@@ -86,6 +86,12 @@ void es_ppo_destroy(EsPpo *ppo) {
 
 EsPpoState *es_ppo_state(EsPpo *ppo) { return &ppo->state; }
 
+EsStatus es_ppo_change(EsPpo *ppo, const EsPpoSettings *settings) {
+    ES_TRY(es_ppo_settings_check(settings, ppo->shape.policy.n_heads));
+    ppo->settings = *settings;
+    return ES_STATUS_OK;
+}
+
 static EsStatus check_choice(const EsRollout *r, int64_t row, int h) {
     const EsPolicyShape *shape = &r->shape.policy;
     int64_t at = row * shape->n_heads + h;

@@ -183,6 +183,10 @@ EsStatus es_ppo_create(const EsPpoSettings *settings, const EsRolloutShape *shap
 void es_ppo_destroy(EsPpo *ppo); // before the device of its trainee is closed
 EsPpoState *es_ppo_state(EsPpo *ppo);
 
+// Other settings from the next update on, for schedules that are not among them. CONFIG, with those
+// before still in force, when a value is out of range.
+EsStatus es_ppo_change(EsPpo *ppo, const EsPpoSettings *settings);
+
 // One update. Fills in the last group of the rollout. A rollout without a valid row changes
 // nothing. Numbers of the trainee that are not finite end the update; when there was no step before
 // them, nothing moves but n_passes and n_skipped, and the third such update in a row fails with

@@ -142,6 +142,13 @@ void es_proof_policy_destroy(EsProofPolicy *policy) {
     }
 }
 
+void es_proof_policy_copy(EsProofPolicy *policy, const EsProofPolicy *from) {
+    size_t bytes = es_tensor_bytes(&policy->store->parameters);
+    ES_ASSERT(bytes == es_tensor_bytes(&from->store->parameters));
+    memcpy(policy->store->parameters.data, from->store->parameters.data, bytes);
+    policy->version++;
+}
+
 const EsProofPolicySettings *es_proof_policy_settings(const EsProofPolicy *policy) {
     return &policy->settings;
 }

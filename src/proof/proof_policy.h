@@ -69,6 +69,9 @@ EsStatus es_proof_policy_create(EsDevice *device, const EsKnowledgeGraph *graph,
                                 EsProofPolicy **policy);
 void es_proof_policy_destroy(EsProofPolicy *policy);
 
+// The weights of `from`, which is of the same graph and settings.
+void es_proof_policy_copy(EsProofPolicy *policy, const EsProofPolicy *from);
+
 const EsProofPolicySettings *es_proof_policy_settings(const EsProofPolicy *policy);
 const EsKnowledgeGraph *es_proof_policy_graph(const EsProofPolicy *policy);
 

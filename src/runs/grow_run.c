@@ -8,8 +8,8 @@
 #include "base/statistics.h"
 #include "growth/growth_names.h"
 #include "runs/grow_events.h"
-#include "runs/grow_update.h"
 #include "runs/run_inputs.h"
+#include "runs/update_events.h"
 
 // files of a checkpoint: what training needs to go on, and a policy to play with
 #define TRAINING_FILE "training.safetensors"
@@ -249,8 +249,9 @@ static EsStatus update_policy(EsGrowRun *grow) {
     int64_t start_ns = es_clock_ns();
     ES_TRY(es_policy_update(grow->policy, es_growth_state(grow->play.growth), &report));
     double update_ms = es_run_phase_end(grow->run, ES_PHASE_UPDATE, start_ns);
-    es_grow_update_tell(grow->run, grow->moment.time, &report, &health,
-                        (double)grow->settings->ppo.rate, update_ms);
+    EsUpdatedPolicy policy = {ES_N_HEADS, es_head_name, &health, 1};
+    es_update_tell(grow->run, grow->moment.time, &report, &policy, (double)grow->settings->ppo.rate,
+                   update_ms);
     return ES_STATUS_OK;
 }
 

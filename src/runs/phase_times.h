@@ -10,6 +10,7 @@
 // X(NAME, name)
 #define ES_PHASE_LIST(X)                                                                           \
     X(TRAIN, train)                                                                                \
+    X(ENVIRONMENT, environment)                                                                    \
     X(VALIDATE, validate)                                                                          \
     X(DECIDE, decide)                                                                              \
     X(UPDATE, update)                                                                              \

@@ -47,11 +47,13 @@ int64_t es_run_rounds_done(const EsRun *run);
 
 // What a round has reached; es_round_report_reset makes everything missing.
 typedef struct EsRoundReport {
-    double accuracy, accuracy_std; // percent, over the round's episodes; the score of a checkpoint
+    double accuracy, accuracy_std; // percent, over the round's episodes
+    double score;                  // of a checkpoint; missing: the accuracy
     double loss, reward;           // means over episodes
     int64_t n_episodes;            // of the round
     int64_t n_seeds, n_fossils;    // at its end
-    int64_t n_steps, n_images;     // environment steps, training images
+    int64_t n_steps;               // of environments
+    int64_t n_images;              // trained on; missing where there are none
     int64_t allocated_bytes;       // on the device, by the work; missing on the CPU
     int64_t device_bytes;          // of the device in all; missing on the CPU
     char state_hash[20];           // of all that the work holds; "" = missing

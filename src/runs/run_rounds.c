@@ -21,6 +21,7 @@ void es_round_report_reset(EsRoundReport *report) {
     double missing = es_missing_real();
     *report = (EsRoundReport){.accuracy = missing,
                               .accuracy_std = missing,
+                              .score = missing,
                               .loss = missing,
                               .reward = missing,
                               .n_seeds = ES_MISSING_INT,
@@ -144,23 +145,24 @@ static void emit_memory(EsRun *run, EsEventTime time, const EsRoundReport *repor
 
 static void emit_round(EsRun *run, const EsRoundReport *report, double seconds) {
     EsEventTime time = {.round = run->n_rounds_done, .step = -1};
+    int has_images = report->n_images != ES_MISSING_INT;
     emit_memory(run, time, report);
     double rolling_accuracy = judge_round(run, time, report->accuracy);
-    EsRoundCompletedEvent row = {.n_episodes = run->n_episodes,
-                                 .accuracy = report->accuracy,
-                                 .accuracy_std = report->accuracy_std,
-                                 .rolling_accuracy = rolling_accuracy,
-                                 .reward = report->reward,
-                                 .loss = report->loss,
-                                 .n_seeds = report->n_seeds,
-                                 .n_fossils = report->n_fossils,
-                                 .n_steps = report->n_steps,
-                                 .n_images = report->n_images,
-                                 .seconds = seconds,
-                                 .steps_per_second = (double)report->n_steps / seconds,
-                                 .images_per_second = (double)report->n_images / seconds,
-                                 .state_hash =
-                                     report->state_hash[0] != '\0' ? report->state_hash : NULL};
+    EsRoundCompletedEvent row = {
+        .n_episodes = run->n_episodes,
+        .accuracy = report->accuracy,
+        .accuracy_std = report->accuracy_std,
+        .rolling_accuracy = rolling_accuracy,
+        .reward = report->reward,
+        .loss = report->loss,
+        .n_seeds = report->n_seeds,
+        .n_fossils = report->n_fossils,
+        .n_steps = report->n_steps,
+        .n_images = report->n_images,
+        .seconds = seconds,
+        .steps_per_second = (double)report->n_steps / seconds,
+        .images_per_second = has_images ? (double)report->n_images / seconds : es_missing_real(),
+        .state_hash = report->state_hash[0] != '\0' ? report->state_hash : NULL};
     es_emit_round_completed(run->hub, time, &row, 1);
     emit_metrics(run, time, &row);
     emit_phases(run, time);
@@ -246,10 +248,11 @@ static EsStatus save_round(EsRun *run, const EsRunWork *work) {
     return ES_STATUS_OK;
 }
 
-// The command that goes on with the run; kinds of runs are called as their commands.
+// The command that goes on with the run.
 static const char *write_resume(const EsRun *run, char command[RESUME_BYTES]) {
     char folder[RESUME_BYTES - 40];
-    snprintf(command, RESUME_BYTES, "esper %.16s --resume %s", run->options.settings->kind,
+    snprintf(command, RESUME_BYTES, "esper %.16s --resume %s",
+             es_run_kind_command(run->options.settings->kind),
              es_shell_word(es_run_folder_root(run->folder), folder, sizeof folder));
     return command;
 }
@@ -372,7 +375,7 @@ static EsStatus run_round(EsRun *run, const EsRunWork *work) {
     run->unsaved_seconds += run->round_seconds;
     run->n_rounds_done++;
     run->n_episodes += report.n_episodes;
-    run->score = report.accuracy;
+    run->score = es_is_missing_real(report.score) ? report.accuracy : report.score;
     emit_round(run, &report, run->round_seconds);
     return save_when_due(run, work);
 }

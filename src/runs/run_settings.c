@@ -36,6 +36,10 @@ const char *es_run_settings_kind(const EsConfig *config) {
     return find_kind(config)->default_value;
 }
 
+const char *es_run_kind_command(const char *kind) {
+    return strcmp(kind, "prove") == 0 ? "prove train" : kind;
+}
+
 EsStatus es_run_settings_check_kind(const EsConfig *config) {
     const EsConfigKey *key = find_kind(config);
     char kind[ES_CONFIG_VALUE_BYTES];

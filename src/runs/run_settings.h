@@ -74,6 +74,9 @@ int es_run_setting_is_free(const EsConfigKey *key);
 // The kind of run that these keys declare: "hosts".
 const char *es_run_settings_kind(const EsConfig *config);
 
+// What `esper` calls a kind of run: its own name, but "prove train" for "prove".
+const char *es_run_kind_command(const char *kind);
+
 // CONFIG when the settings are those of another kind of run.
 EsStatus es_run_settings_check_kind(const EsConfig *config);
 

@@ -15,6 +15,8 @@ EsConsoleProgress es_console_progress(int64_t round, int64_t n_rounds) {
                                .rate = missing,
                                .rate_unit = "steps/s",
                                .accuracy = missing,
+                               .measured = "validation",
+                               .mrr = missing,
                                .reward = missing,
                                .entropy = missing,
                                .kl_divergence = missing,
@@ -115,11 +117,12 @@ typedef enum Part {
     PART_REWARD,
     PART_STEP,
     PART_RATE,
+    PART_MRR,
     PART_ACCURACY,
     PART_TRAINED,
     PART_LEFT
 } Part;
-#define N_PARTS 9
+#define N_PARTS 10
 
 static int is_known(const EsConsoleProgress *progress, Part part) {
     switch (part) {
@@ -135,6 +138,8 @@ static int is_known(const EsConsoleProgress *progress, Part part) {
         return progress->n_steps_done != ES_MISSING_INT;
     case PART_RATE:
         return !es_is_missing_real(progress->rate);
+    case PART_MRR:
+        return !es_is_missing_real(progress->mrr);
     case PART_ACCURACY:
         return !es_is_missing_real(progress->accuracy);
     case PART_TRAINED:
@@ -174,8 +179,14 @@ static void add_part(EsText *text, const EsConsoleProgress *progress, Part part)
         es_text_add_string(text, progress->rate_unit);
         break;
     case PART_ACCURACY:
-        es_text_add_string(text, "  validation ");
+        es_text_add_string(text, "  ");
+        es_text_add_string(text, progress->measured);
+        es_text_add_string(text, " ");
         add_percent(text, progress->accuracy);
+        break;
+    case PART_MRR:
+        es_text_add_string(text, "  MRR ");
+        add_small(text, progress->mrr, 3);
         break;
     case PART_TRAINED:
         es_text_add_string(text, "  trained ");
@@ -199,9 +210,9 @@ static void add_round(EsText *text, const EsConsoleProgress *progress) {
 }
 
 void es_console_add_progress(EsText *text, const EsConsoleProgress *progress, size_t max_columns) {
-    static const Part order[N_PARTS] = {PART_TRAINED,  PART_STEP,   PART_RATE,
-                                        PART_ACCURACY, PART_REWARD, PART_ENTROPY,
-                                        PART_KL,       PART_SEEDS,  PART_LEFT};
+    static const Part order[N_PARTS] = {PART_TRAINED, PART_STEP,   PART_RATE,    PART_ACCURACY,
+                                        PART_MRR,     PART_REWARD, PART_ENTROPY, PART_KL,
+                                        PART_SEEDS,   PART_LEFT};
     size_t begin = text->length;
     for (int n_given_up = 0; n_given_up <= N_PARTS; n_given_up++) {
         text->length = begin;

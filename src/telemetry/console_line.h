@@ -13,6 +13,8 @@ typedef struct EsConsoleProgress {
     double rate;
     const char *rate_unit; // "images/s" or "steps/s"
     double accuracy;       // percent of the validation images, mean over environments
+    const char *measured;  // what the accuracy is of: "validation", "right"
+    double mrr;            // of a validation
     double reward;
     double entropy, kl_divergence; // of the policy's update
     int64_t n_seeds;
@@ -23,8 +25,9 @@ EsConsoleProgress es_console_progress(int64_t round, int64_t n_rounds);
 
 // round 12/200  1,234 steps/s  validation 71.3 %  reward 4.20  entropy 0.61  KL 0.0121  seeds 17
 // left 3 min 20 s, in one line. The round at hand has "trained 35 %" or "step 12" after its number.
-// When the line would be longer than max_columns, seeds, KL, entropy, reward, step, rate, accuracy,
-// the share trained and the time left are given up, in this order.
+// A validation that ranked queries adds "MRR 0.412" behind it.
+// When the line would be longer than max_columns, seeds, KL, entropy, reward, step, rate, MRR,
+// accuracy, the share trained and the time left are given up, in this order.
 void es_console_add_progress(EsText *text, const EsConsoleProgress *progress, size_t max_columns);
 
 // A row of evaluation_progressed, as

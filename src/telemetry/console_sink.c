@@ -31,6 +31,9 @@ typedef struct ConsoleSink {
     double told_seconds;  // off a terminal: of the round at hand, when it last had a line
     int64_t update_round; // of the latest update of the policy; 0 before
     double update_entropy, update_kl;
+    int is_prove;         // accuracy is the share of episodes that ended as they should
+    int64_t ranked_round; // of the latest validation; 0 before
+    double mrr;
 
     // `progress` is the round at hand, or off a terminal a complete one that came too soon after
     // the last line
@@ -143,7 +146,10 @@ static double real_cell(const EsPacket *packet, const char *column) {
 }
 
 static void take_start(ConsoleSink *sink, const EsPacket *packet) {
+    size_t bytes = 0;
+    const char *kind = es_packet_text(packet, 0, es_event_column(packet->type, "kind"), &bytes);
     sink->n_run_envs = es_packet_int(packet, 0, es_event_column(packet->type, "n_envs"));
+    sink->is_prove = kind != NULL && bytes == 5 && memcmp(kind, "prove", bytes) == 0;
 }
 
 static void take_round(ConsoleSink *sink, const EsPacket *packet) {
@@ -160,6 +166,8 @@ static void take_round(ConsoleSink *sink, const EsPacket *packet) {
         progress.rate_unit = "steps/s";
     }
     progress.accuracy = real_cell(packet, "accuracy");
+    progress.measured = sink->is_prove ? "right" : progress.measured;
+    progress.mrr = sink->ranked_round == round ? sink->mrr : progress.mrr;
     progress.reward = real_cell(packet, "reward");
     progress.n_seeds = es_packet_int(packet, 0, es_event_column(packet->type, "n_seeds"));
     if (sink->update_round == round) {
@@ -236,6 +244,11 @@ static void take_update(ConsoleSink *sink, const EsPacket *packet) {
     sink->update_round = packet->header->round;
     sink->update_entropy = real_cell(packet, "entropy");
     sink->update_kl = real_cell(packet, "kl_divergence");
+}
+
+static void take_ranking(ConsoleSink *sink, const EsPacket *packet) {
+    sink->ranked_round = packet->header->round;
+    sink->mrr = real_cell(packet, "mrr");
 }
 
 // On a terminal in place; elsewhere now and then, and the last.
@@ -337,6 +350,9 @@ static EsStatus write_packet(void *state, const EsPacket *packet) {
         break;
     case ES_EVENT_UPDATE_COMPLETED:
         take_update(sink, packet);
+        break;
+    case ES_EVENT_PROOF_RANKED:
+        take_ranking(sink, packet);
         break;
     case ES_EVENT_EVALUATION_PROGRESSED:
         take_evaluation(sink, packet);

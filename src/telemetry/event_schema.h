@@ -54,6 +54,12 @@
       "accuracy over rounds: plateau, degradation or improvement")                                 \
     X(GOVERNOR_ROLLBACK, GovernorRollback, governor_rollback, KEPT, MINIMAL, ALWAYS,               \
       "a diverging host was set back to its snapshot")                                             \
+    X(PROOF_ROUND, ProofRound, proof_round, KEPT, MINIMAL, ALWAYS,                                 \
+      "what the episodes of a round of proving came to")                                           \
+    X(PROOF_EPISODE, ProofEpisode, proof_episode, LOSSY, NORMAL, ALWAYS,                           \
+      "how an episode of proving ended; a sample: those of the first environments")                \
+    X(PROOF_RANKED, ProofRanked, proof_ranked, KEPT, MINIMAL, ALWAYS,                              \
+      "queries were ranked against their corruptions")                                             \
     X(PHASE_PROFILED, PhaseProfiled, phase_profiled, LOSSY, MINIMAL, ALWAYS,                       \
       "one row per phase of a round: calls and the distribution of their time")                    \
     X(MEMORY_MEASURED, MemoryMeasured, memory_measured, LOSSY, MINIMAL, ALWAYS,                    \
@@ -259,8 +265,52 @@
     C(REAL, threshold, "it was compared with")                                                     \
     C(INT, n_consecutive, "panics in a row")                                                       \
     C(REAL, penalty, "for the rollback alone; the view rewards has all that was paid")
+#define ES_PROOF_ROUND_COLUMNS(C)                                                                  \
+    C(INT, n_positives, "episodes with a query taken to be true that ended")                       \
+    C(INT, n_negatives, "episodes with a corruption that ended")                                   \
+    C(REAL, positives_proved, "percent")                                                           \
+    C(REAL, negatives_proved, "percent; they should not be")                                       \
+    C(REAL, depth, "mean actions of an episode")                                                   \
+    C(REAL, successors, "mean choices of a step")                                                  \
+    C(INT, n_truncated, "episodes that the limit on depth ended")                                  \
+    C(INT, n_by_end, "episodes that were given up")                                                \
+    C(INT, n_not_corrupted, "queries without a corruption, asked as they are")                     \
+    C(INT, n_skipped, "states without a choice that were passed over")                             \
+    C(INT, n_overlong, "successors dropped for the limit on atoms")                                \
+    C(INT, n_overflow, "successors dropped for the limit on choices")                              \
+    C(INT, n_states, "distinct states that the round saw or was offered")                          \
+    C(REAL, env_ms, "expanding and stepping")                                                      \
+    C(REAL, policy_ms, "acting")                                                                   \
+    C(REAL, update_ms, "learning")
+#define ES_PROOF_EPISODE_COLUMNS(C)                                                                \
+    C(INT, env, "global index")                                                                    \
+    C(INT, episode, "of this environment, from 0")                                                 \
+    C(TEXT, query, "")                                                                             \
+    C(INT, label, "1: taken to be true, 0: a corruption")                                          \
+    C(INT, is_proved, "")                                                                          \
+    C(INT, is_truncated, "by the limit on depth")                                                  \
+    C(INT, is_by_end, "given up")                                                                  \
+    C(INT, n_steps, "actions")                                                                     \
+    C(REAL, reward, "")
+#define ES_PROOF_RANKED_COLUMNS(C)                                                                 \
+    C(TEXT, arm, "what scored: policy, untrained, proved, shortest")                               \
+    C(TEXT, split, "valid or test")                                                                \
+    C(INT, n_queries, "")                                                                          \
+    C(REAL, mrr, "mean reciprocal rank, 0 to 1")                                                   \
+    C(REAL, mrr_low, "of its interval of 95 %")                                                    \
+    C(REAL, mrr_high, "")                                                                          \
+    C(REAL, hits_1, "share of ranks up to 1")                                                      \
+    C(REAL, hits_3, "")                                                                            \
+    C(REAL, hits_10, "")                                                                           \
+    C(REAL, queries_proved, "percent")                                                             \
+    C(REAL, negatives_proved, "percent")                                                           \
+    C(INT, n_candidates, "queries and corruptions scored")                                         \
+    C(INT, n_expanded, "states expanded for them")                                                 \
+    C(INT, n_limited, "candidates undecided at a limit")                                           \
+    C(REAL, seconds, "")                                                                           \
+    C(INT, is_best, "1: of a validation, when none before was better")
 #define ES_PHASE_PROFILED_COLUMNS(C)                                                               \
-    C(TEXT, phase, "train, validate, decide, update, checkpoint, round")                           \
+    C(TEXT, phase, "train, environment, validate, decide, update, checkpoint, round")              \
     C(INT, n_calls, "in the round")                                                                \
     C(REAL, total_ms, "wall clock")                                                                \
     C(REAL, p50_ms, "")                                                                            \

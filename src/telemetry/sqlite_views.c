@@ -90,14 +90,21 @@ static const EsViewColumn episodes_columns[] = {
     {"n_germinated", ""},
     {"n_pruned", ""},
     {"n_rollbacks", ""},
+    {"query", "proofs alone, as the rest: a sample of the episodes"},
+    {"label", "1: taken to be true, 0: a corruption"},
+    {"is_proved", ""},
 };
 // an episode that a later sitting took further has an outcome in each; the newest counts
 static const char episodes_select[] =
     "SELECT round, env, episode, arm, final_accuracy, final_loss, test_accuracy,\n"
     "  parameter_ratio, n_fossils, n_contributing, reward, stability, n_steps, n_germinated,\n"
-    "  n_pruned, n_rollbacks\n"
+    "  n_pruned, n_rollbacks, NULL, NULL, NULL\n"
     "FROM event_episode_outcome WHERE env IS NULL OR episode IS NULL OR rowid IN\n"
-    "  (SELECT max(rowid) FROM event_episode_outcome GROUP BY env, episode, arm)";
+    "  (SELECT max(rowid) FROM event_episode_outcome GROUP BY env, episode, arm)\n"
+    "UNION ALL\n"
+    "SELECT round, env, episode, NULL, 100.0 * (label = is_proved), NULL, NULL, NULL, NULL, NULL,\n"
+    "  reward, NULL, n_steps, NULL, NULL, NULL, query, label, is_proved\n"
+    "FROM event_proof_episode";
 
 static const EsViewColumn seeds_columns[] = {
     {"seed_id", "unique in the run"},
@@ -235,6 +242,53 @@ static const char anomalies_select[] = "SELECT round, step, " TIME_OF(
                                   "    || coalesce(', ' || n_consecutive || ' in a row', '')\n"
                                   "FROM event_governor_rollback";
 
+static const EsViewColumn proofs_columns[] = {
+    {"round", ""},
+    {"time", "when it was completed, UTC"},
+    {"n_positives", "episodes with a query taken to be true that ended"},
+    {"n_negatives", "episodes with a corruption that ended"},
+    {"positives_proved", "percent"},
+    {"negatives_proved", "percent; they should not be"},
+    {"depth", "mean actions of an episode"},
+    {"successors", "mean choices of a step"},
+    {"n_truncated", "episodes that the limit on depth ended"},
+    {"n_by_end", "episodes that were given up"},
+    {"n_overlong", "successors dropped for the limit on atoms"},
+    {"n_overflow", "successors dropped for the limit on choices"},
+    {"mrr", "of the validation after this round; NULL where there was none"},
+};
+static const char proofs_select[] = "SELECT p.round, " TIME_OF(
+    "p.unix_time") ", p.n_positives, p.n_negatives, p.positives_proved,\n"
+                   "  p.negatives_proved, p.depth, p.successors, p.n_truncated, p.n_by_end,\n"
+                   "  p.n_overlong, p.n_overflow, v.mrr\n"
+                   "FROM event_proof_round p\n"
+                   "LEFT JOIN (SELECT round, max(rowid), mrr FROM event_proof_ranked\n"
+                   "  WHERE split = 'valid' GROUP BY round) v ON v.round = p.round";
+
+static const EsViewColumn rankings_columns[] = {
+    {"round", "rounds that the policy had learned"},
+    {"arm", "what scored: policy, untrained, proved, shortest"},
+    {"split", "valid or test"},
+    {"n_queries", ""},
+    {"mrr", "mean reciprocal rank, 0 to 1"},
+    {"mrr_low", "of its interval of 95 %"},
+    {"mrr_high", ""},
+    {"hits_1", "share of ranks up to 1"},
+    {"hits_3", ""},
+    {"hits_10", ""},
+    {"queries_proved", "percent"},
+    {"negatives_proved", "percent"},
+    {"n_candidates", "queries and corruptions scored"},
+    {"n_expanded", "states expanded for them"},
+    {"n_limited", "candidates undecided at a limit"},
+    {"seconds", ""},
+    {"is_best", "1: of a validation, when none before was better"},
+};
+static const char rankings_select[] =
+    "SELECT round, arm, split, n_queries, mrr, mrr_low, mrr_high, hits_1, hits_3, hits_10,\n"
+    "  queries_proved, negatives_proved, n_candidates, n_expanded, n_limited, seconds, is_best\n"
+    "FROM event_proof_ranked";
+
 static const EsViewColumn throughput_columns[] = {
     {"round", ""},
     {"time", "when it was completed, UTC"},
@@ -339,6 +393,8 @@ static const EsView views[] = {
     VIEW(rewards, "one row per environment and recorded step: the reward and its terms"),
     VIEW(contributions, "one row per environment, slot and recorded step: what a seed is worth"),
     VIEW(anomalies, "what a rule found wrong, and rollbacks of the governor"),
+    VIEW(proofs, "one row per round of proving: what was proved, what limits dropped"),
+    VIEW(rankings, "one row per ranking: validations, and the comparison at the end"),
     VIEW(throughput, "one row per round: speed, and where the time of a step went"),
     VIEW(metrics, "named numbers by round; what TensorBoard and Prometheus show"),
     VIEW(action_distribution, "one row per round and op: how often it was chosen"),

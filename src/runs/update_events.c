@@ -1,17 +1,15 @@
-#include "runs/grow_update.h"
+#include "runs/update_events.h"
 
 #include <math.h>
 #include <stdio.h>
-
-#include "growth/growth_names.h"
 
 // One name per head and kind of number, beside those below.
 #define HEAD_METRICS 3
 #define NAME_BYTES   64
 
 typedef struct Curves {
-    EsMetricEvent rows[64];
-    char names[ES_N_HEADS * HEAD_METRICS][NAME_BYTES];
+    EsMetricEvent rows[24 + ES_POLICY_HEADS_MAX * HEAD_METRICS];
+    char names[ES_POLICY_HEADS_MAX * HEAD_METRICS][NAME_BYTES];
     int n_rows, n_names;
 } Curves;
 
@@ -23,14 +21,15 @@ static void add(Curves *curves, const char *name, double value) {
     }
 }
 
-static void add_head(Curves *curves, int head, const char *what, double value) {
+static void add_head(Curves *curves, const char *head, const char *what, double value) {
     char *name = curves->names[curves->n_names++];
-    snprintf(name, NAME_BYTES, "policy/%s_%s", es_head_name(head), what);
+    snprintf(name, NAME_BYTES, "policy/%s_%s", head, what);
     add(curves, name, value);
 }
 
 // The first ones have the names that CleanRL gave them.
-static void emit_curves(EsHub *hub, EsEventTime time, const EsPpoReport *report, double rate) {
+static void emit_curves(EsHub *hub, EsEventTime time, const EsPpoReport *report,
+                        const EsUpdatedPolicy *policy, double rate) {
     Curves curves = {.n_rows = 0};
     add(&curves, "charts/learning_rate", rate);
     add(&curves, "losses/policy_loss", report->policy_loss);
@@ -56,10 +55,11 @@ static void emit_curves(EsHub *hub, EsEventTime time, const EsPpoReport *report,
     add(&curves, "policy/auxiliary_explained", report->auxiliary_explained);
     add(&curves, "policy/forced_ratio", report->forced_ratio);
     add(&curves, "policy/epochs", report->n_epochs);
-    for (int h = 0; h < ES_N_HEADS; h++) {
-        add_head(&curves, h, "entropy", report->head_entropy[h]);
-        add_head(&curves, h, "clipfrac", report->head_clip_fraction[h]);
-        add_head(&curves, h, "gradient_norm", report->head_norm[h]);
+    for (int h = 0; h < policy->n_heads; h++) {
+        const char *head = policy->head_name(h);
+        add_head(&curves, head, "entropy", report->head_entropy[h]);
+        add_head(&curves, head, "clipfrac", report->head_clip_fraction[h]);
+        add_head(&curves, head, "gradient_norm", report->head_norm[h]);
     }
     es_emit_metric(hub, time, curves.rows, curves.n_rows);
 }
@@ -90,8 +90,9 @@ static void emit_update(EsHub *hub, EsEventTime time, const EsPpoReport *report,
 }
 
 static void check_update(EsRun *run, EsEventTime time, const EsPpoReport *report,
-                         const EsRecurrentHealth *recurrent) {
-    double head_entropy[ES_N_HEADS];
+                         const EsUpdatedPolicy *policy) {
+    double head_entropy[ES_POLICY_HEADS_MAX];
+    const EsRecurrentHealth *recurrent = policy->recurrent;
     EsUpdateHealth health = es_update_health_unmeasured();
     health.policy_loss = report->policy_loss;
     health.value_loss = report->value_loss;
@@ -105,25 +106,27 @@ static void check_update(EsRun *run, EsEventTime time, const EsPpoReport *report
     health.gradient_norm = report->gradient_norm;
     health.n_nonfinite_gradients = report->n_nonfinite;
     health.n_usable_steps = report->n_usable_steps;
-    for (int h = 0; h < ES_N_HEADS; h++) {
+    for (int h = 0; h < policy->n_heads; h++) {
         // a head that no row asked for has no entropy, and one that had a single legal value in
         // every row (one slot) nothing to choose: not measured, which is no anomaly
         double entropy = report->head_entropy[h];
         int has_choice = report->head_learnable[h] > 0 || entropy != 0;
         head_entropy[h] = isnan(entropy) || !has_choice ? es_missing_real() : entropy;
     }
-    health.head_entropy = head_entropy;
-    health.lstm_h = (EsLstmHealth){recurrent->h_rms, recurrent->h_env_rms_max};
-    health.lstm_c = (EsLstmHealth){recurrent->c_rms, recurrent->c_env_rms_max};
-    health.lstm_has_nan = recurrent->has_nan;
-    health.lstm_has_inf = recurrent->has_inf;
+    health.head_entropy = policy->has_head_rules ? head_entropy : NULL;
+    if (recurrent != NULL) {
+        health.lstm_h = (EsLstmHealth){recurrent->h_rms, recurrent->h_env_rms_max};
+        health.lstm_c = (EsLstmHealth){recurrent->c_rms, recurrent->c_env_rms_max};
+        health.lstm_has_nan = recurrent->has_nan;
+        health.lstm_has_inf = recurrent->has_inf;
+    }
     es_anomaly_check_update(es_run_detector(run), &health, es_run_anomalies(run));
     es_run_tell_anomalies(run, time);
 }
 
-void es_grow_update_tell(EsRun *run, EsEventTime time, const EsPpoReport *report,
-                         const EsRecurrentHealth *recurrent, double rate, double update_ms) {
+void es_update_tell(EsRun *run, EsEventTime time, const EsPpoReport *report,
+                    const EsUpdatedPolicy *policy, double rate, double update_ms) {
     emit_update(es_run_hub(run), time, report, rate, update_ms);
-    emit_curves(es_run_hub(run), time, report, rate);
-    check_update(run, time, report, recurrent);
+    emit_curves(es_run_hub(run), time, report, policy, rate);
+    check_update(run, time, report, policy);
 }

@@ -1,0 +1,20 @@
+// What an update of a policy says: its event, its curves, and what is wrong with it.
+#ifndef ES_RUNS_UPDATE_EVENTS_H
+#define ES_RUNS_UPDATE_EVENTS_H
+
+#include "control/policy.h"
+#include "runs/run.h"
+
+// The policy that was updated.
+typedef struct EsUpdatedPolicy {
+    int n_heads;
+    const char *(*head_name)(int head);
+    const EsRecurrentHealth *recurrent; // borrowed; NULL: it has no recurrent state
+    int has_head_rules;                 // its heads are those that the run's detector knows
+} EsUpdatedPolicy;
+
+// Tell the hub of `run`; anomalies are told too. `rate` is the learning rate it was made with.
+void es_update_tell(EsRun *run, EsEventTime time, const EsPpoReport *report,
+                    const EsUpdatedPolicy *policy, double rate, double update_ms);
+
+#endif
