@@ -15,6 +15,7 @@ static const EsCommand actions[] = {
     {"export", "write facts and rules as a Prolog program", es_prove_export_run},
     {"mine", "find rules that the facts obey", es_prove_mine_run},
     {"query", "which atoms can be proved, and how", es_prove_query_run},
+    {"train", "an agent learns to prove: PPO over many proofs side by side", es_prove_train_run},
 };
 
 static void print_help(FILE *stream) {

@@ -12,5 +12,6 @@ EsExit es_prove_embed_run(int argc, char **argv);
 EsExit es_prove_export_run(int argc, char **argv);
 EsExit es_prove_mine_run(int argc, char **argv);
 EsExit es_prove_query_run(int argc, char **argv);
+EsExit es_prove_train_run(int argc, char **argv);
 
 #endif

@@ -126,7 +126,7 @@ PYTHON
     fail "a relative --folder"
 run 0 hosts --resume "$folder/moving" --rounds 2 --quiet # from another directory
 run 2 hosts --data idx --folder nowhere-at-all
-expect_part "no folder" "$err" "--folder: nowhere-at-all: No such file or directory"
+expect_part "no folder" "$err" "[hosts] folder: nowhere-at-all: No such file or directory"
 run 0 hosts --data idx --folder "$folder/idx" --envs 1 --rounds 1 --threads 1 --out "$folder/idx-run" --quiet
 run 0 hosts --resume "$folder/idx-run" --rounds 2 --quiet
 printf '\377' | dd of="$folder/idx/train-images-idx3-ubyte" bs=1 seek=1000 conv=notrunc status=none
