@@ -28,14 +28,32 @@ static void show_progress(void *context, int32_t n_done, int32_t count) {
     }
 }
 
-// What scores the candidates; guides of a policy belong here, one per thread.
+// The policy and a judge per thread, where one was asked for.
+static EsStatus open_policy(EsProveEval *eval, int n_workers) {
+    if (eval->policy_path == NULL) {
+        return ES_STATUS_OK;
+    }
+    // judges work in the threads of the ranking; the device's own are not used
+    EsDeviceOptions options = {.n_threads = 1};
+    ES_TRY(es_device_open("cpu", &options, &eval->device));
+    ES_TRY(es_proof_policy_load(eval->device, eval->graph, eval->policy_path, &eval->policy));
+    return es_proof_guides_create(eval->policy, n_workers, &eval->guides);
+}
+
+static void close_policy(EsProveEval *eval) {
+    es_proof_guides_destroy(&eval->guides);
+    es_proof_policy_destroy(eval->policy);
+    es_device_close(eval->device);
+}
+
+// What scores the candidates.
 static EsStatus make_scorer(const EsProveEval *eval, int n_workers, EsProofScorer **scorer) {
     if (eval->search == 0) {
         return es_proof_scorer_create_prover(eval->graph, &eval->prover, eval->score, n_workers,
                                              scorer);
     }
-    return es_proof_scorer_create_search(eval->graph, &eval->searches, NULL, eval->score, n_workers,
-                                         scorer);
+    return es_proof_scorer_create_search(eval->graph, &eval->searches, eval->guides.guides,
+                                         eval->score, n_workers, scorer);
 }
 
 // Shortest depths of the queries, where the scorer does not find them itself; else NULL.
@@ -80,6 +98,7 @@ static EsStatus rank_queries(EsProveEval *eval) {
     ES_TRY_GOTO(choose_queries(eval, &queries, &count));
     ES_TRY_GOTO(es_thread_pool_create(&pool, eval->n_threads));
     ES_TRY_GOTO(es_known_atoms_create(eval->graph, &known));
+    ES_TRY_GOTO(open_policy(eval, es_thread_pool_size(pool)));
     ES_TRY_GOTO(make_scorer(eval, es_thread_pool_size(pool), &proofs));
     Progress progress = {es_clock_ns(), es_clock_ns()};
     eval->settings.progress = show_progress;
@@ -94,6 +113,7 @@ static EsStatus rank_queries(EsProveEval *eval) {
     eval->seconds = es_clock_seconds_since(progress.start_ns);
 done:
     es_proof_scorer_destroy(proofs);
+    close_policy(eval);
     es_known_atoms_destroy(known);
     es_thread_pool_destroy(pool);
     es_release(queries);
@@ -106,7 +126,7 @@ static void warn_of_limits(const EsProveEval *eval) {
         es_message("warning: %lld of %lld candidates met a limit without a proof and count as "
                    "unproved (%s raises it)\n",
                    (long long)eval->report.n_limited, (long long)eval->report.n_candidates,
-                   eval->search == 0 ? "--max-states" : "--budget or --max-states");
+                   eval->search == 0 ? "--max-states" : "--nodes or --max-states");
     }
     if (eval->ranking->n_without > 0) {
         es_message("warning: %d queries have no corruption and are left out\n",
@@ -139,9 +159,9 @@ done:
 typedef struct Typed {
     EsProveSource source;
     EsProveFusion fusion;
-    const char *split, *sides, *search, *score, *selection;
+    const char *split, *sides, *search, *score, *selection, *policy_path;
     int n_queries, is_spaced, n_corruptions, uses_domains, draw_seed;
-    int max_depth, max_atoms, max_states, max_successors, budget, beam_width, n_samples, batch;
+    int max_depth, max_atoms, max_states, max_successors, n_nodes, beam_width, n_samples, batch;
     int has_end, reference_depth, shows_predicates, n_threads, as_json;
 } Typed;
 
@@ -176,6 +196,10 @@ static EsStatus parse_words(const Typed *typed, EsProveEval *eval) {
     if (eval->search == 0 && eval->score == ES_SCORE_PROBABILITY) {
         return ES_FAIL(ARGUMENT, "--score probability needs a --search other than prover");
     }
+    if (typed->policy_path != NULL && eval->search <= 1 + ES_SEARCH_BREADTH) {
+        return ES_FAIL(ARGUMENT, "--policy guides a --search: best_first, beam, greedy or sampled");
+    }
+    eval->policy_path = typed->policy_path;
     return ES_STATUS_OK;
 }
 
@@ -199,7 +223,7 @@ static EsStatus settle(const Typed *typed, EsProveEval *eval) {
     made.prover.max_atoms = made.searches.max_atoms = typed->max_atoms;
     made.prover.max_states = made.searches.max_entries = typed->max_states;
     made.searches.kind = (EsSearchKind)ES_MAX(made.search - 1, 0);
-    made.searches.max_expanded = typed->budget;
+    made.searches.max_expanded = typed->n_nodes;
     made.searches.max_successors = typed->max_successors;
     made.searches.beam_width = typed->beam_width;
     made.searches.n_samples = typed->n_samples;
@@ -236,7 +260,9 @@ EsExit es_prove_eval_run(int argc, char **argv) {
                       "give a candidate up as undecided after this many states"),
         ES_OPTION_INT("max-successors", &typed.max_successors, "0", 0, 1 << 28, "N",
                       "of a state, for a search; 0: all"),
-        ES_OPTION_INT("budget", &typed.budget, "1000", 1, 2147483647, "N",
+        ES_OPTION_TEXT("policy", &typed.policy_path, NULL, "FILE",
+                       "a trained policy (esper prove train) that guides the search"),
+        ES_OPTION_INT("nodes", &typed.n_nodes, "1000", 1, 2147483647, "N",
                       "expansions of a search per candidate"),
         ES_OPTION_INT("beam-width", &typed.beam_width, "16", 1, 1 << 20, "N", "states of a level"),
         ES_OPTION_INT("samples", &typed.n_samples, "16", 1, 1 << 20, "N", "sampled walks"),

@@ -2,6 +2,7 @@
 #ifndef ES_PROGRAMS_PROVE_EVAL_H
 #define ES_PROGRAMS_PROVE_EVAL_H
 
+#include "proof/proof_policy_guides.h"
 #include "proof/ranking_scorers.h"
 #include "prove_fusion.h"
 #include "prove_source.h"
@@ -20,12 +21,16 @@ typedef struct EsProveEval {
     EsRankingSettings settings;
     int n_queries, is_spaced;
     int n_threads, shows_predicates;
-    EsProveFusion fusion; // with an embedding model
+    const char *policy_path; // that guides the search; NULL: none
+    EsProveFusion fusion;    // with an embedding model
     // filled by the evaluation
     const EsKnowledgeGraph *graph; // owned by the command
     EsRanking *ranking;            // likewise
     EsScorerReport report;
     double seconds;
+    EsDevice *device;      // of the policy, as what follows; owned by the command
+    EsProofPolicy *policy; //
+    EsProofGuides guides;  //
 } EsProveEval;
 
 // "prover", "breadth", ...

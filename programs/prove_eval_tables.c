@@ -81,11 +81,13 @@ static json_t *describe_search(const EsProveEval *eval) {
     if (eval->search == 0) {
         return json_null();
     }
-    return json_pack("{s:I, s:i, s:i, s:i, s:i, s:b, s:i}", "budget",
-                     (json_int_t)search->max_expanded, "max_successors", search->max_successors,
-                     "beam_width", search->beam_width, "samples", search->n_samples, "batch",
-                     search->batch, "end", search->has_end, "reference_depth",
-                     eval->reference_depth);
+    // as the name of the data, above
+    json_t *policy = eval->policy_path != NULL ? json_string(eval->policy_path) : NULL;
+    return json_pack(
+        "{s:o, s:I, s:i, s:i, s:i, s:i, s:b, s:i}", "policy", policy != NULL ? policy : json_null(),
+        "nodes", (json_int_t)search->max_expanded, "max_successors", search->max_successors,
+        "beam_width", search->beam_width, "samples", search->n_samples, "batch", search->batch,
+        "end", search->has_end, "reference_depth", eval->reference_depth);
 }
 
 EsStatus es_prove_eval_print_json(const EsProveEval *eval) {
@@ -175,6 +177,10 @@ void es_prove_eval_print_table(const EsProveEval *eval) {
            es_score_kind_names[eval->score], es_prove_eval_search_name(eval->search),
            es_prove_selection_names[eval->prover.selection], eval->prover.max_depth,
            eval->prover.max_atoms);
+    if (eval->policy_path != NULL) {
+        printf("guided by %s, at most %lld nodes\n", eval->policy_path,
+               (long long)eval->searches.max_expanded);
+    }
     es_prove_fusion_print(&eval->fusion);
     printf("%-28s %7s   %-5s  %-11s  %-5s  %-5s  %-5s   %7s  %8s\n", "", "queries", "MRR", "95 %",
            "H@1", "H@3", "H@10", "proved", "negatives");

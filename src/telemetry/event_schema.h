@@ -7,7 +7,7 @@
 #ifndef ES_TELEMETRY_EVENT_SCHEMA_H
 #define ES_TELEMETRY_EVENT_SCHEMA_H
 
-#define ES_EVENT_SCHEMA_VERSION 4
+#define ES_EVENT_SCHEMA_VERSION 5
 
 // X(NAME, Name, name, delivery, level, pace, help)
 //   delivery  KEPT: spilled to a file when a sink's queue is full; LOSSY: dropped and counted

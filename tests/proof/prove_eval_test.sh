@@ -42,7 +42,7 @@ for search in prover breadth best_first beam greedy sampled; do
     score=probability
     [[ $search == prover ]] && score=shortest
     arguments=(--generated 200 --queries 40 --spaced --corruptions 20 --search "$search" --score "$score"
-        --max-depth 3 --budget 200 --json)
+        --max-depth 3 --nodes 200 --json)
     run 0 prove eval "${arguments[@]}" --threads 1
     first=$(grep -v '"seconds"' <<< "$out")
     run 0 prove eval "${arguments[@]}" --threads 2
@@ -53,7 +53,7 @@ run 0 prove eval "${arguments[@]}" --draw-seed 1
 [[ $(grep -v '"seconds"' <<< "$out") != "$first" ]] || fail "another seed gives the same negatives"
 
 # --- limits are told ---
-run 0 prove eval --generated 200 --queries 5 --search best_first --budget 1
+run 0 prove eval --generated 200 --queries 5 --search best_first --nodes 1
 expect_part "budget" "$err" "met a limit without a proof and count as unproved"
 
 # --- what is refused ---
