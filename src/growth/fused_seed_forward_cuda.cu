@@ -92,15 +92,10 @@ extern "C" void es_fused_seed_forward(EsStream *stream, EsDtype precision,
                                       const EsFusedArguments *args, int slot, int images_per_part) {
     EsLaunch launch(stream, "fused_seed_forward");
     int64_t n_parts = es_ceil_div(args->n_images, images_per_part);
-    size_t bytes = es_fused_seed_forward_bytes(&args->net.place[slot], precision, images_per_part);
-    int64_t n_rows = es_point_rows(args, args->net.place[slot].depth);
-    ES_DISPATCH_FUSED(precision, T,
+    const EsFusedPlace &place = args->net.place[slot];
+    int64_t n_rows = es_point_rows(args, place.depth);
+    ES_DISPATCH_FUSED(precision, T, EsSeedPlan<T> plan(place, images_per_part, 0);
                       launch.start_shared(fused_seed_forward_kernel<T>,
                                           dim3((unsigned)(n_rows * n_parts)), ES_FUSED_THREADS,
-                                          bytes, *args, slot, images_per_part));
-    const EsFusedPlace &place = args->net.place[slot];
-    ES_DISPATCH_FUSED(
-        precision, T, EsSeedPlan<T> plan(place, images_per_part, 0); launch.start_shared(
-            fused_seed_forward_kernel<T>, dim3((unsigned)(args->rows.n_rows * n_parts)),
-            ES_FUSED_THREADS, plan.shared.bytes, *args, plan, slot, images_per_part));
+                                          plan.shared.bytes, *args, plan, slot, images_per_part));
 }

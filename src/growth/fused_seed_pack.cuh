@@ -15,13 +15,20 @@ struct EsSeedPackJob {
     const float *weight;
     void *packed;
 
-    __device__ int in_units() const { return is_backward ? tensor.out_units() : tensor.in_units(); }
-    __device__ int out_units() const {
-        return is_backward ? tensor.in_units() : tensor.out_units();
+    // Units that an output reads.
+    __device__ int in_units() const {
+        return tensor.kind == ES_SEED_DEPTHWISE ? 1
+               : is_backward                    ? tensor.out_units()
+                                                : tensor.in_units();
     }
     // Between input i and output o of the tile's convolution; 0 where there is none.
     __device__ float at(int q, int i, int o) const {
         int taps = tensor.kernel * tensor.kernel, tap = q / in_units();
+        if (tensor.kind == ES_SEED_DEPTHWISE) {
+            return tap < taps && o < tensor.n_out && i == o % ES_FUSED_UNIT
+                       ? weight[o * taps + (is_backward ? taps - 1 - tap : tap)]
+                       : 0.0f;
+        }
         int input = q % in_units() * ES_FUSED_UNIT + i;
         int in = is_backward ? o : input, out = is_backward ? input : o;
         if (tap >= taps || in >= tensor.n_in || out >= tensor.n_out) {
