@@ -35,6 +35,11 @@ static __device__ __noinline__ void store_pooled(const EsSeedWork<T> &w, void *m
             int at = out.at(0, unit, row, column);
             float best[8];
             uint32_t code[8];
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                best[c] = -INFINITY; // what is no larger than this equals it: the first pixel's
+                code[c] = es_winner_code(0);
+            }
 #pragma unroll 1
             for (int k = 0; k < 4; k++) {
                 int at_row = 2 * row + k / 2, at_column = 2 * column + k % 2;
@@ -46,7 +51,7 @@ static __device__ __noinline__ void store_pooled(const EsSeedWork<T> &w, void *m
                 seed.blend(u, v, y);
 #pragma unroll
                 for (int c = 0; c < 8; c++) {
-                    bool wins = k == 0 || es_is_larger(y[c], best[c]);
+                    bool wins = es_is_larger(y[c], best[c]);
                     best[c] = wins ? y[c] : best[c];
                     code[c] = wins ? code_k : code[c];
                 }

@@ -216,9 +216,13 @@ template <typename T> static __device__ void es_seed_d_output(const EsSeedWork<T
     }
 }
 
-// Sums of g into those of d_s. Ends with a barrier.
+// Sums of g into those of d_s. Ends with a barrier where there is anything to do.
 template <typename T> static __device__ void es_seed_scale_sums(const EsSeedWork<T> &w) {
     int n = w.at.n_images * w.s.stride;
+    // without a gate all images have the same part
+    if (w.slot.mode != ES_BLEND_GATE && es_seed_part_of_seed(w, 0) == 1.0f) {
+        return;
+    }
     for (int i = threadIdx.x; i < 2 * n; i += ES_FUSED_THREADS) {
         w.s.totals[i] *= es_seed_part_of_seed(w, w.image_of_element(i < n ? i : i - n));
     }

@@ -301,14 +301,19 @@ template <typename T> struct EsSeedUnit {
             for (int c = 0; c < 8; c++) {
                 y[c] = es_blend_value(ES_BLEND_MULTIPLY, share, x[c], s[c]);
             }
+        } else if (share >= 1.0f) {
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                y[c] = s[c];
+            }
+            return;
         } else {
             // es_blend_value, with what all values share taken out
-            bool is_near_x = share < 0.5f, is_seed = share >= 1.0f;
+            bool is_near_x = share < 0.5f;
             float part = is_near_x ? share : share - 1.0f;
 #pragma unroll
             for (int c = 0; c < 8; c++) {
-                float mixed = (is_near_x ? x[c] : s[c]) + part * (s[c] - x[c]);
-                y[c] = is_seed ? s[c] : mixed;
+                y[c] = (is_near_x ? x[c] : s[c]) + part * (s[c] - x[c]);
             }
         }
         es_unit_round(y, T());
