@@ -158,8 +158,8 @@ template <typename T> struct EsSeedPlan {
 
 // --- work ---
 
-// In shared memory of the block, the same for all its threads.
-template <typename T> struct EsSeedWork {
+// In shared memory of the block, the same for all its threads. P is the place's EsPlaceShape.
+template <typename T, typename P> struct EsSeedWork {
     const EsFusedArguments *args;
     const EsFusedPlace *place;
     const EsFusedBlock *block;
@@ -171,30 +171,55 @@ template <typename T> struct EsSeedWork {
     float *part; // backward: where gradients go
     float mix;   // norm: tanh(g)
     T *branch;   // what the last norm, or attention, reads, in branch_tile
-    EsTile branch_tile;
+    int branch_border;
     int kernel[ES_FUSED_TENSORS_MAX];
     const unsigned char *packed[ES_FUSED_TENSORS_MAX][2]; // forward and mirrored
     int part_offset[ES_FUSED_TENSORS_MAX], gate_offset[ES_FUSED_GATE_TENSORS];
     EsSeedShared<T> s;
 
+    __device__ int units() const { return P::UNITS > 0 ? P::UNITS : s.map.units; }
+    __device__ int channels() const {
+        return P::UNITS > 0 ? P::UNITS * ES_FUSED_UNIT : place->n_channels;
+    }
+    // Floats of a vector's image.
+    __device__ int stride() const { return units() * ES_FUSED_UNIT; }
+    __device__ EsTile tile(EsTile stored) const {
+        return P::UNITS > 0 ? EsTile{stored.units, P::SIZE, stored.border} : stored;
+    }
+    __device__ EsTile wide(int border) const {
+        EsTile stored = s.map;
+        stored.units = units();
+        stored.border = border;
+        return tile(stored);
+    }
+    __device__ EsTile map() const { return wide(0); }
+    __device__ EsTile padded() const { return wide(1); }
+    __device__ EsTile narrow() const { return tile(s.narrow); }
+    __device__ EsTile narrow_padded() const { return tile(s.narrow_padded); }
+    __device__ EsTile branch_tile() const { return wide(branch_border); }
+
     // Of image-unit `unit`; of element i of a vector.
-    __device__ int image_of(int unit) const { return es_divide(unit, s.map.units, s.by_units); }
-    __device__ int image_of_element(int i) const { return es_divide(i, s.stride, s.by_stride); }
+    __device__ int image_of(int unit) const {
+        return es_divide(unit, units(), P::UNITS > 0 ? 0 : s.by_units);
+    }
+    __device__ int image_of_element(int i) const {
+        return es_divide(i, stride(), P::UNITS > 0 ? 0 : s.by_stride);
+    }
 };
 
 // The block's one. Not a variable of the type: that would have to be initialised.
-#define ES_SEED_WORK(T, w)                                                                         \
-    __shared__ __align__(16) unsigned char w##_bytes[sizeof(EsSeedWork<T>)];                       \
-    EsSeedWork<T> &w = *(EsSeedWork<T> *)w##_bytes
+#define ES_SEED_WORK(T, P, w)                                                                      \
+    __shared__ __align__(16) unsigned char w##_bytes[sizeof(EsSeedWork<T, P>)];                    \
+    EsSeedWork<T, P> &w = *(EsSeedWork<T, P> *)w##_bytes
 
 // Tensor k of the row's seed, or of its gate.
-template <typename T>
-static __device__ __forceinline__ const float *es_seed_parameter(const EsSeedWork<T> &w, int k) {
+template <typename T, typename P>
+static __device__ __forceinline__ const float *es_seed_parameter(const EsSeedWork<T, P> &w, int k) {
     return w.parameters + w.place->seed[w.slot.blueprint].offset[k];
 }
 
-template <typename T>
-static __device__ __forceinline__ const float *es_gate_parameter(const EsSeedWork<T> &w, int k) {
+template <typename T, typename P>
+static __device__ __forceinline__ const float *es_gate_parameter(const EsSeedWork<T, P> &w, int k) {
     return w.parameters + w.place->gate.offset[k];
 }
 
@@ -215,10 +240,10 @@ es_seed_place(EsSeedShared<T> &s, const EsSeedShared<T> &plan, unsigned char *me
 }
 
 // Tables of the row's blueprint.
-template <typename T>
+template <typename T, typename P>
 static __device__ __forceinline__ void es_seed_tables(const EsSeedPlan<T> &plan, int blueprint,
                                                       const unsigned char *packed,
-                                                      EsSeedWork<T> &w) {
+                                                      EsSeedWork<T, P> &w) {
     int k = threadIdx.x;
     if (k < ES_FUSED_TENSORS_MAX) {
         w.kernel[k] = plan.seed[blueprint].kernel[k];
@@ -232,23 +257,23 @@ static __device__ __forceinline__ void es_seed_tables(const EsSeedPlan<T> &plan,
 }
 
 // Where the last norm, or attention, reads.
-template <typename T>
+template <typename T, typename P>
 static __device__ __forceinline__ void es_seed_branch(const EsSeedShared<T> &plan,
                                                       unsigned char *memory, int blueprint,
-                                                      EsSeedWork<T> &w) {
+                                                      EsSeedWork<T, P> &w) {
     bool is_alone = blueprint == ES_BLUEPRINT_NORM || blueprint == ES_BLUEPRINT_ATTENTION;
     bool is_narrow = blueprint == ES_BLUEPRINT_BOTTLENECK && !w.is_backward;
     bool is_padded = is_alone || (w.is_backward && (blueprint == ES_BLUEPRINT_CONV_LIGHT ||
                                                     blueprint == ES_BLUEPRINT_CONV_HEAVY));
     w.branch = (T *)(memory + (size_t)(is_alone ? plan.x : is_narrow ? plan.n : plan.c));
-    w.branch_tile = is_padded ? plan.padded : plan.map;
+    w.branch_border = is_padded;
 }
 
 // False in rows that have nothing to do here. Ends with a barrier. Warps fill different parts of w.
-template <typename T>
+template <typename T, typename P>
 static __device__ bool es_seed_begin(const EsFusedArguments &args, const EsSeedPlan<T> &plan,
                                      int slot_number, int images_per_part, int is_backward,
-                                     unsigned char *memory, EsSeedWork<T> &w) {
+                                     unsigned char *memory, EsSeedWork<T, P> &w) {
     EsFusedRow at;
     if (!es_row_begin(args, images_per_part, args.net.n_blocks + slot_number, at)) {
         return false;

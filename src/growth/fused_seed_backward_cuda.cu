@@ -6,22 +6,29 @@
 
 // Tensor k's gradient: a convolution that read `in` and whose output has gradient d. Begins with a
 // barrier.
-template <typename T>
-static __device__ __noinline__ void weight_gradient(const EsSeedWork<T> &w, int k, const T *in,
+template <typename T, typename P>
+static __device__ __noinline__ void weight_gradient(const EsSeedWork<T, P> &w, int k, const T *in,
                                                     EsTile in_tile, const T *d, EsTile d_tile) {
-    int kernel = w.kernel[k];
+    int kernel = w.kernel[k], n_images = w.at.n_images, is_tf32 = w.args->is_tf32;
+    float *part = es_seed_part(w, k);
     __syncthreads();
     es_tap_offsets(w.s.offsets, in_tile, kernel);
     __syncthreads();
-    es_tile_weight_gradient(in, in_tile, w.s.offsets, es_tap_units(in_tile, kernel), d, d_tile,
-                            w.at.n_images, w.s.zeros, w.s.scratch, es_seed_part(w, k),
-                            w.args->is_tf32);
+    if (P::UNITS > 0 && kernel == 3 && in_tile.units == P::UNITS && d_tile.units == P::UNITS) {
+        es_tile_weight_gradient(in, w.wide(in_tile.border), w.s.offsets, 9 * P::UNITS, d,
+                                w.wide(d_tile.border), n_images, w.s.zeros, w.s.scratch, part,
+                                is_tf32);
+        return;
+    }
+    es_tile_weight_gradient(in, w.tile(in_tile), w.s.offsets, es_tap_units(in_tile, kernel), d,
+                            w.tile(d_tile), n_images, w.s.zeros, w.s.scratch, part, is_tf32);
 }
 
 // d where the ReLU let its value pass. Begins with a barrier.
-template <typename T>
-static __device__ __noinline__ void mask_rectified(const EsSeedWork<T> &w, const T *rectified,
+template <typename T, typename P>
+static __device__ __noinline__ void mask_rectified(const EsSeedWork<T, P> &w, const T *rectified,
                                                    EsTile rectified_tile, T *d, EsTile d_tile) {
+    rectified_tile = w.tile(rectified_tile), d_tile = w.tile(d_tile);
     __syncthreads();
     es_seed_each(w.at.n_images * d_tile.units, d_tile, [=](int unit) {
         return [=](int row, int column) {
@@ -41,10 +48,10 @@ static __device__ __noinline__ void mask_rectified(const EsSeedWork<T> &w, const
 // From the gradient of y and its sums to the gradient of the branch before its norm (tensors k and
 // k + 1), into `to`; where the seed mixes, what reaches the slot's input beside the branch, d_h +
 // d_s, which is d but for MULTIPLY, into `beside`, d or memory. Ends with a barrier.
-template <typename T>
-static __device__ __noinline__ void differentiate_top(const EsSeedWork<T> &w, int k, T *to,
+template <typename T, typename P>
+static __device__ __noinline__ void differentiate_top(const EsSeedWork<T, P> &w, int k, T *to,
                                                       EsTile to_tile, T *beside) {
-    EsTile map = w.s.map, padded = w.s.padded, branch_tile = w.branch_tile;
+    EsTile map = w.map(), padded = w.padded(), branch_tile = w.branch_tile();
     const T *branch = w.branch, *x = w.s.x, *d = w.s.d;
     bool is_product = w.slot.mode == ES_BLEND_MULTIPLY;
     bool is_kept = w.is_mixed && (is_product || beside != d);
@@ -87,21 +94,21 @@ static __device__ __noinline__ void differentiate_top(const EsSeedWork<T> &w, in
 // --- blueprints ---
 
 // One convolution of any kernel.
-template <typename T>
-static __device__ __noinline__ void differentiate_conv(const EsSeedWork<T> &w) {
-    differentiate_top(w, 1, w.branch, w.branch_tile, w.s.d);
-    weight_gradient(w, 0, w.s.x, w.s.padded, w.branch, w.branch_tile);
+template <typename T, typename P>
+static __device__ __noinline__ void differentiate_conv(const EsSeedWork<T, P> &w) {
+    differentiate_top(w, 1, w.branch, w.branch_tile(), w.s.d);
+    weight_gradient(w, 0, w.s.x, w.padded(), w.branch, w.branch_tile());
     if (w.is_mixed) {
-        es_seed_convolve(w, 0, 1, w.branch, w.branch_tile, w.s.a, w.s.map);
+        es_seed_convolve(w, 0, 1, w.branch, w.branch_tile(), w.s.a, w.map());
         es_seed_end(w, w.s.d, w.s.a);
     }
 }
 
 // The gradient of a depthwise convolution's weights: sums of d_m, which is in n, times the shifted
 // input. Begins with a barrier.
-template <typename T>
-static __device__ __noinline__ void depthwise_weight_gradient(const EsSeedWork<T> &w) {
-    EsTile padded = w.s.padded, one = padded;
+template <typename T, typename P>
+static __device__ __noinline__ void depthwise_weight_gradient(const EsSeedWork<T, P> &w) {
+    EsTile padded = w.padded(), one = padded;
     const T *x = w.s.x, *d_m = w.s.n;
     int *offsets = w.s.offsets;
     one.units = 1;
@@ -113,8 +120,9 @@ static __device__ __noinline__ void depthwise_weight_gradient(const EsSeedWork<T
 }
 
 // float: two taps of every channel at a time.
-static __device__ __noinline__ void depthwise_weight_gradient(const EsSeedWork<float> &w) {
-    EsTile padded = w.s.padded;
+template <typename P>
+static __device__ __noinline__ void depthwise_weight_gradient(const EsSeedWork<float, P> &w) {
+    EsTile padded = w.padded();
     const float *x = w.s.x, *d_m = w.s.n;
     int units = padded.units, pixels = padded.pixels();
     es_seed_sums(5 * units, w.at.n_images * pixels, w.s.kept, es_seed_part(w, 0), [=](int of) {
@@ -140,11 +148,11 @@ static __device__ __noinline__ void depthwise_weight_gradient(const EsSeedWork<f
     });
 }
 
-template <typename T>
-static __device__ __noinline__ void differentiate_depthwise(const EsSeedWork<T> &w) {
-    differentiate_top(w, 2, w.branch, w.branch_tile, w.s.d);
-    weight_gradient(w, 1, w.s.a, w.s.map, w.branch, w.branch_tile);
-    es_seed_convolve(w, 1, 1, w.branch, w.branch_tile, w.s.n, w.s.padded);
+template <typename T, typename P>
+static __device__ __noinline__ void differentiate_depthwise(const EsSeedWork<T, P> &w) {
+    differentiate_top(w, 2, w.branch, w.branch_tile(), w.s.d);
+    weight_gradient(w, 1, w.s.a, w.map(), w.branch, w.branch_tile());
+    es_seed_convolve(w, 1, 1, w.branch, w.branch_tile(), w.s.n, w.padded());
     depthwise_weight_gradient(w);
     if (w.is_mixed) {
         es_seed_depthwise(w, w.s.n, 1, w.s.a);
@@ -152,9 +160,9 @@ static __device__ __noinline__ void differentiate_depthwise(const EsSeedWork<T> 
     }
 }
 
-template <typename T>
-static __device__ __noinline__ void differentiate_bottleneck(const EsSeedWork<T> &w) {
-    EsTile narrow = w.s.narrow, narrow_padded = w.s.narrow_padded, map = w.s.map;
+template <typename T, typename P>
+static __device__ __noinline__ void differentiate_bottleneck(const EsSeedWork<T, P> &w) {
+    EsTile narrow = w.narrow(), narrow_padded = w.narrow_padded(), map = w.map();
     T *r1 = w.s.n, *r2 = w.s.a, *d_branch = w.s.d, *d_r2 = w.s.c, *d_r1 = w.s.a;
     T *beside = es_seed_d_input(w); // no tile is left for it
     differentiate_top(w, 3, d_branch, map, beside);
@@ -165,7 +173,7 @@ static __device__ __noinline__ void differentiate_bottleneck(const EsSeedWork<T>
     weight_gradient(w, 1, r1, narrow_padded, d_r2, narrow_padded);
     es_seed_convolve(w, 1, 1, d_r2, narrow_padded, d_r1, narrow);
     mask_rectified(w, r1, narrow_padded, d_r1, narrow);
-    weight_gradient(w, 0, w.s.x, w.s.padded, d_r1, narrow);
+    weight_gradient(w, 0, w.s.x, w.padded(), d_r1, narrow);
     if (w.is_mixed) {
         es_seed_convolve(w, 0, 1, d_r1, narrow, w.s.d, map);
         es_seed_end(w, beside, w.s.d);
@@ -175,10 +183,10 @@ static __device__ __noinline__ void differentiate_bottleneck(const EsSeedWork<T>
 // Through the ReLU and the norm between conv_heavy's convolutions: n holds the gradient of the
 // ReLU's output and becomes that of the first convolution's, whose output is in a. Begins with a
 // barrier.
-template <typename T>
-static __device__ __noinline__ void differentiate_middle(const EsSeedWork<T> &w) {
+template <typename T, typename P>
+static __device__ __noinline__ void differentiate_middle(const EsSeedWork<T, P> &w) {
     const EsGroupNorm norm = w.s.norm[1];
-    EsTile map = w.s.map, padded = w.s.padded;
+    EsTile map = w.map(), padded = w.padded();
     const T *first = w.s.a;
     T *d = w.s.n;
     int n_units = w.at.n_images * map.units;
@@ -215,28 +223,28 @@ static __device__ __noinline__ void differentiate_middle(const EsSeedWork<T> &w)
     });
 }
 
-template <typename T>
-static __device__ __noinline__ void differentiate_conv_heavy(const EsSeedWork<T> &w) {
-    EsTile padded = w.s.padded;
-    differentiate_top(w, 4, w.branch, w.branch_tile, w.s.d);
-    weight_gradient(w, 3, w.s.n, padded, w.branch, w.branch_tile);
-    es_seed_convolve(w, 3, 1, w.branch, w.branch_tile, w.s.n, padded);
+template <typename T, typename P>
+static __device__ __noinline__ void differentiate_conv_heavy(const EsSeedWork<T, P> &w) {
+    EsTile padded = w.padded();
+    differentiate_top(w, 4, w.branch, w.branch_tile(), w.s.d);
+    weight_gradient(w, 3, w.s.n, padded, w.branch, w.branch_tile());
+    es_seed_convolve(w, 3, 1, w.branch, w.branch_tile(), w.s.n, padded);
     differentiate_middle(w);
     weight_gradient(w, 0, w.s.x, padded, w.s.n, padded);
     if (w.is_mixed) {
-        es_seed_convolve(w, 0, 1, w.s.n, padded, w.s.a, w.s.map);
+        es_seed_convolve(w, 0, 1, w.s.n, padded, w.s.a, w.map());
         es_seed_end(w, w.s.d, w.s.a);
     }
 }
 
 // What norm and attention hand down. A product becomes d_h + d_s factor in d first.
-template <typename T>
-static __device__ __noinline__ void differentiate_alone(const EsSeedWork<T> &w) {
+template <typename T, typename P>
+static __device__ __noinline__ void differentiate_alone(const EsSeedWork<T, P> &w) {
     if (w.slot.mode != ES_BLEND_MULTIPLY) {
         es_seed_end_line(w);
         return;
     }
-    EsTile map = w.s.map, padded = w.s.padded;
+    EsTile map = w.map(), padded = w.padded();
     const T *x = w.s.x;
     T *d = w.s.d;
     bool is_norm = w.slot.blueprint == ES_BLUEPRINT_NORM;
@@ -266,7 +274,8 @@ static __device__ __noinline__ void differentiate_alone(const EsSeedWork<T> &w) 
     es_seed_end(w, w.s.d, (const T *)NULL);
 }
 
-template <typename T> static __device__ void differentiate_attention(const EsSeedWork<T> &w) {
+template <typename T, typename P>
+static __device__ void differentiate_attention(const EsSeedWork<T, P> &w) {
     es_seed_attend_backward(w);
     if (w.is_mixed) {
         differentiate_alone(w);
@@ -274,10 +283,11 @@ template <typename T> static __device__ void differentiate_attention(const EsSee
 }
 
 // s = x + t (n - x), n the norm of x: d_n = t d_s, and d_g = (1 - t^2) sum of d_s (n - x).
-template <typename T> static __device__ void differentiate_norm(const EsSeedWork<T> &w) {
+template <typename T, typename P>
+static __device__ void differentiate_norm(const EsSeedWork<T, P> &w) {
     if (threadIdx.x < 32) {
         float sum = 0.0f;
-        for (int i = threadIdx.x; i < w.at.n_images * w.s.stride; i += 32) {
+        for (int i = threadIdx.x; i < w.at.n_images * w.stride(); i += 32) {
             sum += es_seed_difference(w, i);
         }
         sum = es_warp_sum(sum);
@@ -291,13 +301,13 @@ template <typename T> static __device__ void differentiate_norm(const EsSeedWork
     }
 }
 
-template <typename T>
+template <typename T, typename P>
 static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_BACKWARD_BLOCKS)
     fused_seed_backward_kernel(const __grid_constant__ EsFusedArguments args,
                                const __grid_constant__ EsSeedPlan<T> plan, int slot,
                                int images_per_part, int part_length) {
     ES_DYNAMIC_SHARED(memory);
-    ES_SEED_WORK(T, w);
+    ES_SEED_WORK(T, P, w);
     if (!es_seed_begin(args, plan, slot, images_per_part, 1, memory, w)) {
         return;
     }
@@ -350,9 +360,11 @@ extern "C" void es_fused_seed_backward(EsStream *stream, EsDtype precision,
     int64_t n_parts = es_ceil_div(args->n_images, images_per_part);
     const EsFusedPlace &place = args->net.place[slot];
     ES_ASSERT(n_parts == args->n_seed_parts[slot]);
-    ES_DISPATCH_FUSED(precision, T, EsSeedPlan<T> plan(place, images_per_part, 1);
-                      launch.start_shared(fused_seed_backward_kernel<T>,
-                                          dim3((unsigned)(args->rows.n_rows * n_parts)),
-                                          ES_FUSED_THREADS, plan.shared.bytes, *args, plan, slot,
-                                          images_per_part, es_fused_seed_part_length(&place)));
+    ES_DISPATCH_FUSED(
+        precision, T, EsSeedPlan<T> plan(place, images_per_part, 1); ES_DISPATCH_PLACE(
+            place, T, P,
+            launch.start_shared(fused_seed_backward_kernel<T, P>,
+                                dim3((unsigned)(args->rows.n_rows * n_parts)), ES_FUSED_THREADS,
+                                plan.shared.bytes, *args, plan, slot, images_per_part,
+                                es_fused_seed_part_length(&place))));
 }

@@ -6,10 +6,11 @@
 #include "growth/fused_seed_gradient.cuh"
 
 // The gradient of what entered the slot: [image-unit][pixel], as tiles without a border are.
-template <typename T> static __device__ __forceinline__ T *es_seed_d_input(const EsSeedWork<T> &w) {
+template <typename T, typename P>
+static __device__ __forceinline__ T *es_seed_d_input(const EsSeedWork<T, P> &w) {
     const EsFusedMemory &memory = w.args->memory[w.place->block];
     return es_row_image<T>(*w.args, w.at, w.place->is_after_pool ? memory.d_middle : memory.d_relu,
-                           w.at.first, w.s.map.image_units());
+                           w.at.first, w.map().image_units());
 }
 
 // What it is made of, in [image-unit][pixel] but for x.
@@ -62,10 +63,11 @@ template <typename T> struct EsSeedEnd {
 };
 
 // A slot after the pool: each gradient belongs to the winner of its window.
-template <bool IS_LINE, typename T>
-static __device__ __noinline__ void es_seed_end_pooled(const EsSeedWork<T> &w, EsSeedEnd<T> end) {
+template <bool IS_LINE, typename T, typename P>
+static __device__ __noinline__ void es_seed_end_pooled(const EsSeedWork<T, P> &w,
+                                                       EsSeedEnd<T> end) {
     const EsFusedBlock &block = *w.block;
-    EsTile map = w.s.map;
+    EsTile map = w.map();
     int pixels = map.pixels(), size = block.size, step = block.has_pool ? 2 : 1;
     EsNormTable table = es_norm_table(w.s.host_norm, map.units);
     const T *raw = es_row_image<T>(*w.args, w.at, w.args->memory[w.place->block].raw, w.at.first,
@@ -91,9 +93,9 @@ static __device__ __noinline__ void es_seed_end_pooled(const EsSeedWork<T> &w, E
     es_norm_finish_sums(*w.args, w.at, w.place->block);
 }
 
-template <bool IS_LINE, typename T>
-static __device__ __noinline__ void es_seed_end_full(const EsSeedWork<T> &w, EsSeedEnd<T> end) {
-    EsTile map = w.s.map;
+template <bool IS_LINE, typename T, typename P>
+static __device__ __noinline__ void es_seed_end_full(const EsSeedWork<T, P> &w, EsSeedEnd<T> end) {
+    EsTile map = w.map();
     int pixels = map.pixels();
     EsNormTable table = es_norm_table(w.s.host_norm, map.units);
     const T *raw = es_row_image<T>(*w.args, w.at, w.args->memory[w.place->block].raw, w.at.first,
@@ -117,9 +119,9 @@ static __device__ __noinline__ void es_seed_end_full(const EsSeedWork<T> &w, EsS
     es_norm_finish_sums(*w.args, w.at, w.place->block);
 }
 
-template <bool IS_LINE, typename T>
-static __device__ __noinline__ void es_seed_end_alone(const EsSeedWork<T> &w, EsSeedEnd<T> end) {
-    EsTile map = w.s.map;
+template <bool IS_LINE, typename T, typename P>
+static __device__ __noinline__ void es_seed_end_alone(const EsSeedWork<T, P> &w, EsSeedEnd<T> end) {
+    EsTile map = w.map();
     __syncthreads();
     es_seed_each(w.at.n_images * map.units, map, [=](int unit) {
         return [=](int row, int column) {
@@ -129,20 +131,21 @@ static __device__ __noinline__ void es_seed_end_alone(const EsSeedWork<T> &w, Es
     });
 }
 
-template <bool IS_LINE, typename T>
-static __device__ void es_seed_end_any(const EsSeedWork<T> &w, const T *beside, const T *through) {
+template <bool IS_LINE, typename T, typename P>
+static __device__ void es_seed_end_any(const EsSeedWork<T, P> &w, const T *beside,
+                                       const T *through) {
     bool has_average = w.slot.mode == ES_BLEND_GATE || w.slot.blueprint == ES_BLUEPRINT_ATTENTION;
     EsSeedEnd<T> end = {beside,
                         through,
                         has_average ? w.s.d_average : NULL,
                         w.s.per_pixel,
-                        w.s.map.pixels(),
+                        w.map().pixels(),
                         es_seed_d_input(w),
                         w.s.norm[0].scale,
                         w.s.tilt,
                         w.s.offset,
                         w.s.x,
-                        w.s.padded};
+                        w.padded()};
     if (!w.place->is_after_pool) {
         es_seed_end_full<IS_LINE>(w, end);
     } else if (!es_row_mixes(*w.args, w.at.row, w.block->slot[0])) {
@@ -155,17 +158,18 @@ static __device__ void es_seed_end_any(const EsSeedWork<T> &w, const T *beside, 
 // The gradient of what entered the slot, from what comes beside the branch (w.s.d, or memory) and
 // what comes through it, a tile without a border, nullable; and the sums for the host's batch norm,
 // unless another mixing slot between this one and the norm will make them. Begins with a barrier.
-template <typename T>
-static __device__ void es_seed_end(const EsSeedWork<T> &w, const T *beside, const T *through) {
+template <typename T, typename P>
+static __device__ void es_seed_end(const EsSeedWork<T, P> &w, const T *beside, const T *through) {
     es_seed_end_any<false>(w, beside, through);
 }
 
 // The same for norm and attention where y is no product: d_h + d_s factor, on a line beside the
 // norm's slopes, is g scale + x slope + level with numbers of the image and channel.
-template <typename T> static __device__ void es_seed_end_line(const EsSeedWork<T> &w) {
+template <typename T, typename P>
+static __device__ void es_seed_end_line(const EsSeedWork<T, P> &w) {
     float *scale = w.s.norm[0].scale;
     bool is_norm = w.slot.blueprint == ES_BLUEPRINT_NORM;
-    for (int i = threadIdx.x; i < w.at.n_images * w.s.stride; i += ES_FUSED_THREADS) {
+    for (int i = threadIdx.x; i < w.at.n_images * w.stride(); i += ES_FUSED_THREADS) {
         float share = w.s.share[w.image_of_element(i)];
         float factor = is_norm ? fmaf(scale[i], w.mix, 1.0f - w.mix) : scale[i];
         scale[i] = fmaf(share, factor, 1.0f - share);

@@ -2,9 +2,9 @@
 #include "growth/fused_seed_run.cuh"
 
 // y of every unit.
-template <typename T>
-static __device__ __noinline__ void store_blended(const EsSeedWork<T> &w, void *memory) {
-    EsTile map = w.s.map, padded = w.s.padded, branch_tile = w.branch_tile;
+template <typename T, typename P>
+static __device__ __noinline__ void store_blended(const EsSeedWork<T, P> &w, void *memory) {
+    EsTile map = w.map(), padded = w.padded(), branch_tile = w.branch_tile();
     const T *x = w.s.x, *branch = w.branch;
     // [image][unit][pixel] without a border is the order of image-units
     T *to = es_row_image<T>(*w.args, w.at, memory, w.at.first, map.image_units());
@@ -21,10 +21,10 @@ static __device__ __noinline__ void store_blended(const EsSeedWork<T> &w, void *
 }
 
 // The first largest of each window, and in training which that is.
-template <typename T>
-static __device__ __noinline__ void store_pooled(const EsSeedWork<T> &w, void *memory) {
+template <typename T, typename P>
+static __device__ __noinline__ void store_pooled(const EsSeedWork<T, P> &w, void *memory) {
     const EsFusedBlock &block = *w.block;
-    EsTile map = w.s.map, padded = w.s.padded, branch_tile = w.branch_tile;
+    EsTile map = w.map(), padded = w.padded(), branch_tile = w.branch_tile();
     EsTile out = {map.units, block.out_size, 0, block.by_out_size, block.by_out_pixels};
     const T *x = w.s.x, *branch = w.branch;
     T *to = es_row_image<T>(*w.args, w.at, memory, w.at.first, out.image_units());
@@ -64,13 +64,13 @@ static __device__ __noinline__ void store_pooled(const EsSeedWork<T> &w, void *m
     });
 }
 
-template <typename T>
+template <typename T, typename P>
 static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_FORWARD_BLOCKS)
     fused_seed_forward_kernel(const __grid_constant__ EsFusedArguments args,
                               const __grid_constant__ EsSeedPlan<T> plan, int slot,
                               int images_per_part) {
     ES_DYNAMIC_SHARED(memory);
-    ES_SEED_WORK(T, w);
+    ES_SEED_WORK(T, P, w);
     if (!es_seed_begin(args, plan, slot, images_per_part, 0, memory, w)) {
         return;
     }
@@ -100,7 +100,9 @@ extern "C" void es_fused_seed_forward(EsStream *stream, EsDtype precision,
     const EsFusedPlace &place = args->net.place[slot];
     int64_t n_rows = es_point_rows(args, place.depth);
     ES_DISPATCH_FUSED(precision, T, EsSeedPlan<T> plan(place, images_per_part, 0);
-                      launch.start_shared(fused_seed_forward_kernel<T>,
-                                          dim3((unsigned)(n_rows * n_parts)), ES_FUSED_THREADS,
-                                          plan.shared.bytes, *args, plan, slot, images_per_part));
+                      ES_DISPATCH_PLACE(place, T, P,
+                                        launch.start_shared(fused_seed_forward_kernel<T, P>,
+                                                            dim3((unsigned)(n_rows * n_parts)),
+                                                            ES_FUSED_THREADS, plan.shared.bytes,
+                                                            *args, plan, slot, images_per_part)));
 }

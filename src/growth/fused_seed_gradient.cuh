@@ -10,19 +10,19 @@
 
 #include "growth/fused_seed_run.cuh"
 
-template <typename T>
-static __device__ __forceinline__ float *es_seed_part(const EsSeedWork<T> &w, int k) {
+template <typename T, typename P>
+static __device__ __forceinline__ float *es_seed_part(const EsSeedWork<T, P> &w, int k) {
     return w.part + w.part_offset[k];
 }
 
-template <typename T>
-static __device__ __forceinline__ float *es_gate_part(const EsSeedWork<T> &w, int k) {
+template <typename T, typename P>
+static __device__ __forceinline__ float *es_gate_part(const EsSeedWork<T, P> &w, int k) {
     return w.part + w.gate_offset[k];
 }
 
 // k_s: the seed's part of a gradient of the image.
-template <typename T>
-static __device__ __forceinline__ float es_seed_part_of_seed(const EsSeedWork<T> &w, int image) {
+template <typename T, typename P>
+static __device__ __forceinline__ float es_seed_part_of_seed(const EsSeedWork<T, P> &w, int image) {
     return w.is_mixed ? w.s.share[image] : 1.0f;
 }
 
@@ -38,12 +38,13 @@ template <typename T> struct EsSeedSource {
     int pixels;
 
     // Of the part's first image-unit; of maps of so many pixels.
-    __device__ EsSeedSource(const EsSeedWork<T> &w, void *memory, int n_pixels, float of_pixel)
+    template <typename P>
+    __device__ EsSeedSource(const EsSeedWork<T, P> &w, void *memory, int n_pixels, float of_pixel)
         : per_pixel(of_pixel), pixels(n_pixels) {
         const EsFusedArguments &args = *w.args;
         int b = w.place->block;
         bool is_head = b == args.net.n_blocks - 1 && memory == args.memory[b].d_out;
-        int64_t unit = ((int64_t)w.at.row * args.row_images + w.at.first) * w.place->units;
+        int64_t unit = ((int64_t)w.at.row * args.row_images + w.at.first) * w.units();
         from = is_head ? NULL : (const T *)memory + unit * n_pixels * ES_FUSED_UNIT;
         head = args.d_features + unit * ES_FUSED_UNIT;
     }
@@ -82,9 +83,9 @@ static __device__ __forceinline__ void es_seed_add(const float (&g)[8], const fl
 }
 
 // A map without a pool behind it.
-template <typename T>
-static __device__ __noinline__ void es_seed_d_plain(const EsSeedWork<T> &w, void *memory) {
-    EsTile map = w.s.map, branch_tile = w.branch_tile;
+template <typename T, typename P>
+static __device__ __noinline__ void es_seed_d_plain(const EsSeedWork<T, P> &w, void *memory) {
+    EsTile map = w.map(), branch_tile = w.branch_tile();
     const T *branch = w.branch;
     const float *means = w.s.norm[0].mean;
     T *d = w.s.d;
@@ -122,10 +123,10 @@ static __device__ __forceinline__ uint32_t es_seed_host_winners(const EsNormUnit
 }
 
 // A map that a pool reads: a window's gradient belongs to its winner. The others add nothing.
-template <typename T, bool IS_MIXED>
-static __device__ __noinline__ void es_seed_d_pooled(const EsSeedWork<T> &w, void *memory) {
+template <bool IS_MIXED, typename T, typename P>
+static __device__ __noinline__ void es_seed_d_pooled(const EsSeedWork<T, P> &w, void *memory) {
     const EsFusedBlock &block = *w.block;
-    EsTile map = w.s.map, branch_tile = w.branch_tile;
+    EsTile map = w.map(), branch_tile = w.branch_tile();
     EsTile out = {map.units, block.out_size, 0, block.by_out_size, block.by_out_pixels};
     const T *branch = w.branch;
     const T *raw = es_row_image<T>(*w.args, w.at, w.args->memory[w.place->block].raw, w.at.first,
@@ -178,9 +179,9 @@ static __device__ __forceinline__ void es_seed_split(const EsSeedUnit<T> &seed, 
 }
 
 // Sums as es_seed_add has them, of d_s. Begins and ends with a barrier.
-template <typename T>
-static __device__ __noinline__ void es_seed_sum_split(const EsSeedWork<T> &w) {
-    EsTile map = w.s.map, padded = w.s.padded, branch_tile = w.branch_tile;
+template <typename T, typename P>
+static __device__ __noinline__ void es_seed_sum_split(const EsSeedWork<T, P> &w) {
+    EsTile map = w.map(), padded = w.padded(), branch_tile = w.branch_tile();
     const T *branch = w.branch, *x = w.s.x, *d = w.s.d;
     const float *means = w.s.norm[0].mean;
     es_seed_sums(w.at.n_images * map.units, map.pixels(), w.s.kept, w.s.totals, [&](int unit) {
@@ -198,16 +199,17 @@ static __device__ __noinline__ void es_seed_sum_split(const EsSeedWork<T> &w) {
 
 // d = gradient of y; in w.s.totals the sums of es_seed_add, of g, or of d_s with MULTIPLY. Begins
 // and ends with a barrier.
-template <typename T> static __device__ void es_seed_d_output(const EsSeedWork<T> &w) {
+template <typename T, typename P>
+static __device__ void es_seed_d_output(const EsSeedWork<T, P> &w) {
     const EsFusedMemory &of = w.args->memory[w.place->block];
     int is_pooled = !w.place->is_after_pool && w.block->has_pool;
     void *memory = !w.place->is_after_pool && es_row_mixes(*w.args, w.at.row, w.block->slot[1])
                        ? of.d_middle
                        : of.d_out;
     if (is_pooled && w.is_mixed) {
-        es_seed_d_pooled<T, true>(w, memory);
+        es_seed_d_pooled<true>(w, memory);
     } else if (is_pooled) {
-        es_seed_d_pooled<T, false>(w, memory);
+        es_seed_d_pooled<false>(w, memory);
     } else {
         es_seed_d_plain(w, memory);
     }
@@ -217,8 +219,9 @@ template <typename T> static __device__ void es_seed_d_output(const EsSeedWork<T
 }
 
 // Sums of g into those of d_s. Ends with a barrier where there is anything to do.
-template <typename T> static __device__ void es_seed_scale_sums(const EsSeedWork<T> &w) {
-    int n = w.at.n_images * w.s.stride;
+template <typename T, typename P>
+static __device__ void es_seed_scale_sums(const EsSeedWork<T, P> &w) {
+    int n = w.at.n_images * w.stride();
     // without a gate all images have the same part
     if (w.slot.mode != ES_BLEND_GATE && es_seed_part_of_seed(w, 0) == 1.0f) {
         return;
@@ -236,7 +239,8 @@ template <typename T> static __device__ void es_seed_scale_sums(const EsSeedWork
 struct EsGroupSlope {
     float scale[8], slope[8], level[8];
 
-    template <typename T> __device__ EsGroupSlope(const EsSeedWork<T> &w, int which, int unit) {
+    template <typename T, typename P>
+    __device__ EsGroupSlope(const EsSeedWork<T, P> &w, int which, int unit) {
         es_unit_load(scale, w.s.norm[which].scale + unit * ES_FUSED_UNIT);
         es_unit_load(slope, w.s.tilt + unit * ES_FUSED_UNIT);
         es_unit_load(level, w.s.offset + unit * ES_FUSED_UNIT);
@@ -249,10 +253,10 @@ struct EsGroupSlope {
 // From the sums of d and d (v - mean) per image and channel in w.s.totals, times `factor`:
 // gradients of gamma and beta (tensors k and k + 1), slopes in w.s.tilt and levels in w.s.offset.
 // Ends with a barrier.
-template <typename T>
-static __device__ __noinline__ void es_group_finish(const EsSeedWork<T> &w, EsGroupNorm norm, int k,
-                                                    float factor) {
-    int stride = w.s.stride, n_images = w.at.n_images, n_channels = w.place->n_channels;
+template <typename T, typename P>
+static __device__ __noinline__ void es_group_finish(const EsSeedWork<T, P> &w, EsGroupNorm norm,
+                                                    int k, float factor) {
+    int stride = w.stride(), n_images = w.at.n_images, n_channels = w.channels();
     int width = w.s.width;
     float scale = factor * w.s.per_channel * w.s.per_pixel;
     const float *sums = w.s.totals, *products = w.s.totals + n_images * stride;
@@ -290,10 +294,10 @@ static __device__ __noinline__ void es_group_finish(const EsSeedWork<T> &w, EsGr
 // --- small networks ---
 
 // weight_part[j][c] = sum over images of d[j] x[c]; d and x are vectors, of n_out and n_in numbers.
-template <typename T>
-static __device__ void es_seed_outer(const EsSeedWork<T> &w, const float *d, int n_out,
+template <typename T, typename P>
+static __device__ void es_seed_outer(const EsSeedWork<T, P> &w, const float *d, int n_out,
                                      const float *x, int n_in, float *weight_part) {
-    int stride = w.s.stride;
+    int stride = w.stride();
     for (int i = threadIdx.x; i < n_out * n_in; i += ES_FUSED_THREADS) {
         float sum = 0.0f;
         for (int image = 0; image < w.at.n_images; image++) {
@@ -304,22 +308,23 @@ static __device__ void es_seed_outer(const EsSeedWork<T> &w, const float *d, int
 }
 
 // part[j] = sum over images of d[j]
-template <typename T>
-static __device__ void es_seed_sum_images(const EsSeedWork<T> &w, const float *d, int n,
+template <typename T, typename P>
+static __device__ void es_seed_sum_images(const EsSeedWork<T, P> &w, const float *d, int n,
                                           float *part) {
     for (int i = threadIdx.x; i < n; i += ES_FUSED_THREADS) {
         float sum = 0.0f;
         for (int image = 0; image < w.at.n_images; image++) {
-            sum += d[image * w.s.stride + i];
+            sum += d[image * w.stride() + i];
         }
         part[i] = sum;
     }
 }
 
 // d_average[c] += sum over j of weight[j][c] d_hidden[j]. Begins and ends with a barrier.
-template <typename T>
-static __device__ void es_seed_d_average(const EsSeedWork<T> &w, const float *weight, int width) {
-    int stride = w.s.stride, n_channels = w.place->n_channels;
+template <typename T, typename P>
+static __device__ void es_seed_d_average(const EsSeedWork<T, P> &w, const float *weight,
+                                         int width) {
+    int stride = w.stride(), n_channels = w.channels();
     __syncthreads();
     for (int i = threadIdx.x; i < w.at.n_images * stride; i += ES_FUSED_THREADS) {
         int channel = i % stride;
@@ -334,10 +339,10 @@ static __device__ void es_seed_d_average(const EsSeedWork<T> &w, const float *we
 
 // The sum of g (s - x) of an image's channel, from the sums of g and g (v - mean), on which all
 // seeds but for roundings are lines; with NORM, that of g (n - x), n the norm's output.
-template <typename T>
-static __device__ __forceinline__ float es_seed_difference(const EsSeedWork<T> &w, int i) {
+template <typename T, typename P>
+static __device__ __forceinline__ float es_seed_difference(const EsSeedWork<T, P> &w, int i) {
     const EsGroupNorm &norm = w.s.norm[0];
-    float sum = w.s.totals[i], product = w.s.totals[w.at.n_images * w.s.stride + i];
+    float sum = w.s.totals[i], product = w.s.totals[w.at.n_images * w.stride() + i];
     float scale = norm.scale[i], mean = norm.mean[i];
     if (w.slot.blueprint == ES_BLUEPRINT_ATTENTION) {
         return (scale - 1.0f) * product;
@@ -349,9 +354,9 @@ static __device__ __forceinline__ float es_seed_difference(const EsSeedWork<T> &
 
 // Gradients of the gate's parameters, and what comes back through it to d_average, from the sums of
 // es_seed_d_output. Ends with a barrier.
-template <typename T>
-static __device__ __noinline__ void es_seed_gate_backward(const EsSeedWork<T> &w) {
-    int stride = w.s.stride, width = es_seed_narrow(w.place->n_channels);
+template <typename T, typename P>
+static __device__ __noinline__ void es_seed_gate_backward(const EsSeedWork<T, P> &w) {
+    int stride = w.stride(), width = es_seed_narrow(w.channels());
     const float *out = es_gate_parameter(w, 2);
     // d of the number before the sigmoid, at the start of each image of w.s.tilt
     for (int image = threadIdx.x; image < w.at.n_images; image += ES_FUSED_THREADS) {
@@ -371,16 +376,16 @@ static __device__ __noinline__ void es_seed_gate_backward(const EsSeedWork<T> &w
     es_seed_outer(w, w.s.tilt, 1, w.s.hidden, width, es_gate_part(w, 2));
     es_seed_sum_images(w, w.s.tilt, 1, es_gate_part(w, 3));
     es_seed_d_average(w, es_gate_parameter(w, 0), width);
-    es_seed_outer(w, w.s.d_hidden, width, w.s.average, w.place->n_channels, es_gate_part(w, 0));
+    es_seed_outer(w, w.s.d_hidden, width, w.s.average, w.channels(), es_gate_part(w, 0));
     es_seed_sum_images(w, w.s.d_hidden, width, es_gate_part(w, 1));
     __syncthreads();
 }
 
 // The same for attention, from the sums of d_s x: d of the numbers before the sigmoid in
 // w.s.offset. Ends with a barrier.
-template <typename T>
-static __device__ __noinline__ void es_seed_attend_backward(const EsSeedWork<T> &w) {
-    int stride = w.s.stride, n_channels = w.place->n_channels;
+template <typename T, typename P>
+static __device__ __noinline__ void es_seed_attend_backward(const EsSeedWork<T, P> &w) {
+    int stride = w.stride(), n_channels = w.channels();
     int width = es_seed_squeezed(n_channels);
     const float *excite = es_seed_parameter(w, 1);
     const float *factor = w.s.norm[0].scale, *hidden = w.s.norm[1].mean;

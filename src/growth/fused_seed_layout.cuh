@@ -16,6 +16,36 @@
 #define ES_SEED_FORWARD_BLOCKS  3
 #define ES_SEED_BACKWARD_BLOCKS 2
 
+// A place's shape where the kernel was compiled for one: whole units of channels, maps of EDGE.
+// N_UNITS 0: any place.
+template <int N_UNITS, int EDGE> struct EsPlaceShape {
+    static constexpr int UNITS = N_UNITS, SIZE = EDGE;
+
+    static bool fits(const EsFusedPlace &place) {
+        return place.n_channels == UNITS * ES_FUSED_UNIT && place.size == SIZE;
+    }
+};
+
+// Run a statement with P standing for the shape of a place: one of those that kernels of type T are
+// compiled for, or any. f32 has the last alone.
+#define ES_DISPATCH_PLACE(place, T, P, ...)                                                        \
+    do {                                                                                           \
+        if (EsPlaceShape<1, 32>::fits(place)) {                                                    \
+            ES_WITH_PLACE(T, P, 1, 32, __VA_ARGS__);                                               \
+        } else if (EsPlaceShape<2, 16>::fits(place)) {                                             \
+            ES_WITH_PLACE(T, P, 2, 16, __VA_ARGS__);                                               \
+        } else if (EsPlaceShape<4, 8>::fits(place)) {                                              \
+            ES_WITH_PLACE(T, P, 4, 8, __VA_ARGS__);                                                \
+        } else {                                                                                   \
+            ES_WITH_PLACE(T, P, 0, 0, __VA_ARGS__);                                                \
+        }                                                                                          \
+    } while (0)
+#define ES_WITH_PLACE(T, P, units, size, ...)                                                      \
+    do {                                                                                           \
+        typedef EsPlaceShape<sizeof(T) == 4 ? 0 : units, sizeof(T) == 4 ? 0 : size> P;             \
+        __VA_ARGS__;                                                                               \
+    } while (0)
+
 // Stands for the gate network where a blueprint is expected.
 #define ES_SEED_GATE (-1)
 

@@ -82,21 +82,35 @@ template <typename T> static __device__ __forceinline__ void es_unit_round(float
 // --- layers ---
 
 // Tensor k's convolution, or its input gradient. Begins with a barrier.
-template <typename T>
-static __device__ __noinline__ void es_seed_convolve(const EsSeedWork<T> &w, int k, int is_backward,
-                                                     const T *in, EsTile in_tile, T *out,
-                                                     EsTile out_tile) {
-    int kernel = w.kernel[k];
+template <typename T, typename P>
+static __device__ __noinline__ void es_seed_convolve(const EsSeedWork<T, P> &w, int k,
+                                                     int is_backward, const T *in, EsTile in_tile,
+                                                     T *out, EsTile out_tile) {
+    int kernel = w.kernel[k], n_images = w.at.n_images, is_tf32 = w.args->is_tf32;
+    const unsigned char *packed = w.packed[k][is_backward];
     __syncthreads();
     es_tap_offsets(w.s.offsets, in_tile, kernel);
     __syncthreads();
-    es_tile_convolve(in, in_tile, w.s.offsets, es_tap_units(in_tile, kernel),
-                     w.packed[k][is_backward], out, out_tile, w.at.n_images, w.args->is_tf32);
+    if (P::UNITS > 0 && in_tile.units == P::UNITS && out_tile.units == P::UNITS) {
+        EsTile from = w.wide(in_tile.border), to = w.wide(out_tile.border);
+        if (kernel == 3) {
+            es_tile_convolve(EsKnown<9 * P::UNITS, P::UNITS>(), in, from, w.s.offsets, 9 * P::UNITS,
+                             packed, out, to, n_images, is_tf32);
+        } else {
+            es_tile_convolve(EsKnown<P::UNITS, P::UNITS>(), in, from, w.s.offsets, P::UNITS, packed,
+                             out, to, n_images, is_tf32);
+        }
+        return;
+    }
+    es_tile_convolve(in, w.tile(in_tile), w.s.offsets, es_tap_units(in_tile, kernel), packed, out,
+                     w.tile(out_tile), n_images, is_tf32);
 }
 
 // Begins with a barrier.
-template <typename T>
-static __device__ __noinline__ void es_seed_rectify(const EsSeedWork<T> &w, T *tile, EsTile shape) {
+template <typename T, typename P>
+static __device__ __noinline__ void es_seed_rectify(const EsSeedWork<T, P> &w, T *tile,
+                                                    EsTile shape) {
+    shape = w.tile(shape);
     __syncthreads();
     es_seed_each(w.at.n_images * shape.units, shape, [=](int unit) {
         return [=](int row, int column) {
@@ -115,10 +129,10 @@ static __device__ __noinline__ void es_seed_rectify(const EsSeedWork<T> &w, T *t
 // to = depthwise 3x3 (tensor 0) of a tile with a border, or its input gradient. Begins with a
 // barrier. A diagonal matrix per unit and tap: on the tensor cores that costs less than eight
 // multiply-adds.
-template <typename T>
-static __device__ __noinline__ void es_seed_depthwise(const EsSeedWork<T> &w, const T *from,
+template <typename T, typename P>
+static __device__ __noinline__ void es_seed_depthwise(const EsSeedWork<T, P> &w, const T *from,
                                                       int is_backward, T *to) {
-    EsTile padded = w.s.padded, map = w.s.map, one = padded;
+    EsTile padded = w.padded(), map = w.map(), one = padded;
     int *offsets = w.s.offsets;
     one.units = 1;
     __syncthreads();
@@ -129,15 +143,16 @@ static __device__ __noinline__ void es_seed_depthwise(const EsSeedWork<T> &w, co
 
 // float, in TF32 too: plain multiply-adds with the weights in w.s.taps, which the forward call
 // fills.
-static __device__ __noinline__ void es_seed_depthwise(const EsSeedWork<float> &w, const float *from,
-                                                      int is_backward, float *to) {
-    EsTile padded = w.s.padded, map = w.s.map;
+template <typename P>
+static __device__ __noinline__ void
+es_seed_depthwise(const EsSeedWork<float, P> &w, const float *from, int is_backward, float *to) {
+    EsTile padded = w.padded(), map = w.map();
     float *taps = w.s.taps;
     const float *parameter = es_seed_parameter(w, 0);
-    int stride = w.s.stride, units = map.units, sign = is_backward ? -1 : 1;
+    int stride = w.stride(), units = map.units, sign = is_backward ? -1 : 1;
     for (int i = threadIdx.x; !is_backward && i < 9 * stride; i += ES_FUSED_THREADS) {
         int tap = i / stride, channel = i - tap * stride;
-        taps[i] = channel < w.place->n_channels ? parameter[channel * 9 + tap] : 0.0f;
+        taps[i] = channel < w.channels() ? parameter[channel * 9 + tap] : 0.0f;
     }
     __syncthreads();
     es_seed_each(w.at.n_images * units, map, [=](int unit) {
@@ -167,10 +182,10 @@ static __device__ __noinline__ void es_seed_depthwise(const EsSeedWork<float> &w
 // first pixel: the norm of each image's group. Statistics of channels are put together as
 // n var = sum over channels of (squares - sum^2 / n + n (channel's mean - mean)^2), which loses
 // nothing to a mean far from 0. Ends with a barrier.
-template <typename T>
-static __device__ __forceinline__ void es_group_combine(const EsSeedWork<T> &w, const T *tile,
+template <typename T, typename P>
+static __device__ __forceinline__ void es_group_combine(const EsSeedWork<T, P> &w, const T *tile,
                                                         EsTile shape, EsGroupNorm norm) {
-    int stride = w.s.stride, n_channels = w.place->n_channels, n = w.at.n_images * stride;
+    int stride = w.stride(), n_channels = w.channels(), n = w.at.n_images * stride;
     int width = w.s.width;
     float per_pixel = w.s.per_pixel, per_channel = w.s.per_channel;
     float *means = w.s.offset, *squares = w.s.totals + n;
@@ -211,9 +226,10 @@ static __device__ __forceinline__ void es_group_combine(const EsSeedWork<T> &w, 
 
 // Statistics per image and group of a tile, for a norm whose gamma and beta are loaded. Begins and
 // ends with a barrier.
-template <typename T>
-static __device__ __noinline__ void es_group_statistics(const EsSeedWork<T> &w, const T *tile,
+template <typename T, typename P>
+static __device__ __noinline__ void es_group_statistics(const EsSeedWork<T, P> &w, const T *tile,
                                                         EsTile shape, EsGroupNorm norm) {
+    shape = w.wide(shape.border);
     es_seed_sums(w.at.n_images * shape.units, shape.pixels(), w.s.kept, w.s.totals, [=](int unit) {
         float first[8];
         es_unit_load(first, tile + shape.at(0, unit, 0, 0) * ES_FUSED_UNIT);
@@ -257,7 +273,8 @@ template <typename T> struct EsSeedUnit {
     float share, mix;
     int blueprint, mode;
 
-    __device__ EsSeedUnit(const EsSeedWork<T> &w, int unit)
+    template <typename P>
+    __device__ EsSeedUnit(const EsSeedWork<T, P> &w, int unit)
         : norm(w.s.norm[0], unit), share(w.s.share[w.image_of(unit)]), mix(w.mix),
           blueprint(w.slot.blueprint), mode(w.slot.mode) {}
 
@@ -321,8 +338,8 @@ template <typename T> struct EsSeedUnit {
 };
 
 // Winners of the part's windows, [image-unit][pixel of the pooled map]; a slot before a pool.
-template <typename T>
-static __device__ __forceinline__ uint16_t *es_seed_winners(const EsSeedWork<T> &w,
+template <typename T, typename P>
+static __device__ __forceinline__ uint16_t *es_seed_winners(const EsSeedWork<T, P> &w,
                                                             const EsTile &pooled) {
     int64_t image = (int64_t)w.at.row * w.args->row_images + w.at.first;
     return w.args->memory[w.place->block].winners + image * pooled.image_units();

@@ -38,40 +38,41 @@ static __device__ __forceinline__ int es_seed_norm_tensor(int blueprint) {
 }
 
 // Gamma and beta of a norm.
-template <typename T>
-static __device__ __forceinline__ void es_seed_load_norm(const EsSeedWork<T> &w, EsGroupNorm norm,
-                                                         int k) {
+template <typename T, typename P>
+static __device__ __forceinline__ void es_seed_load_norm(const EsSeedWork<T, P> &w,
+                                                         EsGroupNorm norm, int k) {
     const float *gamma = es_seed_parameter(w, k), *beta = es_seed_parameter(w, k + 1);
-    for (int i = threadIdx.x; i < w.s.stride; i += ES_FUSED_THREADS) {
-        norm.gamma[i] = i < w.place->n_channels ? gamma[i] : 0.0f;
-        norm.beta[i] = i < w.place->n_channels ? beta[i] : 0.0f;
+    for (int i = threadIdx.x; i < w.stride(); i += ES_FUSED_THREADS) {
+        norm.gamma[i] = i < w.channels() ? gamma[i] : 0.0f;
+        norm.beta[i] = i < w.channels() ? beta[i] : 0.0f;
     }
 }
 
 // x = what enters the slot; norms' parameters. Ends with a barrier.
-template <typename T> static __device__ __noinline__ void es_seed_load(const EsSeedWork<T> &w) {
+template <typename T, typename P>
+static __device__ __noinline__ void es_seed_load(const EsSeedWork<T, P> &w) {
     const EsFusedArguments &args = *w.args;
     int b = w.place->block, n_images = w.at.n_images;
-    EsNormTable table = es_norm_table(w.s.host_norm, w.place->units);
+    EsNormTable table = es_norm_table(w.s.host_norm, w.units());
     es_norm_load(args, w.at, b, table);
     if (es_seed_norm_tensor(w.slot.blueprint) >= 0) {
         es_seed_load_norm(w, w.s.norm[0], es_seed_norm_tensor(w.slot.blueprint));
     }
-    es_seed_clear_border(w.s.x, w.s.padded, n_images);
+    es_seed_clear_border(w.s.x, w.padded(), n_images);
     switch (w.slot.blueprint) {
     case ES_BLUEPRINT_CONV_HEAVY:
         es_seed_load_norm(w, w.s.norm[1], 1);
-        es_seed_clear_border(w.s.n, w.s.padded, n_images);
-        es_seed_clear_border(w.s.c, w.branch_tile, n_images);
+        es_seed_clear_border(w.s.n, w.padded(), n_images);
+        es_seed_clear_border(w.s.c, w.branch_tile(), n_images);
         break;
     case ES_BLUEPRINT_CONV_LIGHT:
-        es_seed_clear_border(w.s.c, w.branch_tile, n_images);
+        es_seed_clear_border(w.s.c, w.branch_tile(), n_images);
         break;
     case ES_BLUEPRINT_DEPTHWISE:
-        es_seed_clear_border(w.s.n, w.s.padded, n_images);
+        es_seed_clear_border(w.s.n, w.padded(), n_images);
         break;
     case ES_BLUEPRINT_BOTTLENECK:
-        es_seed_clear_border(w.s.n, w.s.narrow_padded, n_images);
+        es_seed_clear_border(w.s.n, w.narrow_padded(), n_images);
         break;
     default:
         break;
@@ -79,14 +80,14 @@ template <typename T> static __device__ __noinline__ void es_seed_load(const EsS
     if (threadIdx.x == 0) {
         es_unit_zero(w.s.zeros);
     }
-    for (int i = threadIdx.x; i < n_images * w.s.stride; i += ES_FUSED_THREADS) {
+    for (int i = threadIdx.x; i < n_images * w.stride(); i += ES_FUSED_THREADS) {
         w.s.d_average[i] = 0.0f;
     }
     __syncthreads();
     if (w.place->is_after_pool) {
-        es_load_handed_on(args, w.at, b, *w.block, 1, table, w.s.x, w.s.padded);
+        es_load_handed_on(args, w.at, b, *w.block, 1, table, w.s.x, w.padded());
     } else {
-        es_load_rectified(args, w.at, b, table, w.s.x, w.s.padded);
+        es_load_rectified(args, w.at, b, table, w.s.x, w.padded());
     }
     __syncthreads();
 }
@@ -94,8 +95,9 @@ template <typename T> static __device__ __noinline__ void es_seed_load(const EsS
 // --- small networks on channel averages ---
 
 // Channel averages of x. Begins and ends with a barrier.
-template <typename T> static __device__ __noinline__ void es_seed_average(const EsSeedWork<T> &w) {
-    EsTile padded = w.s.padded;
+template <typename T, typename P>
+static __device__ __noinline__ void es_seed_average(const EsSeedWork<T, P> &w) {
+    EsTile padded = w.padded();
     const T *x = w.s.x;
     float per_pixel = w.s.per_pixel;
     es_seed_sums(w.at.n_images * padded.units, padded.pixels(), w.s.kept, w.s.totals,
@@ -109,7 +111,7 @@ template <typename T> static __device__ __noinline__ void es_seed_average(const 
                          }
                      };
                  });
-    for (int i = threadIdx.x; i < w.at.n_images * w.s.stride; i += ES_FUSED_THREADS) {
+    for (int i = threadIdx.x; i < w.at.n_images * w.stride(); i += ES_FUSED_THREADS) {
         w.s.average[i] = w.s.totals[i] * per_pixel;
     }
     __syncthreads();
@@ -129,22 +131,23 @@ static __device__ __forceinline__ float es_seed_dot(const float *weight, const f
 
 // hidden[j] = relu(weight[j] . average + bias[j]) of every image; bias is nullable. Ends with a
 // barrier.
-template <typename T>
-static __device__ void es_seed_hidden(const EsSeedWork<T> &w, const float *weight,
+template <typename T, typename P>
+static __device__ void es_seed_hidden(const EsSeedWork<T, P> &w, const float *weight,
                                       const float *bias, int width, float *hidden) {
-    int n_channels = w.place->n_channels;
+    int n_channels = w.channels();
     for (int i = threadIdx.x; i < w.at.n_images * width; i += ES_FUSED_THREADS) {
         int image = i / width, j = i % width;
-        hidden[image * w.s.stride + j] =
-            es_rectified(es_seed_dot(weight + j * n_channels, w.s.average + image * w.s.stride,
+        hidden[image * w.stride() + j] =
+            es_rectified(es_seed_dot(weight + j * n_channels, w.s.average + image * w.stride(),
                                      n_channels, bias != NULL ? bias[j] : 0.0f));
     }
     __syncthreads();
 }
 
 // The factor of each image and channel in norm[0].scale, hidden values in norm[1].mean.
-template <typename T> static __device__ __noinline__ void es_seed_attend(const EsSeedWork<T> &w) {
-    int width = es_seed_squeezed(w.place->n_channels), stride = w.s.stride;
+template <typename T, typename P>
+static __device__ __noinline__ void es_seed_attend(const EsSeedWork<T, P> &w) {
+    int width = es_seed_squeezed(w.channels()), stride = w.stride();
     const float *excite = es_seed_parameter(w, 1), *bias = es_seed_parameter(w, 2);
     float *hidden = w.s.norm[1].mean, *factor = w.s.norm[0].scale;
     es_seed_average(w);
@@ -152,7 +155,7 @@ template <typename T> static __device__ __noinline__ void es_seed_attend(const E
     for (int i = threadIdx.x; i < w.at.n_images * stride; i += ES_FUSED_THREADS) {
         int channel = i - w.image_of_element(i) * stride;
         w.s.norm[0].mean[i] = 0.0f;
-        factor[i] = channel < w.place->n_channels
+        factor[i] = channel < w.channels()
                         ? es_sigmoid(es_seed_dot(excite + channel * width, hidden + i - channel,
                                                  width, bias[channel]))
                         : 0.0f;
@@ -160,8 +163,9 @@ template <typename T> static __device__ __noinline__ void es_seed_attend(const E
 }
 
 // gate and share of each image. Ends with a barrier.
-template <typename T> static __device__ __noinline__ void es_seed_share(const EsSeedWork<T> &w) {
-    int width = es_seed_narrow(w.place->n_channels);
+template <typename T, typename P>
+static __device__ __noinline__ void es_seed_share(const EsSeedWork<T, P> &w) {
+    int width = es_seed_narrow(w.channels());
     int is_gated = w.slot.mode == ES_BLEND_GATE;
     if (is_gated) {
         if (w.slot.blueprint != ES_BLUEPRINT_ATTENTION) { // which has it already
@@ -172,7 +176,7 @@ template <typename T> static __device__ __noinline__ void es_seed_share(const Es
     for (int i = threadIdx.x; i < w.at.n_images; i += ES_FUSED_THREADS) {
         float gate = 1.0f;
         if (is_gated) {
-            gate = es_sigmoid(es_seed_dot(es_gate_parameter(w, 2), w.s.hidden + i * w.s.stride,
+            gate = es_sigmoid(es_seed_dot(es_gate_parameter(w, 2), w.s.hidden + i * w.stride(),
                                           width, *es_gate_parameter(w, 3)));
         }
         w.s.gate[i] = gate;
@@ -183,18 +187,20 @@ template <typename T> static __device__ __noinline__ void es_seed_share(const Es
 
 // --- layers ---
 
-template <typename T> static __device__ void es_seed_bottleneck(const EsSeedWork<T> &w) {
+template <typename T, typename P>
+static __device__ void es_seed_bottleneck(const EsSeedWork<T, P> &w) {
     T *r2 = w.is_backward ? w.s.a : w.s.c;
-    es_seed_convolve(w, 0, 0, w.s.x, w.s.padded, w.s.n, w.s.narrow_padded);
-    es_seed_rectify(w, w.s.n, w.s.narrow_padded);
-    es_seed_convolve(w, 1, 0, w.s.n, w.s.narrow_padded, r2, w.s.narrow);
-    es_seed_rectify(w, r2, w.s.narrow);
-    es_seed_convolve(w, 2, 0, r2, w.s.narrow, w.branch, w.branch_tile);
+    es_seed_convolve(w, 0, 0, w.s.x, w.padded(), w.s.n, w.narrow_padded());
+    es_seed_rectify(w, w.s.n, w.narrow_padded());
+    es_seed_convolve(w, 1, 0, w.s.n, w.narrow_padded(), r2, w.narrow());
+    es_seed_rectify(w, r2, w.narrow());
+    es_seed_convolve(w, 2, 0, r2, w.narrow(), w.branch, w.branch_tile());
 }
 
-template <typename T> static __device__ void es_seed_conv_heavy(const EsSeedWork<T> &w) {
+template <typename T, typename P>
+static __device__ void es_seed_conv_heavy(const EsSeedWork<T, P> &w) {
     T *first = w.is_backward ? w.s.a : w.s.n, *rectified = w.s.n;
-    EsTile first_tile = w.is_backward ? w.s.map : w.s.padded, padded = w.s.padded;
+    EsTile first_tile = w.is_backward ? w.map() : w.padded(), padded = w.padded();
     EsGroupNorm norm = w.s.norm[1];
     es_seed_convolve(w, 0, 0, w.s.x, padded, first, first_tile);
     es_group_statistics(w, first, first_tile, norm);
@@ -211,21 +217,22 @@ template <typename T> static __device__ void es_seed_conv_heavy(const EsSeedWork
             es_unit_store(rectified + padded.at(0, unit, row, column) * ES_FUSED_UNIT, y);
         };
     });
-    es_seed_convolve(w, 3, 0, w.s.n, padded, w.branch, w.branch_tile);
+    es_seed_convolve(w, 3, 0, w.s.n, padded, w.branch, w.branch_tile());
 }
 
 // Everything that EsSeedUnit reads, then shares. Ends with a barrier.
-template <typename T> static __device__ __noinline__ void es_seed_run(const EsSeedWork<T> &w) {
+template <typename T, typename P>
+static __device__ __noinline__ void es_seed_run(const EsSeedWork<T, P> &w) {
     es_seed_load(w);
     switch (w.slot.blueprint) {
     case ES_BLUEPRINT_CONV_LIGHT:
     case ES_BLUEPRINT_CONV_SMALL:
-        es_seed_convolve(w, 0, 0, w.s.x, w.s.padded, w.branch, w.branch_tile);
+        es_seed_convolve(w, 0, 0, w.s.x, w.padded(), w.branch, w.branch_tile());
         break;
     case ES_BLUEPRINT_DEPTHWISE: {
         T *m = w.is_backward ? w.s.a : w.s.n;
         es_seed_depthwise(w, w.s.x, 0, m);
-        es_seed_convolve(w, 1, 0, m, w.s.map, w.branch, w.branch_tile);
+        es_seed_convolve(w, 1, 0, m, w.map(), w.branch, w.branch_tile());
         break;
     }
     case ES_BLUEPRINT_BOTTLENECK:
@@ -240,7 +247,7 @@ template <typename T> static __device__ __noinline__ void es_seed_run(const EsSe
     if (w.slot.blueprint == ES_BLUEPRINT_ATTENTION) {
         es_seed_attend(w);
     } else {
-        es_group_statistics(w, w.branch, w.branch_tile, w.s.norm[0]);
+        es_group_statistics(w, w.branch, w.branch_tile(), w.s.norm[0]);
     }
     es_seed_share(w);
 }
