@@ -161,16 +161,11 @@ EsExit es_prove_embed_run(int argc, char **argv) {
         .n_options = ES_COUNT_OF(options),
     };
     EsArguments arguments;
-    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
-    if (status == ES_STATUS_OK && arguments.wants_help) {
-        es_options_print_help(&table, stdout);
-        return ES_EXIT_DONE;
+    EsExit code;
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+        return code;
     }
-    if (status == ES_STATUS_OK && embed.out == NULL) {
-        status = ES_FAIL(ARGUMENT, "--out FILE says where the model goes");
-    }
-    if (status == ES_STATUS_OK) {
-        status = run_embed(&embed);
-    }
+    EsStatus status = embed.out == NULL ? ES_FAIL(ARGUMENT, "--out FILE says where the model goes")
+                                        : run_embed(&embed);
     return es_command_finish("prove embed", status);
 }

@@ -289,14 +289,11 @@ EsExit es_prove_eval_run(int argc, char **argv) {
     };
     EsArguments arguments;
     EsProveEval eval;
-    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
-    if (status == ES_STATUS_OK && arguments.wants_help) {
-        es_options_print_help(&table, stdout);
-        return ES_EXIT_DONE;
+    EsExit code;
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+        return code;
     }
-    if (status == ES_STATUS_OK) {
-        status = settle(&typed, &eval);
-    }
+    EsStatus status = settle(&typed, &eval);
     if (status == ES_STATUS_OK) {
         status = run_eval(&eval, typed.as_json);
     }

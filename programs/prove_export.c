@@ -34,16 +34,11 @@ EsExit es_prove_export_run(int argc, char **argv) {
         .n_options = ES_COUNT_OF(options),
     };
     EsArguments arguments;
-    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
-    if (status == ES_STATUS_OK && arguments.wants_help) {
-        es_options_print_help(&table, stdout);
-        return ES_EXIT_DONE;
+    EsExit code;
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+        return code;
     }
-    if (status == ES_STATUS_OK && out == NULL) {
-        status = ES_FAIL(ARGUMENT, "--out FILE is missing: where to?");
-    }
-    if (status == ES_STATUS_OK) {
-        status = export_graph(&source, out);
-    }
+    EsStatus status = out == NULL ? ES_FAIL(ARGUMENT, "--out FILE is missing: where to?")
+                                  : export_graph(&source, out);
     return es_command_finish("prove export", status);
 }

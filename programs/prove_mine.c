@@ -141,17 +141,13 @@ EsExit es_prove_mine_run(int argc, char **argv) {
         .n_options = ES_COUNT_OF(options),
     };
     EsArguments arguments;
-    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
-    if (status == ES_STATUS_OK && arguments.wants_help) {
-        es_options_print_help(&table, stdout);
-        return ES_EXIT_DONE;
+    EsExit code;
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+        return code;
     }
-    if (status == ES_STATUS_OK) {
-        mining.settings.min_support = min_support;
-        mining.settings.seed = (uint64_t)source.seed;
-        mining.settings.report = report_progress;
-        mining.settings.report_context = &mining;
-        status = run_mine(&mining);
-    }
-    return es_command_finish("prove mine", status);
+    mining.settings.min_support = min_support;
+    mining.settings.seed = (uint64_t)source.seed;
+    mining.settings.report = report_progress;
+    mining.settings.report_context = &mining;
+    return es_command_finish("prove mine", run_mine(&mining));
 }

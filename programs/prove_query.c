@@ -260,17 +260,14 @@ EsExit es_prove_query_run(int argc, char **argv) {
         .max_positional = 1,
     };
     EsArguments arguments;
-    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
-    if (status == ES_STATUS_OK && arguments.wants_help) {
-        es_options_print_help(&table, stdout);
-        return ES_EXIT_DONE;
+    EsExit code;
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+        return code;
     }
-    if (status == ES_STATUS_OK && arguments.n_positional != 1) {
-        status = ES_FAIL(ARGUMENT, "which question? For example \"uncle(otto,X)\"");
+    if (arguments.n_positional != 1) {
+        return es_command_finish(
+            "prove query", ES_FAIL(ARGUMENT, "which question? For example \"uncle(otto,X)\""));
     }
-    if (status == ES_STATUS_OK) {
-        query.text = arguments.positional[0];
-        status = run_query(&query);
-    }
-    return es_command_finish("prove query", status);
+    query.text = arguments.positional[0];
+    return es_command_finish("prove query", run_query(&query));
 }

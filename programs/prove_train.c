@@ -253,18 +253,16 @@ EsExit es_prove_train_run(int argc, char **argv) {
         .config = &config,
     };
     EsArguments arguments;
-    EsStatus status = es_options_parse(&table, argc, argv, &arguments);
-    if (status == ES_STATUS_OK && arguments.wants_help) {
-        es_options_print_help(&table, stdout);
-        return ES_EXIT_DONE;
+    EsExit code;
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+        return code;
     }
-    if (status == ES_STATUS_OK && command.is_dry_run && as_json) {
-        status = ES_FAIL(ARGUMENT, "--dry-run prints settings and figures, not JSON; leave --json "
-                                   "out");
+    if (command.is_dry_run && as_json) {
+        return es_command_finish("prove train",
+                                 ES_FAIL(ARGUMENT, "--dry-run prints settings and figures, not "
+                                                   "JSON; leave --json out"));
     }
-    if (status == ES_STATUS_OK) {
-        status = es_run_command_configure(&command, &table, &arguments, &before);
-    }
+    EsStatus status = es_run_command_configure(&command, &table, &arguments, &before);
     if (status == ES_STATUS_OK) {
         status = settle_source(&arguments, &settings);
     }
