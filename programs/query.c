@@ -240,8 +240,9 @@ EsExit es_query_run(int argc, char **argv) {
             "Ask a run what it has recorded, in SQL (SQLite's). RUN is a run folder or its "
             "run.db.\n"
             "Nothing is ever changed, and the run may be going on. The views to ask are runs,\n"
-            "rounds, episodes, seeds, decisions, rewards, contributions, anomalies, throughput,\n"
-            "metrics, action_distribution, reward_calibration and raw_events.",
+            "rounds, episodes, seeds, decisions, rewards, contributions, anomalies, proofs, "
+            "rankings,\nthroughput, metrics, action_distribution, reward_calibration and "
+            "raw_events.",
         .example =
             "esper query runs/demo \"SELECT round, accuracy, reward FROM rounds\"\n"
             "         esper query runs/demo \"SELECT blueprint, outcome, count(*), "

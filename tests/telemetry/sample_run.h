@@ -219,6 +219,13 @@ static inline EsStatus send_troubles(EsSink *sink, int64_t round) {
     return send_rows(sink, ES_EVENT_GOVERNOR_ROLLBACK, (EsEventTime){round, 7}, &rollback, 1);
 }
 
+static inline EsStatus send_proofs(EsSink *sink, int64_t round) {
+    EsProofRoundEvent proofs = {.n_positives = 4, .positives_proved = 75.0, .depth = 2.5};
+    EsProofRankedEvent ranked = {.arm = "policy", .split = "valid", .n_queries = 9, .mrr = 0.25};
+    ES_TRY(send_rows(sink, ES_EVENT_PROOF_ROUND, (EsEventTime){round, -1}, &proofs, 1));
+    return send_rows(sink, ES_EVENT_PROOF_RANKED, (EsEventTime){round, -1}, &ranked, 1);
+}
+
 static inline EsStatus send_end(EsSink *sink, int64_t round) {
     EsRunEndedEvent row = {"done", NULL, 1.5, 0, 0};
     return send_rows(sink, ES_EVENT_RUN_ENDED, (EsEventTime){round, -1}, &row, 1);
@@ -235,6 +242,9 @@ static inline EsStatus write_sample_run(const char *path, int n_rounds) {
     }
     if (status == ES_STATUS_OK) {
         status = send_troubles(&sink, n_rounds);
+    }
+    if (status == ES_STATUS_OK) {
+        status = send_proofs(&sink, n_rounds);
     }
     if (status == ES_STATUS_OK) {
         status = send_end(&sink, n_rounds);

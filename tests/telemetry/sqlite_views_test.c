@@ -145,6 +145,15 @@ TEST(anomalies_and_distributions) {
     destroy_fixture(&fixture);
 }
 
+TEST(a_round_of_proving_has_its_validation) {
+    Fixture fixture = create_fixture(3);
+    EXPECT_TEXT(ask(&fixture, "SELECT round, positives_proved, depth, mrr FROM proofs"),
+                "3|75.0|2.5|0.25");
+    EXPECT_TEXT(ask(&fixture, "SELECT round, arm, split, n_queries FROM rankings"),
+                "3|policy|valid|9");
+    destroy_fixture(&fixture);
+}
+
 TEST(calibration_needs_three_episodes) {
     Fixture fixture = create_fixture(1);
     EXPECT_TEXT(ask(&fixture, "SELECT n, correlation, status FROM reward_calibration"),
