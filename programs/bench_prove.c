@@ -1,10 +1,11 @@
-// The suite `prove`: proof search on a knowledge graph, the generated one or --data, under a policy
-// that takes any successor. All of it runs on the CPU.
+// The suite `prove`: proof search on a knowledge graph, the generated one or --data. The engine and
+// the environment run under a policy that takes any successor, the rest under a network. All of it
+// runs on the CPU.
 #include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
-#include "bench_suite.h"
+#include "bench_prove_agent.h"
 #include "proof/proof_env.h"
 #include "proof/prover.h"
 #include "prove_source.h"
@@ -12,15 +13,10 @@
 // steps of a walker per run of `engine`
 #define WALK_STEPS 64
 
-typedef struct ProveBench {
-    const char *folder; // NULL: the generated graph
-    int n_envs;         // engine: walkers
-} ProveBench;
-
 // --- the graph and the threads, which all cases have ---
 
 typedef struct ProveState {
-    const ProveBench *wanted;
+    const EsBenchProve *wanted;
     EsKnowledgeGraph *graph; // owned, as is all below
     EsThreadPool *pool;
     EsProofEnvSettings settings;
@@ -156,7 +152,7 @@ static EsStatus run_engine(void *context, int variant) {
 }
 
 static double count_walked(const EsBenchCase *bench_case) {
-    return (double)((const ProveBench *)bench_case->settings)->n_envs * WALK_STEPS;
+    return (double)((const EsBenchProve *)bench_case->settings)->n_envs * WALK_STEPS;
 }
 
 // --- env: all slots one step, against one slot as many steps ---
@@ -190,41 +186,75 @@ static EsStatus run_env(void *context, int variant) {
 }
 
 static double count_slots(const EsBenchCase *bench_case) {
-    return (double)((const ProveBench *)bench_case->settings)->n_envs;
+    return (double)((const EsBenchProve *)bench_case->settings)->n_envs;
 }
 
 // --- cases ---
 
 #define ENGINE_CASE(label, ...)                                                                    \
     {                                                                                              \
-        .name = "engine", .parameters = label, .settings = &(const ProveBench){__VA_ARGS__},       \
+        .name = "engine", .parameters = label, .settings = &(const EsBenchProve){__VA_ARGS__},     \
         .begin = begin_engine, .run = run_engine, .end = end_prove, .work = count_walked,          \
         .rate_unit = "steps/s"                                                                     \
     }
 
 #define ENV_CASE(label, ...)                                                                       \
     {                                                                                              \
-        .name = "env", .parameters = label, .settings = &(const ProveBench){__VA_ARGS__},          \
+        .name = "env", .parameters = label, .settings = &(const EsBenchProve){__VA_ARGS__},        \
         .begin = begin_env, .run = run_env, .end = end_prove, .work = count_slots,                 \
         .rate_unit = "steps/s", .peer = "E=1"                                                      \
     }
 
+#define AGENT_CASE(title, run_function, label, ...)                                                \
+    {                                                                                              \
+        .name = title, .parameters = label, .settings = &(const EsBenchProve){__VA_ARGS__},        \
+        .begin = es_bench_prove_agent_begin, .run = run_function, .end = es_bench_prove_agent_end, \
+        .work = es_bench_prove_count_steps, .rate_unit = "steps/s",                                \
+        .parts = es_bench_prove_agent_parts                                                        \
+    }
+#define ROLLOUT_CASE(label, ...)                                                                   \
+    AGENT_CASE("rollout", es_bench_prove_rollout_run, label, __VA_ARGS__)
+#define TRAIN_CASE(label, ...) AGENT_CASE("train", es_bench_prove_train_run, label, __VA_ARGS__)
+
+#define RANKING_CASE(label, ...)                                                                   \
+    {                                                                                              \
+        .name = "evaluation", .parameters = label, .settings = &(const EsBenchProve){__VA_ARGS__}, \
+        .begin = es_bench_prove_ranking_begin, .run = es_bench_prove_ranking_run,                  \
+        .end = es_bench_prove_agent_end, .work = es_bench_prove_count_candidates,                  \
+        .rate_unit = "candidates/s"                                                                \
+    }
+
+// width and layers of the published network
+#define WIDE_NET .n_wide = 256, .n_layers = 8
+
 static const EsBenchCase cases[] = {
-    ENGINE_CASE("E=128 data=generated", NULL, 128), ENV_CASE("E=1 data=generated", NULL, 1),
-    ENV_CASE("E=2 data=generated", NULL, 2),        ENV_CASE("E=4 data=generated", NULL, 4),
-    ENV_CASE("E=8 data=generated", NULL, 8),        ENV_CASE("E=128 data=generated", NULL, 128),
-    ENV_CASE("E=1024 data=generated", NULL, 1024),
+    ENGINE_CASE("E=128 data=generated", .n_envs = 128),
+    ENV_CASE("E=1 data=generated", .n_envs = 1),
+    ENV_CASE("E=2 data=generated", .n_envs = 2),
+    ENV_CASE("E=4 data=generated", .n_envs = 4),
+    ENV_CASE("E=8 data=generated", .n_envs = 8),
+    ENV_CASE("E=128 data=generated", .n_envs = 128),
+    ENV_CASE("E=1024 data=generated", .n_envs = 1024),
+    ROLLOUT_CASE("E=1 data=generated", .n_envs = 1),
+    ROLLOUT_CASE("E=8 data=generated", .n_envs = 8),
+    ROLLOUT_CASE("E=128 data=generated", .n_envs = 128),
+    ROLLOUT_CASE("E=1024 data=generated", .n_envs = 1024),
+    ROLLOUT_CASE("E=128 net=256x8 data=generated", .n_envs = 128, WIDE_NET),
+    TRAIN_CASE("E=128 data=generated", .n_envs = 128),
+    TRAIN_CASE("E=128 net=256x8 data=generated", .n_envs = 128, WIDE_NET),
+    RANKING_CASE("data=generated", .n_envs = 1),
 };
 
 // One of each kind, in the list's order, for --data and --envs.
 static EsStatus choose_prove(const EsBenchHost *wanted, EsBenchCase *custom, int *n_custom) {
-    static ProveBench chosen; // one run of the program has one command line
+    static EsBenchProve chosen; // one run of the program has one command line
     static char parameters[128];
     *n_custom = 0;
     if (wanted->n_envs == 0 && wanted->data == NULL) {
         return ES_STATUS_OK;
     }
-    chosen = (ProveBench){wanted->data, wanted->n_envs > 0 ? wanted->n_envs : 128};
+    chosen =
+        (EsBenchProve){.folder = wanted->data, .n_envs = wanted->n_envs > 0 ? wanted->n_envs : 128};
     const char *slash = wanted->data != NULL ? strrchr(wanted->data, '/') : NULL;
     const char *name = wanted->data == NULL ? "generated" : wanted->data;
     snprintf(parameters, sizeof parameters, "E=%d data=%.80s", chosen.n_envs,
@@ -242,7 +272,7 @@ static EsStatus choose_prove(const EsBenchHost *wanted, EsBenchCase *custom, int
 
 const EsBenchSuite es_bench_prove = {
     .name = "prove",
-    .summary = "proof search: the engine, and environments side by side",
+    .summary = "proof search: engine, environments, a policy that acts, learns and ranks",
     .cases = cases,
     .n_cases = ES_COUNT_OF(cases),
     .choose = choose_prove,

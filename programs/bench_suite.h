@@ -35,6 +35,14 @@ typedef struct EsBenchHost {
 // ARGUMENT for a word that is neither on nor off.
 EsStatus es_bench_parse_tf32(const EsBenchHost *wanted, int *is_tf32);
 
+// A part of the time of a case.
+typedef struct EsBenchPart {
+    const char *name; // and
+    const char *unit; // which tables show: "% environment"; both static
+    double share;     // 0 to 1
+} EsBenchPart;
+#define ES_BENCH_MAX_PARTS 8
+
 typedef struct EsBenchCase EsBenchCase;
 struct EsBenchCase {
     const char *name;
@@ -53,6 +61,8 @@ struct EsBenchCase {
     const char *peer;                              // name of variant 1; NULL = one variant
     int64_t (*allocations)(void *state); // nullable: allocations so far; those after the warm-up
                                          // are a record of their own
+    // nullable: where the time of all runs so far went; returns how many parts
+    int (*parts)(void *state, EsBenchPart parts[ES_BENCH_MAX_PARTS]);
     EsDeviceCounters (*counters)(
         void *state); // suites that count: of the device that does the work
 };

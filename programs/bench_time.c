@@ -74,6 +74,24 @@ static EsStatus add_allocations(const EsBenchSuite *suite, const EsBenchCase *be
     return es_bench_records_add(records, &record);
 }
 
+static EsStatus add_parts(const EsBenchSuite *suite, const EsBenchCase *bench_case, void *state,
+                          EsBenchRecords *records) {
+    EsBenchPart parts[ES_BENCH_MAX_PARTS];
+    int n_parts = bench_case->parts(state, parts);
+    for (int i = 0; i < n_parts; i++) {
+        double percent[1] = {100 * parts[i].share};
+        EsBenchRecord record = {.suite = suite->name,
+                                .name = bench_case->name,
+                                .parameters = bench_case->parameters,
+                                .metric = parts[i].name,
+                                .unit = parts[i].unit,
+                                .is_lower_better = 1,
+                                .summary = es_bench_summarise(percent, 1)};
+        ES_TRY(es_bench_records_add(records, &record));
+    }
+    return ES_STATUS_OK;
+}
+
 EsStatus es_bench_time_case(const EsBench *bench, const EsBenchSuite *suite,
                             const EsBenchCase *bench_case, int n_samples, EsBenchRecords *records) {
     EsStatus status = ES_STATUS_OK;
@@ -96,6 +114,9 @@ EsStatus es_bench_time_case(const EsBench *bench, const EsBenchSuite *suite,
     }
     double ratio = n_variants == 2 ? es_bench_summarise(ratios, n_samples).median : 0;
     ES_TRY_GOTO(add_records(suite, bench_case, seconds[0], n_samples, ratio, records));
+    if (bench_case->parts != NULL) {
+        ES_TRY_GOTO(add_parts(suite, bench_case, state, records));
+    }
     if (bench_case->allocations != NULL) {
         status =
             add_allocations(suite, bench_case, bench_case->allocations(state) - n_before, records);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "kernels/double_sums.h"
 
 void es_proof_run_pieces(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction function,
@@ -192,8 +193,10 @@ EsStatus es_proof_memory_fill(EsProofMemory *memory) {
                              &memory->list_capacity));
     job.count = es_proof_memory_arrange(memory->waiting, memory->n_waiting, memory->wanted,
                                         memory->list, &job.n_value, &job.first_policy);
+    int64_t start_ns = es_clock_ns();
     es_proof_run_pieces(memory->pool, (job.count + ES_PROOF_ROWS - 1) / ES_PROOF_ROWS, fill_block,
                         &job);
+    memory->fill_ns += es_clock_ns() - start_ns;
     for (int64_t i = 0; i < job.count; i++) {
         memory->known[memory->list[i]] |= memory->wanted[memory->list[i]];
         memory->wanted[memory->list[i]] = 0;

@@ -36,6 +36,7 @@ typedef struct EsProofMemory {
     int32_t *list; // the same in the order of computing
     int64_t list_capacity;
     int64_t n_encoded, n_valued; // rows computed ever
+    int64_t fill_ns;             // until all threads had computed them
     uint64_t version;            // of the weights,
     EsGoalSelection selection;   // and the goals, that what is known was computed with
 } EsProofMemory;

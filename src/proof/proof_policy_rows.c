@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "kernels/double_sums.h"
 
 // --- memory ---
@@ -231,10 +232,13 @@ void es_proof_worker_forward(EsProofWorker *w, const EsProofRows *rows) {
     const EsProofPolicySettings *s = &w->policy->settings;
     int64_t H = s->hidden, n_policy = rows->count - rows->first_policy;
     ES_ASSERT(rows->count <= ES_PROOF_ROWS && n_policy >= 0 && rows->n_value <= rows->count);
+    int64_t start_ns = es_clock_ns();
     for (int64_t n = 0; n < rows->count; n++) {
         EsAtomSpan state = es_state_set_at(rows->states, rows->numbers[n]);
         embed_state(w->policy, state, rows->selection, w->input + n * 2 * s->embed);
     }
+    int64_t embedded_ns = es_clock_ns();
+    w->embed_ns += embedded_ns - start_ns;
     // a shared body sees all rows, one of the policy's own only those it needs
     int64_t first = s->separate_value ? rows->first_policy : 0;
     float *x = w->layer[ES_PROOF_PART_POLICY][s->layers].x;
@@ -253,4 +257,5 @@ void es_proof_worker_forward(EsProofWorker *w, const EsProofRows *rows) {
         }
         apply_head(w, ES_PROOF_PART_VALUE, x, 0, rows->n_value);
     }
+    w->layer_ns += es_clock_ns() - embedded_ns;
 }

@@ -63,6 +63,7 @@ typedef struct EsProofWorker {
     float *d_active; //                                                                       (n, H)
     float *d_in;     // of a layer's input                                           (n, max(H, 2E))
     float *d_gamma, *d_beta; //                                                                 (H)
+    int64_t embed_ns, layer_ns; // spent by this thread: on embeddings, on the layers; both ways
 } EsProofWorker;
 
 // `keeps`: for backward, which needs memory for every layer. The policy is borrowed.

@@ -290,9 +290,18 @@ EsStatus es_proof_trainee_load(EsProofTrainee *t, const char *path) {
 
 EsProofTraineeCounters es_proof_trainee_counters(const EsProofTrainee *t) {
     EsProofJudgeCounters judge = es_proof_judge_counters(t->judge);
+    const EsProofMemory *memory = t->judge->memory;
+    int64_t embed_ns = 0, layer_ns = 0;
+    for (int i = 0; i < t->n_workers; i++) {
+        embed_ns += memory->workers[i]->embed_ns + t->workers[i]->embed_ns;
+        layer_ns += memory->workers[i]->layer_ns + t->workers[i]->layer_ns;
+    }
     return (EsProofTraineeCounters){.n_rows = t->n_rows,
                                     .n_successors = t->n_rows > 0 ? t->row_first[t->n_rows] : 0,
                                     .n_states = judge.n_states,
                                     .n_encoded = judge.n_encoded,
-                                    .n_valued = judge.n_valued};
+                                    .n_valued = judge.n_valued,
+                                    .embed_ms = (double)embed_ns * 1e-6,
+                                    .layer_ms = (double)layer_ns * 1e-6,
+                                    .network_ms = (double)(memory->fill_ns + t->undo_ns) * 1e-6};
 }

@@ -64,6 +64,9 @@ typedef struct EsProofTraineeCounters {
     int64_t n_rows, n_successors; // kept
     int32_t n_states;             // distinct ones among both
     int64_t n_encoded, n_valued;  // states that acting and forward passes computed, ever
+    // ever, in milliseconds: of the threads' own work on embeddings and on layers, summed over the
+    // threads; and until the last of them was done, which is how long the caller waited
+    double embed_ms, layer_ms, network_ms;
 } EsProofTraineeCounters;
 EsProofTraineeCounters es_proof_trainee_counters(const EsProofTrainee *trainee);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "proof/proof_trainee_internal.h"
 
 // of an encoding or a table that a piece works on: a cache line
@@ -94,7 +95,9 @@ static void undo_block(EsProofTrainee *t, EsProofWorker *worker, int64_t block, 
         memcpy(worker->d_encoding + i * E, t->d_encoding + rows.numbers[i] * E,
                sizeof(float) * (size_t)E);
     }
+    int64_t start_ns = es_clock_ns();
     es_proof_worker_backward(worker, &rows, worker->d_encoding, d_value, part, d_input);
+    worker->layer_ns += es_clock_ns() - start_ns;
 }
 
 static void undo_part(void *context, int64_t piece, int worker_index) {
@@ -109,7 +112,7 @@ static void undo_part(void *context, int64_t piece, int worker_index) {
 }
 
 static void spread_columns(void *context, int64_t piece, int worker) {
-    (void)worker;
+    int64_t start_ns = es_clock_ns();
     const Round *job = context;
     EsProofTrainee *t = job->trainee;
     int64_t E = t->policy->settings.embed, begin = piece * COLUMNS_PER_PIECE;
@@ -119,6 +122,7 @@ static void spread_columns(void *context, int64_t piece, int worker) {
                                ES_MIN(begin + COLUMNS_PER_PIECE, E),
                                t->policy->store->gradients.data);
     }
+    t->workers[worker]->embed_ns += es_clock_ns() - start_ns;
 }
 
 // The parts of the layers' gradients become the first elements of the store's.
@@ -141,8 +145,10 @@ EsStatus es_proof_trainee_backward(EsProofTrainee *t, const EsOutputs *gradients
     memset(policy->store->gradients.data, 0, es_tensor_bytes(&policy->store->gradients));
     for (int64_t first = 0; first < n_blocks; first += ES_PROOF_BLOCKS_PER_ROUND) {
         Round job = {t, first, ES_MIN(ES_PROOF_BLOCKS_PER_ROUND, n_blocks - first)};
+        int64_t start_ns = es_clock_ns();
         es_proof_run_pieces(t->pool, ES_PROOF_GRADIENT_PARTS, undo_part, &job);
         es_proof_run_pieces(t->pool, n_pieces, spread_columns, &job);
+        t->undo_ns += es_clock_ns() - start_ns;
     }
     sum_parts(t);
     return ES_STATUS_OK;

@@ -43,8 +43,9 @@ struct EsProofTrainee {
     int64_t d_encoding_capacity;
     float *d_value; //                                                                          (S)
     int64_t d_value_capacity;
-    float *parts;   // gradients of the layers                                        (G, n_layers)
-    float *d_input; // of the embedded states of a round
+    float *parts;    // gradients of the layers                                        (G, n_layers)
+    float *d_input;  // of the embedded states of a round
+    int64_t undo_ns; // ever, until all threads had gone back through the network
 };
 
 // Gradients of all parameters, into the policy's store, from those of the last forward's outputs:

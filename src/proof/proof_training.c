@@ -232,6 +232,10 @@ const EsProofEnv *es_proof_training_env(const EsProofTraining *t) { return t->en
 
 int64_t es_proof_training_rounds_done(const EsProofTraining *t) { return t->n_done; }
 
+EsProofTraineeCounters es_proof_training_counters(const EsProofTraining *t) {
+    return es_proof_trainee_counters(t->trainee);
+}
+
 EsThreadPool *es_proof_training_pool(const EsProofTraining *t) { return es_stream_pool(t->stream); }
 
 // --- checkpoints ---

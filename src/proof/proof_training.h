@@ -60,7 +60,7 @@ typedef struct EsProofRound {
     EsPpoReport update;
     double rate;                         // learning rate of the update
     double env_ms, policy_ms, update_ms; // expanding and stepping; acting; learning
-    EsProofTraineeCounters kept;         // rows, successors and distinct states of its rollout
+    EsProofTraineeCounters kept;         // after its rollout
 } EsProofRound;
 
 typedef struct EsProofTraining EsProofTraining;
@@ -95,6 +95,7 @@ void es_proof_training_set_rounds(EsProofTraining *training, int64_t n_rounds);
 EsProofPolicy *es_proof_training_policy(const EsProofTraining *training);
 const EsProofEnv *es_proof_training_env(const EsProofTraining *training);
 int64_t es_proof_training_rounds_done(const EsProofTraining *training);
+EsProofTraineeCounters es_proof_training_counters(const EsProofTraining *training);
 
 // The device's threads; nothing else may use them during a round.
 EsThreadPool *es_proof_training_pool(const EsProofTraining *training);

@@ -54,6 +54,23 @@ cp "$folder/out" "$folder/growth.json"
 run 0 bench growth "${growth[@]}" --seeds none --envs 2 --step-batches -1 --batch 4000
 expect_part "a share of the images" "$out" "E=2 N=4000 batches=share V=50 seeds=none P=off"
 
+# --- proofs ---
+run 0 bench prove --envs 3 --list
+expect_text "proofs" "$out" "prove/engine E=3 data=generated
+prove/env E=3 data=generated
+prove/rollout E=3 data=generated
+prove/train E=3 data=generated
+prove/evaluation E=3 data=generated"
+run 0 bench prove --envs 3 --samples 5 --threads 2 --filter train --json
+python3 - "$folder/out" << 'PYTHON' || fail "the parts of training"
+import json, sys
+records = {record["metric"]: record for record in json.load(open(sys.argv[1]))}
+parts = ["environment", "embedding", "linear layers", "transfers", "synchronisation", "other"]
+assert list(records) == ["time", "rate"] + parts, list(records)
+assert abs(sum(records[part]["value"] for part in parts) - 100) < 1e-6
+assert records["transfers"]["value"] == 0 and records["linear layers"]["value"] > 0
+PYTHON
+
 # --- counted ---
 run 0 bench sync "${growth[@]}" --sweep envs=1,2 --json
 cp "$folder/out" "$folder/sync.json"
