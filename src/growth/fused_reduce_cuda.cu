@@ -28,6 +28,7 @@ struct ReduceShape {
     int length[JOBS_MAX]; // of a part
     int blocks[JOBS_MAX]; // of threads per row
     int blocks_per_row;
+    int used[ES_SLOTS_MAX][ES_BLUEPRINT_COUNT]; // of a part, by the blueprint that a row runs
 };
 
 // Where element i of a job's part goes in an environment's parameters: -1 for padding, and for
@@ -55,24 +56,28 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS)
     while (at >= shape.blocks[job]) {
         at -= shape.blocks[job++];
     }
-    int slot = job - args.net.n_blocks - 1;
-    if (slot >= 0 && es_row_slot(args, row, slot).mode == ES_BLEND_NONE) {
+    int slot = job - args.net.n_blocks - 1, length = shape.length[job], n_used = length;
+    if (slot >= 0) {
+        EsFusedSlot of = es_row_slot(args, row, slot);
+        n_used = of.mode == ES_BLEND_NONE ? 0 : shape.used[slot][of.blueprint];
+    }
+    if (at * ELEMENTS >= n_used) {
         return;
     }
     int element = (int)threadIdx.x % ELEMENTS, slice = (int)threadIdx.x / ELEMENTS;
-    int i = at * ELEMENTS + element, length = shape.length[job];
+    int i = at * ELEMENTS + element;
     int n_parts = slot < 0 ? args.n_parts[job] : args.n_seed_parts[slot];
     const float *parts = (slot < 0 ? args.weight_parts[job] : args.seed_parts[slot]) +
                          (int64_t)row * n_parts * length + i;
-    int64_t place = i < length ? find_place(args, row, job, i) : (int64_t)-1;
     double sum = 0.0;
-#pragma unroll 8
-    for (int p = slice; place >= 0 && p < n_parts; p += SLICES) {
+#pragma unroll 16
+    for (int p = slice; i < n_used && p < n_parts; p += SLICES) {
         sum += (double)parts[(int64_t)p * length];
     }
     sums[slice][element] = sum;
     __syncthreads();
-    if (slice == 0 && place >= 0) {
+    int64_t place = slice == 0 && i < n_used ? find_place(args, row, job, i) : (int64_t)-1;
+    if (place >= 0) {
         for (int k = 1; k < SLICES; k++) {
             sum += sums[k][element];
         }
@@ -98,6 +103,10 @@ extern "C" void es_fused_reduce(EsStream *stream, const EsFusedArguments *args) 
                                      : es_fused_seed_part_length(&net->place[slot]);
         shape.blocks[job] = (int)es_ceil_div(shape.length[job], ELEMENTS);
         shape.blocks_per_row += shape.blocks[job];
+        for (int b = 0; slot >= 0 && b < ES_BLUEPRINT_COUNT; b++) {
+            shape.used[slot][b] =
+                es_seed_part_offset(net->place[slot].n_channels, b, es_seed_tensor_count(b));
+        }
     }
     launch.start(fused_reduce_kernel, dim3((unsigned)(args->rows.n_rows * shape.blocks_per_row)),
                  ES_FUSED_THREADS, *args, shape);
