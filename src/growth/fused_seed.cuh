@@ -13,11 +13,24 @@
 
 // --- shared memory ---
 
+// A pointer whose target is known to be shared memory: loads through it need no 64-bit addresses.
+// Elsewhere what a struct in shared memory points to could be anywhere. Never null.
+template <typename T> static __device__ __forceinline__ T *es_shared(T *pointer) {
+    __builtin_assume(__isShared(pointer));
+    return pointer;
+}
+
+template <typename T> struct EsSharedPointer {
+    T *pointer;
+
+    __device__ operator T *() const { return es_shared(pointer); }
+};
+
 // y = v scale + shift, x_hat = (v - mean) inv_std. Attention has its factors in `scale` of the last
 // norm, whose mean is then 0.
 struct EsGroupNorm {
-    float *mean, *inv_std, *scale, *shift; // vectors
-    float *gamma, *beta;                   // [channels of units]
+    EsSharedPointer<float> mean, inv_std, scale, shift; // vectors
+    EsSharedPointer<float> gamma, beta;                 // [channels of units]
 };
 
 // Tiles of the slot's channels; x, n and c have a border. What lies in them:
@@ -33,17 +46,17 @@ struct EsGroupNorm {
 //
 // Made once on the host, with offsets from the start of shared memory in place of pointers.
 template <typename T> struct EsSeedShared {
-    T *x, *n, *c, *a, *d;
-    T *zeros;     // a unit
-    int *offsets; // of taps
-    float *host_norm;
-    float *kept, *scratch;
-    float *taps; // float: depthwise weights [tap][channels of units]
+    EsSharedPointer<T> x, n, c, a, d;
+    EsSharedPointer<T> zeros;     // a unit
+    EsSharedPointer<int> offsets; // of taps
+    EsSharedPointer<float> host_norm;
+    EsSharedPointer<float> kept, scratch;
+    EsSharedPointer<float> taps; // float: depthwise weights [tap][channels of units]
     // vectors
-    float *totals; // two of them
-    float *average, *d_average, *hidden, *d_hidden, *offset, *tilt;
-    EsGroupNorm norm[2]; // the last norm, and conv_heavy's first
-    float *share, *gate; // [image]
+    EsSharedPointer<float> totals; // two of them
+    EsSharedPointer<float> average, d_average, hidden, d_hidden, offset, tilt;
+    EsGroupNorm norm[2];                // the last norm, and conv_heavy's first
+    EsSharedPointer<float> share, gate; // [image]
     // what follows are no pointers
     EsTile map, padded, narrow, narrow_padded;
     int stride;                             // floats of a vector's image
@@ -88,35 +101,35 @@ void EsSeedShared<T>::carve(const EsFusedPlace &place, int n_images, int is_back
     narrow_padded = {narrow_units, place.size, 1, place.by_size, place.by_pixels};
     size_t plain = (size_t)n_images * map.image_units() * ES_FUSED_UNIT;
     size_t with_border = (size_t)n_images * padded.image_units() * ES_FUSED_UNIT;
-    x = carve.take<T>(with_border);
-    n = carve.take<T>(with_border);
-    c = carve.take<T>(is_backward ? with_border : plain);
-    a = carve.take<T>(is_backward ? plain : 0);
-    d = carve.take<T>(is_backward ? plain : 0);
-    zeros = carve.take<T>(ES_FUSED_UNIT);
-    offsets = carve.take<int>(9 * (size_t)place.units + 1);
-    host_norm = carve.take<float>(4 * (size_t)place.units * ES_FUSED_UNIT);
-    kept = carve.take<float>(16 * (size_t)es_seed_tasks_max(n_images, place.units));
-    scratch = carve.take<float>(
+    x.pointer = carve.take<T>(with_border);
+    n.pointer = carve.take<T>(with_border);
+    c.pointer = carve.take<T>(is_backward ? with_border : plain);
+    a.pointer = carve.take<T>(is_backward ? plain : 0);
+    d.pointer = carve.take<T>(is_backward ? plain : 0);
+    zeros.pointer = carve.take<T>(ES_FUSED_UNIT);
+    offsets.pointer = carve.take<int>(9 * (size_t)place.units + 1);
+    host_norm.pointer = carve.take<float>(4 * (size_t)place.units * ES_FUSED_UNIT);
+    kept.pointer = carve.take<float>(16 * (size_t)es_seed_tasks_max(n_images, place.units));
+    scratch.pointer = carve.take<float>(
         is_backward && sizeof(T) < 4 ? es_seed_scratch_bytes(place.units, narrow_units) / 4 : 0);
     stride = place.units * ES_FUSED_UNIT;
     size_t vector = (size_t)n_images * stride;
-    totals = carve.take<float>(2 * vector);
-    float **vectors[] = {&average, &d_average, &hidden, &d_hidden, &offset, &tilt};
+    totals.pointer = carve.take<float>(2 * vector);
+    EsSharedPointer<float> *vectors[] = {&average, &d_average, &hidden, &d_hidden, &offset, &tilt};
     for (int i = 0; i < 6; i++) {
-        *vectors[i] = carve.take<float>(vector);
+        vectors[i]->pointer = carve.take<float>(vector);
     }
     for (int i = 0; i < 2; i++) {
-        norm[i].mean = carve.take<float>(vector);
-        norm[i].inv_std = carve.take<float>(vector);
-        norm[i].scale = carve.take<float>(vector);
-        norm[i].shift = carve.take<float>(vector);
-        norm[i].gamma = carve.take<float>(stride);
-        norm[i].beta = carve.take<float>(stride);
+        norm[i].mean.pointer = carve.take<float>(vector);
+        norm[i].inv_std.pointer = carve.take<float>(vector);
+        norm[i].scale.pointer = carve.take<float>(vector);
+        norm[i].shift.pointer = carve.take<float>(vector);
+        norm[i].gamma.pointer = carve.take<float>(stride);
+        norm[i].beta.pointer = carve.take<float>(stride);
     }
-    taps = carve.take<float>(sizeof(T) < 4 ? 0 : 9 * (size_t)stride);
-    share = carve.take<float>(n_images);
-    gate = carve.take<float>(n_images);
+    taps.pointer = carve.take<float>(sizeof(T) < 4 ? 0 : 9 * (size_t)stride);
+    share.pointer = carve.take<float>(n_images);
+    gate.pointer = carve.take<float>(n_images);
     bytes = carve.used;
     width = place.n_channels / place.n_groups;
     by_stride = es_fused_reciprocal(stride);
@@ -168,9 +181,9 @@ template <typename T, typename P> struct EsSeedWork {
     int is_mixed;     // else the seed is incubated
     int is_backward;
     const float *parameters;
-    float *part; // backward: where gradients go
-    float mix;   // norm: tanh(g)
-    T *branch;   // what the last norm, or attention, reads, in branch_tile
+    float *part;               // backward: where gradients go
+    float mix;                 // norm: tanh(g)
+    EsSharedPointer<T> branch; // what the last norm, or attention, reads, in branch_tile
     int branch_border;
     int kernel[ES_FUSED_TENSORS_MAX];
     const unsigned char *packed[ES_FUSED_TENSORS_MAX][2]; // forward and mirrored
@@ -265,7 +278,8 @@ static __device__ __forceinline__ void es_seed_branch(const EsSeedShared<T> &pla
     bool is_narrow = blueprint == ES_BLUEPRINT_BOTTLENECK && !w.is_backward;
     bool is_padded = is_alone || (w.is_backward && (blueprint == ES_BLUEPRINT_CONV_LIGHT ||
                                                     blueprint == ES_BLUEPRINT_CONV_HEAVY));
-    w.branch = (T *)(memory + (size_t)(is_alone ? plan.x : is_narrow ? plan.n : plan.c));
+    const EsSharedPointer<T> &of = is_alone ? plan.x : is_narrow ? plan.n : plan.c;
+    w.branch.pointer = (T *)(memory + (size_t)of.pointer);
     w.branch_border = is_padded;
 }
 

@@ -10,18 +10,20 @@ template <typename T, typename P>
 static __device__ __noinline__ void weight_gradient(const EsSeedWork<T, P> &w, int k, const T *in,
                                                     EsTile in_tile, const T *d, EsTile d_tile) {
     int kernel = w.kernel[k], n_images = w.at.n_images, is_tf32 = w.args->is_tf32;
-    float *part = es_seed_part(w, k);
+    float *part = es_seed_part(w, k), *scratch = w.s.scratch;
+    const T *zeros = w.s.zeros;
+    int *offsets = w.s.offsets;
+    in = es_shared(in), d = es_shared(d);
     __syncthreads();
-    es_tap_offsets(w.s.offsets, in_tile, kernel);
+    es_tap_offsets(offsets, in_tile, kernel);
     __syncthreads();
     if (P::UNITS > 0 && kernel == 3 && in_tile.units == P::UNITS && d_tile.units == P::UNITS) {
-        es_tile_weight_gradient(in, w.wide(in_tile.border), w.s.offsets, 9 * P::UNITS, d,
-                                w.wide(d_tile.border), n_images, w.s.zeros, w.s.scratch, part,
-                                is_tf32);
+        es_tile_weight_gradient(in, w.wide(in_tile.border), offsets, 9 * P::UNITS, d,
+                                w.wide(d_tile.border), n_images, zeros, scratch, part, is_tf32);
         return;
     }
-    es_tile_weight_gradient(in, w.tile(in_tile), w.s.offsets, es_tap_units(in_tile, kernel), d,
-                            w.tile(d_tile), n_images, w.s.zeros, w.s.scratch, part, is_tf32);
+    es_tile_weight_gradient(in, w.tile(in_tile), offsets, es_tap_units(in_tile, kernel), d,
+                            w.tile(d_tile), n_images, zeros, scratch, part, is_tf32);
 }
 
 // d where the ReLU let its value pass. Begins with a barrier.
@@ -29,6 +31,7 @@ template <typename T, typename P>
 static __device__ __noinline__ void mask_rectified(const EsSeedWork<T, P> &w, const T *rectified,
                                                    EsTile rectified_tile, T *d, EsTile d_tile) {
     rectified_tile = w.tile(rectified_tile), d_tile = w.tile(d_tile);
+    rectified = es_shared(rectified), d = es_shared(d);
     __syncthreads();
     es_seed_each(w.at.n_images * d_tile.units, d_tile, [=](int unit) {
         return [=](int row, int column) {
@@ -55,6 +58,7 @@ static __device__ __noinline__ void differentiate_top(const EsSeedWork<T, P> &w,
     const T *branch = w.branch, *x = w.s.x, *d = w.s.d;
     bool is_product = w.slot.mode == ES_BLEND_MULTIPLY;
     bool is_kept = w.is_mixed && (is_product || beside != d);
+    to = es_shared(to);
     es_group_finish(w, w.s.norm[0], k, 1.0f);
     es_seed_each(w.at.n_images * map.units, map, [&](int unit) {
         EsGroupSlope line(w, 0, unit);
@@ -96,11 +100,11 @@ static __device__ __noinline__ void differentiate_top(const EsSeedWork<T, P> &w,
 // One convolution of any kernel.
 template <typename T, typename P>
 static __device__ __noinline__ void differentiate_conv(const EsSeedWork<T, P> &w) {
-    differentiate_top(w, 1, w.branch, w.branch_tile(), w.s.d);
-    weight_gradient(w, 0, w.s.x, w.padded(), w.branch, w.branch_tile());
+    differentiate_top<T>(w, 1, w.branch, w.branch_tile(), w.s.d);
+    weight_gradient<T>(w, 0, w.s.x, w.padded(), w.branch, w.branch_tile());
     if (w.is_mixed) {
-        es_seed_convolve(w, 0, 1, w.branch, w.branch_tile(), w.s.a, w.map());
-        es_seed_end(w, w.s.d, w.s.a);
+        es_seed_convolve<T>(w, 0, 1, w.branch, w.branch_tile(), w.s.a, w.map());
+        es_seed_end<T>(w, w.s.d, w.s.a);
     }
 }
 
@@ -109,14 +113,14 @@ static __device__ __noinline__ void differentiate_conv(const EsSeedWork<T, P> &w
 template <typename T, typename P>
 static __device__ __noinline__ void depthwise_weight_gradient(const EsSeedWork<T, P> &w) {
     EsTile padded = w.padded(), one = padded;
-    const T *x = w.s.x, *d_m = w.s.n;
+    const T *x = w.s.x, *d_m = w.s.n, *zeros = w.s.zeros;
     int *offsets = w.s.offsets;
     one.units = 1;
     __syncthreads();
     es_tap_offsets(offsets, one, 3);
     __syncthreads();
-    es_tile_depthwise_gradient(x, padded, offsets, d_m, padded, w.at.n_images, w.s.zeros,
-                               w.s.scratch, es_seed_part(w, 0));
+    es_tile_depthwise_gradient(x, padded, offsets, d_m, padded, w.at.n_images, zeros, w.s.scratch,
+                               es_seed_part(w, 0));
 }
 
 // float: two taps of every channel at a time.
@@ -150,13 +154,13 @@ static __device__ __noinline__ void depthwise_weight_gradient(const EsSeedWork<f
 
 template <typename T, typename P>
 static __device__ __noinline__ void differentiate_depthwise(const EsSeedWork<T, P> &w) {
-    differentiate_top(w, 2, w.branch, w.branch_tile(), w.s.d);
-    weight_gradient(w, 1, w.s.a, w.map(), w.branch, w.branch_tile());
-    es_seed_convolve(w, 1, 1, w.branch, w.branch_tile(), w.s.n, w.padded());
+    differentiate_top<T>(w, 2, w.branch, w.branch_tile(), w.s.d);
+    weight_gradient<T>(w, 1, w.s.a, w.map(), w.branch, w.branch_tile());
+    es_seed_convolve<T>(w, 1, 1, w.branch, w.branch_tile(), w.s.n, w.padded());
     depthwise_weight_gradient(w);
     if (w.is_mixed) {
-        es_seed_depthwise(w, w.s.n, 1, w.s.a);
-        es_seed_end(w, w.s.d, w.s.a);
+        es_seed_depthwise(w, (const T *)w.s.n, 1, (T *)w.s.a);
+        es_seed_end<T>(w, w.s.d, w.s.a);
     }
 }
 
@@ -165,18 +169,18 @@ static __device__ __noinline__ void differentiate_bottleneck(const EsSeedWork<T,
     EsTile narrow = w.narrow(), narrow_padded = w.narrow_padded(), map = w.map();
     T *r1 = w.s.n, *r2 = w.s.a, *d_branch = w.s.d, *d_r2 = w.s.c, *d_r1 = w.s.a;
     T *beside = es_seed_d_input(w); // no tile is left for it
-    differentiate_top(w, 3, d_branch, map, beside);
-    weight_gradient(w, 2, r2, narrow, d_branch, map);
+    differentiate_top<T>(w, 3, d_branch, map, beside);
+    weight_gradient<T>(w, 2, r2, narrow, d_branch, map);
     es_tile_clear(d_r2, narrow_padded, w.at.n_images); // the branch was there, without a border
-    es_seed_convolve(w, 2, 1, d_branch, map, d_r2, narrow_padded);
-    mask_rectified(w, r2, narrow, d_r2, narrow_padded);
-    weight_gradient(w, 1, r1, narrow_padded, d_r2, narrow_padded);
-    es_seed_convolve(w, 1, 1, d_r2, narrow_padded, d_r1, narrow);
-    mask_rectified(w, r1, narrow_padded, d_r1, narrow);
-    weight_gradient(w, 0, w.s.x, w.padded(), d_r1, narrow);
+    es_seed_convolve<T>(w, 2, 1, d_branch, map, d_r2, narrow_padded);
+    mask_rectified<T>(w, r2, narrow, d_r2, narrow_padded);
+    weight_gradient<T>(w, 1, r1, narrow_padded, d_r2, narrow_padded);
+    es_seed_convolve<T>(w, 1, 1, d_r2, narrow_padded, d_r1, narrow);
+    mask_rectified<T>(w, r1, narrow_padded, d_r1, narrow);
+    weight_gradient<T>(w, 0, w.s.x, w.padded(), d_r1, narrow);
     if (w.is_mixed) {
-        es_seed_convolve(w, 0, 1, d_r1, narrow, w.s.d, map);
-        es_seed_end(w, beside, w.s.d);
+        es_seed_convolve<T>(w, 0, 1, d_r1, narrow, w.s.d, map);
+        es_seed_end<T>(w, beside, w.s.d);
     }
 }
 
@@ -226,14 +230,14 @@ static __device__ __noinline__ void differentiate_middle(const EsSeedWork<T, P> 
 template <typename T, typename P>
 static __device__ __noinline__ void differentiate_conv_heavy(const EsSeedWork<T, P> &w) {
     EsTile padded = w.padded();
-    differentiate_top(w, 4, w.branch, w.branch_tile(), w.s.d);
-    weight_gradient(w, 3, w.s.n, padded, w.branch, w.branch_tile());
-    es_seed_convolve(w, 3, 1, w.branch, w.branch_tile(), w.s.n, padded);
+    differentiate_top<T>(w, 4, w.branch, w.branch_tile(), w.s.d);
+    weight_gradient<T>(w, 3, w.s.n, padded, w.branch, w.branch_tile());
+    es_seed_convolve<T>(w, 3, 1, w.branch, w.branch_tile(), w.s.n, padded);
     differentiate_middle(w);
-    weight_gradient(w, 0, w.s.x, padded, w.s.n, padded);
+    weight_gradient<T>(w, 0, w.s.x, padded, w.s.n, padded);
     if (w.is_mixed) {
-        es_seed_convolve(w, 0, 1, w.s.n, padded, w.s.a, w.map());
-        es_seed_end(w, w.s.d, w.s.a);
+        es_seed_convolve<T>(w, 0, 1, w.s.n, padded, w.s.a, w.map());
+        es_seed_end<T>(w, w.s.d, w.s.a);
     }
 }
 
@@ -271,7 +275,7 @@ static __device__ __noinline__ void differentiate_alone(const EsSeedWork<T, P> &
             es_unit_store(at, g);
         };
     });
-    es_seed_end(w, w.s.d, (const T *)NULL);
+    es_seed_end<T>(w, w.s.d, NULL);
 }
 
 template <typename T, typename P>

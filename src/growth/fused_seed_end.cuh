@@ -22,8 +22,8 @@ template <typename T> struct EsSeedEnd {
     int pixels;
     T *to;
     // a line: g scale + x slope + level (es_seed_line), vectors
-    const float *scale, *slope, *level;
-    const T *x;
+    EsSharedPointer<float> scale, slope, level;
+    EsSharedPointer<T> x;
     EsTile x_tile;
 
     // At a pixel; also stored.
@@ -43,7 +43,7 @@ template <typename T> struct EsSeedEnd {
         }
         if (d_average != NULL) {
             float average[8];
-            es_unit_load(average, d_average + unit * ES_FUSED_UNIT);
+            es_unit_load(average, es_shared(d_average) + unit * ES_FUSED_UNIT);
 #pragma unroll
             for (int c = 0; c < 8; c++) {
                 g[c] = fmaf(average[c], per_pixel, g[c]);
@@ -51,7 +51,7 @@ template <typename T> struct EsSeedEnd {
         }
         if (!IS_LINE && through != NULL) {
             float v[8];
-            es_unit_load(v, through + at);
+            es_unit_load(v, es_shared(through) + at);
 #pragma unroll
             for (int c = 0; c < 8; c++) {
                 g[c] += v[c];
@@ -137,7 +137,7 @@ static __device__ void es_seed_end_any(const EsSeedWork<T, P> &w, const T *besid
     bool has_average = w.slot.mode == ES_BLEND_GATE || w.slot.blueprint == ES_BLUEPRINT_ATTENTION;
     EsSeedEnd<T> end = {beside,
                         through,
-                        has_average ? w.s.d_average : NULL,
+                        has_average ? w.s.d_average.pointer : NULL,
                         w.s.per_pixel,
                         w.map().pixels(),
                         es_seed_d_input(w),
@@ -176,7 +176,7 @@ static __device__ void es_seed_end_line(const EsSeedWork<T, P> &w) {
         w.s.tilt[i] = is_norm ? w.s.tilt[i] : 0.0f;
         w.s.offset[i] = is_norm ? w.s.offset[i] : 0.0f;
     }
-    es_seed_end_any<true>(w, w.s.d, (const T *)NULL);
+    es_seed_end_any<true, T>(w, w.s.d, NULL);
 }
 
 #endif

@@ -88,21 +88,23 @@ static __device__ __noinline__ void es_seed_convolve(const EsSeedWork<T, P> &w, 
                                                      T *out, EsTile out_tile) {
     int kernel = w.kernel[k], n_images = w.at.n_images, is_tf32 = w.args->is_tf32;
     const unsigned char *packed = w.packed[k][is_backward];
+    int *offsets = w.s.offsets;
+    in = es_shared(in), out = es_shared(out);
     __syncthreads();
-    es_tap_offsets(w.s.offsets, in_tile, kernel);
+    es_tap_offsets(offsets, in_tile, kernel);
     __syncthreads();
     if (P::UNITS > 0 && in_tile.units == P::UNITS && out_tile.units == P::UNITS) {
         EsTile from = w.wide(in_tile.border), to = w.wide(out_tile.border);
         if (kernel == 3) {
-            es_tile_convolve(EsKnown<9 * P::UNITS, P::UNITS>(), in, from, w.s.offsets, 9 * P::UNITS,
+            es_tile_convolve(EsKnown<9 * P::UNITS, P::UNITS>(), in, from, offsets, 9 * P::UNITS,
                              packed, out, to, n_images, is_tf32);
         } else {
-            es_tile_convolve(EsKnown<P::UNITS, P::UNITS>(), in, from, w.s.offsets, P::UNITS, packed,
+            es_tile_convolve(EsKnown<P::UNITS, P::UNITS>(), in, from, offsets, P::UNITS, packed,
                              out, to, n_images, is_tf32);
         }
         return;
     }
-    es_tile_convolve(in, w.tile(in_tile), w.s.offsets, es_tap_units(in_tile, kernel), packed, out,
+    es_tile_convolve(in, w.tile(in_tile), offsets, es_tap_units(in_tile, kernel), packed, out,
                      w.tile(out_tile), n_images, is_tf32);
 }
 
@@ -110,6 +112,7 @@ static __device__ __noinline__ void es_seed_convolve(const EsSeedWork<T, P> &w, 
 template <typename T, typename P>
 static __device__ __noinline__ void es_seed_rectify(const EsSeedWork<T, P> &w, T *tile,
                                                     EsTile shape) {
+    tile = es_shared(tile);
     shape = w.tile(shape);
     __syncthreads();
     es_seed_each(w.at.n_images * shape.units, shape, [=](int unit) {
@@ -134,6 +137,7 @@ static __device__ __noinline__ void es_seed_depthwise(const EsSeedWork<T, P> &w,
                                                       int is_backward, T *to) {
     EsTile padded = w.padded(), map = w.map(), one = padded;
     int *offsets = w.s.offsets;
+    from = es_shared(from), to = es_shared(to);
     one.units = 1;
     __syncthreads();
     es_tap_offsets(offsets, one, 3);
@@ -230,6 +234,7 @@ template <typename T, typename P>
 static __device__ __noinline__ void es_group_statistics(const EsSeedWork<T, P> &w, const T *tile,
                                                         EsTile shape, EsGroupNorm norm) {
     shape = w.wide(shape.border);
+    tile = es_shared(tile);
     es_seed_sums(w.at.n_images * shape.units, shape.pixels(), w.s.kept, w.s.totals, [=](int unit) {
         float first[8];
         es_unit_load(first, tile + shape.at(0, unit, 0, 0) * ES_FUSED_UNIT);

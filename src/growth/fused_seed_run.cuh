@@ -58,36 +58,36 @@ static __device__ __noinline__ void es_seed_load(const EsSeedWork<T, P> &w) {
     if (es_seed_norm_tensor(w.slot.blueprint) >= 0) {
         es_seed_load_norm(w, w.s.norm[0], es_seed_norm_tensor(w.slot.blueprint));
     }
-    es_seed_clear_border(w.s.x, w.padded(), n_images);
+    es_seed_clear_border<T>(w.s.x, w.padded(), n_images);
     switch (w.slot.blueprint) {
     case ES_BLUEPRINT_CONV_HEAVY:
         es_seed_load_norm(w, w.s.norm[1], 1);
-        es_seed_clear_border(w.s.n, w.padded(), n_images);
-        es_seed_clear_border(w.s.c, w.branch_tile(), n_images);
+        es_seed_clear_border<T>(w.s.n, w.padded(), n_images);
+        es_seed_clear_border<T>(w.s.c, w.branch_tile(), n_images);
         break;
     case ES_BLUEPRINT_CONV_LIGHT:
-        es_seed_clear_border(w.s.c, w.branch_tile(), n_images);
+        es_seed_clear_border<T>(w.s.c, w.branch_tile(), n_images);
         break;
     case ES_BLUEPRINT_DEPTHWISE:
-        es_seed_clear_border(w.s.n, w.padded(), n_images);
+        es_seed_clear_border<T>(w.s.n, w.padded(), n_images);
         break;
     case ES_BLUEPRINT_BOTTLENECK:
-        es_seed_clear_border(w.s.n, w.narrow_padded(), n_images);
+        es_seed_clear_border<T>(w.s.n, w.narrow_padded(), n_images);
         break;
     default:
         break;
     }
     if (threadIdx.x == 0) {
-        es_unit_zero(w.s.zeros);
+        es_unit_zero<T>(w.s.zeros);
     }
     for (int i = threadIdx.x; i < n_images * w.stride(); i += ES_FUSED_THREADS) {
         w.s.d_average[i] = 0.0f;
     }
     __syncthreads();
     if (w.place->is_after_pool) {
-        es_load_handed_on(args, w.at, b, *w.block, 1, table, w.s.x, w.padded());
+        es_load_handed_on<T>(args, w.at, b, *w.block, 1, table, w.s.x, w.padded());
     } else {
-        es_load_rectified(args, w.at, b, table, w.s.x, w.padded());
+        es_load_rectified<T>(args, w.at, b, table, w.s.x, w.padded());
     }
     __syncthreads();
 }
@@ -190,11 +190,11 @@ static __device__ __noinline__ void es_seed_share(const EsSeedWork<T, P> &w) {
 template <typename T, typename P>
 static __device__ void es_seed_bottleneck(const EsSeedWork<T, P> &w) {
     T *r2 = w.is_backward ? w.s.a : w.s.c;
-    es_seed_convolve(w, 0, 0, w.s.x, w.padded(), w.s.n, w.narrow_padded());
-    es_seed_rectify(w, w.s.n, w.narrow_padded());
-    es_seed_convolve(w, 1, 0, w.s.n, w.narrow_padded(), r2, w.narrow());
-    es_seed_rectify(w, r2, w.narrow());
-    es_seed_convolve(w, 2, 0, r2, w.narrow(), w.branch, w.branch_tile());
+    es_seed_convolve<T>(w, 0, 0, w.s.x, w.padded(), w.s.n, w.narrow_padded());
+    es_seed_rectify<T>(w, w.s.n, w.narrow_padded());
+    es_seed_convolve<T>(w, 1, 0, w.s.n, w.narrow_padded(), r2, w.narrow());
+    es_seed_rectify<T>(w, r2, w.narrow());
+    es_seed_convolve<T>(w, 2, 0, r2, w.narrow(), w.branch, w.branch_tile());
 }
 
 template <typename T, typename P>
@@ -202,8 +202,8 @@ static __device__ void es_seed_conv_heavy(const EsSeedWork<T, P> &w) {
     T *first = w.is_backward ? w.s.a : w.s.n, *rectified = w.s.n;
     EsTile first_tile = w.is_backward ? w.map() : w.padded(), padded = w.padded();
     EsGroupNorm norm = w.s.norm[1];
-    es_seed_convolve(w, 0, 0, w.s.x, padded, first, first_tile);
-    es_group_statistics(w, first, first_tile, norm);
+    es_seed_convolve<T>(w, 0, 0, w.s.x, padded, first, first_tile);
+    es_group_statistics<T>(w, first, first_tile, norm);
     es_seed_each(w.at.n_images * padded.units, padded, [=](int unit) {
         EsGroupUnit of(norm, unit);
         return [=](int row, int column) {
@@ -217,7 +217,7 @@ static __device__ void es_seed_conv_heavy(const EsSeedWork<T, P> &w) {
             es_unit_store(rectified + padded.at(0, unit, row, column) * ES_FUSED_UNIT, y);
         };
     });
-    es_seed_convolve(w, 3, 0, w.s.n, padded, w.branch, w.branch_tile());
+    es_seed_convolve<T>(w, 3, 0, w.s.n, padded, w.branch, w.branch_tile());
 }
 
 // Everything that EsSeedUnit reads, then shares. Ends with a barrier.
@@ -227,12 +227,12 @@ static __device__ __noinline__ void es_seed_run(const EsSeedWork<T, P> &w) {
     switch (w.slot.blueprint) {
     case ES_BLUEPRINT_CONV_LIGHT:
     case ES_BLUEPRINT_CONV_SMALL:
-        es_seed_convolve(w, 0, 0, w.s.x, w.padded(), w.branch, w.branch_tile());
+        es_seed_convolve<T>(w, 0, 0, w.s.x, w.padded(), w.branch, w.branch_tile());
         break;
     case ES_BLUEPRINT_DEPTHWISE: {
         T *m = w.is_backward ? w.s.a : w.s.n;
-        es_seed_depthwise(w, w.s.x, 0, m);
-        es_seed_convolve(w, 1, 0, m, w.map(), w.branch, w.branch_tile());
+        es_seed_depthwise(w, (const T *)w.s.x, 0, m);
+        es_seed_convolve<T>(w, 1, 0, m, w.map(), w.branch, w.branch_tile());
         break;
     }
     case ES_BLUEPRINT_BOTTLENECK:
@@ -247,7 +247,7 @@ static __device__ __noinline__ void es_seed_run(const EsSeedWork<T, P> &w) {
     if (w.slot.blueprint == ES_BLUEPRINT_ATTENTION) {
         es_seed_attend(w);
     } else {
-        es_group_statistics(w, w.branch, w.branch_tile(), w.s.norm[0]);
+        es_group_statistics<T>(w, w.branch, w.branch_tile(), w.s.norm[0]);
     }
     es_seed_share(w);
 }

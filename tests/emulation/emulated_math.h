@@ -42,6 +42,9 @@ static inline unsigned __brev(unsigned v) {
 static inline unsigned __umulhi(unsigned a, unsigned b) {
     return (unsigned)(((unsigned long long)a * b) >> 32);
 }
+// what the compiler may take for granted
+#define __builtin_assume(condition) ((void)0)
+
 // bytes of y:x chosen by the nibbles of s
 static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned s) {
     unsigned long long both = ((unsigned long long)y << 32) | x;
