@@ -5,6 +5,7 @@
 
 #include "esper/config.h"
 #include "esper/grow.h"
+#include "esper/prove.h"
 #include "esper/status.h"
 
 #endif
