@@ -288,6 +288,14 @@ EsStatus es_proof_trainee_load(EsProofTrainee *t, const char *path) {
     return ES_STATUS_OK;
 }
 
+EsStatus es_proof_trainee_append_state(const EsProofTrainee *t, EsStateHash *hash) {
+    const EsOptimiser *optimiser = t->optimiser;
+    EsStream *stream = t->policy->stream;
+    ES_TRY(es_state_hash_append(hash, stream, &t->policy->store->parameters));
+    ES_TRY(es_state_hash_append(hash, stream, &optimiser->moment1));
+    return es_state_hash_append(hash, stream, &optimiser->moment2);
+}
+
 EsProofTraineeCounters es_proof_trainee_counters(const EsProofTrainee *t) {
     EsProofJudgeCounters judge = es_proof_judge_counters(t->judge);
     const EsProofMemory *memory = t->judge->memory;

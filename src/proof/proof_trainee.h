@@ -23,6 +23,7 @@
 #define ES_PROOF_PROOF_TRAINEE_H
 
 #include "learning/ppo.h"
+#include "network/state_hash.h"
 #include "proof/proof_policy_judge.h"
 
 ES_EXTERN_C_BEGIN
@@ -59,6 +60,9 @@ EsTrainee es_proof_trainee_interface(EsProofTrainee *trainee);
 // (es_proof_policy_load). Loading checks everything before it changes anything.
 EsStatus es_proof_trainee_save(const EsProofTrainee *trainee, const char *path);
 EsStatus es_proof_trainee_load(EsProofTrainee *trainee, const char *path);
+
+// Weights and optimiser state, all that a saved one has.
+EsStatus es_proof_trainee_append_state(const EsProofTrainee *trainee, EsStateHash *hash);
 
 typedef struct EsProofTraineeCounters {
     int64_t n_rows, n_successors; // kept

@@ -247,16 +247,33 @@ typedef struct SavedState {
     EsPpoState ppo;
 } SavedState;
 
+// The bytes of the state file; released by the caller.
+static EsStatus write_state(const EsProofTraining *t, unsigned char **bytes, size_t *n_bytes) {
+    SavedState state = {.magic = STATE_MAGIC, .n_done = t->n_done, .ppo = *es_ppo_state(t->ppo)};
+    *n_bytes = sizeof state + es_proof_env_saved_bytes(t->env);
+    ES_TRY(es_allocate(*n_bytes, (void **)bytes));
+    memcpy(*bytes, &state, sizeof state);
+    es_proof_env_save(t->env, *bytes + sizeof state);
+    return ES_STATUS_OK;
+}
+
+EsStatus es_proof_training_append_state(const EsProofTraining *t, EsStateHash *hash) {
+    unsigned char *bytes = NULL;
+    size_t n_bytes = 0;
+    ES_TRY(es_proof_trainee_append_state(t->trainee, hash));
+    ES_TRY(write_state(t, &bytes, &n_bytes));
+    es_state_hash_append_bytes(hash, bytes, n_bytes);
+    es_release(bytes);
+    return ES_STATUS_OK;
+}
+
 EsStatus es_proof_training_save(const EsProofTraining *t, const char *weights_path,
                                 const char *state_path) {
-    size_t env_bytes = es_proof_env_saved_bytes(t->env);
     unsigned char *bytes = NULL;
+    size_t n_bytes = 0;
     ES_TRY(es_proof_trainee_save(t->trainee, weights_path));
-    ES_TRY(es_allocate(sizeof(SavedState) + env_bytes, (void **)&bytes));
-    SavedState state = {.magic = STATE_MAGIC, .n_done = t->n_done, .ppo = *es_ppo_state(t->ppo)};
-    memcpy(bytes, &state, sizeof state);
-    es_proof_env_save(t->env, bytes + sizeof state);
-    EsStatus status = es_file_write_all(state_path, bytes, sizeof state + env_bytes);
+    ES_TRY(write_state(t, &bytes, &n_bytes));
+    EsStatus status = es_file_write_all(state_path, bytes, n_bytes);
     es_release(bytes);
     return status;
 }

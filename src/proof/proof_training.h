@@ -102,6 +102,9 @@ EsThreadPool *es_proof_training_pool(const EsProofTraining *training);
 
 // --- checkpoints ---
 
+// All that the future depends on, as saved; may allocate.
+EsStatus es_proof_training_append_state(const EsProofTraining *training, EsStateHash *hash);
+
 // Two files: weights and optimiser, which also serve as a policy; and the rest, environment and
 // PPO. Loading goes on with the same bits; INPUT when they are of other settings or damaged.
 EsStatus es_proof_training_save(const EsProofTraining *training, const char *weights_path,

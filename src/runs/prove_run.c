@@ -24,6 +24,7 @@ struct EsProveRun {
     char hash[ES_SHA256_TEXT_BYTES]; // of the graph
     EsDevice *device;
     EsProofTraining *training;
+    EsStateHash *hasher;
     EsProofPolicy *best; // weights of the best validation
     int64_t best_round;  // 0: none yet
     double best_mrr;
@@ -76,6 +77,7 @@ static EsStatus create_parts(EsProveRun *prove) {
     ES_TRY(es_proof_training_create(prove->device, prove->graph, &training, &prove->training));
     ES_TRY(es_proof_policy_create(prove->device, prove->graph, &training.policy, training.seed,
                                   &prove->best));
+    ES_TRY(es_state_hash_create(prove->device, 1, &prove->hasher));
     ES_TRY(es_known_atoms_create(prove->graph, &prove->known));
     ES_TRY(es_prove_queries_create(prove->graph, ES_KG_SPLIT_VALID, settings->n_validated,
                                    &prove->valid));
@@ -109,6 +111,7 @@ void es_prove_run_destroy(EsProveRun *prove) {
     es_prove_queries_destroy(&prove->valid);
     es_known_atoms_destroy(prove->known);
     es_proof_policy_destroy(prove->best);
+    es_state_hash_destroy(prove->hasher);
     es_proof_training_destroy(prove->training);
     es_device_close(prove->device);
     es_kg_destroy(prove->graph);
@@ -206,6 +209,14 @@ static void summarise(const EsProveRun *prove, EsRoundReport *report) {
     }
 }
 
+static EsStatus hash_state(EsProveRun *prove, EsRoundReport *report) {
+    es_state_hash_begin(prove->hasher);
+    ES_TRY(es_proof_training_append_state(prove->training, prove->hasher));
+    snprintf(report->state_hash, sizeof report->state_hash, "%016llx",
+             (unsigned long long)es_state_hash_value(prove->hasher));
+    return ES_STATUS_OK;
+}
+
 static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundReport *report) {
     EsProveRun *prove = context;
     EsProofWatch watch = {prove, step_done};
@@ -220,7 +231,7 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
         ES_TRY(validate(prove, run, round, must_drop));
     }
     summarise(prove, report);
-    return ES_STATUS_OK;
+    return hash_state(prove, report);
 }
 
 // --- the end ---

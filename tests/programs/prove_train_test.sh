@@ -53,6 +53,9 @@ for other in b c d; do
         cmp a/$file $other/$file || fail "$other: another $file"
     done
 done
+states="select group_concat(state_hash, ' ') from rounds"
+expect_text "states of a resumed run" "$(ask c "$states")" "$(ask a "$states")"
+[[ $(ask a "select count(distinct state_hash) from rounds") == 5 ]] || fail "states: $(ask a "$states")"
 run 0 prove train --resume a --quiet --json
 expect_part "JSON of a finished run" "$out" '"best_round": '
 expect_part "JSON of a finished run" "$out" '"arm": "untrained"'
