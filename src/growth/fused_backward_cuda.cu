@@ -213,7 +213,6 @@ template <typename T, int IN, int OUT, int SIZE>
 static __global__ void __launch_bounds__(ES_FUSED_THREADS, 2)
     fused_backward_kernel(const __grid_constant__ EsFusedArguments args, int b,
                           int images_per_part) {
-    es_begin_early();
     ES_DYNAMIC_SHARED(memory);
     EsFusedRow at;
     if (!es_row_begin(args, images_per_part, ES_EVERY_ROW, at)) {
@@ -262,8 +261,8 @@ template <typename T, int IN, int OUT, int SIZE>
 static void start(EsLaunch &launch, dim3 grid, size_t bytes, const EsFusedArguments *args,
                   int block, int images_per_part) {
     if constexpr (IN == 0 || sizeof(T) == 2) {
-        launch.start_early(fused_backward_kernel<T, IN, OUT, SIZE>, grid, ES_FUSED_THREADS, bytes,
-                           *args, block, images_per_part);
+        launch.start_shared(fused_backward_kernel<T, IN, OUT, SIZE>, grid, ES_FUSED_THREADS, bytes,
+                            *args, block, images_per_part);
     }
 }
 

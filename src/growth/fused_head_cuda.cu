@@ -211,7 +211,6 @@ static __device__ void finish_losses(const EsFusedArguments &args, const EsFused
 template <typename T>
 static __global__ void __launch_bounds__(ES_FUSED_THREADS, 2)
     fused_head_kernel(const __grid_constant__ EsFusedArguments args, int images_per_part) {
-    es_begin_early();
     ES_DYNAMIC_SHARED(memory);
     EsFusedRow at;
     if (!es_row_begin(args, images_per_part, ES_EVERY_ROW, at)) {
@@ -261,7 +260,7 @@ extern "C" void es_fused_head(EsStream *stream, EsDtype precision, const EsFused
     int64_t n_parts = es_ceil_div(args->n_images, images_per_part);
     size_t bytes = es_fused_head_bytes(&args->net, precision, images_per_part);
     ES_DISPATCH_FUSED(precision, T,
-                      launch.start_early(fused_head_kernel<T>,
-                                         dim3((unsigned)(args->rows.n_rows * n_parts)),
-                                         ES_FUSED_THREADS, bytes, *args, images_per_part));
+                      launch.start_shared(fused_head_kernel<T>,
+                                          dim3((unsigned)(args->rows.n_rows * n_parts)),
+                                          ES_FUSED_THREADS, bytes, *args, images_per_part));
 }

@@ -156,7 +156,6 @@ template <typename T>
 static __global__ void __launch_bounds__(ES_FUSED_THREADS)
     prepare_kernel(const __grid_constant__ EsFusedArguments args,
                    const __grid_constant__ PackJobs jobs, PrepareShape shape) {
-    es_begin_early();
     int block = (int)blockIdx.x;
     if (block < shape.n_seed_blocks) {
         int row = block / SEED_BLOCKS / args.net.n_slots;
@@ -188,6 +187,6 @@ extern "C" void es_fused_prepare(EsStream *stream, EsDtype precision,
     int64_t n_blocks =
         shape.n_seed_blocks + shape.n_host_blocks + es_ceil_div(n_samples, ES_FUSED_THREADS);
     ES_DISPATCH_FUSED(precision, T,
-                      launch.start_early(prepare_kernel<T>, dim3((unsigned)n_blocks),
-                                         ES_FUSED_THREADS, 0, *args, jobs, shape));
+                      launch.start(prepare_kernel<T>, dim3((unsigned)n_blocks), ES_FUSED_THREADS,
+                                   *args, jobs, shape));
 }

@@ -47,7 +47,6 @@ static __device__ int64_t find_place(const EsFusedArguments &args, int row, int 
 static __global__ void __launch_bounds__(ES_FUSED_THREADS)
     fused_reduce_kernel(const __grid_constant__ EsFusedArguments args,
                         const __grid_constant__ ReduceShape shape) {
-    es_begin_early();
     __shared__ double sums[SLICES][ELEMENTS];
     int row = (int)blockIdx.x / shape.blocks_per_row, at = (int)blockIdx.x % shape.blocks_per_row;
     if (args.rows.n_active != NULL && row >= args.rows.n_active[0]) {
@@ -109,7 +108,6 @@ extern "C" void es_fused_reduce(EsStream *stream, const EsFusedArguments *args) 
                 es_seed_part_offset(net->place[slot].n_channels, b, es_seed_tensor_count(b));
         }
     }
-    launch.start_early(fused_reduce_kernel,
-                       dim3((unsigned)(args->rows.n_rows * shape.blocks_per_row)), ES_FUSED_THREADS,
-                       0, *args, shape);
+    launch.start(fused_reduce_kernel, dim3((unsigned)(args->rows.n_rows * shape.blocks_per_row)),
+                 ES_FUSED_THREADS, *args, shape);
 }

@@ -310,7 +310,6 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_BACKWARD_BLOC
     fused_seed_backward_kernel(const __grid_constant__ EsFusedArguments args,
                                const __grid_constant__ EsSeedPlan<T> plan, int slot,
                                int images_per_part, int part_length) {
-    es_begin_early();
     ES_DYNAMIC_SHARED(memory);
     ES_SEED_WORK(T, P, w);
     if (!es_seed_begin(args, plan, slot, images_per_part, 1, memory, w)) {
@@ -366,10 +365,10 @@ extern "C" void es_fused_seed_backward(EsStream *stream, EsDtype precision,
     const EsFusedPlace &place = args->net.place[slot];
     ES_ASSERT(n_parts == args->n_seed_parts[slot]);
     ES_DISPATCH_FUSED(
-        precision, T, EsSeedPlan<T> plan(place, images_per_part, 1);
-        ES_DISPATCH_PLACE(place, T, P,
-                          launch.start_early(fused_seed_backward_kernel<T, P>,
-                                             dim3((unsigned)(args->rows.n_rows * n_parts)),
-                                             ES_FUSED_THREADS, plan.shared.bytes, *args, plan, slot,
-                                             images_per_part, es_fused_seed_part_length(&place))));
+        precision, T, EsSeedPlan<T> plan(place, images_per_part, 1); ES_DISPATCH_PLACE(
+            place, T, P,
+            launch.start_shared(fused_seed_backward_kernel<T, P>,
+                                dim3((unsigned)(args->rows.n_rows * n_parts)), ES_FUSED_THREADS,
+                                plan.shared.bytes, *args, plan, slot, images_per_part,
+                                es_fused_seed_part_length(&place))));
 }

@@ -69,7 +69,6 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_FORWARD_BLOCK
     fused_seed_forward_kernel(const __grid_constant__ EsFusedArguments args,
                               const __grid_constant__ EsSeedPlan<T> plan, int slot,
                               int images_per_part) {
-    es_begin_early();
     ES_DYNAMIC_SHARED(memory);
     ES_SEED_WORK(T, P, w);
     if (!es_seed_begin(args, plan, slot, images_per_part, 0, memory, w)) {
@@ -102,8 +101,8 @@ extern "C" void es_fused_seed_forward(EsStream *stream, EsDtype precision,
     int64_t n_rows = es_point_rows(args, place.depth);
     ES_DISPATCH_FUSED(precision, T, EsSeedPlan<T> plan(place, images_per_part, 0);
                       ES_DISPATCH_PLACE(place, T, P,
-                                        launch.start_early(fused_seed_forward_kernel<T, P>,
-                                                           dim3((unsigned)(n_rows * n_parts)),
-                                                           ES_FUSED_THREADS, plan.shared.bytes,
-                                                           *args, plan, slot, images_per_part)));
+                                        launch.start_shared(fused_seed_forward_kernel<T, P>,
+                                                            dim3((unsigned)(n_rows * n_parts)),
+                                                            ES_FUSED_THREADS, plan.shared.bytes,
+                                                            *args, plan, slot, images_per_part)));
 }

@@ -176,7 +176,6 @@ static __device__ void finish_group(const EsGrowthParts &parts, int64_t env, int
 // per tensor, then one per group.
 static __global__ void __launch_bounds__(ES_THREADS)
     measure_kernel(const __grid_constant__ EsGrowthParts parts, int is_measured) {
-    es_begin_early();
     ES_DYNAMIC_SHARED(memory);
     TensorSums *tensors = (TensorSums *)memory; // [n_places]
     int64_t env = blockIdx.x / parts.n_pieces;
@@ -212,7 +211,6 @@ static __global__ void __launch_bounds__(ES_THREADS)
 
 // d = gradient + decay p; buffer = momentum buffer + d; p -= rate buffer
 static __global__ void sgd_kernel(const __grid_constant__ EsGrowthParts parts) {
-    es_begin_early();
     int64_t env = blockIdx.x / parts.n_parameter_chunks;
     EsGrowthChunk chunk = parts.chunks[blockIdx.x % parts.n_parameter_chunks];
     bool is_host = chunk.part == ES_GROWTH_PART_HOST;
@@ -262,8 +260,8 @@ static __global__ void sgd_kernel(const __grid_constant__ EsGrowthParts parts) {
 void es_growth_cuda_update(const EsGrowthParts *parts, EsStream *stream, int is_measured) {
     EsLaunch launch(stream, "growth_update");
     int64_t n_envs = parts->n_envs;
-    launch.start_early(measure_kernel, dim3((unsigned)(n_envs * parts->n_pieces)), ES_THREADS,
-                       (size_t)parts->n_places * sizeof(TensorSums), *parts, is_measured);
-    launch.start_early(sgd_kernel, dim3((unsigned)(n_envs * parts->n_parameter_chunks)), ES_THREADS,
-                       0, *parts);
+    launch.start_shared(measure_kernel, dim3((unsigned)(n_envs * parts->n_pieces)), ES_THREADS,
+                        (size_t)parts->n_places * sizeof(TensorSums), *parts, is_measured);
+    launch.start(sgd_kernel, dim3((unsigned)(n_envs * parts->n_parameter_chunks)), ES_THREADS,
+                 *parts);
 }

@@ -55,15 +55,16 @@ class EsLaunch {
     template <typename... Parameters, typename... Arguments>
     void start_shared(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
                       Arguments... arguments) {
-        start_any(kernel, grid, block, shared_bytes, false, arguments...);
-    }
-
-    // The same for kernels that begin with es_begin_early: they may come to the
-    // multiprocessors while what was queued before them ends.
-    template <typename... Parameters, typename... Arguments>
-    void start_early(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
-                     Arguments... arguments) {
-        start_any(kernel, grid, block, shared_bytes, device_->info.capability >= 90, arguments...);
+        if (grid.x == 0 || grid.y == 0) {
+            return;
+        }
+        if (shared_bytes > ES_SHARED_BYTES_FREE) {
+            keep(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      (int)shared_bytes));
+        }
+        keep(es_launch_kernel(kernel, grid, block, shared_bytes, stream_, arguments...));
+        device_->counters.n_launches++;
+        check();
     }
 
     // Zero a tensor, environment by environment, leaving what stands between them alone.
@@ -77,23 +78,6 @@ class EsLaunch {
     }
 
   private:
-    template <typename... Parameters, typename... Arguments>
-    void start_any(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
-                   bool is_early, Arguments... arguments) {
-        if (grid.x == 0 || grid.y == 0) {
-            return;
-        }
-        if (shared_bytes > ES_SHARED_BYTES_FREE) {
-            keep(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      (int)shared_bytes));
-        }
-        keep(is_early
-                 ? es_launch_kernel_early(kernel, grid, block, shared_bytes, stream_, arguments...)
-                 : es_launch_kernel(kernel, grid, block, shared_bytes, stream_, arguments...));
-        device_->counters.n_launches++;
-        check();
-    }
-
     void keep(cudaError_t error) {
         if (error != cudaSuccess) {
             es_device_cuda_keep(device_, es_cuda_failed(error, name_, __FILE__, __LINE__));

@@ -9,10 +9,6 @@
 
 #define ES_DYNAMIC_SHARED(name) unsigned char *const name = es_emulated_dynamic_shared()
 
-// Kernels run one after the other here.
-static inline void es_begin_early() {}
-#define es_launch_kernel_early es_launch_kernel
-
 template <typename... Parameters, typename... Arguments>
 static inline cudaError_t es_launch_kernel(void (*kernel)(Parameters...), dim3 grid, dim3 block,
                                            size_t shared_bytes, cudaStream_t stream,
