@@ -189,7 +189,7 @@ static __device__ __noinline__ void es_seed_share(const EsSeedWork<T, P> &w) {
 
 template <typename T, typename P>
 static __device__ void es_seed_bottleneck(const EsSeedWork<T, P> &w) {
-    T *r2 = w.is_backward ? w.s.a : w.s.c;
+    T *r2 = w.is_backward ? w.s.a.pointer : w.s.c.pointer;
     es_seed_convolve<T>(w, 0, 0, w.s.x, w.padded(), w.s.n, w.narrow_padded());
     es_seed_rectify<T>(w, w.s.n, w.narrow_padded());
     es_seed_convolve<T>(w, 1, 0, w.s.n, w.narrow_padded(), r2, w.narrow());
@@ -199,7 +199,9 @@ static __device__ void es_seed_bottleneck(const EsSeedWork<T, P> &w) {
 
 template <typename T, typename P>
 static __device__ void es_seed_conv_heavy(const EsSeedWork<T, P> &w) {
-    T *first = w.is_backward ? w.s.a : w.s.n, *rectified = w.s.n;
+    // plain pointers: of a choice between two hinted ones nvcc 13 makes code that reads wrong
+    // values
+    T *first = w.is_backward ? w.s.a.pointer : w.s.n.pointer, *rectified = w.s.n.pointer;
     EsTile first_tile = w.is_backward ? w.map() : w.padded(), padded = w.padded();
     EsGroupNorm norm = w.s.norm[1];
     es_seed_convolve<T>(w, 0, 0, w.s.x, padded, first, first_tile);
@@ -230,7 +232,7 @@ static __device__ __noinline__ void es_seed_run(const EsSeedWork<T, P> &w) {
         es_seed_convolve<T>(w, 0, 0, w.s.x, w.padded(), w.branch, w.branch_tile());
         break;
     case ES_BLUEPRINT_DEPTHWISE: {
-        T *m = w.is_backward ? w.s.a : w.s.n;
+        T *m = w.is_backward ? w.s.a.pointer : w.s.n.pointer;
         es_seed_depthwise(w, (const T *)w.s.x, 0, m);
         es_seed_convolve<T>(w, 1, 0, m, w.map(), w.branch, w.branch_tile());
         break;
