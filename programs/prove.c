@@ -9,6 +9,8 @@
 static const EsCommand actions[] = {
     {"closure", "what the rules derive from the facts, and which queries that holds",
      es_prove_closure_run},
+    {"curve", "proofs found against states expanded, by what steers the search",
+     es_prove_curve_run},
     {"embed", "train an embedding model on the facts", es_prove_embed_run},
     {"depths", "how many steps the shortest proof of each query takes", es_prove_depths_run},
     {"eval", "ranks queries against false ones: MRR, Hits@k, proof rates", es_prove_eval_run},

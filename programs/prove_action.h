@@ -6,6 +6,7 @@
 
 // argv[0] is the action's name.
 EsExit es_prove_closure_run(int argc, char **argv);
+EsExit es_prove_curve_run(int argc, char **argv);
 EsExit es_prove_depths_run(int argc, char **argv);
 EsExit es_prove_eval_run(int argc, char **argv);
 EsExit es_prove_embed_run(int argc, char **argv);
