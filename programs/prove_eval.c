@@ -106,7 +106,7 @@ static EsStatus rank_queries(EsProveEval *eval) {
     ES_TRY_GOTO(find_reference_depths(eval, pool, queries, count, &depths));
     EsCandidateScorer scorer = es_proof_scorer_candidates(proofs);
     ES_TRY_GOTO(es_prove_fusion_begin(&eval->fusion, eval->graph, known, &eval->settings, pool,
-                                      eval->score == ES_SCORE_PROBABILITY, &scorer));
+                                      eval->score >= ES_SCORE_PROBABILITY, &scorer));
     ES_TRY_GOTO(es_ranking_create(known, &eval->settings, &scorer, pool, queries, depths, count,
                                   &eval->ranking));
     eval->report = es_proof_scorer_report(proofs);
@@ -163,6 +163,7 @@ typedef struct Typed {
     int n_queries, is_spaced, n_corruptions, uses_domains, draw_seed;
     int max_depth, max_atoms, max_states, max_successors, n_nodes, beam_width, n_samples, batch;
     int has_end, reference_depth, shows_predicates, n_threads, as_json;
+    double temperature;
 } Typed;
 
 // "head", "tail" or both, with a comma.
@@ -193,8 +194,8 @@ static EsStatus parse_words(const Typed *typed, EsProveEval *eval) {
     eval->split = (EsKgSplit)split;
     eval->score = (EsScoreKind)score;
     eval->prover.selection = eval->searches.selection = (EsGoalSelection)selection;
-    if (eval->search == 0 && eval->score == ES_SCORE_PROBABILITY) {
-        return ES_FAIL(ARGUMENT, "--score probability needs a --search other than prover");
+    if (eval->search == 0 && eval->score >= ES_SCORE_PROBABILITY) {
+        return ES_FAIL(ARGUMENT, "--score %s needs a --search other than prover", typed->score);
     }
     if (typed->policy_path != NULL && eval->search <= 1 + ES_SEARCH_BREADTH) {
         return ES_FAIL(ARGUMENT, "--policy guides a --search: best_first, beam, greedy or sampled");
@@ -229,6 +230,7 @@ static EsStatus settle(const Typed *typed, EsProveEval *eval) {
     made.searches.n_samples = typed->n_samples;
     made.searches.batch = typed->batch;
     made.searches.has_end = typed->has_end;
+    made.searches.temperature = typed->temperature;
     made.searches.seed = (uint64_t)typed->draw_seed;
     *eval = made;
     return ES_STATUS_OK;
@@ -251,7 +253,9 @@ EsExit es_prove_eval_run(int argc, char **argv) {
         ES_OPTION_TEXT("search", &typed.search, "prover", "NAME",
                        "prover, breadth, best_first, beam, greedy or sampled"),
         ES_OPTION_TEXT("score", &typed.score, "proved", "NAME",
-                       "proved, shortest (proof first) or probability"),
+                       "proved, shortest (proof first), probability, or evidence (of all proofs)"),
+        ES_OPTION_FLOAT("temperature", &typed.temperature, "3", 0.001, 1e6, "X",
+                        "of evidence: log-probabilities of proofs are divided by it"),
         ES_OPTION_INT("max-depth", &typed.max_depth, "4", 1, ES_SEARCH_MAX_DEPTH, "N",
                       "most steps of a proof"),
         ES_OPTION_INT("max-atoms", &typed.max_atoms, "6", 1, ES_PROOF_MAX_ATOMS, "N",

@@ -23,8 +23,13 @@ EsProofSearchSettings es_proof_search_defaults(void) {
                                       .max_entries = 1000000,
                                       .beam_width = 16,
                                       .n_samples = 16,
-                                      .batch = 1};
+                                      .batch = 1,
+                                      .temperature = 3};
     return settings;
+}
+
+static int is_walking(EsSearchKind kind) {
+    return kind == ES_SEARCH_GREEDY || kind == ES_SEARCH_SAMPLED;
 }
 
 static EsStatus check_settings(const EsProofSearchSettings *settings) {
@@ -49,6 +54,14 @@ static EsStatus check_settings(const EsProofSearchSettings *settings) {
                            (long long)limits[i].max);
         }
     }
+    if (!(settings->temperature > 0 && settings->temperature <= 1e6)) {
+        return ES_FAIL(ARGUMENT, "a proof search with temperature %g, expected above 0 to 1e6",
+                       settings->temperature);
+    }
+    if (settings->finds_all && is_walking(settings->kind)) {
+        return ES_FAIL(ARGUMENT, "all proofs are found by breadth, best_first or beam, not %s",
+                       es_search_kind_names[settings->kind]);
+    }
     return ES_STATUS_OK;
 }
 
@@ -62,10 +75,6 @@ static EsProofSettings make_listing(const EsKnowledgeGraph *graph,
                                .max_states = most + (settings->has_end != 0),
                                .has_end = settings->has_end};
     return listing;
-}
-
-static int is_walking(EsSearchKind kind) {
-    return kind == ES_SEARCH_GREEDY || kind == ES_SEARCH_SAMPLED;
 }
 
 static EsStatus make_buffers(EsProofSearch *search) {
@@ -143,6 +152,7 @@ EsStatus es_proof_search_find(EsProofSearch *search, EsAtom query, EsProofAnswer
     search->answer = answer;
     ES_TRY(is_walking(search->settings.kind) ? es_search_walks(search) : es_search_tree(search));
     if (answer->is_proved) {
+        answer->n_proofs = ES_MAX(answer->n_proofs, 1);
         answer->depth = search->path.count;
         for (int32_t i = 0; i < answer->depth; i++) {
             search->proof[i] = es_proof_path_state(&search->path, i);

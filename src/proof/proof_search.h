@@ -1,4 +1,5 @@
-// Searches for one proof of a query, blind or steered by a guide, under explicit limits.
+// Searches for a proof of a query, or for all of them, blind or steered by a guide, under explicit
+// limits.
 //
 // Every kind expands states by proof_rules.h and leaves out the states already on the way from the
 // query, as an episode with memory does, so that the probability of a proof is that of the guide
@@ -42,14 +43,20 @@ typedef struct EsProofSearchSettings {
     int32_t n_samples;      // at least 1
     int32_t batch;          // states per call of the guide, at least 1. Best-first takes so many
                             // at a time from the queue, which makes its order a little coarser.
+    int finds_all;          // go on after a proof, up to the limits, and weigh all that are found;
+                            // breadth, best-first and beam
+    double temperature;     // of that weighing, above 0
     int has_end;            // giving up is a choice, with its share of the probability
     uint64_t seed;          // of the sampled walks; draws are those of (seed, query, walk, step)
 } EsProofSearchSettings;
 
 typedef struct EsProofAnswer {
     int is_proved;
-    int32_t depth;          // steps of the proof, ES_KG_DEPTH_NONE without one
+    int32_t depth;          // steps of the first proof, ES_KG_DEPTH_NONE without one
     double log_probability; // of the proof; of the best walk when walks found none, else 0
+    int32_t n_proofs;       // found; more than one with finds_all alone
+    double evidence;        // with finds_all: log of the sum over proofs of exp(log_probability /
+                            // temperature), 0 without one
     int64_t n_expanded;
     int64_t n_overlong;     // successors dropped for the limit on atoms
     int64_t n_overflow;     // successors dropped for max_successors
@@ -61,7 +68,7 @@ typedef struct EsProofAnswer {
 } EsProofAnswer;
 
 // Best-first, constrained, 1,000 expansions, depth 20, 6 atoms, all successors, a million entries,
-// width 16, 16 samples, one state a call, no End, seed 0.
+// width 16, 16 samples, one state a call, the first proof, temperature 3, no End, seed 0.
 EsProofSearchSettings es_proof_search_defaults(void);
 
 // One thread per search. The graph is borrowed, and so is the guide; NULL stands for equal

@@ -79,6 +79,8 @@ struct EsProofSearch {
     size_t heap_capacity;
     int32_t *taken; // entries of the level or batch at hand         (max of beam_width and batch)
     int32_t n_taken;
+    int32_t first_proof; // entry whose state was the first to be proved
+    double weight;       // sum over proofs of exp(log_probability / temperature)
     // of the query at hand
     EsAtom query;
     EsProofAnswer *answer;

@@ -4,6 +4,7 @@
 // An entry of the queue is a way to a state, so one state may wait several times: a way that is
 // less probable but shorter may be the one that meets the limit on depth. A state is expanded again
 // only when it was reached in fewer steps than before, which keeps the search exhaustive.
+#include <math.h>
 #include <string.h>
 
 #include "proof/proof_search_parts.h"
@@ -143,8 +144,20 @@ static void take_entries(EsProofSearch *search) {
     }
 }
 
-// Expand the entries taken[begin] to taken[end - 1]. Stops at a proof, whose path it leaves, or at
-// the limit on expansions.
+// Count a proof; its last step is to True. The weights of all are summed in the order found.
+static void note_proof(EsProofSearch *search, int32_t index) {
+    EsProofAnswer *answer = search->answer;
+    double log_probability = search->entries[index].log_probability;
+    if (answer->n_proofs++ == 0) {
+        answer->is_proved = 1;
+        answer->log_probability = log_probability;
+        search->first_proof = index;
+    }
+    search->weight += exp(log_probability / search->settings.temperature);
+}
+
+// Expand the entries taken[begin] to taken[end - 1]. Stops at the limit on expansions, or at a
+// proof where one is enough.
 static EsStatus expand_entries(EsProofSearch *search, int32_t begin, int32_t end) {
     EsProofAnswer *answer = search->answer;
     es_search_batch_clear(&search->batch);
@@ -160,10 +173,10 @@ static EsStatus expand_entries(EsProofSearch *search, int32_t begin, int32_t end
                                 es_proof_state(&search->states, entry->state), search->taken[i],
                                 entry->depth + 1 == search->settings.max_depth, &outcome));
         if (outcome == ES_PROOF_PROVED) {
-            answer->is_proved = 1;
-            answer->log_probability = entry->log_probability;
-            search->path.actions[entry->depth] = 0;
-            return ES_STATUS_OK;
+            note_proof(search, search->taken[i]);
+            if (!search->settings.finds_all) {
+                return ES_STATUS_OK;
+            }
         }
     }
     return ES_STATUS_OK;
@@ -201,6 +214,7 @@ EsStatus es_search_tree(EsProofSearch *search) {
     EsSearchEntry root = {.parent = -1};
     es_proof_states_clear(&search->states);
     search->n_entries = search->n_heap = 0;
+    search->weight = 0;
     ES_TRY(queue_state(search, query, es_proof_hash(&search->query, 1), root));
     int goes_on = 1;
     while (goes_on && search->n_heap > 0) {
@@ -209,7 +223,8 @@ EsStatus es_search_tree(EsProofSearch *search) {
              begin += search->settings.batch) {
             int32_t end = ES_MIN(begin + search->settings.batch, search->n_taken);
             ES_TRY(expand_entries(search, begin, end));
-            goes_on = !answer->is_proved && !answer->met_expanded;
+            int is_over = answer->is_proved && !search->settings.finds_all;
+            goes_on = !is_over && !answer->met_expanded;
             if (goes_on) {
                 ES_TRY(es_search_judge(search));
                 ES_TRY(queue_successors(search));
@@ -218,5 +233,10 @@ EsStatus es_search_tree(EsProofSearch *search) {
         }
     }
     answer->n_entries = search->n_entries;
+    if (answer->is_proved) {
+        trace_path(search, search->first_proof);
+        search->path.actions[search->path.count - 1] = 0;
+        answer->evidence = search->settings.finds_all ? log(search->weight) : 0;
+    }
     return ES_STATUS_OK;
 }

@@ -2,7 +2,8 @@
 
 #include "base/arena.h"
 
-const char *const es_score_kind_names[ES_N_SCORE_KINDS] = {"proved", "shortest", "probability"};
+const char *const es_score_kind_names[ES_N_SCORE_KINDS] = {"proved", "shortest", "probability",
+                                                           "evidence"};
 
 // what a candidate without a proof loses, as in the evaluation this follows (DeepProofLog)
 #define UNPROVED_PENALTY 100.0
@@ -49,7 +50,9 @@ static EsStatus score_by_search(const EsProofScorer *scorer, Worker *worker, EsA
     ES_TRY(es_proof_search_find(worker->search, candidate, &answer));
     score->met_limit = !answer.is_proved && (answer.met_expanded || answer.met_entries);
     score->depth = answer.depth;
-    score->score = make_score(scorer->kind, score->depth, answer.log_probability);
+    score->score =
+        make_score(scorer->kind, score->depth,
+                   scorer->kind == ES_SCORE_EVIDENCE ? answer.evidence : answer.log_probability);
     worker->report.n_expanded += answer.n_expanded;
     worker->report.n_overlong += answer.n_overlong;
     worker->report.n_overflow += answer.n_overflow;
@@ -91,8 +94,9 @@ EsStatus es_proof_scorer_create_prover(const EsKnowledgeGraph *graph,
                                        int n_workers, EsProofScorer **scorer) {
     EsProofScorer *made = NULL;
     *scorer = NULL;
-    if (kind == ES_SCORE_PROBABILITY) {
-        return ES_FAIL(ARGUMENT, "scores by probability need a search, not the prover");
+    if (kind >= ES_SCORE_PROBABILITY) {
+        return ES_FAIL(ARGUMENT, "scores by %s need a search, not the prover",
+                       es_score_kind_names[kind]);
     }
     ES_TRY(create_scorer(kind, n_workers, &made));
     for (int w = 0; w < n_workers; w++) {
@@ -111,11 +115,13 @@ EsStatus es_proof_scorer_create_search(const EsKnowledgeGraph *graph,
                                        const EsProofGuide *guides, EsScoreKind kind, int n_workers,
                                        EsProofScorer **scorer) {
     EsProofScorer *made = NULL;
+    EsProofSearchSettings own = *settings;
+    own.finds_all |= kind == ES_SCORE_EVIDENCE;
     *scorer = NULL;
     ES_TRY(create_scorer(kind, n_workers, &made));
     for (int w = 0; w < n_workers; w++) {
         const EsProofGuide *guide = guides != NULL ? &guides[w] : NULL;
-        EsStatus status = es_proof_search_create(graph, settings, guide, &made->workers[w].search);
+        EsStatus status = es_proof_search_create(graph, &own, guide, &made->workers[w].search);
         if (status != ES_STATUS_OK) {
             es_proof_scorer_destroy(made);
             return status;

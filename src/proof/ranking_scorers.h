@@ -16,10 +16,12 @@ typedef enum EsScoreKind {
     ES_SCORE_PROVED,      // 1 or 0
     ES_SCORE_SHORTEST,    // the shorter the proof the higher; without one below all
     ES_SCORE_PROBABILITY, // log-probability, less 100 without a proof; searches alone
+    ES_SCORE_EVIDENCE,    // of all proofs found, as in EsProofAnswer; -100 without one; searches
+                          // with a queue alone, which then go on to their limits
     ES_N_SCORE_KINDS
 } EsScoreKind;
 
-// "proved", "shortest", "probability" by kind.
+// "proved", "shortest", "probability", "evidence" by kind.
 extern const char *const es_score_kind_names[ES_N_SCORE_KINDS];
 
 // Sums over all candidates scored.

@@ -92,7 +92,10 @@ static const EsConfigKey keys[] = {
         "rounds that these shares are of, 0 = all of the run"),
     CHOICE(search, "search", "kind", "best_first", "breadth|best_first|beam|greedy|sampled",
            "that validation and comparison rank with"),
-    CHOICE(score, "search", "score", "probability", "proved|shortest|probability", "of candidates"),
+    CHOICE(score, "search", "score", "probability", "proved|shortest|probability|evidence",
+           "of candidates"),
+    CONFIG_float(temperature, "search", "temperature", "3", 0.001, 1e6,
+                 "of evidence: log-probabilities of proofs are divided by it"),
     INT(n_nodes, "search", "nodes", "50", 1, 1000000000, "expansions per candidate"),
     INT(search_depth, "search", "max_depth", "4", 1, ES_SEARCH_MAX_DEPTH,
         "steps of a proof, also of the symbolic baseline"),
@@ -128,6 +131,13 @@ EsStatus es_prove_settings_check(const EsProveSettings *settings) {
     if (settings->min_query_depth > settings->max_query_depth) {
         return ES_FAIL(CONFIG, "[env] min_query_depth is %d, above max_query_depth %d",
                        settings->min_query_depth, settings->max_query_depth);
+    }
+    if (settings->score == ES_SCORE_EVIDENCE &&
+        (settings->search == ES_SEARCH_GREEDY || settings->search == ES_SEARCH_SAMPLED)) {
+        return ES_FAIL(CONFIG,
+                       "[search] score evidence needs all proofs, which kind %s does not "
+                       "look for",
+                       es_search_kind_names[settings->search]);
     }
     if (strcmp(settings->run.device, "cpu") != 0) {
         return ES_FAIL(CONFIG, "[run] device is %s; proofs are trained on the cpu",
@@ -198,6 +208,7 @@ EsProofSearchSettings es_prove_settings_search(const EsProveSettings *settings) 
     made.n_samples = settings->n_samples;
     made.batch = settings->search_batch;
     made.has_end = settings->search_end;
+    made.temperature = (double)settings->temperature;
     made.seed = (uint64_t)settings->run.seed;
     return made;
 }
