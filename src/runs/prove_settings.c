@@ -77,8 +77,10 @@ static const EsConfigKey keys[] = {
     BOOL(has_memory, "env", "memory", "on", "states of an episode are not offered again"),
     BOOL(skips_unary, "env", "skip_unary", "off", "states without a choice are passed over"),
     INT(min_query_depth, "env", "min_query_depth", "0", 0, 1000,
-        "published depth of queries, from"),
+        "depth of queries, as published, from"),
     INT(max_query_depth, "env", "max_query_depth", "0", 0, 1000, "and up to; 0 and 0 = any"),
+    BOOL(finds_depths, "env", "find_depths", "off",
+         "these depths are found by breadth-first search, not the published ones"),
     CHOICE(order, "env", "order", "uniform", "uniform|round_robin", "which query comes next"),
     INT(n_negatives, "env", "negatives", "1", 0, 1000, "corruptions after each query"),
     CHOICE(corrupts, "env", "corrupt", "both", "both|head|tail", "arguments that are replaced"),
@@ -146,11 +148,41 @@ EsStatus es_prove_settings_check(const EsProveSettings *settings) {
     return ES_STATUS_OK;
 }
 
-EsStatus es_prove_settings_graph(const EsProveSettings *settings, EsKnowledgeGraph **graph) {
+// Depths of the facts up to max_query_depth, each proved without itself, in place of published
+// ones.
+static EsStatus find_depths(const EsProveSettings *settings, EsKnowledgeGraph *graph) {
+    EsQuerySplit *split = &graph->splits[ES_KG_SPLIT_TRAIN];
+    EsProverSettings prover = es_prover_defaults();
+    EsProverReport report;
+    EsThreadPool *pool = NULL;
+    prover.selection = (EsGoalSelection)settings->selection;
+    prover.max_atoms = settings->max_atoms;
+    prover.max_depth = settings->max_query_depth;
+    ES_TRY(es_thread_pool_create(&pool, settings->run.n_threads));
+    EsStatus status = es_prover_find_depths(graph, &prover, pool, split->atoms, split->count,
+                                            split->depths, &report);
+    es_thread_pool_destroy(pool);
+    return status;
+}
+
+static EsStatus make_graph(const EsProveSettings *settings, EsKnowledgeGraph **graph) {
     if (settings->folder[0] == '\0') {
         return es_kinship_graph_create(settings->n_people, (uint64_t)settings->graph_seed, graph);
     }
     return es_kg_load(settings->folder, settings->rules[0] != '\0' ? settings->rules : NULL, graph);
+}
+
+EsStatus es_prove_settings_graph(const EsProveSettings *settings, EsKnowledgeGraph **graph) {
+    ES_TRY(make_graph(settings, graph));
+    if (!settings->finds_depths || settings->max_query_depth == 0) {
+        return ES_STATUS_OK;
+    }
+    EsStatus status = find_depths(settings, *graph);
+    if (status != ES_STATUS_OK) {
+        es_kg_destroy(*graph);
+        *graph = NULL;
+    }
+    return status;
 }
 
 const char *es_prove_settings_data(const EsProveSettings *settings) {

@@ -20,6 +20,7 @@ typedef struct EsProveSettings {
     int max_atoms, max_states, max_depth;
     int has_end, has_memory, skips_unary;
     int min_query_depth, max_query_depth;
+    int finds_depths;
     int order; // EsQueryOrder
     int n_negatives;
     int corrupts; // 0 both, 1 head, 2 tail
@@ -51,7 +52,7 @@ EsConfig es_prove_run_config(EsProveSettings *settings);
 // What has to fit beyond the ranges of single keys.
 EsStatus es_prove_settings_check(const EsProveSettings *settings);
 
-// Read or make the graph.
+// Read or make the graph, with the depths of its facts that the settings ask for.
 EsStatus es_prove_settings_graph(const EsProveSettings *settings, EsKnowledgeGraph **graph);
 
 // What the graph is called: the folder's last component, or "generated".

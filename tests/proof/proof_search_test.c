@@ -253,6 +253,39 @@ TEST(a_shorter_way_opens_a_state_again) {
     es_kg_destroy(graph);
 }
 
+// The long way has 0.9 of the probability, the short one 0.1; they are the only proofs.
+TEST(all_proofs_are_weighed) {
+    EsKnowledgeGraph *graph = make_ways();
+    int32_t preferred = es_kg_predicate(graph, "l1");
+    EsProofGuide guide = {&preferred, judge_by_predicate};
+    EsProofSearchSettings settings = es_proof_search_defaults();
+    settings.temperature = 1;
+    EsProofAnswer answer = find_once(graph, &settings, &guide, "goal(a,z)");
+    EXPECT(answer.n_proofs == 1 && answer.evidence == 0);
+    settings.finds_all = 1;
+    for (int kind = ES_SEARCH_BREADTH; kind <= ES_SEARCH_BEAM; kind++) {
+        settings.kind = (EsSearchKind)kind;
+        settings.temperature = 1;
+        answer = find_once(graph, &settings, &guide, "goal(a,z)");
+        EXPECT_EQ(answer.n_proofs, 2);
+        EXPECT_NEAR(answer.evidence, 0, 1e-6);
+        // what is told is the first proof
+        EXPECT_EQ(answer.depth, kind == ES_SEARCH_BEST_FIRST ? 4 : 2);
+        EXPECT_NEAR(answer.log_probability, kind == ES_SEARCH_BEST_FIRST ? log(0.9) : log(0.1),
+                    1e-6);
+        settings.temperature = 2;
+        answer = find_once(graph, &settings, &guide, "goal(a,z)");
+        EXPECT_NEAR(answer.evidence, log(sqrt(0.9) + sqrt(0.1)), 1e-6);
+        answer = find_once(graph, &settings, &guide, "goal(z,a)");
+        EXPECT(!answer.is_proved && answer.n_proofs == 0 && answer.evidence == 0);
+    }
+    settings.kind = ES_SEARCH_BEST_FIRST;
+    settings.max_expanded = 4;
+    answer = find_once(graph, &settings, &guide, "goal(a,z)");
+    EXPECT(answer.n_proofs == 1 && answer.met_expanded);
+    es_kg_destroy(graph);
+}
+
 // Nine of ten walks take the long way.
 TEST(walks_follow_the_probabilities) {
     EsKnowledgeGraph *graph = make_ways();
@@ -346,6 +379,12 @@ TEST(failures_are_passed_on) {
     }
     EXPECT_STATUS(es_proof_replay(graph, &settings, wrong, NULL, 0, &outcome), ARGUMENT);
     EXPECT_STATUS(es_proof_replay(graph, &settings, query, NULL, -1, &outcome), ARGUMENT);
+    settings.finds_all = 1;
+    EXPECT_STATUS(es_proof_search_create(graph, &settings, NULL, &search), ARGUMENT);
+    EXPECT_CONTAINS(es_status_detail(), "not sampled");
+    settings.temperature = 0;
+    EXPECT_STATUS(es_proof_search_create(graph, &settings, NULL, &search), ARGUMENT);
+    EXPECT_CONTAINS(es_status_detail(), "temperature 0");
     settings.beam_width = 0;
     EXPECT_STATUS(es_proof_search_create(graph, &settings, NULL, &search), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "beam_width 0");

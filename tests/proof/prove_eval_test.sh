@@ -49,6 +49,8 @@ for search in prover breadth best_first beam greedy sampled; do
     expect_text "$search on two threads" "$(grep -v '"seconds"' <<< "$out")" "$first"
     expect_part "$search" "$first" "\"search\": \"$search\""
 done
+run 0 prove eval --generated 200 --queries 10 --search best_first --score evidence --json
+expect_part "evidence" "$out" '"score": "evidence"'
 run 0 prove eval "${arguments[@]}" --draw-seed 1
 [[ $(grep -v '"seconds"' <<< "$out") != "$first" ]] || fail "another seed gives the same negatives"
 
@@ -59,6 +61,10 @@ expect_part "budget" "$err" "met a limit without a proof and count as unproved"
 # --- what is refused ---
 run 2 prove eval --generated 200 --score probability
 expect_part "no search" "$err" "--score probability needs a --search other than prover"
+run 2 prove eval --generated 200 --score evidence
+expect_part "no search" "$err" "--score evidence needs a --search other than prover"
+run 2 prove eval --generated 200 --score evidence --search greedy
+expect_part "walk" "$err" "all proofs are found by breadth, best_first or beam, not greedy"
 run 2 prove eval --generated 200 --sides middle
 expect_part "sides" "$err" '--sides is "middle", not one of head, tail'
 run 2 prove eval --generated 200 --search deep

@@ -276,10 +276,11 @@ static EsRanking *rank_by_search(const Village *village, EsSearchKind kind, int 
     search.max_depth = 3;
     prover.max_depth = 3;
     search.max_expanded = 500;
+    EsScoreKind score = kind == ES_SEARCH_BEAM ? ES_SCORE_EVIDENCE : ES_SCORE_PROBABILITY;
     REQUIRE_OK(is_prover ? es_proof_scorer_create_prover(village->graph, &prover, ES_SCORE_SHORTEST,
                                                          n_workers, &scorer)
-                         : es_proof_scorer_create_search(village->graph, &search, NULL,
-                                                         ES_SCORE_PROBABILITY, n_workers, &scorer));
+                         : es_proof_scorer_create_search(village->graph, &search, NULL, score,
+                                                         n_workers, &scorer));
     EsRanking *ranking = rank(village, &settings, es_proof_scorer_candidates(scorer));
     EsScorerReport report = es_proof_scorer_report(scorer);
     EXPECT_EQ(report.n_candidates, village->count + ranking->all.n_negatives);

@@ -64,8 +64,39 @@ TEST(hostile_settings_are_refused) {
     EXPECT_STATUS(es_config_override(&config, "prove.rules=other.txt"), OK);
     EXPECT_STATUS(es_prove_settings_check(&settings), CONFIG);
     es_prove_run_config(&settings);
+    EXPECT_STATUS(es_config_override(&config, "search.score=evidence"), OK);
+    EXPECT_STATUS(es_prove_settings_check(&settings), OK);
+    EXPECT_STATUS(es_config_override(&config, "search.kind=greedy"), OK);
+    EXPECT_STATUS(es_prove_settings_check(&settings), CONFIG);
+    es_prove_run_config(&settings);
     EXPECT_STATUS(es_config_override(&config, "run.device=cuda"), OK);
     EXPECT_STATUS(es_prove_settings_check(&settings), CONFIG);
+}
+
+// Without files there are no published depths, so that a range needs depths of its own.
+TEST(depths_can_be_found_instead_of_read) {
+    EsProveSettings settings;
+    EsConfig config = es_prove_run_config(&settings);
+    EsKnowledgeGraph *graph = NULL;
+    EXPECT_STATUS(es_config_override(&config, "prove.people=60"), OK);
+    EXPECT_STATUS(es_config_override(&config, "env.min_query_depth=2"), OK);
+    EXPECT_STATUS(es_config_override(&config, "env.max_query_depth=3"), OK);
+    for (int finds = 0; finds < 2; finds++) {
+        settings.finds_depths = finds;
+        REQUIRE_OK(es_prove_settings_graph(&settings, &graph));
+        const EsQuerySplit *split = &graph->splits[ES_KG_SPLIT_TRAIN];
+        EsProverSettings prover_settings = es_prover_defaults();
+        EsProver *prover = NULL;
+        prover_settings.max_depth = 3;
+        REQUIRE_OK(es_prover_create(graph, &prover_settings, &prover));
+        for (int32_t i = 0; i < split->count; i++) {
+            EsProverAnswer answer;
+            REQUIRE_OK(es_prover_find_depth(prover, split->atoms[i], &answer));
+            EXPECT_EQ(split->depths[i], finds ? answer.depth : ES_KG_DEPTH_ABSENT);
+        }
+        es_prover_destroy(prover);
+        es_kg_destroy(graph);
+    }
 }
 
 TEST(rate_and_entropy_anneal) {
