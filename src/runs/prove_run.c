@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/sha256.h"
+#include "runs/prove_balance.h"
 #include "runs/prove_events.h"
 #include "runs/run_inputs.h"
 #include "runs/stop_signal.h"
@@ -66,6 +67,21 @@ static void hash_graph(const EsKnowledgeGraph *graph, char text[ES_SHA256_TEXT_B
     es_sha256_end(&hash, text);
 }
 
+// The training, on queries that the settings ask for.
+static EsStatus create_training(EsProveRun *prove, EsProofTrainingSettings *training) {
+    EsProveQueries queries = {.count = 0};
+    if (prove->settings->is_balanced) {
+        ES_TRY(es_prove_balance_queries(prove->settings, prove->graph, &queries));
+        training->env.queries = queries.atoms;
+        training->env.n_queries = queries.count;
+    }
+    EsStatus status =
+        es_proof_training_create(prove->device, prove->graph, training, &prove->training);
+    es_prove_queries_destroy(&queries); // the environment has a copy
+    training->env.queries = NULL;
+    return status;
+}
+
 static EsStatus create_parts(EsProveRun *prove) {
     const EsProveSettings *settings = prove->settings;
     EsDeviceOptions options = {.n_threads = settings->run.n_threads};
@@ -74,7 +90,7 @@ static EsStatus create_parts(EsProveRun *prove) {
     hash_graph(prove->graph, prove->hash);
     ES_TRY(es_device_open("cpu", &options, &prove->device));
     EsProofTrainingSettings training = es_prove_settings_training(settings);
-    ES_TRY(es_proof_training_create(prove->device, prove->graph, &training, &prove->training));
+    ES_TRY(create_training(prove, &training));
     ES_TRY(es_proof_policy_create(prove->device, prove->graph, &training.policy, training.seed,
                                   &prove->best));
     ES_TRY(es_state_hash_create(prove->device, 1, &prove->hasher));

@@ -81,6 +81,8 @@ static const EsConfigKey keys[] = {
     INT(max_query_depth, "env", "max_query_depth", "0", 0, 1000, "and up to; 0 and 0 = any"),
     BOOL(finds_depths, "env", "find_depths", "off",
          "these depths are found by breadth-first search, not the published ones"),
+    BOOL(is_balanced, "env", "balance_depths", "off",
+         "every depth of that range comes as often as every other"),
     CHOICE(order, "env", "order", "uniform", "uniform|round_robin", "which query comes next"),
     INT(n_negatives, "env", "negatives", "1", 0, 1000, "corruptions after each query"),
     CHOICE(corrupts, "env", "corrupt", "both", "both|head|tail", "arguments that are replaced"),
@@ -140,6 +142,10 @@ EsStatus es_prove_settings_check(const EsProveSettings *settings) {
                        "[search] score evidence needs all proofs, which kind %s does not "
                        "look for",
                        es_search_kind_names[settings->search]);
+    }
+    if (settings->is_balanced && settings->max_query_depth == 0) {
+        return ES_FAIL(CONFIG,
+                       "[env] balance_depths needs a range of depths; max_query_depth is 0");
     }
     if (strcmp(settings->run.device, "cpu") != 0) {
         return ES_FAIL(CONFIG, "[run] device is %s; proofs are trained on the cpu",

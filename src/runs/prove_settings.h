@@ -20,7 +20,7 @@ typedef struct EsProveSettings {
     int max_atoms, max_states, max_depth;
     int has_end, has_memory, skips_unary;
     int min_query_depth, max_query_depth;
-    int finds_depths;
+    int finds_depths, is_balanced;
     int order; // EsQueryOrder
     int n_negatives;
     int corrupts; // 0 both, 1 head, 2 tail
