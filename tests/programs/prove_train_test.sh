@@ -118,7 +118,7 @@ expect_part "changed graph" "$err" "the knowledge graph is not the one this run 
 run 0 prove train --config "$here/../../configs/prove_generated.ini" --dry-run
 expect_part "dry run" "$out" "# policy"
 expect_part "dry run" "$out" "# time"
-for preset in umls family; do
+for preset in umls umls_search family; do
     run 0 prove train --config "$here/../../configs/prove_$preset.ini" --generated 60 --envs 2 --dry-run
     expect_part "$preset" "$out" "# queries"
 done
