@@ -1,7 +1,6 @@
 // `esper prove depths`: how many steps the shortest proof of each query takes.
 #include <jansson.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
@@ -10,11 +9,9 @@
 #include "proof/prover.h"
 #include "prove_action.h"
 #include "prove_source.h"
+#include "prove_words.h"
 
 #define MAX_DEPTH 1000
-
-static const char *const split_names[ES_KG_N_SPLITS] = {"train", "valid", "test"};
-static const char *const selection_names[] = {"constrained", "leftmost"};
 
 typedef struct Depths {
     const EsProveSource *source;
@@ -48,13 +45,14 @@ static EsStatus print_json(const Depths *depths) {
     json_t *name = json_string(es_prove_source_name(depths->source));
     json_t *root = json_pack(
         "{s:o, s:s, s:s, s:i, s:i, s:i, s:i, s:o, s:i, s:i, s:i, s:I, s:I, s:I, s:f}", "data",
-        name != NULL ? name : json_null(), "split", split_names[depths->split], "selection",
-        selection_names[depths->settings.selection], "max_depth", depths->settings.max_depth,
-        "max_atoms", depths->settings.max_atoms, "max_states", depths->settings.max_states,
-        "queries", depths->n_queries, "histogram", describe_histogram(depths), "proved",
-        report->n_proved, "unproved", report->n_unproved, "unknown", report->n_unknown, "states",
-        (json_int_t)report->n_states, "expanded", (json_int_t)report->n_expanded, "overlong",
-        (json_int_t)report->n_overlong, "seconds", depths->seconds);
+        name != NULL ? name : json_null(), "split", es_prove_split_names[depths->split],
+        "selection", es_prove_selection_names[depths->settings.selection], "max_depth",
+        depths->settings.max_depth, "max_atoms", depths->settings.max_atoms, "max_states",
+        depths->settings.max_states, "queries", depths->n_queries, "histogram",
+        describe_histogram(depths), "proved", report->n_proved, "unproved", report->n_unproved,
+        "unknown", report->n_unknown, "states", (json_int_t)report->n_states, "expanded",
+        (json_int_t)report->n_expanded, "overlong", (json_int_t)report->n_overlong, "seconds",
+        depths->seconds);
     size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(6);
     int is_written = root != NULL && json_dumpf(root, stdout, flags) == 0 && putchar('\n') == '\n';
     json_decref(root);
@@ -68,8 +66,9 @@ static void print_line(const char *depth, int32_t count, int32_t n_queries) {
 static void print_table(const Depths *depths) {
     const EsProverReport *report = &depths->report;
     printf("%s: %d queries of the split %s, %s goals, at most %d steps and %d atoms\n",
-           es_prove_source_name(depths->source), depths->n_queries, split_names[depths->split],
-           selection_names[depths->settings.selection], depths->settings.max_depth,
+           es_prove_source_name(depths->source), depths->n_queries,
+           es_prove_split_names[depths->split],
+           es_prove_selection_names[depths->settings.selection], depths->settings.max_depth,
            depths->settings.max_atoms);
     printf("  depth   queries\n");
     for (int depth = 1; depth <= depths->settings.max_depth; depth++) {
@@ -120,7 +119,7 @@ static EsStatus run_depths(Depths *depths, int n_threads, int as_json) {
     ES_TRY_GOTO(es_prove_source_load(depths->source, &graph));
     if (graph->splits[depths->split].count == 0) {
         status = ES_FAIL(INPUT, "%s has no queries in the split %s",
-                         es_prove_source_name(depths->source), split_names[depths->split]);
+                         es_prove_source_name(depths->source), es_prove_split_names[depths->split]);
         goto done;
     }
     ES_TRY_GOTO(search(depths, graph, n_threads));
@@ -137,22 +136,6 @@ static EsStatus run_depths(Depths *depths, int n_threads, int as_json) {
 done:
     es_kg_destroy(graph);
     return status;
-}
-
-// The index of a word in a list; ARGUMENT names the option and the words there are.
-static EsStatus parse_word(const char *option, const char *word, const char *const *words,
-                           int n_words, int *index) {
-    char list[128] = "";
-    size_t length = 0;
-    for (int i = 0; i < n_words; i++) {
-        if (strcmp(word, words[i]) == 0) {
-            *index = i;
-            return ES_STATUS_OK;
-        }
-        length += (size_t)snprintf(list + length, sizeof list - length, "%s%s", i > 0 ? ", " : "",
-                                   words[i]);
-    }
-    return ES_FAIL(ARGUMENT, "--%s is \"%.100s\", not one of %s", option, word, list);
 }
 
 EsExit es_prove_depths_run(int argc, char **argv) {
@@ -187,10 +170,11 @@ EsExit es_prove_depths_run(int argc, char **argv) {
     if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
         return code;
     }
-    EsStatus status = parse_word("split", split, split_names, ES_KG_N_SPLITS, &split_index);
+    EsStatus status =
+        es_prove_parse_word("split", split, es_prove_split_names, ES_KG_N_SPLITS, &split_index);
     if (status == ES_STATUS_OK) {
-        status = parse_word("selection", selection, selection_names, ES_COUNT_OF(selection_names),
-                            &selection_index);
+        status = es_prove_parse_word("selection", selection, es_prove_selection_names,
+                                     ES_COUNT_OF(es_prove_selection_names), &selection_index);
     }
     if (status == ES_STATUS_OK) {
         depths.split = (EsKgSplit)split_index;
