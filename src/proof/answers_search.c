@@ -130,7 +130,6 @@ EsStatus es_answers_search(const EsKnowledgeGraph *graph, const EsProverSettings
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(es_allocate(((size_t)graph->n_predicates + 2) * sizeof(int32_t),
                             (void **)&search.factual.rule_start));
-    ES_TRY_GOTO(es_proof_states_create(0, &search.states));
     ES_TRY_GOTO(
         es_successors_create(search.settings.max_states, ES_PROOF_MAX_ATOMS, &search.successors));
     ES_TRY_GOTO(search_all(&search, form));

@@ -1,6 +1,7 @@
 #include "base/arena.h"
 #include "base/random_rules.h"
 #include "learning/choice_rules.h"
+#include "proof/proof_array.h"
 #include "proof/proof_policy_judge_internal.h"
 
 EsStatus es_proof_judge_create(const EsProofPolicy *policy, EsThreadPool *pool, int32_t max_states,
@@ -39,10 +40,10 @@ static EsStatus begin_call(EsProofJudge *judge, const EsProofChoices *choices) {
     if (judge->memory->states.count > judge->max_states) {
         es_proof_memory_clear(judge->memory);
     }
-    ES_TRY(es_state_set_grow((void **)&judge->state_number, sizeof *judge->state_number, 0,
-                             choices->n_states, &judge->state_capacity));
-    return es_state_set_grow((void **)&judge->successor_number, sizeof *judge->successor_number, 0,
-                             choices->first[choices->n_states], &judge->successor_capacity);
+    ES_TRY(es_proof_array_grow((void **)&judge->state_number, sizeof *judge->state_number, 0,
+                               choices->n_states, &judge->state_capacity));
+    return es_proof_array_grow((void **)&judge->successor_number, sizeof *judge->successor_number,
+                               0, choices->first[choices->n_states], &judge->successor_capacity);
 }
 
 static void read_values(const EsProofJudge *judge, int32_t n_states, float *value) {
@@ -84,8 +85,8 @@ static EsStatus find_probabilities(EsProofJudge *judge, const EsProofChoices *ch
                                    const float *logits, int32_t i, int *n) {
     int32_t first = choices->first[i];
     *n = choices->first[i + 1] - first;
-    ES_TRY(es_state_set_grow((void **)&judge->probability, sizeof *judge->probability, 0, *n,
-                             &judge->probability_capacity));
+    ES_TRY(es_proof_array_grow((void **)&judge->probability, sizeof *judge->probability, 0, *n,
+                               &judge->probability_capacity));
     es_choice_probabilities(logits + first, *n, ES_CHOICE_ALL, 0.0f, judge->probability);
     return ES_STATUS_OK;
 }

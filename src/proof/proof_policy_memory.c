@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "kernels/double_sums.h"
+#include "proof/proof_array.h"
 
 void es_proof_run_pieces(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction function,
                          void *context) {
@@ -51,7 +52,7 @@ void es_proof_memory_destroy(EsProofMemory *memory) {
         es_proof_worker_destroy(memory->workers[i]);
     }
     es_release(memory->workers);
-    es_state_set_release(&memory->states);
+    es_proof_states_destroy(&memory->states);
     es_release(memory->encoding);
     es_release(memory->value);
     es_release(memory->known);
@@ -68,7 +69,7 @@ void es_proof_memory_clear(EsProofMemory *memory) {
         memset(memory->wanted, 0, count);
     }
     memory->n_waiting = 0;
-    es_state_set_clear(&memory->states);
+    es_proof_states_clear(&memory->states);
 }
 
 void es_proof_memory_refresh(EsProofMemory *memory, EsGoalSelection selection) {
@@ -90,31 +91,37 @@ static EsStatus make_room(EsProofMemory *memory, int64_t wanted) {
     }
     int64_t used = memory->capacity, capacity[4] = {0};
     size_t row_bytes = sizeof(float) * (size_t)memory->policy->settings.embed;
-    ES_TRY(es_state_set_grow((void **)&memory->encoding, row_bytes, used, wanted, &capacity[0]));
-    ES_TRY(es_state_set_grow((void **)&memory->value, sizeof(float), used, wanted, &capacity[1]));
-    ES_TRY(es_state_set_grow((void **)&memory->known, 1, used, wanted, &capacity[2]));
-    ES_TRY(es_state_set_grow((void **)&memory->wanted, 1, used, wanted, &capacity[3]));
+    ES_TRY(es_proof_array_grow((void **)&memory->encoding, row_bytes, used, wanted, &capacity[0]));
+    ES_TRY(es_proof_array_grow((void **)&memory->value, sizeof(float), used, wanted, &capacity[1]));
+    ES_TRY(es_proof_array_grow((void **)&memory->known, 1, used, wanted, &capacity[2]));
+    ES_TRY(es_proof_array_grow((void **)&memory->wanted, 1, used, wanted, &capacity[3]));
     memory->capacity = capacity[0];
     return ES_STATUS_OK;
 }
 
 EsStatus es_proof_memory_want(EsProofMemory *memory, int32_t number, uint8_t wanted) {
     uint8_t missing = (uint8_t)(wanted & ~memory->known[number]);
-    int waits = memory->wanted[number] != 0;
-    memory->wanted[number] |= missing;
-    if (missing == 0 || waits) {
+    if (missing == 0) {
         return ES_STATUS_OK;
     }
-    ES_TRY(es_state_set_grow((void **)&memory->waiting, sizeof *memory->waiting, memory->n_waiting,
-                             memory->n_waiting + 1, &memory->waiting_capacity));
+    if (memory->wanted[number] != 0) {
+        memory->wanted[number] |= missing;
+        return ES_STATUS_OK;
+    }
+    // before the bits are set: without a place in the list they would never be computed
+    ES_TRY(es_proof_array_grow((void **)&memory->waiting, sizeof *memory->waiting,
+                               memory->n_waiting, memory->n_waiting + 1,
+                               &memory->waiting_capacity));
+    memory->wanted[number] = missing;
     memory->waiting[memory->n_waiting++] = number;
     return ES_STATUS_OK;
 }
 
 static EsStatus take_state(EsProofMemory *memory, EsAtomSpan state, uint8_t wanted,
                            int32_t *number) {
-    ES_TRY(es_state_set_add(&memory->states, state, number));
-    ES_TRY(make_room(memory, memory->states.count));
+    ES_TRY(make_room(memory, (int64_t)memory->states.count + 1));
+    ES_TRY(es_proof_states_add(&memory->states, state.atoms, state.count,
+                               es_proof_hash(state.atoms, state.count), number));
     return es_proof_memory_want(memory, *number, wanted);
 }
 
@@ -189,8 +196,8 @@ static void fill_block(void *context, int64_t piece, int worker_index) {
 
 EsStatus es_proof_memory_fill(EsProofMemory *memory) {
     Filling job = {.memory = memory};
-    ES_TRY(es_state_set_grow((void **)&memory->list, sizeof *memory->list, 0, memory->n_waiting,
-                             &memory->list_capacity));
+    ES_TRY(es_proof_array_grow((void **)&memory->list, sizeof *memory->list, 0, memory->n_waiting,
+                               &memory->list_capacity));
     job.count = es_proof_memory_arrange(memory->waiting, memory->n_waiting, memory->wanted,
                                         memory->list, &job.n_value, &job.first_policy);
     int64_t start_ns = es_clock_ns();

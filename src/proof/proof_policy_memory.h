@@ -25,7 +25,7 @@ typedef struct EsProofMemory {
     EsThreadPool *pool;          // borrowed; NULL: the calling thread alone
     EsProofWorker **workers;     // owned, one per thread
     int n_workers;
-    EsStateSet states;
+    EsProofStates states;
     float *encoding; // of length 1 where l2 is set                                  (capacity, E)
     float *value;    //                                                              (capacity)
     uint8_t *known;  // bits as above                                                (capacity)

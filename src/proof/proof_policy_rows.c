@@ -145,7 +145,7 @@ void es_proof_policy_spread(const EsProofPolicy *policy, const EsProofRows *rows
                             const float *d_input, int64_t begin, int64_t end, float *gradient) {
     int64_t E = policy->settings.embed, count = end - begin;
     for (int64_t n = 0; n < rows->count; n++) {
-        EsAtomSpan state = es_state_set_at(rows->states, rows->numbers[n]);
+        EsAtomSpan state = es_proof_state(rows->states, rows->numbers[n]);
         const float *d_goal = d_input + n * 2 * E + begin, *d_mean = d_goal + E;
         float share = 1.0f / (float)state.count;
         int32_t selected =
@@ -234,7 +234,7 @@ void es_proof_worker_forward(EsProofWorker *w, const EsProofRows *rows) {
     ES_ASSERT(rows->count <= ES_PROOF_ROWS && n_policy >= 0 && rows->n_value <= rows->count);
     int64_t start_ns = es_clock_ns();
     for (int64_t n = 0; n < rows->count; n++) {
-        EsAtomSpan state = es_state_set_at(rows->states, rows->numbers[n]);
+        EsAtomSpan state = es_proof_state(rows->states, rows->numbers[n]);
         embed_state(w->policy, state, rows->selection, w->input + n * 2 * s->embed);
     }
     int64_t embedded_ns = es_clock_ns();

@@ -10,7 +10,7 @@
 #define ES_PROOF_PROOF_POLICY_ROWS_H
 
 #include "proof/proof_policy_internal.h"
-#include "proof/proof_policy_states.h"
+#include "proof/proof_states.h"
 
 ES_EXTERN_C_BEGIN
 
@@ -25,7 +25,7 @@ ES_EXTERN_C_BEGIN
 // The states of a call. Those that need a value stand first, those that need an encoding last;
 // the two may overlap.
 typedef struct EsProofRows {
-    const EsStateSet *states;
+    const EsProofStates *states;
     const int32_t *numbers;    // of the states                                            (count)
     int64_t count;             // n
     int64_t n_value;           // rows before this one get a value,

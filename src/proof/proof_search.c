@@ -98,7 +98,7 @@ static EsStatus make_buffers(EsProofSearch *search) {
     size_t n_taken = (size_t)ES_MAX(settings->beam_width, settings->batch);
     ES_TRY(es_allocate(n_taken * sizeof *search->taken, &memory));
     search->taken = memory;
-    return es_proof_states_create(0, &search->states);
+    return ES_STATUS_OK;
 }
 
 EsStatus es_proof_search_create(const EsKnowledgeGraph *graph,

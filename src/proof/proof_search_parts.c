@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "proof/proof_array.h"
 
 // --- paths ---
 
@@ -76,24 +77,22 @@ void es_search_batch_destroy(EsSearchBatch *batch) {
 }
 
 // Room for `wanted` successors.
-static EsStatus grow_successors(EsSearchBatch *batch, size_t used, size_t wanted) {
-    void *arrays[] = {batch->successors, batch->start, batch->hash, batch->log_probability};
-    const size_t element_bytes[] = {sizeof *batch->successors, sizeof *batch->start,
-                                    sizeof *batch->hash, sizeof *batch->log_probability};
-    size_t capacity = batch->capacity;
-    EsStatus status = ES_STATUS_OK;
-    for (size_t i = 0; i < ES_COUNT_OF(arrays) && status == ES_STATUS_OK; i++) {
+static EsStatus grow_successors(EsSearchBatch *batch, int64_t used, int64_t wanted) {
+    const struct {
+        void **array;
+        size_t element_bytes;
+    } arrays[] = {{(void **)&batch->successors, sizeof *batch->successors},
+                  {(void **)&batch->start, sizeof *batch->start},
+                  {(void **)&batch->hash, sizeof *batch->hash},
+                  {(void **)&batch->log_probability, sizeof *batch->log_probability}};
+    int64_t capacity = batch->capacity;
+    for (size_t i = 0; i < ES_COUNT_OF(arrays); i++) {
         capacity = batch->capacity;
-        status = es_proof_grow_array(&arrays[i], element_bytes[i], used, wanted, &capacity);
+        ES_TRY(
+            es_proof_array_grow(arrays[i].array, arrays[i].element_bytes, used, wanted, &capacity));
     }
-    batch->successors = arrays[0];
-    batch->start = arrays[1];
-    batch->hash = arrays[2];
-    batch->log_probability = arrays[3];
-    if (status == ES_STATUS_OK) {
-        batch->capacity = capacity;
-    }
-    return status;
+    batch->capacity = capacity;
+    return ES_STATUS_OK;
 }
 
 void es_search_batch_clear(EsSearchBatch *batch) {
@@ -105,21 +104,18 @@ void es_search_batch_clear(EsSearchBatch *batch) {
 static EsStatus add_state(EsProofSearch *search, int32_t owner, EsAtomSpan state) {
     const EsSuccessors *from = &search->successors;
     EsSearchBatch *batch = &search->batch;
-    size_t n_atoms = (size_t)from->start[from->count];
-    size_t begin = (size_t)batch->first[batch->n_states], count = (size_t)from->count;
-    void *atoms = batch->atoms;
+    int64_t n_atoms = from->start[from->count];
+    int64_t begin = batch->first[batch->n_states], count = from->count;
     if (begin + count > INT32_MAX) {
         return ES_FAIL(MEMORY, "a batch of proof search with more than %d successors", INT32_MAX);
     }
-    EsStatus status = es_proof_grow_array(&atoms, sizeof(EsAtom), batch->n_atoms,
-                                          batch->n_atoms + n_atoms, &batch->atom_capacity);
-    batch->atoms = atoms;
-    ES_TRY(status);
+    ES_TRY(es_proof_array_grow((void **)&batch->atoms, sizeof *batch->atoms, batch->n_atoms,
+                               batch->n_atoms + n_atoms, &batch->atom_capacity));
     ES_TRY(grow_successors(batch, begin, begin + count));
-    memcpy(batch->atoms + batch->n_atoms, from->atoms, n_atoms * sizeof(EsAtom));
-    memcpy(batch->hash + begin, from->hash, count * sizeof *batch->hash);
-    for (size_t k = 0; k < count; k++) {
-        batch->start[begin + k] = batch->n_atoms + (size_t)from->start[k];
+    memcpy(batch->atoms + batch->n_atoms, from->atoms, (size_t)n_atoms * sizeof *batch->atoms);
+    memcpy(batch->hash + begin, from->hash, (size_t)count * sizeof *batch->hash);
+    for (int64_t k = 0; k < count; k++) {
+        batch->start[begin + k] = batch->n_atoms + from->start[k];
         batch->successors[begin + k].count = from->start[k + 1] - from->start[k];
     }
     batch->n_atoms += n_atoms;

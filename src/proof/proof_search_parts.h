@@ -32,12 +32,12 @@ typedef struct EsSearchBatch {
     int32_t *first;     // successors of state i: first[i] to first[i+1] - 1        (batch + 1)
     int32_t n_states;
     EsAtom *atoms; // of all successors
-    size_t n_atoms, atom_capacity;
+    int64_t n_atoms, atom_capacity;
     EsAtomSpan *successors; // (M); .atoms valid after es_search_judge
-    size_t *start;          // where each begins in `atoms`                                   (M)
+    int64_t *start;         // where each begins in `atoms`                                   (M)
     uint64_t *hash;         // es_proof_hash of each                                          (M)
     float *log_probability; // by es_search_judge                                             (M)
-    size_t capacity;        // of the last four
+    int64_t capacity;       // of the last four
 } EsSearchBatch;
 
 // A state in the queue, with how it was reached.
@@ -70,13 +70,13 @@ struct EsProofSearch {
     // of the kinds with a queue
     EsProofStates states;
     EsReachedState *reached; // by number of the state
-    size_t reached_capacity;
+    int64_t reached_capacity;
     EsSearchEntry *entries;
     int32_t n_entries;
-    size_t entry_capacity;
+    int64_t entry_capacity;
     int32_t *heap; // entries, the next one to expand first
     int32_t n_heap;
-    size_t heap_capacity;
+    int64_t heap_capacity;
     int32_t *taken; // entries of the level or batch at hand         (max of beam_width and batch)
     int32_t n_taken;
     int32_t first_proof; // entry whose state was the first to be proved

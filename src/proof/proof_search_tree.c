@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "proof/proof_array.h"
 #include "proof/proof_search_parts.h"
 #include "proof/prover.h"
 
@@ -48,20 +49,13 @@ static int32_t heap_remove_first(EsProofSearch *search) {
 // --- entries ---
 
 static EsStatus make_room(EsProofSearch *search) {
-    size_t n_entries = (size_t)search->n_entries, n_states = (size_t)search->states.count;
-    void *entries = search->entries, *heap = search->heap, *reached = search->reached;
-    EsStatus status = es_proof_grow_array(&entries, sizeof *search->entries, n_entries,
-                                          n_entries + 1, &search->entry_capacity);
-    search->entries = entries;
-    ES_TRY(status);
-    status = es_proof_grow_array(&heap, sizeof *search->heap, (size_t)search->n_heap,
-                                 (size_t)search->n_heap + 1, &search->heap_capacity);
-    search->heap = heap;
-    ES_TRY(status);
-    status = es_proof_grow_array(&reached, sizeof *search->reached, n_states, n_states + 1,
-                                 &search->reached_capacity);
-    search->reached = reached;
-    return status;
+    int64_t n_entries = search->n_entries, n_heap = search->n_heap, n_states = search->states.count;
+    ES_TRY(es_proof_array_grow((void **)&search->entries, sizeof *search->entries, n_entries,
+                               n_entries + 1, &search->entry_capacity));
+    ES_TRY(es_proof_array_grow((void **)&search->heap, sizeof *search->heap, n_heap, n_heap + 1,
+                               &search->heap_capacity));
+    return es_proof_array_grow((void **)&search->reached, sizeof *search->reached, n_states,
+                               n_states + 1, &search->reached_capacity);
 }
 
 // Whether an entry of the queue, or an expansion, stands for this one. What a beam has cut off

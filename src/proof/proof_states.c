@@ -4,23 +4,10 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "proof/proof_array.h"
 
-EsStatus es_proof_grow_array(void **array, size_t element_bytes, size_t used, size_t wanted,
-                             size_t *capacity) {
-    if (wanted <= *capacity) {
-        return ES_STATUS_OK;
-    }
-    size_t larger = ES_MAX(wanted, *capacity * 2);
-    void *memory;
-    ES_TRY(es_allocate(larger * element_bytes, &memory));
-    if (used > 0) {
-        memcpy(memory, *array, used * element_bytes);
-    }
-    es_release(*array);
-    *array = memory;
-    *capacity = larger;
-    return ES_STATUS_OK;
-}
+// so that the table has at most 2^30 places
+#define MAX_STATES (1 << 29)
 
 // The set of the atoms, as a sorted list without repetitions.
 static int32_t make_set(const EsAtom *state, int32_t n_atoms, EsAtom *set) {
@@ -71,29 +58,18 @@ static int32_t find_place(const EsProofStates *states, const EsAtom *key, int32_
     return place;
 }
 
-// Room for one more state of at most ES_PROOF_MAX_ATOMS atoms and as many of its key.
-static EsStatus make_room(EsProofStates *states) {
+// Room for one more state with this many atoms, those of its key included.
+static EsStatus make_room(EsProofStates *states, int32_t n_atoms) {
+    if (states->count == MAX_STATES) {
+        return ES_FAIL(MEMORY, "more than %d states of proofs at a time", MAX_STATES);
+    }
     if (states->count >= states->table_size / 2) {
         ES_TRY(grow_table(states));
     }
-    size_t count = (size_t)states->count, capacity = (size_t)states->capacity;
-    void *list = states->states, *atoms = states->atoms;
-    EsStatus status =
-        es_proof_grow_array(&list, sizeof *states->states, count, count + 1, &capacity);
-    states->states = list;
-    states->capacity = (int32_t)capacity;
-    ES_TRY(status);
-    status = es_proof_grow_array(&atoms, sizeof(EsAtom), states->n_atoms,
-                                 states->n_atoms + (size_t)2 * ES_PROOF_MAX_ATOMS,
-                                 &states->atom_capacity);
-    states->atoms = atoms;
-    return status;
-}
-
-EsStatus es_proof_states_create(int compares_sets, EsProofStates *states) {
-    memset(states, 0, sizeof *states);
-    states->compares_sets = compares_sets;
-    return grow_table(states);
+    ES_TRY(es_proof_array_grow((void **)&states->states, sizeof *states->states, states->count,
+                               (int64_t)states->count + 1, &states->capacity));
+    return es_proof_array_grow((void **)&states->atoms, sizeof *states->atoms, states->n_atoms,
+                               states->n_atoms + n_atoms, &states->atom_capacity);
 }
 
 void es_proof_states_destroy(EsProofStates *states) {
@@ -105,6 +81,7 @@ void es_proof_states_destroy(EsProofStates *states) {
 
 EsStatus es_proof_states_add(EsProofStates *states, const EsAtom *atoms, int32_t n_atoms,
                              uint64_t hash, int32_t *number) {
+    ES_ASSERT(n_atoms <= ES_PROOF_MAX_ATOMS);
     EsAtom set[ES_PROOF_MAX_ATOMS];
     const EsAtom *key = atoms;
     int32_t n_key = n_atoms;
@@ -113,7 +90,7 @@ EsStatus es_proof_states_add(EsProofStates *states, const EsAtom *atoms, int32_t
         key = set;
         hash = es_proof_hash(set, n_key);
     }
-    ES_TRY(make_room(states));
+    ES_TRY(make_room(states, 2 * n_atoms));
     int32_t place = find_place(states, key, n_key, hash);
     if (states->table[place] != 0) {
         *number = states->table[place] - 1;
@@ -122,10 +99,10 @@ EsStatus es_proof_states_add(EsProofStates *states, const EsAtom *atoms, int32_t
     EsStoredState state = {
         .hash = hash, .start = states->n_atoms, .n_atoms = n_atoms, .n_key = n_key};
     memcpy(states->atoms + states->n_atoms, atoms, (size_t)n_atoms * sizeof *atoms);
-    states->n_atoms += (size_t)n_atoms;
+    states->n_atoms += n_atoms;
     if (key != atoms) {
         memcpy(states->atoms + states->n_atoms, key, (size_t)n_key * sizeof *key);
-        states->n_atoms += (size_t)n_key;
+        states->n_atoms += n_key;
     }
     *number = states->count;
     states->states[states->count++] = state;
@@ -140,7 +117,7 @@ void es_proof_states_clear(EsProofStates *states) {
             const EsStoredState *state = &states->states[i];
             states->table[find_place(states, key_of(states, state), state->n_key, state->hash)] = 0;
         }
-    } else {
+    } else if (states->count > 0) {
         memset(states->table, 0, (size_t)states->table_size * sizeof *states->table);
     }
     states->count = 0;

@@ -1,9 +1,12 @@
-// The distinct states a search has met, numbered from 0 in the order they came, compared exactly.
+// The distinct states a search or a policy has met, numbered from 0 in the order they came,
+// compared exactly.
 //
 // Memory grows with what is needed and stays from query to query; one thread at a time.
 //
+//     EsProofStates states = {0};
 //     ES_TRY(es_proof_states_add(&states, atoms, n_atoms, hash, &number));
 //     EsAtomSpan state = es_proof_state(&states, number); // until the next is added
+//     es_proof_states_destroy(&states);
 #ifndef ES_PROOF_PROOF_STATES_H
 #define ES_PROOF_PROOF_STATES_H
 
@@ -13,21 +16,22 @@ ES_EXTERN_C_BEGIN
 
 typedef struct EsStoredState {
     uint64_t hash; // of the key: the atoms, or the set of them
-    size_t start;  // its atoms, and behind them the key's if that is another list
+    int64_t start; // its atoms, and behind them the key's if that is another list
     int32_t n_atoms, n_key;
 } EsStoredState;
 
+// All zero is the empty set. Arrays are owned.
 typedef struct EsProofStates {
-    EsStoredState *states; // owned, as are the next two
-    int32_t count, capacity;
+    EsStoredState *states;
+    int32_t count;
+    int64_t capacity;
     EsAtom *atoms;
-    size_t n_atoms, atom_capacity;
-    int32_t *table; // number + 1 by hash, 0: free
-    int32_t table_size;
-    int compares_sets; // states with the same set of atoms are one
+    int64_t n_atoms, atom_capacity;
+    int32_t *table;     // number + 1 by hash, 0: free
+    int32_t table_size; // a power of two, at least twice the count
+    int compares_sets;  // states with the same set of atoms are one; set by the owner at the start
 } EsProofStates;
 
-EsStatus es_proof_states_create(int compares_sets, EsProofStates *states);
 void es_proof_states_destroy(EsProofStates *states);
 
 // The number of a state of at most ES_PROOF_MAX_ATOMS atoms; a new one gets the old count. `hash`
@@ -43,11 +47,6 @@ static inline EsAtomSpan es_proof_state(const EsProofStates *states, int32_t num
     EsAtomSpan span = {states->atoms + state->start, state->n_atoms};
     return span;
 }
-
-// Room for `wanted` elements in an array of es_allocate, at least doubling it; the `used` first
-// stay.
-EsStatus es_proof_grow_array(void **array, size_t element_bytes, size_t used, size_t wanted,
-                             size_t *capacity);
 
 ES_EXTERN_C_END
 

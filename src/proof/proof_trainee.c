@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "proof/proof_array.h"
 #include "proof/proof_trainee_internal.h"
 
 #define ADAM_EPSILON 1e-5f
@@ -85,14 +86,14 @@ void es_proof_trainee_reset(EsProofTrainee *t) {
 static EsStatus reserve_rows(EsProofTrainee *t, const EsProofChoices *choices) {
     int64_t n = choices->n_states, m = choices->first[n];
     int64_t n_kept = t->n_rows > 0 ? t->row_first[t->n_rows] : 0;
-    ES_TRY(es_state_set_grow((void **)&t->row_state, sizeof *t->row_state, t->n_rows, t->n_rows + n,
-                             &t->row_capacity));
-    ES_TRY(es_state_set_grow((void **)&t->row_first, sizeof *t->row_first,
-                             t->n_rows > 0 ? t->n_rows + 1 : 0, t->n_rows + n + 1,
-                             &t->first_capacity));
-    ES_TRY(es_state_set_grow((void **)&t->successor, sizeof *t->successor, n_kept, n_kept + m,
-                             &t->successor_capacity));
-    return es_state_set_grow((void **)&t->logits, sizeof *t->logits, 0, m, &t->logit_capacity);
+    ES_TRY(es_proof_array_grow((void **)&t->row_state, sizeof *t->row_state, t->n_rows,
+                               t->n_rows + n, &t->row_capacity));
+    ES_TRY(es_proof_array_grow((void **)&t->row_first, sizeof *t->row_first,
+                               t->n_rows > 0 ? t->n_rows + 1 : 0, t->n_rows + n + 1,
+                               &t->first_capacity));
+    ES_TRY(es_proof_array_grow((void **)&t->successor, sizeof *t->successor, n_kept, n_kept + m,
+                               &t->successor_capacity));
+    return es_proof_array_grow((void **)&t->logits, sizeof *t->logits, 0, m, &t->logit_capacity);
 }
 
 static EsStatus check_choices(const EsProofTrainee *t, const EsProofChoices *choices,
@@ -183,8 +184,8 @@ static EsStatus begin(void *context, const EsRollout *rollout) {
         }
     }
     int64_t n_states = t->judge->memory->states.count;
-    ES_TRY(es_state_set_grow((void **)&t->need, 1, 0, n_states, &t->need_capacity));
-    ES_TRY(es_state_set_grow((void **)&t->list, sizeof *t->list, 0, n_states, &t->list_capacity));
+    ES_TRY(es_proof_array_grow((void **)&t->need, 1, 0, n_states, &t->need_capacity));
+    ES_TRY(es_proof_array_grow((void **)&t->list, sizeof *t->list, 0, n_states, &t->list_capacity));
     memset(t->need, 0, (size_t)n_states);
     for (int64_t row = 0; row < t->n_rows; row++) {
         int has_choice = t->row_first[row + 1] - t->row_first[row] > 1;

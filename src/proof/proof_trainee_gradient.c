@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "proof/proof_array.h"
 #include "proof/proof_trainee_internal.h"
 
 // of an encoding or a table that a piece works on: a cache line
@@ -54,10 +55,10 @@ static void collect_columns(void *context, int64_t piece, int worker) {
 
 static EsStatus collect(EsProofTrainee *t, const EsOutputs *gradients) {
     int64_t n_states = t->judge->memory->states.count, E = t->policy->settings.embed;
-    ES_TRY(es_state_set_grow((void **)&t->d_encoding, sizeof(float) * (size_t)E, 0, n_states,
-                             &t->d_encoding_capacity));
-    ES_TRY(
-        es_state_set_grow((void **)&t->d_value, sizeof(float), 0, n_states, &t->d_value_capacity));
+    ES_TRY(es_proof_array_grow((void **)&t->d_encoding, sizeof(float) * (size_t)E, 0, n_states,
+                               &t->d_encoding_capacity));
+    ES_TRY(es_proof_array_grow((void **)&t->d_value, sizeof(float), 0, n_states,
+                               &t->d_value_capacity));
     memset(t->d_encoding, 0, sizeof(float) * (size_t)(n_states * E));
     memset(t->d_value, 0, sizeof(float) * (size_t)n_states);
     Collection job = {t, gradients};

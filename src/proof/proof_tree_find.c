@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "proof/proof_array.h"
 #include "proof/proof_states.h"
 #include "proof/proof_tree.h"
 
@@ -18,7 +19,7 @@ typedef struct Search {
     EsAtom query;
     EsProofStates states;
     Origin *origins; // of each state; owned
-    size_t capacity;
+    int64_t capacity;
     EsSuccessors successors;
 } Search;
 
@@ -28,11 +29,8 @@ static EsStatus add_state(Search *search, EsAtomSpan state, uint64_t hash, Origi
     if (number < n_before) {
         return ES_STATUS_OK;
     }
-    void *origins = search->origins;
-    EsStatus status = es_proof_grow_array(&origins, sizeof origin, (size_t)number,
-                                          (size_t)number + 1, &search->capacity);
-    search->origins = origins;
-    ES_TRY(status);
+    ES_TRY(es_proof_array_grow((void **)&search->origins, sizeof origin, number,
+                               (int64_t)number + 1, &search->capacity));
     search->origins[number] = origin;
     return ES_STATUS_OK;
 }
@@ -96,7 +94,6 @@ EsStatus es_proof_tree_find(const EsKnowledgeGraph *graph, const EsProverSetting
                                         .max_atoms = settings->max_atoms,
                                         .max_states = es_proof_max_candidates(graph)};
     int32_t last = 0;
-    ES_TRY_GOTO(es_proof_states_create(0, &search.states));
     ES_TRY_GOTO(
         es_successors_create(search.settings.max_states, settings->max_atoms, &search.successors));
     ES_TRY_GOTO(find_last(&search, answer->depth, &last));

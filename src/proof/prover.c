@@ -164,10 +164,8 @@ EsStatus es_prover_create(const EsKnowledgeGraph *graph, const EsProverSettings 
     made->listing = listing;
     made->deciding = listing;
     made->deciding.max_atoms = 0;
+    made->states.compares_sets = settings->uses_published_naming;
     EsStatus status = es_successors_create(max_candidates, settings->max_atoms, &made->successors);
-    if (status == ES_STATUS_OK) {
-        status = es_proof_states_create(settings->uses_published_naming, &made->states);
-    }
     if (status != ES_STATUS_OK) {
         es_prover_destroy(made);
         return status;

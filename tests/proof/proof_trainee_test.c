@@ -63,14 +63,14 @@ static double factor(int64_t i) { return sin(1.7 * (double)i + 0.3); }
 
 // sum of factor times logit and value over all rows, in double
 static double reference_loss(const Reference *reference, const EsProofTrainee *t) {
-    const EsStateSet *states = &t->judge->memory->states;
+    const EsProofStates *states = &t->judge->memory->states;
     static double encoding[STATES_MAX][REFERENCE_WIDTH_MAX], value[STATES_MAX];
     double sum = 0;
     if (states->count > STATES_MAX) {
         exit(1);
     }
     for (int32_t i = 0; i < states->count; i++) {
-        EsAtomSpan state = es_state_set_at(states, i);
+        EsAtomSpan state = es_proof_state(states, i);
         reference_encode(reference, state, ES_GOAL_CONSTRAINED, encoding[i]);
         value[i] = reference_value(reference, state, ES_GOAL_CONSTRAINED);
     }
