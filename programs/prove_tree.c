@@ -11,6 +11,8 @@
 #include "proof/rule_text.h"
 
 #define ATOM_BYTES (3 * ES_KG_MAX_NAME_BYTES + 4)
+// of an atom or a rule
+#define TEXT_BYTES ES_MAX(ATOM_BYTES, ES_RULE_TEXT_BYTES)
 
 // Strokes of a branch: to a child, to the last child, past children to come, past none; each is as
 // wide as its first entry of plain bytes.
@@ -24,6 +26,9 @@ typedef struct Drawing {
     FILE *stream;
     int indent, width;      // of the left column, strokes included
     unsigned char *is_last; // whether the ancestor at a level was the last child   (count)
+    // of the node at hand; a proof of a thousand steps is a thousand calls deep, so that no call
+    // has room of its own for it
+    char text[TEXT_BYTES];
 } Drawing;
 
 static int is_utf8_terminal(FILE *stream) {
@@ -42,9 +47,9 @@ static int n_children(const EsProofTree *tree, int32_t i) {
 }
 
 static void measure(Drawing *drawing, int32_t i, int level) {
-    char atom[ATOM_BYTES];
-    es_kg_format_atom(drawing->tree->graph, drawing->tree->nodes[i].atom, atom, sizeof atom);
-    int width = STROKE_COLUMNS * level + es_padded_text_width(atom);
+    es_kg_format_atom(drawing->tree->graph, drawing->tree->nodes[i].atom, drawing->text,
+                      sizeof drawing->text);
+    int width = STROKE_COLUMNS * level + es_padded_text_width(drawing->text);
     drawing->width = ES_MAX(drawing->width, width);
     for (int k = 0; k < n_children(drawing->tree, i); k++) {
         measure(drawing, drawing->tree->nodes[i].first + k, level + 1);
@@ -54,20 +59,21 @@ static void measure(Drawing *drawing, int32_t i, int level) {
 static void draw(Drawing *drawing, int32_t i, int level) {
     const EsProofTree *tree = drawing->tree;
     const EsProofNode *node = &tree->nodes[i];
-    char atom[ATOM_BYTES], rule[ES_RULE_TEXT_BYTES];
-    es_kg_format_atom(tree->graph, node->atom, atom, sizeof atom);
+    es_kg_format_atom(tree->graph, node->atom, drawing->text, sizeof drawing->text);
     fprintf(drawing->stream, "%*s", drawing->indent, "");
     for (int k = 1; k <= level; k++) {
         fputs(drawing->strokes[(k < level ? 2 : 0) + drawing->is_last[k]], drawing->stream);
     }
-    es_padded_text_print(atom, drawing->width - STROKE_COLUMNS * level + 2, drawing->stream);
+    es_padded_text_print(drawing->text, drawing->width - STROKE_COLUMNS * level + 2,
+                         drawing->stream);
     if (node->rule == ES_PROOF_NODE_FACT) {
         fprintf(drawing->stream, "fact\n");
         return;
     }
-    es_horn_rule_format(tree->graph, &tree->graph->rules[node->rule], rule, sizeof rule);
+    es_horn_rule_format(tree->graph, &tree->graph->rules[node->rule], drawing->text,
+                        sizeof drawing->text);
     fprintf(drawing->stream, "rule %d: ", tree->graph->rules[node->rule].line);
-    es_padded_text_print(rule, 0, drawing->stream);
+    es_padded_text_print(drawing->text, 0, drawing->stream);
     fputc('\n', drawing->stream);
     for (int k = 0; k < n_children(tree, i); k++) {
         drawing->is_last[level + 1] = k + 1 == n_children(tree, i);
@@ -101,21 +107,25 @@ json_t *es_prove_atom_json(const EsKnowledgeGraph *graph, EsAtom atom) {
     return text_json(text);
 }
 
-static json_t *node_json(const EsProofTree *tree, int32_t i) {
+// `text` is room of TEXT_BYTES, shared by all nodes as in a drawing.
+static json_t *node_json(const EsProofTree *tree, int32_t i, char *text) {
     const EsProofNode *node = &tree->nodes[i];
-    json_t *atom = es_prove_atom_json(tree->graph, node->atom);
+    es_kg_format_atom(tree->graph, node->atom, text, TEXT_BYTES);
+    json_t *atom = text_json(text);
     if (node->rule == ES_PROOF_NODE_FACT) {
         return json_pack("{s:o, s:b}", "atom", atom, "fact", 1);
     }
-    json_t *body = json_array();
-    for (int k = 0; k < n_children(tree, i); k++) {
-        json_array_append_new(body, node_json(tree, node->first + k));
-    }
     const EsHornRule *rule = &tree->graph->rules[node->rule];
-    char text[ES_RULE_TEXT_BYTES];
-    es_horn_rule_format(tree->graph, rule, text, sizeof text);
-    return json_pack("{s:o, s:o, s:i, s:o}", "atom", atom, "rule", text_json(text), "line",
-                     rule->line, "body", body);
+    es_horn_rule_format(tree->graph, rule, text, TEXT_BYTES);
+    json_t *spelt = text_json(text), *body = json_array();
+    for (int k = 0; k < n_children(tree, i); k++) {
+        json_array_append_new(body, node_json(tree, node->first + k, text));
+    }
+    return json_pack("{s:o, s:o, s:i, s:o}", "atom", atom, "rule", spelt, "line", rule->line,
+                     "body", body);
 }
 
-json_t *es_prove_tree_json(const EsProofTree *tree) { return node_json(tree, 0); }
+json_t *es_prove_tree_json(const EsProofTree *tree) {
+    char text[TEXT_BYTES];
+    return node_json(tree, 0, text);
+}

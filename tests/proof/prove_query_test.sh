@@ -70,6 +70,18 @@ first=$out
 run 0 prove query "cousin(X,Y)" --generated 60 --limit 2 --threads 3
 expect_text "threads" "$out" "$first"
 
+# --- a proof of a thousand levels, with little room to recurse ---
+mkdir chain
+echo 'p1000(a,b).' > chain/train.txt
+for ((i = 0; i < 1000; i++)); do echo "r$i:1:p$((i + 1))(x,y) -> p$i(x,y)"; done > chain/rules.txt
+stack_kib=$(ulimit -s)
+ulimit -S -s 2048
+run 0 prove query "p0(a,b)" --data chain --max-depth 1000 --explain
+expect_part "a deep proof" "$out" "p1000(a,b)  fact"
+run 0 prove query "p0(a,b)" --data chain --max-depth 1000 --explain --json
+expect_part "a deep proof as JSON" "$out" '"atom": "p1000(a,b)"'
+ulimit -S -s "$stack_kib"
+
 # --- what is refused ---
 run 2 prove query --data kg
 expect_part "no question" "$err" "which question?"
