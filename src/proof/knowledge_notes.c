@@ -23,14 +23,15 @@ static const char *copy_name(EsPiece piece, Name name) {
 
 static int compare_queries(const void *left, const void *right, void *context) {
     const EsAtom *atoms = context;
-    EsAtom x = atoms[*(const int32_t *)left], y = atoms[*(const int32_t *)right];
-    if (x.predicate != y.predicate) {
-        return x.predicate < y.predicate ? -1 : 1;
-    }
-    if (x.a != y.a) {
-        return x.a < y.a ? -1 : 1;
-    }
-    return (x.b > y.b) - (x.b < y.b);
+    return es_atom_compare(&atoms[*(const int32_t *)left], &atoms[*(const int32_t *)right]);
+}
+
+// Quotes are part of a name from columns, and no part of one from "predicate(a,b)".
+static int32_t find_constant(const EsKnowledgeGraph *graph, EsPiece piece) {
+    Name name;
+    int32_t constant = es_kg_constant(graph, copy_name(piece, name));
+    return constant != 0 ? constant
+                         : es_kg_constant(graph, copy_name(es_piece_strip_quotes(piece), name));
 }
 
 // 0 in a field whose name the graph does not have.
@@ -40,8 +41,8 @@ static EsStatus parse_query(const EsTextLines *lines, const EsKnowledgeGraph *gr
     Name name;
     ES_TRY(es_text_take_atom(lines, rest, &spelt));
     atom->predicate = es_kg_predicate(graph, copy_name(spelt.predicate, name));
-    atom->a = es_kg_constant(graph, copy_name(spelt.a, name));
-    atom->b = es_kg_constant(graph, copy_name(spelt.b, name));
+    atom->a = find_constant(graph, spelt.a);
+    atom->b = find_constant(graph, spelt.b);
     return ES_STATUS_OK;
 }
 
@@ -68,24 +69,18 @@ static EsStatus parse_depth(const EsTextLines *lines, EsPiece rest, int32_t *dep
 
 // Give every query that equals the atom its depth; `order` lists the queries by atom.
 static int32_t set_depth(EsQuerySplit *split, const int32_t *order, EsAtom atom, int32_t depth) {
-    EsAtom pair[2] = {atom, atom};
     int32_t low = 0, high = split->count, n_set = 0;
-    const int32_t first = 0, second = 1;
     while (low < high) {
         int32_t middle = low + (high - low) / 2;
-        pair[1] = split->atoms[order[middle]];
-        if (compare_queries(&second, &first, pair) < 0) {
+        if (es_atom_compare(&split->atoms[order[middle]], &atom) < 0) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    for (; low < split->count; low++, n_set++) {
-        pair[1] = split->atoms[order[low]];
-        if (compare_queries(&second, &first, pair) != 0) {
-            break;
-        }
+    for (; low < split->count && es_atom_compare(&split->atoms[order[low]], &atom) == 0; low++) {
         split->depths[order[low]] = depth;
+        n_set++;
     }
     return n_set;
 }

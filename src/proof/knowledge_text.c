@@ -12,20 +12,12 @@ static EsStatus intern(EsKgBuilder *builder, EsKgNameKind kind, EsPiece name, in
 
 // --- triples ---
 
-static EsPiece strip_quotes(EsPiece name) {
-    char first = name.text[0];
-    if (name.bytes >= 2 && (first == '"' || first == '\'') && name.text[name.bytes - 1] == first) {
-        return (EsPiece){name.text + 1, name.bytes - 2};
-    }
-    return name;
-}
-
 // "predicate(a,b)."
 static EsStatus parse_fact(const EsTextLines *lines, EsPiece line, EsAtomText *atom) {
     EsPiece rest = line;
     ES_TRY(es_text_take_atom(lines, &rest, atom));
-    atom->a = strip_quotes(atom->a);
-    atom->b = strip_quotes(atom->b);
+    atom->a = es_piece_strip_quotes(atom->a);
+    atom->b = es_piece_strip_quotes(atom->b);
     ES_TRY(es_text_check_name(lines, atom->a, "first argument"));
     ES_TRY(es_text_check_name(lines, atom->b, "second argument"));
     rest = es_piece_skip_blanks(rest);

@@ -36,19 +36,14 @@ static EsStatus take_number(const EsTextLines *lines, EsPiece *rest, const char 
     return ES_STATUS_OK;
 }
 
-static EsPiece strip_quotes(EsPiece name) {
-    char first = name.text[0];
-    int is_quoted =
-        name.bytes > 2 && (first == '"' || first == '\'') && name.text[name.bytes - 1] == first;
-    return is_quoted ? (EsPiece){name.text + 1, name.bytes - 2} : name;
-}
-
 static EsStatus parse_line(const EsTextLines *lines, EsPiece line, SoftLine *soft) {
     EsPiece rest = line;
     double rank;
     ES_TRY(es_text_take_atom(lines, &rest, &soft->atom));
-    soft->atom.a = strip_quotes(soft->atom.a);
-    soft->atom.b = strip_quotes(soft->atom.b);
+    soft->atom.a = es_piece_strip_quotes(soft->atom.a);
+    soft->atom.b = es_piece_strip_quotes(soft->atom.b);
+    ES_TRY(es_text_check_name(lines, soft->atom.a, "first argument"));
+    ES_TRY(es_text_check_name(lines, soft->atom.b, "second argument"));
     ES_TRY(take_number(lines, &rest, "score", &soft->score));
     const char *rank_text = es_piece_skip_blanks(rest).text;
     ES_TRY(take_number(lines, &rest, "rank", &rank));

@@ -74,6 +74,14 @@ EsPiece es_piece_trim(EsPiece piece) {
     return piece;
 }
 
+EsPiece es_piece_strip_quotes(EsPiece name) {
+    char first = name.text[0];
+    if (name.bytes >= 2 && (first == '"' || first == '\'') && name.text[name.bytes - 1] == first) {
+        return (EsPiece){name.text + 1, name.bytes - 2};
+    }
+    return name;
+}
+
 EsStatus es_text_check_name(const EsTextLines *lines, EsPiece name, const char *what) {
     if (name.bytes == 0) {
         return ES_LINE_FAIL(lines, name.text, "the %s has no name", what);

@@ -48,6 +48,9 @@ int es_piece_equals(EsPiece piece, EsPiece other);
 EsPiece es_piece_skip_blanks(EsPiece piece);
 EsPiece es_piece_trim(EsPiece piece);
 
+// Without the quotes, single or double, that a name which is not empty begins and ends with.
+EsPiece es_piece_strip_quotes(EsPiece name);
+
 // Fails when a name is empty, too long, or has a blank inside; `what` names it in the message.
 EsStatus es_text_check_name(const EsTextLines *lines, EsPiece name, const char *what);
 

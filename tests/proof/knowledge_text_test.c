@@ -51,6 +51,25 @@ TEST(depths_go_to_the_queries_they_name) {
     es_kg_destroy(graph);
 }
 
+// Quotes belong to the names of columns, and to no others.
+TEST(depths_may_quote_their_names) {
+    const char *const triples[] = {"p('a',\"b\").\n", "'a'\tp\t\"b\"\n"};
+    for (size_t i = 0; i < sizeof triples / sizeof triples[0]; i++) {
+        EsKgBuilder *builder = NULL;
+        EsKnowledgeGraph *graph = NULL;
+        int32_t n_read;
+        REQUIRE_OK(es_kg_builder_create(&builder));
+        REQUIRE_OK(es_kg_text_read_triples(builder, ES_KG_SPLIT_TEST, "t", triples[i],
+                                           strlen(triples[i]), &n_read));
+        REQUIRE_OK(es_kg_builder_finish(builder, &graph));
+        const char depths[] = "p('a',\"b\") 3\n";
+        REQUIRE_OK(es_kg_text_read_depths(graph, ES_KG_SPLIT_TEST, "d", depths, strlen(depths)));
+        EXPECT_EQ(graph->splits[ES_KG_SPLIT_TEST].depths[0], 3);
+        es_kg_destroy(graph);
+        es_kg_builder_destroy(builder);
+    }
+}
+
 TEST(domains_group_constants) {
     EsKnowledgeGraph *graph;
     REQUIRE_OK(build_case("p(a,b)\np(c,d)\n", NULL, NULL, &graph));

@@ -64,6 +64,7 @@ TEST(what_is_wrong_is_said_with_its_place) {
         {"p(a,b) 0.9 0\n", "soft.txt:1:12: the rank is 0, expected a whole number from 1"},
         {"p(a,b) 0.9 1.5\n", "soft.txt:1:12: the rank is 1.5, expected a whole number from 1"},
         {"p(a,b) 0.9 1 x\n", "soft.txt:1:14: \"x\" after the rank"},
+        {"p(\"\",b) 0.9 1\n", "soft.txt:1:4: the first argument has no name"},
         {"p(a,b,c) 0.9 1\n", "soft.txt:1:3: \"p\" has 3 arguments, expected 2"},
         {"nothing\n", "soft.txt:1:1: no opening bracket in \"nothing\", expected predicate(a,b)"},
     };
