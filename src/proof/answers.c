@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "proof/closure.h"
+#include "proof/proof_array.h"
 
 EsAnswersSettings es_answers_defaults(void) {
     return (EsAnswersSettings){.prover = es_prover_defaults(),
@@ -12,20 +13,11 @@ EsAnswersSettings es_answers_defaults(void) {
 }
 
 EsStatus es_atom_list_add(EsAtomList *list, EsAtom atom) {
-    if (list->count == list->capacity) {
-        int64_t capacity = ES_MAX((int64_t)list->capacity * 2, 256);
-        void *memory;
-        if (capacity > INT32_MAX) {
-            return ES_FAIL(MEMORY, "more than %d atoms in one list", list->count);
-        }
-        ES_TRY(es_allocate((size_t)capacity * sizeof *list->atoms, &memory));
-        if (list->count > 0) {
-            memcpy(memory, list->atoms, (size_t)list->count * sizeof *list->atoms);
-        }
-        es_release(list->atoms);
-        list->atoms = memory;
-        list->capacity = (int32_t)capacity;
+    if (list->count == INT32_MAX) {
+        return ES_FAIL(MEMORY, "more than %d atoms in one list", list->count);
     }
+    ES_TRY(es_proof_array_grow((void **)&list->atoms, sizeof *list->atoms, list->count,
+                               (int64_t)list->count + 1, &list->capacity));
     list->atoms[list->count++] = atom;
     return ES_STATUS_OK;
 }

@@ -88,7 +88,8 @@ void es_answers_destroy(EsAnswers *answers);
 // A list of atoms that grows; all zero is empty.
 typedef struct EsAtomList {
     EsAtom *atoms; // owned
-    int32_t count, capacity;
+    int32_t count;
+    int64_t capacity;
 } EsAtomList;
 
 EsStatus es_atom_list_add(EsAtomList *list, EsAtom atom);

@@ -131,6 +131,12 @@ static inline ES_HOST_DEVICE size_t es_kg_row(const EsKnowledgeGraph *graph, int
     return (size_t)predicate * ((size_t)graph->n_constants + 1) + (size_t)term;
 }
 
+// Whether an atom is over the graph's predicates and constants, without variables.
+static inline ES_HOST_DEVICE int es_kg_is_ground(const EsKnowledgeGraph *graph, EsAtom atom) {
+    return atom.predicate >= 1 && atom.predicate <= graph->n_predicates && atom.a >= 1 &&
+           atom.a <= graph->n_constants && atom.b >= 1 && atom.b <= graph->n_constants;
+}
+
 // The lookups below take 1 <= predicate <= P and 1 <= a, b <= C.
 
 // Facts p(?,?), by (a, b).

@@ -64,8 +64,7 @@ static int is_wanted_query(const EsProofEnv *env, EsAtom atom, int32_t depth) {
 }
 
 static EsStatus check_query(const EsKnowledgeGraph *graph, EsAtom atom, int32_t i) {
-    if (atom.predicate < 1 || atom.predicate > graph->n_predicates || atom.a < 1 ||
-        atom.a > graph->n_constants || atom.b < 1 || atom.b > graph->n_constants) {
+    if (!es_kg_is_ground(graph, atom)) {
         return ES_FAIL(ARGUMENT,
                        "query %d, %d(%d,%d), is not over the graph's %d predicates and %d "
                        "constants",

@@ -13,9 +13,9 @@
 typedef struct EsProofBlock {
     _Alignas(ES_ALIGNMENT) EsAtom *atoms; // owned
     int32_t *start; // successor k is atoms[start[k]] to atoms[start[k+1] - 1]; owned
-    int32_t n_atoms, atom_capacity;
-    int32_t n_successors, start_capacity;
-    int is_out_of_memory;
+    int32_t n_atoms, n_successors;
+    int64_t atom_capacity, start_capacity;
+    int is_out_of_memory; // in the last step
 } EsProofBlock;
 
 // V is the most states that a slot remembers, 0 without memory.

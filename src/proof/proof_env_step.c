@@ -2,6 +2,7 @@
 // then find what may follow. A block of slots is the work of one thread at a time.
 #include <string.h>
 
+#include "proof/proof_array.h"
 #include "proof/proof_env_internal.h"
 
 void es_proof_env_run(const EsProofEnv *env, int32_t min_blocks, EsPieceFunction function,
@@ -123,41 +124,27 @@ static void take_action(EsProofEnv *env, int32_t slot, BlockFlags *flags,
 
 // --- successors ---
 
-static int grow_array(void **array, size_t item_bytes, int32_t used, int32_t wanted,
-                      int32_t *capacity) {
-    if (wanted <= *capacity) {
-        return 1;
+// Append an expansion to its block. Fails when there is no memory for it, or when the atoms of the
+// block are more than an int32_t counts.
+static EsStatus keep_successors(EsProofBlock *block, const EsSuccessors *out) {
+    int64_t n_atoms = (int64_t)block->n_atoms + out->start[out->count];
+    int64_t n_successors = (int64_t)block->n_successors + out->count;
+    if (n_atoms > INT32_MAX) {
+        return ES_FAIL(MEMORY, "more than %d atoms of %d states", INT32_MAX, ES_PROOF_BLOCK);
     }
-    int32_t larger = ES_MAX(wanted, ES_MAX(2 * *capacity, 256));
-    void *memory;
-    if (es_allocate((size_t)larger * item_bytes, &memory) != ES_STATUS_OK) {
-        return 0;
-    }
-    if (*capacity > 0) {
-        memcpy(memory, *array, (size_t)used * item_bytes);
-    }
-    es_release(*array);
-    *array = memory;
-    *capacity = larger;
-    return 1;
-}
-
-// Append an expansion to its block. Returns 0 when there is no memory for it.
-static int keep_successors(EsProofBlock *block, const EsSuccessors *out) {
-    int32_t n_atoms = out->start[out->count];
-    if (!grow_array((void **)&block->atoms, sizeof *block->atoms, block->n_atoms,
-                    block->n_atoms + n_atoms, &block->atom_capacity) ||
-        !grow_array((void **)&block->start, sizeof *block->start, block->n_successors + 1,
-                    block->n_successors + out->count + 1, &block->start_capacity)) {
-        return 0;
-    }
-    copy_atoms(block->atoms + block->n_atoms, out->atoms, n_atoms);
+    ES_TRY(es_proof_array_grow((void **)&block->atoms, sizeof *block->atoms, block->n_atoms,
+                               n_atoms, &block->atom_capacity));
+    // with nothing kept yet the first element is still the zero that new memory has
+    ES_TRY(es_proof_array_grow((void **)&block->start, sizeof *block->start,
+                               block->n_successors > 0 ? block->n_successors + 1 : 0,
+                               n_successors + 1, &block->start_capacity));
+    copy_atoms(block->atoms + block->n_atoms, out->atoms, out->start[out->count]);
     for (int32_t k = 1; k <= out->count; k++) {
         block->start[block->n_successors + k] = block->n_atoms + out->start[k];
     }
-    block->n_atoms += n_atoms;
-    block->n_successors += out->count;
-    return 1;
+    block->n_atoms = (int32_t)n_atoms;
+    block->n_successors = (int32_t)n_successors;
+    return ES_STATUS_OK;
 }
 
 static void expand_state(const EsProofEnv *env, int32_t slot, EsSuccessors *out,
@@ -191,7 +178,10 @@ static void list_successors(EsProofEnv *env, int32_t slot, int max_skips, EsSucc
     counters->n_successors += out->count;
     env->first[slot] = block->n_successors;
     env->count[slot] = out->count;
-    block->is_out_of_memory |= !keep_successors(block, out);
+    if (keep_successors(block, out) != ES_STATUS_OK) {
+        env->count[slot] = 0; // so that no action of the slot is taken
+        block->is_out_of_memory = 1;
+    }
 }
 
 // --- blocks ---
@@ -227,6 +217,7 @@ static void step_block(void *context, int64_t piece, int worker) {
         publish_flags(&env->result, begin, (size_t)(end - begin), &flags);
     }
     env->blocks[piece].n_atoms = env->blocks[piece].n_successors = 0;
+    env->blocks[piece].is_out_of_memory = 0;
     for (int32_t slot = begin; slot < end; slot++) {
         list_successors(env, slot, skips ? ES_PROOF_MAX_SKIPS : 0, &env->scratch[worker],
                         &counters);

@@ -183,13 +183,7 @@ static EsStatus check_states(const EsKnowledgeGraph *graph, const EsAtomSpan *st
                            states[i].count, ES_PROOF_MAX_ATOMS);
         }
     }
-    EsAtom query = states[0].atoms[0];
-    if (query.predicate < 1 || query.predicate > graph->n_predicates || query.a < 1 ||
-        query.a > graph->n_constants || query.b < 1 || query.b > graph->n_constants) {
-        return ES_FAIL(ARGUMENT, "the query %d(%d,%d) is no ground atom of the graph",
-                       query.predicate, query.a, query.b);
-    }
-    return ES_STATUS_OK;
+    return es_proof_check_query(graph, states[0].atoms[0]);
 }
 
 static EsStatus follow_states(Build *build, EsGoalSelection selection, const EsAtomSpan *states,
@@ -273,8 +267,7 @@ static EsStatus check_node(const EsProofTree *tree, int32_t i) {
     const EsKnowledgeGraph *graph = tree->graph;
     EsProofNode node = tree->nodes[i];
     EsAtom atom = node.atom;
-    if (atom.predicate < 1 || atom.predicate > graph->n_predicates || atom.a < 1 || atom.b < 1 ||
-        atom.a > graph->n_constants || atom.b > graph->n_constants) {
+    if (!es_kg_is_ground(graph, atom)) {
         return ES_FAIL(INPUT, "node %d of a proof is no ground atom of the graph", i);
     }
     if (node.rule == ES_PROOF_NODE_FACT) {

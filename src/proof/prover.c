@@ -16,6 +16,9 @@ struct EsProver {
 
 // --- buffers ---
 
+// the table that finds duplicates has at least twice as many places
+#define MAX_SUCCESSORS (1 << 29)
+
 int32_t es_proof_max_candidates(const EsKnowledgeGraph *graph) {
     int32_t most = 1;
     for (int32_t p = 1; p <= graph->n_predicates; p++) {
@@ -27,9 +30,14 @@ int32_t es_proof_max_candidates(const EsKnowledgeGraph *graph) {
 }
 
 EsStatus es_successors_create(int32_t max_states, int32_t max_atoms, EsSuccessors *successors) {
-    ES_ASSERT(max_states >= 1 && max_states <= 1 << 28 && max_atoms >= 0 &&
-              max_atoms <= ES_PROOF_MAX_ATOMS);
+    ES_ASSERT(max_states >= 1 && max_atoms >= 0 && max_atoms <= ES_PROOF_MAX_ATOMS);
     memset(successors, 0, sizeof *successors);
+    if (max_states > MAX_SUCCESSORS || ((int64_t)max_states + 1) * max_atoms > INT32_MAX) {
+        return ES_FAIL(MEMORY,
+                       "%d successors of %d atoms are more than one list holds; a limit on "
+                       "successors or fewer atoms would help",
+                       max_states, max_atoms);
+    }
     int32_t table_size = 4;
     while (table_size < 2 * max_states) {
         table_size *= 2;
@@ -184,8 +192,7 @@ void es_prover_destroy(EsProver *prover) {
 }
 
 EsStatus es_proof_check_query(const EsKnowledgeGraph *graph, EsAtom query) {
-    if (query.predicate < 1 || query.predicate > graph->n_predicates || query.a < 1 ||
-        query.a > graph->n_constants || query.b < 1 || query.b > graph->n_constants) {
+    if (!es_kg_is_ground(graph, query)) {
         return ES_FAIL(ARGUMENT,
                        "the query %d(%d,%d) is not over the graph's %d predicates and %d constants",
                        query.predicate, query.a, query.b, graph->n_predicates, graph->n_constants);

@@ -45,7 +45,8 @@ typedef struct EsProverReport {
 // Successor lists of a graph can be this long, duplicates included.
 int32_t es_proof_max_candidates(const EsKnowledgeGraph *graph);
 
-// Buffers for up to max_states successors of max_atoms atoms.
+// Buffers for up to max_states successors of max_atoms atoms. MEMORY also when their atoms are more
+// than an int32_t counts, which a predicate with 10^8 facts may ask for.
 EsStatus es_successors_create(int32_t max_states, int32_t max_atoms, EsSuccessors *successors);
 void es_successors_destroy(EsSuccessors *successors);
 

@@ -70,7 +70,8 @@ typedef struct EsRuleCounter {
     int32_t n_y, stamp;
     // what was found
     EsMinedRule *rules; // owned
-    int32_t n_rules, capacity;
+    int32_t n_rules;
+    int64_t capacity;
     EsStatus status;
 } EsRuleCounter;
 

@@ -1,21 +1,13 @@
 // Which of the counted bodies make rules worth listing.
-#include <string.h>
-
-#include "base/arena.h"
+#include "proof/proof_array.h"
 #include "proof/rule_miner_count.h"
 
 static EsStatus keep_rule(EsRuleCounter *counter, const EsMinedRule *rule) {
-    if (counter->n_rules == counter->capacity) {
-        int32_t capacity = ES_MAX(counter->capacity * 2, 64);
-        void *memory;
-        ES_TRY(es_allocate((size_t)capacity * sizeof *rule, &memory));
-        if (counter->n_rules > 0) {
-            memcpy(memory, counter->rules, (size_t)counter->n_rules * sizeof *rule);
-        }
-        es_release(counter->rules);
-        counter->rules = memory;
-        counter->capacity = capacity;
+    if (counter->n_rules == INT32_MAX) {
+        return ES_FAIL(MEMORY, "more than %d rules of one thread", counter->n_rules);
     }
+    ES_TRY(es_proof_array_grow((void **)&counter->rules, sizeof *counter->rules, counter->n_rules,
+                               (int64_t)counter->n_rules + 1, &counter->capacity));
     counter->rules[counter->n_rules++] = *rule;
     return ES_STATUS_OK;
 }

@@ -112,6 +112,16 @@ TEST(prover_forgets) {
     es_kg_destroy(graph);
 }
 
+// A graph may ask for more than its lists can count; that is no mistake of ours.
+TEST(lists_that_cannot_be_counted_are_refused) {
+    const int32_t sizes[][2] = {{1 << 28, ES_PROOF_MAX_ATOMS}, {INT32_MAX, 0}, {INT32_MAX, 1}};
+    for (size_t i = 0; i < ES_COUNT_OF(sizes); i++) {
+        EsSuccessors successors;
+        EXPECT_STATUS(es_successors_create(sizes[i][0], sizes[i][1], &successors), MEMORY);
+        EXPECT(successors.atoms == NULL);
+    }
+}
+
 TEST(wrong_arguments) {
     EsKnowledgeGraph *graph = make_small_graph("p(a,b)", "p(y,x) -> p(x,y)", "");
     EsProverSettings settings = es_prover_defaults();
