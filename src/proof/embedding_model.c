@@ -2,25 +2,10 @@
 #include "proof/embedding_model.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 
 #define LANES 16
-
-void es_kg_names_hash(const EsKnowledgeGraph *graph, char text[ES_SHA256_TEXT_BYTES]) {
-    EsSha256 hash;
-    es_sha256_begin(&hash);
-    // each with its end, so that "ab", "c" is not "a", "bc"; an empty name separates the kinds
-    for (int32_t c = 1; c <= graph->n_constants; c++) {
-        es_sha256_append(&hash, graph->constant_names[c], strlen(graph->constant_names[c]) + 1);
-    }
-    es_sha256_append(&hash, "", 1);
-    for (int32_t p = 1; p <= graph->n_predicates; p++) {
-        es_sha256_append(&hash, graph->predicate_names[p], strlen(graph->predicate_names[p]) + 1);
-    }
-    es_sha256_end(&hash, text);
-}
 
 EsStatus es_embedding_model_create(const EsKnowledgeGraph *graph, int32_t n_dimensions,
                                    EsEmbeddingModel **model) {

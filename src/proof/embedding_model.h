@@ -17,8 +17,8 @@
 #ifndef ES_PROOF_EMBEDDING_MODEL_H
 #define ES_PROOF_EMBEDDING_MODEL_H
 
-#include "base/sha256.h"
 #include "proof/corruptions.h"
+#include "proof/knowledge_hash.h"
 
 ES_EXTERN_C_BEGIN
 
@@ -35,9 +35,6 @@ typedef struct EsEmbeddingModel {
                                            //                                           (2 P x W)
     char names_hash[ES_SHA256_TEXT_BYTES]; // of the graph's names, see es_kg_names_hash
 } EsEmbeddingModel;
-
-// Hash of all names in their order: two graphs with the same one number names alike.
-void es_kg_names_hash(const EsKnowledgeGraph *graph, char text[ES_SHA256_TEXT_BYTES]);
 
 // A model for this graph with all numbers 0. ARGUMENT when n_dimensions is not a multiple of
 // ES_EMBEDDING_DIMENSION_STEP from 8 to ES_EMBEDDING_MAX_DIMENSIONS.

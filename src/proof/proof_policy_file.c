@@ -4,25 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sha256.h"
+#include "proof/knowledge_hash.h"
 #include "proof/proof_policy_internal.h"
 
 #define FORMAT "esper proof policy 1"
-
-// What rows of the tables mean: sizes and all names in order.
-static void hash_names(const EsKnowledgeGraph *graph, char text[ES_SHA256_TEXT_BYTES]) {
-    EsSha256 hash;
-    es_sha256_begin(&hash);
-    for (int32_t i = 1; i <= graph->n_constants; i++) {
-        es_sha256_append(&hash, graph->constant_names[i], strlen(graph->constant_names[i]) + 1);
-    }
-    // no name is empty: the constants end here
-    es_sha256_append(&hash, "", 1);
-    for (int32_t i = 1; i <= graph->n_predicates; i++) {
-        es_sha256_append(&hash, graph->predicate_names[i], strlen(graph->predicate_names[i]) + 1);
-    }
-    es_sha256_end(&hash, text);
-}
 
 // --- writing ---
 
@@ -39,7 +24,7 @@ void es_proof_policy_note(const EsProofPolicy *policy, EsProofPolicyNotes *notes
     snprintf(add_entry(notes, "format"), bytes, "%s", FORMAT);
     snprintf(add_entry(notes, "n_constants"), bytes, "%d", policy->graph->n_constants);
     snprintf(add_entry(notes, "n_predicates"), bytes, "%d", policy->graph->n_predicates);
-    hash_names(policy->graph, add_entry(notes, "names"));
+    es_kg_names_hash(policy->graph, add_entry(notes, "names"));
     // nine digits bring back any float
 #define X(type, name, start, lowest, highest, help)                                                \
     snprintf(add_entry(notes, #name), bytes, "%.9g", (double)policy->settings.name);
@@ -112,7 +97,7 @@ static EsStatus check_graph(const EsSafetensors *file, const char *path,
     }
     char wanted[ES_SHA256_TEXT_BYTES];
     const char *names = es_safetensors_metadata(file, "names");
-    hash_names(graph, wanted);
+    es_kg_names_hash(graph, wanted);
     if (names == NULL || strcmp(names, wanted) != 0) {
         return ES_FAIL(INPUT,
                        "%s was trained on another graph: as many constants and predicates, but "
