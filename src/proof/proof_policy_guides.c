@@ -11,7 +11,7 @@ EsStatus es_proof_guides_create(const EsProofPolicy *policy, int n_guides, EsPro
     EsStatus status = ES_STATUS_OK;
     size_t n = (size_t)n_guides;
     memset(guides, 0, sizeof *guides);
-    ES_TRY_GOTO(es_allocate(n * sizeof *guides->judges, (void **)&guides->judges));
+    ES_TRY_GOTO(es_allocate(n * sizeof(EsProofJudge *), (void **)&guides->judges));
     ES_TRY_GOTO(es_allocate(n * sizeof *guides->guides, (void **)&guides->guides));
     guides->n_guides = n_guides;
     for (int i = 0; i < n_guides; i++) {

@@ -31,7 +31,7 @@ EsStatus es_proof_memory_create(const EsProofPolicy *policy, EsThreadPool *pool,
     memory->pool = pool;
     memory->version = policy->version;
     ES_TRY_GOTO(
-        es_allocate(sizeof *memory->workers * (size_t)n_workers, (void **)&memory->workers));
+        es_allocate(sizeof(EsProofWorker *) * (size_t)n_workers, (void **)&memory->workers));
     memory->n_workers = n_workers;
     for (int i = 0; i < n_workers; i++) {
         ES_TRY_GOTO(es_proof_worker_create(policy, 0, &memory->workers[i]));

@@ -31,7 +31,7 @@ static EsStatus create_parts(EsProofTrainee *t) {
     options.measures = options.skips_nonfinite = 1;
     ES_TRY(es_optimiser_create(policy->layout, policy->store, &options, &t->optimiser));
     ES_TRY(es_proof_judge_create(policy, t->pool, INT32_MAX, &t->judge));
-    ES_TRY(es_allocate(sizeof *t->workers * (size_t)es_thread_pool_size(t->pool),
+    ES_TRY(es_allocate(sizeof(EsProofWorker *) * (size_t)es_thread_pool_size(t->pool),
                        (void **)&t->workers));
     t->n_workers = es_thread_pool_size(t->pool);
     for (int i = 0; i < t->n_workers; i++) {

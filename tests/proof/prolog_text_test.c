@@ -84,8 +84,9 @@ TEST(a_long_line_and_long_names) {
     memset(text, 'x', bytes);
     expect_failure(text, bytes, "a.pl:1:1: no period ends the clause that begins here");
     // a name that is too long is no name of a graph
-    memcpy(text, "p('", 3);
-    memcpy(text + bytes - 6, "',b).\n", 6);
+    static const char begin[] = {'p', '(', '\''}, end[] = {'\'', ',', 'b', ')', '.', '\n'};
+    memcpy(text, begin, sizeof begin);
+    memcpy(text + bytes - sizeof end, end, sizeof end);
     REQUIRE_OK(read_text(text, bytes, &counts, &graph));
     EXPECT_EQ(counts.n_skipped, 1);
     es_kg_destroy(graph);
@@ -102,7 +103,9 @@ TEST(damaged_text_never_breaks_the_reader) {
         size_t bytes = strlen(seed) - (size_t)throw_dice(&dice, (int)strlen(seed) / 2);
         // exactly as many bytes as there are, so that a sanitizer sees a step beyond
         char *copy = malloc(bytes);
-        memcpy(copy, seed, bytes);
+        for (size_t i = 0; i < bytes; i++) {
+            copy[i] = seed[i];
+        }
         int n_changes = throw_dice(&dice, 6);
         for (int i = 0; i < n_changes; i++) {
             copy[throw_dice(&dice, (int)bytes)] = special[throw_dice(&dice, sizeof special - 1)];
