@@ -223,6 +223,7 @@ static EsStatus run_arm(Curves *curves, Arm arm, const EsKnowledgeGraph *graph,
     EsStatus status = ES_STATUS_OK;
     if (arm == ARM_BREADTH) {
         settings.kind = ES_SEARCH_BREADTH;
+        settings.value_weight = 0;
     }
     if (policy != NULL) {
         ES_TRY(es_proof_guides_create(policy, es_thread_pool_size(pool), &guides));
@@ -307,6 +308,9 @@ EsExit es_prove_curve_run(int argc, char **argv) {
                        "a trained policy (esper prove train), compared with fresh weights"),
         ES_OPTION_INT("policy-seed", &policy_seed, "42", 0, 2147483647, "N",
                       "of the fresh weights: the seed of a run gives those it began with"),
+        ES_OPTION_FLOAT("value-weight", &curves.settings.value_weight, "0", 0,
+                        ES_SEARCH_MAX_VALUE_WEIGHT, "W",
+                        "order states by log-probability + W log(value); needs --policy"),
         ES_OPTION_INT("nodes", &n_nodes, "10000", 1, 2147483647, "N", "most expansions of a query"),
         ES_OPTION_INT("batch", &curves.settings.batch, "1", 1, 1 << 16, "N",
                       "states judged together"),
@@ -336,6 +340,9 @@ EsExit es_prove_curve_run(int argc, char **argv) {
     if (status == ES_STATUS_OK) {
         status = es_prove_parse_word("selection", selection, es_prove_selection_names,
                                      ES_COUNT_OF(es_prove_selection_names), &selection_index);
+    }
+    if (status == ES_STATUS_OK && curves.settings.value_weight > 0 && curves.policy_path == NULL) {
+        status = ES_FAIL(ARGUMENT, "--value-weight needs a --policy, whose values they are");
     }
     if (status == ES_STATUS_OK) {
         curves.split = (EsKgSplit)split_index;

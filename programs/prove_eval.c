@@ -163,7 +163,7 @@ typedef struct Typed {
     int n_queries, is_spaced, n_corruptions, uses_domains, draw_seed;
     int max_depth, max_atoms, max_states, max_successors, n_nodes, beam_width, n_samples, batch;
     int has_end, reference_depth, shows_predicates, n_threads, as_json;
-    double temperature;
+    double temperature, value_weight;
 } Typed;
 
 // "head", "tail" or both, with a comma.
@@ -200,6 +200,9 @@ static EsStatus parse_words(const Typed *typed, EsProveEval *eval) {
     if (typed->policy_path != NULL && eval->search <= 1 + ES_SEARCH_BREADTH) {
         return ES_FAIL(ARGUMENT, "--policy guides a --search: best_first, beam, greedy or sampled");
     }
+    if (typed->value_weight > 0 && typed->policy_path == NULL) {
+        return ES_FAIL(ARGUMENT, "--value-weight needs a --policy, whose values they are");
+    }
     eval->policy_path = typed->policy_path;
     return ES_STATUS_OK;
 }
@@ -231,6 +234,7 @@ static EsStatus settle(const Typed *typed, EsProveEval *eval) {
     made.searches.batch = typed->batch;
     made.searches.has_end = typed->has_end;
     made.searches.temperature = typed->temperature;
+    made.searches.value_weight = typed->value_weight;
     made.searches.seed = (uint64_t)typed->draw_seed;
     *eval = made;
     return ES_STATUS_OK;
@@ -266,6 +270,8 @@ EsExit es_prove_eval_run(int argc, char **argv) {
                       "of a state, for a search; 0: all"),
         ES_OPTION_TEXT("policy", &typed.policy_path, NULL, "FILE",
                        "a trained policy (esper prove train) that guides the search"),
+        ES_OPTION_FLOAT("value-weight", &typed.value_weight, "0", 0, ES_SEARCH_MAX_VALUE_WEIGHT,
+                        "W", "order states by log-probability + W log(value); needs --policy"),
         ES_OPTION_INT("nodes", &typed.n_nodes, "1000", 1, 2147483647, "N",
                       "expansions of a search per candidate"),
         ES_OPTION_INT("beam-width", &typed.beam_width, "16", 1, 1 << 20, "N", "states of a level"),

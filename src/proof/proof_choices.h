@@ -22,9 +22,9 @@ typedef struct EsProofChoices {
 // What steers a search: the probability with which it would take each successor.
 typedef struct EsProofGuide {
     void *context;
-    // log_probability (M): over the successors of one state their exponentials sum to 1. value (N):
-    // what the guide expects of each state; may be NULL. The result for a state does not depend on
-    // the others of the call.
+    // log_probability (M): over the successors of one state their exponentials sum to 1. value (M):
+    // what the guide expects to come of each successor, for a terminal one anything; may be NULL.
+    // The result for a state does not depend on the others of the call.
     EsStatus (*judge)(void *context, const EsProofChoices *choices, float *log_probability,
                       float *value);
 } EsProofGuide;

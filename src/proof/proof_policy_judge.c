@@ -46,16 +46,21 @@ static EsStatus begin_call(EsProofJudge *judge, const EsProofChoices *choices) {
                                0, choices->first[choices->n_states], &judge->successor_capacity);
 }
 
-static void read_values(const EsProofJudge *judge, int32_t n_states, float *value) {
-    for (int32_t i = 0; i < n_states; i++) {
-        value[i] = judge->memory->value[judge->state_number[i]];
+// `value` may be NULL.
+static void read_values(const EsProofJudge *judge, const int32_t *numbers, int32_t count,
+                        float *value) {
+    for (int32_t i = 0; value != NULL && i < count; i++) {
+        value[i] = judge->memory->value[numbers[i]];
     }
 }
 
-EsStatus es_proof_judge_logits(EsProofJudge *judge, const EsProofChoices *choices, float *logits,
-                               float *value) {
+// logits (M); state_value (N) and successor_value (M) may be NULL.
+static EsStatus judge_choices(EsProofJudge *judge, const EsProofChoices *choices, float *logits,
+                              float *state_value, float *successor_value) {
+    int whose = (state_value != NULL ? ES_PROOF_VALUES_OF_STATES : 0) |
+                (successor_value != NULL ? ES_PROOF_VALUES_OF_SUCCESSORS : 0);
     ES_TRY(begin_call(judge, choices));
-    ES_TRY(es_proof_memory_take(judge->memory, choices, value != NULL, judge->state_number,
+    ES_TRY(es_proof_memory_take(judge->memory, choices, whose, judge->state_number,
                                 judge->successor_number));
     ES_TRY(es_proof_memory_fill(judge->memory));
     for (int32_t i = 0; i < choices->n_states; i++) {
@@ -64,17 +69,22 @@ EsStatus es_proof_judge_logits(EsProofJudge *judge, const EsProofChoices *choice
                               judge->successor_number + first, choices->first[i + 1] - first,
                               logits + first);
     }
-    if (value != NULL) {
-        read_values(judge, choices->n_states, value);
-    }
+    read_values(judge, judge->state_number, choices->n_states, state_value);
+    read_values(judge, judge->successor_number, choices->first[choices->n_states], successor_value);
     return ES_STATUS_OK;
+}
+
+EsStatus es_proof_judge_logits(EsProofJudge *judge, const EsProofChoices *choices, float *logits,
+                               float *value) {
+    return judge_choices(judge, choices, logits, value, NULL);
 }
 
 EsStatus es_proof_judge_values(EsProofJudge *judge, const EsProofChoices *choices, float *value) {
     ES_TRY(begin_call(judge, choices));
-    ES_TRY(es_proof_memory_take(judge->memory, choices, 1, judge->state_number, NULL));
+    ES_TRY(es_proof_memory_take(judge->memory, choices, ES_PROOF_VALUES_OF_STATES,
+                                judge->state_number, NULL));
     ES_TRY(es_proof_memory_fill(judge->memory));
-    read_values(judge, choices->n_states, value);
+    read_values(judge, judge->state_number, choices->n_states, value);
     return ES_STATUS_OK;
 }
 
@@ -94,7 +104,7 @@ static EsStatus find_probabilities(EsProofJudge *judge, const EsProofChoices *ch
 EsStatus es_proof_policy_judge(void *context, const EsProofChoices *choices, float *log_probability,
                                float *value) {
     EsProofJudge *judge = context;
-    ES_TRY(es_proof_judge_logits(judge, choices, log_probability, value));
+    ES_TRY(judge_choices(judge, choices, log_probability, NULL, value));
     for (int32_t i = 0; i < choices->n_states; i++) {
         int n = 0;
         ES_TRY(find_probabilities(judge, choices, log_probability, i, &n));

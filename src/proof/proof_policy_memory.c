@@ -125,16 +125,18 @@ static EsStatus take_state(EsProofMemory *memory, EsAtomSpan state, uint8_t want
     return es_proof_memory_want(memory, *number, wanted);
 }
 
-EsStatus es_proof_memory_take(EsProofMemory *memory, const EsProofChoices *choices, int wants_value,
+EsStatus es_proof_memory_take(EsProofMemory *memory, const EsProofChoices *choices, int whose,
                               int32_t *state_number, int32_t *successor_number) {
+    uint8_t state_value = whose & ES_PROOF_VALUES_OF_STATES ? ES_PROOF_KNOWS_VALUE : 0;
+    uint8_t successor_value = whose & ES_PROOF_VALUES_OF_SUCCESSORS ? ES_PROOF_KNOWS_VALUE : 0;
     for (int32_t i = 0; i < choices->n_states; i++) {
         int has_choice = successor_number != NULL && choices->first[i + 1] - choices->first[i] > 1;
         uint8_t encoding = has_choice ? ES_PROOF_KNOWS_ENCODING : 0;
-        uint8_t value = wants_value ? ES_PROOF_KNOWS_VALUE : 0;
-        ES_TRY(take_state(memory, choices->states[i], encoding | value, &state_number[i]));
+        ES_TRY(take_state(memory, choices->states[i], encoding | state_value, &state_number[i]));
         for (int32_t k = choices->first[i]; successor_number != NULL && k < choices->first[i + 1];
              k++) {
-            ES_TRY(take_state(memory, choices->successors[k], encoding, &successor_number[k]));
+            ES_TRY(take_state(memory, choices->successors[k], encoding | successor_value,
+                              &successor_number[k]));
         }
     }
     return ES_STATUS_OK;

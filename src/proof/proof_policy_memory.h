@@ -5,7 +5,8 @@
 // step. What is missing is computed in one go, in blocks of rows over the threads of a pool; the
 // bits do not depend on the blocks.
 //
-//     ES_TRY(es_proof_memory_take(memory, choices, 1, state_number, successor_number));
+//     ES_TRY(es_proof_memory_take(memory, choices, ES_PROOF_VALUES_OF_STATES, state_number,
+//                                 successor_number));
 //     ES_TRY(es_proof_memory_fill(memory));
 //     es_proof_memory_score(memory, state_number[0], successor_number, n, logits);
 //
@@ -19,6 +20,9 @@ ES_EXTERN_C_BEGIN
 
 // What may be known of a state, or wanted.
 enum { ES_PROOF_KNOWS_ENCODING = 1, ES_PROOF_KNOWS_VALUE = 2 };
+
+// Whose values a call wants.
+enum { ES_PROOF_VALUES_OF_STATES = 1, ES_PROOF_VALUES_OF_SUCCESSORS = 2 };
 
 typedef struct EsProofMemory {
     const EsProofPolicy *policy; // borrowed
@@ -55,10 +59,10 @@ void es_proof_memory_refresh(EsProofMemory *memory, EsGoalSelection selection);
 // Mark what a known state needs.
 EsStatus es_proof_memory_want(EsProofMemory *memory, int32_t number, uint8_t wanted);
 
-// Numbers of the states (N) and of their successors (M), and all that scoring them needs as wanted:
-// where there is but one successor, no encoding. The numbers of successors may be NULL: then the
-// values of the states alone are wanted.
-EsStatus es_proof_memory_take(EsProofMemory *memory, const EsProofChoices *choices, int wants_value,
+// Numbers of the states (N) and of their successors (M), and all that scoring them needs as wanted,
+// with the values of `whose`: where there is but one successor, no encoding. The numbers of
+// successors may be NULL: then the values of the states alone are wanted.
+EsStatus es_proof_memory_take(EsProofMemory *memory, const EsProofChoices *choices, int whose,
                               int32_t *state_number, int32_t *successor_number);
 
 // Compute what is wanted and not known.

@@ -58,6 +58,15 @@ static EsStatus check_settings(const EsProofSearchSettings *settings) {
         return ES_FAIL(ARGUMENT, "a proof search with temperature %g, expected above 0 to 1e6",
                        settings->temperature);
     }
+    if (!(settings->value_weight >= 0 && settings->value_weight <= ES_SEARCH_MAX_VALUE_WEIGHT)) {
+        return ES_FAIL(ARGUMENT, "a proof search with value_weight %g, expected 0 to %d",
+                       settings->value_weight, ES_SEARCH_MAX_VALUE_WEIGHT);
+    }
+    if (settings->value_weight > 0 && settings->kind != ES_SEARCH_BEST_FIRST &&
+        settings->kind != ES_SEARCH_BEAM) {
+        return ES_FAIL(ARGUMENT, "values order the states of best_first and beam, not of %s",
+                       es_search_kind_names[settings->kind]);
+    }
     if (settings->finds_all && is_walking(settings->kind)) {
         return ES_FAIL(ARGUMENT, "all proofs are found by breadth, best_first or beam, not %s",
                        es_search_kind_names[settings->kind]);

@@ -19,8 +19,8 @@ ES_EXTERN_C_BEGIN
 
 typedef enum EsSearchKind {
     ES_SEARCH_BREADTH,    // shortest proof first; exhaustive up to the limits
-    ES_SEARCH_BEST_FIRST, // most probable state first, ties by age; exhaustive up to the limits
-    ES_SEARCH_BEAM,       // level by level, the beam_width most probable states of each
+    ES_SEARCH_BEST_FIRST, // most promising state first, ties by age; exhaustive up to the limits
+    ES_SEARCH_BEAM,       // level by level, the beam_width most promising states of each
     ES_SEARCH_GREEDY,     // one walk, always the most probable successor, ties the first
     ES_SEARCH_SAMPLED,    // n_samples walks by the guide's probabilities; the most probable proof
     ES_N_SEARCH_KINDS
@@ -29,7 +29,8 @@ typedef enum EsSearchKind {
 // "breadth", "best_first", ... by kind.
 extern const char *const es_search_kind_names[ES_N_SEARCH_KINDS];
 
-#define ES_SEARCH_MAX_DEPTH 1000
+#define ES_SEARCH_MAX_DEPTH        1000
+#define ES_SEARCH_MAX_VALUE_WEIGHT 1000
 
 typedef struct EsProofSearchSettings {
     EsSearchKind kind;
@@ -46,6 +47,9 @@ typedef struct EsProofSearchSettings {
     int finds_all;          // go on after a proof, up to the limits, and weigh all that are found;
                             // breadth, best-first and beam
     double temperature;     // of that weighing, above 0
+    double value_weight;    // W, 0 or more: best-first and beam prefer what has the greatest
+                            // log-probability + W log(max(value, 0.01)), by the guide's value of
+                            // the state: the chance of a proof, for guides taught by reward 0
     int has_end;            // giving up is a choice, with its share of the probability
     uint64_t seed;          // of the sampled walks; draws are those of (seed, query, walk, step)
 } EsProofSearchSettings;
@@ -68,7 +72,8 @@ typedef struct EsProofAnswer {
 } EsProofAnswer;
 
 // Best-first, constrained, 1,000 expansions, depth 20, 6 atoms, all successors, a million entries,
-// width 16, 16 samples, one state a call, the first proof, temperature 3, no End, seed 0.
+// width 16, 16 samples, one state a call, the first proof, temperature 3, values not asked for, no
+// End, seed 0.
 EsProofSearchSettings es_proof_search_defaults(void);
 
 // One thread per search. The graph is borrowed, and so is the guide; NULL stands for equal

@@ -73,6 +73,7 @@ void es_search_batch_destroy(EsSearchBatch *batch) {
     es_release(batch->start);
     es_release(batch->hash);
     es_release(batch->log_probability);
+    es_release(batch->value);
     memset(batch, 0, sizeof *batch);
 }
 
@@ -84,7 +85,8 @@ static EsStatus grow_successors(EsSearchBatch *batch, int64_t used, int64_t want
     } arrays[] = {{(void **)&batch->successors, sizeof *batch->successors},
                   {(void **)&batch->start, sizeof *batch->start},
                   {(void **)&batch->hash, sizeof *batch->hash},
-                  {(void **)&batch->log_probability, sizeof *batch->log_probability}};
+                  {(void **)&batch->log_probability, sizeof *batch->log_probability},
+                  {(void **)&batch->value, sizeof *batch->value}};
     int64_t capacity = batch->capacity;
     for (size_t i = 0; i < ES_COUNT_OF(arrays); i++) {
         capacity = batch->capacity;
@@ -161,12 +163,17 @@ EsStatus es_search_judge(EsProofSearch *search) {
                               .successors = batch->successors,
                               .n_states = batch->n_states,
                               .selection = search->settings.selection};
-    ES_TRY(search->guide->judge(search->guide->context, &choices, batch->log_probability, NULL));
+    float *value = es_search_uses_values(search) ? batch->value : NULL;
+    ES_TRY(search->guide->judge(search->guide->context, &choices, batch->log_probability, value));
     for (int32_t k = 0; k < n_successors; k++) {
         // rounding may leave a little above 0; NaN fails too
         if (!(batch->log_probability[k] <= 1e-3f)) {
             return ES_FAIL(NUMERIC, "the guide of a proof search gives the log-probability %g",
                            (double)batch->log_probability[k]);
+        }
+        if (value != NULL && !isfinite(value[k])) {
+            return ES_FAIL(NUMERIC, "the guide of a proof search gives the value %g",
+                           (double)value[k]);
         }
     }
     return ES_STATUS_OK;

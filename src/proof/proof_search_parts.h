@@ -37,12 +37,14 @@ typedef struct EsSearchBatch {
     int64_t *start;         // where each begins in `atoms`                                   (M)
     uint64_t *hash;         // es_proof_hash of each                                          (M)
     float *log_probability; // by es_search_judge                                             (M)
-    int64_t capacity;       // of the last four
+    float *value;           // likewise, where es_search_uses_values                          (M)
+    int64_t capacity;       // of the last five
 } EsSearchBatch;
 
 // A state in the queue, with how it was reached.
 typedef struct EsSearchEntry {
     double log_probability;
+    double promise; // the greatest is expanded next, but for breadth-first search
     int32_t state;  // in the store
     int32_t parent; // entry, -1: the query
     int32_t depth;  // steps from the query
@@ -101,7 +103,13 @@ EsStatus es_search_expand(EsProofSearch *search, const EsProofPath *path, EsAtom
                           int32_t owner, int is_last, EsProofOutcome *outcome);
 void es_search_batch_clear(EsSearchBatch *batch);
 
-// Probabilities of all successors of the batch; NUMERIC when the guide gives none.
+// Whether what the guide expects to come of states has a say in their order.
+static inline int es_search_uses_values(const EsProofSearch *search) {
+    return search->guide != NULL && search->settings.value_weight > 0;
+}
+
+// Probabilities of all successors of the batch, and values where they are used; NUMERIC when the
+// guide gives none.
 EsStatus es_search_judge(EsProofSearch *search);
 
 // The kinds with a queue, and the walking ones. Proof and log-probability go to search->path and

@@ -11,11 +11,13 @@
 #include "proof/proof_search_parts.h"
 #include "proof/prover.h"
 
+#define LEAST_VALUE 0.01
+
 // --- the heap ---
 
 // In breadth-first search the age is the order: entries come level by level.
 static int precedes(const EsProofSearch *search, int32_t x, int32_t y) {
-    double p = search->entries[x].log_probability, q = search->entries[y].log_probability;
+    double p = search->entries[x].promise, q = search->entries[y].promise;
     if (search->settings.kind != ES_SEARCH_BREADTH && p != q) {
         return p > q;
     }
@@ -176,6 +178,16 @@ static EsStatus expand_entries(EsProofSearch *search, int32_t begin, int32_t end
     return ES_STATUS_OK;
 }
 
+// Of successor k of the batch, reached with this probability. A value is an estimate and may even
+// be negative; the floor keeps a wrong one from hiding a state for good.
+static double promise_of(const EsProofSearch *search, int32_t k, double log_probability) {
+    if (!es_search_uses_values(search)) {
+        return log_probability;
+    }
+    double value = ES_MAX((double)search->batch.value[k], LEAST_VALUE);
+    return log_probability + search->settings.value_weight * log(value);
+}
+
 static EsStatus queue_successors(EsProofSearch *search) {
     const EsSearchBatch *batch = &search->batch;
     for (int32_t i = 0; i < batch->n_states; i++) {
@@ -191,8 +203,10 @@ static EsStatus queue_successors(EsProofSearch *search) {
                 search->answer->met_entries = 1;
                 return ES_STATUS_OK;
             }
-            EsSearchEntry entry = {.log_probability = search->entries[parent].log_probability +
-                                                      (double)batch->log_probability[k],
+            double log_probability =
+                search->entries[parent].log_probability + (double)batch->log_probability[k];
+            EsSearchEntry entry = {.log_probability = log_probability,
+                                   .promise = promise_of(search, k, log_probability),
                                    .parent = parent,
                                    .depth = depth,
                                    .action = k - batch->first[i]};

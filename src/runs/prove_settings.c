@@ -100,6 +100,8 @@ static const EsConfigKey keys[] = {
            "of candidates"),
     CONFIG_float(temperature, "search", "temperature", "3", 0.001, 1e6,
                  "of evidence: log-probabilities of proofs are divided by it"),
+    CONFIG_float(value_weight, "search", "value_weight", "0", 0, ES_SEARCH_MAX_VALUE_WEIGHT,
+                 "of the logarithm of a state's value in the order of best_first and beam"),
     INT(n_nodes, "search", "nodes", "50", 1, 1000000000, "expansions per candidate"),
     INT(search_depth, "search", "max_depth", "4", 1, ES_SEARCH_MAX_DEPTH,
         "steps of a proof, also of the symbolic baseline"),
@@ -141,6 +143,11 @@ EsStatus es_prove_settings_check(const EsProveSettings *settings) {
         return ES_FAIL(CONFIG,
                        "[search] score evidence needs all proofs, which kind %s does not "
                        "look for",
+                       es_search_kind_names[settings->search]);
+    }
+    if (settings->value_weight > 0 && settings->search != ES_SEARCH_BEST_FIRST &&
+        settings->search != ES_SEARCH_BEAM) {
+        return ES_FAIL(CONFIG, "[search] value_weight orders best_first and beam, not kind %s",
                        es_search_kind_names[settings->search]);
     }
     if (settings->is_balanced && settings->max_query_depth == 0) {
@@ -247,6 +254,7 @@ EsProofSearchSettings es_prove_settings_search(const EsProveSettings *settings) 
     made.batch = settings->search_batch;
     made.has_end = settings->search_end;
     made.temperature = (double)settings->temperature;
+    made.value_weight = (double)settings->value_weight;
     made.seed = (uint64_t)settings->run.seed;
     return made;
 }

@@ -36,7 +36,7 @@ typedef struct EsProveSettings {
     // [search]
     int search; // EsSearchKind
     int score;  // EsScoreKind
-    float temperature;
+    float temperature, value_weight;
     int n_nodes, search_depth, beam_width, n_samples, search_batch, search_end;
     // [validate]
     int validate_every; // 0 = never

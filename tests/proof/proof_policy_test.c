@@ -174,6 +174,31 @@ TEST(equal_states_are_encoded_once) {
     destroy_case(&test);
 }
 
+TEST(a_guide_values_successors_as_a_judge_does_states) {
+    EsProofPolicySettings settings = small_settings(8, 16, 1);
+    PolicyCase test = make_case(&settings, 40, 1);
+    Play *play = play_create(test.graph, N_SLOTS, ES_GOAL_CONSTRAINED, 1);
+    EsProofJudge *judge = make_judge(test.policy, NULL, 1 << 16);
+    EsProofJudge *alone = make_judge(test.policy, NULL, 0);
+    EsProofChoices choices = play_choices(play);
+    float *value = calloc((size_t)choices.first[choices.n_states], sizeof *value);
+    REQUIRE_OK(es_proof_policy_judge(judge, &choices, other, value));
+    REQUIRE_OK(es_proof_policy_judge(alone, &choices, logits, NULL));
+    EXPECT(same_bits(other, logits, choices.first[choices.n_states]));
+    for (int32_t k = 0; k < choices.first[choices.n_states]; k++) {
+        float alone_value;
+        EsProofChoices one = {choices.successors + k, (int32_t[]){0, 0}, NULL, 1,
+                              choices.selection};
+        REQUIRE_OK(es_proof_judge_values(alone, &one, &alone_value));
+        EXPECT(same_bits(&alone_value, &value[k], 1));
+    }
+    free(value);
+    es_proof_judge_destroy(judge);
+    es_proof_judge_destroy(alone);
+    play_destroy(play);
+    destroy_case(&test);
+}
+
 TEST(an_only_successor_needs_no_encoding) {
     EsProofPolicySettings settings = small_settings(8, 16, 1);
     PolicyCase test = make_case(&settings, 40, 1);

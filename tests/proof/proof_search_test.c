@@ -75,7 +75,7 @@ static void compare_with_prover(const EsKnowledgeGraph *graph,
 }
 
 TEST(searches_prove_what_the_prover_does) {
-    int n_proved[ES_N_SEARCH_KINDS] = {0};
+    int n_proved[ES_N_SEARCH_KINDS] = {0}, n_by_value[ES_N_SEARCH_KINDS] = {0};
     for (uint32_t number = 0; number < N_GRAPHS; number++) {
         RandomGraph random = draw_graph(number, 0);
         EsKnowledgeGraph *graph = build_graph(&random, 0, -1, "");
@@ -92,6 +92,11 @@ TEST(searches_prove_what_the_prover_does) {
             settings.kind = (EsSearchKind)kind;
             compare_with_prover(graph, &settings, NULL, &n_proved[kind]);
             compare_with_prover(graph, &settings, &guide, &n_proved[kind]);
+            if (kind == ES_SEARCH_BEST_FIRST || kind == ES_SEARCH_BEAM) {
+                settings.value_weight = 2;
+                compare_with_prover(graph, &settings, &guide, &n_by_value[kind]);
+                settings.value_weight = 0;
+            }
         }
         EXPECT(!state.is_broken && state.n_calls > 0);
         EXPECT(state.most_states <= settings.batch);
@@ -102,6 +107,8 @@ TEST(searches_prove_what_the_prover_does) {
         EXPECT(n_proved[kind] > 100);
     }
     EXPECT_EQ(n_proved[ES_SEARCH_BEST_FIRST], n_proved[ES_SEARCH_BREADTH]);
+    EXPECT_EQ(2 * n_by_value[ES_SEARCH_BEST_FIRST], n_proved[ES_SEARCH_BREADTH]);
+    EXPECT_EQ(2 * n_by_value[ES_SEARCH_BEAM], n_proved[ES_SEARCH_BEAM]);
     EXPECT(n_proved[ES_SEARCH_GREEDY] < n_proved[ES_SEARCH_SAMPLED]);
     EXPECT(n_proved[ES_SEARCH_SAMPLED] < n_proved[ES_SEARCH_BREADTH]);
 }
@@ -227,6 +234,54 @@ TEST(the_guide_decides_which_proof) {
     EXPECT_EQ(find_once(graph, &settings, &guide, "goal(a,z)").depth, 4);
     answer = find_once(graph, &settings, &guide, "goal(z,a)");
     EXPECT(!answer.is_proved && answer.log_probability == 0);
+    es_kg_destroy(graph);
+}
+
+typedef struct ValueGuide {
+    int32_t preferred; // predicate
+    int32_t valued;    // predicate whose states have `value`, the others `rest`
+    float value, rest;
+} ValueGuide;
+
+static EsStatus judge_by_value(void *context, const EsProofChoices *choices, float *log_probability,
+                               float *value) {
+    ValueGuide *guide = context;
+    for (int32_t k = 0; value != NULL && k < choices->first[choices->n_states]; k++) {
+        int is_valued = choices->successors[k].atoms[0].predicate == guide->valued;
+        value[k] = is_valued ? guide->value : guide->rest;
+    }
+    return judge_by_predicate(&guide->preferred, choices, log_probability, NULL);
+}
+
+// The long way has 0.9 of the probability; values may outweigh it.
+TEST(values_have_a_say_in_the_order) {
+    EsKnowledgeGraph *graph = make_ways();
+    int32_t long_way = es_kg_predicate(graph, "l1");
+    ValueGuide state = {long_way, long_way, 0.05f, 1};
+    EsProofGuide guide = {&state, judge_by_value};
+    EsProofSearchSettings settings = es_proof_search_defaults();
+    settings.beam_width = 1;
+    for (int kind = ES_SEARCH_BEST_FIRST; kind <= ES_SEARCH_BEAM; kind++) {
+        settings.kind = (EsSearchKind)kind;
+        settings.value_weight = 0;
+        EXPECT_EQ(find_once(graph, &settings, &guide, "goal(a,z)").depth, 4);
+        // 0.9 x 0.05 is less than 0.1, and 0.9 x sqrt(0.05) more
+        settings.value_weight = 1;
+        state.value = 0.05f;
+        EsProofAnswer answer = find_once(graph, &settings, &guide, "goal(a,z)");
+        EXPECT_EQ(answer.depth, 2);
+        EXPECT_EQ(answer.n_expanded, 2);
+        EXPECT_NEAR(answer.log_probability, log(0.1), 1e-6);
+        settings.value_weight = 0.5;
+        EXPECT_EQ(find_once(graph, &settings, &guide, "goal(a,z)").depth, 4);
+        // what is less than 0.01 counts as that: against 0.1 x 0.02, and against 0.1 x 1
+        settings.value_weight = 1;
+        state.value = -3;
+        state.rest = 0.02f;
+        EXPECT_EQ(find_once(graph, &settings, &guide, "goal(a,z)").depth, 4);
+        state.rest = 1;
+        EXPECT_EQ(find_once(graph, &settings, &guide, "goal(a,z)").depth, 2);
+    }
     es_kg_destroy(graph);
 }
 
@@ -377,6 +432,22 @@ TEST(failures_are_passed_on) {
         EXPECT_STATUS(es_proof_search_find(search, wrong, &answer), ARGUMENT);
         es_proof_search_destroy(search);
     }
+    settings.kind = ES_SEARCH_BEST_FIRST;
+    settings.value_weight = 1;
+    ValueGuide state = {.value = NAN, .rest = NAN};
+    EsProofGuide value_guide = {&state, judge_by_value};
+    REQUIRE_OK(es_proof_search_create(graph, &settings, &value_guide, &search));
+    EXPECT_STATUS(es_proof_search_find(search, query, &answer), NUMERIC);
+    EXPECT_CONTAINS(es_status_detail(), "the value nan");
+    es_proof_search_destroy(search);
+    settings.value_weight = -1;
+    EXPECT_STATUS(es_proof_search_create(graph, &settings, NULL, &search), ARGUMENT);
+    EXPECT_CONTAINS(es_status_detail(), "value_weight -1");
+    settings.kind = ES_SEARCH_SAMPLED;
+    settings.value_weight = 1;
+    EXPECT_STATUS(es_proof_search_create(graph, &settings, NULL, &search), ARGUMENT);
+    EXPECT_CONTAINS(es_status_detail(), "not of sampled");
+    settings.value_weight = 0;
     EXPECT_STATUS(es_proof_replay(graph, &settings, wrong, NULL, 0, &outcome), ARGUMENT);
     EXPECT_STATUS(es_proof_replay(graph, &settings, query, NULL, -1, &outcome), ARGUMENT);
     settings.finds_all = 1;

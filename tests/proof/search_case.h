@@ -7,6 +7,7 @@
 #include "proof/prover.h"
 
 // A guide that prefers some successors by their hash: the same for a state wherever it stands.
+// Its values are arbitrary, too, from -0.25 to 1.
 typedef struct HashGuide {
     int32_t n_predicates;
     float end_preference; // of the action End
@@ -17,7 +18,6 @@ typedef struct HashGuide {
 static inline EsStatus judge_by_hash(void *context, const EsProofChoices *choices,
                                      float *log_probability, float *value) {
     HashGuide *guide = context;
-    (void)value;
     guide->n_calls++;
     guide->most_states = ES_MAX(guide->most_states, choices->n_states);
     for (int32_t i = 0; i < choices->n_states; i++) {
@@ -31,6 +31,9 @@ static inline EsStatus judge_by_hash(void *context, const EsProofChoices *choice
             float preference =
                 (float)(es_proof_hash(state.atoms, state.count) >> 40) * (6.0f / 16777216.0f);
             log_probability[k] = is_end ? guide->end_preference : preference;
+            if (value != NULL) {
+                value[k] = 1 - (float)(es_proof_hash(state.atoms, state.count) & 1023) / 819.2f;
+            }
             sum += exp((double)log_probability[k]);
         }
         for (int32_t k = begin; k < end; k++) {
