@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "proof/ranking.h"
 
 struct EsEmbeddingValid {
     const EsKnowledgeGraph *graph; // borrowed
@@ -79,11 +80,7 @@ static void rank_query(void *context, int64_t piece, int worker) {
             n_equal += !(score[c - 1] > score[answer - 1]);
         }
     }
-    double sum = 0;
-    for (int32_t i = 0; i <= n_equal; i++) {
-        sum += 1.0 / (1.0 + n_better + i);
-    }
-    valid->reciprocals[piece] = sum / (n_equal + 1);
+    valid->reciprocals[piece] = es_expected_reciprocal(n_better, n_equal);
 }
 
 double es_embedding_valid_mrr(EsEmbeddingValid *valid, const EsEmbeddingModel *model,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "proof/ranking.h"
 
 // fewer questions than this say nothing of a predicate
 #define MIN_QUESTIONS 20
@@ -89,17 +90,14 @@ void es_fusion_score(const EsFusion *fusion, int32_t predicate, const EsFusionEv
 static double reciprocal_rank(const EsFusionWeights *weights, const EsFusionQuestions *questions,
                               int32_t question) {
     int64_t begin = questions->first[question], end = questions->first[question + 1];
-    double own = score_one(weights, &questions->evidence, begin), sum = 0;
+    double own = score_one(weights, &questions->evidence, begin);
     int32_t n_better = 0, n_equal = 0;
     for (int64_t i = begin + 1; i < end; i++) {
         double other = score_one(weights, &questions->evidence, i);
         n_better += other > own;
         n_equal += other == own;
     }
-    for (int32_t i = 0; i <= n_equal; i++) {
-        sum += 1.0 / (1.0 + n_better + i);
-    }
-    return sum / (n_equal + 1);
+    return es_expected_reciprocal(n_better, n_equal);
 }
 
 // Some of the questions: `count` of a list, from `begin` in steps of `step`.

@@ -14,13 +14,17 @@ const int32_t es_hits_at[ES_N_HITS] = {1, 3, 10};
 
 // --- ranks ---
 
-EsExpectedRank es_expected_rank(int32_t n_better, int32_t n_tied) {
-    EsExpectedRank expected = {0};
-    double n_places = (double)n_tied + 1;
-    for (int32_t i = n_tied + 1; i >= 1; i--) {
-        expected.reciprocal += 1.0 / ((double)n_better + i);
+double es_expected_reciprocal(int32_t n_better, int32_t n_tied) {
+    double sum = 0;
+    for (int32_t i = n_tied + 1; i >= 1; i--) { // the smallest terms first
+        sum += 1.0 / ((double)n_better + i);
     }
-    expected.reciprocal /= n_places;
+    return sum / ((double)n_tied + 1);
+}
+
+EsExpectedRank es_expected_rank(int32_t n_better, int32_t n_tied) {
+    EsExpectedRank expected = {.reciprocal = es_expected_reciprocal(n_better, n_tied)};
+    double n_places = (double)n_tied + 1;
     for (int i = 0; i < ES_N_HITS; i++) {
         double n_hits = ES_MAX((double)es_hits_at[i] - (double)n_better, 0.0);
         expected.hits[i] = ES_MIN(n_hits, n_places) / n_places;

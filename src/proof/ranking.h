@@ -53,6 +53,9 @@ typedef struct EsExpectedRank {
 // + 1 with equal chance: E[1/rank] = (H(n_better + n_tied + 1) - H(n_better)) / (n_tied + 1).
 EsExpectedRank es_expected_rank(int32_t n_better, int32_t n_tied);
 
+// Its reciprocal alone.
+double es_expected_reciprocal(int32_t n_better, int32_t n_tied);
+
 typedef struct EsQueryRank {
     EsExpectedRank sides[ES_N_CORRUPT_SIDES]; // zero where n_negatives is
     EsExpectedRank mean;                      // over the sides that have negatives
