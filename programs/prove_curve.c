@@ -292,7 +292,6 @@ EsExit es_prove_curve_run(int argc, char **argv) {
     Curves curves = {.source = &source, .settings = es_proof_search_defaults()};
     const char *split, *selection;
     int policy_seed, max_depth, max_atoms, n_nodes, has_end, as_json;
-    int split_index = 0, selection_index = 0;
     const EsOption options[] = {
         ES_PROVE_SOURCE_OPTIONS(&source),
         ES_OPTION_TEXT("split", &split, "test", "NAME", "queries: train, valid or test"),
@@ -336,18 +335,12 @@ EsExit es_prove_curve_run(int argc, char **argv) {
         return code;
     }
     EsStatus status =
-        es_prove_parse_word("split", split, es_prove_split_names, ES_KG_N_SPLITS, &split_index);
-    if (status == ES_STATUS_OK) {
-        status = es_prove_parse_word("selection", selection, es_prove_selection_names,
-                                     ES_COUNT_OF(es_prove_selection_names), &selection_index);
-    }
+        es_prove_parse_queries(split, selection, &curves.split, &curves.settings.selection);
     if (status == ES_STATUS_OK && curves.settings.value_weight > 0 && curves.policy_path == NULL) {
         status = ES_FAIL(ARGUMENT, "--value-weight needs a --policy, whose values they are");
     }
     if (status == ES_STATUS_OK) {
-        curves.split = (EsKgSplit)split_index;
         curves.policy_seed = (uint64_t)policy_seed;
-        curves.settings.selection = (EsGoalSelection)selection_index;
         curves.settings.max_depth = max_depth;
         curves.settings.max_atoms = max_atoms;
         curves.settings.max_expanded = n_nodes;

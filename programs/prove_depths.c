@@ -140,9 +140,9 @@ done:
 
 EsExit es_prove_depths_run(int argc, char **argv) {
     EsProveSource source;
-    Depths depths = {.source = &source};
+    Depths depths = {.source = &source, .settings = es_prover_defaults()};
     const char *split, *selection;
-    int max_depth, max_atoms, max_states, n_threads, as_json, split_index = 0, selection_index = 0;
+    int max_depth, max_atoms, max_states, n_threads, as_json;
     const EsOption options[] = {
         ES_PROVE_SOURCE_OPTIONS(&source),
         ES_OPTION_TEXT("split", &split, "test", "NAME", "queries to prove: train, valid or test"),
@@ -171,15 +171,8 @@ EsExit es_prove_depths_run(int argc, char **argv) {
         return code;
     }
     EsStatus status =
-        es_prove_parse_word("split", split, es_prove_split_names, ES_KG_N_SPLITS, &split_index);
+        es_prove_parse_queries(split, selection, &depths.split, &depths.settings.selection);
     if (status == ES_STATUS_OK) {
-        status = es_prove_parse_word("selection", selection, es_prove_selection_names,
-                                     ES_COUNT_OF(es_prove_selection_names), &selection_index);
-    }
-    if (status == ES_STATUS_OK) {
-        depths.split = (EsKgSplit)split_index;
-        depths.settings = es_prover_defaults();
-        depths.settings.selection = (EsGoalSelection)selection_index;
         depths.settings.max_depth = max_depth;
         depths.settings.max_atoms = max_atoms;
         depths.settings.max_states = max_states;

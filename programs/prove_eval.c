@@ -178,22 +178,19 @@ static EsStatus parse_sides(const char *text, int uses_side[ES_N_CORRUPT_SIDES])
 
 static EsStatus parse_words(const Typed *typed, EsProveEval *eval) {
     const char *searches[ES_PROVE_EVAL_N_SEARCHES];
-    int split = 0, selection = 0, score = 0;
+    int score = 0;
     for (int i = 0; i < ES_PROVE_EVAL_N_SEARCHES; i++) {
         searches[i] = es_prove_eval_search_name(i);
     }
-    ES_TRY(
-        es_prove_parse_word("split", typed->split, es_prove_split_names, ES_KG_N_SPLITS, &split));
-    ES_TRY(es_prove_parse_word("selection", typed->selection, es_prove_selection_names,
-                               ES_COUNT_OF(es_prove_selection_names), &selection));
+    ES_TRY(es_prove_parse_queries(typed->split, typed->selection, &eval->split,
+                                  &eval->prover.selection));
     ES_TRY(
         es_prove_parse_word("score", typed->score, es_score_kind_names, ES_N_SCORE_KINDS, &score));
     ES_TRY(es_prove_parse_word("search", typed->search, searches, ES_PROVE_EVAL_N_SEARCHES,
                                &eval->search));
     ES_TRY(parse_sides(typed->sides, eval->settings.uses_side));
-    eval->split = (EsKgSplit)split;
     eval->score = (EsScoreKind)score;
-    eval->prover.selection = eval->searches.selection = (EsGoalSelection)selection;
+    eval->searches.selection = eval->prover.selection;
     if (eval->search == 0 && eval->score >= ES_SCORE_PROBABILITY) {
         return ES_FAIL(ARGUMENT, "--score %s needs a --search other than prover", typed->score);
     }

@@ -20,3 +20,14 @@ EsStatus es_prove_parse_word(const char *option, const char *word, const char *c
     }
     return ES_FAIL(ARGUMENT, "--%s is \"%.100s\", not one of %s", option, word, list);
 }
+
+EsStatus es_prove_parse_queries(const char *split, const char *selection, EsKgSplit *split_out,
+                                EsGoalSelection *selection_out) {
+    int index = 0;
+    ES_TRY(es_prove_parse_word("split", split, es_prove_split_names, ES_KG_N_SPLITS, &index));
+    *split_out = (EsKgSplit)index;
+    ES_TRY(es_prove_parse_word("selection", selection, es_prove_selection_names,
+                               ES_COUNT_OF(es_prove_selection_names), &index));
+    *selection_out = (EsGoalSelection)index;
+    return ES_STATUS_OK;
+}

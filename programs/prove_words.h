@@ -11,4 +11,8 @@ extern const char *const es_prove_selection_names[2];          // by EsGoalSelec
 EsStatus es_prove_parse_word(const char *option, const char *word, const char *const *words,
                              int n_words, int *index);
 
+// The values of --split and --selection, which several actions have; fails likewise.
+EsStatus es_prove_parse_queries(const char *split, const char *selection, EsKgSplit *split_out,
+                                EsGoalSelection *selection_out);
+
 #endif

@@ -47,8 +47,20 @@ expect_part "the same weights" "$(grep '100 %' <<< "$out" | head -1)" "1.00"
 # --- what is refused ---
 run 2 prove curve --data kg --split valid
 expect_part "no queries" "$err" "kg has no queries in the split valid that take 3 to 4 steps"
-run 2 prove curve --data kg --split none
-expect_part "split" "$err" '--split is "none", not one of train, valid, test'
+for action in curve depths eval; do
+    run 2 prove $action --data kg --split none
+    expect_part "$action" "$err" '--split is "none", not one of train, valid, test'
+    run 2 prove $action --data kg --selection none
+    expect_part "$action" "$err" '--selection is "none", not one of constrained, leftmost'
+done
+# what is taken gets where it belongs
+for action in depths eval; do
+    run 0 prove $action --generated 60 --split valid --selection leftmost --max-depth 2 --json
+    expect_part "$action" "$out" '"split": "valid"'
+    expect_part "$action" "$out" '"selection": "leftmost"'
+done
+run 0 prove curve --generated 60 --split valid --selection leftmost --min-depth 2 --max-depth 2
+expect_part "curve" "$out" "queries of the split valid that take 2 to 2 steps, best first, leftmost goals"
 run 2 prove curve --generated 70 --policy run/policy.safetensors
 expect_part "another graph" "$err" "was trained on another graph"
 finish
