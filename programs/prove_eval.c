@@ -107,6 +107,7 @@ static EsStatus rank_queries(EsProveEval *eval) {
     EsCandidateScorer scorer = es_proof_scorer_candidates(proofs);
     ES_TRY_GOTO(es_prove_fusion_begin(&eval->fusion, eval->graph, known, &eval->settings, pool,
                                       eval->score >= ES_SCORE_PROBABILITY, &scorer));
+    es_proof_scorer_reset_report(proofs); // what a fit has scored is not ranked
     ES_TRY_GOTO(es_ranking_create(known, &eval->settings, &scorer, pool, queries, depths, count,
                                   &eval->ranking));
     eval->report = es_proof_scorer_report(proofs);

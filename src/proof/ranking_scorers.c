@@ -161,3 +161,9 @@ EsScorerReport es_proof_scorer_report(const EsProofScorer *scorer) {
     }
     return sum;
 }
+
+void es_proof_scorer_reset_report(EsProofScorer *scorer) {
+    for (int w = 0; w < scorer->n_workers; w++) {
+        scorer->workers[w].report = (EsScorerReport){0};
+    }
+}

@@ -24,7 +24,7 @@ typedef enum EsScoreKind {
 // "proved", "shortest", "probability", "evidence" by kind.
 extern const char *const es_score_kind_names[ES_N_SCORE_KINDS];
 
-// Sums over all candidates scored.
+// Sums over all candidates scored since the scorer was made, or the report begun anew.
 typedef struct EsScorerReport {
     int64_t n_candidates, n_proved;
     int64_t n_limited;  // undecided: a limit on states or expansions was met
@@ -50,6 +50,10 @@ void es_proof_scorer_destroy(EsProofScorer *scorer);
 EsCandidateScorer es_proof_scorer_candidates(EsProofScorer *scorer);
 
 EsScorerReport es_proof_scorer_report(const EsProofScorer *scorer);
+
+// Begin the report anew: what was scored before, to fit weights, is no part of the ranking. Not
+// while threads score.
+void es_proof_scorer_reset_report(EsProofScorer *scorer);
 
 ES_EXTERN_C_END
 

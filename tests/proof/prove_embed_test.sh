@@ -31,6 +31,10 @@ rank=(prove eval --generated 100 --queries 20 --corruptions 20 --max-depth 2 --j
 run 0 "${rank[@]}" --embedding one.safetensors --fit --fit-queries 20
 expect_part "fit" "$out" '"mrr_after": '
 expect_part "fit" "$out" '"queries": 20'
+# the fit proves its own candidates; the report is of those that were ranked
+n_ranked=$(sed -n '/"all"/,/}/s/.*"negatives": \([0-9]*\),/\1/p' <<< "$out")
+[[ $n_ranked -gt 0 ]] || fail "no candidates were ranked: $out"
+expect_part "candidates of a fit" "$out" "\"candidates\": $((20 + n_ranked)),"
 run 0 "${rank[@]}" --embedding one.safetensors --embedding-alone
 expect_part "alone" "$out" '"alone": true'
 expect_part "alone" "$out" '"fit": null'
