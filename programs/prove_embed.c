@@ -102,7 +102,8 @@ static EsStatus run_embed(Embed *embed) {
     ES_TRY(es_stop_signal_begin("\nstopping after this epoch; the best model so far is kept\n",
                                 "\nstopped at once; nothing was written\n"));
     ES_TRY_GOTO(check_out(embed->out));
-    ES_TRY_GOTO(es_prove_source_load(embed->source, &graph));
+    // rules teach the model nothing, but their predicates count among the names that it is made for
+    ES_TRY_GOTO(es_prove_source_load_using(embed->source, ES_KG_RULES_IF_THERE, &graph));
     EsEmbeddingSettings settings = settle(embed, graph);
     ES_TRY_GOTO(es_embedding_model_train(graph, &settings, show_progress, embed, &report, &model));
     ES_TRY_GOTO(es_embedding_model_save(model, embed->out));
@@ -155,7 +156,7 @@ EsExit es_prove_embed_run(int argc, char **argv) {
         .usage = "--out FILE [options]",
         .summary = "Trains an embedding model (ComplEx) on the facts, keeps what ranks the "
                    "validation queries best,\nand writes it to FILE. Ctrl-C ends it after the "
-                   "epoch and keeps the best so far.",
+                   "epoch and keeps the best so far. The graph needs no rules.",
         .example = "esper prove embed --data kg/family --out family.safetensors",
         .options = options,
         .n_options = ES_COUNT_OF(options),

@@ -89,7 +89,7 @@ static EsStatus run_mine(Mining *mining) {
     EsThreadPool *pool = NULL;
     EsMinedRules rules = {.items = NULL};
     EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(es_prove_source_load_facts(mining->source, &graph));
+    ES_TRY_GOTO(es_prove_source_load_using(mining->source, ES_KG_RULES_LEFT_OUT, &graph));
     ES_TRY_GOTO(es_thread_pool_create(&pool, mining->n_threads));
     int64_t start_ns = es_clock_ns();
     mining->reported_ns = start_ns;

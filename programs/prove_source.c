@@ -2,15 +2,14 @@
 
 #include "message.h"
 #include "proof/kinship_graph.h"
-#include "proof/knowledge_file.h"
 
 #define DEFAULT_PEOPLE 1000
 
-static EsStatus load_files(const EsProveSource *source, int needs_no_rules,
+static EsStatus load_files(const EsProveSource *source, EsKgRulesUse rules_use,
                            EsKnowledgeGraph **graph) {
     EsKgSource files = {.path = source->folder,
                         .rules = source->rules,
-                        .needs_no_rules = needs_no_rules,
+                        .rules_use = rules_use,
                         .soft = source->soft,
                         .filter = {source->soft_min_score, source->soft_max_rank}};
     EsKgReading reading;
@@ -24,7 +23,8 @@ static EsStatus load_files(const EsProveSource *source, int needs_no_rules,
     return ES_STATUS_OK;
 }
 
-static EsStatus load(const EsProveSource *source, int needs_no_rules, EsKnowledgeGraph **graph) {
+EsStatus es_prove_source_load_using(const EsProveSource *source, EsKgRulesUse rules_use,
+                                    EsKnowledgeGraph **graph) {
     if (source->folder != NULL && source->n_people > 0) {
         return ES_FAIL(ARGUMENT, "--data and --generated exclude each other");
     }
@@ -35,18 +35,14 @@ static EsStatus load(const EsProveSource *source, int needs_no_rules, EsKnowledg
         return ES_FAIL(ARGUMENT, "--soft goes with --data");
     }
     if (source->folder != NULL) {
-        return load_files(source, needs_no_rules, graph);
+        return load_files(source, rules_use, graph);
     }
     int n_people = source->n_people > 0 ? source->n_people : DEFAULT_PEOPLE;
     return es_kinship_graph_create(n_people, (uint64_t)source->seed, graph);
 }
 
 EsStatus es_prove_source_load(const EsProveSource *source, EsKnowledgeGraph **graph) {
-    return load(source, 0, graph);
-}
-
-EsStatus es_prove_source_load_facts(const EsProveSource *source, EsKnowledgeGraph **graph) {
-    return load(source, 1, graph);
+    return es_prove_source_load_using(source, ES_KG_RULES_NEEDED, graph);
 }
 
 const char *es_prove_source_name(const EsProveSource *source) {

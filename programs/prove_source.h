@@ -3,7 +3,7 @@
 #define ES_PROGRAMS_PROVE_SOURCE_H
 
 #include "options.h"
-#include "proof/knowledge_graph.h"
+#include "proof/knowledge_file.h"
 
 typedef struct EsProveSource {
     const char *folder; // NULL: generated
@@ -35,8 +35,9 @@ typedef struct EsProveSource {
 // Read or make the graph; ARGUMENT when the options contradict each other.
 EsStatus es_prove_source_load(const EsProveSource *source, EsKnowledgeGraph **graph);
 
-// The same without rules, which need not be there.
-EsStatus es_prove_source_load_facts(const EsProveSource *source, EsKnowledgeGraph **graph);
+// The same for actions that can do without the rules of a folder.
+EsStatus es_prove_source_load_using(const EsProveSource *source, EsKgRulesUse rules_use,
+                                    EsKnowledgeGraph **graph);
 
 // What it is called in results: the folder, or "generated".
 const char *es_prove_source_name(const EsProveSource *source);

@@ -83,7 +83,8 @@ static EsStatus read_split(EsKgBuilder *builder, const char *folder, EsKgSplit s
     return status;
 }
 
-static EsStatus read_rules(EsKgBuilder *builder, const char *folder, const char *rules) {
+static EsStatus read_rules(EsKgBuilder *builder, const char *folder, const char *rules,
+                           int may_be_missing) {
     Content content = {.text = NULL};
     if (rules != NULL && strchr(rules, '/') != NULL) {
         if (strlen(rules) >= sizeof content.path) {
@@ -94,14 +95,15 @@ static EsStatus read_rules(EsKgBuilder *builder, const char *folder, const char 
         ES_TRY(join_path(content.path, folder, rules != NULL ? rules : "rules.txt", ""));
     }
     if (!is_present(content.path)) {
-        return ES_FAIL(INPUT, "%s: there is no such file of rules", content.path);
+        return may_be_missing ? ES_STATUS_OK
+                              : ES_FAIL(INPUT, "%s: there is no such file of rules", content.path);
     }
     ES_TRY(read_content(&content));
     int32_t n_read;
     EsStatus status =
         es_kg_text_read_rules(builder, content.path, content.text, content.bytes, &n_read);
     es_release(content.text);
-    if (status == ES_STATUS_OK && n_read == 0) {
+    if (status == ES_STATUS_OK && n_read == 0 && !may_be_missing) {
         return ES_FAIL(INPUT, "%s: no rules in it", content.path);
     }
     return status;
@@ -132,7 +134,7 @@ static EsStatus read_prolog(EsKgBuilder *builder, const EsKgSource *source,
     if (counts->n_facts == 0) {
         return ES_FAIL(INPUT, "%s: no facts in it", content.path);
     }
-    if (counts->n_rules == 0 && source->rules == NULL && !source->needs_no_rules) {
+    if (counts->n_rules == 0 && source->rules == NULL && source->rules_use == ES_KG_RULES_NEEDED) {
         return ES_FAIL(INPUT, "%s: no rules in it", content.path);
     }
     return ES_STATUS_OK;
@@ -210,8 +212,10 @@ EsStatus es_kg_load_source(const EsKgSource *source, EsKgReading *reading,
     ES_TRY(es_kg_builder_create(&builder));
     ES_TRY_GOTO(is_folder ? read_folder(builder, source)
                           : read_prolog(builder, source, &reading->prolog));
-    if (!source->needs_no_rules && (is_folder || source->rules != NULL)) {
-        ES_TRY_GOTO(read_rules(builder, is_folder ? source->path : ".", source->rules));
+    if (source->rules_use != ES_KG_RULES_LEFT_OUT && (is_folder || source->rules != NULL)) {
+        int may_be_missing = source->rules_use == ES_KG_RULES_IF_THERE && source->rules == NULL;
+        ES_TRY_GOTO(
+            read_rules(builder, is_folder ? source->path : ".", source->rules, may_be_missing));
     }
     ES_TRY_GOTO(es_kg_builder_finish(builder, &made));
     if (source->soft != NULL) {

@@ -16,13 +16,19 @@
 
 ES_EXTERN_C_BEGIN
 
+typedef enum EsKgRulesUse {
+    ES_KG_RULES_NEEDED,
+    ES_KG_RULES_IF_THERE, // may be missing; where they are, their names are the graph's, as ever
+    ES_KG_RULES_LEFT_OUT, // a file of rules is not looked at
+} EsKgRulesUse;
+
 typedef struct EsKgSource {
-    const char *path;    // a folder, or a file that ends in ".pl"
-    const char *rules;   // a file name in the folder or a path with a slash in it, NULL: rules.txt;
-                         // for a Prolog file a path, NULL: its own rules alone
-    int needs_no_rules;  // rules are left out, and need not be there
-    const char *soft;    // path of a file of soft facts, NULL: none
-    EsSoftFilter filter; // which of them
+    const char *path;       // a folder, or a file that ends in ".pl"
+    const char *rules;      // a file name in the folder or a path with a slash in it, NULL:
+                            // rules.txt; for a Prolog file a path, NULL: its own rules alone
+    EsKgRulesUse rules_use; // may be missing: rules.txt alone, not a file that is named
+    const char *soft;       // path of a file of soft facts, NULL: none
+    EsSoftFilter filter;    // which of them
 } EsKgSource;
 
 // What was read besides the graph; all zero where there was no such file.

@@ -90,3 +90,34 @@ TEST(what_is_missing_or_wrong_is_named) {
     expect_failure(path, NULL, "/train.txt: not a folder");
     REQUIRE_OK(es_folder_remove(folder));
 }
+
+static void expect_sizes(const EsKgSource *source, int32_t n_predicates, int32_t n_rules) {
+    EsKnowledgeGraph *graph = NULL;
+    REQUIRE_OK(es_kg_load_source(source, NULL, &graph));
+    EXPECT_EQ(graph->n_predicates, n_predicates);
+    EXPECT_EQ(graph->n_rules, n_rules);
+    es_kg_destroy(graph);
+}
+
+TEST(rules_may_be_missing_where_they_are_not_needed) {
+    Folder folder;
+    make_folder(folder);
+    put_file(folder, "train.txt", "p(a,b).\n");
+    EsKgSource if_there = {.path = folder, .rules_use = ES_KG_RULES_IF_THERE};
+    EsKgSource left_out = {.path = folder, .rules_use = ES_KG_RULES_LEFT_OUT};
+    expect_sizes(&if_there, 1, 0);
+    expect_sizes(&left_out, 1, 0);
+    put_file(folder, "rules.txt", "% none yet\n");
+    expect_sizes(&if_there, 1, 0);
+    put_file(folder, "rules.txt", "r:1:p(x,y) -> q(x,y)\n");
+    expect_sizes(&if_there, 2, 1);
+    expect_sizes(&left_out, 1, 0);
+    // what is there must be right, and what is named must be there
+    EsKnowledgeGraph *graph = NULL;
+    put_file(folder, "rules.txt", "r:1:p(x,y) -> q(x)\n");
+    EXPECT_STATUS(es_kg_load_source(&if_there, NULL, &graph), INPUT);
+    if_there.rules = "amie.txt";
+    EXPECT_STATUS(es_kg_load_source(&if_there, NULL, &graph), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "/amie.txt: there is no such file of rules");
+    REQUIRE_OK(es_folder_remove(folder));
+}

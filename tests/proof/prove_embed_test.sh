@@ -56,6 +56,27 @@ printf 'r1:1:p(x,y), p(y,z) -> p(x,z)\n' > kg/rules.txt
 run 0 prove embed --data kg --epochs 3 --out kg.safetensors --quiet
 expect_part "no validation" "$out" "kg.safetensors: epoch 3, nothing to validate with"
 
+# --- a graph without rules has the same model; rules that come later, over its names, fit it ---
+mkdir bare
+cp kg/train.txt bare
+printf 'p(a,c).\n' > bare/test.txt
+run 0 prove embed --data bare --epochs 3 --out bare.safetensors --quiet
+cmp -s kg.safetensors bare.safetensors || fail "rules change a model"
+run 0 prove eval --data bare --rules kg/rules.txt --embedding bare.safetensors --corruptions 0 --json
+expect_part "rules that come later" "$out" '"negatives": 4'
+printf '%% none\n' > bare/rules.txt
+run 0 prove embed --data bare --epochs 3 --out bare.safetensors --quiet
+run 2 prove embed --data bare --rules none.txt --out bare.safetensors --quiet
+expect_part "rules that are named" "$err" "bare/none.txt: there is no such file of rules"
+# rules with a predicate of their own give the graph a name more, for embed as for eval
+printf 'r1:1:p(x,y) -> new(x,y)\n' > bare/rules.txt
+run 0 prove embed --data bare --epochs 3 --out named.safetensors --quiet
+run 0 prove eval --data bare --embedding named.safetensors --json
+run 2 prove eval --data bare --embedding bare.safetensors --json
+expect_part "another predicate" "$err" "bare.safetensors is a model of another graph"
+printf 'p(a,b).\n' > bare.pl
+run 0 prove embed --data bare.pl --epochs 1 --out bare.safetensors --quiet
+
 # --- Ctrl-C keeps the best so far ---
 "$esper" prove embed --generated 300 --epochs 100000 --patience 100000 --valid-every 1 \
     --out stopped.safetensors > out 2> err &
