@@ -5,14 +5,12 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "message.h"
 #include "prove_action.h"
 #include "run_command.h"
 #include "runs/json_number.h"
+#include "runs/prove_evaluation_file.h"
 #include "runs/prove_run.h"
-
-#define EVALUATION_FILE "evaluation.json"
 
 // what people call the arms
 static const char *const arm_titles[ES_N_PROVE_ARMS] = {"trained policy", "untrained policy",
@@ -20,49 +18,6 @@ static const char *const arm_titles[ES_N_PROVE_ARMS] = {"trained policy", "untra
                                                         "symbolic, shortest proof first"};
 
 // --- results ---
-
-static json_t *describe_interval(const EsInterval *interval) {
-    return json_pack("{s:o, s:o, s:o}", "mean", es_json_number(interval->mean), "low",
-                     es_json_number(interval->low), "high", es_json_number(interval->high));
-}
-
-static json_t *describe_arm(const EsProveArm *arm, int kind) {
-    const EsRankingSummary *all = &arm->all;
-    return json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:o}", "arm",
-        es_prove_arm_name((EsProveArmKind)kind), "mrr", describe_interval(&all->reciprocal),
-        "hits_1", es_json_number(all->hits[0]), "hits_3", es_json_number(all->hits[1]), "hits_10",
-        es_json_number(all->hits[2]), "queries", all->n_queries, "proved", all->n_proved,
-        "negatives", (json_int_t)all->n_negatives, "negatives_proved",
-        (json_int_t)all->n_negatives_proved, "candidates", (json_int_t)arm->report.n_candidates,
-        "expanded", (json_int_t)arm->report.n_expanded, "limited",
-        (json_int_t)arm->report.n_limited, "policy_minus_this",
-        kind == ES_PROVE_ARM_POLICY ? json_null() : describe_interval(&arm->difference));
-}
-
-// Without times, so that equal runs have equal bytes.
-static json_t *describe_evaluation(const EsProveEvaluation *evaluation) {
-    json_t *arms = json_array();
-    for (int a = 0; a < ES_N_PROVE_ARMS && arms != NULL; a++) {
-        if (json_array_append_new(arms, describe_arm(&evaluation->arms[a], a)) != 0) {
-            json_decref(arms);
-            return NULL;
-        }
-    }
-    return json_pack("{s:i, s:o}", "queries", evaluation->n_queries, "arms", arms);
-}
-
-static EsStatus save_evaluation(const EsProveEvaluation *evaluation, const char *folder) {
-    char path[ES_RUN_PATH_BYTES];
-    json_t *root = describe_evaluation(evaluation);
-    char *text = root != NULL ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) : NULL;
-    snprintf(path, sizeof path, "%.4000s/%s", folder, EVALUATION_FILE);
-    EsStatus status = text != NULL ? es_file_write_all(path, text, strlen(text))
-                                   : ES_FAIL(MEMORY, "no memory for %s", path);
-    free(text);
-    json_decref(root);
-    return status;
-}
 
 static EsStatus print_json(const EsProveRun *prove, const EsProveSettings *settings,
                            const char *folder) {
@@ -74,7 +29,7 @@ static EsStatus print_json(const EsProveRun *prove, const EsProveSettings *setti
                   es_prove_settings_data(settings), "seed", settings->run.seed, "rounds",
                   settings->run.n_rounds, "best_round", (json_int_t)best_round, "validation_mrr",
                   best_round > 0 ? es_json_number(mrr) : json_null(), "evaluation",
-                  evaluation != NULL ? describe_evaluation(evaluation) : json_null());
+                  evaluation != NULL ? es_prove_evaluation_json(evaluation) : json_null());
     size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(15);
     int is_written = root != NULL && json_dumpf(root, stdout, flags) == 0 && putchar('\n') == '\n';
     json_decref(root);
@@ -119,9 +74,6 @@ static EsStatus print_results(const EsRunCommand *command, const EsProveRun *pro
     const EsProveEvaluation *evaluation = es_prove_run_evaluation(prove);
     double mrr = 0;
     int64_t best_round = es_prove_run_best(prove, &mrr);
-    if (evaluation != NULL) {
-        ES_TRY(save_evaluation(evaluation, played->folder));
-    }
     if (as_json) {
         return print_json(prove, settings, played->folder);
     }

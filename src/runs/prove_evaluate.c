@@ -1,5 +1,7 @@
 #include "runs/prove_evaluate.h"
 
+#include <string.h>
+
 #include "base/arena.h"
 #include "base/clock.h"
 #include "proof/proof_policy_guides.h"
@@ -116,7 +118,22 @@ typedef struct Comparison {
     EsProveEvaluation *evaluation;
 } Comparison;
 
-static EsStatus rank_arm(Comparison *comparison, EsProveArmKind kind, EsRun *run, int64_t round) {
+// In the round after the last one.
+static void tell_arm(const EsProveEvaluation *evaluation, EsProveArmKind kind, EsRun *run) {
+    const EsProveArm *arm = &evaluation->arms[kind];
+    EsProveRanked ranked = {es_prove_arm_name(kind), "test", &arm->all, arm->report, arm->seconds,
+                            ES_MISSING_INT};
+    EsEventTime time = {.round = evaluation->n_rounds + 1, .step = -1};
+    es_prove_events_ranked(es_run_hub(run), time, &ranked);
+}
+
+void es_prove_evaluation_tell(const EsProveEvaluation *evaluation, EsRun *run) {
+    for (int a = 0; a < ES_N_PROVE_ARMS; a++) {
+        tell_arm(evaluation, (EsProveArmKind)a, run);
+    }
+}
+
+static EsStatus rank_arm(Comparison *comparison, EsProveArmKind kind, EsRun *run) {
     const EsProveRanker *ranker = comparison->ranker;
     const EsProofPolicy *policy = comparison->policies[kind];
     EsProveArm *arm = &comparison->evaluation->arms[kind];
@@ -138,9 +155,7 @@ static EsStatus rank_arm(Comparison *comparison, EsProveArmKind kind, EsRun *run
     for (int32_t i = 0; i < ranking->n_queries; i++) {
         comparison->ranks[kind][i] = ranking->queries[i].mean.reciprocal;
     }
-    EsProveRanked ranked = {es_prove_arm_name(kind), "test", ranking, arm->report, arm->seconds,
-                            ES_MISSING_INT};
-    es_prove_events_ranked(es_run_hub(run), (EsEventTime){.round = round, .step = -1}, &ranked);
+    tell_arm(comparison->evaluation, kind, run);
 done:
     es_ranking_destroy(ranking);
     return status;
@@ -172,20 +187,25 @@ static EsStatus compare_arms(Comparison *comparison) {
     return status;
 }
 
+int32_t es_prove_evaluated_queries(const EsProveSettings *settings, const EsKnowledgeGraph *graph) {
+    int32_t n_all = graph->splits[ES_KG_SPLIT_TEST].count;
+    return settings->n_evaluated > 0 ? ES_MIN(settings->n_evaluated, n_all) : n_all;
+}
+
 EsStatus es_prove_evaluate(const EsProveRanker *ranker, const EsProofPolicy *policy,
-                           const EsProofPolicy *untrained, EsRun *run, int64_t round,
+                           const EsProofPolicy *untrained, EsRun *run,
                            EsProveEvaluation *evaluation) {
     Comparison comparison = {.ranker = ranker, .evaluation = evaluation};
     EsStatus status = ES_STATUS_OK;
-    *evaluation = (EsProveEvaluation){.n_queries = 0};
+    memset(evaluation->arms, 0, sizeof evaluation->arms);
     comparison.policies[ES_PROVE_ARM_POLICY] = policy;
     comparison.policies[ES_PROVE_ARM_UNTRAINED] = untrained;
     ES_TRY(es_prove_queries_create(ranker->graph, ES_KG_SPLIT_TEST, ranker->settings->n_evaluated,
                                    &comparison.queries));
+    ES_ASSERT(comparison.queries.count == evaluation->n_queries);
     for (int a = 0; a < ES_N_PROVE_ARMS; a++) {
-        ES_TRY_GOTO(rank_arm(&comparison, (EsProveArmKind)a, run, round));
+        ES_TRY_GOTO(rank_arm(&comparison, (EsProveArmKind)a, run));
     }
-    evaluation->n_queries = comparison.queries.count;
     ES_TRY_GOTO(compare_arms(&comparison));
 done:
     for (int a = 0; a < ES_N_PROVE_ARMS; a++) {

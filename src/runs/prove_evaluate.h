@@ -4,6 +4,7 @@
 #ifndef ES_RUNS_PROVE_EVALUATE_H
 #define ES_RUNS_PROVE_EVALUATE_H
 
+#include "base/sha256.h"
 #include "proof/proof_policy.h"
 #include "proof/ranking_scorers.h"
 #include "runs/prove_settings.h"
@@ -62,13 +63,28 @@ typedef struct EsProveArm {
 } EsProveArm;
 
 typedef struct EsProveEvaluation {
+    // of what it is; filled by whoever asks for it
+    int64_t n_rounds;                       // that were trained
+    int64_t best_round;                     // of the best validation, 0: there was none
+    double best_mrr;                        // in it
+    char policy_hash[ES_SHA256_TEXT_BYTES]; // of the file with the weights compared
+    char last_hash[ES_SHA256_TEXT_BYTES];   // of that with the last weights
     int32_t n_queries;
+    int32_t n_corruptions; // per query and side, 0: all
+    // filled by es_prove_evaluate
     EsProveArm arms[ES_N_PROVE_ARMS];
 } EsProveEvaluation;
 
-// Compare on the split test; each ranking is told to the hub of `run`, in round `round`.
+// How many queries of the split test the settings compare on.
+int32_t es_prove_evaluated_queries(const EsProveSettings *settings, const EsKnowledgeGraph *graph);
+
+// Compare on the split test; each ranking is told to the hub of `run`, in the round after n_rounds.
 EsStatus es_prove_evaluate(const EsProveRanker *ranker, const EsProofPolicy *policy,
-                           const EsProofPolicy *untrained, EsRun *run, int64_t round,
+                           const EsProofPolicy *untrained, EsRun *run,
                            EsProveEvaluation *evaluation);
+
+// Tell the rankings of a comparison that an earlier sitting made: a resumed run takes rows of later
+// rounds than its last back.
+void es_prove_evaluation_tell(const EsProveEvaluation *evaluation, EsRun *run);
 
 #endif

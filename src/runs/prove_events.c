@@ -110,7 +110,7 @@ void es_prove_events_round(EsRun *run, EsEventTime time, const EsProofRound *rou
 // --- rankings ---
 
 void es_prove_events_ranked(EsHub *hub, EsEventTime time, const EsProveRanked *ranked) {
-    const EsRankingSummary *all = &ranked->ranking->all;
+    const EsRankingSummary *all = ranked->all;
     EsProofRankedEvent row = {.arm = ranked->arm,
                               .split = ranked->split,
                               .n_queries = all->n_queries,

@@ -16,7 +16,7 @@ void es_prove_events_round(EsRun *run, EsEventTime time, const EsProofRound *rou
 // What scored, over which split, and how long it took.
 typedef struct EsProveRanked {
     const char *arm, *split;
-    const EsRanking *ranking;
+    const EsRankingSummary *all;
     EsScorerReport report;
     double seconds;
     int64_t is_best; // ES_MISSING_INT when it is no validation

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/sha256.h"
 #include "runs/prove_balance.h"
+#include "runs/prove_evaluation_file.h"
 #include "runs/prove_events.h"
 #include "runs/run_inputs.h"
 #include "runs/stop_signal.h"
@@ -15,9 +16,10 @@
 #define TRAINING_FILE "training.safetensors"
 #define STATE_FILE    "training.bin"
 #define BEST_FILE     "best.safetensors"
-// of a finished run: the best weights, and the last
-#define POLICY_FILE "policy.safetensors"
-#define LAST_FILE   "last.safetensors"
+// of a finished run: the best weights, the last, and how the best compare
+#define POLICY_FILE     "policy.safetensors"
+#define LAST_FILE       "last.safetensors"
+#define EVALUATION_FILE "evaluation.json"
 
 struct EsProveRun {
     const EsProveSettings *settings; // borrowed
@@ -172,7 +174,7 @@ static EsStatus validate(EsProveRun *prove, EsRun *run, int64_t round,
         prove->best_mrr = mrr;
         es_proof_policy_copy(prove->best, policy);
     }
-    ranked.ranking = ranking;
+    ranked.all = &ranking->all;
     ranked.seconds = es_run_phase_end(run, ES_PHASE_VALIDATE, start_ns) * 1e-3;
     es_prove_events_ranked(es_run_hub(run), (EsEventTime){.round = round, .step = -1}, &ranked);
     es_ranking_destroy(ranking);
@@ -252,23 +254,50 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
 
 // --- the end ---
 
-static EsStatus save_policy(EsRun *run, const EsProofPolicy *policy, const char *name) {
+static EsStatus save_policy(EsRun *run, const EsProofPolicy *policy, const char *name,
+                            char hash[ES_SHA256_TEXT_BYTES]) {
     char path[ES_RUN_PATH_BYTES];
     es_run_folder_path(es_run_folder(run), name, path);
-    return es_proof_policy_save(policy, path);
+    ES_TRY(es_proof_policy_save(policy, path));
+    return es_sha256_file(path, hash, NULL);
 }
 
-static EsStatus compare(EsProveRun *prove, EsRun *run, int64_t round) {
+// Whether an earlier sitting has compared these weights, and the policy's file is as it left it.
+// The best weights in memory stay those of the checkpoint; nobody asks for them any more.
+static int take_comparison(EsProveRun *prove, EsRun *run) {
+    char path[ES_RUN_PATH_BYTES], hash[ES_SHA256_TEXT_BYTES];
+    EsProveEvaluation saved;
+    es_run_folder_path(es_run_folder(run), EVALUATION_FILE, path);
+    if (!es_prove_evaluation_take(path, &prove->evaluation, &saved)) {
+        return 0;
+    }
+    es_run_folder_path(es_run_folder(run), POLICY_FILE, path);
+    if (es_sha256_file(path, hash, NULL) != ES_STATUS_OK || strcmp(hash, saved.policy_hash) != 0) {
+        return 0;
+    }
+    prove->evaluation = saved;
+    prove->has_evaluation = 1;
+    prove->best_round = saved.best_round;
+    prove->best_mrr = saved.best_mrr;
+    es_prove_evaluation_tell(&saved, run);
+    return 1;
+}
+
+static EsStatus compare(EsProveRun *prove, EsRun *run) {
+    char path[ES_RUN_PATH_BYTES];
     EsProofTrainingSettings training = es_prove_settings_training(prove->settings);
     EsProveRanker ranker = make_ranker(prove, was_asked_to_stop);
     EsProofPolicy *untrained = NULL;
     ES_TRY(es_proof_policy_create(prove->device, prove->graph, &training.policy, training.seed,
                                   &untrained));
-    EsStatus status =
-        es_prove_evaluate(&ranker, prove->best, untrained, run, round, &prove->evaluation);
-    prove->has_evaluation = status == ES_STATUS_OK;
+    prove->evaluation.best_round = prove->best_round;
+    prove->evaluation.best_mrr = prove->best_mrr;
+    EsStatus status = es_prove_evaluate(&ranker, prove->best, untrained, run, &prove->evaluation);
     es_proof_policy_destroy(untrained);
-    return status;
+    ES_TRY(status);
+    prove->has_evaluation = 1;
+    es_run_folder_path(es_run_folder(run), EVALUATION_FILE, path);
+    return es_prove_evaluation_save(&prove->evaluation, path);
 }
 
 // The last weights count among the best; what is decided here is no part of any checkpoint, so that
@@ -276,16 +305,25 @@ static EsStatus compare(EsProveRun *prove, EsRun *run, int64_t round) {
 static EsStatus finish(void *context, EsRun *run) {
     EsProveRun *prove = context;
     const EsProofPolicy *last = es_proof_training_policy(prove->training);
+    const EsProveSettings *settings = prove->settings;
     int64_t round = es_proof_training_rounds_done(prove->training);
+    EsProveEvaluation *evaluation = &prove->evaluation;
+    *evaluation =
+        (EsProveEvaluation){.n_rounds = round,
+                            .n_queries = es_prove_evaluated_queries(settings, prove->graph),
+                            .n_corruptions = settings->n_evaluated_corruptions};
+    ES_TRY(save_policy(run, last, LAST_FILE, evaluation->last_hash));
+    if (settings->n_evaluated >= 0 && take_comparison(prove, run)) {
+        return ES_STATUS_OK;
+    }
     if (has_validation(prove) && !is_validated(prove, round)) {
         ES_TRY(validate(prove, run, round, was_asked_to_stop));
     }
     if (prove->best_round == 0) {
         es_proof_policy_copy(prove->best, last);
     }
-    ES_TRY(save_policy(run, prove->best, POLICY_FILE));
-    ES_TRY(save_policy(run, last, LAST_FILE));
-    return prove->settings->n_evaluated >= 0 ? compare(prove, run, round + 1) : ES_STATUS_OK;
+    ES_TRY(save_policy(run, prove->best, POLICY_FILE, evaluation->policy_hash));
+    return settings->n_evaluated >= 0 ? compare(prove, run) : ES_STATUS_OK;
 }
 
 // --- state ---

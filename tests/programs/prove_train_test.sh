@@ -56,9 +56,50 @@ done
 states="select group_concat(state_hash, ' ') from rounds"
 expect_text "states of a resumed run" "$(ask c "$states")" "$(ask a "$states")"
 [[ $(ask a "select count(distinct state_hash) from rounds") == 5 ]] || fail "states: $(ask a "$states")"
-run 0 prove train --resume a --quiet --json
+
+# --- a finished run tells what it has, and ranks nothing again ---
+cp -r a told
+run 0 prove train --resume told --quiet --json
 expect_part "JSON of a finished run" "$out" '"best_round": '
 expect_part "JSON of a finished run" "$out" '"arm": "untrained"'
+first=$out
+spoil() { sed -i 's/"expanded": [0-9]*/"expanded": 987654/' "$1/evaluation.json"; } # shows whether it ranks again
+spoil told
+cp told/evaluation.json spoilt.json
+touch -d '2001-01-01' told/evaluation.json told/policy.safetensors
+run 0 prove train --resume told --quiet --json
+expect_text "JSON of a finished run, resumed again" "$(grep -v expanded <<< "$out")" "$(grep -v expanded <<< "$first")"
+expect_text "arms that are not ranked again" "$(grep -c '"expanded": 987654' <<< "$out")" 4
+for file in evaluation.json policy.safetensors; do
+    expect_text "time of $file" "$(stat -c %Y told/$file)" "$(date -d 2001-01-01 +%s)"
+done
+cmp -s told/last.safetensors a/last.safetensors || fail "a finished run has other last weights"
+expect_text "its comparison" "$(ask told "select group_concat(arm, ' ') from rankings where split = 'test' and round = 6")" "policy untrained proved shortest"
+expect_text "its validations" "$(ask told "select group_concat(round, ' ') from rankings where split = 'valid'")" "2 4 5"
+run 0 prove train --resume told --quiet
+expect_part "table of a finished run" "$out" "untrained policy"
+# other queries or corruptions, a policy that is gone, a file that is none, and more rounds are ranked
+for change in --eval=9 --evaluate.corruptions=4; do
+    cp spoilt.json told/evaluation.json
+    run 0 prove train --resume told --quiet $change
+    grep -q 987654 told/evaluation.json && fail "$change: not ranked again"
+done
+run 0 prove train --resume told --quiet --eval=10 --evaluate.corruptions=3
+cmp told/evaluation.json a/evaluation.json || fail "asked as at first: another comparison"
+spoil told
+rm told/policy.safetensors
+run 0 prove train --resume told --quiet
+cmp told/policy.safetensors a/policy.safetensors || fail "a policy that was gone: another one"
+cmp told/evaluation.json a/evaluation.json || fail "a policy that was gone: another comparison"
+echo '{"queries": 10}' > told/evaluation.json
+run 0 prove train --resume told --quiet
+expect_part "no comparison" "$err" "evaluation.json: "
+expect_part "no comparison" "$err" "; the queries are ranked again"
+cmp told/evaluation.json a/evaluation.json || fail "a file that was none: another comparison"
+spoil told
+run 0 prove train --resume told --rounds 6 --quiet
+grep -q 987654 told/evaluation.json && fail "more rounds: not ranked again"
+expect_part "more rounds" "$(cat told/evaluation.json)" '"rounds": 6'
 
 # --- the policy guides searches ---
 eval=(prove eval --generated 60 --queries 6 --corruptions 3 --max-depth 3 --policy a/policy.safetensors)

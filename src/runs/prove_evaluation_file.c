@@ -1,0 +1,165 @@
+#include "runs/prove_evaluation_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "runs/json_number.h"
+
+// --- writing ---
+
+static json_t *interval_json(const EsInterval *interval) {
+    return json_pack("{s:o, s:o, s:o}", "mean", es_json_number(interval->mean), "low",
+                     es_json_number(interval->low), "high", es_json_number(interval->high));
+}
+
+static json_t *arm_json(const EsProveArm *arm, EsProveArmKind kind) {
+    const EsRankingSummary *all = &arm->all;
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:o}", "arm",
+                     es_prove_arm_name(kind), "mrr", interval_json(&all->reciprocal), "hits_1",
+                     es_json_number(all->hits[0]), "hits_3", es_json_number(all->hits[1]),
+                     "hits_10", es_json_number(all->hits[2]), "queries", all->n_queries, "proved",
+                     all->n_proved, "negatives", (json_int_t)all->n_negatives, "negatives_proved",
+                     (json_int_t)all->n_negatives_proved, "candidates",
+                     (json_int_t)arm->report.n_candidates, "expanded",
+                     (json_int_t)arm->report.n_expanded, "limited",
+                     (json_int_t)arm->report.n_limited, "policy_minus_this",
+                     kind == ES_PROVE_ARM_POLICY ? json_null() : interval_json(&arm->difference));
+}
+
+json_t *es_prove_evaluation_json(const EsProveEvaluation *evaluation) {
+    json_t *arms = json_array();
+    for (int a = 0; a < ES_N_PROVE_ARMS && arms != NULL; a++) {
+        // json_pack gives NULL when a part is, and takes the others with it
+        json_t *arm = arm_json(&evaluation->arms[a], (EsProveArmKind)a);
+        if (json_array_append_new(arms, arm) != 0) {
+            json_decref(arms);
+            return NULL;
+        }
+    }
+    json_t *mrr = evaluation->best_round > 0 ? es_json_number(evaluation->best_mrr) : json_null();
+    return json_pack("{s:I, s:I, s:o, s:s, s:s, s:i, s:i, s:o}", "rounds",
+                     (json_int_t)evaluation->n_rounds, "best_round",
+                     (json_int_t)evaluation->best_round, "validation_mrr", mrr, "policy_sha256",
+                     evaluation->policy_hash, "last_sha256", evaluation->last_hash, "corruptions",
+                     evaluation->n_corruptions, "queries", evaluation->n_queries, "arms", arms);
+}
+
+EsStatus es_prove_evaluation_save(const EsProveEvaluation *evaluation, const char *path) {
+    json_t *root = es_prove_evaluation_json(evaluation);
+    char *text = root != NULL ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+    EsStatus status = text != NULL ? es_file_write_all(path, text, strlen(text))
+                                   : ES_FAIL(MEMORY, "no memory for %s", path);
+    free(text);
+    json_decref(root);
+    return status;
+}
+
+// --- reading ---
+
+static double read_number(const json_t *value) {
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static EsInterval read_interval(const json_t *object) {
+    return (EsInterval){.mean = read_number(json_object_get(object, "mean")),
+                        .low = read_number(json_object_get(object, "low")),
+                        .high = read_number(json_object_get(object, "high"))};
+}
+
+static EsStatus read_arm(const json_t *object, EsProveArmKind kind, const char *path,
+                         EsProveArm *arm) {
+    json_int_t n_negatives, n_negatives_proved, n_candidates, n_expanded, n_limited;
+    const json_t *mrr, *hits[ES_N_HITS], *difference;
+    const char *name;
+    json_error_t error;
+    if (json_unpack_ex((json_t *)object, &error, 0,
+                       "{s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:o}", "arm",
+                       &name, "mrr", &mrr, "hits_1", &hits[0], "hits_3", &hits[1], "hits_10",
+                       &hits[2], "queries", &arm->all.n_queries, "proved", &arm->all.n_proved,
+                       "negatives", &n_negatives, "negatives_proved", &n_negatives_proved,
+                       "candidates", &n_candidates, "expanded", &n_expanded, "limited", &n_limited,
+                       "policy_minus_this", &difference) != 0) {
+        return ES_FAIL(INPUT, "%s: arm %d: %s", path, (int)kind + 1, error.text);
+    }
+    if (strcmp(name, es_prove_arm_name(kind)) != 0) {
+        return ES_FAIL(INPUT, "%s: arm %d is \"%.100s\", not \"%s\"", path, (int)kind + 1, name,
+                       es_prove_arm_name(kind));
+    }
+    arm->all.reciprocal = read_interval(mrr);
+    for (int i = 0; i < ES_N_HITS; i++) {
+        arm->all.hits[i] = read_number(hits[i]);
+    }
+    arm->all.n_negatives = n_negatives;
+    arm->all.n_negatives_proved = n_negatives_proved;
+    arm->report.n_candidates = n_candidates;
+    arm->report.n_expanded = n_expanded;
+    arm->report.n_limited = n_limited;
+    arm->seconds = es_missing_real();
+    if (kind != ES_PROVE_ARM_POLICY) {
+        arm->difference = read_interval(difference);
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus read_evaluation(json_t *root, const char *path, EsProveEvaluation *evaluation) {
+    json_int_t n_rounds, best_round;
+    const json_t *mrr, *arms;
+    const char *policy_hash, *last_hash;
+    json_error_t error;
+    if (json_unpack_ex(root, &error, 0, "{s:I, s:I, s:o, s:s, s:s, s:i, s:i, s:o}", "rounds",
+                       &n_rounds, "best_round", &best_round, "validation_mrr", &mrr,
+                       "policy_sha256", &policy_hash, "last_sha256", &last_hash, "corruptions",
+                       &evaluation->n_corruptions, "queries", &evaluation->n_queries, "arms",
+                       &arms) != 0) {
+        return ES_FAIL(INPUT, "%s: %s", path, error.text);
+    }
+    if (json_array_size(arms) != ES_N_PROVE_ARMS) {
+        return ES_FAIL(INPUT, "%s: %d arms instead of %d", path, (int)json_array_size(arms),
+                       (int)ES_N_PROVE_ARMS);
+    }
+    evaluation->n_rounds = n_rounds;
+    evaluation->best_round = best_round;
+    evaluation->best_mrr = best_round > 0 ? read_number(mrr) : 0;
+    snprintf(evaluation->policy_hash, sizeof evaluation->policy_hash, "%s", policy_hash);
+    snprintf(evaluation->last_hash, sizeof evaluation->last_hash, "%s", last_hash);
+    for (int a = 0; a < ES_N_PROVE_ARMS; a++) {
+        ES_TRY(read_arm(json_array_get(arms, (size_t)a), (EsProveArmKind)a, path,
+                        &evaluation->arms[a]));
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_prove_evaluation_load(const char *path, EsProveEvaluation *evaluation) {
+    json_error_t error;
+    *evaluation = (EsProveEvaluation){.n_queries = 0};
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (root == NULL) {
+        return ES_FAIL(INPUT, "%s:%d: %s", path, error.line, error.text);
+    }
+    EsStatus status = read_evaluation(root, path, evaluation);
+    json_decref(root);
+    return status;
+}
+
+int es_prove_evaluation_take(const char *path, const EsProveEvaluation *wanted,
+                             EsProveEvaluation *evaluation) {
+    EsProveEvaluation saved;
+    struct stat facts;
+    if (stat(path, &facts) != 0) {
+        return 0;
+    }
+    if (es_prove_evaluation_load(path, &saved) != ES_STATUS_OK) {
+        es_log(ES_LOG_WARNING, "%s; the queries are ranked again", es_status_detail());
+        return 0;
+    }
+    if (saved.n_rounds != wanted->n_rounds || saved.n_queries != wanted->n_queries ||
+        saved.n_corruptions != wanted->n_corruptions ||
+        strcmp(saved.last_hash, wanted->last_hash) != 0) {
+        return 0;
+    }
+    *evaluation = saved;
+    return 1;
+}

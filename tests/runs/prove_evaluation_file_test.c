@@ -1,0 +1,162 @@
+// The comparison of a run of kind "prove" as a file: every number comes back, files that are none
+// are refused, and only the comparison that is wanted is taken.
+#include "runs/prove_evaluation_file.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "es_test.h"
+
+static EsProveEvaluation make_case(void) {
+    EsProveEvaluation made = {.n_rounds = 12,
+                              .best_round = 10,
+                              .best_mrr = 1.0 / 3,
+                              .policy_hash = "abc",
+                              .last_hash = "def",
+                              .n_queries = 7,
+                              .n_corruptions = 3};
+    for (int a = 0; a < ES_N_PROVE_ARMS; a++) {
+        EsProveArm *arm = &made.arms[a];
+        arm->all.n_queries = 6;
+        arm->all.n_proved = a;
+        arm->all.n_negatives = 40 + a;
+        arm->all.n_negatives_proved = 2 + a;
+        arm->all.reciprocal = (EsInterval){0.1 * (a + 1), 0.1 / (a + 3), 0.7 / (a + 1)};
+        for (int i = 0; i < ES_N_HITS; i++) {
+            arm->all.hits[i] = 1.0 / (a + i + 3);
+        }
+        arm->report.n_candidates = 50 + a;
+        arm->report.n_expanded = ((int64_t)1 << 40) + a;
+        arm->report.n_limited = a;
+        if (a != ES_PROVE_ARM_POLICY) {
+            arm->difference = (EsInterval){-0.1 / (a + 6), NAN, 1e-300};
+        }
+    }
+    return made;
+}
+
+static int is_equal(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
+
+static int are_intervals_equal(const EsInterval *a, const EsInterval *b) {
+    return is_equal(a->mean, b->mean) && is_equal(a->low, b->low) && is_equal(a->high, b->high);
+}
+
+static void make_path(char folder[64], char path[128]) {
+    snprintf(folder, 64, "/tmp/prove_evaluation_XXXXXX");
+    EXPECT(mkdtemp(folder) != NULL);
+    snprintf(path, 128, "%s/evaluation.json", folder);
+}
+
+static void remove_path(const char *folder, const char *path) {
+    unlink(path);
+    rmdir(folder);
+}
+
+TEST(a_file_keeps_every_bit) {
+    char folder[64], path[128];
+    make_path(folder, path);
+    EsProveEvaluation was = make_case(), kept;
+    REQUIRE_OK(es_prove_evaluation_save(&was, path));
+    REQUIRE_OK(es_prove_evaluation_load(path, &kept));
+    EXPECT_EQ(kept.n_rounds, 12);
+    EXPECT_EQ(kept.best_round, 10);
+    EXPECT(kept.best_mrr == was.best_mrr);
+    EXPECT_TEXT(kept.policy_hash, "abc");
+    EXPECT_TEXT(kept.last_hash, "def");
+    EXPECT_EQ(kept.n_queries, 7);
+    EXPECT_EQ(kept.n_corruptions, 3);
+    for (int a = 0; a < ES_N_PROVE_ARMS; a++) {
+        const EsProveArm *x = &kept.arms[a], *y = &was.arms[a];
+        EXPECT(are_intervals_equal(&x->all.reciprocal, &y->all.reciprocal));
+        EXPECT(are_intervals_equal(&x->difference, &y->difference));
+        for (int i = 0; i < ES_N_HITS; i++) {
+            EXPECT(x->all.hits[i] == y->all.hits[i]);
+        }
+        EXPECT_EQ(x->all.n_queries, y->all.n_queries);
+        EXPECT_EQ(x->all.n_proved, y->all.n_proved);
+        EXPECT_EQ(x->all.n_negatives, y->all.n_negatives);
+        EXPECT_EQ(x->all.n_negatives_proved, y->all.n_negatives_proved);
+        EXPECT_EQ(x->report.n_candidates, y->report.n_candidates);
+        EXPECT_EQ(x->report.n_expanded, y->report.n_expanded);
+        EXPECT_EQ(x->report.n_limited, y->report.n_limited);
+        EXPECT(es_is_missing_real(x->seconds));
+    }
+    remove_path(folder, path);
+}
+
+TEST(a_run_without_validation_has_no_best_round) {
+    char folder[64], path[128];
+    make_path(folder, path);
+    EsProveEvaluation was = make_case(), kept;
+    was.best_round = 0;
+    REQUIRE_OK(es_prove_evaluation_save(&was, path));
+    REQUIRE_OK(es_prove_evaluation_load(path, &kept));
+    EXPECT_EQ(kept.best_round, 0);
+    EXPECT(kept.best_mrr == 0);
+    remove_path(folder, path);
+}
+
+TEST(only_the_comparison_that_is_wanted_is_taken) {
+    char folder[64], path[128];
+    make_path(folder, path);
+    EsProveEvaluation was = make_case(), wanted = make_case(), taken = {.n_rounds = -1};
+    EXPECT(!es_prove_evaluation_take(path, &wanted, &taken));
+    REQUIRE_OK(es_prove_evaluation_save(&was, path));
+    // what the comparison finds out is not asked
+    wanted.best_round = 0;
+    wanted.best_mrr = 0;
+    wanted.policy_hash[0] = '\0';
+    memset(wanted.arms, 0, sizeof wanted.arms);
+    const EsProveEvaluation asked = wanted;
+    wanted.n_rounds++;
+    EXPECT(!es_prove_evaluation_take(path, &wanted, &taken));
+    wanted = asked;
+    wanted.n_queries--;
+    EXPECT(!es_prove_evaluation_take(path, &wanted, &taken));
+    wanted = asked;
+    wanted.n_corruptions = 0;
+    EXPECT(!es_prove_evaluation_take(path, &wanted, &taken));
+    wanted = asked;
+    wanted.last_hash[0] = 'x';
+    EXPECT(!es_prove_evaluation_take(path, &wanted, &taken));
+    EXPECT_EQ(taken.n_rounds, -1);
+    EXPECT(es_prove_evaluation_take(path, &asked, &taken));
+    EXPECT_EQ(taken.best_round, 10);
+    EXPECT_TEXT(taken.policy_hash, "abc");
+    remove_path(folder, path);
+}
+
+TEST(files_that_are_none_are_refused) {
+    char folder[64], path[128];
+    make_path(folder, path);
+    static const char *const texts[] = {"", "{", "[]", "{}", "{\"queries\": 2, \"arms\": []}"};
+    EsProveEvaluation loaded;
+    for (size_t i = 0; i < ES_COUNT_OF(texts); i++) {
+        REQUIRE_OK(es_file_write_all(path, texts[i], strlen(texts[i])));
+        EXPECT_STATUS(es_prove_evaluation_load(path, &loaded), INPUT);
+        EXPECT_CONTAINS(es_status_detail(), "evaluation.json");
+    }
+    // an arm less, and two in the wrong order
+    const EsProveEvaluation was = make_case();
+    for (int is_swapped = 0; is_swapped < 2; is_swapped++) {
+        json_t *root = es_prove_evaluation_json(&was);
+        json_t *arms = json_object_get(root, "arms");
+        json_t *last = json_incref(json_array_get(arms, ES_N_PROVE_ARMS - 1));
+        json_array_remove(arms, ES_N_PROVE_ARMS - 1);
+        if (is_swapped) {
+            json_array_insert(arms, 0, last);
+        }
+        EXPECT_EQ(json_dump_file(root, path, 0), 0);
+        EXPECT_STATUS(es_prove_evaluation_load(path, &loaded), INPUT);
+        EXPECT_CONTAINS(es_status_detail(), is_swapped ? "arm 1 is \"shortest\", not \"policy\""
+                                                       : "3 arms instead of 4");
+        json_decref(last);
+        json_decref(root);
+    }
+    unlink(path);
+    EXPECT_STATUS(es_prove_evaluation_load(path, &loaded), INPUT);
+    rmdir(folder);
+}
