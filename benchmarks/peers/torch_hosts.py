@@ -11,8 +11,11 @@ gathering and converting images is left out here, in the peer's favour.
          --precision bf16 by autocast over f32 weights, or bf16 weights under f32 masters. SGD is fused.
   --compile adds torch.compile to each (replayed on CUDA)
 
-A way that fails is named under "failed" and does not stop the others. "loss" is the mean loss of a host at the
-end, so that one sees that it trained. Not part of any test.
+Each way lives in a process of its own, forked from one that has imported PyTorch and never touches CUDA, and one
+at a time is at work. So a way that fails in any manner (an exception, a CUDA error that spoils its process, a
+crash, no answer within --way-limit) is named under "failed", with what it was doing, and takes no other along. All ways
+are tried briefly; those close to the best stay, idle, and are measured. "loss" is the mean loss of a host at the
+end, so that one sees that it trained.
 
     torch_hosts.py --hosts 4 --batch 128 --threads 2
     torch_hosts.py --task tiny --hosts 16 --batch 64
@@ -21,20 +24,27 @@ end, so that one sees that it trained. Not part of any test.
 """
 import argparse
 import collections
-import gc
+import contextlib
+import ctypes
 import itertools
 import json
 import math
+import multiprocessing
 import os
+import signal
 import statistics
 import sys
+import tempfile
 import time
 
 # image channels, image size, channels of the first block, blocks
 TASKS = {"cifar_baseline": (3, 32, 8, 3), "tiny": (1, 16, 4, 2)}
 SURVEY_WINDOWS = 2
-# ways this close to the best of the survey are measured again in every round of --serve
-CONTENDER = 0.9
+# ways this close to the best of the survey, and no more than so many, are kept and measured
+CONTENDER, MAX_KEPT = 0.9, 4
+# a compiled way may take so many times --way-limit
+COMPILE_FACTOR = 10
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 # model: separate, grouped; layout: nchw, channels_last; cast: f32, autocast, master; mode: eager, graph
 Way = collections.namedtuple("Way", "model layout cast is_compiled mode")
@@ -51,12 +61,15 @@ def parse():
     parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of one timed window, at least")
     parser.add_argument("--windows", type=int, default=5)
+    parser.add_argument("--way-limit", type=float, default=20.0,
+                        help="seconds that a way may take to open the device, to build, to calibrate, or to measure\n"
+                             f"beyond its windows; {COMPILE_FACTOR} times that when compiled; default: %(default)s")
     parser.add_argument("--separate", action="store_true", help="CUDA: also E separate models")
     parser.add_argument("--compile", action="store_true", help="also with torch.compile (minutes)")
     parser.add_argument("--serve", action="store_true",
                         help="read numbers of hosts from standard input, one a line; answer each with a line.\n"
-                             "The first time a number comes all ways are built and tried, then the better ones "
-                             "stay")
+                             "When the number changes all ways are tried anew; where none works, the answer has "
+                             "\"error\"")
     return parser.parse_args()
 
 
@@ -106,28 +119,32 @@ def define_host(torch):
     return Host
 
 
-class Peer:
-    """Builds ways of training n hosts as functions that run one step, and times them."""
+class Trainer:
+    """One way of training n hosts: builds a function that runs one step, and times it. Lives in a child, whose
+    parent asks for open, build, calibrate and then measure."""
 
-    def __init__(self, options):
-        os.environ["OMP_NUM_THREADS"] = str(options.threads)
-        import torch
-
-        torch.set_num_threads(options.threads)
-        torch.backends.cudnn.benchmark = True
-        self.torch, self.options, self.device = torch, options, options.device
+    def __init__(self, options, way, n_hosts):
+        self.options, self.way, self.n_hosts, self.device = options, way, n_hosts, options.device
         self.on_cuda = options.device.startswith("cuda")
-        if self.on_cuda and not torch.cuda.is_available():
-            sys.exit(f"torch_hosts.py: PyTorch {torch.__version__} finds no CUDA device")
-        if options.compile:  # every model compiles the same function anew; past the limit it would not
-            torch._dynamo.config.recompile_limit = 1000
-        self.host_class = define_host(torch)
         self.n_in, self.size, base, n_blocks = TASKS[options.task]
         self.channels = tuple(base << block for block in range(options.blocks or n_blocks))
-        self.n_hosts = 0
-        self.steps = {}  # name of the way: (step, losses of its models, steps in one window)
-        self.failed = {}
-        self.survey = {}
+        self.torch = self.host_class = None  # filled by open
+        self.step, self.losses, self.n_steps = None, [], 0  # losses: one of each model; n_steps: in one window
+
+    def open(self):
+        import torch  # the parent has: this finds it loaded
+
+        torch.set_num_threads(self.options.threads)
+        torch.backends.cudnn.benchmark = True
+        if self.on_cuda:
+            if not torch.cuda.is_available():
+                raise RuntimeError(f"PyTorch {torch.__version__} finds no CUDA device")
+            torch.zeros(1, device=self.device)  # opens the context
+        if self.way.is_compiled:  # every model compiles the same function anew; past the limit it would not
+            import torch._dynamo
+
+            torch._dynamo.config.recompile_limit = 1000
+        self.torch, self.host_class = torch, define_host(torch)
 
     # --- building ---
 
@@ -140,9 +157,9 @@ class Peer:
         except (RuntimeError, TypeError):  # PyTorch before 2.3
             return self.torch.optim.SGD(parameters, foreach=True, **settings)
 
-    def make_model_step(self, way, groups, images, labels, losses):
-        """One SGD step of one model. Its loss goes to `losses`."""
-        torch, batch = self.torch, self.options.batch
+    def make_model_step(self, groups, images, labels):
+        """One SGD step of one model."""
+        torch, way, batch, losses = self.torch, self.way, self.options.batch, self.losses
         layout = torch.channels_last if way.layout == "channels_last" else torch.contiguous_format
         model = self.host_class(groups, self.n_in, self.channels).to(self.device, memory_format=layout)
         if way.cast == "master":  # norms keep f32 weights, as is usual; they read and write bf16
@@ -176,22 +193,22 @@ class Peer:
 
         return step
 
-    def make_step(self, way):
-        torch, batch = self.torch, self.options.batch
+    def build(self):
+        torch, way, batch = self.torch, self.way, self.options.batch
         torch.manual_seed(1)
         groups, n_models = (self.n_hosts, 1) if way.model == "grouped" else (1, self.n_hosts)
         layout = torch.channels_last if way.layout == "channels_last" else torch.contiguous_format
         images = torch.randn(batch, groups * self.n_in, self.size, self.size, device=self.device)
         images = images.to(torch.float32 if way.cast == "f32" else torch.bfloat16, memory_format=layout)
         labels = torch.randint(0, 10, (batch, groups), device=self.device)
-        losses = []
-        parts = [self.make_model_step(way, groups, images, labels, losses) for _ in range(n_models)]
+        parts = [self.make_model_step(groups, images, labels) for _ in range(n_models)]
 
         def step():
             for part in parts:
                 part()
 
-        return (self.capture(step) if way.mode == "graph" else step), losses
+        self.step = self.capture(step) if way.mode == "graph" else step
+        self.wait()
 
     def capture(self, step):
         torch = self.torch
@@ -214,83 +231,190 @@ class Peer:
         if self.on_cuda:
             self.torch.cuda.synchronize()
 
-    def time_steps(self, step, n_steps):
+    def time_steps(self, n_steps):
         self.wait()
         start = time.perf_counter()
         for _ in range(n_steps):
-            step()
+            self.step()
         self.wait()
         return time.perf_counter() - start
 
-    def calibrate(self, step):
+    def calibrate(self):
         """How many steps make a window. Also warms up."""
-        n_steps, seconds = 1, self.time_steps(step, 2) / 2
+        n_steps, seconds = 1, self.time_steps(2) / 2
         while seconds < self.options.seconds / 4:
             n_steps *= 2
-            seconds = self.time_steps(step, n_steps)
-        return max(1, math.ceil(n_steps * self.options.seconds / seconds))
+            seconds = self.time_steps(n_steps)
+        self.n_steps = max(1, math.ceil(n_steps * self.options.seconds / seconds))
 
-    def measure(self, name, n_windows):
-        """Images per second of each window."""
-        step, _, n_steps = self.steps[name]
-        images = n_steps * self.n_hosts * self.options.batch
-        return [images / self.time_steps(step, n_steps) for _ in range(n_windows)]
+    def measure(self, n_windows):
+        """Images per second of each window, and the mean loss of a host."""
+        images = self.n_steps * self.n_hosts * self.options.batch
+        rates = [images / self.time_steps(self.n_steps) for _ in range(n_windows)]
+        loss = float(sum(loss.double().sum() for loss in self.losses)) / self.n_hosts
+        if not math.isfinite(loss):
+            raise RuntimeError("the loss is not finite")
+        return {"rates": rates, "loss": loss}
 
-    def mean_loss(self, name):
-        return float(sum(loss.double().sum() for loss in self.steps[name][1])) / self.n_hosts
 
-    def build(self, n_hosts):
-        """Build all ways of training so many hosts, in place of those there are."""
-        self.steps, self.failed, self.survey, self.n_hosts = {}, {}, {}, n_hosts
-        gc.collect()
-        if self.on_cuda:
-            self.torch.cuda.empty_cache()
+class WayFailed(Exception):
+    """A way of training gave no answer; the text says to what, and why."""
+
+
+def answer_questions(pipe, trainer, messages):
+    """The life of a child: one answer to each question, until it is ended."""
+    os.setsid()  # with what it may start itself it is a group, and ends as one
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # also when nobody is left to end it
+    for stream in (1, 2):  # standard output is the parent's alone
+        os.dup2(messages.fileno(), stream)
+    while True:
+        question, arguments = pipe.recv()
+        try:
+            pipe.send((True, getattr(trainer, question)(*arguments)))
+        except Exception as error:  # a peer that cannot do something is still a peer
+            pipe.send((False, f"{type(error).__name__}: {error}".splitlines()[0][:200]))
+
+
+class Child:
+    """A process that has one trainer, seen from the parent."""
+
+    def __init__(self, trainer, limit_s, window_s):
+        self.limit_s, self.window_s = limit_s, window_s
+        self.question, self.allowed_s, self.deadline = "", 0.0, 0.0  # filled by send
+        self.messages = tempfile.TemporaryFile("w+", errors="replace")  # what it prints
+        fork = multiprocessing.get_context("fork")
+        self.pipe, its_pipe = fork.Pipe()
+        self.process = fork.Process(target=answer_questions, args=(its_pipe, trainer, self.messages))
+        self.process.start()
+        its_pipe.close()  # so that its end is seen as the end of the pipe
+
+    def send(self, question, *arguments):
+        self.question = question
+        # what it is slower than calibrated, up to ten times, is not yet a hang
+        self.allowed_s = self.limit_s + 10 * self.window_s * sum(arguments)
+        self.deadline = time.monotonic() + self.allowed_s
+        with contextlib.suppress(OSError):  # it has ended; receive says why
+            self.pipe.send((question, arguments))
+
+    def receive(self):
+        try:
+            if not self.pipe.poll(max(0.0, self.deadline - time.monotonic())):
+                raise WayFailed(f"{self.question}: no answer in {self.allowed_s:.0f} s")
+            is_good, answer = self.pipe.recv()
+        except (EOFError, OSError):
+            raise WayFailed(f"{self.question}: {self.last_words()}") from None
+        if not is_good:
+            raise WayFailed(f"{self.question}: {answer}")
+        return answer
+
+    def ask(self, question, *arguments):
+        self.send(question, *arguments)
+        return self.receive()
+
+    def last_words(self):
+        """How a child ended, and the last line that it printed."""
+        self.process.join(5)
+        code = self.process.exitcode
+        how = f"exit code {code}" if code is None or code >= 0 else f"ended by {signal.Signals(-code).name}"
+        self.messages.seek(0)
+        lines = [line.strip() for line in self.messages if line.strip()]
+        return f"{how}: {lines[-1][:200]}" if lines else how
+
+    def end(self):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()  # should it not yet lead its group
+        self.process.join(5)  # no longer: a driver may hold on to what was killed
+        self.pipe.close()
+        self.messages.close()
+
+
+class Peer:
+    """The children that train n hosts, one for each way, and what was seen of them."""
+
+    def __init__(self, options):
+        os.environ["OMP_NUM_THREADS"] = str(options.threads)
+        import torch  # costly, hence once. CUDA must not be touched here: it does not survive a fork
+
+        self.options, self.version, self.n_hosts = options, torch.__version__, 0
+        self.children = {}  # by name of the way, as are the others: those that are alive
+        self.rates = {}     # the median of what was measured last
+        self.failed = {}    # why
+
+    def drop(self, name):
+        self.children.pop(name).end()
+
+    def close(self):
+        for name in list(self.children):
+            self.drop(name)
+
+    @contextlib.contextmanager
+    def naming_failure(self, name):
+        """A failure of this way inside of the block ends the block, and the way with it."""
+        try:
+            yield self.children[name]
+        except WayFailed as error:
+            self.failed[name] = str(error)
+            self.rates.pop(name, None)
+            self.drop(name)
+
+    def start(self, n_hosts):
+        """Start and open a child for each way, in place of those there are."""
+        self.close()
+        self.rates, self.failed, self.n_hosts = {}, {}, n_hosts
         for way in ways_of(self.options, n_hosts):
-            name = name_of(way, self.options)
-            try:
-                step, losses = self.make_step(way)
-                self.steps[name] = (step, losses, self.calibrate(step))
-                if not math.isfinite(self.mean_loss(name)):
-                    raise RuntimeError("the loss is not finite")
-            except Exception as error:  # a peer that cannot do something is still a peer
-                self.steps.pop(name, None)
-                self.failed[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-        if not self.steps:
-            sys.exit(f"torch_hosts.py: no way of training {n_hosts} hosts works: {json.dumps(self.failed)}")
+            limit_s = self.options.way_limit * (COMPILE_FACTOR if way.is_compiled else 1)
+            self.children[name_of(way, self.options)] = Child(Trainer(self.options, way, n_hosts), limit_s,
+                                                              self.options.seconds)
+        for child in self.children.values():  # seconds each on a GPU, hence together: nothing is measured yet
+            child.send("open")
+        for name in list(self.children):
+            with self.naming_failure(name) as child:
+                child.receive()
 
-    def choose(self):
-        """Try each way briefly and drop those that cannot be the best."""
-        self.survey = {name: statistics.median(self.measure(name, SURVEY_WINDOWS)) for name in self.steps}
-        bound = CONTENDER * max(self.survey.values())
-        self.steps = {name: kept for name, kept in self.steps.items() if self.survey[name] >= bound}
+    def survey(self):
+        """Try each way briefly and end those that cannot be the best."""
+        for name in list(self.children):
+            with self.naming_failure(name) as child:
+                child.ask("build")
+                child.ask("calibrate")
+                self.rates[name] = statistics.median(child.ask("measure", SURVEY_WINDOWS)["rates"])
+            ranking = sorted(self.rates, key=self.rates.get, reverse=True)
+            for place, other in enumerate(ranking):
+                is_close = self.rates[other] >= CONTENDER * self.rates[ranking[0]]
+                if other in self.children and not (is_close and place < MAX_KEPT):
+                    self.drop(other)
 
-    def report(self):
-        options = self.options
-        results = {name: self.measure(name, options.windows) for name in self.steps}
-        medians = {name: statistics.median(rates) for name, rates in results.items()}
-        best = max(medians, key=medians.get)
-        return {
-            "task": options.task, "hosts": self.n_hosts, "batch": options.batch, "threads": options.threads,
-            "device": options.device, "precision": options.precision, "torch": self.torch.__version__,
-            "python": sys.version.split()[0], "images_per_second": medians[best], "best": best,
-            "samples": results[best], "all": {**self.survey, **medians}, "failed": self.failed,
-            "loss": self.mean_loss(best), "input": "a ready batch",
+    def report(self, n_hosts):
+        """Measure the ways that were kept; where there are none, try all first."""
+        options, results = self.options, {}
+        if n_hosts != self.n_hosts or not self.children:
+            self.start(n_hosts)
+            self.survey()
+        for name in list(self.children):
+            with self.naming_failure(name) as child:
+                results[name] = child.ask("measure", options.windows)
+                self.rates[name] = statistics.median(results[name]["rates"])
+        report = {
+            "task": options.task, "hosts": n_hosts, "batch": options.batch, "threads": options.threads,
+            "device": options.device, "precision": options.precision, "torch": self.version,
+            "python": sys.version.split()[0], "all": self.rates, "failed": self.failed, "input": "a ready batch",
         }
+        if not results:
+            return {**report, "error": f"no way of training {n_hosts} hosts works: {json.dumps(self.failed)}"}
+        best = max(results, key=self.rates.get)
+        return {**report, "images_per_second": self.rates[best], "best": best,
+                "samples": results[best]["rates"], "loss": results[best]["loss"]}
 
 
 def main():
     options = parse()
-    peer = Peer(options)
-    if not options.serve:
-        peer.build(options.hosts)
-        print(json.dumps(peer.report()))
-        return
-    for line in sys.stdin:
-        n_hosts = int(line)
-        if n_hosts != peer.n_hosts:
-            peer.build(n_hosts)
-            peer.choose()
-        print(json.dumps(peer.report()), flush=True)
+    with contextlib.closing(Peer(options)) as peer:
+        for line in sys.stdin if options.serve else [options.hosts]:
+            report = peer.report(int(line))
+            if "error" in report and not options.serve:
+                sys.exit(f"torch_hosts.py: {report['error']}")
+            print(json.dumps(report), flush=True)
 
 
 if __name__ == "__main__":
