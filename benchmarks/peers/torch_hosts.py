@@ -358,14 +358,14 @@ class Peer:
             self.rates.pop(name, None)
             self.drop(name)
 
-    def start(self, n_hosts):
-        """Start and open a child for each way, in place of those there are."""
-        self.close()
-        self.rates, self.failed, self.n_hosts = {}, {}, n_hosts
-        for way in ways_of(self.options, n_hosts):
-            limit_s = self.options.way_limit * (COMPILE_FACTOR if way.is_compiled else 1)
-            self.children[name_of(way, self.options)] = Child(Trainer(self.options, way, n_hosts), limit_s,
-                                                              self.options.seconds)
+    def start(self):
+        """Start and open a child for each way that has not failed. There must be no children."""
+        options = self.options
+        for way in ways_of(options, self.n_hosts):
+            limit_s = options.way_limit * (COMPILE_FACTOR if way.is_compiled else 1)
+            if name_of(way, options) not in self.failed:
+                trainer = Trainer(options, way, self.n_hosts)
+                self.children[name_of(way, options)] = Child(trainer, limit_s, options.seconds)
         for child in self.children.values():  # seconds each on a GPU, hence together: nothing is measured yet
             child.send("open")
         for name in list(self.children):
@@ -385,16 +385,26 @@ class Peer:
                 if other in self.children and not (is_close and place < MAX_KEPT):
                     self.drop(other)
 
-    def report(self, n_hosts):
-        """Measure the ways that were kept; where there are none, try all first."""
-        options, results = self.options, {}
-        if n_hosts != self.n_hosts or not self.children:
-            self.start(n_hosts)
-            self.survey()
+    def measure(self):
+        """What the ways that were kept answer, by name."""
+        results = {}
         for name in list(self.children):
             with self.naming_failure(name) as child:
-                results[name] = child.ask("measure", options.windows)
+                results[name] = child.ask("measure", self.options.windows)
                 self.rates[name] = statistics.median(results[name]["rates"])
+        return results
+
+    def report(self, n_hosts):
+        options = self.options
+        if n_hosts != self.n_hosts:
+            self.close()
+            self.rates, self.failed, self.n_hosts = {}, {}, n_hosts
+        results = self.measure()
+        # also when all that were kept have failed since: those that were ended get their chance again
+        while not results and len(self.failed) < len(ways_of(options, n_hosts)):
+            self.start()
+            self.survey()
+            results = self.measure()
         report = {
             "task": options.task, "hosts": n_hosts, "batch": options.batch, "threads": options.threads,
             "device": options.device, "precision": options.precision, "torch": self.version,
