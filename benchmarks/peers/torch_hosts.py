@@ -133,6 +133,7 @@ class Trainer:
 
     def open(self):
         import torch  # the parent has: this finds it loaded
+        import torch._dynamo  # seconds, and the first optimizer would do it. It may touch CUDA
 
         torch.set_num_threads(self.options.threads)
         torch.backends.cudnn.benchmark = True
@@ -141,8 +142,6 @@ class Trainer:
                 raise RuntimeError(f"PyTorch {torch.__version__} finds no CUDA device")
             torch.zeros(1, device=self.device)  # opens the context
         if self.way.is_compiled:  # every model compiles the same function anew; past the limit it would not
-            import torch._dynamo
-
             torch._dynamo.config.recompile_limit = 1000
         self.torch, self.host_class = torch, define_host(torch)
 
