@@ -130,6 +130,7 @@ class Trainer:
         self.channels = tuple(base << block for block in range(options.blocks or n_blocks))
         self.torch = self.host_class = None  # filled by open
         self.step, self.losses, self.n_steps = None, [], 0  # losses: one of each model; n_steps: in one window
+        self.captured = None  # a graph reads memory of the step that it was captured from: both must live
 
     def open(self):
         import torch  # the parent has: this finds it loaded
@@ -222,6 +223,7 @@ class Trainer:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             step()
+        self.captured = step
         return graph.replay
 
     # --- measuring ---
@@ -359,7 +361,7 @@ class Peer:
 
     def start(self):
         """Start and open a child for each way that has not failed. There must be no children."""
-        options = self.options
+        options, self.rates = self.options, {}
         for way in ways_of(options, self.n_hosts):
             limit_s = options.way_limit * (COMPILE_FACTOR if way.is_compiled else 1)
             if name_of(way, options) not in self.failed:

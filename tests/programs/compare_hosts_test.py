@@ -23,7 +23,7 @@ import torch_hosts
 
 OPTIONS = argparse.Namespace(task="tiny", hosts=2, batch=1, blocks=0, threads=1, device="cpu", precision="f32",
                              seconds=0.001, windows=5, way_limit=1.0, separate=False, compile=False, serve=True)
-RATES = {"fast": 100.0, "near": 95.0, "slow": 10.0, "next": 97.0, "last": 96.0, "over": 91.0}
+RATES = {"fast": 100.0, "near": 95.0, "slow": 10.0, "next": 97.0, "last": 96.0, "over": 91.0, "half": 50.0}
 
 
 class StandIn:
@@ -122,11 +122,12 @@ class PeerTest(unittest.TestCase):
         self.assertEqual((report["best"], report["failed"]), ("near", {"tires": "measure: RuntimeError: no more"}))
 
     def test_what_was_ended_comes_back(self):
-        peer = self.make_peer("slow", "tires")
+        peer = self.make_peer("half", "slow", "tires")
         self.assertEqual(peer.report(1)["best"], "tires")
         self.assertEqual(list(peer.children), ["tires"])
         report = peer.report(1)
-        self.assertEqual((report["best"], list(report["failed"])), ("slow", ["tires"]))
+        self.assertEqual((report["best"], list(report["failed"])), ("half", ["tires"]))
+        self.assertEqual(report["all"], {"half": 50.0, "slow": 10.0})
 
     def test_all_fail(self):
         peer = self.make_peer("raises", "leaves")
