@@ -57,7 +57,8 @@ static __device__ __forceinline__ float normalise(float x, RowNorm norm, float g
     return (x - norm.mean) * norm.inv_std * gamma + beta;
 }
 
-static __device__ __forceinline__ float rectify(float x) { return x > 0.0f ? x : 0.0f; }
+// NaN stays NaN, as kernels/activation.h has it.
+static __device__ __forceinline__ float rectify(float x) { return x <= 0.0f ? 0.0f : x; }
 
 // The rows of a lane: 2M of them, 8 apart.
 template <int M> struct Rows {
@@ -207,9 +208,10 @@ static __device__ __forceinline__ void leave_sums(float *sums, const float (&val
 
 // --- products ---
 
-// The nearest TF32 of x.
-static __device__ __forceinline__ uint32_t high_bits(float x) {
-    return (__float_as_uint(x) + 0x1000u) & 0xFFFFE000u;
+// The nearest TF32 of x. A sum of a few instructions carries out of a NaN's mantissa and leaves 0
+// or infinity, which is harmless where low_bits follow, since x - high is NaN; alone it is not.
+template <bool IS_SPLIT> static __device__ __forceinline__ uint32_t high_bits(float x) {
+    return IS_SPLIT ? (__float_as_uint(x) + 0x1000u) & 0xFFFFE000u : es_tf32(x);
 }
 
 // TF32 of what high_bits leaves.
@@ -227,7 +229,7 @@ static __device__ __forceinline__ void multiply(Sums<M> &sums, const float (&x)[
     for (int n = 0; n < 4; n++) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            w_high[n][i] = high_bits(w[n][first + i]);
+            w_high[n][i] = high_bits<IS_SPLIT>(w[n][first + i]);
             w_low[n][i] = low_bits(w[n][first + i], w_high[n][i]);
         }
     }
@@ -237,7 +239,7 @@ static __device__ __forceinline__ void multiply(Sums<M> &sums, const float (&x)[
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             float value = x[2 * m + i % 2][first + i / 2];
-            x_high[i] = high_bits(value);
+            x_high[i] = high_bits<IS_SPLIT>(value);
             x_low[i] = low_bits(value, x_high[i]);
         }
         // the four products of a term do not wait for each other

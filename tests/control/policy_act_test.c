@@ -311,6 +311,90 @@ TEST(parity) {
     }
 }
 
+// --- divergence ---
+
+// Of both; returns the bits that stood there.
+static uint32_t set_weight(ActCase *test, int64_t at, uint32_t bits) {
+    uint32_t *here = es_policy_network_store(test->cpu.network)->parameters.data;
+    uint32_t *there = test->store->parameters.data, before = here[at];
+    here[at] = bits;
+    REQUIRE_OK(es_stream_copy(test->stream, there + at, here + at, sizeof bits, ES_COPY_TO_DEVICE));
+    return before;
+}
+
+static int64_t expect_equal_nans(const char *name, const char *whose, const float *wanted,
+                                 const float *seen, int64_t n) {
+    int64_t n_nans = 0, n_lost = 0, n_new = 0;
+    for (int64_t i = 0; i < n; i++) {
+        n_nans += isnan(wanted[i]);
+        n_lost += isnan(wanted[i]) && !isnan(seen[i]);
+        n_new += !isnan(wanted[i]) && isnan(seen[i]);
+    }
+    if (n_lost + n_new > 0) {
+        ES_TEST_FAIL("NaN in %s: of %lld NaNs among the CPU's %lld %s %lld are lost, %lld are new",
+                     name, (long long)n_nans, (long long)n, whose, (long long)n_lost,
+                     (long long)n_new);
+    }
+    return n_nans;
+}
+
+// The first step of an episode on the CPU and on the device; returns how many outputs are NaN.
+static int64_t compare_nans(ActCase *test, const char *name) {
+    const EsRollout *rollout = test->cpu.rollout;
+    int64_t n_nans = 0;
+    EsOutputs cpu;
+    REQUIRE_OK(es_policy_network_reset(test->cpu.network, NULL));
+    REQUIRE_OK(es_policy_network_act(test->cpu.network, rollout->features, rollout->ids, 0, &cpu));
+    queue(test, test->act, test->fused, 0);
+    queue(test, test->act_tf32, test->tf32, 0);
+    for (int i = 0; i < 2; i++) {
+        float *exact = receive(test, &test->fused[i]), *rounded = receive(test, &test->tf32[i]);
+        const float *wanted = i == 0 ? cpu.logits : cpu.value;
+        n_nans += expect_equal_nans(name, buffer_name[i], wanted, exact, test->count[i]);
+        expect_equal_nans(name, i == 0 ? "TF32 logits" : "TF32 values", wanted, rounded,
+                          test->count[i]);
+        free(exact);
+        free(rounded);
+    }
+    return n_nans;
+}
+
+// A NaN in any weight is seen where the CPU shows it. The GPU's own NaN has all bits of the
+// mantissa, that of the second kind none that TF32 keeps.
+TEST(nan_stays) {
+    const EsPolicySpec specs[] = {
+        es_policy_spec_default(2, 16),
+        {.n_slots = 1, .n_hidden = 24, .n_features = 13, .dropout = 0.1f},
+    };
+    const uint32_t nans[] = {0x7FFFFFFFu, 0x7F800001u};
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    for (size_t i = 0; i < ES_COUNT_OF(specs); i++) {
+        ActCase *test = create_act_case(specs[i], 3, 1);
+        const EsGraph *graph = test->graph.graph;
+        int n_hidden = 0, n_some = 0, n_all = 0;
+        send(test, &test->features, test->cpu.rollout->features);
+        send(test, &test->blueprints, test->cpu.rollout->ids);
+        REQUIRE_OK(es_stream_fill(test->stream, test->is_reset.data, 1, 3));
+        for (int v = 0; v < graph->n_values; v++) {
+            const EsValue *value = &graph->values[v];
+            for (int k = 0; value->role == ES_ROLE_PARAMETER && k < 2; k++) {
+                uint32_t before = set_weight(test, value->slab_offset, nans[k]);
+                int64_t n = compare_nans(test, value->name);
+                n_hidden += n == 0;
+                n_all += n == test->count[0] + test->count[1];
+                n_some += n > 0 && n < test->count[0] + test->count[1];
+                set_weight(test, value->slab_offset, before);
+            }
+        }
+        EXPECT(n_some > 20 && n_all > 10); // the rest are auxiliary outputs
+        printf("NaN in %d weights: %d seen in all outputs, %d in some\n", n_hidden + n_some + n_all,
+               n_all, n_some);
+        destroy_act_case(test);
+    }
+}
+
 // It is what a network on CUDA acts with.
 TEST(a_network_on_cuda_is_fused) {
     if (es_device_cuda_count() == 0) {
