@@ -21,7 +21,6 @@ typedef struct DecideState {
 
     // CUDA
     EsDecisionDevice *decision; // borrowed from the policy; NULL: the CPU decides
-    EsCapture *capture;         // owned
     void *device_block;         // owned: the same state, masks, actions
     EsGrowthState device_state;
     EsActionMasks *device_masks;
@@ -33,7 +32,6 @@ void es_bench_decide_end(void *context) {
     if (state == NULL) {
         return;
     }
-    es_capture_destroy(state->capture);
     es_policy_destroy(state->policy);
     es_reward_destroy(state->reward);
     es_device_release(state->device, state->device_block);
@@ -93,14 +91,14 @@ static EsStatus queue_choose(DecideState *state) {
                               state->device_actions);
 }
 
-// The first one is queued directly, then it is recorded: a network records a plan of its own at its
-// first step, where it has one.
+// The first one runs directly, the second is recorded: what is measured is a replay.
 static EsStatus record_choose(DecideState *state) {
     ES_TRY(queue_choose(state));
-    ES_TRY(es_stream_synchronize(state->stream));
-    ES_TRY(es_capture_begin(state->stream));
     ES_TRY(queue_choose(state));
-    return es_capture_end(state->stream, &state->capture);
+    EsDecisionReplays replays = es_decision_replays(state->decision);
+    return replays.n_captures == 1
+               ? es_stream_synchronize(state->stream)
+               : ES_FAIL(UNSUPPORTED, "decisions are not replayed: %s", replays.fallback);
 }
 
 static EsStatus open_device(DecideState *state) {
@@ -152,8 +150,8 @@ EsStatus es_bench_decide_begin(const EsBenchCase *bench_case, const EsBench *ben
 EsStatus es_bench_decide_run(void *context, int variant) {
     DecideState *state = context;
     (void)variant;
-    if (state->capture != NULL) {
-        return es_capture_replay(state->capture, state->stream);
+    if (state->decision != NULL) {
+        return queue_choose(state);
     }
     ES_TRY(es_policy_begin(state->policy, 0));
     es_reward_latch(state->reward, &state->state);

@@ -1,6 +1,6 @@
 // Cases of the suite `policy` that end in actions: from the state of E environments in device
-// memory over observation and network to the sampled heads. On CUDA that is one replay of a
-// capture.
+// memory over observation and network to the sampled heads. On CUDA that is one replay, as in a
+// run.
 #ifndef ES_PROGRAMS_BENCH_DECIDE_H
 #define ES_PROGRAMS_BENCH_DECIDE_H
 

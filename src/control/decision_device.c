@@ -2,6 +2,7 @@
 // its launches.
 #include "control/decision_device.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -58,6 +59,10 @@ size_t es_decision_report_bytes(int64_t n_envs) { return lay_out_report((size_t)
 void es_decision_place_report(EsDecisionDevice *decision, void *place) {
     EsDecisionView *view = &decision->view;
     unsigned char *memory = place;
+    if (place != decision->report.memory) {
+        es_recording_forget(&decision->choose.recording);
+        es_recording_forget(&decision->pay.recording);
+    }
     decision->report.memory = place;
     view->actions = (void *)(memory + decision->report.actions);
     view->reward.terms = (void *)(memory + decision->report.terms);
@@ -132,6 +137,8 @@ static EsStatus create(EsPolicy *policy, EsReward *reward, EsStream *stream) {
     made->stream = stream;
     made->device = es_stream_device(stream);
     made->kernels = es_decision_kernels_cuda();
+    made->may_record = policy->kind != ES_POLICY_LEARNED ||
+                       es_policy_network_acting(policy->learned.network).is_fused;
     made->report = lay_out_report((size_t)policy->context.n_envs);
     Layout layout = lay_out(policy, es_reward_view(reward), made->report.bytes);
     ES_TRY(es_device_allocate(made->device, layout.bytes, (void **)&made->memory));
@@ -163,6 +170,8 @@ void es_decision_destroy(EsDecisionDevice *decision) {
     if (decision == NULL) {
         return;
     }
+    es_recording_destroy(&decision->choose.recording);
+    es_recording_destroy(&decision->pay.recording);
     if (decision->staged != NULL) {
         es_device_release_host(decision->device, decision->staged);
     }
@@ -272,32 +281,70 @@ EsStatus es_decision_end(EsDecisionDevice *decision) {
 
 // --- a step ---
 
-EsStatus es_decision_choose(EsDecisionDevice *decision, const EsGrowthState *state,
-                            const EsActionMasks *masks, EsAction *actions) {
+static EsStatus queue_choose(void *context, EsStream *stream) {
+    EsDecisionDevice *decision = context;
+    const EsDecisionWork *work = &decision->choose;
     EsDecisionView *view = &decision->view;
-    const EsDecisionKernels *kernels = decision->kernels;
-    ES_ASSERT(state->n_envs == view->n_envs && state->n_slots == view->n_slots);
     if (view->kind != ES_POLICY_LEARNED) {
-        kernels->decide(decision->stream, view, state, masks, actions);
+        decision->kernels->decide(stream, view, &work->state, work->masks, work->actions);
         return es_device_status(decision->device);
     }
-    kernels->observe(decision->stream, view, state);
-    ES_TRY(es_policy_network_act_queued(decision->policy->learned.network, decision->stream,
-                                        view->features, view->blueprints, view->is_reset,
-                                        &view->logits, &view->value));
-    kernels->sample(decision->stream, view, state, masks, actions);
+    decision->kernels->observe(stream, view, &work->state);
+    ES_TRY(es_policy_network_act_queued(decision->policy->learned.network, stream, view->features,
+                                        view->blueprints, view->is_reset, &view->logits,
+                                        &view->value));
+    decision->kernels->sample(stream, view, &work->state, work->masks, work->actions);
     return es_device_status(decision->device);
 }
 
-EsStatus es_decision_pay(EsDecisionDevice *decision, const EsGrowthState *state) {
-    ES_ASSERT(state->n_envs == decision->view.n_envs && state->n_slots == decision->view.n_slots);
-    decision->kernels->pay(decision->stream, &decision->view, state);
+static EsStatus queue_pay(void *context, EsStream *stream) {
+    EsDecisionDevice *decision = context;
+    decision->kernels->pay(stream, &decision->view, &decision->pay.state);
     return es_device_status(decision->device);
+}
+
+static EsStatus run_work(EsDecisionDevice *decision, EsDecisionWork *work, EsQueueFunction queue,
+                         const EsGrowthState *state, const EsActionMasks *masks,
+                         EsAction *actions) {
+    ES_ASSERT(state->n_envs == decision->view.n_envs && state->n_slots == decision->view.n_slots);
+    if (memcmp(&work->state, state, sizeof *state) != 0 || work->masks != masks ||
+        work->actions != actions) {
+        es_recording_forget(&work->recording);
+        work->state = *state;
+        work->masks = masks;
+        work->actions = actions;
+    }
+    return es_recording_run(&work->recording, decision->stream, decision->may_record, queue,
+                            decision);
+}
+
+EsStatus es_decision_choose(EsDecisionDevice *decision, const EsGrowthState *state,
+                            const EsActionMasks *masks, EsAction *actions) {
+    return run_work(decision, &decision->choose, queue_choose, state, masks, actions);
+}
+
+EsStatus es_decision_pay(EsDecisionDevice *decision, const EsGrowthState *state) {
+    return run_work(decision, &decision->pay, queue_pay, state, NULL, NULL);
 }
 
 // --- looking at it ---
 
 EsDecisionReport es_decision_report(const EsDecisionDevice *decision) { return decision->report; }
+
+EsDecisionReplays es_decision_replays(const EsDecisionDevice *decision) {
+    const EsRecording *const recordings[] = {&decision->choose.recording, &decision->pay.recording};
+    EsDecisionReplays replays = {0};
+    for (size_t i = 0; i < ES_COUNT_OF(recordings); i++) {
+        replays.n_captures += recordings[i]->capture != NULL;
+        replays.n_replays += recordings[i]->n_replays;
+        replays.capture_ms += recordings[i]->capture_ms;
+        if (recordings[i]->fallback[0] != '\0') {
+            replays.n_fallbacks++;
+            snprintf(replays.fallback, sizeof replays.fallback, "%s", recordings[i]->fallback);
+        }
+    }
+    return replays;
+}
 
 void es_decision_receive(EsDecisionDevice *decision, const void *report, EsAction *actions,
                          float *paid) {

@@ -11,9 +11,10 @@
 //     es_stream_copy(stream, host, report.memory, report.bytes, ES_COPY_TO_HOST);
 //     ES_TRY(es_decision_end(decision));                            // after the last step
 //
-// choose and pay queue work and nothing else: no waits, no allocations, no copies to the host; the
-// number of launches does not depend on E. What changes between rounds is read from device memory,
-// so that both can be captured, as long as a policy's network can (policy_network.h).
+// choose and pay queue work and nothing else: no waits, no allocations, no copies to the host. Each
+// runs directly once, is recorded the second time and is one replay from then on, whatever E and
+// the policy (network/recording.h); where a capture is refused it goes on directly, with the same
+// bits. What changes between rounds is read from device memory, so a recording outlives them.
 //
 // E environments, S slots, T steps, D features.
 #ifndef ES_CONTROL_DECISION_DEVICE_H
@@ -49,7 +50,8 @@ EsStatus es_policy_decision(EsPolicy *policy, EsReward *reward, EsStream *stream
 // Waits for work of the round before.
 EsStatus es_decision_begin(EsDecisionDevice *decision, int64_t first_episode);
 
-// Latch what the reward judges, decide. state, masks [E] and actions [E] are device memory.
+// Latch what the reward judges, decide. state, masks [E] and actions [E] are device memory; other
+// places than in the step before are recorded anew. Not while the stream is being captured.
 EsStatus es_decision_choose(EsDecisionDevice *decision, const EsGrowthState *state,
                             const EsActionMasks *masks, EsAction *actions);
 
@@ -63,6 +65,16 @@ void es_decision_place_report(EsDecisionDevice *decision, void *memory);
 
 // How large the report of E environments is.
 size_t es_decision_report_bytes(int64_t n_envs);
+
+// How choose and pay were queued so far.
+typedef struct EsDecisionReplays {
+    int n_captures;     // that exist: 2 from the second step on
+    int n_fallbacks;    // of the two, those that could not be captured
+    int64_t n_replays;  // of both
+    double capture_ms;  // of the last of each
+    char fallback[256]; // why one could not; "" = none
+} EsDecisionReplays;
+EsDecisionReplays es_decision_replays(const EsDecisionDevice *decision);
 
 // Hand out a report that came to host memory: the reward's terms and totals, the policy's thoughts,
 // actions [E] and rewards paid [E].

@@ -8,6 +8,7 @@
 #include "control/decision_rules.h"
 #include "control/heuristic_rules.h"
 #include "growth/schedule.h"
+#include "network/recording.h"
 
 ES_EXTERN_C_BEGIN
 
@@ -67,6 +68,14 @@ const EsDecisionKernels *es_decision_kernels_cuda(void);
 
 void es_decision_destroy(EsDecisionDevice *decision); // NULL is accepted
 
+// Half of a step, as it is recorded: it holds for these arguments.
+typedef struct EsDecisionWork {
+    EsRecording recording;
+    EsGrowthState state;
+    const EsActionMasks *masks; // choose
+    EsAction *actions;          // choose
+} EsDecisionWork;
+
 struct EsDecisionDevice {
     EsPolicy *policy;                 // borrowed
     EsReward *reward;                 // borrowed
@@ -75,6 +84,8 @@ struct EsDecisionDevice {
     const EsDecisionKernels *kernels; // borrowed, constant
     EsDecisionView view;
     EsDecisionReport report;
+    EsDecisionWork choose, pay;
+    int may_record;        // 0: the network runs a plan, whose own capture cannot stand in another
     unsigned char *memory; // owned: device memory of everything here
     unsigned char *staged; // owned: pinned host memory, the first n bytes of `memory` at a begin
     size_t staged_bytes;

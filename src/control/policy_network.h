@@ -86,7 +86,8 @@ EsPolicyInputs es_policy_network_inputs(const EsPolicyNetwork *network);
 // network's device, nothing is waited for and nothing reaches the host. The recurrent state of
 // environments with is_reset [E] (nullable, device memory) is zeroed first, and moves on. logits
 // [E, A] and value [E] are in device memory, at the same place in every step. Other streams that
-// changed weights or state must have been waited for.
+// changed weights or state must have been waited for. A fused step is launched one by one here,
+// for a caller that records it with its own work (decision_device.c).
 EsStatus es_policy_network_act_queued(EsPolicyNetwork *network, EsStream *stream,
                                       const float *features, const int32_t *blueprints,
                                       const uint8_t *is_reset, const float **logits,

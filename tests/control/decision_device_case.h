@@ -6,6 +6,7 @@
 #include "control/decision_internal.h"
 #include "control/policy_network_internal.h"
 #include "control/ruled_hosts.h"
+#include "tensor/profile.h"
 
 #define HOST_PARAMETERS 5000
 
@@ -17,8 +18,6 @@ typedef struct DecisionPair {
     EsPolicy *here, *there;
     EsReward *paid_here, *paid_there;
     EsDecisionDevice *decision;
-    EsCapture *choose, *pay; // NULL: queued directly
-    int is_captured;
 
     // on the device
     void *slab;
@@ -92,10 +91,6 @@ static inline void pair_begin(DecisionPair *pair) {
 static inline void pair_destroy(DecisionPair *pair) {
     void *const memory[] = {pair->slab, pair->masks, pair->actions, pair->logits, pair->value};
     REQUIRE_OK(es_device_status(pair->cuda));
-    if (pair->choose != NULL) {
-        es_capture_destroy(pair->choose);
-        es_capture_destroy(pair->pay);
-    }
     es_policy_destroy(pair->here);
     es_policy_destroy(pair->there);
     es_reward_destroy(pair->paid_here);
@@ -106,6 +101,7 @@ static inline void pair_destroy(DecisionPair *pair) {
         }
     }
     es_stream_destroy(pair->stream);
+    es_profile_stop(pair->cuda);
     es_device_close(pair->cuda);
     es_device_close(pair->cpu);
     hosts_destroy(&pair->hosts);
@@ -126,22 +122,6 @@ static inline void expect_bytes(DecisionPair *pair, const char *what, const void
 
 // --- a step ---
 
-// Queue work, or replay what was recorded when it was first queued; its first run is a plain one.
-typedef EsStatus (*Queue)(DecisionPair *pair);
-
-static inline void queue(DecisionPair *pair, Queue work, EsCapture **capture) {
-    if (pair->is_captured && *capture == NULL && pair->n_steps == 1) {
-        REQUIRE_OK(es_capture_begin(pair->stream));
-        REQUIRE_OK(work(pair));
-        REQUIRE_OK(es_capture_end(pair->stream, capture));
-    }
-    if (*capture != NULL) {
-        REQUIRE_OK(es_capture_replay(*capture, pair->stream));
-    } else {
-        REQUIRE_OK(work(pair));
-    }
-}
-
 static inline EsStatus queue_choose(DecisionPair *pair) {
     return es_decision_choose(pair->decision, &pair->state, pair->masks, pair->actions);
 }
@@ -161,6 +141,21 @@ static inline EsStatus queue_choose_fed(DecisionPair *pair) {
     pair->decision->kernels->observe(pair->stream, view, &pair->state);
     pair->decision->kernels->sample(pair->stream, view, &pair->state, pair->masks, pair->actions);
     return ES_STATUS_OK;
+}
+
+// Captures fail from here on: every launch is queued by itself.
+static inline void refuse_captures(DecisionPair *pair) {
+    EsProfileOptions options = {.capacity = 1, .forbids_capture = 1};
+    REQUIRE_OK(es_profile_start(pair->cuda, &options));
+}
+
+// Steps so far were replayed from the second on, or none was and it is said why.
+static inline void expect_replays(DecisionPair *pair, int is_refused) {
+    EsDecisionReplays replays = es_decision_replays(pair->decision);
+    EXPECT_EQ(replays.n_captures, is_refused ? 0 : 2);
+    EXPECT_EQ(replays.n_fallbacks, is_refused ? 2 : 0);
+    EXPECT_EQ(replays.n_replays, is_refused ? 0 : 2 * (pair->n_steps - 1));
+    EXPECT_EQ(replays.fallback[0] != '\0', is_refused);
 }
 
 static inline void send_state(DecisionPair *pair) {
@@ -209,15 +204,11 @@ static inline void pair_step(DecisionPair *pair, int feeds) {
     send(pair, pair->masks, hosts->masks, n_envs * sizeof *hosts->masks);
     es_reward_latch(pair->paid_here, &hosts->state);
     REQUIRE_OK(es_policy_decide(pair->here, &hosts->state, hosts->masks, hosts->actions));
-    if (feeds) {
-        REQUIRE_OK(queue_choose_fed(pair));
-    } else {
-        queue(pair, queue_choose, &pair->choose);
-    }
+    REQUIRE_OK(feeds ? queue_choose_fed(pair) : queue_choose(pair));
     fetch_bytes(pair, actions, pair->actions, n_envs * sizeof *actions);
     hosts_act(hosts);
     send_state(pair);
-    queue(pair, queue_pay, &pair->pay);
+    REQUIRE_OK(queue_pay(pair));
     es_reward_compute(pair->paid_here, &hosts->state);
     compare_paid(pair);
     expect_bytes(pair, "an action", actions, pair->chosen, n_envs * sizeof *actions);
