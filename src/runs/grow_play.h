@@ -26,6 +26,7 @@ typedef struct EsGrowPlay {
     float *paid;             // owned [E]: rewards of the last decision
     double *parameter_ratio; // owned [E]: of the networks as last measured; 1 = no growth
     void *report;            // borrowed: where decisions on a GPU report; NULL on the CPU
+    EsEvent *decision[2];    // owned: begin and end of a decision on a GPU; NULL on the CPU
     double decide_ms;        // of the last decision: policy, rules, reward
     char data_hash[ES_SHA256_TEXT_BYTES];
 } EsGrowPlay;

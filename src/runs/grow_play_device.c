@@ -5,17 +5,32 @@
 #include "tensor/profile.h"
 
 EsStatus es_grow_play_reserve(EsGrowPlay *play) {
-    return es_growth_device(play->growth) == NULL
-               ? ES_STATUS_OK
-               : es_growth_reserve_report(
-                     play->growth, es_decision_report_bytes(play->settings->n_envs), &play->report);
+    const EsGrowthDevice *device = es_growth_device(play->growth);
+    if (device == NULL) {
+        return ES_STATUS_OK;
+    }
+    for (size_t i = 0; i < ES_COUNT_OF(play->decision); i++) {
+        ES_TRY(es_event_create(es_stream_device(device->stream), &play->decision[i]));
+    }
+    return es_growth_reserve_report(play->growth, es_decision_report_bytes(play->settings->n_envs),
+                                    &play->report);
 }
 
 static EsStatus queue_decision(EsGrowPlay *play, EsDecisionDevice *decision) {
     const EsGrowthDevice *device = es_growth_device(play->growth);
+    ES_TRY(es_event_record(play->decision[0], device->stream));
     ES_TRY(es_decision_choose(decision, &device->state, device->masks, device->actions));
     ES_TRY(es_growth_queue_decision(play->growth));
-    return es_decision_pay(decision, &device->state);
+    ES_TRY(es_decision_pay(decision, &device->state));
+    return es_event_record(play->decision[1], device->stream);
+}
+
+// Both events stand before the packed copy, which has arrived; the next decision is not queued yet.
+static EsStatus read_decide_ms(EsGrowPlay *play) {
+    float ms = 0;
+    ES_TRY(es_event_elapsed_ms(play->decision[0], play->decision[1], &ms));
+    play->decide_ms = (double)ms;
+    return ES_STATUS_OK;
 }
 
 // A decision of all environments, what came of it on its way to the host, and the training and
@@ -44,7 +59,7 @@ static EsStatus show_step(EsGrowPlay *play, EsDecisionDevice *decision, const Es
     ES_TRY(watch->measured(watch->context, step));
     ES_TRY(es_growth_receive(growth, ES_GROWTH_DECIDED));
     es_decision_receive(decision, es_growth_received_report(growth), play->actions, play->paid);
-    play->decide_ms = es_growth_times(growth).decide_ms;
+    ES_TRY(read_decide_ms(play));
     return watch->decided(watch->context, step);
 }
 

@@ -5,8 +5,8 @@
 
 #include "runs/grow_play.h"
 
-// For es_grow_play_create_like: make room for the decisions of this play in growth's packed copy.
-// Nothing happens where growth runs on the CPU.
+// For es_grow_play_create_like: make room for the decisions of this play in growth's packed copy,
+// and the events that time them. Nothing happens where growth runs on the CPU.
 EsStatus es_grow_play_reserve(EsGrowPlay *play);
 
 // es_grow_play_episode where growth runs on a GPU.

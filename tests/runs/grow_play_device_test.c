@@ -3,6 +3,7 @@
 // bits.
 #include "runs/grow_play_device.h"
 
+#include "base/clock.h"
 #include "es_test.h"
 #include "growth/growth_device.h"
 
@@ -22,7 +23,10 @@ typedef struct Trace {
     EsGrowPlay *play;
     EsPolicy *policy;
     int64_t n_measured, n_decided, n_germinated;
-    int64_t stop_at; // fail at this step; -1: never
+    double decide_ms; // of all steps
+    int64_t
+        n_timed_as_rules; // steps whose decision took as long as the rules before it, to the bit
+    int64_t stop_at;      // fail at this step; -1: never
     uint64_t measured[STEPS_MAX], decided[STEPS_MAX];
 } Trace;
 
@@ -71,6 +75,8 @@ static EsStatus see_decided(void *context, int64_t step) {
     if (thoughts != NULL) {
         hash = mix(hash, thoughts, ENVS * sizeof *thoughts);
     }
+    trace->decide_ms += play->decide_ms;
+    trace->n_timed_as_rules += play->decide_ms == es_growth_times(play->growth).decide_ms;
     for (int e = 0; e < ENVS; e++) {
         trace->n_germinated += state->env.effective_op[e] == ES_GROWTH_OP_GERMINATE;
     }
@@ -135,8 +141,12 @@ static void compare_loops(EsGrowPlay *play, const char *text) {
     waiting.policy = queued.policy = again.policy = policy;
     play_waiting(play, policy, 20, &waiting);
     EsGrowWatch watch = {&queued, see_measured, see_decided};
+    int64_t start_ns = es_clock_ns();
     REQUIRE_OK(es_grow_play_episode(play, policy, 20, &watch));
+    double episode_ms = es_clock_seconds_since(start_ns) * 1e3;
     compare(&waiting, &queued);
+    EXPECT(queued.decide_ms > 0 && queued.decide_ms < episode_ms);
+    EXPECT(queued.n_timed_as_rules < queued.n_decided);
     EXPECT_EQ(queued.n_decided, play->settings->episode_steps);
     // an episode that was dropped leaves nothing behind
     static Trace dropped;
