@@ -140,6 +140,10 @@ static EsStatus run_eval(EsProveEval *eval, int as_json) {
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(es_prove_source_load(eval->source, &graph));
     eval->graph = graph;
+    if (eval->settings.corruptions.uses_domains) {
+        ES_TRY_GOTO(
+            es_corruptions_need_domains(graph, "--domains", es_prove_source_name(eval->source)));
+    }
     ES_TRY_GOTO(rank_queries(eval));
     warn_of_limits(eval);
     if (as_json) {

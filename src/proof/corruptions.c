@@ -108,6 +108,17 @@ static EsStatus sort_domains(EsKnownAtoms *known) {
     return ES_STATUS_OK;
 }
 
+EsStatus es_corruptions_need_domains(const EsKnowledgeGraph *graph, const char *option,
+                                     const char *name) {
+    if (graph->domains.count > 0) {
+        return ES_STATUS_OK;
+    }
+    return ES_FAIL(INPUT,
+                   "%s: the graph \"%.200s\" has no domains; they are read from "
+                   "domain2constants.txt in its folder",
+                   option, name);
+}
+
 EsStatus es_known_atoms_create(const EsKnowledgeGraph *graph, EsKnownAtoms **known) {
     *known = NULL;
     EsKnownAtoms *made = NULL;

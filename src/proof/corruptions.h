@@ -25,6 +25,11 @@ typedef struct EsCorruptionSettings {
     int uses_domains; // constants without a domain are replaced by any constant
 } EsCorruptionSettings;
 
+// For settings that use domains: INPUT when the graph has none, since any constant would then do.
+// `option` is what the user calls the setting, `name` the graph; both are in the message.
+EsStatus es_corruptions_need_domains(const EsKnowledgeGraph *graph, const char *option,
+                                     const char *name);
+
 // Facts and queries of all splits, for exact membership; borrows the graph, read by any threads.
 typedef struct EsKnownAtoms EsKnownAtoms;
 EsStatus es_known_atoms_create(const EsKnowledgeGraph *graph, EsKnownAtoms **known);

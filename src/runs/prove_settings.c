@@ -186,11 +186,15 @@ static EsStatus make_graph(const EsProveSettings *settings, EsKnowledgeGraph **g
 }
 
 EsStatus es_prove_settings_graph(const EsProveSettings *settings, EsKnowledgeGraph **graph) {
+    EsStatus status = ES_STATUS_OK;
     ES_TRY(make_graph(settings, graph));
-    if (!settings->finds_depths || settings->max_query_depth == 0) {
-        return ES_STATUS_OK;
+    if (settings->uses_domains) {
+        status =
+            es_corruptions_need_domains(*graph, "[env] domains", es_prove_settings_data(settings));
     }
-    EsStatus status = find_depths(settings, *graph);
+    if (status == ES_STATUS_OK && settings->finds_depths && settings->max_query_depth > 0) {
+        status = find_depths(settings, *graph);
+    }
     if (status != ES_STATUS_OK) {
         es_kg_destroy(*graph);
         *graph = NULL;

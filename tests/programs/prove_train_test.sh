@@ -169,6 +169,9 @@ run 2 prove train --data nowhere
 expect_part "no folder" "$err" "nowhere"
 run 2 prove train --data kg --generated 10
 expect_part "both" "$err" "--data and --generated exclude each other"
+run 2 prove train --generated 60 --env.domains=on --out none
+expect_part "no domains" "$err" '[env] domains: the graph "generated" has no domains'
+[[ ! -e none ]] || fail "a run without its domains has a folder"
 run 2 prove train --ppo.rat=1
 expect_part "key" "$err" 'unknown key "rat" in [ppo]; did you mean "rate"?'
 printf '[prove]\npeople = 60\n[env]\nenvs = many\n' > bad.ini

@@ -69,6 +69,14 @@ run 2 prove eval --generated 200 --sides middle
 expect_part "sides" "$err" '--sides is "middle", not one of head, tail'
 run 2 prove eval --generated 200 --search deep
 expect_part "search" "$err" '--search is "deep", not one of prover, breadth'
+run 2 prove eval --generated 60 --domains
+expect_part "no domains" "$err" '--domains: the graph "generated" has no domains; they are read from domain2constants.txt'
+run 2 prove eval --data kg --domains
+expect_part "no domains" "$err" '--domains: the graph "kg" has no domains'
+printf 'letters a b c d\n' > kg/domain2constants.txt
+run 0 prove eval --data kg --domains
+expect_part "domains" "$out" "corruptions a side of the same domain"
+rm kg/domain2constants.txt
 run 2 prove eval --data kg --split valid
 expect_part "no queries" "$err" "kg has no queries in the split valid"
 finish
