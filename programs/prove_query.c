@@ -76,12 +76,14 @@ static EsStatus print_json(const Query *query, int32_t n_shown) {
         return status;
     }
     json_t *root = json_pack(
-        "{s:o, s:o, s:i, s:i, s:b, s:b, s:i, s:i, s:s, s:i, s:i, s:o}", "data",
+        "{s:o, s:o, s:i, s:i, s:b, s:b, s:i, s:i, s:b, s:I, s:s, s:i, s:i, s:o}", "data",
         name_json(es_prove_source_name(query->source)), "question", name_json(query->text), "count",
         answers->count, "shown", n_shown, "complete", answers->is_complete, "closure_known",
         answers->is_closure_known, "deeper", answers->n_deeper, "undecided", answers->n_undecided,
-        "method", method_names[answers->method], "max_depth", query->settings.prover.max_depth,
-        "max_atoms", query->settings.prover.max_atoms, "answers", list);
+        "search_full", answers->search.is_full, "search_overlong",
+        (json_int_t)answers->search.n_overlong, "method", method_names[answers->method],
+        "max_depth", query->settings.prover.max_depth, "max_atoms",
+        query->settings.prover.max_atoms, "answers", list);
     if (root != NULL && is_ground(query)) {
         json_object_set_new(root, "steps_without_fact", json_integer(answers->n_steps_otherwise));
     }
@@ -162,9 +164,17 @@ static void print_limits(const Query *query, int32_t n_shown) {
                answers->n_deeper, prover->max_depth, steps_word(prover->max_depth),
                prover->max_atoms);
     }
-    if (!answers->is_complete) {
-        printf("more may exist: a limit was met (--max-states raises it)\n");
-    } else if (!answers->is_closure_known) {
+    if (answers->search.is_full || answers->n_undecided > 0) {
+        printf("more may exist: the limit of %d states was met (--max-states raises it)\n",
+               prover->max_states);
+    }
+    if (answers->search.n_overlong > 0) {
+        printf("more may exist: states of over %d atoms, the most a search can hold, were left out "
+               "%lld times (a lower --max-depth has fewer; no search is needed where the closure "
+               "fits --closure-limit)\n",
+               ES_PROOF_MAX_ATOMS, (long long)answers->search.n_overlong);
+    }
+    if (answers->is_complete && !answers->is_closure_known) {
         printf("more may exist that take over %d %s\n", prover->max_depth,
                steps_word(prover->max_depth));
     }

@@ -75,8 +75,7 @@ static EsStatus list_candidates(const EsKnowledgeGraph *graph, const EsAnswersSe
     ES_TRY(list_closure(graph, settings->closure_limit, form, derived, &answers->is_closure_known));
     if (!answers->is_closure_known) {
         answers->method = ES_ANSWERS_SEARCH;
-        ES_TRY(es_answers_search(graph, &settings->prover, form, derived, &answers->n_states,
-                                 &answers->is_complete));
+        ES_TRY(es_answers_search(graph, &settings->prover, form, derived, &answers->search));
     }
     make_distinct(derived);
     return ES_STATUS_OK;
@@ -105,7 +104,8 @@ static EsStatus sort_out(const EsAtomList *facts, const EsAtomList *derived, con
         answers->n_deeper += depths[i] == ES_KG_DEPTH_NONE;
         answers->n_undecided += depths[i] == ES_PROVER_DEPTH_UNKNOWN;
     }
-    answers->is_complete = answers->is_complete && answers->n_undecided == 0;
+    answers->is_complete =
+        !answers->search.is_full && answers->search.n_overlong == 0 && answers->n_undecided == 0;
     qsort(answers->items, (size_t)answers->count, sizeof *answers->items, compare_answers);
     return ES_STATUS_OK;
 }
@@ -142,7 +142,6 @@ EsStatus es_answers_find(const EsKnowledgeGraph *graph, const EsAnswersSettings 
                          EsThreadPool *pool, EsAtom form, EsAnswers *answers) {
     memset(answers, 0, sizeof *answers);
     ES_ASSERT(form.predicate >= 1 && form.predicate <= graph->n_predicates);
-    answers->is_complete = 1;
     answers->n_steps_otherwise = ES_KG_DEPTH_NONE;
     EsAtomList facts = {NULL, 0, 0}, derived = {NULL, 0, 0};
     EsProverReport report;

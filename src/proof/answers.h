@@ -9,8 +9,8 @@
 // not depend on how many variables are asked for. Where it does not, a search with free variables
 // finds the candidates: it resolves the open question goal by goal and counts only steps by rules,
 // of which a proof has at most as many as steps; so within max_depth it misses none either, unless
-// it meets its limit on states, which is then said. It sees only what the question reaches, but
-// with two variables in a large graph that may be everything.
+// it meets its limit on states or leaves out one of too many atoms, which is then said. It sees
+// only what the question reaches, but with two variables in a large graph that may be everything.
 //
 //     EsQuestion question; ES_TRY(es_question_parse(graph, "uncle(otto,X)", &question));
 //     EsAnswersSettings settings = es_answers_defaults();
@@ -62,6 +62,14 @@ typedef struct EsAnswer {
     int32_t n_steps; // 0: a fact
 } EsAnswer;
 
+// What the search with free variables came to; all zero without one.
+typedef struct EsAnswersReport {
+    int64_t n_states;
+    int is_full; // it met max_states
+    int64_t
+        n_overlong; // states it left out: over ES_PROOF_MAX_ATOMS atoms, which no setting raises
+} EsAnswersReport;
+
 typedef struct EsAnswers {
     EsAnswer *items; // owned
     int32_t count;
@@ -72,7 +80,7 @@ typedef struct EsAnswers {
     int32_t n_undecided;  // atoms whose proof met the limit on states
     int32_t n_steps_otherwise; // a ground question that is a fact: steps of a proof without that
                                // fact, or as EsProverAnswer has it
-    int64_t n_states;          // of the search with free variables
+    EsAnswersReport search;
 } EsAnswers;
 
 // Those of es_prover_defaults, and ES_ANSWERS_CLOSURE_LIMIT.
@@ -95,9 +103,9 @@ typedef struct EsAtomList {
 EsStatus es_atom_list_add(EsAtomList *list, EsAtom atom);
 
 // The atoms of the form that are no facts and have a proof with at most max_depth steps by rules.
-// *is_complete is 0 when a limit was met.
+// The report tells which limit was met, if any.
 EsStatus es_answers_search(const EsKnowledgeGraph *graph, const EsProverSettings *settings,
-                           EsAtom form, EsAtomList *found, int64_t *n_states, int *is_complete);
+                           EsAtom form, EsAtomList *found, EsAnswersReport *report);
 
 ES_EXTERN_C_END
 

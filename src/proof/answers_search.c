@@ -21,8 +21,7 @@ typedef struct OpenSearch {
     EsProofStates states;
     EsSuccessors successors;
     EsAtomList *found;
-    int is_full; // the limit on states was met
-    int64_t n_overlong;
+    EsAnswersReport *report;
 } OpenSearch;
 
 // The goal with the fewest free arguments comes first, which is where a leftmost selection takes
@@ -43,7 +42,7 @@ static EsAtomSpan put_goal_first(const OpenSearch *search, EsAtomSpan state, EsA
 // Keep what an expansion gave, reached with n_rules steps by rules.
 static EsStatus keep_successors(OpenSearch *search, int32_t n_rules) {
     const EsSuccessors *successors = &search->successors;
-    search->n_overlong += successors->n_overlong;
+    search->report->n_overlong += successors->n_overlong;
     ES_ASSERT(successors->n_overflow == 0);
     for (int32_t k = 0; k < successors->count && successors->outcome == ES_PROOF_OPEN; k++) {
         EsAtomSpan state = es_successor(successors, k);
@@ -79,7 +78,7 @@ static EsStatus take_level(OpenSearch *search, int32_t *begin, int32_t n_rules) 
     for (int pass = 0; pass <= (n_rules < search->max_rules); pass++) {
         for (int32_t i = first; i < ES_MIN(search->states.count, end); i++) {
             if (search->states.count > search->max_states) {
-                search->is_full = 1;
+                search->report->is_full = 1;
                 return ES_STATUS_OK;
             }
             ES_TRY(expand(search, i, n_rules, pass));
@@ -99,7 +98,7 @@ static EsStatus search_all(OpenSearch *search, EsAtom form) {
     EsAtomSpan state = {first, 2};
     ES_TRY(es_proof_states_add(&search->states, first, 2, es_proof_hash(first, 2), &number));
     int32_t begin = 0;
-    for (int32_t n_rules = 0; n_rules <= search->max_rules && !search->is_full; n_rules++) {
+    for (int32_t n_rules = 0; n_rules <= search->max_rules && !search->report->is_full; n_rules++) {
         ES_TRY(take_level(search, &begin, n_rules));
     }
     for (int32_t i = 0; i < search->states.count; i++) {
@@ -113,7 +112,7 @@ static EsStatus search_all(OpenSearch *search, EsAtom form) {
 }
 
 EsStatus es_answers_search(const EsKnowledgeGraph *graph, const EsProverSettings *settings,
-                           EsAtom form, EsAtomList *found, int64_t *n_states, int *is_complete) {
+                           EsAtom form, EsAtomList *found, EsAnswersReport *report) {
     OpenSearch search;
     memset(&search, 0, sizeof search);
     search.graph = graph;
@@ -122,6 +121,8 @@ EsStatus es_answers_search(const EsKnowledgeGraph *graph, const EsProverSettings
     search.max_rules = settings->max_depth;
     search.max_states = settings->max_states;
     search.found = found;
+    search.report = report;
+    memset(report, 0, sizeof *report);
     // the limit on atoms is for what is left of a ground atom, which is less: nothing is pruned
     // while it is open
     search.settings = (EsProofSettings){.selection = ES_GOAL_LEFTMOST,
@@ -133,8 +134,7 @@ EsStatus es_answers_search(const EsKnowledgeGraph *graph, const EsProverSettings
     ES_TRY_GOTO(
         es_successors_create(search.settings.max_states, ES_PROOF_MAX_ATOMS, &search.successors));
     ES_TRY_GOTO(search_all(&search, form));
-    *n_states = search.states.count;
-    *is_complete = !search.is_full && search.n_overlong == 0;
+    report->n_states = search.states.count;
 done:
     es_release(search.factual.rule_start);
     es_successors_destroy(&search.successors);

@@ -162,9 +162,33 @@ TEST(a_limit_on_states_is_told) {
     EsAtom form = {1, es_kg_constant(graph, "a"), -1};
     REQUIRE_OK(es_answers_find(graph, &settings, pool, form, &answers));
     EXPECT_EQ(answers.is_complete, 0);
+    EXPECT_EQ(answers.search.is_full, 1);
+    EXPECT_EQ(answers.search.n_overlong, 0);
     // what was found is right all the same
     EXPECT(answers.count >= 1);
     EXPECT(es_atom_equals(answers.items[0].atom, small_atom(graph, "p(a,b)")));
+    es_answers_destroy(&answers);
+    es_thread_pool_destroy(pool);
+    es_kg_destroy(graph);
+}
+
+// Goals that grow with the steps and are never ground: no number of states helps.
+TEST(a_limit_on_atoms_is_told_apart) {
+    EsKnowledgeGraph *graph = make_small_graph(
+        "p(a,b) p(b,c) q(c,d) q(d,e)",
+        "p(x,z) p(z,y) -> p(x,y); q(x,z) p(z,y) -> p(x,y); p(x,z) q(z,y) -> p(x,y); "
+        "p(x,z) p(z,u) q(u,y) -> q(x,y)",
+        "");
+    EsThreadPool *pool = make_pool(1);
+    EsAnswers answers = ask(graph, "q(e,X)", 1, 20, pool);
+    EXPECT_EQ(answers.is_complete, 0);
+    EXPECT_EQ(answers.search.is_full, 0);
+    EXPECT(answers.search.n_overlong > 0);
+    es_answers_destroy(&answers);
+    // the closure needs no search
+    answers = ask(graph, "q(e,X)", 1000, 20, pool);
+    EXPECT_EQ(answers.is_complete, 1);
+    EXPECT_EQ(answers.search.n_overlong, 0);
     es_answers_destroy(&answers);
     es_thread_pool_destroy(pool);
     es_kg_destroy(graph);

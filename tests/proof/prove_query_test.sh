@@ -32,7 +32,20 @@ expect_text "without closure" "$out" "great(ann,X): 0 answers
 1 more follow, but not within 1 step and 6 atoms (--max-depth, --max-atoms raise it)
 more may exist that take over 1 step"
 run 0 prove query "grand(X,Y)" --data kg --max-states 1 --closure-limit 0
-expect_part "states" "$out" "more may exist: a limit was met (--max-states raises it)"
+expect_part "states" "$out" "more may exist: the limit of 1 states was met (--max-states raises it)"
+[[ $out != *"over 20 atoms"* ]] || fail "the other limit is told, too: $out"
+
+# goals that grow without end: no number of states helps
+mkdir long
+printf 'p(a,b).\np(b,c).\nq(c,d).\nq(d,e).\n' > long/train.txt
+printf 'r%d:1:%s\n' 1 'p(x,z), p(z,y) -> p(x,y)' 2 'q(x,z), p(z,y) -> p(x,y)' 3 'p(x,z), q(z,y) -> p(x,y)' \
+    4 'p(x,z), p(z,u), q(u,y) -> q(x,y)' > long/rules.txt
+run 0 prove query "q(e,X)" --data long --closure-limit 1 --max-depth 20 --max-atoms 2
+expect_part "atoms" "$out" "more may exist: states of over 20 atoms, the most a search can hold, were left out"
+[[ $out != *max-states* ]] || fail "a limit that was not met is told: $out"
+run 0 prove query "q(e,X)" --data long --closure-limit 1 --max-depth 20 --max-atoms 2 --json
+expect_part "atoms" "$out" '"search_full": false'
+expect_part "atoms" "$out" '"complete": false'
 
 # --- proofs ---
 run 0 prove query "grand(ann,cy)" --data kg --explain
