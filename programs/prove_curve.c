@@ -243,7 +243,8 @@ static EsStatus run_policies(Curves *curves, const EsKnowledgeGraph *graph, EsTh
     // judges work in the threads of the searches; the device's own are not used
     EsDeviceOptions options = {.n_threads = 1};
     ES_TRY_GOTO(es_device_open("cpu", &options, &device));
-    ES_TRY_GOTO(es_proof_policy_load(device, graph, curves->policy_path, &trained));
+    ES_TRY_GOTO(
+        es_prove_source_load_policy(curves->source, device, graph, curves->policy_path, &trained));
     ES_TRY_GOTO(es_proof_policy_create(device, graph, es_proof_policy_settings(trained),
                                        curves->policy_seed, &untrained));
     ES_TRY_GOTO(run_arm(curves, ARM_TRAINED, graph, trained, pool, queries));

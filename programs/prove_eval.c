@@ -36,7 +36,8 @@ static EsStatus open_policy(EsProveEval *eval, int n_workers) {
     // judges work in the threads of the ranking; the device's own are not used
     EsDeviceOptions options = {.n_threads = 1};
     ES_TRY(es_device_open("cpu", &options, &eval->device));
-    ES_TRY(es_proof_policy_load(eval->device, eval->graph, eval->policy_path, &eval->policy));
+    ES_TRY(es_prove_source_load_policy(eval->source, eval->device, eval->graph, eval->policy_path,
+                                       &eval->policy));
     return es_proof_guides_create(eval->policy, n_workers, &eval->guides);
 }
 

@@ -4,6 +4,7 @@
 
 #include "options.h"
 #include "proof/knowledge_file.h"
+#include "proof/proof_policy.h"
 
 typedef struct EsProveSource {
     const char *folder; // NULL: generated
@@ -24,7 +25,10 @@ typedef struct EsProveSource {
                        "other rules than rules.txt: a file of that folder, or a path"),            \
         ES_OPTION_INT("generated", &(source)->n_people, "0", 0, 1000000, "N",                      \
                       "make families of N people; without --data, 0 stands for 1000"),             \
-        ES_OPTION_INT("seed", &(source)->seed, "1", 0, 2147483647, "N", "of the generated graph"), \
+        ES_OPTION_INT("graph-seed", &(source)->seed, "1", 0, 2147483647, "N",                      \
+                      "of the generated graph"),                                                   \
+        ES_OPTION_INT("seed", &(source)->seed, "1", 0, 2147483647, "N",                            \
+                      "the same (but the seed of the run in prove train)"),                        \
         ES_OPTION_TEXT("soft", &(source)->soft, NULL, "FILE",                                      \
                        "add facts \"p(a,b) SCORE RANK\"; valid and test atoms are dropped"),       \
         ES_OPTION_FLOAT("soft-min-score", &(source)->soft_min_score, "-1e300", -1e300, 1e300, "X", \
@@ -38,6 +42,11 @@ EsStatus es_prove_source_load(const EsProveSource *source, EsKnowledgeGraph **gr
 // The same for actions that can do without the rules of a folder.
 EsStatus es_prove_source_load_using(const EsProveSource *source, EsKgRulesUse rules_use,
                                     EsKnowledgeGraph **graph);
+
+// es_proof_policy_load, with a failure that says what makes a generated graph another one.
+EsStatus es_prove_source_load_policy(const EsProveSource *source, EsDevice *device,
+                                     const EsKnowledgeGraph *graph, const char *path,
+                                     EsProofPolicy **policy);
 
 // What it is called in results: the folder, or "generated".
 const char *es_prove_source_name(const EsProveSource *source);

@@ -86,6 +86,9 @@ EsStatus es_proof_policy_save(const EsProofPolicy *policy, const char *path);
 EsStatus es_proof_policy_load(EsDevice *device, const EsKnowledgeGraph *graph, const char *path,
                               EsProofPolicy **policy);
 
+// Whether a file that could not be loaded is a policy, but of another graph.
+int es_proof_policy_is_foreign(const char *path, const EsKnowledgeGraph *graph);
+
 ES_EXTERN_C_END
 
 #endif

@@ -79,13 +79,17 @@ static EsStatus read_settings(const EsSafetensors *file, const char *path,
     return ES_STATUS_OK;
 }
 
-static EsStatus check_graph(const EsSafetensors *file, const char *path,
-                            const EsKnowledgeGraph *graph) {
+static EsStatus check_format(const EsSafetensors *file, const char *path) {
     const char *format = es_safetensors_metadata(file, "format");
     if (format == NULL || strcmp(format, FORMAT) != 0) {
         return ES_FAIL(INPUT, "%s is not a proof policy (format \"%s\", must be \"%s\")", path,
                        format != NULL ? format : "", FORMAT);
     }
+    return ES_STATUS_OK;
+}
+
+static EsStatus check_graph(const EsSafetensors *file, const char *path,
+                            const EsKnowledgeGraph *graph) {
     double n_constants = 0, n_predicates = 0;
     ES_TRY(read_number(file, path, "n_constants", &n_constants));
     ES_TRY(read_number(file, path, "n_predicates", &n_predicates));
@@ -112,11 +116,23 @@ static EsStatus read_notes(const char *path, const EsKnowledgeGraph *graph,
     EsSafetensors *file = NULL;
     EsStatus status = ES_STATUS_OK;
     ES_TRY(open_file(path, &file));
+    ES_TRY_GOTO(check_format(file, path));
     ES_TRY_GOTO(check_graph(file, path, graph));
     ES_TRY_GOTO(read_settings(file, path, settings));
 done:
     es_safetensors_close(file);
     return status;
+}
+
+int es_proof_policy_is_foreign(const char *path, const EsKnowledgeGraph *graph) {
+    EsSafetensors *file = NULL;
+    if (open_file(path, &file) != ES_STATUS_OK) {
+        return 0;
+    }
+    int is_foreign =
+        check_format(file, path) == ES_STATUS_OK && check_graph(file, path, graph) != ES_STATUS_OK;
+    es_safetensors_close(file);
+    return is_foreign;
 }
 
 EsStatus es_proof_policy_check_notes(const EsProofPolicy *policy, const char *path) {

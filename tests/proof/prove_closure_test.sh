@@ -32,6 +32,9 @@ run 0 prove closure --generated=200 --seed 1 --json
 expect_text "the same again" "$out" "$first"
 run 0 prove closure --generated 200 --seed 2 --json
 [[ $out != "$first" ]] || fail "another seed gives the same graph"
+second=$out
+run 0 prove closure --generated 200 --graph-seed 2 --json
+expect_text "--graph-seed, as prove train has it" "$out" "$second"
 run 0 prove closure
 expect_part "without options" "$out" "generated: constants 1000, predicates 15, rules 53"
 
