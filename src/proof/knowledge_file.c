@@ -41,8 +41,14 @@ static int is_prolog(const char *path) {
 
 static int is_present(const char *path) { return access(path, F_OK) == 0; }
 
+// A file that cannot be read is wrong input: the user has named it, or its folder.
+static EsStatus read_file(const char *path, void **text, size_t *bytes) {
+    EsStatus status = es_file_read_all(path, MAX_FILE_BYTES, text, bytes);
+    return status == ES_STATUS_IO ? ES_FAIL(INPUT, "%s", es_status_detail()) : status;
+}
+
 static EsStatus read_content(Content *content) {
-    return es_file_read_all(content->path, MAX_FILE_BYTES, &content->text, &content->bytes);
+    return read_file(content->path, &content->text, &content->bytes);
 }
 
 static EsStatus check_folder(const char *folder) {
@@ -158,7 +164,7 @@ static EsStatus add_soft_facts(const EsKgSource *source, EsSoftCounts *counts,
     void *text = NULL;
     size_t bytes;
     EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(es_file_read_all(source->soft, MAX_FILE_BYTES, &text, &bytes));
+    ES_TRY_GOTO(read_file(source->soft, &text, &bytes));
     ES_TRY_GOTO(es_kg_builder_create_from(*graph, &builder));
     for (int32_t i = 0; i < (*graph)->n_facts; i++) {
         ES_TRY_GOTO(es_kg_builder_add_fact(builder, (*graph)->facts[i]));

@@ -43,6 +43,8 @@ expect_text "answers" "$out" "grand(b1,X): 1 answer
       2  grand(b1,d1)"
 run 2 prove closure --soft soft.txt
 expect_part "soft alone" "$err" "--soft goes with --data"
+run 2 prove query "grand(b1,X)" --data kg --rules ./mined.txt --soft missing.txt
+expect_part "no soft facts" "$err" "missing.txt: No such file or directory"
 printf 'grand(a5,c5) much 1\n' > bad.txt
 run 2 prove query "grand(b1,X)" --data kg --rules ./mined.txt --soft bad.txt
 expect_part "bad" "$err" 'bad.txt:1:14: the score "much" is not a number'
