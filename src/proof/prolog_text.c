@@ -17,8 +17,9 @@ typedef struct Reader {
 
 // A name or variable with its quotes and escapes gone.
 typedef struct Term {
-    char text[ES_KG_MAX_NAME_BYTES];
-    size_t bytes;
+    const char *begin;               // in the text that is read
+    char text[ES_KG_MAX_NAME_BYTES]; // what fits of it
+    size_t bytes;                    // all of it
     int is_variable;
 } Term;
 
@@ -163,10 +164,10 @@ static int unquote(const char *begin, const char *end, Term *term) {
         } else if (*byte == *begin) {
             byte++; // the first of two
         }
-        if (term->bytes == sizeof term->text) {
-            return 0;
+        if (term->bytes < sizeof term->text) {
+            term->text[term->bytes] = *byte;
         }
-        term->text[term->bytes++] = *byte;
+        term->bytes++;
     }
     return term->bytes > 0;
 }
@@ -176,6 +177,7 @@ static EsStatus take_term(Reader *reader, const char **at, const char *end, Term
                           int *is_read) {
     ES_TRY(skip_blanks(reader, at, end));
     const char *begin = *at;
+    term->begin = begin;
     term->is_variable = 0;
     *is_read = 0;
     if (begin == end) {
@@ -194,9 +196,9 @@ static EsStatus take_term(Reader *reader, const char **at, const char *end, Term
         stop++;
     }
     term->bytes = (size_t)(stop - begin);
-    *is_read = term->bytes > (*begin == '-') && term->bytes <= sizeof term->text;
+    *is_read = term->bytes > (*begin == '-');
     if (*is_read) {
-        memcpy(term->text, begin, term->bytes);
+        memcpy(term->text, begin, ES_MIN(term->bytes, sizeof term->text));
         term->is_variable = isupper((unsigned char)*begin) || *begin == '_';
         *at = stop;
     }
@@ -250,6 +252,22 @@ static EsStatus take_clause(Reader *reader, const char *end, Clause *clause, int
 
 // --- into the graph ---
 
+// For a clause that a graph could hold if its names were shorter; others are passed over.
+static EsStatus check_names(Reader *reader, const Clause *clause) {
+    for (int k = 0; k < clause->n_literals; k++) {
+        const Literal *literal = &clause->literals[k];
+        const Term *const terms[] = {&literal->predicate, &literal->a, &literal->b};
+        for (size_t i = 0; i < ES_COUNT_OF(terms); i++) {
+            if (terms[i]->bytes > ES_KG_MAX_NAME_BYTES) {
+                return FAIL_AT(reader, terms[i]->begin,
+                               "a name of %zu bytes, at most %d are allowed", terms[i]->bytes,
+                               ES_KG_MAX_NAME_BYTES);
+            }
+        }
+    }
+    return ES_STATUS_OK;
+}
+
 static EsStatus intern(EsKgBuilder *builder, EsKgNameKind kind, const Term *term, int32_t *number) {
     const char *text = term->text;
     size_t bytes = term->bytes;
@@ -261,12 +279,15 @@ static EsStatus intern(EsKgBuilder *builder, EsKgNameKind kind, const Term *term
     return es_kg_builder_intern(builder, kind, text, bytes, number);
 }
 
-static EsStatus add_fact(EsKgBuilder *builder, const Literal *literal, int *is_added) {
+static EsStatus add_fact(EsKgBuilder *builder, Reader *reader, const Clause *clause,
+                         int *is_added) {
+    const Literal *literal = &clause->literals[0];
     EsAtom atom;
     *is_added = !literal->a.is_variable && !literal->b.is_variable;
     if (!*is_added) {
         return ES_STATUS_OK;
     }
+    ES_TRY(check_names(reader, clause));
     ES_TRY(intern(builder, ES_KG_PREDICATE, &literal->predicate, &atom.predicate));
     ES_TRY(intern(builder, ES_KG_CONSTANT, &literal->a, &atom.a));
     ES_TRY(intern(builder, ES_KG_CONSTANT, &literal->b, &atom.b));
@@ -279,7 +300,7 @@ static int32_t number_variable(const Term **known, int *n_known, const Term *ter
     int is_nameless = term->bytes == 1 && term->text[0] == '_';
     for (int i = 0; i < *n_known && !is_nameless; i++) {
         if (known[i]->bytes == term->bytes &&
-            memcmp(known[i]->text, term->text, term->bytes) == 0) {
+            memcmp(known[i]->text, term->text, ES_MIN(term->bytes, sizeof term->text)) == 0) {
             return -1 - i;
         }
     }
@@ -287,7 +308,8 @@ static int32_t number_variable(const Term **known, int *n_known, const Term *ter
     return -*n_known;
 }
 
-static EsStatus add_rule(EsKgBuilder *builder, const Clause *clause, int line, int *is_added) {
+static EsStatus add_rule(EsKgBuilder *builder, Reader *reader, const Clause *clause, int line,
+                         int *is_added) {
     EsHornRule rule;
     memset(&rule, 0, sizeof rule);
     const Term *known[ES_HORN_MAX_VARIABLES];
@@ -308,6 +330,7 @@ static EsStatus add_rule(EsKgBuilder *builder, const Clause *clause, int line, i
         return ES_STATUS_OK;
     }
     *is_added = 1;
+    ES_TRY(check_names(reader, clause));
     for (int k = 0; k < clause->n_literals; k++) {
         EsAtom *atom = k == 0 ? &rule.head : &rule.body[k - 1];
         ES_TRY(intern(builder, ES_KG_PREDICATE, &clause->literals[k].predicate, &atom->predicate));
@@ -330,8 +353,8 @@ static EsStatus add_clause(EsKgBuilder *builder, Reader *reader, const char *per
     ES_TRY(take_clause(reader, period, &clause, &is_read));
     int is_rule = clause.n_literals > 1;
     if (is_read) {
-        ES_TRY(is_rule ? add_rule(builder, &clause, line, &is_read)
-                       : add_fact(builder, &clause.literals[0], &is_read));
+        ES_TRY(is_rule ? add_rule(builder, reader, &clause, line, &is_read)
+                       : add_fact(builder, reader, &clause, &is_read));
     }
     counts->n_facts += is_read && !is_rule;
     counts->n_rules += is_read && is_rule;

@@ -4,7 +4,8 @@
 // to three atoms whose arguments are all variables and whose head occurs in the body. Directives
 // (:- dynamic p/2.) and any other clause that Prolog could read, such as helper predicates, are
 // passed over and counted. Text that is no Prolog (a quote or clause that never ends, a zero byte)
-// is an INPUT failure with file, line and column.
+// is an INPUT failure with file, line and column, and so is a fact or rule with a name of over
+// ES_KG_MAX_NAME_BYTES.
 #ifndef ES_PROOF_PROLOG_TEXT_H
 #define ES_PROOF_PROLOG_TEXT_H
 

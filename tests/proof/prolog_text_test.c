@@ -79,18 +79,48 @@ TEST(what_is_no_prolog_is_refused_with_its_place) {
 TEST(a_long_line_and_long_names) {
     size_t bytes = 10u << 20;
     char *text = malloc(bytes);
-    EsKnowledgeGraph *graph;
-    EsPrologCounts counts;
     memset(text, 'x', bytes);
     expect_failure(text, bytes, "a.pl:1:1: no period ends the clause that begins here");
-    // a name that is too long is no name of a graph
     static const char begin[] = {'p', '(', '\''}, end[] = {'\'', ',', 'b', ')', '.', '\n'};
     memcpy(text, begin, sizeof begin);
     memcpy(text + bytes - sizeof end, end, sizeof end);
-    REQUIRE_OK(read_text(text, bytes, &counts, &graph));
-    EXPECT_EQ(counts.n_skipped, 1);
-    es_kg_destroy(graph);
+    expect_failure(text, bytes, "a.pl:1:3: a name of 10485751 bytes, at most 1024 are allowed");
     free(text);
+}
+
+// The text with a name of so many bytes in the place of the #.
+static size_t fill_in(const char *text, size_t n_name, char filled[4096]) {
+    size_t before = strcspn(text, "#"), after = strlen(text) - before - 1;
+    memcpy(filled, text, before);
+    memset(filled + before, 'n', n_name);
+    memcpy(filled + before + n_name, text + before + 1, after);
+    return before + n_name + after;
+}
+
+TEST(names_of_facts_and_rules_have_a_limit) {
+    static const struct {
+        const char *text, *message; // NULL: the clause is passed over for something else
+    } cases[] = {
+        {"\np(a,#).", "a.pl:2:5: a name of 1025 bytes, at most 1024 are allowed"},
+        {"p('#',b).", "a.pl:1:3: a name of 1025 bytes, at most 1024 are allowed"},
+        {"#(a,b).", "a.pl:1:1: a name of 1025 bytes, at most 1024 are allowed"},
+        {"h(X,Y) :- #(X,Y).", "a.pl:1:11: a name of 1025 bytes, at most 1024 are allowed"},
+        {"h(X,X) :- p(X,_#).", "a.pl:1:15: a name of 1026 bytes, at most 1024 are allowed"},
+        {"usage(\"#\").", NULL},
+        {"h(X,Y) :- p(X,Y), q(X,#).", NULL},
+    };
+    for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
+        char text[4096];
+        EsKnowledgeGraph *graph;
+        EsPrologCounts counts;
+        if (cases[i].message != NULL) {
+            expect_failure(text, fill_in(cases[i].text, 1025, text), cases[i].message);
+        }
+        size_t n_name = cases[i].message != NULL ? 1023 : 1025;
+        REQUIRE_OK(read_text(text, fill_in(cases[i].text, n_name, text), &counts, &graph));
+        EXPECT_EQ(counts.n_skipped, cases[i].message == NULL);
+        es_kg_destroy(graph);
+    }
 }
 
 TEST(damaged_text_never_breaks_the_reader) {
