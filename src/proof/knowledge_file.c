@@ -89,17 +89,22 @@ static EsStatus read_split(EsKgBuilder *builder, const char *folder, EsKgSplit s
     return status;
 }
 
-static EsStatus read_rules(EsKgBuilder *builder, const char *folder, const char *rules,
-                           int may_be_missing) {
-    Content content = {.text = NULL};
-    if (rules != NULL && strchr(rules, '/') != NULL) {
-        if (strlen(rules) >= sizeof content.path) {
-            return ES_FAIL(INPUT, "the path of the rules is longer than %d bytes", PATH_BYTES - 1);
-        }
-        memcpy(content.path, rules, strlen(rules) + 1);
-    } else {
-        ES_TRY(join_path(content.path, folder, rules != NULL ? rules : "rules.txt", ""));
+static EsStatus find_rules(const EsKgSource *source, Path path) {
+    const char *rules = source->rules != NULL ? source->rules : "rules.txt";
+    if (strchr(rules, '/') == NULL) {
+        return join_path(path, is_prolog(source->path) ? "." : source->path, rules, "");
     }
+    if (strlen(rules) >= PATH_BYTES) {
+        return ES_FAIL(INPUT, "the path of the rules is longer than %d bytes", PATH_BYTES - 1);
+    }
+    memcpy(path, rules, strlen(rules) + 1);
+    return ES_STATUS_OK;
+}
+
+static EsStatus read_rules(EsKgBuilder *builder, const EsKgSource *source) {
+    int may_be_missing = source->rules_use == ES_KG_RULES_IF_THERE && source->rules == NULL;
+    Content content = {.text = NULL};
+    ES_TRY(find_rules(source, content.path));
     if (!is_present(content.path)) {
         return may_be_missing ? ES_STATUS_OK
                               : ES_FAIL(INPUT, "%s: there is no such file of rules", content.path);
@@ -180,6 +185,47 @@ done:
     return status;
 }
 
+// A predicate of the rule's body that is in no fact and heads no rule, 0: none.
+static int32_t find_lost_goal(const EsKnowledgeGraph *graph, const EsHornRule *rule) {
+    for (int k = 0; k < rule->n_body; k++) {
+        int32_t predicate = rule->body[k].predicate, n_rules;
+        es_kg_rules_of(graph, predicate, &n_rules);
+        if (n_rules == 0 && es_kg_facts_of(graph, predicate).count == 0) {
+            return predicate;
+        }
+    }
+    return 0;
+}
+
+// Such a rule proves nothing, and mostly has a predicate that the facts spell in another way.
+static EsStatus warn_of_lost_rules(const EsKgSource *source, const EsKnowledgeGraph *graph) {
+    Path path;
+    int32_t n_lost = 0, first_predicate = 0;
+    int first_line = 0;
+    for (int32_t r = 0; r < graph->n_rules; r++) {
+        const EsHornRule *rule = &graph->rules[r];
+        int32_t predicate = find_lost_goal(graph, rule);
+        if (predicate > 0 && (n_lost == 0 || rule->line < first_line)) {
+            first_line = rule->line;
+            first_predicate = predicate;
+        }
+        n_lost += predicate > 0;
+    }
+    if (n_lost == 0) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(find_rules(source, path));
+    // rules of a Prolog file may have company from a file of rules
+    int is_both = is_prolog(source->path) && source->rules != NULL;
+    es_log(ES_LOG_WARNING,
+           "%s%s%s: %d rule%s can never be used, for a predicate of the body that is in no fact "
+           "and heads no rule; the first is in line %d, with \"%.100s\"",
+           is_prolog(source->path) ? source->path : path, is_both ? " and " : "",
+           is_both ? path : "", n_lost, n_lost == 1 ? "" : "s", first_line,
+           graph->predicate_names[first_predicate]);
+    return ES_STATUS_OK;
+}
+
 static EsStatus read_depths(EsKnowledgeGraph *graph, const char *folder, EsKgSplit split) {
     Content content = {.text = NULL};
     ES_TRY(join_path(content.path, folder, split_names[split], "_depths.txt"));
@@ -219,13 +265,14 @@ EsStatus es_kg_load_source(const EsKgSource *source, EsKgReading *reading,
     ES_TRY_GOTO(is_folder ? read_folder(builder, source)
                           : read_prolog(builder, source, &reading->prolog));
     if (source->rules_use != ES_KG_RULES_LEFT_OUT && (is_folder || source->rules != NULL)) {
-        int may_be_missing = source->rules_use == ES_KG_RULES_IF_THERE && source->rules == NULL;
-        ES_TRY_GOTO(
-            read_rules(builder, is_folder ? source->path : ".", source->rules, may_be_missing));
+        ES_TRY_GOTO(read_rules(builder, source));
     }
     ES_TRY_GOTO(es_kg_builder_finish(builder, &made));
     if (source->soft != NULL) {
         ES_TRY_GOTO(add_soft_facts(source, &reading->soft, &made));
+    }
+    if (source->rules_use == ES_KG_RULES_NEEDED) {
+        ES_TRY_GOTO(warn_of_lost_rules(source, made));
     }
     for (int split = 0; split < ES_KG_N_SPLITS && is_folder; split++) {
         ES_TRY_GOTO(read_depths(made, source->path, (EsKgSplit)split));

@@ -38,7 +38,8 @@ typedef struct EsKgReading {
 } EsKgReading;
 
 // INPUT when a file is wrong, with line and column, or when one that must be there is missing.
-// `reading` may be NULL. What a Prolog file has and a graph cannot hold is logged as a warning.
+// `reading` may be NULL. What a Prolog file has and a graph cannot hold is logged as a warning, and
+// so are rules that are needed and can never be used.
 EsStatus es_kg_load_source(const EsKgSource *source, EsKgReading *reading,
                            EsKnowledgeGraph **graph);
 

@@ -1,6 +1,7 @@
 // Triples and rules.
 #include "proof/knowledge_text.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,12 +126,13 @@ static EsStatus skip_label(const EsTextLines *lines, EsPiece *rest) {
     }
     EsPiece confidence = es_piece_trim((EsPiece){first + 1, (size_t)(second - first - 1)});
     char number[64] = "", *stop = number;
+    double value = 0;
     if (confidence.bytes < sizeof number) {
         memcpy(number, confidence.text, confidence.bytes);
         number[confidence.bytes] = '\0';
-        strtod(number, &stop);
+        value = strtod(number, &stop);
     }
-    if (stop == number || *stop != '\0') {
+    if (stop == number || *stop != '\0' || !isfinite(value)) {
         return ES_LINE_FAIL(lines, confidence.text, "the confidence %s is not a number",
                             es_text_excerpt(confidence, excerpt));
     }
@@ -170,7 +172,11 @@ static EsStatus parse_body(const EsTextLines *lines, EsPiece *rest, RuleText *ru
             return ES_LINE_FAIL(lines, rest->text, "%s after an atom of the body, expected , or ->",
                                 es_text_excerpt(*rest, excerpt));
         }
-        *rest = (EsPiece){rest->text + 1, rest->bytes - 1};
+        const char *comma = rest->text;
+        *rest = es_piece_skip_blanks((EsPiece){comma + 1, rest->bytes - 1});
+        if (rest->bytes == 0 || starts_with_arrow(*rest)) {
+            return ES_LINE_FAIL(lines, comma, "%s", "an atom is missing after the comma");
+        }
     }
 }
 

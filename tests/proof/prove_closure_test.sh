@@ -54,6 +54,24 @@ run 0 prove closure --data kg --limit 5 --json
 expect_part "limit" "$err" "warning: stopped at 5 atoms; the counts are lower bounds"
 expect_part "limit" "$out" '"complete": false'
 
+# --- rules that cannot be used, for a slip in the second; q has a rule ---
+printf '%s\n' 'r1:1:p(x,y) -> q(x,y)' 'r2:1:q(x,y), pp(y,z) -> p(x,z)' 'r3:1:p(x,y), q(y,z) -> p(x,z)' > kg/slip.txt
+run 0 prove closure --data kg --rules slip.txt
+expect_part "a slip" "$err" 'kg/slip.txt: 1 rule can never be used, for a predicate of the body that is in no fact and heads no rule; the first is in line 2, with "pp"'
+expect_text "lines of warnings" "$(wc -l <<< "$err")" 1
+echo 'r4:1:pq(y,x) -> a(x,y)' >> kg/slip.txt
+run 0 prove closure --data kg --rules slip.txt
+expect_part "two slips" "$err" 'kg/slip.txt: 2 rules can never be used'
+expect_part "two slips" "$err" 'the first is in line 2, with "pp"'
+printf 'pp(b,c).\n' >> kg/train.txt
+printf 'pq(b,c) 1 1\n' > soft.txt
+run 0 prove closure --data kg --rules slip.txt --soft soft.txt
+[[ $err != *"never be used"* ]] || fail "rules that facts and soft facts serve are called useless: $err"
+printf 'p(a,b).\nh(X,Y) :- p(X,Y).\nh(X,Y) :- pp(X,Y).\n' > slip.pl
+run 0 prove closure --data slip.pl
+expect_part "Prolog" "$err" 'slip.pl: 1 rule can never be used'
+expect_part "Prolog" "$err" 'the first is in line 3, with "pp"'
+
 # --- what is refused ---
 run 2 prove closure --data kg --generated 10
 expect_part "both" "$err" "--data and --generated exclude each other"
