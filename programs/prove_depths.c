@@ -150,7 +150,7 @@ EsExit es_prove_depths_run(int argc, char **argv) {
         ES_OPTION_INT("max-atoms", &max_atoms, "6", 1, ES_PROOF_MAX_ATOMS, "N",
                       "most atoms left to prove at a time"),
         ES_OPTION_INT("max-states", &max_states, "4000000", 1, 1 << 28, "N",
-                      "give a query up as undecided after this many states"),
+                      "of a query, then undecided; ~0.2 kB each, so 4000000 are 0.8 GB per thread"),
         ES_OPTION_TEXT("selection", &selection, "constrained", "NAME",
                        "goal resolved next: constrained (fewest variables) or leftmost"),
         ES_OPTION_INT("threads", &n_threads, "0", 0, 1024, "N", "0: one per processor"),

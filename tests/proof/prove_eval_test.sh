@@ -12,6 +12,10 @@ run 0 prove --help
 expect_part "help" "$out" "eval"
 run 0 prove eval --help
 expect_part "help of eval" "$out" "--corruptions N"
+for action in depths eval query; do
+    run 0 prove $action --help
+    expect_part "$action: what --max-states may cost" "$(grep -e --max-states <<< "$out")" "kB each"
+done
 
 # --- a graph where the ranks are known: p(a,d) has a proof, its corruptions have none ---
 mkdir kg
