@@ -288,34 +288,56 @@ done:
 
 // --- the command line ---
 
+// Values as typed that are checked or moved before they are used.
+typedef struct Typed {
+    const char *split, *selection;
+    int policy_seed, max_depth, max_atoms, n_nodes, has_end;
+} Typed;
+
+static EsStatus settle(const Typed *typed, Curves *curves) {
+    ES_TRY(es_prove_parse_queries(typed->split, typed->selection, &curves->split,
+                                  &curves->settings.selection));
+    if (curves->settings.value_weight > 0 && curves->policy_path == NULL) {
+        return ES_FAIL(ARGUMENT, "--value-weight needs a --policy, whose values they are");
+    }
+    curves->policy_seed = (uint64_t)typed->policy_seed;
+    curves->settings.max_depth = typed->max_depth;
+    curves->settings.max_atoms = typed->max_atoms;
+    curves->settings.max_expanded = typed->n_nodes;
+    curves->settings.max_entries = 1 << 24;
+    curves->settings.has_end = typed->has_end;
+    return ES_STATUS_OK;
+}
+
 EsExit es_prove_curve_run(int argc, char **argv) {
     EsProveSource source;
     Curves curves = {.source = &source, .settings = es_proof_search_defaults()};
-    const char *split, *selection;
-    int policy_seed, max_depth, max_atoms, n_nodes, has_end, as_json;
+    Typed typed;
+    int as_json;
     const EsOption options[] = {
         ES_PROVE_SOURCE_OPTIONS(&source),
-        ES_OPTION_TEXT("split", &split, "test", "NAME", "queries: train, valid or test"),
+        ES_OPTION_TEXT("split", &typed.split, "test", "NAME", "queries: train, valid or test"),
         ES_OPTION_INT("queries", &curves.n_queries, "0", 0, 2147483647, "N",
                       "N evenly spaced ones of those deep enough; 0: all"),
         ES_OPTION_INT("min-depth", &curves.min_depth, "3", 1, ES_SEARCH_MAX_DEPTH, "N",
                       "least steps of a query's shortest proof"),
-        ES_OPTION_INT("max-depth", &max_depth, "4", 1, ES_SEARCH_MAX_DEPTH, "N",
+        ES_OPTION_INT("max-depth", &typed.max_depth, "4", 1, ES_SEARCH_MAX_DEPTH, "N",
                       "most steps of it, and of any proof"),
-        ES_OPTION_INT("max-atoms", &max_atoms, "6", 1, ES_PROOF_MAX_ATOMS, "N",
+        ES_OPTION_INT("max-atoms", &typed.max_atoms, "6", 1, ES_PROOF_MAX_ATOMS, "N",
                       "most atoms left to prove at a time"),
         ES_OPTION_TEXT("policy", &curves.policy_path, NULL, "FILE",
                        "a trained policy (esper prove train), compared with fresh weights"),
-        ES_OPTION_INT("policy-seed", &policy_seed, "42", 0, 2147483647, "N",
+        ES_OPTION_INT("policy-seed", &typed.policy_seed, "42", 0, 2147483647, "N",
                       "of the fresh weights: the seed of a run gives those it began with"),
         ES_OPTION_FLOAT("value-weight", &curves.settings.value_weight, "0", 0,
                         ES_SEARCH_MAX_VALUE_WEIGHT, "W",
                         "order states by log-probability + W log(value); needs --policy"),
-        ES_OPTION_INT("nodes", &n_nodes, "10000", 1, 2147483647, "N", "most expansions of a query"),
+        ES_OPTION_INT("nodes", &typed.n_nodes, "10000", 1, 2147483647, "N",
+                      "most expansions of a query"),
         ES_OPTION_INT("batch", &curves.settings.batch, "1", 1, 1 << 16, "N",
                       "states judged together"),
-        ES_OPTION_FLAG("end", &has_end, "giving up is one of the choices"),
-        ES_OPTION_TEXT("selection", &selection, "constrained", "NAME",
+        ES_OPTION_FLAG("end", &typed.has_end, "giving up is one of the choices"),
+        ES_OPTION_TEXT("selection", &typed.selection, "constrained", "NAME",
                        "goal resolved next: constrained (fewest variables) or leftmost"),
         ES_OPTION_INT("threads", &curves.n_threads, "0", 0, 1024, "N", "0: one per processor"),
         ES_OPTION_FLAG("json", &as_json, "print the result as JSON"),
@@ -335,18 +357,8 @@ EsExit es_prove_curve_run(int argc, char **argv) {
     if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
         return code;
     }
-    EsStatus status =
-        es_prove_parse_queries(split, selection, &curves.split, &curves.settings.selection);
-    if (status == ES_STATUS_OK && curves.settings.value_weight > 0 && curves.policy_path == NULL) {
-        status = ES_FAIL(ARGUMENT, "--value-weight needs a --policy, whose values they are");
-    }
+    EsStatus status = settle(&typed, &curves);
     if (status == ES_STATUS_OK) {
-        curves.policy_seed = (uint64_t)policy_seed;
-        curves.settings.max_depth = max_depth;
-        curves.settings.max_atoms = max_atoms;
-        curves.settings.max_expanded = n_nodes;
-        curves.settings.max_entries = 1 << 24;
-        curves.settings.has_end = has_end;
         status = run_curves(&curves, as_json);
     }
     return es_command_finish("prove curve", status);
