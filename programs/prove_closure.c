@@ -7,6 +7,7 @@
 #include "proof/closure.h"
 #include "prove_action.h"
 #include "prove_source.h"
+#include "prove_words.h"
 
 // Queries of a split: all, those that are facts, those in the closure.
 typedef struct Tally {
@@ -43,8 +44,8 @@ static EsStatus print_json(const EsProveSource *source, const EsClosure *closure
 }
 
 static void print_split(const char *name, Tally tally) {
-    printf("%-7s %9d queries, %d in the closure (%.1f %%), %d of them facts\n", name,
-           tally.n_queries, tally.n_in_closure,
+    printf("%-7s %9d %s, %d in the closure (%.1f %%), %d of them facts\n", name, tally.n_queries,
+           es_prove_noun(tally.n_queries, "query", "queries"), tally.n_in_closure,
            100.0 * tally.n_in_closure / ES_MAX(tally.n_queries, 1), tally.n_facts);
 }
 

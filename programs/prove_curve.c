@@ -99,11 +99,13 @@ static void print_share(const Curves *curves, int32_t percent, int is_spent) {
 }
 
 static void print_tables(const Curves *curves) {
-    printf("%s: %d queries of the split %s that take %d to %d steps, best first, %s goals, at most "
-           "%d atoms\n",
-           es_prove_source_name(curves->source), curves->count, es_prove_split_names[curves->split],
-           curves->min_depth, curves->settings.max_depth,
-           es_prove_selection_names[curves->settings.selection], curves->settings.max_atoms);
+    printf(
+        "%s: %d %s of the split %s that %s %d to %d steps, best first, %s goals, at most %d %s\n",
+        es_prove_source_name(curves->source), curves->count,
+        es_prove_noun(curves->count, "query", "queries"), es_prove_split_names[curves->split],
+        es_prove_noun(curves->count, "takes", "take"), curves->min_depth,
+        curves->settings.max_depth, es_prove_selection_names[curves->settings.selection],
+        curves->settings.max_atoms, es_prove_noun(curves->settings.max_atoms, "atom", "atoms"));
     print_head(curves, "proofs within\n    expansions ", "");
     static const int64_t steps[] = {1, 2, 5};
     int64_t scale = 1;

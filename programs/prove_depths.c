@@ -65,11 +65,13 @@ static void print_line(const char *depth, int32_t count, int32_t n_queries) {
 
 static void print_table(const Depths *depths) {
     const EsProverReport *report = &depths->report;
-    printf("%s: %d queries of the split %s, %s goals, at most %d steps and %d atoms\n",
+    const EsProverSettings *settings = &depths->settings;
+    printf("%s: %d %s of the split %s, %s goals, at most %d %s and %d %s\n",
            es_prove_source_name(depths->source), depths->n_queries,
-           es_prove_split_names[depths->split],
-           es_prove_selection_names[depths->settings.selection], depths->settings.max_depth,
-           depths->settings.max_atoms);
+           es_prove_noun(depths->n_queries, "query", "queries"),
+           es_prove_split_names[depths->split], es_prove_selection_names[settings->selection],
+           settings->max_depth, es_prove_noun(settings->max_depth, "step", "steps"),
+           settings->max_atoms, es_prove_noun(settings->max_atoms, "atom", "atoms"));
     printf("  depth   queries\n");
     for (int depth = 1; depth <= depths->settings.max_depth; depth++) {
         if (depths->histogram[depth] > 0) {
@@ -82,9 +84,9 @@ static void print_table(const Depths *depths) {
     if (report->n_unknown > 0) {
         print_line("unknown", report->n_unknown, depths->n_queries);
     }
-    printf("%lld states kept, %lld expanded, %lld dropped for the limit on atoms; %.2f s\n",
-           (long long)report->n_states, (long long)report->n_expanded,
-           (long long)report->n_overlong, depths->seconds);
+    printf("%lld %s kept, %lld expanded, %lld dropped for the limit on atoms; %.2f s\n",
+           (long long)report->n_states, es_prove_noun(report->n_states, "state", "states"),
+           (long long)report->n_expanded, (long long)report->n_overlong, depths->seconds);
 }
 
 // --- the search ---
@@ -124,9 +126,13 @@ static EsStatus run_depths(Depths *depths, int n_threads, int as_json) {
     }
     ES_TRY_GOTO(search(depths, graph, n_threads));
     if (depths->report.n_unknown > 0) {
-        es_message("warning: %d of %d queries met the limit of %d states and stay undecided "
+        es_message("warning: %d of %d %s met the limit of %d %s and %s undecided "
                    "(--max-states raises it)\n",
-                   depths->report.n_unknown, depths->n_queries, depths->settings.max_states);
+                   depths->report.n_unknown, depths->n_queries,
+                   es_prove_noun(depths->n_queries, "query", "queries"),
+                   depths->settings.max_states,
+                   es_prove_noun(depths->settings.max_states, "state", "states"),
+                   es_prove_noun(depths->report.n_unknown, "stays", "stay"));
     }
     if (as_json) {
         ES_TRY_GOTO(print_json(depths));

@@ -125,14 +125,16 @@ done:
 
 static void warn_of_limits(const EsProveEval *eval) {
     if (eval->report.n_limited > 0) {
-        es_message("warning: %lld of %lld candidates met a limit without a proof and count as "
+        es_message("warning: %lld of %lld candidates met a limit without a proof and %s as "
                    "unproved (%s raises it)\n",
                    (long long)eval->report.n_limited, (long long)eval->report.n_candidates,
+                   es_prove_noun(eval->report.n_limited, "counts", "count"),
                    eval->search == 0 ? "--max-states" : "--nodes or --max-states");
     }
     if (eval->ranking->n_without > 0) {
-        es_message("warning: %d queries have no corruption and are left out\n",
-                   eval->ranking->n_without);
+        es_message("warning: %d %s no corruption and %s left out\n", eval->ranking->n_without,
+                   es_prove_noun(eval->ranking->n_without, "query has", "queries have"),
+                   es_prove_noun(eval->ranking->n_without, "is", "are"));
     }
 }
 

@@ -155,11 +155,13 @@ static void print_predicates(const EsProveEval *eval) {
 
 static void print_work(const EsProveEval *eval) {
     const EsScorerReport *report = &eval->report;
-    printf("%lld candidates, %lld proved, %lld undecided at a limit; %lld expansions, "
-           "%lld successors too long, %lld over the limit on successors; %.1f s\n",
-           (long long)report->n_candidates, (long long)report->n_proved,
-           (long long)report->n_limited, (long long)report->n_expanded,
-           (long long)report->n_overlong, (long long)report->n_overflow, eval->seconds);
+    printf(
+        "%lld candidates, %lld proved, %lld undecided at a limit; %lld %s, "
+        "%lld %s too long, %lld over the limit on successors; %.1f s\n",
+        (long long)report->n_candidates, (long long)report->n_proved, (long long)report->n_limited,
+        (long long)report->n_expanded, es_prove_noun(report->n_expanded, "expansion", "expansions"),
+        (long long)report->n_overlong, es_prove_noun(report->n_overlong, "successor", "successors"),
+        (long long)report->n_overflow, eval->seconds);
 }
 
 void es_prove_eval_print_table(const EsProveEval *eval) {
@@ -169,17 +171,20 @@ void es_prove_eval_print_table(const EsProveEval *eval) {
     if (settings->n_corruptions > 0) {
         snprintf(corruptions, sizeof corruptions, "%d", settings->n_corruptions);
     }
-    printf("%s: %d queries of the split %s against %s corruptions a side%s, score %s by %s, %s "
-           "goals, at most %d steps and %d atoms\n",
+    printf("%s: %d %s of the split %s against %s %s a side%s, score %s by %s, %s goals, at most %d "
+           "%s and %d %s\n",
            es_prove_source_name(eval->source), ranking->n_queries,
-           es_prove_split_names[eval->split], corruptions,
+           es_prove_noun(ranking->n_queries, "query", "queries"), es_prove_split_names[eval->split],
+           corruptions, es_prove_noun(settings->n_corruptions, "corruption", "corruptions"),
            settings->corruptions.uses_domains ? " of the same domain" : "",
            es_score_kind_names[eval->score], es_prove_eval_search_name(eval->search),
            es_prove_selection_names[eval->prover.selection], eval->prover.max_depth,
-           eval->prover.max_atoms);
+           es_prove_noun(eval->prover.max_depth, "step", "steps"), eval->prover.max_atoms,
+           es_prove_noun(eval->prover.max_atoms, "atom", "atoms"));
     if (eval->policy_path != NULL) {
-        printf("guided by %s, at most %lld nodes\n", eval->policy_path,
-               (long long)eval->searches.max_expanded);
+        printf("guided by %s, at most %lld %s\n", eval->policy_path,
+               (long long)eval->searches.max_expanded,
+               es_prove_noun(eval->searches.max_expanded, "node", "nodes"));
     }
     es_prove_fusion_print(&eval->fusion);
     printf("%-28s %7s   %-5s  %-11s  %-5s  %-5s  %-5s   %7s  %8s\n", "", "queries", "MRR", "95 %",

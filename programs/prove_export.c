@@ -5,13 +5,16 @@
 #include "proof/prolog_text.h"
 #include "prove_action.h"
 #include "prove_source.h"
+#include "prove_words.h"
 
 static EsStatus export_graph(const EsProveSource *source, const char *out) {
     EsKnowledgeGraph *graph = NULL;
     ES_TRY(es_prove_source_load(source, &graph));
     EsStatus status = es_prolog_text_save(graph, out);
     if (status == ES_STATUS_OK) {
-        printf("%s: %d facts, %d rules\n", out, graph->n_facts, graph->n_rules);
+        printf("%s: %d %s, %d %s\n", out, graph->n_facts,
+               es_prove_noun(graph->n_facts, "fact", "facts"), graph->n_rules,
+               es_prove_noun(graph->n_rules, "rule", "rules"));
     }
     es_kg_destroy(graph);
     return status;

@@ -1,10 +1,12 @@
 #include "prove_fusion.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "base/arena.h"
 #include "base/macros.h"
 #include "proof/ranking.h"
+#include "prove_words.h"
 
 EsStatus es_prove_fusion_check(const EsProveFusion *fusion, EsKgSplit split) {
     if (fusion->path == NULL && (fusion->fits || fusion->is_alone)) {
@@ -112,13 +114,16 @@ void es_prove_fusion_print(const EsProveFusion *fusion) {
         printf("score by the embedding %s alone\n", fusion->path);
         return;
     }
-    printf("fused with %s: %g log k, + %g with a proof, - %g per further step, - %g without\n",
-           fusion->path, (double)weights->embedding, (double)weights->bonus,
-           (double)weights->per_step, (double)weights->penalty);
+    printf("fused with %s: %g log k, %c %g with a proof, %c %g per further step, %c %g without\n",
+           fusion->path, (double)weights->embedding, weights->bonus < 0 ? '-' : '+',
+           fabs((double)weights->bonus), weights->per_step < 0 ? '+' : '-',
+           fabs((double)weights->per_step), weights->penalty < 0 ? '+' : '-',
+           fabs((double)weights->penalty));
     if (fusion->fits) {
-        printf("fitted on %d validation queries, own weights for %d predicates: MRR there %.4f "
-               "by the embedding, %.4f before, %.4f after\n",
-               fusion->n_fitted, report->n_own, report->mrr_embedding, report->mrr_before,
-               report->mrr_after);
+        printf("fitted on %d validation %s, own weights for %d %s: MRR there %.4f by the "
+               "embedding, %.4f before, %.4f after\n",
+               fusion->n_fitted, es_prove_noun(fusion->n_fitted, "query", "queries"), report->n_own,
+               es_prove_noun(report->n_own, "predicate", "predicates"), report->mrr_embedding,
+               report->mrr_before, report->mrr_after);
     }
 }

@@ -10,6 +10,7 @@
 #include "proof/rule_text.h"
 #include "prove_action.h"
 #include "prove_source.h"
+#include "prove_words.h"
 
 // between two lines of progress
 #define PROGRESS_NS 2000000000
@@ -65,9 +66,10 @@ static EsStatus print_json(const Mining *mining, const EsKnowledgeGraph *graph,
 
 static void print_table(const Mining *mining, const EsKnowledgeGraph *graph,
                         const EsMinedRules *rules, int32_t n_shown) {
-    printf("%s: mined from %d facts, %d kept back: %d rules in %.2f s\n",
-           es_prove_source_name(mining->source), rules->n_facts, rules->n_kept, rules->count,
-           mining->seconds);
+    printf("%s: mined from %d %s, %d kept back: %d %s in %.2f s\n",
+           es_prove_source_name(mining->source), rules->n_facts,
+           es_prove_noun(rules->n_facts, "fact", "facts"), rules->n_kept, rules->count,
+           es_prove_noun(rules->count, "rule", "rules"), mining->seconds);
     printf("support  confidence    PCA    kept  of new  rule\n");
     for (int32_t i = 0; i < n_shown; i++) {
         const EsMinedRule *rule = &rules->items[i];
@@ -80,7 +82,8 @@ static void print_table(const Mining *mining, const EsKnowledgeGraph *graph,
         putchar('\n');
     }
     if (n_shown < rules->count) {
-        printf("%d more are not shown (--limit raises it)\n", rules->count - n_shown);
+        printf("%d more %s not shown (--limit raises it)\n", rules->count - n_shown,
+               es_prove_noun(rules->count - n_shown, "is", "are"));
     }
 }
 

@@ -12,6 +12,7 @@
 #include "prove_action.h"
 #include "prove_source.h"
 #include "prove_tree.h"
+#include "prove_words.h"
 
 static const char *const method_names[] = {"direct", "closure", "search"};
 
@@ -109,27 +110,34 @@ static EsStatus print_proof(const Query *query, EsAnswer answer, int indent) {
     return status;
 }
 
-static const char *steps_word(int32_t n) { return n == 1 ? "step" : "steps"; }
+static const char *steps_word(int32_t n) { return es_prove_noun(n, "step", "steps"); }
+
+static const char *atoms_word(int32_t n) { return es_prove_noun(n, "atom", "atoms"); }
+
+static const char *states_word(int32_t n) { return es_prove_noun(n, "state", "states"); }
 
 // What a ground question that has no answer comes to.
 static void print_no(const Query *query) {
     const EsAnswers *answers = &query->answers;
     const EsProverSettings *prover = &query->settings.prover;
     if (answers->n_undecided > 0) {
-        printf(": undecided after %d states (--max-states raises it)\n", prover->max_states);
+        printf(": undecided after %d %s (--max-states raises it)\n", prover->max_states,
+               states_word(prover->max_states));
     } else if (answers->n_deeper > 0) {
-        printf(": follows, but not within %d %s and %d atoms (--max-depth, --max-atoms raise it)\n",
-               prover->max_depth, steps_word(prover->max_depth), prover->max_atoms);
+        printf(": follows, but not within %d %s and %d %s (--max-depth, --max-atoms raise it)\n",
+               prover->max_depth, steps_word(prover->max_depth), prover->max_atoms,
+               atoms_word(prover->max_atoms));
     } else if (answers->is_closure_known) {
         printf(": no, it does not follow\n");
     } else {
-        printf(": no proof within %d %s and %d atoms\n", prover->max_depth,
-               steps_word(prover->max_depth), prover->max_atoms);
+        printf(": no proof within %d %s and %d %s\n", prover->max_depth,
+               steps_word(prover->max_depth), prover->max_atoms, atoms_word(prover->max_atoms));
     }
 }
 
 static EsStatus print_ground(const Query *query) {
     const EsAnswers *answers = &query->answers;
+    const EsProverSettings *prover = &query->settings.prover;
     print_atom(query, query->question.form);
     if (answers->count == 0) {
         print_no(query);
@@ -142,12 +150,11 @@ static EsStatus print_ground(const Query *query) {
     } else if (n_otherwise > 0) {
         printf(": a fact; without it proved in %d %s\n", n_otherwise, steps_word(n_otherwise));
     } else if (n_otherwise == ES_PROVER_DEPTH_UNKNOWN) {
-        printf(": a fact; without it undecided after %d states\n",
-               query->settings.prover.max_states);
+        printf(": a fact; without it undecided after %d %s\n", prover->max_states,
+               states_word(prover->max_states));
     } else {
-        printf(": a fact; without it no proof within %d %s and %d atoms\n",
-               query->settings.prover.max_depth, steps_word(query->settings.prover.max_depth),
-               query->settings.prover.max_atoms);
+        printf(": a fact; without it no proof within %d %s and %d %s\n", prover->max_depth,
+               steps_word(prover->max_depth), prover->max_atoms, atoms_word(prover->max_atoms));
     }
     return query->explains ? print_proof(query, answer, 0) : ES_STATUS_OK;
 }
@@ -156,23 +163,25 @@ static void print_limits(const Query *query, int32_t n_shown) {
     const EsAnswers *answers = &query->answers;
     const EsProverSettings *prover = &query->settings.prover;
     if (n_shown < answers->count) {
-        printf("%d more are not shown (--limit raises it)\n", answers->count - n_shown);
+        printf("%d more %s not shown (--limit raises it)\n", answers->count - n_shown,
+               es_prove_noun(answers->count - n_shown, "is", "are"));
     }
     if (answers->n_deeper > 0) {
-        printf("%d more follow, but not within %d %s and %d atoms (--max-depth, --max-atoms raise "
-               "it)\n",
-               answers->n_deeper, prover->max_depth, steps_word(prover->max_depth),
-               prover->max_atoms);
+        printf("%d more %s, but not within %d %s and %d %s (--max-depth, --max-atoms raise it)\n",
+               answers->n_deeper, es_prove_noun(answers->n_deeper, "follows", "follow"),
+               prover->max_depth, steps_word(prover->max_depth), prover->max_atoms,
+               atoms_word(prover->max_atoms));
     }
     if (answers->search.is_full || answers->n_undecided > 0) {
-        printf("more may exist: the limit of %d states was met (--max-states raises it)\n",
-               prover->max_states);
+        printf("more may exist: the limit of %d %s was met (--max-states raises it)\n",
+               prover->max_states, states_word(prover->max_states));
     }
     if (answers->search.n_overlong > 0) {
         printf("more may exist: states of over %d atoms, the most a search can hold, were left out "
-               "%lld times (a lower --max-depth has fewer; no search is needed where the closure "
+               "%lld %s (a lower --max-depth has fewer; no search is needed where the closure "
                "fits --closure-limit)\n",
-               ES_PROOF_MAX_ATOMS, (long long)answers->search.n_overlong);
+               ES_PROOF_MAX_ATOMS, (long long)answers->search.n_overlong,
+               es_prove_noun(answers->search.n_overlong, "time", "times"));
     }
     if (answers->is_complete && !answers->is_closure_known) {
         printf("more may exist that take over %d %s\n", prover->max_depth,
@@ -183,7 +192,7 @@ static void print_limits(const Query *query, int32_t n_shown) {
 static EsStatus print_answers(const Query *query, int32_t n_shown) {
     const EsAnswers *answers = &query->answers;
     es_padded_text_print(query->text, 0, stdout);
-    printf(": %d answer%s\n", answers->count, answers->count == 1 ? "" : "s");
+    printf(": %d %s\n", answers->count, es_prove_noun(answers->count, "answer", "answers"));
     for (int32_t i = 0; i < n_shown; i++) {
         EsAnswer answer = answers->items[i];
         if (answer.n_steps == 0) {

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "message.h"
 #include "prove_action.h"
+#include "prove_words.h"
 #include "run_command.h"
 #include "runs/json_number.h"
 #include "runs/prove_evaluation_file.h"
@@ -57,10 +58,14 @@ static void print_evaluation(const EsProveEvaluation *evaluation, const EsProveS
         snprintf(corruptions, sizeof corruptions, "%d", settings->n_evaluated_corruptions);
     }
     printf(
-        "%s: %d test queries against %s corruptions a side; proofs of at most %d steps, policies "
-        "by %s search with %d nodes\n",
-        es_prove_settings_data(settings), evaluation->n_queries, corruptions,
-        settings->search_depth, es_search_kind_names[settings->search], settings->n_nodes);
+        "%s: %d test %s against %s %s a side; proofs of at most %d %s, policies by %s search with "
+        "%d %s\n",
+        es_prove_settings_data(settings), evaluation->n_queries,
+        es_prove_noun(evaluation->n_queries, "query", "queries"), corruptions,
+        es_prove_noun(settings->n_evaluated_corruptions, "corruption", "corruptions"),
+        settings->search_depth, es_prove_noun(settings->search_depth, "step", "steps"),
+        es_search_kind_names[settings->search], settings->n_nodes,
+        es_prove_noun(settings->n_nodes, "node", "nodes"));
     printf("%-32s %-20s  %-5s  %-5s  %7s  %8s  %9s   %s\n", "", "MRR, 95 %", "H@1", "H@10",
            "proved", "negatives", "nodes", "trained - this");
     for (int a = 0; a < ES_N_PROVE_ARMS; a++) {

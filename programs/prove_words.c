@@ -31,3 +31,7 @@ EsStatus es_prove_parse_queries(const char *split, const char *selection, EsKgSp
     *selection_out = (EsGoalSelection)index;
     return ES_STATUS_OK;
 }
+
+const char *es_prove_noun(int64_t count, const char *one, const char *more) {
+    return count == 1 ? one : more;
+}

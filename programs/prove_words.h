@@ -1,4 +1,4 @@
-// Words that options of `esper prove` take.
+// Words that options of `esper prove` take, and those that follow a number in what it prints.
 #ifndef ES_PROGRAMS_PROVE_WORDS_H
 #define ES_PROGRAMS_PROVE_WORDS_H
 
@@ -14,5 +14,8 @@ EsStatus es_prove_parse_word(const char *option, const char *word, const char *c
 // The values of --split and --selection, which several actions have; fails likewise.
 EsStatus es_prove_parse_queries(const char *split, const char *selection, EsKgSplit *split_out,
                                 EsGoalSelection *selection_out);
+
+// The word that goes with a number.
+const char *es_prove_noun(int64_t count, const char *one, const char *more);
 
 #endif

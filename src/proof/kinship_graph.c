@@ -293,8 +293,8 @@ static EsStatus relate(Village *village, int32_t index) {
 EsStatus es_kinship_graph_create(int32_t n_people, uint64_t seed, EsKnowledgeGraph **graph) {
     *graph = NULL;
     if (n_people < ES_KINSHIP_MIN_PEOPLE || n_people > ES_KINSHIP_MAX_PEOPLE) {
-        return ES_FAIL(ARGUMENT, "a generated graph of %d people, expected %d to %d", n_people,
-                       ES_KINSHIP_MIN_PEOPLE, ES_KINSHIP_MAX_PEOPLE);
+        return ES_FAIL(ARGUMENT, "a generated graph has %d to %d people, not %d",
+                       ES_KINSHIP_MIN_PEOPLE, ES_KINSHIP_MAX_PEOPLE, n_people);
     }
     Village village = {.capacity = n_people, .seed = seed};
     EsStatus status = ES_STATUS_OK;

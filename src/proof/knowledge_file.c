@@ -138,9 +138,10 @@ static EsStatus read_prolog(EsKgBuilder *builder, const EsKgSource *source,
     ES_TRY(status);
     if (counts->n_skipped > 0) {
         es_log(ES_LOG_WARNING,
-               "%s: passed over %d clauses that a knowledge graph cannot hold, the first in line "
+               "%s: passed over %d clause%s that a knowledge graph cannot hold, the first in line "
                "%d",
-               content.path, counts->n_skipped, counts->first_skipped);
+               content.path, counts->n_skipped, counts->n_skipped == 1 ? "" : "s",
+               counts->first_skipped);
     }
     if (counts->n_facts == 0) {
         return ES_FAIL(INPUT, "%s: no facts in it", content.path);

@@ -110,6 +110,6 @@ TEST(any_size_is_met_exactly) {
         es_kg_destroy(graph);
     }
     EXPECT_STATUS(es_kinship_graph_create(1, 1, &graph), ARGUMENT);
-    EXPECT_TEXT(es_status_detail(), "a generated graph of 1 people, expected 2 to 1000000");
+    EXPECT_TEXT(es_status_detail(), "a generated graph has 2 to 1000000 people, not 1");
     EXPECT_STATUS(es_kinship_graph_create(1000001, 1, &graph), ARGUMENT);
 }

@@ -78,7 +78,7 @@ expect_part "both" "$err" "--data and --generated exclude each other"
 run 2 prove closure --rules x.txt
 expect_part "rules alone" "$err" "--rules goes with --data"
 run 2 prove closure --generated 1
-expect_part "too small" "$err" "a generated graph of 1 people, expected 2 to 1000000"
+expect_part "too small" "$err" "a generated graph has 2 to 1000000 people, not 1"
 run 2 prove closure --data nowhere
 expect_part "no folder" "$err" "esper prove closure: nowhere: No such file or directory"
 printf 'r1:1:p(x,y) -> p(x,z)\n' > kg/rules.txt

@@ -17,7 +17,7 @@ printf 'q(a,b).\nq(b,d).\nq(c,c).\n' > kg/train.txt
 printf 'r1:1:q(x,y), q(y,z) -> p(x,z)\n' > kg/rules.txt
 printf 'p(a,d).\np(d,a).\n' > kg/test.txt
 run 0 prove curve --data kg --min-depth 1 --nodes 5 --threads 1
-expect_part "queries" "$out" "kg: 1 queries of the split test that take 1 to 4 steps, best first"
+expect_part "queries" "$out" "kg: 1 query of the split test that takes 1 to 4 steps, best first"
 expect_part "budget too small" "$out" "             1           0          0"
 expect_part "budget" "$out" "             2           1          1"
 expect_part "share" "$out" " 100 %        1          2          2"

@@ -40,6 +40,8 @@ expect_part "alone" "$out" '"alone": true'
 expect_part "alone" "$out" '"fit": null'
 run 0 "${rank[@]}"
 expect_part "proofs alone" "$out" '"fusion": null'
+run 0 prove eval --generated 100 --queries 20 --corruptions 20 --max-depth 2 --embedding one.safetensors --bonus -0.25 --penalty -0.5 --per-step -1
+expect_part "signs" "$out" ": 2 log k, - 0.25 with a proof, + 1 per further step, + 0.5 without"
 run 2 "${rank[@]}" --fit
 expect_part "fit without a model" "$err" "--fit goes with --embedding FILE"
 run 2 "${rank[@]}" --embedding one.safetensors --fit --split valid

@@ -25,9 +25,14 @@ printf 'p(a,d).\np(d,a).\n' > kg/test.txt
 run 0 prove eval --data kg --queries 1 --corruptions 0 --threads 1
 expect_text "stderr" "$err" ""
 expect_text "table" "$(head -3 <<< "$out")" \
-    "kg: 1 queries of the split test against all corruptions a side, score proved by prover, constrained goals, at most 4 steps and 6 atoms
+    "kg: 1 query of the split test against all corruptions a side, score proved by prover, constrained goals, at most 4 steps and 6 atoms
                              queries   MRR    95 %         H@1    H@3    H@10     proved  negatives
 all                                1   1.000  -            1.000  1.000  1.000   100.0 %    0.00 %"
+run 0 prove eval --data kg --corruptions 1 --max-depth 1 --max-atoms 1
+expect_part "one of each" "$out" "kg: 2 queries of the split test against 1 corruption a side, "
+expect_part "one of each" "$out" ", at most 1 step and 1 atom"
+run 0 prove depths --data kg --max-depth 1
+expect_part "one step" "$out" "kg: 2 queries of the split test, constrained goals, at most 1 step and 6 atoms"
 run 0 prove eval --data kg --corruptions 0 --by-predicate
 expect_part "depths" "$out" "none up to 4                       1   0.521"
 expect_part "predicates" "$out" "p                                  2   0.760"

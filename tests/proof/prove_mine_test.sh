@@ -24,7 +24,7 @@ expect_text "file" "$(cat mined.txt)" "r1:1:grand(x,z), parent(y,z) -> parent(x,
 r2:1:parent(z,x), grand(z,y) -> parent(x,y)
 r3:0.8:parent(x,z), parent(z,y) -> grand(x,y)"
 run 0 prove closure --data kg --rules ./mined.txt
-expect_part "mined rules derive" "$out" "test            1 queries, 1 in the closure (100.0 %), 0 of them facts"
+expect_part "mined rules derive" "$out" "test            1 query, 1 in the closure (100.0 %), 0 of them facts"
 run 0 prove depths --data kg --rules ./mined.txt
 expect_part "mined rules prove" "$out" "      2         1   100.0 %"
 run 0 prove mine --data kg --min-support 3 --held-out 0 --json
@@ -58,7 +58,7 @@ grand(X,Y) :- parent(X,Z), parent(Z,Y).
 one_step_list(G, L) :- findall(B, clause(G, B), L).
 PROLOG
 run 0 prove query "grand(ann,X)" --data family.pl
-expect_part "helper" "$err" "family.pl: passed over 1 clauses that a knowledge graph cannot hold, the first in line 5"
+expect_part "helper" "$err" "family.pl: passed over 1 clause that a knowledge graph cannot hold, the first in line 5"
 expect_text "answers" "$out" "grand(ann,X): 1 answer
       2  grand(ann,cy)"
 printf 'parent(ann,"bob).\n' > broken.pl
@@ -70,7 +70,7 @@ expect_part "no rules" "$err" "norules.pl: no rules in it"
 run 0 prove mine --data norules.pl
 run 2 prove closure --data nowhere.pl
 run 0 prove export --data family.pl --out again.pl
-expect_text "export" "$out" "again.pl: 2 facts, 1 rules"
+expect_text "export" "$out" "again.pl: 2 facts, 1 rule"
 run 0 prove query "grand(ann,X)" --data again.pl
 expect_text "what was written is read" "$out" "grand(ann,X): 1 answer
       2  grand(ann,cy)"

@@ -22,17 +22,20 @@ run 0 prove query "grand(X,Y)" --data kg --limit 1
 expect_text "limit" "$out" "grand(X,Y): 3 answers
    fact  grand(ann,dan)
 2 more are not shown (--limit raises it)"
+run 0 prove query "grand(X,Y)" --data kg --limit 2
+expect_part "limit" "$out" "
+1 more is not shown (--limit raises it)"
 run 0 prove query "grand(X,X)" --data kg
 expect_text "no answer" "$out" "grand(X,X): 0 answers"
 run 0 prove query "great(ann,X)" --data kg --max-depth 1
 expect_text "the fact helps, so two steps" "$out" "great(ann,X): 0 answers
-1 more follow, but not within 1 step and 6 atoms (--max-depth, --max-atoms raise it)"
+1 more follows, but not within 1 step and 6 atoms (--max-depth, --max-atoms raise it)"
 run 0 prove query "great(ann,X)" --data kg --max-depth 1 --closure-limit 0
 expect_text "without closure" "$out" "great(ann,X): 0 answers
-1 more follow, but not within 1 step and 6 atoms (--max-depth, --max-atoms raise it)
+1 more follows, but not within 1 step and 6 atoms (--max-depth, --max-atoms raise it)
 more may exist that take over 1 step"
 run 0 prove query "grand(X,Y)" --data kg --max-states 1 --closure-limit 0
-expect_part "states" "$out" "more may exist: the limit of 1 states was met (--max-states raises it)"
+expect_part "states" "$out" "more may exist: the limit of 1 state was met (--max-states raises it)"
 [[ $out != *"over 20 atoms"* ]] || fail "the other limit is told, too: $out"
 
 # goals that grow without end: no number of states helps
