@@ -24,6 +24,7 @@ typedef struct EsTestCase {
 static EsTestCase *es_test_first;
 static int es_test_failures;
 static int es_test_skipped;
+static void (*es_test_cleanup)(void); // called after a test that has set it (temp_folder.h)
 
 #define TEST(test_name)                                                                            \
     static void test_name(void);                                                                   \
@@ -128,6 +129,9 @@ int main(int argc, char **argv) {
         }
         int before = es_test_failures;
         test->run();
+        if (es_test_cleanup != NULL) {
+            es_test_cleanup();
+        }
         printf("%s %s\n", es_test_failures > before ? "FAIL" : "done", test->name);
         n_run++;
     }

@@ -3,11 +3,10 @@
 
 #include <float.h>
 #include <stdint.h>
-#include <unistd.h>
 
 #include "base/random_rules.h"
 #include "base/spelling.h"
-#include "es_test.h"
+#include "temp_folder.h"
 
 typedef enum Mode { MODE_OFF, MODE_DEFAULT, MODE_MAX_AUTOTUNE } Mode;
 
@@ -38,29 +37,11 @@ static const EsConfigKey keys[] = {
 static Settings settings;
 static const EsConfig config = {keys, sizeof keys / sizeof keys[0], &settings, sizeof settings};
 
-// a file of this process's own, named run.ini inside a fresh folder
-static const char *run_file(void) {
-    static char folder[64], path[80];
-    if (folder[0] == '\0') {
-        strcpy(folder, "/tmp/esper_config_XXXXXX");
-        if (mkdtemp(folder) == NULL) {
-            abort();
-        }
-        snprintf(path, sizeof path, "%s/run.ini", folder);
-    }
-    return path;
-}
-
-static void write_bytes(const char *text, size_t bytes) {
-    FILE *file = fopen(run_file(), "wb");
-    if (file == NULL || fwrite(text, 1, bytes, file) != bytes || fclose(file) != 0) {
-        abort();
-    }
-}
+static const char *run_file(void) { return temp_path("run.ini"); }
 
 static EsStatus load_text(const char *text) {
     es_config_reset(&config);
-    write_bytes(text, strlen(text));
+    write_temp_text("run.ini", text);
     return es_config_load(&config, run_file());
 }
 
@@ -68,7 +49,7 @@ static void expect_refused(const char *text, const char *message) {
     es_config_reset(&config);
     settings.n_envs = 77;
     Settings before = settings;
-    write_bytes(text, strlen(text));
+    write_temp_text("run.ini", text);
     EXPECT_STATUS(es_config_load(&config, run_file()), CONFIG);
     EXPECT_TEXT(es_status_detail(), message);
     EXPECT(memcmp(&before, &settings, sizeof before) == 0);
@@ -111,7 +92,7 @@ TEST(loads_every_type) {
 
 TEST(keeps_what_a_file_does_not_name) {
     REQUIRE_OK(load_text("[run]\nenvironments = 16\n"));
-    write_bytes("[run]\nseed = 5\n", 15);
+    write_temp_file("run.ini", "[run]\nseed = 5\n", 15);
     REQUIRE_OK(es_config_load(&config, run_file()));
     EXPECT_EQ(settings.n_envs, 16);
     EXPECT_EQ(settings.seed, 5);
@@ -196,7 +177,7 @@ TEST(refuses_bad_lines) {
     snprintf(wide, sizeof wide, "[run]\nout = %078d\n", 0);
     expect_refused(wide, "run.ini:2: [run] out: the text is 78 bytes long, at most 63 fit");
     es_config_reset(&config);
-    write_bytes("[run]\nseed = 1\0 2\n", 18);
+    write_temp_file("run.ini", "[run]\nseed = 1\0 2\n", 18);
     EXPECT_STATUS(es_config_load(&config, run_file()), CONFIG);
     EXPECT_TEXT(es_status_detail(), "run.ini:2: the line contains a zero byte");
 }
@@ -298,6 +279,7 @@ TEST(writes_help_and_values) {
     settings.mode = (Mode)9;
     EXPECT_STATUS(es_config_write(&config, run_file()), CONFIG);
     EXPECT_CONTAINS(es_status_detail(), "\"9\" is not one of off, default, max-autotune");
+    EXPECT_EQ(count_names(temp_folder()), 1); // no temporary is left
 }
 
 static int is_valid(void) {
@@ -333,7 +315,7 @@ TEST(survives_mutated_files) {
         }
         es_config_reset(&config);
         Settings before = settings;
-        write_bytes(text, length);
+        write_temp_file("run.ini", text, length);
         if (es_config_load(&config, run_file()) != ES_STATUS_OK) {
             n_refused++;
             EXPECT(strncmp(es_status_detail(), "run.ini:", 8) == 0);
@@ -351,6 +333,7 @@ TEST(survives_mutated_files) {
     // both outcomes must really occur
     EXPECT(n_loaded > 200);
     EXPECT(n_refused > 200);
+    EXPECT_EQ(count_names(temp_folder()), 1); // no temporary is left
 }
 
 TEST(spelling_distances) {
@@ -369,12 +352,4 @@ TEST(spelling_distances) {
     EXPECT(es_spelling_suggestion(&spelling) == NULL);
     es_spelling_offer(&spelling, "test");
     EXPECT_TEXT(es_spelling_suggestion(&spelling), "test");
-}
-
-TEST(removes_its_folder) {
-    char folder[80];
-    snprintf(folder, sizeof folder, "%s", run_file());
-    *strrchr(folder, '/') = '\0';
-    EXPECT_EQ(remove(run_file()), 0);
-    EXPECT_EQ(rmdir(folder), 0); // fails when a temporary was left behind
 }

@@ -4,23 +4,16 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "base/arena.h"
 #include "base/file.h"
-#include "base/folder.h"
-#include "es_test.h"
+#include "temp_folder.h"
 
-static char root[64], path[128];
+static const char *path;
 
-static void make_root(void) {
-    strcpy(root, "/tmp/es_file_fault_XXXXXX");
-    if (mkdtemp(root) == NULL) {
-        printf("cannot make a folder under /tmp\n");
-        exit(1);
-    }
-    snprintf(path, sizeof path, "%s/target", root);
-    REQUIRE_OK(es_file_write_all(path, "old", 3));
+// A file alone in the folder.
+static void make_file(void) {
+    clear_temp_folder();
+    path = write_temp_text("target", "old");
 }
 
 static void arm(const char *text) {
@@ -35,12 +28,6 @@ static void expect_content(const char *expected) {
     REQUIRE_OK(es_file_read_all(path, 1000, &data, &bytes));
     EXPECT_TEXT((const char *)data, expected);
     es_release(data);
-}
-
-static int count_files(void) {
-    EsFolderSize size;
-    REQUIRE_OK(es_folder_measure(root, &size));
-    return (int)size.n_files;
 }
 
 TEST(texts_are_read) {
@@ -78,7 +65,7 @@ TEST(every_call_of_a_write_keeps_the_old_file) {
     static const char *const faults[] = {"open:1:EMFILE", "write:1:ENOSPC", "write:2:EIO",
                                          "fsync:1:EIO", "rename:1:EROFS"};
     for (size_t i = 0; i < ES_COUNT_OF(faults); i++) {
-        make_root();
+        make_file();
         arm(faults[i]);
         EsFileWriter *writer = NULL;
         EsStatus status = es_file_writer_open(path, &writer);
@@ -91,26 +78,24 @@ TEST(every_call_of_a_write_keeps_the_old_file) {
         EXPECT_STATUS(status, IO);
         EXPECT_CONTAINS(es_status_detail(), path);
         expect_content("old");
-        EXPECT_EQ(count_files(), 1);
-        REQUIRE_OK(es_folder_remove(root));
+        EXPECT_EQ(count_names(temp_folder()), 1);
     }
 }
 
 TEST(unsynced_folder_leaves_the_new_file_and_says_so) {
-    make_root();
+    make_file();
     arm("fsync-folder:1:EIO");
     EXPECT_STATUS(es_file_write_all(path, "new", 3), IO);
     EXPECT_CONTAINS(es_status_detail(), "cannot be made durable: Input/output error");
     EXPECT_EQ(es_file_fault_clear(), 1);
     expect_content("new");
-    REQUIRE_OK(es_folder_remove(root));
 }
 
 TEST(interrupted_and_short_calls_are_repeated) {
     static const char *const faults[] = {"open:1:EINTR",  "write:1:EINTR",  "fsync:1:EINTR",
                                          "write:1:short", "write:1+:short", "fsync-folder:1:EINTR"};
     for (size_t i = 0; i < ES_COUNT_OF(faults); i++) {
-        make_root();
+        make_file();
         arm(faults[i]);
         EXPECT_STATUS(es_file_write_all(path, "a longer text", 13), OK);
         EXPECT(es_file_fault_clear() >= 1);
@@ -118,23 +103,21 @@ TEST(interrupted_and_short_calls_are_repeated) {
         arm("read:1:short");
         expect_content("a longer text");
         EXPECT_EQ(es_file_fault_clear(), 1);
-        REQUIRE_OK(es_folder_remove(root));
     }
 }
 
 TEST(failed_read_is_told) {
-    make_root();
+    make_file();
     void *data = NULL;
     size_t bytes = 0;
     arm("read:1:EIO");
     EXPECT_STATUS(es_file_read_all(path, 1000, &data, &bytes), IO);
     EXPECT_EQ(es_file_fault_clear(), 1);
     EXPECT(data == NULL);
-    REQUIRE_OK(es_folder_remove(root));
 }
 
 TEST(full_disk_takes_what_fits) {
-    make_root();
+    make_file();
     arm("disk:10");
     EXPECT_STATUS(es_file_write_all(path, "0123456789", 10), OK);
     EXPECT_STATUS(es_file_write_all(path, "x", 1), IO);
@@ -144,22 +127,20 @@ TEST(full_disk_takes_what_fits) {
     REQUIRE_OK(es_file_write_all(path, "again", 5));
     expect_content("again");
     EXPECT_EQ(es_file_fault_clear(), 0);
-    REQUIRE_OK(es_folder_remove(root));
 }
 
 TEST(lasting_faults_last) {
-    make_root();
+    make_file();
     arm("write:2+:EIO");
     EXPECT_STATUS(es_file_write_all(path, "1", 1), OK);
     EXPECT_STATUS(es_file_write_all(path, "2", 1), IO);
     EXPECT_STATUS(es_file_write_all(path, "3", 1), IO);
     EXPECT_EQ(es_file_fault_clear(), 2);
     expect_content("1");
-    REQUIRE_OK(es_folder_remove(root));
 }
 
 TEST(kill_strikes_before_the_call) {
-    make_root();
+    make_file();
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
@@ -171,22 +152,19 @@ TEST(kill_strikes_before_the_call) {
     EXPECT_EQ(waitpid(child, &result, 0), child);
     EXPECT(WIFSIGNALED(result) && WTERMSIG(result) == SIGKILL);
     expect_content("old");
-    EXPECT_EQ(count_files(), 2); // the temporary is left behind
-    REQUIRE_OK(es_folder_remove(root));
+    EXPECT_EQ(count_names(temp_folder()), 2); // the temporary is left behind
 }
 
 TEST(removal_and_making_of_folders_can_fail) {
-    make_root();
+    make_file();
     arm("unlink:1:EACCES");
-    EXPECT_STATUS(es_folder_remove(root), IO);
+    EXPECT_STATUS(es_folder_remove(temp_folder()), IO);
     EXPECT_EQ(es_file_fault_clear(), 1);
     expect_content("old");
-    char folder[128];
-    snprintf(folder, sizeof folder, "%s/a/b", root);
+    const char *folder = temp_path("a/b");
     arm("mkdir:2:ENOSPC");
     EXPECT_STATUS(es_folder_make(folder), IO);
     EXPECT_EQ(es_file_fault_clear(), 1);
     EXPECT_CONTAINS(es_status_detail(), "/a/b: No space left");
     REQUIRE_OK(es_folder_make(folder));
-    REQUIRE_OK(es_folder_remove(root));
 }

@@ -1,10 +1,8 @@
 // SHA-256 against the examples of NIST, and pieces of every size against the whole.
 #include "base/sha256.h"
 
-#include <unistd.h>
-
 #include "base/file.h"
-#include "es_test.h"
+#include "temp_folder.h"
 
 static void hash_text(const char *text, size_t bytes, int plain, char out[ES_SHA256_TEXT_BYTES]) {
     EsSha256 hash;
@@ -77,10 +75,7 @@ TEST(pieces_make_the_whole) {
 }
 
 TEST(files_in_pieces) {
-    char path[] = "/tmp/es_sha256_test_XXXXXX";
-    int descriptor = mkstemp(path);
-    EXPECT(descriptor >= 0);
-    close(descriptor);
+    const char *path = temp_path("data");
     size_t bytes = ((size_t)2 << 20) + 5; // two pieces and a rest
     char *data = malloc(bytes), expected[ES_SHA256_TEXT_BYTES], text[ES_SHA256_TEXT_BYTES];
     for (size_t i = 0; i < bytes; i++) {

@@ -1,24 +1,19 @@
 // The decision phase on a GPU against the CPU: actions, thoughts, rewards and rollout rows of
 // random hosts, bit for bit; a network's numbers within the bound of policy_parity.
 #include "control/decision_device_case.h"
+#include "temp_folder.h"
 
 #define BOUND 1e-4 // of the largest number of its kind
 
 // --- policies without a network ---
 
-static void write_schedule(char *path, size_t bytes) {
-    snprintf(path, bytes, "/tmp/es_decision_%d.txt", (int)getpid());
-    FILE *file = fopen(path, "w");
-    REQUIRE_OK(file != NULL ? ES_STATUS_OK : ES_STATUS_IO);
-    fprintf(file, "1  *    germinate r0c0 conv_light\n"
-                  "1  2    germinate r0c0 norm style=linear_add tempo=fast\n"
-                  "3  *    germinate r0c1 norm\n" // refused: another develops
-                  "9  0-1  prune     r0c0 speed=fast curve=cosine\n"
-                  "14 1-3  fossilize r0c0\n"
-                  "25 *    germinate r0c1 depthwise\n"
-                  "33 0,4  prune     r0c1\n");
-    fclose(file);
-}
+static const char schedule[] = "1  *    germinate r0c0 conv_light\n"
+                               "1  2    germinate r0c0 norm style=linear_add tempo=fast\n"
+                               "3  *    germinate r0c1 norm\n" // refused: another develops
+                               "9  0-1  prune     r0c0 speed=fast curve=cosine\n"
+                               "14 1-3  fossilize r0c0\n"
+                               "25 *    germinate r0c1 depthwise\n"
+                               "33 0,4  prune     r0c1\n";
 
 static void open_policies(DecisionPair *pair, const char *text) {
     EsPolicyContext context = hosts_context(&pair->hosts, pair->cpu, 77);
@@ -69,12 +64,11 @@ static void play(const char *text, int32_t n_slots, int32_t n_envs, int mode, in
 
 TEST(parity) {
     static DecisionPair pair;
-    char path[64], script[80];
+    char script[300];
     if (es_device_cuda_count() == 0) {
         SKIP("no CUDA device");
     }
-    write_schedule(path, sizeof path);
-    snprintf(script, sizeof script, "script:%s", path);
+    snprintf(script, sizeof script, "script:%s", write_temp_text("schedule", schedule));
     const struct {
         const char *policy;
         int32_t n_slots, n_envs;
@@ -91,7 +85,6 @@ TEST(parity) {
         EXPECT(i == 0 || pair.n_ops[ES_GROWTH_OP_GERMINATE] > 0);
         pair_destroy(&pair);
     }
-    remove(path);
 }
 
 // --- learned policies ---

@@ -2,18 +2,16 @@
 // refused.
 #include "control/policy_file.h"
 
-#include "base/arena.h"
 #include "base/file.h"
 #include "control/policy_case.h"
-#include "data/temp_folder.h"
+#include "temp_folder.h"
 #include "tensor/safetensors.h"
 
 typedef struct FileCase {
     PolicyCase policy;
     EsFeatureNormaliser features;
     EsPolicyFacts facts;
-    TempFolder folder;
-    char path[512];
+    const char *path;
 } FileCase;
 
 static EsPolicyFacts some_facts(EsPolicySpec spec) {
@@ -42,14 +40,12 @@ static FileCase create_file_case(void) {
         test.features.variance[i] = 0.1 + fabs((double)draw_uniform(21, i));
     }
     test.features.n_merged = 41;
-    test.folder = create_temp_folder();
-    snprintf(test.path, sizeof test.path, "%s/policy.safetensors", test.folder.path);
+    test.path = temp_path("policy.safetensors");
     REQUIRE_OK(es_policy_file_save(test.path, &test.facts, test.policy.network, &test.features));
     return test;
 }
 
 static void destroy_file_case(FileCase *test) {
-    remove_temp_folder(&test->folder);
     es_feature_normaliser_destroy(&test->features);
     destroy_case(&test->policy);
 }
@@ -88,10 +84,9 @@ TEST(a_policy_comes_back) {
 
 TEST(saving_twice_gives_the_same_bytes) {
     FileCase test = create_file_case();
-    char other[520];
+    const char *other = temp_path("again.safetensors");
     void *first, *second;
     size_t n_first, n_second;
-    snprintf(other, sizeof other, "%s.again", test.path);
     REQUIRE_OK(es_policy_file_save(other, &test.facts, test.policy.network, &test.features));
     REQUIRE_OK(es_file_read_all(test.path, 1 << 24, &first, &n_first));
     REQUIRE_OK(es_file_read_all(other, 1 << 24, &second, &n_second));
@@ -259,8 +254,7 @@ static void forge(const FileCase *test, const Forgery *forgery, const char *path
 
 // Refused with a text that holds `part`, and nothing has changed.
 static void expect_refused(FileCase *test, Forgery forgery, const char *part) {
-    char path[520];
-    snprintf(path, sizeof path, "%s.forged", test->path);
+    const char *path = temp_path("policy.safetensors.forged");
     forge(test, &forgery, path);
     size_t bytes = slab_bytes(test->policy.network);
     void *before = malloc(bytes);
@@ -348,13 +342,11 @@ TEST(truncated_files) {
     FileCase test = create_file_case();
     void *bytes;
     size_t n;
-    char path[520];
     EsPolicyFacts facts;
-    snprintf(path, sizeof path, "%s/short", test.folder.path);
     REQUIRE_OK(es_file_read_all(test.path, 1 << 24, &bytes, &n));
     for (int i = 0; i < 40; i++) {
         size_t kept = i < 20 ? (size_t)i * (n / 20) : n - (size_t)(40 - i);
-        write_file(&test.folder, "short", bytes, kept);
+        const char *path = write_temp_file("short", bytes, kept);
         EXPECT_STATUS(es_policy_file_facts(path, &facts), INPUT);
         EXPECT_CONTAINS(es_status_detail(), "short");
     }
@@ -368,8 +360,6 @@ TEST(damaged_headers) {
     FileCase test = create_file_case();
     void *memory;
     size_t n;
-    char path[520];
-    snprintf(path, sizeof path, "%s/damaged", test.folder.path);
     REQUIRE_OK(es_file_read_all(test.path, 1 << 24, &memory, &n));
     unsigned char *bytes = memory;
     int n_refused = 0, n_files = count_open_files();
@@ -378,7 +368,7 @@ TEST(damaged_headers) {
         size_t place = draw.word[0] % 9000;
         unsigned char before = bytes[place];
         bytes[place] = (unsigned char)draw.word[1];
-        write_file(&test.folder, "damaged", bytes, n);
+        const char *path = write_temp_file("damaged", bytes, n);
         n_refused += es_policy_file_load(path, test.policy.network, &test.features) != ES_STATUS_OK;
         bytes[place] = before;
     }

@@ -2,6 +2,7 @@
 // training goes on on the CPU. Plans are run often enough to be recorded and replayed.
 #include "control/policy_case.h"
 #include "control/ruled_hosts.h"
+#include "temp_folder.h"
 
 // of the largest number of its kind
 #define BOUND 1e-4
@@ -204,8 +205,7 @@ static void expect_training_goes_on(void) {
     static Hosts hosts;
     EsDevice *cpu = open_cpu(), *cuda;
     EsPpoReport report;
-    char path[64];
-    snprintf(path, sizeof path, "/tmp/es_parity_%d.safetensors", (int)getpid());
+    const char *path = temp_path("policy.safetensors");
     hosts_create(&hosts, 2, 5);
     REQUIRE_OK(es_device_open("cuda", NULL, &cuda));
     EsPolicy *there = create_learned(&hosts, cuda, 5), *here = create_learned(&hosts, cpu, 6);
@@ -228,7 +228,6 @@ static void expect_training_goes_on(void) {
     es_device_close(cuda);
     es_device_close(cpu);
     hosts_destroy(&hosts);
-    remove(path);
 }
 
 TEST(parity) {

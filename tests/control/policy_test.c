@@ -1,6 +1,7 @@
 // Policies behind one interface: what they choose, what it depends on, and what it does not.
 #include "control/ruled_hosts.h"
 #include "control/sampling_rules.h"
+#include "temp_folder.h"
 
 static EsPolicy *open_policy(const char *text, const Hosts *hosts, EsDevice *device,
                              uint64_t seed) {
@@ -59,14 +60,9 @@ TEST(what_is_no_policy) {
 TEST(a_script) {
     Hosts hosts;
     hosts_create(&hosts, 3, 2);
-    char path[] = "/tmp/es_policy_XXXXXX";
-    int file = mkstemp(path);
-    EXPECT(file >= 0);
-    FILE *out = fdopen(file, "w");
-    fputs("2 1 germinate r0c2 norm\n", out);
-    fclose(out);
-    char text[64];
-    snprintf(text, sizeof text, "script:%s", path);
+    char text[300];
+    snprintf(text, sizeof text, "script:%s",
+             write_temp_text("schedule", "2 1 germinate r0c2 norm\n"));
     EsPolicy *policy = open_policy(text, &hosts, NULL, 1);
     EXPECT_EQ(strlen(es_policy_hash(policy)), 64);
     hosts_step(&hosts, policy);
@@ -75,7 +71,6 @@ TEST(a_script) {
     EXPECT_EQ(hosts.state.env.n_germinated[1], 1);
     EXPECT_EQ(hosts.state.seed.blueprint[3 + 2], ES_BLUEPRINT_ID_NORM);
     es_policy_destroy(policy);
-    remove(path);
     hosts_destroy(&hosts);
 }
 
@@ -285,8 +280,7 @@ TEST(a_file_decides_alike) {
     EsPolicy *policy = create_learned(&hosts, device, 5), *opened = NULL;
     EsPpoReport report;
     hosts_play(&hosts, policy, 0, &report); // weights and normaliser have moved
-    char path[64];
-    snprintf(path, sizeof path, "/tmp/es_policy_%d.safetensors", (int)getpid());
+    const char *path = temp_path("policy.safetensors");
     REQUIRE_OK(es_policy_save(policy, path));
     opened = open_policy(path, &hosts, device, 5);
     EXPECT_EQ(es_policy_kind(opened), ES_POLICY_LEARNED);
@@ -304,5 +298,4 @@ TEST(a_file_decides_alike) {
     es_device_close(device);
     hosts_destroy(&hosts);
     hosts_destroy(&others);
-    remove(path);
 }

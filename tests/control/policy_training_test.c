@@ -2,6 +2,7 @@
 // file.
 #include "control/ruled_hosts.h"
 #include "control/sampling_rules.h"
+#include "temp_folder.h"
 #include "tensor/safetensors.h"
 
 typedef struct Training {
@@ -280,15 +281,10 @@ TEST(what_pays_is_learned) {
 
 // --- files ---
 
-static void name_file(char *path, size_t bytes) {
-    snprintf(path, bytes, "/tmp/es_training_%d.safetensors", (int)getpid());
-}
-
 TEST(training_goes_on_from_a_file) {
     static Training t, later;
     EsPpoReport report;
-    char path[64];
-    name_file(path, sizeof path);
+    const char *path = temp_path("training.safetensors");
     training_begin(&t, 2, 3, 5);
     training_begin(&later, 2, 3, 77); // other weights, until it loads
     hosts_play(&t.hosts, t.policy, 0, &report);
@@ -302,7 +298,6 @@ TEST(training_goes_on_from_a_file) {
     EXPECT(training_hash(&later) == training_hash(&t));
     training_end(&t);
     training_end(&later);
-    remove(path);
 }
 
 // Copy a file with some bytes other than they were; length < 0 leaves it as long.
@@ -324,9 +319,7 @@ static void copy_file(const char *from, const char *to, long length, long at, co
 
 TEST(files_that_are_refused) {
     static Training t, other;
-    char path[64], bad[72];
-    name_file(path, sizeof path);
-    snprintf(bad, sizeof bad, "%s.bad", path);
+    const char *path = temp_path("training.safetensors"), *bad = temp_path("bad.safetensors");
     training_begin(&t, 2, 3, 5);
     REQUIRE_OK(es_policy_save_training(t.policy, path));
     uint64_t before = training_hash(&t);
@@ -373,6 +366,4 @@ TEST(files_that_are_refused) {
     EXPECT_CONTAINS(es_status_detail(), "this policy needs");
     training_end(&t);
     training_end(&other);
-    remove(path);
-    remove(bad);
 }

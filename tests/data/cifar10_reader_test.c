@@ -1,6 +1,5 @@
 #include "base/random_rules.h"
 #include "data/dataset.h"
-#include "es_test.h"
 #include "temp_folder.h"
 
 #define RECORD  3073
@@ -25,17 +24,15 @@ static size_t fill_file(int f, uint8_t *bytes) {
     return (size_t)n_records * RECORD;
 }
 
-static void write_valid_file(const TempFolder *folder, int f) {
+static void write_valid_file(int f) {
     static uint8_t bytes[N_SHORT * RECORD];
-    write_file(folder, names[f], bytes, fill_file(f, bytes));
+    write_temp_file(names[f], bytes, fill_file(f, bytes));
 }
 
-static TempFolder create_valid_folder(void) {
-    TempFolder folder = create_temp_folder();
+static void write_valid_files(void) {
     for (int f = 0; f < 6; f++) {
-        write_valid_file(&folder, f);
+        write_valid_file(f);
     }
-    return folder;
 }
 
 static void expect_image(const EsSplit *split, int place, int f, int r) {
@@ -48,9 +45,9 @@ static void expect_image(const EsSplit *split, int place, int f, int r) {
 }
 
 // Loads, expects the failure, and that nothing is left behind; the message is for EXPECT_CONTAINS.
-static void expect_failure(const TempFolder *folder, int allows_short_files) {
+static void expect_failure(int allows_short_files) {
     EsDataset dataset;
-    EsDatasetOptions options = {.folder = folder->path, .allows_short_files = allows_short_files};
+    EsDatasetOptions options = {.folder = temp_folder(), .allows_short_files = allows_short_files};
     int n_open = count_open_files();
     EsStatus status = es_dataset_load_cifar10(&dataset, &options);
     EXPECT(status == ES_STATUS_INPUT || status == ES_STATUS_IO);
@@ -59,9 +56,9 @@ static void expect_failure(const TempFolder *folder, int allows_short_files) {
 }
 
 TEST(reads_every_record_into_its_split) {
-    TempFolder folder = create_valid_folder();
+    write_valid_files();
     EsDataset dataset;
-    EsDatasetOptions options = {.folder = folder.path, .allows_short_files = 1};
+    EsDatasetOptions options = {.folder = temp_folder(), .allows_short_files = 1};
     REQUIRE_OK(es_dataset_create(&dataset, "cifar10", &options, NULL));
     // 20 training records: the last tenth, two, is for validation
     EXPECT_EQ(dataset.train.count, 18);
@@ -77,13 +74,12 @@ TEST(reads_every_record_into_its_split) {
     }
     EXPECT_TEXT(dataset.class_names[9], "truck");
     es_dataset_destroy(&dataset);
-    remove_temp_folder(&folder);
 }
 
 TEST(asked_counts_take_train_from_the_front_and_validation_from_the_end) {
-    TempFolder folder = create_valid_folder();
+    write_valid_files();
     EsDataset dataset;
-    EsDatasetOptions options = {.folder = folder.path,
+    EsDatasetOptions options = {.folder = temp_folder(),
                                 .allows_short_files = 1,
                                 .n_train = 6,
                                 .n_validation = 9,
@@ -102,32 +98,27 @@ TEST(asked_counts_take_train_from_the_front_and_validation_from_the_end) {
     EXPECT_STATUS(es_dataset_load_cifar10(&dataset, &options), INPUT);
     EXPECT_CONTAINS(es_status_detail(),
                     "20 training images are there, too few for 12 train and 9 validation");
-    options = (EsDatasetOptions){.folder = folder.path, .allows_short_files = 1, .n_test = 4};
+    options = (EsDatasetOptions){.folder = temp_folder(), .allows_short_files = 1, .n_test = 4};
     EXPECT_STATUS(es_dataset_load_cifar10(&dataset, &options), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "3 test images are there, fewer than the 4 asked for");
-    remove_temp_folder(&folder);
 }
 
 // Six names for one file of full size: 30 MB on disk are enough.
-static void write_full_files(const TempFolder *folder, const uint8_t *bytes, size_t n_bytes) {
-    char first[512], other[512];
-    write_file(folder, names[0], bytes, n_bytes);
-    snprintf(first, sizeof first, "%s/%s", folder->path, names[0]);
+static void write_full_files(const uint8_t *bytes, size_t n_bytes) {
+    const char *first = write_temp_file(names[0], bytes, n_bytes);
     for (int f = 1; f < 6; f++) {
-        snprintf(other, sizeof other, "%s/%s", folder->path, names[f]);
-        EXPECT_EQ(link(first, other), 0);
+        EXPECT_EQ(link(first, temp_path(names[f])), 0);
     }
 }
 
 TEST(full_files_give_45000_5000_10000) {
-    TempFolder folder = create_temp_folder();
     size_t n_bytes = (size_t)10000 * RECORD;
     uint8_t *bytes = calloc(1, n_bytes + RECORD);
     bytes[0] = 3;
     bytes[5000 * RECORD] = 4;
-    write_full_files(&folder, bytes, n_bytes);
+    write_full_files(bytes, n_bytes);
     EsDataset dataset;
-    EsDatasetOptions options = {.folder = folder.path};
+    EsDatasetOptions options = {.folder = temp_folder()};
     REQUIRE_OK(es_dataset_load_cifar10(&dataset, &options));
     EXPECT_EQ(dataset.train.count, 45000);
     EXPECT_EQ(dataset.validation.count, 5000);
@@ -140,104 +131,96 @@ TEST(full_files_give_45000_5000_10000) {
     es_dataset_destroy(&dataset);
 
     // one record more than a file can have
-    remove_file(&folder, names[1]);
-    write_file(&folder, names[1], bytes, n_bytes + RECORD);
-    expect_failure(&folder, 1);
+    unlink(temp_path(names[1]));
+    write_temp_file(names[1], bytes, n_bytes + RECORD);
+    expect_failure(1);
     EXPECT_CONTAINS(es_status_detail(), "data_batch_2.bin: 10001 records in 30733073 bytes, "
                                         "expected 10000 records");
     free(bytes);
-    remove_temp_folder(&folder);
 }
 
 TEST(archive_sub_folder_is_found) {
-    TempFolder outer = create_temp_folder();
-    TempFolder inner;
-    int length = snprintf(inner.path, sizeof inner.path, "%.200s/cifar-10-batches-bin", outer.path);
-    EXPECT(length > 0 && mkdir(inner.path, 0700) == 0);
+    const char *inner = temp_path("cifar-10-batches-bin");
+    write_valid_files();
+    REQUIRE_OK(es_folder_make(inner));
     for (int f = 0; f < 6; f++) {
-        write_valid_file(&inner, f);
+        char path[512];
+        snprintf(path, sizeof path, "%s/%s", inner, names[f]);
+        EXPECT_EQ(rename(temp_path(names[f]), path), 0);
     }
     EsDataset dataset;
-    EsDatasetOptions options = {.folder = outer.path, .allows_short_files = 1};
+    EsDatasetOptions options = {.folder = temp_folder(), .allows_short_files = 1};
     REQUIRE_OK(es_dataset_load_cifar10(&dataset, &options));
     EXPECT_EQ(dataset.train.count, 18);
     es_dataset_destroy(&dataset);
-    remove_temp_folder(&inner);
-    remove_temp_folder(&outer);
 }
 
 TEST(short_files_need_permission) {
-    TempFolder folder = create_valid_folder();
-    expect_failure(&folder, 0);
+    write_valid_files();
+    expect_failure(0);
     EXPECT_CONTAINS(es_status_detail(),
                     "data_batch_1.bin: 4 records in 12292 bytes, expected 10000 records");
-    remove_temp_folder(&folder);
 }
 
 TEST(each_damage_has_its_message) {
-    TempFolder folder = create_valid_folder();
+    write_valid_files();
     static uint8_t bytes[N_SHORT * RECORD + 10];
     size_t n_bytes = fill_file(2, bytes);
 
-    write_file(&folder, names[2], bytes, n_bytes - 1);
-    expect_failure(&folder, 1);
-    EXPECT_CONTAINS(es_status_detail(), folder.path);
+    write_temp_file(names[2], bytes, n_bytes - 1);
+    expect_failure(1);
+    EXPECT_CONTAINS(es_status_detail(), temp_folder());
     EXPECT_CONTAINS(
         es_status_detail(),
         "data_batch_3.bin: 12291 bytes are 3 records of 3073 bytes and 3072 bytes more");
     EXPECT_CONTAINS(es_status_detail(), "offset 9219");
 
-    write_file(&folder, names[2], bytes, n_bytes + 10);
-    expect_failure(&folder, 1);
+    write_temp_file(names[2], bytes, n_bytes + 10);
+    expect_failure(1);
     EXPECT_CONTAINS(es_status_detail(), "4 records of 3073 bytes and 10 bytes more");
 
     bytes[2 * RECORD] = 10;
-    write_file(&folder, names[2], bytes, n_bytes);
-    expect_failure(&folder, 1);
+    write_temp_file(names[2], bytes, n_bytes);
+    expect_failure(1);
     EXPECT_CONTAINS(es_status_detail(),
                     "data_batch_3.bin: record 2 (offset 6146) has label 10, expected 0 to 9");
 
-    write_file(&folder, names[2], bytes, 0);
-    expect_failure(&folder, 1);
+    write_temp_file(names[2], bytes, 0);
+    expect_failure(1);
     EXPECT_CONTAINS(es_status_detail(), "data_batch_3.bin: empty");
 
-    remove_file(&folder, names[2]);
-    expect_failure(&folder, 1);
+    unlink(temp_path(names[2]));
+    expect_failure(1);
     EXPECT_CONTAINS(es_status_detail(), "data_batch_3.bin: cannot open: No such file");
 
-    write_file(&folder, "data_batch_3.bin.gz", bytes, 100);
-    expect_failure(&folder, 1);
+    write_temp_file("data_batch_3.bin.gz", bytes, 100);
+    expect_failure(1);
     EXPECT_CONTAINS(es_status_detail(), "gunzip");
-    remove_temp_folder(&folder);
 }
 
 // A label in the validation part and one in the test file are checked too.
 TEST(labels_are_checked_in_every_split) {
     static const int files[2] = {4, 5};
     for (int i = 0; i < 2; i++) {
-        TempFolder folder = create_valid_folder();
+        write_valid_files();
         static uint8_t bytes[N_SHORT * RECORD];
         size_t n_bytes = fill_file(files[i], bytes);
         bytes[n_bytes - RECORD] = 255;
-        write_file(&folder, names[files[i]], bytes, n_bytes);
-        expect_failure(&folder, 1);
+        write_temp_file(names[files[i]], bytes, n_bytes);
+        expect_failure(1);
         EXPECT_CONTAINS(es_status_detail(), names[files[i]]);
         EXPECT_CONTAINS(es_status_detail(),
                         i == 0 ? "record 3 (offset 9219)" : "record 2 (offset 6146)");
         EXPECT_CONTAINS(es_status_detail(), "label 255");
-        remove_temp_folder(&folder);
     }
 }
 
 TEST(a_folder_in_place_of_a_file_is_refused) {
-    TempFolder folder = create_valid_folder();
-    char path[512];
-    remove_file(&folder, names[0]);
-    snprintf(path, sizeof path, "%s/%s", folder.path, names[0]);
-    EXPECT(mkdir(path, 0700) == 0);
-    expect_failure(&folder, 1);
+    write_valid_files();
+    const char *path = temp_path(names[0]);
+    EXPECT(unlink(path) == 0 && mkdir(path, 0700) == 0);
+    expect_failure(1);
     EXPECT_CONTAINS(es_status_detail(), "data_batch_1.bin");
-    remove_temp_folder(&folder);
 }
 
 TEST(too_long_a_path_is_refused) {
@@ -252,7 +235,7 @@ TEST(too_long_a_path_is_refused) {
 // Random truncations, extensions and changed bytes: the reader either fails and keeps nothing, or
 // gives valid labels.
 TEST(random_damage_is_survived) {
-    TempFolder folder = create_valid_folder();
+    write_valid_files();
     int n_loaded = 0, n_failed = 0, n_open = count_open_files();
     static uint8_t bytes[(N_SHORT + 1) * RECORD];
     for (uint32_t round = 0; round < 300; round++) {
@@ -270,9 +253,9 @@ TEST(random_damage_is_survived) {
             }
             bytes[RECORD * es_random_below(r.word[2], N_TEST)] = (uint8_t)(r.word[3] >> 28);
         }
-        write_file(&folder, names[f], bytes, n_bytes);
+        write_temp_file(names[f], bytes, n_bytes);
         EsDataset dataset;
-        EsDatasetOptions options = {.folder = folder.path, .allows_short_files = 1};
+        EsDatasetOptions options = {.folder = temp_folder(), .allows_short_files = 1};
         EsStatus status = es_dataset_load_cifar10(&dataset, &options);
         if (status == ES_STATUS_OK) {
             for (int64_t i = 0; i < dataset.n_images; i++) {
@@ -286,9 +269,8 @@ TEST(random_damage_is_survived) {
             n_failed++;
         }
         es_dataset_destroy(&dataset);
-        write_valid_file(&folder, f);
+        write_valid_file(f);
     }
     EXPECT(n_loaded > 20 && n_failed > 100);
     EXPECT_EQ(count_open_files(), n_open);
-    remove_temp_folder(&folder);
 }

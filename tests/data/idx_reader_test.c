@@ -1,6 +1,5 @@
 #include "base/random_rules.h"
 #include "data/dataset.h"
-#include "es_test.h"
 #include "temp_folder.h"
 
 #define HEIGHT  5
@@ -45,17 +44,15 @@ static Bytes valid_file(int f) {
     return bytes;
 }
 
-static void write_valid_file(const TempFolder *folder, int f) {
+static void write_valid_file(int f) {
     Bytes bytes = valid_file(f);
-    write_file(folder, names[f], bytes.data, bytes.count);
+    write_temp_file(names[f], bytes.data, bytes.count);
 }
 
-static TempFolder create_valid_folder(void) {
-    TempFolder folder = create_temp_folder();
+static void write_valid_files(void) {
     for (int f = 0; f < 4; f++) {
-        write_valid_file(&folder, f);
+        write_valid_file(f);
     }
-    return folder;
 }
 
 static void expect_images(const EsSplit *split, int f, int first) {
@@ -69,9 +66,9 @@ static void expect_images(const EsSplit *split, int f, int first) {
     EXPECT_EQ(n_wrong, 0);
 }
 
-static void expect_failure(const TempFolder *folder) {
+static void expect_failure(void) {
     EsDataset dataset;
-    EsDatasetOptions options = {.folder = folder->path};
+    EsDatasetOptions options = {.folder = temp_folder()};
     int n_open = count_open_files();
     EsStatus status = es_dataset_load_idx(&dataset, &options);
     EXPECT(status == ES_STATUS_INPUT || status == ES_STATUS_IO);
@@ -81,19 +78,19 @@ static void expect_failure(const TempFolder *folder) {
 
 // Replace file f, expect a failure that mentions the file and the part, and put the right file
 // back.
-static void expect_damage(const TempFolder *folder, int f, const Bytes *bytes, const char *part) {
-    write_file(folder, names[f], bytes->data, bytes->count);
-    expect_failure(folder);
-    EXPECT_CONTAINS(es_status_detail(), folder->path);
+static void expect_damage(int f, const Bytes *bytes, const char *part) {
+    write_temp_file(names[f], bytes->data, bytes->count);
+    expect_failure();
+    EXPECT_CONTAINS(es_status_detail(), temp_folder());
     EXPECT_CONTAINS(es_status_detail(), names[f]);
     EXPECT_CONTAINS(es_status_detail(), part);
-    write_valid_file(folder, f);
+    write_valid_file(f);
 }
 
 TEST(reads_every_image_into_its_split) {
-    TempFolder folder = create_valid_folder();
+    write_valid_files();
     EsDataset dataset;
-    EsDatasetOptions options = {.folder = folder.path};
+    EsDatasetOptions options = {.folder = temp_folder()};
     REQUIRE_OK(es_dataset_create(&dataset, "idx", &options, NULL));
     EXPECT_EQ(dataset.height, HEIGHT);
     EXPECT_EQ(dataset.width, WIDTH);
@@ -106,47 +103,43 @@ TEST(reads_every_image_into_its_split) {
     expect_images(&dataset.validation, 0, 22);
     expect_images(&dataset.test, 2, 0);
     es_dataset_destroy(&dataset);
-    remove_temp_folder(&folder);
 }
 
 TEST(asked_counts_take_train_from_the_front_and_validation_from_the_end) {
-    TempFolder folder = create_valid_folder();
+    write_valid_files();
     EsDataset dataset;
     EsDatasetOptions options = {
-        .folder = folder.path, .n_train = 4, .n_validation = 6, .n_test = 2};
+        .folder = temp_folder(), .n_train = 4, .n_validation = 6, .n_test = 2};
     REQUIRE_OK(es_dataset_load_idx(&dataset, &options));
     EXPECT_EQ(dataset.n_images, 12);
     expect_images(&dataset.train, 0, 0);
     expect_images(&dataset.validation, 0, N_TRAIN - 6);
     expect_images(&dataset.test, 2, 0);
     es_dataset_destroy(&dataset);
-    options = (EsDatasetOptions){.folder = folder.path, .n_validation = N_TRAIN};
+    options = (EsDatasetOptions){.folder = temp_folder(), .n_validation = N_TRAIN};
     EXPECT_STATUS(es_dataset_load_idx(&dataset, &options), INPUT);
-    options = (EsDatasetOptions){.folder = folder.path, .n_train = -1};
+    options = (EsDatasetOptions){.folder = temp_folder(), .n_train = -1};
     EXPECT_STATUS(es_dataset_load_idx(&dataset, &options), ARGUMENT);
-    remove_temp_folder(&folder);
 }
 
 TEST(dotted_names_are_found) {
-    TempFolder folder = create_temp_folder();
     static const char *const dotted[4] = {"train-images.idx3-ubyte", "train-labels.idx1-ubyte",
                                           "t10k-images.idx3-ubyte", "t10k-labels.idx1-ubyte"};
     for (int f = 0; f < 4; f++) {
         Bytes bytes = valid_file(f);
-        write_file(&folder, dotted[f], bytes.data, bytes.count);
+        write_temp_file(dotted[f], bytes.data, bytes.count);
     }
     EsDataset dataset;
-    EsDatasetOptions options = {.folder = folder.path};
+    EsDatasetOptions options = {.folder = temp_folder()};
     REQUIRE_OK(es_dataset_load_idx(&dataset, &options));
     expect_images(&dataset.train, 0, 0);
     es_dataset_destroy(&dataset);
-    remove_temp_folder(&folder);
 }
 
 TEST(class_count_can_be_given) {
-    TempFolder folder = create_valid_folder();
+    write_valid_files();
     EsDataset dataset;
-    EsDatasetOptions options = {.folder = folder.path, .n_classes = 47};
+    EsDatasetOptions options = {.folder = temp_folder(), .n_classes = 47};
     REQUIRE_OK(es_dataset_load_idx(&dataset, &options));
     EXPECT_EQ(dataset.n_classes, 47);
     es_dataset_destroy(&dataset);
@@ -155,61 +148,58 @@ TEST(class_count_can_be_given) {
     EXPECT_CONTAINS(es_status_detail(), "expected 0 to 4");
     options.n_classes = 257;
     EXPECT_STATUS(es_dataset_load_idx(&dataset, &options), ARGUMENT);
-    remove_temp_folder(&folder);
 }
 
 TEST(each_damage_has_its_message) {
-    TempFolder folder = create_valid_folder();
+    write_valid_files();
     Bytes bytes;
     bytes = valid_file(0), bytes.count -= 1;
-    expect_damage(&folder, 0, &bytes,
+    expect_damage(0, &bytes,
                   "announces 25 items, which is a file of 391 bytes, but it has 390: truncated");
     bytes = valid_file(0), bytes.count += 1;
-    expect_damage(&folder, 0, &bytes, "but it has 392: too long");
+    expect_damage(0, &bytes, "but it has 392: too long");
     bytes = valid_file(0), bytes.count = 10;
-    expect_damage(&folder, 0, &bytes, "ends at byte 10, expected 4 bytes from offset 8 on");
+    expect_damage(0, &bytes, "ends at byte 10, expected 4 bytes from offset 8 on");
     bytes = valid_file(3), bytes.count = 0;
-    expect_damage(&folder, 3, &bytes, "empty, expected an IDX header of 8 bytes");
+    expect_damage(3, &bytes, "empty, expected an IDX header of 8 bytes");
     bytes = valid_file(1), bytes.data[3] = 3;
-    expect_damage(&folder, 1, &bytes, "starts with 00 00 08 03, expected 00 00 08 01");
+    expect_damage(1, &bytes, "starts with 00 00 08 03, expected 00 00 08 01");
     bytes = valid_file(2), bytes.data[2] = 0x0d;
-    expect_damage(&folder, 2, &bytes, "starts with 00 00 0d 03, expected 00 00 08 03");
+    expect_damage(2, &bytes, "starts with 00 00 0d 03, expected 00 00 08 03");
     bytes = valid_file(2), bytes.data[0] = 0x1f, bytes.data[1] = 0x8b;
-    expect_damage(&folder, 2, &bytes, "gunzip");
+    expect_damage(2, &bytes, "gunzip");
     bytes = valid_file(0), bytes.data[15] = 0;
-    expect_damage(&folder, 0, &bytes, "dimension 3 (offset 12) is 0, expected 1 to 4096");
+    expect_damage(0, &bytes, "dimension 3 (offset 12) is 0, expected 1 to 4096");
     bytes = valid_file(0), bytes.data[4] = 0xff;
-    expect_damage(&folder, 0, &bytes, "dimension 1 (offset 4) is 4278190105");
+    expect_damage(0, &bytes, "dimension 1 (offset 4) is 4278190105");
     bytes = valid_file(1), bytes.data[8 + 6] = 10;
-    expect_damage(&folder, 1, &bytes, "label 6 (offset 14) is 10, expected 0 to 9");
+    expect_damage(1, &bytes, "label 6 (offset 14) is 10, expected 0 to 9");
     bytes = valid_file(1), bytes.data[8 + 24] = 11;
-    expect_damage(&folder, 1, &bytes, "label 24 (offset 32) is 11");
+    expect_damage(1, &bytes, "label 24 (offset 32) is 11");
     bytes = valid_file(3), bytes.data[8 + 2] = 99;
-    expect_damage(&folder, 3, &bytes, "label 2 (offset 10) is 99");
+    expect_damage(3, &bytes, "label 2 (offset 10) is 99");
     bytes = valid_file(3), bytes.data[7] = N_TEST - 1, bytes.count -= 1;
-    expect_damage(&folder, 3, &bytes, "6 labels for the 7 images of");
+    expect_damage(3, &bytes, "6 labels for the 7 images of");
     bytes = valid_file(2), bytes.data[11] = WIDTH, bytes.data[15] = HEIGHT;
-    expect_damage(&folder, 2, &bytes, "images of 3 x 5, expected 5 x 3");
-    remove_temp_folder(&folder);
+    expect_damage(2, &bytes, "images of 3 x 5, expected 5 x 3");
 }
 
 TEST(missing_and_packed_files_are_told_apart) {
-    TempFolder folder = create_valid_folder();
-    remove_file(&folder, names[2]);
-    expect_failure(&folder);
+    write_valid_files();
+    unlink(temp_path(names[2]));
+    expect_failure();
     EXPECT_CONTAINS(es_status_detail(), "t10k-images-idx3-ubyte: cannot open: No such file");
     Bytes bytes = valid_file(2);
-    write_file(&folder, "t10k-images-idx3-ubyte.gz", bytes.data, bytes.count);
-    expect_failure(&folder);
+    write_temp_file("t10k-images-idx3-ubyte.gz", bytes.data, bytes.count);
+    expect_failure();
     EXPECT_CONTAINS(es_status_detail(),
                     "t10k-images-idx3-ubyte.gz is there: unpack it first (gunzip");
-    remove_temp_folder(&folder);
 }
 
 // Random truncations, extensions and changed bytes: the reader either fails and keeps nothing, or
 // gives valid labels.
 TEST(random_damage_is_survived) {
-    TempFolder folder = create_valid_folder();
+    write_valid_files();
     int n_loaded = 0, n_failed = 0, n_open = count_open_files();
     for (uint32_t round = 0; round < 800; round++) {
         EsRandom4 r = es_random_draw(12, 0, ES_PURPOSE_EVALUATION, round, 0);
@@ -225,9 +215,9 @@ TEST(random_damage_is_survived) {
                 bytes.data[es_random_below(q.word[i], range)] = (uint8_t)(r.word[3] >> (8 * i));
             }
         }
-        write_file(&folder, names[f], bytes.data, bytes.count);
+        write_temp_file(names[f], bytes.data, bytes.count);
         EsDataset dataset;
-        EsDatasetOptions options = {.folder = folder.path};
+        EsDatasetOptions options = {.folder = temp_folder()};
         EsStatus status = es_dataset_load_idx(&dataset, &options);
         if (status == ES_STATUS_OK) {
             for (int64_t i = 0; i < dataset.n_images; i++) {
@@ -236,14 +226,13 @@ TEST(random_damage_is_survived) {
             n_loaded++;
         } else {
             EXPECT_EQ(status, ES_STATUS_INPUT);
-            EXPECT_CONTAINS(es_status_detail(), folder.path);
+            EXPECT_CONTAINS(es_status_detail(), temp_folder());
             EXPECT(dataset.images == NULL);
             n_failed++;
         }
         es_dataset_destroy(&dataset);
-        write_valid_file(&folder, f);
+        write_valid_file(f);
     }
     EXPECT(n_loaded > 40 && n_failed > 200);
     EXPECT_EQ(count_open_files(), n_open);
-    remove_temp_folder(&folder);
 }

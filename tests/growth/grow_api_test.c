@@ -3,10 +3,9 @@
 #include "esper/esper.h"
 
 #include <stdint.h>
-#include <unistd.h>
 
-#include "es_test.h"
 #include "growth/growth.h"
+#include "temp_folder.h"
 
 static EsGrowOptions small_options(void) {
     return (EsGrowOptions){.slots = "r0c0,r0c1",
@@ -292,14 +291,11 @@ TEST(calls_out_of_turn_are_told) {
 
 // A host of one's own: only its slots, its blocks in the description, and its images or none.
 TEST(hosts_from_files) {
-    char path[] = "/tmp/esper_grow_XXXXXX";
-    int descriptor = mkstemp(path);
     static const char text[] = "[host]\nname = mine\nbatch = 16\n[block0]\nchannels = 6\n"
                                "kernel = 5\npool = max\nbefore_pool = off\nafter_pool = on\n"
                                "[block1]\nchannels = 3\n";
-    EXPECT(descriptor >= 0 && write(descriptor, text, sizeof text - 1) == sizeof text - 1);
-    close(descriptor);
-    EsGrowOptions options = {.host_file = path, .step_batches = 1, .validation_images = 20};
+    EsGrowOptions options = {
+        .host_file = write_temp_text("host.ini", text), .step_batches = 1, .validation_images = 20};
     expect_failure(&options, ES_STATUS_ARGUMENT,
                    "host \"mine\" names no data set, and none is given");
     options.data = "generated";
@@ -328,7 +324,6 @@ TEST(hosts_from_files) {
     es_grow_describe(grow, cut, 1);
     EXPECT_TEXT(cut, "");
     es_grow_destroy(grow);
-    remove(path);
 }
 
 // --- the header ---

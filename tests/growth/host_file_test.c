@@ -2,30 +2,15 @@
 // malformed ones are refused by file, line and nearest name.
 #include "growth/host_file.h"
 
-#include <unistd.h>
-
-#include "es_test.h"
 #include "growth/growth.h"
+#include "temp_folder.h"
 
 static EsHostSpec host;
 static EsSlot slots[ES_SLOTS_MAX];
 static int n_slots;
 
-// The text as host.ini, in a folder that is gone afterwards.
 static EsStatus load(const char *text) {
-    char folder[] = "/tmp/esper_host_XXXXXX", path[sizeof folder + 16];
-    if (mkdtemp(folder) == NULL) {
-        abort();
-    }
-    snprintf(path, sizeof path, "%s/host.ini", folder);
-    FILE *file = fopen(path, "wb");
-    if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0) {
-        abort();
-    }
-    EsStatus status = es_host_load(path, &host, slots, &n_slots);
-    remove(path);
-    rmdir(folder);
-    return status;
+    return es_host_load(write_temp_text("host.ini", text), &host, slots, &n_slots);
 }
 
 static void expect_refusal(const char *text, const char *message) {

@@ -1,27 +1,19 @@
 // Written schedules: what they mean, and what is said about those that mean nothing.
 #include "growth/schedule.h"
 
-#include <unistd.h>
-
-#include "es_test.h"
+#include "temp_folder.h"
 
 static EsSlot slots[ES_SLOTS_MAX];
 static int n_slots;
-static char path[256];
+static const char *path;
 
 static EsStatus load(const char *text, EsSchedule *schedule) {
     EsHostSpec host;
     REQUIRE_OK(es_host_preset("tiny", &host));
     REQUIRE_OK(es_slots_parse(&host, "r0c0,r0c1", slots, &n_slots));
-    snprintf(path, sizeof path, "%s/esper-schedule-%d",
-             getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp", (int)getpid());
-    FILE *stream = fopen(path, "w");
-    REQUIRE_OK(stream != NULL && fputs(text, stream) >= 0 && fclose(stream) == 0 ? ES_STATUS_OK
-                                                                                 : ES_STATUS_IO);
+    path = write_temp_text("schedule", text);
     EsScheduleLimits limits = {slots, n_slots, 6, 30, ES_BLUEPRINTS_CNN};
-    EsStatus status = es_schedule_load(path, &limits, schedule);
-    remove(path);
-    return status;
+    return es_schedule_load(path, &limits, schedule);
 }
 
 static void expect_refusal(const char *text, const char *position, const char *part) {

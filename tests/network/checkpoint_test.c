@@ -2,17 +2,12 @@
 // nothing.
 #include "network_case.h"
 
-#include <unistd.h>
-
 #include "network/checkpoint.h"
+#include "temp_folder.h"
 
 #define MAX_VALUES 20000
 
-static const char *checkpoint_path(void) {
-    static char path[128];
-    snprintf(path, sizeof path, "/tmp/esper_checkpoint_test_%d.safetensors", (int)getpid());
-    return path;
-}
+static const char *checkpoint_path(void) { return temp_path("checkpoint.safetensors"); }
 
 static void record(NetworkRun *run, float *values) {
     copy_out(run, values, &run->store->parameters);
@@ -47,7 +42,6 @@ static void check_continuation(const char *device, int adam) {
         network_end(&run);
     }
     EXPECT(memcmp(straight, resumed, sizeof straight) == 0);
-    unlink(checkpoint_path());
 }
 
 TEST(continues_with_equal_bits) {
@@ -78,7 +72,6 @@ TEST(names_are_those_of_the_graph) {
     EXPECT_EQ(es_safetensors_count(file),
               8 + 4); // 2 x (conv, gamma, beta) + head's two; running values
     es_safetensors_close(file);
-    unlink(checkpoint_path());
     network_end(&run);
 }
 

@@ -2,9 +2,8 @@
 // of a policy; graphs of any number of environments; files.
 #include "policy_graph_case.h"
 
-#include <unistd.h>
-
 #include "network/checkpoint.h"
+#include "temp_folder.h"
 
 static void check_copies(const char *name) {
     enum { ENVS = 3 };
@@ -92,8 +91,7 @@ TEST(graphs_of_any_size_share_a_store) {
 
 // A network trained with three environments goes on with seven.
 TEST(checkpoints_do_not_know_the_environments) {
-    char path[128];
-    snprintf(path, sizeof path, "/tmp/esper_shared_store_test_%d.safetensors", (int)getpid());
+    const char *path = temp_path("policy.safetensors");
     EsDevice *device;
     EsStream *stream;
     open_device("cpu", &device, &stream);
@@ -115,7 +113,6 @@ TEST(checkpoints_do_not_know_the_environments) {
     expect_equal(stream, &saved->parameters, &loaded->parameters, "a parameter");
     expect_equal(stream, &before->moment1, &after->moment1, "a moment");
     EXPECT_EQ(steps_of(after, stream), 1);
-    unlink(path);
     close_policy(&first);
     close_policy(&second);
     es_optimiser_destroy(before);

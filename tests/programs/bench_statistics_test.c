@@ -1,13 +1,11 @@
 // Median, spread, baselines and the option parser: what `esper bench` says must be right.
 #include "bench_statistics.h"
 
-#include <unistd.h>
-
 #include "bench_count.h"
 #include "bench_record.h"
 #include "bench_sweep.h"
-#include "es_test.h"
 #include "options.h"
+#include "temp_folder.h"
 
 TEST(median_and_spread) {
     double one[] = {7};
@@ -49,8 +47,8 @@ static EsBenchRecord make_record(const char *metric, int is_lower_better, double
 }
 
 TEST(ratio_says_times_better) {
-    char path[] = "/tmp/esper_records_XXXXXX";
-    FILE *file = fdopen(mkstemp(path), "w");
+    const char *path = temp_path("records.json");
+    FILE *file = fopen(path, "w");
     EsBenchOrigin origin = {"commit", "device", "build", "2026-01-01T00:00:00Z"};
     EsBenchRecords before = {0}, after = {0};
     EsBenchRecord records[] = {make_record("time", 1, 10), make_record("rate", 0, 10),

@@ -1,11 +1,9 @@
 // The scores of an embedding model, and its file.
 #include "proof/embedding_model.h"
 
-#include <unistd.h>
-
 #include "base/random_rules.h"
-#include "es_test.h"
 #include "small_graph.h"
+#include "temp_folder.h"
 #include "tensor/safetensors.h"
 
 #define D 8
@@ -150,16 +148,6 @@ TEST(dimensions_are_checked) {
 
 // --- the file ---
 
-static void temporary_path(char path[64]) {
-    strcpy(path, "/tmp/es_embedding_XXXXXX");
-    int descriptor = mkstemp(path);
-    if (descriptor < 0) {
-        printf("cannot make a temporary file\n");
-        exit(1);
-    }
-    close(descriptor);
-}
-
 static void expect_refused(const char *path, const EsKnowledgeGraph *graph, const char *why) {
     EsEmbeddingModel *model = NULL;
     EXPECT_STATUS(es_embedding_model_load(path, graph, &model), INPUT);
@@ -168,8 +156,7 @@ static void expect_refused(const char *path, const EsKnowledgeGraph *graph, cons
 }
 
 TEST(a_model_survives_its_file) {
-    char path[64];
-    temporary_path(path);
+    const char *path = temp_path("model.safetensors");
     EsKnowledgeGraph *graph = make_small_graph(facts, "", "");
     EsEmbeddingModel *model = make_model(graph), *read = NULL;
     REQUIRE_OK(es_embedding_model_save(model, path));
@@ -177,15 +164,13 @@ TEST(a_model_survives_its_file) {
     EXPECT_EQ(read->n_dimensions, D);
     EXPECT_EQ(memcmp(read->constants, model->constants, 4 * W * sizeof(float)), 0);
     EXPECT_EQ(memcmp(read->relations, model->relations, 4 * W * sizeof(float)), 0);
-    unlink(path);
     es_embedding_model_destroy(read);
     es_embedding_model_destroy(model);
     es_kg_destroy(graph);
 }
 
 TEST(another_graph_is_refused) {
-    char path[64];
-    temporary_path(path);
+    const char *path = temp_path("model.safetensors");
     EsKnowledgeGraph *graph = make_small_graph(facts, "", "");
     EsKnowledgeGraph *larger = make_small_graph(facts, "", "likes(eve,ann)");
     EsKnowledgeGraph *renamed =
@@ -194,7 +179,6 @@ TEST(another_graph_is_refused) {
     REQUIRE_OK(es_embedding_model_save(model, path));
     expect_refused(path, larger, "this one has 5 constants and 2 predicates");
     expect_refused(path, renamed, "another graph of the same sizes");
-    unlink(path);
     es_embedding_model_destroy(model);
     es_kg_destroy(renamed);
     es_kg_destroy(larger);
@@ -241,21 +225,19 @@ TEST(hostile_files_are_refused) {
         {"esper-embedding", "1", "complex", "constants", ES_DTYPE_F32, 4, W, W, -INFINITY,
          "not finite"},
     };
-    char path[64], hash[ES_SHA256_TEXT_BYTES];
-    temporary_path(path);
+    const char *path = temp_path("model.safetensors");
+    char hash[ES_SHA256_TEXT_BYTES];
     EsKnowledgeGraph *graph = make_small_graph(facts, "", "");
     es_kg_names_hash(graph, hash);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         write_hostile(&cases[i], hash, path);
         expect_refused(path, graph, cases[i].why);
     }
-    unlink(path);
     es_kg_destroy(graph);
 }
 
 TEST(damaged_and_missing_files_are_refused) {
-    char path[64];
-    temporary_path(path);
+    const char *path = temp_path("model.safetensors");
     EsKnowledgeGraph *graph = make_small_graph(facts, "", "");
     EsEmbeddingModel *model = make_model(graph), *read = NULL;
     REQUIRE_OK(es_embedding_model_save(model, path));

@@ -1,26 +1,6 @@
 #include "proof/knowledge_file.h"
 
-#include <unistd.h>
-
-#include "base/file.h"
-#include "base/folder.h"
-#include "es_test.h"
-
-typedef char Folder[64];
-
-static void make_folder(Folder folder) {
-    strcpy(folder, "/tmp/esper-proof-XXXXXX");
-    if (mkdtemp(folder) == NULL) {
-        perror(folder);
-        exit(1);
-    }
-}
-
-static void put_file(const char *folder, const char *name, const char *text) {
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    REQUIRE_OK(es_file_write_all(path, text, strlen(text)));
-}
+#include "temp_folder.h"
 
 static void expect_failure(const char *folder, const char *rules, const char *message) {
     EsKnowledgeGraph *graph;
@@ -30,11 +10,10 @@ static void expect_failure(const char *folder, const char *rules, const char *me
 }
 
 TEST(a_folder_is_read) {
-    Folder folder;
-    make_folder(folder);
-    put_file(folder, "train.txt", "p(a,b).\np(b,c).\n");
-    put_file(folder, "rules.txt", "r:1:p(x,y), p(y,z) -> q(x,z)\n");
-    put_file(folder, "other.txt", "r:1:p(x,y) -> q(x,y)\nr:1:q(x,y) -> s(x,y)\n");
+    const char *folder = temp_folder();
+    write_temp_text("train.txt", "p(a,b).\np(b,c).\n");
+    write_temp_text("rules.txt", "r:1:p(x,y), p(y,z) -> q(x,z)\n");
+    write_temp_text("other.txt", "r:1:p(x,y) -> q(x,y)\nr:1:q(x,y) -> s(x,y)\n");
     EsKnowledgeGraph *graph;
     // splits, depths and domains may be missing
     REQUIRE_OK(es_kg_load(folder, NULL, &graph));
@@ -44,10 +23,10 @@ TEST(a_folder_is_read) {
     EXPECT_EQ(graph->domains.count, 0);
     es_kg_destroy(graph);
 
-    put_file(folder, "valid.txt", "q(a,c)\n");
-    put_file(folder, "valid_depths.txt", "q(a,c) 1\n");
-    put_file(folder, "test.tsv", "d\tq\ta\n");
-    put_file(folder, "domain2constants.txt", "all a b c d\n");
+    write_temp_text("valid.txt", "q(a,c)\n");
+    write_temp_text("valid_depths.txt", "q(a,c) 1\n");
+    write_temp_text("test.tsv", "d\tq\ta\n");
+    write_temp_text("domain2constants.txt", "all a b c d\n");
     REQUIRE_OK(es_kg_load(folder, "other.txt", &graph));
     EXPECT_EQ(graph->n_rules, 2);
     EXPECT_EQ(graph->n_constants, 4);
@@ -55,40 +34,33 @@ TEST(a_folder_is_read) {
     EXPECT_EQ(graph->splits[ES_KG_SPLIT_TEST].count, 1);
     EXPECT_EQ(graph->domains.count, 1);
     es_kg_destroy(graph);
-    char path[128];
-    snprintf(path, sizeof path, "%s/other.txt", folder);
-    REQUIRE_OK(es_kg_load(folder, path, &graph));
+    REQUIRE_OK(es_kg_load(folder, temp_path("other.txt"), &graph));
     EXPECT_EQ(graph->n_rules, 2);
     es_kg_destroy(graph);
-    REQUIRE_OK(es_folder_remove(folder));
 }
 
 TEST(what_is_missing_or_wrong_is_named) {
-    Folder folder;
-    make_folder(folder);
+    const char *folder = temp_folder();
     expect_failure("no/such/folder", NULL,
                    "no/such/folder: No such file or directory; expected a folder with train.txt");
     expect_failure(folder, NULL, ": neither train.txt nor train.tsv, which hold the facts");
-    put_file(folder, "train.txt", "");
+    write_temp_text("train.txt", "");
     expect_failure(folder, NULL, "/train.txt: no facts in it");
-    put_file(folder, "train.txt", "p(a,b).\n");
+    write_temp_text("train.txt", "p(a,b).\n");
     expect_failure(folder, NULL, "/rules.txt: there is no such file of rules");
-    put_file(folder, "rules.txt", "% none yet\n");
+    write_temp_text("rules.txt", "% none yet\n");
     expect_failure(folder, NULL, "/rules.txt: no rules in it");
-    put_file(folder, "rules.txt", "r:1:p(x,y) -> q(x,y)\n");
+    write_temp_text("rules.txt", "r:1:p(x,y) -> q(x,y)\n");
     expect_failure(folder, "amie.txt", "/amie.txt: there is no such file of rules");
-    put_file(folder, "valid.txt", "q(a,b).\nq(a)\n");
+    write_temp_text("valid.txt", "q(a,b).\nq(a)\n");
     expect_failure(folder, NULL, "/valid.txt:2:3: \"q\" has 1 argument, expected 2");
-    put_file(folder, "valid.txt", "q(a,b).\n");
-    put_file(folder, "valid_depths.txt", "q(b,a) 1\n");
+    write_temp_text("valid.txt", "q(a,b).\n");
+    write_temp_text("valid_depths.txt", "q(b,a) 1\n");
     expect_failure(folder, NULL, "/valid_depths.txt:1:1: \"q(b,a)\" is not among the queries");
-    put_file(folder, "valid_depths.txt", "");
-    put_file(folder, "domain2constants.txt", "x\n");
+    write_temp_text("valid_depths.txt", "");
+    write_temp_text("domain2constants.txt", "x\n");
     expect_failure(folder, NULL, "/domain2constants.txt:1:1: \"x\" is neither a domain");
-    char path[128];
-    snprintf(path, sizeof path, "%s/train.txt", folder);
-    expect_failure(path, NULL, "/train.txt: not a folder");
-    REQUIRE_OK(es_folder_remove(folder));
+    expect_failure(temp_path("train.txt"), NULL, "/train.txt: not a folder");
 }
 
 static void expect_sizes(const EsKgSource *source, int32_t n_predicates, int32_t n_rules) {
@@ -100,24 +72,22 @@ static void expect_sizes(const EsKgSource *source, int32_t n_predicates, int32_t
 }
 
 TEST(rules_may_be_missing_where_they_are_not_needed) {
-    Folder folder;
-    make_folder(folder);
-    put_file(folder, "train.txt", "p(a,b).\n");
+    const char *folder = temp_folder();
+    write_temp_text("train.txt", "p(a,b).\n");
     EsKgSource if_there = {.path = folder, .rules_use = ES_KG_RULES_IF_THERE};
     EsKgSource left_out = {.path = folder, .rules_use = ES_KG_RULES_LEFT_OUT};
     expect_sizes(&if_there, 1, 0);
     expect_sizes(&left_out, 1, 0);
-    put_file(folder, "rules.txt", "% none yet\n");
+    write_temp_text("rules.txt", "% none yet\n");
     expect_sizes(&if_there, 1, 0);
-    put_file(folder, "rules.txt", "r:1:p(x,y) -> q(x,y)\n");
+    write_temp_text("rules.txt", "r:1:p(x,y) -> q(x,y)\n");
     expect_sizes(&if_there, 2, 1);
     expect_sizes(&left_out, 1, 0);
     // what is there must be right, and what is named must be there
     EsKnowledgeGraph *graph = NULL;
-    put_file(folder, "rules.txt", "r:1:p(x,y) -> q(x)\n");
+    write_temp_text("rules.txt", "r:1:p(x,y) -> q(x)\n");
     EXPECT_STATUS(es_kg_load_source(&if_there, NULL, &graph), INPUT);
     if_there.rules = "amie.txt";
     EXPECT_STATUS(es_kg_load_source(&if_there, NULL, &graph), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "/amie.txt: there is no such file of rules");
-    REQUIRE_OK(es_folder_remove(folder));
 }

@@ -4,13 +4,11 @@
 // Random graphs are written as Prolog files, loaded each into a module of its own by one process,
 // which prints all that follows in them (by tabling), and for states reached by a walk the lists
 // that one resolution step on the first goal gives.
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "proof/closure.h"
 #include "proof/prolog_text.h"
 #include "proof/prover.h"
 #include "random_graph.h"
+#include "temp_folder.h"
 
 #define N_GRAPHS   40
 #define N_STATES   3 // walked per graph
@@ -214,11 +212,10 @@ static EsAtom fact_of(const EsKnowledgeGraph *graph, const RandomGraph *random, 
     return small_atom(graph, text);
 }
 
-static void write_case(const char *folder, FILE *driver, uint32_t number, Case *one,
-                       EsSuccessors *successors) {
+static void write_case(FILE *driver, uint32_t number, Case *one, EsSuccessors *successors) {
     // every second graph is layered, so that a bounded proof decides it
     RandomGraph random = draw_graph(500 + number, (int)number % 2);
-    char path[512];
+    char name[32];
     Dice dice = {9000 + number, 0};
     one->graph = build_graph(&random, 0, -1, "");
     // rather a fact that follows from the others
@@ -230,10 +227,10 @@ static void write_case(const char *folder, FILE *driver, uint32_t number, Case *
     }
     one->left_out = fact_of(one->graph, &random, left_out);
     one->without = build_graph(&random, 0, left_out, "");
-    snprintf(path, sizeof path, "%s/g%u.pl", folder, number);
-    REQUIRE_OK(es_prolog_text_save(one->graph, path));
-    snprintf(path, sizeof path, "%s/w%u.pl", folder, number);
-    REQUIRE_OK(es_prolog_text_save(one->without, path));
+    snprintf(name, sizeof name, "g%u.pl", number);
+    REQUIRE_OK(es_prolog_text_save(one->graph, temp_path(name)));
+    snprintf(name, sizeof name, "w%u.pl", number);
+    REQUIRE_OK(es_prolog_text_save(one->without, temp_path(name)));
     fprintf(driver, ":- load(g%u), load(w%u).\n:- follows(g%u).\n:- follows(w%u).\n", number,
             number, number, number);
     for (int k = 0; k < N_STATES; k++) {
@@ -242,12 +239,12 @@ static void write_case(const char *folder, FILE *driver, uint32_t number, Case *
     }
 }
 
-static char *run_prolog(const char *folder) {
+static char *run_prolog(void) {
     char command[512];
     size_t capacity = 4u << 20, used = 1;
     char *output = malloc(capacity);
     output[0] = '\n';
-    snprintf(command, sizeof command, "cd %s && swipl -q -g halt driver.pl 2>&1", folder);
+    snprintf(command, sizeof command, "cd %s && swipl -q -g halt driver.pl 2>&1", temp_folder());
     FILE *pipe = popen(command, "r");
     EXPECT(pipe != NULL);
     used += fread(output + used, 1, capacity - used - 1, pipe);
@@ -266,20 +263,17 @@ TEST(closure_and_steps_agree_with_prolog) {
     if (system("command -v swipl > /dev/null 2>&1") != 0) {
         SKIP("swipl is not installed (Debian package swi-prolog-nox)");
     }
-    char folder[] = "/tmp/esper_prolog_XXXXXX", path[512];
     static Case cases[N_GRAPHS];
     EsSuccessors successors;
     int n_derived = 0, n_lists = 0, n_proved = 0;
-    EXPECT(mkdtemp(folder) != NULL);
     REQUIRE_OK(es_successors_create(MAX_STATES, ES_PROOF_MAX_ATOMS, &successors));
-    snprintf(path, sizeof path, "%s/driver.pl", folder);
-    FILE *driver = fopen(path, "w");
+    FILE *driver = fopen(temp_path("driver.pl"), "w");
     fputs(program, driver);
     for (uint32_t i = 0; i < N_GRAPHS; i++) {
-        write_case(folder, driver, i, &cases[i], &successors);
+        write_case(driver, i, &cases[i], &successors);
     }
     fclose(driver);
-    char *output = run_prolog(folder);
+    char *output = run_prolog();
     for (int i = 0; i < N_GRAPHS; i++) {
         char with[16], without[16];
         snprintf(with, sizeof with, "g%d", i);
@@ -303,6 +297,4 @@ TEST(closure_and_steps_agree_with_prolog) {
     EXPECT(n_proved > 3);
     free(output);
     es_successors_destroy(&successors);
-    snprintf(path, sizeof path, "rm -r %s", folder);
-    EXPECT_EQ(system(path), 0);
 }

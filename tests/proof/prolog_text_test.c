@@ -1,9 +1,8 @@
 // Prolog text: what is read, what is passed over, what is refused, and that writing and reading
 // come back to the same graph.
-#include <unistd.h>
-
 #include "proof/knowledge_file.h"
 #include "random_graph.h"
+#include "temp_folder.h"
 
 static EsStatus read_text(const char *text, size_t bytes, EsPrologCounts *counts,
                           EsKnowledgeGraph **graph) {
@@ -156,10 +155,7 @@ TEST(damaged_text_never_breaks_the_reader) {
 }
 
 TEST(writing_and_reading_come_back) {
-    char path[] = "/tmp/esper_prolog_XXXXXX.pl";
-    int file = mkstemps(path, 3);
-    EXPECT(file >= 0);
-    close(file);
+    const char *path = temp_path("graph.pl");
     for (uint32_t number = 0; number < 20; number++) {
         RandomGraph random = draw_graph(number, 0);
         EsKnowledgeGraph *graph = build_graph(&random, 0, -1, "p0(it's,\\x) "), *again;
@@ -191,5 +187,4 @@ TEST(writing_and_reading_come_back) {
         es_kg_destroy(graph);
         es_kg_destroy(again);
     }
-    unlink(path);
 }

@@ -1,17 +1,10 @@
 // Policies as files: what comes back, and what is refused.
-#include <unistd.h>
-
 #include "proof/proof_policy_internal.h"
 #include "proof/proof_policy_judge.h"
 #include "proof_play.h"
 #include "proof_policy_case.h"
 #include "small_graph.h"
-
-static char path[64];
-
-static void choose_path(void) {
-    snprintf(path, sizeof path, "/tmp/proof_policy_%ld.safetensors", (long)getpid());
-}
+#include "temp_folder.h"
 
 TEST(a_policy_comes_back_bit_for_bit) {
     EsProofPolicySettings settings = small_settings(9, 13, 3);
@@ -20,7 +13,7 @@ TEST(a_policy_comes_back_bit_for_bit) {
     settings.embedder = ES_PROOF_EMBEDDER_SUM;
     PolicyCase test = make_case(&settings, 40, 1);
     EsProofPolicy *loaded = NULL;
-    choose_path();
+    const char *path = temp_path("policy.safetensors");
     REQUIRE_OK(es_proof_policy_save(test.policy, path));
     REQUIRE_OK(es_proof_policy_load(test.device, test.graph, path, &loaded));
     EXPECT_EQ(memcmp(es_proof_policy_settings(loaded), &settings, sizeof settings), 0);
@@ -30,7 +23,6 @@ TEST(a_policy_comes_back_bit_for_bit) {
                      es_tensor_bytes(&test.policy->store->parameters)),
               0);
     es_proof_policy_destroy(loaded);
-    unlink(path);
     destroy_case(&test);
 }
 
@@ -41,7 +33,7 @@ TEST(another_graph_is_refused) {
     EsKnowledgeGraph *graph = make_small_graph("parent(ann,bob) parent(bob,cy)", rule, "");
     EsKnowledgeGraph *renamed = make_small_graph("parent(ann,bob) parent(bob,dan)", rule, "");
     EsProofPolicy *policy = NULL, *loaded = NULL;
-    choose_path();
+    const char *path = temp_path("policy.safetensors");
     REQUIRE_OK(es_proof_policy_create(test.device, graph, &settings, 1, &policy));
     REQUIRE_OK(es_proof_policy_save(policy, path));
     EXPECT_STATUS(es_proof_policy_load(test.device, test.graph, path, &loaded), INPUT);
@@ -55,7 +47,6 @@ TEST(another_graph_is_refused) {
     es_proof_policy_destroy(policy);
     es_kg_destroy(graph);
     es_kg_destroy(renamed);
-    unlink(path);
     destroy_case(&test);
 }
 
@@ -63,7 +54,7 @@ TEST(files_that_are_no_policy_are_refused) {
     EsProofPolicySettings settings = small_settings(4, 4, 1);
     PolicyCase test = make_case(&settings, 40, 1);
     EsProofPolicy *loaded = NULL;
-    choose_path();
+    const char *path = temp_path("policy.safetensors");
     EXPECT_STATUS(es_proof_policy_load(test.device, test.graph, "/nowhere/at/all", &loaded), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "/nowhere/at/all");
     float one = 1;
@@ -87,6 +78,5 @@ TEST(files_that_are_no_policy_are_refused) {
     REQUIRE_OK(es_safetensors_save(path, &tensor, 1, notes.entry, notes.count));
     EXPECT_STATUS(es_proof_policy_load(test.device, test.graph, path, &loaded), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "hidden");
-    unlink(path);
     destroy_case(&test);
 }

@@ -1,10 +1,9 @@
 // A proof policy in training: gradients, bits, and what PPO finds in the first pass.
-#include <unistd.h>
-
 #include "proof/proof_trainee_internal.h"
 #include "proof_play.h"
 #include "proof_policy_case.h"
 #include "proof_policy_reference.h"
+#include "temp_folder.h"
 
 enum { N_SLOTS = 7, N_STEPS = 3, STATES_MAX = 1000 };
 
@@ -259,8 +258,7 @@ static float *train(const EsProofPolicySettings *settings, int n_threads, const 
 TEST(threads_and_pauses_change_nothing) {
     EsProofPolicySettings settings = small_settings(20, 24, 2);
     settings.separate_value = 1;
-    char path[64];
-    snprintf(path, sizeof path, "/tmp/proof_trainee_%ld.safetensors", (long)getpid());
+    const char *path = temp_path("trainee.safetensors");
     PolicyCase fresh = make_case(&settings, 30, 1);
     size_t bytes = es_tensor_bytes(&fresh.policy->store->parameters);
     float *one = train(&settings, 1, NULL);
@@ -274,7 +272,6 @@ TEST(threads_and_pauses_change_nothing) {
     EsProofPolicy *policy = NULL;
     REQUIRE_OK(es_proof_policy_load(fresh.device, fresh.graph, path, &policy));
     es_proof_policy_destroy(policy);
-    unlink(path);
     free(one);
     free(two);
     free(three);

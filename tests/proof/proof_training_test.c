@@ -2,12 +2,10 @@
 // learns.
 #include "proof/proof_training.h"
 
-#include <unistd.h>
-
 #include "base/arena.h"
 #include "base/file.h"
-#include "es_test.h"
 #include "proof/kinship_graph.h"
+#include "temp_folder.h"
 
 typedef struct TrainingCase {
     EsKnowledgeGraph *graph;
@@ -53,20 +51,15 @@ static EsProofRound train(TrainingCase *test, int n_rounds) {
 
 // Both files of a training, one after the other.
 typedef struct Saved {
-    char weights[64], state[64];
+    const char *weights, *state;
 } Saved;
 
 static Saved save(const TrainingCase *test, const char *name) {
-    Saved saved;
-    snprintf(saved.weights, sizeof saved.weights, "/tmp/es_training_%d_%s.w", (int)getpid(), name);
-    snprintf(saved.state, sizeof saved.state, "/tmp/es_training_%d_%s.s", (int)getpid(), name);
+    char state[32];
+    snprintf(state, sizeof state, "%s.state", name);
+    Saved saved = {temp_path(name), temp_path(state)};
     REQUIRE_OK(es_proof_training_save(test->training, saved.weights, saved.state));
     return saved;
-}
-
-static void forget(const Saved *saved) {
-    unlink(saved->weights);
-    unlink(saved->state);
 }
 
 static int is_same_file(const char *a, const char *b) {
@@ -95,9 +88,6 @@ TEST(threads_change_no_bit) {
     train(&two, 1);
     Saved c = save(&two, "later");
     EXPECT(!is_same_file(a.weights, c.weights));
-    forget(&a);
-    forget(&b);
-    forget(&c);
     destroy_training(&one);
     destroy_training(&two);
 }
@@ -116,9 +106,6 @@ TEST(a_checkpoint_goes_on_with_the_same_bits) {
     train(&second, 4);
     Saved a = save(&whole, "whole"), b = save(&second, "resumed");
     expect_same(&a, &b);
-    forget(&middle);
-    forget(&a);
-    forget(&b);
     destroy_training(&whole);
     destroy_training(&second);
 }
@@ -133,7 +120,6 @@ TEST(other_files_are_refused) {
     EXPECT_STATUS(es_proof_training_load(test.training, saved.weights, saved.weights), INPUT);
     EXPECT_STATUS(es_proof_training_load(test.training, saved.state, saved.state), INPUT);
     EXPECT_STATUS(es_proof_training_load(test.training, saved.weights, saved.state), OK);
-    forget(&saved);
     destroy_training(&other);
     destroy_training(&test);
 }

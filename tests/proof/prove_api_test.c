@@ -2,9 +2,8 @@
 #include "esper/prove.h"
 
 #include <math.h>
-#include <unistd.h>
 
-#include "es_test.h"
+#include "temp_folder.h"
 
 static EsProve *make_prove(int n_threads) {
     EsProveOptions options = {
@@ -72,8 +71,7 @@ TEST(training_is_the_same_for_any_threads_and_changes_the_search) {
 TEST(a_policy_can_be_kept) {
     EsProve *prove = make_prove(1), *other = make_prove(1);
     EsProveAnswers answers;
-    char path[64];
-    snprintf(path, sizeof path, "/tmp/es_prove_api_%d.safetensors", (int)getpid());
+    const char *path = temp_path("policy.safetensors");
     REQUIRE_OK(es_prove_ask(prove, "uncle(X,Y)", &answers));
     EsProveAnswer last = answers.items[answers.count - 1];
     REQUIRE_OK(es_prove_train(prove, 2, NULL));
@@ -88,7 +86,6 @@ TEST(a_policy_can_be_kept) {
     EsProve *smaller = NULL;
     REQUIRE_OK(es_prove_create(&options, &smaller));
     EXPECT_STATUS(es_prove_load_policy(smaller, path), INPUT);
-    unlink(path);
     es_prove_destroy(prove);
     es_prove_destroy(other);
     es_prove_destroy(smaller);

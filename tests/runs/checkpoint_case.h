@@ -3,43 +3,26 @@
 #define ES_TESTS_RUNS_CHECKPOINT_CASE_H
 
 #include <stdint.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/file.h"
-#include "base/folder.h"
-#include "es_test.h"
 #include "runs/run_checkpoint.h"
+#include "temp_folder.h"
 #include "tensor/safetensors.h"
 
 #define CASE_WEIGHTS 300
 
-static char case_root[64];
-
-// In memory where that is possible: hundreds of checkpoints with their fsyncs would take minutes on
-// a slow disk, and no test here depends on one.
-static void make_case_root(void) {
-    strcpy(case_root, access("/dev/shm", W_OK) == 0 ? "/dev/shm/es_runs_test_XXXXXX"
-                                                    : "/tmp/es_runs_test_XXXXXX");
-    if (mkdtemp(case_root) == NULL) {
-        printf("cannot make %s\n", case_root);
-        exit(1);
+// Begin with nothing; in memory where that is possible: hundreds of checkpoints with their fsyncs
+// would take minutes on a slow disk, and no test here depends on one.
+static inline void make_case_folder(void) {
+    if (temp_root[0] == '\0' && access("/dev/shm", W_OK) == 0) {
+        make_temp_folder("/dev/shm");
     }
-}
-
-static inline void remove_case_root(void) { REQUIRE_OK(es_folder_remove(case_root)); }
-
-static inline const char *case_path(const char *name) {
-    static char paths[4][512];
-    static int next;
-    next = (next + 1) % 4;
-    snprintf(paths[next], sizeof paths[next], "%s/%s", case_root, name);
-    return paths[next];
+    clear_temp_folder();
 }
 
 static inline int case_exists(const char *name) {
     struct stat facts;
-    return lstat(case_path(name), &facts) == 0;
+    return lstat(temp_path(name), &facts) == 0;
 }
 
 // A new run of that name under the root, configured and open.
@@ -47,7 +30,7 @@ static inline EsRunFolder *create_case_run(const char *name) {
     EsRunFolder *folder = NULL;
     char path[ES_RUN_PATH_BYTES];
     static const char config[] = "[run]\nkind = case\n";
-    REQUIRE_OK(es_run_folder_create(case_path(name), "case", &folder));
+    REQUIRE_OK(es_run_folder_create(temp_path(name), "case", &folder));
     es_run_folder_path(folder, "config.ini", path);
     REQUIRE_OK(es_file_write_all(path, config, sizeof config - 1));
     return folder;

@@ -16,12 +16,12 @@
 // --- the scenario: rounds 1 and 2 are saved, 3 was interrupted before; save 3 and prune ---
 
 static EsRunFolder *begin_scenario(void) {
-    make_case_root();
+    make_case_folder();
     EsRunFolder *folder = create_case_run("x");
     REQUIRE_OK(save_case(folder, 1, 0));
     REQUIRE_OK(save_case(folder, 2, 0));
-    REQUIRE_OK(es_folder_make(case_path("x/checkpoints/3")));
-    REQUIRE_OK(es_file_write_all(case_path("x/checkpoints/3/rank0.json.1-0.tmp"), "{", 1));
+    REQUIRE_OK(es_folder_make(temp_path("x/checkpoints/3")));
+    REQUIRE_OK(es_file_write_all(temp_path("x/checkpoints/3/rank0.json.1-0.tmp"), "{", 1));
     return folder;
 }
 
@@ -35,10 +35,10 @@ static EsStatus save_and_prune(const EsRunFolder *folder) {
 static void expect_whole_or_unfinished(void) {
     int64_t *rounds = NULL;
     int n_rounds = 0;
-    REQUIRE_OK(es_checkpoint_store_rounds(case_path("x"), &rounds, &n_rounds));
+    REQUIRE_OK(es_checkpoint_store_rounds(temp_path("x"), &rounds, &n_rounds));
     for (int i = 0; i < n_rounds; i++) {
         EsStoredCheckpoint found;
-        REQUIRE_OK(es_checkpoint_store_check(case_path("x"), rounds[i], 1, &found));
+        REQUIRE_OK(es_checkpoint_store_check(temp_path("x"), rounds[i], 1, &found));
         if (found.has_done && !found.is_complete) {
             ES_TEST_FAIL("round %lld has DONE, but %s", (long long)rounds[i], found.problem);
         }
@@ -66,11 +66,10 @@ static void end_scenario(EsRunFolder *folder, EsStatus status, const char *what)
     EXPECT(case_exists("x/checkpoints/3/DONE"));
     EsFolderEntry *entries = NULL;
     int n_entries = 0;
-    REQUIRE_OK(es_folder_list(case_path("x/checkpoints/4"), &entries, &n_entries));
+    REQUIRE_OK(es_folder_list(temp_path("x/checkpoints/4"), &entries, &n_entries));
     EXPECT_EQ(n_entries, 5); // two files, mark, manifest, DONE; no temporary
     es_release(entries);
     es_run_folder_close(folder);
-    remove_case_root();
     if (es_test_failures > failures) {
         printf("    ... after %s\n", what);
     }
@@ -174,7 +173,7 @@ TEST(killed_at_any_call) {
             pid_t child = fork();
             if (child == 0) {
                 EsFileFault fault;
-                EsStatus status = es_run_folder_open(case_path("x"), &folder);
+                EsStatus status = es_run_folder_open(temp_path("x"), &folder);
                 if (status == ES_STATUS_OK) {
                     status = es_file_fault_parse(text, &fault);
                 }
@@ -188,7 +187,7 @@ TEST(killed_at_any_call) {
             EXPECT_EQ(waitpid(child, &result, 0), child);
             int is_killed = WIFSIGNALED(result) && WTERMSIG(result) == SIGKILL;
             EXPECT(is_killed || (WIFEXITED(result) && WEXITSTATUS(result) == 0));
-            REQUIRE_OK(es_run_folder_open(case_path("x"), &folder));
+            REQUIRE_OK(es_run_folder_open(temp_path("x"), &folder));
             end_scenario(folder, is_killed ? ES_STATUS_IO : ES_STATUS_OK, text);
             n_killed += is_killed;
             if (!is_killed) {
@@ -219,7 +218,7 @@ typedef struct Progress {
 static void save_forever(Progress *progress) {
     EsRunFolder *folder = NULL;
     EsRunCheckpoint *latest = NULL;
-    if (es_run_folder_open(case_path("x"), &folder) != ES_STATUS_OK ||
+    if (es_run_folder_open(temp_path("x"), &folder) != ES_STATUS_OK ||
         es_run_checkpoint_open_latest(folder, 0, 1, &latest) != ES_STATUS_OK) {
         _exit(3);
     }
@@ -267,7 +266,7 @@ static void kill_while_saving(Progress *progress, int64_t pause_ns) {
 
 TEST(killed_at_random_moments) {
     enum { N_KILLS = 80 };
-    make_case_root();
+    make_case_folder();
     EsRunFolder *folder = create_case_run("x");
     Progress *progress =
         mmap(NULL, sizeof *progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -286,7 +285,7 @@ TEST(killed_at_random_moments) {
     int n_unreported = 0;
     for (int i = 0; i < N_KILLS; i++) {
         kill_while_saving(progress, (int64_t)(draw(&state) % (uint64_t)(4 * round_ns)));
-        REQUIRE_OK(es_run_folder_open(case_path("x"), &folder));
+        REQUIRE_OK(es_run_folder_open(temp_path("x"), &folder));
         expect_whole_or_unfinished();
         int64_t round = expect_latest(folder), completed = atomic_load(&progress->completed);
         // what was reported complete is there; one more may have been completed unreported
@@ -300,5 +299,4 @@ TEST(killed_at_random_moments) {
            (long long)n_rounds, (double)round_ns * 1e-6, N_KILLS, n_unreported);
     EXPECT(n_rounds > N_KILLS / 4);
     munmap(progress, sizeof *progress);
-    remove_case_root();
 }

@@ -25,15 +25,13 @@ static int mount_small_disk(void) {
         }
     }
     return mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-           mount("tmpfs", case_root, "tmpfs", 0, "size=96k") == 0;
+           mount("tmpfs", temp_folder(), "tmpfs", 0, "size=96k") == 0;
 }
 
 TEST(full_disk_keeps_the_last_checkpoint) {
-    make_case_root();
+    make_case_folder();
     if (!mount_small_disk()) {
-        int error = errno;
-        remove_case_root();
-        SKIP("cannot mount a tmpfs: %s", strerror(error));
+        SKIP("cannot mount a tmpfs: %s", strerror(errno));
     }
     EsRunFolder *folder = create_case_run("x");
     int64_t round = 0;
@@ -56,6 +54,5 @@ TEST(full_disk_keeps_the_last_checkpoint) {
     EXPECT_STATUS(save_case(folder, round + 1, 0), OK);
     EXPECT_EQ(expect_latest(folder), round + 1);
     es_run_folder_close(folder);
-    EXPECT_EQ(umount2(case_root, MNT_DETACH), 0);
-    EXPECT_EQ(rmdir(case_root), 0);
+    EXPECT_EQ(umount2(temp_folder(), MNT_DETACH), 0);
 }

@@ -3,13 +3,10 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "base/arena.h"
-#include "base/file.h"
 #include "base/random_rules.h"
-#include "es_test.h"
 #include "runs/grow_evaluation_file.h"
+#include "temp_folder.h"
 
 enum { EPISODES = 20 };
 
@@ -84,9 +81,7 @@ TEST(comparisons_for_one_table_are_alike) {
 }
 
 TEST(arms_that_have_not_played_are_left_out) {
-    char folder[] = "/tmp/grow_evaluate_XXXXXX", path[64];
-    EXPECT(mkdtemp(folder) != NULL);
-    snprintf(path, sizeof path, "%s/evaluation.json", folder);
+    const char *path = temp_path("evaluation.json");
     EsGrowEvaluation *evaluation = create_case(), *loaded = NULL;
     es_release(evaluation->arms[1].outcomes);
     evaluation->arms[1].outcomes = NULL;
@@ -98,14 +93,10 @@ TEST(arms_that_have_not_played_are_left_out) {
     EXPECT_TEXT(loaded->arms[1].name, "worse");
     es_grow_evaluation_destroy(loaded);
     es_grow_evaluation_destroy(evaluation);
-    unlink(path);
-    rmdir(folder);
 }
 
 TEST(a_file_keeps_every_bit) {
-    char folder[] = "/tmp/grow_evaluate_XXXXXX", path[64];
-    EXPECT(mkdtemp(folder) != NULL);
-    snprintf(path, sizeof path, "%s/evaluation.json", folder);
+    const char *path = temp_path("evaluation.json");
     EsGrowEvaluation *evaluation = create_case(), *loaded = NULL;
     evaluation->arms[1].outcomes[3].measure[2] = NAN;
     REQUIRE_OK(es_grow_evaluation_compare(evaluation, 42));
@@ -127,14 +118,10 @@ TEST(a_file_keeps_every_bit) {
     }
     es_grow_evaluation_destroy(loaded);
     es_grow_evaluation_destroy(evaluation);
-    unlink(path);
-    rmdir(folder);
 }
 
 TEST(files_that_are_none_are_refused) {
-    char folder[] = "/tmp/grow_evaluate_XXXXXX", path[64];
-    EXPECT(mkdtemp(folder) != NULL);
-    snprintf(path, sizeof path, "%s/evaluation.json", folder);
+    const char *path = temp_path("evaluation.json");
     static const char *const texts[] = {
         "",
         "{",
@@ -149,7 +136,7 @@ TEST(files_that_are_none_are_refused) {
     };
     for (size_t i = 0; i < ES_COUNT_OF(texts); i++) {
         EsGrowEvaluation *loaded = NULL;
-        REQUIRE_OK(es_file_write_all(path, texts[i], strlen(texts[i])));
+        write_temp_text("evaluation.json", texts[i]);
         EXPECT_STATUS(es_grow_evaluation_load(path, &loaded), INPUT);
         EXPECT(loaded == NULL);
         EXPECT_CONTAINS(es_status_detail(), "evaluation.json");
@@ -157,5 +144,4 @@ TEST(files_that_are_none_are_refused) {
     EsGrowEvaluation *loaded = NULL;
     unlink(path);
     EXPECT_STATUS(es_grow_evaluation_load(path, &loaded), INPUT);
-    rmdir(folder);
 }

@@ -1,29 +1,16 @@
 // Whole runs of `esper grow`, telemetry on: two with the same seed hold the same bits after every
 // round, by the hash that each round_completed event carries; one bit of difference is another
 // hash.
-#include <dirent.h>
-#include <unistd.h>
-
-#include "base/arena.h"
 #include "base/file.h"
-#include "base/folder.h"
-#include "es_test.h"
 #include "runs/grow_run.h"
+#include "temp_folder.h"
 
 #define ROUNDS 3
-
-static char root[256];
 
 typedef struct Hashes {
     char text[ROUNDS][17];
     int n;
 } Hashes;
-
-static void make_root(void) {
-    snprintf(root, sizeof root, "%s/esper-grow-hash-XXXXXX",
-             getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
-    EXPECT(mkdtemp(root) != NULL);
-}
 
 static EsGrowSettings small_settings(const char *device) {
     EsGrowSettings settings;
@@ -48,8 +35,7 @@ static void play(const char *name, int is_resumed, EsGrowSettings *settings) {
     static EsGrowSettings declared;
     EsConfig config = es_grow_run_config(&declared); // for its keys
     config.settings = settings;
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", root, name);
+    const char *path = temp_path(name);
     EsRunOptions options = {.config = &config,
                             .settings = &settings->run,
                             .out = is_resumed ? NULL : path,
@@ -69,11 +55,11 @@ static void play(const char *name, int is_resumed, EsGrowSettings *settings) {
 // In the order of the rounds; of a round that was played twice the later one.
 static Hashes read_hashes(const char *name) {
     Hashes hashes = {.n = 0};
-    char path[512];
+    char path[64];
     void *data = NULL;
     size_t bytes = 0;
-    snprintf(path, sizeof path, "%s/%s/events.jsonl", root, name);
-    REQUIRE_OK(es_file_read_all(path, 1 << 24, &data, &bytes));
+    snprintf(path, sizeof path, "%s/events.jsonl", name);
+    REQUIRE_OK(es_file_read_all(temp_path(path), 1 << 24, &data, &bytes));
     const char *key = "\"state_hash\":\"", *at = data;
     for (; (at = strstr(at, key)) != NULL && hashes.n < ROUNDS; hashes.n++) {
         at += strlen(key);
@@ -83,20 +69,6 @@ static Hashes read_hashes(const char *name) {
     es_release(data);
     EXPECT_EQ(hashes.n, ROUNDS);
     return hashes;
-}
-
-static int count_files(const char *name, const char *part) {
-    char path[512];
-    int n = 0;
-    snprintf(path, sizeof path, "%s/%s/%s", root, name, part);
-    DIR *folder = opendir(path);
-    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
-        n += entry->d_name[0] != '.';
-    }
-    if (folder != NULL) {
-        closedir(folder);
-    }
-    return n;
 }
 
 static void compare(const char *what, const Hashes *a, const Hashes *b) {
@@ -109,10 +81,9 @@ static void compare(const char *what, const Hashes *a, const Hashes *b) {
 
 // The same seed twice; again with other telemetry; again in two sittings; then another seed.
 static void check(EsGrowSettings *settings) {
-    make_root();
     play("first", 0, settings);
     Hashes first = read_hashes("first");
-    EXPECT(count_files("first", "tensorboard") > 0);
+    EXPECT(count_names(temp_path("first/tensorboard")) > 0);
     EXPECT(strcmp(first.text[0], first.text[1]) != 0 && strcmp(first.text[1], first.text[2]) != 0);
     play("second", 0, settings);
     Hashes second = read_hashes("second");
@@ -134,12 +105,10 @@ static void check(EsGrowSettings *settings) {
     for (int i = 0; i < ROUNDS; i++) {
         EXPECT(strcmp(first.text[i], differs.text[i]) != 0);
     }
-    EXPECT_STATUS(es_folder_remove(root), OK);
 }
 
 // Hosts are new in every round, and so is all that is hashed but the policy.
 static void check_resumed(EsGrowSettings *settings) {
-    make_root();
     play("whole", 0, settings);
     Hashes whole = read_hashes("whole");
     EsGrowSettings part = *settings;
@@ -149,7 +118,6 @@ static void check_resumed(EsGrowSettings *settings) {
     play("part", 1, &part);
     Hashes resumed = read_hashes("part");
     compare("resumed", &whole, &resumed);
-    EXPECT_STATUS(es_folder_remove(root), OK);
 }
 
 TEST(cpu) {

@@ -3,12 +3,8 @@
 #include "runs/prove_evaluation_file.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "base/file.h"
-#include "es_test.h"
+#include "temp_folder.h"
 
 static EsProveEvaluation make_case(void) {
     EsProveEvaluation made = {.n_rounds = 12,
@@ -44,20 +40,8 @@ static int are_intervals_equal(const EsInterval *a, const EsInterval *b) {
     return is_equal(a->mean, b->mean) && is_equal(a->low, b->low) && is_equal(a->high, b->high);
 }
 
-static void make_path(char folder[64], char path[128]) {
-    snprintf(folder, 64, "/tmp/prove_evaluation_XXXXXX");
-    EXPECT(mkdtemp(folder) != NULL);
-    snprintf(path, 128, "%s/evaluation.json", folder);
-}
-
-static void remove_path(const char *folder, const char *path) {
-    unlink(path);
-    rmdir(folder);
-}
-
 TEST(a_file_keeps_every_bit) {
-    char folder[64], path[128];
-    make_path(folder, path);
+    const char *path = temp_path("evaluation.json");
     EsProveEvaluation was = make_case(), kept;
     REQUIRE_OK(es_prove_evaluation_save(&was, path));
     REQUIRE_OK(es_prove_evaluation_load(path, &kept));
@@ -84,24 +68,20 @@ TEST(a_file_keeps_every_bit) {
         EXPECT_EQ(x->report.n_limited, y->report.n_limited);
         EXPECT(es_is_missing_real(x->seconds));
     }
-    remove_path(folder, path);
 }
 
 TEST(a_run_without_validation_has_no_best_round) {
-    char folder[64], path[128];
-    make_path(folder, path);
+    const char *path = temp_path("evaluation.json");
     EsProveEvaluation was = make_case(), kept;
     was.best_round = 0;
     REQUIRE_OK(es_prove_evaluation_save(&was, path));
     REQUIRE_OK(es_prove_evaluation_load(path, &kept));
     EXPECT_EQ(kept.best_round, 0);
     EXPECT(kept.best_mrr == 0);
-    remove_path(folder, path);
 }
 
 TEST(only_the_comparison_that_is_wanted_is_taken) {
-    char folder[64], path[128];
-    make_path(folder, path);
+    const char *path = temp_path("evaluation.json");
     EsProveEvaluation was = make_case(), wanted = make_case(), taken = {.n_rounds = -1};
     EXPECT(!es_prove_evaluation_take(path, &wanted, &taken));
     REQUIRE_OK(es_prove_evaluation_save(&was, path));
@@ -126,16 +106,14 @@ TEST(only_the_comparison_that_is_wanted_is_taken) {
     EXPECT(es_prove_evaluation_take(path, &asked, &taken));
     EXPECT_EQ(taken.best_round, 10);
     EXPECT_TEXT(taken.policy_hash, "abc");
-    remove_path(folder, path);
 }
 
 TEST(files_that_are_none_are_refused) {
-    char folder[64], path[128];
-    make_path(folder, path);
+    const char *path = temp_path("evaluation.json");
     static const char *const texts[] = {"", "{", "[]", "{}", "{\"queries\": 2, \"arms\": []}"};
     EsProveEvaluation loaded;
     for (size_t i = 0; i < ES_COUNT_OF(texts); i++) {
-        REQUIRE_OK(es_file_write_all(path, texts[i], strlen(texts[i])));
+        write_temp_text("evaluation.json", texts[i]);
         EXPECT_STATUS(es_prove_evaluation_load(path, &loaded), INPUT);
         EXPECT_CONTAINS(es_status_detail(), "evaluation.json");
     }
@@ -158,5 +136,4 @@ TEST(files_that_are_none_are_refused) {
     }
     unlink(path);
     EXPECT_STATUS(es_prove_evaluation_load(path, &loaded), INPUT);
-    rmdir(folder);
 }

@@ -17,7 +17,7 @@ static void note_warning(void *context, EsLogLevel level, const char *line) {
 }
 
 static void change_byte(const char *name, long offset) {
-    FILE *stream = fopen(case_path(name), "r+b");
+    FILE *stream = fopen(temp_path(name), "r+b");
     EXPECT(stream != NULL);
     fseek(stream, offset, SEEK_SET);
     int byte = fgetc(stream);
@@ -40,7 +40,7 @@ static int list_rounds(const EsRunFolder *folder, int64_t rounds[8], int64_t *be
 }
 
 TEST(values_keep_their_bits) {
-    make_case_root();
+    make_case_folder();
     EsRunFolder *folder = create_case_run("x");
     EsRunCheckpoint *checkpoint = NULL;
     uint64_t nan_bits = 0x7ff8000000abcdef;
@@ -87,11 +87,10 @@ TEST(values_keep_their_bits) {
     EXPECT_STATUS(es_run_checkpoint_text(checkpoint, "low", &text), INPUT);
     es_run_checkpoint_end(checkpoint);
     es_run_folder_close(folder);
-    remove_case_root();
 }
 
 TEST(files_come_back_and_the_newest_counts) {
-    make_case_root();
+    make_case_folder();
     EsRunFolder *folder = create_case_run("x");
     EXPECT_EQ(expect_latest(folder), -1);
     REQUIRE_OK(save_case(folder, 2, 0));
@@ -103,11 +102,10 @@ TEST(files_come_back_and_the_newest_counts) {
     EXPECT_CONTAINS(es_status_detail(), "has a complete checkpoint of round 10 already");
     EXPECT_EQ(expect_latest(folder), 10);
     es_run_folder_close(folder);
-    remove_case_root();
 }
 
 TEST(unfinished_ones_are_removed_or_passed_over) {
-    make_case_root();
+    make_case_folder();
     EsRunFolder *folder = create_case_run("x");
     REQUIRE_OK(save_case(folder, 1, 0));
     EsRunCheckpoint *checkpoint = NULL;
@@ -129,15 +127,14 @@ TEST(unfinished_ones_are_removed_or_passed_over) {
     EXPECT(!case_exists("x/checkpoints/2"));
 
     // what a killed process leaves
-    REQUIRE_OK(es_folder_make(case_path("x/checkpoints/2/odd")));
-    REQUIRE_OK(es_file_write_all(case_path("x/checkpoints/2/rank0.json"), "{", 1));
+    REQUIRE_OK(es_folder_make(temp_path("x/checkpoints/2/odd")));
+    REQUIRE_OK(es_file_write_all(temp_path("x/checkpoints/2/rank0.json"), "{", 1));
     EXPECT_EQ(expect_latest(folder), 1);
     EXPECT(case_exists("x/checkpoints/2"));
     REQUIRE_OK(save_case(folder, 2, 0));
     EXPECT_EQ(expect_latest(folder), 2);
     EXPECT(!case_exists("x/checkpoints/2/odd"));
     es_run_folder_close(folder);
-    remove_case_root();
 }
 
 // every byte of every file is under some hash
@@ -146,23 +143,23 @@ TEST(damage_is_found_and_an_older_one_taken) {
                                         "network0.safetensors", "moments0.safetensors"};
     for (size_t i = 0; i < ES_COUNT_OF(files); i++) {
         for (int damage = 0; damage < 4; damage++) {
-            make_case_root();
+            make_case_folder();
             EsRunFolder *folder = create_case_run("x");
             REQUIRE_OK(save_case(folder, 1, 0));
             REQUIRE_OK(save_case(folder, 2, 0));
             char name[128];
             struct stat facts;
             snprintf(name, sizeof name, "x/checkpoints/2/%s", files[i]);
-            EXPECT_EQ(stat(case_path(name), &facts), 0);
+            EXPECT_EQ(stat(temp_path(name), &facts), 0);
             if (damage == 0) {
                 change_byte(name, 0);
             } else if (damage == 1) {
                 // the last byte of DONE is the newline, which says nothing
                 change_byte(name, (long)facts.st_size - 2);
             } else if (damage == 2) {
-                EXPECT_EQ(truncate(case_path(name), facts.st_size - 1), 0);
+                EXPECT_EQ(truncate(temp_path(name), facts.st_size - 1), 0);
             } else {
-                EXPECT_EQ(unlink(case_path(name)), 0);
+                EXPECT_EQ(unlink(temp_path(name)), 0);
             }
             n_warnings = 0;
             es_log_set_handler(note_warning, NULL, ES_LOG_DEBUG);
@@ -178,16 +175,15 @@ TEST(damage_is_found_and_an_older_one_taken) {
             REQUIRE_OK(save_case(folder, 2, 0));
             EXPECT_EQ(expect_latest(folder), 2);
             es_run_folder_close(folder);
-            remove_case_root();
         }
     }
 }
 
 TEST(ranks_write_side_by_side) {
-    make_case_root();
+    make_case_folder();
     EsRunFolder *folder = create_case_run("x"), *joined = NULL;
     EsRunCheckpoint *first = NULL, *second = NULL;
-    REQUIRE_OK(es_run_folder_join(case_path("x"), &joined));
+    REQUIRE_OK(es_run_folder_join(temp_path("x"), &joined));
     EXPECT_STATUS(es_run_checkpoint_begin(joined, 4, 1, 2, &second), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "before rank 0 has");
     REQUIRE_OK(es_run_checkpoint_begin(folder, 4, 0, 2, &first));
@@ -211,11 +207,10 @@ TEST(ranks_write_side_by_side) {
     EXPECT(case_exists("x/checkpoints/4/DONE"));
     es_run_folder_close(joined);
     es_run_folder_close(folder);
-    remove_case_root();
 }
 
 TEST(ranks_may_not_share_a_file) {
-    make_case_root();
+    make_case_folder();
     EsRunFolder *folder = create_case_run("x");
     EsRunCheckpoint *first = NULL, *second = NULL;
     char path[ES_RUN_PATH_BYTES];
@@ -231,11 +226,10 @@ TEST(ranks_may_not_share_a_file) {
     es_run_checkpoint_end(first);
     EXPECT(!case_exists("x/checkpoints/1"));
     es_run_folder_close(folder);
-    remove_case_root();
 }
 
 TEST(the_best_has_the_highest_score_and_the_later_wins) {
-    make_case_root();
+    make_case_folder();
     EsRunFolder *folder = create_case_run("x");
     int64_t rounds[8], best;
     REQUIRE_OK(save_case(folder, 1, NAN));
@@ -251,35 +245,34 @@ TEST(the_best_has_the_highest_score_and_the_later_wins) {
     EXPECT_EQ(best, 4);
     EXPECT_EQ(rounds[4], 5);
     es_run_folder_close(folder);
-    remove_case_root();
 }
 
 TEST(prune_keeps_the_last_and_the_best) {
-    make_case_root();
+    make_case_folder();
     EsRunFolder *folder = create_case_run("x");
     REQUIRE_OK(es_run_checkpoint_prune(folder, 1)); // nothing is there yet
     for (int round = 1; round <= 6; round++) {
         REQUIRE_OK(save_case(folder, round, round == 2 ? 9 : 1));
     }
-    REQUIRE_OK(es_folder_make(case_path("x/checkpoints/7")));
-    REQUIRE_OK(es_file_write_all(case_path("x/checkpoints/7/part"), "123", 3));
+    REQUIRE_OK(es_folder_make(temp_path("x/checkpoints/7")));
+    REQUIRE_OK(es_file_write_all(temp_path("x/checkpoints/7/part"), "123", 3));
     static const char *const strays[] = {"x/checkpoints/stray.12-0.tmp",
                                          "x/checkpoints/6/network0.safetensors.345-7.tmp"};
     static const char *const others[] = {"x/checkpoints/notes.tmp", "x/checkpoints/6/DONE.1-.tmp",
                                          "x/checkpoints/08"};
     for (size_t i = 0; i < ES_COUNT_OF(strays); i++) {
-        REQUIRE_OK(es_file_write_all(case_path(strays[i]), "x", 1));
+        REQUIRE_OK(es_file_write_all(temp_path(strays[i]), "x", 1));
     }
     for (size_t i = 0; i < ES_COUNT_OF(others); i++) {
-        REQUIRE_OK(es_file_write_all(case_path(others[i]), "x", 1));
+        REQUIRE_OK(es_file_write_all(temp_path(others[i]), "x", 1));
     }
     EsPruneReport report;
     EsFolderSize before, after;
     REQUIRE_OK(es_run_checkpoint_preview_prune(folder, 2, &report));
     EXPECT_EQ(report.n_checkpoints, 3);
-    REQUIRE_OK(es_folder_measure(case_path("x"), &before));
+    REQUIRE_OK(es_folder_measure(temp_path("x"), &before));
     REQUIRE_OK(es_run_checkpoint_prune(folder, 2));
-    REQUIRE_OK(es_folder_measure(case_path("x"), &after));
+    REQUIRE_OK(es_folder_measure(temp_path("x"), &after));
     EXPECT_EQ(before.bytes - after.bytes, report.bytes + (int64_t)ES_COUNT_OF(strays));
     int64_t rounds[8], best;
     EXPECT_EQ(list_rounds(folder, rounds, &best), 3);
@@ -296,12 +289,11 @@ TEST(prune_keeps_the_last_and_the_best) {
     EXPECT_EQ(report.n_checkpoints, 0);
     EXPECT_EQ(report.bytes, 0);
     es_run_folder_close(folder);
-    remove_case_root();
 }
 
 // a mark that names a file elsewhere is refused, even with the hashes in order
 TEST(names_do_not_lead_out) {
-    make_case_root();
+    make_case_folder();
     EsRunFolder *folder = create_case_run("x");
     EsRunCheckpoint *first = NULL, *second = NULL;
     REQUIRE_OK(es_run_checkpoint_begin(folder, 1, 0, 2, &first));
@@ -310,11 +302,10 @@ TEST(names_do_not_lead_out) {
     static const char mark[] =
         "{\"schema\": 1, \"round\": 1, \"rank\": 1, \"n_ranks\": 2, \"values\": {}, \"files\": "
         "[{\"name\": \"../../config.ini\", \"bytes\": 18, \"sha256\": \"\"}]}";
-    REQUIRE_OK(es_file_write_all(case_path("x/checkpoints/1/rank1.json"), mark, sizeof mark - 1));
+    REQUIRE_OK(es_file_write_all(temp_path("x/checkpoints/1/rank1.json"), mark, sizeof mark - 1));
     EXPECT_STATUS(es_run_checkpoint_complete(first, 0), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "without a proper name");
     es_run_checkpoint_end(second);
     es_run_checkpoint_end(first);
     es_run_folder_close(folder);
-    remove_case_root();
 }

@@ -1,12 +1,9 @@
 // Two small runs are written through the real sink, with numbers whose means are known by hand.
 #include "runs/run_compare.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "base/macros.h"
-#include "es_test.h"
 #include "telemetry/hub.h"
+#include "temp_folder.h"
 
 // --- measures ---
 
@@ -37,46 +34,23 @@ TEST(one_sample_and_none_are_no_verdict) {
 
 // --- runs ---
 
-typedef struct TestRun {
-    char path[256];
-} TestRun;
-
-static TestRun create_run(const char *config) {
-    TestRun run;
-    const char *base = getenv("TMPDIR");
-    snprintf(run.path, sizeof run.path, "%s/esper-compare-XXXXXX", base != NULL ? base : "/tmp");
-    char file[512];
-    if (mkdtemp(run.path) == NULL) {
-        perror(run.path);
-        exit(1);
-    }
+// The folder of a run; without a configuration when that is NULL.
+static const char *create_run(const char *name, const char *config) {
+    char file[64];
+    REQUIRE_OK(es_folder_make(temp_path(name)));
+    snprintf(file, sizeof file, "%s/config.ini", name);
     if (config != NULL) {
-        snprintf(file, sizeof file, "%s/config.ini", run.path);
-        FILE *stream = fopen(file, "w");
-        if (stream == NULL || fputs(config, stream) < 0 || fclose(stream) != 0) {
-            perror(file);
-            exit(1);
-        }
+        write_temp_text(file, config);
     }
-    return run;
-}
-
-static void remove_run(const TestRun *run) {
-    static const char *const names[] = {"config.ini", "run.db", "run.db-wal", "run.db-shm"};
-    for (size_t i = 0; i < ES_COUNT_OF(names); i++) {
-        char file[512];
-        snprintf(file, sizeof file, "%s/%s", run->path, names[i]);
-        unlink(file);
-    }
-    rmdir(run->path);
+    return temp_path(name);
 }
 
 // Returns NULL where SQLite is not built in.
-static EsHub *open_hub(const TestRun *run) {
+static EsHub *open_hub(const char *run) {
     char file[512];
     EsSink sink;
     EsHub *hub = NULL;
-    snprintf(file, sizeof file, "%s/run.db", run->path);
+    snprintf(file, sizeof file, "%s/run.db", run);
     EsStatus status = es_sqlite_sink_open(file, -1, &sink);
     if (status == ES_STATUS_UNSUPPORTED) {
         return NULL;
@@ -278,12 +252,10 @@ static void check_events(const EsRunComparison *comparison) {
 }
 
 TEST(compares_two_runs_by_hand) {
-    TestRun a = create_run(config_a), b = create_run(config_b);
-    EsHub *hub_a = open_hub(&a), *hub_b = open_hub(&b);
+    const char *a = create_run("a", config_a), *b = create_run("b", config_b);
+    EsHub *hub_a = open_hub(a), *hub_b = open_hub(b);
     EsRunComparison *comparison = NULL;
     if (hub_a == NULL || hub_b == NULL) {
-        remove_run(&a);
-        remove_run(&b);
         SKIP("no SQLite in this build");
     }
     emit_run(hub_a, "tiny", 0, "only/a");
@@ -293,7 +265,7 @@ TEST(compares_two_runs_by_hand) {
     close_hub(hub_a);
     // the second is read while its writer has it open
     EXPECT_EQ(es_hub_flush(hub_b, 10), 1);
-    REQUIRE_OK(es_run_compare(a.path, b.path, &comparison));
+    REQUIRE_OK(es_run_compare(a, b, &comparison));
     check_settings(comparison);
     check_outcome(comparison);
     check_metrics(comparison);
@@ -303,59 +275,48 @@ TEST(compares_two_runs_by_hand) {
     es_run_comparison_destroy(comparison);
 
     // the other way round: the anomaly that did not happen is not lacking
-    REQUIRE_OK(es_run_compare(b.path, a.path, &comparison));
+    REQUIRE_OK(es_run_compare(b, a, &comparison));
     EXPECT_EQ(comparison->n_lacking, 1);
     es_run_comparison_destroy(comparison);
     close_hub(hub_b);
-    remove_run(&a);
-    remove_run(&b);
 }
 
 TEST(empty_run_has_nothing_to_compare) {
-    TestRun a = create_run("[run]\nkind = hosts\n"), b = create_run("");
-    EsHub *hub_a = open_hub(&a), *hub_b = open_hub(&b);
+    const char *a = create_run("a", "[run]\nkind = hosts\n"), *b = create_run("b", "");
+    EsHub *hub_a = open_hub(a), *hub_b = open_hub(b);
     if (hub_a == NULL || hub_b == NULL) {
-        remove_run(&a);
-        remove_run(&b);
         SKIP("no SQLite in this build");
     }
     close_hub(hub_a);
     close_hub(hub_b);
     EsRunComparison *comparison = NULL;
-    REQUIRE_OK(es_run_compare(a.path, b.path, &comparison));
+    REQUIRE_OK(es_run_compare(a, b, &comparison));
     EXPECT_EQ(comparison->n_metrics + comparison->n_latencies + comparison->n_events, 0);
     EXPECT_EQ(comparison->measures[ES_FACT_FINAL_ACCURACY], ES_VERDICT_MISSING);
     EXPECT_EQ(comparison->measures[ES_FACT_SECONDS], ES_VERDICT_MISSING);
     EXPECT_EQ(comparison->n_settings, 1);
     es_run_comparison_destroy(comparison);
-    remove_run(&a);
-    remove_run(&b);
 }
 
 TEST(says_what_is_wrong_with_a_path) {
     EsRunComparison *comparison = NULL;
-    TestRun run = create_run("[run]\n"), bare = create_run(NULL), broken = create_run("nonsense\n");
-    char file[512], twin[512];
-    snprintf(file, sizeof file, "%s/config.ini", run.path);
-    snprintf(twin, sizeof twin, "%s/.", run.path);
-    EXPECT_STATUS(es_run_compare("no/such/folder", run.path, &comparison), INPUT);
+    const char *run = create_run("run", "[run]\n"), *bare = create_run("bare", NULL);
+    const char *broken = create_run("broken", "nonsense\n");
+    EXPECT_STATUS(es_run_compare("no/such/folder", run, &comparison), INPUT);
     EXPECT_TEXT(es_status_detail(), "no such run: no/such/folder: No such file or directory");
-    EXPECT_STATUS(es_run_compare(run.path, twin, &comparison), ARGUMENT);
+    EXPECT_STATUS(es_run_compare(run, temp_path("run/."), &comparison), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "are the same run");
-    EXPECT_STATUS(es_run_compare(bare.path, run.path, &comparison), INPUT);
+    EXPECT_STATUS(es_run_compare(bare, run, &comparison), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "is not a run folder: there is no config.ini in it");
-    EXPECT_STATUS(es_run_compare(file, run.path, &comparison), INPUT);
+    EXPECT_STATUS(es_run_compare(temp_path("run/config.ini"), run, &comparison), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "is not a run folder: it is a file");
-    EXPECT_STATUS(es_run_compare(run.path, bare.path, &comparison), INPUT);
+    EXPECT_STATUS(es_run_compare(run, bare, &comparison), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "has no run.db: the run was made without a database");
-    EsHub *hub = open_hub(&broken);
+    EsHub *hub = open_hub(broken);
     if (hub != NULL) {
         close_hub(hub);
-        EXPECT_STATUS(es_run_compare(broken.path, run.path, &comparison), INPUT);
+        EXPECT_STATUS(es_run_compare(broken, run, &comparison), INPUT);
         EXPECT_CONTAINS(es_status_detail(), "config.ini:1: expected \"key = value\"");
     }
     EXPECT(comparison == NULL);
-    remove_run(&run);
-    remove_run(&bare);
-    remove_run(&broken);
 }

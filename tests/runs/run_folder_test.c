@@ -9,15 +9,11 @@
 #include "base/arena.h"
 #include "checkpoint_case.h"
 
-static void write_text(const char *name, const char *text) {
-    REQUIRE_OK(es_file_write_all(case_path(name), text, strlen(text)));
-}
-
 TEST(default_name_has_kind_date_and_digits) {
-    make_case_root();
+    make_case_folder();
     char before[512];
     EXPECT(getcwd(before, sizeof before) != NULL);
-    EXPECT_EQ(chdir(case_root), 0);
+    EXPECT_EQ(chdir(temp_folder()), 0);
     EsRunFolder *first = NULL, *second = NULL;
     REQUIRE_OK(es_run_folder_create(NULL, "hosts", &first));
     REQUIRE_OK(es_run_folder_create(NULL, "hosts", &second));
@@ -38,15 +34,14 @@ TEST(default_name_has_kind_date_and_digits) {
     es_run_folder_close(second);
     es_run_folder_close(NULL);
     EXPECT_EQ(chdir(before), 0);
-    remove_case_root();
 }
 
 TEST(paths_too_long_for_the_database_are_refused) {
-    make_case_root();
+    make_case_folder();
     EsRunFolder *folder = NULL;
     char path[482];
     struct stat facts;
-    int n_root = snprintf(path, sizeof path, "%s", case_path("x"));
+    int n_root = snprintf(path, sizeof path, "%s", temp_path("x"));
     memset(path + n_root, 'a', sizeof path - (size_t)n_root);
     path[200] = path[400] = '/'; // a name may have 255 bytes
     path[480] = '\0';
@@ -57,87 +52,83 @@ TEST(paths_too_long_for_the_database_are_refused) {
     EXPECT_STATUS(es_run_folder_create(path, "hosts", &folder), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "has 481 bytes; its database allows 480");
     EXPECT(stat(path, &facts) != 0); // nothing was made
-    remove_case_root();
 }
 
 TEST(existing_folders_must_be_empty) {
-    make_case_root();
+    make_case_folder();
     EsRunFolder *folder = NULL;
-    REQUIRE_OK(es_folder_make(case_path("empty")));
-    EXPECT_STATUS(es_run_folder_create(case_path("empty///"), "hosts", &folder), OK);
+    REQUIRE_OK(es_folder_make(temp_path("empty")));
+    EXPECT_STATUS(es_run_folder_create(temp_path("empty///"), "hosts", &folder), OK);
     EXPECT_TEXT(es_run_folder_name(folder), "empty");
     es_run_folder_close(folder);
     // the lock alone, left by a run that died before it had a configuration, does not count
-    EXPECT_STATUS(es_run_folder_create(case_path("empty"), "hosts", &folder), OK);
+    EXPECT_STATUS(es_run_folder_create(temp_path("empty"), "hosts", &folder), OK);
     es_run_folder_close(folder);
     // nor does a configuration that was being written; it goes
-    write_text("empty/config.ini.4332-0.tmp", "[run]");
-    EXPECT_STATUS(es_run_folder_create(case_path("empty"), "hosts", &folder), OK);
+    write_temp_text("empty/config.ini.4332-0.tmp", "[run]");
+    EXPECT_STATUS(es_run_folder_create(temp_path("empty"), "hosts", &folder), OK);
     EXPECT(!case_exists("empty/config.ini.4332-0.tmp"));
     es_run_folder_close(folder);
     // somebody's own temporary does, and stays
-    write_text("empty/notes.1-0.tmp", "x");
-    EXPECT_STATUS(es_run_folder_create(case_path("empty"), "hosts", &folder), ARGUMENT);
+    write_temp_text("empty/notes.1-0.tmp", "x");
+    EXPECT_STATUS(es_run_folder_create(temp_path("empty"), "hosts", &folder), ARGUMENT);
     EXPECT(case_exists("empty/notes.1-0.tmp"));
 
-    REQUIRE_OK(es_folder_make(case_path("full")));
-    write_text("full/notes.txt", "x");
-    EXPECT_STATUS(es_run_folder_create(case_path("full"), "hosts", &folder), ARGUMENT);
+    REQUIRE_OK(es_folder_make(temp_path("full")));
+    write_temp_text("full/notes.txt", "x");
+    EXPECT_STATUS(es_run_folder_create(temp_path("full"), "hosts", &folder), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "full is not empty: it holds notes.txt");
     EXPECT(folder == NULL);
-    write_text("full/a", "x");
-    EXPECT_STATUS(es_run_folder_create(case_path("full"), "hosts", &folder), ARGUMENT);
+    write_temp_text("full/a", "x");
+    EXPECT_STATUS(es_run_folder_create(temp_path("full"), "hosts", &folder), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "full is not empty: it holds a and 1 more");
     EXPECT(!case_exists("full/lock"));
-    EXPECT_STATUS(es_run_folder_create(case_path("full/notes.txt"), "hosts", &folder), ARGUMENT);
+    EXPECT_STATUS(es_run_folder_create(temp_path("full/notes.txt"), "hosts", &folder), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "notes.txt is not a folder");
     EXPECT_STATUS(es_run_folder_create("", "hosts", &folder), ARGUMENT);
-    EXPECT_STATUS(es_run_folder_create(case_path("new/below/here"), "hosts", &folder), OK);
+    EXPECT_STATUS(es_run_folder_create(temp_path("new/below/here"), "hosts", &folder), OK);
     es_run_folder_close(folder);
-    remove_case_root();
 }
 
 TEST(a_run_is_not_overwritten_but_resumed) {
-    make_case_root();
+    make_case_folder();
     EsRunFolder *folder = create_case_run("x"), *second = NULL;
-    EXPECT_STATUS(es_run_folder_create(case_path("x"), "hosts", &second), ARGUMENT);
+    EXPECT_STATUS(es_run_folder_create(temp_path("x"), "hosts", &second), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "/x is a run already, in use by process ");
     es_run_folder_close(folder);
-    EXPECT_STATUS(es_run_folder_create(case_path("x"), "hosts", &second), ARGUMENT);
+    EXPECT_STATUS(es_run_folder_create(temp_path("x"), "hosts", &second), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "/x is a run already (nothing saved); --resume /");
-    REQUIRE_OK(es_run_folder_open(case_path("x"), &folder));
+    REQUIRE_OK(es_run_folder_open(temp_path("x"), &folder));
     REQUIRE_OK(save_case(folder, 12, 0.5));
     es_run_folder_close(folder);
-    EXPECT_STATUS(es_run_folder_create(case_path("x"), "hosts", &second), ARGUMENT);
+    EXPECT_STATUS(es_run_folder_create(temp_path("x"), "hosts", &second), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "/x is a run already (12 rounds saved); --resume ");
     EXPECT_CONTAINS(es_status_detail(), "/x goes on with it");
-    remove_case_root();
 }
 
 TEST(only_runs_are_opened) {
-    make_case_root();
+    make_case_folder();
     EsRunFolder *folder = NULL;
-    EXPECT_STATUS(es_run_folder_open(case_path("none"), &folder), INPUT);
+    EXPECT_STATUS(es_run_folder_open(temp_path("none"), &folder), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "there is no run ");
     EXPECT_CONTAINS(es_status_detail(), "/none: No such file");
-    REQUIRE_OK(es_folder_make(case_path("other")));
-    EXPECT_STATUS(es_run_folder_open(case_path("other"), &folder), INPUT);
+    REQUIRE_OK(es_folder_make(temp_path("other")));
+    EXPECT_STATUS(es_run_folder_open(temp_path("other"), &folder), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "other is no run: it has no config.ini");
     EXPECT(!case_exists("other/lock"));
-    EXPECT_STATUS(es_run_folder_join(case_path("other"), &folder), OK);
+    EXPECT_STATUS(es_run_folder_join(temp_path("other"), &folder), OK);
     es_run_folder_close(folder);
     EXPECT(!case_exists("other/lock"));
-    EXPECT_STATUS(es_run_folder_join(case_path("none"), &folder), INPUT);
-    remove_case_root();
+    EXPECT_STATUS(es_run_folder_join(temp_path("none"), &folder), INPUT);
 }
 
 // two opens, in one process and in two; the lock goes with a killed process
 TEST(one_process_at_a_time) {
-    make_case_root();
+    make_case_folder();
     EsRunFolder *folder = create_case_run("x"), *second = NULL;
     char expected[96];
     snprintf(expected, sizeof expected, "/x is in use by process %ld on ", (long)getpid());
-    EXPECT_STATUS(es_run_folder_open(case_path("x"), &second), INPUT);
+    EXPECT_STATUS(es_run_folder_open(temp_path("x"), &second), INPUT);
     EXPECT_CONTAINS(es_status_detail(), expected);
     es_run_folder_close(folder);
 
@@ -146,7 +137,7 @@ TEST(one_process_at_a_time) {
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
-        EsStatus status = es_run_folder_open(case_path("x"), &folder);
+        EsStatus status = es_run_folder_open(temp_path("x"), &folder);
         char code = (char)status;
         if (write(ready[1], &code, 1) == 1) {
             pause();
@@ -156,34 +147,33 @@ TEST(one_process_at_a_time) {
     char code = 1;
     EXPECT_EQ(read(ready[0], &code, 1), 1);
     EXPECT_EQ(code, 0);
-    EXPECT_STATUS(es_run_folder_open(case_path("x"), &second), INPUT);
+    EXPECT_STATUS(es_run_folder_open(temp_path("x"), &second), INPUT);
     snprintf(expected, sizeof expected, "/x is in use by process %ld on ", (long)child);
     EXPECT_CONTAINS(es_status_detail(), expected);
     EsRunSummary *summary = malloc(sizeof *summary);
-    REQUIRE_OK(es_run_summarise(case_path("x"), summary));
+    REQUIRE_OK(es_run_summarise(temp_path("x"), summary));
     EXPECT_EQ(summary->is_active, 1);
-    EXPECT_STATUS(es_run_remove(case_path("x")), INPUT);
+    EXPECT_STATUS(es_run_remove(temp_path("x")), INPUT);
     EXPECT(case_exists("x/config.ini"));
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
-    REQUIRE_OK(es_run_summarise(case_path("x"), summary));
+    REQUIRE_OK(es_run_summarise(temp_path("x"), summary));
     EXPECT_EQ(summary->is_active, 0);
-    EXPECT_STATUS(es_run_folder_open(case_path("x"), &second), OK);
+    EXPECT_STATUS(es_run_folder_open(temp_path("x"), &second), OK);
     es_run_folder_close(second);
     free(summary);
     close(ready[0]);
     close(ready[1]);
-    remove_case_root();
 }
 
 TEST(summaries_count_what_is_there) {
-    make_case_root();
+    make_case_folder();
     EsRunFolder *folder = create_case_run("x");
-    write_text("x/events.jsonl", "0123456789");
-    EXPECT_EQ(symlink("/etc/passwd", case_path("x/link")), 0);
+    write_temp_text("x/events.jsonl", "0123456789");
+    EXPECT_EQ(symlink("/etc/passwd", temp_path("x/link")), 0);
     EsRunSummary *summary = malloc(sizeof *summary);
-    REQUIRE_OK(es_run_summarise(case_path("x/"), summary));
-    EXPECT_TEXT(summary->path, case_path("x"));
+    REQUIRE_OK(es_run_summarise(temp_path("x/"), summary));
+    EXPECT_TEXT(summary->path, temp_path("x"));
     EXPECT_TEXT(summary->kind, "case");
     EXPECT_EQ(summary->last_round, -1);
     EXPECT_EQ(summary->n_checkpoints, 0);
@@ -195,8 +185,8 @@ TEST(summaries_count_what_is_there) {
     struct utimbuf long_ago = {1000000000, 1000000000};
     EsFolderEntry *entries = NULL;
     int n_entries = 0;
-    EXPECT_EQ(utime(case_path("x/events.jsonl"), &long_ago), 0);
-    REQUIRE_OK(es_run_summarise(case_path("x"), summary));
+    EXPECT_EQ(utime(temp_path("x/events.jsonl"), &long_ago), 0);
+    REQUIRE_OK(es_run_summarise(temp_path("x"), summary));
     EXPECT_EQ(summary->last_round, 10);
     EXPECT_EQ(summary->n_checkpoints, 2);
     EXPECT_EQ(summary->is_active, 0);
@@ -205,69 +195,65 @@ TEST(summaries_count_what_is_there) {
     EXPECT(summary->bytes > summary->checkpoint_bytes + 20);
     EXPECT(summary->bytes < bare_bytes + summary->checkpoint_bytes);
     EXPECT(llabs(summary->changed_unix_s - (long long)time(NULL)) < 60);
-    REQUIRE_OK(es_folder_list(case_path("x/checkpoints"), &entries, &n_entries));
+    REQUIRE_OK(es_folder_list(temp_path("x/checkpoints"), &entries, &n_entries));
     EXPECT_EQ(n_entries, 2);
     es_release(entries);
-    write_text("x/config.ini", "[run]\nkind = \x1b[31mred\n");
-    REQUIRE_OK(es_run_summarise(case_path("x"), summary));
+    write_temp_text("x/config.ini", "[run]\nkind = \x1b[31mred\n");
+    REQUIRE_OK(es_run_summarise(temp_path("x"), summary));
     EXPECT_TEXT(summary->kind, "?"); // nothing of it reaches a terminal
     free(summary);
-    remove_case_root();
 }
 
 TEST(the_lock_does_not_make_a_run_young) {
-    make_case_root();
+    make_case_folder();
     es_run_folder_close(create_case_run("x"));
     struct utimbuf long_ago = {1000000000, 1000000000};
-    EXPECT_EQ(utime(case_path("x/config.ini"), &long_ago), 0);
+    EXPECT_EQ(utime(temp_path("x/config.ini"), &long_ago), 0);
     EsRunSummary *summary = malloc(sizeof *summary);
-    REQUIRE_OK(es_run_summarise(case_path("x"), summary));
+    REQUIRE_OK(es_run_summarise(temp_path("x"), summary));
     EXPECT_EQ(summary->changed_unix_s, 1000000000);
     free(summary);
-    remove_case_root();
 }
 
 TEST(lists_hold_runs_alone_oldest_first) {
-    make_case_root();
+    make_case_folder();
     EsRunSummary *summaries = NULL;
     int n = -1;
-    REQUIRE_OK(es_run_list(case_path("nowhere"), &summaries, &n));
+    REQUIRE_OK(es_run_list(temp_path("nowhere"), &summaries, &n));
     EXPECT_EQ(n, 0);
     es_run_folder_close(create_case_run("b"));
     es_run_folder_close(create_case_run("a"));
     es_run_folder_close(create_case_run("c"));
-    REQUIRE_OK(es_folder_make(case_path("no_run/x")));
-    write_text("file", "x");
+    REQUIRE_OK(es_folder_make(temp_path("no_run/x")));
+    write_temp_text("file", "x");
     struct utimbuf times = {1000, 1000};
-    EXPECT_EQ(utime(case_path("c/config.ini"), &times), 0);
+    EXPECT_EQ(utime(temp_path("c/config.ini"), &times), 0);
     times.modtime = 2000;
-    EXPECT_EQ(utime(case_path("b/config.ini"), &times), 0);
-    REQUIRE_OK(es_run_list(case_path(""), &summaries, &n));
+    EXPECT_EQ(utime(temp_path("b/config.ini"), &times), 0);
+    REQUIRE_OK(es_run_list(temp_path(""), &summaries, &n));
     EXPECT_EQ(n, 3);
-    EXPECT_TEXT(summaries[0].path, case_path("c"));
-    EXPECT_TEXT(summaries[1].path, case_path("b"));
-    EXPECT_TEXT(summaries[2].path, case_path("a"));
+    EXPECT_TEXT(summaries[0].path, temp_path("c"));
+    EXPECT_TEXT(summaries[1].path, temp_path("b"));
+    EXPECT_TEXT(summaries[2].path, temp_path("a"));
     es_release(summaries);
-    EXPECT_STATUS(es_run_list(case_path("file"), &summaries, &n), IO);
-    remove_case_root();
+    EXPECT_STATUS(es_run_list(temp_path("file"), &summaries, &n), IO);
 }
 
 TEST(removal_stays_inside_and_takes_runs_alone) {
-    make_case_root();
+    make_case_folder();
     EsRunFolder *folder = create_case_run("x");
     REQUIRE_OK(save_case(folder, 1, 0));
     es_run_folder_close(folder);
-    REQUIRE_OK(es_folder_make(case_path("outside")));
-    write_text("outside/precious", "x");
-    EXPECT_EQ(symlink("../outside", case_path("x/link")), 0);
-    EXPECT_EQ(symlink("x", case_path("link_to_run")), 0);
-    EXPECT_STATUS(es_run_remove(case_path("outside")), INPUT);
-    EXPECT_STATUS(es_run_remove(case_path("link_to_run")), ARGUMENT);
+    REQUIRE_OK(es_folder_make(temp_path("outside")));
+    write_temp_text("outside/precious", "x");
+    EXPECT_EQ(symlink("../outside", temp_path("x/link")), 0);
+    EXPECT_EQ(symlink("x", temp_path("link_to_run")), 0);
+    EXPECT_STATUS(es_run_remove(temp_path("outside")), INPUT);
+    EXPECT_STATUS(es_run_remove(temp_path("link_to_run")), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "is a link; name the run itself");
     EXPECT(case_exists("x/checkpoints/1/DONE"));
-    EXPECT_STATUS(es_run_remove(case_path("x")), OK);
+    EXPECT_STATUS(es_run_remove(temp_path("x")), OK);
     EXPECT(!case_exists("x"));
     EXPECT(case_exists("outside/precious"));
-    EXPECT_STATUS(es_run_remove(case_path("x")), INPUT);
-    remove_case_root();
+    EXPECT_STATUS(es_run_remove(temp_path("x")), INPUT);
 }

@@ -6,14 +6,11 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/folder.h"
 #include "base/log.h"
-#include "es_test.h"
+#include "temp_folder.h"
 
 typedef struct Settings {
     EsRunSettings run;
@@ -101,22 +98,11 @@ static EsStatus finish(void *context, EsRun *run) {
     return ES_STATUS_OK;
 }
 
-static char root[256];
-
-static void make_root(void) {
-    snprintf(root, sizeof root, "%s/esper-run-XXXXXX",
-             getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
-    EXPECT(mkdtemp(root) != NULL);
-}
-
-static void remove_root(void) { EXPECT_STATUS(es_folder_remove(root), OK); }
-
-// One sitting in root/name; the toy ends up with the state.
+// One sitting in the run of that name; the toy ends up with the state.
 static EsStatus sit(const char *name, int is_resumed, Settings *settings, Toy *toy,
                     EsRunOutcome *outcome) {
-    char path[512];
+    const char *path = temp_path(name);
     EsConfig config = {keys, (int)ES_COUNT_OF(keys), settings, sizeof *settings};
-    snprintf(path, sizeof path, "%s/%s", root, name);
     EsRunOptions options = {.config = &config,
                             .settings = &settings->run,
                             .out = is_resumed ? NULL : path,
@@ -140,18 +126,20 @@ static Settings defaults(void) {
     return settings;
 }
 
+static int exists(const char *name) { return access(temp_path(name), F_OK) == 0; }
+
 static int has_checkpoint(const char *name, int round) {
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s/checkpoints/%d/DONE", root, name, round);
-    return access(path, F_OK) == 0;
+    char path[64];
+    snprintf(path, sizeof path, "%s/checkpoints/%d/DONE", name, round);
+    return exists(path);
 }
 
 static void read_events(const char *name, char *text, size_t bytes) {
-    char path[512];
+    char path[64];
     void *data = NULL;
     size_t n = 0;
-    snprintf(path, sizeof path, "%s/%s/events.jsonl", root, name);
-    EXPECT_STATUS(es_file_read_all(path, bytes - 1, &data, &n), OK);
+    snprintf(path, sizeof path, "%s/events.jsonl", name);
+    EXPECT_STATUS(es_file_read_all(temp_path(path), bytes - 1, &data, &n), OK);
     memcpy(text, data, n + 1);
     es_release(data);
 }
@@ -165,7 +153,6 @@ static int count_parts(const char *text, const char *part) {
 }
 
 TEST(runs_to_the_end_and_keeps_the_last_and_the_best) {
-    make_root();
     Settings settings = defaults();
     settings.run.checkpoint_every = 1;
     Toy toy = {.stop_in_round = -1};
@@ -183,11 +170,9 @@ TEST(runs_to_the_end_and_keeps_the_last_and_the_best) {
     EXPECT_EQ(count_parts(text, "\"event\":\"run_started\""), 1);
     EXPECT_EQ(count_parts(text, "\"event\":\"checkpoint_saved\""), 6);
     EXPECT_CONTAINS(text, "\"outcome\":\"done\"");
-    remove_root();
 }
 
 TEST(of_equal_scores_the_later_is_the_best) {
-    make_root();
     Settings settings = defaults();
     settings.run.checkpoint_every = 1;
     settings.run.n_rounds = 8;
@@ -197,11 +182,9 @@ TEST(of_equal_scores_the_later_is_the_best) {
     read_events("a", text, sizeof text);
     // scores 1 2 3 0 1 2 3 0: every rise, and the second 3
     EXPECT_EQ(count_parts(text, "\"is_best\":1"), 4);
-    remove_root();
 }
 
 TEST(resumed_run_ends_in_the_same_state) {
-    make_root();
     for (int64_t stop = 1; stop <= 6; stop++) {
         char whole[32], parts[32];
         snprintf(whole, sizeof whole, "whole%d", (int)stop);
@@ -222,11 +205,9 @@ TEST(resumed_run_ends_in_the_same_state) {
         EXPECT_EQ(count_parts(text, "\"event\":\"round_completed\""), 6);
         EXPECT_EQ(count_parts(text, "\"event\":\"checkpoint_loaded\""), 1);
     }
-    remove_root();
 }
 
 TEST(what_comes_after_the_rounds_is_done_in_every_sitting_that_gets_there) {
-    make_root();
     Settings settings = defaults();
     Toy stopped = {.stop_in_round = 3}, late = {.stop_in_round = -1, .stops_finish = 1};
     EXPECT_STATUS(sit("a", 0, &settings, &stopped, NULL), INTERRUPTED);
@@ -239,11 +220,9 @@ TEST(what_comes_after_the_rounds_is_done_in_every_sitting_that_gets_there) {
         EXPECT_EQ(again.n_rounds_run, 0);
         EXPECT_EQ(again.n_finished, 1);
     }
-    remove_root();
 }
 
 TEST(dropped_round_is_done_again) {
-    make_root();
     Settings settings = defaults();
     settings.run.stop_seconds = 0; // nothing may be finished
     Toy toy = {.stop_in_round = 4}, resumed = {.stop_in_round = -1}, once = {.stop_in_round = -1};
@@ -254,11 +233,9 @@ TEST(dropped_round_is_done_again) {
     EXPECT_EQ(resumed.n_rounds_run, 3);
     EXPECT_STATUS(sit("b", 0, &settings, &once, NULL), OK);
     EXPECT(resumed.state == once.state);
-    remove_root();
 }
 
 TEST(dropped_round_takes_no_others_with_it) {
-    make_root();
     Settings settings = defaults();
     settings.run.checkpoint_every = 1000;
     settings.run.stop_seconds = 1.5F;
@@ -272,11 +249,9 @@ TEST(dropped_round_takes_no_others_with_it) {
     EXPECT(resumed.n_rounds_run <= 5); // at most one was lost, of less than half a second
     EXPECT_STATUS(sit("b", 0, &settings, &once, NULL), OK);
     EXPECT(resumed.state == once.state);
-    remove_root();
 }
 
 TEST(nothing_is_dropped_while_much_is_unsaved) {
-    make_root();
     Settings settings = defaults();
     settings.run.stop_seconds = 0;
     // rounds 1 to 3 could not be saved, so round 4 is finished although it has no time
@@ -284,12 +259,10 @@ TEST(nothing_is_dropped_while_much_is_unsaved) {
     EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), INTERRUPTED);
     EXPECT_EQ(toy.n_rounds_run, 4);
     EXPECT_CONTAINS(es_status_detail(), "interrupted; 4 of 6 rounds are saved");
-    remove_root();
 }
 
 // What a config.ini says that somebody has changed since.
 TEST(a_run_goes_on_with_its_own_settings_alone) {
-    make_root();
     Settings settings = defaults(), other;
     Toy toy = {.stop_in_round = 3}, resumed = {.stop_in_round = -1};
     EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), INTERRUPTED);
@@ -313,11 +286,9 @@ TEST(a_run_goes_on_with_its_own_settings_alone) {
     other.run.checkpoint_keep++;
     EXPECT_STATUS(sit("a", 1, &other, &resumed, NULL), OK);
     EXPECT_EQ(resumed.n_rounds_run, 4);
-    remove_root();
 }
 
 TEST(run_without_a_checkpoint_starts_again) {
-    make_root();
     Settings settings = defaults();
     settings.run.stop_seconds = 0;
     Toy toy = {.stop_in_round = 1}, resumed = {.stop_in_round = -1};
@@ -331,7 +302,6 @@ TEST(run_without_a_checkpoint_starts_again) {
     read_events("a", text, sizeof text);
     EXPECT_EQ(count_parts(text, "\"event\":\"run_started\""), 1);
     EXPECT_EQ(count_parts(text, "\"event\":\"round_completed\""), 6);
-    remove_root();
 }
 
 static void keep_line(void *context, EsLogLevel level, const char *line) {
@@ -339,24 +309,7 @@ static void keep_line(void *context, EsLogLevel level, const char *line) {
     snprintf(context, 1024, "%s", line);
 }
 
-static void name_file(const char *name, char path[512]) {
-    snprintf(path, 512, "%s/%s", root, name);
-}
-
-static int exists(const char *name) {
-    char path[512];
-    name_file(name, path);
-    return access(path, F_OK) == 0;
-}
-
-static void write_text(const char *name, const char *text) {
-    char path[512];
-    name_file(name, path);
-    EXPECT_STATUS(es_file_write_all(path, text, strlen(text)), OK);
-}
-
 TEST(telemetry_of_a_run_that_starts_again_is_kept) {
-    make_root();
     Settings settings = defaults();
     char line[1024] = "";
     for (int n = 1; n <= 2; n++) {
@@ -365,11 +318,9 @@ TEST(telemetry_of_a_run_that_starts_again_is_kept) {
             EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), OK);
         }
         // what a damaged disk and killed programs may leave
-        char path[512];
-        name_file("a/checkpoints", path);
-        EXPECT_STATUS(es_folder_remove(path), OK);
-        write_text("a/run.db-journal", "");
-        write_text("a/run.db.new", "x");
+        EXPECT_STATUS(es_folder_remove(temp_path("a/checkpoints")), OK);
+        write_temp_text("a/run.db-journal", "");
+        write_temp_text("a/run.db.new", "x");
         es_log_set_handler(keep_line, line, ES_LOG_WARNING);
         EXPECT_STATUS(sit("a", 1, &settings, &again, NULL), OK);
         es_log_set_handler(NULL, NULL, ES_LOG_WARNING);
@@ -386,21 +337,18 @@ TEST(telemetry_of_a_run_that_starts_again_is_kept) {
     EXPECT_EQ(count_parts(text, "\"event\":\"round_completed\""), 6);
     read_events("a/before-2", text, sizeof text);
     EXPECT_EQ(count_parts(text, "\"event\":\"round_completed\""), 6);
-    remove_root();
 }
 
 TEST(damaged_database_is_set_aside) {
-    make_root();
     Settings settings = defaults();
     settings.run.n_rounds = 4;
     Toy toy = {.stop_in_round = -1}, more = {.stop_in_round = -1};
     EsRunOutcome outcome;
     EXPECT_STATUS(sit("a", 0, &settings, &toy, &outcome), OK);
     if (!exists("a/run.db")) {
-        remove_root();
         SKIP("no SQLite");
     }
-    write_text("a/run.db", "this was a database once, and then the disk thought otherwise");
+    write_temp_text("a/run.db", "this was a database once, and then the disk thought otherwise");
     settings.run.n_rounds = 6;
     char line[1024] = "";
     es_log_set_handler(keep_line, line, ES_LOG_WARNING);
@@ -411,11 +359,9 @@ TEST(damaged_database_is_set_aside) {
     EXPECT_EQ(more.n_rounds_run, 2);
     EXPECT_EQ(outcome.has_lost_events, 0);
     EXPECT(exists("a/before-1/run.db") && exists("a/run.db") && exists("a/events.jsonl"));
-    remove_root();
 }
 
 TEST(failing_save_does_not_end_training) {
-    make_root();
     Settings settings = defaults();
     Toy toy = {.stop_in_round = -1, .failing_saves = 2};
     EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), OK);
@@ -426,11 +372,9 @@ TEST(failing_save_does_not_end_training) {
                                         "rounds are saved; when the cause is gone, go on with: "
                                         "esper toy --resume ");
     EXPECT_EQ(unlucky.n_rounds_run, 6);
-    remove_root();
 }
 
 TEST(more_rounds_can_be_asked_for_later) {
-    make_root();
     Settings settings = defaults();
     Toy toy = {.stop_in_round = -1}, more = {.stop_in_round = -1}, once = {.stop_in_round = -1};
     EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), OK);
@@ -439,7 +383,6 @@ TEST(more_rounds_can_be_asked_for_later) {
     EXPECT_EQ(more.n_rounds_run, 3);
     EXPECT_STATUS(sit("b", 0, &settings, &once, NULL), OK);
     EXPECT(more.state == once.state);
-    remove_root();
 }
 
 TEST(resumed_run_may_not_change_what_results_depend_on) {
@@ -470,17 +413,15 @@ static int take_port(int *socket_out) {
 }
 
 TEST(opening_that_fails_leaves_no_run) {
-    make_root();
     Settings settings = defaults();
     Toy toy = {.stop_in_round = -1};
-    char path[512];
+    const char *path = temp_path("b");
     int taken = -1;
     settings.run.prometheus_port = take_port(&taken);
     EsStatus status = sit("a", 0, &settings, &toy, NULL);
     EXPECT(status == ES_STATUS_IO || status == ES_STATUS_UNSUPPORTED || status == ES_STATUS_CONFIG);
     EXPECT(!exists("a"));
     // a folder that was there stays, empty
-    name_file("b", path);
     EXPECT_STATUS(es_folder_make(path), OK);
     EXPECT_EQ(sit("b", 0, &settings, &toy, NULL), status);
     EXPECT_EQ(rmdir(path), 0);
@@ -492,21 +433,17 @@ TEST(opening_that_fails_leaves_no_run) {
     EXPECT_EQ(sit("c", 1, &settings, &toy, NULL), status);
     EXPECT(has_checkpoint("c", 6) && exists("c/events.jsonl"));
     close(taken);
-    remove_root();
 }
 
 TEST(name_of_a_run_may_have_any_characters) {
-    make_root();
     Settings settings = defaults();
     Toy toy = {.stop_in_round = -1};
     settings.run.prometheus_port = 0;
     EsStatus status = sit("a\"b\\c\nd", 0, &settings, &toy, NULL);
     EXPECT(status == ES_STATUS_OK || status == ES_STATUS_UNSUPPORTED);
-    remove_root();
 }
 
 TEST(memory_is_measured_and_judged_every_round) {
-    make_root();
     Settings settings = defaults();
     Toy toy = {.stop_in_round = -1, .full_from_round = 3};
     EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), OK);
@@ -517,11 +454,9 @@ TEST(memory_is_measured_and_judged_every_round) {
     EXPECT_EQ(count_parts(text, "\"allocated_bytes\":86,\"total_bytes\":100"), 4);
     EXPECT_EQ(count_parts(text, "\"resident_bytes\":null"), 0);
     EXPECT_EQ(count_parts(text, "GiB are allocated, 86.0 %"), 1); // then quiet for a minute
-    remove_root();
 }
 
 TEST(telemetry_does_not_change_results) {
-    make_root();
     Settings settings = defaults();
     settings.run.jsonl = settings.run.tensorboard = 0;
     settings.run.sqlite = 0;
@@ -535,5 +470,4 @@ TEST(telemetry_does_not_change_results) {
     EXPECT_STATUS(sit("on", 0, &settings, &loud, &outcome), OK);
     EXPECT(outcome.health.n_sinks >= 2);
     EXPECT(quiet.state == loud.state); // telemetry changes nothing
-    remove_root();
 }

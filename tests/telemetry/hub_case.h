@@ -1,60 +1,16 @@
-// What the tests of spill file and hub share: a folder of their own and the log lines.
+// What the tests of spill file and hub share: the sizes of files and the log lines.
 #ifndef ES_TESTS_HUB_CASE_H
 #define ES_TESTS_HUB_CASE_H
 
-#include <dirent.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/log.h"
-
-typedef struct CaseFolder {
-    char path[256];
-} CaseFolder;
-
-static inline CaseFolder create_case_folder(void) {
-    CaseFolder folder;
-    const char *base = getenv("TMPDIR");
-    snprintf(folder.path, sizeof folder.path, "%s/esper-hub-XXXXXX", base != NULL ? base : "/tmp");
-    if (mkdtemp(folder.path) == NULL) {
-        perror(folder.path);
-        exit(1);
-    }
-    return folder;
-}
-
-// Files in the folder.
-static inline int count_case_files(const CaseFolder *folder) {
-    int n = 0;
-    DIR *directory = opendir(folder->path);
-    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
-        n += entry->d_name[0] != '.';
-    }
-    closedir(directory);
-    return n;
-}
-
-static inline void remove_case_folder(const CaseFolder *folder) {
-    DIR *directory = opendir(folder->path);
-    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
-        if (entry->d_name[0] != '.') {
-            unlinkat(dirfd(directory), entry->d_name, 0);
-        }
-    }
-    closedir(directory);
-    rmdir(folder->path);
-}
+#include "temp_folder.h"
 
 // Bytes of a file in the folder, -1 when there is none.
-static inline long long case_file_bytes(const CaseFolder *folder, const char *name) {
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", folder->path, name);
+static inline long long case_file_bytes(const char *name) {
     struct stat facts;
-    return stat(path, &facts) == 0 ? (long long)facts.st_size : -1;
+    return stat(temp_path(name), &facts) == 0 ? (long long)facts.st_size : -1;
 }
 
 // Log lines since begin_log: how many, and the first.

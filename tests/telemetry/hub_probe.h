@@ -4,7 +4,6 @@
 
 #include <semaphore.h>
 
-#include "es_test.h"
 #include "hub_case.h"
 #include "telemetry/hub.h"
 

@@ -6,10 +6,9 @@
 #include "hub_probe.h"
 
 TEST(kept_events_survive_a_full_queue_in_order) {
-    CaseFolder folder = create_case_folder();
     EsHubOptions options = es_hub_defaults();
     options.queue_packets = 4;
-    options.spill_folder = folder.path;
+    options.spill_folder = temp_folder();
     EsHub *hub = create_hub(&options);
     Probe *probe = create_probe();
     block_probe(probe);
@@ -23,11 +22,11 @@ TEST(kept_events_survive_a_full_queue_in_order) {
     EXPECT_EQ(health.sinks[0].n_dropped, 198); // 2 kept and 2 lossy were queued
     EXPECT_EQ(health.sinks[0].n_spilled, 198);
     EXPECT_EQ(health.sinks[0].n_lost, 0);
-    EXPECT(case_file_bytes(&folder, "spill-probe.bin") > 0);
+    EXPECT(case_file_bytes("spill-probe.bin") > 0);
     unblock_probe(probe);
     EXPECT_EQ(es_hub_flush(hub, 60), 1);
     EXPECT_EQ(probe->n_seen_at_flush, 202);
-    EXPECT_EQ(case_file_bytes(&folder, "spill-probe.bin"), 0);
+    EXPECT_EQ(case_file_bytes("spill-probe.bin"), 0);
     emit_kept(hub, 200); // nothing pending: by the queue again
     es_hub_close(hub, &health);
     int64_t next = 0;
@@ -41,19 +40,17 @@ TEST(kept_events_survive_a_full_queue_in_order) {
     EXPECT_EQ(health.sinks[0].n_spilled, 198);
     EXPECT_EQ(health.sinks[0].n_written, 203);
     EXPECT_EQ(es_hub_health_has_losses(&health), 0);
-    EXPECT_EQ(count_case_files(&folder), 0);
+    EXPECT_EQ(count_names(temp_folder()), 0);
     destroy_probe(probe);
-    remove_case_folder(&folder);
 }
 
 TEST(without_room_to_spill_kept_events_are_lost) {
-    CaseFolder folder = create_case_folder();
     CaseLog log;
     size_t packet_bytes = 48 + sizeof(EsRoundCompletedEvent);
     for (int has_folder = 0; has_folder <= 1; has_folder++) {
         EsHubOptions options = es_hub_defaults();
         options.queue_packets = 4;
-        options.spill_folder = has_folder ? folder.path : NULL;
+        options.spill_folder = has_folder ? temp_folder() : NULL;
         options.spill_bytes = 10 * packet_bytes;
         EsHub *hub = create_hub(&options);
         Probe *probe = create_probe();
@@ -81,15 +78,13 @@ TEST(without_room_to_spill_kept_events_are_lost) {
         end_log();
         destroy_probe(probe);
     }
-    EXPECT_EQ(count_case_files(&folder), 0);
-    remove_case_folder(&folder);
+    EXPECT_EQ(count_names(temp_folder()), 0);
 }
 
 TEST(a_sink_left_behind_leaves_its_spill) {
-    CaseFolder folder = create_case_folder();
     EsHubOptions options = es_hub_defaults();
     options.queue_packets = 2;
-    options.spill_folder = folder.path;
+    options.spill_folder = temp_folder();
     options.close_seconds = 0.1;
     EsHub *hub = create_hub(&options);
     Probe *probe = create_probe();
@@ -102,7 +97,7 @@ TEST(a_sink_left_behind_leaves_its_spill) {
     es_hub_close(hub, &health);
     EXPECT_EQ(health.sinks[0].n_lost, 10);
     EXPECT_EQ(health.sinks[0].is_blocked, 1);
-    long long left = case_file_bytes(&folder, "spill-probe.bin");
+    long long left = case_file_bytes("spill-probe.bin");
     EXPECT_EQ(left, 8 * (48 + (long long)sizeof(EsRoundCompletedEvent)));
     // the next sitting begins while the thread is still stuck
     Probe *second = create_probe();
@@ -116,18 +111,16 @@ TEST(a_sink_left_behind_leaves_its_spill) {
     unblock_probe(probe);
     wait_until(&probe->n_closed, 1);
     es_hub_close(hub, NULL);
-    EXPECT_EQ(case_file_bytes(&folder, "spill-probe-1.bin"), left);
-    EXPECT_EQ(count_case_files(&folder), 1);
+    EXPECT_EQ(case_file_bytes("spill-probe-1.bin"), left);
+    EXPECT_EQ(count_names(temp_folder()), 1);
     destroy_probe(probe);
     destroy_probe(second);
-    remove_case_folder(&folder);
 }
 
 TEST(packets_too_large_for_the_queue) {
-    CaseFolder folder = create_case_folder();
     EsHubOptions options = es_hub_defaults();
     options.queue_bytes = 1 << 12;
-    options.spill_folder = folder.path;
+    options.spill_folder = temp_folder();
     EsHub *hub = create_hub(&options);
     Probe *probe = create_probe();
     add_probe(hub, probe, "probe");
@@ -149,9 +142,8 @@ TEST(packets_too_large_for_the_queue) {
     EXPECT_EQ(health.sinks[0].n_spilled, 1);
     EXPECT_EQ(health.sinks[0].n_dropped, 2);
     EXPECT_EQ(health.sinks[0].n_lost, 1);
-    EXPECT_EQ(count_case_files(&folder), 0);
+    EXPECT_EQ(count_names(temp_folder()), 0);
     destroy_probe(probe);
-    remove_case_folder(&folder);
 }
 
 // --- many threads ---
@@ -199,10 +191,9 @@ static int count_kept_in_order(const Probe *probe) {
 
 // No kept event is lost or overtakes another of its thread, whichever way each went.
 TEST(kept_events_of_many_threads_keep_their_order) {
-    CaseFolder folder = create_case_folder();
     EsHubOptions options = es_hub_defaults();
     options.queue_packets = 8;
-    options.spill_folder = folder.path;
+    options.spill_folder = temp_folder();
     EsHub *hub = create_hub(&options);
     Probe *probe = create_probe();
     block_probe(probe);
@@ -227,10 +218,9 @@ TEST(kept_events_of_many_threads_keep_their_order) {
     // 0 + 1 + 2 lossy ones in three turns, 0 + 1 in the last two
     int64_t n_lossy = N_EMITTERS * (N_EACH / 3 * 3 + 1);
     EXPECT_EQ(health.sinks[0].n_written + health.sinks[0].n_dropped, N_EMITTERS * N_EACH + n_lossy);
-    EXPECT_EQ(count_case_files(&folder), 0);
+    EXPECT_EQ(count_names(temp_folder()), 0);
     printf("%lld of %d kept events went through the spill, %lld lossy ones were dropped\n",
            (long long)health.sinks[0].n_spilled, N_EMITTERS * N_EACH,
            (long long)health.sinks[0].n_dropped);
     destroy_probe(probe);
-    remove_case_folder(&folder);
 }

@@ -12,17 +12,11 @@
 #include "sink_case.h"
 #include "telemetry/record_file.h"
 
-static char path[256];
-
-static SinkFolder open_folder(void) {
-    SinkFolder folder = make_sink_folder();
-    snprintf(path, sizeof path, "%s/events.jsonl", folder.path);
-    return folder;
-}
+static const char *events_path(void) { return temp_path("events.jsonl"); }
 
 static EsSink open_sink(int64_t last_round) {
     EsSink sink = {0};
-    REQUIRE_OK(es_jsonl_sink_open(path, last_round, &sink));
+    REQUIRE_OK(es_jsonl_sink_open(events_path(), last_round, &sink));
     return sink;
 }
 
@@ -33,7 +27,7 @@ static void close_sink(EsSink *sink) {
 
 // Line `n` of the file, parsed; json_decref it.
 static json_t *load_line(int n) {
-    char *text = read_sink_file(path, NULL), *line = text;
+    char *text = read_sink_file(events_path(), NULL), *line = text;
     for (int i = 0; i < n; i++) {
         line = strchr(line, '\n') + 1;
     }
@@ -49,7 +43,7 @@ static json_t *load_line(int n) {
 }
 
 static int count_lines(void) {
-    char *text = read_sink_file(path, NULL);
+    char *text = read_sink_file(events_path(), NULL);
     int n = 0;
     for (const char *at = text; *at != '\0'; at++) {
         n += *at == '\n';
@@ -59,7 +53,7 @@ static int count_lines(void) {
 }
 
 static void expect_file(const char *expected) {
-    char *text = read_sink_file(path, NULL);
+    char *text = read_sink_file(events_path(), NULL);
     EXPECT_TEXT(text, expected);
     es_release(text);
 }
@@ -70,7 +64,6 @@ static int is_same_number(const json_t *value, double expected) {
 }
 
 TEST(a_line_as_it_stands) {
-    SinkFolder folder = open_folder();
     EsSink sink = open_sink(-1);
     EXPECT_TEXT(sink.name, "jsonl");
     EsMetricEvent rows[2] = {{"charts/SPS", 1234}, {"losses/value_loss", 0.1}};
@@ -81,7 +74,6 @@ TEST(a_line_as_it_stands) {
                 "{\"event\":\"metric\",\"time\":\"2023-11-14T22:13:20.123456Z\",\"sequence\":7,"
                 "\"round\":3,\"step\":null,\"name\":\"losses/value_loss\","
                 "\"value\":0.1}\n");
-    remove_sink_folder(&folder);
 }
 
 TEST(numbers_come_back_bit_for_bit) {
@@ -101,7 +93,6 @@ TEST(numbers_come_back_bit_for_bit) {
                                     1e16,
                                     4503599627370497.5,
                                     0x1.fffffffffffffp1023};
-    SinkFolder folder = open_folder();
     EsSink sink = open_sink(-1);
     EsMetricEvent rows[ES_COUNT_OF(values)];
     for (size_t i = 0; i < ES_COUNT_OF(values); i++) {
@@ -119,11 +110,9 @@ TEST(numbers_come_back_bit_for_bit) {
         }
         json_decref(line);
     }
-    remove_sink_folder(&folder);
 }
 
 TEST(missing_and_not_finite_differ) {
-    SinkFolder folder = open_folder();
     EsSink sink = open_sink(-1);
     EsMetricEvent metrics[] = {
         {NULL, es_missing_real()}, {"", NAN}, {"a", INFINITY}, {"b", -INFINITY}};
@@ -148,7 +137,6 @@ TEST(missing_and_not_finite_differ) {
     EXPECT_EQ(json_integer_value(json_object_get(line, "bytes")), INT64_MAX);
     EXPECT_EQ(json_integer_value(json_object_get(line, "is_best")), INT64_MIN + 1);
     json_decref(line);
-    remove_sink_folder(&folder);
 }
 
 // malformed UTF-8 becomes one U+FFFD per longest valid start, as decoders on the web count them
@@ -171,7 +159,6 @@ TEST(hostile_texts) {
         {"\xc2\x85", "\xc2\x85"},
         {"},{\"round\":99", "},{\"round\":99"},
     };
-    SinkFolder folder = open_folder();
     EsSink sink = open_sink(-1);
     for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
         EXPECT_STATUS(write_metric(&sink, 1, cases[i].written, 1), OK);
@@ -183,11 +170,9 @@ TEST(hostile_texts) {
         EXPECT_TEXT(json_string_value(json_object_get(line, "name")), cases[i].read);
         json_decref(line);
     }
-    remove_sink_folder(&folder);
 }
 
 TEST(every_event_type_has_its_columns) {
-    SinkFolder folder = open_folder();
     EsSink sink = open_sink(-1);
     static const int64_t zeros[64]; // every row struct is made of 8-byte cells; 0 is a missing text
     for (int type = 0; type < ES_EVENT_COUNT; type++) {
@@ -206,7 +191,6 @@ TEST(every_event_type_has_its_columns) {
         }
         json_decref(line);
     }
-    remove_sink_folder(&folder);
 }
 
 TEST(numbers_do_not_follow_the_locale) {
@@ -218,15 +202,13 @@ TEST(numbers_do_not_follow_the_locale) {
     if (found == NULL) {
         SKIP("no locale with a decimal comma is installed");
     }
-    SinkFolder folder = open_folder();
     EsSink sink = open_sink(-1);
     EXPECT_STATUS(write_metric(&sink, 1, "x", 0.25), OK);
     close_sink(&sink);
     setlocale(LC_NUMERIC, "C");
-    char *text = read_sink_file(path, NULL);
+    char *text = read_sink_file(events_path(), NULL);
     EXPECT_CONTAINS(text, "\"value\":0.25}");
     es_release(text);
-    remove_sink_folder(&folder);
 }
 
 // --- resuming ---
@@ -243,9 +225,9 @@ static void write_rounds(const int64_t *rounds, int n_rounds) {
 }
 
 static void append(const char *bytes, size_t n_bytes) {
-    FILE *stream = fopen(path, "ab");
+    FILE *stream = fopen(events_path(), "ab");
     if (stream == NULL || fwrite(bytes, 1, n_bytes, stream) != n_bytes || fclose(stream) != 0) {
-        perror(path);
+        perror(events_path());
         exit(1);
     }
 }
@@ -265,20 +247,18 @@ static void expect_names(const char *expected) {
 }
 
 TEST(resume_drops_later_rounds) {
-    SinkFolder folder = open_folder();
     write_rounds((int64_t[]){0, 1, 5, 2, 6, 3, 4, 10}, 8);
     EsSink sink = open_sink(3);
     EXPECT_STATUS(write_metric(&sink, 4, "new", 1), OK);
     close_sink(&sink);
     expect_names("0 1 3 5 new");
-    EXPECT_EQ(list_sink_folder(folder.path, NULL, 0), 1); // no temporary is left
+    EXPECT_EQ(count_names(temp_folder()), 1); // no temporary is left
     sink = open_sink(0);
     close_sink(&sink);
     expect_names("0");
     sink = open_sink(-1);
     close_sink(&sink);
     expect_names("0");
-    remove_sink_folder(&folder);
 }
 
 TEST(resume_drops_a_torn_end) {
@@ -286,65 +266,55 @@ TEST(resume_drops_a_torn_end) {
                                        "{\"event\":\"metric\",\"round\":1}"};
     for (size_t i = 0; i < ES_COUNT_OF(ends); i++) {
         for (int64_t last_round = -1; last_round <= 1; last_round += 2) {
-            SinkFolder folder = open_folder();
+            clear_temp_folder();
             write_rounds((int64_t[]){1, 1}, 2);
             append(ends[i], strlen(ends[i]));
             EsSink sink = open_sink(last_round);
             EXPECT_STATUS(write_metric(&sink, 2, "new", 1), OK);
             close_sink(&sink);
             expect_names("0 1 new");
-            remove_sink_folder(&folder);
         }
     }
 }
 
 TEST(a_file_that_is_all_torn) {
-    SinkFolder folder = open_folder();
     append("\0\0\0\0", 4); // what a power failure may leave
     EsSink sink = open_sink(5);
     EXPECT_STATUS(write_metric(&sink, 6, "new", 1), OK);
     close_sink(&sink);
     expect_names("new");
-    remove_sink_folder(&folder);
 }
 
 TEST(nothing_to_remove_leaves_the_file_alone) {
-    SinkFolder folder = open_folder();
     write_rounds((int64_t[]){1, 2}, 2);
     struct stat before, after;
-    EXPECT_EQ(stat(path, &before), 0);
+    EXPECT_EQ(stat(events_path(), &before), 0);
     EsSink sink = open_sink(2);
     close_sink(&sink);
-    EXPECT_EQ(stat(path, &after), 0);
+    EXPECT_EQ(stat(events_path(), &after), 0);
     EXPECT_EQ(after.st_ino, before.st_ino);
-    remove_sink_folder(&folder);
 }
 
 TEST(foreign_lines_stay) {
-    SinkFolder folder = open_folder();
     static const char foreign[] = "\n# a note\n{\"round\":99}\n{\"event\":\"x\",\"round\":\"99\"}\n"
                                   "{\"event\":\"x\",\"round\":99999999999999999999}\n";
     append(foreign, strlen(foreign));
     EsSink sink = open_sink(3);
     close_sink(&sink);
     expect_file(foreign);
-    remove_sink_folder(&folder);
 }
 
 TEST(reason_of_a_refused_file_survives) {
-    SinkFolder folder = open_folder();
-    EXPECT_EQ(mkfifo(path, 0600), 0);
-    int reader = open(path, O_RDWR);
+    EXPECT_EQ(mkfifo(events_path(), 0600), 0);
+    int reader = open(events_path(), O_RDWR);
     EsRecordFile file;
-    EXPECT_STATUS(es_record_file_open(path, 0, &file), INPUT);
+    EXPECT_STATUS(es_record_file_open(events_path(), 0, &file), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "is not a regular file");
     close(reader);
-    remove_sink_folder(&folder);
 }
 
 // longer than the pieces in which the file is read, and a round beyond the first of them
 TEST(resume_streams_large_files) {
-    SinkFolder folder = open_folder();
     EsSink sink = open_sink(-1);
     static char config[60001];
     memset(config, 'c', sizeof config - 1);
@@ -366,7 +336,6 @@ TEST(resume_streams_large_files) {
         }
         json_decref(line);
     }
-    remove_sink_folder(&folder);
 }
 
 // --- failures ---
@@ -380,7 +349,6 @@ static void limit_file_bytes(rlim_t bytes) {
 }
 
 TEST(a_full_disk_tears_no_line) {
-    SinkFolder folder = open_folder();
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     EsSink sink = open_sink(-1);
     EXPECT_STATUS(write_metric(&sink, 1, "0", 1), OK);
@@ -388,7 +356,7 @@ TEST(a_full_disk_tears_no_line) {
     limit_file_bytes(200); // in the middle of the second line
     EXPECT_STATUS(write_metric(&sink, 1, "1", 1), OK);
     EXPECT_STATUS(sink.flush(sink.state), IO);
-    EXPECT_CONTAINS(es_status_detail(), path);
+    EXPECT_CONTAINS(es_status_detail(), events_path());
     EXPECT_CONTAINS(es_status_detail(), strerror(EFBIG));
     EXPECT_EQ(count_lines(), 1);
     expect_names("0");
@@ -397,12 +365,10 @@ TEST(a_full_disk_tears_no_line) {
     close_sink(&sink);
     signal(SIGXFSZ, handler);
     expect_names("0 1 2");
-    remove_sink_folder(&folder);
 }
 
 // while the disk stays full, every packet is either kept for later or refused, none is forgotten
 TEST(a_full_disk_loses_only_what_it_reports) {
-    SinkFolder folder = open_folder();
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     EsSink sink = open_sink(-1);
     limit_file_bytes(1000);
@@ -416,7 +382,6 @@ TEST(a_full_disk_loses_only_what_it_reports) {
     close_sink(&sink);
     signal(SIGXFSZ, handler);
     EXPECT_EQ(count_lines(), n_accepted);
-    remove_sink_folder(&folder);
 }
 
 // what ES_FILE_FAULT does to a whole program
@@ -429,7 +394,7 @@ TEST(short_writes_and_faults) {
                  {"write:1:EIO", ES_STATUS_IO},
                  {"disk:100", ES_STATUS_IO}};
     for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
-        SinkFolder folder = open_folder();
+        clear_temp_folder();
         EsSink sink = open_sink(-1);
         EXPECT_STATUS(write_metric(&sink, 1, "0", 1), OK);
         EsFileFault fault;
@@ -441,19 +406,16 @@ TEST(short_writes_and_faults) {
         EXPECT_EQ(count_lines(), status == ES_STATUS_OK);
         close_sink(&sink);
         expect_names("0");
-        remove_sink_folder(&folder);
     }
 }
 
 TEST(places_that_cannot_be_opened) {
-    SinkFolder folder = open_folder();
     EsSink sink = {.name = "untouched"};
     EXPECT_STATUS(es_jsonl_sink_open("/tmp/es_no_such_folder/events.jsonl", -1, &sink), IO);
     EXPECT_CONTAINS(es_status_detail(), "/tmp/es_no_such_folder/events.jsonl");
-    EXPECT_STATUS(es_jsonl_sink_open(folder.path, -1, &sink), INPUT);
-    EXPECT_CONTAINS(es_status_detail(), folder.path);
-    EXPECT_EQ(mkfifo(path, 0600), 0); // must not wait for a reader
-    EXPECT_STATUS(es_jsonl_sink_open(path, -1, &sink), INPUT);
+    EXPECT_STATUS(es_jsonl_sink_open(temp_folder(), -1, &sink), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), temp_folder());
+    EXPECT_EQ(mkfifo(events_path(), 0600), 0); // must not wait for a reader
+    EXPECT_STATUS(es_jsonl_sink_open(events_path(), -1, &sink), INPUT);
     EXPECT_TEXT(sink.name, "untouched");
-    remove_sink_folder(&folder);
 }

@@ -1,34 +1,26 @@
 #include <sqlite3.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "data/temp_folder.h"
-#include "es_test.h"
 #include "telemetry/run_database.h"
 #include "telemetry/sample_run.h"
+#include "temp_folder.h"
 
 typedef struct Fixture {
-    TempFolder folder;
-    char path[512];
+    const char *path;
     int n_open; // files before
 } Fixture;
 
 static Fixture create_fixture(int n_rounds) {
-    Fixture fixture = {.n_open = count_open_files()};
-    fixture.folder = create_temp_folder();
-    snprintf(fixture.path, sizeof fixture.path, "%s/run.db", fixture.folder.path);
+    Fixture fixture = {.path = temp_path("run.db"), .n_open = count_open_files()};
     if (n_rounds > 0) {
         REQUIRE_OK(write_sample_run(fixture.path, n_rounds));
     }
     return fixture;
 }
 
-static void destroy_fixture(Fixture *fixture) {
-    remove_temp_folder(&fixture->folder);
-    EXPECT_EQ(count_open_files(), fixture->n_open);
-}
+static void destroy_fixture(Fixture *fixture) { EXPECT_EQ(count_open_files(), fixture->n_open); }
 
 static EsRunDatabase *open_run(const char *path) {
     EsRunDatabase *database = NULL;
@@ -83,9 +75,7 @@ static void write_and_die(const char *path, int n_rounds) {
 
 TEST(a_run_is_found_by_folder_and_by_file) {
     Fixture fixture = create_fixture(2);
-    char folder[600];
-    snprintf(folder, sizeof folder, "%s/", fixture.folder.path);
-    const char *const paths[] = {fixture.folder.path, folder, fixture.path};
+    const char *const paths[] = {temp_folder(), temp_path(""), fixture.path};
     for (int i = 0; i < 3; i++) {
         EsRunDatabase *database = open_run(paths[i]);
         EXPECT_TEXT(es_run_database_path(database), fixture.path);
@@ -99,8 +89,8 @@ TEST(a_run_is_found_by_folder_and_by_file) {
 
 TEST(paths_are_taken_literally) {
     Fixture fixture = create_fixture(0);
-    char folder[600], path[700];
-    snprintf(folder, sizeof folder, "%s/a b?mode=memory&c#%%41\xc3\xa9", fixture.folder.path);
+    const char *folder = temp_path("a b?mode=memory&c#%41\xc3\xa9");
+    char path[700];
     EXPECT_EQ(mkdir(folder, 0777), 0);
     snprintf(path, sizeof path, "%s/run.db", folder);
     REQUIRE_OK(write_sample_run(path, 1));
@@ -108,7 +98,6 @@ TEST(paths_are_taken_literally) {
     EsRunDatabase *database = open_run(folder);
     EXPECT_EQ(ask(database, "SELECT count(*) FROM rounds"), 1);
     es_run_database_close(database);
-    remove(path);
     destroy_fixture(&fixture);
 }
 
@@ -155,15 +144,15 @@ TEST(what_is_no_run_is_told) {
     EXPECT_STATUS(es_run_database_open("/nowhere/run", &database), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "no such run: /nowhere/run: No such file");
     EXPECT_STATUS(es_run_database_open("", &database), INPUT);
-    EXPECT_STATUS(es_run_database_open(fixture.folder.path, &database), INPUT);
+    EXPECT_STATUS(es_run_database_open(temp_folder(), &database), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "there is no run.db in this folder");
     EXPECT_STATUS(es_run_database_open("/dev/null", &database), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "/dev/null: neither a run folder nor a database file");
-    write_file(&fixture.folder, "run.db", (const uint8_t *)"", 0);
-    EXPECT_STATUS(es_run_database_open(fixture.folder.path, &database), INPUT);
+    write_temp_text("run.db", "");
+    EXPECT_STATUS(es_run_database_open(temp_folder(), &database), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "run.db: not the database of a run: it is empty");
-    write_file(&fixture.folder, "run.db", (const uint8_t *)"round,accuracy\n1,50\n2,51\n", 25);
-    EXPECT_STATUS(es_run_database_open(fixture.folder.path, &database), INPUT);
+    write_temp_text("run.db", "round,accuracy\n1,50\n2,51\n");
+    EXPECT_STATUS(es_run_database_open(temp_folder(), &database), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "run.db: cannot read: the file is no SQLite database");
     EXPECT(database == NULL);
     destroy_fixture(&fixture);
@@ -353,58 +342,58 @@ static void count_warning(void *context, EsLogLevel level, const char *line) {
 }
 
 // Close the folder to everybody; root needs to become somebody first.
-static int close_folder(const Fixture *fixture) {
-    chmod(fixture->folder.path, 0555);
+static int close_folder(void) {
+    chmod(temp_folder(), 0555);
     return geteuid() != 0 || seteuid(65534) == 0;
 }
 
-static void reopen_folder(const Fixture *fixture) {
+static void reopen_folder(void) {
     if (getuid() == 0 && seteuid(0) != 0) {
         ES_TEST_FAIL("cannot become root again");
     }
-    chmod(fixture->folder.path, 0755);
+    chmod(temp_folder(), 0755);
 }
 
 TEST(a_folder_that_cannot_be_written) {
     Fixture fixture = create_fixture(3);
-    if (!close_folder(&fixture)) {
-        reopen_folder(&fixture);
+    if (!close_folder()) {
+        reopen_folder();
         destroy_fixture(&fixture);
         SKIP("cannot give up the rights of root");
     }
-    EsRunDatabase *database = open_run(fixture.folder.path);
+    EsRunDatabase *database = open_run(temp_folder());
     EXPECT_EQ(ask(database, "SELECT count(*) FROM rounds"), 3);
     es_run_database_close(database);
-    reopen_folder(&fixture);
+    reopen_folder();
 
     // in WAL mode without log or shared memory, as when a reader was there when the run ended
     sqlite3 *db = NULL;
     sqlite3_open(fixture.path, &db);
     sqlite3_exec(db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
     sqlite3_close(db);
-    close_folder(&fixture);
+    close_folder();
     es_log_set_handler(count_warning, NULL, ES_LOG_WARNING);
-    database = open_run(fixture.folder.path);
+    database = open_run(temp_folder());
     EXPECT_EQ(ask(database, "SELECT count(*) FROM rounds"), 3);
     es_run_database_close(database);
     EXPECT_EQ(n_warnings, 0);
-    reopen_folder(&fixture);
+    reopen_folder();
 
     // after kill -9 with log and shared memory: everything is seen
-    remove_file(&fixture.folder, "run.db");
+    unlink(fixture.path);
     write_and_die(fixture.path, 4);
-    close_folder(&fixture);
-    database = open_run(fixture.folder.path);
+    close_folder();
+    database = open_run(temp_folder());
     EXPECT_EQ(ask(database, "SELECT count(*) FROM metrics"), 4);
     es_run_database_close(database);
     EXPECT_EQ(n_warnings, 0);
-    reopen_folder(&fixture);
+    reopen_folder();
 
     // copied without the shared memory: opened, and said that rows may be missing
-    remove_file(&fixture.folder, "run.db-shm");
-    close_folder(&fixture);
-    EsStatus status = es_run_database_open(fixture.folder.path, &database);
-    reopen_folder(&fixture);
+    unlink(temp_path("run.db-shm"));
+    close_folder();
+    EsStatus status = es_run_database_open(temp_folder(), &database);
+    reopen_folder();
     EXPECT(status == ES_STATUS_OK || status == ES_STATUS_INPUT);
     EXPECT_EQ(n_warnings, 1);
     if (status == ES_STATUS_OK) {

@@ -9,16 +9,15 @@
 
 #include "base/file_fault.h"
 #include "base/macros.h"
-#include "es_test.h"
 #include "hub_case.h"
 
 // one row of this type has no text, so all packets are equally large
 #define ROW_TYPE ES_EVENT_STEP_TIMED
 enum { PACKET_BYTES = 48 + 4 * 8 };
 
-static EsSpill *open_spill(const CaseFolder *folder, size_t max_bytes) {
+static EsSpill *open_spill(size_t max_bytes) {
     EsSpill *spill = NULL;
-    REQUIRE_OK(es_spill_open(folder->path, "test", max_bytes, &spill));
+    REQUIRE_OK(es_spill_open(temp_folder(), "test", max_bytes, &spill));
     return spill;
 }
 
@@ -38,14 +37,13 @@ static void expect_next(EsSpill *spill, int64_t sequence) {
 }
 
 TEST(packets_come_back_in_order_and_the_file_goes_away) {
-    CaseFolder folder = create_case_folder();
-    EsSpill *spill = open_spill(&folder, 1 << 20);
+    EsSpill *spill = open_spill(1 << 20);
     EXPECT_CONTAINS(es_spill_path(spill), "/spill-test.bin");
-    EXPECT_EQ(case_file_bytes(&folder, "spill-test.bin"), 0);
+    EXPECT_EQ(case_file_bytes("spill-test.bin"), 0);
     for (int64_t i = 0; i < 10; i++) {
         EXPECT_EQ(append(spill, i), 0);
     }
-    EXPECT_EQ(case_file_bytes(&folder, "spill-test.bin"), 10 * PACKET_BYTES);
+    EXPECT_EQ(case_file_bytes("spill-test.bin"), 10 * PACKET_BYTES);
     for (int64_t i = 0; i < 5; i++) {
         expect_next(spill, i);
     }
@@ -58,19 +56,17 @@ TEST(packets_come_back_in_order_and_the_file_goes_away) {
     }
     // all taken: empty, and filled again from the start
     EXPECT_EQ(es_spill_n_pending(spill), 0);
-    EXPECT_EQ(case_file_bytes(&folder, "spill-test.bin"), 0);
+    EXPECT_EQ(case_file_bytes("spill-test.bin"), 0);
     EXPECT_EQ(append(spill, 11), 0);
-    EXPECT_EQ(case_file_bytes(&folder, "spill-test.bin"), PACKET_BYTES);
+    EXPECT_EQ(case_file_bytes("spill-test.bin"), PACKET_BYTES);
     expect_next(spill, 11);
     es_spill_close(spill);
-    EXPECT_EQ(count_case_files(&folder), 0);
-    remove_case_folder(&folder);
+    EXPECT_EQ(count_names(temp_folder()), 0);
     es_spill_close(NULL);
 }
 
 TEST(the_cap_holds) {
-    CaseFolder folder = create_case_folder();
-    EsSpill *spill = open_spill(&folder, 3 * PACKET_BYTES + 8);
+    EsSpill *spill = open_spill(3 * PACKET_BYTES + 8);
     EXPECT_EQ(append(spill, 0), 0);
     EXPECT_EQ(append(spill, 1), 0);
     EXPECT_EQ(append(spill, 2), 0);
@@ -84,19 +80,17 @@ TEST(the_cap_holds) {
     expect_next(spill, 4);
     es_spill_close(spill);
     // a single packet above the cap
-    spill = open_spill(&folder, PACKET_BYTES - 8);
+    spill = open_spill(PACKET_BYTES - 8);
     EXPECT_EQ(append(spill, 5), EFBIG);
     es_spill_close(spill);
-    EXPECT_EQ(count_case_files(&folder), 0);
-    remove_case_folder(&folder);
+    EXPECT_EQ(count_names(temp_folder()), 0);
 }
 
 TEST(what_was_not_delivered_is_kept_for_the_next_sitting) {
-    CaseFolder folder = create_case_folder();
     CaseLog log;
     begin_log(&log);
     for (int sitting = 0; sitting < 3; sitting++) {
-        EsSpill *spill = open_spill(&folder, 1 << 20);
+        EsSpill *spill = open_spill(1 << 20);
         EXPECT_EQ(log.n_lines, sitting);
         EXPECT_EQ(append(spill, sitting), 0);
         EXPECT_EQ(append(spill, sitting), 0);
@@ -105,25 +99,22 @@ TEST(what_was_not_delivered_is_kept_for_the_next_sitting) {
     }
     EXPECT_CONTAINS(log.first, "160 bytes of events that never reached sink test; kept as");
     EXPECT_CONTAINS(log.first, "/spill-test-1.bin");
-    EXPECT_EQ(case_file_bytes(&folder, "spill-test.bin"), 2 * PACKET_BYTES);
-    EXPECT_EQ(case_file_bytes(&folder, "spill-test-1.bin"), 2 * PACKET_BYTES);
-    EXPECT_EQ(case_file_bytes(&folder, "spill-test-2.bin"), 2 * PACKET_BYTES);
-    EXPECT_EQ(count_case_files(&folder), 3);
+    EXPECT_EQ(case_file_bytes("spill-test.bin"), 2 * PACKET_BYTES);
+    EXPECT_EQ(case_file_bytes("spill-test-1.bin"), 2 * PACKET_BYTES);
+    EXPECT_EQ(case_file_bytes("spill-test-2.bin"), 2 * PACKET_BYTES);
+    EXPECT_EQ(count_names(temp_folder()), 3);
     end_log();
-    remove_case_folder(&folder);
 }
 
 TEST(closing_late_leaves_a_newer_file_alone) {
-    CaseFolder folder = create_case_folder();
-    EsSpill *old = open_spill(&folder, 1 << 20);
-    EsSpill *new = open_spill(&folder, 1 << 20);
+    EsSpill *old = open_spill(1 << 20);
+    EsSpill *new = open_spill(1 << 20);
     EXPECT_EQ(append(new, 1), 0);
     es_spill_close(old);
-    EXPECT_EQ(case_file_bytes(&folder, "spill-test.bin"), PACKET_BYTES);
+    EXPECT_EQ(case_file_bytes("spill-test.bin"), PACKET_BYTES);
     expect_next(new, 1);
     es_spill_close(new);
-    EXPECT_EQ(count_case_files(&folder), 0);
-    remove_case_folder(&folder);
+    EXPECT_EQ(count_names(temp_folder()), 0);
 }
 
 TEST(a_missing_folder_is_an_error) {
@@ -136,18 +127,17 @@ TEST(a_missing_folder_is_an_error) {
 
 // The limit on file sizes makes the system write a part and then refuse, as a full disk does.
 TEST(a_full_disk_leaves_no_part_behind) {
-    CaseFolder folder = create_case_folder();
     signal(SIGXFSZ, SIG_IGN);
     struct rlimit before, tight;
     getrlimit(RLIMIT_FSIZE, &before);
     tight = before;
     tight.rlim_cur = 2 * PACKET_BYTES + 40;
-    EsSpill *spill = open_spill(&folder, 1 << 20);
+    EsSpill *spill = open_spill(1 << 20);
     setrlimit(RLIMIT_FSIZE, &tight);
     EXPECT_EQ(append(spill, 0), 0);
     EXPECT_EQ(append(spill, 1), 0);
     EXPECT(append(spill, 2) != 0);
-    EXPECT_EQ(case_file_bytes(&folder, "spill-test.bin"), 2 * PACKET_BYTES);
+    EXPECT_EQ(case_file_bytes("spill-test.bin"), 2 * PACKET_BYTES);
     setrlimit(RLIMIT_FSIZE, &before);
     EXPECT_EQ(es_spill_n_pending(spill), 2);
     EXPECT_EQ(append(spill, 3), 0);
@@ -155,7 +145,6 @@ TEST(a_full_disk_leaves_no_part_behind) {
     expect_next(spill, 1);
     expect_next(spill, 3);
     es_spill_close(spill);
-    remove_case_folder(&folder);
 }
 
 static void damage_file(const char *path, long offset, const char *bytes) {
@@ -165,8 +154,7 @@ static void damage_file(const char *path, long offset, const char *bytes) {
 }
 
 TEST(a_damaged_file_is_noticed_and_given_up) {
-    CaseFolder folder = create_case_folder();
-    EsSpill *spill = open_spill(&folder, 1 << 20);
+    EsSpill *spill = open_spill(1 << 20);
     int64_t n_by_type[ES_EVENT_COUNT];
     EsPacket packet;
 
@@ -198,8 +186,7 @@ TEST(a_damaged_file_is_noticed_and_given_up) {
     EXPECT_EQ(append(spill, 5), 0);
     expect_next(spill, 5);
     es_spill_close(spill);
-    EXPECT_EQ(count_case_files(&folder), 0);
-    remove_case_folder(&folder);
+    EXPECT_EQ(count_names(temp_folder()), 0);
 }
 
 enum { N_PRODUCERS = 3, N_EACH = 3000 };
@@ -218,8 +205,7 @@ static void *produce(void *argument) {
 }
 
 TEST(producers_append_while_the_consumer_takes) {
-    CaseFolder folder = create_case_folder();
-    EsSpill *spill = open_spill(&folder, 1 << 24);
+    EsSpill *spill = open_spill(1 << 24);
     pthread_t threads[N_PRODUCERS];
     Producer producers[N_PRODUCERS];
     for (int64_t p = 0; p < N_PRODUCERS; p++) {
@@ -245,9 +231,8 @@ TEST(producers_append_while_the_consumer_takes) {
     }
     EXPECT_EQ(n_wrong, 0);
     EXPECT_EQ(es_spill_n_pending(spill), 0);
-    EXPECT_EQ(case_file_bytes(&folder, "spill-test.bin"), 0);
+    EXPECT_EQ(case_file_bytes("spill-test.bin"), 0);
     es_spill_close(spill);
-    remove_case_folder(&folder);
 }
 
 static void arm(const char *text) {
@@ -257,12 +242,11 @@ static void arm(const char *text) {
 }
 
 TEST(faults_of_the_disk_reach_the_spill) {
-    CaseFolder folder = create_case_folder();
     EsSpill *spill = NULL;
     arm("open:1:EMFILE");
-    EXPECT_STATUS(es_spill_open(folder.path, "test", 1 << 20, &spill), IO);
+    EXPECT_STATUS(es_spill_open(temp_folder(), "test", 1 << 20, &spill), IO);
     EXPECT_EQ(es_file_fault_clear(), 1);
-    spill = open_spill(&folder, 1 << 20);
+    spill = open_spill(1 << 20);
     EXPECT_EQ(append(spill, 0), 0);
     arm("write:1:ENOSPC");
     EXPECT_EQ(append(spill, 1), ENOSPC);
@@ -277,5 +261,4 @@ TEST(faults_of_the_disk_reach_the_spill) {
     expect_next(spill, 0);
     expect_next(spill, 2);
     es_spill_close(spill);
-    remove_case_folder(&folder);
 }

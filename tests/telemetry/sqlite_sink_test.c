@@ -2,24 +2,10 @@
 #include <sqlite3.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "data/temp_folder.h"
-#include "es_test.h"
 #include "telemetry/sample_run.h"
 #include "telemetry/sqlite_sink_internal.h"
-
-typedef struct Fixture {
-    TempFolder folder;
-    char path[512];
-} Fixture;
-
-static Fixture create_fixture(void) {
-    Fixture fixture;
-    fixture.folder = create_temp_folder();
-    snprintf(fixture.path, sizeof fixture.path, "%s/run.db", fixture.folder.path);
-    return fixture;
-}
+#include "temp_folder.h"
 
 // A connection of another program.
 static sqlite3 *connect_to(const char *path) {
@@ -62,15 +48,15 @@ static const char *ask_file(const char *path, const char *sql) {
 }
 
 TEST(every_type_has_a_table_with_its_columns) {
-    Fixture fixture = create_fixture();
+    const char *path = temp_path("run.db");
     EsSink sink;
-    REQUIRE_OK(es_sqlite_sink_open(fixture.path, -1, &sink));
+    REQUIRE_OK(es_sqlite_sink_open(path, -1, &sink));
     EXPECT_TEXT(sink.name, "sqlite");
     for (int type = 0; type < ES_EVENT_COUNT; type++) {
         REQUIRE_OK(send_missing(&sink, (EsEventType)type, (EsEventTime){type, type - 1}));
     }
     REQUIRE_OK(sink.flush(sink.state));
-    sqlite3 *db = connect_to(fixture.path);
+    sqlite3 *db = connect_to(path);
     static const char *const types[] = {"INTEGER", "REAL", "TEXT"};
     for (int type = 0; type < ES_EVENT_COUNT; type++) {
         const EsEventSchema *schema = es_event_schema((EsEventType)type);
@@ -97,13 +83,12 @@ TEST(every_type_has_a_table_with_its_columns) {
     EXPECT_TEXT(ask(db, "PRAGMA journal_mode"), "wal");
     sqlite3_close(db);
     sink.close(sink.state);
-    remove_temp_folder(&fixture.folder);
 }
 
 TEST(values_come_back_as_they_went_in) {
-    Fixture fixture = create_fixture();
+    const char *path = temp_path("run.db");
     EsSink sink;
-    REQUIRE_OK(es_sqlite_sink_open(fixture.path, -1, &sink));
+    REQUIRE_OK(es_sqlite_sink_open(path, -1, &sink));
     EsMetricEvent rows[] = {{"a\xc3\xa9'\"\n", 0.1},
                             {"max", INFINITY},
                             {"min", -INFINITY},
@@ -115,7 +100,7 @@ TEST(values_come_back_as_they_went_in) {
     EsCheckpointSavedEvent saved = {.path = "checkpoints/3", .bytes = INT64_MAX, .is_best = -1};
     REQUIRE_OK(send_rows(&sink, ES_EVENT_CHECKPOINT_SAVED, (EsEventTime){3, -1}, &saved, 1));
     REQUIRE_OK(sink.flush(sink.state));
-    sqlite3 *db = connect_to(fixture.path);
+    sqlite3 *db = connect_to(path);
     EXPECT_TEXT(ask(db, "SELECT hex(name) FROM event_metric WHERE row = 0"), "61C3A927220A");
     EXPECT_TEXT(ask(db, "SELECT value = 0.1 FROM event_metric WHERE row = 0"), "1");
     EXPECT_TEXT(ask(db, "SELECT value FROM event_metric WHERE name = 'max'"), "Inf");
@@ -132,15 +117,14 @@ TEST(values_come_back_as_they_went_in) {
                 "17");
     sqlite3_close(db);
     sink.close(sink.state);
-    remove_temp_folder(&fixture.folder);
 }
 
 TEST(rows_are_seen_after_a_flush_and_not_before) {
-    Fixture fixture = create_fixture();
+    const char *path = temp_path("run.db");
     EsSink sink;
-    REQUIRE_OK(es_sqlite_sink_open(fixture.path, -1, &sink));
+    REQUIRE_OK(es_sqlite_sink_open(path, -1, &sink));
     REQUIRE_OK(sink.flush(sink.state)); // nothing to do
-    sqlite3 *db = connect_to(fixture.path);
+    sqlite3 *db = connect_to(path);
     REQUIRE_OK(send_metric(&sink, 1, "x", 1));
     EXPECT_TEXT(ask(db, "SELECT count(*) FROM event_metric"), "0");
     REQUIRE_OK(sink.flush(sink.state));
@@ -150,107 +134,101 @@ TEST(rows_are_seen_after_a_flush_and_not_before) {
     EXPECT_TEXT(ask(db, "SELECT count(*) FROM event_metric"), "2");
     sqlite3_close(db);
     sink.close(sink.state);
-    remove_temp_folder(&fixture.folder);
 }
 
 TEST(closing_leaves_one_file) {
-    Fixture fixture = create_fixture();
+    const char *path = temp_path("run.db");
     int n_open = count_open_files();
     char log[600];
-    REQUIRE_OK(write_sample_run(fixture.path, 1));
-    snprintf(log, sizeof log, "%s-wal", fixture.path);
+    REQUIRE_OK(write_sample_run(path, 1));
+    snprintf(log, sizeof log, "%s-wal", path);
     EXPECT(access(log, F_OK) != 0);
-    snprintf(log, sizeof log, "%s-shm", fixture.path);
+    snprintf(log, sizeof log, "%s-shm", path);
     EXPECT(access(log, F_OK) != 0);
-    EXPECT_TEXT(ask_file(fixture.path, "PRAGMA journal_mode"), "delete");
-    EXPECT_TEXT(ask_file(fixture.path, "PRAGMA integrity_check"), "ok");
+    EXPECT_TEXT(ask_file(path, "PRAGMA journal_mode"), "delete");
+    EXPECT_TEXT(ask_file(path, "PRAGMA integrity_check"), "ok");
     EXPECT_EQ(count_open_files(), n_open);
-    remove_temp_folder(&fixture.folder);
 }
 
 TEST(an_existing_database_is_continued_and_trimmed) {
-    Fixture fixture = create_fixture();
+    const char *path = temp_path("run.db");
     EsSink sink;
-    REQUIRE_OK(write_sample_run(fixture.path, 3));
-    EXPECT_TEXT(ask_file(fixture.path, "SELECT max(round) FROM raw_events"), "3");
+    REQUIRE_OK(write_sample_run(path, 3));
+    EXPECT_TEXT(ask_file(path, "SELECT max(round) FROM raw_events"), "3");
     const char *n_before = "SELECT count(*) FROM raw_events WHERE round <= 1";
     char n_kept[32];
-    snprintf(n_kept, sizeof n_kept, "%s", ask_file(fixture.path, n_before));
+    snprintf(n_kept, sizeof n_kept, "%s", ask_file(path, n_before));
 
-    REQUIRE_OK(es_sqlite_sink_open(fixture.path, -1, &sink));
+    REQUIRE_OK(es_sqlite_sink_open(path, -1, &sink));
     sink.close(sink.state);
-    EXPECT_TEXT(ask_file(fixture.path, "SELECT max(round) FROM raw_events"), "3");
+    EXPECT_TEXT(ask_file(path, "SELECT max(round) FROM raw_events"), "3");
 
-    REQUIRE_OK(es_sqlite_sink_open(fixture.path, 1, &sink));
-    EXPECT_TEXT(ask_file(fixture.path, "SELECT max(round) FROM raw_events"), "1");
-    EXPECT_TEXT(ask_file(fixture.path, "SELECT count(*) FROM raw_events"), n_kept);
+    REQUIRE_OK(es_sqlite_sink_open(path, 1, &sink));
+    EXPECT_TEXT(ask_file(path, "SELECT max(round) FROM raw_events"), "1");
+    EXPECT_TEXT(ask_file(path, "SELECT count(*) FROM raw_events"), n_kept);
     REQUIRE_OK(send_round(&sink, 2));
     REQUIRE_OK(sink.flush(sink.state));
     sink.close(sink.state);
-    EXPECT_TEXT(ask_file(fixture.path, "SELECT group_concat(round) FROM rounds"), "1,2");
+    EXPECT_TEXT(ask_file(path, "SELECT group_concat(round) FROM rounds"), "1,2");
 
-    REQUIRE_OK(es_sqlite_sink_open(fixture.path, 0, &sink));
+    REQUIRE_OK(es_sqlite_sink_open(path, 0, &sink));
     sink.close(sink.state);
-    EXPECT_TEXT(ask_file(fixture.path, "SELECT group_concat(event) FROM raw_events"),
-                "run_started");
-    remove_temp_folder(&fixture.folder);
+    EXPECT_TEXT(ask_file(path, "SELECT group_concat(event) FROM raw_events"), "run_started");
 }
 
 TEST(another_schema_version_is_refused) {
-    Fixture fixture = create_fixture();
+    const char *path = temp_path("run.db");
     EsSink sink = {.name = "untouched"};
-    REQUIRE_OK(write_sample_run(fixture.path, 2));
-    sqlite3 *db = connect_to(fixture.path);
+    REQUIRE_OK(write_sample_run(path, 2));
+    sqlite3 *db = connect_to(path);
     execute(db, "UPDATE meta SET value = 99 WHERE key = 'schema_version'");
     sqlite3_close(db);
-    EXPECT_STATUS(es_sqlite_sink_open(fixture.path, 0, &sink), UNSUPPORTED);
+    EXPECT_STATUS(es_sqlite_sink_open(path, 0, &sink), UNSUPPORTED);
     EXPECT_CONTAINS(es_status_detail(), "run.db: written with version 99 of the event schema, "
                                         "this program has 5");
     EXPECT_TEXT(sink.name, "untouched");
-    EXPECT_TEXT(ask_file(fixture.path, "SELECT max(round) FROM event_metric"), "2");
-    remove_temp_folder(&fixture.folder);
+    EXPECT_TEXT(ask_file(path, "SELECT max(round) FROM event_metric"), "2");
 }
 
 TEST(what_is_no_run_database_is_refused) {
-    Fixture fixture = create_fixture();
+    const char *path = temp_path("run.db");
     int n_open = count_open_files();
     EsSink sink = {.name = "untouched"};
     uint8_t noise[8192];
     for (size_t i = 0; i < sizeof noise; i++) {
         noise[i] = (uint8_t)(i * 2654435761u >> 7);
     }
-    write_file(&fixture.folder, "run.db", noise, sizeof noise);
-    EXPECT_STATUS(es_sqlite_sink_open(fixture.path, -1, &sink), INPUT);
+    write_temp_file("run.db", noise, sizeof noise);
+    EXPECT_STATUS(es_sqlite_sink_open(path, -1, &sink), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "run.db: cannot read: the file is no SQLite database");
 
-    remove_file(&fixture.folder, "run.db");
+    unlink(path);
     sqlite3 *db = NULL;
-    sqlite3_open(fixture.path, &db);
+    sqlite3_open(path, &db);
     execute(db, "CREATE TABLE meta (name TEXT)");
     sqlite3_close(db);
-    EXPECT_STATUS(es_sqlite_sink_open(fixture.path, -1, &sink), INPUT);
+    EXPECT_STATUS(es_sqlite_sink_open(path, -1, &sink), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "not the database of a run");
 
-    EXPECT_STATUS(es_sqlite_sink_open(fixture.folder.path, -1, &sink), IO);
+    EXPECT_STATUS(es_sqlite_sink_open(temp_folder(), -1, &sink), IO);
     EXPECT_STATUS(es_sqlite_sink_open("/nowhere/at/all/run.db", -1, &sink), IO);
     EXPECT_CONTAINS(es_status_detail(), "/nowhere/at/all/run.db.new: cannot open: No such file");
     EXPECT_TEXT(sink.name, "untouched");
     EXPECT_EQ(count_open_files(), n_open);
-    remove_temp_folder(&fixture.folder);
 }
 
 TEST(a_truncated_database_is_an_error_and_no_crash) {
-    Fixture fixture = create_fixture();
-    REQUIRE_OK(write_sample_run(fixture.path, 3));
+    const char *path = temp_path("run.db");
+    REQUIRE_OK(write_sample_run(path, 3));
     struct stat info;
-    stat(fixture.path, &info);
+    stat(path, &info);
     // at every eighth of the file, and in the middle of a page
     for (int eighth = 1; eighth < 8; eighth++) {
         EsSink sink = {0};
-        if (truncate(fixture.path, info.st_size * (8 - eighth) / 8 + 100) != 0) {
+        if (truncate(path, info.st_size * (8 - eighth) / 8 + 100) != 0) {
             ES_TEST_FAIL("cannot truncate");
         }
-        EsStatus status = es_sqlite_sink_open(fixture.path, 1, &sink);
+        EsStatus status = es_sqlite_sink_open(path, 1, &sink);
         if (status == ES_STATUS_OK) {
             ES_TEST_FAIL("opened with %d eighths gone", eighth);
             sink.close(sink.state);
@@ -259,16 +237,15 @@ TEST(a_truncated_database_is_an_error_and_no_crash) {
             EXPECT_CONTAINS(es_status_detail(), "the file is damaged");
         }
     }
-    remove_temp_folder(&fixture.folder);
 }
 
 TEST(a_reader_with_an_open_transaction_does_not_hold_the_sink_up) {
-    Fixture fixture = create_fixture();
+    const char *path = temp_path("run.db");
     EsSink sink;
-    REQUIRE_OK(es_sqlite_sink_open(fixture.path, -1, &sink));
+    REQUIRE_OK(es_sqlite_sink_open(path, -1, &sink));
     REQUIRE_OK(send_metric(&sink, 1, "x", 1));
     REQUIRE_OK(sink.flush(sink.state));
-    sqlite3 *reader = connect_to(fixture.path);
+    sqlite3 *reader = connect_to(path);
     execute(reader, "BEGIN");
     EXPECT_TEXT(ask(reader, "SELECT count(*) FROM event_metric"), "1");
     for (int round = 2; round <= 50; round++) {
@@ -286,16 +263,15 @@ TEST(a_reader_with_an_open_transaction_does_not_hold_the_sink_up) {
     EXPECT_TEXT(ask(reader, "SELECT count(*) FROM event_metric"), "19601");
     EXPECT_TEXT(ask(reader, "PRAGMA journal_mode"), "wal");
     sqlite3_close(reader);
-    remove_temp_folder(&fixture.folder);
 }
 
 TEST(another_writer_makes_a_write_fail_and_it_recovers) {
-    Fixture fixture = create_fixture();
+    const char *path = temp_path("run.db");
     EsSink sink;
-    REQUIRE_OK(es_sqlite_sink_open(fixture.path, -1, &sink));
+    REQUIRE_OK(es_sqlite_sink_open(path, -1, &sink));
     EsSqliteSink *state = sink.state;
     sqlite3_busy_timeout(state->db, 20);
-    sqlite3 *writer = connect_to(fixture.path);
+    sqlite3 *writer = connect_to(path);
     execute(writer, "BEGIN IMMEDIATE");
     EXPECT_STATUS(send_metric(&sink, 1, "lost", 1), IO);
     EXPECT_CONTAINS(es_status_detail(), "run.db: cannot begin a transaction: another program");
@@ -306,13 +282,12 @@ TEST(another_writer_makes_a_write_fail_and_it_recovers) {
     EXPECT_TEXT(ask(writer, "SELECT group_concat(name) FROM event_metric"), "kept");
     sqlite3_close(writer);
     sink.close(sink.state);
-    remove_temp_folder(&fixture.folder);
 }
 
 TEST(a_full_database_is_reported_and_recovers) {
-    Fixture fixture = create_fixture();
+    const char *path = temp_path("run.db");
     EsSink sink;
-    REQUIRE_OK(es_sqlite_sink_open(fixture.path, -1, &sink));
+    REQUIRE_OK(es_sqlite_sink_open(path, -1, &sink));
     EsSqliteSink *state = sink.state;
     REQUIRE_OK(send_metric(&sink, 1, "before", 1));
     REQUIRE_OK(sink.flush(sink.state));
@@ -342,22 +317,20 @@ TEST(a_full_database_is_reported_and_recovers) {
     execute(state->db, "PRAGMA max_page_count = 1000000");
     EXPECT_STATUS(send_metric(&sink, 3, "after", 1), OK);
     EXPECT_STATUS(sink.flush(sink.state), OK);
-    EXPECT_TEXT(ask_file(fixture.path, "SELECT group_concat(name) FROM event_metric"),
-                "before,after");
+    EXPECT_TEXT(ask_file(path, "SELECT group_concat(name) FROM event_metric"), "before,after");
     sink.close(sink.state);
-    EXPECT_TEXT(ask_file(fixture.path, "PRAGMA integrity_check"), "ok");
-    remove_temp_folder(&fixture.folder);
+    EXPECT_TEXT(ask_file(path, "PRAGMA integrity_check"), "ok");
 }
 
 TEST(a_commit_the_system_refuses_is_reported_and_recovers) {
-    Fixture fixture = create_fixture();
+    const char *path = temp_path("run.db");
     EsSink sink;
-    REQUIRE_OK(es_sqlite_sink_open(fixture.path, -1, &sink));
+    REQUIRE_OK(es_sqlite_sink_open(path, -1, &sink));
     REQUIRE_OK(send_metric(&sink, 1, "before", 1));
     REQUIRE_OK(sink.flush(sink.state));
     char log[600];
     struct stat info;
-    snprintf(log, sizeof log, "%s-wal", fixture.path);
+    snprintf(log, sizeof log, "%s-wal", path);
     stat(log, &info);
     struct rlimit limit, old;
     signal(SIGXFSZ, SIG_IGN);
@@ -373,17 +346,15 @@ TEST(a_commit_the_system_refuses_is_reported_and_recovers) {
     EXPECT_STATUS(send_metric(&sink, 3, "after", 3), OK);
     EXPECT_STATUS(sink.flush(sink.state), OK);
     sink.close(sink.state);
-    EXPECT_TEXT(ask_file(fixture.path, "SELECT group_concat(name) FROM event_metric"),
-                "before,after");
-    remove_temp_folder(&fixture.folder);
+    EXPECT_TEXT(ask_file(path, "SELECT group_concat(name) FROM event_metric"), "before,after");
 }
 
 TEST(a_killed_process_loses_what_was_not_flushed_and_nothing_else) {
-    Fixture fixture = create_fixture();
+    const char *path = temp_path("run.db");
     pid_t child = fork();
     if (child == 0) {
         EsSink sink;
-        if (es_sqlite_sink_open(fixture.path, -1, &sink) == ES_STATUS_OK &&
+        if (es_sqlite_sink_open(path, -1, &sink) == ES_STATUS_OK &&
             send_metric(&sink, 1, "flushed", 1) == ES_STATUS_OK &&
             sink.flush(sink.state) == ES_STATUS_OK &&
             send_metric(&sink, 2, "not flushed", 1) == ES_STATUS_OK) {
@@ -395,8 +366,7 @@ TEST(a_killed_process_loses_what_was_not_flushed_and_nothing_else) {
     waitpid(child, &code, 0);
     EXPECT(WIFSIGNALED(code));
     EsSink sink;
-    REQUIRE_OK(es_sqlite_sink_open(fixture.path, -1, &sink));
-    EXPECT_TEXT(ask_file(fixture.path, "SELECT group_concat(name) FROM event_metric"), "flushed");
+    REQUIRE_OK(es_sqlite_sink_open(path, -1, &sink));
+    EXPECT_TEXT(ask_file(path, "SELECT group_concat(name) FROM event_metric"), "flushed");
     sink.close(sink.state);
-    remove_temp_folder(&fixture.folder);
 }

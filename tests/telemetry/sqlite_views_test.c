@@ -1,23 +1,18 @@
 #include <sqlite3.h>
 
-#include "es_test.h"
 #include "telemetry/run_database.h"
 #include "telemetry/sample_run.h"
 #include "telemetry/sqlite_views.h"
-
-#include "data/temp_folder.h"
+#include "temp_folder.h"
 
 typedef struct Fixture {
-    TempFolder folder;
     EsRunDatabase *database;
     int n_open; // files before
 } Fixture;
 
 static Fixture create_fixture(int n_rounds) {
     Fixture fixture = {.n_open = count_open_files()};
-    char path[512];
-    fixture.folder = create_temp_folder();
-    snprintf(path, sizeof path, "%s/run.db", fixture.folder.path);
+    const char *path = temp_path("run.db");
     if (n_rounds == 0) {
         EsSink sink;
         REQUIRE_OK(es_sqlite_sink_open(path, -1, &sink));
@@ -25,14 +20,13 @@ static Fixture create_fixture(int n_rounds) {
     } else {
         REQUIRE_OK(write_sample_run(path, n_rounds));
     }
-    write_file(&fixture.folder, "config.ini", (const uint8_t *)"", 0);
-    REQUIRE_OK(es_run_database_open(fixture.folder.path, &fixture.database));
+    write_temp_text("config.ini", "");
+    REQUIRE_OK(es_run_database_open(temp_folder(), &fixture.database));
     return fixture;
 }
 
 static void destroy_fixture(Fixture *fixture) {
     es_run_database_close(fixture->database);
-    remove_temp_folder(&fixture->folder);
     EXPECT_EQ(count_open_files(), fixture->n_open);
 }
 

@@ -6,9 +6,9 @@
 #include "base/crc32c.h"
 #include "sink_case.h"
 
-static EsSink open_sink(const SinkFolder *folder, int64_t last_round) {
+static EsSink open_sink(int64_t last_round) {
     EsSink sink = {0};
-    REQUIRE_OK(es_tensorboard_sink_open(folder->path, last_round, &sink));
+    REQUIRE_OK(es_tensorboard_sink_open(temp_folder(), last_round, &sink));
     return sink;
 }
 
@@ -17,12 +17,20 @@ static void close_sink(EsSink *sink) {
     sink->close(sink->state);
 }
 
-// The file whose name comes last, as readers sort them.
-static char *read_last_file(const SinkFolder *folder, size_t *bytes) {
-    char name[256] = "", path[512];
-    list_sink_folder(folder->path, name, 0);
-    snprintf(path, sizeof path, "%s/%s", folder->path, name);
-    return read_sink_file(path, bytes);
+// The name that comes last, as readers sort them; returns how many there are.
+static int find_last_file(char name[ES_FILE_NAME_BYTES]) {
+    EsFolderEntry *entries = NULL;
+    int n = 0;
+    REQUIRE_OK(es_folder_list(temp_folder(), &entries, &n));
+    snprintf(name, ES_FILE_NAME_BYTES, "%s", n > 0 ? entries[n - 1].name : "");
+    es_release(entries);
+    return n;
+}
+
+static char *read_last_file(size_t *bytes) {
+    char name[ES_FILE_NAME_BYTES];
+    find_last_file(name);
+    return read_sink_file(temp_path(name), bytes);
 }
 
 static uint64_t load_little_endian(const char *bytes, int n_bytes) {
@@ -68,14 +76,13 @@ static void expect_message(const char *message, size_t bytes, double wall_time, 
 #define ANY_TIME (-1.0)
 
 TEST(a_file_byte_for_byte) {
-    SinkFolder folder = make_sink_folder();
-    EsSink sink = open_sink(&folder, -1);
+    EsSink sink = open_sink(-1);
     EXPECT_TEXT(sink.name, "tensorboard");
     EsMetricEvent rows[2] = {{"a/b", 1.5}, {"c", -2}};
     EXPECT_STATUS(write_rows(&sink, ES_EVENT_METRIC, 300, -1, rows, 2), OK);
     close_sink(&sink);
     size_t bytes = 0, n = 0;
-    char *file = read_last_file(&folder, &bytes);
+    char *file = read_last_file(&bytes);
     const char *next = file, *end = file + bytes;
     const char *message = take_frame(&next, end, &n);
     expect_message(message, n, ANY_TIME,
@@ -92,59 +99,51 @@ TEST(a_file_byte_for_byte) {
     expect_message(message, n, CASE_UNIX_US * 1e-6, scalars, sizeof scalars - 1);
     EXPECT(next == end);
     es_release(file);
-    remove_sink_folder(&folder);
 }
 
 TEST(resuming_starts_a_session_in_a_later_file) {
-    SinkFolder folder = make_sink_folder();
-    EsSink sink = open_sink(&folder, -1);
+    EsSink sink = open_sink(-1);
     close_sink(&sink);
-    char first[256], second[256];
-    EXPECT_EQ(list_sink_folder(folder.path, first, 0), 1);
-    sink = open_sink(&folder, 41); // within the same second, most likely
+    char first[ES_FILE_NAME_BYTES], second[ES_FILE_NAME_BYTES];
+    EXPECT_EQ(find_last_file(first), 1);
+    sink = open_sink(41); // within the same second, most likely
     close_sink(&sink);
-    EXPECT_EQ(list_sink_folder(folder.path, second, 0), 2);
+    EXPECT_EQ(find_last_file(second), 2);
     EXPECT(strcmp(second, first) > 0);
     EXPECT_EQ(strncmp(first, "events.out.tfevents.", 20), 0);
     EXPECT_TEXT(first + strlen(first) - 6, ".esper");
     size_t bytes = 0, n = 0;
-    char *file = read_last_file(&folder, &bytes);
+    char *file = read_last_file(&bytes);
     const char *next = file, *end = file + bytes;
     take_frame(&next, end, &n);
     const char *message = take_frame(&next, end, &n);
     expect_message(message, n, ANY_TIME, "\x10\x2a\x3a\x02\x08\x01", 6); // step 42, START
     EXPECT(next == end);
     es_release(file);
-    remove_sink_folder(&folder);
 }
 
 TEST(a_clock_set_back_keeps_the_order) {
-    SinkFolder folder = make_sink_folder();
-    char path[300], name[256];
-    snprintf(path, sizeof path, "%s/events.out.tfevents.4000000000.zzz.9.esper", folder.path);
-    REQUIRE_OK(es_file_write_all(path, "", 0));
-    EsSink sink = open_sink(&folder, 1);
+    char name[ES_FILE_NAME_BYTES];
+    write_temp_text("events.out.tfevents.4000000000.zzz.9.esper", "");
+    EsSink sink = open_sink(1);
     close_sink(&sink);
-    list_sink_folder(folder.path, name, 0);
+    find_last_file(name);
     EXPECT_EQ(strncmp(name, "events.out.tfevents.4000000001.", 31), 0);
-    remove_sink_folder(&folder);
 }
 
 TEST(what_is_no_measured_metric_is_skipped) {
-    SinkFolder folder = make_sink_folder();
-    EsSink sink = open_sink(&folder, -1);
+    EsSink sink = open_sink(-1);
     EsMetricEvent rows[3] = {{"missing", es_missing_real()}, {NULL, 1}, {"", 2}};
     EXPECT_STATUS(write_rows(&sink, ES_EVENT_METRIC, 1, -1, rows, 3), OK);
     EsRoundCompletedEvent round = {.accuracy = 50};
     EXPECT_STATUS(write_rows(&sink, ES_EVENT_ROUND_COMPLETED, 1, -1, &round, 1), OK);
     close_sink(&sink);
     size_t bytes = 0, n = 0;
-    char *file = read_last_file(&folder, &bytes);
+    char *file = read_last_file(&bytes);
     const char *next = file;
     take_frame(&next, file + bytes, &n);
     EXPECT(next == file + bytes); // nothing after the version
     es_release(file);
-    remove_sink_folder(&folder);
 }
 
 // The last four bytes of a message with one scalar are its value.
@@ -156,15 +155,14 @@ static float value_of(const char *message, size_t bytes) {
 }
 
 TEST(not_finite_and_too_large) {
-    SinkFolder folder = make_sink_folder();
-    EsSink sink = open_sink(&folder, -1);
+    EsSink sink = open_sink(-1);
     static const double values[] = {NAN, INFINITY, -INFINITY, 1e300, -1e300, 3.4028234663852886e38};
     for (size_t i = 0; i < ES_COUNT_OF(values); i++) {
         EXPECT_STATUS(write_metric(&sink, 1, "x", values[i]), OK);
     }
     close_sink(&sink);
     size_t bytes = 0, n = 0;
-    char *file = read_last_file(&folder, &bytes);
+    char *file = read_last_file(&bytes);
     const char *next = file;
     take_frame(&next, file + bytes, &n);
     static const float expected[] = {NAN, INFINITY, -INFINITY, INFINITY, -INFINITY, 3.4028235e38f};
@@ -174,18 +172,16 @@ TEST(not_finite_and_too_large) {
         EXPECT(isnan(expected[i]) ? isnan(value) : value == expected[i]);
     }
     es_release(file);
-    remove_sink_folder(&folder);
 }
 
 TEST(long_tags_and_large_steps) {
-    SinkFolder folder = make_sink_folder();
-    EsSink sink = open_sink(&folder, -1);
+    EsSink sink = open_sink(-1);
     static char tag[301];
     memset(tag, 't', 300);
     EXPECT_STATUS(write_metric(&sink, INT64_MAX, tag, 1), OK);
     close_sink(&sink);
     size_t bytes = 0, n = 0;
-    char *file = read_last_file(&folder, &bytes);
+    char *file = read_last_file(&bytes);
     const char *next = file;
     take_frame(&next, file + bytes, &n);
     const char *message = take_frame(&next, file + bytes, &n);
@@ -196,28 +192,19 @@ TEST(long_tags_and_large_steps) {
     EXPECT_EQ(memcmp(message + 9, head, sizeof head - 1), 0);
     EXPECT(next == file + bytes);
     es_release(file);
-    remove_sink_folder(&folder);
 }
 
 TEST(places_that_cannot_be_opened) {
-    SinkFolder folder = make_sink_folder();
     EsSink sink = {.name = "untouched"};
     EXPECT_STATUS(es_tensorboard_sink_open("/tmp/es_no_such_folder/tensorboard", -1, &sink), IO);
     EXPECT_CONTAINS(es_status_detail(), "/tmp/es_no_such_folder/tensorboard");
-    char path[300];
-    snprintf(path, sizeof path, "%s/file", folder.path);
-    REQUIRE_OK(es_file_write_all(path, "", 0));
-    EXPECT_STATUS(es_tensorboard_sink_open(path, -1, &sink), IO);
+    EXPECT_STATUS(es_tensorboard_sink_open(write_temp_text("file", ""), -1, &sink), IO);
     EXPECT_CONTAINS(es_status_detail(), strerror(ENOTDIR));
     EXPECT_TEXT(sink.name, "untouched");
-    remove_sink_folder(&folder);
-    snprintf(path, sizeof path, "%s/made", make_sink_folder().path);
-    REQUIRE_OK(es_tensorboard_sink_open(path, -1, &sink)); // a missing last folder is made
+    const char *made = temp_path("made"); // a missing last folder is made
+    REQUIRE_OK(es_tensorboard_sink_open(made, -1, &sink));
     sink.close(sink.state);
-    EXPECT_EQ(list_sink_folder(path, NULL, 1), 1);
-    EXPECT_EQ(rmdir(path), 0);
-    *strrchr(path, '/') = '\0';
-    EXPECT_EQ(rmdir(path), 0);
+    EXPECT_EQ(count_names(made), 1);
 }
 
 // 200 rounds, then a sitting that goes on from round 150: what read_tensorboard.py expects to find.

@@ -5,18 +5,12 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include "base/arena.h"
 #include "base/file.h"
 #include "base/random_rules.h"
-#include "es_test.h"
+#include "temp_folder.h"
 
-static const char *target_path(void) {
-    static char path[64];
-    snprintf(path, sizeof path, "/tmp/es_safetensors_test_%ld", (long)getpid());
-    return path;
-}
+static const char *target_path(void) { return temp_path("target"); }
 
 // --- round trips ---
 
@@ -78,7 +72,6 @@ TEST(round_trip) {
     EXPECT_STATUS(es_safetensors_find(file, "__metadata__", &view), INPUT);
     es_safetensors_close(file);
     es_safetensors_close(NULL);
-    unlink(target_path());
 }
 
 TEST(equal_dtypes_keep_their_order) {
@@ -98,7 +91,6 @@ TEST(equal_dtypes_keep_their_order) {
     }
     EXPECT(es_safetensors_metadata(file, "format") == NULL);
     es_safetensors_close(file);
-    unlink(target_path());
 }
 
 TEST(no_tensors_at_all) {
@@ -107,7 +99,6 @@ TEST(no_tensors_at_all) {
     REQUIRE_OK(es_safetensors_open(target_path(), &file));
     EXPECT_EQ(es_safetensors_count(file), 0);
     es_safetensors_close(file);
-    unlink(target_path());
 }
 
 TEST(data_begins_aligned) {
@@ -120,7 +111,6 @@ TEST(data_begins_aligned) {
     EXPECT_EQ((bytes - sizeof value) % ES_ALIGNMENT, 0);
     EXPECT_EQ(((unsigned char *)data)[8], '{');
     es_release(data);
-    unlink(target_path());
 }
 
 TEST(save_refuses_bad_names) {
@@ -167,10 +157,7 @@ TEST(failed_save_keeps_the_old_file) {
     REQUIRE_OK(es_safetensors_open(target_path(), &file));
     EXPECT_NEAR(*(float *)es_safetensors_at(file, 0).tensor.data, 42, 0);
     es_safetensors_close(file);
-    char temporary[128];
-    snprintf(temporary, sizeof temporary, "%s.%ld-0.tmp", target_path(), (long)getpid());
-    EXPECT_EQ(access(temporary, F_OK), -1);
-    unlink(target_path());
+    EXPECT_EQ(count_names(temp_folder()), 1);
 }
 
 TEST(missing_file) {
@@ -277,7 +264,6 @@ TEST(files_that_lie) {
             EXPECT_CONTAINS(es_status_detail(), target_path());
         }
     }
-    unlink(target_path());
 }
 
 // a float at an odd byte of the file is still aligned in memory
@@ -289,7 +275,6 @@ TEST(misplaced_floats_are_aligned) {
     REQUIRE_OK(es_safetensors_find(file, "w", &view));
     EXPECT_EQ((uintptr_t)view.data % ES_ALIGNMENT, 0);
     es_safetensors_close(file);
-    unlink(target_path());
 }
 
 TEST(every_truncation_is_refused) {
@@ -306,7 +291,6 @@ TEST(every_truncation_is_refused) {
         es_safetensors_close(file);
     }
     es_release(bytes);
-    unlink(target_path());
 }
 
 // --- mutations ---
@@ -356,7 +340,6 @@ TEST(mutated_files_never_crash) {
     unsigned char *bytes = NULL;
     size_t n_bytes = 0;
     REQUIRE_OK(es_file_read_all(target_path(), 4096, (void **)&bytes, &n_bytes));
-    unlink(target_path());
     MemoryFile memory = make_memory_file();
     unsigned char mutated[4096];
     int n_accepted = 0, n_refused = 0;
