@@ -311,44 +311,24 @@ static int has_valid_row(const EsRollout *r) {
     return memchr(r->is_valid, 1, (size_t)r->n_rows) != NULL;
 }
 
-static EsPpoUpdate begin_update(EsPpo *ppo, EsRollout *rollout, const EsTrainee *trainee,
-                                EsPpoReport *report) {
+EsStatus es_ppo_update(EsPpo *ppo, EsRollout *rollout, const EsTrainee *trainee,
+                       EsPpoReport *report) {
     const EsPolicyShape *policy = &ppo->shape.policy;
     ES_ASSERT(rollout->n_rows == ppo->n_rows && rollout->shape.n_envs == ppo->shape.n_envs);
     ES_ASSERT(rollout->shape.n_targets == ppo->shape.n_targets);
     ES_ASSERT(memcmp(&rollout->shape.policy, policy, sizeof *policy) == 0);
     es_ppo_report_begin(report, policy->n_heads);
-    return (EsPpoUpdate){.ppo = ppo, .rollout = rollout, .trainee = trainee, .report = report};
-}
-
-EsStatus es_ppo_update(EsPpo *ppo, EsRollout *rollout, const EsTrainee *trainee,
-                       EsPpoReport *report) {
-    EsPpoUpdate u = begin_update(ppo, rollout, trainee, report);
+    EsPpoUpdate u = {.ppo = ppo, .rollout = rollout, .trainee = trainee, .report = report};
     if (!has_valid_row(rollout)) {
         return ES_STATUS_OK;
     }
     ES_TRY(check_rows(rollout));
     if (trainee->on_device != NULL) {
-        ES_TRY(es_ppo_device_finish(&u, NULL));
+        ES_TRY(es_ppo_device_finish(&u));
         ES_TRY(es_ppo_device_passes(&u));
     } else {
         ES_TRY(run_on_host(&u));
     }
-    es_ppo_report_end(report, ppo->shape.policy.n_heads);
-    return conclude(&u);
-}
-
-EsStatus es_ppo_update_resident(EsPpo *ppo, const EsRolloutView *rows, EsRollout *mirror,
-                                const EsTrainee *trainee, EsPpoReport *report) {
-    EsPpoUpdate u = begin_update(ppo, mirror, trainee, report);
-    ES_ASSERT(trainee->on_device != NULL);
-    ES_ASSERT(rows->n_rows == mirror->n_rows && rows->shape.n_envs == mirror->shape.n_envs);
-    ES_TRY(es_ppo_device_finish(&u, rows));
-    if (!has_valid_row(mirror)) {
-        return ES_STATUS_OK;
-    }
-    ES_TRY(check_rows(mirror));
-    ES_TRY(es_ppo_device_passes(&u));
-    es_ppo_report_end(report, ppo->shape.policy.n_heads);
+    es_ppo_report_end(report, policy->n_heads);
     return conclude(&u);
 }

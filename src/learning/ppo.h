@@ -200,12 +200,6 @@ EsStatus es_ppo_change(EsPpo *ppo, const EsPpoSettings *settings);
 EsStatus es_ppo_update(EsPpo *ppo, EsRollout *rollout, const EsTrainee *trainee,
                        EsPpoReport *report);
 
-// The same for rows that are in the memory of the trainee's device already, written by work that
-// its stream comes after, and bound by es_rollout_view_bind. `mirror`, of the same shape, receives
-// all columns but features and ids.
-EsStatus es_ppo_update_resident(EsPpo *ppo, const EsRolloutView *rows, EsRollout *mirror,
-                                const EsTrainee *trainee, EsPpoReport *report);
-
 ES_EXTERN_C_END
 
 #endif

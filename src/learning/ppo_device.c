@@ -10,10 +10,9 @@
 
 struct EsPpoDevice {
     EsDevice *device;   // borrowed
-    EsRolloutView rows; // of this update: resident, or own_rows
-    EsRolloutView own_rows;
-    void *slab;      // owned, device memory: own_rows and the arrays below
-    void *rows_slab; // where own_rows begin in it
+    EsRolloutView rows; // of this update
+    void *slab;         // owned, device memory: rows and the arrays below
+    void *rows_slab;    // where rows begin in it
     float *advantage;
     float *value_target;
     double *reference;       // [R, K]
@@ -54,7 +53,7 @@ static EsStatus create_memory(EsDevice *device, const EsRolloutShape *shape, EsP
     d->device = device;
     ES_TRY(es_device_allocate(device, lay_out(d, shape), &d->slab));
     lay_out(d, shape);
-    es_rollout_view_bind(&d->own_rows, d->rows_slab, shape);
+    es_rollout_view_bind(&d->rows, d->rows_slab, shape);
     return es_device_allocate_host(device, sizeof *d->numbers, (void **)&d->numbers);
 }
 
@@ -89,13 +88,14 @@ static EsStatus upload(EsPpoDevice *d, EsStream *stream, const EsRollout *rollou
                           bytes_between(rollout->slab, rollout->scaled_reward), ES_COPY_TO_DEVICE);
 }
 
-// The columns from one on, in one copy.
-static EsStatus download(EsStream *stream, EsRollout *rollout, void *to, const void *from) {
-    size_t bytes = rollout->slab_bytes - bytes_between(rollout->slab, to);
-    return es_stream_copy(stream, to, from, bytes, ES_COPY_TO_HOST);
+// The finished columns, in one copy.
+static EsStatus download(const EsPpoDevice *d, EsStream *stream, EsRollout *rollout) {
+    size_t bytes = rollout->slab_bytes - bytes_between(rollout->slab, rollout->scaled_reward);
+    return es_stream_copy(stream, rollout->scaled_reward, d->rows.scaled_reward, bytes,
+                          ES_COPY_TO_HOST);
 }
 
-EsStatus es_ppo_device_finish(EsPpoUpdate *u, const EsRolloutView *resident) {
+EsStatus es_ppo_device_finish(EsPpoUpdate *u) {
     const EsDeviceTrainee *trainee = u->trainee->on_device;
     EsStream *stream = trainee->stream;
     EsRollout *rollout = u->rollout;
@@ -103,16 +103,9 @@ EsStatus es_ppo_device_finish(EsPpoUpdate *u, const EsRolloutView *resident) {
     ES_TRY(open_memory(u->ppo, trainee));
     EsPpoDevice *d = u->ppo->device;
     EsAdvantageOptions options = es_ppo_advantage_options(u->ppo);
-    if (resident == NULL) {
-        ES_TRY(upload(d, stream, rollout));
-    }
-    d->rows = resident != NULL ? *resident : d->own_rows;
+    ES_TRY(upload(d, stream, rollout));
     es_ppo_finish_cuda(stream, &d->rows, &options);
-    if (resident == NULL) {
-        ES_TRY(download(stream, rollout, rollout->scaled_reward, d->rows.scaled_reward));
-    } else {
-        ES_TRY(download(stream, rollout, rollout->is_reset, d->rows.is_reset));
-    }
+    ES_TRY(download(d, stream, rollout));
     ES_TRY(es_stream_synchronize(stream));
     return es_device_status(d->device);
 }

@@ -1,8 +1,7 @@
 #include "learning/ppo_internal.h"
 
-EsStatus es_ppo_device_finish(EsPpoUpdate *update, const EsRolloutView *resident) {
+EsStatus es_ppo_device_finish(EsPpoUpdate *update) {
     (void)update;
-    (void)resident;
     return ES_FAIL(UNSUPPORTED, "ppo: an update on a device, but this build has no CUDA");
 }
 

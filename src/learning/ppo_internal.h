@@ -60,9 +60,8 @@ int es_ppo_count_step(EsPpoUpdate *update, const EsPpoLoss *loss, const EsStepRe
 
 // --- on a device; UNSUPPORTED in a build without CUDA ---
 
-// Finish the rows on the trainee's device, from `resident` or, NULL, from the update's rollout.
-// Afterwards the rollout has what the host looks at. Waits.
-EsStatus es_ppo_device_finish(EsPpoUpdate *update, const EsRolloutView *resident);
+// Finish the update's rollout on the trainee's device, and bring the finished columns back. Waits.
+EsStatus es_ppo_device_finish(EsPpoUpdate *update);
 
 // The passes of an update over the rows that were finished last.
 EsStatus es_ppo_device_passes(EsPpoUpdate *update);
