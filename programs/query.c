@@ -60,7 +60,7 @@ static EsResultCell read_cell(const EsRunQuery *query, int column) {
         break;
     case ES_RUN_CELL_BLOB:
         cell.kind = ES_RESULT_BLOB;
-        cell.bytes = es_run_query_blob(query, column, &cell.n_bytes);
+        cell.bytes = es_run_query_text(query, column, &cell.n_bytes);
         break;
     }
     return cell;

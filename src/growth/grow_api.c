@@ -109,12 +109,9 @@ static EsStatus choose_host(EsGrow *grow, const EsGrowOptions *options) {
 // A preset takes on the images' size; a host from a file keeps its own, which the engine checks.
 static EsStatus open_dataset(EsGrow *grow, const EsGrowOptions *options) {
     EsHostSpec fitted = grow->host;
-    EsThreadPool *pool = NULL;
-    ES_TRY(es_thread_pool_create(&pool, options->n_threads));
     EsStatus status = es_host_open_dataset(&fitted, options->data, options->folder,
-                                           options->data_seed != 0 ? options->data_seed : 1, pool,
-                                           &grow->dataset);
-    es_thread_pool_destroy(pool);
+                                           options->data_seed != 0 ? options->data_seed : 1,
+                                           options->n_threads, &grow->dataset);
     if (options->host_file == NULL) {
         grow->host = fitted;
     }

@@ -22,7 +22,7 @@ EsStatus es_host_find(const char *task, EsHostSpec *host) {
 }
 
 EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const char *folder, uint64_t seed,
-                              EsThreadPool *pool, EsDataset *dataset) {
+                              int n_threads, EsDataset *dataset) {
     const char *name = is_given(data) ? data : host->dataset;
     int is_read = strcmp(name, "cifar10") == 0 || strcmp(name, "idx") == 0;
     const char *source = is_given(folder) ? folder : getenv("ES_DATA_DIR");
@@ -40,7 +40,11 @@ EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const char *fo
                        name, folder);
     }
     EsDatasetOptions wanted = {.seed = seed, .folder = source, .n_classes = host->n_classes};
-    ES_TRY(es_dataset_create(dataset, name, &wanted, pool));
+    EsThreadPool *pool = NULL;
+    ES_TRY(es_thread_pool_create(&pool, n_threads));
+    EsStatus status = es_dataset_create(dataset, name, &wanted, pool);
+    es_thread_pool_destroy(pool);
+    ES_TRY(status);
     if (dataset->height != dataset->width) {
         return ES_FAIL(INPUT, "hosts take square images, data set \"%s\" has %d x %d", name,
                        dataset->height, dataset->width);

@@ -16,10 +16,10 @@ EsStatus es_host_find(const char *task, EsHostSpec *host);
 
 // Open `data` ("" or NULL: the host's own) and give the host the size, channels and classes of its
 // images. cifar10 and idx are read from `folder` ("" or NULL: ES_DATA_DIR); for the others `seed`
-// generates. ARGUMENT when there is no data set, or the folder is missing or of no use; INPUT when
-// the images are not square.
+// generates, with n_threads. ARGUMENT when there is no data set, or the folder is missing or of no
+// use; INPUT when the images are not square.
 EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const char *folder, uint64_t seed,
-                              EsThreadPool *pool, EsDataset *dataset);
+                              int n_threads, EsDataset *dataset);
 
 ES_EXTERN_C_END
 

@@ -71,28 +71,32 @@ static int count_living(const EsGrowEvents *events, int64_t env) {
 
 // --- up to the decision ---
 
+// Of seed i = [env, slot]; Shapley values are measured at the end of an episode alone.
+static EsContributionMeasuredEvent contribution_row(const EsGrowEvents *events,
+                                                    const EsGrowMoment *moment, int64_t i,
+                                                    double shapley, double shapley_error) {
+    const EsSeedView *seed = &es_growth_state(events->growth)->seed;
+    return (EsContributionMeasuredEvent){
+        .env = i / events->n_slots,
+        .episode = moment->first_episode + i / events->n_slots,
+        .slot = es_grow_events_slot(events, (int)(i % events->n_slots)),
+        .contribution = (double)seed->contribution[i],
+        .velocity = (double)seed->contribution_velocity[i],
+        .interaction = (double)seed->interaction_sum[i],
+        .shapley = shapley,
+        .shapley_error = shapley_error};
+}
+
 static void emit_contributions(EsGrowEvents *events, const EsGrowMoment *moment) {
     const EsSeedView *seed = &es_growth_state(events->growth)->seed;
     int64_t n_rows = 0;
-    for (int64_t e = 0; e < events->n_envs; e++) {
-        for (int s = 0; s < events->n_slots; s++) {
-            size_t i = (size_t)(e * events->n_slots + s);
-            if (seed->contribution_age[i] == 0) {
-                events->contributed[n_rows++] = (EsContributionMeasuredEvent){
-                    .env = e,
-                    .episode = moment->first_episode + e,
-                    .slot = es_grow_events_slot(events, s),
-                    .contribution = (double)seed->contribution[i],
-                    .velocity = (double)seed->contribution_velocity[i],
-                    .interaction = (double)seed->interaction_sum[i],
-                    .shapley = es_missing_real(),
-                    .shapley_error = es_missing_real()};
-            }
+    for (int64_t i = 0; i < events->n_envs * events->n_slots; i++) {
+        if (seed->contribution_age[i] == 0) {
+            events->contributed[n_rows++] =
+                contribution_row(events, moment, i, es_missing_real(), es_missing_real());
         }
     }
-    if (n_rows > 0) {
-        es_emit_contribution_measured(moment->hub, moment->time, events->contributed, n_rows);
-    }
+    es_emit_contribution_measured(moment->hub, moment->time, events->contributed, n_rows);
 }
 
 void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment) {
@@ -129,6 +133,13 @@ void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment) {
 
 // --- what the decision did ---
 
+// What the action says for a head, by name; NULL where its operation does not read the head.
+static const char *name_choice(const EsAction *action, EsHead head, const char *(*name)(int32_t)) {
+    return es_head_matters(es_action_value(action, ES_HEAD_OP), head)
+               ? name(es_action_value(action, head))
+               : NULL;
+}
+
 static EsDecisionTakenEvent decision_row(const EsGrowEvents *events, int64_t env,
                                          const EsGrowMoment *moment, const EsThought *thought) {
     const EsAction *action = &events->play->actions[env];
@@ -159,18 +170,10 @@ static EsDecisionTakenEvent decision_row(const EsGrowEvents *events, int64_t env
     row.slot = es_head_matters(op, ES_HEAD_SLOT)
                    ? es_grow_events_slot(events, es_action_value(action, ES_HEAD_SLOT))
                    : NULL;
-    row.blueprint = es_head_matters(op, ES_HEAD_BLUEPRINT)
-                        ? es_blueprint_id_name(es_action_value(action, ES_HEAD_BLUEPRINT))
-                        : NULL;
-    row.style = es_head_matters(op, ES_HEAD_STYLE)
-                    ? es_style_name(es_action_value(action, ES_HEAD_STYLE))
-                    : NULL;
-    row.alpha_speed = es_head_matters(op, ES_HEAD_ALPHA_SPEED)
-                          ? es_alpha_speed_name(es_action_value(action, ES_HEAD_ALPHA_SPEED))
-                          : NULL;
-    row.alpha_curve = es_head_matters(op, ES_HEAD_ALPHA_CURVE)
-                          ? es_curve_choice_name(es_action_value(action, ES_HEAD_ALPHA_CURVE))
-                          : NULL;
+    row.blueprint = name_choice(action, ES_HEAD_BLUEPRINT, es_blueprint_id_name);
+    row.style = name_choice(action, ES_HEAD_STYLE, es_style_name);
+    row.alpha_speed = name_choice(action, ES_HEAD_ALPHA_SPEED, es_alpha_speed_name);
+    row.alpha_curve = name_choice(action, ES_HEAD_ALPHA_CURVE, es_curve_choice_name);
     if (es_head_matters(op, ES_HEAD_TEMPO) && tempo >= 0 && tempo < 3) {
         row.tempo = settings->tempo[tempo];
     }
@@ -195,9 +198,7 @@ static void emit_rollbacks(EsGrowEvents *events, const EsGrowMoment *moment) {
                 .penalty = (double)-events->play->settings->reward.rollback_penalty};
         }
     }
-    if (n_rows > 0) {
-        es_emit_governor_rollback(moment->hub, moment->time, events->rollbacks, n_rows);
-    }
+    es_emit_governor_rollback(moment->hub, moment->time, events->rollbacks, n_rows);
 }
 
 // All environments on the stride; in between those that did something.
@@ -212,9 +213,7 @@ static void emit_decisions(EsGrowEvents *events, const EsGrowMoment *moment,
                 decision_row(events, e, moment, thoughts != NULL ? &thoughts[e] : NULL);
         }
     }
-    if (n_rows > 0) {
-        es_emit_decision_taken(moment->hub, moment->time, events->decisions, n_rows);
-    }
+    es_emit_decision_taken(moment->hub, moment->time, events->decisions, n_rows);
 }
 
 static void emit_rewards(EsGrowEvents *events, const EsGrowMoment *moment) {
@@ -250,24 +249,13 @@ void es_grow_events_decided(EsGrowEvents *events, const EsGrowMoment *moment,
 static void emit_shapley(EsGrowEvents *events, const EsGrowMoment *moment) {
     const double *value = es_growth_shapley(events->growth);
     const double *error = es_growth_shapley_error(events->growth);
-    const EsSeedView *seed = &es_growth_state(events->growth)->seed;
     int64_t n_rows = 0;
     for (int64_t i = 0; i < events->n_envs * events->n_slots; i++) {
         if (!isnan(value[i])) {
-            events->contributed[n_rows++] = (EsContributionMeasuredEvent){
-                .env = i / events->n_slots,
-                .episode = moment->first_episode + i / events->n_slots,
-                .slot = es_grow_events_slot(events, (int)(i % events->n_slots)),
-                .contribution = (double)seed->contribution[i],
-                .velocity = (double)seed->contribution_velocity[i],
-                .interaction = (double)seed->interaction_sum[i],
-                .shapley = value[i],
-                .shapley_error = error[i]};
+            events->contributed[n_rows++] = contribution_row(events, moment, i, value[i], error[i]);
         }
     }
-    if (n_rows > 0) {
-        es_emit_contribution_measured(moment->hub, moment->time, events->contributed, n_rows);
-    }
+    es_emit_contribution_measured(moment->hub, moment->time, events->contributed, n_rows);
 }
 
 void es_grow_events_ended(EsGrowEvents *events, const EsGrowMoment *moment) {

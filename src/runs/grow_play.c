@@ -53,12 +53,9 @@ static void warn_of_short_episodes(const EsGrowthSettings *settings) {
 
 static EsStatus open_dataset(EsGrowPlay *play) {
     const EsGrowSettings *settings = play->settings;
-    EsThreadPool *pool = NULL;
-    ES_TRY(es_thread_pool_create(&pool, settings->run.n_threads));
-    EsStatus status = es_host_open_dataset(&play->host, settings->data, settings->folder,
-                                           (uint64_t)settings->data_seed, pool, &play->dataset);
-    es_thread_pool_destroy(pool);
-    ES_TRY(status);
+    ES_TRY(es_host_open_dataset(&play->host, settings->data, settings->folder,
+                                (uint64_t)settings->data_seed, settings->run.n_threads,
+                                &play->dataset));
     es_dataset_fingerprint(&play->dataset, play->data_hash);
     return ES_STATUS_OK;
 }

@@ -98,19 +98,9 @@ void es_grow_events_emit_seeds(EsGrowEvents *events, const EsGrowMoment *moment)
             add_slot(events, &rows, e, s, moment->first_episode + e);
         }
     }
-    if (rows.n_germinated > 0) {
-        es_emit_seed_germinated(hub, time, events->germinated, rows.n_germinated);
-    }
-    if (rows.n_gates > 0) {
-        es_emit_seed_gate_evaluated(hub, time, events->gates, rows.n_gates);
-    }
-    if (rows.n_changed > 0) {
-        es_emit_seed_stage_changed(hub, time, events->changed, rows.n_changed);
-    }
-    if (rows.n_fossilized > 0) {
-        es_emit_seed_fossilized(hub, time, events->fossilized, rows.n_fossilized);
-    }
-    if (rows.n_pruned > 0) {
-        es_emit_seed_pruned(hub, time, events->pruned, rows.n_pruned);
-    }
+    es_emit_seed_germinated(hub, time, events->germinated, rows.n_germinated);
+    es_emit_seed_gate_evaluated(hub, time, events->gates, rows.n_gates);
+    es_emit_seed_stage_changed(hub, time, events->changed, rows.n_changed);
+    es_emit_seed_fossilized(hub, time, events->fossilized, rows.n_fossilized);
+    es_emit_seed_pruned(hub, time, events->pruned, rows.n_pruned);
 }

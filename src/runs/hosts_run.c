@@ -106,12 +106,9 @@ static EsStatus create_parts(EsHostsRun *hosts) {
     EsDeviceOptions device_options = {.n_threads = settings->run.n_threads};
     ES_TRY(es_device_open(settings->run.device, &device_options, &hosts->device));
     ES_TRY(es_stream_create(hosts->device, &hosts->stream));
-    EsThreadPool *pool = NULL;
-    ES_TRY(es_thread_pool_create(&pool, settings->run.n_threads));
-    EsStatus status = es_host_open_dataset(&hosts->host, settings->data, settings->folder,
-                                           (uint64_t)settings->data_seed, pool, &hosts->dataset);
-    es_thread_pool_destroy(pool);
-    ES_TRY(status);
+    ES_TRY(es_host_open_dataset(&hosts->host, settings->data, settings->folder,
+                                (uint64_t)settings->data_seed, settings->run.n_threads,
+                                &hosts->dataset));
     ES_TRY(es_host_check(&hosts->host));
     ES_TRY(create_trainer(hosts));
     size_t n_envs = (size_t)settings->n_envs;

@@ -44,9 +44,7 @@ void es_prove_events_stepped(EsHub *hub, EsEventTime time, const EsKnowledgeGrap
                                   .reward = (double)result->reward[i]};
         n_rows++;
     }
-    if (n_rows > 0) {
-        es_emit_proof_episode(hub, time, rows, n_rows);
-    }
+    es_emit_proof_episode(hub, time, rows, n_rows);
 }
 
 // --- rounds ---

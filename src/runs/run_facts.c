@@ -10,23 +10,16 @@
 #include "base/macros.h"
 #include "runs/run_facts_internal.h"
 
-const char *es_fact_name(EsFact fact) {
-    static const char *const names[] = {
-#define X(NAME, name, unit, floor) name,
-        ES_FACT_LIST(X)
+static const struct {
+    const char *name, *unit;
+} about[] = {
+#define X(NAME, name, unit, floor) {name, unit},
+    ES_FACT_LIST(X)
 #undef X
-    };
-    return names[fact];
-}
+};
 
-const char *es_fact_unit(EsFact fact) {
-    static const char *const units[] = {
-#define X(NAME, name, unit, floor) unit,
-        ES_FACT_LIST(X)
-#undef X
-    };
-    return units[fact];
-}
+const char *es_fact_name(EsFact fact) { return about[fact].name; }
+const char *es_fact_unit(EsFact fact) { return about[fact].unit; }
 
 EsStatus es_run_facts_keep(EsRunFacts *facts, const char *text, const char **kept) {
     EsRunText *entry = NULL;
@@ -57,10 +50,10 @@ EsStatus es_run_facts_each(EsRunDatabase *database, const char *sql, EsTakeRow t
     return status;
 }
 
-int es_run_facts_has_event(const EsRunFacts *facts, const char *name) {
+int64_t es_run_facts_event_rows(const EsRunFacts *facts, const char *name) {
     for (int i = 0; i < facts->n_events; i++) {
         if (strcmp(facts->events[i].name, name) == 0) {
-            return 1;
+            return facts->events[i].n_rows;
         }
     }
     return 0;
@@ -207,13 +200,8 @@ static void finish_summary(Summary *summary) {
         (EsMeasure){n * mean.value, n * mean.noise / 2, n * mean.noise, mean.n};
     measures[ES_FACT_STEPS_PER_SECOND] = es_samples_quantile(&summary->steps_per_second, 0.5);
     measures[ES_FACT_IMAGES_PER_SECOND] = es_samples_quantile(&summary->images_per_second, 0.5);
-    measures[ES_FACT_ANOMALIES] = es_measure_exact(0);
-    for (int i = 0; i < summary->facts->n_events; i++) {
-        if (strcmp(summary->facts->events[i].name, "anomaly_detected") == 0) {
-            measures[ES_FACT_ANOMALIES] =
-                es_measure_exact((double)summary->facts->events[i].n_rows);
-        }
-    }
+    measures[ES_FACT_ANOMALIES] =
+        es_measure_exact((double)es_run_facts_event_rows(summary->facts, "anomaly_detected"));
 }
 
 static EsStatus read_summary(EsRunFacts *facts, EsRunDatabase *database) {
@@ -239,7 +227,7 @@ static EsStatus read_summary(EsRunFacts *facts, EsRunDatabase *database) {
     };
     EsStatus status = ES_STATUS_OK;
     for (size_t i = 0; i < ES_COUNT_OF(queries) && status == ES_STATUS_OK; i++) {
-        if (es_run_facts_has_event(facts, queries[i].event)) {
+        if (es_run_facts_event_rows(facts, queries[i].event) > 0) {
             status = es_run_facts_each(database, queries[i].sql, queries[i].take, &summary);
         }
     }

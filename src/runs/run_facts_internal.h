@@ -24,8 +24,8 @@ EsStatus es_run_facts_read_settings(EsRunFacts *facts);
 EsStatus es_run_facts_read_metrics(EsRunFacts *facts, EsRunDatabase *database);
 EsStatus es_run_facts_read_latencies(EsRunFacts *facts, EsRunDatabase *database);
 
-// Whether the run has rows of this event; its table may not exist otherwise.
-int es_run_facts_has_event(const EsRunFacts *facts, const char *name);
+// Rows of this event; with 0 its table may not exist.
+int64_t es_run_facts_event_rows(const EsRunFacts *facts, const char *name);
 
 // Hand every row of the query to `take`, until one fails.
 typedef EsStatus (*EsTakeRow)(void *context, const EsRunQuery *query);

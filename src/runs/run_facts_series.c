@@ -41,7 +41,7 @@ static EsStatus take_metric(void *context, const EsRunQuery *query) {
 }
 
 EsStatus es_run_facts_read_metrics(EsRunFacts *facts, EsRunDatabase *database) {
-    if (!es_run_facts_has_event(facts, "metric")) {
+    if (es_run_facts_event_rows(facts, "metric") == 0) {
         return ES_STATUS_OK;
     }
     Metrics metrics = {.facts = facts};
@@ -152,9 +152,9 @@ static EsStatus read_steps(EsRunFacts *facts, EsRunDatabase *database) {
 }
 
 EsStatus es_run_facts_read_latencies(EsRunFacts *facts, EsRunDatabase *database) {
-    if (es_run_facts_has_event(facts, "step_timed")) {
+    if (es_run_facts_event_rows(facts, "step_timed") > 0) {
         ES_TRY(read_steps(facts, database));
     }
-    return es_run_facts_has_event(facts, "phase_profiled") ? read_phases(facts, database)
-                                                           : ES_STATUS_OK;
+    return es_run_facts_event_rows(facts, "phase_profiled") > 0 ? read_phases(facts, database)
+                                                                : ES_STATUS_OK;
 }

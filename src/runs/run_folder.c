@@ -209,16 +209,11 @@ static EsStatus check_folder(const char *root) {
     return S_ISDIR(facts.st_mode) ? ES_STATUS_OK : ES_FAIL(INPUT, "%s is not a folder", root);
 }
 
-EsStatus es_run_folder_open(const char *path, EsRunFolder **folder) {
+EsStatus es_run_folder_join(const char *path, EsRunFolder **folder) {
     *folder = NULL;
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(create_object(path, folder));
     ES_TRY_GOTO(check_folder((*folder)->root));
-    if (!is_run((*folder)->root)) {
-        status = ES_FAIL(INPUT, "%s is no run: it has no config.ini", (*folder)->root);
-        goto done;
-    }
-    ES_TRY_GOTO(es_run_lock_open((*folder)->root, &(*folder)->lock));
     return ES_STATUS_OK;
 done:
     es_run_folder_close(*folder);
@@ -226,11 +221,14 @@ done:
     return status;
 }
 
-EsStatus es_run_folder_join(const char *path, EsRunFolder **folder) {
-    *folder = NULL;
+EsStatus es_run_folder_open(const char *path, EsRunFolder **folder) {
     EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(create_object(path, folder));
-    ES_TRY_GOTO(check_folder((*folder)->root));
+    ES_TRY(es_run_folder_join(path, folder));
+    if (!is_run((*folder)->root)) {
+        status = ES_FAIL(INPUT, "%s is no run: it has no config.ini", (*folder)->root);
+        goto done;
+    }
+    ES_TRY_GOTO(es_run_lock_open((*folder)->root, &(*folder)->lock));
     return ES_STATUS_OK;
 done:
     es_run_folder_close(*folder);

@@ -69,9 +69,7 @@ static void emit_phases(EsRun *run, EsEventTime time) {
                 .max_ms = run->phases.max_ms[phase]};
         }
     }
-    if (n > 0) {
-        es_emit_phase_profiled(run->hub, time, rows, n);
-    }
+    es_emit_phase_profiled(run->hub, time, rows, n);
     es_phase_times_reset(&run->phases);
 }
 

@@ -68,12 +68,11 @@ typedef enum EsRunCell {
 int es_run_query_n_columns(const EsRunQuery *query);
 const char *es_run_query_column_name(const EsRunQuery *query, int column);
 
-// Cells of the current row. NULL reads as 0, as NaN and as the NULL pointer; text and bytes are
-// borrowed until the next step, text is ended by 0 and may hold more of them.
+// Cells of the current row. NULL reads as 0, as NaN and as the NULL pointer; a text or a blob is
+// borrowed until the next step, ended by 0 and may hold more of them.
 EsRunCell es_run_query_cell(const EsRunQuery *query, int column);
 int64_t es_run_query_int(const EsRunQuery *query, int column);
 double es_run_query_real(const EsRunQuery *query, int column);
 const char *es_run_query_text(const EsRunQuery *query, int column, size_t *bytes); // bytes nullable
-const void *es_run_query_blob(const EsRunQuery *query, int column, size_t *bytes);
 
 #endif

@@ -230,9 +230,3 @@ const char *es_run_query_text(const EsRunQuery *query, int column, size_t *bytes
     }
     return text;
 }
-
-const void *es_run_query_blob(const EsRunQuery *query, int column, size_t *bytes) {
-    const void *blob = sqlite3_column_blob(query->statement, column);
-    *bytes = (size_t)sqlite3_column_bytes(query->statement, column);
-    return blob;
-}

@@ -94,9 +94,3 @@ const char *es_run_query_text(const EsRunQuery *query, int column, size_t *bytes
     }
     return NULL;
 }
-
-const void *es_run_query_blob(const EsRunQuery *query, int column, size_t *bytes) {
-    (void)query, (void)column;
-    *bytes = 0;
-    return NULL;
-}

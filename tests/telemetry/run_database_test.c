@@ -128,7 +128,7 @@ TEST(cells_of_all_kinds) {
     EXPECT_EQ(bytes, 3);
     EXPECT(isnan(es_run_query_real(query, 3)));
     EXPECT(es_run_query_text(query, 3, &bytes) == NULL);
-    EXPECT_EQ(((const unsigned char *)es_run_query_blob(query, 4, &bytes))[1], 0xff);
+    EXPECT_EQ(((const unsigned char *)es_run_query_text(query, 4, &bytes))[1], 0xff);
     EXPECT_EQ(bytes, 2);
     EXPECT_EQ(es_run_query_int(query, 5), -3);
     REQUIRE_OK(es_run_query_step(query, &has_row));
