@@ -174,8 +174,11 @@ static void expect_closed(const EsKnowledgeGraph *graph, const Proofs *proofs, i
 TEST(proofs_on_published_graphs_follow_from_the_facts) {
     static const struct {
         const char *name;
-        int n_steps, n_facts, uses_domains;
-    } cases[] = {{"countries_s3", 2000, 60, 1}, {"umls", 1500, 20, 0}, {"family", 500, 5, 0}};
+        int n_steps, n_facts, uses_domains, has_closure;
+    } cases[] = {{"countries_s3", 2000, 60, 1, 1},
+                 {"umls", 1500, 20, 0, 1},
+                 {"family", 500, 5, 0, 1},
+                 {"wn18rr", 500, 0, 0, 0}}; // its closure is too large: successes replay
     const char *folder = getenv("ES_KG_DIR");
     if (folder == NULL || folder[0] == '\0') {
         SKIP("ES_KG_DIR is not set");
@@ -194,7 +197,9 @@ TEST(proofs_on_published_graphs_follow_from_the_facts) {
             printf("%s split %d: %d episodes, proved %d true and %d false\n", cases[c].name, split,
                    proofs.n_episodes, proofs.n_proved[1], proofs.n_proved[0]);
             EXPECT(proofs.n_proved[1] > 50);
-            expect_closed(graph, &proofs, cases[c].n_facts);
+            if (cases[c].has_closure) {
+                expect_closed(graph, &proofs, cases[c].n_facts);
+            }
             free(proofs.queries);
         }
         es_kg_destroy(graph);

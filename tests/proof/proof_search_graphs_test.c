@@ -1,5 +1,5 @@
 // Searches on the knowledge graphs under ES_KG_DIR: best-first proves what the prover does, every
-// proof replays, and none lies outside the closure.
+// proof replays, and none lies outside the closure, which is too large to be built for wn18rr.
 #include <limits.h>
 
 #include "base/arena.h"
@@ -8,7 +8,8 @@
 #include "proof/ranking.h"
 #include "search_case.h"
 
-// Some test queries and corruptions of them, by one kind of search.
+// Some test queries and corruptions of them, by one kind of search. Without a closure, which may be
+// NULL, proofs replay.
 static void expect_sound(const EsKnowledgeGraph *graph, const EsClosure *closure,
                          EsProofSearchSettings settings, int32_t n_queries, int is_exhaustive) {
     const EsQuerySplit *split = &graph->splits[ES_KG_SPLIT_TEST];
@@ -32,7 +33,7 @@ static void expect_sound(const EsKnowledgeGraph *graph, const EsClosure *closure
         n_proved += answer.is_proved;
         if (answer.is_proved) {
             expect_replays(graph, &settings, query, &answer);
-            n_outside += !es_closure_has(closure, query);
+            n_outside += closure != NULL && !es_closure_has(closure, query);
         }
         if (is_exhaustive) {
             EsProverAnswer depth;
@@ -49,14 +50,17 @@ static void expect_sound(const EsKnowledgeGraph *graph, const EsClosure *closure
     es_prover_destroy(prover);
 }
 
-static void expect_sound_kinds(const char *name, int32_t max_depth, int32_t n_queries) {
+static void expect_sound_kinds(const char *name, int has_closure, int32_t max_depth,
+                               int32_t n_queries) {
     char folder[PATH_MAX];
     EsKnowledgeGraph *graph = NULL;
     EsClosure *closure = NULL;
     snprintf(folder, sizeof folder, "%s/%s", getenv("ES_KG_DIR"), name);
     REQUIRE_OK(es_kg_load(folder, NULL, &graph));
-    REQUIRE_OK(es_closure_create(graph, ES_CLOSURE_DEFAULT_LIMIT, &closure));
-    EXPECT(closure->is_complete);
+    if (has_closure) {
+        REQUIRE_OK(es_closure_create(graph, ES_CLOSURE_DEFAULT_LIMIT, &closure));
+        EXPECT(closure->is_complete);
+    }
     for (int kind = 0; kind < ES_N_SEARCH_KINDS; kind++) {
         EsProofSearchSettings settings = es_proof_search_defaults();
         int is_exhaustive = kind <= ES_SEARCH_BEST_FIRST;
@@ -75,12 +79,19 @@ TEST(umls_proofs_are_sound) {
     if (getenv("ES_KG_DIR") == NULL) {
         SKIP("ES_KG_DIR is not set");
     }
-    expect_sound_kinds("umls", 4, 400);
+    expect_sound_kinds("umls", 1, 4, 400);
 }
 
 TEST(family_proofs_are_sound) {
     if (getenv("ES_KG_DIR") == NULL) {
         SKIP("ES_KG_DIR is not set");
     }
-    expect_sound_kinds("family", 3, 200);
+    expect_sound_kinds("family", 1, 3, 200);
+}
+
+TEST(wn18rr_proofs_replay) {
+    if (getenv("ES_KG_DIR") == NULL) {
+        SKIP("ES_KG_DIR is not set");
+    }
+    expect_sound_kinds("wn18rr", 0, 4, 200);
 }

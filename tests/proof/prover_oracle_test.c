@@ -173,6 +173,7 @@ TEST(umls_as_published) {
 
 TEST(wn18rr_as_published) {
     NEEDS_GRAPHS();
+    expect_published("wn18rr", NULL, ES_KG_SPLIT_VALID, 7, 2824);
     expect_published("wn18rr", NULL, ES_KG_SPLIT_TEST, 7, 2924);
 }
 
