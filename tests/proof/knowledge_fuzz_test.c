@@ -1,10 +1,9 @@
 // The parsers on damaged texts, the same ones each time: no crash, and either success or a message
 // that begins with the name of the text.
-#include "base/random_rules.h"
+#include "damaged_text.h"
 #include "knowledge_case.h"
 
-#define N_ROUNDS  20000
-#define MAX_BYTES 512
+#define N_ROUNDS 20000
 
 static const char *const seeds[] = {
     "likes(ann,bob).\n% note\nknows(\"c\",'d').\r\np(a,b)\n",
@@ -14,39 +13,12 @@ static const char *const seeds[] = {
     "people ann bob c d\nothers x y\nlikes:people:others\n",
 };
 
-static uint32_t draw(uint32_t round, uint32_t index, uint32_t n) {
-    EsRandom4 r = es_random_draw(7, round, ES_PURPOSE_EVALUATION, index, 0);
-    return es_random_below(r.word[0], n);
-}
-
-// A seed with up to eight bytes changed, cut, or doubled.
-static size_t damage(uint32_t round, char text[MAX_BYTES]) {
+static size_t draw_text(uint32_t round, char text[DAMAGED_MAX_BYTES]) {
     static const char special[] = "(),.:->\t\n\r \"'%\0x\xff";
-    const char *seed = seeds[draw(round, 0, sizeof seeds / sizeof seeds[0])];
-    size_t bytes = strlen(seed);
-    memcpy(text, seed, bytes);
-    uint32_t n_changes = draw(round, 1, 8);
-    for (uint32_t i = 0; i < n_changes && bytes > 1; i++) {
-        size_t at = draw(round, 10 + 4 * i, (uint32_t)bytes);
-        switch (draw(round, 11 + 4 * i, 4)) {
-        case 0:
-            text[at] = special[draw(round, 12 + 4 * i, sizeof special - 1)];
-            break;
-        case 1:
-            memmove(text + at, text + at + 1, bytes - at - 1);
-            bytes--;
-            break;
-        case 2:
-            bytes = at + 1;
-            break;
-        default:
-            if (2 * bytes - at <= MAX_BYTES) {
-                memmove(text + bytes, text + at, bytes - at);
-                bytes += bytes - at;
-            }
-        }
-    }
-    return bytes;
+    DamageDraws draws = {7, round};
+    const char *seed = seeds[damage_draw(draws, 0, sizeof seeds / sizeof seeds[0])];
+    memcpy(text, seed, strlen(seed));
+    return damage_text(draws, special, sizeof special - 1, text, strlen(seed));
 }
 
 static EsStatus read_all_ways(int way, const char *text, size_t bytes) {
@@ -75,8 +47,8 @@ static EsStatus read_all_ways(int way, const char *text, size_t bytes) {
 TEST(damaged_texts_never_break_a_parser) {
     int n_read[4] = {0}, n_refused[4] = {0};
     for (uint32_t round = 0; round < N_ROUNDS; round++) {
-        char text[MAX_BYTES];
-        size_t bytes = damage(round, text);
+        char text[DAMAGED_MAX_BYTES];
+        size_t bytes = draw_text(round, text);
         // exactly as many bytes as there are, so that a sanitizer sees a step beyond
         char *copy = malloc(bytes);
         memcpy(copy, text, bytes);
