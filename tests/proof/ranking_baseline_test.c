@@ -154,11 +154,12 @@ TEST(proved_or_not_is_ranked_as_derived) {
     NEEDS_GRAPHS();
     char folder[PATH_MAX];
     EsKnowledgeGraph *graph = NULL;
+    Sides regions = {.uses_domains = 1};
     snprintf(folder, sizeof folder, "%s/countries_s3", getenv("ES_KG_DIR"));
     REQUIRE_OK(es_kg_load(folder, NULL, &graph));
     for (int32_t max_depth = 3; max_depth <= 9; max_depth += 3) {
-        EsRanking *shortest = rank_queries(graph, max_depth, ES_SCORE_SHORTEST, both_sides);
-        EsRanking *proved = rank_queries(graph, max_depth, ES_SCORE_PROVED, both_sides);
+        EsRanking *shortest = rank_queries(graph, max_depth, ES_SCORE_SHORTEST, regions);
+        EsRanking *proved = rank_queries(graph, max_depth, ES_SCORE_PROVED, regions);
         EXPECT_NEAR(reciprocal_of_proved(shortest), proved->all.reciprocal.mean, 1e-12);
         EXPECT(fabs(shortest->all.reciprocal.mean - proved->all.reciprocal.mean) > 0.001);
         es_ranking_destroy(shortest);
