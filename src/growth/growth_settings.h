@@ -89,7 +89,8 @@ typedef struct EsGrowthSettings {
 
 // n_slots in one row (r0c0, r0c1, ...), CNN blueprints, permissive gates, nothing automatic, any
 // number of seeds.
-static inline EsGrowthSettings es_growth_settings_default(int32_t n_slots, int32_t n_classes) {
+static inline ES_HOST_DEVICE EsGrowthSettings es_growth_settings_default(int32_t n_slots,
+                                                                         int32_t n_classes) {
     EsGrowthSettings s;
     memset(&s, 0, sizeof s);
     s.n_slots = n_slots;
@@ -143,7 +144,8 @@ static inline EsGrowthSettings es_growth_settings_default(int32_t n_slots, int32
 }
 
 // The same with short dwell times, for episodes of 30 steps.
-static inline EsGrowthSettings es_growth_settings_tiny(int32_t n_slots, int32_t n_classes) {
+static inline ES_HOST_DEVICE EsGrowthSettings es_growth_settings_tiny(int32_t n_slots,
+                                                                      int32_t n_classes) {
     EsGrowthSettings s = es_growth_settings_default(n_slots, n_classes);
     s.episode_steps = 30;
     s.training_dwell = 3;
