@@ -96,6 +96,7 @@ typedef struct EsFusedSample {
 typedef struct EsFusedSharing {
     int32_t *leader; // [S + 1][R]; NULL, in training: every row is its own
     int32_t *listed; // [points][R]: rows that compute there, in their order; then -1
+    int32_t *first;  // [E]: the environment's first row; scratch of es_fused_share
 } EsFusedSharing;
 
 typedef struct EsFusedArguments {

@@ -3,6 +3,7 @@
 #include "growth/fused_kernels.h"
 #include "growth/fused_row.cuh"
 
+#define FIRST_THREADS  1024
 #define LEADER_THREADS 128
 
 static __device__ __forceinline__ int count_rows(const EsFusedArguments &args) {
@@ -18,11 +19,27 @@ static __device__ uint32_t row_pattern(const EsFusedArguments &args, int row) {
     return pattern;
 }
 
-// A thread per row, against all rows up to it: at each depth the first that agrees so far.
+// One block: the first row of every environment that has any.
+static __global__ void __launch_bounds__(FIRST_THREADS)
+    first_kernel(const __grid_constant__ EsFusedArguments args) {
+    int n_rows = count_rows(args);
+    for (int64_t e = threadIdx.x; e < args.n_envs; e += FIRST_THREADS) {
+        args.sharing.first[e] = n_rows;
+    }
+    __syncthreads();
+    for (int row = (int)threadIdx.x; row < n_rows; row += FIRST_THREADS) {
+        atomicMin(&args.sharing.first[args.rows.env[row]], row);
+    }
+}
+
+// A thread per row, against the rows up to it: at each depth the first that agrees so far. A block
+// begins at the first row of its environments. Any order is right; growth lists the rows of an
+// environment next to one another, so that a block then looks at few rows that are not its own.
 static __global__ void __launch_bounds__(LEADER_THREADS)
     leaders_kernel(const __grid_constant__ EsFusedArguments args) {
     __shared__ int32_t envs[LEADER_THREADS];
     __shared__ uint32_t patterns[LEADER_THREADS];
+    __shared__ int begin;
     int n_rows = count_rows(args), n_slots = args.net.n_slots;
     int first = (int)blockIdx.x * LEADER_THREADS, row = first + (int)threadIdx.x;
     if (first >= n_rows) {
@@ -30,8 +47,17 @@ static __global__ void __launch_bounds__(LEADER_THREADS)
     }
     int is_row = row < n_rows, env = is_row ? args.rows.env[row] : 0;
     uint32_t pattern = is_row ? row_pattern(args, row) : 0;
+    if (threadIdx.x == 0) {
+        begin = first;
+    }
+    __syncthreads();
+    if (is_row) {
+        atomicMin(&begin, args.sharing.first[env]);
+    }
+    __syncthreads();
     int found = 0; // depths whose leader is known
-    for (int from = 0; from <= first; from += LEADER_THREADS) {
+    for (int from = begin / LEADER_THREADS * LEADER_THREADS; from <= first;
+         from += LEADER_THREADS) {
         int other = from + (int)threadIdx.x; // exists: all before `first` do
         __syncthreads();
         envs[threadIdx.x] = from == first ? env : args.rows.env[other];
@@ -86,6 +112,7 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS)
 extern "C" void es_fused_share(EsStream *stream, const EsFusedArguments *args) {
     EsLaunch launch(stream, "fused_share");
     int64_t n_blocks = es_ceil_div(args->rows.n_rows, LEADER_THREADS);
+    launch.start(first_kernel, dim3(1), FIRST_THREADS, *args);
     launch.start(leaders_kernel, dim3((unsigned)n_blocks), LEADER_THREADS, *args);
     launch.start(list_kernel, dim3((unsigned)(args->net.n_blocks + args->net.n_slots)),
                  ES_FUSED_THREADS, *args);

@@ -310,6 +310,7 @@ static void place_memory(EsFusedStep *fused, Slab *slab) {
     fused->sharing.leader = take(slab, (net->n_slots + 1) * options->max_rows, sizeof(int32_t));
     int64_t n_points = net->n_blocks + net->n_slots;
     fused->sharing.listed = take(slab, n_points * options->max_rows, sizeof(int32_t));
+    fused->sharing.first = take(slab, n_envs, sizeof(int32_t));
     args->norm_parts = take(slab, n_trained * 2 * most_channels, sizeof(float));
     args->loss_parts = take(slab, n_held * 3, sizeof(float));
     args->samples = take(slab, n_trained, sizeof(EsFusedSample));

@@ -40,12 +40,12 @@ static void fetch(Case *c, void *to, const void *from, size_t bytes) {
     REQUIRE_OK(es_device_status(c->device));
 }
 
-// Rows in any order, any seed on or off; what is there and does not mix (incubated, noop) counts as
-// off.
-static void draw_rows(Case *c, int n_rows, int n_envs, uint64_t seed) {
+// Rows in any order or, as growth lists them, by environment; any seed on or off; what is there and
+// does not mix (incubated, noop) counts as off.
+static void draw_rows(Case *c, int n_rows, int n_envs, int is_sorted, uint64_t seed) {
     for (int r = 0; r < n_rows; r++) {
         EsRandom4 draw = es_random_draw(seed, (uint32_t)r, ES_PURPOSE_EVALUATION, 0, 0);
-        c->env[r] = (int32_t)(draw.word[0] % (uint32_t)n_envs);
+        c->env[r] = is_sorted ? r * n_envs / n_rows : (int32_t)(draw.word[0] % (uint32_t)n_envs);
         for (int s = 0; s < N_SLOTS; s++) {
             int is_on = (int)(draw.word[1] >> s & 1), kind = (int)(draw.word[2] >> 2 * s & 3);
             EsFusedSlot on = {ES_BLUEPRINT_NORM, s == 2 ? ES_BLEND_GATE : ES_BLEND_ADD, 0.5f, 1};
@@ -103,7 +103,7 @@ static void compare(Case *c, int n_envs) {
     }
 }
 
-static void run(int n_rows, int n_active, int n_envs, uint64_t seed) {
+static void run(int n_rows, int n_active, int n_envs, int is_sorted, uint64_t seed) {
     static Case c;
     memset(&c, 0, sizeof c);
     REQUIRE_OK(es_device_open("cuda", NULL, &c.device));
@@ -118,19 +118,20 @@ static void run(int n_rows, int n_active, int n_envs, uint64_t seed) {
         net->order[d] = order[d];
         net->place[order[d]].depth = d;
     }
-    draw_rows(&c, n_rows, n_envs, seed);
+    draw_rows(&c, n_rows, n_envs, is_sorted, seed);
     c.n_active = n_active;
     const int32_t count = n_active;
     size_t row_bytes = sizeof(int32_t) * (size_t)n_rows;
-    void *memory[] = {send(&c, c.env, row_bytes),
-                      send(&c, c.slots, sizeof c.slots[0] * (size_t)n_rows),
-                      send(&c, &count, sizeof count), send(&c, NULL, (N_SLOTS + 1) * row_bytes),
-                      send(&c, NULL, N_POINTS * row_bytes)};
+    void *memory[] = {
+        send(&c, c.env, row_bytes),           send(&c, c.slots, sizeof c.slots[0] * (size_t)n_rows),
+        send(&c, &count, sizeof count),       send(&c, NULL, (N_SLOTS + 1) * row_bytes),
+        send(&c, NULL, N_POINTS * row_bytes), send(&c, NULL, sizeof(int32_t) * (size_t)n_envs)};
     c.args.rows = (EsFusedRows){.n_rows = n_rows,
                                 .n_active = n_active < n_rows ? memory[2] : NULL,
                                 .env = memory[0],
                                 .slots = memory[1]};
-    c.args.sharing = (EsFusedSharing){memory[3], memory[4]};
+    c.args.sharing = (EsFusedSharing){memory[3], memory[4], memory[5]};
+    c.args.n_envs = n_envs;
     es_fused_share(c.stream, &c.args);
     compare(&c, n_envs);
     for (size_t i = 0; i < ES_COUNT_OF(memory); i++) {
@@ -144,10 +145,13 @@ TEST(leaders_and_lists_equal_a_plain_search) {
     if (es_device_cuda_count() == 0) {
         SKIP("no CUDA device");
     }
-    run(1, 1, 1, 1);
-    run(32, 32, 1, 2); // all in one environment: nearly every pattern
-    run(100, 70, 4, 3);
-    run(128, 128, 128, 4); // hardly any row has a partner
-    run(129, 129, 7, 5);
-    run(700, 641, 19, 6); // rows of an environment lie in several tiles
+    run(1, 1, 1, 0, 1);
+    run(32, 32, 1, 0, 2); // all in one environment: nearly every pattern
+    run(100, 70, 4, 0, 3);
+    run(128, 128, 128, 0, 4); // hardly any row has a partner
+    run(129, 129, 7, 0, 5);
+    run(700, 641, 19, 0, 6); // rows of an environment lie in several tiles
+    run(128, 128, 9, 1, 7);
+    run(700, 641, 41, 1, 8); // environments reach over the ends of tiles
+    run(300, 300, 1, 1, 9);  // one environment over several tiles
 }
