@@ -3,6 +3,7 @@
 // are the business of whoever reads it.
 #include "growth/fused_kernels.h"
 #include "growth/fused_row.cuh"
+#include "tensor/cuda_try.h"
 
 template <typename T, int IN, int OUT, int SIZE> struct ForwardShared {
     EsTile in_tile, out_tile;
@@ -112,11 +113,13 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 3)
     }
 }
 
-extern "C" size_t es_fused_shared_limit(const EsDevice *device) {
-    int bytes = 0;
-    cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin,
-                           es_device_info(device)->index);
-    return (size_t)bytes;
+extern "C" EsStatus es_fused_shared_limit(const EsDevice *device, size_t *bytes) {
+    int limit = 0;
+    *bytes = 0;
+    ES_CUDA_TRY(cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                                       es_device_info(device)->index));
+    *bytes = (size_t)limit;
+    return ES_STATUS_OK;
 }
 
 extern "C" size_t es_fused_forward_bytes(const EsFusedNet *net, EsDtype precision, int block,

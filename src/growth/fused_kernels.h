@@ -8,7 +8,7 @@
 ES_EXTERN_C_BEGIN
 
 // Shared memory that a block of threads may have on this device.
-size_t es_fused_shared_limit(const EsDevice *device);
+EsStatus es_fused_shared_limit(const EsDevice *device, size_t *bytes);
 
 // Bytes of one environment's packed weights; fills packed_forward and packed_backward of the
 // blocks.

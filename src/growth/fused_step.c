@@ -181,11 +181,10 @@ static size_t head_bytes(const EsFusedNet *net, EsDtype precision, int block, in
 
 // The number for which the blocks of threads take the fewest turns, a turn being as long as its
 // images and a little more for what a part does once.
-static EsStatus choose_images(const EsFusedNet *net, EsDtype precision, const EsDevice *device,
-                              BytesFunction bytes, int n_sharing, int block, int64_t n_rows,
-                              int64_t n_images, int *images) {
-    size_t limit = es_fused_shared_limit(device);
-    int64_t n_places = (int64_t)n_sharing * es_device_info(device)->n_units;
+static EsStatus choose_images(const EsFusedNet *net, EsDtype precision, const EsFusedRoom *room,
+                              BytesFunction bytes, int n_sharing, int block, int *images) {
+    size_t limit = room->shared_limit;
+    int64_t n_places = (int64_t)n_sharing * room->n_units;
     double best = 0;
     if (bytes(net, precision, block, 1) > limit) {
         return ES_FAIL(UNSUPPORTED,
@@ -193,11 +192,11 @@ static EsStatus choose_images(const EsFusedNet *net, EsDtype precision, const Es
                        "GPU has %zu; fewer channels, smaller images or 16-bit numbers take less",
                        block, bytes(net, precision, block, 1), limit);
     }
-    for (int n = 1; n <= ES_MIN(n_images, IMAGES_PER_PART_MAX); n++) {
+    for (int n = 1; n <= ES_MIN(room->n_images, IMAGES_PER_PART_MAX); n++) {
         if (n > 1 && bytes(net, precision, block, n) > limit / (size_t)n_sharing - RESERVED_BYTES) {
             break;
         }
-        int64_t n_blocks = n_rows * count_parts(n_images, n);
+        int64_t n_blocks = room->n_rows * count_parts(room->n_images, n);
         double turns = (double)((n_blocks + n_places - 1) / n_places);
         double cost = turns * (n + PART_COST);
         if (n == 1 || cost < best) {
@@ -212,19 +211,21 @@ static EsStatus choose_images(const EsFusedNet *net, EsDtype precision, const Es
 // most.
 static EsStatus choose_parts(const EsFusedNet *net, EsDtype precision, const EsDevice *device,
                              int64_t n_rows, int64_t n_leaders, int64_t n_images, Parts *parts) {
+    EsFusedRoom room = {n_rows, n_images, es_device_info(device)->n_units, 0};
+    ES_TRY(es_fused_shared_limit(device, &room.shared_limit));
+    EsFusedRoom leaders = room; // of a block or slot in a forward pass
     for (int b = 0; b < net->n_blocks; b++) {
-        ES_TRY(choose_images(net, precision, device, es_fused_forward_bytes, FORWARD_SHARING, b,
-                             ES_MIN(n_rows, n_leaders << net->block[b].depth), n_images,
+        leaders.n_rows = ES_MIN(n_rows, n_leaders << net->block[b].depth);
+        ES_TRY(choose_images(net, precision, &leaders, es_fused_forward_bytes, FORWARD_SHARING, b,
                              &parts->forward[b]));
-        ES_TRY(choose_images(net, precision, device, es_fused_backward_bytes, BACKWARD_SHARING, b,
-                             n_rows, n_images, &parts->backward[b]));
+        ES_TRY(choose_images(net, precision, &room, es_fused_backward_bytes, BACKWARD_SHARING, b,
+                             &parts->backward[b]));
     }
-    ES_TRY(choose_images(net, precision, device, head_bytes, BACKWARD_SHARING, net->n_blocks - 1,
-                         n_rows, n_images, &parts->head));
+    ES_TRY(choose_images(net, precision, &room, head_bytes, BACKWARD_SHARING, net->n_blocks - 1,
+                         &parts->head));
     for (int s = 0; s < net->n_slots; s++) {
-        const EsFusedRoom room = {ES_MIN(n_rows, n_leaders << net->place[s].depth), n_images,
-                                  es_device_info(device)->n_units, es_fused_shared_limit(device)};
-        ES_TRY(es_fused_seed_images(&net->place[s], precision, &room, &parts->seed_forward[s],
+        leaders.n_rows = ES_MIN(n_rows, n_leaders << net->place[s].depth);
+        ES_TRY(es_fused_seed_images(&net->place[s], precision, &leaders, &parts->seed_forward[s],
                                     &parts->seed_backward[s]));
     }
     return ES_STATUS_OK;

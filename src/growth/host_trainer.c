@@ -170,7 +170,7 @@ static EsStatus create_fused(EsHostTrainer *t) {
     ES_TRY(es_growth_layout_create(&t->model));
     EsStatus status = es_fused_step_check(&t->model, t->device, options->precision);
     if (status != ES_STATUS_OK) {
-        return needs_fused ? status : ES_STATUS_OK;
+        return needs_fused || status != ES_STATUS_UNSUPPORTED ? status : ES_STATUS_OK;
     }
     EsFusedOptions fused = {.model = &t->model,
                             .store = t->store,
