@@ -4,6 +4,8 @@
 #include "es_test.h"
 
 #include "growth/device_case.h"
+#include "tensor/device_internal.h"
+#include "tensor/profile.h"
 
 static EsDataset dataset;
 
@@ -169,6 +171,76 @@ TEST(queued_steps_show_what_waiting_ones_do) {
         EXPECT(queued.hash[i] == waiting.hash[i]);
     }
     es_growth_destroy(growth);
+    destroy_small_dataset(&dataset);
+}
+
+// --- captures that fail ---
+
+static const EsDeviceInterface *working; // of the device whose captures are broken
+
+// Waiting for a stream that records makes the recording invalid: at once, so that every launch into
+// it fails, or when all of them are in it.
+static EsStatus begin_broken(EsStream *stream) {
+    ES_TRY(working->capture_begin(stream));
+    EXPECT(working->synchronize(stream) != ES_STATUS_OK);
+    return ES_STATUS_OK;
+}
+
+static EsStatus end_broken(EsStream *stream, void **handle) {
+    EXPECT(working->synchronize(stream) != ES_STATUS_OK);
+    EsStatus status = working->capture_end(stream, handle);
+    EXPECT(status != ES_STATUS_OK);
+    return status;
+}
+
+typedef enum Breakage { FORBIDDEN, BROKEN_AT_BEGIN, BROKEN_AT_END, N_BREAKAGES } Breakage;
+
+// The episode of run_waiting without a capture that works.
+static uint64_t run_broken(EsGrowthOptions options, Breakage breakage, Trace *trace) {
+    EsGrowth *growth = create_on_cuda(options, &dataset);
+    EsDevice *device = growth->device;
+    working = device->interface;
+    EsDeviceInterface broken = *working;
+    if (breakage == FORBIDDEN) {
+        EsProfileOptions forbidding = {.capacity = 1, .forbids_capture = 1};
+        REQUIRE_OK(es_profile_start(device, &forbidding));
+    } else if (breakage == BROKEN_AT_BEGIN) {
+        broken.capture_begin = begin_broken;
+    } else {
+        broken.capture_end = end_broken;
+    }
+    device->interface = &broken;
+    uint64_t weights = run_waiting(growth, trace);
+    EsGrowthDeviceReport report = es_growth_device_report(growth);
+    EXPECT_EQ(report.n_fallbacks, ES_GROWTH_WORK_COUNT);
+    EXPECT_EQ(report.n_captures, 0);
+    EXPECT_EQ(report.n_replays, 0);
+    EXPECT_CONTAINS(report.fallback, "capture failed: ");
+    REQUIRE_OK(es_device_status(device)); // what failed in a recording is no failure of the device
+    device->interface = working;
+    es_profile_stop(device);
+    es_growth_destroy(growth);
+    return weights;
+}
+
+TEST(captures_that_fail_change_no_bit) {
+    make_stripes(&dataset, 64, 40, 0);
+    EsGrowthOptions options = short_options(2);
+    EsGrowth *growth = create_on_cuda(options, &dataset);
+    SKIP_WITHOUT(growth);
+    Trace captured, broken;
+    uint64_t weights = run_waiting(growth, &captured);
+    EsGrowthDeviceReport report = es_growth_device_report(growth);
+    EXPECT_EQ(report.n_captures, ES_GROWTH_WORK_COUNT);
+    EXPECT_EQ(report.n_fallbacks, 0);
+    es_growth_destroy(growth);
+    for (int breakage = 0; breakage < N_BREAKAGES; breakage++) {
+        EXPECT(weights == run_broken(options, (Breakage)breakage, &broken));
+        EXPECT_EQ(broken.n, captured.n);
+        for (int i = 0; i < captured.n; i++) {
+            EXPECT(broken.hash[i] == captured.hash[i]);
+        }
+    }
     destroy_small_dataset(&dataset);
 }
 
