@@ -122,8 +122,9 @@ EsStatus es_growth_queue_advance(EsGrowth *growth) {
     for (int work = ES_GROWTH_WORK_TRAIN; work <= ES_GROWTH_WORK_JUDGE; work++) {
         ES_TRY(es_event_record(mail->began[work], growth->stream));
         es_profile_range_begin(growth->device, growth->stream, phases[work]);
-        ES_TRY(run_work(growth, (EsGrowthWork)work));
-        es_profile_range_end(growth->device, growth->stream);
+        EsStatus status = run_work(growth, (EsGrowthWork)work);
+        es_profile_range_end(growth->device, growth->stream); // of failed work, too
+        ES_TRY(status);
     }
     return es_event_record(mail->began[ES_GROWTH_WORK_JUDGE + 1], growth->stream);
 }

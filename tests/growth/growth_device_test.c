@@ -244,6 +244,37 @@ TEST(captures_that_fail_change_no_bit) {
     destroy_small_dataset(&dataset);
 }
 
+// An end closes the innermost range: one that failed work left open would be closed in place of the
+// caller's, which would then go on to the report.
+TEST(failed_work_leaves_no_range_open) {
+    make_stripes(&dataset, 64, 40, 0);
+    EsGrowth *growth = create_on_cuda(short_options(1), &dataset);
+    SKIP_WITHOUT(growth);
+    EsDevice *device = growth->device;
+    REQUIRE_OK(es_growth_reset(growth, 0));
+    REQUIRE_OK(es_profile_start(device, &(EsProfileOptions){.capacity = 64}));
+    es_profile_range_begin(device, growth->stream, "caller");
+    device->status = ES_STATUS_DEVICE; // as a launch that failed leaves it
+    EXPECT_STATUS(es_growth_queue_advance(growth), DEVICE);
+    es_device_forgive(device);
+    es_profile_range_end(device, growth->stream);
+    es_profile_range_begin(device, growth->stream, "after");
+    es_profile_range_end(device, growth->stream);
+    EsProfileReport report;
+    REQUIRE_OK(es_profile_report(device, &report));
+    double caller_end_ms = NAN, after_begin_ms = NAN;
+    for (int i = 0; i < report.n_spans; i++) {
+        const EsProfileSpan *span = &report.spans[i];
+        caller_end_ms = strcmp(span->name, "caller") == 0 ? span->end_ms : caller_end_ms;
+        after_begin_ms = strcmp(span->name, "after") == 0 ? span->begin_ms : after_begin_ms;
+    }
+    EXPECT(caller_end_ms <= after_begin_ms);
+    es_profile_report_destroy(&report);
+    es_profile_stop(device);
+    es_growth_destroy(growth);
+    destroy_small_dataset(&dataset);
+}
+
 // --- what a step costs the host ---
 
 static EsDeviceCounters count_step(int64_t n_envs) {
