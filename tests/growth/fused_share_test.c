@@ -4,6 +4,7 @@
 
 #include "base/random_rules.h"
 #include "growth/fused_kernels.h"
+#include "tensor/device_internal.h"
 
 #define N_SLOTS  5
 #define N_BLOCKS 3
@@ -154,4 +155,21 @@ TEST(leaders_and_lists_equal_a_plain_search) {
     run(128, 128, 9, 1, 7);
     run(700, 641, 41, 1, 8); // environments reach over the ends of tiles
     run(300, 300, 1, 1, 9);  // one environment over several tiles
+}
+
+// Not "the GPU has 0 bytes": what CUDA says is passed on.
+TEST(a_gpu_that_does_not_answer_has_no_limit) {
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    EsDevice *device = NULL;
+    size_t bytes = 0;
+    REQUIRE_OK(es_device_open("cuda", NULL, &device));
+    REQUIRE_OK(es_fused_shared_limit(device, &bytes));
+    EXPECT(bytes >= 48 * 1024); // every GPU has them
+    EsDevice lost = *device;
+    lost.info.index = 1000;
+    EXPECT_STATUS(es_fused_shared_limit(&lost, &bytes), DEVICE);
+    EXPECT_CONTAINS(es_status_detail(), "cudaDeviceGetAttribute");
+    es_device_close(device);
 }
