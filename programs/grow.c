@@ -1,5 +1,4 @@
 // `esper grow`: hosts that grow seeds, many at once, under a policy that may be learned from them.
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,6 +7,7 @@
 #include "base/shell_word.h"
 #include "grow_repeat.h"
 #include "grow_tables.h"
+#include "json_output.h"
 #include "message.h"
 #include "run_command.h"
 #include "runs/grow_evaluation_file.h"
@@ -23,7 +23,7 @@ static EsStatus print_json(const EsGrowRun *grow, const EsGrowSettings *settings
         settings->policy, "seed", settings->run.seed, "rounds", settings->run.n_rounds, "hosts",
         es_grow_hosts_json(es_grow_run_endings(grow), settings->n_envs), "evaluation",
         evaluation != NULL ? es_grow_evaluation_json(evaluation) : json_null());
-    return es_grow_print_json(root);
+    return es_json_print(root, 10);
 }
 
 static void tell_refusals(const EsGrowRun *grow) {

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/shell_word.h"
 #include "grow_tables.h"
+#include "json_output.h"
 #include "message.h"
 #include "runs/grow_evaluation_file.h"
 
@@ -162,7 +163,7 @@ static EsStatus tell_seeds(const Repeat *repeat) {
     json_t *root = es_grow_seeds_json(repeat->evaluations, repeat->n, repeat->first_seed);
     EsStatus saved = save_seeds(repeat, root);
     if (repeat->as_json) {
-        EsStatus printed = es_grow_print_json(root);
+        EsStatus printed = es_json_print(root, 10);
         return saved != ES_STATUS_OK ? saved : printed;
     }
     json_decref(root);

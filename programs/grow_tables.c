@@ -12,14 +12,6 @@
 
 #define SEEDS_MAX 1000 // of one table over seeds
 
-EsStatus es_grow_print_json(json_t *root) {
-    int is_printed = root != NULL &&
-                     json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(10)) == 0 &&
-                     printf("\n") == 1;
-    json_decref(root);
-    return is_printed ? ES_STATUS_OK : ES_FAIL(IO, "cannot write the result as JSON");
-}
-
 // --- hosts ---
 
 void es_grow_print_hosts(const EsGrowEnding *endings, const EsGrowSettings *settings,

@@ -7,9 +7,6 @@
 
 #include "runs/grow_run.h"
 
-// Print to stdout and let go of `root`; NULL: there was no memory for it.
-EsStatus es_grow_print_json(json_t *root);
-
 // At most 16 hosts; the others are counted.
 void es_grow_print_hosts(const EsGrowEnding *endings, const EsGrowSettings *settings,
                          int64_t n_host_parameters);

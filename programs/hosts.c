@@ -1,12 +1,12 @@
 // `esper hosts`: trains hosts side by side without growing them, and prints what they reach: the
 // starting point that growth has to beat.
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/macros.h"
 #include "base/statistics.h"
+#include "json_output.h"
 #include "message.h"
 #include "run_command.h"
 #include "runs/hosts_run.h"
@@ -48,13 +48,15 @@ static json_t *describe_mean(const EsHostResult *results, int n) {
 static EsStatus print_json(const EsHostsReport *report, const EsHostsSettings *settings,
                            const char *folder) {
     json_t *hosts = json_array();
-    int is_complete = hosts != NULL;
-    for (int e = 0; e < report->n_envs && is_complete; e++) {
+    for (int e = 0; e < report->n_envs && hosts != NULL; e++) {
         json_t *host = json_pack("{s:i, s:o, s:o, s:o}", "host", e, "validation_loss",
                                  es_json_number(report->validation[e].loss), "validation_accuracy",
                                  es_json_number(report->validation[e].accuracy), "test_accuracy",
                                  es_json_number(report->test[e].accuracy));
-        is_complete = host != NULL && json_array_append_new(hosts, host) == 0;
+        if (json_array_append_new(hosts, host) != 0) {
+            json_decref(hosts);
+            hosts = NULL;
+        }
     }
     json_t *root = json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:o, s:o, s:o}", "run", folder, "task",
                              report->host->name, "data", report->dataset->name, "parameters",
@@ -63,11 +65,7 @@ static EsStatus print_json(const EsHostsReport *report, const EsHostsSettings *s
                              describe_mean(report->validation, report->n_envs), "test_accuracy",
                              describe_mean(report->test, report->n_envs), "hosts", hosts);
     // 15 digits are what any decimal number keeps in a double: 54.3 stays 54.3
-    size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(15);
-    is_complete =
-        is_complete && root != NULL && json_dumpf(root, stdout, flags) == 0 && printf("\n") == 1;
-    json_decref(root);
-    return is_complete ? ES_STATUS_OK : ES_FAIL(IO, "cannot write the result as JSON");
+    return es_json_print(root, 15);
 }
 
 // Hosts whose numbers are no longer finite, told once at the end.

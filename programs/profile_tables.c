@@ -1,9 +1,9 @@
 #include "profile_tables.h"
 
-#include <jansson.h>
 #include <stdio.h>
 
 #include "base/macros.h"
+#include "json_output.h"
 
 // phases and operations
 typedef enum Part { PHASES, OPERATIONS } Part;
@@ -153,9 +153,5 @@ EsStatus es_profile_print_json(const EsProfileResult *result) {
         "idle_ms", report->window_ms - report->busy_ms, "per_step", counts_json(result), "phases",
         rows_json(report, PHASES), "operations", rows_json(operations, OPERATIONS),
         "operations_without_captures", result->is_split, "dropped", n_dropped);
-    int is_written = root != NULL &&
-                     json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) == 0 &&
-                     printf("\n") == 1;
-    json_decref(root);
-    return is_written ? ES_STATUS_OK : ES_FAIL(IO, "cannot write the profile as JSON");
+    return es_json_print(root, 15);
 }

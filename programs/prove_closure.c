@@ -1,8 +1,8 @@
 // `esper prove closure`: everything the rules derive from the facts.
-#include <jansson.h>
 #include <stdio.h>
 
 #include "base/macros.h"
+#include "json_output.h"
 #include "message.h"
 #include "proof/closure.h"
 #include "prove_action.h"
@@ -37,10 +37,7 @@ static EsStatus print_json(const EsProveSource *source, const EsClosure *closure
                   "valid", valid.n_queries, "valid_in_facts", valid.n_facts, "valid_in_closure",
                   valid.n_in_closure, "test", test.n_queries, "test_in_facts", test.n_facts,
                   "test_in_closure", test.n_in_closure);
-    int is_written =
-        root != NULL && json_dumpf(root, stdout, JSON_INDENT(1)) == 0 && putchar('\n') == '\n';
-    json_decref(root);
-    return is_written ? ES_STATUS_OK : ES_FAIL(IO, "cannot write the result as JSON");
+    return es_json_print(root, 6);
 }
 
 static void print_split(const char *name, Tally tally) {

@@ -1,10 +1,10 @@
 // `esper prove curve`: how many proofs searches find against how many states they expand.
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "json_output.h"
 #include "message.h"
 #include "proof/proof_curve.h"
 #include "proof/proof_policy_guides.h"
@@ -171,10 +171,7 @@ static EsStatus print_json(const Curves *curves) {
         curves->settings.max_atoms, "nodes", (json_int_t)curves->settings.max_expanded, "queries",
         curves->count, "end", curves->settings.has_end, "shares", list, "arms", arms, "seconds",
         curves->seconds);
-    size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(6);
-    int is_written = root != NULL && json_dumpf(root, stdout, flags) == 0 && putchar('\n') == '\n';
-    json_decref(root);
-    return is_written ? ES_STATUS_OK : ES_FAIL(IO, "cannot write the result as JSON");
+    return es_json_print(root, 6);
 }
 
 // --- the searches ---

@@ -1,10 +1,10 @@
 // `esper prove depths`: how many steps the shortest proof of each query takes.
-#include <jansson.h>
 #include <stdio.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/macros.h"
+#include "json_output.h"
 #include "message.h"
 #include "proof/prover.h"
 #include "prove_action.h"
@@ -53,10 +53,7 @@ static EsStatus print_json(const Depths *depths) {
         "unknown", report->n_unknown, "states", (json_int_t)report->n_states, "expanded",
         (json_int_t)report->n_expanded, "overlong", (json_int_t)report->n_overlong, "seconds",
         depths->seconds);
-    size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(6);
-    int is_written = root != NULL && json_dumpf(root, stdout, flags) == 0 && putchar('\n') == '\n';
-    json_decref(root);
-    return is_written ? ES_STATUS_OK : ES_FAIL(IO, "cannot write the result as JSON");
+    return es_json_print(root, 6);
 }
 
 static void print_line(const char *depth, int32_t count, int32_t n_queries) {

@@ -1,10 +1,10 @@
 // `esper prove embed`: trains an embedding model on the facts of a graph.
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 
 #include "base/file.h"
 #include "base/macros.h"
+#include "json_output.h"
 #include "message.h"
 #include "proof/embedding_train.h"
 #include "prove_action.h"
@@ -35,10 +35,7 @@ static EsStatus print_json(const Embed *embed, const EsEmbeddingSettings *settin
         "rate", (double)settings->rate, "regularisation", (double)settings->regularisation, "seed",
         (json_int_t)settings->seed, "epochs", report->epoch, "loss", report->loss, "valid_mrr", mrr,
         "best_epoch", report->best_epoch, "seconds", report->seconds);
-    size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(6);
-    int is_written = root != NULL && json_dumpf(root, stdout, flags) == 0 && putchar('\n') == '\n';
-    json_decref(root);
-    return is_written ? ES_STATUS_OK : ES_FAIL(IO, "cannot write the result as JSON");
+    return es_json_print(root, 6);
 }
 
 static void print_result(const Embed *embed, const EsEmbeddingReport *report) {

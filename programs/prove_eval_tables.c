@@ -1,8 +1,8 @@
 // The figures of `esper prove eval`, as tables and as JSON.
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 
+#include "json_output.h"
 #include "prove_eval.h"
 #include "prove_words.h"
 
@@ -105,10 +105,7 @@ EsStatus es_prove_eval_print_json(const EsProveEval *eval) {
         (json_int_t)report->n_limited, "expanded", (json_int_t)report->n_expanded, "overlong",
         (json_int_t)report->n_overlong, "overflow", (json_int_t)report->n_overflow, "seconds",
         eval->seconds);
-    size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(6);
-    int is_written = root != NULL && json_dumpf(root, stdout, flags) == 0 && putchar('\n') == '\n';
-    json_decref(root);
-    return is_written ? ES_STATUS_OK : ES_FAIL(IO, "cannot write the result as JSON");
+    return es_json_print(root, 6);
 }
 
 // --- tables ---

@@ -1,9 +1,9 @@
 // `esper prove mine`: rules that the facts of a graph obey.
-#include <jansson.h>
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "base/macros.h"
+#include "json_output.h"
 #include "message.h"
 #include "padded_text.h"
 #include "proof/rule_miner.h"
@@ -58,10 +58,7 @@ static EsStatus print_json(const Mining *mining, const EsKnowledgeGraph *graph,
         json_pack("{s:o, s:i, s:i, s:i, s:i, s:f, s:o}", "data", name != NULL ? name : json_null(),
                   "facts", rules->n_facts, "kept_facts", rules->n_kept, "count", rules->count,
                   "shown", n_shown, "seconds", mining->seconds, "rules", list);
-    size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(6);
-    int is_written = root != NULL && json_dumpf(root, stdout, flags) == 0 && putchar('\n') == '\n';
-    json_decref(root);
-    return is_written ? ES_STATUS_OK : ES_FAIL(IO, "cannot write the result as JSON");
+    return es_json_print(root, 6);
 }
 
 static void print_table(const Mining *mining, const EsKnowledgeGraph *graph,

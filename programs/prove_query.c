@@ -1,9 +1,9 @@
 // `esper prove query`: answers to a question, with their proofs.
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/macros.h"
+#include "json_output.h"
 #include "message.h"
 #include "padded_text.h"
 #include "proof/answers.h"
@@ -88,10 +88,7 @@ static EsStatus print_json(const Query *query, int32_t n_shown) {
     if (root != NULL && is_ground(query)) {
         json_object_set_new(root, "steps_without_fact", json_integer(answers->n_steps_otherwise));
     }
-    int is_written =
-        root != NULL && json_dumpf(root, stdout, JSON_INDENT(1)) == 0 && putchar('\n') == '\n';
-    json_decref(root);
-    return is_written ? ES_STATUS_OK : ES_FAIL(IO, "cannot write the result as JSON");
+    return es_json_print(root, 6);
 }
 
 // --- tables ---

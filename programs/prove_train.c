@@ -1,10 +1,10 @@
 // `esper prove train`: an agent learns to prove queries of a knowledge graph.
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "json_output.h"
 #include "message.h"
 #include "prove_action.h"
 #include "prove_words.h"
@@ -31,10 +31,7 @@ static EsStatus print_json(const EsProveRun *prove, const EsProveSettings *setti
                   settings->run.n_rounds, "best_round", (json_int_t)best_round, "validation_mrr",
                   best_round > 0 ? es_json_number(mrr) : json_null(), "evaluation",
                   evaluation != NULL ? es_prove_evaluation_json(evaluation) : json_null());
-    size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(15);
-    int is_written = root != NULL && json_dumpf(root, stdout, flags) == 0 && putchar('\n') == '\n';
-    json_decref(root);
-    return is_written ? ES_STATUS_OK : ES_FAIL(IO, "cannot write the result as JSON");
+    return es_json_print(root, 15);
 }
 
 static void print_arm(const EsProveArm *arm, int kind) {

@@ -1,0 +1,13 @@
+// What commands print with --json: a result as one value on stdout.
+#ifndef ES_PROGRAMS_JSON_OUTPUT_H
+#define ES_PROGRAMS_JSON_OUTPUT_H
+
+#include <jansson.h>
+
+#include "esper/status.h"
+
+// Print, reals with n_digits digits, and let go of `root`. NULL, which jansson gives for want of
+// memory and for text that is not UTF-8, fails like a stdout that does not take it all.
+EsStatus es_json_print(json_t *root, int n_digits);
+
+#endif
