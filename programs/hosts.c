@@ -136,7 +136,8 @@ static EsExit run_hosts(const EsRunCommand *command, const EsConfig *config, int
         char text[512];
         es_dataset_describe(es_hosts_run_report(hosts).dataset, text, sizeof text);
         EsRunWork work = es_hosts_run_work(hosts);
-        status = es_run_command_play(command, config, &settings->run, &work, text, &played);
+        status = es_run_command_play(command, config, &settings->run, &work,
+                                     command->resume == NULL ? text : NULL, &played);
         if (status == ES_STATUS_OK) {
             status = print_results(hosts, settings, as_json, played.folder);
         }
@@ -197,6 +198,11 @@ EsExit es_hosts_run(int argc, char **argv) {
     EsExit code;
     if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
         return code;
+    }
+    if (command.is_dry_run && as_json) {
+        return es_command_finish("hosts",
+                                 ES_FAIL(ARGUMENT, "--dry-run prints settings and figures, "
+                                                   "not JSON; leave --json out"));
     }
     EsStatus status = es_run_command_configure(&command, &table, &arguments, &before);
     return status == ES_STATUS_OK ? run_hosts(&command, &config, as_json)

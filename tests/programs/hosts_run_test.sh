@@ -36,6 +36,9 @@ expect_part "dry run" "$out" "rate = 0.03"
 expect_part "dry run" "$out" "# memory"
 expect_part "dry run" "$out" "# time"
 [[ ! -e runs ]] || fail "a dry run made a folder"
+run 2 hosts --dry-run --json
+expect_text "dry run as JSON" "$out$err" "esper hosts: --dry-run prints settings and figures, not JSON; leave --json out
+try: esper hosts --help"
 printf '[hosts]\nenvs = 3\nepochs = 2\n' > "$folder/bad.ini"
 run 2 hosts --config "$folder/bad.ini"
 expect_part "bad file" "$err" 'bad.ini:3: unknown key "epochs" in [hosts]'
@@ -53,6 +56,7 @@ expect_part "run of another kind" "$err" "is a run of kind grow; \`esper grow --
 # --- a run, and its folder ---
 run 0 hosts "${small[@]}" --out "$folder/a" --telemetry.jsonl=on
 expect_part "table" "$out" "validation %"
+expect_part "data" "$err" "tiny: images of 16 x 16"
 expect_part "progress" "$err" "round 2/2"
 for name in config.ini run.db events.jsonl tensorboard checkpoints/2/DONE; do
     [[ -e $folder/a/$name ]] || fail "the run folder has no $name"
@@ -96,7 +100,9 @@ run 2 hosts --resume "$folder/nothing"
 expect_part "no such run" "$err" "is no run"
 run 2 hosts --resume "$folder/a" --envs 5
 expect_part "changed setting" "$err" "[hosts] envs is 2 in the run that is resumed"
-run 0 hosts --resume "$folder/a" --rounds 3 --quiet
+run 0 hosts --resume "$folder/a" --rounds 3
+expect_part "resumed" "$err" "run folder: $folder/a; it goes on with round 3 of 3"
+[[ $err != *"images of"* ]] || fail "a resumed run tells its data again: $err"
 run 0 hosts --task tiny --envs 2 --threads 1 --rounds 3 --out "$folder/d" --quiet
 diff -r "$folder/a/checkpoints/3" "$folder/d/checkpoints/3" > /dev/null || fail "a resumed run differs"
 # the views tell of the whole run, not of its sittings
