@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-EsStatus es_json_print(json_t *root, int n_digits) {
+EsStatus es_json_print(json_t *root, size_t n_digits) {
     size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(n_digits);
     EsStatus status = ES_STATUS_OK;
     if (root == NULL) {

@@ -8,6 +8,6 @@
 
 // Print, reals with n_digits digits, and let go of `root`. NULL, which jansson gives for want of
 // memory and for text that is not UTF-8, fails like a stdout that does not take it all.
-EsStatus es_json_print(json_t *root, int n_digits);
+EsStatus es_json_print(json_t *root, size_t n_digits);
 
 #endif
