@@ -2,14 +2,11 @@
 // each round the weights are replaced by ones of a known rank, so that validation gets worse after
 // its best round; what the files hold is then compared with the checkpoint of that round, and
 // ranked again.
-#include <unistd.h>
-
 #include "base/arena.h"
 #include "base/file.h"
-#include "base/folder.h"
-#include "es_test.h"
 #include "runs/prove_evaluation_file.h"
 #include "runs/prove_run.h"
+#include "temp_folder.h"
 
 #define MAX_ROUNDS 5
 #define N_DRAWN    8
@@ -23,8 +20,6 @@ typedef struct Bench {
     EsKnownAtoms *known;
     EsProofPolicy *good, *bad;
 } Bench;
-
-static char root[256];
 
 // --- set-up ---
 
@@ -108,9 +103,6 @@ static void draw_weights(Bench *bench) {
 static void begin(Bench *bench) {
     EsDeviceOptions options = {.n_threads = 1};
     *bench = (Bench){.settings = small_settings()};
-    snprintf(root, sizeof root, "%s/esper-prove-best-XXXXXX",
-             getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
-    EXPECT(mkdtemp(root) != NULL);
     EsProofTrainingSettings training = es_prove_settings_training(&bench->settings);
     REQUIRE_OK(es_prove_settings_graph(&bench->settings, &bench->graph));
     REQUIRE_OK(es_device_open("cpu", &options, &bench->device));
@@ -130,7 +122,6 @@ static void end(Bench *bench) {
     es_thread_pool_destroy(bench->pool);
     es_device_close(bench->device);
     es_kg_destroy(bench->graph);
-    EXPECT_STATUS(es_folder_remove(root), OK);
 }
 
 // --- a run ---
@@ -181,7 +172,7 @@ static int64_t play(const Bench *bench, const char *name, const char *weights, i
     settings.validate_every = validate_every;
     config.settings = &settings;
     char path[512];
-    snprintf(path, sizeof path, "%s/%s", root, name);
+    snprintf(path, sizeof path, "%s/%s", temp_folder(), name);
     EsRunOptions options = {.config = &config,
                             .settings = &settings.run,
                             .out = is_resumed ? NULL : path,
@@ -207,7 +198,7 @@ static int64_t play(const Bench *bench, const char *name, const char *weights, i
 static EsProofPolicy *load_weights(const Bench *bench, const char *name, const char *file) {
     char path[512];
     EsProofPolicy *policy = NULL;
-    snprintf(path, sizeof path, "%s/%s/%s", root, name, file);
+    snprintf(path, sizeof path, "%s/%s/%s", temp_folder(), name, file);
     REQUIRE_OK(es_proof_policy_load(bench->device, bench->graph, path, &policy));
     return policy;
 }
@@ -219,7 +210,7 @@ static int hold_the_same(const Bench *bench, const char *name, const char *file,
     const char *files[] = {file, other};
     for (int i = 0; i < 2; i++) {
         EsProofPolicy *policy = load_weights(bench, name, files[i]);
-        snprintf(path, sizeof path, "%s/again.safetensors", root);
+        snprintf(path, sizeof path, "%s/again.safetensors", temp_folder());
         REQUIRE_OK(es_proof_policy_save(policy, path));
         REQUIRE_OK(es_sha256_file(path, hashes[i], NULL));
         es_proof_policy_destroy(policy);
@@ -238,11 +229,11 @@ static void expect_files(const Bench *bench, const char *name, int best, int las
     EXPECT_EQ(hold_the_same(bench, name, "policy.safetensors", "last.safetensors"), best == last);
 
     EsProveEvaluation evaluation;
-    snprintf(path, sizeof path, "%s/%s/evaluation.json", root, name);
+    snprintf(path, sizeof path, "%s/%s/evaluation.json", temp_folder(), name);
     REQUIRE_OK(es_prove_evaluation_load(path, &evaluation));
     EXPECT_EQ(evaluation.best_round, best);
     EXPECT(evaluation.best_mrr == mrr);
-    snprintf(path, sizeof path, "%s/%s/policy.safetensors", root, name);
+    snprintf(path, sizeof path, "%s/%s/policy.safetensors", temp_folder(), name);
     REQUIRE_OK(es_sha256_file(path, hash, NULL));
     EXPECT_TEXT(evaluation.policy_hash, hash);
 
