@@ -134,7 +134,7 @@ void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment) {
 // --- what the decision did ---
 
 // What the action says for a head, by name; NULL where its operation does not read the head.
-static const char *name_choice(const EsAction *action, EsHead head, const char *(*name)(int32_t)) {
+static const char *name_choice(const EsAction *action, int32_t head, const char *(*name)(int32_t)) {
     return es_head_matters(es_action_value(action, ES_HEAD_OP), head)
                ? name(es_action_value(action, head))
                : NULL;
