@@ -184,24 +184,51 @@ static EsStatus decide(EsGrowPlay *play, EsPolicy *policy) {
     return ES_STATUS_OK;
 }
 
+EsStatus es_grow_play_begin(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode) {
+    if (es_growth_device(play->growth) != NULL) {
+        return es_grow_play_begin_on_device(play, policy, first_episode);
+    }
+    es_reward_reset(play->reward);
+    return es_policy_begin(policy, first_episode);
+}
+
+EsStatus es_grow_play_step(EsGrowPlay *play, EsPolicy *policy, int64_t step,
+                           const EsGrowWatch *watch) {
+    if (es_growth_device(play->growth) != NULL) {
+        return es_grow_play_step_on_device(play, policy, step, watch);
+    }
+    measure_size(play);
+    ES_TRY(watch->measured(watch->context, step));
+    int64_t start_ns = es_clock_ns();
+    es_profile_range_begin(es_growth_store(play->growth)->device, NULL, "decide");
+    ES_TRY(decide(play, policy));
+    es_profile_range_end(es_growth_store(play->growth)->device, NULL);
+    play->decide_ms = es_clock_seconds_since(start_ns) * 1e3;
+    ES_TRY(watch->decided(watch->context, step));
+    return es_growth_advance(play->growth);
+}
+
+EsStatus es_grow_play_end(EsGrowPlay *play, EsPolicy *policy) {
+    return es_growth_device(play->growth) != NULL ? es_grow_play_end_on_device(play, policy)
+                                                  : ES_STATUS_OK;
+}
+
+// On a GPU nothing is waited for before the first step is queued.
+static EsStatus reset_hosts(EsGrowth *growth, int64_t first_episode) {
+    if (es_growth_device(growth) == NULL) {
+        return es_growth_reset(growth, first_episode);
+    }
+    ES_TRY(es_growth_queue_reset(growth, first_episode));
+    return es_growth_queue_advance(growth);
+}
+
 EsStatus es_grow_play_episode(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode,
                               const EsGrowWatch *watch) {
-    if (es_growth_device(play->growth) != NULL) {
-        return es_grow_play_episode_on_device(play, policy, first_episode, watch);
+    int64_t n_steps = es_growth_settings(play->growth)->episode_steps;
+    ES_TRY(es_grow_play_begin(play, policy, first_episode));
+    ES_TRY(reset_hosts(play->growth, first_episode));
+    for (int64_t step = 0; step < n_steps; step++) {
+        ES_TRY(es_grow_play_step(play, policy, step, watch));
     }
-    ES_TRY(es_growth_reset(play->growth, first_episode));
-    es_reward_reset(play->reward);
-    ES_TRY(es_policy_begin(policy, first_episode));
-    for (int64_t step = 0; !es_growth_is_over(play->growth); step++) {
-        measure_size(play);
-        ES_TRY(watch->measured(watch->context, step));
-        int64_t start_ns = es_clock_ns();
-        es_profile_range_begin(es_growth_store(play->growth)->device, NULL, "decide");
-        ES_TRY(decide(play, policy));
-        es_profile_range_end(es_growth_store(play->growth)->device, NULL);
-        play->decide_ms = es_clock_seconds_since(start_ns) * 1e3;
-        ES_TRY(watch->decided(watch->context, step));
-        ES_TRY(es_growth_advance(play->growth));
-    }
-    return ES_STATUS_OK;
+    return es_grow_play_end(play, policy);
 }

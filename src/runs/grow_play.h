@@ -60,4 +60,13 @@ typedef struct EsGrowWatch {
 EsStatus es_grow_play_episode(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode,
                               const EsGrowWatch *watch);
 
+// The same step by step. begin: policy and reward start their episodes, growth stands where it is
+// and must want a decision when the first step is played (es_growth_reset). step: decide, pay, and
+// train and validate up to the next decision; `step` is the number that `watch` hears. end: on a
+// GPU, rows and the reward's memory come back, so that es_policy_update can go on with them.
+EsStatus es_grow_play_begin(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode);
+EsStatus es_grow_play_step(EsGrowPlay *play, EsPolicy *policy, int64_t step,
+                           const EsGrowWatch *watch);
+EsStatus es_grow_play_end(EsGrowPlay *play, EsPolicy *policy);
+
 #endif

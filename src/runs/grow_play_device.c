@@ -63,20 +63,29 @@ static EsStatus show_step(EsGrowPlay *play, EsDecisionDevice *decision, const Es
     return watch->decided(watch->context, step);
 }
 
-EsStatus es_grow_play_episode_on_device(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode,
-                                        const EsGrowWatch *watch) {
-    EsGrowth *growth = play->growth;
-    EsStream *stream = es_growth_device(growth)->stream;
-    int64_t n_steps = es_growth_settings(growth)->episode_steps;
+// Made at the first call, then the same one.
+static EsStatus find_decision(EsGrowPlay *play, EsPolicy *policy, EsDecisionDevice **decision) {
+    return es_policy_decision(policy, play->reward, es_growth_device(play->growth)->stream,
+                              decision);
+}
+
+EsStatus es_grow_play_begin_on_device(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode) {
     EsDecisionDevice *decision = NULL;
-    ES_TRY(es_policy_decision(policy, play->reward, stream, &decision));
+    ES_TRY(find_decision(play, policy, &decision));
     es_decision_place_report(decision, play->report);
-    ES_TRY(es_decision_begin(decision, first_episode));
-    ES_TRY(es_growth_queue_reset(growth, first_episode));
-    ES_TRY(es_growth_queue_advance(growth));
-    for (int64_t step = 0; step < n_steps; step++) {
-        ES_TRY(queue_step(play, decision));
-        ES_TRY(show_step(play, decision, watch, step));
-    }
+    return es_decision_begin(decision, first_episode);
+}
+
+EsStatus es_grow_play_step_on_device(EsGrowPlay *play, EsPolicy *policy, int64_t step,
+                                     const EsGrowWatch *watch) {
+    EsDecisionDevice *decision = NULL;
+    ES_TRY(find_decision(play, policy, &decision));
+    ES_TRY(queue_step(play, decision));
+    return show_step(play, decision, watch, step);
+}
+
+EsStatus es_grow_play_end_on_device(EsGrowPlay *play, EsPolicy *policy) {
+    EsDecisionDevice *decision = NULL;
+    ES_TRY(find_decision(play, policy, &decision));
     return es_decision_end(decision);
 }

@@ -9,8 +9,10 @@
 // and the events that time them. Nothing happens where growth runs on the CPU.
 EsStatus es_grow_play_reserve(EsGrowPlay *play);
 
-// es_grow_play_episode where growth runs on a GPU.
-EsStatus es_grow_play_episode_on_device(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode,
-                                        const EsGrowWatch *watch);
+// es_grow_play_begin, _step and _end where growth runs on a GPU.
+EsStatus es_grow_play_begin_on_device(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode);
+EsStatus es_grow_play_step_on_device(EsGrowPlay *play, EsPolicy *policy, int64_t step,
+                                     const EsGrowWatch *watch);
+EsStatus es_grow_play_end_on_device(EsGrowPlay *play, EsPolicy *policy);
 
 #endif
