@@ -127,6 +127,8 @@ const char *es_policy_hash(const EsPolicy *policy) { return policy->hash; }
 
 const EsThought *es_policy_thoughts(const EsPolicy *policy) { return policy->learned.thoughts; }
 
+EsPolicyNetwork *es_policy_network(const EsPolicy *policy) { return policy->learned.network; }
+
 EsRecurrentHealth es_policy_health(const EsPolicy *policy) {
     EsRecurrentHealth none = {0};
     return policy->kind == ES_POLICY_LEARNED ? es_policy_network_health(policy->learned.network)

@@ -88,6 +88,9 @@ typedef struct EsThought {
 } EsThought;
 const EsThought *es_policy_thoughts(const EsPolicy *policy); // [E]
 
+// The network of a learned policy, owned by it; NULL for other kinds.
+EsPolicyNetwork *es_policy_network(const EsPolicy *policy);
+
 // --- training; for policies made by es_policy_create ---
 
 // After es_growth_decide, once per decision: what came of it. rewards [E] as paid; `state` after
