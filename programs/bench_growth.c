@@ -1,11 +1,13 @@
 // The suite `growth`: whole steps of E environments, training, validation with ablations, rules,
-// with seeds in all slots. Steps are environment steps.
+// with seeds in all slots; by the engine alone (policy=none) and end to end, as `esper grow` plays
+// them (policy=learned). Steps are environment steps.
 #include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/log.h"
 #include "bench_cases.h"
+#include "bench_growth_play.h"
 #include "growth/growth.h"
 #include "growth/growth_names.h"
 
@@ -20,6 +22,7 @@ typedef struct GrowthState {
     EsDataset dataset; // owned
     EsGrowth *growth;  // owned
     EsAction *actions; // owned [E]
+    EsBenchPlay *play; // owned; NULL: the engine alone
 } GrowthState;
 
 // --- what is asked for ---
@@ -72,6 +75,10 @@ static EsStatus parse_precision(const char *text, EsDtype *precision) {
     return ES_FAIL(ARGUMENT, "--amp-dtype \"%.40s\" is not off, bfloat16 or float16", text);
 }
 
+static int is_played(const EsBenchHost *wanted) {
+    return wanted->policy != NULL && strcmp(wanted->policy, "learned") == 0;
+}
+
 static int64_t batches_of(const EsBenchHost *wanted, int64_t n_images, int64_t batch) {
     int64_t share = n_images / (wanted->n_envs * batch);
     return wanted->step_batches > 0    ? wanted->step_batches
@@ -89,6 +96,7 @@ void es_bench_growth_end(void *context) {
                times.train_ms, times.validate_ms, times.decide_ms);
     }
     if (state != NULL) {
+        es_bench_play_destroy(state->play);
         es_growth_destroy(state->growth);
         es_dataset_destroy(&state->dataset);
         es_release(state->actions);
@@ -173,8 +181,12 @@ static EsStatus create_growth(GrowthState *state, const EsBenchHost *wanted, con
     options.batch = wanted->batch > 0 ? wanted->batch : options.batch;
     options.step_batches = batches_of(wanted, state->dataset.train.count, options.batch);
     options.n_validation_images = n_validation;
+    int64_t round_steps = options.settings.episode_steps;
     hold_still(&options.settings);
     ES_TRY(es_growth_create(&options, &state->dataset, &state->growth));
+    if (is_played(wanted)) {
+        ES_TRY(es_bench_play_create(state->growth, wanted->task, round_steps, &state->play));
+    }
     return es_allocate(sizeof *state->actions * (size_t)wanted->n_envs, (void **)&state->actions);
 }
 
@@ -201,12 +213,14 @@ EsStatus es_bench_growth_step(void *context, int variant) {
     GrowthState *state = context;
     EsAction wait = es_action_wait();
     (void)variant;
-    ES_TRY(step_all(state, &wait));
+    ES_TRY(state->play != NULL ? es_bench_play_step(state->play) : step_all(state, &wait));
     return check_holding(state);
 }
 
 EsDeviceCounters es_bench_growth_counters(void *context) {
-    return es_device_counters(es_growth_store(((GrowthState *)context)->growth)->device);
+    GrowthState *state = context;
+    return state->play != NULL ? es_bench_play_counters(state->play)
+                               : es_device_counters(es_growth_store(state->growth)->device);
 }
 
 static EsStatus begin_growth(const EsBenchCase *bench_case, const EsBench *bench, void **state) {
@@ -218,7 +232,7 @@ static double count_steps(const EsBenchCase *bench_case) {
 }
 
 static int64_t count_allocations(void *context) {
-    return es_growth_allocations(((GrowthState *)context)->growth);
+    return es_bench_growth_counters(context).n_allocations;
 }
 
 #define GROWTH_CASE(n, label, ...)                                                                 \
@@ -228,18 +242,22 @@ static int64_t count_allocations(void *context) {
         .work = count_steps, .rate_unit = "steps/s", .allocations = count_allocations              \
     }
 
+#define TINY  .task = "tiny", .n_envs = 16
+#define CIFAR .task = "cifar_baseline", .n_envs = 4, .seeds = "holding"
+
 static const EsBenchCase cases[] = {
-    GROWTH_CASE("tiny", "E=16 seeds=none", .task = "tiny", .n_envs = 16),
-    GROWTH_CASE("tiny", "E=16 seeds=norm,conv_light", .task = "tiny", .n_envs = 16,
-                .seeds = "norm,conv_light"),
-    GROWTH_CASE("cifar_baseline", "E=4 seeds=norm,depthwise,conv_light", .task = "cifar_baseline",
-                .n_envs = 4, .seeds = "norm,depthwise,conv_light"),
+    GROWTH_CASE("tiny", "E=16 seeds=none policy=none", TINY, .seeds = "none"),
+    GROWTH_CASE("tiny", "E=16 seeds=holding policy=none", TINY, .seeds = "holding"),
+    GROWTH_CASE("tiny", "E=16 seeds=holding policy=learned", TINY, .seeds = "holding",
+                .policy = "learned"),
+    GROWTH_CASE("cifar_baseline", "E=4 seeds=holding policy=none", CIFAR),
+    GROWTH_CASE("cifar_baseline", "E=4 seeds=holding policy=learned", CIFAR, .policy = "learned"),
 };
 
 // --- the command line ---
 
-EsStatus es_bench_growth_choose(const EsBenchHost *wanted, EsBenchHost *chosen, char *parameters,
-                                size_t parameters_bytes, int *is_chosen) {
+EsStatus es_bench_growth_choose(const EsBenchHost *wanted, const char *policy, EsBenchHost *chosen,
+                                char *parameters, size_t parameters_bytes, int *is_chosen) {
     EsHostSpec host;
     EsDtype precision;
     int blueprints[MAX_SEEDS], n_seeds, is_tf32;
@@ -254,6 +272,7 @@ EsStatus es_bench_growth_choose(const EsBenchHost *wanted, EsBenchHost *chosen, 
     chosen->task = wanted->task != NULL ? wanted->task : "cifar_baseline";
     chosen->n_envs = wanted->n_envs > 0 ? wanted->n_envs : 4;
     chosen->seeds = wanted->seeds != NULL ? wanted->seeds : "holding";
+    chosen->policy = policy;
     ES_TRY(parse_precision(wanted->amp_dtype, &precision));
     ES_TRY(es_host_preset(chosen->task, &host));
     ES_TRY(parse_seeds(chosen->seeds, ES_MIN(host.n_blocks, MAX_SEEDS), blueprints, &n_seeds));
@@ -262,27 +281,36 @@ EsStatus es_bench_growth_choose(const EsBenchHost *wanted, EsBenchHost *chosen, 
         snprintf(batches, sizeof batches, "%d",
                  wanted->step_batches > 0 ? wanted->step_batches : BATCHES);
     }
-    snprintf(parameters, parameters_bytes, "E=%d N=%d batches=%s V=%d seeds=%s P=%s%s",
+    snprintf(parameters, parameters_bytes, "E=%d N=%d batches=%s V=%d seeds=%s P=%s%s policy=%s",
              chosen->n_envs, wanted->batch > 0 ? wanted->batch : host.batch, batches,
              wanted->n_validation > 0 ? wanted->n_validation : IMAGES, chosen->seeds,
-             wanted->amp_dtype, is_tf32 ? "" : " tf32=off");
+             wanted->amp_dtype, is_tf32 ? "" : " tf32=off", policy);
     return ES_STATUS_OK;
 }
 
 static EsStatus choose_growth(const EsBenchHost *wanted, EsBenchCase *custom, int *n_custom) {
-    static EsBenchHost chosen; // cases run one after the other
-    static char parameters[128];
-    ES_TRY(es_bench_growth_choose(wanted, &chosen, parameters, sizeof parameters, n_custom));
-    *custom = cases[0];
-    custom->name = chosen.task;
-    custom->parameters = parameters;
-    custom->settings = &chosen;
+    static const char *const policies[] = {"none", "learned"};
+    static EsBenchHost chosen[ES_COUNT_OF(policies)]; // cases run one after the other
+    static char parameters[ES_COUNT_OF(policies)][160];
+    int is_chosen = 0;
+    *n_custom = 0;
+    for (size_t i = 0; i < ES_COUNT_OF(policies); i++) {
+        ES_TRY(es_bench_growth_choose(wanted, policies[i], &chosen[i], parameters[i],
+                                      sizeof parameters[i], &is_chosen));
+        if (is_chosen) {
+            EsBenchCase *made = &custom[(*n_custom)++];
+            *made = cases[0];
+            made->name = chosen[i].task;
+            made->parameters = parameters[i];
+            made->settings = &chosen[i];
+        }
+    }
     return ES_STATUS_OK;
 }
 
 const EsBenchSuite es_bench_growth = {
     .name = "growth",
-    .summary = "whole steps of growing hosts, and what they allocate",
+    .summary = "whole steps of growing hosts, engine alone and as played, and what they allocate",
     .cases = cases,
     .n_cases = ES_COUNT_OF(cases),
     .choose = choose_growth,

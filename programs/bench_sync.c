@@ -1,5 +1,5 @@
 // The suite `sync`: what a step asks of the device, and that it does not ask more of it for more
-// environments. Counted, not timed.
+// environments: growth as `esper grow` plays it, its engine alone, plain hosts. Counted, not timed.
 #include <stdio.h>
 #include <string.h>
 
@@ -46,9 +46,9 @@ static EsDeviceCounters count_hosts(void *context) {
     return es_device_counters(((CountedHosts *)context)->device);
 }
 
-#define GROWTH_CASE(label, ...)                                                                    \
+#define GROWTH_CASE(n, label, ...)                                                                 \
     {                                                                                              \
-        .name = "growth", .parameters = label, .settings = &(const EsBenchHost){__VA_ARGS__},      \
+        .name = n, .parameters = label, .settings = &(const EsBenchHost){__VA_ARGS__},             \
         .begin = begin_growth, .run = es_bench_growth_step, .end = es_bench_growth_end,            \
         .counters = es_bench_growth_counters                                                       \
     }
@@ -58,41 +58,51 @@ static EsDeviceCounters count_hosts(void *context) {
         .begin = begin_hosts, .run = run_hosts, .end = end_hosts, .counters = count_hosts          \
     }
 #define TINY(n)         .task = "tiny", .n_envs = n, .precision = "f32", .amp_dtype = "off"
-#define TINY_GROWTH(n)  TINY(n), .n_validation = 500, .seeds = "holding"
-#define GROWTH_LABEL(n) "E=" n " task=tiny seeds=holding"
+#define TINY_ENGINE(n)  TINY(n), .n_validation = 500, .seeds = "holding", .policy = "none"
+#define TINY_GROWTH(n)  TINY(n), .n_validation = 500, .seeds = "holding", .policy = "learned"
+#define ENGINE_LABEL(n) "E=" n " task=tiny seeds=holding policy=none"
+#define GROWTH_LABEL(n) "E=" n " task=tiny seeds=holding policy=learned"
 #define HOSTS_LABEL(n)  "E=" n " task=tiny"
 
+enum { FIRST_ENGINE = 0, FIRST_GROWTH = 3, FIRST_HOSTS = 6 };
+
 static const EsBenchCase cases[] = {
-    GROWTH_CASE(GROWTH_LABEL("1"), TINY_GROWTH(1)),
-    GROWTH_CASE(GROWTH_LABEL("4"), TINY_GROWTH(4)),
-    GROWTH_CASE(GROWTH_LABEL("16"), TINY_GROWTH(16)),
+    GROWTH_CASE("engine", ENGINE_LABEL("1"), TINY_ENGINE(1)),
+    GROWTH_CASE("engine", ENGINE_LABEL("4"), TINY_ENGINE(4)),
+    GROWTH_CASE("engine", ENGINE_LABEL("16"), TINY_ENGINE(16)),
+    GROWTH_CASE("growth", GROWTH_LABEL("1"), TINY_GROWTH(1)),
+    GROWTH_CASE("growth", GROWTH_LABEL("4"), TINY_GROWTH(4)),
+    GROWTH_CASE("growth", GROWTH_LABEL("16"), TINY_GROWTH(16)),
     HOSTS_CASE(HOSTS_LABEL("1"), TINY(1)),
     HOSTS_CASE(HOSTS_LABEL("4"), TINY(4)),
     HOSTS_CASE(HOSTS_LABEL("16"), TINY(16)),
 };
 
-// Growth and hosts of the command line.
+// Engine, growth and hosts of the command line.
 static EsStatus choose_sync(const EsBenchHost *wanted, EsBenchCase *custom, int *n_custom) {
-    static EsBenchHost growth, hosts; // cases run one after the other
-    static char growth_parameters[160], hosts_parameters[160];
-    char parameters[128];
-    int is_chosen = 0;
+    static const char *const policies[] = {"none", "learned", NULL};
+    static EsBenchHost chosen[ES_COUNT_OF(policies)]; // cases run one after the other
+    static char parameters[ES_COUNT_OF(policies)][200];
+    const EsBenchCase *like[] = {&cases[FIRST_ENGINE], &cases[FIRST_GROWTH], &cases[FIRST_HOSTS]};
+    char text[160];
     *n_custom = 0;
-    ES_TRY(es_bench_growth_choose(wanted, &growth, parameters, sizeof parameters, &is_chosen));
-    if (!is_chosen) {
-        return ES_STATUS_OK;
+    for (size_t i = 0; i < ES_COUNT_OF(policies); i++) {
+        EsBenchHost *host = &chosen[i];
+        int is_hosts = policies[i] == NULL, is_chosen = 0;
+        ES_TRY(es_bench_growth_choose(wanted, is_hosts ? "none" : policies[i], host, text,
+                                      sizeof text, &is_chosen));
+        if (!is_chosen) {
+            return ES_STATUS_OK;
+        }
+        if (is_hosts) {
+            snprintf(text, sizeof text, "E=%d P=%.8s", host->n_envs, host->precision);
+        }
+        snprintf(parameters[i], sizeof parameters[i], "%s task=%.20s", text, host->task);
+        custom[i] = *like[i];
+        custom[i].parameters = parameters[i];
+        custom[i].settings = host;
+        (*n_custom)++;
     }
-    snprintf(growth_parameters, sizeof growth_parameters, "%s task=%.20s", parameters, growth.task);
-    hosts = growth;
-    snprintf(hosts_parameters, sizeof hosts_parameters, "E=%d P=%.8s task=%.20s", hosts.n_envs,
-             hosts.precision, hosts.task);
-    custom[0] = cases[0];
-    custom[0].parameters = growth_parameters;
-    custom[0].settings = &growth;
-    custom[1] = cases[ES_COUNT_OF(cases) - 1];
-    custom[1].parameters = hosts_parameters;
-    custom[1].settings = &hosts;
-    *n_custom = 2;
     return ES_STATUS_OK;
 }
 

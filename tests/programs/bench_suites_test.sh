@@ -10,9 +10,11 @@ source "$(dirname "$0")/script_test.sh"
 # --- sweeps ---
 run 0 bench host growth --task tiny --sweep envs=1,4 --list
 expect_text "swept cases" "$out" "host/tiny E=1 N=64 blocks=2 P=f32
-growth/tiny E=1 N=64 batches=8 V=2000 seeds=holding P=off
+growth/tiny E=1 N=64 batches=8 V=2000 seeds=holding P=off policy=none
+growth/tiny E=1 N=64 batches=8 V=2000 seeds=holding P=off policy=learned
 host/tiny E=4 N=64 blocks=2 P=f32
-growth/tiny E=4 N=64 batches=8 V=2000 seeds=holding P=off"
+growth/tiny E=4 N=64 batches=8 V=2000 seeds=holding P=off policy=none
+growth/tiny E=4 N=64 batches=8 V=2000 seeds=holding P=off policy=learned"
 run 0 bench host --hosts 2 --sweep batch=8,16 --list
 expect_text "swept batch" "$out" "host/cifar_baseline E=2 N=8 blocks=3 P=f32
 host/cifar_baseline E=2 N=16 blocks=3 P=f32"
@@ -52,7 +54,7 @@ growth=(--task tiny --threads 2 --batch 16 --step-batches 2 --validation-images 
 run 0 bench growth "${growth[@]}" --seeds holding --sweep envs=1,3 --json
 cp "$folder/out" "$folder/growth.json"
 run 0 bench growth "${growth[@]}" --seeds none --envs 2 --step-batches -1 --batch 4000
-expect_part "a share of the images" "$out" "E=2 N=4000 batches=share V=50 seeds=none P=off"
+expect_part "a share of the images" "$out" "E=2 N=4000 batches=share V=50 seeds=none P=off policy=learned"
 
 # --- proofs ---
 run 0 bench prove --envs 3 --list
@@ -84,12 +86,15 @@ if command -v python3 > /dev/null; then
 import json, sys
 growth, sync, transfer = (json.load(open(f"{sys.argv[1]}/{name}.json")) for name in ("growth", "sync", "transfer"))
 rates = [r for r in growth if r["metric"] == "rate"]
-assert [r["parameters"]["E"] for r in rates] == [1, 3] and all(r["unit"] == "steps/s" for r in rates)
+assert [(r["parameters"]["E"], r["parameters"]["policy"]) for r in rates] == [
+    (e, policy) for e in (1, 3) for policy in ("none", "learned")], rates
+assert all(r["unit"] == "steps/s" for r in rates)
 for time, rate in zip([r for r in growth if r["metric"] == "time"], rates):
     # E environment steps in each run
     assert abs(rate["value"] * time["value"] / 1e3 / rate["parameters"]["E"] - 1) < 1e-6, (time, rate)
 assert all(r["value"] == 0 for r in growth if r["metric"] == "allocations")
-assert {(r["case"], r["parameters"]["E"]) for r in sync} == {(c, e) for c in ("growth", "hosts") for e in (1, 2)}
+assert {(r["case"], r["parameters"]["E"]) for r in sync} == {(c, e) for c in ("engine", "growth", "hosts") for e in (1, 2)}
+assert {r["parameters"].get("policy") for r in sync if r["case"] == "growth"} == {"learned"}
 assert {r["metric"] for r in sync} == {"synchronisations", "copies", "launches", "allocations"}
 assert all(r["ratio"] == 1 and r["peer"] for r in sync if r["parameters"]["E"] == 2), sync
 assert {r["case"] for r in transfer} == {"to_device", "to_host", "on_device"}
