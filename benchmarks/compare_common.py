@@ -11,7 +11,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 # the fields of a record, in the order of README.md beside this; others follow them
 FIELDS = ("suite", "case", "parameters", "metric", "unit", "value", "spread", "samples", "peer", "ratio",
-          "commit", "device", "build", "date")
+          "commit", "device", "build", "command", "date")
 
 
 class RunFailed(Exception):

@@ -25,6 +25,7 @@ typedef struct BenchOptions {
     const char *device, *filter, *baseline;
     int n_threads, n_lanes, n_samples, as_json, only_list, allow_busy;
     const char *sweep_text;
+    char command[1024]; // as typed
     EsBenchHost host;
 } BenchOptions;
 
@@ -222,7 +223,10 @@ static EsStatus print_records(const BenchRun *run, const char *device) {
     char build[160], hash[17];
     snprintf(build, sizeof build, "%s, %.80s, binary %s", es_build_type(), es_build_compiler(),
              es_build_binary_hash(hash));
-    EsBenchOrigin origin = {es_build_commit(), device, build, ""};
+    EsBenchOrigin origin = {.commit = es_build_commit(),
+                            .device = device,
+                            .build = build,
+                            .command = run->options->command};
     time_t now = time(NULL);
     struct tm parts;
     strftime(origin.date, sizeof origin.date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
@@ -331,5 +335,6 @@ EsExit es_bench_run(int argc, char **argv) {
     if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
         return code;
     }
+    es_bench_write_command(argc, argv, wanted.command, sizeof wanted.command);
     return es_command_finish("bench", run_bench(&wanted, &arguments));
 }

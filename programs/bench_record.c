@@ -62,6 +62,7 @@ static json_t *record_to_json(const EsBenchRecord *record, const EsBenchOrigin *
     json_object_set_new(object, "commit", json_string(origin->commit));
     json_object_set_new(object, "device", json_string(origin->device));
     json_object_set_new(object, "build", json_string(origin->build));
+    json_object_set_new(object, "command", json_string(origin->command));
     json_object_set_new(object, "date", json_string(origin->date));
     return object;
 }
@@ -76,6 +77,33 @@ EsStatus es_bench_records_print_json(const EsBenchRecords *records, const EsBenc
                  fputc('\n', stream) == EOF;
     json_decref(array);
     return failed ? ES_FAIL(IO, "cannot write the benchmark records") : ES_STATUS_OK;
+}
+
+static void append(const char *piece, size_t length, char *text, size_t text_bytes, size_t *used) {
+    int written = snprintf(text + *used, text_bytes - *used, "%.*s", (int)length, piece);
+    *used = ES_MIN(*used + (size_t)written, text_bytes - 1);
+}
+
+void es_bench_write_command(int argc, char *const *argv, char *text, size_t text_bytes) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "-_=,.:/+@%";
+    size_t used = 0;
+    append("esper", 5, text, text_bytes, &used);
+    for (int i = 0; i < argc; i++) {
+        const char *rest = argv[i];
+        int is_quoted = rest[0] == '\0' || rest[strspn(rest, plain)] != '\0';
+        append(is_quoted ? " '" : " ", is_quoted ? 2 : 1, text, text_bytes, &used);
+        while (*rest != '\0') { // a quote ends the text in quotes: 'it'\''s'
+            size_t length = strcspn(rest, "'");
+            append(rest, length, text, text_bytes, &used);
+            rest += length;
+            if (*rest == '\'') {
+                append("'\\''", 4, text, text_bytes, &used);
+                rest++;
+            }
+        }
+        append("'", is_quoted ? 1 : 0, text, text_bytes, &used);
+    }
 }
 
 // Times range from microseconds to seconds, rates from hundredths to millions: four digits, no

@@ -29,7 +29,8 @@ typedef struct EsBenchRecords {
 // What all records of one run share.
 typedef struct EsBenchOrigin {
     const char *commit, *device, *build;
-    char date[32]; // UTC, ISO 8601
+    const char *command; // the arguments as typed: "esper bench growth --envs 4"
+    char date[32];       // UTC, ISO 8601
 } EsBenchOrigin;
 
 EsStatus es_bench_records_add(EsBenchRecords *records, const EsBenchRecord *record);
@@ -40,9 +41,13 @@ void es_bench_records_destroy(EsBenchRecords *records);
 EsStatus es_bench_records_compare(EsBenchRecords *records, const char *path);
 
 // A JSON array of {suite, case, parameters, metric, unit, value, spread, samples, peer, ratio,
-// commit, device, build, date}.
+// commit, device, build, command, date}.
 EsStatus es_bench_records_print_json(const EsBenchRecords *records, const EsBenchOrigin *origin,
                                      FILE *stream);
+
+// A command line that a shell reads as these arguments: "esper" and them, quoted where they must
+// be. Cut to fit, always terminated.
+void es_bench_write_command(int argc, char *const *argv, char *text, size_t text_bytes);
 
 void es_bench_records_print_table(const EsBenchRecords *records, const EsBenchOrigin *origin,
                                   FILE *stream);

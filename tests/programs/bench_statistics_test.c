@@ -49,7 +49,7 @@ static EsBenchRecord make_record(const char *metric, int is_lower_better, double
 TEST(ratio_says_times_better) {
     const char *path = temp_path("records.json");
     FILE *file = fopen(path, "w");
-    EsBenchOrigin origin = {"commit", "device", "build", "2026-01-01T00:00:00Z"};
+    EsBenchOrigin origin = {"commit", "device", "build", "esper bench", "2026-01-01T00:00:00Z"};
     EsBenchRecords before = {0}, after = {0};
     EsBenchRecord records[] = {make_record("time", 1, 10), make_record("rate", 0, 10),
                                make_record("other", 0, 1)};
@@ -73,6 +73,15 @@ TEST(ratio_says_times_better) {
     EXPECT_STATUS(es_bench_records_compare(&after, path), INPUT);
     es_bench_records_destroy(&before);
     es_bench_records_destroy(&after);
+}
+
+TEST(commands_are_what_a_shell_reads) {
+    char *const arguments[] = {"bench", "--filter", "E=4 H=8", "it's", "", "--sweep=envs=1,4"};
+    char text[128], short_text[16];
+    es_bench_write_command(6, arguments, text, sizeof text);
+    EXPECT_TEXT(text, "esper bench --filter 'E=4 H=8' 'it'\\''s' '' --sweep=envs=1,4");
+    es_bench_write_command(6, arguments, short_text, sizeof short_text);
+    EXPECT_TEXT(short_text, "esper bench --f");
 }
 
 TEST(options_take_every_form) {

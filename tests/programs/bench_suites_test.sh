@@ -86,6 +86,8 @@ if command -v python3 > /dev/null; then
 import json, sys
 growth, sync, transfer = (json.load(open(f"{sys.argv[1]}/{name}.json")) for name in ("growth", "sync", "transfer"))
 rates = [r for r in growth if r["metric"] == "rate"]
+command = "esper bench growth --task tiny --threads 2 --batch 16 --step-batches 2 --validation-images 50 --samples 5"
+assert {r["command"] for r in growth} == {f"{command} --seeds holding --sweep envs=1,3 --json"}, growth[0]["command"]
 assert [(r["parameters"]["E"], r["parameters"]["policy"]) for r in rates] == [
     (e, policy) for e in (1, 3) for policy in ("none", "learned")], rates
 assert all(r["unit"] == "steps/s" for r in rates)
