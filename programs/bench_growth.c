@@ -15,6 +15,10 @@
 #define BATCHES   8
 #define IMAGES    2000
 
+// training images of the hosts' data sets
+#define TRAIN_IMAGES_TINY 8000
+#define TRAIN_IMAGES      20000
+
 typedef struct GrowthState {
     int64_t n_envs;
     int blueprints[MAX_SEEDS]; // of the slots
@@ -79,8 +83,17 @@ static int is_played(const EsBenchHost *wanted) {
     return wanted->policy != NULL && strcmp(wanted->policy, "learned") == 0;
 }
 
-static int64_t batches_of(const EsBenchHost *wanted, int64_t n_images, int64_t batch) {
-    int64_t share = n_images / (wanted->n_envs * batch);
+static int64_t train_images(const EsHostSpec *host) {
+    return strcmp(host->dataset, "tiny") == 0 ? TRAIN_IMAGES_TINY : TRAIN_IMAGES;
+}
+
+static int64_t batch_of(const EsBenchHost *wanted, const EsHostSpec *host) {
+    return wanted->batch > 0 ? wanted->batch : host->batch;
+}
+
+// `wanted` says how many environments.
+static int64_t batches_of(const EsBenchHost *wanted, const EsHostSpec *host) {
+    int64_t share = train_images(host) / (wanted->n_envs * batch_of(wanted, host));
     return wanted->step_batches > 0    ? wanted->step_batches
            : wanted->step_batches == 0 ? BATCHES
                                        : ES_MAX(share, 1);
@@ -165,7 +178,8 @@ static EsStatus create_growth(GrowthState *state, const EsBenchHost *wanted, con
     ES_TRY(es_slots_parse(&host, slots_text, slots, &n_slots));
     ES_TRY(parse_seeds(wanted->seeds, n_slots, state->blueprints, &state->n_seeds));
     int n_validation = wanted->n_validation > 0 ? wanted->n_validation : IMAGES;
-    EsDatasetOptions dataset_options = {.seed = 7, .n_validation = n_validation, .n_test = 10};
+    EsDatasetOptions dataset_options = {
+        .seed = 7, .n_train = train_images(&host), .n_validation = n_validation, .n_test = 10};
     ES_TRY(es_dataset_create(&state->dataset, host.dataset, &dataset_options, NULL));
     EsGrowthOptions options = es_growth_defaults(&host, slots, n_slots, wanted->n_envs);
     const EsDeviceInfo *info = es_device_info(bench->device);
@@ -178,8 +192,8 @@ static EsStatus create_growth(GrowthState *state, const EsBenchHost *wanted, con
     options.device = device;
     ES_TRY(parse_precision(wanted->amp_dtype, &options.precision));
     ES_TRY(es_bench_parse_tf32(wanted, &options.is_tf32));
-    options.batch = wanted->batch > 0 ? wanted->batch : options.batch;
-    options.step_batches = batches_of(wanted, state->dataset.train.count, options.batch);
+    options.batch = batch_of(wanted, &host);
+    options.step_batches = batches_of(wanted, &host);
     options.n_validation_images = n_validation;
     int64_t round_steps = options.settings.episode_steps;
     hold_still(&options.settings);
@@ -276,13 +290,9 @@ EsStatus es_bench_growth_choose(const EsBenchHost *wanted, const char *policy, E
     ES_TRY(parse_precision(wanted->amp_dtype, &precision));
     ES_TRY(es_host_preset(chosen->task, &host));
     ES_TRY(parse_seeds(chosen->seeds, ES_MIN(host.n_blocks, MAX_SEEDS), blueprints, &n_seeds));
-    char batches[24] = "share";
-    if (wanted->step_batches >= 0) {
-        snprintf(batches, sizeof batches, "%d",
-                 wanted->step_batches > 0 ? wanted->step_batches : BATCHES);
-    }
-    snprintf(parameters, parameters_bytes, "E=%d N=%d batches=%s V=%d seeds=%s P=%s%s policy=%s",
-             chosen->n_envs, wanted->batch > 0 ? wanted->batch : host.batch, batches,
+    snprintf(parameters, parameters_bytes,
+             "E=%d N=%lld batches=%lld V=%d seeds=%s P=%s%s policy=%s", chosen->n_envs,
+             (long long)batch_of(chosen, &host), (long long)batches_of(chosen, &host),
              wanted->n_validation > 0 ? wanted->n_validation : IMAGES, chosen->seeds,
              wanted->amp_dtype, is_tf32 ? "" : " tf32=off", policy);
     return ES_STATUS_OK;

@@ -53,8 +53,11 @@ expect_part "precision of the CPU" "$err" "the CPU computes in F32; BF16 is aske
 growth=(--task tiny --threads 2 --batch 16 --step-batches 2 --validation-images 50 --samples 5)
 run 0 bench growth "${growth[@]}" --seeds holding --sweep envs=1,3 --json
 cp "$folder/out" "$folder/growth.json"
-run 0 bench growth "${growth[@]}" --seeds none --envs 2 --step-batches -1 --batch 4000
-expect_part "a share of the images" "$out" "E=2 N=4000 batches=share V=50 seeds=none P=off policy=learned"
+run 0 bench growth "${growth[@]}" --seeds none --envs 2 --step-batches -1 --batch 2000
+expect_part "a share of the images" "$out" "E=2 N=2000 batches=2 V=50 seeds=none P=off policy=learned"
+run 0 bench growth --step-batches -1 --batch 512 --sweep envs=4,64 --list --filter policy=none
+expect_part "a share of the images" "$out" "E=4 N=512 batches=9 V="
+expect_part "at least one batch" "$out" "E=64 N=512 batches=1 V="
 
 # --- proofs ---
 run 0 bench prove --envs 3 --list
