@@ -303,7 +303,7 @@ EsExit es_bench_run(int argc, char **argv) {
         ES_OPTION_INT("validation-images", &wanted.host.n_validation, "0", 0, 10000000, "N",
                       "growth: images that judge a step, 0 = 2000"),
         ES_OPTION_TEXT("amp-dtype", &wanted.host.amp_dtype, "off", "T",
-                       "growth: off, bfloat16 or float16 on CUDA"),
+                       "growth: off, bfloat16 or float16 on CUDA, auto as `esper grow` takes it"),
         ES_OPTION_TEXT("tf32", &wanted.host.tf32, "on", "on|off",
                        "host, growth: f32 convolutions on CUDA multiply in TF32"),
         ES_OPTION_INT("hidden", &wanted.host.n_hidden, "0", 0, 4096, "N",

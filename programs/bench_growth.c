@@ -65,18 +65,23 @@ static EsStatus parse_seeds(const char *text, int n_slots, int blueprints[MAX_SE
     return ES_STATUS_OK;
 }
 
-static EsStatus parse_precision(const char *text, EsDtype *precision) {
+// `device` is what "auto" asks; NULL: only whether the word is one.
+static EsStatus parse_precision(const char *text, const EsDeviceInfo *device, EsDtype *precision) {
     static const struct {
         const char *name;
         EsDtype dtype;
     } names[] = {{"off", ES_DTYPE_F32}, {"bfloat16", ES_DTYPE_BF16}, {"float16", ES_DTYPE_F16}};
+    if (text != NULL && strcmp(text, "auto") == 0) {
+        *precision = device != NULL ? es_growth_auto_precision(device) : ES_DTYPE_F32;
+        return ES_STATUS_OK;
+    }
     for (size_t i = 0; i < ES_COUNT_OF(names); i++) {
         if (text == NULL || strcmp(text, names[i].name) == 0) {
             *precision = names[i].dtype;
             return ES_STATUS_OK;
         }
     }
-    return ES_FAIL(ARGUMENT, "--amp-dtype \"%.40s\" is not off, bfloat16 or float16", text);
+    return ES_FAIL(ARGUMENT, "--amp-dtype \"%.40s\" is not auto, off, bfloat16 or float16", text);
 }
 
 static int is_played(const EsBenchHost *wanted) {
@@ -190,7 +195,7 @@ static EsStatus create_growth(GrowthState *state, const EsBenchHost *wanted, con
         options.n_threads = info->n_units;
     }
     options.device = device;
-    ES_TRY(parse_precision(wanted->amp_dtype, &options.precision));
+    ES_TRY(parse_precision(wanted->amp_dtype, info, &options.precision));
     ES_TRY(es_bench_parse_tf32(wanted, &options.is_tf32));
     options.batch = batch_of(wanted, &host);
     options.step_batches = batches_of(wanted, &host);
@@ -287,7 +292,7 @@ EsStatus es_bench_growth_choose(const EsBenchHost *wanted, const char *policy, E
     chosen->n_envs = wanted->n_envs > 0 ? wanted->n_envs : 4;
     chosen->seeds = wanted->seeds != NULL ? wanted->seeds : "holding";
     chosen->policy = policy;
-    ES_TRY(parse_precision(wanted->amp_dtype, &precision));
+    ES_TRY(parse_precision(wanted->amp_dtype, NULL, &precision));
     ES_TRY(es_host_preset(chosen->task, &host));
     ES_TRY(parse_seeds(chosen->seeds, ES_MIN(host.n_blocks, MAX_SEEDS), blueprints, &n_seeds));
     snprintf(parameters, parameters_bytes,

@@ -43,7 +43,10 @@ expect_part "seeds" "$err" '--seeds: no blueprint is called "holdin"'
 run 2 bench growth --task tiny --seeds norm,norm,norm
 expect_part "seeds" "$err" "--seeds norm,norm,norm: the host has 2 slots"
 run 2 bench growth --amp-dtype fp8
-expect_part "precision" "$err" '--amp-dtype "fp8" is not off, bfloat16 or float16'
+expect_part "precision" "$err" '--amp-dtype "fp8" is not auto, off, bfloat16 or float16'
+run 0 bench growth --task tiny --envs 1 --batch 8 --step-batches 1 --validation-images 8 --seeds none --samples 5 \
+    --amp-dtype auto --filter policy=none
+expect_part "precision of the device" "$out" "seeds=none P=auto"
 run 2 bench growth --tf32 maybe
 expect_part "TF32" "$err" '--tf32 "maybe" is not on or off'
 run 0 bench host --task tiny --tf32 off --list
