@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/macros.h"
+#include "base/shell_word.h"
 
 EsStatus es_bench_records_add(EsBenchRecords *records, const EsBenchRecord *record) {
     if (records->n_records == records->capacity) {
@@ -79,30 +80,12 @@ EsStatus es_bench_records_print_json(const EsBenchRecords *records, const EsBenc
     return failed ? ES_FAIL(IO, "cannot write the benchmark records") : ES_STATUS_OK;
 }
 
-static void append(const char *piece, size_t length, char *text, size_t text_bytes, size_t *used) {
-    int written = snprintf(text + *used, text_bytes - *used, "%.*s", (int)length, piece);
-    *used = ES_MIN(*used + (size_t)written, text_bytes - 1);
-}
-
 void es_bench_write_command(int argc, char *const *argv, char *text, size_t text_bytes) {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "-_=,.:/+@%";
-    size_t used = 0;
-    append("esper", 5, text, text_bytes, &used);
-    for (int i = 0; i < argc; i++) {
-        const char *rest = argv[i];
-        int is_quoted = rest[0] == '\0' || rest[strspn(rest, plain)] != '\0';
-        append(is_quoted ? " '" : " ", is_quoted ? 2 : 1, text, text_bytes, &used);
-        while (*rest != '\0') { // a quote ends the text in quotes: 'it'\''s'
-            size_t length = strcspn(rest, "'");
-            append(rest, length, text, text_bytes, &used);
-            rest += length;
-            if (*rest == '\'') {
-                append("'\\''", 4, text, text_bytes, &used);
-                rest++;
-            }
-        }
-        append("'", is_quoted ? 1 : 0, text, text_bytes, &used);
+    char word[256];
+    size_t used = (size_t)snprintf(text, text_bytes, "esper");
+    for (int i = 0; i < argc && used < text_bytes; i++) {
+        used += (size_t)snprintf(text + used, text_bytes - used, " %s",
+                                 es_shell_word(argv[i], word, sizeof word));
     }
 }
 
