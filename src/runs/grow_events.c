@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "growth/growth_device.h"
 #include "growth/growth_names.h"
 #include "runs/grow_events_internal.h"
 
@@ -258,6 +259,27 @@ static void emit_shapley(EsGrowEvents *events, const EsGrowMoment *moment) {
     es_emit_contribution_measured(moment->hub, moment->time, events->contributed, n_rows);
 }
 
+// What making ready has cost, and whether steps run as they should: on the CPU plans, on a GPU
+// captures.
+static void emit_plans(const EsGrowEvents *events, const EsGrowMoment *moment) {
+    EsGrowthPlansReport plans = es_growth_plans(events->growth);
+    EsGrowthDeviceReport device = es_growth_device_report(events->growth);
+    int is_device = es_growth_device(events->play->growth) != NULL;
+    EsPlansMeasuredEvent row = {.n_plans = is_device ? ES_MISSING_INT : plans.n_plans,
+                                .n_builds = is_device ? ES_MISSING_INT : plans.n_builds,
+                                .n_hits = is_device ? ES_MISSING_INT : plans.n_hits,
+                                .n_evictions = is_device ? ES_MISSING_INT : plans.n_evictions,
+                                .build_ms = is_device ? es_missing_real() : plans.build_ms,
+                                .n_captures = is_device ? device.n_captures : ES_MISSING_INT,
+                                .n_replays = is_device ? device.n_replays : ES_MISSING_INT,
+                                .n_fallbacks = is_device ? device.n_fallbacks : ES_MISSING_INT,
+                                .capture_ms = is_device ? device.capture_ms : es_missing_real(),
+                                .fallback = device.fallback[0] != '\0' ? device.fallback : NULL,
+                                .fused_bytes =
+                                    is_device ? (int64_t)device.fused_bytes : ES_MISSING_INT};
+    es_emit_plans_measured(moment->hub, moment->time, &row, 1);
+}
+
 void es_grow_events_ended(EsGrowEvents *events, const EsGrowMoment *moment) {
     const EsGrowthEnvView *env = &es_growth_state(events->growth)->env;
     const EsGrowthResult *results = es_growth_results(events->growth);
@@ -281,4 +303,5 @@ void es_grow_events_ended(EsGrowEvents *events, const EsGrowMoment *moment) {
     }
     es_emit_episode_outcome(moment->hub, moment->time, events->outcomes, events->n_envs);
     emit_shapley(events, moment);
+    emit_plans(events, moment);
 }

@@ -26,7 +26,7 @@ void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment);
 void es_grow_events_decided(EsGrowEvents *events, const EsGrowMoment *moment,
                             const EsThought *thoughts);
 
-// How the episodes ended.
+// How the episodes ended, and what plans or captures have cost so far.
 void es_grow_events_ended(EsGrowEvents *events, const EsGrowMoment *moment);
 
 #endif

@@ -7,7 +7,7 @@
 #ifndef ES_TELEMETRY_EVENT_SCHEMA_H
 #define ES_TELEMETRY_EVENT_SCHEMA_H
 
-#define ES_EVENT_SCHEMA_VERSION 5
+#define ES_EVENT_SCHEMA_VERSION 6
 
 // X(NAME, Name, name, delivery, level, pace, help)
 //   delivery  KEPT: spilled to a file when a sink's queue is full; LOSSY: dropped and counted
@@ -64,6 +64,8 @@
       "one row per phase of a round: calls and the distribution of their time")                    \
     X(MEMORY_MEASURED, MemoryMeasured, memory_measured, LOSSY, MINIMAL, ALWAYS,                    \
       "one row per device and round")                                                              \
+    X(PLANS_MEASURED, PlansMeasured, plans_measured, KEPT, MINIMAL, ALWAYS,                        \
+      "one row per round of growth: plans on the CPU, captures on a GPU")                          \
     X(METRIC, Metric, metric, LOSSY, MINIMAL, ALWAYS,                                              \
       "one row per named number; what TensorBoard and Prometheus show")
 
@@ -321,6 +323,18 @@
     C(INT, allocated_bytes, "by the program")                                                      \
     C(INT, total_bytes, "of the device; missing when unknown")                                     \
     C(INT, resident_bytes, "of the process")
+#define ES_PLANS_MEASURED_COLUMNS(C)                                                               \
+    C(INT, n_plans, "that are kept, one for each topology of a host; CPU, as the next four")       \
+    C(INT, n_builds, "plans built so far in this sitting")                                         \
+    C(INT, n_hits, "times that a plan was there already, so far in this sitting")                  \
+    C(INT, n_evictions, "plans given up for others, so far in this sitting")                       \
+    C(REAL, build_ms, "of all builds")                                                             \
+    C(INT, n_captures, "parts of a step that are replayed; CUDA, as the rest")                     \
+    C(INT, n_replays, "so far in this sitting")                                                    \
+    C(INT, n_fallbacks, "parts of a step that could not be captured: launched one by one")         \
+    C(REAL, capture_ms, "of all captures")                                                         \
+    C(TEXT, fallback, "why the last part that could not be captured was not")                      \
+    C(INT, fused_bytes, "device memory of the fused step")
 #define ES_METRIC_COLUMNS(C)                                                                       \
     C(TEXT, name, "charts/SPS, losses/value_loss, tolaria.training.latency_ms, ...")               \
     C(REAL, value, "")

@@ -62,16 +62,26 @@ static const EsViewColumn rounds_columns[] = {
     {"kl_divergence", ""},
     {"clip_fraction", ""},
     {"explained_variance", ""},
+    {"n_plan_builds", "plans built so far in the sitting; CPU"},
+    {"plan_build_ms", "of all of them"},
+    {"n_captures", "parts of a step that are replayed; CUDA"},
+    {"capture_ms", "of all of them"},
+    {"n_replays", "so far in the sitting"},
+    {"n_fallbacks", "parts of a step that could not be captured"},
 };
 static const char rounds_select[] = "SELECT r.round, " TIME_OF(
     "r.unix_time") ", r.n_episodes, r.accuracy, r.accuracy_std,\n"
                    "  r.rolling_accuracy, r.reward, r.loss, r.n_seeds, r.n_fossils, r.seconds, "
                    "r.state_hash, u.policy_loss,\n"
                    "  u.value_loss, u.entropy, u.kl_divergence, u.clip_fraction, "
-                   "u.explained_variance\n"
+                   "u.explained_variance,\n"
+                   "  p.n_builds, p.build_ms, p.n_captures, p.capture_ms, p.n_replays, "
+                   "p.n_fallbacks\n"
                    "FROM event_round_completed r\n"
                    "LEFT JOIN event_update_completed u ON u.rowid =\n"
-                   "  (SELECT max(rowid) FROM event_update_completed WHERE round = r.round)";
+                   "  (SELECT max(rowid) FROM event_update_completed WHERE round = r.round)\n"
+                   "LEFT JOIN event_plans_measured p ON p.rowid =\n"
+                   "  (SELECT max(rowid) FROM event_plans_measured WHERE round = r.round)";
 
 static const EsViewColumn episodes_columns[] = {
     {"round", ""},
