@@ -94,9 +94,11 @@ void es_profile_print_tables(const EsProfileResult *result) {
     print_rows(result, report, PHASES);
     printf("\n");
     print_rows(result, operations, OPERATIONS);
-    printf("\nidle: %.3f ms per step (%.1f %%) with no operation running\n",
+    printf("\nidle: %.3f ms per step (%.1f %%) with no operation running%s\n",
            idle_ms / result->n_active,
-           report->window_ms > 0 ? 100 * idle_ms / report->window_ms : 0);
+           report->window_ms > 0 ? 100 * idle_ms / report->window_ms : 0,
+           result->is_split ? ": between launches; a replay counts as one, and none is seen inside"
+                            : "");
     print_counts(result);
     if (result->is_split) {
         printf("operations were timed launch by launch, in steps of their own without captures; "

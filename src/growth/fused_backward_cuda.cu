@@ -5,6 +5,7 @@
 //
 // d_x = scale (d_z - sum(d_z) / M - x_hat sum(d_z x_hat) / M), M = N H W.
 #include "growth/fused_kernels.h"
+#include "growth/fused_names.h"
 #include "growth/fused_row.cuh"
 
 template <typename T, int IN, int OUT, int SIZE> struct BackwardShared {
@@ -268,7 +269,7 @@ static void start(EsLaunch &launch, dim3 grid, size_t bytes, const EsFusedArgume
 
 extern "C" void es_fused_backward(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
                                   int block, int images_per_part) {
-    EsLaunch launch(stream, "fused_backward");
+    EsLaunch launch(stream, es_fused_block_name(ES_FUSED_PASS_BACKWARD, block));
     int64_t n_parts = es_ceil_div(args->n_images, images_per_part);
     size_t bytes = es_fused_backward_bytes(&args->net, precision, block, images_per_part);
     dim3 grid((unsigned)(args->rows.n_rows * n_parts));

@@ -2,6 +2,7 @@
 // convolve, keep the raw output, and in training its statistics. Normalising, ReLU, pool and seeds
 // are the business of whoever reads it.
 #include "growth/fused_kernels.h"
+#include "growth/fused_names.h"
 #include "growth/fused_row.cuh"
 #include "tensor/cuda_try.h"
 
@@ -142,7 +143,7 @@ static void start(EsLaunch &launch, dim3 grid, size_t bytes, const EsFusedArgume
 
 extern "C" void es_fused_forward(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
                                  int block, int images_per_part) {
-    EsLaunch launch(stream, "fused_forward");
+    EsLaunch launch(stream, es_fused_block_name(ES_FUSED_PASS_FORWARD, block));
     int64_t n_parts = es_ceil_div(args->n_images, images_per_part);
     size_t bytes = es_fused_forward_bytes(&args->net, precision, block, images_per_part);
     int64_t n_rows = es_point_rows(args, args->net.block[block].depth);

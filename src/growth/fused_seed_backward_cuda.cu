@@ -1,5 +1,6 @@
 // Backward at a slot: the seed runs again on each image, then gradients of its parameters and,
 // where it mixes, of what entered the slot. Tiles are reused as fused_seed.cuh says.
+#include "growth/fused_names.h"
 #include "growth/fused_seed_end.cuh"
 
 // --- layers ---
@@ -360,7 +361,7 @@ extern "C" size_t es_fused_seed_backward_bytes(const EsFusedPlace *place, EsDtyp
 extern "C" void es_fused_seed_backward(EsStream *stream, EsDtype precision,
                                        const EsFusedArguments *args, int slot,
                                        int images_per_part) {
-    EsLaunch launch(stream, "fused_seed_backward");
+    EsLaunch launch(stream, es_fused_slot_name(ES_FUSED_PASS_BACKWARD, slot));
     int64_t n_parts = es_ceil_div(args->n_images, images_per_part);
     const EsFusedPlace &place = args->net.place[slot];
     ES_ASSERT(n_parts == args->n_seed_parts[slot]);

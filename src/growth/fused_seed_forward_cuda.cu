@@ -1,4 +1,5 @@
 // Forward at a slot: the seed on each image, blended with the host's map, and the pool.
+#include "growth/fused_names.h"
 #include "growth/fused_seed_run.cuh"
 
 // y of every unit.
@@ -95,7 +96,7 @@ extern "C" size_t es_fused_seed_forward_bytes(const EsFusedPlace *place, EsDtype
 
 extern "C" void es_fused_seed_forward(EsStream *stream, EsDtype precision,
                                       const EsFusedArguments *args, int slot, int images_per_part) {
-    EsLaunch launch(stream, "fused_seed_forward");
+    EsLaunch launch(stream, es_fused_slot_name(ES_FUSED_PASS_FORWARD, slot));
     int64_t n_parts = es_ceil_div(args->n_images, images_per_part);
     const EsFusedPlace &place = args->net.place[slot];
     int64_t n_rows = es_point_rows(args, place.depth);
