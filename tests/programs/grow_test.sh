@@ -22,6 +22,7 @@ expect_part "table" "$out" "r0c1 conv_light FOSSILIZED"
 [[ $(ask "$folder/a" "select count(*) from seeds where outcome = 'fossilized'") == 6 ]] || fail "fossils: $(ask "$folder/a" "select group_concat(outcome) from seeds")"
 [[ $(ask "$folder/a" "select count(*) from episodes where n_fossils = 1") == 6 ]] || fail "episodes with a fossil"
 [[ $(ask "$folder/a" "select count(*) from contributions where shapley is not null") -ge 1 ]] || fail "no Shapley values"
+[[ $(ask "$folder/a" "select min(n_plan_builds) > 0 and max(plan_build_ms) > 0 and count(n_captures) = 0 from rounds") == 1 ]] || fail "plans are not told"
 [[ $(ask "$folder/a" "select stages from seeds where outcome = 'fossilized' limit 1") == "GERMINATED > TRAINING > BLENDING > HOLDING > FOSSILIZED" ]] ||
     fail "stages: $(ask "$folder/a" "select stages from seeds limit 1")"
 # growth without seeds is what waiting gives
