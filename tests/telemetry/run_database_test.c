@@ -224,7 +224,7 @@ TEST(nothing_can_be_changed) {
     // and the next query is not taken for the refused one
     EXPECT_EQ(ask(database, "SELECT count(*) FROM meta"), 2);
     EXPECT_EQ(ask(database, "PRAGMA page_size"), 4096);
-    EXPECT_EQ(ask(database, "SELECT count(*) FROM pragma_table_info('rounds')"), 18);
+    EXPECT_EQ(ask(database, "SELECT count(*) FROM pragma_table_info('rounds')"), 24);
     es_run_database_close(database);
     destroy_fixture(&fixture);
 }

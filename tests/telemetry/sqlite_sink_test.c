@@ -78,7 +78,7 @@ TEST(every_type_has_a_table_with_its_columns) {
     }
     EXPECT_TEXT(ask(db, "SELECT step FROM event_run_started"), "NULL");
     EXPECT_TEXT(ask(db, "SELECT step FROM event_run_ended"), "0");
-    EXPECT_TEXT(ask(db, "SELECT value FROM meta WHERE key = 'schema_version'"), "5");
+    EXPECT_TEXT(ask(db, "SELECT value FROM meta WHERE key = 'schema_version'"), "6");
     EXPECT_TEXT(ask(db, "SELECT value FROM meta WHERE key = 'program_version'"), ES_VERSION);
     EXPECT_TEXT(ask(db, "PRAGMA journal_mode"), "wal");
     sqlite3_close(db);
@@ -185,7 +185,7 @@ TEST(another_schema_version_is_refused) {
     sqlite3_close(db);
     EXPECT_STATUS(es_sqlite_sink_open(path, 0, &sink), UNSUPPORTED);
     EXPECT_CONTAINS(es_status_detail(), "run.db: written with version 99 of the event schema, "
-                                        "this program has 5");
+                                        "this program has 6");
     EXPECT_TEXT(sink.name, "untouched");
     EXPECT_TEXT(ask_file(path, "SELECT max(round) FROM event_metric"), "2");
 }
