@@ -67,7 +67,7 @@ run 0 prove depths --data kg --max-atoms 1 --json
 expect_text "one atom" "$(histogram)" "-1:4 1:2"
 expect_text "dropped for it" "$(number overlong)" 4
 run 0 prove depths --data kg --max-depth 10 --max-states 1
-expect_text "a warning" "$err" "warning: 4 of 6 queries met the limit of 1 states and stay undecided (--max-states raises it)"
+expect_text "a warning" "$err" "warning: 4 of 6 queries met the limit of 1 state and stay undecided (--max-states raises it)"
 expect_text "undecided" "$(table)" "kg: 6 queries of the split test, constrained goals, at most 10 steps and 6 atoms
   depth   queries
       1         2    33.3 %
