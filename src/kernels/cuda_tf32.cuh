@@ -9,8 +9,9 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-// The TF32 nearest to x, ties away from 0; NaN stays NaN. The instruction below does not read the
-// lower 13 bits of its operands, so that what is not rounded is cut.
+// The TF32 nearest to x, ties away from 0. A NaN stays NaN when TF32 keeps one of its set bits, as
+// it does of all that arithmetic makes; one without becomes infinity. The instruction below does
+// not read the lower 13 bits of its operands, so that what is not rounded is cut.
 static __device__ __forceinline__ uint32_t es_tf32(float x) {
     uint32_t bits;
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));

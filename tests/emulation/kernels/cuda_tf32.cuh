@@ -7,10 +7,12 @@
 
 #include <cuda_runtime.h>
 
-// cvt.rna.tf32.f32
+// cvt.rna.tf32.f32: a NaN whose upper bits are those of infinity comes out as infinity, which an
+// H200 was seen to do
 static inline uint32_t es_tf32(float x) {
     uint32_t bits = __float_as_uint(x);
-    return x != x ? 0x7FFFFFFFu : (bits + 0x1000u) & 0xFFFFE000u;
+    int is_nan = (bits & 0x7FFFE000u) > 0x7F800000u;
+    return is_nan ? 0x7FFFFFFFu : x != x ? bits & 0xFFFFE000u : (bits + 0x1000u) & 0xFFFFE000u;
 }
 
 struct EsTf32Product {
