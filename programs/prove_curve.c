@@ -99,13 +99,14 @@ static void print_share(const Curves *curves, int32_t percent, int is_spent) {
 }
 
 static void print_tables(const Curves *curves) {
-    printf(
-        "%s: %d %s of the split %s that %s %d to %d steps, best first, %s goals, at most %d %s\n",
-        es_prove_source_name(curves->source), curves->count,
-        es_prove_noun(curves->count, "query", "queries"), es_prove_split_names[curves->split],
-        es_prove_noun(curves->count, "takes", "take"), curves->min_depth,
-        curves->settings.max_depth, es_prove_selection_names[curves->settings.selection],
-        curves->settings.max_atoms, es_prove_noun(curves->settings.max_atoms, "atom", "atoms"));
+    printf("%s: %d %s of the split %s that %s %d to %d steps, best first, %s goals, at most %d %s",
+           es_prove_source_name(curves->source), curves->count,
+           es_prove_noun(curves->count, "query", "queries"), es_prove_split_names[curves->split],
+           es_prove_noun(curves->count, "takes", "take"), curves->min_depth,
+           curves->settings.max_depth, es_prove_selection_names[curves->settings.selection],
+           curves->settings.max_atoms, es_prove_noun(curves->settings.max_atoms, "atom", "atoms"));
+    es_prove_print_value_weight(curves->settings.value_weight);
+    printf("\n");
     print_head(curves, "proofs within\n    expansions ", "");
     static const int64_t steps[] = {1, 2, 5};
     int64_t scale = 1;
@@ -165,12 +166,12 @@ static EsStatus print_json(const Curves *curves) {
         }
     }
     json_t *root = json_pack(
-        "{s:o, s:s, s:i, s:i, s:i, s:I, s:i, s:b, s:o, s:o, s:f}", "data",
+        "{s:o, s:s, s:i, s:i, s:i, s:I, s:f, s:i, s:b, s:o, s:o, s:f}", "data",
         name != NULL ? name : json_null(), "split", es_prove_split_names[curves->split],
         "min_depth", curves->min_depth, "max_depth", curves->settings.max_depth, "max_atoms",
-        curves->settings.max_atoms, "nodes", (json_int_t)curves->settings.max_expanded, "queries",
-        curves->count, "end", curves->settings.has_end, "shares", list, "arms", arms, "seconds",
-        curves->seconds);
+        curves->settings.max_atoms, "nodes", (json_int_t)curves->settings.max_expanded,
+        "value_weight", curves->settings.value_weight, "queries", curves->count, "end",
+        curves->settings.has_end, "shares", list, "arms", arms, "seconds", curves->seconds);
     return es_json_print(root, 6);
 }
 

@@ -83,11 +83,12 @@ static json_t *describe_search(const EsProveEval *eval) {
     }
     // as the name of the data, above
     json_t *policy = eval->policy_path != NULL ? json_string(eval->policy_path) : NULL;
-    return json_pack(
-        "{s:o, s:I, s:i, s:i, s:i, s:i, s:b, s:i}", "policy", policy != NULL ? policy : json_null(),
-        "nodes", (json_int_t)search->max_expanded, "max_successors", search->max_successors,
-        "beam_width", search->beam_width, "samples", search->n_samples, "batch", search->batch,
-        "end", search->has_end, "reference_depth", eval->reference_depth);
+    return json_pack("{s:o, s:f, s:I, s:i, s:i, s:i, s:i, s:b, s:i}", "policy",
+                     policy != NULL ? policy : json_null(), "value_weight", search->value_weight,
+                     "nodes", (json_int_t)search->max_expanded, "max_successors",
+                     search->max_successors, "beam_width", search->beam_width, "samples",
+                     search->n_samples, "batch", search->batch, "end", search->has_end,
+                     "reference_depth", eval->reference_depth);
 }
 
 EsStatus es_prove_eval_print_json(const EsProveEval *eval) {
@@ -179,8 +180,9 @@ void es_prove_eval_print_table(const EsProveEval *eval) {
            es_prove_noun(eval->prover.max_depth, "step", "steps"), eval->prover.max_atoms,
            es_prove_noun(eval->prover.max_atoms, "atom", "atoms"));
     if (eval->policy_path != NULL) {
-        printf("guided by %s, at most %lld %s\n", eval->policy_path,
-               (long long)eval->searches.max_expanded,
+        printf("guided by %s", eval->policy_path);
+        es_prove_print_value_weight(eval->searches.value_weight);
+        printf(", at most %lld %s\n", (long long)eval->searches.max_expanded,
                es_prove_noun(eval->searches.max_expanded, "node", "nodes"));
     }
     es_prove_fusion_print(&eval->fusion);

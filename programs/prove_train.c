@@ -56,13 +56,15 @@ static void print_evaluation(const EsProveEvaluation *evaluation, const EsProveS
     }
     printf(
         "%s: %d test %s against %s %s a side; proofs of at most %d %s, policies by %s search with "
-        "%d %s\n",
+        "%d %s",
         es_prove_settings_data(settings), evaluation->n_queries,
         es_prove_noun(evaluation->n_queries, "query", "queries"), corruptions,
         es_prove_noun(settings->n_evaluated_corruptions, "corruption", "corruptions"),
         settings->search_depth, es_prove_noun(settings->search_depth, "step", "steps"),
         es_search_kind_names[settings->search], settings->n_nodes,
         es_prove_noun(settings->n_nodes, "node", "nodes"));
+    es_prove_print_value_weight((double)settings->value_weight);
+    printf("\n");
     printf("%-32s %-20s  %-5s  %-5s  %7s  %8s  %9s   %s\n", "", "MRR, 95 %", "H@1", "H@10",
            "proved", "negatives", "nodes", "trained - this");
     for (int a = 0; a < ES_N_PROVE_ARMS; a++) {

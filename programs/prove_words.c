@@ -35,3 +35,9 @@ EsStatus es_prove_parse_queries(const char *split, const char *selection, EsKgSp
 const char *es_prove_noun(int64_t count, const char *one, const char *more) {
     return count == 1 ? one : more;
 }
+
+void es_prove_print_value_weight(double weight) {
+    if (weight > 0) {
+        printf(", states ordered by values, weight %g", weight);
+    }
+}

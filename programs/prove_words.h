@@ -18,4 +18,8 @@ EsStatus es_prove_parse_queries(const char *split, const char *selection, EsKgSp
 // The word that goes with a number.
 const char *es_prove_noun(int64_t count, const char *one, const char *more);
 
+// Goes on with a line about searches: what the values of a policy weigh in their order; weight 0:
+// nothing.
+void es_prove_print_value_weight(double weight);
+
 #endif

@@ -63,6 +63,21 @@ expect_part "evidence" "$out" '"score": "evidence"'
 run 0 prove eval "${arguments[@]}" --draw-seed 1
 [[ $(grep -v '"seconds"' <<< "$out") != "$first" ]] || fail "another seed gives the same negatives"
 
+# --- values of a policy in the order of states ---
+run 0 prove train --generated 60 --envs 16 --steps 8 --policy.embed=8 --policy.hidden=16 --policy.layers=1 --rounds 2 \
+    --validate.every=0 --eval -1 --quiet --out run
+guided=(prove eval --generated 60 --queries 6 --corruptions 3 --max-depth 3 --search best_first --policy run/policy.safetensors)
+run 0 "${guided[@]}"
+[[ $out != *"ordered by values"* ]] || fail "values without a weight: $out"
+run 0 "${guided[@]}" --json
+expect_part "no weight" "$out" '"value_weight": 0.0'
+run 0 "${guided[@]}" --value-weight 2
+expect_part "weight" "$out" "guided by run/policy.safetensors, states ordered by values, weight 2, at most"
+run 0 "${guided[@]}" --value-weight 2 --json
+expect_part "weight" "$out" '"value_weight": 2.0'
+run 2 prove eval --generated 60 --search best_first --value-weight 2
+expect_part "no policy" "$err" "--value-weight needs a --policy"
+
 # --- limits are told ---
 run 0 prove eval --generated 200 --queries 5 --search best_first --nodes 1
 expect_part "budget" "$err" "met a limit without a proof and count as unproved"
