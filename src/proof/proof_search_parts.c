@@ -171,7 +171,9 @@ EsStatus es_search_judge(EsProofSearch *search) {
             return ES_FAIL(NUMERIC, "the guide of a proof search gives the log-probability %g",
                            (double)batch->log_probability[k]);
         }
-        if (value != NULL && !isfinite(value[k])) {
+        // of True, False and End, whose numbers follow the predicates', nobody asks the value
+        int is_terminal = batch->successors[k].atoms[0].predicate > search->graph->n_predicates;
+        if (value != NULL && !is_terminal && !isfinite(value[k])) {
             return ES_FAIL(NUMERIC, "the guide of a proof search gives the value %g",
                            (double)value[k]);
         }

@@ -76,6 +76,7 @@ static void compare_with_prover(const EsKnowledgeGraph *graph,
 
 TEST(searches_prove_what_the_prover_does) {
     int n_proved[ES_N_SEARCH_KINDS] = {0}, n_by_value[ES_N_SEARCH_KINDS] = {0};
+    int n_ends_valued = 0;
     for (uint32_t number = 0; number < N_GRAPHS; number++) {
         RandomGraph random = draw_graph(number, 0);
         EsKnowledgeGraph *graph = build_graph(&random, 0, -1, "");
@@ -100,12 +101,14 @@ TEST(searches_prove_what_the_prover_does) {
         }
         EXPECT(!state.is_broken && state.n_calls > 0);
         EXPECT(state.most_states <= settings.batch);
+        n_ends_valued += state.n_ends_valued;
         es_kg_destroy(graph);
     }
     for (int kind = 0; kind < ES_N_SEARCH_KINDS; kind++) {
         printf("%s: %d proofs\n", es_search_kind_names[kind], n_proved[kind]);
         EXPECT(n_proved[kind] > 100);
     }
+    EXPECT(n_ends_valued > 100);
     EXPECT_EQ(n_proved[ES_SEARCH_BEST_FIRST], n_proved[ES_SEARCH_BREADTH]);
     EXPECT_EQ(2 * n_by_value[ES_SEARCH_BEST_FIRST], n_proved[ES_SEARCH_BREADTH]);
     EXPECT_EQ(2 * n_by_value[ES_SEARCH_BEAM], n_proved[ES_SEARCH_BEAM]);

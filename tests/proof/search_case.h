@@ -7,12 +7,13 @@
 #include "proof/prover.h"
 
 // A guide that prefers some successors by their hash: the same for a state wherever it stands.
-// Its values are arbitrary, too, from -0.25 to 1.
+// Its values are arbitrary, too, from -0.25 to 1, and NaN for terminal states, which have none.
 typedef struct HashGuide {
     int32_t n_predicates;
     float end_preference; // of the action End
     int32_t n_calls, most_states;
-    int is_broken; // a state without successors, or a terminal one, was seen
+    int32_t n_ends_valued; // terminal successors whose values were asked
+    int is_broken;         // a state without successors, or a terminal one, was seen
 } HashGuide;
 
 static inline EsStatus judge_by_hash(void *context, const EsProofChoices *choices,
@@ -32,7 +33,9 @@ static inline EsStatus judge_by_hash(void *context, const EsProofChoices *choice
                 (float)(es_proof_hash(state.atoms, state.count) >> 40) * (6.0f / 16777216.0f);
             log_probability[k] = is_end ? guide->end_preference : preference;
             if (value != NULL) {
-                value[k] = 1 - (float)(es_proof_hash(state.atoms, state.count) & 1023) / 819.2f;
+                float drawn = (float)(es_proof_hash(state.atoms, state.count) & 1023) / 819.2f;
+                value[k] = is_end ? NAN : 1 - drawn;
+                guide->n_ends_valued += is_end;
             }
             sum += exp((double)log_probability[k]);
         }
