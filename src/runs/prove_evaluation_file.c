@@ -1,5 +1,7 @@
 #include "runs/prove_evaluation_file.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -7,6 +9,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "runs/json_number.h"
+
+// of a path with the place in the file, for messages
+#define WHERE_BYTES 4200
 
 // --- writing ---
 
@@ -17,16 +22,17 @@ static json_t *interval_json(const EsInterval *interval) {
 
 static json_t *arm_json(const EsProveArm *arm, EsProveArmKind kind) {
     const EsRankingSummary *all = &arm->all;
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:o}", "arm",
-                     es_prove_arm_name(kind), "mrr", interval_json(&all->reciprocal), "hits_1",
-                     es_json_number(all->hits[0]), "hits_3", es_json_number(all->hits[1]),
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
+                     "arm", es_prove_arm_name(kind), "mrr", interval_json(&all->reciprocal),
+                     "hits_1", es_json_number(all->hits[0]), "hits_3", es_json_number(all->hits[1]),
                      "hits_10", es_json_number(all->hits[2]), "queries", all->n_queries, "proved",
                      all->n_proved, "negatives", (json_int_t)all->n_negatives, "negatives_proved",
                      (json_int_t)all->n_negatives_proved, "candidates",
                      (json_int_t)arm->report.n_candidates, "expanded",
                      (json_int_t)arm->report.n_expanded, "limited",
                      (json_int_t)arm->report.n_limited, "policy_minus_this",
-                     kind == ES_PROVE_ARM_POLICY ? json_null() : interval_json(&arm->difference));
+                     kind == ES_PROVE_ARM_POLICY ? json_null() : interval_json(&arm->difference),
+                     "seconds", es_json_number(arm->seconds));
 }
 
 json_t *es_prove_evaluation_json(const EsProveEvaluation *evaluation) {
@@ -59,61 +65,77 @@ EsStatus es_prove_evaluation_save(const EsProveEvaluation *evaluation, const cha
 
 // --- reading ---
 
-static double read_number(const json_t *value) {
-    return json_is_number(value) ? json_number_value(value) : NAN;
+// A number, or null for NaN. `where` is what the INPUT failure names before the key.
+static EsStatus read_number(const json_t *object, const char *key, const char *where,
+                            double *number) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value) && !json_is_null(value)) {
+        return ES_FAIL(INPUT, "%s: \"%s\" is %s, expected a number or null", where, key,
+                       value == NULL ? "missing" : "something else");
+    }
+    *number = json_is_number(value) ? json_number_value(value) : NAN;
+    return ES_STATUS_OK;
 }
 
-static EsInterval read_interval(const json_t *object) {
-    return (EsInterval){.mean = read_number(json_object_get(object, "mean")),
-                        .low = read_number(json_object_get(object, "low")),
-                        .high = read_number(json_object_get(object, "high"))};
+static EsStatus read_interval(const json_t *object, const char *key, const char *where,
+                              EsInterval *interval) {
+    char inside[WHERE_BYTES];
+    const json_t *part = json_object_get(object, key);
+    snprintf(inside, sizeof inside, "%.4100s: %.50s", where, key);
+    ES_TRY(read_number(part, "mean", inside, &interval->mean));
+    ES_TRY(read_number(part, "low", inside, &interval->low));
+    return read_number(part, "high", inside, &interval->high);
+}
+
+static EsStatus read_numbers(const json_t *object, EsProveArmKind kind, const char *where,
+                             EsProveArm *arm) {
+    static const char *const hits_names[ES_N_HITS] = {"hits_1", "hits_3", "hits_10"};
+    ES_TRY(read_interval(object, "mrr", where, &arm->all.reciprocal));
+    for (int i = 0; i < ES_N_HITS; i++) {
+        ES_TRY(read_number(object, hits_names[i], where, &arm->all.hits[i]));
+    }
+    if (kind != ES_PROVE_ARM_POLICY) {
+        ES_TRY(read_interval(object, "policy_minus_this", where, &arm->difference));
+    }
+    arm->seconds = es_missing_real();
+    int has_seconds = json_object_get(object, "seconds") != NULL; // earlier files have none
+    return has_seconds ? read_number(object, "seconds", where, &arm->seconds) : ES_STATUS_OK;
 }
 
 static EsStatus read_arm(const json_t *object, EsProveArmKind kind, const char *path,
                          EsProveArm *arm) {
     json_int_t n_negatives, n_negatives_proved, n_candidates, n_expanded, n_limited;
-    const json_t *mrr, *hits[ES_N_HITS], *difference;
+    char where[WHERE_BYTES];
     const char *name;
     json_error_t error;
-    if (json_unpack_ex((json_t *)object, &error, 0,
-                       "{s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:o}", "arm",
-                       &name, "mrr", &mrr, "hits_1", &hits[0], "hits_3", &hits[1], "hits_10",
-                       &hits[2], "queries", &arm->all.n_queries, "proved", &arm->all.n_proved,
+    snprintf(where, sizeof where, "%.4100s: arm %d", path, (int)kind + 1);
+    if (json_unpack_ex((json_t *)object, &error, 0, "{s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:I}",
+                       "arm", &name, "queries", &arm->all.n_queries, "proved", &arm->all.n_proved,
                        "negatives", &n_negatives, "negatives_proved", &n_negatives_proved,
-                       "candidates", &n_candidates, "expanded", &n_expanded, "limited", &n_limited,
-                       "policy_minus_this", &difference) != 0) {
-        return ES_FAIL(INPUT, "%s: arm %d: %s", path, (int)kind + 1, error.text);
+                       "candidates", &n_candidates, "expanded", &n_expanded, "limited",
+                       &n_limited) != 0) {
+        return ES_FAIL(INPUT, "%s: %s", where, error.text);
     }
     if (strcmp(name, es_prove_arm_name(kind)) != 0) {
-        return ES_FAIL(INPUT, "%s: arm %d is \"%.100s\", not \"%s\"", path, (int)kind + 1, name,
-                       es_prove_arm_name(kind));
-    }
-    arm->all.reciprocal = read_interval(mrr);
-    for (int i = 0; i < ES_N_HITS; i++) {
-        arm->all.hits[i] = read_number(hits[i]);
+        return ES_FAIL(INPUT, "%s is \"%.100s\", not \"%s\"", where, name, es_prove_arm_name(kind));
     }
     arm->all.n_negatives = n_negatives;
     arm->all.n_negatives_proved = n_negatives_proved;
     arm->report.n_candidates = n_candidates;
     arm->report.n_expanded = n_expanded;
     arm->report.n_limited = n_limited;
-    arm->seconds = es_missing_real();
-    if (kind != ES_PROVE_ARM_POLICY) {
-        arm->difference = read_interval(difference);
-    }
-    return ES_STATUS_OK;
+    return read_numbers(object, kind, where, arm);
 }
 
 static EsStatus read_evaluation(json_t *root, const char *path, EsProveEvaluation *evaluation) {
     json_int_t n_rounds, best_round;
-    const json_t *mrr, *arms;
+    const json_t *arms;
     const char *policy_hash, *last_hash;
     json_error_t error;
-    if (json_unpack_ex(root, &error, 0, "{s:I, s:I, s:o, s:s, s:s, s:i, s:i, s:o}", "rounds",
-                       &n_rounds, "best_round", &best_round, "validation_mrr", &mrr,
-                       "policy_sha256", &policy_hash, "last_sha256", &last_hash, "corruptions",
-                       &evaluation->n_corruptions, "queries", &evaluation->n_queries, "arms",
-                       &arms) != 0) {
+    if (json_unpack_ex(root, &error, 0, "{s:I, s:I, s:s, s:s, s:i, s:i, s:o}", "rounds", &n_rounds,
+                       "best_round", &best_round, "policy_sha256", &policy_hash, "last_sha256",
+                       &last_hash, "corruptions", &evaluation->n_corruptions, "queries",
+                       &evaluation->n_queries, "arms", &arms) != 0) {
         return ES_FAIL(INPUT, "%s: %s", path, error.text);
     }
     if (json_array_size(arms) != ES_N_PROVE_ARMS) {
@@ -122,7 +144,9 @@ static EsStatus read_evaluation(json_t *root, const char *path, EsProveEvaluatio
     }
     evaluation->n_rounds = n_rounds;
     evaluation->best_round = best_round;
-    evaluation->best_mrr = best_round > 0 ? read_number(mrr) : 0;
+    if (best_round > 0) {
+        ES_TRY(read_number(root, "validation_mrr", path, &evaluation->best_mrr));
+    }
     snprintf(evaluation->policy_hash, sizeof evaluation->policy_hash, "%s", policy_hash);
     snprintf(evaluation->last_hash, sizeof evaluation->last_hash, "%s", last_hash);
     for (int a = 0; a < ES_N_PROVE_ARMS; a++) {

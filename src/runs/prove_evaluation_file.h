@@ -12,14 +12,15 @@
 
 #include "runs/prove_evaluate.h"
 
-// Without times, so that equal runs have equal bytes. The caller owns it; NULL without memory.
+// Equal runs have equal bytes but for the times ("seconds" of each arm). The caller owns it; NULL
+// without memory.
 json_t *es_prove_evaluation_json(const EsProveEvaluation *evaluation);
 
 // Written atomically, every number with all its bits.
 EsStatus es_prove_evaluation_save(const EsProveEvaluation *evaluation, const char *path);
 
-// What the file does not have is missing (seconds) or 0 (the scorers' further counts). INPUT names
-// what is wrong.
+// What the file does not have is missing (seconds) or 0 (the scorers' further counts); null is NaN.
+// INPUT names what is wrong.
 EsStatus es_prove_evaluation_load(const char *path, EsProveEvaluation *evaluation);
 
 // Whether the file has the comparison that is wanted: after as many rounds, with the same last

@@ -27,6 +27,7 @@ static EsProveEvaluation make_case(void) {
         arm->report.n_candidates = 50 + a;
         arm->report.n_expanded = ((int64_t)1 << 40) + a;
         arm->report.n_limited = a;
+        arm->seconds = 2.0 / (a + 3);
         if (a != ES_PROVE_ARM_POLICY) {
             arm->difference = (EsInterval){-0.1 / (a + 6), NAN, 1e-300};
         }
@@ -66,7 +67,7 @@ TEST(a_file_keeps_every_bit) {
         EXPECT_EQ(x->report.n_candidates, y->report.n_candidates);
         EXPECT_EQ(x->report.n_expanded, y->report.n_expanded);
         EXPECT_EQ(x->report.n_limited, y->report.n_limited);
-        EXPECT(es_is_missing_real(x->seconds));
+        EXPECT(x->seconds == y->seconds);
     }
 }
 
@@ -136,4 +137,56 @@ TEST(files_that_are_none_are_refused) {
     }
     unlink(path);
     EXPECT_STATUS(es_prove_evaluation_load(path, &loaded), INPUT);
+}
+
+// Replace or, with NULL, leave out one value of a saved comparison, and load it.
+static EsStatus load_changed(int arm, const char *part, const char *key, json_t *value,
+                             EsProveEvaluation *loaded) {
+    const char *path = temp_path("evaluation.json");
+    const EsProveEvaluation was = make_case();
+    json_t *root = es_prove_evaluation_json(&was), *at = root;
+    at = arm >= 0 ? json_array_get(json_object_get(root, "arms"), (size_t)arm) : at;
+    at = part != NULL ? json_object_get(at, part) : at;
+    EXPECT_EQ(value != NULL ? json_object_set_new(at, key, value) : json_object_del(at, key), 0);
+    EXPECT_EQ(json_dump_file(root, path, 0), 0);
+    json_decref(root);
+    return es_prove_evaluation_load(path, loaded);
+}
+
+TEST(a_number_is_a_number_or_null) {
+    EsProveEvaluation loaded;
+    static const struct {
+        int arm;
+        const char *part, *key, *named;
+    } cases[] = {{-1, NULL, "validation_mrr", "json: \"validation_mrr\" is"},
+                 {0, NULL, "hits_3", "arm 1: \"hits_3\" is"},
+                 {1, "mrr", "low", "arm 2: mrr: \"low\" is"},
+                 {2, "policy_minus_this", "mean", "arm 3: policy_minus_this: \"mean\" is"},
+                 {3, NULL, "seconds", "arm 4: \"seconds\" is"}};
+    for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
+        json_t *const wrong[] = {json_string("0.5"), json_object(), json_true(), json_array()};
+        for (size_t k = 0; k < ES_COUNT_OF(wrong); k++) {
+            EXPECT_STATUS(
+                load_changed(cases[i].arm, cases[i].part, cases[i].key, wrong[k], &loaded), INPUT);
+            EXPECT_CONTAINS(es_status_detail(), cases[i].named);
+        }
+        EXPECT_STATUS(load_changed(cases[i].arm, cases[i].part, cases[i].key, json_null(), &loaded),
+                      OK);
+        EXPECT_STATUS(
+            load_changed(cases[i].arm, cases[i].part, cases[i].key, json_integer(1), &loaded), OK);
+    }
+    // an interval that is none
+    EXPECT_STATUS(load_changed(1, NULL, "mrr", json_real(0.5), &loaded), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "arm 2: mrr: \"mean\" is missing");
+    EXPECT_STATUS(load_changed(1, NULL, "hits_1", NULL, &loaded), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "\"hits_1\" is missing");
+}
+
+TEST(a_file_without_times_has_none) {
+    EsProveEvaluation loaded;
+    REQUIRE_OK(load_changed(2, NULL, "seconds", NULL, &loaded));
+    EXPECT(es_is_missing_real(loaded.arms[2].seconds));
+    EXPECT(loaded.arms[1].seconds > 0);
+    REQUIRE_OK(load_changed(0, NULL, "hits_1", json_null(), &loaded));
+    EXPECT(isnan(loaded.arms[0].all.hits[0]));
 }
