@@ -198,32 +198,36 @@ static int32_t find_lost_goal(const EsKnowledgeGraph *graph, const EsHornRule *r
     return 0;
 }
 
+// Whether the rule was read before the other: a Prolog file is read before a file of rules.
+static int comes_before(const EsHornRule *rule, const EsHornRule *other) {
+    return rule->is_prolog != other->is_prolog ? rule->is_prolog : rule->line < other->line;
+}
+
 // Such a rule proves nothing, and mostly has a predicate that the facts spell in another way.
 static EsStatus warn_of_lost_rules(const EsKgSource *source, const EsKnowledgeGraph *graph) {
     Path path;
-    int32_t n_lost = 0, first_predicate = 0;
-    int first_line = 0;
+    int32_t n_lost = 0;
+    const EsHornRule *first = NULL;
     for (int32_t r = 0; r < graph->n_rules; r++) {
         const EsHornRule *rule = &graph->rules[r];
-        int32_t predicate = find_lost_goal(graph, rule);
-        if (predicate > 0 && (n_lost == 0 || rule->line < first_line)) {
-            first_line = rule->line;
-            first_predicate = predicate;
+        if (find_lost_goal(graph, rule) > 0) {
+            first = first == NULL || comes_before(rule, first) ? rule : first;
+            n_lost++;
         }
-        n_lost += predicate > 0;
     }
-    if (n_lost == 0) {
+    if (first == NULL) {
         return ES_STATUS_OK;
     }
     ES_TRY(find_rules(source, path));
     // rules of a Prolog file may have company from a file of rules
     int is_both = is_prolog(source->path) && source->rules != NULL;
+    const char *first_path = first->is_prolog ? source->path : path;
     es_log(ES_LOG_WARNING,
            "%s%s%s: %d rule%s can never be used, for a predicate of the body that is in no fact "
-           "and heads no rule; the first is in line %d, with \"%.100s\"",
-           is_prolog(source->path) ? source->path : path, is_both ? " and " : "",
-           is_both ? path : "", n_lost, n_lost == 1 ? "" : "s", first_line,
-           graph->predicate_names[first_predicate]);
+           "and heads no rule; the first is in line %d%s%s, with \"%.100s\"",
+           is_both ? source->path : first_path, is_both ? " and " : "", is_both ? path : "", n_lost,
+           n_lost == 1 ? "" : "s", first->line, is_both ? " of " : "", is_both ? first_path : "",
+           graph->predicate_names[find_lost_goal(graph, first)]);
     return ES_STATUS_OK;
 }
 

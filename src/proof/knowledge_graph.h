@@ -51,7 +51,8 @@ typedef struct EsHornRule {
     EsAtom body[ES_HORN_MAX_BODY]; // zero past n_body
     int n_body;                    // 1 to ES_HORN_MAX_BODY
     int n_variables;               // -1 to -n_variables occur
-    int line;                      // in the rule file, from 1; for generated rules their number
+    int line;                      // in its file, from 1; for generated rules their number
+    int is_prolog;                 // that file is Prolog text, which may have a rule file beside it
 } EsHornRule;
 
 // Neighbouring atoms of an index; borrowed from the graph.

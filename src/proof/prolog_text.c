@@ -337,6 +337,7 @@ static EsStatus add_rule(EsKgBuilder *builder, Reader *reader, const Clause *cla
     }
     rule.n_body = clause->n_literals - 1;
     rule.line = line;
+    rule.is_prolog = 1;
     return es_kg_builder_add_rule(builder, &rule);
 }
 

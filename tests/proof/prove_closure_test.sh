@@ -71,6 +71,15 @@ printf 'p(a,b).\nh(X,Y) :- p(X,Y).\nh(X,Y) :- pp(X,Y).\n' > slip.pl
 run 0 prove closure --data slip.pl
 expect_part "Prolog" "$err" 'slip.pl: 1 rule can never be used'
 expect_part "Prolog" "$err" 'the first is in line 3, with "pp"'
+# with a file of rules beside it the line says of which; what is read first comes first
+printf 'r1:1:pq(x,y) -> a(x,y)\n' > more.txt
+run 0 prove closure --data slip.pl --rules more.txt
+expect_part "both files" "$err" 'slip.pl and ./more.txt: 2 rules can never be used'
+expect_part "both files" "$err" 'the first is in line 3 of slip.pl, with "pp"'
+printf 'p(a,b).\nh(X,Y) :- p(X,Y).\n' > right.pl
+run 0 prove closure --data right.pl --rules more.txt
+expect_part "the second file" "$err" 'right.pl and ./more.txt: 1 rule can never be used'
+expect_part "the second file" "$err" 'the first is in line 1 of ./more.txt, with "pq"'
 
 # --- what is refused ---
 run 2 prove closure --data kg --generated 10
