@@ -8,7 +8,7 @@
 #include "esper/prove.h"
 
 // A few rounds, for an example: `esper prove train` makes hundreds.
-enum { N_ROUNDS = 30, N_SHOWN = 5 };
+enum { N_ROUNDS = 36, N_SHOWN = 5 };
 
 // States that searches for proofs of all answers expand.
 static EsStatus count_expanded(EsProve *prove, const EsProveAnswers *answers, int64_t *n_expanded,
@@ -32,7 +32,7 @@ static EsStatus count_expanded(EsProve *prove, const EsProveAnswers *answers, in
 static EsStatus prove_kinship(void) {
     EsProve *prove = NULL;
     EsStatus status = ES_STATUS_OK;
-    EsProveOptions options = {.n_people = 100, .n_envs = 64, .n_steps = 16, .rate = 0.003f};
+    EsProveOptions options = {.n_people = 100, .n_envs = 32, .n_steps = 8, .rate = 0.002f};
     EsProveAnswers answers;
     EsProveProgress progress;
     char text[256];
