@@ -128,6 +128,21 @@ static EsStatus check_parts(const EsPolicy *policy, const EsRewardView *reward,
     return ES_STATUS_OK;
 }
 
+// A plan has a capture of its own, which cannot stand in another.
+static void allow_recordings(EsDecisionDevice *decision) {
+    const EsPolicy *policy = decision->policy;
+    EsRecording *choose = &decision->choose.recording;
+    decision->choose.may_record = decision->pay.may_record = 1;
+    if (policy->kind == ES_POLICY_LEARNED) {
+        EsActingReport acting = es_policy_network_acting(policy->learned.network);
+        if (!acting.is_fused) {
+            decision->choose.may_record = 0;
+            snprintf(choose->fallback, sizeof choose->fallback,
+                     "choosing is not recorded, the network runs a plan: %.180s", acting.fallback);
+        }
+    }
+}
+
 static EsStatus create(EsPolicy *policy, EsReward *reward, EsStream *stream) {
     EsDecisionDevice *made = NULL;
     ES_TRY(es_allocate(sizeof *made, (void **)&made));
@@ -137,8 +152,7 @@ static EsStatus create(EsPolicy *policy, EsReward *reward, EsStream *stream) {
     made->stream = stream;
     made->device = es_stream_device(stream);
     made->kernels = es_decision_kernels_cuda();
-    made->may_record = policy->kind != ES_POLICY_LEARNED ||
-                       es_policy_network_acting(policy->learned.network).is_fused;
+    allow_recordings(made);
     made->report = lay_out_report((size_t)policy->context.n_envs);
     Layout layout = lay_out(policy, es_reward_view(reward), made->report.bytes);
     ES_TRY(es_device_allocate(made->device, layout.bytes, (void **)&made->memory));
@@ -310,12 +324,11 @@ static EsStatus run_work(EsDecisionDevice *decision, EsDecisionWork *work, EsQue
     if (memcmp(&work->state, state, sizeof *state) != 0 || work->masks != masks ||
         work->actions != actions) {
         es_recording_forget(&work->recording);
-        work->state = *state;
+        memcpy(&work->state, state, sizeof work->state); // as it is compared: padding too
         work->masks = masks;
         work->actions = actions;
     }
-    return es_recording_run(&work->recording, decision->stream, decision->may_record, queue,
-                            decision);
+    return es_recording_run(&work->recording, decision->stream, work->may_record, queue, decision);
 }
 
 EsStatus es_decision_choose(EsDecisionDevice *decision, const EsGrowthState *state,

@@ -12,9 +12,11 @@
 //     ES_TRY(es_decision_end(decision));                            // after the last step
 //
 // choose and pay queue work and nothing else: no waits, no allocations, no copies to the host. Each
-// runs directly once, is recorded the second time and is one replay from then on, whatever E and
-// the policy (network/recording.h); where a capture is refused it goes on directly, with the same
-// bits. What changes between rounds is read from device memory, so a recording outlives them.
+// runs directly once, is recorded the second time and is one replay from then on, whatever E
+// (network/recording.h); where a capture is refused it goes on directly to the end of the decision
+// phase, with the same bits. A network that runs a plan records itself: choose is then direct, and
+// es_decision_replays says why. What changes between rounds is read from device memory, so a
+// recording outlives them.
 //
 // E environments, S slots, T steps, D features.
 #ifndef ES_CONTROL_DECISION_DEVICE_H
@@ -51,7 +53,8 @@ EsStatus es_policy_decision(EsPolicy *policy, EsReward *reward, EsStream *stream
 EsStatus es_decision_begin(EsDecisionDevice *decision, int64_t first_episode);
 
 // Latch what the reward judges, decide. state, masks [E] and actions [E] are device memory; other
-// places than in the step before are recorded anew. Not while the stream is being captured.
+// places than in the step before are recorded anew, unless a capture was refused before: nothing
+// is recorded after that. Not while the stream is being captured.
 EsStatus es_decision_choose(EsDecisionDevice *decision, const EsGrowthState *state,
                             const EsActionMasks *masks, EsAction *actions);
 
@@ -68,11 +71,11 @@ size_t es_decision_report_bytes(int64_t n_envs);
 
 // How choose and pay were queued so far.
 typedef struct EsDecisionReplays {
-    int n_captures;     // that exist: 2 from the second step on
-    int n_fallbacks;    // of the two, those that could not be captured
+    int n_captures;     // that exist: 2 from the second step on, less n_fallbacks
+    int n_fallbacks;    // of the two, those that are not recorded
     int64_t n_replays;  // of both
     double capture_ms;  // of the last of each
-    char fallback[256]; // why one could not; "" = none
+    char fallback[256]; // why one is not; "" = none
 } EsDecisionReplays;
 EsDecisionReplays es_decision_replays(const EsDecisionDevice *decision);
 

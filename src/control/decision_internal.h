@@ -71,6 +71,7 @@ void es_decision_destroy(EsDecisionDevice *decision); // NULL is accepted
 // Half of a step, as it is recorded: it holds for these arguments.
 typedef struct EsDecisionWork {
     EsRecording recording;
+    int may_record; // 0: always directly, and recording.fallback says why
     EsGrowthState state;
     const EsActionMasks *masks; // choose
     EsAction *actions;          // choose
@@ -85,7 +86,6 @@ struct EsDecisionDevice {
     EsDecisionView view;
     EsDecisionReport report;
     EsDecisionWork choose, pay;
-    int may_record;        // 0: the network runs a plan, whose own capture cannot stand in another
     unsigned char *memory; // owned: device memory of everything here
     unsigned char *staged; // owned: pinned host memory, the first n bytes of `memory` at a begin
     size_t staged_bytes;

@@ -275,6 +275,34 @@ TEST(moved_places_are_recorded_anew) {
     pair_destroy(&pair);
 }
 
+// A network that runs a plan cannot be recorded with the rest of choose: pay still is, and the
+// reason is told.
+TEST(a_plan_is_told) {
+    static DecisionPair pair;
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    pair_create(&pair, 3, 4, ES_REWARD_SHAPED);
+    create_policies(&pair);
+    EsPolicyActing *acting = &pair.there->learned.network->acting;
+    es_policy_act_destroy(acting->act);
+    acting->act = NULL;
+    snprintf(acting->fallback, sizeof acting->fallback, "taken away");
+    pair_begin(&pair);
+    pair_begin_round(&pair, 0);
+    for (int step = 0; step < 4; step++) {
+        pair_step(&pair, 0);
+    }
+    pair_end_round(&pair);
+    EsDecisionReplays replays = es_decision_replays(pair.decision);
+    EXPECT_EQ(replays.n_captures, 1);
+    EXPECT_EQ(replays.n_fallbacks, 1);
+    EXPECT_EQ(replays.n_replays, pair.n_steps - 1);
+    EXPECT_CONTAINS(replays.fallback, "runs a plan: taken away");
+    EXPECT_EQ(pair.n_different, 0);
+    pair_destroy(&pair);
+}
+
 // --- what a step costs ---
 
 typedef struct StepCost {
