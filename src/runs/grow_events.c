@@ -260,23 +260,38 @@ static void emit_shapley(EsGrowEvents *events, const EsGrowMoment *moment) {
 }
 
 // What making ready has cost, and whether steps run as they should: on the CPU plans, on a GPU
-// captures.
+// captures, of growth and of decisions.
 static void emit_plans(const EsGrowEvents *events, const EsGrowMoment *moment) {
-    EsGrowthPlansReport plans = es_growth_plans(events->growth);
-    EsGrowthDeviceReport device = es_growth_device_report(events->growth);
-    int is_device = es_growth_device(events->play->growth) != NULL;
-    EsPlansMeasuredEvent row = {.n_plans = is_device ? ES_MISSING_INT : plans.n_plans,
-                                .n_builds = is_device ? ES_MISSING_INT : plans.n_builds,
-                                .n_hits = is_device ? ES_MISSING_INT : plans.n_hits,
-                                .n_evictions = is_device ? ES_MISSING_INT : plans.n_evictions,
-                                .build_ms = is_device ? es_missing_real() : plans.build_ms,
-                                .n_captures = is_device ? device.n_captures : ES_MISSING_INT,
-                                .n_replays = is_device ? device.n_replays : ES_MISSING_INT,
-                                .n_fallbacks = is_device ? device.n_fallbacks : ES_MISSING_INT,
-                                .capture_ms = is_device ? device.capture_ms : es_missing_real(),
-                                .fallback = device.fallback[0] != '\0' ? device.fallback : NULL,
-                                .fused_bytes =
-                                    is_device ? (int64_t)device.fused_bytes : ES_MISSING_INT};
+    EsGrowth *growth = events->play->growth;
+    EsPlansMeasuredEvent row = {.n_plans = ES_MISSING_INT,
+                                .n_builds = ES_MISSING_INT,
+                                .n_hits = ES_MISSING_INT,
+                                .n_evictions = ES_MISSING_INT,
+                                .build_ms = es_missing_real(),
+                                .n_captures = ES_MISSING_INT,
+                                .n_replays = ES_MISSING_INT,
+                                .n_fallbacks = ES_MISSING_INT,
+                                .capture_ms = es_missing_real(),
+                                .fused_bytes = ES_MISSING_INT};
+    EsGrowthDeviceReport device = es_growth_device_report(growth);
+    const EsDecisionReplays *decisions = &events->play->replays;
+    if (es_growth_device(growth) == NULL) {
+        EsGrowthPlansReport plans = es_growth_plans(growth);
+        row.n_plans = plans.n_plans;
+        row.n_builds = plans.n_builds;
+        row.n_hits = plans.n_hits;
+        row.n_evictions = plans.n_evictions;
+        row.build_ms = plans.build_ms;
+    } else {
+        const char *fallback =
+            decisions->fallback[0] != '\0' ? decisions->fallback : device.fallback;
+        row.n_captures = device.n_captures + decisions->n_captures;
+        row.n_replays = device.n_replays + decisions->n_replays;
+        row.n_fallbacks = device.n_fallbacks + decisions->n_fallbacks;
+        row.capture_ms = device.capture_ms + decisions->capture_ms;
+        row.fallback = fallback[0] != '\0' ? fallback : NULL;
+        row.fused_bytes = (int64_t)device.fused_bytes;
+    }
     es_emit_plans_measured(moment->hub, moment->time, &row, 1);
 }
 

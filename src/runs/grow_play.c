@@ -121,8 +121,8 @@ EsStatus es_grow_play_create(const EsGrowSettings *settings, EsGrowPlay *play) {
 }
 
 void es_grow_play_destroy(EsGrowPlay *play) {
-    es_event_destroy(play->decision[0]); // of growth's device
-    es_event_destroy(play->decision[1]);
+    es_event_destroy(play->decision_events[0]); // of growth's device
+    es_event_destroy(play->decision_events[1]);
     es_reward_destroy(play->reward);
     es_growth_destroy(play->growth);
     if (!play->has_borrowed_dataset) {

@@ -10,6 +10,7 @@
 #define ES_RUNS_GROW_PLAY_H
 
 #include "base/sha256.h"
+#include "control/decision_device.h"
 #include "control/policy.h"
 #include "growth/growth.h"
 #include "runs/grow_settings.h"
@@ -19,15 +20,16 @@ typedef struct EsGrowPlay {
     EsHostSpec host;                // owned where it comes from a file
     EsDataset dataset;              // owned, or borrowed where the next says so
     int has_borrowed_dataset;
-    EsDevice *device;        // owned; policy networks run on it
-    EsGrowth *growth;        // owned
-    EsReward *reward;        // owned
-    EsAction *actions;       // owned [E]: of the last decision
-    float *paid;             // owned [E]: rewards of the last decision
-    double *parameter_ratio; // owned [E]: of the networks as last measured; 1 = no growth
-    void *report;            // borrowed: where decisions on a GPU report; NULL on the CPU
-    EsEvent *decision[2];    // owned: begin and end of a decision on a GPU; NULL on the CPU
-    double decide_ms;        // of the last decision: policy, rules, reward
+    EsDevice *device;            // owned; policy networks run on it
+    EsGrowth *growth;            // owned
+    EsReward *reward;            // owned
+    EsAction *actions;           // owned [E]: of the last decision
+    float *paid;                 // owned [E]: rewards of the last decision
+    double *parameter_ratio;     // owned [E]: of the networks as last measured; 1 = no growth
+    void *report;                // borrowed: where decisions on a GPU report; NULL on the CPU
+    EsEvent *decision_events[2]; // owned: begin and end of a decision on a GPU; NULL on the CPU
+    EsDecisionReplays replays;   // on a GPU: of the policy whose episode was the last to end
+    double decide_ms;            // of the last decision: policy, rules, reward
     char data_hash[ES_SHA256_TEXT_BYTES];
 } EsGrowPlay;
 

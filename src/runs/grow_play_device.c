@@ -9,8 +9,8 @@ EsStatus es_grow_play_reserve(EsGrowPlay *play) {
     if (device == NULL) {
         return ES_STATUS_OK;
     }
-    for (size_t i = 0; i < ES_COUNT_OF(play->decision); i++) {
-        ES_TRY(es_event_create(es_stream_device(device->stream), &play->decision[i]));
+    for (size_t i = 0; i < ES_COUNT_OF(play->decision_events); i++) {
+        ES_TRY(es_event_create(es_stream_device(device->stream), &play->decision_events[i]));
     }
     return es_growth_reserve_report(play->growth, es_decision_report_bytes(play->settings->n_envs),
                                     &play->report);
@@ -18,17 +18,17 @@ EsStatus es_grow_play_reserve(EsGrowPlay *play) {
 
 static EsStatus queue_decision(EsGrowPlay *play, EsDecisionDevice *decision) {
     const EsGrowthDevice *device = es_growth_device(play->growth);
-    ES_TRY(es_event_record(play->decision[0], device->stream));
+    ES_TRY(es_event_record(play->decision_events[0], device->stream));
     ES_TRY(es_decision_choose(decision, &device->state, device->masks, device->actions));
     ES_TRY(es_growth_queue_decision(play->growth));
     ES_TRY(es_decision_pay(decision, &device->state));
-    return es_event_record(play->decision[1], device->stream);
+    return es_event_record(play->decision_events[1], device->stream);
 }
 
 // Both events stand before the packed copy, which has arrived; the next decision is not queued yet.
 static EsStatus read_decide_ms(EsGrowPlay *play) {
     float ms = 0;
-    ES_TRY(es_event_elapsed_ms(play->decision[0], play->decision[1], &ms));
+    ES_TRY(es_event_elapsed_ms(play->decision_events[0], play->decision_events[1], &ms));
     play->decide_ms = (double)ms;
     return ES_STATUS_OK;
 }
@@ -87,5 +87,6 @@ EsStatus es_grow_play_step_on_device(EsGrowPlay *play, EsPolicy *policy, int64_t
 EsStatus es_grow_play_end_on_device(EsGrowPlay *play, EsPolicy *policy) {
     EsDecisionDevice *decision = NULL;
     ES_TRY(find_decision(play, policy, &decision));
+    play->replays = es_decision_replays(decision);
     return es_decision_end(decision);
 }

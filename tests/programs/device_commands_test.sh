@@ -18,7 +18,7 @@ fi
 # --- captures are telemetry ---
 run 0 grow "${small[@]}" --envs 2 --rounds 2 --episode-steps 3 --policy random --eval 0 --out "$folder/run"
 expect_text "rounds told" "$(ask "$folder/run" "SELECT count(*) FROM event_plans_measured")" 2
-expect_text "parts of a step that are replayed" "$(ask "$folder/run" "SELECT n_captures FROM rounds WHERE round = 2")" 4
+expect_text "parts of a step that are replayed" "$(ask "$folder/run" "SELECT n_captures FROM rounds WHERE round = 2")" 6
 expect_text "fall-backs" "$(ask "$folder/run" "SELECT n_fallbacks || ' ' || (fallback IS NULL) AS told
     FROM event_plans_measured WHERE round = 2")" "0 1"
 expect_text "replays go on, captures do not" "$(ask "$folder/run" "SELECT b.n_replays > a.n_replays AND a.capture_ms > 0

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "es_test.h"
 #include "growth/growth_device.h"
+#include "tensor/profile.h"
 
 #define STEPS_MAX 64
 #define ENVS      2
@@ -156,6 +157,8 @@ static void compare_loops(EsGrowPlay *play, const char *text) {
     watch.context = &again;
     REQUIRE_OK(es_grow_play_episode(play, policy, 20, &watch));
     compare(&waiting, &again);
+    EXPECT_EQ(play->replays.n_captures, 2);
+    EXPECT_EQ(play->replays.n_fallbacks, 0);
     printf("%s: %lld steps, %lld germinations\n", text, (long long)queued.n_decided,
            (long long)queued.n_germinated);
     EXPECT(strcmp(text, "random") != 0 || queued.n_germinated > 0);
@@ -198,6 +201,32 @@ TEST(a_policy_trains_on_what_the_device_recorded) {
         EXPECT_EQ(report.n_valid, 4 * ENVS);
         EXPECT(report.n_epochs >= 1 && !report.is_skipped);
     }
+    es_policy_destroy(policy);
+    es_grow_play_destroy(&play);
+}
+
+// Where captures are refused, so are those of decisions, and the play can say why.
+TEST(refused_captures_of_decisions_are_told) {
+    EsGrowSettings settings = small_settings();
+    EsProfileOptions options = {.capacity = 1, .forbids_capture = 1};
+    static Trace trace;
+    EsGrowPlay play;
+    EsPolicy *policy = NULL;
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    settings.episode_steps = 3;
+    REQUIRE_OK(es_grow_play_create(&settings, &play));
+    REQUIRE_OK(es_grow_play_open_policy(&play, "random", &policy));
+    EsDevice *device = es_growth_store(play.growth)->device;
+    REQUIRE_OK(es_profile_start(device, &options));
+    trace = (Trace){.play = &play, .policy = policy, .stop_at = -1};
+    EsGrowWatch watch = {&trace, see_measured, see_decided};
+    REQUIRE_OK(es_grow_play_episode(&play, policy, 0, &watch));
+    EXPECT_EQ(play.replays.n_captures, 0);
+    EXPECT_EQ(play.replays.n_fallbacks, 2);
+    EXPECT(play.replays.fallback[0] != '\0');
+    es_profile_stop(device);
     es_policy_destroy(policy);
     es_grow_play_destroy(&play);
 }
