@@ -25,7 +25,7 @@ typedef struct BenchOptions {
     const char *device, *filter, *baseline;
     int n_threads, n_lanes, n_samples, as_json, only_list, allow_busy;
     const char *sweep_text;
-    char command[1024]; // as typed
+    const char *command; // as typed
     EsBenchHost host;
 } BenchOptions;
 
@@ -335,6 +335,12 @@ EsExit es_bench_run(int argc, char **argv) {
     if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
         return code;
     }
-    es_bench_write_command(argc, argv, wanted.command, sizeof wanted.command);
-    return es_command_finish("bench", run_bench(&wanted, &arguments));
+    EsText command = {0};
+    EsStatus status = es_bench_write_command(argc, argv, &command);
+    if (status == ES_STATUS_OK) {
+        wanted.command = command.bytes;
+        status = run_bench(&wanted, &arguments);
+    }
+    es_text_destroy(&command);
+    return es_command_finish("bench", status);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/macros.h"
 #include "base/shell_word.h"
 
@@ -80,13 +81,19 @@ EsStatus es_bench_records_print_json(const EsBenchRecords *records, const EsBenc
     return failed ? ES_FAIL(IO, "cannot write the benchmark records") : ES_STATUS_OK;
 }
 
-void es_bench_write_command(int argc, char *const *argv, char *text, size_t text_bytes) {
-    char word[256];
-    size_t used = (size_t)snprintf(text, text_bytes, "esper");
-    for (int i = 0; i < argc && used < text_bytes; i++) {
-        used += (size_t)snprintf(text + used, text_bytes - used, " %s",
-                                 es_shell_word(argv[i], word, sizeof word));
+EsStatus es_bench_write_command(int argc, char *const *argv, EsText *text) {
+    es_text_add_string(text, "esper");
+    for (int i = 0; i < argc; i++) {
+        char *word = NULL;
+        size_t word_bytes = 4 * strlen(argv[i]) + 3;
+        ES_TRY(es_allocate(word_bytes, (void **)&word));
+        es_shell_word(argv[i], word, word_bytes);
+        es_text_add_string(text, " ");
+        es_text_add_utf8(text, word, strlen(word), ES_TEXT_PLAIN);
+        es_release(word);
     }
+    es_text_add(text, "", 1);
+    return text->status;
 }
 
 // Times range from microseconds to seconds, rates from hundredths to millions: four digits, no

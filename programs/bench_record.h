@@ -7,6 +7,7 @@
 
 #include "bench_statistics.h"
 #include "esper/status.h"
+#include "telemetry/text.h"
 
 // One measured value. Texts are borrowed and outlive the list they are in.
 typedef struct EsBenchRecord {
@@ -45,9 +46,9 @@ EsStatus es_bench_records_compare(EsBenchRecords *records, const char *path);
 EsStatus es_bench_records_print_json(const EsBenchRecords *records, const EsBenchOrigin *origin,
                                      FILE *stream);
 
-// A command line that a shell reads as these arguments: "esper" and them, quoted where they must
-// be. Cut to fit, always terminated.
-void es_bench_write_command(int argc, char *const *argv, char *text, size_t text_bytes);
+// Adds a command line that a shell reads as these arguments, ended by 0: "esper" and them, quoted
+// where they must be. What is not UTF-8 in them becomes U+FFFD, since records hold nothing else.
+EsStatus es_bench_write_command(int argc, char *const *argv, EsText *text);
 
 void es_bench_records_print_table(const EsBenchRecords *records, const EsBenchOrigin *origin,
                                   FILE *stream);

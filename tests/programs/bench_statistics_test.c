@@ -77,11 +77,43 @@ TEST(ratio_says_times_better) {
 
 TEST(commands_are_what_a_shell_reads) {
     char *const arguments[] = {"bench", "--filter", "E=4 H=8", "it's", "", "--sweep=envs=1,4"};
-    char text[128], short_text[16];
-    es_bench_write_command(6, arguments, text, sizeof text);
-    EXPECT_TEXT(text, "esper bench --filter 'E=4 H=8' 'it'\\''s' '' --sweep=envs=1,4");
-    es_bench_write_command(6, arguments, short_text, sizeof short_text);
-    EXPECT_TEXT(short_text, "esper bench --f");
+    EsText text = {0};
+    REQUIRE_OK(es_bench_write_command(6, arguments, &text));
+    EXPECT_TEXT(text.bytes, "esper bench --filter 'E=4 H=8' 'it'\\''s' '' --sweep=envs=1,4");
+    es_text_destroy(&text);
+}
+
+// However long and whatever its bytes, a command is whole and is in the record.
+TEST(every_command_reaches_its_record) {
+    char quotes[1201], expected[4 * 1200 + 16] = "esper '";
+    memset(quotes, '\'', 1200);
+    quotes[1200] = '\0';
+    for (int i = 0; i < 1200; i++) {
+        memcpy(expected + 7 + 4 * i, "'\\''", 5);
+    }
+    memcpy(expected + 7 + 4 * 1200, "'", 2);
+    char *const arguments[] = {quotes}, *const foreign[] = {"a\xff z\xc3\xa4"};
+    EsText text = {0};
+    REQUIRE_OK(es_bench_write_command(1, arguments, &text));
+    EXPECT_TEXT(text.bytes, expected);
+    es_text_reset(&text);
+    REQUIRE_OK(es_bench_write_command(1, foreign, &text));
+    EXPECT_TEXT(text.bytes, "esper 'a\xef\xbf\xbd z\xc3\xa4'");
+
+    char json[2048] = "";
+    EsBenchOrigin origin = {
+        .commit = "c", .device = "d", .build = "b", .command = text.bytes, .date = "now"};
+    EsBenchRecords records = {0};
+    EsBenchRecord record = {
+        .suite = "s", .name = "n", .parameters = "", .metric = "time", .unit = "ms"};
+    REQUIRE_OK(es_bench_records_add(&records, &record));
+    FILE *file = fmemopen(json, sizeof json, "w");
+    ES_ASSERT(file != NULL);
+    REQUIRE_OK(es_bench_records_print_json(&records, &origin, file));
+    fclose(file);
+    EXPECT_CONTAINS(json, "\"command\": \"esper 'a\xef\xbf\xbd z\xc3\xa4'\"");
+    es_bench_records_destroy(&records);
+    es_text_destroy(&text);
 }
 
 TEST(options_take_every_form) {
