@@ -61,6 +61,13 @@ expect_part "a share of the images" "$out" "E=2 N=2000 batches=2 V=50 seeds=none
 run 0 bench growth --step-batches -1 --batch 512 --sweep envs=4,64 --list --filter policy=none
 expect_part "a share of the images" "$out" "E=4 N=512 batches=9 V="
 expect_part "at least one batch" "$out" "E=64 N=512 batches=1 V="
+one=(--task tiny --envs 1 --batch 8 --step-batches 1 --validation-images 8 --samples 5 --filter policy=learned)
+temporary=$folder/$(printf 'long%.0s' {1..20})
+mkdir "$temporary"
+TMPDIR=$temporary run 0 bench growth "${one[@]}"
+expect_text "what a benchmark leaves in its temporary folder" "$(ls "$temporary")" ""
+TMPDIR=$temporary/none run 1 bench growth "${one[@]}"
+expect_part "no temporary folder" "$err" "cannot make a temporary folder $temporary/none/esper-bench-"
 
 # --- proofs ---
 run 0 bench prove --envs 3 --list
