@@ -1,12 +1,11 @@
 #include "bench_growth_play.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/folder.h"
+#include "bench_folder.h"
 #include "growth/growth_names.h"
 #include "runs/grow_events.h"
 #include "runs/grow_play_device.h"
@@ -14,17 +13,15 @@
 // the others' logits are within a few hundredths of 0: they have 1e-21 of the probability
 #define WAIT_BIAS 50.0f
 
-#define PATH_BYTES 4096
-
 struct EsBenchPlay {
     EsGrowSettings settings;
-    EsGrowPlay play;         // owned but for growth
-    EsPolicy *policy;        // owned
-    EsGrowEvents *events;    // owned
-    EsHub *hub;              // owned
-    char folder[PATH_BYTES]; // owned: removed at the end
-    int64_t n_steps;         // of a round
-    int64_t round, step;     // of the step that is played next
+    EsGrowPlay play;                  // owned but for growth
+    EsPolicy *policy;                 // owned
+    EsGrowEvents *events;             // owned
+    EsHub *hub;                       // owned
+    char folder[ES_BENCH_PATH_BYTES]; // owned: removed at the end
+    int64_t n_steps;                  // of a round
+    int64_t round, step;              // of the step that is played next
 };
 
 void es_bench_play_destroy(EsBenchPlay *bench) {
@@ -32,10 +29,7 @@ void es_bench_play_destroy(EsBenchPlay *bench) {
         return;
     }
     es_hub_close(bench->hub, NULL);
-    if (bench->folder[0] != '\0') {
-        // a temporary folder that cannot be removed is no failure of the benchmark
-        (void)es_folder_remove(bench->folder);
-    }
+    es_bench_folder_remove(bench->folder);
     es_grow_events_destroy(bench->events);
     es_policy_destroy(bench->policy);
     bench->play.growth = NULL;
@@ -110,29 +104,12 @@ static EsStatus open_policy(EsBenchPlay *bench) {
     return prefer_waiting(es_policy_network(bench->policy));
 }
 
-static EsStatus make_folder(EsBenchPlay *bench) {
-    const char *parent = getenv("TMPDIR");
-    if (parent == NULL || parent[0] == '\0') {
-        parent = "/tmp";
-    }
-    char path[PATH_BYTES];
-    int length = snprintf(path, sizeof path, "%s/esper-bench-XXXXXX", parent);
-    if (length < 0 || length >= (int)sizeof path) {
-        return ES_FAIL(IO, "TMPDIR is longer than a path may be, %d bytes", PATH_BYTES - 1);
-    }
-    if (mkdtemp(path) == NULL) {
-        return ES_FAIL(IO, "cannot make a temporary folder %s: %s", path, strerror(errno));
-    }
-    memcpy(bench->folder, path, sizeof path);
-    return ES_STATUS_OK;
-}
-
 // The sinks that a run has unless it is told otherwise.
 static EsStatus open_hub(EsBenchPlay *bench) {
     EsHubOptions options = es_hub_defaults();
     EsSink sink;
-    char path[PATH_BYTES + 8];
-    ES_TRY(make_folder(bench));
+    char path[ES_BENCH_PATH_BYTES + 8];
+    ES_TRY(es_bench_folder_create(bench->folder));
     options.spill_folder = bench->folder;
     ES_TRY(es_hub_create(&options, &bench->hub));
     snprintf(path, sizeof path, "%s/run.db", bench->folder);

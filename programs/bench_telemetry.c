@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/folder.h"
+#include "bench_folder.h"
 #include "bench_suite.h"
 #include "growth/host_trainer.h"
 #include "telemetry/hub.h"
@@ -26,10 +26,10 @@ typedef struct TelemetryCase {
 
 typedef struct TelemetryState {
     const TelemetryCase *wanted;
-    EsDataset dataset;      // owned
-    EsHostTrainer *trainer; // owned
-    EsHub *hub;             // owned
-    char folder[64];        // owned: removed at the end
+    EsDataset dataset;                // owned
+    EsHostTrainer *trainer;           // owned
+    EsHub *hub;                       // owned
+    char folder[ES_BENCH_PATH_BYTES]; // owned: removed at the end
     int64_t step;
     sem_t release; // lets a blocked sink go
     EsEnvSteppedEvent *env_rows;
@@ -59,7 +59,7 @@ static void close_nothing(void *context) { (void)context; }
 
 static EsStatus add_sinks(TelemetryState *state) {
     EsSink sink;
-    char path[128];
+    char path[ES_BENCH_PATH_BYTES + 16];
     if (state->wanted->sinks == SINKS_BLOCKED) {
         sink = (EsSink){"blocked", state, block, flush_nothing, close_nothing};
         return es_hub_add_sink(state->hub, &sink);
@@ -83,10 +83,7 @@ static void end_telemetry(void *context) {
     }
     sem_post(&state->release);
     es_hub_close(state->hub, NULL);
-    if (state->folder[0] != '\0') {
-        // a temporary folder that cannot be removed is no failure of the benchmark
-        (void)es_folder_remove(state->folder);
-    }
+    es_bench_folder_remove(state->folder);
     es_host_trainer_destroy(state->trainer);
     es_dataset_destroy(&state->dataset);
     sem_destroy(&state->release);
@@ -109,14 +106,8 @@ static EsStatus allocate_rows(TelemetryState *state) {
 }
 
 static EsStatus open_hub(TelemetryState *state) {
-    const char *parent = getenv("TMPDIR");
     EsHubOptions options = es_hub_defaults();
-    snprintf(state->folder, sizeof state->folder, "%.30s/esper-bench-XXXXXX",
-             parent != NULL && parent[0] != '\0' ? parent : "/tmp");
-    if (mkdtemp(state->folder) == NULL) {
-        state->folder[0] = '\0';
-        return ES_FAIL(IO, "cannot make a temporary folder");
-    }
+    ES_TRY(es_bench_folder_create(state->folder));
     options.stride = 1;
     options.spill_folder = state->folder;
     options.close_seconds = 5;
