@@ -183,7 +183,7 @@ static double measure(TrainingCase *test, int n_rounds) {
 TEST(it_learns_to_prove) {
     EsProofTrainingSettings settings = small_training();
     settings.env.n_slots = 64;
-    settings.n_steps = 16;
+    settings.n_steps = 8;
     settings.policy.embed = 32;
     settings.policy.hidden = 64;
     settings.ppo.rate = 0.01f;
