@@ -18,6 +18,15 @@ static inline uint32_t damage_draw(DamageDraws draws, uint32_t index, uint32_t n
     return es_random_below(r.word[0], n);
 }
 
+// Copy a text without its end; returns how long it is.
+static inline size_t put_text(char *to, const char *text) {
+    size_t bytes = 0;
+    for (; text[bytes] != '\0'; bytes++) {
+        to[bytes] = text[bytes];
+    }
+    return bytes;
+}
+
 // Up to seven places: a byte becomes one of `special`, goes away, is the last, or all from there on
 // comes twice. Returns the new length.
 static inline size_t damage_text(DamageDraws draws, const char *special, size_t n_special,

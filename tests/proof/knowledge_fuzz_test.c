@@ -17,8 +17,7 @@ static size_t draw_text(uint32_t round, char text[DAMAGED_MAX_BYTES]) {
     static const char special[] = "(),.:->\t\n\r \"'%\0x\xff";
     DamageDraws draws = {7, round};
     const char *seed = seeds[damage_draw(draws, 0, sizeof seeds / sizeof seeds[0])];
-    memcpy(text, seed, strlen(seed));
-    return damage_text(draws, special, sizeof special - 1, text, strlen(seed));
+    return damage_text(draws, special, sizeof special - 1, text, put_text(text, seed));
 }
 
 static EsStatus read_all_ways(int way, const char *text, size_t bytes) {

@@ -92,7 +92,9 @@ static size_t fill_in(const char *text, size_t n_name, char filled[4096]) {
     size_t before = strcspn(text, "#"), after = strlen(text) - before - 1;
     memcpy(filled, text, before);
     memset(filled + before, 'n', n_name);
-    memcpy(filled + before + n_name, text + before + 1, after);
+    for (size_t i = 0; i < after; i++) {
+        filled[before + n_name + i] = text[before + 1 + i];
+    }
     return before + n_name + after;
 }
 

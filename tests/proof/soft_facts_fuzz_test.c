@@ -36,7 +36,7 @@ static size_t replace_word(char text[DAMAGED_MAX_BYTES], size_t bytes, size_t at
         return bytes;
     }
     memmove(text + begin + length, text + end, bytes - end);
-    memcpy(text + begin, word, length);
+    put_text(text + begin, word);
     return bytes - (end - begin) + length;
 }
 
@@ -45,8 +45,7 @@ static size_t draw_text(uint32_t round, char text[DAMAGED_MAX_BYTES]) {
     static const char special[] = "(),.#%eE+-x\t\n\r \"'0\0\xff";
     DamageDraws draws = {8, round};
     const char *seed = seeds[damage_draw(draws, 0, sizeof seeds / sizeof seeds[0])];
-    size_t bytes = strlen(seed);
-    memcpy(text, seed, bytes);
+    size_t bytes = put_text(text, seed);
     if (damage_draw(draws, 2, 4) > 0) {
         const char *word = words[damage_draw(draws, 3, sizeof words / sizeof words[0])];
         bytes = replace_word(text, bytes, damage_draw(draws, 4, (uint32_t)bytes), word);
