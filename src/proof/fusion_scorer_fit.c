@@ -1,15 +1,13 @@
 // Evidence of many queries at once, for the fit of a fusion's weights.
-#include <stdio.h>
-
 #include "base/arena.h"
+#include "base/kept_failure.h"
 #include "proof/fusion_scorer.h"
 
 // Scratch of one thread, and why it stopped.
 typedef struct Worker {
     EsAtom *atoms;            // the query and its corruptions                    (max_candidates)
     EsCandidateScore *scores; //                                                  (max_candidates)
-    EsStatus status;
-    char detail[256]; // the failure's own text stays with the thread
+    EsKeptFailure failure;
 } Worker;
 
 // Question ES_N_CORRUPT_SIDES i + side is query i on that side: its candidates have `room` places
@@ -106,11 +104,8 @@ static EsStatus collect_query(Collection *c, int worker_index, int64_t number) {
 static void collect_piece(void *context, int64_t piece, int worker_index) {
     Collection *c = context;
     Worker *worker = &c->workers[worker_index];
-    if (worker->status == ES_STATUS_OK) {
-        worker->status = collect_query(c, worker_index, piece);
-        if (worker->status != ES_STATUS_OK) {
-            snprintf(worker->detail, sizeof worker->detail, "%s", es_status_detail());
-        }
+    if (worker->failure.status == ES_STATUS_OK) {
+        es_failure_keep(&worker->failure, collect_query(c, worker_index, piece));
     }
 }
 
@@ -149,11 +144,7 @@ EsStatus es_fusion_scorer_fit(EsFusionScorer *scorer, const EsKnownAtoms *known,
     ES_TRY_GOTO(make_collection(&c, max_candidates));
     es_thread_pool_run(pool, count, collect_piece, &c);
     for (int w = 0; w < c.n_workers; w++) {
-        if (c.workers[w].status != ES_STATUS_OK) {
-            status =
-                es_status_set(c.workers[w].status, __FILE__, __LINE__, "%s", c.workers[w].detail);
-            goto done;
-        }
+        ES_TRY_GOTO(es_failure_tell(&c.workers[w].failure));
     }
     EsFusionQuestions questions = close_gaps(&c, es_fusion_scorer_gives_probability(scorer));
     status = es_fusion_fit(es_fusion_scorer_weights(scorer), &questions, report);

@@ -1,14 +1,13 @@
 #include "proof/proof_curve.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/arena.h"
+#include "base/kept_failure.h"
 
 typedef struct Worker {
     EsProofSearch *search; // owned
-    EsStatus status;       // of the first search that failed; none follows it
-    char detail[256];
+    EsKeptFailure failure; // of a search; none follows it
 } Worker;
 
 typedef struct Work {
@@ -22,13 +21,11 @@ static void search_one(void *context, int64_t piece, int worker_index) {
     Work *work = context;
     Worker *worker = &work->workers[worker_index];
     EsProofAnswer answer;
-    if (worker->status != ES_STATUS_OK) {
+    if (worker->failure.status != ES_STATUS_OK) {
         return;
     }
-    worker->status = es_proof_search_find(worker->search, work->queries[piece], &answer);
-    if (worker->status != ES_STATUS_OK) {
-        snprintf(worker->detail, sizeof worker->detail, "%s", es_status_detail());
-    }
+    es_failure_keep(&worker->failure,
+                    es_proof_search_find(worker->search, work->queries[piece], &answer));
     work->curve->expanded[piece] = answer.n_expanded;
     work->curve->depth[piece] = answer.depth;
 }
@@ -68,10 +65,7 @@ done:
 static EsStatus run_searches(Work *work, EsThreadPool *pool) {
     es_thread_pool_run(pool, work->curve->n_queries, search_one, work);
     for (int w = 0; w < work->n_workers; w++) {
-        const Worker *worker = &work->workers[w];
-        if (worker->status != ES_STATUS_OK) {
-            return es_status_set(worker->status, __FILE__, __LINE__, "%s", worker->detail);
-        }
+        ES_TRY(es_failure_tell(&work->workers[w].failure));
     }
     return ES_STATUS_OK;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/kept_failure.h"
 #include "proof/proof_states.h"
 
 struct EsProver {
@@ -218,7 +219,7 @@ EsStatus es_prover_find_depth(EsProver *prover, EsAtom query, EsProverAnswer *an
 typedef struct Worker {
     EsProver *prover; // owned
     EsProverReport report;
-    EsStatus status;
+    EsKeptFailure failure;
 } Worker;
 
 typedef struct Work {
@@ -233,9 +234,10 @@ static void prove_block(void *context, int64_t piece, int worker_index) {
     Worker *worker = &work->workers[worker_index];
     EsProverReport *report = &worker->report;
     int64_t end = ES_MIN((piece + 1) * BLOCK, (int64_t)work->count);
-    for (int64_t i = piece * BLOCK; i < end && worker->status == ES_STATUS_OK; i++) {
+    for (int64_t i = piece * BLOCK; i < end && worker->failure.status == ES_STATUS_OK; i++) {
         EsProverAnswer answer;
-        worker->status = es_prover_find_depth(worker->prover, work->queries[i], &answer);
+        es_failure_keep(&worker->failure,
+                        es_prover_find_depth(worker->prover, work->queries[i], &answer));
         work->depths[i] = answer.depth;
         report->n_proved += answer.depth > 0;
         report->n_unproved += answer.depth == ES_KG_DEPTH_NONE;
@@ -259,22 +261,6 @@ static void sum_reports(const Worker *workers, int n_workers, EsProverReport *su
     }
 }
 
-// A worker's failure has left its text with the worker's thread, so it is said again here.
-static EsStatus first_failure(const Worker *workers, int n_workers, int32_t count) {
-    for (int w = 0; w < n_workers; w++) {
-        if (workers[w].status == ES_STATUS_MEMORY) {
-            return ES_FAIL(MEMORY, "out of memory in the proof search of %d queries on %d threads",
-                           count, n_workers);
-        }
-        if (workers[w].status != ES_STATUS_OK) {
-            return ES_FAIL(ARGUMENT,
-                           "one of %d queries is not over the graph's predicates and constants",
-                           count);
-        }
-    }
-    return ES_STATUS_OK;
-}
-
 EsStatus es_prover_find_depths(const EsKnowledgeGraph *graph, const EsProverSettings *settings,
                                EsThreadPool *pool, const EsAtom *queries, int32_t count,
                                int32_t *depths, EsProverReport *report) {
@@ -289,9 +275,11 @@ EsStatus es_prover_find_depths(const EsKnowledgeGraph *graph, const EsProverSett
     if (status == ES_STATUS_OK) {
         es_thread_pool_run(pool, ((int64_t)count + BLOCK - 1) / BLOCK, prove_block, &work);
         sum_reports(work.workers, n_workers, report);
-        status = first_failure(work.workers, n_workers, count);
     }
     for (int w = 0; w < n_workers; w++) {
+        if (status == ES_STATUS_OK) {
+            status = es_failure_tell(&work.workers[w].failure);
+        }
         es_prover_destroy(work.workers[w].prover);
     }
     es_release(memory);

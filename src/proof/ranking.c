@@ -1,10 +1,10 @@
 #include "proof/ranking.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/kept_failure.h"
 #include "proof/ranking_summary.h"
 
 const int32_t es_hits_at[ES_N_HITS] = {1, 3, 10};
@@ -46,8 +46,7 @@ int32_t es_ranking_choose(int32_t count, int32_t n, int is_spaced, int32_t *numb
 typedef struct Worker {
     EsAtom *candidates;       // the query, then the corruptions; owned
     EsCandidateScore *scores; // owned
-    EsStatus status;
-    char detail[256]; // of a failure, whose own text stays with the thread
+    EsKeptFailure failure;
 } Worker;
 
 typedef struct Work {
@@ -127,12 +126,9 @@ static void rank_piece(void *context, int64_t piece, int worker_index) {
     Work *work = context;
     Worker *worker = &work->workers[worker_index];
     int64_t i = work->begin + piece;
-    if (worker->status != ES_STATUS_OK) {
-        return;
-    }
-    worker->status = rank_query(work, worker, worker_index, work->queries[i], &work->ranks[i]);
-    if (worker->status != ES_STATUS_OK) {
-        snprintf(worker->detail, sizeof worker->detail, "%s", es_status_detail());
+    if (worker->failure.status == ES_STATUS_OK) {
+        es_failure_keep(&worker->failure,
+                        rank_query(work, worker, worker_index, work->queries[i], &work->ranks[i]));
     }
 }
 
@@ -160,10 +156,7 @@ static EsStatus rank_rounds(Work *work, EsThreadPool *pool, int32_t count) {
         int32_t n_pieces = ES_MIN(per_round, count - work->begin);
         es_thread_pool_run(pool, n_pieces, rank_piece, work);
         for (int w = 0; w < n_workers; w++) {
-            const Worker *worker = &work->workers[w];
-            if (worker->status != ES_STATUS_OK) {
-                return es_status_set(worker->status, __FILE__, __LINE__, "%s", worker->detail);
-            }
+            ES_TRY(es_failure_tell(&work->workers[w].failure));
         }
         if (settings->progress != NULL) {
             settings->progress(settings->progress_context, work->begin + n_pieces, count);

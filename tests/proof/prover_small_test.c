@@ -148,6 +148,8 @@ TEST(wrong_arguments) {
     REQUIRE_OK(es_thread_pool_create(&pool, 2));
     EXPECT_STATUS(es_prover_find_depths(graph, &settings, pool, queries, 6, depths, &report),
                   ARGUMENT);
+    // what the worker's thread had to say; of which query depends on who took it
+    EXPECT_CONTAINS(es_status_detail(), "is not over the graph's");
     REQUIRE_OK(es_prover_find_depths(graph, &settings, pool, queries, 0, depths, &report));
     EXPECT_EQ(report.n_proved + report.n_unproved + report.n_unknown, 0);
     es_thread_pool_destroy(pool);
