@@ -54,24 +54,14 @@ static void write_settings(EsBenchPlay *bench, const char *task) {
     settings->floor_scale = 0;
 }
 
-// What es_grow_play_create makes around growth.
 static EsStatus open_play(EsBenchPlay *bench) {
     const EsGrowSettings *settings = &bench->settings;
     EsGrowPlay *play = &bench->play;
-    size_t n_envs = (size_t)settings->n_envs;
     EsDeviceOptions device = {.n_threads = settings->run.n_threads};
-    EsRewardSettings reward = settings->reward;
     play->settings = settings;
     play->has_borrowed_dataset = 1;
-    reward.gamma = settings->ppo.gamma;
     ES_TRY(es_device_open(settings->run.device, &device, &play->device));
-    ES_TRY(es_grow_play_reserve(play));
-    ES_TRY(es_reward_create(&reward, es_growth_settings(play->growth),
-                            es_growth_model(play->growth)->layout.n_host_weights, settings->n_envs,
-                            &play->reward));
-    ES_TRY(es_allocate(sizeof *play->paid * n_envs, (void **)&play->paid));
-    ES_TRY(es_allocate(sizeof *play->parameter_ratio * n_envs, (void **)&play->parameter_ratio));
-    return es_allocate(sizeof *play->actions * n_envs, (void **)&play->actions);
+    return es_grow_play_surround(play);
 }
 
 static EsStatus prefer_waiting(EsPolicyNetwork *network) {

@@ -60,12 +60,17 @@ static EsStatus open_dataset(EsGrowPlay *play) {
     return ES_STATUS_OK;
 }
 
-static EsStatus create_reward(EsGrowPlay *play) {
+EsStatus es_grow_play_surround(EsGrowPlay *play) {
+    size_t n_envs = (size_t)play->settings->n_envs;
     EsRewardSettings reward = play->settings->reward;
     reward.gamma = play->settings->ppo.gamma;
-    return es_reward_create(&reward, es_growth_settings(play->growth),
+    ES_TRY(es_grow_play_reserve(play));
+    ES_TRY(es_reward_create(&reward, es_growth_settings(play->growth),
                             es_growth_model(play->growth)->layout.n_host_weights,
-                            play->settings->n_envs, &play->reward);
+                            play->settings->n_envs, &play->reward));
+    ES_TRY(es_allocate(sizeof *play->paid * n_envs, (void **)&play->paid));
+    ES_TRY(es_allocate(sizeof *play->parameter_ratio * n_envs, (void **)&play->parameter_ratio));
+    return es_allocate(sizeof *play->actions * n_envs, (void **)&play->actions);
 }
 
 // `model` is nullable.
@@ -96,12 +101,7 @@ static EsStatus create_parts(EsGrowPlay *play, const EsGrowPlay *model) {
     int n_shares = model != NULL ? model->settings->n_envs : settings->n_envs;
     options.n_shares = settings->data_split == 1 ? n_shares : 1;
     ES_TRY(es_growth_create(&options, &play->dataset, &play->growth));
-    ES_TRY(es_grow_play_reserve(play));
-    ES_TRY(create_reward(play));
-    size_t n_envs = (size_t)settings->n_envs;
-    ES_TRY(es_allocate(sizeof *play->paid * n_envs, (void **)&play->paid));
-    ES_TRY(es_allocate(sizeof *play->parameter_ratio * n_envs, (void **)&play->parameter_ratio));
-    return es_allocate(sizeof *play->actions * n_envs, (void **)&play->actions);
+    return es_grow_play_surround(play);
 }
 
 EsStatus es_grow_play_create_like(const EsGrowPlay *model, const EsGrowSettings *settings,

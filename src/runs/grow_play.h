@@ -37,6 +37,10 @@ typedef struct EsGrowPlay {
 // On failure nothing is left; destroy accepts what was never created, when it is zeroed.
 EsStatus es_grow_play_create(const EsGrowSettings *settings, EsGrowPlay *play);
 
+// What a play needs around the growth, settings and device that it has: reward, actions, and on a
+// GPU room for the decision. es_grow_play_create calls it.
+EsStatus es_grow_play_surround(EsGrowPlay *play);
+
 // Others of the same kind: `settings` differ from those of `model` in n_envs alone. An episode is
 // the same bits in both. The data set is the model's, which must outlive this.
 EsStatus es_grow_play_create_like(const EsGrowPlay *model, const EsGrowSettings *settings,
