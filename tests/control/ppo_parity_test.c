@@ -181,7 +181,10 @@ static void compare_script(const ScriptCase *test, EsDevice *device) {
     end_run(&again);
 }
 
-static void compare_scripts(void) {
+TEST(parity) {
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
     const ScriptCase cases[] = {
         {1, 1, 0.3f, 0, -1, -1},   {1, 9, 0.3f, 0, -1, -1},    {7, 3, 0.3f, 0, -1, -1},
         {19, 12, 0.3f, 0, -1, -1}, {130, 17, 0.3f, 0, -1, -1}, {19, 12, 0.5f, 0.02f, -1, -1},
@@ -266,7 +269,10 @@ static void compare_parameters(const NetworkRun *a, const NetworkRun *b) {
     free(y);
 }
 
-static void compare_networks(void) {
+TEST(network) {
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
     NetworkRun cpu = open_run("cpu", 19, 6, 4), cuda = open_run("cuda", 19, 6, 4);
     EXPECT(cpu.trainee.on_device == NULL && cuda.trainee.on_device != NULL);
     for (uint32_t round = 0; round < 3; round++) {
@@ -295,7 +301,10 @@ static EsDeviceCounters count_update(int64_t n_envs, int64_t n_steps, int n_epoc
                               after.n_launches - before.n_launches};
 }
 
-static void expect_few_waits(void) {
+TEST(cost) {
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
     EsDeviceCounters small = count_update(3, 4, 2), large = count_update(17, 9, 2);
     EsDeviceCounters longer = count_update(3, 4, 5);
     EXPECT_EQ(small.n_allocations, 0);
@@ -308,13 +317,4 @@ static void expect_few_waits(void) {
     printf("2 epochs: %lld waits, %lld copies, %lld launches\n",
            (long long)small.n_synchronizations, (long long)small.n_copies,
            (long long)small.n_launches);
-}
-
-TEST(parity) {
-    if (es_device_cuda_count() == 0) {
-        SKIP("no CUDA device");
-    }
-    compare_scripts();
-    compare_networks();
-    expect_few_waits();
 }
