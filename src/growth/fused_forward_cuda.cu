@@ -38,25 +38,22 @@ static __device__ void finish_statistics(const EsFusedArguments &args, const EsF
     const float *parts = args.norm_parts + (int64_t)at.row * at.n_parts * 2 * n;
     float *states = args.states + at.env * args.state_stride;
     double count = (double)args.n_images * block.size * block.size;
-    for (int c = (int)threadIdx.x / 32; c < n; c += ES_FUSED_WARPS) {
-        double mean = es_parts_sum(parts, at.n_parts, 2 * n, c) / count;
-        double squares = es_parts_sum(parts, at.n_parts, 2 * n, n + c) / count;
-        if (threadIdx.x % 32 == 0) {
-            // NaN must not become 0
-            double variance = squares - mean * mean;
-            variance = variance < 0.0 ? 0.0 : variance;
-            args.memory[b].mean[(int64_t)at.row * n + c] = (float)mean;
-            args.memory[b].inv_std[(int64_t)at.row * n + c] =
-                (float)(1.0 / sqrt(variance + (double)ES_FUSED_EPSILON));
-            if (c < block.n_out) {
-                double unbiased = variance * count / (count > 1.0 ? count - 1.0 : 1.0);
-                float *running_mean = &states[block.running_mean + c];
-                float *running_variance = &states[block.running_variance + c];
-                *running_mean = (float)(0.9 * (double)*running_mean + 0.1 * mean);
-                *running_variance = (float)(0.9 * (double)*running_variance + 0.1 * unbiased);
-            }
+    es_parts_visit(parts, at.n_parts, n, [&](int c, double sum, double sum_squares) {
+        double mean = sum / count, squares = sum_squares / count;
+        // NaN must not become 0
+        double variance = squares - mean * mean;
+        variance = variance < 0.0 ? 0.0 : variance;
+        args.memory[b].mean[(int64_t)at.row * n + c] = (float)mean;
+        args.memory[b].inv_std[(int64_t)at.row * n + c] =
+            (float)(1.0 / sqrt(variance + (double)ES_FUSED_EPSILON));
+        if (c < block.n_out) {
+            double unbiased = variance * count / (count > 1.0 ? count - 1.0 : 1.0);
+            float *running_mean = &states[block.running_mean + c];
+            float *running_variance = &states[block.running_variance + c];
+            *running_mean = (float)(0.9 * (double)*running_mean + 0.1 * mean);
+            *running_variance = (float)(0.9 * (double)*running_variance + 0.1 * unbiased);
         }
-    }
+    });
 }
 
 template <typename T, int IN, int OUT, int SIZE>

@@ -519,6 +519,29 @@ static __device__ __forceinline__ float *es_norm_part(const EsFusedArguments &ar
     return args.norm_parts + ((int64_t)at.row * at.n_parts + at.part) * n;
 }
 
+// Sums over the row's parts of [parts][2][n], in double: visit(c, first, second) once per channel.
+// A warp takes four channels: a lane one of their eight sums, and every fourth part, so that all
+// loads of a warp are under way together. n is a multiple of 8.
+template <typename Visit>
+static __device__ __forceinline__ void es_parts_visit(const float *parts, int n_parts, int n,
+                                                      Visit visit) {
+    int lane = (int)threadIdx.x % 32, which = lane / 4 % 2;
+#pragma unroll 1
+    for (int c = (int)threadIdx.x / 32 * 4 + lane % 4; c < n; c += ES_FUSED_WARPS * 4) {
+        double sum = 0.0;
+#pragma unroll 8
+        for (int p = lane / 8; p < n_parts; p += 4) {
+            sum += (double)parts[(p * 2 + which) * n + c];
+        }
+        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 8);
+        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 16);
+        double second = __shfl_xor_sync(0xFFFFFFFFu, sum, 4);
+        if (lane < 4) {
+            visit(c, sum, second);
+        }
+    }
+}
+
 // In the last block of a row: totals of d_z and d_z x_hat of block b, which are also the gradients
 // of beta and gamma.
 static __device__ void es_norm_add_parts(const EsFusedArguments &args, const EsFusedRow &at,
@@ -528,21 +551,17 @@ static __device__ void es_norm_add_parts(const EsFusedArguments &args, const EsF
     const float *parts = args.norm_parts + (int64_t)at.row * at.n_parts * 2 * n;
     float *sums = args.memory[b].norm_sums + (int64_t)at.row * 2 * n;
     float *gradients = args.gradients + at.env * args.parameter_stride;
-    for (int c = (int)threadIdx.x / 32; c < n; c += ES_FUSED_WARPS) {
-        double of_d = es_parts_sum(parts, at.n_parts, 2 * n, c);
-        double of_d_x = es_parts_sum(parts, at.n_parts, 2 * n, n + c);
-        if (threadIdx.x % 32 == 0) {
-            double mean = (double)args.memory[b].mean[(int64_t)at.row * n + c];
-            double inv_std = (double)args.memory[b].inv_std[(int64_t)at.row * n + c];
-            float of_x_hat = (float)((of_d_x - mean * of_d) * inv_std);
-            sums[c] = (float)of_d;
-            sums[n + c] = of_x_hat;
-            if (c < block.n_out) {
-                gradients[block.beta + c] = (float)of_d;
-                gradients[block.gamma + c] = of_x_hat;
-            }
+    es_parts_visit(parts, at.n_parts, n, [&](int c, double of_d, double of_d_x) {
+        double mean = (double)args.memory[b].mean[(int64_t)at.row * n + c];
+        double inv_std = (double)args.memory[b].inv_std[(int64_t)at.row * n + c];
+        float of_x_hat = (float)((of_d_x - mean * of_d) * inv_std);
+        sums[c] = (float)of_d;
+        sums[n + c] = of_x_hat;
+        if (c < block.n_out) {
+            gradients[block.beta + c] = (float)of_d;
+            gradients[block.gamma + c] = of_x_hat;
         }
-    }
+    });
 }
 
 // After every part has written its sums (es_norm_part): the last block of the row adds them up.
