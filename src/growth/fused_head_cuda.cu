@@ -1,193 +1,350 @@
 // The end of a host: global average, linear layer, cross-entropy. In training also the gradients of
 // both, down to the features, and the sums for the last block's batch norm.
 //
+// A warp takes an image from its maps to the gradients of its features; barriers stand only before
+// the first image and after the last. The gradient of a feature is the same for all pixels of its
+// map: so what the norm's sums need of a map is how many pixels the ReLU let through, and the sum
+// of their raw values, which come with the average.
+//
 // N images of a row, C channels of the last block, K classes.
 #include "growth/fused_kernels.h"
 #include "growth/fused_row.cuh"
 
-template <typename T> struct HeadShared {
-    EsTile tile;
-    T *maps;
-    float *features;   // [images][C of units]
-    float *d_features; // likewise
-    float *d_logits;   // [images][K]: logits first
-    float *loss;       // [images][3]: loss, correct, invalid
-    float *norm, *kept;
+// What the kernel is compiled for: cifar_baseline's last block in 16 bits, and everything else.
+struct BaselineHead {
+    using Shape = EsBlockShape<2, 4, 8>;
+    static constexpr bool IS_STAGED = true; // the linear layer's weights come into shared memory
+    static constexpr int N_SHARING = 3;     // blocks of threads on a multiprocessor
+};
+struct AnyHead {
+    using Shape = EsBlockShape<0, 0, 0>;
+    static constexpr bool IS_STAGED = false;
+    static constexpr int N_SHARING = 2;
+};
+
+#define LANES_PER_UNIT 8
+
+static __host__ __device__ __forceinline__ int padded_classes(const EsFusedNet &net) {
+    return (net.n_classes + 3) / 4 * 4;
+}
+
+// From one class's weights to the next's: four more than a power of two keep the lanes, a class
+// each, out of each other's banks.
+static __host__ __device__ __forceinline__ int weight_stride(int n_channels) {
+    return n_channels + 4;
+}
+
+template <typename Head> struct HeadShared {
+    int n_channels;   // of units
+    int n_classes;    // padded
+    float *weight;    // [classes][weight_stride], rounded; where staged
+    float *features;  // [images][channels]
+    float *d_logits;  // [images][classes]: logits first
+    float *losses;    // [images][3]: sum of exponentials, largest logit less the label's, outcome
+    float *open;      // [warps][2][channels] of an image: pixels that pass the ReLU, sum of raw
+    float *norm_sums; // [warps][2][channels] over a warp's images
+    float *norm;
     size_t bytes;
 
     __host__ __device__ HeadShared(const EsFusedNet &net, int n_images, unsigned char *memory) {
-        const EsFusedBlock &block = net.block[net.n_blocks - 1];
-        size_t n_channels = (size_t)block.out_units * ES_FUSED_UNIT;
+        const EsFusedBlock block = Head::Shape::of(net.block[net.n_blocks - 1]);
+        n_channels = block.out_units * ES_FUSED_UNIT;
+        n_classes = padded_classes(net);
+        size_t n_weights = (size_t)n_classes * (size_t)weight_stride(n_channels);
         EsCarve carve = {memory, 0};
-        tile = {block.out_units, block.out_size, 0, block.by_out_size, block.by_out_pixels};
-        maps = carve.take<T>((size_t)n_images * tile.image_units() * ES_FUSED_UNIT);
-        features = carve.take<float>(n_images * n_channels);
-        d_features = carve.take<float>(n_images * n_channels);
-        d_logits = carve.take<float>((size_t)n_images * net.n_classes);
-        loss = carve.take<float>(3 * (size_t)n_images);
-        norm = carve.take<float>(4 * n_channels);
-        kept = carve.take<float>(ES_FUSED_WARPS * 16);
+        weight = Head::IS_STAGED ? carve.take<float>(n_weights) : NULL;
+        features = carve.take<float>((size_t)n_images * n_channels);
+        d_logits = carve.take<float>((size_t)n_images * n_classes);
+        losses = carve.take<float>(3 * (size_t)n_images);
+        open = carve.take<float>(2 * ES_FUSED_WARPS * (size_t)n_channels);
+        norm_sums = carve.take<float>(2 * ES_FUSED_WARPS * (size_t)n_channels);
+        norm = carve.take<float>(4 * (size_t)n_channels);
         bytes = carve.used;
     }
 };
 
-template <typename T>
-static __device__ void average_maps(const EsFusedRow &at, const HeadShared<T> &s) {
-    int pixels = s.tile.pixels(), units = s.tile.units;
-    for (int i = threadIdx.x; i < at.n_images * units; i += ES_FUSED_THREADS) {
-        float sum[8] = {};
-        for (int p = 0; p < pixels; p++) {
-            float x[8];
-            es_unit_load(x, s.maps + (i * pixels + p) * ES_FUSED_UNIT);
-#pragma unroll
-            for (int c = 0; c < 8; c++) {
-                sum[c] += x[c];
+// --- the linear layer's weights ---
+
+// Of one row, rounded to T; 0 for classes and channels that do not exist.
+template <typename T, bool IS_STAGED> struct HeadWeights {
+    const float *staged; // shared memory
+    const float *device;
+    int n_channels, K, C;
+
+    __device__ float from_device(int k, int c) const {
+        return k < K && c < C ? es_rounded(device[k * C + c], T()) : 0.0f;
+    }
+    __device__ float at(int k, int c) const {
+        return IS_STAGED ? staged[k * weight_stride(n_channels) + c] : from_device(k, c);
+    }
+    // Product of class k with an image's features.
+    __device__ float product(int k, const float *features) const {
+        float sums[4] = {};
+        for (int c = 0; c < n_channels; c += 4) {
+            float4 w = IS_STAGED ? *(const float4 *)(staged + k * weight_stride(n_channels) + c)
+                                 : make_float4(from_device(k, c), from_device(k, c + 1),
+                                               from_device(k, c + 2), from_device(k, c + 3));
+            float4 x = *(const float4 *)(features + c);
+            sums[0] = fmaf(w.x, x.x, sums[0]), sums[1] = fmaf(w.y, x.y, sums[1]);
+            sums[2] = fmaf(w.z, x.z, sums[2]), sums[3] = fmaf(w.w, x.w, sums[3]);
+        }
+        return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    }
+    // Every thread calls; a barrier must follow.
+    __device__ void stage(float *to, int n_classes) const {
+        for (int k = (int)threadIdx.x / 32; k < n_classes; k += ES_FUSED_WARPS) {
+            for (int c = (int)threadIdx.x % 32; c < n_channels; c += 32) {
+                to[k * weight_stride(n_channels) + c] = from_device(k, c);
             }
         }
+    }
+};
+
+// --- maps ---
+
+// Sums over the eight lanes that share a unit: lane c of them gets that of v[c].
+static __device__ __forceinline__ float sum_lanes(float (&v)[8]) {
+#pragma unroll
+    for (int half = 4; half > 0; half /= 2) {
+        bool is_upper = threadIdx.x & half;
+#pragma unroll
+        for (int c = 0; c < half; c++) {
+            float mine = is_upper ? v[c + half] : v[c];
+            v[c] = mine + __shfl_xor_sync(0xFFFFFFFFu, is_upper ? v[c] : v[c + half], half);
+        }
+    }
+    return v[0];
+}
+
+// What the last block hands on in a row.
+template <typename T> struct HeadMaps {
+    const T *maps; // of the part's first image
+    bool is_mixed; // made by a seed; else the raw output of the block
+
+    __device__ HeadMaps(const EsFusedArguments &args, const EsFusedRow &at, int b,
+                        const EsFusedBlock &block) {
+        const EsFusedMemory &memory = args.memory[b];
+        int units = block.out_units * block.out_size * block.out_size;
+        is_mixed = true;
+        if (es_row_mixes(args, at.row, block.slot[1])) {
+            maps = es_row_shared<T>(args, at, memory.out, args.net.place[block.slot[1]].depth + 1,
+                                    units);
+        } else if (es_row_mixes(args, at.row, block.slot[0])) {
+            maps = es_row_shared<T>(args, at, memory.middle,
+                                    args.net.place[block.slot[0]].depth + 1, units);
+        } else {
+            is_mixed = false;
+            maps = es_row_raw<T>(args, at, b, block.out_units * block.size * block.size);
+        }
+    }
+};
+
+// What a lane adds up of one unit's pixels, by channel.
+struct MapSums {
+    float all[8];    // of what is handed on
+    float n_open[8]; // pixels that pass the ReLU; NaN passes. Of a block's own output alone,
+    float open[8];   // and the sum of their raw values
+};
+
+// One pixel of one unit of an image.
+template <typename T>
+static __device__ __forceinline__ void add_pixel(const HeadMaps<T> &from, const EsTile &tile,
+                                                 const EsFusedBlock &block, const EsNormTable &norm,
+                                                 int image, int unit, int pixel, MapSums &sums) {
+    float z[8], x[8];
+    if (from.is_mixed) {
+        es_unit_load(z, from.maps +
+                            ((image * tile.units + unit) * tile.pixels() + pixel) * ES_FUSED_UNIT);
 #pragma unroll
         for (int c = 0; c < 8; c++) {
-            s.features[i * ES_FUSED_UNIT + c] = sum[c] / (float)pixels;
+            sums.all[c] += z[c];
+        }
+        return;
+    }
+    int row = tile.row_of(pixel), column = pixel - row * tile.size;
+    int stride = block.has_pool ? 2 : 1, raw_pixels = block.size * block.size;
+    es_window_value(norm, unit,
+                    from.maps + ((image * tile.units + unit) * raw_pixels +
+                                 stride * row * block.size + stride * column) *
+                                    ES_FUSED_UNIT,
+                    block, z, x);
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+        if (!(z[c] <= 0.0f)) {
+            sums.all[c] += z[c];
+            sums.n_open[c] += 1.0f;
+            sums.open[c] += x[c];
         }
     }
 }
 
+// Averages of an image's maps, and what the norm's sums will need: [2][channels], of MapSums. A
+// warp takes four units at a time.
 template <typename T>
-static __device__ void compute_logits(const EsFusedArguments &args, const EsFusedRow &at,
-                                      const HeadShared<T> &s) {
-    int K = args.net.n_classes, stride = s.tile.units * ES_FUSED_UNIT;
-    int C = args.net.block[args.net.n_blocks - 1].n_out;
-    const float *parameters = es_row_parameters(args, at);
-    int lane = threadIdx.x % 32;
-    for (int i = threadIdx.x / 32; i < at.n_images * K; i += ES_FUSED_WARPS) {
-        int image = i / K, k = i - image * K;
-        const float *weight = parameters + args.net.head_weight + (int64_t)k * C;
-        float sum = 0.0f;
-        for (int c = lane; c < C; c += 32) {
-            sum = fmaf(es_rounded(weight[c], T()), s.features[image * stride + c], sum);
+static __device__ __forceinline__ void
+average_maps(const HeadMaps<T> &from, const EsTile &tile, const EsFusedBlock &block,
+             const EsNormTable &norm, int image, float *features, float *open) {
+    int lane = threadIdx.x % 32, pixels = tile.pixels();
+    int n_channels = tile.units * ES_FUSED_UNIT;
+    for (int first = 0; first < tile.units; first += 32 / LANES_PER_UNIT) {
+        int unit = first + lane / LANES_PER_UNIT;
+        MapSums sums = {};
+        for (int turn = 0; turn < pixels; turn += LANES_PER_UNIT) {
+            int pixel = turn + lane % LANES_PER_UNIT;
+            if (unit < tile.units && pixel < pixels) {
+                add_pixel(from, tile, block, norm, image, unit, pixel, sums);
+            }
         }
-        sum = es_warp_sum(sum);
-        if (lane == 0) {
-            s.d_logits[i] = sum + parameters[args.net.head_bias + k];
+        float total = sum_lanes(sums.all), n_open = sum_lanes(sums.n_open);
+        float of_open = sum_lanes(sums.open);
+        if (unit < tile.units) {
+            int channel = first * ES_FUSED_UNIT + lane;
+            features[channel] = total / (float)pixels;
+            open[channel] = n_open;
+            open[n_channels + channel] = of_open;
         }
     }
 }
 
-// The first largest of K logits; a warp calls together, all lanes get its number.
-static __device__ __forceinline__ int find_first_largest(const float *logits, int K) {
-    int best = (int)threadIdx.x % 32;
-    float largest = best < K ? logits[best] : -INFINITY;
-    for (int k = best + 32; k < K; k += 32) {
-        if (logits[k] > largest) {
-            largest = logits[k], best = k;
+// --- loss ---
+
+// Logits of an image; all lanes get the largest and the number of the first that is as large.
+template <typename Weights>
+static __device__ __forceinline__ int find_logits(const Weights &weights, const float *bias,
+                                                  const float *features, int n_classes,
+                                                  float *logits, float &largest) {
+    int K = weights.K, best = K;
+    float mine = -INFINITY;
+#pragma unroll 1
+    for (int k = (int)threadIdx.x % 32; k < n_classes; k += 32) {
+        float logit = k < K ? weights.product(k, features) + bias[k] : -INFINITY;
+        logits[k] = logit;
+        if (logit > mine) {
+            mine = logit, best = k;
         }
     }
+    largest = mine;
     for (int offset = 16; offset > 0; offset /= 2) {
-        float other = __shfl_xor_sync(0xFFFFFFFFu, largest, offset);
-        int number = __shfl_xor_sync(0xFFFFFFFFu, best, offset);
-        if (other > largest || (other == largest && number < best)) {
-            largest = other, best = number;
-        }
+        largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, offset));
+    }
+    best = mine == largest ? best : K;
+    for (int offset = 16; offset > 0; offset /= 2) {
+        best = min(best, __shfl_xor_sync(0xFFFFFFFFu, best, offset));
     }
     return best < K ? best : 0;
 }
 
-// A warp per image: loss, and logits become their gradients. A label out of range counts and adds
-// nothing else.
-template <typename T>
-static __device__ void compare_labels(const EsFusedArguments &args, const EsFusedRow &at,
-                                      const HeadShared<T> &s) {
-    int K = args.net.n_classes, lane = threadIdx.x % 32;
-    float scale = args.loss_scale != NULL ? args.loss_scale[at.env] : 1.0f;
-    scale /= (float)args.n_images;
-    for (int image = threadIdx.x / 32; image < at.n_images; image += ES_FUSED_WARPS) {
-        int label = args.labels[es_row_sample(args, at, image).number], is_valid = label < K;
-        float *logits = s.d_logits + image * K;
-        int best = find_first_largest(logits, K);
-        float largest = logits[best], of_label = logits[is_valid ? label : 0], sum = 0.0f;
-        for (int k = lane; k < K; k += 32) {
-            sum += expf(logits[k] - largest);
-        }
-        sum = es_warp_sum(sum);
-        __syncwarp(); // logits are replaced by what follows
-        for (int k = lane; k < K; k += 32) {
-            float p = expf(logits[k] - largest) / sum;
-            logits[k] = is_valid ? (p - (k == label ? 1.0f : 0.0f)) * scale : 0.0f;
-        }
-        if (lane == 0) {
-            s.loss[3 * image] = is_valid ? logf(sum) + (largest - of_label) : 0.0f;
-            s.loss[3 * image + 1] = is_valid && best == label ? 1.0f : 0.0f;
-            s.loss[3 * image + 2] = is_valid ? 0.0f : 1.0f;
-        }
+// Logits become their gradients, and 0 for classes that do not exist; what the loss needs is kept.
+// A label out of range counts and adds nothing else.
+static __device__ __forceinline__ void compare_label(int K, int n_classes, int label, int best,
+                                                     float largest, float scale, float *logits,
+                                                     float *losses) {
+    int lane = threadIdx.x % 32, is_valid = label < K;
+    float of_label = logits[is_valid ? label : 0], sum = 0.0f;
+    __syncwarp(); // logits are replaced by what follows
+#pragma unroll 1
+    for (int k = lane; k < n_classes; k += 32) {
+        float e = expf(logits[k] - largest);
+        logits[k] = e;
+        sum += e;
+    }
+    sum = es_warp_sum(sum);
+#pragma unroll 1
+    for (int k = lane; k < n_classes; k += 32) {
+        float p = logits[k] / sum;
+        logits[k] = is_valid && k < K ? (p - (k == label ? 1.0f : 0.0f)) * scale : 0.0f;
+    }
+    if (lane == 0) {
+        losses[0] = is_valid ? sum : 1.0f;
+        losses[1] = is_valid ? largest - of_label : 0.0f;
+        losses[2] = !is_valid ? -1.0f : best == label ? 1.0f : 0.0f;
     }
 }
 
-// The part's sums of loss and counts.
-template <typename T>
+// The part's sums of loss and counts; one warp calls.
 static __device__ void add_losses(const EsFusedArguments &args, const EsFusedRow &at,
-                                  const HeadShared<T> &s) {
-    if (threadIdx.x < 3) {
-        float sum = 0.0f;
-        for (int image = 0; image < at.n_images; image++) {
-            sum += s.loss[3 * image + threadIdx.x];
-        }
-        args.loss_parts[((int64_t)at.row * at.n_parts + at.part) * 3 + threadIdx.x] = sum;
+                                  const float *losses) {
+    float loss = 0.0f, n_correct = 0.0f, n_invalid = 0.0f;
+#pragma unroll 1
+    for (int image = (int)threadIdx.x % 32; image < at.n_images; image += 32) {
+        const float *of = losses + 3 * image;
+        loss += logf(of[0]) + of[1];
+        n_correct += of[2] > 0.0f ? 1.0f : 0.0f;
+        n_invalid += of[2] < 0.0f ? 1.0f : 0.0f;
+    }
+    loss = es_warp_sum(loss), n_correct = es_warp_sum(n_correct);
+    n_invalid = es_warp_sum(n_invalid);
+    if (threadIdx.x % 32 == 0) {
+        float *part = args.loss_parts + ((int64_t)at.row * at.n_parts + at.part) * 3;
+        part[0] = loss, part[1] = n_correct, part[2] = n_invalid;
     }
 }
 
-template <typename T>
-static __device__ void differentiate_linear(const EsFusedArguments &args, const EsFusedRow &at,
-                                            const HeadShared<T> &s) {
-    int K = args.net.n_classes, stride = s.tile.units * ES_FUSED_UNIT;
-    int C = args.net.block[args.net.n_blocks - 1].n_out;
-    const float *weight = es_row_parameters(args, at) + args.net.head_weight;
-    for (int i = threadIdx.x; i < at.n_images * stride; i += ES_FUSED_THREADS) {
-        int image = i / stride, c = i % stride;
-        float sum = 0.0f;
-        for (int k = 0; c < C && k < K; k++) {
-            sum = fmaf(s.d_logits[image * K + k], es_rounded(weight[(int64_t)k * C + c], T()), sum);
+// --- gradients ---
+
+// Of an image's features, and its share of the norm's sums.
+template <typename Weights>
+static __device__ __forceinline__ void
+differentiate_features(const Weights &weights, const float *d_logits, int n_classes,
+                       const float *open, float share, float *d_features, float *norm_sums) {
+    int n = weights.n_channels;
+    for (int c = (int)threadIdx.x % 32; c < n; c += 32) {
+        float d = 0.0f;
+#pragma unroll 1
+        for (int k = 0; k < n_classes; k += 4) {
+            float4 d_k = *(const float4 *)(d_logits + k);
+            d = fmaf(d_k.x, weights.at(k, c), d);
+            d = fmaf(d_k.y, weights.at(k + 1, c), d);
+            d = fmaf(d_k.z, weights.at(k + 2, c), d);
+            d = fmaf(d_k.w, weights.at(k + 3, c), d);
         }
-        s.d_features[i] = sum;
-        args.d_features[((int64_t)at.row * args.row_images + at.first + image) * stride + c] = sum;
+        d_features[c] = d;
+        // a closed map adds nothing, whatever its gradient
+        float d_z = open[c] > 0.0f ? d * share : 0.0f;
+        norm_sums[c] = fmaf(d_z, open[c], norm_sums[c]);
+        norm_sums[n + c] = fmaf(d_z, open[n + c], norm_sums[n + c]);
     }
+}
+
+// The part's gradients of weights [K][C] and bias [K].
+template <typename Shared>
+static __device__ __forceinline__ void
+differentiate_weights(const EsFusedArguments &args, const EsFusedRow &at, const Shared &s, int C) {
+    int K = args.net.n_classes, lane = threadIdx.x % 32;
     float *part = args.weight_parts[args.net.n_blocks] +
                   ((int64_t)at.row * at.n_parts + at.part) * (int64_t)K * (C + 1);
-    for (int i = threadIdx.x; i < K * (C + 1); i += ES_FUSED_THREADS) {
-        int k = i < K * C ? i / C : i - K * C, c = i < K * C ? i % C : -1;
+    for (int k = (int)threadIdx.x / 32; k < K; k += ES_FUSED_WARPS) {
+        for (int c = lane; c < C; c += 32) {
+            float sum = 0.0f;
+#pragma unroll 4
+            for (int image = 0; image < at.n_images; image++) {
+                sum = fmaf(s.d_logits[image * s.n_classes + k],
+                           s.features[image * s.n_channels + c], sum);
+            }
+            part[k * C + c] = sum;
+        }
+    }
+#pragma unroll 1
+    for (int k = ES_FUSED_THREADS - 1 - (int)threadIdx.x; k < K; k += ES_FUSED_THREADS) {
         float sum = 0.0f;
+#pragma unroll 4
         for (int image = 0; image < at.n_images; image++) {
-            float x = c >= 0 ? s.features[image * stride + c] : 1.0f;
-            sum = fmaf(s.d_logits[image * K + k], x, sum);
+            sum += s.d_logits[image * s.n_classes + k];
+        }
+        part[K * C + k] = sum;
+    }
+}
+
+static __device__ __forceinline__ void add_warps(const float *norm_sums, int n, float *part) {
+#pragma unroll 1
+    for (int i = threadIdx.x; i < 2 * n; i += ES_FUSED_THREADS) {
+        float sum = norm_sums[i];
+#pragma unroll
+        for (int warp = 1; warp < ES_FUSED_WARPS; warp++) {
+            sum += norm_sums[warp * 2 * n + i];
         }
         part[i] = sum;
     }
-}
-
-// Sums of d_z and d_z x_hat over the maps that the pool's windows chose.
-template <typename T>
-static __device__ void sum_norm_gradients(const EsFusedArguments &args, const EsFusedRow &at,
-                                          const HeadShared<T> &s, const EsNormTable &norm) {
-    int b = args.net.n_blocks - 1, pixels = s.tile.pixels(), size = s.tile.size;
-    const EsFusedBlock &block = args.net.block[b];
-    int raw_pixels = block.size * block.size, stride = block.has_pool ? 2 : 1;
-    float share = 1.0f / (float)pixels;
-    es_channel_sums(
-        block.out_units, at.n_images * pixels, s.kept, es_norm_part(args, at, b),
-        [&](int unit, int i, float(&sums)[2][8]) {
-            int image = s.tile.image_of(i), pixel = i - image * pixels;
-            int row = s.tile.row_of(pixel), column = pixel - row * size;
-            const T *raw =
-                es_row_image<T>(args, at, args.memory[b].raw, at.first + image,
-                                block.out_units * raw_pixels) +
-                (unit * raw_pixels + stride * row * block.size + stride * column) * ES_FUSED_UNIT;
-            float z[8], x[8];
-            es_window_value(norm, unit, raw, block, z, x);
-#pragma unroll
-            for (int c = 0; c < 8; c++) {
-                float g =
-                    s.d_features[(image * block.out_units + unit) * ES_FUSED_UNIT + c] * share;
-                es_norm_add(z[c], x[c], g, sums, c);
-            }
-        });
 }
 
 static __device__ void finish_losses(const EsFusedArguments &args, const EsFusedRow &at) {
@@ -208,8 +365,43 @@ static __device__ void finish_losses(const EsFusedArguments &args, const EsFused
     }
 }
 
-template <typename T>
-static __global__ void __launch_bounds__(ES_FUSED_THREADS, 2)
+// All images of the part, a warp each.
+template <typename T, typename Shared, typename Weights>
+static __device__ __forceinline__ void
+run_images(const EsFusedArguments &args, const EsFusedRow &at, const Shared &s,
+           const Weights &weights, const EsFusedBlock &block, const HeadMaps<T> &maps) {
+    int warp = threadIdx.x / 32, n = s.n_channels;
+    const EsTile tile = {block.out_units, block.out_size, 0, block.by_out_size,
+                         block.by_out_pixels};
+    EsNormTable norm = es_norm_table(s.norm, block.out_units);
+    const float *bias = es_row_parameters(args, at) + args.net.head_bias;
+    float *open = s.open + warp * 2 * n;
+    float scale = args.loss_scale != NULL ? args.loss_scale[at.env] : 1.0f;
+    scale /= (float)args.n_images;
+    for (int image = warp; image < at.n_images; image += ES_FUSED_WARPS) {
+        int number = es_row_sample(args, at, image).number;
+        float *features = s.features + image * n, *logits = s.d_logits + image * s.n_classes;
+        __syncwarp(); // `open` may still be read
+        average_maps(maps, tile, block, norm, image, features, open);
+        int label = args.labels[number];
+        __syncwarp();
+        float largest;
+        int best = find_logits(weights, bias, features, s.n_classes, logits, largest);
+        __syncwarp();
+        compare_label(args.net.n_classes, s.n_classes, label, best, largest, scale, logits,
+                      s.losses + 3 * image);
+        __syncwarp();
+        if (args.is_training) {
+            differentiate_features(weights, logits, s.n_classes, open, 1.0f / (float)tile.pixels(),
+                                   args.d_features +
+                                       ((int64_t)at.row * args.row_images + at.first + image) * n,
+                                   s.norm_sums + warp * 2 * n);
+        }
+    }
+}
+
+template <typename T, typename Head>
+static __global__ void __launch_bounds__(ES_FUSED_THREADS, Head::N_SHARING)
     fused_head_kernel(const __grid_constant__ EsFusedArguments args, int images_per_part) {
     ES_DYNAMIC_SHARED(memory);
     EsFusedRow at;
@@ -217,28 +409,31 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 2)
         return;
     }
     int b = args.net.n_blocks - 1;
-    const EsFusedBlock &block = args.net.block[b];
-    HeadShared<T> s(args.net, images_per_part, memory);
-    EsNormTable norm = es_norm_table(s.norm, block.out_units);
-    es_norm_load(args, at, b, norm);
+    const EsFusedBlock block = Head::Shape::of(args.net.block[b]);
+    HeadShared<Head> s(args.net, images_per_part, memory);
+    HeadWeights<T, Head::IS_STAGED> weights = {s.weight,
+                                               es_row_parameters(args, at) + args.net.head_weight,
+                                               s.n_channels, args.net.n_classes, block.n_out};
+    if (Head::IS_STAGED) {
+        weights.stage(s.weight, s.n_classes);
+    }
+    es_norm_load(args, at, b, es_norm_table(s.norm, block.out_units));
+    for (int i = threadIdx.x; i < 2 * ES_FUSED_WARPS * s.n_channels; i += ES_FUSED_THREADS) {
+        s.norm_sums[i] = 0.0f;
+    }
+    HeadMaps<T> maps(args, at, b, block);
     __syncthreads();
-    es_load_handed_on(args, at, b, block, 0, norm, s.maps, s.tile);
+    run_images(args, at, s, weights, block, maps);
     __syncthreads();
-    average_maps(at, s);
-    __syncthreads();
-    compute_logits(args, at, s);
-    __syncthreads();
-    compare_labels(args, at, s);
-    __syncthreads();
-    add_losses(args, at, s);
-    bool sums_norm = args.is_training && !es_row_mixes(args, at.row, block.slot[0]) &&
-                     !es_row_mixes(args, at.row, block.slot[1]);
+    bool sums_norm = args.is_training && !maps.is_mixed;
+    if (threadIdx.x / 32 == ES_FUSED_WARPS - 1) {
+        add_losses(args, at, s.losses);
+    }
     if (args.is_training) {
-        differentiate_linear(args, at, s);
-        __syncthreads();
+        differentiate_weights(args, at, s, block.n_out);
     }
     if (sums_norm) {
-        sum_norm_gradients(args, at, s, norm);
+        add_warps(s.norm_sums, s.n_channels, es_norm_part(args, at, b));
     }
     if (es_row_is_last(args, at)) {
         finish_losses(args, at);
@@ -248,10 +443,20 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 2)
     }
 }
 
+static bool is_baseline(const EsFusedNet *net, EsDtype precision) {
+    return precision != ES_DTYPE_F32 && BaselineHead::Shape::fits(*net, net->n_blocks - 1);
+}
+
 extern "C" size_t es_fused_head_bytes(const EsFusedNet *net, EsDtype precision, int n_images) {
-    size_t bytes = 0;
-    ES_DISPATCH_FUSED(precision, T, bytes = HeadShared<T>(*net, n_images, NULL).bytes);
-    return bytes;
+    return is_baseline(net, precision) ? HeadShared<BaselineHead>(*net, n_images, NULL).bytes
+                                       : HeadShared<AnyHead>(*net, n_images, NULL).bytes;
+}
+
+template <typename T, typename Head>
+static void start(EsLaunch &launch, dim3 grid, size_t bytes, const EsFusedArguments *args,
+                  int images_per_part) {
+    launch.start_shared(fused_head_kernel<T, Head>, grid, ES_FUSED_THREADS, bytes, *args,
+                        images_per_part);
 }
 
 extern "C" void es_fused_head(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
@@ -259,8 +464,13 @@ extern "C" void es_fused_head(EsStream *stream, EsDtype precision, const EsFused
     EsLaunch launch(stream, "fused_head");
     int64_t n_parts = es_ceil_div(args->n_images, images_per_part);
     size_t bytes = es_fused_head_bytes(&args->net, precision, images_per_part);
-    ES_DISPATCH_FUSED(precision, T,
-                      launch.start_shared(fused_head_kernel<T>,
-                                          dim3((unsigned)(args->rows.n_rows * n_parts)),
-                                          ES_FUSED_THREADS, bytes, *args, images_per_part));
+    dim3 grid((unsigned)(args->rows.n_rows * n_parts));
+    if (!is_baseline(&args->net, precision)) {
+        ES_DISPATCH_FUSED(precision, T,
+                          (start<T, AnyHead>(launch, grid, bytes, args, images_per_part)));
+    } else if (precision == ES_DTYPE_BF16) {
+        start<__nv_bfloat16, BaselineHead>(launch, grid, bytes, args, images_per_part);
+    } else {
+        start<__half, BaselineHead>(launch, grid, bytes, args, images_per_part);
+    }
 }

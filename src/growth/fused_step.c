@@ -12,11 +12,14 @@
 // Blocks of threads that share a multiprocessor: as many as their registers allow.
 #define FORWARD_SHARING  3
 #define BACKWARD_SHARING 2
+#define HEAD_SHARING     3
 // Shared memory that the system takes of each block's.
 #define RESERVED_BYTES 1024
 // What a part costs besides its images, in images.
 #define PART_COST           0.7
 #define IMAGES_PER_PART_MAX 16
+#define HEAD_IMAGES_MIN     8 // warps of a block of threads
+#define HEAD_IMAGES_MAX     32
 
 // Images that a block of threads takes at a time, by kernel.
 typedef struct Parts {
@@ -174,11 +177,6 @@ static int64_t count_parts(int64_t n_images, int images) {
 
 typedef size_t (*BytesFunction)(const EsFusedNet *net, EsDtype precision, int block, int n_images);
 
-static size_t head_bytes(const EsFusedNet *net, EsDtype precision, int block, int n_images) {
-    (void)block;
-    return es_fused_head_bytes(net, precision, n_images);
-}
-
 // The number for which the blocks of threads take the fewest turns, a turn being as long as its
 // images and a little more for what a part does once.
 static EsStatus choose_images(const EsFusedNet *net, EsDtype precision, const EsFusedRoom *room,
@@ -207,6 +205,27 @@ static EsStatus choose_images(const EsFusedNet *net, EsDtype precision, const Es
     return ES_STATUS_OK;
 }
 
+// Of the head, where a warp takes an image: one each, and more where blocks of threads would
+// otherwise take turns.
+static EsStatus choose_head_images(const EsFusedNet *net, EsDtype precision,
+                                   const EsFusedRoom *room, int *images) {
+    int64_t n_places = HEAD_SHARING * (int64_t)room->n_units;
+    int n = HEAD_IMAGES_MIN;
+    if (es_fused_head_bytes(net, precision, n) > room->shared_limit) {
+        return ES_FAIL(UNSUPPORTED,
+                       "the end of the host needs %zu bytes of shared memory, the GPU has %zu; "
+                       "fewer channels or classes take less",
+                       es_fused_head_bytes(net, precision, n), room->shared_limit);
+    }
+    while (2 * n <= HEAD_IMAGES_MAX && room->n_rows * count_parts(room->n_images, n) > n_places &&
+           es_fused_head_bytes(net, precision, 2 * n) <=
+               room->shared_limit / HEAD_SHARING - RESERVED_BYTES) {
+        n *= 2;
+    }
+    *images = n;
+    return ES_STATUS_OK;
+}
+
 // n_leaders: rows that compute before the first slot; 2^d times as many behind d of them, all at
 // most.
 static EsStatus choose_parts(const EsFusedNet *net, EsDtype precision, const EsDevice *device,
@@ -221,8 +240,7 @@ static EsStatus choose_parts(const EsFusedNet *net, EsDtype precision, const EsD
         ES_TRY(choose_images(net, precision, &room, es_fused_backward_bytes, BACKWARD_SHARING, b,
                              &parts->backward[b]));
     }
-    ES_TRY(choose_images(net, precision, &room, head_bytes, BACKWARD_SHARING, net->n_blocks - 1,
-                         &parts->head));
+    ES_TRY(choose_head_images(net, precision, &room, &parts->head));
     for (int s = 0; s < net->n_slots; s++) {
         leaders.n_rows = ES_MIN(n_rows, n_leaders << net->place[s].depth);
         ES_TRY(es_fused_seed_images(&net->place[s], precision, &leaders, &parts->seed_forward[s],
