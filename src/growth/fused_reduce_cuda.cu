@@ -1,10 +1,13 @@
 // The parts of the weights' gradients, of host and seeds, added up in their order into the gradient
-// slab. Eight threads share an element: each takes every eighth part, then the eight in turn.
+// slab. The warps of a block share its elements' parts, each takes every eighth; then the eight
+// sums in turn. A lane has four elements, so that few parts are worth a block, or one where there
+// are many.
 #include "growth/fused_kernels.h"
 #include "growth/fused_seed_pack.cuh"
 
-#define ELEMENTS 32
-#define SLICES   (ES_FUSED_THREADS / ELEMENTS)
+#define LANE_ELEMENTS_MAX 4
+// More parts than this: one element per lane, and the more blocks.
+#define FEW_PARTS 64
 
 // Where element i of a convolution's part, [tap][unit][o][c], goes: -1 for padding.
 static __device__ int64_t conv_place(const EsFusedBlock &block, int i) {
@@ -25,10 +28,12 @@ static __device__ int64_t head_place(const EsFusedNet &net, int i) {
 #define JOBS_MAX (ES_FUSED_BLOCKS_MAX + 1 + ES_SLOTS_MAX)
 
 struct ReduceShape {
-    int length[JOBS_MAX]; // of a part
-    int blocks[JOBS_MAX]; // of threads per row
+    int length[JOBS_MAX];        // of a part
+    int lane_elements[JOBS_MAX]; // 1 or LANE_ELEMENTS_MAX
+    int blocks[JOBS_MAX];        // of threads per row
     int blocks_per_row;
     int used[ES_SLOTS_MAX][ES_BLUEPRINT_COUNT]; // of a part, by the blueprint that a row runs
+    int gate_length[ES_SLOTS_MAX];
 };
 
 // Where element i of a job's part goes in an environment's parameters: -1 for padding, and for
@@ -44,10 +49,37 @@ static __device__ int64_t find_place(const EsFusedArguments &args, int row, int 
     return es_seed_part_place(args.net.place[slot_number], es_row_slot(args, row, slot_number), i);
 }
 
+// This warp's share of the sums of elements first + lane + 32 e, e < N: every eighth part. Elements
+// from n_used on give what the last one does.
+template <int N>
+static __device__ __forceinline__ void add_parts(const float *parts, int n_parts, int length,
+                                                 int first, int n_used, double *sums) {
+    int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const float *at[N];
+    double sum[N] = {};
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+        at[e] = parts + (int64_t)warp * length + min(first + lane + 32 * e, n_used - 1);
+    }
+    // 16 loads at a time
+#pragma unroll 16 / N
+    for (int p = warp; p < n_parts; p += ES_FUSED_WARPS) {
+#pragma unroll
+        for (int e = 0; e < N; e++) {
+            sum[e] += (double)*at[e];
+            at[e] += ES_FUSED_WARPS * length;
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+        sums[(warp * N + e) * 32 + lane] = sum[e];
+    }
+}
+
 static __global__ void __launch_bounds__(ES_FUSED_THREADS)
     fused_reduce_kernel(const __grid_constant__ EsFusedArguments args,
                         const __grid_constant__ ReduceShape shape) {
-    __shared__ double sums[SLICES][ELEMENTS];
+    __shared__ double sums[ES_FUSED_WARPS * LANE_ELEMENTS_MAX * 32]; // [warps][elements]
     int row = (int)blockIdx.x / shape.blocks_per_row, at = (int)blockIdx.x % shape.blocks_per_row;
     if (args.rows.n_active != NULL && row >= args.rows.n_active[0]) {
         return;
@@ -57,31 +89,38 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS)
         at -= shape.blocks[job++];
     }
     int slot = job - args.net.n_blocks - 1, length = shape.length[job], n_used = length;
+    int n_elements = 32 * shape.lane_elements[job], first = at * n_elements;
     if (slot >= 0) {
         EsFusedSlot of = es_row_slot(args, row, slot);
         n_used = of.mode == ES_BLEND_NONE ? 0 : shape.used[slot][of.blueprint];
+        // without a gate its sums, which come first, are nobody's
+        if (!es_seed_gate_learns(of) && first + n_elements <= shape.gate_length[slot]) {
+            return;
+        }
     }
-    if (at * ELEMENTS >= n_used) {
+    if (first >= n_used) {
         return;
     }
-    int element = (int)threadIdx.x % ELEMENTS, slice = (int)threadIdx.x / ELEMENTS;
-    int i = at * ELEMENTS + element;
+    int64_t gradients = args.rows.env[row] * args.parameter_stride;
     int n_parts = slot < 0 ? args.n_parts[job] : args.n_seed_parts[slot];
     const float *parts = (slot < 0 ? args.weight_parts[job] : args.seed_parts[slot]) +
-                         (int64_t)row * n_parts * length + i;
-    double sum = 0.0;
-#pragma unroll 16
-    for (int p = slice; i < n_used && p < n_parts; p += SLICES) {
-        sum += (double)parts[(int64_t)p * length];
+                         (int64_t)row * n_parts * length;
+    if (n_elements == 32) {
+        add_parts<1>(parts, n_parts, length, first, n_used, sums);
+    } else {
+        add_parts<LANE_ELEMENTS_MAX>(parts, n_parts, length, first, n_used, sums);
     }
-    sums[slice][element] = sum;
     __syncthreads();
-    int64_t place = slice == 0 && i < n_used ? find_place(args, row, job, i) : (int64_t)-1;
+    int element = (int)threadIdx.x, i = first + element;
+    int64_t place =
+        element < n_elements && i < n_used ? find_place(args, row, job, i) : (int64_t)-1;
     if (place >= 0) {
-        for (int k = 1; k < SLICES; k++) {
-            sum += sums[k][element];
+        double sum = sums[element];
+#pragma unroll
+        for (int k = 1; k < ES_FUSED_WARPS; k++) {
+            sum += sums[k * n_elements + element];
         }
-        args.gradients[args.rows.env[row] * args.parameter_stride + place] = (float)sum;
+        args.gradients[gradients + place] = (float)sum;
     }
 }
 
@@ -101,8 +140,13 @@ extern "C" void es_fused_reduce(EsStream *stream, const EsFusedArguments *args) 
         int slot = job - net->n_blocks - 1;
         shape.length[job] = slot < 0 ? es_fused_part_length(net, job)
                                      : es_fused_seed_part_length(&net->place[slot]);
-        shape.blocks[job] = (int)es_ceil_div(shape.length[job], ELEMENTS);
+        int n_parts = slot < 0 ? args->n_parts[job] : args->n_seed_parts[slot];
+        shape.lane_elements[job] = n_parts > FEW_PARTS ? 1 : LANE_ELEMENTS_MAX;
+        shape.blocks[job] = (int)es_ceil_div(shape.length[job], 32 * shape.lane_elements[job]);
         shape.blocks_per_row += shape.blocks[job];
+        if (slot >= 0) {
+            shape.gate_length[slot] = es_seed_gate_part_length(net->place[slot].n_channels);
+        }
         for (int b = 0; slot >= 0 && b < ES_BLUEPRINT_COUNT; b++) {
             shape.used[slot][b] =
                 es_seed_part_offset(net->place[slot].n_channels, b, es_seed_tensor_count(b));

@@ -101,21 +101,32 @@ static __device__ int es_seed_gradient_place(EsSeedTensor tensor, int i) {
     return i < tensor.n_out ? i : -1;
 }
 
+static __host__ __device__ __forceinline__ int es_seed_gate_part_length(int n_channels) {
+    return es_seed_part_offset(n_channels, ES_SEED_GATE, ES_FUSED_GATE_TENSORS);
+}
+
+static __device__ __forceinline__ bool es_seed_gate_learns(EsFusedSlot slot) {
+    return slot.mode == ES_BLEND_GATE && slot.has_gate;
+}
+
 // Sum i of a part: the offset into an environment's parameters of what it is the gradient of; -1
 // for padding, and for tensors without a gradient in this row.
 static __device__ int64_t es_seed_part_place(const EsFusedPlace &place, EsFusedSlot slot, int i) {
-    for (int network = 0; network < 2; network++) {
-        int blueprint = network == 0 ? ES_SEED_GATE : slot.blueprint;
-        const EsFusedSeed &seed = network == 0 ? place.gate : place.seed[slot.blueprint];
-        for (int k = 0; k < es_seed_tensor_count(blueprint); k++) {
-            EsSeedTensor tensor = es_seed_tensor(place.n_channels, blueprint, k);
-            if (i < tensor.part_length()) {
-                int is_still = network == 0 && !(slot.mode == ES_BLEND_GATE && slot.has_gate);
-                int at = is_still ? -1 : es_seed_gradient_place(tensor, i);
-                return at < 0 ? -1 : seed.offset[k] + at;
-            }
-            i -= tensor.part_length();
+    int gate_length = es_seed_gate_part_length(place.n_channels);
+    bool is_gate = i < gate_length;
+    if (is_gate && !es_seed_gate_learns(slot)) {
+        return -1;
+    }
+    int blueprint = is_gate ? ES_SEED_GATE : slot.blueprint;
+    const EsFusedSeed &seed = is_gate ? place.gate : place.seed[slot.blueprint];
+    i -= is_gate ? 0 : gate_length;
+    for (int k = 0; k < es_seed_tensor_count(blueprint); k++) {
+        EsSeedTensor tensor = es_seed_tensor(place.n_channels, blueprint, k);
+        if (i < tensor.part_length()) {
+            int at = es_seed_gradient_place(tensor, i);
+            return at < 0 ? -1 : seed.offset[k] + at;
         }
+        i -= tensor.part_length();
     }
     return -1;
 }
