@@ -153,25 +153,22 @@ template <typename T, typename Shared>
 static __device__ __forceinline__ void
 sum_norm_gradients(const EsFusedArguments &args, const EsFusedRow &at, int before,
                    const EsFusedBlock &block, const Shared &s, const EsNormTable &norm) {
-    int size = block.out_size, pixels = size * size, stride = block.has_pool ? 2 : 1;
-    int raw_pixels = block.size * block.size;
-    es_channel_sums(
-        block.out_units, at.n_images * pixels, s.kept, es_norm_part(args, at, before),
-        [&](int unit, int i, float(&sums)[2][8]) {
-            int image = s.d_in_tile.image_of(i), pixel = i - image * pixels;
-            int row = s.d_in_tile.row_of(pixel), column = pixel - row * size;
-            const T *raw =
-                es_row_image<T>(args, at, args.memory[before].raw, at.first + image,
-                                block.out_units * raw_pixels) +
-                (unit * raw_pixels + stride * row * block.size + stride * column) * ES_FUSED_UNIT;
-            float z[8], x[8], g[8];
-            es_window_value(norm, unit, raw, block, z, x);
-            es_unit_load(g, s.in + s.d_in_tile.at(image, unit, row, column) * ES_FUSED_UNIT);
+    int pixels = block.out_size * block.out_size, per_image = block.out_units * pixels;
+    const T *picked = es_row_image<T>(args, at, args.memory[before].picked, at.first, per_image);
+    es_channel_sums(block.out_units, at.n_images * pixels, s.kept, es_norm_part(args, at, before),
+                    [&](int unit, int i, float(&sums)[2][8]) {
+                        int image = s.d_in_tile.image_of(i);
+                        int from =
+                            (image * (per_image - pixels) + unit * pixels + i) * ES_FUSED_UNIT;
+                        float z[8], x[8], g[8];
+                        es_unit_load(x, picked + from);
+                        es_norm_apply(norm, unit, x, z);
+                        es_unit_load(g, s.in + from);
 #pragma unroll
-            for (int c = 0; c < 8; c++) {
-                es_norm_add(z[c], x[c], g[c], sums, c);
-            }
-        });
+                        for (int c = 0; c < 8; c++) {
+                            es_norm_add(z[c], x[c], g[c], sums, c);
+                        }
+                    });
 }
 
 // Tables, borders and what the block read.

@@ -119,7 +119,7 @@ static __device__ __forceinline__ float sum_lanes(float (&v)[8]) {
 // What the last block hands on in a row.
 template <typename T> struct HeadMaps {
     const T *maps; // of the part's first image
-    bool is_mixed; // made by a seed; else the raw output of the block
+    bool is_mixed; // made by a seed; else raw values of the block, as its pool picked them
 
     __device__ HeadMaps(const EsFusedArguments &args, const EsFusedRow &at, int b,
                         const EsFusedBlock &block) {
@@ -134,7 +134,7 @@ template <typename T> struct HeadMaps {
                                     args.net.place[block.slot[0]].depth + 1, units);
         } else {
             is_mixed = false;
-            maps = es_row_raw<T>(args, at, b, block.out_units * block.size * block.size);
+            maps = es_row_shared<T>(args, at, memory.picked, args.net.block[b].depth, units);
         }
     }
 };
@@ -149,25 +149,19 @@ struct MapSums {
 // One pixel of one unit of an image.
 template <typename T>
 static __device__ __forceinline__ void add_pixel(const HeadMaps<T> &from, const EsTile &tile,
-                                                 const EsFusedBlock &block, const EsNormTable &norm,
-                                                 int image, int unit, int pixel, MapSums &sums) {
+                                                 const EsNormTable &norm, int image, int unit,
+                                                 int pixel, MapSums &sums) {
     float z[8], x[8];
+    es_unit_load(x,
+                 from.maps + ((image * tile.units + unit) * tile.pixels() + pixel) * ES_FUSED_UNIT);
     if (from.is_mixed) {
-        es_unit_load(z, from.maps +
-                            ((image * tile.units + unit) * tile.pixels() + pixel) * ES_FUSED_UNIT);
 #pragma unroll
         for (int c = 0; c < 8; c++) {
-            sums.all[c] += z[c];
+            sums.all[c] += x[c];
         }
         return;
     }
-    int row = tile.row_of(pixel), column = pixel - row * tile.size;
-    int stride = block.has_pool ? 2 : 1, raw_pixels = block.size * block.size;
-    es_window_value(norm, unit,
-                    from.maps + ((image * tile.units + unit) * raw_pixels +
-                                 stride * row * block.size + stride * column) *
-                                    ES_FUSED_UNIT,
-                    block, z, x);
+    es_norm_apply(norm, unit, x, z);
 #pragma unroll
     for (int c = 0; c < 8; c++) {
         if (!(z[c] <= 0.0f)) {
@@ -181,9 +175,9 @@ static __device__ __forceinline__ void add_pixel(const HeadMaps<T> &from, const 
 // Averages of an image's maps, and what the norm's sums will need: [2][channels], of MapSums. A
 // warp takes four units at a time.
 template <typename T>
-static __device__ __forceinline__ void
-average_maps(const HeadMaps<T> &from, const EsTile &tile, const EsFusedBlock &block,
-             const EsNormTable &norm, int image, float *features, float *open) {
+static __device__ __forceinline__ void average_maps(const HeadMaps<T> &from, const EsTile &tile,
+                                                    const EsNormTable &norm, int image,
+                                                    float *features, float *open) {
     int lane = threadIdx.x % 32, pixels = tile.pixels();
     int n_channels = tile.units * ES_FUSED_UNIT;
     for (int first = 0; first < tile.units; first += 32 / LANES_PER_UNIT) {
@@ -192,7 +186,7 @@ average_maps(const HeadMaps<T> &from, const EsTile &tile, const EsFusedBlock &bl
         for (int turn = 0; turn < pixels; turn += LANES_PER_UNIT) {
             int pixel = turn + lane % LANES_PER_UNIT;
             if (unit < tile.units && pixel < pixels) {
-                add_pixel(from, tile, block, norm, image, unit, pixel, sums);
+                add_pixel(from, tile, norm, image, unit, pixel, sums);
             }
         }
         float total = sum_lanes(sums.all), n_open = sum_lanes(sums.n_open);
@@ -382,7 +376,7 @@ run_images(const EsFusedArguments &args, const EsFusedRow &at, const Shared &s,
         int number = es_row_sample(args, at, image).number;
         float *features = s.features + image * n, *logits = s.d_logits + image * s.n_classes;
         __syncwarp(); // `open` may still be read
-        average_maps(maps, tile, block, norm, image, features, open);
+        average_maps(maps, tile, norm, image, features, open);
         int label = args.labels[number];
         __syncwarp();
         float largest;

@@ -71,6 +71,8 @@ typedef struct EsFusedNet {
 // Memory of a block: [R][N]... of activations, [R]... of sums. T is the precision's type.
 typedef struct EsFusedMemory {
     void *raw;         // T: output of the convolution
+    void *picked;      // T: its value at the pixel that the pool picks of each window; `raw` itself
+                       // in a block without a pool
     void *middle;      // T: after the slot before the pool, and the pool; rows that mix there
     void *out;         // T: after the slot after the pool; rows that mix there
     void *d_middle;    // T: gradient of `middle`, where a seed after the pool mixes

@@ -94,13 +94,6 @@ static __device__ __forceinline__ const T *es_row_shared(const EsFusedArguments 
     return (const T *)memory + image * (int64_t)image_units * ES_FUSED_UNIT;
 }
 
-// The same in the raw output of block b.
-template <typename T>
-static __device__ __forceinline__ const T *
-es_row_raw(const EsFusedArguments &args, const EsFusedRow &at, int b, int image_units) {
-    return es_row_shared<T>(args, at, args.memory[b].raw, args.net.block[b].depth, image_units);
-}
-
 // Every thread calls, after the block's results are written: true in all threads of the block that
 // is the last of its row. What the other blocks of the row wrote is then visible. Ends with a
 // barrier.
@@ -220,14 +213,15 @@ static __device__ __forceinline__ bool es_is_larger(float value, float best) {
 
 // --- what a block hands on ---
 
-// Rectified maps of block b before its pool, of the part's images into a tile of out_units units of
-// its size (any border).
+// Normalised and rectified: block b's maps before its pool out of `raw`, or what it hands on
+// without a seed out of `picked`, of the part's images into a tile of out_units units of that size
+// (any border).
 template <typename T>
 static __device__ __forceinline__ void
-es_load_rectified(const EsFusedArguments &args, const EsFusedRow &at, int b,
+es_load_rectified(const EsFusedArguments &args, const EsFusedRow &at, int b, const void *memory,
                   const EsNormTable &table, T *tile, const EsTile &shape) {
     int pixels = shape.pixels(), count = at.n_images * pixels, per_image = shape.units * pixels;
-    const T *raw = es_row_raw<T>(args, at, b, per_image);
+    const T *raw = es_row_shared<T>(args, at, memory, args.net.block[b].depth, per_image);
     EsSpread mine = es_spread(count);
     for (int unit = mine.unit; unit < shape.units; unit += mine.unit_step) {
         EsNormUnit norm(table, unit);
@@ -272,36 +266,6 @@ es_window_choose(const EsNormUnit &norm, const float (&x)[4][8], float (&z)[8], 
     }
 }
 
-// The same from memory; x is the winner's raw value.
-template <typename T>
-static __device__ __forceinline__ void es_window_largest(const EsNormTable &table, int unit,
-                                                         const T *raw, int size, float (&z)[8],
-                                                         float (&x)[8], int (&winner)[8]) {
-    float window[4][8];
-    es_window_load(raw, size, window);
-    es_window_choose(EsNormUnit(table, unit), window, z, winner);
-#pragma unroll
-    for (int c = 0; c < 8; c++) {
-        x[c] = winner[c] < 2 ? (winner[c] == 0 ? window[0][c] : window[1][c])
-                             : (winner[c] == 2 ? window[2][c] : window[3][c]);
-    }
-}
-
-// Where what a block hands on at one pixel comes from, without seeds: the winner of its window, or
-// the pixel itself in a block without a pool.
-template <typename T>
-static __device__ __forceinline__ void es_window_value(const EsNormTable &table, int unit,
-                                                       const T *raw, const EsFusedBlock &block,
-                                                       float (&z)[8], float (&x)[8]) {
-    if (block.has_pool) {
-        int winner[8];
-        es_window_largest(table, unit, raw, block.size, z, x, winner);
-    } else {
-        es_unit_load(x, raw);
-        es_norm_apply(table, unit, x, z);
-    }
-}
-
 // Add a pixel's share to the sums of d_z and d_z x: the gradient g of its rectified z counts where
 // z is above 0. es_norm_add_parts makes x_hat of x.
 static __device__ __forceinline__ void es_norm_add(float z, float x, float g, float (&sums)[2][8],
@@ -309,48 +273,6 @@ static __device__ __forceinline__ void es_norm_add(float z, float x, float g, fl
     float d_z = z > 0.0f ? g : 0.0f;
     sums[0][c] += d_z;
     sums[1][c] = fmaf(d_z, x, sums[1][c]);
-}
-
-// What block b hands on without a seed: normalised, rectified, pooled.
-template <typename T>
-static __device__ __forceinline__ void
-es_load_pooled(const EsFusedArguments &args, const EsFusedRow &at, int b, const EsFusedBlock &block,
-               const EsNormTable &table, T *tile, const EsTile &shape) {
-    if (!block.has_pool) {
-        es_load_rectified(args, at, b, table, tile, shape);
-        return;
-    }
-    int pixels = shape.pixels(), count = at.n_images * pixels, raw_size = block.size;
-    int raw_pixels = raw_size * raw_size, per_image = shape.units * raw_pixels;
-    const T *raw = es_row_raw<T>(args, at, b, per_image);
-    EsSpread mine = es_spread(count);
-    for (int unit = mine.unit; unit < shape.units; unit += mine.unit_step) {
-        EsNormUnit norm(table, unit);
-        for (int i = mine.first; i < count; i += mine.step) {
-            int image = shape.image_of(i), pixel = i - image * pixels;
-            int row = shape.row_of(pixel), column = pixel - row * shape.size;
-            float x[4][8], z[8];
-            es_window_load(
-                raw + (image * per_image + unit * raw_pixels + 2 * row * raw_size + 2 * column) *
-                          ES_FUSED_UNIT,
-                raw_size, x);
-            norm.apply(x[0], z);
-#pragma unroll
-            for (int k = 1; k < 4; k++) {
-                float z_k[8];
-                norm.apply(x[k], z_k);
-#pragma unroll
-                for (int c = 0; c < 8; c++) {
-                    z[c] = es_is_larger(z_k[c], z[c]) ? z_k[c] : z[c];
-                }
-            }
-#pragma unroll
-            for (int c = 0; c < 8; c++) {
-                z[c] = es_rectified(z[c]);
-            }
-            es_unit_store(tile + shape.at(image, unit, row, column) * ES_FUSED_UNIT, z);
-        }
-    }
 }
 
 // Maps of the part's images out of activation memory [unit][pixel], written behind `depth` slots,
@@ -402,7 +324,7 @@ es_load_handed_on(const EsFusedArguments &args, const EsFusedRow &at, int b,
         int depth = args.net.place[block.slot[0]].depth + 1;
         es_load_maps(args, at, args.memory[b].middle, depth, tile, shape);
     } else {
-        es_load_pooled(args, at, b, block, table, tile, shape);
+        es_load_rectified(args, at, b, args.memory[b].picked, table, tile, shape);
     }
 }
 
@@ -443,18 +365,18 @@ static __device__ __forceinline__ EsFusedSample es_row_sample(const EsFusedArgum
     return sample;
 }
 
-// The bytes of four neighbouring pixels of one channel as the crop shows them; black outside.
+// The bytes of four neighbouring pixels of one channel as the crop shows them; black outside. Sizes
+// and `column` are multiples of 4: the four are in two aligned words of the source.
 static __device__ __forceinline__ uint32_t es_load_bytes(const unsigned char *channel, int size,
                                                          const EsCrop &crop, int row, int column) {
-    if ((crop.row | crop.column | crop.flip) == 0) {
-        return *(const uint32_t *)(channel + row * size + column);
-    }
-    uint32_t bytes = 0;
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-        bytes |= (uint32_t)es_gather_pixel(channel, size, size, crop, row, column + k) << 8 * k;
-    }
-    return bytes;
+    int from_row = row + crop.row;
+    int first = (crop.flip ? size - 4 - column : column) + crop.column; // leftmost in the source
+    int word = first >> 2, n_words = (unsigned)from_row < (unsigned)size ? size / 4 : 0;
+    const uint32_t *words = (const uint32_t *)(channel + from_row * size);
+    uint32_t left = (unsigned)word < (unsigned)n_words ? words[word] : 0;
+    uint32_t right = (unsigned)(word + 1) < (unsigned)n_words ? words[word + 1] : 0;
+    uint32_t bytes = __funnelshift_r(left, right, 8 * (unsigned)(first & 3));
+    return crop.flip ? __byte_perm(bytes, 0, 0x0123) : bytes;
 }
 
 // The part's images into a tile of one unit: (byte / 255 - mean) inv_std, as one multiply-add. A

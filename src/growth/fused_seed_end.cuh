@@ -62,44 +62,15 @@ template <typename T> struct EsSeedEnd {
     }
 };
 
-// A slot after the pool: each gradient belongs to the winner of its window.
+// With the sums for the host's batch norm: `memory` has the raw values that the slot's input was
+// made of.
 template <bool IS_LINE, typename T, typename P>
-static __device__ __noinline__ void es_seed_end_pooled(const EsSeedWork<T, P> &w,
-                                                       EsSeedEnd<T> end) {
-    const EsFusedBlock &block = *w.block;
-    EsTile map = w.map();
-    int pixels = map.pixels(), size = block.size, step = block.has_pool ? 2 : 1;
-    EsNormTable table = es_norm_table(w.s.host_norm, map.units);
-    const T *raw = es_row_image<T>(*w.args, w.at, w.args->memory[w.place->block].raw, w.at.first,
-                                   map.units * size * size);
-    es_seed_sums(map.units, w.at.n_images * pixels, w.s.kept,
-                 es_norm_part(*w.args, w.at, w.place->block), [&](int unit) {
-                     return [&, unit](int i, float(&sums)[2][8]) {
-                         int image = map.image_of(i), pixel = i - image * pixels;
-                         int row = map.row_of(pixel), column = pixel - row * map.size;
-                         int of = image * map.units + unit;
-                         float g[8], x[8], z[8];
-                         es_window_value(table, unit,
-                                         raw + (of * size * size + step * (row * size + column)) *
-                                                   ES_FUSED_UNIT,
-                                         block, z, x);
-                         end.template finish<IS_LINE>(of, pixel, g);
-#pragma unroll
-                         for (int c = 0; c < 8; c++) {
-                             es_norm_add(z[c], x[c], g[c], sums, c);
-                         }
-                     };
-                 });
-    es_norm_finish_sums(*w.args, w.at, w.place->block);
-}
-
-template <bool IS_LINE, typename T, typename P>
-static __device__ __noinline__ void es_seed_end_full(const EsSeedWork<T, P> &w, EsSeedEnd<T> end) {
+static __device__ __noinline__ void es_seed_end_sums(const EsSeedWork<T, P> &w, EsSeedEnd<T> end,
+                                                     void *memory) {
     EsTile map = w.map();
     int pixels = map.pixels();
     EsNormTable table = es_norm_table(w.s.host_norm, map.units);
-    const T *raw = es_row_image<T>(*w.args, w.at, w.args->memory[w.place->block].raw, w.at.first,
-                                   map.image_units());
+    const T *raw = es_row_image<T>(*w.args, w.at, memory, w.at.first, map.image_units());
     es_seed_sums(map.units, w.at.n_images * pixels, w.s.kept,
                  es_norm_part(*w.args, w.at, w.place->block), [=](int unit) {
                      EsNormUnit norm(table, unit);
@@ -146,10 +117,11 @@ static __device__ void es_seed_end_any(const EsSeedWork<T, P> &w, const T *besid
                         w.s.offset,
                         w.s.x,
                         w.padded()};
+    const EsFusedMemory &memory = w.args->memory[w.place->block];
     if (!w.place->is_after_pool) {
-        es_seed_end_full<IS_LINE>(w, end);
+        es_seed_end_sums<IS_LINE>(w, end, memory.raw);
     } else if (!es_row_mixes(*w.args, w.at.row, w.block->slot[0])) {
-        es_seed_end_pooled<IS_LINE>(w, end);
+        es_seed_end_sums<IS_LINE>(w, end, memory.picked);
     } else {
         es_seed_end_alone<IS_LINE>(w, end);
     }

@@ -5,20 +5,6 @@
 
 #include "growth/fused_seed_pass.cuh"
 
-// Zero the border of a tile, a thread per unit of it: top row, bottom row, then the sides.
-template <typename T>
-static __device__ __forceinline__ void es_seed_clear_border(T *tile, EsTile shape, int n_images) {
-    int side = shape.side(), size = shape.size, n_units = shape.border * n_images * shape.units;
-    int width = 4 * (size + 1);
-    for (int unit = 0; unit < n_units; unit++) {
-        for (int i = threadIdx.x; i < width; i += ES_FUSED_THREADS) {
-            int j = i - 2 * side, at = i < side ? i : i + side * (side - 2);
-            at = j < 0 ? at : (j % 2 == 0 ? 0 : side - 1) + side * (1 + j / 2);
-            es_unit_zero(tile + (unit * side * side + at) * ES_FUSED_UNIT);
-        }
-    }
-}
-
 // Gamma of a blueprint's last norm; beta is the tensor behind it. -1: there is none.
 static __device__ __forceinline__ int es_seed_norm_tensor(int blueprint) {
     switch (blueprint) {
@@ -58,21 +44,21 @@ static __device__ __noinline__ void es_seed_load(const EsSeedWork<T, P> &w) {
     if (es_seed_norm_tensor(w.slot.blueprint) >= 0) {
         es_seed_load_norm(w, w.s.norm[0], es_seed_norm_tensor(w.slot.blueprint));
     }
-    es_seed_clear_border<T>(w.s.x, w.padded(), n_images);
+    es_tile_clear_border<T>(w.s.x, w.padded(), n_images);
     switch (w.slot.blueprint) {
     case ES_BLUEPRINT_CONV_HEAVY:
         es_seed_load_norm(w, w.s.norm[1], 1);
-        es_seed_clear_border<T>(w.s.n, w.padded(), n_images);
-        es_seed_clear_border<T>(w.s.c, w.branch_tile(), n_images);
+        es_tile_clear_border<T>(w.s.n, w.padded(), n_images);
+        es_tile_clear_border<T>(w.s.c, w.branch_tile(), n_images);
         break;
     case ES_BLUEPRINT_CONV_LIGHT:
-        es_seed_clear_border<T>(w.s.c, w.branch_tile(), n_images);
+        es_tile_clear_border<T>(w.s.c, w.branch_tile(), n_images);
         break;
     case ES_BLUEPRINT_DEPTHWISE:
-        es_seed_clear_border<T>(w.s.n, w.padded(), n_images);
+        es_tile_clear_border<T>(w.s.n, w.padded(), n_images);
         break;
     case ES_BLUEPRINT_BOTTLENECK:
-        es_seed_clear_border<T>(w.s.n, w.narrow_padded(), n_images);
+        es_tile_clear_border<T>(w.s.n, w.narrow_padded(), n_images);
         break;
     default:
         break;
@@ -87,7 +73,7 @@ static __device__ __noinline__ void es_seed_load(const EsSeedWork<T, P> &w) {
     if (w.place->is_after_pool) {
         es_load_handed_on<T>(args, w.at, b, *w.block, 1, table, w.s.x, w.padded());
     } else {
-        es_load_rectified<T>(args, w.at, b, table, w.s.x, w.padded());
+        es_load_rectified<T>(args, w.at, b, args.memory[b].raw, table, w.s.x, w.padded());
     }
     __syncthreads();
 }

@@ -284,6 +284,7 @@ static void place_block(EsFusedStep *fused, Slab *slab, int b, int64_t n_trained
     int64_t full = channels * block->size * block->size;
     int64_t handed = channels * block->out_size * block->out_size;
     memory->raw = take(slab, n_held * full, bytes);
+    memory->picked = block->has_pool ? take(slab, n_held * handed, bytes) : memory->raw;
     memory->middle = block->slot[0] >= 0 ? take(slab, n_held * handed, bytes) : NULL;
     memory->out = block->slot[1] >= 0 ? take(slab, n_held * handed, bytes) : NULL;
     memory->d_middle = block->slot[1] >= 0 ? take(slab, n_trained * handed, bytes) : NULL;

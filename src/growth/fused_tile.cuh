@@ -164,6 +164,21 @@ static __device__ __forceinline__ void es_tile_clear(T *tile, EsTile shape, int 
     }
 }
 
+// Zero the borders alone, where everything inside is written anyway; a warp per map: top row,
+// bottom row, then the sides.
+template <typename T>
+static __device__ __forceinline__ void es_tile_clear_border(T *tile, const EsTile &shape,
+                                                            int n_images) {
+    int side = shape.side(), n_maps = shape.border * n_images * shape.units;
+    for (int map = threadIdx.x / 32; map < n_maps; map += ES_FUSED_WARPS) {
+        for (int i = threadIdx.x % 32; i < 4 * (side - 1); i += 32) {
+            int j = i - 2 * side, at = i < side ? i : i + side * (side - 2);
+            at = j < 0 ? at : (j % 2 == 0 ? 0 : side - 1) + side * (1 + j / 2);
+            es_unit_zero(tile + (map * side * side + at) * ES_FUSED_UNIT);
+        }
+    }
+}
+
 // Where each unit of a convolution's inputs lies: tap by tap, unit by unit, in elements from a
 // pixel's own unit 0. [kernel^2 * units], one more when that is odd.
 static __host__ __device__ __forceinline__ int es_tap_units(EsTile in, int kernel) {

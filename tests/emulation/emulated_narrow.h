@@ -119,6 +119,20 @@ ES_EMULATED_OPERATIONS(ES_EMULATED_2, ES_EMULATED_3)
 #undef ES_EMULATED_3
 #undef ES_EMULATED_OPERATIONS
 
+// NaN of any one; as the hardware has it, all bits but the sign set.
+template <typename T>
+static inline EsNarrowPair<T> __hmax2_nan(EsNarrowPair<T> a, EsNarrowPair<T> b) {
+    EsNarrowPair<T> larger = __hmax2(a, b);
+    const T nan = T::from_bits(0x7FFF);
+    if (isnan((float)a.x) || isnan((float)b.x)) {
+        larger.x = nan;
+    }
+    if (isnan((float)a.y) || isnan((float)b.y)) {
+        larger.y = nan;
+    }
+    return larger;
+}
+
 template <typename T> static inline float __low2float(EsNarrowPair<T> v) { return v.x; }
 template <typename T> static inline float __high2float(EsNarrowPair<T> v) { return v.y; }
 template <typename T> static inline EsNarrowPair<T> __hneg2(EsNarrowPair<T> v) {
