@@ -20,6 +20,13 @@ template <typename T> static __device__ __forceinline__ T *es_shared(T *pointer)
     return pointer;
 }
 
+// The same for memory of the device: what is stored there is then no obstacle to loads from shared
+// memory that come after it.
+template <typename T> static __device__ __forceinline__ T *es_global(T *pointer) {
+    __builtin_assume(__isGlobal(pointer));
+    return pointer;
+}
+
 template <typename T> struct EsSharedPointer {
     T *pointer;
 
@@ -48,7 +55,7 @@ struct EsGroupNorm {
 template <typename T> struct EsSeedShared {
     EsSharedPointer<T> x, n, c, a, d;
     EsSharedPointer<T> zeros;     // a unit
-    EsSharedPointer<int> offsets; // of taps
+    EsSharedPointer<int> offsets; // tables of them, one after the other (es_seed_table)
     EsSharedPointer<float> host_norm;
     EsSharedPointer<float> kept, scratch;
     EsSharedPointer<float> taps; // float: depthwise weights [tap][channels of units]
@@ -68,16 +75,37 @@ template <typename T> struct EsSeedShared {
     void carve(const EsFusedPlace &place, int n_images, int is_backward);
 };
 
-// Shared memory of es_tile_weight_gradient for any layer of a blueprint.
-static size_t es_seed_scratch_bytes(int units, int narrow_units) {
+// Offsets of taps (es_tap_offsets) of a blueprint's convolutions: all its 3x3 ones read tiles of
+// one shape, 1x1 ones three.
+enum EsSeedTable {
+    ES_SEED_TAPS_3X3,
+    ES_SEED_TAPS_PADDED, // 1x1, of the place's channels with a border
+    ES_SEED_TAPS_MAP,    // without one
+    ES_SEED_TAPS_NARROW, // of the bottleneck
+    ES_SEED_TABLES
+};
+
+// Where a table begins.
+static __host__ __device__ __forceinline__ int es_seed_table(int units, int table) {
+    return table == ES_SEED_TAPS_3X3 ? 0 : 9 * units + 1 + (table - 1) * (units + 1);
+}
+
+// Shared memory of es_tile_weight_gradient for any layer of a blueprint, and of what
+// fused_seed_weights.cuh has in its place where shapes are known.
+template <typename T>
+static size_t es_seed_scratch_bytes(const EsFusedPlace &place, int narrow_units) {
+    int units = place.units, known_units = 0;
+    ES_DISPATCH_PLACE(place, T, P, known_units = P::UNITS);
     const size_t bytes[] = {
         es_weight_scratch_bytes(9 * units, units), es_weight_scratch_bytes(units, units),
         es_weight_scratch_bytes(9 * narrow_units, narrow_units),
         es_weight_scratch_bytes(units, narrow_units), es_weight_scratch_bytes(narrow_units, units),
         // depthwise: a job per unit, as many as an output of two units has tens of taps
-        es_weight_scratch_bytes(ES_FUSED_TAPS * units, 2)};
+        es_weight_scratch_bytes(ES_FUSED_TAPS * units, 2),
+        // four sums per warp, unit of the input and lane
+        (size_t)(ES_FUSED_WARPS * known_units * 32) * sizeof(float4)};
     size_t most = 0;
-    for (int i = 0; i < 6; i++) {
+    for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++) {
         most = bytes[i] > most ? bytes[i] : most;
     }
     return most;
@@ -107,11 +135,11 @@ void EsSeedShared<T>::carve(const EsFusedPlace &place, int n_images, int is_back
     a.pointer = carve.take<T>(is_backward ? plain : 0);
     d.pointer = carve.take<T>(is_backward ? plain : 0);
     zeros.pointer = carve.take<T>(ES_FUSED_UNIT);
-    offsets.pointer = carve.take<int>(9 * (size_t)place.units + 1);
+    offsets.pointer = carve.take<int>((size_t)es_seed_table(place.units, ES_SEED_TABLES));
     host_norm.pointer = carve.take<float>(4 * (size_t)place.units * ES_FUSED_UNIT);
     kept.pointer = carve.take<float>(16 * (size_t)es_seed_tasks_max(n_images, place.units));
     scratch.pointer = carve.take<float>(
-        is_backward && sizeof(T) < 4 ? es_seed_scratch_bytes(place.units, narrow_units) / 4 : 0);
+        is_backward && sizeof(T) < 4 ? es_seed_scratch_bytes<T>(place, narrow_units) / 4 : 0);
     stride = place.units * ES_FUSED_UNIT;
     size_t vector = (size_t)n_images * stride;
     totals.pointer = carve.take<float>(2 * vector);
@@ -139,18 +167,27 @@ void EsSeedShared<T>::carve(const EsFusedPlace &place, int n_images, int is_back
     per_channel = 1.0f / (float)width;
 }
 
+// A piece of the plan's in a block's shared memory.
+template <typename T>
+static __device__ __forceinline__ T *es_seed_piece(unsigned char *memory,
+                                                   const EsSharedPointer<T> &of) {
+    return (T *)(memory + (size_t)of.pointer);
+}
+
 // --- a launch ---
 
 // What all blocks of threads at a slot share, made on the host.
 template <typename T> struct EsSeedPlan {
     EsSeedShared<T> shared;
+    int images_per_part, n_parts;           // of a row
     int gate_offset[ES_FUSED_GATE_TENSORS]; // in a part
     struct {
         int kernel[ES_FUSED_TENSORS_MAX], part_offset[ES_FUSED_TENSORS_MAX];
         int packed[ES_FUSED_TENSORS_MAX][2]; // from the start of the place
     } seed[ES_BLUEPRINT_COUNT];
 
-    EsSeedPlan(const EsFusedPlace &place, int images_per_part, int is_backward) {
+    EsSeedPlan(const EsFusedPlace &place, int n_images, int per_part, int is_backward)
+        : images_per_part(per_part), n_parts((n_images + per_part - 1) / per_part) {
         shared.carve(place, images_per_part, is_backward);
         for (int k = 0; k < ES_FUSED_GATE_TENSORS; k++) {
             gate_offset[k] = es_seed_part_offset(place.n_channels, ES_SEED_GATE, k);
@@ -171,29 +208,41 @@ template <typename T> struct EsSeedPlan {
 
 // --- work ---
 
+// Where the images of a part lie in memory, from the first on.
+template <typename T> struct EsSeedMemory {
+    const T *raw;      // values of the host's convolution that the slot's input is made of
+    T *output;         // y, behind the pool where one follows
+    uint16_t *winners; // of a pool's windows, [image-unit][pixel of the pooled map]; nullable
+    // backward
+    const T *d_output;   // gradient of `output`; NULL: the head's
+    const float *d_head; // vectors
+    T *d_input;          // gradient of what entered the slot
+    float *norm_part;    // sums for the host's batch norm; NULL where another slot makes them
+};
+
 // In shared memory of the block, the same for all its threads. P is the place's EsPlaceShape.
+// Whatever is needed of the launch's arguments is here: through a pointer each of them would be a
+// load from memory.
 template <typename T, typename P> struct EsSeedWork {
-    const EsFusedArguments *args;
-    const EsFusedPlace *place;
-    const EsFusedBlock *block;
     EsFusedRow at;
     EsFusedSlot slot; // mode GATE only where there is a gate
     int is_mixed;     // else the seed is incubated
-    int is_backward;
-    const float *parameters;
+    int is_backward, is_tf32, is_after_pool;
+    int n_channels;
+    EsFusedBlock block; // of the host
+    EsSeedMemory<T> memory;
     float *part;               // backward: where gradients go
     float mix;                 // norm: tanh(g)
     EsSharedPointer<T> branch; // what the last norm, or attention, reads, in branch_tile
     int branch_border;
     int kernel[ES_FUSED_TENSORS_MAX];
+    const float *parameter[ES_FUSED_TENSORS_MAX], *gate_parameter[ES_FUSED_GATE_TENSORS];
     const unsigned char *packed[ES_FUSED_TENSORS_MAX][2]; // forward and mirrored
     int part_offset[ES_FUSED_TENSORS_MAX], gate_offset[ES_FUSED_GATE_TENSORS];
     EsSeedShared<T> s;
 
     __device__ int units() const { return P::UNITS > 0 ? P::UNITS : s.map.units; }
-    __device__ int channels() const {
-        return P::UNITS > 0 ? P::UNITS * ES_FUSED_UNIT : place->n_channels;
-    }
+    __device__ int channels() const { return P::UNITS > 0 ? P::UNITS * ES_FUSED_UNIT : n_channels; }
     // Floats of a vector's image.
     __device__ int stride() const { return units() * ES_FUSED_UNIT; }
     __device__ EsTile tile(EsTile stored) const {
@@ -210,6 +259,13 @@ template <typename T, typename P> struct EsSeedWork {
     __device__ EsTile narrow() const { return tile(s.narrow); }
     __device__ EsTile narrow_padded() const { return tile(s.narrow_padded); }
     __device__ EsTile branch_tile() const { return wide(branch_border); }
+    // What a pool behind the slot makes of its maps.
+    __device__ EsTile pooled() const {
+        return P::UNITS > 0
+                   ? EsTile{P::UNITS, P::SIZE / 2, 0}
+                   : EsTile{s.map.units, block.out_size, 0, block.by_out_size, block.by_out_pixels};
+    }
+    __device__ bool is_pooled() const { return !is_after_pool && block.has_pool; }
 
     // Of image-unit `unit`; of element i of a vector.
     __device__ int image_of(int unit) const {
@@ -228,99 +284,12 @@ template <typename T, typename P> struct EsSeedWork {
 // Tensor k of the row's seed, or of its gate.
 template <typename T, typename P>
 static __device__ __forceinline__ const float *es_seed_parameter(const EsSeedWork<T, P> &w, int k) {
-    return w.parameters + w.place->seed[w.slot.blueprint].offset[k];
+    return w.parameter[k];
 }
 
 template <typename T, typename P>
 static __device__ __forceinline__ const float *es_gate_parameter(const EsSeedWork<T, P> &w, int k) {
-    return w.parameters + w.place->gate.offset[k];
-}
-
-// w.s = the plan's, with pointers into `memory`, a thread per word.
-template <typename T>
-static __device__ __forceinline__ void
-es_seed_place(EsSeedShared<T> &s, const EsSeedShared<T> &plan, unsigned char *memory) {
-    constexpr int N_WORDS = (int)(sizeof plan / sizeof(uint64_t));
-    constexpr int N_POINTERS = (int)(offsetof(EsSeedShared<T>, map) / sizeof(uint64_t));
-    static_assert(sizeof plan % sizeof(uint64_t) == 0 && N_WORDS <= ES_FUSED_THREADS, "");
-    int i = threadIdx.x;
-    if (i < N_WORDS) {
-        uint64_t word;
-        memcpy(&word, (const uint64_t *)&plan + i, sizeof word);
-        word += i < N_POINTERS ? (uint64_t)memory : 0;
-        memcpy((uint64_t *)&s + i, &word, sizeof word);
-    }
-}
-
-// Tables of the row's blueprint.
-template <typename T, typename P>
-static __device__ __forceinline__ void es_seed_tables(const EsSeedPlan<T> &plan, int blueprint,
-                                                      const unsigned char *packed,
-                                                      EsSeedWork<T, P> &w) {
-    int k = threadIdx.x;
-    if (k < ES_FUSED_TENSORS_MAX) {
-        w.kernel[k] = plan.seed[blueprint].kernel[k];
-        w.part_offset[k] = plan.seed[blueprint].part_offset[k];
-        w.packed[k][0] = packed + plan.seed[blueprint].packed[k][0];
-        w.packed[k][1] = packed + plan.seed[blueprint].packed[k][1];
-    }
-    if (k < ES_FUSED_GATE_TENSORS) {
-        w.gate_offset[k] = plan.gate_offset[k];
-    }
-}
-
-// Where the last norm, or attention, reads.
-template <typename T, typename P>
-static __device__ __forceinline__ void es_seed_branch(const EsSeedShared<T> &plan,
-                                                      unsigned char *memory, int blueprint,
-                                                      EsSeedWork<T, P> &w) {
-    bool is_alone = blueprint == ES_BLUEPRINT_NORM || blueprint == ES_BLUEPRINT_ATTENTION;
-    bool is_narrow = blueprint == ES_BLUEPRINT_BOTTLENECK && !w.is_backward;
-    bool is_padded = is_alone || (w.is_backward && (blueprint == ES_BLUEPRINT_CONV_LIGHT ||
-                                                    blueprint == ES_BLUEPRINT_CONV_HEAVY));
-    const EsSharedPointer<T> &of = is_alone ? plan.x : is_narrow ? plan.n : plan.c;
-    w.branch.pointer = (T *)(memory + (size_t)of.pointer);
-    w.branch_border = is_padded;
-}
-
-// False in rows that have nothing to do here. Ends with a barrier. Warps fill different parts of w.
-template <typename T, typename P>
-static __device__ bool es_seed_begin(const EsFusedArguments &args, const EsSeedPlan<T> &plan,
-                                     int slot_number, int images_per_part, int is_backward,
-                                     unsigned char *memory, EsSeedWork<T, P> &w) {
-    EsFusedRow at;
-    if (!es_row_begin(args, images_per_part, args.net.n_blocks + slot_number, at)) {
-        return false;
-    }
-    EsFusedSlot slot = es_row_slot(args, at.row, slot_number);
-    int is_mixed = es_slot_mixes(slot), k = threadIdx.x;
-    if (!is_mixed && !(is_backward && slot.mode == ES_BLEND_INCUBATE)) {
-        return false;
-    }
-    const EsFusedPlace &place = args.net.place[slot_number];
-    const float *parameters = es_row_parameters(args, at);
-    es_seed_place(w.s, plan.shared, memory);
-    es_seed_tables(plan, slot.blueprint,
-                   args.seed_packed + at.env * args.net.seed_packed_bytes + place.packed, w);
-    if (k == ES_FUSED_THREADS - 32) {
-        w.mix = slot.blueprint == ES_BLUEPRINT_NORM
-                    ? tanhf(parameters[place.seed[ES_BLUEPRINT_NORM].offset[2]])
-                    : 0.0f;
-    }
-    if (k == ES_FUSED_THREADS - 64) {
-        slot.mode = slot.mode == ES_BLEND_GATE && !slot.has_gate ? ES_BLEND_ADD : slot.mode;
-        w.args = &args;
-        w.place = &place;
-        w.block = &args.net.block[place.block];
-        w.at = at;
-        w.slot = slot;
-        w.is_mixed = is_mixed;
-        w.is_backward = is_backward;
-        w.parameters = parameters;
-        es_seed_branch(plan.shared, memory, slot.blueprint, w);
-    }
-    __syncthreads();
-    return true;
+    return w.gate_parameter[k];
 }
 
 #endif

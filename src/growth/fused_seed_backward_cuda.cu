@@ -2,6 +2,7 @@
 // where it mixes, of what entered the slot. Tiles are reused as fused_seed.cuh says.
 #include "growth/fused_names.h"
 #include "growth/fused_seed_end.cuh"
+#include "growth/fused_seed_weights.cuh"
 
 // --- layers ---
 
@@ -10,15 +11,20 @@
 template <typename T, typename P>
 static __device__ __noinline__ void weight_gradient(const EsSeedWork<T, P> &w, int k, const T *in,
                                                     EsTile in_tile, const T *d, EsTile d_tile) {
-    int kernel = w.kernel[k], n_images = w.at.n_images, is_tf32 = w.args->is_tf32;
+    int kernel = w.kernel[k], n_images = w.at.n_images, is_tf32 = w.is_tf32;
     float *part = es_seed_part(w, k), *scratch = w.s.scratch;
     const T *zeros = w.s.zeros;
-    int *offsets = w.s.offsets;
+    const int *offsets = es_seed_taps(w, in_tile, kernel);
+    bool is_wide = in_tile.units == P::UNITS && d_tile.units == P::UNITS;
+    if constexpr (P::UNITS > 0) {
+        if (kernel == 1 && is_wide) {
+            es_seed_point_gradient<T, P>(w, in, in_tile, d, d_tile, part);
+            return;
+        }
+    }
     in = es_shared(in), d = es_shared(d);
     __syncthreads();
-    es_tap_offsets(offsets, in_tile, kernel);
-    __syncthreads();
-    if (P::UNITS > 0 && kernel == 3 && in_tile.units == P::UNITS && d_tile.units == P::UNITS) {
+    if (P::UNITS > 0 && kernel == 3 && is_wide) {
         es_tile_weight_gradient(in, w.wide(in_tile.border), offsets, 9 * P::UNITS, d,
                                 w.wide(d_tile.border), n_images, zeros, scratch, part, is_tf32);
         return;
@@ -113,15 +119,15 @@ static __device__ __noinline__ void differentiate_conv(const EsSeedWork<T, P> &w
 // input. Begins with a barrier.
 template <typename T, typename P>
 static __device__ __noinline__ void depthwise_weight_gradient(const EsSeedWork<T, P> &w) {
-    EsTile padded = w.padded(), one = padded;
+    EsTile padded = w.padded();
     const T *x = w.s.x, *d_m = w.s.n, *zeros = w.s.zeros;
-    int *offsets = w.s.offsets;
-    one.units = 1;
-    __syncthreads();
-    es_tap_offsets(offsets, one, 3);
-    __syncthreads();
-    es_tile_depthwise_gradient(x, padded, offsets, d_m, padded, w.at.n_images, zeros, w.s.scratch,
-                               es_seed_part(w, 0));
+    if constexpr (P::UNITS > 0) {
+        es_seed_depthwise_gradient<T, P>(w, x, d_m, es_seed_part(w, 0));
+    } else {
+        __syncthreads();
+        es_tile_depthwise_gradient(x, padded, w.s.offsets, d_m, padded, w.at.n_images, zeros,
+                                   w.s.scratch, es_seed_part(w, 0));
+    }
 }
 
 // float: two taps of every channel at a time.
@@ -169,7 +175,7 @@ template <typename T, typename P>
 static __device__ __noinline__ void differentiate_bottleneck(const EsSeedWork<T, P> &w) {
     EsTile narrow = w.narrow(), narrow_padded = w.narrow_padded(), map = w.map();
     T *r1 = w.s.n, *r2 = w.s.a, *d_branch = w.s.d, *d_r2 = w.s.c, *d_r1 = w.s.a;
-    T *beside = es_seed_d_input(w); // no tile is left for it
+    T *beside = w.memory.d_input; // no tile is left for it
     differentiate_top<T>(w, 3, d_branch, map, beside);
     weight_gradient<T>(w, 2, r2, narrow, d_branch, map);
     es_tile_clear(d_r2, narrow_padded, w.at.n_images); // the branch was there, without a border
@@ -310,10 +316,10 @@ template <typename T, typename P>
 static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_BACKWARD_BLOCKS)
     fused_seed_backward_kernel(const __grid_constant__ EsFusedArguments args,
                                const __grid_constant__ EsSeedPlan<T> plan, int slot,
-                               int images_per_part, int part_length) {
+                               int part_length) {
     ES_DYNAMIC_SHARED(memory);
     ES_SEED_WORK(T, P, w);
-    if (!es_seed_begin(args, plan, slot, images_per_part, 1, memory, w)) {
+    if (!es_seed_begin(args, plan, slot, 1, memory, w)) {
         return;
     }
     if (threadIdx.x == 0) {
@@ -348,6 +354,9 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_BACKWARD_BLOC
         differentiate_conv(w);
         break;
     }
+    if (w.is_mixed && w.memory.norm_part != NULL) {
+        es_norm_finish_sums(args, w.at, args.net.place[slot].block);
+    }
 }
 
 extern "C" size_t es_fused_seed_backward_bytes(const EsFusedPlace *place, EsDtype precision,
@@ -366,10 +375,10 @@ extern "C" void es_fused_seed_backward(EsStream *stream, EsDtype precision,
     const EsFusedPlace &place = args->net.place[slot];
     ES_ASSERT(n_parts == args->n_seed_parts[slot]);
     ES_DISPATCH_FUSED(
-        precision, T, EsSeedPlan<T> plan(place, images_per_part, 1); ES_DISPATCH_PLACE(
-            place, T, P,
-            launch.start_shared(fused_seed_backward_kernel<T, P>,
-                                dim3((unsigned)(args->rows.n_rows * n_parts)), ES_FUSED_THREADS,
-                                plan.shared.bytes, *args, plan, slot, images_per_part,
-                                es_fused_seed_part_length(&place))));
+        precision, T, EsSeedPlan<T> plan(place, args->n_images, images_per_part, 1);
+        ES_DISPATCH_PLACE(place, T, P,
+                          launch.start_shared(fused_seed_backward_kernel<T, P>,
+                                              dim3((unsigned)(args->rows.n_rows * n_parts)),
+                                              ES_FUSED_THREADS, plan.shared.bytes, *args, plan,
+                                              slot, es_fused_seed_part_length(&place))));
 }

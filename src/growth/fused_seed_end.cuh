@@ -5,15 +5,22 @@
 
 #include "growth/fused_seed_gradient.cuh"
 
-// The gradient of what entered the slot: [image-unit][pixel], as tiles without a border are.
-template <typename T, typename P>
-static __device__ __forceinline__ T *es_seed_d_input(const EsSeedWork<T, P> &w) {
-    const EsFusedMemory &memory = w.args->memory[w.place->block];
-    return es_row_image<T>(*w.args, w.at, w.place->is_after_pool ? memory.d_middle : memory.d_relu,
-                           w.at.first, w.map().image_units());
-}
+// The line of an image-unit, in registers.
+template <bool IS_LINE> struct EsSeedLine {
+    template <typename End> __device__ EsSeedLine(const End &, int) {}
+};
 
-// What it is made of, in [image-unit][pixel] but for x.
+template <> struct EsSeedLine<true> {
+    float scale[8], slope[8], level[8];
+
+    template <typename End> __device__ EsSeedLine(const End &end, int unit) {
+        es_unit_load(scale, end.scale + unit * ES_FUSED_UNIT);
+        es_unit_load(slope, end.slope + unit * ES_FUSED_UNIT);
+        es_unit_load(level, end.level + unit * ES_FUSED_UNIT);
+    }
+};
+
+// What the gradient of what entered the slot is made of, in [image-unit][pixel] but for x.
 template <typename T> struct EsSeedEnd {
     const T *beside;        // what comes beside the branch; with a line, the gradient of y
     const T *through;       // what comes through it; nullable
@@ -27,18 +34,17 @@ template <typename T> struct EsSeedEnd {
     EsTile x_tile;
 
     // At a pixel; also stored.
-    template <bool IS_LINE> __device__ void finish(int unit, int pixel, float (&g)[8]) const {
+    template <bool IS_LINE>
+    __device__ void finish(const EsSeedLine<IS_LINE> &line, int unit, int pixel,
+                           float (&g)[8]) const {
         int at = (unit * pixels + pixel) * ES_FUSED_UNIT;
         es_unit_load(g, beside + at);
-        if (IS_LINE) {
-            float u[8], k[3][8];
+        if constexpr (IS_LINE) {
+            float u[8];
             es_unit_load(u, x + x_tile.at_pixel(0, unit, pixel) * ES_FUSED_UNIT);
-            es_unit_load(k[0], scale + unit * ES_FUSED_UNIT);
-            es_unit_load(k[1], slope + unit * ES_FUSED_UNIT);
-            es_unit_load(k[2], level + unit * ES_FUSED_UNIT);
 #pragma unroll
             for (int c = 0; c < 8; c++) {
-                g[c] = fmaf(g[c], k[0][c], fmaf(u[c], k[1][c], k[2][c]));
+                g[c] = fmaf(g[c], line.scale[c], fmaf(u[c], line.slope[c], line.level[c]));
             }
         }
         if (d_average != NULL) {
@@ -57,37 +63,47 @@ template <typename T> struct EsSeedEnd {
                 g[c] += v[c];
             }
         }
-        es_unit_store(to + at, g);
+        es_unit_store(es_global(to) + at, g);
         es_unit_round(g, T());
     }
 };
 
-// With the sums for the host's batch norm: `memory` has the raw values that the slot's input was
-// made of.
+// With the sums for the host's batch norm. A thread's raw values are asked for ES_SEED_BATCH at a
+// time: one after the other they would be most of the pass.
 template <bool IS_LINE, typename T, typename P>
-static __device__ __noinline__ void es_seed_end_sums(const EsSeedWork<T, P> &w, EsSeedEnd<T> end,
-                                                     void *memory) {
+static __device__ __noinline__ void es_seed_end_sums(const EsSeedWork<T, P> &w, EsSeedEnd<T> end) {
     EsTile map = w.map();
-    int pixels = map.pixels();
+    int pixels = map.pixels(), n_images = w.at.n_images, lane = threadIdx.x % 32;
     EsNormTable table = es_norm_table(w.s.host_norm, map.units);
-    const T *raw = es_row_image<T>(*w.args, w.at, memory, w.at.first, map.image_units());
-    es_seed_sums(map.units, w.at.n_images * pixels, w.s.kept,
-                 es_norm_part(*w.args, w.at, w.place->block), [=](int unit) {
-                     EsNormUnit norm(table, unit);
-                     return [=](int i, float(&sums)[2][8]) {
-                         int image = map.image_of(i), pixel = i - image * pixels;
-                         int of = image * map.units + unit;
-                         float g[8], x[8], z[8];
-                         es_unit_load(x, raw + (of * pixels + pixel) * ES_FUSED_UNIT);
-                         end.template finish<IS_LINE>(of, pixel, g);
-                         norm.apply(x, z);
+    const T *raw = w.memory.raw;
+    auto add = [=](int unit, int slice, int n_slices, float(&sums)[2][8]) {
+        EsNormUnit norm(table, unit);
+        int step = 32 * n_slices;
+        for (int of = unit; of < n_images * map.units; of += map.units) {
+            EsSeedLine<IS_LINE> line(end, of);
+            for (int first = 32 * slice + lane; first < pixels; first += ES_SEED_BATCH<T> * step) {
+                EsUnitWords<T> words[ES_SEED_BATCH<T>];
 #pragma unroll
-                         for (int c = 0; c < 8; c++) {
-                             es_norm_add(z[c], x[c], g[c], sums, c);
-                         }
-                     };
-                 });
-    es_norm_finish_sums(*w.args, w.at, w.place->block);
+                for (int j = 0; j < ES_SEED_BATCH<T>; j++) {
+                    int pixel = min(first + j * step, pixels - 1);
+                    words[j].fetch(raw + (of * pixels + pixel) * ES_FUSED_UNIT);
+                }
+#pragma unroll
+                for (int j = 0; j < ES_SEED_BATCH<T> && first + j * step < pixels; j++) {
+                    float g[8], x[8], z[8];
+                    end.template finish<IS_LINE>(line, of, first + j * step, g);
+                    es_words_unpack(words[j], x);
+                    norm.apply(x, z);
+#pragma unroll
+                    for (int c = 0; c < 8; c++) {
+                        es_norm_add(z[c], x[c], g[c], sums, c);
+                    }
+                }
+            }
+        }
+    };
+    // slices of one image's pixels, as many as there are of all images'
+    es_seed_slices(map.units, pixels, w.s.kept, w.memory.norm_part, add);
 }
 
 template <bool IS_LINE, typename T, typename P>
@@ -95,9 +111,10 @@ static __device__ __noinline__ void es_seed_end_alone(const EsSeedWork<T, P> &w,
     EsTile map = w.map();
     __syncthreads();
     es_seed_each(w.at.n_images * map.units, map, [=](int unit) {
+        EsSeedLine<IS_LINE> line(end, unit);
         return [=](int row, int column) {
             float g[8];
-            end.template finish<IS_LINE>(unit, row * map.size + column, g);
+            end.template finish<IS_LINE>(line, unit, row * map.size + column, g);
         };
     });
 }
@@ -111,17 +128,14 @@ static __device__ void es_seed_end_any(const EsSeedWork<T, P> &w, const T *besid
                         has_average ? w.s.d_average.pointer : NULL,
                         w.s.per_pixel,
                         w.map().pixels(),
-                        es_seed_d_input(w),
+                        w.memory.d_input,
                         w.s.norm[0].scale,
                         w.s.tilt,
                         w.s.offset,
                         w.s.x,
                         w.padded()};
-    const EsFusedMemory &memory = w.args->memory[w.place->block];
-    if (!w.place->is_after_pool) {
-        es_seed_end_sums<IS_LINE>(w, end, memory.raw);
-    } else if (!es_row_mixes(*w.args, w.at.row, w.block->slot[0])) {
-        es_seed_end_sums<IS_LINE>(w, end, memory.picked);
+    if (w.memory.norm_part != NULL) {
+        es_seed_end_sums<IS_LINE>(w, end);
     } else {
         es_seed_end_alone<IS_LINE>(w, end);
     }

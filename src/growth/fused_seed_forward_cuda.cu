@@ -4,11 +4,11 @@
 
 // y of every unit.
 template <typename T, typename P>
-static __device__ __noinline__ void store_blended(const EsSeedWork<T, P> &w, void *memory) {
+static __device__ __noinline__ void store_blended(const EsSeedWork<T, P> &w) {
     EsTile map = w.map(), padded = w.padded(), branch_tile = w.branch_tile();
     const T *x = w.s.x, *branch = w.branch;
     // [image][unit][pixel] without a border is the order of image-units
-    T *to = es_row_image<T>(*w.args, w.at, memory, w.at.first, map.image_units());
+    T *to = w.memory.output;
     es_seed_each(w.at.n_images * map.units, map, [&](int unit) {
         EsSeedUnit<T> seed(w, unit);
         return [=](int row, int column) {
@@ -16,20 +16,18 @@ static __device__ __noinline__ void store_blended(const EsSeedWork<T, P> &w, voi
             es_unit_load(u, x + padded.at(0, unit, row, column) * ES_FUSED_UNIT);
             es_unit_load(v, branch + branch_tile.at(0, unit, row, column) * ES_FUSED_UNIT);
             seed.blend(u, v, y);
-            es_unit_store(to + map.at(0, unit, row, column) * ES_FUSED_UNIT, y);
+            es_unit_store(es_global(to) + map.at(0, unit, row, column) * ES_FUSED_UNIT, y);
         };
     });
 }
 
 // The first largest of each window, and in training which that is.
 template <typename T, typename P>
-static __device__ __noinline__ void store_pooled(const EsSeedWork<T, P> &w, void *memory) {
-    const EsFusedBlock &block = *w.block;
-    EsTile map = w.map(), padded = w.padded(), branch_tile = w.branch_tile();
-    EsTile out = {map.units, block.out_size, 0, block.by_out_size, block.by_out_pixels};
+static __device__ __noinline__ void store_pooled(const EsSeedWork<T, P> &w) {
+    EsTile map = w.map(), padded = w.padded(), branch_tile = w.branch_tile(), out = w.pooled();
     const T *x = w.s.x, *branch = w.branch;
-    T *to = es_row_image<T>(*w.args, w.at, memory, w.at.first, out.image_units());
-    uint16_t *winners = w.args->is_training ? es_seed_winners(w, out) : NULL;
+    T *to = w.memory.output;
+    uint16_t *winners = w.memory.winners;
     es_seed_each(w.at.n_images * map.units, out, [&](int unit) {
         EsSeedUnit<T> seed(w, unit);
         return [=](int row, int column) {
@@ -57,7 +55,7 @@ static __device__ __noinline__ void store_pooled(const EsSeedWork<T, P> &w, void
                     code[c] = wins ? code_k : code[c];
                 }
             }
-            es_unit_store(to + at * ES_FUSED_UNIT, best);
+            es_unit_store(es_global(to) + at * ES_FUSED_UNIT, best);
             if (winners != NULL) {
                 winners[at] = (uint16_t)es_winner_bits(code);
             }
@@ -68,21 +66,17 @@ static __device__ __noinline__ void store_pooled(const EsSeedWork<T, P> &w, void
 template <typename T, typename P>
 static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_FORWARD_BLOCKS)
     fused_seed_forward_kernel(const __grid_constant__ EsFusedArguments args,
-                              const __grid_constant__ EsSeedPlan<T> plan, int slot,
-                              int images_per_part) {
+                              const __grid_constant__ EsSeedPlan<T> plan, int slot) {
     ES_DYNAMIC_SHARED(memory);
     ES_SEED_WORK(T, P, w);
-    if (!es_seed_begin(args, plan, slot, images_per_part, 0, memory, w)) {
+    if (!es_seed_begin(args, plan, slot, 0, memory, w)) {
         return;
     }
     es_seed_run(w);
-    const EsFusedMemory &of = args.memory[w.place->block];
-    if (w.place->is_after_pool) {
-        store_blended(w, of.out);
-    } else if (w.block->has_pool) {
-        store_pooled(w, of.middle);
+    if (w.is_pooled()) {
+        store_pooled(w);
     } else {
-        store_blended(w, of.middle);
+        store_blended(w);
     }
 }
 
@@ -100,10 +94,10 @@ extern "C" void es_fused_seed_forward(EsStream *stream, EsDtype precision,
     int64_t n_parts = es_ceil_div(args->n_images, images_per_part);
     const EsFusedPlace &place = args->net.place[slot];
     int64_t n_rows = es_point_rows(args, place.depth);
-    ES_DISPATCH_FUSED(precision, T, EsSeedPlan<T> plan(place, images_per_part, 0);
-                      ES_DISPATCH_PLACE(place, T, P,
-                                        launch.start_shared(fused_seed_forward_kernel<T, P>,
-                                                            dim3((unsigned)(n_rows * n_parts)),
-                                                            ES_FUSED_THREADS, plan.shared.bytes,
-                                                            *args, plan, slot, images_per_part)));
+    ES_DISPATCH_FUSED(
+        precision, T, EsSeedPlan<T> plan(place, args->n_images, images_per_part, 0);
+        ES_DISPATCH_PLACE(place, T, P,
+                          launch.start_shared(fused_seed_forward_kernel<T, P>,
+                                              dim3((unsigned)(n_rows * n_parts)), ES_FUSED_THREADS,
+                                              plan.shared.bytes, *args, plan, slot)));
 }

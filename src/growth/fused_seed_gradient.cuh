@@ -39,15 +39,8 @@ template <typename T> struct EsSeedSource {
 
     // Of the part's first image-unit; of maps of so many pixels.
     template <typename P>
-    __device__ EsSeedSource(const EsSeedWork<T, P> &w, void *memory, int n_pixels, float of_pixel)
-        : per_pixel(of_pixel), pixels(n_pixels) {
-        const EsFusedArguments &args = *w.args;
-        int b = w.place->block;
-        bool is_head = b == args.net.n_blocks - 1 && memory == args.memory[b].d_out;
-        int64_t unit = ((int64_t)w.at.row * args.row_images + w.at.first) * w.units();
-        from = is_head ? NULL : (const T *)memory + unit * n_pixels * ES_FUSED_UNIT;
-        head = args.d_features + unit * ES_FUSED_UNIT;
-    }
+    __device__ EsSeedSource(const EsSeedWork<T, P> &w, int n_pixels, float of_pixel)
+        : from(w.memory.d_output), head(w.memory.d_head), per_pixel(of_pixel), pixels(n_pixels) {}
     // Of another.
     __device__ EsSeedSource of(int unit) const {
         EsSeedSource source = *this;
@@ -57,7 +50,7 @@ template <typename T> struct EsSeedSource {
     }
     __device__ void load(int pixel, EsUnitWords<T> &words) const {
         if (from != NULL) {
-            words.load(from + pixel * ES_FUSED_UNIT);
+            words.fetch(from + pixel * ES_FUSED_UNIT);
             return;
         }
         float g[8];
@@ -84,13 +77,13 @@ static __device__ __forceinline__ void es_seed_add(const float (&g)[8], const fl
 
 // A map without a pool behind it.
 template <typename T, typename P>
-static __device__ __noinline__ void es_seed_d_plain(const EsSeedWork<T, P> &w, void *memory) {
+static __device__ __noinline__ void es_seed_d_plain(const EsSeedWork<T, P> &w) {
     EsTile map = w.map(), branch_tile = w.branch_tile();
     const T *branch = w.branch;
     const float *means = w.s.norm[0].mean;
     T *d = w.s.d;
     int pixels = map.pixels();
-    EsSeedSource<T> all(w, memory, pixels, w.s.per_pixel);
+    EsSeedSource<T> all(w, pixels, w.s.per_pixel);
     es_seed_sums(w.at.n_images * map.units, pixels, w.s.kept, w.s.totals, [&](int unit) {
         EsSeedSource<T> source = all.of(unit);
         return [=](int pixel, float(&sums)[2][8]) {
@@ -124,19 +117,15 @@ static __device__ __forceinline__ uint32_t es_seed_host_winners(const EsNormUnit
 
 // A map that a pool reads: a window's gradient belongs to its winner. The others add nothing.
 template <bool IS_MIXED, typename T, typename P>
-static __device__ __noinline__ void es_seed_d_pooled(const EsSeedWork<T, P> &w, void *memory) {
-    const EsFusedBlock &block = *w.block;
-    EsTile map = w.map(), branch_tile = w.branch_tile();
-    EsTile out = {map.units, block.out_size, 0, block.by_out_size, block.by_out_pixels};
-    const T *branch = w.branch;
-    const T *raw = es_row_image<T>(*w.args, w.at, w.args->memory[w.place->block].raw, w.at.first,
-                                   map.image_units());
-    const uint16_t *winners = es_seed_winners(w, out);
+static __device__ __noinline__ void es_seed_d_pooled(const EsSeedWork<T, P> &w) {
+    EsTile map = w.map(), branch_tile = w.branch_tile(), out = w.pooled();
+    const T *branch = w.branch, *raw = w.memory.raw;
+    const uint16_t *winners = w.memory.winners;
     const float *means = w.s.norm[0].mean;
     T *d = w.s.d;
     int pixels = out.pixels();
     EsNormTable table = es_norm_table(w.s.host_norm, map.units);
-    EsSeedSource<T> all(w, memory, pixels, 4.0f * w.s.per_pixel);
+    EsSeedSource<T> all(w, pixels, 4.0f * w.s.per_pixel);
     es_seed_sums(w.at.n_images * map.units, pixels, w.s.kept, w.s.totals, [&](int unit) {
         EsSeedSource<T> source = all.of(unit);
         int channels = unit - w.image_of(unit) * map.units; // unit of its image
@@ -148,7 +137,7 @@ static __device__ __noinline__ void es_seed_d_pooled(const EsSeedWork<T, P> &w, 
             uint32_t bits;
             source.load(pixel, g_words);
             if (IS_MIXED) {
-                bits = winners[unit * pixels + pixel];
+                bits = __ldg(winners + unit * pixels + pixel);
             } else {
                 bits = es_seed_host_winners(EsNormUnit(table, channels), raw + first, map.size);
             }
@@ -201,17 +190,12 @@ static __device__ __noinline__ void es_seed_sum_split(const EsSeedWork<T, P> &w)
 // and ends with a barrier.
 template <typename T, typename P>
 static __device__ void es_seed_d_output(const EsSeedWork<T, P> &w) {
-    const EsFusedMemory &of = w.args->memory[w.place->block];
-    int is_pooled = !w.place->is_after_pool && w.block->has_pool;
-    void *memory = !w.place->is_after_pool && es_row_mixes(*w.args, w.at.row, w.block->slot[1])
-                       ? of.d_middle
-                       : of.d_out;
-    if (is_pooled && w.is_mixed) {
-        es_seed_d_pooled<true>(w, memory);
-    } else if (is_pooled) {
-        es_seed_d_pooled<false>(w, memory);
+    if (w.is_pooled() && w.is_mixed) {
+        es_seed_d_pooled<true>(w);
+    } else if (w.is_pooled()) {
+        es_seed_d_pooled<false>(w);
     } else {
-        es_seed_d_plain(w, memory);
+        es_seed_d_plain(w);
     }
     if (w.slot.mode == ES_BLEND_MULTIPLY) {
         es_seed_sum_split(w);

@@ -3,8 +3,7 @@
 #ifndef ES_GROWTH_FUSED_SEED_PASS_CUH
 #define ES_GROWTH_FUSED_SEED_PASS_CUH
 
-#include "growth/fused_seed.cuh"
-#include "growth/fused_seed_window.cuh"
+#include "growth/fused_seed_begin.cuh"
 
 // --- passes over maps ---
 //
@@ -26,11 +25,12 @@ static __device__ __forceinline__ void es_seed_each(int n_units, EsTile tile, Ma
     }
 }
 
-// As es_channel_sums, of n_units units of `count` positions; visit(position, sums) adds. Units are
-// cut into slices, 1 to 8, so that all warps have as much to do. Begins and ends with a barrier.
-template <typename Make>
-static __device__ __forceinline__ void es_seed_sums(int n_units, int count, float *kept,
-                                                    float *totals, Make make) {
+// As es_channel_sums, of n_units units of `count` positions. Units are cut into slices, 1 to 8, so
+// that all warps have as much to do: add(unit, slice, n_slices, sums) adds positions 32 slice +
+// lane and every 32 n_slices-th from there. Begins and ends with a barrier.
+template <typename Add>
+static __device__ __forceinline__ void es_seed_slices(int n_units, int count, float *kept,
+                                                      float *totals, Add add) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int log_slices = max(4 - __ffs(n_units), 0);
     while (log_slices > 0 && 32 << log_slices > count) {
@@ -40,12 +40,9 @@ static __device__ __forceinline__ void es_seed_sums(int n_units, int count, floa
     int n_slices = 1 << log_slices;
     __syncthreads(); // what is summed may be fresh, and `kept` still be read
     for (int task = warp; task < n_units << log_slices; task += ES_FUSED_WARPS) {
-        int unit = task >> log_slices, slice = task & (n_slices - 1);
-        auto visit = make(unit);
+        int unit = task >> log_slices;
         float sums[2][8] = {};
-        for (int i = slice * 32 + lane; i < count; i += 32 << log_slices) {
-            visit(i, sums);
-        }
+        add(unit, task & (n_slices - 1), n_slices, sums);
         float sum = es_warp_sums(sums);
         float *to = log_slices > 0
                         ? kept + task * 16 + lane / 2
@@ -56,17 +53,31 @@ static __device__ __forceinline__ void es_seed_sums(int n_units, int count, floa
     }
     __syncthreads();
     if (log_slices > 0) {
+#pragma unroll 1
         for (int i = threadIdx.x; i < n_units * 16; i += ES_FUSED_THREADS) {
             const float *of = kept + (i / 16 << log_slices) * 16 + i % 16;
             float total = of[0];
-#pragma unroll 1
-            for (int s = 1; s < n_slices; s++) {
-                total += of[s * 16];
+#pragma unroll
+            for (int s = 1; s < 8; s++) { // all loads at once
+                total += s < n_slices ? of[s * 16] : 0.0f;
             }
             totals[(i / 8 % 2 * n_units + i / 16) * ES_FUSED_UNIT + i % 8] = total;
         }
         __syncthreads();
     }
+}
+
+// The same position by position: visit(position, sums) adds one.
+template <typename Make>
+static __device__ __forceinline__ void es_seed_sums(int n_units, int count, float *kept,
+                                                    float *totals, Make make) {
+    es_seed_slices(
+        n_units, count, kept, totals, [&](int unit, int slice, int n_slices, float(&sums)[2][8]) {
+            auto visit = make(unit);
+            for (int i = slice * 32 + (int)threadIdx.x % 32; i < count; i += 32 * n_slices) {
+                visit(i, sums);
+            }
+        });
 }
 
 // What 8 values become when they are stored as T.
@@ -81,17 +92,27 @@ template <typename T> static __device__ __forceinline__ void es_unit_round(float
 
 // --- layers ---
 
+// Offsets for a convolution that reads a tile. Not a choice between hinted pointers, of which nvcc
+// 13 makes code that reads wrong values.
+template <typename T, typename P>
+static __device__ __forceinline__ const int *es_seed_taps(const EsSeedWork<T, P> &w,
+                                                          const EsTile &in, int kernel) {
+    int table = kernel == 3             ? ES_SEED_TAPS_3X3
+                : in.border             ? ES_SEED_TAPS_PADDED
+                : in.units == w.units() ? ES_SEED_TAPS_MAP
+                                        : ES_SEED_TAPS_NARROW;
+    return w.s.offsets + es_seed_table(w.units(), table);
+}
+
 // Tensor k's convolution, or its input gradient. Begins with a barrier.
 template <typename T, typename P>
 static __device__ __noinline__ void es_seed_convolve(const EsSeedWork<T, P> &w, int k,
                                                      int is_backward, const T *in, EsTile in_tile,
                                                      T *out, EsTile out_tile) {
-    int kernel = w.kernel[k], n_images = w.at.n_images, is_tf32 = w.args->is_tf32;
+    int kernel = w.kernel[k], n_images = w.at.n_images, is_tf32 = w.is_tf32;
     const unsigned char *packed = w.packed[k][is_backward];
-    int *offsets = w.s.offsets;
+    const int *offsets = es_seed_taps(w, in_tile, kernel);
     in = es_shared(in), out = es_shared(out);
-    __syncthreads();
-    es_tap_offsets(offsets, in_tile, kernel);
     __syncthreads();
     if (P::UNITS > 0 && in_tile.units == P::UNITS && out_tile.units == P::UNITS) {
         EsTile from = w.wide(in_tile.border), to = w.wide(out_tile.border);
@@ -135,14 +156,10 @@ static __device__ __noinline__ void es_seed_rectify(const EsSeedWork<T, P> &w, T
 template <typename T, typename P>
 static __device__ __noinline__ void es_seed_depthwise(const EsSeedWork<T, P> &w, const T *from,
                                                       int is_backward, T *to) {
-    EsTile padded = w.padded(), map = w.map(), one = padded;
-    int *offsets = w.s.offsets;
+    EsTile padded = w.padded(), map = w.map();
     from = es_shared(from), to = es_shared(to);
-    one.units = 1;
     __syncthreads();
-    es_tap_offsets(offsets, one, 3);
-    __syncthreads();
-    es_tile_depthwise(from, padded, offsets, w.packed[0][is_backward], to, map, w.at.n_images);
+    es_tile_depthwise(from, padded, w.s.offsets, w.packed[0][is_backward], to, map, w.at.n_images);
 }
 
 // float, in TF32 too: plain multiply-adds with the weights in w.s.taps, which the forward call
@@ -341,13 +358,5 @@ template <typename T> struct EsSeedUnit {
         es_unit_round(y, T());
     }
 };
-
-// Winners of the part's windows, [image-unit][pixel of the pooled map]; a slot before a pool.
-template <typename T, typename P>
-static __device__ __forceinline__ uint16_t *es_seed_winners(const EsSeedWork<T, P> &w,
-                                                            const EsTile &pooled) {
-    int64_t image = (int64_t)w.at.row * w.args->row_images + w.at.first;
-    return w.args->memory[w.place->block].winners + image * pooled.image_units();
-}
 
 #endif

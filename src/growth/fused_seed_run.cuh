@@ -1,82 +1,9 @@
-// A seed forward on the images of a part: its input, its layers, the small networks of attention
-// and gate, and each image's share.
+// A seed forward on the images of a part: its layers, the small networks of attention and gate, and
+// each image's share.
 #ifndef ES_GROWTH_FUSED_SEED_RUN_CUH
 #define ES_GROWTH_FUSED_SEED_RUN_CUH
 
 #include "growth/fused_seed_pass.cuh"
-
-// Gamma of a blueprint's last norm; beta is the tensor behind it. -1: there is none.
-static __device__ __forceinline__ int es_seed_norm_tensor(int blueprint) {
-    switch (blueprint) {
-    case ES_BLUEPRINT_ATTENTION:
-        return -1;
-    case ES_BLUEPRINT_NORM:
-        return 0;
-    case ES_BLUEPRINT_DEPTHWISE:
-        return 2;
-    case ES_BLUEPRINT_BOTTLENECK:
-        return 3;
-    case ES_BLUEPRINT_CONV_HEAVY:
-        return 4;
-    default:
-        return 1;
-    }
-}
-
-// Gamma and beta of a norm.
-template <typename T, typename P>
-static __device__ __forceinline__ void es_seed_load_norm(const EsSeedWork<T, P> &w,
-                                                         EsGroupNorm norm, int k) {
-    const float *gamma = es_seed_parameter(w, k), *beta = es_seed_parameter(w, k + 1);
-    for (int i = threadIdx.x; i < w.stride(); i += ES_FUSED_THREADS) {
-        norm.gamma[i] = i < w.channels() ? gamma[i] : 0.0f;
-        norm.beta[i] = i < w.channels() ? beta[i] : 0.0f;
-    }
-}
-
-// x = what enters the slot; norms' parameters. Ends with a barrier.
-template <typename T, typename P>
-static __device__ __noinline__ void es_seed_load(const EsSeedWork<T, P> &w) {
-    const EsFusedArguments &args = *w.args;
-    int b = w.place->block, n_images = w.at.n_images;
-    EsNormTable table = es_norm_table(w.s.host_norm, w.units());
-    es_norm_load(args, w.at, b, table);
-    if (es_seed_norm_tensor(w.slot.blueprint) >= 0) {
-        es_seed_load_norm(w, w.s.norm[0], es_seed_norm_tensor(w.slot.blueprint));
-    }
-    es_tile_clear_border<T>(w.s.x, w.padded(), n_images);
-    switch (w.slot.blueprint) {
-    case ES_BLUEPRINT_CONV_HEAVY:
-        es_seed_load_norm(w, w.s.norm[1], 1);
-        es_tile_clear_border<T>(w.s.n, w.padded(), n_images);
-        es_tile_clear_border<T>(w.s.c, w.branch_tile(), n_images);
-        break;
-    case ES_BLUEPRINT_CONV_LIGHT:
-        es_tile_clear_border<T>(w.s.c, w.branch_tile(), n_images);
-        break;
-    case ES_BLUEPRINT_DEPTHWISE:
-        es_tile_clear_border<T>(w.s.n, w.padded(), n_images);
-        break;
-    case ES_BLUEPRINT_BOTTLENECK:
-        es_tile_clear_border<T>(w.s.n, w.narrow_padded(), n_images);
-        break;
-    default:
-        break;
-    }
-    if (threadIdx.x == 0) {
-        es_unit_zero<T>(w.s.zeros);
-    }
-    for (int i = threadIdx.x; i < n_images * w.stride(); i += ES_FUSED_THREADS) {
-        w.s.d_average[i] = 0.0f;
-    }
-    __syncthreads();
-    if (w.place->is_after_pool) {
-        es_load_handed_on<T>(args, w.at, b, *w.block, 1, table, w.s.x, w.padded());
-    } else {
-        es_load_rectified<T>(args, w.at, b, args.memory[b].raw, table, w.s.x, w.padded());
-    }
-    __syncthreads();
-}
 
 // --- small networks on channel averages ---
 
@@ -130,7 +57,8 @@ static __device__ void es_seed_hidden(const EsSeedWork<T, P> &w, const float *we
     __syncthreads();
 }
 
-// The factor of each image and channel in norm[0].scale, hidden values in norm[1].mean.
+// The factor of each image and channel in norm[0].scale, hidden values in norm[1].mean. Begins and
+// ends with a barrier.
 template <typename T, typename P>
 static __device__ __noinline__ void es_seed_attend(const EsSeedWork<T, P> &w) {
     int width = es_seed_squeezed(w.channels()), stride = w.stride();
@@ -146,27 +74,22 @@ static __device__ __noinline__ void es_seed_attend(const EsSeedWork<T, P> &w) {
                                                  width, bias[channel]))
                         : 0.0f;
     }
+    __syncthreads();
 }
 
-// gate and share of each image. Ends with a barrier.
+// gate and share of each image, where a gate decides. Begins and ends with a barrier.
 template <typename T, typename P>
 static __device__ __noinline__ void es_seed_share(const EsSeedWork<T, P> &w) {
     int width = es_seed_narrow(w.channels());
-    int is_gated = w.slot.mode == ES_BLEND_GATE;
-    if (is_gated) {
-        if (w.slot.blueprint != ES_BLUEPRINT_ATTENTION) { // which has it already
-            es_seed_average(w);
-        }
-        es_seed_hidden(w, es_gate_parameter(w, 0), es_gate_parameter(w, 1), width, w.s.hidden);
+    if (w.slot.blueprint != ES_BLUEPRINT_ATTENTION) { // which has it already
+        es_seed_average(w);
     }
+    es_seed_hidden(w, es_gate_parameter(w, 0), es_gate_parameter(w, 1), width, w.s.hidden);
     for (int i = threadIdx.x; i < w.at.n_images; i += ES_FUSED_THREADS) {
-        float gate = 1.0f;
-        if (is_gated) {
-            gate = es_sigmoid(es_seed_dot(es_gate_parameter(w, 2), w.s.hidden + i * w.stride(),
-                                          width, *es_gate_parameter(w, 3)));
-        }
+        float gate = es_sigmoid(es_seed_dot(es_gate_parameter(w, 2), w.s.hidden + i * w.stride(),
+                                            width, *es_gate_parameter(w, 3)));
         w.s.gate[i] = gate;
-        w.s.share[i] = es_blend_share(w.slot.mode, w.slot.alpha, gate);
+        w.s.share[i] = es_blend_share(ES_BLEND_GATE, w.slot.alpha, gate);
     }
     __syncthreads();
 }
@@ -208,10 +131,9 @@ static __device__ void es_seed_conv_heavy(const EsSeedWork<T, P> &w) {
     es_seed_convolve<T>(w, 3, 0, w.s.n, padded, w.branch, w.branch_tile());
 }
 
-// Everything that EsSeedUnit reads, then shares. Ends with a barrier.
+// Everything that EsSeedUnit reads, from x on. Ends with a barrier.
 template <typename T, typename P>
 static __device__ __noinline__ void es_seed_run(const EsSeedWork<T, P> &w) {
-    es_seed_load(w);
     switch (w.slot.blueprint) {
     case ES_BLUEPRINT_CONV_LIGHT:
     case ES_BLUEPRINT_CONV_SMALL:
@@ -237,7 +159,9 @@ static __device__ __noinline__ void es_seed_run(const EsSeedWork<T, P> &w) {
     } else {
         es_group_statistics<T>(w, w.branch, w.branch_tile(), w.s.norm[0]);
     }
-    es_seed_share(w);
+    if (w.slot.mode == ES_BLEND_GATE) {
+        es_seed_share(w);
+    }
 }
 
 #endif

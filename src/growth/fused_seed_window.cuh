@@ -18,6 +18,14 @@ template <typename T> struct EsUnitWords {
             word[i] = bits.x, word[i + 1] = bits.y, word[i + 2] = bits.z, word[i + 3] = bits.w;
         }
     }
+    // From memory that nothing writes while the kernel runs.
+    __device__ void fetch(const T *from) {
+#pragma unroll
+        for (int i = 0; i < COUNT; i += 4) {
+            uint4 bits = __ldg((const uint4 *)from + i / 4);
+            word[i] = bits.x, word[i + 1] = bits.y, word[i + 2] = bits.z, word[i + 3] = bits.w;
+        }
+    }
     __device__ void store(T *to) const {
 #pragma unroll
         for (int i = 0; i < COUNT; i += 4) {
