@@ -121,16 +121,28 @@ ES_EMULATED_OPERATIONS(ES_EMULATED_2, ES_EMULATED_3)
 
 // NaN of any one; as the hardware has it, all bits but the sign set.
 template <typename T>
-static inline EsNarrowPair<T> __hmax2_nan(EsNarrowPair<T> a, EsNarrowPair<T> b) {
-    EsNarrowPair<T> larger = __hmax2(a, b);
+static inline EsNarrowPair<T> es_emulated_nan_of(EsNarrowPair<T> a, EsNarrowPair<T> b,
+                                                 EsNarrowPair<T> chosen) {
     const T nan = T::from_bits(0x7FFF);
     if (isnan((float)a.x) || isnan((float)b.x)) {
-        larger.x = nan;
+        chosen.x = nan;
     }
     if (isnan((float)a.y) || isnan((float)b.y)) {
-        larger.y = nan;
+        chosen.y = nan;
     }
-    return larger;
+    return chosen;
+}
+template <typename T>
+static inline EsNarrowPair<T> __hmax2_nan(EsNarrowPair<T> a, EsNarrowPair<T> b) {
+    return es_emulated_nan_of(a, b, __hmax2(a, b));
+}
+template <typename T>
+static inline EsNarrowPair<T> __hmin2_nan(EsNarrowPair<T> a, EsNarrowPair<T> b) {
+    return es_emulated_nan_of(a, b, __hmin2(a, b));
+}
+// 0xFFFF in the halves that are equal.
+template <typename T> static inline unsigned __heq2_mask(EsNarrowPair<T> a, EsNarrowPair<T> b) {
+    return (a.x == b.x ? 0xFFFFu : 0) | (a.y == b.y ? 0xFFFF0000u : 0);
 }
 
 template <typename T> static inline float __low2float(EsNarrowPair<T> v) { return v.x; }
