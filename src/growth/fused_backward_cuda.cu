@@ -6,7 +6,7 @@
 // d_x = scale (d_z - sum(d_z) / M - x_hat sum(d_z x_hat) / M), M = N H W.
 #include "growth/fused_kernels.h"
 #include "growth/fused_names.h"
-#include "growth/fused_row.cuh"
+#include "growth/fused_window_gradient.cuh"
 
 template <typename T, int IN, int OUT, int SIZE> struct BackwardShared {
     EsTile in_tile, d_tile, d_in_tile;
@@ -15,7 +15,7 @@ template <typename T, int IN, int OUT, int SIZE> struct BackwardShared {
     T *zeros;
     int *in_offsets, *d_offsets;
     float *norm, *norm_before;
-    float *slopes; // [2][channels]: d_x = scale d_z + slope x + level, slopes then levels
+    float *slopes; // EsNormGradient's table
     float *scratch, *kept;
     size_t bytes;
 
@@ -34,28 +34,13 @@ template <typename T, int IN, int OUT, int SIZE> struct BackwardShared {
         d_offsets = carve.take<int>(es_tap_units(d_tile, block.kernel) + 1);
         norm = carve.take<float>(4 * block.out_units * ES_FUSED_UNIT);
         norm_before = carve.take<float>(4 * block.in_units * ES_FUSED_UNIT);
-        slopes = carve.take<float>(2 * block.out_units * ES_FUSED_UNIT);
+        slopes = carve.take<float>(3 * block.out_units * ES_FUSED_UNIT);
         scratch = carve.take<float>(
             es_weight_scratch_bytes(es_tap_units(in_tile, block.kernel), block.out_units) /
             sizeof(float));
         kept = carve.take<float>(ES_FUSED_WARPS * 16);
         bytes = carve.used;
     }
-};
-
-// The gradient through batch norm of one unit, in registers: with the means over the batch of d_z
-// and d_z x_hat, m and n, slope = -scale n inv_std and level = -scale m - slope mean.
-struct NormGradient {
-    float scale[8], slope[8], level[8];
-
-    __device__ NormGradient(const EsNormTable &norm, const float *slopes, int n_channels,
-                            int unit) {
-        es_unit_load(scale, norm.scale + unit * ES_FUSED_UNIT);
-        es_unit_load(slope, slopes + unit * ES_FUSED_UNIT);
-        es_unit_load(level, slopes + n_channels + unit * ES_FUSED_UNIT);
-    }
-    // The gradient of raw values x, where d_z is 0.
-    __device__ float base(float x, int c) const { return fmaf(slope[c], x, level[c]); }
 };
 
 // Where the gradient is that of the ReLU's output, pixel by pixel.
@@ -68,14 +53,12 @@ fill_from_relu(const EsFusedArguments &args, const EsFusedRow &at, int b, const 
     const T *raw = es_row_image<T>(args, at, args.memory[b].raw, at.first, per_image);
     EsSpread mine = es_spread(count);
     for (int unit = mine.unit; unit < block.out_units; unit += mine.unit_step) {
-        EsNormUnit forward(norm, unit);
-        NormGradient backward(norm, s.slopes, block.out_units * ES_FUSED_UNIT, unit);
+        EsNormGradient backward(norm, s.slopes, block.out_units * ES_FUSED_UNIT, unit);
         for (int i = mine.first; i < count; i += mine.step) {
             int image = s.d_tile.image_of(i), pixel = i - image * pixels;
             int from = (image * per_image + unit * pixels + pixel) * ES_FUSED_UNIT;
-            float x[8], z[8], g[8];
+            float x[8], g[8];
             es_unit_load(x, raw + from);
-            forward.apply(x, z);
             // of full size, whatever the block hands on; the last block hands on nothing (NULL)
             if (gradient != NULL && gradient == args.memory[b].d_relu) {
                 es_unit_load(g, es_row_image<T>(args, at, gradient, at.first, per_image) + from);
@@ -84,8 +67,7 @@ fill_from_relu(const EsFusedArguments &args, const EsFusedRow &at, int b, const 
             }
 #pragma unroll
             for (int c = 0; c < 8; c++) {
-                float base = backward.base(x[c], c);
-                g[c] = z[c] > 0.0f ? fmaf(backward.scale[c], g[c], base) : base;
+                g[c] = backward.whole(x[c], g[c], c);
             }
             es_unit_store(s.d + s.d_tile.at_pixel(image, unit, pixel) * ES_FUSED_UNIT, g);
         }
@@ -103,32 +85,16 @@ static __device__ __forceinline__ void fill_from_pooled(const EsFusedArguments &
     const T *raw = es_row_image<T>(args, at, args.memory[b].raw, at.first, per_image);
     EsSpread mine = es_spread(count);
     for (int unit = mine.unit; unit < block.out_units; unit += mine.unit_step) {
-        EsNormUnit forward(norm, unit);
-        NormGradient backward(norm, s.slopes, block.out_units * ES_FUSED_UNIT, unit);
+        EsNormGradient backward(norm, s.slopes, block.out_units * ES_FUSED_UNIT, unit);
         for (int i = mine.first; i < count; i += mine.step) {
             int image = es_divide(i, pixels, block.by_out_pixels), pixel = i - image * pixels;
             int row = es_divide(pixel, size, block.by_out_size), column = pixel - row * size;
-            float x[4][8], z[8], g[8];
-            int winner[8];
-            es_window_load(
-                raw + (image * per_image + unit * raw_pixels + 2 * row * block.size + 2 * column) *
-                          ES_FUSED_UNIT,
-                block.size, x);
-            es_window_choose(forward, x, z, winner);
+            int first = image * per_image + unit * raw_pixels + 2 * row * block.size + 2 * column;
+            float g[8];
             es_load_gradient<T>(args, at, b, block, gradient, image, unit, pixel, g);
-#pragma unroll
-            for (int c = 0; c < 8; c++) {
-                g[c] = z[c] > 0.0f ? backward.scale[c] * g[c] : 0.0f;
-            }
-            T *to = s.d + s.d_tile.at(image, unit, 2 * row, 2 * column) * ES_FUSED_UNIT;
-#pragma unroll
-            for (int k = 0; k < 4; k++) {
-#pragma unroll
-                for (int c = 0; c < 8; c++) {
-                    x[k][c] = backward.base(x[k][c], c) + (winner[c] == k ? g[c] : 0.0f);
-                }
-                es_unit_store(to + (k / 2 * s.d_tile.side() + k % 2) * ES_FUSED_UNIT, x[k]);
-            }
+            es_window_gradient(raw + first * ES_FUSED_UNIT, block.size, backward, g,
+                               s.d + s.d_tile.at(image, unit, 2 * row, 2 * column) * ES_FUSED_UNIT,
+                               s.d_tile.side());
         }
     }
 }
@@ -172,7 +138,7 @@ sum_norm_gradients(const EsFusedArguments &args, const EsFusedRow &at, int befor
 }
 
 // Tables, borders and what the block read.
-template <typename T, typename Shape, typename Shared>
+template <typename T, int IN, typename Shape, typename Shared>
 static __device__ __forceinline__ void
 prepare(const EsFusedArguments &args, const EsFusedRow &at, int b, const EsFusedBlock &block,
         const Shared &s, const EsNormTable &norm, const EsNormTable &norm_before) {
@@ -181,14 +147,16 @@ prepare(const EsFusedArguments &args, const EsFusedRow &at, int b, const EsFused
     const float *sums = args.memory[b].norm_sums + (int64_t)at.row * 2 * n;
     es_tile_clear(s.in, s.in_tile, at.n_images);
     es_tile_clear(s.d, s.d_tile, at.n_images);
-    es_tap_offsets(s.in_offsets, s.in_tile, block.kernel);
+    if constexpr (IN == 0) {
+        es_tap_offsets(s.in_offsets, s.in_tile, block.kernel);
+    }
     es_tap_offsets(s.d_offsets, s.d_tile, block.kernel);
     es_norm_load(args, at, b, norm);
     for (int c = threadIdx.x; c < n; c += ES_FUSED_THREADS) {
         // the same thread wrote the table's entry
         float slope = -norm.scale[c] * (sums[n + c] / count) * norm.inv_std[c];
-        s.slopes[c] = slope;
-        s.slopes[n + c] = -norm.scale[c] * (sums[c] / count) - slope * norm.mean[c];
+        float level = -norm.scale[c] * (sums[c] / count) - slope * norm.mean[c];
+        EsNormGradient::write(s.slopes, n, c, slope, level, norm.scale[c] > 0.0f);
     }
     if (threadIdx.x == 0) {
         es_unit_zero(s.zeros);
@@ -221,13 +189,17 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 2)
     BackwardShared<T, IN, OUT, SIZE> s(args.net, b, images_per_part, memory);
     EsNormTable norm = es_norm_table(s.norm, block.out_units);
     EsNormTable norm_before = es_norm_table(s.norm_before, block.in_units);
-    prepare<T, Shape>(args, at, b, block, s, norm, norm_before);
+    prepare<T, IN, Shape>(args, at, b, block, s, norm, norm_before);
     int n_taps = es_tap_units(s.in_tile, block.kernel);
-    int64_t part_length = es_weight_part_length(n_taps, block.out_units);
-    es_tile_weight_gradient(
-        s.in, s.in_tile, s.in_offsets, n_taps, s.d, s.d_tile, at.n_images, s.zeros, s.scratch,
-        args.weight_parts[b] + ((int64_t)at.row * at.n_parts + at.part) * part_length,
-        args.is_tf32);
+    float *part = args.weight_parts[b] + ((int64_t)at.row * at.n_parts + at.part) *
+                                             es_weight_part_length(n_taps, block.out_units);
+    if constexpr (IN > 0) {
+        es_tile_weight_gradient(EsKnownMaps<IN, OUT, SIZE>(), s.in, s.d, at.n_images, s.scratch,
+                                part);
+    } else {
+        es_tile_weight_gradient(s.in, s.in_tile, s.in_offsets, n_taps, s.d, s.d_tile, at.n_images,
+                                s.zeros, s.scratch, part, args.is_tf32);
+    }
     if (b == 0) {
         return;
     }

@@ -416,13 +416,13 @@ static __host__ __device__ __forceinline__ int es_weight_part_length(int n_taps,
 // pixels are added up there.
 #define ES_FUSED_SCRATCH_BYTES (ES_FUSED_WARPS / 2 * ES_FUSED_TAPS * 128 * 4)
 
-static __host__ __device__ __forceinline__ int es_weight_slices(int n_jobs) {
+static constexpr __host__ __device__ __forceinline__ int es_weight_slices(int n_jobs) {
     return n_jobs > ES_FUSED_WARPS / 2 ? 1 : n_jobs > 2 ? 2 : ES_FUSED_WARPS / n_jobs;
 }
 
 // The same for one layer.
-static __host__ __device__ __forceinline__ size_t es_weight_scratch_bytes(int n_taps,
-                                                                          int out_units) {
+static constexpr __host__ __device__ __forceinline__ size_t es_weight_scratch_bytes(int n_taps,
+                                                                                    int out_units) {
     int n_jobs = (out_units + 1) / 2 * ((n_taps + ES_FUSED_TAPS - 1) / ES_FUSED_TAPS);
     return (size_t)n_jobs * (size_t)(es_weight_slices(n_jobs) / 2) * ES_FUSED_TAPS * 128 * 4;
 }
@@ -570,6 +570,115 @@ es_tile_weight_gradient(const T *in, const EsTile &in_tile, const int *offsets, 
                 if (unit0 + 1 < d_tile.units) {
                     *(float2 *)(to + t * row_length + ES_FUSED_UNIT * ES_FUSED_UNIT) =
                         make_float2(sum[t][2], sum[t][3]);
+                }
+            }
+        }
+    }
+}
+
+// Shapes of a 3x3 convolution where they are known when compiled, else 0: input and output units,
+// and maps of SIZE in two tiles with a border of 1.
+template <int IN, int OUT, int SIZE> struct EsKnownMaps {
+    static constexpr int SIDE = SIZE + 2, PLANE = SIDE * SIDE;
+    static constexpr int PAIRS = (9 * IN + 1) / 2; // of es_tap_offsets' inputs
+    // A warp takes one output unit and a slice of every image's rows.
+    static constexpr int SLICES = ES_FUSED_WARPS / (OUT > 0 ? OUT : 1);
+    static constexpr int ROWS = SIZE / SLICES;
+
+    // es_tap_offsets' input q; past the last, that one again.
+    static __device__ __forceinline__ int offset(int q) {
+        q = min(q, 9 * IN - 1);
+        int tap = q / IN, unit = q % IN;
+        return (unit * PLANE + (tap / 3 - 1) * SIDE + tap % 3 - 1) * ES_FUSED_UNIT;
+    }
+    // Pixel i of a map, from its first.
+    static __device__ __forceinline__ int pixel(int i) {
+        return (i / SIZE * SIDE + i % SIZE) * ES_FUSED_UNIT;
+    }
+};
+
+// Sums of one output unit over the rows that start at `in` and `d` in the first of n_images images:
+// sum[p] is [inputs 2 p and 2 p + 1, 8 channels each][8 outputs]. Two inputs fill the product's 16
+// rows, so that a single output unit leaves nothing of it empty.
+template <typename T, int IN, int OUT, int SIZE>
+static __device__ __forceinline__ void
+es_weight_sum_rows(EsKnownMaps<IN, OUT, SIZE>, const T *in, const T *d, int n_images,
+                   float (&sum)[EsKnownMaps<IN, OUT, SIZE>::PAIRS][4]) {
+    using Maps = EsKnownMaps<IN, OUT, SIZE>;
+    constexpr int SETS = Maps::ROWS * SIZE / 32;
+    static_assert(SETS > 0, "a slice of rows has 32 pixels or more");
+    int lane = threadIdx.x % 32;
+    // of d: pixels 0-7, 8-15, 16-23, 24-31; of in: pixels 0-7 of two inputs, then 8-15
+    d += Maps::pixel(lane);
+    in += Maps::pixel(lane % 8 + lane / 16 * 8);
+    int shift[Maps::PAIRS];
+#pragma unroll
+    for (int p = 0; p < Maps::PAIRS; p++) {
+        shift[p] = lane / 8 % 2 == 0 ? Maps::offset(2 * p) : Maps::offset(2 * p + 1);
+    }
+    for (int image = 0; image < n_images; image++) {
+#pragma unroll
+        for (int set = 0; set < SETS; set++) {
+            uint32_t b[4];
+            es_load_matrix_x4_transposed(b, d + Maps::pixel(32 * set));
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                const uint32_t b_half[2] = {b[2 * half], b[2 * half + 1]};
+#pragma unroll
+                for (int p = 0; p < Maps::PAIRS; p++) {
+                    uint32_t a[4];
+                    es_load_matrix_x4_transposed(a,
+                                                 in + shift[p] + Maps::pixel(32 * set + 16 * half));
+                    es_multiply_matrix<T>(sum[p], a, b_half);
+                }
+            }
+        }
+        in += IN * Maps::PLANE * ES_FUSED_UNIT;
+        d += OUT * Maps::PLANE * ES_FUSED_UNIT;
+    }
+}
+
+// The same for known shapes. Slices share the adding up: slice p % SLICES of a unit finishes pair
+// p. Contains a barrier. `scratch` as for any shape.
+template <typename T, int IN, int OUT, int SIZE>
+static __device__ __forceinline__ void
+es_tile_weight_gradient(EsKnownMaps<IN, OUT, SIZE> known, const T *in, const T *d, int n_images,
+                        float *scratch, float *part) {
+    using Maps = EsKnownMaps<IN, OUT, SIZE>;
+    constexpr int OTHERS = Maps::SLICES - 1;
+    static_assert(OUT * Maps::PAIRS * OTHERS * 512 <= es_weight_scratch_bytes(9 * IN, OUT), "");
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int unit = warp % OUT, slice = warp / OUT;
+    int first = ((slice * Maps::ROWS + 1) * Maps::SIDE + 1) * ES_FUSED_UNIT;
+    float sum[Maps::PAIRS][4] = {};
+    es_weight_sum_rows(known, in + first, d + first + unit * Maps::PLANE * ES_FUSED_UNIT, n_images,
+                       sum);
+    float4 *kept = (float4 *)scratch + unit * 32 + lane; // [pair][other slices][unit][lane]
+#pragma unroll
+    for (int p = 0; p < Maps::PAIRS; p++) {
+        int mine = slice < p % Maps::SLICES ? slice : slice - 1;
+        if (slice != p % Maps::SLICES) {
+            kept[(p * OTHERS + mine) * OUT * 32] =
+                make_float4(sum[p][0], sum[p][1], sum[p][2], sum[p][3]);
+        }
+    }
+    __syncthreads();
+    // lane has input lane / 4 of both, and outputs 2 (lane % 4) and the next
+    float *to = part + (unit * ES_FUSED_UNIT + 2 * (lane % 4)) * ES_FUSED_UNIT + lane / 4;
+#pragma unroll
+    for (int p = 0; p < Maps::PAIRS; p++) {
+        if (slice == p % Maps::SLICES) {
+#pragma unroll
+            for (int s = 0; s < OTHERS; s++) {
+                float4 other = kept[(p * OTHERS + s) * OUT * 32];
+                sum[p][0] += other.x, sum[p][1] += other.y;
+                sum[p][2] += other.z, sum[p][3] += other.w;
+            }
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int q = 2 * p + i / 2;
+                if (q < 9 * IN) {
+                    to[(q * OUT * ES_FUSED_UNIT + i % 2) * ES_FUSED_UNIT] = sum[p][i];
                 }
             }
         }
