@@ -10,8 +10,9 @@
 
 template <typename T, int IN, int OUT, int SIZE> struct BackwardShared {
     EsTile in_tile, d_tile, d_in_tile;
-    T *in; // what the block read; later the gradient of it
-    T *d;  // gradient of the raw output
+    T *in;      // what the block read; later the gradient of it
+    T *d;       // gradient of the raw output
+    int n_maps; // of both, which lie one behind the other
     T *zeros;
     int *in_offsets, *d_offsets;
     float *norm, *norm_before;
@@ -29,6 +30,7 @@ template <typename T, int IN, int OUT, int SIZE> struct BackwardShared {
         d_tile = {block.out_units, block.size, border, block.by_size, block.by_pixels};
         in = carve.take<T>((size_t)n_images * in_tile.image_units() * ES_FUSED_UNIT);
         d = carve.take<T>((size_t)n_images * d_tile.image_units() * ES_FUSED_UNIT);
+        n_maps = n_images * (block.in_units + block.out_units);
         zeros = carve.take<T>(ES_FUSED_UNIT);
         in_offsets = carve.take<int>(es_tap_units(in_tile, block.kernel) + 1);
         d_offsets = carve.take<int>(es_tap_units(d_tile, block.kernel) + 1);
@@ -74,8 +76,10 @@ fill_from_relu(const EsFusedArguments &args, const EsFusedRow &at, int b, const 
     }
 }
 
-// Where it is that of the pooled map: a window's gradient belongs to its winner.
-template <typename T, typename Shared>
+// Where it is that of the pooled map: a window's gradient belongs to its winner. IS_HEADS: the
+// gradient is the head's, of the mean over the map. The choice stands outside of the loop, so that
+// all loads of a window are on their way at once.
+template <bool IS_HEADS, typename T, typename Shared>
 static __device__ __forceinline__ void fill_from_pooled(const EsFusedArguments &args,
                                                         const EsFusedRow &at, int b,
                                                         const EsFusedBlock &block, const Shared &s,
@@ -83,15 +87,26 @@ static __device__ __forceinline__ void fill_from_pooled(const EsFusedArguments &
     int size = block.out_size, pixels = size * size, count = at.n_images * pixels;
     int raw_pixels = block.size * block.size, per_image = block.out_units * raw_pixels;
     const T *raw = es_row_image<T>(args, at, args.memory[b].raw, at.first, per_image);
+    const T *d_map = es_row_image<T>(args, at, gradient, at.first, block.out_units * pixels);
+    const float *d_mean = es_row_image<float>(args, at, args.d_features, at.first, block.out_units);
     EsSpread mine = es_spread(count);
     for (int unit = mine.unit; unit < block.out_units; unit += mine.unit_step) {
         EsNormGradient backward(norm, s.slopes, block.out_units * ES_FUSED_UNIT, unit);
         for (int i = mine.first; i < count; i += mine.step) {
             int image = es_divide(i, pixels, block.by_out_pixels), pixel = i - image * pixels;
             int row = es_divide(pixel, size, block.by_out_size), column = pixel - row * size;
-            int first = image * per_image + unit * raw_pixels + 2 * row * block.size + 2 * column;
+            int plane = image * block.out_units + unit;
+            int first = plane * raw_pixels + 2 * row * block.size + 2 * column;
             float g[8];
-            es_load_gradient<T>(args, at, b, block, gradient, image, unit, pixel, g);
+            if (IS_HEADS) {
+                es_unit_load(g, d_mean + plane * ES_FUSED_UNIT);
+            } else {
+                es_unit_load(g, d_map + (plane * pixels + pixel) * ES_FUSED_UNIT);
+            }
+#pragma unroll
+            for (int c = 0; IS_HEADS && c < 8; c++) {
+                g[c] *= 1.0f / (float)pixels;
+            }
             es_window_gradient(raw + first * ES_FUSED_UNIT, block.size, backward, g,
                                s.d + s.d_tile.at(image, unit, 2 * row, 2 * column) * ES_FUSED_UNIT,
                                s.d_tile.side());
@@ -109,8 +124,10 @@ fill_gradient(const EsFusedArguments &args, const EsFusedRow &at, int b, const E
         fill_from_relu<T>(args, at, b, block, s, norm, memory.d_relu);
     } else if (!block.has_pool) {
         fill_from_relu<T>(args, at, b, block, s, norm, pooled);
+    } else if (b == args.net.n_blocks - 1 && pooled == memory.d_out) {
+        fill_from_pooled<true, T>(args, at, b, block, s, norm, pooled);
     } else {
-        fill_from_pooled<T>(args, at, b, block, s, norm, pooled);
+        fill_from_pooled<false, T>(args, at, b, block, s, norm, pooled);
     }
 }
 
@@ -137,17 +154,42 @@ sum_norm_gradients(const EsFusedArguments &args, const EsFusedRow &at, int befor
                     });
 }
 
+// Zeros around maps of a known size, one behind the other; a warp takes every eighth map.
+template <int SIZE> static __device__ __forceinline__ void clear_borders(uint4 *maps, int n_maps) {
+    constexpr int SIDE = SIZE + 2, LAST = SIDE - 1, BORDER = 4 * LAST;
+    constexpr int EACH = (BORDER + 31) / 32;
+    int lane = threadIdx.x % 32, place[EACH];
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+        // a row's last unit and the next row's first, row by row; then the first row, then the last
+        int i = k * 32 + lane;
+        place[k] = i < 2 * LAST ? i / 2 * SIDE + LAST + i % 2
+                                : i - 2 * LAST + (i < 3 * LAST ? 0 : LAST * SIDE + 1 - LAST);
+    }
+#pragma unroll 1
+    for (int map = threadIdx.x / 32; map < n_maps; map += ES_FUSED_WARPS) {
+#pragma unroll
+        for (int k = 0; k < EACH; k++) {
+            if (k * 32 + lane < BORDER) {
+                maps[map * SIDE * SIDE + place[k]] = make_uint4(0, 0, 0, 0);
+            }
+        }
+    }
+}
+
 // Tables, borders and what the block read.
-template <typename T, int IN, typename Shape, typename Shared>
+template <typename T, int IN, int SIZE, typename Shape, typename Shared>
 static __device__ __forceinline__ void
 prepare(const EsFusedArguments &args, const EsFusedRow &at, int b, const EsFusedBlock &block,
         const Shared &s, const EsNormTable &norm, const EsNormTable &norm_before) {
     int n = block.out_units * ES_FUSED_UNIT;
     float count = (float)args.n_images * (float)(block.size * block.size);
     const float *sums = args.memory[b].norm_sums + (int64_t)at.row * 2 * n;
-    es_tile_clear(s.in, s.in_tile, at.n_images);
-    es_tile_clear(s.d, s.d_tile, at.n_images);
-    if constexpr (IN == 0) {
+    if constexpr (IN > 0) {
+        clear_borders<SIZE>((uint4 *)s.in, s.n_maps);
+    } else {
+        es_tile_clear(s.in, s.in_tile, at.n_images);
+        es_tile_clear(s.d, s.d_tile, at.n_images);
         es_tap_offsets(s.in_offsets, s.in_tile, block.kernel);
     }
     es_tap_offsets(s.d_offsets, s.d_tile, block.kernel);
@@ -189,7 +231,7 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 2)
     BackwardShared<T, IN, OUT, SIZE> s(args.net, b, images_per_part, memory);
     EsNormTable norm = es_norm_table(s.norm, block.out_units);
     EsNormTable norm_before = es_norm_table(s.norm_before, block.in_units);
-    prepare<T, IN, Shape>(args, at, b, block, s, norm, norm_before);
+    prepare<T, IN, SIZE, Shape>(args, at, b, block, s, norm, norm_before);
     int n_taps = es_tap_units(s.in_tile, block.kernel);
     float *part = args.weight_parts[b] + ((int64_t)at.row * at.n_parts + at.part) *
                                              es_weight_part_length(n_taps, block.out_units);

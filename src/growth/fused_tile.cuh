@@ -664,9 +664,10 @@ es_tile_weight_gradient(EsKnownMaps<IN, OUT, SIZE> known, const T *in, const T *
     }
     __syncthreads();
     // lane has input lane / 4 of both, and outputs 2 (lane % 4) and the next
-    float *to = part + (unit * ES_FUSED_UNIT + 2 * (lane % 4)) * ES_FUSED_UNIT + lane / 4;
+    part += (unit * ES_FUSED_UNIT + 2 * (lane % 4)) * ES_FUSED_UNIT + lane / 4;
 #pragma unroll
     for (int p = 0; p < Maps::PAIRS; p++) {
+        float *to = part + 2 * p * OUT * ES_FUSED_UNIT * ES_FUSED_UNIT;
         if (slice == p % Maps::SLICES) {
 #pragma unroll
             for (int s = 0; s < OTHERS; s++) {
@@ -676,9 +677,8 @@ es_tile_weight_gradient(EsKnownMaps<IN, OUT, SIZE> known, const T *in, const T *
             }
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                int q = 2 * p + i / 2;
-                if (q < 9 * IN) {
-                    to[(q * OUT * ES_FUSED_UNIT + i % 2) * ES_FUSED_UNIT] = sum[p][i];
+                if (2 * p + i / 2 < 9 * IN) {
+                    to[(i / 2 * OUT * ES_FUSED_UNIT + i % 2) * ES_FUSED_UNIT] = sum[p][i];
                 }
             }
         }
