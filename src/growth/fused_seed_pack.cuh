@@ -63,21 +63,24 @@ static __device__ void es_seed_pack(const EsFusedArguments &args, int row, int s
     }
     const EsFusedPlace &place = args.net.place[slot_number];
     int64_t env = args.rows.env[row];
+    const float *parameters = args.parameters + env * args.parameter_stride;
+    // where a tensor is packed follows from those before it (es_seed_packed_offset)
     unsigned char *packed = args.seed_packed + env * args.net.seed_packed_bytes + place.packed;
     for (int k = 0; k < es_seed_tensor_count(slot.blueprint); k++) {
         EsSeedTensor tensor = es_seed_tensor(place.n_channels, slot.blueprint, k);
+        if (tensor.kind == ES_SEED_PLAIN) {
+            continue;
+        }
         for (int is_backward = 0; is_backward < 2; is_backward++) {
             EsSeedPackJob job = {tensor, is_backward, args.is_tf32,
-                                 args.parameters + env * args.parameter_stride +
-                                     place.seed[slot.blueprint].offset[k],
-                                 packed + es_seed_packed_offset<T>(place.n_channels, slot.blueprint,
-                                                                   k, is_backward)};
+                                 parameters + place.seed[slot.blueprint].offset[k], packed};
             int n_taps = tensor.kernel * tensor.kernel * job.in_units();
-            int count = (int)(es_seed_packed_tensor_bytes<T>(tensor, is_backward) / 4);
-            for (int j = block * ES_FUSED_THREADS + (int)threadIdx.x; j < count;
+            int bytes = (int)es_seed_packed_tensor_bytes<T>(tensor, is_backward);
+            for (int j = block * ES_FUSED_THREADS + (int)threadIdx.x; j < bytes / 4;
                  j += n_blocks * ES_FUSED_THREADS) {
                 es_seed_pack_word(job, n_taps, j, T());
             }
+            packed += bytes;
         }
     }
 }
