@@ -136,11 +136,14 @@ static __device__ void draw_sample(const EsFusedArguments &args, int64_t i) {
 
 // --- all of it ---
 
-#define SEED_BLOCKS 8 // of threads per row and slot
+// Blocks of threads per row and slot; more than the fewest where all of them are few.
+#define SEED_BLOCKS_MIN  8
+#define SEED_BLOCKS_MAX  32
+#define SEED_BLOCKS_LOAD 512
 
 // Blocks of threads: those of seeds, which take longest, first; of hosts; of samples.
 struct PrepareShape {
-    int n_seed_blocks, n_host_blocks, host_blocks_per_env;
+    int n_seed_blocks, seed_blocks_per_slot, n_host_blocks, host_blocks_per_env;
 };
 
 // Rows of an environment run the same seed: of those that share what comes before it one packs.
@@ -158,10 +161,10 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS)
                    const __grid_constant__ PackJobs jobs, PrepareShape shape) {
     int block = (int)blockIdx.x;
     if (block < shape.n_seed_blocks) {
-        int row = block / SEED_BLOCKS / args.net.n_slots;
-        int slot = block / SEED_BLOCKS % args.net.n_slots;
+        int per_slot = shape.seed_blocks_per_slot, at = block / per_slot;
+        int row = at / args.net.n_slots, slot = at % args.net.n_slots;
         if (row_packs(args, row, slot)) {
-            es_seed_pack<T>(args, row, slot, block % SEED_BLOCKS, SEED_BLOCKS);
+            es_seed_pack<T>(args, row, slot, block % per_slot, per_slot);
         }
         return;
     }
@@ -182,7 +185,10 @@ extern "C" void es_fused_prepare(EsStream *stream, EsDtype precision,
     PrepareShape shape = {};
     shape.host_blocks_per_env = (int)es_ceil_div(jobs.count, ES_FUSED_THREADS);
     shape.n_host_blocks = (int)args->n_envs * shape.host_blocks_per_env;
-    shape.n_seed_blocks = (int)args->rows.n_rows * args->net.n_slots * SEED_BLOCKS;
+    int n_seeds = (int)args->rows.n_rows * args->net.n_slots;
+    int per_slot = SEED_BLOCKS_LOAD / ES_MAX(n_seeds, 1);
+    shape.seed_blocks_per_slot = ES_MIN(ES_MAX(per_slot, SEED_BLOCKS_MIN), SEED_BLOCKS_MAX);
+    shape.n_seed_blocks = n_seeds * shape.seed_blocks_per_slot;
     int64_t n_samples = args->is_training ? args->rows.n_rows * args->n_images : 0;
     int64_t n_blocks =
         shape.n_seed_blocks + shape.n_host_blocks + es_ceil_div(n_samples, ES_FUSED_THREADS);
