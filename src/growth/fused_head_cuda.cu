@@ -52,13 +52,14 @@ template <typename Head> struct HeadShared {
         n_classes = padded_classes(net);
         size_t n_weights = (size_t)n_classes * (size_t)weight_stride(n_channels);
         EsCarve carve = {memory, 0};
-        weight = Head::IS_STAGED ? carve.take<float>(n_weights) : NULL;
-        features = carve.take<float>((size_t)n_images * n_channels);
-        d_logits = carve.take<float>((size_t)n_images * n_classes);
-        losses = carve.take<float>(3 * (size_t)n_images);
-        open = carve.take<float>(2 * ES_FUSED_WARPS * (size_t)n_channels);
-        norm_sums = carve.take<float>(2 * ES_FUSED_WARPS * (size_t)n_channels);
+        // those of a size known when compiled first
         norm = carve.take<float>(4 * (size_t)n_channels);
+        norm_sums = carve.take<float>(2 * ES_FUSED_WARPS * (size_t)n_channels);
+        open = carve.take<float>(2 * ES_FUSED_WARPS * (size_t)n_channels);
+        features = carve.take<float>((size_t)n_images * n_channels);
+        losses = carve.take<float>(3 * (size_t)n_images);
+        weight = Head::IS_STAGED ? carve.take<float>(n_weights) : NULL;
+        d_logits = carve.take<float>((size_t)n_images * n_classes);
         bytes = carve.used;
     }
 };
@@ -139,36 +140,42 @@ template <typename T> struct HeadMaps {
     }
 };
 
+// The last block's norm; nothing is left to do to maps that a seed made.
+static __device__ __forceinline__ void load_norm(const EsFusedArguments &args, const EsFusedRow &at,
+                                                 int b, bool is_mixed, const EsNormTable &norm,
+                                                 int n_channels) {
+    if (!is_mixed) {
+        es_norm_load(args, at, b, norm);
+        return;
+    }
+    for (int c = threadIdx.x; c < n_channels; c += ES_FUSED_THREADS) {
+        norm.scale[c] = 1.0f;
+        norm.shift[c] = 0.0f;
+    }
+}
+
 // What a lane adds up of one unit's pixels, by channel.
 struct MapSums {
     float all[8];    // of what is handed on
-    float n_open[8]; // pixels that pass the ReLU; NaN passes. Of a block's own output alone,
+    float n_open[8]; // pixels that pass the ReLU; NaN passes. Means nothing in mixed rows,
     float open[8];   // and the sum of their raw values
 };
 
 // One pixel of one unit of an image.
 template <typename T>
 static __device__ __forceinline__ void add_pixel(const HeadMaps<T> &from, const EsTile &tile,
-                                                 const EsNormTable &norm, int image, int unit,
+                                                 const EsNormUnit &norm, int image, int unit,
                                                  int pixel, MapSums &sums) {
     float z[8], x[8];
     es_unit_load(x,
                  from.maps + ((image * tile.units + unit) * tile.pixels() + pixel) * ES_FUSED_UNIT);
-    if (from.is_mixed) {
-#pragma unroll
-        for (int c = 0; c < 8; c++) {
-            sums.all[c] += x[c];
-        }
-        return;
-    }
-    es_norm_apply(norm, unit, x, z);
+    norm.apply(x, z);
 #pragma unroll
     for (int c = 0; c < 8; c++) {
-        if (!(z[c] <= 0.0f)) {
-            sums.all[c] += z[c];
-            sums.n_open[c] += 1.0f;
-            sums.open[c] += x[c];
-        }
+        bool passes = from.is_mixed || !(z[c] <= 0.0f);
+        sums.all[c] += passes ? z[c] : 0.0f;
+        sums.n_open[c] += passes ? 1.0f : 0.0f;
+        sums.open[c] += passes ? x[c] : 0.0f;
     }
 }
 
@@ -183,10 +190,11 @@ static __device__ __forceinline__ void average_maps(const HeadMaps<T> &from, con
     for (int first = 0; first < tile.units; first += 32 / LANES_PER_UNIT) {
         int unit = first + lane / LANES_PER_UNIT;
         MapSums sums = {};
+        EsNormUnit coefficients(norm, unit < tile.units ? unit : 0);
         for (int turn = 0; turn < pixels; turn += LANES_PER_UNIT) {
             int pixel = turn + lane % LANES_PER_UNIT;
             if (unit < tile.units && pixel < pixels) {
-                add_pixel(from, tile, norm, image, unit, pixel, sums);
+                add_pixel(from, tile, coefficients, image, unit, pixel, sums);
             }
         }
         float total = sum_lanes(sums.all), n_open = sum_lanes(sums.n_open);
@@ -411,11 +419,11 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, Head::N_SHARING)
     if (Head::IS_STAGED) {
         weights.stage(s.weight, s.n_classes);
     }
-    es_norm_load(args, at, b, es_norm_table(s.norm, block.out_units));
+    HeadMaps<T> maps(args, at, b, block);
+    load_norm(args, at, b, maps.is_mixed, es_norm_table(s.norm, block.out_units), s.n_channels);
     for (int i = threadIdx.x; i < 2 * ES_FUSED_WARPS * s.n_channels; i += ES_FUSED_THREADS) {
         s.norm_sums[i] = 0.0f;
     }
-    HeadMaps<T> maps(args, at, b, block);
     __syncthreads();
     run_images(args, at, s, weights, block, maps);
     __syncthreads();
