@@ -14,7 +14,7 @@
 struct BaselineHead {
     using Shape = EsBlockShape<2, 4, 8>;
     static constexpr bool IS_STAGED = true; // the linear layer's weights come into shared memory
-    static constexpr int N_SHARING = 3;     // blocks of threads on a multiprocessor
+    static constexpr int N_SHARING = 4;     // blocks of threads on a multiprocessor
 };
 struct AnyHead {
     using Shape = EsBlockShape<0, 0, 0>;

@@ -12,7 +12,7 @@
 // Blocks of threads that share a multiprocessor: as many as their registers allow.
 #define FORWARD_SHARING  3
 #define BACKWARD_SHARING 2
-#define HEAD_SHARING     3
+#define HEAD_SHARING     4
 // Shared memory that the system takes of each block's.
 #define RESERVED_BYTES 1024
 // What a part costs besides its images, in images.
