@@ -7,8 +7,8 @@
 // of their raw values, which come with the average.
 //
 // N images of a row, C channels of the last block, K classes.
+#include "growth/fused_head_maps.cuh"
 #include "growth/fused_kernels.h"
-#include "growth/fused_row.cuh"
 
 // What the kernel is compiled for: cifar_baseline's last block in 16 bits, and everything else.
 struct BaselineHead {
@@ -21,8 +21,6 @@ struct AnyHead {
     static constexpr bool IS_STAGED = false;
     static constexpr int N_SHARING = 2;
 };
-
-#define LANES_PER_UNIT 8
 
 static __host__ __device__ __forceinline__ int padded_classes(const EsFusedNet &net) {
     return (net.n_classes + 3) / 4 * 4;
@@ -100,113 +98,6 @@ template <typename T, bool IS_STAGED> struct HeadWeights {
         }
     }
 };
-
-// --- maps ---
-
-// Sums over the eight lanes that share a unit: lane c of them gets that of v[c].
-static __device__ __forceinline__ float sum_lanes(float (&v)[8]) {
-#pragma unroll
-    for (int half = 4; half > 0; half /= 2) {
-        bool is_upper = threadIdx.x & half;
-#pragma unroll
-        for (int c = 0; c < half; c++) {
-            float mine = is_upper ? v[c + half] : v[c];
-            v[c] = mine + __shfl_xor_sync(0xFFFFFFFFu, is_upper ? v[c] : v[c + half], half);
-        }
-    }
-    return v[0];
-}
-
-// What the last block hands on in a row.
-template <typename T> struct HeadMaps {
-    const T *maps; // of the part's first image
-    bool is_mixed; // made by a seed; else raw values of the block, as its pool picked them
-
-    __device__ HeadMaps(const EsFusedArguments &args, const EsFusedRow &at, int b,
-                        const EsFusedBlock &block) {
-        const EsFusedMemory &memory = args.memory[b];
-        int units = block.out_units * block.out_size * block.out_size;
-        is_mixed = true;
-        if (es_row_mixes(args, at.row, block.slot[1])) {
-            maps = es_row_shared<T>(args, at, memory.out, args.net.place[block.slot[1]].depth + 1,
-                                    units);
-        } else if (es_row_mixes(args, at.row, block.slot[0])) {
-            maps = es_row_shared<T>(args, at, memory.middle,
-                                    args.net.place[block.slot[0]].depth + 1, units);
-        } else {
-            is_mixed = false;
-            maps = es_row_shared<T>(args, at, memory.picked, args.net.block[b].depth, units);
-        }
-    }
-};
-
-// The last block's norm; nothing is left to do to maps that a seed made.
-static __device__ __forceinline__ void load_norm(const EsFusedArguments &args, const EsFusedRow &at,
-                                                 int b, bool is_mixed, const EsNormTable &norm,
-                                                 int n_channels) {
-    if (!is_mixed) {
-        es_norm_load(args, at, b, norm);
-        return;
-    }
-    for (int c = threadIdx.x; c < n_channels; c += ES_FUSED_THREADS) {
-        norm.scale[c] = 1.0f;
-        norm.shift[c] = 0.0f;
-    }
-}
-
-// What a lane adds up of one unit's pixels, by channel.
-struct MapSums {
-    float all[8];    // of what is handed on
-    float n_open[8]; // pixels that pass the ReLU; NaN passes. Means nothing in mixed rows,
-    float open[8];   // and the sum of their raw values
-};
-
-// One pixel of one unit of an image.
-template <typename T>
-static __device__ __forceinline__ void add_pixel(const HeadMaps<T> &from, const EsTile &tile,
-                                                 const EsNormUnit &norm, int image, int unit,
-                                                 int pixel, MapSums &sums) {
-    float z[8], x[8];
-    es_unit_load(x,
-                 from.maps + ((image * tile.units + unit) * tile.pixels() + pixel) * ES_FUSED_UNIT);
-    norm.apply(x, z);
-#pragma unroll
-    for (int c = 0; c < 8; c++) {
-        bool passes = from.is_mixed || !(z[c] <= 0.0f);
-        sums.all[c] += passes ? z[c] : 0.0f;
-        sums.n_open[c] += passes ? 1.0f : 0.0f;
-        sums.open[c] += passes ? x[c] : 0.0f;
-    }
-}
-
-// Averages of an image's maps, and what the norm's sums will need: [2][channels], of MapSums. A
-// warp takes four units at a time.
-template <typename T>
-static __device__ __forceinline__ void average_maps(const HeadMaps<T> &from, const EsTile &tile,
-                                                    const EsNormTable &norm, int image,
-                                                    float *features, float *open) {
-    int lane = threadIdx.x % 32, pixels = tile.pixels();
-    int n_channels = tile.units * ES_FUSED_UNIT;
-    for (int first = 0; first < tile.units; first += 32 / LANES_PER_UNIT) {
-        int unit = first + lane / LANES_PER_UNIT;
-        MapSums sums = {};
-        EsNormUnit coefficients(norm, unit < tile.units ? unit : 0);
-        for (int turn = 0; turn < pixels; turn += LANES_PER_UNIT) {
-            int pixel = turn + lane % LANES_PER_UNIT;
-            if (unit < tile.units && pixel < pixels) {
-                add_pixel(from, tile, coefficients, image, unit, pixel, sums);
-            }
-        }
-        float total = sum_lanes(sums.all), n_open = sum_lanes(sums.n_open);
-        float of_open = sum_lanes(sums.open);
-        if (unit < tile.units) {
-            int channel = first * ES_FUSED_UNIT + lane;
-            features[channel] = total / (float)pixels;
-            open[channel] = n_open;
-            open[n_channels + channel] = of_open;
-        }
-    }
-}
 
 // --- loss ---
 
@@ -371,7 +262,7 @@ static __device__ void finish_losses(const EsFusedArguments &args, const EsFused
 template <typename T, typename Shared, typename Weights>
 static __device__ __forceinline__ void
 run_images(const EsFusedArguments &args, const EsFusedRow &at, const Shared &s,
-           const Weights &weights, const EsFusedBlock &block, const HeadMaps<T> &maps) {
+           const Weights &weights, const EsFusedBlock &block, const EsHeadMaps<T> &maps) {
     int warp = threadIdx.x / 32, n = s.n_channels;
     const EsTile tile = {block.out_units, block.out_size, 0, block.by_out_size,
                          block.by_out_pixels};
@@ -384,7 +275,7 @@ run_images(const EsFusedArguments &args, const EsFusedRow &at, const Shared &s,
         int number = es_row_sample(args, at, image).number;
         float *features = s.features + image * n, *logits = s.d_logits + image * s.n_classes;
         __syncwarp(); // `open` may still be read
-        average_maps(maps, tile, norm, image, features, open);
+        es_head_average(maps, tile, norm, image, features, open);
         int label = args.labels[number];
         __syncwarp();
         float largest;
@@ -419,8 +310,9 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, Head::N_SHARING)
     if (Head::IS_STAGED) {
         weights.stage(s.weight, s.n_classes);
     }
-    HeadMaps<T> maps(args, at, b, block);
-    load_norm(args, at, b, maps.is_mixed, es_norm_table(s.norm, block.out_units), s.n_channels);
+    EsHeadMaps<T> maps(args, at, b, block);
+    es_head_norm_load(args, at, b, maps.is_mixed, es_norm_table(s.norm, block.out_units),
+                      s.n_channels);
     for (int i = threadIdx.x; i < 2 * ES_FUSED_WARPS * s.n_channels; i += ES_FUSED_THREADS) {
         s.norm_sums[i] = 0.0f;
     }
