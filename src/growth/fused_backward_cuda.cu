@@ -10,9 +10,8 @@
 
 template <typename T, int IN, int OUT, int SIZE> struct BackwardShared {
     EsTile in_tile, d_tile, d_in_tile;
-    T *in;      // what the block read; later the gradient of it
-    T *d;       // gradient of the raw output
-    int n_maps; // of both, which lie one behind the other
+    T *in; // what the block read; later the gradient of it
+    T *d;  // gradient of the raw output
     T *zeros;
     int *in_offsets, *d_offsets;
     float *norm, *norm_before;
@@ -30,7 +29,6 @@ template <typename T, int IN, int OUT, int SIZE> struct BackwardShared {
         d_tile = {block.out_units, block.size, border, block.by_size, block.by_pixels};
         in = carve.take<T>((size_t)n_images * in_tile.image_units() * ES_FUSED_UNIT);
         d = carve.take<T>((size_t)n_images * d_tile.image_units() * ES_FUSED_UNIT);
-        n_maps = n_images * (block.in_units + block.out_units);
         zeros = carve.take<T>(ES_FUSED_UNIT);
         in_offsets = carve.take<int>(es_tap_units(in_tile, block.kernel) + 1);
         d_offsets = carve.take<int>(es_tap_units(d_tile, block.kernel) + 1);
@@ -154,42 +152,17 @@ sum_norm_gradients(const EsFusedArguments &args, const EsFusedRow &at, int befor
                     });
 }
 
-// Zeros around maps of a known size, one behind the other; a warp takes every eighth map.
-template <int SIZE> static __device__ __forceinline__ void clear_borders(uint4 *maps, int n_maps) {
-    constexpr int SIDE = SIZE + 2, LAST = SIDE - 1, BORDER = 4 * LAST;
-    constexpr int EACH = (BORDER + 31) / 32;
-    int lane = threadIdx.x % 32, place[EACH];
-#pragma unroll
-    for (int k = 0; k < EACH; k++) {
-        // a row's last unit and the next row's first, row by row; then the first row, then the last
-        int i = k * 32 + lane;
-        place[k] = i < 2 * LAST ? i / 2 * SIDE + LAST + i % 2
-                                : i - 2 * LAST + (i < 3 * LAST ? 0 : LAST * SIDE + 1 - LAST);
-    }
-#pragma unroll 1
-    for (int map = threadIdx.x / 32; map < n_maps; map += ES_FUSED_WARPS) {
-#pragma unroll
-        for (int k = 0; k < EACH; k++) {
-            if (k * 32 + lane < BORDER) {
-                maps[map * SIDE * SIDE + place[k]] = make_uint4(0, 0, 0, 0);
-            }
-        }
-    }
-}
-
 // Tables, borders and what the block read.
-template <typename T, int IN, int SIZE, typename Shape, typename Shared>
+template <typename T, int IN, typename Shape, typename Shared>
 static __device__ __forceinline__ void
 prepare(const EsFusedArguments &args, const EsFusedRow &at, int b, const EsFusedBlock &block,
         const Shared &s, const EsNormTable &norm, const EsNormTable &norm_before) {
     int n = block.out_units * ES_FUSED_UNIT;
     float count = (float)args.n_images * (float)(block.size * block.size);
     const float *sums = args.memory[b].norm_sums + (int64_t)at.row * 2 * n;
-    if constexpr (IN > 0) {
-        clear_borders<SIZE>((uint4 *)s.in, s.n_maps);
-    } else {
-        es_tile_clear(s.in, s.in_tile, at.n_images);
-        es_tile_clear(s.d, s.d_tile, at.n_images);
+    es_tile_clear_border(s.in, s.in_tile, at.n_images);
+    es_tile_clear_border(s.d, s.d_tile, at.n_images);
+    if constexpr (IN == 0) {
         es_tap_offsets(s.in_offsets, s.in_tile, block.kernel);
     }
     es_tap_offsets(s.d_offsets, s.d_tile, block.kernel);
@@ -231,7 +204,7 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 2)
     BackwardShared<T, IN, OUT, SIZE> s(args.net, b, images_per_part, memory);
     EsNormTable norm = es_norm_table(s.norm, block.out_units);
     EsNormTable norm_before = es_norm_table(s.norm_before, block.in_units);
-    prepare<T, IN, SIZE, Shape>(args, at, b, block, s, norm, norm_before);
+    prepare<T, IN, Shape>(args, at, b, block, s, norm, norm_before);
     int n_taps = es_tap_units(s.in_tile, block.kernel);
     float *part = args.weight_parts[b] + ((int64_t)at.row * at.n_parts + at.part) *
                                              es_weight_part_length(n_taps, block.out_units);

@@ -359,7 +359,11 @@ es_load_gradient(const EsFusedArguments &args, const EsFusedRow &at, int b,
 static __device__ __forceinline__ EsFusedSample es_row_sample(const EsFusedArguments &args,
                                                               const EsFusedRow &at, int image) {
     if (args.is_training) {
-        return args.samples[(int64_t)at.row * args.row_images + at.first + image];
+        // in one load
+        int4 words =
+            *(const int4 *)&args.samples[(int64_t)at.row * args.row_images + at.first + image];
+        EsFusedSample drawn = {words.x, {words.y, words.z, words.w}};
+        return drawn;
     }
     EsFusedSample sample = {(int32_t)args.first_image + at.first + image, {0, 0, 0}};
     return sample;
@@ -374,32 +378,44 @@ static __device__ __forceinline__ uint32_t es_load_bytes(const unsigned char *ch
     int word = first >> 2, n_words = (unsigned)from_row < (unsigned)size ? size / 4 : 0;
     const uint32_t *words = (const uint32_t *)(channel + from_row * size);
     uint32_t left = (unsigned)word < (unsigned)n_words ? words[word] : 0;
-    uint32_t right = (unsigned)(word + 1) < (unsigned)n_words ? words[word + 1] : 0;
+    bool is_split = first & 3;
+    uint32_t right = is_split && (unsigned)(word + 1) < (unsigned)n_words ? words[word + 1] : 0;
     uint32_t bytes = __funnelshift_r(left, right, 8 * (unsigned)(first & 3));
     return crop.flip ? __byte_perm(bytes, 0, 0x0123) : bytes;
 }
 
-// The part's images into a tile of one unit: (byte / 255 - mean) inv_std, as one multiply-add. A
-// thread takes four neighbouring pixels where the size allows, else one.
+// A byte becomes (byte / 255 - mean) inv_std, as one multiply-add; a channel that does not exist 0.
+struct EsByteScale {
+    float scale[ES_MAX_IMAGE_CHANNELS], shift[ES_MAX_IMAGE_CHANNELS];
+
+    __device__ EsByteScale(const EsGatherOptions &gather, int n_channels) {
+#pragma unroll
+        for (int c = 0; c < ES_MAX_IMAGE_CHANNELS; c++) {
+            scale[c] = c < n_channels ? gather.inv_std[c] * (1.0f / 255.0f) : 0.0f;
+            shift[c] = c < n_channels ? -gather.mean[c] * gather.inv_std[c] : 0.0f;
+        }
+    }
+};
+
+// The part's images into a tile of one unit. A thread takes four neighbouring pixels where the size
+// allows, else one. Missing channels are read as the last one, so that no load waits for another.
 template <typename T>
 static __device__ __forceinline__ void
 es_load_images(const EsFusedArguments &args, const EsFusedRow &at, T *tile, const EsTile &shape) {
     int pixels = shape.pixels(), size = shape.size, n_channels = args.net.image_channels;
     int width = size % 4 == 0 ? 4 : 1;
+    EsByteScale value(args.gather, n_channels);
     for (int i = threadIdx.x * width; i < at.n_images * pixels; i += ES_FUSED_THREADS * width) {
         int image = shape.image_of(i), pixel = i - image * pixels;
         int row = shape.row_of(pixel), column = pixel - row * size;
         EsFusedSample sample = es_row_sample(args, at, image);
         const unsigned char *from = args.images + (int64_t)sample.number * n_channels * pixels;
-        uint32_t bytes[ES_MAX_IMAGE_CHANNELS] = {};
+        uint32_t bytes[ES_MAX_IMAGE_CHANNELS];
 #pragma unroll
         for (int c = 0; c < ES_MAX_IMAGE_CHANNELS; c++) {
-            if (c < n_channels) {
-                bytes[c] =
-                    width == 4
-                        ? es_load_bytes(from + c * pixels, size, sample.crop, row, column)
-                        : es_gather_pixel(from + c * pixels, size, size, sample.crop, row, column);
-            }
+            const unsigned char *channel = from + min(c, n_channels - 1) * pixels;
+            bytes[c] = width == 4 ? es_load_bytes(channel, size, sample.crop, row, column)
+                                  : es_gather_pixel(channel, size, size, sample.crop, row, column);
         }
         T *to = tile + shape.at(image, 0, row, column) * ES_FUSED_UNIT;
 #pragma unroll
@@ -407,11 +423,7 @@ es_load_images(const EsFusedArguments &args, const EsFusedRow &at, T *tile, cons
             float v[8] = {};
 #pragma unroll
             for (int c = 0; c < ES_MAX_IMAGE_CHANNELS; c++) {
-                if (c < n_channels) {
-                    v[c] = fmaf((float)(bytes[c] >> 8 * k & 0xFF),
-                                args.gather.inv_std[c] * (1.0f / 255.0f),
-                                -args.gather.mean[c] * args.gather.inv_std[c]);
-                }
+                v[c] = fmaf((float)(bytes[c] >> 8 * k & 0xFF), value.scale[c], value.shift[c]);
             }
             if (k < width) {
                 es_unit_store(to + k * ES_FUSED_UNIT, v);
