@@ -158,7 +158,7 @@ static __device__ __forceinline__ void
 prepare(const EsFusedArguments &args, const EsFusedRow &at, int b, const EsFusedBlock &block,
         const Shared &s, const EsNormTable &norm, const EsNormTable &norm_before) {
     int n = block.out_units * ES_FUSED_UNIT;
-    float count = (float)args.n_images * (float)(block.size * block.size);
+    float per_pixel = 1.0f / ((float)args.n_images * (float)(block.size * block.size));
     const float *sums = args.memory[b].norm_sums + (int64_t)at.row * 2 * n;
     es_tile_clear_border(s.in, s.in_tile, at.n_images);
     es_tile_clear_border(s.d, s.d_tile, at.n_images);
@@ -169,8 +169,8 @@ prepare(const EsFusedArguments &args, const EsFusedRow &at, int b, const EsFused
     es_norm_load(args, at, b, norm);
     for (int c = threadIdx.x; c < n; c += ES_FUSED_THREADS) {
         // the same thread wrote the table's entry
-        float slope = -norm.scale[c] * (sums[n + c] / count) * norm.inv_std[c];
-        float level = -norm.scale[c] * (sums[c] / count) - slope * norm.mean[c];
+        float slope = -norm.scale[c] * (sums[n + c] * per_pixel) * norm.inv_std[c];
+        float level = -norm.scale[c] * (sums[c] * per_pixel) - slope * norm.mean[c];
         EsNormGradient::write(s.slopes, n, c, slope, level, norm.scale[c] > 0.0f);
     }
     if (threadIdx.x == 0) {

@@ -141,12 +141,13 @@ struct EsSpread {
 };
 
 static __device__ __forceinline__ EsSpread es_spread(int count) {
-    int width = ES_FUSED_THREADS;
-    while (width > 32 && width / 2 >= count) {
-        width /= 2;
+    int shift = 31 - __clz(ES_FUSED_THREADS); // of the width, a power of two: no division
+    while (shift > 5 && 1 << (shift - 1) >= count) {
+        shift--;
     }
-    EsSpread spread = {(int)threadIdx.x / width, ES_FUSED_THREADS / width, (int)threadIdx.x % width,
-                       width};
+    int width = 1 << shift;
+    EsSpread spread = {(int)threadIdx.x >> shift, ES_FUSED_THREADS >> shift,
+                       (int)threadIdx.x & (width - 1), width};
     return spread;
 }
 
