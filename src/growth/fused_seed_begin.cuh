@@ -187,10 +187,11 @@ template <typename T> struct EsSeedFresh {
         for (int j = 0; j < ES_SEED_BATCH<T>; j++) {
             int unit = shape.image_of(index(first, j));
             int of = unit - es_divide(unit, shape.units, by_units) * shape.units;
+            EsNormUnit norm(table, of); // whether needed or not: mostly all j have the same
             float x[8], z[8];
             if (index(first, j) < count) {
                 es_words_unpack(words[j], x);
-                es_norm_apply(table, of, x, z);
+                norm.apply(x, z);
 #pragma unroll
                 for (int c = 0; c < 8; c++) {
                     z[c] = es_rectified(z[c]);

@@ -69,29 +69,36 @@ template <typename T> struct EsSeedEnd {
 };
 
 // With the sums for the host's batch norm. A thread's raw values are asked for ES_SEED_BATCH at a
-// time: one after the other they would be most of the pass.
+// time: one after the other they would be most of the pass. Pixels of a unit are those of all
+// images in a row, or of one where each has its line.
 template <bool IS_LINE, typename T, typename P>
 static __device__ __noinline__ void es_seed_end_sums(const EsSeedWork<T, P> &w, EsSeedEnd<T> end) {
     EsTile map = w.map();
     int pixels = map.pixels(), n_images = w.at.n_images, lane = threadIdx.x % 32;
+    int together = IS_LINE ? 1 : n_images, count = together * pixels;
     EsNormTable table = es_norm_table(w.s.host_norm, map.units);
     const T *raw = w.memory.raw;
     auto add = [=](int unit, int slice, int n_slices, float(&sums)[2][8]) {
         EsNormUnit norm(table, unit);
         int step = 32 * n_slices;
-        for (int of = unit; of < n_images * map.units; of += map.units) {
+        for (int image = 0; image < n_images; image += together) {
+            int of = image * map.units + unit; // image-unit of the first
             EsSeedLine<IS_LINE> line(end, of);
-            for (int first = 32 * slice + lane; first < pixels; first += ES_SEED_BATCH<T> * step) {
+            for (int first = 32 * slice + lane; first < count; first += ES_SEED_BATCH<T> * step) {
                 EsUnitWords<T> words[ES_SEED_BATCH<T>];
 #pragma unroll
                 for (int j = 0; j < ES_SEED_BATCH<T>; j++) {
-                    int pixel = min(first + j * step, pixels - 1);
-                    words[j].fetch(raw + (of * pixels + pixel) * ES_FUSED_UNIT);
+                    int i = first + j * step, skipped = map.image_of(i) * (map.units - 1) * pixels;
+                    if (i < count) {
+                        words[j].fetch(raw + (of * pixels + i + skipped) * ES_FUSED_UNIT);
+                    }
                 }
 #pragma unroll
-                for (int j = 0; j < ES_SEED_BATCH<T> && first + j * step < pixels; j++) {
+                for (int j = 0; j < ES_SEED_BATCH<T> && first + j * step < count; j++) {
+                    int i = first + j * step, later = map.image_of(i);
                     float g[8], x[8], z[8];
-                    end.template finish<IS_LINE>(line, of, first + j * step, g);
+                    end.template finish<IS_LINE>(line, of + later * map.units, i - later * pixels,
+                                                 g);
                     es_words_unpack(words[j], x);
                     norm.apply(x, z);
 #pragma unroll
@@ -103,7 +110,8 @@ static __device__ __noinline__ void es_seed_end_sums(const EsSeedWork<T, P> &w, 
         }
     };
     // slices of one image's pixels, as many as there are of all images'
-    es_seed_slices(map.units, pixels, w.s.kept, w.memory.norm_part, add);
+    EsSeedTotals finish = {w.memory.norm_part, map.units * ES_FUSED_UNIT};
+    es_seed_slices(map.units, pixels, w.s.kept, add, finish);
 }
 
 template <bool IS_LINE, typename T, typename P>

@@ -234,32 +234,44 @@ struct EsGroupSlope {
     }
 };
 
+// Sums over element i's group of sums of d gamma and d gamma (v - mean); in whole warps.
+template <typename T, typename P>
+static __device__ __forceinline__ float2 es_group_add(const EsSeedWork<T, P> &w, const float *gamma,
+                                                      int i, int channel) {
+    int width = w.s.width, n = w.at.n_images * w.stride();
+    const float *sums = w.s.totals + i - channel, *products = sums + n;
+    if constexpr (P::UNITS > 0) {
+        return make_float2(es_group_sum(sums[channel] * gamma[channel], width),
+                           es_group_sum(products[channel] * gamma[channel], width));
+    }
+    float2 sum = {};
+    int first = es_divide(channel, width, w.s.by_width) * width;
+    for (int c = first; channel < w.channels() && c < first + width; c++) {
+        sum.x = fmaf(sums[c], gamma[c], sum.x);
+        sum.y = fmaf(products[c], gamma[c], sum.y);
+    }
+    return sum;
+}
+
 // From the sums of d and d (v - mean) per image and channel in w.s.totals, times `factor`:
 // gradients of gamma and beta (tensors k and k + 1), slopes in w.s.tilt and levels in w.s.offset.
 // Ends with a barrier.
 template <typename T, typename P>
 static __device__ __noinline__ void es_group_finish(const EsSeedWork<T, P> &w, EsGroupNorm norm,
                                                     int k, float factor) {
-    int stride = w.stride(), n_images = w.at.n_images, n_channels = w.channels();
-    int width = w.s.width;
+    int stride = w.stride(), n_images = w.at.n_images, n = n_images * stride;
     float scale = factor * w.s.per_channel * w.s.per_pixel;
-    const float *sums = w.s.totals, *products = w.s.totals + n_images * stride;
+    const float *sums = w.s.totals, *products = w.s.totals + n;
     float *d_gamma = es_seed_part(w, k), *d_beta = es_seed_part(w, k + 1);
-    for (int i = threadIdx.x; i < n_images * stride; i += ES_FUSED_THREADS) {
-        int channel = i - w.image_of_element(i) * stride;
-        int first = es_divide(channel, width, w.s.by_width) * width;
-        float sum = 0.0f, product = 0.0f;
-        if (channel < n_channels) {
-#pragma unroll 4
-            for (int c = first; c < first + width; c++) {
-                sum = fmaf(sums[i - channel + c], norm.gamma[c], sum);
-                product = fmaf(products[i - channel + c], norm.gamma[c], product);
-            }
-        }
+    for (int lane = threadIdx.x; lane < es_whole_warps(n); lane += ES_FUSED_THREADS) {
+        int i = min(lane, n - 1);
+        float2 sum = es_group_add(w, norm.gamma, i, i - w.image_of_element(i) * stride);
         float inv_std = norm.inv_std[i];
-        float slope = -inv_std * inv_std * inv_std * product * scale;
-        w.s.tilt[i] = slope;
-        w.s.offset[i] = -inv_std * sum * scale - slope * norm.mean[i];
+        float slope = -inv_std * inv_std * inv_std * sum.y * scale;
+        if (lane < n) {
+            w.s.tilt[i] = slope;
+            w.s.offset[i] = -inv_std * sum.x * scale - slope * norm.mean[i];
+        }
     }
     // by the last warps, while the first are at the slopes
     for (int c = ES_FUSED_THREADS - 1 - (int)threadIdx.x; c < stride; c += ES_FUSED_THREADS) {

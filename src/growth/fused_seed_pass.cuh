@@ -1,94 +1,8 @@
-// What seeds are made of: passes over the maps of a part and sums over them, layers, group norms,
-// and what a seed and its blend make of a unit.
+// What seeds are made of: layers, group norms, and what a seed and its blend make of a unit.
 #ifndef ES_GROWTH_FUSED_SEED_PASS_CUH
 #define ES_GROWTH_FUSED_SEED_PASS_CUH
 
-#include "growth/fused_seed_begin.cuh"
-
-// --- passes over maps ---
-//
-// Image-units, numbered image * units + unit, are [row][column] each; tile.at(0, image-unit, row,
-// column) is where a pixel lies. What all pixels of an image-unit need is read once: `make` takes
-// an image-unit and returns what is called with each of its pixels.
-
-// visit(row, column) for each of the image-units' pixels, each in one thread and always the same.
-template <typename Make>
-static __device__ __forceinline__ void es_seed_each(int n_units, EsTile tile, Make make) {
-    int pixels = tile.pixels();
-    EsSpread mine = es_spread(pixels);
-    for (int unit = mine.unit; unit < n_units; unit += mine.unit_step) {
-        auto visit = make(unit);
-        for (int pixel = mine.first; pixel < pixels; pixel += mine.step) {
-            int row = tile.row_of(pixel);
-            visit(row, pixel - row * tile.size);
-        }
-    }
-}
-
-// As es_channel_sums, of n_units units of `count` positions. Units are cut into slices, 1 to 8, so
-// that all warps have as much to do: add(unit, slice, n_slices, sums) adds positions 32 slice +
-// lane and every 32 n_slices-th from there. Begins and ends with a barrier.
-template <typename Add>
-static __device__ __forceinline__ void es_seed_slices(int n_units, int count, float *kept,
-                                                      float *totals, Add add) {
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    int log_slices = max(4 - __ffs(n_units), 0);
-    while (log_slices > 0 && 32 << log_slices > count) {
-        log_slices--;
-    }
-    log_slices = n_units << log_slices > ES_SEED_TASKS ? 0 : log_slices;
-    int n_slices = 1 << log_slices;
-    __syncthreads(); // what is summed may be fresh, and `kept` still be read
-    for (int task = warp; task < n_units << log_slices; task += ES_FUSED_WARPS) {
-        int unit = task >> log_slices;
-        float sums[2][8] = {};
-        add(unit, task & (n_slices - 1), n_slices, sums);
-        float sum = es_warp_sums(sums);
-        float *to = log_slices > 0
-                        ? kept + task * 16 + lane / 2
-                        : totals + (lane / 16 * n_units + unit) * ES_FUSED_UNIT + lane / 2 % 8;
-        if (lane % 2 == 0) {
-            *to = sum;
-        }
-    }
-    __syncthreads();
-    if (log_slices > 0) {
-#pragma unroll 1
-        for (int i = threadIdx.x; i < n_units * 16; i += ES_FUSED_THREADS) {
-            const float *of = kept + (i / 16 << log_slices) * 16 + i % 16;
-            float total = of[0];
-#pragma unroll
-            for (int s = 1; s < 8; s++) { // all loads at once
-                total += s < n_slices ? of[s * 16] : 0.0f;
-            }
-            totals[(i / 8 % 2 * n_units + i / 16) * ES_FUSED_UNIT + i % 8] = total;
-        }
-        __syncthreads();
-    }
-}
-
-// The same position by position: visit(position, sums) adds one.
-template <typename Make>
-static __device__ __forceinline__ void es_seed_sums(int n_units, int count, float *kept,
-                                                    float *totals, Make make) {
-    es_seed_slices(
-        n_units, count, kept, totals, [&](int unit, int slice, int n_slices, float(&sums)[2][8]) {
-            auto visit = make(unit);
-            for (int i = slice * 32 + (int)threadIdx.x % 32; i < count; i += 32 * n_slices) {
-                visit(i, sums);
-            }
-        });
-}
-
-// What 8 values become when they are stored as T.
-static __device__ __forceinline__ void es_unit_round(float (&)[8], float) {}
-template <typename T> static __device__ __forceinline__ void es_unit_round(float (&v)[8], T) {
-#pragma unroll
-    for (int i = 0; i < 8; i += 2) {
-        float2 pair = es_pair_floats(es_pair_bits(v[i], v[i + 1], T()), T());
-        v[i] = pair.x, v[i + 1] = pair.y;
-    }
-}
+#include "growth/fused_seed_sums.cuh"
 
 // --- layers ---
 
@@ -199,10 +113,31 @@ es_seed_depthwise(const EsSeedWork<float, P> &w, const float *from, int is_backw
 
 // --- group norm ---
 
-// From sums of v - v_0 and their squares per image and channel in w.s.totals, v_0 the channel's
-// first pixel: the norm of each image's group. Statistics of channels are put together as
+// A group's sum of what its lanes have, in all of them: where shapes are known, a group is 8 or 16
+// neighbouring lanes.
+static __device__ __forceinline__ float es_group_sum(float value, int width) {
+    for (int step = 1; step < width; step *= 2) {
+        value += __shfl_xor_sync(0xFFFFFFFFu, value, step);
+    }
+    return value;
+}
+
+// Element i of a norm's vectors. Of channels that do not exist all is 0.
+static __device__ __forceinline__ void es_group_set(const EsGroupNorm &norm, int i, int channel,
+                                                    bool is_there, float mean, float variance) {
+    float inv_std =
+        is_there ? 1.0f / sqrtf((variance < 0.0f ? 0.0f : variance) + ES_FUSED_EPSILON) : 0.0f;
+    float scale = inv_std * norm.gamma[channel];
+    norm.mean[i] = mean;
+    norm.inv_std[i] = inv_std;
+    norm.scale[i] = scale;
+    norm.shift[i] = fmaf(-mean, scale, norm.beta[channel]);
+}
+
+// From sums of v - v_0 and their squares per image and channel, v_0 the channel's first pixel: the
+// norm of each image's group. Statistics of channels are put together as
 // n var = sum over channels of (squares - sum^2 / n + n (channel's mean - mean)^2), which loses
-// nothing to a mean far from 0. Ends with a barrier.
+// nothing to a mean far from 0. Sums are w.s.totals. Ends with a barrier.
 template <typename T, typename P>
 static __device__ __forceinline__ void es_group_combine(const EsSeedWork<T, P> &w, const T *tile,
                                                         EsTile shape, EsGroupNorm norm) {
@@ -220,30 +155,46 @@ static __device__ __forceinline__ void es_group_combine(const EsSeedWork<T, P> &
     for (int i = threadIdx.x; i < n; i += ES_FUSED_THREADS) {
         int channel = i - w.image_of_element(i) * stride;
         int first = i - channel + es_divide(channel, width, w.s.by_width) * width;
-        float mean = 0.0f, variance = 0.0f, inv_std = 0.0f, scale = 0.0f, shift = 0.0f;
-        if (channel < n_channels) {
-#pragma unroll 4
-            for (int j = first; j < first + width; j++) {
-                mean += means[j];
-            }
-            mean *= per_channel;
-#pragma unroll 4
-            for (int j = first; j < first + width; j++) {
-                float apart = means[j] - mean;
-                variance += fmaf(apart, apart, squares[j]);
-            }
-            variance *= per_channel;
-            inv_std = 1.0f / sqrtf((variance < 0.0f ? 0.0f : variance) + ES_FUSED_EPSILON);
-            scale = inv_std * norm.gamma[channel];
-            shift = fmaf(-mean, scale, norm.beta[channel]);
+        bool is_there = channel < n_channels;
+        float mean = 0.0f, variance = 0.0f;
+        for (int j = first; is_there && j < first + width; j++) {
+            mean += means[j];
         }
-        norm.mean[i] = mean;
-        norm.inv_std[i] = inv_std;
-        norm.scale[i] = scale;
-        norm.shift[i] = shift;
+        mean *= per_channel;
+        for (int j = first; is_there && j < first + width; j++) {
+            float apart = means[j] - mean;
+            variance += fmaf(apart, apart, squares[j]);
+        }
+        es_group_set(norm, i, channel, is_there, mean, variance * per_channel);
     }
     __syncthreads();
 }
+
+// The same for known shapes, a lane per image and channel, without a barrier.
+template <typename T, typename P> struct EsGroupCombine {
+    const T *tile;
+    EsTile shape;
+    EsGroupNorm norm;
+    int n, width;
+    float per_pixel, per_channel;
+
+    __device__ EsGroupCombine(const EsSeedWork<T, P> &w, const T *of, EsTile of_shape,
+                              const EsGroupNorm &to)
+        : tile(of), shape(of_shape), norm(to), n(w.at.n_images * w.stride()), width(w.s.width),
+          per_pixel(w.s.per_pixel), per_channel(w.s.per_channel) {}
+    __device__ void operator()(int i, float sum, float square) const {
+        int unit = min(i, n - 1) / ES_FUSED_UNIT, c = i % ES_FUSED_UNIT;
+        float first = (float)tile[shape.at(0, unit, 0, 0) * ES_FUSED_UNIT + c];
+        float channel_mean = fmaf(sum, per_pixel, first);
+        float mean = es_group_sum(channel_mean, width) * per_channel;
+        float apart = channel_mean - mean;
+        float variance = fmaf(-sum * per_pixel, sum, square) * per_pixel;
+        variance = es_group_sum(fmaf(apart, apart, variance), width) * per_channel;
+        if (i < n) {
+            es_group_set(norm, i, unit % P::UNITS * ES_FUSED_UNIT + c, true, mean, variance);
+        }
+    }
+};
 
 // Statistics per image and group of a tile, for a norm whose gamma and beta are loaded. Begins and
 // ends with a barrier.
@@ -252,7 +203,8 @@ static __device__ __noinline__ void es_group_statistics(const EsSeedWork<T, P> &
                                                         EsTile shape, EsGroupNorm norm) {
     shape = w.wide(shape.border);
     tile = es_shared(tile);
-    es_seed_sums(w.at.n_images * shape.units, shape.pixels(), w.s.kept, w.s.totals, [=](int unit) {
+    int n_units = w.at.n_images * shape.units;
+    auto make = [=](int unit) {
         float first[8];
         es_unit_load(first, tile + shape.at(0, unit, 0, 0) * ES_FUSED_UNIT);
         return [=](int pixel, float(&sums)[2][8]) {
@@ -265,8 +217,14 @@ static __device__ __noinline__ void es_group_statistics(const EsSeedWork<T, P> &
                 sums[1][c] = fmaf(apart, apart, sums[1][c]);
             }
         };
-    });
-    es_group_combine(w, tile, shape, norm);
+    };
+    if constexpr (P::UNITS > 0) {
+        es_seed_finish_sums(n_units, shape.pixels(), w.s.kept, make,
+                            EsGroupCombine<T, P>(w, tile, shape, norm));
+    } else {
+        es_seed_sums(n_units, shape.pixels(), w.s.kept, w.s.totals, make);
+        es_group_combine(w, tile, shape, norm);
+    }
 }
 
 // The norm of one image-unit, in registers.
