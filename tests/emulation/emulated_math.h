@@ -46,9 +46,6 @@ static inline unsigned __umulhi(unsigned a, unsigned b) {
 #define __builtin_assume(condition) ((void)0)
 
 // bytes of y:x chosen by the nibbles of s
-static inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
-    return (unsigned)(((unsigned long long)high << 32 | low) >> (shift & 31));
-}
 static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned s) {
     unsigned long long both = ((unsigned long long)y << 32) | x;
     unsigned chosen = 0;
