@@ -4,8 +4,11 @@
 // down needs.
 //
 // d_x = scale (d_z - sum(d_z) / M - x_hat sum(d_z x_hat) / M), M = N H W.
+#include "growth/fused_convolve.cuh"
+#include "growth/fused_images.cuh"
 #include "growth/fused_kernels.h"
 #include "growth/fused_names.h"
+#include "growth/fused_weight_gradient.cuh"
 #include "growth/fused_window_gradient.cuh"
 
 template <typename T, int IN, int OUT, int SIZE> struct BackwardShared {

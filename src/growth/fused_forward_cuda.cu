@@ -1,10 +1,10 @@
 // Forward through one block of the host: bring in the images or what the block before hands on,
 // convolve, keep the raw output and what the pool picks of it, and in training its statistics.
 // Normalising, ReLU and seeds are the business of whoever reads it.
+#include "growth/fused_images.cuh"
 #include "growth/fused_kernels.h"
 #include "growth/fused_names.h"
 #include "growth/fused_raw.cuh"
-#include "growth/fused_row.cuh"
 #include "tensor/cuda_try.h"
 
 template <typename T, int IN, int OUT, int SIZE> struct ForwardShared {

@@ -7,7 +7,7 @@
 #ifndef ES_GROWTH_FUSED_RAW_CUH
 #define ES_GROWTH_FUSED_RAW_CUH
 
-#include "growth/fused_tile.cuh"
+#include "growth/fused_convolve.cuh"
 
 // --- what a pool picks ---
 //

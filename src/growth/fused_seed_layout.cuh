@@ -7,8 +7,10 @@
 #ifndef ES_GROWTH_FUSED_SEED_LAYOUT_CUH
 #define ES_GROWTH_FUSED_SEED_LAYOUT_CUH
 
+#include "growth/fused_convolve.cuh"
 #include "growth/fused_row.cuh"
 #include "growth/fused_seed.h"
+#include "growth/fused_weight_gradient.cuh"
 
 // Blocks of threads that are to share a multiprocessor, which bounds their registers and what
 // es_fused_seed_images gives them; unbounded, the backward kernel takes 170 registers and a

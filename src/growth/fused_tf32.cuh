@@ -1,10 +1,12 @@
-// The convolutions of fused_tile.cuh for float on the tensor cores, in TF32: operands are rounded
-// to the nearest TF32 on their way into registers (weights when they are packed), sums are f32, and
-// tiles stay float. fused_tile.cuh includes this at its end and chooses.
+// Convolutions of float tiles and their weights' gradients on the tensor cores, in TF32: operands
+// are rounded to the nearest TF32 on their way into registers (weights when they are packed), sums
+// are f32, and tiles stay float. fused_convolve.cuh and fused_weight_gradient.cuh choose.
 #ifndef ES_GROWTH_FUSED_TF32_CUH
 #define ES_GROWTH_FUSED_TF32_CUH
 
 #include "growth/fused_tile.cuh"
+#include "kernels/cuda_matrix.cuh"
+#include "kernels/cuda_tf32.cuh"
 
 // Input units that a warp sums at a time: a 3x3 kernel of one unit.
 #define ES_TF32_TAPS 9

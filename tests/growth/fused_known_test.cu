@@ -4,6 +4,7 @@
 
 #include "base/random_rules.h"
 #include "es_test.h"
+#include "growth/fused_weight_gradient.cuh"
 #include "growth/fused_window_gradient.cuh"
 #include "kernels/cuda_launch.cuh"
 

@@ -6,7 +6,8 @@
 
 #include "base/random_rules.h"
 #include "es_test.h"
-#include "growth/fused_tile.cuh"
+#include "growth/fused_convolve.cuh"
+#include "growth/fused_weight_gradient.cuh"
 #include "kernels/cuda_launch.cuh"
 
 struct Case {
