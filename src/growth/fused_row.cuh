@@ -94,23 +94,10 @@ static __device__ __forceinline__ const T *es_row_shared(const EsFusedArguments 
     return (const T *)memory + image * (int64_t)image_units * ES_FUSED_UNIT;
 }
 
-// Every thread calls, after the block's results are written: true in all threads of the block that
-// is the last of its row. What the other blocks of the row wrote is then visible. Ends with a
-// barrier.
+// es_block_is_last among the blocks of a row.
 static __device__ __forceinline__ bool es_row_is_last(const EsFusedArguments &args,
                                                       const EsFusedRow &at) {
-    __shared__ int is_last;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        is_last = atomicAdd(&args.counters[at.row], 1) == at.n_parts - 1;
-        if (is_last) {
-            args.counters[at.row] = 0;
-        }
-    }
-    __syncthreads();
-    __threadfence();
-    return is_last != 0;
+    return es_block_is_last(&args.counters[at.row], at.n_parts);
 }
 
 // --- slots ---

@@ -67,23 +67,6 @@ static __device__ void sum_piece(const EsGrowthParts &parts, int64_t env, int32_
     }
 }
 
-// Every thread calls, after its block's piece: true in all threads of the environment's last block,
-// which then sees what the others wrote.
-static __device__ bool is_last_of(const EsGrowthParts &parts, int64_t env) {
-    __shared__ int is_last;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        is_last = atomicAdd(&parts.n_arrived[env], 1) == parts.n_pieces - 1;
-        if (is_last) {
-            parts.n_arrived[env] = 0;
-        }
-    }
-    __syncthreads();
-    __threadfence();
-    return is_last != 0;
-}
-
 static __device__ TensorSums sum_tensor(const EsGrowthParts &parts, int64_t env, int32_t place) {
     TensorSums sums = {0, 0, 0, 0};
     EsGrowthSpan span;
@@ -180,7 +163,7 @@ static __global__ void __launch_bounds__(ES_THREADS)
     TensorSums *tensors = (TensorSums *)memory; // [n_places]
     int64_t env = blockIdx.x / parts.n_pieces;
     sum_piece(parts, env, (int32_t)(blockIdx.x % parts.n_pieces));
-    if (!is_last_of(parts, env)) {
+    if (!es_block_is_last(&parts.n_arrived[env], parts.n_pieces)) {
         return;
     }
     for (int32_t p = (int32_t)threadIdx.x; p < parts.n_places; p += ES_THREADS) {

@@ -247,4 +247,23 @@ static inline unsigned es_block_for(int64_t count, unsigned most) {
     return threads;
 }
 
+// Of n_blocks blocks of threads that share a counter, which is 0 before and after: every thread
+// calls, after its block's results are written; true in all threads of the one that comes last. It
+// then sees what the others wrote. One thread's fences stand for all: the barriers on both sides
+// order the others' accesses with them. Begins and ends with a barrier.
+static __device__ __forceinline__ bool es_block_is_last(int32_t *counter, int n_blocks) {
+    __shared__ int is_last;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        is_last = atomicAdd(counter, 1) == n_blocks - 1;
+        if (is_last) {
+            *counter = 0;
+        }
+        __threadfence();
+    }
+    __syncthreads();
+    return is_last != 0;
+}
+
 #endif
