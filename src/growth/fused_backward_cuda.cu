@@ -8,18 +8,20 @@
 #include "growth/fused_images.cuh"
 #include "growth/fused_kernels.h"
 #include "growth/fused_names.h"
+#include "growth/fused_read_gradient.cuh"
 #include "growth/fused_weight_gradient.cuh"
 #include "growth/fused_window_gradient.cuh"
 
 template <typename T, int IN, int OUT, int SIZE> struct BackwardShared {
     EsTile in_tile, d_tile, d_in_tile;
-    T *in; // what the block read; later the gradient of it
+    T *in; // what the block read; where the shape is not known, later the gradient of it
     T *d;  // gradient of the raw output
     T *zeros;
     int *in_offsets, *d_offsets;
     float *norm, *norm_before;
     float *slopes; // EsNormGradient's table
     float *scratch, *kept;
+    int *is_summed; // no seed mixes at the block before: the sums for its norm are made here
     size_t bytes;
 
     __host__ __device__ BackwardShared(const EsFusedNet &net, int b, int n_images,
@@ -41,7 +43,8 @@ template <typename T, int IN, int OUT, int SIZE> struct BackwardShared {
         scratch = carve.take<float>(
             es_weight_scratch_bytes(es_tap_units(in_tile, block.kernel), block.out_units) /
             sizeof(float));
-        kept = carve.take<float>(ES_FUSED_WARPS * 16);
+        kept = carve.take<float>(ES_FUSED_WARPS * 32);
+        is_summed = carve.take<int>(1);
         bytes = carve.used;
     }
 };
@@ -132,14 +135,27 @@ fill_gradient(const EsFusedArguments &args, const EsFusedRow &at, int b, const E
     }
 }
 
-// Sums for the norm of the block before, from the gradient of what it hands on.
+// --- the gradient of what the block read ---
+//
+// Into d_out of the block before, whose table is `norm`; where is_summed, with this part's sums for
+// its norm.
+
 template <typename T, typename Shared>
-static __device__ __forceinline__ void
-sum_norm_gradients(const EsFusedArguments &args, const EsFusedRow &at, int before,
-                   const EsFusedBlock &block, const Shared &s, const EsNormTable &norm) {
-    int pixels = block.out_size * block.out_size, per_image = block.out_units * pixels;
-    const T *picked = es_row_image<T>(args, at, args.memory[before].picked, at.first, per_image);
-    es_channel_sums(block.out_units, at.n_images * pixels, s.kept, es_norm_part(args, at, before),
+static __device__ void read_any(const EsFusedArguments &args, const EsFusedRow &at, int b,
+                                const Shared &s, const EsNormTable &norm) {
+    const EsFusedBlock &block = args.net.block[b];
+    __syncthreads(); // the gradient takes the place of what was read
+    es_tile_convolve(s.d, s.d_tile, s.d_offsets, es_tap_units(s.d_tile, block.kernel),
+                     args.packed + at.env * args.net.packed_bytes + block.packed_backward, s.in,
+                     s.d_in_tile, at.n_images, args.is_tf32);
+    __syncthreads();
+    es_store_maps(args, at, s.in, s.d_in_tile, args.memory[b - 1].d_out);
+    if (!*s.is_summed) {
+        return;
+    }
+    int pixels = s.d_in_tile.pixels(), per_image = block.in_units * pixels;
+    const T *picked = es_row_image<T>(args, at, args.memory[b - 1].picked, at.first, per_image);
+    es_channel_sums(block.in_units, at.n_images * pixels, s.kept, es_norm_part(args, at, b - 1),
                     [&](int unit, int i, float(&sums)[2][8]) {
                         int image = s.d_in_tile.image_of(i);
                         int from =
@@ -155,6 +171,40 @@ sum_norm_gradients(const EsFusedArguments &args, const EsFusedRow &at, int befor
                     });
 }
 
+template <typename T, typename Read, typename Shared>
+static __device__ __forceinline__ void read_known(const EsFusedArguments &args,
+                                                  const EsFusedRow &at, int b, const Shared &s,
+                                                  const EsNormTable &norm) {
+    constexpr int PER_IMAGE = Read::IN * Read::PIXELS;
+    const EsFusedMemory &before = args.memory[b - 1];
+    EsRawSums<Read::UNITS> sums = {};
+    es_read_convolve<T, Read>(
+        s.d, args.packed + at.env * args.net.packed_bytes + args.net.block[b].packed_backward, norm,
+        at.n_images, es_row_image<T>(args, at, before.picked, at.first, PER_IMAGE),
+        es_row_image<T>(args, at, before.d_out, at.first, PER_IMAGE), sums);
+    if (*s.is_summed) {
+        es_raw_sum<Read::IN, Read::GROUPS>(sums, s.kept, es_norm_part(args, at, b - 1));
+    }
+}
+
+// Whole rows of eight by all units where that leaves no warp idle, else smaller pieces.
+template <typename T, int IN, int OUT, int SIZE, typename Shared>
+static __device__ __forceinline__ void read_gradient(const EsFusedArguments &args,
+                                                     const EsFusedRow &at, int b, const Shared &s,
+                                                     const EsNormTable &norm) {
+    if constexpr (IN == 0) {
+        read_any<T>(args, at, b, s, norm);
+    } else if constexpr (OUT > 1) {
+        using Large = EsReadShape<OUT, IN, SIZE, IN, 8>;
+        using Small = EsReadShape<OUT, IN, SIZE, 1, 4>;
+        if (IN == 1 || at.n_images * Large::SETS > ES_FUSED_WARPS / 2) {
+            read_known<T, Large>(args, at, b, s, norm);
+        } else {
+            read_known<T, Small>(args, at, b, s, norm);
+        }
+    }
+}
+
 // Tables, borders and what the block read.
 template <typename T, int IN, typename Shape, typename Shared>
 static __device__ __forceinline__ void
@@ -167,8 +217,11 @@ prepare(const EsFusedArguments &args, const EsFusedRow &at, int b, const EsFused
     es_tile_clear_border(s.d, s.d_tile, at.n_images);
     if constexpr (IN == 0) {
         es_tap_offsets(s.in_offsets, s.in_tile, block.kernel);
+        es_tap_offsets(s.d_offsets, s.d_tile, block.kernel);
+        if (threadIdx.x == 0) {
+            es_unit_zero(s.zeros);
+        }
     }
-    es_tap_offsets(s.d_offsets, s.d_tile, block.kernel);
     es_norm_load(args, at, b, norm);
     for (int c = threadIdx.x; c < n; c += ES_FUSED_THREADS) {
         // the same thread wrote the table's entry
@@ -176,11 +229,13 @@ prepare(const EsFusedArguments &args, const EsFusedRow &at, int b, const EsFused
         float level = -norm.scale[c] * (sums[c] * per_pixel) - slope * norm.mean[c];
         EsNormGradient::write(s.slopes, n, c, slope, level, norm.scale[c] > 0.0f);
     }
-    if (threadIdx.x == 0) {
-        es_unit_zero(s.zeros);
-    }
     if (b > 0) {
         es_norm_load(args, at, b - 1, norm_before);
+        if (threadIdx.x == 0) {
+            const EsFusedBlock &before = args.net.block[b - 1];
+            *s.is_summed = !es_row_mixes(args, at.row, before.slot[0]) &&
+                           !es_row_mixes(args, at.row, before.slot[1]);
+        }
     }
     __syncthreads();
     if (b > 0) {
@@ -221,17 +276,10 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 2)
     if (b == 0) {
         return;
     }
-    __syncthreads(); // the gradient of what was read takes its place
-    es_tile_convolve(EsKnown<9 * OUT, IN>(), s.d, s.d_tile, s.d_offsets,
-                     es_tap_units(s.d_tile, block.kernel),
-                     args.packed + at.env * args.net.packed_bytes + block.packed_backward, s.in,
-                     s.d_in_tile, at.n_images, args.is_tf32);
-    __syncthreads();
-    es_store_maps(args, at, s.in, s.d_in_tile, args.memory[b - 1].d_out);
-    const EsFusedBlock before = Shape::before(args.net.block[b - 1]);
-    if (!es_row_mixes(args, at.row, before.slot[0]) &&
-        !es_row_mixes(args, at.row, before.slot[1])) {
-        sum_norm_gradients<T>(args, at, b - 1, before, s, norm_before);
+    // so that no address of what follows is kept in registers through the products above
+    asm volatile("" : "+r"(at.row), "+r"(at.part));
+    read_gradient<T, IN, OUT, SIZE>(args, at, b, s, norm_before);
+    if (*s.is_summed) {
         es_norm_finish_sums(args, at, b - 1);
     }
 }

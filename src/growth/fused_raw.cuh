@@ -62,14 +62,16 @@ template <int IN, int SIZE> static __host__ __device__ constexpr int es_raw_tap(
     return ((i % IN * (SIZE + 2) + tap / 3 - 1) * (SIZE + 2) + tap % 3 - 1) * ES_FUSED_UNIT;
 }
 
-// One warp's share of the sums of x and x^2: of channels 2 (lane % 4) and the next of each unit.
-template <int UNITS> struct EsRawSums { float x[UNITS][2], x2[UNITS][2]; };
+// One lane's share of two sums per channel: of channels 2 (lane % 4) and the next of each unit.
+template <int UNITS> struct EsRawSums { float of[UNITS][2][2]; }; // [unit][sum][channel]
 
+// Of x and x^2.
 template <typename T, int UNITS>
 static __device__ __forceinline__ void es_raw_add(EsRawSums<UNITS> &sums, int u, uint32_t bits) {
     float2 v = es_pair_floats(bits, T());
-    sums.x[u][0] += v.x, sums.x2[u][0] = fmaf(v.x, v.x, sums.x2[u][0]);
-    sums.x[u][1] += v.y, sums.x2[u][1] = fmaf(v.y, v.y, sums.x2[u][1]);
+    float(&of)[2][2] = sums.of[u];
+    of[0][0] += v.x, of[1][0] = fmaf(v.x, v.x, of[1][0]);
+    of[0][1] += v.y, of[1][1] = fmaf(v.y, v.y, of[1][1]);
 }
 
 // The products of 32 pixels: `from` is the lane's pixel of the first 16 in the tile.
@@ -168,16 +170,15 @@ es_raw_convolve(const T *in, const void *packed, const float *gamma, int n_out, 
     }
 }
 
-// The part's sums over its images, of x and then of x^2, into totals [2][channels of units]: lanes,
-// then warps in their order. `kept` is [ES_FUSED_WARPS][UNITS][2][8] of shared memory. Contains a
-// barrier.
+// The part's two sums over its images into totals [2][channels of units]: lanes, then warps in
+// their order. `kept` is [ES_FUSED_WARPS][UNITS][2][8] of shared memory. Contains a barrier.
 template <int OUT, int GROUPS, int UNITS>
 static __device__ __forceinline__ void es_raw_sum(const EsRawSums<UNITS> &sums, float *kept,
                                                   float *totals) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
     for (int i = 0; i < UNITS * 4; i++) {
-        float v = i % 4 < 2 ? sums.x[i / 4][i % 2] : sums.x2[i / 4][i % 2];
+        float v = sums.of[i / 4][i / 2 % 2][i % 2];
         for (int step = 4; step < 32; step *= 2) {
             v += __shfl_xor_sync(0xFFFFFFFFu, v, step);
         }

@@ -255,7 +255,8 @@ es_window_choose(const EsNormUnit &norm, const float (&x)[4][8], float (&z)[8], 
 
 // Add a pixel's share to the sums of d_z and d_z x: the gradient g of its rectified z counts where
 // z is above 0. es_norm_add_parts makes x_hat of x.
-static __device__ __forceinline__ void es_norm_add(float z, float x, float g, float (&sums)[2][8],
+template <int N>
+static __device__ __forceinline__ void es_norm_add(float z, float x, float g, float (&sums)[2][N],
                                                    int c) {
     float d_z = z > 0.0f ? g : 0.0f;
     sums[0][c] += d_z;
