@@ -1,9 +1,10 @@
 // What the fused kernels compile for known shapes and 16-bit types, against plain loops in double:
-// gradients of weights, and gradients of raw outputs through windows.
+// gradients of weights, of raw outputs through windows, and of what a block read.
 #include <vector>
 
 #include "base/random_rules.h"
 #include "es_test.h"
+#include "growth/fused_read_gradient.cuh"
 #include "growth/fused_weight_gradient.cuh"
 #include "growth/fused_window_gradient.cuh"
 #include "kernels/cuda_launch.cuh"
@@ -189,4 +190,112 @@ TEST(windows) {
     run_windows<float>(0x1p-22);
     run_windows<__half>(0x1.01p-11);
     run_windows<__nv_bfloat16>(0x1.01p-8);
+}
+
+// --- gradients of what a block read ---
+
+template <typename T, typename Read>
+static __global__ void read_kernel(const T *d, const uint2 *packed, const float *norm, const T *x,
+                                   int n_images, T *d_in, float *totals) {
+    ES_DYNAMIC_SHARED(memory);
+    __shared__ float kept[ES_FUSED_WARPS * Read::UNITS * 16];
+    __shared__ __align__(16) float table[2][Read::IN * 8];
+    int n_d = n_images * 2 * Read::PAIRS * Read::SIDE * Read::SIDE * ES_FUSED_UNIT;
+    for (int i = threadIdx.x; i < n_d; i += ES_FUSED_THREADS) {
+        ((T *)memory)[i] = d[i];
+    }
+    if (threadIdx.x < 2 * Read::IN * 8) {
+        table[0][threadIdx.x] = norm[threadIdx.x];
+    }
+    __syncthreads();
+    EsNormTable of = {table[0], table[1], NULL, NULL};
+    EsRawSums<Read::UNITS> sums = {};
+    es_read_convolve<T, Read>((const T *)memory, packed, of, n_images, x, d_in, sums);
+    es_raw_sum<Read::IN, Read::GROUPS>(sums, kept, totals);
+}
+
+// Weights [IN 8 outputs][9 FROM 8 inputs] as the b operands of products: lane l has inputs
+// 2 (l % 4) and the next of output l / 4, of a step's first unit and of its second.
+template <typename T>
+static std::vector<T> pack(const std::vector<T> &weights, int n_outputs, int n_inputs) {
+    std::vector<T> packed(weights.size());
+    for (int k = 0; k < n_outputs * n_inputs; k++) {
+        int half = k % 2, word = k / 2 % 2, lane = k / 4 % 32, step = k / 128 % (n_inputs / 16);
+        int o = k / 128 / (n_inputs / 16) * 8 + lane / 4;
+        int i = step * 16 + word * 8 + 2 * (lane % 4) + half;
+        packed[(size_t)k] = weights[(size_t)(o * n_inputs + i)];
+    }
+    return packed;
+}
+
+template <typename T, int FROM, int IN, int SIZE, int UNITS, int ROWS>
+static void run_read(int n_images, double relative) {
+    using Read = EsReadShape<FROM, IN, SIZE, UNITS, ROWS>;
+    const EsTile tile = {FROM, SIZE, 1};
+    int n_inputs = 9 * FROM * 8, pixels = SIZE * SIZE;
+    std::vector<T> d = draw_tile<T>(tile, n_images, 5), weights((size_t)(IN * 8 * n_inputs));
+    std::vector<T> x((size_t)(n_images * IN * pixels * 8)), d_in(x.size(), T(-9.0f));
+    std::vector<float> norm(2 * IN * 8), totals(2 * IN * 8, -9.0f);
+    for (size_t i = 0; i < weights.size(); i++) {
+        weights[i] = T(draw(6, i));
+    }
+    for (size_t i = 0; i < x.size(); i++) {
+        x[i] = T(draw(7, i));
+    }
+    for (size_t i = 0; i < norm.size(); i++) {
+        norm[i] = draw(8, i);
+    }
+    T *d_device = send(d), *packed = send(pack(weights, IN * 8, n_inputs)), *x_device = send(x);
+    T *d_in_device = send(d_in);
+    float *norm_device = send(norm), *totals_device = send(totals);
+    size_t bytes = d.size() * sizeof(T);
+    EXPECT_EQ(cudaFuncSetAttribute(read_kernel<T, Read>,
+                                   cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
+              cudaSuccess);
+    EXPECT_EQ(es_launch_kernel(read_kernel<T, Read>, 1, ES_FUSED_THREADS, bytes, NULL, d_device,
+                               (const uint2 *)packed, norm_device, x_device, n_images, d_in_device,
+                               totals_device),
+              cudaSuccess);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    fetch(d_in, d_in_device);
+    fetch(totals, totals_device);
+    cudaFree(d_device), cudaFree(packed), cudaFree(x_device), cudaFree(norm_device);
+    std::vector<double> sums(totals.size()), sizes(totals.size());
+    for (int k = 0; k < (int)d_in.size(); k++) { // [image][unit][pixel][8]
+        int pixel = k / 8 % pixels, unit = k / 8 / pixels % IN, image = k / 8 / pixels / IN;
+        double expected = 0, value = (double)(float)x[(size_t)k],
+               g = (double)(float)d_in[(size_t)k];
+        for (int i = 0; i < n_inputs; i++) { // [tap][unit][8]
+            int tap = i / 8 / FROM;
+            int at = tile.at(image, i / 8 % FROM, pixel / SIZE + tap / 3 - 1,
+                             pixel % SIZE + tap % 3 - 1);
+            size_t weight = (size_t)((unit * 8 + k % 8) * n_inputs + i);
+            expected += (double)(float)weights[weight] * (double)(float)d[(size_t)(at * 8 + i % 8)];
+        }
+        // one rounding to T after sums of n_inputs exact products of at most 1
+        EXPECT_NEAR(g, expected, relative * fabs(expected) + n_inputs * 0x1p-20);
+        size_t c = (size_t)(unit * 8 + k % 8);
+        bool counts = fmaf((float)value, norm[c], norm[IN * 8 + c]) > 0.0f;
+        sums[c] += counts ? g : 0, sums[IN * 8 + c] += counts ? g * value : 0;
+        sizes[c] += fabs(g), sizes[IN * 8 + c] += fabs(g);
+    }
+    for (size_t i = 0; i < totals.size(); i++) { // of what was stored, so in f32 alone
+        EXPECT_NEAR(totals[i], sums[i], 0x1p-20 * sizes[i]);
+    }
+}
+
+template <typename T> static void run_reads(double relative) {
+    run_read<T, 2, 1, 16, 1, 8>(1, relative);
+    run_read<T, 2, 1, 16, 1, 8>(3, relative);
+    run_read<T, 4, 2, 8, 2, 8>(9, relative);
+    run_read<T, 4, 2, 8, 1, 4>(1, relative);
+    run_read<T, 4, 2, 8, 1, 4>(4, relative);
+}
+
+TEST(gradients_of_what_was_read) {
+    if (!has_device()) {
+        SKIP("no CUDA device");
+    }
+    run_reads<__half>(0x1.01p-11);
+    run_reads<__nv_bfloat16>(0x1.01p-8);
 }
