@@ -187,7 +187,8 @@ static __device__ __forceinline__ void read_known(const EsFusedArguments &args,
     }
 }
 
-// Whole rows of eight by all units where that leaves no warp idle, else smaller pieces.
+// Whole rows of eight by all units where that leaves no warp idle, else smaller pieces. A known
+// block of one unit is the first (EsBlockShape::fits) and never comes here.
 template <typename T, int IN, int OUT, int SIZE, typename Shared>
 static __device__ __forceinline__ void read_gradient(const EsFusedArguments &args,
                                                      const EsFusedRow &at, int b, const Shared &s,

@@ -23,10 +23,13 @@ template <int IN, int OUT, int SIZE> struct EsBlockShape {
         }
         return block;
     }
+    // One output unit is known in the first block alone: nobody needs the gradient of images, and
+    // what makes that of other blocks (fused_read_gradient.cuh) takes units by twos.
     static bool fits(const EsFusedNet &net, int b) {
         const EsFusedBlock &block = net.block[b];
         return block.in_units == IN && block.out_units == OUT && block.size == SIZE &&
-               block.kernel == 3 && block.has_pool && (b == 0 || net.block[b - 1].has_pool);
+               block.kernel == 3 && block.has_pool &&
+               (b == 0 || (OUT > 1 && net.block[b - 1].has_pool));
     }
 };
 

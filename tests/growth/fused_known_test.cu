@@ -299,3 +299,17 @@ TEST(gradients_of_what_was_read) {
     run_reads<__half>(0x1.01p-11);
     run_reads<__nv_bfloat16>(0x1.01p-8);
 }
+
+TEST(one_unit_is_known_in_the_first_block_alone) {
+    EsFusedNet net = {};
+    for (int b = 0; b < 2; b++) {
+        net.block[b].in_units = net.block[b].out_units = 1;
+        net.block[b].size = b == 0 ? 64 : 32;
+        net.block[b].kernel = 3, net.block[b].has_pool = 1;
+    }
+    EXPECT((!EsBlockShape<1, 1, 32>::fits(net, 1)));
+    net.block[0].size = 32;
+    EXPECT((EsBlockShape<1, 1, 32>::fits(net, 0)));
+    net.block[1].out_units = 2, net.block[1].size = 16;
+    EXPECT((EsBlockShape<1, 2, 16>::fits(net, 1)));
+}
