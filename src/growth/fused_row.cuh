@@ -131,10 +131,6 @@ struct EsNormTable {
     float *scale, *shift, *mean, *inv_std; // [channels of units]
 };
 
-static __host__ __device__ __forceinline__ size_t es_norm_bytes(int units) {
-    return 4 * sizeof(float) * (size_t)units * ES_FUSED_UNIT;
-}
-
 static __device__ __forceinline__ EsNormTable es_norm_table(float *memory, int units) {
     int n = units * ES_FUSED_UNIT;
     EsNormTable table = {memory, memory + n, memory + 2 * n, memory + 3 * n};

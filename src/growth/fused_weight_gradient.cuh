@@ -14,15 +14,12 @@ static __host__ __device__ __forceinline__ int es_weight_part_length(int n_taps,
 // Input units that a warp takes at a time.
 #define ES_FUSED_TAPS 10
 
-// Shared memory that es_tile_weight_gradient needs besides the tiles, in bytes, at most: slices of
-// pixels are added up there.
-#define ES_FUSED_SCRATCH_BYTES (ES_FUSED_WARPS / 2 * ES_FUSED_TAPS * 128 * 4)
-
 static constexpr __host__ __device__ __forceinline__ int es_weight_slices(int n_jobs) {
     return n_jobs > ES_FUSED_WARPS / 2 ? 1 : n_jobs > 2 ? 2 : ES_FUSED_WARPS / n_jobs;
 }
 
-// The same for one layer.
+// Shared memory that es_tile_weight_gradient needs besides the tiles, in bytes: slices of pixels
+// are added up there.
 static constexpr __host__ __device__ __forceinline__ size_t es_weight_scratch_bytes(int n_taps,
                                                                                     int out_units) {
     int n_jobs = (out_units + 1) / 2 * ((n_taps + ES_FUSED_TAPS - 1) / ES_FUSED_TAPS);
