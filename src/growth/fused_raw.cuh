@@ -13,7 +13,8 @@
 //
 // The pixel of a window whose z = scale x + shift is largest has the largest x where gamma is above
 // 0, the smallest where it is below; where gamma is 0 all are equal and the first is picked. NaN
-// wins. So the pick needs no statistics of the batch.
+// wins. So the pick needs no statistics of the batch. Where different x round to one z, gradients
+// that choose by z (float, incubated seeds) may take another of them: a difference of rounding.
 
 static __device__ __forceinline__ uint32_t es_pair_larger(uint32_t a, uint32_t b, __nv_bfloat16) {
     __nv_bfloat162 larger = __hmax2_nan(*(const __nv_bfloat162 *)&a, *(const __nv_bfloat162 *)&b);

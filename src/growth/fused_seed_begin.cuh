@@ -40,12 +40,13 @@ es_seed_row(const EsFusedArguments &args, const EsSeedPlan<T> &plan, int slot_nu
 
 // --- what the block must know ---
 
-// A struct of the arguments into shared memory, a thread per word from `first` on.
-template <typename S>
-static __device__ __forceinline__ void es_seed_copy(S &to, const S &from, int first) {
+// A struct of the arguments into shared memory, a thread per word from FIRST on.
+template <int FIRST, typename S>
+static __device__ __forceinline__ void es_seed_copy(S &to, const S &from) {
     constexpr int N_WORDS = (int)(sizeof from / sizeof(uint64_t));
     static_assert(sizeof from % sizeof(uint64_t) == 0, "");
-    int i = (int)threadIdx.x - first;
+    static_assert(FIRST + N_WORDS <= ES_FUSED_THREADS, "");
+    int i = (int)threadIdx.x - FIRST;
     if (i >= 0 && i < N_WORDS) {
         uint64_t word;
         memcpy(&word, (const uint64_t *)&from + i, sizeof word);
@@ -135,7 +136,7 @@ es_seed_describe(const EsFusedArguments &args, const EsSeedPlan<T> &plan, const 
     const EsFusedBlock &block = args.net.block[place.block];
     const float *parameters = es_row_parameters(args, at);
     es_seed_place(w.s, plan.shared, memory);
-    es_seed_copy(w.block, block, ES_FUSED_THREADS - 64);
+    es_seed_copy<ES_FUSED_THREADS - 64>(w.block, block);
     es_seed_tables(plan, place, slot.blueprint, parameters,
                    args.seed_packed + at.env * args.net.seed_packed_bytes + place.packed,
                    ES_FUSED_THREADS - 96, w);

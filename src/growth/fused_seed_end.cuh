@@ -28,7 +28,7 @@ template <typename T> struct EsSeedEnd {
     float per_pixel;
     int pixels;
     T *to;
-    // a line: g scale + x slope + level (es_seed_line), vectors
+    // a line: g scale + x slope + level, vectors
     EsSharedPointer<float> scale, slope, level;
     EsSharedPointer<T> x;
     EsTile x_tile;

@@ -63,7 +63,7 @@ template <typename T> static __host__ __device__ size_t es_tile_bytes(EsTile til
     return (size_t)n_images * (size_t)tile.image_units() * ES_FUSED_UNIT * sizeof(T);
 }
 
-// Zero everything; cheaper than finding the border.
+// Zero everything.
 template <typename T>
 static __device__ __forceinline__ void es_tile_clear(T *tile, EsTile shape, int n_images) {
     uint4 *words = (uint4 *)tile;
