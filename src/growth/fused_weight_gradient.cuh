@@ -175,13 +175,13 @@ es_tile_weight_gradient(const T *in, const EsTile &in_tile, const int *offsets, 
     }
 }
 
-// Shapes of a 3x3 convolution where they are known when compiled, else 0: input and output units,
-// and maps of SIZE in two tiles with a border of 1.
+// Shapes of a 3x3 convolution that are known when compiled: input and output units, and maps of
+// SIZE in two tiles with a border of 1.
 template <int IN, int OUT, int SIZE> struct EsKnownMaps {
     static constexpr int SIDE = SIZE + 2, PLANE = SIDE * SIDE;
     static constexpr int PAIRS = (9 * IN + 1) / 2; // of es_tap_offsets' inputs
     // A warp takes one output unit and a slice of every image's rows.
-    static constexpr int SLICES = ES_FUSED_WARPS / (OUT > 0 ? OUT : 1);
+    static constexpr int SLICES = ES_FUSED_WARPS / OUT;
     static constexpr int ROWS = SIZE / SLICES;
 
     // es_tap_offsets' input q; past the last, that one again.
