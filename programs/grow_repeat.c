@@ -176,9 +176,10 @@ static EsStatus fail_interrupted(const Repeat *repeat, int n_done) {
     char folder[ES_RUN_PATH_BYTES];
     return ES_FAIL(INTERRUPTED,
                    "interrupted in seed %d, %d of %d are done, and what is saved of it stays. Go "
-                   "on with: esper grow --repeat %d --resume %s",
+                   "on with: esper grow --repeat %d --resume %s%s",
                    repeat->first_seed + n_done, n_done, repeat->n, repeat->n,
-                   es_shell_word(repeat_root(repeat->command), folder, sizeof folder));
+                   es_shell_word(repeat_root(repeat->command), folder, sizeof folder),
+                   repeat->outcome.n_rounds_done > 0 ? "" : " --restart");
 }
 
 EsExit es_grow_repeat(const EsRunCommand *command, const EsOptionTable *table,

@@ -66,6 +66,9 @@ EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTab
                                   const EsArguments *arguments, void *before) {
     const EsConfig *config = table->config;
     if (command->resume == NULL) {
+        if (command->may_restart) {
+            return ES_FAIL(ARGUMENT, "--restart goes with --resume");
+        }
         if (command->config_path != NULL) {
             ES_TRY(load_config(config, command->config_path));
         }
@@ -82,7 +85,7 @@ EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTab
     char path[ES_RUN_PATH_BYTES];
     snprintf(path, sizeof path, "%.4000s/config.ini", command->resume);
     if (access(path, F_OK) != 0) {
-        return ES_FAIL(INPUT, "%s is no run: it has no config.ini", command->resume);
+        return ES_FAIL(INPUT, "%s is not a run folder (config.ini is missing)", command->resume);
     }
     ES_TRY(check_resumed_kind(command, config));
     ES_TRY(es_config_load(config, path));
@@ -124,6 +127,7 @@ EsStatus es_run_command_play(const EsRunCommand *command, const EsConfig *config
                             .settings = settings,
                             .out = command->out,
                             .resume = command->resume,
+                            .may_restart = command->may_restart,
                             .progress = command->is_quiet ? NULL : stderr,
                             .is_terminal = is_terminal(),
                             .build = build};

@@ -10,7 +10,7 @@
 // Filled by the options of ES_RUN_COMMAND_OPTIONS.
 typedef struct EsRunCommand {
     const char *config_path, *out, *resume;
-    int is_dry_run, is_quiet;
+    int may_restart, is_dry_run, is_quiet;
     int is_further; // one of several runs, not the first: what they share has been told
 } EsRunCommand;
 
@@ -23,6 +23,8 @@ typedef struct EsRunCommand {
                        "folder for the run (default runs/<kind>-<date>-<time>-<id>)"),             \
         ES_OPTION_TEXT("resume", &(command)->resume, NULL, "DIR",                                  \
                        "go on with a run where its last checkpoint left it"),                      \
+        ES_OPTION_FLAG("restart", &(command)->may_restart,                                         \
+                       "with --resume: start again with round 1 where no checkpoint can be used"), \
         ES_OPTION_FLAG("dry-run", &(command)->is_dry_run,                                          \
                        "print settings, memory, plan and predicted time, then stop"),              \
         ES_OPTION_FLAG("quiet", &(command)->is_quiet, "no progress on stderr")

@@ -9,14 +9,16 @@
 #include "base/arena.h"
 #include "base/macros.h"
 #include "command.h"
+#include "message.h"
 #include "options.h"
 #include "padded_text.h"
 #include "runs/run_checkpoint.h"
+#include "runs/run_removal.h"
 
 #define DEFAULT_FOLDER "runs"
 
 typedef struct RunsOptions {
-    int as_json, prunes, is_confirmed;
+    int as_json, prunes, is_dry_run, is_confirmed;
     const char *keep_text;
     int keep;          // -1: whole runs go
     double older_days; // 0: of any age
@@ -109,14 +111,15 @@ static json_t *describe_run(const EsRunSummary *run) {
     json_t *name = json_string(name_of(run)), *path = json_string(run->path);
     EsRunOutcomeName outcome;
     es_run_outcome_name(run, outcome);
-    return json_pack(
-        "{s:o, s:o, s:s, s:o, s:o, s:o, s:i, s:I, s:I, s:I, s:b}", "name",
-        name != NULL ? name : json_null(), "path", path != NULL ? path : json_null(), "kind",
-        run->kind, "rounds", run->last_round >= 0 ? json_integer(run->last_round) : json_null(),
-        "rounds_asked", run->n_rounds >= 0 ? json_integer(run->n_rounds) : json_null(), "outcome",
-        outcome[0] != '\0' ? json_string(outcome) : json_null(), "checkpoints", run->n_checkpoints,
-        "bytes", (json_int_t)run->bytes, "checkpoint_bytes", (json_int_t)run->checkpoint_bytes,
-        "changed_unix_s", (json_int_t)run->changed_unix_s, "active", run->is_active);
+    return json_pack("{s:o, s:o, s:s, s:b, s:o, s:o, s:o, s:i, s:I, s:I, s:I, s:b}", "name",
+                     name != NULL ? name : json_null(), "path", path != NULL ? path : json_null(),
+                     "kind", run->kind, "marked", run->is_marked, "rounds",
+                     run->last_round >= 0 ? json_integer(run->last_round) : json_null(),
+                     "rounds_asked", run->n_rounds >= 0 ? json_integer(run->n_rounds) : json_null(),
+                     "outcome", outcome[0] != '\0' ? json_string(outcome) : json_null(),
+                     "checkpoints", run->n_checkpoints, "bytes", (json_int_t)run->bytes,
+                     "checkpoint_bytes", (json_int_t)run->checkpoint_bytes, "changed_unix_s",
+                     (json_int_t)run->changed_unix_s, "active", run->is_active);
 }
 
 // The runs in a folder, or the folder itself when it is a run.
@@ -135,8 +138,9 @@ static EsStatus find_runs(const char *folder, int is_given, EsRunSummary **runs,
 }
 
 static EsStatus list_runs(const RunsOptions *options, const EsArguments *arguments) {
-    if (options->keep >= 0 || options->older_days > 0 || options->is_confirmed) {
-        return ES_FAIL(ARGUMENT, "--keep, --older-than and --yes go with --prune");
+    if (options->keep >= 0 || options->older_days > 0 || options->is_confirmed ||
+        options->is_dry_run) {
+        return ES_FAIL(ARGUMENT, "--keep, --older-than, --dry-run and --yes go with --prune");
     }
     if (arguments->n_positional > 1) {
         return ES_FAIL(ARGUMENT, "one folder at a time; with --prune several runs can be named");
@@ -164,10 +168,11 @@ static EsStatus list_runs(const RunsOptions *options, const EsArguments *argumen
 // What happens to one run; filled before anything is removed.
 typedef struct Removal {
     char path[ES_RUN_PATH_BYTES];
-    int is_run; // otherwise it is left alone
+    int is_run; // verified to be ours; otherwise it is left alone
     int is_due; // old enough, and there is something to remove
     int n_checkpoints;
     int64_t bytes;
+    json_t *kept; // owned: paths of what is not the run's and stays
 } Removal;
 
 // A run by its path, or by its name under runs/.
@@ -183,51 +188,88 @@ static void find_run(const char *given, char path[ES_RUN_PATH_BYTES]) {
     }
 }
 
-static EsStatus plan_removal(const RunsOptions *options, const char *given, Removal *removal) {
-    EsRunSummary *run = NULL;
+static void note_kept(void *context, const char *path) {
+    Removal *removal = context;
+    json_t *name = json_string(path);
+    json_array_append_new(removal->kept, name != NULL ? name : json_string("(not UTF-8)"));
+}
+
+// Whether the run is ours to remove anything of. Something else that runs/* names is passed over
+// with a word; a name that is nowhere is a mistake.
+static EsStatus verify_run(const char *given, Removal *removal, EsRunSummary *run) {
+    struct stat facts;
+    find_run(given, removal->path);
+    if (lstat(removal->path, &facts) != 0) {
+        return ES_FAIL(INPUT, "there is no run %s", removal->path);
+    }
+    EsStatus status = es_run_summarise(removal->path, run);
+    if (status == ES_STATUS_INPUT) {
+        es_message("esper runs: %s: left alone\n", es_status_detail());
+        return ES_STATUS_OK;
+    }
+    ES_TRY(status);
+    status = es_run_marker_verify(removal->path);
+    if (status == ES_STATUS_INPUT) {
+        es_message(
+            "esper runs: %s: left alone; a run from before there were markers is marked when "
+            "it is resumed\n",
+            es_status_detail());
+        return ES_STATUS_OK;
+    }
+    ES_TRY(status);
+    removal->is_run = 1;
+    return ES_STATUS_OK;
+}
+
+static EsStatus measure_removal(const RunsOptions *options, Removal *removal) {
     EsRunFolder *folder = NULL;
     EsStatus status = ES_STATUS_OK;
-    find_run(given, removal->path);
-    ES_TRY(es_allocate(sizeof *run, (void **)&run));
-    status = es_run_summarise(removal->path, run);
-    struct stat facts;
-    removal->is_run = status == ES_STATUS_OK;
-    // something else that runs/* names; a name that is nowhere is a mistake
-    if (status == ES_STATUS_INPUT && stat(removal->path, &facts) == 0) {
-        fprintf(stderr, "esper runs: %s is no run and is left alone\n", removal->path);
-        status = ES_STATUS_OK;
-    }
-    if (!removal->is_run) {
-        goto done;
-    }
-    double age_days = (double)((int64_t)time(NULL) - run->changed_unix_s) / 86400.0;
-    removal->is_due = age_days >= options->older_days;
-    removal->n_checkpoints = run->n_checkpoints;
-    removal->bytes = run->bytes;
-    if (!removal->is_due) {
-        goto done;
-    }
     // refuses a run that is going on, whether or not anything is removed in the end
-    ES_TRY_GOTO(es_run_folder_open(removal->path, &folder));
+    ES_TRY(es_run_folder_hold(removal->path, &folder));
     if (options->keep >= 0) {
         EsPruneReport report;
         ES_TRY_GOTO(es_run_checkpoint_preview_prune(folder, options->keep, &report));
         removal->n_checkpoints = report.n_checkpoints;
         removal->bytes = report.bytes;
         removal->is_due = report.bytes > 0 || report.n_checkpoints > 0;
+        goto done;
     }
+    es_run_folder_close(folder);
+    folder = NULL;
+    EsRunRemoval walk = {.is_preview = 1, .report_kept = note_kept, .context = removal};
+    ES_TRY_GOTO(es_run_remove(removal->path, &walk));
+    removal->bytes = walk.bytes;
 done:
     es_run_folder_close(folder);
+    return status;
+}
+
+static EsStatus plan_removal(const RunsOptions *options, const char *given, Removal *removal) {
+    EsRunSummary *run = NULL;
+    EsStatus status = ES_STATUS_OK;
+    removal->kept = json_array();
+    ES_TRY(es_allocate(sizeof *run, (void **)&run));
+    ES_TRY_GOTO(verify_run(given, removal, run));
+    if (removal->is_run) {
+        double age_days = (double)((int64_t)time(NULL) - run->changed_unix_s) / 86400.0;
+        removal->is_due = age_days >= options->older_days;
+        removal->n_checkpoints = run->n_checkpoints;
+    }
+    if (removal->is_due) {
+        ES_TRY_GOTO(measure_removal(options, removal));
+    }
+done:
     es_release(run);
     return status;
 }
 
 static EsStatus carry_out(const RunsOptions *options, const Removal *removal) {
     if (options->keep < 0) {
-        return es_run_remove(removal->path);
+        EsRunRemoval walk = {.is_preview = 0};
+        return es_run_remove(removal->path, &walk);
     }
     EsRunFolder *folder = NULL;
-    ES_TRY(es_run_folder_open(removal->path, &folder));
+    ES_TRY(es_run_folder_hold(removal->path, &folder));
     EsStatus status = es_run_checkpoint_prune(folder, options->keep);
     es_run_folder_close(folder);
     return status;
@@ -245,6 +287,10 @@ static void print_removal(const RunsOptions *options, const Removal *removal) {
                removal->n_checkpoints == 1 ? "" : "s", removal->path,
                say_bytes(removal->bytes, size));
     }
+    for (size_t i = 0; i < json_array_size(removal->kept); i++) {
+        printf("  %s is not the run's and stays\n",
+               json_string_value(json_array_get(removal->kept, i)));
+    }
 }
 
 static EsStatus report_removals(const RunsOptions *options, const Removal *removals, int n_done) {
@@ -258,11 +304,12 @@ static EsStatus report_removals(const RunsOptions *options, const Removal *remov
         }
         total += removal->is_due ? removal->bytes : 0;
         json_t *path = json_string(removal->path);
-        json_array_append_new(runs, json_pack("{s:o, s:b, s:i, s:I}", "path",
-                                              path != NULL ? path : json_null(), "due",
-                                              removal->is_due, "checkpoints",
-                                              removal->is_due ? removal->n_checkpoints : 0, "bytes",
-                                              (json_int_t)(removal->is_due ? removal->bytes : 0)));
+        json_array_append_new(runs,
+                              json_pack("{s:o, s:b, s:i, s:I, s:O}", "path",
+                                        path != NULL ? path : json_null(), "due", removal->is_due,
+                                        "checkpoints", removal->is_due ? removal->n_checkpoints : 0,
+                                        "bytes", (json_int_t)(removal->is_due ? removal->bytes : 0),
+                                        "kept", removal->kept));
         if (!options->as_json) {
             print_removal(options, removal);
         }
@@ -281,12 +328,15 @@ static EsStatus report_removals(const RunsOptions *options, const Removal *remov
 }
 
 // All runs are looked at before the first is touched: a wrong name or a run that is going on stops
-// everything. What is there and is no run is passed over.
+// everything. What is there and is not verified to be a run of ours is passed over.
 static EsStatus prune_runs(const RunsOptions *options, const EsArguments *arguments) {
     int n_runs = arguments->n_positional, n_done = 0;
     if (n_runs == 0) {
         return ES_FAIL(ARGUMENT, "--prune needs the runs to look at, for example: esper runs "
                                  "--prune --older-than 30 runs/*");
+    }
+    if (options->is_dry_run && options->is_confirmed) {
+        return ES_FAIL(ARGUMENT, "--dry-run removes nothing and --yes removes: give one of them");
     }
     Removal *removals = NULL;
     ES_TRY(es_allocate(sizeof *removals * (size_t)n_runs, (void **)&removals));
@@ -303,6 +353,9 @@ static EsStatus prune_runs(const RunsOptions *options, const EsArguments *argume
     EsStatus reported = report_removals(options, removals, n_done);
     status = status == ES_STATUS_OK ? reported : status;
 done:
+    for (int i = 0; i < n_runs; i++) {
+        json_decref(removals[i].kept);
+    }
     es_release(removals);
     return status;
 }
@@ -331,17 +384,22 @@ EsExit es_runs_run(int argc, char **argv) {
                        "keep the runs, remove checkpoints but the last N and the best"),
         ES_OPTION_FLOAT("older-than", &options.older_days, "0", 0, 100000, "DAYS",
                         "only runs that have not changed for so long"),
+        ES_OPTION_FLAG("dry-run", &options.is_dry_run,
+                       "remove nothing, print what would be removed (default without --yes)"),
         ES_OPTION_FLAG("yes", &options.is_confirmed, "really remove it"),
     };
     const EsOptionTable table = {
         .command = "runs",
         .usage = "[--json] [DIR]\n"
-                 "       esper runs --prune [--keep N] [--older-than DAYS] [--yes] [--json] RUN...",
-        .summary = "List the runs in a folder (default runs/): rounds saved of those asked for,\n"
-                   "checkpoints, size, age since the last change, and the outcome: running, done,\n"
-                   "interrupted, failed, or killed when it ended without a word. With --prune,\n"
-                   "remove whole runs, or with --keep their old checkpoints. Runs that are going\n"
-                   "on are refused; what is no run is left alone.",
+                 "       esper runs --prune [--keep N] [--older-than DAYS] [--dry-run | --yes] "
+                 "[--json] RUN...",
+        .summary =
+            "List the runs in a folder (default runs/): rounds saved of those asked for,\n"
+            "checkpoints, size, age since the last change, and the outcome: running, done,\n"
+            "interrupted, failed, or killed when it ended without a word. With --prune,\n"
+            "remove whole runs, or with --keep their old checkpoints. Runs that are going\n"
+            "on are refused. Only files that a run wrote are removed, and only from folders\n"
+            "with its marker (esper-run.json); everything else is named and stays.",
         .example = "esper runs\n"
                    "         esper runs --prune --older-than 30 runs/*\n"
                    "         esper runs --prune --keep 2 --yes runs/hosts-20260102-030405-0a1b",

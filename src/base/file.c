@@ -1,3 +1,6 @@
+// Reading and replacing whole files. A writer decides once, when it opens, between two ways: a
+// temporary that takes the target's place, or writing through into something that must not be
+// replaced.
 #include "base/file.h"
 
 #include <errno.h>
@@ -17,10 +20,14 @@
 // the most one read or write call is asked for; Linux moves at most 2 GiB - 4 KiB at once
 #define MAX_TRANSFER_BYTES ((size_t)1 << 30)
 
+// as many links as the kernel follows
+#define MAX_LINKS 40
+
 struct EsFileWriter {
-    char *path;      // owned
-    char *temporary; // owned; "" once it no longer exists
+    char *path;      // owned; without links at its end, unless written through
+    char *temporary; // owned; "" once it no longer exists, or when written through
     int descriptor;  // -1 once closed
+    int is_through;  // no temporary: `descriptor` is the target itself
     EsStatus status; // first failure, repeated by commit
 };
 
@@ -75,6 +82,70 @@ static EsStatus create_temporary(EsFileWriter *writer) {
     return status;
 }
 
+// The descriptor of our own stdout or stderr when it goes to the file `target`, else -1. Replacing
+// that file would leave the stream on one without a name.
+static int find_stream(const struct stat *target) {
+    for (int descriptor = STDOUT_FILENO; descriptor <= STDERR_FILENO; descriptor++) {
+        struct stat stream;
+        if (fstat(descriptor, &stream) == 0 && stream.st_dev == target->st_dev &&
+            stream.st_ino == target->st_ino) {
+            return descriptor;
+        }
+    }
+    return -1;
+}
+
+// Open a target that is written through, and set *is_through; anything else is left alone.
+static EsStatus open_through(EsFileWriter *writer) {
+    struct stat target;
+    // a folder is left to rename, which says what is wrong with it
+    if (stat(writer->path, &target) != 0 || S_ISDIR(target.st_mode)) {
+        return ES_STATUS_OK;
+    }
+    int stream = find_stream(&target);
+    if (stream < 0 && S_ISREG(target.st_mode)) {
+        return ES_STATUS_OK;
+    }
+    if (stream >= 0) {
+        fflush(stdout); // earlier output comes first
+        writer->descriptor = fcntl(stream, F_DUPFD_CLOEXEC, 0);
+    } else {
+        writer->descriptor = es_system_open_retrying(writer->path, O_WRONLY | O_NOCTTY);
+    }
+    writer->is_through = 1;
+    return writer->descriptor >= 0
+               ? ES_STATUS_OK
+               : ES_FAIL(IO, "cannot open %s: %s", writer->path, strerror(errno));
+}
+
+// Replace a path that ends in a link by what the link says; *is_link is 0 when it does not.
+static EsStatus follow_link(char **path, int *is_link) {
+    char target[4096];
+    ssize_t length = readlink(*path, target, sizeof target - 1);
+    *is_link = length >= 0;
+    if (length < 0) {
+        return ES_STATUS_OK; // not a link, or nothing at all
+    }
+    target[length] = '\0';
+    const char *slash = target[0] == '/' ? NULL : strrchr(*path, '/');
+    size_t folder_bytes = slash != NULL ? (size_t)(slash + 1 - *path) : 0;
+    char *joined = NULL;
+    ES_TRY(es_allocate(folder_bytes + (size_t)length + 1, (void **)&joined));
+    memcpy(joined, *path, folder_bytes);
+    memcpy(joined + folder_bytes, target, (size_t)length + 1);
+    es_release(*path);
+    *path = joined;
+    return ES_STATUS_OK;
+}
+
+static EsStatus follow_links(char **path) {
+    int is_link = 1;
+    for (int i = 0; i <= MAX_LINKS && is_link; i++) {
+        ES_TRY(follow_link(path, &is_link));
+    }
+    return is_link ? ES_FAIL(IO, "cannot write %s: %s", *path, strerror(ELOOP)) : ES_STATUS_OK;
+}
+
 EsStatus es_file_writer_open(const char *path, EsFileWriter **writer_out) {
     *writer_out = NULL;
     EsFileWriter *writer = NULL;
@@ -82,8 +153,12 @@ EsStatus es_file_writer_open(const char *path, EsFileWriter **writer_out) {
     writer->descriptor = -1;
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(copy_text(path, 0, &writer->path));
-    ES_TRY_GOTO(copy_text("", strlen(path) + 64, &writer->temporary));
-    ES_TRY_GOTO(create_temporary(writer));
+    ES_TRY_GOTO(open_through(writer));
+    if (!writer->is_through) {
+        ES_TRY_GOTO(follow_links(&writer->path));
+        ES_TRY_GOTO(copy_text("", strlen(writer->path) + 64, &writer->temporary));
+        ES_TRY_GOTO(create_temporary(writer));
+    }
     *writer_out = writer;
     return ES_STATUS_OK;
 done:
@@ -111,7 +186,8 @@ EsStatus es_file_writer_append(EsFileWriter *writer, const void *data, size_t by
 
 EsStatus es_file_writer_commit(EsFileWriter *writer) {
     EsStatus status = writer->status;
-    if (status == ES_STATUS_OK && sync_retrying(es_system_sync, writer->descriptor) != 0) {
+    if (status == ES_STATUS_OK && !writer->is_through &&
+        sync_retrying(es_system_sync, writer->descriptor) != 0) {
         status = ES_FAIL(IO, "cannot make %s durable: %s", writer->path, strerror(errno));
     }
     if (status == ES_STATUS_OK) {
@@ -122,7 +198,7 @@ EsStatus es_file_writer_commit(EsFileWriter *writer) {
             status = ES_FAIL(IO, "cannot close %s: %s", writer->path, strerror(errno));
         }
     }
-    if (status == ES_STATUS_OK) {
+    if (status == ES_STATUS_OK && !writer->is_through) {
         if (es_system_rename(writer->temporary, writer->path) == 0) {
             writer->temporary[0] = '\0';
             status = es_folder_sync_parent(writer->path);

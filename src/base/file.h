@@ -23,8 +23,10 @@ ES_EXTERN_C_BEGIN
 
 typedef struct EsFileWriter EsFileWriter;
 
-// The temporary is called `path`.<process>-<n>.tmp, so it lies on the same file system. A symbolic
-// link at `path` is replaced, not followed.
+// The temporary is called `path`.<process>-<n>.tmp, so it lies on the same file system. Links at
+// `path` are followed and kept: the file they lead to is replaced, or made. Only regular files are
+// replaced. Pipes and devices, and the file that our own stdout or stderr goes to (/dev/stdout),
+// are written through: bytes leave at once, and nothing is taken back on failure.
 EsStatus es_file_writer_open(const char *path, EsFileWriter **writer);
 
 // Add bytes at the end. After a failure only es_file_writer_abandon makes sense; commit would
@@ -33,7 +35,7 @@ EsStatus es_file_writer_append(EsFileWriter *writer, const void *data, size_t by
 
 // fsync, rename, fsync of the folder. Ends the writer, also on failure; the temporary is then gone
 // and the old file is whole (only a failing fsync of the folder comes after the new file is in
-// place).
+// place). A writer that writes through only closes.
 EsStatus es_file_writer_commit(EsFileWriter *writer);
 
 // Drop what was written and end the writer. Accepts NULL.

@@ -12,7 +12,9 @@
 #include "base/log.h"
 #include "runs/run_aside.h"
 #include "runs/run_internal.h"
+#include "runs/run_removal.h"
 #include "runs/stop_signal.h"
+#include "telemetry/run_database.h"
 #include "telemetry/text.h"
 
 // rows of one step or round; what is found beyond is counted in their details
@@ -24,15 +26,22 @@ static const char stop_message[] =
 static const char quit_message[] =
     "\nquit at once: what the last checkpoint does not have is lost\n";
 
-// A run without a usable checkpoint starts again; what it had recorded is kept beside it, for it
-// may be all that is left of hours.
-static EsStatus start_again(const EsRunFolder *folder) {
+// A run without a usable checkpoint starts again when the user agrees; its telemetry is kept beside
+// it, for it may be all that is left of hours.
+static EsStatus start_again(const EsRun *run) {
     char aside[ES_RUN_PATH_BYTES];
-    ES_TRY(es_run_set_telemetry_aside(folder, aside));
+    const char *root = es_run_folder_root(run->folder);
+    // a run of no rounds never has one, and nothing to lose
+    if (!run->options.may_restart && run->options.settings->n_rounds > 0) {
+        return ES_FAIL(INPUT,
+                       "%s has no checkpoint to go on from; with --restart it starts again with "
+                       "round 1, and keeps its telemetry in before-<n>/",
+                       root);
+    }
+    ES_TRY(es_run_set_telemetry_aside(run->folder, aside));
     es_log(ES_LOG_WARNING,
-           "%s has no checkpoint to go on from: the run starts again with round 1%s%s",
-           es_run_folder_root(folder), aside[0] != '\0' ? "; what was recorded before is in " : "",
-           aside);
+           "%s has no checkpoint to go on from: the run starts again with round 1%s%s", root,
+           aside[0] != '\0' ? "; what was recorded before is in " : "", aside);
     return ES_STATUS_OK;
 }
 
@@ -48,11 +57,34 @@ static EsStatus find_best_score(EsRun *run) {
     return ES_STATUS_OK;
 }
 
-// The run goes on as it was saved, whatever became of its config.ini.
+// The run goes on as it was saved, whatever became of its config.ini. The first checkpoints of schema
+// 1 do not hold the settings; nothing but config.ini knows them.
 static EsStatus check_settings(const EsRun *run) {
     const char *saved = NULL;
+    if (!es_run_checkpoint_has(run->checkpoint, ES_RUN_SETTINGS_KEY)) {
+        return ES_STATUS_OK;
+    }
     ES_TRY(es_run_checkpoint_text(run->checkpoint, ES_RUN_SETTINGS_KEY, &saved));
     return es_run_settings_check_fixed(run->options.config, saved);
+}
+
+// Before anything of the run is touched: its database must not be one of a later program.
+static EsStatus check_database(const EsRun *run) {
+    char path[ES_RUN_PATH_BYTES];
+    struct stat facts;
+    EsRunDatabase *database = NULL;
+    es_run_folder_path(run->folder, "run.db", path);
+    if (!run->options.settings->sqlite || lstat(path, &facts) != 0) {
+        return ES_STATUS_OK;
+    }
+    EsStatus status = es_run_database_open(path, &database);
+    if (status != ES_STATUS_OK) {
+        // INPUT: damaged, and kept aside when the sinks open
+        return status == ES_STATUS_INPUT || status == ES_STATUS_UNSUPPORTED ? ES_STATUS_OK : status;
+    }
+    status = es_run_database_check_schema(database);
+    es_run_database_close(database);
+    return status;
 }
 
 static EsStatus open_folder(EsRun *run) {
@@ -64,12 +96,11 @@ static EsStatus open_folder(EsRun *run) {
         ES_TRY(es_run_folder_create(options->out, options->settings->kind, &run->folder));
     } else {
         ES_TRY(es_run_folder_open(options->resume, &run->folder));
+        ES_TRY(check_database(run));
         ES_TRY(es_run_checkpoint_open_latest(run->folder, 0, 1, &run->checkpoint));
-        ES_TRY(run->checkpoint != NULL ? check_settings(run) : ES_STATUS_OK);
+        ES_TRY(run->checkpoint != NULL ? check_settings(run) : start_again(run));
         ES_TRY(es_run_checkpoint_prune(run->folder, options->settings->checkpoint_keep));
-        if (run->checkpoint == NULL) {
-            ES_TRY(start_again(run->folder));
-        } else {
+        if (run->checkpoint != NULL) {
             run->n_rounds_done = run->n_rounds_saved = es_run_checkpoint_round(run->checkpoint);
             if (options->settings->n_rounds < run->n_rounds_done) {
                 return ES_FAIL(CONFIG, "%s has %lld rounds already; it cannot go on to round %d",
@@ -198,7 +229,8 @@ static EsStatus give_up(EsRun *run, EsStatus status) {
         snprintf(root, sizeof root, "%s", es_run_folder_root(run->folder));
     }
     release_run(run);
-    if (root[0] != '\0' && es_run_remove(root) == ES_STATUS_OK && had_folder) {
+    EsRunRemoval removal = {.is_preview = 0};
+    if (root[0] != '\0' && es_run_remove(root, &removal) == ES_STATUS_OK && had_folder) {
         EsStatus ignored = es_folder_make(root);
         (void)ignored; // an empty folder is no loss
     }
@@ -222,6 +254,10 @@ EsStatus es_run_open(const EsRunOptions *options, EsRun **run_out) {
     }
     if (status == ES_STATUS_OK) {
         status = open_hub(run);
+    }
+    // last, when folder and database have proved to be a run's: one from before there were markers
+    if (status == ES_STATUS_OK && options->resume != NULL) {
+        status = es_run_marker_write(es_run_folder_root(run->folder), options->settings->kind);
     }
     if (status != ES_STATUS_OK) {
         return give_up(run, status);

@@ -25,6 +25,7 @@ typedef struct EsRunOptions {
     const EsRunSettings *settings; // part of config's settings
     const char *out;               // folder to make; NULL: runs/<kind>-...
     const char *resume;            // folder to go on with; NULL: a new run
+    int may_restart;               // a resumed run without a checkpoint starts over
     FILE *progress;                // its descriptor gets the progress; NULL: nobody
     int is_terminal;               // progress may move the cursor
     const char *build;             // "0.1.0 commit, compiler" for the record

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/arena.h"
 #include "base/file.h"
@@ -37,24 +38,44 @@ void es_checkpoint_object_destroy(EsRunCheckpoint *checkpoint) {
     }
 }
 
-// Rank 0: a fresh folder, in place of what an interrupted attempt left.
-static EsStatus make_checkpoint_folder(const EsRunCheckpoint *checkpoint, int *is_made) {
-    char path[ES_RUN_PATH_BYTES];
-    EsStoredCheckpoint found;
+// Make room for a new folder: an interrupted attempt of ours is removed, anything else that bears
+// the round's number is kept under another name.
+static EsStatus clear_place(const EsRunCheckpoint *checkpoint) {
     const char *root = checkpoint->root;
+    EsStoredCheckpoint found;
+    struct stat facts;
+    char path[ES_RUN_PATH_BYTES];
     ES_TRY(es_checkpoint_store_check(root, checkpoint->round, 0, &found));
-    if (found.is_complete) {
+    switch (found.state) {
+    case ES_CHECKPOINT_COMPLETE:
         return ES_FAIL(ARGUMENT, "%s has a complete checkpoint of round %lld already", root,
                        (long long)checkpoint->round);
+    case ES_CHECKPOINT_REFUSED:
+        return ES_FAIL(INPUT, "%s", found.problem);
+    case ES_CHECKPOINT_DAMAGED:
+        return es_checkpoint_store_set_aside(root, &found, "damaged");
+    case ES_CHECKPOINT_UNFINISHED:
+    case ES_CHECKPOINT_ABSENT:
+        ES_TRY(es_checkpoint_store_remove(root, checkpoint->round));
+        break;
     }
-    ES_TRY(es_checkpoint_store_remove(root, checkpoint->round));
+    es_checkpoint_store_path(root, checkpoint->round, "", path);
+    return lstat(path, &facts) == 0 ? es_checkpoint_store_set_aside(root, &found, "unfinished")
+                                    : ES_STATUS_OK;
+}
+
+// Rank 0: a fresh folder with the sign of writing.
+static EsStatus make_checkpoint_folder(const EsRunCheckpoint *checkpoint, int *is_made) {
+    char path[ES_RUN_PATH_BYTES];
+    const char *root = checkpoint->root;
+    ES_TRY(clear_place(checkpoint));
     int length = snprintf(path, sizeof path, "%s/checkpoints", root);
     ES_ASSERT(length > 0 && length < (int)sizeof path);
     ES_TRY(es_folder_make(path));
     es_checkpoint_store_path(root, checkpoint->round, "", path);
     ES_TRY(es_folder_make_new(path, is_made));
     return *is_made
-               ? ES_STATUS_OK
+               ? es_checkpoint_store_begin_writing(root, checkpoint->round)
                : ES_FAIL(IO, "cannot make the folder %s: there is something of that name", path);
 }
 
@@ -188,10 +209,12 @@ static EsStatus collect_marks(const EsRunCheckpoint *checkpoint, json_t *marks) 
     EsStatus status = ES_STATUS_OK;
     json_t *names = json_object();
     int64_t bytes = 0;
+    int is_damaged = 0;
     for (int rank = 0; rank < checkpoint->n_ranks; rank++) {
         char path[ES_RUN_PATH_BYTES], name[32], sha256[ES_SHA256_TEXT_BYTES];
         ES_TRY_GOTO(es_checkpoint_store_check_mark(checkpoint->root, checkpoint->round, rank,
-                                                   checkpoint->n_ranks, 0, names, &bytes));
+                                                   checkpoint->n_ranks, 0, names, &bytes,
+                                                   &is_damaged));
         snprintf(name, sizeof name, "rank%d.json", rank);
         es_checkpoint_store_path(checkpoint->root, checkpoint->round, name, path);
         ES_TRY_GOTO(es_sha256_file(path, sha256, NULL));
@@ -224,6 +247,7 @@ EsStatus es_run_checkpoint_complete(EsRunCheckpoint *checkpoint, double score) {
     strcat(done, "\n");
     es_checkpoint_store_path(checkpoint->root, checkpoint->round, "DONE", path);
     ES_TRY(es_file_write_all(path, done, strlen(done)));
+    ES_TRY(es_checkpoint_store_end_writing(checkpoint->root, checkpoint->round));
     checkpoint->is_complete = 1;
     return ES_STATUS_OK;
 }
@@ -266,6 +290,10 @@ void es_run_checkpoint_end(EsRunCheckpoint *checkpoint) {
 // --- reading ---
 
 int64_t es_run_checkpoint_round(const EsRunCheckpoint *checkpoint) { return checkpoint->round; }
+
+int es_run_checkpoint_has(const EsRunCheckpoint *checkpoint, const char *key) {
+    return json_object_get(checkpoint->values, key) != NULL;
+}
 
 static EsStatus fail_value(const EsRunCheckpoint *checkpoint, const char *key, const char *type) {
     char path[ES_RUN_PATH_BYTES], name[32];

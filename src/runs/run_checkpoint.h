@@ -1,6 +1,7 @@
 // Checkpoints of a run: one folder per round, complete or ignored.
 //
 //     checkpoints/<round>/   files of the ranks, any names but these:
+//         WRITING            while it is written
 //         rank<r>.json       of each rank: its files with sizes and SHA-256, its values
 //         manifest.json      by rank 0: round, score, ranks, SHA-256 of the marks above
 //         DONE               last, by rank 0: SHA-256 of manifest.json
@@ -8,7 +9,8 @@
 // A rank writes its files into the folder, then commits: hashes, fsync, rank<r>.json atomically.
 // When all ranks have committed, rank 0 completes it. A checkpoint counts when DONE is there, every
 // rank's mark is there, and every file has its size; loading checks the hashes too, and an older
-// one is taken when the newest is damaged. `round` is the number of rounds done.
+// one is taken when the newest is damaged. What was complete once and cannot be used is never
+// deleted. `round` is the number of rounds done.
 //
 //     EsRunCheckpoint *checkpoint; char path[ES_RUN_PATH_BYTES];
 //     ES_TRY(es_run_checkpoint_begin(folder, round, rank, n_ranks, &checkpoint));
@@ -27,8 +29,9 @@ typedef struct EsRunCheckpoint EsRunCheckpoint;
 
 // --- writing ---
 
-// Rank 0 begins first; the others after it, and find its folder. An incomplete folder of the same
-// round is removed first; ARGUMENT when the round has a complete one. On failure nothing is left
+// Rank 0 begins first; the others after it, and find its folder. An unfinished checkpoint of the
+// same round is removed first, a damaged one or a folder of others is renamed (damaged-<round>,
+// unfinished-<round>); ARGUMENT when the round has a complete one. On failure nothing is left
 // behind.
 EsStatus es_run_checkpoint_begin(const EsRunFolder *folder, int64_t round, int rank, int n_ranks,
                                  EsRunCheckpoint **checkpoint);
@@ -72,12 +75,16 @@ typedef struct EsCheckpointInfo {
 EsStatus es_run_checkpoint_list(const EsRunFolder *folder, EsCheckpointInfo **infos, int *n_infos);
 
 // Open the newest complete checkpoint whose hashes hold, for reading by this rank. *checkpoint is
-// NULL when the run has none. Damaged ones that were passed over are logged as warnings, and
-// removed by rank 0, so that the run does not meet them again. One that cannot be read is no proof
-// of damage: IO, and nothing is removed. INPUT when it was written by another number of ranks.
+// NULL when the run has none. Damaged ones, whose hashes do not fit, are passed over: rank 0
+// renames them to damaged-<round> and logs a warning. One that cannot be read (IO, MEMORY) is no
+// proof of damage, and nothing is touched; nor by INPUT, for one of a later schema, or written by
+// another number of ranks.
 EsStatus es_run_checkpoint_open_latest(const EsRunFolder *folder, int rank, int n_ranks,
                                        EsRunCheckpoint **checkpoint);
 int64_t es_run_checkpoint_round(const EsRunCheckpoint *checkpoint);
+
+// Whether there is an entry of that name.
+int es_run_checkpoint_has(const EsRunCheckpoint *checkpoint, const char *key);
 
 // INPUT names the key and file when there is no such entry of this type. A text is borrowed until
 // the end.
@@ -93,10 +100,10 @@ typedef struct EsPruneReport {
     int64_t bytes;     // freed, with the remains of incomplete ones
 } EsPruneReport;
 
-// Remove incomplete checkpoints, temporaries of killed processes, and all complete checkpoints but
-// the last `keep` and the best. A checkpoint loses its DONE first, so that a crash in between
-// leaves it incomplete, not wrong. Not while one is being written. The first failure is reported
-// after the rest was tried.
+// Remove unfinished checkpoints, temporaries of killed processes, and all complete checkpoints but
+// the last `keep` and the best; damaged ones, those of later schemas and folders of others stay,
+// and everything when checkpoints/ is a link. Not while one is being written. The first failure is
+// reported after the rest was tried.
 EsStatus es_run_checkpoint_prune(const EsRunFolder *folder, int keep);
 
 // What prune would remove.

@@ -1,10 +1,9 @@
 // Finding the checkpoint to go on from, and removing those nobody needs.
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/arena.h"
-#include "base/folder.h"
-#include "base/log.h"
 #include "runs/run_checkpoint_internal.h"
 #include "runs/run_checkpoint_store.h"
 
@@ -37,14 +36,6 @@ static EsStatus open_checked(const EsRunFolder *folder, const EsStoredCheckpoint
     return status;
 }
 
-static void drop_damaged(const char *root, int rank, const EsStoredCheckpoint *found) {
-    es_log(ES_LOG_WARNING, "the checkpoint of round %lld is damaged and not used: %s",
-           (long long)found->info.round, found->problem);
-    if (rank == 0 && es_checkpoint_store_remove(root, found->info.round) != ES_STATUS_OK) {
-        es_log(ES_LOG_WARNING, "the damaged checkpoint stays: %s", es_status_detail());
-    }
-}
-
 EsStatus es_run_checkpoint_open_latest(const EsRunFolder *folder, int rank, int n_ranks,
                                        EsRunCheckpoint **checkpoint) {
     *checkpoint = NULL;
@@ -56,10 +47,13 @@ EsStatus es_run_checkpoint_open_latest(const EsRunFolder *folder, int rank, int 
     for (int i = n_rounds - 1; i >= 0 && *checkpoint == NULL; i--) {
         EsStoredCheckpoint found;
         ES_TRY_GOTO(es_checkpoint_store_check(root, rounds[i], 1, &found));
-        if (found.is_complete) {
+        if (found.state == ES_CHECKPOINT_COMPLETE) {
             ES_TRY_GOTO(open_checked(folder, &found, rank, n_ranks, checkpoint));
-        } else if (found.has_done) {
-            drop_damaged(root, rank, &found);
+        } else if (found.state == ES_CHECKPOINT_REFUSED) {
+            status = ES_FAIL(INPUT, "%s", found.problem);
+            goto done;
+        } else if (found.state == ES_CHECKPOINT_DAMAGED && rank == 0) {
+            ES_TRY_GOTO(es_checkpoint_store_set_aside(root, &found, "damaged"));
         }
     }
 done:
@@ -79,47 +73,54 @@ static int is_kept(const EsCheckpointInfo *infos, int n_infos, int keep, int64_t
     return 0;
 }
 
-static int is_complete(const EsCheckpointInfo *infos, int n_infos, int64_t round) {
-    for (int i = 0; i < n_infos; i++) {
-        if (infos[i].round == round) {
-            return 1;
-        }
+// Remove one round's checkpoint when it must go, or count it in a preview.
+static EsStatus prune_round(const char *root, int64_t round, int is_kept, EsRunRemoval *removal,
+                            int *n_checkpoints) {
+    char path[ES_RUN_PATH_BYTES];
+    EsStoredCheckpoint found;
+    es_checkpoint_store_path(root, round, "", path);
+    if (is_kept) {
+        return removal->is_preview ? ES_STATUS_OK : es_checkpoint_store_remove_strays(path);
     }
-    return 0;
+    ES_TRY(es_checkpoint_store_check(root, round, 0, &found));
+    if (found.state == ES_CHECKPOINT_ABSENT) {
+        return es_removal_end_folder(removal, path); // if it is empty
+    }
+    if (found.state != ES_CHECKPOINT_COMPLETE && found.state != ES_CHECKPOINT_UNFINISHED) {
+        return ES_STATUS_OK;
+    }
+    *n_checkpoints += found.state == ES_CHECKPOINT_COMPLETE;
+    return es_checkpoint_store_clear(path, removal);
 }
 
-// Remove what must go, or with a report only count it.
-static EsStatus prune_rounds(const EsRunFolder *folder, int keep, EsPruneReport *report) {
+static EsStatus prune_rounds(const EsRunFolder *folder, int keep, int is_preview,
+                             EsPruneReport *report) {
     ES_ASSERT(keep >= 0);
     const char *root = es_run_folder_root(folder);
     EsCheckpointInfo *infos = NULL;
     int64_t *rounds = NULL;
     int n_infos = 0, n_rounds = 0;
+    EsRunRemoval removal = {.is_preview = is_preview};
     EsStatus status = ES_STATUS_OK;
+    char path[ES_RUN_PATH_BYTES];
+    struct stat facts;
+    memset(report, 0, sizeof *report);
+    es_run_folder_path(folder, "checkpoints", path);
+    if (lstat(path, &facts) != 0 || !S_ISDIR(facts.st_mode)) {
+        return ES_STATUS_OK;
+    }
     ES_TRY_GOTO(es_checkpoint_store_list(root, &infos, &n_infos));
     ES_TRY_GOTO(es_checkpoint_store_rounds(root, &rounds, &n_rounds));
     for (int i = 0; i < n_rounds; i++) {
-        char path[ES_RUN_PATH_BYTES];
-        EsStatus result = ES_STATUS_OK;
-        EsFolderSize size;
-        int stays = is_kept(infos, n_infos, keep, rounds[i]);
-        es_checkpoint_store_path(root, rounds[i], "", path);
-        if (report != NULL && !stays) {
-            result = es_folder_measure(path, &size);
-            report->bytes += size.bytes;
-            report->n_checkpoints += is_complete(infos, n_infos, rounds[i]);
-        } else if (report == NULL) {
-            result = stays ? es_checkpoint_store_remove_strays(path)
-                           : es_checkpoint_store_remove(root, rounds[i]);
-        }
+        EsStatus result = prune_round(root, rounds[i], is_kept(infos, n_infos, keep, rounds[i]),
+                                      &removal, &report->n_checkpoints);
         status = status == ES_STATUS_OK ? result : status;
     }
-    if (report == NULL && n_rounds > 0) {
-        char path[ES_RUN_PATH_BYTES];
-        es_run_folder_path(folder, "checkpoints", path);
+    if (!is_preview) {
         EsStatus result = es_checkpoint_store_remove_strays(path);
         status = status == ES_STATUS_OK ? result : status;
     }
+    report->bytes = removal.bytes;
 done:
     es_release(rounds);
     es_release(infos);
@@ -127,11 +128,11 @@ done:
 }
 
 EsStatus es_run_checkpoint_prune(const EsRunFolder *folder, int keep) {
-    return prune_rounds(folder, keep, NULL);
+    EsPruneReport report;
+    return prune_rounds(folder, keep, 0, &report);
 }
 
 EsStatus es_run_checkpoint_preview_prune(const EsRunFolder *folder, int keep,
                                          EsPruneReport *report) {
-    memset(report, 0, sizeof *report);
-    return prune_rounds(folder, keep, report);
+    return prune_rounds(folder, keep, 1, report);
 }

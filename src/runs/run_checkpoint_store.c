@@ -1,3 +1,5 @@
+// Checkpoints on disk: checking the chain of hashes from DONE to the files, setting damaged ones
+// aside, and removing by name.
 #include "runs/run_checkpoint_store.h"
 
 #include <errno.h>
@@ -13,10 +15,17 @@
 #include "base/file.h"
 #include "base/file_fault.h"
 #include "base/folder.h"
+#include "base/log.h"
 #include "base/sha256.h"
 
 // marks hold names, hashes and counters; more than this is no mark of ours
 #define MAX_JSON_BYTES ((size_t)64 << 20)
+
+// an empty file, made in one call: its folder never holds anything else without it
+#define WRITING_NAME "WRITING"
+
+// folders of one reason and round that may be set aside
+#define MAX_ASIDES 10000
 
 void es_checkpoint_store_path(const char *root, int64_t round, const char *name,
                               char path[ES_RUN_PATH_BYTES]) {
@@ -35,6 +44,9 @@ EsStatus es_checkpoint_store_load(const char *path, json_t **object) {
     ES_TRY(es_file_read_all(path, MAX_JSON_BYTES, &text, &bytes));
     json_t *value = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     es_release(text);
+    if (value == NULL && json_error_code(&error) == json_error_out_of_memory) {
+        return ES_FAIL(MEMORY, "not enough memory to read %s", path);
+    }
     if (!json_is_object(value)) {
         json_decref(value);
         return ES_FAIL(INPUT, "%s is not a JSON object", path);
@@ -108,16 +120,25 @@ static EsStatus check_file(const char *path, int64_t bytes, const char *sha256) 
     return ES_STATUS_OK;
 }
 
+// The file's name in an entry of a mark's list; NULL when it has none that is proper: a name from
+// outside must not lead out of the folder.
+static const char *entry_name(const json_t *entry) {
+    const char *name = json_string_value(json_object_get(entry, "name"));
+    return name == NULL || name[0] == '\0' || strlen(name) >= ES_FILE_NAME_BYTES ||
+                   strchr(name, '/') != NULL || strcmp(name, "..") == 0 || strcmp(name, ".") == 0
+               ? NULL
+               : name;
+}
+
 // One entry of a mark's list of files.
 static EsStatus check_entry(const char *root, int64_t round, const char *mark_path,
-                            const json_t *entry, int with_hashes, json_t *names, int64_t *bytes) {
+                            const json_t *entry, int with_hashes, json_t *names, int64_t *bytes,
+                            int *is_damaged) {
     char path[ES_RUN_PATH_BYTES];
-    const char *name = json_string_value(json_object_get(entry, "name"));
+    const char *name = entry_name(entry);
     const char *sha256 = json_string_value(json_object_get(entry, "sha256"));
     int64_t size = number_of(entry, "bytes");
-    // a name from outside must not lead out of the folder
-    if (name == NULL || name[0] == '\0' || strlen(name) >= ES_FILE_NAME_BYTES ||
-        strchr(name, '/') != NULL || strcmp(name, "..") == 0 || sha256 == NULL || size < 0) {
+    if (name == NULL || sha256 == NULL || size < 0 || size > INT64_MAX - *bytes) {
         return ES_FAIL(INPUT, "%s lists a file without a proper name, size or hash", mark_path);
     }
     if (json_object_get(names, name) != NULL) {
@@ -127,109 +148,158 @@ static EsStatus check_entry(const char *root, int64_t round, const char *mark_pa
         return ES_FAIL(MEMORY, "not enough memory to check %s", mark_path);
     }
     es_checkpoint_store_path(root, round, name, path);
-    ES_TRY(check_file(path, size, with_hashes ? sha256 : NULL));
+    EsStatus status = check_file(path, size, with_hashes ? sha256 : NULL);
+    *is_damaged = status == ES_STATUS_INPUT;
     *bytes += size;
+    return status;
+}
+
+static EsStatus check_schema(const char *path, const json_t *object) {
+    int64_t schema = number_of(object, "schema");
+    if (schema > ES_CHECKPOINT_SCHEMA) {
+        return ES_FAIL(INPUT,
+                       "%s has schema %lld; this program reads schemas 1 to %d: go on with the "
+                       "program that wrote it",
+                       path, (long long)schema, ES_CHECKPOINT_SCHEMA);
+    }
+    return schema >= 1 ? ES_STATUS_OK : ES_FAIL(INPUT, "%s has no schema", path);
+}
+
+static EsStatus check_mark_files(const char *root, int64_t round, int rank, int n_ranks,
+                                 int with_hashes, const char *path, const json_t *mark,
+                                 json_t *names, int64_t *bytes, int *is_damaged) {
+    const json_t *files = json_object_get(mark, "files");
+    ES_TRY(check_schema(path, mark));
+    if (number_of(mark, "round") != round || number_of(mark, "rank") != rank ||
+        number_of(mark, "n_ranks") != n_ranks || !json_is_array(files) ||
+        !json_is_object(json_object_get(mark, "values"))) {
+        return ES_FAIL(INPUT, "%s is not the mark of rank %d of %d for round %lld", path, rank,
+                       n_ranks, (long long)round);
+    }
+    for (size_t i = 0; i < json_array_size(files); i++) {
+        ES_TRY(check_entry(root, round, path, json_array_get(files, i), with_hashes, names, bytes,
+                           is_damaged));
+    }
     return ES_STATUS_OK;
 }
 
 EsStatus es_checkpoint_store_check_mark(const char *root, int64_t round, int rank, int n_ranks,
-                                        int with_hashes, json_t *names, int64_t *bytes) {
+                                        int with_hashes, json_t *names, int64_t *bytes,
+                                        int *is_damaged) {
     char path[ES_RUN_PATH_BYTES], name[32];
     snprintf(name, sizeof name, "rank%d.json", rank);
     es_checkpoint_store_path(root, round, name, path);
-    ES_TRY(check_file(path, -1, NULL));
+    EsStatus status = check_file(path, -1, NULL);
+    *is_damaged = status == ES_STATUS_INPUT;
+    ES_TRY(status);
     json_t *mark = NULL;
     ES_TRY(es_checkpoint_store_load(path, &mark));
-    EsStatus status = ES_STATUS_OK;
-    const json_t *files = json_object_get(mark, "files");
-    if (number_of(mark, "schema") != ES_CHECKPOINT_SCHEMA || number_of(mark, "round") != round ||
-        number_of(mark, "rank") != rank || number_of(mark, "n_ranks") != n_ranks ||
-        !json_is_array(files) || !json_is_object(json_object_get(mark, "values"))) {
-        status = ES_FAIL(INPUT, "%s is not the mark of rank %d of %d for round %lld", path, rank,
-                         n_ranks, (long long)round);
-    }
-    for (size_t i = 0; i < json_array_size(files) && status == ES_STATUS_OK; i++) {
-        status =
-            check_entry(root, round, path, json_array_get(files, i), with_hashes, names, bytes);
-    }
+    status = check_mark_files(root, round, rank, n_ranks, with_hashes, path, mark, names, bytes,
+                              is_damaged);
     json_decref(mark);
     return status;
 }
 
 // The hash in DONE against manifest.json, which is loaded.
-static EsStatus load_manifest(const char *root, int64_t round, json_t **manifest) {
+static EsStatus load_manifest(const char *root, int64_t round, json_t **manifest, int *is_damaged) {
     char path[ES_RUN_PATH_BYTES], expected[ES_SHA256_TEXT_BYTES + 1] = "";
     void *text = NULL;
     size_t bytes = 0;
     es_checkpoint_store_path(root, round, "DONE", path);
-    ES_TRY(check_file(path, ES_SHA256_TEXT_BYTES, NULL)); // the digits and a newline
-    ES_TRY(es_file_read_all(path, ES_SHA256_TEXT_BYTES, &text, &bytes));
-    memcpy(expected, text, ES_MIN(bytes, (size_t)ES_SHA256_TEXT_BYTES - 1));
-    es_release(text);
-    es_checkpoint_store_path(root, round, "manifest.json", path);
-    ES_TRY(check_file(path, -1, expected));
+    EsStatus status = check_file(path, ES_SHA256_TEXT_BYTES, NULL); // the digits and a newline
+    if (status == ES_STATUS_OK) {
+        ES_TRY(es_file_read_all(path, ES_SHA256_TEXT_BYTES, &text, &bytes));
+        memcpy(expected, text, ES_MIN(bytes, (size_t)ES_SHA256_TEXT_BYTES - 1));
+        es_release(text);
+        es_checkpoint_store_path(root, round, "manifest.json", path);
+        status = check_file(path, -1, expected);
+    }
+    *is_damaged = status == ES_STATUS_INPUT;
+    ES_TRY(status);
     return es_checkpoint_store_load(path, manifest);
 }
 
 static EsStatus check_marks(const char *root, int64_t round, int with_hashes,
-                            const json_t *manifest, EsStoredCheckpoint *found) {
+                            const json_t *manifest, EsStoredCheckpoint *found, int *is_damaged) {
     char path[ES_RUN_PATH_BYTES], name[32];
     const json_t *marks = json_object_get(manifest, "marks");
     int64_t n_ranks = number_of(manifest, "n_ranks");
-    if (number_of(manifest, "schema") != ES_CHECKPOINT_SCHEMA ||
-        number_of(manifest, "round") != round || n_ranks < 1 || n_ranks > INT32_MAX ||
+    es_checkpoint_store_path(root, round, "manifest.json", path);
+    ES_TRY(check_schema(path, manifest));
+    if (number_of(manifest, "round") != round || n_ranks < 1 || n_ranks > INT32_MAX ||
         json_array_size(marks) != (size_t)n_ranks ||
         !es_checkpoint_store_unpack_real(json_object_get(manifest, "score"), &found->info.score)) {
-        es_checkpoint_store_path(root, round, "manifest.json", path);
         return ES_FAIL(INPUT, "%s is not the manifest of round %lld", path, (long long)round);
     }
     found->n_ranks = (int)n_ranks;
     json_t *names = json_object();
     EsStatus status = ES_STATUS_OK;
+    if (names == NULL) {
+        return ES_FAIL(MEMORY, "not enough memory to check %s", path);
+    }
     for (int rank = 0; rank < (int)n_ranks; rank++) {
         const char *sha256 = json_string_value(json_array_get(marks, (size_t)rank));
         snprintf(name, sizeof name, "rank%d.json", rank);
         es_checkpoint_store_path(root, round, name, path);
-        ES_TRY_GOTO(check_file(path, -1, sha256 != NULL ? sha256 : ""));
+        status = check_file(path, -1, sha256 != NULL ? sha256 : "");
+        *is_damaged = status == ES_STATUS_INPUT;
+        ES_TRY_GOTO(status);
         ES_TRY_GOTO(es_checkpoint_store_check_mark(root, round, rank, (int)n_ranks, with_hashes,
-                                                   names, &found->info.bytes));
+                                                   names, &found->info.bytes, is_damaged));
     }
 done:
     json_decref(names);
     return status;
 }
 
-static int has_done(const char *root, int64_t round) {
+static int is_there(const char *folder, const char *name) {
     char path[ES_RUN_PATH_BYTES];
     struct stat facts;
-    es_checkpoint_store_path(root, round, "DONE", path);
-    return lstat(path, &facts) == 0;
+    int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+    return length > 0 && length < (int)sizeof path && lstat(path, &facts) == 0;
+}
+
+// Without DONE: ours when the sign of writing or a mark is there.
+static EsCheckpointState state_of_rest(const char *folder) {
+    return is_there(folder, WRITING_NAME) || is_there(folder, "manifest.json") ||
+                   is_there(folder, "rank0.json")
+               ? ES_CHECKPOINT_UNFINISHED
+               : ES_CHECKPOINT_ABSENT;
 }
 
 EsStatus es_checkpoint_store_check(const char *root, int64_t round, int with_hashes,
                                    EsStoredCheckpoint *found) {
+    char folder[ES_RUN_PATH_BYTES];
     memset(found, 0, sizeof *found);
     found->info.round = round;
-    found->has_done = has_done(root, round);
-    if (!found->has_done) {
+    es_checkpoint_store_path(root, round, "", folder);
+    if (!is_there(folder, "DONE")) {
+        found->state = state_of_rest(folder);
         snprintf(found->problem, sizeof found->problem, "it was not finished");
         return ES_STATUS_OK;
     }
     json_t *manifest = NULL;
-    EsStatus status = load_manifest(root, round, &manifest);
+    int is_damaged = 0;
+    EsStatus status = load_manifest(root, round, &manifest, &is_damaged);
     if (status == ES_STATUS_OK) {
-        status = check_marks(root, round, with_hashes, manifest, found);
+        status = check_marks(root, round, with_hashes, manifest, found, &is_damaged);
     }
     json_decref(manifest);
-    // a run that is going on may remove it under our eyes: then it is gone, not unreadable
-    found->has_done = status == ES_STATUS_OK || has_done(root, round);
-    if (status == ES_STATUS_INPUT || !found->has_done) {
-        snprintf(found->problem, sizeof found->problem, "%.*s", (int)sizeof found->problem - 1,
-                 es_status_detail());
-        return ES_STATUS_OK;
+    if (status == ES_STATUS_OK) {
+        found->state = ES_CHECKPOINT_COMPLETE;
+        return status;
     }
-    found->is_complete = status == ES_STATUS_OK;
-    return status;
+    // a run that is going on may remove it under our eyes: then it is gone, not unreadable
+    if (!is_there(folder, "DONE")) {
+        found->state = state_of_rest(folder);
+    } else if (status == ES_STATUS_INPUT) {
+        found->state = is_damaged ? ES_CHECKPOINT_DAMAGED : ES_CHECKPOINT_REFUSED;
+    } else {
+        return status;
+    }
+    snprintf(found->problem, sizeof found->problem, "%.*s", (int)sizeof found->problem - 1,
+             es_status_detail());
+    return ES_STATUS_OK;
 }
 
 // --- all of them ---
@@ -281,7 +351,7 @@ EsStatus es_checkpoint_store_list(const char *root, EsCheckpointInfo **infos, in
     for (int i = 0; i < n_rounds; i++) {
         EsStoredCheckpoint found;
         ES_TRY_GOTO(es_checkpoint_store_check(root, rounds[i], 0, &found));
-        if (found.is_complete) {
+        if (found.state == ES_CHECKPOINT_COMPLETE) {
             double score = found.info.score;
             if (!isnan(score) && (best < 0 || score >= (*infos)[best].score)) {
                 best = *n_infos;
@@ -302,20 +372,164 @@ done:
     return status;
 }
 
-// --- removing ---
+// --- setting aside ---
+
+EsStatus es_checkpoint_store_set_aside(const char *root, const EsStoredCheckpoint *found,
+                                       const char *reason) {
+    char from[ES_RUN_PATH_BYTES], to[ES_RUN_PATH_BYTES], number[16] = "";
+    struct stat facts;
+    int64_t round = found->info.round;
+    es_checkpoint_store_path(root, round, "", from);
+    for (int n = 2; n <= MAX_ASIDES; n++) {
+        int length = snprintf(to, sizeof to, "%s/checkpoints/%s-%lld%s", root, reason,
+                              (long long)round, number);
+        ES_ASSERT(length > 0 && length < (int)sizeof to);
+        if (lstat(to, &facts) != 0) {
+            break;
+        }
+        snprintf(number, sizeof number, "-%d", n);
+    }
+    if (es_system_rename(from, to) != 0) {
+        return ES_FAIL(IO, "cannot rename %s to %s: %s", from, to, strerror(errno));
+    }
+    es_log(ES_LOG_WARNING, "the checkpoint of round %lld is not used, it is kept as %s: %s",
+           (long long)round, to, found->problem);
+    return es_folder_sync_parent(to);
+}
+
+// --- writing and removing ---
+
+EsStatus es_checkpoint_store_begin_writing(const char *root, int64_t round) {
+    char path[ES_RUN_PATH_BYTES];
+    es_checkpoint_store_path(root, round, WRITING_NAME, path);
+    int descriptor = es_system_open_retrying(path, O_WRONLY | O_CREAT | O_EXCL);
+    if (descriptor < 0) {
+        return ES_FAIL(IO, "cannot create %s: %s", path, strerror(errno));
+    }
+    close(descriptor);
+    return ES_STATUS_OK;
+}
+
+EsStatus es_checkpoint_store_end_writing(const char *root, int64_t round) {
+    char path[ES_RUN_PATH_BYTES];
+    es_checkpoint_store_path(root, round, WRITING_NAME, path);
+    return es_system_remove(AT_FDCWD, path, 0) == 0
+               ? ES_STATUS_OK
+               : ES_FAIL(IO, "cannot remove %s: %s", path, strerror(errno));
+}
+
+// rank<r>.json
+static int is_mark_name(const char *name) {
+    size_t n_digits = strncmp(name, "rank", 4) == 0 ? strspn(name + 4, "0123456789") : 0;
+    return n_digits > 0 && strcmp(name + 4 + n_digits, ".json") == 0;
+}
+
+// Add the names that a mark lists to the set; what cannot be read names nothing.
+static EsStatus add_marked_names(const char *path, json_t *names) {
+    json_t *mark = NULL;
+    EsStatus status = es_checkpoint_store_load(path, &mark);
+    if (status != ES_STATUS_OK) {
+        return status == ES_STATUS_INPUT ? ES_STATUS_OK : status;
+    }
+    const json_t *files = json_object_get(mark, "files");
+    for (size_t i = 0; i < json_array_size(files) && status == ES_STATUS_OK; i++) {
+        const char *name = entry_name(json_array_get(files, i));
+        if (name != NULL && json_object_set_new(names, name, json_true()) != 0) {
+            status = ES_FAIL(MEMORY, "not enough memory to list the files of %s", path);
+        }
+    }
+    json_decref(mark);
+    return status;
+}
+
+// Where in the order of removal a file of a checkpoint stands; -1 for one that is not ours.
+static int removal_turn(const EsFolderEntry *entry, const json_t *names, int is_writing) {
+    if (entry->kind != ES_FOLDER_ENTRY_FILE) {
+        return -1;
+    }
+    if (strcmp(entry->name, "DONE") == 0) {
+        return 0;
+    }
+    if (strcmp(entry->name, WRITING_NAME) == 0) {
+        return 3;
+    }
+    if (is_mark_name(entry->name) || strcmp(entry->name, "manifest.json") == 0) {
+        return 2;
+    }
+    return is_writing || json_object_get(names, entry->name) != NULL ||
+                   es_file_is_temporary(entry->name)
+               ? 1
+               : -1;
+}
+
+static EsStatus clear_entries(const char *folder, const EsFolderEntry *entries, int n_entries,
+                              const json_t *names, EsRunRemoval *removal) {
+    char path[ES_RUN_PATH_BYTES];
+    int is_writing = is_there(folder, WRITING_NAME);
+    for (int turn = -1; turn <= 3; turn++) {
+        for (int i = 0; i < n_entries; i++) {
+            int length = snprintf(path, sizeof path, "%s/%s", folder, entries[i].name);
+            ES_ASSERT(length > 0 && length < (int)sizeof path);
+            if (removal_turn(&entries[i], names, is_writing) != turn) {
+                continue;
+            }
+            if (turn < 0) {
+                es_removal_keep(removal, path);
+                continue;
+            }
+            ES_TRY(es_removal_take_file(removal, path, entries[i].bytes));
+            if (turn == 0 && !removal->is_preview) {
+                ES_TRY(es_folder_sync(folder));
+            }
+        }
+    }
+    return es_removal_end_folder(removal, folder);
+}
+
+EsStatus es_checkpoint_store_clear(const char *folder, EsRunRemoval *removal) {
+    EsFolderEntry *entries = NULL;
+    int n_entries = 0;
+    json_t *names = NULL;
+    EsStatus status = ES_STATUS_OK;
+    if (!is_there(folder, "DONE") && state_of_rest(folder) == ES_CHECKPOINT_ABSENT) {
+        es_removal_keep(removal, folder);
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_folder_list(folder, &entries, &n_entries));
+    names = json_object();
+    if (names == NULL) {
+        status = ES_FAIL(MEMORY, "not enough memory to list the files of %s", folder);
+        goto done;
+    }
+    for (int i = 0; i < n_entries; i++) {
+        char path[ES_RUN_PATH_BYTES];
+        int length = snprintf(path, sizeof path, "%s/%s", folder, entries[i].name);
+        if (length >= (int)sizeof path) {
+            status = ES_FAIL(IO, "the path %.100s... is too long", path);
+            goto done;
+        }
+        if (entries[i].kind == ES_FOLDER_ENTRY_FILE && is_mark_name(entries[i].name)) {
+            ES_TRY_GOTO(add_marked_names(path, names));
+        }
+    }
+    status = clear_entries(folder, entries, n_entries, names, removal);
+done:
+    json_decref(names);
+    es_release(entries);
+    return status;
+}
 
 EsStatus es_checkpoint_store_remove(const char *root, int64_t round) {
     char path[ES_RUN_PATH_BYTES];
-    es_checkpoint_store_path(root, round, "DONE", path);
-    if (es_system_remove(AT_FDCWD, path, 0) != 0 && errno != ENOENT) {
-        return ES_FAIL(IO, "cannot remove %s: %s", path, strerror(errno));
-    }
+    struct stat facts;
+    EsRunRemoval removal = {.is_preview = 0};
     es_checkpoint_store_path(root, round, "", path);
-    if (access(path, F_OK) != 0 && errno == ENOENT) {
+    if (lstat(path, &facts) != 0 && errno == ENOENT) {
         return ES_STATUS_OK;
     }
-    ES_TRY(es_folder_sync(path));
-    return es_folder_remove(path);
+    ES_TRY(es_checkpoint_store_clear(path, &removal));
+    // an empty one: killed between making the folder and the sign, or before removing it
+    return es_removal_end_folder(&removal, path);
 }
 
 EsStatus es_checkpoint_store_remove_strays(const char *folder) {

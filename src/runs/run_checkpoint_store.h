@@ -2,19 +2,30 @@
 // Internal to runs/; nothing here needs the run's lock.
 //
 // Everything hangs on DONE: it holds the SHA-256 of manifest.json, which holds those of the ranks'
-// marks, which hold those of their files.
+// marks, which hold those of their files. While a checkpoint is written its folder holds WRITING,
+// the sign that whatever is in it is ours. A folder with neither sign nor marks is not ours,
+// whatever its name. These names, and the member "schema" of manifest.json, hold for all schemas.
 #ifndef ES_RUNS_RUN_CHECKPOINT_STORE_H
 #define ES_RUNS_RUN_CHECKPOINT_STORE_H
 
 #include <jansson.h>
 
 #include "runs/run_checkpoint.h"
+#include "runs/run_removal.h"
 
+// All from 1 on are read; this one is written. Apart from the schema of run.db.
 #define ES_CHECKPOINT_SCHEMA 1
 
+typedef enum EsCheckpointState {
+    ES_CHECKPOINT_ABSENT,     // no folder, or one that is not ours
+    ES_CHECKPOINT_UNFINISHED, // ours: being written or removed when that was interrupted
+    ES_CHECKPOINT_COMPLETE,
+    ES_CHECKPOINT_DAMAGED, // it was complete once; hashes or sizes do not fit any more
+    ES_CHECKPOINT_REFUSED  // its hashes fit, but this program does not know its schema or members
+} EsCheckpointState;
+
 typedef struct EsStoredCheckpoint {
-    int has_done;    // it was complete once
-    int is_complete; // and is so still
+    EsCheckpointState state;
     int n_ranks;
     EsCheckpointInfo info; // is_best is left 0
     char problem[320];     // why it is not complete, "" when it is
@@ -24,30 +35,48 @@ typedef struct EsStoredCheckpoint {
 void es_checkpoint_store_path(const char *root, int64_t round, const char *name,
                               char path[ES_RUN_PATH_BYTES]);
 
-// Rounds that have a folder, complete or not, ascending; released with es_release.
+// Rounds that have a folder, whatever its state, ascending; released with es_release.
 EsStatus es_checkpoint_store_rounds(const char *root, int64_t **rounds, int *n_rounds);
 
 // Look at one checkpoint: the marks and the sizes of the files, and with `with_hashes` their
-// content. A failure is one of reading; what is found wrong is no failure but stands in
-// found->problem.
+// content. A failure is one of reading or of memory; what is found wrong is no failure but stands
+// in found->state and found->problem.
 EsStatus es_checkpoint_store_check(const char *root, int64_t round, int with_hashes,
                                    EsStoredCheckpoint *found);
 
 // Check the mark of one rank and the files it names, and add their bytes to *bytes. INPUT says what
-// is wrong. `names` (an object, used as a set) takes the files' names: two ranks may not share one.
+// is wrong, and *is_damaged whether that is a file that is missing or has another size or hash.
+// `names` (an object, used as a set) takes the files' names: two ranks may not share one.
 EsStatus es_checkpoint_store_check_mark(const char *root, int64_t round, int rank, int n_ranks,
-                                        int with_hashes, json_t *names, int64_t *bytes);
+                                        int with_hashes, json_t *names, int64_t *bytes,
+                                        int *is_damaged);
 
 // All complete checkpoints with the best marked, as es_run_checkpoint_list.
 EsStatus es_checkpoint_store_list(const char *root, EsCheckpointInfo **infos, int *n_infos);
 
-// DONE first, made durable, then the rest.
+// Make the sign that everything in this folder is ours; removed when DONE is there.
+EsStatus es_checkpoint_store_begin_writing(const char *root, int64_t round);
+EsStatus es_checkpoint_store_end_writing(const char *root, int64_t round);
+
+// Remove what is ours of a checkpoint's folder: the files that its marks name, the marks,
+// temporaries, and under the sign of writing every file. DONE goes first, made durable, so that a
+// crash in between leaves the checkpoint unfinished, not wrong; the marks go last, so that it can
+// be gone on with. Anything else stays and is reported, a folder without a sign or mark of ours as
+// a whole.
+EsStatus es_checkpoint_store_clear(const char *folder, EsRunRemoval *removal);
+
+// The same for one round.
 EsStatus es_checkpoint_store_remove(const char *root, int64_t round);
+
+// Rename the folder of a round to <reason>-<round>, or <reason>-<round>-<n> where that is taken,
+// and log it as a warning with found->problem. Nothing is lost.
+EsStatus es_checkpoint_store_set_aside(const char *root, const EsStoredCheckpoint *found,
+                                       const char *reason);
 
 // Remove temporaries of killed processes from one folder.
 EsStatus es_checkpoint_store_remove_strays(const char *folder);
 
-// JSON of a file: IO when it cannot be read, INPUT when it is no object.
+// JSON of a file: IO when it cannot be read, MEMORY when that is short, INPUT when it is no object.
 EsStatus es_checkpoint_store_load(const char *path, json_t **object);
 
 // Write an object atomically; takes the reference also on failure. NULL is out of memory.

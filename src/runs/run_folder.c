@@ -1,6 +1,6 @@
+// Making, taking and locking run folders.
 #include "runs/run_folder.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -15,6 +15,7 @@
 #include "base/folder.h"
 #include "runs/run_checkpoint_store.h"
 #include "runs/run_lock.h"
+#include "runs/run_removal.h"
 
 // room for what stands below a run folder: checkpoints/<round>/<name> and the ends of temporaries
 #define INSIDE_BYTES 512
@@ -65,21 +66,13 @@ static EsStatus make_name(const char *kind, char *path, size_t path_bytes) {
     return ES_STATUS_OK;
 }
 
-static void check_kind(const char *kind) {
-    ES_ASSERT(strlen(kind) >= 1 && strlen(kind) < sizeof((EsRunSummary *)0)->kind);
-    for (const char *c = kind; *c != '\0'; c++) {
-        int is_plain = isalnum((unsigned char)*c) || *c == '_';
-        ES_ASSERT(is_plain);
-    }
-}
-
 // --- creating ---
 
-static int is_run(const char *root) {
+static int has_config(const char *root) {
     char path[ES_RUN_PATH_BYTES];
     struct stat facts;
     int length = snprintf(path, sizeof path, "%s/config.ini", root);
-    return length < (int)sizeof path && stat(path, &facts) == 0 && S_ISREG(facts.st_mode);
+    return length < (int)sizeof path && lstat(path, &facts) == 0 && S_ISREG(facts.st_mode);
 }
 
 static EsStatus fail_existing_run(const char *root) {
@@ -103,13 +96,16 @@ static EsStatus fail_existing_run(const char *root) {
     return status;
 }
 
-// What a run leaves that was killed before it had a configuration: its lock, and perhaps the file
-// that was to become the configuration.
+// What a run leaves that was killed before it had a configuration: its lock and marker, and perhaps
+// a file that was to become the marker or the configuration.
 static int is_remains(const char *name) {
-    static const char configuration[] = "config.ini.";
-    return strcmp(name, ES_RUN_LOCK_NAME) == 0 ||
-           (strncmp(name, configuration, sizeof configuration - 1) == 0 &&
-            es_file_is_temporary(name));
+    static const char *const starts[] = {"config.ini.", ES_RUN_MARKER_NAME "."};
+    for (size_t i = 0; i < ES_COUNT_OF(starts); i++) {
+        if (strncmp(name, starts[i], strlen(starts[i])) == 0 && es_file_is_temporary(name)) {
+            return 1;
+        }
+    }
+    return strcmp(name, ES_RUN_LOCK_NAME) == 0 || strcmp(name, ES_RUN_MARKER_NAME) == 0;
 }
 
 // A folder that was there before: OK when it is empty but for such remains.
@@ -118,7 +114,7 @@ static EsStatus check_existing(const char *root) {
     if (stat(root, &facts) == 0 && !S_ISDIR(facts.st_mode)) {
         return ES_FAIL(ARGUMENT, "%s is not a folder", root);
     }
-    if (is_run(root)) {
+    if (has_config(root)) {
         return fail_existing_run(root);
     }
     EsFolderEntry *entries = NULL;
@@ -175,7 +171,7 @@ static EsStatus create_named(const char *kind, EsRunFolder **folder) {
 
 EsStatus es_run_folder_create(const char *path, const char *kind, EsRunFolder **folder) {
     *folder = NULL;
-    check_kind(kind);
+    ES_ASSERT(es_run_kind_is_valid(kind));
     EsStatus status = ES_STATUS_OK;
     if (path == NULL) {
         ES_TRY_GOTO(create_named(kind, folder));
@@ -192,6 +188,7 @@ EsStatus es_run_folder_create(const char *path, const char *kind, EsRunFolder **
     // another process may have begun here between the first look and the lock
     ES_TRY_GOTO(check_existing((*folder)->root));
     ES_TRY_GOTO(es_checkpoint_store_remove_strays((*folder)->root));
+    ES_TRY_GOTO(es_run_marker_write((*folder)->root, kind));
     return ES_STATUS_OK;
 done:
     es_run_folder_close(*folder);
@@ -221,13 +218,50 @@ done:
     return status;
 }
 
+// Writing through a link would change a file outside the run.
+static EsStatus check_links(const char *root) {
+    EsFolderEntry *entries = NULL;
+    int n_entries = 0;
+    ES_TRY(es_folder_list(root, &entries, &n_entries));
+    EsStatus status = ES_STATUS_OK;
+    for (int i = 0; i < n_entries && status == ES_STATUS_OK; i++) {
+        if (entries[i].kind == ES_FOLDER_ENTRY_OTHER && es_run_owns_file(entries[i].name)) {
+            status = ES_FAIL(INPUT,
+                             "%s/%s is not a regular file; a run writes only into files of its "
+                             "own: put the file itself there",
+                             root, entries[i].name);
+        }
+    }
+    es_release(entries);
+    return status;
+}
+
 EsStatus es_run_folder_open(const char *path, EsRunFolder **folder) {
     EsStatus status = ES_STATUS_OK;
     ES_TRY(es_run_folder_join(path, folder));
-    if (!is_run((*folder)->root)) {
-        status = ES_FAIL(INPUT, "%s is no run: it has no config.ini", (*folder)->root);
+    ES_TRY_GOTO(check_links((*folder)->root));
+    if (!has_config((*folder)->root)) {
+        status = ES_FAIL(INPUT, "%s is not a run folder (config.ini is missing)", (*folder)->root);
         goto done;
     }
+    ES_TRY_GOTO(es_run_lock_open((*folder)->root, &(*folder)->lock));
+    return ES_STATUS_OK;
+done:
+    es_run_folder_close(*folder);
+    *folder = NULL;
+    return status;
+}
+
+EsStatus es_run_folder_hold(const char *path, EsRunFolder **folder) {
+    EsStatus status = ES_STATUS_OK;
+    struct stat facts;
+    ES_TRY(es_run_folder_join(path, folder));
+    // without slashes at the end, which would lead through a link
+    if (lstat((*folder)->root, &facts) != 0 || !S_ISDIR(facts.st_mode)) {
+        status = ES_FAIL(ARGUMENT, "%s is a link; name the run itself", (*folder)->root);
+        goto done;
+    }
+    ES_TRY_GOTO(es_run_marker_verify((*folder)->root));
     ES_TRY_GOTO(es_run_lock_open((*folder)->root, &(*folder)->lock));
     return ES_STATUS_OK;
 done:

@@ -1,10 +1,12 @@
 // A run folder: everything one run leaves behind, in fixed places (docs/file-formats.md).
 //
-//     config.ini  run.db  events.jsonl  tensorboard/  checkpoints/<round>/  lock
+//     esper-run.json  config.ini  run.db  events.jsonl  tensorboard/  checkpoints/<round>/  lock
 //
-// A folder is a run once config.ini is in it, which the caller writes after create. It belongs to
-// one process at a time: it is locked while open, and the lock goes with the process, however that
-// ends. On a run of several ranks rank 0 creates or opens the folder, the others join it.
+// Create marks the folder as a run (run_marker.h); it can be resumed once config.ini is in it,
+// which the caller writes next. Runs made before there were markers have config.ini alone. A run
+// belongs to one process at a time: it is locked while open, and the lock goes with the process,
+// however that ends. On a run of several ranks rank 0 creates or opens the folder, the others join
+// it.
 //
 //     EsRunFolder *folder; ES_TRY(es_run_folder_create(NULL, "hosts", &folder));
 //     char path[ES_RUN_PATH_BYTES]; es_run_folder_path(folder, "run.db", path);
@@ -16,6 +18,7 @@
 #include <stdint.h>
 
 #include "esper/status.h"
+#include "runs/run_marker.h"
 
 #define ES_RUN_PATH_BYTES 4096
 
@@ -26,9 +29,14 @@ typedef struct EsRunFolder EsRunFolder;
 // is a run; also when the full path has more than 480 bytes. Missing parents are made.
 EsStatus es_run_folder_create(const char *path, const char *kind, EsRunFolder **folder);
 
-// Take an existing run to go on with it. INPUT when the folder is no run (no config.ini), or
-// another process holds it.
+// Take an existing run to go on with it, marked or from before there were markers. INPUT when the
+// folder is no run, when another process holds it, or when a file that the run would write is a
+// link: a run's own files lie in its folder.
 EsStatus es_run_folder_open(const char *path, EsRunFolder **folder);
+
+// Take a run to remove something of it. INPUT unless it is verified to be ours
+// (es_run_marker_verify); ARGUMENT when `path` is a link.
+EsStatus es_run_folder_hold(const char *path, EsRunFolder **folder);
 
 // The same folder for a rank other than 0: takes no lock, and needs no config.ini yet.
 EsStatus es_run_folder_join(const char *path, EsRunFolder **folder);
@@ -49,8 +57,9 @@ void es_run_folder_path(const EsRunFolder *folder, const char *name, char path[E
 
 typedef struct EsRunSummary {
     char path[ES_RUN_PATH_BYTES];
-    char kind[32]; // from config.ini's [run] kind, "?" when it cannot be read
-    int64_t bytes; // of all files
+    char kind[ES_RUN_KIND_BYTES]; // from the marker, or else from config.ini's [run] kind
+    int is_marked;                // otherwise nothing of it is ever removed
+    int64_t bytes;                // of all files
     int64_t checkpoint_bytes;
     int64_t last_round;     // of the newest complete checkpoint, -1 when there is none
     int64_t n_rounds;       // asked for, from config.ini's [run] rounds; -1 when it cannot be read
@@ -59,8 +68,9 @@ typedef struct EsRunSummary {
     int64_t changed_unix_s; // newest file; the lock and SQLite's shared memory do not count
 } EsRunSummary;
 
-// All folders directly under `root` that are runs, oldest first; *summaries is released with
-// es_release. A root that does not exist has none.
+// All folders directly under `root` that are runs (marked, or with a config.ini that names a kind
+// of run), oldest first; *summaries is released with es_release. A root that does not exist has
+// none.
 EsStatus es_run_list(const char *root, EsRunSummary **summaries, int *n_summaries);
 
 // INPUT when the folder is no run.
@@ -70,9 +80,5 @@ EsStatus es_run_summarise(const char *path, EsRunSummary *summary);
 // never ended), or "" where the run has no database that tells.
 typedef char EsRunOutcomeName[16];
 void es_run_outcome_name(const EsRunSummary *summary, EsRunOutcomeName name);
-
-// Delete a run that nobody holds, with everything in it. Never follows links out of it; refuses
-// what is no run. config.ini goes last, so that one which was interrupted can be repeated.
-EsStatus es_run_remove(const char *path);
 
 #endif

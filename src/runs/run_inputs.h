@@ -6,6 +6,7 @@
 #include "runs/run_checkpoint.h"
 
 // INPUT when the text under `key` (a SHA-256) is not `hash`; `what` names the input in the message.
+// The first checkpoints of schema 1 have no such text: that is a warning.
 EsStatus es_run_input_check(const EsRunCheckpoint *checkpoint, const char *key, const char *hash,
                             const char *what);
 

@@ -1,4 +1,4 @@
-// Looking at runs from outside, and removing whole ones.
+// Looking at runs from outside: what is in a folder, and how far each run has come.
 #include <errno.h>
 #include <ini.h>
 #include <stdio.h>
@@ -25,15 +25,16 @@ static int is_at(char path[ES_RUN_PATH_BYTES], const char *root, const char *nam
 static int has_config(const char *root) {
     char path[ES_RUN_PATH_BYTES];
     struct stat facts;
-    return is_at(path, root, "config.ini") && stat(path, &facts) == 0 && S_ISREG(facts.st_mode);
+    return is_at(path, root, "config.ini") && lstat(path, &facts) == 0 && S_ISREG(facts.st_mode);
 }
 
 // --- one run ---
 
 static int take_setting(void *context, const char *section, const char *name, const char *value) {
     EsRunSummary *summary = context;
-    if (strcmp(section, "run") == 0 && strcmp(name, "kind") == 0) {
-        snprintf(summary->kind, sizeof summary->kind, "%.31s", value);
+    if (!summary->is_marked && strcmp(section, "run") == 0 && strcmp(name, "kind") == 0 &&
+        es_run_kind_is_valid(value)) {
+        strcpy(summary->kind, value);
     }
     size_t length = strlen(value);
     if (strcmp(section, "run") == 0 && strcmp(name, "rounds") == 0 && length > 0 && length < 12 &&
@@ -43,23 +44,38 @@ static int take_setting(void *context, const char *section, const char *name, co
     return 1;
 }
 
-// The kind is "?" unless the file says it in plain characters: the table shows it on a terminal.
-static void read_config(EsRunSummary *summary) {
+static EsStatus read_config(EsRunSummary *summary) {
     char path[ES_RUN_PATH_BYTES];
     void *text = NULL;
     size_t bytes = 0;
-    summary->kind[0] = '\0';
     summary->n_rounds = -1;
-    if (is_at(path, summary->path, "config.ini") &&
-        es_file_read_all(path, MAX_CONFIG_BYTES, &text, &bytes) == ES_STATUS_OK) {
-        ini_parse_string(text, take_setting, summary);
+    if (has_config(summary->path) && is_at(path, summary->path, "config.ini")) {
+        EsStatus status = es_file_read_all(path, MAX_CONFIG_BYTES, &text, &bytes);
+        if (status == ES_STATUS_OK) {
+            ini_parse_string(text, take_setting, summary);
+        } else if (status == ES_STATUS_MEMORY) {
+            return status;
+        }
+        es_release(text);
     }
-    es_release(text);
-    size_t n_plain =
-        strspn(summary->kind, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
-    if (summary->kind[0] == '\0' || summary->kind[n_plain] != '\0') {
-        strcpy(summary->kind, "?");
+    return ES_STATUS_OK;
+}
+
+// What makes the folder a run: a marker, or a config.ini from before there were markers that names
+// a kind of run.
+static EsStatus recognise(EsRunSummary *summary) {
+    EsStatus status = es_run_marker_read(summary->path, summary->kind);
+    if (status != ES_STATUS_OK && status != ES_STATUS_INPUT) {
+        return status;
     }
+    summary->is_marked = summary->kind[0] != '\0';
+    ES_TRY(read_config(summary));
+    if (summary->kind[0] != '\0') {
+        return ES_STATUS_OK;
+    }
+    return ES_FAIL(INPUT, "%s is not a run folder (%s)", summary->path,
+                   has_config(summary->path) ? "its config.ini does not name a kind of run"
+                                             : "config.ini is missing");
 }
 
 // Sizes and the newest change; what every visit touches does not count.
@@ -104,10 +120,7 @@ EsStatus es_run_summarise(const char *path, EsRunSummary *summary) {
     if (stat(summary->path, &facts) != 0) {
         return ES_FAIL(INPUT, "there is no run %s: %s", summary->path, strerror(errno));
     }
-    if (!has_config(summary->path)) {
-        return ES_FAIL(INPUT, "%s is no run: it has no config.ini", summary->path);
-    }
-    read_config(summary);
+    ES_TRY(recognise(summary));
     ES_TRY(measure_run(summary->path, summary));
     EsCheckpointInfo *infos = NULL;
     ES_TRY(es_checkpoint_store_list(summary->path, &infos, &summary->n_checkpoints));
@@ -184,10 +197,9 @@ EsStatus es_run_list(const char *root, EsRunSummary **summaries, int *n_summarie
         char path[ES_RUN_PATH_BYTES];
         int length =
             snprintf(path, sizeof path, "%.*s/%s", (int)root_length, root, entries[i].name);
-        if (entries[i].kind == ES_FOLDER_ENTRY_FOLDER && length < (int)sizeof path &&
-            has_config(path)) {
+        if (entries[i].kind == ES_FOLDER_ENTRY_FOLDER && length < (int)sizeof path) {
             EsStatus found = es_run_summarise(path, &(*summaries)[*n_summaries]);
-            // INPUT: removed while we looked
+            // INPUT: not a run, or removed while we looked
             ES_TRY_GOTO(found == ES_STATUS_INPUT ? ES_STATUS_OK : found);
             *n_summaries += found == ES_STATUS_OK;
         }
@@ -200,48 +212,5 @@ done:
         *summaries = NULL;
         *n_summaries = 0;
     }
-    return status;
-}
-
-// --- removing ---
-
-// Everything but config.ini and the lock.
-static EsStatus remove_content(const char *root) {
-    EsFolderEntry *entries = NULL;
-    int n_entries = 0;
-    ES_TRY(es_folder_list(root, &entries, &n_entries));
-    EsStatus status = ES_STATUS_OK;
-    for (int i = 0; i < n_entries && status == ES_STATUS_OK; i++) {
-        char path[ES_RUN_PATH_BYTES];
-        const char *name = entries[i].name;
-        if (strcmp(name, "config.ini") != 0 && strcmp(name, ES_RUN_LOCK_NAME) != 0) {
-            status = is_at(path, root, name) ? es_folder_remove(path)
-                                             : ES_FAIL(IO, "the path %s is too long", root);
-        }
-    }
-    es_release(entries);
-    return status;
-}
-
-EsStatus es_run_remove(const char *path) {
-    EsRunFolder *folder = NULL;
-    EsStatus status = ES_STATUS_OK;
-    char inside[ES_RUN_PATH_BYTES], root[ES_RUN_PATH_BYTES];
-    struct stat facts;
-    // the run behind a link would go, and the link stay
-    if (lstat(path, &facts) == 0 && S_ISLNK(facts.st_mode)) {
-        return ES_FAIL(ARGUMENT, "%s is a link; name the run itself", path);
-    }
-    ES_TRY(es_run_folder_open(path, &folder));
-    snprintf(root, sizeof root, "%s", es_run_folder_root(folder));
-    ES_TRY_GOTO(remove_content(root));
-    es_run_folder_path(folder, "config.ini", inside);
-    ES_TRY_GOTO(es_folder_remove(inside));
-    es_run_folder_path(folder, ES_RUN_LOCK_NAME, inside);
-    ES_TRY_GOTO(es_folder_remove(inside));
-    es_run_folder_close(folder);
-    return es_folder_remove(root);
-done:
-    es_run_folder_close(folder);
     return status;
 }

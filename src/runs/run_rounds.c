@@ -249,9 +249,10 @@ static EsStatus save_round(EsRun *run, const EsRunWork *work) {
 // The command that goes on with the run.
 static const char *write_resume(const EsRun *run, char command[RESUME_BYTES]) {
     char folder[RESUME_BYTES - 40];
-    snprintf(command, RESUME_BYTES, "esper %.16s --resume %s",
+    snprintf(command, RESUME_BYTES, "esper %.16s --resume %s%s",
              es_run_kind_command(run->options.settings->kind),
-             es_shell_word(es_run_folder_root(run->folder), folder, sizeof folder));
+             es_shell_word(es_run_folder_root(run->folder), folder, sizeof folder),
+             run->n_rounds_saved > 0 ? "" : " --restart");
     return command;
 }
 

@@ -199,6 +199,7 @@ EsStatus es_run_database_open(const char *path, EsRunDatabase **database) {
         status = ES_FAIL(INPUT, "%s: not the database of a run: it is empty", opened->path);
         goto done;
     }
+    ES_TRY_GOTO(es_sqlite_application_id(opened->db, &opened->application_id));
     sqlite3_progress_handler(opened->db, PROGRESS_STEPS, watch_limits, opened);
     sqlite3_set_authorizer(opened->db, authorize, opened);
     *database = opened;
@@ -221,6 +222,14 @@ const char *es_run_database_path(const EsRunDatabase *database) { return databas
 
 int64_t es_run_database_schema_version(const EsRunDatabase *database) {
     return database->schema_version;
+}
+
+int es_run_database_is_marked(const EsRunDatabase *database) {
+    return database->application_id == ES_SQLITE_APPLICATION_ID;
+}
+
+EsStatus es_run_database_check_schema(const EsRunDatabase *database) {
+    return es_sqlite_check_schema(database->path, database->schema_version);
 }
 
 void es_run_database_set_limits(EsRunDatabase *database, double seconds, int (*wants_stop)(void)) {

@@ -34,6 +34,13 @@ void es_run_database_close(EsRunDatabase *database);
 const char *es_run_database_path(const EsRunDatabase *database);
 int64_t es_run_database_schema_version(const EsRunDatabase *database);
 
+// Whether it has our application id, which databases made before there were markers lack.
+int es_run_database_is_marked(const EsRunDatabase *database);
+
+// CONFIG, with both numbers, when it was written by a program of a later schema: it can be read,
+// but not written. All earlier schemas can be gone on with.
+EsStatus es_run_database_check_schema(const EsRunDatabase *database);
+
 // Stop queries that have worked for more than `seconds` (0: no limit), or when `wants_stop`
 // (nullable) says so; it is asked often. es_run_query_step then gives INTERRUPTED. The time between
 // steps does not count.

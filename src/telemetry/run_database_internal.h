@@ -9,7 +9,7 @@
 struct EsRunDatabase {
     sqlite3 *db; // owned
     char path[4096];
-    int64_t schema_version;
+    int64_t schema_version, application_id;
     double limit_seconds;
     int (*wants_stop)(void);
     int64_t deadline_ns; // of the step at hand; 0: none

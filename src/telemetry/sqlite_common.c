@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "telemetry/event_schema.h"
+
 static EsStatus status_of(int code) {
     switch (code & 0xff) {
     case SQLITE_NOMEM:
@@ -126,4 +128,18 @@ EsStatus es_sqlite_schema_version(sqlite3 *db, int64_t *version) {
                        sqlite3_db_filename(db, "main"));
     }
     return ES_STATUS_OK;
+}
+
+EsStatus es_sqlite_check_schema(const char *path, int64_t version) {
+    return version <= ES_EVENT_SCHEMA_VERSION
+               ? ES_STATUS_OK
+               : ES_FAIL(
+                     CONFIG,
+                     "%s has schema %lld; this program writes schema %d: go on with the program "
+                     "that wrote it, or begin a new run",
+                     path, (long long)version, ES_EVENT_SCHEMA_VERSION);
+}
+
+EsStatus es_sqlite_application_id(sqlite3 *db, int64_t *id) {
+    return read_number(db, "PRAGMA application_id", id);
 }

@@ -204,12 +204,7 @@ static EsStatus set_up(sqlite3 *db, const char *path, int64_t last_round) {
     int64_t version = 0;
     sqlite3_busy_timeout(db, BUSY_MS);
     ES_TRY(es_sqlite_schema_version(db, &version));
-    if (version != 0 && version != ES_EVENT_SCHEMA_VERSION) {
-        return ES_FAIL(UNSUPPORTED,
-                       "%s: written with version %lld of the event schema, this program has %d; go "
-                       "on with the program that began the run, or begin a new one",
-                       path, (long long)version, ES_EVENT_SCHEMA_VERSION);
-    }
+    ES_TRY(es_sqlite_check_schema(path, version));
     ES_TRY(set_journal(db));
     return set_up_tables(db, last_round);
 }

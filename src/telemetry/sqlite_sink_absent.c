@@ -31,6 +31,16 @@ int64_t es_run_database_schema_version(const EsRunDatabase *database) {
     return 0;
 }
 
+int es_run_database_is_marked(const EsRunDatabase *database) {
+    ES_ASSERT(database == NULL);
+    return 0;
+}
+
+EsStatus es_run_database_check_schema(const EsRunDatabase *database) {
+    ES_ASSERT(database == NULL);
+    return ES_STATUS_OK;
+}
+
 void es_run_database_set_limits(EsRunDatabase *database, double seconds, int (*wants_stop)(void)) {
     (void)seconds, (void)wants_stop;
     ES_ASSERT(database == NULL);

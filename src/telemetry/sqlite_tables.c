@@ -1,4 +1,8 @@
+// Making tables and views, and bringing those of an earlier schema up to this one: schemas only
+// ever add tables and columns, so that what is missing is added and old rows read as NULL there.
 #include "telemetry/sqlite_tables.h"
+
+#include <stdio.h>
 
 #include "base/macros.h"
 #include "telemetry/sqlite_common.h"
@@ -33,6 +37,33 @@ static void append_table(sqlite3_str *sql, const EsEventSchema *schema) {
                         ");\nCREATE INDEX IF NOT EXISTS \"event_%w_round\" ON \"event_%w\" "
                         "(round);\n",
                         schema->name, schema->name);
+}
+
+// Whether the table of an event has a column.
+static EsStatus find_column(sqlite3 *db, const EsEventSchema *schema, const char *column,
+                            int *is_there) {
+    char table[96];
+    snprintf(table, sizeof table, "event_%s", schema->name);
+    int code =
+        sqlite3_table_column_metadata(db, "main", table, column, NULL, NULL, NULL, NULL, NULL);
+    *is_there = code == SQLITE_OK;
+    return code == SQLITE_OK || code == SQLITE_ERROR
+               ? ES_STATUS_OK
+               : ES_SQLITE_FAIL(db, code, "cannot read the columns of %s", table);
+}
+
+// Add the columns that a table of an earlier schema lacks.
+static EsStatus add_columns(sqlite3 *db, const EsEventSchema *schema, sqlite3_str *sql) {
+    for (int i = 0; i < schema->n_columns; i++) {
+        const EsEventColumn *column = &schema->columns[i];
+        int is_there = 0;
+        ES_TRY(find_column(db, schema, column->name, &is_there));
+        if (!is_there) {
+            sqlite3_str_appendf(sql, "ALTER TABLE \"event_%w\" ADD COLUMN \"%w\" %s;\n",
+                                schema->name, column->name, column_types[column->type]);
+        }
+    }
+    return ES_STATUS_OK;
 }
 
 // SELECT of the view raw_events for one type; the columns as a JSON object, which has no
@@ -77,17 +108,28 @@ static void append_view(sqlite3_str *sql, const EsView *view) {
 EsStatus es_sqlite_tables_create(sqlite3 *db) {
     sqlite3_str *sql = sqlite3_str_new(db);
     sqlite3_str_appendf(sql,
+                        "PRAGMA application_id = %d;\n"
                         "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value);\n"
                         "INSERT OR REPLACE INTO meta VALUES ('schema_version', %d), "
                         "('program_version', '%q');\n",
-                        ES_EVENT_SCHEMA_VERSION, ES_VERSION);
+                        ES_SQLITE_APPLICATION_ID, ES_EVENT_SCHEMA_VERSION, ES_VERSION);
     for (int type = 0; type < ES_EVENT_COUNT; type++) {
         append_table(sql, es_event_schema((EsEventType)type));
+    }
+    ES_TRY(execute(db, sql, "cannot create the tables"));
+    sql = sqlite3_str_new(db);
+    EsStatus status = ES_STATUS_OK;
+    for (int type = 0; type < ES_EVENT_COUNT && status == ES_STATUS_OK; type++) {
+        status = add_columns(db, es_event_schema((EsEventType)type), sql);
     }
     for (int i = 0; i < es_view_count(); i++) {
         append_view(sql, es_view(i));
     }
-    return execute(db, sql, "cannot create the tables");
+    if (status != ES_STATUS_OK) {
+        sqlite3_free(sqlite3_str_finish(sql));
+        return status;
+    }
+    return execute(db, sql, "cannot create the views");
 }
 
 EsStatus es_sqlite_tables_trim(sqlite3 *db, int64_t last_round) {
@@ -102,7 +144,13 @@ EsStatus es_sqlite_tables_trim(sqlite3 *db, int64_t last_round) {
 EsStatus es_sqlite_tables_prepare_insert(sqlite3 *db, const EsEventSchema *schema,
                                          sqlite3_stmt **statement) {
     sqlite3_str *sql = sqlite3_str_new(db);
-    sqlite3_str_appendf(sql, "INSERT INTO \"event_%w\" VALUES (?", schema->name);
+    // by name: columns that were added to an older table stand at its end
+    sqlite3_str_appendf(sql, "INSERT INTO \"event_%w\" (sequence, row, unix_time, round, step",
+                        schema->name);
+    for (int i = 0; i < schema->n_columns; i++) {
+        sqlite3_str_appendf(sql, ", \"%w\"", schema->columns[i].name);
+    }
+    sqlite3_str_appendall(sql, ") VALUES (?");
     for (int i = 1; i < ES_SQLITE_COMMON_COLUMNS + schema->n_columns; i++) {
         sqlite3_str_appendall(sql, ", ?");
     }

@@ -9,8 +9,9 @@
 // Columns of every event table that come before the event's own.
 #define ES_SQLITE_COMMON_COLUMNS 5
 
-// Make what is missing: the table meta, a table and an index on round per event type; the views are
-// made anew, so that they are this program's. The caller holds a transaction.
+// Make what is missing: the table meta, a table and an index on round per event type, columns that
+// an earlier schema did not have; the views are made anew, so that they are this program's. The
+// caller holds a transaction.
 EsStatus es_sqlite_tables_create(sqlite3 *db);
 
 // Delete the rows of all rounds above `last_round`. The caller holds a transaction.

@@ -2,6 +2,7 @@
 #include "base/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -128,6 +129,84 @@ TEST(relative_path) {
     EXPECT_STATUS(es_file_write_all("target", "here", 4), OK);
     EXPECT_EQ(chdir(before), 0);
     expect_content(path, "here");
+}
+
+// --- targets that are not plain files ---
+
+static int is_link(const char *path) {
+    struct stat facts;
+    return lstat(path, &facts) == 0 && S_ISLNK(facts.st_mode);
+}
+
+TEST(links_are_followed_and_kept) {
+    const char *target = temp_path("inner/target"), *link = temp_path("link");
+    EXPECT_EQ(mkdir(temp_path("inner"), 0700), 0);
+    REQUIRE_OK(es_file_write_all(target, "old", 3));
+    EXPECT_EQ(symlink("inner/second", link), 0); // relative to the link's own folder
+    EXPECT_EQ(symlink("target", temp_path("inner/second")), 0);
+    REQUIRE_OK(es_file_write_all(link, "new", 3));
+    EXPECT(is_link(link) && is_link(temp_path("inner/second")) && !is_link(target));
+    expect_content(target, "new");
+    EXPECT_EQ(count_names(temp_path("inner")), 2); // no temporary
+    // one that leads nowhere yet makes its target
+    EXPECT_EQ(unlink(target), 0);
+    REQUIRE_OK(es_file_write_all(link, "made", 4));
+    EXPECT(is_link(link));
+    expect_content(target, "made");
+    // an absolute one
+    EXPECT_EQ(unlink(link), 0);
+    EXPECT_EQ(symlink(target, link), 0);
+    REQUIRE_OK(es_file_write_all(link, "full", 4));
+    expect_content(target, "full");
+    // a circle
+    EXPECT_EQ(symlink("circle", temp_path("circle")), 0);
+    EXPECT_STATUS(es_file_write_all(temp_path("circle"), "x", 1), IO);
+    EXPECT_CONTAINS(es_status_detail(), strerror(ELOOP));
+}
+
+TEST(pipes_and_devices_are_written_through) {
+    const char *pipe = temp_path("pipe"), *link = temp_path("link");
+    char got[16] = "";
+    EXPECT_EQ(mkfifo(pipe, 0600), 0);
+    int reader = open(pipe, O_RDONLY | O_NONBLOCK);
+    EXPECT(reader >= 0);
+    REQUIRE_OK(es_file_write_all(pipe, "through", 7));
+    EXPECT_EQ(read(reader, got, sizeof got), 7);
+    EXPECT_TEXT(got, "through");
+    EXPECT_EQ(symlink("pipe", link), 0);
+    REQUIRE_OK(es_file_write_all(link, "again", 5));
+    EXPECT_EQ(read(reader, got, sizeof got), 5);
+    close(reader);
+    struct stat facts;
+    EXPECT_EQ(lstat(pipe, &facts), 0);
+    EXPECT(S_ISFIFO(facts.st_mode) && is_link(link));
+    EXPECT_EQ(count_names(temp_folder()), 2);
+    REQUIRE_OK(es_file_write_all("/dev/null", "away", 4));
+    EXPECT_EQ(lstat("/dev/null", &facts), 0);
+    EXPECT(S_ISCHR(facts.st_mode));
+    EXPECT_STATUS(es_file_write_all("/dev/full", "x", 1), IO);
+    EXPECT_CONTAINS(es_status_detail(), strerror(ENOSPC));
+    EXPECT_STATUS(es_file_write_all(temp_folder(), "x", 1), IO);
+}
+
+// what was printed before stands before, what is printed after stands after
+TEST(the_file_that_stdout_goes_to_keeps_its_place) {
+    const char *path = temp_path("output");
+    fflush(stdout);
+    int saved = dup(STDOUT_FILENO), output = open(path, O_WRONLY | O_CREAT, 0600);
+    EXPECT(saved >= 0 && output >= 0);
+    dup2(output, STDOUT_FILENO);
+    printf("before ");
+    EsStatus by_name = es_file_write_all("/dev/stdout", "one ", 4);
+    EsStatus by_path = es_file_write_all(path, "two ", 4);
+    printf("after");
+    fflush(stdout);
+    dup2(saved, STDOUT_FILENO);
+    close(saved);
+    close(output);
+    EXPECT_STATUS(by_name, OK);
+    EXPECT_STATUS(by_path, OK);
+    expect_content(path, "before one two after");
 }
 
 TEST(read_limits_and_kinds) {

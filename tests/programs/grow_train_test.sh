@@ -194,12 +194,14 @@ expect_part "their hint" "$(cat err.txt)" "interrupted in seed 7, 0 of 3 are don
 expect_text "hints" "$(grep -c -- '--resume' err.txt)" 1
 
 # --- a disk that is full at the end ---
-ES_FILE_FAULT=rename:2+:ENOSPC "$esper" grow "${host[@]}" --policy wait --rounds 2 --eval 0 --quiet --out full > out.txt 2> err.txt
+ES_FILE_FAULT=rename:3+:ENOSPC "$esper" grow "${host[@]}" --policy wait --rounds 2 --eval 0 --quiet --out full > out.txt 2> err.txt
 expect_text "exit code without room" "$?" 1
 expect_part "without room" "$(cat err.txt)" "round 2 could not be saved: "
 expect_part "without room" "$(cat err.txt)" "0 of 2 rounds are saved; when the cause is gone, go on with: esper grow --resume "
 expect_part "the hosts all the same" "$(cat out.txt)" "last round: 4 x tiny"
-run 0 grow --resume full --quiet
+run 2 grow --resume full --quiet
+expect_part "nothing saved" "$err" "full has no checkpoint to go on from; with --restart it starts again"
+run 0 grow --resume full --restart --quiet
 
 # --- interrupted in the first of them ---
 "$esper" grow "${host[@]}" --policy heuristic --rounds 1 --eval 100000 --out stop > out.txt 2> err.txt &
@@ -251,8 +253,11 @@ run 2 grow --policy broken.safetensors --quiet
 expect_part "broken file" "$err" "broken.safetensors"
 cp -r b damaged
 truncate -s 1000 damaged/checkpoints/2/training.safetensors
-run 0 grow --resume damaged --quiet --eval 0
-expect_part "a damaged checkpoint" "$err" "checkpoint"
+run 2 grow --resume damaged --quiet --eval 0
+expect_part "a damaged checkpoint" "$err" "it is kept as damaged/checkpoints/damaged-2: "
+expect_part "a damaged checkpoint" "$err" "damaged has no checkpoint to go on from"
+[[ -f damaged/checkpoints/damaged-2/training.safetensors ]] || fail "a damaged checkpoint is lost"
+run 0 grow --resume damaged --restart --quiet --eval 0
 diff -r a/checkpoints/2 damaged/checkpoints/2 > diff.txt || fail "played again it differs: $(cat diff.txt)"
 
 finish

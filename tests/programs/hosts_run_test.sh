@@ -97,7 +97,7 @@ expect_part "diverged" "$out" "  nan "
 
 # --- resuming ---
 run 2 hosts --resume "$folder/nothing"
-expect_part "no such run" "$err" "is no run"
+expect_part "no such run" "$err" "is not a run folder (config.ini is missing)"
 run 2 hosts --resume "$folder/a" --envs 5
 expect_part "changed setting" "$err" "[hosts] envs is 2 in the run that is resumed"
 run 0 hosts --resume "$folder/a" --rounds 3

@@ -48,7 +48,7 @@ for ((kill = 1; kill <= n_kills; kill++)); do
                     fail "kill $kill at $moment_ms ms: view $view: $(cat "$folder/err")"
             done
         fi
-        "$esper" "$command" --resume "$run" --quiet > "$folder/again.txt" 2>&1 ||
+        "$esper" "$command" --resume "$run" --restart --quiet > "$folder/again.txt" 2>&1 ||
             { fail "kill $kill at $moment_ms ms: cannot resume: $(cat "$folder/again.txt")"; continue; }
     fi
     diff -r "$folder/whole/checkpoints/$rounds" "$run/checkpoints/$rounds" > "$folder/diff" ||

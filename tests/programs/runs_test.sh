@@ -54,7 +54,7 @@ fi
 
 # --- wrong usage ---
 run 2 runs --keep 2 runs
-expect_part "keep without prune" "$err" "--keep, --older-than and --yes go with --prune"
+expect_part "keep without prune" "$err" "--keep, --older-than, --dry-run and --yes go with --prune"
 run 2 runs --prune
 expect_part "prune without runs" "$err" "--prune needs the runs to look at"
 run 2 runs --prune --keep 0 runs/first
@@ -63,9 +63,39 @@ run 2 runs runs runs
 expect_part "two folders" "$err" "one folder at a time"
 echo text > runs/stray
 run 0 runs --prune --yes runs/no_run runs/stray
-expect_text "no run" "$err" "esper runs: runs/no_run is no run and is left alone
-esper runs: runs/stray is no run and is left alone"
+expect_text "no run" "$err" "esper runs: runs/no_run is not a run folder (config.ini is missing): left alone
+esper runs: runs/stray is not a run folder (config.ini is missing): left alone"
 [[ -z $out && -d runs/no_run && -f runs/stray ]] || fail "what is no run was touched"
+run 2 runs --prune --yes --dry-run runs/second
+expect_part "both" "$err" "--dry-run removes nothing and --yes removes"
+
+# --- folders of others: a project with a config.ini, a run from before there were markers ---
+mkdir -p proj/.git
+printf '[core]\nbare = false\n' > proj/config.ini
+echo ref > proj/.git/HEAD
+run 0 runs --prune --yes proj
+expect_part "a project" "$err" "proj is not a run folder (its config.ini does not name a kind of run): left alone"
+printf '[run]\nkind = hosts\n' > proj/config.ini
+run 0 runs --prune --yes proj
+expect_part "a project" "$err" "proj has no esper-run.json: left alone; a run from before there were markers is marked when it is resumed"
+run 0 runs --prune --yes --keep 1 proj
+expect_part "a project" "$err" "proj has no esper-run.json: left alone"
+[[ -z $out && -f proj/config.ini && -f proj/.git/HEAD && ! -e proj/lock ]] || fail "a project was touched"
+"$make_case_run" runs/mixed 2 || fail "cannot make a run"
+mkdir -p runs/mixed/checkpoints/2024
+echo mine > runs/mixed/checkpoints/2024/photo
+echo mine > runs/mixed/notes.txt
+ln -s ../../proj runs/mixed/link
+run 0 runs --prune --dry-run runs/mixed
+expect_part "foreign files" "$out" "  runs/mixed/notes.txt is not the run's and stays"
+[[ -f runs/mixed/config.ini ]] || fail "--dry-run removes"
+run 0 runs --prune --yes --json runs/mixed
+for name in checkpoints/2024 notes.txt link; do
+    expect_part "foreign files" "$out" "\"runs/mixed/$name\""
+done
+expect_text "what stays" "$(cd runs/mixed && find . -mindepth 1 | sort | xargs)" "./checkpoints ./checkpoints/2024 ./checkpoints/2024/photo ./link ./notes.txt"
+[[ -f proj/.git/HEAD ]] || fail "a link was followed"
+rm -rf runs/mixed proj
 run 2 runs --prune --yes runs/second runs/third
 expect_part "missing run" "$err" "there is no run runs/third"
 [[ -d runs/second ]] || fail "a run went although another name was wrong"

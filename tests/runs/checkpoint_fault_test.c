@@ -21,6 +21,7 @@ static EsRunFolder *begin_scenario(void) {
     REQUIRE_OK(save_case(folder, 1, 0));
     REQUIRE_OK(save_case(folder, 2, 0));
     REQUIRE_OK(es_folder_make(temp_path("x/checkpoints/3")));
+    REQUIRE_OK(es_checkpoint_store_begin_writing(temp_path("x"), 3));
     REQUIRE_OK(es_file_write_all(temp_path("x/checkpoints/3/rank0.json.1-0.tmp"), "{", 1));
     return folder;
 }
@@ -39,7 +40,7 @@ static void expect_whole_or_unfinished(void) {
     for (int i = 0; i < n_rounds; i++) {
         EsStoredCheckpoint found;
         REQUIRE_OK(es_checkpoint_store_check(temp_path("x"), rounds[i], 1, &found));
-        if (found.has_done && !found.is_complete) {
+        if (found.state == ES_CHECKPOINT_DAMAGED || found.state == ES_CHECKPOINT_REFUSED) {
             ES_TEST_FAIL("round %lld has DONE, but %s", (long long)rounds[i], found.problem);
         }
     }
@@ -64,6 +65,7 @@ static void end_scenario(EsRunFolder *folder, EsStatus status, const char *what)
     EXPECT_EQ(expect_latest(folder), 4);
     EXPECT(!case_exists("x/checkpoints/1") && !case_exists("x/checkpoints/2"));
     EXPECT(case_exists("x/checkpoints/3/DONE"));
+    EXPECT_EQ(count_names(temp_path("x/checkpoints")), 2); // nothing was set aside
     EsFolderEntry *entries = NULL;
     int n_entries = 0;
     REQUIRE_OK(es_folder_list(temp_path("x/checkpoints/4"), &entries, &n_entries));

@@ -3,7 +3,9 @@
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "base/sha256.h"
 #include "checkpoint_case.h"
+#include "runs/run_checkpoint_store.h"
 
 static char last_warning[1024];
 static int n_warnings;
@@ -126,7 +128,7 @@ TEST(unfinished_ones_are_removed_or_passed_over) {
     es_run_checkpoint_end(checkpoint);
     EXPECT(!case_exists("x/checkpoints/2"));
 
-    // what a killed process leaves
+    // what a killed process leaves goes, and what it cannot have left is kept under another name
     REQUIRE_OK(es_folder_make(temp_path("x/checkpoints/2/odd")));
     REQUIRE_OK(es_file_write_all(temp_path("x/checkpoints/2/rank0.json"), "{", 1));
     EXPECT_EQ(expect_latest(folder), 1);
@@ -134,6 +136,35 @@ TEST(unfinished_ones_are_removed_or_passed_over) {
     REQUIRE_OK(save_case(folder, 2, 0));
     EXPECT_EQ(expect_latest(folder), 2);
     EXPECT(!case_exists("x/checkpoints/2/odd"));
+    EXPECT(case_exists("x/checkpoints/unfinished-2/odd"));
+    EXPECT(!case_exists("x/checkpoints/unfinished-2/rank0.json"));
+    es_run_folder_close(folder);
+}
+
+// a folder of the user's that bears the number of a round
+TEST(folders_of_others_are_never_removed) {
+    make_case_folder();
+    EsRunFolder *folder = create_case_run("x");
+    REQUIRE_OK(save_case(folder, 1, 0));
+    REQUIRE_OK(es_folder_make(temp_path("x/checkpoints/2024/photos")));
+    write_temp_text("x/checkpoints/2024/notes.txt", "mine");
+    write_temp_text("x/checkpoints/1/notes.txt", "mine");
+    REQUIRE_OK(es_run_checkpoint_prune(folder, 1));
+    EXPECT(case_exists("x/checkpoints/2024/photos") && case_exists("x/checkpoints/2024/notes.txt"));
+    REQUIRE_OK(save_case(folder, 2, 1));
+    REQUIRE_OK(es_run_checkpoint_prune(folder, 1));
+    EXPECT(!case_exists("x/checkpoints/1/DONE") && !case_exists("x/checkpoints/1/rank0.json"));
+    EXPECT_EQ(count_names(temp_path("x/checkpoints/1")), 1); // the notes
+    REQUIRE_OK(save_case(folder, 2024, 0));
+    EXPECT(case_exists("x/checkpoints/unfinished-2024/notes.txt"));
+    EXPECT(case_exists("x/checkpoints/unfinished-2024/photos"));
+    EXPECT_EQ(expect_latest(folder), 2024);
+    // where checkpoints/ leads elsewhere, nothing there is removed
+    EXPECT_EQ(rename(temp_path("x/checkpoints"), temp_path("elsewhere")), 0);
+    EXPECT_EQ(symlink("../elsewhere", temp_path("x/checkpoints")), 0);
+    REQUIRE_OK(es_run_checkpoint_prune(folder, 1));
+    EXPECT_EQ(expect_latest(folder), 2024);
+    EXPECT(case_exists("elsewhere/2/DONE"));
     es_run_folder_close(folder);
 }
 
@@ -168,10 +199,16 @@ TEST(damage_is_found_and_an_older_one_taken) {
             int was_done = !(i == 0 && damage == 3); // without DONE it never was one
             EXPECT_EQ(n_warnings, was_done);
             if (was_done) {
-                EXPECT_CONTAINS(last_warning, "the checkpoint of round 2 is damaged and not used");
+                EXPECT_CONTAINS(last_warning, "the checkpoint of round 2 is not used, it is kept ");
+                EXPECT_CONTAINS(last_warning, "x/checkpoints/damaged-2: ");
                 EXPECT_CONTAINS(last_warning, i == 0 && damage < 2 ? "manifest.json" : files[i]);
             }
             EXPECT_EQ(case_exists("x/checkpoints/2"), !was_done);
+            EXPECT_EQ(case_exists("x/checkpoints/damaged-2"), was_done);
+            int n_files = was_done ? count_names(temp_path("x/checkpoints/damaged-2")) : 0;
+            EXPECT_EQ(n_files, !was_done ? 0 : damage == 3 ? 4 : 5);
+            REQUIRE_OK(es_run_checkpoint_prune(folder, 1));
+            EXPECT_EQ(case_exists("x/checkpoints/damaged-2"), was_done);
             REQUIRE_OK(save_case(folder, 2, 0));
             EXPECT_EQ(expect_latest(folder), 2);
             es_run_folder_close(folder);
@@ -255,6 +292,7 @@ TEST(prune_keeps_the_last_and_the_best) {
         REQUIRE_OK(save_case(folder, round, round == 2 ? 9 : 1));
     }
     REQUIRE_OK(es_folder_make(temp_path("x/checkpoints/7")));
+    REQUIRE_OK(es_checkpoint_store_begin_writing(temp_path("x"), 7));
     REQUIRE_OK(es_file_write_all(temp_path("x/checkpoints/7/part"), "123", 3));
     static const char *const strays[] = {"x/checkpoints/stray.12-0.tmp",
                                          "x/checkpoints/6/network0.safetensors.345-7.tmp"};
@@ -289,6 +327,101 @@ TEST(prune_keeps_the_last_and_the_best) {
     EXPECT_EQ(report.n_checkpoints, 0);
     EXPECT_EQ(report.bytes, 0);
     es_run_folder_close(folder);
+}
+
+// --- checkpoints that this program does not understand ---
+
+// Replace `from` by `to`, of the same length, in a file of checkpoint 2.
+static void edit_text(const char *name, const char *from, const char *to) {
+    char path[64];
+    void *data = NULL;
+    size_t bytes = 0;
+    snprintf(path, sizeof path, "x/checkpoints/2/%s", name);
+    REQUIRE_OK(es_file_read_all(temp_path(path), 1 << 16, &data, &bytes));
+    char *at = strstr(data, from);
+    EXPECT(at != NULL && strlen(from) == strlen(to));
+    memcpy(at, to, strlen(to));
+    write_temp_file(path, data, bytes);
+    es_release(data);
+}
+
+// Make the hashes fit again: rank0.json's in manifest.json, and that one's in DONE.
+static void refit_hashes(void) {
+    char sha256[ES_SHA256_TEXT_BYTES + 1], path[64];
+    void *data = NULL;
+    size_t bytes = 0;
+    strcpy(path, "x/checkpoints/2/manifest.json");
+    REQUIRE_OK(es_file_read_all(temp_path(path), 1 << 16, &data, &bytes));
+    char *mark = strstr(data, "\"marks\": [");
+    EXPECT(mark != NULL);
+    mark = strchr(mark + 9, '"') + 1;
+    REQUIRE_OK(es_sha256_file(temp_path("x/checkpoints/2/rank0.json"), sha256, NULL));
+    memcpy(mark, sha256, 64);
+    write_temp_file(path, data, bytes);
+    es_release(data);
+    REQUIRE_OK(es_sha256_file(temp_path(path), sha256, NULL));
+    strcat(sha256, "\n");
+    write_temp_text("x/checkpoints/2/DONE", sha256);
+}
+
+// The SHA-256 of every file of checkpoint 2, one after the other.
+static void hash_files(char text[8 * ES_SHA256_TEXT_BYTES]) {
+    EsFolderEntry *entries = NULL;
+    int n = 0;
+    REQUIRE_OK(es_folder_list(temp_path("x/checkpoints/2"), &entries, &n));
+    EXPECT_EQ(n, 5);
+    text[0] = '\0';
+    for (int i = 0; i < n && i < 5; i++) {
+        char sha256[ES_SHA256_TEXT_BYTES], path[ES_FILE_NAME_BYTES + 32];
+        snprintf(path, sizeof path, "x/checkpoints/2/%s", entries[i].name);
+        REQUIRE_OK(es_sha256_file(temp_path(path), sha256, NULL));
+        strcat(text, sha256);
+    }
+    es_release(entries);
+}
+
+// whole, but of a schema to come or with members that make no sense: refused and left as it is,
+// also when there is an older one
+TEST(what_is_not_understood_is_refused_untouched) {
+    static const struct {
+        const char *file, *from, *to, *message;
+    } edits[] = {
+        {"manifest.json", "\"schema\": 1", "\"schema\": 2",
+         "manifest.json has schema 2; this program reads schemas 1 to 1"},
+        {"rank0.json", "\"schema\": 1", "\"schema\": 2",
+         "rank0.json has schema 2; this program reads schemas 1 to 1"},
+        {"manifest.json", "\"schema\": 1", "\"schema\": 0", "has no schema"},
+        {"manifest.json", "\"round\": 2", "\"round\": 3", "is not the manifest of round 2"},
+        {"manifest.json", "\"bits\"", "\"bats\"", "is not the manifest of round 2"},
+        {"rank0.json", "\"n_ranks\": 1", "\"n_ranks\": 7", "is not the mark of rank 0 of 1"},
+        {"rank0.json", "\"values\"", "\"valves\"", "is not the mark of rank 0 of 1"},
+        {"rank0.json", "network0.safe", "../work0.safe", "without a proper name, size or hash"},
+        {"rank0.json", "{", "[", "rank0.json is not a JSON object"},
+    };
+    for (size_t i = 0; i < ES_COUNT_OF(edits); i++) {
+        make_case_folder();
+        EsRunFolder *folder = create_case_run("x");
+        EsRunCheckpoint *checkpoint = NULL;
+        EsCheckpointInfo *infos = NULL;
+        char before[8 * ES_SHA256_TEXT_BYTES], after[8 * ES_SHA256_TEXT_BYTES];
+        int n = 0;
+        REQUIRE_OK(save_case(folder, 1, 0));
+        REQUIRE_OK(save_case(folder, 2, 0));
+        edit_text(edits[i].file, edits[i].from, edits[i].to);
+        refit_hashes();
+        hash_files(before);
+        EXPECT_STATUS(es_run_checkpoint_open_latest(folder, 0, 1, &checkpoint), INPUT);
+        EXPECT_CONTAINS(es_status_detail(), edits[i].message);
+        EXPECT(checkpoint == NULL);
+        REQUIRE_OK(es_run_checkpoint_list(folder, &infos, &n));
+        EXPECT_EQ(n, 1);
+        es_release(infos);
+        REQUIRE_OK(es_run_checkpoint_prune(folder, 1));
+        EXPECT_STATUS(save_case(folder, 2, 0), INPUT);
+        hash_files(after);
+        EXPECT_TEXT(after, before);
+        es_run_folder_close(folder);
+    }
 }
 
 // a mark that names a file elsewhere is refused, even with the hashes in order

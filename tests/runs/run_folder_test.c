@@ -8,6 +8,8 @@
 
 #include "base/arena.h"
 #include "checkpoint_case.h"
+#include "runs/run_removal.h"
+#include "telemetry/sink.h"
 
 TEST(default_name_has_kind_date_and_digits) {
     make_case_folder();
@@ -114,7 +116,7 @@ TEST(only_runs_are_opened) {
     EXPECT_CONTAINS(es_status_detail(), "/none: No such file");
     REQUIRE_OK(es_folder_make(temp_path("other")));
     EXPECT_STATUS(es_run_folder_open(temp_path("other"), &folder), INPUT);
-    EXPECT_CONTAINS(es_status_detail(), "other is no run: it has no config.ini");
+    EXPECT_CONTAINS(es_status_detail(), "other is not a run folder (config.ini is missing)");
     EXPECT(!case_exists("other/lock"));
     EXPECT_STATUS(es_run_folder_join(temp_path("other"), &folder), OK);
     es_run_folder_close(folder);
@@ -153,7 +155,8 @@ TEST(one_process_at_a_time) {
     EsRunSummary *summary = malloc(sizeof *summary);
     REQUIRE_OK(es_run_summarise(temp_path("x"), summary));
     EXPECT_EQ(summary->is_active, 1);
-    EXPECT_STATUS(es_run_remove(temp_path("x")), INPUT);
+    EsRunRemoval removal = {.is_preview = 0};
+    EXPECT_STATUS(es_run_remove(temp_path("x"), &removal), INPUT);
     EXPECT(case_exists("x/config.ini"));
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
@@ -198,9 +201,18 @@ TEST(summaries_count_what_is_there) {
     REQUIRE_OK(es_folder_list(temp_path("x/checkpoints"), &entries, &n_entries));
     EXPECT_EQ(n_entries, 2);
     es_release(entries);
+    EXPECT_EQ(summary->is_marked, 1);
     write_temp_text("x/config.ini", "[run]\nkind = \x1b[31mred\n");
     REQUIRE_OK(es_run_summarise(temp_path("x"), summary));
-    EXPECT_TEXT(summary->kind, "?"); // nothing of it reaches a terminal
+    EXPECT_TEXT(summary->kind, "case"); // from the marker
+    // without one the configuration has to name a kind, and nothing else of it reaches a terminal
+    EXPECT_EQ(unlink(temp_path("x/" ES_RUN_MARKER_NAME)), 0);
+    EXPECT_STATUS(es_run_summarise(temp_path("x"), summary), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "its config.ini does not name a kind of run");
+    write_temp_text("x/config.ini", "[run]\nkind = old\n");
+    REQUIRE_OK(es_run_summarise(temp_path("x"), summary));
+    EXPECT_TEXT(summary->kind, "old");
+    EXPECT_EQ(summary->is_marked, 0);
     free(summary);
 }
 
@@ -209,6 +221,7 @@ TEST(the_lock_does_not_make_a_run_young) {
     es_run_folder_close(create_case_run("x"));
     struct utimbuf long_ago = {1000000000, 1000000000};
     EXPECT_EQ(utime(temp_path("x/config.ini"), &long_ago), 0);
+    EXPECT_EQ(utime(temp_path("x/" ES_RUN_MARKER_NAME), &long_ago), 0);
     EsRunSummary *summary = malloc(sizeof *summary);
     REQUIRE_OK(es_run_summarise(temp_path("x"), summary));
     EXPECT_EQ(summary->changed_unix_s, 1000000000);
@@ -225,11 +238,15 @@ TEST(lists_hold_runs_alone_oldest_first) {
     es_run_folder_close(create_case_run("a"));
     es_run_folder_close(create_case_run("c"));
     REQUIRE_OK(es_folder_make(temp_path("no_run/x")));
+    REQUIRE_OK(es_folder_make(temp_path("project")));
+    write_temp_text("project/config.ini", "[core]\nbare = false\n");
     write_temp_text("file", "x");
     struct utimbuf times = {1000, 1000};
     EXPECT_EQ(utime(temp_path("c/config.ini"), &times), 0);
+    EXPECT_EQ(utime(temp_path("c/" ES_RUN_MARKER_NAME), &times), 0);
     times.modtime = 2000;
     EXPECT_EQ(utime(temp_path("b/config.ini"), &times), 0);
+    EXPECT_EQ(utime(temp_path("b/" ES_RUN_MARKER_NAME), &times), 0);
     REQUIRE_OK(es_run_list(temp_path(""), &summaries, &n));
     EXPECT_EQ(n, 3);
     EXPECT_TEXT(summaries[0].path, temp_path("c"));
@@ -239,21 +256,174 @@ TEST(lists_hold_runs_alone_oldest_first) {
     EXPECT_STATUS(es_run_list(temp_path("file"), &summaries, &n), IO);
 }
 
-TEST(removal_stays_inside_and_takes_runs_alone) {
-    make_case_folder();
-    EsRunFolder *folder = create_case_run("x");
+// --- removal ---
+
+static char kept[16][512];
+
+static void note_kept(void *context, const char *path) {
+    int *n = context;
+    snprintf(kept[*n % 16], sizeof kept[0], "%s", path + strlen(temp_folder()) + 1);
+    ++*n;
+}
+
+// Everything that a run may write.
+static void fill_run(const char *name) {
+    static const char *const files[] = {
+        "run.db-journal",
+        "run.db.new",
+        "events.jsonl",
+        "spill-sqlite.bin",
+        "spill-sqlite-2.bin",
+        "policy.safetensors",
+        "last.safetensors",
+        "evaluation.json",
+        "evaluation.json.77-0.tmp",
+        "tensorboard/events.out.tfevents.1.host.2.0",
+        "before-1/events.jsonl",
+        "before-1/tensorboard/events.out.tfevents.1.host.2.0",
+        "before-next/run.db",
+        "checkpoints/x.3-1.tmp",
+        "checkpoints/9/WRITING",
+        "checkpoints/9/hosts.safetensors",
+        "checkpoints/9/hosts.safetensors.3-0.tmp",
+    };
+    EsRunFolder *folder = create_case_run(name);
     REQUIRE_OK(save_case(folder, 1, 0));
+    REQUIRE_OK(save_case(folder, 2, 0));
+    static const char *const folders[] = {"tensorboard", "before-1/tensorboard", "before-next",
+                                          "checkpoints/9"};
+    for (size_t i = 0; i < ES_COUNT_OF(folders); i++) {
+        char path[128];
+        snprintf(path, sizeof path, "%s/%s", name, folders[i]);
+        REQUIRE_OK(es_folder_make(temp_path(path)));
+    }
+    for (size_t i = 0; i < ES_COUNT_OF(files); i++) {
+        char path[128];
+        snprintf(path, sizeof path, "%s/%s", name, files[i]);
+        write_temp_text(path, "x");
+    }
+    // one that was set aside
+    char from[64], to[64];
+    snprintf(from, sizeof from, "%s/checkpoints/1", name);
+    snprintf(to, sizeof to, "%s/checkpoints/damaged-1", name);
+    EXPECT_EQ(rename(temp_path(from), temp_path(to)), 0);
     es_run_folder_close(folder);
+}
+
+TEST(removal_takes_all_that_a_run_writes) {
+    make_case_folder();
+    fill_run("x");
+    EsFolderSize size;
+    REQUIRE_OK(es_folder_measure(temp_path("x"), &size));
+    EsRunRemoval preview = {.is_preview = 1}, removal = {.is_preview = 0};
+    REQUIRE_OK(es_run_remove(temp_path("x"), &preview));
+    EXPECT_EQ(preview.n_kept, 0);
+    EXPECT_EQ(preview.bytes, size.bytes);
+    EsFolderSize after;
+    REQUIRE_OK(es_folder_measure(temp_path("x"), &after));
+    EXPECT_EQ(after.bytes, size.bytes);
+    REQUIRE_OK(es_run_remove(temp_path("x"), &removal));
+    EXPECT_EQ(removal.bytes, size.bytes);
+    EXPECT(!case_exists("x"));
+    EXPECT_STATUS(es_run_remove(temp_path("x"), &removal), INPUT);
+}
+
+TEST(removal_leaves_what_is_not_the_runs) {
+    make_case_folder();
+    fill_run("x");
     REQUIRE_OK(es_folder_make(temp_path("outside")));
     write_temp_text("outside/precious", "x");
+    REQUIRE_OK(es_folder_make(temp_path("x/checkpoints/2024")));
+    REQUIRE_OK(es_folder_make(temp_path("x/.git")));
+    write_temp_text("x/.git/HEAD", "x");
+    static const char *const mine[] = {
+        "checkpoints/2/notes", "checkpoints/2024/photo", "checkpoints/link", "link",
+        "notes.txt",           "policy.safetensors.bak", "tensorboard/mine", ".git"};
+    write_temp_text("x/checkpoints/2/notes", "x");
+    write_temp_text("x/checkpoints/2024/photo", "x");
+    write_temp_text("x/notes.txt", "x");
+    write_temp_text("x/policy.safetensors.bak", "x");
+    write_temp_text("x/tensorboard/mine", "x");
     EXPECT_EQ(symlink("../outside", temp_path("x/link")), 0);
-    EXPECT_EQ(symlink("x", temp_path("link_to_run")), 0);
-    EXPECT_STATUS(es_run_remove(temp_path("outside")), INPUT);
-    EXPECT_STATUS(es_run_remove(temp_path("link_to_run")), ARGUMENT);
+    EXPECT_EQ(symlink("../../outside", temp_path("x/checkpoints/link")), 0);
+    int n_kept = 0;
+    EsRunRemoval removal = {.report_kept = note_kept, .context = &n_kept};
+    REQUIRE_OK(es_run_remove(temp_path("x"), &removal));
+    EXPECT_EQ(n_kept, (int)ES_COUNT_OF(mine));
+    EXPECT_EQ(removal.n_kept, n_kept);
+    for (size_t i = 0; i < ES_COUNT_OF(mine); i++) {
+        char path[128];
+        snprintf(path, sizeof path, "x/%s", mine[i]);
+        EXPECT(case_exists(path));
+    }
+    EXPECT(case_exists("x/.git/HEAD") && case_exists("outside/precious"));
+    EXPECT(!case_exists("x/config.ini") && !case_exists("x/checkpoints/2/DONE"));
+    EXPECT_EQ(count_names(temp_path("x/checkpoints")), 3); // 2, 2024, link
+    EXPECT_TEXT(kept[0], "x/.git");
+    EXPECT_TEXT(kept[2], "x/checkpoints/2024"); // as a whole
+}
+
+TEST(removal_needs_a_marker_of_ours) {
+    make_case_folder();
+    EsRunRemoval removal = {.is_preview = 0};
+    // somebody's project that happens to have a config.ini
+    REQUIRE_OK(es_folder_make(temp_path("project/checkpoints/1")));
+    write_temp_text("project/config.ini", "[run]\nkind = hosts\n");
+    write_temp_text("project/checkpoints/1/DONE", "x");
+    EXPECT_STATUS(es_run_remove(temp_path("project"), &removal), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "project has no esper-run.json");
+    static const char *const markers[] = {
+        "",
+        "{}",
+        "not JSON",
+        "[1]",
+        "{\"format\": \"other\", \"schema\": 1, \"kind\": \"hosts\"}",
+        "{\"format\": \"esper-run\", \"schema\": 0, \"kind\": \"hosts\"}",
+        "{\"format\": \"esper-run\", \"schema\": 2, \"kind\": \"hosts\"}",
+        "{\"format\": \"esper-run\", \"schema\": 1}",
+        "{\"format\": \"esper-run\", \"schema\": 1, \"kind\": \"a b\"}",
+        "{\"format\": \"esper-run\", \"schema\": 1, \"kind\": \"\"}",
+    };
+    for (size_t i = 0; i < ES_COUNT_OF(markers); i++) {
+        write_temp_text("project/" ES_RUN_MARKER_NAME, markers[i]);
+        EXPECT_STATUS(es_run_remove(temp_path("project"), &removal), INPUT);
+    }
+    EXPECT_EQ(unlink(temp_path("project/" ES_RUN_MARKER_NAME)), 0);
+    es_run_folder_close(create_case_run("x"));
+    EXPECT_EQ(symlink("../x/" ES_RUN_MARKER_NAME, temp_path("project/" ES_RUN_MARKER_NAME)), 0);
+    EXPECT_STATUS(es_run_remove(temp_path("project"), &removal), INPUT);
+    EXPECT_EQ(count_names(temp_path("project")), 3);
+    EXPECT(case_exists("project/checkpoints/1/DONE") && !case_exists("project/lock"));
+    EXPECT_EQ(removal.bytes, 0);
+    // and a run is named by its own path
+    EXPECT_EQ(symlink("x", temp_path("link")), 0);
+    EXPECT_STATUS(es_run_remove(temp_path("link"), &removal), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "is a link; name the run itself");
-    EXPECT(case_exists("x/checkpoints/1/DONE"));
-    EXPECT_STATUS(es_run_remove(temp_path("x")), OK);
-    EXPECT(!case_exists("x"));
-    EXPECT(case_exists("outside/precious"));
-    EXPECT_STATUS(es_run_remove(temp_path("x")), INPUT);
+    EXPECT_STATUS(es_run_remove(temp_path("link/"), &removal), ARGUMENT);
+    EXPECT(case_exists("x/config.ini"));
+    // a database that is not a run's
+    write_temp_text("x/run.db", "SQLite format 3");
+    EsStatus status = es_run_remove(temp_path("x"), &removal);
+    EXPECT(status == (es_sqlite_sink_version() != NULL ? ES_STATUS_INPUT : ES_STATUS_OK));
+    EXPECT_EQ(case_exists("x/config.ini"), es_sqlite_sink_version() != NULL);
+}
+
+// a run that writes through a link would change a file that is not its own
+TEST(links_in_a_run_folder_are_refused) {
+    static const char *const names[] = {"config.ini",         "run.db",
+                                        "evaluation.json",    "lock",
+                                        "policy.safetensors", ES_RUN_MARKER_NAME};
+    for (size_t i = 0; i < ES_COUNT_OF(names); i++) {
+        make_case_folder();
+        char path[64];
+        EsRunFolder *folder = create_case_run("x");
+        es_run_folder_close(folder);
+        write_temp_text("precious", "x");
+        snprintf(path, sizeof path, "x/%s", names[i]);
+        unlink(temp_path(path));
+        EXPECT_EQ(symlink("../precious", temp_path(path)), 0);
+        EXPECT_STATUS(es_run_folder_open(temp_path("x"), &folder), INPUT);
+        EXPECT_CONTAINS(es_status_detail(), names[i]);
+        EXPECT(folder == NULL);
+    }
 }

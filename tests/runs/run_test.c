@@ -98,7 +98,8 @@ static EsStatus finish(void *context, EsRun *run) {
     return ES_STATUS_OK;
 }
 
-// One sitting in the run of that name; the toy ends up with the state.
+// A sitting in the run of that name: a new one (0), or a resumed one that may start over (2) or not
+// (1). The toy ends up with the state.
 static EsStatus sit(const char *name, int is_resumed, Settings *settings, Toy *toy,
                     EsRunOutcome *outcome) {
     const char *path = temp_path(name);
@@ -107,6 +108,7 @@ static EsStatus sit(const char *name, int is_resumed, Settings *settings, Toy *t
                             .settings = &settings->run,
                             .out = is_resumed ? NULL : path,
                             .resume = is_resumed ? path : NULL,
+                            .may_restart = is_resumed == 2,
                             .build = "test"};
     EsRunWork work = {toy, describe, run_round, save, load, finish};
     EsRun *run = NULL;
@@ -295,8 +297,13 @@ TEST(run_without_a_checkpoint_starts_again) {
     EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), INTERRUPTED);
     EXPECT_CONTAINS(es_status_detail(), "the round at hand was dropped; nothing was saved yet. "
                                         "Start again with: esper toy --resume ");
+    EXPECT_CONTAINS(es_status_detail(), "/a --restart");
     EXPECT_EQ(toy.n_rounds_run, 0);
-    EXPECT_STATUS(sit("a", 1, &settings, &resumed, NULL), OK);
+    EXPECT_STATUS(sit("a", 1, &settings, &resumed, NULL), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "/a has no checkpoint to go on from; with --restart it ");
+    EXPECT_EQ(resumed.n_rounds_run, 0);
+    EXPECT(!exists("a/before-1")); // nothing was touched
+    EXPECT_STATUS(sit("a", 2, &settings, &resumed, NULL), OK);
     EXPECT_EQ(resumed.n_rounds_run, 6);
     static char text[1 << 20];
     read_events("a", text, sizeof text);
@@ -322,7 +329,7 @@ TEST(telemetry_of_a_run_that_starts_again_is_kept) {
         write_temp_text("a/run.db-journal", "");
         write_temp_text("a/run.db.new", "x");
         es_log_set_handler(keep_line, line, ES_LOG_WARNING);
-        EXPECT_STATUS(sit("a", 1, &settings, &again, NULL), OK);
+        EXPECT_STATUS(sit("a", 2, &settings, &again, NULL), OK);
         es_log_set_handler(NULL, NULL, ES_LOG_WARNING);
         EXPECT_CONTAINS(line, "/a has no checkpoint to go on from: the run starts again with round "
                               "1; what was recorded before is in ");

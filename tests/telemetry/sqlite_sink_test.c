@@ -176,18 +176,44 @@ TEST(an_existing_database_is_continued_and_trimmed) {
     EXPECT_TEXT(ask_file(path, "SELECT group_concat(event) FROM raw_events"), "run_started");
 }
 
-TEST(another_schema_version_is_refused) {
+TEST(a_later_schema_version_is_refused) {
     const char *path = temp_path("run.db");
     EsSink sink = {.name = "untouched"};
     REQUIRE_OK(write_sample_run(path, 2));
     sqlite3 *db = connect_to(path);
     execute(db, "UPDATE meta SET value = 99 WHERE key = 'schema_version'");
     sqlite3_close(db);
-    EXPECT_STATUS(es_sqlite_sink_open(path, 0, &sink), UNSUPPORTED);
-    EXPECT_CONTAINS(es_status_detail(), "run.db: written with version 99 of the event schema, "
-                                        "this program has 6");
+    EXPECT_STATUS(es_sqlite_sink_open(path, 0, &sink), CONFIG);
+    EXPECT_CONTAINS(es_status_detail(), "run.db has schema 99; this program writes schema 6");
     EXPECT_TEXT(sink.name, "untouched");
     EXPECT_TEXT(ask_file(path, "SELECT max(round) FROM event_metric"), "2");
+}
+
+// tables and columns that an earlier schema lacks are added; its rows stay
+TEST(an_earlier_schema_is_brought_up) {
+    const char *path = temp_path("run.db");
+    EsSink sink;
+    REQUIRE_OK(write_sample_run(path, 2));
+    sqlite3 *db = connect_to(path);
+    // views name the columns that go
+    char views[4096];
+    snprintf(views, sizeof views, "%s",
+             ask(db, "SELECT group_concat('DROP VIEW ' || name, '; ') FROM sqlite_schema "
+                     "WHERE type = 'view'"));
+    execute(db, views);
+    execute(db, "DROP TABLE event_plans_measured; PRAGMA application_id = 0;"
+                "ALTER TABLE event_round_completed DROP COLUMN accuracy;"
+                "UPDATE meta SET value = 1 WHERE key = 'schema_version'");
+    sqlite3_close(db);
+    const char *n_rows = ask_file(path, "SELECT count(*) FROM event_round_completed");
+    EXPECT(strcmp(n_rows, "0") != 0);
+    REQUIRE_OK(es_sqlite_sink_open(path, 2, &sink));
+    sink.close(sink.state);
+    EXPECT_TEXT(ask_file(path, "SELECT value FROM meta WHERE key = 'schema_version'"), "6");
+    EXPECT_TEXT(ask_file(path, "SELECT count(*) FROM event_plans_measured"), "0");
+    EXPECT_TEXT(ask_file(path, "SELECT count(accuracy) FROM event_round_completed"), "0");
+    EXPECT_TEXT(ask_file(path, "SELECT count(*) = 2 FROM rounds"), "1");
+    EXPECT_TEXT(ask_file(path, "PRAGMA application_id"), "1165193330");
 }
 
 TEST(what_is_no_run_database_is_refused) {

@@ -1,0 +1,197 @@
+// The names a run gives to its files, and the walk that removes them.
+#include "runs/run_removal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/file_fault.h"
+#include "runs/run_checkpoint_store.h"
+#include "runs/run_folder.h"
+#include "runs/run_lock.h"
+#include "runs/run_marker.h"
+
+// --- names ---
+
+// in the run folder, and the telemetry among them also in before-<n>/
+static const char *const file_names[] = {
+    "config.ini",         ES_RUN_MARKER_NAME, ES_RUN_LOCK_NAME,  "run.db",
+    "run.db-wal",         "run.db-shm",       "run.db-journal",  "run.db.new",
+    "run.db.new-journal", "events.jsonl",     "evaluation.json", "policy.safetensors",
+    "last.safetensors",
+};
+
+static int starts_with(const char *text, const char *start) {
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+static int ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), end_length = strlen(end);
+    return length >= end_length && strcmp(text + length - end_length, end) == 0;
+}
+
+int es_run_owns_file(const char *name) {
+    for (size_t i = 0; i < ES_COUNT_OF(file_names); i++) {
+        size_t length = strlen(file_names[i]);
+        if (strncmp(name, file_names[i], length) == 0 &&
+            (name[length] == '\0' || (name[length] == '.' && es_file_is_temporary(name)))) {
+            return 1;
+        }
+    }
+    return starts_with(name, "spill-") && ends_with(name, ".bin");
+}
+
+// before-<n>, or before-next that was to become one
+static int is_backup_name(const char *name) {
+    static const char start[] = "before-";
+    const char *end = name + sizeof start - 1;
+    return starts_with(name, start) &&
+           (strcmp(end, "next") == 0 ||
+            (end[0] != '\0' && strspn(end, "0123456789") == strlen(end)));
+}
+
+// --- the walk ---
+
+EsStatus es_removal_take_file(EsRunRemoval *removal, const char *path, int64_t bytes) {
+    if (!removal->is_preview && es_system_remove(AT_FDCWD, path, 0) != 0 && errno != ENOENT) {
+        return ES_FAIL(IO, "cannot remove %s: %s", path, strerror(errno));
+    }
+    removal->bytes += bytes;
+    return ES_STATUS_OK;
+}
+
+void es_removal_keep(EsRunRemoval *removal, const char *path) {
+    removal->n_kept++;
+    if (removal->report_kept != NULL) {
+        removal->report_kept(removal->context, path);
+    }
+}
+
+EsStatus es_removal_end_folder(EsRunRemoval *removal, const char *path) {
+    if (!removal->is_preview && es_system_remove(AT_FDCWD, path, AT_REMOVEDIR) != 0 &&
+        errno != ENOENT && errno != ENOTEMPTY && errno != EEXIST) {
+        return ES_FAIL(IO, "cannot remove the folder %s: %s", path, strerror(errno));
+    }
+    return ES_STATUS_OK;
+}
+
+// Remove one entry of `folder`, by the rules of that folder.
+typedef EsStatus (*TakeEntry)(EsRunRemoval *removal, const char *path, const EsFolderEntry *entry);
+
+// Go through a folder. The first failure is returned after the rest was tried.
+static EsStatus walk(EsRunRemoval *removal, const char *folder, TakeEntry take) {
+    EsFolderEntry *entries = NULL;
+    int n_entries = 0;
+    ES_TRY(es_folder_list(folder, &entries, &n_entries));
+    EsStatus status = ES_STATUS_OK;
+    for (int i = 0; i < n_entries; i++) {
+        char path[ES_RUN_PATH_BYTES];
+        int length = snprintf(path, sizeof path, "%s/%s", folder, entries[i].name);
+        EsStatus result = length < (int)sizeof path
+                              ? take(removal, path, &entries[i])
+                              : ES_FAIL(IO, "the path %.100s... is too long", path);
+        status = status == ES_STATUS_OK ? result : status;
+    }
+    es_release(entries);
+    return status;
+}
+
+static EsStatus walk_and_end(EsRunRemoval *removal, const char *folder, TakeEntry take) {
+    ES_TRY(walk(removal, folder, take));
+    return es_removal_end_folder(removal, folder);
+}
+
+static EsStatus take_curve(EsRunRemoval *removal, const char *path, const EsFolderEntry *entry) {
+    if (entry->kind == ES_FOLDER_ENTRY_FILE && starts_with(entry->name, "events.out.tfevents.")) {
+        return es_removal_take_file(removal, path, entry->bytes);
+    }
+    es_removal_keep(removal, path);
+    return ES_STATUS_OK;
+}
+
+static EsStatus take_backup(EsRunRemoval *removal, const char *path, const EsFolderEntry *entry) {
+    if (entry->kind == ES_FOLDER_ENTRY_FILE && es_run_owns_file(entry->name)) {
+        return es_removal_take_file(removal, path, entry->bytes);
+    }
+    if (entry->kind == ES_FOLDER_ENTRY_FOLDER && strcmp(entry->name, "tensorboard") == 0) {
+        return walk_and_end(removal, path, take_curve);
+    }
+    es_removal_keep(removal, path);
+    return ES_STATUS_OK;
+}
+
+static EsStatus take_checkpoint(EsRunRemoval *removal, const char *path,
+                                const EsFolderEntry *entry) {
+    if (entry->kind == ES_FOLDER_ENTRY_FILE && es_file_is_temporary(entry->name)) {
+        return es_removal_take_file(removal, path, entry->bytes);
+    }
+    if (entry->kind == ES_FOLDER_ENTRY_FOLDER) {
+        return es_checkpoint_store_clear(path, removal);
+    }
+    es_removal_keep(removal, path);
+    return ES_STATUS_OK;
+}
+
+// in this order: what makes the folder a run is there until its configuration is gone
+static const char *const last_names[] = {"config.ini", ES_RUN_MARKER_NAME, ES_RUN_LOCK_NAME};
+
+static int goes_last(const char *name) {
+    for (size_t i = 0; i < ES_COUNT_OF(last_names); i++) {
+        if (strcmp(name, last_names[i]) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static EsStatus take_content(EsRunRemoval *removal, const char *path, const EsFolderEntry *entry) {
+    if (goes_last(entry->name) && entry->kind == ES_FOLDER_ENTRY_FILE) {
+        return ES_STATUS_OK;
+    }
+    if (entry->kind == ES_FOLDER_ENTRY_FILE && es_run_owns_file(entry->name)) {
+        return es_removal_take_file(removal, path, entry->bytes);
+    }
+    if (entry->kind == ES_FOLDER_ENTRY_FOLDER && strcmp(entry->name, "checkpoints") == 0) {
+        return walk_and_end(removal, path, take_checkpoint);
+    }
+    if (entry->kind == ES_FOLDER_ENTRY_FOLDER && strcmp(entry->name, "tensorboard") == 0) {
+        return walk_and_end(removal, path, take_curve);
+    }
+    if (entry->kind == ES_FOLDER_ENTRY_FOLDER && is_backup_name(entry->name)) {
+        return walk_and_end(removal, path, take_backup);
+    }
+    es_removal_keep(removal, path);
+    return ES_STATUS_OK;
+}
+
+static EsStatus remove_last(EsRunRemoval *removal, const char *root) {
+    for (size_t i = 0; i < ES_COUNT_OF(last_names); i++) {
+        char path[ES_RUN_PATH_BYTES];
+        struct stat facts;
+        snprintf(path, sizeof path, "%.*s/%s", ES_RUN_PATH_BYTES - 64, root, last_names[i]);
+        if (lstat(path, &facts) == 0 && S_ISREG(facts.st_mode)) {
+            // the few bytes of the lock are of this moment, and do not count
+            int is_lock = strcmp(last_names[i], ES_RUN_LOCK_NAME) == 0;
+            ES_TRY(es_removal_take_file(removal, path, is_lock ? 0 : (int64_t)facts.st_size));
+        }
+    }
+    return es_removal_end_folder(removal, root);
+}
+
+EsStatus es_run_remove(const char *path, EsRunRemoval *removal) {
+    EsRunFolder *folder = NULL;
+    EsStatus status = ES_STATUS_OK;
+    char root[ES_RUN_PATH_BYTES];
+    ES_TRY(es_run_folder_hold(path, &folder));
+    snprintf(root, sizeof root, "%s", es_run_folder_root(folder));
+    ES_TRY_GOTO(walk(removal, root, take_content));
+    status = remove_last(removal, root);
+done:
+    es_run_folder_close(folder);
+    return status;
+}
