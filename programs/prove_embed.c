@@ -67,6 +67,9 @@ static int show_progress(void *context, const EsEmbeddingReport *report) {
 // A training of minutes must not end at a folder that is not there.
 static EsStatus check_out(const char *path) {
     EsFileWriter *writer = NULL;
+    if (es_file_is_through(path)) {
+        return ES_STATUS_OK;
+    }
     ES_TRY(es_file_writer_open(path, &writer));
     es_file_writer_abandon(writer);
     return ES_STATUS_OK;
@@ -106,7 +109,7 @@ static EsStatus run_embed(Embed *embed) {
     ES_TRY_GOTO(es_embedding_model_save(model, embed->out));
     if (embed->as_json) {
         ES_TRY_GOTO(print_json(embed, &settings, &report));
-    } else {
+    } else if (!es_file_is_stdout(embed->out)) {
         print_result(embed, &report);
     }
     if (report.is_stopped) {

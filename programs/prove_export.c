@@ -1,6 +1,7 @@
 // `esper prove export`: a knowledge graph as a Prolog program.
 #include <stdio.h>
 
+#include "base/file.h"
 #include "base/macros.h"
 #include "proof/prolog_text.h"
 #include "prove_action.h"
@@ -11,7 +12,7 @@ static EsStatus export_graph(const EsProveSource *source, const char *out) {
     EsKnowledgeGraph *graph = NULL;
     ES_TRY(es_prove_source_load(source, &graph));
     EsStatus status = es_prolog_text_save(graph, out);
-    if (status == ES_STATUS_OK) {
+    if (status == ES_STATUS_OK && !es_file_is_stdout(out)) {
         printf("%s: %d %s, %d %s\n", out, graph->n_facts,
                es_prove_noun(graph->n_facts, "fact", "facts"), graph->n_rules,
                es_prove_noun(graph->n_rules, "rule", "rules"));

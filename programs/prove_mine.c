@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/macros.h"
 #include "json_output.h"
 #include "message.h"
@@ -101,7 +102,7 @@ static EsStatus run_mine(Mining *mining) {
     int32_t n_shown = ES_MIN(mining->limit, rules.count);
     if (mining->as_json) {
         ES_TRY_GOTO(print_json(mining, graph, &rules, n_shown));
-    } else {
+    } else if (mining->out == NULL || !es_file_is_stdout(mining->out)) {
         print_table(mining, graph, &rules, n_shown);
     }
 done:

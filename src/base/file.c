@@ -95,24 +95,27 @@ static int find_stream(const struct stat *target) {
     return -1;
 }
 
-// Open a target that is written through, and set *is_through; anything else is left alone.
-static EsStatus open_through(EsFileWriter *writer) {
+int es_file_is_through(const char *path) {
     struct stat target;
     // a folder is left to rename, which says what is wrong with it
-    if (stat(writer->path, &target) != 0 || S_ISDIR(target.st_mode)) {
-        return ES_STATUS_OK;
-    }
-    int stream = find_stream(&target);
-    if (stream < 0 && S_ISREG(target.st_mode)) {
-        return ES_STATUS_OK;
-    }
+    return stat(path, &target) == 0 && !S_ISDIR(target.st_mode) &&
+           (!S_ISREG(target.st_mode) || find_stream(&target) >= 0);
+}
+
+int es_file_is_stdout(const char *path) {
+    struct stat target;
+    return stat(path, &target) == 0 && find_stream(&target) == STDOUT_FILENO;
+}
+
+static EsStatus open_through(EsFileWriter *writer) {
+    struct stat target;
+    int stream = stat(writer->path, &target) == 0 ? find_stream(&target) : -1;
     if (stream >= 0) {
         fflush(stdout); // earlier output comes first
         writer->descriptor = fcntl(stream, F_DUPFD_CLOEXEC, 0);
     } else {
         writer->descriptor = es_system_open_retrying(writer->path, O_WRONLY | O_NOCTTY);
     }
-    writer->is_through = 1;
     return writer->descriptor >= 0
                ? ES_STATUS_OK
                : ES_FAIL(IO, "cannot open %s: %s", writer->path, strerror(errno));
@@ -153,8 +156,10 @@ EsStatus es_file_writer_open(const char *path, EsFileWriter **writer_out) {
     writer->descriptor = -1;
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(copy_text(path, 0, &writer->path));
-    ES_TRY_GOTO(open_through(writer));
-    if (!writer->is_through) {
+    writer->is_through = es_file_is_through(path);
+    if (writer->is_through) {
+        ES_TRY_GOTO(open_through(writer));
+    } else {
         ES_TRY_GOTO(follow_links(&writer->path));
         ES_TRY_GOTO(copy_text("", strlen(writer->path) + 64, &writer->temporary));
         ES_TRY_GOTO(create_temporary(writer));

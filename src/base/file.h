@@ -41,6 +41,12 @@ EsStatus es_file_writer_commit(EsFileWriter *writer);
 // Drop what was written and end the writer. Accepts NULL.
 void es_file_writer_abandon(EsFileWriter *writer);
 
+// Whether a writer of this path would write through: nothing can be tried out there.
+int es_file_is_through(const char *path);
+
+// Whether it would write where our own stdout goes, so that nothing else belongs there.
+int es_file_is_stdout(const char *path);
+
 // Is this the name of a writer's temporary? One outlives a process that was killed.
 int es_file_is_temporary(const char *name);
 

@@ -74,6 +74,27 @@ expect_text "export" "$out" "again.pl: 2 facts, 1 rule"
 run 0 prove query "grand(ann,X)" --data again.pl
 expect_text "what was written is read" "$out" "grand(ann,X): 1 answer
       2  grand(ann,cy)"
+
+# --- files that are more than files: links stay, devices are written to, stdout holds the file alone ---
+mkdir elsewhere
+ln -s elsewhere/target.pl link.pl
+run 0 prove export --data family.pl --out link.pl
+[[ -L link.pl ]] || fail "a link was replaced"
+cmp again.pl elsewhere/target.pl || fail "the file behind a link differs"
+run 0 prove export --data family.pl --out /dev/null
+[[ -c /dev/null ]] || fail "/dev/null was replaced"
+run 0 prove export --data family.pl --out /dev/stdout
+expect_text "the file on stdout" "$out" "$(cat again.pl)"
+"$esper" prove export --data family.pl --out /dev/stdout | cmp - again.pl || fail "the file in a pipe differs"
+mkfifo pipe
+cat pipe > read.pl &
+run 0 prove export --data family.pl --out pipe
+wait $!
+[[ -p pipe ]] || fail "a pipe was replaced"
+cmp again.pl read.pl || fail "the file through a pipe differs"
+run 0 prove mine --generated 200 --limit 3 --out /dev/stdout
+expect_text "rules on stdout" "$out" "$(cat one.txt)"
+
 run 2 prove export --data family.pl
 expect_part "where to" "$err" "--out FILE is missing"
 
