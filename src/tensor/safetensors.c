@@ -10,6 +10,8 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/log.h"
+#include "base/sha256.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors data is little-endian");
 
@@ -39,6 +41,37 @@ struct EsSafetensors {
     int n_entries;
     unsigned char *slab; // owned
 };
+
+// --- the hash of the tensors ---
+
+static int compare_names(const void *left, const void *right) {
+    const EsNamedTensor *a = left, *b = right;
+    return strcmp(a->name, b->name);
+}
+
+// name 0 dtype 0 shape 0 data of every tensor, in byte order of the names, which this sorts.
+static void hash_tensors(EsNamedTensor *tensors, int n_tensors, char text[ES_SHA256_TEXT_BYTES]) {
+    EsSha256 hash;
+    es_sha256_begin(&hash);
+    qsort(tensors, (size_t)n_tensors, sizeof *tensors, compare_names);
+    for (int i = 0; i < n_tensors; i++) {
+        const EsTensor *tensor = &tensors[i].tensor;
+        const char *dtype = es_dtype_name(tensor->dtype);
+        char shape[ES_MAX_RANK * 21 + 1] = "";
+        size_t length = 0;
+        for (int axis = 0; axis < tensor->rank; axis++) {
+            length += (size_t)snprintf(shape + length, sizeof shape - length, "%s%lld",
+                                       axis > 0 ? "," : "", (long long)tensor->dim[axis]);
+        }
+        es_sha256_append(&hash, tensors[i].name, strlen(tensors[i].name) + 1);
+        es_sha256_append(&hash, dtype, strlen(dtype) + 1);
+        es_sha256_append(&hash, shape, length + 1);
+        if (es_tensor_bytes(tensor) > 0) { // an empty tensor may have no address
+            es_sha256_append(&hash, tensor->data, es_tensor_bytes(tensor));
+        }
+    }
+    es_sha256_end(&hash, text);
+}
 
 // --- reading ---
 
@@ -245,6 +278,29 @@ static EsStatus load_data(EsFileReader *reader, EsSafetensors *file, uint64_t da
     return ES_STATUS_OK;
 }
 
+// The tensors against the hash in the metadata, where there is one.
+static EsStatus check_hash(const EsSafetensors *file) {
+    const char *wanted = es_safetensors_metadata(file, ES_TENSORS_HASH);
+    char found[ES_SHA256_TEXT_BYTES];
+    EsNamedTensor *tensors = NULL;
+    if (wanted == NULL) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_allocate((size_t)file->n_entries * sizeof *tensors, (void **)&tensors));
+    for (int i = 0; i < file->n_entries; i++) {
+        tensors[i] = es_safetensors_at(file, i);
+    }
+    hash_tensors(tensors, file->n_entries, found);
+    es_release(tensors);
+    char shown[SHOWN_NAME_BYTES];
+    return strcmp(wanted, found) == 0
+               ? ES_STATUS_OK
+               : ES_FAIL(INPUT,
+                         "%s: its tensors have the SHA-256 %.12s..., its " ES_TENSORS_HASH
+                         " says %.12s...: it was damaged or changed after it was written",
+                         file->path, found, show_name(wanted, shown));
+}
+
 EsStatus es_safetensors_open(const char *path, EsSafetensors **file_out) {
     *file_out = NULL;
     EsFileReader *reader = NULL;
@@ -258,6 +314,7 @@ EsStatus es_safetensors_open(const char *path, EsSafetensors **file_out) {
     ES_TRY_GOTO(load_header(reader, file, &data_begin));
     ES_TRY_GOTO(parse_entries(file, data_begin, es_file_reader_bytes(reader) - data_begin));
     ES_TRY_GOTO(load_data(reader, file, data_begin));
+    ES_TRY_GOTO(check_hash(file));
 done:
     es_file_reader_close(reader);
     if (status != ES_STATUS_OK) {
@@ -298,6 +355,15 @@ EsStatus es_safetensors_find(const EsSafetensors *file, const char *name, EsTens
 
 const char *es_safetensors_metadata(const EsSafetensors *file, const char *key) {
     return json_string_value(json_object_get(json_object_get(file->header, METADATA_NAME), key));
+}
+
+void es_safetensors_note_hash(const EsSafetensors *file) {
+    if (es_safetensors_metadata(file, ES_TENSORS_HASH) == NULL) {
+        es_log(ES_LOG_INFO,
+               "%s was written by an earlier version: it has no " ES_TENSORS_HASH
+               ", so damage to its numbers would not be noticed",
+               file->path);
+    }
 }
 
 // --- writing ---
@@ -351,6 +417,19 @@ static void order_tensors(const EsNamedTensor *tensors, int n_tensors, int *orde
     ES_ASSERT(n_ordered == n_tensors);
 }
 
+// As hash_tensors, without a change of the order.
+static EsStatus hash_copies(const EsNamedTensor *tensors, int n_tensors,
+                            char text[ES_SHA256_TEXT_BYTES]) {
+    EsNamedTensor *copies = NULL;
+    ES_TRY(es_allocate((size_t)n_tensors * sizeof *copies, (void **)&copies));
+    for (int i = 0; i < n_tensors; i++) {
+        copies[i] = tensors[i];
+    }
+    hash_tensors(copies, n_tensors, text);
+    es_release(copies);
+    return ES_STATUS_OK;
+}
+
 // Header text, padded with spaces so that the data begins on a multiple of ES_ALIGNMENT; es_release
 // it.
 static EsStatus build_header(const EsNamedTensor *tensors, int n_tensors, const int *order,
@@ -359,17 +438,24 @@ static EsStatus build_header(const EsNamedTensor *tensors, int n_tensors, const 
     EsStatus status = ES_STATUS_OK;
     char *dumped = NULL;
     json_t *header = json_object();
+    json_t *entries = n_metadata > 0 ? json_object() : NULL;
     if (n_metadata > 0) {
-        json_t *entries = json_object();
         json_object_set_new(header, METADATA_NAME, entries);
-        for (int i = 0; i < n_metadata; i++) {
-            json_t *value = json_string(metadata[i].value);
-            ES_TRY_GOTO(add_member(entries, metadata[i].key, value));
-        }
     }
     uint64_t data_bytes = 0;
     for (int i = 0; i < n_tensors; i++) {
         ES_TRY_GOTO(describe_tensor(header, &tensors[order[i]], &data_bytes));
+    }
+    // after the tensors, which have been checked: one of the entries may hash them
+    for (int i = 0; i < n_metadata; i++) {
+        const char *value = metadata[i].value;
+        char hash[ES_SHA256_TEXT_BYTES];
+        if (value == NULL) {
+            ES_ASSERT(strcmp(metadata[i].key, ES_TENSORS_HASH) == 0);
+            ES_TRY_GOTO(hash_copies(tensors, n_tensors, hash));
+            value = hash;
+        }
+        ES_TRY_GOTO(add_member(entries, metadata[i].key, json_string(value)));
     }
     dumped = json_dumps(header, JSON_COMPACT);
     if (dumped == NULL) {

@@ -2,7 +2,8 @@
 //
 // Layout: 8 bytes little-endian header length, JSON header {"name": {"dtype", "shape",
 // "data_offsets"}, "__metadata__"}, then the data. Opening checks everything (lengths, overlaps,
-// bounds, dtypes), so a view can be trusted.
+// bounds, dtypes, the hash of the tensors where the file has one), so a view can be trusted. What
+// the numbers in it mean is for the reader to check (base/range_check.h).
 //
 //     EsSafetensors *file; ES_TRY(es_safetensors_open("model.safetensors", &file));
 //     EsTensor weight;     ES_TRY(es_safetensors_find(file, "conv.weight", &weight));
@@ -26,6 +27,12 @@ typedef struct EsMetadata {
     const char *key, *value; // borrowed
 } EsMetadata;
 
+// Metadata entry with the SHA-256 of all tensors: names, dtypes, shapes and numbers, whatever their
+// order in the file; docs/file-formats.md says how. es_safetensors_save fills it in for the entry
+// ES_TENSORS_HASH_ENTRY, es_safetensors_open refuses a file that does not fit it.
+#define ES_TENSORS_HASH       "tensors_sha256"
+#define ES_TENSORS_HASH_ENTRY ((EsMetadata){ES_TENSORS_HASH, NULL})
+
 // Open and check a file. INPUT says what is wrong with it and at which byte; IO says why it cannot
 // be read.
 EsStatus es_safetensors_open(const char *path, EsSafetensors **file);
@@ -42,8 +49,11 @@ EsStatus es_safetensors_find(const EsSafetensors *file, const char *name, EsTens
 // NULL when the file has no such entry.
 const char *es_safetensors_metadata(const EsSafetensors *file, const char *key);
 
+// Note in the log that a file has no hash of its tensors, as those of earlier versions.
+void es_safetensors_note_hash(const EsSafetensors *file);
+
 // Write a file through a temporary, fsync, rename and fsync of the folder: after a crash there is
-// the old file or the new.
+// the old file or the new. A value of NULL is for ES_TENSORS_HASH alone.
 EsStatus es_safetensors_save(const char *path, const EsNamedTensor *tensors, int n_tensors,
                              const EsMetadata *metadata, int n_metadata);
 
