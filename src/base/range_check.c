@@ -34,11 +34,8 @@ EsStatus es_fail_real(EsFileField field, double value, double least, double most
         return ES_FAIL(INPUT, "%s: %s is %g, must be %g to %g", field.path, text, value, least,
                        most);
     }
-    if (least > -DBL_MAX) {
-        return ES_FAIL(INPUT, "%s: %s is %g, must be finite and at least %g", field.path, text,
-                       value, least);
-    }
-    return ES_FAIL(INPUT, "%s: %s is %g, must be finite", field.path, text, value);
+    return ES_FAIL(INPUT, "%s: %s is %g, must be finite%s", field.path, text, value,
+                   least < 0 ? "" : " and not negative");
 }
 
 EsStatus es_check_finite(const char *path, const char *tensor, const float *values, int64_t count) {

@@ -39,7 +39,7 @@ static inline EsStatus es_check_integer(EsFileField field, int64_t value, int64_
                                            : es_fail_integer(field, value, least, most);
 }
 
-// NaN is in no range; -DBL_MAX to DBL_MAX is all that is finite.
+// NaN is in no range; up to DBL_MAX, from 0 or -DBL_MAX, is all that is finite.
 static inline EsStatus es_check_real(EsFileField field, double value, double least, double most) {
     return value >= least && value <= most ? ES_STATUS_OK : es_fail_real(field, value, least, most);
 }

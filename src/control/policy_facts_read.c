@@ -189,6 +189,10 @@ static EsStatus read_floors(const EsSafetensors *file, const char *path, float *
         }
         floor[head] = (float)value;
     }
+    if (json_object_size(object) != ES_N_HEADS) {
+        status = ES_FAIL(INPUT, "%s: floors has %zu members, this program knows %d", path,
+                         json_object_size(object), (int)ES_N_HEADS);
+    }
 done:
     json_decref(object);
     return status;

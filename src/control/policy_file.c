@@ -1,10 +1,10 @@
 #include "control/policy_file.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/range_check.h"
 #include "control/policy_facts.h"
 
 #define MEAN     "normaliser.mean"
@@ -74,7 +74,7 @@ EsStatus es_policy_file_save(const char *path, const EsPolicyFacts *facts,
     int n_tensors = count_parameters(graph) + N_SCALES;
     float *slab = NULL;
     EsNamedTensor *tensors = NULL;
-    EsMetadata metadata[ES_POLICY_METADATA] = {0};
+    EsMetadata metadata[ES_POLICY_METADATA + 1] = {0};
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(es_allocate(slab_bytes, (void **)&slab));
     ES_TRY_GOTO(es_allocate(sizeof *tensors * (size_t)n_tensors, (void **)&tensors));
@@ -82,7 +82,8 @@ EsStatus es_policy_file_save(const char *path, const EsPolicyFacts *facts,
     ES_TRY_GOTO(es_stream_synchronize(stream));
     ES_TRY_GOTO(es_policy_metadata_create(facts, metadata));
     list_tensors(graph, slab, features, tensors);
-    status = es_safetensors_save(path, tensors, n_tensors, metadata, ES_POLICY_METADATA);
+    metadata[ES_POLICY_METADATA] = ES_TENSORS_HASH_ENTRY;
+    status = es_safetensors_save(path, tensors, n_tensors, metadata, ES_POLICY_METADATA + 1);
 done:
     es_policy_metadata_destroy(metadata);
     es_release(tensors);
@@ -165,15 +166,8 @@ static EsStatus read_parameters(const EsSafetensors *file, const char *path, con
         }
         EsTensor view, wanted = file_view(value, NULL);
         ES_TRY(find(file, path, value->name, &wanted, &view));
-        const float *numbers = view.data;
-        int64_t count = es_tensor_count(&view);
-        for (int64_t i = 0; i < count; i++) {
-            if (!isfinite(numbers[i])) {
-                return ES_FAIL(INPUT, "%s: number %lld of \"%s\" is not finite", path, (long long)i,
-                               value->name);
-            }
-        }
-        memcpy(slab + value->slab_offset, numbers, (size_t)count * sizeof(float));
+        ES_TRY(es_check_finite(path, value->name, view.data, es_tensor_count(&view)));
+        memcpy(slab + value->slab_offset, view.data, es_tensor_bytes(&view));
     }
     return ES_STATUS_OK;
 }
@@ -192,16 +186,11 @@ static EsStatus read_scales(const EsSafetensors *file, const char *path, int64_t
     ES_TRY(find(file, path, MERGED, &number, &scales->n_merged));
     const double *mean = scales->mean.data, *variance = scales->variance.data;
     for (int64_t i = 0; i < n_features; i++) {
-        if (!isfinite(mean[i]) || !isfinite(variance[i]) || variance[i] < 0) {
-            return ES_FAIL(INPUT, "%s: feature %lld has the mean %g and the variance %g", path,
-                           (long long)i, mean[i], variance[i]);
-        }
+        ES_TRY(es_check_real((EsFileField){path, MEAN, i}, mean[i], -DBL_MAX, DBL_MAX));
+        ES_TRY(es_check_real((EsFileField){path, VARIANCE, i}, variance[i], 0, DBL_MAX));
     }
-    int64_t n_merged = *(const int64_t *)scales->n_merged.data;
-    if (n_merged < 0) {
-        return ES_FAIL(INPUT, "%s: \"%s\" is %lld", path, MERGED, (long long)n_merged);
-    }
-    return ES_STATUS_OK;
+    return es_check_counter((EsFileField){path, MERGED, ES_NO_INDEX},
+                            *(const int64_t *)scales->n_merged.data);
 }
 
 EsStatus es_policy_file_load(const char *path, EsPolicyNetwork *network,
@@ -227,6 +216,7 @@ EsStatus es_policy_file_load(const char *path, EsPolicyNetwork *network,
                          es_safetensors_count(file), n_wanted);
         goto done;
     }
+    es_safetensors_note_hash(file);
     // from here on nothing can be wrong with the file
     size_t scale_bytes = (size_t)features->n_features * sizeof(double);
     memcpy(features->mean, scales.mean.data, scale_bytes);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/range_check.h"
 #include "control/policy_internal.h"
 #include "network/checkpoint.h"
 
@@ -106,6 +107,14 @@ static EsScaleNormaliser scale_from_numbers(const double *numbers) {
     return (EsScaleNormaliser){.mean = numbers[0], .variance = numbers[1], .n_samples = numbers[2]};
 }
 
+static EsPpoState ppo_state_of(const TrainingState *state) {
+    return (EsPpoState){.rewards = scale_from_numbers(state->rewards),
+                        .values = scale_from_numbers(state->values),
+                        .n_updates = state->counters[COUNTER_UPDATES],
+                        .n_passes = state->counters[COUNTER_PASSES],
+                        .n_skipped = state->counters[COUNTER_SKIPPED]};
+}
+
 static EsStatus fetch_state(const EsLearned *learned, TrainingState *state) {
     EsStream *stream = es_policy_network_stream(learned->network);
     const EsPpoState *ppo = es_ppo_state(learned->ppo);
@@ -130,7 +139,6 @@ static EsStatus fetch_state(const EsLearned *learned, TrainingState *state) {
 
 static EsStatus store_state(EsLearned *learned, const TrainingState *state) {
     EsStream *stream = es_policy_network_stream(learned->network);
-    EsPpoState *ppo = es_ppo_state(learned->ppo);
     size_t row_bytes = sizeof(double) * (size_t)state->n_features;
     for (int i = 0; i < N_SLABS; i++) {
         ES_TRY(es_stream_copy(stream, state->device[i].data, state->slab[i],
@@ -141,11 +149,7 @@ static EsStatus store_state(EsLearned *learned, const TrainingState *state) {
     ES_TRY(es_stream_synchronize(stream));
     memcpy(learned->features.mean, state->mean, row_bytes);
     memcpy(learned->features.variance, state->variance, row_bytes);
-    ppo->rewards = scale_from_numbers(state->rewards);
-    ppo->values = scale_from_numbers(state->values);
-    ppo->n_updates = state->counters[COUNTER_UPDATES];
-    ppo->n_passes = state->counters[COUNTER_PASSES];
-    ppo->n_skipped = state->counters[COUNTER_SKIPPED];
+    *es_ppo_state(learned->ppo) = ppo_state_of(state);
     learned->features.n_merged = state->counters[COUNTER_MERGED];
     return ES_STATUS_OK;
 }
@@ -168,41 +172,36 @@ static EsStatus read_tensors(const EsSafetensors *file, const char *path, Traini
     return ES_STATUS_OK;
 }
 
-// The i-th number of a tensor, as a double; counters are exact up to 2^53.
-static double number_at(const EsTensor *tensor, int64_t i) {
-    switch (tensor->dtype) {
-    case ES_DTYPE_F32:
-        return (double)((const float *)tensor->data)[i];
-    case ES_DTYPE_F64:
-        return ((const double *)tensor->data)[i];
-    case ES_DTYPE_I64:
-        return (double)((const int64_t *)tensor->data)[i];
-    default:
-        return (double)((const int32_t *)tensor->data)[i];
-    }
-}
-
-// Numbers that training could not go on with: not finite anywhere, below 0 where they count or
-// square something.
-static EsStatus check_numbers(const char *path, const TrainingState *state) {
-    for (int i = 0; i < state->count; i++) {
-        const EsNamedTensor *named = &state->tensors[i];
-        const char *name = named->name + strlen("policy.");
-        int is_scale = strcmp(name, "reward_scale") == 0 || strcmp(name, "value_scale") == 0;
-        int is_positive = strncmp(name, "moment2.", 8) == 0 || strcmp(name, "n_steps") == 0 ||
-                          strcmp(name, "counters") == 0 || strcmp(name, "features.variance") == 0;
-        int64_t count = es_tensor_count(&named->tensor);
-        for (int64_t k = 0; k < count; k++) {
-            double number = number_at(&named->tensor, k);
-            int may_be_negative = !is_positive && !(is_scale && k > 0); // its mean may
-            if (!es_math_is_finite(number) || (number < 0 && !may_be_negative)) {
-                return ES_FAIL(INPUT, "%s: number %lld of \"%s\" is %g, must be %s", path,
-                               (long long)k, named->name, number,
-                               may_be_negative ? "finite" : "finite and not negative");
-            }
-        }
+// All weights and moments are finite; squares and variances are not negative. `policy.counters` are
+// checked as the state of PPO.
+static EsStatus check_floats(const char *path, const EsNamedTensor *named) {
+    const EsTensor *tensor = &named->tensor;
+    int64_t count = es_tensor_count(tensor);
+    const char *name = named->name + strlen("policy.");
+    int is_square = strncmp(name, "moment2.", 8) == 0 || strcmp(name, "features.variance") == 0;
+    for (int64_t i = 0; i < count; i++) {
+        double number = tensor->dtype == ES_DTYPE_F32 ? (double)((const float *)tensor->data)[i]
+                                                      : ((const double *)tensor->data)[i];
+        ES_TRY(es_check_real((EsFileField){path, named->name, i}, number, is_square ? 0 : -DBL_MAX,
+                             DBL_MAX));
     }
     return ES_STATUS_OK;
+}
+
+// Numbers that training could not go on with.
+static EsStatus check_numbers(const char *path, const TrainingState *state) {
+    for (int i = 0; i < state->count; i++) {
+        EsDtype dtype = state->tensors[i].tensor.dtype;
+        if (dtype == ES_DTYPE_F32 || dtype == ES_DTYPE_F64) {
+            ES_TRY(check_floats(path, &state->tensors[i]));
+        }
+    }
+    EsPpoState ppo = ppo_state_of(state);
+    ES_TRY(es_ppo_state_check(&ppo, path));
+    ES_TRY(es_check_counter((EsFileField){path, "rounds in the normaliser", ES_NO_INDEX},
+                            state->counters[COUNTER_MERGED]));
+    return es_check_integer((EsFileField){path, "policy.n_steps", ES_NO_INDEX}, state->n_steps, 0,
+                            ES_OPTIMISER_STEPS_MAX);
 }
 
 EsStatus es_policy_save_training(const EsPolicy *policy, const char *path) {

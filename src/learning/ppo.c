@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/range_check.h"
 #include "learning/ppo_internal.h"
 #include "learning/ppo_report.h"
 
@@ -85,6 +86,21 @@ void es_ppo_destroy(EsPpo *ppo) {
 }
 
 EsPpoState *es_ppo_state(EsPpo *ppo) { return &ppo->state; }
+
+static EsStatus check_scale(const EsScaleNormaliser *scale, const char *path, const char *name) {
+    ES_TRY(es_check_real((EsFileField){path, name, 0}, scale->mean, -DBL_MAX, DBL_MAX));
+    ES_TRY(es_check_real((EsFileField){path, name, 1}, scale->variance, 0, DBL_MAX));
+    return es_check_real((EsFileField){path, name, 2}, scale->n_samples, 0, (double)ES_COUNTER_MAX);
+}
+
+EsStatus es_ppo_state_check(const EsPpoState *state, const char *path) {
+    ES_TRY(check_scale(&state->rewards, path, "reward_scale"));
+    ES_TRY(check_scale(&state->values, path, "value_scale"));
+    ES_TRY(es_check_counter((EsFileField){path, "updates", ES_NO_INDEX}, state->n_updates));
+    ES_TRY(es_check_counter((EsFileField){path, "passes", ES_NO_INDEX}, state->n_passes));
+    return es_check_integer((EsFileField){path, "updates without a step", ES_NO_INDEX},
+                            state->n_skipped, 0, SKIPPED_MAX);
+}
 
 EsStatus es_ppo_change(EsPpo *ppo, const EsPpoSettings *settings) {
     ES_TRY(es_ppo_settings_check(settings, ppo->shape.policy.n_heads));

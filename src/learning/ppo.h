@@ -183,6 +183,9 @@ EsStatus es_ppo_create(const EsPpoSettings *settings, const EsRolloutShape *shap
 void es_ppo_destroy(EsPpo *ppo); // before the device of its trainee is closed
 EsPpoState *es_ppo_state(EsPpo *ppo);
 
+// A state that was read from the file `path`: INPUT names the number that no update can have left.
+EsStatus es_ppo_state_check(const EsPpoState *state, const char *path);
+
 // Other settings from the next update on, for schedules that are not among them. CONFIG, with those
 // before still in force, when a value is out of range.
 EsStatus es_ppo_change(EsPpo *ppo, const EsPpoSettings *settings);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/range_check.h"
 
 // One slab and the values of the graph that lie in it.
 typedef struct Part {
@@ -13,6 +14,7 @@ typedef struct Part {
 } Part;
 
 #define MAX_PARTS 4
+#define MOMENT2   "moment2."
 
 static int list_parts(const EsStore *store, const EsOptimiser *optimiser, Part parts[MAX_PARTS]) {
     int n = 0;
@@ -21,7 +23,7 @@ static int list_parts(const EsStore *store, const EsOptimiser *optimiser, Part p
     if (optimiser != NULL) {
         parts[n++] = (Part){&optimiser->moment1, ES_ROLE_PARAMETER, "moment1."};
         if (optimiser->moment2.data != NULL) {
-            parts[n++] = (Part){&optimiser->moment2, ES_ROLE_PARAMETER, "moment2."};
+            parts[n++] = (Part){&optimiser->moment2, ES_ROLE_PARAMETER, MOMENT2};
         }
     }
     return n;
@@ -139,9 +141,30 @@ static EsStatus find_checked(const EsSafetensors *file, const char *path, const 
     return ES_STATUS_OK;
 }
 
+// Finite numbers, and second moments that can be sums of squares.
+static EsStatus check_finite(const char *path, const char *name, const EsTensor *view,
+                             int is_square) {
+    const float *values = view->data;
+    int64_t count = es_tensor_count(view);
+    ES_TRY(es_check_finite(path, name, values, count));
+    for (int64_t i = 0; i < count && is_square; i++) {
+        ES_TRY(es_check_real((EsFileField){path, name, i}, (double)values[i], 0, DBL_MAX));
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus check_steps(const char *path, const EsTensor *view) {
+    const int32_t *steps = view->data;
+    for (int64_t e = 0; e < es_tensor_count(view); e++) {
+        ES_TRY(es_check_integer((EsFileField){path, "n_steps", e}, steps[e], 0,
+                                ES_OPTIMISER_STEPS_MAX));
+    }
+    return ES_STATUS_OK;
+}
+
 // Fill a staging slab from the file.
 static EsStatus read_part(const EsSafetensors *file, const char *path, const EsGraph *graph,
-                          const Part *part, float *staging) {
+                          const Part *part, EsNumbers numbers, float *staging) {
     for (int v = 0; v < graph->n_values; v++) {
         const EsValue *value = &graph->values[v];
         if (value->role == part->role) {
@@ -149,6 +172,9 @@ static EsStatus read_part(const EsSafetensors *file, const char *path, const EsG
             snprintf(name, sizeof name, "%s%s", part->prefix, value->name);
             EsTensor view, wanted = filed_shape(part, value);
             ES_TRY(find_checked(file, path, name, &wanted, &view));
+            if (numbers == ES_NUMBERS_FINITE) {
+                ES_TRY(check_finite(path, name, &view, strcmp(part->prefix, MOMENT2) == 0));
+            }
             pack(staging, view.data, part->slab, value);
         }
     }
@@ -156,7 +182,7 @@ static EsStatus read_part(const EsSafetensors *file, const char *path, const EsG
 }
 
 EsStatus es_checkpoint_load(const char *path, const EsGraph *graph, EsStore *store,
-                            EsOptimiser *optimiser, EsStream *stream) {
+                            EsOptimiser *optimiser, EsStream *stream, EsNumbers numbers) {
     ES_TRY(es_store_check(store, graph));
     EsSafetensors *file = NULL;
     float *staging[MAX_PARTS] = {0};
@@ -167,10 +193,11 @@ EsStatus es_checkpoint_load(const char *path, const EsGraph *graph, EsStore *sto
     ES_TRY(es_safetensors_open(path, &file));
     for (int i = 0; i < n_parts; i++) {
         ES_TRY_GOTO(es_allocate(es_tensor_bytes(parts[i].slab), (void **)&staging[i]));
-        ES_TRY_GOTO(read_part(file, path, graph, &parts[i], staging[i]));
+        ES_TRY_GOTO(read_part(file, path, graph, &parts[i], numbers, staging[i]));
     }
     if (optimiser != NULL && optimiser->n_steps.data != NULL) {
         ES_TRY_GOTO(find_checked(file, path, "n_steps", &optimiser->n_steps, &n_steps));
+        ES_TRY_GOTO(check_steps(path, &n_steps));
     }
     // from here on nothing can be wrong with the file
     for (int i = 0; i < n_parts; i++) {

@@ -18,11 +18,17 @@ EsStatus es_checkpoint_save(const char *path, const EsGraph *graph, const EsStor
                             const EsOptimiser *optimiser, EsStream *stream,
                             const EsMetadata *metadata, int n_metadata);
 
-// Bring back what es_checkpoint_save wrote. INPUT names the tensor that is missing or of another
-// shape; the network is then as it was before. With an optimiser its moments must be in the file.
-// Waits for the stream.
+// Which numbers a network may have.
+typedef enum EsNumbers {
+    ES_NUMBERS_ANY,   // one of many that diverged goes on as it is
+    ES_NUMBERS_FINITE // nothing sensible follows from others
+} EsNumbers;
+
+// Bring back what es_checkpoint_save wrote. INPUT names the tensor that is missing, of another
+// shape or with a number that cannot be; the network is then as it was before. With an optimiser
+// its moments must be in the file. Waits for the stream.
 EsStatus es_checkpoint_load(const char *path, const EsGraph *graph, EsStore *store,
-                            EsOptimiser *optimiser, EsStream *stream);
+                            EsOptimiser *optimiser, EsStream *stream, EsNumbers numbers);
 
 ES_EXTERN_C_END
 

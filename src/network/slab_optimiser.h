@@ -28,6 +28,9 @@ typedef struct EsOptimiserOptions {
     int skips_nonfinite; // an environment with a gradient that is not finite makes no step
 } EsOptimiserOptions;
 
+// Adam steps that a file may claim: as many again fit in the counter.
+#define ES_OPTIMISER_STEPS_MAX (INT32_MAX / 2)
+
 typedef struct EsOptimiser {
     EsOptimiserOptions options;
     EsStore *store;   // borrowed

@@ -1,9 +1,9 @@
 // An embedding model as a file: two tensors, and metadata that says which graph it is for.
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/range_check.h"
 #include "proof/embedding_model.h"
 #include "tensor/safetensors.h"
 
@@ -28,6 +28,7 @@ EsStatus es_embedding_model_save(const EsEmbeddingModel *model, const char *path
         {"model", "complex"},
         {"dimensions", dimensions},
         {"names_sha256", model->names_hash},
+        ES_TENSORS_HASH_ENTRY,
     };
     return es_safetensors_save(path, tensors, ES_COUNT_OF(tensors), metadata,
                                ES_COUNT_OF(metadata));
@@ -83,15 +84,8 @@ static EsStatus check_graph(const char *path, const EsTensor *constants, const E
 }
 
 static EsStatus copy_finite(const char *path, const char *name, const EsTensor *from, float *to) {
-    const float *numbers = from->data;
-    int64_t count = es_tensor_count(from);
-    for (int64_t i = 0; i < count; i++) {
-        if (!isfinite(numbers[i])) {
-            return ES_FAIL(INPUT, "%s: number %lld of \"%s\" is not finite", path, (long long)i,
-                           name);
-        }
-    }
-    memcpy(to, numbers, (size_t)count * sizeof(float));
+    ES_TRY(es_check_finite(path, name, from->data, es_tensor_count(from)));
+    memcpy(to, from->data, es_tensor_bytes(from));
     return ES_STATUS_OK;
 }
 
@@ -114,9 +108,14 @@ static EsStatus read_model(const EsSafetensors *file, const char *path,
                        path, (long long)width, (long long)relations.dim[1],
                        2 * ES_EMBEDDING_DIMENSION_STEP, 2 * ES_EMBEDDING_MAX_DIMENSIONS);
     }
+    char dimensions[24];
+    snprintf(dimensions, sizeof dimensions, "%lld", (long long)width / 2);
+    ES_TRY(check_entry(file, path, "dimensions", dimensions));
     ES_TRY(es_embedding_model_create(graph, (int32_t)(width / 2), model));
     ES_TRY(copy_finite(path, CONSTANTS, &constants, (*model)->constants));
-    return copy_finite(path, RELATIONS, &relations, (*model)->relations);
+    ES_TRY(copy_finite(path, RELATIONS, &relations, (*model)->relations));
+    es_safetensors_note_hash(file);
+    return ES_STATUS_OK;
 }
 
 EsStatus es_embedding_model_load(const char *path, const EsKnowledgeGraph *graph,

@@ -144,11 +144,12 @@ int64_t es_proof_env_pad(EsProofEnv *env, int32_t max_states,
 // --- checkpoints ---
 
 // All that the future of the slots depends on, and the counters, as es_proof_env_saved_bytes bytes.
-// It fits an environment of the same graph and settings; another one fails with INPUT and is left
-// as it was.
+// It fits an environment of the same graph and settings; another one, or a number out of its range,
+// fails with INPUT and leaves the environment as it was. `path` is for messages.
 size_t es_proof_env_saved_bytes(const EsProofEnv *env);
 void es_proof_env_save(const EsProofEnv *env, void *saved);
-EsStatus es_proof_env_load(EsProofEnv *env, const void *saved, size_t saved_bytes);
+EsStatus es_proof_env_load(EsProofEnv *env, const char *path, const void *saved,
+                           size_t saved_bytes);
 
 ES_EXTERN_C_END
 

@@ -86,6 +86,10 @@ EsStatus es_proof_policy_save(const EsProofPolicy *policy, const char *path);
 EsStatus es_proof_policy_load(EsDevice *device, const EsKnowledgeGraph *graph, const char *path,
                               EsProofPolicy **policy);
 
+// Take the weights of a file into a policy of the same graph and settings. INPUT when it is of
+// others, or as above; the policy is then as it was.
+EsStatus es_proof_policy_reload(EsProofPolicy *policy, const char *path);
+
 // Whether a file that could not be loaded is a policy, but of another graph.
 int es_proof_policy_is_foreign(const char *path, const EsKnowledgeGraph *graph);
 

@@ -1,5 +1,6 @@
 // Policies as files: the weights by name (network/checkpoint.h), and in the metadata what they are
 // for. Names of constants are not kept, a hash of them is.
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,8 @@ void es_proof_policy_note(const EsProofPolicy *policy, EsProofPolicyNotes *notes
     ES_PROOF_POLICY_SETTINGS(X)
 #undef X
     snprintf(add_entry(notes, "embedder"), bytes, "%d", (int)policy->settings.embedder);
+    ES_ASSERT(notes->count < ES_PROOF_POLICY_METADATA);
+    notes->entry[notes->count++] = ES_TENSORS_HASH_ENTRY;
 }
 
 EsStatus es_proof_policy_save(const EsProofPolicy *policy, const char *path) {
@@ -63,16 +66,27 @@ static EsStatus read_number(const EsSafetensors *file, const char *path, const c
     return ES_STATUS_OK;
 }
 
+// A number is what its setting can hold: whole where that is an integer, to float's digits where
+// not.
+static EsStatus check_kept(const char *path, const char *key, double number, double kept) {
+    return fabs(number - kept) <= 1e-6 * fabs(number)
+               ? ES_STATUS_OK
+               : ES_FAIL(INPUT, "%s: \"%s\" is %g in the metadata, must be a whole number", path,
+                         key, number);
+}
+
 static EsStatus read_settings(const EsSafetensors *file, const char *path,
                               EsProofPolicySettings *settings) {
     double number = 0;
 #define X(type, name, start, lowest, highest, help)                                                \
     ES_TRY(read_number(file, path, #name, &number));                                               \
-    settings->name = (type)number;
+    settings->name = (type)number;                                                                 \
+    ES_TRY(check_kept(path, #name, number, (double)settings->name));
     ES_PROOF_POLICY_SETTINGS(X)
 #undef X
     ES_TRY(read_number(file, path, "embedder", &number));
     settings->embedder = (EsProofEmbedder)(int)number;
+    ES_TRY(check_kept(path, "embedder", number, (double)(int)number));
     if (es_proof_policy_settings_check(settings) != ES_STATUS_OK) {
         return ES_FAIL(INPUT, "%s: %s", path, es_status_detail());
     }
@@ -119,6 +133,7 @@ static EsStatus read_notes(const char *path, const EsKnowledgeGraph *graph,
     ES_TRY_GOTO(check_format(file, path));
     ES_TRY_GOTO(check_graph(file, path, graph));
     ES_TRY_GOTO(read_settings(file, path, settings));
+    es_safetensors_note_hash(file);
 done:
     es_safetensors_close(file);
     return status;
@@ -159,12 +174,22 @@ EsStatus es_proof_policy_load(EsDevice *device, const EsKnowledgeGraph *graph, c
     EsProofPolicy *policy = NULL;
     ES_TRY(read_notes(path, graph, &settings));
     ES_TRY(es_proof_policy_create(device, graph, &settings, 0, &policy));
-    EsStatus status = es_checkpoint_load(path, policy->layout, policy->store, NULL, policy->stream);
+    EsStatus status = es_checkpoint_load(path, policy->layout, policy->store, NULL, policy->stream,
+                                         ES_NUMBERS_FINITE);
     if (status != ES_STATUS_OK) {
         es_proof_policy_destroy(policy);
         return status;
     }
     es_proof_policy_clear_padding(policy);
     *policy_out = policy;
+    return ES_STATUS_OK;
+}
+
+EsStatus es_proof_policy_reload(EsProofPolicy *policy, const char *path) {
+    ES_TRY(es_proof_policy_check_notes(policy, path));
+    ES_TRY(es_checkpoint_load(path, policy->layout, policy->store, NULL, policy->stream,
+                              ES_NUMBERS_FINITE));
+    es_proof_policy_clear_padding(policy);
+    policy->version++;
     return ES_STATUS_OK;
 }

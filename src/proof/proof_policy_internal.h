@@ -84,7 +84,7 @@ void es_proof_policy_clear_padding(EsProofPolicy *policy);
 
 // Metadata of a file, shared by policies and checkpoints of training: create fills
 // ES_PROOF_POLICY_METADATA entries whose values point into `text`.
-#define ES_PROOF_POLICY_METADATA 12
+#define ES_PROOF_POLICY_METADATA 12 // the last is the hash of the tensors
 typedef struct EsProofPolicyNotes {
     EsMetadata entry[ES_PROOF_POLICY_METADATA];
     int count;

@@ -283,7 +283,8 @@ EsStatus es_proof_trainee_save(const EsProofTrainee *t, const char *path) {
 EsStatus es_proof_trainee_load(EsProofTrainee *t, const char *path) {
     EsProofPolicy *policy = t->policy;
     ES_TRY(es_proof_policy_check_notes(policy, path));
-    ES_TRY(es_checkpoint_load(path, policy->layout, policy->store, t->optimiser, policy->stream));
+    ES_TRY(es_checkpoint_load(path, policy->layout, policy->store, t->optimiser, policy->stream,
+                              ES_NUMBERS_FINITE));
     es_proof_policy_clear_padding(policy);
     policy->version++;
     return ES_STATUS_OK;

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/range_check.h"
 
 // "estrain1" in the order of bytes of this machine
 #define STATE_MAGIC     UINT64_C(0x316e696172747365)
@@ -240,12 +241,14 @@ EsThreadPool *es_proof_training_pool(const EsProofTraining *t) { return es_strea
 
 // --- checkpoints ---
 
-// What stands before the environment's bytes; no padding.
+// What stands before the environment's bytes.
 typedef struct SavedState {
     uint64_t magic;
     int64_t n_done;
     EsPpoState ppo;
 } SavedState;
+
+_Static_assert(sizeof(SavedState) == 11 * sizeof(int64_t), "no padding");
 
 // The bytes of the state file; released by the caller.
 static EsStatus write_state(const EsProofTraining *t, unsigned char **bytes, size_t *n_bytes) {
@@ -288,10 +291,14 @@ EsStatus es_proof_training_load(EsProofTraining *t, const char *weights_path,
     if (n_bytes > sizeof state) {
         memcpy(&state, bytes, sizeof state);
     }
-    if (state.magic != STATE_MAGIC || state.n_done < 0) {
+    if (state.magic != STATE_MAGIC) {
         ES_TRY_GOTO(ES_FAIL(INPUT, "%s does not hold the state of a training", state_path));
     }
-    ES_TRY_GOTO(es_proof_env_load(t->env, bytes + sizeof state, n_bytes - sizeof state));
+    ES_TRY_GOTO(
+        es_check_counter((EsFileField){state_path, "rounds done", ES_NO_INDEX}, state.n_done));
+    ES_TRY_GOTO(es_ppo_state_check(&state.ppo, state_path));
+    ES_TRY_GOTO(
+        es_proof_env_load(t->env, state_path, bytes + sizeof state, n_bytes - sizeof state));
     ES_TRY_GOTO(es_proof_trainee_load(t->trainee, weights_path));
     *es_ppo_state(t->ppo) = state.ppo;
     t->n_done = state.n_done;

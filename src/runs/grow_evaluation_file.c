@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/range_check.h"
 #include "runs/json_number.h"
 
 // --- writing ---
@@ -86,8 +87,24 @@ EsStatus es_grow_evaluation_save(const EsGrowEvaluation *evaluation, const char 
 
 // --- reading ---
 
+// What an episode can end with. Counts are always known; the others are null where they are not
+// finite.
+static EsStatus read_measure(EsFileField field, EsGrowMeasure m, const json_t *value,
+                             double *number) {
+    int is_count = m == ES_MEASURE_FOSSILS || m == ES_MEASURE_ROLLBACKS;
+    int is_percent = m == ES_MEASURE_TEST_ACCURACY || m == ES_MEASURE_VALIDATION_ACCURACY;
+    if (!json_is_number(value) && !(json_is_null(value) && !is_count)) {
+        return ES_FAIL(INPUT, "%s: %s[%lld] is not a number%s", field.path, field.name,
+                       (long long)field.index, is_count ? "" : " or null");
+    }
+    *number = json_is_number(value) ? json_number_value(value) : NAN;
+    return json_is_null(value)
+               ? ES_STATUS_OK
+               : es_check_real(field, *number, m == ES_MEASURE_REWARD ? -DBL_MAX : 0,
+                               is_count ? INT32_MAX : (is_percent ? 100 : DBL_MAX));
+}
+
 static EsStatus load_outcomes(const json_t *episodes, int64_t n, EsGrowArm *arm, const char *path) {
-    ES_TRY(es_allocate(sizeof *arm->outcomes * (size_t)n, (void **)&arm->outcomes));
     for (int m = 0; m < ES_N_MEASURES; m++) {
         const char *name = es_grow_measure_name((EsGrowMeasure)m);
         const json_t *values = json_object_get(episodes, name);
@@ -95,9 +112,12 @@ static EsStatus load_outcomes(const json_t *episodes, int64_t n, EsGrowArm *arm,
             return ES_FAIL(INPUT, "%s: \"%s\" of policy \"%.100s\" is no list of %lld numbers",
                            path, name, arm->name, (long long)n);
         }
+        if (arm->outcomes == NULL) { // the file is as large as it says
+            ES_TRY(es_allocate(sizeof *arm->outcomes * (size_t)n, (void **)&arm->outcomes));
+        }
         for (int64_t i = 0; i < n; i++) {
-            const json_t *value = json_array_get(values, (size_t)i);
-            arm->outcomes[i].measure[m] = json_is_number(value) ? json_number_value(value) : NAN;
+            ES_TRY(read_measure((EsFileField){path, name, i}, (EsGrowMeasure)m,
+                                json_array_get(values, (size_t)i), &arm->outcomes[i].measure[m]));
         }
     }
     return ES_STATUS_OK;
@@ -112,6 +132,8 @@ static EsStatus load_arms(const json_t *root, EsGrowEvaluation *evaluation, cons
     }
     evaluation->n_episodes = n_episodes;
     evaluation->n_rounds = json_integer_value(json_object_get(root, "rounds"));
+    ES_TRY(es_check_integer((EsFileField){path, "rounds", ES_NO_INDEX}, evaluation->n_rounds, 0,
+                            INT32_MAX));
     evaluation->is_greedy = json_is_true(json_object_get(root, "greedy"));
     for (size_t a = 0; a < n_arms; a++) {
         const json_t *object = json_array_get(arms, a);

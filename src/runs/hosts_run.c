@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/range_check.h"
 #include "base/statistics.h"
 #include "growth/host_data.h"
 #include "network/checkpoint.h"
@@ -298,13 +299,18 @@ static EsStatus save(void *context, EsRunCheckpoint *checkpoint) {
 static EsStatus load(void *context, const EsRunCheckpoint *checkpoint) {
     EsHostsRun *hosts = context;
     char path[ES_RUN_PATH_BYTES];
-    int64_t batches = 0;
+    int64_t batches = 0, round = es_run_checkpoint_round(checkpoint);
     ES_TRY(es_run_input_check(checkpoint, "data_sha256", data_hash(hosts), "the data set"));
     ES_TRY(es_run_checkpoint_int(checkpoint, "batches", &batches));
-    ES_TRY(es_checkpoint_load(es_run_checkpoint_path(checkpoint, "hosts.safetensors", path),
-                              es_host_trainer_graph(hosts->trainer),
-                              es_host_trainer_store(hosts->trainer),
-                              es_host_trainer_optimiser(hosts->trainer), hosts->stream));
+    // every round has trained on as many, and the trainer counts them in 32 bits
+    int64_t expected = ES_MIN(round * (hosts->dataset.train.count / hosts->batch), INT32_MAX);
+    ES_TRY(es_check_integer((EsFileField){es_run_checkpoint_path(checkpoint, "rank0.json", path),
+                                          "batches", ES_NO_INDEX},
+                            batches, expected, expected));
+    ES_TRY(es_checkpoint_load(
+        es_run_checkpoint_path(checkpoint, "hosts.safetensors", path),
+        es_host_trainer_graph(hosts->trainer), es_host_trainer_store(hosts->trainer),
+        es_host_trainer_optimiser(hosts->trainer), hosts->stream, ES_NUMBERS_ANY));
     EsTensor counter = es_host_trainer_step(hosts->trainer);
     int32_t step = (int32_t)batches;
     ES_TRY(es_stream_copy(hosts->stream, counter.data, &step, sizeof step, ES_COPY_TO_DEVICE));

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/range_check.h"
 #include "runs/json_number.h"
 
 // of a path with the place in the file, for messages
@@ -65,87 +66,107 @@ EsStatus es_prove_evaluation_save(const EsProveEvaluation *evaluation, const cha
 
 // --- reading ---
 
-// A number, or null for NaN. `where` is what the INPUT failure names before the key.
-static EsStatus read_number(const json_t *object, const char *key, const char *where,
-                            double *number) {
+// A number from `least` to `most`, or null for NaN. `where` is what the INPUT failure names before
+// the key.
+static EsStatus read_number(const json_t *object, const char *key, const char *where, double least,
+                            double most, double *number) {
     const json_t *value = json_object_get(object, key);
     if (!json_is_number(value) && !json_is_null(value)) {
         return ES_FAIL(INPUT, "%s: \"%s\" is %s, expected a number or null", where, key,
                        value == NULL ? "missing" : "something else");
     }
     *number = json_is_number(value) ? json_number_value(value) : NAN;
+    return json_is_null(value)
+               ? ES_STATUS_OK
+               : es_check_real((EsFileField){where, key, ES_NO_INDEX}, *number, least, most);
+}
+
+static EsStatus read_count(const json_t *object, const char *key, const char *where, int64_t most,
+                           int64_t *count) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value)) {
+        return ES_FAIL(INPUT, "%s: \"%s\" is %s, expected a whole number", where, key,
+                       value == NULL ? "missing" : "something else");
+    }
+    *count = json_integer_value(value);
+    return es_check_integer((EsFileField){where, key, ES_NO_INDEX}, *count, 0, most);
+}
+
+static EsStatus read_count_32(const json_t *object, const char *key, const char *where,
+                              int32_t *count) {
+    int64_t wide = 0;
+    ES_TRY(read_count(object, key, where, INT32_MAX, &wide));
+    *count = (int32_t)wide;
     return ES_STATUS_OK;
 }
 
 static EsStatus read_interval(const json_t *object, const char *key, const char *where,
-                              EsInterval *interval) {
+                              double least, EsInterval *interval) {
     char inside[WHERE_BYTES];
     const json_t *part = json_object_get(object, key);
     snprintf(inside, sizeof inside, "%.4100s: %.50s", where, key);
-    ES_TRY(read_number(part, "mean", inside, &interval->mean));
-    ES_TRY(read_number(part, "low", inside, &interval->low));
-    return read_number(part, "high", inside, &interval->high);
+    ES_TRY(read_number(part, "mean", inside, least, 1, &interval->mean));
+    ES_TRY(read_number(part, "low", inside, least, 1, &interval->low));
+    return read_number(part, "high", inside, least, 1, &interval->high);
 }
 
 static EsStatus read_numbers(const json_t *object, EsProveArmKind kind, const char *where,
                              EsProveArm *arm) {
     static const char *const hits_names[ES_N_HITS] = {"hits_1", "hits_3", "hits_10"};
-    ES_TRY(read_interval(object, "mrr", where, &arm->all.reciprocal));
+    ES_TRY(read_interval(object, "mrr", where, 0, &arm->all.reciprocal));
     for (int i = 0; i < ES_N_HITS; i++) {
-        ES_TRY(read_number(object, hits_names[i], where, &arm->all.hits[i]));
+        ES_TRY(read_number(object, hits_names[i], where, 0, 1, &arm->all.hits[i]));
     }
     if (kind != ES_PROVE_ARM_POLICY) {
-        ES_TRY(read_interval(object, "policy_minus_this", where, &arm->difference));
+        ES_TRY(read_interval(object, "policy_minus_this", where, -1, &arm->difference));
     }
     arm->seconds = es_missing_real();
     int has_seconds = json_object_get(object, "seconds") != NULL; // earlier files have none
-    return has_seconds ? read_number(object, "seconds", where, &arm->seconds) : ES_STATUS_OK;
+    return has_seconds ? read_number(object, "seconds", where, 0, DBL_MAX, &arm->seconds)
+                       : ES_STATUS_OK;
 }
 
 static EsStatus read_arm(const json_t *object, EsProveArmKind kind, const char *path,
                          EsProveArm *arm) {
-    json_int_t n_negatives, n_negatives_proved, n_candidates, n_expanded, n_limited;
     char where[WHERE_BYTES];
-    const char *name;
-    json_error_t error;
+    const char *name = json_string_value(json_object_get(object, "arm"));
     snprintf(where, sizeof where, "%.4100s: arm %d", path, (int)kind + 1);
-    if (json_unpack_ex((json_t *)object, &error, 0, "{s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:I}",
-                       "arm", &name, "queries", &arm->all.n_queries, "proved", &arm->all.n_proved,
-                       "negatives", &n_negatives, "negatives_proved", &n_negatives_proved,
-                       "candidates", &n_candidates, "expanded", &n_expanded, "limited",
-                       &n_limited) != 0) {
-        return ES_FAIL(INPUT, "%s: %s", where, error.text);
+    if (name == NULL) {
+        return ES_FAIL(INPUT, "%s: \"arm\" is missing or no text", where);
     }
     if (strcmp(name, es_prove_arm_name(kind)) != 0) {
         return ES_FAIL(INPUT, "%s is \"%.100s\", not \"%s\"", where, name, es_prove_arm_name(kind));
     }
-    arm->all.n_negatives = n_negatives;
-    arm->all.n_negatives_proved = n_negatives_proved;
-    arm->report.n_candidates = n_candidates;
-    arm->report.n_expanded = n_expanded;
-    arm->report.n_limited = n_limited;
+    EsRankingSummary *all = &arm->all;
+    EsScorerReport *report = &arm->report;
+    ES_TRY(read_count_32(object, "queries", where, &all->n_queries));
+    ES_TRY(read_count_32(object, "proved", where, &all->n_proved));
+    ES_TRY(read_count(object, "negatives", where, ES_COUNTER_MAX, &all->n_negatives));
+    ES_TRY(read_count(object, "negatives_proved", where, ES_COUNTER_MAX, &all->n_negatives_proved));
+    ES_TRY(read_count(object, "candidates", where, ES_COUNTER_MAX, &report->n_candidates));
+    ES_TRY(read_count(object, "expanded", where, ES_COUNTER_MAX, &report->n_expanded));
+    ES_TRY(read_count(object, "limited", where, ES_COUNTER_MAX, &report->n_limited));
     return read_numbers(object, kind, where, arm);
 }
 
 static EsStatus read_evaluation(json_t *root, const char *path, EsProveEvaluation *evaluation) {
-    json_int_t n_rounds, best_round;
     const json_t *arms;
     const char *policy_hash, *last_hash;
     json_error_t error;
-    if (json_unpack_ex(root, &error, 0, "{s:I, s:I, s:s, s:s, s:i, s:i, s:o}", "rounds", &n_rounds,
-                       "best_round", &best_round, "policy_sha256", &policy_hash, "last_sha256",
-                       &last_hash, "corruptions", &evaluation->n_corruptions, "queries",
-                       &evaluation->n_queries, "arms", &arms) != 0) {
+    if (json_unpack_ex(root, &error, 0, "{s:s, s:s, s:o}", "policy_sha256", &policy_hash,
+                       "last_sha256", &last_hash, "arms", &arms) != 0) {
         return ES_FAIL(INPUT, "%s: %s", path, error.text);
     }
+    ES_TRY(read_count(root, "rounds", path, INT32_MAX, &evaluation->n_rounds));
+    ES_TRY(read_count(root, "best_round", path, evaluation->n_rounds, &evaluation->best_round));
+    ES_TRY(read_count_32(root, "corruptions", path, &evaluation->n_corruptions));
+    ES_TRY(read_count_32(root, "queries", path, &evaluation->n_queries));
     if (json_array_size(arms) != ES_N_PROVE_ARMS) {
         return ES_FAIL(INPUT, "%s: %d arms instead of %d", path, (int)json_array_size(arms),
                        (int)ES_N_PROVE_ARMS);
     }
-    evaluation->n_rounds = n_rounds;
-    evaluation->best_round = best_round;
-    if (best_round > 0) {
-        ES_TRY(read_number(root, "validation_mrr", path, &evaluation->best_mrr));
+    if (evaluation->best_round > 0) {
+        ES_TRY(read_number(root, "validation_mrr", path, 0, 1, &evaluation->best_mrr));
     }
     snprintf(evaluation->policy_hash, sizeof evaluation->policy_hash, "%s", policy_hash);
     snprintf(evaluation->last_hash, sizeof evaluation->last_hash, "%s", last_hash);

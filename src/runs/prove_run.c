@@ -1,10 +1,12 @@
 #include "runs/prove_run.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/range_check.h"
 #include "base/sha256.h"
 #include "runs/prove_balance.h"
 #include "runs/prove_evaluation_file.h"
@@ -351,23 +353,33 @@ static EsStatus save(void *context, EsRunCheckpoint *checkpoint) {
 
 static EsStatus load_best(EsProveRun *prove, const EsRunCheckpoint *checkpoint) {
     char path[ES_RUN_PATH_BYTES];
-    EsProofPolicy *best = NULL;
-    ES_TRY(es_proof_policy_load(prove->device, prove->graph,
-                                es_run_checkpoint_path(checkpoint, BEST_FILE, path), &best));
-    es_proof_policy_copy(prove->best, best);
-    es_proof_policy_destroy(best);
-    return ES_STATUS_OK;
+    return es_proof_policy_reload(prove->best, es_run_checkpoint_path(checkpoint, BEST_FILE, path));
+}
+
+// The best validation so far; its mean is NaN when no query had a corruption to be ranked against.
+static EsStatus take_best(EsProveRun *prove, const EsRunCheckpoint *checkpoint) {
+    char path[ES_RUN_PATH_BYTES];
+    es_run_checkpoint_path(checkpoint, "rank0.json", path);
+    ES_TRY(es_run_checkpoint_int(checkpoint, "best_round", &prove->best_round));
+    ES_TRY(es_run_checkpoint_real(checkpoint, "best_mrr", &prove->best_mrr));
+    ES_TRY(es_check_integer((EsFileField){path, "best_round", ES_NO_INDEX}, prove->best_round, 0,
+                            es_run_checkpoint_round(checkpoint)));
+    return isnan(prove->best_mrr)
+               ? ES_STATUS_OK
+               : es_check_real((EsFileField){path, "best_mrr", ES_NO_INDEX}, prove->best_mrr, 0, 1);
 }
 
 static EsStatus load(void *context, const EsRunCheckpoint *checkpoint) {
     EsProveRun *prove = context;
     char weights[ES_RUN_PATH_BYTES], state[ES_RUN_PATH_BYTES];
     ES_TRY(es_run_input_check(checkpoint, "graph_sha256", prove->hash, "the knowledge graph"));
-    ES_TRY(es_run_checkpoint_int(checkpoint, "best_round", &prove->best_round));
-    ES_TRY(es_run_checkpoint_real(checkpoint, "best_mrr", &prove->best_mrr));
+    ES_TRY(take_best(prove, checkpoint));
     ES_TRY(es_proof_training_load(prove->training,
                                   es_run_checkpoint_path(checkpoint, TRAINING_FILE, weights),
                                   es_run_checkpoint_path(checkpoint, STATE_FILE, state)));
+    int64_t round = es_run_checkpoint_round(checkpoint);
+    ES_TRY(es_check_integer((EsFileField){state, "rounds done", ES_NO_INDEX},
+                            es_proof_training_rounds_done(prove->training), round, round));
     return prove->best_round > 0 ? load_best(prove, checkpoint) : ES_STATUS_OK;
 }
 

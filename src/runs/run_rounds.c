@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/range_check.h"
 #include "base/shell_word.h"
 #include "runs/run_internal.h"
 #include "runs/stop_signal.h"
@@ -188,18 +189,23 @@ static EsStatus put_counters(const EsRun *run, EsRunCheckpoint *checkpoint) {
 }
 
 static EsStatus take_counters(EsRun *run) {
-    unsigned char *bytes = (unsigned char *)&run->detector.state;
+    EsAnomalyState state;
+    unsigned char *bytes = (unsigned char *)&state;
     const char *text = NULL;
+    char path[ES_RUN_PATH_BYTES];
+    es_run_checkpoint_path(run->checkpoint, "rank0.json", path);
     ES_TRY(es_run_checkpoint_int(run->checkpoint, "n_episodes", &run->n_episodes));
+    ES_TRY(es_check_counter((EsFileField){path, "n_episodes", ES_NO_INDEX}, run->n_episodes));
     ES_TRY(es_run_checkpoint_text(run->checkpoint, "anomaly_state", &text));
     if (strlen(text) != STATE_DIGITS || strspn(text, "0123456789abcdef") != STATE_DIGITS) {
-        return ES_FAIL(INPUT, "round %lld: anomaly_state is not what this program writes",
-                       (long long)run->n_rounds_done);
+        return ES_FAIL(INPUT, "%s: anomaly_state is not what this program writes", path);
     }
-    for (size_t i = 0; i < sizeof run->detector.state; i++) {
+    for (size_t i = 0; i < sizeof state; i++) {
         char digits[3] = {text[2 * i], text[2 * i + 1], 0};
         bytes[i] = (unsigned char)strtoul(digits, NULL, 16);
     }
+    ES_TRY(es_anomaly_state_check(&state, path));
+    run->detector.state = state;
     return ES_STATUS_OK;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/macros.h"
+#include "base/range_check.h"
 #include "telemetry/anomaly_internal.h"
 
 typedef struct RuleText {
@@ -118,6 +119,30 @@ void es_anomaly_detector_reset(EsAnomalyDetector *detector, const EsAnomalyLimit
     for (int i = 0; i < ES_ANOMALY_MAX_DEVICES; i++) {
         detector->memory_warned_s[i] = es_missing_real();
     }
+}
+
+static EsStatus check_finite(const char *path, const char *name, int64_t index, double value) {
+    return es_check_real((EsFileField){path, name, index}, value, -DBL_MAX, DBL_MAX);
+}
+
+EsStatus es_anomaly_state_check(const EsAnomalyState *state, const char *path) {
+    ES_TRY(check_finite(path, "anomaly_state: gradient_norm_mean", ES_NO_INDEX,
+                        state->gradient_norm_mean));
+    ES_TRY(check_finite(path, "anomaly_state: gradient_health_mean", ES_NO_INDEX,
+                        state->gradient_health_mean));
+    ES_TRY(es_check_counter((EsFileField){path, "anomaly_state: n_gradients", ES_NO_INDEX},
+                            state->n_gradients));
+    for (int i = 0; i < ES_ANOMALY_MAX_HEADS; i++) {
+        ES_TRY(es_check_integer((EsFileField){path, "anomaly_state: n_low_updates", i},
+                                state->n_low_updates[i], 0, INT32_MAX));
+    }
+    for (int i = 0; i < ES_ANOMALY_WINDOW; i++) {
+        ES_TRY(check_finite(path, "anomaly_state: accuracy", i, state->accuracy[i]));
+    }
+    ES_TRY(es_check_counter((EsFileField){path, "anomaly_state: n_accuracies", ES_NO_INDEX},
+                            state->n_accuracies));
+    return check_finite(path, "anomaly_state: rolling_accuracy", ES_NO_INDEX,
+                        state->rolling_accuracy);
 }
 
 // --- rounds ---

@@ -104,6 +104,9 @@ typedef struct EsAnomalyDetector {
     double memory_warned_s[ES_ANOMALY_MAX_DEVICES]; // clock of the last warning, missing = none
 } EsAnomalyDetector;
 
+// A state that was read from the file `path`: INPUT names the number that no report can have left.
+EsStatus es_anomaly_state_check(const EsAnomalyState *state, const char *path);
+
 // Start with nothing remembered. `limits` NULL: the defaults. At most ES_ANOMALY_MAX_HEADS heads;
 // they stay borrowed while the detector is used.
 void es_anomaly_detector_reset(EsAnomalyDetector *detector, const EsAnomalyLimits *limits,

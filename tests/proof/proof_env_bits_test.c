@@ -174,7 +174,7 @@ TEST(a_saved_environment_goes_on_with_the_same_bits) {
         size_t bytes = es_proof_env_saved_bytes(env);
         unsigned char *saved = malloc(bytes), *again = malloc(bytes);
         es_proof_env_save(env, saved);
-        REQUIRE_OK(es_proof_env_load(other, saved, bytes));
+        REQUIRE_OK(es_proof_env_load(other, "saved", saved, bytes));
         es_proof_env_save(other, again);
         EXPECT(memcmp(saved, again, bytes) == 0);
         for (int step = 0; step < 50; step++) {
@@ -188,15 +188,15 @@ TEST(a_saved_environment_goes_on_with_the_same_bits) {
         EXPECT(memcmp(&a, &b, sizeof a) == 0);
         // what does not fit is refused and changes nothing
         es_proof_env_save(env, again);
-        EXPECT_STATUS(es_proof_env_load(env, saved, bytes - 1), INPUT);
+        EXPECT_STATUS(es_proof_env_load(env, "saved", saved, bytes - 1), INPUT);
         saved[bytes - 1] ^= 1;
-        EXPECT_STATUS(es_proof_env_load(env, saved, bytes), INPUT);
+        EXPECT_STATUS(es_proof_env_load(env, "saved", saved, bytes), INPUT);
         EXPECT_CONTAINS(es_status_detail(), "damaged");
         es_proof_env_destroy(other);
         settings.seed++;
         REQUIRE_OK(es_proof_env_create(graph, &settings, NULL, &other));
         saved[bytes - 1] ^= 1;
-        EXPECT_STATUS(es_proof_env_load(other, saved, bytes), INPUT);
+        EXPECT_STATUS(es_proof_env_load(other, "saved", saved, bytes), INPUT);
         EXPECT_CONTAINS(es_status_detail(), "other settings");
         es_proof_env_save(env, saved);
         EXPECT(memcmp(saved, again, bytes) == 0);

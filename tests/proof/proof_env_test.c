@@ -263,7 +263,7 @@ TEST(unary_states_are_passed_over) {
     // loading passes nothing over that was not passed over when it was saved
     unsigned char *saved = malloc(es_proof_env_saved_bytes(env));
     es_proof_env_save(env, saved);
-    REQUIRE_OK(es_proof_env_load(env, saved, es_proof_env_saved_bytes(env)));
+    REQUIRE_OK(es_proof_env_load(env, "saved", saved, es_proof_env_saved_bytes(env)));
     EXPECT(equals_text(graph, choices_of(env).states[0].atoms[0], "p20(a,b)"));
     free(saved);
     REQUIRE_OK(es_proof_env_step(env, (int32_t[]){0}));
