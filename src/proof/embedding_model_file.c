@@ -108,9 +108,11 @@ static EsStatus read_model(const EsSafetensors *file, const char *path,
                        path, (long long)width, (long long)relations.dim[1],
                        2 * ES_EMBEDDING_DIMENSION_STEP, 2 * ES_EMBEDDING_MAX_DIMENSIONS);
     }
-    char dimensions[24];
-    snprintf(dimensions, sizeof dimensions, "%lld", (long long)width / 2);
-    ES_TRY(check_entry(file, path, "dimensions", dimensions));
+    if (es_safetensors_metadata(file, "dimensions") != NULL) {
+        char dimensions[24];
+        snprintf(dimensions, sizeof dimensions, "%lld", (long long)width / 2);
+        ES_TRY(check_entry(file, path, "dimensions", dimensions));
+    }
     ES_TRY(es_embedding_model_create(graph, (int32_t)(width / 2), model));
     ES_TRY(copy_finite(path, CONSTANTS, &constants, (*model)->constants));
     ES_TRY(copy_finite(path, RELATIONS, &relations, (*model)->relations));

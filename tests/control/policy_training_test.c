@@ -349,7 +349,7 @@ TEST(files_that_are_refused) {
     const unsigned char ones[8] = {255, 255, 255, 255, 255, 255, 255, 255};
     copy_file(path, bad, -1, size - 8, ones, sizeof ones);
     EXPECT_STATUS(es_policy_load_training(t.policy, bad), INPUT);
-    EXPECT_CONTAINS(es_status_detail(), "\"policy.");
+    EXPECT_CONTAINS(es_status_detail(), ": policy.");
     // any other file of tensors
     const float zero = 0;
     const int64_t one = 1;

@@ -221,9 +221,10 @@ TEST(hostile_files_are_refused) {
         {"esper-embedding", "1", "complex", "constants", ES_DTYPE_F32, 4, 20, 20, 0, "rows of 20"},
         {"esper-embedding", "1", "complex", "constants", ES_DTYPE_F32, 4, 0, 0, 0, "rows of 0"},
         {"esper-embedding", "1", "complex", "constants", ES_DTYPE_F32, 4, W, 2 * W, 0, "32"},
-        {"esper-embedding", "1", "complex", "constants", ES_DTYPE_F32, 4, W, W, NAN, "number 7"},
+        {"esper-embedding", "1", "complex", "constants", ES_DTYPE_F32, 4, W, W, NAN,
+         "constants[7] is nan"},
         {"esper-embedding", "1", "complex", "constants", ES_DTYPE_F32, 4, W, W, -INFINITY,
-         "not finite"},
+         "constants[7] is -inf, must be finite"},
     };
     const char *path = temp_path("model.safetensors");
     char hash[ES_SHA256_TEXT_BYTES];
