@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/range_check.h"
 #include "control/policy_facts.h"
 #include "growth/growth_names.h"
 
@@ -167,6 +168,8 @@ static EsStatus read_network(const EsSafetensors *file, const char *path, EsPoli
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(read_object(file, path, es_facts_of_network.name, &object));
     ES_TRY_GOTO(read_fields(path, &es_facts_of_network, object, 0, spec));
+    ES_TRY_GOTO(es_check_integer((EsFileField){path, "network: aux_stops", ES_NO_INDEX},
+                                 spec->aux_stops, 0, 1));
     if (es_policy_spec_check(spec) != ES_STATUS_OK) {
         status = ES_FAIL(INPUT, "%s: %s", path, es_status_detail());
     }
