@@ -2,8 +2,8 @@
 // nothing.
 #include "network_case.h"
 
+#include "mutate.h"
 #include "network/checkpoint.h"
-#include "temp_folder.h"
 
 #define MAX_VALUES 20000
 
@@ -102,5 +102,65 @@ TEST(misfit_changes_nothing) {
     EXPECT_STATUS(es_checkpoint_load(checkpoint_path(), run.graph, run.store, NULL, run.stream,
                                      ES_NUMBERS_ANY),
                   IO);
+    network_end(&run);
+}
+
+// --- crafted numbers ---
+
+static EsStatus load_crafted(NetworkRun *run, EsNumbers numbers) {
+    return es_checkpoint_load(temp_path("crafted"), run->graph, run->store, run->optimiser,
+                              run->stream, numbers);
+}
+
+TEST(numbers_that_cannot_be_are_refused) {
+    static float before[MAX_VALUES], after[MAX_VALUES];
+    static const char *const tensors[] = {"block0.conv.weight", "moment1.head.bias",
+                                          "moment2.head.weight", "block1.norm.running_mean"};
+    static const float wrong[] = {NAN, INFINITY, -INFINITY};
+    static const int32_t steps[] = {INT32_MIN, -1, ES_OPTIMISER_STEPS_MAX + 1, INT32_MAX};
+    float losses[4];
+    char named[64];
+    NetworkRun run = network_begin(&network_shapes[0], "cpu", 1, 0, ES_COMPILE_DEFAULT);
+    network_use_adam(&run);
+    network_step(&run, losses);
+    REQUIRE_OK(es_checkpoint_save(checkpoint_path(), run.graph, run.store, run.optimiser,
+                                  run.stream, NULL, 0));
+    record(&run, before);
+    for (size_t v = 0; v < ES_COUNT_OF(wrong); v++) {
+        for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
+            craft_number(checkpoint_path(), temp_path("crafted"), tensors[i], 1, &wrong[v], 4);
+            EXPECT_STATUS(load_crafted(&run, ES_NUMBERS_FINITE), INPUT);
+            snprintf(named, sizeof named, "%s[1] is ", tensors[i]);
+            EXPECT_CONTAINS(es_status_detail(), named);
+        }
+    }
+    craft_number(checkpoint_path(), temp_path("crafted"), tensors[2], 0, &(float){-1}, 4);
+    EXPECT_STATUS(load_crafted(&run, ES_NUMBERS_FINITE), INPUT);
+    // a count of steps has its range whatever the numbers may be
+    for (size_t v = 0; v < ES_COUNT_OF(steps); v++) {
+        craft_number(checkpoint_path(), temp_path("crafted"), "n_steps", 1, &steps[v], 4);
+        EXPECT_STATUS(load_crafted(&run, ES_NUMBERS_ANY), INPUT);
+        EXPECT_CONTAINS(es_status_detail(), "n_steps[1] is ");
+    }
+    record(&run, after);
+    EXPECT(memcmp(before, after, sizeof before) == 0);
+    network_end(&run);
+}
+
+// One of many networks that diverged comes back as it was, bit for bit.
+TEST(diverged_numbers_come_back) {
+    NetworkRun run = network_begin(&network_shapes[0], "cpu", 1, 0, ES_COMPILE_DEFAULT);
+    const uint32_t odd_nan = 0xffc01234;
+    REQUIRE_OK(es_checkpoint_save(checkpoint_path(), run.graph, run.store, run.optimiser,
+                                  run.stream, NULL, 0));
+    craft_number(checkpoint_path(), temp_path("crafted"), "head.bias", 1, &odd_nan, 4);
+    REQUIRE_OK(load_crafted(&run, ES_NUMBERS_ANY));
+    REQUIRE_OK(es_checkpoint_save(checkpoint_path(), run.graph, run.store, run.optimiser,
+                                  run.stream, NULL, 0));
+    FileBytes crafted = read_bytes(temp_path("crafted")), again = read_bytes(checkpoint_path());
+    EXPECT_EQ(crafted.count, again.count);
+    EXPECT(memcmp(crafted.bytes, again.bytes, crafted.count) == 0);
+    es_release(crafted.bytes);
+    es_release(again.bytes);
     network_end(&run);
 }

@@ -4,9 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/random_rules.h"
+#include "mutate.h"
 #include "runs/grow_evaluation_file.h"
-#include "temp_folder.h"
 
 enum { EPISODES = 20 };
 
@@ -144,4 +143,78 @@ TEST(files_that_are_none_are_refused) {
     EsGrowEvaluation *loaded = NULL;
     unlink(path);
     EXPECT_STATUS(es_grow_evaluation_load(path, &loaded), INPUT);
+}
+
+// --- crafted files ---
+
+// The comparison with one number of its second policy replaced; takes over `value`.
+static EsStatus load_changed(const char *measure, json_t *value) {
+    const char *path = temp_path("evaluation.json");
+    EsGrowEvaluation *evaluation = create_case(), *loaded = NULL;
+    json_t *root = es_grow_evaluation_json(evaluation);
+    const json_t *arm = json_array_get(json_object_get(root, "arms"), 1);
+    json_t *values = json_object_get(json_object_get(arm, "episodes"), measure);
+    EXPECT_EQ(measure != NULL ? json_array_set_new(values, 3, value)
+                              : json_object_set_new(root, "rounds", value),
+              0);
+    EXPECT_EQ(json_dump_file(root, path, 0), 0);
+    EsStatus status = es_grow_evaluation_load(path, &loaded);
+    es_grow_evaluation_destroy(loaded);
+    es_grow_evaluation_destroy(evaluation);
+    json_decref(root);
+    return status;
+}
+
+TEST(numbers_out_of_range_are_refused) {
+    static const struct {
+        const char *measure;
+        double least, most;
+        int may_lack;
+    } fields[] = {{"test_accuracy", 0, 100, 1}, {"validation_accuracy", 0, 100, 1},
+                  {"reward", -1e308, 1e308, 1}, {"parameter_ratio", 0, 1e308, 1},
+                  {"fossils", 0, INT32_MAX, 0}, {"rollbacks", 0, INT32_MAX, 0}};
+    static const double numbers[] = {-1e300, -1, 0, 101, 2147483648.0, 1e300};
+    char named[40];
+    for (size_t i = 0; i < ES_COUNT_OF(fields); i++) {
+        snprintf(named, sizeof named, "%s[3] is", fields[i].measure);
+        for (size_t v = 0; v < ES_COUNT_OF(numbers); v++) {
+            int is_good = numbers[v] >= fields[i].least && numbers[v] <= fields[i].most;
+            EsStatus status = load_changed(fields[i].measure, json_real(numbers[v]));
+            EXPECT_EQ(status, is_good ? ES_STATUS_OK : ES_STATUS_INPUT);
+            EXPECT(is_good || strstr(es_status_detail(), named) != NULL);
+        }
+        EXPECT_STATUS(load_changed(fields[i].measure, json_string("1")), INPUT);
+        EXPECT_CONTAINS(es_status_detail(), named);
+        EXPECT_EQ(load_changed(fields[i].measure, json_null()),
+                  fields[i].may_lack ? ES_STATUS_OK : ES_STATUS_INPUT);
+    }
+    EXPECT_STATUS(load_changed(NULL, json_integer(-1)), INPUT);
+    EXPECT_STATUS(load_changed(NULL, json_integer(INT64_MAX)), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "evaluation.json: rounds is 9223372036854775807");
+}
+
+TEST(changed_texts_are_refused_or_read) {
+    EsGrowEvaluation *evaluation = create_case();
+    const char *path = temp_path("evaluation.json");
+    REQUIRE_OK(es_grow_evaluation_compare(evaluation, 42));
+    REQUIRE_OK(es_grow_evaluation_save(evaluation, path));
+    FileBytes file = read_bytes(path);
+    unsigned char *crafted = malloc(file.count);
+    Mutator mutator = {.seed = 91};
+    int n_all = mutation_count(300), n_refused = 0;
+    for (int i = 0; i < n_all; i++) {
+        EsGrowEvaluation *loaded = NULL;
+        memcpy(crafted, file.bytes, file.count);
+        mutate_text(&mutator, crafted, 0, file.count);
+        write_bytes(path, crafted, file.count);
+        EsStatus status = es_grow_evaluation_load(path, &loaded);
+        EXPECT(status == ES_STATUS_OK || status == ES_STATUS_INPUT);
+        n_refused += status != ES_STATUS_OK;
+        es_grow_evaluation_destroy(loaded);
+    }
+    printf("  %d of %d refused\n", n_refused, n_all);
+    EXPECT(n_refused > n_all / 4 && n_refused < n_all);
+    free(crafted);
+    es_release(file.bytes);
+    es_grow_evaluation_destroy(evaluation);
 }

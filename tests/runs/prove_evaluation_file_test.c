@@ -4,7 +4,8 @@
 
 #include <math.h>
 
-#include "temp_folder.h"
+#include "base/range_check.h"
+#include "mutate.h"
 
 static EsProveEvaluation make_case(void) {
     EsProveEvaluation made = {.n_rounds = 12,
@@ -189,4 +190,67 @@ TEST(a_file_without_times_has_none) {
     EXPECT(loaded.arms[1].seconds > 0);
     REQUIRE_OK(load_changed(0, NULL, "hits_1", json_null(), &loaded));
     EXPECT(isnan(loaded.arms[0].all.hits[0]));
+}
+
+// --- crafted files ---
+
+TEST(numbers_out_of_range_are_refused) {
+    EsProveEvaluation loaded;
+    static const struct {
+        int arm;
+        const char *part, *key;
+        int64_t most; // of a count; 0: a share
+    } fields[] = {{-1, NULL, "rounds", INT32_MAX},
+                  {-1, NULL, "best_round", 12},
+                  {-1, NULL, "corruptions", INT32_MAX},
+                  {-1, NULL, "queries", INT32_MAX},
+                  {-1, NULL, "validation_mrr", 0},
+                  {0, NULL, "queries", INT32_MAX},
+                  {1, NULL, "proved", INT32_MAX},
+                  {2, NULL, "negatives", ES_COUNTER_MAX},
+                  {3, NULL, "negatives_proved", ES_COUNTER_MAX},
+                  {0, NULL, "candidates", ES_COUNTER_MAX},
+                  {1, NULL, "expanded", ES_COUNTER_MAX},
+                  {2, NULL, "limited", ES_COUNTER_MAX},
+                  {0, NULL, "hits_1", 0},
+                  {3, NULL, "hits_10", 0},
+                  {1, "mrr", "high", 0},
+                  {2, "policy_minus_this", "low", 0}};
+    for (size_t i = 0; i < ES_COUNT_OF(fields); i++) {
+        int64_t most = fields[i].most;
+        json_t *const wrong[] = {json_integer(INT64_MIN), json_integer(-2), json_integer(most + 2),
+                                 json_integer(INT64_MAX), json_real(1e300), json_string("1")};
+        for (size_t v = 0; v < ES_COUNT_OF(wrong); v++) {
+            EXPECT_STATUS(
+                load_changed(fields[i].arm, fields[i].part, fields[i].key, wrong[v], &loaded),
+                INPUT);
+            EXPECT_CONTAINS(es_status_detail(), "evaluation.json: ");
+            EXPECT_CONTAINS(es_status_detail(), fields[i].key);
+        }
+    }
+    EXPECT_STATUS(load_changed(3, NULL, "seconds", json_integer(-1), &loaded), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "seconds is -1, must be finite and not negative");
+}
+
+TEST(changed_texts_are_refused_or_read) {
+    const EsProveEvaluation was = make_case();
+    const char *path = temp_path("evaluation.json");
+    REQUIRE_OK(es_prove_evaluation_save(&was, path));
+    FileBytes file = read_bytes(path);
+    unsigned char *crafted = malloc(file.count);
+    Mutator mutator = {.seed = 81};
+    int n_all = mutation_count(300), n_refused = 0;
+    for (int i = 0; i < n_all; i++) {
+        EsProveEvaluation loaded;
+        memcpy(crafted, file.bytes, file.count);
+        mutate_text(&mutator, crafted, 0, file.count);
+        write_bytes(path, crafted, file.count);
+        EsStatus status = es_prove_evaluation_load(path, &loaded);
+        EXPECT(status == ES_STATUS_OK || status == ES_STATUS_INPUT);
+        n_refused += status != ES_STATUS_OK;
+    }
+    printf("  %d of %d refused\n", n_refused, n_all);
+    EXPECT(n_refused > n_all / 4 && n_refused < n_all);
+    free(crafted);
+    es_release(file.bytes);
 }

@@ -1,5 +1,6 @@
 // The rules over rounds, hosts, seeds and memory: each just below, at and above its limit; what is
 // remembered; missing against NaN.
+#include "base/range_check.h"
 #include "telemetry/anomaly_rules.h"
 
 #include "anomaly_case.h"
@@ -248,4 +249,30 @@ TEST(memory_that_is_not_known_is_silent) {
     es_anomaly_check_memory(&detector, &health, 0, &found);
     EXPECT_EQ(found.n_rows, 0);
     es_anomaly_list_destroy(&found);
+}
+
+// --- states from files ---
+
+// A number of accuracies below 0 would be an index before the ring.
+TEST(a_state_that_no_report_left_is_refused) {
+    static const int64_t wrong[] = {INT64_MIN, -11, -1, ES_COUNTER_MAX + 1, INT64_MAX};
+    EsAnomalyState good = {.n_accuracies = 3, .accuracy = {50, 60, 70}, .rolling_accuracy = 60},
+                   bad;
+    EXPECT_STATUS(es_anomaly_state_check(&good, "rank0.json"), OK);
+    for (size_t v = 0; v < sizeof wrong / sizeof *wrong; v++) {
+        bad = good;
+        bad.n_accuracies = wrong[v];
+        EXPECT_STATUS(es_anomaly_state_check(&bad, "rank0.json"), INPUT);
+        EXPECT_CONTAINS(es_status_detail(), "rank0.json: anomaly_state: n_accuracies is ");
+        bad = good;
+        bad.n_gradients = wrong[v];
+        EXPECT_STATUS(es_anomaly_state_check(&bad, "rank0.json"), INPUT);
+    }
+    bad = good;
+    bad.n_low_updates[ES_ANOMALY_MAX_HEADS - 1] = -1;
+    EXPECT_STATUS(es_anomaly_state_check(&bad, "rank0.json"), INPUT);
+    bad = good;
+    bad.accuracy[ES_ANOMALY_WINDOW - 1] = NAN;
+    EXPECT_STATUS(es_anomaly_state_check(&bad, "rank0.json"), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "accuracy[9] is nan, must be finite");
 }

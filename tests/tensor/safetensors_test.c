@@ -7,8 +7,7 @@
 #include <sys/resource.h>
 
 #include "base/file.h"
-#include "base/random_rules.h"
-#include "temp_folder.h"
+#include "mutate.h"
 
 static const char *target_path(void) { return temp_path("target"); }
 
@@ -165,6 +164,78 @@ TEST(missing_file) {
     EXPECT_STATUS(es_safetensors_open("/tmp/es_no_such_file", &file), IO);
     EXPECT(file == NULL);
     EXPECT_STATUS(es_safetensors_open("/tmp", &file), INPUT);
+}
+
+// --- the hash of the tensors ---
+
+static const EsMetadata hashed_metadata[] = {{"format", "pt"}, {ES_TENSORS_HASH, NULL}};
+
+// As a Python script computes it from its description in docs/file-formats.md.
+TEST(the_hash_is_the_documented_one) {
+    float b[] = {1, 2}, s = 0.5f;
+    int64_t a = -3;
+    EsNamedTensor tensors[] = {name_tensor("b", b, ES_DTYPE_F32, 1, (int64_t[]){2}),
+                               name_tensor("a.x", &a, ES_DTYPE_I64, 2, (int64_t[]){1, 1}),
+                               name_tensor("s", &s, ES_DTYPE_F32, 0, NULL)};
+    const char *expected = "7554d3476c06d1929c0c91ea6b417526c556cbb2b9247d11a2ceeb89d4801a14";
+    for (int turn = 0; turn < 3; turn++) {
+        EsNamedTensor first = tensors[0];
+        EsSafetensors *file = NULL;
+        REQUIRE_OK(es_safetensors_save(target_path(), tensors, 3, hashed_metadata, 2));
+        REQUIRE_OK(es_safetensors_open(target_path(), &file));
+        EXPECT_TEXT(es_safetensors_metadata(file, ES_TENSORS_HASH), expected);
+        EXPECT_TEXT(es_safetensors_metadata(file, "format"), "pt");
+        es_safetensors_close(file);
+        // another order changes nothing
+        tensors[0] = tensors[1], tensors[1] = tensors[2], tensors[2] = first;
+    }
+}
+
+TEST(tensors_that_do_not_fit_their_hash_are_refused) {
+    EsNamedTensor tensors[16];
+    EsSafetensors *file = NULL;
+    int n_tensors = make_samples(tensors);
+    REQUIRE_OK(es_safetensors_save(target_path(), tensors, n_tensors, hashed_metadata, 2));
+    FileBytes bytes = read_bytes(target_path());
+    const char *changed = temp_path("changed");
+    for (size_t i = 8 + (size_t)header_bytes(&bytes); i < bytes.count; i++) {
+        bytes.bytes[i] ^= 4;
+        write_bytes(changed, bytes.bytes, bytes.count);
+        EXPECT_STATUS(es_safetensors_open(changed, &file), INPUT);
+        EXPECT_CONTAINS(es_status_detail(), "tensors_sha256");
+        EXPECT_CONTAINS(es_status_detail(), changed);
+        bytes.bytes[i] ^= 4;
+    }
+    // a tensor of another name or dtype is another one
+    static const struct {
+        const char *from, *to;
+    } texts[] = {{"a.weight", "a.heigth"}, {"\"F32\"", "\"I32\""}, {"[2,3]", "[3,2]"}};
+    for (size_t t = 0; t < ES_COUNT_OF(texts); t++) {
+        FileBytes other = read_bytes(target_path());
+        unsigned char *place =
+            memmem(other.bytes, other.count, texts[t].from, strlen(texts[t].from));
+        EXPECT(place != NULL);
+        memcpy(place, texts[t].to, strlen(texts[t].to));
+        write_bytes(changed, other.bytes, other.count);
+        EXPECT_STATUS(es_safetensors_open(changed, &file), INPUT);
+        EXPECT_CONTAINS(es_status_detail(), "tensors_sha256");
+        EXPECT(refit_safetensors(other.bytes, other.count));
+        write_bytes(changed, other.bytes, other.count);
+        REQUIRE_OK(es_safetensors_open(changed, &file));
+        es_safetensors_close(file);
+        es_release(other.bytes);
+    }
+    // no hash of ours
+    static const char *const hashes[] = {"", "x", "ABCDEF", "\x1b[2J"};
+    for (size_t i = 0; i < ES_COUNT_OF(hashes); i++) {
+        craft_metadata(target_path(), changed, ES_TENSORS_HASH, hashes[i]);
+        EXPECT_STATUS(es_safetensors_open(changed, &file), INPUT);
+        EXPECT(strchr(es_status_detail(), '\x1b') == NULL);
+    }
+    craft_metadata(target_path(), changed, ES_TENSORS_HASH, NULL);
+    REQUIRE_OK(es_safetensors_open(changed, &file));
+    es_safetensors_close(file);
+    es_release(bytes.bytes);
 }
 
 // --- files that lie ---
@@ -333,10 +404,11 @@ static void overwrite(const MemoryFile *file, const unsigned char *bytes, size_t
     }
 }
 
-TEST(mutated_files_never_crash) {
+// With a hash, it is refitted.
+static void expect_no_crash(const EsMetadata *metadata, int n_metadata) {
     EsNamedTensor tensors[16];
     int n_tensors = make_samples(tensors);
-    REQUIRE_OK(es_safetensors_save(target_path(), tensors, n_tensors, sample_metadata, 3));
+    REQUIRE_OK(es_safetensors_save(target_path(), tensors, n_tensors, metadata, n_metadata));
     unsigned char *bytes = NULL;
     size_t n_bytes = 0;
     REQUIRE_OK(es_file_read_all(target_path(), 4096, (void **)&bytes, &n_bytes));
@@ -346,6 +418,7 @@ TEST(mutated_files_never_crash) {
     unsigned sum = 0;
     for (uint32_t round = 0; round < 20000; round++) {
         size_t mutated_bytes = mutate(bytes, n_bytes, round, mutated);
+        refit_safetensors(mutated, mutated_bytes);
         overwrite(&memory, mutated, mutated_bytes);
         EsSafetensors *file = NULL;
         EsStatus status = es_safetensors_open(memory.path, &file);
@@ -368,4 +441,9 @@ TEST(mutated_files_never_crash) {
     EXPECT(n_refused > 10000);
     es_release(bytes);
     close(memory.descriptor);
+}
+
+TEST(mutated_files_never_crash) {
+    expect_no_crash(sample_metadata, 3);
+    expect_no_crash(hashed_metadata, 2);
 }
