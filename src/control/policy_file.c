@@ -118,10 +118,36 @@ static EsStatus open_file(const char *path, EsSafetensors **file) {
                          es_status_detail());
 }
 
+// A tensor of the file with exactly this type and shape.
+static EsStatus find(const EsSafetensors *file, const char *path, const char *name,
+                     const EsTensor *wanted, EsTensor *view) {
+    ES_TRY(es_safetensors_find(file, name, view));
+    if (view->dtype != wanted->dtype || view->rank != wanted->rank ||
+        !es_tensor_same_shape(view, wanted)) {
+        char found[96], expected[96];
+        return ES_FAIL(INPUT, "%s: \"%s\" is %s, this policy needs %s", path, name,
+                       es_tensor_describe(view, found, sizeof found),
+                       es_tensor_describe(wanted, expected, sizeof expected));
+    }
+    return ES_STATUS_OK;
+}
+
+// Networks are built from the metadata, so that these may not ask for more than the file holds.
+static EsStatus check_sizes(const EsSafetensors *file, const char *path, const EsPolicySpec *spec) {
+    const int64_t n_features = spec->n_features, recurrent[] = {4 * spec->n_hidden, spec->n_hidden};
+    EsTensor view, bias = es_tensor_view(NULL, ES_DTYPE_F32, NULL, 1, &n_features);
+    EsTensor weight = es_tensor_view(NULL, ES_DTYPE_F32, NULL, 2, recurrent);
+    ES_TRY(find(file, path, "feature.bias", &bias, &view));
+    return find(file, path, "lstm.weight_hh", &weight, &view);
+}
+
 EsStatus es_policy_file_facts(const char *path, EsPolicyFacts *facts) {
     EsSafetensors *file = NULL;
     ES_TRY(open_file(path, &file));
     EsStatus status = es_policy_metadata_read(file, path, facts);
+    if (status == ES_STATUS_OK) {
+        status = check_sizes(file, path, &facts->spec);
+    }
     es_safetensors_close(file);
     return status;
 }
@@ -139,20 +165,6 @@ static EsStatus check_network(const EsPolicyFacts *facts, const EsPolicySpec *sp
     if (features->n_features != es_observation_size(spec->n_slots)) {
         return ES_FAIL(ARGUMENT, "the normaliser is for %d features, the policy in %s observes %d",
                        features->n_features, path, es_observation_size(spec->n_slots));
-    }
-    return ES_STATUS_OK;
-}
-
-// A tensor of the file with exactly this type and shape.
-static EsStatus find(const EsSafetensors *file, const char *path, const char *name,
-                     const EsTensor *wanted, EsTensor *view) {
-    ES_TRY(es_safetensors_find(file, name, view));
-    if (view->dtype != wanted->dtype || view->rank != wanted->rank ||
-        !es_tensor_same_shape(view, wanted)) {
-        char found[96], expected[96];
-        return ES_FAIL(INPUT, "%s: \"%s\" is %s, this policy needs %s", path, name,
-                       es_tensor_describe(view, found, sizeof found),
-                       es_tensor_describe(wanted, expected, sizeof expected));
     }
     return ES_STATUS_OK;
 }

@@ -125,7 +125,23 @@ static EsStatus check_graph(const EsSafetensors *file, const char *path,
     return ES_STATUS_OK;
 }
 
-static EsStatus read_notes(const char *path, const EsKnowledgeGraph *graph,
+// Policies are built from the metadata, so that these may not ask for more than the file holds.
+static EsStatus check_sizes(const EsSafetensors *file, const char *path,
+                            const EsProofPolicySettings *settings) {
+    const int64_t dims[] = {1, settings->hidden, 2 * (int64_t)settings->embed};
+    EsTensor view, wanted = es_tensor_view(NULL, ES_DTYPE_F32, NULL, 3, dims);
+    ES_TRY(es_safetensors_find(file, "body0.weight", &view));
+    if (!es_tensor_same_shape(&view, &wanted)) {
+        char found[96];
+        return ES_FAIL(
+            INPUT, "%s: \"body0.weight\" is %s; hidden %d and embed %d are not its sizes", path,
+            es_tensor_describe(&view, found, sizeof found), settings->hidden, settings->embed);
+    }
+    return ES_STATUS_OK;
+}
+
+// Files of checkpoints have a hash elsewhere: `is_alone` says that this one has not.
+static EsStatus read_notes(const char *path, const EsKnowledgeGraph *graph, int is_alone,
                            EsProofPolicySettings *settings) {
     EsSafetensors *file = NULL;
     EsStatus status = ES_STATUS_OK;
@@ -133,7 +149,10 @@ static EsStatus read_notes(const char *path, const EsKnowledgeGraph *graph,
     ES_TRY_GOTO(check_format(file, path));
     ES_TRY_GOTO(check_graph(file, path, graph));
     ES_TRY_GOTO(read_settings(file, path, settings));
-    es_safetensors_note_hash(file);
+    ES_TRY_GOTO(check_sizes(file, path, settings));
+    if (is_alone) {
+        es_safetensors_note_hash(file);
+    }
 done:
     es_safetensors_close(file);
     return status;
@@ -152,7 +171,7 @@ int es_proof_policy_is_foreign(const char *path, const EsKnowledgeGraph *graph) 
 
 EsStatus es_proof_policy_check_notes(const EsProofPolicy *policy, const char *path) {
     EsProofPolicySettings settings = {0};
-    ES_TRY(read_notes(path, policy->graph, &settings));
+    ES_TRY(read_notes(path, policy->graph, 0, &settings));
 #define X(type, name, start, lowest, highest, help)                                                \
     if (settings.name != policy->settings.name) {                                                  \
         return ES_FAIL(INPUT, "%s: %s is %g in the file and %g in the policy", path, #name,        \
@@ -172,7 +191,7 @@ EsStatus es_proof_policy_load(EsDevice *device, const EsKnowledgeGraph *graph, c
     *policy_out = NULL;
     EsProofPolicySettings settings = {0};
     EsProofPolicy *policy = NULL;
-    ES_TRY(read_notes(path, graph, &settings));
+    ES_TRY(read_notes(path, graph, 1, &settings));
     ES_TRY(es_proof_policy_create(device, graph, &settings, 0, &policy));
     EsStatus status = es_checkpoint_load(path, policy->layout, policy->store, NULL, policy->stream,
                                          ES_NUMBERS_FINITE);

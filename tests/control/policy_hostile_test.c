@@ -127,6 +127,11 @@ TEST(members_of_the_metadata_are_checked) {
         craft_metadata(test->policy_path, test->crafted, top[i % 2], numbers[i / 2]);
         expect_refused(test, top[i % 2]);
     }
+    // sizes that the file has not are noticed before a network of such sizes is built
+    craft_member(test, "network", "n_hidden", "4096");
+    expect_refused(test, "\"lstm.weight_hh\" is F32 [");
+    craft_member(test, "network", "n_features", "4096");
+    expect_refused(test, "this policy needs F32 [4096]");
     craft_metadata(test->policy_path, test->crafted, "floors", "{\"slot\": 0}");
     expect_refused(test, "floor of head");
     json_decref(header);

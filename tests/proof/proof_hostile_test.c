@@ -331,6 +331,11 @@ TEST(crafted_policies_are_refused) {
         EXPECT_EQ(status, is_real ? ES_STATUS_OK : ES_STATUS_INPUT);
         es_proof_policy_destroy(loaded);
     }
+    // sizes that the file has not are noticed before a policy of such sizes is built
+    craft_metadata(good, bad, "hidden", "4096");
+    expect_policy_refused(&test, bad, "hidden 4096 and embed 8 are not its sizes");
+    craft_metadata(good, bad, "embed", "4096");
+    expect_policy_refused(&test, bad, "hidden 8 and embed 4096 are not its sizes");
     craft_number(good, bad, "value1.weight", 3, &(float){NAN}, 4);
     expect_policy_refused(&test, bad, "value1.weight[3] is nan, must be finite");
     craft_number(good, bad, "predicates.weight", 9, &(float){INFINITY}, 4);
