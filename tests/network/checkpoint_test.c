@@ -164,3 +164,27 @@ TEST(diverged_numbers_come_back) {
     es_release(again.bytes);
     network_end(&run);
 }
+
+TEST(changed_files_are_refused_or_trained) {
+    static float losses[4];
+    NetworkRun run = network_begin(&network_shapes[0], "cpu", 1, 0, ES_COMPILE_DEFAULT);
+    network_use_adam(&run);
+    REQUIRE_OK(es_checkpoint_save(checkpoint_path(), run.graph, run.store, run.optimiser,
+                                  run.stream, NULL, 0));
+    FileBytes file = read_bytes(checkpoint_path());
+    Mutator mutator = {.seed = 101};
+    int n_all = mutation_count(300), n_refused = 0;
+    for (int i = 0; i < n_all; i++) {
+        mutate_safetensors(&mutator, &file, temp_path("crafted"));
+        EsStatus status = load_crafted(&run, i % 2 == 0 ? ES_NUMBERS_ANY : ES_NUMBERS_FINITE);
+        EXPECT(status == ES_STATUS_OK || status == ES_STATUS_INPUT);
+        n_refused += status != ES_STATUS_OK;
+        if (status == ES_STATUS_OK && i % 16 < 2) {
+            network_step(&run, losses);
+        }
+    }
+    printf("  %d of %d refused\n", n_refused, n_all);
+    EXPECT(n_refused > n_all / 4 && n_refused < n_all);
+    es_release(file.bytes);
+    network_end(&run);
+}
