@@ -17,7 +17,12 @@ static FileCase *create_file_case(void) {
     EsPpoReport report;
     hosts_create(&test.hosts, 2, 3);
     test.device = open_cpu();
-    test.policy = create_learned(&test.hosts, test.device, 5);
+    // small, since thousands of files of it are read
+    EsPolicySpec spec = es_policy_spec_default(test.hosts.state.n_slots, 16);
+    EsPpoSettings ppo = es_policy_ppo_defaults();
+    EsPolicyContext context = hosts_context(&test.hosts, test.device, 5);
+    REQUIRE_OK(
+        es_policy_create(&spec, &ppo, &context, test.hosts.settings.episode_steps, &test.policy));
     hosts_play(&test.hosts, test.policy, 0, &report);
     test.policy_path = temp_path("policy.safetensors");
     test.training_path = temp_path("training.safetensors");
