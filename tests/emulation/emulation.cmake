@@ -10,7 +10,6 @@ add_library(es_emulation STATIC
   ${es_emulation_dir}/emulated_runtime.cpp
   ${es_emulation_dir}/emulated_stream.cpp
   ${es_emulation_dir}/emulated_symbols.cpp)
-set_target_properties(es_emulation PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_include_directories(es_emulation PRIVATE ${es_emulation_dir})
 target_compile_options(es_emulation PRIVATE -Wall -Wextra -Wshadow -Wconversion
   $<$<BOOL:${ES_WERROR}>:-Werror>)
