@@ -15,6 +15,7 @@
 #include "command.h"
 #include "gpu_use.h"
 #include "options.h"
+#include "output.h"
 
 static const EsBenchSuite *const suites[] = {
     &es_bench_kernels, &es_bench_host, &es_bench_growth,    &es_bench_policy,
@@ -231,7 +232,7 @@ static EsStatus print_records(const BenchRun *run, const char *device) {
     struct tm parts;
     strftime(origin.date, sizeof origin.date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
     if (run->options->as_json) {
-        return es_bench_records_print_json(&run->records, &origin, stdout);
+        return es_output_status(es_bench_records_print_json(&run->records, &origin, stdout));
     }
     es_bench_records_print_table(&run->records, &origin, stdout);
     return ES_STATUS_OK;

@@ -12,7 +12,7 @@ typedef enum EsExit {
     ES_EXIT_DONE = 0,
     ES_EXIT_FAILED = 1,       // while running
     ES_EXIT_USAGE = 2,        // wrong usage, configuration or input
-    ES_EXIT_LOST_EVENTS = 3,  // done, but a requested sink lost events
+    ES_EXIT_LOST_EVENTS = 3,  // done, but a sink, stdout or stderr lost something
     ES_EXIT_INTERRUPTED = 130 // state saved
 } EsExit;
 

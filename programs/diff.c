@@ -6,6 +6,7 @@
 #include "command.h"
 #include "diff_json.h"
 #include "options.h"
+#include "output.h"
 #include "padded_text.h"
 #include "runs/run_compare.h"
 
@@ -246,7 +247,7 @@ static EsExit compare_runs(const char *a, const char *b, int as_json, int is_sup
     EsRunComparison *comparison = NULL;
     EsStatus status = es_run_compare(a, b, &comparison);
     if (status == ES_STATUS_OK && as_json) {
-        status = es_diff_json_print(comparison, stdout);
+        status = es_output_status(es_diff_json_print(comparison, stdout));
     } else if (status == ES_STATUS_OK) {
         print_comparison(comparison);
     }

@@ -9,6 +9,7 @@
 #include "grow_tables.h"
 #include "json_output.h"
 #include "message.h"
+#include "output.h"
 #include "run_command.h"
 #include "runs/grow_evaluation_file.h"
 #include "telemetry/console_line.h"
@@ -86,7 +87,7 @@ static EsStatus dry_run(EsGrowRun *grow, const EsConfig *config) {
     const EsGrowSettings *settings = config->settings;
     int n_steps = es_growth_settings(play->growth)->episode_steps;
     int64_t n_evaluated = es_grow_settings_evaluated(settings);
-    ES_TRY(es_config_print(config, stdout));
+    ES_TRY(es_output_status(es_config_print(config, stdout)));
     double step_seconds = 0, update_seconds = 0;
     ES_TRY(es_grow_run_predict(grow, &step_seconds, &update_seconds));
     printf("\n# host        %s, %lld parameters, room for %lld more in %d slots, %d of them\n",

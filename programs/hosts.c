@@ -8,6 +8,7 @@
 #include "base/statistics.h"
 #include "json_output.h"
 #include "message.h"
+#include "output.h"
 #include "run_command.h"
 #include "runs/hosts_run.h"
 #include "runs/json_number.h"
@@ -88,7 +89,7 @@ static EsStatus dry_run(EsHostsRun *hosts, const EsConfig *config) {
     EsHostsReport report = es_hosts_run_report(hosts);
     const EsHostsSettings *settings = config->settings;
     ES_TRY(es_hosts_run_predict(hosts, &seconds));
-    ES_TRY(es_config_print(config, stdout));
+    ES_TRY(es_output_status(es_config_print(config, stdout)));
     printf("\n# device      %s, %s, %d units\n", report.device->name, report.device->architecture,
            report.device->n_units);
     printf("# host        %s, %lld parameters, %d of them\n", report.host->name,

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "output.h"
+
 EsStatus es_json_print(json_t *root, size_t n_digits) {
     size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(n_digits);
     EsStatus status = ES_STATUS_OK;
@@ -14,5 +16,5 @@ EsStatus es_json_print(json_t *root, size_t n_digits) {
         status = ES_FAIL(IO, "cannot write the result as JSON: %s", strerror(errno));
     }
     json_decref(root);
-    return status;
+    return es_output_status(status);
 }

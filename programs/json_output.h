@@ -7,7 +7,8 @@
 #include "esper/status.h"
 
 // Print, reals with n_digits digits, and let go of `root`. NULL, which jansson gives for want of
-// memory and for text that is not UTF-8, fails like a stdout that does not take it all.
+// memory and for text that is not UTF-8, fails; a stdout that does not take it all
+// is told by es_output_finish.
 EsStatus es_json_print(json_t *root, size_t n_digits);
 
 #endif

@@ -9,6 +9,7 @@
 #include "build_info.h"
 #include "command.h"
 #include "message.h"
+#include "output.h"
 
 static const EsCommand commands[] = {
     {"bench", "run the benchmarks, compare with a baseline", es_bench_run},
@@ -82,16 +83,12 @@ static EsExit run_command(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    es_output_start();
     es_message_start();
     EsStatus status = start_log();
     if (status == ES_STATUS_OK) {
         status = es_file_fault_start(getenv("ES_FILE_FAULT"));
     }
     EsExit code = status == ES_STATUS_OK ? run_command(argc, argv) : es_command_finish("", status);
-    // a full disk or a closed pipe must not look like success
-    if ((fflush(stdout) != 0 || ferror(stdout)) && code == ES_EXIT_DONE) {
-        es_message("esper: cannot write the output\n");
-        code = ES_EXIT_FAILED;
-    }
-    return (int)code;
+    return (int)es_output_finish(code);
 }

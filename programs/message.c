@@ -21,6 +21,7 @@
 static int descriptor = STDERR_FILENO;
 static int is_socket;
 static _Atomic long n_dropped;
+static _Atomic int is_lost;
 
 void es_message_start(void) {
     struct stat facts;
@@ -56,11 +57,14 @@ static int write_text(const char *text, size_t length, int patience_ms) {
             text += n;
             length -= (size_t)n;
         } else if (n == 0 || errno != EINTR) {
+            is_lost |= n < 0 && errno != EAGAIN;
             return 0;
         }
     }
     return 1;
 }
+
+int es_message_is_lost(void) { return is_lost; }
 
 static void print(const char *text, size_t length, int patience_ms) {
     long n_before = atomic_exchange(&n_dropped, 0);

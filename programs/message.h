@@ -10,6 +10,10 @@
 // Once, before anything else; until then lines go to stderr all the same.
 void es_message_start(void);
 
+// Whether a line was lost for good: stderr is closed or has no reader any more. One that found no
+// room is counted and told instead.
+int es_message_is_lost(void);
+
 // Handler for es_log: waits for nothing.
 void es_message_log(void *context, EsLogLevel level, const char *line);
 

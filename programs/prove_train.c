@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "json_output.h"
 #include "message.h"
+#include "output.h"
 #include "prove_action.h"
 #include "prove_words.h"
 #include "run_command.h"
@@ -107,7 +108,7 @@ static EsStatus dry_run(EsProveRun *prove, const EsConfig *config) {
     int64_t start_ns = es_clock_ns();
     ES_TRY(es_proof_training_round(training, NULL, &round));
     double seconds = es_clock_seconds_since(start_ns);
-    ES_TRY(es_config_print(config, stdout));
+    ES_TRY(es_output_status(es_config_print(config, stdout)));
     printf("\n# graph       %s: %d constants, %d predicates, %d facts, %d rules\n",
            es_prove_settings_data(settings), graph->n_constants, graph->n_predicates,
            graph->n_facts, graph->n_rules);

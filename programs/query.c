@@ -8,6 +8,7 @@
 #include "base/macros.h"
 #include "command.h"
 #include "options.h"
+#include "output.h"
 #include "result_writer.h"
 #include "runs/stop_signal.h"
 #include "telemetry/run_database.h"
@@ -87,6 +88,9 @@ static EsStatus copy_rows(EsRunQuery *query, int limit, EsResultWriter *writer, 
         }
         ES_TRY(es_result_writer_add(writer, cells));
         *n_rows += 1;
+        if (es_output_is_lost()) {
+            return ES_STATUS_OK; // nobody sees what would follow
+        }
         // a query that streams can be stopped between rows too
         if (wants_stop()) {
             return ES_FAIL(INTERRUPTED, "the query was interrupted");
@@ -112,6 +116,9 @@ static EsStatus print_query(EsRunQuery *query, const Settings *settings) {
     ES_TRY_GOTO(copy_rows(query, settings->limit, writer, cells, &n_rows, &is_cut));
     ES_TRY_GOTO(es_result_writer_finish(writer));
     fflush(stdout);
+    if (es_output_is_lost()) {
+        goto done;
+    }
     if (is_cut) {
         fprintf(stderr, "esper query: the first %lld rows; --limit 0 shows all\n",
                 (long long)n_rows);

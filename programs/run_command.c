@@ -11,6 +11,7 @@
 #include "base/shell_word.h"
 #include "build_info.h"
 #include "message.h"
+#include "output.h"
 #include "settled_paths.h"
 
 #define KIND_BYTES 32
@@ -132,6 +133,7 @@ EsStatus es_run_command_play(const EsRunCommand *command, const EsConfig *config
                             .is_terminal = is_terminal(),
                             .build = build};
     ES_TRY(es_run_open(&options, &run));
+    es_output_begin_run();
     snprintf(played->folder, sizeof played->folder, "%s", es_run_folder_root(es_run_folder(run)));
     played->n_rounds_before = es_run_rounds_done(run);
     if (!command->is_quiet) {

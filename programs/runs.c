@@ -11,6 +11,7 @@
 #include "command.h"
 #include "message.h"
 #include "options.h"
+#include "output.h"
 #include "padded_text.h"
 #include "runs/run_checkpoint.h"
 #include "runs/run_removal.h"
@@ -103,7 +104,7 @@ static EsStatus print_json(json_t *value) {
     int failed = value == NULL || json_dumpf(value, stdout, JSON_INDENT(2)) != 0;
     json_decref(value);
     putchar('\n');
-    return failed ? ES_FAIL(IO, "cannot write the result") : ES_STATUS_OK;
+    return es_output_status(failed ? ES_FAIL(IO, "cannot write the result") : ES_STATUS_OK);
 }
 
 static json_t *describe_run(const EsRunSummary *run) {
