@@ -16,6 +16,12 @@
 
 // --- making ---
 
+int es_path_names(const char *path, int descriptor) {
+    struct stat held, named;
+    return fstat(descriptor, &held) == 0 && stat(path, &named) == 0 &&
+           held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+}
+
 EsStatus es_folder_sync(const char *path) {
     int descriptor = es_system_open_retrying(path, O_RDONLY | O_DIRECTORY);
     int failed = descriptor < 0;

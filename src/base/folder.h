@@ -42,6 +42,10 @@ EsStatus es_folder_make(const char *path);
 // that name is left alone.
 EsStatus es_folder_make_new(const char *path, int *is_made);
 
+// Whether `path` names the file or folder that is open as `descriptor`, and not another one or
+// nothing.
+int es_path_names(const char *path, int descriptor);
+
 // Make the names in a folder durable.
 EsStatus es_folder_sync(const char *path);
 

@@ -2,6 +2,7 @@
 #include "runs/run_folder.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,6 +32,7 @@
 struct EsRunFolder {
     char root[ES_RUN_PATH_BYTES - INSIDE_BYTES];
     int lock; // descriptor, -1 for one that joined
+    int held; // descriptor of the root itself, which keeps its number from being used again; or -1
 };
 
 // --- names ---
@@ -49,7 +51,7 @@ static EsStatus create_object(const char *path, EsRunFolder **folder) {
     }
     ES_TRY(es_allocate(sizeof **folder, (void **)folder));
     memcpy((*folder)->root, path, length);
-    (*folder)->lock = -1;
+    (*folder)->lock = (*folder)->held = -1;
     return ES_STATUS_OK;
 }
 
@@ -169,6 +171,13 @@ static EsStatus create_named(const char *kind, EsRunFolder **folder) {
                    MAX_NAME_ATTEMPTS);
 }
 
+static EsStatus take(EsRunFolder *folder) {
+    ES_TRY(es_run_lock_open(folder->root, &folder->lock));
+    folder->held = open(folder->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return folder->held >= 0 ? ES_STATUS_OK
+                             : ES_FAIL(IO, "cannot open %s: %s", folder->root, strerror(errno));
+}
+
 EsStatus es_run_folder_create(const char *path, const char *kind, EsRunFolder **folder) {
     *folder = NULL;
     ES_ASSERT(es_run_kind_is_valid(kind));
@@ -184,7 +193,7 @@ EsStatus es_run_folder_create(const char *path, const char *kind, EsRunFolder **
         }
         ES_TRY_GOTO(es_folder_make((*folder)->root));
     }
-    ES_TRY_GOTO(es_run_lock_open((*folder)->root, &(*folder)->lock));
+    ES_TRY_GOTO(take(*folder));
     // another process may have begun here between the first look and the lock
     ES_TRY_GOTO(check_existing((*folder)->root));
     ES_TRY_GOTO(es_checkpoint_store_remove_strays((*folder)->root));
@@ -244,7 +253,7 @@ EsStatus es_run_folder_open(const char *path, EsRunFolder **folder) {
         status = ES_FAIL(INPUT, "%s is not a run folder (config.ini is missing)", (*folder)->root);
         goto done;
     }
-    ES_TRY_GOTO(es_run_lock_open((*folder)->root, &(*folder)->lock));
+    ES_TRY_GOTO(take(*folder));
     return ES_STATUS_OK;
 done:
     es_run_folder_close(*folder);
@@ -273,8 +282,28 @@ done:
 void es_run_folder_close(EsRunFolder *folder) {
     if (folder != NULL) {
         es_run_lock_close(folder->lock);
+        if (folder->held >= 0) {
+            close(folder->held);
+        }
         es_release(folder);
     }
+}
+
+EsStatus es_run_folder_check(const EsRunFolder *folder, char moved_to[ES_RUN_PATH_BYTES]) {
+    struct stat facts;
+    char link[64];
+    moved_to[0] = '\0';
+    if (folder->held < 0 || es_path_names(folder->root, folder->held)) {
+        return ES_STATUS_OK;
+    }
+    if (fstat(folder->held, &facts) == 0 && facts.st_nlink == 0) {
+        return ES_FAIL(IO, "the run folder %s was removed while the run went on", folder->root);
+    }
+    snprintf(link, sizeof link, "/proc/self/fd/%d", folder->held);
+    ssize_t length = readlink(link, moved_to, ES_RUN_PATH_BYTES - 1);
+    moved_to[ES_MAX(length, 0)] = '\0';
+    return ES_FAIL(IO, "the run folder %s was renamed%s%s while the run went on", folder->root,
+                   length > 0 ? " to " : "", moved_to);
 }
 
 const char *es_run_folder_root(const EsRunFolder *folder) { return folder->root; }

@@ -44,6 +44,11 @@ EsStatus es_run_folder_join(const char *path, EsRunFolder **folder);
 // Gives the lock back. Accepts NULL.
 void es_run_folder_close(EsRunFolder *folder);
 
+// Whether the root still names the folder that was created or opened: IO when it was removed,
+// renamed or replaced meanwhile. *moved_to receives its name now, "" when it is gone or nobody
+// knows.
+EsStatus es_run_folder_check(const EsRunFolder *folder, char moved_to[ES_RUN_PATH_BYTES]);
+
 // As it was given, without slashes at the end.
 const char *es_run_folder_root(const EsRunFolder *folder);
 

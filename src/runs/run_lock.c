@@ -4,9 +4,9 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/folder.h"
 #include "base/macros.h"
 #include "runs/run_folder.h"
 
@@ -47,13 +47,6 @@ static int set_lock(int descriptor) {
     return result;
 }
 
-// Whether `path` still names the file that is open.
-static int is_same_file(int descriptor, const char *path) {
-    struct stat held, named;
-    return fstat(descriptor, &held) == 0 && stat(path, &named) == 0 &&
-           held.st_dev == named.st_dev && held.st_ino == named.st_ino;
-}
-
 static EsStatus write_holder(int descriptor, const char *path) {
     char host[64] = "", text[96];
     gethostname(host, sizeof host - 1);
@@ -84,7 +77,7 @@ EsStatus es_run_lock_open(const char *root, int *descriptor) {
             es_run_lock_holder(root, holder);
             return ES_FAIL(INPUT, "%s is in use by %s", root, holder);
         }
-        if (is_same_file(opened, path)) {
+        if (es_path_names(path, opened)) {
             EsStatus status = write_holder(opened, path);
             if (status != ES_STATUS_OK) {
                 close(opened);

@@ -262,6 +262,24 @@ static const char *write_resume(const EsRun *run, char command[RESUME_BYTES]) {
     return command;
 }
 
+// A folder that is no longer the one this run writes into: what is left, and where.
+static EsStatus check_folder(const EsRun *run) {
+    char moved_to[ES_RUN_PATH_BYTES], folder[RESUME_BYTES - 40];
+    EsStatus status = es_run_folder_check(run->folder, moved_to);
+    if (status == ES_STATUS_OK || moved_to[0] == '\0') {
+        return status;
+    }
+    return run->n_rounds_saved > 0
+               ? ES_FAIL(
+                     IO,
+                     "%s; %lld of %lld rounds are saved there. Go on with: esper %s --resume %s",
+                     es_status_detail(), (long long)run->n_rounds_saved,
+                     (long long)run->n_rounds_done,
+                     es_run_kind_command(run->options.settings->kind),
+                     es_shell_word(moved_to, folder, sizeof folder))
+               : ES_FAIL(IO, "%s, before anything was saved", es_status_detail());
+}
+
 // A save that had to succeed and did not: what is lost, and what can be done.
 static EsStatus fail_save(const EsRun *run, EsStatus status) {
     char command[RESUME_BYTES];
@@ -382,6 +400,7 @@ static EsStatus run_round(EsRun *run, const EsRunWork *work) {
     run->n_episodes += report.n_episodes;
     run->score = es_is_missing_real(report.score) ? report.accuracy : report.score;
     emit_round(run, &report, run->round_seconds);
+    ES_TRY(check_folder(run));
     return save_when_due(run, work);
 }
 
@@ -405,6 +424,10 @@ EsStatus es_run_rounds(EsRun *run, const EsRunWork *work) {
            es_stop_signal_time_ns() == 0) {
         status = run_round(run, work);
     }
+    if (status == ES_STATUS_OK || status == ES_STATUS_INTERRUPTED) {
+        EsStatus checked = check_folder(run);
+        status = checked == ES_STATUS_OK ? status : checked;
+    }
     // the request to stop may have come after the round had decided that it need not save
     if (status == ES_STATUS_OK && run->n_rounds_done > run->n_rounds_saved) {
         status = save_round(run, work);
@@ -413,7 +436,9 @@ EsStatus es_run_rounds(EsRun *run, const EsRunWork *work) {
     int is_stopped = status == ES_STATUS_INTERRUPTED ||
                      (status == ES_STATUS_OK && run->n_rounds_done < n_rounds);
     if (!is_stopped) {
-        return status == ES_STATUS_OK ? finish_work(run, work) : status;
+        ES_TRY(status);
+        ES_TRY(finish_work(run, work));
+        return check_folder(run);
     }
     return fail_interrupted(run, status == ES_STATUS_INTERRUPTED);
 }

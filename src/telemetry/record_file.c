@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/file_fault.h"
+#include "base/folder.h"
 
 // enough to make system calls rare; what a failing disk may hold up in memory
 #define BUFFER_BYTES ((size_t)256 << 10)
@@ -61,7 +62,10 @@ EsStatus es_record_file_flush(EsRecordFile *file) {
     }
     file->n_bytes += done;
     es_text_reset(&file->buffer);
-    return ES_STATUS_OK;
+    // what was written is nowhere that a reader would look
+    return es_path_names(file->path, file->descriptor)
+               ? ES_STATUS_OK
+               : ES_FAIL(IO, "%s was removed or renamed while it was written", file->path);
 }
 
 EsStatus es_record_file_add(EsRecordFile *file, const void *records, size_t bytes) {

@@ -10,7 +10,7 @@
 #include "telemetry/text.h"
 
 typedef struct EsRecordFile {
-    char *path; // owned, for messages
+    char *path; // owned
     int descriptor;
     uint64_t n_bytes; // whole records in the file; the buffer goes here
     EsText buffer;    // whole records
@@ -23,7 +23,8 @@ EsStatus es_record_file_open(const char *path, int is_new, EsRecordFile *file);
 // Add one record, or several at once that belong together.
 EsStatus es_record_file_add(EsRecordFile *file, const void *records, size_t bytes);
 
-// Hand everything to the system; a crash of the machine, not of the program, may still lose it.
+// Hand everything to the system; a crash of the machine, not of the program, may still lose it. IO
+// also when the path no longer names the file.
 EsStatus es_record_file_flush(EsRecordFile *file);
 
 // Flushes first; a failure of that is not reported.

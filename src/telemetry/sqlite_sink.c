@@ -33,6 +33,15 @@ static void abandon(EsSqliteSink *sink) {
     sink->n_pending = 0;
 }
 
+// Whether the path still names the file that is open. SQLite itself would go on into one that was
+// removed, and work on the log of another database under the same name.
+static int is_in_place(EsSqliteSink *sink) {
+    int has_moved = 0;
+    return sqlite3_file_control(sink->db, "main", SQLITE_FCNTL_HAS_MOVED, &has_moved) !=
+               SQLITE_OK ||
+           !has_moved;
+}
+
 // --- writing ---
 
 static int bind_cell(sqlite3_stmt *statement, int position, const EsPacket *packet, int64_t row,
@@ -136,6 +145,10 @@ static EsStatus flush(void *state) {
                          "that failed after them",
                          sqlite3_db_filename(sink->db, "main"), (long long)n_rolled_back);
     }
+    if (status == ES_STATUS_OK && !is_in_place(sink)) {
+        status = ES_FAIL(IO, "%s was removed or renamed while it was written",
+                         sqlite3_db_filename(sink->db, "main"));
+    }
     return status;
 }
 
@@ -145,7 +158,7 @@ static void close_sink(void *state) {
     for (int type = 0; type < ES_EVENT_COUNT; type++) {
         sqlite3_finalize(sink->insert[type]);
     }
-    if (sink->db != NULL) {
+    if (sink->db != NULL && is_in_place(sink)) {
         // Leave one file that can be copied, and read where nothing can be written. Not possible,
         // and not waited for, while a reader has the database open.
         sqlite3_busy_timeout(sink->db, 0);

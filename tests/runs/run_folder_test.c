@@ -169,6 +169,30 @@ TEST(one_process_at_a_time) {
     close(ready[1]);
 }
 
+TEST(a_folder_that_is_no_longer_there_is_noticed) {
+    make_case_folder();
+    EsRunFolder *folder = NULL;
+    char moved_to[ES_RUN_PATH_BYTES];
+    REQUIRE_OK(es_run_folder_create(temp_path("a"), "hosts", &folder));
+    REQUIRE_OK(es_run_folder_check(folder, moved_to));
+    EXPECT_EQ(rename(temp_path("a"), temp_path("b")), 0);
+    EXPECT_STATUS(es_run_folder_check(folder, moved_to), IO);
+    EXPECT_CONTAINS(es_status_detail(), "/a was renamed to ");
+    EXPECT_TEXT(moved_to, temp_path("b"));
+    // one of the same name is another
+    REQUIRE_OK(es_folder_make(temp_path("a")));
+    EXPECT_STATUS(es_run_folder_check(folder, moved_to), IO);
+    EXPECT_EQ(rmdir(temp_path("a")), 0);
+    EXPECT_EQ(rename(temp_path("b"), temp_path("a")), 0);
+    REQUIRE_OK(es_run_folder_check(folder, moved_to));
+    REQUIRE_OK(es_folder_remove(temp_path("a")));
+    REQUIRE_OK(es_folder_make(temp_path("a")));
+    EXPECT_STATUS(es_run_folder_check(folder, moved_to), IO);
+    EXPECT_CONTAINS(es_status_detail(), "/a was removed while the run went on");
+    EXPECT_TEXT(moved_to, "");
+    es_run_folder_close(folder);
+}
+
 TEST(summaries_count_what_is_there) {
     make_case_folder();
     EsRunFolder *folder = create_case_run("x");

@@ -409,6 +409,19 @@ TEST(short_writes_and_faults) {
     }
 }
 
+TEST(a_file_that_was_removed_is_reported) {
+    const char *path = temp_path("events.jsonl");
+    EsSink sink;
+    REQUIRE_OK(es_jsonl_sink_open(path, -1, &sink));
+    REQUIRE_OK(write_metric(&sink, 1, "a", 1));
+    REQUIRE_OK(sink.flush(sink.state));
+    EXPECT_EQ(unlink(path), 0);
+    REQUIRE_OK(write_metric(&sink, 2, "a", 2));
+    EXPECT_STATUS(sink.flush(sink.state), IO);
+    EXPECT_CONTAINS(es_status_detail(), "events.jsonl was removed or renamed");
+    sink.close(sink.state);
+}
+
 TEST(places_that_cannot_be_opened) {
     EsSink sink = {.name = "untouched"};
     EXPECT_STATUS(es_jsonl_sink_open("/tmp/es_no_such_folder/events.jsonl", -1, &sink), IO);

@@ -150,6 +150,31 @@ TEST(closing_leaves_one_file) {
     EXPECT_EQ(count_open_files(), n_open);
 }
 
+// SQLite finds the log by the name of the database: closing one that was renamed would delete the
+// log of another in its place.
+TEST(a_database_that_was_renamed_is_reported_and_another_left_alone) {
+    const char *path = temp_path("run.db");
+    EsSink first, second;
+    REQUIRE_OK(es_sqlite_sink_open(path, -1, &first));
+    REQUIRE_OK(send_missing(&first, ES_EVENT_METRIC, (EsEventTime){1, -1}));
+    REQUIRE_OK(first.flush(first.state));
+    EXPECT_EQ(rename(path, temp_path("moved.db")), 0);
+    EXPECT_EQ(rename(temp_path("run.db-wal"), temp_path("moved.db-wal")), 0);
+    EXPECT_EQ(rename(temp_path("run.db-shm"), temp_path("moved.db-shm")), 0);
+    REQUIRE_OK(send_missing(&first, ES_EVENT_METRIC, (EsEventTime){2, -1}));
+    EXPECT_STATUS(first.flush(first.state), IO);
+    EXPECT_CONTAINS(es_status_detail(), "run.db was removed or renamed");
+    REQUIRE_OK(es_sqlite_sink_open(path, -1, &second));
+    REQUIRE_OK(send_missing(&second, ES_EVENT_METRIC, (EsEventTime){3, -1}));
+    REQUIRE_OK(second.flush(second.state));
+    first.close(first.state);
+    EXPECT_EQ(access(temp_path("run.db-wal"), F_OK), 0);
+    EXPECT_TEXT(ask_file(path, "select group_concat(round) from event_metric"), "3");
+    second.close(second.state);
+    EXPECT_TEXT(ask_file(temp_path("moved.db"), "select group_concat(round) from event_metric"),
+                "1,2");
+}
+
 TEST(an_existing_database_is_continued_and_trimmed) {
     const char *path = temp_path("run.db");
     EsSink sink;
