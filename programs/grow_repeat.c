@@ -137,8 +137,10 @@ static EsStatus play_seed(Repeat *repeat, int i) {
     }
     es_grow_run_destroy(grow);
     int has_lost = repeat->outcome.has_lost_events || played.outcome.has_lost_events;
+    int64_t diverged_since = ES_MAX(repeat->outcome.diverged_since, played.outcome.diverged_since);
     repeat->outcome = played.outcome;
     repeat->outcome.has_lost_events = has_lost;
+    repeat->outcome.diverged_since = diverged_since;
     ES_TRY(status);
     return take_evaluation(repeat, i, path);
 }

@@ -159,5 +159,11 @@ EsExit es_run_command_finish(const char *name, EsStatus status, const EsRunOutco
         tell_losses(&outcome->health.sinks[i]);
     }
     EsExit code = es_command_finish(name, status);
+    if (code == ES_EXIT_DONE && outcome->diverged_since > 0) {
+        es_message("esper %s: the run diverged: from round %lld on nothing in it is finite. All of "
+                   "it is saved; a lower learning rate may help\n",
+                   name, (long long)outcome->diverged_since);
+        return ES_EXIT_FAILED;
+    }
     return code == ES_EXIT_DONE && outcome->has_lost_events ? ES_EXIT_LOST_EVENTS : code;
 }

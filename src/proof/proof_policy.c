@@ -155,6 +155,17 @@ const EsProofPolicySettings *es_proof_policy_settings(const EsProofPolicy *polic
 
 const EsKnowledgeGraph *es_proof_policy_graph(const EsProofPolicy *policy) { return policy->graph; }
 
+int es_proof_policy_is_finite(const EsProofPolicy *policy) {
+    const float *weights = es_proof_policy_parameters(policy);
+    int64_t n = es_tensor_count(&policy->store->parameters);
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(weights[i])) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 int64_t es_proof_policy_parameter_count(const EsProofPolicy *policy) {
     return es_graph_parameter_count(policy->layout) - 2 * (int64_t)policy->settings.embed;
 }

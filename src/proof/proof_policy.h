@@ -78,6 +78,9 @@ const EsKnowledgeGraph *es_proof_policy_graph(const EsProofPolicy *policy);
 // Numbers that training changes, rows of padding left out.
 int64_t es_proof_policy_parameter_count(const EsProofPolicy *policy);
 
+// Whether every weight is a number that can be calculated with.
+int es_proof_policy_is_finite(const EsProofPolicy *policy);
+
 // A safetensors file, written atomically: weights, settings, and a hash of the graph's names.
 EsStatus es_proof_policy_save(const EsProofPolicy *policy, const char *path);
 

@@ -1,5 +1,6 @@
 #include "runs/grow_run.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -193,7 +194,9 @@ static void summarise(const EsGrowRun *grow, EsRoundReport *report) {
     report->loss = es_mean(&results[0].validation_loss, n_envs, sizeof *results, &ignored);
     report->reward = es_mean(totals, n_envs, sizeof *totals, &ignored);
     report->n_seeds = report->n_fossils = 0;
+    report->has_diverged = 1;
     for (int64_t e = 0; e < n_envs; e++) {
+        report->has_diverged &= !isfinite(results[e].validation_loss);
         report->n_fossils += state->env.n_fossils[e];
         for (int s = 0; s < state->n_slots; s++) {
             report->n_seeds +=

@@ -1,5 +1,6 @@
 #include "runs/hosts_run.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,6 +156,10 @@ void es_hosts_run_destroy(EsHostsRun *hosts) {
 
 static void summarise(const EsHostResult *results, int n, EsRoundReport *report) {
     double loss_std = 0;
+    report->has_diverged = 1;
+    for (int e = 0; e < n && report->has_diverged; e++) {
+        report->has_diverged = !isfinite(results[e].loss);
+    }
     report->accuracy = es_mean(&results[0].accuracy, n, sizeof *results, &report->accuracy_std);
     if (n == 1) {
         report->accuracy_std = es_missing_real(); // one host has no spread

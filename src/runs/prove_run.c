@@ -224,6 +224,7 @@ static void summarise(const EsProveRun *prove, EsRoundReport *report) {
     if (report->n_episodes > 0) {
         report->reward = (counted->reward[0] + counted->reward[1]) / (double)report->n_episodes;
     }
+    report->has_diverged = !es_proof_policy_is_finite(es_proof_training_policy(prove->training));
     if (prove->best_round > 0) {
         report->score = prove->best_mrr; // a checkpoint has the best weights of all before it
     }

@@ -298,7 +298,8 @@ EsStatus es_run_close(EsRun *run, EsStatus status, EsRunOutcome *outcome) {
     char detail[1024];
     snprintf(detail, sizeof detail, "%s", es_status_detail());
     emit_end(run, status, detail);
-    EsRunOutcome ended = {.n_rounds_done = run->n_rounds_saved};
+    EsRunOutcome ended = {.n_rounds_done = run->n_rounds_saved,
+                          .diverged_since = run->diverged_since};
     es_hub_close(run->hub, &ended.health);
     run->hub = NULL;
     ended.has_lost_events = es_hub_health_has_losses(&ended.health);

@@ -58,6 +58,7 @@ typedef struct EsRoundReport {
     int64_t allocated_bytes;       // on the device, by the work; missing on the CPU
     int64_t device_bytes;          // of the device in all; missing on the CPU
     char state_hash[20];           // of all that the work holds; "" = missing
+    int has_diverged;              // nothing of it is finite any more
 } EsRoundReport;
 
 void es_round_report_reset(EsRoundReport *report);
@@ -97,8 +98,9 @@ double es_run_phase_end(EsRun *run, EsPhase phase, int64_t start_ns);
 // --- the end ---
 
 typedef struct EsRunOutcome {
-    int64_t n_rounds_done; // saved
-    int has_lost_events;   // a requested sink lost something: exit code 3
+    int64_t n_rounds_done;  // saved
+    int has_lost_events;    // a requested sink lost something: exit code 3
+    int64_t diverged_since; // round from which on every one had diverged; 0 = the last had not
     EsHubHealth health;
 } EsRunOutcome;
 

@@ -20,6 +20,7 @@ struct EsRun {
     int64_t n_rounds_done;  // in this run
     int64_t n_rounds_saved; // round of the newest checkpoint, 0 = none
     int64_t n_episodes;
+    int64_t diverged_since;   // round from which on every one has diverged; 0 = the last has not
     double score, best_score; // of the last round, of all checkpoints
     int64_t sitting_start_ns, round_start_ns;
     double round_seconds;   // of the last round, 0 = not known yet

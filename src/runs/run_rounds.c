@@ -173,6 +173,9 @@ static void emit_round(EsRun *run, const EsRoundReport *report, double seconds) 
 // what an uninterrupted one would. Its bytes are kept as hexadecimal digits.
 #define STATE_DIGITS (2 * sizeof(EsAnomalyState))
 
+// in the checkpoints of a run that has diverged, and in no others
+#define DIVERGED_KEY "diverged_since"
+
 static EsStatus put_counters(const EsRun *run, EsRunCheckpoint *checkpoint) {
     const unsigned char *bytes = (const unsigned char *)&run->detector.state;
     char text[STATE_DIGITS + 1];
@@ -185,6 +188,9 @@ static EsStatus put_counters(const EsRun *run, EsRunCheckpoint *checkpoint) {
     es_release(settings);
     ES_TRY(status);
     ES_TRY(es_run_checkpoint_put_int(checkpoint, "n_episodes", run->n_episodes));
+    if (run->diverged_since > 0) {
+        ES_TRY(es_run_checkpoint_put_int(checkpoint, DIVERGED_KEY, run->diverged_since));
+    }
     return es_run_checkpoint_put_text(checkpoint, "anomaly_state", text);
 }
 
@@ -196,6 +202,10 @@ static EsStatus take_counters(EsRun *run) {
     es_run_checkpoint_path(run->checkpoint, "rank0.json", path);
     ES_TRY(es_run_checkpoint_int(run->checkpoint, "n_episodes", &run->n_episodes));
     ES_TRY(es_check_counter((EsFileField){path, "n_episodes", ES_NO_INDEX}, run->n_episodes));
+    int is_diverged = es_run_checkpoint_int(run->checkpoint, DIVERGED_KEY, &run->diverged_since) ==
+                          ES_STATUS_OK &&
+                      run->diverged_since > 0 && run->diverged_since <= run->n_rounds_done;
+    run->diverged_since = is_diverged ? run->diverged_since : 0;
     ES_TRY(es_run_checkpoint_text(run->checkpoint, "anomaly_state", &text));
     if (strlen(text) != STATE_DIGITS || strspn(text, "0123456789abcdef") != STATE_DIGITS) {
         return ES_FAIL(INPUT, "%s: anomaly_state is not what this program writes", path);
@@ -398,6 +408,9 @@ static EsStatus run_round(EsRun *run, const EsRunWork *work) {
     run->unsaved_seconds += run->round_seconds;
     run->n_rounds_done++;
     run->n_episodes += report.n_episodes;
+    if (!report.has_diverged || run->diverged_since == 0) {
+        run->diverged_since = report.has_diverged ? run->n_rounds_done : 0;
+    }
     run->score = es_is_missing_real(report.score) ? report.accuracy : report.score;
     emit_round(run, &report, run->round_seconds);
     ES_TRY(check_folder(run));

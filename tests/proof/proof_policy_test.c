@@ -294,6 +294,22 @@ TEST(weights_start_as_described) {
     destroy_case(&again);
 }
 
+TEST(one_weight_that_is_not_finite_is_found) {
+    EsProofPolicySettings settings = es_proof_policy_defaults();
+    PolicyCase test = make_case(&settings, 40, 1);
+    float *weights = es_proof_policy_parameters(test.policy);
+    int64_t places[] = {0, es_tensor_count(&test.policy->store->parameters) - 1};
+    EXPECT(es_proof_policy_is_finite(test.policy));
+    for (size_t i = 0; i < ES_COUNT_OF(places); i++) {
+        float kept = weights[places[i]];
+        weights[places[i]] = i == 0 ? NAN : INFINITY;
+        EXPECT(!es_proof_policy_is_finite(test.policy));
+        weights[places[i]] = kept;
+        EXPECT(es_proof_policy_is_finite(test.policy));
+    }
+    destroy_case(&test);
+}
+
 TEST(settings_out_of_range_are_refused) {
     EsProofPolicySettings settings = es_proof_policy_defaults();
     EXPECT_STATUS(es_proof_policy_settings_check(&settings), OK);

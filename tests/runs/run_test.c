@@ -34,6 +34,7 @@ typedef struct Toy {
     double slow_seconds;     // what the one with the signal takes, unless it is dropped
     int64_t n_finished;      // times that finish came to its end
     int stops_finish;        // it is asked to stop there
+    int64_t diverged_rounds; // bit r: nothing of round r is finite
 } Toy;
 
 static void describe(void *context, EsRunStartedEvent *row) {
@@ -62,6 +63,7 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
         report->allocated_bytes = 86;
         report->device_bytes = 100;
     }
+    report->has_diverged = (int)(toy->diverged_rounds >> round & 1);
     return ES_STATUS_OK;
 }
 
@@ -136,14 +138,18 @@ static int has_checkpoint(const char *name, int round) {
     return exists(path);
 }
 
-static void read_events(const char *name, char *text, size_t bytes) {
-    char path[64];
+static void read_text(const char *name, char *text, size_t bytes) {
     void *data = NULL;
     size_t n = 0;
-    snprintf(path, sizeof path, "%s/events.jsonl", name);
-    EXPECT_STATUS(es_file_read_all(temp_path(path), bytes - 1, &data, &n), OK);
+    REQUIRE_OK(es_file_read_all(temp_path(name), bytes - 1, &data, &n));
     memcpy(text, data, n + 1);
     es_release(data);
+}
+
+static void read_events(const char *name, char *text, size_t bytes) {
+    char path[64];
+    snprintf(path, sizeof path, "%s/events.jsonl", name);
+    read_text(path, text, bytes);
 }
 
 static int count_parts(const char *text, const char *part) {
@@ -379,6 +385,32 @@ TEST(failing_save_does_not_end_training) {
                                         "rounds are saved; when the cause is gone, go on with: "
                                         "esper toy --resume ");
     EXPECT_EQ(unlucky.n_rounds_run, 6);
+}
+
+TEST(a_run_knows_since_when_it_has_diverged) {
+    Settings settings = defaults();
+    Toy toy = {.stop_in_round = -1, .diverged_rounds = 1 << 2 | 1 << 5 | 1 << 6};
+    EsRunOutcome outcome;
+    char text[32768];
+    // rounds 3 and 4 were healthy again
+    EXPECT_STATUS(sit("a", 0, &settings, &toy, &outcome), OK);
+    EXPECT_EQ(outcome.diverged_since, 5);
+    EXPECT(has_checkpoint("a", 6));
+    // a resumed run remembers, whether it has rounds to go or not
+    EXPECT_STATUS(sit("a", 1, &settings, &toy, &outcome), OK);
+    EXPECT_EQ(outcome.diverged_since, 5);
+    settings.run.n_rounds = 7;
+    toy.diverged_rounds |= 1 << 7;
+    EXPECT_STATUS(sit("a", 1, &settings, &toy, &outcome), OK);
+    EXPECT_EQ(outcome.diverged_since, 5);
+    settings.run.n_rounds = 8;
+    EXPECT_STATUS(sit("a", 1, &settings, &toy, &outcome), OK);
+    EXPECT_EQ(outcome.diverged_since, 0);
+    // a healthy checkpoint has the bytes that it always had
+    read_text("a/checkpoints/7/rank0.json", text, sizeof text);
+    EXPECT_CONTAINS(text, "\"diverged_since\"");
+    read_text("a/checkpoints/8/rank0.json", text, sizeof text);
+    EXPECT(strstr(text, "diverged") == NULL);
 }
 
 TEST(more_rounds_can_be_asked_for_later) {
