@@ -81,7 +81,7 @@ static const char *write_seconds(double seconds, char text[32]) {
     return text;
 }
 
-static EsStatus dry_run(EsGrowRun *grow, const EsConfig *config) {
+static EsStatus dry_run(EsGrowRun *grow, const EsConfig *config, const EsRunMemory *memory) {
     EsGrowPlay *play = es_grow_run_play(grow);
     const EsGrowthModel *model = es_growth_model(play->growth);
     const EsGrowSettings *settings = config->settings;
@@ -96,6 +96,7 @@ static EsStatus dry_run(EsGrowRun *grow, const EsConfig *config) {
            model->n_slots, settings->n_envs);
     printf("# memory      %.1f MiB parameters, gradients, momentum and snapshots of hosts\n",
            4.0 * 4.0 * (double)(model->layout.n_parameters * settings->n_envs) / 1048576);
+    es_run_memory_print(memory);
     char text[160];
     const EsDeviceInfo *device = es_device_info(play->device);
     printf("# device      %s, %s: %s\n", device->name, device->architecture,
@@ -139,12 +140,13 @@ static void note_unused(const EsArguments *arguments, const EsGrowSettings *sett
 }
 
 static EsExit run_grow(const EsRunCommand *command, const EsConfig *config, int as_json) {
-    const EsGrowSettings *settings = config->settings;
+    EsGrowSettings *settings = config->settings;
     EsGrowRun *grow = NULL;
     EsRunPlayed played = {.folder = ""};
-    EsStatus status = es_grow_run_create(settings, &grow);
+    EsRunMemory memory;
+    EsStatus status = es_grow_create_run(settings, &grow, &memory);
     if (status == ES_STATUS_OK && command->is_dry_run) {
-        status = dry_run(grow, config);
+        status = dry_run(grow, config, &memory);
     } else if (status == ES_STATUS_OK) {
         status = es_grow_play_run(command, config, grow, &played);
         if (status == ES_STATUS_OK) {

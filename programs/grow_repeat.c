@@ -14,6 +14,26 @@
 #include "message.h"
 #include "runs/grow_evaluation_file.h"
 
+static EsStatus create_grow(const void *settings, void **grow) {
+    return es_grow_run_create(settings, (EsGrowRun **)grow);
+}
+
+static void destroy_grow(void *grow) { es_grow_run_destroy(grow); }
+
+// Held-out episodes are played on hosts of their own where fewer will do, beside those of the run.
+EsStatus es_grow_create_run(EsGrowSettings *settings, EsGrowRun **grow, EsRunMemory *memory) {
+    int n_evaluated =
+        es_grow_settings_evaluated(settings) > 0 ? es_grow_settings_evaluated_envs(settings) : 0;
+    EsRunMaker maker = {
+        .settings = settings,
+        .n_envs = &settings->n_envs,
+        .create = create_grow,
+        .destroy = destroy_grow,
+        .later_share = n_evaluated < settings->n_envs ? (double)n_evaluated / settings->n_envs : 0,
+        .smaller = "a smaller --batch or --validation-images"};
+    return es_run_memory_create(&maker, (void **)grow, memory);
+}
+
 EsStatus es_grow_play_run(const EsRunCommand *command, const EsConfig *config, EsGrowRun *grow,
                           EsRunPlayed *played) {
     const EsGrowSettings *settings = config->settings;
@@ -131,7 +151,7 @@ static EsStatus play_seed(Repeat *repeat, int i) {
     if (!command.is_quiet) {
         es_message("seed %d, %d of %d\n", settings.run.seed, i + 1, repeat->n);
     }
-    EsStatus status = es_grow_run_create(&settings, &grow);
+    EsStatus status = es_grow_create_run(&settings, &grow, NULL);
     if (status == ES_STATUS_OK) {
         status = es_grow_play_run(&command, &config, grow, &played);
     }

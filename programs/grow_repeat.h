@@ -4,7 +4,11 @@
 #define ES_PROGRAMS_GROW_REPEAT_H
 
 #include "run_command.h"
+#include "run_memory.h"
 #include "runs/grow_run.h"
+
+// Create a run within the memory that is there; `memory` is nullable.
+EsStatus es_grow_create_run(EsGrowSettings *settings, EsGrowRun **grow, EsRunMemory *memory);
 
 // Play one run in the folder that the command names.
 EsStatus es_grow_play_run(const EsRunCommand *command, const EsConfig *config, EsGrowRun *grow,

@@ -10,6 +10,7 @@
 #include "message.h"
 #include "output.h"
 #include "run_command.h"
+#include "run_memory.h"
 #include "runs/hosts_run.h"
 #include "runs/json_number.h"
 
@@ -84,7 +85,7 @@ static void warn_diverged(const EsHostsReport *report) {
 
 // --- what would happen ---
 
-static EsStatus dry_run(EsHostsRun *hosts, const EsConfig *config) {
+static EsStatus dry_run(EsHostsRun *hosts, const EsConfig *config, const EsRunMemory *memory) {
     double seconds = 0;
     EsHostsReport report = es_hosts_run_report(hosts);
     const EsHostsSettings *settings = config->settings;
@@ -97,6 +98,7 @@ static EsStatus dry_run(EsHostsRun *hosts, const EsConfig *config) {
     printf("# memory      %.1f MiB parameters and optimiser, %.1f MiB activations, %.1f MiB data\n",
            (double)report.store_bytes / 1048576, (double)report.activation_bytes / 1048576,
            (double)report.dataset_bytes / 1048576);
+    es_run_memory_print(memory);
     printf("# precision   %s%s\n", settings->precision == 1 ? "bf16" : "f32",
            report.plan.is_fused && settings->precision == 0 && settings->is_tf32
                ? ", convolutions in TF32"
@@ -126,13 +128,25 @@ static EsStatus print_results(EsHostsRun *hosts, const EsHostsSettings *settings
     return ES_STATUS_OK;
 }
 
+static EsStatus create_hosts(const void *settings, void **hosts) {
+    return es_hosts_run_create(settings, (EsHostsRun **)hosts);
+}
+
+static void destroy_hosts(void *hosts) { es_hosts_run_destroy(hosts); }
+
 static EsExit run_hosts(const EsRunCommand *command, const EsConfig *config, int as_json) {
-    const EsHostsSettings *settings = config->settings;
+    EsHostsSettings *settings = config->settings;
     EsHostsRun *hosts = NULL;
     EsRunPlayed played = {.folder = ""};
-    EsStatus status = es_hosts_run_create(settings, &hosts);
+    EsRunMemory memory;
+    EsRunMaker maker = {.settings = settings,
+                        .n_envs = &settings->n_envs,
+                        .create = create_hosts,
+                        .destroy = destroy_hosts,
+                        .smaller = "a smaller --batch"};
+    EsStatus status = es_run_memory_create(&maker, (void **)&hosts, &memory);
     if (status == ES_STATUS_OK && command->is_dry_run) {
-        status = dry_run(hosts, config);
+        status = dry_run(hosts, config, &memory);
     } else if (status == ES_STATUS_OK) {
         char text[512];
         es_dataset_describe(es_hosts_run_report(hosts).dataset, text, sizeof text);

@@ -10,6 +10,7 @@
 #include "prove_action.h"
 #include "prove_words.h"
 #include "run_command.h"
+#include "run_memory.h"
 #include "runs/json_number.h"
 #include "runs/prove_evaluation_file.h"
 #include "runs/prove_run.h"
@@ -98,16 +99,19 @@ static EsStatus print_results(const EsRunCommand *command, const EsProveRun *pro
 // --- what would happen ---
 
 // Plays one round.
-static EsStatus dry_run(EsProveRun *prove, const EsConfig *config) {
+static EsStatus dry_run(EsProveRun *prove, const EsConfig *config, const EsRunMemory *memory) {
     const EsProveSettings *settings = config->settings;
     const EsKnowledgeGraph *graph = es_prove_run_graph(prove);
     EsProofTraining *training = es_prove_run_training(prove);
     const EsProofEnv *env = es_proof_training_env(training);
     int64_t n_parameters = es_proof_policy_parameter_count(es_proof_training_policy(training));
     EsProofRound round;
+    EsRunMemory with_round = *memory;
+    es_allocation_begin(0);
     int64_t start_ns = es_clock_ns();
     ES_TRY(es_proof_training_round(training, NULL, &round));
     double seconds = es_clock_seconds_since(start_ns);
+    with_round.bytes += es_allocation_end().peak_bytes;
     ES_TRY(es_output_status(es_config_print(config, stdout)));
     printf("\n# graph       %s: %d constants, %d predicates, %d facts, %d rules\n",
            es_prove_settings_data(settings), graph->n_constants, graph->n_predicates,
@@ -119,6 +123,7 @@ static EsStatus dry_run(EsProveRun *prove, const EsConfig *config) {
            (long long)n_parameters, 4.0 * 4.0 * (double)n_parameters / 1048576);
     printf("# memory      %.1f MiB of environments; %d distinct states in a round\n",
            (double)es_proof_env_saved_bytes(env) / 1048576, round.kept.n_states);
+    es_run_memory_print(&with_round);
     printf("# time        %.2f s per round of %d x %d steps (environment %.2f, acting %.2f, "
            "learning %.2f), %.0f s for %d rounds, and what validation takes\n",
            seconds, settings->n_envs, settings->n_steps, round.env_ms * 1e-3,
@@ -129,13 +134,25 @@ static EsStatus dry_run(EsProveRun *prove, const EsConfig *config) {
 
 // --- the run ---
 
+static EsStatus create_prove(const void *settings, void **prove) {
+    return es_prove_run_create(settings, (EsProveRun **)prove);
+}
+
+static void destroy_prove(void *prove) { es_prove_run_destroy(prove); }
+
 static EsExit run_train(const EsRunCommand *command, const EsConfig *config, int as_json) {
-    const EsProveSettings *settings = config->settings;
+    EsProveSettings *settings = config->settings;
     EsProveRun *prove = NULL;
     EsRunPlayed played = {.folder = ""};
-    EsStatus status = es_prove_run_create(settings, &prove);
+    EsRunMemory memory;
+    EsRunMaker maker = {.settings = settings,
+                        .n_envs = &settings->n_envs,
+                        .create = create_prove,
+                        .destroy = destroy_prove,
+                        .smaller = "a smaller --steps or graph"};
+    EsStatus status = es_run_memory_create(&maker, (void **)&prove, &memory);
     if (status == ES_STATUS_OK && command->is_dry_run) {
-        status = dry_run(prove, config);
+        status = dry_run(prove, config, &memory);
     } else if (status == ES_STATUS_OK) {
         const EsKnowledgeGraph *graph = es_prove_run_graph(prove);
         EsRunWork work = es_prove_run_work(prove);

@@ -22,6 +22,20 @@ size_t es_align_up(size_t bytes);
 EsStatus es_allocate(size_t bytes, void **memory);
 void es_release(void *memory);
 
+// From here on es_allocate refuses what would make the process hold more than `bytes` beyond what
+// it holds now, with a MEMORY failure; 0: no limit. Memory of CUDA does not count.
+void es_allocation_begin(size_t bytes);
+
+// What allocation has come to since es_allocation_begin.
+typedef struct EsAllocation {
+    size_t peak_bytes; // the most that was held at a time, or was refused
+    size_t held_bytes; // now
+    int is_refused;    // something went beyond the limit
+} EsAllocation;
+
+// Ends the limit.
+EsAllocation es_allocation_end(void);
+
 typedef struct EsArena {
     unsigned char *base; // owned
     size_t capacity_bytes;

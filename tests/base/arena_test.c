@@ -28,6 +28,34 @@ TEST(allocates_zeroed_and_aligned) {
     es_release(NULL);
 }
 
+TEST(a_limit_refuses_and_tells_the_peak) {
+    static const size_t mib = (size_t)1 << 20;
+    void *first = NULL, *second = NULL, *third = NULL;
+    es_allocation_begin(10 * mib);
+    REQUIRE_OK(es_allocate(4 * mib, &first));
+    REQUIRE_OK(es_allocate(4 * mib, &second));
+    es_release(second);
+    EXPECT_STATUS(es_allocate(8 * mib, &third), MEMORY);
+    EXPECT(third == NULL);
+    EXPECT_STATUS(es_allocate(SIZE_MAX - 100, &third), MEMORY);
+    REQUIRE_OK(es_allocate(5 * mib, &second));
+    EsAllocation allocation = es_allocation_end();
+    EXPECT(allocation.is_refused);
+    EXPECT(allocation.held_bytes >= 9 * mib && allocation.held_bytes < 10 * mib);
+    // beyond its end nothing is refused
+    REQUIRE_OK(es_allocate(12 * mib, &third));
+    es_release(third);
+    es_release(second);
+    es_allocation_begin(0);
+    es_release(first);
+    REQUIRE_OK(es_allocate(20 * mib, &first));
+    es_release(first);
+    allocation = es_allocation_end();
+    EXPECT(!allocation.is_refused);
+    EXPECT_EQ(allocation.held_bytes, 0);
+    EXPECT(allocation.peak_bytes >= 15 * mib && allocation.peak_bytes < 17 * mib);
+}
+
 TEST(refuses_what_cannot_be_had) {
     void *memory = &memory;
     EXPECT_STATUS(es_allocate(SIZE_MAX - 5, &memory), MEMORY);

@@ -1,0 +1,169 @@
+#include "base/memory_room.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define PATH_BYTES 4352
+
+// --- reading ---
+
+static FILE *open_text(const char *root, const char *folder, const char *name) {
+    char path[PATH_BYTES];
+    int length = snprintf(path, sizeof path, "%s%s/%s", root, folder, name);
+    return length < (int)sizeof path ? fopen(path, "re") : NULL;
+}
+
+// The number that a file begins with; 0 when there is none, as in "max".
+static int read_number(const char *root, const char *folder, const char *name, uint64_t *number) {
+    FILE *file = open_text(root, folder, name);
+    int is_read = file != NULL && fscanf(file, "%" SCNu64, number) == 1;
+    if (file != NULL) {
+        fclose(file);
+    }
+    return is_read;
+}
+
+// The sum over the lines "<name> <number>" or "<name>: <number>" of a file whose name is one of
+// two; 0 when there is no such line.
+static int sum_lines(FILE *file, const char *first, const char *second, uint64_t *sum) {
+    char name[64];
+    uint64_t number;
+    int n_found = 0;
+    *sum = 0;
+    while (file != NULL && fscanf(file, "%63[^: ]%*[: ]%" SCNu64 "%*[^\n]", name, &number) == 2) {
+        if (strcmp(name, first) == 0 || (second != NULL && strcmp(name, second) == 0)) {
+            *sum += number;
+            n_found++;
+        }
+        if (fscanf(file, "%*[\n]") == EOF) {
+            break;
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return n_found;
+}
+
+static uint64_t subtract(uint64_t from, uint64_t number) {
+    return from > number ? from - number : 0;
+}
+
+static uint64_t add(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
+
+static void limit(EsMemoryRoom *room, uint64_t bytes, const char *kind, const char *name) {
+    if (bytes < room->bytes) {
+        room->bytes = bytes;
+        snprintf(room->holder, sizeof room->holder, "%s%.120s", kind, name);
+    }
+}
+
+// --- control groups ---
+
+// One group of version 2; `swap` is free on the machine.
+static void limit_by_group(EsMemoryRoom *room, const char *root, const char *folder,
+                           const char *name, uint64_t swap) {
+    uint64_t max, used, cached, swap_max, swap_used;
+    if (!read_number(root, folder, "memory.max", &max) ||
+        !read_number(root, folder, "memory.current", &used)) {
+        return;
+    }
+    sum_lines(open_text(root, folder, "memory.stat"), "inactive_file", "active_file", &cached);
+    if (read_number(root, folder, "memory.swap.max", &swap_max) &&
+        read_number(root, folder, "memory.swap.current", &swap_used)) {
+        swap = ES_MIN(swap, subtract(swap_max, swap_used));
+    }
+    limit(room, add(subtract(max, subtract(used, cached)), swap), "control group ", name);
+}
+
+// One of version 1, where a second limit counts memory and swap together.
+static void limit_by_old_group(EsMemoryRoom *room, const char *root, const char *folder,
+                               const char *name, uint64_t swap) {
+    uint64_t max, used, cached;
+    sum_lines(open_text(root, folder, "memory.stat"), "total_inactive_file", "total_active_file",
+              &cached);
+    if (read_number(root, folder, "memory.limit_in_bytes", &max) &&
+        read_number(root, folder, "memory.usage_in_bytes", &used)) {
+        limit(room, add(subtract(max, subtract(used, cached)), swap), "control group ", name);
+    }
+    if (read_number(root, folder, "memory.memsw.limit_in_bytes", &max) &&
+        read_number(root, folder, "memory.memsw.usage_in_bytes", &used)) {
+        limit(room, subtract(max, subtract(used, cached)), "control group ", name);
+    }
+}
+
+// A group and all above it. In a container the path may be the host's, and only the last of its
+// parents, the mounted root, is there.
+static void limit_by_parents(EsMemoryRoom *room, const char *root, const char *mount, char *path,
+                             uint64_t swap) {
+    char folder[PATH_BYTES];
+    for (;;) {
+        snprintf(folder, sizeof folder, "%s%s", mount, path);
+        const char *name = path[0] != '\0' ? path : "/";
+        limit_by_group(room, root, folder, name, swap);
+        limit_by_old_group(room, root, folder, name, swap);
+        char *slash = strrchr(path, '/');
+        if (slash == NULL) {
+            return;
+        }
+        *slash = '\0';
+    }
+}
+
+// Lines are "<number>:<controllers>:<path>"; version 2 has no controllers.
+static void limit_by_groups(EsMemoryRoom *room, const char *root, uint64_t swap) {
+    FILE *file = open_text(root, "/proc/self", "cgroup");
+    char line[4200];
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        char *controllers = strchr(line, ':');
+        char *path = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
+        if (path == NULL) {
+            continue;
+        }
+        *controllers++ = *path++ = '\0';
+        path[strcmp(path, "/") == 0 ? 0 : strlen(path)] = '\0';
+        if (controllers[0] == '\0') {
+            limit_by_parents(room, root, "/sys/fs/cgroup", path, swap);
+        }
+        for (char *rest = NULL, *one = strtok_r(controllers, ",", &rest); one != NULL;
+             one = strtok_r(NULL, ",", &rest)) {
+            if (strcmp(one, "memory") == 0) {
+                limit_by_parents(room, root, "/sys/fs/cgroup/memory", path, swap);
+                break;
+            }
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+}
+
+// --- all of them ---
+
+static void limit_by_addresses(EsMemoryRoom *room, const char *root) {
+    struct rlimit addresses;
+    uint64_t n_pages;
+    if (getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY &&
+        read_number(root, "/proc/self", "statm", &n_pages)) {
+        limit(room, subtract(addresses.rlim_cur, n_pages * (uint64_t)sysconf(_SC_PAGESIZE)),
+              "the limit of ulimit -v", "");
+    }
+}
+
+EsMemoryRoom es_memory_room(const char *root) {
+    EsMemoryRoom room = {.bytes = UINT64_MAX, .holder = "nobody"};
+    uint64_t free_kib, swap_kib;
+    int is_known = sum_lines(open_text(root, "/proc", "meminfo"), "MemAvailable", NULL, &free_kib);
+    sum_lines(open_text(root, "/proc", "meminfo"), "SwapFree", NULL, &swap_kib);
+    if (is_known) {
+        limit(&room, (free_kib + swap_kib) * 1024, "the machine", "");
+    }
+    limit_by_groups(&room, root, swap_kib * 1024);
+    limit_by_addresses(&room, root);
+    return room;
+}
