@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/macros.h"
 #include "base/shell_word.h"
+#include "padded_text.h"
 
 EsStatus es_bench_records_add(EsBenchRecords *records, const EsBenchRecord *record) {
     if (records->n_records == records->capacity) {
@@ -110,8 +111,9 @@ static int is_same_case(const EsBenchRecord *a, const EsBenchRecord *b) {
 
 void es_bench_records_print_table(const EsBenchRecords *records, const EsBenchOrigin *origin,
                                   FILE *stream) {
-    fprintf(stream, "device %s\nbuild  %s, commit %s\n", origin->device, origin->build,
-            origin->commit);
+    fprintf(stream, "device ");
+    es_padded_text_print(origin->device, 0, stream);
+    fprintf(stream, "\nbuild  %s, commit %s\n", origin->build, origin->commit);
     const char *suite = "";
     for (int i = 0; i < records->n_records; i++) {
         const EsBenchRecord *record = &records->record[i];

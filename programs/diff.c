@@ -226,17 +226,21 @@ static void print_comparison(const EsRunComparison *comparison) {
 
 static EsExit fail_superset(const EsRunComparison *comparison) {
     fflush(stdout);
-    fprintf(stderr,
-            "esper diff: %s lacks %d of the metrics and events that %s has:", comparison->b->path,
-            comparison->n_lacking, comparison->a->path);
+    fprintf(stderr, "esper diff: ");
+    es_padded_text_print(comparison->b->path, 0, stderr);
+    fprintf(stderr, " lacks %d of the metrics and events that ", comparison->n_lacking);
+    es_padded_text_print(comparison->a->path, 0, stderr);
+    fprintf(stderr, " has:");
     for (int i = 0; i < comparison->n_metrics; i++) {
         if (es_metric_is_lacking(&comparison->metrics[i])) {
-            fprintf(stderr, " %s", comparison->metrics[i].a->name);
+            fputc(' ', stderr);
+            es_padded_text_print(comparison->metrics[i].a->name, 0, stderr);
         }
     }
     for (int i = 0; i < comparison->n_events; i++) {
         if (es_event_is_lacking(&comparison->events[i])) {
-            fprintf(stderr, " %s", comparison->events[i].a->name);
+            fputc(' ', stderr);
+            es_padded_text_print(comparison->events[i].a->name, 0, stderr);
         }
     }
     fprintf(stderr, "\n");

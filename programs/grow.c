@@ -10,6 +10,7 @@
 #include "json_output.h"
 #include "message.h"
 #include "output.h"
+#include "padded_text.h"
 #include "run_command.h"
 #include "runs/grow_evaluation_file.h"
 #include "telemetry/console_line.h"
@@ -87,20 +88,20 @@ static EsStatus dry_run(EsGrowRun *grow, const EsConfig *config, const EsRunMemo
     const EsGrowSettings *settings = config->settings;
     int n_steps = es_growth_settings(play->growth)->episode_steps;
     int64_t n_evaluated = es_grow_settings_evaluated(settings);
-    ES_TRY(es_output_status(es_config_print(config, stdout)));
+    ES_TRY(es_run_command_print_config(config));
     double step_seconds = 0, update_seconds = 0;
     ES_TRY(es_grow_run_predict(grow, &step_seconds, &update_seconds));
-    printf("\n# host        %s, %lld parameters, room for %lld more in %d slots, %d of them\n",
-           model->host.name, (long long)model->layout.n_host_weights,
-           (long long)(model->layout.n_parameters - model->layout.n_host_parameters),
-           model->n_slots, settings->n_envs);
+    es_print("\n# host        %s, %lld parameters, room for %lld more in %d slots, %d of them\n",
+             model->host.name, (long long)model->layout.n_host_weights,
+             (long long)(model->layout.n_parameters - model->layout.n_host_parameters),
+             model->n_slots, settings->n_envs);
     printf("# memory      %.1f MiB parameters, gradients, momentum and snapshots of hosts\n",
            4.0 * 4.0 * (double)(model->layout.n_parameters * settings->n_envs) / 1048576);
     es_run_memory_print(memory);
     char text[160];
     const EsDeviceInfo *device = es_device_info(play->device);
-    printf("# device      %s, %s: %s\n", device->name, device->architecture,
-           es_grow_describe_precision(settings, device, text));
+    es_print("# device      %s, %s: %s\n", device->name, device->architecture,
+             es_grow_describe_precision(settings, device, text));
     if (es_grow_settings_train(settings)) {
         int64_t n_parameters = es_grow_run_policy_parameters(grow);
         printf("# policy      %lld parameters, %.1f MiB with gradients and moments, %.0f ms per "

@@ -16,16 +16,16 @@
 
 void es_grow_print_hosts(const EsGrowEnding *endings, const EsGrowSettings *settings,
                          int64_t n_host_parameters) {
-    printf("last round: %d x %s, %lld parameters before growing, policy %s, seed %d\n",
-           settings->n_envs, settings->task, (long long)n_host_parameters, settings->policy,
-           settings->run.seed);
+    es_print("last round: %d x %s, %lld parameters before growing, policy %s, seed %d\n",
+             settings->n_envs, settings->task, (long long)n_host_parameters, settings->policy,
+             settings->run.seed);
     printf("host   validation %%   reward   parameters   fossils   pruned   rollbacks   seeds\n");
     for (int e = 0; e < ES_MIN(settings->n_envs, 16); e++) {
         const EsGrowEnding *ending = &endings[e];
-        printf("%4d   %12.2f   %6.2f   %9.2f x   %7d   %6d   %9d   %s\n", e,
-               ending->validation_accuracy, ending->reward, ending->parameter_ratio,
-               ending->n_fossils, ending->n_pruned, ending->n_rollbacks,
-               ending->seeds[0] != '\0' ? ending->seeds : "-");
+        es_print("%4d   %12.2f   %6.2f   %9.2f x   %7d   %6d   %9d   %s\n", e,
+                 ending->validation_accuracy, ending->reward, ending->parameter_ratio,
+                 ending->n_fossils, ending->n_pruned, ending->n_rollbacks,
+                 ending->seeds[0] != '\0' ? ending->seeds : "-");
     }
     if (settings->n_envs > 16) {
         printf("        (%d more)\n", settings->n_envs - 16);

@@ -9,6 +9,7 @@
 #include "json_output.h"
 #include "message.h"
 #include "output.h"
+#include "padded_text.h"
 #include "run_command.h"
 #include "run_memory.h"
 #include "runs/hosts_run.h"
@@ -23,9 +24,10 @@ static void print_table(const EsHostsReport *report, const EsHostsSettings *sett
                                 sizeof *report->validation, &validation_spread);
     double test =
         es_mean(&report->test[0].accuracy, report->n_envs, sizeof *report->test, &test_spread);
-    printf("%d x %s, %lld parameters each, data set \"%s\", %d round%s, seed %d\n", report->n_envs,
-           report->host->name, (long long)report->n_parameters, report->dataset->name,
-           settings->run.n_rounds, settings->run.n_rounds == 1 ? "" : "s", settings->run.seed);
+    es_print("%d x %s, %lld parameters each, data set \"%s\", %d round%s, seed %d\n",
+             report->n_envs, report->host->name, (long long)report->n_parameters,
+             report->dataset->name, settings->run.n_rounds, settings->run.n_rounds == 1 ? "" : "s",
+             settings->run.seed);
     printf("host   validation loss   validation %%   test %%\n");
     for (int e = 0; e < ES_MIN(report->n_envs, 16); e++) {
         printf("%4d   %15.4f   %12.2f   %6.2f\n", e, plain(report->validation[e].loss),
@@ -90,11 +92,11 @@ static EsStatus dry_run(EsHostsRun *hosts, const EsConfig *config, const EsRunMe
     EsHostsReport report = es_hosts_run_report(hosts);
     const EsHostsSettings *settings = config->settings;
     ES_TRY(es_hosts_run_predict(hosts, &seconds));
-    ES_TRY(es_output_status(es_config_print(config, stdout)));
-    printf("\n# device      %s, %s, %d units\n", report.device->name, report.device->architecture,
-           report.device->n_units);
-    printf("# host        %s, %lld parameters, %d of them\n", report.host->name,
-           (long long)report.n_parameters, report.n_envs);
+    ES_TRY(es_run_command_print_config(config));
+    es_print("\n# device      %s, %s, %d units\n", report.device->name, report.device->architecture,
+             report.device->n_units);
+    es_print("# host        %s, %lld parameters, %d of them\n", report.host->name,
+             (long long)report.n_parameters, report.n_envs);
     printf("# memory      %.1f MiB parameters and optimiser, %.1f MiB activations, %.1f MiB data\n",
            (double)report.store_bytes / 1048576, (double)report.activation_bytes / 1048576,
            (double)report.dataset_bytes / 1048576);
@@ -103,11 +105,11 @@ static EsStatus dry_run(EsHostsRun *hosts, const EsConfig *config, const EsRunMe
            report.plan.is_fused && settings->precision == 0 && settings->is_tf32
                ? ", convolutions in TF32"
                : "");
-    printf("# plan        %d operations, %s%s%s\n", report.plan.n_nodes,
-           report.plan.uses_lanes    ? "vector engine"
-           : report.plan.is_captured ? "captured as one launch"
-                                     : "operation by operation",
-           report.plan.fallback[0] != '\0' ? "; " : "", report.plan.fallback);
+    es_print("# plan        %d operations, %s%s%s\n", report.plan.n_nodes,
+             report.plan.uses_lanes    ? "vector engine"
+             : report.plan.is_captured ? "captured as one launch"
+                                       : "operation by operation",
+             report.plan.fallback[0] != '\0' ? "; " : "", report.plan.fallback);
     printf("# time        %.2f s per round, %.0f s for %d round%s (from a few timed batches)\n",
            seconds, seconds * settings->run.n_rounds, settings->run.n_rounds,
            settings->run.n_rounds == 1 ? "" : "s");

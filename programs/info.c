@@ -8,6 +8,7 @@
 #include "command.h"
 #include "kernels/kernels.h"
 #include "options.h"
+#include "padded_text.h"
 #include "telemetry/sink.h"
 #include "telemetry_tables.h"
 #include "tensor/device.h"
@@ -79,12 +80,12 @@ static long long number_of(const json_t *object, const char *key) {
 
 static void print_device(const json_t *device) {
     if (json_object_get(device, "error") != NULL) {
-        printf("%-10s %s\n", text_of(device, "device"), text_of(device, "error"));
+        es_print("%-10s %s\n", text_of(device, "device"), text_of(device, "error"));
         return;
     }
-    printf("%-10s %s, %s, %.1f GiB", text_of(device, "device"), text_of(device, "model"),
-           text_of(device, "architecture"),
-           (double)number_of(device, "memory_bytes") / (1024.0 * 1024.0 * 1024.0));
+    es_print("%-10s %s, %s, %.1f GiB", text_of(device, "device"), text_of(device, "model"),
+             text_of(device, "architecture"),
+             (double)number_of(device, "memory_bytes") / (1024.0 * 1024.0 * 1024.0));
     if (json_object_get(device, "threads") != NULL) {
         printf(", %lld threads, %lld images per vector", number_of(device, "threads"),
                number_of(device, "lanes"));
@@ -95,9 +96,9 @@ static void print_device(const json_t *device) {
 }
 
 static void print_info(const json_t *info) {
-    printf("esper      %s, commit %s\n", text_of(info, "version"), text_of(info, "commit"));
-    printf("build      %s, %s, CUDA %s\n", text_of(info, "build"), text_of(info, "compiler"),
-           es_build_cuda());
+    es_print("esper      %s, commit %s\n", text_of(info, "version"), text_of(info, "commit"));
+    es_print("build      %s, %s, CUDA %s\n", text_of(info, "build"), text_of(info, "compiler"),
+             es_build_cuda());
     size_t index;
     json_t *device;
     json_array_foreach(json_object_get(info, "devices"), index, device) { print_device(device); }

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "telemetry/text.h"
+
 // a pipe takes this much whole or not at all (PIPE_BUF)
 #define MAX_BYTES 4096
 
@@ -66,6 +68,26 @@ static int write_text(const char *text, size_t length, int patience_ms) {
 
 int es_message_is_lost(void) { return is_lost; }
 
+// The text as a terminal may show it, and a newline in place of its own last one; what is too long
+// is cut behind a whole character. Returns the length.
+static size_t clean(const char *text, size_t length, char cleaned[MAX_BYTES]) {
+    size_t n = 0;
+    length -= length > 0 && text[length - 1] == '\n' ? 1 : 0;
+    while (length > 0) {
+        const char *shown;
+        size_t n_shown, n_taken = es_text_next_shown(text, length, &shown, &n_shown);
+        if (n + n_shown + 1 > MAX_BYTES) {
+            break;
+        }
+        memcpy(cleaned + n, shown, n_shown);
+        n += n_shown;
+        text += n_taken;
+        length -= n_taken;
+    }
+    cleaned[n++] = '\n';
+    return n;
+}
+
 static void print(const char *text, size_t length, int patience_ms) {
     long n_before = atomic_exchange(&n_dropped, 0);
     if (n_before > 0) {
@@ -83,19 +105,20 @@ static void print(const char *text, size_t length, int patience_ms) {
 
 void es_message_log(void *context, EsLogLevel level, const char *line) {
     static const char *const names[] = {"debug: ", "", "warning: ", "error: "};
-    char text[MAX_BYTES];
+    char text[MAX_BYTES], cleaned[MAX_BYTES];
     (void)context;
-    int length = snprintf(text, sizeof text, "esper: %s%.3900s\n", names[level], line);
-    print(text, (size_t)length, 0);
+    int length = snprintf(text, sizeof text, "esper: %s%.3900s", names[level], line);
+    print(cleaned, clean(text, (size_t)length, cleaned), 0);
 }
 
 void es_message(const char *format, ...) {
-    char text[MAX_BYTES];
+    char text[MAX_BYTES], cleaned[MAX_BYTES];
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (length > 0) {
-        print(text, ES_MIN((size_t)length, sizeof text - 1), PATIENCE_MS);
+        size_t n_cleaned = clean(text, ES_MIN((size_t)length, sizeof text - 1), cleaned);
+        print(cleaned, n_cleaned, PATIENCE_MS);
     }
 }

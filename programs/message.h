@@ -2,6 +2,9 @@
 //
 // A pipe that nobody empties or a stopped terminal blocks a plain write for ever, and with it the
 // run. Here a line that finds no room is dropped and counted, and the next one that does says so.
+//
+// Names, paths and values come from outside: whatever in a message could command a terminal, and
+// what is not UTF-8, is shown as U+FFFD. This is the one place where that is done on stderr.
 #ifndef ES_PROGRAMS_MESSAGE_H
 #define ES_PROGRAMS_MESSAGE_H
 
@@ -17,8 +20,8 @@ int es_message_is_lost(void);
 // Handler for es_log: waits for nothing.
 void es_message_log(void *context, EsLogLevel level, const char *line);
 
-// Print text of at most 4000 bytes, newlines included. Meant for what stands before and after the
-// work: it gives a slow reader a second to make room.
+// Print one line of at most 4000 bytes; the format ends with its newline. Meant for what stands
+// before and after the work: it gives a slow reader a second to make room.
 void es_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

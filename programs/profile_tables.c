@@ -4,6 +4,7 @@
 
 #include "base/macros.h"
 #include "json_output.h"
+#include "padded_text.h"
 
 // phases and operations
 typedef enum Part { PHASES, OPERATIONS } Part;
@@ -85,8 +86,8 @@ void es_profile_print_tables(const EsProfileResult *result) {
     const EsGrowSettings *settings = result->settings;
     const EsProfileReport *report = &result->report, *operations = operations_of(result);
     double idle_ms = report->window_ms - report->busy_ms;
-    printf("%s, %d environments, policy %s, on %s (%s)\n", settings->task, settings->n_envs,
-           settings->policy, settings->run.device, result->device.name);
+    es_print("%s, %d environments, policy %s, on %s (%s)\n", settings->task, settings->n_envs,
+             settings->policy, settings->run.device, result->device.name);
     printf("%d steps after %d of waiting and %d of warm-up: %.3f ms per step, %.0f environment "
            "steps/s while timed\n\n",
            result->n_active, result->n_wait, result->n_warmup, result->active_ms / result->n_active,

@@ -4,6 +4,7 @@
 #include "base/macros.h"
 #include "json_output.h"
 #include "message.h"
+#include "padded_text.h"
 #include "proof/closure.h"
 #include "prove_action.h"
 #include "prove_source.h"
@@ -48,8 +49,8 @@ static void print_split(const char *name, Tally tally) {
 
 static void print_table(const EsProveSource *source, const EsClosure *closure) {
     const EsKnowledgeGraph *graph = closure->graph;
-    printf("%s: constants %d, predicates %d, rules %d\n", es_prove_source_name(source),
-           graph->n_constants, graph->n_predicates, graph->n_rules);
+    es_print("%s: constants %d, predicates %d, rules %d\n", es_prove_source_name(source),
+             graph->n_constants, graph->n_predicates, graph->n_rules);
     printf("facts   %9d\n", graph->n_facts);
     printf("closure %9d%s\n", closure->count, closure->is_complete ? "" : " and more");
     print_split("valid", tally_split(closure, ES_KG_SPLIT_VALID));

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "json_output.h"
 #include "message.h"
+#include "padded_text.h"
 #include "proof/proof_curve.h"
 #include "proof/proof_policy_guides.h"
 #include "proof/prover.h"
@@ -99,12 +100,13 @@ static void print_share(const Curves *curves, int32_t percent, int is_spent) {
 }
 
 static void print_tables(const Curves *curves) {
-    printf("%s: %d %s of the split %s that %s %d to %d steps, best first, %s goals, at most %d %s",
-           es_prove_source_name(curves->source), curves->count,
-           es_prove_noun(curves->count, "query", "queries"), es_prove_split_names[curves->split],
-           es_prove_noun(curves->count, "takes", "take"), curves->min_depth,
-           curves->settings.max_depth, es_prove_selection_names[curves->settings.selection],
-           curves->settings.max_atoms, es_prove_noun(curves->settings.max_atoms, "atom", "atoms"));
+    es_print(
+        "%s: %d %s of the split %s that %s %d to %d steps, best first, %s goals, at most %d %s",
+        es_prove_source_name(curves->source), curves->count,
+        es_prove_noun(curves->count, "query", "queries"), es_prove_split_names[curves->split],
+        es_prove_noun(curves->count, "takes", "take"), curves->min_depth,
+        curves->settings.max_depth, es_prove_selection_names[curves->settings.selection],
+        curves->settings.max_atoms, es_prove_noun(curves->settings.max_atoms, "atom", "atoms"));
     es_prove_print_value_weight(curves->settings.value_weight);
     printf("\n");
     print_head(curves, "proofs within\n    expansions ", "");

@@ -6,6 +6,7 @@
 #include "base/macros.h"
 #include "json_output.h"
 #include "message.h"
+#include "padded_text.h"
 #include "proof/prover.h"
 #include "prove_action.h"
 #include "prove_source.h"
@@ -63,12 +64,12 @@ static void print_line(const char *depth, int32_t count, int32_t n_queries) {
 static void print_table(const Depths *depths) {
     const EsProverReport *report = &depths->report;
     const EsProverSettings *settings = &depths->settings;
-    printf("%s: %d %s of the split %s, %s goals, at most %d %s and %d %s\n",
-           es_prove_source_name(depths->source), depths->n_queries,
-           es_prove_noun(depths->n_queries, "query", "queries"),
-           es_prove_split_names[depths->split], es_prove_selection_names[settings->selection],
-           settings->max_depth, es_prove_noun(settings->max_depth, "step", "steps"),
-           settings->max_atoms, es_prove_noun(settings->max_atoms, "atom", "atoms"));
+    es_print("%s: %d %s of the split %s, %s goals, at most %d %s and %d %s\n",
+             es_prove_source_name(depths->source), depths->n_queries,
+             es_prove_noun(depths->n_queries, "query", "queries"),
+             es_prove_split_names[depths->split], es_prove_selection_names[settings->selection],
+             settings->max_depth, es_prove_noun(settings->max_depth, "step", "steps"),
+             settings->max_atoms, es_prove_noun(settings->max_atoms, "atom", "atoms"));
     printf("  depth   queries\n");
     for (int depth = 1; depth <= depths->settings.max_depth; depth++) {
         if (depths->histogram[depth] > 0) {

@@ -6,6 +6,7 @@
 #include "base/macros.h"
 #include "json_output.h"
 #include "message.h"
+#include "padded_text.h"
 #include "proof/embedding_train.h"
 #include "prove_action.h"
 #include "prove_source.h"
@@ -40,11 +41,11 @@ static EsStatus print_json(const Embed *embed, const EsEmbeddingSettings *settin
 
 static void print_result(const Embed *embed, const EsEmbeddingReport *report) {
     if (report->best_epoch > 0) {
-        printf("%s: valid MRR %.4f after epoch %d of %d; %.1f s\n", embed->out, report->best_mrr,
-               report->best_epoch, report->epoch, report->seconds);
+        es_print("%s: valid MRR %.4f after epoch %d of %d; %.1f s\n", embed->out, report->best_mrr,
+                 report->best_epoch, report->epoch, report->seconds);
     } else {
-        printf("%s: epoch %d, nothing to validate with; loss %.4f, %.1f s\n", embed->out,
-               report->epoch, report->loss, report->seconds);
+        es_print("%s: epoch %d, nothing to validate with; loss %.4f, %.1f s\n", embed->out,
+                 report->epoch, report->loss, report->seconds);
     }
 }
 

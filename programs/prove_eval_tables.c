@@ -1,10 +1,16 @@
 // The figures of `esper prove eval`, as tables and as JSON.
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "json_output.h"
+#include "padded_text.h"
 #include "prove_eval.h"
 #include "prove_words.h"
+#include "telemetry/text.h"
+
+// columns of a name; longer ones are cut
+#define NAME_WIDTH 28
 
 static const char *const side_names[ES_N_CORRUPT_SIDES] = {"head", "tail"};
 
@@ -117,9 +123,12 @@ static void print_summary(const char *name, const EsRankingSummary *summary) {
         snprintf(interval, sizeof interval, "%.3f-%.3f", summary->reciprocal.low,
                  summary->reciprocal.high);
     }
-    printf("%-28.28s %7d   %.3f  %-11s  %.3f  %.3f  %.3f   %5.1f %%  %6.2f %%\n", name,
-           summary->n_queries, summary->reciprocal.mean, interval, summary->hits[0],
-           summary->hits[1], summary->hits[2],
+    char cut[4 * NAME_WIDTH + 1];
+    size_t n_kept = es_text_fit(name, ES_MIN(strlen(name), sizeof cut - 1), NAME_WIDTH);
+    snprintf(cut, sizeof cut, "%.*s", (int)n_kept, name);
+    es_padded_text_print(cut, NAME_WIDTH, stdout);
+    printf(" %7d   %.3f  %-11s  %.3f  %.3f  %.3f   %5.1f %%  %6.2f %%\n", summary->n_queries,
+           summary->reciprocal.mean, interval, summary->hits[0], summary->hits[1], summary->hits[2],
            100.0 * summary->n_proved / ES_MAX(summary->n_queries, 1),
            100.0 * (double)summary->n_negatives_proved / (double)ES_MAX(summary->n_negatives, 1));
 }
@@ -169,25 +178,26 @@ void es_prove_eval_print_table(const EsProveEval *eval) {
     if (settings->n_corruptions > 0) {
         snprintf(corruptions, sizeof corruptions, "%d", settings->n_corruptions);
     }
-    printf("%s: %d %s of the split %s against %s %s a side%s, score %s by %s, %s goals, at most %d "
-           "%s and %d %s\n",
-           es_prove_source_name(eval->source), ranking->n_queries,
-           es_prove_noun(ranking->n_queries, "query", "queries"), es_prove_split_names[eval->split],
-           corruptions, es_prove_noun(settings->n_corruptions, "corruption", "corruptions"),
-           settings->corruptions.uses_domains ? " of the same domain" : "",
-           es_score_kind_names[eval->score], es_prove_eval_search_name(eval->search),
-           es_prove_selection_names[eval->prover.selection], eval->prover.max_depth,
-           es_prove_noun(eval->prover.max_depth, "step", "steps"), eval->prover.max_atoms,
-           es_prove_noun(eval->prover.max_atoms, "atom", "atoms"));
+    es_print(
+        "%s: %d %s of the split %s against %s %s a side%s, score %s by %s, %s goals, at most %d "
+        "%s and %d %s\n",
+        es_prove_source_name(eval->source), ranking->n_queries,
+        es_prove_noun(ranking->n_queries, "query", "queries"), es_prove_split_names[eval->split],
+        corruptions, es_prove_noun(settings->n_corruptions, "corruption", "corruptions"),
+        settings->corruptions.uses_domains ? " of the same domain" : "",
+        es_score_kind_names[eval->score], es_prove_eval_search_name(eval->search),
+        es_prove_selection_names[eval->prover.selection], eval->prover.max_depth,
+        es_prove_noun(eval->prover.max_depth, "step", "steps"), eval->prover.max_atoms,
+        es_prove_noun(eval->prover.max_atoms, "atom", "atoms"));
     if (eval->policy_path != NULL) {
-        printf("guided by %s", eval->policy_path);
+        es_print("guided by %s", eval->policy_path);
         es_prove_print_value_weight(eval->searches.value_weight);
         printf(", at most %lld %s\n", (long long)eval->searches.max_expanded,
                es_prove_noun(eval->searches.max_expanded, "node", "nodes"));
     }
     es_prove_fusion_print(&eval->fusion);
-    printf("%-28s %7s   %-5s  %-11s  %-5s  %-5s  %-5s   %7s  %8s\n", "", "queries", "MRR", "95 %",
-           "H@1", "H@3", "H@10", "proved", "negatives");
+    printf("%-*s %7s   %-5s  %-11s  %-5s  %-5s  %-5s   %7s  %8s\n", NAME_WIDTH, "", "queries",
+           "MRR", "95 %", "H@1", "H@3", "H@10", "proved", "negatives");
     print_summary("all", &ranking->all);
     for (int side = 0; side < ES_N_CORRUPT_SIDES; side++) {
         if (settings->uses_side[side]) {

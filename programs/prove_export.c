@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/macros.h"
+#include "padded_text.h"
 #include "proof/prolog_text.h"
 #include "prove_action.h"
 #include "prove_source.h"
@@ -13,9 +14,9 @@ static EsStatus export_graph(const EsProveSource *source, const char *out) {
     ES_TRY(es_prove_source_load(source, &graph));
     EsStatus status = es_prolog_text_save(graph, out);
     if (status == ES_STATUS_OK && !es_file_is_stdout(out)) {
-        printf("%s: %d %s, %d %s\n", out, graph->n_facts,
-               es_prove_noun(graph->n_facts, "fact", "facts"), graph->n_rules,
-               es_prove_noun(graph->n_rules, "rule", "rules"));
+        es_print("%s: %d %s, %d %s\n", out, graph->n_facts,
+                 es_prove_noun(graph->n_facts, "fact", "facts"), graph->n_rules,
+                 es_prove_noun(graph->n_rules, "rule", "rules"));
     }
     es_kg_destroy(graph);
     return status;

@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/macros.h"
+#include "padded_text.h"
 #include "proof/ranking.h"
 #include "prove_words.h"
 
@@ -111,14 +112,14 @@ void es_prove_fusion_print(const EsProveFusion *fusion) {
     const EsFusionWeights *weights = &fusion->fusion->overall;
     const EsFusionReport *report = &fusion->report;
     if (fusion->is_alone) {
-        printf("score by the embedding %s alone\n", fusion->path);
+        es_print("score by the embedding %s alone\n", fusion->path);
         return;
     }
-    printf("fused with %s: %g log k, %c %g with a proof, %c %g per further step, %c %g without\n",
-           fusion->path, (double)weights->embedding, weights->bonus < 0 ? '-' : '+',
-           fabs((double)weights->bonus), weights->per_step < 0 ? '+' : '-',
-           fabs((double)weights->per_step), weights->penalty < 0 ? '+' : '-',
-           fabs((double)weights->penalty));
+    es_print("fused with %s: %g log k, %c %g with a proof, %c %g per further step, %c %g without\n",
+             fusion->path, (double)weights->embedding, weights->bonus < 0 ? '-' : '+',
+             fabs((double)weights->bonus), weights->per_step < 0 ? '+' : '-',
+             fabs((double)weights->per_step), weights->penalty < 0 ? '+' : '-',
+             fabs((double)weights->penalty));
     if (fusion->fits) {
         printf("fitted on %d validation %s, own weights for %d %s: MRR there %.4f by the "
                "embedding, %.4f before, %.4f after\n",

@@ -64,10 +64,10 @@ static EsStatus print_json(const Mining *mining, const EsKnowledgeGraph *graph,
 
 static void print_table(const Mining *mining, const EsKnowledgeGraph *graph,
                         const EsMinedRules *rules, int32_t n_shown) {
-    printf("%s: mined from %d %s, %d kept back: %d %s in %.2f s\n",
-           es_prove_source_name(mining->source), rules->n_facts,
-           es_prove_noun(rules->n_facts, "fact", "facts"), rules->n_kept, rules->count,
-           es_prove_noun(rules->count, "rule", "rules"), mining->seconds);
+    es_print("%s: mined from %d %s, %d kept back: %d %s in %.2f s\n",
+             es_prove_source_name(mining->source), rules->n_facts,
+             es_prove_noun(rules->n_facts, "fact", "facts"), rules->n_kept, rules->count,
+             es_prove_noun(rules->count, "rule", "rules"), mining->seconds);
     printf("support  confidence    PCA    kept  of new  rule\n");
     for (int32_t i = 0; i < n_shown; i++) {
         const EsMinedRule *rule = &rules->items[i];

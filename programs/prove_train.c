@@ -7,6 +7,7 @@
 #include "json_output.h"
 #include "message.h"
 #include "output.h"
+#include "padded_text.h"
 #include "prove_action.h"
 #include "prove_words.h"
 #include "run_command.h"
@@ -56,7 +57,7 @@ static void print_evaluation(const EsProveEvaluation *evaluation, const EsProveS
     if (settings->n_evaluated_corruptions > 0) {
         snprintf(corruptions, sizeof corruptions, "%d", settings->n_evaluated_corruptions);
     }
-    printf(
+    es_print(
         "%s: %d test %s against %s %s a side; proofs of at most %d %s, policies by %s search with "
         "%d %s",
         es_prove_settings_data(settings), evaluation->n_queries,
@@ -112,10 +113,10 @@ static EsStatus dry_run(EsProveRun *prove, const EsConfig *config, const EsRunMe
     ES_TRY(es_proof_training_round(training, NULL, &round));
     double seconds = es_clock_seconds_since(start_ns);
     with_round.bytes += es_allocation_end().peak_bytes;
-    ES_TRY(es_output_status(es_config_print(config, stdout)));
-    printf("\n# graph       %s: %d constants, %d predicates, %d facts, %d rules\n",
-           es_prove_settings_data(settings), graph->n_constants, graph->n_predicates,
-           graph->n_facts, graph->n_rules);
+    ES_TRY(es_run_command_print_config(config));
+    es_print("\n# graph       %s: %d constants, %d predicates, %d facts, %d rules\n",
+             es_prove_settings_data(settings), graph->n_constants, graph->n_predicates,
+             graph->n_facts, graph->n_rules);
     printf("# queries     %d to learn from, %d for validation, %d for the comparison\n",
            es_proof_env_queries(env).count, graph->splits[ES_KG_SPLIT_VALID].count,
            graph->splits[ES_KG_SPLIT_TEST].count);

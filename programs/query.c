@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/macros.h"
 #include "command.h"
+#include "message.h"
 #include "options.h"
 #include "output.h"
 #include "result_writer.h"
@@ -216,6 +217,36 @@ static EsStatus check_arguments(const EsArguments *arguments, Settings *settings
     return ES_STATUS_OK;
 }
 
+// A message is one line; the place in the SQL that a failure shows has two of its own, the last
+// with a caret. Returns where they begin in the detail, its end when there are none.
+static const char *find_place(const char *detail) {
+    const char *end = detail + strlen(detail), *line = end;
+    for (int n_lines = 0; end > detail && end[-1] == '^' && line > detail; line--) {
+        n_lines += strncmp(line, "\n  ", 3) == 0;
+        if (n_lines == 2) {
+            return line;
+        }
+    }
+    return end;
+}
+
+static EsExit finish(EsStatus status) {
+    char place[1024];
+    const char *begin = find_place(es_status_detail());
+    snprintf(place, sizeof place, "%s", begin);
+    if (status == ES_STATUS_OK || place[0] == '\0') {
+        return es_command_finish("query", status);
+    }
+    int n_before = (int)(begin - es_status_detail());
+    status = es_status_set(status, __FILE__, __LINE__, "%.*s", n_before, es_status_detail());
+    EsExit code = es_command_finish("query", status);
+    char *caret = strrchr(place, '\n');
+    *caret = '\0';
+    es_message("%s\n", place + 1);
+    es_message("%s\n", caret + 1);
+    return code;
+}
+
 static EsExit run_until_stopped(const Settings *settings) {
     EsStatus status = es_stop_signal_begin(NULL, NULL);
     if (status == ES_STATUS_OK) {
@@ -223,7 +254,7 @@ static EsExit run_until_stopped(const Settings *settings) {
     }
     int is_stopped = wants_stop();
     es_stop_signal_end();
-    EsExit code = es_command_finish("query", status);
+    EsExit code = finish(status);
     // out of time: nobody interrupted it
     return status == ES_STATUS_INTERRUPTED && !is_stopped ? ES_EXIT_FAILED : code;
 }

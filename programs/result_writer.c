@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "base/macros.h"
+#include "padded_text.h"
 #include "result_cell.h"
 
 // rows of a table that are held back to find its widths
@@ -121,7 +122,14 @@ static EsStatus print_window(EsResultWriter *writer) {
     writer->is_streaming = 1;
     for (int i = 0; i < writer->n_columns; i++) {
         const char *name = writer->columns[i].name;
-        add_aligned(writer, i, name, strlen(name));
+        EsText title = {0};
+        es_text_add_utf8(&title, name, strlen(name), ES_TEXT_TERMINAL);
+        EsStatus status = title.status;
+        if (status == ES_STATUS_OK) {
+            add_aligned(writer, i, title.bytes, title.length);
+        }
+        es_text_destroy(&title);
+        ES_TRY(status);
     }
     ES_TRY(write_line(writer, "\n"));
     for (int i = 0; i < writer->n_columns; i++) {
@@ -240,7 +248,7 @@ EsStatus es_result_writer_create(FILE *stream, EsResultFormat format, int width,
     created->columns = memory;
     for (int i = 0; i < n_columns; i++) {
         created->columns[i].name = names[i];
-        created->columns[i].width = ES_MAX(es_text_width(names[i], strlen(names[i])), 1);
+        created->columns[i].width = (size_t)ES_MAX(es_padded_text_width(names[i]), 1);
     }
     if (format == ES_RESULT_TABLE) {
         ES_TRY_GOTO(es_allocate(WINDOW_ROWS * (size_t)n_columns * sizeof(size_t), &memory));

@@ -12,6 +12,7 @@
 #include "build_info.h"
 #include "message.h"
 #include "output.h"
+#include "padded_text.h"
 #include "settled_paths.h"
 
 #define KIND_BYTES 32
@@ -97,6 +98,30 @@ EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTab
     return es_run_settings_check_resumed(config, before, config->settings);
 }
 
+EsStatus es_run_command_print_config(const EsConfig *config) {
+    char *text = NULL;
+    size_t text_bytes = 0;
+    FILE *memory = open_memstream(&text, &text_bytes);
+    if (memory == NULL) {
+        return ES_FAIL(MEMORY, "no memory to print the configuration");
+    }
+    EsStatus status = es_config_print(config, memory);
+    if (fclose(memory) != 0 && status == ES_STATUS_OK) {
+        status = ES_FAIL(MEMORY, "no memory to print the configuration");
+    }
+    // no value holds a newline: es_config_print has refused control characters
+    for (char *line = text; status == ES_STATUS_OK && *line != '\0';) {
+        size_t length = strcspn(line, "\n");
+        char *next = line + length + (line[length] == '\n');
+        line[length] = '\0';
+        es_padded_text_print(line, 0, stdout);
+        putchar('\n');
+        line = next;
+    }
+    free(text);
+    return status;
+}
+
 // One that understands how to clear the rest of a line.
 static int is_terminal(void) {
     const char *name = getenv("TERM");
@@ -112,8 +137,13 @@ static void tell_start(const EsRunCommand *command, const EsRunSettings *setting
         snprintf(place, sizeof place, "; it goes on with round %lld of %d",
                  (long long)played->n_rounds_before + 1, settings->n_rounds);
     }
-    es_message("%s%srun folder: %s%s\n", about != NULL ? about : "", about != NULL ? "\n" : "",
-               played->folder, place);
+    // a message is one line
+    for (const char *line = about; line != NULL && *line != '\0';) {
+        int length = (int)strcspn(line, "\n");
+        es_message("%.*s\n", length, line);
+        line += length + (line[length] == '\n');
+    }
+    es_message("run folder: %s%s\n", played->folder, place);
 }
 
 EsStatus es_run_command_play(const EsRunCommand *command, const EsConfig *config,

@@ -35,6 +35,9 @@ typedef struct EsRunCommand {
 EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTable *table,
                                   const EsArguments *arguments, void *before);
 
+// Print the configuration for a person, on stdout.
+EsStatus es_run_command_print_config(const EsConfig *config);
+
 // What playing a run leaves.
 typedef struct EsRunPlayed {
     char folder[ES_RUN_PATH_BYTES]; // "" when it was not opened

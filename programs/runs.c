@@ -76,7 +76,7 @@ static const char *name_of(const EsRunSummary *run) {
 
 static void print_table(const char *folder, const EsRunSummary *runs, int n_runs) {
     if (n_runs == 0) {
-        printf("no runs in %s\n", folder);
+        es_print("no runs in %s\n", folder);
         return;
     }
     int width = 4;
@@ -93,9 +93,9 @@ static void print_table(const char *folder, const EsRunSummary *runs, int n_runs
         EsRunOutcomeName outcome;
         es_run_outcome_name(run, outcome);
         es_padded_text_print(name_of(run), width, stdout);
-        printf("  %-8s %9s %12d %9s %7s  %s\n", run->kind, say_rounds(run, rounds),
-               run->n_checkpoints, say_bytes(run->bytes, size),
-               say_age(now - run->changed_unix_s, age), outcome[0] != '\0' ? outcome : "-");
+        es_print("  %-8s %9s %12d %9s %7s  %s\n", run->kind, say_rounds(run, rounds),
+                 run->n_checkpoints, say_bytes(run->bytes, size),
+                 say_age(now - run->changed_unix_s, age), outcome[0] != '\0' ? outcome : "-");
     }
     printf("%d run%s, %s\n", n_runs, n_runs == 1 ? "" : "s", say_bytes(total, size));
 }
@@ -280,17 +280,17 @@ static void print_removal(const RunsOptions *options, const Removal *removal) {
     char size[32];
     const char *verb = options->is_confirmed ? "removed" : "would remove";
     if (!removal->is_due) {
-        printf("%s: nothing to remove\n", removal->path);
+        es_print("%s: nothing to remove\n", removal->path);
     } else if (options->keep < 0) {
-        printf("%s %s, %s\n", verb, removal->path, say_bytes(removal->bytes, size));
+        es_print("%s %s, %s\n", verb, removal->path, say_bytes(removal->bytes, size));
     } else {
-        printf("%s %d checkpoint%s of %s, %s\n", verb, removal->n_checkpoints,
-               removal->n_checkpoints == 1 ? "" : "s", removal->path,
-               say_bytes(removal->bytes, size));
+        es_print("%s %d checkpoint%s of %s, %s\n", verb, removal->n_checkpoints,
+                 removal->n_checkpoints == 1 ? "" : "s", removal->path,
+                 say_bytes(removal->bytes, size));
     }
     for (size_t i = 0; i < json_array_size(removal->kept); i++) {
-        printf("  %s is not the run's and stays\n",
-               json_string_value(json_array_get(removal->kept, i)));
+        es_print("  %s is not the run's and stays\n",
+                 json_string_value(json_array_get(removal->kept, i)));
     }
 }
 

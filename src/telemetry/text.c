@@ -7,7 +7,8 @@
 
 #include "base/arena.h"
 
-#define REPLACEMENT 0xfffdu
+#define REPLACEMENT      0xfffdu
+#define REPLACEMENT_UTF8 "\xef\xbf\xbd"
 
 void es_text_reset(EsText *text) {
     text->length = 0;
@@ -145,6 +146,27 @@ static int is_control(uint32_t code_point) {
     return code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0);
 }
 
+// What moves the cursor, commands the terminal, or shows text in another order than it has: a name
+// with U+202E could end in what looks like another file's extension.
+static int commands_terminal(uint32_t code_point) {
+    return is_control(code_point) || (code_point >= 0x2028 && code_point <= 0x202e) ||
+           (code_point >= 0x2066 && code_point <= 0x2069);
+}
+
+// A malformed character shows by its bytes: U+FFFD itself is EF BF BD.
+static int is_malformed(const char *bytes, size_t length, uint32_t code_point) {
+    return code_point == REPLACEMENT && (length != 3 || memcmp(bytes, REPLACEMENT_UTF8, 3) != 0);
+}
+
+size_t es_text_next_shown(const char *bytes, size_t n_bytes, const char **shown, size_t *n_shown) {
+    uint32_t code_point;
+    size_t length = es_utf8_next(bytes, n_bytes, &code_point);
+    int is_itself = !is_malformed(bytes, length, code_point) && !commands_terminal(code_point);
+    *shown = is_itself ? bytes : REPLACEMENT_UTF8;
+    *n_shown = is_itself ? length : strlen(REPLACEMENT_UTF8);
+    return length;
+}
+
 static void add_json_escape(EsText *text, uint32_t code_point) {
     static const char letters[] = "\"\"\\\\\bb\ff\nn\rr\tt";
     for (const char *letter = letters; *letter != '\0'; letter += 2) {
@@ -182,8 +204,8 @@ static int add_escaped(EsText *text, uint32_t code_point, EsTextEscape escape) {
             return 1;
         }
     }
-    if (is_control(code_point)) {
-        es_text_add_string(text, "\xef\xbf\xbd");
+    if (escape == ES_TEXT_TERMINAL ? commands_terminal(code_point) : is_control(code_point)) {
+        es_text_add_string(text, REPLACEMENT_UTF8);
         return 1;
     }
     return 0;
@@ -199,12 +221,9 @@ void es_text_add_utf8(EsText *text, const char *bytes, size_t n_bytes, EsTextEsc
         }
         uint32_t code_point;
         size_t length = es_utf8_next(bytes + next, n_bytes - next, &code_point);
-        // a malformed character shows by its length: U+FFFD itself takes three bytes, EF BF BD
-        int is_malformed = code_point == REPLACEMENT &&
-                           (length != 3 || memcmp(bytes + next, "\xef\xbf\xbd", 3) != 0);
         es_text_add(text, bytes + copied, next - copied);
-        if (is_malformed) {
-            es_text_add_string(text, "\xef\xbf\xbd");
+        if (is_malformed(bytes + next, length, code_point)) {
+            es_text_add_string(text, REPLACEMENT_UTF8);
         } else if (!add_escaped(text, code_point, escape)) {
             es_text_add(text, bytes + next, length);
         }

@@ -45,7 +45,7 @@ typedef enum EsTextEscape {
     ES_TEXT_JSON,    // inside quotes: quote, backslash and control characters escaped
     ES_TEXT_LABEL,   // Prometheus, inside quotes: quote, backslash and newline escaped
     ES_TEXT_HELP,    // Prometheus: backslash and newline escaped
-    ES_TEXT_TERMINAL // nothing to escape with: control characters become U+FFFD
+    ES_TEXT_TERMINAL // nothing to escape with: what could command a terminal becomes U+FFFD
 } EsTextEscape;
 
 // A string of unknown origin. What is not UTF-8 becomes U+FFFD, and so do control characters that
@@ -55,6 +55,13 @@ void es_text_add_utf8(EsText *text, const char *bytes, size_t n_bytes, EsTextEsc
 // Decode the character at `bytes` (n_bytes >= 1) and return its length. A malformed one is U+FFFD
 // and as long as its longest valid start, at least 1.
 size_t es_utf8_next(const char *bytes, size_t n_bytes, uint32_t *code_point);
+
+// The character at `bytes` (n_bytes >= 1) as a terminal may show it; returns its length there.
+// *shown are *n_shown bytes of UTF-8: the character itself, or U+FFFD in place of control
+// characters (C0, DEL, C1), line and paragraph separators, bidirectional embeddings, overrides and
+// isolates, and malformed bytes. Needs no memory: messages about a lack of it are written with
+// this, too.
+size_t es_text_next_shown(const char *bytes, size_t n_bytes, const char **shown, size_t *n_shown);
 
 // Columns a terminal needs: two for East Asian characters and emoji, none for combining marks.
 size_t es_text_width(const char *bytes, size_t n_bytes);
