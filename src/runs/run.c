@@ -109,6 +109,7 @@ static EsStatus open_folder(EsRun *run) {
             }
             ES_TRY(find_best_score(run));
         }
+        ES_TRY(es_run_remove_strays(run->folder));
     }
     es_run_folder_path(run->folder, "config.ini", path);
     return es_config_write(options->config, path);

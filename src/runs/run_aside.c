@@ -3,12 +3,16 @@
 #include "runs/run_aside.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/arena.h"
+#include "base/file.h"
 #include "base/file_fault.h"
 #include "base/folder.h"
+#include "runs/run_removal.h"
 
 #define MAX_ASIDES 10000
 
@@ -68,4 +72,23 @@ EsStatus es_run_set_database_aside(const EsRunFolder *folder, char aside[ES_RUN_
 
 EsStatus es_run_set_telemetry_aside(const EsRunFolder *folder, char aside[ES_RUN_PATH_BYTES]) {
     return set_aside(folder, (int)ES_COUNT_OF(names), aside);
+}
+
+EsStatus es_run_remove_strays(const EsRunFolder *folder) {
+    EsFolderEntry *entries = NULL;
+    int n_entries = 0;
+    ES_TRY(es_folder_list(es_run_folder_root(folder), &entries, &n_entries));
+    EsStatus status = ES_STATUS_OK;
+    for (int i = 0; i < n_entries && status == ES_STATUS_OK; i++) {
+        char path[ES_RUN_PATH_BYTES];
+        if (entries[i].kind == ES_FOLDER_ENTRY_FILE && es_file_is_temporary(entries[i].name) &&
+            es_run_owns_file(entries[i].name)) {
+            es_run_folder_path(folder, entries[i].name, path);
+            if (es_system_remove(AT_FDCWD, path, 0) != 0 && errno != ENOENT) {
+                status = ES_FAIL(IO, "cannot remove %s: %s", path, strerror(errno));
+            }
+        }
+    }
+    es_release(entries);
+    return status;
 }

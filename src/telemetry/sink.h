@@ -22,8 +22,9 @@ typedef struct EsSink {
 
 // One table per event type ("event_" and its name) and the views of docs/telemetry.md, in WAL mode;
 // an existing database is continued, UNSUPPORTED when it has another schema version. Rows of rounds
-// above `last_round` are deleted first, in one transaction (-1: keep all). One transaction per
-// flush. UNSUPPORTED without SQLite in the build.
+// above `last_round` are deleted first, in one transaction (-1: keep all), after the file was read
+// whole: INPUT when it is damaged or no database. One transaction per flush. A ranking replaces one
+// of the same round, arm and split. UNSUPPORTED without SQLite in the build.
 EsStatus es_sqlite_sink_open(const char *path, int64_t last_round, EsSink *sink);
 
 // One JSON object per row and line: {"event", "time", "sequence", "round", "step", columns...};

@@ -85,6 +85,72 @@ TEST(every_type_has_a_table_with_its_columns) {
     sink.close(sink.state);
 }
 
+// Fill the page that holds `text` with 0xff; returns how many bytes of the file were left alone.
+static size_t spoil_page_with(const char *path, const char *text) {
+    static char bytes[1 << 22];
+    size_t n_bytes = 0, n_text = strlen(text);
+    FILE *file = fopen(path, "r+b");
+    n_bytes = file != NULL ? fread(bytes, 1, sizeof bytes, file) : 0;
+    for (size_t at = 0; at + n_text <= n_bytes; at++) {
+        if (memcmp(bytes + at, text, n_text) == 0) {
+            memset(bytes, 0xff, 4096);
+            fseek(file, (long)(at / 4096 * 4096), SEEK_SET);
+            fwrite(bytes, 1, 4096, file);
+            fclose(file);
+            return n_bytes - 4096;
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    ES_TEST_FAIL("%s is not in %s", text, path);
+    return 0;
+}
+
+TEST(damage_in_the_middle_is_found_on_resume) {
+    const char *path = temp_path("run.db");
+    EsSink sink;
+    char name[64];
+    EsMetricEvent row = {name, 1};
+    REQUIRE_OK(es_sqlite_sink_open(path, -1, &sink));
+    for (int round = 1; round <= 2000; round++) {
+        snprintf(name, sizeof name, "a name that is long enough, %d", round);
+        REQUIRE_OK(send_rows(&sink, ES_EVENT_METRIC, (EsEventTime){round, -1}, &row, 1));
+    }
+    sink.close(sink.state);
+    REQUIRE_OK(es_sqlite_sink_open(path, 2000, &sink));
+    sink.close(sink.state);
+    EXPECT(spoil_page_with(path, "long enough, 1000") > 4096);
+    EXPECT_STATUS(es_sqlite_sink_open(path, 2000, &sink), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "run.db");
+    EXPECT_CONTAINS(es_status_detail(), "damaged");
+}
+
+TEST(a_ranking_replaces_an_earlier_one) {
+    const char *path = temp_path("run.db");
+    EsSink sink;
+    REQUIRE_OK(es_sqlite_sink_open(path, -1, &sink));
+    for (int time = 1; time <= 2; time++) {
+        EsProofRankedEvent ranked = {.arm = "policy", .split = "valid", .mrr = 0.25 * time};
+        EsProofRankedEvent other = {.arm = "proved", .split = "test", .mrr = 0.125};
+        EsMetricEvent metrics[] = {{"proof/validation_mrr", 0.25 * time}, {"proof/depth", 3}};
+        REQUIRE_OK(send_rows(&sink, ES_EVENT_PROOF_RANKED, (EsEventTime){3, -1}, &ranked, 1));
+        REQUIRE_OK(
+            send_rows(&sink, ES_EVENT_METRIC, (EsEventTime){3, -1}, metrics, time == 1 ? 2 : 1));
+        REQUIRE_OK(send_rows(&sink, ES_EVENT_PROOF_RANKED, (EsEventTime){time, -1}, &other, 1));
+        ranked.split = "test";
+        REQUIRE_OK(send_rows(&sink, ES_EVENT_PROOF_RANKED, (EsEventTime){3, -1}, &ranked, 1));
+        REQUIRE_OK(sink.flush(sink.state));
+    }
+    sink.close(sink.state);
+    EXPECT_TEXT(ask_file(path, "SELECT group_concat(round || split || mrr, ' ') FROM "
+                               "(SELECT * FROM rankings ORDER BY round, split)"),
+                "1test0.125 2test0.125 3test0.5 3valid0.5");
+    EXPECT_TEXT(ask_file(path, "SELECT group_concat(name || value, ' ') FROM "
+                               "(SELECT * FROM event_metric ORDER BY name)"),
+                "proof/depth3.0 proof/validation_mrr0.5");
+}
+
 TEST(values_come_back_as_they_went_in) {
     const char *path = temp_path("run.db");
     EsSink sink;
