@@ -135,22 +135,26 @@ static void count_refusals(EsGrowRun *grow) {
     }
 }
 
-// Seeds that were paid for what they did not bring, each told once.
+// Seeds that were rewarded for what they did not bring, each told once.
 static void check_rewards(EsGrowRun *grow) {
     const EsGrowthState *state = es_growth_state(grow->play.growth);
     const EsGrowthModel *model = es_growth_model(grow->play.growth);
     for (int64_t i = 0; i < (int64_t)state->n_envs * state->n_slots; i++) {
         EsSeed seed = es_seed_load(&state->seed, (size_t)i);
+        float accuracy = state->env.accuracy[i / state->n_slots];
+        float committed = state->env.committed_accuracy[i / state->n_slots];
+        int has_joint = accuracy >= 0 && committed >= 0;
         int is_measured = seed.contribution_age >= 0 && seed.contribution_age <= 1 &&
                           seed.accuracy_now >= 0 && seed.accuracy_germination >= 0;
         if (!is_measured || seed.number == grow->told[i]) {
             continue;
         }
-        EsRewardHealth health = {.env = i / state->n_slots,
-                                 .slot = model->slots[i % state->n_slots].name,
-                                 .contribution = (double)seed.contribution,
-                                 .improvement =
-                                     (double)(seed.accuracy_now - seed.accuracy_germination)};
+        EsRewardHealth health = {
+            .env = i / state->n_slots,
+            .slot = model->slots[i % state->n_slots].name,
+            .contribution = (double)seed.contribution,
+            .improvement = (double)(seed.accuracy_now - seed.accuracy_germination),
+            .joint = has_joint ? (double)(accuracy - committed) : es_missing_real()};
         int64_t n_before = es_run_anomalies(grow->run)->n_rows;
         es_anomaly_check_reward(es_run_detector(grow->run), &health, 1,
                                 es_run_anomalies(grow->run));

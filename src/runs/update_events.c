@@ -89,21 +89,30 @@ static void emit_update(EsHub *hub, EsEventTime time, const EsPpoReport *report,
     es_emit_update_completed(hub, time, &row, 1);
 }
 
+static double when(int is_measured, double value) {
+    return is_measured ? value : es_missing_real();
+}
+
+// A report has NaN where there is nothing to tell (one row has no variance, an update without rows
+// of the actor no ratios), which is no number that was computed and went wrong.
 static void check_update(EsRun *run, EsEventTime time, const EsPpoReport *report,
                          const EsUpdatedPolicy *policy) {
     double head_entropy[ES_POLICY_HEADS_MAX];
     const EsRecurrentHealth *recurrent = policy->recurrent;
     EsUpdateHealth health = es_update_health_unmeasured();
-    health.policy_loss = report->policy_loss;
-    health.value_loss = report->value_loss;
-    health.bellman_error = report->bellman_error;
-    health.entropy = report->entropy;
-    health.kl_divergence = report->kl_divergence;
-    health.clip_fraction = report->clip_fraction;
-    health.explained_variance = report->explained_variance;
-    health.ratio_min = report->ratio_min;
-    health.ratio_max = report->ratio_max;
-    health.gradient_norm = report->gradient_norm;
+    // no step, because numbers were not finite, is one that went wrong
+    int has_passes = report->n_epochs > 0 || report->is_skipped;
+    int has_actor = has_passes && report->n_usable_steps > 0;
+    health.policy_loss = when(has_passes, report->policy_loss);
+    health.value_loss = when(has_passes, report->value_loss);
+    health.bellman_error = when(report->n_valid > 0, report->bellman_error);
+    health.entropy = when(has_actor, report->entropy);
+    health.kl_divergence = when(report->n_usable_steps > 0, report->kl_divergence);
+    health.clip_fraction = when(has_actor, report->clip_fraction);
+    health.explained_variance = when(report->n_valid > 1, report->explained_variance);
+    health.ratio_min = when(has_actor, report->ratio_min);
+    health.ratio_max = when(has_actor, report->ratio_max);
+    health.gradient_norm = when(has_passes, report->gradient_norm);
     health.n_nonfinite_gradients = report->n_nonfinite;
     health.n_usable_steps = report->n_usable_steps;
     for (int h = 0; h < policy->n_heads; h++) {

@@ -28,7 +28,7 @@
     X(LSTM_C_LOW, "lstm_c_vanishing", "GRADIENT_ANOMALY", "warning")                               \
     X(DEGRADATION, "performance_degradation", "PERFORMANCE_DEGRADATION", "warning")                \
     X(ATTRIBUTION, "attribution_ratio", "REWARD_HACKING_SUSPECTED", "warning")                     \
-    X(RANSOMWARE, "ransomware_signature", "REWARD_HACKING_SUSPECTED", "warning")                   \
+    X(DEPENDENCE, ES_RULE_COSTLY_DEPENDENCE, "REWARD_HACKING_SUSPECTED", "warning")                \
     X(MEMORY, "memory_warning", "MEMORY_WARNING", "warning")
 
 typedef enum EsAnomalyRule {

@@ -103,9 +103,9 @@ EsAnomalyLimits es_anomaly_limits_defaults(void) {
                              .plateau_points = 0.5,
                              .trend_points = 2,
                              .attribution_ratio = 5,
-                             .ransom_contribution = 0.1,
-                             .ransom_loss = 0.2,
-                             .critical_contribution = 1,
+                             .costly_contribution = 10,
+                             .costly_loss = 10,
+                             .critical_contribution = 20,
                              .memory_share = 0.85,
                              .memory_quiet_seconds = 60,
                              .n_listed_hosts = 100};
@@ -224,6 +224,26 @@ int64_t es_anomaly_check_hosts(const EsAnomalyDetector *detector, const EsHostsH
     return n_broken;
 }
 
+// Removing the seed alone would hurt, removing all would help: what it is worth is what the host
+// has lost by adapting to the others. A missing joint value compares false.
+static void check_dependence(const EsAnomalyLimits *limits, const EsRewardHealth *seed,
+                             EsAnomalyList *found) {
+    if (!(seed->contribution >= limits->costly_contribution &&
+          seed->joint <= -limits->costly_loss)) {
+        return;
+    }
+    EsFinding finding = {ES_RULE_DEPENDENCE, NULL, seed->env, seed->contribution,
+                         limits->costly_contribution};
+    EsAnomalyDetectedEvent *row = es_anomaly_list_add(
+        found, finding,
+        "slot %.40s: removing the seed would cost %.4g points, yet without any seed the host would "
+        "have %.4g points more",
+        seed->slot, seed->contribution, -seed->joint);
+    if (row != NULL && seed->contribution >= limits->critical_contribution) {
+        row->severity = "critical";
+    }
+}
+
 static void check_seed(const EsAnomalyLimits *limits, const EsRewardHealth *seed,
                        EsAnomalyList *found) {
     double contribution = seed->contribution, improvement = seed->improvement;
@@ -236,6 +256,7 @@ static void check_seed(const EsAnomalyLimits *limits, const EsRewardHealth *seed
     if (!isfinite(contribution) || !isfinite(improvement)) {
         return;
     }
+    check_dependence(limits, seed, found);
     if (contribution > 0 && improvement > 0 &&
         contribution / improvement >= limits->attribution_ratio) {
         finding.rule = ES_RULE_ATTRIBUTION;
@@ -245,19 +266,6 @@ static void check_seed(const EsAnomalyLimits *limits, const EsRewardHealth *seed
             found, finding,
             "slot %.40s: a contribution of %.4g points is %.4g times the improvement of %.4g",
             seed->slot, contribution, finding.value, improvement);
-    }
-    if (contribution > limits->ransom_contribution && improvement < -limits->ransom_loss) {
-        finding.rule = ES_RULE_RANSOMWARE;
-        finding.value = contribution;
-        finding.threshold = limits->ransom_contribution;
-        EsAnomalyDetectedEvent *row = es_anomaly_list_add(
-            found, finding,
-            "slot %.40s: removing the seed would cost %.4g points, yet the host has lost "
-            "%.4g since it came",
-            seed->slot, contribution, -improvement);
-        if (row != NULL && contribution >= limits->critical_contribution) {
-            row->severity = "critical";
-        }
     }
 }
 

@@ -20,6 +20,9 @@
 
 // --- what is found ---
 
+// The rule that the console tells once, at the end of a run.
+#define ES_RULE_COSTLY_DEPENDENCE "costly_dependence"
+
 #define ES_ANOMALY_TEXT_BYTES 256
 
 // Rows for es_emit_anomaly_detected. Their texts live in the list, until its reset.
@@ -61,9 +64,9 @@ typedef struct EsAnomalyLimits {
     double plateau_points;        // 0.5: change of rolling accuracy below which it is a plateau
     double trend_points;          // 2: change above which it is a trend
     double attribution_ratio;     // 5: contribution over improvement, from it reward hacking
-    double ransom_contribution;   // 0.1: ransomware above it, while the host lost
-    double ransom_loss;           // 0.2: more than this many points
-    double critical_contribution; // 1: ransomware is critical from it
+    double costly_contribution;   // 10: costly_dependence from it, when all seeds together cost
+    double costly_loss;           // 10: this many points or more
+    double critical_contribution; // 20: costly_dependence is critical from it
     double memory_share;          // 0.85: of the device, memory_warning from it
     double memory_quiet_seconds;  // 60: between two memory warnings of a device
     int64_t n_listed_hosts;       // 100: rows of one es_anomaly_check_hosts
@@ -167,9 +170,12 @@ typedef struct EsRewardHealth {
     const char *slot;    // borrowed
     double contribution; // percent points lost without the seed
     double improvement;  // percent points of the host since germination
+    double joint;        // percent points lost without any of the seeds that can be taken out
 } EsRewardHealth;
 
-// Seeds that are paid for what they did not bring: attribution_ratio and ransomware_signature.
+// Seeds that are rewarded for more than came of them (attribution_ratio), and seeds that a host
+// cannot do without although it would do better without any (costly_dependence; in records before
+// it was called so, ransomware_signature).
 void es_anomaly_check_reward(const EsAnomalyDetector *detector, const EsRewardHealth *seeds,
                              int64_t n_seeds, EsAnomalyList *found);
 

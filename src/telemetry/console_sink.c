@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "telemetry/anomaly_rules.h"
 #include "telemetry/console_line.h"
 #include "telemetry/console_warnings.h"
 #include "telemetry/sink.h"
@@ -28,6 +29,8 @@ typedef struct ConsoleSink {
     int64_t n_run_envs;              // from the start of the run; 0 or missing when unknown
     int has_steps;                   // rounds consist of steps: more than one per environment
     EsWarnings anomalies, rollbacks; // by rule, by reason
+    int64_t n_dependent;             // seeds of the rule that is told once, at the end
+    EsText dependence;               // the first of them
     double told_seconds;  // off a terminal: of the round at hand, when it last had a line
     int64_t update_round; // of the latest update of the policy; 0 before
     double update_entropy, update_kl;
@@ -306,6 +309,20 @@ static void take_env_steps(ConsoleSink *sink, const EsPacket *packet) {
     sink->progress.n_seeds = n_seeds;
 }
 
+// One costly dependence says little, and a run that has it has many: they are counted, the first is
+// kept, and the end tells both. Returns 0 for every other rule.
+static int count_dependence(ConsoleSink *sink, const EsPacket *packet, int64_t row,
+                            const char *rule, size_t bytes) {
+    static const char name[] = ES_RULE_COSTLY_DEPENDENCE;
+    if (bytes != strlen(name) || memcmp(rule, name, bytes) != 0) {
+        return 0;
+    }
+    if (sink->n_dependent++ == 0) {
+        es_console_add_anomaly(&sink->dependence, packet, row);
+    }
+    return 1;
+}
+
 // `column` names the kind of a row.
 static void print_warnings(ConsoleSink *sink, EsWarnings *warnings, const EsPacket *packet,
                            const char *column, void (*add)(EsText *, const EsPacket *, int64_t)) {
@@ -314,6 +331,10 @@ static void print_warnings(ConsoleSink *sink, EsWarnings *warnings, const EsPack
         int64_t n = 0;
         const char *kind =
             es_packet_text(packet, row, es_event_column(packet->type, column), &bytes);
+        if (packet->type == ES_EVENT_ANOMALY_DETECTED && kind != NULL &&
+            count_dependence(sink, packet, row, kind, bytes)) {
+            continue;
+        }
         if (es_warnings_count(warnings, kind != NULL ? kind : "", bytes, &n)) {
             begin_line(sink);
             add(&sink->out, packet, row);
@@ -394,11 +415,18 @@ static void close_sink(void *state) {
         es_text_add_string(&sink->out, "\n");
         sink->is_drawn = 0;
     }
+    if (sink->n_dependent > 0 && sink->dependence.status == ES_STATUS_OK) {
+        es_text_add(&sink->out, sink->dependence.bytes, sink->dependence.length);
+        es_text_add_string(&sink->out, " (seeds in all: ");
+        es_text_add_int(&sink->out, sink->n_dependent);
+        es_text_add_string(&sink->out, ")\n");
+    }
     print_summary(sink, "anomalies in all: ", &sink->anomalies);
     print_summary(sink, "rollbacks in all: ", &sink->rollbacks);
     EsStatus status = write_out(sink);
     (void)status;
     es_text_destroy(&sink->out);
+    es_text_destroy(&sink->dependence);
     es_release(sink);
 }
 

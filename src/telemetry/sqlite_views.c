@@ -240,8 +240,9 @@ static const EsViewColumn anomalies_columns[] = {
     {"detail", "a sentence"},
 };
 static const char anomalies_select[] = "SELECT round, step, " TIME_OF(
-    "unix_time") ", rule, severity, event_name, env, value, threshold,\n"
-                 "  detail\n"
+    "unix_time") ",\n"
+                 "  CASE rule WHEN 'ransomware_signature' THEN 'costly_dependence' ELSE rule END,\n"
+                 "  severity, event_name, env, value, threshold, detail\n"
                  "FROM event_anomaly_detected\n"
                  "UNION ALL\n"
                  "SELECT round, step, " TIME_OF(

@@ -33,6 +33,11 @@ expect_text "held-out episodes" "$(ask a "select count(*) || ' ' || count(distin
 cmp a/policy.safetensors a/checkpoints/2/policy.safetensors || fail "the run's policy is not the last checkpoint's"
 cmp -s a/policy.safetensors a/checkpoints/1/policy.safetensors && fail "the second update changed nothing"
 
+# --- one step has no variance, which is no anomaly ---
+run 0 grow "${small[@]}" --envs 1 --episode-steps 1 --rounds 2 --eval 0 --out single
+expect_text "numbers that went wrong in one step" "$(ask single "select group_concat(detail) from anomalies where rule = 'numerical_instability'")" ""
+expect_text "updates of one step" "$(ask single "select count(*) || ' ' || count(explained_variance) from event_update_completed")" "2 0"
+
 # --- the same bytes on two threads, without telemetry, and resumed ---
 run 0 grow "${small[@]}" --rounds 2 --eval 6 --threads 2 --telemetry.level=off --out b
 run 0 grow "${small[@]}" --rounds 1 --eval 0 --threads 2 --out c

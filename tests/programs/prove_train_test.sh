@@ -169,6 +169,10 @@ for file in last.safetensors policy.safetensors evaluation.json; do
     expect_text "metrics after rename $n" "$(ask "killed-$n" "select count(*) - count(distinct round || name) from metrics")" 0
 done
 
+# --- one step has no variance, which is no anomaly ---
+run 0 prove train "${small[@]}" --envs 1 --steps 1 --rounds 2 --eval -1 --eval-every 0 --out single
+expect_text "numbers that went wrong in one step" "$(ask single "select group_concat(detail) from anomalies where rule = 'numerical_instability'")" ""
+
 # --- a damaged checkpoint is passed over ---
 cp -r a damaged
 truncate -s 1000 damaged/checkpoints/5/training.bin

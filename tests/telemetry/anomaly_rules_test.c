@@ -165,10 +165,11 @@ TEST(full_list_still_counts) {
 }
 
 // Check one seed; returns the only row (its texts are gone), rule NULL when there is none.
-static EsAnomalyDetectedEvent check_seed(double contribution, double improvement, char rule[64]) {
+static EsAnomalyDetectedEvent check_seed(double contribution, double improvement, double joint,
+                                         char rule[64]) {
     EsAnomalyList found = create_list();
     EsAnomalyDetector detector = create_detector();
-    EsRewardHealth seed = {7, "r0c1", contribution, improvement};
+    EsRewardHealth seed = {7, "r0c1", contribution, improvement, joint};
     es_anomaly_check_reward(&detector, &seed, 1, &found);
     EXPECT(found.n_rows <= 1);
     EsAnomalyDetectedEvent row = {0};
@@ -187,27 +188,28 @@ TEST(reward_rules_turn_at_their_limits) {
     const struct {
         double contribution, improvement;
         const char *rule, *severity;
-        double value;
+        double value, joint;
     } cases[] = {
-        {4.9375, 1, "", NULL, 0},
-        {5, 1, "attribution_ratio", "warning", 5},
-        {10, 1, "attribution_ratio", "warning", 10},
-        {10, 0, "", NULL, 0}, // both must be above 0
-        {-10, -1, "", NULL, 0},
-        {0.1, -5, "", NULL, 0},
-        {0.11, -0.2, "", NULL, 0},
-        {0.11, nextafter(-0.2, -1), "ransomware_signature", "warning", 0.11},
-        {nextafter(0.1, 1), -5, "ransomware_signature", "warning", nextafter(0.1, 1)},
-        {nextafter(1, 0), -5, "ransomware_signature", "warning", nextafter(1, 0)},
-        {1, -5, "ransomware_signature", "critical", 1},
-        {es_missing_real(), -5, "", NULL, 0},
-        {5, es_missing_real(), "", NULL, 0},
-        {INFINITY, 1, "numerical_instability", "error", INFINITY},
-        {es_missing_real(), -INFINITY, "numerical_instability", "error", -INFINITY},
+        {4.9375, 1, "", NULL, 0, 0},
+        {5, 1, "attribution_ratio", "warning", 5, 0},
+        {10, 1, "attribution_ratio", "warning", 10, 0},
+        {10, 0, "", NULL, 0, 0}, // both must be above 0
+        {-10, -1, "", NULL, 0, 0},
+        {nextafter(10, 0), -5, "", NULL, 0, -50},
+        {50, -5, "", NULL, 0, nextafter(-10, 0)},
+        {50, -50, "", NULL, 0, es_missing_real()}, // a host that got worse for other reasons
+        {10, -5, "costly_dependence", "warning", 10, -10},
+        {nextafter(20, 0), 0, "costly_dependence", "warning", nextafter(20, 0), -10},
+        {20, -5, "costly_dependence", "critical", 20, -30},
+        {es_missing_real(), -5, "", NULL, 0, 0},
+        {5, es_missing_real(), "", NULL, 0, 0},
+        {INFINITY, 1, "numerical_instability", "error", INFINITY, 0},
+        {es_missing_real(), -INFINITY, "numerical_instability", "error", -INFINITY, 0},
     };
     for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
         char rule[64];
-        EsAnomalyDetectedEvent row = check_seed(cases[i].contribution, cases[i].improvement, rule);
+        EsAnomalyDetectedEvent row =
+            check_seed(cases[i].contribution, cases[i].improvement, cases[i].joint, rule);
         EXPECT_TEXT(rule, cases[i].rule);
         if (cases[i].severity != NULL && rule[0] != '\0') {
             EXPECT_TEXT(row.severity, cases[i].severity);

@@ -355,6 +355,25 @@ TEST(a_flood_of_warnings_is_counted) {
                         "rollbacks in all: nan 64\n");
 }
 
+TEST(costly_dependence_is_told_once_at_the_end) {
+    Plain plain;
+    open_plain(&plain, (EsConsoleOptions){.n_rounds = 9});
+    EsAnomalyDetectedEvent rows[64];
+    for (int i = 0; i < 64; i++) {
+        rows[i] = (EsAnomalyDetectedEvent){.rule = "costly_dependence",
+                                           .severity = "critical",
+                                           .env = i,
+                                           .value = 12.5,
+                                           .threshold = 10,
+                                           .detail = "slot r0c1: it is dear"};
+    }
+    EXPECT_STATUS(write_rows(&plain.sink, ES_EVENT_ANOMALY_DETECTED, 2, 0, rows, 64), OK);
+    write_round(&plain.sink, 2, empty_round());
+    close_plain(&plain, "round 2/9\n"
+                        "critical: costly_dependence in round 2, environment 0: slot r0c1: it is "
+                        "dear (seeds in all: 64)\n");
+}
+
 // texts must not be able to move the cursor, ring, or fake a line
 TEST(hostile_texts) {
     Plain plain;

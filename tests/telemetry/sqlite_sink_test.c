@@ -151,6 +151,21 @@ TEST(a_ranking_replaces_an_earlier_one) {
                 "proof/depth3.0 proof/validation_mrr0.5");
 }
 
+TEST(rows_of_the_former_name_of_a_rule_have_its_new_one_in_the_view) {
+    const char *path = temp_path("run.db");
+    EsSink sink;
+    REQUIRE_OK(es_sqlite_sink_open(path, -1, &sink));
+    EsAnomalyDetectedEvent rows[] = {{.rule = "ransomware_signature", .detail = "old"},
+                                     {.rule = "costly_dependence", .detail = "new"},
+                                     {.rule = "kl_spike", .detail = "other"}};
+    REQUIRE_OK(send_rows(&sink, ES_EVENT_ANOMALY_DETECTED, (EsEventTime){1, -1}, rows, 3));
+    sink.close(sink.state);
+    EXPECT_TEXT(ask_file(path, "SELECT group_concat(detail, ' ') FROM anomalies WHERE rule = "
+                               "'costly_dependence'"),
+                "old new");
+    EXPECT_TEXT(ask_file(path, "SELECT count(*) FROM anomalies"), "3");
+}
+
 TEST(values_come_back_as_they_went_in) {
     const char *path = temp_path("run.db");
     EsSink sink;
