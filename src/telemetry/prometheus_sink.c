@@ -1,4 +1,8 @@
 // The sink's thread fills the table, the HTTP server's thread renders it; a mutex stands between.
+//
+// Clients that connect and then say nothing, or a byte now and then, must not keep a scrape out:
+// when KEPT_CONNECTIONS are open, a new one takes the place of the oldest. A limit per address
+// would not do, for all clients of one machine or behind one router share it.
 #include <errno.h>
 #include <microhttpd.h>
 #include <netdb.h>
@@ -16,18 +20,56 @@
 #include "telemetry/sink.h"
 
 // A scrape takes milliseconds and Prometheus keeps one connection; these bound what idle or hostile
-// clients can hold.
-#define MAX_CONNECTIONS 32
-#define TIMEOUT_SECONDS 10
+// clients can hold. The server stops accepting at MAX_CONNECTIONS: room for those that were cut off
+// and are not closed yet.
+#define KEPT_CONNECTIONS 32
+#define MAX_CONNECTIONS  128
+#define TIMEOUT_SECONDS  5
 
 typedef struct PrometheusSink {
     pthread_mutex_t lock; // guards table
     EsPrometheusTable table;
     struct MHD_Daemon *daemon; // owns the socket once started
     int name_column, value_column;
+    // of the server's thread: sockets that are open and not cut off, the oldest first
+    int connections[KEPT_CONNECTIONS];
+    int n_connections;
 } PrometheusSink;
 
 // --- the HTTP server's thread ---
+
+static void forget_connection(PrometheusSink *sink, int index) {
+    sink->n_connections--;
+    memmove(&sink->connections[index], &sink->connections[index + 1],
+            (size_t)(sink->n_connections - index) * sizeof sink->connections[0]);
+}
+
+// Called when a connection begins and before its socket is closed.
+static void note_connection(void *state, struct MHD_Connection *connection, void **context,
+                            enum MHD_ConnectionNotificationCode code) {
+    PrometheusSink *sink = state;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    (void)context;
+    if (info == NULL) {
+        return;
+    }
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        if (sink->n_connections == KEPT_CONNECTIONS) {
+            // the server sees its end and closes it
+            shutdown(sink->connections[0], SHUT_RDWR);
+            forget_connection(sink, 0);
+        }
+        sink->connections[sink->n_connections++] = info->connect_fd;
+        return;
+    }
+    for (int i = 0; i < sink->n_connections; i++) {
+        if (sink->connections[i] == info->connect_fd) {
+            forget_connection(sink, i);
+            return;
+        }
+    }
+}
 
 static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned code, char *text,
                                  size_t bytes, const char *content_type) {
@@ -202,7 +244,8 @@ static struct MHD_Daemon *start_daemon(PrometheusSink *sink, int listener) {
         MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ERROR_LOG, 0, NULL, NULL, answer,
                          sink, MHD_OPTION_EXTERNAL_LOGGER, log_line, NULL, MHD_OPTION_LISTEN_SOCKET,
                          listener, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
-                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_SECONDS, MHD_OPTION_END);
+                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_SECONDS,
+                         MHD_OPTION_NOTIFY_CONNECTION, note_connection, sink, MHD_OPTION_END);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return daemon;
 }

@@ -24,17 +24,25 @@ static EsSink open_sink(const char *labels) {
     return sink;
 }
 
-// The whole answer to a request, head and body, ended by 0; free it.
-static char *exchange(const char *request) {
+// A connection on which `request` was sent; receiving gives up after two seconds.
+static int begin_exchange(const char *request) {
     int connection = socket(AF_INET, SOCK_STREAM, 0);
+    struct timeval patience = {.tv_sec = 2};
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons((uint16_t)port),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    if (connect(connection, (struct sockaddr *)&address, sizeof address) != 0 ||
+    if (setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0 ||
+        connect(connection, (struct sockaddr *)&address, sizeof address) != 0 ||
         send(connection, request, strlen(request), MSG_NOSIGNAL) != (ssize_t)strlen(request)) {
         perror("127.0.0.1");
         exit(1);
     }
+    return connection;
+}
+
+// The whole answer to a request, head and body, ended by 0; free it.
+static char *exchange(const char *request) {
+    int connection = begin_exchange(request);
     size_t bytes = 0, capacity = (size_t)16 << 20;
     char *answer = malloc(capacity);
     for (ssize_t n; (n = recv(connection, answer + bytes, capacity - 1 - bytes, 0)) > 0;) {
@@ -90,6 +98,32 @@ TEST(metrics_and_counters) {
     EXPECT_EQ(count_of(body, "\nesper_events_total{"), ES_EVENT_COUNT);
     EXPECT_EQ(count_of(body, "never"), 0);
     free(body);
+    sink.close(sink.state);
+}
+
+// Clients that say nothing, or never end their request, hold no scrape up.
+TEST(slow_clients_do_not_keep_a_scrape_out) {
+    enum { N_SLOW = 200 };
+    static int slow[N_SLOW];
+    EsSink sink = open_sink(NULL);
+    EXPECT_STATUS(write_metric(&sink, 1, "x", 1), OK);
+    for (int i = 0; i < N_SLOW; i++) {
+        slow[i] = begin_exchange(i % 2 == 0 ? "" : "GET /metrics HTTP/1.1\r\nHost: ");
+        // forty, then more than the server ever keeps
+        if (i == 39 || i == N_SLOW - 1) {
+            char *body = get_metrics();
+            EXPECT_CONTAINS(body, "\nx 1.0\n");
+            free(body);
+        }
+    }
+    // the oldest gave way, the youngest is still served
+    char byte;
+    EXPECT_EQ(recv(slow[0], &byte, 1, 0), 0);
+    EXPECT_EQ(send(slow[N_SLOW - 1], "x\r\n\r\n", 5, MSG_NOSIGNAL), 5);
+    EXPECT_EQ(recv(slow[N_SLOW - 1], &byte, 1, 0), 1);
+    for (int i = 0; i < N_SLOW; i++) {
+        close(slow[i]);
+    }
     sink.close(sink.state);
 }
 
