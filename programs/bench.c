@@ -264,6 +264,34 @@ done:
     return status == ES_STATUS_OK ? judged : status;
 }
 
+// Options that some suites alone look at, as their help says.
+static void note_unused(const EsOptionTable *table, const EsArguments *arguments) {
+    static const struct {
+        const char *options, *where;
+        const EsBenchSuite *suites[3];
+    } uses[] = {
+        {"task batch",
+         "outside the suites host, growth and sync",
+         {&es_bench_host, &es_bench_growth, &es_bench_sync}},
+        {"blocks precision", "outside the suite host", {&es_bench_host}},
+        {"seeds step-batches validation-images amp-dtype",
+         "outside the suite growth",
+         {&es_bench_growth}},
+        {"tf32", "outside the suites host and growth", {&es_bench_host, &es_bench_growth}},
+        {"hidden", "outside the suite policy", {&es_bench_policy}},
+        {"data", "outside the suite prove", {&es_bench_prove}},
+    };
+    for (size_t i = 0; i < ES_COUNT_OF(uses); i++) {
+        int is_used = 0;
+        for (size_t k = 0; k < ES_COUNT_OF(uses[i].suites); k++) {
+            is_used |= uses[i].suites[k] != NULL && is_wanted_suite(uses[i].suites[k], arguments);
+        }
+        if (!is_used) {
+            es_options_note_unused(table, arguments, uses[i].options, uses[i].where);
+        }
+    }
+}
+
 static void print_suites(void) {
     printf("\nsuites:\n");
     for (size_t i = 0; i < ES_COUNT_OF(suites); i++) {
@@ -339,6 +367,11 @@ EsExit es_bench_run(int argc, char **argv) {
     EsText command = {0};
     EsStatus status = es_bench_write_command(argc, argv, &command);
     if (status == ES_STATUS_OK) {
+        note_unused(&table, &arguments);
+        if (wanted.only_list) {
+            es_options_note_unused(&table, &arguments, "samples baseline json allow-busy",
+                                   "with --list");
+        }
         wanted.command = command.bytes;
         status = run_bench(&wanted, &arguments);
     }

@@ -130,12 +130,13 @@ static void note_unused(const EsArguments *arguments, const EsGrowSettings *sett
     for (int i = 0; i < arguments->n_overrides && !es_grow_settings_train(settings); i++) {
         const EsOverride *override = &arguments->overrides[i];
         int is_hidden = override->option != NULL && strcmp(override->option->name, "hidden") == 0;
-        int is_section = override->option == NULL &&
-                         strncmp(override->text, "--policy.", strlen("--policy.")) == 0;
-        if (is_hidden || is_section) {
-            es_message("note: %s is of the network that --policy ppo trains; policy %s has no use "
+        const char *text = override->option == NULL ? override->text : "";
+        int is_network = is_hidden || strncmp(text, "--policy.", strlen("--policy.")) == 0;
+        if (is_network || strncmp(text, "--ppo.", strlen("--ppo.")) == 0) {
+            es_message("note: %s is of the %s that --policy ppo trains%s; policy %s has no use "
                        "for it\n",
-                       is_hidden ? "--hidden" : override->text, settings->policy);
+                       is_hidden ? "--hidden" : text, is_network ? "network" : "policy",
+                       is_network ? "" : " with", settings->policy);
         }
     }
 }
@@ -247,5 +248,6 @@ EsExit es_grow_run(int argc, char **argv) {
         return es_command_finish("grow", status);
     }
     note_unused(&arguments, &settings);
+    es_run_command_note_unused(&table, &arguments, settings.run.device, settings.data);
     return run_grow(&command, &config, as_json);
 }

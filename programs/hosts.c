@@ -222,6 +222,9 @@ EsExit es_hosts_run(int argc, char **argv) {
                                                    "not JSON; leave --json out"));
     }
     EsStatus status = es_run_command_configure(&command, &table, &arguments, &before);
+    if (status == ES_STATUS_OK) {
+        es_run_command_note_unused(&table, &arguments, settings.run.device, settings.data);
+    }
     return status == ES_STATUS_OK ? run_hosts(&command, &config, as_json)
                                   : es_command_finish("hosts", status);
 }

@@ -134,6 +134,10 @@ EsExit es_info_run(int argc, char **argv) {
     if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
         return code;
     }
+    if (lists_telemetry && as_json) {
+        return es_command_finish("info", ES_FAIL(ARGUMENT, "--json and --telemetry exclude each "
+                                                           "other: the tables are markdown"));
+    }
     if (lists_telemetry) {
         es_telemetry_tables_print(stdout);
         return ES_EXIT_DONE;

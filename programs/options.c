@@ -10,6 +10,7 @@
 #include "base/config_value.h"
 #include "base/macros.h"
 #include "base/spelling.h"
+#include "message.h"
 
 static EsStatus set_number(const EsOption *option, const char *text) {
     char *end = NULL;
@@ -129,6 +130,7 @@ static EsStatus take_option(const EsOptionTable *table, int argc, char **argv, i
             continue;
         }
         int is_key = option->type == ES_OPTION_TYPE_KEY;
+        arguments->given |= (uint64_t)1 << i;
         if (is_switch(table, option)) {
             if (value != NULL) {
                 return ES_FAIL(ARGUMENT, "--%s takes no value", option->name);
@@ -148,6 +150,7 @@ static EsStatus take_option(const EsOptionTable *table, int argc, char **argv, i
 EsStatus es_options_parse(const EsOptionTable *table, int argc, char **argv,
                           EsArguments *arguments) {
     memset(arguments, 0, sizeof *arguments);
+    ES_ASSERT(table->n_options <= 64); // bits of `given`
     for (int i = 0; i < table->n_options; i++) {
         set_default(&table->options[i]);
     }
@@ -176,6 +179,29 @@ EsStatus es_options_parse(const EsOptionTable *table, int argc, char **argv,
         }
     }
     return ES_STATUS_OK;
+}
+
+int es_options_is_given(const EsOptionTable *table, const EsArguments *arguments,
+                        const char *name) {
+    for (int i = 0; i < table->n_options; i++) {
+        if (strcmp(table->options[i].name, name) == 0) {
+            return (arguments->given >> i & 1) != 0;
+        }
+    }
+    es_assert_failed("an option is one of the table's", __FILE__, __LINE__);
+}
+
+void es_options_note_unused(const EsOptionTable *table, const EsArguments *arguments,
+                            const char *names, const char *where) {
+    while (*names != '\0') {
+        char name[64];
+        size_t length = strcspn(names, " ");
+        snprintf(name, sizeof name, "%.*s", (int)length, names);
+        if (es_options_is_given(table, arguments, name)) {
+            es_message("note: --%s has no effect %s\n", name, where);
+        }
+        names += length + (names[length] == ' ');
+    }
 }
 
 EsStatus es_options_apply(const EsOptionTable *table, const EsArguments *arguments) {

@@ -75,6 +75,7 @@ typedef struct EsArguments {
     EsOverride overrides[ES_MAX_ARGUMENTS];
     int n_overrides;
     int wants_help; // --help was there; nothing else was checked
+    uint64_t given; // bit i: option i of the table was there
 } EsArguments;
 
 // Set all targets to their defaults, then read the command line (argv[0] is the command). ARGUMENT
@@ -84,6 +85,15 @@ EsStatus es_options_parse(const EsOptionTable *table, int argc, char **argv,
 
 // Put the command line's settings over the table's configuration, in their order.
 EsStatus es_options_apply(const EsOptionTable *table, const EsArguments *arguments);
+
+// Whether an option of the table stood on the command line.
+int es_options_is_given(const EsOptionTable *table, const EsArguments *arguments, const char *name);
+
+// Print a note for each of the options `names` (with blanks between) that was given: it has no
+// effect `where`, such as "without --soft". What is set and not used would otherwise look as if it
+// had been.
+void es_options_note_unused(const EsOptionTable *table, const EsArguments *arguments,
+                            const char *names, const char *where);
 
 void es_options_print_help(const EsOptionTable *table, FILE *stream);
 

@@ -80,7 +80,7 @@ done:
 }
 
 EsExit es_prove_closure_run(int argc, char **argv) {
-    EsProveSource source;
+    EsProveSource source = {.folder = NULL};
     int limit, as_json;
     const EsOption options[] = {
         ES_PROVE_SOURCE_OPTIONS(&source),
@@ -99,7 +99,7 @@ EsExit es_prove_closure_run(int argc, char **argv) {
     };
     EsArguments arguments;
     EsExit code;
-    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+    if (!es_prove_source_begin(&source, &table, argc, argv, &arguments, &code)) {
         return code;
     }
     return es_command_finish(table.command, run_closure(&source, limit, as_json));

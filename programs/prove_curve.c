@@ -312,7 +312,7 @@ static EsStatus settle(const Typed *typed, Curves *curves) {
 }
 
 EsExit es_prove_curve_run(int argc, char **argv) {
-    EsProveSource source;
+    EsProveSource source = {.folder = NULL};
     Curves curves = {.source = &source, .settings = es_proof_search_defaults()};
     Typed typed;
     int as_json;
@@ -356,10 +356,13 @@ EsExit es_prove_curve_run(int argc, char **argv) {
     };
     EsArguments arguments;
     EsExit code;
-    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+    if (!es_prove_source_begin(&source, &table, argc, argv, &arguments, &code)) {
         return code;
     }
     EsStatus status = settle(&typed, &curves);
+    if (status == ES_STATUS_OK && curves.policy_path == NULL) {
+        es_options_note_unused(&table, &arguments, "policy-seed", "without --policy");
+    }
     if (status == ES_STATUS_OK) {
         status = run_curves(&curves, as_json);
     }

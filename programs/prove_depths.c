@@ -143,7 +143,7 @@ done:
 }
 
 EsExit es_prove_depths_run(int argc, char **argv) {
-    EsProveSource source;
+    EsProveSource source = {.folder = NULL};
     Depths depths = {.source = &source, .settings = es_prover_defaults()};
     const char *split, *selection;
     int max_depth, max_atoms, max_states, n_threads, as_json;
@@ -171,7 +171,7 @@ EsExit es_prove_depths_run(int argc, char **argv) {
     };
     EsArguments arguments;
     EsExit code;
-    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+    if (!es_prove_source_begin(&source, &table, argc, argv, &arguments, &code)) {
         return code;
     }
     EsStatus status =

@@ -125,7 +125,7 @@ done:
 }
 
 EsExit es_prove_embed_run(int argc, char **argv) {
-    EsProveSource source;
+    EsProveSource source = {.folder = NULL};
     Embed embed = {.source = &source};
     const EsOption options[] = {
         ES_PROVE_SOURCE_OPTIONS(&source),
@@ -164,7 +164,7 @@ EsExit es_prove_embed_run(int argc, char **argv) {
     };
     EsArguments arguments;
     EsExit code;
-    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+    if (!es_prove_source_begin(&source, &table, argc, argv, &arguments, &code)) {
         return code;
     }
     EsStatus status = embed.out == NULL ? ES_FAIL(ARGUMENT, "--out FILE says where the model goes")

@@ -292,6 +292,35 @@ static EsStatus settle(const Typed *typed, EsProveEval *eval) {
         ES_OPTION_INT("reference-depth", &(typed)->reference_depth, "4", 0, ES_SEARCH_MAX_DEPTH,   \
                       "N", "group queries of a search by depths up to N; 0: by proofs found")
 
+// What the chosen search and score have no use for.
+static void note_unused(const EsOptionTable *table, const EsArguments *arguments,
+                        const EsProveEval *eval, const Typed *typed) {
+    if (eval->search == 0) {
+        es_options_note_unused(table, arguments, "max-successors nodes batch end reference-depth",
+                               "with --search prover");
+    }
+    if (eval->search != 1 + ES_SEARCH_BEAM) {
+        es_options_note_unused(table, arguments, "beam-width", "without --search beam");
+    }
+    if (eval->search != 1 + ES_SEARCH_SAMPLED) {
+        es_options_note_unused(table, arguments, "samples", "without --search sampled");
+    }
+    if (eval->score != ES_SCORE_EVIDENCE) {
+        es_options_note_unused(table, arguments, "temperature", "without --score evidence");
+    }
+    if (typed->n_queries == 0) {
+        es_options_note_unused(table, arguments, "spaced", "with --queries 0, which takes all");
+    }
+    if (!typed->fusion.fits) {
+        es_options_note_unused(table, arguments, "fit-queries", "without --fit");
+    }
+    if (typed->fusion.path == NULL || typed->fusion.is_alone) {
+        es_options_note_unused(table, arguments, "embedding-weight bonus penalty per-step",
+                               typed->fusion.is_alone ? "with --embedding-alone"
+                                                      : "without --embedding");
+    }
+}
+
 EsExit es_prove_eval_run(int argc, char **argv) {
     Typed typed = {.n_threads = 0};
     const EsOption options[] = {
@@ -318,11 +347,12 @@ EsExit es_prove_eval_run(int argc, char **argv) {
     EsArguments arguments;
     EsProveEval eval;
     EsExit code;
-    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+    if (!es_prove_source_begin(&typed.source, &table, argc, argv, &arguments, &code)) {
         return code;
     }
     EsStatus status = settle(&typed, &eval);
     if (status == ES_STATUS_OK) {
+        note_unused(&table, &arguments, &eval, &typed);
         status = run_eval(&eval, typed.as_json);
     }
     return es_command_finish("prove eval", status);

@@ -23,7 +23,7 @@ static EsStatus export_graph(const EsProveSource *source, const char *out) {
 }
 
 EsExit es_prove_export_run(int argc, char **argv) {
-    EsProveSource source;
+    EsProveSource source = {.folder = NULL};
     const char *out;
     const EsOption options[] = {
         ES_PROVE_SOURCE_OPTIONS(&source),
@@ -40,7 +40,7 @@ EsExit es_prove_export_run(int argc, char **argv) {
     };
     EsArguments arguments;
     EsExit code;
-    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+    if (!es_prove_source_begin(&source, &table, argc, argv, &arguments, &code)) {
         return code;
     }
     EsStatus status = out == NULL ? ES_FAIL(ARGUMENT, "--out FILE is missing: where to?")

@@ -113,7 +113,7 @@ done:
 }
 
 EsExit es_prove_mine_run(int argc, char **argv) {
-    EsProveSource source;
+    EsProveSource source = {.is_seed_shared = 1};
     Mining mining = {.source = &source, .settings = es_miner_defaults()};
     int min_support;
     const EsOption options[] = {
@@ -143,9 +143,10 @@ EsExit es_prove_mine_run(int argc, char **argv) {
     };
     EsArguments arguments;
     EsExit code;
-    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+    if (!es_prove_source_begin(&source, &table, argc, argv, &arguments, &code)) {
         return code;
     }
+    es_options_note_unused(&table, &arguments, "rules", "here: the graph's rules are left out");
     mining.settings.min_support = min_support;
     mining.settings.seed = (uint64_t)source.seed;
     mining.settings.report = report_progress;

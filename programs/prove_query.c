@@ -245,7 +245,7 @@ static EsStatus run_query(Query *query) {
 }
 
 EsExit es_prove_query_run(int argc, char **argv) {
-    EsProveSource source;
+    EsProveSource source = {.folder = NULL};
     Query query = {.source = &source, .settings = es_answers_defaults()};
     EsAnswersSettings *settings = &query.settings;
     const EsOption options[] = {
@@ -277,7 +277,7 @@ EsExit es_prove_query_run(int argc, char **argv) {
     };
     EsArguments arguments;
     EsExit code;
-    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+    if (!es_prove_source_begin(&source, &table, argc, argv, &arguments, &code)) {
         return code;
     }
     if (arguments.n_positional != 1) {

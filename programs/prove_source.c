@@ -5,6 +5,28 @@
 
 #define DEFAULT_PEOPLE 1000
 
+int es_prove_source_begin(const EsProveSource *source, const EsOptionTable *table, int argc,
+                          char **argv, EsArguments *arguments, EsExit *code) {
+    if (!es_options_begin(table, argc, argv, arguments, code)) {
+        return 0;
+    }
+    if (es_options_is_given(table, arguments, "seed") &&
+        es_options_is_given(table, arguments, "graph-seed")) {
+        *code = es_command_finish(table->command,
+                                  ES_FAIL(ARGUMENT, "--seed and --graph-seed are the same here; "
+                                                    "give one of them"));
+        return 0;
+    }
+    if (source->folder != NULL && !source->is_seed_shared) {
+        es_options_note_unused(table, arguments, "graph-seed seed",
+                               "with --data: it is of the generated graph");
+    }
+    if (source->soft == NULL) {
+        es_options_note_unused(table, arguments, "soft-min-score soft-max-rank", "without --soft");
+    }
+    return 1;
+}
+
 static int count_people(const EsProveSource *source) {
     return source->n_people > 0 ? source->n_people : DEFAULT_PEOPLE;
 }

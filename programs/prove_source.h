@@ -11,7 +11,8 @@ typedef struct EsProveSource {
     const char *rules;  // NULL: rules.txt of the folder
     int n_people;       // 0: not given
     int seed;
-    const char *soft; // file of soft facts, NULL: none
+    int is_seed_shared; // set before: --seed is for more than the generated graph
+    const char *soft;   // file of soft facts, NULL: none
     double soft_min_score;
     int soft_max_rank; // 0: any
 } EsProveSource;
@@ -35,6 +36,11 @@ typedef struct EsProveSource {
                         "of these, leave out lower scores"),                                       \
         ES_OPTION_INT("soft-max-rank", &(source)->soft_max_rank, "0", 0, 2147483647, "N",          \
                       "of these, leave out higher ranks; 0: none")
+
+// es_options_begin for a table that has these options; also tells those that contradict each other
+// or have no effect.
+int es_prove_source_begin(const EsProveSource *source, const EsOptionTable *table, int argc,
+                          char **argv, EsArguments *arguments, EsExit *code);
 
 // Read or make the graph; ARGUMENT when the options contradict each other.
 EsStatus es_prove_source_load(const EsProveSource *source, EsKnowledgeGraph **graph);

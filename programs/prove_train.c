@@ -189,6 +189,9 @@ static EsStatus settle_source(const EsArguments *arguments, EsProveSettings *set
     if (is_given(arguments, "data")) {
         return ES_FAIL(ARGUMENT, "--data and --generated exclude each other");
     }
+    if (is_given(arguments, "rules")) {
+        return ES_FAIL(ARGUMENT, "--rules goes with --data; a generated graph has its own rules");
+    }
     settings->folder[0] = settings->rules[0] = '\0';
     return ES_STATUS_OK;
 }
@@ -240,6 +243,10 @@ EsExit es_prove_train_run(int argc, char **argv) {
     EsStatus status = es_run_command_configure(&command, &table, &arguments, &before);
     if (status == ES_STATUS_OK) {
         status = settle_source(&arguments, &settings);
+    }
+    if (status == ES_STATUS_OK && settings.folder[0] != '\0') {
+        es_options_note_unused(&table, &arguments, "graph-seed",
+                               "with --data: it is of the generated graph");
     }
     return status == ES_STATUS_OK ? run_train(&command, &config, as_json)
                                   : es_command_finish("prove train", status);

@@ -302,6 +302,7 @@ EsExit es_query_run(int argc, char **argv) {
     }
     EsStatus status = check_arguments(&arguments, &settings);
     if (status == ES_STATUS_OK && settings.lists_views) {
+        es_options_note_unused(&table, &arguments, "limit timeout", "on --views");
         status = list_views(&settings);
     } else if (status == ES_STATUS_OK) {
         return run_until_stopped(&settings);

@@ -98,6 +98,17 @@ EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTab
     return es_run_settings_check_resumed(config, before, config->settings);
 }
 
+void es_run_command_note_unused(const EsOptionTable *table, const EsArguments *arguments,
+                                const char *device, const char *data) {
+    if (strcmp(device, "cpu") == 0) {
+        es_options_note_unused(table, arguments, "tf32", "on the CPU");
+    }
+    if (strcmp(data, "cifar10") == 0 || strcmp(data, "idx") == 0) {
+        es_options_note_unused(table, arguments, "data-seed",
+                               "on data that are read: it is of generated ones");
+    }
+}
+
 EsStatus es_run_command_print_config(const EsConfig *config) {
     char *text = NULL;
     size_t text_bytes = 0;

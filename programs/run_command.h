@@ -35,6 +35,11 @@ typedef struct EsRunCommand {
 EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTable *table,
                                   const EsArguments *arguments, void *before);
 
+// Note which of the options that `hosts` and `grow` share have no effect on this device and with
+// this data set ("" when the task says which).
+void es_run_command_note_unused(const EsOptionTable *table, const EsArguments *arguments,
+                                const char *device, const char *data);
+
 // Print the configuration for a person, on stdout.
 EsStatus es_run_command_print_config(const EsConfig *config);
 

@@ -5,16 +5,16 @@
 
 // name, data set, image channels and size, base, kernel, blocks, pools, classes, batch
 static const EsHostSpec presets[] = {
-    {"tiny", "tiny", 1, 16, 4, 3, 2, 2, 10, 64, {{0}}, NULL},
-    {"cifar_baseline", "generated", 3, 32, 8, 3, 3, 3, 10, 128, {{0}}, NULL},
-    {"cifar_scale", "generated", 3, 32, 8, 3, 5, 5, 10, 128, {{0}}, NULL},
-    {"cifar_impaired", "generated", 3, 32, 1, 1, 3, 3, 10, 128, {{0}}, NULL},
-    {"cifar_minimal", "generated", 3, 32, 2, 1, 3, 0, 10, 128, {{0}}, NULL},
-    {"cifar_multichannel", "generated", 3, 32, 8, 3, 3, 3, 10, 128, {{0}}, NULL},
-    {"cifar_postpool", "generated", 3, 32, 16, 3, 3, 3, 10, 128, {{0}}, NULL},
-    {"cifar_highres", "generated", 3, 32, 16, 3, 3, 3, 10, 128, {{0}}, NULL},
-    {"cifar_deep_multichannel", "generated", 3, 32, 8, 3, 5, 5, 10, 128, {{0}}, NULL},
-    {"cifar_deep_impaired", "generated", 3, 32, 2, 1, 5, 5, 10, 128, {{0}}, NULL},
+    {"tiny", "tiny", 1, 16, 4, 3, 2, 2, 10, 64, {{0}}, NULL, 0, 0},
+    {"cifar_baseline", "generated", 3, 32, 8, 3, 3, 3, 10, 128, {{0}}, NULL, 0, 0},
+    {"cifar_scale", "generated", 3, 32, 8, 3, 5, 5, 10, 128, {{0}}, NULL, 0, 0},
+    {"cifar_impaired", "generated", 3, 32, 1, 1, 3, 3, 10, 128, {{0}}, NULL, 0, 0},
+    {"cifar_minimal", "generated", 3, 32, 2, 1, 3, 0, 10, 128, {{0}}, NULL, 0, 0},
+    {"cifar_multichannel", "generated", 3, 32, 8, 3, 3, 3, 10, 128, {{0}}, NULL, 0, 0},
+    {"cifar_postpool", "generated", 3, 32, 16, 3, 3, 3, 10, 128, {{0}}, NULL, 0, 0},
+    {"cifar_highres", "generated", 3, 32, 16, 3, 3, 3, 10, 128, {{0}}, NULL, 0, 0},
+    {"cifar_deep_multichannel", "generated", 3, 32, 8, 3, 5, 5, 10, 128, {{0}}, NULL, 0, 0},
+    {"cifar_deep_impaired", "generated", 3, 32, 2, 1, 5, 5, 10, 128, {{0}}, NULL, 0, 0},
 };
 
 int es_host_preset_count(void) { return (int)ES_COUNT_OF(presets); }

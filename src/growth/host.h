@@ -37,7 +37,9 @@ typedef struct EsHostSpec {
     int batch; // usual batch size
     // blocks that are described one by one; 0 channels: as base, kernel and n_pools say
     EsHostBlock blocks[ES_HOST_BLOCKS_MAX];
-    char *text; // what es_host_load allocated (es_host_unload), NULL in presets
+    char *text;         // what es_host_load allocated (es_host_unload), NULL in presets
+    int states_images;  // its file says image_channels or image_size
+    int states_classes; // its file says classes
 } EsHostSpec;
 
 // A preset by name ("cifar_baseline", "tiny", ...); ARGUMENT lists the names when there is none.

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
+
 static int is_given(const char *text) { return text != NULL && text[0] != '\0'; }
 
 int es_host_is_file(const char *task) {
@@ -19,6 +21,25 @@ EsStatus es_host_find(const char *task, EsHostSpec *host) {
     EsStatus status = es_host_load(task, host, slots, &n_slots);
     // a description that cannot be read is wrong input: the user has named it
     return status != ES_STATUS_IO ? status : ES_FAIL(INPUT, "host: %s", es_status_detail());
+}
+
+// The data's sizes are taken; a file that states others was written for other data.
+static void note_sizes(const EsHostSpec *host, const EsDataset *dataset) {
+    if (host->states_images &&
+        (host->image_channels != dataset->n_channels || host->image_size != dataset->height)) {
+        es_log(ES_LOG_WARNING,
+               "host \"%.100s\": its file says images of %d x %d x %d, data set \"%s\" has %d x %d "
+               "x %d; the host is made for these",
+               host->name, host->image_size, host->image_size, host->image_channels, dataset->name,
+               dataset->height, dataset->width, dataset->n_channels);
+    }
+    if (host->states_classes && host->n_classes != dataset->n_classes) {
+        es_log(
+            ES_LOG_WARNING,
+            "host \"%.100s\": its file says %d classes, data set \"%s\" has %d; the host is made "
+            "for these",
+            host->name, host->n_classes, dataset->name, dataset->n_classes);
+    }
 }
 
 EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const char *folder, uint64_t seed,
@@ -49,6 +70,7 @@ EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const char *fo
         return ES_FAIL(INPUT, "hosts take square images, data set \"%s\" has %d x %d", name,
                        dataset->height, dataset->width);
     }
+    note_sizes(host, dataset);
     host->image_channels = dataset->n_channels;
     host->image_size = dataset->height;
     host->n_classes = dataset->n_classes;

@@ -273,6 +273,9 @@ static EsStatus make_host(const Description *d, EsHostSpec *host, EsSlot *slots,
     host->image_size = d->settings.image_size;
     host->n_classes = d->settings.n_classes;
     host->batch = d->settings.batch;
+    host->states_images =
+        is_given(d, "host", "image_channels") || is_given(d, "host", "image_size");
+    host->states_classes = is_given(d, "host", "classes");
     ES_TRY(check_data(d));
     ES_TRY(has_blocks(d) ? make_described(d, host) : make_family(d, host));
     if (d->settings.image_size >> host->n_pools < 1) {

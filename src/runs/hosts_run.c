@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/range_check.h"
 #include "base/statistics.h"
 #include "growth/host_data.h"
@@ -99,6 +100,10 @@ static EsStatus create_trainer(EsHostsRun *hosts) {
 static EsStatus create_parts(EsHostsRun *hosts) {
     const EsHostsSettings *settings = hosts->settings;
     ES_TRY(es_host_find(settings->task, &hosts->host));
+    if (settings->base > 0 && hosts->host.text != NULL) {
+        es_log(ES_LOG_WARNING, "--base is of presets; %s says the channels of its blocks itself",
+               settings->task);
+    }
     if (settings->base > 0) {
         hosts->host.base = settings->base;
     }
