@@ -37,9 +37,13 @@ static int ends_with(const char *text, const char *end) {
 
 int es_run_owns_file(const char *name) {
     for (size_t i = 0; i < ES_COUNT_OF(file_names); i++) {
-        size_t length = strlen(file_names[i]);
-        if (strncmp(name, file_names[i], length) == 0 &&
-            (name[length] == '\0' || (name[length] == '.' && es_file_is_temporary(name)))) {
+        const char *end = name + strlen(file_names[i]);
+        if (!starts_with(name, file_names[i])) {
+            continue;
+        }
+        // two dots end a temporary, .<process>-<n>.tmp: policy.safetensors.old.1-0.tmp is not ours
+        if (*end == '\0' || (*end == '.' && es_file_is_temporary(name) &&
+                             strchr(end + 1, '.') == strrchr(end, '.'))) {
             return 1;
         }
     }
