@@ -9,7 +9,6 @@
 #include "grow_tables.h"
 #include "json_output.h"
 #include "message.h"
-#include "output.h"
 #include "padded_text.h"
 #include "run_command.h"
 #include "runs/grow_evaluation_file.h"

@@ -8,7 +8,6 @@
 #include "base/statistics.h"
 #include "json_output.h"
 #include "message.h"
-#include "output.h"
 #include "padded_text.h"
 #include "run_command.h"
 #include "run_memory.h"

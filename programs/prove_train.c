@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "json_output.h"
 #include "message.h"
-#include "output.h"
 #include "padded_text.h"
 #include "prove_action.h"
 #include "prove_words.h"
