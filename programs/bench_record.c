@@ -1,10 +1,10 @@
 #include "bench_record.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/json.h"
 #include "base/macros.h"
 #include "base/shell_word.h"
 #include "padded_text.h"
@@ -76,10 +76,7 @@ EsStatus es_bench_records_print_json(const EsBenchRecords *records, const EsBenc
     for (int i = 0; i < records->n_records; i++) {
         json_array_append_new(array, record_to_json(&records->record[i], origin));
     }
-    int failed = json_dumpf(array, stream, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) != 0 ||
-                 fputc('\n', stream) == EOF;
-    json_decref(array);
-    return failed ? ES_FAIL(IO, "cannot write the benchmark records") : ES_STATUS_OK;
+    return es_json_write(array, JSON_INDENT(1) | JSON_REAL_PRECISION(15), stream);
 }
 
 EsStatus es_bench_write_command(int argc, char *const *argv, EsText *text) {
@@ -164,12 +161,8 @@ static json_t *find_baseline(json_t *baseline, const EsBenchRecord *record) {
 }
 
 EsStatus es_bench_records_compare(EsBenchRecords *records, const char *path) {
-    json_error_t error;
-    json_t *baseline = json_load_file(path, 0, &error);
-    if (baseline == NULL) {
-        return error.line > 0 ? ES_FAIL(INPUT, "%s:%d: %s", path, error.line, error.text)
-                              : ES_FAIL(INPUT, "%s", error.text);
-    }
+    json_t *baseline = NULL;
+    ES_TRY(es_json_load(path, &baseline));
     if (!json_is_array(baseline)) {
         json_decref(baseline);
         return ES_FAIL(INPUT, "%s: not an array of benchmark records", path);

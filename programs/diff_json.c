@@ -1,9 +1,6 @@
 #include "diff_json.h"
 
-#include <errno.h>
-#include <jansson.h>
-#include <string.h>
-
+#include "base/json.h"
 #include "runs/json_number.h"
 
 // Names come from files: what is not UTF-8 must not lose the whole entry.
@@ -158,8 +155,5 @@ EsStatus es_diff_json_print(const EsRunComparison *comparison, FILE *stream) {
     json_object_set_new(root, "latencies", describe_latencies(comparison));
     json_object_set_new(root, "events", describe_events(comparison));
     json_object_set_new(root, "n_lacking", json_integer(comparison->n_lacking));
-    int failed = json_dumpf(root, stream, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) != 0 ||
-                 fputc('\n', stream) == EOF;
-    json_decref(root);
-    return failed ? ES_FAIL(IO, "cannot write the comparison: %s", strerror(errno)) : ES_STATUS_OK;
+    return es_json_write(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15), stream);
 }

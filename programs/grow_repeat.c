@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/shell_word.h"
 #include "grow_tables.h"
 #include "json_output.h"
@@ -174,9 +175,10 @@ static const char *repeat_root(const EsRunCommand *command) {
 static EsStatus save_seeds(const Repeat *repeat, json_t *root) {
     char path[ES_RUN_PATH_BYTES];
     snprintf(path, sizeof path, "%.4000s/seeds.json", repeat_root(repeat->command));
-    char *text = root != NULL ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
-    EsStatus status = text != NULL ? es_file_write_all(path, text, strlen(text))
-                                   : ES_FAIL(MEMORY, "no memory for %s", path);
+    char *text = NULL;
+    // the value is printed as well, so that it keeps an owner
+    ES_TRY(es_json_dump(path, json_incref(root), JSON_INDENT(1) | JSON_REAL_PRECISION(17), &text));
+    EsStatus status = es_file_write_all(path, text, strlen(text));
     free(text);
     return status;
 }
@@ -184,7 +186,7 @@ static EsStatus save_seeds(const Repeat *repeat, json_t *root) {
 static EsStatus tell_seeds(const Repeat *repeat) {
     json_t *root = es_grow_seeds_json(repeat->evaluations, repeat->n, repeat->first_seed);
     EsStatus saved = save_seeds(repeat, root);
-    if (repeat->as_json) {
+    if (repeat->as_json && root != NULL) {
         EsStatus printed = es_json_print(root, 10);
         return saved != ES_STATUS_OK ? saved : printed;
     }

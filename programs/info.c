@@ -1,8 +1,8 @@
 // `esper info`: what this build and this machine have.
 #include <gnu/libc-version.h>
-#include <jansson.h>
 #include <stdio.h>
 
+#include "base/json.h"
 #include "base/macros.h"
 #include "build_info.h"
 #include "command.h"
@@ -14,13 +14,18 @@
 #include "tensor/device.h"
 
 // Append one device; a device that does not open is listed with the reason.
-static json_t *describe_device(const char *name) {
+static EsStatus describe_device(const char *name, json_t *devices) {
     EsDevice *device = NULL;
     json_t *entry = json_object();
+    json_array_append_new(devices, entry);
     json_object_set_new(entry, "device", json_string(name));
-    if (es_device_open(name, NULL, &device) != ES_STATUS_OK) {
+    EsStatus status = es_device_open(name, NULL, &device);
+    if (status == ES_STATUS_MEMORY) {
+        return status;
+    }
+    if (status != ES_STATUS_OK) {
         json_object_set_new(entry, "error", json_string(es_status_detail()));
-        return entry;
+        return ES_STATUS_OK;
     }
     const EsDeviceInfo *info = es_device_info(device);
     json_object_set_new(entry, "model", json_string(info->name));
@@ -35,15 +40,16 @@ static json_t *describe_device(const char *name) {
         json_object_set_new(entry, "precisions", json_string("f32, TF32, bf16, f16"));
     }
     es_device_close(device);
-    return entry;
+    return ES_STATUS_OK;
 }
 
 static json_t *text_or_null(const char *text) {
     return text != NULL ? json_string(text) : json_null();
 }
 
-static json_t *describe_build(void) {
-    json_t *info = json_object();
+// json_decref the description. MEMORY when a part of it is missing.
+static EsStatus describe_build(json_t **description) {
+    json_t *info = *description = json_object();
     json_object_set_new(info, "version", json_string(ES_VERSION));
     json_object_set_new(info, "commit", json_string(es_build_commit()));
     json_object_set_new(info, "compiler", json_string(es_build_compiler()));
@@ -51,13 +57,13 @@ static json_t *describe_build(void) {
     json_object_set_new(info, "cuda", json_boolean(es_kernels_cuda() != NULL));
 
     json_t *devices = json_array();
-    json_array_append_new(devices, describe_device("cpu"));
+    json_object_set_new(info, "devices", devices);
+    ES_TRY(describe_device("cpu", devices));
     for (int i = 0; i < es_device_cuda_count(); i++) {
         char name[32];
         snprintf(name, sizeof name, "cuda:%d", i);
-        json_array_append_new(devices, describe_device(name));
+        ES_TRY(describe_device(name, devices));
     }
-    json_object_set_new(info, "devices", devices);
 
     json_t *libraries = json_object();
     json_object_set_new(libraries, "jansson", json_string(jansson_version_str()));
@@ -66,7 +72,8 @@ static json_t *describe_build(void) {
     json_object_set_new(libraries, "sqlite", text_or_null(es_sqlite_sink_version()));
     json_object_set_new(libraries, "libmicrohttpd", text_or_null(es_prometheus_sink_version()));
     json_object_set_new(info, "libraries", libraries);
-    return info;
+    return es_json_lacked_memory() ? ES_FAIL(MEMORY, "not enough memory to describe this build")
+                                   : ES_STATUS_OK;
 }
 
 static const char *text_of(const json_t *object, const char *key) {
@@ -142,13 +149,13 @@ EsExit es_info_run(int argc, char **argv) {
         es_telemetry_tables_print(stdout);
         return ES_EXIT_DONE;
     }
-    json_t *info = describe_build();
-    if (as_json) {
-        json_dumpf(info, stdout, JSON_INDENT(2));
-        putchar('\n');
-    } else {
+    json_t *info = NULL;
+    EsStatus status = describe_build(&info);
+    if (status == ES_STATUS_OK && as_json) {
+        status = es_json_write(json_incref(info), JSON_INDENT(2), stdout);
+    } else if (status == ES_STATUS_OK) {
         print_info(info);
     }
     json_decref(info);
-    return ES_EXIT_DONE;
+    return es_command_finish("info", status);
 }

@@ -6,9 +6,8 @@
 
 #include "esper/status.h"
 
-// Print, reals with n_digits digits, and let go of `root`. NULL, which jansson gives for want of
-// memory and for text that is not UTF-8, fails; a stdout that does not take it all
-// is told by es_output_finish.
+// Print, reals with n_digits digits, and let go of `root`, which may be NULL. Fails when memory was
+// short for a part of it; a stdout that does not take it all is told by es_output_finish.
 EsStatus es_json_print(json_t *root, size_t n_digits);
 
 #endif

@@ -2,10 +2,10 @@
 // source: steps as they run, and where operations were timed apart, those steps; in it a track per
 // thread on the CPU, on a GPU one of phases and one of operations.
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "profile_tables.h"
 
 typedef struct Trace {
@@ -73,5 +73,8 @@ EsStatus es_profile_write_trace(const EsProfileResult *result, const char *path)
     fputs("\n]}\n", trace.file);
     int failed = trace.failed | ferror(trace.file);
     failed |= fclose(trace.file) != 0;
+    if (es_json_lacked_memory()) {
+        return ES_FAIL(MEMORY, "not enough memory to write %s", path);
+    }
     return failed ? ES_FAIL(IO, "cannot write %s", path) : ES_STATUS_OK;
 }

@@ -1,5 +1,4 @@
 // `esper runs`: which runs there are, and getting rid of old ones.
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +6,7 @@
 #include <time.h>
 
 #include "base/arena.h"
+#include "base/json.h"
 #include "base/macros.h"
 #include "command.h"
 #include "message.h"
@@ -74,10 +74,10 @@ static const char *name_of(const EsRunSummary *run) {
 
 // --- the table ---
 
-static void print_table(const char *folder, const EsRunSummary *runs, int n_runs) {
+static EsStatus print_table(const char *folder, const EsRunSummary *runs, int n_runs) {
     if (n_runs == 0) {
         es_print("no runs in %s\n", folder);
-        return;
+        return ES_STATUS_OK;
     }
     int width = 4;
     int64_t total = 0, now = (int64_t)time(NULL);
@@ -91,36 +91,36 @@ static void print_table(const char *folder, const EsRunSummary *runs, int n_runs
     for (int i = 0; i < n_runs; i++) {
         const EsRunSummary *run = &runs[i];
         EsRunOutcomeName outcome;
-        es_run_outcome_name(run, outcome);
+        ES_TRY(es_run_outcome_name(run, outcome));
         es_padded_text_print(name_of(run), width, stdout);
         es_print("  %-8s %9s %12d %9s %7s  %s\n", run->kind, say_rounds(run, rounds),
                  run->n_checkpoints, say_bytes(run->bytes, size),
                  say_age(now - run->changed_unix_s, age), outcome[0] != '\0' ? outcome : "-");
     }
     printf("%d run%s, %s\n", n_runs, n_runs == 1 ? "" : "s", say_bytes(total, size));
+    return ES_STATUS_OK;
 }
 
 static EsStatus print_json(json_t *value) {
-    int failed = value == NULL || json_dumpf(value, stdout, JSON_INDENT(2)) != 0;
-    json_decref(value);
-    putchar('\n');
-    return es_output_status(failed ? ES_FAIL(IO, "cannot write the result") : ES_STATUS_OK);
+    return es_output_status(es_json_write(value, JSON_INDENT(2), stdout));
 }
 
-static json_t *describe_run(const EsRunSummary *run) {
+static EsStatus describe_run(const EsRunSummary *run, json_t *all) {
+    EsRunOutcomeName outcome;
+    ES_TRY(es_run_outcome_name(run, outcome));
     // a name that is not UTF-8 cannot be written as JSON
     json_t *name = json_string(name_of(run)), *path = json_string(run->path);
-    EsRunOutcomeName outcome;
-    es_run_outcome_name(run, outcome);
-    return json_pack("{s:o, s:o, s:s, s:b, s:o, s:o, s:o, s:i, s:I, s:I, s:I, s:b}", "name",
-                     name != NULL ? name : json_null(), "path", path != NULL ? path : json_null(),
-                     "kind", run->kind, "marked", run->is_marked, "rounds",
-                     run->last_round >= 0 ? json_integer(run->last_round) : json_null(),
-                     "rounds_asked", run->n_rounds >= 0 ? json_integer(run->n_rounds) : json_null(),
-                     "outcome", outcome[0] != '\0' ? json_string(outcome) : json_null(),
-                     "checkpoints", run->n_checkpoints, "bytes", (json_int_t)run->bytes,
-                     "checkpoint_bytes", (json_int_t)run->checkpoint_bytes, "changed_unix_s",
-                     (json_int_t)run->changed_unix_s, "active", run->is_active);
+    json_t *object = json_pack(
+        "{s:o, s:o, s:s, s:b, s:o, s:o, s:o, s:i, s:I, s:I, s:I, s:b}", "name",
+        name != NULL ? name : json_null(), "path", path != NULL ? path : json_null(), "kind",
+        run->kind, "marked", run->is_marked, "rounds",
+        run->last_round >= 0 ? json_integer(run->last_round) : json_null(), "rounds_asked",
+        run->n_rounds >= 0 ? json_integer(run->n_rounds) : json_null(), "outcome",
+        outcome[0] != '\0' ? json_string(outcome) : json_null(), "checkpoints", run->n_checkpoints,
+        "bytes", (json_int_t)run->bytes, "checkpoint_bytes", (json_int_t)run->checkpoint_bytes,
+        "changed_unix_s", (json_int_t)run->changed_unix_s, "active", run->is_active);
+    json_array_append_new(all, object);
+    return ES_STATUS_OK;
 }
 
 // The runs in a folder, or the folder itself when it is a run.
@@ -153,12 +153,16 @@ static EsStatus list_runs(const RunsOptions *options, const EsArguments *argumen
     EsStatus status = ES_STATUS_OK;
     if (options->as_json) {
         json_t *all = json_array();
-        for (int i = 0; i < n_runs; i++) {
-            json_array_append_new(all, describe_run(&runs[i]));
+        for (int i = 0; i < n_runs && status == ES_STATUS_OK; i++) {
+            status = describe_run(&runs[i], all);
         }
-        status = print_json(all);
+        if (status == ES_STATUS_OK) {
+            status = print_json(all);
+        } else {
+            json_decref(all);
+        }
     } else {
-        print_table(folder, runs, n_runs);
+        status = print_table(folder, runs, n_runs);
     }
     es_release(runs);
     return status;

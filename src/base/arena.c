@@ -55,7 +55,8 @@ EsStatus es_allocate(size_t bytes, void **memory) {
     if (rounded < bytes || !may_hold(rounded) ||
         (*memory = aligned_alloc(ES_ALIGNMENT, rounded)) == NULL) {
         *memory = NULL;
-        return ES_FAIL(MEMORY, "cannot allocate %.1f MiB", (double)bytes / (1024.0 * 1024.0));
+        return ES_FAIL(MEMORY, "not enough memory: cannot allocate %.1f MiB",
+                       (double)bytes / (1024.0 * 1024.0));
     }
     memset(*memory, 0, rounded);
     atomic_fetch_add_explicit(&held_bytes, (int64_t)malloc_usable_size(*memory),

@@ -110,7 +110,10 @@ EsStatus es_thread_pool_create(EsThreadPool **pool_out, int n_threads) {
         *start = (WorkerStart){pool, i};
         if (pthread_create(&pool->workers[i - 1], NULL, worker_main, start) != 0) {
             es_release(start);
-            status = ES_FAIL(MEMORY, "cannot start worker thread %d of %d", i + 1, pool->n_threads);
+            status = ES_FAIL(MEMORY,
+                             "cannot start worker thread %d of %d: not enough memory, or too many "
+                             "threads",
+                             i + 1, pool->n_threads);
             goto done;
         }
         pool->n_started++;

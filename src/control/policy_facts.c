@@ -2,11 +2,11 @@
 // way back.
 #include "control/policy_facts.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "growth/growth_names.h"
 
 // --- fields ---
@@ -142,8 +142,8 @@ static json_t *blueprints_json(int32_t blueprints) {
 
 // Takes over the object. NULL when memory is short.
 static char *dump(json_t *object) {
-    char *text = json_dumps(object, JSON_REAL_PRECISION(9));
-    json_decref(object);
+    char *text = NULL;
+    (void)es_json_dump("the facts of a policy", object, JSON_REAL_PRECISION(9), &text);
     return text;
 }
 
@@ -189,7 +189,7 @@ EsStatus es_policy_metadata_create(const EsPolicyFacts *facts,
     }
     if (!is_whole) {
         es_policy_metadata_destroy(metadata);
-        return ES_FAIL(MEMORY, "no memory for the facts of a policy");
+        return ES_FAIL(MEMORY, "not enough memory for the facts of a policy");
     }
     return ES_STATUS_OK;
 }

@@ -1,11 +1,11 @@
 // The metadata of a policy file as facts. Everything here comes from outside: nothing is taken
 // that is missing, unknown, of another type or out of range.
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/range_check.h"
 #include "control/policy_facts.h"
 #include "growth/growth_names.h"
@@ -51,7 +51,9 @@ static EsStatus read_object(const EsSafetensors *file, const char *path, const c
         return ES_FAIL(INPUT, "%s: metadata entry \"%s\" is missing", path, key);
     }
     json_error_t error;
-    *object = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    if (es_json_parse(path, text, strlen(text), object, &error) == ES_STATUS_MEMORY) {
+        return ES_STATUS_MEMORY;
+    }
     if (!json_is_object(*object)) {
         json_decref(*object);
         *object = NULL;

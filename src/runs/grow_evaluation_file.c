@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/range_check.h"
 #include "runs/json_number.h"
 
@@ -74,14 +75,11 @@ json_t *es_grow_evaluation_json(const EsGrowEvaluation *evaluation) {
 }
 
 EsStatus es_grow_evaluation_save(const EsGrowEvaluation *evaluation, const char *path) {
-    json_t *root = es_grow_evaluation_json(evaluation);
-    char *text = root != NULL
-                     ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17) | JSON_SORT_KEYS)
-                     : NULL;
-    EsStatus status = text != NULL ? es_file_write_all(path, text, strlen(text))
-                                   : ES_FAIL(MEMORY, "no memory for %s", path);
+    char *text = NULL;
+    ES_TRY(es_json_dump(path, es_grow_evaluation_json(evaluation),
+                        JSON_INDENT(1) | JSON_REAL_PRECISION(17) | JSON_SORT_KEYS, &text));
+    EsStatus status = es_file_write_all(path, text, strlen(text));
     free(text);
-    json_decref(root);
     return status;
 }
 
@@ -151,12 +149,9 @@ static EsStatus load_arms(const json_t *root, EsGrowEvaluation *evaluation, cons
 }
 
 EsStatus es_grow_evaluation_load(const char *path, EsGrowEvaluation **evaluation) {
-    json_error_t error;
+    json_t *root = NULL;
     *evaluation = NULL;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    if (root == NULL) {
-        return ES_FAIL(INPUT, "%s:%d: %s", path, error.line, error.text);
-    }
+    ES_TRY(es_json_load(path, &root));
     EsStatus status = es_allocate(sizeof **evaluation, (void **)evaluation);
     if (status == ES_STATUS_OK) {
         status = load_arms(root, *evaluation, path);

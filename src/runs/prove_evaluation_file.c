@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/range_check.h"
 #include "runs/json_number.h"
@@ -55,12 +56,11 @@ json_t *es_prove_evaluation_json(const EsProveEvaluation *evaluation) {
 }
 
 EsStatus es_prove_evaluation_save(const EsProveEvaluation *evaluation, const char *path) {
-    json_t *root = es_prove_evaluation_json(evaluation);
-    char *text = root != NULL ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
-    EsStatus status = text != NULL ? es_file_write_all(path, text, strlen(text))
-                                   : ES_FAIL(MEMORY, "no memory for %s", path);
+    char *text = NULL;
+    ES_TRY(es_json_dump(path, es_prove_evaluation_json(evaluation),
+                        JSON_INDENT(1) | JSON_REAL_PRECISION(17), &text));
+    EsStatus status = es_file_write_all(path, text, strlen(text));
     free(text);
-    json_decref(root);
     return status;
 }
 
@@ -178,15 +178,13 @@ static EsStatus read_evaluation(json_t *root, const char *path, EsProveEvaluatio
 }
 
 EsStatus es_prove_evaluation_load(const char *path, EsProveEvaluation *evaluation) {
-    json_error_t error;
+    json_t *root = NULL;
     *evaluation = (EsProveEvaluation){.n_queries = 0};
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    if (root == NULL) {
-        return ES_FAIL(INPUT, "%s:%d: %s", path, error.line, error.text);
-    }
+    ES_TRY(es_json_load(path, &root));
     EsStatus status = read_evaluation(root, path, evaluation);
     json_decref(root);
-    return status;
+    // json_unpack needs memory of its own
+    return es_json_lacked_memory() ? ES_FAIL(MEMORY, "not enough memory to read %s", path) : status;
 }
 
 int es_prove_evaluation_take(const char *path, const EsProveEvaluation *wanted,

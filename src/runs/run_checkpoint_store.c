@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/file_fault.h"
 #include "base/folder.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/sha256.h"
 
@@ -42,10 +43,11 @@ EsStatus es_checkpoint_store_load(const char *path, json_t **object) {
     size_t bytes = 0;
     json_error_t error;
     ES_TRY(es_file_read_all(path, MAX_JSON_BYTES, &text, &bytes));
-    json_t *value = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    json_t *value = NULL;
+    EsStatus status = es_json_parse(path, text, bytes, &value, &error);
     es_release(text);
-    if (value == NULL && json_error_code(&error) == json_error_out_of_memory) {
-        return ES_FAIL(MEMORY, "not enough memory to read %s", path);
+    if (status == ES_STATUS_MEMORY) {
+        return status;
     }
     if (!json_is_object(value)) {
         json_decref(value);
@@ -56,11 +58,8 @@ EsStatus es_checkpoint_store_load(const char *path, json_t **object) {
 }
 
 EsStatus es_checkpoint_store_save(const char *path, json_t *object) {
-    char *text = object != NULL ? json_dumps(object, JSON_INDENT(2)) : NULL;
-    json_decref(object);
-    if (text == NULL) {
-        return ES_FAIL(MEMORY, "not enough memory to write %s", path);
-    }
+    char *text = NULL;
+    ES_TRY(es_json_dump(path, object, JSON_INDENT(2), &text));
     size_t bytes = strlen(text);
     text[bytes] = '\n'; // in place of the end: the file has none
     EsStatus status = es_file_write_all(path, text, bytes + 1);

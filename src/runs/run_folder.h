@@ -82,8 +82,8 @@ EsStatus es_run_list(const char *root, EsRunSummary **summaries, int *n_summarie
 EsStatus es_run_summarise(const char *path, EsRunSummary *summary);
 
 // How its last sitting ended: "running", "done", "interrupted", "failed", "killed" (it began and
-// never ended), or "" where the run has no database that tells.
+// never ended), or "" where the run has no database that tells. Fails with MEMORY alone.
 typedef char EsRunOutcomeName[16];
-void es_run_outcome_name(const EsRunSummary *summary, EsRunOutcomeName name);
+EsStatus es_run_outcome_name(const EsRunSummary *summary, EsRunOutcomeName name);
 
 #endif

@@ -130,7 +130,7 @@ EsStatus es_run_summarise(const char *path, EsRunSummary *summary) {
     return ES_STATUS_OK;
 }
 
-void es_run_outcome_name(const EsRunSummary *summary, EsRunOutcomeName name) {
+EsStatus es_run_outcome_name(const EsRunSummary *summary, EsRunOutcomeName name) {
     // a sitting begins with one of the first two
     static const char sql[] =
         "SELECT outcome, unix_time >= max((SELECT coalesce(max(unix_time), 0) FROM "
@@ -144,15 +144,20 @@ void es_run_outcome_name(const EsRunSummary *summary, EsRunOutcomeName name) {
     name[0] = '\0';
     if (summary->is_active) {
         strcpy(name, "running");
-        return;
+        return ES_STATUS_OK;
     }
     struct stat facts;
-    if (!is_at(path, summary->path, "run.db") || stat(path, &facts) != 0 ||
-        es_run_database_open(summary->path, &database) != ES_STATUS_OK) {
-        return;
+    if (!is_at(path, summary->path, "run.db") || stat(path, &facts) != 0) {
+        return ES_STATUS_OK;
     }
-    if (es_run_query_begin(database, sql, &query) == ES_STATUS_OK &&
-        es_run_query_step(query, &has_row) == ES_STATUS_OK && has_row) {
+    EsStatus status = es_run_database_open(summary->path, &database);
+    if (status == ES_STATUS_OK) {
+        status = es_run_query_begin(database, sql, &query);
+    }
+    if (status == ES_STATUS_OK) {
+        status = es_run_query_step(query, &has_row);
+    }
+    if (status == ES_STATUS_OK && has_row) {
         const char *outcome = es_run_query_text(query, 0, NULL);
         int is_of_last = es_run_query_int(query, 1) != 0;
         size_t n_letters =
@@ -165,6 +170,8 @@ void es_run_outcome_name(const EsRunSummary *summary, EsRunOutcomeName name) {
     }
     es_run_query_end(query);
     es_run_database_close(database);
+    // a database that cannot be read tells nothing
+    return status == ES_STATUS_MEMORY ? status : ES_STATUS_OK;
 }
 
 // --- all runs ---

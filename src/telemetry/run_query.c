@@ -97,19 +97,22 @@ static EsStatus fail_query(EsRunDatabase *database, int code, const char *sql) {
 
 // --- the life of a query ---
 
-// Whether anything but blanks and comments is left.
-static int has_statement(sqlite3 *db, const char *sql) {
+// Whether anything but blanks and comments is left. Fails with MEMORY alone.
+static EsStatus find_statement(sqlite3 *db, const char *sql, int *found) {
     sqlite3_stmt *statement = NULL;
     const char *tail = sql;
-    int found = 0;
-    while (!found && tail[strspn(tail, " \t\r\n;")] != '\0') {
+    *found = 0;
+    while (!*found && tail[strspn(tail, " \t\r\n;")] != '\0') {
         const char *begin = tail;
         int code = sqlite3_prepare_v2(db, begin, -1, &statement, &tail);
-        found = code != SQLITE_OK || statement != NULL || tail == begin;
+        *found = code != SQLITE_OK || statement != NULL || tail == begin;
         sqlite3_finalize(statement);
         statement = NULL;
+        if (code == SQLITE_NOMEM) {
+            return ES_SQLITE_FAIL(db, code, "cannot read");
+        }
     }
-    return found;
+    return ES_STATUS_OK;
 }
 
 EsStatus es_run_query_begin(EsRunDatabase *database, const char *sql, EsRunQuery **query) {
@@ -125,7 +128,9 @@ EsStatus es_run_query_begin(EsRunDatabase *database, const char *sql, EsRunQuery
         return fail_query(database, code, sql);
     }
     EsStatus status;
-    if (statement == NULL && !has_statement(database->db, tail)) {
+    int has_more = 0;
+    ES_TRY_GOTO(find_statement(database->db, tail, &has_more));
+    if (statement == NULL && !has_more) {
         status = ES_FAIL(INPUT, "the query is empty");
         goto done;
     }
@@ -133,7 +138,7 @@ EsStatus es_run_query_begin(EsRunDatabase *database, const char *sql, EsRunQuery
         status = refuse(database);
         goto done;
     }
-    if (statement == NULL || has_statement(database->db, tail)) {
+    if (statement == NULL || has_more) {
         status = ES_FAIL(INPUT, "there is more than one statement; ask them one by one");
         goto done;
     }
@@ -184,6 +189,13 @@ EsStatus es_run_query_step(EsRunQuery *query, int *has_row) {
     int code = sqlite3_step(query->statement);
     query->used_ns += es_clock_ns() - start_ns;
     *has_row = code == SQLITE_ROW;
+    // texts are made ready here, where lack of memory can be told
+    for (int i = 0; *has_row && i < sqlite3_column_count(query->statement); i++) {
+        if (sqlite3_column_type(query->statement, i) == SQLITE_TEXT &&
+            sqlite3_column_text(query->statement, i) == NULL) {
+            code = SQLITE_NOMEM;
+        }
+    }
     return code == SQLITE_ROW || code == SQLITE_DONE
                ? ES_STATUS_OK
                : fail_query(database, code, sqlite3_sql(query->statement));

@@ -39,8 +39,9 @@ static EsStatus start_thread(EsSinkWorker *worker) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failure != 0) {
         atomic_store(&worker->n_holders, 1);
-        return ES_FAIL(MEMORY, "cannot start a thread for sink %s: %s", worker->sink.name,
-                       strerror(failure));
+        return ES_FAIL(MEMORY,
+                       "cannot start a thread for sink %s: not enough memory, or too many threads",
+                       worker->sink.name);
     }
     char name[16]; // the system's limit
     snprintf(name, sizeof name, "es-%s", worker->sink.name);

@@ -7,10 +7,16 @@
 
 #include "telemetry/event_schema.h"
 
+// An I/O error can be one of memory, too.
+static int is_memory(int code) {
+    return (code & 0xff) == SQLITE_NOMEM || code == SQLITE_IOERR_NOMEM;
+}
+
 static EsStatus status_of(int code) {
-    switch (code & 0xff) {
-    case SQLITE_NOMEM:
+    if (is_memory(code)) {
         return ES_STATUS_MEMORY;
+    }
+    switch (code & 0xff) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
         return ES_STATUS_INPUT;
@@ -23,6 +29,9 @@ static EsStatus status_of(int code) {
 
 // What is wrong, in a user's words where SQLite's own say little.
 static const char *reason_of(sqlite3 *db, int code) {
+    if (is_memory(code)) {
+        return "out of memory";
+    }
     switch (code & 0xff) {
     case SQLITE_NOTADB:
         return "the file is no SQLite database";
@@ -50,9 +59,10 @@ EsStatus es_sqlite_fail(sqlite3 *db, int code, const char *file, int line, const
 
     const char *path = db != NULL ? sqlite3_db_filename(db, "main") : NULL;
     int primary = code & 0xff;
-    int system_error = db != NULL && (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN)
-                           ? sqlite3_system_errno(db)
-                           : 0;
+    int system_error =
+        db != NULL && !is_memory(code) && (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN)
+            ? sqlite3_system_errno(db)
+            : 0;
     return es_status_set(status_of(code), file, line, "%s: %s: %s%s%s%s",
                          path != NULL && path[0] != '\0' ? path : "database", what,
                          reason_of(db, code), system_error != 0 ? " (" : "",
@@ -84,7 +94,7 @@ EsStatus es_sqlite_open(const char *path, int flags, const char *parameters, sql
     int code = sqlite3_open_v2(text, db, flags | SQLITE_OPEN_URI, NULL);
     sqlite3_free(text);
     if (code != SQLITE_OK) {
-        int system_error = *db != NULL ? sqlite3_system_errno(*db) : 0;
+        int system_error = *db != NULL && !is_memory(code) ? sqlite3_system_errno(*db) : 0;
         EsStatus status =
             es_status_set(status_of(code), __FILE__, __LINE__, "%s: cannot open: %s", path,
                           system_error != 0 ? strerror(system_error) : reason_of(*db, code));

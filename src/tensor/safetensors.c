@@ -3,13 +3,13 @@
 // any byte.
 #include "tensor/safetensors.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/sha256.h"
 
@@ -111,11 +111,15 @@ static EsStatus load_header(EsFileReader *reader, EsSafetensors *file, uint64_t 
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(es_file_reader_read(reader, LENGTH_BYTES, text, (size_t)length));
     json_error_t error;
-    file->header = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &error);
-    if (file->header == NULL) {
+    status = es_json_parse(file->path, text, (size_t)length, &file->header, &error);
+    if (status == ES_STATUS_INPUT) {
         status = ES_FAIL(INPUT, "%s: header is not JSON at byte %d: %s", file->path,
                          error.position + LENGTH_BYTES, error.text);
-    } else if (!json_is_object(file->header) || text[0] != '{') {
+    }
+    if (status != ES_STATUS_OK) {
+        goto done;
+    }
+    if (!json_is_object(file->header) || text[0] != '{') {
         status =
             ES_FAIL(INPUT, "%s: header at byte %d is not a JSON object", file->path, LENGTH_BYTES);
     }
@@ -377,7 +381,9 @@ static EsStatus add_member(json_t *object, const char *name, json_t *value) {
         return ES_FAIL(ARGUMENT, "the name \"%s\" is given twice", shown);
     }
     if (json_object_set_new(object, name, value) != 0) {
-        return ES_FAIL(ARGUMENT, "\"%s\" or its value is not UTF-8, or memory is short", shown);
+        return es_json_lacked_memory()
+                   ? ES_FAIL(MEMORY, "not enough memory for a header with \"%s\"", shown)
+                   : ES_FAIL(ARGUMENT, "\"%s\" or its value is not UTF-8", shown);
     }
     return ES_STATUS_OK;
 }
@@ -457,11 +463,9 @@ static EsStatus build_header(const EsNamedTensor *tensors, int n_tensors, const 
         }
         ES_TRY_GOTO(add_member(entries, metadata[i].key, json_string(value)));
     }
-    dumped = json_dumps(header, JSON_COMPACT);
-    if (dumped == NULL) {
-        status = ES_FAIL(MEMORY, "cannot build a header for %d tensors", n_tensors);
-        goto done;
-    }
+    status = es_json_dump("a header of tensors", header, JSON_COMPACT, &dumped);
+    header = NULL;
+    ES_TRY_GOTO(status);
     size_t length = strlen(dumped);
     *text_bytes = es_align_up(length + LENGTH_BYTES) - LENGTH_BYTES;
     ES_TRY_GOTO(es_allocate(*text_bytes, (void **)text));

@@ -63,7 +63,7 @@ TEST(refuses_what_cannot_be_had) {
     memory = &memory;
     EXPECT_STATUS(es_allocate((size_t)1 << 60, &memory), MEMORY);
     EXPECT(memory == NULL);
-    EXPECT_TEXT(es_status_detail(), "cannot allocate 1099511627776.0 MiB");
+    EXPECT_TEXT(es_status_detail(), "not enough memory: cannot allocate 1099511627776.0 MiB");
 }
 
 TEST(arena_takes_marks_and_releases) {
