@@ -172,6 +172,7 @@ static char *dump_floors(const float *floor) {
 EsStatus es_policy_metadata_create(const EsPolicyFacts *facts,
                                    EsMetadata metadata[ES_POLICY_METADATA]) {
     char version[16], observation[16];
+    (void)es_json_lacked_memory(); // an earlier attempt is no concern of this one
     snprintf(version, sizeof version, "%d", ES_POLICY_VERSION);
     snprintf(observation, sizeof observation, "%d", facts->observation_version);
     const EsMetadata entries[ES_POLICY_METADATA] = {

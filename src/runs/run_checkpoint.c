@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/folder.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/sha256.h"
 #include "runs/run_checkpoint_internal.h"
@@ -84,7 +85,11 @@ static EsStatus find_checkpoint_folder(const EsRunCheckpoint *checkpoint) {
     EsFolderEntry *entries = NULL;
     int n_entries = 0;
     es_checkpoint_store_path(checkpoint->root, checkpoint->round, "", path);
-    if (es_folder_list(path, &entries, &n_entries) != ES_STATUS_OK) {
+    EsStatus status = es_folder_list(path, &entries, &n_entries);
+    if (status == ES_STATUS_MEMORY) {
+        return status;
+    }
+    if (status != ES_STATUS_OK) {
         return ES_FAIL(INPUT, "rank %d cannot begin the checkpoint %s before rank 0 has",
                        checkpoint->rank, path);
     }
@@ -100,6 +105,7 @@ EsStatus es_run_checkpoint_begin(const EsRunFolder *folder, int64_t round, int r
     checkpoint->is_writing = 1;
     EsStatus status = ES_STATUS_OK;
     int is_made = 0;
+    (void)es_json_lacked_memory(); // an earlier attempt is no concern of this one
     ES_TRY_GOTO(es_allocate(sizeof *checkpoint->names, (void **)&checkpoint->names));
     checkpoint->names->set = json_object();
     checkpoint->values = json_object();
@@ -151,7 +157,9 @@ EsStatus es_run_checkpoint_put_text(EsRunCheckpoint *checkpoint, const char *key
                                     const char *value) {
     json_t *text = json_string(value);
     if (text == NULL) {
-        return ES_FAIL(ARGUMENT, "the text of \"%s\" of a checkpoint is not UTF-8", key);
+        return es_json_lacked_memory()
+                   ? ES_FAIL(MEMORY, "not enough memory for \"%s\" of a checkpoint", key)
+                   : ES_FAIL(ARGUMENT, "the text of \"%s\" of a checkpoint is not UTF-8", key);
     }
     return put_value(checkpoint, key, text);
 }

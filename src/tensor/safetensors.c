@@ -443,6 +443,7 @@ static EsStatus build_header(const EsNamedTensor *tensors, int n_tensors, const 
                              size_t *text_bytes) {
     EsStatus status = ES_STATUS_OK;
     char *dumped = NULL;
+    (void)es_json_lacked_memory(); // an earlier attempt is no concern of this one
     json_t *header = json_object();
     json_t *entries = n_metadata > 0 ? json_object() : NULL;
     if (n_metadata > 0) {

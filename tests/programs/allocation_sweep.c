@@ -290,7 +290,7 @@ static void run_well(const Sweep *sweep, const char *command) {
 static const char *const wrong_words[] = {
     "damaged", "UTF-8",     "not valid",  "unknown", "corrupt",  "malformed", "Usage",
     "usage",   "not a run", "is no run",  "no such", "No such",  "invalid",   "truncated",
-    "missing", "is not",    "start over", "try:",    "expected",
+    "missing", "is not",    "start over", "try: esper",    "expected",
 };
 
 // The library of the innermost frame that is neither the C library's nor ours to test with; NULL
@@ -317,7 +317,9 @@ static const char *find_fault(const Case *test, const Outcome *healthy, const Ou
     for (size_t i = 0; i < sizeof wrong_words / sizeof wrong_words[0]; i++) {
         if (strstr(outcome->errors, wrong_words[i]) != NULL &&
             strstr(healthy->errors, wrong_words[i]) == NULL) {
-            return "lack of memory is called something else";
+            static char what[80];
+            snprintf(what, sizeof what, "lack of memory is called \"%s\"", wrong_words[i]);
+            return what;
         }
     }
     if (outcome->code == 0) {
