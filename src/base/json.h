@@ -2,9 +2,9 @@
 //
 // jansson answers NULL both where memory is short and where a text is not UTF-8, its parser drops
 // characters of a token whose buffer cannot grow, or aborts, and values are built by many calls
-// that nobody checks one by one. So the allocations themselves are watched, from the program's start:
-// one that failed is remembered for its thread until somebody asks. Build a value as you like, then
-// hand it to a function from here; it fails with MEMORY when a part may be missing.
+// that nobody checks one by one. So the allocations themselves are watched, from the program's
+// start: one that failed is remembered for its thread until somebody asks. Build a value as you
+// like, then hand it to a function from here; it fails with MEMORY when a part may be missing.
 //
 //     json_t *root = json_object();
 //     json_object_set_new(root, "name", json_string(name));

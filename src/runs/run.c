@@ -57,8 +57,8 @@ static EsStatus find_best_score(EsRun *run) {
     return ES_STATUS_OK;
 }
 
-// The run goes on as it was saved, whatever became of its config.ini. The first checkpoints of schema
-// 1 do not hold the settings; nothing but config.ini knows them.
+// The run goes on as it was saved, whatever became of its config.ini. The first checkpoints of
+// schema 1 do not hold the settings; nothing but config.ini knows them.
 static EsStatus check_settings(const EsRun *run) {
     const char *saved = NULL;
     if (!es_run_checkpoint_has(run->checkpoint, ES_RUN_SETTINGS_KEY)) {

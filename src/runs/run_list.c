@@ -51,12 +51,14 @@ static EsStatus read_config(EsRunSummary *summary) {
     summary->n_rounds = -1;
     if (has_config(summary->path) && is_at(path, summary->path, "config.ini")) {
         EsStatus status = es_file_read_all(path, MAX_CONFIG_BYTES, &text, &bytes);
-        if (status == ES_STATUS_OK) {
-            ini_parse_string(text, take_setting, summary);
-        } else if (status == ES_STATUS_MEMORY) {
-            return status;
+        // inih's -2 is lack of memory
+        if (status == ES_STATUS_OK && ini_parse_string(text, take_setting, summary) == -2) {
+            status = ES_FAIL(MEMORY, "not enough memory to parse %s", path);
         }
         es_release(text);
+        if (status == ES_STATUS_MEMORY) {
+            return status;
+        }
     }
     return ES_STATUS_OK;
 }

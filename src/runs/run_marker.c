@@ -2,13 +2,13 @@
 #include "runs/run_marker.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "runs/run_folder.h"
 #include "telemetry/run_database.h"
 
@@ -78,11 +78,11 @@ EsStatus es_run_marker_read(const char *root, char kind[ES_RUN_KIND_BYTES]) {
     }
     ES_TRY(es_file_read_all(path, MAX_MARKER_BYTES, &text, &bytes));
     json_error_t error;
-    json_t *marker = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    json_t *marker = NULL;
+    EsStatus status = es_json_parse(path, text, bytes, &marker, &error);
     es_release(text);
-    EsStatus status = marker == NULL && json_error_code(&error) == json_error_out_of_memory
-                          ? ES_FAIL(MEMORY, "not enough memory to read %s", path)
-                          : read_fields(path, marker, kind);
+    // one that is not JSON has no fields
+    status = status == ES_STATUS_MEMORY ? status : read_fields(path, marker, kind);
     json_decref(marker);
     return status;
 }

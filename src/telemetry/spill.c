@@ -104,7 +104,7 @@ static EsStatus map_staging(EsSpill *spill) {
     void *staging = mmap(NULL, spill->staging_bytes, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (staging == MAP_FAILED) {
-        return ES_FAIL(MEMORY, "not enough memory: cannot reserve %zu bytes to encode packets for %s",
+        return ES_FAIL(MEMORY, "not enough memory: %zu bytes to encode packets for %s",
                        spill->staging_bytes, spill->path);
     }
     spill->staging = staging;
