@@ -16,15 +16,15 @@
 // Append one device; a device that does not open is listed with the reason.
 static EsStatus describe_device(const char *name, json_t *devices) {
     EsDevice *device = NULL;
-    json_t *entry = json_object();
-    json_array_append_new(devices, entry);
-    json_object_set_new(entry, "device", json_string(name));
     EsStatus status = es_device_open(name, NULL, &device);
     if (status == ES_STATUS_MEMORY) {
         return status;
     }
+    json_t *entry = json_object();
+    json_object_set_new(entry, "device", json_string(name));
     if (status != ES_STATUS_OK) {
         json_object_set_new(entry, "error", json_string(es_status_detail()));
+        json_array_append_new(devices, entry);
         return ES_STATUS_OK;
     }
     const EsDeviceInfo *info = es_device_info(device);
@@ -40,6 +40,7 @@ static EsStatus describe_device(const char *name, json_t *devices) {
         json_object_set_new(entry, "precisions", json_string("f32, TF32, bf16, f16"));
     }
     es_device_close(device);
+    json_array_append_new(devices, entry);
     return ES_STATUS_OK;
 }
 
@@ -57,13 +58,14 @@ static EsStatus describe_build(json_t **description) {
     json_object_set_new(info, "cuda", json_boolean(es_kernels_cuda() != NULL));
 
     json_t *devices = json_array();
-    json_object_set_new(info, "devices", devices);
-    ES_TRY(describe_device("cpu", devices));
-    for (int i = 0; i < es_device_cuda_count(); i++) {
+    EsStatus status = describe_device("cpu", devices);
+    for (int i = 0; i < es_device_cuda_count() && status == ES_STATUS_OK; i++) {
         char name[32];
         snprintf(name, sizeof name, "cuda:%d", i);
-        ES_TRY(describe_device(name, devices));
+        status = describe_device(name, devices);
     }
+    json_object_set_new(info, "devices", devices);
+    ES_TRY(status);
 
     json_t *libraries = json_object();
     json_object_set_new(libraries, "jansson", json_string(jansson_version_str()));

@@ -446,8 +446,10 @@ static EsStatus build_header(const EsNamedTensor *tensors, int n_tensors, const 
     (void)es_json_lacked_memory(); // an earlier attempt is no concern of this one
     json_t *header = json_object();
     json_t *entries = n_metadata > 0 ? json_object() : NULL;
-    if (n_metadata > 0) {
-        json_object_set_new(header, METADATA_NAME, entries);
+    // one that the header cannot take is gone
+    if (n_metadata > 0 && json_object_set_new(header, METADATA_NAME, entries) != 0) {
+        status = ES_FAIL(MEMORY, "not enough memory for a header of tensors");
+        goto done;
     }
     uint64_t data_bytes = 0;
     for (int i = 0; i < n_tensors; i++) {

@@ -251,6 +251,7 @@ static void exec_command(const Sweep *sweep, const char *command, const char *fa
         setenv("LD_PRELOAD", sweep->library, 1);
         setenv("ES_TEST_ALLOCATION_COUNT", COUNT_FILE, 1);
         setenv("ES_TEST_ALLOCATION_FAIL", fault, 1);
+        setenv("MALLOC_PERTURB_", "165", 1); // memory that was freed does not look alive
     }
     alarm(LIMIT_S);
     execv(sweep->esper, words);
@@ -589,6 +590,8 @@ int main(int argc, char **argv) {
     if (sweep.esper == NULL || sweep.library == NULL || mkdtemp(sweep.root) == NULL) {
         stop("%s, %s or %s", argv[1], argv[2], sweep.root);
     }
+    static char lines[8192];
+    setvbuf(stdout, lines, _IOLBF, sizeof lines); // of several processes, each whole
     make_inputs(&sweep);
     printf("%-20s %8s %8s %9s %8s %8s %8s %8s\n", "command", "allocs", "tried", "harmless",
            "errors", "lost", "foreign", "wrong");
