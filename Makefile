@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 BUILD_TYPE ?= Release
 
 .DEFAULT_GOAL := list
-.PHONY: list demo test check soak bench gpu-bundle test-gpu test-emulated \
+.PHONY: list demo test check soak coverage bench gpu-bundle test-gpu test-emulated \
 	test-emulated-short format install clean build dependencies emulated
 
 ## list: show this list
@@ -20,14 +20,20 @@ demo: build
 test: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j$(JOBS)
 
-## check: sanitizers, layout, format, scripts, static analysis (up to 15 minutes)
+## check: sanitizers, fuzzers, layout, format, scripts, static analysis (up to 20 minutes)
 check:
 	@tools/install_dependencies check
 	@tools/run_checks
 
-## soak: repeat the tests with sanitizers for hours; stop it with Ctrl-C, SOAK_ROUNDS limits it
+## soak: repeat the tests with sanitizers, and fuzz, for hours; stop it with Ctrl-C, SOAK_ROUNDS limits it
 soak:
+	@tools/install_dependencies check
 	@tools/run_checks soak
+
+## coverage: run all tests with counters, print lines and branches reached per folder (about 15 minutes)
+coverage:
+	@tools/install_dependencies coverage
+	@tools/measure_coverage
 
 ## bench: run the benchmarks and print a table (esper bench --help for more)
 bench: build
@@ -71,7 +77,7 @@ install: build
 
 ## clean: remove what make has built
 clean:
-	@rm -rf $(BUILD) build-sanitize build-thread build-emulated gpu-bundle
+	@rm -rf $(BUILD) build-sanitize build-thread build-emulated build-fuzz build-coverage gpu-bundle
 
 dependencies:
 	@tools/install_dependencies

@@ -16,6 +16,8 @@ static const FuzzTarget targets[] = {
 };
 
 static int64_t counts[FUZZ_N_VERDICTS];
+static uint8_t *accepted; // the last input that was; owned
+static size_t accepted_bytes;
 static char folder[256]; // "" until a path is asked for
 
 const FuzzTarget *fuzz_find_target(const char *name) {
@@ -37,8 +39,14 @@ FuzzVerdict fuzz_run(const FuzzTarget *target, const uint8_t *data, size_t bytes
         memcpy(exact, data, bytes);
     }
     FuzzVerdict verdict = target->run(exact, bytes);
-    free(exact);
     counts[verdict]++;
+    if (verdict == FUZZ_ACCEPTED) {
+        free(accepted);
+        accepted = exact;
+        accepted_bytes = bytes;
+    } else {
+        free(exact);
+    }
     return verdict;
 }
 
@@ -153,5 +161,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
 }
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t max_bytes, unsigned seed) {
-    return chosen->mutate(data, bytes, max_bytes, seed);
+    // what a fuzzer keeps are mostly inputs that were refused early, each for a reason of its own;
+    // most of the time begin with one that was not
+    if (seed % 4 != 0 && accepted != NULL && accepted_bytes <= max_bytes) {
+        memcpy(data, accepted, accepted_bytes);
+        bytes = accepted_bytes;
+    }
+    return chosen->mutate(data, bytes, max_bytes, seed / 4);
 }

@@ -86,7 +86,7 @@ static void change_number(uint8_t *data, size_t bytes, uint64_t *state) {
         word = draw_integer(state);
         break;
     case 2:
-        word += (int64_t)draw_below(state, 9) - 4;
+        word = (int64_t)((uint64_t)word + draw_below(state, 9) - 4);
         break;
     case 3: {
         double real = draw_real(state, 1);

@@ -225,7 +225,8 @@ static EsStatus run_toy(int n_rounds, int is_resumed) {
     EsConfig config = {toy_keys, (int)ES_COUNT_OF(toy_keys), &settings, sizeof settings};
     es_config_reset(&config);
     settings.run.n_rounds = n_rounds;
-    settings.run.sqlite = settings.run.tensorboard = 0;
+    settings.run.sqlite = settings.run.tensorboard = settings.run.spill_mib = 0;
+    settings.run.queue_packets = 1;
     EsRunOptions options = {.config = &config, .settings = &settings.run, .build = "fuzz"};
     *(is_resumed ? &options.resume : &options.out) = fuzz_path("toy");
     EsRunWork work = {NULL, describe_toy, play_toy, save_toy, load_toy, NULL};
