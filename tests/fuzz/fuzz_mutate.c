@@ -274,7 +274,8 @@ static json_t *change_value(const json_t *value, uint64_t *state) {
         return draw_value(state);
     }
     if (json_is_integer(value)) {
-        return json_integer((json_int_t)((uint64_t)json_integer_value(value) + (uint64_t)step));
+        uint64_t sum = (uint64_t)json_integer_value(value) + (uint64_t)step;
+        return json_integer((json_int_t)sum);
     }
     if (json_is_real(value)) {
         return json_real(draw_below(state, 2) ? -json_real_value(value) : draw_real(state, 0));
