@@ -197,8 +197,9 @@ EsStatus es_sha256_file(const char *path, char text[ES_SHA256_TEXT_BYTES], int64
     es_sha256_begin(&hash);
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(es_file_reader_open(path, &reader));
-    ES_TRY_GOTO(es_allocate(FILE_PIECE_BYTES, &piece));
     uint64_t n_bytes = es_file_reader_bytes(reader);
+    // marks of checkpoints are small: clearing a whole piece would take longer than hashing them
+    ES_TRY_GOTO(es_allocate((size_t)ES_MIN(n_bytes, (uint64_t)FILE_PIECE_BYTES), &piece));
     for (uint64_t offset = 0; offset < n_bytes; offset += FILE_PIECE_BYTES) {
         size_t wanted = (size_t)ES_MIN(n_bytes - offset, (uint64_t)FILE_PIECE_BYTES);
         ES_TRY_GOTO(es_file_reader_read(reader, offset, piece, wanted));
