@@ -6,7 +6,8 @@
 // targets are libFuzzer's (tests/fuzz/CMakeLists.txt); in every build fuzz_replay_test feeds them
 // their corpora and some thousand mutations of these.
 //
-//     ES_FUZZ_TARGET=safetensors build-fuzz/tests/fuzz/esper_fuzz tests/fuzz/corpus/safetensors
+//     tools/run_fuzzers runs=10000 safetensors
+//     ES_FUZZ_TARGET=safetensors build-fuzz/tests/fuzz/esper_fuzz finding
 #ifndef ES_TESTS_FUZZ_H
 #define ES_TESTS_FUZZ_H
 

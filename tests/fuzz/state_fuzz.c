@@ -13,6 +13,7 @@
 #include "runs/grow_evaluation_file.h"
 #include "runs/prove_evaluation_file.h"
 #include "runs/run.h"
+#include "runs/run_facts.h"
 
 // --- training.bin ---
 
@@ -169,22 +170,6 @@ FuzzVerdict fuzz_checkpoint_folder(const uint8_t *data, size_t bytes) {
     return verdict;
 }
 
-// What `esper runs` reads of a folder it has never seen.
-FuzzVerdict fuzz_run_config(const uint8_t *data, size_t bytes) {
-    EsRunSummary summary;
-    EsRunOutcomeName outcome;
-    mkdir(fuzz_path("listed"), 0700);
-    fuzz_file("listed/config.ini", data, bytes);
-    FuzzVerdict verdict = fuzz_judge(es_run_summarise(fuzz_path("listed"), &summary));
-    if (verdict == FUZZ_ACCEPTED) {
-        FUZZ_CHECK(memchr(summary.kind, '\0', sizeof summary.kind) != NULL);
-        FUZZ_CHECK(summary.n_rounds >= -1);
-        es_run_outcome_name(&summary, outcome);
-        verdict = strcmp(summary.kind, "?") != 0 ? FUZZ_ACCEPTED : FUZZ_REFUSED;
-    }
-    return verdict;
-}
-
 // --- going on with a run ---
 
 typedef struct ToySettings {
@@ -219,16 +204,17 @@ static EsStatus load_toy(void *context, const EsRunCheckpoint *checkpoint) {
     return ES_STATUS_OK;
 }
 
-// Run the toy in the folder "toy" until `n_rounds` are done.
-static EsStatus run_toy(int n_rounds, int is_resumed) {
+// Run the toy in a folder until `n_rounds` are done.
+static EsStatus run_toy(const char *path, int n_rounds, int is_resumed, int has_database) {
     static ToySettings settings;
     EsConfig config = {toy_keys, (int)ES_COUNT_OF(toy_keys), &settings, sizeof settings};
     es_config_reset(&config);
     settings.run.n_rounds = n_rounds;
-    settings.run.sqlite = settings.run.tensorboard = settings.run.spill_mib = 0;
+    settings.run.sqlite = has_database;
+    settings.run.tensorboard = settings.run.spill_mib = 0;
     settings.run.queue_packets = 1;
     EsRunOptions options = {.config = &config, .settings = &settings.run, .build = "fuzz"};
-    *(is_resumed ? &options.resume : &options.out) = fuzz_path("toy");
+    *(is_resumed ? &options.resume : &options.out) = path;
     EsRunWork work = {NULL, describe_toy, play_toy, save_toy, load_toy, NULL};
     EsRun *run = NULL;
     ES_TRY(es_run_open(&options, &run));
@@ -242,16 +228,41 @@ FuzzVerdict fuzz_run_resume(const uint8_t *data, size_t bytes) {
     json_t *input = json_loadb((const char *)data, bytes, 0, NULL), *mark = NULL;
     FuzzVerdict verdict = FUZZ_UNFIT;
     if (json_is_object(input)) {
-        FUZZ_OK(run_toy(1, 0));
+        FUZZ_OK(run_toy(fuzz_path("toy"), 1, 0, 0));
         FUZZ_CHECK((mark = json_load_file(fuzz_path("toy/checkpoints/1/rank0.json"), 0, NULL)));
         FUZZ_CHECK(json_object_update(json_object_get(mark, "values"), input) == 0);
         write_json(mark, checkpoint, "rank0.json");
         json_decref(mark);
         FUZZ_CHECK(refit_checkpoint(checkpoint));
-        verdict = fuzz_judge(run_toy(4, 1));
+        verdict = fuzz_judge(run_toy(fuzz_path("toy"), 4, 1, 0));
         FUZZ_OK(es_folder_remove(fuzz_path("toy")));
     }
     json_decref(input);
+    return verdict;
+}
+
+// What `esper runs` and `esper diff` read of a run whose settings somebody has edited.
+FuzzVerdict fuzz_run_config(const uint8_t *data, size_t bytes) {
+    EsRunSummary summary;
+    EsRunOutcomeName outcome;
+    EsRunFacts *facts = NULL;
+    const char *path = fuzz_path("listed");
+    static int is_made;
+    if (!is_made) {
+        FUZZ_OK(run_toy(path, 1, 0, 1));
+        is_made = 1;
+    }
+    fuzz_file("listed/config.ini", data, bytes);
+    FuzzVerdict verdict = fuzz_judge(es_run_summarise(path, &summary));
+    if (verdict == FUZZ_ACCEPTED) {
+        FUZZ_CHECK(memchr(summary.kind, '\0', sizeof summary.kind) != NULL);
+        FUZZ_CHECK(summary.n_rounds >= -1);
+        es_run_outcome_name(&summary, outcome);
+        verdict = strcmp(summary.kind, "?") != 0 ? FUZZ_ACCEPTED : FUZZ_REFUSED;
+    }
+    if (fuzz_judge(es_run_facts_read(path, &facts)) == FUZZ_ACCEPTED) {
+        es_run_facts_destroy(facts);
+    }
     return verdict;
 }
 
@@ -314,7 +325,7 @@ static void write_json_seed(const char *folder, const char *target, json_t *inpu
 
 // The toy's checkpoint, renumbered to the round that the target expects, and its values.
 static void write_run_seeds(const char *folder) {
-    FUZZ_OK(run_toy(1, 0));
+    FUZZ_OK(run_toy(fuzz_path("toy"), 1, 0, 0));
     json_t *mark = json_load_file(fuzz_path("toy/checkpoints/1/rank0.json"), 0, NULL);
     json_t *manifest = json_load_file(fuzz_path("toy/checkpoints/1/manifest.json"), 0, NULL);
     FUZZ_CHECK(mark != NULL && manifest != NULL);

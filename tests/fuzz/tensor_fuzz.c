@@ -236,7 +236,8 @@ FuzzVerdict fuzz_policy_training(const uint8_t *data, size_t bytes) {
         FUZZ_OK(es_policy_save_training(g->training, start));
     }
     FuzzVerdict verdict = judge_tensors(es_policy_load_training(g->training, path), path);
-    if (verdict == FUZZ_ACCEPTED) {
+    // an update takes longer than all the rest: a quarter of what was accepted goes on to one
+    if (verdict == FUZZ_ACCEPTED && es_crc32c(data, bytes) % 4 == 0) {
         play(g, g->training, 3, 1);
         FUZZ_OK(es_policy_load_training(g->training, start));
     }
