@@ -83,7 +83,7 @@ FuzzVerdict fuzz_proof_training(const uint8_t *data, size_t bytes) {
 // --- a folder with a checkpoint ---
 
 static void write_json(const json_t *value, const char *folder, const char *name) {
-    char path[512], *text = json_dumps(value, JSON_ENCODE_ANY);
+    char path[ES_RUN_PATH_BYTES + 128], *text = json_dumps(value, JSON_ENCODE_ANY);
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FUZZ_CHECK(text != NULL);
     FUZZ_OK(es_file_write_all(path, text, strlen(text)));
@@ -96,7 +96,7 @@ static int write_checkpoint(const json_t *input, const char *folder) {
     const char *name;
     json_t *value;
     json_object_foreach(json_object_get(input, "files"), name, value) {
-        char path[512];
+        char path[ES_RUN_PATH_BYTES + 128];
         size_t length = strlen(name);
         if (json_is_string(value) && length > 0 && length < 100 && strchr(name, '/') == NULL &&
             name[0] != '.') {
