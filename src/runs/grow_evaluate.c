@@ -216,27 +216,32 @@ static void take_arm(EsGrowEvaluation *saved, EsGrowArm *arm) {
     }
 }
 
-// What earlier sittings have played, arm by arm. Returns whether it is the whole comparison. A file
-// that cannot be used is played over.
-static int take_saved(Contest *contest, const char *path) {
+// What earlier sittings have played, arm by arm, and whether it is the whole comparison. A file
+// that cannot be used is played over; one for which memory is short is not lost for that.
+static EsStatus take_saved(Contest *contest, const char *path, int *is_whole) {
     EsGrowEvaluation *saved = NULL;
     struct stat facts;
+    *is_whole = 0;
     if (stat(path, &facts) != 0) {
-        return 0;
+        return ES_STATUS_OK;
     }
-    if (es_grow_evaluation_load(path, &saved) != ES_STATUS_OK) {
+    EsStatus status = es_grow_evaluation_load(path, &saved);
+    if (status == ES_STATUS_MEMORY) {
+        return status;
+    }
+    if (status != ES_STATUS_OK) {
         es_log(ES_LOG_WARNING, "%s; the policies play again", es_status_detail());
-        return 0;
+        return ES_STATUS_OK;
     }
     EsGrowEvaluation *evaluation = contest->evaluation;
-    int same = is_same(saved, evaluation);
+    *is_whole = is_same(saved, evaluation);
     if (saved->n_episodes == evaluation->n_episodes && saved->is_greedy == evaluation->is_greedy) {
         for (int a = 0; a < evaluation->n_arms; a++) {
             take_arm(saved, &evaluation->arms[a]);
         }
     }
     es_grow_evaluation_destroy(saved);
-    return same;
+    return ES_STATUS_OK;
 }
 
 // --- the comparison ---
@@ -310,7 +315,8 @@ static EsStatus tell_outcomes(const Contest *contest) {
 static EsStatus play_arms(Contest *contest, const char *path) {
     EsGrowEvaluation *evaluation = contest->evaluation;
     uint64_t seed = (uint64_t)contest->play->settings->run.seed;
-    int is_saved = take_saved(contest, path);
+    int is_saved = 0;
+    ES_TRY(take_saved(contest, path, &is_saved));
     for (int a = 0; a < evaluation->n_arms; a++) {
         if (evaluation->arms[a].outcomes != NULL) {
             continue;

@@ -187,22 +187,27 @@ EsStatus es_prove_evaluation_load(const char *path, EsProveEvaluation *evaluatio
     return es_json_lacked_memory() ? ES_FAIL(MEMORY, "not enough memory to read %s", path) : status;
 }
 
-int es_prove_evaluation_take(const char *path, const EsProveEvaluation *wanted,
-                             EsProveEvaluation *evaluation) {
+EsStatus es_prove_evaluation_take(const char *path, const EsProveEvaluation *wanted,
+                                  EsProveEvaluation *evaluation, int *is_taken) {
     EsProveEvaluation saved;
     struct stat facts;
+    *is_taken = 0;
     if (stat(path, &facts) != 0) {
-        return 0;
+        return ES_STATUS_OK;
     }
-    if (es_prove_evaluation_load(path, &saved) != ES_STATUS_OK) {
+    EsStatus status = es_prove_evaluation_load(path, &saved);
+    if (status == ES_STATUS_MEMORY) {
+        return status;
+    }
+    if (status != ES_STATUS_OK) {
         es_log(ES_LOG_WARNING, "%s; the queries are ranked again", es_status_detail());
-        return 0;
+        return ES_STATUS_OK;
     }
-    if (saved.n_rounds != wanted->n_rounds || saved.n_queries != wanted->n_queries ||
-        saved.n_corruptions != wanted->n_corruptions ||
-        strcmp(saved.last_hash, wanted->last_hash) != 0) {
-        return 0;
+    *is_taken = saved.n_rounds == wanted->n_rounds && saved.n_queries == wanted->n_queries &&
+                saved.n_corruptions == wanted->n_corruptions &&
+                strcmp(saved.last_hash, wanted->last_hash) == 0;
+    if (*is_taken) {
+        *evaluation = saved;
     }
-    *evaluation = saved;
-    return 1;
+    return ES_STATUS_OK;
 }

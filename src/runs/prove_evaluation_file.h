@@ -2,7 +2,8 @@
 // prints. It says of which weights it is, so that a finished run that is resumed tells what it has
 // and ranks nothing again.
 //
-//     if (!es_prove_evaluation_take(path, &wanted, &evaluation)) {
+//     ES_TRY(es_prove_evaluation_take(path, &wanted, &evaluation, &is_taken));
+//     if (!is_taken) {
 //         ... rank, then es_prove_evaluation_save(&evaluation, path)
 //     }
 #ifndef ES_RUNS_PROVE_EVALUATION_FILE_H
@@ -25,8 +26,8 @@ EsStatus es_prove_evaluation_load(const char *path, EsProveEvaluation *evaluatio
 
 // Whether the file has the comparison that is wanted: after as many rounds, with the same last
 // weights, of as many queries and corruptions. Then it is loaded. A file that cannot be used is
-// warned of; one that is not there is not.
-int es_prove_evaluation_take(const char *path, const EsProveEvaluation *wanted,
-                             EsProveEvaluation *evaluation);
+// warned of; one that is not there is not. Fails with MEMORY alone.
+EsStatus es_prove_evaluation_take(const char *path, const EsProveEvaluation *wanted,
+                                  EsProveEvaluation *evaluation, int *is_taken);
 
 #endif

@@ -267,23 +267,26 @@ static EsStatus save_policy(EsRun *run, const EsProofPolicy *policy, const char 
 
 // Whether an earlier sitting has compared these weights, and the policy's file is as it left it.
 // The best weights in memory stay those of the checkpoint; nobody asks for them any more.
-static int take_comparison(EsProveRun *prove, EsRun *run) {
+static EsStatus take_comparison(EsProveRun *prove, EsRun *run, int *is_taken) {
     char path[ES_RUN_PATH_BYTES], hash[ES_SHA256_TEXT_BYTES];
     EsProveEvaluation saved;
     es_run_folder_path(es_run_folder(run), EVALUATION_FILE, path);
-    if (!es_prove_evaluation_take(path, &prove->evaluation, &saved)) {
-        return 0;
+    ES_TRY(es_prove_evaluation_take(path, &prove->evaluation, &saved, is_taken));
+    if (!*is_taken) {
+        return ES_STATUS_OK;
     }
     es_run_folder_path(es_run_folder(run), POLICY_FILE, path);
-    if (es_sha256_file(path, hash, NULL) != ES_STATUS_OK || strcmp(hash, saved.policy_hash) != 0) {
-        return 0;
+    EsStatus status = es_sha256_file(path, hash, NULL);
+    *is_taken = status == ES_STATUS_OK && strcmp(hash, saved.policy_hash) == 0;
+    if (!*is_taken) {
+        return status == ES_STATUS_MEMORY ? status : ES_STATUS_OK;
     }
     prove->evaluation = saved;
     prove->has_evaluation = 1;
     prove->best_round = saved.best_round;
     prove->best_mrr = saved.best_mrr;
     es_prove_evaluation_tell(&saved, run);
-    return 1;
+    return ES_STATUS_OK;
 }
 
 static EsStatus compare(EsProveRun *prove, EsRun *run) {
@@ -316,7 +319,11 @@ static EsStatus finish(void *context, EsRun *run) {
                             .n_queries = es_prove_evaluated_queries(settings, prove->graph),
                             .n_corruptions = settings->n_evaluated_corruptions};
     ES_TRY(save_policy(run, last, LAST_FILE, evaluation->last_hash));
-    if (settings->n_evaluated >= 0 && take_comparison(prove, run)) {
+    int is_taken = 0;
+    if (settings->n_evaluated >= 0) {
+        ES_TRY(take_comparison(prove, run, &is_taken));
+    }
+    if (is_taken) {
         return ES_STATUS_OK;
     }
     if (has_validation(prove) && !is_validated(prove, round)) {

@@ -295,7 +295,9 @@ FuzzVerdict fuzz_prove_evaluation(const uint8_t *data, size_t bytes) {
         const char *copy = fuzz_path("prove_copy.json");
         FUZZ_OK(es_prove_evaluation_save(&evaluation, copy));
         FUZZ_OK(es_prove_evaluation_load(copy, &again));
-        FUZZ_CHECK(es_prove_evaluation_take(copy, &evaluation, &again));
+        int is_taken = 0;
+        FUZZ_OK(es_prove_evaluation_take(copy, &evaluation, &again, &is_taken));
+        FUZZ_CHECK(is_taken);
     }
     return verdict;
 }

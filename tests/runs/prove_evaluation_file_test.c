@@ -82,10 +82,16 @@ TEST(a_run_without_validation_has_no_best_round) {
     EXPECT(kept.best_mrr == 0);
 }
 
+static int is_taken(const char *path, const EsProveEvaluation *wanted, EsProveEvaluation *taken) {
+    int is = -1;
+    REQUIRE_OK(es_prove_evaluation_take(path, wanted, taken, &is));
+    return is;
+}
+
 TEST(only_the_comparison_that_is_wanted_is_taken) {
     const char *path = temp_path("evaluation.json");
     EsProveEvaluation was = make_case(), wanted = make_case(), taken = {.n_rounds = -1};
-    EXPECT(!es_prove_evaluation_take(path, &wanted, &taken));
+    EXPECT(!is_taken(path, &wanted, &taken));
     REQUIRE_OK(es_prove_evaluation_save(&was, path));
     // what the comparison finds out is not asked
     wanted.best_round = 0;
@@ -94,18 +100,18 @@ TEST(only_the_comparison_that_is_wanted_is_taken) {
     memset(wanted.arms, 0, sizeof wanted.arms);
     const EsProveEvaluation asked = wanted;
     wanted.n_rounds++;
-    EXPECT(!es_prove_evaluation_take(path, &wanted, &taken));
+    EXPECT(!is_taken(path, &wanted, &taken));
     wanted = asked;
     wanted.n_queries--;
-    EXPECT(!es_prove_evaluation_take(path, &wanted, &taken));
+    EXPECT(!is_taken(path, &wanted, &taken));
     wanted = asked;
     wanted.n_corruptions = 0;
-    EXPECT(!es_prove_evaluation_take(path, &wanted, &taken));
+    EXPECT(!is_taken(path, &wanted, &taken));
     wanted = asked;
     wanted.last_hash[0] = 'x';
-    EXPECT(!es_prove_evaluation_take(path, &wanted, &taken));
+    EXPECT(!is_taken(path, &wanted, &taken));
     EXPECT_EQ(taken.n_rounds, -1);
-    EXPECT(es_prove_evaluation_take(path, &asked, &taken));
+    EXPECT(is_taken(path, &asked, &taken));
     EXPECT_EQ(taken.best_round, 10);
     EXPECT_TEXT(taken.policy_hash, "abc");
 }
