@@ -220,7 +220,9 @@ static void join(const json_t *items, const char *comma, char *text, size_t text
 
 static EsStatus compare_slots(const char *path, json_t *trained, json_t *host) {
     EsStatus status = ES_STATUS_OK;
-    if (!json_equal(trained, host)) {
+    if (es_json_lacked_memory()) {
+        status = ES_FAIL(MEMORY, "not enough memory to compare %s with this run", path);
+    } else if (!json_equal(trained, host)) {
         char ours[256], theirs[256];
         join(trained, ",", ours, sizeof ours);
         join(host, ",", theirs, sizeof theirs);
@@ -234,7 +236,9 @@ static EsStatus compare_slots(const char *path, json_t *trained, json_t *host) {
 
 static EsStatus compare_blueprints(const char *path, json_t *trained, json_t *host) {
     EsStatus status = ES_STATUS_OK;
-    if (!json_equal(trained, host)) {
+    if (es_json_lacked_memory()) {
+        status = ES_FAIL(MEMORY, "not enough memory to compare %s with this run", path);
+    } else if (!json_equal(trained, host)) {
         char ours[256], theirs[256];
         join(trained, ", ", ours, sizeof ours);
         join(host, ", ", theirs, sizeof theirs);
