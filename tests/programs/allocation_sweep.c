@@ -22,20 +22,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #define MAX_WORDS   40
-#define MAX_JOBS    64
 #define LIMIT_S     60 // of one command; more is a hang
 #define MAX_TOLD    40 // failures that a process describes
 #define PATH_BYTES  512
 #define OUTPUT_FILE "stdout.txt"
 #define ERROR_FILE  "stderr.txt"
 #define COUNT_FILE  "count.txt"
+#define MADE_FILE   "made.txt" // that a command writes beside what it prints
 
 // what a run of each kind needs to be small
 #define HOSTS "hosts --task tiny --envs 1 --threads 1 --checkpoint.every=1 --checkpoint.keep=9"
@@ -76,7 +75,7 @@ static const Case cases[] = {
     {"prove-query", "prove query --generated 8 grandfather(X,Y) --explain", NULL, NULL},
     {"prove-query-json", "prove query --data ../graph in(X,Y) --json", NULL, NULL},
     {"prove-mine", "prove mine --generated 12", NULL, NULL},
-    {"prove-mine-json", "prove mine --generated 12 --json --out mined.txt", NULL, NULL},
+    {"prove-mine-json", "prove mine --generated 12 --json --out " MADE_FILE, NULL, NULL},
     {"hosts", HOSTS NO_DATABASE " --rounds 2 --quiet --out out", NULL, "hosts --quiet"},
     {"hosts-sinks", HOSTS ALL_SINKS "--rounds 2 --out out", NULL, "hosts --quiet"},
     {"hosts-resume", "hosts --resume out --rounds 2 --json", HOSTS HALF "out", "hosts"},
@@ -420,6 +419,7 @@ static const char *find_harm(const Sweep *sweep, const Case *test, const Outcome
 
 static void prepare(const Case *test) {
     remove_tree("out");
+    remove(MADE_FILE);
     if (test->made_with != NULL) {
         shell("cp -r ../%s out", test->name);
     }
@@ -430,6 +430,10 @@ static void try_fault(const Sweep *sweep, const Case *test, const Outcome *healt
     prepare(test);
     Outcome outcome = run(sweep, test->command, fault);
     const char *wrong = find_fault(test, healthy, &outcome);
+    if (wrong == NULL && outcome.code == 0 && exists("../" MADE_FILE) &&
+        !same_file(MADE_FILE, "../" MADE_FILE, NULL)) {
+        wrong = "success with another file";
+    }
     if (wrong == NULL && test->finish != NULL) {
         wrong = find_harm(sweep, test, &outcome);
     }
@@ -520,6 +524,8 @@ static long sweep_case(const Sweep *sweep, const Case *test) {
         return 1;
     }
     remove_tree("../healthy");
+    remove("../" MADE_FILE);
+    rename(MADE_FILE, "../" MADE_FILE); // of the few that write one
     if (test->finish != NULL && rename("out", "../healthy") != 0) {
         stop("out");
     }
