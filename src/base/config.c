@@ -299,9 +299,8 @@ EsStatus es_config_write(const EsConfig *config, const char *path) {
         return ES_FAIL(MEMORY, "no memory to write %s", path);
     }
     EsStatus status = es_config_print(config, memory);
-    if (fclose(memory) != 0 && status == ES_STATUS_OK) {
-        status = ES_FAIL(MEMORY, "no memory to write %s", path);
-    }
+    EsStatus closed = es_memory_stream_close(memory, &text);
+    status = status == ES_STATUS_OK ? closed : status;
     if (status == ES_STATUS_OK) {
         status = es_file_write_all(path, text, text_bytes);
     }

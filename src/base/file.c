@@ -350,3 +350,10 @@ int es_file_is_temporary(const char *name) {
     }
     return at < end && at > 0 && name[at - 1] == '.';
 }
+
+EsStatus es_memory_stream_close(FILE *stream, char *const *text) {
+    int is_whole = fflush(stream) == 0 && !ferror(stream);
+    // the last cut to size may fail, too, and leaves NULL
+    is_whole = fclose(stream) == 0 && is_whole && *text != NULL;
+    return is_whole ? ES_STATUS_OK : ES_FAIL(MEMORY, "not enough memory for a text");
+}

@@ -13,6 +13,7 @@
 #define ES_BASE_FILE_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 #include "base/macros.h"
 #include "esper/status.h"
@@ -73,6 +74,10 @@ EsStatus es_file_reader_read(EsFileReader *reader, uint64_t offset, void *into, 
 // The whole file into fresh memory (es_release it), 64-byte aligned, with a zero byte after the end
 // that *bytes does not count. INPUT when it is larger than max_bytes.
 EsStatus es_file_read_all(const char *path, size_t max_bytes, void **data, size_t *bytes);
+
+// Close a stream of open_memstream whose text is at *text. MEMORY when any of it is missing, which
+// fclose alone does not tell.
+EsStatus es_memory_stream_close(FILE *stream, char *const *text);
 
 ES_EXTERN_C_END
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "proof/answers.h"
 #include "proof/kinship_graph.h"
 #include "proof/knowledge_file.h"
@@ -209,9 +210,10 @@ static EsStatus write_proof(EsProve *prove, const EsProofAnswer *answer) {
         }
         fputc('\n', stream);
     }
-    int is_written = fclose(stream) == 0;
-    EsStatus status = is_written ? es_allocate(bytes + 1, (void **)&prove->proof)
-                                 : ES_FAIL(MEMORY, "no memory for the text of a proof");
+    EsStatus status = es_memory_stream_close(stream, &text);
+    if (status == ES_STATUS_OK) {
+        status = es_allocate(bytes + 1, (void **)&prove->proof);
+    }
     if (status == ES_STATUS_OK) {
         memcpy(prove->proof, text, bytes + 1);
     }

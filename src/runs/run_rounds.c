@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/range_check.h"
 #include "base/shell_word.h"
@@ -372,9 +373,8 @@ static EsStatus emit_start(EsRun *run, const EsRunWork *work) {
         return ES_FAIL(MEMORY, "no memory for the configuration's text");
     }
     EsStatus status = es_config_print(run->options.config, stream);
-    if (fclose(stream) != 0 && status == ES_STATUS_OK) {
-        status = ES_FAIL(MEMORY, "no memory for the configuration's text");
-    }
+    EsStatus closed = es_memory_stream_close(stream, &config);
+    status = status == ES_STATUS_OK ? closed : status;
     EsRunStartedEvent row = {.kind = run->options.settings->kind,
                              .run_id = es_run_folder_name(run->folder),
                              .device = run->options.settings->device,
