@@ -157,10 +157,9 @@ static EsStatus list_open(int descriptor, const char *path, EsFolderEntry **entr
     int own = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
     DIR *handle = own >= 0 ? fdopendir(own) : NULL;
     if (handle == NULL) {
-        EsStatus failed =
-            errno == ENOMEM
-                ? ES_FAIL(MEMORY, "not enough memory to list the folder %s", path)
-                : ES_FAIL(IO, "cannot list the folder %s: %s", path, strerror(errno));
+        EsStatus failed = errno == ENOMEM
+                              ? ES_FAIL(MEMORY, "not enough memory to list the folder %s", path)
+                              : ES_FAIL(IO, "cannot list the folder %s: %s", path, strerror(errno));
         if (own >= 0) {
             close(own);
         }

@@ -76,8 +76,8 @@ for name in "validation_accuracy", "test_accuracy":
 assert "0000000" not in text and "9999999" not in text, text
 PYTHON
 [[ -z $err ]] || fail "a quiet run says \"$err\""
-run 1 hosts --task tiny --envs 1 --rounds 1 --threads 1 --out "$folder/"$'\xff' --quiet --json
-expect_part "folder that JSON cannot name" "$err" "cannot write the result as JSON: no memory, or text not in UTF-8"
+run 2 hosts --task tiny --envs 1 --rounds 1 --threads 1 --out "$folder/"$'\xff' --quiet --json
+expect_part "folder that JSON cannot name" "$err" "cannot write the result as JSON: a text in it is not UTF-8"
 expect_text "JSON that cannot be made" "$out" ""
 diff -r "$folder/a/checkpoints/2" "$folder/b/checkpoints/2" > /dev/null || fail "two equal runs differ"
 # the configuration in the folder reproduces the run
