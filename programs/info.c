@@ -8,6 +8,7 @@
 #include "command.h"
 #include "kernels/kernels.h"
 #include "options.h"
+#include "output.h"
 #include "padded_text.h"
 #include "telemetry/sink.h"
 #include "telemetry_tables.h"
@@ -154,7 +155,7 @@ EsExit es_info_run(int argc, char **argv) {
     json_t *info = NULL;
     EsStatus status = describe_build(&info);
     if (status == ES_STATUS_OK && as_json) {
-        status = es_json_write(json_incref(info), JSON_INDENT(2), stdout);
+        status = es_output_status(es_json_write(json_incref(info), JSON_INDENT(2), stdout));
     } else if (status == ES_STATUS_OK) {
         print_info(info);
     }

@@ -13,6 +13,7 @@
 // the process has one of each
 static int was_closed[3];
 static int is_run;
+static char first_loss[256]; // of stdout, as the failing call said it; "" while there is none
 
 void es_output_start(void) {
     signal(SIGPIPE, SIG_IGN);
@@ -31,7 +32,13 @@ void es_output_start(void) {
 int es_output_is_lost(void) { return ferror(stdout); }
 
 EsStatus es_output_status(EsStatus status) {
-    return status == ES_STATUS_IO && es_output_is_lost() ? ES_STATUS_OK : status;
+    if (status != ES_STATUS_IO || !es_output_is_lost()) {
+        return status;
+    }
+    if (first_loss[0] == '\0') {
+        snprintf(first_loss, sizeof first_loss, "%s", es_status_detail());
+    }
+    return ES_STATUS_OK;
 }
 
 void es_output_begin_run(void) { is_run = 1; }
@@ -47,10 +54,12 @@ EsExit es_output_finish(EsExit code) {
     int has_failed = fflush(stdout) != 0;
     int error = errno;
     has_failed |= ferror(stdout);
+    if (has_failed && first_loss[0] == '\0') {
+        snprintf(first_loss, sizeof first_loss, "cannot write the output%s%s",
+                 error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
+    }
     if (has_failed && (is_run || !is_reader_gone())) {
-        es_message("esper: stdout lost what was printed%s%s%s\n", error != 0 ? ": " : "",
-                   error != 0 ? strerror(error) : "",
-                   is_run ? "; the run itself is in its folder" : "");
+        es_message("esper: %s%s\n", first_loss, is_run ? "; the run itself is in its folder" : "");
     }
     if (code != ES_EXIT_DONE) {
         return code;

@@ -65,14 +65,14 @@ if [[ -c /dev/full ]]; then
     "$esper" info > /dev/full 2> "$folder/err"
     code=$?
     [[ $code == 1 ]] || fail "info to a full disk: exit code $code, expected 1"
-    expect_text "full disk" "$(cat "$folder/err")" "esper: cannot write the output"
+    expect_text "full disk" "$(cat "$folder/err")" "esper: cannot write the output: No space left on device"
     # less and more than stdout holds back
     for limit in 2 400; do
         "$esper" prove query "grandfather(X,Y)" --generated 400 --limit $limit --json > /dev/full 2> "$folder/err"
         code=$?
         [[ $code == 1 ]] || fail "JSON to a full disk: exit code $code, expected 1"
         expect_text "full disk" "$(cat "$folder/err")" \
-            "esper prove query: cannot write the result as JSON: No space left on device"
+            "esper: cannot write the result: No space left on device"
     done
 fi
 
