@@ -108,9 +108,11 @@ static EsStatus run_embed(Embed *embed) {
     EsEmbeddingSettings settings = settle(embed, graph);
     ES_TRY_GOTO(es_embedding_model_train(graph, &settings, show_progress, embed, &report, &model));
     ES_TRY_GOTO(es_embedding_model_save(model, embed->out));
-    if (embed->as_json) {
+    // a model on stdout stands there alone
+    int is_alone = es_file_is_stdout(embed->out);
+    if (embed->as_json && !is_alone) {
         ES_TRY_GOTO(print_json(embed, &settings, &report));
-    } else if (!es_file_is_stdout(embed->out)) {
+    } else if (!is_alone) {
         print_result(embed, &report);
     }
     if (report.is_stopped) {

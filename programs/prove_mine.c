@@ -100,9 +100,11 @@ static EsStatus run_mine(Mining *mining) {
         ES_TRY_GOTO(es_mined_rules_save(graph, &rules, rules.count, mining->out));
     }
     int32_t n_shown = ES_MIN(mining->limit, rules.count);
-    if (mining->as_json) {
+    // a rule file on stdout stands there alone
+    int is_alone = mining->out != NULL && es_file_is_stdout(mining->out);
+    if (mining->as_json && !is_alone) {
         ES_TRY_GOTO(print_json(mining, graph, &rules, n_shown));
-    } else if (mining->out == NULL || !es_file_is_stdout(mining->out)) {
+    } else if (!is_alone) {
         print_table(mining, graph, &rules, n_shown);
     }
 done:

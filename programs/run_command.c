@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/config_value.h"
+#include "base/file.h"
 #include "base/macros.h"
 #include "base/shell_word.h"
 #include "build_info.h"
@@ -117,9 +118,8 @@ EsStatus es_run_command_print_config(const EsConfig *config) {
         return ES_FAIL(MEMORY, "no memory to print the configuration");
     }
     EsStatus status = es_config_print(config, memory);
-    if (fclose(memory) != 0 && status == ES_STATUS_OK) {
-        status = ES_FAIL(MEMORY, "no memory to print the configuration");
-    }
+    EsStatus closed = es_memory_stream_close(memory, &text);
+    status = status == ES_STATUS_OK ? closed : status;
     // no value holds a newline: es_config_print has refused control characters
     for (char *line = text; status == ES_STATUS_OK && *line != '\0';) {
         size_t length = strcspn(line, "\n");

@@ -131,11 +131,13 @@ static EsStatus find_runs(const char *folder, int is_given, EsRunSummary **runs,
     }
     ES_TRY(es_allocate(sizeof **runs, (void **)runs));
     *n_runs = 1;
-    if (es_run_summarise(folder, *runs) == ES_STATUS_OK) {
-        return ES_STATUS_OK;
+    EsStatus status = es_run_summarise(folder, *runs);
+    if (status == ES_STATUS_OK) {
+        return status;
     }
     es_release(*runs);
-    return es_run_list(folder, runs, n_runs);
+    *runs = NULL;
+    return status == ES_STATUS_INPUT ? es_run_list(folder, runs, n_runs) : status;
 }
 
 static EsStatus list_runs(const RunsOptions *options, const EsArguments *arguments) {
@@ -215,10 +217,10 @@ static EsStatus verify_run(const char *given, Removal *removal, EsRunSummary *ru
     ES_TRY(status);
     status = es_run_marker_verify(removal->path);
     if (status == ES_STATUS_INPUT) {
-        es_message(
-            "esper runs: %s: left alone; a run from before there were markers is marked when "
-            "it is resumed\n",
-            es_status_detail());
+        es_message("esper runs: %s: left alone; %s\n", es_status_detail(),
+                   run->is_marked
+                       ? "resume the run, which sets a damaged database aside, or remove it by hand"
+                       : "a run from before there were markers is marked when it is resumed");
         return ES_STATUS_OK;
     }
     ES_TRY(status);
@@ -226,23 +228,31 @@ static EsStatus verify_run(const char *given, Removal *removal, EsRunSummary *ru
     return ES_STATUS_OK;
 }
 
+// Links are not followed: checkpoints that lie elsewhere stay there.
+static int has_linked_checkpoints(const EsRunFolder *folder, char path[ES_RUN_PATH_BYTES]) {
+    struct stat facts;
+    es_run_folder_path(folder, "checkpoints", path);
+    return lstat(path, &facts) == 0 && S_ISLNK(facts.st_mode);
+}
+
 static EsStatus measure_removal(const RunsOptions *options, Removal *removal) {
     EsRunFolder *folder = NULL;
-    EsStatus status = ES_STATUS_OK;
-    // refuses a run that is going on, whether or not anything is removed in the end
-    ES_TRY(es_run_folder_hold(removal->path, &folder));
-    if (options->keep >= 0) {
-        EsPruneReport report;
-        ES_TRY_GOTO(es_run_checkpoint_preview_prune(folder, options->keep, &report));
-        removal->n_checkpoints = report.n_checkpoints;
-        removal->bytes = report.bytes;
-        removal->is_due = report.bytes > 0 || report.n_checkpoints > 0;
-        goto done;
-    }
-    es_run_folder_close(folder);
-    folder = NULL;
     EsRunRemoval walk = {.is_preview = 1, .report_kept = note_kept, .context = removal};
-    ES_TRY_GOTO(es_run_remove(removal->path, &walk));
+    EsStatus status = ES_STATUS_OK;
+    char path[ES_RUN_PATH_BYTES];
+    // refuses a run that is going on, whether or not anything is removed in the end
+    ES_TRY(es_run_folder_hold(removal->path, 1, &folder));
+    if (options->keep < 0) {
+        ES_TRY_GOTO(es_run_remove(removal->path, &walk));
+    } else if (has_linked_checkpoints(folder, path)) {
+        removal->n_checkpoints = 0;
+        removal->is_due = 0;
+        note_kept(removal, path);
+    } else {
+        ES_TRY_GOTO(
+            es_run_checkpoint_prune_with(folder, options->keep, &walk, &removal->n_checkpoints));
+        removal->is_due = walk.bytes > 0 || removal->n_checkpoints > 0;
+    }
     removal->bytes = walk.bytes;
 done:
     es_run_folder_close(folder);
@@ -274,7 +284,7 @@ static EsStatus carry_out(const RunsOptions *options, const Removal *removal) {
         return es_run_remove(removal->path, &walk);
     }
     EsRunFolder *folder = NULL;
-    ES_TRY(es_run_folder_hold(removal->path, &folder));
+    ES_TRY(es_run_folder_hold(removal->path, 0, &folder));
     EsStatus status = es_run_checkpoint_prune(folder, options->keep);
     es_run_folder_close(folder);
     return status;

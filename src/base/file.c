@@ -28,6 +28,7 @@ struct EsFileWriter {
     char *temporary; // owned; "" once it no longer exists, or when written through
     int descriptor;  // -1 once closed
     int is_through;  // no temporary: `descriptor` is the target itself
+    mode_t mode;     // of the file that is replaced, 0 when there is none
     EsStatus status; // first failure, repeated by commit
 };
 
@@ -71,6 +72,11 @@ static EsStatus create_temporary(EsFileWriter *writer) {
         snprintf(name, name_bytes, "%s.%ld-%d.tmp", writer->path, (long)getpid(), attempt);
         writer->descriptor = es_system_open_retrying(name, O_WRONLY | O_CREAT | O_EXCL);
         if (writer->descriptor >= 0) {
+            // a file that others may not read stays so; where that cannot be set, the writer's
+            // own mode holds
+            if (writer->mode != 0 && fchmod(writer->descriptor, writer->mode) != 0) {
+                errno = 0;
+            }
             return ES_STATUS_OK;
         }
         if (errno != EEXIST) {
@@ -114,7 +120,11 @@ static EsStatus open_through(EsFileWriter *writer) {
         fflush(stdout); // earlier output comes first
         writer->descriptor = fcntl(stream, F_DUPFD_CLOEXEC, 0);
     } else {
-        writer->descriptor = es_system_open_retrying(writer->path, O_WRONLY | O_NOCTTY);
+        // a pipe waits for its reader, and a signal ends that
+        writer->descriptor = es_system_open(writer->path, O_WRONLY | O_NOCTTY, 0);
+    }
+    if (writer->descriptor < 0 && errno == EINTR) {
+        return ES_FAIL(INTERRUPTED, "interrupted while %s had no reader", writer->path);
     }
     return writer->descriptor >= 0
                ? ES_STATUS_OK
@@ -141,12 +151,24 @@ static EsStatus follow_link(char **path, int *is_link) {
     return ES_STATUS_OK;
 }
 
-static EsStatus follow_links(char **path) {
+// Find the file to replace behind the links at `path`, and give its mode to the temporary later.
+// Some links of the system lead elsewhere than they say (/proc/self/fd of a file without a name):
+// such a target is written through.
+static EsStatus follow_links(EsFileWriter *writer, const char *path) {
+    struct stat target, resolved;
     int is_link = 1;
     for (int i = 0; i <= MAX_LINKS && is_link; i++) {
-        ES_TRY(follow_link(path, &is_link));
+        ES_TRY(follow_link(&writer->path, &is_link));
     }
-    return is_link ? ES_FAIL(IO, "cannot write %s: %s", *path, strerror(ELOOP)) : ES_STATUS_OK;
+    if (is_link) {
+        return ES_FAIL(IO, "cannot write %s: %s", path, strerror(ELOOP));
+    }
+    if (stat(path, &target) == 0) {
+        writer->mode = target.st_mode & 07777;
+        writer->is_through = stat(writer->path, &resolved) != 0 ||
+                             resolved.st_dev != target.st_dev || resolved.st_ino != target.st_ino;
+    }
+    return ES_STATUS_OK;
 }
 
 EsStatus es_file_writer_open(const char *path, EsFileWriter **writer_out) {
@@ -157,10 +179,15 @@ EsStatus es_file_writer_open(const char *path, EsFileWriter **writer_out) {
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(copy_text(path, 0, &writer->path));
     writer->is_through = es_file_is_through(path);
+    if (!writer->is_through) {
+        ES_TRY_GOTO(follow_links(writer, path));
+    }
     if (writer->is_through) {
+        es_release(writer->path);
+        writer->path = NULL;
+        ES_TRY_GOTO(copy_text(path, 0, &writer->path));
         ES_TRY_GOTO(open_through(writer));
     } else {
-        ES_TRY_GOTO(follow_links(&writer->path));
         ES_TRY_GOTO(copy_text("", strlen(writer->path) + 64, &writer->temporary));
         ES_TRY_GOTO(create_temporary(writer));
     }

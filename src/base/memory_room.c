@@ -55,8 +55,11 @@ static uint64_t subtract(uint64_t from, uint64_t number) {
 
 static uint64_t add(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
+// "Unlimited" is a huge number in version 1 of control groups.
+#define NO_LIMIT (UINT64_C(1) << 62)
+
 static void limit(EsMemoryRoom *room, uint64_t bytes, const char *kind, const char *name) {
-    if (bytes < room->bytes) {
+    if (bytes < room->bytes && bytes < NO_LIMIT) {
         room->bytes = bytes;
         snprintf(room->holder, sizeof room->holder, "%s%.120s", kind, name);
     }

@@ -238,6 +238,15 @@ static EsStatus give_up(EsRun *run, EsStatus status) {
     return es_status_set(status, __FILE__, __LINE__, "%s", detail);
 }
 
+// Mark a run from before there were markers; last, when folder and database have proved to be a
+// run's.
+static EsStatus mark_resumed(const EsRun *run) {
+    const char *root = es_run_folder_root(run->folder);
+    char kind[ES_RUN_KIND_BYTES];
+    ES_TRY(es_run_marker_read(root, kind));
+    return kind[0] == '\0' ? es_run_marker_write(root, run->options.settings->kind) : ES_STATUS_OK;
+}
+
 EsStatus es_run_open(const EsRunOptions *options, EsRun **run_out) {
     EsRun *run = NULL;
     *run_out = NULL;
@@ -256,9 +265,8 @@ EsStatus es_run_open(const EsRunOptions *options, EsRun **run_out) {
     if (status == ES_STATUS_OK) {
         status = open_hub(run);
     }
-    // last, when folder and database have proved to be a run's: one from before there were markers
     if (status == ES_STATUS_OK && options->resume != NULL) {
-        status = es_run_marker_write(es_run_folder_root(run->folder), options->settings->kind);
+        status = mark_resumed(run);
     }
     if (status != ES_STATUS_OK) {
         return give_up(run, status);

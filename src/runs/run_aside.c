@@ -17,10 +17,8 @@
 #define MAX_ASIDES 10000
 
 // the database with its companions first
-static const char *const names[] = {"run.db",         "run.db-wal", "run.db-shm",
-                                    "run.db-journal", "run.db.new", "run.db.new-journal",
-                                    "events.jsonl",   "tensorboard"};
-#define N_DATABASE_NAMES 6
+static const char *const names[] = {ES_RUN_DATABASE_FILES, ES_RUN_EVENTS_FILE, "tensorboard"};
+#define N_DATABASE_NAMES ((int)ES_COUNT_OF(names) - 2)
 
 static int exists(const char *path) {
     struct stat facts;

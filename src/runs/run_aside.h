@@ -5,6 +5,12 @@
 
 #include "runs/run_folder.h"
 
+// The files of a run's database with all that SQLite may leave beside it, and the other file that a
+// sink writes; tensorboard/ is a folder.
+#define ES_RUN_DATABASE_FILES                                                                      \
+    "run.db", "run.db-wal", "run.db-shm", "run.db-journal", "run.db.new", "run.db.new-journal"
+#define ES_RUN_EVENTS_FILE "events.jsonl"
+
 // The database of a run with all that SQLite may have left beside it.
 EsStatus es_run_set_database_aside(const EsRunFolder *folder, char aside[ES_RUN_PATH_BYTES]);
 

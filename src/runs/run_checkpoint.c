@@ -70,14 +70,13 @@ static EsStatus make_checkpoint_folder(const EsRunCheckpoint *checkpoint, int *i
     char path[ES_RUN_PATH_BYTES];
     const char *root = checkpoint->root;
     ES_TRY(clear_place(checkpoint));
-    int length = snprintf(path, sizeof path, "%s/checkpoints", root);
+    int length = snprintf(path, sizeof path, "%s/checkpoints", root), is_new = 0;
     ES_ASSERT(length > 0 && length < (int)sizeof path);
-    ES_TRY(es_folder_make(path));
-    es_checkpoint_store_path(root, checkpoint->round, "", path);
-    ES_TRY(es_folder_make_new(path, is_made));
-    return *is_made
-               ? es_checkpoint_store_begin_writing(root, checkpoint->round)
-               : ES_FAIL(IO, "cannot make the folder %s: there is something of that name", path);
+    // one level alone: a run folder that has vanished must not come back
+    ES_TRY(es_folder_make_new(path, &is_new));
+    ES_TRY(es_checkpoint_store_begin_writing(root, checkpoint->round));
+    *is_made = 1;
+    return ES_STATUS_OK;
 }
 
 static EsStatus find_checkpoint_folder(const EsRunCheckpoint *checkpoint) {
@@ -131,8 +130,12 @@ const char *es_run_checkpoint_path(const EsRunCheckpoint *checkpoint, const char
     ES_ASSERT(strcmp(name, "DONE") != 0 && strcmp(name, "manifest.json") != 0);
     es_checkpoint_store_path(checkpoint->root, checkpoint->round, name, path);
     if (checkpoint->is_writing && !checkpoint->is_committed &&
-        json_object_set_new(checkpoint->names->set, name, json_null()) != 0) {
-        checkpoint->names->is_out_of_room = 1;
+        json_object_get(checkpoint->names->set, name) == NULL) {
+        EsStatus status =
+            json_object_set_new(checkpoint->names->set, name, json_null()) == 0
+                ? es_checkpoint_store_add_name(checkpoint->root, checkpoint->round, name)
+                : ES_FAIL(MEMORY, "not enough memory to list the files of a checkpoint");
+        es_failure_keep(&checkpoint->names->failure, status);
     }
     return path;
 }
@@ -166,9 +169,7 @@ EsStatus es_run_checkpoint_put_text(EsRunCheckpoint *checkpoint, const char *key
 
 // Make the files of this rank durable and describe them.
 static EsStatus seal_files(EsRunCheckpoint *checkpoint, json_t *files) {
-    if (checkpoint->names->is_out_of_room) {
-        return ES_FAIL(MEMORY, "not enough memory to list the files of a checkpoint");
-    }
+    ES_TRY(es_failure_tell(&checkpoint->names->failure));
     const char *name;
     json_t *unused;
     json_object_foreach(checkpoint->names->set, name, unused) {
@@ -255,17 +256,14 @@ EsStatus es_run_checkpoint_complete(EsRunCheckpoint *checkpoint, double score) {
     strcat(done, "\n");
     es_checkpoint_store_path(checkpoint->root, checkpoint->round, "DONE", path);
     ES_TRY(es_file_write_all(path, done, strlen(done)));
-    ES_TRY(es_checkpoint_store_end_writing(checkpoint->root, checkpoint->round));
     checkpoint->is_complete = 1;
-    return ES_STATUS_OK;
+    return es_checkpoint_store_end_writing(checkpoint->root, checkpoint->round);
 }
 
 int64_t es_run_checkpoint_bytes(const EsRunCheckpoint *checkpoint) { return checkpoint->bytes; }
 
+// By the names at hand first: one that could not be noted in the sign is known here alone.
 static EsStatus remove_unfinished(const EsRunCheckpoint *checkpoint) {
-    if (checkpoint->rank == 0) {
-        return es_checkpoint_store_remove(checkpoint->root, checkpoint->round);
-    }
     const char *name;
     json_t *unused;
     json_object_foreach(checkpoint->names->set, name, unused) {
@@ -273,7 +271,8 @@ static EsStatus remove_unfinished(const EsRunCheckpoint *checkpoint) {
         es_checkpoint_store_path(checkpoint->root, checkpoint->round, name, path);
         ES_TRY(es_folder_remove(path));
     }
-    return ES_STATUS_OK;
+    return checkpoint->rank == 0 ? es_checkpoint_store_remove(checkpoint->root, checkpoint->round)
+                                 : ES_STATUS_OK;
 }
 
 void es_run_checkpoint_end(EsRunCheckpoint *checkpoint) {

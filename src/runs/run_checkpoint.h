@@ -24,6 +24,7 @@
 #define ES_RUNS_RUN_CHECKPOINT_H
 
 #include "runs/run_folder.h"
+#include "runs/run_removal.h"
 
 typedef struct EsRunCheckpoint EsRunCheckpoint;
 
@@ -95,19 +96,14 @@ EsStatus es_run_checkpoint_text(const EsRunCheckpoint *checkpoint, const char *k
 
 // --- keeping house ---
 
-typedef struct EsPruneReport {
-    int n_checkpoints; // complete ones that go
-    int64_t bytes;     // freed, with the remains of incomplete ones
-} EsPruneReport;
-
 // Remove unfinished checkpoints, temporaries of killed processes, and all complete checkpoints but
 // the last `keep` and the best; damaged ones, those of later schemas and folders of others stay,
 // and everything when checkpoints/ is a link. Not while one is being written. The first failure is
 // reported after the rest was tried.
 EsStatus es_run_checkpoint_prune(const EsRunFolder *folder, int keep);
 
-// What prune would remove.
-EsStatus es_run_checkpoint_preview_prune(const EsRunFolder *folder, int keep,
-                                         EsPruneReport *report);
+// The same with a preview and a report; counts the complete checkpoints among what goes.
+EsStatus es_run_checkpoint_prune_with(const EsRunFolder *folder, int keep, EsRunRemoval *removal,
+                                      int *n_checkpoints);
 
 #endif

@@ -1,7 +1,6 @@
 // Finding the checkpoint to go on from, and removing those nobody needs.
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/arena.h"
 #include "runs/run_checkpoint_internal.h"
@@ -80,7 +79,8 @@ static EsStatus prune_round(const char *root, int64_t round, int is_kept, EsRunR
     EsStoredCheckpoint found;
     es_checkpoint_store_path(root, round, "", path);
     if (is_kept) {
-        return removal->is_preview ? ES_STATUS_OK : es_checkpoint_store_remove_strays(path);
+        ES_TRY(removal->is_preview ? ES_STATUS_OK : es_checkpoint_store_remove_strays(path));
+        return removal->is_preview ? ES_STATUS_OK : es_checkpoint_store_end_writing(root, round);
     }
     ES_TRY(es_checkpoint_store_check(root, round, 0, &found));
     if (found.state == ES_CHECKPOINT_ABSENT) {
@@ -93,34 +93,28 @@ static EsStatus prune_round(const char *root, int64_t round, int is_kept, EsRunR
     return es_checkpoint_store_clear(path, removal);
 }
 
-static EsStatus prune_rounds(const EsRunFolder *folder, int keep, int is_preview,
-                             EsPruneReport *report) {
+EsStatus es_run_checkpoint_prune_with(const EsRunFolder *folder, int keep, EsRunRemoval *removal,
+                                      int *n_checkpoints) {
     ES_ASSERT(keep >= 0);
     const char *root = es_run_folder_root(folder);
     EsCheckpointInfo *infos = NULL;
     int64_t *rounds = NULL;
     int n_infos = 0, n_rounds = 0;
-    EsRunRemoval removal = {.is_preview = is_preview};
     EsStatus status = ES_STATUS_OK;
-    char path[ES_RUN_PATH_BYTES];
-    struct stat facts;
-    memset(report, 0, sizeof *report);
-    es_run_folder_path(folder, "checkpoints", path);
-    if (lstat(path, &facts) != 0 || !S_ISDIR(facts.st_mode)) {
-        return ES_STATUS_OK;
-    }
+    *n_checkpoints = 0;
     ES_TRY_GOTO(es_checkpoint_store_list(root, &infos, &n_infos));
     ES_TRY_GOTO(es_checkpoint_store_rounds(root, &rounds, &n_rounds));
     for (int i = 0; i < n_rounds; i++) {
         EsStatus result = prune_round(root, rounds[i], is_kept(infos, n_infos, keep, rounds[i]),
-                                      &removal, &report->n_checkpoints);
+                                      removal, n_checkpoints);
         status = status == ES_STATUS_OK ? result : status;
     }
-    if (!is_preview) {
+    if (!removal->is_preview && n_rounds > 0) {
+        char path[ES_RUN_PATH_BYTES];
+        es_run_folder_path(folder, "checkpoints", path);
         EsStatus result = es_checkpoint_store_remove_strays(path);
         status = status == ES_STATUS_OK ? result : status;
     }
-    report->bytes = removal.bytes;
 done:
     es_release(rounds);
     es_release(infos);
@@ -128,11 +122,7 @@ done:
 }
 
 EsStatus es_run_checkpoint_prune(const EsRunFolder *folder, int keep) {
-    EsPruneReport report;
-    return prune_rounds(folder, keep, 0, &report);
-}
-
-EsStatus es_run_checkpoint_preview_prune(const EsRunFolder *folder, int keep,
-                                         EsPruneReport *report) {
-    return prune_rounds(folder, keep, 1, report);
+    EsRunRemoval removal = {.is_preview = 0};
+    int n_checkpoints;
+    return es_run_checkpoint_prune_with(folder, keep, &removal, &n_checkpoints);
 }

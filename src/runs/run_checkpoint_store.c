@@ -22,8 +22,12 @@
 // marks hold names, hashes and counters; more than this is no mark of ours
 #define MAX_JSON_BYTES ((size_t)64 << 20)
 
-// an empty file, made in one call: its folder never holds anything else without it
-#define WRITING_NAME "WRITING"
+// The sign of a checkpoint that is being written or removed: a line with the round, then a line for
+// each file. No folder of ours is without both this and DONE: it is there before the folder gets
+// its name, and goes after everything else.
+#define WRITING_NAME      "WRITING"
+#define WRITING_FORMAT    "esper checkpoint %lld\n"
+#define MAX_WRITING_BYTES ((size_t)1 << 20)
 
 // folders of one reason and round that may be set aside
 #define MAX_ASIDES 10000
@@ -251,19 +255,89 @@ done:
     return status;
 }
 
-static int is_there(const char *folder, const char *name) {
-    char path[ES_RUN_PATH_BYTES];
-    struct stat facts;
-    int length = snprintf(path, sizeof path, "%s/%s", folder, name);
-    return length > 0 && length < (int)sizeof path && lstat(path, &facts) == 0;
+// <folder>/<name>; 0 when that is too long.
+static int join(const char *folder, const char *name, char path[ES_RUN_PATH_BYTES]) {
+    int length = snprintf(path, ES_RUN_PATH_BYTES, "%s/%s", folder, name);
+    return length > 0 && length < ES_RUN_PATH_BYTES;
 }
 
-// Without DONE: ours when the sign of writing or a mark is there.
-static EsCheckpointState state_of_rest(const char *folder) {
-    return is_there(folder, WRITING_NAME) || is_there(folder, "manifest.json") ||
-                   is_there(folder, "rank0.json")
-               ? ES_CHECKPOINT_UNFINISHED
-               : ES_CHECKPOINT_ABSENT;
+// Read a small regular file; *text is NULL when there is none. The caller releases it.
+static EsStatus read_small(const char *folder, const char *name, size_t max_bytes, char **text) {
+    char path[ES_RUN_PATH_BYTES];
+    struct stat facts;
+    size_t bytes = 0;
+    *text = NULL;
+    if (!join(folder, name, path) || lstat(path, &facts) != 0 || !S_ISREG(facts.st_mode)) {
+        return ES_STATUS_OK;
+    }
+    EsStatus status = es_file_read_all(path, max_bytes, (void **)text, &bytes);
+    // too large to be ours, or gone meanwhile
+    return status == ES_STATUS_INPUT || (status == ES_STATUS_IO && access(path, F_OK) != 0)
+               ? ES_STATUS_OK
+               : status;
+}
+
+// Whether the folder has a DONE of ours: the digits of a hash and a newline.
+static EsStatus has_done(const char *folder, int *is_there) {
+    char *text = NULL;
+    ES_TRY(read_small(folder, "DONE", ES_SHA256_TEXT_BYTES, &text));
+    *is_there = text != NULL && strspn(text, "0123456789abcdef") == ES_SHA256_TEXT_BYTES - 1 &&
+                strcmp(text + ES_SHA256_TEXT_BYTES - 1, "\n") == 0;
+    es_release(text);
+    return ES_STATUS_OK;
+}
+
+// The sign of writing in a folder, NULL when there is none of this round. The caller releases it.
+static EsStatus read_sign(const char *folder, int64_t round, char **sign) {
+    char first[64];
+    int length = snprintf(first, sizeof first, WRITING_FORMAT, (long long)round);
+    ES_TRY(read_small(folder, WRITING_NAME, MAX_WRITING_BYTES, sign));
+    if (*sign != NULL && strncmp(*sign, first, (size_t)length) != 0) {
+        es_release(*sign);
+        *sign = NULL;
+    }
+    return ES_STATUS_OK;
+}
+
+// Whether a JSON file in the folder is ours, a manifest or a mark of this round. It is returned, or
+// NULL; the caller lets go of it.
+static EsStatus read_ours(const char *folder, const char *name, int64_t round, json_t **object) {
+    char path[ES_RUN_PATH_BYTES];
+    struct stat facts;
+    *object = NULL;
+    if (!join(folder, name, path) || lstat(path, &facts) != 0 || !S_ISREG(facts.st_mode)) {
+        return ES_STATUS_OK;
+    }
+    EsStatus status = es_checkpoint_store_load(path, object);
+    if (status == ES_STATUS_INPUT) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(status);
+    if (number_of(*object, "schema") < 1 || number_of(*object, "round") != round) {
+        json_decref(*object);
+        *object = NULL;
+    }
+    return ES_STATUS_OK;
+}
+
+// The state of a folder without a DONE of ours.
+static EsStatus find_state_of_rest(const char *folder, EsStoredCheckpoint *found) {
+    char *sign = NULL;
+    json_t *manifest = NULL;
+    ES_TRY(read_sign(folder, found->info.round, &sign));
+    if (sign != NULL) {
+        found->state = ES_CHECKPOINT_UNFINISHED;
+        snprintf(found->problem, sizeof found->problem, "it was not finished");
+    } else {
+        ES_TRY(read_ours(folder, "manifest.json", found->info.round, &manifest));
+        found->state = manifest != NULL ? ES_CHECKPOINT_DAMAGED : ES_CHECKPOINT_ABSENT;
+        snprintf(found->problem, sizeof found->problem, "%.*s", (int)sizeof found->problem - 1,
+                 manifest != NULL ? "DONE is missing or damaged"
+                                  : "it is not a checkpoint of ours");
+    }
+    es_release(sign);
+    json_decref(manifest);
+    return ES_STATUS_OK;
 }
 
 EsStatus es_checkpoint_store_check(const char *root, int64_t round, int with_hashes,
@@ -272,13 +346,12 @@ EsStatus es_checkpoint_store_check(const char *root, int64_t round, int with_has
     memset(found, 0, sizeof *found);
     found->info.round = round;
     es_checkpoint_store_path(root, round, "", folder);
-    if (!is_there(folder, "DONE")) {
-        found->state = state_of_rest(folder);
-        snprintf(found->problem, sizeof found->problem, "it was not finished");
-        return ES_STATUS_OK;
+    int is_done = 0, is_damaged = 0;
+    ES_TRY(has_done(folder, &is_done));
+    if (!is_done) {
+        return find_state_of_rest(folder, found);
     }
     json_t *manifest = NULL;
-    int is_damaged = 0;
     EsStatus status = load_manifest(root, round, &manifest, &is_damaged);
     if (status == ES_STATUS_OK) {
         status = check_marks(root, round, with_hashes, manifest, found, &is_damaged);
@@ -288,16 +361,17 @@ EsStatus es_checkpoint_store_check(const char *root, int64_t round, int with_has
         found->state = ES_CHECKPOINT_COMPLETE;
         return status;
     }
-    // a run that is going on may remove it under our eyes: then it is gone, not unreadable
-    if (!is_there(folder, "DONE")) {
-        found->state = state_of_rest(folder);
-    } else if (status == ES_STATUS_INPUT) {
-        found->state = is_damaged ? ES_CHECKPOINT_DAMAGED : ES_CHECKPOINT_REFUSED;
-    } else {
-        return status;
-    }
     snprintf(found->problem, sizeof found->problem, "%.*s", (int)sizeof found->problem - 1,
              es_status_detail());
+    // a run that is going on may remove it under our eyes: then it is gone, not unreadable
+    EsStatus looked = has_done(folder, &is_done);
+    if (looked != ES_STATUS_OK || !is_done) {
+        return looked != ES_STATUS_OK ? looked : find_state_of_rest(folder, found);
+    }
+    if (status != ES_STATUS_INPUT) {
+        return es_status_set(status, __FILE__, __LINE__, "%s", found->problem);
+    }
+    found->state = is_damaged ? ES_CHECKPOINT_DAMAGED : ES_CHECKPOINT_REFUSED;
     return ES_STATUS_OK;
 }
 
@@ -396,26 +470,79 @@ EsStatus es_checkpoint_store_set_aside(const char *root, const EsStoredCheckpoin
     return es_folder_sync_parent(to);
 }
 
-// --- writing and removing ---
+// --- writing ---
+
+static EsStatus write_sign(const char *folder, int64_t round, const char *names) {
+    char path[ES_RUN_PATH_BYTES], first[64];
+    EsFileWriter *writer = NULL;
+    int length = snprintf(first, sizeof first, WRITING_FORMAT, (long long)round);
+    if (!join(folder, WRITING_NAME, path)) {
+        return ES_FAIL(IO, "the path %.100s... is too long", folder);
+    }
+    ES_TRY(es_file_writer_open(path, &writer));
+    EsStatus status = es_file_writer_append(writer, first, (size_t)length);
+    if (status == ES_STATUS_OK) {
+        status = es_file_writer_append(writer, names, strlen(names));
+    }
+    if (status != ES_STATUS_OK) {
+        es_file_writer_abandon(writer);
+        return status;
+    }
+    return es_file_writer_commit(writer);
+}
 
 EsStatus es_checkpoint_store_begin_writing(const char *root, int64_t round) {
-    char path[ES_RUN_PATH_BYTES];
-    es_checkpoint_store_path(root, round, WRITING_NAME, path);
-    int descriptor = es_system_open_retrying(path, O_WRONLY | O_CREAT | O_EXCL);
-    if (descriptor < 0) {
-        return ES_FAIL(IO, "cannot create %s: %s", path, strerror(errno));
+    char fresh[ES_RUN_PATH_BYTES], path[ES_RUN_PATH_BYTES];
+    int is_made = 0;
+    es_checkpoint_store_path(root, round, "", path);
+    // under the name of a temporary until the sign is in it
+    int length = snprintf(fresh, sizeof fresh, "%s.%ld-0.tmp", path, (long)getpid());
+    ES_ASSERT(length > 0 && length < (int)sizeof fresh);
+    ES_TRY(es_folder_make_new(fresh, &is_made));
+    EsStatus status = write_sign(fresh, round, "");
+    if (status == ES_STATUS_OK && es_system_rename(fresh, path) != 0) {
+        status = ES_FAIL(IO, "cannot make the folder %s: %s", path, strerror(errno));
     }
-    close(descriptor);
-    return ES_STATUS_OK;
+    if (status != ES_STATUS_OK) {
+        char detail[512];
+        EsRunRemoval removal = {.is_preview = 0};
+        snprintf(detail, sizeof detail, "%s", es_status_detail());
+        // what cannot be removed now is removed by the next prune
+        EsStatus ignored = es_checkpoint_store_clear(fresh, &removal);
+        (void)ignored;
+        return es_status_set(status, __FILE__, __LINE__, "%s", detail);
+    }
+    return es_folder_sync_parent(path);
+}
+
+EsStatus es_checkpoint_store_add_name(const char *root, int64_t round, const char *name) {
+    char path[ES_RUN_PATH_BYTES], line[ES_FILE_NAME_BYTES + 2];
+    int length = snprintf(line, sizeof line, "%s\n", name), n_written = 0;
+    es_checkpoint_store_path(root, round, WRITING_NAME, path);
+    int descriptor = es_system_open_retrying(path, O_WRONLY | O_APPEND);
+    int failed = descriptor < 0;
+    while (!failed && n_written < length) {
+        ssize_t n = es_system_write(descriptor, line + n_written, (size_t)(length - n_written));
+        n_written += n > 0 ? (int)n : 0;
+        failed = n == 0 || (n < 0 && errno != EINTR);
+    }
+    EsStatus status =
+        failed ? ES_FAIL(IO, "cannot write %s: %s", path, strerror(errno)) : ES_STATUS_OK;
+    if (descriptor >= 0) {
+        close(descriptor);
+    }
+    return status;
 }
 
 EsStatus es_checkpoint_store_end_writing(const char *root, int64_t round) {
     char path[ES_RUN_PATH_BYTES];
     es_checkpoint_store_path(root, round, WRITING_NAME, path);
-    return es_system_remove(AT_FDCWD, path, 0) == 0
+    return es_system_remove(AT_FDCWD, path, 0) == 0 || errno == ENOENT
                ? ES_STATUS_OK
                : ES_FAIL(IO, "cannot remove %s: %s", path, strerror(errno));
 }
+
+// --- removing ---
 
 // rank<r>.json
 static int is_mark_name(const char *name) {
@@ -423,53 +550,152 @@ static int is_mark_name(const char *name) {
     return n_digits > 0 && strcmp(name + 4 + n_digits, ".json") == 0;
 }
 
-// Add the names that a mark lists to the set; what cannot be read names nothing.
-static EsStatus add_marked_names(const char *path, json_t *names) {
+// The round of a checkpoint's folder, from its name: <round>, damaged-<round>, damaged-<round>-<n>,
+// unfinished-..., or <round>.<process>-<n>.tmp; -1 for any other.
+static int64_t round_of_folder(const char *folder) {
+    const char *slash = strrchr(folder, '/'), *name = slash != NULL ? slash + 1 : folder;
+    int is_aside = strncmp(name, "damaged-", 8) == 0;
+    name += is_aside ? 8 : 0;
+    if (!is_aside && strncmp(name, "unfinished-", 11) == 0) {
+        is_aside = 1;
+        name += 11;
+    }
+    size_t n_digits = strspn(name, "0123456789");
+    if (n_digits < 1 || n_digits > 18 || (name[0] == '0' && n_digits > 1)) {
+        return -1;
+    }
+    const char *rest = name + n_digits;
+    int is_numbered =
+        rest[0] == '-' && rest[1] != '\0' && strspn(rest + 1, "0123456789") == strlen(rest + 1);
+    return rest[0] == '\0' || (is_aside && is_numbered) || (!is_aside && es_file_is_temporary(name))
+               ? strtoll(name, NULL, 10)
+               : -1;
+}
+
+// What of a folder is ours.
+typedef struct Belongings {
+    int64_t round;
+    int is_done; // DONE is of ours
+    char *sign;  // owned; NULL without one
+    json_t *
+        names; // owned, used as a set: files that the sign and marks name, and the marks themselves
+} Belongings;
+
+static void release_belongings(Belongings *ours) {
+    es_release(ours->sign);
+    json_decref(ours->names);
+}
+
+static EsStatus add_name(Belongings *ours, const char *name) {
+    return json_object_set_new(ours->names, name, json_true()) == 0
+               ? ES_STATUS_OK
+               : ES_FAIL(MEMORY, "not enough memory to list the files of a checkpoint");
+}
+
+static EsStatus add_signed_names(Belongings *ours) {
+    const char *line = strchr(ours->sign, '\n');
+    while (line != NULL && line[1] != '\0') {
+        char name[ES_FILE_NAME_BYTES];
+        size_t length = strcspn(line + 1, "\n");
+        if (length > 0 && length < sizeof name) {
+            memcpy(name, line + 1, length);
+            name[length] = '\0';
+            ES_TRY(strchr(name, '/') == NULL ? add_name(ours, name) : ES_STATUS_OK);
+        }
+        line = strchr(line + 1, '\n');
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus add_marked_names(Belongings *ours, const char *folder, const char *mark_name) {
     json_t *mark = NULL;
-    EsStatus status = es_checkpoint_store_load(path, &mark);
-    if (status != ES_STATUS_OK) {
-        return status == ES_STATUS_INPUT ? ES_STATUS_OK : status;
+    ES_TRY(read_ours(folder, mark_name, ours->round, &mark));
+    if (mark == NULL) {
+        return ES_STATUS_OK;
     }
     const json_t *files = json_object_get(mark, "files");
+    EsStatus status = add_name(ours, mark_name);
     for (size_t i = 0; i < json_array_size(files) && status == ES_STATUS_OK; i++) {
         const char *name = entry_name(json_array_get(files, i));
-        if (name != NULL && json_object_set_new(names, name, json_true()) != 0) {
-            status = ES_FAIL(MEMORY, "not enough memory to list the files of %s", path);
-        }
+        status = name != NULL ? add_name(ours, name) : ES_STATUS_OK;
     }
     json_decref(mark);
     return status;
 }
 
-// Where in the order of removal a file of a checkpoint stands; -1 for one that is not ours.
-static int removal_turn(const EsFolderEntry *entry, const json_t *names, int is_writing) {
+static EsStatus find_belongings(const char *folder, const EsFolderEntry *entries, int n_entries,
+                                Belongings *ours) {
+    ours->names = json_object();
+    if (ours->names == NULL) {
+        return ES_FAIL(MEMORY, "not enough memory to list the files of %s", folder);
+    }
+    ES_TRY(has_done(folder, &ours->is_done));
+    ES_TRY(read_sign(folder, ours->round, &ours->sign));
+    ES_TRY(ours->sign != NULL ? add_signed_names(ours) : ES_STATUS_OK);
+    for (int i = 0; i < n_entries; i++) {
+        if (is_mark_name(entries[i].name) || strcmp(entries[i].name, "manifest.json") == 0) {
+            ES_TRY(add_marked_names(ours, folder, entries[i].name));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// Whether a temporary was to become a file of ours.
+static int is_our_temporary(const Belongings *ours, const char *name) {
+    char base[ES_FILE_NAME_BYTES];
+    if (!es_file_is_temporary(name)) {
+        return 0;
+    }
+    // <base>.<process>-<n>.tmp
+    snprintf(base, sizeof base, "%s", name);
+    for (int i = 0; i < 2; i++) {
+        *strrchr(base, '.') = '\0';
+    }
+    return json_object_get(ours->names, base) != NULL || is_mark_name(base) ||
+           strcmp(base, "manifest.json") == 0 || strcmp(base, "DONE") == 0 ||
+           strcmp(base, WRITING_NAME) == 0;
+}
+
+// Where in the order of removal an entry stands; -1 for one that is not ours.
+static int removal_turn(const EsFolderEntry *entry, const Belongings *ours) {
     if (entry->kind != ES_FOLDER_ENTRY_FILE) {
         return -1;
     }
     if (strcmp(entry->name, "DONE") == 0) {
-        return 0;
+        return ours->is_done || ours->sign != NULL ? 0 : -1;
     }
     if (strcmp(entry->name, WRITING_NAME) == 0) {
-        return 3;
+        return ours->sign != NULL ? 2 : -1;
     }
-    if (is_mark_name(entry->name) || strcmp(entry->name, "manifest.json") == 0) {
-        return 2;
-    }
-    return is_writing || json_object_get(names, entry->name) != NULL ||
-                   es_file_is_temporary(entry->name)
+    return json_object_get(ours->names, entry->name) != NULL || is_our_temporary(ours, entry->name)
                ? 1
                : -1;
 }
 
-static EsStatus clear_entries(const char *folder, const EsFolderEntry *entries, int n_entries,
-                              const json_t *names, EsRunRemoval *removal) {
+// Put the names of everything that goes into the sign, so that a removal that is interrupted can be
+// gone on with once DONE and the marks are gone.
+static EsStatus sign_removal(const char *folder, const Belongings *ours) {
+    size_t bytes = 1;
+    const char *name;
+    json_t *unused;
+    char *text = NULL;
+    json_object_foreach(ours->names, name, unused) { bytes += strlen(name) + 1; }
+    ES_TRY(es_allocate(bytes, (void **)&text));
+    json_object_foreach(ours->names, name, unused) {
+        strcat(text, name);
+        strcat(text, "\n");
+    }
+    EsStatus status = write_sign(folder, ours->round, text);
+    es_release(text);
+    return status;
+}
+
+static EsStatus take_entries(const char *folder, const EsFolderEntry *entries, int n_entries,
+                             const Belongings *ours, EsRunRemoval *removal) {
     char path[ES_RUN_PATH_BYTES];
-    int is_writing = is_there(folder, WRITING_NAME);
-    for (int turn = -1; turn <= 3; turn++) {
+    for (int turn = -1; turn <= 2; turn++) {
         for (int i = 0; i < n_entries; i++) {
-            int length = snprintf(path, sizeof path, "%s/%s", folder, entries[i].name);
-            ES_ASSERT(length > 0 && length < (int)sizeof path);
-            if (removal_turn(&entries[i], names, is_writing) != turn) {
+            if (removal_turn(&entries[i], ours) != turn || !join(folder, entries[i].name, path)) {
                 continue;
             }
             if (turn < 0) {
@@ -482,38 +708,34 @@ static EsStatus clear_entries(const char *folder, const EsFolderEntry *entries, 
             }
         }
     }
+    // the sign that was made for the removal
+    if (!removal->is_preview && join(folder, WRITING_NAME, path)) {
+        ES_TRY(ours->is_done ? es_removal_take_file(removal, path, 0) : ES_STATUS_OK);
+    }
     return es_removal_end_folder(removal, folder);
 }
 
 EsStatus es_checkpoint_store_clear(const char *folder, EsRunRemoval *removal) {
     EsFolderEntry *entries = NULL;
     int n_entries = 0;
-    json_t *names = NULL;
     EsStatus status = ES_STATUS_OK;
-    if (!is_there(folder, "DONE") && state_of_rest(folder) == ES_CHECKPOINT_ABSENT) {
-        es_removal_keep(removal, folder);
-        return ES_STATUS_OK;
-    }
+    Belongings ours = {.round = round_of_folder(folder)};
     ES_TRY(es_folder_list(folder, &entries, &n_entries));
-    names = json_object();
-    if (names == NULL) {
-        status = ES_FAIL(MEMORY, "not enough memory to list the files of %s", folder);
+    if (ours.round >= 0) {
+        ES_TRY_GOTO(find_belongings(folder, entries, n_entries, &ours));
+    }
+    int is_temporary = es_file_is_temporary(folder);
+    if (ours.round < 0 || (!ours.is_done && ours.sign == NULL &&
+                           json_object_size(ours.names) == 0 && !is_temporary)) {
+        es_removal_keep(removal, folder);
         goto done;
     }
-    for (int i = 0; i < n_entries; i++) {
-        char path[ES_RUN_PATH_BYTES];
-        int length = snprintf(path, sizeof path, "%s/%s", folder, entries[i].name);
-        if (length >= (int)sizeof path) {
-            status = ES_FAIL(IO, "the path %.100s... is too long", path);
-            goto done;
-        }
-        if (entries[i].kind == ES_FOLDER_ENTRY_FILE && is_mark_name(entries[i].name)) {
-            ES_TRY_GOTO(add_marked_names(path, names));
-        }
+    if (ours.is_done && ours.sign == NULL && !removal->is_preview) {
+        ES_TRY_GOTO(sign_removal(folder, &ours));
     }
-    status = clear_entries(folder, entries, n_entries, names, removal);
+    status = take_entries(folder, entries, n_entries, &ours, removal);
 done:
-    json_decref(names);
+    release_belongings(&ours);
     es_release(entries);
     return status;
 }
@@ -527,24 +749,32 @@ EsStatus es_checkpoint_store_remove(const char *root, int64_t round) {
         return ES_STATUS_OK;
     }
     ES_TRY(es_checkpoint_store_clear(path, &removal));
-    // an empty one: killed between making the folder and the sign, or before removing it
-    return es_removal_end_folder(&removal, path);
+    return es_removal_end_folder(&removal, path); // an empty one
 }
 
 EsStatus es_checkpoint_store_remove_strays(const char *folder) {
     EsFolderEntry *entries = NULL;
     int n_entries = 0;
-    ES_TRY(es_folder_list(folder, &entries, &n_entries));
+    EsRunRemoval removal = {.is_preview = 0};
+    Belongings ours = {.round = round_of_folder(folder)};
     EsStatus status = ES_STATUS_OK;
-    for (int i = 0; i < n_entries && status == ES_STATUS_OK; i++) {
+    ES_TRY(es_folder_list(folder, &entries, &n_entries));
+    if (ours.round >= 0) {
+        ES_TRY_GOTO(find_belongings(folder, entries, n_entries, &ours));
+    }
+    for (int i = 0; i < n_entries; i++) {
         char path[ES_RUN_PATH_BYTES];
-        int length = snprintf(path, sizeof path, "%s/%s", folder, entries[i].name);
-        if (entries[i].kind == ES_FOLDER_ENTRY_FILE && es_file_is_temporary(entries[i].name) &&
-            length < (int)sizeof path && es_system_remove(AT_FDCWD, path, 0) != 0 &&
-            errno != ENOENT) {
-            status = ES_FAIL(IO, "cannot remove %s: %s", path, strerror(errno));
+        if (!es_file_is_temporary(entries[i].name) || !join(folder, entries[i].name, path)) {
+            continue;
+        }
+        if (ours.round >= 0 && removal_turn(&entries[i], &ours) >= 0) {
+            ES_TRY_GOTO(es_removal_take_file(&removal, path, 0));
+        } else if (ours.round < 0 && entries[i].kind == ES_FOLDER_ENTRY_FOLDER) {
+            ES_TRY_GOTO(es_checkpoint_store_clear(path, &removal));
         }
     }
+done:
+    release_belongings(&ours);
     es_release(entries);
     return status;
 }

@@ -2,9 +2,10 @@
 // Internal to runs/; nothing here needs the run's lock.
 //
 // Everything hangs on DONE: it holds the SHA-256 of manifest.json, which holds those of the ranks'
-// marks, which hold those of their files. While a checkpoint is written its folder holds WRITING,
-// the sign that whatever is in it is ours. A folder with neither sign nor marks is not ours,
-// whatever its name. These names, and the member "schema" of manifest.json, hold for all schemas.
+// marks, which hold those of their files. While a checkpoint is written or removed its folder holds
+// WRITING, a sign with the round and the names of its files. A folder with neither sign nor marks
+// is not ours, whatever its name, and all of them are recognised by their content. These names, and
+// the members "schema" and "round" of manifest.json and of marks, hold for all schemas.
 #ifndef ES_RUNS_RUN_CHECKPOINT_STORE_H
 #define ES_RUNS_RUN_CHECKPOINT_STORE_H
 
@@ -20,7 +21,7 @@ typedef enum EsCheckpointState {
     ES_CHECKPOINT_ABSENT,     // no folder, or one that is not ours
     ES_CHECKPOINT_UNFINISHED, // ours: being written or removed when that was interrupted
     ES_CHECKPOINT_COMPLETE,
-    ES_CHECKPOINT_DAMAGED, // it was complete once; hashes or sizes do not fit any more
+    ES_CHECKPOINT_DAMAGED, // it was complete once; hashes or sizes do not fit, or DONE is gone
     ES_CHECKPOINT_REFUSED  // its hashes fit, but this program does not know its schema or members
 } EsCheckpointState;
 
@@ -54,15 +55,21 @@ EsStatus es_checkpoint_store_check_mark(const char *root, int64_t round, int ran
 // All complete checkpoints with the best marked, as es_run_checkpoint_list.
 EsStatus es_checkpoint_store_list(const char *root, EsCheckpointInfo **infos, int *n_infos);
 
-// Make the sign that everything in this folder is ours; removed when DONE is there.
+// Make the folder of a round with the sign of writing in it; IO when there is something of that
+// name.
 EsStatus es_checkpoint_store_begin_writing(const char *root, int64_t round);
+
+// Note in the sign that a file of this name belongs to the checkpoint, before it is made.
+EsStatus es_checkpoint_store_add_name(const char *root, int64_t round, const char *name);
+
+// Remove the sign, when DONE is there.
 EsStatus es_checkpoint_store_end_writing(const char *root, int64_t round);
 
-// Remove what is ours of a checkpoint's folder: the files that its marks name, the marks,
-// temporaries, and under the sign of writing every file. DONE goes first, made durable, so that a
-// crash in between leaves the checkpoint unfinished, not wrong; the marks go last, so that it can
-// be gone on with. Anything else stays and is reported, a folder without a sign or mark of ours as
-// a whole.
+// Remove what is ours of a checkpoint's folder: the files that its sign and marks name, these
+// themselves, and temporaries of all of them. DONE goes first, made durable, so that a crash in
+// between leaves the checkpoint unfinished, not wrong; the sign goes last, so that it can be gone
+// on with. Anything else stays and is reported; a folder that does not bear the name of a
+// checkpoint, or has nothing of ours in it, as a whole.
 EsStatus es_checkpoint_store_clear(const char *folder, EsRunRemoval *removal);
 
 // The same for one round.
@@ -73,7 +80,8 @@ EsStatus es_checkpoint_store_remove(const char *root, int64_t round);
 EsStatus es_checkpoint_store_set_aside(const char *root, const EsStoredCheckpoint *found,
                                        const char *reason);
 
-// Remove temporaries of killed processes from one folder.
+// Remove what killed processes left half made: temporaries of our files in a checkpoint's folder,
+// folders that were to become one in checkpoints/.
 EsStatus es_checkpoint_store_remove_strays(const char *folder);
 
 // JSON of a file: IO when it cannot be read, MEMORY when that is short, INPUT when it is no object.

@@ -14,7 +14,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/folder.h"
-#include "runs/run_checkpoint_store.h"
+#include "runs/run_aside.h"
 #include "runs/run_lock.h"
 #include "runs/run_removal.h"
 
@@ -70,7 +70,7 @@ static EsStatus make_name(const char *kind, char *path, size_t path_bytes) {
 
 // --- creating ---
 
-static int has_config(const char *root) {
+int es_run_has_config(const char *root) {
     char path[ES_RUN_PATH_BYTES];
     struct stat facts;
     int length = snprintf(path, sizeof path, "%s/config.ini", root);
@@ -100,14 +100,17 @@ static EsStatus fail_existing_run(const char *root) {
 
 // What a run leaves that was killed before it had a configuration: its lock and marker, and perhaps
 // a file that was to become the marker or the configuration.
-static int is_remains(const char *name) {
+static int is_remains(const char *root, const char *name) {
     static const char *const starts[] = {"config.ini.", ES_RUN_MARKER_NAME "."};
     for (size_t i = 0; i < ES_COUNT_OF(starts); i++) {
         if (strncmp(name, starts[i], strlen(starts[i])) == 0 && es_file_is_temporary(name)) {
             return 1;
         }
     }
-    return strcmp(name, ES_RUN_LOCK_NAME) == 0 || strcmp(name, ES_RUN_MARKER_NAME) == 0;
+    char kind[ES_RUN_KIND_BYTES];
+    return (strcmp(name, ES_RUN_LOCK_NAME) == 0 && es_run_lock_is_ours(root)) ||
+           (strcmp(name, ES_RUN_MARKER_NAME) == 0 &&
+            es_run_marker_read(root, kind) == ES_STATUS_OK && kind[0] != '\0');
 }
 
 // A folder that was there before: OK when it is empty but for such remains.
@@ -116,7 +119,7 @@ static EsStatus check_existing(const char *root) {
     if (stat(root, &facts) == 0 && !S_ISDIR(facts.st_mode)) {
         return ES_FAIL(ARGUMENT, "%s is not a folder", root);
     }
-    if (has_config(root)) {
+    if (es_run_has_config(root)) {
         return fail_existing_run(root);
     }
     EsFolderEntry *entries = NULL;
@@ -124,7 +127,7 @@ static EsStatus check_existing(const char *root) {
     const char *first = NULL;
     ES_TRY(es_folder_list(root, &entries, &n_entries));
     for (int i = 0; i < n_entries; i++) {
-        if (!is_remains(entries[i].name)) {
+        if (!is_remains(root, entries[i].name)) {
             first = first != NULL ? first : entries[i].name;
             n_foreign++;
         }
@@ -196,7 +199,7 @@ EsStatus es_run_folder_create(const char *path, const char *kind, EsRunFolder **
     ES_TRY_GOTO(take(*folder));
     // another process may have begun here between the first look and the lock
     ES_TRY_GOTO(check_existing((*folder)->root));
-    ES_TRY_GOTO(es_checkpoint_store_remove_strays((*folder)->root));
+    ES_TRY_GOTO(es_run_remove_strays(*folder));
     ES_TRY_GOTO(es_run_marker_write((*folder)->root, kind));
     return ES_STATUS_OK;
 done:
@@ -247,12 +250,15 @@ static EsStatus check_links(const char *root) {
 
 EsStatus es_run_folder_open(const char *path, EsRunFolder **folder) {
     EsStatus status = ES_STATUS_OK;
+    char kind[ES_RUN_KIND_BYTES];
     ES_TRY(es_run_folder_join(path, folder));
     ES_TRY_GOTO(check_links((*folder)->root));
-    if (!has_config((*folder)->root)) {
+    if (!es_run_has_config((*folder)->root)) {
         status = ES_FAIL(INPUT, "%s is not a run folder (config.ini is missing)", (*folder)->root);
         goto done;
     }
+    // one that is not ours, or of a later program, is not overwritten
+    ES_TRY_GOTO(es_run_marker_read((*folder)->root, kind));
     ES_TRY_GOTO(take(*folder));
     return ES_STATUS_OK;
 done:
@@ -261,17 +267,29 @@ done:
     return status;
 }
 
-EsStatus es_run_folder_hold(const char *path, EsRunFolder **folder) {
+EsStatus es_run_folder_hold(const char *path, int is_preview, EsRunFolder **folder) {
     EsStatus status = ES_STATUS_OK;
     struct stat facts;
     ES_TRY(es_run_folder_join(path, folder));
+    const char *root = (*folder)->root;
     // without slashes at the end, which would lead through a link
-    if (lstat((*folder)->root, &facts) != 0 || !S_ISDIR(facts.st_mode)) {
-        status = ES_FAIL(ARGUMENT, "%s is a link; name the run itself", (*folder)->root);
+    if (lstat(root, &facts) != 0) {
+        status = ES_FAIL(IO, "cannot look at %s: %s", root, strerror(errno));
         goto done;
     }
-    ES_TRY_GOTO(es_run_marker_verify((*folder)->root));
-    ES_TRY_GOTO(es_run_lock_open((*folder)->root, &(*folder)->lock));
+    if (!S_ISDIR(facts.st_mode)) {
+        status = ES_FAIL(ARGUMENT, "%s is a link; name the run itself", root);
+        goto done;
+    }
+    ES_TRY_GOTO(es_run_marker_verify(root));
+    if (!is_preview) {
+        ES_TRY_GOTO(es_run_lock_open(root, &(*folder)->lock));
+    } else if (es_run_lock_is_held(root)) {
+        char holder[160];
+        es_run_lock_holder(root, holder);
+        status = ES_FAIL(INPUT, "%s is in use by %s", root, holder);
+        goto done;
+    }
     return ES_STATUS_OK;
 done:
     es_run_folder_close(*folder);

@@ -30,13 +30,14 @@ typedef struct EsRunFolder EsRunFolder;
 EsStatus es_run_folder_create(const char *path, const char *kind, EsRunFolder **folder);
 
 // Take an existing run to go on with it, marked or from before there were markers. INPUT when the
-// folder is no run, when another process holds it, or when a file that the run would write is a
-// link: a run's own files lie in its folder.
+// folder is no run, when its marker is not ours or of a later schema, when another process holds
+// it, or when a file that the run would write is a link: a run's own files lie in its folder.
 EsStatus es_run_folder_open(const char *path, EsRunFolder **folder);
 
-// Take a run to remove something of it. INPUT unless it is verified to be ours
-// (es_run_marker_verify); ARGUMENT when `path` is a link.
-EsStatus es_run_folder_hold(const char *path, EsRunFolder **folder);
+// Take a run to remove something of it, or for a preview only to look at it, without writing the
+// lock. INPUT unless it is verified to be ours (es_run_marker_verify) and nobody holds it; ARGUMENT
+// when `path` is a link.
+EsStatus es_run_folder_hold(const char *path, int is_preview, EsRunFolder **folder);
 
 // The same folder for a rank other than 0: takes no lock, and needs no config.ini yet.
 EsStatus es_run_folder_join(const char *path, EsRunFolder **folder);
@@ -59,6 +60,9 @@ const char *es_run_folder_name(const EsRunFolder *folder);
 void es_run_folder_path(const EsRunFolder *folder, const char *name, char path[ES_RUN_PATH_BYTES]);
 
 // --- looking at runs without opening them ---
+
+// Whether the folder has a config.ini, a regular file.
+int es_run_has_config(const char *root);
 
 typedef struct EsRunSummary {
     char path[ES_RUN_PATH_BYTES];

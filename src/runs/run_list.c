@@ -22,12 +22,6 @@ static int is_at(char path[ES_RUN_PATH_BYTES], const char *root, const char *nam
     return length > 0 && length < ES_RUN_PATH_BYTES - ES_FILE_NAME_BYTES;
 }
 
-static int has_config(const char *root) {
-    char path[ES_RUN_PATH_BYTES];
-    struct stat facts;
-    return is_at(path, root, "config.ini") && lstat(path, &facts) == 0 && S_ISREG(facts.st_mode);
-}
-
 // --- one run ---
 
 static int take_setting(void *context, const char *section, const char *name, const char *value) {
@@ -49,7 +43,7 @@ static EsStatus read_config(EsRunSummary *summary) {
     void *text = NULL;
     size_t bytes = 0;
     summary->n_rounds = -1;
-    if (has_config(summary->path) && is_at(path, summary->path, "config.ini")) {
+    if (es_run_has_config(summary->path) && is_at(path, summary->path, "config.ini")) {
         EsStatus status = es_file_read_all(path, MAX_CONFIG_BYTES, &text, &bytes);
         // inih's -2 is lack of memory
         if (status == ES_STATUS_OK && ini_parse_string(text, take_setting, summary) == -2) {
@@ -76,8 +70,8 @@ static EsStatus recognise(EsRunSummary *summary) {
         return ES_STATUS_OK;
     }
     return ES_FAIL(INPUT, "%s is not a run folder (%s)", summary->path,
-                   has_config(summary->path) ? "its config.ini does not name a kind of run"
-                                             : "config.ini is missing");
+                   es_run_has_config(summary->path) ? "its config.ini does not name a kind of run"
+                                                    : "config.ini is missing");
 }
 
 // Sizes and the newest change; what every visit touches does not count.

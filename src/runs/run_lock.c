@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/folder.h"
@@ -18,24 +19,46 @@ static int name_lock(const char *root, char path[ES_RUN_PATH_BYTES]) {
     return length > 0 && length < ES_RUN_PATH_BYTES;
 }
 
-void es_run_lock_holder(const char *root, char text[160]) {
-    char path[ES_RUN_PATH_BYTES], found[96] = "";
-    strcpy(text, "another process");
-    if (!name_lock(root, path)) {
-        return;
-    }
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+// Read the process and host of a lock; 0 when it does not hold them. *bytes is the size of the
+// file, -1 without one.
+static int read_holder(const char *root, long *process, char host[65], int64_t *bytes) {
+    char path[ES_RUN_PATH_BYTES], found[97] = "", end = '\0';
+    struct stat facts;
+    *bytes = -1;
+    int descriptor =
+        name_lock(root, path) ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) : -1;
     if (descriptor < 0) {
-        return;
+        return 0;
     }
     ssize_t n_read = read(descriptor, found, sizeof found - 1);
-    close(descriptor);
-    long process = 0;
-    char host[65] = "";
-    // written by us, but a person may have edited it
-    if (n_read > 0 && sscanf(found, "%ld %64[A-Za-z0-9._-]", &process, host) == 2) {
-        snprintf(text, 160, "process %ld on %s", process, host);
+    if (fstat(descriptor, &facts) == 0 && S_ISREG(facts.st_mode)) {
+        *bytes = (int64_t)facts.st_size;
     }
+    close(descriptor);
+    // written by us, but a person may have edited it
+    return n_read > 0 && sscanf(found, "%ld %64[A-Za-z0-9._-]%c", process, host, &end) == 3 &&
+           end == '\n';
+}
+
+void es_run_lock_holder(const char *root, char text[160]) {
+    long process = 0;
+    int64_t bytes;
+    char host[65] = "";
+    if (read_holder(root, &process, host, &bytes)) {
+        snprintf(text, 160, "process %ld on %s", process, host);
+    } else {
+        strcpy(text, "another process");
+    }
+}
+
+int es_run_lock_is_ours(const char *root) {
+    long process = 0;
+    int64_t bytes;
+    char host[65] = "", expected[128];
+    if (!read_holder(root, &process, host, &bytes)) {
+        return bytes == 0;
+    }
+    return bytes == snprintf(expected, sizeof expected, "%ld %s\n", process, host);
 }
 
 static int set_lock(int descriptor) {

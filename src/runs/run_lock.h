@@ -20,6 +20,9 @@ void es_run_lock_close(int descriptor);
 // Whether somebody holds the lock, this process included.
 int es_run_lock_is_held(const char *root);
 
+// Whether the lock of the folder is a file that we wrote: empty, or a process and its host.
+int es_run_lock_is_ours(const char *root);
+
 // "process 1234 on host", or "another process" when the file does not say.
 void es_run_lock_holder(const char *root, char text[160]);
 

@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/file_fault.h"
+#include "runs/run_aside.h"
 #include "runs/run_checkpoint_store.h"
 #include "runs/run_folder.h"
 #include "runs/run_lock.h"
@@ -18,36 +19,52 @@
 
 // --- names ---
 
-// in the run folder, and the telemetry among them also in before-<n>/
-static const char *const file_names[] = {
-    "config.ini",         ES_RUN_MARKER_NAME, ES_RUN_LOCK_NAME,  "run.db",
-    "run.db-wal",         "run.db-shm",       "run.db-journal",  "run.db.new",
-    "run.db.new-journal", "events.jsonl",     "evaluation.json", "policy.safetensors",
-    "last.safetensors",
-};
+// besides telemetry
+static const char *const file_names[] = {"config.ini",         ES_RUN_MARKER_NAME,
+                                         ES_RUN_LOCK_NAME,     "evaluation.json",
+                                         "policy.safetensors", "last.safetensors"};
+static const char *const telemetry_names[] = {ES_RUN_DATABASE_FILES, ES_RUN_EVENTS_FILE};
+static const char *const sink_names[] = {"sqlite", "jsonl", "tensorboard", "prometheus", "console"};
 
 static int starts_with(const char *text, const char *start) {
     return strncmp(text, start, strlen(start)) == 0;
 }
 
-static int ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), end_length = strlen(end);
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
-int es_run_owns_file(const char *name) {
-    for (size_t i = 0; i < ES_COUNT_OF(file_names); i++) {
-        const char *end = name + strlen(file_names[i]);
-        if (!starts_with(name, file_names[i])) {
-            continue;
-        }
-        // two dots end a temporary, .<process>-<n>.tmp: policy.safetensors.old.1-0.tmp is not ours
-        if (*end == '\0' || (*end == '.' && es_file_is_temporary(name) &&
-                             strchr(end + 1, '.') == strrchr(end, '.'))) {
+// One of the names, or a temporary that was to become one. Two dots end a temporary,
+// .<process>-<n>.tmp: policy.safetensors.old.1-0.tmp is not ours.
+static int is_or_becomes(const char *name, const char *const *known, size_t n_known) {
+    for (size_t i = 0; i < n_known; i++) {
+        const char *end = name + strlen(known[i]);
+        if (starts_with(name, known[i]) &&
+            (*end == '\0' || (*end == '.' && es_file_is_temporary(name) &&
+                              strchr(end + 1, '.') == strrchr(end, '.')))) {
             return 1;
         }
     }
-    return starts_with(name, "spill-") && ends_with(name, ".bin");
+    return 0;
+}
+
+// spill-<sink>.bin, or spill-<sink>-<n>.bin
+static int is_spill_name(const char *name) {
+    for (size_t i = 0; i < ES_COUNT_OF(sink_names); i++) {
+        char start[32];
+        snprintf(start, sizeof start, "spill-%s", sink_names[i]);
+        if (starts_with(name, start)) {
+            const char *rest = name + strlen(start);
+            rest += rest[0] == '-' ? 1 + strspn(rest + 1, "0123456789") : 0;
+            return strcmp(rest, ".bin") == 0;
+        }
+    }
+    return 0;
+}
+
+static int is_telemetry_name(const char *name) {
+    return is_or_becomes(name, telemetry_names, ES_COUNT_OF(telemetry_names));
+}
+
+int es_run_owns_file(const char *name) {
+    return is_or_becomes(name, file_names, ES_COUNT_OF(file_names)) || is_telemetry_name(name) ||
+           is_spill_name(name);
 }
 
 // before-<n>, or before-next that was to become one
@@ -119,7 +136,7 @@ static EsStatus take_curve(EsRunRemoval *removal, const char *path, const EsFold
 }
 
 static EsStatus take_backup(EsRunRemoval *removal, const char *path, const EsFolderEntry *entry) {
-    if (entry->kind == ES_FOLDER_ENTRY_FILE && es_run_owns_file(entry->name)) {
+    if (entry->kind == ES_FOLDER_ENTRY_FILE && is_telemetry_name(entry->name)) {
         return es_removal_take_file(removal, path, entry->bytes);
     }
     if (entry->kind == ES_FOLDER_ENTRY_FOLDER && strcmp(entry->name, "tensorboard") == 0) {
@@ -131,9 +148,6 @@ static EsStatus take_backup(EsRunRemoval *removal, const char *path, const EsFol
 
 static EsStatus take_checkpoint(EsRunRemoval *removal, const char *path,
                                 const EsFolderEntry *entry) {
-    if (entry->kind == ES_FOLDER_ENTRY_FILE && es_file_is_temporary(entry->name)) {
-        return es_removal_take_file(removal, path, entry->bytes);
-    }
     if (entry->kind == ES_FOLDER_ENTRY_FOLDER) {
         return es_checkpoint_store_clear(path, removal);
     }
@@ -191,7 +205,7 @@ EsStatus es_run_remove(const char *path, EsRunRemoval *removal) {
     EsRunFolder *folder = NULL;
     EsStatus status = ES_STATUS_OK;
     char root[ES_RUN_PATH_BYTES];
-    ES_TRY(es_run_folder_hold(path, &folder));
+    ES_TRY(es_run_folder_hold(path, removal->is_preview, &folder));
     snprintf(root, sizeof root, "%s", es_run_folder_root(folder));
     ES_TRY_GOTO(walk(removal, root, take_content));
     status = remove_last(removal, root);

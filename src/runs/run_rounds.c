@@ -203,10 +203,11 @@ static EsStatus take_counters(EsRun *run) {
     es_run_checkpoint_path(run->checkpoint, "rank0.json", path);
     ES_TRY(es_run_checkpoint_int(run->checkpoint, "n_episodes", &run->n_episodes));
     ES_TRY(es_check_counter((EsFileField){path, "n_episodes", ES_NO_INDEX}, run->n_episodes));
-    int is_diverged = es_run_checkpoint_int(run->checkpoint, DIVERGED_KEY, &run->diverged_since) ==
-                          ES_STATUS_OK &&
-                      run->diverged_since > 0 && run->diverged_since <= run->n_rounds_done;
-    run->diverged_since = is_diverged ? run->diverged_since : 0;
+    if (es_run_checkpoint_has(run->checkpoint, DIVERGED_KEY)) {
+        ES_TRY(es_run_checkpoint_int(run->checkpoint, DIVERGED_KEY, &run->diverged_since));
+        ES_TRY(es_check_integer((EsFileField){path, DIVERGED_KEY, ES_NO_INDEX}, run->diverged_since,
+                                1, run->n_rounds_done));
+    }
     ES_TRY(es_run_checkpoint_text(run->checkpoint, "anomaly_state", &text));
     if (strlen(text) != STATE_DIGITS || strspn(text, "0123456789abcdef") != STATE_DIGITS) {
         return ES_FAIL(INPUT, "%s: anomaly_state is not what this program writes", path);

@@ -229,7 +229,7 @@ int es_run_database_is_marked(const EsRunDatabase *database) {
 }
 
 EsStatus es_run_database_check_schema(const EsRunDatabase *database) {
-    return es_sqlite_check_schema(database->path, database->schema_version);
+    return es_sqlite_check_schema(database->db, database->path, database->schema_version);
 }
 
 void es_run_database_set_limits(EsRunDatabase *database, double seconds, int (*wants_stop)(void)) {

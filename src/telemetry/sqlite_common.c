@@ -140,14 +140,20 @@ EsStatus es_sqlite_schema_version(sqlite3 *db, int64_t *version) {
     return ES_STATUS_OK;
 }
 
-EsStatus es_sqlite_check_schema(const char *path, int64_t version) {
-    return version <= ES_EVENT_SCHEMA_VERSION
+EsStatus es_sqlite_check_schema(sqlite3 *db, const char *path, int64_t version) {
+    int64_t id = 0;
+    if (version > ES_EVENT_SCHEMA_VERSION) {
+        return ES_FAIL(CONFIG,
+                       "%s has schema %lld; this program writes schema %d: go on with the program "
+                       "that wrote it, or begin a new run",
+                       path, (long long)version, ES_EVENT_SCHEMA_VERSION);
+    }
+    ES_TRY(es_sqlite_application_id(db, &id));
+    // 0: none, as databases from before there were markers
+    return id == 0 || id == ES_SQLITE_APPLICATION_ID
                ? ES_STATUS_OK
-               : ES_FAIL(
-                     CONFIG,
-                     "%s has schema %lld; this program writes schema %d: go on with the program "
-                     "that wrote it, or begin a new run",
-                     path, (long long)version, ES_EVENT_SCHEMA_VERSION);
+               : ES_FAIL(CONFIG, "%s is the database of another program (application id %lld)",
+                         path, (long long)id);
 }
 
 EsStatus es_sqlite_application_id(sqlite3 *db, int64_t *id) {

@@ -32,8 +32,9 @@ EsStatus es_sqlite_open(const char *path, int flags, const char *parameters, sql
 // else than a run.
 EsStatus es_sqlite_schema_version(sqlite3 *db, int64_t *version);
 
-// CONFIG, with both numbers, when a database at `path` has a later schema than this program's.
-EsStatus es_sqlite_check_schema(const char *path, int64_t version);
+// CONFIG, with both numbers, when a database has a later schema than this program's, or the
+// application id of another program; `path` is for the message.
+EsStatus es_sqlite_check_schema(sqlite3 *db, const char *path, int64_t version);
 
 // "Espr": what PRAGMA application_id says of a run's database.
 #define ES_SQLITE_APPLICATION_ID 0x45737072

@@ -284,7 +284,7 @@ static EsStatus set_up(sqlite3 *db, const char *path, int64_t last_round) {
     int64_t version = 0;
     sqlite3_busy_timeout(db, BUSY_MS);
     ES_TRY(es_sqlite_schema_version(db, &version));
-    ES_TRY(es_sqlite_check_schema(path, version));
+    ES_TRY(es_sqlite_check_schema(db, path, version));
     // before anything is written: a damaged file is kept as it was found
     ES_TRY(last_round >= 0 ? check_pages(db) : ES_STATUS_OK);
     ES_TRY(set_journal(db));

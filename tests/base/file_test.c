@@ -189,6 +189,31 @@ TEST(pipes_and_devices_are_written_through) {
     EXPECT_STATUS(es_file_write_all(temp_folder(), "x", 1), IO);
 }
 
+TEST(a_replaced_file_keeps_its_mode) {
+    const char *path = temp_path("target");
+    struct stat facts;
+    REQUIRE_OK(es_file_write_all(path, "old", 3));
+    EXPECT_EQ(chmod(path, 0600), 0);
+    REQUIRE_OK(es_file_write_all(path, "new", 3));
+    EXPECT_EQ(stat(path, &facts), 0);
+    EXPECT_EQ(facts.st_mode & 0777, 0600);
+    expect_content(path, "new");
+}
+
+// the link of the system names a file that is not there any more
+TEST(a_file_without_a_name_is_written_through) {
+    const char *path = temp_path("gone");
+    char name[64], got[8] = "";
+    int descriptor = open(path, O_RDWR | O_CREAT, 0600);
+    EXPECT(descriptor >= 0 && unlink(path) == 0);
+    snprintf(name, sizeof name, "/proc/self/fd/%d", descriptor);
+    REQUIRE_OK(es_file_write_all(name, "there", 5));
+    EXPECT_EQ(pread(descriptor, got, 5, 0), 5);
+    EXPECT_TEXT(got, "there");
+    EXPECT_EQ(count_names(temp_folder()), 0);
+    close(descriptor);
+}
+
 // what was printed before stands before, what is printed after stands after
 TEST(the_file_that_stdout_goes_to_keeps_its_place) {
     const char *path = temp_path("output");

@@ -20,7 +20,6 @@ static EsRunFolder *begin_scenario(void) {
     EsRunFolder *folder = create_case_run("x");
     REQUIRE_OK(save_case(folder, 1, 0));
     REQUIRE_OK(save_case(folder, 2, 0));
-    REQUIRE_OK(es_folder_make(temp_path("x/checkpoints/3")));
     REQUIRE_OK(es_checkpoint_store_begin_writing(temp_path("x"), 3));
     REQUIRE_OK(es_file_write_all(temp_path("x/checkpoints/3/rank0.json.1-0.tmp"), "{", 1));
     return folder;

@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "checkpoint_case.h"
+#include "runs/run_checkpoint_store.h"
 #include "runs/run_removal.h"
 #include "telemetry/sink.h"
 
@@ -306,16 +307,17 @@ static void fill_run(const char *name) {
         "before-1/events.jsonl",
         "before-1/tensorboard/events.out.tfevents.1.host.2.0",
         "before-next/run.db",
-        "checkpoints/x.3-1.tmp",
-        "checkpoints/9/WRITING",
         "checkpoints/9/hosts.safetensors",
         "checkpoints/9/hosts.safetensors.3-0.tmp",
+        "checkpoints/10.77-0.tmp/WRITING.77-0.tmp",
     };
     EsRunFolder *folder = create_case_run(name);
     REQUIRE_OK(save_case(folder, 1, 0));
     REQUIRE_OK(save_case(folder, 2, 0));
+    REQUIRE_OK(es_checkpoint_store_begin_writing(temp_path(name), 9));
+    REQUIRE_OK(es_checkpoint_store_add_name(temp_path(name), 9, "hosts.safetensors"));
     static const char *const folders[] = {"tensorboard", "before-1/tensorboard", "before-next",
-                                          "checkpoints/9"};
+                                          "checkpoints/10.77-0.tmp"};
     for (size_t i = 0; i < ES_COUNT_OF(folders); i++) {
         char path[128];
         snprintf(path, sizeof path, "%s/%s", name, folders[i]);
@@ -360,9 +362,23 @@ TEST(removal_leaves_what_is_not_the_runs) {
     REQUIRE_OK(es_folder_make(temp_path("x/checkpoints/2024")));
     REQUIRE_OK(es_folder_make(temp_path("x/.git")));
     write_temp_text("x/.git/HEAD", "x");
-    static const char *const mine[] = {
-        "checkpoints/2/notes", "checkpoints/2024/photo", "checkpoints/link", "link",
-        "notes.txt",           "policy.safetensors.bak", "tensorboard/mine", ".git"};
+    static const char *const mine[] = {"before-1/config.ini",
+                                       "checkpoints/2/notes",
+                                       "checkpoints/2024/photo",
+                                       "checkpoints/link",
+                                       "checkpoints/thesis",
+                                       "link",
+                                       "notes.txt",
+                                       "spill-notes.bin",
+                                       "policy.safetensors.bak",
+                                       "tensorboard/mine",
+                                       ".git"};
+    REQUIRE_OK(es_folder_make(temp_path("x/checkpoints/thesis")));
+    write_temp_text("x/before-1/config.ini", "x");
+    write_temp_text("x/spill-notes.bin", "x");
+    write_temp_text("x/checkpoints/thesis/WRITING", "esper checkpoint 7\n");
+    write_temp_text("x/checkpoints/thesis/thesis.tex", "x");
+    write_temp_text("x/checkpoints/2024/manifest.json", "{}");
     write_temp_text("x/checkpoints/2/notes", "x");
     write_temp_text("x/checkpoints/2024/photo", "x");
     write_temp_text("x/notes.txt", "x");
@@ -382,9 +398,11 @@ TEST(removal_leaves_what_is_not_the_runs) {
     }
     EXPECT(case_exists("x/.git/HEAD") && case_exists("outside/precious"));
     EXPECT(!case_exists("x/config.ini") && !case_exists("x/checkpoints/2/DONE"));
-    EXPECT_EQ(count_names(temp_path("x/checkpoints")), 3); // 2, 2024, link
+    EXPECT_EQ(count_names(temp_path("x/checkpoints")), 4); // 2, 2024, link, thesis
+    EXPECT(case_exists("x/checkpoints/2024/manifest.json"));
+    EXPECT(case_exists("x/checkpoints/thesis/thesis.tex"));
     EXPECT_TEXT(kept[0], "x/.git");
-    EXPECT_TEXT(kept[2], "x/checkpoints/2024"); // as a whole
+    EXPECT_TEXT(kept[3], "x/checkpoints/2024"); // as a whole
 }
 
 TEST(removal_needs_a_marker_of_ours) {
@@ -430,6 +448,29 @@ TEST(removal_needs_a_marker_of_ours) {
     EsStatus status = es_run_remove(temp_path("x"), &removal);
     EXPECT(status == (es_sqlite_sink_version() != NULL ? ES_STATUS_INPUT : ES_STATUS_OK));
     EXPECT_EQ(case_exists("x/config.ini"), es_sqlite_sink_version() != NULL);
+}
+
+// a marker of a later program, or a file of that name that is not one, is not written over
+TEST(markers_of_others_are_refused) {
+    make_case_folder();
+    EsRunFolder *folder = NULL;
+    es_run_folder_close(create_case_run("x"));
+    write_temp_text("x/" ES_RUN_MARKER_NAME,
+                    "{\"format\": \"esper-run\", \"schema\": 2, \"kind\": \"case\"}");
+    EXPECT_STATUS(es_run_folder_open(temp_path("x"), &folder), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "has schema 2; this program knows schema 1");
+    write_temp_text("x/" ES_RUN_MARKER_NAME, "notes");
+    EXPECT_STATUS(es_run_folder_open(temp_path("x"), &folder), INPUT);
+    // nor by a new run
+    REQUIRE_OK(es_folder_make(temp_path("y")));
+    write_temp_text("y/" ES_RUN_MARKER_NAME, "notes");
+    EXPECT_STATUS(es_run_folder_create(temp_path("y"), "case", &folder), ARGUMENT);
+    EXPECT_EQ(unlink(temp_path("y/" ES_RUN_MARKER_NAME)), 0);
+    write_temp_text("y/lock", "the combination is 12-34-56");
+    EXPECT_STATUS(es_run_folder_create(temp_path("y"), "case", &folder), ARGUMENT);
+    write_temp_text("y/lock", "123 host\n");
+    EXPECT_STATUS(es_run_folder_create(temp_path("y"), "case", &folder), OK);
+    es_run_folder_close(folder);
 }
 
 // a run that writes through a link would change a file that is not its own
