@@ -65,6 +65,8 @@ static const Case cases[] = {
     {"info-json", "info --json", NULL, NULL},
     {"runs", "runs ../runs", NULL, NULL},
     {"runs-json", "runs --json ../runs", NULL, NULL},
+    {"runs-one", "runs ../runs/a", NULL, NULL},
+    {"runs-prune", "runs --prune ../runs/a ../runs/b", NULL, NULL},
     {"query", "query ../runs/a 'select * from rounds'", NULL, NULL},
     {"query-json", "query ../runs/a 'select * from rounds' --json", NULL, NULL},
     {"query-csv", "query ../runs/a 'select * from rounds' --csv", NULL, NULL},
