@@ -76,7 +76,7 @@ const char *fuzz_path(const char *name) {
     size_t i = 0;
     if (folder[0] == '\0') {
         const char *base = getenv("TMPDIR");
-        base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : base != NULL ? base : "/tmp";
+        base = base != NULL ? base : access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
         snprintf(folder, sizeof folder, "%s/esper-fuzz-XXXXXX", base);
         FUZZ_CHECK(mkdtemp(folder) != NULL);
         atexit(remove_folder);

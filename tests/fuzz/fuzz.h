@@ -84,8 +84,8 @@ int64_t fuzz_count(FuzzVerdict verdict);
 
 // --- for targets ---
 
-// A path of that name in a folder of this process, in memory where the system has such; the folder
-// goes when the process ends. Valid until the process ends.
+// A path of that name in a folder of this process, under $TMPDIR or in memory where the system has
+// such; the folder goes when the process ends, unless it crashes. Valid until the process ends.
 const char *fuzz_path(const char *name);
 
 // Write that file there; returns its path.
