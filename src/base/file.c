@@ -237,7 +237,9 @@ EsStatus es_file_writer_commit(EsFileWriter *writer) {
             if (status != ES_STATUS_OK) {
                 char reason[512];
                 snprintf(reason, sizeof reason, "%s", es_status_detail());
-                status = ES_FAIL(IO, "%s is written, but %s", writer->path, reason);
+                status = status == ES_STATUS_MEMORY
+                             ? ES_FAIL(MEMORY, "%s is written, but %s", writer->path, reason)
+                             : ES_FAIL(IO, "%s is written, but %s", writer->path, reason);
             }
         } else {
             status = ES_FAIL(IO, "cannot replace %s: %s", writer->path, strerror(errno));
