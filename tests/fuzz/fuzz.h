@@ -40,6 +40,7 @@ typedef enum FuzzVerdict {
     X(checkpoint_folder, json)                                                                     \
     X(run_resume, json)                                                                            \
     X(run_config, text)                                                                            \
+    X(run_marker, json)                                                                            \
     X(grow_evaluation, json)                                                                       \
     X(prove_evaluation, json)                                                                      \
     X(config, text)                                                                                \

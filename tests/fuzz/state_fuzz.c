@@ -127,8 +127,8 @@ static void read_values(const EsRunCheckpoint *checkpoint, const json_t *values)
 static FuzzVerdict read_checkpoints(const EsRunFolder *folder, const json_t *values) {
     EsRunCheckpoint *checkpoint = NULL;
     EsCheckpointInfo *infos = NULL;
-    EsPruneReport report = {0};
-    int n_infos = 0;
+    EsRunRemoval preview = {.is_preview = 1};
+    int n_infos = 0, n_checkpoints = 0;
     FUZZ_OK(es_run_checkpoint_list(folder, &infos, &n_infos));
     es_release(infos);
     FuzzVerdict verdict = fuzz_judge(es_run_checkpoint_open_latest(folder, 0, 1, &checkpoint));
@@ -139,7 +139,7 @@ static FuzzVerdict read_checkpoints(const EsRunFolder *folder, const json_t *val
         verdict = FUZZ_REFUSED;
     }
     es_run_checkpoint_end(checkpoint);
-    FUZZ_OK(es_run_checkpoint_preview_prune(folder, 1, &report));
+    FUZZ_OK(es_run_checkpoint_prune_with(folder, 1, &preview, &n_checkpoints));
     FUZZ_OK(es_run_checkpoint_prune(folder, 1));
     return verdict;
 }
@@ -269,6 +269,16 @@ FuzzVerdict fuzz_run_config(const uint8_t *data, size_t bytes) {
 // --- comparisons of policies ---
 
 // What was read is written, and read again.
+FuzzVerdict fuzz_run_marker(const uint8_t *data, size_t bytes) {
+    char kind[ES_RUN_KIND_BYTES];
+    fuzz_file(ES_RUN_MARKER_NAME, data, bytes);
+    FuzzVerdict verdict = fuzz_judge(es_run_marker_read(fuzz_path(""), kind));
+    if (verdict == FUZZ_ACCEPTED) {
+        FUZZ_CHECK(es_run_kind_is_valid(kind));
+    }
+    return verdict;
+}
+
 FuzzVerdict fuzz_grow_evaluation(const uint8_t *data, size_t bytes) {
     EsGrowEvaluation *evaluation = NULL, *again = NULL;
     EsStatus status = es_grow_evaluation_load(fuzz_file("grow.json", data, bytes), &evaluation);
