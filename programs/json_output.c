@@ -1,7 +1,6 @@
 #include "json_output.h"
 
 #include "base/json.h"
-
 #include "output.h"
 
 EsStatus es_json_print(json_t *root, size_t n_digits) {

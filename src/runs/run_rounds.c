@@ -281,15 +281,14 @@ static EsStatus check_folder(const EsRun *run) {
     if (status == ES_STATUS_OK || moved_to[0] == '\0') {
         return status;
     }
-    return run->n_rounds_saved > 0
-               ? ES_FAIL(
-                     IO,
-                     "%s; %lld of %lld rounds are saved there. Go on with: esper %s --resume %s",
-                     es_status_detail(), (long long)run->n_rounds_saved,
-                     (long long)run->n_rounds_done,
-                     es_run_kind_command(run->options.settings->kind),
-                     es_shell_word(moved_to, folder, sizeof folder))
-               : ES_FAIL(IO, "%s, before anything was saved", es_status_detail());
+    char saved[64] = "";
+    if (run->n_rounds_saved > 0) {
+        snprintf(saved, sizeof saved, "; %lld of %lld rounds are saved there",
+                 (long long)run->n_rounds_saved, (long long)run->n_rounds_done);
+    }
+    return ES_FAIL(IO, "%s%s. Go on with: esper %s --resume %s", es_status_detail(), saved,
+                   es_run_kind_command(run->options.settings->kind),
+                   es_shell_word(moved_to, folder, sizeof folder));
 }
 
 // A save that had to succeed and did not: what is lost, and what can be done.
@@ -318,6 +317,7 @@ static EsStatus save_when_due(EsRun *run, const EsRunWork *work) {
         return ES_STATUS_OK;
     }
     EsStatus status = save_round(run, work);
+    ES_TRY(status != ES_STATUS_OK ? check_folder(run) : ES_STATUS_OK);
     if (status == ES_STATUS_OK || is_last) {
         return status == ES_STATUS_OK ? status : fail_save(run, status);
     }
