@@ -79,6 +79,7 @@ static inline void craft_metadata(const char *from, const char *to, const char *
     uint64_t text_bytes = strlen(text), data_bytes = file.count - 8 - length;
     unsigned char *bytes = malloc(8 + text_bytes + data_bytes);
     memcpy(bytes, &text_bytes, 8);
+    // NOLINTNEXTLINE(bugprone-not-null-terminated-result): bytes of a file
     memcpy(bytes + 8, text, text_bytes);
     memcpy(bytes + 8 + text_bytes, file.bytes + 8 + length, data_bytes);
     write_bytes(to, bytes, 8 + text_bytes + data_bytes);

@@ -270,6 +270,7 @@ TEST(changed_marks_are_refused_or_resumed) {
             mutate_bytes(&mutator, (unsigned char *)&state, 0, sizeof state);
             status = resume_with(saved, "anomaly_state", pack_state(&state));
         } else {
+            // NOLINTNEXTLINE(bugprone-not-null-terminated-result): bytes of a file
             memcpy(crafted, text, length);
             mutate_text(&mutator, crafted, values, length);
             write_bytes(saved->mark_path, crafted, length);
