@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "network/plan.h"
+#include "network/plan/plan.h"
 
 enum { N_ENVS = 3, N_IMAGES = 32, SIZE = 8 };
 

@@ -6,10 +6,10 @@
 #include "base/file_fault.h"
 #include "base/log.h"
 #include "base/spelling.h"
-#include "build_info.h"
-#include "command.h"
-#include "message.h"
-#include "output.h"
+#include "cli/build_info.h"
+#include "cli/command.h"
+#include "cli/message.h"
+#include "cli/output.h"
 
 static const EsCommand commands[] = {
     {"bench", "run the benchmarks, compare with a baseline", es_bench_run},

@@ -17,7 +17,8 @@ typedef enum EsActivation {
 // 2x2 windows have stride 2 and leave out an odd last row or column; GLOBAL averages the whole map.
 typedef enum EsPool { ES_POOL_MAX2, ES_POOL_AVERAGE2, ES_POOL_GLOBAL } EsPool;
 
-// How a seed's output enters its slot; a number per environment in device memory (kernels/blend.h).
+// How a seed's output enters its slot; a number per environment in device memory
+// (kernels/ops/blend.h).
 typedef enum EsBlendMode {
     ES_BLEND_NONE,     // y = h, there is no seed
     ES_BLEND_INCUBATE, // y = h, the seed learns from the gradient of y

@@ -3,7 +3,7 @@
 #ifndef ES_KERNELS_SIMD_MATH_H
 #define ES_KERNELS_SIMD_MATH_H
 
-#include "kernels/lanes_math.h"
+#include "kernels/lanes/lanes_math.h"
 
 // negative_exponential of lanes_math.h with one more term of the series, whose rest is then below
 // 1e-8 of the result: the sigmoid passes the error on undiminished below 0.

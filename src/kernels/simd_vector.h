@@ -4,7 +4,7 @@
 #define ES_KERNELS_SIMD_VECTOR_H
 
 #include "kernels/kernel_variant.h"
-#include "kernels/lanes_vector.h"
+#include "kernels/lanes/lanes_vector.h"
 
 typedef float VectorAnywhere __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 typedef float Four __attribute__((vector_size(16)));

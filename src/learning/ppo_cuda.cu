@@ -2,7 +2,7 @@
 // and sums over rows in a fixed tree. The arithmetic is that of the rules, without contraction.
 //
 // R rows, K heads.
-#include "kernels/cuda_common.cuh"
+#include "kernels/cuda/cuda_common.cuh"
 #include "learning/ppo_cuda.h"
 #include "learning/ppo_gradient_rules.h"
 #include "learning/rollout_rules.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "kernels/hash_rules.h"
+#include "kernels/ops/hash_rules.h"
 
 struct EsStateHash {
     uint64_t value;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "network/initial_values.h"
+#include "network/graph/initial_values.h"
 
 static EsStatus create_slab(EsDevice *device, int64_t n_envs, int64_t count, EsTensor *slab) {
     void *memory = NULL;

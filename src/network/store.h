@@ -9,7 +9,7 @@
 #ifndef ES_NETWORK_STORE_H
 #define ES_NETWORK_STORE_H
 
-#include "network/graph.h"
+#include "network/graph/graph.h"
 
 ES_EXTERN_C_BEGIN
 

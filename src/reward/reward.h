@@ -50,7 +50,7 @@ const double *es_reward_totals(const EsReward *reward);       // [E], of the epi
 double es_reward_stability(const EsReward *reward, int64_t env);
 
 // Its arrays, for whoever carries the rewards on elsewhere and brings them back
-// (control/decision_device.h). Settings, state and terms may be written, places not.
+// (control/decision/decision_device.h). Settings, state and terms may be written, places not.
 EsRewardView *es_reward_view(EsReward *reward);
 
 ES_EXTERN_C_END

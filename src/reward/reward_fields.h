@@ -7,7 +7,7 @@
 #ifndef ES_REWARD_REWARD_FIELDS_H
 #define ES_REWARD_REWARD_FIELDS_H
 
-#include "growth/seed_fields.h"
+#include "growth/rules/seed_fields.h"
 
 #define ES_REWARD_WINDOW 20 // rewards that stability looks at
 

@@ -1,5 +1,6 @@
 // The arrays of a reward on one device, and what happens to one seed or one environment of them.
-// The loops of reward.c and the kernels of the decision phase (control/decision_cuda.cu) share it.
+// The loops of reward.c and the kernels of the decision phase (control/decision/decision_cuda.cu)
+// share it.
 //
 //     EsRewardView view;
 //     size_t bytes = es_reward_view_bind(&view, memory, n_envs, n_slots); // memory may be a GPU's

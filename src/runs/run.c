@@ -14,7 +14,7 @@
 #include "runs/run_internal.h"
 #include "runs/run_removal.h"
 #include "runs/stop_signal.h"
-#include "telemetry/run_database.h"
+#include "telemetry/sinks/run_database.h"
 #include "telemetry/text.h"
 
 // rows of one step or round; what is found beyond is counted in their details

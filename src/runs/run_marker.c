@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "runs/run_folder.h"
-#include "telemetry/run_database.h"
+#include "telemetry/sinks/run_database.h"
 
 #define FORMAT "esper-run"
 

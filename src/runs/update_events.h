@@ -2,7 +2,7 @@
 #ifndef ES_RUNS_UPDATE_EVENTS_H
 #define ES_RUNS_UPDATE_EVENTS_H
 
-#include "control/policy.h"
+#include "control/policy/policy.h"
 #include "runs/run.h"
 
 // The policy that was updated.

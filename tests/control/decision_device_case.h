@@ -3,8 +3,8 @@
 #ifndef ES_TESTS_CONTROL_DECISION_DEVICE_CASE_H
 #define ES_TESTS_CONTROL_DECISION_DEVICE_CASE_H
 
-#include "control/decision_internal.h"
-#include "control/policy_network_internal.h"
+#include "control/decision/decision_internal.h"
+#include "control/policy/policy_network_internal.h"
 #include "control/ruled_hosts.h"
 #include "tensor/profile.h"
 

@@ -7,11 +7,11 @@
 #ifndef ES_TESTS_CONTROL_DECISION_PARITY_LIFE_H
 #define ES_TESTS_CONTROL_DECISION_PARITY_LIFE_H
 
-#include "control/heuristic_rules.h"
-#include "control/observation_rules.h"
-#include "control/sampling_rules.h"
-#include "growth/contribution_rules.h"
-#include "growth/lifecycle_rules.h"
+#include "control/rules/heuristic_rules.h"
+#include "control/rules/observation_rules.h"
+#include "control/rules/sampling_rules.h"
+#include "growth/rules/contribution_rules.h"
+#include "growth/rules/lifecycle_rules.h"
 #include "reward/reward_rules.h"
 
 #define LIFE_SEED     20261116

@@ -3,7 +3,7 @@
 #define ES_TESTS_CONTROL_POLICY_CASE_H
 
 #include "base/random_rules.h"
-#include "control/policy_network.h"
+#include "control/policy/policy_network.h"
 #include "es_test.h"
 
 typedef struct PolicyCase {

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "control/policy_network.h"
+#include "control/policy/policy_network.h"
 
 typedef struct Lookups {
     double *known[128];

@@ -4,8 +4,8 @@
 #define ES_TEST_RANDOM_LIFE_H
 
 #include "base/random_rules.h"
-#include "growth/contribution_rules.h"
-#include "growth/lifecycle_rules.h"
+#include "growth/rules/contribution_rules.h"
+#include "growth/rules/lifecycle_rules.h"
 
 typedef struct RandomLife {
     EsGrowthSettings settings;

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "control/policy_internal.h"
+#include "control/policy/policy_internal.h"
 #include "es_test.h"
 #include "growth/lifecycle_case.h"
 

@@ -3,7 +3,7 @@
 #include <cuda_fp16.h>
 
 #include "es_test.h"
-#include "kernels/cuda_launch.cuh"
+#include "kernels/cuda/cuda_launch.cuh"
 
 #define COUNT 256
 

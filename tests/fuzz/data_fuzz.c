@@ -6,11 +6,11 @@
 
 #include "base/arena.h"
 #include "base/file.h"
-#include "bench_record.h"
+#include "bench/bench_record.h"
+#include "cli/options.h"
 #include "data/dataset.h"
 #include "fuzz.h"
-#include "options.h"
-#include "telemetry/jsonl_trim.h"
+#include "telemetry/sinks/jsonl_trim.h"
 #include "telemetry/spill.h"
 
 // --- image files ---

@@ -6,14 +6,14 @@
 #include "base/file.h"
 #include "base/folder.h"
 #include "fuzz.h"
-#include "proof/kinship_graph.h"
-#include "proof/proof_env_internal.h"
-#include "proof/proof_training.h"
+#include "proof/agent/proof_env_internal.h"
+#include "proof/agent/proof_training.h"
+#include "proof/graph/kinship_graph.h"
 #include "refit.h"
-#include "runs/grow_evaluation_file.h"
-#include "runs/prove_evaluation_file.h"
+#include "runs/grow/grow_evaluation_file.h"
+#include "runs/inspect/run_facts.h"
+#include "runs/prove/prove_evaluation_file.h"
 #include "runs/run.h"
-#include "runs/run_facts.h"
 
 // --- training.bin ---
 

@@ -3,13 +3,13 @@
 // model scores. What is refused leaves the network as it was.
 #include "base/arena.h"
 #include "base/file.h"
-#include "control/policy.h"
+#include "control/policy/policy.h"
 #include "fuzz.h"
-#include "growth/lifecycle.h"
+#include "growth/engine/lifecycle.h"
 #include "network/checkpoint.h"
-#include "proof/embedding_model.h"
-#include "proof/kinship_graph.h"
-#include "proof/proof_trainee.h"
+#include "proof/agent/proof_trainee.h"
+#include "proof/graph/kinship_graph.h"
+#include "proof/ranking/embedding_model.h"
 #include "refit.h"
 #include "tensor/safetensors.h"
 

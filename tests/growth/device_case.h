@@ -2,8 +2,8 @@
 #ifndef ES_TEST_DEVICE_CASE_H
 #define ES_TEST_DEVICE_CASE_H
 
+#include "growth/cuda/growth_on_device.h"
 #include "growth/growing_case.h"
-#include "growth/growth_on_device.h"
 
 // 16 x 16 images of ten classes that differ in a stripe, with noise.
 static inline void make_stripes(EsDataset *dataset, int64_t n_train, int64_t n_validation,

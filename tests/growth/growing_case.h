@@ -2,8 +2,8 @@
 #ifndef ES_TEST_GROWING_CASE_H
 #define ES_TEST_GROWING_CASE_H
 
+#include "growth/engine/growth_internal.h"
 #include "growth/growing_host.h"
-#include "growth/growth_internal.h"
 
 // Batches of 16, one per step, 40 validation images, the dwell times of `tiny`, everything
 // automatic.

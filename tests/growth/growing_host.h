@@ -13,8 +13,8 @@
 #define ES_TEST_GROWING_HOST_H
 
 #include "base/random_rules.h"
-#include "growth/growth_graph.h"
-#include "network/plan.h"
+#include "growth/host/growth_graph.h"
+#include "network/plan/plan.h"
 
 #define GROUND_ENVS_MAX   8
 #define GROUND_IMAGES_MAX 64

@@ -3,8 +3,8 @@
 #ifndef ES_TEST_LIFECYCLE_CASE_H
 #define ES_TEST_LIFECYCLE_CASE_H
 
-#include "growth/contribution_rules.h"
-#include "growth/lifecycle_rules.h"
+#include "growth/rules/contribution_rules.h"
+#include "growth/rules/lifecycle_rules.h"
 
 typedef struct LifecycleCase {
     EsGrowthSettings settings;

@@ -11,8 +11,8 @@
 #define ES_TEST_LIFECYCLE_FUZZ_RULES_H
 
 #include "base/random_rules.h"
-#include "growth/contribution_rules.h"
-#include "growth/lifecycle_rules.h"
+#include "growth/rules/contribution_rules.h"
+#include "growth/rules/lifecycle_rules.h"
 
 typedef struct FuzzLife {
     EsGrowthSettings settings; // of this world

@@ -5,8 +5,8 @@
 
 #include "es_test.h"
 
-#include "growth/host.h"
-#include "network/plan.h"
+#include "growth/host/host.h"
+#include "network/plan/plan.h"
 #include "tensor/safetensors.h"
 #include "test_data.h"
 

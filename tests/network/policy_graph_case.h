@@ -6,7 +6,7 @@
 #include "es_test.h"
 
 #include "base/random_rules.h"
-#include "network/plan.h"
+#include "network/plan/plan.h"
 
 #define N_STEPS    4
 #define N_ROWS     3

@@ -3,7 +3,7 @@
 #define ES_TESTS_PROOF_KNOWLEDGE_CASE_H
 
 #include "es_test.h"
-#include "proof/knowledge_text.h"
+#include "proof/graph/knowledge_text.h"
 
 // A graph of facts, test queries and rules; any of the texts may be NULL.
 static EsStatus build_case(const char *facts, const char *queries, const char *rules,

@@ -3,7 +3,7 @@
 #define ES_TESTS_PROOF_PROOF_ENV_WALK_H
 
 #include "es_test.h"
-#include "proof/proof_env.h"
+#include "proof/agent/proof_env.h"
 
 // One step of random actions for up to 64 slots.
 static inline void walk_step(EsProofEnv *env) {

@@ -3,8 +3,8 @@
 #define ES_TESTS_PROOF_POLICY_CASE_H
 
 #include "es_test.h"
-#include "proof/kinship_graph.h"
-#include "proof/proof_policy.h"
+#include "proof/agent/proof_policy.h"
+#include "proof/graph/kinship_graph.h"
 
 typedef struct PolicyCase {
     EsDevice *device;

@@ -3,8 +3,8 @@
 #define ES_TESTS_PROOF_SEARCH_CASE_H
 
 #include "es_test.h"
-#include "proof/proof_search.h"
-#include "proof/prover.h"
+#include "proof/search/proof_search.h"
+#include "proof/search/prover.h"
 
 // A guide that prefers some successors by their hash: the same for a state wherever it stands.
 // Its values are arbitrary, too, from -0.25 to 1, and NaN for terminal states, which have none.

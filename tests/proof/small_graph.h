@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "es_test.h"
-#include "proof/knowledge_builder.h"
+#include "proof/graph/knowledge_builder.h"
 
 typedef struct SmallAtom {
     char predicate[64], a[64], b[64];

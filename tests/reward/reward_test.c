@@ -2,7 +2,7 @@
 #include "reward/reward.h"
 
 #include "es_test.h"
-#include "growth/lifecycle.h"
+#include "growth/engine/lifecycle.h"
 #include "reward/rewarded_case.h"
 
 #define N_ENVS  6

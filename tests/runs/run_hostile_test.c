@@ -2,8 +2,8 @@
 // file, field and value, and the checkpoint stays; what is let through goes on to its end.
 #include "base/range_check.h"
 #include "mutate.h"
-#include "runs/hosts_run.h"
-#include "runs/prove_run.h"
+#include "runs/grow/hosts_run.h"
+#include "runs/prove/prove_run.h"
 
 // A run that was saved after its first round of two.
 typedef struct SavedRun {

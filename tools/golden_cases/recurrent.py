@@ -240,7 +240,7 @@ def optimiser(rng):
 
 @golden("slab_norms")
 def slab_norms(rng):
-    """Spans and groups as in tests/kernels/slab_norms_test.c: (offset, length, group)."""
+    """Spans and groups as in tests/kernels/ops/slab_norms_test.c: (offset, length, group)."""
     layouts = [
         (1, 1, [(0, 1, 0)], [[0.5]]),
         (2, 40, [(0, 7, 0), (8, 1, 1), (9, 17, 0), (26, 9, 1), (35, 5, 2)],
@@ -270,7 +270,7 @@ def slab_norms(rng):
 
 @golden("dropout")
 def dropout(rng):
-    """Seed and layer as in tests/kernels/dropout_test.c."""
+    """Seed and layer as in tests/kernels/ops/dropout_test.c."""
     cases = []
     for E, n_elements, layer, probability in [(1, 1, 0, 0.5), (2, 35, 3, 0.3), (3, 9, 255, 0.0)]:
         seed = 0x123456789ABCDEF0 + layer
@@ -294,7 +294,7 @@ def gather_seed(case):
 
 @golden("gather")
 def gather(rng):
-    """Seeds, sizes, mean and inv_std as in tests/kernels/gather_test.c."""
+    """Seeds, sizes, mean and inv_std as in tests/kernels/ops/gather_test.c."""
     cases = []
     for E, N, n_samples in [(1, 1, 1), (2, 7, 17), (3, 65, 100), (1, 5, 60000)]:
         episode, step = integers(rng, E, low=0, high=1000), integers(rng, 1, low=0, high=1000)

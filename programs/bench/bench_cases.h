@@ -1,0 +1,25 @@
+// Cases that more than one suite runs: hosts and growth, described by EsBenchHost with task, n_envs
+// and texts filled in.
+#ifndef ES_PROGRAMS_BENCH_CASES_H
+#define ES_PROGRAMS_BENCH_CASES_H
+
+#include "bench/bench_suite.h"
+
+EsStatus es_bench_host_begin(const EsBenchHost *wanted, const EsBench *bench, void **state);
+EsStatus es_bench_host_step(void *state, int variant); // one batch of all hosts
+void es_bench_host_end(void *state);
+
+// Seeds stand in HOLDING when it returns, and stay there: nobody decides but WAIT (policy none: the
+// host asks for it and that is all; learned: bench_growth_play.h), and the governor only acts on
+// losses that are not finite. INPUT when a seed does not get there.
+EsStatus es_bench_growth_begin(const EsBenchHost *wanted, const EsBench *bench, void **state);
+EsStatus es_bench_growth_step(void *state, int variant); // one step of all environments
+EsDeviceCounters es_bench_growth_counters(void *state);
+void es_bench_growth_end(void *state);
+
+// Whether the command line asks for cases of growth; fills in what it leaves open, for that policy,
+// and writes what tells cases apart.
+EsStatus es_bench_growth_choose(const EsBenchHost *wanted, const char *policy, EsBenchHost *chosen,
+                                char *parameters, size_t parameters_bytes, int *is_chosen);
+
+#endif

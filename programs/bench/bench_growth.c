@@ -1,0 +1,333 @@
+// The suite `growth`: whole steps of E environments, training, validation with ablations, rules,
+// with seeds in all slots; by the engine alone (policy=none) and end to end, as `esper grow` plays
+// them (policy=learned). Steps are environment steps.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "bench/bench_cases.h"
+#include "bench/bench_growth_play.h"
+#include "growth/engine/growth.h"
+#include "growth/rules/growth_names.h"
+
+#define MAX_SEEDS 3
+#define BATCHES   8
+#define IMAGES    2000
+
+// training images of the hosts' data sets
+#define TRAIN_IMAGES_TINY 8000
+#define TRAIN_IMAGES      20000
+
+typedef struct GrowthState {
+    int64_t n_envs;
+    int blueprints[MAX_SEEDS]; // of the slots
+    int n_seeds;
+    EsDataset dataset; // owned
+    EsGrowth *growth;  // owned
+    EsAction *actions; // owned [E]
+    EsBenchPlay *play; // owned; NULL: the engine alone
+} GrowthState;
+
+// --- what is asked for ---
+
+// Row 0 of the host's slots, as far as seeds may stand: "r0c0,r0c1,r0c2".
+static void write_slots(const EsHostSpec *host, char text[64]) {
+    size_t used = 0;
+    for (int c = 0; c < ES_MIN(host->n_blocks, MAX_SEEDS); c++) {
+        used += (size_t)snprintf(text + used, 64 - used, "%sr0c%d", c > 0 ? "," : "", c);
+    }
+}
+
+static EsStatus parse_seeds(const char *text, int n_slots, int blueprints[MAX_SEEDS],
+                            int *n_seeds) {
+    char words[128], *rest = NULL;
+    *n_seeds = 0;
+    if (text == NULL || strcmp(text, "none") == 0) {
+        return ES_STATUS_OK;
+    }
+    int is_holding = strcmp(text, "holding") == 0;
+    snprintf(words, sizeof words, "%s", is_holding ? "norm,depthwise,conv_light" : text);
+    for (char *word = strtok_r(words, ",", &rest); word != NULL;
+         word = strtok_r(NULL, ",", &rest)) {
+        EsBlueprint blueprint;
+        if (*n_seeds == n_slots && is_holding) {
+            break; // a small host takes the first of them
+        }
+        if (*n_seeds == n_slots) {
+            return ES_FAIL(ARGUMENT, "--seeds %.100s: the host has %d slots", text, n_slots);
+        }
+        if (es_blueprint_parse(word, &blueprint) != ES_STATUS_OK) {
+            return ES_FAIL(ARGUMENT, "--seeds: %s; or \"none\" or \"holding\"", es_status_detail());
+        }
+        blueprints[(*n_seeds)++] = (int)blueprint;
+    }
+    return ES_STATUS_OK;
+}
+
+// `device` is what "auto" asks; NULL: only whether the word is one.
+static EsStatus parse_precision(const char *text, const EsDeviceInfo *device, EsDtype *precision) {
+    static const struct {
+        const char *name;
+        EsDtype dtype;
+    } names[] = {{"off", ES_DTYPE_F32}, {"bfloat16", ES_DTYPE_BF16}, {"float16", ES_DTYPE_F16}};
+    if (text != NULL && strcmp(text, "auto") == 0) {
+        *precision = device != NULL ? es_growth_auto_precision(device) : ES_DTYPE_F32;
+        return ES_STATUS_OK;
+    }
+    for (size_t i = 0; i < ES_COUNT_OF(names); i++) {
+        if (text == NULL || strcmp(text, names[i].name) == 0) {
+            *precision = names[i].dtype;
+            return ES_STATUS_OK;
+        }
+    }
+    return ES_FAIL(ARGUMENT, "--amp-dtype \"%.40s\" is not auto, off, bfloat16 or float16", text);
+}
+
+static int is_played(const EsBenchHost *wanted) {
+    return wanted->policy != NULL && strcmp(wanted->policy, "learned") == 0;
+}
+
+static int64_t train_images(const EsHostSpec *host) {
+    return strcmp(host->dataset, "tiny") == 0 ? TRAIN_IMAGES_TINY : TRAIN_IMAGES;
+}
+
+static int64_t batch_of(const EsBenchHost *wanted, const EsHostSpec *host) {
+    return wanted->batch > 0 ? wanted->batch : host->batch;
+}
+
+// `wanted` says how many environments.
+static int64_t batches_of(const EsBenchHost *wanted, const EsHostSpec *host) {
+    int64_t share = train_images(host) / (wanted->n_envs * batch_of(wanted, host));
+    return wanted->step_batches > 0    ? wanted->step_batches
+           : wanted->step_batches == 0 ? BATCHES
+                                       : ES_MAX(share, 1);
+}
+
+// --- set-up ---
+
+void es_bench_growth_end(void *context) {
+    GrowthState *state = context;
+    if (state != NULL && state->growth != NULL) {
+        EsGrowthTimes times = es_growth_times(state->growth);
+        es_log(ES_LOG_DEBUG, "last step: train %.3f ms, validate %.3f ms, decide %.3f ms",
+               times.train_ms, times.validate_ms, times.decide_ms);
+    }
+    if (state != NULL) {
+        es_bench_play_destroy(state->play);
+        es_growth_destroy(state->growth);
+        es_dataset_destroy(&state->dataset);
+        es_release(state->actions);
+        es_release(state);
+    }
+}
+
+static EsStatus step_all(GrowthState *state, const EsAction *action) {
+    for (int64_t e = 0; e < state->n_envs; e++) {
+        state->actions[e] = *action;
+    }
+    return es_growth_step(state->growth, state->actions);
+}
+
+static EsStatus check_holding(const GrowthState *state) {
+    const EsGrowthState *seeds = es_growth_state(state->growth);
+    for (int64_t e = 0; e < state->n_envs; e++) {
+        for (int s = 0; s < state->n_seeds; s++) {
+            int32_t stage = seeds->seed.stage[e * seeds->n_slots + s];
+            if (stage != ES_STAGE_HOLDING) {
+                return ES_FAIL(INPUT, "the seed in slot %s of environment %lld is %s, not HOLDING",
+                               es_growth_model(state->growth)->slots[s].name, (long long)e,
+                               es_stage_name(stage));
+            }
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// Seeds one after the other, since development is sequential, up to HOLDING.
+static EsStatus plant(GrowthState *state) {
+    const EsGrowthSettings *settings = es_growth_settings(state->growth);
+    int n_steps = settings->training_dwell + settings->tempo[0] + 2;
+    EsAction wait = es_action_wait();
+    for (int s = 0; s < state->n_seeds; s++) {
+        EsAction action = es_action_wait();
+        action.head[ES_HEAD_OP] = ES_GROWTH_OP_GERMINATE;
+        action.head[ES_HEAD_SLOT] = (int8_t)s;
+        action.head[ES_HEAD_BLUEPRINT] = (int8_t)state->blueprints[s];
+        action.head[ES_HEAD_STYLE] = ES_STYLE_LINEAR_ADD;
+        action.head[ES_HEAD_TEMPO] = 0;
+        ES_TRY(step_all(state, &action));
+        for (int i = 0; i < n_steps; i++) {
+            ES_TRY(step_all(state, &wait));
+        }
+    }
+    return check_holding(state);
+}
+
+// Stages go on by themselves as far as HOLDING; no gate and no governor is in the way.
+static void hold_still(EsGrowthSettings *settings) {
+    settings->auto_forward = ES_AUTO_FORWARD_ALL;
+    settings->episode_steps = 1000000;
+    settings->min_health = 0;
+    settings->divergence_loss = 1e30f;
+    settings->lobotomy_mean = 0;
+}
+
+static EsStatus create_growth(GrowthState *state, const EsBenchHost *wanted, const EsBench *bench) {
+    EsHostSpec host;
+    EsSlot slots[ES_SLOTS_MAX];
+    char slots_text[64];
+    int n_slots = 0;
+    ES_TRY(es_host_preset(wanted->task, &host));
+    write_slots(&host, slots_text);
+    ES_TRY(es_slots_parse(&host, slots_text, slots, &n_slots));
+    ES_TRY(parse_seeds(wanted->seeds, n_slots, state->blueprints, &state->n_seeds));
+    int n_validation = wanted->n_validation > 0 ? wanted->n_validation : IMAGES;
+    EsDatasetOptions dataset_options = {
+        .seed = 7, .n_train = train_images(&host), .n_validation = n_validation, .n_test = 10};
+    ES_TRY(es_dataset_create(&state->dataset, host.dataset, &dataset_options, NULL));
+    EsGrowthOptions options = es_growth_defaults(&host, slots, n_slots, wanted->n_envs);
+    const EsDeviceInfo *info = es_device_info(bench->device);
+    char device[32] = "cpu";
+    if (info->kind == ES_DEVICE_CUDA) {
+        snprintf(device, sizeof device, "cuda:%d", info->index);
+    } else {
+        options.n_threads = info->n_units;
+    }
+    options.device = device;
+    ES_TRY(parse_precision(wanted->amp_dtype, info, &options.precision));
+    ES_TRY(es_bench_parse_tf32(wanted, &options.is_tf32));
+    options.batch = batch_of(wanted, &host);
+    options.step_batches = batches_of(wanted, &host);
+    options.n_validation_images = n_validation;
+    int64_t round_steps = options.settings.episode_steps;
+    hold_still(&options.settings);
+    ES_TRY(es_growth_create(&options, &state->dataset, &state->growth));
+    if (is_played(wanted)) {
+        ES_TRY(es_bench_play_create(state->growth, wanted->task, round_steps, &state->play));
+    }
+    return es_allocate(sizeof *state->actions * (size_t)wanted->n_envs, (void **)&state->actions);
+}
+
+EsStatus es_bench_growth_begin(const EsBenchHost *wanted, const EsBench *bench, void **state_out) {
+    GrowthState *state = NULL;
+    EsStatus status = ES_STATUS_OK;
+    *state_out = NULL;
+    ES_TRY(es_allocate(sizeof *state, (void **)&state));
+    state->n_envs = wanted->n_envs;
+    ES_TRY_GOTO(create_growth(state, wanted, bench));
+    ES_TRY_GOTO(es_growth_reset(state->growth, 0));
+    ES_TRY_GOTO(plant(state));
+    *state_out = state;
+done:
+    if (status != ES_STATUS_OK) {
+        es_bench_growth_end(state);
+    }
+    return status;
+}
+
+// --- measured ---
+
+EsStatus es_bench_growth_step(void *context, int variant) {
+    GrowthState *state = context;
+    EsAction wait = es_action_wait();
+    (void)variant;
+    ES_TRY(state->play != NULL ? es_bench_play_step(state->play) : step_all(state, &wait));
+    return check_holding(state);
+}
+
+EsDeviceCounters es_bench_growth_counters(void *context) {
+    GrowthState *state = context;
+    return state->play != NULL ? es_bench_play_counters(state->play)
+                               : es_device_counters(es_growth_store(state->growth)->device);
+}
+
+static EsStatus begin_growth(const EsBenchCase *bench_case, const EsBench *bench, void **state) {
+    return es_bench_growth_begin(bench_case->settings, bench, state);
+}
+
+static double count_steps(const EsBenchCase *bench_case) {
+    return ((const EsBenchHost *)bench_case->settings)->n_envs;
+}
+
+static int64_t count_allocations(void *context) {
+    return es_bench_growth_counters(context).n_allocations;
+}
+
+#define GROWTH_CASE(n, label, ...)                                                                 \
+    {                                                                                              \
+        .name = n, .parameters = label, .settings = &(const EsBenchHost){__VA_ARGS__},             \
+        .begin = begin_growth, .run = es_bench_growth_step, .end = es_bench_growth_end,            \
+        .work = count_steps, .rate_unit = "steps/s", .allocations = count_allocations              \
+    }
+
+#define TINY  .task = "tiny", .n_envs = 16
+#define CIFAR .task = "cifar_baseline", .n_envs = 4, .seeds = "holding"
+
+static const EsBenchCase cases[] = {
+    GROWTH_CASE("tiny", "E=16 seeds=none policy=none", TINY, .seeds = "none"),
+    GROWTH_CASE("tiny", "E=16 seeds=holding policy=none", TINY, .seeds = "holding"),
+    GROWTH_CASE("tiny", "E=16 seeds=holding policy=learned", TINY, .seeds = "holding",
+                .policy = "learned"),
+    GROWTH_CASE("cifar_baseline", "E=4 seeds=holding policy=none", CIFAR),
+    GROWTH_CASE("cifar_baseline", "E=4 seeds=holding policy=learned", CIFAR, .policy = "learned"),
+};
+
+// --- the command line ---
+
+EsStatus es_bench_growth_choose(const EsBenchHost *wanted, const char *policy, EsBenchHost *chosen,
+                                char *parameters, size_t parameters_bytes, int *is_chosen) {
+    EsHostSpec host;
+    EsDtype precision;
+    int blueprints[MAX_SEEDS], n_seeds, is_tf32;
+    ES_TRY(es_bench_parse_tf32(wanted, &is_tf32));
+    *is_chosen = wanted->task != NULL || wanted->n_envs > 0 || wanted->batch > 0 ||
+                 wanted->step_batches != 0 || wanted->n_validation > 0 || wanted->seeds != NULL ||
+                 strcmp(wanted->amp_dtype, "off") != 0 || !is_tf32;
+    if (!*is_chosen) {
+        return ES_STATUS_OK;
+    }
+    *chosen = *wanted;
+    chosen->task = wanted->task != NULL ? wanted->task : "cifar_baseline";
+    chosen->n_envs = wanted->n_envs > 0 ? wanted->n_envs : 4;
+    chosen->seeds = wanted->seeds != NULL ? wanted->seeds : "holding";
+    chosen->policy = policy;
+    ES_TRY(parse_precision(wanted->amp_dtype, NULL, &precision));
+    ES_TRY(es_host_preset(chosen->task, &host));
+    ES_TRY(parse_seeds(chosen->seeds, ES_MIN(host.n_blocks, MAX_SEEDS), blueprints, &n_seeds));
+    snprintf(parameters, parameters_bytes,
+             "E=%d N=%lld batches=%lld V=%d seeds=%s P=%s%s policy=%s", chosen->n_envs,
+             (long long)batch_of(chosen, &host), (long long)batches_of(chosen, &host),
+             wanted->n_validation > 0 ? wanted->n_validation : IMAGES, chosen->seeds,
+             wanted->amp_dtype, is_tf32 ? "" : " tf32=off", policy);
+    return ES_STATUS_OK;
+}
+
+static EsStatus choose_growth(const EsBenchHost *wanted, EsBenchCase *custom, int *n_custom) {
+    static const char *const policies[] = {"none", "learned"};
+    static EsBenchHost chosen[ES_COUNT_OF(policies)]; // cases run one after the other
+    static char parameters[ES_COUNT_OF(policies)][160];
+    int is_chosen = 0;
+    *n_custom = 0;
+    for (size_t i = 0; i < ES_COUNT_OF(policies); i++) {
+        ES_TRY(es_bench_growth_choose(wanted, policies[i], &chosen[i], parameters[i],
+                                      sizeof parameters[i], &is_chosen));
+        if (is_chosen) {
+            EsBenchCase *made = &custom[(*n_custom)++];
+            *made = cases[0];
+            made->name = chosen[i].task;
+            made->parameters = parameters[i];
+            made->settings = &chosen[i];
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+const EsBenchSuite es_bench_growth = {
+    .name = "growth",
+    .summary = "whole steps of growing hosts, engine alone and as played, and what they allocate",
+    .cases = cases,
+    .n_cases = ES_COUNT_OF(cases),
+    .choose = choose_growth,
+    .sweeps = "envs batch",
+};

@@ -1,0 +1,280 @@
+// The suite `prove`: proof search on a knowledge graph, the generated one or --data. The engine and
+// the environment run under a policy that takes any successor, the rest under a network. All of it
+// runs on the CPU.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "bench/bench_prove_agent.h"
+#include "proof/agent/proof_env.h"
+#include "proof/search/prover.h"
+#include "prove/prove_source.h"
+
+// steps of a walker per run of `engine`
+#define WALK_STEPS 64
+
+// --- the graph and the threads, which all cases have ---
+
+typedef struct ProveState {
+    const EsBenchProve *wanted;
+    EsKnowledgeGraph *graph; // owned, as is all below
+    EsThreadPool *pool;
+    EsProofEnvSettings settings;
+    // engine
+    struct Walker *walkers; // (n_envs)
+    EsSuccessors *scratch;  // (workers)
+    int n_workers;
+    // env
+    EsProofEnv *env, *single;
+    int32_t *actions; // (n_envs)
+} ProveState;
+
+static EsStatus open_graph(ProveState *state, const EsBench *bench) {
+    EsProveSource source = {.folder = state->wanted->folder, .seed = 1};
+    const EsDeviceInfo *info = es_device_info(bench->device);
+    ES_TRY(es_prove_source_load(&source, &state->graph));
+    return es_thread_pool_create(&state->pool, info->kind == ES_DEVICE_CPU ? info->n_units : 0);
+}
+
+static EsStatus create_state(const EsBenchCase *bench_case, const EsBench *bench,
+                             ProveState **state) {
+    ES_TRY(es_allocate(sizeof **state, (void **)state));
+    (*state)->wanted = bench_case->settings;
+    (*state)->settings = es_proof_env_defaults();
+    (*state)->settings.n_slots = (*state)->wanted->n_envs;
+    return open_graph(*state, bench);
+}
+
+static void end_prove(void *context) {
+    ProveState *state = context;
+    if (state == NULL) {
+        return;
+    }
+    es_proof_env_destroy(state->env);
+    es_proof_env_destroy(state->single);
+    for (int i = 0; i < state->n_workers && state->scratch != NULL; i++) {
+        es_successors_destroy(&state->scratch[i]);
+    }
+    es_release(state->scratch);
+    es_release(state->walkers);
+    es_release(state->actions);
+    es_thread_pool_destroy(state->pool);
+    es_kg_destroy(state->graph);
+    es_release(state);
+}
+
+static EsStatus finish_begin(EsStatus status, ProveState *state, void **state_out) {
+    if (status != ES_STATUS_OK) {
+        end_prove(state);
+        state = NULL;
+    }
+    *state_out = state;
+    return status;
+}
+
+// --- engine: expansions with memory, no environment around them ---
+
+// A proof on its way: positives of TRAIN one after the other.
+typedef struct Walker {
+    EsAtom visited[21][6]; // depth and atoms as es_proof_env_defaults has them
+    int32_t n_atoms[21];
+    uint64_t hash[21];
+    int32_t depth;
+    uint32_t episode;
+} Walker;
+
+static void begin_walk(const ProveState *state, Walker *walker, int64_t number) {
+    const EsQuerySplit *split = &state->graph->splits[ES_KG_SPLIT_TRAIN];
+    EsEpisodePlan plan =
+        es_episode_plan(ES_QUERY_UNIFORM, 0, split->count, 1, (uint32_t)number, walker->episode);
+    walker->visited[0][0] = split->atoms[plan.query];
+    walker->n_atoms[0] = 1;
+    walker->hash[0] = es_proof_hash(walker->visited[0], 1);
+    walker->depth = 0;
+}
+
+static void walk(void *context, int64_t number, int worker) {
+    ProveState *state = context;
+    Walker *walker = &state->walkers[number];
+    EsSuccessors *out = &state->scratch[worker];
+    EsProofSettings settings = {.max_atoms = 6, .max_states = out->table_size / 2, .has_end = 1};
+    for (int i = 0; i < WALK_STEPS; i++) {
+        int32_t depth = walker->depth;
+        EsVisitedStates visited = {walker->visited[0], walker->n_atoms, walker->hash, depth + 1, 6};
+        es_proof_expand(state->graph, &settings, walker->visited[0][0], walker->visited[depth],
+                        walker->n_atoms[depth], &visited, out);
+        int32_t action =
+            es_proof_random_action(1, (uint32_t)number, walker->episode, depth, out->count);
+        EsAtomSpan next = es_successor(out, action);
+        if (next.atoms[0].predicate > state->graph->n_predicates || depth == 19) {
+            walker->episode++;
+            begin_walk(state, walker, number);
+            continue;
+        }
+        walker->depth = ++depth;
+        memcpy(walker->visited[depth], next.atoms, (size_t)next.count * sizeof *next.atoms);
+        walker->n_atoms[depth] = next.count;
+        walker->hash[depth] = out->hash[action];
+    }
+}
+
+static EsStatus open_engine(ProveState *state) {
+    size_t n_walkers = (size_t)state->wanted->n_envs;
+    if (state->graph->splits[ES_KG_SPLIT_TRAIN].count == 0) {
+        return ES_FAIL(INPUT, "a graph without facts has no queries to prove");
+    }
+    int32_t max_states = es_proof_max_candidates(state->graph) + 1;
+    state->n_workers = es_thread_pool_size(state->pool);
+    ES_TRY(es_allocate(n_walkers * sizeof *state->walkers, (void **)&state->walkers));
+    ES_TRY(
+        es_allocate((size_t)state->n_workers * sizeof *state->scratch, (void **)&state->scratch));
+    for (int i = 0; i < state->n_workers; i++) {
+        ES_TRY(es_successors_create(max_states, 6, &state->scratch[i]));
+    }
+    for (size_t i = 0; i < n_walkers; i++) {
+        begin_walk(state, &state->walkers[i], (int64_t)i);
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus begin_engine(const EsBenchCase *bench_case, const EsBench *bench,
+                             void **state_out) {
+    ProveState *state = NULL;
+    EsStatus status = create_state(bench_case, bench, &state);
+    return finish_begin(status == ES_STATUS_OK ? open_engine(state) : status, state, state_out);
+}
+
+static EsStatus run_engine(void *context, int variant) {
+    ProveState *state = context;
+    (void)variant;
+    es_thread_pool_run(state->pool, state->wanted->n_envs, walk, state);
+    return ES_STATUS_OK;
+}
+
+static double count_walked(const EsBenchCase *bench_case) {
+    return (double)((const EsBenchProve *)bench_case->settings)->n_envs * WALK_STEPS;
+}
+
+// --- env: all slots one step, against one slot as many steps ---
+
+static EsStatus open_env(ProveState *state) {
+    ES_TRY(es_allocate((size_t)state->wanted->n_envs * sizeof *state->actions,
+                       (void **)&state->actions));
+    ES_TRY(es_proof_env_create(state->graph, &state->settings, state->pool, &state->env));
+    EsProofEnvSettings one = state->settings;
+    one.n_slots = 1;
+    return es_proof_env_create(state->graph, &one, state->pool, &state->single);
+}
+
+static EsStatus begin_env(const EsBenchCase *bench_case, const EsBench *bench, void **state_out) {
+    ProveState *state = NULL;
+    EsStatus status = create_state(bench_case, bench, &state);
+    return finish_begin(status == ES_STATUS_OK ? open_env(state) : status, state, state_out);
+}
+
+static EsStatus run_env(void *context, int variant) {
+    ProveState *state = context;
+    EsProofEnv *env = variant == 0 ? state->env : state->single;
+    int n_steps = variant == 0 ? 1 : state->wanted->n_envs;
+    for (int i = 0; i < n_steps; i++) {
+        EsProofChoices choices;
+        ES_TRY(es_proof_env_choices(env, &choices));
+        es_proof_env_draw_actions(env, state->actions);
+        ES_TRY(es_proof_env_step(env, state->actions));
+    }
+    return ES_STATUS_OK;
+}
+
+static double count_slots(const EsBenchCase *bench_case) {
+    return (double)((const EsBenchProve *)bench_case->settings)->n_envs;
+}
+
+// --- cases ---
+
+#define ENGINE_CASE(label, ...)                                                                    \
+    {                                                                                              \
+        .name = "engine", .parameters = label, .settings = &(const EsBenchProve){__VA_ARGS__},     \
+        .begin = begin_engine, .run = run_engine, .end = end_prove, .work = count_walked,          \
+        .rate_unit = "steps/s"                                                                     \
+    }
+
+#define ENV_CASE(label, ...)                                                                       \
+    {                                                                                              \
+        .name = "env", .parameters = label, .settings = &(const EsBenchProve){__VA_ARGS__},        \
+        .begin = begin_env, .run = run_env, .end = end_prove, .work = count_slots,                 \
+        .rate_unit = "steps/s", .peer = "E=1"                                                      \
+    }
+
+#define AGENT_CASE(title, run_function, label, ...)                                                \
+    {                                                                                              \
+        .name = title, .parameters = label, .settings = &(const EsBenchProve){__VA_ARGS__},        \
+        .begin = es_bench_prove_agent_begin, .run = run_function, .end = es_bench_prove_agent_end, \
+        .work = es_bench_prove_count_steps, .rate_unit = "steps/s",                                \
+        .parts = es_bench_prove_agent_parts                                                        \
+    }
+#define ROLLOUT_CASE(label, ...)                                                                   \
+    AGENT_CASE("rollout", es_bench_prove_rollout_run, label, __VA_ARGS__)
+#define TRAIN_CASE(label, ...) AGENT_CASE("train", es_bench_prove_train_run, label, __VA_ARGS__)
+
+#define RANKING_CASE(label, ...)                                                                   \
+    {                                                                                              \
+        .name = "evaluation", .parameters = label, .settings = &(const EsBenchProve){__VA_ARGS__}, \
+        .begin = es_bench_prove_ranking_begin, .run = es_bench_prove_ranking_run,                  \
+        .end = es_bench_prove_agent_end, .work = es_bench_prove_count_candidates,                  \
+        .rate_unit = "candidates/s"                                                                \
+    }
+
+// width and layers of the published network
+#define WIDE_NET .n_wide = 256, .n_layers = 8
+
+static const EsBenchCase cases[] = {
+    ENGINE_CASE("E=128 data=generated", .n_envs = 128),
+    ENV_CASE("E=1 data=generated", .n_envs = 1),
+    ENV_CASE("E=2 data=generated", .n_envs = 2),
+    ENV_CASE("E=4 data=generated", .n_envs = 4),
+    ENV_CASE("E=8 data=generated", .n_envs = 8),
+    ENV_CASE("E=128 data=generated", .n_envs = 128),
+    ENV_CASE("E=1024 data=generated", .n_envs = 1024),
+    ROLLOUT_CASE("E=1 data=generated", .n_envs = 1),
+    ROLLOUT_CASE("E=8 data=generated", .n_envs = 8),
+    ROLLOUT_CASE("E=128 data=generated", .n_envs = 128),
+    ROLLOUT_CASE("E=1024 data=generated", .n_envs = 1024),
+    ROLLOUT_CASE("E=128 net=256x8 data=generated", .n_envs = 128, WIDE_NET),
+    TRAIN_CASE("E=128 data=generated", .n_envs = 128),
+    TRAIN_CASE("E=128 net=256x8 data=generated", .n_envs = 128, WIDE_NET),
+    RANKING_CASE("data=generated", .n_envs = 1),
+};
+
+// One of each kind, in the list's order, for --data and --envs.
+static EsStatus choose_prove(const EsBenchHost *wanted, EsBenchCase *custom, int *n_custom) {
+    static EsBenchProve chosen; // one run of the program has one command line
+    static char parameters[128];
+    *n_custom = 0;
+    if (wanted->n_envs == 0 && wanted->data == NULL) {
+        return ES_STATUS_OK;
+    }
+    chosen =
+        (EsBenchProve){.folder = wanted->data, .n_envs = wanted->n_envs > 0 ? wanted->n_envs : 128};
+    const char *slash = wanted->data != NULL ? strrchr(wanted->data, '/') : NULL;
+    const char *name = wanted->data == NULL ? "generated" : wanted->data;
+    snprintf(parameters, sizeof parameters, "E=%d data=%.80s", chosen.n_envs,
+             slash != NULL && slash[1] != '\0' ? slash + 1 : name);
+    for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
+        if (i == 0 || strcmp(cases[i].name, cases[i - 1].name) != 0) {
+            ES_ASSERT(*n_custom < ES_BENCH_MAX_CUSTOM);
+            custom[*n_custom] = cases[i];
+            custom[*n_custom].parameters = parameters;
+            custom[(*n_custom)++].settings = &chosen;
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+const EsBenchSuite es_bench_prove = {
+    .name = "prove",
+    .summary = "proof search: engine, environments, a policy that acts, learns and ranks",
+    .cases = cases,
+    .n_cases = ES_COUNT_OF(cases),
+    .choose = choose_prove,
+    .sweeps = "envs",
+};

@@ -1,0 +1,210 @@
+#include "cli/run_command.h"
+
+#include <errno.h>
+#include <ini.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/config_value.h"
+#include "base/file.h"
+#include "base/macros.h"
+#include "base/shell_word.h"
+#include "cli/build_info.h"
+#include "cli/message.h"
+#include "cli/output.h"
+#include "cli/padded_text.h"
+#include "cli/settled_paths.h"
+
+#define KIND_BYTES 32
+
+static int note_kind(void *context, const char *section, const char *name, const char *value) {
+    char *kind = context;
+    if (strcmp(section, "run") == 0 && strcmp(name, "kind") == 0) {
+        snprintf(kind, KIND_BYTES, "%s", value);
+    }
+    return 1;
+}
+
+// A file that cannot be read is wrong input when the user has named it. One of another kind of run
+// is told as that, not by the first section that is unknown here.
+static EsStatus load_config(const EsConfig *config, const char *path) {
+    char kind[KIND_BYTES] = "";
+    EsStatus status = es_config_load(config, path);
+    if (status == ES_STATUS_IO) {
+        return ES_FAIL(INPUT, "--config: %s", es_status_detail());
+    }
+    if (status != ES_STATUS_CONFIG) {
+        return status;
+    }
+    const char *wanted = es_run_settings_kind(config);
+    ini_parse(path, note_kind, kind);
+    if (kind[0] != '\0' && strcmp(kind, wanted) != 0) {
+        return ES_FAIL(CONFIG,
+                       "%s has the settings of a run of kind \"%.30s\"; this command takes those "
+                       "of kind \"%s\"",
+                       path, kind, wanted);
+    }
+    // the detail begins with the file's name alone
+    const char *slash = strrchr(path, '/');
+    return ES_FAIL(CONFIG, "%.*s%s", slash != NULL ? (int)(slash + 1 - path) : 0, path,
+                   es_status_detail());
+}
+
+// A run of another kind has sections that this command does not know; its own command does.
+static EsStatus check_resumed_kind(const EsRunCommand *command, const EsConfig *config) {
+    EsRunSummary summary;
+    ES_TRY(es_run_summarise(command->resume, &summary));
+    const char *wanted = es_run_settings_kind(config);
+    // "?" is no kind: whatever is wrong with the file shows when it is loaded
+    char word[600];
+    return strcmp(summary.kind, wanted) == 0 || strcmp(summary.kind, "?") == 0
+               ? ES_STATUS_OK
+               : ES_FAIL(CONFIG, "%s is a run of kind %s; `esper %s --resume %s` goes on with it",
+                         command->resume, summary.kind, es_run_kind_command(summary.kind),
+                         es_shell_word(command->resume, word, sizeof word));
+}
+
+EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTable *table,
+                                  const EsArguments *arguments, void *before) {
+    const EsConfig *config = table->config;
+    if (command->resume == NULL) {
+        if (command->may_restart) {
+            return ES_FAIL(ARGUMENT, "--restart goes with --resume");
+        }
+        if (command->config_path != NULL) {
+            ES_TRY(load_config(config, command->config_path));
+        }
+        ES_TRY(es_options_apply(table, arguments));
+        ES_TRY(es_run_settings_check_kind(config));
+        return es_settle_paths(config);
+    }
+    if (command->out != NULL || command->config_path != NULL) {
+        return ES_FAIL(ARGUMENT,
+                       "--resume goes on in its own folder with its own settings; %s has "
+                       "no place beside it",
+                       command->out != NULL ? "--out" : "--config");
+    }
+    char path[ES_RUN_PATH_BYTES];
+    snprintf(path, sizeof path, "%.4000s/config.ini", command->resume);
+    if (access(path, F_OK) != 0) {
+        return ES_FAIL(INPUT, "%s is not a run folder (config.ini is missing)", command->resume);
+    }
+    ES_TRY(check_resumed_kind(command, config));
+    ES_TRY(es_config_load(config, path));
+    ES_TRY(es_run_settings_check_kind(config));
+    memcpy(before, config->settings, config->settings_bytes);
+    ES_TRY(es_options_apply(table, arguments));
+    ES_TRY(es_settle_paths(config));
+    return es_run_settings_check_resumed(config, before, config->settings);
+}
+
+void es_run_command_note_unused(const EsOptionTable *table, const EsArguments *arguments,
+                                const char *device, const char *data) {
+    if (strcmp(device, "cpu") == 0) {
+        es_options_note_unused(table, arguments, "tf32", "on the CPU");
+    }
+    if (strcmp(data, "cifar10") == 0 || strcmp(data, "idx") == 0) {
+        es_options_note_unused(table, arguments, "data-seed",
+                               "on data that are read: it is of generated ones");
+    }
+}
+
+EsStatus es_run_command_print_config(const EsConfig *config) {
+    char *text = NULL;
+    size_t text_bytes = 0;
+    FILE *memory = open_memstream(&text, &text_bytes);
+    if (memory == NULL) {
+        return ES_FAIL(MEMORY, "no memory to print the configuration");
+    }
+    EsStatus status = es_config_print(config, memory);
+    EsStatus closed = es_memory_stream_close(memory, &text);
+    status = status == ES_STATUS_OK ? closed : status;
+    // no value holds a newline: es_config_print has refused control characters
+    for (char *line = text; status == ES_STATUS_OK && *line != '\0';) {
+        size_t length = strcspn(line, "\n");
+        char *next = line + length + (line[length] == '\n');
+        line[length] = '\0';
+        es_padded_text_print(line, 0, stdout);
+        putchar('\n');
+        line = next;
+    }
+    free(text);
+    return status;
+}
+
+// One that understands how to clear the rest of a line.
+static int is_terminal(void) {
+    const char *name = getenv("TERM");
+    return isatty(STDERR_FILENO) && name != NULL && name[0] != '\0' && strcmp(name, "dumb") != 0;
+}
+
+static void tell_start(const EsRunCommand *command, const EsRunSettings *settings,
+                       const char *about, const EsRunPlayed *played) {
+    char place[80] = "";
+    if (command->resume != NULL && played->n_rounds_before >= settings->n_rounds) {
+        snprintf(place, sizeof place, "; all %d rounds are done", settings->n_rounds);
+    } else if (command->resume != NULL) {
+        snprintf(place, sizeof place, "; it goes on with round %lld of %d",
+                 (long long)played->n_rounds_before + 1, settings->n_rounds);
+    }
+    // a message is one line
+    for (const char *line = about; line != NULL && *line != '\0';) {
+        int length = (int)strcspn(line, "\n");
+        es_message("%.*s\n", length, line);
+        line += length + (line[length] == '\n');
+    }
+    es_message("run folder: %s%s\n", played->folder, place);
+}
+
+EsStatus es_run_command_play(const EsRunCommand *command, const EsConfig *config,
+                             const EsRunSettings *settings, const EsRunWork *work,
+                             const char *about, EsRunPlayed *played) {
+    char build[128];
+    EsRun *run = NULL;
+    memset(played, 0, sizeof *played);
+    snprintf(build, sizeof build, "esper %s %.40s, %.60s", ES_VERSION, es_build_commit(),
+             es_build_compiler());
+    EsRunOptions options = {.config = config,
+                            .settings = settings,
+                            .out = command->out,
+                            .resume = command->resume,
+                            .may_restart = command->may_restart,
+                            .progress = command->is_quiet ? NULL : stderr,
+                            .is_terminal = is_terminal(),
+                            .build = build};
+    ES_TRY(es_run_open(&options, &run));
+    es_output_begin_run();
+    snprintf(played->folder, sizeof played->folder, "%s", es_run_folder_root(es_run_folder(run)));
+    played->n_rounds_before = es_run_rounds_done(run);
+    if (!command->is_quiet) {
+        tell_start(command, settings, about, played);
+    }
+    return es_run_close(run, es_run_rounds(run, work), &played->outcome);
+}
+
+static void tell_losses(const EsSinkHealth *sink) {
+    if (sink->n_lost > 0 || sink->is_blocked) {
+        es_message("warning: %s %s%lld packets of events%s%s\n", sink->name,
+                   sink->is_blocked ? "did not answer any more and lost at least " : "lost ",
+                   (long long)sink->n_lost, sink->first_failure[0] != '\0' ? ": " : "",
+                   sink->first_failure);
+    } else if (sink->n_dropped > 0) {
+        es_message("note: %s could not keep up; %lld packets of step events were dropped\n",
+                   sink->name, (long long)sink->n_dropped);
+    }
+}
+
+EsExit es_run_command_finish(const char *name, EsStatus status, const EsRunOutcome *outcome) {
+    for (int i = 0; i < outcome->health.n_sinks; i++) {
+        tell_losses(&outcome->health.sinks[i]);
+    }
+    EsExit code = es_command_finish(name, status);
+    if (code == ES_EXIT_DONE && outcome->diverged_since > 0) {
+        es_message("esper %s: the run diverged: from round %lld on nothing in it is finite. All of "
+                   "it is saved; a lower learning rate may help\n",
+                   name, (long long)outcome->diverged_since);
+        return ES_EXIT_FAILED;
+    }
+    return code == ES_EXIT_DONE && outcome->has_lost_events ? ES_EXIT_LOST_EVENTS : code;
+}

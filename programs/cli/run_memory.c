@@ -1,0 +1,99 @@
+#include "cli/run_memory.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+// what a run takes beside its work: queues of 16 MiB per sink, stacks, SQLite, plans made on the
+// way. A fixed part, and a share of the room.
+#define MARGIN_BYTES ((uint64_t)64 << 20)
+#define MARGIN_SHARE 20
+
+// "1.5 GiB", below one "512.0 MiB".
+static const char *write_bytes(double bytes, char text[32]) {
+    double mib = bytes / (1 << 20);
+    snprintf(text, 32, mib < 1024 ? "%.1f MiB" : "%.1f GiB", mib < 1024 ? mib : mib / 1024);
+    return text;
+}
+
+// Bytes that the work may take; 0: nobody knows a limit.
+static size_t usable_bytes(const EsMemoryRoom *room) {
+    if (room->bytes >= SIZE_MAX / 2) {
+        return 0;
+    }
+    uint64_t margin = room->bytes / MARGIN_SHARE + MARGIN_BYTES;
+    return room->bytes > margin ? (size_t)(room->bytes - margin) : 1;
+}
+
+static EsStatus create_within(const EsRunMaker *maker, size_t limit_bytes, void **work,
+                              EsAllocation *allocation) {
+    double share = 1 + maker->later_share;
+    es_allocation_begin(limit_bytes > 0 ? (size_t)((double)limit_bytes / share) + 1 : 0);
+    EsStatus status = maker->create(maker->settings, work);
+    *allocation = es_allocation_end();
+    return status;
+}
+
+// What the work of n environments takes; 0 when it does not fit either.
+static double measure(const EsRunMaker *maker, int n_envs, size_t limit_bytes) {
+    void *work = NULL;
+    EsAllocation allocation;
+    *maker->n_envs = n_envs;
+    EsStatus status = create_within(maker, limit_bytes, &work, &allocation);
+    maker->destroy(work);
+    return status == ES_STATUS_OK ? (double)allocation.peak_bytes * (1 + maker->later_share) : 0;
+}
+
+// Two small ones tell what all of them would need, and how many fit. Each thread has room of its
+// own for one environment, so both have at least one for every thread where that fits.
+static EsStatus fail_room(const EsRunMaker *maker, const EsMemoryRoom *room, size_t limit_bytes,
+                          double least_bytes) {
+    char needed[32], there[32];
+    int n_envs = *maker->n_envs;
+    int n = ES_MIN((int)sysconf(_SC_NPROCESSORS_ONLN), n_envs / 2);
+    double some = 0, twice = 0;
+    while (n > 0 && twice <= 0) {
+        some = measure(maker, n, limit_bytes);
+        twice = some > 0 ? measure(maker, 2 * n, limit_bytes) : 0;
+        n = twice > 0 ? n : n / 2;
+    }
+    *maker->n_envs = n_envs;
+    write_bytes((double)room->bytes, there);
+    if (twice <= some) {
+        write_bytes(least_bytes, needed);
+        return ES_FAIL(CONFIG,
+                       "the run needs more than %s of memory, and %s has %s left; %s takes less",
+                       needed, room->holder, there, maker->smaller);
+    }
+    double per_env = (twice - some) / n;
+    int n_fitting = n + (int)(((double)limit_bytes - some) / per_env);
+    write_bytes(some + per_env * (n_envs - n), needed);
+    return ES_FAIL(CONFIG,
+                   "the run needs about %s of memory, and %s has %s left; --envs %d would fit "
+                   "instead of %d, and %s takes less",
+                   needed, room->holder, there, ES_MIN(n_fitting, n_envs - 1), n_envs,
+                   maker->smaller);
+}
+
+EsStatus es_run_memory_create(const EsRunMaker *maker, void **work, EsRunMemory *memory) {
+    EsMemoryRoom room = es_memory_room("");
+    size_t limit_bytes = usable_bytes(&room);
+    EsAllocation allocation;
+    EsStatus status = create_within(maker, limit_bytes, work, &allocation);
+    double needed_bytes = (double)allocation.peak_bytes * (1 + maker->later_share);
+    if (status == ES_STATUS_MEMORY && allocation.is_refused) {
+        return fail_room(maker, &room, limit_bytes, needed_bytes);
+    }
+    if (memory != NULL) {
+        *memory = (EsRunMemory){room, (size_t)needed_bytes};
+    }
+    return status;
+}
+
+void es_run_memory_print(const EsRunMemory *memory) {
+    char needed[32], there[32] = "an unknown amount";
+    if (memory->room.bytes != UINT64_MAX) {
+        write_bytes((double)memory->room.bytes, there);
+    }
+    printf("# in all      at least %s of memory; %s has %s left\n",
+           write_bytes((double)memory->bytes, needed), memory->room.holder, there);
+}

@@ -1,0 +1,18 @@
+// What a policy is called in a table: names as they are, files by the shortest end of their path
+// that no other policy of the comparison has.
+//
+//     /tmp/a/checkpoints/93/policy.safetensors   93/policy.safetensors
+//     /tmp/a/checkpoints/90/policy.safetensors   90/policy.safetensors
+//     script:plans/early.txt                     script:early.txt
+#ifndef ES_PROGRAMS_ARM_LABEL_H
+#define ES_PROGRAMS_ARM_LABEL_H
+
+#include "runs/grow/grow_evaluate.h"
+
+#define ES_ARM_LABEL_BYTES sizeof(((EsGrowArm *)0)->name)
+
+// Returns `label`.
+const char *es_arm_label(const EsGrowEvaluation *evaluation, int arm,
+                         char label[ES_ARM_LABEL_BYTES]);
+
+#endif

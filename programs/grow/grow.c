@@ -1,0 +1,252 @@
+// `esper grow`: hosts that grow seeds, many at once, under a policy that may be learned from them.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/macros.h"
+#include "base/shell_word.h"
+#include "cli/json_output.h"
+#include "cli/message.h"
+#include "cli/padded_text.h"
+#include "cli/run_command.h"
+#include "grow/grow_repeat.h"
+#include "grow/grow_tables.h"
+#include "runs/grow/grow_evaluation_file.h"
+#include "telemetry/sinks/console_line.h"
+
+// --- results ---
+
+static EsStatus print_json(const EsGrowRun *grow, const EsGrowSettings *settings,
+                           const char *folder) {
+    const EsGrowEvaluation *evaluation = es_grow_run_evaluation(grow);
+    json_t *root = json_pack(
+        "{s:s, s:s, s:s, s:i, s:i, s:o, s:o}", "run", folder, "task", settings->task, "policy",
+        settings->policy, "seed", settings->run.seed, "rounds", settings->run.n_rounds, "hosts",
+        es_grow_hosts_json(es_grow_run_endings(grow), settings->n_envs), "evaluation",
+        evaluation != NULL ? es_grow_evaluation_json(evaluation) : json_null());
+    return es_json_print(root, 10);
+}
+
+static void tell_refusals(const EsGrowRun *grow) {
+    const char *why = NULL;
+    int64_t n_refused = es_grow_run_refusals(grow, &why);
+    if (n_refused > 0) {
+        es_message("note: %lld operations were refused and counted as waiting; the last because "
+                   "%s (esper query RUN \"SELECT * FROM decisions WHERE refusal IS NOT NULL\")\n",
+                   (long long)n_refused, why);
+    }
+}
+
+static void print_hosts(EsGrowRun *grow, const EsGrowSettings *settings) {
+    es_grow_print_hosts(es_grow_run_endings(grow), settings,
+                        es_growth_model(es_grow_run_play(grow)->growth)->layout.n_host_weights);
+}
+
+static EsStatus print_results(const EsRunCommand *command, EsGrowRun *grow,
+                              const EsGrowSettings *settings, int as_json,
+                              const EsRunPlayed *played) {
+    const EsGrowEnding *endings = es_grow_run_endings(grow);
+    const EsGrowEvaluation *evaluation = es_grow_run_evaluation(grow);
+    tell_refusals(grow);
+    if (as_json) {
+        return print_json(grow, settings, played->folder);
+    }
+    if (evaluation != NULL) {
+        es_grow_print_evaluation(evaluation, settings->run.seed);
+    } else if (endings != NULL) {
+        print_hosts(grow, settings);
+    } else {
+        es_message("all %d rounds were done before; `esper query %s` has their results\n",
+                   settings->run.n_rounds, played->folder);
+    }
+    if (es_grow_settings_train(settings) && !command->is_quiet) {
+        es_message("the policy is in %s/policy.safetensors: esper grow --policy takes it\n",
+                   played->folder);
+    }
+    return ES_STATUS_OK;
+}
+
+// --- what would happen ---
+
+// "45 s", and from ten minutes on "12 min 30 s", "2 h 05 min".
+static const char *write_seconds(double seconds, char text[32]) {
+    EsText words = {0};
+    if (seconds < 600) {
+        snprintf(text, 32, "%.0f s", seconds);
+        return text;
+    }
+    es_console_add_duration(&words, seconds);
+    snprintf(text, 32, "%.*s", (int)words.length, words.length > 0 ? words.bytes : "");
+    es_text_destroy(&words);
+    return text;
+}
+
+static EsStatus dry_run(EsGrowRun *grow, const EsConfig *config, const EsRunMemory *memory) {
+    EsGrowPlay *play = es_grow_run_play(grow);
+    const EsGrowthModel *model = es_growth_model(play->growth);
+    const EsGrowSettings *settings = config->settings;
+    int n_steps = es_growth_settings(play->growth)->episode_steps;
+    int64_t n_evaluated = es_grow_settings_evaluated(settings);
+    ES_TRY(es_run_command_print_config(config));
+    double step_seconds = 0, update_seconds = 0;
+    ES_TRY(es_grow_run_predict(grow, &step_seconds, &update_seconds));
+    es_print("\n# host        %s, %lld parameters, room for %lld more in %d slots, %d of them\n",
+             model->host.name, (long long)model->layout.n_host_weights,
+             (long long)(model->layout.n_parameters - model->layout.n_host_parameters),
+             model->n_slots, settings->n_envs);
+    printf("# memory      %.1f MiB parameters, gradients, momentum and snapshots of hosts\n",
+           4.0 * 4.0 * (double)(model->layout.n_parameters * settings->n_envs) / 1048576);
+    es_run_memory_print(memory);
+    char text[160];
+    const EsDeviceInfo *device = es_device_info(play->device);
+    es_print("# device      %s, %s: %s\n", device->name, device->architecture,
+             es_grow_describe_precision(settings, device, text));
+    if (es_grow_settings_train(settings)) {
+        int64_t n_parameters = es_grow_run_policy_parameters(grow);
+        printf("# policy      %lld parameters, %.1f MiB with gradients and moments, %.0f ms per "
+               "update\n",
+               (long long)n_parameters, 4.0 * 4.0 * (double)n_parameters / 1048576,
+               1e3 * update_seconds);
+    }
+    double run_seconds = (step_seconds * n_steps + update_seconds) * settings->run.n_rounds;
+    printf("# time        %.0f ms per step without seeds, %s for %d rounds of %d steps\n",
+           1e3 * step_seconds, write_seconds(run_seconds, text), settings->run.n_rounds, n_steps);
+    if (n_evaluated > 0) {
+        int n_envs = es_grow_settings_evaluated_envs(settings);
+        int64_t n_batches = (n_evaluated + n_envs - 1) / n_envs;
+        double arm_seconds = step_seconds * n_steps * (double)n_batches * n_envs / settings->n_envs;
+        printf("# comparison  %lld held-out episode%s, about %s for each policy\n",
+               (long long)n_evaluated, n_evaluated == 1 ? "" : "s",
+               write_seconds(arm_seconds, text));
+    }
+    return ES_STATUS_OK;
+}
+
+// --- the run ---
+
+// Sizes of a network are of one that is trained; a policy's file has its own.
+static void note_unused(const EsArguments *arguments, const EsGrowSettings *settings) {
+    for (int i = 0; i < arguments->n_overrides && !es_grow_settings_train(settings); i++) {
+        const EsOverride *override = &arguments->overrides[i];
+        int is_hidden = override->option != NULL && strcmp(override->option->name, "hidden") == 0;
+        const char *text = override->option == NULL ? override->text : "";
+        int is_network = is_hidden || strncmp(text, "--policy.", strlen("--policy.")) == 0;
+        if (is_network || strncmp(text, "--ppo.", strlen("--ppo.")) == 0) {
+            es_message("note: %s is of the %s that --policy ppo trains%s; policy %s has no use "
+                       "for it\n",
+                       is_hidden ? "--hidden" : text, is_network ? "network" : "policy",
+                       is_network ? "" : " with", settings->policy);
+        }
+    }
+}
+
+static EsExit run_grow(const EsRunCommand *command, const EsConfig *config, int as_json) {
+    EsGrowSettings *settings = config->settings;
+    EsGrowRun *grow = NULL;
+    EsRunPlayed played = {.folder = ""};
+    EsRunMemory memory;
+    EsStatus status = es_grow_create_run(settings, &grow, &memory);
+    if (status == ES_STATUS_OK && command->is_dry_run) {
+        status = dry_run(grow, config, &memory);
+    } else if (status == ES_STATUS_OK) {
+        status = es_grow_play_run(command, config, grow, &played);
+        if (status == ES_STATUS_OK) {
+            status = print_results(command, grow, settings, as_json, &played);
+        } else if (status == ES_STATUS_IO && !as_json && es_grow_run_endings(grow) != NULL) {
+            print_hosts(grow, settings); // all there is of rounds that could not be saved
+        }
+    }
+    es_grow_run_destroy(grow);
+    return es_run_command_finish("grow", status, &played.outcome);
+}
+
+// One run, not those of several seeds.
+static EsStatus check_resumed(const EsRunCommand *command) {
+    char folder[ES_RUN_PATH_BYTES];
+    if (command->resume == NULL || !es_grow_repeat_has(command->resume)) {
+        return ES_STATUS_OK;
+    }
+    return ES_FAIL(INPUT,
+                   "%s has the runs of several seeds; --repeat N goes on with them: "
+                   "esper grow --repeat N --resume %s",
+                   command->resume, es_shell_word(command->resume, folder, sizeof folder));
+}
+
+static const char summary[] =
+    "Grow many hosts at once: each trains, and the policy may put seeds (small modules) into its\n"
+    "slots, blend them in, keep them or take them out. A round is one episode of every host; "
+    "--policy\nppo learns from it, and at the end plays held-out episodes against others. The run "
+    "folder keeps\neverything: `esper query RUN \"SELECT * FROM seeds\"`.\n\n--device cuda runs "
+    "all of it on a GPU: hosts of up to 6 blocks with kernels of 1 or 3 and at most\n256 channels, "
+    "pooled sizes even. --amp-dtype auto takes what the GPU has, and the run says which.\n\nA "
+    "schedule (--policy script:FILE) is a text file, one operation per line:\n  # step "
+    " environments  operation  "
+    "arguments\n  1       *             germinate  "
+    "r0c1 conv_light style=sigmoid_add tempo=standard\n  9       0-3,7         fossilize  "
+    "r0c1\n  12      *             prune      r0c0 speed=fast curve=cosine";
+
+EsExit es_grow_run(int argc, char **argv) {
+    EsRunCommand command = {0};
+    EsGrowSettings settings, before;
+    int as_json, n_repeats;
+    EsConfig config = es_grow_run_config(&settings);
+    const EsOption options[] = {
+        ES_OPTION_KEY("task", "grow.task", "NAME"),
+        ES_OPTION_KEY("envs", "grow.envs", "N"),
+        ES_OPTION_KEY("rounds", "run.rounds", "N"),
+        ES_OPTION_KEY("policy", "grow.policy", "P"),
+        ES_OPTION_KEY("eval", "evaluate.episodes", "N"),
+        ES_OPTION_INT("repeat", &n_repeats, "0", 0, 1000, "N",
+                      "runs with seeds SEED, SEED+1, ... in OUT/seed-<n>, and a table over them"),
+        ES_OPTION_KEY("episode-steps", "grow.episode_steps", "N"),
+        ES_OPTION_KEY("slots", "grow.slots", "LIST"),
+        ES_OPTION_KEY("max-seeds", "grow.max_seeds", "N"),
+        ES_OPTION_KEY("gates", "grow.gates", "G"),
+        ES_OPTION_KEY("batch", "grow.batch", "N"),
+        ES_OPTION_KEY("step-batches", "grow.step_batches", "N"),
+        ES_OPTION_KEY("validation-images", "grow.validation_images", "N"),
+        ES_OPTION_KEY("reward", "reward.mode", "MODE"),
+        ES_OPTION_KEY("hidden", "policy.hidden", "N"),
+        ES_OPTION_KEY("data", "grow.data", "NAME"),
+        ES_OPTION_KEY("folder", "grow.folder", "DIR"),
+        ES_OPTION_KEY("data-seed", "grow.data_seed", "N"),
+        ES_OPTION_KEY("data-split", "grow.data_split", "whole|share"),
+        ES_OPTION_KEY("pad", "grow.pad", "N"),
+        ES_OPTION_KEY("flip", "grow.flip", NULL),
+        ES_OPTION_KEY("amp-dtype", "grow.amp_dtype", "TYPE"),
+        ES_OPTION_KEY("tf32", "grow.tf32", "on|off"),
+        ES_RUN_COMMAND_OPTIONS(&command),
+        ES_OPTION_FLAG("json", &as_json, "print the results as JSON"),
+    };
+    const EsOptionTable table = {
+        .command = "grow",
+        .usage = "[options]",
+        .summary = summary,
+        .example = "esper grow --task tiny --envs 16 --rounds 100 --out runs/first",
+        .options = options,
+        .n_options = ES_COUNT_OF(options),
+        .config = &config,
+    };
+    EsArguments arguments;
+    EsExit code;
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+        return code;
+    }
+    if (command.is_dry_run && as_json) {
+        return es_command_finish("grow", ES_FAIL(ARGUMENT, "--dry-run prints settings and figures, "
+                                                           "not JSON; leave --json out"));
+    }
+    if (n_repeats > 0) {
+        return es_grow_repeat(&command, &table, &arguments, n_repeats, as_json);
+    }
+    EsStatus status = check_resumed(&command);
+    if (status == ES_STATUS_OK) {
+        status = es_run_command_configure(&command, &table, &arguments, &before);
+    }
+    if (status != ES_STATUS_OK) {
+        return es_command_finish("grow", status);
+    }
+    note_unused(&arguments, &settings);
+    es_run_command_note_unused(&table, &arguments, settings.run.device, settings.data);
+    return run_grow(&command, &config, as_json);
+}

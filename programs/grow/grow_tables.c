@@ -1,0 +1,263 @@
+#include "grow/grow_tables.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "cli/padded_text.h"
+#include "grow/arm_label.h"
+#include "runs/grow/grow_evaluation_file.h"
+#include "runs/json_number.h"
+
+#define SEEDS_MAX 1000 // of one table over seeds
+
+// --- hosts ---
+
+void es_grow_print_hosts(const EsGrowEnding *endings, const EsGrowSettings *settings,
+                         int64_t n_host_parameters) {
+    es_print("last round: %d x %s, %lld parameters before growing, policy %s, seed %d\n",
+             settings->n_envs, settings->task, (long long)n_host_parameters, settings->policy,
+             settings->run.seed);
+    printf("host   validation %%   reward   parameters   fossils   pruned   rollbacks   seeds\n");
+    for (int e = 0; e < ES_MIN(settings->n_envs, 16); e++) {
+        const EsGrowEnding *ending = &endings[e];
+        es_print("%4d   %12.2f   %6.2f   %9.2f x   %7d   %6d   %9d   %s\n", e,
+                 ending->validation_accuracy, ending->reward, ending->parameter_ratio,
+                 ending->n_fossils, ending->n_pruned, ending->n_rollbacks,
+                 ending->seeds[0] != '\0' ? ending->seeds : "-");
+    }
+    if (settings->n_envs > 16) {
+        printf("        (%d more)\n", settings->n_envs - 16);
+    }
+}
+
+json_t *es_grow_hosts_json(const EsGrowEnding *endings, int n_envs) {
+    json_t *hosts = json_array();
+    int is_complete = hosts != NULL;
+    for (int e = 0; e < n_envs && is_complete && endings != NULL; e++) {
+        const EsGrowEnding *ending = &endings[e];
+        json_t *host = json_pack(
+            "{s:i, s:o, s:o, s:o, s:f, s:i, s:i, s:i, s:s}", "host", e, "validation_loss",
+            es_json_number(ending->validation_loss), "validation_accuracy",
+            es_json_number(ending->validation_accuracy), "reward", es_json_number(ending->reward),
+            "parameter_ratio", ending->parameter_ratio, "fossils", ending->n_fossils, "pruned",
+            ending->n_pruned, "rollbacks", ending->n_rollbacks, "seeds", ending->seeds);
+        is_complete = json_array_append_new(hosts, host) == 0;
+    }
+    if (!is_complete) {
+        json_decref(hosts);
+        return NULL;
+    }
+    return hosts;
+}
+
+// --- the comparison ---
+
+#define CELL_BYTES 64
+#define CELL_WIDTH 24
+
+// What rounds to zero has no sign of its own: "+0.00", not "-0.00".
+static double shown(double value) { return fabs(value) < 0.005 ? 0 : value; }
+
+// "71.23 [70.10, 72.31]", or without an interval where there is none; signs on differences.
+static const char *write_interval(const EsInterval *interval, int is_signed, char *cell) {
+    const char *both = is_signed ? "%+.2f [%+.2f, %+.2f]" : "%.2f [%.2f, %.2f]";
+    if (isnan(interval->low)) {
+        snprintf(cell, CELL_BYTES, is_signed ? "%+.2f" : "%.2f", shown(interval->mean));
+    } else {
+        snprintf(cell, CELL_BYTES, both, shown(interval->mean), shown(interval->low),
+                 shown(interval->high));
+    }
+    return cell;
+}
+
+static void print_intervals(const EsInterval *intervals, int is_signed) {
+    static const EsGrowMeasure measures[] = {ES_MEASURE_TEST_ACCURACY,
+                                             ES_MEASURE_VALIDATION_ACCURACY, ES_MEASURE_REWARD};
+    char cell[CELL_BYTES];
+    for (size_t i = 0; i < ES_COUNT_OF(measures); i++) {
+        int is_last = i + 1 == ES_COUNT_OF(measures); // no blanks at a line's end
+        printf("  %-*s", is_last ? 0 : CELL_WIDTH,
+               write_interval(&intervals[measures[i]], is_signed, cell));
+    }
+}
+
+// Columns for the arms' names.
+static int name_width(const EsGrowEvaluation *evaluation) {
+    int width = (int)strlen("difference to");
+    for (int a = 0; a < evaluation->n_arms; a++) {
+        char label[ES_ARM_LABEL_BYTES];
+        width = ES_MAX(width, es_padded_text_width(es_arm_label(evaluation, a, label)));
+    }
+    return width;
+}
+
+static void print_head(const char *first, int width) {
+    printf("%-*s  %-*s  %-*s  reward\n", width, first, CELL_WIDTH, "test %", CELL_WIDTH,
+           "validation %");
+}
+
+typedef void (*RowFunction)(const void *context, int arm, EsInterval *mean, EsInterval *difference);
+
+// What the networks became, apart from how good they are: one table would be wider than a terminal.
+static void print_sizes(const EsGrowEvaluation *evaluation, RowFunction row, const void *context,
+                        int width) {
+    EsInterval mean[ES_N_MEASURES], difference[ES_N_MEASURES];
+    char label[ES_ARM_LABEL_BYTES];
+    printf("\n%-*s  parameters  fossils  rollbacks\n", width, "policy");
+    for (int a = 0; a < evaluation->n_arms; a++) {
+        row(context, a, mean, difference);
+        es_padded_text_print(es_arm_label(evaluation, a, label), width, stdout);
+        printf("  %8.2f x  %7.2f  %9.2f\n", mean[ES_MEASURE_PARAMETER_RATIO].mean,
+               mean[ES_MEASURE_FOSSILS].mean, mean[ES_MEASURE_ROLLBACKS].mean);
+    }
+}
+
+// Rows of means, of sizes, then of differences; `row` supplies the numbers of an arm.
+static void print_arms(const EsGrowEvaluation *evaluation, RowFunction row, const void *context) {
+    EsInterval mean[ES_N_MEASURES], difference[ES_N_MEASURES];
+    char label[ES_ARM_LABEL_BYTES];
+    int width = name_width(evaluation);
+    print_head("policy", width);
+    for (int a = 0; a < evaluation->n_arms; a++) {
+        row(context, a, mean, difference);
+        es_padded_text_print(es_arm_label(evaluation, a, label), width, stdout);
+        print_intervals(mean, 0);
+        printf("\n");
+    }
+    print_sizes(evaluation, row, context, width);
+    if (evaluation->n_arms < 2) {
+        return;
+    }
+    printf("\n");
+    print_head("difference to", width);
+    for (int a = 1; a < evaluation->n_arms; a++) {
+        row(context, a, mean, difference);
+        es_padded_text_print(es_arm_label(evaluation, a, label), width, stdout);
+        print_intervals(difference, 1);
+        printf("\n");
+    }
+}
+
+static void take_arm(const void *context, int arm, EsInterval *mean, EsInterval *difference) {
+    const EsGrowEvaluation *evaluation = context;
+    memcpy(mean, evaluation->arms[arm].mean, sizeof evaluation->arms[arm].mean);
+    memcpy(difference, evaluation->arms[arm].difference, sizeof evaluation->arms[arm].difference);
+}
+
+// End a footer: what is subtracted from what, where there are differences.
+static void print_direction(const char *words, const EsGrowEvaluation *evaluation) {
+    char label[ES_ARM_LABEL_BYTES];
+    if (evaluation->n_arms > 1) {
+        printf("%s", words);
+        es_padded_text_print(es_arm_label(evaluation, 0, label), 0, stdout);
+        printf(" - other");
+    }
+    printf(")\n");
+}
+
+void es_grow_print_evaluation(const EsGrowEvaluation *evaluation, int seed) {
+    printf("%lld held-out episode%s, the same for every policy; seed %d; learned policies %s\n",
+           (long long)evaluation->n_episodes, evaluation->n_episodes == 1 ? "" : "s", seed,
+           evaluation->is_greedy ? "take the most likely action" : "draw");
+    print_arms(evaluation, take_arm, evaluation);
+    if (evaluation->n_episodes > 1) {
+        printf("\nmeans with intervals of 95 %% (bootstrap over episodes");
+        print_direction(", paired for differences: ", evaluation);
+    }
+}
+
+// --- over seeds ---
+
+typedef struct Seeds {
+    EsGrowEvaluation *const *evaluations; // borrowed [n]
+    int n;
+} Seeds;
+
+static void take_seeds(const void *context, int arm, EsInterval *mean, EsInterval *difference) {
+    const Seeds *seeds = context;
+    double means[SEEDS_MAX], differences[SEEDS_MAX];
+    for (int m = 0; m < ES_N_MEASURES; m++) {
+        for (int i = 0; i < seeds->n; i++) {
+            means[i] = seeds->evaluations[i]->arms[arm].mean[m].mean;
+            differences[i] = seeds->evaluations[i]->arms[arm].difference[m].mean;
+        }
+        mean[m] = es_student_mean(means, seeds->n, sizeof means[0]);
+        difference[m] = es_student_mean(differences, seeds->n, sizeof differences[0]);
+    }
+}
+
+static void print_seed_rows(const Seeds *seeds, int first_seed) {
+    const EsGrowEvaluation *any = seeds->evaluations[0];
+    char label[ES_ARM_LABEL_BYTES];
+    int width = ES_MAX(name_width(any), 12);
+    printf("test %% of each seed\n%-8s", "seed");
+    for (int a = 0; a < any->n_arms; a++) {
+        printf("   ");
+        es_padded_text_print(es_arm_label(any, a, label), a + 1 < any->n_arms ? width : 0, stdout);
+    }
+    printf("\n");
+    for (int i = 0; i < seeds->n; i++) {
+        printf("%-8d", first_seed + i);
+        for (int a = 0; a < any->n_arms; a++) {
+            printf("   %-*.2f", a + 1 < any->n_arms ? width : 0,
+                   seeds->evaluations[i]->arms[a].mean[ES_MEASURE_TEST_ACCURACY].mean);
+        }
+        printf("\n");
+    }
+    printf("\n");
+}
+
+void es_grow_print_seeds(EsGrowEvaluation *const *evaluations, int n, int first_seed) {
+    Seeds seeds = {evaluations, ES_MIN(n, SEEDS_MAX)};
+    print_seed_rows(&seeds, first_seed);
+    print_arms(evaluations[0], take_seeds, &seeds);
+    if (n > 1) {
+        printf("\nmeans over %d seeds with intervals of 95 %% (Student's, over the seeds' means",
+               seeds.n);
+        print_direction("; differences: ", evaluations[0]);
+    }
+}
+
+static json_t *seeds_arm_json(const Seeds *seeds, int arm) {
+    EsInterval mean[ES_N_MEASURES], difference[ES_N_MEASURES];
+    take_seeds(seeds, arm, mean, difference);
+    return json_pack("{s:s, s:o, s:o}", "policy", seeds->evaluations[0]->arms[arm].name, "mean",
+                     es_grow_intervals_json(mean), "policy_minus_this",
+                     es_grow_intervals_json(difference));
+}
+
+json_t *es_grow_seeds_json(EsGrowEvaluation *const *evaluations, int n, int first_seed) {
+    Seeds seeds = {evaluations, ES_MIN(n, SEEDS_MAX)};
+    json_t *arms = json_array();
+    int is_complete = arms != NULL;
+    for (int a = 0; a < evaluations[0]->n_arms && is_complete; a++) {
+        is_complete = json_array_append_new(arms, seeds_arm_json(&seeds, a)) == 0;
+    }
+    if (!is_complete) {
+        json_decref(arms);
+        return NULL;
+    }
+    return json_pack("{s:i, s:i, s:s, s:o}", "seeds", seeds.n, "first_seed", first_seed,
+                     "intervals", "Student's over the seeds' means, 95 %", "arms", arms);
+}
+
+const char *es_grow_describe_precision(const EsGrowSettings *settings, const EsDeviceInfo *device,
+                                       char text[160]) {
+    EsDtype dtype = es_grow_settings_precision(settings, device);
+    char why[64] = "";
+    if (settings->amp_dtype == 0 && device->kind == ES_DEVICE_CUDA) {
+        snprintf(why, sizeof why, " (--amp-dtype auto; compute capability %d.%d)",
+                 device->capability / 10, device->capability % 10);
+    }
+    snprintf(text, 160, "hosts compute in %s%s%s",
+             dtype == ES_DTYPE_BF16  ? "bfloat16"
+             : dtype == ES_DTYPE_F16 ? "float16, with a loss scale for each"
+                                     : "float32",
+             dtype == ES_DTYPE_F32 && settings->is_tf32 && device->kind == ES_DEVICE_CUDA
+                 ? ", products in TF32"
+                 : "",
+             why);
+    return text;
+}

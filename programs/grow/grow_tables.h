@@ -1,0 +1,26 @@
+// What `esper grow` prints: the hosts of the last round, the comparison of policies, and the same
+// over several seeds; as tables and as JSON.
+#ifndef ES_PROGRAMS_GROW_TABLES_H
+#define ES_PROGRAMS_GROW_TABLES_H
+
+#include <jansson.h>
+
+#include "runs/grow/grow_run.h"
+
+// At most 16 hosts; the others are counted.
+void es_grow_print_hosts(const EsGrowEnding *endings, const EsGrowSettings *settings,
+                         int64_t n_host_parameters);
+json_t *es_grow_hosts_json(const EsGrowEnding *endings, int n_envs);
+
+void es_grow_print_evaluation(const EsGrowEvaluation *evaluation, int seed);
+
+// The means of each seed's comparison, and Student's intervals over the seeds. Evaluations [n] have
+// the same arms.
+void es_grow_print_seeds(EsGrowEvaluation *const *evaluations, int n, int first_seed);
+json_t *es_grow_seeds_json(EsGrowEvaluation *const *evaluations, int n, int first_seed);
+
+// What the hosts of a run compute with on this device, and why.
+const char *es_grow_describe_precision(const EsGrowSettings *settings, const EsDeviceInfo *device,
+                                       char text[160]);
+
+#endif

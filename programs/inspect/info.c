@@ -1,0 +1,164 @@
+// `esper info`: what this build and this machine have.
+#include <gnu/libc-version.h>
+#include <stdio.h>
+
+#include "base/json.h"
+#include "base/macros.h"
+#include "cli/build_info.h"
+#include "cli/command.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/padded_text.h"
+#include "inspect/telemetry_tables.h"
+#include "kernels/kernels.h"
+#include "telemetry/sink.h"
+#include "tensor/device.h"
+
+// Append one device; a device that does not open is listed with the reason.
+static EsStatus describe_device(const char *name, json_t *devices) {
+    EsDevice *device = NULL;
+    EsStatus status = es_device_open(name, NULL, &device);
+    if (status == ES_STATUS_MEMORY) {
+        return status;
+    }
+    json_t *entry = json_object();
+    json_object_set_new(entry, "device", json_string(name));
+    if (status != ES_STATUS_OK) {
+        json_object_set_new(entry, "error", json_string(es_status_detail()));
+        json_array_append_new(devices, entry);
+        return ES_STATUS_OK;
+    }
+    const EsDeviceInfo *info = es_device_info(device);
+    json_object_set_new(entry, "model", json_string(info->name));
+    json_object_set_new(entry, "architecture", json_string(info->architecture));
+    json_object_set_new(entry, "memory_bytes", json_integer((json_int_t)info->memory_bytes));
+    if (info->kind == ES_DEVICE_CPU) {
+        json_object_set_new(entry, "threads", json_integer(info->n_units));
+        json_object_set_new(entry, "lanes", json_integer(info->n_lanes));
+        json_object_set_new(entry, "precisions", json_string("f32"));
+    } else {
+        json_object_set_new(entry, "multiprocessors", json_integer(info->n_units));
+        json_object_set_new(entry, "precisions", json_string("f32, TF32, bf16, f16"));
+    }
+    es_device_close(device);
+    json_array_append_new(devices, entry);
+    return ES_STATUS_OK;
+}
+
+static json_t *text_or_null(const char *text) {
+    return text != NULL ? json_string(text) : json_null();
+}
+
+// json_decref the description. MEMORY when a part of it is missing.
+static EsStatus describe_build(json_t **description) {
+    json_t *info = *description = json_object();
+    json_object_set_new(info, "version", json_string(ES_VERSION));
+    json_object_set_new(info, "commit", json_string(es_build_commit()));
+    json_object_set_new(info, "compiler", json_string(es_build_compiler()));
+    json_object_set_new(info, "build", json_string(es_build_type()));
+    json_object_set_new(info, "cuda", json_boolean(es_kernels_cuda() != NULL));
+
+    json_t *devices = json_array();
+    EsStatus status = describe_device("cpu", devices);
+    for (int i = 0; i < es_device_cuda_count() && status == ES_STATUS_OK; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "cuda:%d", i);
+        status = describe_device(name, devices);
+    }
+    json_object_set_new(info, "devices", devices);
+    ES_TRY(status);
+
+    json_t *libraries = json_object();
+    json_object_set_new(libraries, "jansson", json_string(jansson_version_str()));
+    json_object_set_new(libraries, "inih", json_string(es_build_inih_version()));
+    json_object_set_new(libraries, "libc", json_string(gnu_get_libc_version()));
+    json_object_set_new(libraries, "sqlite", text_or_null(es_sqlite_sink_version()));
+    json_object_set_new(libraries, "libmicrohttpd", text_or_null(es_prometheus_sink_version()));
+    json_object_set_new(info, "libraries", libraries);
+    return es_json_lacked_memory() ? ES_FAIL(MEMORY, "not enough memory to describe this build")
+                                   : ES_STATUS_OK;
+}
+
+static const char *text_of(const json_t *object, const char *key) {
+    const char *text = json_string_value(json_object_get(object, key));
+    return text != NULL ? text : "";
+}
+
+static long long number_of(const json_t *object, const char *key) {
+    return (long long)json_integer_value(json_object_get(object, key));
+}
+
+static void print_device(const json_t *device) {
+    if (json_object_get(device, "error") != NULL) {
+        es_print("%-10s %s\n", text_of(device, "device"), text_of(device, "error"));
+        return;
+    }
+    es_print("%-10s %s, %s, %.1f GiB", text_of(device, "device"), text_of(device, "model"),
+             text_of(device, "architecture"),
+             (double)number_of(device, "memory_bytes") / (1024.0 * 1024.0 * 1024.0));
+    if (json_object_get(device, "threads") != NULL) {
+        printf(", %lld threads, %lld images per vector", number_of(device, "threads"),
+               number_of(device, "lanes"));
+    } else {
+        printf(", %lld multiprocessors", number_of(device, "multiprocessors"));
+    }
+    printf(", computes in %s\n", text_of(device, "precisions"));
+}
+
+static void print_info(const json_t *info) {
+    es_print("esper      %s, commit %s\n", text_of(info, "version"), text_of(info, "commit"));
+    es_print("build      %s, %s, CUDA %s\n", text_of(info, "build"), text_of(info, "compiler"),
+             es_build_cuda());
+    size_t index;
+    json_t *device;
+    json_array_foreach(json_object_get(info, "devices"), index, device) { print_device(device); }
+    const json_t *libraries = json_object_get(info, "libraries");
+    printf("libraries  jansson %s, inih %s, libc %s", text_of(libraries, "jansson"),
+           text_of(libraries, "inih"), text_of(libraries, "libc"));
+    static const char *const optional[][2] = {{"sqlite", "SQLite"},
+                                              {"libmicrohttpd", "libmicrohttpd"}};
+    for (size_t i = 0; i < ES_COUNT_OF(optional); i++) {
+        const char *version = text_of(libraries, optional[i][0]);
+        printf(", %s %s", optional[i][1], version[0] != '\0' ? version : "not built in");
+    }
+    printf("\n");
+}
+
+EsExit es_info_run(int argc, char **argv) {
+    int as_json = 0, lists_telemetry = 0;
+    const EsOption options[] = {
+        ES_OPTION_FLAG("json", &as_json, "print one JSON object"),
+        ES_OPTION_FLAG("telemetry", &lists_telemetry,
+                       "print all events, columns and views instead, as markdown"),
+    };
+    const EsOptionTable table = {
+        .command = "info",
+        .usage = "[--json | --telemetry]",
+        .summary = "Print version, compiler, devices and libraries of this build on this machine.",
+        .example = "esper info --json",
+        .options = options,
+        .n_options = ES_COUNT_OF(options),
+    };
+    EsArguments arguments;
+    EsExit code;
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+        return code;
+    }
+    if (lists_telemetry && as_json) {
+        return es_command_finish("info", ES_FAIL(ARGUMENT, "--json and --telemetry exclude each "
+                                                           "other: the tables are markdown"));
+    }
+    if (lists_telemetry) {
+        es_telemetry_tables_print(stdout);
+        return ES_EXIT_DONE;
+    }
+    json_t *info = NULL;
+    EsStatus status = describe_build(&info);
+    if (status == ES_STATUS_OK && as_json) {
+        status = es_output_status(es_json_write(json_incref(info), JSON_INDENT(2), stdout));
+    } else if (status == ES_STATUS_OK) {
+        print_info(info);
+    }
+    json_decref(info);
+    return es_command_finish("info", status);
+}

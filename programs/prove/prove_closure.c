@@ -1,0 +1,106 @@
+// `esper prove closure`: everything the rules derive from the facts.
+#include <stdio.h>
+
+#include "base/macros.h"
+#include "cli/json_output.h"
+#include "cli/message.h"
+#include "cli/padded_text.h"
+#include "proof/search/closure.h"
+#include "prove/prove_action.h"
+#include "prove/prove_source.h"
+#include "prove/prove_words.h"
+
+// Queries of a split: all, those that are facts, those in the closure.
+typedef struct Tally {
+    int32_t n_queries, n_facts, n_in_closure;
+} Tally;
+
+static Tally tally_split(const EsClosure *closure, EsKgSplit split) {
+    const EsQuerySplit *queries = &closure->graph->splits[split];
+    Tally tally = {queries->count, 0, es_closure_count_queries(closure, split)};
+    for (int32_t i = 0; i < queries->count; i++) {
+        tally.n_facts += es_kg_has_fact(closure->graph, queries->atoms[i]);
+    }
+    return tally;
+}
+
+static EsStatus print_json(const EsProveSource *source, const EsClosure *closure) {
+    const EsKnowledgeGraph *graph = closure->graph;
+    Tally valid = tally_split(closure, ES_KG_SPLIT_VALID);
+    Tally test = tally_split(closure, ES_KG_SPLIT_TEST);
+    // a path that is not UTF-8 cannot be written as JSON
+    json_t *name = json_string(es_prove_source_name(source));
+    json_t *root =
+        json_pack("{s:o, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "data",
+                  name != NULL ? name : json_null(), "constants", graph->n_constants, "predicates",
+                  graph->n_predicates, "rules", graph->n_rules, "facts", graph->n_facts, "closure",
+                  closure->count, "complete", closure->is_complete, "limit", closure->limit,
+                  "valid", valid.n_queries, "valid_in_facts", valid.n_facts, "valid_in_closure",
+                  valid.n_in_closure, "test", test.n_queries, "test_in_facts", test.n_facts,
+                  "test_in_closure", test.n_in_closure);
+    return es_json_print(root, 6);
+}
+
+static void print_split(const char *name, Tally tally) {
+    printf("%-7s %9d %s, %d in the closure (%.1f %%), %d of them facts\n", name, tally.n_queries,
+           es_prove_noun(tally.n_queries, "query", "queries"), tally.n_in_closure,
+           100.0 * tally.n_in_closure / ES_MAX(tally.n_queries, 1), tally.n_facts);
+}
+
+static void print_table(const EsProveSource *source, const EsClosure *closure) {
+    const EsKnowledgeGraph *graph = closure->graph;
+    es_print("%s: constants %d, predicates %d, rules %d\n", es_prove_source_name(source),
+             graph->n_constants, graph->n_predicates, graph->n_rules);
+    printf("facts   %9d\n", graph->n_facts);
+    printf("closure %9d%s\n", closure->count, closure->is_complete ? "" : " and more");
+    print_split("valid", tally_split(closure, ES_KG_SPLIT_VALID));
+    print_split("test", tally_split(closure, ES_KG_SPLIT_TEST));
+}
+
+static EsStatus run_closure(const EsProveSource *source, int limit, int as_json) {
+    EsKnowledgeGraph *graph = NULL;
+    EsClosure *closure = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(es_prove_source_load(source, &graph));
+    ES_TRY_GOTO(es_closure_create(graph, limit, &closure));
+    if (!closure->is_complete) {
+        es_message(
+            "warning: stopped at %d atoms; the counts are lower bounds (--limit raises it)\n",
+            closure->limit);
+    }
+    if (as_json) {
+        ES_TRY_GOTO(print_json(source, closure));
+    } else {
+        print_table(source, closure);
+    }
+done:
+    es_closure_destroy(closure);
+    es_kg_destroy(graph);
+    return status;
+}
+
+EsExit es_prove_closure_run(int argc, char **argv) {
+    EsProveSource source = {.folder = NULL};
+    int limit, as_json;
+    const EsOption options[] = {
+        ES_PROVE_SOURCE_OPTIONS(&source),
+        ES_OPTION_INT("limit", &limit, "5000000", 1, ES_CLOSURE_MAX_LIMIT, "N",
+                      "stop at this many atoms, the facts included"),
+        ES_OPTION_FLAG("json", &as_json, "print the result as JSON"),
+    };
+    const EsOptionTable table = {
+        .command = "prove closure",
+        .usage = "[options]",
+        .summary = "Derives everything the rules give and counts the queries in it: those that can "
+                   "be proved\nat all, at any depth.",
+        .example = "esper prove closure --data kg/family --json",
+        .options = options,
+        .n_options = ES_COUNT_OF(options),
+    };
+    EsArguments arguments;
+    EsExit code;
+    if (!es_prove_source_begin(&source, &table, argc, argv, &arguments, &code)) {
+        return code;
+    }
+    return es_command_finish(table.command, run_closure(&source, limit, as_json));
+}

@@ -1,0 +1,157 @@
+// `esper prove mine`: rules that the facts of a graph obey.
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/macros.h"
+#include "cli/json_output.h"
+#include "cli/message.h"
+#include "cli/padded_text.h"
+#include "proof/graph/rule_text.h"
+#include "proof/search/rule_miner.h"
+#include "prove/prove_action.h"
+#include "prove/prove_source.h"
+#include "prove/prove_words.h"
+
+// between two lines of progress
+#define PROGRESS_NS 2000000000
+
+typedef struct Mining {
+    const EsProveSource *source;
+    EsMinerSettings settings;
+    const char *out;
+    int limit, as_json, n_threads;
+    int64_t reported_ns;
+    double seconds;
+} Mining;
+
+static void report_progress(void *context, int64_t n_done, int64_t n_all) {
+    Mining *mining = context;
+    int64_t now_ns = es_clock_ns();
+    if (now_ns - mining->reported_ns >= PROGRESS_NS) {
+        mining->reported_ns = now_ns;
+        es_message("mine: bodies of %lld of %lld relations counted\n", (long long)n_done,
+                   (long long)n_all);
+    }
+}
+
+static json_t *rule_json(const EsKnowledgeGraph *graph, const EsMinedRule *rule) {
+    char text[ES_RULE_TEXT_BYTES];
+    es_horn_rule_format(graph, &rule->rule, text, sizeof text);
+    // names are bytes; what is not UTF-8 cannot be written as JSON
+    json_t *string = json_string(text);
+    return json_pack("{s:o, s:I, s:I, s:f, s:f, s:I, s:f}", "rule",
+                     string != NULL ? string : json_null(), "support", (json_int_t)rule->support,
+                     "given", (json_int_t)rule->n_given, "confidence",
+                     es_mined_rule_confidence(rule), "pca_confidence",
+                     es_mined_rule_pca_confidence(rule), "kept_support", (json_int_t)rule->n_kept,
+                     "kept_confidence", es_mined_rule_kept_confidence(rule));
+}
+
+static EsStatus print_json(const Mining *mining, const EsKnowledgeGraph *graph,
+                           const EsMinedRules *rules, int32_t n_shown) {
+    json_t *list = json_array();
+    for (int32_t i = 0; i < n_shown; i++) {
+        json_array_append_new(list, rule_json(graph, &rules->items[i]));
+    }
+    json_t *name = json_string(es_prove_source_name(mining->source));
+    json_t *root =
+        json_pack("{s:o, s:i, s:i, s:i, s:i, s:f, s:o}", "data", name != NULL ? name : json_null(),
+                  "facts", rules->n_facts, "kept_facts", rules->n_kept, "count", rules->count,
+                  "shown", n_shown, "seconds", mining->seconds, "rules", list);
+    return es_json_print(root, 6);
+}
+
+static void print_table(const Mining *mining, const EsKnowledgeGraph *graph,
+                        const EsMinedRules *rules, int32_t n_shown) {
+    es_print("%s: mined from %d %s, %d kept back: %d %s in %.2f s\n",
+             es_prove_source_name(mining->source), rules->n_facts,
+             es_prove_noun(rules->n_facts, "fact", "facts"), rules->n_kept, rules->count,
+             es_prove_noun(rules->count, "rule", "rules"), mining->seconds);
+    printf("support  confidence    PCA    kept  of new  rule\n");
+    for (int32_t i = 0; i < n_shown; i++) {
+        const EsMinedRule *rule = &rules->items[i];
+        char text[ES_RULE_TEXT_BYTES];
+        es_horn_rule_format(graph, &rule->rule, text, sizeof text);
+        printf("%7lld  %10.3f  %5.3f %7lld  %6.3f  ", (long long)rule->support,
+               es_mined_rule_confidence(rule), es_mined_rule_pca_confidence(rule),
+               (long long)rule->n_kept, es_mined_rule_kept_confidence(rule));
+        es_padded_text_print(text, 0, stdout);
+        putchar('\n');
+    }
+    if (n_shown < rules->count) {
+        printf("%d more %s not shown (--limit raises it)\n", rules->count - n_shown,
+               es_prove_noun(rules->count - n_shown, "is", "are"));
+    }
+}
+
+static EsStatus run_mine(Mining *mining) {
+    EsKnowledgeGraph *graph = NULL;
+    EsThreadPool *pool = NULL;
+    EsMinedRules rules = {.items = NULL};
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(es_prove_source_load_using(mining->source, ES_KG_RULES_LEFT_OUT, &graph));
+    ES_TRY_GOTO(es_thread_pool_create(&pool, mining->n_threads));
+    int64_t start_ns = es_clock_ns();
+    mining->reported_ns = start_ns;
+    ES_TRY_GOTO(es_rules_mine(graph, &mining->settings, pool, &rules));
+    mining->seconds = es_clock_seconds_since(start_ns);
+    if (mining->out != NULL) {
+        ES_TRY_GOTO(es_mined_rules_save(graph, &rules, rules.count, mining->out));
+    }
+    int32_t n_shown = ES_MIN(mining->limit, rules.count);
+    // a rule file on stdout stands there alone
+    int is_alone = mining->out != NULL && es_file_is_stdout(mining->out);
+    if (mining->as_json && !is_alone) {
+        ES_TRY_GOTO(print_json(mining, graph, &rules, n_shown));
+    } else if (!is_alone) {
+        print_table(mining, graph, &rules, n_shown);
+    }
+done:
+    es_mined_rules_destroy(&rules);
+    es_thread_pool_destroy(pool);
+    es_kg_destroy(graph);
+    return status;
+}
+
+EsExit es_prove_mine_run(int argc, char **argv) {
+    EsProveSource source = {.is_seed_shared = 1};
+    Mining mining = {.source = &source, .settings = es_miner_defaults()};
+    int min_support;
+    const EsOption options[] = {
+        ES_PROVE_SOURCE_OPTIONS(&source),
+        ES_OPTION_INT("min-support", &min_support, "10", 1, 2147483647, "N",
+                      "facts that a rule must give"),
+        ES_OPTION_FLOAT("min-confidence", &mining.settings.min_confidence, "0.5", 0, 1, "X",
+                        "share of what it gives that must be facts"),
+        ES_OPTION_INT("max-body", &mining.settings.max_body, "2", 1, 2, "N",
+                      "most atoms of a body"),
+        ES_OPTION_FLOAT("held-out", &mining.settings.held_out, "0.1", 0, 0.9, "X",
+                        "share of the facts kept back to check the rules with"),
+        ES_OPTION_TEXT("out", &mining.out, NULL, "FILE", "write all rules there, as a rule file"),
+        ES_OPTION_INT("limit", &mining.limit, "20", 0, 2147483647, "N", "show at most N rules"),
+        ES_OPTION_INT("threads", &mining.n_threads, "0", 0, 1024, "N", "0: one per processor"),
+        ES_OPTION_FLAG("json", &mining.as_json, "print the result as JSON"),
+    };
+    const EsOptionTable table = {
+        .command = "prove mine",
+        .usage = "[options]",
+        .summary = "Finds rules of one or two atoms that the facts obey, the most confident "
+                   "first. The graph needs\nno rules of its own; --seed also picks the facts kept "
+                   "back.",
+        .example = "esper prove mine --data kg/family --min-confidence 0.5 --out mined.txt",
+        .options = options,
+        .n_options = ES_COUNT_OF(options),
+    };
+    EsArguments arguments;
+    EsExit code;
+    if (!es_prove_source_begin(&source, &table, argc, argv, &arguments, &code)) {
+        return code;
+    }
+    es_options_note_unused(&table, &arguments, "rules", "here: the graph's rules are left out");
+    mining.settings.min_support = min_support;
+    mining.settings.seed = (uint64_t)source.seed;
+    mining.settings.report = report_progress;
+    mining.settings.report_context = &mining;
+    return es_command_finish("prove mine", run_mine(&mining));
+}

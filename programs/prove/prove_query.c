@@ -1,0 +1,289 @@
+// `esper prove query`: answers to a question, with their proofs.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "cli/json_output.h"
+#include "cli/message.h"
+#include "cli/padded_text.h"
+#include "proof/graph/knowledge_text.h"
+#include "proof/search/answers.h"
+#include "proof/search/closure.h"
+#include "prove/prove_action.h"
+#include "prove/prove_source.h"
+#include "prove/prove_tree.h"
+#include "prove/prove_words.h"
+
+static const char *const method_names[] = {"direct", "closure", "search"};
+
+typedef struct Query {
+    const EsProveSource *source;
+    const char *text;
+    EsAnswersSettings settings;
+    int limit, explains, as_json, n_threads;
+    const EsKnowledgeGraph *graph;
+    EsQuestion question;
+    EsAnswers answers;
+} Query;
+
+static int is_ground(const Query *query) { return query->question.n_variables == 0; }
+
+// A proof of an answer, checked again; NULL for a fact of an open question, and for a fact that has
+// no other proof.
+static EsStatus find_proof(const Query *query, EsAnswer answer, EsProofTree **tree) {
+    EsProverAnswer found;
+    *tree = NULL;
+    if (answer.n_steps == 0 && !is_ground(query)) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_proof_tree_find(query->graph, &query->settings.prover, answer.atom, tree, &found));
+    return *tree != NULL ? es_proof_tree_check(*tree) : ES_STATUS_OK;
+}
+
+// --- JSON ---
+
+static json_t *name_json(const char *name) {
+    json_t *text = json_string(name);
+    return text != NULL ? text : json_null();
+}
+
+static EsStatus answer_json(const Query *query, EsAnswer answer, json_t **object) {
+    const EsKnowledgeGraph *graph = query->graph;
+    *object = json_pack("{s:o, s:o, s:o, s:i, s:b}", "atom", es_prove_atom_json(graph, answer.atom),
+                        "a", name_json(graph->constant_names[answer.atom.a]), "b",
+                        name_json(graph->constant_names[answer.atom.b]), "steps", answer.n_steps,
+                        "fact", answer.n_steps == 0);
+    if (query->explains) {
+        EsProofTree *tree;
+        ES_TRY(find_proof(query, answer, &tree));
+        json_object_set_new(*object, "proof",
+                            tree != NULL ? es_prove_tree_json(tree) : json_null());
+        es_proof_tree_destroy(tree);
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus print_json(const Query *query, int32_t n_shown) {
+    const EsAnswers *answers = &query->answers;
+    json_t *list = json_array();
+    EsStatus status = ES_STATUS_OK;
+    for (int32_t i = 0; i < n_shown && status == ES_STATUS_OK; i++) {
+        json_t *object = NULL;
+        status = answer_json(query, answers->items[i], &object);
+        json_array_append_new(list, object);
+    }
+    if (status != ES_STATUS_OK) {
+        json_decref(list);
+        return status;
+    }
+    json_t *root = json_pack(
+        "{s:o, s:o, s:i, s:i, s:b, s:b, s:i, s:i, s:b, s:I, s:s, s:i, s:i, s:o}", "data",
+        name_json(es_prove_source_name(query->source)), "question", name_json(query->text), "count",
+        answers->count, "shown", n_shown, "complete", answers->is_complete, "closure_known",
+        answers->is_closure_known, "deeper", answers->n_deeper, "undecided", answers->n_undecided,
+        "search_full", answers->search.is_full, "search_overlong",
+        (json_int_t)answers->search.n_overlong, "method", method_names[answers->method],
+        "max_depth", query->settings.prover.max_depth, "max_atoms",
+        query->settings.prover.max_atoms, "answers", list);
+    if (root != NULL && is_ground(query)) {
+        json_object_set_new(root, "steps_without_fact", json_integer(answers->n_steps_otherwise));
+    }
+    return es_json_print(root, 6);
+}
+
+// --- tables ---
+
+static void print_atom(const Query *query, EsAtom atom) {
+    char text[3 * ES_KG_MAX_NAME_BYTES + 4];
+    es_kg_format_atom(query->graph, atom, text, sizeof text);
+    es_padded_text_print(text, 0, stdout);
+}
+
+static EsStatus print_proof(const Query *query, EsAnswer answer, int indent) {
+    EsProofTree *tree;
+    ES_TRY(find_proof(query, answer, &tree));
+    EsStatus status = tree != NULL ? es_prove_tree_print(tree, indent, stdout) : ES_STATUS_OK;
+    es_proof_tree_destroy(tree);
+    return status;
+}
+
+static const char *steps_word(int32_t n) { return es_prove_noun(n, "step", "steps"); }
+
+static const char *atoms_word(int32_t n) { return es_prove_noun(n, "atom", "atoms"); }
+
+static const char *states_word(int32_t n) { return es_prove_noun(n, "state", "states"); }
+
+// What a ground question that has no answer comes to.
+static void print_no(const Query *query) {
+    const EsAnswers *answers = &query->answers;
+    const EsProverSettings *prover = &query->settings.prover;
+    if (answers->n_undecided > 0) {
+        printf(": undecided after %d %s (--max-states raises it)\n", prover->max_states,
+               states_word(prover->max_states));
+    } else if (answers->n_deeper > 0) {
+        printf(": follows, but not within %d %s and %d %s (--max-depth, --max-atoms raise it)\n",
+               prover->max_depth, steps_word(prover->max_depth), prover->max_atoms,
+               atoms_word(prover->max_atoms));
+    } else if (answers->is_closure_known) {
+        printf(": no, it does not follow\n");
+    } else {
+        printf(": no proof within %d %s and %d %s\n", prover->max_depth,
+               steps_word(prover->max_depth), prover->max_atoms, atoms_word(prover->max_atoms));
+    }
+}
+
+static EsStatus print_ground(const Query *query) {
+    const EsAnswers *answers = &query->answers;
+    const EsProverSettings *prover = &query->settings.prover;
+    print_atom(query, query->question.form);
+    if (answers->count == 0) {
+        print_no(query);
+        return ES_STATUS_OK;
+    }
+    EsAnswer answer = answers->items[0];
+    int32_t n_otherwise = answers->n_steps_otherwise;
+    if (answer.n_steps > 0) {
+        printf(": proved in %d %s\n", answer.n_steps, steps_word(answer.n_steps));
+    } else if (n_otherwise > 0) {
+        printf(": a fact; without it proved in %d %s\n", n_otherwise, steps_word(n_otherwise));
+    } else if (n_otherwise == ES_PROVER_DEPTH_UNKNOWN) {
+        printf(": a fact; without it undecided after %d %s\n", prover->max_states,
+               states_word(prover->max_states));
+    } else {
+        printf(": a fact; without it no proof within %d %s and %d %s\n", prover->max_depth,
+               steps_word(prover->max_depth), prover->max_atoms, atoms_word(prover->max_atoms));
+    }
+    return query->explains ? print_proof(query, answer, 0) : ES_STATUS_OK;
+}
+
+static void print_limits(const Query *query, int32_t n_shown) {
+    const EsAnswers *answers = &query->answers;
+    const EsProverSettings *prover = &query->settings.prover;
+    if (n_shown < answers->count) {
+        printf("%d more %s not shown (--limit raises it)\n", answers->count - n_shown,
+               es_prove_noun(answers->count - n_shown, "is", "are"));
+    }
+    if (answers->n_deeper > 0) {
+        printf("%d more %s, but not within %d %s and %d %s (--max-depth, --max-atoms raise it)\n",
+               answers->n_deeper, es_prove_noun(answers->n_deeper, "follows", "follow"),
+               prover->max_depth, steps_word(prover->max_depth), prover->max_atoms,
+               atoms_word(prover->max_atoms));
+    }
+    if (answers->search.is_full || answers->n_undecided > 0) {
+        printf("more may exist: the limit of %d %s was met (--max-states raises it)\n",
+               prover->max_states, states_word(prover->max_states));
+    }
+    if (answers->search.n_overlong > 0) {
+        printf("more may exist: states of over %d atoms, the most a search can hold, were left out "
+               "%lld %s (a lower --max-depth has fewer; no search is needed where the closure "
+               "fits --closure-limit)\n",
+               ES_PROOF_MAX_ATOMS, (long long)answers->search.n_overlong,
+               es_prove_noun(answers->search.n_overlong, "time", "times"));
+    }
+    if (answers->is_complete && !answers->is_closure_known) {
+        printf("more may exist that take over %d %s\n", prover->max_depth,
+               steps_word(prover->max_depth));
+    }
+}
+
+static EsStatus print_answers(const Query *query, int32_t n_shown) {
+    const EsAnswers *answers = &query->answers;
+    es_padded_text_print(query->text, 0, stdout);
+    printf(": %d %s\n", answers->count, es_prove_noun(answers->count, "answer", "answers"));
+    for (int32_t i = 0; i < n_shown; i++) {
+        EsAnswer answer = answers->items[i];
+        if (answer.n_steps == 0) {
+            printf("   fact  ");
+        } else {
+            printf("%7d  ", answer.n_steps);
+        }
+        if (query->explains && answer.n_steps > 0) {
+            printf("%s\n", steps_word(answer.n_steps));
+            ES_TRY(print_proof(query, answer, 9));
+        } else {
+            print_atom(query, answer.atom);
+            putchar('\n');
+        }
+    }
+    print_limits(query, n_shown);
+    return ES_STATUS_OK;
+}
+
+// --- the command ---
+
+static EsStatus ask(Query *query) {
+    EsThreadPool *pool = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY(es_question_parse(query->graph, query->text, &query->question));
+    if (query->question.shadowed != 0) {
+        es_message("note: \"%.100s\" is read as a variable; in quotes it is the constant of that "
+                   "name\n",
+                   query->graph->constant_names[query->question.shadowed]);
+    }
+    ES_TRY(es_thread_pool_create(&pool, query->n_threads));
+    ES_TRY_GOTO(es_answers_find(query->graph, &query->settings, pool, query->question.form,
+                                &query->answers));
+    int32_t n_shown = ES_MIN(query->limit, query->answers.count);
+    if (query->as_json) {
+        status = print_json(query, n_shown);
+    } else {
+        status = is_ground(query) ? print_ground(query) : print_answers(query, n_shown);
+    }
+    es_answers_destroy(&query->answers);
+done:
+    es_thread_pool_destroy(pool);
+    return status;
+}
+
+static EsStatus run_query(Query *query) {
+    EsKnowledgeGraph *graph = NULL;
+    ES_TRY(es_prove_source_load(query->source, &graph));
+    query->graph = graph;
+    EsStatus status = ask(query);
+    es_kg_destroy(graph);
+    return status;
+}
+
+EsExit es_prove_query_run(int argc, char **argv) {
+    EsProveSource source = {.folder = NULL};
+    Query query = {.source = &source, .settings = es_answers_defaults()};
+    EsAnswersSettings *settings = &query.settings;
+    const EsOption options[] = {
+        ES_PROVE_SOURCE_OPTIONS(&source),
+        ES_OPTION_INT("limit", &query.limit, "20", 1, 2147483647, "N", "show at most N answers"),
+        ES_OPTION_FLAG("explain", &query.explains, "show a shortest proof of each, as a tree"),
+        ES_OPTION_INT("max-depth", &settings->prover.max_depth, "4", 1, 1000, "N",
+                      "most steps of a proof"),
+        ES_OPTION_INT("max-atoms", &settings->prover.max_atoms, "6", 1, ES_PROOF_MAX_ATOMS, "N",
+                      "most atoms left to prove at a time"),
+        ES_OPTION_INT("max-states", &settings->prover.max_states, "4000000", 1, 1 << 28, "N",
+                      "of a search; up to ~0.5 kB each, so 4000000 may take 2 GB"),
+        ES_OPTION_INT("closure-limit", &settings->closure_limit, "1000000", 0, ES_CLOSURE_MAX_LIMIT,
+                      "N", "atoms; a larger closure is not made, answers are searched for"),
+        ES_OPTION_INT("threads", &query.n_threads, "0", 0, 1024, "N", "0: one per processor"),
+        ES_OPTION_FLAG("json", &query.as_json, "print the result as JSON"),
+    };
+    const EsOptionTable table = {
+        .command = "prove query",
+        .usage = "QUESTION [options]",
+        .summary =
+            "Answers a question such as \"uncle(otto,X)\": all atoms of that form that can be "
+            "proved, the\nfewest steps first. What begins with a capital letter, _ or ? is a "
+            "variable, anything in\nquotes a constant. Facts take no step.",
+        .example = "esper prove query \"grandfather(X,Y)\" --generated 100 --limit 5 --explain",
+        .options = options,
+        .n_options = ES_COUNT_OF(options),
+        .max_positional = 1,
+    };
+    EsArguments arguments;
+    EsExit code;
+    if (!es_prove_source_begin(&source, &table, argc, argv, &arguments, &code)) {
+        return code;
+    }
+    if (arguments.n_positional != 1) {
+        return es_command_finish(
+            "prove query", ES_FAIL(ARGUMENT, "which question? For example \"uncle(otto,X)\""));
+    }
+    query.text = arguments.positional[0];
+    return es_command_finish("prove query", run_query(&query));
+}

@@ -1,0 +1,60 @@
+// Where the knowledge graph of `esper prove` comes from: options that all its actions have.
+#ifndef ES_PROGRAMS_PROVE_SOURCE_H
+#define ES_PROGRAMS_PROVE_SOURCE_H
+
+#include "cli/options.h"
+#include "proof/agent/proof_policy.h"
+#include "proof/graph/knowledge_file.h"
+
+typedef struct EsProveSource {
+    const char *folder; // NULL: generated
+    const char *rules;  // NULL: rules.txt of the folder
+    int n_people;       // 0: not given
+    int seed;
+    int is_seed_shared; // set before: --seed is for more than the generated graph
+    const char *soft;   // file of soft facts, NULL: none
+    double soft_min_score;
+    int soft_max_rank; // 0: any
+} EsProveSource;
+
+// Entries for a table of options.
+#define ES_PROVE_SOURCE_OPTIONS(source)                                                            \
+    ES_OPTION_TEXT(                                                                                \
+        "data", &(source)->folder, NULL, "DIR",                                                    \
+        "folder with train.txt, rules.txt, valid.txt, test.txt, or a Prolog file x.pl"),           \
+        ES_OPTION_TEXT("rules", &(source)->rules, NULL, "FILE",                                    \
+                       "other rules than rules.txt: a file of that folder, or a path"),            \
+        ES_OPTION_INT("generated", &(source)->n_people, "0", 0, 1000000, "N",                      \
+                      "make families of N people; without --data, 0 stands for 1000"),             \
+        ES_OPTION_INT("graph-seed", &(source)->seed, "1", 0, 2147483647, "N",                      \
+                      "of the generated graph"),                                                   \
+        ES_OPTION_INT("seed", &(source)->seed, "1", 0, 2147483647, "N",                            \
+                      "the same (but the seed of the run in prove train)"),                        \
+        ES_OPTION_TEXT("soft", &(source)->soft, NULL, "FILE",                                      \
+                       "add facts \"p(a,b) SCORE RANK\"; valid and test atoms are dropped"),       \
+        ES_OPTION_FLOAT("soft-min-score", &(source)->soft_min_score, "-1e300", -1e300, 1e300, "X", \
+                        "of these, leave out lower scores"),                                       \
+        ES_OPTION_INT("soft-max-rank", &(source)->soft_max_rank, "0", 0, 2147483647, "N",          \
+                      "of these, leave out higher ranks; 0: none")
+
+// es_options_begin for a table that has these options; also tells those that contradict each other
+// or have no effect.
+int es_prove_source_begin(const EsProveSource *source, const EsOptionTable *table, int argc,
+                          char **argv, EsArguments *arguments, EsExit *code);
+
+// Read or make the graph; ARGUMENT when the options contradict each other.
+EsStatus es_prove_source_load(const EsProveSource *source, EsKnowledgeGraph **graph);
+
+// The same for actions that can do without the rules of a folder.
+EsStatus es_prove_source_load_using(const EsProveSource *source, EsKgRulesUse rules_use,
+                                    EsKnowledgeGraph **graph);
+
+// es_proof_policy_load, with a failure that says what makes a generated graph another one.
+EsStatus es_prove_source_load_policy(const EsProveSource *source, EsDevice *device,
+                                     const EsKnowledgeGraph *graph, const char *path,
+                                     EsProofPolicy **policy);
+
+// What it is called in results: the folder, or "generated".
+const char *es_prove_source_name(const EsProveSource *source);
+
+#endif

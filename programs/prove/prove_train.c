@@ -1,0 +1,252 @@
+// `esper prove train`: an agent learns to prove queries of a knowledge graph.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cli/json_output.h"
+#include "cli/message.h"
+#include "cli/padded_text.h"
+#include "cli/run_command.h"
+#include "cli/run_memory.h"
+#include "prove/prove_action.h"
+#include "prove/prove_words.h"
+#include "runs/json_number.h"
+#include "runs/prove/prove_evaluation_file.h"
+#include "runs/prove/prove_run.h"
+
+// what people call the arms
+static const char *const arm_titles[ES_N_PROVE_ARMS] = {"trained policy", "untrained policy",
+                                                        "symbolic, proved or not",
+                                                        "symbolic, shortest proof first"};
+
+// --- results ---
+
+static EsStatus print_json(const EsProveRun *prove, const EsProveSettings *settings,
+                           const char *folder) {
+    const EsProveEvaluation *evaluation = es_prove_run_evaluation(prove);
+    double mrr = 0;
+    int64_t best_round = es_prove_run_best(prove, &mrr);
+    json_t *root =
+        json_pack("{s:s, s:s, s:i, s:i, s:I, s:o, s:o}", "run", folder, "data",
+                  es_prove_settings_data(settings), "seed", settings->run.seed, "rounds",
+                  settings->run.n_rounds, "best_round", (json_int_t)best_round, "validation_mrr",
+                  best_round > 0 ? es_json_number(mrr) : json_null(), "evaluation",
+                  evaluation != NULL ? es_prove_evaluation_json(evaluation) : json_null());
+    return es_json_print(root, 15);
+}
+
+static void print_arm(const EsProveArm *arm, int kind) {
+    const EsRankingSummary *all = &arm->all;
+    char difference[48] = "";
+    if (kind != ES_PROVE_ARM_POLICY) {
+        snprintf(difference, sizeof difference, "%+.3f [%+.3f, %+.3f]", arm->difference.mean,
+                 arm->difference.low, arm->difference.high);
+    }
+    printf("%-32s %.3f [%.3f, %.3f]  %.3f  %.3f  %5.1f %%  %6.2f %%  %9.1f   %s\n",
+           arm_titles[kind], all->reciprocal.mean, all->reciprocal.low, all->reciprocal.high,
+           all->hits[0], all->hits[2], 100.0 * all->n_proved / ES_MAX(all->n_queries, 1),
+           100.0 * (double)all->n_negatives_proved / (double)ES_MAX(all->n_negatives, 1),
+           (double)arm->report.n_expanded / (double)ES_MAX(arm->report.n_candidates, 1),
+           difference);
+}
+
+static void print_evaluation(const EsProveEvaluation *evaluation, const EsProveSettings *settings) {
+    char corruptions[32] = "all";
+    if (settings->n_evaluated_corruptions > 0) {
+        snprintf(corruptions, sizeof corruptions, "%d", settings->n_evaluated_corruptions);
+    }
+    es_print(
+        "%s: %d test %s against %s %s a side; proofs of at most %d %s, policies by %s search with "
+        "%d %s",
+        es_prove_settings_data(settings), evaluation->n_queries,
+        es_prove_noun(evaluation->n_queries, "query", "queries"), corruptions,
+        es_prove_noun(settings->n_evaluated_corruptions, "corruption", "corruptions"),
+        settings->search_depth, es_prove_noun(settings->search_depth, "step", "steps"),
+        es_search_kind_names[settings->search], settings->n_nodes,
+        es_prove_noun(settings->n_nodes, "node", "nodes"));
+    es_prove_print_value_weight((double)settings->value_weight);
+    printf("\n");
+    printf("%-32s %-20s  %-5s  %-5s  %7s  %8s  %9s   %s\n", "", "MRR, 95 %", "H@1", "H@10",
+           "proved", "negatives", "nodes", "trained - this");
+    for (int a = 0; a < ES_N_PROVE_ARMS; a++) {
+        print_arm(&evaluation->arms[a], a);
+    }
+}
+
+static EsStatus print_results(const EsRunCommand *command, const EsProveRun *prove,
+                              const EsProveSettings *settings, int as_json,
+                              const EsRunPlayed *played) {
+    const EsProveEvaluation *evaluation = es_prove_run_evaluation(prove);
+    double mrr = 0;
+    int64_t best_round = es_prove_run_best(prove, &mrr);
+    if (as_json) {
+        return print_json(prove, settings, played->folder);
+    }
+    if (best_round > 0) {
+        printf("best on validation: round %lld, MRR %.3f\n", (long long)best_round, mrr);
+    }
+    if (evaluation != NULL) {
+        print_evaluation(evaluation, settings);
+    }
+    if (!command->is_quiet) {
+        es_message("the policy is in %s/policy.safetensors: esper prove eval --policy takes it\n",
+                   played->folder);
+    }
+    return ES_STATUS_OK;
+}
+
+// --- what would happen ---
+
+// Plays one round.
+static EsStatus dry_run(EsProveRun *prove, const EsConfig *config, const EsRunMemory *memory) {
+    const EsProveSettings *settings = config->settings;
+    const EsKnowledgeGraph *graph = es_prove_run_graph(prove);
+    EsProofTraining *training = es_prove_run_training(prove);
+    const EsProofEnv *env = es_proof_training_env(training);
+    int64_t n_parameters = es_proof_policy_parameter_count(es_proof_training_policy(training));
+    EsProofRound round;
+    EsRunMemory with_round = *memory;
+    es_allocation_begin(0);
+    int64_t start_ns = es_clock_ns();
+    ES_TRY(es_proof_training_round(training, NULL, &round));
+    double seconds = es_clock_seconds_since(start_ns);
+    with_round.bytes += es_allocation_end().peak_bytes;
+    ES_TRY(es_run_command_print_config(config));
+    es_print("\n# graph       %s: %d constants, %d predicates, %d facts, %d rules\n",
+             es_prove_settings_data(settings), graph->n_constants, graph->n_predicates,
+             graph->n_facts, graph->n_rules);
+    printf("# queries     %d to learn from, %d for validation, %d for the comparison\n",
+           es_proof_env_queries(env).count, graph->splits[ES_KG_SPLIT_VALID].count,
+           graph->splits[ES_KG_SPLIT_TEST].count);
+    printf("# policy      %lld parameters, %.1f MiB with gradients and moments\n",
+           (long long)n_parameters, 4.0 * 4.0 * (double)n_parameters / 1048576);
+    printf("# memory      %.1f MiB of environments; %d distinct states in a round\n",
+           (double)es_proof_env_saved_bytes(env) / 1048576, round.kept.n_states);
+    es_run_memory_print(&with_round);
+    printf("# time        %.2f s per round of %d x %d steps (environment %.2f, acting %.2f, "
+           "learning %.2f), %.0f s for %d rounds, and what validation takes\n",
+           seconds, settings->n_envs, settings->n_steps, round.env_ms * 1e-3,
+           round.policy_ms * 1e-3, round.update_ms * 1e-3, seconds * settings->run.n_rounds,
+           settings->run.n_rounds);
+    return ES_STATUS_OK;
+}
+
+// --- the run ---
+
+static EsStatus create_prove(const void *settings, void **prove) {
+    return es_prove_run_create(settings, (EsProveRun **)prove);
+}
+
+static void destroy_prove(void *prove) { es_prove_run_destroy(prove); }
+
+static EsExit run_train(const EsRunCommand *command, const EsConfig *config, int as_json) {
+    EsProveSettings *settings = config->settings;
+    EsProveRun *prove = NULL;
+    EsRunPlayed played = {.folder = ""};
+    EsRunMemory memory;
+    EsRunMaker maker = {.settings = settings,
+                        .n_envs = &settings->n_envs,
+                        .create = create_prove,
+                        .destroy = destroy_prove,
+                        .smaller = "a smaller --steps or graph"};
+    EsStatus status = es_run_memory_create(&maker, (void **)&prove, &memory);
+    if (status == ES_STATUS_OK && command->is_dry_run) {
+        status = dry_run(prove, config, &memory);
+    } else if (status == ES_STATUS_OK) {
+        const EsKnowledgeGraph *graph = es_prove_run_graph(prove);
+        EsRunWork work = es_prove_run_work(prove);
+        char about[256];
+        snprintf(about, sizeof about, "graph: %.100s, %d constants, %d facts, %d rules",
+                 es_prove_settings_data(settings), graph->n_constants, graph->n_facts,
+                 graph->n_rules);
+        status = es_run_command_play(command, config, &settings->run, &work,
+                                     command->resume == NULL ? about : NULL, &played);
+        if (status == ES_STATUS_OK) {
+            status = print_results(command, prove, settings, as_json, &played);
+        }
+    }
+    es_prove_run_destroy(prove);
+    return es_run_command_finish("prove train", status, &played.outcome);
+}
+
+static int is_given(const EsArguments *arguments, const char *name) {
+    for (int i = 0; i < arguments->n_overrides; i++) {
+        const EsOption *option = arguments->overrides[i].option;
+        if (option != NULL && strcmp(option->name, name) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+// --generated goes before a folder that a file of settings names.
+static EsStatus settle_source(const EsArguments *arguments, EsProveSettings *settings) {
+    if (!is_given(arguments, "generated")) {
+        return ES_STATUS_OK;
+    }
+    if (is_given(arguments, "data")) {
+        return ES_FAIL(ARGUMENT, "--data and --generated exclude each other");
+    }
+    if (is_given(arguments, "rules")) {
+        return ES_FAIL(ARGUMENT, "--rules goes with --data; a generated graph has its own rules");
+    }
+    settings->folder[0] = settings->rules[0] = '\0';
+    return ES_STATUS_OK;
+}
+
+EsExit es_prove_train_run(int argc, char **argv) {
+    EsRunCommand command = {0};
+    EsProveSettings settings, before;
+    int as_json;
+    EsConfig config = es_prove_run_config(&settings);
+    const EsOption options[] = {
+        ES_OPTION_KEY("data", "prove.folder", "DIR"),
+        ES_OPTION_KEY("rules", "prove.rules", "FILE"),
+        ES_OPTION_KEY("generated", "prove.people", "N"),
+        ES_OPTION_KEY("graph-seed", "prove.graph_seed", "N"),
+        ES_OPTION_KEY("rounds", "run.rounds", "N"),
+        ES_OPTION_KEY("envs", "env.envs", "N"),
+        ES_OPTION_KEY("steps", "env.steps", "N"),
+        ES_OPTION_KEY("rate", "ppo.rate", "X"),
+        ES_OPTION_KEY("search", "search.kind", "NAME"),
+        ES_OPTION_KEY("nodes", "search.nodes", "N"),
+        ES_OPTION_KEY("depth", "search.max_depth", "N"),
+        ES_OPTION_KEY("eval-every", "validate.every", "N"),
+        ES_OPTION_KEY("eval", "evaluate.queries", "N"),
+        ES_RUN_COMMAND_OPTIONS(&command),
+        ES_OPTION_FLAG("json", &as_json, "print the results as JSON"),
+    };
+    const EsOptionTable table = {
+        .command = "prove train",
+        .usage = "[options]",
+        .summary = "Trains a policy that chooses the next step of a proof, with PPO over many "
+                   "proofs side by side.\nA round is some steps of all of them and one update. "
+                   "The weights that rank validation queries\nbest are kept; at the end they are "
+                   "compared with the untrained policy and with symbolic proofs.",
+        .example = "esper prove train --config configs/prove_generated.ini --out runs/proofs",
+        .options = options,
+        .n_options = ES_COUNT_OF(options),
+        .config = &config,
+    };
+    EsArguments arguments;
+    EsExit code;
+    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
+        return code;
+    }
+    if (command.is_dry_run && as_json) {
+        return es_command_finish("prove train",
+                                 ES_FAIL(ARGUMENT, "--dry-run prints settings and figures, not "
+                                                   "JSON; leave --json out"));
+    }
+    EsStatus status = es_run_command_configure(&command, &table, &arguments, &before);
+    if (status == ES_STATUS_OK) {
+        status = settle_source(&arguments, &settings);
+    }
+    if (status == ES_STATUS_OK && settings.folder[0] != '\0') {
+        es_options_note_unused(&table, &arguments, "graph-seed",
+                               "with --data: it is of the generated graph");
+    }
+    return status == ES_STATUS_OK ? run_train(&command, &config, as_json)
+                                  : es_command_finish("prove train", status);
+}

@@ -1,0 +1,200 @@
+// The decision phase as kernels over environments; every decision is in the rules. Compiled without
+// contraction, so that the bits are those of the CPU.
+//
+// Environments take different branches all the time, so none shares a warp with another: the lanes
+// of a warp load the slots of one environment, then one lane goes on.
+#include "control/decision/decision_internal.h"
+#include "control/rules/observation_rules.h"
+#include "kernels/cuda/cuda_common.cuh"
+#include "learning/normaliser_rules.h"
+
+#define WARP         32
+#define HOST_THREAD  WARP // observes the host while the warp before it observes slots
+#define N_OBSERVING  (2 * WARP)
+#define FEATURES_MAX (ES_OBSERVATION_HOST + ES_OBSERVATION_SLOT * ES_SLOTS_MAX)
+static_assert(ES_SLOTS_MAX <= WARP, "a lane per slot");
+
+// --- before the decision ---
+
+// Thread s < S takes seed s of environment e; all of the block must call.
+static __device__ void load_and_latch(const EsDecisionView *view, const EsGrowthState *state,
+                                      size_t e, EsSeed *seeds) {
+    int32_t s = (int32_t)threadIdx.x;
+    if (s < view->n_slots) {
+        size_t index = e * (size_t)view->n_slots + (size_t)s;
+        seeds[s] = es_seed_load(&state->seed, index);
+        es_reward_view_latch(&view->reward, index, &seeds[s]);
+    }
+    __syncthreads();
+}
+
+// The row of environment e that is being filled; -1 without one.
+static __device__ int64_t open_row(const EsDecisionView *view, int64_t e) {
+    if (!view->has_rollout || view->t[e] >= view->rollout.shape.n_steps) {
+        return -1;
+    }
+    return es_rollout_view_row(&view->rollout, view->t[e], e);
+}
+
+// A block per environment: a thread per slot and one for the host observe, all normalise.
+static __global__ void observe_kernel(EsDecisionView view, EsGrowthState state) {
+    __shared__ EsSeed seeds[ES_SLOTS_MAX];
+    __shared__ float raw[FEATURES_MAX];
+    const EsGrowthSettings *settings = &view.round->growth;
+    int64_t e = blockIdx.x, row = open_row(&view, e);
+    int32_t s = (int32_t)threadIdx.x, n_features = es_observation_size(view.n_slots);
+    load_and_latch(&view, &state, (size_t)e, seeds);
+    if (s < view.n_slots) {
+        int32_t blueprint = es_observe_blueprint(&seeds[s]);
+        es_observe_slot(settings, &seeds[s], raw + ES_OBSERVATION_HOST + ES_OBSERVATION_SLOT * s);
+        view.blueprints[e * view.n_slots + s] = blueprint;
+        if (row >= 0) {
+            view.rollout.ids[row * view.n_slots + s] = blueprint;
+        }
+    } else if (s == HOST_THREAD) {
+        EsGrowthEnv env = es_growth_env_load(&state.env, (size_t)e);
+        es_observe_host(settings, &env, seeds, raw);
+        // a host that was rolled back is not the one that the recurrent state remembers
+        view.is_reset[e] = env.refusal == ES_REFUSAL_ROLLED_BACK;
+    }
+    __syncthreads();
+    for (int32_t d = (int32_t)threadIdx.x; d < n_features; d += N_OBSERVING) {
+        float x = es_feature_normalise(raw[d], view.mean[d], view.deviation[d]);
+        view.features[e * n_features + d] = x;
+        if (row >= 0) {
+            view.rollout.features[row * n_features + d] = x;
+            view.raw[row * n_features + d] = raw[d];
+        }
+    }
+}
+
+static void queue_observe(EsStream *stream, const EsDecisionView *view,
+                          const EsGrowthState *state) {
+    EsLaunch launch(stream, "decision_observe");
+    launch.start(observe_kernel, dim3((unsigned)view->n_envs), dim3(N_OBSERVING), *view, *state);
+}
+
+// --- the decision ---
+
+static __device__ EsActionKey action_key(const EsDecisionRound *round, const EsGrowthState *state,
+                                         int64_t e) {
+    EsActionKey key = {round->seed, (uint32_t)(round->first_episode + e),
+                       (uint32_t)state->env.step[e]};
+    return key;
+}
+
+// A warp per environment, of which one lane draws.
+static __global__ void sample_kernel(EsDecisionView view, EsGrowthState state,
+                                     const EsActionMasks *masks, EsAction *actions) {
+    const EsDecisionRound *round = view.round;
+    int64_t e = blockIdx.x, n_logits = es_head_first_logit(ES_N_HEADS, view.n_slots);
+    if (threadIdx.x != 0) {
+        return;
+    }
+    EsActionMasks legal = masks[e];
+    EsActionKey key = action_key(round, &state, e);
+    EsSampled sampled = es_policy_sample(view.logits + e * n_logits, view.n_slots, &legal,
+                                         round->floor, &key, round->is_greedy);
+    EsThought thought;
+    thought.confidence = sampled.confidence;
+    thought.entropy = sampled.entropy;
+    thought.value = (float)((double)view.value[e] * round->value_scale);
+    thought.is_forced = legal.head[ES_HEAD_OP] == 1u << ES_GROWTH_OP_WAIT;
+    actions[e] = sampled.action;
+    view.actions[e] = sampled.action;
+    view.thoughts[e] = thought;
+    int64_t row = open_row(&view, e);
+    if (row >= 0) {
+        es_decision_keep_choice(&view.rollout, row, &legal, &sampled, view.value[e]);
+        es_decision_keep_targets(&view.rollout, row, &state, e);
+    }
+}
+
+static void queue_sample(EsStream *stream, const EsDecisionView *view, const EsGrowthState *state,
+                         const EsActionMasks *masks, EsAction *actions) {
+    EsLaunch launch(stream, "decision_sample");
+    launch.start(sample_kernel, dim3((unsigned)view->n_envs), dim3(WARP), *view, *state, masks,
+                 actions);
+}
+
+// The last line of the schedule for this environment and the step of the first.
+static __device__ EsAction scheduled_action(const EsDecisionView *view, int32_t step, int64_t e) {
+    for (int32_t i = view->n_entries - 1; i >= 0; i--) {
+        EsScheduleEntry entry = view->entries[i];
+        if (entry.step == step && e >= entry.first_env &&
+            (entry.end_env == 0 || e < entry.end_env)) {
+            return entry.action;
+        }
+    }
+    return es_action_wait();
+}
+
+static __global__ void decide_kernel(EsDecisionView view, EsGrowthState state,
+                                     const EsActionMasks *masks, EsAction *actions) {
+    __shared__ EsSeed seeds[ES_SLOTS_MAX];
+    const EsDecisionRound *round = view.round;
+    int64_t e = blockIdx.x;
+    load_and_latch(&view, &state, (size_t)e, seeds);
+    if (threadIdx.x != 0) {
+        return;
+    }
+    EsAction action = es_action_wait();
+    EsActionMasks legal = masks[e];
+    if (view.kind == ES_POLICY_RANDOM) {
+        EsActionKey key = action_key(round, &state, e);
+        action = es_uniform_action(&key, &legal);
+    } else if (view.kind == ES_POLICY_HEURISTIC) {
+        EsGrowthEnv env = es_growth_env_load(&state.env, (size_t)e);
+        EsHeuristic memory = view.memory[e];
+        action = es_heuristic_decide(&round->rules, &round->growth, &env, seeds, &legal, &memory);
+        view.memory[e] = memory;
+    } else if (view.kind == ES_POLICY_SCRIPT) {
+        action = scheduled_action(&view, state.env.step[0], e);
+    }
+    actions[e] = action;
+    view.actions[e] = action;
+}
+
+static void queue_decide(EsStream *stream, const EsDecisionView *view, const EsGrowthState *state,
+                         const EsActionMasks *masks, EsAction *actions) {
+    EsLaunch launch(stream, "decision_decide");
+    launch.start(decide_kernel, dim3((unsigned)view->n_envs), dim3(WARP), *view, *state, masks,
+                 actions);
+}
+
+// --- after the tick ---
+
+static __global__ void pay_kernel(EsDecisionView view, EsGrowthState state) {
+    __shared__ EsSeed seeds[ES_SLOTS_MAX];
+    __shared__ EsRewardSeed latched[ES_SLOTS_MAX];
+    int64_t e = blockIdx.x;
+    int32_t s = (int32_t)threadIdx.x;
+    if (s < view.n_slots) {
+        size_t index = (size_t)e * (size_t)view.n_slots + (size_t)s;
+        seeds[s] = es_seed_load(&state.seed, index);
+        latched[s] = es_reward_seed_load(&view.reward.state, index);
+    }
+    __syncthreads();
+    if (s != 0) {
+        return;
+    }
+    EsRewardTerms terms = es_reward_view_pay(&view.reward, &state, (size_t)e, latched, seeds);
+    view.totals[e] = view.reward.state.env.total[e];
+    if (open_row(&view, e) >= 0) {
+        es_decision_record(&view.rollout, view.t[e], e, &state, view.round->growth.episode_steps,
+                           terms.total, view.reward.settings[e].rollback_penalty);
+        view.t[e]++;
+    }
+}
+
+static void queue_pay(EsStream *stream, const EsDecisionView *view, const EsGrowthState *state) {
+    EsLaunch launch(stream, "decision_pay");
+    launch.start(pay_kernel, dim3((unsigned)view->n_envs), dim3(WARP), *view, *state);
+}
+
+// --- the table ---
+
+const EsDecisionKernels *es_decision_kernels_cuda(void) {
+    static const EsDecisionKernels kernels = {queue_observe, queue_sample, queue_decide, queue_pay};
+    return &kernels;
+}

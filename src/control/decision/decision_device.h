@@ -1,0 +1,93 @@
+// The decision phase on a GPU: what es_reward_latch, es_policy_decide, es_reward_compute and
+// es_policy_record do on the CPU, for all environments in a few launches, from state in device
+// memory to actions and rollout rows in device memory. Equal states give equal bits; a network's
+// logits are the device's own.
+//
+//     EsDecisionDevice *decision; ES_TRY(es_policy_decision(policy, reward, stream, &decision));
+//     ES_TRY(es_decision_begin(decision, first_episode));           // episodes begin
+//     ES_TRY(es_decision_choose(decision, &state, masks, actions)); // measured, not yet decided
+//     ...                                                           // carried out, tick
+//     ES_TRY(es_decision_pay(decision, &state));
+//     es_stream_copy(stream, host, report.memory, report.bytes, ES_COPY_TO_HOST);
+//     ES_TRY(es_decision_end(decision));                            // after the last step
+//
+// choose and pay queue work and nothing else: no waits, no allocations, no copies to the host. Each
+// runs directly once, is recorded the second time and is one replay from then on, whatever E
+// (network/plan/recording.h); where a capture is refused it goes on directly to the end of the
+// decision phase, with the same bits. A network that runs a plan records itself: choose is then
+// direct, and es_decision_replays says why. What changes between rounds is read from device memory,
+// so a recording outlives them.
+//
+// E environments, S slots, T steps, D features.
+#ifndef ES_CONTROL_DECISION_DEVICE_H
+#define ES_CONTROL_DECISION_DEVICE_H
+
+#include "control/policy/policy.h"
+#include "reward/reward.h"
+
+ES_EXTERN_C_BEGIN
+
+typedef struct EsDecisionDevice EsDecisionDevice;
+
+// What a step left for the host, in one piece of device memory; places are counted in bytes from
+// its begin, and the same whatever the policy.
+typedef struct EsDecisionReport {
+    void *memory; // on the device
+    size_t bytes;
+    size_t actions;  // EsAction [E]
+    size_t terms;    // EsRewardTerms [E]
+    size_t totals;   // double [E], of the episode so far
+    size_t thoughts; // EsThought [E]; written by learned policies alone
+} EsDecisionReport;
+
+// The decision phase of a policy: made at the first call, and anew for another reward or stream. It
+// ends with the policy, which the stream's device must outlive. The reward's hosts are the
+// policy's; the stream is on the GPU of the network where there is one. UNSUPPORTED where the
+// stream is not CUDA's.
+EsStatus es_policy_decision(EsPolicy *policy, EsReward *reward, EsStream *stream,
+                            EsDecisionDevice **decision);
+
+// Episodes first_episode .. + E begin: es_policy_begin and es_reward_reset, and all that holds for
+// the round goes to the device (settings, normaliser, weights of rewards, schedule, greedy or not).
+// Waits for work of the round before.
+EsStatus es_decision_begin(EsDecisionDevice *decision, int64_t first_episode);
+
+// Latch what the reward judges, decide. state, masks [E] and actions [E] are device memory; other
+// places than in the step before are recorded anew, unless a capture was refused before: nothing
+// is recorded after that. Not while the stream is being captured.
+EsStatus es_decision_choose(EsDecisionDevice *decision, const EsGrowthState *state,
+                            const EsActionMasks *masks, EsAction *actions);
+
+// After decision and tick: rewards, and what came of the row. Clears state.env.n_unpaid_prunes.
+EsStatus es_decision_pay(EsDecisionDevice *decision, const EsGrowthState *state);
+
+// The same place in every step: memory of its own, or that of es_decision_place_report, of as many
+// bytes, aligned to 64 and on the same device. Placed between rounds.
+EsDecisionReport es_decision_report(const EsDecisionDevice *decision);
+void es_decision_place_report(EsDecisionDevice *decision, void *memory);
+
+// How large the report of E environments is.
+size_t es_decision_report_bytes(int64_t n_envs);
+
+// How choose and pay were queued so far.
+typedef struct EsDecisionReplays {
+    int n_captures;     // that exist: 2 from the second step on, less n_fallbacks
+    int n_fallbacks;    // of the two, those that are not recorded
+    int64_t n_replays;  // of both
+    double capture_ms;  // of the last of each
+    char fallback[256]; // why one is not; "" = none
+} EsDecisionReplays;
+EsDecisionReplays es_decision_replays(const EsDecisionDevice *decision);
+
+// Hand out a report that came to host memory: the reward's terms and totals, the policy's thoughts,
+// actions [E] and rewards paid [E].
+void es_decision_receive(EsDecisionDevice *decision, const void *report, EsAction *actions,
+                         float *paid);
+
+// Wait, and bring back what the reward remembers (es_reward_stability) and, of a policy in
+// training, its rows and observations: es_policy_update goes on with them.
+EsStatus es_decision_end(EsDecisionDevice *decision);
+
+ES_EXTERN_C_END
+
+#endif

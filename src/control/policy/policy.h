@@ -1,0 +1,126 @@
+// Policies: who decides. All kinds see the same state and the same masks, in the same place of the
+// step, so that they can be compared.
+//
+//   wait        nothing, ever
+//   random      a legal operation, then legal values, uniformly
+//   heuristic   waits for a plateau, germinates from a rotation, keeps what contributes
+//   script      a written schedule (growth/engine/schedule.h)
+//   learned     a policy network; draws, or takes the most likely
+//
+//     EsPolicy *policy; ES_TRY(es_policy_open("heuristic", &context, &policy));
+//     ES_TRY(es_policy_begin(policy, first_episode));  // episodes begin in all environments
+//     ES_TRY(es_policy_decide(policy, state, masks, actions));
+//
+// A policy in training hears after every decision what came of it, and learns at the end:
+//
+//     ES_TRY(es_growth_decide(growth, actions));
+//     ES_TRY(es_policy_record(policy, state, rewards, rollback_penalty));
+//     ES_TRY(es_policy_update(policy, state, &report)); // after the last step of the episode
+//
+// Draws are numbers of (seed, episode, step, head): an environment's actions do not depend on the
+// others, nor on threads.
+//
+// E environments.
+#ifndef ES_CONTROL_POLICY_H
+#define ES_CONTROL_POLICY_H
+
+#include "control/policy/policy_file.h"
+#include "growth/engine/growth.h"
+
+ES_EXTERN_C_BEGIN
+
+typedef enum EsPolicyKind {
+    ES_POLICY_WAIT,
+    ES_POLICY_RANDOM,
+    ES_POLICY_HEURISTIC,
+    ES_POLICY_SCRIPT,
+    ES_POLICY_LEARNED
+} EsPolicyKind;
+
+typedef struct EsPolicyContext {
+    const EsGrowthSettings *settings; // borrowed
+    const EsSlot *slots;              // borrowed, in the order of actions
+    EsDevice *device;                 // borrowed, for a network
+    int64_t n_envs;
+    uint64_t seed; // of draws
+} EsPolicyContext;
+
+typedef struct EsPolicy EsPolicy;
+
+// The kind that a text for es_policy_open names; what is no name is the path of a learned one's
+// file, whether or not there is such a file.
+EsPolicyKind es_policy_parse_kind(const char *text);
+
+// "wait", "random", "heuristic", "script:FILE", or the path of a policy file. ARGUMENT when it is
+// none of these; INPUT when a file is not what it should be, or was trained on another host.
+EsStatus es_policy_open(const char *text, const EsPolicyContext *context, EsPolicy **policy);
+
+// PPO with the heads of this policy: floors, entropy weights and entropy floors as published. An
+// episode's last step is its end (bootstraps 0): the policy sees the clock, and the step pays what
+// the end is worth.
+EsPpoSettings es_policy_ppo_defaults(void);
+
+// A learned policy in training: fresh weights from the seed, room for episodes of `n_steps`.
+EsStatus es_policy_create(const EsPolicySpec *spec, const EsPpoSettings *ppo,
+                          const EsPolicyContext *context, int64_t n_steps, EsPolicy **policy);
+void es_policy_destroy(EsPolicy *policy);
+
+EsPolicyKind es_policy_kind(const EsPolicy *policy);
+const char *es_policy_hash(const EsPolicy *policy); // SHA-256 of the file it was opened from, or ""
+
+// Learned policies take the most likely action instead of drawing. Off at first.
+void es_policy_set_greedy(EsPolicy *policy, int is_greedy);
+
+// Episodes first_episode .. + E begin.
+EsStatus es_policy_begin(EsPolicy *policy, int64_t first_episode);
+
+// Actions [E] for the step that was measured; only those of a script may be illegal. What the
+// network remembers about environments that were rolled back at the last decision is forgotten.
+EsStatus es_policy_decide(EsPolicy *policy, const EsGrowthState *state, const EsActionMasks *masks,
+                          EsAction *actions);
+
+// What the learned policy thought, per environment, of the last decision; NULL for other kinds.
+typedef struct EsThought {
+    float confidence; // probability of the op chosen
+    float entropy;    // of the op head, 0..1
+    float value;   // of the state: in training on the scale of scaled rewards, else the network's
+    int is_forced; // no other op was legal
+} EsThought;
+const EsThought *es_policy_thoughts(const EsPolicy *policy); // [E]
+
+// The network of a learned policy, owned by it; NULL for other kinds.
+EsPolicyNetwork *es_policy_network(const EsPolicy *policy);
+
+// --- training; for policies made by es_policy_create ---
+
+// After es_growth_decide, once per decision: what came of it. rewards [E] as paid; `state` after
+// the tick. The row of an environment that was rolled back does not count: its last one gets this
+// reward on top and ends. `rollback_penalty` is the part of such a reward, taken as positive, that
+// is not divided by the scale of rewards. With no row before it, both are lost to training. Nothing
+// happens where a decision phase on a device has recorded it (decision_device.h).
+EsStatus es_policy_record(EsPolicy *policy, const EsGrowthState *state, const float *rewards,
+                          float rollback_penalty);
+
+// The update, after the last step; normalisers move. es_policy_begin starts the next episodes.
+// Values of the states after the last step are what goes on with `bootstraps` 1, and what a round
+// that stops before the episode's end goes on with in any case.
+EsStatus es_policy_update(EsPolicy *policy, const EsGrowthState *state, EsPpoReport *report);
+
+EsRecurrentHealth es_policy_health(const EsPolicy *policy); // of the last decision
+
+// Everything that training needs to go on after an update: weights, moments, normalisers, counters.
+// Tensors are called "policy.<name of the network's>", moments "policy.moment1.<...>". INPUT names
+// the tensor that is missing, of another shape, or has numbers that training cannot go on with; the
+// policy is then as it was.
+EsStatus es_policy_save_training(const EsPolicy *policy, const char *path);
+EsStatus es_policy_load_training(EsPolicy *policy, const char *path);
+
+// Append the same to a hash; of other policies nothing.
+EsStatus es_policy_append_state(const EsPolicy *policy, EsStateHash *hash);
+
+// A file for es_policy_open.
+EsStatus es_policy_save(const EsPolicy *policy, const char *path);
+
+ES_EXTERN_C_END
+
+#endif

@@ -1,0 +1,234 @@
+// Kernels of an acting step: layers with their norms on the way in, the LSTM, and a tail of small
+// layers. policy_act_tile.cuh says how a tile is computed.
+//
+// E rows, K inputs of a layer, N outputs, H units of the LSTM.
+#include "control/policy/policy_act_tile.cuh"
+
+// --- layers ---
+
+// grid (row tiles, column tiles of all jobs)
+template <int M, bool IS_SPLIT>
+static __global__ void __launch_bounds__(ES_THREADS, 2)
+    layer_kernel(const __grid_constant__ EsActLayer layer) {
+    __shared__ Tile<M> tile;
+    int column_tile = (int)blockIdx.y, j = 0;
+    for (;; j++) {
+        int n_tiles = (layer.job[j].n_outputs + ES_ACT_COLUMNS - 1) / ES_ACT_COLUMNS;
+        if (column_tile < n_tiles) {
+            break;
+        }
+        column_tile -= n_tiles;
+    }
+    const EsActJob &job = layer.job[j];
+    int64_t row0 = (int64_t)blockIdx.x * 16 * M;
+    int column0 = column_tile * ES_ACT_COLUMNS, lane = (int)threadIdx.x % 32;
+    int column = column0 + lane / 4;
+    WeightRows weight = {job.weight + (int64_t)column * job.input.width,
+                         (int64_t)8 * job.input.width,
+                         column < job.n_outputs ? (job.n_outputs - column + 7) / 8 : 0};
+    join_norms<M>(tile.norms, job.input, row0, layer.n_rows);
+    __syncthreads();
+    Sums<M> sums = {};
+    add_product<M, IS_SPLIT>(sums, job.input, tile.norms, row0, layer.n_rows, weight,
+                             (int)threadIdx.x / 32);
+    leave_tile<M>(tile, sums);
+
+    unsigned local = threadIdx.x / PARTS, part = threadIdx.x % PARTS;
+    if (local >= 16 * M) { // whole warps
+        return;
+    }
+    int64_t row = row0 + local;
+    int first = column0 + 4 * (int)part, n_own = min(4, job.n_outputs - first);
+    float value[4];
+    for (int i = 0; i < 4; i++) {
+        value[i] =
+            i < n_own ? join_warps<M>(tile, local, 4 * part + i) + job.bias[first + i] : 0.0f;
+        if (i < n_own && row < layer.n_rows) {
+            job.y[row * job.pitch + first + i] = value[i];
+        }
+    }
+    int n_tiles = (job.n_outputs + ES_ACT_COLUMNS - 1) / ES_ACT_COLUMNS;
+    float *left = job.sums != NULL && row < layer.n_rows
+                      ? job.sums + 2 * (row * n_tiles + column_tile)
+                      : NULL;
+    leave_sums<4>(left, value, n_own, (float)min(ES_ACT_COLUMNS, job.n_outputs - column0), part);
+}
+
+// --- the LSTM ---
+
+static __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+// One cell from the sums of its gates; returns h.
+template <int M>
+static __device__ float finish_cell(const EsActLstm &lstm, const Tile<M> &tile, unsigned local,
+                                    unsigned part, int64_t row, int unit) {
+    int H = lstm.n_units;
+    int64_t at = row * H + unit;
+    float gate[4];
+    for (int g = 0; g < 4; g++) {
+        gate[g] = join_warps<M>(tile, local, 8 * g + part) + lstm.bias[g * H + unit] +
+                  lstm.gates_h[4 * row * H + g * H + unit];
+    }
+    bool is_reset = lstm.is_reset != NULL && lstm.is_reset[row] != 0;
+    float before = is_reset ? 0.0f : lstm.c_before[at];
+    float c = sigmoid(gate[1]) * before + sigmoid(gate[0]) * tanhf(gate[2]);
+    float h = sigmoid(gate[3]) * tanhf(c);
+    lstm.c_after[at] = c;
+    lstm.h_after[at] = h;
+    if (lstm.x_after != NULL) {
+        float x = normalise(lstm.x.x[row * lstm.x.pitch + unit], tile.norms[local],
+                            lstm.x.gamma[unit], lstm.x.beta[unit]);
+        lstm.x_after[at] = rectify(x);
+    }
+    return h;
+}
+
+// grid (row tiles, unit tiles): a group of 8 columns is a gate of 8 units. A published network has
+// about one tile for each multiprocessor, so a block may have all registers.
+template <int M, bool IS_SPLIT>
+static __global__ void __launch_bounds__(ES_THREADS, 1)
+    lstm_kernel(const __grid_constant__ EsActLstm lstm) {
+    __shared__ Tile<M> tile;
+    int64_t row0 = (int64_t)blockIdx.x * 16 * M;
+    int unit0 = (int)blockIdx.y * ES_ACT_UNITS, H = lstm.n_units;
+    int warp = (int)threadIdx.x / 32, unit = unit0 + (int)threadIdx.x % 32 / 4;
+    WeightRows weight = {lstm.weight + (int64_t)unit * H, (int64_t)H * H, 4};
+    join_norms<M>(tile.norms, lstm.x, row0, lstm.n_rows);
+    __syncthreads();
+    Sums<M> sums = {};
+    if (lstm.x.source == ES_ACT_PLAIN) {
+        add_product_of<M, IS_SPLIT, ES_ACT_PLAIN, true, 2>(sums, lstm.x, tile.norms, row0,
+                                                           lstm.n_rows, weight, warp);
+    } else {
+        add_product_of<M, IS_SPLIT, ES_ACT_NORMALISED, true, 2>(sums, lstm.x, tile.norms, row0,
+                                                                lstm.n_rows, weight, warp);
+    }
+    leave_tile<M>(tile, sums);
+
+    unsigned local = threadIdx.x / PARTS, part = threadIdx.x % PARTS;
+    if (local >= 16 * M) { // whole warps
+        return;
+    }
+    int64_t row = row0 + local;
+    bool is_row = row < lstm.n_rows;
+    float h[1] = {is_row ? finish_cell<M>(lstm, tile, local, part, row, unit0 + (int)part) : 0.0f};
+    float *left = is_row ? lstm.h_sums + 2 * (row * (H / ES_ACT_UNITS) + blockIdx.y) : NULL;
+    leave_sums<1>(left, h, 1, (float)ES_ACT_UNITS, part);
+}
+
+// --- the tail ---
+
+// y[n] = W x + b for this warp's rows of W [N, K], four at a time so that their loads overlap;
+// adjacent lanes read adjacent weights. x is in shared memory.
+static __device__ void multiply_rows(float *y, const float *weight, const float *bias,
+                                     const float *x, int width, int n_outputs, bool is_rectified) {
+    int lane = (int)threadIdx.x % 32;
+    for (int n0 = (int)threadIdx.x / 32 * 4; n0 < n_outputs; n0 += WARPS * 4) {
+        float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        for (int k = lane; k < width; k += 32) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                float w = n0 + i < n_outputs ? weight[(n0 + i) * width + k] : 0.0f;
+                sum[i] = fmaf(w, x[k], sum[i]);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float value = es_warp_sum(sum[i]);
+            if (lane == 0 && n0 + i < n_outputs) {
+                value += bias[n0 + i];
+                y[n0 + i] = is_rectified ? rectify(value) : value;
+            }
+        }
+    }
+}
+
+// inputs = ReLU(LN(x)) of the value's third layer
+static __device__ void read_value(const EsActTail &tail, int64_t row, float *inputs) {
+    int width = tail.n_units / 4;
+    const float *x = tail.value_x + row * width;
+    float sum = 0.0f, squares = 0.0f;
+    for (int k = (int)threadIdx.x; k < width; k += ES_THREADS) {
+        sum += x[k];
+    }
+    RowNorm norm;
+    norm.mean = es_block_sum(sum) / (float)width;
+    for (int k = (int)threadIdx.x; k < width; k += ES_THREADS) {
+        squares += (x[k] - norm.mean) * (x[k] - norm.mean);
+    }
+    norm.inv_std = 1.0f / sqrtf(es_block_sum(squares) / (float)width + EPSILON);
+    for (int k = (int)threadIdx.x; k < width; k += ES_THREADS) {
+        inputs[k] = rectify(normalise(x[k], norm, tail.gamma[k], tail.beta[k]));
+    }
+}
+
+// One row: the state moves on, then the head's logits and the value.
+static __global__ void tail_kernel(const __grid_constant__ EsActTail tail) {
+    __shared__ float head_inputs[ES_POLICY_WIDTH_MAX / 2];
+    __shared__ float value_inputs[ES_POLICY_WIDTH_MAX / 4], last_inputs[ES_POLICY_WIDTH_MAX / 8];
+    int H = tail.n_units;
+    int64_t row = blockIdx.x;
+    for (int k = (int)threadIdx.x; k < H / 2; k += ES_THREADS) {
+        head_inputs[k] = rectify(tail.head_x[row * (H / 2) + k]);
+    }
+    for (int k = (int)threadIdx.x; tail.h != NULL && k < H; k += ES_THREADS) {
+        tail.h[row * H + k] = tail.h_after[row * H + k];
+        tail.c[row * H + k] = tail.c_after[row * H + k];
+    }
+    read_value(tail, row, value_inputs);
+    __syncthreads();
+    multiply_rows(last_inputs, tail.value_weight2, tail.value_bias2, value_inputs, H / 4, H / 8,
+                  true);
+    multiply_rows(tail.logits + row * tail.pitch, tail.head_weight, tail.head_bias, head_inputs,
+                  H / 2, tail.n_logits, false);
+    __syncthreads();
+    multiply_rows(tail.value + row, tail.value_weight3, tail.value_bias3, last_inputs, H / 8, 1,
+                  false);
+}
+
+// --- launching ---
+
+// 16 rows suffice for few environments; 32 halve how often weights are read.
+static bool is_narrow(int64_t n_rows) { return n_rows <= 16; }
+
+static dim3 tile_grid(int64_t n_rows, int64_t n_tiles) {
+    ES_ASSERT(n_tiles <= ES_MAX_GRID_Y);
+    return dim3((unsigned)es_ceil_div(n_rows, is_narrow(n_rows) ? 16 : 32), (unsigned)n_tiles);
+}
+
+static void run_layer(EsStream *stream, const EsActLayer *layer, int is_tf32) {
+    EsLaunch launch(stream, "policy_act_layer");
+    int64_t n_tiles = 0;
+    for (int j = 0; j < layer->n_jobs; j++) {
+        n_tiles += es_ceil_div(layer->job[j].n_outputs, ES_ACT_COLUMNS);
+    }
+    dim3 grid = tile_grid(layer->n_rows, n_tiles);
+    if (is_narrow(layer->n_rows)) {
+        launch.start(is_tf32 ? layer_kernel<1, false> : layer_kernel<1, true>, grid, ES_THREADS,
+                     *layer);
+    } else {
+        launch.start(is_tf32 ? layer_kernel<2, false> : layer_kernel<2, true>, grid, ES_THREADS,
+                     *layer);
+    }
+}
+
+static void run_lstm(EsStream *stream, const EsActLstm *lstm, int is_tf32) {
+    EsLaunch launch(stream, "policy_act_lstm");
+    dim3 grid = tile_grid(lstm->n_rows, lstm->n_units / ES_ACT_UNITS);
+    if (is_narrow(lstm->n_rows)) {
+        launch.start(is_tf32 ? lstm_kernel<1, false> : lstm_kernel<1, true>, grid, ES_THREADS,
+                     *lstm);
+    } else {
+        launch.start(is_tf32 ? lstm_kernel<2, false> : lstm_kernel<2, true>, grid, ES_THREADS,
+                     *lstm);
+    }
+}
+
+static void run_tail(EsStream *stream, const EsActTail *tail) {
+    EsLaunch launch(stream, "policy_act_tail");
+    launch.start(tail_kernel, dim3((unsigned)tail->n_rows), ES_THREADS, *tail);
+}
+
+static const EsActKernels kernels = {run_layer, run_lstm, run_tail};
+
+const EsActKernels *es_policy_act_kernels_cuda(void) { return &kernels; }

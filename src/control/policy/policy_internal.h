@@ -1,0 +1,71 @@
+// The parts of a policy: what its kinds share, and what the learned one owns.
+//
+// E environments, T steps, S slots, D features.
+#ifndef ES_CONTROL_POLICY_INTERNAL_H
+#define ES_CONTROL_POLICY_INTERNAL_H
+
+#include "base/sha256.h"
+#include "control/decision/decision_internal.h"
+#include "control/policy/policy.h"
+#include "control/rules/heuristic_rules.h"
+#include "control/rules/uniform_rules.h"
+#include "growth/engine/schedule.h"
+
+ES_EXTERN_C_BEGIN
+
+typedef struct EsLearned {
+    EsPolicyNetwork *network;     // owned
+    EsFeatureNormaliser features; // frozen between updates
+    float floor[ES_N_HEADS];      // least probabilities
+    float *raw;                   // owned: observations                  [T, E, D], [E, D] acting
+    float *normalised;            // owned                                [E, D]
+    int32_t *blueprints;          // owned                                [E, S]
+    uint8_t *is_reset;            // owned                                [E]
+    EsThought *thoughts;          // owned                                [E]
+
+    // training, else NULL
+    EsPpo *ppo;         // owned
+    EsRollout *rollout; // owned
+    int64_t t;          // the row that is decided or recorded next
+    int is_decided;     // it was decided and waits for its reward
+    int is_elsewhere;   // rows are written on a device (decision_device.h) and come back whole
+} EsLearned;
+
+struct EsPolicy {
+    EsPolicyKind kind;
+    EsPolicyContext context;
+    char hash[ES_SHA256_TEXT_BYTES];
+    int is_greedy;
+    int64_t first_episode;
+    EsHeuristicSettings rules;
+    EsHeuristic *memory; // owned [E]; heuristic
+    EsSchedule schedule; // script
+    EsLearned learned;
+    EsDecisionDevice *decision; // owned, NULL until there is one: decisions on a device
+};
+
+// Where environment e's draws of this step come from.
+EsActionKey es_policy_key(const EsPolicy *policy, int64_t e, int32_t step);
+
+// One environment of the state as the rules take it. seeds [ES_SLOTS_MAX].
+EsGrowthEnv es_policy_load(const EsGrowthState *state, int64_t e, EsSeed *seeds);
+
+// The learned kind; all of it is owned by the policy and ended by es_learned_destroy.
+EsStatus es_learned_open(EsPolicy *policy, const char *path);
+EsStatus es_learned_create(EsPolicy *policy, const EsPolicySpec *spec, const EsPpoSettings *ppo,
+                           int64_t n_steps);
+void es_learned_destroy(EsLearned *learned);
+EsStatus es_learned_begin(EsPolicy *policy);
+EsStatus es_learned_decide(EsPolicy *policy, const EsGrowthState *state, const EsActionMasks *masks,
+                           EsAction *actions);
+
+// What a value of the network is multiplied by to be on the scale of scaled rewards.
+double es_learned_value_scale(const EsLearned *learned);
+
+// Observations of all environments, as they are and normalised. Shapes as in es_env_observe.
+void es_learned_observe(const EsPolicy *policy, const EsGrowthState *state, float *raw,
+                        float *normalised, int32_t *blueprints);
+
+ES_EXTERN_C_END
+
+#endif

@@ -1,0 +1,121 @@
+// The learned policy as a network: feature layer, LSTM with residual, eight heads, state value, and
+// two auxiliary outputs (value of the sampled operation, contribution of each slot).
+//
+// Two plans share one set of parameters: *acting* runs one step of all environments and carries the
+// recurrent state; *training* runs all steps of a rollout and their gradients. Training splits the
+// environments into 8 shards, each with its own gradients, summed in a fixed tree: the bits do not
+// depend on threads, nor on how many processes share the work.
+//
+//     EsPolicySpec spec = es_policy_spec_default(n_slots, 512);
+//     EsPolicyNetwork *network; ES_TRY(es_policy_network_create(device, &spec, E, T, &network));
+//     ES_TRY(es_policy_network_initialise(network, seed));
+//     ES_TRY(es_policy_network_act(network, features, blueprints, 0, &outputs));
+//     EsTrainee trainee = es_policy_network_trainee(network);
+//
+// E environments, T steps, S slots, D features of an observation, H hidden units, A logits.
+#ifndef ES_CONTROL_POLICY_NETWORK_H
+#define ES_CONTROL_POLICY_NETWORK_H
+
+#include "control/rules/observation_rules.h"
+#include "learning/ppo.h"
+#include "network/plan/plan.h"
+
+ES_EXTERN_C_BEGIN
+
+#define ES_POLICY_SHARDS    8
+#define ES_POLICY_WIDTH_MAX 8192
+
+typedef struct EsPolicySpec {
+    int n_slots;
+    int n_hidden;   // of the LSTM; a multiple of 8
+    int n_features; // of the feature layer; projected when not n_hidden
+    float dropout;  // of the contribution output, in training
+    int aux_stops;  // the auxiliary contribution does not train the shared layers
+} EsPolicySpec;
+
+// As many features as hidden units (512 as published), dropout 0.1, aux_stops.
+EsPolicySpec es_policy_spec_default(int n_slots, int n_hidden);
+
+// ARGUMENT names what a network cannot be made of, and its range.
+EsStatus es_policy_spec_check(const EsPolicySpec *spec);
+
+// Parameters: 4,006,502 for three slots, 512 hidden units and features.
+int64_t es_policy_spec_count(const EsPolicySpec *spec);
+
+EsPolicyShape es_policy_spec_shape(const EsPolicySpec *spec); // heads in the order of EsHead
+
+typedef struct EsPolicyNetwork EsPolicyNetwork;
+
+// A network whose weights are 0 and whose recurrent state is 0. n_steps 0: no training plan.
+// ARGUMENT names what the spec may not be. The device is borrowed.
+EsStatus es_policy_network_create(EsDevice *device, const EsPolicySpec *spec, int64_t n_envs,
+                                  int64_t n_steps, EsPolicyNetwork **network);
+void es_policy_network_destroy(EsPolicyNetwork *network);
+
+// Orthogonal weights (gain sqrt 2; 0.01 for the last layer of a head, 0.1 for values, 1 for the
+// LSTM), biases 0, forget bias 1 in both vectors, embeddings normal with deviation 0.02. `seed`
+// also keys the dropout of training. Moments and recurrent state are cleared.
+EsStatus es_policy_network_initialise(EsPolicyNetwork *network, uint64_t seed);
+
+// Zero the recurrent state where is_reset [E] is 1; NULL: everywhere.
+EsStatus es_policy_network_reset(EsPolicyNetwork *network, const uint8_t *is_reset);
+
+// One step of all environments: features [E, D] normalised, blueprints [E, S]; outputs.logits
+// [E, A] and outputs.value [E] point into the network, valid until the next call; the auxiliary
+// outputs are NULL. The recurrent state moves on, unless is_peek. Allocates nothing.
+EsStatus es_policy_network_act(EsPolicyNetwork *network, const float *features,
+                               const int32_t *blueprints, int is_peek, EsOutputs *outputs);
+
+// How a step of acting runs, for reports.
+typedef struct EsActingReport {
+    int is_fused;       // policy_act.h; else a plan
+    int n_launches;     // of a step; of a plan its nodes, some of which queue nothing
+    char fallback[256]; // why a faster way is not taken; "" when it is
+} EsActingReport;
+EsActingReport es_policy_network_acting(const EsPolicyNetwork *network);
+
+// Where the inputs of acting stand in the network's device memory: features [E, D], blueprints
+// [E, S]. Whoever writes them there saves es_policy_network_act_queued two copies.
+typedef struct EsPolicyInputs {
+    float *features;
+    int32_t *blueprints;
+} EsPolicyInputs;
+EsPolicyInputs es_policy_network_inputs(const EsPolicyNetwork *network);
+
+// One step of all environments from device memory to device memory: queued on a stream of the
+// network's device, nothing is waited for and nothing reaches the host. The recurrent state of
+// environments with is_reset [E] (nullable, device memory) is zeroed first, and moves on. logits
+// [E, A] and value [E] are in device memory, at the same place in every step. Other streams that
+// changed weights or state must have been waited for. A fused step is launched one by one here,
+// for a caller that records it with its own work (decision_device.c).
+EsStatus es_policy_network_act_queued(EsPolicyNetwork *network, EsStream *stream,
+                                      const float *features, const int32_t *blueprints,
+                                      const uint8_t *is_reset, const float **logits,
+                                      const float **value);
+
+// The network as PPO sees it: rollouts of exactly T steps and E environments, whose ids are the
+// blueprints and whose last head is the operation. begin copies the rows; outputs of forward are
+// valid until the next forward; each step belongs to the forward before it. On CUDA it has a device
+// form, too. Borrows the network, which needs a training plan.
+EsTrainee es_policy_network_trainee(EsPolicyNetwork *network);
+
+// RMS of hidden and cell states, and the largest of any environment, for health checks. Values
+// that are not finite are left out of the sums. A device that fails counts as NaN.
+typedef struct EsRecurrentHealth {
+    double h_rms, h_env_rms_max, c_rms, c_env_rms_max;
+    int has_nan, has_inf;
+} EsRecurrentHealth;
+EsRecurrentHealth es_policy_network_health(const EsPolicyNetwork *network);
+
+// Parameters by name, and the optimiser's moments, for checkpoints and policy files. The graph is
+// that of acting: parameters are [1, ...], first and only row of the store. After a trainee's step
+// row 0 of the store's gradients is their sum, clipped.
+const EsGraph *es_policy_network_graph(const EsPolicyNetwork *network);
+EsStore *es_policy_network_store(const EsPolicyNetwork *network);
+EsOptimiser *es_policy_network_optimiser(const EsPolicyNetwork *network); // NULL without training
+EsStream *es_policy_network_stream(const EsPolicyNetwork *network); // where its work is queued
+const EsPolicySpec *es_policy_network_spec(const EsPolicyNetwork *network);
+
+ES_EXTERN_C_END
+
+#endif

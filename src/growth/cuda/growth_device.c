@@ -1,0 +1,290 @@
+// The order of a step on a GPU, and how what it leaves comes back. What the pieces compute is in
+// growth_train.c, growth_validate.c, growth_weights.c and lifecycle.c, their specification.
+#include "growth/cuda/growth_device.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "growth/cuda/growth_on_device.h"
+#include "tensor/profile.h"
+
+const EsGrowthDevice *es_growth_device(EsGrowth *growth) {
+    return growth->on_device == NULL ? NULL : &growth->on_device->view;
+}
+
+EsGrowthDeviceReport es_growth_device_report(const EsGrowth *growth) {
+    const EsGrowthOnDevice *d = growth->on_device;
+    EsGrowthDeviceReport report = {0};
+    for (int work = 0; d != NULL && work < ES_GROWTH_WORK_COUNT; work++) {
+        const EsRecording *recording = &d->recordings[work];
+        report.n_captures += recording->capture != NULL;
+        report.n_replays += recording->n_replays;
+        report.capture_ms += recording->capture_ms;
+        if (recording->fallback[0] != '\0') {
+            report.n_fallbacks++;
+            snprintf(report.fallback, sizeof report.fallback, "%s", recording->fallback);
+        }
+    }
+    report.fused_bytes = d == NULL ? 0 : es_fused_step_bytes(d->fused);
+    return report;
+}
+
+// --- the pieces of a step ---
+
+static void queue_training(EsGrowth *growth) {
+    EsGrowthOnDevice *d = growth->on_device;
+    const EsGrowthParts *parts = &d->parts;
+    EsFusedRows rows = {
+        .n_rows = parts->n_envs, .env = parts->train_env, .slots = parts->train_slots};
+    es_growth_cuda_begin_step(parts, growth->stream);
+    for (int64_t b = 0; b < parts->step_batches; b++) {
+        EsFusedBatch batch = {.step = parts->batch_number + b,
+                              .loss_scale = parts->is_scaled ? parts->loss_scale : NULL};
+        es_fused_step_train(d->fused, growth->stream, &rows, &batch);
+        es_growth_cuda_update(parts, growth->stream, b % growth->options.gradient_stride == 0);
+    }
+}
+
+// Number of the split's first image in the data set.
+static int64_t first_image(const EsGrowth *growth, const EsSplit *split) {
+    const EsDataset *dataset = growth->model.dataset;
+    return (int64_t)((size_t)(split->images - dataset->images) / dataset->image_bytes);
+}
+
+static void queue_validation(EsGrowth *growth) {
+    EsGrowthOnDevice *d = growth->on_device;
+    const EsGrowthParts *parts = &d->parts;
+    EsFusedRows rows = {.n_rows = (int64_t)parts->n_envs * parts->max_patterns,
+                        .n_active = parts->n_trials,
+                        .env = parts->trial_env,
+                        .slots = parts->trial_slots};
+    es_growth_cuda_list_trials(parts, growth->stream);
+    es_fused_step_evaluate(d->fused, growth->stream, &rows,
+                           first_image(growth, &growth->model.dataset->validation),
+                           parts->n_validation_images);
+    es_growth_cuda_results(parts, growth->stream);
+}
+
+// A part of a step, as it is recorded.
+typedef struct Job {
+    EsGrowth *growth;
+    EsGrowthWork work;
+} Job;
+
+static EsStatus queue_job(void *context, EsStream *stream) {
+    const Job *job = context;
+    const EsGrowthParts *parts = &job->growth->on_device->parts;
+    switch (job->work) {
+    case ES_GROWTH_WORK_TRAIN:
+        queue_training(job->growth);
+        break;
+    case ES_GROWTH_WORK_VALIDATE:
+        queue_validation(job->growth);
+        break;
+    case ES_GROWTH_WORK_JUDGE:
+        es_growth_cuda_judge(parts, stream);
+        break;
+    default:
+        es_growth_cuda_decide(parts, stream);
+        es_growth_cuda_weights(parts, stream, 0);
+        break;
+    }
+    return es_device_status(job->growth->device);
+}
+
+static EsStatus run_work(EsGrowth *growth, EsGrowthWork work) {
+    Job job = {growth, work};
+    return es_recording_run(&growth->on_device->recordings[work], growth->stream,
+                            growth->options.mode == ES_COMPILE_DEFAULT, queue_job, &job);
+}
+
+// --- queued steps ---
+
+EsStatus es_growth_queue_reset(EsGrowth *growth, int64_t first_episode) {
+    EsGrowthOnDevice *d = growth->on_device;
+    d->step = 1;
+    for (int64_t e = 0; e < growth->options.n_envs; e++) {
+        growth->episode_ids[e] = (int32_t)(first_episode + e);
+    }
+    es_growth_cuda_reset(&d->parts, growth->stream, first_episode);
+    es_growth_cuda_weights(&d->parts, growth->stream, 1);
+    return es_device_status(growth->device);
+}
+
+EsStatus es_growth_queue_advance(EsGrowth *growth) {
+    EsGrowthOnDevice *d = growth->on_device;
+    static const char *const phases[] = {"train", "validate", "measure"};
+    EsGrowthMail *mail = &d->mail[d->n_collected % 2];
+    mail->has_times = d->step <= growth->options.settings.episode_steps;
+    if (!mail->has_times) {
+        return ES_STATUS_OK;
+    }
+    for (int work = ES_GROWTH_WORK_TRAIN; work <= ES_GROWTH_WORK_JUDGE; work++) {
+        ES_TRY(es_event_record(mail->began[work], growth->stream));
+        es_profile_range_begin(growth->device, growth->stream, phases[work]);
+        EsStatus status = run_work(growth, (EsGrowthWork)work);
+        es_profile_range_end(growth->device, growth->stream); // of failed work, too
+        ES_TRY(status);
+    }
+    return es_event_record(mail->began[ES_GROWTH_WORK_JUDGE + 1], growth->stream);
+}
+
+EsStatus es_growth_queue_decision(EsGrowth *growth) {
+    growth->on_device->step++;
+    return run_work(growth, ES_GROWTH_WORK_DECIDE);
+}
+
+EsStatus es_growth_queue_report(EsGrowth *growth, int moment) {
+    EsGrowthOnDevice *d = growth->on_device;
+    int is_decided = moment == ES_GROWTH_DECIDED;
+    size_t bytes = is_decided ? es_growth_state_bytes(d->parts.n_envs, d->parts.n_slots)
+                              : d->packing.measured_bytes;
+    return es_stream_copy(growth->stream, (char *)d->packed + (is_decided ? d->packing.decided : 0),
+                          d->live, bytes, ES_COPY_ON_DEVICE);
+}
+
+EsStatus es_growth_queue_collect(EsGrowth *growth) {
+    EsGrowthOnDevice *d = growth->on_device;
+    EsGrowthMail *mail = &d->mail[d->n_collected % 2];
+    if (d->n_collected > d->n_received) {
+        return ES_FAIL(ARGUMENT, "the packed copy before this one was not received yet");
+    }
+    ES_TRY(
+        es_stream_copy(growth->stream, mail->memory, d->packed, d->packing.bytes, ES_COPY_TO_HOST));
+    ES_TRY(es_event_record(mail->arrived, growth->stream));
+    d->n_collected++;
+    return ES_STATUS_OK;
+}
+
+// --- what comes back ---
+
+static EsStatus read_times(EsGrowth *growth, const EsGrowthMail *mail) {
+    float ms[3] = {0};
+    for (int i = 0; mail->has_times && i < 3; i++) {
+        ES_TRY(es_event_elapsed_ms(mail->began[i], mail->began[i + 1], &ms[i]));
+    }
+    growth->times = (EsGrowthTimes){(double)ms[0], (double)ms[1], (double)ms[2]};
+    return ES_STATUS_OK;
+}
+
+// Labels out of range, in the batches of the step and in its validation.
+static EsStatus check_labels(const EsGrowth *growth) {
+    int64_t n_envs = growth->options.n_envs;
+    for (int64_t i = 0; i < 2 * n_envs; i++) {
+        if (growth->n_invalid[i] > 0) {
+            return ES_FAIL(INPUT, "%d labels of environment %lld's %s are outside 0..%d",
+                           growth->n_invalid[i], (long long)(i % n_envs),
+                           i < n_envs ? "batches" : "validation", growth->model.host.n_classes - 1);
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_growth_receive(EsGrowth *growth, int moment) {
+    EsGrowthOnDevice *d = growth->on_device;
+    if (d->n_received == 0 || moment <= d->shown) {
+        if (d->n_received == d->n_collected) {
+            return ES_FAIL(ARGUMENT, "no packed copy is on its way");
+        }
+        EsGrowthMail *mail = &d->mail[d->n_received % 2];
+        ES_TRY(es_event_synchronize(mail->arrived));
+        ES_TRY(es_device_status(growth->device));
+        d->n_received++;
+        ES_TRY(read_times(growth, mail));
+    }
+    d->shown = moment;
+    es_growth_on_device_mirror(growth, d->mail[(d->n_received - 1) % 2].memory, moment);
+    return check_labels(growth);
+}
+
+const void *es_growth_received_report(const EsGrowth *growth) {
+    const EsGrowthOnDevice *d = growth->on_device;
+    const EsGrowthMail *mail = &d->mail[(d->n_received + 1) % 2]; // number n_received - 1
+    return (const char *)mail->memory + d->packing.others;
+}
+
+// --- steps that the host waits for ---
+
+// Queue a step up to its decision and wait for it.
+static EsStatus run_to_decision(EsGrowth *growth) {
+    ES_TRY(es_growth_queue_advance(growth));
+    ES_TRY(es_growth_queue_report(growth, ES_GROWTH_MEASURED));
+    ES_TRY(es_growth_queue_collect(growth));
+    return es_growth_receive(growth, ES_GROWTH_MEASURED);
+}
+
+EsStatus es_growth_on_device_reset(EsGrowth *growth, int64_t first_episode) {
+    EsGrowthOnDevice *d = growth->on_device;
+    d->n_received = d->n_collected; // what is still on its way belongs to an episode that is over
+    ES_TRY(es_growth_queue_reset(growth, first_episode));
+    return run_to_decision(growth);
+}
+
+// The mirror goes through the same rules as the device: equal bits without a copy back.
+EsStatus es_growth_on_device_decide(EsGrowth *growth, const EsAction *actions) {
+    EsGrowthOnDevice *d = growth->on_device;
+    size_t bytes = sizeof *actions * (size_t)growth->options.n_envs;
+    memcpy(d->sent_actions, actions, bytes);
+    ES_TRY(es_stream_copy(growth->stream, d->parts.actions, d->sent_actions, bytes,
+                          ES_COPY_TO_DEVICE));
+    ES_TRY(es_growth_queue_decision(growth));
+    es_lifecycle_apply(&growth->state, &growth->options.settings, actions);
+    es_lifecycle_tick(&growth->state, &growth->options.settings);
+    return ES_STATUS_OK;
+}
+
+EsStatus es_growth_on_device_advance(EsGrowth *growth) {
+    // the one field that others may have changed in the mirror: what a reward has paid
+    ES_TRY(es_stream_copy(growth->stream, growth->on_device->parts.state.env.n_unpaid_prunes,
+                          growth->state.env.n_unpaid_prunes,
+                          sizeof(int32_t) * (size_t)growth->options.n_envs, ES_COPY_TO_DEVICE));
+    return run_to_decision(growth);
+}
+
+// --- trials of the host's choice ---
+
+// As many trials as there is room for, all on the same images; results into the trials. The pinned
+// block holds count, environments and slots on the way out, losses and counts on the way back.
+static EsStatus run_trials(EsGrowth *growth, EsGrowthTrial *trials, int64_t n) {
+    EsGrowthOnDevice *d = growth->on_device;
+    const EsGrowthParts *parts = &d->parts;
+    EsFusedResults results = es_fused_step_evaluated(d->fused);
+    size_t bytes = sizeof(int32_t) * (size_t)n;
+    int32_t *count = d->sent_trials, *env = count + 1, *off = env + n;
+    float *loss = (float *)(off + n);
+    int32_t *n_correct = off + 2 * n, *n_invalid = off + 3 * n;
+    *count = (int32_t)n;
+    for (int64_t i = 0; i < n; i++) {
+        env[i] = trials[i].env;
+        off[i] = trials[i].slots_off;
+    }
+    EsStream *stream = growth->stream;
+    ES_TRY(es_stream_copy(stream, parts->n_trials, count, sizeof *count, ES_COPY_TO_DEVICE));
+    ES_TRY(es_stream_copy(stream, parts->trial_env, env, bytes, ES_COPY_TO_DEVICE));
+    ES_TRY(es_stream_copy(stream, parts->trial_off, off, bytes, ES_COPY_TO_DEVICE));
+    es_growth_cuda_fill_trials(parts, stream, n);
+    EsFusedRows rows = {.n_rows = n,
+                        .n_active = parts->n_trials,
+                        .env = parts->trial_env,
+                        .slots = parts->trial_slots};
+    es_fused_step_evaluate(d->fused, stream, &rows, trials->first_image, trials->n_images);
+    ES_TRY(es_stream_copy(stream, loss, results.loss.data, bytes, ES_COPY_TO_HOST));
+    ES_TRY(es_stream_copy(stream, n_correct, results.n_correct.data, bytes, ES_COPY_TO_HOST));
+    ES_TRY(es_stream_copy(stream, n_invalid, results.n_invalid.data, bytes, ES_COPY_TO_HOST));
+    ES_TRY(es_stream_synchronize(stream));
+    ES_TRY(es_device_status(growth->device));
+    for (int64_t i = 0; i < n; i++) {
+        trials[i].loss = (double)loss[i];
+        trials[i].n_correct = n_correct[i];
+        trials[i].n_invalid = n_invalid[i];
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_growth_on_device_run_trials(EsGrowth *growth) {
+    int64_t room = growth->on_device->max_trials;
+    for (int64_t first = 0; first < growth->n_trials; first += room) {
+        ES_TRY(run_trials(growth, growth->trials + first, ES_MIN(room, growth->n_trials - first)));
+    }
+    return ES_STATUS_OK;
+}

@@ -1,0 +1,345 @@
+// The life of the half of growth that is on a GPU: device memory, pinned buffers, events, and the
+// mirrors of what comes back.
+#include <string.h>
+
+#include "base/arena.h"
+#include "growth/cuda/growth_on_device.h"
+
+// Hands out aligned parts of a block; without a block it measures.
+typedef struct Cursor {
+    char *block; // nullable
+    size_t used;
+} Cursor;
+
+static void *take(Cursor *cursor, int64_t count, size_t element_bytes) {
+    void *part = cursor->block == NULL ? NULL : cursor->block + cursor->used;
+    cursor->used += ((size_t)count * element_bytes + 63) / 64 * 64;
+    return part;
+}
+
+// --- what is reported ---
+
+static void plan_packing(EsGrowth *growth) {
+    EsGrowthPacking *packing = &growth->on_device->packing;
+    int64_t n = growth->options.n_envs;
+    size_t state = es_growth_state_bytes((int32_t)n, growth->model.n_slots);
+    Cursor at = {.used = state};
+    packing->masks = at.used;
+    take(&at, n, sizeof(EsActionMasks));
+    packing->results = at.used;
+    take(&at, n, sizeof(EsGrowthResult));
+    packing->ablations = at.used;
+    take(&at, n, sizeof(EsAblation));
+    packing->pairs = at.used;
+    take(&at, n, sizeof(EsInteractions));
+    packing->accuracy = at.used;
+    take(&at, n * ES_ABLATION_PATTERNS_MAX, sizeof(float));
+    packing->n_invalid = at.used;
+    take(&at, 2 * n, sizeof(int32_t));
+    packing->measured_bytes = packing->decided = at.used;
+    packing->others = packing->decided + state;
+    packing->bytes = packing->others;
+}
+
+static void bind_live(EsGrowth *growth) {
+    EsGrowthOnDevice *d = growth->on_device;
+    const EsGrowthPacking *packing = &d->packing;
+    EsGrowthParts *parts = &d->parts;
+    char *live = d->live;
+    es_growth_state_bind(&parts->state, live, parts->n_envs, parts->n_slots);
+    parts->masks = (EsActionMasks *)(void *)(live + packing->masks);
+    parts->results = (EsGrowthResult *)(void *)(live + packing->results);
+    parts->ablations = (EsAblation *)(void *)(live + packing->ablations);
+    parts->pairs = (EsInteractions *)(void *)(live + packing->pairs);
+    parts->accuracy = (float *)(void *)(live + packing->accuracy);
+    parts->n_invalid = (int32_t *)(void *)(live + packing->n_invalid);
+}
+
+void es_growth_on_device_mirror(EsGrowth *growth, void *memory, int moment) {
+    const EsGrowthPacking *packing = &growth->on_device->packing;
+    char *block = memory;
+    growth->slab = block + (moment == ES_GROWTH_DECIDED ? packing->decided : 0);
+    es_growth_state_bind(&growth->state, growth->slab, (int32_t)growth->options.n_envs,
+                         growth->model.n_slots);
+    growth->masks = (EsActionMasks *)(void *)(block + packing->masks);
+    growth->results = (EsGrowthResult *)(void *)(block + packing->results);
+    growth->ablations = (EsAblation *)(void *)(block + packing->ablations);
+    growth->pairs = (EsInteractions *)(void *)(block + packing->pairs);
+    growth->accuracy = (float *)(void *)(block + packing->accuracy);
+    growth->n_invalid = (int32_t *)(void *)(block + packing->n_invalid);
+}
+
+static void release_packed(EsGrowth *growth) {
+    EsGrowthOnDevice *d = growth->on_device;
+    es_device_release(growth->device, d->packed);
+    d->packed = NULL;
+    for (int i = 0; i < 2; i++) {
+        es_device_release_host(growth->device, d->mail[i].memory);
+        d->mail[i].memory = NULL;
+    }
+}
+
+static EsStatus allocate_packed(EsGrowth *growth) {
+    EsGrowthOnDevice *d = growth->on_device;
+    ES_TRY(es_device_allocate(growth->device, d->packing.bytes, &d->packed));
+    for (int i = 0; i < 2; i++) {
+        ES_TRY(es_device_allocate_host(growth->device, d->packing.bytes, &d->mail[i].memory));
+    }
+    es_growth_on_device_mirror(growth, d->mail[1].memory, ES_GROWTH_MEASURED);
+    return ES_STATUS_OK;
+}
+
+EsStatus es_growth_reserve_report(EsGrowth *growth, size_t bytes, void **device_memory) {
+    EsGrowthOnDevice *d = growth->on_device;
+    *device_memory = NULL;
+    if (d->n_collected > 0 || d->packing.bytes > d->packing.others) {
+        return ES_FAIL(ARGUMENT, "room in the packed copy is reserved once, before the first step");
+    }
+    release_packed(growth);
+    d->packing.bytes = d->packing.others + bytes;
+    ES_TRY(allocate_packed(growth));
+    *device_memory = (char *)d->packed + d->packing.others;
+    return ES_STATUS_OK;
+}
+
+// --- rows ---
+
+static void take_training(EsGrowthParts *parts, Cursor *at) {
+    int64_t n = parts->n_envs, n_seeds = n * parts->n_slots;
+    parts->actions = take(at, n, sizeof(EsAction));
+    parts->train_env = take(at, n, sizeof(int32_t));
+    parts->train_slots = take(at, n_seeds, sizeof(EsFusedSlot));
+    parts->batch_number = take(at, parts->step_batches, sizeof(int32_t));
+    parts->sum_squares = take(at, n * parts->n_pieces, sizeof(double));
+    parts->n_nonfinite = take(at, n * parts->n_pieces, sizeof(int32_t));
+    parts->n_arrived = take(at, n, sizeof(int32_t));
+    parts->clip_factor = take(at, n + n_seeds, sizeof(float));
+    parts->unscale = take(at, n, sizeof(float));
+    parts->loss_scale = take(at, n, sizeof(float));
+    parts->n_good = take(at, n, sizeof(int32_t));
+    parts->host_sums = take(at, n, sizeof(EsGradientSums));
+    parts->seed_sums = take(at, n_seeds, sizeof(EsGradientSums));
+    parts->train_loss = take(at, n, sizeof(double));
+    parts->train_correct = take(at, n, sizeof(int64_t));
+    parts->rates.host_rate = take(at, n, sizeof(float));
+    parts->rates.seed_rate = take(at, n, sizeof(float));
+    parts->rates.momentum = take(at, n, sizeof(float));
+    parts->rates.host_decay = take(at, n, sizeof(float));
+    parts->rates.clip = take(at, n, sizeof(float));
+}
+
+static void take_trials(EsGrowthParts *parts, int64_t max_trials, Cursor *at) {
+    parts->n_trials = take(at, 1, sizeof(int32_t));
+    parts->first_trial = take(at, parts->n_envs, sizeof(int32_t));
+    parts->trial_env = take(at, max_trials, sizeof(int32_t));
+    parts->trial_off = take(at, max_trials, sizeof(int32_t));
+    parts->trial_slots = take(at, max_trials * parts->n_slots, sizeof(EsFusedSlot));
+    parts->loss_row = take(at, parts->n_envs, sizeof(float));
+    parts->accuracy_row = take(at, parts->n_envs, sizeof(float));
+}
+
+// Numbers that are the same in every step.
+static EsStatus fill_rows(EsGrowth *growth) {
+    const EsGrowthOptions *options = &growth->options;
+    const EsGrowthParts *parts = &growth->on_device->parts;
+    const struct {
+        void *row;
+        float value;
+    } rates[] = {{parts->rates.host_rate, options->host_rate},
+                 {parts->rates.seed_rate, options->seed_rate},
+                 {parts->rates.momentum, options->momentum},
+                 {parts->rates.host_decay, options->host_decay},
+                 {parts->rates.clip, options->clip}};
+    size_t bytes = sizeof(float) * (size_t)options->n_envs;
+    float *numbers = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY(es_allocate(bytes, (void **)&numbers));
+    for (size_t i = 0; i <= ES_COUNT_OF(rates); i++) {
+        int is_rate = i < ES_COUNT_OF(rates);
+        for (int64_t e = 0; e < options->n_envs; e++) {
+            int32_t number = (int32_t)e;
+            memcpy(&numbers[e], is_rate ? (const void *)&rates[i].value : &number, sizeof number);
+        }
+        ES_TRY_GOTO(es_stream_copy(growth->stream, is_rate ? rates[i].row : parts->train_env,
+                                   numbers, bytes, ES_COPY_TO_DEVICE));
+        ES_TRY_GOTO(es_stream_synchronize(growth->stream));
+    }
+done:
+    es_release(numbers);
+    return status;
+}
+
+static EsStatus create_rows(EsGrowth *growth) {
+    EsGrowthOnDevice *d = growth->on_device;
+    EsGrowthParts measured = d->parts;
+    Cursor at = {0};
+    take_training(&measured, &at);
+    take_trials(&measured, d->max_trials, &at);
+    ES_TRY(es_device_allocate(growth->device, at.used, &d->rows));
+    at = (Cursor){.block = d->rows};
+    take_training(&d->parts, &at);
+    take_trials(&d->parts, d->max_trials, &at);
+    size_t n_numbers = 1 + ES_GROWTH_TRIAL_NUMBERS * (size_t)d->max_trials;
+    ES_TRY(es_device_allocate_host(growth->device,
+                                   sizeof *d->sent_actions * (size_t)growth->options.n_envs,
+                                   (void **)&d->sent_actions));
+    ES_TRY(es_device_allocate_host(growth->device, sizeof(int32_t) * n_numbers,
+                                   (void **)&d->sent_trials));
+    return fill_rows(growth);
+}
+
+// --- create ---
+
+static void fill_parts(EsGrowth *growth) {
+    EsGrowthOnDevice *d = growth->on_device;
+    EsGrowthParts *parts = &d->parts;
+    const EsGrowthOptions *options = &growth->options;
+    int32_t n_slots = growth->model.n_slots;
+    parts->n_envs = (int32_t)options->n_envs;
+    parts->n_slots = n_slots;
+    parts->max_patterns = n_slots <= ES_ABLATION_FULL_MAX
+                              ? 1 << n_slots
+                              : ES_MAX(1 << ES_ABLATION_FULL_MAX, n_slots + 2);
+    parts->is_scaled = options->precision == ES_DTYPE_F16;
+    parts->n_parameters = growth->model.layout.n_parameters;
+    parts->n_states = growth->model.layout.n_states;
+    parts->step_batches = options->step_batches;
+    parts->batch = options->batch;
+    parts->n_validation_images = options->n_validation_images;
+    parts->seed = options->seed;
+    parts->parameters = growth->store->parameters.data;
+    parts->gradients = growth->store->gradients.data;
+    parts->states = growth->store->states.data;
+    parts->momentum = growth->momentum.data;
+    parts->saved_parameters = growth->saved_parameters.data;
+    parts->saved_states = growth->saved_states.data;
+    parts->episode = growth->episode.data;
+    d->max_trials = options->n_envs * parts->max_patterns;
+}
+
+static EsStatus upload(EsGrowth *growth, int rank, const int64_t *dims, const void *bytes,
+                       EsTensor *tensor) {
+    ES_TRY(es_device_create_tensor(growth->device, ES_DTYPE_U8, rank, dims, tensor));
+    ES_TRY(es_stream_copy(growth->stream, tensor->data, bytes, es_tensor_bytes(tensor),
+                          ES_COPY_TO_DEVICE));
+    return es_stream_synchronize(growth->stream);
+}
+
+// Passes of equal length over the validation images.
+static int64_t images_per_pass(const EsGrowth *growth) {
+    int64_t n = growth->options.n_validation_images;
+    int64_t most = ES_MAX(ES_GROWTH_EVALUATED_MAX / growth->on_device->max_trials, 8);
+    int64_t n_passes = (n + most - 1) / most;
+    return (n + n_passes - 1) / n_passes;
+}
+
+static EsStatus create_fused(EsGrowth *growth) {
+    EsGrowthOnDevice *d = growth->on_device;
+    const EsDataset *dataset = growth->model.dataset;
+    const int64_t dims[] = {dataset->n_images, dataset->n_channels, dataset->height,
+                            dataset->width};
+    ES_TRY(upload(growth, 4, dims, dataset->images, &d->images));
+    ES_TRY(upload(growth, 1, dims, dataset->labels, &d->labels));
+    EsFusedOptions options = {.model = &growth->model,
+                              .store = growth->store,
+                              .images = d->images,
+                              .labels = d->labels,
+                              .episode = growth->episode,
+                              .precision = growth->options.precision,
+                              .is_tf32 = growth->options.is_tf32,
+                              .batch = growth->options.batch,
+                              .max_rows = d->max_trials,
+                              .max_evaluated = images_per_pass(growth)};
+    ES_TRY(es_fused_step_create(&options, &d->fused));
+    EsFusedResults trained = es_fused_step_trained(d->fused);
+    EsFusedResults evaluated = es_fused_step_evaluated(d->fused);
+    d->parts.trained_loss = trained.loss.data;
+    d->parts.trained_correct = trained.n_correct.data;
+    d->parts.trained_invalid = trained.n_invalid.data;
+    d->parts.evaluated_loss = evaluated.loss.data;
+    d->parts.evaluated_correct = evaluated.n_correct.data;
+    d->parts.evaluated_invalid = evaluated.n_invalid.data;
+    return ES_STATUS_OK;
+}
+
+static EsStatus create_mail(EsGrowth *growth) {
+    for (int i = 0; i < 2; i++) {
+        EsGrowthMail *mail = &growth->on_device->mail[i];
+        ES_TRY(es_event_create(growth->device, &mail->arrived));
+        for (size_t k = 0; k < ES_COUNT_OF(mail->began); k++) {
+            ES_TRY(es_event_create(growth->device, &mail->began[k]));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// There is no other executor for growth on a GPU.
+static EsStatus check_host(const EsGrowth *growth) {
+    EsStatus status =
+        es_fused_step_check(&growth->model, growth->device, growth->options.precision);
+    return status != ES_STATUS_UNSUPPORTED
+               ? status
+               : ES_FAIL(UNSUPPORTED, "%s; change the host, or let it grow on the CPU (device cpu)",
+                         es_status_detail());
+}
+
+EsStatus es_growth_on_device_create(EsGrowth *growth) {
+    ES_TRY(check_host(growth));
+    ES_TRY(es_allocate(sizeof *growth->on_device, (void **)&growth->on_device));
+    EsGrowthOnDevice *d = growth->on_device;
+    fill_parts(growth);
+    plan_packing(growth);
+    ES_TRY(es_growth_tables_create(growth));
+    ES_TRY(es_device_allocate(growth->device, d->packing.measured_bytes, &d->live));
+    bind_live(growth);
+    ES_TRY(create_rows(growth));
+    ES_TRY(allocate_packed(growth));
+    ES_TRY(create_mail(growth));
+    ES_TRY(create_fused(growth));
+    d->view = (EsGrowthDevice){.stream = growth->stream,
+                               .state = d->parts.state,
+                               .settings = d->parts.settings,
+                               .masks = d->parts.masks,
+                               .episode = d->parts.episode,
+                               .actions = d->parts.actions,
+                               .rates = d->parts.rates,
+                               .n_envs = growth->options.n_envs};
+    return ES_STATUS_OK;
+}
+
+void es_growth_on_device_destroy(EsGrowth *growth) {
+    EsGrowthOnDevice *d = growth->on_device;
+    if (d == NULL) {
+        return;
+    }
+    es_stream_synchronize(growth->stream); // nothing may still be on its way into what goes now
+    for (int work = 0; work < ES_GROWTH_WORK_COUNT; work++) {
+        es_recording_destroy(&d->recordings[work]);
+    }
+    es_fused_step_destroy(d->fused);
+    for (int i = 0; i < 2; i++) {
+        es_event_destroy(d->mail[i].arrived);
+        for (size_t k = 0; k < ES_COUNT_OF(d->mail[i].began); k++) {
+            es_event_destroy(d->mail[i].began[k]);
+        }
+    }
+    release_packed(growth);
+    es_device_destroy_tensor(&d->images);
+    es_device_destroy_tensor(&d->labels);
+    void *const blocks[] = {d->tables, d->rows, d->live};
+    for (size_t i = 0; i < ES_COUNT_OF(blocks); i++) {
+        es_device_release(growth->device, blocks[i]);
+    }
+    es_device_release_host(growth->device, d->sent_actions);
+    es_device_release_host(growth->device, d->sent_trials);
+    // the mirrors went with the pinned memory
+    growth->slab = NULL;
+    growth->masks = NULL;
+    growth->results = NULL;
+    growth->ablations = NULL;
+    growth->pairs = NULL;
+    growth->accuracy = NULL;
+    growth->n_invalid = NULL;
+    es_release(d);
+    growth->on_device = NULL;
+}

@@ -1,0 +1,70 @@
+// The half of an EsGrowth that is in device memory: shared by growth_device.c (order of a step) and
+// growth_device_memory.c (its life).
+#ifndef ES_GROWTH_GROWTH_ON_DEVICE_H
+#define ES_GROWTH_GROWTH_ON_DEVICE_H
+
+#include "growth/cuda/growth_parts.h"
+#include "growth/engine/growth_internal.h"
+#include "network/plan/recording.h"
+
+// images of all rows in one pass of evaluation: their activations are held in device memory
+#define ES_GROWTH_EVALUATED_MAX 65536
+
+// Byte offsets of what is reported, in a block that begins with the state. The block lives on the
+// device; a packed block is a copy of it, the state after the decision, and what others add.
+typedef struct EsGrowthPacking {
+    size_t masks, results, ablations, pairs, accuracy, n_invalid;
+    size_t measured_bytes; // of all this
+    size_t decided;        // the packed block goes on: state after the tick
+    size_t others;         // es_growth_reserve_report
+    size_t bytes;
+} EsGrowthPacking;
+
+// Parts of a step that are recorded and replayed, each with the event at its start.
+typedef enum EsGrowthWork {
+    ES_GROWTH_WORK_TRAIN,
+    ES_GROWTH_WORK_VALIDATE,
+    ES_GROWTH_WORK_JUDGE,
+    ES_GROWTH_WORK_DECIDE,
+    ES_GROWTH_WORK_COUNT
+} EsGrowthWork;
+
+// A packed copy on its way, and the times of the step it belongs to.
+typedef struct EsGrowthMail {
+    void *memory;      // owned, pinned
+    EsEvent *arrived;  // owned
+    EsEvent *began[4]; // owned: training, validation, rules, and the end of them
+    int has_times;
+} EsGrowthMail;
+
+struct EsGrowthOnDevice {
+    EsGrowthDevice view; // what others see
+    EsGrowthParts parts;
+    EsFusedStep *fused;      // owned
+    EsTensor images, labels; // owned: the data set
+    void *tables;            // owned: settings, map, spans, chunks, places
+    void *rows;              // owned: everything per environment that is not in `live`
+    void *live;              // owned: the small state and what is reported with it
+    void *packed;            // owned
+    EsAction *sent_actions;  // owned, pinned [E]
+    int32_t *sent_trials;    // owned, pinned: on their way to the device, and their results on the
+                             // way back
+    EsGrowthPacking packing;
+    EsRecording recordings[ES_GROWTH_WORK_COUNT];
+    EsGrowthMail mail[2];
+    int64_t n_collected, n_received; // packed copies; the mirrors show number n_received - 1
+    int shown;                       // its moment
+    int64_t max_trials;              // R
+    int32_t step;                    // that the queued work is in
+};
+
+// numbers of a trial in sent_trials, and one for their count
+#define ES_GROWTH_TRIAL_NUMBERS 5
+
+// growth_device_tables.c: settings and tables of the model, in one block of device memory.
+EsStatus es_growth_tables_create(EsGrowth *growth);
+
+// growth_device_memory.c: let the mirrors of `growth` show a packed block in host memory.
+void es_growth_on_device_mirror(EsGrowth *growth, void *memory, int moment);
+
+#endif

@@ -1,0 +1,413 @@
+// The life of an EsGrowth and the order of a step; what the parts do is in the files beside it.
+#include "growth/engine/growth.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "growth/engine/growth_internal.h"
+#include "tensor/profile.h"
+
+EsGrowthOptions es_growth_defaults(const EsHostSpec *host, const EsSlot *slots, int n_slots,
+                                   int64_t n_envs) {
+    int is_tiny = strcmp(host->name, "tiny") == 0;
+    EsGrowthOptions options = {
+        .host = *host,
+        .n_slots = n_slots,
+        .settings = is_tiny ? es_growth_settings_tiny(n_slots, host->n_classes)
+                            : es_growth_settings_default(n_slots, host->n_classes),
+        .n_envs = n_envs,
+        .batch = host->batch,
+        .step_batches = 8,
+        .n_validation_images = 2000,
+        .seed = 42,
+        .is_tf32 = 1,
+        .mode = ES_COMPILE_DEFAULT,
+        // a plan to train, and two per pattern to validate, at most 18 of them
+        .plan_capacity = (int)ES_MIN(64 + 40 * n_envs, 16384),
+        .host_rate = 0.01f,
+        .seed_rate = 0.01f,
+        .momentum = 0.9f,
+        .host_decay = 5e-4f,
+        .clip = 1.0f,
+        .gradient_stride = 10};
+    memcpy(options.slots, slots, sizeof *slots * (size_t)n_slots);
+    return options;
+}
+
+// --- create ---
+
+static int is_on_cuda(const EsGrowthOptions *options) {
+    return options->device != NULL && strcmp(options->device, "cpu") != 0;
+}
+
+static EsStatus check_options(const EsGrowthOptions *options, const EsDataset *dataset) {
+    const EsHostSpec *host = &options->host;
+    ES_TRY(es_host_check(host));
+    if (dataset->n_channels != host->image_channels || dataset->height != host->image_size ||
+        dataset->width != host->image_size || dataset->n_classes > host->n_classes) {
+        return ES_FAIL(INPUT,
+                       "host \"%s\" takes %d x %d x %d images of up to %d classes; data set \"%s\" "
+                       "has %d x %d x %d of %d",
+                       host->name, host->image_size, host->image_size, host->image_channels,
+                       host->n_classes, dataset->name, dataset->height, dataset->width,
+                       dataset->n_channels, dataset->n_classes);
+    }
+    if (options->n_slots < 1 || options->n_slots > ES_SLOTS_MAX || options->n_envs < 1 ||
+        options->step_batches < 1 || options->gradient_stride < 1 || options->plan_capacity < 8) {
+        return ES_FAIL(ARGUMENT,
+                       "growth needs 1..%d slots, and at least one environment, one batch per "
+                       "step, a gradient stride of 1 and 8 plans; given are %d, %lld, %lld, %d, %d",
+                       ES_SLOTS_MAX, options->n_slots, (long long)options->n_envs,
+                       (long long)options->step_batches, options->gradient_stride,
+                       options->plan_capacity);
+    }
+    if (!is_on_cuda(options) && options->precision != ES_DTYPE_F32) {
+        return ES_FAIL(UNSUPPORTED, "the CPU computes in F32; %s is asked for",
+                       es_dtype_name(options->precision));
+    }
+    if (options->n_shares < 0 || options->n_shares > INT32_MAX) {
+        return ES_FAIL(ARGUMENT, "%lld shares of the training images",
+                       (long long)options->n_shares);
+    }
+    if (options->settings.episode_steps > INT32_MAX / options->step_batches) {
+        return ES_FAIL(ARGUMENT, "%d steps of %lld batches are more than can be counted",
+                       options->settings.episode_steps, (long long)options->step_batches);
+    }
+    if (options->batch < 1 || options->batch > dataset->train.count) {
+        return ES_FAIL(ARGUMENT, "a batch of %lld does not fit the %lld training images",
+                       (long long)options->batch, (long long)dataset->train.count);
+    }
+    if (options->n_validation_images < 1 ||
+        options->n_validation_images > dataset->validation.count) {
+        return ES_FAIL(ARGUMENT, "%lld validation images are asked for, the data set has %lld",
+                       (long long)options->n_validation_images,
+                       (long long)dataset->validation.count);
+    }
+    return ES_STATUS_OK;
+}
+
+EsDtype es_growth_auto_precision(const EsDeviceInfo *device) {
+    if (device->kind == ES_DEVICE_CPU) {
+        return ES_DTYPE_F32;
+    }
+    return device->capability >= 80 ? ES_DTYPE_BF16 : ES_DTYPE_F16;
+}
+
+static void fill_settings(EsGrowth *growth) {
+    EsGrowthSettings *settings = &growth->options.settings;
+    settings->n_slots = growth->model.n_slots;
+    for (int s = 0; s < growth->model.n_slots; s++) {
+        const EsSlot *slot = &growth->model.slots[s];
+        settings->slot_row[s] = slot->row;
+        settings->slot_column[s] = slot->column;
+        settings->gate_parameters[s] = (int32_t)es_graph_gate_parameter_count(slot->n_channels);
+        for (int b = 0; b < ES_BLUEPRINT_COUNT; b++) {
+            settings->blueprint_parameters[s][b] =
+                (int32_t)es_blueprint_parameter_count((EsBlueprint)b, slot->n_channels);
+        }
+    }
+}
+
+static EsStatus create_model(EsGrowth *growth, const EsDataset *dataset) {
+    const EsGrowthOptions *options = &growth->options;
+    EsGrowthModel *model = &growth->model;
+    model->host = options->host;
+    model->n_slots = options->n_slots;
+    memcpy(model->slots, options->slots, sizeof model->slots);
+    model->n_envs = options->n_envs;
+    model->seed = options->seed;
+    model->n_shares = ES_MAX(options->n_shares, 1);
+    model->pad = options->pad;
+    model->flip = options->flip;
+    model->dataset = dataset;
+    ES_TRY(es_growth_layout_create(model));
+    fill_settings(growth);
+    return es_growth_settings_check(&growth->options.settings);
+}
+
+static EsStatus create_slabs(EsGrowth *growth) {
+    const EsGrowthLayout *layout = &growth->model.layout;
+    int64_t n_envs = growth->options.n_envs;
+    EsDeviceOptions device_options = {.n_threads = growth->options.n_threads};
+    const char *name = growth->options.device != NULL ? growth->options.device : "cpu";
+    ES_TRY(es_device_open(name, &device_options, &growth->device));
+    ES_TRY(es_stream_create(growth->device, &growth->stream));
+    ES_TRY(
+        es_allocate(sizeof *growth->episode_ids * (size_t)n_envs, (void **)&growth->episode_ids));
+    ES_TRY(es_store_create_sized(growth->device, n_envs, layout->n_parameters, layout->n_states,
+                                 &growth->store));
+    const int64_t parameters[] = {n_envs, layout->n_parameters},
+                  states[] = {n_envs, layout->n_states};
+    ES_TRY(es_device_create_tensor(growth->device, ES_DTYPE_F32, 2, parameters, &growth->momentum));
+    ES_TRY(es_device_create_tensor(growth->device, ES_DTYPE_F32, 2, parameters,
+                                   &growth->saved_parameters));
+    ES_TRY(es_device_create_tensor(growth->device, ES_DTYPE_F32, 2, states, &growth->saved_states));
+    return es_device_create_tensor(growth->device, ES_DTYPE_I32, 1, &n_envs, &growth->episode);
+}
+
+static EsStatus create_workers(EsGrowth *growth) {
+    size_t n_spans = (size_t)es_growth_plans_max_spans(&growth->model);
+    growth->n_workers = es_thread_pool_size(es_stream_pool(growth->stream));
+    ES_TRY(es_allocate(sizeof *growth->workers * (size_t)growth->n_workers,
+                       (void **)&growth->workers));
+    for (int w = 0; w < growth->n_workers; w++) {
+        EsGrowthWorker *worker = &growth->workers[w];
+        EsDeviceOptions options = {.n_threads = 1};
+        ES_TRY(es_plan_worker_create(growth->device, &worker->runner));
+        ES_TRY(es_device_open("cpu", &options, &worker->device));
+        ES_TRY(es_stream_create(worker->device, &worker->stream));
+        ES_TRY(es_allocate(sizeof(double) * n_spans, (void **)&worker->sum_squares));
+        ES_TRY(es_allocate(sizeof(int32_t) * n_spans, (void **)&worker->n_nonfinite));
+        for (int g = 0; g <= growth->model.n_slots; g++) {
+            worker->max_norm[g] = growth->options.clip;
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// An array of the host: where its address goes, and its size.
+typedef struct Row {
+    void *pointer; // to the pointer that takes the memory
+    size_t bytes;
+} Row;
+
+static EsStatus allocate_rows(const Row *rows, size_t n_rows) {
+    for (size_t i = 0; i < n_rows; i++) {
+        void *memory = NULL;
+        ES_TRY(es_allocate(rows[i].bytes, &memory));
+        memcpy(rows[i].pointer, &memory, sizeof memory);
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus create_rows(EsGrowth *growth) {
+    size_t n = (size_t)growth->options.n_envs, n_slots = (size_t)growth->model.n_slots;
+    const Row rows[] = {
+        {&growth->trials,
+         sizeof *growth->trials * ES_MAX(n * ES_ABLATION_PATTERNS_MAX, ES_GROWTH_MIN_TRIALS)},
+        {&growth->shapley, sizeof(double) * n * n_slots},
+        {&growth->shapley_error, sizeof(double) * n * n_slots},
+    };
+    return allocate_rows(rows, ES_COUNT_OF(rows));
+}
+
+// What only the CPU has of its own.
+static EsStatus create_cpu_rows(EsGrowth *growth) {
+    size_t n = (size_t)growth->options.n_envs, n_slots = (size_t)growth->model.n_slots;
+    const Row rows[] = {
+        {&growth->slab, es_growth_state_bytes((int32_t)n, (int32_t)n_slots)},
+        {&growth->masks, sizeof *growth->masks * n},
+        {&growth->results, sizeof *growth->results * n},
+        {&growth->ablations, sizeof *growth->ablations * n},
+        {&growth->pairs, sizeof *growth->pairs * n},
+        {&growth->accuracy, sizeof(float) * n * ES_ABLATION_PATTERNS_MAX},
+        {&growth->loss_row, sizeof(float) * n},
+        {&growth->accuracy_row, sizeof(float) * n},
+        {&growth->host_sums, sizeof *growth->host_sums * n},
+        {&growth->seed_sums, sizeof *growth->seed_sums * n * n_slots},
+        {&growth->train_plans, sizeof(EsGrowthPlan *) * n},
+        {&growth->n_invalid, sizeof(int32_t) * n},
+    };
+    ES_TRY(allocate_rows(rows, ES_COUNT_OF(rows)));
+    es_growth_state_bind(&growth->state, growth->slab, (int32_t)n, (int32_t)n_slots);
+    return ES_STATUS_OK;
+}
+
+static EsStatus create_on_cpu(EsGrowth *growth) {
+    EsGrowthPlansOptions plans = {.model = &growth->model,
+                                  .store = growth->store,
+                                  .episode = &growth->episode,
+                                  .mode = growth->options.mode,
+                                  .capacity = growth->options.plan_capacity};
+    ES_TRY(create_cpu_rows(growth));
+    ES_TRY(es_growth_plans_create(&plans, &growth->plans));
+    return create_workers(growth);
+}
+
+EsStatus es_growth_create(const EsGrowthOptions *options, const EsDataset *dataset,
+                          EsGrowth **growth_out) {
+    *growth_out = NULL;
+    ES_TRY(check_options(options, dataset));
+    EsGrowth *growth = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY(es_allocate(sizeof *growth, (void **)&growth));
+    growth->options = *options;
+    ES_TRY_GOTO(create_model(growth, dataset));
+    ES_TRY_GOTO(create_slabs(growth));
+    ES_TRY_GOTO(create_rows(growth));
+    ES_TRY_GOTO(es_growth_weights_create(growth));
+    ES_TRY_GOTO(is_on_cuda(options) ? es_growth_on_device_create(growth) : create_on_cpu(growth));
+    growth->options.device = NULL; // borrowed until here
+done:
+    if (status != ES_STATUS_OK) {
+        es_growth_destroy(growth);
+        return status;
+    }
+    *growth_out = growth;
+    return ES_STATUS_OK;
+}
+
+void es_growth_destroy(EsGrowth *growth) {
+    if (growth == NULL) {
+        return;
+    }
+    for (int w = 0; growth->workers != NULL && w < growth->n_workers; w++) {
+        EsGrowthWorker *worker = &growth->workers[w];
+        es_plan_worker_destroy(worker->runner);
+        es_stream_destroy(worker->stream);
+        es_device_close(worker->device);
+        es_release(worker->sum_squares);
+        es_release(worker->n_nonfinite);
+    }
+    es_growth_on_device_destroy(growth);
+    es_growth_weights_destroy(growth);
+    es_growth_plans_destroy(growth->plans);
+    EsTensor *const tensors[] = {&growth->momentum, &growth->saved_parameters,
+                                 &growth->saved_states, &growth->episode};
+    for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
+        es_device_destroy_tensor(tensors[i]);
+    }
+    es_store_destroy(growth->store);
+    es_stream_destroy(growth->stream);
+    es_device_close(growth->device);
+    void *const rows[] = {growth->workers,       growth->slab,       growth->masks,
+                          growth->results,       growth->ablations,  growth->pairs,
+                          growth->accuracy,      growth->loss_row,   growth->accuracy_row,
+                          growth->host_sums,     growth->seed_sums,  growth->train_plans,
+                          growth->n_invalid,     growth->trials,     growth->shapley,
+                          growth->shapley_error, growth->episode_ids};
+    for (size_t i = 0; i < ES_COUNT_OF(rows); i++) {
+        es_release(rows[i]);
+    }
+    es_release(growth);
+}
+
+// --- steps ---
+
+// Train, validate, and everything the rules make of it: the state is then ready for a decision.
+static EsStatus run_to_decision(EsGrowth *growth) {
+    const EsGrowthSettings *settings = &growth->options.settings;
+    for (int64_t e = 0; e < growth->options.n_envs; e++) {
+        growth->results[e].host_gradient_norm = ES_NOT_MEASURED;
+    }
+    es_profile_range_begin(growth->device, NULL, "train");
+    ES_TRY(es_growth_train(growth));
+    es_profile_range_end(growth->device, NULL);
+    es_profile_range_begin(growth->device, NULL, "validate");
+    ES_TRY(es_growth_validate(growth));
+    es_profile_range_end(growth->device, NULL);
+    int64_t start_ns = es_clock_ns();
+    es_profile_range_begin(growth->device, NULL, "measure");
+    es_lifecycle_measure(&growth->state, settings, growth->loss_row, growth->accuracy_row);
+    es_lifecycle_record_gradients(&growth->state, settings, growth->host_sums, growth->seed_sums);
+    es_lifecycle_record_contributions(&growth->state, settings, growth->ablations, growth->accuracy,
+                                      growth->pairs);
+    es_lifecycle_masks(&growth->state, settings, growth->masks);
+    es_profile_range_end(growth->device, NULL);
+    growth->times.decide_ms = es_clock_seconds_since(start_ns) * 1e3;
+    return ES_STATUS_OK;
+}
+
+EsStatus es_growth_reset(EsGrowth *growth, int64_t first_episode) {
+    if (growth->on_device != NULL) {
+        return es_growth_on_device_reset(growth, first_episode);
+    }
+    int32_t *episode = growth->episode.data;
+    for (int64_t e = 0; e < growth->options.n_envs; e++) {
+        episode[e] = growth->episode_ids[e] = (int32_t)(first_episode + e);
+    }
+    ES_TRY(es_growth_weights_reset(growth));
+    es_lifecycle_reset(&growth->state, &growth->options.settings);
+    es_growth_weights_update(growth);
+    return run_to_decision(growth);
+}
+
+EsStatus es_growth_decide(EsGrowth *growth, const EsAction *actions) {
+    if (es_growth_is_over(growth)) {
+        return ES_FAIL(ARGUMENT, "the episode is over after %d steps; reset begins another",
+                       growth->options.settings.episode_steps);
+    }
+    if (growth->on_device != NULL) {
+        return es_growth_on_device_decide(growth, actions);
+    }
+    es_lifecycle_apply(&growth->state, &growth->options.settings, actions);
+    es_lifecycle_tick(&growth->state, &growth->options.settings);
+    es_growth_weights_update(growth);
+    return ES_STATUS_OK;
+}
+
+EsStatus es_growth_advance(EsGrowth *growth) {
+    if (es_growth_is_over(growth)) {
+        return ES_STATUS_OK;
+    }
+    return growth->on_device != NULL ? es_growth_on_device_advance(growth)
+                                     : run_to_decision(growth);
+}
+
+EsStatus es_growth_step(EsGrowth *growth, const EsAction *actions) {
+    ES_TRY(es_growth_decide(growth, actions));
+    return es_growth_advance(growth);
+}
+
+int es_growth_is_over(const EsGrowth *growth) {
+    return growth->state.env.step[0] > growth->options.settings.episode_steps;
+}
+
+// --- looking at it ---
+
+const EsGrowthSettings *es_growth_settings(const EsGrowth *growth) {
+    return &growth->options.settings;
+}
+
+const EsGrowthState *es_growth_state(const EsGrowth *growth) { return &growth->state; }
+
+const EsActionMasks *es_growth_masks(const EsGrowth *growth) { return growth->masks; }
+
+const EsGrowthResult *es_growth_results(const EsGrowth *growth) { return growth->results; }
+
+const EsAblation *es_growth_ablations(const EsGrowth *growth) { return growth->ablations; }
+
+const float *es_growth_ablation_accuracy(const EsGrowth *growth) { return growth->accuracy; }
+
+const double *es_growth_shapley(const EsGrowth *growth) { return growth->shapley; }
+
+const double *es_growth_shapley_error(const EsGrowth *growth) { return growth->shapley_error; }
+
+double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env) {
+    int64_t n_seeds = 0;
+    for (int s = 0; s < growth->model.n_slots; s++) {
+        size_t i = (size_t)(env * growth->model.n_slots + s);
+        if (es_stage_in(growth->state.seed.stage[i], ES_STAGES_LIVING)) {
+            n_seeds += growth->state.seed.n_parameters[i];
+        }
+    }
+    return 1.0 + (double)n_seeds / (double)growth->model.layout.n_host_weights;
+}
+
+const EsGrowthModel *es_growth_model(const EsGrowth *growth) { return &growth->model; }
+
+EsStore *es_growth_store(EsGrowth *growth) { return growth->store; }
+
+EsStatus es_growth_append_state(EsGrowth *growth, EsStateHash *hash) {
+    const EsTensor *const slabs[] = {&growth->store->parameters, &growth->store->states,
+                                     &growth->momentum, &growth->saved_parameters,
+                                     &growth->saved_states};
+    for (size_t i = 0; i < ES_COUNT_OF(slabs); i++) {
+        ES_TRY(es_state_hash_append(hash, growth->stream, slabs[i]));
+    }
+    es_state_hash_append_bytes(
+        hash, growth->slab,
+        es_growth_state_bytes((int32_t)growth->options.n_envs, growth->model.n_slots));
+    return ES_STATUS_OK;
+}
+
+EsGrowthPlansReport es_growth_plans(const EsGrowth *growth) {
+    return growth->plans == NULL ? (EsGrowthPlansReport){0} : es_growth_plans_report(growth->plans);
+}
+
+int64_t es_growth_allocations(const EsGrowth *growth) {
+    return es_device_counters(growth->device).n_allocations;
+}
+
+EsGrowthTimes es_growth_times(const EsGrowth *growth) { return growth->times; }

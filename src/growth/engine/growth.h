@@ -1,0 +1,131 @@
+// Growth: E hosts that grow seeds, in lock-step, on the CPU or on a GPU.
+//
+// A step of all environments is: train on a few batches, validate (also with seeds switched off, to
+// see what each is worth), decide, tick. es_growth_reset and es_growth_step end where a decision is
+// wanted; the state (seed_fields.h) then says everything a policy may know, and masks say what is
+// legal. On the CPU a thread trains whole hosts, each with the plan of its own topology; on a GPU
+// all of them train in the same launches (growth_device.h). Results do not depend on the number of
+// threads, nor an environment's on what others do.
+//
+//     EsGrowth *growth; ES_TRY(es_growth_create(&options, &dataset, &growth));
+//     ES_TRY(es_growth_reset(growth, first_episode));
+//     while (!es_growth_is_over(growth)) {
+//         choose(es_growth_state(growth), es_growth_masks(growth), actions);
+//         ES_TRY(es_growth_step(growth, actions));
+//     }
+//
+// E environments, S slots.
+#ifndef ES_GROWTH_GROWTH_H
+#define ES_GROWTH_GROWTH_H
+
+#include "growth/engine/growth_plans.h"
+#include "growth/engine/lifecycle.h"
+#include "network/state_hash.h"
+
+ES_EXTERN_C_BEGIN
+
+typedef struct EsGrowthOptions {
+    EsHostSpec host;
+    EsSlot slots[ES_SLOTS_MAX];
+    int n_slots;
+    EsGrowthSettings settings; // n_slots, places and parameter counts are filled in by create
+    int64_t n_envs;
+    int64_t batch;               // images per SGD update
+    int64_t step_batches;        // updates per step
+    int64_t n_validation_images; // the first so many of the validation split, the same for all
+    uint64_t seed;
+    int n_threads;      // 0 = one per processor
+    const char *device; // borrowed until create returns: NULL or "cpu", "cuda", "cuda:N"
+    EsDtype precision;  // of activations: F32; on CUDA also BF16, F16
+    int is_tf32;        // CUDA, F32: convolutions multiply in TF32
+    int pad, flip;
+    int64_t n_shares; // episodes that divide each pass over the training images; 0 or 1 = none
+    EsCompileMode mode;
+    int plan_capacity;
+    float host_rate, seed_rate, momentum, host_decay; // SGD; seeds have no weight decay
+    float clip;          // L2 norm of the host's and of each seed's gradient; 0 = none
+    int gradient_stride; // batches between measurements of gradients
+} EsGrowthOptions;
+
+// A host's defaults with these slots: batch 128 (tiny 64), 8 batches, 2,000 images, SGD 0.01 with
+// momentum 0.9, clip 1, stride 10, TF32.
+EsGrowthOptions es_growth_defaults(const EsHostSpec *host, const EsSlot *slots, int n_slots,
+                                   int64_t n_envs);
+
+// What hosts compute with where nobody says: F32 on the CPU; on CUDA BF16 from compute capability
+// 8.0 on, whose tensor cores have it, else F16.
+EsDtype es_growth_auto_precision(const EsDeviceInfo *device);
+
+typedef struct EsGrowth EsGrowth;
+
+// The data set is borrowed. UNSUPPORTED when the device cannot run this host, and why.
+EsStatus es_growth_create(const EsGrowthOptions *options, const EsDataset *dataset,
+                          EsGrowth **growth);
+void es_growth_destroy(EsGrowth *growth);
+
+// A new episode in every environment, with ids from first_episode on; then the first step up to its
+// decision.
+EsStatus es_growth_reset(EsGrowth *growth, int64_t first_episode);
+
+// Carry out the actions [E] (refused ones count as WAIT), tick, and run the next step up to its
+// decision, unless the episode is over: es_growth_decide, then es_growth_advance.
+EsStatus es_growth_step(EsGrowth *growth, const EsAction *actions);
+
+// The two halves of a step, for callers who look at what a decision did before training goes on:
+// the measurements in the state are then still those it was made on.
+EsStatus es_growth_decide(EsGrowth *growth, const EsAction *actions);
+EsStatus es_growth_advance(EsGrowth *growth);
+
+// No decision is wanted any more.
+int es_growth_is_over(const EsGrowth *growth);
+
+// --- looking at it, valid until the next step ---
+
+const EsGrowthSettings *es_growth_settings(const EsGrowth *growth);
+const EsGrowthState *es_growth_state(const EsGrowth *growth);
+const EsActionMasks *es_growth_masks(const EsGrowth *growth); // [E]
+
+typedef struct EsGrowthResult {
+    double train_loss, train_accuracy;           // of the step's batches
+    double validation_loss, validation_accuracy; // of the host as it is
+    double host_gradient_norm;       // last measured, before clipping; -1 = not measured
+    double test_loss, test_accuracy; // filled by es_growth_test, NaN from the next validation on
+} EsGrowthResult;
+const EsGrowthResult *es_growth_results(const EsGrowth *growth); // [E]
+
+// What was switched off in the last validation, and the accuracies [E, ES_ABLATION_PATTERNS_MAX].
+const EsAblation *es_growth_ablations(const EsGrowth *growth); // [E]
+const float *es_growth_ablation_accuracy(const EsGrowth *growth);
+
+// Shapley values of the accuracy for the seeds that were switched off in the last validation: what
+// each adds, averaged over all orders of adding them. Call it when the episode is over; above four
+// seeds it evaluates random orders. Values and standard errors [E, S], percent points; NaN where
+// there is no such seed, error 0 where exact.
+EsStatus es_growth_attribute(EsGrowth *growth);
+const double *es_growth_shapley(const EsGrowth *growth);
+const double *es_growth_shapley_error(const EsGrowth *growth);
+
+// Loss and accuracy of every host as it is, on the whole test split, into the results. For the end
+// of an episode: nothing that is decided may depend on it.
+EsStatus es_growth_test(EsGrowth *growth);
+
+// Parameters of the host with its living seeds, over those of the host alone.
+double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env);
+
+const EsGrowthModel *es_growth_model(const EsGrowth *growth);
+EsStore *es_growth_store(EsGrowth *growth);
+EsGrowthPlansReport es_growth_plans(const EsGrowth *growth);
+int64_t es_growth_allocations(const EsGrowth *growth); // of device memory, since it was created
+
+// Append all that an episode has made of the hosts: parameters, momentum, statistics, snapshots,
+// and the small state as it is shown.
+EsStatus es_growth_append_state(EsGrowth *growth, EsStateHash *hash);
+
+typedef struct EsGrowthTimes {
+    double train_ms, validate_ms, decide_ms; // of the last step
+} EsGrowthTimes;
+EsGrowthTimes es_growth_times(const EsGrowth *growth);
+
+ES_EXTERN_C_END
+
+#endif

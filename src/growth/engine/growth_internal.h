@@ -1,0 +1,113 @@
+// The parts of an EsGrowth: shared by growth.c (order of a step), growth_train.c, growth_validate.c
+// and growth_weights.c.
+#ifndef ES_GROWTH_GROWTH_INTERNAL_H
+#define ES_GROWTH_GROWTH_INTERNAL_H
+
+#include "growth/engine/growth.h"
+#include "network/plan/plan_host.h"
+
+// images of one evaluation run
+#define ES_GROWTH_EVALUATION_BATCH 250
+
+// room for the trials of one environment's Shapley values
+#define ES_GROWTH_MIN_TRIALS (16 * (ES_SLOTS_MAX + 1))
+
+// What a thread needs to run hosts. Kernels outside the plans run on a stream of its own, which has
+// this one thread.
+typedef struct EsGrowthWorker {
+    EsPlanWorker *runner; // owned
+    EsDevice *device;     // owned
+    EsStream *stream;     // owned
+    float alpha[ES_SLOTS_MAX];
+    int32_t mode[ES_SLOTS_MAX]; // EsBlendMode
+    int32_t batch_number;       // of the episode; the order of samples follows from it
+    int32_t index[ES_GROWTH_EVALUATION_BATCH];
+    double *sum_squares;  // owned [spans]
+    int32_t *n_nonfinite; // owned [spans]
+    float max_norm[1 + ES_SLOTS_MAX], group_norm[1 + ES_SLOTS_MAX];
+} EsGrowthWorker;
+
+// One evaluation: an environment with some slots switched off.
+typedef struct EsGrowthTrial {
+    int32_t env, pattern;
+    EsGrowthPlan *plan, *rest; // full batches, and the last one (NULL when there is none)
+    int32_t slots_off;         // bits
+    int64_t first_image, n_images;
+    double loss; // sum over images
+    int64_t n_correct, n_invalid;
+} EsGrowthTrial;
+
+typedef struct EsGrowthOnDevice EsGrowthOnDevice;
+
+// On a GPU the rows from `slab` to `accuracy` and n_invalid are mirrors: they point into pinned
+// memory, and what they mirror is in on_device. There are no plans and no workers then.
+struct EsGrowth {
+    EsGrowthOptions options;
+    EsGrowthModel model;
+    EsDevice *device;                        // owned
+    EsStream *stream;                        // owned
+    EsStore *store;                          // owned
+    EsTensor momentum;                       // owned [E, P], offsets of the parameters
+    EsTensor saved_parameters, saved_states; // owned [E, P], [E, states]: the snapshots
+    EsTensor episode;                        // owned i32 [E]
+    int32_t *episode_ids;                    // owned [E]: the same for the host
+    EsGrowthOnDevice *on_device;             // owned; NULL on the CPU
+    EsGrowthPlans *plans;                    // owned
+    EsGraph *seed_graphs[ES_SLOTS_MAX][ES_BLUEPRINT_COUNT]; // owned: initial values of seeds,
+    EsGraph *gate_graphs[ES_SLOTS_MAX];                     // owned: and of gate networks
+    EsGrowthWorker *workers;                                // owned [n_workers]
+    int n_workers;
+
+    void *slab; // owned, of state
+    EsGrowthState state;
+    EsActionMasks *masks;           // owned [E]
+    EsGrowthResult *results;        // owned [E]
+    EsAblation *ablations;          // owned [E]
+    EsInteractions *pairs;          // owned [E]
+    float *accuracy;                // owned [E, ES_ABLATION_PATTERNS_MAX]
+    float *loss_row, *accuracy_row; // owned [E]: of the whole host
+    EsGradientSums *host_sums;      // owned [E]
+    EsGradientSums *seed_sums;      // owned [E, S]
+    EsGrowthPlan **train_plans;     // owned [E]
+    int32_t *n_invalid;             // owned [E]: labels out of range; on a GPU [2, E], of training
+                                    // and validation
+    EsGrowthTrial *trials;          // owned [E * ES_ABLATION_PATTERNS_MAX], and at least
+                                    // ES_GROWTH_MIN_TRIALS
+    int n_trials;
+    double *shapley, *shapley_error; // owned [E, S]: NaN where there is no value
+    EsGrowthTimes times;
+};
+
+// What the slot does with its seed in training; NONE where there is nothing to run.
+EsBlendMode es_growth_blend_mode(const EsGrowth *growth, int64_t env, int slot);
+
+// growth_train.c: alpha and mode of the plan's slots, as they are in this environment, bound to the
+// worker.
+void es_growth_bind_slots(const EsGrowth *growth, EsGrowthWorker *worker, const EsGrowthPlan *plan,
+                          int64_t env);
+
+// growth_train.c: all batches of a step, in every environment.
+EsStatus es_growth_train(EsGrowth *growth);
+
+// growth_validate.c: validation and ablations; fills results, accuracy, loss_row, accuracy_row.
+EsStatus es_growth_validate(EsGrowth *growth);
+
+// growth_validate.c: add a trial of an environment with these slots (bits) off; run all trials.
+EsStatus es_growth_add_trial(EsGrowth *growth, int64_t env, int32_t slots_off);
+EsStatus es_growth_run_trials(EsGrowth *growth);
+
+// growth_device.c and growth_device_memory.c, with CUDA alone: what the calls of growth.h come to.
+EsStatus es_growth_on_device_create(EsGrowth *growth);
+void es_growth_on_device_destroy(EsGrowth *growth);
+EsStatus es_growth_on_device_reset(EsGrowth *growth, int64_t first_episode);
+EsStatus es_growth_on_device_decide(EsGrowth *growth, const EsAction *actions);
+EsStatus es_growth_on_device_advance(EsGrowth *growth);
+EsStatus es_growth_on_device_run_trials(EsGrowth *growth);
+
+// growth_weights.c: fresh hosts for new episodes, and the requests that the rules left.
+EsStatus es_growth_weights_create(EsGrowth *growth);
+void es_growth_weights_destroy(EsGrowth *growth);
+EsStatus es_growth_weights_reset(EsGrowth *growth);
+void es_growth_weights_update(EsGrowth *growth);
+
+#endif

@@ -1,0 +1,189 @@
+// The training part of a step: every environment on some thread, all its batches in a row.
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "growth/engine/growth_internal.h"
+#include "growth/rules/slot_rules.h"
+
+EsBlendMode es_growth_blend_mode(const EsGrowth *growth, int64_t env, int slot) {
+    size_t i = (size_t)(env * growth->model.n_slots + slot);
+    return (EsBlendMode)es_slot_blend_mode(growth->state.seed.stage[i],
+                                           growth->state.seed.algorithm[i]);
+}
+
+// --- plans ---
+
+static EsTopology training_topology(const EsGrowth *growth, int64_t env) {
+    EsTopology topology = es_topology_empty();
+    for (int s = 0; s < growth->model.n_slots; s++) {
+        if (es_growth_blend_mode(growth, env, s) != ES_BLEND_NONE) {
+            size_t i = (size_t)(env * growth->model.n_slots + s);
+            topology.blueprint[s] = (int8_t)growth->state.seed.blueprint[i];
+            topology.has_gate[s] = growth->state.seed.algorithm[i] == ES_ALGORITHM_GATE;
+        }
+    }
+    return topology;
+}
+
+static EsStatus find_plans(EsGrowth *growth) {
+    es_growth_plans_begin_step(growth->plans);
+    for (int64_t e = 0; e < growth->options.n_envs; e++) {
+        EsTopology topology = training_topology(growth, e);
+        ES_TRY(es_growth_plans_find(growth->plans, &topology, growth->options.batch, 1,
+                                    &growth->train_plans[e]));
+        for (int w = 0; w < growth->n_workers; w++) {
+            ES_TRY(es_plan_worker_reserve(growth->workers[w].runner, growth->train_plans[e]->plan));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// --- one environment ---
+
+// Elements [first, end) of an environment's row of a slab.
+static EsTensor part_of(const EsTensor *slab, int64_t env, int64_t first, int64_t end) {
+    return es_tensor_view((float *)slab->data + env * slab->stride[0] + first, ES_DTYPE_F32,
+                          slab->device, 2, (int64_t[]){1, end - first});
+}
+
+static EsTensor vector_of(void *data, EsDtype dtype, EsDevice *device, int64_t count) {
+    return es_tensor_view(data, dtype, device, 2, (int64_t[]){1, count});
+}
+
+// An incubating seed's gate is not asked, so it has no gradient to be judged by.
+static int is_idle_gate(const EsGrowth *growth, int64_t env, int group, int64_t offset) {
+    return group > 0 && offset < growth->model.layout.seed[group - 1] &&
+           es_growth_blend_mode(growth, env, group - 1) == ES_BLEND_INCUBATE;
+}
+
+// Norms of every tensor of this batch, kept per environment: the last measured batch of a step
+// wins.
+static void measure_gradients(EsGrowth *growth, const EsGrowthWorker *worker,
+                              const EsGrowthPlan *plan, int64_t env) {
+    const EsGrowthSettings *settings = &growth->options.settings;
+    EsGradientSums *host = &growth->host_sums[env];
+    EsGradientSums *seeds = &growth->seed_sums[env * growth->model.n_slots];
+    const int64_t *spans = plan->spans.data;
+    const int32_t *groups = plan->groups.data;
+    *host = es_gradient_sums_empty();
+    for (int s = 0; s < growth->model.n_slots; s++) {
+        seeds[s] = es_gradient_sums_empty();
+    }
+    for (int i = 0; i < plan->n_spans; i++) {
+        if (is_idle_gate(growth, env, groups[i], spans[2 * i])) {
+            continue;
+        }
+        double sum = worker->n_nonfinite[i] > 0 ? INFINITY : worker->sum_squares[i];
+        es_gradient_add(settings, groups[i] == 0 ? host : &seeds[groups[i] - 1], sum,
+                        spans[2 * i + 1], growth->options.clip);
+    }
+    double norm = sqrt(host->sum_squares);
+    growth->results[env].host_gradient_norm = norm;
+}
+
+static void update_group(EsGrowth *growth, EsGrowthWorker *worker, int64_t env, int64_t first,
+                         int64_t end, float rate, float decay) {
+    const EsKernels *kernels = es_kernels_of(growth->device);
+    float momentum = growth->options.momentum;
+    EsSgdRates rates = {
+        .rate = es_tensor_view(&rate, ES_DTYPE_F32, worker->device, 1, (int64_t[]){1}),
+        .momentum = es_tensor_view(&momentum, ES_DTYPE_F32, worker->device, 1, (int64_t[]){1}),
+        .weight_decay = es_tensor_view(&decay, ES_DTYPE_F32, worker->device, 1, (int64_t[]){1})};
+    EsTensor gradient = part_of(&growth->store->gradients, env, first, end);
+    EsTensor buffer = part_of(&growth->momentum, env, first, end);
+    EsTensor parameter = part_of(&growth->store->parameters, env, first, end);
+    kernels->sgd_step(worker->stream, &rates, &gradient, &buffer, &parameter);
+}
+
+// Clip the host's gradient and each seed's by its own norm, then one step of SGD. A seed on its way
+// out is frozen: neither weights nor momentum move.
+static void update_host(EsGrowth *growth, EsGrowthWorker *worker, const EsGrowthPlan *plan,
+                        int64_t env, int is_measured) {
+    const EsKernels *kernels = es_kernels_of(growth->device);
+    const EsGrowthLayout *layout = &growth->model.layout;
+    int n_slots = growth->model.n_slots;
+    EsTensor gradients = part_of(&growth->store->gradients, env, 0, layout->n_parameters);
+    EsTensor sums = vector_of(worker->sum_squares, ES_DTYPE_F64, worker->device, plan->n_spans);
+    EsTensor counts = vector_of(worker->n_nonfinite, ES_DTYPE_I32, worker->device, plan->n_spans);
+    EsTensor limits = vector_of(worker->max_norm, ES_DTYPE_F32, worker->device, 1 + n_slots);
+    EsTensor norms = vector_of(worker->group_norm, ES_DTYPE_F32, worker->device, 1 + n_slots);
+    kernels->slab_norms(worker->stream, &gradients, &plan->spans, &sums, &counts);
+    if (is_measured) {
+        measure_gradients(growth, worker, plan, env);
+    }
+    kernels->slab_clip(worker->stream, &plan->spans, &plan->groups, &sums, &limits, &gradients,
+                       &norms);
+    update_group(growth, worker, env, 0, layout->n_host_parameters, growth->options.host_rate,
+                 growth->options.host_decay);
+    for (int s = 0; s < n_slots; s++) {
+        int is_frozen = growth->state.seed.alpha_mode[env * n_slots + s] == ES_ALPHA_DOWN;
+        if (plan->topology.blueprint[s] != ES_NO_SEED && !is_frozen) {
+            // a gate that is not in use has no gradient of this batch
+            int64_t first = plan->topology.has_gate[s] ? layout->region[s] : layout->seed[s];
+            update_group(growth, worker, env, first, layout->region_end[s],
+                         growth->options.seed_rate, 0.0f);
+        }
+    }
+}
+
+void es_growth_bind_slots(const EsGrowth *growth, EsGrowthWorker *worker, const EsGrowthPlan *plan,
+                          int64_t env) {
+    for (int s = 0; s < growth->model.n_slots; s++) {
+        if (plan->topology.blueprint[s] == ES_NO_SEED) {
+            continue;
+        }
+        worker->alpha[s] = growth->state.seed.alpha[env * growth->model.n_slots + s];
+        worker->mode[s] = (int32_t)es_growth_blend_mode(growth, env, s);
+        EsTensor alpha =
+            es_tensor_view(&worker->alpha[s], ES_DTYPE_F32, growth->device, 1, (int64_t[]){1});
+        EsTensor mode =
+            es_tensor_view(&worker->mode[s], ES_DTYPE_I32, growth->device, 1, (int64_t[]){1});
+        es_plan_worker_bind(worker->runner, plan->graph.alpha[s], &alpha);
+        es_plan_worker_bind(worker->runner, plan->graph.mode[s], &mode);
+    }
+}
+
+static void train_host(void *context, int64_t env, int worker_index) {
+    EsGrowth *growth = context;
+    EsGrowthWorker *worker = &growth->workers[worker_index];
+    const EsGrowthPlan *plan = growth->train_plans[env];
+    EsGrowthResult *result = &growth->results[env];
+    int64_t n_batches = growth->options.step_batches, n_correct = 0;
+    int64_t first = (growth->state.env.step[env] - 1) * n_batches;
+    double loss = 0;
+    es_plan_worker_begin(worker->runner, plan->plan, env);
+    es_growth_bind_slots(growth, worker, plan, env);
+    EsTensor number =
+        es_tensor_view(&worker->batch_number, ES_DTYPE_I32, growth->device, 1, (int64_t[]){1});
+    es_plan_worker_bind(worker->runner, plan->graph.step, &number);
+    const float *batch_loss = es_plan_worker_tensor(worker->runner, plan->graph.loss.loss).data;
+    const int32_t *correct = es_plan_worker_tensor(worker->runner, plan->graph.loss.n_correct).data;
+    const int32_t *invalid = es_plan_worker_tensor(worker->runner, plan->graph.loss.n_invalid).data;
+    growth->n_invalid[env] = 0;
+    for (int64_t b = 0; b < n_batches; b++) {
+        worker->batch_number = (int32_t)(first + b);
+        es_plan_worker_run(worker->runner);
+        loss += (double)*batch_loss;
+        n_correct += *correct;
+        growth->n_invalid[env] += *invalid;
+        update_host(growth, worker, plan, env, b % growth->options.gradient_stride == 0);
+    }
+    result->train_loss = loss / (double)n_batches;
+    result->train_accuracy =
+        100.0 * (double)n_correct / (double)(n_batches * growth->options.batch);
+}
+
+EsStatus es_growth_train(EsGrowth *growth) {
+    int64_t start_ns = es_clock_ns(), n_envs = growth->options.n_envs;
+    ES_TRY(find_plans(growth));
+    es_thread_pool_run(es_stream_pool(growth->stream), n_envs, train_host, growth);
+    growth->times.train_ms = es_clock_seconds_since(start_ns) * 1e3;
+    for (int64_t e = 0; e < n_envs; e++) {
+        if (growth->n_invalid[e] > 0) {
+            return ES_FAIL(INPUT, "%d labels of environment %lld's batches are outside 0..%d",
+                           growth->n_invalid[e], (long long)e, growth->model.host.n_classes - 1);
+        }
+    }
+    return ES_STATUS_OK;
+}

@@ -1,0 +1,139 @@
+// The weights of growth: fresh hosts, fresh seeds, snapshots, and going back to them. The rules
+// (lifecycle_rules.h) decide; this carries out.
+#include <stdio.h>
+#include <string.h>
+
+#include "growth/engine/growth_internal.h"
+
+// --- initial values ---
+
+// A graph of nothing but the parameters of one module, at their places in the slab.
+static EsStatus create_module_graph(const EsGrowth *growth, int slot, int blueprint,
+                                    EsGraph **graph_out) {
+    const EsSlot *place = &growth->model.slots[slot];
+    const EsGrowthLayout *layout = &growth->model.layout;
+    EsGraph *graph = NULL;
+    *graph_out = NULL;
+    ES_TRY(es_graph_create(1, &graph));
+    EsValueId x =
+        es_graph_input(graph, "x", ES_DTYPE_F32, 4, (int64_t[]){1, place->n_channels, 2, 2});
+    es_graph_seek_parameters(graph, blueprint < 0 ? layout->region[slot] : layout->seed[slot]);
+    if (blueprint < 0) {
+        es_graph_gate(graph, "gate", x);
+    } else {
+        es_blueprint_build(graph, (EsBlueprint)blueprint, place->name, x);
+    }
+    EsStatus status = es_graph_status(graph);
+    if (status != ES_STATUS_OK) {
+        es_graph_destroy(graph);
+        return status;
+    }
+    *graph_out = graph;
+    return ES_STATUS_OK;
+}
+
+EsStatus es_growth_weights_create(EsGrowth *growth) {
+    for (int s = 0; s < growth->model.n_slots; s++) {
+        ES_TRY(create_module_graph(growth, s, -1, &growth->gate_graphs[s]));
+        for (int b = 0; b < ES_BLUEPRINT_COUNT; b++) {
+            ES_TRY(create_module_graph(growth, s, b, &growth->seed_graphs[s][b]));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+void es_growth_weights_destroy(EsGrowth *growth) {
+    for (int s = 0; s < ES_SLOTS_MAX; s++) {
+        es_graph_destroy(growth->gate_graphs[s]);
+        for (int b = 0; b < ES_BLUEPRINT_COUNT; b++) {
+            es_graph_destroy(growth->seed_graphs[s][b]);
+        }
+    }
+}
+
+EsStatus es_growth_weights_reset(EsGrowth *growth) {
+    EsTopology empty = es_topology_empty();
+    EsGrowthPlan *plan = NULL;
+    es_growth_plans_begin_step(growth->plans);
+    ES_TRY(es_growth_plans_find(growth->plans, &empty, growth->options.batch, 1, &plan));
+    memset(growth->momentum.data, 0, es_tensor_bytes(&growth->momentum));
+    return es_store_initialise(growth->store, plan->graph.graph, growth->stream,
+                               growth->options.seed, growth->episode_ids);
+}
+
+// --- requests ---
+
+static float *row_of(const EsTensor *slab, int64_t env) {
+    return (float *)slab->data + env * slab->stride[0];
+}
+
+static void zero(const EsTensor *slab, int64_t env, int64_t first, int64_t end) {
+    memset(row_of(slab, env) + first, 0, (size_t)(end - first) * sizeof(float));
+}
+
+static void copy(const EsTensor *to, const EsTensor *from, int64_t env, int64_t first,
+                 int64_t end) {
+    memcpy(row_of(to, env) + first, row_of(from, env) + first,
+           (size_t)(end - first) * sizeof(float));
+}
+
+// Host and fossils as the last snapshot has them. Everything else is pruned by then.
+static void restore(EsGrowth *growth, int64_t env) {
+    const EsGrowthLayout *layout = &growth->model.layout;
+    EsTensor *parameters = &growth->store->parameters;
+    copy(parameters, &growth->saved_parameters, env, 0, layout->n_host_parameters);
+    copy(&growth->store->states, &growth->saved_states, env, 0, layout->n_states);
+    for (int s = 0; s < growth->model.n_slots; s++) {
+        if (growth->state.seed.stage[env * growth->model.n_slots + s] == ES_STAGE_FOSSILIZED) {
+            copy(parameters, &growth->saved_parameters, env, layout->region[s],
+                 layout->region_end[s]);
+        }
+    }
+}
+
+static void update_slot(EsGrowth *growth, int64_t env, int slot) {
+    const EsGrowthLayout *layout = &growth->model.layout;
+    size_t i = (size_t)(env * growth->model.n_slots + slot);
+    int32_t requests = growth->state.seed.requests[i];
+    int64_t first = layout->region[slot], end = layout->region_end[slot];
+    uint32_t episode = (uint32_t)growth->episode_ids[env];
+    uint32_t step = (uint32_t)growth->state.env.step[env];
+    if (requests & (ES_SEED_REQUEST_CLEAR | ES_SEED_REQUEST_INITIALISE)) {
+        zero(&growth->store->parameters, env, first, end);
+        zero(&growth->store->gradients, env, first, end);
+        zero(&growth->momentum, env, first, end);
+    }
+    if (requests & ES_SEED_REQUEST_INITIALISE) {
+        es_store_initialise_region(growth->store,
+                                   growth->seed_graphs[slot][growth->state.seed.blueprint[i]], env,
+                                   0, growth->options.seed, episode, step);
+    }
+    if (requests & ES_SEED_REQUEST_INITIALISE_GATE) {
+        es_store_initialise_region(growth->store, growth->gate_graphs[slot], env, 0,
+                                   growth->options.seed, episode, step);
+        zero(&growth->momentum, env, first, layout->seed[slot]);
+    }
+    if (requests & ES_SEED_REQUEST_ZERO_MOMENTUM) {
+        zero(&growth->momentum, env, first, end);
+    }
+}
+
+void es_growth_weights_update(EsGrowth *growth) {
+    const EsGrowthLayout *layout = &growth->model.layout;
+    for (int64_t e = 0; e < growth->options.n_envs; e++) {
+        int32_t requests = growth->state.env.requests[e];
+        if (requests & ES_ENV_REQUEST_RESTORE) {
+            restore(growth, e);
+        }
+        if (requests & ES_ENV_REQUEST_ZERO_MOMENTUM) {
+            zero(&growth->momentum, e, 0, layout->n_host_parameters);
+        }
+        for (int s = 0; s < growth->model.n_slots; s++) {
+            update_slot(growth, e, s);
+        }
+        if (requests & ES_ENV_REQUEST_SNAPSHOT) {
+            copy(&growth->saved_parameters, &growth->store->parameters, e, 0, layout->n_parameters);
+            copy(&growth->saved_states, &growth->store->states, e, 0, layout->n_states);
+        }
+    }
+}

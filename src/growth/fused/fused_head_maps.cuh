@@ -1,0 +1,115 @@
+// What the head reads of an image: the average of every map of the last block, and what the sums
+// for that block's norm need. A warp takes an image, eight lanes a unit of it.
+#ifndef ES_GROWTH_FUSED_HEAD_MAPS_CUH
+#define ES_GROWTH_FUSED_HEAD_MAPS_CUH
+
+#include "growth/fused/fused_row.cuh"
+
+#define ES_HEAD_UNIT_LANES 8
+
+// Sums over the eight lanes that share a unit: lane c of them gets that of v[c].
+static __device__ __forceinline__ float es_head_sum_lanes(float (&v)[8]) {
+#pragma unroll
+    for (int half = 4; half > 0; half /= 2) {
+        bool is_upper = threadIdx.x & half;
+#pragma unroll
+        for (int c = 0; c < half; c++) {
+            float mine = is_upper ? v[c + half] : v[c];
+            v[c] = mine + __shfl_xor_sync(0xFFFFFFFFu, is_upper ? v[c] : v[c + half], half);
+        }
+    }
+    return v[0];
+}
+
+// What the last block hands on in a row.
+template <typename T> struct EsHeadMaps {
+    const T *maps; // of the part's first image
+    bool is_mixed; // made by a seed; else raw values of the block, as its pool picked them
+
+    __device__ EsHeadMaps(const EsFusedArguments &args, const EsFusedRow &at, int b,
+                          const EsFusedBlock &block) {
+        const EsFusedMemory &memory = args.memory[b];
+        int units = block.out_units * block.out_size * block.out_size;
+        is_mixed = true;
+        if (es_row_mixes(args, at.row, block.slot[1])) {
+            maps = es_row_shared<T>(args, at, memory.out, args.net.place[block.slot[1]].depth + 1,
+                                    units);
+        } else if (es_row_mixes(args, at.row, block.slot[0])) {
+            maps = es_row_shared<T>(args, at, memory.middle,
+                                    args.net.place[block.slot[0]].depth + 1, units);
+        } else {
+            is_mixed = false;
+            maps = es_row_shared<T>(args, at, memory.picked, args.net.block[b].depth, units);
+        }
+    }
+};
+
+// The last block's norm; nothing is left to do to maps that a seed made.
+static __device__ __forceinline__ void es_head_norm_load(const EsFusedArguments &args,
+                                                         const EsFusedRow &at, int b, bool is_mixed,
+                                                         const EsNormTable &norm, int n_channels) {
+    if (!is_mixed) {
+        es_norm_load(args, at, b, norm);
+        return;
+    }
+    for (int c = threadIdx.x; c < n_channels; c += ES_FUSED_THREADS) {
+        norm.scale[c] = 1.0f;
+        norm.shift[c] = 0.0f;
+    }
+}
+
+// What a lane adds up of one unit's pixels, by channel.
+struct EsHeadSums {
+    float all[8];    // of what is handed on
+    float n_open[8]; // pixels that pass the ReLU; NaN passes. Means nothing in mixed rows,
+    float open[8];   // and the sum of their raw values
+};
+
+// One pixel of one unit of an image.
+template <typename T>
+static __device__ __forceinline__ void
+es_head_add_pixel(const EsHeadMaps<T> &from, const EsTile &tile, const EsNormUnit &norm, int image,
+                  int unit, int pixel, EsHeadSums &sums) {
+    float z[8], x[8];
+    es_unit_load(x,
+                 from.maps + ((image * tile.units + unit) * tile.pixels() + pixel) * ES_FUSED_UNIT);
+    norm.apply(x, z);
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+        bool passes = from.is_mixed || !(z[c] <= 0.0f);
+        sums.all[c] += passes ? z[c] : 0.0f;
+        sums.n_open[c] += passes ? 1.0f : 0.0f;
+        sums.open[c] += passes ? x[c] : 0.0f;
+    }
+}
+
+// Averages of an image's maps, and what the norm's sums will need: [2][channels], of EsHeadSums. A
+// warp takes four units at a time.
+template <typename T>
+static __device__ __forceinline__ void es_head_average(const EsHeadMaps<T> &from,
+                                                       const EsTile &tile, const EsNormTable &norm,
+                                                       int image, float *features, float *open) {
+    int lane = threadIdx.x % 32, pixels = tile.pixels();
+    int n_channels = tile.units * ES_FUSED_UNIT;
+    for (int first = 0; first < tile.units; first += 32 / ES_HEAD_UNIT_LANES) {
+        int unit = first + lane / ES_HEAD_UNIT_LANES;
+        EsHeadSums sums = {};
+        EsNormUnit coefficients(norm, unit < tile.units ? unit : 0);
+        for (int turn = 0; turn < pixels; turn += ES_HEAD_UNIT_LANES) {
+            int pixel = turn + lane % ES_HEAD_UNIT_LANES;
+            if (unit < tile.units && pixel < pixels) {
+                es_head_add_pixel(from, tile, coefficients, image, unit, pixel, sums);
+            }
+        }
+        float total = es_head_sum_lanes(sums.all), n_open = es_head_sum_lanes(sums.n_open);
+        float of_open = es_head_sum_lanes(sums.open);
+        if (unit < tile.units) {
+            int channel = first * ES_FUSED_UNIT + lane;
+            features[channel] = total / (float)pixels;
+            open[channel] = n_open;
+            open[n_channels + channel] = of_open;
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,198 @@
+// What comes before a run, in one launch. Weights as the convolutions of fused_tile.cuh read them:
+// forward, and with taps mirrored and channels exchanged for the gradient of the input. And which
+// images a batch takes.
+//
+// A convolution *of the tile* has "inputs" and "outputs"; in the backward direction its inputs are
+// the layer's output channels.
+#include "growth/fused/fused_kernels.h"
+#include "growth/fused/fused_seed_pack.cuh"
+
+// --- host weights ---
+
+// One direction of one layer.
+struct PackJob {
+    int64_t weight;          // offset into an environment's parameters
+    int64_t packed;          // bytes into its packed weights
+    int n_in, n_out;         // channels of the layer
+    int in_units, out_units; // of the tile's convolution
+    int n_tap_positions;     // kernel^2
+    int is_backward, is_tf32;
+    int first,
+        count; // elements of the packed form: of all jobs before, and its own
+};
+
+struct PackJobs {
+    PackJob job[2 * ES_FUSED_BLOCKS_MAX];
+    int n, count;
+};
+
+// The weight between input i and output o of the tile's convolution at a tap; 0 where there is
+// none.
+static __device__ float weight_at(const PackJob &job, const float *parameters, int tap, int i,
+                                  int o) {
+    int in = job.is_backward ? o : i, out = job.is_backward ? i : o;
+    int position = job.is_backward ? job.n_tap_positions - 1 - tap : tap;
+    if (tap >= job.n_tap_positions || in >= job.n_in || out >= job.n_out) {
+        return 0.0f;
+    }
+    return parameters[job.weight + ((int64_t)out * job.n_in + in) * job.n_tap_positions + position];
+}
+
+// Element j of the packed form: a float, or two 16-bit numbers.
+static __device__ void pack_element(const PackJob &job, const float *parameters,
+                                    unsigned char *packed, int j, float) {
+    int i = j % 8, o = j / 8 % 8, n_taps = job.n_tap_positions * job.in_units;
+    int q = j / 64 % n_taps, unit = j / (64 * n_taps);
+    float weight =
+        weight_at(job, parameters, q / job.in_units, q % job.in_units * 8 + i, unit * 8 + o);
+    ((float *)(packed + job.packed))[j / 64 * 64 + es_packed_place(i, o)] =
+        es_packed_float(weight, job.is_tf32);
+}
+
+template <typename T>
+static __device__ void pack_element(const PackJob &job, const float *parameters,
+                                    unsigned char *packed, int j, T) {
+    int n_steps = (job.n_tap_positions * job.in_units + 1) / 2;
+    int word = j % 2, lane = j / 2 % 32, step = j / 64 % n_steps, unit = j / (64 * n_steps);
+    int q = 2 * step + word, i = q % job.in_units * 8 + 2 * (lane % 4), o = unit * 8 + lane / 4;
+    ((uint32_t *)(packed + job.packed))[j] =
+        es_pair_bits(weight_at(job, parameters, q / job.in_units, i, o),
+                     weight_at(job, parameters, q / job.in_units, i + 1, o), T());
+}
+
+template <typename T>
+static __device__ void pack_host(const EsFusedArguments &args, const PackJobs &jobs, int64_t env,
+                                 int block) {
+    const float *parameters = args.parameters + env * args.parameter_stride;
+    unsigned char *packed = args.packed + env * args.net.packed_bytes;
+    int j = block * ES_FUSED_THREADS + (int)threadIdx.x;
+    for (int k = 0; k < jobs.n; k++) {
+        const PackJob &job = jobs.job[k];
+        if (j >= job.first && j < job.first + job.count) {
+            pack_element(job, parameters, packed, j - job.first, T());
+        }
+    }
+}
+
+static PackJob pack_job(const EsFusedBlock *block, int is_backward, EsDtype precision) {
+    PackJob job = {};
+    job.weight = block->weight;
+    job.packed = is_backward ? block->packed_backward : block->packed_forward;
+    job.n_in = block->n_in;
+    job.n_out = block->n_out;
+    job.in_units = is_backward ? block->out_units : block->in_units;
+    job.out_units = is_backward ? block->in_units : block->out_units;
+    job.n_tap_positions = block->kernel * block->kernel;
+    job.is_backward = is_backward;
+    int n_taps = job.n_tap_positions * job.in_units;
+    job.count = job.out_units * 64 * (precision == ES_DTYPE_F32 ? n_taps : (n_taps + 1) / 2);
+    return job;
+}
+
+extern "C" size_t es_fused_pack_layout(EsFusedNet *net, EsDtype precision) {
+    size_t bytes = 0;
+    for (int b = 0; b < net->n_blocks; b++) {
+        for (int is_backward = 0; is_backward < 2; is_backward++) {
+            PackJob job = pack_job(&net->block[b], is_backward, precision);
+            *(is_backward ? &net->block[b].packed_backward : &net->block[b].packed_forward) =
+                (int64_t)bytes;
+            bytes += ((size_t)job.count * sizeof(uint32_t) + 255) / 256 * 256;
+        }
+    }
+    net->packed_bytes = (int64_t)bytes;
+    return bytes;
+}
+
+static PackJobs list_jobs(const EsFusedArguments *args, EsDtype precision) {
+    PackJobs jobs = {};
+    for (int b = 0; b < args->net.n_blocks; b++) {
+        // the images need no gradient
+        for (int is_backward = 0; is_backward < (b > 0 ? 2 : 1); is_backward++) {
+            PackJob *job = &jobs.job[jobs.n++];
+            *job = pack_job(&args->net.block[b], is_backward, precision);
+            job->is_tf32 = args->is_tf32;
+            job->first = jobs.count;
+            jobs.count += job->count;
+        }
+    }
+    return jobs;
+}
+
+// --- samples ---
+
+static __device__ void draw_sample(const EsFusedArguments &args, int64_t i) {
+    int row = (int)(i / args.n_images), n = (int)(i % args.n_images);
+    if (row >= args.rows.n_rows || (args.rows.n_active != NULL && row >= args.rows.n_active[0])) {
+        return;
+    }
+    uint32_t episode = (uint32_t)args.episode[args.rows.env[row]], step = (uint32_t)args.step[0];
+    uint64_t first = es_gather_first(&args.order, episode, step, args.n_images);
+    EsFusedSample sample;
+    sample.number = es_gather_sample(args.order.seed, es_gather_leader(&args.order, episode),
+                                     first + (uint64_t)n, (uint32_t)args.order.n_samples);
+    sample.crop = es_gather_crop(&args.gather, episode, step, (uint32_t)n);
+    args.samples[(int64_t)row * args.row_images + n] = sample;
+}
+
+// --- all of it ---
+
+// Blocks of threads per row and slot; more than the fewest where all of them are few.
+#define SEED_BLOCKS_MIN  8
+#define SEED_BLOCKS_MAX  32
+#define SEED_BLOCKS_LOAD 512
+
+// Blocks of threads: those of seeds, which take longest, first; of hosts; of samples.
+struct PrepareShape {
+    int n_seed_blocks, seed_blocks_per_slot, n_host_blocks, host_blocks_per_env;
+};
+
+// Rows of an environment run the same seed: of those that share what comes before it one packs.
+static __device__ __forceinline__ bool row_packs(const EsFusedArguments &args, int row, int slot) {
+    if (args.rows.n_active != NULL && row >= args.rows.n_active[0]) {
+        return false;
+    }
+    return args.sharing.leader == NULL ||
+           args.sharing.leader[(args.net.place[slot].depth + 1) * args.rows.n_rows + row] == row;
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(ES_FUSED_THREADS)
+    prepare_kernel(const __grid_constant__ EsFusedArguments args,
+                   const __grid_constant__ PackJobs jobs, PrepareShape shape) {
+    int block = (int)blockIdx.x;
+    if (block < shape.n_seed_blocks) {
+        int per_slot = shape.seed_blocks_per_slot, at = block / per_slot;
+        int row = at / args.net.n_slots, slot = at % args.net.n_slots;
+        if (row_packs(args, row, slot)) {
+            es_seed_pack<T>(args, row, slot, block % per_slot, per_slot);
+        }
+        return;
+    }
+    block -= shape.n_seed_blocks;
+    if (block < shape.n_host_blocks) {
+        pack_host<T>(args, jobs, block / shape.host_blocks_per_env,
+                     block % shape.host_blocks_per_env);
+        return;
+    }
+    block -= shape.n_host_blocks;
+    draw_sample(args, (int64_t)block * ES_FUSED_THREADS + threadIdx.x);
+}
+
+extern "C" void es_fused_prepare(EsStream *stream, EsDtype precision,
+                                 const EsFusedArguments *args) {
+    EsLaunch launch(stream, "fused_prepare");
+    PackJobs jobs = list_jobs(args, precision);
+    PrepareShape shape = {};
+    shape.host_blocks_per_env = (int)es_ceil_div(jobs.count, ES_FUSED_THREADS);
+    shape.n_host_blocks = (int)args->n_envs * shape.host_blocks_per_env;
+    int n_seeds = (int)args->rows.n_rows * args->net.n_slots;
+    int per_slot = SEED_BLOCKS_LOAD / ES_MAX(n_seeds, 1);
+    shape.seed_blocks_per_slot = ES_MIN(ES_MAX(per_slot, SEED_BLOCKS_MIN), SEED_BLOCKS_MAX);
+    shape.n_seed_blocks = n_seeds * shape.seed_blocks_per_slot;
+    int64_t n_samples = args->is_training ? args->rows.n_rows * args->n_images : 0;
+    int64_t n_blocks =
+        shape.n_seed_blocks + shape.n_host_blocks + es_ceil_div(n_samples, ES_FUSED_THREADS);
+    ES_DISPATCH_FUSED(precision, T,
+                      launch.start(prepare_kernel<T>, dim3((unsigned)n_blocks), ES_FUSED_THREADS,
+                                   *args, jobs, shape));
+}

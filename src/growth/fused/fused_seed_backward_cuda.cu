@@ -1,0 +1,384 @@
+// Backward at a slot: the seed runs again on each image, then gradients of its parameters and,
+// where it mixes, of what entered the slot. Tiles are reused as fused_seed.cuh says.
+#include "growth/fused/fused_names.h"
+#include "growth/fused/fused_seed_end.cuh"
+#include "growth/fused/fused_seed_weights.cuh"
+
+// --- layers ---
+
+// Tensor k's gradient: a convolution that read `in` and whose output has gradient d. Begins with a
+// barrier.
+template <typename T, typename P>
+static __device__ __noinline__ void weight_gradient(const EsSeedWork<T, P> &w, int k, const T *in,
+                                                    EsTile in_tile, const T *d, EsTile d_tile) {
+    int kernel = w.kernel[k], n_images = w.at.n_images, is_tf32 = w.is_tf32;
+    float *part = es_seed_part(w, k), *scratch = w.s.scratch;
+    const T *zeros = w.s.zeros;
+    const int *offsets = es_seed_taps(w, in_tile, kernel);
+    bool is_wide = in_tile.units == P::UNITS && d_tile.units == P::UNITS;
+    if constexpr (P::UNITS > 0) {
+        if (kernel == 1 && is_wide) {
+            es_seed_point_gradient<T, P>(w, in, in_tile, d, d_tile, part);
+            return;
+        }
+    }
+    in = es_shared(in), d = es_shared(d);
+    __syncthreads();
+    if (P::UNITS > 0 && kernel == 3 && is_wide) {
+        es_tile_weight_gradient(in, w.wide(in_tile.border), offsets, 9 * P::UNITS, d,
+                                w.wide(d_tile.border), n_images, zeros, scratch, part, is_tf32);
+        return;
+    }
+    es_tile_weight_gradient(in, w.tile(in_tile), offsets, es_tap_units(in_tile, kernel), d,
+                            w.tile(d_tile), n_images, zeros, scratch, part, is_tf32);
+}
+
+// d where the ReLU let its value pass. Begins with a barrier.
+template <typename T, typename P>
+static __device__ __noinline__ void mask_rectified(const EsSeedWork<T, P> &w, const T *rectified,
+                                                   EsTile rectified_tile, T *d, EsTile d_tile) {
+    rectified_tile = w.tile(rectified_tile), d_tile = w.tile(d_tile);
+    rectified = es_shared(rectified), d = es_shared(d);
+    __syncthreads();
+    es_seed_each(w.at.n_images * d_tile.units, d_tile, [=](int unit) {
+        return [=](int row, int column) {
+            T *at = d + d_tile.at(0, unit, row, column) * ES_FUSED_UNIT;
+            float r[8], v[8];
+            es_unit_load(v, at);
+            es_unit_load(r, rectified + rectified_tile.at(0, unit, row, column) * ES_FUSED_UNIT);
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                v[c] = r[c] > 0.0f ? v[c] : 0.0f;
+            }
+            es_unit_store(at, v);
+        };
+    });
+}
+
+// From the gradient of y and its sums to the gradient of the branch before its norm (tensors k and
+// k + 1), into `to`; where the seed mixes, what reaches the slot's input beside the branch, d_h +
+// d_s, which is d but for MULTIPLY, into `beside`, d or memory. Ends with a barrier.
+template <typename T, typename P>
+static __device__ __noinline__ void differentiate_top(const EsSeedWork<T, P> &w, int k, T *to,
+                                                      EsTile to_tile, T *beside) {
+    EsTile map = w.map(), padded = w.padded(), branch_tile = w.branch_tile();
+    const T *branch = w.branch, *x = w.s.x, *d = w.s.d;
+    bool is_product = w.slot.mode == ES_BLEND_MULTIPLY;
+    bool is_kept = w.is_mixed && (is_product || beside != d);
+    to = es_shared(to);
+    es_group_finish(w, w.s.norm[0], k, 1.0f);
+    es_seed_each(w.at.n_images * map.units, map, [&](int unit) {
+        EsGroupSlope line(w, 0, unit);
+        EsSeedUnit<T> seed(w, unit);
+        float part = is_product ? 1.0f : es_seed_part_of_seed(w, w.image_of(unit));
+        return [=](int row, int column) {
+            int at = map.at(0, unit, row, column) * ES_FUSED_UNIT;
+            float v[8], g[8], d_s[8];
+            es_unit_load(g, d + at);
+            es_unit_load(v, branch + branch_tile.at(0, unit, row, column) * ES_FUSED_UNIT);
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                d_s[c] = part * g[c];
+            }
+            if (is_product) {
+                float u[8], d_h[8];
+                es_unit_load(u, x + padded.at(0, unit, row, column) * ES_FUSED_UNIT);
+                es_seed_split(seed, u, v, g, d_h, d_s);
+#pragma unroll
+                for (int c = 0; c < 8; c++) {
+                    g[c] = d_h[c] + d_s[c];
+                }
+            }
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                v[c] = line.of(d_s[c], v[c], c);
+            }
+            if (is_kept) {
+                es_unit_store(beside + at, g);
+            }
+            es_unit_store(to + to_tile.at(0, unit, row, column) * ES_FUSED_UNIT, v);
+        };
+    });
+    __syncthreads();
+}
+
+// --- blueprints ---
+
+// One convolution of any kernel.
+template <typename T, typename P>
+static __device__ __noinline__ void differentiate_conv(const EsSeedWork<T, P> &w) {
+    differentiate_top<T>(w, 1, w.branch, w.branch_tile(), w.s.d);
+    weight_gradient<T>(w, 0, w.s.x, w.padded(), w.branch, w.branch_tile());
+    if (w.is_mixed) {
+        es_seed_convolve<T>(w, 0, 1, w.branch, w.branch_tile(), w.s.a, w.map());
+        es_seed_end<T>(w, w.s.d, w.s.a);
+    }
+}
+
+// The gradient of a depthwise convolution's weights: sums of d_m, which is in n, times the shifted
+// input. Begins with a barrier.
+template <typename T, typename P>
+static __device__ __noinline__ void depthwise_weight_gradient(const EsSeedWork<T, P> &w) {
+    EsTile padded = w.padded();
+    const T *x = w.s.x, *d_m = w.s.n, *zeros = w.s.zeros;
+    if constexpr (P::UNITS > 0) {
+        es_seed_depthwise_gradient<T, P>(w, x, d_m, es_seed_part(w, 0));
+    } else {
+        __syncthreads();
+        es_tile_depthwise_gradient(x, padded, w.s.offsets, d_m, padded, w.at.n_images, zeros,
+                                   w.s.scratch, es_seed_part(w, 0));
+    }
+}
+
+// float: two taps of every channel at a time.
+template <typename P>
+static __device__ __noinline__ void depthwise_weight_gradient(const EsSeedWork<float, P> &w) {
+    EsTile padded = w.padded();
+    const float *x = w.s.x, *d_m = w.s.n;
+    int units = padded.units, pixels = padded.pixels();
+    es_seed_sums(5 * units, w.at.n_images * pixels, w.s.kept, es_seed_part(w, 0), [=](int of) {
+        int pair = of / units, unit = of - pair * units, shift[2];
+        for (int k = 0; k < 2; k++) {
+            int tap = min(2 * pair + k, 8); // there is no tenth: its sums are not read
+            shift[k] = ((tap / 3 - 1) * padded.side() + tap % 3 - 1) * ES_FUSED_UNIT;
+        }
+        return [=](int i, float(&sums)[2][8]) {
+            int image = padded.image_of(i);
+            int at = padded.at_pixel(image, unit, i - image * pixels) * ES_FUSED_UNIT;
+            float d[8], v[2][8];
+            es_unit_load(d, d_m + at);
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                es_unit_load(v[k], x + at + shift[k]);
+#pragma unroll
+                for (int c = 0; c < 8; c++) {
+                    sums[k][c] = fmaf(d[c], v[k][c], sums[k][c]);
+                }
+            }
+        };
+    });
+}
+
+template <typename T, typename P>
+static __device__ __noinline__ void differentiate_depthwise(const EsSeedWork<T, P> &w) {
+    differentiate_top<T>(w, 2, w.branch, w.branch_tile(), w.s.d);
+    weight_gradient<T>(w, 1, w.s.a, w.map(), w.branch, w.branch_tile());
+    es_seed_convolve<T>(w, 1, 1, w.branch, w.branch_tile(), w.s.n, w.padded());
+    depthwise_weight_gradient(w);
+    if (w.is_mixed) {
+        es_seed_depthwise(w, (const T *)w.s.n, 1, (T *)w.s.a);
+        es_seed_end<T>(w, w.s.d, w.s.a);
+    }
+}
+
+template <typename T, typename P>
+static __device__ __noinline__ void differentiate_bottleneck(const EsSeedWork<T, P> &w) {
+    EsTile narrow = w.narrow(), narrow_padded = w.narrow_padded(), map = w.map();
+    T *r1 = w.s.n, *r2 = w.s.a, *d_branch = w.s.d, *d_r2 = w.s.c, *d_r1 = w.s.a;
+    T *beside = w.memory.d_input; // no tile is left for it
+    differentiate_top<T>(w, 3, d_branch, map, beside);
+    weight_gradient<T>(w, 2, r2, narrow, d_branch, map);
+    es_tile_clear(d_r2, narrow_padded, w.at.n_images); // the branch was there, without a border
+    es_seed_convolve<T>(w, 2, 1, d_branch, map, d_r2, narrow_padded);
+    mask_rectified<T>(w, r2, narrow, d_r2, narrow_padded);
+    weight_gradient<T>(w, 1, r1, narrow_padded, d_r2, narrow_padded);
+    es_seed_convolve<T>(w, 1, 1, d_r2, narrow_padded, d_r1, narrow);
+    mask_rectified<T>(w, r1, narrow_padded, d_r1, narrow);
+    weight_gradient<T>(w, 0, w.s.x, w.padded(), d_r1, narrow);
+    if (w.is_mixed) {
+        es_seed_convolve<T>(w, 0, 1, d_r1, narrow, w.s.d, map);
+        es_seed_end<T>(w, beside, w.s.d);
+    }
+}
+
+// Through the ReLU and the norm between conv_heavy's convolutions: n holds the gradient of the
+// ReLU's output and becomes that of the first convolution's, whose output is in a. Begins with a
+// barrier.
+template <typename T, typename P>
+static __device__ __noinline__ void differentiate_middle(const EsSeedWork<T, P> &w) {
+    const EsGroupNorm norm = w.s.norm[1];
+    EsTile map = w.map(), padded = w.padded();
+    const T *first = w.s.a;
+    T *d = w.s.n;
+    int n_units = w.at.n_images * map.units;
+    es_seed_sums(n_units, map.pixels(), w.s.kept, w.s.totals, [=](int unit) {
+        EsGroupUnit of(norm, unit);
+        return [=](int pixel, float(&sums)[2][8]) {
+            T *at = d + padded.at_pixel(0, unit, pixel) * ES_FUSED_UNIT;
+            float g[8], v[8], y[8];
+            es_unit_load(g, at);
+            es_unit_load(v, first + (unit * map.pixels() + pixel) * ES_FUSED_UNIT);
+            of.apply(v, y, T());
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                g[c] = y[c] > 0.0f ? g[c] : 0.0f;
+            }
+            es_unit_store(at, g);
+            es_seed_add(g, v, norm.mean + unit * ES_FUSED_UNIT, sums);
+        };
+    });
+    es_group_finish(w, norm, 1, 1.0f);
+    es_seed_each(n_units, map, [&](int unit) {
+        EsGroupSlope line(w, 1, unit);
+        return [=](int row, int column) {
+            T *at = d + padded.at(0, unit, row, column) * ES_FUSED_UNIT;
+            float g[8], v[8];
+            es_unit_load(g, at);
+            es_unit_load(v, first + map.at(0, unit, row, column) * ES_FUSED_UNIT);
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                g[c] = line.of(g[c], v[c], c);
+            }
+            es_unit_store(at, g);
+        };
+    });
+}
+
+template <typename T, typename P>
+static __device__ __noinline__ void differentiate_conv_heavy(const EsSeedWork<T, P> &w) {
+    EsTile padded = w.padded();
+    differentiate_top<T>(w, 4, w.branch, w.branch_tile(), w.s.d);
+    weight_gradient<T>(w, 3, w.s.n, padded, w.branch, w.branch_tile());
+    es_seed_convolve<T>(w, 3, 1, w.branch, w.branch_tile(), w.s.n, padded);
+    differentiate_middle(w);
+    weight_gradient<T>(w, 0, w.s.x, padded, w.s.n, padded);
+    if (w.is_mixed) {
+        es_seed_convolve<T>(w, 0, 1, w.s.n, padded, w.s.a, w.map());
+        es_seed_end<T>(w, w.s.d, w.s.a);
+    }
+}
+
+// What norm and attention hand down. A product becomes d_h + d_s factor in d first.
+template <typename T, typename P>
+static __device__ __noinline__ void differentiate_alone(const EsSeedWork<T, P> &w) {
+    if (w.slot.mode != ES_BLEND_MULTIPLY) {
+        es_seed_end_line(w);
+        return;
+    }
+    EsTile map = w.map(), padded = w.padded();
+    const T *x = w.s.x;
+    T *d = w.s.d;
+    bool is_norm = w.slot.blueprint == ES_BLUEPRINT_NORM;
+    es_seed_each(w.at.n_images * map.units, map, [&](int unit) {
+        EsGroupSlope line(w, 0, unit);
+        EsSeedUnit<T> seed(w, unit);
+#pragma unroll
+        for (int c = 0; c < 8; c++) {
+            line.scale[c] =
+                is_norm ? fmaf(line.scale[c], seed.mix, 1.0f - seed.mix) : line.scale[c];
+            line.slope[c] = is_norm ? line.slope[c] : 0.0f;
+            line.level[c] = is_norm ? line.level[c] : 0.0f;
+        }
+        return [=](int row, int column) {
+            T *at = d + map.at(0, unit, row, column) * ES_FUSED_UNIT;
+            float u[8], g[8], d_h[8], d_s[8];
+            es_unit_load(g, at);
+            es_unit_load(u, x + padded.at(0, unit, row, column) * ES_FUSED_UNIT);
+            es_seed_split(seed, u, u, g, d_h, d_s);
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                g[c] = d_h[c] + line.of(d_s[c], u[c], c);
+            }
+            es_unit_store(at, g);
+        };
+    });
+    es_seed_end<T>(w, w.s.d, NULL);
+}
+
+template <typename T, typename P>
+static __device__ void differentiate_attention(const EsSeedWork<T, P> &w) {
+    es_seed_attend_backward(w);
+    if (w.is_mixed) {
+        differentiate_alone(w);
+    }
+}
+
+// s = x + t (n - x), n the norm of x: d_n = t d_s, and d_g = (1 - t^2) sum of d_s (n - x).
+template <typename T, typename P>
+static __device__ void differentiate_norm(const EsSeedWork<T, P> &w) {
+    if (threadIdx.x < 32) {
+        float sum = 0.0f;
+        for (int i = threadIdx.x; i < w.at.n_images * w.stride(); i += 32) {
+            sum += es_seed_difference(w, i);
+        }
+        sum = es_warp_sum(sum);
+        if (threadIdx.x == 0) {
+            *es_seed_part(w, 2) = (1.0f - w.mix) * (1.0f + w.mix) * sum;
+        }
+    }
+    es_group_finish(w, w.s.norm[0], 0, w.mix);
+    if (w.is_mixed) {
+        differentiate_alone(w);
+    }
+}
+
+template <typename T, typename P>
+static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_BACKWARD_BLOCKS)
+    fused_seed_backward_kernel(const __grid_constant__ EsFusedArguments args,
+                               const __grid_constant__ EsSeedPlan<T> plan, int slot,
+                               int part_length) {
+    ES_DYNAMIC_SHARED(memory);
+    ES_SEED_WORK(T, P, w);
+    if (!es_seed_begin(args, plan, slot, 1, memory, w)) {
+        return;
+    }
+    if (threadIdx.x == 0) {
+        w.part =
+            args.seed_parts[slot] + ((int64_t)w.at.row * w.at.n_parts + w.at.part) * part_length;
+    }
+    es_seed_run(w);
+    es_seed_d_output(w);
+    if (w.slot.mode == ES_BLEND_GATE) {
+        es_seed_gate_backward(w);
+    }
+    if (w.slot.mode != ES_BLEND_MULTIPLY) {
+        es_seed_scale_sums(w);
+    }
+    switch (w.slot.blueprint) {
+    case ES_BLUEPRINT_ATTENTION:
+        differentiate_attention(w);
+        break;
+    case ES_BLUEPRINT_NORM:
+        differentiate_norm(w);
+        break;
+    case ES_BLUEPRINT_DEPTHWISE:
+        differentiate_depthwise(w);
+        break;
+    case ES_BLUEPRINT_BOTTLENECK:
+        differentiate_bottleneck(w);
+        break;
+    case ES_BLUEPRINT_CONV_HEAVY:
+        differentiate_conv_heavy(w);
+        break;
+    default:
+        differentiate_conv(w);
+        break;
+    }
+    if (w.is_mixed && w.memory.norm_part != NULL) {
+        es_norm_finish_sums(args, w.at, args.net.place[slot].block);
+    }
+}
+
+extern "C" size_t es_fused_seed_backward_bytes(const EsFusedPlace *place, EsDtype precision,
+                                               int n_images) {
+    size_t bytes = 0;
+    ES_DISPATCH_FUSED(precision, T, EsSeedShared<T> s; s.carve(*place, n_images, 1);
+                      bytes = s.bytes);
+    return bytes;
+}
+
+extern "C" void es_fused_seed_backward(EsStream *stream, EsDtype precision,
+                                       const EsFusedArguments *args, int slot,
+                                       int images_per_part) {
+    EsLaunch launch(stream, es_fused_slot_name(ES_FUSED_PASS_BACKWARD, slot));
+    int64_t n_parts = es_ceil_div(args->n_images, images_per_part);
+    const EsFusedPlace &place = args->net.place[slot];
+    ES_ASSERT(n_parts == args->n_seed_parts[slot]);
+    ES_DISPATCH_FUSED(
+        precision, T, EsSeedPlan<T> plan(place, args->n_images, images_per_part, 1);
+        ES_DISPATCH_PLACE(place, T, P,
+                          launch.start_shared(fused_seed_backward_kernel<T, P>,
+                                              dim3((unsigned)(args->rows.n_rows * n_parts)),
+                                              ES_FUSED_THREADS, plan.shared.bytes, *args, plan,
+                                              slot, es_fused_seed_part_length(&place))));
+}

@@ -1,0 +1,357 @@
+// The beginning of both directions at a slot: which row and images a block of threads has, what it
+// must know of them (EsSeedWork), and what enters the slot, in shared memory.
+//
+// Everything here is part of the kernel's own function, where the launch's arguments are constants,
+// and what comes from memory is asked for as early as its address is known.
+#ifndef ES_GROWTH_FUSED_SEED_BEGIN_CUH
+#define ES_GROWTH_FUSED_SEED_BEGIN_CUH
+
+#include "growth/fused/fused_seed.cuh"
+#include "growth/fused/fused_seed_window.cuh"
+
+// False in blocks of threads that have nothing to do here. Rows beyond the active ones have a slot
+// and an environment, too: all three are loaded at once, so that such blocks are gone soon.
+template <typename T>
+static __device__ __forceinline__ bool
+es_seed_row(const EsFusedArguments &args, const EsSeedPlan<T> &plan, int slot_number,
+            int is_backward, EsFusedRow &at, EsFusedSlot &slot) {
+    at.n_parts = plan.n_parts;
+    at.row = (int)(blockIdx.x / (unsigned)plan.n_parts);
+    at.part = (int)blockIdx.x - at.row * plan.n_parts;
+    bool is_listed = args.sharing.leader != NULL;
+    if (is_listed) {
+        int point = args.net.n_blocks + slot_number;
+        at.row = args.sharing.listed[point * args.rows.n_rows + at.row];
+        if (at.row < 0) {
+            return false;
+        }
+    }
+    // without a branch around any of them the loads do not wait for each other
+    __builtin_assume(slot_number >= 0);
+    bool has_limit = !is_listed && args.rows.n_active != NULL;
+    int n_active = *(has_limit ? args.rows.n_active : args.rows.env);
+    at.env = args.rows.env[at.row];
+    slot = es_row_slot(args, at.row, slot_number);
+    at.first = at.part * plan.images_per_part;
+    at.n_images = min(plan.images_per_part, args.n_images - at.first);
+    return (!has_limit || at.row < n_active) &&
+           (es_slot_mixes(slot) || (is_backward && slot.mode == ES_BLEND_INCUBATE));
+}
+
+// --- what the block must know ---
+
+// A struct of the arguments into shared memory, a thread per word from FIRST on.
+template <int FIRST, typename S>
+static __device__ __forceinline__ void es_seed_copy(S &to, const S &from) {
+    constexpr int N_WORDS = (int)(sizeof from / sizeof(uint64_t));
+    static_assert(sizeof from % sizeof(uint64_t) == 0, "");
+    static_assert(FIRST + N_WORDS <= ES_FUSED_THREADS, "");
+    int i = (int)threadIdx.x - FIRST;
+    if (i >= 0 && i < N_WORDS) {
+        uint64_t word;
+        memcpy(&word, (const uint64_t *)&from + i, sizeof word);
+        memcpy((uint64_t *)&to + i, &word, sizeof word);
+    }
+}
+
+// w.s = the plan's, with pointers into `memory`, a thread per word.
+template <typename T>
+static __device__ __forceinline__ void
+es_seed_place(EsSeedShared<T> &s, const EsSeedShared<T> &plan, unsigned char *memory) {
+    constexpr int N_WORDS = (int)(sizeof plan / sizeof(uint64_t));
+    constexpr int N_POINTERS = (int)(offsetof(EsSeedShared<T>, map) / sizeof(uint64_t));
+    static_assert(sizeof plan % sizeof(uint64_t) == 0 && N_WORDS <= ES_FUSED_THREADS, "");
+    int i = threadIdx.x;
+    if (i < N_WORDS) {
+        uint64_t word;
+        memcpy(&word, (const uint64_t *)&plan + i, sizeof word);
+        word += i < N_POINTERS ? (uint64_t)memory : 0;
+        memcpy((uint64_t *)&s + i, &word, sizeof word);
+    }
+}
+
+// Tables of the row's blueprint, by the threads from `first` on.
+template <typename T, typename P>
+static __device__ __forceinline__ void
+es_seed_tables(const EsSeedPlan<T> &plan, const EsFusedPlace &place, int blueprint,
+               const float *parameters, const unsigned char *packed, int first,
+               EsSeedWork<T, P> &w) {
+    int k = (int)threadIdx.x - first;
+    if (k >= 0 && k < ES_FUSED_TENSORS_MAX) {
+        w.kernel[k] = plan.seed[blueprint].kernel[k];
+        w.part_offset[k] = plan.seed[blueprint].part_offset[k];
+        w.parameter[k] = parameters + place.seed[blueprint].offset[k];
+        w.packed[k][0] = packed + plan.seed[blueprint].packed[k][0];
+        w.packed[k][1] = packed + plan.seed[blueprint].packed[k][1];
+    }
+    if (k >= 0 && k < ES_FUSED_GATE_TENSORS) {
+        w.gate_offset[k] = plan.gate_offset[k];
+        w.gate_parameter[k] = parameters + place.gate.offset[k];
+    }
+}
+
+// Where the last norm, or attention, reads.
+template <typename T, typename P>
+static __device__ __forceinline__ void es_seed_branch(const EsSeedShared<T> &plan,
+                                                      unsigned char *memory, int blueprint,
+                                                      int is_backward, EsSeedWork<T, P> &w) {
+    bool is_alone = blueprint == ES_BLUEPRINT_NORM || blueprint == ES_BLUEPRINT_ATTENTION;
+    bool is_narrow = blueprint == ES_BLUEPRINT_BOTTLENECK && !is_backward;
+    bool is_padded = is_alone || (is_backward && (blueprint == ES_BLUEPRINT_CONV_LIGHT ||
+                                                  blueprint == ES_BLUEPRINT_CONV_HEAVY));
+    const EsSharedPointer<T> &of = is_alone ? plan.x : is_narrow ? plan.n : plan.c;
+    w.branch.pointer = es_seed_piece(memory, of);
+    w.branch_border = is_padded;
+}
+
+// By one thread.
+template <typename T>
+static __device__ void es_seed_memory(const EsFusedArguments &args, const EsFusedRow &at,
+                                      const EsFusedPlace &place, const EsFusedBlock &block,
+                                      EsSeedMemory<T> &to) {
+    const EsFusedMemory &of = args.memory[place.block];
+    bool is_after = place.is_after_pool, is_pooled = !is_after && block.has_pool;
+    bool other_mixes = es_row_mixes(args, at.row, block.slot[is_after ? 0 : 1]);
+    int map = place.units * place.size * place.size;
+    int handed = place.units * block.out_size * block.out_size;
+    int64_t image = (int64_t)at.row * args.row_images + at.first;
+    void *d_output = !is_after && other_mixes ? of.d_middle : of.d_out;
+    bool is_head = place.block == args.net.n_blocks - 1 && d_output == of.d_out;
+    to.raw = es_row_shared<T>(args, at, is_after ? of.picked : of.raw, block.depth, map);
+    to.output = (T *)(is_after ? of.out : of.middle) + image * handed * ES_FUSED_UNIT;
+    to.winners = args.is_training && is_pooled ? of.winners + image * handed : NULL;
+    to.d_output = is_head ? NULL : (const T *)d_output + image * handed * ES_FUSED_UNIT;
+    to.d_head = args.d_features + image * place.units * ES_FUSED_UNIT;
+    to.d_input = (T *)(is_after ? of.d_middle : of.d_relu) + image * map * ES_FUSED_UNIT;
+    to.norm_part = is_after && other_mixes ? NULL : es_norm_part(args, at, place.block);
+}
+
+// Fill w; warps take different parts of it.
+template <typename T, typename P>
+static __device__ __forceinline__ void
+es_seed_describe(const EsFusedArguments &args, const EsSeedPlan<T> &plan, const EsFusedRow &at,
+                 EsFusedSlot slot, int slot_number, int is_backward, unsigned char *memory,
+                 EsSeedWork<T, P> &w) {
+    const EsFusedPlace &place = args.net.place[slot_number];
+    const EsFusedBlock &block = args.net.block[place.block];
+    const float *parameters = es_row_parameters(args, at);
+    es_seed_place(w.s, plan.shared, memory);
+    es_seed_copy<ES_FUSED_THREADS - 64>(w.block, block);
+    es_seed_tables(plan, place, slot.blueprint, parameters,
+                   args.seed_packed + at.env * args.net.seed_packed_bytes + place.packed,
+                   ES_FUSED_THREADS - 96, w);
+    if (threadIdx.x == ES_FUSED_THREADS - 128) {
+        es_seed_memory(args, at, place, block, w.memory);
+    }
+    if (threadIdx.x == ES_FUSED_THREADS - 32) {
+        w.mix = slot.blueprint == ES_BLUEPRINT_NORM
+                    ? tanhf(parameters[place.seed[ES_BLUEPRINT_NORM].offset[2]])
+                    : 0.0f;
+    }
+    if (threadIdx.x == ES_FUSED_THREADS - 160) {
+        w.at = at;
+        w.slot = slot;
+        w.is_mixed = es_slot_mixes(slot);
+        w.is_backward = is_backward;
+        w.is_tf32 = args.is_tf32;
+        w.is_after_pool = place.is_after_pool;
+        w.n_channels = place.n_channels;
+        es_seed_branch(plan.shared, memory, slot.blueprint, is_backward, w);
+    }
+}
+
+// --- what enters the slot ---
+
+// Units that a thread has under way from memory at a time: 16 registers.
+template <typename T> constexpr int ES_SEED_BATCH = 16 / EsUnitWords<T>::COUNT;
+
+// The host's maps on their way from memory, as they are stored: units of the part, which follow
+// each other there.
+template <typename T> struct EsSeedFresh {
+    EsUnitWords<T> words[ES_SEED_BATCH<T>];
+
+    __device__ static int index(int first, int j) {
+        return first + j * ES_FUSED_THREADS + (int)threadIdx.x;
+    }
+    __device__ void fetch(const T *raw, int first, int count) {
+#pragma unroll
+        for (int j = 0; j < ES_SEED_BATCH<T>; j++) {
+            if (index(first, j) < count) {
+                words[j].fetch(raw + (int64_t)index(first, j) * ES_FUSED_UNIT);
+            }
+        }
+    }
+    // Normalised and rectified into a tile.
+    __device__ void place(int first, int count, const EsNormTable &table, T *tile,
+                          const EsTile &shape, uint32_t by_units) {
+#pragma unroll
+        for (int j = 0; j < ES_SEED_BATCH<T>; j++) {
+            int unit = shape.image_of(index(first, j));
+            int of = unit - es_divide(unit, shape.units, by_units) * shape.units;
+            EsNormUnit norm(table, of); // whether needed or not: mostly all j have the same
+            float x[8], z[8];
+            if (index(first, j) < count) {
+                es_words_unpack(words[j], x);
+                norm.apply(x, z);
+#pragma unroll
+                for (int c = 0; c < 8; c++) {
+                    z[c] = es_rectified(z[c]);
+                }
+                es_words_pack(words[j], z);
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < ES_SEED_BATCH<T>; j++) {
+            int i = index(first, j), unit = shape.image_of(i);
+            if (i < count) {
+                words[j].store(tile +
+                               shape.at_pixel(0, unit, i - unit * shape.pixels()) * ES_FUSED_UNIT);
+            }
+        }
+    }
+};
+
+// Borders that a blueprint's 3x3 convolutions and their gradients read.
+template <typename T>
+static __device__ __forceinline__ void es_seed_clear_borders(T *x, T *n, T *c, EsTile padded,
+                                                             EsTile narrow, int blueprint,
+                                                             int is_backward, int n_images) {
+    bool is_light = blueprint == ES_BLUEPRINT_CONV_LIGHT;
+    bool is_heavy = blueprint == ES_BLUEPRINT_CONV_HEAVY;
+    bool is_depthwise = blueprint == ES_BLUEPRINT_DEPTHWISE;
+    bool is_narrow = blueprint == ES_BLUEPRINT_BOTTLENECK;
+    if (is_light || is_heavy || is_depthwise) {
+        es_tile_clear_border(x, padded, n_images);
+    }
+    if (is_heavy || is_narrow || (is_depthwise && is_backward)) {
+        padded.units = is_narrow ? narrow.units : padded.units;
+        es_tile_clear_border(n, padded, n_images);
+    }
+    if (is_backward && (is_light || is_heavy)) {
+        es_tile_clear_border(c, padded, n_images);
+    }
+}
+
+// Offsets of all convolutions of a blueprint.
+static __device__ __forceinline__ void es_seed_fill_tables(int *offsets, EsTile padded,
+                                                           EsTile narrow, int blueprint) {
+    int units = padded.units;
+    if (blueprint == ES_BLUEPRINT_NORM || blueprint == ES_BLUEPRINT_ATTENTION) {
+        return;
+    }
+    if (blueprint != ES_BLUEPRINT_CONV_SMALL) {
+        EsTile tile = padded;
+        tile.units = blueprint == ES_BLUEPRINT_DEPTHWISE ? 1 : units;
+        tile.units = blueprint == ES_BLUEPRINT_BOTTLENECK ? narrow.units : tile.units;
+        es_tap_offsets(offsets, tile, 3);
+    }
+    if (blueprint != ES_BLUEPRINT_CONV_LIGHT && blueprint != ES_BLUEPRINT_CONV_HEAVY) {
+        es_tap_offsets(offsets + es_seed_table(units, ES_SEED_TAPS_PADDED), padded, 1);
+        padded.border = narrow.border = 0;
+        es_tap_offsets(offsets + es_seed_table(units, ES_SEED_TAPS_MAP), padded, 1);
+        es_tap_offsets(offsets + es_seed_table(units, ES_SEED_TAPS_NARROW), narrow, 1);
+    }
+}
+
+// Gamma of a blueprint's last norm; beta is the tensor behind it. -1: there is none.
+static __device__ __forceinline__ int es_seed_norm_tensor(int blueprint) {
+    switch (blueprint) {
+    case ES_BLUEPRINT_ATTENTION:
+        return -1;
+    case ES_BLUEPRINT_NORM:
+        return 0;
+    case ES_BLUEPRINT_DEPTHWISE:
+        return 2;
+    case ES_BLUEPRINT_BOTTLENECK:
+        return 3;
+    case ES_BLUEPRINT_CONV_HEAVY:
+        return 4;
+    default:
+        return 1;
+    }
+}
+
+// Parameters of the norms, each by a warp or more of its own, and what the blend needs where no
+// gate decides.
+template <typename T>
+static __device__ __forceinline__ void
+es_seed_load_scalars(const EsFusedArguments &args, const EsSeedShared<T> &plan,
+                     const EsFusedRow &at, const EsFusedPlace &place, EsFusedSlot slot,
+                     unsigned char *memory) {
+    const float *parameters = es_row_parameters(args, at);
+    int last = es_seed_norm_tensor(slot.blueprint);
+    for (int k = 0; k < 2; k++) {
+        int tensor = k == 0 ? last : slot.blueprint == ES_BLUEPRINT_CONV_HEAVY ? 1 : -1;
+        float *gamma = es_seed_piece(memory, plan.norm[k].gamma);
+        float *beta = es_seed_piece(memory, plan.norm[k].beta);
+        int first = (int)(threadIdx.x + (unsigned)(k + 1) * 64) % ES_FUSED_THREADS;
+#pragma unroll 1
+        for (int i = first; tensor >= 0 && i < plan.stride; i += ES_FUSED_THREADS) {
+            const int64_t *offset = place.seed[slot.blueprint].offset + tensor;
+            gamma[i] = i < place.n_channels ? parameters[offset[0] + i] : 0.0f;
+            beta[i] = i < place.n_channels ? parameters[offset[1] + i] : 0.0f;
+        }
+    }
+    float *share = es_seed_piece(memory, plan.share), *gate = es_seed_piece(memory, plan.gate);
+    float *d_average = es_seed_piece(memory, plan.d_average);
+#pragma unroll 1
+    for (int i = threadIdx.x; slot.mode != ES_BLEND_GATE && i < at.n_images;
+         i += ES_FUSED_THREADS) {
+        gate[i] = 1.0f;
+        share[i] = es_blend_share(slot.mode, slot.alpha, 1.0f);
+    }
+#pragma unroll 1
+    for (int i = threadIdx.x; i < at.n_images * plan.stride; i += ES_FUSED_THREADS) {
+        d_average[i] = 0.0f;
+    }
+}
+
+// False in blocks of threads that have nothing to do here; else w is filled and x holds what enters
+// the slot. Ends with a barrier.
+template <typename T, typename P>
+static __device__ __forceinline__ bool
+es_seed_begin(const EsFusedArguments &args, const EsSeedPlan<T> &plan, int slot_number,
+              int is_backward, unsigned char *memory, EsSeedWork<T, P> &w) {
+    EsFusedRow at;
+    EsFusedSlot slot;
+    EsSeedFresh<T> fresh;
+    if (!es_seed_row(args, plan, slot_number, is_backward, at, slot)) {
+        return false;
+    }
+    const EsFusedPlace &place = args.net.place[slot_number];
+    const EsSeedShared<T> &s = plan.shared;
+    EsTile padded = P::UNITS > 0 ? EsTile{P::UNITS, P::SIZE, 1} : s.padded;
+    EsTile narrow = P::UNITS > 0 ? EsTile{s.narrow.units, P::SIZE, 1} : s.narrow_padded;
+    uint32_t by_units = P::UNITS > 0 ? 0 : s.by_units;
+    int per_image = padded.units * padded.pixels();
+    int count = place.is_after_pool ? 0 : at.n_images * per_image;
+    const T *raw = es_row_shared<T>(args, at, args.memory[place.block].raw,
+                                    args.net.block[place.block].depth, per_image);
+    T *x = es_seed_piece(memory, s.x);
+    EsNormTable table = es_norm_table(es_seed_piece(memory, s.host_norm), padded.units);
+    fresh.fetch(raw, 0, count);
+    slot.mode = slot.mode == ES_BLEND_GATE && !slot.has_gate ? ES_BLEND_ADD : slot.mode;
+    es_norm_load(args, at, place.block, table);
+    es_seed_load_scalars(args, s, at, place, slot, memory);
+    es_seed_describe(args, plan, at, slot, slot_number, is_backward, memory, w);
+    es_seed_clear_borders(x, es_seed_piece(memory, s.n), es_seed_piece(memory, s.c), padded, narrow,
+                          slot.blueprint, is_backward, at.n_images);
+    es_seed_fill_tables(es_seed_piece(memory, s.offsets), padded, narrow, slot.blueprint);
+    if (threadIdx.x == 0) {
+        es_unit_zero(es_seed_piece(memory, s.zeros));
+    }
+    __syncthreads();
+    if (place.is_after_pool) {
+        es_load_handed_on(args, at, place.block, args.net.block[place.block], 1, table, x, padded);
+    }
+    for (int first = 0; first < count; first += ES_SEED_BATCH<T> * ES_FUSED_THREADS) {
+        if (first > 0) {
+            fresh.fetch(raw, first, count);
+        }
+        fresh.place(first, count, table, x, padded, by_units);
+    }
+    __syncthreads();
+    return true;
+}
+
+#endif

@@ -1,0 +1,188 @@
+// The tensors of every blueprint as the fused kernels see them: what kind each is, where its packed
+// form lies, and where its partial sums lie in a part.
+//
+// Packed, per place: for each convolution of the blueprint, forward then mirrored; a depthwise one
+// in 16-bit types alone. A part: the
+// gate's tensors, then the blueprint's, each padded to whole units.
+#ifndef ES_GROWTH_FUSED_SEED_LAYOUT_CUH
+#define ES_GROWTH_FUSED_SEED_LAYOUT_CUH
+
+#include "growth/fused/fused_convolve.cuh"
+#include "growth/fused/fused_row.cuh"
+#include "growth/fused/fused_seed.h"
+#include "growth/fused/fused_weight_gradient.cuh"
+
+// Blocks of threads that are to share a multiprocessor, which bounds their registers and what
+// es_fused_seed_images gives them; unbounded, the backward kernel takes 170 registers and a
+// multiprocessor for itself.
+#define ES_SEED_FORWARD_BLOCKS  3
+#define ES_SEED_BACKWARD_BLOCKS 2
+
+// A place's shape where the kernel was compiled for one: whole units of channels, maps of EDGE.
+// N_UNITS 0: any place.
+template <int N_UNITS, int EDGE> struct EsPlaceShape {
+    static constexpr int UNITS = N_UNITS, SIZE = EDGE;
+
+    static bool fits(const EsFusedPlace &place) {
+        return place.n_channels == UNITS * ES_FUSED_UNIT && place.size == SIZE;
+    }
+};
+
+// Run a statement with P standing for the shape of a place: one of those that kernels of type T are
+// compiled for, or any. f32 has the last alone.
+#define ES_DISPATCH_PLACE(place, T, P, ...)                                                        \
+    do {                                                                                           \
+        if (EsPlaceShape<1, 32>::fits(place)) {                                                    \
+            ES_WITH_PLACE(T, P, 1, 32, __VA_ARGS__);                                               \
+        } else if (EsPlaceShape<2, 16>::fits(place)) {                                             \
+            ES_WITH_PLACE(T, P, 2, 16, __VA_ARGS__);                                               \
+        } else if (EsPlaceShape<4, 8>::fits(place)) {                                              \
+            ES_WITH_PLACE(T, P, 4, 8, __VA_ARGS__);                                                \
+        } else {                                                                                   \
+            ES_WITH_PLACE(T, P, 0, 0, __VA_ARGS__);                                                \
+        }                                                                                          \
+    } while (0)
+#define ES_WITH_PLACE(T, P, units, size, ...)                                                      \
+    do {                                                                                           \
+        typedef EsPlaceShape<sizeof(T) == 4 ? 0 : units, sizeof(T) == 4 ? 0 : size> P;             \
+        __VA_ARGS__;                                                                               \
+    } while (0)
+
+// Stands for the gate network where a blueprint is expected.
+#define ES_SEED_GATE (-1)
+
+enum EsSeedTensorKind {
+    ES_SEED_PLAIN,       // sums lie as the tensor does
+    ES_SEED_CONVOLUTION, // [n_out][n_in][kernel][kernel]; sums as es_tile_weight_gradient has them
+    ES_SEED_DEPTHWISE    // [n_out][3][3]; sums as [tap % 2][tap / 2][channels of units]
+};
+
+struct EsSeedTensor {
+    int kind, n_in, n_out, kernel; // plain: n_out numbers
+
+    __host__ __device__ int in_units() const { return (n_in + 7) / ES_FUSED_UNIT; }
+    __host__ __device__ int out_units() const { return (n_out + 7) / ES_FUSED_UNIT; }
+    __host__ __device__ int part_length() const {
+        return kind == ES_SEED_CONVOLUTION
+                   ? es_weight_part_length(kernel * kernel * in_units(), out_units())
+               : kind == ES_SEED_DEPTHWISE ? 10 * out_units() * ES_FUSED_UNIT
+                                           : out_units() * ES_FUSED_UNIT;
+    }
+};
+
+// Widths of the narrow layers: bottleneck and gate; attention.
+static __host__ __device__ __forceinline__ int es_seed_narrow(int n_channels) {
+    return n_channels / 4 > 8 ? n_channels / 4 : 8;
+}
+static __host__ __device__ __forceinline__ int es_seed_squeezed(int n_channels) {
+    return n_channels / 4 > 1 ? n_channels / 4 : 1;
+}
+
+static __host__ __device__ __forceinline__ EsSeedTensor es_seed_plain(int count) {
+    EsSeedTensor tensor = {ES_SEED_PLAIN, 1, count, 1};
+    return tensor;
+}
+
+static __host__ __device__ __forceinline__ EsSeedTensor es_seed_conv(int n_in, int n_out,
+                                                                     int kernel) {
+    EsSeedTensor tensor = {ES_SEED_CONVOLUTION, n_in, n_out, kernel};
+    return tensor;
+}
+
+static __host__ __device__ __forceinline__ int es_seed_tensor_count(int blueprint) {
+    switch (blueprint) {
+    case ES_BLUEPRINT_CONV_LIGHT:
+    case ES_BLUEPRINT_ATTENTION:
+    case ES_BLUEPRINT_NORM:
+    case ES_BLUEPRINT_CONV_SMALL:
+        return 3;
+    case ES_BLUEPRINT_DEPTHWISE:
+    case ES_SEED_GATE:
+        return 4;
+    case ES_BLUEPRINT_BOTTLENECK:
+        return 5;
+    case ES_BLUEPRINT_CONV_HEAVY:
+        return 6;
+    default:
+        return 0;
+    }
+}
+
+// Tensor k of a blueprint, in the order of its builder (blueprint.c, graph_blend.c).
+static __host__ __device__ EsSeedTensor es_seed_tensor(int n_channels, int blueprint, int k) {
+    int C = n_channels, narrow = es_seed_narrow(C), squeezed = es_seed_squeezed(C);
+    switch (blueprint) {
+    case ES_SEED_GATE:
+        return es_seed_plain(k == 0 ? narrow * C : k == 3 ? 1 : narrow);
+    case ES_BLUEPRINT_CONV_LIGHT:
+        return k == 0 ? es_seed_conv(C, C, 3) : es_seed_plain(C);
+    case ES_BLUEPRINT_CONV_SMALL:
+        return k == 0 ? es_seed_conv(C, C, 1) : es_seed_plain(C);
+    case ES_BLUEPRINT_ATTENTION:
+        return es_seed_plain(k < 2 ? squeezed * C : C);
+    case ES_BLUEPRINT_NORM:
+        return es_seed_plain(k < 2 ? C : 1);
+    case ES_BLUEPRINT_DEPTHWISE: {
+        EsSeedTensor depthwise = {ES_SEED_DEPTHWISE, 1, C, 3};
+        return k == 0 ? depthwise : k == 1 ? es_seed_conv(C, C, 1) : es_seed_plain(C);
+    }
+    case ES_BLUEPRINT_BOTTLENECK:
+        return k == 0   ? es_seed_conv(C, narrow, 1)
+               : k == 1 ? es_seed_conv(narrow, narrow, 3)
+               : k == 2 ? es_seed_conv(narrow, C, 1)
+                        : es_seed_plain(C);
+    case ES_BLUEPRINT_CONV_HEAVY:
+        return k % 3 == 0 ? es_seed_conv(C, C, 3) : es_seed_plain(C);
+    default:
+        return es_seed_plain(0);
+    }
+}
+
+// --- packed weights ---
+
+template <typename T>
+static __host__ __device__ size_t es_seed_packed_tensor_bytes(EsSeedTensor tensor,
+                                                              int is_backward) {
+    int in = is_backward ? tensor.out_units() : tensor.in_units();
+    int out = is_backward ? tensor.in_units() : tensor.out_units();
+    if (tensor.kind == ES_SEED_DEPTHWISE && sizeof(T) < 4) {
+        return es_packed_bytes<T>(ES_DEPTHWISE_TAPS, tensor.out_units());
+    }
+    return tensor.kind == ES_SEED_CONVOLUTION
+               ? es_packed_bytes<T>(tensor.kernel * tensor.kernel * in, out)
+               : 0;
+}
+
+// Where tensor k is packed, from the start of the place; for k = number of tensors their end.
+template <typename T>
+static __host__ __device__ size_t es_seed_packed_offset(int n_channels, int blueprint, int k,
+                                                        int is_backward) {
+    size_t offset = 0;
+    for (int i = 0; i < k; i++) {
+        EsSeedTensor tensor = es_seed_tensor(n_channels, blueprint, i);
+        offset += es_seed_packed_tensor_bytes<T>(tensor, 0);
+        offset += es_seed_packed_tensor_bytes<T>(tensor, 1);
+    }
+    return is_backward
+               ? offset +
+                     es_seed_packed_tensor_bytes<T>(es_seed_tensor(n_channels, blueprint, k), 0)
+               : offset;
+}
+
+// --- parts ---
+
+// Where the sums of tensor k begin in a part; for k = number of tensors their end.
+static inline __host__ __device__ int es_seed_part_offset(int n_channels, int blueprint, int k) {
+    int offset = 0;
+    if (blueprint != ES_SEED_GATE) {
+        for (int i = 0; i < ES_FUSED_GATE_TENSORS; i++) {
+            offset += es_seed_tensor(n_channels, ES_SEED_GATE, i).part_length();
+        }
+    }
+    for (int i = 0; i < k; i++) {
+        offset += es_seed_tensor(n_channels, blueprint, i).part_length();
+    }
+    return offset;
+}
+
+#endif

@@ -1,0 +1,320 @@
+// What seeds are made of: layers, group norms, and what a seed and its blend make of a unit.
+#ifndef ES_GROWTH_FUSED_SEED_PASS_CUH
+#define ES_GROWTH_FUSED_SEED_PASS_CUH
+
+#include "growth/fused/fused_seed_sums.cuh"
+
+// --- layers ---
+
+// Offsets for a convolution that reads a tile. Not a choice between hinted pointers, of which nvcc
+// 13 makes code that reads wrong values.
+template <typename T, typename P>
+static __device__ __forceinline__ const int *es_seed_taps(const EsSeedWork<T, P> &w,
+                                                          const EsTile &in, int kernel) {
+    int table = kernel == 3             ? ES_SEED_TAPS_3X3
+                : in.border             ? ES_SEED_TAPS_PADDED
+                : in.units == w.units() ? ES_SEED_TAPS_MAP
+                                        : ES_SEED_TAPS_NARROW;
+    return w.s.offsets + es_seed_table(w.units(), table);
+}
+
+// Tensor k's convolution, or its input gradient. Begins with a barrier.
+template <typename T, typename P>
+static __device__ __noinline__ void es_seed_convolve(const EsSeedWork<T, P> &w, int k,
+                                                     int is_backward, const T *in, EsTile in_tile,
+                                                     T *out, EsTile out_tile) {
+    int kernel = w.kernel[k], n_images = w.at.n_images, is_tf32 = w.is_tf32;
+    const unsigned char *packed = w.packed[k][is_backward];
+    const int *offsets = es_seed_taps(w, in_tile, kernel);
+    in = es_shared(in), out = es_shared(out);
+    __syncthreads();
+    if (P::UNITS > 0 && in_tile.units == P::UNITS && out_tile.units == P::UNITS) {
+        EsTile from = w.wide(in_tile.border), to = w.wide(out_tile.border);
+        if (kernel == 3) {
+            es_tile_convolve(EsKnown<9 * P::UNITS, P::UNITS>(), in, from, offsets, 9 * P::UNITS,
+                             packed, out, to, n_images, is_tf32);
+        } else {
+            es_tile_convolve(EsKnown<P::UNITS, P::UNITS>(), in, from, offsets, P::UNITS, packed,
+                             out, to, n_images, is_tf32);
+        }
+        return;
+    }
+    es_tile_convolve(in, w.tile(in_tile), offsets, es_tap_units(in_tile, kernel), packed, out,
+                     w.tile(out_tile), n_images, is_tf32);
+}
+
+// Begins with a barrier.
+template <typename T, typename P>
+static __device__ __noinline__ void es_seed_rectify(const EsSeedWork<T, P> &w, T *tile,
+                                                    EsTile shape) {
+    tile = es_shared(tile);
+    shape = w.tile(shape);
+    __syncthreads();
+    es_seed_each(w.at.n_images * shape.units, shape, [=](int unit) {
+        return [=](int row, int column) {
+            T *at = tile + shape.at(0, unit, row, column) * ES_FUSED_UNIT;
+            float v[8];
+            es_unit_load(v, at);
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                v[c] = es_rectified(v[c]);
+            }
+            es_unit_store(at, v);
+        };
+    });
+}
+
+// to = depthwise 3x3 (tensor 0) of a tile with a border, or its input gradient. Begins with a
+// barrier. A diagonal matrix per unit and tap: on the tensor cores that costs less than eight
+// multiply-adds.
+template <typename T, typename P>
+static __device__ __noinline__ void es_seed_depthwise(const EsSeedWork<T, P> &w, const T *from,
+                                                      int is_backward, T *to) {
+    EsTile padded = w.padded(), map = w.map();
+    from = es_shared(from), to = es_shared(to);
+    __syncthreads();
+    es_tile_depthwise(from, padded, w.s.offsets, w.packed[0][is_backward], to, map, w.at.n_images);
+}
+
+// float, in TF32 too: plain multiply-adds with the weights in w.s.taps, which the forward call
+// fills.
+template <typename P>
+static __device__ __noinline__ void
+es_seed_depthwise(const EsSeedWork<float, P> &w, const float *from, int is_backward, float *to) {
+    EsTile padded = w.padded(), map = w.map();
+    float *taps = w.s.taps;
+    const float *parameter = es_seed_parameter(w, 0);
+    int stride = w.stride(), units = map.units, sign = is_backward ? -1 : 1;
+    for (int i = threadIdx.x; !is_backward && i < 9 * stride; i += ES_FUSED_THREADS) {
+        int tap = i / stride, channel = i - tap * stride;
+        taps[i] = channel < w.channels() ? parameter[channel * 9 + tap] : 0.0f;
+    }
+    __syncthreads();
+    es_seed_each(w.at.n_images * units, map, [=](int unit) {
+        const float *weight = taps + unit % units * ES_FUSED_UNIT;
+        return [=](int row, int column) {
+            const float *centre = from + padded.at(0, unit, row, column) * ES_FUSED_UNIT;
+            float sum[8] = {};
+#pragma unroll
+            for (int tap = 0; tap < 9; tap++) {
+                int shift = sign * ((tap / 3 - 1) * padded.side() + tap % 3 - 1);
+                float near[8], tap_weight[8];
+                es_unit_load(near, centre + shift * ES_FUSED_UNIT);
+                es_unit_load(tap_weight, weight + tap * stride);
+#pragma unroll
+                for (int c = 0; c < 8; c++) {
+                    sum[c] = fmaf(tap_weight[c], near[c], sum[c]);
+                }
+            }
+            es_unit_store(to + map.at(0, unit, row, column) * ES_FUSED_UNIT, sum);
+        };
+    });
+}
+
+// --- group norm ---
+
+// A group's sum of what its lanes have, in all of them: where shapes are known, a group is 8 or 16
+// neighbouring lanes.
+static __device__ __forceinline__ float es_group_sum(float value, int width) {
+    for (int step = 1; step < width; step *= 2) {
+        value += __shfl_xor_sync(0xFFFFFFFFu, value, step);
+    }
+    return value;
+}
+
+// Element i of a norm's vectors. Of channels that do not exist all is 0.
+static __device__ __forceinline__ void es_group_set(const EsGroupNorm &norm, int i, int channel,
+                                                    bool is_there, float mean, float variance) {
+    float inv_std =
+        is_there ? 1.0f / sqrtf((variance < 0.0f ? 0.0f : variance) + ES_FUSED_EPSILON) : 0.0f;
+    float scale = inv_std * norm.gamma[channel];
+    norm.mean[i] = mean;
+    norm.inv_std[i] = inv_std;
+    norm.scale[i] = scale;
+    norm.shift[i] = fmaf(-mean, scale, norm.beta[channel]);
+}
+
+// From sums of v - v_0 and their squares per image and channel, v_0 the channel's first pixel: the
+// norm of each image's group. Statistics of channels are put together as
+// n var = sum over channels of (squares - sum^2 / n + n (channel's mean - mean)^2), which loses
+// nothing to a mean far from 0. Sums are w.s.totals. Ends with a barrier.
+template <typename T, typename P>
+static __device__ __forceinline__ void es_group_combine(const EsSeedWork<T, P> &w, const T *tile,
+                                                        EsTile shape, EsGroupNorm norm) {
+    int stride = w.stride(), n_channels = w.channels(), n = w.at.n_images * stride;
+    int width = w.s.width;
+    float per_pixel = w.s.per_pixel, per_channel = w.s.per_channel;
+    float *means = w.s.offset, *squares = w.s.totals + n;
+    for (int i = threadIdx.x; i < n; i += ES_FUSED_THREADS) {
+        float sum = w.s.totals[i];
+        const T *first = tile + shape.at(0, i / ES_FUSED_UNIT, 0, 0) * ES_FUSED_UNIT;
+        means[i] = fmaf(sum, per_pixel, (float)first[i % ES_FUSED_UNIT]);
+        squares[i] = fmaf(-sum * per_pixel, sum, squares[i]) * per_pixel;
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += ES_FUSED_THREADS) {
+        int channel = i - w.image_of_element(i) * stride;
+        int first = i - channel + es_divide(channel, width, w.s.by_width) * width;
+        bool is_there = channel < n_channels;
+        float mean = 0.0f, variance = 0.0f;
+        for (int j = first; is_there && j < first + width; j++) {
+            mean += means[j];
+        }
+        mean *= per_channel;
+        for (int j = first; is_there && j < first + width; j++) {
+            float apart = means[j] - mean;
+            variance += fmaf(apart, apart, squares[j]);
+        }
+        es_group_set(norm, i, channel, is_there, mean, variance * per_channel);
+    }
+    __syncthreads();
+}
+
+// The same for known shapes, a lane per image and channel, without a barrier.
+template <typename T, typename P> struct EsGroupCombine {
+    const T *tile;
+    EsTile shape;
+    EsGroupNorm norm;
+    int n, width;
+    float per_pixel, per_channel;
+
+    __device__ EsGroupCombine(const EsSeedWork<T, P> &w, const T *of, EsTile of_shape,
+                              const EsGroupNorm &to)
+        : tile(of), shape(of_shape), norm(to), n(w.at.n_images * w.stride()), width(w.s.width),
+          per_pixel(w.s.per_pixel), per_channel(w.s.per_channel) {}
+    __device__ void operator()(int i, float sum, float square) const {
+        int unit = min(i, n - 1) / ES_FUSED_UNIT, c = i % ES_FUSED_UNIT;
+        float first = (float)tile[shape.at(0, unit, 0, 0) * ES_FUSED_UNIT + c];
+        float channel_mean = fmaf(sum, per_pixel, first);
+        float mean = es_group_sum(channel_mean, width) * per_channel;
+        float apart = channel_mean - mean;
+        float variance = fmaf(-sum * per_pixel, sum, square) * per_pixel;
+        variance = es_group_sum(fmaf(apart, apart, variance), width) * per_channel;
+        if (i < n) {
+            es_group_set(norm, i, unit % P::UNITS * ES_FUSED_UNIT + c, true, mean, variance);
+        }
+    }
+};
+
+// Statistics per image and group of a tile, for a norm whose gamma and beta are loaded. Begins and
+// ends with a barrier.
+template <typename T, typename P>
+static __device__ __noinline__ void es_group_statistics(const EsSeedWork<T, P> &w, const T *tile,
+                                                        EsTile shape, EsGroupNorm norm) {
+    shape = w.wide(shape.border);
+    tile = es_shared(tile);
+    int n_units = w.at.n_images * shape.units;
+    auto make = [=](int unit) {
+        float first[8];
+        es_unit_load(first, tile + shape.at(0, unit, 0, 0) * ES_FUSED_UNIT);
+        return [=](int pixel, float(&sums)[2][8]) {
+            float v[8];
+            es_unit_load(v, tile + shape.at_pixel(0, unit, pixel) * ES_FUSED_UNIT);
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                float apart = v[c] - first[c];
+                sums[0][c] += apart;
+                sums[1][c] = fmaf(apart, apart, sums[1][c]);
+            }
+        };
+    };
+    if constexpr (P::UNITS > 0) {
+        es_seed_finish_sums(n_units, shape.pixels(), w.s.kept, make,
+                            EsGroupCombine<T, P>(w, tile, shape, norm));
+    } else {
+        es_seed_sums(n_units, shape.pixels(), w.s.kept, w.s.totals, make);
+        es_group_combine(w, tile, shape, norm);
+    }
+}
+
+// The norm of one image-unit, in registers.
+struct EsGroupUnit {
+    float scale[8], shift[8];
+
+    __device__ EsGroupUnit(const EsGroupNorm &norm, int unit) {
+        es_unit_load(scale, norm.scale + unit * ES_FUSED_UNIT);
+        es_unit_load(shift, norm.shift + unit * ES_FUSED_UNIT);
+    }
+    // The norm's output, as it would be stored.
+    template <typename T> __device__ void apply(const float (&v)[8], float (&y)[8], T) const {
+#pragma unroll
+        for (int c = 0; c < 8; c++) {
+            y[c] = fmaf(v[c], scale[c], shift[c]);
+        }
+        es_unit_round(y, T());
+    }
+};
+
+// --- the seed ---
+
+// What a seed and its blend do in one image-unit, in registers.
+template <typename T> struct EsSeedUnit {
+    EsGroupUnit norm;
+    float share, mix;
+    int blueprint, mode;
+
+    template <typename P>
+    __device__ EsSeedUnit(const EsSeedWork<T, P> &w, int unit)
+        : norm(w.s.norm[0], unit), share(w.s.share[w.image_of(unit)]), mix(w.mix),
+          blueprint(w.slot.blueprint), mode(w.slot.mode) {}
+
+    // s from the slot's input x and the branch v.
+    __device__ void value(const float (&x)[8], const float (&v)[8], float (&s)[8]) const {
+        float y[8];
+        if (blueprint == ES_BLUEPRINT_ATTENTION) {
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                s[c] = x[c] * norm.scale[c];
+            }
+        } else if (blueprint == ES_BLUEPRINT_NORM) {
+            norm.apply(v, y, T());
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                s[c] = x[c] + mix * (y[c] - x[c]);
+            }
+        } else {
+            norm.apply(v, y, T());
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                s[c] = x[c] + y[c];
+            }
+        }
+        es_unit_round(s, T());
+    }
+
+    // What the slot hands on, as it would be stored.
+    __device__ void blend(const float (&x)[8], const float (&v)[8], float (&y)[8]) const {
+        float s[8];
+        if (share == 0.0f) {
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                y[c] = x[c];
+            }
+            return;
+        }
+        value(x, v, s);
+        if (mode == ES_BLEND_MULTIPLY) {
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                y[c] = es_blend_value(ES_BLEND_MULTIPLY, share, x[c], s[c]);
+            }
+        } else if (share >= 1.0f) {
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                y[c] = s[c];
+            }
+            return;
+        } else {
+            // es_blend_value, with what all values share taken out
+            bool is_near_x = share < 0.5f;
+            float part = is_near_x ? share : share - 1.0f;
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                y[c] = (is_near_x ? x[c] : s[c]) + part * (s[c] - x[c]);
+            }
+        }
+        es_unit_round(y, T());
+    }
+};
+
+#endif

@@ -1,0 +1,90 @@
+// The graphs of hosts with seeds: one per topology, all on one store.
+//
+// A topology says which blueprint each slot holds. Parameters lie at fixed places of an
+// environment's part of the slab: the host's first, then one region per slot, gate network first,
+// as large as the largest blueprint needs. What a slot does with its seed (alpha, mode) is an input
+// of the graph, so a seed's life from TRAINING to FOSSILIZED runs on one graph.
+//
+// E environments, N images of a batch.
+#ifndef ES_GROWTH_GROWTH_GRAPH_H
+#define ES_GROWTH_GROWTH_GRAPH_H
+
+#include "data/dataset.h"
+#include "growth/host/blueprint.h"
+#include "growth/host/slot.h"
+
+ES_EXTERN_C_BEGIN
+
+// --- where things lie ---
+
+typedef struct EsGrowthLayout {
+    int64_t n_host_weights;       // trainable numbers of the host
+    int64_t n_host_parameters;    // slab elements, padding included
+    int64_t region[ES_SLOTS_MAX]; // first element of a slot: the gate network
+    int64_t seed[ES_SLOTS_MAX];   // first element of its seed
+    int64_t region_end[ES_SLOTS_MAX];
+    int64_t n_parameters, n_states; // of an environment in all
+} EsGrowthLayout;
+
+// What all graphs of a run have in common; everything is borrowed.
+typedef struct EsGrowthModel {
+    EsHostSpec host;
+    EsSlot slots[ES_SLOTS_MAX];
+    int n_slots;
+    int64_t n_envs;
+    uint64_t seed;    // of the run
+    int pad, flip;    // augmentation of training images
+    int64_t n_shares; // that share each pass over them; 0 = 1
+    const EsDataset *dataset;
+    EsGrowthLayout layout; // filled by es_growth_layout_create
+} EsGrowthModel;
+
+EsStatus es_growth_layout_create(EsGrowthModel *model);
+
+// Which training images go into which batch.
+EsSampleOrder es_growth_order(const EsGrowthModel *model);
+
+// The parameter tensors of one part of a network, in the order in which its builder declares them
+// (host: per block conv.weight, norm.gamma, norm.beta, then head.weight, head.bias).
+#define ES_SPANS_MAX (3 * ES_HOST_BLOCKS_MAX + 2)
+typedef struct EsSpans {
+    int n;
+    int64_t offset[ES_SPANS_MAX]; // elements from the start of an environment's parameters
+    int64_t length[ES_SPANS_MAX]; // trainable numbers
+} EsSpans;
+EsStatus es_growth_host_spans(const EsGrowthModel *model, EsSpans *spans);
+// Running statistics, mean and variance block by block; elements from the start of its states.
+EsStatus es_growth_host_states(const EsGrowthModel *model, EsSpans *spans);
+EsStatus es_growth_seed_spans(const EsGrowthModel *model, int slot, EsBlueprint blueprint,
+                              EsSpans *spans);
+EsStatus es_growth_gate_spans(const EsGrowthModel *model, int slot, EsSpans *spans);
+
+// --- graphs ---
+
+#define ES_NO_SEED (-1)
+
+// What each slot holds. Plain bytes: topologies are compared with memcmp.
+typedef struct EsTopology {
+    int8_t blueprint[ES_SLOTS_MAX]; // EsBlueprint or ES_NO_SEED
+    int8_t has_gate[ES_SLOTS_MAX];
+} EsTopology;
+
+EsTopology es_topology_empty(void);
+
+typedef struct EsGrowthGraph {
+    EsGraph *graph; // owned
+    EsValueId images, labels, episode;
+    EsValueId step;                                    // training: shared i32 [1], counts batches
+    EsValueId index;                                   // evaluation: i32 [E, N]
+    EsValueId alpha[ES_SLOTS_MAX], mode[ES_SLOTS_MAX]; // f32, i32 [E]; ES_NO_VALUE without a seed
+    EsLoss loss;
+    int64_t batch;
+} EsGrowthGraph;
+
+EsStatus es_growth_graph_create(const EsGrowthModel *model, const EsTopology *topology,
+                                int64_t batch, int is_training, EsGrowthGraph *growth_graph);
+void es_growth_graph_destroy(EsGrowthGraph *growth_graph);
+
+ES_EXTERN_C_END
+
+#endif

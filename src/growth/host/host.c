@@ -1,0 +1,120 @@
+#include "growth/host/host.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// name, data set, image channels and size, base, kernel, blocks, pools, classes, batch
+static const EsHostSpec presets[] = {
+    {"tiny", "tiny", 1, 16, 4, 3, 2, 2, 10, 64, {{0}}, NULL, 0, 0},
+    {"cifar_baseline", "generated", 3, 32, 8, 3, 3, 3, 10, 128, {{0}}, NULL, 0, 0},
+    {"cifar_scale", "generated", 3, 32, 8, 3, 5, 5, 10, 128, {{0}}, NULL, 0, 0},
+    {"cifar_impaired", "generated", 3, 32, 1, 1, 3, 3, 10, 128, {{0}}, NULL, 0, 0},
+    {"cifar_minimal", "generated", 3, 32, 2, 1, 3, 0, 10, 128, {{0}}, NULL, 0, 0},
+    {"cifar_multichannel", "generated", 3, 32, 8, 3, 3, 3, 10, 128, {{0}}, NULL, 0, 0},
+    {"cifar_postpool", "generated", 3, 32, 16, 3, 3, 3, 10, 128, {{0}}, NULL, 0, 0},
+    {"cifar_highres", "generated", 3, 32, 16, 3, 3, 3, 10, 128, {{0}}, NULL, 0, 0},
+    {"cifar_deep_multichannel", "generated", 3, 32, 8, 3, 5, 5, 10, 128, {{0}}, NULL, 0, 0},
+    {"cifar_deep_impaired", "generated", 3, 32, 2, 1, 5, 5, 10, 128, {{0}}, NULL, 0, 0},
+};
+
+int es_host_preset_count(void) { return (int)ES_COUNT_OF(presets); }
+
+const EsHostSpec *es_host_preset_at(int i) { return &presets[i]; }
+
+EsStatus es_host_preset(const char *name, EsHostSpec *spec) {
+    char names[512] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < ES_COUNT_OF(presets); i++) {
+        if (strcmp(name, presets[i].name) == 0) {
+            *spec = presets[i];
+            return ES_STATUS_OK;
+        }
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "",
+                                 presets[i].name);
+    }
+    return ES_FAIL(ARGUMENT, "no host is called \"%s\"; there are %s", name, names);
+}
+
+EsHostBlock es_host_block(const EsHostSpec *spec, int i) {
+    EsHostBlock block = spec->blocks[i];
+    if (block.n_channels == 0) {
+        block = (EsHostBlock){.n_channels = spec->base << i,
+                              .kernel = spec->kernel,
+                              .has_pool = i < spec->n_pools,
+                              .places = ES_HOST_BEFORE_POOL | ES_HOST_AFTER_POOL};
+    }
+    block.places &= block.has_pool ? ES_HOST_BEFORE_POOL | ES_HOST_AFTER_POOL : ES_HOST_BEFORE_POOL;
+    return block;
+}
+
+static EsStatus check_block(const EsHostSpec *spec, int i) {
+    const EsHostBlock *block = &spec->blocks[i];
+    if (block->n_channels < 0 || block->n_channels > ES_HOST_CHANNELS_MAX) {
+        return ES_FAIL(ARGUMENT, "host \"%s\": block %d has %d channels, must be 1..%d", spec->name,
+                       i, block->n_channels, ES_HOST_CHANNELS_MAX);
+    }
+    int kernel = es_host_block(spec, i).kernel;
+    if (kernel < 1 || kernel > 7 || kernel % 2 == 0) {
+        return ES_FAIL(ARGUMENT, "host \"%s\": kernel size %d is not 1, 3, 5 or 7", spec->name,
+                       kernel);
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_host_check(const EsHostSpec *spec) {
+    int follows_base = 0, n_pools = 0;
+    if (spec->n_blocks < 2 || spec->n_blocks > ES_HOST_BLOCKS_MAX) {
+        return ES_FAIL(ARGUMENT, "host \"%s\": %d blocks, must be 2..%d", spec->name,
+                       spec->n_blocks, ES_HOST_BLOCKS_MAX);
+    }
+    for (int i = 0; i < spec->n_blocks; i++) {
+        follows_base |= spec->blocks[i].n_channels == 0;
+    }
+    if (follows_base && (spec->base < 1 || spec->base > 1024)) {
+        return ES_FAIL(ARGUMENT, "host \"%s\": blocks from %d channels on, must be 1..1024",
+                       spec->name, spec->base);
+    }
+    if (follows_base && (spec->n_pools < 0 || spec->n_pools > spec->n_blocks)) {
+        return ES_FAIL(ARGUMENT, "host \"%s\": %d pools for %d blocks; a block has one at most",
+                       spec->name, spec->n_pools, spec->n_blocks);
+    }
+    for (int i = 0; i < spec->n_blocks; i++) {
+        ES_TRY(check_block(spec, i));
+        n_pools += es_host_block(spec, i).has_pool;
+    }
+    if (spec->image_size >> n_pools < 1) {
+        int n_fitting = 0;
+        while (spec->image_size >> (n_fitting + 1) >= 1) {
+            n_fitting++;
+        }
+        return ES_FAIL(ARGUMENT,
+                       "host \"%s\": each of %d blocks with a pool halves images of %d x %d; %d of "
+                       "them fit",
+                       spec->name, n_pools, spec->image_size, spec->image_size, n_fitting);
+    }
+    return ES_STATUS_OK;
+}
+
+EsValueId es_host_build(EsGraph *graph, const EsHostSpec *spec, EsValueId images, int is_training) {
+    return es_host_build_with(graph, spec, images, is_training, NULL, NULL);
+}
+
+EsValueId es_host_build_with(EsGraph *graph, const EsHostSpec *spec, EsValueId images,
+                             int is_training, EsHostHook hook, void *context) {
+    EsValueId x = images;
+    for (int i = 0; i < spec->n_blocks; i++) {
+        const EsHostBlock block = es_host_block(spec, i);
+        char name[ES_NAME_BYTES];
+        snprintf(name, sizeof name, "block%d.conv", i);
+        x = es_graph_conv2d(graph, name, x, block.n_channels, block.kernel, 0);
+        snprintf(name, sizeof name, "block%d.norm", i);
+        x = es_graph_batchnorm(graph, name, x, is_training);
+        x = es_graph_activation(graph, ES_ACTIVATION_RELU, x);
+        x = hook != NULL ? hook(context, graph, i, 0, x) : x;
+        if (block.has_pool) {
+            x = es_graph_pool(graph, ES_POOL_MAX2, x);
+            x = hook != NULL ? hook(context, graph, i, 1, x) : x;
+        }
+    }
+    return es_graph_linear(graph, "head", es_graph_pool(graph, ES_POOL_GLOBAL, x), spec->n_classes);
+}

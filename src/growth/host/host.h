@@ -1,0 +1,73 @@
+// Hosts: the small convolutional networks that grow. A host is blocks of convolution (no bias),
+// batch norm, ReLU and 2x2 max-pooling, then the global average and a linear layer.
+//
+// Presets are a family: channels double from block to block, the kernel is the same, the first
+// blocks end in a pool. Other hosts describe each block (host_file.h reads them from a file). Ask
+// es_host_block, which knows both.
+#ifndef ES_GROWTH_HOST_H
+#define ES_GROWTH_HOST_H
+
+#include "network/graph/graph.h"
+
+ES_EXTERN_C_BEGIN
+
+#define ES_HOST_BLOCKS_MAX   12
+#define ES_HOST_CHANNELS_MAX 4096 // of a block that is described
+
+// Where in a block seeds may be put.
+enum { ES_HOST_BEFORE_POOL = 1, ES_HOST_AFTER_POOL = 2 };
+
+typedef struct EsHostBlock {
+    int n_channels;
+    int kernel;   // 1, 3, 5 or 7
+    int has_pool; // 2x2 max-pooling, which halves height and width
+    int places;   // ES_HOST_*_POOL, as bits; a block without a pool has no place after it
+} EsHostBlock;
+
+typedef struct EsHostSpec {
+    const char *name;    // borrowed
+    const char *dataset; // name for es_dataset_create, borrowed
+    int image_channels;
+    int image_size; // height and width
+    int base;       // channels of the first block
+    int kernel;
+    int n_blocks;
+    int n_pools; // the first so many blocks end in a pool
+    int n_classes;
+    int batch; // usual batch size
+    // blocks that are described one by one; 0 channels: as base, kernel and n_pools say
+    EsHostBlock blocks[ES_HOST_BLOCKS_MAX];
+    char *text;         // what es_host_load allocated (es_host_unload), NULL in presets
+    int states_images;  // its file says image_channels or image_size
+    int states_classes; // its file says classes
+} EsHostSpec;
+
+// A preset by name ("cifar_baseline", "tiny", ...); ARGUMENT lists the names when there is none.
+EsStatus es_host_preset(const char *name, EsHostSpec *spec);
+
+// Number of presets, and their specs in order, for --help.
+int es_host_preset_count(void);
+const EsHostSpec *es_host_preset_at(int i);
+
+// Block i of the host, whichever way it is described; places that it cannot have are left out.
+EsHostBlock es_host_block(const EsHostSpec *spec, int i);
+
+// Can this host be built? Blocks, channels, kernels, pools against the image size.
+EsStatus es_host_check(const EsHostSpec *spec);
+
+// Append the host to the graph: images [E, N, C, H, W] to logits [E, N, classes].
+EsValueId es_host_build(EsGraph *graph, const EsHostSpec *spec, EsValueId images, int is_training);
+
+// A place in the host where a seed can be put: what flows there is handed to `hook`, and what it
+// returns flows on. is_after_pool tells the two places of a block apart; a block without a pool has
+// the first alone.
+typedef EsValueId (*EsHostHook)(void *context, EsGraph *graph, int block, int is_after_pool,
+                                EsValueId x);
+
+// The same with a hook at every place, in the order in which they run.
+EsValueId es_host_build_with(EsGraph *graph, const EsHostSpec *spec, EsValueId images,
+                             int is_training, EsHostHook hook, void *context);
+
+ES_EXTERN_C_END
+
+#endif

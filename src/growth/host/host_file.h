@@ -1,0 +1,41 @@
+// A host of your own, described in an INI file.
+//
+// Blocks are given either as a family (channels double from block to block) or one by one; then
+// every block has its own channels, kernel and pool:
+//
+//     [host]                     [host]
+//     name = slim                name = hourglass
+//     data = tiny                data = tiny
+//     base = 3                   [block0]
+//     kernel = 5                 channels = 12
+//     blocks = 3                 kernel = 5
+//     pools = 2                  pool = max
+//                                after_pool = on
+//                                [block1]
+//                                channels = 4
+//
+// before_pool and after_pool say where seeds may be put; a slot is then r0c<block> or r1c<block>
+// (slot.h). What is left out has a default; anything unknown or impossible is CONFIG and names
+// file, line and the nearest valid name.
+//
+//     EsHostSpec host; EsSlot slots[ES_SLOTS_MAX]; int n_slots;
+//     ES_TRY(es_host_load("hourglass.ini", &host, slots, &n_slots));
+//     ...                                 // copies of `host` are good until
+//     es_host_unload(&host);
+#ifndef ES_GROWTH_HOST_FILE_H
+#define ES_GROWTH_HOST_FILE_H
+
+#include "growth/host/slot.h"
+
+ES_EXTERN_C_BEGIN
+
+// Read a host and the slots it offers, row by row. `slots` takes ES_SLOTS_MAX. On failure nothing
+// is kept, and *host needs no unload.
+EsStatus es_host_load(const char *path, EsHostSpec *host, EsSlot *slots, int *n_slots);
+
+// Release the names of a loaded host. Presets, and hosts already unloaded, are left alone.
+void es_host_unload(EsHostSpec *host);
+
+ES_EXTERN_C_END
+
+#endif

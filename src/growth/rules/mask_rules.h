@@ -1,0 +1,147 @@
+// Which actions are legal, per environment, as bits.
+//
+// One predicate, es_growth_op_refusal, says whether an operation may act on a slot; the masks are
+// that predicate over all slots, and execution asks it again. It is structural: gates are not
+// asked.
+//
+//     EsActionMasks masks = es_env_masks(&settings, &env, seeds);
+//     if (es_masks_head(&masks, ES_GROWTH_OP_PRUNE, ES_HEAD_SLOT) & (1u << slot)) ...
+#ifndef ES_GROWTH_MASK_RULES_H
+#define ES_GROWTH_MASK_RULES_H
+
+#include "growth/rules/gate_rules.h"
+
+// Bit v of a mask: value v of that head is legal.
+typedef struct EsActionMasks {
+    uint16_t slot_by_op[ES_N_GROWTH_OPS]; // slots an operation may act on; WAIT: all
+    uint16_t head[ES_N_HEADS];            // on their own, before an operation is chosen
+} EsActionMasks;
+
+// What the slots of one environment hold together.
+typedef struct EsSeedCensus {
+    int32_t n_seeds;      // living seeds and fossils: what max_seeds limits
+    int32_t n_developing; // seeds that keep others from germinating
+    int32_t n_empty;
+} EsSeedCensus;
+
+static inline ES_HOST_DEVICE EsSeedCensus es_seed_census(const EsGrowthSettings *settings,
+                                                         const EsSeed *seeds) {
+    EsSeedCensus census = {0, 0, 0};
+    for (int32_t s = 0; s < settings->n_slots; s++) {
+        census.n_seeds += es_stage_in(seeds[s].stage, ES_STAGES_LIVING);
+        census.n_developing += es_stage_in(seeds[s].stage, ES_STAGES_DEVELOPING);
+        census.n_empty += seeds[s].stage == ES_STAGE_DORMANT;
+    }
+    return census;
+}
+
+// GERMINATE: an empty slot, room for a seed, and no other seed before BLENDING or cooling down
+// (sequential development).
+static inline ES_HOST_DEVICE int32_t es_germinate_refusal(const EsGrowthSettings *settings,
+                                                          const EsSeedCensus *census,
+                                                          const EsSeed *seed) {
+    if (seed->stage != ES_STAGE_DORMANT) {
+        return ES_REFUSAL_SLOT_OCCUPIED;
+    }
+    if (settings->max_seeds > 0 && census->n_seeds >= settings->max_seeds) {
+        return ES_REFUSAL_SEED_LIMIT;
+    }
+    return census->n_developing > 0 ? ES_REFUSAL_DEVELOPING : ES_REFUSAL_NONE;
+}
+
+// PRUNE: a living seed that is no fossil, old enough, with alpha at rest.
+static inline ES_HOST_DEVICE int32_t es_prune_refusal(const EsGrowthSettings *settings,
+                                                      const EsSeed *seed) {
+    if (seed->stage == ES_STAGE_FOSSILIZED) {
+        return ES_REFUSAL_FOSSIL;
+    }
+    if (seed->alpha_mode != ES_ALPHA_HOLD) {
+        return ES_REFUSAL_ALPHA_MOVING;
+    }
+    return seed->age < settings->prune_age ? ES_REFUSAL_TOO_YOUNG : ES_REFUSAL_NONE;
+}
+
+// May `op` act on `slot`? EsRefusal; NONE for yes.
+static inline ES_HOST_DEVICE int32_t es_growth_op_refusal(const EsGrowthSettings *settings,
+                                                          const EsGrowthEnv *env,
+                                                          const EsSeed *seeds,
+                                                          const EsSeedCensus *census, int32_t op,
+                                                          int32_t slot) {
+    if (op < 0 || op >= ES_N_GROWTH_OPS) {
+        return ES_REFUSAL_OP_UNKNOWN;
+    }
+    if (op == ES_GROWTH_OP_WAIT) {
+        return ES_REFUSAL_NONE;
+    }
+    if (slot < 0 || slot >= settings->n_slots) {
+        return ES_REFUSAL_SLOT_UNKNOWN;
+    }
+    const EsSeed *seed = &seeds[slot];
+    if (op == ES_GROWTH_OP_GERMINATE) {
+        return es_germinate_refusal(settings, census, seed);
+    }
+    if (!es_stage_in(seed->stage, ES_STAGES_LIVING)) {
+        return ES_REFUSAL_SLOT_EMPTY;
+    }
+    switch (op) {
+    case ES_GROWTH_OP_SET_ALPHA_TARGET:
+        if (!es_stage_in(seed->stage, ES_STAGES_RETARGETABLE)) {
+            return ES_REFUSAL_STAGE;
+        }
+        return seed->alpha_mode == ES_ALPHA_HOLD ? ES_REFUSAL_NONE : ES_REFUSAL_ALPHA_MOVING;
+    case ES_GROWTH_OP_PRUNE:
+        return es_prune_refusal(settings, seed);
+    case ES_GROWTH_OP_FOSSILIZE:
+        if (seed->stage != ES_STAGE_HOLDING) {
+            return ES_REFUSAL_STAGE;
+        }
+        return env->n_divergences > 0 ? ES_REFUSAL_DIVERGENCE_PENDING : ES_REFUSAL_NONE;
+    default: // ADVANCE
+        if (settings->auto_forward == ES_AUTO_FORWARD_ALL) {
+            return ES_REFUSAL_AUTO_FORWARD;
+        }
+        return es_stage_in(seed->stage, ES_STAGES_ADVANCEABLE) ? ES_REFUSAL_NONE : ES_REFUSAL_STAGE;
+    }
+}
+
+static inline ES_HOST_DEVICE EsActionMasks es_env_masks(const EsGrowthSettings *settings,
+                                                        const EsGrowthEnv *env,
+                                                        const EsSeed *seeds) {
+    EsActionMasks masks;
+    EsSeedCensus census = es_seed_census(settings, seeds);
+    uint32_t ops = 0;
+    for (int32_t op = 0; op < ES_N_GROWTH_OPS; op++) {
+        uint32_t slots = 0;
+        for (int32_t s = 0; s < settings->n_slots; s++) {
+            if (es_growth_op_refusal(settings, env, seeds, &census, op, s) == ES_REFUSAL_NONE) {
+                slots |= 1u << s;
+            }
+        }
+        masks.slot_by_op[op] = (uint16_t)slots;
+        ops |= slots != 0 ? 1u << op : 0u;
+    }
+    for (int32_t head = 0; head < ES_N_HEADS; head++) {
+        masks.head[head] = (uint16_t)((1u << es_head_size(head, settings->n_slots)) - 1);
+    }
+    masks.head[ES_HEAD_OP] = (uint16_t)ops;
+    masks.head[ES_HEAD_BLUEPRINT] =
+        (uint16_t)((uint32_t)settings->blueprints & (uint32_t)ES_BLUEPRINTS_ALL);
+    // how to blend is a question only where something can be blended
+    if ((ops & (1u << ES_GROWTH_OP_GERMINATE | 1u << ES_GROWTH_OP_SET_ALPHA_TARGET)) == 0) {
+        masks.head[ES_HEAD_STYLE] = 1u << ES_STYLE_SIGMOID_ADD;
+        masks.head[ES_HEAD_ALPHA_TARGET] = 1u << ES_ALPHA_TARGET_FULL;
+    }
+    return masks;
+}
+
+// The mask of a head once the op is chosen: slots the op may act on, the placeholder alone where
+// the head does not matter. WAIT keeps the first slot.
+static inline ES_HOST_DEVICE uint32_t es_masks_head(const EsActionMasks *masks, int32_t op,
+                                                    int32_t head) {
+    if (head == ES_HEAD_SLOT) {
+        return op == ES_GROWTH_OP_WAIT ? 1u : masks->slot_by_op[op];
+    }
+    return es_head_matters(op, head) ? masks->head[head] : 1u << es_head_placeholder(head);
+}
+
+#endif

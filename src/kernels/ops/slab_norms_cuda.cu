@@ -1,0 +1,132 @@
+// Norms: one block per (environment, span), sums in double, in a fixed order.
+// Letters: E environments, P parameters of one, S spans, G clip groups.
+#include "kernels/cuda/cuda_common.cuh"
+
+#define SUM_THREADS   512
+#define TREE_LEVELS   24    // of a tree over fewer than 2^24 rows
+#define CLIP_ELEMENTS 16384 // of a span that one block scales, when the span is as long as the slab
+
+static __device__ __forceinline__ bool is_finite(float x) {
+    return (__float_as_uint(x) & 0x7F800000u) != 0x7F800000u;
+}
+
+static __global__ void slab_norms_kernel(EsEnvs<const float> slab, const int64_t *spans,
+                                         EsEnvs<double> sum_squares, EsEnvs<int32_t> n_nonfinite,
+                                         uint32_t n_spans) {
+    int64_t env = blockIdx.x / n_spans;
+    uint32_t span = blockIdx.x % n_spans;
+    const float *x = slab.at(env) + spans[2 * span];
+    int64_t length = spans[2 * span + 1];
+    double sum = 0.0;
+    int32_t nonfinite = 0;
+    for (int64_t i = threadIdx.x; i < length; i += SUM_THREADS) {
+        float value = x[i];
+        bool is_counted = is_finite(value);
+        sum += is_counted ? (double)value * (double)value : 0.0;
+        nonfinite += !is_counted;
+    }
+    sum = es_block_sum(sum);
+    nonfinite = es_block_sum(nonfinite);
+    if (threadIdx.x == 0) {
+        sum_squares.at(env)[span] = sum;
+        n_nonfinite.at(env)[span] = nonfinite;
+    }
+}
+
+static __global__ void slab_group_norm_kernel(const int32_t *groups,
+                                              EsEnvs<const double> sum_squares,
+                                              EsEnvs<float> group_norm, uint32_t n_spans,
+                                              uint32_t n_groups, int64_t n_all) {
+    int64_t j = (int64_t)blockIdx.x * ES_THREADS + threadIdx.x;
+    if (j >= n_all) {
+        return;
+    }
+    int64_t env = j / n_groups;
+    int32_t group = (int32_t)(j % n_groups);
+    double sum = 0.0;
+    for (uint32_t span = 0; span < n_spans; span++) {
+        sum += groups[span] == group ? sum_squares.at(env)[span] : 0.0;
+    }
+    group_norm.at(env)[group] = (float)sqrt(sum);
+}
+
+static __global__ void slab_clip_kernel(const int64_t *spans, const int32_t *groups,
+                                        EsEnvs<const float> max_norm,
+                                        EsEnvs<const float> group_norm, EsEnvs<float> slab,
+                                        uint32_t n_spans) {
+    int64_t env = blockIdx.x / n_spans;
+    uint32_t span = blockIdx.x % n_spans;
+    int32_t group = groups[span];
+    float limit = max_norm.at(env)[group];
+    float scale = limit / (group_norm.at(env)[group] + 1e-6f);
+    // a factor of 1 is left out: elements below the limit keep their bits
+    if (!(limit > 0.0f && scale < 1.0f)) {
+        return;
+    }
+    float *x = slab.at(env) + spans[2 * span];
+    int64_t length = spans[2 * span + 1];
+    int64_t first = (int64_t)blockIdx.y * ES_THREADS + threadIdx.x;
+    for (int64_t i = first; i < length; i += (int64_t)gridDim.y * ES_THREADS) {
+        x[i] *= scale;
+    }
+}
+
+// One thread per column. partial[k] holds the sum of 2^k neighbours, as the bits of a count of
+// rows: a new row is carried upwards, and what is left at the end joins from the right. Same tree
+// as on the CPU.
+static __global__ void tree_sum_kernel(EsEnvs<const float> slab, float *y, int64_t n_rows,
+                                       int64_t n_columns) {
+    int64_t column = (int64_t)blockIdx.x * ES_THREADS + threadIdx.x;
+    if (column >= n_columns) {
+        return;
+    }
+    float partial[TREE_LEVELS];
+    for (int64_t row = 0; row < n_rows; row++) {
+        float sum = slab.at(row)[column];
+        int level = 0;
+        for (; (row >> level & 1) != 0; level++) {
+            sum = partial[level] + sum;
+        }
+        partial[level] = sum;
+    }
+    float total = 0.0f;
+    bool has_total = false;
+    for (int level = 0; level < TREE_LEVELS; level++) {
+        if ((n_rows >> level & 1) != 0) {
+            total = has_total ? partial[level] + total : partial[level];
+            has_total = true;
+        }
+    }
+    y[column] = total;
+}
+
+void es_slab_norms_cuda(EsStream *s, EsIn slab, EsIn spans, EsOut sum_squares, EsOut n_nonfinite) {
+    EsLaunch launch(s, "slab_norms");
+    dim3 grid((unsigned)(slab->dim[0] * spans->dim[0]));
+    launch.start(slab_norms_kernel, grid, SUM_THREADS, es_in<float>(slab), es_data<int64_t>(spans),
+                 es_out<double>(sum_squares), es_out<int32_t>(n_nonfinite), spans->dim[0]);
+}
+
+void es_slab_clip_cuda(EsStream *s, EsIn spans, EsIn groups, EsIn sum_squares, EsIn max_norm,
+                       EsOut slab, EsOut group_norm) {
+    EsLaunch launch(s, "slab_clip");
+    int64_t n_spans = spans->dim[0], n_groups = group_norm->dim[1];
+    int64_t n_all = slab->dim[0] * n_groups;
+    dim3 norm_grid((unsigned)es_ceil_div(n_all, ES_THREADS));
+    launch.start(slab_group_norm_kernel, norm_grid, ES_THREADS, es_data<int32_t>(groups),
+                 es_in<double>(sum_squares), es_out<float>(group_norm), n_spans, n_groups, n_all);
+    // the lengths of the spans are on the device, so the second axis is sized by the slab
+    int64_t n_parts = ES_MIN(es_ceil_div(slab->dim[1], CLIP_ELEMENTS), 64);
+    dim3 grid((unsigned)(slab->dim[0] * n_spans), (unsigned)n_parts);
+    launch.start(slab_clip_kernel, grid, ES_THREADS, es_data<int64_t>(spans),
+                 es_data<int32_t>(groups), es_in<float>(max_norm), es_in<float>(group_norm),
+                 es_out<float>(slab), n_spans);
+}
+
+void es_tree_sum_cuda(EsStream *s, EsIn slab, EsOut y) {
+    EsLaunch launch(s, "tree_sum");
+    ES_ASSERT(slab->dim[0] < (int64_t)1 << TREE_LEVELS);
+    dim3 grid((unsigned)es_ceil_div(slab->dim[1], ES_THREADS));
+    launch.start(tree_sum_kernel, grid, ES_THREADS, es_in<float>(slab), es_data<float>(y),
+                 slab->dim[0], slab->dim[1]);
+}

@@ -1,0 +1,75 @@
+// One host at work: where its areas are, and what the files that run a lane program share.
+#ifndef ES_NETWORK_LANE_HOST_H
+#define ES_NETWORK_LANE_HOST_H
+
+#include "network/lanes/lane_internal.h"
+
+typedef struct EsLaneHost {
+    const EsLaneProgram *program;
+    const EsTensor *tensors; // one per value
+    int64_t env;             // its part of them
+    int phase;
+    float *workers; // [workers][worker_floats]
+    float *area;    // layers, norms, accumulators
+    double *sums;
+    float *stored; // [groups][stored_floats]
+} EsLaneHost;
+
+static inline float *es_lane_env_data(const EsLaneHost *run, EsValueId value) {
+    const EsTensor *tensor = &run->tensors[value];
+    return (float *)tensor->data + run->env * tensor->stride[0];
+}
+
+static inline int32_t *es_lane_env_ints(const EsLaneHost *run, EsValueId value) {
+    const EsTensor *tensor = &run->tensors[value];
+    return (int32_t *)tensor->data + run->env * tensor->stride[0];
+}
+
+static inline EsLaneMap es_lane_map(const EsLaneHost *run, int slot_index, int group, int worker) {
+    const EsLaneProgram *p = run->program;
+    if (slot_index < 0) {
+        return (EsLaneMap){0};
+    }
+    const LaneSlot *slot = &p->slots[slot_index];
+    EsLaneMap map = slot->map;
+    if (!slot->is_skipped) {
+        float *base = slot->is_stored ? run->stored + (size_t)group * p->stored_floats
+                                      : run->workers + (size_t)worker * p->worker_floats;
+        map.data = base + slot->offset + slot->halo * (map.row + p->kernels->n_lanes);
+    }
+    return map;
+}
+
+static inline int es_lane_valid(const EsLaneProgram *p, int group) {
+    return ES_MIN(p->kernels->n_lanes, p->n_images - group * p->kernels->n_lanes);
+}
+
+// Shard s has the groups from es_lane_first_group(s) up to es_lane_first_group(s + 1).
+static inline int es_lane_first_group(const EsLaneProgram *p, int shard) {
+    return (int)((int64_t)shard * p->n_groups / p->n_shards);
+}
+
+// The sums of a norm over one group, [channels][2].
+static inline double *es_lane_norm_sums(const EsLaneHost *run, const LaneNormRecord *norm,
+                                        int group) {
+    return run->sums + norm->sums + (size_t)group * (size_t)norm->channels * 2;
+}
+
+// The accumulators of a shard.
+static inline float *es_lane_accumulators(const EsLaneHost *run, int shard) {
+    const EsLaneProgram *p = run->program;
+    return run->area + p->accumulators_start + (size_t)shard * p->shard_floats;
+}
+
+// --- lane_finish.c ---
+
+// Pack the weights, and derive what norms with running statistics need.
+void es_lane_prepare_host(const EsLaneHost *run);
+
+// Reduce what run->phase has summed: statistics, gradients of parameters.
+void es_lane_finish_phase(const EsLaneHost *run);
+
+// After the last phase: the loss.
+void es_lane_end_host(const EsLaneHost *run);
+
+#endif

@@ -1,0 +1,313 @@
+// Execution of a lane program: hosts over threads, phases in order, groups inside a phase.
+// lane_finish.c does what comes before the first phase and after each.
+#include <math.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "network/lanes/lane_host.h"
+#include "network/lanes/lane_seed.h"
+
+static EsLaneNorm norm_view(const EsLaneHost *run, const LaneNormRecord *norm) {
+    return (EsLaneNorm){run->area + norm->scale, run->area + norm->shift, run->area + norm->mean,
+                        run->area + norm->inv_std};
+}
+
+// --- one group ---
+
+// The first of the largest logits of every lane; from the last class down, so that there is nothing
+// to guess.
+static void find_largest(const EsLaneMap *logits, int n_lanes, const float *maximum,
+                         int32_t *largest) {
+    memset(largest, -1, sizeof *largest * (size_t)n_lanes);
+    for (int k = logits->channels - 1; k >= 0; k--) {
+        const float *logit = logits->data + k * logits->plane;
+        for (int lane = 0; lane < n_lanes; lane++) {
+            largest[lane] = logit[lane] == maximum[lane] ? k : largest[lane];
+        }
+    }
+}
+
+// Loss of a group; the plain kernel's formula (kernels/ops/cross_entropy.h).
+static void run_loss(const EsLaneHost *run, const EsLaneMap *logits, const EsLaneMap *d_logits,
+                     int group) {
+    const EsLaneProgram *p = run->program;
+    int lanes = p->kernels->n_lanes, n_classes = logits->channels,
+        n_valid = es_lane_valid(p, group);
+    const int32_t *labels = es_lane_env_ints(run, p->labels) + (int64_t)group * lanes;
+    _Alignas(ES_ALIGNMENT) float share[ES_LANES_MAX] = {0}, maximum[ES_LANES_MAX],
+                                 sum[ES_LANES_MAX];
+    for (int lane = 0; lane < lanes; lane++) {
+        int is_counted = lane < n_valid && labels[lane] >= 0 && labels[lane] < n_classes;
+        share[lane] = is_counted ? 1.0f / (float)p->n_images : 0.0f;
+    }
+    p->kernels->softmax(logits, share, d_logits, maximum, sum);
+    int32_t largest[ES_LANES_MAX];
+    find_largest(logits, lanes, maximum, largest);
+    double loss = 0.0;
+    int n_correct = 0, n_invalid = 0;
+    for (int lane = 0; lane < n_valid; lane++) {
+        if (share[lane] == 0.0f) {
+            n_invalid++;
+            continue;
+        }
+        loss += (double)(logf(sum[lane]) -
+                         (logits->data[labels[lane] * logits->plane + lane] - maximum[lane]));
+        n_correct += largest[lane] == labels[lane];
+        if (d_logits->data != NULL) {
+            d_logits->data[labels[lane] * d_logits->plane + lane] -= share[lane];
+        }
+    }
+    double *sums = run->sums + p->loss_sums + (size_t)group * 3;
+    sums[0] = loss;
+    sums[1] = n_correct;
+    sums[2] = n_invalid;
+}
+
+static void load_images(const EsLaneHost *run, const LaneInstruction *instruction,
+                        const EsLaneMap *y, int group) {
+    const EsLaneProgram *p = run->program;
+    const EsNode *node = &p->graph->nodes[instruction->node];
+    int lanes = p->kernels->n_lanes;
+    const EsTensor *episode = node->input[2] >= 0 ? &run->tensors[node->input[2]] : NULL;
+    const EsTensor *step = node->input[3] >= 0 ? &run->tensors[node->input[3]] : NULL;
+    EsLaneImages source = {
+        .images = run->tensors[node->input[0]].data,
+        .index = es_lane_env_ints(run, node->input[1]) + (int64_t)group * lanes,
+        .n_valid = es_lane_valid(p, group),
+        .options = &node->attributes.gather,
+        .episode = episode != NULL ? (uint32_t)((const int32_t *)episode->data)[run->env] : 0,
+        .step = step != NULL ? (uint32_t)((const int32_t *)step->data)[0] : 0,
+        .first = (uint32_t)(group * lanes),
+    };
+    p->kernels->load_images(&source, y);
+}
+
+static void run_norm(const EsLaneHost *run, const LaneInstruction *i, const EsLaneMap *a,
+                     const EsLaneMap *b, const EsLaneMap *c, const EsLaneMap *d, int group) {
+    const EsLaneProgram *p = run->program;
+    const LaneNormRecord *norm = &p->norms[i->norm];
+    EsLaneNorm view = norm_view(run, norm);
+    const float *mean_d_z = run->area + norm->mean_d_z,
+                *mean_d_z_xhat = run->area + norm->mean_d_z_xhat;
+    if (i->op == LANE_NORMALISE) {
+        p->kernels->normalise(a, &view, norm->has_relu, b);
+    } else if (i->op == LANE_NORM_SUMS) {
+        p->kernels->norm_sums(a, b, &view, norm->has_relu, es_lane_norm_sums(run, norm, group));
+    } else if (norm->is_pooled) {
+        p->kernels->pooled_input(a, c, b, &view, mean_d_z, mean_d_z_xhat, es_lane_valid(p, group),
+                                 d);
+    } else {
+        p->kernels->norm_input(a, b, &view, mean_d_z, mean_d_z_xhat, norm->has_relu,
+                               es_lane_valid(p, group), d);
+    }
+}
+
+static void run_layer(const EsLaneHost *run, const LaneInstruction *i, const EsLaneMap *a,
+                      const EsLaneMap *b, const EsLaneMap *c, int group, int shard) {
+    const EsLaneProgram *p = run->program;
+    const LaneLayer *layer = &p->layers[i->layer];
+    float *accumulators = es_lane_accumulators(run, shard);
+    const LaneNormRecord *norm = i->norm >= 0 ? &p->norms[i->norm] : NULL;
+    int is_first = group == es_lane_first_group(p, shard);
+    switch (i->op) {
+    case LANE_CONV:
+        p->kernels->conv(a, run->area + layer->packed,
+                         layer->bias != ES_NO_VALUE ? es_lane_env_data(run, layer->bias) : NULL,
+                         layer->filter.kernel, b);
+        break;
+    case LANE_CONV_STATISTICS:
+        p->kernels->conv_statistics(
+            a, run->area + layer->packed, layer->filter.kernel, es_lane_valid(p, group), b,
+            i->c >= 0 ? c : NULL,
+            norm->statistics_phase >= 0 ? es_lane_norm_sums(run, norm, group) : NULL);
+        break;
+    case LANE_CONV_INPUT:
+        p->kernels->conv(a, run->area + layer->flipped, NULL, layer->filter.kernel, b);
+        break;
+    case LANE_PATCH_SUMS:
+        p->kernels->patch_sums(a, es_lane_valid(p, group), is_first,
+                               accumulators + layer->patch_accumulator);
+        break;
+    case LANE_PATCH_CONV:
+        p->kernels->patch_conv(a, run->area + layer->packed, run->area + norm->shift, b, c);
+        break;
+    case LANE_PATCH_WEIGHT:
+        p->kernels->patch_weight(a, b, c, is_first, accumulators + layer->accumulator);
+        break;
+    default:
+        p->kernels->conv_weight(a, b, layer->filter.kernel, is_first,
+                                accumulators + layer->accumulator);
+        if (layer->d_bias != ES_NO_VALUE) {
+            p->kernels->bias(b, is_first, accumulators + layer->bias_accumulator);
+        }
+    }
+}
+
+static void run_instruction(const EsLaneHost *run, const LaneInstruction *i, int group, int shard,
+                            int worker) {
+    const EsLaneProgram *p = run->program;
+    const EsLaneKernels *k = p->kernels;
+    const EsNode *node = &p->graph->nodes[i->node];
+    EsLaneMap a = es_lane_map(run, i->a, group, worker), b = es_lane_map(run, i->b, group, worker);
+    EsLaneMap c = es_lane_map(run, i->c, group, worker), d = es_lane_map(run, i->d, group, worker);
+    size_t image_count = (size_t)a.channels * (size_t)(a.height * a.width);
+    switch (i->op) {
+    case LANE_LOAD_IMAGES:
+        load_images(run, i, &a, group);
+        break;
+    case LANE_FROM_ROWS:
+        k->from_rows(es_lane_env_data(run, i->value) + (size_t)(group * k->n_lanes) * image_count,
+                     es_lane_valid(p, group), &a);
+        break;
+    case LANE_TO_ROWS:
+        k->to_rows(&a, es_lane_valid(p, group),
+                   es_lane_env_data(run, i->value) + (size_t)(group * k->n_lanes) * image_count);
+        break;
+    case LANE_CONV:
+    case LANE_CONV_STATISTICS:
+    case LANE_CONV_INPUT:
+    case LANE_CONV_WEIGHT:
+    case LANE_PATCH_SUMS:
+    case LANE_PATCH_CONV:
+    case LANE_PATCH_WEIGHT:
+        run_layer(run, i, &a, &b, &c, group, shard);
+        break;
+    case LANE_NORMALISE:
+    case LANE_NORM_SUMS:
+    case LANE_NORM_INPUT:
+        run_norm(run, i, &a, &b, &c, &d, group);
+        break;
+    case LANE_ACTIVATION:
+        k->activation(node->attributes.activation, &a, &b);
+        break;
+    case LANE_ACTIVATION_INPUT:
+        k->activation_input(node->attributes.activation, &a, &b, &c);
+        break;
+    case LANE_POOL:
+        k->pool(node->attributes.pool, &a, &b);
+        break;
+    case LANE_POOL_INPUT:
+        k->pool_input(node->attributes.pool, &a, &b, &c);
+        break;
+    case LANE_ADD:
+        k->add(&a, &b, &c);
+        break;
+    case LANE_LOSS:
+        run_loss(run, &a, &b, group);
+        break;
+    default:
+        es_lane_run_seed(run, i, group, shard, worker);
+    }
+}
+
+// All groups of one shard through the phase.
+static void run_shard(void *context, int64_t shard, int worker) {
+    const EsLaneHost *run = context;
+    const EsLaneProgram *p = run->program;
+    int first = es_lane_first_group(p, (int)shard), end = es_lane_first_group(p, (int)shard + 1);
+    // instructions are sorted by phase
+    int start = 0;
+    while (start < p->n_instructions && p->instructions[start].phase < run->phase) {
+        start++;
+    }
+    for (int group = first; group < end; group++) {
+        for (int i = start; i < p->n_instructions && p->instructions[i].phase == run->phase; i++) {
+            run_instruction(run, &p->instructions[i], group, (int)shard, worker);
+        }
+    }
+}
+
+// --- hosts ---
+
+static EsLaneHost host_of(const EsLaneProgram *p, int64_t env, int area) {
+    return (EsLaneHost){
+        .program = p,
+        .tensors = p->tensors,
+        .env = env,
+        .workers = p->worker_memory,
+        .area = p->host_memory + (size_t)area * p->host_floats,
+        .sums = p->sum_memory + (size_t)area * p->host_doubles,
+        .stored = p->stored_memory + (size_t)area * (size_t)p->n_groups * p->stored_floats,
+    };
+}
+
+// A whole host on one thread.
+static void run_alone(EsLaneHost *run, int worker) {
+    const EsLaneProgram *p = run->program;
+    es_lane_prepare_host(run);
+    for (run->phase = 0; run->phase < p->n_phases; run->phase++) {
+        for (int shard = 0; shard < p->n_shards; shard++) {
+            run_shard(run, shard, worker);
+        }
+        es_lane_finish_phase(run);
+    }
+    es_lane_end_host(run);
+}
+
+static void run_host(void *context, int64_t env, int worker) {
+    EsLaneHost run = host_of(context, env, worker);
+    run_alone(&run, worker);
+}
+
+void es_lane_program_run(EsLaneProgram *program, EsStream *stream) {
+    if (program->n_host_areas > 1 || program->n_workers == 1) {
+        es_stream_parallel(stream, program->n_envs, run_host, program);
+        return;
+    }
+    for (int64_t env = 0; env < program->n_envs; env++) {
+        EsLaneHost run = host_of(program, env, 0);
+        es_lane_prepare_host(&run);
+        for (run.phase = 0; run.phase < program->n_phases; run.phase++) {
+            es_stream_parallel(stream, program->n_shards, run_shard, &run);
+            es_lane_finish_phase(&run);
+        }
+        es_lane_end_host(&run);
+    }
+}
+
+// One host's memory: a worker's maps, the host's floats and doubles, its stored maps.
+static EsLaneHost host_in(const EsLaneProgram *p, const EsTensor *tensors, void *memory) {
+    float *workers = memory, *area = workers + p->worker_floats;
+    double *sums = (double *)(void *)(area + p->host_floats);
+    return (EsLaneHost){.program = p,
+                        .tensors = tensors,
+                        .workers = workers,
+                        .area = area,
+                        .sums = sums,
+                        .stored = (float *)(void *)(sums + p->host_doubles)};
+}
+
+void es_lane_program_run_host(const EsLaneProgram *program, const EsTensor *tensors, void *memory) {
+    EsLaneHost run = host_in(program, tensors, memory);
+    run_alone(&run, 0);
+}
+
+static void clear_border(const EsLaneMap *map, int halo, int n_lanes) {
+    size_t side_bytes = (size_t)(halo * n_lanes) * sizeof(float);
+    size_t row_bytes = (size_t)map->row * sizeof(float);
+    for (int c = 0; c < map->channels; c++) {
+        float *plane = map->data + c * map->plane - halo * n_lanes;
+        for (int r = -halo; r < map->height + halo; r++) {
+            if (r < 0 || r >= map->height) {
+                memset(plane + r * map->row, 0, row_bytes);
+            } else {
+                memset(plane + r * map->row, 0, side_bytes);
+                memset(plane + r * map->row + (map->width + halo) * n_lanes, 0, side_bytes);
+            }
+        }
+    }
+}
+
+void es_lane_program_clear_borders(const EsLaneProgram *program, void *memory) {
+    EsLaneHost run = host_in(program, NULL, memory);
+    for (int i = 0; i < program->n_slots; i++) {
+        const LaneSlot *slot = &program->slots[i];
+        int n_maps = slot->is_skipped || slot->halo == 0 ? 0
+                     : slot->is_stored                   ? program->n_groups
+                                                         : 1;
+        for (int group = 0; group < n_maps; group++) {
+            EsLaneMap map = es_lane_map(&run, i, group, 0);
+            clear_border(&map, slot->halo, program->kernels->n_lanes);
+        }
+    }
+}

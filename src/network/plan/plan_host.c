@@ -1,0 +1,150 @@
+#include "network/plan/plan_host.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "network/plan/execute.h"
+#include "network/plan/plan_internal.h"
+#include "tensor/profile.h"
+
+struct EsPlanWorker {
+    EsDevice *device; // borrowed: its counters see the allocations
+    EsDevice *serial; // owned: a CPU of one thread, for plain kernels
+    EsStream *stream; // owned, on it
+    void *memory;     // owned [memory_bytes]: lane memory, then the plan's slab
+    size_t memory_bytes;
+    EsTensor *tensors; // owned [n_tensors], narrowed to the host
+    int n_tensors;
+    const EsPlan *plan; // borrowed, of the last begin
+    int64_t created_ns; // of that plan
+};
+
+EsStatus es_plan_worker_create(EsDevice *device, EsPlanWorker **worker_out) {
+    *worker_out = NULL;
+    const EsDeviceInfo *info = es_device_info(device);
+    if (info->kind != ES_DEVICE_CPU) {
+        return ES_FAIL(UNSUPPORTED, "hosts run one by one on the CPU alone");
+    }
+    EsPlanWorker *worker = NULL;
+    EsStatus status = ES_STATUS_OK;
+    EsDeviceOptions options = {.n_threads = 1, .n_lanes = info->n_lanes};
+    ES_TRY(es_allocate(sizeof *worker, (void **)&worker));
+    worker->device = device;
+    ES_TRY_GOTO(es_device_open("cpu", &options, &worker->serial));
+    ES_TRY_GOTO(es_stream_create(worker->serial, &worker->stream));
+done:
+    if (status != ES_STATUS_OK) {
+        es_plan_worker_destroy(worker);
+        return status;
+    }
+    *worker_out = worker;
+    return ES_STATUS_OK;
+}
+
+void es_plan_worker_destroy(EsPlanWorker *worker) {
+    if (worker == NULL) {
+        return;
+    }
+    es_device_release(worker->device, worker->memory);
+    es_device_release(worker->device, worker->tensors);
+    es_stream_destroy(worker->stream);
+    es_device_close(worker->serial);
+    es_release(worker);
+}
+
+static size_t lane_bytes(const EsPlan *plan) {
+    return plan->lanes != NULL ? es_align_up(es_lane_program_bytes(plan->lanes)) : 0;
+}
+
+EsStatus es_plan_worker_reserve(EsPlanWorker *worker, const EsPlan *plan) {
+    if (!plan->options.is_hosted || plan->store->device != worker->device) {
+        return ES_FAIL(ARGUMENT, "a worker runs hosted plans of its own device");
+    }
+    size_t bytes = lane_bytes(plan) + plan->slab_bytes;
+    if (bytes > worker->memory_bytes) {
+        es_device_release(worker->device, worker->memory);
+        worker->memory = NULL;
+        worker->memory_bytes = 0;
+        worker->plan = NULL;
+        ES_TRY(es_device_allocate(worker->device, bytes, &worker->memory));
+        worker->memory_bytes = bytes;
+    }
+    if (plan->graph->n_values > worker->n_tensors) {
+        es_device_release(worker->device, worker->tensors);
+        worker->tensors = NULL;
+        worker->n_tensors = 0;
+        worker->plan = NULL;
+        ES_TRY(es_device_allocate(worker->device, sizeof(EsTensor) * (size_t)plan->graph->n_values,
+                                  (void **)&worker->tensors));
+        worker->n_tensors = plan->graph->n_values;
+    }
+    return ES_STATUS_OK;
+}
+
+void es_plan_worker_begin(EsPlanWorker *worker, const EsPlan *plan, int64_t env) {
+    const EsGraph *graph = plan->graph;
+    ES_ASSERT(plan->options.is_hosted && plan->store->device == worker->device);
+    ES_ASSERT(env >= 0 && env < graph->n_envs);
+    ES_ASSERT(lane_bytes(plan) + plan->slab_bytes <= worker->memory_bytes &&
+              graph->n_values <= worker->n_tensors);
+    unsigned char *slab = (unsigned char *)worker->memory + lane_bytes(plan);
+    for (int v = 0; v < graph->n_values; v++) {
+        const EsValue *value = &graph->values[v];
+        const EsTensor *tensor = &plan->tensors[v];
+        worker->tensors[v] = *tensor;
+        if (plan->offsets[v] != ES_PLAN_NO_OFFSET) {
+            worker->tensors[v].data = slab + plan->offsets[v];
+        } else if (value->alias_of != ES_NO_VALUE) {
+            // aliases come after their sources
+            worker->tensors[v].data = worker->tensors[value->alias_of].data;
+        } else if (tensor->data != NULL && !value->is_shared) {
+            worker->tensors[v] = es_tensor_slice(tensor, 0, env, 1);
+        }
+    }
+    int is_same = worker->plan == plan && worker->created_ns == plan->created_ns;
+    if (plan->lanes != NULL && !is_same) {
+        es_lane_program_clear_borders(plan->lanes, worker->memory);
+    }
+    worker->plan = plan;
+    worker->created_ns = plan->created_ns;
+}
+
+void es_plan_worker_bind(EsPlanWorker *worker, EsValueId input, const EsTensor *tensor) {
+    ES_ASSERT(worker->plan != NULL && input >= 0 && input < worker->plan->graph->n_values);
+    const EsValue *value = &worker->plan->graph->values[input];
+    EsTensor wanted = es_tensor_view(NULL, value->dtype, NULL, value->rank, value->dim);
+    if (!value->is_shared) {
+        wanted.dim[0] = 1;
+    }
+    ES_ASSERT(value->role == ES_ROLE_INPUT && tensor->dtype == value->dtype);
+    ES_ASSERT(es_tensor_same_shape(tensor, &wanted) && es_tensor_is_contiguous(tensor));
+    worker->tensors[input] = *tensor;
+}
+
+void es_plan_worker_run(EsPlanWorker *worker) {
+    const EsPlan *plan = worker->plan;
+    ES_ASSERT(plan != NULL);
+    const EsGraph *graph = plan->graph;
+    for (int v = 0; v < graph->n_values; v++) {
+        ES_ASSERT(graph->values[v].role != ES_ROLE_INPUT || worker->tensors[v].data != NULL);
+    }
+    const EsKernels *kernels = es_kernels_of(worker->serial);
+    for (int n = 0; n < graph->n_nodes; n++) {
+        if (plan->lanes == NULL || plan->is_left_out[n]) {
+            const char *name = es_op_name(graph->nodes[n].op);
+            int span = es_profile_span_begin(worker->device, NULL, ES_PROFILE_LAUNCH, name);
+            es_execute_node(kernels, worker->stream, &graph->nodes[n], worker->tensors);
+            es_profile_span_end(worker->device, NULL, span);
+        }
+    }
+    if (plan->lanes != NULL) {
+        int span = es_profile_span_begin(worker->device, NULL, ES_PROFILE_LAUNCH, "vector_engine");
+        es_lane_program_run_host(plan->lanes, worker->tensors, worker->memory);
+        es_profile_span_end(worker->device, NULL, span);
+    }
+}
+
+EsTensor es_plan_worker_tensor(const EsPlanWorker *worker, EsValueId value) {
+    ES_ASSERT(worker->plan != NULL && value >= 0 && value < worker->plan->graph->n_values);
+    return worker->tensors[value];
+}

@@ -1,0 +1,38 @@
+// What a plan is, for plan.c, which builds it, plan_run.c, which runs it, and plan_host.c,
+// which runs one host of it.
+#ifndef ES_NETWORK_PLAN_INTERNAL_H
+#define ES_NETWORK_PLAN_INTERNAL_H
+
+#include "network/lanes/lane_program.h"
+#include "network/plan/plan.h"
+#include "network/plan/recording.h"
+
+#define ES_PLAN_NO_OFFSET SIZE_MAX
+
+// What a run covers; each has a recording of its own.
+typedef enum PlanPart { PLAN_WHOLE, PLAN_FORWARD, PLAN_BACKWARD, PLAN_PARTS } PlanPart;
+
+struct EsPlan {
+    const EsGraph *graph; // borrowed
+    EsStore *store;       // borrowed
+    EsPlanOptions options;
+    int64_t created_ns;         // tells it from an earlier plan at the same address
+    EsTensor *tensors;          // owned array, one per value; hosted: [1, ...] without data where
+                                // the memory is a worker's
+    size_t *offsets;            // owned array, one per value: bytes into the slab, or
+                                // ES_PLAN_NO_OFFSET
+    size_t slab_bytes;          // activations and results; hosted: of one host
+    void *slab;                 // owned; NULL when hosted
+    unsigned char *is_left_out; // owned, per node: what runs before the lane program
+    EsLaneProgram *lanes;       // owned, nullable
+    EsRecording recording[PLAN_PARTS];
+    int all_bound;
+    int has_forward;      // the forward half has run, the backward half not yet
+    int clears_gradients; // some part of the gradient slab is not written here, but read
+    EsPlanReport report;
+};
+
+// Drop what was recorded: the next runs record again.
+void es_plan_forget_recordings(EsPlan *plan);
+
+#endif

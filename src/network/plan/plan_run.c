@@ -1,0 +1,159 @@
+// Running a plan, as a whole or in halves, and recording it on CUDA.
+#include <stdio.h>
+
+#include "network/plan/execute.h"
+#include "network/plan/plan_internal.h"
+#include "tensor/profile.h"
+
+void es_plan_forget_recordings(EsPlan *plan) {
+    for (int part = 0; part < PLAN_PARTS; part++) {
+        es_recording_forget(&plan->recording[part]);
+    }
+    plan->report.is_captured = 0;
+}
+
+EsStatus es_plan_bind(EsPlan *plan, EsValueId input, const EsTensor *tensor) {
+    if (input < 0 || input >= plan->graph->n_values) {
+        return ES_FAIL(ARGUMENT, "there is no value %d in the graph", input);
+    }
+    const EsValue *value = &plan->graph->values[input];
+    if (value->role != ES_ROLE_INPUT) {
+        return ES_FAIL(ARGUMENT, "\"%s\" is not an input of the graph", value->name);
+    }
+    EsTensor wanted =
+        es_tensor_view(NULL, value->dtype, plan->store->device, value->rank, value->dim);
+    if (tensor->dtype != value->dtype || !es_tensor_same_shape(tensor, &wanted) ||
+        !es_tensor_is_contiguous(tensor)) {
+        char given[96], expected[96];
+        return ES_FAIL(ARGUMENT, "input \"%s\" is %s, expected contiguous %s", value->name,
+                       es_tensor_describe(tensor, given, sizeof given),
+                       es_tensor_describe(&wanted, expected, sizeof expected));
+    }
+    if (tensor->device != plan->store->device) {
+        return ES_FAIL(ARGUMENT, "input \"%s\" is on another device than the plan", value->name);
+    }
+    plan->tensors[input] = *tensor;
+    plan->all_bound = 0;
+    // a recording holds the old address: the next run records again
+    es_plan_forget_recordings(plan);
+    // gradients that come in under one shape may go on under another; aliases follow their sources
+    for (int v = input + 1; v < plan->graph->n_values && plan->lanes == NULL; v++) {
+        EsValueId source = plan->graph->values[v].alias_of;
+        if (source != ES_NO_VALUE) {
+            plan->tensors[v].data = plan->tensors[source].data;
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus check_bound(EsPlan *plan) {
+    for (int v = 0; v < plan->graph->n_values && !plan->all_bound; v++) {
+        if (plan->graph->values[v].role == ES_ROLE_INPUT && plan->tensors[v].data == NULL) {
+            return ES_FAIL(ARGUMENT, "input \"%s\" is not bound", plan->graph->values[v].name);
+        }
+    }
+    plan->all_bound = 1;
+    return ES_STATUS_OK;
+}
+
+// On CUDA launches time themselves; on the CPU what a plan calls is timed here.
+static int begin_on_cpu(const EsPlan *plan, const char *name) {
+    EsDevice *device = plan->store->device;
+    return es_device_info(device)->kind == ES_DEVICE_CPU
+               ? es_profile_span_begin(device, NULL, ES_PROFILE_LAUNCH, name)
+               : -1;
+}
+
+static void end_on_cpu(const EsPlan *plan, int span) {
+    es_profile_span_end(plan->store->device, NULL, span);
+}
+
+static EsStatus run_nodes(EsPlan *plan, PlanPart part, EsStream *stream) {
+    const EsGraph *graph = plan->graph;
+    const EsKernels *kernels = es_kernels_of(plan->store->device);
+    int has_halves = graph->n_forward_nodes > 0;
+    int first = part == PLAN_BACKWARD ? graph->n_forward_nodes : 0;
+    int last = part == PLAN_FORWARD && has_halves ? graph->n_forward_nodes : graph->n_nodes;
+    if (part != PLAN_FORWARD && plan->clears_gradients) {
+        // what another plan on this store left there must not move a parameter
+        EsTensor *slab = &plan->store->gradients;
+        ES_TRY(es_stream_fill(stream, slab->data, 0, es_tensor_bytes(slab)));
+    }
+    for (int n = first; n < last; n++) {
+        if (plan->lanes == NULL || plan->is_left_out[n]) {
+            int span = begin_on_cpu(plan, es_op_name(graph->nodes[n].op));
+            es_execute_node(kernels, stream, &graph->nodes[n], plan->tensors);
+            end_on_cpu(plan, span);
+        }
+    }
+    if (plan->lanes != NULL) {
+        int span = begin_on_cpu(plan, "vector_engine");
+        es_lane_program_run(plan->lanes, stream);
+        end_on_cpu(plan, span);
+    }
+    if (part == PLAN_FORWARD) {
+        return ES_STATUS_OK;
+    }
+    if (plan->options.optimiser != NULL) {
+        int span = begin_on_cpu(plan, "optimiser_step");
+        es_optimiser_step(plan->options.optimiser, stream);
+        end_on_cpu(plan, span);
+    }
+    if (plan->options.step != ES_NO_VALUE) {
+        kernels->count_steps(stream, &plan->tensors[plan->options.step]);
+    }
+    return ES_STATUS_OK;
+}
+
+// What es_recording_run queues.
+typedef struct PartRun {
+    EsPlan *plan;
+    PlanPart part;
+} PartRun;
+
+static EsStatus queue_part(void *context, EsStream *stream) {
+    const PartRun *run = context;
+    return run_nodes(run->plan, run->part, stream);
+}
+
+static EsStatus run_part(EsPlan *plan, PlanPart part, EsStream *stream) {
+    if (plan->options.is_hosted) {
+        return ES_FAIL(ARGUMENT, "a hosted plan is run by its workers (network/plan/plan_host.h)");
+    }
+    ES_TRY(check_bound(plan));
+    EsRecording *recording = &plan->recording[part];
+    PartRun run = {plan, part};
+    ES_TRY(es_recording_run(recording, stream, plan->options.mode == ES_COMPILE_DEFAULT, queue_part,
+                            &run));
+    plan->report.is_captured = recording->capture != NULL;
+    plan->report.capture_ms = recording->capture_ms;
+    if (recording->fallback[0] != '\0') {
+        snprintf(plan->report.fallback, sizeof plan->report.fallback, "%s", recording->fallback);
+    }
+    plan->has_forward = part == PLAN_FORWARD;
+    return ES_STATUS_OK;
+}
+
+EsStatus es_plan_run(EsPlan *plan, EsStream *stream) { return run_part(plan, PLAN_WHOLE, stream); }
+
+EsStatus es_plan_run_forward(EsPlan *plan, EsStream *stream) {
+    if (plan->lanes != NULL) {
+        return ES_FAIL(UNSUPPORTED, "a plan on the vector engine runs as a whole; ES_COMPILE_OFF "
+                                    "makes one that runs in halves");
+    }
+    return run_part(plan, PLAN_FORWARD, stream);
+}
+
+EsStatus es_plan_run_backward(EsPlan *plan, EsStream *stream) {
+    if (plan->lanes != NULL) {
+        return ES_FAIL(UNSUPPORTED, "a plan on the vector engine runs as a whole; ES_COMPILE_OFF "
+                                    "makes one that runs in halves");
+    }
+    if (plan->graph->n_forward_nodes == 0) {
+        return ES_FAIL(ARGUMENT, "the graph has no gradients to run backward");
+    }
+    if (!plan->has_forward) {
+        return ES_FAIL(ARGUMENT, "each backward half follows a forward half of its own");
+    }
+    return run_part(plan, PLAN_BACKWARD, stream);
+}

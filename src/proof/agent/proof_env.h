@@ -1,0 +1,156 @@
+// Many proofs side by side: an environment whose slots each prove one query at a time, and whose
+// actions are the next states to go to.
+//
+// A slot's state is the list of atoms it has still to prove. An action is the index of one of its
+// successors; True ends the episode as proved, False and End as not proved, and the limit on depth
+// truncates it. A finished slot starts its next query within the same step: what es_proof_env_step
+// reports belongs to the episode that ended, what es_proof_env_choices shows to the one that began.
+// What a slot does is a function of (seed, slot, actions) alone: neither the number of slots nor
+// that of threads matters. One thread at a time may use an environment.
+//
+//     EsProofEnvSettings settings = es_proof_env_defaults();
+//     EsProofEnv *env; ES_TRY(es_proof_env_create(graph, &settings, pool, &env));
+//     for (int step = 0; step < n_steps; step++) {
+//         EsProofChoices choices; ES_TRY(es_proof_env_choices(env, &choices));
+//         choose(&choices, actions);
+//         ES_TRY(es_proof_env_step(env, actions));
+//         learn(es_proof_env_result(env));
+//     }
+//     es_proof_env_destroy(env);
+//
+// N is the number of slots; A, S, C and P as in proof_rules.h.
+#ifndef ES_PROOF_PROOF_ENV_H
+#define ES_PROOF_PROOF_ENV_H
+
+#include "base/thread_pool.h"
+#include "proof/agent/proof_env_rules.h"
+#include "proof/search/proof_choices.h"
+
+ES_EXTERN_C_BEGIN
+
+#define ES_PROOF_MAX_SLOTS 65536
+#define ES_PROOF_MAX_DEPTH 1000
+// states passed over at a time; a longer chain is then a choice like others
+#define ES_PROOF_MAX_SKIPS 20
+
+typedef struct EsProofEnvSettings {
+    int32_t n_slots;    // N
+    int32_t first_slot; // number of slot 0 among those of all processes; with the seed it says
+                        // what the slot proves
+    uint64_t seed;
+
+    // states and actions
+    EsGoalSelection selection;
+    int32_t max_atoms;  // A
+    int32_t max_states; // S, End included; 0: as many as the graph can give, nothing is dropped
+    int32_t max_depth;  // actions of an episode
+    int has_end;        // End is offered wherever the proof is open
+    int has_memory;     // states of this episode are not offered again
+    int skips_unary;    // a state with one open successor is passed over: the slot goes on to that
+                        // one, which does not count as an action
+
+    // queries
+    EsKgSplit split;
+    const EsAtom *queries; // these instead of the split's; copied. NULL: the split's
+    int32_t n_queries;
+    int32_t min_query_depth, max_query_depth; // published depth of the split's; 0 and 0: any
+    EsQueryOrder order;
+    int32_t n_negatives;  // corruptions after each positive
+    int is_corrupting[2]; // by EsCorruptSide; of several the slot takes one after the other
+    int uses_domains;     // see corruptions.h
+    int32_t reward_type;  // see es_proof_reward
+} EsProofEnvSettings;
+
+// What the last es_proof_env_step did, each an array of N; borrowed. Where is_done is 0 the episode
+// goes on and the reward is 0.
+typedef struct EsProofResult {
+    float *reward;
+    unsigned char *is_done;      // proved, not proved or truncated
+    unsigned char *is_success;   // proved
+    unsigned char *is_truncated; // by the limit on depth
+    unsigned char *is_by_end;    // gave up
+    unsigned char *label;        // 1: the query is taken to be true, 0: it is a corruption
+    int32_t *depth;              // actions of the episode so far, this one included
+    EsAtom *query;               // of the episode
+    EsAtomSpan *reached;         // the state that the action led to: the last of the episode where
+                                 // is_done, before any is passed over
+} EsProofResult;
+
+// Sums since the environment was created.
+typedef struct EsProofEnvCounters {
+    int64_t n_steps;                                                 // of single slots
+    int64_t n_episodes[2], n_proved[2], n_truncated[2], n_by_end[2]; // finished, by label
+    int64_t n_actions[2];    // of finished episodes, by label
+    double reward[2];        // by label
+    int64_t n_not_corrupted; // negatives that became positives because there is no corruption
+    int64_t n_skipped;       // states passed over
+    int64_t n_successors;    // offered
+    int64_t n_overlong, n_overflow; // candidates that limits dropped, as in EsSuccessors
+} EsProofEnvCounters;
+
+// 128 slots; constrained goals, 6 atoms, depth 20, End, memory; queries of TRAIN in uniform order,
+// one negative per positive, both sides in turn, reward 4.
+EsProofEnvSettings es_proof_env_defaults(void);
+
+// Graph and pool are borrowed; pool NULL: the caller's thread alone. Every slot has begun its first
+// episode. ARGUMENT for settings out of range; INPUT when no query is left: its predicate must head
+// a rule, and its published depth must be in the range asked for.
+typedef struct EsProofEnv EsProofEnv;
+EsStatus es_proof_env_create(const EsKnowledgeGraph *graph, const EsProofEnvSettings *settings,
+                             EsThreadPool *pool, EsProofEnv **env);
+void es_proof_env_destroy(EsProofEnv *env);
+
+// As it works with: max_states and n_queries are what was found. Borrowed.
+const EsProofEnvSettings *es_proof_env_settings(const EsProofEnv *env);
+
+// Queries that episodes are drawn from; borrowed.
+EsAtomSpan es_proof_env_queries(const EsProofEnv *env);
+
+// --- stepping ---
+
+// States of all slots and their successors; borrowed, until the next step.
+EsStatus es_proof_env_choices(EsProofEnv *env, EsProofChoices *choices);
+
+// Take successor actions[i] in every slot i. ARGUMENT when one is out of range; nothing has then
+// changed.
+EsStatus es_proof_env_step(EsProofEnv *env, const int32_t *actions);
+const EsProofResult *es_proof_env_result(const EsProofEnv *env);
+
+// Uniform actions, as a function of (seed, slot, episode, depth).                             (N)
+void es_proof_env_draw_actions(EsProofEnv *env, int32_t *actions);
+
+// --- inspection ---
+
+// The episode that a slot is in.
+typedef struct EsProofSlot {
+    EsAtom query;
+    uint32_t episode;  // from 0
+    int32_t label;     // 1: taken to be true
+    int32_t depth;     // actions so far
+    int32_t n_atoms;   // of the state
+    int32_t n_visited; // states remembered
+} EsProofSlot;
+EsProofSlot es_proof_env_slot(const EsProofEnv *env, int32_t slot);
+
+EsProofEnvCounters es_proof_env_counters(const EsProofEnv *env);
+
+// The padded observation: the state, its first max_states successors and which of these exist, zero
+// elsewhere. Any of the arrays may be NULL. Returns how many successors of all slots did not fit.
+int64_t es_proof_env_pad(EsProofEnv *env, int32_t max_states,
+                         int32_t *sub_index,           // (N x 1 x A x 3)
+                         int32_t *derived_sub_indices, // (N x max_states x A x 3)
+                         unsigned char *action_mask);  // (N x max_states)
+
+// --- checkpoints ---
+
+// All that the future of the slots depends on, and the counters, as es_proof_env_saved_bytes bytes.
+// It fits an environment of the same graph and settings; another one, or a number out of its range,
+// fails with INPUT and leaves the environment as it was. `path` is for messages.
+size_t es_proof_env_saved_bytes(const EsProofEnv *env);
+void es_proof_env_save(const EsProofEnv *env, void *saved);
+EsStatus es_proof_env_load(EsProofEnv *env, const char *path, const void *saved,
+                           size_t saved_bytes);
+
+ES_EXTERN_C_END
+
+#endif

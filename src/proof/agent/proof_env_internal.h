@@ -1,0 +1,89 @@
+// What the files of the environment share: slots in one slab, and blocks of slots that a thread
+// works on.
+#ifndef ES_PROOF_PROOF_ENV_INTERNAL_H
+#define ES_PROOF_PROOF_ENV_INTERNAL_H
+
+#include "base/arena.h"
+#include "proof/agent/proof_env.h"
+
+// slots of a block: enough to make taking one cheap, few enough to share out evenly
+#define ES_PROOF_BLOCK 16
+
+// The successors of a block's slots, one after the other. They grow with what is needed.
+typedef struct EsProofBlock {
+    _Alignas(ES_ALIGNMENT) EsAtom *atoms; // owned
+    int32_t *start; // successor k is atoms[start[k]] to atoms[start[k+1] - 1]; owned
+    int32_t n_atoms, n_successors;
+    int64_t atom_capacity, start_capacity;
+    int is_out_of_memory; // in the last step
+} EsProofBlock;
+
+// V is the most states that a slot remembers, 0 without memory.
+struct EsProofEnv {
+    EsProofEnvSettings settings;   // n_queries and queries are those of the pool below
+    const EsKnowledgeGraph *graph; // borrowed
+    EsThreadPool *pool;            // borrowed, may be NULL
+    EsKnownAtoms *known;           // owned, NULL without negatives
+    EsAtom *queries;               // owned
+    EsProofSettings listing;       // as es_proof_expand takes them
+    EsSuccessors *scratch;         // owned                                             (workers)
+    int n_workers;
+    int32_t max_visited; // V
+
+    // what is saved, one slab; owned
+    unsigned char *slab;
+    size_t slab_bytes;
+    EsProofSlot *slots;           //                                                           (N)
+    EsAtom *states;               //                                                       (N x A)
+    EsAtom *visited;              //                                                   (N x V x A)
+    int32_t *n_visited_atoms;     //                                                       (N x V)
+    uint64_t *visited_hash;       //                                                       (N x V)
+    EsProofEnvCounters *counters; // of a block                                           (blocks)
+
+    // successors
+    EsProofBlock *blocks; // owned, as are the next four
+    int32_t n_blocks;
+    int32_t *first;         // of a slot among those of its block                              (N)
+    int32_t *count;         // of a slot                                                       (N)
+    int32_t *row_start;     // as EsProofChoices.first                                     (N + 1)
+    EsAtomSpan *state_span; //                                                                 (N)
+    EsAtomSpan *span;       // of all successors; owned                            (span_capacity)
+    int32_t span_capacity;
+    int is_listed; // spans are those of the present states
+
+    const int32_t *actions; // of the step at work; borrowed
+    EsProofResult result;
+    EsAtom *reached;     // what result.reached points to                                  (N x A)
+    void *result_memory; // owned
+};
+
+static inline int32_t es_proof_block_of(int32_t slot) { return slot / ES_PROOF_BLOCK; }
+
+// Successor k of a slot.
+static inline EsAtomSpan es_proof_env_successor(const EsProofEnv *env, int32_t slot, int32_t k) {
+    const EsProofBlock *block = &env->blocks[es_proof_block_of(slot)];
+    const int32_t *start = block->start + env->first[slot] + k;
+    return (EsAtomSpan){block->atoms + start[0], start[1] - start[0]};
+}
+
+static inline EsAtom *es_proof_env_state(const EsProofEnv *env, int32_t slot) {
+    return env->states + (size_t)slot * (size_t)env->settings.max_atoms;
+}
+
+// blocks from which on light work per slot, of some nanoseconds, pays for waking threads
+#define ES_PROOF_LIGHT_BLOCKS 32
+
+// Run a function for every block, over the threads if there are at least min_blocks.
+void es_proof_env_run(const EsProofEnv *env, int32_t min_blocks, EsPieceFunction function,
+                      void *context);
+
+// Lay out the slab of an environment whose settings are known, at `slab`; NULL only counts.
+void es_proof_env_lay_out(EsProofEnv *env, unsigned char *slab);
+
+// Begin the first episode of every slot. MEMORY when the successors do not fit, as below.
+EsStatus es_proof_env_begin(EsProofEnv *env);
+
+// Find the successors of all slots again, after the slab was written.
+EsStatus es_proof_env_restore(EsProofEnv *env);
+
+#endif

@@ -1,0 +1,256 @@
+// One step of all slots: take the chosen successor, judge and begin anew where an episode ended,
+// then find what may follow. A block of slots is the work of one thread at a time.
+#include <string.h>
+
+#include "proof/agent/proof_env_internal.h"
+#include "proof/search/proof_array.h"
+
+void es_proof_env_run(const EsProofEnv *env, int32_t min_blocks, EsPieceFunction function,
+                      void *context) {
+    if (env->pool != NULL && env->n_blocks >= min_blocks) {
+        es_thread_pool_run(env->pool, env->n_blocks, function, context);
+        return;
+    }
+    for (int32_t b = 0; b < env->n_blocks; b++) {
+        function(context, b, 0);
+    }
+}
+
+// --- states ---
+
+static void copy_atoms(EsAtom *to, const EsAtom *from, int32_t n_atoms) {
+    for (int32_t i = 0; i < n_atoms; i++) {
+        to[i] = from[i];
+    }
+}
+
+// Make this the slot's state, and remember it.
+static void enter_state(EsProofEnv *env, int32_t slot, const EsAtom *atoms, int32_t n_atoms) {
+    EsProofSlot *at = &env->slots[slot];
+    at->n_atoms = n_atoms;
+    copy_atoms(es_proof_env_state(env, slot), atoms, n_atoms);
+    if (env->max_visited == 0) {
+        return;
+    }
+    ES_ASSERT(at->n_visited < env->max_visited);
+    size_t i = (size_t)slot * (size_t)env->max_visited + (size_t)at->n_visited++;
+    copy_atoms(env->visited + i * (size_t)env->settings.max_atoms, atoms, n_atoms);
+    env->n_visited_atoms[i] = n_atoms;
+    env->visited_hash[i] = es_proof_hash(atoms, n_atoms);
+}
+
+// --- episodes ---
+
+// The side that a slot's next corruption replaces.
+static EsCorruptSide choose_side(const EsProofEnvSettings *settings, int32_t n_before) {
+    const int *is_corrupting = settings->is_corrupting;
+    if (is_corrupting[ES_CORRUPT_HEAD] && is_corrupting[ES_CORRUPT_TAIL]) {
+        return n_before % 2 == 0 ? ES_CORRUPT_HEAD : ES_CORRUPT_TAIL;
+    }
+    return is_corrupting[ES_CORRUPT_HEAD] ? ES_CORRUPT_HEAD : ES_CORRUPT_TAIL;
+}
+
+static void begin_episode(EsProofEnv *env, int32_t slot, uint32_t episode,
+                          EsProofEnvCounters *counters) {
+    const EsProofEnvSettings *settings = &env->settings;
+    uint32_t number = (uint32_t)(settings->first_slot + slot);
+    EsEpisodePlan plan = es_episode_plan(settings->order, settings->n_negatives,
+                                         settings->n_queries, settings->seed, number, episode);
+    EsProofSlot *at = &env->slots[slot];
+    *at = (EsProofSlot){.query = env->queries[plan.query], .episode = episode, .label = 1};
+    if (plan.is_negative) {
+        EsCorruptionSettings corruption = {settings->seed, settings->uses_domains};
+        EsCorruptSide side = choose_side(settings, plan.n_before);
+        uint64_t draw = (uint64_t)number << 32 | episode;
+        at->label = !es_corruption_draw(env->known, &corruption, at->query, side, draw, &at->query);
+        counters->n_not_corrupted += at->label;
+    }
+    enter_state(env, slot, &at->query, 1);
+}
+
+// A block's part of the arrays of bytes in EsProofResult. Neighbouring blocks share cache lines of
+// these, so that they are written at once, at the end.
+typedef struct BlockFlags {
+    unsigned char is_done[ES_PROOF_BLOCK], is_success[ES_PROOF_BLOCK];
+    unsigned char is_truncated[ES_PROOF_BLOCK], is_by_end[ES_PROOF_BLOCK], label[ES_PROOF_BLOCK];
+} BlockFlags;
+
+static void publish_flags(EsProofResult *result, int32_t begin, size_t n, const BlockFlags *flags) {
+    memcpy(result->is_done + begin, flags->is_done, n);
+    memcpy(result->is_success + begin, flags->is_success, n);
+    memcpy(result->is_truncated + begin, flags->is_truncated, n);
+    memcpy(result->is_by_end + begin, flags->is_by_end, n);
+    memcpy(result->label + begin, flags->label, n);
+}
+
+static void take_action(EsProofEnv *env, int32_t slot, BlockFlags *flags,
+                        EsProofEnvCounters *counters) {
+    const EsProofEnvSettings *settings = &env->settings;
+    EsProofSlot *at = &env->slots[slot];
+    EsProofResult *result = &env->result;
+    EsAtomSpan next = es_proof_env_successor(env, slot, env->actions[slot]);
+    EsProofOutcome outcome = es_proof_state_outcome(env->graph, next.atoms, next.count);
+    EsAtom *reached = env->reached + (size_t)slot * (size_t)settings->max_atoms;
+    int32_t i = slot % ES_PROOF_BLOCK;
+    at->depth++;
+    int is_proved = outcome == ES_PROOF_PROVED, is_by_end = outcome == ES_PROOF_ENDED;
+    int is_truncated = outcome == ES_PROOF_OPEN && at->depth >= settings->max_depth;
+    int is_done = outcome != ES_PROOF_OPEN || is_truncated;
+    copy_atoms(reached, next.atoms, next.count);
+    result->reached[slot] = (EsAtomSpan){reached, next.count};
+    result->query[slot] = at->query;
+    result->depth[slot] = at->depth;
+    result->reward[slot] = 0.0f;
+    flags->label[i] = (unsigned char)at->label;
+    flags->is_done[i] = (unsigned char)is_done;
+    flags->is_success[i] = (unsigned char)is_proved;
+    flags->is_truncated[i] = (unsigned char)is_truncated;
+    flags->is_by_end[i] = (unsigned char)is_by_end;
+    counters->n_steps++;
+    if (!is_done) {
+        enter_state(env, slot, next.atoms, next.count);
+        return;
+    }
+    result->reward[slot] = es_proof_reward(settings->reward_type, settings->n_negatives, at->label,
+                                           is_proved, is_by_end);
+    counters->n_episodes[at->label]++;
+    counters->n_proved[at->label] += is_proved;
+    counters->n_truncated[at->label] += is_truncated;
+    counters->n_by_end[at->label] += is_by_end;
+    counters->n_actions[at->label] += at->depth;
+    counters->reward[at->label] += (double)result->reward[slot];
+    begin_episode(env, slot, at->episode + 1, counters);
+}
+
+// --- successors ---
+
+// Append an expansion to its block. Fails when there is no memory for it, or when the atoms of the
+// block are more than an int32_t counts.
+static EsStatus keep_successors(EsProofBlock *block, const EsSuccessors *out) {
+    int64_t n_atoms = (int64_t)block->n_atoms + out->start[out->count];
+    int64_t n_successors = (int64_t)block->n_successors + out->count;
+    if (n_atoms > INT32_MAX) {
+        return ES_FAIL(MEMORY, "more than %d atoms of %d states", INT32_MAX, ES_PROOF_BLOCK);
+    }
+    ES_TRY(es_proof_array_grow((void **)&block->atoms, sizeof *block->atoms, block->n_atoms,
+                               n_atoms, &block->atom_capacity));
+    // with nothing kept yet the first element is still the zero that new memory has
+    ES_TRY(es_proof_array_grow((void **)&block->start, sizeof *block->start,
+                               block->n_successors > 0 ? block->n_successors + 1 : 0,
+                               n_successors + 1, &block->start_capacity));
+    copy_atoms(block->atoms + block->n_atoms, out->atoms, out->start[out->count]);
+    for (int32_t k = 1; k <= out->count; k++) {
+        block->start[block->n_successors + k] = block->n_atoms + out->start[k];
+    }
+    block->n_atoms = (int32_t)n_atoms;
+    block->n_successors = (int32_t)n_successors;
+    return ES_STATUS_OK;
+}
+
+static void expand_state(const EsProofEnv *env, int32_t slot, EsSuccessors *out,
+                         EsProofEnvCounters *counters) {
+    const EsProofSlot *at = &env->slots[slot];
+    size_t first = (size_t)slot * (size_t)env->max_visited;
+    EsVisitedStates visited = {.atoms = env->visited + first * (size_t)env->settings.max_atoms,
+                               .n_atoms = env->n_visited_atoms + first,
+                               .hash = env->visited_hash + first,
+                               .count = at->n_visited,
+                               .stride = env->settings.max_atoms};
+    es_proof_expand(env->graph, &env->listing, at->query, es_proof_env_state(env, slot),
+                    at->n_atoms, env->max_visited > 0 ? &visited : NULL, out);
+    counters->n_overlong += out->n_overlong;
+    counters->n_overflow += out->n_overflow;
+}
+
+static void list_successors(EsProofEnv *env, int32_t slot, int max_skips, EsSuccessors *out,
+                            EsProofEnvCounters *counters) {
+    EsProofBlock *block = &env->blocks[es_proof_block_of(slot)];
+    expand_state(env, slot, out, counters);
+    int n_ends = env->settings.has_end != 0;
+    for (int n_skips = 0;
+         n_skips < max_skips && out->outcome == ES_PROOF_OPEN && out->count - n_ends == 1;
+         n_skips++) {
+        EsAtomSpan only = es_successor(out, 0);
+        enter_state(env, slot, only.atoms, only.count);
+        counters->n_skipped++;
+        expand_state(env, slot, out, counters);
+    }
+    counters->n_successors += out->count;
+    env->first[slot] = block->n_successors;
+    env->count[slot] = out->count;
+    if (keep_successors(block, out) != ES_STATUS_OK) {
+        env->count[slot] = 0; // so that no action of the slot is taken
+        block->is_out_of_memory = 1;
+    }
+}
+
+// --- blocks ---
+
+typedef enum StepKind {
+    STEP_BEGIN,  // the first episode of every slot
+    STEP_TAKE,   // an action in every slot
+    STEP_RESTORE // states as they are, which were passed over already
+} StepKind;
+
+typedef struct StepJob {
+    EsProofEnv *env;
+    StepKind kind;
+} StepJob;
+
+// All actions of a block first: its old successors are overwritten afterwards.
+static void step_block(void *context, int64_t piece, int worker) {
+    const StepJob *job = context;
+    EsProofEnv *env = job->env;
+    EsProofEnvCounters counters = env->counters[piece];
+    BlockFlags flags;
+    int32_t begin = (int32_t)piece * ES_PROOF_BLOCK;
+    int32_t end = ES_MIN(begin + ES_PROOF_BLOCK, env->settings.n_slots);
+    int skips = env->settings.skips_unary && job->kind != STEP_RESTORE;
+    for (int32_t slot = begin; slot < end && job->kind != STEP_RESTORE; slot++) {
+        if (job->kind == STEP_TAKE) {
+            take_action(env, slot, &flags, &counters);
+        } else {
+            begin_episode(env, slot, 0, &counters);
+        }
+    }
+    if (job->kind == STEP_TAKE) {
+        publish_flags(&env->result, begin, (size_t)(end - begin), &flags);
+    }
+    env->blocks[piece].n_atoms = env->blocks[piece].n_successors = 0;
+    env->blocks[piece].is_out_of_memory = 0;
+    for (int32_t slot = begin; slot < end; slot++) {
+        list_successors(env, slot, skips ? ES_PROOF_MAX_SKIPS : 0, &env->scratch[worker],
+                        &counters);
+    }
+    env->counters[piece] = counters;
+}
+
+static EsStatus run_step(EsProofEnv *env, StepKind kind) {
+    StepJob job = {env, kind};
+    env->is_listed = 0;
+    es_proof_env_run(env, 1, step_block, &job);
+    for (int32_t b = 0; b < env->n_blocks; b++) {
+        if (env->blocks[b].is_out_of_memory) {
+            return ES_FAIL(MEMORY, "no memory for the successors of %d states",
+                           env->settings.n_slots);
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_proof_env_begin(EsProofEnv *env) { return run_step(env, STEP_BEGIN); }
+
+EsStatus es_proof_env_restore(EsProofEnv *env) { return run_step(env, STEP_RESTORE); }
+
+EsStatus es_proof_env_step(EsProofEnv *env, const int32_t *actions) {
+    for (int32_t slot = 0; slot < env->settings.n_slots; slot++) {
+        if (actions[slot] < 0 || actions[slot] >= env->count[slot]) {
+            return ES_FAIL(ARGUMENT, "action %d of slot %d, which has %d successors", actions[slot],
+                           slot, env->count[slot]);
+        }
+    }
+    env->actions = actions;
+    return run_step(env, STEP_TAKE);
+}
+
+const EsProofResult *es_proof_env_result(const EsProofEnv *env) { return &env->result; }

@@ -1,0 +1,101 @@
+// The network that judges the steps of a proof: which successor of a state to take, and what the
+// state is worth.
+//
+// A state is embedded as [embedding of its selected goal, mean of the embeddings of all its atoms];
+// an atom p(h,t) as p + h - t (transe) or p - h - t (sum). Constants and predicates have rows of
+// their own, variables by their place in the state's canonical numbering, so that states equal up
+// to renaming are the same. The body f is Linear, ReLU, LayerNorm, then residual blocks
+// x + LayerNorm(ReLU(Linear x)); the head g is Linear, ReLU, Linear. State s and successor k have
+// the encodings u = g(f(s)) and w_k = g(f(k)), both of length 1 where l2 is set (shorter than 1e-3
+// they are divided by that), and
+//   logit_k = <u, w_k> / temperature.
+// The value is a head of its own on f(s), or on a second body. There is no dropout: acting and
+// learning see the same network.
+//
+// A policy is weights alone: any number of threads may read it (proof_policy_judge.h), and
+// proof_trainee.h teaches it. It runs on the CPU in float32. A row of any result depends on its own
+// state alone, not on what else is in the call or on the number of threads, bit for bit.
+//
+//     EsProofPolicySettings settings = es_proof_policy_defaults();
+//     EsProofPolicy *policy;
+//     ES_TRY(es_proof_policy_create(device, graph, &settings, seed, &policy));
+//     ES_TRY(es_proof_policy_save(policy, "policy.safetensors"));
+//     es_proof_policy_destroy(policy);
+#ifndef ES_PROOF_PROOF_POLICY_H
+#define ES_PROOF_PROOF_POLICY_H
+
+#include "proof/search/proof_choices.h"
+#include "tensor/device.h"
+
+ES_EXTERN_C_BEGIN
+
+// How an atom is embedded; positions in ES_PROOF_EMBEDDERS.
+typedef enum EsProofEmbedder {
+    ES_PROOF_EMBEDDER_TRANSE, // p + h - t
+    ES_PROOF_EMBEDDER_SUM     // p - h - t
+} EsProofEmbedder;
+#define ES_PROOF_EMBEDDERS "transe|sum"
+
+#define ES_PROOF_MAX_LAYERS 64
+
+// type, name, default as a configuration spells it, lowest, highest, help
+#define ES_PROOF_POLICY_SETTINGS(X)                                                                \
+    X(int, embed, 64, 1, 4096, "width of embeddings and encodings")                                \
+    X(int, hidden, 128, 1, 4096, "width of the body")                                              \
+    X(int, layers, 2, 0, ES_PROOF_MAX_LAYERS, "residual blocks of the body")                       \
+    X(float, temperature, 0.2, 0.001, 1000, "logits are divided by it")                            \
+    X(int, l2, 1, 0, 1, "encodings are brought to length 1 before they are compared")              \
+    X(int, separate_value, 0, 0, 1, "the value has a body of its own")
+
+typedef struct EsProofPolicySettings {
+#define X(type, name, start, lowest, highest, help) type name;
+    ES_PROOF_POLICY_SETTINGS(X)
+#undef X
+    EsProofEmbedder embedder;
+} EsProofPolicySettings;
+
+EsProofPolicySettings es_proof_policy_defaults(void);
+
+// CONFIG on a value out of range, naming it.
+EsStatus es_proof_policy_settings_check(const EsProofPolicySettings *settings);
+
+typedef struct EsProofPolicy EsProofPolicy;
+
+// Fresh weights, a function of the seed: embeddings N(0,1); linear layers uniform in
+// +- sqrt(6 / inputs), biases 0; the last layers orthogonal, gain sqrt(2) of the encodings and 1 of
+// the value. The device, a CPU, and the graph are borrowed. The device's pool serves training.
+EsStatus es_proof_policy_create(EsDevice *device, const EsKnowledgeGraph *graph,
+                                const EsProofPolicySettings *settings, uint64_t seed,
+                                EsProofPolicy **policy);
+void es_proof_policy_destroy(EsProofPolicy *policy);
+
+// The weights of `from`, which is of the same graph and settings.
+void es_proof_policy_copy(EsProofPolicy *policy, const EsProofPolicy *from);
+
+const EsProofPolicySettings *es_proof_policy_settings(const EsProofPolicy *policy);
+const EsKnowledgeGraph *es_proof_policy_graph(const EsProofPolicy *policy);
+
+// Numbers that training changes, rows of padding left out.
+int64_t es_proof_policy_parameter_count(const EsProofPolicy *policy);
+
+// Whether every weight is a number that can be calculated with.
+int es_proof_policy_is_finite(const EsProofPolicy *policy);
+
+// A safetensors file, written atomically: weights, settings, and a hash of the graph's names.
+EsStatus es_proof_policy_save(const EsProofPolicy *policy, const char *path);
+
+// A policy with the file's settings and weights. INPUT when the file is damaged, no policy, or of
+// a graph whose constants and predicates are not the same, which the message tells.
+EsStatus es_proof_policy_load(EsDevice *device, const EsKnowledgeGraph *graph, const char *path,
+                              EsProofPolicy **policy);
+
+// Take the weights of a file into a policy of the same graph and settings. INPUT when it is of
+// others, or as above; the policy is then as it was.
+EsStatus es_proof_policy_reload(EsProofPolicy *policy, const char *path);
+
+// Whether a file that could not be loaded is a policy, but of another graph.
+int es_proof_policy_is_foreign(const char *path, const EsKnowledgeGraph *graph);
+
+ES_EXTERN_C_END
+
+#endif

@@ -1,0 +1,317 @@
+#include "proof/agent/proof_trainee.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "proof/agent/proof_trainee_internal.h"
+#include "proof/search/proof_array.h"
+
+#define ADAM_EPSILON 1e-5f
+// actions of a rollout are int16
+#define MAX_CHOICES INT16_MAX
+// rows whose logits a piece computes
+#define ROWS_PER_PIECE 64
+
+EsRolloutShape es_proof_rollout_shape(int64_t n_steps, int64_t n_envs, int max_choices) {
+    const int size[] = {0};
+    EsRolloutShape shape = {
+        .n_steps = n_steps, .n_envs = n_envs, .policy = es_policy_shape(1, size)};
+    shape.policy.n_logits = max_choices;
+    return shape;
+}
+
+// --- life ---
+
+static EsStatus create_parts(EsProofTrainee *t) {
+    EsProofPolicy *policy = t->policy;
+    size_t row_bytes = sizeof(float) * 2 * (size_t)policy->settings.embed;
+    EsOptimiserOptions options = es_optimiser_defaults(ES_OPTIMISER_ADAM);
+    options.epsilon = ADAM_EPSILON;
+    options.measures = options.skips_nonfinite = 1;
+    ES_TRY(es_optimiser_create(policy->layout, policy->store, &options, &t->optimiser));
+    ES_TRY(es_proof_judge_create(policy, t->pool, INT32_MAX, &t->judge));
+    ES_TRY(es_allocate(sizeof(EsProofWorker *) * (size_t)es_thread_pool_size(t->pool),
+                       (void **)&t->workers));
+    t->n_workers = es_thread_pool_size(t->pool);
+    for (int i = 0; i < t->n_workers; i++) {
+        ES_TRY(es_proof_worker_create(policy, 1, &t->workers[i]));
+    }
+    ES_TRY(es_allocate(sizeof(float) * ES_PROOF_GRADIENT_PARTS * (size_t)policy->n_layers,
+                       (void **)&t->parts));
+    return es_allocate(row_bytes * ES_PROOF_BLOCKS_PER_ROUND * ES_PROOF_ROWS, (void **)&t->d_input);
+}
+
+EsStatus es_proof_trainee_create(EsProofPolicy *policy, EsProofTrainee **trainee_out) {
+    *trainee_out = NULL;
+    EsProofTrainee *trainee = NULL;
+    ES_TRY(es_allocate(sizeof *trainee, (void **)&trainee));
+    trainee->policy = policy;
+    trainee->pool = es_stream_pool(policy->stream);
+    EsStatus status = create_parts(trainee);
+    if (status != ES_STATUS_OK) {
+        es_proof_trainee_destroy(trainee);
+        return status;
+    }
+    *trainee_out = trainee;
+    return ES_STATUS_OK;
+}
+
+void es_proof_trainee_destroy(EsProofTrainee *t) {
+    if (t == NULL) {
+        return;
+    }
+    es_proof_judge_destroy(t->judge);
+    es_optimiser_destroy(t->optimiser);
+    for (int i = 0; i < t->n_workers; i++) {
+        es_proof_worker_destroy(t->workers[i]);
+    }
+    void *const owned[] = {t->workers,    t->row_state, t->row_first, t->successor,
+                           t->need,       t->logits,    t->list,      t->parts,
+                           t->d_encoding, t->d_value,   t->d_input};
+    for (size_t i = 0; i < ES_COUNT_OF(owned); i++) {
+        es_release(owned[i]);
+    }
+    es_release(t);
+}
+
+// --- acting ---
+
+void es_proof_trainee_reset(EsProofTrainee *t) {
+    es_proof_memory_clear(t->judge->memory);
+    t->n_rows = 0;
+}
+
+// Room for the rows of a step.
+static EsStatus reserve_rows(EsProofTrainee *t, const EsProofChoices *choices) {
+    int64_t n = choices->n_states, m = choices->first[n];
+    int64_t n_kept = t->n_rows > 0 ? t->row_first[t->n_rows] : 0;
+    ES_TRY(es_proof_array_grow((void **)&t->row_state, sizeof *t->row_state, t->n_rows,
+                               t->n_rows + n, &t->row_capacity));
+    ES_TRY(es_proof_array_grow((void **)&t->row_first, sizeof *t->row_first,
+                               t->n_rows > 0 ? t->n_rows + 1 : 0, t->n_rows + n + 1,
+                               &t->first_capacity));
+    ES_TRY(es_proof_array_grow((void **)&t->successor, sizeof *t->successor, n_kept, n_kept + m,
+                               &t->successor_capacity));
+    return es_proof_array_grow((void **)&t->logits, sizeof *t->logits, 0, m, &t->logit_capacity);
+}
+
+static EsStatus check_choices(const EsProofTrainee *t, const EsProofChoices *choices,
+                              const EsRollout *rollout, int64_t step) {
+    int most = ES_MIN(rollout->shape.policy.n_logits, MAX_CHOICES);
+    ES_ASSERT(rollout->first_logit != NULL && choices->n_states == rollout->shape.n_envs);
+    ES_ASSERT(t->n_rows == step * rollout->shape.n_envs && step < rollout->shape.n_steps);
+    for (int32_t i = 0; i < choices->n_states; i++) {
+        int32_t n = choices->first[i + 1] - choices->first[i];
+        if (n < 1 || n > most) {
+            return ES_FAIL(ARGUMENT,
+                           "proof trainee: step %lld, environment %d: %d successors, must be 1 to "
+                           "%d",
+                           (long long)step, i, n, most);
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// Remember the rows of the judge's last call.
+static void keep_rows(EsProofTrainee *t, const EsProofChoices *choices) {
+    const EsProofJudge *judge = t->judge;
+    int64_t first = t->n_rows > 0 ? t->row_first[t->n_rows] : 0;
+    t->row_first[t->n_rows] = first;
+    memcpy(t->row_state + t->n_rows, judge->state_number,
+           sizeof *t->row_state * (size_t)choices->n_states);
+    memcpy(t->successor + first, judge->successor_number,
+           sizeof *t->successor * (size_t)choices->first[choices->n_states]);
+    for (int32_t i = 1; i <= choices->n_states; i++) {
+        t->row_first[t->n_rows + i] = first + choices->first[i];
+    }
+    t->n_rows += choices->n_states;
+}
+
+static void fill_row(const EsProofTrainee *t, EsRollout *rollout, int64_t row, int32_t action) {
+    rollout->first_logit[row] = t->row_first[row];
+    rollout->first_logit[row + 1] = t->row_first[row + 1];
+    rollout->action[row] = (int16_t)action;
+    rollout->used[row] = rollout->available[row] = rollout->causal[row] = 1;
+    rollout->is_forced[row] = t->row_first[row + 1] - t->row_first[row] == 1;
+}
+
+// Encodings of one rollout all belong to one way of selecting goals.
+static EsStatus check_selection(const EsProofTrainee *t, const EsProofChoices *choices) {
+    if (t->n_rows > 0 && choices->selection != t->judge->memory->selection) {
+        return ES_FAIL(ARGUMENT,
+                       "proof trainee: after row %lld goals are selected in another way than "
+                       "before it",
+                       (long long)t->n_rows);
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_proof_trainee_act(EsProofTrainee *t, const EsProofChoices *choices, uint64_t seed,
+                              const EsProofTurn *turns, EsRollout *rollout, int64_t step,
+                              int32_t *action) {
+    ES_TRY(check_choices(t, choices, rollout, step));
+    ES_TRY(check_selection(t, choices));
+    ES_TRY(reserve_rows(t, choices));
+    float *value = rollout->value + step * rollout->shape.n_envs;
+    ES_TRY(es_proof_judge_logits(t->judge, choices, t->logits, value));
+    ES_TRY(es_proof_judge_choose(t->judge, choices, t->logits, seed, turns, action));
+    int64_t row = t->n_rows;
+    keep_rows(t, choices);
+    for (int32_t i = 0; i < choices->n_states; i++) {
+        fill_row(t, rollout, row + i, action[i]);
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_proof_trainee_values(EsProofTrainee *t, const EsProofChoices *choices, float *value) {
+    ES_TRY(check_selection(t, choices));
+    return es_proof_judge_values(t->judge, choices, value);
+}
+
+// --- learning ---
+
+static EsStatus begin(void *context, const EsRollout *rollout) {
+    EsProofTrainee *t = context;
+    if (rollout->n_rows != t->n_rows) {
+        return ES_FAIL(ARGUMENT, "proof trainee: it kept %lld rows, the rollout has %lld",
+                       (long long)t->n_rows, (long long)rollout->n_rows);
+    }
+    for (int64_t row = 0; row <= t->n_rows; row++) {
+        if (rollout->first_logit[row] != t->row_first[row]) {
+            return ES_FAIL(ARGUMENT, "proof trainee: row %lld of the rollout is not the one kept",
+                           (long long)row);
+        }
+    }
+    int64_t n_states = t->judge->memory->states.count;
+    ES_TRY(es_proof_array_grow((void **)&t->need, 1, 0, n_states, &t->need_capacity));
+    ES_TRY(es_proof_array_grow((void **)&t->list, sizeof *t->list, 0, n_states, &t->list_capacity));
+    memset(t->need, 0, (size_t)n_states);
+    for (int64_t row = 0; row < t->n_rows; row++) {
+        int has_choice = t->row_first[row + 1] - t->row_first[row] > 1;
+        uint8_t encoding = has_choice ? ES_PROOF_KNOWS_ENCODING : 0;
+        t->need[t->row_state[row]] |= ES_PROOF_KNOWS_VALUE | encoding;
+        for (int64_t k = t->row_first[row]; k < t->row_first[row + 1]; k++) {
+            t->need[t->successor[k]] |= encoding;
+        }
+    }
+    t->n_listed =
+        es_proof_memory_arrange(NULL, n_states, t->need, t->list, &t->n_value, &t->first_policy);
+    return ES_STATUS_OK;
+}
+
+typedef struct Scoring {
+    const EsProofTrainee *trainee;
+    float *logits, *value;
+} Scoring;
+
+static void score_rows(void *context, int64_t piece, int worker) {
+    (void)worker;
+    const Scoring *job = context;
+    const EsProofTrainee *t = job->trainee;
+    int64_t begin_row = piece * ROWS_PER_PIECE;
+    for (int64_t row = begin_row; row < ES_MIN(begin_row + ROWS_PER_PIECE, t->n_rows); row++) {
+        int64_t first = t->row_first[row], n = t->row_first[row + 1] - first;
+        es_proof_memory_score(t->judge->memory, t->row_state[row], t->successor + first, n,
+                              job->logits + first);
+        job->value[row] = t->judge->memory->value[t->row_state[row]];
+    }
+}
+
+static EsStatus forward(void *context, uint32_t pass, EsOutputs *outputs) {
+    EsProofTrainee *t = context;
+    EsProofMemory *memory = t->judge->memory;
+    (void)pass;
+    es_proof_memory_refresh(memory, memory->selection);
+    for (int64_t i = 0; i < t->n_listed; i++) {
+        ES_TRY(es_proof_memory_want(memory, t->list[i], t->need[t->list[i]]));
+    }
+    ES_TRY(es_proof_memory_fill(memory));
+    Scoring job = {t, outputs->logits, outputs->value};
+    es_proof_run_pieces(t->pool, (t->n_rows + ROWS_PER_PIECE - 1) / ROWS_PER_PIECE, score_rows,
+                        &job);
+    outputs->action_value = NULL;
+    outputs->auxiliary = NULL;
+    return ES_STATUS_OK;
+}
+
+// Norms by what the parameters are for: spans stand in the order of the layout's values.
+static EsStatus report_norms(const EsProofTrainee *t, EsStepReport *report) {
+    const EsProofPolicy *policy = t->policy;
+    const double *squares = t->optimiser->sum_squares.data;
+    const int32_t *n_nonfinite = t->optimiser->n_nonfinite.data;
+    double all = 0, head = 0, value = 0;
+    for (int i = 0; i < t->optimiser->n_spans; i++) {
+        const char *name = policy->layout->values[i].name;
+        all += squares[i];
+        head += strncmp(name, "head", 4) == 0 ? squares[i] : 0;
+        value += strncmp(name, "value", 5) == 0 ? squares[i] : 0;
+        report->n_nonfinite += n_nonfinite[i];
+    }
+    report->gradient_norm = sqrt(all);
+    report->head_norm[0] = sqrt(head);
+    report->value_norm = sqrt(value);
+    return ES_STATUS_OK;
+}
+
+static EsStatus step(void *context, const EsOutputs *gradients, float rate, float max_norm,
+                     EsStepReport *report) {
+    EsProofTrainee *t = context;
+    EsProofPolicy *policy = t->policy;
+    *report = (EsStepReport){0};
+    ES_TRY(es_proof_trainee_backward(t, gradients));
+    ES_TRY(es_optimiser_set_rates(t->optimiser, policy->stream, &rate, NULL, NULL));
+    ES_TRY(es_optimiser_set_clip(t->optimiser, policy->stream, max_norm));
+    es_optimiser_step(t->optimiser, policy->stream);
+    policy->version++;
+    return report_norms(t, report);
+}
+
+EsTrainee es_proof_trainee_interface(EsProofTrainee *trainee) {
+    return (EsTrainee){.context = trainee, .begin = begin, .forward = forward, .step = step};
+}
+
+// --- files ---
+
+EsStatus es_proof_trainee_save(const EsProofTrainee *t, const char *path) {
+    EsProofPolicyNotes notes;
+    es_proof_policy_note(t->policy, &notes);
+    return es_checkpoint_save(path, t->policy->layout, t->policy->store, t->optimiser,
+                              t->policy->stream, notes.entry, notes.count);
+}
+
+EsStatus es_proof_trainee_load(EsProofTrainee *t, const char *path) {
+    EsProofPolicy *policy = t->policy;
+    ES_TRY(es_proof_policy_check_notes(policy, path));
+    ES_TRY(es_checkpoint_load(path, policy->layout, policy->store, t->optimiser, policy->stream,
+                              ES_NUMBERS_FINITE));
+    es_proof_policy_clear_padding(policy);
+    policy->version++;
+    return ES_STATUS_OK;
+}
+
+EsStatus es_proof_trainee_append_state(const EsProofTrainee *t, EsStateHash *hash) {
+    const EsOptimiser *optimiser = t->optimiser;
+    EsStream *stream = t->policy->stream;
+    ES_TRY(es_state_hash_append(hash, stream, &t->policy->store->parameters));
+    ES_TRY(es_state_hash_append(hash, stream, &optimiser->moment1));
+    return es_state_hash_append(hash, stream, &optimiser->moment2);
+}
+
+EsProofTraineeCounters es_proof_trainee_counters(const EsProofTrainee *t) {
+    EsProofJudgeCounters judge = es_proof_judge_counters(t->judge);
+    const EsProofMemory *memory = t->judge->memory;
+    int64_t embed_ns = 0, layer_ns = 0;
+    for (int i = 0; i < t->n_workers; i++) {
+        embed_ns += memory->workers[i]->embed_ns + t->workers[i]->embed_ns;
+        layer_ns += memory->workers[i]->layer_ns + t->workers[i]->layer_ns;
+    }
+    return (EsProofTraineeCounters){.n_rows = t->n_rows,
+                                    .n_successors = t->n_rows > 0 ? t->row_first[t->n_rows] : 0,
+                                    .n_states = judge.n_states,
+                                    .n_encoded = judge.n_encoded,
+                                    .n_valued = judge.n_valued,
+                                    .embed_ms = (double)embed_ns * 1e-6,
+                                    .layer_ms = (double)layer_ns * 1e-6,
+                                    .network_ms = (double)(memory->fill_ns + t->undo_ns) * 1e-6};
+}

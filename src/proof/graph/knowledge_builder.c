@@ -1,0 +1,344 @@
+#include "proof/graph/knowledge_builder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+#define FIRST_CAPACITY 64
+// rows of an index; two of them are 2 GiB at this size, and atom keys stay below 2^56
+#define MAX_INDEX_ROWS ((size_t)1 << 28)
+
+typedef struct List {
+    void *items; // owned
+    size_t item_bytes;
+    int32_t count, capacity;
+} List;
+
+// Names by provisional number, found through a hash table at most half full.
+typedef struct NameTable {
+    List text;        // all names, each ended by 0; count is 32 bits wide, hence at most 2 GiB
+    List offset;      // int32_t: where name i + 1 begins
+    int32_t *slots;   // owned; numbers, 0 = free                                       (n_slots)
+    uint32_t n_slots; // a power of two
+} NameTable;
+
+struct EsKgBuilder {
+    NameTable names[ES_KG_N_NAME_KINDS];
+    List facts;                   // EsAtom
+    List queries[ES_KG_N_SPLITS]; // EsAtom
+    List rules;                   // EsHornRule
+};
+
+// --- lists ---
+
+static EsStatus reserve(List *list, int32_t n_more, const char *what) {
+    int64_t wanted = (int64_t)list->count + n_more;
+    if (wanted > INT32_MAX) {
+        return ES_FAIL(INPUT, "more than %d %s in one knowledge graph", INT32_MAX, what);
+    }
+    if (wanted <= list->capacity) {
+        return ES_STATUS_OK;
+    }
+    int64_t capacity = ES_MAX((int64_t)list->capacity * 2, FIRST_CAPACITY);
+    capacity = ES_MIN(ES_MAX(capacity, wanted), INT32_MAX);
+    void *items = NULL;
+    ES_TRY(es_allocate((size_t)capacity * list->item_bytes, &items));
+    if (list->count > 0) {
+        memcpy(items, list->items, (size_t)list->count * list->item_bytes);
+    }
+    es_release(list->items);
+    list->items = items;
+    list->capacity = (int32_t)capacity;
+    return ES_STATUS_OK;
+}
+
+static EsStatus append(List *list, const void *items, int32_t count, const char *what) {
+    ES_TRY(reserve(list, count, what));
+    char *end = (char *)list->items + (size_t)list->count * list->item_bytes;
+    memcpy(end, items, (size_t)count * list->item_bytes);
+    list->count += count;
+    return ES_STATUS_OK;
+}
+
+// --- names ---
+
+static uint32_t hash_text(const char *text, size_t bytes) {
+    // FNV-1a, folded: the low bits pick the slot
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < bytes; i++) {
+        hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u;
+    }
+    return (uint32_t)(hash ^ (hash >> 32));
+}
+
+static const char *name_at(const NameTable *table, int32_t number) {
+    return (const char *)table->text.items + ((const int32_t *)table->offset.items)[number - 1];
+}
+
+// The slot that holds the name, or the free one where it belongs.
+static int32_t *find_slot(const NameTable *table, const char *text, size_t bytes) {
+    uint32_t slot = hash_text(text, bytes) & (table->n_slots - 1);
+    while (table->slots[slot] != 0) {
+        const char *name = name_at(table, table->slots[slot]);
+        if (strncmp(name, text, bytes) == 0 && name[bytes] == '\0') {
+            break;
+        }
+        slot = (slot + 1) & (table->n_slots - 1);
+    }
+    return &table->slots[slot];
+}
+
+static EsStatus grow_slots(NameTable *table) {
+    if ((uint32_t)table->offset.count < table->n_slots / 2) {
+        return ES_STATUS_OK;
+    }
+    uint32_t n_slots = ES_MAX(table->n_slots * 2, 256u);
+    int32_t *slots = NULL;
+    ES_TRY(es_allocate((size_t)n_slots * sizeof *slots, (void **)&slots));
+    es_release(table->slots);
+    table->slots = slots;
+    table->n_slots = n_slots;
+    for (int32_t number = 1; number <= table->offset.count; number++) {
+        const char *name = name_at(table, number);
+        *find_slot(table, name, strlen(name)) = number;
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_kg_builder_intern(EsKgBuilder *builder, EsKgNameKind kind, const char *text,
+                              size_t bytes, int32_t *number) {
+    ES_ASSERT(bytes > 0 && bytes < INT32_MAX && memchr(text, 0, bytes) == NULL);
+    NameTable *table = &builder->names[kind];
+    ES_TRY(grow_slots(table));
+    int32_t *slot = find_slot(table, text, bytes);
+    if (*slot == 0) {
+        int32_t offset = table->text.count;
+        ES_TRY(reserve(&table->text, (int32_t)bytes + 1, "bytes of names"));
+        ES_TRY(append(&table->offset, &offset, 1, "names"));
+        ES_TRY(append(&table->text, text, (int32_t)bytes, "bytes of names"));
+        ES_TRY(append(&table->text, "", 1, "bytes of names"));
+        *slot = table->offset.count;
+    }
+    *number = *slot;
+    return ES_STATUS_OK;
+}
+
+// --- collecting ---
+
+EsStatus es_kg_builder_create(EsKgBuilder **builder) {
+    ES_TRY(es_allocate(sizeof **builder, (void **)builder));
+    EsKgBuilder *made = *builder;
+    for (int kind = 0; kind < ES_KG_N_NAME_KINDS; kind++) {
+        made->names[kind].text.item_bytes = 1;
+        made->names[kind].offset.item_bytes = sizeof(int32_t);
+    }
+    made->facts.item_bytes = sizeof(EsAtom);
+    for (int split = 0; split < ES_KG_N_SPLITS; split++) {
+        made->queries[split].item_bytes = sizeof(EsAtom);
+    }
+    made->rules.item_bytes = sizeof(EsHornRule);
+    return ES_STATUS_OK;
+}
+
+void es_kg_builder_destroy(EsKgBuilder *builder) {
+    if (builder == NULL) {
+        return;
+    }
+    for (int kind = 0; kind < ES_KG_N_NAME_KINDS; kind++) {
+        es_release(builder->names[kind].text.items);
+        es_release(builder->names[kind].offset.items);
+        es_release(builder->names[kind].slots);
+    }
+    es_release(builder->facts.items);
+    for (int split = 0; split < ES_KG_N_SPLITS; split++) {
+        es_release(builder->queries[split].items);
+    }
+    es_release(builder->rules.items);
+    es_release(builder);
+}
+
+EsStatus es_kg_builder_add_fact(EsKgBuilder *builder, EsAtom atom) {
+    return append(&builder->facts, &atom, 1, "facts");
+}
+
+EsStatus es_kg_builder_add_query(EsKgBuilder *builder, EsKgSplit split, EsAtom atom) {
+    return append(&builder->queries[split], &atom, 1, "queries");
+}
+
+EsStatus es_kg_builder_add_rule(EsKgBuilder *builder, const EsHornRule *rule) {
+    return append(&builder->rules, rule, 1, "rules");
+}
+
+// --- finishing ---
+
+static int compare_names(const void *left, const void *right, void *context) {
+    const NameTable *table = context;
+    return strcmp(name_at(table, *(const int32_t *)left), name_at(table, *(const int32_t *)right));
+}
+
+// Copy the names in byte order to *text, moving it; rank[provisional number] becomes the final one.
+static EsStatus sort_names(const NameTable *table, char **text, const char **names, int32_t *rank) {
+    int32_t count = table->offset.count;
+    int32_t *order = NULL;
+    ES_TRY(es_allocate((size_t)count * sizeof *order, (void **)&order));
+    for (int32_t i = 0; i < count; i++) {
+        order[i] = i + 1;
+    }
+    qsort_r(order, (size_t)count, sizeof *order, compare_names, (void *)table);
+    names[0] = "";
+    for (int32_t i = 0; i < count; i++) {
+        const char *name = name_at(table, order[i]);
+        size_t bytes = strlen(name) + 1;
+        memcpy(*text, name, bytes);
+        names[i + 1] = *text;
+        *text += bytes;
+        rank[order[i]] = i + 1;
+    }
+    es_release(order);
+    return ES_STATUS_OK;
+}
+
+static void renumber(EsAtom *atoms, int32_t count, const int32_t *constant_rank,
+                     const int32_t *predicate_rank) {
+    for (int32_t i = 0; i < count; i++) {
+        atoms[i] = (EsAtom){predicate_rank[atoms[i].predicate], constant_rank[atoms[i].a],
+                            constant_rank[atoms[i].b]};
+    }
+}
+
+static EsStatus number_names(EsKgBuilder *builder, EsKnowledgeGraph *graph) {
+    const NameTable *constants = &builder->names[ES_KG_CONSTANT];
+    const NameTable *predicates = &builder->names[ES_KG_PREDICATE];
+    size_t n_constants = (size_t)constants->offset.count;
+    size_t n_predicates = (size_t)predicates->offset.count;
+    int32_t *constant_rank = NULL, *predicate_rank = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(es_allocate((n_constants + 1) * sizeof *constant_rank, (void **)&constant_rank));
+    ES_TRY_GOTO(es_allocate((n_predicates + 1) * sizeof *predicate_rank, (void **)&predicate_rank));
+    ES_TRY_GOTO(es_allocate((n_constants + 1) * sizeof(char *), (void **)&graph->constant_names));
+    ES_TRY_GOTO(es_allocate((n_predicates + 1) * sizeof(char *), (void **)&graph->predicate_names));
+    ES_TRY_GOTO(es_allocate((size_t)constants->text.count + (size_t)predicates->text.count,
+                            (void **)&graph->name_text));
+    char *text = graph->name_text;
+    ES_TRY_GOTO(sort_names(constants, &text, graph->constant_names, constant_rank));
+    ES_TRY_GOTO(sort_names(predicates, &text, graph->predicate_names, predicate_rank));
+    graph->n_constants = constants->offset.count;
+    graph->n_predicates = predicates->offset.count;
+
+    renumber(builder->facts.items, builder->facts.count, constant_rank, predicate_rank);
+    for (int split = 0; split < ES_KG_N_SPLITS; split++) {
+        List *queries = &builder->queries[split];
+        renumber(queries->items, queries->count, constant_rank, predicate_rank);
+    }
+    EsHornRule *rules = builder->rules.items;
+    for (int32_t i = 0; i < builder->rules.count; i++) {
+        rules[i].head.predicate = predicate_rank[rules[i].head.predicate];
+        for (int k = 0; k < rules[i].n_body; k++) {
+            rules[i].body[k].predicate = predicate_rank[rules[i].body[k].predicate];
+        }
+    }
+done:
+    es_release(constant_rank);
+    es_release(predicate_rank);
+    return status;
+}
+
+// Sort the facts, drop repetitions, and count them into the rows of both indices.
+static EsStatus index_facts(List *facts, EsKnowledgeGraph *graph) {
+    size_t n_rows = ((size_t)graph->n_predicates + 1) * ((size_t)graph->n_constants + 1);
+    if (n_rows > MAX_INDEX_ROWS) {
+        return ES_FAIL(INPUT,
+                       "%d predicates on %d constants: the index of the facts has %zu rows, "
+                       "at most %zu are allowed",
+                       graph->n_predicates, graph->n_constants, n_rows, MAX_INDEX_ROWS);
+    }
+    EsAtom *atoms = facts->items;
+    if (facts->count > 0) {
+        qsort(atoms, (size_t)facts->count, sizeof *atoms, es_atom_compare);
+    }
+    int32_t count = 0;
+    for (int32_t i = 0; i < facts->count; i++) {
+        if (i == 0 || es_atom_compare(&atoms[i], &atoms[count - 1]) != 0) {
+            atoms[count++] = atoms[i];
+        }
+    }
+    size_t fact_bytes = (size_t)count * sizeof(EsAtom), row_bytes = (n_rows + 1) * sizeof(int32_t);
+    ES_TRY(es_allocate(fact_bytes, (void **)&graph->facts));
+    ES_TRY(es_allocate(fact_bytes, (void **)&graph->facts_by_b));
+    ES_TRY(es_allocate(row_bytes, (void **)&graph->row_a));
+    ES_TRY(es_allocate(row_bytes, (void **)&graph->row_b));
+    graph->n_facts = count;
+    for (int32_t i = 0; i < count; i++) {
+        graph->facts[i] = atoms[i];
+        graph->row_a[es_kg_row(graph, atoms[i].predicate, atoms[i].a) + 1]++;
+        graph->row_b[es_kg_row(graph, atoms[i].predicate, atoms[i].b) + 1]++;
+    }
+    for (size_t row = 0; row < n_rows; row++) {
+        graph->row_a[row + 1] += graph->row_a[row];
+        graph->row_b[row + 1] += graph->row_b[row];
+    }
+    // from the back, each row from its end: row_b[r + 1] runs down to where row r begins, and
+    // within a row the order of a is kept
+    for (int32_t i = count; i-- > 0;) {
+        size_t row = es_kg_row(graph, graph->facts[i].predicate, graph->facts[i].b);
+        graph->facts_by_b[--graph->row_b[row + 1]] = graph->facts[i];
+    }
+    memmove(graph->row_b, graph->row_b + 1, n_rows * sizeof(int32_t));
+    graph->row_b[n_rows] = count;
+    return ES_STATUS_OK;
+}
+
+static EsStatus group_rules(const List *rules, EsKnowledgeGraph *graph) {
+    size_t n_starts = (size_t)graph->n_predicates + 2;
+    ES_TRY(es_allocate(n_starts * sizeof(int32_t), (void **)&graph->rule_start));
+    ES_TRY(es_allocate((size_t)rules->count * sizeof(EsHornRule), (void **)&graph->rules));
+    graph->n_rules = rules->count;
+    const EsHornRule *given = rules->items;
+    int32_t *start = graph->rule_start;
+    for (int32_t i = 0; i < rules->count; i++) {
+        start[given[i].head.predicate + 1]++;
+        graph->max_body = ES_MAX(graph->max_body, given[i].n_body);
+    }
+    for (int32_t predicate = 1; predicate <= graph->n_predicates; predicate++) {
+        graph->max_rules = ES_MAX(graph->max_rules, start[predicate + 1]);
+        start[predicate + 1] += start[predicate];
+    }
+    // from the back, each group from its end: start[p + 1] runs down to where group p begins
+    for (int32_t i = rules->count; i-- > 0;) {
+        graph->rules[--start[given[i].head.predicate + 1]] = given[i];
+    }
+    memmove(start, start + 1, (n_starts - 1) * sizeof *start);
+    start[n_starts - 1] = rules->count;
+    return ES_STATUS_OK;
+}
+
+static EsStatus copy_queries(const List *queries, EsQuerySplit *split) {
+    size_t count = (size_t)queries->count;
+    ES_TRY(es_allocate(count * sizeof *split->atoms, (void **)&split->atoms));
+    ES_TRY(es_allocate(count * sizeof *split->depths, (void **)&split->depths));
+    split->count = queries->count;
+    for (size_t i = 0; i < count; i++) {
+        split->atoms[i] = ((const EsAtom *)queries->items)[i];
+        split->depths[i] = ES_KG_DEPTH_ABSENT;
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_kg_builder_finish(EsKgBuilder *builder, EsKnowledgeGraph **graph) {
+    *graph = NULL;
+    EsKnowledgeGraph *made = NULL;
+    ES_TRY(es_allocate(sizeof *made, (void **)&made));
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(number_names(builder, made));
+    ES_TRY_GOTO(index_facts(&builder->facts, made));
+    ES_TRY_GOTO(group_rules(&builder->rules, made));
+    for (int split = 0; split < ES_KG_N_SPLITS; split++) {
+        ES_TRY_GOTO(copy_queries(&builder->queries[split], &made->splits[split]));
+    }
+    *graph = made;
+    made = NULL;
+done:
+    es_kg_destroy(made);
+    return status;
+}

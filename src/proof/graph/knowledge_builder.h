@@ -1,0 +1,42 @@
+// Collects names, facts, queries and rules in any order, then makes a knowledge graph of them.
+//
+// While collecting, names have provisional numbers from 1 in order of appearance; finishing sorts
+// the names and renumbers every atom. One thread per builder.
+//
+//     EsKgBuilder *builder; ES_TRY(es_kg_builder_create(&builder));
+//     int32_t ann; EsStatus status = es_kg_builder_intern(builder, ES_KG_CONSTANT, "ann", 3, &ann);
+//     ...
+//     if (status == ES_STATUS_OK) { status = es_kg_builder_finish(builder, &graph); }
+//     es_kg_builder_destroy(builder);
+#ifndef ES_PROOF_KNOWLEDGE_BUILDER_H
+#define ES_PROOF_KNOWLEDGE_BUILDER_H
+
+#include "proof/graph/knowledge_graph.h"
+
+ES_EXTERN_C_BEGIN
+
+typedef struct EsKgBuilder EsKgBuilder;
+
+typedef enum EsKgNameKind { ES_KG_CONSTANT, ES_KG_PREDICATE, ES_KG_N_NAME_KINDS } EsKgNameKind;
+
+EsStatus es_kg_builder_create(EsKgBuilder **builder);
+void es_kg_builder_destroy(EsKgBuilder *builder);
+
+// The provisional number of a name, new or known. The text holds no zero byte and is copied.
+EsStatus es_kg_builder_intern(EsKgBuilder *builder, EsKgNameKind kind, const char *text,
+                              size_t bytes, int32_t *number);
+
+// Atoms in provisional numbers. Repeated facts are kept once.
+EsStatus es_kg_builder_add_fact(EsKgBuilder *builder, EsAtom atom);
+EsStatus es_kg_builder_add_query(EsKgBuilder *builder, EsKgSplit split, EsAtom atom);
+
+// Predicates in provisional numbers, variables as EsHornRule has them.
+EsStatus es_kg_builder_add_rule(EsKgBuilder *builder, const EsHornRule *rule);
+
+// Make the graph; no domains, all depths absent. INPUT when it is too large for its index. The
+// builder is spent and can only be destroyed.
+EsStatus es_kg_builder_finish(EsKgBuilder *builder, EsKnowledgeGraph **graph);
+
+ES_EXTERN_C_END
+
+#endif

@@ -1,0 +1,299 @@
+#include "proof/graph/knowledge_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "proof/graph/knowledge_copy.h"
+#include "proof/graph/knowledge_text.h"
+
+#define PATH_BYTES     4096
+#define MAX_FILE_BYTES ((size_t)1 << 32)
+
+static const char *const split_names[ES_KG_N_SPLITS] = {"train", "valid", "test"};
+
+typedef char Path[PATH_BYTES];
+
+typedef struct Content {
+    Path path;
+    void *text; // owned
+    size_t bytes;
+} Content;
+
+static EsStatus join_path(Path path, const char *folder, const char *stem, const char *ending) {
+    int length = snprintf(path, PATH_BYTES, "%s/%s%s", folder, stem, ending);
+    if (length < 0 || length >= PATH_BYTES) {
+        return ES_FAIL(INPUT, "the path of %s%s in \"%.100s...\" is longer than %d bytes", stem,
+                       ending, folder, PATH_BYTES - 1);
+    }
+    return ES_STATUS_OK;
+}
+
+static int is_prolog(const char *path) {
+    size_t length = strlen(path);
+    return length > 3 && strcmp(path + length - 3, ".pl") == 0;
+}
+
+static int is_present(const char *path) { return access(path, F_OK) == 0; }
+
+// A file that cannot be read is wrong input: the user has named it, or its folder.
+static EsStatus read_file(const char *path, void **text, size_t *bytes) {
+    EsStatus status = es_file_read_all(path, MAX_FILE_BYTES, text, bytes);
+    return status == ES_STATUS_IO ? ES_FAIL(INPUT, "%s", es_status_detail()) : status;
+}
+
+static EsStatus read_content(Content *content) {
+    return read_file(content->path, &content->text, &content->bytes);
+}
+
+static EsStatus check_folder(const char *folder) {
+    struct stat facts;
+    if (stat(folder, &facts) != 0) {
+        return ES_FAIL(INPUT, "%s: %s; expected a folder with train.txt and rules.txt", folder,
+                       strerror(errno));
+    }
+    if (!S_ISDIR(facts.st_mode)) {
+        return ES_FAIL(INPUT, "%s: not a folder; expected one with train.txt and rules.txt",
+                       folder);
+    }
+    return ES_STATUS_OK;
+}
+
+// --- before the graph exists ---
+
+static EsStatus read_split(EsKgBuilder *builder, const char *folder, EsKgSplit split) {
+    Content content = {.text = NULL};
+    ES_TRY(join_path(content.path, folder, split_names[split], ".txt"));
+    if (!is_present(content.path)) {
+        ES_TRY(join_path(content.path, folder, split_names[split], ".tsv"));
+    }
+    if (!is_present(content.path)) {
+        return split == ES_KG_SPLIT_TRAIN
+                   ? ES_FAIL(INPUT, "%s: neither train.txt nor train.tsv, which hold the facts",
+                             folder)
+                   : ES_STATUS_OK;
+    }
+    ES_TRY(read_content(&content));
+    int32_t n_read;
+    EsStatus status =
+        es_kg_text_read_triples(builder, split, content.path, content.text, content.bytes, &n_read);
+    es_release(content.text);
+    if (status == ES_STATUS_OK && n_read == 0 && split == ES_KG_SPLIT_TRAIN) {
+        return ES_FAIL(INPUT, "%s: no facts in it", content.path);
+    }
+    return status;
+}
+
+static EsStatus find_rules(const EsKgSource *source, Path path) {
+    const char *rules = source->rules != NULL ? source->rules : "rules.txt";
+    if (strchr(rules, '/') == NULL) {
+        return join_path(path, is_prolog(source->path) ? "." : source->path, rules, "");
+    }
+    if (strlen(rules) >= PATH_BYTES) {
+        return ES_FAIL(INPUT, "the path of the rules is longer than %d bytes", PATH_BYTES - 1);
+    }
+    memcpy(path, rules, strlen(rules) + 1);
+    return ES_STATUS_OK;
+}
+
+static EsStatus read_rules(EsKgBuilder *builder, const EsKgSource *source) {
+    int may_be_missing = source->rules_use == ES_KG_RULES_IF_THERE && source->rules == NULL;
+    Content content = {.text = NULL};
+    ES_TRY(find_rules(source, content.path));
+    if (!is_present(content.path)) {
+        return may_be_missing ? ES_STATUS_OK
+                              : ES_FAIL(INPUT, "%s: there is no such file of rules", content.path);
+    }
+    ES_TRY(read_content(&content));
+    int32_t n_read;
+    EsStatus status =
+        es_kg_text_read_rules(builder, content.path, content.text, content.bytes, &n_read);
+    es_release(content.text);
+    if (status == ES_STATUS_OK && n_read == 0 && !may_be_missing) {
+        return ES_FAIL(INPUT, "%s: no rules in it", content.path);
+    }
+    return status;
+}
+
+static EsStatus read_prolog(EsKgBuilder *builder, const EsKgSource *source,
+                            EsPrologCounts *counts) {
+    Content content = {.text = NULL};
+    if (strlen(source->path) >= sizeof content.path) {
+        return ES_FAIL(INPUT, "the path of the Prolog file is longer than %d bytes",
+                       PATH_BYTES - 1);
+    }
+    memcpy(content.path, source->path, strlen(source->path) + 1);
+    if (!is_present(content.path)) {
+        return ES_FAIL(INPUT, "%s: there is no such Prolog file", content.path);
+    }
+    ES_TRY(read_content(&content));
+    EsStatus status =
+        es_prolog_text_read(builder, content.path, content.text, content.bytes, counts);
+    es_release(content.text);
+    ES_TRY(status);
+    if (counts->n_skipped > 0) {
+        es_log(ES_LOG_WARNING,
+               "%s: passed over %d clause%s that a knowledge graph cannot hold, the first in line "
+               "%d",
+               content.path, counts->n_skipped, counts->n_skipped == 1 ? "" : "s",
+               counts->first_skipped);
+    }
+    if (counts->n_facts == 0) {
+        return ES_FAIL(INPUT, "%s: no facts in it", content.path);
+    }
+    if (counts->n_rules == 0 && source->rules == NULL && source->rules_use == ES_KG_RULES_NEEDED) {
+        return ES_FAIL(INPUT, "%s: no rules in it", content.path);
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus read_folder(EsKgBuilder *builder, const EsKgSource *source) {
+    ES_TRY(check_folder(source->path));
+    for (int split = 0; split < ES_KG_N_SPLITS; split++) {
+        ES_TRY(read_split(builder, source->path, (EsKgSplit)split));
+    }
+    return ES_STATUS_OK;
+}
+
+// --- once it exists ---
+
+// Make the graph again, with soft facts.
+static EsStatus add_soft_facts(const EsKgSource *source, EsSoftCounts *counts,
+                               EsKnowledgeGraph **graph) {
+    EsKgBuilder *builder = NULL;
+    EsKnowledgeGraph *made = NULL;
+    void *text = NULL;
+    size_t bytes;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(read_file(source->soft, &text, &bytes));
+    ES_TRY_GOTO(es_kg_builder_create_from(*graph, &builder));
+    for (int32_t i = 0; i < (*graph)->n_facts; i++) {
+        ES_TRY_GOTO(es_kg_builder_add_fact(builder, (*graph)->facts[i]));
+    }
+    ES_TRY_GOTO(
+        es_soft_facts_read(builder, *graph, &source->filter, source->soft, text, bytes, counts));
+    ES_TRY_GOTO(es_kg_builder_finish(builder, &made));
+    es_kg_destroy(*graph);
+    *graph = made;
+done:
+    es_release(text);
+    es_kg_builder_destroy(builder);
+    return status;
+}
+
+// A predicate of the rule's body that is in no fact and heads no rule, 0: none.
+static int32_t find_lost_goal(const EsKnowledgeGraph *graph, const EsHornRule *rule) {
+    for (int k = 0; k < rule->n_body; k++) {
+        int32_t predicate = rule->body[k].predicate, n_rules;
+        es_kg_rules_of(graph, predicate, &n_rules);
+        if (n_rules == 0 && es_kg_facts_of(graph, predicate).count == 0) {
+            return predicate;
+        }
+    }
+    return 0;
+}
+
+// Whether the rule was read before the other: a Prolog file is read before a file of rules.
+static int comes_before(const EsHornRule *rule, const EsHornRule *other) {
+    return rule->is_prolog != other->is_prolog ? rule->is_prolog : rule->line < other->line;
+}
+
+// Such a rule proves nothing, and mostly has a predicate that the facts spell in another way.
+static EsStatus warn_of_lost_rules(const EsKgSource *source, const EsKnowledgeGraph *graph) {
+    Path path;
+    int32_t n_lost = 0;
+    const EsHornRule *first = NULL;
+    for (int32_t r = 0; r < graph->n_rules; r++) {
+        const EsHornRule *rule = &graph->rules[r];
+        if (find_lost_goal(graph, rule) > 0) {
+            first = first == NULL || comes_before(rule, first) ? rule : first;
+            n_lost++;
+        }
+    }
+    if (first == NULL) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(find_rules(source, path));
+    // rules of a Prolog file may have company from a file of rules
+    int is_both = is_prolog(source->path) && source->rules != NULL;
+    const char *first_path = first->is_prolog ? source->path : path;
+    es_log(ES_LOG_WARNING,
+           "%s%s%s: %d rule%s can never be used, for a predicate of the body that is in no fact "
+           "and heads no rule; the first is in line %d%s%s, with \"%.100s\"",
+           is_both ? source->path : first_path, is_both ? " and " : "", is_both ? path : "", n_lost,
+           n_lost == 1 ? "" : "s", first->line, is_both ? " of " : "", is_both ? first_path : "",
+           graph->predicate_names[find_lost_goal(graph, first)]);
+    return ES_STATUS_OK;
+}
+
+static EsStatus read_depths(EsKnowledgeGraph *graph, const char *folder, EsKgSplit split) {
+    Content content = {.text = NULL};
+    ES_TRY(join_path(content.path, folder, split_names[split], "_depths.txt"));
+    if (!is_present(content.path)) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(read_content(&content));
+    EsStatus status =
+        es_kg_text_read_depths(graph, split, content.path, content.text, content.bytes);
+    es_release(content.text);
+    return status;
+}
+
+static EsStatus read_domains(EsKnowledgeGraph *graph, const char *folder) {
+    Content content = {.text = NULL};
+    ES_TRY(join_path(content.path, folder, "domain2constants", ".txt"));
+    if (!is_present(content.path)) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(read_content(&content));
+    EsStatus status = es_kg_text_read_domains(graph, content.path, content.text, content.bytes);
+    es_release(content.text);
+    return status;
+}
+
+EsStatus es_kg_load_source(const EsKgSource *source, EsKgReading *reading,
+                           EsKnowledgeGraph **graph) {
+    *graph = NULL;
+    EsKgBuilder *builder = NULL;
+    EsKnowledgeGraph *made = NULL;
+    EsKgReading unused;
+    reading = reading != NULL ? reading : &unused;
+    memset(reading, 0, sizeof *reading);
+    EsStatus status = ES_STATUS_OK;
+    int is_folder = !is_prolog(source->path);
+    ES_TRY(es_kg_builder_create(&builder));
+    ES_TRY_GOTO(is_folder ? read_folder(builder, source)
+                          : read_prolog(builder, source, &reading->prolog));
+    if (source->rules_use != ES_KG_RULES_LEFT_OUT && (is_folder || source->rules != NULL)) {
+        ES_TRY_GOTO(read_rules(builder, source));
+    }
+    ES_TRY_GOTO(es_kg_builder_finish(builder, &made));
+    if (source->soft != NULL) {
+        ES_TRY_GOTO(add_soft_facts(source, &reading->soft, &made));
+    }
+    if (source->rules_use == ES_KG_RULES_NEEDED) {
+        ES_TRY_GOTO(warn_of_lost_rules(source, made));
+    }
+    for (int split = 0; split < ES_KG_N_SPLITS && is_folder; split++) {
+        ES_TRY_GOTO(read_depths(made, source->path, (EsKgSplit)split));
+    }
+    if (is_folder) {
+        ES_TRY_GOTO(read_domains(made, source->path));
+    }
+    *graph = made;
+    made = NULL;
+done:
+    es_kg_builder_destroy(builder);
+    es_kg_destroy(made);
+    return status;
+}
+
+EsStatus es_kg_load(const char *path, const char *rules, EsKnowledgeGraph **graph) {
+    EsKgSource source = {.path = path, .rules = rules};
+    return es_kg_load_source(&source, NULL, graph);
+}

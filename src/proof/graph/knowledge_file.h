@@ -1,0 +1,51 @@
+// Reads a knowledge graph from the files of a folder, or from one Prolog file.
+//
+//     train.txt or train.tsv            the facts, which are the queries of the train split too
+//     rules.txt                         Horn rules, in the order in which they are tried
+//     valid.txt, test.txt (or .tsv)     queries; a split without a file is empty
+//     train_depths.txt, valid_..., test_...    published minimal depths; may be missing
+//     domain2constants.txt              groups of constants; may be missing
+//
+// A path that ends in ".pl" is one file of facts and rules (prolog_text.h). What the others look
+// like is in knowledge_text.h and docs/proving.md.
+#ifndef ES_PROOF_KNOWLEDGE_FILE_H
+#define ES_PROOF_KNOWLEDGE_FILE_H
+
+#include "proof/graph/prolog_text.h"
+#include "proof/graph/soft_facts.h"
+
+ES_EXTERN_C_BEGIN
+
+typedef enum EsKgRulesUse {
+    ES_KG_RULES_NEEDED,
+    ES_KG_RULES_IF_THERE, // may be missing; where they are, their names are the graph's, as ever
+    ES_KG_RULES_LEFT_OUT, // a file of rules is not looked at
+} EsKgRulesUse;
+
+typedef struct EsKgSource {
+    const char *path;       // a folder, or a file that ends in ".pl"
+    const char *rules;      // a file name in the folder or a path with a slash in it, NULL:
+                            // rules.txt; for a Prolog file a path, NULL: its own rules alone
+    EsKgRulesUse rules_use; // may be missing: rules.txt alone, not a file that is named
+    const char *soft;       // path of a file of soft facts, NULL: none
+    EsSoftFilter filter;    // which of them
+} EsKgSource;
+
+// What was read besides the graph; all zero where there was no such file.
+typedef struct EsKgReading {
+    EsPrologCounts prolog;
+    EsSoftCounts soft;
+} EsKgReading;
+
+// INPUT when a file is wrong, with line and column, or when one that must be there is missing.
+// `reading` may be NULL. What a Prolog file has and a graph cannot hold is logged as a warning, and
+// so are rules that are needed and can never be used.
+EsStatus es_kg_load_source(const EsKgSource *source, EsKgReading *reading,
+                           EsKnowledgeGraph **graph);
+
+// The same for a path and rules alone.
+EsStatus es_kg_load(const char *path, const char *rules, EsKnowledgeGraph **graph);
+
+ES_EXTERN_C_END
+
+#endif

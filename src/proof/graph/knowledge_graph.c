@@ -1,0 +1,69 @@
+#include "proof/graph/knowledge_graph.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+void es_kg_destroy(EsKnowledgeGraph *graph) {
+    if (graph == NULL) {
+        return;
+    }
+    es_release(graph->constant_names);
+    es_release(graph->predicate_names);
+    es_release(graph->facts);
+    es_release(graph->facts_by_b);
+    es_release(graph->row_a);
+    es_release(graph->row_b);
+    es_release(graph->rules);
+    es_release(graph->rule_start);
+    for (int split = 0; split < ES_KG_N_SPLITS; split++) {
+        es_release(graph->splits[split].atoms);
+        es_release(graph->splits[split].depths);
+    }
+    es_release(graph->domains.names);
+    es_release(graph->domains.start);
+    es_release(graph->domains.members);
+    es_release(graph->domains.of_constant);
+    es_release(graph->domains.of_argument);
+    es_release(graph->domains.name_text);
+    es_release(graph->name_text);
+    es_release(graph);
+}
+
+// Names stand in byte order in [1, count].
+static int32_t find_name(const char *const *names, int32_t count, const char *name) {
+    int32_t low = 1, high = count;
+    while (low <= high) {
+        int32_t middle = low + (high - low) / 2;
+        int order = strcmp(names[middle], name);
+        if (order == 0) {
+            return middle;
+        }
+        if (order < 0) {
+            low = middle + 1;
+        } else {
+            high = middle - 1;
+        }
+    }
+    return 0;
+}
+
+int32_t es_kg_constant(const EsKnowledgeGraph *graph, const char *name) {
+    return find_name(graph->constant_names, graph->n_constants, name);
+}
+
+int32_t es_kg_predicate(const EsKnowledgeGraph *graph, const char *name) {
+    return find_name(graph->predicate_names, graph->n_predicates, name);
+}
+
+int es_kg_format_atom(const EsKnowledgeGraph *graph, EsAtom atom, char *text, size_t bytes) {
+    ES_ASSERT(atom.predicate > 0 && atom.predicate <= graph->n_predicates);
+    ES_ASSERT(atom.a <= graph->n_constants && atom.b <= graph->n_constants);
+    char variable[2][16];
+    snprintf(variable[0], sizeof variable[0], "V%d", -atom.a);
+    snprintf(variable[1], sizeof variable[1], "V%d", -atom.b);
+    return snprintf(text, bytes, "%s(%s,%s)", graph->predicate_names[atom.predicate],
+                    atom.a < 0 ? variable[0] : graph->constant_names[atom.a],
+                    atom.b < 0 ? variable[1] : graph->constant_names[atom.b]);
+}

@@ -1,0 +1,39 @@
+// The texts a knowledge graph is made of: triples, rules, depths, domains.
+//
+// Each call reads one whole text; `name` stands for it in messages, which say file, line and column
+// (both from 1, columns in bytes): "train.txt:12:7: ...". Text is any bytes; what does not fit the
+// format is an INPUT failure, never skipped. Lines end with LF or CRLF, the last may lack its end;
+// blank lines are skipped, and outside of tab-separated files so are those that begin with %.
+#ifndef ES_PROOF_KNOWLEDGE_TEXT_H
+#define ES_PROOF_KNOWLEDGE_TEXT_H
+
+#include "proof/graph/knowledge_builder.h"
+
+ES_EXTERN_C_BEGIN
+
+// of a constant, predicate, variable or domain
+#define ES_KG_MAX_NAME_BYTES 1024
+
+// "predicate(a,b)." with or without the period and with or without quotes around the arguments, or
+// three tab-separated columns head, relation, tail, when the first line has a tab. Adds queries to
+// the split, and facts besides for ES_KG_SPLIT_TRAIN. *n_read: lines that held an atom.
+EsStatus es_kg_text_read_triples(EsKgBuilder *builder, EsKgSplit split, const char *name,
+                                 const char *text, size_t bytes, int32_t *n_read);
+
+// "NAME:CONFIDENCE:b1(x,y), b2(y,z) -> head(x,z)"; one to three body atoms. Every argument is a
+// variable of its line. Name and confidence (a number) are not kept.
+EsStatus es_kg_text_read_rules(EsKgBuilder *builder, const char *name, const char *text,
+                               size_t bytes, int32_t *n_read);
+
+// "predicate(a,b) DEPTH", -1 for none; each atom must be a query of the split.
+EsStatus es_kg_text_read_depths(EsKnowledgeGraph *graph, EsKgSplit split, const char *name,
+                                const char *text, size_t bytes);
+
+// "domain constant constant ..." and, after the domains they name, "predicate:domain:domain". To be
+// called once for a graph.
+EsStatus es_kg_text_read_domains(EsKnowledgeGraph *graph, const char *name, const char *text,
+                                 size_t bytes);
+
+ES_EXTERN_C_END
+
+#endif

@@ -1,0 +1,35 @@
+// Knowledge graphs as Prolog text: facts p("a",b). and rules h(X,Y) :- p(X,Z), q(Z,Y).
+//
+// Reading takes what a knowledge graph can hold: ground facts with two arguments, and rules of one
+// to three atoms whose arguments are all variables and whose head occurs in the body. Directives
+// (:- dynamic p/2.) and any other clause that Prolog could read, such as helper predicates, are
+// passed over and counted. Text that is no Prolog (a quote or clause that never ends, a zero byte)
+// is an INPUT failure with file, line and column, and so is a fact or rule with a name of over
+// ES_KG_MAX_NAME_BYTES.
+#ifndef ES_PROOF_PROLOG_TEXT_H
+#define ES_PROOF_PROLOG_TEXT_H
+
+#include "proof/graph/knowledge_builder.h"
+
+ES_EXTERN_C_BEGIN
+
+typedef struct EsPrologCounts {
+    int32_t n_facts, n_rules;
+    int32_t n_directives;
+    int32_t n_skipped; // clauses that a graph cannot hold
+    int first_skipped; // line of the first of them, from 1; 0: none
+} EsPrologCounts;
+
+// Add what the text holds; facts are queries of the train split too. Leading underscores of
+// predicates are taken off, since a bare name cannot begin with one; quotes are taken off, with \\,
+// \' and \" and doubled quotes inside them put right.
+EsStatus es_prolog_text_read(EsKgBuilder *builder, const char *name, const char *text, size_t bytes,
+                             EsPrologCounts *counts);
+
+// Write facts and rules so that SWI-Prolog runs them: every predicate tabled, so that recursive
+// rules end. Queries are not written.
+EsStatus es_prolog_text_save(const EsKnowledgeGraph *graph, const char *path);
+
+ES_EXTERN_C_END
+
+#endif

@@ -1,0 +1,54 @@
+// Atoms that are taken to be false: a query with one argument replaced, none of them known true.
+//
+// Known are the facts and the queries of all splits. A replacement is uniform over the constants,
+// or, in a graph with domains that uses them, over the domain of the one it replaces. Everything is
+// a function of (seed, query, side): two evaluations rank against the same candidates.
+//
+//     EsKnownAtoms *known; ES_TRY(es_known_atoms_create(graph, &known));
+//     EsCorruptionSettings settings = {.seed = 1, .uses_domains = 0};
+//     int32_t n = es_corruptions_list(known, &settings, query, ES_CORRUPT_HEAD, 100, atoms);
+#ifndef ES_PROOF_CORRUPTIONS_H
+#define ES_PROOF_CORRUPTIONS_H
+
+#include "proof/graph/knowledge_graph.h"
+
+ES_EXTERN_C_BEGIN
+
+typedef enum EsCorruptSide {
+    ES_CORRUPT_HEAD, // replaces a
+    ES_CORRUPT_TAIL, // replaces b
+    ES_N_CORRUPT_SIDES
+} EsCorruptSide;
+
+typedef struct EsCorruptionSettings {
+    uint64_t seed;
+    int uses_domains; // constants without a domain are replaced by any constant
+} EsCorruptionSettings;
+
+// For settings that use domains: INPUT when the graph has none, since any constant would then do.
+// `option` is what the user calls the setting, `name` the graph; both are in the message.
+EsStatus es_corruptions_need_domains(const EsKnowledgeGraph *graph, const char *option,
+                                     const char *name);
+
+// Facts and queries of all splits, for exact membership; borrows the graph, read by any threads.
+typedef struct EsKnownAtoms EsKnownAtoms;
+EsStatus es_known_atoms_create(const EsKnowledgeGraph *graph, EsKnownAtoms **known);
+void es_known_atoms_destroy(EsKnownAtoms *known);
+int es_known_atoms_has(const EsKnownAtoms *known, EsAtom atom);
+
+// The most that es_corruptions_list can give for any query.
+int32_t es_corruptions_capacity(const EsKnownAtoms *known);
+
+// `count` distinct corruptions that are not known, in the order drawn; fewer when there are fewer.
+// count 0: all, by number of the constant. Returns how many were written.
+int32_t es_corruptions_list(const EsKnownAtoms *known, const EsCorruptionSettings *settings,
+                            EsAtom query, EsCorruptSide side, int32_t count, EsAtom *atoms);
+
+// One corruption for training; `draw` numbers the draws. Returns 0 when the query has none on that
+// side; the atom is then the query itself.
+int es_corruption_draw(const EsKnownAtoms *known, const EsCorruptionSettings *settings,
+                       EsAtom query, EsCorruptSide side, uint64_t draw, EsAtom *atom);
+
+ES_EXTERN_C_END
+
+#endif

@@ -1,0 +1,247 @@
+#include "proof/ranking/embedding_train.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/random_rules.h"
+#include "network/graph/initial_rules.h"
+#include "proof/ranking/embedding_train_batch.h"
+#include "proof/ranking/embedding_train_valid.h"
+
+// more constants than this and a batch is compared with a sample of them
+#define ALL_CONSTANTS 8192
+#define SAMPLE        2048
+#define MAX_BATCH     65536
+#define MAX_EPOCHS    1000000
+
+typedef struct Training {
+    const EsKnowledgeGraph *graph; // borrowed
+    EsEmbeddingSettings settings;
+    EsDevice *device;
+    EsStream *stream;
+    EsEmbeddingModel *model, *best;
+    EsEmbeddingBatch *batch;
+    EsEmbeddingValid *valid;
+    EsEmbeddingQuestion *questions; // (batch)
+    int32_t *candidates;            // NULL: all                                  (n_candidates)
+    EsEmbeddingReport report;
+    int64_t start_ns;
+} Training;
+
+EsEmbeddingSettings es_embedding_defaults(const EsKnowledgeGraph *graph) {
+    int is_large = graph->n_constants > ALL_CONSTANTS;
+    return (EsEmbeddingSettings){
+        .n_dimensions = 64,
+        .n_epochs = 40,
+        .batch = 500,
+        .n_candidates = is_large ? SAMPLE : 0,
+        .rate = 0.1f,
+        .regularisation = 0.03f,
+        .initial_scale = 1e-3f,
+        .valid_every = 5,
+        .patience = 4,
+        .n_valid = 500,
+        .seed = 1,
+    };
+}
+
+static EsStatus check_settings(const EsKnowledgeGraph *graph, const EsEmbeddingSettings *s) {
+    if (graph->n_facts < 1) {
+        return ES_FAIL(INPUT, "the graph has no facts to learn from");
+    }
+    const struct {
+        const char *name;
+        int64_t value, least, most;
+    } whole[] = {
+        {"epochs", s->n_epochs, 1, MAX_EPOCHS},
+        {"batch", s->batch, 1, MAX_BATCH},
+        {"candidates", s->n_candidates, 0, graph->n_constants},
+        {"valid_every", s->valid_every, 1, MAX_EPOCHS},
+        {"patience", s->patience, 1, MAX_EPOCHS},
+        {"n_valid", s->n_valid, 0, INT32_MAX},
+    };
+    for (size_t i = 0; i < ES_COUNT_OF(whole); i++) {
+        if (whole[i].value < whole[i].least || whole[i].value > whole[i].most) {
+            return ES_FAIL(ARGUMENT, "embedding: %s is %lld, not in %lld to %lld", whole[i].name,
+                           (long long)whole[i].value, (long long)whole[i].least,
+                           (long long)whole[i].most);
+        }
+    }
+    if (!(s->rate > 0) || !isfinite(s->rate) || !(s->regularisation >= 0) ||
+        !isfinite(s->regularisation) || !(s->initial_scale > 0) || !isfinite(s->initial_scale)) {
+        return ES_FAIL(
+            ARGUMENT,
+            "embedding: rate %g, regularisation %g, initial scale %g: rate and scale are "
+            "above 0, regularisation is not below",
+            (double)s->rate, (double)s->regularisation, (double)s->initial_scale);
+    }
+    return ES_STATUS_OK;
+}
+
+// --- one epoch ---
+
+static void fill_normal(uint64_t seed, uint32_t table, float scale, float *values, size_t count) {
+    EsInitialKey key = {seed, table, ES_PURPOSE_INITIALISATION, 0};
+    for (size_t i = 0; i < count; i++) {
+        values[i] = (float)((double)scale * es_initial_gaussian(&key, (int64_t)i));
+    }
+}
+
+// Question q of 2 n_facts: for b of fact q, or for a of fact q - n_facts.
+static EsEmbeddingQuestion question_at(const EsKnowledgeGraph *graph, uint32_t q) {
+    uint32_t n_facts = (uint32_t)graph->n_facts;
+    EsAtom fact = graph->facts[q % n_facts];
+    EsEmbeddingQuestion question = {fact.predicate - 1, fact.a, fact.b};
+    if (q >= n_facts) {
+        question = (EsEmbeddingQuestion){graph->n_predicates + fact.predicate - 1, fact.b, fact.a};
+    }
+    return question;
+}
+
+static void draw_batch(Training *training, uint32_t epoch, uint32_t step, uint32_t first,
+                       uint32_t count) {
+    const EsEmbeddingSettings *settings = &training->settings;
+    uint32_t n_questions = 2 * (uint32_t)training->graph->n_facts;
+    EsRandom4 order = es_random_draw(settings->seed, epoch, ES_PURPOSE_DATA_ORDER, 0, 0);
+    for (uint32_t i = 0; i < count; i++) {
+        training->questions[i] =
+            question_at(training->graph, es_random_permute(first + i, n_questions, order));
+    }
+    // the beginning of a permutation: distinct constants
+    EsRandom4 draw = es_random_draw(settings->seed, epoch, ES_PURPOSE_DATA_GENERATION, step, 0);
+    for (int32_t k = 0; k < settings->n_candidates; k++) {
+        training->candidates[k] =
+            1 +
+            (int32_t)es_random_permute((uint32_t)k, (uint32_t)training->graph->n_constants, draw);
+    }
+}
+
+static EsStatus train_epoch(Training *training) {
+    const EsEmbeddingSettings *settings = &training->settings;
+    uint32_t n_questions = 2 * (uint32_t)training->graph->n_facts;
+    uint32_t epoch = (uint32_t)training->report.epoch;
+    double sum = 0;
+    uint32_t step = 0;
+    for (uint32_t first = 0; first < n_questions; first += (uint32_t)settings->batch, step++) {
+        uint32_t count = ES_MIN((uint32_t)settings->batch, n_questions - first);
+        draw_batch(training, epoch, step, first, count);
+        double loss = es_embedding_batch_loss(training->batch, training->questions, (int32_t)count,
+                                              training->candidates, settings->regularisation);
+        if (!isfinite(loss)) {
+            return ES_FAIL(NUMERIC,
+                           "the loss of the embedding is no longer finite in epoch %u, step %u; a "
+                           "lower rate or a higher regularisation may help",
+                           epoch + 1, step + 1);
+        }
+        es_embedding_batch_update(training->batch, settings->rate);
+        sum += loss * count;
+    }
+    training->report.epoch++;
+    training->report.loss = sum / n_questions;
+    return ES_STATUS_OK;
+}
+
+// --- all of it ---
+
+static void copy_numbers(const EsEmbeddingModel *from, EsEmbeddingModel *to) {
+    size_t row_bytes = (size_t)from->width * sizeof(float);
+    memcpy(to->constants, from->constants, (size_t)from->n_constants * row_bytes);
+    memcpy(to->relations, from->relations, 2 * (size_t)from->n_predicates * row_bytes);
+}
+
+static EsStatus prepare(Training *training) {
+    const EsKnowledgeGraph *graph = training->graph;
+    const EsEmbeddingSettings *settings = &training->settings;
+    EsDeviceOptions options = {.n_threads = settings->n_threads};
+    EsEmbeddingBatchSizes sizes = {settings->batch, settings->n_candidates};
+    void *memory = NULL;
+    ES_TRY(check_settings(graph, settings));
+    ES_TRY(es_device_open("cpu", &options, &training->device));
+    ES_TRY(es_stream_create(training->device, &training->stream));
+    ES_TRY(es_embedding_model_create(graph, settings->n_dimensions, &training->model));
+    ES_TRY(es_embedding_model_create(graph, settings->n_dimensions, &training->best));
+    ES_TRY(es_embedding_batch_create(training->model, training->stream, sizes, &training->batch));
+    ES_TRY(es_embedding_valid_create(graph, settings->n_valid,
+                                     es_thread_pool_size(es_stream_pool(training->stream)),
+                                     &training->valid));
+    ES_TRY(es_allocate((size_t)settings->batch * sizeof(EsEmbeddingQuestion), &memory));
+    training->questions = memory;
+    if (settings->n_candidates > 0) {
+        ES_TRY(es_allocate((size_t)settings->n_candidates * sizeof(int32_t), &memory));
+        training->candidates = memory;
+    }
+    EsEmbeddingModel *model = training->model;
+    size_t W = (size_t)model->width;
+    fill_normal(settings->seed, 0, settings->initial_scale, model->constants,
+                (size_t)model->n_constants * W);
+    fill_normal(settings->seed, 1, settings->initial_scale, model->relations,
+                2 * (size_t)model->n_predicates * W);
+    training->report.valid_mrr = training->report.best_mrr = NAN;
+    training->start_ns = es_clock_ns();
+    return ES_STATUS_OK;
+}
+
+// Rank when it is time; returns whether patience is at its end.
+static int rank_model(Training *training) {
+    EsEmbeddingReport *report = &training->report;
+    const EsEmbeddingSettings *settings = &training->settings;
+    report->is_ranked =
+        report->epoch % settings->valid_every == 0 || report->epoch == settings->n_epochs;
+    if (!report->is_ranked || training->graph->splits[ES_KG_SPLIT_VALID].count == 0) {
+        report->is_ranked = 0;
+        return 0;
+    }
+    report->valid_mrr =
+        es_embedding_valid_mrr(training->valid, training->model, es_stream_pool(training->stream));
+    if (report->best_epoch == 0 || report->valid_mrr > report->best_mrr) {
+        report->best_mrr = report->valid_mrr;
+        report->best_epoch = report->epoch;
+        copy_numbers(training->model, training->best);
+    }
+    return report->epoch - report->best_epoch >= settings->patience * settings->valid_every;
+}
+
+static EsStatus run_epochs(Training *training, EsEmbeddingProgress progress, void *context) {
+    EsEmbeddingReport *report = &training->report;
+    int is_over = 0;
+    while (!is_over && report->epoch < training->settings.n_epochs) {
+        ES_TRY(train_epoch(training));
+        is_over = rank_model(training);
+        report->seconds = es_clock_seconds_since(training->start_ns);
+        if (progress != NULL && progress(context, report) != 0) {
+            report->is_stopped = 1;
+            is_over = 1;
+        }
+    }
+    return es_device_status(training->device);
+}
+
+EsStatus es_embedding_model_train(const EsKnowledgeGraph *graph,
+                                  const EsEmbeddingSettings *settings, EsEmbeddingProgress progress,
+                                  void *context, EsEmbeddingReport *report,
+                                  EsEmbeddingModel **model) {
+    Training training = {.graph = graph, .settings = *settings};
+    EsEmbeddingModel **chosen = NULL;
+    EsStatus status = ES_STATUS_OK;
+    *model = NULL;
+    ES_TRY_GOTO(prepare(&training));
+    ES_TRY_GOTO(run_epochs(&training, progress, context));
+    *report = training.report;
+    chosen = training.report.best_epoch > 0 ? &training.best : &training.model;
+    *model = *chosen;
+    *chosen = NULL;
+done:
+    es_embedding_batch_destroy(training.batch);
+    es_embedding_valid_destroy(training.valid);
+    es_embedding_model_destroy(training.model);
+    es_embedding_model_destroy(training.best);
+    es_release(training.questions);
+    es_release(training.candidates);
+    es_stream_destroy(training.stream);
+    if (training.device != NULL) {
+        es_device_close(training.device);
+    }
+    return status;
+}

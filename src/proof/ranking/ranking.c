@@ -1,0 +1,227 @@
+#include "proof/ranking/ranking.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/kept_failure.h"
+#include "proof/ranking/ranking_summary.h"
+
+const int32_t es_hits_at[ES_N_HITS] = {1, 3, 10};
+
+// queries per thread between two calls of the progress
+#define ROUND_PER_THREAD 16
+
+// --- ranks ---
+
+double es_expected_reciprocal(int32_t n_better, int32_t n_tied) {
+    double sum = 0;
+    for (int32_t i = n_tied + 1; i >= 1; i--) { // the smallest terms first
+        sum += 1.0 / ((double)n_better + i);
+    }
+    return sum / ((double)n_tied + 1);
+}
+
+EsExpectedRank es_expected_rank(int32_t n_better, int32_t n_tied) {
+    EsExpectedRank expected = {.reciprocal = es_expected_reciprocal(n_better, n_tied)};
+    double n_places = (double)n_tied + 1;
+    for (int i = 0; i < ES_N_HITS; i++) {
+        double n_hits = ES_MAX((double)es_hits_at[i] - (double)n_better, 0.0);
+        expected.hits[i] = ES_MIN(n_hits, n_places) / n_places;
+    }
+    return expected;
+}
+
+int32_t es_ranking_choose(int32_t count, int32_t n, int is_spaced, int32_t *numbers) {
+    int32_t n_chosen = n == 0 || n > count ? count : n;
+    int32_t stride = is_spaced && n_chosen > 0 ? count / n_chosen : 1;
+    for (int32_t i = 0; i < n_chosen; i++) {
+        numbers[i] = i * stride;
+    }
+    return n_chosen;
+}
+
+// --- one query ---
+
+typedef struct Worker {
+    EsAtom *candidates;       // the query, then the corruptions; owned
+    EsCandidateScore *scores; // owned
+    EsKeptFailure failure;
+} Worker;
+
+typedef struct Work {
+    const EsKnownAtoms *known;
+    const EsRankingSettings *settings;
+    const EsCandidateScorer *scorer;
+    const EsAtom *queries;
+    EsQueryRank *ranks;
+    Worker *workers;
+    int32_t begin; // of the round
+} Work;
+
+static void rank_side(const EsCandidateScore *positive, const EsCandidateScore *negatives,
+                      int32_t n_negatives, EsCorruptSide side, EsQueryRank *rank) {
+    int32_t n_better = 0, n_tied = 0;
+    for (int32_t i = 0; i < n_negatives; i++) {
+        n_better += negatives[i].score > positive->score;
+        n_tied += negatives[i].score == positive->score;
+        rank->n_negatives_proved[side] += negatives[i].depth > 0;
+        rank->n_negatives_limited[side] += negatives[i].met_limit != 0;
+    }
+    rank->n_negatives[side] = n_negatives;
+    if (n_negatives > 0) {
+        rank->sides[side] = es_expected_rank(n_better, n_tied);
+    }
+}
+
+static void average_sides(EsQueryRank *rank) {
+    int n_sides = 0;
+    for (int side = 0; side < ES_N_CORRUPT_SIDES; side++) {
+        const EsExpectedRank *expected = &rank->sides[side];
+        n_sides += rank->n_negatives[side] > 0;
+        rank->mean.reciprocal += expected->reciprocal;
+        for (int i = 0; i < ES_N_HITS; i++) {
+            rank->mean.hits[i] += expected->hits[i];
+        }
+    }
+    rank->mean.reciprocal /= ES_MAX(n_sides, 1);
+    for (int i = 0; i < ES_N_HITS; i++) {
+        rank->mean.hits[i] /= ES_MAX(n_sides, 1);
+    }
+}
+
+static EsStatus rank_query(const Work *work, Worker *worker, int worker_index, EsAtom query,
+                           EsQueryRank *rank) {
+    const EsRankingSettings *settings = work->settings;
+    int32_t n_negatives[ES_N_CORRUPT_SIDES] = {0}, count = 1;
+    worker->candidates[0] = query;
+    for (int side = 0; side < ES_N_CORRUPT_SIDES; side++) {
+        if (settings->uses_side[side]) {
+            n_negatives[side] =
+                es_corruptions_list(work->known, &settings->corruptions, query, (EsCorruptSide)side,
+                                    settings->n_corruptions, worker->candidates + count);
+            count += n_negatives[side];
+        }
+    }
+    ES_TRY(work->scorer->score(work->scorer->context, worker_index, worker->candidates, count,
+                               worker->scores));
+    for (int32_t i = 0; i < count; i++) {
+        if (isnan(worker->scores[i].score)) {
+            return ES_FAIL(NUMERIC, "the score of the candidate %d(%d,%d) is not a number",
+                           worker->candidates[i].predicate, worker->candidates[i].a,
+                           worker->candidates[i].b);
+        }
+    }
+    rank->positive = worker->scores[0];
+    const EsCandidateScore *negatives = worker->scores + 1;
+    for (int side = 0; side < ES_N_CORRUPT_SIDES; side++) {
+        rank_side(&worker->scores[0], negatives, n_negatives[side], (EsCorruptSide)side, rank);
+        negatives += n_negatives[side];
+    }
+    average_sides(rank);
+    return ES_STATUS_OK;
+}
+
+static void rank_piece(void *context, int64_t piece, int worker_index) {
+    Work *work = context;
+    Worker *worker = &work->workers[worker_index];
+    int64_t i = work->begin + piece;
+    if (worker->failure.status == ES_STATUS_OK) {
+        es_failure_keep(&worker->failure,
+                        rank_query(work, worker, worker_index, work->queries[i], &work->ranks[i]));
+    }
+}
+
+// --- all queries ---
+
+static EsStatus make_worker(const Work *work, Worker *worker) {
+    int32_t capacity = es_corruptions_capacity(work->known);
+    if (work->settings->n_corruptions > 0) {
+        capacity = ES_MIN(capacity, work->settings->n_corruptions);
+    }
+    size_t n_candidates = 1 + ES_N_CORRUPT_SIDES * (size_t)capacity;
+    void *memory;
+    ES_TRY(es_allocate(n_candidates * sizeof *worker->candidates, &memory));
+    worker->candidates = memory;
+    ES_TRY(es_allocate(n_candidates * sizeof *worker->scores, &memory));
+    worker->scores = memory;
+    return ES_STATUS_OK;
+}
+
+static EsStatus rank_rounds(Work *work, EsThreadPool *pool, int32_t count) {
+    int n_workers = es_thread_pool_size(pool);
+    const EsRankingSettings *settings = work->settings;
+    int32_t per_round = ROUND_PER_THREAD * n_workers;
+    for (work->begin = 0; work->begin < count; work->begin += per_round) {
+        int32_t n_pieces = ES_MIN(per_round, count - work->begin);
+        es_thread_pool_run(pool, n_pieces, rank_piece, work);
+        for (int w = 0; w < n_workers; w++) {
+            ES_TRY(es_failure_tell(&work->workers[w].failure));
+        }
+        if (settings->progress != NULL) {
+            settings->progress(settings->progress_context, work->begin + n_pieces, count);
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+EsRankingSettings es_ranking_defaults(void) {
+    EsRankingSettings settings = {.n_corruptions = 100, .uses_side = {1, 1}};
+    return settings;
+}
+
+static EsStatus check_arguments(const EsRankingSettings *settings, int32_t count) {
+    if (count < 1 || settings->n_corruptions < 0) {
+        return ES_FAIL(ARGUMENT, "a ranking of %d queries against %d corruptions each", count,
+                       settings->n_corruptions);
+    }
+    if (!settings->uses_side[ES_CORRUPT_HEAD] && !settings->uses_side[ES_CORRUPT_TAIL]) {
+        return ES_FAIL(ARGUMENT, "a ranking that corrupts neither head nor tail");
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_ranking_create(const EsKnownAtoms *known, const EsRankingSettings *settings,
+                           const EsCandidateScorer *scorer, EsThreadPool *pool,
+                           const EsAtom *queries, const int32_t *depths, int32_t count,
+                           EsRanking **ranking) {
+    *ranking = NULL;
+    ES_TRY(check_arguments(settings, count));
+    int n_workers = es_thread_pool_size(pool);
+    Work work = {.known = known, .settings = settings, .scorer = scorer, .queries = queries};
+    EsRanking *made = NULL;
+    EsStatus status = ES_STATUS_OK;
+    void *memory = NULL;
+    ES_TRY_GOTO(es_allocate((size_t)n_workers * sizeof(Worker), &memory));
+    work.workers = memory;
+    for (int w = 0; w < n_workers; w++) {
+        ES_TRY_GOTO(make_worker(&work, &work.workers[w]));
+    }
+    ES_TRY_GOTO(es_allocate(sizeof *made, &memory));
+    made = memory;
+    made->n_queries = count;
+    ES_TRY_GOTO(es_allocate((size_t)count * sizeof *made->queries, &memory));
+    made->queries = work.ranks = memory;
+    ES_TRY_GOTO(rank_rounds(&work, pool, count));
+    ES_TRY_GOTO(es_ranking_summarise(made, queries, depths, settings->corruptions.seed));
+    *ranking = made;
+    made = NULL;
+done:
+    for (int w = 0; w < n_workers && work.workers != NULL; w++) {
+        es_release(work.workers[w].candidates);
+        es_release(work.workers[w].scores);
+    }
+    es_release(work.workers);
+    es_ranking_destroy(made);
+    return status;
+}
+
+void es_ranking_destroy(EsRanking *ranking) {
+    if (ranking == NULL) {
+        return;
+    }
+    es_release(ranking->queries);
+    es_release(ranking->by_depth);
+    es_release(ranking->by_predicate);
+    es_release(ranking);
+}

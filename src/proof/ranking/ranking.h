@@ -1,0 +1,122 @@
+// Ranking of queries against their corruptions: MRR, Hits@k and proof rates.
+//
+// Each query is scored with K corruptions of its head and K of its tail, none of them known true
+// (corruptions.h), and ranked on each side among them. What has the same score as the query stands
+// before or behind it with equal chance: a rank is the exact expectation over the order of ties. A
+// query's figures are the mean over its sides, those of the ranking the mean over its queries.
+// Nothing depends on the number of threads.
+//
+//     EsRankingSettings settings = es_ranking_defaults();
+//     EsRanking *ranking;
+//     ES_TRY(es_ranking_create(known, &settings, &scorer, pool, queries, NULL, count, &ranking));
+//     printf("MRR %.3f\n", ranking->all.reciprocal.mean);
+//     es_ranking_destroy(ranking);
+#ifndef ES_PROOF_RANKING_H
+#define ES_PROOF_RANKING_H
+
+#include "base/statistics.h"
+#include "base/thread_pool.h"
+#include "proof/ranking/corruptions.h"
+
+ES_EXTERN_C_BEGIN
+
+#define ES_N_HITS 3
+// 1, 3, 10
+extern const int32_t es_hits_at[ES_N_HITS];
+
+// --- scores ---
+
+typedef struct EsCandidateScore {
+    double score;  // higher ranks first; not NaN
+    int32_t depth; // of the proof found, ES_KG_DEPTH_NONE without one
+    int met_limit; // without a proof, and undecided
+} EsCandidateScore;
+
+// What is ranked: a prover, a search, an embedding model, or several of them combined.
+typedef struct EsCandidateScorer {
+    void *context;
+    // Fill scores (count). Threads call it at the same time, each with its own `worker`, below the
+    // size of the pool; a candidate's score must not depend on that, nor on the others of the call.
+    EsStatus (*score)(void *context, int worker, const EsAtom *candidates, int32_t count,
+                      EsCandidateScore *scores);
+} EsCandidateScorer;
+
+// --- ranks ---
+
+// Expectation over the order of ties.
+typedef struct EsExpectedRank {
+    double reciprocal;      // of 1/rank
+    double hits[ES_N_HITS]; // of rank <= es_hits_at[i]
+} EsExpectedRank;
+
+// With n_better scores above and n_tied others equal, the rank is n_better + 1 to n_better + n_tied
+// + 1 with equal chance: E[1/rank] = (H(n_better + n_tied + 1) - H(n_better)) / (n_tied + 1).
+EsExpectedRank es_expected_rank(int32_t n_better, int32_t n_tied);
+
+// Its reciprocal alone.
+double es_expected_reciprocal(int32_t n_better, int32_t n_tied);
+
+typedef struct EsQueryRank {
+    EsExpectedRank sides[ES_N_CORRUPT_SIDES]; // zero where n_negatives is
+    EsExpectedRank mean;                      // over the sides that have negatives
+    int32_t n_negatives[ES_N_CORRUPT_SIDES];
+    int32_t n_negatives_proved[ES_N_CORRUPT_SIDES];
+    int32_t n_negatives_limited[ES_N_CORRUPT_SIDES];
+    EsCandidateScore positive;
+} EsQueryRank;
+
+// Means over the queries that have negatives.
+typedef struct EsRankingSummary {
+    int32_t n_queries;
+    int32_t n_proved, n_limited; // of the queries
+    EsInterval reciprocal;       // MRR, with the bootstrap's interval over queries
+    double hits[ES_N_HITS];
+    int64_t n_negatives, n_negatives_proved, n_negatives_limited;
+} EsRankingSummary;
+
+// Queries that have a depth, or a predicate, in common.
+typedef struct EsRankingGroup {
+    int32_t key;
+    EsRankingSummary summary;
+} EsRankingGroup;
+
+// --- the ranking ---
+
+typedef struct EsRankingSettings {
+    EsCorruptionSettings corruptions; // its seed is the bootstrap's too
+    int32_t n_corruptions;            // K per side, 0: all there are
+    int uses_side[ES_N_CORRUPT_SIDES];
+    // Called now and then by the thread that ranks; may be NULL.
+    void (*progress)(void *context, int32_t n_done, int32_t count);
+    void *progress_context;
+} EsRankingSettings;
+
+// 100 corruptions of either side, from all constants, seed 0.
+EsRankingSettings es_ranking_defaults(void);
+
+typedef struct EsRanking {
+    int32_t n_queries;
+    EsQueryRank *queries;                       // in the order given; owned          (n_queries)
+    EsRankingSummary all;                       // both sides
+    EsRankingSummary sides[ES_N_CORRUPT_SIDES]; // one side alone
+    EsRankingGroup *by_depth;                   // by key; owned
+    EsRankingGroup *by_predicate;               // likewise
+    int32_t n_depths, n_predicates;
+    int32_t n_without; // queries that have no negative on any side; they count nowhere else
+} EsRanking;
+
+// Rank queries over the graph of `known`. `depths` (count) groups them for by_depth; with NULL the
+// depth of the proof found does. NUMERIC when a score is NaN; failures of the scorer are passed on.
+EsStatus es_ranking_create(const EsKnownAtoms *known, const EsRankingSettings *settings,
+                           const EsCandidateScorer *scorer, EsThreadPool *pool,
+                           const EsAtom *queries, const int32_t *depths, int32_t count,
+                           EsRanking **ranking);
+void es_ranking_destroy(EsRanking *ranking);
+
+// Which n of `count` queries: the first, or every (count / n)th; all when n is 0 or above `count`.
+// Returns how many numbers were written.
+int32_t es_ranking_choose(int32_t count, int32_t n, int is_spaced, int32_t *numbers);
+
+ES_EXTERN_C_END
+
+#endif

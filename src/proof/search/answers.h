@@ -1,0 +1,112 @@
+// Questions with variables: which atoms of a form can be proved, and in how many steps.
+//
+// An answer is a ground atom of the form asked. Facts are answers of 0 steps; the steps of another
+// are those of its shortest proof, as es_prover_find_depth counts them. Answers are distinct and
+// come in a fixed order: fewest steps first, then by name.
+//
+// Candidates come first, their steps afterwards. Where the closure fits its limit, every atom of it
+// that has the form is a candidate: that is exact at any depth, costs well under a second, and does
+// not depend on how many variables are asked for. Where it does not, a search with free variables
+// finds the candidates: it resolves the open question goal by goal and counts only steps by rules,
+// of which a proof has at most as many as steps; so within max_depth it misses none either, unless
+// it meets its limit on states or leaves out one of too many atoms, which is then said. It sees
+// only what the question reaches, but with two variables in a large graph that may be everything.
+//
+//     EsQuestion question; ES_TRY(es_question_parse(graph, "uncle(otto,X)", &question));
+//     EsAnswersSettings settings = es_answers_defaults();
+//     EsAnswers answers; ES_TRY(es_answers_find(graph, &settings, pool, question.form, &answers));
+//     for (int32_t i = 0; i < answers.count; i++) { show(answers.items[i].atom); }
+//     es_answers_destroy(&answers);
+#ifndef ES_PROOF_ANSWERS_H
+#define ES_PROOF_ANSWERS_H
+
+#include "proof/graph/text_line.h"
+#include "proof/search/prover.h"
+
+ES_EXTERN_C_BEGIN
+
+#define ES_ANSWERS_CLOSURE_LIMIT 1000000
+
+// --- the question ---
+
+typedef struct EsQuestion {
+    EsAtom form;          // constants, or -1 and -2 for variables; p(X,X) has -1 twice
+    EsPiece variables[2]; // how -1 and -2 are spelt; borrowed from the text, no bytes: not there
+    int n_variables;
+    int32_t shadowed; // a constant that is spelt like one of the variables, 0: none
+} EsQuestion;
+
+// Read "predicate(a,b)", a period allowed. An argument in quotes is a constant; one that begins
+// with a capital letter, _ or ? is a variable (a plain _ is one of its own each time); any other is
+// a constant. INPUT says the column, and for an unknown name the nearest known one.
+EsStatus es_question_parse(const EsKnowledgeGraph *graph, const char *text, EsQuestion *question);
+
+// Whether a ground atom has the form.
+int es_question_matches(EsAtom form, EsAtom atom);
+
+// --- the answers ---
+
+typedef struct EsAnswersSettings {
+    EsProverSettings prover; // limits of each proof; max_states is the limit of the search too
+    int32_t closure_limit;   // atoms; 0: never make the closure
+} EsAnswersSettings;
+
+typedef enum EsAnswersMethod {
+    ES_ANSWERS_DIRECT, // nothing was asked for but a ground atom
+    ES_ANSWERS_CLOSURE,
+    ES_ANSWERS_SEARCH
+} EsAnswersMethod;
+
+typedef struct EsAnswer {
+    EsAtom atom;
+    int32_t n_steps; // 0: a fact
+} EsAnswer;
+
+// What the search with free variables came to; all zero without one.
+typedef struct EsAnswersReport {
+    int64_t n_states;
+    int is_full; // it met max_states
+    int64_t
+        n_overlong; // states it left out: over ES_PROOF_MAX_ATOMS atoms, which no setting raises
+} EsAnswersReport;
+
+typedef struct EsAnswers {
+    EsAnswer *items; // owned
+    int32_t count;
+    EsAnswersMethod method;
+    int is_complete;      // no answer within the limits of the prover is missing
+    int is_closure_known; // an atom that is neither an answer nor counted below has no proof at all
+    int32_t n_deeper;     // atoms that follow, but not within the limits on steps and atoms
+    int32_t n_undecided;  // atoms whose proof met the limit on states
+    int32_t n_steps_otherwise; // a ground question that is a fact: steps of a proof without that
+                               // fact, or as EsProverAnswer has it
+    EsAnswersReport search;
+} EsAnswers;
+
+// Those of es_prover_defaults, and ES_ANSWERS_CLOSURE_LIMIT.
+EsAnswersSettings es_answers_defaults(void);
+
+// The same for any number of threads. After a failure there is nothing to destroy.
+EsStatus es_answers_find(const EsKnowledgeGraph *graph, const EsAnswersSettings *settings,
+                         EsThreadPool *pool, EsAtom form, EsAnswers *answers);
+void es_answers_destroy(EsAnswers *answers);
+
+// --- inside ---
+
+// A list of atoms that grows; all zero is empty.
+typedef struct EsAtomList {
+    EsAtom *atoms; // owned
+    int32_t count;
+    int64_t capacity;
+} EsAtomList;
+
+EsStatus es_atom_list_add(EsAtomList *list, EsAtom atom);
+
+// The atoms of the form that are no facts and have a proof with at most max_depth steps by rules.
+// The report tells which limit was met, if any.
+EsStatus es_answers_search(const EsKnowledgeGraph *graph, const EsProverSettings *settings,
+                           EsAtom form, EsAtomList *found, EsAnswersReport *report);
+
+ES_EXTERN_C_END
+
+#endif

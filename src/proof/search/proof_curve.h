@@ -1,0 +1,43 @@
+// How many proofs a search finds against how many states it may expand.
+//
+// A search takes the same way whatever its budget and only stops earlier, so one search per query
+// with the largest budget tells what every smaller one would have found.
+//
+//     EsProofCurve *curve;
+//     ES_TRY(es_proof_curve_create(graph, &settings, guides, pool, queries, count, &curve));
+//     int64_t budget = es_proof_curve_budget(curve, count / 2); // proves half of them
+//     es_proof_curve_destroy(curve);
+#ifndef ES_PROOF_PROOF_CURVE_H
+#define ES_PROOF_PROOF_CURVE_H
+
+#include "base/thread_pool.h"
+#include "proof/search/proof_search.h"
+
+ES_EXTERN_C_BEGIN
+
+typedef struct EsProofCurve {
+    int32_t n_queries, n_proved;
+    int64_t *expanded; // by query: until the proof, or in all; owned                 (n_queries)
+    int32_t *depth;    // of the proof found, ES_KG_DEPTH_NONE without one; owned     (n_queries)
+    int64_t *needed;   // expansions of the proved ones, ascending; owned              (n_proved)
+} EsProofCurve;
+
+// Search every query; settings->max_expanded is the largest budget. `guides` holds one per thread
+// of the pool, NULL: equal probabilities. Nothing depends on the number of threads.
+EsStatus es_proof_curve_create(const EsKnowledgeGraph *graph, const EsProofSearchSettings *settings,
+                               const EsProofGuide *guides, EsThreadPool *pool,
+                               const EsAtom *queries, int32_t count, EsProofCurve **curve);
+void es_proof_curve_destroy(EsProofCurve *curve);
+
+// How many queries are proved when each search may expand `budget` states.
+int32_t es_proof_curve_proofs(const EsProofCurve *curve, int64_t budget);
+
+// The least budget that proves n_proofs queries, 1 or more; -1 when they are not reached.
+int64_t es_proof_curve_budget(const EsProofCurve *curve, int32_t n_proofs);
+
+// Expansions of all searches together under that budget.
+int64_t es_proof_curve_spent(const EsProofCurve *curve, int64_t budget);
+
+ES_EXTERN_C_END
+
+#endif

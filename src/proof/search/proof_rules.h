@@ -1,0 +1,519 @@
+// One step of backward chaining over a knowledge graph: which goal is taken, what it unifies with,
+// and the states that follow. Written once for CPU and CUDA.
+//
+// A state is a list of atoms still to be proved, left to right. A term above the graph's
+// n_constants is a variable; the variables of a state are numbered by first occurrence (left to
+// right, a before b) from n_constants + 1, so that states equal up to renaming are equal, byte for
+// byte. The list of successors is exact: a proof is noticed before any limit, and what a limit
+// drops is counted. Nothing is allocated; the caller gives the buffers (es_successors_create in
+// prover.h makes some).
+//
+//     es_proof_expand(graph, &settings, query, &query, 1, NULL, &successors);
+//     for (int32_t i = 0; i < successors.count; i++) {
+//         EsAtomSpan state = es_successor(&successors, i);
+//     }
+//
+// A is the most atoms of a state, S the most successors; C and P as in knowledge_graph.h.
+#ifndef ES_PROOF_PROOF_RULES_H
+#define ES_PROOF_PROOF_RULES_H
+
+#include "proof/graph/knowledge_graph.h"
+
+// of a state; variables are then at most C + 2 * ES_PROOF_MAX_ATOMS
+#define ES_PROOF_MAX_ATOMS 20
+
+typedef enum EsGoalSelection {
+    ES_GOAL_CONSTRAINED, // fewest free arguments, ties leftmost
+    ES_GOAL_LEFTMOST
+} EsGoalSelection;
+
+typedef struct EsProofSettings {
+    EsGoalSelection selection;
+    int32_t max_atoms;         // A, 0 to ES_PROOF_MAX_ATOMS; with 0 the outcome alone is of use
+    int32_t max_states;        // S, at least 2; the action End, if any, is one of them
+    int has_end;               // give-up as last successor of an open state
+    int uses_published_naming; // tests alone: fresh variables are C+1, C+2, ... even where the
+                               // state has these, which loses proofs, as in the published depth
+                               // files
+} EsProofSettings;
+
+typedef enum EsProofOutcome {
+    ES_PROOF_OPEN,   // there are successors to choose from
+    ES_PROOF_PROVED, // the only successor is True
+    ES_PROOF_FAILED, // the only successor is False
+    ES_PROOF_ENDED   // the state was End already
+} EsProofOutcome;
+
+// What an expansion gives; the arrays are the caller's.
+typedef struct EsSuccessors {
+    EsAtom *atoms;      // all successors, one after the other                ((S + 1) max(A, 1))
+    int32_t *start;     // successor i is atoms[start[i]] to atoms[start[i+1] - 1]        (S + 1)
+    uint64_t *hash;     // es_proof_hash of each                                              (S)
+    int32_t *place;     // of each in `table`                                                 (S)
+    int32_t *table;     // finds duplicates; whatever it holds before is ignored     (table_size)
+    int32_t table_size; // a power of two, at least 2 S
+    // filled by es_proof_expand
+    EsProofOutcome outcome;
+    int32_t count;      // at least 1
+    int32_t n_overlong; // candidates dropped because they had more than A atoms
+    int32_t n_overflow; // candidates dropped because there were S already
+} EsSuccessors;
+
+// States already visited, which an expansion leaves out.
+typedef struct EsVisitedStates {
+    const EsAtom *atoms;    // state i begins at atoms[i * stride]
+    const int32_t *n_atoms; // of each
+    const uint64_t *hash;   // es_proof_hash of each
+    int32_t count, stride;
+} EsVisitedStates;
+
+// --- atoms and states ---
+
+// Atoms that end an episode have predicates above P and no terms: the states True, False, End.
+static inline ES_HOST_DEVICE EsAtom es_proof_terminal(const EsKnowledgeGraph *graph,
+                                                      EsProofOutcome outcome) {
+    EsAtom atom = {graph->n_predicates + (int32_t)outcome, 0, 0};
+    return atom;
+}
+
+static inline ES_HOST_DEVICE int es_atom_equals(EsAtom x, EsAtom y) {
+    return x.predicate == y.predicate && x.a == y.a && x.b == y.b;
+}
+
+// Successor i of an expansion.
+static inline ES_HOST_DEVICE EsAtomSpan es_successor(const EsSuccessors *successors, int32_t i) {
+    EsAtomSpan span = {successors->atoms + successors->start[i],
+                       successors->start[i + 1] - successors->start[i]};
+    return span;
+}
+
+// Two multiply-xorshift rounds per atom, so that neither order nor exchanged terms cancel out.
+static inline ES_HOST_DEVICE uint64_t es_proof_hash_atom(uint64_t hash, EsAtom atom) {
+    hash ^= ((uint64_t)(uint32_t)atom.a << 32) | (uint32_t)atom.b;
+    hash *= 0x9E3779B97F4A7C15u;
+    hash ^= (hash >> 29) + (uint64_t)(uint32_t)atom.predicate;
+    hash *= 0xBF58476D1CE4E5B9u;
+    return hash ^ (hash >> 32);
+}
+
+static inline ES_HOST_DEVICE uint64_t es_proof_hash(const EsAtom *atoms, int32_t n_atoms) {
+    uint64_t hash = 0;
+    for (int32_t i = 0; i < n_atoms; i++) {
+        hash = es_proof_hash_atom(hash, atoms[i]);
+    }
+    return hash;
+}
+
+static inline ES_HOST_DEVICE int es_proof_states_equal(const EsAtom *x, const EsAtom *y,
+                                                       int32_t n_atoms) {
+    for (int32_t i = 0; i < n_atoms; i++) {
+        if (!es_atom_equals(x[i], y[i])) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+// Whether pruning takes this atom away: a ground fact other than the query.
+static inline ES_HOST_DEVICE int es_proof_holds(const EsKnowledgeGraph *graph, EsAtom atom,
+                                                EsAtom query) {
+    return atom.a <= graph->n_constants && atom.b <= graph->n_constants &&
+           es_kg_has_fact(graph, atom) && !es_atom_equals(atom, query);
+}
+
+// Index of the goal to resolve next.
+static inline ES_HOST_DEVICE int32_t es_proof_select(const EsKnowledgeGraph *graph,
+                                                     const EsAtom *state, int32_t n_atoms,
+                                                     EsGoalSelection selection) {
+    int32_t best = 0, fewest = 3;
+    for (int32_t i = 0; i < n_atoms && fewest > 0 && selection == ES_GOAL_CONSTRAINED; i++) {
+        int32_t n_free = (state[i].a > graph->n_constants) + (state[i].b > graph->n_constants);
+        if (n_free < fewest) {
+            best = i;
+            fewest = n_free;
+        }
+    }
+    return best;
+}
+
+// --- unification ---
+
+// What unification asks of a variable of the state; one is enough, because only a head p(X,X) asks
+// anything.
+typedef struct EsGoalBinding {
+    int32_t variable; // 0: none
+    int32_t value;
+} EsGoalBinding;
+
+static inline ES_HOST_DEVICE int32_t es_binding_apply(EsGoalBinding binding, int32_t term) {
+    return term == binding.variable ? binding.value : term;
+}
+
+// Unify a rule's head with a goal: `terms` receives the goal's term for each variable of the rule
+// (index -1 - variable) and 0 for those that the head has not. A head p(X,X) makes the goal's terms
+// one. Returns 0 when they do not unify.
+static inline ES_HOST_DEVICE int es_proof_unify_head(const EsKnowledgeGraph *graph,
+                                                     const EsHornRule *rule, EsAtom goal,
+                                                     int32_t terms[ES_HORN_MAX_VARIABLES],
+                                                     EsGoalBinding *binding) {
+    binding->variable = binding->value = 0;
+    for (int i = 0; i < rule->n_variables; i++) {
+        terms[i] = 0;
+    }
+    terms[-1 - rule->head.a] = goal.a;
+    if (rule->head.b != rule->head.a) {
+        terms[-1 - rule->head.b] = goal.b;
+        return 1;
+    }
+    if (goal.a != goal.b) {
+        int is_a_free = goal.a > graph->n_constants;
+        binding->variable = is_a_free ? goal.a : goal.b;
+        binding->value = is_a_free ? goal.b : goal.a;
+    }
+    return goal.a == goal.b || binding->variable > graph->n_constants;
+}
+
+// --- candidates ---
+
+// where the fresh variables of a rule stand, behind all that a state can have
+#define ES_PROOF_FIRST_FRESH (2 * ES_PROOF_MAX_ATOMS)
+#define ES_PROOF_MAX_NAMES   (ES_PROOF_FIRST_FRESH + ES_HORN_MAX_VARIABLES)
+
+// New numbers for variables, given at first sight.
+typedef struct EsVariableNames {
+    uint64_t is_named; // one bit per old number
+    int32_t count;
+    uint8_t name[ES_PROOF_MAX_NAMES]; // from 1, where is_named
+} EsVariableNames;
+
+// An expansion at work.
+typedef struct EsExpansion {
+    const EsKnowledgeGraph *graph;
+    const EsProofSettings *settings;
+    const EsVisitedStates *visited; // may be NULL
+    EsSuccessors *out;
+    EsAtom query, goal;
+    EsAtom rest[ES_PROOF_MAX_ATOMS]; // the other goals, without ground facts
+    int32_t n_rest;
+    // the candidate being written
+    EsAtom *candidate; // behind the last successor
+    int32_t n_atoms;   // A + 1: too many
+    uint64_t hash;
+    EsVariableNames names;
+} EsExpansion;
+
+static inline ES_HOST_DEVICE int32_t es_expansion_name(EsExpansion *expansion, int32_t term) {
+    int32_t n_constants = expansion->graph->n_constants;
+    if (term <= n_constants) {
+        return term;
+    }
+    EsVariableNames *names = &expansion->names;
+    int32_t old = term - n_constants - 1;
+    if (old < ES_PROOF_FIRST_FRESH && expansion->settings->uses_published_naming) {
+        return term;
+    }
+    if ((names->is_named >> old & 1u) == 0) {
+        names->is_named |= (uint64_t)1 << old;
+        names->name[old] = (uint8_t)++names->count;
+    }
+    return n_constants + names->name[old];
+}
+
+static inline ES_HOST_DEVICE void es_expansion_begin_candidate(EsExpansion *expansion) {
+    expansion->candidate = expansion->out->atoms + expansion->out->start[expansion->out->count];
+    expansion->n_atoms = 0;
+    expansion->hash = 0;
+    expansion->names.is_named = 0;
+    expansion->names.count = 0;
+}
+
+// Add an atom. Returns 0 when the candidate has become too long, which nothing can mend.
+static inline ES_HOST_DEVICE int es_expansion_append(EsExpansion *expansion, EsAtom atom) {
+    if (expansion->n_atoms == expansion->settings->max_atoms) {
+        expansion->n_atoms++;
+        return 0;
+    }
+    expansion->candidate[expansion->n_atoms++] = atom;
+    expansion->hash = es_proof_hash_atom(expansion->hash, atom);
+    return 1;
+}
+
+static inline ES_HOST_DEVICE int es_expansion_was_visited(const EsExpansion *expansion) {
+    const EsVisitedStates *visited = expansion->visited;
+    for (int32_t i = 0; visited != NULL && i < visited->count; i++) {
+        if (visited->hash[i] == expansion->hash && visited->n_atoms[i] == expansion->n_atoms &&
+            es_proof_states_equal(visited->atoms + (size_t)i * (size_t)visited->stride,
+                                  expansion->candidate, expansion->n_atoms)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+// The place of an equal successor in the table, or the free place where the candidate belongs. A
+// place is in use when the successor it names says so too; old contents are therefore harmless.
+static inline ES_HOST_DEVICE int32_t es_expansion_find_place(const EsExpansion *expansion,
+                                                             int *is_duplicate) {
+    const EsSuccessors *out = expansion->out;
+    int32_t place = (int32_t)(expansion->hash & (uint64_t)(out->table_size - 1));
+    for (;; place = (place + 1) & (out->table_size - 1)) {
+        int32_t i = out->table[place];
+        if (i < 0 || i >= out->count || out->place[i] != place) {
+            *is_duplicate = 0;
+            return place;
+        }
+        if (out->hash[i] == expansion->hash &&
+            out->start[i + 1] - out->start[i] == expansion->n_atoms &&
+            es_proof_states_equal(out->atoms + out->start[i], expansion->candidate,
+                                  expansion->n_atoms)) {
+            *is_duplicate = 1;
+            return place;
+        }
+    }
+}
+
+// Keep the candidate if it is new. Returns 0 when it is the empty list: a proof, which ends the
+// expansion.
+static inline ES_HOST_DEVICE int es_expansion_end_candidate(EsExpansion *expansion) {
+    EsSuccessors *out = expansion->out;
+    if (expansion->n_atoms == 0) {
+        return 0;
+    }
+    if (expansion->n_atoms > expansion->settings->max_atoms) {
+        out->n_overlong++;
+        return 1;
+    }
+    int is_duplicate;
+    int32_t place = es_expansion_find_place(expansion, &is_duplicate);
+    if (is_duplicate || es_expansion_was_visited(expansion)) {
+        return 1;
+    }
+    if (out->count == expansion->settings->max_states - (expansion->settings->has_end != 0)) {
+        out->n_overflow++;
+        return 1;
+    }
+    out->table[place] = out->count;
+    out->place[out->count] = place;
+    out->hash[out->count] = expansion->hash;
+    out->start[out->count + 1] = out->start[out->count] + expansion->n_atoms;
+    out->count++;
+    return 1;
+}
+
+// --- rules ---
+
+// Add an atom of a rule's body or of the rest under the substitution, unless it holds. Returns 0
+// when the candidate has become too long.
+static inline ES_HOST_DEVICE int es_expansion_add(EsExpansion *expansion, EsAtom atom,
+                                                  EsGoalBinding binding) {
+    atom.a = es_expansion_name(expansion, es_binding_apply(binding, atom.a));
+    atom.b = es_expansion_name(expansion, es_binding_apply(binding, atom.b));
+    return es_proof_holds(expansion->graph, atom, expansion->query) ||
+           es_expansion_append(expansion, atom);
+}
+
+// The rest behind what the candidate has. Ground facts are out of it already, so that without
+// a binding no atom needs to be looked up.
+static inline ES_HOST_DEVICE void es_expansion_add_rest(EsExpansion *expansion,
+                                                        EsGoalBinding binding) {
+    int goes_on = expansion->n_atoms <= expansion->settings->max_atoms;
+    for (int32_t i = 0; i < expansion->n_rest && goes_on; i++) {
+        EsAtom atom = expansion->rest[i];
+        if (binding.variable != 0) {
+            goes_on = es_expansion_add(expansion, atom, binding);
+            continue;
+        }
+        atom.a = es_expansion_name(expansion, atom.a);
+        atom.b = es_expansion_name(expansion, atom.b);
+        goes_on = es_expansion_append(expansion, atom);
+    }
+}
+
+static inline ES_HOST_DEVICE int32_t es_proof_instance(const EsKnowledgeGraph *graph,
+                                                       const int32_t *terms, int32_t variable) {
+    int32_t term = terms[-1 - variable];
+    return term != 0 ? term : graph->n_constants + ES_PROOF_FIRST_FRESH - variable;
+}
+
+// Candidates body + rest, one per rule whose head unifies. Returns 0 at a proof.
+static inline ES_HOST_DEVICE int es_expansion_apply_rules(EsExpansion *expansion) {
+    int32_t n_rules, terms[ES_HORN_MAX_VARIABLES];
+    const EsKnowledgeGraph *graph = expansion->graph;
+    const EsHornRule *rules = es_kg_rules_of(graph, expansion->goal.predicate, &n_rules);
+    for (int32_t r = 0; r < n_rules; r++) {
+        EsGoalBinding binding;
+        if (!es_proof_unify_head(graph, &rules[r], expansion->goal, terms, &binding)) {
+            continue;
+        }
+        es_expansion_begin_candidate(expansion);
+        for (int i = 0, goes_on = 1; i < rules[r].n_body && goes_on; i++) {
+            EsAtom atom = rules[r].body[i];
+            atom.a = es_proof_instance(graph, terms, atom.a);
+            atom.b = es_proof_instance(graph, terms, atom.b);
+            goes_on = es_expansion_add(expansion, atom, binding);
+        }
+        es_expansion_add_rest(expansion, binding);
+        if (!es_expansion_end_candidate(expansion)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+// --- facts ---
+
+// Facts that may unify with a goal that has a free argument, in sorted order.
+static inline ES_HOST_DEVICE EsAtomSpan es_proof_matching_facts(const EsKnowledgeGraph *graph,
+                                                                EsAtom goal) {
+    if (goal.a <= graph->n_constants) {
+        return es_kg_facts_with_a(graph, goal.predicate, goal.a);
+    }
+    return goal.b <= graph->n_constants ? es_kg_facts_with_b(graph, goal.predicate, goal.b)
+                                        : es_kg_facts_of(graph, goal.predicate);
+}
+
+// Terms that a fact will fill in: -1 its a, -2 its b.
+static inline ES_HOST_DEVICE int32_t es_expansion_mark(EsExpansion *expansion, int32_t term) {
+    if (term > expansion->graph->n_constants) {
+        if (term == expansion->goal.a) {
+            return -1;
+        }
+        if (term == expansion->goal.b) {
+            return -2;
+        }
+    }
+    return es_expansion_name(expansion, term);
+}
+
+// The rest under the substitution of one fact, from the marked rest.
+static inline ES_HOST_DEVICE void es_expansion_add_marked(EsExpansion *expansion,
+                                                          const EsAtom *marked, EsAtom fact) {
+    int goes_on = 1;
+    for (int32_t i = 0; i < expansion->n_rest && goes_on; i++) {
+        EsAtom atom = marked[i];
+        if (atom.a < 0 || atom.b < 0) {
+            atom.a = atom.a >= 0 ? atom.a : (atom.a == -1 ? fact.a : fact.b);
+            atom.b = atom.b >= 0 ? atom.b : (atom.b == -1 ? fact.a : fact.b);
+            if (es_proof_holds(expansion->graph, atom, expansion->query)) {
+                continue;
+            }
+        }
+        goes_on = es_expansion_append(expansion, atom);
+    }
+}
+
+// Candidates rest, one per fact that unifies. Returns 0 at a proof.
+//
+// Only ground atoms are pruned, so that the variables which stay, and their order, are the same for
+// every fact: the rest is renamed once, and each fact fills in its constants.
+static inline ES_HOST_DEVICE int es_expansion_apply_facts(EsExpansion *expansion) {
+    const EsKnowledgeGraph *graph = expansion->graph;
+    EsAtom goal = expansion->goal;
+    EsAtom marked[ES_PROOF_MAX_ATOMS];
+    if (goal.a <= graph->n_constants && goal.b <= graph->n_constants) {
+        if (!es_proof_holds(graph, goal, expansion->query)) {
+            return 1;
+        }
+        EsGoalBinding none = {0, 0};
+        es_expansion_begin_candidate(expansion);
+        es_expansion_add_rest(expansion, none);
+        return es_expansion_end_candidate(expansion);
+    }
+    es_expansion_begin_candidate(expansion);
+    for (int32_t i = 0; i < expansion->n_rest; i++) {
+        marked[i] = expansion->rest[i];
+        marked[i].a = es_expansion_mark(expansion, marked[i].a);
+        marked[i].b = es_expansion_mark(expansion, marked[i].b);
+    }
+    EsAtomSpan facts = es_proof_matching_facts(graph, goal);
+    for (int32_t i = 0; i < facts.count; i++) {
+        EsAtom fact = facts.atoms[i];
+        if (es_atom_equals(fact, expansion->query) || (goal.a == goal.b && fact.a != fact.b)) {
+            continue;
+        }
+        es_expansion_begin_candidate(expansion);
+        es_expansion_add_marked(expansion, marked, fact);
+        if (!es_expansion_end_candidate(expansion)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+// --- the expansion ---
+
+static inline ES_HOST_DEVICE void
+es_successors_end(EsSuccessors *out, const EsKnowledgeGraph *graph, EsProofOutcome outcome) {
+    out->outcome = outcome;
+    out->count = 1;
+    out->atoms[0] = es_proof_terminal(graph, outcome);
+    out->hash[0] = es_proof_hash(out->atoms, 1);
+    out->start[1] = 1;
+}
+
+// A state that contains a terminal atom: False and End stand for the whole, True is dropped.
+// Returns the outcome, OPEN when ordinary atoms are left; these are then in `kept`.
+static inline ES_HOST_DEVICE EsProofOutcome es_proof_keep_ordinary(const EsKnowledgeGraph *graph,
+                                                                   const EsAtom *state,
+                                                                   int32_t n_atoms, EsAtom *kept,
+                                                                   int32_t *n_kept) {
+    *n_kept = 0;
+    EsProofOutcome outcome = ES_PROOF_PROVED;
+    for (int32_t i = 0; i < n_atoms; i++) {
+        int32_t special = state[i].predicate - graph->n_predicates;
+        if (special == ES_PROOF_FAILED || special == ES_PROOF_ENDED) {
+            return (EsProofOutcome)special;
+        }
+        if (special != ES_PROOF_PROVED) {
+            kept[(*n_kept)++] = state[i];
+            outcome = ES_PROOF_OPEN;
+        }
+    }
+    return outcome;
+}
+
+// The successors of a state of at most ES_PROOF_MAX_ATOMS atoms, when `query` is what is to be
+// proved: rules in the order of their file, then facts in sorted order, without duplicates and
+// without `visited` (may be NULL). The query itself is never used as a fact. A proof leaves True as
+// the only successor, no successor leaves False.
+static inline ES_HOST_DEVICE void es_proof_expand(const EsKnowledgeGraph *graph,
+                                                  const EsProofSettings *settings, EsAtom query,
+                                                  const EsAtom *state, int32_t n_atoms,
+                                                  const EsVisitedStates *visited,
+                                                  EsSuccessors *out) {
+    EsAtom kept[ES_PROOF_MAX_ATOMS];
+    out->outcome = ES_PROOF_OPEN;
+    out->count = out->n_overlong = out->n_overflow = 0;
+    out->start[0] = 0;
+    EsProofOutcome outcome = es_proof_keep_ordinary(graph, state, n_atoms, kept, &n_atoms);
+    if (outcome != ES_PROOF_OPEN) {
+        es_successors_end(out, graph, outcome);
+        return;
+    }
+    EsExpansion expansion;
+    expansion.graph = graph;
+    expansion.settings = settings;
+    expansion.visited = visited;
+    expansion.out = out;
+    expansion.query = query;
+    expansion.n_rest = 0;
+    int32_t selected = es_proof_select(graph, kept, n_atoms, settings->selection);
+    expansion.goal = kept[selected];
+    for (int32_t i = 0; i < n_atoms; i++) {
+        if (i != selected && !es_proof_holds(graph, kept[i], query)) {
+            expansion.rest[expansion.n_rest++] = kept[i];
+        }
+    }
+    if (!es_expansion_apply_rules(&expansion) || !es_expansion_apply_facts(&expansion)) {
+        es_successors_end(out, graph, ES_PROOF_PROVED);
+    } else if (out->count == 0) {
+        es_successors_end(out, graph, ES_PROOF_FAILED);
+    } else if (settings->has_end) {
+        int32_t end = out->start[out->count];
+        out->atoms[end] = es_proof_terminal(graph, ES_PROOF_ENDED);
+        out->hash[out->count] = es_proof_hash(out->atoms + end, 1);
+        out->start[++out->count] = end + 1;
+    }
+}
+
+#endif

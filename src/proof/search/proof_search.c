@@ -1,0 +1,221 @@
+#include "proof/search/proof_search.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "proof/search/proof_search_parts.h"
+#include "proof/search/prover.h"
+
+const char *const es_search_kind_names[ES_N_SEARCH_KINDS] = {"breadth", "best_first", "beam",
+                                                             "greedy", "sampled"};
+
+// beyond these a setting is a slip
+#define MAX_BATCH   (1 << 16)
+#define MAX_SAMPLES (1 << 24)
+#define MAX_ENTRIES (1 << 28)
+
+EsProofSearchSettings es_proof_search_defaults(void) {
+    EsProofSearchSettings settings = {.kind = ES_SEARCH_BEST_FIRST,
+                                      .selection = ES_GOAL_CONSTRAINED,
+                                      .max_expanded = 1000,
+                                      .max_depth = 20,
+                                      .max_atoms = 6,
+                                      .max_entries = 1000000,
+                                      .beam_width = 16,
+                                      .n_samples = 16,
+                                      .batch = 1,
+                                      .temperature = 3};
+    return settings;
+}
+
+static int is_walking(EsSearchKind kind) {
+    return kind == ES_SEARCH_GREEDY || kind == ES_SEARCH_SAMPLED;
+}
+
+static EsStatus check_settings(const EsProofSearchSettings *settings) {
+    if ((int)settings->kind < 0 || settings->kind >= ES_N_SEARCH_KINDS) {
+        return ES_FAIL(ARGUMENT, "a proof search of kind %d", (int)settings->kind);
+    }
+    const struct {
+        const char *name;
+        int64_t value, min, max;
+    } limits[] = {{"max_expanded", settings->max_expanded, 1, INT64_MAX},
+                  {"max_depth", settings->max_depth, 1, ES_SEARCH_MAX_DEPTH},
+                  {"max_atoms", settings->max_atoms, 1, ES_PROOF_MAX_ATOMS},
+                  {"max_successors", settings->max_successors, 0, MAX_ENTRIES},
+                  {"max_entries", settings->max_entries, 1, MAX_ENTRIES},
+                  {"beam_width", settings->beam_width, 1, MAX_ENTRIES},
+                  {"n_samples", settings->n_samples, 1, MAX_SAMPLES},
+                  {"batch", settings->batch, 1, MAX_BATCH}};
+    for (size_t i = 0; i < ES_COUNT_OF(limits); i++) {
+        if (limits[i].value < limits[i].min || limits[i].value > limits[i].max) {
+            return ES_FAIL(ARGUMENT, "a proof search with %s %lld, expected %lld to %lld",
+                           limits[i].name, (long long)limits[i].value, (long long)limits[i].min,
+                           (long long)limits[i].max);
+        }
+    }
+    if (!(settings->temperature > 0 && settings->temperature <= 1e6)) {
+        return ES_FAIL(ARGUMENT, "a proof search with temperature %g, expected above 0 to 1e6",
+                       settings->temperature);
+    }
+    if (!(settings->value_weight >= 0 && settings->value_weight <= ES_SEARCH_MAX_VALUE_WEIGHT)) {
+        return ES_FAIL(ARGUMENT, "a proof search with value_weight %g, expected 0 to %d",
+                       settings->value_weight, ES_SEARCH_MAX_VALUE_WEIGHT);
+    }
+    if (settings->value_weight > 0 && settings->kind != ES_SEARCH_BEST_FIRST &&
+        settings->kind != ES_SEARCH_BEAM) {
+        return ES_FAIL(ARGUMENT, "values order the states of best_first and beam, not of %s",
+                       es_search_kind_names[settings->kind]);
+    }
+    if (settings->finds_all && is_walking(settings->kind)) {
+        return ES_FAIL(ARGUMENT, "all proofs are found by breadth, best_first or beam, not %s",
+                       es_search_kind_names[settings->kind]);
+    }
+    return ES_STATUS_OK;
+}
+
+// How states are expanded.
+static EsProofSettings make_listing(const EsKnowledgeGraph *graph,
+                                    const EsProofSearchSettings *settings) {
+    int32_t all = es_proof_max_candidates(graph);
+    int32_t most = settings->max_successors > 0 ? ES_MIN(settings->max_successors, all) : all;
+    EsProofSettings listing = {.selection = settings->selection,
+                               .max_atoms = settings->max_atoms,
+                               .max_states = most + (settings->has_end != 0),
+                               .has_end = settings->has_end};
+    return listing;
+}
+
+static EsStatus make_buffers(EsProofSearch *search) {
+    const EsProofSearchSettings *settings = &search->settings;
+    void *memory;
+    ES_TRY(
+        es_successors_create(search->listing.max_states, settings->max_atoms, &search->successors));
+    ES_TRY(es_search_batch_create(settings->batch, &search->batch));
+    ES_TRY(es_proof_path_create(settings->max_depth, settings->max_atoms, &search->path));
+    ES_TRY(es_allocate((size_t)settings->max_depth * sizeof *search->proof, &memory));
+    search->proof = memory;
+    if (is_walking(settings->kind)) {
+        ES_TRY(es_allocate((size_t)settings->batch * sizeof *search->walks, &memory));
+        search->walks = memory;
+        for (int32_t w = 0; w < settings->batch; w++) {
+            ES_TRY(es_proof_path_create(settings->max_depth, settings->max_atoms,
+                                        &search->walks[w].path));
+        }
+        return ES_STATUS_OK;
+    }
+    size_t n_taken = (size_t)ES_MAX(settings->beam_width, settings->batch);
+    ES_TRY(es_allocate(n_taken * sizeof *search->taken, &memory));
+    search->taken = memory;
+    return ES_STATUS_OK;
+}
+
+EsStatus es_proof_search_create(const EsKnowledgeGraph *graph,
+                                const EsProofSearchSettings *settings, const EsProofGuide *guide,
+                                EsProofSearch **search) {
+    *search = NULL;
+    ES_TRY(check_settings(settings));
+    void *memory;
+    ES_TRY(es_allocate(sizeof(EsProofSearch), &memory));
+    EsProofSearch *made = memory;
+    made->graph = graph;
+    made->guide = guide;
+    made->settings = *settings;
+    made->listing = make_listing(graph, settings);
+    made->deciding = made->listing;
+    made->deciding.max_atoms = 0;
+    EsStatus status = make_buffers(made);
+    if (status != ES_STATUS_OK) {
+        es_proof_search_destroy(made);
+        return status;
+    }
+    *search = made;
+    return ES_STATUS_OK;
+}
+
+void es_proof_search_destroy(EsProofSearch *search) {
+    if (search == NULL) {
+        return;
+    }
+    for (int32_t w = 0; search->walks != NULL && w < search->settings.batch; w++) {
+        es_proof_path_destroy(&search->walks[w].path);
+    }
+    es_release(search->walks);
+    es_successors_destroy(&search->successors);
+    es_search_batch_destroy(&search->batch);
+    es_proof_path_destroy(&search->path);
+    es_release(search->proof);
+    es_proof_states_destroy(&search->states);
+    es_release(search->reached);
+    es_release(search->entries);
+    es_release(search->heap);
+    es_release(search->taken);
+    es_release(search);
+}
+
+EsStatus es_proof_search_find(EsProofSearch *search, EsAtom query, EsProofAnswer *answer) {
+    memset(answer, 0, sizeof *answer);
+    answer->depth = ES_KG_DEPTH_NONE;
+    ES_TRY(es_proof_check_query(search->graph, query));
+    search->query = query;
+    search->answer = answer;
+    ES_TRY(is_walking(search->settings.kind) ? es_search_walks(search) : es_search_tree(search));
+    if (answer->is_proved) {
+        answer->n_proofs = ES_MAX(answer->n_proofs, 1);
+        answer->depth = search->path.count;
+        for (int32_t i = 0; i < answer->depth; i++) {
+            search->proof[i] = es_proof_path_state(&search->path, i);
+        }
+        answer->path = search->proof;
+        answer->actions = search->path.actions;
+    }
+    return ES_STATUS_OK;
+}
+
+// --- replay ---
+
+static EsProofOutcome replay_actions(const EsKnowledgeGraph *graph, const EsProofSettings *listing,
+                                     EsAtom query, const int32_t *actions, int32_t n_actions,
+                                     EsProofPath *path, EsSuccessors *successors) {
+    EsAtomSpan state = {&query, 1};
+    uint64_t hash = es_proof_hash(&query, 1);
+    for (int32_t i = 0; i < n_actions; i++) {
+        es_proof_path_push(path, state, hash);
+        state = es_proof_path_state(path, i);
+        EsVisitedStates visited = es_proof_path_visited(path);
+        es_proof_expand(graph, listing, query, state.atoms, state.count, &visited, successors);
+        if (actions[i] < 0 || actions[i] >= successors->count) {
+            return ES_PROOF_FAILED;
+        }
+        state = es_successor(successors, actions[i]);
+        hash = successors->hash[actions[i]];
+        if (state.atoms[0].predicate > graph->n_predicates) {
+            int is_end = i == n_actions - 1 && successors->outcome == ES_PROOF_PROVED;
+            return is_end ? ES_PROOF_PROVED : ES_PROOF_FAILED;
+        }
+    }
+    return ES_PROOF_OPEN;
+}
+
+EsStatus es_proof_replay(const EsKnowledgeGraph *graph, const EsProofSearchSettings *settings,
+                         EsAtom query, const int32_t *actions, int32_t n_actions,
+                         EsProofOutcome *outcome) {
+    EsSuccessors successors = {0};
+    EsProofPath path = {0};
+    EsStatus status = ES_STATUS_OK;
+    *outcome = ES_PROOF_FAILED;
+    ES_TRY(check_settings(settings));
+    ES_TRY(es_proof_check_query(graph, query));
+    if (n_actions < 0 || n_actions > ES_SEARCH_MAX_DEPTH) {
+        return ES_FAIL(ARGUMENT, "a proof of %d actions, expected 0 to %d", n_actions,
+                       ES_SEARCH_MAX_DEPTH);
+    }
+    EsProofSettings listing = make_listing(graph, settings);
+    ES_TRY_GOTO(es_successors_create(listing.max_states, listing.max_atoms, &successors));
+    ES_TRY_GOTO(es_proof_path_create(n_actions + 1, listing.max_atoms, &path));
+    *outcome = replay_actions(graph, &listing, query, actions, n_actions, &path, &successors);
+done:
+    es_successors_destroy(&successors);
+    es_proof_path_destroy(&path);
+    return status;
+}

@@ -1,0 +1,250 @@
+// Breadth-first, best-first and beam search: states wait in a heap, and the first of them are
+// expanded and judged together.
+//
+// An entry of the queue is a way to a state, so one state may wait several times: a way that is
+// less probable but shorter may be the one that meets the limit on depth. A state is expanded again
+// only when it was reached in fewer steps than before, which keeps the search exhaustive.
+#include <math.h>
+#include <string.h>
+
+#include "proof/search/proof_array.h"
+#include "proof/search/proof_search_parts.h"
+#include "proof/search/prover.h"
+
+#define LEAST_VALUE 0.01
+
+// --- the heap ---
+
+// In breadth-first search the age is the order: entries come level by level.
+static int precedes(const EsProofSearch *search, int32_t x, int32_t y) {
+    double p = search->entries[x].promise, q = search->entries[y].promise;
+    if (search->settings.kind != ES_SEARCH_BREADTH && p != q) {
+        return p > q;
+    }
+    return x < y;
+}
+
+static void heap_insert(EsProofSearch *search, int32_t entry) {
+    int32_t *heap = search->heap, i = search->n_heap++;
+    for (; i > 0 && precedes(search, entry, heap[(i - 1) / 2]); i = (i - 1) / 2) {
+        heap[i] = heap[(i - 1) / 2];
+    }
+    heap[i] = entry;
+}
+
+static int32_t heap_remove_first(EsProofSearch *search) {
+    int32_t *heap = search->heap, n_heap = --search->n_heap;
+    int32_t first = heap[0], last = heap[n_heap], i = 0;
+    for (int32_t child; (child = 2 * i + 1) < n_heap; i = child) {
+        if (child + 1 < n_heap && precedes(search, heap[child + 1], heap[child])) {
+            child++;
+        }
+        if (!precedes(search, heap[child], last)) {
+            break;
+        }
+        heap[i] = heap[child];
+    }
+    heap[i] = last;
+    return first;
+}
+
+// --- entries ---
+
+static EsStatus make_room(EsProofSearch *search) {
+    int64_t n_entries = search->n_entries, n_heap = search->n_heap, n_states = search->states.count;
+    ES_TRY(es_proof_array_grow((void **)&search->entries, sizeof *search->entries, n_entries,
+                               n_entries + 1, &search->entry_capacity));
+    ES_TRY(es_proof_array_grow((void **)&search->heap, sizeof *search->heap, n_heap, n_heap + 1,
+                               &search->heap_capacity));
+    return es_proof_array_grow((void **)&search->reached, sizeof *search->reached, n_states,
+                               n_states + 1, &search->reached_capacity);
+}
+
+// Whether an entry of the queue, or an expansion, stands for this one. What a beam has cut off
+// stands for nothing on the next levels.
+static int is_dominated(const EsProofSearch *search, const EsReachedState *reached,
+                        const EsSearchEntry *entry) {
+    if (entry->depth >= reached->expanded_depth) {
+        return 1;
+    }
+    switch (search->settings.kind) {
+    case ES_SEARCH_BREADTH:
+        return entry->depth >= reached->depth;
+    case ES_SEARCH_BEAM:
+        return entry->depth == reached->depth && entry->log_probability <= reached->log_probability;
+    default:
+        return entry->depth >= reached->depth && entry->log_probability <= reached->log_probability;
+    }
+}
+
+// Queue a state unless that would be for nothing.
+static EsStatus queue_state(EsProofSearch *search, EsAtomSpan state, uint64_t hash,
+                            EsSearchEntry entry) {
+    ES_TRY(make_room(search));
+    int32_t n_states = search->states.count;
+    ES_TRY(es_proof_states_add(&search->states, state.atoms, state.count, hash, &entry.state));
+    EsReachedState *reached = &search->reached[entry.state];
+    int is_new = entry.state == n_states;
+    if (is_new) {
+        reached->expanded_depth = INT32_MAX;
+    } else if (is_dominated(search, reached, &entry)) {
+        return ES_STATUS_OK;
+    }
+    int is_beam = search->settings.kind == ES_SEARCH_BEAM;
+    if (is_new || is_beam ||
+        (entry.depth <= reached->depth && entry.log_probability >= reached->log_probability)) {
+        reached->depth = entry.depth;
+        reached->log_probability = entry.log_probability;
+    }
+    search->entries[search->n_entries] = entry;
+    heap_insert(search, search->n_entries++);
+    return ES_STATUS_OK;
+}
+
+// The way from the query to an entry's state.
+static void trace_path(EsProofSearch *search, int32_t index) {
+    EsProofPath *path = &search->path;
+    const EsSearchEntry *entry = &search->entries[index];
+    path->count = entry->depth + 1;
+    for (int32_t i = entry->depth; i >= 0; i--, entry = &search->entries[entry->parent]) {
+        EsAtomSpan state = es_proof_state(&search->states, entry->state);
+        memcpy(path->atoms + (size_t)i * (size_t)path->stride, state.atoms,
+               (size_t)state.count * sizeof *state.atoms);
+        path->n_atoms[i] = state.count;
+        path->hash[i] = search->states.states[entry->state].hash;
+        if (i > 0) {
+            path->actions[i - 1] = entry->action;
+        }
+    }
+}
+
+// --- the search ---
+
+// Take the first entries of the heap whose states were not expanded at their depth or above.
+static void take_entries(EsProofSearch *search) {
+    const EsProofSearchSettings *settings = &search->settings;
+    int is_beam = settings->kind == ES_SEARCH_BEAM;
+    int32_t most = is_beam ? settings->beam_width : settings->batch;
+    search->n_taken = 0;
+    while (search->n_heap > 0 && search->n_taken < most) {
+        int32_t index = heap_remove_first(search);
+        const EsSearchEntry *entry = &search->entries[index];
+        EsReachedState *reached = &search->reached[entry->state];
+        if (entry->depth < reached->expanded_depth) {
+            reached->expanded_depth = entry->depth;
+            search->taken[search->n_taken++] = index;
+        }
+    }
+    if (is_beam) {
+        search->n_heap = 0;
+    }
+}
+
+// Count a proof; its last step is to True. The weights of all are summed in the order found.
+static void note_proof(EsProofSearch *search, int32_t index) {
+    EsProofAnswer *answer = search->answer;
+    double log_probability = search->entries[index].log_probability;
+    if (answer->n_proofs++ == 0) {
+        answer->is_proved = 1;
+        answer->log_probability = log_probability;
+        search->first_proof = index;
+    }
+    search->weight += exp(log_probability / search->settings.temperature);
+}
+
+// Expand the entries taken[begin] to taken[end - 1]. Stops at the limit on expansions, or at a
+// proof where one is enough.
+static EsStatus expand_entries(EsProofSearch *search, int32_t begin, int32_t end) {
+    EsProofAnswer *answer = search->answer;
+    es_search_batch_clear(&search->batch);
+    for (int32_t i = begin; i < end; i++) {
+        if (answer->n_expanded == search->settings.max_expanded) {
+            answer->met_expanded = 1;
+            return ES_STATUS_OK;
+        }
+        const EsSearchEntry *entry = &search->entries[search->taken[i]];
+        EsProofOutcome outcome;
+        trace_path(search, search->taken[i]);
+        ES_TRY(es_search_expand(search, &search->path,
+                                es_proof_state(&search->states, entry->state), search->taken[i],
+                                entry->depth + 1 == search->settings.max_depth, &outcome));
+        if (outcome == ES_PROOF_PROVED) {
+            note_proof(search, search->taken[i]);
+            if (!search->settings.finds_all) {
+                return ES_STATUS_OK;
+            }
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// Of successor k of the batch, reached with this probability. A value is an estimate and may even
+// be negative; the floor keeps a wrong one from hiding a state for good.
+static double promise_of(const EsProofSearch *search, int32_t k, double log_probability) {
+    if (!es_search_uses_values(search)) {
+        return log_probability;
+    }
+    double value = ES_MAX((double)search->batch.value[k], LEAST_VALUE);
+    return log_probability + search->settings.value_weight * log(value);
+}
+
+static EsStatus queue_successors(EsProofSearch *search) {
+    const EsSearchBatch *batch = &search->batch;
+    for (int32_t i = 0; i < batch->n_states; i++) {
+        int32_t parent = batch->owner[i];
+        int32_t depth = search->entries[parent].depth + 1;
+        for (int32_t k = batch->first[i]; k < batch->first[i + 1]; k++) {
+            EsAtomSpan state = batch->successors[k];
+            if (state.atoms[0].predicate > search->graph->n_predicates ||
+                !es_proof_may_end(search->graph, state, search->settings.max_depth - depth)) {
+                continue;
+            }
+            if (search->n_entries == search->settings.max_entries) {
+                search->answer->met_entries = 1;
+                return ES_STATUS_OK;
+            }
+            double log_probability =
+                search->entries[parent].log_probability + (double)batch->log_probability[k];
+            EsSearchEntry entry = {.log_probability = log_probability,
+                                   .promise = promise_of(search, k, log_probability),
+                                   .parent = parent,
+                                   .depth = depth,
+                                   .action = k - batch->first[i]};
+            ES_TRY(queue_state(search, state, batch->hash[k], entry));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_search_tree(EsProofSearch *search) {
+    EsProofAnswer *answer = search->answer;
+    EsAtomSpan query = {&search->query, 1};
+    EsSearchEntry root = {.parent = -1};
+    es_proof_states_clear(&search->states);
+    search->n_entries = search->n_heap = 0;
+    search->weight = 0;
+    ES_TRY(queue_state(search, query, es_proof_hash(&search->query, 1), root));
+    int goes_on = 1;
+    while (goes_on && search->n_heap > 0) {
+        take_entries(search);
+        for (int32_t begin = 0; goes_on && begin < search->n_taken;
+             begin += search->settings.batch) {
+            int32_t end = ES_MIN(begin + search->settings.batch, search->n_taken);
+            ES_TRY(expand_entries(search, begin, end));
+            int is_over = answer->is_proved && !search->settings.finds_all;
+            goes_on = !is_over && !answer->met_expanded;
+            if (goes_on) {
+                ES_TRY(es_search_judge(search));
+                ES_TRY(queue_successors(search));
+                goes_on = !answer->met_entries;
+            }
+        }
+    }
+    answer->n_entries = search->n_entries;
+    if (answer->is_proved) {
+        trace_path(search, search->first_proof);
+        search->path.actions[search->path.count - 1] = 0;
+        answer->evidence = search->settings.finds_all ? log(search->weight) : 0;
+    }
+    return ES_STATUS_OK;
+}

@@ -1,0 +1,319 @@
+// The tree grows along the states: `open` holds the nodes still to be proved in the order of the
+// state's atoms. Its terms are constants or variables of the whole proof, which are bound once and
+// for all; the variables of the states are numbered anew in each. A step that gives the right state
+// up to names is as good as any other that does, so the first one found is taken.
+#include "proof/search/proof_tree.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+
+typedef struct Build {
+    const EsKnowledgeGraph *graph;
+    EsAtom query;
+    EsProofNode *nodes; // as in the tree, with variables
+    int32_t n_nodes;
+    int32_t open[ES_PROOF_MAX_ATOMS + ES_HORN_MAX_BODY]; // nodes
+    int32_t n_open;
+    // variable C + 1 + i is bound to bound[i], 0: free                               (capacity)
+    int32_t *bound, *saved;
+    int32_t n_variables;
+} Build;
+
+// What a step is tried from and gone back to.
+typedef struct Mark {
+    int32_t open[ES_PROOF_MAX_ATOMS];
+    int32_t n_open, n_nodes, n_variables, selected;
+} Mark;
+
+// --- terms ---
+
+static int32_t value_of(const Build *build, int32_t term) {
+    while (term > build->graph->n_constants) {
+        int32_t bound = build->bound[term - build->graph->n_constants - 1];
+        if (bound == 0) {
+            return term;
+        }
+        term = bound;
+    }
+    return term;
+}
+
+static EsAtom atom_of(const Build *build, int32_t node) {
+    EsAtom atom = build->nodes[node].atom;
+    return (EsAtom){atom.predicate, value_of(build, atom.a), value_of(build, atom.b)};
+}
+
+static int unify(Build *build, int32_t x, int32_t y) {
+    int32_t n_constants = build->graph->n_constants;
+    x = value_of(build, x);
+    y = value_of(build, y);
+    if (x == y) {
+        return 1;
+    }
+    if (x <= n_constants && y <= n_constants) {
+        return 0;
+    }
+    int32_t variable = x > n_constants ? x : y;
+    build->bound[variable - n_constants - 1] = x > n_constants ? y : x;
+    return 1;
+}
+
+// --- steps ---
+
+static Mark set_mark(Build *build, int32_t selected) {
+    Mark mark = {.n_open = build->n_open,
+                 .n_nodes = build->n_nodes,
+                 .n_variables = build->n_variables,
+                 .selected = selected};
+    memcpy(mark.open, build->open, (size_t)build->n_open * sizeof *mark.open);
+    memcpy(build->saved, build->bound, (size_t)build->n_variables * sizeof *build->bound);
+    return mark;
+}
+
+static void go_back(Build *build, const Mark *mark) {
+    build->n_nodes = mark->n_nodes;
+    build->n_variables = mark->n_variables;
+    memcpy(build->bound, build->saved, (size_t)mark->n_variables * sizeof *build->bound);
+}
+
+// The nodes from first_new on and then the rest, without those that are facts, must be the state
+// `wanted` up to the names of variables; an empty one stands for True.
+static int opens_as(Build *build, const Mark *mark, EsAtomSpan wanted) {
+    const EsKnowledgeGraph *graph = build->graph;
+    int32_t names[2 * ES_PROOF_MAX_ATOMS];
+    int32_t n_names = 0, n_new = build->n_nodes - mark->n_nodes;
+    build->n_open = 0;
+    for (int32_t i = 0; i < n_new + mark->n_open; i++) {
+        int32_t node = i < n_new ? mark->n_nodes + i : mark->open[i - n_new];
+        if (i - n_new == mark->selected) {
+            continue;
+        }
+        EsAtom atom = atom_of(build, node);
+        if (es_proof_holds(graph, atom, build->query)) {
+            continue;
+        }
+        if (build->n_open == wanted.count) {
+            return 0;
+        }
+        for (int side = 0; side < 2; side++) {
+            int32_t *term = side == 0 ? &atom.a : &atom.b, k = 0;
+            if (*term > graph->n_constants) {
+                while (k < n_names && names[k] != *term) {
+                    k++;
+                }
+                if (k == n_names) {
+                    names[n_names++] = *term;
+                }
+                *term = graph->n_constants + 1 + k;
+            }
+        }
+        if (!es_atom_equals(atom, wanted.atoms[build->n_open])) {
+            return 0;
+        }
+        build->open[build->n_open++] = node;
+    }
+    return build->n_open == wanted.count;
+}
+
+static int try_rule(Build *build, const Mark *mark, const EsHornRule *rule, EsAtomSpan wanted) {
+    int32_t goal = mark->open[mark->selected],
+            base = build->graph->n_constants + build->n_variables;
+    EsAtom atom = atom_of(build, goal);
+    memset(build->bound + build->n_variables, 0, (size_t)rule->n_variables * sizeof *build->bound);
+    build->n_variables += rule->n_variables;
+    for (int k = 0; k < rule->n_body; k++) {
+        EsAtom body = rule->body[k];
+        build->nodes[build->n_nodes++] =
+            (EsProofNode){{body.predicate, base - body.a, base - body.b}, ES_PROOF_NODE_FACT, 0};
+    }
+    if (unify(build, base - rule->head.a, atom.a) && unify(build, base - rule->head.b, atom.b) &&
+        opens_as(build, mark, wanted)) {
+        build->nodes[goal].rule = (int32_t)(rule - build->graph->rules);
+        build->nodes[goal].first = mark->n_nodes;
+        return 1;
+    }
+    go_back(build, mark);
+    return 0;
+}
+
+static int try_fact(Build *build, const Mark *mark, EsAtom fact, EsAtomSpan wanted) {
+    EsAtom atom = atom_of(build, mark->open[mark->selected]);
+    if (!es_atom_equals(fact, build->query) && unify(build, atom.a, fact.a) &&
+        unify(build, atom.b, fact.b) && opens_as(build, mark, wanted)) {
+        return 1;
+    }
+    go_back(build, mark);
+    return 0;
+}
+
+static int take_step(Build *build, const Mark *mark, EsAtomSpan wanted) {
+    const EsKnowledgeGraph *graph = build->graph;
+    EsAtom goal = atom_of(build, mark->open[mark->selected]);
+    int32_t n_rules;
+    const EsHornRule *rules = es_kg_rules_of(graph, goal.predicate, &n_rules);
+    for (int32_t r = 0; r < n_rules; r++) {
+        if (try_rule(build, mark, &rules[r], wanted)) {
+            return 1;
+        }
+    }
+    if (goal.a <= graph->n_constants && goal.b <= graph->n_constants) {
+        return es_kg_has_fact(graph, goal) && try_fact(build, mark, goal, wanted);
+    }
+    EsAtomSpan facts = es_proof_matching_facts(graph, goal);
+    for (int32_t i = 0; i < facts.count; i++) {
+        if (try_fact(build, mark, facts.atoms[i], wanted)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+// --- the tree ---
+
+static EsStatus check_states(const EsKnowledgeGraph *graph, const EsAtomSpan *states,
+                             int32_t n_states) {
+    if (n_states < 1 || states[0].count != 1) {
+        return ES_FAIL(ARGUMENT, "a proof of %d states; the first must be the query alone",
+                       n_states);
+    }
+    for (int32_t i = 0; i < n_states; i++) {
+        if (states[i].count < 1 || states[i].count > ES_PROOF_MAX_ATOMS) {
+            return ES_FAIL(ARGUMENT, "state %d of a proof has %d atoms, expected 1 to %d", i,
+                           states[i].count, ES_PROOF_MAX_ATOMS);
+        }
+    }
+    return es_proof_check_query(graph, states[0].atoms[0]);
+}
+
+static EsStatus follow_states(Build *build, EsGoalSelection selection, const EsAtomSpan *states,
+                              int32_t n_states) {
+    build->nodes[0] = (EsProofNode){build->query, ES_PROOF_NODE_FACT, 0};
+    build->n_nodes = build->n_open = 1;
+    build->open[0] = 0;
+    for (int32_t i = 0; i < n_states; i++) {
+        EsAtomSpan wanted = {NULL, 0};
+        if (i + 1 < n_states) {
+            wanted = states[i + 1];
+        }
+        Mark mark = set_mark(
+            build, es_proof_select(build->graph, states[i].atoms, states[i].count, selection));
+        if (!take_step(build, &mark, wanted)) {
+            return ES_FAIL(ARGUMENT, "state %d of %d of a proof is not followed by the next one", i,
+                           n_states);
+        }
+    }
+    for (int32_t i = 0; i < build->n_nodes; i++) {
+        build->nodes[i].atom = atom_of(build, i);
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_proof_tree_create(const EsKnowledgeGraph *graph, EsGoalSelection selection,
+                              const EsAtomSpan *states, int32_t n_states, EsProofTree **tree) {
+    *tree = NULL;
+    ES_TRY(check_states(graph, states, n_states));
+    Build build;
+    memset(&build, 0, sizeof build);
+    build.graph = graph;
+    build.query = states[0].atoms[0];
+    // one rule per step, and one more that is tried and given up
+    size_t n_steps = (size_t)n_states + 1, bytes = 0;
+    size_t nodes = es_slab_add(&bytes, (1 + n_steps * ES_HORN_MAX_BODY) * sizeof *build.nodes);
+    size_t bound = es_slab_add(&bytes, n_steps * ES_HORN_MAX_VARIABLES * sizeof *build.bound);
+    size_t saved = es_slab_add(&bytes, n_steps * ES_HORN_MAX_VARIABLES * sizeof *build.saved);
+    void *memory = NULL, *made = NULL, *kept = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(es_allocate(bytes, &memory));
+    build.nodes = (void *)((unsigned char *)memory + nodes);
+    build.bound = (void *)((unsigned char *)memory + bound);
+    build.saved = (void *)((unsigned char *)memory + saved);
+    ES_TRY_GOTO(follow_states(&build, selection, states, n_states));
+    ES_TRY_GOTO(es_allocate((size_t)build.n_nodes * sizeof *build.nodes, &kept));
+    ES_TRY_GOTO(es_allocate(sizeof **tree, &made));
+    memcpy(kept, build.nodes, (size_t)build.n_nodes * sizeof *build.nodes);
+    *tree = made;
+    **tree = (EsProofTree){graph, kept, build.n_nodes};
+    kept = NULL;
+done:
+    es_release(memory);
+    es_release(kept);
+    return status;
+}
+
+void es_proof_tree_destroy(EsProofTree *tree) {
+    if (tree != NULL) {
+        es_release(tree->nodes);
+        es_release(tree);
+    }
+}
+
+// --- checking ---
+
+static int match(int32_t *terms, EsAtom pattern, EsAtom atom) {
+    int32_t *a = &terms[-1 - pattern.a], *b = &terms[-1 - pattern.b];
+    if (pattern.predicate != atom.predicate || (*a != 0 && *a != atom.a)) {
+        return 0;
+    }
+    *a = atom.a;
+    if (*b != 0 && *b != atom.b) {
+        return 0;
+    }
+    *b = atom.b;
+    return 1;
+}
+
+static EsStatus check_node(const EsProofTree *tree, int32_t i) {
+    const EsKnowledgeGraph *graph = tree->graph;
+    EsProofNode node = tree->nodes[i];
+    EsAtom atom = node.atom;
+    if (!es_kg_is_ground(graph, atom)) {
+        return ES_FAIL(INPUT, "node %d of a proof is no ground atom of the graph", i);
+    }
+    if (node.rule == ES_PROOF_NODE_FACT) {
+        return es_proof_holds(graph, atom, tree->nodes[0].atom) && i > 0
+                   ? ES_STATUS_OK
+                   : ES_FAIL(INPUT, "node %d of a proof is a leaf, but no fact that may be used",
+                             i);
+    }
+    if (node.rule < 0 || node.rule >= graph->n_rules || node.first <= i ||
+        node.first > tree->count - graph->rules[node.rule].n_body) {
+        return ES_FAIL(INPUT,
+                       "node %d of a proof has rule %d and children from %d, which cannot be", i,
+                       node.rule, node.first);
+    }
+    const EsHornRule *rule = &graph->rules[node.rule];
+    int32_t terms[ES_HORN_MAX_VARIABLES] = {0};
+    int holds = match(terms, rule->head, atom);
+    for (int k = 0; k < rule->n_body && holds; k++) {
+        holds = match(terms, rule->body[k], tree->nodes[node.first + k].atom);
+    }
+    return holds ? ES_STATUS_OK
+                 : ES_FAIL(INPUT, "node %d of a proof does not follow from its children by rule %d",
+                           i, node.rule);
+}
+
+EsStatus es_proof_tree_check(const EsProofTree *tree) {
+    void *memory;
+    ES_TRY(es_allocate((size_t)ES_MAX(tree->count, 1), &memory));
+    unsigned char *is_child = memory;
+    EsStatus status = tree->count < 1 ? ES_FAIL(INPUT, "a proof without nodes") : ES_STATUS_OK;
+    for (int32_t i = 0; i < tree->count && status == ES_STATUS_OK; i++) {
+        const EsProofNode *node = &tree->nodes[i];
+        status = check_node(tree, i);
+        int is_leaf = status != ES_STATUS_OK || node->rule == ES_PROOF_NODE_FACT;
+        int n_body = is_leaf ? 0 : tree->graph->rules[node->rule].n_body;
+        for (int k = 0; k < n_body && status == ES_STATUS_OK; k++) {
+            unsigned char *is_taken = &is_child[node->first + k];
+            status = *is_taken
+                         ? ES_FAIL(INPUT, "node %d of a proof has two parents", node->first + k)
+                         : ES_STATUS_OK;
+            *is_taken = 1;
+        }
+    }
+    for (int32_t i = 1; i < tree->count && status == ES_STATUS_OK; i++) {
+        status = is_child[i] ? ES_STATUS_OK : ES_FAIL(INPUT, "node %d of a proof has no parent", i);
+    }
+    es_release(memory);
+    return status;
+}

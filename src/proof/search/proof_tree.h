@@ -1,0 +1,54 @@
+// A proof as a tree: the query at the root, under every atom the body of the rule that gives it,
+// and facts at the leaves.
+//
+// A search finds a proof as a sequence of states. Here each state is explained by the rule or fact
+// that made it of the one before, and what the variables stood for is put back; the tree is then
+// ground, and es_proof_tree_check can confirm it node by node without any search. The query itself
+// is never a leaf. The graph must outlive the tree.
+//
+//     EsProofTree *tree; ES_TRY(es_proof_tree_create(graph, ES_GOAL_CONSTRAINED, states, n,
+//     &tree)); ES_TRY(es_proof_tree_check(tree)); es_proof_tree_destroy(tree);
+#ifndef ES_PROOF_PROOF_TREE_H
+#define ES_PROOF_PROOF_TREE_H
+
+#include "proof/search/prover.h"
+
+ES_EXTERN_C_BEGIN
+
+// the rule of a node that is a fact
+#define ES_PROOF_NODE_FACT (-1)
+
+typedef struct EsProofNode {
+    EsAtom atom;   // ground
+    int32_t rule;  // of graph->rules, or ES_PROOF_NODE_FACT
+    int32_t first; // its children, one per atom of the rule's body, begin at this node; 0: none
+} EsProofNode;
+
+typedef struct EsProofTree {
+    const EsKnowledgeGraph *graph; // borrowed
+    EsProofNode *nodes;            // [0] is the query; children come after their parent; owned
+    int32_t count;
+} EsProofTree;
+
+// Explain a proof. states[0] is the query alone, a ground atom; each further one is a successor of
+// the one before under the goal selection, as es_proof_expand gives them; the last has True as its
+// successor. ARGUMENT when that is not so.
+EsStatus es_proof_tree_create(const EsKnowledgeGraph *graph, EsGoalSelection selection,
+                              const EsAtomSpan *states, int32_t n_states, EsProofTree **tree);
+
+// Accepts NULL.
+void es_proof_tree_destroy(EsProofTree *tree);
+
+// Derive every node again: a leaf is a fact other than the query, every other node is the head of
+// its rule under a substitution that makes the body its children, and each node but the root is the
+// child of exactly one. INPUT names the node that is wrong.
+EsStatus es_proof_tree_check(const EsProofTree *tree);
+
+// The shortest proof of a ground atom, breadth first; *tree is NULL when there is none within the
+// settings, and `answer` says what came of it, as es_prover_find_depth does.
+EsStatus es_proof_tree_find(const EsKnowledgeGraph *graph, const EsProverSettings *settings,
+                            EsAtom query, EsProofTree **tree, EsProverAnswer *answer);
+
+ES_EXTERN_C_END
+
+#endif

@@ -1,0 +1,322 @@
+#include "proof/search/rule_miner_count.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+
+// How the z of a chain lies to x and y; only where it is one of them can an atom of the body be the
+// head.
+enum { Z_APART = 1, Z_IS_X = 2, Z_IS_Y = 4 };
+
+static EsAtomSpan facts_from(const EsKnowledgeGraph *graph, int32_t relation, int32_t u) {
+    int32_t predicate = es_relation_predicate(relation);
+    return es_relation_is_reversed(relation) ? es_kg_facts_with_b(graph, predicate, u)
+                                             : es_kg_facts_with_a(graph, predicate, u);
+}
+
+// The v of a fact relation(u,v).
+static int32_t other_end(int32_t relation, EsAtom fact) {
+    return es_relation_is_reversed(relation) ? fact.a : fact.b;
+}
+
+// --- the heads of an x ---
+
+static void add_head(EsRuleCounter *counter, int32_t x, int32_t y, int32_t head) {
+    int is_first = counter->head_stamp[y] != x;
+    counter->head_of[counter->n_heads] = head;
+    counter->head_next[counter->n_heads] = is_first ? 0 : counter->first_head[y];
+    counter->head_stamp[y] = x;
+    counter->first_head[y] = ++counter->n_heads;
+}
+
+static void list_heads(EsRuleCounter *counter, int32_t x) {
+    const EsKnowledgeGraph *graph = counter->graph;
+    counter->n_heads = counter->n_closed_predicates = 0;
+    for (int32_t h = 1; h <= graph->n_predicates; h++) {
+        EsAtomSpan facts = es_kg_facts_with_a(graph, h, x);
+        for (int32_t i = 0; i < facts.count; i++) {
+            add_head(counter, x, facts.atoms[i].b, h);
+        }
+        if (facts.count > 0) {
+            counter->closed[counter->n_closed_predicates++] = h;
+        }
+    }
+    const EsAtom *kept = graph->splits[ES_KG_SPLIT_VALID].atoms;
+    for (int32_t i = counter->kept_row[x]; i < counter->kept_row[x + 1]; i++) {
+        add_head(counter, x, kept[i].b, -kept[i].predicate);
+    }
+}
+
+// --- the pairs of a body ---
+
+static void begin_pairs(EsRuleCounter *counter) {
+    counter->n_y = 0;
+    counter->stamp++;
+}
+
+static void add_pair(EsRuleCounter *counter, int32_t y, unsigned kinds) {
+    if (counter->y_stamp[y] != counter->stamp) {
+        counter->y_stamp[y] = counter->stamp;
+        counter->y_list[counter->n_y++] = y;
+        counter->y_kinds[y] = 0;
+    }
+    counter->y_kinds[y] = (unsigned char)(counter->y_kinds[y] | kinds);
+}
+
+// Whether the second atom, which has one end at u and the other free, can only be `head`.
+static int has_no_other(const EsKnowledgeGraph *graph, int32_t relation, int32_t u, EsAtom head) {
+    EsAtomSpan facts = facts_from(graph, relation, u);
+    return facts.count == 1 && es_rule_atoms_equal(facts.atoms[0], head);
+}
+
+// Whether (x,y) is given only by use of head(x,y) itself.
+static int is_refused(const EsRuleCounter *counter, const EsRuleBody *body, int32_t x, int32_t y,
+                      int32_t head) {
+    EsAtom atom = {head, x, y};
+    unsigned kinds = counter->y_kinds[y];
+    if (body->form != ES_BODY_CHAIN &&
+        es_rule_atoms_equal(es_relation_atom(body->first, x, y), atom)) {
+        return 1;
+    }
+    switch (body->form) {
+    case ES_BODY_BOTH:
+        return es_rule_atoms_equal(es_relation_atom(body->second, x, y), atom);
+    case ES_BODY_FROM_X:
+        return has_no_other(counter->graph, body->second, x, atom);
+    case ES_BODY_FROM_Y:
+        return has_no_other(counter->graph, body->second, y, atom);
+    case ES_BODY_CHAIN:
+        break;
+    default:
+        return 0;
+    }
+    for (int k = 0; k < 2 && (kinds & Z_APART) == 0; k++) {
+        int32_t z = k == 0 ? x : y;
+        if ((kinds & (k == 0 ? Z_IS_X : Z_IS_Y)) != 0 &&
+            !es_rule_atoms_equal(es_relation_atom(body->first, x, z), atom) &&
+            !es_rule_atoms_equal(es_relation_atom(body->second, z, y), atom)) {
+            return 0;
+        }
+    }
+    return (kinds & Z_APART) == 0;
+}
+
+// Count the pairs (x, y_list) of a body for all heads.
+static void count_pairs(EsRuleCounter *counter, const EsRuleBody *body, int32_t x) {
+    const EsKnowledgeGraph *graph = counter->graph;
+    size_t row = es_rule_counter_row(graph, body);
+    int32_t touched[2] = {es_relation_predicate(body->first),
+                          body->second < 0 ? 0 : es_relation_predicate(body->second)};
+    touched[1] = touched[1] == touched[0] ? 0 : touched[1];
+    int64_t n_refused[2] = {0, 0};
+    for (int32_t i = 0; i < counter->n_y; i++) {
+        int32_t y = counter->y_list[i];
+        int refused[2];
+        for (int k = 0; k < 2; k++) {
+            refused[k] = touched[k] != 0 && is_refused(counter, body, x, y, touched[k]);
+            n_refused[k] += refused[k];
+        }
+        int32_t entry = counter->head_stamp[y] == x ? counter->first_head[y] : 0;
+        for (; entry != 0; entry = counter->head_next[entry - 1]) {
+            int32_t signed_head = counter->head_of[entry - 1];
+            int32_t head = signed_head < 0 ? -signed_head : signed_head;
+            if (!(head == touched[0] && refused[0]) && !(head == touched[1] && refused[1])) {
+                int64_t *counts = signed_head < 0 ? counter->n_kept : counter->support;
+                counts[es_rule_counter_cell(graph, row, head)]++;
+            }
+        }
+    }
+    counter->n_given[row] += counter->n_y;
+    counter->n_refused[2 * row] += n_refused[0];
+    counter->n_refused[2 * row + 1] += n_refused[1];
+    for (int32_t i = 0; i < counter->n_closed_predicates && counter->n_y > 0; i++) {
+        int32_t head = counter->closed[i];
+        int64_t n_less =
+            head == touched[0] ? n_refused[0] : (head == touched[1] ? n_refused[1] : 0);
+        counter->n_closed[es_rule_counter_cell(graph, row, head)] += counter->n_y - n_less;
+    }
+}
+
+static void count_chain(EsRuleCounter *counter, EsAtomSpan steps, int32_t x, int32_t second) {
+    const EsKnowledgeGraph *graph = counter->graph;
+    begin_pairs(counter);
+    for (int32_t i = 0; i < steps.count; i++) {
+        int32_t z = other_end(counter->relation, steps.atoms[i]);
+        EsAtomSpan next = facts_from(graph, second, z);
+        for (int32_t k = 0; k < next.count; k++) {
+            int32_t y = other_end(second, next.atoms[k]);
+            unsigned kinds = (z == x ? Z_IS_X : 0u) | (z == y ? Z_IS_Y : 0u);
+            add_pair(counter, y, kinds != 0 ? kinds : Z_APART);
+        }
+    }
+    EsRuleBody body = {ES_BODY_CHAIN, counter->relation, second};
+    count_pairs(counter, &body, x);
+}
+
+// Pairs that both relations hold of. `second` comes after the first, so that each two meet once.
+static void count_both(EsRuleCounter *counter, EsAtomSpan steps, int32_t x, int32_t second) {
+    EsAtomSpan other = facts_from(counter->graph, second, x);
+    int32_t i = 0, k = 0;
+    begin_pairs(counter);
+    // both spans are sorted by their other end
+    while (i < steps.count && k < other.count) {
+        int32_t y = other_end(counter->relation, steps.atoms[i]);
+        int32_t y_other = other_end(second, other.atoms[k]);
+        if (y == y_other) {
+            add_pair(counter, y, 0);
+        }
+        i += y <= y_other;
+        k += y_other <= y;
+    }
+    EsRuleBody body = {ES_BODY_BOTH, counter->relation, second};
+    count_pairs(counter, &body, x);
+}
+
+// Pairs of the first relation with an end that the second leaves too. Where the second is the first
+// once more, it says nothing.
+static void count_ends(EsRuleCounter *counter, EsAtomSpan steps, int32_t x, int32_t second) {
+    const EsKnowledgeGraph *graph = counter->graph;
+    int is_x_there = second != counter->relation && facts_from(graph, second, x).count > 0;
+    begin_pairs(counter);
+    for (int32_t i = 0; i < steps.count && is_x_there; i++) {
+        add_pair(counter, other_end(counter->relation, steps.atoms[i]), 0);
+    }
+    EsRuleBody body = {ES_BODY_FROM_X, counter->relation, second};
+    count_pairs(counter, &body, x);
+    begin_pairs(counter);
+    for (int32_t i = 0; i < steps.count && second != (counter->relation ^ 1); i++) {
+        int32_t y = other_end(counter->relation, steps.atoms[i]);
+        if (facts_from(graph, second, y).count > 0) {
+            add_pair(counter, y, 0);
+        }
+    }
+    body.form = ES_BODY_FROM_Y;
+    count_pairs(counter, &body, x);
+}
+
+static void count_one(EsRuleCounter *counter, EsAtomSpan steps, int32_t x) {
+    begin_pairs(counter);
+    for (int32_t i = 0; i < steps.count; i++) {
+        add_pair(counter, other_end(counter->relation, steps.atoms[i]), 0);
+    }
+    EsRuleBody body = {ES_BODY_ONE, counter->relation, -1};
+    count_pairs(counter, &body, x);
+}
+
+static void count_from(EsRuleCounter *counter, int32_t x, int max_body) {
+    int32_t n_relations = 2 * counter->graph->n_predicates;
+    EsAtomSpan steps = facts_from(counter->graph, counter->relation, x);
+    if (steps.count == 0) {
+        return;
+    }
+    list_heads(counter, x);
+    count_one(counter, steps, x);
+    for (int32_t second = 0; second < n_relations && max_body > 1; second++) {
+        count_chain(counter, steps, x, second);
+        count_ends(counter, steps, x, second);
+        if (second > counter->relation) {
+            count_both(counter, steps, x, second);
+        }
+    }
+}
+
+// --- all pairs ---
+
+static void count_all(EsRuleCounter *counter, int32_t relation, int max_body) {
+    const EsKnowledgeGraph *graph = counter->graph;
+    size_t n_cells = es_rule_counter_rows(graph) * ((size_t)graph->n_predicates + 1);
+    size_t n_constants = (size_t)graph->n_constants + 1;
+    counter->relation = relation;
+    memset(counter->n_given, 0, es_rule_counter_rows(graph) * sizeof *counter->n_given);
+    memset(counter->n_refused, 0, 2 * es_rule_counter_rows(graph) * sizeof *counter->n_refused);
+    memset(counter->support, 0, n_cells * sizeof *counter->support);
+    memset(counter->n_closed, 0, n_cells * sizeof *counter->n_closed);
+    memset(counter->n_kept, 0, n_cells * sizeof *counter->n_kept);
+    memset(counter->head_stamp, 0, n_constants * sizeof(int32_t));
+    for (int32_t x = 1; x <= graph->n_constants; x++) {
+        // a stamp is used once; before it comes round the old ones go
+        if (counter->stamp > INT32_MAX / 2) {
+            memset(counter->y_stamp, 0, n_constants * sizeof(int32_t));
+            counter->stamp = 0;
+        }
+        count_from(counter, x, max_body);
+    }
+}
+
+void es_rule_counter_take_one(EsRuleCounter *counter, int32_t relation, double *confidence) {
+    EsRuleBody body = {ES_BODY_ONE, relation, -1};
+    count_all(counter, relation, 1);
+    confidence[0] = 0;
+    for (int32_t head = 1; head <= counter->graph->n_predicates; head++) {
+        EsMinedRule mined = es_rule_counter_rule(counter, &body, head);
+        confidence[head] = es_mined_rule_confidence(&mined);
+    }
+}
+
+EsStatus es_rule_counter_take(EsRuleCounter *counter, int32_t relation) {
+    count_all(counter, relation, counter->settings->max_body);
+    return es_rule_counter_judge(counter);
+}
+
+// --- memory ---
+
+// The most facts and kept facts that begin with one constant.
+static size_t most_heads(const EsKnowledgeGraph *graph, const int32_t *kept_row) {
+    size_t most = 1;
+    for (int32_t x = 1; x <= graph->n_constants; x++) {
+        size_t n = (size_t)(kept_row[x + 1] - kept_row[x]);
+        for (int32_t h = 1; h <= graph->n_predicates; h++) {
+            n += (size_t)es_kg_facts_with_a(graph, h, x).count;
+        }
+        most = ES_MAX(most, n);
+    }
+    return most;
+}
+
+EsStatus es_rule_counter_create(const EsKnowledgeGraph *graph, const EsMinerSettings *settings,
+                                const int32_t *kept_row, const double *one_atom,
+                                EsRuleCounter *counter) {
+    memset(counter, 0, sizeof *counter);
+    counter->one_atom = one_atom;
+    counter->graph = graph;
+    counter->settings = settings;
+    counter->kept_row = kept_row;
+    size_t rows = es_rule_counter_rows(graph), cells = rows * ((size_t)graph->n_predicates + 1);
+    size_t n_constants = (size_t)graph->n_constants + 1, n_heads = most_heads(graph, kept_row);
+    const struct {
+        void *member; // a pointer to a pointer
+        size_t bytes;
+    } parts[] = {
+        {&counter->n_given, rows * sizeof(int64_t)},
+        {&counter->n_refused, 2 * rows * sizeof(int64_t)},
+        {&counter->support, cells * sizeof(int64_t)},
+        {&counter->n_closed, cells * sizeof(int64_t)},
+        {&counter->n_kept, cells * sizeof(int64_t)},
+        {&counter->first_head, n_constants * sizeof(int32_t)},
+        {&counter->head_stamp, n_constants * sizeof(int32_t)},
+        {&counter->head_next, n_heads * sizeof(int32_t)},
+        {&counter->head_of, n_heads * sizeof(int32_t)},
+        {&counter->closed, ((size_t)graph->n_predicates + 1) * sizeof(int32_t)},
+        {&counter->y_list, n_constants * sizeof(int32_t)},
+        {&counter->y_stamp, n_constants * sizeof(int32_t)},
+        {&counter->y_kinds, n_constants},
+    };
+    size_t bytes = 0;
+    for (size_t i = 0; i < ES_COUNT_OF(parts); i++) {
+        es_slab_add(&bytes, parts[i].bytes);
+    }
+    void *memory;
+    ES_TRY(es_allocate(bytes, &memory));
+    size_t offset = 0;
+    for (size_t i = 0; i < ES_COUNT_OF(parts); i++) {
+        void *member = (unsigned char *)memory + es_slab_add(&offset, parts[i].bytes);
+        memcpy(parts[i].member, &member, sizeof member);
+    }
+    return ES_STATUS_OK;
+}
+
+void es_rule_counter_destroy(EsRuleCounter *counter) {
+    es_release(counter->n_given); // first in the slab
+    es_release(counter->rules);
+    memset(counter, 0, sizeof *counter);
+}

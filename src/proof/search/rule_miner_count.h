@@ -1,0 +1,114 @@
+// The counting behind rule_miner.h: all bodies that begin with one relation.
+//
+// A relation is a predicate in one direction: number 2 (p - 1) for p, one more for p the other way
+// round.
+#ifndef ES_PROOF_RULE_MINER_COUNT_H
+#define ES_PROOF_RULE_MINER_COUNT_H
+
+#include "proof/search/rule_miner.h"
+
+ES_EXTERN_C_BEGIN
+
+// --- relations and bodies ---
+
+// The second atom of a body whose first is r(x,y), in a chain r(x,z).
+typedef enum EsBodyForm {
+    ES_BODY_ONE,    // there is none
+    ES_BODY_CHAIN,  // s(z,y)
+    ES_BODY_BOTH,   // s(x,y)
+    ES_BODY_FROM_X, // s(x,z)
+    ES_BODY_FROM_Y, // s(y,z)
+    ES_BODY_N_FORMS
+} EsBodyForm;
+
+// A body at work.
+typedef struct EsRuleBody {
+    EsBodyForm form;
+    int32_t first, second; // relations; second is -1 for ES_BODY_ONE
+} EsRuleBody;
+
+static inline int32_t es_relation_predicate(int32_t relation) { return relation / 2 + 1; }
+
+static inline int es_relation_is_reversed(int32_t relation) { return relation % 2; }
+
+// The atom relation(u,v).
+static inline EsAtom es_relation_atom(int32_t relation, int32_t u, int32_t v) {
+    int32_t predicate = es_relation_predicate(relation);
+    return es_relation_is_reversed(relation) ? (EsAtom){predicate, v, u}
+                                             : (EsAtom){predicate, u, v};
+}
+
+static inline int es_rule_atoms_equal(EsAtom x, EsAtom y) { return es_atom_compare(&x, &y) == 0; }
+
+// --- counters ---
+
+// What a thread counts with; P predicates, C constants. Row 0 of the tables is the body of one
+// atom; then come 2P rows, by the second relation, for each of the four forms of two atoms.
+typedef struct EsRuleCounter {
+    const EsKnowledgeGraph *graph; // what is mined from; its valid split is what is kept back
+    const EsMinerSettings *settings;
+    const int32_t *kept_row; // where the kept facts with a given x begin             (C + 2)
+    const double *one_atom;  // confidence of the rules of one atom, by relation and head
+                             //                                                   (2P x P + 1)
+    int32_t relation;        // the first one of all bodies
+    // counts                                                                (8P + 1 rows)
+    int64_t *n_given;
+    int64_t *n_refused; // pairs that only the head itself would give, for the predicates of the
+                        // first and the second relation                             (x 2)
+    int64_t *support, *n_closed, *n_kept; //                                         (x P + 1)
+    // of the x at hand
+    int32_t *first_head; // by y: 1 + first entry below, where head_stamp says so     (C + 1)
+    int32_t *head_stamp; //                                                           (C + 1)
+    int32_t *head_next;  // 1 + next entry of the same y, 0: last            (most facts of an x)
+    int32_t *head_of;    // its predicate, negative: kept back
+    int32_t n_heads;
+    int32_t *closed; // predicates with a fact of x                                     (P + 1)
+    int32_t n_closed_predicates;
+    // of the body at hand: the y it gives, each once
+    int32_t *y_list, *y_stamp; //                                                       (C + 1)
+    unsigned char *y_kinds;    // bits of how z lies to x and y                         (C + 1)
+    int32_t n_y, stamp;
+    // what was found
+    EsMinedRule *rules; // owned
+    int32_t n_rules;
+    int64_t capacity;
+    EsStatus status;
+} EsRuleCounter;
+
+static inline size_t es_rule_counter_rows(const EsKnowledgeGraph *graph) {
+    return 1 + (ES_BODY_N_FORMS - 1) * 2 * (size_t)graph->n_predicates;
+}
+
+static inline size_t es_rule_counter_row(const EsKnowledgeGraph *graph, const EsRuleBody *body) {
+    size_t n_relations = 2 * (size_t)graph->n_predicates;
+    return body->form == ES_BODY_ONE
+               ? 0
+               : 1 + (size_t)(body->form - 1) * n_relations + (size_t)body->second;
+}
+
+static inline size_t es_rule_counter_cell(const EsKnowledgeGraph *graph, size_t row, int32_t head) {
+    return row * ((size_t)graph->n_predicates + 1) + (size_t)head;
+}
+
+EsStatus es_rule_counter_create(const EsKnowledgeGraph *graph, const EsMinerSettings *settings,
+                                const int32_t *kept_row, const double *one_atom,
+                                EsRuleCounter *counter);
+void es_rule_counter_destroy(EsRuleCounter *counter);
+
+// The confidence of the rules whose body is the relation alone, by head (P + 1).
+void es_rule_counter_take_one(EsRuleCounter *counter, int32_t relation, double *confidence);
+
+// Count all bodies that begin with the relation and add the rules that are good enough to
+// counter->rules.
+EsStatus es_rule_counter_take(EsRuleCounter *counter, int32_t relation);
+
+// What was counted for one rule.
+EsMinedRule es_rule_counter_rule(const EsRuleCounter *counter, const EsRuleBody *body,
+                                 int32_t head);
+
+// Add the rules of the counted bodies that are good enough.
+EsStatus es_rule_counter_judge(EsRuleCounter *counter);
+
+ES_EXTERN_C_END
+
+#endif

@@ -1,0 +1,76 @@
+// Policies compared: every one plays the same held-out episodes, so that their outcomes can be
+// paired. Episodes of training count from 0, held-out ones from 2^30. Test and validation accuracy
+// and the parameters are of one network: the one before the last decision. The reward is that of
+// all decisions; fossils and rollbacks count the last one.
+//
+//     EsGrowEvaluation *evaluation;
+//     ES_TRY(es_grow_evaluate(&play, "ppo", "policy.safetensors", run, &evaluation));
+//     print(evaluation->arms[1].difference[ES_MEASURE_TEST_ACCURACY].low);
+#ifndef ES_RUNS_GROW_EVALUATE_H
+#define ES_RUNS_GROW_EVALUATE_H
+
+#include "base/statistics.h"
+#include "runs/grow/grow_play.h"
+#include "runs/run.h"
+
+#define ES_HELD_OUT_EPISODE ((int64_t)1 << 30)
+#define ES_GROW_ARMS_MAX    16
+
+// NAME, name: what is known of an episode that is over
+#define ES_GROW_MEASURES(X)                                                                        \
+    X(TEST_ACCURACY, test_accuracy)                                                                \
+    X(VALIDATION_ACCURACY, validation_accuracy)                                                    \
+    X(REWARD, reward)                                                                              \
+    X(PARAMETER_RATIO, parameter_ratio)                                                            \
+    X(FOSSILS, fossils)                                                                            \
+    X(ROLLBACKS, rollbacks)
+
+typedef enum EsGrowMeasure {
+#define X(NAME, name) ES_MEASURE_##NAME,
+    ES_GROW_MEASURES(X)
+#undef X
+        ES_N_MEASURES
+} EsGrowMeasure;
+
+const char *es_grow_measure_name(EsGrowMeasure measure); // "test_accuracy"
+
+// One episode.
+typedef struct EsGrowOutcome {
+    double measure[ES_N_MEASURES]; // by EsGrowMeasure; accuracies in percent
+} EsGrowOutcome;
+
+// One policy.
+typedef struct EsGrowArm {
+    char name[1024];                      // ppo, heuristic, a file
+    char hash[ES_SHA256_TEXT_BYTES];      // of the file it comes from, "" for none
+    EsGrowOutcome *outcomes;              // owned [n_episodes]; NULL until it has played
+    EsInterval mean[ES_N_MEASURES];       // bootstrap over episodes
+    EsInterval difference[ES_N_MEASURES]; // first arm - this one, paired; of the first arm: 0
+} EsGrowArm;
+
+typedef struct EsGrowEvaluation {
+    int64_t n_episodes;
+    int n_arms;
+    int is_greedy;
+    int64_t n_rounds; // the policy was trained for
+    EsGrowArm arms[ES_GROW_ARMS_MAX];
+} EsGrowEvaluation;
+
+// The policy `text` (name or file) as the arm `name`, against those of the settings. Arms that
+// evaluation.json in the folder of `run` has (same name, hash and episodes) are taken from there;
+// the others play, and each is kept there when it is over. INTERRUPTED when the user asks to stop.
+EsStatus es_grow_evaluate(EsGrowPlay *play, const char *name, const char *text, EsRun *run,
+                          EsGrowEvaluation **evaluation);
+void es_grow_evaluation_destroy(EsGrowEvaluation *evaluation);
+
+// Intervals from the outcomes, of the arms that have played; the first one must have.
+EsStatus es_grow_evaluation_compare(EsGrowEvaluation *evaluation, uint64_t seed);
+
+// In what two comparisons differ that keeps them out of one table ("the policies"); NULL: nothing.
+// Files behind equal names may differ, as those of runs with other seeds do.
+const char *es_grow_evaluation_difference(const EsGrowEvaluation *a, const EsGrowEvaluation *b);
+
+// Whether the comparison that the settings ask for can be made: before hours of training.
+EsStatus es_grow_evaluate_check(EsGrowPlay *play);
+
+#endif

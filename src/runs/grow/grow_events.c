@@ -1,0 +1,322 @@
+#include "runs/grow/grow_events.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "growth/cuda/growth_device.h"
+#include "growth/rules/growth_names.h"
+#include "runs/grow/grow_events_internal.h"
+
+EsStatus es_grow_events_create(const EsGrowPlay *play, EsGrowEvents **events_out) {
+    const EsGrowthState *state = es_growth_state(play->growth);
+    EsGrowEvents *events = NULL;
+    EsStatus status = ES_STATUS_OK;
+    size_t n = (size_t)state->n_envs, n_all = n * (size_t)state->n_slots;
+    *events_out = NULL;
+    ES_TRY(es_allocate(sizeof *events, (void **)&events));
+    events->play = play;
+    events->growth = play->growth;
+    events->n_envs = state->n_envs;
+    events->n_slots = state->n_slots;
+    ES_TRY_GOTO(es_allocate(sizeof *events->slots * n_all, (void **)&events->slots));
+    ES_TRY_GOTO(es_allocate(sizeof(int32_t) * n, (void **)&events->n_divergences));
+    ES_TRY_GOTO(es_allocate(sizeof *events->stepped * n, (void **)&events->stepped));
+    ES_TRY_GOTO(es_allocate(sizeof *events->decisions * n, (void **)&events->decisions));
+    ES_TRY_GOTO(es_allocate(sizeof *events->contributed * n_all, (void **)&events->contributed));
+    ES_TRY_GOTO(es_allocate(sizeof *events->outcomes * n, (void **)&events->outcomes));
+    ES_TRY_GOTO(es_allocate(sizeof *events->rollbacks * n, (void **)&events->rollbacks));
+    ES_TRY_GOTO(es_allocate(sizeof *events->gates * n_all, (void **)&events->gates));
+    ES_TRY_GOTO(es_allocate(sizeof *events->germinated * n_all, (void **)&events->germinated));
+    ES_TRY_GOTO(es_allocate(sizeof *events->fossilized * n_all, (void **)&events->fossilized));
+    ES_TRY_GOTO(es_allocate(sizeof *events->pruned * n_all, (void **)&events->pruned));
+    ES_TRY_GOTO(es_allocate(sizeof *events->changed * n_all * ES_PATH_STEPS_MAX,
+                            (void **)&events->changed));
+    ES_TRY_GOTO(es_allocate(sizeof *events->rewards * n, (void **)&events->rewards));
+    *events_out = events;
+done:
+    if (status != ES_STATUS_OK) {
+        es_grow_events_destroy(events);
+    }
+    return status;
+}
+
+void es_grow_events_destroy(EsGrowEvents *events) {
+    if (events == NULL) {
+        return;
+    }
+    void *const rows[] = {events->slots,      events->n_divergences, events->stepped,
+                          events->decisions,  events->contributed,   events->outcomes,
+                          events->rollbacks,  events->gates,         events->germinated,
+                          events->fossilized, events->pruned,        events->changed,
+                          events->rewards};
+    for (size_t i = 0; i < ES_COUNT_OF(rows); i++) {
+        es_release(rows[i]);
+    }
+    es_release(events);
+}
+
+const char *es_grow_events_slot(const EsGrowEvents *events, int slot) {
+    return slot >= 0 && slot < events->n_slots ? es_growth_model(events->growth)->slots[slot].name
+                                               : NULL;
+}
+
+static int count_living(const EsGrowEvents *events, int64_t env) {
+    const int32_t *stage = es_growth_state(events->growth)->seed.stage + env * events->n_slots;
+    int n = 0;
+    for (int s = 0; s < events->n_slots; s++) {
+        n += es_stage_in(stage[s], ES_STAGES_LIVING);
+    }
+    return n;
+}
+
+// --- up to the decision ---
+
+// Of seed i = [env, slot]; Shapley values are measured at the end of an episode alone.
+static EsContributionMeasuredEvent contribution_row(const EsGrowEvents *events,
+                                                    const EsGrowMoment *moment, int64_t i,
+                                                    double shapley, double shapley_error) {
+    const EsSeedView *seed = &es_growth_state(events->growth)->seed;
+    return (EsContributionMeasuredEvent){
+        .env = i / events->n_slots,
+        .episode = moment->first_episode + i / events->n_slots,
+        .slot = es_grow_events_slot(events, (int)(i % events->n_slots)),
+        .contribution = (double)seed->contribution[i],
+        .velocity = (double)seed->contribution_velocity[i],
+        .interaction = (double)seed->interaction_sum[i],
+        .shapley = shapley,
+        .shapley_error = shapley_error};
+}
+
+static void emit_contributions(EsGrowEvents *events, const EsGrowMoment *moment) {
+    const EsSeedView *seed = &es_growth_state(events->growth)->seed;
+    int64_t n_rows = 0;
+    for (int64_t i = 0; i < events->n_envs * events->n_slots; i++) {
+        if (seed->contribution_age[i] == 0) {
+            events->contributed[n_rows++] =
+                contribution_row(events, moment, i, es_missing_real(), es_missing_real());
+        }
+    }
+    es_emit_contribution_measured(moment->hub, moment->time, events->contributed, n_rows);
+}
+
+void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment) {
+    EsGrowthTimes times = es_growth_times(events->growth);
+    double decide_ms = events->play->decide_ms; // of the step before
+    EsStepTimedEvent timed = {.total_ms = times.train_ms + times.validate_ms + decide_ms,
+                              .train_ms = times.train_ms,
+                              .validate_ms = times.validate_ms,
+                              .decide_ms = decide_ms};
+    es_emit_step_timed(moment->hub, moment->time, &timed, 1);
+    memcpy(events->n_divergences, es_growth_state(events->growth)->env.n_divergences,
+           sizeof(int32_t) * (size_t)events->n_envs);
+    if (es_hub_wants(moment->hub, ES_EVENT_ENV_STEPPED, moment->time.step)) {
+        const EsGrowthResult *results = es_growth_results(events->growth);
+        for (int64_t e = 0; e < events->n_envs; e++) {
+            const EsGrowthResult *result = &results[e];
+            events->stepped[e] = (EsEnvSteppedEvent){
+                .env = e,
+                .episode = moment->first_episode + e,
+                .train_loss = result->train_loss,
+                .train_accuracy = result->train_accuracy,
+                .validation_loss = result->validation_loss,
+                .validation_accuracy = result->validation_accuracy,
+                .host_gradient_norm = es_grow_measured(
+                    result->host_gradient_norm, result->host_gradient_norm != ES_NOT_MEASURED),
+                .n_seeds = count_living(events, e)};
+        }
+        es_emit_env_stepped(moment->hub, moment->time, events->stepped, events->n_envs);
+    }
+    if (es_hub_wants(moment->hub, ES_EVENT_CONTRIBUTION_MEASURED, moment->time.step)) {
+        emit_contributions(events, moment);
+    }
+}
+
+// --- what the decision did ---
+
+// What the action says for a head, by name; NULL where its operation does not read the head.
+static const char *name_choice(const EsAction *action, int32_t head, const char *(*name)(int32_t)) {
+    return es_head_matters(es_action_value(action, ES_HEAD_OP), head)
+               ? name(es_action_value(action, head))
+               : NULL;
+}
+
+static EsDecisionTakenEvent decision_row(const EsGrowEvents *events, int64_t env,
+                                         const EsGrowMoment *moment, const EsThought *thought) {
+    const EsAction *action = &events->play->actions[env];
+    const EsGrowthEnvView *view = &es_growth_state(events->growth)->env;
+    const EsGrowthSettings *settings = es_growth_settings(events->growth);
+    int op = es_action_value(action, ES_HEAD_OP);
+    EsDecisionTakenEvent row = {.env = env,
+                                .episode = moment->first_episode + env,
+                                .op = es_growth_op_name(op),
+                                .tempo = ES_MISSING_INT,
+                                .alpha_target = es_missing_real(),
+                                .confidence = es_missing_real(),
+                                .entropy = es_missing_real(),
+                                .value = es_missing_real(),
+                                .is_forced = ES_MISSING_INT,
+                                .is_success = view->is_success[env],
+                                .refusal = view->refusal[env] != ES_REFUSAL_NONE
+                                               ? es_refusal_message(view->refusal[env])
+                                               : NULL};
+    if (thought != NULL) {
+        row.confidence = (double)thought->confidence;
+        row.entropy = (double)thought->entropy;
+        row.value = (double)thought->value;
+        row.is_forced = thought->is_forced;
+    }
+    int target = es_action_value(action, ES_HEAD_ALPHA_TARGET);
+    int tempo = es_action_value(action, ES_HEAD_TEMPO);
+    row.slot = es_head_matters(op, ES_HEAD_SLOT)
+                   ? es_grow_events_slot(events, es_action_value(action, ES_HEAD_SLOT))
+                   : NULL;
+    row.blueprint = name_choice(action, ES_HEAD_BLUEPRINT, es_blueprint_id_name);
+    row.style = name_choice(action, ES_HEAD_STYLE, es_style_name);
+    row.alpha_speed = name_choice(action, ES_HEAD_ALPHA_SPEED, es_alpha_speed_name);
+    row.alpha_curve = name_choice(action, ES_HEAD_ALPHA_CURVE, es_curve_choice_name);
+    if (es_head_matters(op, ES_HEAD_TEMPO) && tempo >= 0 && tempo < 3) {
+        row.tempo = settings->tempo[tempo];
+    }
+    if (es_head_matters(op, ES_HEAD_ALPHA_TARGET) && target >= 0 && target < 3) {
+        row.alpha_target = (double)settings->alpha_target[target];
+    }
+    return row;
+}
+
+static void emit_rollbacks(EsGrowEvents *events, const EsGrowMoment *moment) {
+    const EsGrowthEnvView *env = &es_growth_state(events->growth)->env;
+    int64_t n_rows = 0;
+    for (int64_t e = 0; e < events->n_envs; e++) {
+        if (env->requests[e] & ES_ENV_REQUEST_RESTORE) {
+            events->rollbacks[n_rows++] = (EsGovernorRollbackEvent){
+                .env = e,
+                .episode = moment->first_episode + e,
+                .reason = es_panic_name(env->panic[e]),
+                .loss = (double)env->loss[e],
+                .threshold = es_missing_real(),
+                .n_consecutive = events->n_divergences[e],
+                .penalty = (double)-events->play->settings->reward.rollback_penalty};
+        }
+    }
+    es_emit_governor_rollback(moment->hub, moment->time, events->rollbacks, n_rows);
+}
+
+// All environments on the stride; in between those that did something.
+static void emit_decisions(EsGrowEvents *events, const EsGrowMoment *moment,
+                           const EsThought *thoughts) {
+    int is_whole = es_hub_wants(moment->hub, ES_EVENT_ENV_STEPPED, moment->time.step);
+    int64_t n_rows = 0;
+    for (int64_t e = 0; e < events->n_envs; e++) {
+        int op = es_action_value(&events->play->actions[e], ES_HEAD_OP);
+        if (is_whole || op != ES_GROWTH_OP_WAIT) {
+            events->decisions[n_rows++] =
+                decision_row(events, e, moment, thoughts != NULL ? &thoughts[e] : NULL);
+        }
+    }
+    es_emit_decision_taken(moment->hub, moment->time, events->decisions, n_rows);
+}
+
+static void emit_rewards(EsGrowEvents *events, const EsGrowMoment *moment) {
+    const EsRewardTerms *terms = es_reward_terms(events->play->reward);
+    for (int64_t e = 0; e < events->n_envs; e++) {
+        events->rewards[e] = (EsRewardComputedEvent){.env = e,
+                                                     .episode = moment->first_episode + e,
+                                                     .total = (double)terms[e].total,
+#define X(name, help) .name = (double)terms[e].name,
+                                                     ES_REWARD_TERMS(X)
+#undef X
+        };
+    }
+    es_emit_reward_computed(moment->hub, moment->time, events->rewards, events->n_envs);
+}
+
+void es_grow_events_decided(EsGrowEvents *events, const EsGrowMoment *moment,
+                            const EsThought *thoughts) {
+    if (es_hub_wants(moment->hub, ES_EVENT_DECISION_TAKEN, moment->time.step)) {
+        emit_decisions(events, moment, thoughts);
+    }
+    if (es_hub_wants(moment->hub, ES_EVENT_REWARD_COMPUTED, moment->time.step)) {
+        emit_rewards(events, moment);
+    }
+    if (es_hub_wants(moment->hub, ES_EVENT_SEED_STAGE_CHANGED, moment->time.step)) {
+        es_grow_events_emit_seeds(events, moment);
+    }
+    emit_rollbacks(events, moment);
+}
+
+// --- the end ---
+
+static void emit_shapley(EsGrowEvents *events, const EsGrowMoment *moment) {
+    const double *value = es_growth_shapley(events->growth);
+    const double *error = es_growth_shapley_error(events->growth);
+    int64_t n_rows = 0;
+    for (int64_t i = 0; i < events->n_envs * events->n_slots; i++) {
+        if (!isnan(value[i])) {
+            events->contributed[n_rows++] = contribution_row(events, moment, i, value[i], error[i]);
+        }
+    }
+    es_emit_contribution_measured(moment->hub, moment->time, events->contributed, n_rows);
+}
+
+// What making ready has cost, and whether steps run as they should: on the CPU plans, on a GPU
+// captures, of growth and of decisions.
+static void emit_plans(const EsGrowEvents *events, const EsGrowMoment *moment) {
+    EsGrowth *growth = events->play->growth;
+    EsPlansMeasuredEvent row = {.n_plans = ES_MISSING_INT,
+                                .n_builds = ES_MISSING_INT,
+                                .n_hits = ES_MISSING_INT,
+                                .n_evictions = ES_MISSING_INT,
+                                .build_ms = es_missing_real(),
+                                .n_captures = ES_MISSING_INT,
+                                .n_replays = ES_MISSING_INT,
+                                .n_fallbacks = ES_MISSING_INT,
+                                .capture_ms = es_missing_real(),
+                                .fused_bytes = ES_MISSING_INT};
+    EsGrowthDeviceReport device = es_growth_device_report(growth);
+    const EsDecisionReplays *decisions = &events->play->replays;
+    if (es_growth_device(growth) == NULL) {
+        EsGrowthPlansReport plans = es_growth_plans(growth);
+        row.n_plans = plans.n_plans;
+        row.n_builds = plans.n_builds;
+        row.n_hits = plans.n_hits;
+        row.n_evictions = plans.n_evictions;
+        row.build_ms = plans.build_ms;
+    } else {
+        const char *fallback =
+            decisions->fallback[0] != '\0' ? decisions->fallback : device.fallback;
+        row.n_captures = device.n_captures + decisions->n_captures;
+        row.n_replays = device.n_replays + decisions->n_replays;
+        row.n_fallbacks = device.n_fallbacks + decisions->n_fallbacks;
+        row.capture_ms = device.capture_ms + decisions->capture_ms;
+        row.fallback = fallback[0] != '\0' ? fallback : NULL;
+        row.fused_bytes = (int64_t)device.fused_bytes;
+    }
+    es_emit_plans_measured(moment->hub, moment->time, &row, 1);
+}
+
+void es_grow_events_ended(EsGrowEvents *events, const EsGrowMoment *moment) {
+    const EsGrowthEnvView *env = &es_growth_state(events->growth)->env;
+    const EsGrowthResult *results = es_growth_results(events->growth);
+    const double *totals = es_reward_totals(events->play->reward);
+    for (int64_t e = 0; e < events->n_envs; e++) {
+        events->outcomes[e] =
+            (EsEpisodeOutcomeEvent){.env = e,
+                                    .episode = moment->first_episode + e,
+                                    .final_accuracy = results[e].validation_accuracy,
+                                    .final_loss = results[e].validation_loss,
+                                    .test_accuracy = es_missing_real(),
+                                    .parameter_ratio = events->play->parameter_ratio[e],
+                                    .n_fossils = env->n_fossils[e],
+                                    .n_contributing = env->n_contributing[e],
+                                    .reward = totals[e],
+                                    .stability = es_reward_stability(events->play->reward, e),
+                                    .n_steps = env->step[e] - 1,
+                                    .n_germinated = env->n_germinated[e],
+                                    .n_pruned = env->n_pruned[e],
+                                    .n_rollbacks = env->n_rollbacks[e]};
+    }
+    es_emit_episode_outcome(moment->hub, moment->time, events->outcomes, events->n_envs);
+    emit_shapley(events, moment);
+    emit_plans(events, moment);
+}

@@ -1,0 +1,78 @@
+// The hosts of a run, and how one episode of all of them is played under a policy. Training and
+// evaluation play alike: what differs is who looks on.
+//
+//     EsGrowPlay play; ES_TRY(es_grow_play_create(&settings, &play));
+//     EsPolicy *policy; ES_TRY(es_grow_play_open_policy(&play, "heuristic", &policy));
+//     ES_TRY(es_grow_play_episode(&play, policy, first_episode, &watch));
+//
+// E environments.
+#ifndef ES_RUNS_GROW_PLAY_H
+#define ES_RUNS_GROW_PLAY_H
+
+#include "base/sha256.h"
+#include "control/decision/decision_device.h"
+#include "control/policy/policy.h"
+#include "growth/engine/growth.h"
+#include "runs/grow/grow_settings.h"
+
+typedef struct EsGrowPlay {
+    const EsGrowSettings *settings; // borrowed
+    EsHostSpec host;                // owned where it comes from a file
+    EsDataset dataset;              // owned, or borrowed where the next says so
+    int has_borrowed_dataset;
+    EsDevice *device;            // owned; policy networks run on it
+    EsGrowth *growth;            // owned
+    EsReward *reward;            // owned
+    EsAction *actions;           // owned [E]: of the last decision
+    float *paid;                 // owned [E]: rewards of the last decision
+    double *parameter_ratio;     // owned [E]: of the networks as last measured; 1 = no growth
+    void *report;                // borrowed: where decisions on a GPU report; NULL on the CPU
+    EsEvent *decision_events[2]; // owned: begin and end of a decision on a GPU; NULL on the CPU
+    EsDecisionReplays replays;   // on a GPU: of the policy whose episode was the last to end
+    double decide_ms;            // of the last decision: policy, rules, reward
+    char data_hash[ES_SHA256_TEXT_BYTES];
+} EsGrowPlay;
+
+// Data, hosts, reward. Warns when an episode is too short for what the rules ask of a seed.
+// On failure nothing is left; destroy accepts what was never created, when it is zeroed.
+EsStatus es_grow_play_create(const EsGrowSettings *settings, EsGrowPlay *play);
+
+// What a play needs around the growth, settings and device that it has: reward, actions, and on a
+// GPU room for the decision. es_grow_play_create calls it.
+EsStatus es_grow_play_surround(EsGrowPlay *play);
+
+// Others of the same kind: `settings` differ from those of `model` in n_envs alone. An episode is
+// the same bits in both. The data set is the model's, which must outlive this.
+EsStatus es_grow_play_create_like(const EsGrowPlay *model, const EsGrowSettings *settings,
+                                  EsGrowPlay *play);
+void es_grow_play_destroy(EsGrowPlay *play);
+
+// A policy that plays: wait, random, heuristic, script:FILE or a file.
+EsStatus es_grow_play_open_policy(const EsGrowPlay *play, const char *text, EsPolicy **policy);
+
+// The policy that this run trains, with fresh weights.
+EsStatus es_grow_play_create_policy(const EsGrowPlay *play, EsPolicy **policy);
+
+// Who looks on. Steps count from 0. A status other than OK ends the episode.
+typedef struct EsGrowWatch {
+    void *context;
+    EsStatus (*measured)(void *context, int64_t step); // a decision is wanted
+    EsStatus (*decided)(void *context, int64_t step);  // carried out, ticked and paid
+} EsGrowWatch;
+
+// Episodes first_episode .. + E, from the first step to the last. The last decision is carried out
+// and paid, but no network is measured after it: accuracies and parameter_ratio are those of the
+// networks before it.
+EsStatus es_grow_play_episode(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode,
+                              const EsGrowWatch *watch);
+
+// The same step by step. begin: policy and reward start their episodes, growth stands where it is
+// and must want a decision when the first step is played (es_growth_reset). step: decide, pay, and
+// train and validate up to the next decision; `step` is the number that `watch` hears. end: on a
+// GPU, rows and the reward's memory come back, so that es_policy_update can go on with them.
+EsStatus es_grow_play_begin(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode);
+EsStatus es_grow_play_step(EsGrowPlay *play, EsPolicy *policy, int64_t step,
+                           const EsGrowWatch *watch);
+EsStatus es_grow_play_end(EsGrowPlay *play, EsPolicy *policy);
+
+#endif

@@ -1,0 +1,418 @@
+#include "runs/grow/grow_run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/statistics.h"
+#include "growth/rules/growth_names.h"
+#include "runs/grow/grow_events.h"
+#include "runs/run_inputs.h"
+#include "runs/update_events.h"
+
+// files of a checkpoint: what training needs to go on, and a policy to play with
+#define TRAINING_FILE "training.safetensors"
+#define POLICY_FILE   "policy.safetensors"
+
+struct EsGrowRun {
+    const EsGrowSettings *settings; // borrowed
+    EsGrowPlay play;                // owned
+    EsPolicy *policy;               // owned
+    EsStateHash *hash;              // owned
+    EsGrowEvents *events;           // owned
+    EsGrowEnding *endings;          // owned [E]
+    int has_endings;
+    int32_t *told;                // owned [E, S]: number of the seed last suspected
+    EsGrowEvaluation *evaluation; // owned, NULL until there is one
+    EsRun *run;                   // borrowed, during a round
+    EsGrowMoment moment;          // of the step at hand
+    int is_trained;               // the policy learns
+    int64_t n_refused;            // operations of this sitting that the rules refused
+    int32_t last_refusal;
+};
+
+// --- set-up ---
+
+// Say what the memory was for, and what makes it less.
+static EsStatus explain_memory(EsStatus status, const EsGrowSettings *settings, const char *what,
+                               const char *options) {
+    return status != ES_STATUS_MEMORY
+               ? status
+               : es_status_set(status, __FILE__, __LINE__, "%s for %d hosts: %s; %s takes less",
+                               what, settings->n_envs, es_status_detail(), options);
+}
+
+static EsStatus create_policy(EsGrowRun *grow) {
+    return grow->is_trained
+               ? es_grow_play_create_policy(&grow->play, &grow->policy)
+               : es_grow_play_open_policy(&grow->play, grow->settings->policy, &grow->policy);
+}
+
+static EsStatus create_parts(EsGrowRun *grow) {
+    const EsGrowSettings *settings = grow->settings;
+    int64_t n_episodes = (int64_t)settings->run.n_rounds * settings->n_envs;
+    if (n_episodes > ES_HELD_OUT_EPISODE) {
+        return ES_FAIL(CONFIG, "%d rounds of %d hosts are %lld episodes; a run has at most %lld",
+                       settings->run.n_rounds, settings->n_envs, (long long)n_episodes,
+                       (long long)ES_HELD_OUT_EPISODE);
+    }
+    if (settings->run.n_rounds == 0 && es_grow_settings_evaluated(settings) == 0) {
+        return ES_FAIL(CONFIG,
+                       "0 rounds and no held-out episodes: there is nothing to do; --rounds "
+                       "or --eval says what");
+    }
+    ES_TRY(explain_memory(es_grow_play_create(settings, &grow->play), settings,
+                          "images, networks and snapshots", "a smaller --envs"));
+    grow->is_trained = es_grow_settings_train(settings);
+    ES_TRY(explain_memory(create_policy(grow), settings, "the policy and its episodes",
+                          "a smaller --envs, --hidden or --episode-steps"));
+    ES_TRY(es_grow_evaluate_check(&grow->play));
+    ES_TRY(es_grow_events_create(&grow->play, &grow->events));
+    ES_TRY(es_state_hash_create(grow->play.device, settings->n_envs, &grow->hash));
+    size_t n_slots = (size_t)es_growth_settings(grow->play.growth)->n_slots;
+    size_t n_seeds = (size_t)settings->n_envs * n_slots;
+    ES_TRY(es_allocate(sizeof *grow->endings * (size_t)settings->n_envs, (void **)&grow->endings));
+    return es_allocate(sizeof *grow->told * n_seeds, (void **)&grow->told);
+}
+
+EsStatus es_grow_run_create(const EsGrowSettings *settings, EsGrowRun **grow_out) {
+    EsGrowRun *grow = NULL;
+    *grow_out = NULL;
+    ES_TRY(es_allocate(sizeof *grow, (void **)&grow));
+    grow->settings = settings;
+    EsStatus status = create_parts(grow);
+    if (status != ES_STATUS_OK) {
+        es_grow_run_destroy(grow);
+        return status;
+    }
+    *grow_out = grow;
+    return ES_STATUS_OK;
+}
+
+void es_grow_run_destroy(EsGrowRun *grow) {
+    if (grow == NULL) {
+        return;
+    }
+    es_grow_evaluation_destroy(grow->evaluation);
+    es_grow_events_destroy(grow->events);
+    es_policy_destroy(grow->policy);
+    es_state_hash_destroy(grow->hash);
+    es_grow_play_destroy(&grow->play);
+    es_release(grow->endings);
+    es_release(grow->told);
+    es_release(grow);
+}
+
+// --- a step ---
+
+static void count_phases(EsGrowRun *grow) {
+    EsGrowthTimes times = es_growth_times(grow->play.growth);
+    int64_t now_ns = es_clock_ns();
+    es_run_phase_end(grow->run, ES_PHASE_TRAIN, now_ns - (int64_t)(times.train_ms * 1e6));
+    es_run_phase_end(grow->run, ES_PHASE_VALIDATE, now_ns - (int64_t)(times.validate_ms * 1e6));
+}
+
+static EsStatus step_measured(void *context, int64_t step) {
+    EsGrowRun *grow = context;
+    if (es_run_must_drop(grow->run)) {
+        return ES_FAIL(INTERRUPTED, "the round was dropped");
+    }
+    grow->moment.time.step = step;
+    count_phases(grow);
+    es_grow_events_measured(grow->events, &grow->moment);
+    return ES_STATUS_OK;
+}
+
+static void count_refusals(EsGrowRun *grow) {
+    const int32_t *refusal = es_growth_state(grow->play.growth)->env.refusal;
+    for (int64_t e = 0; e < grow->settings->n_envs; e++) {
+        if (refusal[e] != ES_REFUSAL_NONE && refusal[e] != ES_REFUSAL_ROLLED_BACK) {
+            grow->n_refused++;
+            grow->last_refusal = refusal[e];
+        }
+    }
+}
+
+// Seeds that were rewarded for what they did not bring, each told once.
+static void check_rewards(EsGrowRun *grow) {
+    const EsGrowthState *state = es_growth_state(grow->play.growth);
+    const EsGrowthModel *model = es_growth_model(grow->play.growth);
+    for (int64_t i = 0; i < (int64_t)state->n_envs * state->n_slots; i++) {
+        EsSeed seed = es_seed_load(&state->seed, (size_t)i);
+        float accuracy = state->env.accuracy[i / state->n_slots];
+        float committed = state->env.committed_accuracy[i / state->n_slots];
+        int has_joint = accuracy >= 0 && committed >= 0;
+        int is_measured = seed.contribution_age >= 0 && seed.contribution_age <= 1 &&
+                          seed.accuracy_now >= 0 && seed.accuracy_germination >= 0;
+        if (!is_measured || seed.number == grow->told[i]) {
+            continue;
+        }
+        EsRewardHealth health = {
+            .env = i / state->n_slots,
+            .slot = model->slots[i % state->n_slots].name,
+            .contribution = (double)seed.contribution,
+            .improvement = (double)(seed.accuracy_now - seed.accuracy_germination),
+            .joint = has_joint ? (double)(accuracy - committed) : es_missing_real()};
+        int64_t n_before = es_run_anomalies(grow->run)->n_rows;
+        es_anomaly_check_reward(es_run_detector(grow->run), &health, 1,
+                                es_run_anomalies(grow->run));
+        if (es_run_anomalies(grow->run)->n_rows > n_before) {
+            grow->told[i] = seed.number;
+        }
+    }
+    es_run_tell_anomalies(grow->run, grow->moment.time);
+}
+
+static EsStatus step_decided(void *context, int64_t step) {
+    EsGrowRun *grow = context;
+    (void)step;
+    const EsGrowthState *state = es_growth_state(grow->play.growth);
+    if (grow->is_trained) {
+        ES_TRY(es_policy_record(grow->policy, state, grow->play.paid,
+                                grow->settings->reward.rollback_penalty));
+    }
+    es_run_phase_end(grow->run, ES_PHASE_DECIDE,
+                     es_clock_ns() - (int64_t)(grow->play.decide_ms * 1e6));
+    es_grow_events_decided(grow->events, &grow->moment, es_policy_thoughts(grow->policy));
+    count_refusals(grow);
+    check_rewards(grow);
+    es_hub_tick(grow->moment.hub);
+    return ES_STATUS_OK;
+}
+
+// --- a round ---
+
+static void summarise(const EsGrowRun *grow, EsRoundReport *report) {
+    const EsGrowthResult *results = es_growth_results(grow->play.growth);
+    const EsGrowthState *state = es_growth_state(grow->play.growth);
+    const double *totals = es_reward_totals(grow->play.reward);
+    int n_envs = grow->settings->n_envs;
+    double ignored = 0;
+    report->accuracy =
+        es_mean(&results[0].validation_accuracy, n_envs, sizeof *results, &report->accuracy_std);
+    if (n_envs == 1) {
+        report->accuracy_std = es_missing_real(); // one host has no spread
+    }
+    report->loss = es_mean(&results[0].validation_loss, n_envs, sizeof *results, &ignored);
+    report->reward = es_mean(totals, n_envs, sizeof *totals, &ignored);
+    report->n_seeds = report->n_fossils = 0;
+    report->has_diverged = 1;
+    for (int64_t e = 0; e < n_envs; e++) {
+        report->has_diverged &= !isfinite(results[e].validation_loss);
+        report->n_fossils += state->env.n_fossils[e];
+        for (int s = 0; s < state->n_slots; s++) {
+            report->n_seeds +=
+                es_stage_in(state->seed.stage[e * state->n_slots + s], ES_STAGES_LIVING);
+        }
+    }
+    const EsGrowthModel *model = es_growth_model(grow->play.growth);
+    int64_t batch = grow->settings->batch > 0 ? grow->settings->batch : model->host.batch;
+    report->n_episodes = n_envs;
+    report->n_steps = (int64_t)n_envs * es_growth_settings(grow->play.growth)->episode_steps;
+    report->n_images = report->n_steps * grow->settings->step_batches * batch;
+}
+
+// What stands in the slots of an environment.
+static void describe_slots(const EsGrowth *growth, int64_t env, char *text, size_t bytes) {
+    const EsGrowthState *state = es_growth_state(growth);
+    size_t used = 0;
+    text[0] = '\0';
+    for (int s = 0; s < state->n_slots; s++) {
+        size_t i = (size_t)(env * state->n_slots + s);
+        if (es_stage_in(state->seed.stage[i], ES_STAGES_LIVING) && used < bytes) {
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s %s %s", used > 0 ? ", " : "",
+                                     es_growth_model(growth)->slots[s].name,
+                                     es_blueprint_id_name(state->seed.blueprint[i]),
+                                     es_stage_name(state->seed.stage[i]));
+        }
+    }
+}
+
+// The comparison that may follow plays on the same hosts.
+static void keep_endings(EsGrowRun *grow) {
+    const EsGrowth *growth = grow->play.growth;
+    const EsGrowthResult *results = es_growth_results(growth);
+    const EsGrowthEnvView *env = &es_growth_state(growth)->env;
+    const double *totals = es_reward_totals(grow->play.reward);
+    for (int64_t e = 0; e < grow->settings->n_envs; e++) {
+        EsGrowEnding *ending = &grow->endings[e];
+        *ending = (EsGrowEnding){.validation_loss = results[e].validation_loss,
+                                 .validation_accuracy = results[e].validation_accuracy,
+                                 .parameter_ratio = grow->play.parameter_ratio[e],
+                                 .reward = totals[e],
+                                 .n_fossils = env->n_fossils[e],
+                                 .n_pruned = env->n_pruned[e],
+                                 .n_rollbacks = env->n_rollbacks[e]};
+        describe_slots(growth, e, ending->seeds, sizeof ending->seeds);
+    }
+    grow->has_endings = 1;
+}
+
+static EsStatus update_policy(EsGrowRun *grow) {
+    EsPpoReport report;
+    EsRecurrentHealth health = es_policy_health(grow->policy);
+    int64_t start_ns = es_clock_ns();
+    ES_TRY(es_policy_update(grow->policy, es_growth_state(grow->play.growth), &report));
+    double update_ms = es_run_phase_end(grow->run, ES_PHASE_UPDATE, start_ns);
+    EsUpdatedPolicy policy = {ES_N_HEADS, es_head_name, &health, 1};
+    es_update_tell(grow->run, grow->moment.time, &report, &policy, (double)grow->settings->ppo.rate,
+                   update_ms);
+    return ES_STATUS_OK;
+}
+
+// Hosts as the episode left them, the policy as the update did.
+static EsStatus hash_state(EsGrowRun *grow, EsRoundReport *report) {
+    es_state_hash_begin(grow->hash);
+    ES_TRY(es_growth_append_state(grow->play.growth, grow->hash));
+    ES_TRY(es_policy_append_state(grow->policy, grow->hash));
+    snprintf(report->state_hash, sizeof report->state_hash, "%016llx",
+             (unsigned long long)es_state_hash_value(grow->hash));
+    return ES_STATUS_OK;
+}
+
+static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundReport *report) {
+    EsGrowRun *grow = context;
+    EsGrowWatch watch = {grow, step_measured, step_decided};
+    int64_t first_episode = (round - 1) * grow->settings->n_envs;
+    grow->run = run;
+    grow->moment = (EsGrowMoment){es_run_hub(run), {.round = round, .step = 0}, first_episode};
+    memset(grow->told, 0,
+           sizeof *grow->told * (size_t)grow->settings->n_envs *
+               (size_t)es_growth_settings(grow->play.growth)->n_slots);
+    ES_TRY(es_grow_play_episode(&grow->play, grow->policy, first_episode, &watch));
+    grow->moment.time.step = -1;
+    ES_TRY(es_growth_attribute(grow->play.growth));
+    es_grow_events_ended(grow->events, &grow->moment);
+    summarise(grow, report);
+    keep_endings(grow);
+    if (grow->is_trained) {
+        ES_TRY(update_policy(grow));
+    }
+    return hash_state(grow, report);
+}
+
+// --- the end ---
+
+// With hosts of its own where fewer will do.
+static EsStatus evaluate(EsGrowRun *grow, const char *text, EsRun *run) {
+    const char *name = grow->settings->policy;
+    EsGrowSettings settings = *grow->settings;
+    EsGrowPlay play;
+    settings.n_envs = es_grow_settings_evaluated_envs(&settings);
+    if (settings.n_envs == grow->settings->n_envs) {
+        return es_grow_evaluate(&grow->play, name, text, run, &grow->evaluation);
+    }
+    ES_TRY(es_grow_play_create_like(&grow->play, &settings, &play));
+    EsStatus status = es_grow_evaluate(&play, name, text, run, &grow->evaluation);
+    es_grow_play_destroy(&play);
+    return status;
+}
+
+// A policy that was trained is compared as the file that others will open.
+static EsStatus finish(void *context, EsRun *run) {
+    EsGrowRun *grow = context;
+    char path[ES_RUN_PATH_BYTES];
+    const char *text = grow->settings->policy;
+    if (grow->is_trained) {
+        es_run_folder_path(es_run_folder(run), POLICY_FILE, path);
+        ES_TRY(es_policy_save(grow->policy, path));
+        text = path;
+    }
+    if (es_grow_settings_evaluated(grow->settings) == 0) {
+        return ES_STATUS_OK;
+    }
+    return evaluate(grow, text, run);
+}
+
+// --- state: every round begins with new hosts, so that the policy is all there is to keep ---
+
+static void describe(void *context, EsRunStartedEvent *row) {
+    const EsGrowRun *grow = context;
+    row->task = grow->settings->task;
+    row->n_envs = grow->settings->n_envs;
+    row->n_host_parameters = es_growth_model(grow->play.growth)->layout.n_host_weights;
+}
+
+static EsStatus save(void *context, EsRunCheckpoint *checkpoint) {
+    const EsGrowRun *grow = context;
+    char path[ES_RUN_PATH_BYTES];
+    ES_TRY(es_run_checkpoint_put_text(checkpoint, "data_sha256", grow->play.data_hash));
+    ES_TRY(es_run_checkpoint_put_text(checkpoint, "policy_sha256", es_policy_hash(grow->policy)));
+    if (!grow->is_trained) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_policy_save_training(grow->policy,
+                                   es_run_checkpoint_path(checkpoint, TRAINING_FILE, path)));
+    return es_policy_save(grow->policy, es_run_checkpoint_path(checkpoint, POLICY_FILE, path));
+}
+
+static EsStatus load(void *context, const EsRunCheckpoint *checkpoint) {
+    EsGrowRun *grow = context;
+    char path[ES_RUN_PATH_BYTES];
+    ES_TRY(es_run_input_check(checkpoint, "data_sha256", grow->play.data_hash, "the data set"));
+    ES_TRY(es_run_input_check(checkpoint, "policy_sha256", es_policy_hash(grow->policy),
+                              es_policy_kind(grow->policy) == ES_POLICY_SCRIPT
+                                  ? "the schedule"
+                                  : "the file of the policy"));
+    return grow->is_trained
+               ? es_policy_load_training(grow->policy,
+                                         es_run_checkpoint_path(checkpoint, TRAINING_FILE, path))
+               : ES_STATUS_OK;
+}
+
+EsRunWork es_grow_run_work(EsGrowRun *grow) {
+    return (EsRunWork){.context = grow,
+                       .describe = describe,
+                       .round = run_round,
+                       .save = save,
+                       .load = load,
+                       .finish = finish};
+}
+
+// --- looking at it ---
+
+int64_t es_grow_run_refusals(const EsGrowRun *grow, const char **last) {
+    *last = es_refusal_message(grow->last_refusal);
+    return grow->n_refused;
+}
+
+EsGrowPlay *es_grow_run_play(EsGrowRun *grow) { return &grow->play; }
+
+int64_t es_grow_run_policy_parameters(const EsGrowRun *grow) {
+    EsPolicySpec spec;
+    int n_slots = es_growth_settings(grow->play.growth)->n_slots;
+    int64_t n_host = es_growth_model(grow->play.growth)->layout.n_host_weights;
+    return grow->is_trained &&
+                   es_grow_settings_spec(grow->settings, n_slots, n_host, &spec) == ES_STATUS_OK
+               ? es_policy_spec_count(&spec)
+               : 0;
+}
+
+EsStatus es_grow_run_predict(EsGrowRun *grow, double *step_seconds, double *update_seconds) {
+    EsGrowth *growth = grow->play.growth;
+    ES_TRY(es_growth_reset(growth, 0));
+    double decide_seconds = 0;
+    for (int i = 0; i < 2; i++) { // the first one is cold
+        ES_TRY(es_policy_begin(grow->policy, 0));
+        int64_t start_ns = es_clock_ns();
+        ES_TRY(es_policy_decide(grow->policy, es_growth_state(growth), es_growth_masks(growth),
+                                grow->play.actions));
+        decide_seconds = es_clock_seconds_since(start_ns);
+    }
+    EsGrowthTimes times = es_growth_times(growth);
+    *step_seconds = (times.train_ms + times.validate_ms) * 1e-3 + decide_seconds;
+    // every pass has gradients, and costs about three without
+    *update_seconds = grow->is_trained
+                          ? decide_seconds * es_growth_settings(growth)->episode_steps * 3 *
+                                grow->settings->ppo.n_epochs
+                          : 0;
+    return ES_STATUS_OK;
+}
+
+const EsGrowEnding *es_grow_run_endings(const EsGrowRun *grow) {
+    return grow->has_endings ? grow->endings : NULL;
+}
+
+const EsGrowEvaluation *es_grow_run_evaluation(const EsGrowRun *grow) { return grow->evaluation; }

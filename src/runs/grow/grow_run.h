@@ -1,0 +1,45 @@
+// A run of kind "grow": E hosts that grow seeds under a policy. A round is one episode of every
+// environment, and one update where the policy is being trained. When all rounds are done, policies
+// are compared on episodes that no training has seen.
+//
+//     EsGrowRun *grow; ES_TRY(es_grow_run_create(&settings, &grow));
+//     EsRunWork work = es_grow_run_work(grow);
+//     ES_TRY(es_run_rounds(run, &work));
+#ifndef ES_RUNS_GROW_RUN_H
+#define ES_RUNS_GROW_RUN_H
+
+#include "runs/grow/grow_evaluate.h"
+#include "runs/grow/grow_play.h"
+#include "runs/run.h"
+
+typedef struct EsGrowRun EsGrowRun;
+
+EsStatus es_grow_run_create(const EsGrowSettings *settings, EsGrowRun **grow);
+void es_grow_run_destroy(EsGrowRun *grow);
+EsRunWork es_grow_run_work(EsGrowRun *grow);
+
+// Operations of this sitting that the rules refused; *last says why the last one was.
+int64_t es_grow_run_refusals(const EsGrowRun *grow, const char **last);
+
+EsGrowPlay *es_grow_run_play(EsGrowRun *grow);
+
+// Parameters of the policy's network, 0 where it has none that is trained here.
+int64_t es_grow_run_policy_parameters(const EsGrowRun *grow);
+
+// What a step without seeds takes, and about what an update will. Plays the first step of a round.
+EsStatus es_grow_run_predict(EsGrowRun *grow, double *step_seconds, double *update_seconds);
+
+// How an episode of the last round ended.
+typedef struct EsGrowEnding {
+    double validation_loss, validation_accuracy, parameter_ratio, reward;
+    int n_fossils, n_pruned, n_rollbacks;
+    char seeds[256]; // "r0c1 norm HOLDING, ..."
+} EsGrowEnding;
+
+// [E]; NULL when this sitting has played no round.
+const EsGrowEnding *es_grow_run_endings(const EsGrowRun *grow);
+
+// The comparison at the end; NULL when there was none.
+const EsGrowEvaluation *es_grow_run_evaluation(const EsGrowRun *grow);
+
+#endif

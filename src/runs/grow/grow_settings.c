@@ -1,0 +1,169 @@
+#include "runs/grow/grow_settings.h"
+
+#include <string.h>
+
+#include "base/macros.h"
+#include "control/policy/policy.h"
+#include "growth/host/host_data.h"
+
+// hidden units of the policy where the settings leave it to the task: as published for the presets,
+// and for hosts that a file describes by their size
+#define HIDDEN_SMALL     64
+#define HIDDEN           512
+#define SMALL_PARAMETERS 10000
+
+// held-out episodes of a learned policy where the settings do not say
+#define EVALUATED 64
+
+// --- keys ---
+
+#define CONFIG_float(field, section, key, start, lowest, highest, help)                            \
+    ES_CONFIG_FLOAT(EsGrowSettings, field, section, key, start, lowest, highest, help)
+#define CONFIG_int(field, section, key, start, lowest, highest, help)                              \
+    ES_CONFIG_INT(EsGrowSettings, field, section, key, start, lowest, highest, help)
+
+// Every number of PPO is a key but those with a DERIVED_ macro, which follow from other settings:
+// its comma puts OMIT in the place of the second argument.
+#define DERIVED_total_updates , OMIT
+#define OMIT(...)
+#define KEY_float(...)    CONFIG_float(__VA_ARGS__),
+#define KEY_int(...)      CONFIG_int(__VA_ARGS__),
+#define SECOND(a, b, ...) b
+#define CHOOSE(...)       SECOND(__VA_ARGS__)
+#define PPO_KEY(type, name, start, lowest, highest, help)                                          \
+    CHOOSE(DERIVED_##name, KEY_##type, ~)(ppo.name, "ppo", #name, #start, lowest, highest, help)
+
+static const EsConfigKey keys[] = {
+    ES_RUN_CONFIG_KEYS_FROM(EsGrowSettings, run, "grow", "100", 0),
+    ES_CONFIG_TEXT(EsGrowSettings, task, "grow", "task", "tiny",
+                   "host and its data set, or the path of a host described in a file"),
+    ES_CONFIG_TEXT(EsGrowSettings, data, "grow", "data", "",
+                   "tiny, generated, cifar10 or idx instead of the task's"),
+    ES_CONFIG_TEXT(EsGrowSettings, folder, "grow", "folder", "",
+                   "where cifar10 or idx files are (empty: ES_DATA_DIR)"),
+    ES_CONFIG_TEXT(EsGrowSettings, slots, "grow", "slots", "r0c0,r0c1",
+                   "where seeds can be put: r0c0,r0c1,... or all"),
+    ES_CONFIG_TEXT(EsGrowSettings, policy, "grow", "policy", "ppo",
+                   "ppo trains one; or heuristic, random, wait, script:FILE, a policy's file"),
+    ES_CONFIG_INT(EsGrowSettings, n_envs, "grow", "envs", "16", 1, 4096,
+                  "hosts that grow side by side"),
+    ES_CONFIG_INT(EsGrowSettings, max_seeds, "grow", "max_seeds", "0", 0, 16,
+                  "living seeds and fossils of a host, 0 = no limit"),
+    ES_CONFIG_INT(EsGrowSettings, episode_steps, "grow", "episode_steps", "0", 0, 100000,
+                  "steps of an episode, 0 = the task's"),
+    ES_CONFIG_INT(EsGrowSettings, batch, "grow", "batch", "0", 0, 65536,
+                  "images per update, 0 = the task's"),
+    ES_CONFIG_INT(EsGrowSettings, step_batches, "grow", "step_batches", "8", 1, 100000,
+                  "updates of a host per step"),
+    ES_CONFIG_INT(EsGrowSettings, validation_images, "grow", "validation_images", "2000", 1,
+                  10000000,
+                  "images that judge every step, the same for all; fewer when the set has fewer"),
+    ES_CONFIG_CHOICE(EsGrowSettings, gates, "grow", "gates", "permissive", "permissive|strict",
+                     "what a seed must show before it goes on"),
+    ES_CONFIG_BOOL(EsGrowSettings, auto_forward, "grow", "auto_forward", "on",
+                   "stages advance on their own when their gate opens"),
+    ES_CONFIG_INT(EsGrowSettings, data_seed, "grow", "data_seed", "1", 0, 2147483647,
+                  "seed of a generated data set"),
+    ES_CONFIG_CHOICE(EsGrowSettings, data_split, "grow", "data_split", "whole", "whole|share",
+                     "images a host trains on: the whole set, or its share of each pass over it"),
+    ES_CONFIG_INT(EsGrowSettings, pad, "grow", "pad", "0", 0, 16,
+                  "random crop from a border of N pixels"),
+    ES_CONFIG_BOOL(EsGrowSettings, flip, "grow", "flip", "off", "random horizontal flip"),
+    ES_CONFIG_FLOAT(EsGrowSettings, host_rate, "grow", "host_rate", "0.01", 1e-9, 1e3,
+                    "learning rate of hosts"),
+    ES_CONFIG_FLOAT(EsGrowSettings, seed_rate, "grow", "seed_rate", "0.01", 1e-9, 1e3,
+                    "learning rate of seeds"),
+    ES_CONFIG_FLOAT(EsGrowSettings, clip, "grow", "clip", "1", 1e-6, 1e6,
+                    "largest norm of a host's and of a seed's gradient"),
+    ES_CONFIG_INT(EsGrowSettings, gradient_stride, "grow", "gradient_stride", "10", 1, 100000,
+                  "batches between measurements of gradients; the first of a step always is"),
+    ES_CONFIG_BOOL(EsGrowSettings, unfused, "grow", "unfused", "off",
+                   "run operation by operation, for debugging; on CUDA without captures"),
+    ES_CONFIG_CHOICE(EsGrowSettings, amp_dtype, "grow", "amp_dtype", "auto",
+                     "auto|off|bfloat16|float16",
+                     "numbers that hosts compute with on CUDA; auto: bfloat16 where the GPU has "
+                     "it, else float16; off on the CPU"),
+    ES_CONFIG_CHOICE(EsGrowSettings, is_tf32, "grow", "tf32", "on", "off|on",
+                     "float32 convolutions of hosts on CUDA multiply in TF32"),
+    ES_CONFIG_INT(EsGrowSettings, n_hidden, "policy", "hidden", "0", 0, 4096,
+                  "units of the LSTM, a multiple of 8; 0 = 64 for tiny and for files' hosts below "
+                  "10,000 parameters, else 512"),
+    ES_CONFIG_INT(EsGrowSettings, n_features, "policy", "features", "0", 0, 4096,
+                  "units of the feature layer, 0 = as hidden"),
+    ES_CONFIG_FLOAT(EsGrowSettings, dropout, "policy", "dropout", "0.1", 0, 0.9,
+                    "in the output that predicts contributions"),
+    ES_CONFIG_BOOL(EsGrowSettings, aux_stops, "policy", "aux_stops", "on",
+                   "predicting contributions does not train the shared layers"),
+    ES_PPO_SETTINGS(PPO_KEY) // ends in a comma
+    ES_CONFIG_FLOAT(EsGrowSettings, floor_scale, "ppo", "floor_scale", "1", 0, 5,
+                    "times the least probabilities of legal values, 0 = none"),
+    ES_REWARD_CONFIG_KEYS(EsGrowSettings, reward),
+    ES_CONFIG_INT(EsGrowSettings, n_evaluated, "evaluate", "episodes", "-1", -1, 1000000,
+                  "held-out episodes per policy at the end; -1 = 64 for learned policies, else 0"),
+    ES_CONFIG_TEXT(EsGrowSettings, against, "evaluate", "against", "wait,random,heuristic",
+                   "policies that play the same episodes: names, script:FILE, files"),
+    ES_CONFIG_BOOL(EsGrowSettings, is_greedy, "evaluate", "greedy", "off",
+                   "learned policies take the most likely action instead of drawing"),
+};
+
+EsConfig es_grow_run_config(EsGrowSettings *settings) {
+    EsConfig config = {keys, ES_COUNT_OF(keys), settings, sizeof *settings};
+    memset(settings, 0, sizeof *settings);
+    es_config_reset(&config);
+    return config;
+}
+
+// --- what follows from them ---
+
+int es_grow_settings_train(const EsGrowSettings *settings) {
+    return strcmp(settings->policy, "ppo") == 0;
+}
+
+EsDtype es_grow_settings_precision(const EsGrowSettings *settings, const EsDeviceInfo *device) {
+    static const EsDtype chosen[] = {ES_DTYPE_F32, ES_DTYPE_F32, ES_DTYPE_BF16, ES_DTYPE_F16};
+    return settings->amp_dtype == 0 ? es_growth_auto_precision(device)
+                                    : chosen[settings->amp_dtype];
+}
+
+int64_t es_grow_settings_evaluated(const EsGrowSettings *settings) {
+    if (settings->n_evaluated >= 0) {
+        return settings->n_evaluated;
+    }
+    return es_policy_parse_kind(settings->policy) == ES_POLICY_LEARNED ? EVALUATED : 0; // or ppo
+}
+
+int es_grow_settings_evaluated_envs(const EsGrowSettings *settings) {
+    int64_t n = es_grow_settings_evaluated(settings), n_envs = settings->n_envs;
+    int64_t n_batches = ES_MAX((n + n_envs - 1) / n_envs, 1);
+    return (int)ES_MAX((n + n_batches - 1) / n_batches, 1);
+}
+
+static int choose_hidden(const char *task, int64_t n_host_parameters) {
+    int is_small = strcmp(task, "tiny") == 0 ||
+                   (es_host_is_file(task) && n_host_parameters < SMALL_PARAMETERS);
+    return is_small ? HIDDEN_SMALL : HIDDEN;
+}
+
+EsStatus es_grow_settings_spec(const EsGrowSettings *settings, int n_slots,
+                               int64_t n_host_parameters, EsPolicySpec *spec) {
+    int n_hidden = settings->n_hidden > 0 ? settings->n_hidden
+                                          : choose_hidden(settings->task, n_host_parameters);
+    if (n_hidden % 8 != 0) {
+        return ES_FAIL(CONFIG, "[policy] hidden is %d; it must be a multiple of 8", n_hidden);
+    }
+    *spec = es_policy_spec_default(n_slots, n_hidden);
+    spec->n_features = settings->n_features > 0 ? settings->n_features : n_hidden;
+    spec->dropout = settings->dropout;
+    spec->aux_stops = settings->aux_stops;
+    return ES_STATUS_OK;
+}
+
+EsPpoSettings es_grow_settings_ppo(const EsGrowSettings *settings) {
+    EsPpoSettings ppo = settings->ppo, published = es_policy_ppo_defaults();
+    for (int h = 0; h < ES_N_HEADS; h++) {
+        ppo.head[h] = published.head[h];
+        ppo.head[h].floor *= settings->floor_scale;
+    }
+    ppo.total_updates = settings->run.n_rounds;
+    return ppo;
+}

@@ -1,0 +1,219 @@
+// Looking at runs from outside: what is in a folder, and how far each run has come.
+#include <errno.h>
+#include <ini.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/folder.h"
+#include "runs/run_checkpoint_store.h"
+#include "runs/run_folder.h"
+#include "runs/run_lock.h"
+#include "telemetry/sinks/run_database.h"
+
+// far more than any configuration has
+#define MAX_CONFIG_BYTES ((size_t)1 << 20)
+
+static int is_at(char path[ES_RUN_PATH_BYTES], const char *root, const char *name) {
+    int length = snprintf(path, ES_RUN_PATH_BYTES, "%s/%s", root, name);
+    return length > 0 && length < ES_RUN_PATH_BYTES - ES_FILE_NAME_BYTES;
+}
+
+// --- one run ---
+
+static int take_setting(void *context, const char *section, const char *name, const char *value) {
+    EsRunSummary *summary = context;
+    if (!summary->is_marked && strcmp(section, "run") == 0 && strcmp(name, "kind") == 0 &&
+        es_run_kind_is_valid(value)) {
+        strcpy(summary->kind, value);
+    }
+    size_t length = strlen(value);
+    if (strcmp(section, "run") == 0 && strcmp(name, "rounds") == 0 && length > 0 && length < 12 &&
+        strspn(value, "0123456789") == length) {
+        summary->n_rounds = strtoll(value, NULL, 10);
+    }
+    return 1;
+}
+
+static EsStatus read_config(EsRunSummary *summary) {
+    char path[ES_RUN_PATH_BYTES];
+    void *text = NULL;
+    size_t bytes = 0;
+    summary->n_rounds = -1;
+    if (es_run_has_config(summary->path) && is_at(path, summary->path, "config.ini")) {
+        EsStatus status = es_file_read_all(path, MAX_CONFIG_BYTES, &text, &bytes);
+        // inih's -2 is lack of memory
+        if (status == ES_STATUS_OK && ini_parse_string(text, take_setting, summary) == -2) {
+            status = ES_FAIL(MEMORY, "not enough memory to parse %s", path);
+        }
+        es_release(text);
+        if (status == ES_STATUS_MEMORY) {
+            return status;
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// What makes the folder a run: a marker, or a config.ini from before there were markers that names
+// a kind of run.
+static EsStatus recognise(EsRunSummary *summary) {
+    EsStatus status = es_run_marker_read(summary->path, summary->kind);
+    if (status != ES_STATUS_OK && status != ES_STATUS_INPUT) {
+        return status;
+    }
+    summary->is_marked = summary->kind[0] != '\0';
+    ES_TRY(read_config(summary));
+    if (summary->kind[0] != '\0') {
+        return ES_STATUS_OK;
+    }
+    return ES_FAIL(INPUT, "%s is not a run folder (%s)", summary->path,
+                   es_run_has_config(summary->path) ? "its config.ini does not name a kind of run"
+                                                    : "config.ini is missing");
+}
+
+// Sizes and the newest change; what every visit touches does not count.
+static EsStatus measure_run(const char *root, EsRunSummary *summary) {
+    EsFolderEntry *entries = NULL;
+    int n_entries = 0;
+    ES_TRY(es_folder_list(root, &entries, &n_entries));
+    EsStatus status = ES_STATUS_OK;
+    for (int i = 0; i < n_entries && status == ES_STATUS_OK; i++) {
+        const EsFolderEntry *entry = &entries[i];
+        EsFolderSize size = {1, entry->bytes, entry->changed_unix_s};
+        char path[ES_RUN_PATH_BYTES];
+        if (entry->kind == ES_FOLDER_ENTRY_OTHER || !is_at(path, root, entry->name)) {
+            continue;
+        }
+        if (entry->kind == ES_FOLDER_ENTRY_FOLDER) {
+            status = es_folder_measure(path, &size);
+        }
+        summary->bytes += size.bytes;
+        if (strcmp(entry->name, "checkpoints") == 0) {
+            summary->checkpoint_bytes = size.bytes;
+        }
+        if (strcmp(entry->name, ES_RUN_LOCK_NAME) != 0 && strcmp(entry->name, "run.db-shm") != 0) {
+            summary->changed_unix_s = ES_MAX(summary->changed_unix_s, size.changed_unix_s);
+        }
+    }
+    es_release(entries);
+    return status;
+}
+
+EsStatus es_run_summarise(const char *path, EsRunSummary *summary) {
+    memset(summary, 0, sizeof *summary);
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') {
+        length--;
+    }
+    if (length + 2 * ES_FILE_NAME_BYTES > sizeof summary->path) {
+        return ES_FAIL(ARGUMENT, "the path %.100s... is too long for a run", path);
+    }
+    memcpy(summary->path, path, length);
+    struct stat facts;
+    if (stat(summary->path, &facts) != 0) {
+        return ES_FAIL(INPUT, "there is no run %s: %s", summary->path, strerror(errno));
+    }
+    ES_TRY(recognise(summary));
+    ES_TRY(measure_run(summary->path, summary));
+    EsCheckpointInfo *infos = NULL;
+    ES_TRY(es_checkpoint_store_list(summary->path, &infos, &summary->n_checkpoints));
+    summary->last_round = summary->n_checkpoints > 0 ? infos[summary->n_checkpoints - 1].round : -1;
+    es_release(infos);
+    summary->is_active = es_run_lock_is_held(summary->path);
+    return ES_STATUS_OK;
+}
+
+EsStatus es_run_outcome_name(const EsRunSummary *summary, EsRunOutcomeName name) {
+    // a sitting begins with one of the first two
+    static const char sql[] =
+        "SELECT outcome, unix_time >= max((SELECT coalesce(max(unix_time), 0) FROM "
+        "event_run_started), (SELECT coalesce(max(unix_time), 0) FROM event_checkpoint_loaded)) "
+        "FROM event_run_ended UNION ALL SELECT NULL, 0 FROM event_run_started "
+        "ORDER BY 2 DESC LIMIT 1";
+    EsRunDatabase *database = NULL;
+    EsRunQuery *query = NULL;
+    char path[ES_RUN_PATH_BYTES];
+    int has_row = 0;
+    name[0] = '\0';
+    if (summary->is_active) {
+        strcpy(name, "running");
+        return ES_STATUS_OK;
+    }
+    struct stat facts;
+    if (!is_at(path, summary->path, "run.db") || stat(path, &facts) != 0) {
+        return ES_STATUS_OK;
+    }
+    EsStatus status = es_run_database_open(summary->path, &database);
+    if (status == ES_STATUS_OK) {
+        status = es_run_query_begin(database, sql, &query);
+    }
+    if (status == ES_STATUS_OK) {
+        status = es_run_query_step(query, &has_row);
+    }
+    if (status == ES_STATUS_OK && has_row) {
+        const char *outcome = es_run_query_text(query, 0, NULL);
+        int is_of_last = es_run_query_int(query, 1) != 0;
+        size_t n_letters =
+            outcome != NULL ? strspn(outcome, "abcdefghijklmnopqrstuvwxyz") : SIZE_MAX;
+        if (!is_of_last) {
+            strcpy(name, "killed");
+        } else if (n_letters < sizeof(EsRunOutcomeName) && outcome[n_letters] == '\0') {
+            strcpy(name, outcome);
+        }
+    }
+    es_run_query_end(query);
+    es_run_database_close(database);
+    // a database that cannot be read tells nothing
+    return status == ES_STATUS_MEMORY ? status : ES_STATUS_OK;
+}
+
+// --- all runs ---
+
+static int compare_age(const void *a, const void *b) {
+    const EsRunSummary *x = a, *y = b;
+    if (x->changed_unix_s != y->changed_unix_s) {
+        return x->changed_unix_s < y->changed_unix_s ? -1 : 1;
+    }
+    return strcmp(x->path, y->path);
+}
+
+EsStatus es_run_list(const char *root, EsRunSummary **summaries, int *n_summaries) {
+    *summaries = NULL;
+    *n_summaries = 0;
+    struct stat facts;
+    EsFolderEntry *entries = NULL;
+    int n_entries = 0;
+    if (stat(root, &facts) != 0 && errno == ENOENT) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_folder_list(root, &entries, &n_entries));
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(es_allocate(sizeof **summaries * (size_t)(n_entries + 1), (void **)summaries));
+    size_t root_length = strlen(root);
+    while (root_length > 0 && root[root_length - 1] == '/') {
+        root_length--;
+    }
+    for (int i = 0; i < n_entries; i++) {
+        char path[ES_RUN_PATH_BYTES];
+        int length =
+            snprintf(path, sizeof path, "%.*s/%s", (int)root_length, root, entries[i].name);
+        if (entries[i].kind == ES_FOLDER_ENTRY_FOLDER && length < (int)sizeof path) {
+            EsStatus found = es_run_summarise(path, &(*summaries)[*n_summaries]);
+            // INPUT: not a run, or removed while we looked
+            ES_TRY_GOTO(found == ES_STATUS_INPUT ? ES_STATUS_OK : found);
+            *n_summaries += found == ES_STATUS_OK;
+        }
+    }
+    qsort(*summaries, (size_t)*n_summaries, sizeof **summaries, compare_age);
+done:
+    es_release(entries);
+    if (status != ES_STATUS_OK) {
+        es_release(*summaries);
+        *summaries = NULL;
+        *n_summaries = 0;
+    }
+    return status;
+}

@@ -1,0 +1,90 @@
+// Rankings of a run of kind "prove": validations, and the comparison at the end. There the trained
+// policy, the untrained one and the symbolic baselines of the same depth rank the same queries
+// against the same corruptions, so that their ranks can be paired.
+#ifndef ES_RUNS_PROVE_EVALUATE_H
+#define ES_RUNS_PROVE_EVALUATE_H
+
+#include "base/sha256.h"
+#include "proof/agent/proof_policy.h"
+#include "proof/ranking/ranking_scorers.h"
+#include "runs/prove/prove_settings.h"
+#include "runs/run.h"
+
+// Evenly spaced queries of a split, owned.
+typedef struct EsProveQueries {
+    EsAtom *atoms; // (count)
+    int32_t count;
+} EsProveQueries;
+
+// `n` 0: all of them.
+EsStatus es_prove_queries_create(const EsKnowledgeGraph *graph, EsKgSplit split, int32_t n,
+                                 EsProveQueries *queries);
+void es_prove_queries_destroy(EsProveQueries *queries);
+
+// What ranks and against what; all borrowed.
+typedef struct EsProveRanker {
+    const EsProveSettings *settings;
+    const EsKnowledgeGraph *graph;
+    const EsKnownAtoms *known;
+    EsThreadPool *pool;
+    // Whether to give up, asked by all threads; the ranking then fails with INTERRUPTED.
+    int (*must_stop)(void *context);
+    void *context;
+} EsProveRanker;
+
+// Rank by searches that the policy guides. The report is filled too.
+EsStatus es_prove_rank(const EsProveRanker *ranker, const EsProofPolicy *policy,
+                       const EsProveQueries *queries, int n_corruptions, EsRanking **ranking,
+                       EsScorerReport *report);
+
+// --- the comparison ---
+
+// NAME, name
+#define ES_PROVE_ARMS(X)                                                                           \
+    X(POLICY, policy)                                                                              \
+    X(UNTRAINED, untrained)                                                                        \
+    X(PROVED, proved)                                                                              \
+    X(SHORTEST, shortest)
+
+typedef enum EsProveArmKind {
+#define X(NAME, name) ES_PROVE_ARM_##NAME,
+    ES_PROVE_ARMS(X)
+#undef X
+        ES_N_PROVE_ARMS
+} EsProveArmKind;
+
+const char *es_prove_arm_name(EsProveArmKind kind);
+
+typedef struct EsProveArm {
+    EsRankingSummary all;
+    EsScorerReport report;
+    double seconds;
+    EsInterval difference; // reciprocal rank of the policy less this one's, over queries
+} EsProveArm;
+
+typedef struct EsProveEvaluation {
+    // of what it is; filled by whoever asks for it
+    int64_t n_rounds;                       // that were trained
+    int64_t best_round;                     // of the best validation, 0: there was none
+    double best_mrr;                        // in it
+    char policy_hash[ES_SHA256_TEXT_BYTES]; // of the file with the weights compared
+    char last_hash[ES_SHA256_TEXT_BYTES];   // of that with the last weights
+    int32_t n_queries;
+    int32_t n_corruptions; // per query and side, 0: all
+    // filled by es_prove_evaluate
+    EsProveArm arms[ES_N_PROVE_ARMS];
+} EsProveEvaluation;
+
+// How many queries of the split test the settings compare on.
+int32_t es_prove_evaluated_queries(const EsProveSettings *settings, const EsKnowledgeGraph *graph);
+
+// Compare on the split test; each ranking is told to the hub of `run`, in the round after n_rounds.
+EsStatus es_prove_evaluate(const EsProveRanker *ranker, const EsProofPolicy *policy,
+                           const EsProofPolicy *untrained, EsRun *run,
+                           EsProveEvaluation *evaluation);
+
+// Tell the rankings of a comparison that an earlier sitting made: a resumed run takes rows of later
+// rounds than its last back.
+void es_prove_evaluation_tell(const EsProveEvaluation *evaluation, EsRun *run);
+
+#endif

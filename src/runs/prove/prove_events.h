@@ -1,0 +1,31 @@
+// The events of proving: what a round, an episode and a ranking say, as rows for the hub.
+#ifndef ES_RUNS_PROVE_EVENTS_H
+#define ES_RUNS_PROVE_EVENTS_H
+
+#include "proof/agent/proof_training.h"
+#include "proof/ranking/ranking_scorers.h"
+#include "runs/run.h"
+
+// The episodes of the first environments that the step at hand ended.
+void es_prove_events_stepped(EsHub *hub, EsEventTime time, const EsKnowledgeGraph *graph,
+                             const EsProofEnv *env);
+
+// A round: its event, its curves, the update and what is wrong with it.
+void es_prove_events_round(EsRun *run, EsEventTime time, const EsProofRound *round);
+
+// What scored, over which split, and how long it took.
+typedef struct EsProveRanked {
+    const char *arm, *split;
+    const EsRankingSummary *all;
+    EsScorerReport report;
+    double seconds;
+    int64_t is_best; // ES_MISSING_INT when it is no validation
+} EsProveRanked;
+
+void es_prove_events_ranked(EsHub *hub, EsEventTime time, const EsProveRanked *ranked);
+
+// Percent of episodes that ended as they should: true queries proved, corruptions not. NaN without
+// an episode.
+double es_prove_accuracy(const EsProofEnvCounters *counted);
+
+#endif

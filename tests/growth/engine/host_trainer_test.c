@@ -1,0 +1,194 @@
+// Training hosts side by side: they learn, bits do not depend on threads or neighbours, evaluation
+// covers a whole split, and data that does not fit is refused.
+#include "es_test.h"
+
+#include "growth/engine/host_trainer.h"
+
+#define MAX_ENVS 8
+
+typedef struct Session {
+    EsDevice *device;
+    EsDataset dataset;
+    EsHostTrainer *trainer;
+} Session;
+
+static EsHostTrainerOptions tiny_options(int64_t n_envs) {
+    EsHostSpec host;
+    REQUIRE_OK(es_host_preset("tiny", &host));
+    EsHostTrainerOptions options = es_host_trainer_defaults(&host, n_envs);
+    options.is_tf32 = 0; // compared with the CPU
+    return options;
+}
+
+// The trainer borrows the session's data set, so the session must not move.
+static void session_begin(Session *session, const EsHostTrainerOptions *options, const char *device,
+                          int n_threads) {
+    memset(session, 0, sizeof *session);
+    EsDatasetOptions small = {.seed = 7, .n_train = 700, .n_validation = 333, .n_test = 50};
+    REQUIRE_OK(
+        es_device_open(device, &(EsDeviceOptions){.n_threads = n_threads}, &session->device));
+    REQUIRE_OK(es_dataset_create(&session->dataset, "tiny", &small, NULL));
+    REQUIRE_OK(
+        es_host_trainer_create(options, &session->dataset, session->device, &session->trainer));
+}
+
+static void session_end(Session *session) {
+    es_host_trainer_destroy(session->trainer);
+    es_dataset_destroy(&session->dataset);
+    es_device_close(session->device);
+}
+
+TEST(hosts_learn) {
+    EsHostTrainerOptions options = tiny_options(3);
+    Session session;
+    session_begin(&session, &options, "cpu", 2);
+    EsHostResult before[MAX_ENVS], after[MAX_ENVS];
+    REQUIRE_OK(es_host_trainer_evaluate(session.trainer, &session.dataset.train, before));
+    REQUIRE_OK(es_host_trainer_train(session.trainer, 400));
+    REQUIRE_OK(es_host_trainer_evaluate(session.trainer, &session.dataset.train, after));
+    for (int e = 0; e < 3; e++) {
+        EXPECT(after[e].loss < before[e].loss - 0.2);
+        EXPECT(after[e].accuracy > before[e].accuracy + 5.0);
+        EXPECT(after[e].loss != after[(e + 1) % 3].loss);
+    }
+    session_end(&session);
+}
+
+// Parameters after a few augmented steps.
+static void record(EsHostTrainerOptions options, const char *device, int n_threads,
+                   float *parameters, int64_t env) {
+    options.pad = 2;
+    options.flip = 1;
+    Session session;
+    session_begin(&session, &options, device, n_threads);
+    REQUIRE_OK(es_host_trainer_train(session.trainer, 12));
+    REQUIRE_OK(es_host_trainer_wait(session.trainer));
+    const EsTensor *slab = &es_host_trainer_store(session.trainer)->parameters;
+    ES_ASSERT(slab->dim[1] <= 1024);
+    EsStream *stream = NULL;
+    REQUIRE_OK(es_stream_create(session.device, &stream));
+    REQUIRE_OK(es_stream_copy(stream, parameters, (const float *)slab->data + env * slab->stride[0],
+                              (size_t)slab->dim[1] * sizeof(float), ES_COPY_TO_HOST));
+    REQUIRE_OK(es_stream_synchronize(stream));
+    es_stream_destroy(stream);
+    session_end(&session);
+}
+
+TEST(threads_and_neighbours_change_nothing) {
+    float alone[1024] = {0}, shared[1024] = {0}, many[1024] = {0};
+    EsHostTrainerOptions options = tiny_options(1);
+    options.first_episode = 2;
+    record(options, "cpu", 1, alone, 0);
+    record(options, "cpu", 2, shared, 0);
+    // the same episode as the third of five
+    record(tiny_options(5), "cpu", 2, many, 2);
+    EXPECT(memcmp(alone, shared, sizeof alone) == 0);
+    EXPECT(memcmp(alone, many, sizeof alone) == 0);
+}
+
+TEST(cuda_runs_repeat) {
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    float first[1024] = {0}, second[1024] = {0}, cpu[1024] = {0};
+    record(tiny_options(3), "cuda", 0, first, 1);
+    record(tiny_options(3), "cuda", 0, second, 1);
+    record(tiny_options(3), "cpu", 1, cpu, 1);
+    EXPECT(memcmp(first, second, sizeof first) == 0);
+    for (int i = 0; i < 1024; i++) {
+        EXPECT_NEAR(first[i], cpu[i], 1e-3);
+    }
+}
+
+// bf16 rounds at every layer: after some steps the losses are near those of f32, not equal
+TEST(bf16_follows_f32_on_cuda) {
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    EsHostResult single[MAX_ENVS], half[MAX_ENVS];
+    EsHostTrainerOptions options = tiny_options(4);
+    Session session;
+    session_begin(&session, &options, "cuda", 0);
+    REQUIRE_OK(es_host_trainer_train(session.trainer, 60));
+    REQUIRE_OK(es_host_trainer_evaluate(session.trainer, &session.dataset.train, single));
+    session_end(&session);
+    options.precision = ES_DTYPE_BF16;
+    session_begin(&session, &options, "cuda", 0);
+    REQUIRE_OK(es_host_trainer_train(session.trainer, 60));
+    REQUIRE_OK(es_host_trainer_evaluate(session.trainer, &session.dataset.train, half));
+    session_end(&session);
+    for (int e = 0; e < 4; e++) {
+        EXPECT_NEAR(half[e].loss, single[e].loss, 0.05 * single[e].loss);
+        EXPECT(half[e].loss != single[e].loss);
+    }
+}
+
+TEST(evaluation_covers_the_split) {
+    EsHostTrainerOptions options = tiny_options(2);
+    Session session;
+    session_begin(&session, &options, "cpu", 1);
+    EsHostResult whole[MAX_ENVS], parts[MAX_ENVS], sum[MAX_ENVS] = {{0}};
+    REQUIRE_OK(es_host_trainer_train(session.trainer, 5));
+    const EsSplit *split = &session.dataset.validation;
+    REQUIRE_OK(es_host_trainer_evaluate(session.trainer, split, whole));
+    // 333 = 200 + 133: both sizes differ from the usual batch
+    for (int64_t first = 0; first < split->count; first += 200) {
+        int64_t count = ES_MIN(200, split->count - first);
+        EsSplit part = {split->images + (size_t)first * session.dataset.image_bytes,
+                        split->labels + first, count};
+        REQUIRE_OK(es_host_trainer_evaluate(session.trainer, &part, parts));
+        for (int e = 0; e < 2; e++) {
+            sum[e].loss += parts[e].loss * (double)count / (double)split->count;
+            sum[e].accuracy += parts[e].accuracy * (double)count / (double)split->count;
+        }
+    }
+    for (int e = 0; e < 2; e++) {
+        EXPECT_NEAR(whole[e].loss, sum[e].loss, 1e-6);
+        EXPECT_NEAR(whole[e].accuracy, sum[e].accuracy, 1e-9);
+    }
+    session_end(&session);
+}
+
+TEST(unfused_training_agrees) {
+    EsHostResult fused[MAX_ENVS], unfused[MAX_ENVS];
+    for (int mode = ES_COMPILE_OFF; mode <= ES_COMPILE_DEFAULT; mode++) {
+        EsHostTrainerOptions options = tiny_options(2);
+        options.mode = (EsCompileMode)mode;
+        options.pad = 1;
+        options.flip = 1;
+        Session session;
+        session_begin(&session, &options, "cpu", 1);
+        REQUIRE_OK(es_host_trainer_train(session.trainer, 8));
+        REQUIRE_OK(
+            es_host_trainer_last_batch(session.trainer, mode == ES_COMPILE_OFF ? unfused : fused));
+        EXPECT_EQ(es_host_trainer_report(session.trainer).uses_lanes, mode == ES_COMPILE_DEFAULT);
+        session_end(&session);
+    }
+    for (int e = 0; e < 2; e++) {
+        EXPECT_NEAR(fused[e].loss, unfused[e].loss, 1e-4);
+    }
+}
+
+TEST(bad_labels_and_sizes_are_refused) {
+    EsHostTrainerOptions options = tiny_options(1);
+    Session session;
+    session_begin(&session, &options, "cpu", 1);
+    EsHostResult result[MAX_ENVS];
+    es_host_trainer_destroy(session.trainer);
+    session.dataset.validation.labels[7] = 200;
+    REQUIRE_OK(
+        es_host_trainer_create(&options, &session.dataset, session.device, &session.trainer));
+    EXPECT_STATUS(es_host_trainer_evaluate(session.trainer, &session.dataset.validation, result),
+                  INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "1 labels of a batch of 256 are outside 0..9");
+    EsHostTrainer *other = NULL;
+    EsHostSpec baseline;
+    REQUIRE_OK(es_host_preset("cifar_baseline", &baseline));
+    options = es_host_trainer_defaults(&baseline, 1);
+    EXPECT_STATUS(es_host_trainer_create(&options, &session.dataset, session.device, &other),
+                  INPUT);
+    EXPECT_CONTAINS(
+        es_status_detail(),
+        "takes 32 x 32 x 3 images of up to 10 classes; data set \"tiny\" has 16 x 16 x 1");
+    session_end(&session);
+}

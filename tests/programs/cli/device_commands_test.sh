@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Commands on a GPU: what a growth run tells about its captures, what a played step asks of the device, and what a profile
+# calls its launches.
+#
+# usage: device_commands_test.sh PATH_TO_ESPER
+# exit code: 0 as expected, 1 not, 77 there is no CUDA device
+set -uo pipefail
+esper=$(realpath "$1")
+# shellcheck source=tests/programs/script_test.sh
+source "$(dirname "$0")/../script_test.sh"
+
+small=(--task tiny --device cuda --batch 8 --step-batches 1 --validation-images 8)
+if ! "$esper" info | grep -q "cuda:0"; then
+    echo "no CUDA device"
+    exit 77
+fi
+
+# --- captures are telemetry ---
+run 0 grow "${small[@]}" --envs 2 --rounds 2 --episode-steps 3 --policy random --eval 0 --out "$folder/run"
+expect_text "rounds told" "$(ask "$folder/run" "SELECT count(*) FROM event_plans_measured")" 2
+expect_text "parts of a step that are replayed" "$(ask "$folder/run" "SELECT n_captures FROM rounds WHERE round = 2")" 6
+expect_text "fall-backs" "$(ask "$folder/run" "SELECT n_fallbacks || ' ' || (fallback IS NULL) AS told
+    FROM event_plans_measured WHERE round = 2")" "0 1"
+expect_text "replays go on, captures do not" "$(ask "$folder/run" "SELECT b.n_replays > a.n_replays AND a.capture_ms > 0
+    AND a.capture_ms = b.capture_ms AS goes_on FROM rounds a, rounds b WHERE a.round = 1 AND b.round = 2")" 1
+expect_text "plans are the CPU's" "$(ask "$folder/run" "SELECT count(n_builds) FROM event_plans_measured")" 0
+
+# --- a played step: one synchronisation, nothing allocated, whatever the number of environments ---
+run 0 bench sync "${small[@]}" --sweep envs=1,2 --filter growth --allow-busy
+expect_part "a played step" "$out" "policy=learned"
+expect_part "synchronisations" "$out" " 1.000 syncs "
+expect_part "allocations" "$out" " 0.0000 allocs"
+[[ $out != *engine* && $out != *hosts* ]] || fail "the filter lets others pass: $out"
+
+# --- launches by block and slot ---
+run 0 profile "${small[@]}" --envs 1 --policy wait --wait 0 --warmup 2 --active 1
+for name in "fused_forward block 0" "fused_backward block 1" "fused_seed_forward slot 0" "fused_seed_backward slot 1"; do
+    expect_part "launches" "$out" $'\n'"$name "
+done
+expect_part "idle time" "$out" "with no operation running: between launches; a replay counts as one, and none is seen inside"
+
+finish

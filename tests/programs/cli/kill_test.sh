@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# kill -9 at random moments of a short run: the database opens, every view works, and the resumed run ends with the
+# same checkpoint bytes as one that was never killed.
+#
+# usage: kill_test.sh PATH_TO_ESPER N_KILLS [SEED [hosts|grow]]
+set -uo pipefail
+esper=$1
+n_kills=$2
+RANDOM=${3:-1}
+command=${4:-hosts}
+# shellcheck source=tests/programs/script_test.sh
+source "$(dirname "$0")/../script_test.sh"
+settings=(--task tiny --threads 1 --quiet --checkpoint.every=1 --checkpoint.keep=2 --telemetry.jsonl=on --telemetry.stride=1)
+if [[ $command == hosts ]]; then
+    rounds=15
+    settings+=(--envs 2)
+else
+    # a policy learns, and is compared at the end
+    rounds=6
+    settings+=(--envs 4 --episode-steps 6 --step-batches 2 --validation-images 200 --policy ppo --hidden 16 --eval 8)
+fi
+settings+=(--rounds "$rounds")
+n_before_first=0
+
+start=$(date +%s%N)
+"$esper" "$command" "${settings[@]}" --out "$folder/whole" > "$folder/whole.txt" || { fail "the whole run"; exit 1; }
+total_ms=$((($(date +%s%N) - start) / 1000000))
+mapfile -t views < <("$esper" query "$folder/whole" "select name from sqlite_master where type = 'view'" --csv | tr -d '\r' | tail -n +2)
+((${#views[@]} >= 10)) || fail "only ${#views[@]} views"
+
+for ((kill = 1; kill <= n_kills; kill++)); do
+    run=$folder/run$kill
+    moment_ms=$((RANDOM % total_ms))
+    "$esper" "$command" "${settings[@]}" --out "$run" > /dev/null 2>&1 &
+    child=$!
+    sleep "$((moment_ms / 1000)).$(printf %03d $((moment_ms % 1000)))"
+    kill -9 $child 2> /dev/null
+    wait $child 2> /dev/null
+    if [[ ! -f $run/config.ini ]]; then
+        # killed before there was a run: starting it again in the same place must work
+        n_before_first=$((n_before_first + 1))
+        "$esper" "$command" "${settings[@]}" --out "$run" > "$folder/again.txt" 2>&1 ||
+            { fail "kill $kill at $moment_ms ms: cannot start again: $(cat "$folder/again.txt")"; continue; }
+    else
+        if [[ -f $run/run.db ]]; then
+            for view in "${views[@]}"; do
+                "$esper" query "$run" "select count(*) from $view" > /dev/null 2> "$folder/err" ||
+                    fail "kill $kill at $moment_ms ms: view $view: $(cat "$folder/err")"
+            done
+        fi
+        "$esper" "$command" --resume "$run" --restart --quiet > "$folder/again.txt" 2>&1 ||
+            { fail "kill $kill at $moment_ms ms: cannot resume: $(cat "$folder/again.txt")"; continue; }
+    fi
+    diff -r "$folder/whole/checkpoints/$rounds" "$run/checkpoints/$rounds" > "$folder/diff" ||
+        fail "kill $kill at $moment_ms ms: other checkpoint bytes: $(head -3 "$folder/diff")"
+    if [[ $command == grow ]]; then
+        for file in policy.safetensors evaluation.json; do
+            cmp "$folder/whole/$file" "$run/$file" > "$folder/diff" 2>&1 || fail "kill $kill at $moment_ms ms: $(cat "$folder/diff")"
+        done
+        n_played=$("$esper" query "$run" "select count(*) from episodes where arm is not null" --csv | tr -d '\r' | tail -1)
+        [[ $n_played == 32 ]] || fail "kill $kill at $moment_ms ms: held-out episodes in the database: $n_played, expected 32"
+    fi
+    # every round is in the database once, whatever was written twice
+    n_rounds=$("$esper" query "$run" "select count(*) || ' ' || count(distinct round) from rounds" --csv | tr -d '\r' | tail -1)
+    [[ $n_rounds == "$rounds $rounds" ]] || fail "kill $kill at $moment_ms ms: rounds in the database: $n_rounds"
+    rm -rf "$run"
+done
+echo "$n_kills kills within $total_ms ms, $n_before_first of them before the run had begun: $n_failed failures"
+exit $((n_failed > 0))

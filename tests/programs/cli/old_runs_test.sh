@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Runs written by earlier programs: each schema of run.db from 1 on, and checkpoints of schema 1 of every kind of run, from
+# before there were markers. All are listed, queried, resumed to the bits of a run of today, marked by that, and never
+# removed before. A run of a later schema is refused and left as it is.
+#
+# usage: old_runs_test.sh PATH_TO_ESPER FOLDER_OF_FIXTURES IS_RELEASE
+# The fixtures were written by release builds: only such a build gives the bits of their first rounds again. Others compare
+# the fixtures, each resumed by them, with each other.
+set -uo pipefail
+esper=$(realpath "$1")
+fixtures=$(realpath "$2")
+is_release=$3
+# shellcheck source=tests/programs/script_test.sh
+source "$(dirname "$0")/../script_test.sh"
+cd "$folder" || exit 1
+mkdir runs
+for archive in "$fixtures"/*-schema*.tar.gz; do
+    name=$(basename "$archive" .tar.gz)
+    mkdir "runs/$name"
+    tar -C "runs/$name" -xzf "$archive" || fail "cannot unpack $archive"
+done
+
+# all files of a run but the lock, which says who looked at it, and what SQLite makes to read
+sums() { (cd "$1" && find . -type f ! -name lock ! -name 'run.db-*' -exec sha256sum {} + | sort); }
+
+# --- looked at, and not removed ---
+run 0 runs
+expect_text "runs listed" "$(grep -c -- -schema <<< "$out")" "$(find "$fixtures" -name '*-schema*' | wc -l)"
+[[ $out == *" - "* ]] && fail "a run of unknown outcome: $out"
+for path in runs/*; do
+    before=$(sums "$path")
+    run 0 runs --prune --yes "$path"
+    expect_part "prune of $path" "$err" "$path has no esper-run.json: left alone; a run from before there were markers"
+    for view in runs rounds episodes decisions rewards throughput metrics raw_events; do
+        run 0 query "$path" "SELECT count(*) FROM $view"
+    done
+    expect_text "files of $path" "$(sums "$path")" "$before"
+done
+
+# --- resumed: with the bits of a run that today's program began ---
+# compare KIND FILES OPTIONS...: every fixture of the kind, one round further
+compare() {
+    local kind=$1 files=$2 path file reference
+    local -a command=("$kind")
+    [[ $kind == prove ]] && command=(prove train)
+    shift 2
+    run 0 "${command[@]}" "$@" --rounds 2 --threads 1 --quiet --telemetry.tensorboard=off --out "today-$kind"
+    run 0 "${command[@]}" --resume "today-$kind" --rounds 3 --quiet
+    for path in runs/"$kind"-schema*; do
+        run 0 "${command[@]}" --resume "$path" --rounds 3 --quiet
+    done
+    for path in runs/"$kind"-schema*; do
+        [[ $is_release == 1 ]] && reference=today-$kind || reference=runs/$kind-schema6
+        for file in $files; do
+            cmp "$reference/checkpoints/3/$file" "$path/checkpoints/3/$file" || fail "$path: $file differs"
+        done
+        expect_text "rounds of $path" "$(ask "$path" "SELECT count(*) FROM rounds")" 3
+        expect_text "schema of $path" "$(ask "$path" "$schema")" "$(ask "today-$kind" "$schema")"
+        run 0 runs --json "$path"
+        expect_part "marker of $path" "$out" '"marked": true'
+    done
+}
+schema="SELECT value FROM meta WHERE key = 'schema_version'"
+compare hosts hosts.safetensors --task tiny --envs 1 --checkpoint.every=1
+compare grow training.safetensors --config "$fixtures/../../configs/tiny.ini" --envs 2 --policy ppo --hidden 8 --eval 0 \
+    --episode-steps 12 --telemetry.stride=1000 --checkpoint.every=2
+compare prove "training.safetensors training.bin" --generated 30 --envs 4 --steps 4 --eval -1 --eval-every 1 \
+    --policy.embed=4 --policy.hidden=4 --policy.layers=1 --checkpoint.every=2
+
+# --- a database of a later schema ---
+if command -v python3 > /dev/null; then
+    python3 - << 'END' || fail "cannot edit the database"
+import sqlite3
+db = sqlite3.connect("runs/hosts-schema6/run.db")
+db.execute("UPDATE meta SET value = 99 WHERE key = 'schema_version'")
+db.commit()
+END
+    before=$(sums runs/hosts-schema6)
+    run 2 hosts --resume runs/hosts-schema6 --rounds 4 --quiet
+    expect_part "a later schema" "$err" "runs/hosts-schema6/run.db has schema 99; this program writes schema "
+    expect_text "a refused run" "$(sums runs/hosts-schema6)" "$before"
+    run 0 query runs/hosts-schema6 "SELECT count(*) FROM rounds"
+fi
+
+# --- once marked, they can be removed ---
+run 0 runs --prune --yes runs/*
+expect_text "what is left" "$(find runs -mindepth 1 | wc -l)" 0
+
+finish

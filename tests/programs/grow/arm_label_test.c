@@ -1,0 +1,57 @@
+// Short names of policies in tables.
+#include "grow/arm_label.h"
+
+#include "es_test.h"
+
+static EsGrowEvaluation evaluation;
+
+static void set_arms(int n, const char *const *names) {
+    evaluation.n_arms = n;
+    for (int a = 0; a < n; a++) {
+        snprintf(evaluation.arms[a].name, sizeof evaluation.arms[a].name, "%s", names[a]);
+    }
+}
+
+static void expect_labels(int n, const char *const *names, const char *const *labels) {
+    char label[ES_ARM_LABEL_BYTES];
+    set_arms(n, names);
+    for (int a = 0; a < n; a++) {
+        EXPECT_TEXT(es_arm_label(&evaluation, a, label), labels[a]);
+    }
+}
+
+TEST(names_stay) {
+    const char *const names[] = {"ppo", "wait", "policy.safetensors", "a", ""};
+    expect_labels(5, names, names);
+}
+
+TEST(paths_lose_what_no_one_needs) {
+    const char *const names[] = {"/tmp/run-a/checkpoints/93/policy.safetensors", "wait",
+                                 "script:/tmp/plan.txt", "runs/x/other.safetensors"};
+    const char *const labels[] = {"policy.safetensors", "wait", "script:plan.txt",
+                                  "other.safetensors"};
+    expect_labels(4, names, labels);
+}
+
+TEST(equal_ends_are_told_apart) {
+    const char *const names[] = {"/tmp/a/checkpoints/93/policy.safetensors",
+                                 "/tmp/a/checkpoints/90/policy.safetensors",
+                                 "/tmp/b/checkpoints/90/policy.safetensors",
+                                 "policy.safetensors",
+                                 "script:x/plan.txt",
+                                 "script:y/plan.txt"};
+    const char *const labels[] = {"93/policy.safetensors",
+                                  "a/checkpoints/90/policy.safetensors",
+                                  "b/checkpoints/90/policy.safetensors",
+                                  "policy.safetensors",
+                                  "script:x/plan.txt",
+                                  "script:y/plan.txt"};
+    expect_labels(6, names, labels);
+}
+
+// a file that is called as a policy is, and slashes where they are no help
+TEST(odd_paths) {
+    const char *const names[] = {"wait", "./wait", "/wait", "dir/", "/"};
+    const char *const labels[] = {"wait", "./wait", "/wait", "dir/", "/"};
+    expect_labels(5, names, labels);
+}

@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# `esper prove mine`: the table, the file of rules, JSON, soft facts and Prolog files, and what is refused.
+#
+# usage: prove_mine_test.sh PATH_TO_ESPER
+set -uo pipefail
+esper=$(realpath "$1")
+# shellcheck source=tests/programs/script_test.sh
+source "$(dirname "$0")/../script_test.sh"
+cd "$folder" || exit 1
+
+# a graph without rules: parents of parents, one grandparent not known
+mkdir kg
+for i in 1 2 3 4 5; do
+    printf 'parent(a%d,b%d).\nparent(b%d,c%d).\n' $i $i $i $i
+    [[ $i == 5 ]] || printf 'grand(a%d,c%d).\n' $i $i
+done > kg/train.txt
+printf 'grand(a5,c5).\n' > kg/test.txt
+
+run 0 prove mine --data kg --min-support 3 --held-out 0 --out mined.txt
+expect_text "stderr" "$err" ""
+expect_part "table" "$out" "kg: mined from 14 facts, 0 kept back: 3 rules in"
+expect_part "table" "$out" "      4       0.800  1.000       0   0.000  parent(x,z), parent(z,y) -> grand(x,y)"
+expect_text "file" "$(cat mined.txt)" "r1:1:grand(x,z), parent(y,z) -> parent(x,y)
+r2:1:parent(z,x), grand(z,y) -> parent(x,y)
+r3:0.8:parent(x,z), parent(z,y) -> grand(x,y)"
+run 0 prove closure --data kg --rules ./mined.txt
+expect_part "mined rules derive" "$out" "test            1 query, 1 in the closure (100.0 %), 0 of them facts"
+run 0 prove depths --data kg --rules ./mined.txt
+expect_part "mined rules prove" "$out" "      2         1   100.0 %"
+run 0 prove mine --data kg --min-support 3 --held-out 0 --json
+for part in '"count": 3' '"support": 4' '"given": 5' '"confidence": 0.8' '"pca_confidence": 1.0'; do
+    expect_part "JSON" "$out" "$part"
+done
+run 0 prove mine --generated 200 --limit 3 --threads 1 --out one.txt
+run 0 prove mine --generated 200 --limit 3 --threads 3 --out three.txt
+cmp -s one.txt three.txt || fail "the rules depend on the threads"
+
+# --- soft facts: the query is dropped, the other is used ---
+printf '# model\ngrand(a5,c5) 0.9 1\nparent(c1,d1) 0.8 1\nparent(c1,e1) 0.1 1\n' > soft.txt
+run 0 prove query "grand(b1,X)" --data kg --rules ./mined.txt --soft soft.txt --soft-min-score 0.5
+expect_part "counts" "$err" "soft facts: 3 read, 1 added, 1 left out for score or rank, 1 dropped as valid or test queries, 0 facts already"
+expect_text "answers" "$out" "grand(b1,X): 1 answer
+      2  grand(b1,d1)"
+run 2 prove closure --soft soft.txt
+expect_part "soft alone" "$err" "--soft goes with --data"
+run 2 prove query "grand(b1,X)" --data kg --rules ./mined.txt --soft missing.txt
+expect_part "no soft facts" "$err" "missing.txt: No such file or directory"
+printf 'grand(a5,c5) much 1\n' > bad.txt
+run 2 prove query "grand(b1,X)" --data kg --rules ./mined.txt --soft bad.txt
+expect_part "bad" "$err" 'bad.txt:1:14: the score "much" is not a number'
+
+# --- a Prolog file ---
+cat > family.pl << 'PROLOG'
+:- dynamic parent/2.
+parent("ann","bob").
+parent(bob, cy).
+grand(X,Y) :- parent(X,Z), parent(Z,Y).
+one_step_list(G, L) :- findall(B, clause(G, B), L).
+PROLOG
+run 0 prove query "grand(ann,X)" --data family.pl
+expect_part "helper" "$err" "family.pl: passed over 1 clause that a knowledge graph cannot hold, the first in line 5"
+expect_text "answers" "$out" "grand(ann,X): 1 answer
+      2  grand(ann,cy)"
+printf 'parent(ann,"bob).\n' > broken.pl
+run 2 prove closure --data broken.pl
+expect_part "broken" "$err" "broken.pl:1:12: the quote is never closed"
+printf 'parent(ann,bob).\n' > norules.pl
+run 2 prove closure --data norules.pl
+expect_part "no rules" "$err" "norules.pl: no rules in it"
+run 0 prove mine --data norules.pl
+run 2 prove closure --data nowhere.pl
+run 0 prove export --data family.pl --out again.pl
+expect_text "export" "$out" "again.pl: 2 facts, 1 rule"
+run 0 prove query "grand(ann,X)" --data again.pl
+expect_text "what was written is read" "$out" "grand(ann,X): 1 answer
+      2  grand(ann,cy)"
+
+# --- files that are more than files: links stay, devices are written to, stdout holds the file alone ---
+mkdir elsewhere
+ln -s elsewhere/target.pl link.pl
+run 0 prove export --data family.pl --out link.pl
+[[ -L link.pl ]] || fail "a link was replaced"
+cmp again.pl elsewhere/target.pl || fail "the file behind a link differs"
+run 0 prove export --data family.pl --out /dev/null
+[[ -c /dev/null ]] || fail "/dev/null was replaced"
+run 0 prove export --data family.pl --out /dev/stdout
+expect_text "the file on stdout" "$out" "$(cat again.pl)"
+"$esper" prove export --data family.pl --out /dev/stdout | cmp - again.pl || fail "the file in a pipe differs"
+mkfifo pipe
+cat pipe > read.pl &
+run 0 prove export --data family.pl --out pipe
+wait $!
+[[ -p pipe ]] || fail "a pipe was replaced"
+cmp again.pl read.pl || fail "the file through a pipe differs"
+run 0 prove mine --generated 200 --limit 3 --out /dev/stdout
+expect_text "rules on stdout" "$out" "$(cat one.txt)"
+
+run 2 prove export --data family.pl
+expect_part "where to" "$err" "--out FILE is missing"
+
+# --- what is refused ---
+run 2 prove mine --data kg --min-confidence 2
+run 2 prove mine --data kg --max-body 3
+run 2 prove mine --data nowhere
+printf 'a\tpart of\tb\nb\tpart of\tc\na\tpart of\tc\n' > kg/train.txt
+run 2 prove mine --data kg --min-support 1 --held-out 0 --out x.txt
+expect_part "a name that no rule file can hold" "$err" 'the predicate "part of" cannot stand in a file of rules'
+[[ ! -e x.txt ]] || fail "a part of a file was left"
+finish

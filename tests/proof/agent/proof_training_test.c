@@ -1,0 +1,202 @@
+// Training of a proof policy: the same bits whatever the threads, and from a checkpoint on; and it
+// learns.
+#include "proof/agent/proof_training.h"
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "proof/graph/kinship_graph.h"
+#include "temp_folder.h"
+
+typedef struct TrainingCase {
+    EsKnowledgeGraph *graph;
+    EsDevice *device;
+    EsProofTraining *training;
+} TrainingCase;
+
+static EsProofTrainingSettings small_training(void) {
+    EsProofTrainingSettings settings = es_proof_training_defaults();
+    settings.env.n_slots = 24;
+    settings.n_steps = 8;
+    settings.policy.embed = 16;
+    settings.policy.hidden = 24;
+    settings.policy.layers = 1;
+    settings.ppo.rate = 0.003f;
+    settings.schedule.n_rounds = 8;
+    return settings;
+}
+
+static TrainingCase make_training(const EsProofTrainingSettings *settings, int n_people,
+                                  int n_threads) {
+    TrainingCase test = {.graph = NULL};
+    EsDeviceOptions options = {.n_threads = n_threads};
+    REQUIRE_OK(es_kinship_graph_create(n_people, 1, &test.graph));
+    REQUIRE_OK(es_device_open("cpu", &options, &test.device));
+    REQUIRE_OK(es_proof_training_create(test.device, test.graph, settings, &test.training));
+    return test;
+}
+
+static void destroy_training(TrainingCase *test) {
+    es_proof_training_destroy(test->training);
+    es_device_close(test->device);
+    es_kg_destroy(test->graph);
+}
+
+static EsProofRound train(TrainingCase *test, int n_rounds) {
+    EsProofRound round = {.rate = 0};
+    for (int i = 0; i < n_rounds; i++) {
+        REQUIRE_OK(es_proof_training_round(test->training, NULL, &round));
+    }
+    return round;
+}
+
+// Both files of a training, one after the other.
+typedef struct Saved {
+    const char *weights, *state;
+} Saved;
+
+static Saved save(const TrainingCase *test, const char *name) {
+    char state[32];
+    snprintf(state, sizeof state, "%s.state", name);
+    Saved saved = {temp_path(name), temp_path(state)};
+    REQUIRE_OK(es_proof_training_save(test->training, saved.weights, saved.state));
+    return saved;
+}
+
+static int is_same_file(const char *a, const char *b) {
+    void *left = NULL, *right = NULL;
+    size_t n_left = 0, n_right = 0;
+    REQUIRE_OK(es_file_read_all(a, 1 << 28, &left, &n_left));
+    REQUIRE_OK(es_file_read_all(b, 1 << 28, &right, &n_right));
+    int is_same = n_left == n_right && memcmp(left, right, n_left) == 0;
+    es_release(left);
+    es_release(right);
+    return is_same;
+}
+
+static void expect_same(const Saved *a, const Saved *b) {
+    EXPECT(is_same_file(a->weights, b->weights));
+    EXPECT(is_same_file(a->state, b->state));
+}
+
+TEST(threads_change_no_bit) {
+    EsProofTrainingSettings settings = small_training();
+    TrainingCase one = make_training(&settings, 60, 1), two = make_training(&settings, 60, 2);
+    train(&one, 4);
+    train(&two, 4);
+    Saved a = save(&one, "one"), b = save(&two, "two");
+    expect_same(&a, &b);
+    train(&two, 1);
+    Saved c = save(&two, "later");
+    EXPECT(!is_same_file(a.weights, c.weights));
+    destroy_training(&one);
+    destroy_training(&two);
+}
+
+TEST(a_checkpoint_goes_on_with_the_same_bits) {
+    EsProofTrainingSettings settings = small_training();
+    TrainingCase whole = make_training(&settings, 60, 1), first = make_training(&settings, 60, 1);
+    train(&whole, 6);
+    train(&first, 2);
+    Saved middle = save(&first, "middle");
+    destroy_training(&first);
+    TrainingCase second = make_training(&settings, 60, 2);
+    train(&second, 1); // what it did before does not matter
+    REQUIRE_OK(es_proof_training_load(second.training, middle.weights, middle.state));
+    EXPECT_EQ(es_proof_training_rounds_done(second.training), 2);
+    train(&second, 4);
+    Saved a = save(&whole, "whole"), b = save(&second, "resumed");
+    expect_same(&a, &b);
+    destroy_training(&whole);
+    destroy_training(&second);
+}
+
+TEST(other_files_are_refused) {
+    EsProofTrainingSettings settings = small_training();
+    TrainingCase test = make_training(&settings, 60, 1);
+    Saved saved = save(&test, "kept");
+    settings.env.n_slots = 12;
+    TrainingCase other = make_training(&settings, 60, 1);
+    EXPECT_STATUS(es_proof_training_load(other.training, saved.weights, saved.state), INPUT);
+    EXPECT_STATUS(es_proof_training_load(test.training, saved.weights, saved.weights), INPUT);
+    EXPECT_STATUS(es_proof_training_load(test.training, saved.state, saved.state), INPUT);
+    EXPECT_STATUS(es_proof_training_load(test.training, saved.weights, saved.state), OK);
+    destroy_training(&other);
+    destroy_training(&test);
+}
+
+TEST(a_round_counts_what_it_did) {
+    EsProofTrainingSettings settings = small_training();
+    settings.schedule.n_rounds = 0;
+    TrainingCase test = make_training(&settings, 60, 1);
+    // the first choices were listed when the environment was made
+    EsProofEnvCounters sum = es_proof_env_counters(es_proof_training_env(test.training));
+    for (int i = 0; i < 3; i++) {
+        EsProofRound round = train(&test, 1);
+        EXPECT_EQ(round.counted.n_steps, 24 * 8);
+        EXPECT_EQ(round.kept.n_rows, 24 * 8);
+        EXPECT_EQ(round.rate, (double)settings.ppo.rate);
+        EXPECT(round.update.n_epochs > 0);
+        sum.n_episodes[1] += round.counted.n_episodes[1];
+        sum.n_proved[1] += round.counted.n_proved[1];
+        sum.n_successors += round.counted.n_successors;
+    }
+    EsProofEnvCounters all = es_proof_env_counters(es_proof_training_env(test.training));
+    EXPECT_EQ(all.n_steps, 3 * 24 * 8);
+    EXPECT_EQ(sum.n_episodes[1], all.n_episodes[1]);
+    EXPECT_EQ(sum.n_proved[1], all.n_proved[1]);
+    EXPECT_EQ(sum.n_successors, all.n_successors);
+    destroy_training(&test);
+}
+
+// Whom a step is told to can end the round.
+static EsStatus stop_at_three(void *context, const EsProofEnv *env, int32_t step) {
+    int *n_steps = context;
+    EXPECT_EQ(step, *n_steps);
+    EXPECT(es_proof_env_result(env) != NULL);
+    (*n_steps)++;
+    return step < 2 ? ES_STATUS_OK : ES_FAIL(INTERRUPTED, "enough");
+}
+
+TEST(a_watch_can_end_a_round) {
+    EsProofTrainingSettings settings = small_training();
+    TrainingCase test = make_training(&settings, 60, 1);
+    EsProofRound round;
+    int n_steps = 0;
+    EsProofWatch watch = {&n_steps, stop_at_three};
+    EXPECT_STATUS(es_proof_training_round(test.training, &watch, &round), INTERRUPTED);
+    EXPECT_EQ(n_steps, 3);
+    EXPECT_EQ(es_proof_training_rounds_done(test.training), 0);
+    destroy_training(&test);
+}
+
+// Positives of the environment that are proved, over some rounds.
+static double measure(TrainingCase *test, int n_rounds) {
+    int64_t n_proved = 0, n_episodes = 0;
+    for (int i = 0; i < n_rounds; i++) {
+        EsProofRound round = train(test, 1);
+        n_proved += round.counted.n_proved[1];
+        n_episodes += round.counted.n_episodes[1];
+    }
+    return (double)n_proved / (double)n_episodes;
+}
+
+TEST(it_learns_to_prove) {
+    EsProofTrainingSettings settings = small_training();
+    settings.env.n_slots = 64;
+    settings.n_steps = 8;
+    settings.policy.embed = 32;
+    settings.policy.hidden = 64;
+    settings.ppo.rate = 0.01f;
+    settings.ppo.entropy_start = 0.02f;
+    settings.ppo.entropy_end = 0.002f;
+    settings.ppo.max_norm = 0.5f;
+    settings.schedule.n_rounds = 100;
+    TrainingCase test = make_training(&settings, 60, 1);
+    double before = measure(&test, 4);
+    train(&test, 80);
+    double after = measure(&test, 16);
+    printf("  positives proved: %.3f in the first rounds, %.3f in the last of 100\n", before,
+           after);
+    EXPECT(after > before + 0.15);
+    destroy_training(&test);
+}

@@ -1,0 +1,158 @@
+#include "base/random_rules.h"
+#include "proof/knowledge_case.h"
+
+TEST(names_are_numbered_in_byte_order) {
+    EsKnowledgeGraph *graph;
+    REQUIRE_OK(build_case("likes(bob,Zoe).\nlikes(010,bob).\n", "hates(ann,bob)\n",
+                          "r:1:likes(x,y) -> knows(x,y)\n", &graph));
+    EXPECT_EQ(graph->n_constants, 4);
+    EXPECT_TEXT(graph->constant_names[0], "");
+    EXPECT_TEXT(graph->constant_names[1], "010");
+    EXPECT_TEXT(graph->constant_names[2], "Zoe");
+    EXPECT_TEXT(graph->constant_names[3], "ann");
+    EXPECT_TEXT(graph->constant_names[4], "bob");
+    EXPECT_EQ(graph->n_predicates, 3);
+    EXPECT_TEXT(graph->predicate_names[1], "hates");
+    EXPECT_TEXT(graph->predicate_names[2], "knows");
+    EXPECT_TEXT(graph->predicate_names[3], "likes");
+    EXPECT_EQ(es_kg_constant(graph, "ann"), 3);
+    EXPECT_EQ(es_kg_constant(graph, "an"), 0);
+    EXPECT_EQ(es_kg_constant(graph, ""), 0);
+    EXPECT_EQ(es_kg_predicate(graph, "likes"), 3);
+    EXPECT_EQ(es_kg_predicate(graph, "zzz"), 0);
+    char text[64];
+    es_kg_format_atom(graph, graph->splits[ES_KG_SPLIT_TEST].atoms[0], text, sizeof text);
+    EXPECT_TEXT(text, "hates(ann,bob)");
+    es_kg_format_atom(graph, graph->rules[0].head, text, sizeof text);
+    EXPECT_TEXT(text, "knows(V1,V2)");
+    es_kg_destroy(graph);
+}
+
+TEST(repeated_facts_count_once_but_stay_queries) {
+    EsKnowledgeGraph *graph;
+    REQUIRE_OK(build_case("p(b,a)\np(a,b)\np(b,a).\n", NULL, NULL, &graph));
+    EXPECT_EQ(graph->n_facts, 2);
+    EXPECT_EQ(graph->facts[0].a, 1);
+    EXPECT_EQ(graph->splits[ES_KG_SPLIT_TRAIN].count, 3);
+    EXPECT_EQ(graph->splits[ES_KG_SPLIT_TRAIN].atoms[0].a, 2);
+    EXPECT_EQ(graph->splits[ES_KG_SPLIT_TRAIN].depths[0], ES_KG_DEPTH_ABSENT);
+    es_kg_destroy(graph);
+}
+
+TEST(rules_stand_by_head_in_the_order_of_the_file) {
+    EsKnowledgeGraph *graph;
+    REQUIRE_OK(build_case("a(u,v)\n", NULL,
+                          "% not a rule\n"
+                          "r1:1:a(x,y) -> z(x,y)\n"
+                          "r2:1:a(x,y), b(y,k), a(k,w) -> m(x,w)\n"
+                          "r3:0.5:b(y,x) -> z(x,y)\n"
+                          "r4:23498.55:z(x,y) , z(y,x) -> z(y,x).\n",
+                          &graph));
+    EXPECT_EQ(graph->n_rules, 4);
+    EXPECT_EQ(graph->max_body, 3);
+    EXPECT_EQ(graph->max_rules, 3);
+    int32_t count;
+    EXPECT_EQ((es_kg_rules_of(graph, es_kg_predicate(graph, "a"), &count), count), 0);
+    const EsHornRule *rules = es_kg_rules_of(graph, es_kg_predicate(graph, "z"), &count);
+    EXPECT_EQ(count, 3);
+    EXPECT_EQ(rules[0].line, 2);
+    EXPECT_EQ(rules[1].line, 4);
+    EXPECT_EQ(rules[2].line, 5);
+    // numbered by first appearance, the head before the body
+    EXPECT_EQ(rules[1].head.a, -1);
+    EXPECT_EQ(rules[1].head.b, -2);
+    EXPECT_EQ(rules[1].body[0].a, -2);
+    EXPECT_EQ(rules[1].body[0].b, -1);
+    const EsHornRule *long_rule = es_kg_rules_of(graph, es_kg_predicate(graph, "m"), &count);
+    EXPECT_EQ(count, 1);
+    EXPECT_EQ(long_rule->n_body, 3);
+    EXPECT_EQ(long_rule->n_variables, 4);
+    EXPECT_EQ(long_rule->head.b, -2);
+    EXPECT_EQ(long_rule->body[0].b, -3);
+    EXPECT_EQ(long_rule->body[1].b, -4);
+    EXPECT_EQ(long_rule->body[2].b, -2);
+    EXPECT_EQ(long_rule->body[2].predicate, es_kg_predicate(graph, "a"));
+    es_kg_destroy(graph);
+}
+
+TEST(an_empty_graph_answers) {
+    EsKnowledgeGraph *graph;
+    REQUIRE_OK(build_case(NULL, "p(a,b)\n", NULL, &graph));
+    EXPECT_EQ(graph->n_facts, 0);
+    EXPECT_EQ(es_kg_has_fact(graph, (EsAtom){1, 1, 2}), 0);
+    EXPECT_EQ(es_kg_facts_of(graph, 1).count, 0);
+    es_kg_destroy(graph);
+    REQUIRE_OK(build_case(NULL, NULL, NULL, &graph));
+    EXPECT_EQ(graph->n_constants, 0);
+    es_kg_destroy(graph);
+    es_kg_destroy(NULL);
+}
+
+#define N_CONSTANTS  23
+#define N_PREDICATES 5
+
+// Every lookup against a plain table, on facts drawn at random; the names are their own numbers.
+static void check_lookups(uint32_t round) {
+    static char is_fact[N_PREDICATES + 1][N_CONSTANTS + 1][N_CONSTANTS + 1];
+    memset(is_fact, 0, sizeof is_fact);
+    EsKgBuilder *builder;
+    REQUIRE_OK(es_kg_builder_create(&builder));
+    int32_t number;
+    for (int i = N_CONSTANTS; i >= 1; i--) {
+        char name[8];
+        int bytes = snprintf(name, sizeof name, "%02d", i);
+        REQUIRE_OK(es_kg_builder_intern(builder, ES_KG_CONSTANT, name, (size_t)bytes, &number));
+        EXPECT_EQ(number, N_CONSTANTS + 1 - i);
+        if (i <= N_PREDICATES) {
+            REQUIRE_OK(
+                es_kg_builder_intern(builder, ES_KG_PREDICATE, name, (size_t)bytes, &number));
+        }
+    }
+    int n_facts = 0;
+    for (uint32_t i = 0; i < 40 * round; i++) {
+        EsRandom4 r = es_random_draw(1, round, ES_PURPOSE_EVALUATION, i, 0);
+        int p = 1 + (int)es_random_below(r.word[0], N_PREDICATES);
+        int a = 1 + (int)es_random_below(r.word[1], N_CONSTANTS);
+        int b = 1 + (int)es_random_below(r.word[2], N_CONSTANTS);
+        n_facts += !is_fact[p][a][b];
+        is_fact[p][a][b] = 1;
+        EsAtom provisional = {N_PREDICATES + 1 - p, N_CONSTANTS + 1 - a, N_CONSTANTS + 1 - b};
+        REQUIRE_OK(es_kg_builder_add_fact(builder, provisional));
+    }
+    EsKnowledgeGraph *graph;
+    REQUIRE_OK(es_kg_builder_finish(builder, &graph));
+    es_kg_builder_destroy(builder);
+    EXPECT_EQ(graph->n_facts, n_facts);
+    for (int p = 1; p <= N_PREDICATES; p++) {
+        int n_of = 0;
+        for (int x = 1; x <= N_CONSTANTS; x++) {
+            EsAtomSpan with_a = es_kg_facts_with_a(graph, p, x);
+            EsAtomSpan with_b = es_kg_facts_with_b(graph, p, x);
+            int n_a = 0, n_b = 0;
+            for (int y = 1; y <= N_CONSTANTS; y++) {
+                EXPECT_EQ(es_kg_has_fact(graph, (EsAtom){p, x, y}), is_fact[p][x][y]);
+                if (is_fact[p][x][y] && n_a < with_a.count) {
+                    EXPECT_EQ(with_a.atoms[n_a].a, x);
+                    EXPECT_EQ(with_a.atoms[n_a].b, y);
+                }
+                if (is_fact[p][y][x] && n_b < with_b.count) {
+                    EXPECT_EQ(with_b.atoms[n_b].a, y);
+                    EXPECT_EQ(with_b.atoms[n_b].b, x);
+                }
+                n_a += is_fact[p][x][y];
+                n_b += is_fact[p][y][x];
+            }
+            EXPECT_EQ(with_a.count, n_a);
+            EXPECT_EQ(with_b.count, n_b);
+            n_of += n_a;
+        }
+        EXPECT_EQ(es_kg_facts_of(graph, p).count, n_of);
+    }
+    es_kg_destroy(graph);
+}
+
+TEST(lookups_agree_with_a_table) {
+    for (uint32_t round = 0; round < 12; round++) {
+        check_lookups(round);
+    }
+}

@@ -1,0 +1,112 @@
+// The text of questions, good, bad and damaged.
+#include <stdlib.h>
+
+#include "proof/random_graph.h"
+#include "proof/search/answers.h"
+
+static EsKnowledgeGraph *make_graph(void) {
+    return make_small_graph("parent(ann,bob) parent(Bob,cy) likes(ann,New York)",
+                            "parent(x,y) -> parent(x,y)", "");
+}
+
+static void expect_form(const EsKnowledgeGraph *graph, const char *text, int32_t a, int32_t b) {
+    EsQuestion question;
+    EXPECT_STATUS(es_question_parse(graph, text, &question), OK);
+    EXPECT_EQ(question.form.a, a);
+    EXPECT_EQ(question.form.b, b);
+}
+
+TEST(constants_and_variables) {
+    EsKnowledgeGraph *graph = make_graph();
+    int32_t ann = es_kg_constant(graph, "ann"), bob = es_kg_constant(graph, "bob");
+    int32_t capital = es_kg_constant(graph, "Bob"), city = es_kg_constant(graph, "New York");
+    expect_form(graph, "parent(ann,bob)", ann, bob);
+    expect_form(graph, " parent ( ann , X ) . ", ann, -1);
+    expect_form(graph, "parent(X,ann)", -1, ann);
+    expect_form(graph, "parent(X,Y)", -1, -2);
+    expect_form(graph, "parent(X,X)", -1, -1);
+    expect_form(graph, "parent(_,_)", -1, -2);
+    expect_form(graph, "parent(?who,?who)", -1, -1);
+    expect_form(graph, "'parent'(\"Bob\",Y).", capital, -1);
+    expect_form(graph, "likes(ann,'New York')", ann, city);
+    EsQuestion question;
+    REQUIRE_OK(es_question_parse(graph, "parent(Bob,X)", &question));
+    EXPECT_EQ(question.form.a, -1);
+    EXPECT_EQ(question.shadowed, capital);
+    EXPECT_EQ(question.n_variables, 2);
+    EXPECT_EQ(question.variables[0].bytes, 3);
+    es_kg_destroy(graph);
+}
+
+static void expect_failure(const EsKnowledgeGraph *graph, const char *text, const char *message) {
+    EsQuestion question;
+    EXPECT_STATUS(es_question_parse(graph, text, &question), INPUT);
+    if (strcmp(es_status_detail(), message) != 0) {
+        ES_TEST_FAIL("%s: \"%s\", expected \"%s\"", text, es_status_detail(), message);
+    }
+}
+
+TEST(what_is_wrong_is_said_with_its_column) {
+    EsKnowledgeGraph *graph = make_graph();
+    expect_failure(graph, "",
+                   "question, column 1: the predicate has a name of 0 bytes, expected 1 "
+                   "to 1024");
+    expect_failure(graph, "parent",
+                   "question, column 7: the end where '(' is expected after the "
+                   "predicate, as in predicate(a,X)");
+    expect_failure(graph, "parnt(ann,X)",
+                   "question, column 1: unknown predicate \"parnt\"; did you mean \"parent\"?");
+    expect_failure(graph, "parent(anne,X)",
+                   "question, column 8: unknown constant \"anne\"; did you mean \"ann\"?");
+    expect_failure(graph, "parent(zzzzzzzz,X)",
+                   "question, column 8: unknown constant \"zzzzzzzz\"");
+    expect_failure(graph, "parent(ann)",
+                   "question, column 11: \")\" where ',' is expected between two arguments");
+    expect_failure(graph, "parent(ann,bob,cy)",
+                   "question, column 15: \",cy)\" where ')' is expected after the second argument");
+    expect_failure(graph, "parent(ann,)",
+                   "question, column 12: the second argument has a name of "
+                   "0 bytes, expected 1 to 1024");
+    expect_failure(graph, "parent(\"ann,X)",
+                   "question, column 8: the quote of the first argument is never closed");
+    expect_failure(graph, "parent(ann,X) or more",
+                   "question, column 15: \"or more\" after the atom");
+    es_kg_destroy(graph);
+}
+
+TEST(long_and_damaged_questions) {
+    EsKnowledgeGraph *graph = make_graph();
+    EsQuestion question;
+    size_t bytes = 10u << 20;
+    char *text = malloc(bytes + 1);
+    memset(text, 'x', bytes);
+    text[bytes] = '\0';
+    EXPECT_STATUS(es_question_parse(graph, text, &question), INPUT);
+    memcpy(text, "parent(", 7);
+    EXPECT_STATUS(es_question_parse(graph, text, &question), INPUT);
+    free(text);
+    static const char special[] = "(),.'\"_?X \\\xff";
+    int n_read = 0, n_refused = 0;
+    for (uint32_t round = 0; round < 20000; round++) {
+        char damaged[32] = "parent(ann,'bob').";
+        Dice dice = {round, 0};
+        int n_changes = throw_dice(&dice, 4);
+        for (int i = 0; i < n_changes; i++) {
+            int at = throw_dice(&dice, 18);
+            damaged[at] = throw_dice(&dice, 8) == 0 ? '\0' : special[throw_dice(&dice, 12)];
+        }
+        // exactly as many bytes as there are, so that a sanitizer sees a step beyond
+        char *copy = malloc(strlen(damaged) + 1);
+        strcpy(copy, damaged);
+        EsStatus status = es_question_parse(graph, copy, &question);
+        n_read += status == ES_STATUS_OK;
+        n_refused += status == ES_STATUS_INPUT;
+        if (status != ES_STATUS_OK && strncmp(es_status_detail(), "question, column ", 17) != 0) {
+            ES_TEST_FAIL("%s: %s", copy, es_status_detail());
+        }
+        free(copy);
+    }
+    EXPECT_EQ(n_read + n_refused, 20000);
+    EXPECT(n_read > 1000 && n_refused > 1000);
+    es_kg_destroy(graph);
+}

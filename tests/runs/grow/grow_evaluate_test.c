@@ -1,0 +1,220 @@
+// Comparing policies: paired intervals, and the file that keeps them.
+#include "runs/grow/grow_evaluate.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "mutate.h"
+#include "runs/grow/grow_evaluation_file.h"
+
+enum { EPISODES = 20 };
+
+static double draw(uint32_t episode, uint32_t measure) {
+    EsRandom4 words = es_random_draw(3, episode, ES_PURPOSE_EVALUATION, measure, 0);
+    return 10.0 + 80.0 * (double)words.word[0] * 0x1p-32; // measures that an episode can have
+}
+
+static void add_arm(EsGrowEvaluation *evaluation, const char *name, double shift) {
+    EsGrowArm *arm = &evaluation->arms[evaluation->n_arms++];
+    snprintf(arm->name, sizeof arm->name, "%s", name);
+    REQUIRE_OK(es_allocate(sizeof *arm->outcomes * EPISODES, (void **)&arm->outcomes));
+    for (uint32_t i = 0; i < EPISODES; i++) {
+        for (uint32_t m = 0; m < ES_N_MEASURES; m++) {
+            arm->outcomes[i].measure[m] = draw(i, m) - shift;
+        }
+    }
+}
+
+// The second arm is the first, the third is worse by 2 in every episode.
+static EsGrowEvaluation *create_case(void) {
+    EsGrowEvaluation *evaluation = NULL;
+    REQUIRE_OK(es_allocate(sizeof *evaluation, (void **)&evaluation));
+    evaluation->n_episodes = EPISODES;
+    evaluation->n_rounds = 12;
+    evaluation->is_greedy = 1;
+    add_arm(evaluation, "first", 0);
+    add_arm(evaluation, "same", 0);
+    add_arm(evaluation, "worse", 2);
+    return evaluation;
+}
+
+TEST(differences_are_paired) {
+    EsGrowEvaluation *evaluation = create_case();
+    REQUIRE_OK(es_grow_evaluation_compare(evaluation, 42));
+    for (int m = 0; m < ES_N_MEASURES; m++) {
+        const EsInterval *mean = &evaluation->arms[0].mean[m];
+        EXPECT(mean->low < mean->mean && mean->mean < mean->high);
+        const EsInterval *same = &evaluation->arms[1].difference[m];
+        EXPECT(same->mean == 0 && same->low == 0 && same->high == 0);
+        EXPECT(memcmp(mean, &evaluation->arms[1].mean[m], sizeof *mean) == 0);
+        // episodes differ by tens, and yet every one of them says 2
+        const EsInterval *worse = &evaluation->arms[2].difference[m];
+        EXPECT_NEAR(worse->mean, 2, 1e-12);
+        EXPECT_NEAR(worse->low, 2, 1e-12);
+        EXPECT_NEAR(worse->high, 2, 1e-12);
+        EXPECT(mean->high - mean->low > 5);
+    }
+    es_grow_evaluation_destroy(evaluation);
+}
+
+TEST(comparisons_for_one_table_are_alike) {
+    EsGrowEvaluation *a = create_case(), *b = create_case();
+    EXPECT(es_grow_evaluation_difference(a, b) == NULL);
+    snprintf(b->arms[0].hash, sizeof b->arms[0].hash, "%s", "another file of the same name");
+    b->n_rounds++;
+    EXPECT(es_grow_evaluation_difference(a, b) == NULL);
+    b->is_greedy = 0;
+    EXPECT_TEXT(es_grow_evaluation_difference(a, b), "whether learned policies draw");
+    b->is_greedy = 1;
+    b->n_episodes--;
+    EXPECT_TEXT(es_grow_evaluation_difference(a, b), "the number of held-out episodes");
+    b->n_episodes++;
+    snprintf(b->arms[2].name, sizeof b->arms[2].name, "%s", "other");
+    EXPECT_TEXT(es_grow_evaluation_difference(a, b), "the policies");
+    es_release(b->arms[2].outcomes);
+    b->arms[2].outcomes = NULL;
+    b->n_arms--;
+    EXPECT_TEXT(es_grow_evaluation_difference(a, b), "the policies");
+    es_grow_evaluation_destroy(a);
+    es_grow_evaluation_destroy(b);
+}
+
+TEST(arms_that_have_not_played_are_left_out) {
+    const char *path = temp_path("evaluation.json");
+    EsGrowEvaluation *evaluation = create_case(), *loaded = NULL;
+    es_release(evaluation->arms[1].outcomes);
+    evaluation->arms[1].outcomes = NULL;
+    REQUIRE_OK(es_grow_evaluation_compare(evaluation, 42));
+    REQUIRE_OK(es_grow_evaluation_save(evaluation, path));
+    REQUIRE_OK(es_grow_evaluation_load(path, &loaded));
+    EXPECT_EQ(loaded->n_arms, 2);
+    EXPECT_TEXT(loaded->arms[0].name, "first");
+    EXPECT_TEXT(loaded->arms[1].name, "worse");
+    es_grow_evaluation_destroy(loaded);
+    es_grow_evaluation_destroy(evaluation);
+}
+
+TEST(a_file_keeps_every_bit) {
+    const char *path = temp_path("evaluation.json");
+    EsGrowEvaluation *evaluation = create_case(), *loaded = NULL;
+    evaluation->arms[1].outcomes[3].measure[2] = NAN;
+    REQUIRE_OK(es_grow_evaluation_compare(evaluation, 42));
+    REQUIRE_OK(es_grow_evaluation_save(evaluation, path));
+    REQUIRE_OK(es_grow_evaluation_load(path, &loaded));
+    EXPECT_EQ(loaded->n_episodes, EPISODES);
+    EXPECT_EQ(loaded->n_arms, 3);
+    EXPECT_EQ(loaded->n_rounds, 12);
+    EXPECT_EQ(loaded->is_greedy, 1);
+    EXPECT_TEXT(loaded->arms[2].name, "worse");
+    for (int a = 0; a < 3; a++) {
+        for (int i = 0; i < EPISODES; i++) {
+            for (int m = 0; m < ES_N_MEASURES; m++) {
+                double kept = loaded->arms[a].outcomes[i].measure[m];
+                double was = evaluation->arms[a].outcomes[i].measure[m];
+                EXPECT(kept == was || (isnan(kept) && isnan(was)));
+            }
+        }
+    }
+    es_grow_evaluation_destroy(loaded);
+    es_grow_evaluation_destroy(evaluation);
+}
+
+TEST(files_that_are_none_are_refused) {
+    const char *path = temp_path("evaluation.json");
+    static const char *const texts[] = {
+        "",
+        "{",
+        "[]",
+        "{}",
+        "{\"n_episodes\": 2, \"arms\": []}",
+        "{\"n_episodes\": -1, \"arms\": [{}]}",
+        "{\"n_episodes\": 99999999999, \"arms\": [{}]}",
+        "{\"n_episodes\": 2, \"arms\": [{}]}",
+        "{\"n_episodes\": 2, \"arms\": [{\"policy\": \"a\", \"sha256\": \"\"}]}",
+        "{\"n_episodes\": 1, \"arms\": [{\"policy\": \"\", \"sha256\": \"\", \"episodes\": 1}]}",
+    };
+    for (size_t i = 0; i < ES_COUNT_OF(texts); i++) {
+        EsGrowEvaluation *loaded = NULL;
+        write_temp_text("evaluation.json", texts[i]);
+        EXPECT_STATUS(es_grow_evaluation_load(path, &loaded), INPUT);
+        EXPECT(loaded == NULL);
+        EXPECT_CONTAINS(es_status_detail(), "evaluation.json");
+    }
+    EsGrowEvaluation *loaded = NULL;
+    unlink(path);
+    EXPECT_STATUS(es_grow_evaluation_load(path, &loaded), INPUT);
+}
+
+// --- crafted files ---
+
+// The comparison with one number of its second policy replaced; takes over `value`.
+static EsStatus load_changed(const char *measure, json_t *value) {
+    const char *path = temp_path("evaluation.json");
+    EsGrowEvaluation *evaluation = create_case(), *loaded = NULL;
+    json_t *root = es_grow_evaluation_json(evaluation);
+    const json_t *arm = json_array_get(json_object_get(root, "arms"), 1);
+    json_t *values = json_object_get(json_object_get(arm, "episodes"), measure);
+    EXPECT_EQ(measure != NULL ? json_array_set_new(values, 3, value)
+                              : json_object_set_new(root, "rounds", value),
+              0);
+    EXPECT_EQ(json_dump_file(root, path, 0), 0);
+    EsStatus status = es_grow_evaluation_load(path, &loaded);
+    es_grow_evaluation_destroy(loaded);
+    es_grow_evaluation_destroy(evaluation);
+    json_decref(root);
+    return status;
+}
+
+TEST(numbers_out_of_range_are_refused) {
+    static const struct {
+        const char *measure;
+        double least, most;
+        int may_lack;
+    } fields[] = {{"test_accuracy", 0, 100, 1}, {"validation_accuracy", 0, 100, 1},
+                  {"reward", -1e308, 1e308, 1}, {"parameter_ratio", 0, 1e308, 1},
+                  {"fossils", 0, INT32_MAX, 0}, {"rollbacks", 0, INT32_MAX, 0}};
+    static const double numbers[] = {-1e300, -1, 0, 101, 2147483648.0, 1e300};
+    char named[40];
+    for (size_t i = 0; i < ES_COUNT_OF(fields); i++) {
+        snprintf(named, sizeof named, "%s[3] is", fields[i].measure);
+        for (size_t v = 0; v < ES_COUNT_OF(numbers); v++) {
+            int is_good = numbers[v] >= fields[i].least && numbers[v] <= fields[i].most;
+            EsStatus status = load_changed(fields[i].measure, json_real(numbers[v]));
+            EXPECT_EQ(status, is_good ? ES_STATUS_OK : ES_STATUS_INPUT);
+            EXPECT(is_good || strstr(es_status_detail(), named) != NULL);
+        }
+        EXPECT_STATUS(load_changed(fields[i].measure, json_string("1")), INPUT);
+        EXPECT_CONTAINS(es_status_detail(), named);
+        EXPECT_EQ(load_changed(fields[i].measure, json_null()),
+                  fields[i].may_lack ? ES_STATUS_OK : ES_STATUS_INPUT);
+    }
+    EXPECT_STATUS(load_changed(NULL, json_integer(-1)), INPUT);
+    EXPECT_STATUS(load_changed(NULL, json_integer(INT64_MAX)), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "evaluation.json: rounds is 9223372036854775807");
+}
+
+TEST(changed_texts_are_refused_or_read) {
+    EsGrowEvaluation *evaluation = create_case();
+    const char *path = temp_path("evaluation.json");
+    REQUIRE_OK(es_grow_evaluation_compare(evaluation, 42));
+    REQUIRE_OK(es_grow_evaluation_save(evaluation, path));
+    FileBytes file = read_bytes(path);
+    unsigned char *crafted = malloc(file.count);
+    Mutator mutator = {.seed = 91};
+    int n_all = mutation_count(300), n_refused = 0;
+    for (int i = 0; i < n_all; i++) {
+        EsGrowEvaluation *loaded = NULL;
+        memcpy(crafted, file.bytes, file.count);
+        mutate_text(&mutator, crafted, 0, file.count);
+        write_bytes(path, crafted, file.count);
+        EsStatus status = es_grow_evaluation_load(path, &loaded);
+        EXPECT(status == ES_STATUS_OK || status == ES_STATUS_INPUT);
+        n_refused += status != ES_STATUS_OK;
+        es_grow_evaluation_destroy(loaded);
+    }
+    printf("  %d of %d refused\n", n_refused, n_all);
+    EXPECT(n_refused > n_all / 4 && n_refused < n_all);
+    free(crafted);
+    es_release(file.bytes);
+    es_grow_evaluation_destroy(evaluation);
+}

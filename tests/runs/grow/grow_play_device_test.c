@@ -1,0 +1,232 @@
+// Episodes on a GPU: the queued loop, whose decisions and rewards are the device's, against a loop
+// on the same GPU that waits for every step and decides on the host. Whoever looks on sees the same
+// bits.
+#include "runs/grow/grow_play_device.h"
+
+#include "base/clock.h"
+#include "es_test.h"
+#include "growth/cuda/growth_device.h"
+#include "tensor/profile.h"
+
+#define STEPS_MAX 64
+#define ENVS      2
+
+// FNV-1a over everything that is shown.
+static uint64_t mix(uint64_t hash, const void *data, size_t bytes) {
+    const unsigned char *byte = data;
+    for (size_t i = 0; i < bytes; i++) {
+        hash = (hash ^ byte[i]) * 0x100000001B3u;
+    }
+    return hash;
+}
+
+typedef struct Trace {
+    EsGrowPlay *play;
+    EsPolicy *policy;
+    int64_t n_measured, n_decided, n_germinated;
+    double decide_ms; // of all steps
+    int64_t
+        n_timed_as_rules; // steps whose decision took as long as the rules before it, to the bit
+    int64_t stop_at;      // fail at this step; -1: never
+    uint64_t measured[STEPS_MAX], decided[STEPS_MAX];
+} Trace;
+
+static uint64_t hash_state(const EsGrowthState *state) {
+    uint64_t hash = 0xCBF29CE484222325u;
+    size_t n_envs = (size_t)state->n_envs, n_seeds = n_envs * (size_t)state->n_slots;
+#define X(type, name, empty, meaning)                                                              \
+    hash = mix(hash, state->seed.name, n_seeds * sizeof *state->seed.name);
+    ES_SEED_FIELDS(X)
+#undef X
+#define X(type, name, start, meaning)                                                              \
+    hash = mix(hash, state->env.name, n_envs * sizeof *state->env.name);
+    ES_GROWTH_ENV_FIELDS(X)
+#undef X
+    return hash;
+}
+
+static EsStatus see_measured(void *context, int64_t step) {
+    Trace *trace = context;
+    const EsGrowth *growth = trace->play->growth;
+    const EsGrowthResult *results = es_growth_results(growth);
+    EXPECT_EQ(step, trace->n_measured);
+    EXPECT_EQ(es_growth_state(growth)->env.step[0], step + 1);
+    uint64_t hash = hash_state(es_growth_state(growth));
+    hash = mix(hash, es_growth_masks(growth), ENVS * sizeof(EsActionMasks));
+    for (int e = 0; e < ENVS; e++) {
+        hash = mix(hash, &results[e].validation_accuracy, sizeof(double));
+        hash = mix(hash, &results[e].train_loss, sizeof(double));
+    }
+    hash = mix(hash, trace->play->parameter_ratio, ENVS * sizeof(double));
+    trace->measured[trace->n_measured++] = hash;
+    return step == trace->stop_at ? ES_FAIL(INTERRUPTED, "that is enough") : ES_STATUS_OK;
+}
+
+static EsStatus see_decided(void *context, int64_t step) {
+    Trace *trace = context;
+    const EsGrowPlay *play = trace->play;
+    const EsGrowthState *state = es_growth_state(play->growth);
+    const EsThought *thoughts = es_policy_thoughts(trace->policy);
+    EXPECT_EQ(step, trace->n_decided);
+    uint64_t hash = hash_state(state);
+    hash = mix(hash, play->actions, ENVS * sizeof *play->actions);
+    hash = mix(hash, play->paid, ENVS * sizeof *play->paid);
+    hash = mix(hash, es_reward_terms(play->reward), ENVS * sizeof(EsRewardTerms));
+    hash = mix(hash, es_reward_totals(play->reward), ENVS * sizeof(double));
+    if (thoughts != NULL) {
+        hash = mix(hash, thoughts, ENVS * sizeof *thoughts);
+    }
+    trace->decide_ms += play->decide_ms;
+    trace->n_timed_as_rules += play->decide_ms == es_growth_times(play->growth).decide_ms;
+    for (int e = 0; e < ENVS; e++) {
+        trace->n_germinated += state->env.effective_op[e] == ES_GROWTH_OP_GERMINATE;
+    }
+    trace->decided[trace->n_decided++] = hash;
+    return ES_STATUS_OK;
+}
+
+// es_grow_play_episode as it is on the CPU, over the mirrors.
+static void play_waiting(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode, Trace *trace) {
+    EsGrowth *growth = play->growth;
+    REQUIRE_OK(es_growth_reset(growth, first_episode));
+    es_reward_reset(play->reward);
+    REQUIRE_OK(es_policy_begin(policy, first_episode));
+    for (int64_t step = 0; !es_growth_is_over(growth); step++) {
+        for (int e = 0; e < ENVS; e++) {
+            play->parameter_ratio[e] = es_growth_parameter_ratio(growth, e);
+        }
+        REQUIRE_OK(see_measured(trace, step));
+        es_reward_latch(play->reward, es_growth_state(growth));
+        REQUIRE_OK(es_policy_decide(policy, es_growth_state(growth), es_growth_masks(growth),
+                                    play->actions));
+        REQUIRE_OK(es_growth_decide(growth, play->actions));
+        es_reward_compute(play->reward, es_growth_state(growth));
+        for (int e = 0; e < ENVS; e++) {
+            play->paid[e] = es_reward_terms(play->reward)[e].total;
+        }
+        REQUIRE_OK(see_decided(trace, step));
+        REQUIRE_OK(es_growth_advance(growth));
+    }
+}
+
+static EsGrowSettings small_settings(void) {
+    EsGrowSettings settings;
+    EsConfig config = es_grow_run_config(&settings);
+    es_config_reset(&config);
+    snprintf(settings.run.device, sizeof settings.run.device, "cuda");
+    settings.n_envs = ENVS;
+    settings.batch = 8;
+    settings.step_batches = 1;
+    settings.validation_images = 8;
+    settings.episode_steps = 7;
+    settings.run.n_threads = 1;
+    settings.amp_dtype = 1; // off
+    settings.is_tf32 = 0;
+    return settings;
+}
+
+static void compare(const Trace *a, const Trace *b) {
+    EXPECT_EQ(a->n_measured, b->n_measured);
+    EXPECT_EQ(a->n_decided, b->n_decided);
+    for (int64_t i = 0; i < a->n_measured; i++) {
+        EXPECT(a->measured[i] == b->measured[i]);
+        EXPECT(a->decided[i] == b->decided[i]);
+    }
+}
+
+static void compare_loops(EsGrowPlay *play, const char *text) {
+    static Trace waiting, queued, again;
+    EsPolicy *policy = NULL;
+    waiting = queued = again = (Trace){.play = play, .stop_at = -1};
+    REQUIRE_OK(es_grow_play_open_policy(play, text, &policy));
+    waiting.policy = queued.policy = again.policy = policy;
+    play_waiting(play, policy, 20, &waiting);
+    EsGrowWatch watch = {&queued, see_measured, see_decided};
+    int64_t start_ns = es_clock_ns();
+    REQUIRE_OK(es_grow_play_episode(play, policy, 20, &watch));
+    double episode_ms = es_clock_seconds_since(start_ns) * 1e3;
+    compare(&waiting, &queued);
+    EXPECT(queued.decide_ms > 0 && queued.decide_ms < episode_ms);
+    EXPECT(queued.n_timed_as_rules < queued.n_decided);
+    EXPECT_EQ(queued.n_decided, play->settings->episode_steps);
+    // an episode that was dropped leaves nothing behind
+    static Trace dropped;
+    dropped = (Trace){.play = play, .policy = policy, .stop_at = 2};
+    watch.context = &dropped;
+    EXPECT_STATUS(es_grow_play_episode(play, policy, 40, &watch), INTERRUPTED);
+    watch.context = &again;
+    REQUIRE_OK(es_grow_play_episode(play, policy, 20, &watch));
+    compare(&waiting, &again);
+    EXPECT_EQ(play->replays.n_captures, 2);
+    EXPECT_EQ(play->replays.n_fallbacks, 0);
+    printf("%s: %lld steps, %lld germinations\n", text, (long long)queued.n_decided,
+           (long long)queued.n_germinated);
+    EXPECT(strcmp(text, "random") != 0 || queued.n_germinated > 0);
+    es_policy_destroy(policy);
+}
+
+TEST(queued_episodes_show_what_waiting_ones_do) {
+    EsGrowSettings settings = small_settings();
+    EsGrowPlay play;
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    REQUIRE_OK(es_grow_play_create(&settings, &play));
+    compare_loops(&play, "random");
+    compare_loops(&play, "heuristic");
+    es_grow_play_destroy(&play);
+}
+
+// A policy in training: rows recorded on the device are enough for its update, twice.
+TEST(a_policy_trains_on_what_the_device_recorded) {
+    EsGrowSettings settings = small_settings();
+    static Trace trace;
+    EsGrowPlay play;
+    EsPolicy *policy = NULL;
+    EsPpoReport report;
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    settings.n_hidden = 8;
+    settings.episode_steps = 4;
+    REQUIRE_OK(es_grow_play_create(&settings, &play));
+    REQUIRE_OK(es_grow_play_create_policy(&play, &policy));
+    for (int round = 0; round < 2; round++) {
+        trace = (Trace){.play = &play, .policy = policy, .stop_at = -1};
+        EsGrowWatch watch = {&trace, see_measured, see_decided};
+        REQUIRE_OK(es_grow_play_episode(&play, policy, ENVS * round, &watch));
+        EsRecurrentHealth health = es_policy_health(policy);
+        EXPECT(health.h_rms > 0 && !health.has_nan);
+        REQUIRE_OK(es_policy_update(policy, es_growth_state(play.growth), &report));
+        EXPECT_EQ(report.n_valid, 4 * ENVS);
+        EXPECT(report.n_epochs >= 1 && !report.is_skipped);
+    }
+    es_policy_destroy(policy);
+    es_grow_play_destroy(&play);
+}
+
+// Where captures are refused, so are those of decisions, and the play can say why.
+TEST(refused_captures_of_decisions_are_told) {
+    EsGrowSettings settings = small_settings();
+    EsProfileOptions options = {.capacity = 1, .forbids_capture = 1};
+    static Trace trace;
+    EsGrowPlay play;
+    EsPolicy *policy = NULL;
+    if (es_device_cuda_count() == 0) {
+        SKIP("no CUDA device");
+    }
+    settings.episode_steps = 3;
+    REQUIRE_OK(es_grow_play_create(&settings, &play));
+    REQUIRE_OK(es_grow_play_open_policy(&play, "random", &policy));
+    EsDevice *device = es_growth_store(play.growth)->device;
+    REQUIRE_OK(es_profile_start(device, &options));
+    trace = (Trace){.play = &play, .policy = policy, .stop_at = -1};
+    EsGrowWatch watch = {&trace, see_measured, see_decided};
+    REQUIRE_OK(es_grow_play_episode(&play, policy, 0, &watch));
+    EXPECT_EQ(play.replays.n_captures, 0);
+    EXPECT_EQ(play.replays.n_fallbacks, 2);
+    EXPECT(play.replays.fallback[0] != '\0');
+    es_profile_stop(device);
+    es_policy_destroy(policy);
+    es_grow_play_destroy(&play);
+}
