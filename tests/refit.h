@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/crc32c.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/sha256.h"
 
 // --- training.bin ---

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/folder.h"
+#include "base/memory.h"
 #include "es_test.h"
 
 typedef struct TempPath {

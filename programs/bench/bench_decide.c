@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "control/decision/decision_device.h"
 
 // E environments.

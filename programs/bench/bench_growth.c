@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "bench/bench_cases.h"
 #include "bench/bench_growth_play.h"
 #include "growth/engine/growth.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "bench/bench_folder.h"
 #include "growth/rules/growth_names.h"
 #include "runs/grow/grow_events.h"

@@ -1,6 +1,6 @@
 #include "bench/bench_kernel_runs.h"
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "base/random_rules.h"
 
 #define N_SAMPLES 2000 // images of the data set the gather cases read

@@ -5,7 +5,7 @@
 // T time, P parameters.
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "bench/bench_kernel_runs.h"
 #include "bench/bench_suite.h"
 

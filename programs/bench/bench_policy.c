@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "bench/bench_decide.h"
 #include "bench/bench_suite.h"
 #include "control/policy/policy_act.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "bench/bench_prove_agent.h"
 #include "proof/agent/proof_env.h"
 #include "proof/search/prover.h"

@@ -1,7 +1,7 @@
 #include "bench/bench_prove_agent.h"
 
-#include "base/arena.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "proof/agent/proof_policy_guides.h"
 #include "proof/agent/proof_training.h"
 #include "proof/ranking/ranking_scorers.h"

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/json.h"
 #include "base/macros.h"
+#include "base/memory.h"
 #include "base/shell_word.h"
 #include "cli/padded_text.h"
 

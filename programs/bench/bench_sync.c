@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "bench/bench_cases.h"
 
 static EsStatus begin_growth(const EsBenchCase *bench_case, const EsBench *bench, void **state) {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "bench/bench_folder.h"
 #include "bench/bench_suite.h"
 #include "growth/engine/host_trainer.h"

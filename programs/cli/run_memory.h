@@ -5,7 +5,7 @@
 #ifndef ES_PROGRAMS_RUN_MEMORY_H
 #define ES_PROGRAMS_RUN_MEMORY_H
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "base/memory_room.h"
 
 // How a kind of run makes its work.

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include "base/shell_word.h"
 #include "cli/json_output.h"
 #include "cli/message.h"

@@ -4,8 +4,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/macros.h"
+#include "base/memory.h"
 #include "cli/command.h"
 #include "cli/message.h"
 #include "cli/options.h"

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/macros.h"
+#include "base/memory.h"
 #include "cli/padded_text.h"
 #include "inspect/result_cell.h"
 

@@ -5,9 +5,9 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "base/arena.h"
 #include "base/json.h"
 #include "base/macros.h"
+#include "base/memory.h"
 #include "cli/command.h"
 #include "cli/message.h"
 #include "cli/options.h"

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "cli/json_output.h"
 #include "cli/message.h"
 #include "cli/padded_text.h"

@@ -1,9 +1,9 @@
 // `esper prove depths`: how many steps the shortest proof of each query takes.
 #include <stdio.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
 #include "base/macros.h"
+#include "base/memory.h"
 #include "cli/json_output.h"
 #include "cli/message.h"
 #include "cli/padded_text.h"

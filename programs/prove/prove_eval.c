@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "cli/message.h"
 #include "prove/prove_action.h"
 #include "prove/prove_words.h"

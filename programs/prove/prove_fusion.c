@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/arena.h"
 #include "base/macros.h"
+#include "base/memory.h"
 #include "cli/padded_text.h"
 #include "proof/ranking/ranking.h"
 #include "prove/prove_words.h"

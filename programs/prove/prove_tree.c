@@ -5,7 +5,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "cli/padded_text.h"
 #include "proof/graph/knowledge_text.h"
 #include "proof/graph/rule_text.h"

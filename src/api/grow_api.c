@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "growth/engine/growth_internal.h"
 #include "growth/host/host_data.h"
 #include "growth/host/host_file.h"

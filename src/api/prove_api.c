@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "proof/agent/proof_policy_judge.h"
 #include "proof/agent/proof_training.h"
 #include "proof/graph/kinship_graph.h"

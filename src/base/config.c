@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/config_value.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/spelling.h"
 
 // Whole files are read at once; no configuration comes near this.

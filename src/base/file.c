@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/file_fault.h"
 #include "base/folder.h"
+#include "base/memory.h"
 
 // names a stale temporary of a killed process with the same number may hold
 #define MAX_NAME_ATTEMPTS 100

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/file_fault.h"
+#include "base/memory.h"
 
 // one descriptor is open per level of a tree
 #define MAX_DEPTH 64

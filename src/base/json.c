@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/file.h"
+#include "base/memory.h"
 
 // a comparison of a million episodes has some hundred MB
 #define MAX_FILE_BYTES ((size_t)1 << 30)

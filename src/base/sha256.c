@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/file.h"
+#include "base/memory.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "base/random_rules.h"
 
 static double value_at(const double *values, int64_t i, size_t stride) {

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 
 // Spins before a worker sleeps: steps follow one another within microseconds, a futex wake-up costs
 // tens of them.

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "data/dataset_internal.h"
 
 EsStatus es_dataset_create(EsDataset *dataset, const char *name, const EsDatasetOptions *options,

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "base/range_check.h"
 #include "learning/ppo_internal.h"
 #include "learning/ppo_report.h"

@@ -4,7 +4,7 @@
 // host waits once per pass, and once after the last step.
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "learning/ppo_cuda.h"
 #include "learning/ppo_report.h"
 

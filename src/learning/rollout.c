@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "learning/choice_rules.h"
 #include "learning/rollout_rules.h"
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 
 EsOptimiserOptions es_optimiser_defaults(EsOptimiserKind kind) {
     EsOptimiserOptions sgd = {

@@ -1,6 +1,6 @@
 #include "network/snapshot.h"
 
-#include "base/arena.h"
+#include "base/memory.h"
 
 #define MAX_SLABS 5
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "kernels/ops/hash_rules.h"
 
 struct EsStateHash {

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "network/graph/initial_values.h"
 
 static EsStatus create_slab(EsDevice *device, int64_t n_envs, int64_t count, EsTensor *slab) {

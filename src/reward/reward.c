@@ -1,7 +1,7 @@
 // Loops over environments; every decision is in the rules.
 #include "reward/reward.h"
 
-#include "base/arena.h"
+#include "base/memory.h"
 
 struct EsReward {
     EsRewardView view; // owns its memory and terms

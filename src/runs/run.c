@@ -6,10 +6,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
 #include "base/folder.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "runs/run_aside.h"
 #include "runs/run_internal.h"
 #include "runs/run_removal.h"

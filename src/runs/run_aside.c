@@ -8,10 +8,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/arena.h"
 #include "base/file.h"
 #include "base/file_fault.h"
 #include "base/folder.h"
+#include "base/memory.h"
 #include "runs/run_removal.h"
 
 #define MAX_ASIDES 10000

@@ -6,11 +6,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/arena.h"
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/sha256.h"
 #include "runs/run_checkpoint_internal.h"
 #include "runs/run_checkpoint_store.h"

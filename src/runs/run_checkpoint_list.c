@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "runs/run_checkpoint_internal.h"
 #include "runs/run_checkpoint_store.h"
 

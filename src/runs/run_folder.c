@@ -11,9 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/file.h"
 #include "base/folder.h"
+#include "base/memory.h"
 #include "runs/run_aside.h"
 #include "runs/run_lock.h"
 #include "runs/run_removal.h"

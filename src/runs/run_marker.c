@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include "runs/run_folder.h"
 #include "telemetry/sinks/run_database.h"
 

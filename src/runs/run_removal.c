@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/arena.h"
 #include "base/file.h"
 #include "base/file_fault.h"
+#include "base/memory.h"
 #include "runs/run_aside.h"
 #include "runs/run_checkpoint_store.h"
 #include "runs/run_folder.h"

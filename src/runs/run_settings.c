@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/config_value.h"
 #include "base/macros.h"
+#include "base/memory.h"
 
 int es_run_setting_is_free(const EsConfigKey *key) {
     static const char *const free_keys[] = {"rounds", "threads", "stop_seconds"};

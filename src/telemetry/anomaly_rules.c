@@ -4,8 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "base/arena.h"
 #include "base/macros.h"
+#include "base/memory.h"
 #include "base/range_check.h"
 #include "telemetry/anomaly_internal.h"
 

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "telemetry/sink_worker.h"
 
 #define ESCALATION_TICKS 5

@@ -18,7 +18,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 
 #define WORD_BYTES     sizeof(uint64_t)
 #define MIN_RING_BYTES 64

@@ -6,7 +6,7 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "telemetry/packet_queue.h"
 #include "telemetry/sink_worker.h"
 #include "telemetry/spill.h"

@@ -13,9 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/file_fault.h"
 #include "base/log.h"
+#include "base/memory.h"
 
 // leftovers of earlier sittings that may lie beside each other
 #define MAX_LEFTOVERS 10000

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 
 #define REPLACEMENT      0xfffdu
 #define REPLACEMENT_UTF8 "\xef\xbf\xbd"

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "tensor/device_internal.h"
 
 EsStatus es_device_open_cpu(EsDevice *device);

@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "control/policy/policy_internal.h"
 #include "es_test.h"
 #include "growth/lifecycle_case.h"

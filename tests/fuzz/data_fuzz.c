@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "bench/bench_record.h"
 #include "cli/options.h"
 #include "data/dataset.h"

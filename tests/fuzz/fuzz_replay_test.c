@@ -5,10 +5,10 @@
 //        fuzz_replay_test --write-seeds FOLDER
 #include "fuzz.h"
 
-#include "base/arena.h"
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/random_rules.h"
 
 #define MAX_INPUT_BYTES ((size_t)1 << 17)

@@ -2,9 +2,9 @@
 // with their chain of hashes, the run's own counters, comparisons of policies.
 #include <sys/stat.h>
 
-#include "base/arena.h"
 #include "base/file.h"
 #include "base/folder.h"
+#include "base/memory.h"
 #include "fuzz.h"
 #include "proof/agent/proof_env_internal.h"
 #include "proof/agent/proof_training.h"

@@ -1,8 +1,8 @@
 // Readers of safetensors files: the format itself, checkpoints of networks, and the files of
 // policies and embeddings. What is accepted is used: tensors are read whole, a policy decides, a
 // model scores. What is refused leaves the network as it was.
-#include "base/arena.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "control/policy/policy.h"
 #include "fuzz.h"
 #include "growth/engine/lifecycle.h"

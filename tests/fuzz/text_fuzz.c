@@ -1,8 +1,8 @@
 // Readers of texts that people write: configurations, hosts, schedules, knowledge graphs,
 // questions. What was accepted is used, and what the program would write of it is read again.
-#include "base/arena.h"
 #include "base/file.h"
 #include "base/file_fault.h"
+#include "base/memory.h"
 #include "fuzz.h"
 #include "growth/engine/schedule.h"
 #include "growth/host/host_file.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "kernel_case_internal.h"
 #include "tensor/safetensors.h"
 #include "test_data.h"

@@ -2,7 +2,7 @@
 // the rows beside it, a step's not on being one of many, and the elementary functions keep their
 // bounds. That they agree with the specifications is checked by the reference mode of every kernel
 // test.
-#include "base/arena.h"
+#include "base/memory.h"
 #include "base/random_rules.h"
 #include "es_test.h"
 #include "kernels/kernels.h"

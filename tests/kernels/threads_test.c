@@ -1,6 +1,6 @@
 // Every operation of kernel_list.h gives the same bits on one thread and on two. A new operation
 // needs a line here: the table is generated from the list, so that one without it does not compile.
-#include "base/arena.h"
+#include "base/memory.h"
 #include "base/random_rules.h"
 #include "es_test.h"
 #include "kernels/kernels.h"

@@ -7,9 +7,9 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
 #include "base/file_fault.h"
+#include "base/memory.h"
 #include "checkpoint_case.h"
 #include "runs/run_checkpoint_store.h"
 

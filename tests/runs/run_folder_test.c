@@ -6,7 +6,7 @@
 #include <time.h>
 #include <utime.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "checkpoint_case.h"
 #include "runs/run_checkpoint_store.h"
 #include "runs/run_removal.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "telemetry/sink.h"
 
 static int64_t sample_sequence;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "control/decision/decision_internal.h"
 #include "control/policy/policy_internal.h"
 #include "learning/normaliser_rules.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 
 EsActionKey es_policy_key(const EsPolicy *policy, int64_t e, int32_t step) {
     EsActionKey key = {policy->context.seed, (uint32_t)(policy->first_episode + e), (uint32_t)step};

@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "control/policy/policy_act_internal.h"
 #include "growth/rules/growth_names.h"
 

@@ -1,5 +1,5 @@
 // The learned policy: observe, normalise, run the network, draw, and keep the row when it trains.
-#include "base/arena.h"
+#include "base/memory.h"
 #include "control/policy/policy_internal.h"
 #include "control/rules/decision_rules.h"
 

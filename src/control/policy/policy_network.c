@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "control/policy/policy_network_internal.h"
 #include "kernels/kernels.h"
 

@@ -3,7 +3,7 @@
 // G shards, T steps, E environments, N of a shard.
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "base/random_rules.h"
 #include "control/policy/policy_network_internal.h"
 #include "control/policy/policy_report_rules.h"

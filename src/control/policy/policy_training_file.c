@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "base/range_check.h"
 #include "control/policy/policy_internal.h"
 #include "network/checkpoint.h"

@@ -2,7 +2,7 @@
 // mirrors of what comes back.
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "growth/cuda/growth_on_device.h"
 
 // Hands out aligned parts of a block; without a block it measures.

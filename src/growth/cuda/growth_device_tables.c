@@ -2,7 +2,7 @@
 // kernels read: made once, when growth is created on a GPU.
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "growth/cuda/growth_on_device.h"
 
 typedef struct Tables {

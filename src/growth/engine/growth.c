@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "growth/engine/growth_internal.h"
 #include "tensor/profile.h"
 

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "base/random_rules.h"
 #include "growth/engine/growth_internal.h"
 

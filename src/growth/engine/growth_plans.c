@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
+#include "base/memory.h"
 
 struct EsGrowthPlans {
     EsGrowthPlansOptions options;

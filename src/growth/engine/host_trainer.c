@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "growth/fused/fused_step.h"
 #include "network/plan/recording.h"
 

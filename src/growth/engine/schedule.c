@@ -6,8 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/arena.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "growth/rules/growth_names.h"
 
 #define MAX_FILE_BYTES (16 << 20)

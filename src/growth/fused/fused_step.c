@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "growth/fused/fused_kernels.h"
 #include "growth/fused/fused_seed.h"
 

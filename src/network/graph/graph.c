@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 
 const char *es_op_name(EsOp op) {
     static const char *const names[] = {

@@ -1,7 +1,7 @@
 // Memory of a lane program: which maps are stored for all groups, and where everything lies.
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "network/lanes/lane_internal.h"
 
 static size_t take(size_t *used, size_t count, size_t element_bytes) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "network/lanes/lane_block.h"
 #include "network/lanes/lane_lower.h"
 #include "network/lanes/lane_seed.h"

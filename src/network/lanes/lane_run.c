@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "network/lanes/lane_host.h"
 #include "network/lanes/lane_seed.h"
 

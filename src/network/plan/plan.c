@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "network/plan/plan_internal.h"
 
 // The time a value's memory is needed: nodes [first, last].

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "network/plan/execute.h"
 #include "network/plan/plan_internal.h"
 #include "tensor/profile.h"

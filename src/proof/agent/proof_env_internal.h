@@ -3,7 +3,7 @@
 #ifndef ES_PROOF_PROOF_ENV_INTERNAL_H
 #define ES_PROOF_PROOF_ENV_INTERNAL_H
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "proof/agent/proof_env.h"
 
 // slots of a block: enough to make taking one cheap, few enough to share out evenly

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 
 // states whose encodings a thread remembers
 #define REMEMBERED (1 << 16)

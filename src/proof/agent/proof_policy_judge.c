@@ -1,4 +1,4 @@
-#include "base/arena.h"
+#include "base/memory.h"
 #include "base/random_rules.h"
 #include "learning/choice_rules.h"
 #include "proof/agent/proof_policy_judge_internal.h"

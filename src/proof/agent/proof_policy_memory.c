@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "kernels/ops/double_sums.h"
 #include "proof/search/proof_array.h"
 

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "kernels/ops/double_sums.h"
 
 // --- memory ---

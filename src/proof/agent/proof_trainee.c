@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "proof/agent/proof_trainee_internal.h"
 #include "proof/search/proof_array.h"
 

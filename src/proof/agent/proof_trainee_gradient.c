@@ -7,8 +7,8 @@
 // are the same for any number of threads.
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "proof/agent/proof_trainee_internal.h"
 #include "proof/search/proof_array.h"
 

@@ -3,9 +3,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/range_check.h"
 
 // "estrain1" in the order of bytes of this machine

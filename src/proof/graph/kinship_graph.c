@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "base/random_rules.h"
 #include "proof/graph/knowledge_text.h"
 

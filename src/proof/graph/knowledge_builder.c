@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 
 #define FIRST_CAPACITY 64
 // rows of an index; two of them are 2 GiB at this size, and atom keys stay below 2^56

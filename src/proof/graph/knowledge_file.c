@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "proof/graph/knowledge_copy.h"
 #include "proof/graph/knowledge_text.h"
 

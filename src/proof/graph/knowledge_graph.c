@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 
 void es_kg_destroy(EsKnowledgeGraph *graph) {
     if (graph == NULL) {

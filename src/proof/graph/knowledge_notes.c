@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "proof/graph/knowledge_text.h"
 #include "proof/graph/text_line.h"
 

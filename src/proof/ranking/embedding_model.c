@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 
 #define LANES 16
 

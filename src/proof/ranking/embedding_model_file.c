@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "base/range_check.h"
 #include "proof/ranking/embedding_model.h"
 #include "tensor/safetensors.h"

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/random_rules.h"
 #include "network/graph/initial_rules.h"
 #include "proof/ranking/embedding_train_batch.h"

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "kernels/kernels.h"
 #include "proof/ranking/embedding_train_table.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "proof/ranking/ranking.h"
 
 struct EsEmbeddingValid {

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "proof/ranking/ranking.h"
 
 // fewer questions than this say nothing of a predicate

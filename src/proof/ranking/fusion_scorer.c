@@ -1,6 +1,6 @@
 #include "proof/ranking/fusion_scorer.h"
 
-#include "base/arena.h"
+#include "base/memory.h"
 
 // Scratch of one thread: what is known of the candidates of one call.
 typedef struct Worker {

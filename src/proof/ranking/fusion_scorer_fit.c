@@ -1,6 +1,6 @@
 // Evidence of many queries at once, for the fit of a fusion's weights.
-#include "base/arena.h"
 #include "base/kept_failure.h"
+#include "base/memory.h"
 #include "proof/ranking/fusion_scorer.h"
 
 // Scratch of one thread, and why it stopped.

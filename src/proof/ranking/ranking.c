@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/kept_failure.h"
+#include "base/memory.h"
 #include "proof/ranking/ranking_summary.h"
 
 const int32_t es_hits_at[ES_N_HITS] = {1, 3, 10};

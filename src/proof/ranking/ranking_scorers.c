@@ -1,6 +1,6 @@
 #include "proof/ranking/ranking_scorers.h"
 
-#include "base/arena.h"
+#include "base/memory.h"
 
 const char *const es_score_kind_names[ES_N_SCORE_KINDS] = {"proved", "shortest", "probability",
                                                            "evidence"};

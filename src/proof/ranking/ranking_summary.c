@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 
 // side of a summary over both
 #define BOTH_SIDES ES_N_CORRUPT_SIDES

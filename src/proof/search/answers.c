@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "proof/search/closure.h"
 #include "proof/search/proof_array.h"
 

@@ -6,7 +6,7 @@
 // taken by their cost, so that each is reached first in the cheapest way.
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "proof/search/answers.h"
 #include "proof/search/proof_states.h"
 

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 
 // A rule that has a predicate in place `k` of its body.
 typedef struct Use {

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 
 #define FIRST_CAPACITY 64
 

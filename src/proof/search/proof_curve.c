@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#include "base/arena.h"
 #include "base/kept_failure.h"
+#include "base/memory.h"
 
 typedef struct Worker {
     EsProofSearch *search; // owned

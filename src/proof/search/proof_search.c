@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "proof/search/proof_search_parts.h"
 #include "proof/search/prover.h"
 

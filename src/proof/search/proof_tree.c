@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 
 typedef struct Build {
     const EsKnowledgeGraph *graph;

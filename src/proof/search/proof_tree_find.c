@@ -2,7 +2,7 @@
 // says first whether there is a proof and how long it is, which leaves out most states.
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "proof/search/proof_array.h"
 #include "proof/search/proof_states.h"
 #include "proof/search/proof_tree.h"

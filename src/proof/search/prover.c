@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/kept_failure.h"
+#include "base/memory.h"
 #include "proof/search/proof_states.h"
 
 struct EsProver {

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/random_rules.h"
 #include "proof/graph/knowledge_copy.h"
 #include "proof/graph/rule_text.h"

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 
 // How the z of a chain lies to x and y; only where it is one of them can an atom of the body be the
 // head.

@@ -3,9 +3,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "runs/grow/grow_evaluation_file.h"
 #include "runs/stop_signal.h"
 

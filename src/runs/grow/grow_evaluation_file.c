@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include "base/range_check.h"
 #include "runs/json_number.h"
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "growth/cuda/growth_device.h"
 #include "growth/rules/growth_names.h"
 #include "runs/grow/grow_events_internal.h"

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/statistics.h"
 #include "growth/rules/growth_names.h"
 #include "runs/grow/grow_events.h"

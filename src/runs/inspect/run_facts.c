@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/arena.h"
 #include "base/macros.h"
+#include "base/memory.h"
 #include "runs/inspect/run_facts_internal.h"
 
 static const struct {

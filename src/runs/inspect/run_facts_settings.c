@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/file.h"
 #include "base/macros.h"
+#include "base/memory.h"
 #include "runs/inspect/run_facts_internal.h"
 
 #define LARGEST_FILE_BYTES (1 << 20)

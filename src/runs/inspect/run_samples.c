@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "base/statistics.h"
 #include "runs/inspect/run_facts_internal.h"
 

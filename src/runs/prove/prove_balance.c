@@ -1,6 +1,6 @@
 #include "runs/prove/prove_balance.h"
 
-#include "base/arena.h"
+#include "base/memory.h"
 
 // Facts of one depth whose predicate heads a rule, as an environment takes them; into `atoms`
 // unless it is NULL. Returns how many.

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "proof/agent/proof_policy_guides.h"
 #include "runs/prove/prove_events.h"
 

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/range_check.h"
 #include "base/sha256.h"
 #include "runs/prove/prove_balance.h"

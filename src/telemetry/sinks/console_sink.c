@@ -4,8 +4,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "telemetry/anomaly_rules.h"
 #include "telemetry/sink.h"
 #include "telemetry/sinks/console_line.h"

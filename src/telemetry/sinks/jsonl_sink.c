@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "telemetry/sink.h"
 #include "telemetry/sinks/jsonl_trim.h"
 #include "telemetry/sinks/record_file.h"

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "telemetry/text.h"
 
 #define CHUNK_BYTES ((size_t)1 << 20)

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "telemetry/sinks/prometheus_labels.h"
 
 #define COUNTER_NAME "esper_events_total"

@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/file_fault.h"
 #include "base/folder.h"
+#include "base/memory.h"
 
 // enough to make system calls rare; what a failing disk may hold up in memory
 #define BUFFER_BYTES ((size_t)256 << 10)

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/macros.h"
+#include "base/memory.h"
 #include "telemetry/sinks/run_database_internal.h"
 #include "telemetry/sinks/sqlite_common.h"
 

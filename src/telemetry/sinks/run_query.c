@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/spelling.h"
 #include "telemetry/sinks/run_database_internal.h"
 #include "telemetry/sinks/sqlite_common.h"

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/log.h"
 #include "base/macros.h"
+#include "base/memory.h"
 #include "telemetry/sink.h"
 #include "telemetry/sinks/sqlite_common.h"
 #include "telemetry/sinks/sqlite_sink_internal.h"

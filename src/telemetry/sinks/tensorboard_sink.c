@@ -7,8 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/file_fault.h"
+#include "base/memory.h"
 #include "telemetry/sink.h"
 #include "telemetry/sinks/record_file.h"
 #include "telemetry/sinks/tensorboard_record.h"

@@ -3,7 +3,7 @@
 #ifndef LANES_CASE_H
 #define LANES_CASE_H
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "es_test.h"
 #include "kernels/lanes/lanes.h"
 #include "tensor/device.h"

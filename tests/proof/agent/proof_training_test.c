@@ -2,8 +2,8 @@
 // learns.
 #include "proof/agent/proof_training.h"
 
-#include "base/arena.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "proof/graph/kinship_graph.h"
 #include "temp_folder.h"
 

@@ -2,7 +2,7 @@
 // same figures for any number of threads.
 #include "proof/ranking/ranking.h"
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "es_test.h"
 #include "proof/graph/kinship_graph.h"
 #include "proof/ranking/ranking_scorers.h"

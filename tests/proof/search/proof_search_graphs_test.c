@@ -2,7 +2,7 @@
 // proof replays, and none lies outside the closure, which is too large to be built for wn18rr.
 #include <limits.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "proof/graph/knowledge_file.h"
 #include "proof/ranking/ranking.h"
 #include "proof/search/closure.h"

@@ -3,7 +3,7 @@
 // renaming of variables. Proofs against the closure.
 #include <limits.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "proof/graph/knowledge_file.h"
 #include "proof/search/closure.h"
 #include "proof/search/prover.h"

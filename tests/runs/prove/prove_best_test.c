@@ -2,8 +2,8 @@
 // each round the weights are replaced by ones of a known rank, so that validation gets worse after
 // its best round; what the files hold is then compared with the checkpoint of that round, and
 // ranked again.
-#include "base/arena.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "runs/prove/prove_evaluation_file.h"
 #include "runs/prove/prove_run.h"
 #include "temp_folder.h"

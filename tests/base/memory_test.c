@@ -1,5 +1,5 @@
 // Allocation, arena and slab layout: alignment, zeroing, limits.
-#include "base/arena.h"
+#include "base/memory.h"
 
 #include "es_test.h"
 

@@ -2,8 +2,8 @@
 //
 // A slab layout collects the sizes of all members of a class first and gives each an aligned
 // offset; the slab is then allocated once. Nothing is freed member by member.
-#ifndef ES_BASE_ARENA_H
-#define ES_BASE_ARENA_H
+#ifndef ES_BASE_MEMORY_H
+#define ES_BASE_MEMORY_H
 
 #include <stddef.h>
 
