@@ -33,6 +33,12 @@ EsStatus es_sqlite_sink_open(const char *path, int64_t last_round, EsSink *sink)
 // first, through a temporary.
 EsStatus es_jsonl_sink_open(const char *path, int64_t last_round, EsSink *sink);
 
+// The first step of es_jsonl_sink_open: removes the lines of rounds above `last_round` (negative:
+// none) and everything behind the last newline. Lines that this program did not write are kept. The
+// file is replaced through a temporary, or left untouched when there is nothing to remove; it may
+// be of any size, and missing.
+EsStatus es_jsonl_trim(const char *path, int64_t last_round);
+
 // An event file of TensorBoard's in `folder`; every metric row becomes a scalar with its round as
 // the step. Resuming (last_round >= 0) starts a new file whose session start makes readers drop
 // what an earlier one had above last_round.

@@ -1,3 +1,5 @@
+// Text that grows, numbers that read back as the same bits, UTF-8 from outside made safe, and the
+// width of characters on a terminal.
 #include "telemetry/text.h"
 
 #include <math.h>
@@ -5,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/macros.h"
 #include "base/memory.h"
 
 #define REPLACEMENT      0xfffdu
@@ -231,4 +234,97 @@ void es_text_add_utf8(EsText *text, const char *bytes, size_t n_bytes, EsTextEsc
         copied = next;
     }
     es_text_add(text, bytes + copied, n_bytes - copied);
+}
+
+// --- columns ---
+
+// Columns of characters on a terminal (Unicode Annex 11), from tables that cover the scripts people
+// name things in; a rare character that is missing shifts its line by a column, no more.
+
+typedef struct Range {
+    uint32_t first, last;
+} Range;
+
+// combining marks and what is not seen at all
+static const Range empty[] = {
+    {0x0300, 0x036f},   {0x0483, 0x0489}, {0x0591, 0x05bd}, {0x05bf, 0x05c7},   {0x0610, 0x061a},
+    {0x064b, 0x065f},   {0x0670, 0x0670}, {0x06d6, 0x06dc}, {0x06df, 0x06e4},   {0x0900, 0x0902},
+    {0x093c, 0x093c},   {0x0941, 0x0948}, {0x094d, 0x094d}, {0x0e31, 0x0e31},   {0x0e34, 0x0e3a},
+    {0x0e47, 0x0e4e},   {0x1160, 0x11ff}, {0x1ab0, 0x1aff}, {0x1dc0, 0x1dff},   {0x200b, 0x200f},
+    {0x202a, 0x202e},   {0x2060, 0x2064}, {0x20d0, 0x20f0}, {0x302a, 0x302d},   {0x3099, 0x309a},
+    {0xfe00, 0xfe0f},   {0xfe20, 0xfe2f}, {0xfeff, 0xfeff}, {0x1f3fb, 0x1f3ff}, {0xe0001, 0xe007f},
+    {0xe0100, 0xe01ef},
+};
+
+static const Range wide[] = {
+    {0x1100, 0x115f},   {0x231a, 0x231b},   {0x2329, 0x232a},   {0x23e9, 0x23ec},
+    {0x23f0, 0x23f0},   {0x23f3, 0x23f3},   {0x25fd, 0x25fe},   {0x2614, 0x2615},
+    {0x2648, 0x2653},   {0x267f, 0x267f},   {0x2693, 0x2693},   {0x26a1, 0x26a1},
+    {0x26bd, 0x26be},   {0x26c4, 0x26c5},   {0x26d4, 0x26d4},   {0x26ea, 0x26ea},
+    {0x26f2, 0x26f5},   {0x26fa, 0x26fd},   {0x2705, 0x2705},   {0x270a, 0x270b},
+    {0x2728, 0x2728},   {0x274c, 0x274e},   {0x2753, 0x2757},   {0x2795, 0x2797},
+    {0x27b0, 0x27b0},   {0x2b1b, 0x2b1c},   {0x2b50, 0x2b55},   {0x2e80, 0x303e},
+    {0x3041, 0x33ff},   {0x3400, 0x4dbf},   {0x4e00, 0xa4cf},   {0xa960, 0xa97f},
+    {0xac00, 0xd7a3},   {0xf900, 0xfaff},   {0xfe10, 0xfe19},   {0xfe30, 0xfe6f},
+    {0xff00, 0xff60},   {0xffe0, 0xffe6},   {0x16fe0, 0x18aff}, {0x1b000, 0x1b2ff},
+    {0x1f18e, 0x1f18e}, {0x1f191, 0x1f19a}, {0x1f200, 0x1f320}, {0x1f32d, 0x1f335},
+    {0x1f337, 0x1f37c}, {0x1f37e, 0x1f393}, {0x1f3a0, 0x1f3ca}, {0x1f3cf, 0x1f3d3},
+    {0x1f3e0, 0x1f3f0}, {0x1f3f4, 0x1f3f4}, {0x1f3f8, 0x1f43e}, {0x1f440, 0x1f440},
+    {0x1f442, 0x1f4fc}, {0x1f4ff, 0x1f53d}, {0x1f54b, 0x1f567}, {0x1f57a, 0x1f57a},
+    {0x1f595, 0x1f596}, {0x1f5a4, 0x1f5a4}, {0x1f5fb, 0x1f64f}, {0x1f680, 0x1f6c5},
+    {0x1f6cc, 0x1f6d7}, {0x1f6dd, 0x1f6fc}, {0x1f7e0, 0x1f7f0}, {0x1f90c, 0x1f9ff},
+    {0x1fa70, 0x1faff}, {0x20000, 0x3fffd},
+};
+
+// By bisection: the ranges ascend.
+static int is_in(const Range *ranges, size_t n, uint32_t code_point) {
+    size_t first = 0;
+    while (n > 0) {
+        const Range *middle = &ranges[first + n / 2];
+        if (code_point >= middle->first && code_point <= middle->last) {
+            return 1;
+        }
+        if (code_point > middle->last) {
+            first += n / 2 + 1;
+            n -= n / 2 + 1;
+        } else {
+            n /= 2;
+        }
+    }
+    return 0;
+}
+
+static size_t width_of(uint32_t code_point) {
+    if (code_point < empty[0].first) {
+        return 1;
+    }
+    if (is_in(empty, ES_COUNT_OF(empty), code_point)) {
+        return 0;
+    }
+    return is_in(wide, ES_COUNT_OF(wide), code_point) ? 2 : 1;
+}
+
+size_t es_text_width(const char *bytes, size_t n_bytes) {
+    size_t n_columns = 0;
+    for (size_t i = 0; i < n_bytes;) {
+        uint32_t code_point;
+        i += es_utf8_next(bytes + i, n_bytes - i, &code_point);
+        n_columns += width_of(code_point);
+    }
+    return n_columns;
+}
+
+size_t es_text_fit(const char *bytes, size_t n_bytes, size_t n_columns) {
+    size_t i = 0;
+    while (i < n_bytes) {
+        uint32_t code_point;
+        size_t length = es_utf8_next(bytes + i, n_bytes - i, &code_point);
+        size_t width = width_of(code_point);
+        if (width > n_columns) {
+            break;
+        }
+        n_columns -= width;
+        i += length;
+    }
+    return i;
 }

@@ -10,7 +10,7 @@
 #include "cli/options.h"
 #include "data/dataset.h"
 #include "fuzz.h"
-#include "telemetry/sinks/jsonl_trim.h"
+#include "telemetry/sink.h"
 #include "telemetry/spill.h"
 
 // --- image files ---

@@ -1,3 +1,5 @@
+// The console: one line per round, the round at hand drawn again in place on a terminal, and a few
+// of the warnings that come by the thousand.
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -5,11 +7,76 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/macros.h"
 #include "base/memory.h"
 #include "telemetry/anomaly_rules.h"
 #include "telemetry/sink.h"
 #include "telemetry/sinks/console_line.h"
-#include "telemetry/sinks/console_warnings.h"
+
+// --- counting warnings ---
+
+// Anomalies and rollbacks can come by the thousand, each one recorded elsewhere: of every kind the
+// 1st, the 10th, the 100th ... gets a line, and the end a count.
+
+#define MAX_WARNING_KINDS  32 // the last one takes all further kinds
+#define WARNING_NAME_BYTES 48
+
+typedef struct WarningKind {
+    char name[WARNING_NAME_BYTES];
+    int64_t n;
+} WarningKind;
+
+typedef struct Warnings {
+    WarningKind kinds[MAX_WARNING_KINDS]; // in the order of their first
+    int n_kinds;
+} Warnings;
+
+static WarningKind *find_kind(Warnings *warnings, const char *name, size_t bytes) {
+    bytes = ES_MIN(bytes, WARNING_NAME_BYTES - 1);
+    for (int i = 0; i < warnings->n_kinds; i++) {
+        WarningKind *kind = &warnings->kinds[i];
+        if (strlen(kind->name) == bytes && memcmp(kind->name, name, bytes) == 0) {
+            return kind;
+        }
+    }
+    if (warnings->n_kinds == MAX_WARNING_KINDS) {
+        return &warnings->kinds[MAX_WARNING_KINDS - 1];
+    }
+    WarningKind *kind = &warnings->kinds[warnings->n_kinds++];
+    *kind = (WarningKind){.n = 0};
+    if (warnings->n_kinds == MAX_WARNING_KINDS) {
+        name = "other";
+        bytes = strlen(name);
+    }
+    memcpy(kind->name, name, bytes);
+    return kind;
+}
+
+// Counts one more of a kind; *n receives their number. Returns 1 when it deserves a line.
+static int count_warning(Warnings *warnings, const char *name, size_t bytes, int64_t *n) {
+    WarningKind *kind = find_kind(warnings, name, bytes);
+    *n = ++kind->n;
+    int64_t power = 1;
+    while (power < *n) {
+        power *= 10;
+    }
+    return power == *n;
+}
+
+// "attribution_ratio 512, nan rollback 3", of kinds with more than one; nothing without them.
+static void add_warning_counts(const Warnings *warnings, EsText *text) {
+    const char *separator = "";
+    for (int i = 0; i < warnings->n_kinds; i++) {
+        const WarningKind *kind = &warnings->kinds[i];
+        if (kind->n > 1) {
+            es_text_add_string(text, separator);
+            es_text_add_utf8(text, kind->name, strlen(kind->name), ES_TEXT_TERMINAL);
+            es_text_add_string(text, " ");
+            es_text_add_int(text, kind->n);
+            separator = ", ";
+        }
+    }
+}
 
 // more often than this a person cannot read, and a slow link could not follow
 #define SECONDS_BETWEEN_DRAWS 0.2
@@ -24,15 +91,15 @@ typedef struct ConsoleSink {
     EsConsoleOptions options;
     double round_seconds[N_TIMED_ROUNDS]; // of this sitting, a ring
     int64_t n_timed;
-    int64_t round_ended_us;          // when the latest round ended; 0 before
-    int64_t n_envs;                  // rows of the latest env_stepped; 0 before
-    int64_t n_run_envs;              // from the start of the run; 0 or missing when unknown
-    int has_steps;                   // rounds consist of steps: more than one per environment
-    EsWarnings anomalies, rollbacks; // by rule, by reason
-    int64_t n_dependent;             // seeds of the rule that is told once, at the end
-    EsText dependence;               // the first of them
-    double told_seconds;  // off a terminal: of the round at hand, when it last had a line
-    int64_t update_round; // of the latest update of the policy; 0 before
+    int64_t round_ended_us;        // when the latest round ended; 0 before
+    int64_t n_envs;                // rows of the latest env_stepped; 0 before
+    int64_t n_run_envs;            // from the start of the run; 0 or missing when unknown
+    int has_steps;                 // rounds consist of steps: more than one per environment
+    Warnings anomalies, rollbacks; // by rule, by reason
+    int64_t n_dependent;           // seeds of the rule that is told once, at the end
+    EsText dependence;             // the first of them
+    double told_seconds;           // off a terminal: of the round at hand, when it last had a line
+    int64_t update_round;          // of the latest update of the policy; 0 before
     double update_entropy, update_kl;
     int is_prove;         // accuracy is the share of episodes that ended as they should
     int64_t ranked_round; // of the latest validation; 0 before
@@ -324,7 +391,7 @@ static int count_dependence(ConsoleSink *sink, const EsPacket *packet, int64_t r
 }
 
 // `column` names the kind of a row.
-static void print_warnings(ConsoleSink *sink, EsWarnings *warnings, const EsPacket *packet,
+static void print_warnings(ConsoleSink *sink, Warnings *warnings, const EsPacket *packet,
                            const char *column, void (*add)(EsText *, const EsPacket *, int64_t)) {
     for (int64_t row = 0; row < packet->n_rows; row++) {
         size_t bytes = 0;
@@ -335,7 +402,7 @@ static void print_warnings(ConsoleSink *sink, EsWarnings *warnings, const EsPack
             count_dependence(sink, packet, row, kind, bytes)) {
             continue;
         }
-        if (es_warnings_count(warnings, kind != NULL ? kind : "", bytes, &n)) {
+        if (count_warning(warnings, kind != NULL ? kind : "", bytes, &n)) {
             begin_line(sink);
             add(&sink->out, packet, row);
             if (n > 1) {
@@ -348,11 +415,11 @@ static void print_warnings(ConsoleSink *sink, EsWarnings *warnings, const EsPack
     }
 }
 
-static void print_summary(ConsoleSink *sink, const char *title, const EsWarnings *warnings) {
+static void print_summary(ConsoleSink *sink, const char *title, const Warnings *warnings) {
     size_t before = sink->out.length;
     es_text_add_string(&sink->out, title);
     size_t titled = sink->out.length;
-    es_warnings_add_summary(warnings, &sink->out);
+    add_warning_counts(warnings, &sink->out);
     if (sink->out.length == titled) {
         sink->out.length = before;
         return;

@@ -5,7 +5,7 @@
 #include <sqlite3.h>
 #include <stdint.h>
 
-#include "esper/status.h"
+#include "telemetry/event.h"
 
 // Record SQLite's last failure on `db` as "FILE: DOING: what SQLite and the system say". Call it
 // before anything else is done with `db`, which forgets the text. A damaged file is INPUT,
@@ -40,5 +40,13 @@ EsStatus es_sqlite_check_schema(sqlite3 *db, const char *path, int64_t version);
 #define ES_SQLITE_APPLICATION_ID 0x45737072
 
 EsStatus es_sqlite_application_id(sqlite3 *db, int64_t *id);
+
+// The state of a SQLite sink; seen by sqlite_sink.c and its test.
+typedef struct EsSqliteSink {
+    sqlite3 *db;                          // owned
+    sqlite3_stmt *insert[ES_EVENT_COUNT]; // owned; prepared when a type first comes
+    int64_t n_pending;                    // packets in the open transaction
+    int64_t n_rolled_back;                // packets lost since the last flush by a failed write
+} EsSqliteSink;
 
 #endif

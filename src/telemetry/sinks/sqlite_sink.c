@@ -7,6 +7,7 @@
 // and rows above them are trimmed on resume.
 #include <errno.h>
 #include <math.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,12 +17,186 @@
 #include "base/memory.h"
 #include "telemetry/sink.h"
 #include "telemetry/sinks/sqlite_common.h"
-#include "telemetry/sinks/sqlite_sink_internal.h"
-#include "telemetry/sinks/sqlite_tables.h"
+#include "telemetry/sinks/sqlite_views.h"
+
+// --- tables ---
+
+// Tables and views are made from the event schema and the list of views. Schemas only ever add
+// tables and columns: those of an earlier one get what is missing, and old rows read as NULL there.
+
+// Columns of every event table that come before the event's own.
+#define COMMON_COLUMNS 5
+
+static const char *const column_types[] = {
+    [ES_COLUMN_INT] = "INTEGER", [ES_COLUMN_REAL] = "REAL", [ES_COLUMN_TEXT] = "TEXT"};
+
+// Run the collected statements and release them.
+static EsStatus execute(sqlite3 *db, sqlite3_str *sql, const char *doing) {
+    char *text = sqlite3_str_finish(sql);
+    if (text == NULL) {
+        return ES_FAIL(MEMORY, "%s: %s: out of memory", sqlite3_db_filename(db, "main"), doing);
+    }
+    int code = sqlite3_exec(db, text, NULL, NULL, NULL);
+    EsStatus status = code == SQLITE_OK ? ES_STATUS_OK : ES_SQLITE_FAIL(db, code, "%s", doing);
+    sqlite3_free(text);
+    return status;
+}
+
+static void append_table(sqlite3_str *sql, const EsEventSchema *schema) {
+    sqlite3_str_appendf(sql,
+                        "CREATE TABLE IF NOT EXISTS \"event_%w\" (sequence INTEGER, row INTEGER, "
+                        "unix_time REAL, round INTEGER, step INTEGER",
+                        schema->name);
+    for (int i = 0; i < schema->n_columns; i++) {
+        const EsEventColumn *column = &schema->columns[i];
+        sqlite3_str_appendf(sql, ", \"%w\" %s", column->name, column_types[column->type]);
+    }
+    // for the trim, and for the many queries that look at one round
+    sqlite3_str_appendf(sql,
+                        ");\nCREATE INDEX IF NOT EXISTS \"event_%w_round\" ON \"event_%w\" "
+                        "(round);\n",
+                        schema->name, schema->name);
+}
+
+// Whether the table of an event has a column.
+static EsStatus find_column(sqlite3 *db, const EsEventSchema *schema, const char *column,
+                            int *is_there) {
+    char table[96];
+    snprintf(table, sizeof table, "event_%s", schema->name);
+    int code =
+        sqlite3_table_column_metadata(db, "main", table, column, NULL, NULL, NULL, NULL, NULL);
+    *is_there = code == SQLITE_OK;
+    return code == SQLITE_OK || code == SQLITE_ERROR
+               ? ES_STATUS_OK
+               : ES_SQLITE_FAIL(db, code, "cannot read the columns of %s", table);
+}
+
+// Add the columns that a table of an earlier schema lacks.
+static EsStatus add_columns(sqlite3 *db, const EsEventSchema *schema, sqlite3_str *sql) {
+    for (int i = 0; i < schema->n_columns; i++) {
+        const EsEventColumn *column = &schema->columns[i];
+        int is_there = 0;
+        ES_TRY(find_column(db, schema, column->name, &is_there));
+        if (!is_there) {
+            sqlite3_str_appendf(sql, "ALTER TABLE \"event_%w\" ADD COLUMN \"%w\" %s;\n",
+                                schema->name, column->name, column_types[column->type]);
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// SELECT of the view raw_events for one type; the columns as a JSON object, which has no
+// infinities.
+static void append_raw_select(sqlite3_str *sql, const EsEventSchema *schema) {
+    sqlite3_str_appendf(sql, "SELECT '%q', sequence, row, unix_time, round, step, json_object(",
+                        schema->name);
+    for (int i = 0; i < schema->n_columns; i++) {
+        const EsEventColumn *column = &schema->columns[i];
+        const char *comma = i > 0 ? ", " : "";
+        if (column->type == ES_COLUMN_REAL) {
+            sqlite3_str_appendf(sql,
+                                "%s'%q', CASE WHEN \"%w\" > 1.7976931348623157e308 THEN 'Infinity' "
+                                "WHEN \"%w\" < -1.7976931348623157e308 THEN '-Infinity' "
+                                "ELSE \"%w\" END",
+                                comma, column->name, column->name, column->name, column->name);
+        } else {
+            sqlite3_str_appendf(sql, "%s'%q', \"%w\"", comma, column->name, column->name);
+        }
+    }
+    sqlite3_str_appendf(sql, ") FROM \"event_%w\"", schema->name);
+}
+
+static void append_view(sqlite3_str *sql, const EsView *view) {
+    sqlite3_str_appendf(sql, "DROP VIEW IF EXISTS \"%w\";\nCREATE VIEW \"%w\" (", view->name,
+                        view->name);
+    for (int i = 0; i < view->n_columns; i++) {
+        sqlite3_str_appendf(sql, "%s\"%w\"", i > 0 ? ", " : "", view->columns[i].name);
+    }
+    sqlite3_str_appendall(sql, ") AS ");
+    if (view->select != NULL) {
+        sqlite3_str_appendall(sql, view->select);
+    } else {
+        for (int type = 0; type < ES_EVENT_COUNT; type++) {
+            sqlite3_str_appendall(sql, type > 0 ? "\nUNION ALL " : "");
+            append_raw_select(sql, es_event_schema((EsEventType)type));
+        }
+    }
+    sqlite3_str_appendall(sql, ";\n");
+}
+
+// Make what is missing: the table meta, a table and an index on round per event type, columns that
+// an earlier schema did not have; the views are made anew, so that they are this program's. The
+// caller holds a transaction.
+static EsStatus create_tables(sqlite3 *db) {
+    sqlite3_str *sql = sqlite3_str_new(db);
+    sqlite3_str_appendf(sql,
+                        "PRAGMA application_id = %d;\n"
+                        "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value);\n"
+                        "INSERT OR REPLACE INTO meta VALUES ('schema_version', %d), "
+                        "('program_version', '%q');\n",
+                        ES_SQLITE_APPLICATION_ID, ES_EVENT_SCHEMA_VERSION, ES_VERSION);
+    for (int type = 0; type < ES_EVENT_COUNT; type++) {
+        append_table(sql, es_event_schema((EsEventType)type));
+    }
+    ES_TRY(execute(db, sql, "cannot create the tables"));
+    sql = sqlite3_str_new(db);
+    EsStatus status = ES_STATUS_OK;
+    for (int type = 0; type < ES_EVENT_COUNT && status == ES_STATUS_OK; type++) {
+        status = add_columns(db, es_event_schema((EsEventType)type), sql);
+    }
+    for (int i = 0; i < es_view_count(); i++) {
+        append_view(sql, es_view(i));
+    }
+    if (status != ES_STATUS_OK) {
+        sqlite3_free(sqlite3_str_finish(sql));
+        return status;
+    }
+    return execute(db, sql, "cannot create the views");
+}
+
+// Delete the rows of all rounds above `last_round`. The caller holds a transaction.
+static EsStatus trim_tables(sqlite3 *db, int64_t last_round) {
+    sqlite3_str *sql = sqlite3_str_new(db);
+    for (int type = 0; type < ES_EVENT_COUNT; type++) {
+        sqlite3_str_appendf(sql, "DELETE FROM \"event_%w\" WHERE round > %lld;\n",
+                            es_event_schema((EsEventType)type)->name, (long long)last_round);
+    }
+    return execute(db, sql, "cannot delete the rows of dropped rounds");
+}
+
+// Prepare the statement that adds a row: sequence, row, unix_time, round, step, then the event's
+// columns.
+static EsStatus prepare_insert(sqlite3 *db, const EsEventSchema *schema, sqlite3_stmt **statement) {
+    sqlite3_str *sql = sqlite3_str_new(db);
+    // by name: columns that were added to an older table stand at its end
+    sqlite3_str_appendf(sql, "INSERT INTO \"event_%w\" (sequence, row, unix_time, round, step",
+                        schema->name);
+    for (int i = 0; i < schema->n_columns; i++) {
+        sqlite3_str_appendf(sql, ", \"%w\"", schema->columns[i].name);
+    }
+    sqlite3_str_appendall(sql, ") VALUES (?");
+    for (int i = 1; i < COMMON_COLUMNS + schema->n_columns; i++) {
+        sqlite3_str_appendall(sql, ", ?");
+    }
+    sqlite3_str_appendall(sql, ")");
+    char *text = sqlite3_str_finish(sql);
+    if (text == NULL) {
+        return ES_FAIL(MEMORY, "%s: no memory for a statement", sqlite3_db_filename(db, "main"));
+    }
+    // persistent: kept for the whole run
+    int code = sqlite3_prepare_v3(db, text, -1, SQLITE_PREPARE_PERSISTENT, statement, NULL);
+    EsStatus status = code == SQLITE_OK
+                          ? ES_STATUS_OK
+                          : ES_SQLITE_FAIL(db, code, "cannot write into event_%s", schema->name);
+    sqlite3_free(text);
+    return status;
+}
 
 // Readers in WAL mode hold no locks a writer needs. The time is for another program that writes,
 // and at the start for readers of a database that is not in WAL mode yet.
 #define BUSY_MS 2000
+
+// --- transactions ---
 
 // Give up the open transaction; its packets are reported by the next flush.
 static void abandon(EsSqliteSink *sink) {
@@ -71,7 +246,7 @@ static int bind_cell(sqlite3_stmt *statement, int position, const EsPacket *pack
 static int insert_row(sqlite3_stmt *statement, const EsPacket *packet, int64_t row) {
     int code = sqlite3_bind_int64(statement, 2, row);
     for (int i = 0; i < packet->schema->n_columns && code == SQLITE_OK; i++) {
-        code = bind_cell(statement, ES_SQLITE_COMMON_COLUMNS + 1 + i, packet, row, i);
+        code = bind_cell(statement, COMMON_COLUMNS + 1 + i, packet, row, i);
     }
     if (code == SQLITE_OK) {
         sqlite3_step(statement);
@@ -84,7 +259,7 @@ static int insert_row(sqlite3_stmt *statement, const EsPacket *packet, int64_t r
 static EsStatus insert_rows(EsSqliteSink *sink, const EsPacket *packet) {
     sqlite3_stmt **slot = &sink->insert[packet->type];
     if (*slot == NULL) {
-        ES_TRY(es_sqlite_tables_prepare_insert(sink->db, packet->schema, slot));
+        ES_TRY(prepare_insert(sink->db, packet->schema, slot));
     }
     sqlite3_stmt *statement = *slot;
     const EsPacketHeader *header = packet->header;
@@ -266,9 +441,9 @@ static EsStatus check_pages(sqlite3 *db) {
 static EsStatus set_up_tables(sqlite3 *db, int64_t last_round) {
     ES_SQLITE_TRY(db, sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
                   "cannot begin a transaction");
-    EsStatus status = es_sqlite_tables_create(db);
+    EsStatus status = create_tables(db);
     if (status == ES_STATUS_OK && last_round >= 0) {
-        status = es_sqlite_tables_trim(db, last_round);
+        status = trim_tables(db, last_round);
     }
     if (status == ES_STATUS_OK) {
         int code = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);

@@ -1,23 +1,184 @@
+// The TensorBoard sink: every metric becomes a scalar of the record that its round writes.
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "base/file_fault.h"
 #include "base/memory.h"
 #include "telemetry/sink.h"
 #include "telemetry/sinks/record_file.h"
-#include "telemetry/sinks/tensorboard_record.h"
+
+// --- records ---
+
+// TensorBoard's event records are protobuf messages in TFRecord frames.
+//
+// Only the four fields that curves need are written, by hand (tensorflow/core/util/event.proto):
+//     Event       { double wall_time = 1; int64 step = 2; string file_version = 3;
+//                   Summary summary = 5; SessionLog session_log = 7; }
+//     Summary     { repeated Value value = 1; }  Value { string tag = 1; float simple_value = 2; }
+//     SessionLog  { Status status = 1; }         START = 1
+// A frame is: length (8 bytes), its masked CRC-32C, the message, its masked CRC-32C.
+
+typedef struct Encoder {
+    EsText records; // finished frames; the caller takes and resets them
+    EsText summary; // scalars added since the last end
+    EsText tag;
+} Encoder;
+
+// how protobuf lays out a field's value: the low three bits of its key
+enum { WIRE_VARINT = 0, WIRE_64_BIT = 1, WIRE_LENGTH = 2, WIRE_32_BIT = 5 };
+
+#define FRAME_HEAD_BYTES 12
+
+static void destroy_encoder(Encoder *encoder) {
+    es_text_destroy(&encoder->records);
+    es_text_destroy(&encoder->summary);
+    es_text_destroy(&encoder->tag);
+}
+
+static void store_little_endian(unsigned char *into, uint64_t value, int n_bytes) {
+    for (int i = 0; i < n_bytes; i++) {
+        into[i] = (unsigned char)(value >> (8 * i));
+    }
+}
+
+static void add_little_endian(EsText *text, uint64_t value, int n_bytes) {
+    unsigned char bytes[8];
+    store_little_endian(bytes, value, n_bytes);
+    es_text_add(text, bytes, (size_t)n_bytes);
+}
+
+static void add_varint(EsText *text, uint64_t value) {
+    unsigned char bytes[10];
+    size_t n_bytes = 0;
+    for (; value >= 0x80; value >>= 7) {
+        bytes[n_bytes++] = (unsigned char)(value | 0x80);
+    }
+    bytes[n_bytes++] = (unsigned char)value;
+    es_text_add(text, bytes, n_bytes);
+}
+
+static size_t count_varint_bytes(uint64_t value) {
+    size_t n_bytes = 1;
+    while (value >>= 7) {
+        n_bytes++;
+    }
+    return n_bytes;
+}
+
+static void add_key(EsText *text, unsigned field, unsigned wire) {
+    add_varint(text, field << 3 | wire);
+}
+
+static void add_bytes(EsText *text, unsigned field, const void *bytes, size_t n_bytes) {
+    add_key(text, field, WIRE_LENGTH);
+    add_varint(text, n_bytes);
+    es_text_add(text, bytes, n_bytes);
+}
+
+// Leave room for the frame's head and start the event. Returns where the frame begins.
+static size_t begin_event(EsText *records, double wall_time) {
+    size_t begin = records->length;
+    static const char room[FRAME_HEAD_BYTES] = {0};
+    es_text_add(records, room, sizeof room);
+    uint64_t bits;
+    memcpy(&bits, &wall_time, sizeof bits);
+    add_key(records, 1, WIRE_64_BIT);
+    add_little_endian(records, bits, 8);
+    return begin;
+}
+
+static void add_step(EsText *records, int64_t step) {
+    add_key(records, 2, WIRE_VARINT);
+    add_varint(records, (uint64_t)step);
+}
+
+static void end_event(EsText *records, size_t begin) {
+    if (records->status != ES_STATUS_OK) {
+        return;
+    }
+    unsigned char *frame = (unsigned char *)records->bytes + begin;
+    size_t n_bytes = records->length - begin - FRAME_HEAD_BYTES;
+    store_little_endian(frame, n_bytes, 8);
+    store_little_endian(frame + 8, es_crc32c_masked(frame, 8), 4);
+    add_little_endian(records, es_crc32c_masked(frame + FRAME_HEAD_BYTES, n_bytes), 4);
+}
+
+// The record every event file begins with.
+static void add_version(Encoder *encoder, double wall_time) {
+    static const char version[] = "brain.Event:2";
+    size_t begin = begin_event(&encoder->records, wall_time);
+    add_bytes(&encoder->records, 3, version, sizeof version - 1);
+    end_event(&encoder->records, begin);
+}
+
+// Readers drop what earlier files hold at this step and above.
+static void add_session_start(Encoder *encoder, double wall_time, int64_t step) {
+    static const unsigned char status_start[] = {1 << 3 | WIRE_VARINT, 1};
+    size_t begin = begin_event(&encoder->records, wall_time);
+    add_step(&encoder->records, step);
+    add_bytes(&encoder->records, 7, status_start, sizeof status_start);
+    end_event(&encoder->records, begin);
+}
+
+static float narrow(double value) {
+    if (fabs(value) > (double)FLT_MAX) { // false for NaN
+        return value > 0 ? INFINITY : -INFINITY;
+    }
+    return (float)value;
+}
+
+// One value of the next record. What a float cannot hold becomes an infinity; what is not UTF-8 in
+// the tag is replaced, as readers would refuse the whole record.
+static void add_scalar(Encoder *encoder, const char *tag, size_t tag_bytes, double value) {
+    es_text_reset(&encoder->tag);
+    es_text_add_utf8(&encoder->tag, tag, tag_bytes, ES_TEXT_PLAIN);
+    if (encoder->tag.status != ES_STATUS_OK) {
+        encoder->records.status = encoder->tag.status;
+        return;
+    }
+    float single = narrow(value);
+    uint32_t bits;
+    memcpy(&bits, &single, sizeof bits);
+    size_t n_tag = encoder->tag.length;
+    EsText *summary = &encoder->summary;
+    add_key(summary, 1, WIRE_LENGTH);
+    // two keys of one byte each, the tag and its length, a float
+    add_varint(summary, 2 + count_varint_bytes(n_tag) + n_tag + sizeof bits);
+    add_bytes(summary, 1, encoder->tag.bytes, n_tag);
+    add_key(summary, 2, WIRE_32_BIT);
+    add_little_endian(summary, bits, 4);
+}
+
+// Make one record of the scalars added; none when there are none.
+static void end_scalars(Encoder *encoder, double wall_time, int64_t step) {
+    EsText *records = &encoder->records;
+    if (encoder->summary.status != ES_STATUS_OK) {
+        records->status = encoder->summary.status;
+    } else if (encoder->summary.length > 0) {
+        size_t begin = begin_event(records, wall_time);
+        add_step(records, step);
+        add_bytes(records, 5, encoder->summary.bytes, encoder->summary.length);
+        end_event(records, begin);
+    }
+    es_text_reset(&encoder->summary);
+}
+
+// --- the sink ---
 
 #define FILE_PREFIX "events.out.tfevents."
 
 typedef struct TensorboardSink {
     EsRecordFile file;
-    EsTensorboardEncoder encoder;
+    Encoder encoder;
     int name_column, value_column;
 } TensorboardSink;
 
@@ -41,11 +202,10 @@ static EsStatus write_packet(void *state, const EsPacket *packet) {
         const char *name = es_packet_text(packet, row, sink->name_column, &name_bytes);
         double value = es_packet_real(packet, row, sink->value_column);
         if (name_bytes > 0 && !es_is_missing_real(value)) {
-            es_tensorboard_add_scalar(&sink->encoder, name, name_bytes, value);
+            add_scalar(&sink->encoder, name, name_bytes, value);
         }
     }
-    es_tensorboard_end_scalars(&sink->encoder, (double)packet->header->unix_us * 1e-6,
-                               packet->header->round);
+    end_scalars(&sink->encoder, (double)packet->header->unix_us * 1e-6, packet->header->round);
     return hand_over_records(sink);
 }
 
@@ -57,7 +217,7 @@ static EsStatus flush_file(void *state) {
 static void close_sink(void *state) {
     TensorboardSink *sink = state;
     es_record_file_close(&sink->file);
-    es_tensorboard_encoder_destroy(&sink->encoder);
+    destroy_encoder(&sink->encoder);
     es_release(sink);
 }
 
@@ -123,9 +283,9 @@ EsStatus es_tensorboard_sink_open(const char *folder, int64_t last_round, EsSink
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     double wall_time = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-    es_tensorboard_add_version(&state->encoder, wall_time);
+    add_version(&state->encoder, wall_time);
     if (last_round >= 0) {
-        es_tensorboard_add_session_start(&state->encoder, wall_time, last_round + 1);
+        add_session_start(&state->encoder, wall_time, last_round + 1);
     }
     ES_TRY_GOTO(hand_over_records(state));
     // at once, so that TensorBoard finds the run before its first round ends

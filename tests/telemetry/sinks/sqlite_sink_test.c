@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 
 #include "telemetry/sample_run.h"
-#include "telemetry/sinks/sqlite_sink_internal.h"
+#include "telemetry/sinks/sqlite_common.h"
 #include "temp_folder.h"
 
 // A connection of another program.
