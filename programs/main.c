@@ -5,7 +5,7 @@
 
 #include "base/file_fault.h"
 #include "base/log.h"
-#include "base/spelling.h"
+#include "base/words.h"
 #include "cli/build_info.h"
 #include "cli/command.h"
 #include "cli/message.h"

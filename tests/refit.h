@@ -12,10 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/crc32c.h"
+#include "base/checksum.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/sha256.h"
 
 // --- training.bin ---
 

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "base/log.h"
-#include "base/spelling.h"
+#include "base/words.h"
 #include "bench/bench_count.h"
 #include "bench/bench_record.h"
 #include "bench/bench_suite.h"

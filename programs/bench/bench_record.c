@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/shell_word.h"
+#include "base/words.h"
 #include "cli/padded_text.h"
 
 EsStatus es_bench_records_add(EsBenchRecords *records, const EsBenchRecord *record) {

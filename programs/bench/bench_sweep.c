@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "base/spelling.h"
+#include "base/words.h"
 
 static const struct {
     const char *name;

@@ -9,7 +9,7 @@
 
 #include "base/config_value.h"
 #include "base/macros.h"
-#include "base/spelling.h"
+#include "base/words.h"
 #include "cli/message.h"
 
 static EsStatus set_number(const EsOption *option, const char *text) {

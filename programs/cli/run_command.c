@@ -9,7 +9,7 @@
 #include "base/config_value.h"
 #include "base/file.h"
 #include "base/macros.h"
-#include "base/shell_word.h"
+#include "base/words.h"
 #include "cli/build_info.h"
 #include "cli/message.h"
 #include "cli/output.h"

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 // what a run takes beside its work: queues of 16 MiB per sink, stacks, SQLite, plans made on the
-// way. A fixed part, and a share of the room.
+// way. A fixed part, and a share of the available memory.
 #define MARGIN_BYTES ((uint64_t)64 << 20)
 #define MARGIN_SHARE 20
 
@@ -16,12 +16,12 @@ static const char *write_bytes(double bytes, char text[32]) {
 }
 
 // Bytes that the work may take; 0: nobody knows a limit.
-static size_t usable_bytes(const EsMemoryRoom *room) {
-    if (room->bytes >= SIZE_MAX / 2) {
+static size_t usable_bytes(const EsMemoryAvailable *available) {
+    if (available->bytes >= SIZE_MAX / 2) {
         return 0;
     }
-    uint64_t margin = room->bytes / MARGIN_SHARE + MARGIN_BYTES;
-    return room->bytes > margin ? (size_t)(room->bytes - margin) : 1;
+    uint64_t margin = available->bytes / MARGIN_SHARE + MARGIN_BYTES;
+    return available->bytes > margin ? (size_t)(available->bytes - margin) : 1;
 }
 
 static EsStatus create_within(const EsRunMaker *maker, size_t limit_bytes, void **work,
@@ -45,8 +45,8 @@ static double measure(const EsRunMaker *maker, int n_envs, size_t limit_bytes) {
 
 // Two small ones tell what all of them would need, and how many fit. Each thread has room of its
 // own for one environment, so both have at least one for every thread where that fits.
-static EsStatus fail_room(const EsRunMaker *maker, const EsMemoryRoom *room, size_t limit_bytes,
-                          double least_bytes) {
+static EsStatus fail_memory(const EsRunMaker *maker, const EsMemoryAvailable *available,
+                            size_t limit_bytes, double least_bytes) {
     char needed[32], there[32];
     int n_envs = *maker->n_envs;
     int n = ES_MIN((int)sysconf(_SC_NPROCESSORS_ONLN), n_envs / 2);
@@ -57,12 +57,12 @@ static EsStatus fail_room(const EsRunMaker *maker, const EsMemoryRoom *room, siz
         n = twice > 0 ? n : n / 2;
     }
     *maker->n_envs = n_envs;
-    write_bytes((double)room->bytes, there);
+    write_bytes((double)available->bytes, there);
     if (twice <= some) {
         write_bytes(least_bytes, needed);
         return ES_FAIL(CONFIG,
                        "the run needs more than %s of memory, and %s has %s left; %s takes less",
-                       needed, room->holder, there, maker->smaller);
+                       needed, available->limited_by, there, maker->smaller);
     }
     double per_env = (twice - some) / n;
     int n_fitting = n + (int)(((double)limit_bytes - some) / per_env);
@@ -70,30 +70,30 @@ static EsStatus fail_room(const EsRunMaker *maker, const EsMemoryRoom *room, siz
     return ES_FAIL(CONFIG,
                    "the run needs about %s of memory, and %s has %s left; --envs %d would fit "
                    "instead of %d, and %s takes less",
-                   needed, room->holder, there, ES_MIN(n_fitting, n_envs - 1), n_envs,
+                   needed, available->limited_by, there, ES_MIN(n_fitting, n_envs - 1), n_envs,
                    maker->smaller);
 }
 
 EsStatus es_run_memory_create(const EsRunMaker *maker, void **work, EsRunMemory *memory) {
-    EsMemoryRoom room = es_memory_room("");
-    size_t limit_bytes = usable_bytes(&room);
+    EsMemoryAvailable available = es_memory_available("");
+    size_t limit_bytes = usable_bytes(&available);
     EsAllocation allocation;
     EsStatus status = create_within(maker, limit_bytes, work, &allocation);
     double needed_bytes = (double)allocation.peak_bytes * (1 + maker->later_share);
     if (status == ES_STATUS_MEMORY && allocation.is_refused) {
-        return fail_room(maker, &room, limit_bytes, needed_bytes);
+        return fail_memory(maker, &available, limit_bytes, needed_bytes);
     }
     if (memory != NULL) {
-        *memory = (EsRunMemory){room, (size_t)needed_bytes};
+        *memory = (EsRunMemory){available, (size_t)needed_bytes};
     }
     return status;
 }
 
 void es_run_memory_print(const EsRunMemory *memory) {
     char needed[32], there[32] = "an unknown amount";
-    if (memory->room.bytes != UINT64_MAX) {
-        write_bytes((double)memory->room.bytes, there);
+    if (memory->available.bytes != UINT64_MAX) {
+        write_bytes((double)memory->available.bytes, there);
     }
     printf("# in all      at least %s of memory; %s has %s left\n",
-           write_bytes((double)memory->bytes, needed), memory->room.holder, there);
+           write_bytes((double)memory->bytes, needed), memory->available.limited_by, there);
 }

@@ -6,7 +6,6 @@
 #define ES_PROGRAMS_RUN_MEMORY_H
 
 #include "base/memory.h"
-#include "base/memory_room.h"
 
 // How a kind of run makes its work.
 typedef struct EsRunMaker {
@@ -19,8 +18,8 @@ typedef struct EsRunMaker {
 } EsRunMaker;
 
 typedef struct EsRunMemory {
-    EsMemoryRoom room; // before the work was made
-    size_t bytes;      // that it took, and what comes later as far as that is known
+    EsMemoryAvailable available; // before the work was made
+    size_t bytes;                // that it took, and what comes later as far as that is known
 } EsRunMemory;
 
 // Make the work. When it does not fit, the failure says what it would need, what there is, and

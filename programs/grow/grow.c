@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
-#include "base/shell_word.h"
+#include "base/words.h"
 #include "cli/json_output.h"
 #include "cli/message.h"
 #include "cli/padded_text.h"

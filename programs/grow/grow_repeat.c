@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "base/shell_word.h"
+#include "base/words.h"
 #include "cli/json_output.h"
 #include "cli/message.h"
 #include "grow/grow_tables.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "base/spelling.h"
+#include "base/words.h"
 #include "prove/prove_action.h"
 
 static const EsCommand actions[] = {

@@ -2,16 +2,19 @@
 #ifndef ES_BASE_CLOCK_H
 #define ES_BASE_CLOCK_H
 
-#include "base/macros.h"
-
-ES_EXTERN_C_BEGIN
+#include <stdint.h>
+#include <time.h>
 
 // Nanoseconds since an arbitrary fixed point; never goes backwards.
-int64_t es_clock_ns(void);
+static inline int64_t es_clock_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
 
 // Seconds since `start_ns`.
-double es_clock_seconds_since(int64_t start_ns);
-
-ES_EXTERN_C_END
+static inline double es_clock_seconds_since(int64_t start_ns) {
+    return (double)(es_clock_ns() - start_ns) * 1e-9;
+}
 
 #endif

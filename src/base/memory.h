@@ -1,7 +1,13 @@
-// Memory in three shapes: checked allocation, a mark/release arena for scratch, and a slab layout.
+// Memory: checked allocation, slab layouts, and how much the process may still take.
 //
 // A slab layout collects the sizes of all members of a class first and gives each an aligned
 // offset; the slab is then allocated once. Nothing is freed member by member.
+//
+// Available memory is the least of three: free memory of the machine, the remainder of its control
+// groups, and the remainder of its own limit on addresses (ulimit -v).
+//
+//     EsMemoryAvailable available = es_memory_available("");
+//     if (needed_bytes > available.bytes) { ... "%s has %.1f GiB", available.limited_by ... }
 #ifndef ES_BASE_MEMORY_H
 #define ES_BASE_MEMORY_H
 
@@ -12,7 +18,7 @@
 
 ES_EXTERN_C_BEGIN
 
-// every slab member and arena block starts on a cache line, which is also the widest vector
+// every slab member starts on a cache line, which is also the widest vector
 #define ES_ALIGNMENT 64
 
 // Round up to a multiple of ES_ALIGNMENT.
@@ -26,7 +32,7 @@ void es_release(void *memory);
 // it holds now, with a MEMORY failure; 0: no limit. Memory of CUDA does not count.
 void es_allocation_begin(size_t bytes);
 
-// What allocation has come to since es_allocation_begin.
+// Allocation since es_allocation_begin.
 typedef struct EsAllocation {
     size_t peak_bytes; // the most that was held at a time, or was refused
     size_t held_bytes; // now
@@ -36,25 +42,18 @@ typedef struct EsAllocation {
 // Ends the limit.
 EsAllocation es_allocation_end(void);
 
-typedef struct EsArena {
-    unsigned char *base; // owned
-    size_t capacity_bytes;
-    size_t used_bytes;
-    size_t peak_bytes; // high-water mark, for reports
-} EsArena;
-
-EsStatus es_arena_create(EsArena *arena, size_t capacity_bytes);
-void es_arena_destroy(EsArena *arena);
-
-// An aligned block, not cleared, or NULL when the arena is full.
-void *es_arena_take(EsArena *arena, size_t bytes);
-
-// Everything taken after the mark is given back at once.
-size_t es_arena_mark(const EsArena *arena);
-void es_arena_release(EsArena *arena, size_t mark);
-
 // Add a member to a slab layout: returns its offset and advances *slab_bytes.
 size_t es_slab_add(size_t *slab_bytes, size_t member_bytes);
+
+typedef struct EsMemoryAvailable {
+    uint64_t bytes;       // UINT64_MAX where nothing limits it
+    char limited_by[160]; // "the machine", "control group /a/b", "the limit of ulimit -v"
+} EsMemoryAvailable;
+
+// Read from `root`/proc and `root`/sys/fs/cgroup, versions 1 and 2, a group's parents included;
+// `root` is "" outside tests. Files in memory that the system can drop count as available, and so
+// does swap where the group may use it. What cannot be read limits nothing.
+EsMemoryAvailable es_memory_available(const char *root);
 
 ES_EXTERN_C_END
 

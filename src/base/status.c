@@ -1,8 +1,12 @@
-#include "esper/status.h"
-
+// The detail and origin of a failure are texts of the thread that failed. A broken assertion is our
+// own mistake: it prints and aborts.
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/macros.h"
+#include "esper/status.h"
 
 static _Thread_local char detail_text[1024];
 static _Thread_local char origin_text[96];
@@ -45,4 +49,11 @@ EsStatus es_status_set(EsStatus status, const char *file, int line, const char *
     const char *slash = strrchr(file, '/');
     snprintf(origin_text, sizeof origin_text, "%.80s:%d", slash ? slash + 1 : file, line);
     return status;
+}
+
+// --- assertions ---
+
+void es_assert_failed(const char *expression, const char *file, int line) {
+    fprintf(stderr, "esper: internal error: %s:%d: expected %s\n", file, line, expression);
+    abort();
 }

@@ -15,8 +15,8 @@
 
 #include <stddef.h>
 
+#include "base/checksum.h"
 #include "base/macros.h"
-#include "base/sha256.h"
 #include "base/thread_pool.h"
 #include "esper/status.h"
 

@@ -6,12 +6,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/checksum.h"
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/sha256.h"
 #include "runs/run_checkpoint_internal.h"
 #include "runs/run_checkpoint_store.h"
 
@@ -135,7 +135,7 @@ const char *es_run_checkpoint_path(const EsRunCheckpoint *checkpoint, const char
             json_object_set_new(checkpoint->names->set, name, json_null()) == 0
                 ? es_checkpoint_store_add_name(checkpoint->root, checkpoint->round, name)
                 : ES_FAIL(MEMORY, "not enough memory to list the files of a checkpoint");
-        es_failure_keep(&checkpoint->names->failure, status);
+        es_first_error_capture(&checkpoint->names->first_error, status);
     }
     return path;
 }
@@ -169,7 +169,7 @@ EsStatus es_run_checkpoint_put_text(EsRunCheckpoint *checkpoint, const char *key
 
 // Make the files of this rank durable and describe them.
 static EsStatus seal_files(EsRunCheckpoint *checkpoint, json_t *files) {
-    ES_TRY(es_failure_tell(&checkpoint->names->failure));
+    ES_TRY(es_first_error_rethrow(&checkpoint->names->first_error));
     const char *name;
     json_t *unused;
     json_object_foreach(checkpoint->names->set, name, unused) {

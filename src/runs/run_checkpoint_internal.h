@@ -4,14 +4,14 @@
 
 #include <jansson.h>
 
-#include "base/kept_failure.h"
+#include "base/first_error.h"
 #include "runs/run_checkpoint.h"
 
 // Files of this rank. Apart from the rest, because asking for a path adds to it, and the code that
 // does so holds the checkpoint const.
 typedef struct EsCheckpointNames {
-    json_t *set;           // owned: an object whose keys are the names, in order
-    EsKeptFailure failure; // a name could not be noted; commit says so
+    json_t *set;              // owned: an object whose keys are the names, in order
+    EsFirstError first_error; // a name could not be noted; commit says so
 } EsCheckpointNames;
 
 struct EsRunCheckpoint {

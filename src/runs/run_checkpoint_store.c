@@ -11,13 +11,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/checksum.h"
 #include "base/file.h"
 #include "base/file_fault.h"
 #include "base/folder.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/sha256.h"
 
 // marks hold names, hashes and counters; more than this is no mark of ours
 #define MAX_JSON_BYTES ((size_t)64 << 20)

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/range_check.h"
-#include "base/shell_word.h"
+#include "base/words.h"
 #include "runs/run_internal.h"
 #include "runs/stop_signal.h"
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/random_rules.h"
-#include "base/spelling.h"
+#include "base/words.h"
 #include "temp_folder.h"
 
 typedef enum Mode { MODE_OFF, MODE_DEFAULT, MODE_MAX_AUTOTUNE } Mode;

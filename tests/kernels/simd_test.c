@@ -2,10 +2,10 @@
 // the rows beside it, a step's not on being one of many, and the elementary functions keep their
 // bounds. That they agree with the specifications is checked by the reference mode of every kernel
 // test.
-#include "base/memory.h"
 #include "base/random_rules.h"
 #include "es_test.h"
 #include "kernels/kernels.h"
+#include "kernels/test_arena.h"
 
 #define ARENA_BYTES ((size_t)64 << 20)
 
@@ -13,7 +13,7 @@ typedef struct Run {
     EsDevice *device;
     EsStream *stream;
     const EsKernels *kernels;
-    EsArena arena;
+    TestArena arena;
     uint32_t n_tensors;
 } Run;
 
@@ -27,19 +27,19 @@ static int open_run(Run *r, int n_lanes, int n_threads) {
     }
     REQUIRE_OK(status);
     REQUIRE_OK(es_stream_create(r->device, &r->stream));
-    REQUIRE_OK(es_arena_create(&r->arena, ARENA_BYTES));
+    REQUIRE_OK(arena_create(&r->arena, ARENA_BYTES));
     r->kernels = es_kernels_of(r->device);
     return 1;
 }
 
 static void close_run(Run *r) {
-    es_arena_destroy(&r->arena);
+    arena_destroy(&r->arena);
     es_stream_destroy(r->stream);
     es_device_close(r->device);
 }
 
 static void reset_run(Run *r) {
-    es_arena_release(&r->arena, 0);
+    arena_release(&r->arena, 0);
     r->n_tensors = 0;
 }
 
@@ -49,7 +49,7 @@ static void reset_run(Run *r) {
 // NaN everywhere: what is not written is seen
 static EsTensor empty(Run *r, int rank, const int64_t *dims) {
     EsTensor tensor = es_tensor_view(NULL, ES_DTYPE_F32, r->device, rank, dims);
-    tensor.data = es_arena_take(&r->arena, es_tensor_bytes(&tensor));
+    tensor.data = arena_take(&r->arena, es_tensor_bytes(&tensor));
     ES_ASSERT(tensor.data != NULL);
     memset(tensor.data, 0xFF, es_tensor_bytes(&tensor));
     r->n_tensors++;
@@ -101,14 +101,14 @@ static void check_rows_of_product(Run *r, Shape s, int trans_a, int trans_b) {
     EsTensor c = empty(r, DIMS(1, s.M, s.N));
     r->kernels->matmul(r->stream, trans_a, trans_b, 0.0f, &a, &b, &c);
     for (int64_t i = 0; i < s.M; i++) {
-        size_t mark = es_arena_mark(&r->arena);
+        size_t mark = arena_mark(&r->arena);
         EsTensor row = take_row(r, &a, trans_a, i), alone = empty(r, DIMS(1, 1, s.N));
         r->kernels->matmul(r->stream, trans_a, trans_b, 0.0f, &row, &b, &alone);
         char what[64];
         snprintf(what, sizeof what, "matmul %d%d %lldx%lldx%lld", trans_a, trans_b, (long long)s.M,
                  (long long)s.N, (long long)s.K);
         expect_equal_bits(data_of(&alone), data_of(&c) + i * s.N, s.N, what, i);
-        es_arena_release(&r->arena, mark);
+        arena_release(&r->arena, mark);
     }
 }
 
@@ -155,11 +155,11 @@ static void check_rows_of_layers(int n_lanes) {
                                  floats(&r, 1.0f, DIMS(1, s.N))};
         run_layer(&r, &x, parameter, &y);
         for (int64_t row = 0; row < s.M; row++) {
-            size_t mark = es_arena_mark(&r.arena);
+            size_t mark = arena_mark(&r.arena);
             EsTensor one = es_tensor_slice(&x, 1, row, 1), alone = empty(&r, DIMS(1, 1, s.N));
             run_layer(&r, &one, parameter, &alone);
             expect_equal_bits(data_of(&alone), data_of(&y) + row * s.N, s.N, "layer", row);
-            es_arena_release(&r.arena, mark);
+            arena_release(&r.arena, mark);
         }
     }
     close_run(&r);
@@ -188,7 +188,7 @@ static void check_sequence(Run *r, Sequence s) {
     }
     EsTensor x = floats(r, 2.0f, DIMS(s.E, s.T, s.N, s.I));
     EsTensor reset = es_tensor_view(NULL, ES_DTYPE_U8, r->device, DIMS(s.E, s.T, s.N));
-    reset.data = es_arena_take(&r->arena, es_tensor_bytes(&reset));
+    reset.data = arena_take(&r->arena, es_tensor_bytes(&reset));
     for (int64_t i = 0; i < es_tensor_count(&reset); i++) {
         ((unsigned char *)reset.data)[i] = draw(r, i) % 4 == 0;
     }
@@ -270,7 +270,7 @@ static void check_shared_gradients(Run *r, Sequence s) {
         const EsLstmWeights *weights = i == 0 ? &copies : &shared;
         EsTensor gates = empty(r, DIMS(s.E, s.T, s.N, 4 * s.D));
         EsTensor c = empty(r, DIMS(s.E, s.T, s.N, s.D)), y = empty(r, DIMS(s.E, s.T, s.N, s.D));
-        size_t first = es_arena_mark(&r->arena);
+        size_t first = arena_mark(&r->arena);
         EsTensor d_gates = empty(r, DIMS(s.E, s.T, s.N, 4 * s.D));
         EsTensor d_x = empty(r, DIMS(s.E, s.T, s.N, s.I));
         EsLstmWeights d_weights = {empty(r, DIMS(s.E, 4 * s.D, s.I)),
@@ -280,7 +280,7 @@ static void check_shared_gradients(Run *r, Sequence s) {
         r->kernels->lstm_backward(r->stream, weights, &x, NULL, NULL, NULL, &gates, &c, &y, &d_y,
                                   &d_gates, &d_x, NULL, NULL, &d_weights);
         result[i] = d_gates.data;
-        result_count = (es_arena_mark(&r->arena) - first) / sizeof(float);
+        result_count = (arena_mark(&r->arena) - first) / sizeof(float);
     }
     EXPECT(isfinite(result[0][0]));
     if (memcmp(result[0], result[1], result_count * sizeof(float)) != 0) {

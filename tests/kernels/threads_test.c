@@ -1,9 +1,9 @@
 // Every operation of kernel_list.h gives the same bits on one thread and on two. A new operation
 // needs a line here: the table is generated from the list, so that one without it does not compile.
-#include "base/memory.h"
 #include "base/random_rules.h"
 #include "es_test.h"
 #include "kernels/kernels.h"
+#include "kernels/test_arena.h"
 
 #define ARENA_BYTES ((size_t)16 << 20)
 
@@ -13,14 +13,14 @@ typedef struct Run {
     EsDevice *device;
     EsStream *stream;
     const EsKernels *kernels;
-    EsArena arena;
+    TestArena arena;
     uint32_t n_tensors;
     int64_t E;
 } Run;
 
 static EsTensor take(Run *r, EsDtype dtype, int rank, const int64_t *dims) {
     EsTensor tensor = es_tensor_view(NULL, dtype, r->device, rank, dims);
-    tensor.data = es_arena_take(&r->arena, es_tensor_bytes(&tensor));
+    tensor.data = arena_take(&r->arena, es_tensor_bytes(&tensor));
     ES_ASSERT(tensor.data != NULL);
     memset(tensor.data, 0, es_tensor_bytes(&tensor));
     r->n_tensors++;
@@ -501,18 +501,18 @@ static void open_run(Run *r, int n_threads) {
     memset(r, 0, sizeof *r);
     REQUIRE_OK(es_device_open("cpu", &(EsDeviceOptions){.n_threads = n_threads}, &r->device));
     REQUIRE_OK(es_stream_create(r->device, &r->stream));
-    REQUIRE_OK(es_arena_create(&r->arena, ARENA_BYTES));
+    REQUIRE_OK(arena_create(&r->arena, ARENA_BYTES));
     r->kernels = es_kernels_of(r->device);
 }
 
 static void close_run(Run *r) {
-    es_arena_destroy(&r->arena);
+    arena_destroy(&r->arena);
     es_stream_destroy(r->stream);
     es_device_close(r->device);
 }
 
 static void execute(Run *r, size_t operation, int64_t E) {
-    es_arena_release(&r->arena, 0);
+    arena_release(&r->arena, 0);
     r->n_tensors = 0;
     r->E = E;
     operations[operation].run(r);

@@ -1,9 +1,9 @@
 // Checkpoints: what is written comes back bit for bit, what is incomplete or damaged is not used.
 #include "runs/run_checkpoint.h"
 
+#include "base/checksum.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/sha256.h"
 #include "checkpoint_case.h"
 #include "runs/run_checkpoint_store.h"
 

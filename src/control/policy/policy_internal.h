@@ -4,7 +4,7 @@
 #ifndef ES_CONTROL_POLICY_INTERNAL_H
 #define ES_CONTROL_POLICY_INTERNAL_H
 
-#include "base/sha256.h"
+#include "base/checksum.h"
 #include "control/decision/decision_internal.h"
 #include "control/policy/policy.h"
 #include "control/rules/heuristic_rules.h"

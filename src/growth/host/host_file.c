@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/spelling.h"
+#include "base/words.h"
 #include "esper/config.h"
 
 // No description of a host comes near this.

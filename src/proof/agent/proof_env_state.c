@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "base/crc32c.h"
+#include "base/checksum.h"
 #include "base/range_check.h"
 #include "proof/agent/proof_env_internal.h"
 

@@ -2,7 +2,7 @@
 #ifndef ES_PROOF_KNOWLEDGE_HASH_H
 #define ES_PROOF_KNOWLEDGE_HASH_H
 
-#include "base/sha256.h"
+#include "base/checksum.h"
 #include "proof/graph/knowledge_graph.h"
 
 ES_EXTERN_C_BEGIN

@@ -1,5 +1,5 @@
 // Evidence of many queries at once, for the fit of a fusion's weights.
-#include "base/kept_failure.h"
+#include "base/first_error.h"
 #include "base/memory.h"
 #include "proof/ranking/fusion_scorer.h"
 
@@ -7,7 +7,7 @@
 typedef struct Worker {
     EsAtom *atoms;            // the query and its corruptions                    (max_candidates)
     EsCandidateScore *scores; //                                                  (max_candidates)
-    EsKeptFailure failure;
+    EsFirstError first_error;
 } Worker;
 
 // Question ES_N_CORRUPT_SIDES i + side is query i on that side: its candidates have `room` places
@@ -104,8 +104,8 @@ static EsStatus collect_query(Collection *c, int worker_index, int64_t number) {
 static void collect_piece(void *context, int64_t piece, int worker_index) {
     Collection *c = context;
     Worker *worker = &c->workers[worker_index];
-    if (worker->failure.status == ES_STATUS_OK) {
-        es_failure_keep(&worker->failure, collect_query(c, worker_index, piece));
+    if (worker->first_error.status == ES_STATUS_OK) {
+        es_first_error_capture(&worker->first_error, collect_query(c, worker_index, piece));
     }
 }
 
@@ -144,7 +144,7 @@ EsStatus es_fusion_scorer_fit(EsFusionScorer *scorer, const EsKnownAtoms *known,
     ES_TRY_GOTO(make_collection(&c, max_candidates));
     es_thread_pool_run(pool, count, collect_piece, &c);
     for (int w = 0; w < c.n_workers; w++) {
-        ES_TRY_GOTO(es_failure_tell(&c.workers[w].failure));
+        ES_TRY_GOTO(es_first_error_rethrow(&c.workers[w].first_error));
     }
     EsFusionQuestions questions = close_gaps(&c, es_fusion_scorer_gives_probability(scorer));
     status = es_fusion_fit(es_fusion_scorer_weights(scorer), &questions, report);

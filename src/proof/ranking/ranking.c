@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/kept_failure.h"
+#include "base/first_error.h"
 #include "base/memory.h"
 #include "proof/ranking/ranking_summary.h"
 
@@ -46,7 +46,7 @@ int32_t es_ranking_choose(int32_t count, int32_t n, int is_spaced, int32_t *numb
 typedef struct Worker {
     EsAtom *candidates;       // the query, then the corruptions; owned
     EsCandidateScore *scores; // owned
-    EsKeptFailure failure;
+    EsFirstError first_error;
 } Worker;
 
 typedef struct Work {
@@ -126,9 +126,9 @@ static void rank_piece(void *context, int64_t piece, int worker_index) {
     Work *work = context;
     Worker *worker = &work->workers[worker_index];
     int64_t i = work->begin + piece;
-    if (worker->failure.status == ES_STATUS_OK) {
-        es_failure_keep(&worker->failure,
-                        rank_query(work, worker, worker_index, work->queries[i], &work->ranks[i]));
+    if (worker->first_error.status == ES_STATUS_OK) {
+        es_first_error_capture(&worker->first_error, rank_query(work, worker, worker_index,
+                                                                work->queries[i], &work->ranks[i]));
     }
 }
 
@@ -156,7 +156,7 @@ static EsStatus rank_rounds(Work *work, EsThreadPool *pool, int32_t count) {
         int32_t n_pieces = ES_MIN(per_round, count - work->begin);
         es_thread_pool_run(pool, n_pieces, rank_piece, work);
         for (int w = 0; w < n_workers; w++) {
-            ES_TRY(es_failure_tell(&work->workers[w].failure));
+            ES_TRY(es_first_error_rethrow(&work->workers[w].first_error));
         }
         if (settings->progress != NULL) {
             settings->progress(settings->progress_context, work->begin + n_pieces, count);

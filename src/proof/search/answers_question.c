@@ -2,7 +2,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "base/spelling.h"
+#include "base/words.h"
 #include "proof/graph/knowledge_text.h"
 #include "proof/search/answers.h"
 

@@ -2,12 +2,12 @@
 
 #include <stdlib.h>
 
-#include "base/kept_failure.h"
+#include "base/first_error.h"
 #include "base/memory.h"
 
 typedef struct Worker {
-    EsProofSearch *search; // owned
-    EsKeptFailure failure; // of a search; none follows it
+    EsProofSearch *search;    // owned
+    EsFirstError first_error; // of a search; none follows it
 } Worker;
 
 typedef struct Work {
@@ -21,11 +21,11 @@ static void search_one(void *context, int64_t piece, int worker_index) {
     Work *work = context;
     Worker *worker = &work->workers[worker_index];
     EsProofAnswer answer;
-    if (worker->failure.status != ES_STATUS_OK) {
+    if (worker->first_error.status != ES_STATUS_OK) {
         return;
     }
-    es_failure_keep(&worker->failure,
-                    es_proof_search_find(worker->search, work->queries[piece], &answer));
+    es_first_error_capture(&worker->first_error,
+                           es_proof_search_find(worker->search, work->queries[piece], &answer));
     work->curve->expanded[piece] = answer.n_expanded;
     work->curve->depth[piece] = answer.depth;
 }
@@ -65,7 +65,7 @@ done:
 static EsStatus run_searches(Work *work, EsThreadPool *pool) {
     es_thread_pool_run(pool, work->curve->n_queries, search_one, work);
     for (int w = 0; w < work->n_workers; w++) {
-        ES_TRY(es_failure_tell(&work->workers[w].failure));
+        ES_TRY(es_first_error_rethrow(&work->workers[w].first_error));
     }
     return ES_STATUS_OK;
 }

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/kept_failure.h"
+#include "base/first_error.h"
 #include "base/memory.h"
 #include "proof/search/proof_states.h"
 
@@ -219,7 +219,7 @@ EsStatus es_prover_find_depth(EsProver *prover, EsAtom query, EsProverAnswer *an
 typedef struct Worker {
     EsProver *prover; // owned
     EsProverReport report;
-    EsKeptFailure failure;
+    EsFirstError first_error;
 } Worker;
 
 typedef struct Work {
@@ -234,10 +234,10 @@ static void prove_block(void *context, int64_t piece, int worker_index) {
     Worker *worker = &work->workers[worker_index];
     EsProverReport *report = &worker->report;
     int64_t end = ES_MIN((piece + 1) * BLOCK, (int64_t)work->count);
-    for (int64_t i = piece * BLOCK; i < end && worker->failure.status == ES_STATUS_OK; i++) {
+    for (int64_t i = piece * BLOCK; i < end && worker->first_error.status == ES_STATUS_OK; i++) {
         EsProverAnswer answer;
-        es_failure_keep(&worker->failure,
-                        es_prover_find_depth(worker->prover, work->queries[i], &answer));
+        es_first_error_capture(&worker->first_error,
+                               es_prover_find_depth(worker->prover, work->queries[i], &answer));
         work->depths[i] = answer.depth;
         report->n_proved += answer.depth > 0;
         report->n_unproved += answer.depth == ES_KG_DEPTH_NONE;
@@ -278,7 +278,7 @@ EsStatus es_prover_find_depths(const EsKnowledgeGraph *graph, const EsProverSett
     }
     for (int w = 0; w < n_workers; w++) {
         if (status == ES_STATUS_OK) {
-            status = es_failure_tell(&work.workers[w].failure);
+            status = es_first_error_rethrow(&work.workers[w].first_error);
         }
         es_prover_destroy(work.workers[w].prover);
     }

@@ -9,7 +9,7 @@
 #ifndef ES_RUNS_GROW_PLAY_H
 #define ES_RUNS_GROW_PLAY_H
 
-#include "base/sha256.h"
+#include "base/checksum.h"
 #include "control/decision/decision_device.h"
 #include "control/policy/policy.h"
 #include "growth/engine/growth.h"

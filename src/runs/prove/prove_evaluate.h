@@ -4,7 +4,7 @@
 #ifndef ES_RUNS_PROVE_EVALUATE_H
 #define ES_RUNS_PROVE_EVALUATE_H
 
-#include "base/sha256.h"
+#include "base/checksum.h"
 #include "proof/agent/proof_policy.h"
 #include "proof/ranking/ranking_scorers.h"
 #include "runs/prove/prove_settings.h"

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/checksum.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/range_check.h"
-#include "base/sha256.h"
 #include "runs/prove/prove_balance.h"
 #include "runs/prove/prove_evaluation_file.h"
 #include "runs/prove/prove_events.h"

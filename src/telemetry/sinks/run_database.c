@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/spelling.h"
+#include "base/words.h"
 #include "telemetry/sinks/sqlite_common.h"
 #include "telemetry/sinks/sqlite_views.h"
 

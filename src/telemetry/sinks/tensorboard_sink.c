@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/crc32c.h"
+#include "base/checksum.h"
 #include "base/file_fault.h"
 #include "base/memory.h"
 #include "telemetry/sink.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs that do not fit into memory are refused before they begin, with what they need, what there is, and what would fit. The
-# memory is made short with ulimit -v; control groups are tested in base/memory_room_test.c.
+# memory is made short with ulimit -v; control groups are tested in base/memory_test.c.
 #
 # usage: memory_check_test.sh PATH_TO_ESPER
 set -uo pipefail

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <limits.h>
 
-#include "base/crc32c.h"
+#include "base/checksum.h"
 #include "telemetry/sink_case.h"
 
 static EsSink open_sink(int64_t last_round) {

@@ -1,10 +1,11 @@
-// SHA-256 (FIPS 180-4), to notice files that are not what was written.
+// Checksums: SHA-256 (FIPS 180-4) detects files that changed after they were written; CRC-32C
+// (Castagnoli) is the checksum of iSCSI, ext4 and TensorBoard's event files.
 //
 //     EsSha256 hash; es_sha256_begin(&hash);
 //     es_sha256_append(&hash, data, bytes);
 //     char text[ES_SHA256_TEXT_BYTES]; es_sha256_end(&hash, text);
-#ifndef ES_BASE_SHA256_H
-#define ES_BASE_SHA256_H
+#ifndef ES_BASE_CHECKSUM_H
+#define ES_BASE_CHECKSUM_H
 
 #include <stddef.h>
 
@@ -29,6 +30,14 @@ void es_sha256_end(EsSha256 *hash, char text[ES_SHA256_TEXT_BYTES]);
 
 // Hash a whole file, read in pieces. `bytes` takes its size, nullable.
 EsStatus es_sha256_file(const char *path, char text[ES_SHA256_TEXT_BYTES], int64_t *bytes);
+
+// --- CRC-32C ---
+
+uint32_t es_crc32c(const void *data, size_t bytes);
+
+// The same, rotated and shifted as TFRecord files store it, so that a checksum over data that
+// contain checksums stays a good one.
+uint32_t es_crc32c_masked(const void *data, size_t bytes);
 
 ES_EXTERN_C_END
 

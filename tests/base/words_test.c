@@ -1,4 +1,4 @@
-#include "base/shell_word.h"
+#include "base/words.h"
 
 #include "es_test.h"
 
