@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/macros.h"
 #include "cli/padded_text.h"
 #include "grow/arm_label.h"
 #include "runs/grow/grow_evaluation_file.h"
-#include "runs/json_number.h"
 
 #define SEEDS_MAX 1000 // of one table over seeds
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/macros.h"
 #include "base/statistics.h"
 #include "cli/json_output.h"
@@ -12,7 +13,6 @@
 #include "cli/run_command.h"
 #include "cli/run_memory.h"
 #include "runs/grow/hosts_run.h"
-#include "runs/json_number.h"
 
 // Without the sign that a NaN may have: people read "-nan" as something else.
 static double plain(double value) { return isnan(value) ? (double)NAN : value; }

@@ -1,7 +1,8 @@
+#include <math.h>
+
 #include "inspect/diff_json.h"
 
 #include "base/json.h"
-#include "runs/json_number.h"
 
 // Names come from files: what is not UTF-8 must not lose the whole entry.
 static json_t *text_or_null(const char *text) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "cli/json_output.h"
 #include "cli/message.h"
 #include "cli/padded_text.h"
@@ -11,7 +12,6 @@
 #include "cli/run_memory.h"
 #include "prove/prove_action.h"
 #include "prove/prove_words.h"
-#include "runs/json_number.h"
 #include "runs/prove/prove_evaluation_file.h"
 #include "runs/prove/prove_run.h"
 

@@ -3,6 +3,7 @@
 #include "base/json.h"
 
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,3 +92,5 @@ EsStatus es_json_write(json_t *value, size_t flags, FILE *stream) {
     free(text);
     return status;
 }
+
+json_t *es_json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }

@@ -37,4 +37,7 @@ EsStatus es_json_dump(const char *name, json_t *value, size_t flags, char **text
 // unless all of it is there.
 EsStatus es_json_write(json_t *value, size_t flags, FILE *stream);
 
+// A new number; NaN and the infinities, which JSON does not have, become null.
+json_t *es_json_number(double value);
+
 #endif

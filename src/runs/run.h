@@ -14,7 +14,6 @@
 
 #include <stdio.h>
 
-#include "runs/phase_times.h"
 #include "runs/run_checkpoint.h"
 #include "runs/run_settings.h"
 #include "telemetry/anomaly_rules.h"
@@ -92,7 +91,27 @@ EsAnomalyDetector *es_run_detector(EsRun *run);
 EsAnomalyList *es_run_anomalies(EsRun *run);
 void es_run_tell_anomalies(EsRun *run, EsEventTime time);
 
-// Count one call of a phase that began at start_ns; returns milliseconds.
+// --- wall-clock times of the phases of a round ---
+
+// X(NAME, name)
+#define ES_PHASE_LIST(X)                                                                           \
+    X(TRAIN, train)                                                                                \
+    X(ENVIRONMENT, environment)                                                                    \
+    X(VALIDATE, validate)                                                                          \
+    X(DECIDE, decide)                                                                              \
+    X(UPDATE, update)                                                                              \
+    X(CHECKPOINT, checkpoint)                                                                      \
+    X(ROUND, round)
+
+typedef enum EsPhase {
+#define X(NAME, name) ES_PHASE_##NAME,
+    ES_PHASE_LIST(X)
+#undef X
+        ES_PHASE_COUNT
+} EsPhase;
+
+// Counts one call of a phase that began at start_ns (es_clock_ns) and ends now; returns its
+// milliseconds.
 double es_run_phase_end(EsRun *run, EsPhase phase, int64_t start_ns);
 
 // --- the end ---

@@ -1,24 +1,42 @@
-// Writing a checkpoint, and reading the values of one; finding and pruning are in
-// run_checkpoint_list.c, the checks in run_checkpoint_store.c.
+// Writing a checkpoint, reading its values, finding the one to go on from, and pruning the rest.
+// The layout on disk and its checks are in run_checkpoint_store.c.
 #include "runs/run_checkpoint.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/checksum.h"
 #include "base/file.h"
+#include "base/first_error.h"
 #include "base/folder.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "runs/run_checkpoint_internal.h"
 #include "runs/run_checkpoint_store.h"
+
+// Files of this rank. Apart from the rest, because asking for a path adds to it, and the code that
+// does so holds the checkpoint const.
+typedef struct Names {
+    json_t *set;          // owned: an object whose keys are the names, in order
+    EsFirstError failure; // a name could not be noted; commit says so
+} Names;
+
+struct EsRunCheckpoint {
+    char root[ES_RUN_PATH_BYTES]; // of the run
+    int64_t round;
+    int rank, n_ranks;
+    int is_writing, is_committed, is_complete;
+    Names *names;   // owned; NULL in reading
+    json_t *values; // owned: what was put
+    int64_t bytes;
+};
 
 // --- writing ---
 
-EsStatus es_checkpoint_object_create(const EsRunFolder *folder, int64_t round, int rank,
-                                     int n_ranks, EsRunCheckpoint **checkpoint) {
+static EsStatus create_object(const EsRunFolder *folder, int64_t round, int rank, int n_ranks,
+                              EsRunCheckpoint **checkpoint) {
     ES_ASSERT(round >= 0 && n_ranks >= 1 && rank >= 0 && rank < n_ranks);
     ES_TRY(es_allocate(sizeof **checkpoint, (void **)checkpoint));
     snprintf((*checkpoint)->root, sizeof(*checkpoint)->root, "%s", es_run_folder_root(folder));
@@ -28,7 +46,7 @@ EsStatus es_checkpoint_object_create(const EsRunFolder *folder, int64_t round, i
     return ES_STATUS_OK;
 }
 
-void es_checkpoint_object_destroy(EsRunCheckpoint *checkpoint) {
+static void destroy_object(EsRunCheckpoint *checkpoint) {
     if (checkpoint != NULL) {
         if (checkpoint->names != NULL) {
             json_decref(checkpoint->names->set);
@@ -100,7 +118,7 @@ EsStatus es_run_checkpoint_begin(const EsRunFolder *folder, int64_t round, int r
                                  EsRunCheckpoint **checkpoint_out) {
     *checkpoint_out = NULL;
     EsRunCheckpoint *checkpoint = NULL;
-    ES_TRY(es_checkpoint_object_create(folder, round, rank, n_ranks, &checkpoint));
+    ES_TRY(create_object(folder, round, rank, n_ranks, &checkpoint));
     checkpoint->is_writing = 1;
     EsStatus status = ES_STATUS_OK;
     int is_made = 0;
@@ -135,7 +153,7 @@ const char *es_run_checkpoint_path(const EsRunCheckpoint *checkpoint, const char
             json_object_set_new(checkpoint->names->set, name, json_null()) == 0
                 ? es_checkpoint_store_add_name(checkpoint->root, checkpoint->round, name)
                 : ES_FAIL(MEMORY, "not enough memory to list the files of a checkpoint");
-        es_first_error_capture(&checkpoint->names->first_error, status);
+        es_first_error_capture(&checkpoint->names->failure, status);
     }
     return path;
 }
@@ -169,7 +187,7 @@ EsStatus es_run_checkpoint_put_text(EsRunCheckpoint *checkpoint, const char *key
 
 // Make the files of this rank durable and describe them.
 static EsStatus seal_files(EsRunCheckpoint *checkpoint, json_t *files) {
-    ES_TRY(es_first_error_rethrow(&checkpoint->names->first_error));
+    ES_TRY(es_first_error_rethrow(&checkpoint->names->failure));
     const char *name;
     json_t *unused;
     json_object_foreach(checkpoint->names->set, name, unused) {
@@ -291,7 +309,7 @@ void es_run_checkpoint_end(EsRunCheckpoint *checkpoint) {
             es_status_set(status, __FILE__, __LINE__, "%s", detail);
         }
     }
-    es_checkpoint_object_destroy(checkpoint);
+    destroy_object(checkpoint);
 }
 
 // --- reading ---
@@ -332,4 +350,144 @@ EsStatus es_run_checkpoint_text(const EsRunCheckpoint *checkpoint, const char *k
     }
     *value = json_string_value(found);
     return ES_STATUS_OK;
+}
+
+EsStatus es_run_checkpoint_check_input(const EsRunCheckpoint *checkpoint, const char *key,
+                                       const char *hash, const char *what) {
+    const char *saved = NULL;
+    if (!es_run_checkpoint_has(checkpoint, key)) {
+        es_log(ES_LOG_WARNING,
+               "the run does not know the SHA-256 of %s: it goes on with what is "
+               "there now",
+               what);
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_run_checkpoint_text(checkpoint, key, &saved));
+    if (strcmp(saved, hash) == 0) {
+        return ES_STATUS_OK;
+    }
+    return ES_FAIL(INPUT,
+                   "%s is not the one this run began with: its SHA-256 was %.12s... and is "
+                   "%.12s...; bring the old one back or start a new run",
+                   what, saved, hash);
+}
+
+// --- finding ---
+
+EsStatus es_run_checkpoint_list(const EsRunFolder *folder, EsCheckpointInfo **infos, int *n_infos) {
+    return es_checkpoint_store_list(es_run_folder_root(folder), infos, n_infos);
+}
+
+static EsStatus open_checked(const EsRunFolder *folder, const EsStoredCheckpoint *found, int rank,
+                             int n_ranks, EsRunCheckpoint **checkpoint) {
+    char path[ES_RUN_PATH_BYTES], name[32];
+    const char *root = es_run_folder_root(folder);
+    if (found->n_ranks != n_ranks) {
+        es_checkpoint_store_path(root, found->info.round, "", path);
+        return ES_FAIL(INPUT, "%s was written by %d rank%s, this run has %d", path, found->n_ranks,
+                       found->n_ranks == 1 ? "" : "s", n_ranks);
+    }
+    json_t *mark = NULL;
+    snprintf(name, sizeof name, "rank%d.json", rank);
+    es_checkpoint_store_path(root, found->info.round, name, path);
+    ES_TRY(es_checkpoint_store_load(path, &mark));
+    EsStatus status = create_object(folder, found->info.round, rank, n_ranks, checkpoint);
+    if (status == ES_STATUS_OK) {
+        (*checkpoint)->values = json_incref(json_object_get(mark, "values"));
+        (*checkpoint)->bytes = found->info.bytes;
+    }
+    json_decref(mark);
+    return status;
+}
+
+EsStatus es_run_checkpoint_open_latest(const EsRunFolder *folder, int rank, int n_ranks,
+                                       EsRunCheckpoint **checkpoint) {
+    *checkpoint = NULL;
+    const char *root = es_run_folder_root(folder);
+    int64_t *rounds = NULL;
+    int n_rounds = 0;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY(es_checkpoint_store_rounds(root, &rounds, &n_rounds));
+    for (int i = n_rounds - 1; i >= 0 && *checkpoint == NULL; i--) {
+        EsStoredCheckpoint found;
+        ES_TRY_GOTO(es_checkpoint_store_check(root, rounds[i], 1, &found));
+        if (found.state == ES_CHECKPOINT_COMPLETE) {
+            ES_TRY_GOTO(open_checked(folder, &found, rank, n_ranks, checkpoint));
+        } else if (found.state == ES_CHECKPOINT_REFUSED) {
+            status = ES_FAIL(INPUT, "%s", found.problem);
+            goto done;
+        } else if (found.state == ES_CHECKPOINT_DAMAGED && rank == 0) {
+            ES_TRY_GOTO(es_checkpoint_store_set_aside(root, &found, "damaged"));
+        }
+    }
+done:
+    es_release(rounds);
+    return status;
+}
+
+// --- keeping house ---
+
+// Whether a complete checkpoint stays: the best, or one of the last `keep`.
+static int is_kept(const EsCheckpointInfo *infos, int n_infos, int keep, int64_t round) {
+    for (int i = 0; i < n_infos; i++) {
+        if (infos[i].round == round) {
+            return infos[i].is_best || i >= n_infos - keep;
+        }
+    }
+    return 0;
+}
+
+// Remove one round's checkpoint when it must go, or count it in a preview.
+static EsStatus prune_round(const char *root, int64_t round, int is_kept, EsRunRemoval *removal,
+                            int *n_checkpoints) {
+    char path[ES_RUN_PATH_BYTES];
+    EsStoredCheckpoint found;
+    es_checkpoint_store_path(root, round, "", path);
+    if (is_kept) {
+        ES_TRY(removal->is_preview ? ES_STATUS_OK : es_checkpoint_store_remove_strays(path));
+        return removal->is_preview ? ES_STATUS_OK : es_checkpoint_store_end_writing(root, round);
+    }
+    ES_TRY(es_checkpoint_store_check(root, round, 0, &found));
+    if (found.state == ES_CHECKPOINT_ABSENT) {
+        return es_removal_end_folder(removal, path); // if it is empty
+    }
+    if (found.state != ES_CHECKPOINT_COMPLETE && found.state != ES_CHECKPOINT_UNFINISHED) {
+        return ES_STATUS_OK;
+    }
+    *n_checkpoints += found.state == ES_CHECKPOINT_COMPLETE;
+    return es_checkpoint_store_clear(path, removal);
+}
+
+EsStatus es_run_checkpoint_prune_with(const EsRunFolder *folder, int keep, EsRunRemoval *removal,
+                                      int *n_checkpoints) {
+    ES_ASSERT(keep >= 0);
+    const char *root = es_run_folder_root(folder);
+    EsCheckpointInfo *infos = NULL;
+    int64_t *rounds = NULL;
+    int n_infos = 0, n_rounds = 0;
+    EsStatus status = ES_STATUS_OK;
+    *n_checkpoints = 0;
+    ES_TRY_GOTO(es_checkpoint_store_list(root, &infos, &n_infos));
+    ES_TRY_GOTO(es_checkpoint_store_rounds(root, &rounds, &n_rounds));
+    for (int i = 0; i < n_rounds; i++) {
+        EsStatus result = prune_round(root, rounds[i], is_kept(infos, n_infos, keep, rounds[i]),
+                                      removal, n_checkpoints);
+        status = status == ES_STATUS_OK ? result : status;
+    }
+    if (!removal->is_preview && n_rounds > 0) {
+        char path[ES_RUN_PATH_BYTES];
+        es_run_folder_path(folder, "checkpoints", path);
+        EsStatus result = es_checkpoint_store_remove_strays(path);
+        status = status == ES_STATUS_OK ? result : status;
+    }
+done:
+    es_release(rounds);
+    es_release(infos);
+    return status;
+}
+
+EsStatus es_run_checkpoint_prune(const EsRunFolder *folder, int keep) {
+    EsRunRemoval removal = {.is_preview = 0};
+    int n_checkpoints;
+    return es_run_checkpoint_prune_with(folder, keep, &removal, &n_checkpoints);
 }

@@ -94,6 +94,12 @@ EsStatus es_run_checkpoint_real(const EsRunCheckpoint *checkpoint, const char *k
 EsStatus es_run_checkpoint_text(const EsRunCheckpoint *checkpoint, const char *key,
                                 const char **value);
 
+// INPUT when the text under `key`, the SHA-256 of a file or data set that the run reads, is not
+// `hash`: a run that went on with another input would be neither of two runs. `what` names the
+// input in the message. The first checkpoints of schema 1 have no such text: that is a warning.
+EsStatus es_run_checkpoint_check_input(const EsRunCheckpoint *checkpoint, const char *key,
+                                       const char *hash, const char *what);
+
 // --- keeping house ---
 
 // Remove unfinished checkpoints, temporaries of killed processes, and all complete checkpoints but

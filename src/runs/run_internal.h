@@ -10,6 +10,18 @@
 // the settings of the run in a checkpoint's values
 #define ES_RUN_SETTINGS_KEY "settings"
 
+// How often each phase of a round ran, and the distribution of its times. Percentiles are over the
+// first ES_PHASE_SAMPLES calls of a round; counts, totals and the maximum are over all. Plain data
+// without locks: one thread measures.
+#define ES_PHASE_SAMPLES 1024
+
+typedef struct EsPhaseTimes {
+    int64_t n_calls[ES_PHASE_COUNT];
+    double total_ms[ES_PHASE_COUNT];
+    double max_ms[ES_PHASE_COUNT];
+    float samples[ES_PHASE_COUNT][ES_PHASE_SAMPLES]; // ms
+} EsPhaseTimes;
+
 struct EsRun {
     EsRunOptions options;        // pointers borrowed
     EsRunFolder *folder;         // owned

@@ -32,10 +32,6 @@ void es_round_report_reset(EsRoundReport *report) {
                               .device_bytes = ES_MISSING_INT};
 }
 
-double es_run_phase_end(EsRun *run, EsPhase phase, int64_t start_ns) {
-    return es_phase_times_add(&run->phases, phase, start_ns);
-}
-
 // The most work that a dropped round may take with it. Rounds before it that are not saved are lost
 // too, since the state at hand is in the midst of a round.
 static double loss_limit(const EsRun *run) {
@@ -55,6 +51,49 @@ int es_run_must_drop(EsRun *run) {
     return es_clock_seconds_since(asked_ns) >= stop_seconds;
 }
 
+// --- phases ---
+
+static const char *phase_name(EsPhase phase) {
+    static const char *const names[] = {
+#define X(NAME, name) #name,
+        ES_PHASE_LIST(X)
+#undef X
+    };
+    return names[phase];
+}
+
+static void reset_phases(EsPhaseTimes *times) {
+    memset(times->n_calls, 0, sizeof times->n_calls);
+    memset(times->total_ms, 0, sizeof times->total_ms);
+    memset(times->max_ms, 0, sizeof times->max_ms);
+}
+
+double es_run_phase_end(EsRun *run, EsPhase phase, int64_t start_ns) {
+    EsPhaseTimes *times = &run->phases;
+    double ms = es_clock_seconds_since(start_ns) * 1e3;
+    int64_t call = times->n_calls[phase]++;
+    if (call < ES_PHASE_SAMPLES) {
+        times->samples[phase][call] = (float)ms;
+    }
+    times->total_ms[phase] += ms;
+    times->max_ms[phase] = ES_MAX(times->max_ms[phase], ms);
+    return ms;
+}
+
+static int compare_floats(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+// Nearest-rank percentile (0 < share <= 1) of a phase with calls. Sorts the phase's samples.
+static double phase_percentile(EsPhaseTimes *times, EsPhase phase, double share) {
+    int64_t n = ES_MIN(times->n_calls[phase], ES_PHASE_SAMPLES);
+    ES_ASSERT(n > 0 && share > 0 && share <= 1);
+    qsort(times->samples[phase], (size_t)n, sizeof(float), compare_floats);
+    int64_t rank = (int64_t)ceil(share * (double)n);
+    return times->samples[phase][ES_MAX(rank, 1) - 1];
+}
+
 // --- events of a round ---
 
 static void emit_phases(EsRun *run, EsEventTime time) {
@@ -63,16 +102,16 @@ static void emit_phases(EsRun *run, EsEventTime time) {
     for (int phase = 0; phase < ES_PHASE_COUNT; phase++) {
         if (run->phases.n_calls[phase] > 0) {
             rows[n++] = (EsPhaseProfiledEvent){
-                .phase = es_phase_name((EsPhase)phase),
+                .phase = phase_name((EsPhase)phase),
                 .n_calls = run->phases.n_calls[phase],
                 .total_ms = run->phases.total_ms[phase],
-                .p50_ms = es_phase_times_percentile(&run->phases, (EsPhase)phase, 0.5),
-                .p95_ms = es_phase_times_percentile(&run->phases, (EsPhase)phase, 0.95),
+                .p50_ms = phase_percentile(&run->phases, (EsPhase)phase, 0.5),
+                .p95_ms = phase_percentile(&run->phases, (EsPhase)phase, 0.95),
                 .max_ms = run->phases.max_ms[phase]};
         }
     }
     es_emit_phase_profiled(run->hub, time, rows, n);
-    es_phase_times_reset(&run->phases);
+    reset_phases(&run->phases);
 }
 
 static void emit_metrics(EsRun *run, EsEventTime time, const EsRoundCompletedEvent *round) {

@@ -8,7 +8,6 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/range_check.h"
-#include "runs/json_number.h"
 
 // --- writing ---
 

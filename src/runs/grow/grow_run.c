@@ -9,7 +9,6 @@
 #include "base/statistics.h"
 #include "growth/rules/growth_names.h"
 #include "runs/grow/grow_events.h"
-#include "runs/run_inputs.h"
 #include "runs/update_events.h"
 
 // files of a checkpoint: what training needs to go on, and a policy to play with
@@ -351,11 +350,12 @@ static EsStatus save(void *context, EsRunCheckpoint *checkpoint) {
 static EsStatus load(void *context, const EsRunCheckpoint *checkpoint) {
     EsGrowRun *grow = context;
     char path[ES_RUN_PATH_BYTES];
-    ES_TRY(es_run_input_check(checkpoint, "data_sha256", grow->play.data_hash, "the data set"));
-    ES_TRY(es_run_input_check(checkpoint, "policy_sha256", es_policy_hash(grow->policy),
-                              es_policy_kind(grow->policy) == ES_POLICY_SCRIPT
-                                  ? "the schedule"
-                                  : "the file of the policy"));
+    ES_TRY(es_run_checkpoint_check_input(checkpoint, "data_sha256", grow->play.data_hash,
+                                         "the data set"));
+    ES_TRY(es_run_checkpoint_check_input(checkpoint, "policy_sha256", es_policy_hash(grow->policy),
+                                         es_policy_kind(grow->policy) == ES_POLICY_SCRIPT
+                                             ? "the schedule"
+                                             : "the file of the policy"));
     return grow->is_trained
                ? es_policy_load_training(grow->policy,
                                          es_run_checkpoint_path(checkpoint, TRAINING_FILE, path))

@@ -11,7 +11,6 @@
 #include "base/statistics.h"
 #include "growth/host/host_data.h"
 #include "network/checkpoint.h"
-#include "runs/run_inputs.h"
 
 // parts of a round between which a request to stop is noticed and progress is told
 #define CHUNKS_PER_ROUND 20
@@ -310,7 +309,8 @@ static EsStatus load(void *context, const EsRunCheckpoint *checkpoint) {
     EsHostsRun *hosts = context;
     char path[ES_RUN_PATH_BYTES];
     int64_t batches = 0, round = es_run_checkpoint_round(checkpoint);
-    ES_TRY(es_run_input_check(checkpoint, "data_sha256", data_hash(hosts), "the data set"));
+    ES_TRY(
+        es_run_checkpoint_check_input(checkpoint, "data_sha256", data_hash(hosts), "the data set"));
     ES_TRY(es_run_checkpoint_int(checkpoint, "batches", &batches));
     // every round has trained on as many, and the trainer counts them in 32 bits
     int64_t expected = ES_MIN(round * (hosts->dataset.train.count / hosts->batch), INT32_MAX);

@@ -6,7 +6,7 @@
 
 #include "base/macros.h"
 #include "base/memory.h"
-#include "runs/inspect/run_facts_internal.h"
+#include "runs/inspect/run_facts.h"
 
 // a machine is never equally fast twice; as in benchmarks
 #define LATENCY_FLOOR 0.03

@@ -1,27 +1,49 @@
+// Reading a run's facts: config.ini without a declared list of keys, summaries and long lists from
+// the database, and samples condensed to a value with its noise.
 #include "runs/inspect/run_facts.h"
 
 #include <errno.h>
+#include <ini.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "runs/inspect/run_facts_internal.h"
+#include "base/statistics.h"
+#include "telemetry/sinks/run_database.h"
 
-static const struct {
-    const char *name, *unit;
-} about[] = {
-#define X(NAME, name, unit, floor) {name, unit},
-    ES_FACT_LIST(X)
-#undef X
+struct EsRunText {
+    EsRunText *next;
+    char text[];
 };
 
-const char *es_fact_name(EsFact fact) { return about[fact].name; }
-const char *es_fact_unit(EsFact fact) { return about[fact].unit; }
+// --- lists, texts, rows ---
 
-EsStatus es_run_facts_keep(EsRunFacts *facts, const char *text, const char **kept) {
+// lists begin with this many items and double
+#define FIRST_ITEMS 8
+
+EsStatus es_list_grow(void **items, int64_t n, size_t item_bytes) {
+    int is_full = n == 0 || (n >= FIRST_ITEMS && (n & (n - 1)) == 0);
+    if (!is_full) {
+        return ES_STATUS_OK;
+    }
+    void *more = NULL;
+    size_t wanted = n == 0 ? FIRST_ITEMS : 2 * (size_t)n;
+    ES_TRY(es_allocate(wanted * item_bytes, &more));
+    if (n > 0) {
+        memcpy(more, *items, (size_t)n * item_bytes);
+    }
+    es_release(*items);
+    *items = more;
+    return ES_STATUS_OK;
+}
+
+// Keep a copy of the text for as long as the facts.
+static EsStatus keep_text(EsRunFacts *facts, const char *text, const char **kept) {
     EsRunText *entry = NULL;
     size_t length = strlen(text);
     ES_TRY(es_allocate(sizeof *entry + length + 1, (void **)&entry));
@@ -32,10 +54,9 @@ EsStatus es_run_facts_keep(EsRunFacts *facts, const char *text, const char **kep
     return ES_STATUS_OK;
 }
 
-// --- rows ---
+typedef EsStatus (*TakeRow)(void *context, const EsRunQuery *query);
 
-EsStatus es_run_facts_each(EsRunDatabase *database, const char *sql, EsTakeRow take,
-                           void *context) {
+static EsStatus take_rows(EsRunDatabase *database, const char *sql, TakeRow take, void *context) {
     EsRunQuery *query = NULL;
     int has_row = 0;
     ES_TRY(es_run_query_begin(database, sql, &query));
@@ -50,7 +71,8 @@ EsStatus es_run_facts_each(EsRunDatabase *database, const char *sql, EsTakeRow t
     return status;
 }
 
-int64_t es_run_facts_event_rows(const EsRunFacts *facts, const char *name) {
+// Rows of this event; with 0 its table may not exist.
+static int64_t count_rows(const EsRunFacts *facts, const char *name) {
     for (int i = 0; i < facts->n_events; i++) {
         if (strcmp(facts->events[i].name, name) == 0) {
             return facts->events[i].n_rows;
@@ -58,6 +80,311 @@ int64_t es_run_facts_event_rows(const EsRunFacts *facts, const char *name) {
     }
     return 0;
 }
+
+// --- samples ---
+
+typedef struct Samples {
+    double *values; // owned
+    int64_t n;
+} Samples;
+
+// Missing and non-finite values are left out.
+static EsStatus add_sample(Samples *samples, double value) {
+    if (!isfinite(value)) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_list_grow((void **)&samples->values, samples->n, sizeof *samples->values));
+    samples->values[samples->n++] = value;
+    return ES_STATUS_OK;
+}
+
+static void destroy_samples(Samples *samples) {
+    es_release(samples->values);
+    *samples = (Samples){0};
+}
+
+static EsMeasure missing_measure(void) { return (EsMeasure){NAN, NAN, NAN, 0}; }
+
+static EsMeasure exact_measure(double value) {
+    return isfinite(value) ? (EsMeasure){value, 0, 0, 1} : missing_measure();
+}
+
+// Mean and standard deviation of independent samples (noise: two standard errors), or of a series
+// (noise: unknown, see EsRunMetric).
+static EsMeasure mean_of(const Samples *samples, int is_series) {
+    if (samples->n == 0) {
+        return missing_measure();
+    }
+    double deviation = 0;
+    double mean = es_mean(samples->values, samples->n, sizeof *samples->values, &deviation);
+    if (samples->n == 1) {
+        return (EsMeasure){mean, NAN, NAN, 1};
+    }
+    double noise = is_series ? NAN : 2 * deviation / sqrt((double)samples->n);
+    return (EsMeasure){mean, deviation, noise, samples->n};
+}
+
+// Quantile and interquartile range; sorts. The noise is the range.
+static EsMeasure quantile_of(Samples *samples, double share) {
+    if (samples->n == 0) {
+        return missing_measure();
+    }
+    es_sort_doubles(samples->values, samples->n);
+    double value = es_quantile(samples->values, samples->n, share);
+    if (samples->n == 1) {
+        return (EsMeasure){value, NAN, NAN, 1};
+    }
+    double range = es_quantile(samples->values, samples->n, 0.75) -
+                   es_quantile(samples->values, samples->n, 0.25);
+    return (EsMeasure){value, range, range, samples->n};
+}
+
+// --- metrics ---
+
+typedef struct Metrics {
+    EsRunFacts *facts;
+    Samples samples; // of the metric at hand, the last in the list
+} Metrics;
+
+static void finish_metric(Metrics *metrics) {
+    EsRunFacts *facts = metrics->facts;
+    if (facts->n_metrics > 0) {
+        facts->metrics[facts->n_metrics - 1].mean = mean_of(&metrics->samples, 1);
+    }
+    metrics->samples.n = 0;
+}
+
+// Rows come by name, oldest first.
+static EsStatus take_metric(void *context, const EsRunQuery *query) {
+    Metrics *metrics = context;
+    EsRunFacts *facts = metrics->facts;
+    const char *name = es_run_query_text(query, 0, NULL);
+    double value = es_run_query_real(query, 1);
+    if (name == NULL) {
+        return ES_STATUS_OK;
+    }
+    if (facts->n_metrics == 0 || strcmp(facts->metrics[facts->n_metrics - 1].name, name) != 0) {
+        finish_metric(metrics);
+        ES_TRY(es_list_grow((void **)&facts->metrics, facts->n_metrics, sizeof *facts->metrics));
+        EsRunMetric *metric = &facts->metrics[facts->n_metrics];
+        ES_TRY(keep_text(facts, name, &metric->name));
+        facts->n_metrics++;
+    }
+    facts->metrics[facts->n_metrics - 1].last = value;
+    return add_sample(&metrics->samples, value);
+}
+
+static EsStatus read_metrics(EsRunFacts *facts, EsRunDatabase *database) {
+    if (count_rows(facts, "metric") == 0) {
+        return ES_STATUS_OK;
+    }
+    Metrics metrics = {.facts = facts};
+    EsStatus status =
+        take_rows(database,
+                  "WITH newest AS (SELECT name AS of, max(round) AS last_round FROM event_metric "
+                  "GROUP BY name) "
+                  "SELECT name, value FROM event_metric JOIN newest ON name = of "
+                  "WHERE round > last_round - 10 ORDER BY name, round, sequence, row",
+                  take_metric, &metrics);
+    finish_metric(&metrics);
+    destroy_samples(&metrics.samples);
+    return status;
+}
+
+// --- latencies ---
+
+static EsStatus add_latency(EsRunFacts *facts, const char *name, EsRunLatency **latency) {
+    ES_TRY(es_list_grow((void **)&facts->latencies, facts->n_latencies, sizeof *facts->latencies));
+    EsRunLatency *added = &facts->latencies[facts->n_latencies];
+    ES_TRY(keep_text(facts, name, &added->name));
+    facts->n_latencies++;
+    *latency = added;
+    return ES_STATUS_OK;
+}
+
+typedef struct Phases {
+    EsRunFacts *facts;
+    EsRunLatency *latency; // of the phase at hand
+    Samples p50, p95, max; // one sample per round
+} Phases;
+
+static void finish_phase(Phases *phases) {
+    if (phases->latency != NULL) {
+        phases->latency->p50_ms = quantile_of(&phases->p50, 0.5);
+        phases->latency->p95_ms = quantile_of(&phases->p95, 0.5);
+        phases->latency->max_ms = quantile_of(&phases->max, 1);
+    }
+    phases->p50.n = phases->p95.n = phases->max.n = 0;
+}
+
+// Rows come by phase.
+static EsStatus take_phase(void *context, const EsRunQuery *query) {
+    Phases *phases = context;
+    const char *phase = es_run_query_text(query, 0, NULL);
+    if (phase == NULL) {
+        return ES_STATUS_OK;
+    }
+    char name[128];
+    snprintf(name, sizeof name, "phase %.100s", phase);
+    if (phases->latency == NULL || strcmp(phases->latency->name, name) != 0) {
+        finish_phase(phases);
+        ES_TRY(add_latency(phases->facts, name, &phases->latency));
+    }
+    phases->latency->n_calls += es_run_query_int(query, 1);
+    ES_TRY(add_sample(&phases->p50, es_run_query_real(query, 2)));
+    ES_TRY(add_sample(&phases->p95, es_run_query_real(query, 3)));
+    return add_sample(&phases->max, es_run_query_real(query, 4));
+}
+
+static EsStatus read_phases(EsRunFacts *facts, EsRunDatabase *database) {
+    Phases phases = {.facts = facts};
+    EsStatus status = take_rows(
+        database,
+        "SELECT phase, n_calls, p50_ms, p95_ms, max_ms FROM event_phase_profiled ORDER BY phase",
+        take_phase, &phases);
+    finish_phase(&phases);
+    destroy_samples(&phases.p50);
+    destroy_samples(&phases.p95);
+    destroy_samples(&phases.max);
+    return status;
+}
+
+static const char *const step_parts[] = {"step total", "step train", "step validate",
+                                         "step decide"};
+
+typedef struct Steps {
+    Samples parts[ES_COUNT_OF(step_parts)];
+} Steps;
+
+static EsStatus take_step(void *context, const EsRunQuery *query) {
+    Steps *steps = context;
+    for (size_t i = 0; i < ES_COUNT_OF(step_parts); i++) {
+        ES_TRY(add_sample(&steps->parts[i], es_run_query_real(query, (int)i)));
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus read_steps(EsRunFacts *facts, EsRunDatabase *database) {
+    Steps steps = {0};
+    EsStatus status = take_rows(
+        database, "SELECT total_ms, train_ms, validate_ms, decide_ms FROM event_step_timed",
+        take_step, &steps);
+    for (size_t i = 0; i < ES_COUNT_OF(step_parts); i++) {
+        EsRunLatency *latency = NULL;
+        if (status == ES_STATUS_OK && steps.parts[i].n > 0) {
+            status = add_latency(facts, step_parts[i], &latency);
+        }
+        if (latency != NULL) {
+            latency->n_calls = steps.parts[i].n;
+            latency->p50_ms = quantile_of(&steps.parts[i], 0.5);
+            latency->p95_ms = quantile_of(&steps.parts[i], 0.95);
+            latency->max_ms = quantile_of(&steps.parts[i], 1);
+        }
+        destroy_samples(&steps.parts[i]);
+    }
+    return status;
+}
+
+static EsStatus read_latencies(EsRunFacts *facts, EsRunDatabase *database) {
+    if (count_rows(facts, "step_timed") > 0) {
+        ES_TRY(read_steps(facts, database));
+    }
+    return count_rows(facts, "phase_profiled") > 0 ? read_phases(facts, database) : ES_STATUS_OK;
+}
+
+// --- settings: config.ini with the keys of a run of any kind and version ---
+
+#define LARGEST_FILE_BYTES (1 << 20)
+
+typedef struct Reading {
+    EsRunFacts *facts;
+    const char *text; // what is left of the file
+    size_t text_bytes;
+    int line;
+    EsStatus status; // first failure; reading ends with it
+} Reading;
+
+// The reader inih calls for each line, like fgets. Leading blanks are dropped, since inih takes an
+// indented line for a continuation; comments may be longer than its buffer.
+static char *read_line(char *line, int line_bytes, void *context) {
+    Reading *reading = context;
+    if (reading->status != ES_STATUS_OK || reading->text_bytes == 0) {
+        return NULL;
+    }
+    const char *start = reading->text;
+    const char *newline = memchr(start, '\n', reading->text_bytes);
+    size_t taken = newline != NULL ? (size_t)(newline - start) + 1 : reading->text_bytes;
+    size_t length = taken;
+    reading->text += taken;
+    reading->text_bytes -= taken;
+    reading->line++;
+    while (length > 0 && (*start == ' ' || *start == '\t')) {
+        start++;
+        length--;
+    }
+    if (length > 0 && (*start == '#' || *start == ';')) {
+        length = 1;
+    }
+    if (length >= (size_t)line_bytes || memchr(start, '\0', length) != NULL) {
+        reading->status = ES_FAIL(INPUT, "%s/config.ini:%d: the line is too long or not text",
+                                  reading->facts->path, reading->line);
+        return NULL;
+    }
+    memcpy(line, start, length);
+    line[length] = '\0';
+    return line;
+}
+
+static EsStatus add_setting(EsRunFacts *facts, const char *section, const char *key,
+                            const char *value) {
+    char name[256];
+    snprintf(name, sizeof name, "%.120s%s%.120s", section, section[0] != '\0' ? "." : "", key);
+    ES_TRY(es_list_grow((void **)&facts->settings, facts->n_settings, sizeof *facts->settings));
+    EsRunSetting *setting = &facts->settings[facts->n_settings];
+    ES_TRY(keep_text(facts, name, &setting->name));
+    ES_TRY(keep_text(facts, value, &setting->value));
+    facts->n_settings++;
+    return ES_STATUS_OK;
+}
+
+// The handler inih calls for each value: 1 = go on.
+static int accept_value(void *context, const char *section, const char *name, const char *value) {
+    Reading *reading = context;
+    if (reading->status == ES_STATUS_OK) {
+        reading->status = add_setting(reading->facts, section, name, value);
+    }
+    return reading->status == ES_STATUS_OK;
+}
+
+// The settings of config.ini, whatever their names.
+static EsStatus read_settings(EsRunFacts *facts) {
+    char path[4096];
+    void *text = NULL;
+    Reading reading = {.facts = facts};
+    snprintf(path, sizeof path, "%s/config.ini", facts->path);
+    ES_TRY(es_file_read_all(path, LARGEST_FILE_BYTES, &text, &reading.text_bytes));
+    reading.text = text;
+    int error_line = ini_parse_stream(read_line, &reading, accept_value, &reading);
+    if (reading.status == ES_STATUS_OK && error_line > 0) {
+        reading.status =
+            ES_FAIL(INPUT, "%s:%d: expected \"key = value\" or \"[section]\"", path, error_line);
+    } else if (reading.status == ES_STATUS_OK && error_line < 0) {
+        reading.status = ES_FAIL(MEMORY, "no memory to parse %s", path);
+    }
+    es_release(text);
+    return reading.status;
+}
+
+static const struct {
+    const char *name, *unit;
+} about[] = {
+#define X(NAME, name, unit, floor) {name, unit},
+    ES_FACT_LIST(X)
+#undef X
+};
+
+const char *es_fact_name(EsFact fact) { return about[fact].name; }
+const char *es_fact_unit(EsFact fact) { return about[fact].unit; }
 
 typedef struct Tables {
     EsRunFacts *facts;
@@ -79,24 +406,24 @@ static EsStatus take_table(void *context, const EsRunQuery *query) {
         return ES_STATUS_OK; // not one of ours
     }
     snprintf(sql, sizeof sql, "SELECT count(*) FROM \"%s\"", name);
-    ES_TRY(es_run_facts_each(tables->database, sql, take_count, &n_rows));
+    ES_TRY(take_rows(tables->database, sql, take_count, &n_rows));
     if (n_rows == 0) {
         return ES_STATUS_OK;
     }
     ES_TRY(es_list_grow((void **)&facts->events, facts->n_events, sizeof *facts->events));
     EsRunEventCount *event = &facts->events[facts->n_events];
     event->n_rows = n_rows;
-    ES_TRY(es_run_facts_keep(facts, name + strlen("event_"), &event->name));
+    ES_TRY(keep_text(facts, name + strlen("event_"), &event->name));
     facts->n_events++;
     return ES_STATUS_OK;
 }
 
 static EsStatus read_events(EsRunFacts *facts, EsRunDatabase *database) {
     Tables tables = {facts, database};
-    return es_run_facts_each(database,
-                             "SELECT name FROM sqlite_schema WHERE type = 'table' AND "
-                             "substr(name, 1, 6) = 'event_' ORDER BY name",
-                             take_table, &tables);
+    return take_rows(database,
+                     "SELECT name FROM sqlite_schema WHERE type = 'table' AND "
+                     "substr(name, 1, 6) = 'event_' ORDER BY name",
+                     take_table, &tables);
 }
 
 // --- what the run is ---
@@ -106,14 +433,14 @@ typedef struct Summary {
     int64_t n_envs;
     int64_t n_rounds;
     EsMeasure best;
-    EsSamples seconds, steps_per_second, images_per_second; // of rounds
-    EsSamples rewards, losses, parameter_ratios;            // of the last episodes
+    Samples seconds, steps_per_second, images_per_second; // of rounds
+    Samples rewards, losses, parameter_ratios;            // of the last episodes
 } Summary;
 
 static EsStatus keep_cell(EsRunFacts *facts, const EsRunQuery *query, int column,
                           const char **kept) {
     const char *text = es_run_query_text(query, column, NULL);
-    return text != NULL ? es_run_facts_keep(facts, text, kept) : ES_STATUS_OK;
+    return text != NULL ? keep_text(facts, text, kept) : ES_STATUS_OK;
 }
 
 static EsStatus take_start(void *context, const EsRunQuery *query) {
@@ -123,7 +450,7 @@ static EsStatus take_start(void *context, const EsRunQuery *query) {
     ES_TRY(keep_cell(facts, query, 1, &facts->task));
     ES_TRY(keep_cell(facts, query, 2, &facts->device));
     summary->n_envs = es_run_query_int(query, 3);
-    facts->measures[ES_FACT_HOST_PARAMETERS] = es_measure_exact(es_run_query_real(query, 4));
+    facts->measures[ES_FACT_HOST_PARAMETERS] = exact_measure(es_run_query_real(query, 4));
     return ES_STATUS_OK;
 }
 
@@ -135,7 +462,7 @@ static EsStatus take_end(void *context, const EsRunQuery *query) {
 // Mean and deviation over the environments of a round.
 static EsMeasure measure_envs(double mean, double deviation, int64_t n_envs) {
     if (!isfinite(mean)) {
-        return es_measure_missing();
+        return missing_measure();
     }
     if (n_envs < 2 || !isfinite(deviation)) {
         return (EsMeasure){mean, NAN, NAN, 1};
@@ -162,53 +489,52 @@ static EsStatus take_round(void *context, const EsRunQuery *query) {
     } means[] = {{ES_FACT_FINAL_LOSS, es_run_query_real(query, 2)},
                  {ES_FACT_REWARD, es_run_query_real(query, 3)}};
     for (size_t i = 0; i < ES_COUNT_OF(means); i++) {
-        measures[means[i].fact] = isfinite(means[i].value)
-                                      ? (EsMeasure){means[i].value, NAN, NAN, 1}
-                                      : es_measure_missing();
+        measures[means[i].fact] =
+            isfinite(means[i].value) ? (EsMeasure){means[i].value, NAN, NAN, 1} : missing_measure();
     }
-    ES_TRY(es_samples_add(&summary->seconds, es_run_query_real(query, 4)));
-    ES_TRY(es_samples_add(&summary->steps_per_second, es_run_query_real(query, 5)));
-    return es_samples_add(&summary->images_per_second, es_run_query_real(query, 6));
+    ES_TRY(add_sample(&summary->seconds, es_run_query_real(query, 4)));
+    ES_TRY(add_sample(&summary->steps_per_second, es_run_query_real(query, 5)));
+    return add_sample(&summary->images_per_second, es_run_query_real(query, 6));
 }
 
 static EsStatus take_episode(void *context, const EsRunQuery *query) {
     Summary *summary = context;
-    ES_TRY(es_samples_add(&summary->losses, es_run_query_real(query, 0)));
-    ES_TRY(es_samples_add(&summary->rewards, es_run_query_real(query, 1)));
-    return es_samples_add(&summary->parameter_ratios, es_run_query_real(query, 2));
+    ES_TRY(add_sample(&summary->losses, es_run_query_real(query, 0)));
+    ES_TRY(add_sample(&summary->rewards, es_run_query_real(query, 1)));
+    return add_sample(&summary->parameter_ratios, es_run_query_real(query, 2));
 }
 
 static void finish_summary(Summary *summary) {
     EsMeasure *measures = summary->facts->measures;
-    measures[ES_FACT_ROUNDS] = es_measure_exact((double)summary->n_rounds);
+    measures[ES_FACT_ROUNDS] = exact_measure((double)summary->n_rounds);
     measures[ES_FACT_BEST_ACCURACY] = summary->best;
     const struct {
         EsFact fact;
-        const EsSamples *samples;
+        const Samples *samples;
     } episodes[] = {{ES_FACT_FINAL_LOSS, &summary->losses},
                     {ES_FACT_REWARD, &summary->rewards},
                     {ES_FACT_PARAMETER_RATIO, &summary->parameter_ratios}};
     for (size_t i = 0; i < ES_COUNT_OF(episodes); i++) {
         if (episodes[i].samples->n > 0) {
-            measures[episodes[i].fact] = es_samples_mean(episodes[i].samples, 0);
+            measures[episodes[i].fact] = mean_of(episodes[i].samples, 0);
         }
     }
     // of n rounds: n times the mean, and sqrt(n) times the deviation
-    EsMeasure mean = es_samples_mean(&summary->seconds, 0);
+    EsMeasure mean = mean_of(&summary->seconds, 0);
     double n = (double)mean.n;
     measures[ES_FACT_SECONDS] =
         (EsMeasure){n * mean.value, n * mean.noise / 2, n * mean.noise, mean.n};
-    measures[ES_FACT_STEPS_PER_SECOND] = es_samples_quantile(&summary->steps_per_second, 0.5);
-    measures[ES_FACT_IMAGES_PER_SECOND] = es_samples_quantile(&summary->images_per_second, 0.5);
+    measures[ES_FACT_STEPS_PER_SECOND] = quantile_of(&summary->steps_per_second, 0.5);
+    measures[ES_FACT_IMAGES_PER_SECOND] = quantile_of(&summary->images_per_second, 0.5);
     measures[ES_FACT_ANOMALIES] =
-        es_measure_exact((double)es_run_facts_event_rows(summary->facts, "anomaly_detected"));
+        exact_measure((double)count_rows(summary->facts, "anomaly_detected"));
 }
 
 static EsStatus read_summary(EsRunFacts *facts, EsRunDatabase *database) {
-    Summary summary = {.facts = facts, .best = es_measure_missing()};
+    Summary summary = {.facts = facts, .best = missing_measure()};
     const struct {
         const char *event, *sql;
-        EsTakeRow take;
+        TakeRow take;
     } queries[] = {
         {"run_started",
          "SELECT kind, task, device, n_envs, n_host_parameters FROM event_run_started "
@@ -227,19 +553,19 @@ static EsStatus read_summary(EsRunFacts *facts, EsRunDatabase *database) {
     };
     EsStatus status = ES_STATUS_OK;
     for (size_t i = 0; i < ES_COUNT_OF(queries) && status == ES_STATUS_OK; i++) {
-        if (es_run_facts_event_rows(facts, queries[i].event) > 0) {
-            status = es_run_facts_each(database, queries[i].sql, queries[i].take, &summary);
+        if (count_rows(facts, queries[i].event) > 0) {
+            status = take_rows(database, queries[i].sql, queries[i].take, &summary);
         }
     }
     if (status == ES_STATUS_OK) {
         finish_summary(&summary);
     }
-    es_samples_destroy(&summary.seconds);
-    es_samples_destroy(&summary.steps_per_second);
-    es_samples_destroy(&summary.images_per_second);
-    es_samples_destroy(&summary.rewards);
-    es_samples_destroy(&summary.losses);
-    es_samples_destroy(&summary.parameter_ratios);
+    destroy_samples(&summary.seconds);
+    destroy_samples(&summary.steps_per_second);
+    destroy_samples(&summary.images_per_second);
+    destroy_samples(&summary.rewards);
+    destroy_samples(&summary.losses);
+    destroy_samples(&summary.parameter_ratios);
     return status;
 }
 
@@ -285,15 +611,15 @@ EsStatus es_run_facts_read(const char *path, EsRunFacts **facts) {
     read->kind = read->task = read->device = "?";
     read->outcome = "unfinished";
     for (int i = 0; i < ES_FACT_COUNT; i++) {
-        read->measures[i] = es_measure_missing();
+        read->measures[i] = missing_measure();
     }
-    ES_TRY_GOTO(es_run_facts_keep(read, path, &read->path));
-    ES_TRY_GOTO(es_run_facts_read_settings(read));
+    ES_TRY_GOTO(keep_text(read, path, &read->path));
+    ES_TRY_GOTO(read_settings(read));
     ES_TRY_GOTO(es_run_database_open(path, &database));
     ES_TRY_GOTO(read_events(read, database));
     ES_TRY_GOTO(read_summary(read, database));
-    ES_TRY_GOTO(es_run_facts_read_metrics(read, database));
-    ES_TRY_GOTO(es_run_facts_read_latencies(read, database));
+    ES_TRY_GOTO(read_metrics(read, database));
+    ES_TRY_GOTO(read_latencies(read, database));
     *facts = read;
     read = NULL;
 done:

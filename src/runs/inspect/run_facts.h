@@ -7,6 +7,7 @@
 #ifndef ES_RUNS_RUN_FACTS_H
 #define ES_RUNS_RUN_FACTS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "esper/status.h"
@@ -95,5 +96,8 @@ typedef struct EsRunFacts {
 // UNSUPPORTED without SQLite in the build.
 EsStatus es_run_facts_read(const char *path, EsRunFacts **facts);
 void es_run_facts_destroy(EsRunFacts *facts);
+
+// Makes room for item `n` of a list that has n; *items is released with es_release.
+EsStatus es_list_grow(void **items, int64_t n, size_t item_bytes);
 
 #endif

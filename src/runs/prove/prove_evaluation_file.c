@@ -10,7 +10,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/range_check.h"
-#include "runs/json_number.h"
 
 // of a path with the place in the file, for messages
 #define WHERE_BYTES 4200

@@ -11,7 +11,6 @@
 #include "runs/prove/prove_balance.h"
 #include "runs/prove/prove_evaluation_file.h"
 #include "runs/prove/prove_events.h"
-#include "runs/run_inputs.h"
 #include "runs/stop_signal.h"
 
 // files of a checkpoint: weights with the optimiser, the rest of the training, the best weights
@@ -380,7 +379,8 @@ static EsStatus take_best(EsProveRun *prove, const EsRunCheckpoint *checkpoint) 
 static EsStatus load(void *context, const EsRunCheckpoint *checkpoint) {
     EsProveRun *prove = context;
     char weights[ES_RUN_PATH_BYTES], state[ES_RUN_PATH_BYTES];
-    ES_TRY(es_run_input_check(checkpoint, "graph_sha256", prove->hash, "the knowledge graph"));
+    ES_TRY(es_run_checkpoint_check_input(checkpoint, "graph_sha256", prove->hash,
+                                         "the knowledge graph"));
     ES_TRY(take_best(prove, checkpoint));
     ES_TRY(es_proof_training_load(prove->training,
                                   es_run_checkpoint_path(checkpoint, TRAINING_FILE, weights),
