@@ -7,7 +7,7 @@
 #include "cli/json_output.h"
 #include "cli/message.h"
 #include "cli/padded_text.h"
-#include "proof/graph/rule_text.h"
+#include "proof/graph/knowledge_graph.h"
 #include "proof/search/rule_miner.h"
 #include "prove/prove_action.h"
 #include "prove/prove_source.h"

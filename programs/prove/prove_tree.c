@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "cli/padded_text.h"
 #include "proof/graph/knowledge_text.h"
-#include "proof/graph/rule_text.h"
+#include "proof/graph/knowledge_graph.h"
 
 #define ATOM_BYTES (3 * ES_KG_MAX_NAME_BYTES + 4)
 // of an atom or a rule

@@ -6,7 +6,7 @@
 #include "fuzz.h"
 #include "growth/engine/schedule.h"
 #include "growth/host/host_file.h"
-#include "proof/graph/knowledge_copy.h"
+#include "proof/graph/knowledge_builder.h"
 #include "proof/graph/knowledge_text.h"
 #include "proof/graph/prolog_text.h"
 #include "proof/graph/soft_facts.h"

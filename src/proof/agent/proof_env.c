@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/memory.h"
 #include "proof/agent/proof_env_internal.h"
 #include "proof/search/prover.h"
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
+#include "base/memory.h"
 #include "base/range_check.h"
 #include "proof/agent/proof_env_internal.h"
 

@@ -1,6 +1,7 @@
 // What the environment shows: successors of all slots as one list, the padded observation, sums.
 #include <string.h>
 
+#include "base/memory.h"
 #include "proof/agent/proof_env_internal.h"
 
 EsProofSlot es_proof_env_slot(const EsProofEnv *env, int32_t slot) {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "proof/agent/proof_policy_internal.h"
-#include "proof/graph/knowledge_hash.h"
+#include "proof/graph/knowledge_graph.h"
 
 #define FORMAT "esper proof policy 1"
 

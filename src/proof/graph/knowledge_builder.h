@@ -22,6 +22,10 @@ typedef enum EsKgNameKind { ES_KG_CONSTANT, ES_KG_PREDICATE, ES_KG_N_NAME_KINDS 
 EsStatus es_kg_builder_create(EsKgBuilder **builder);
 void es_kg_builder_destroy(EsKgBuilder *builder);
 
+// A builder with the names, queries and rules of a graph, but none of its facts. Its numbers are
+// those of the graph, and so are those of the graph it makes unless names are added.
+EsStatus es_kg_builder_create_from(const EsKnowledgeGraph *graph, EsKgBuilder **builder);
+
 // The provisional number of a name, new or known. The text holds no zero byte and is copied.
 EsStatus es_kg_builder_intern(EsKgBuilder *builder, EsKgNameKind kind, const char *text,
                               size_t bytes, int32_t *number);

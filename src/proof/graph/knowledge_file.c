@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "proof/graph/knowledge_copy.h"
+#include "proof/graph/knowledge_builder.h"
 #include "proof/graph/knowledge_text.h"
 
 #define PATH_BYTES     4096

@@ -67,3 +67,45 @@ int es_kg_format_atom(const EsKnowledgeGraph *graph, EsAtom atom, char *text, si
                     atom.a < 0 ? variable[0] : graph->constant_names[atom.a],
                     atom.b < 0 ? variable[1] : graph->constant_names[atom.b]);
 }
+
+// --- the hash of the names ---
+
+// Each with its end, so that "ab", "c" is not "a", "bc".
+static void append_names(EsSha256 *hash, const char *const *names, int32_t count) {
+    for (int32_t i = 1; i <= count; i++) {
+        es_sha256_append(hash, names[i], strlen(names[i]) + 1);
+    }
+}
+
+void es_kg_names_hash(const EsKnowledgeGraph *graph, char text[ES_SHA256_TEXT_BYTES]) {
+    EsSha256 hash;
+    es_sha256_begin(&hash);
+    append_names(&hash, graph->constant_names, graph->n_constants);
+    // no name is empty: the constants end here
+    es_sha256_append(&hash, "", 1);
+    append_names(&hash, graph->predicate_names, graph->n_predicates);
+    es_sha256_end(&hash, text);
+}
+
+// --- rules as text ---
+
+static const char variable_names[ES_HORN_MAX_VARIABLES + 1] = "xyzuvwst";
+
+static char name_of(int32_t variable) {
+    ES_ASSERT(variable < 0 && variable >= -ES_HORN_MAX_VARIABLES);
+    return variable_names[-1 - variable];
+}
+
+int es_horn_rule_format(const EsKnowledgeGraph *graph, const EsHornRule *rule, char *text,
+                        size_t bytes) {
+    int length = 0;
+    for (int k = 0; k <= rule->n_body; k++) {
+        EsAtom atom = k < rule->n_body ? rule->body[k] : rule->head;
+        const char *before = k == 0 ? "" : (k < rule->n_body ? ", " : " -> ");
+        size_t used = ES_MIN((size_t)length, bytes);
+        length +=
+            snprintf(text + used, bytes - used, "%s%s(%c,%c)", before,
+                     graph->predicate_names[atom.predicate], name_of(atom.a), name_of(atom.b));
+    }
+    return length;
+}

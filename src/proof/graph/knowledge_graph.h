@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/checksum.h"
 #include "base/macros.h"
 #include "esper/status.h"
 
@@ -126,6 +127,18 @@ int32_t es_kg_predicate(const EsKnowledgeGraph *graph, const char *name);
 
 // Write "predicate(a,b)" as snprintf does; variables of rules are V1, V2, ...
 int es_kg_format_atom(const EsKnowledgeGraph *graph, EsAtom atom, char *text, size_t bytes);
+
+// holds any rule whose names are within ES_KG_MAX_NAME_BYTES
+#define ES_RULE_TEXT_BYTES 4352
+
+// Write "b1(x,z), b2(z,y) -> head(x,y)" as snprintf does. The variables are x, y, z, u, v, w, s, t
+// by their number, so that the head of a rule read or mined is head(x,y) or head(x,x).
+int es_horn_rule_format(const EsKnowledgeGraph *graph, const EsHornRule *rule, char *text,
+                        size_t bytes);
+
+// SHA-256 of all names in order: graphs with the same hash number their constants and predicates
+// alike, whatever their facts.
+void es_kg_names_hash(const EsKnowledgeGraph *graph, char text[ES_SHA256_TEXT_BYTES]);
 
 static inline ES_HOST_DEVICE size_t es_kg_row(const EsKnowledgeGraph *graph, int32_t predicate,
                                               int32_t term) {

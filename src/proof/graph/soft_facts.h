@@ -23,7 +23,7 @@ typedef struct EsSoftCounts {
     int32_t n_added;    // a line that comes twice counts twice
 } EsSoftCounts;
 
-// Add to a builder that has the names and facts of `graph` under its numbers (knowledge_copy.h).
+// Add to a builder that has the names and facts of `graph` under its numbers (knowledge_builder.h).
 // INPUT says file, line and column.
 EsStatus es_soft_facts_read(EsKgBuilder *builder, const EsKnowledgeGraph *graph,
                             const EsSoftFilter *filter, const char *name, const char *text,

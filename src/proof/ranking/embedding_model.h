@@ -17,7 +17,7 @@
 #ifndef ES_PROOF_EMBEDDING_MODEL_H
 #define ES_PROOF_EMBEDDING_MODEL_H
 
-#include "proof/graph/knowledge_hash.h"
+#include "proof/graph/knowledge_graph.h"
 #include "proof/ranking/corruptions.h"
 
 ES_EXTERN_C_BEGIN

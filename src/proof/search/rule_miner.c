@@ -8,8 +8,8 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/random_rules.h"
-#include "proof/graph/knowledge_copy.h"
-#include "proof/graph/rule_text.h"
+#include "proof/graph/knowledge_builder.h"
+#include "proof/graph/knowledge_graph.h"
 #include "proof/search/rule_miner_count.h"
 
 EsMinerSettings es_miner_defaults(void) {

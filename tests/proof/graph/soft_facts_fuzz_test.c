@@ -5,7 +5,7 @@
 #include <float.h>
 
 #include "proof/damaged_text.h"
-#include "proof/graph/knowledge_copy.h"
+#include "proof/graph/knowledge_builder.h"
 #include "proof/graph/soft_facts.h"
 #include "proof/knowledge_case.h"
 

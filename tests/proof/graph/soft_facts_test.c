@@ -1,6 +1,6 @@
 #include "proof/graph/soft_facts.h"
 
-#include "proof/graph/knowledge_copy.h"
+#include "proof/graph/knowledge_builder.h"
 #include "proof/knowledge_case.h"
 
 static EsStatus read_soft(const char *text, EsSoftFilter filter, EsSoftCounts *counts,

@@ -1,6 +1,6 @@
 #include "proof/search/proof_tree.h"
 
-#include "proof/graph/rule_text.h"
+#include "proof/graph/knowledge_graph.h"
 #include "proof/random_graph.h"
 
 #define N_GRAPHS 60

@@ -2,7 +2,7 @@
 #include "proof/search/rule_miner.h"
 
 #include "proof/graph/kinship_graph.h"
-#include "proof/graph/knowledge_copy.h"
+#include "proof/graph/knowledge_builder.h"
 #include "proof/random_graph.h"
 
 #define C RANDOM_CONSTANTS
