@@ -1,18 +1,158 @@
 #include "proof/search/answers.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/words.h"
+#include "proof/graph/knowledge_text.h"
 #include "proof/search/closure.h"
 #include "proof/search/proof_array.h"
+#include "proof/search/proof_states.h"
 
-EsAnswersSettings es_answers_defaults(void) {
-    return (EsAnswersSettings){.prover = es_prover_defaults(),
-                               .closure_limit = ES_ANSWERS_CLOSURE_LIMIT};
+// --- the text of a question ---
+
+typedef struct Reader {
+    const char *text, *at;
+} Reader;
+
+typedef struct Name {
+    EsPiece piece;
+    int is_quoted;
+} Name;
+
+#define FAIL_AT(reader, position, format, ...)                                                     \
+    ES_FAIL(INPUT, "question, column %zu: " format, (size_t)((position) - (reader)->text) + 1,     \
+            __VA_ARGS__)
+
+static void skip_blanks(Reader *reader) { reader->at += strspn(reader->at, " \t\r\n"); }
+
+static EsStatus take_byte(Reader *reader, char wanted, const char *where) {
+    skip_blanks(reader);
+    if (*reader->at != wanted) {
+        EsExcerpt excerpt;
+        return FAIL_AT(reader, reader->at, "%s where '%c' is expected %s",
+                       *reader->at == '\0'
+                           ? "the end"
+                           : es_text_excerpt((EsPiece){reader->at, strlen(reader->at)}, excerpt),
+                       wanted, where);
+    }
+    reader->at++;
+    return ES_STATUS_OK;
 }
 
-EsStatus es_atom_list_add(EsAtomList *list, EsAtom atom) {
+// A name in quotes, or up to one of `ends`.
+static EsStatus take_name(Reader *reader, const char *ends, const char *what, Name *name) {
+    skip_blanks(reader);
+    const char *begin = reader->at;
+    name->is_quoted = *begin == '"' || *begin == '\'';
+    if (name->is_quoted) {
+        const char *end = strchr(begin + 1, *begin);
+        if (end == NULL) {
+            return FAIL_AT(reader, begin, "the quote of the %s is never closed", what);
+        }
+        name->piece = (EsPiece){begin + 1, (size_t)(end - begin - 1)};
+        reader->at = end + 1;
+    } else {
+        size_t length = strcspn(begin, ends);
+        reader->at += length;
+        while (length > 0 && isspace((unsigned char)begin[length - 1])) {
+            length--;
+        }
+        name->piece = (EsPiece){begin, length};
+    }
+    if (name->piece.bytes == 0 || name->piece.bytes > ES_KG_MAX_NAME_BYTES) {
+        return FAIL_AT(reader, begin, "the %s has a name of %zu bytes, expected 1 to %d", what,
+                       name->piece.bytes, ES_KG_MAX_NAME_BYTES);
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus find_number(const Reader *reader, EsPiece piece, const char *what,
+                            const char *const *names, int32_t n_names, int32_t *number) {
+    char word[ES_KG_MAX_NAME_BYTES + 1];
+    memcpy(word, piece.text, piece.bytes);
+    word[piece.bytes] = '\0';
+    EsSpelling spelling = es_spelling_begin(word);
+    for (int32_t i = 1; i <= n_names; i++) {
+        if (strcmp(names[i], word) == 0) {
+            *number = i;
+            return ES_STATUS_OK;
+        }
+        es_spelling_offer(&spelling, names[i]);
+    }
+    const char *nearest = es_spelling_suggestion(&spelling);
+    EsExcerpt excerpt;
+    es_text_excerpt(piece, excerpt);
+    return nearest != NULL ? FAIL_AT(reader, piece.text, "unknown %s %s; did you mean \"%.100s\"?",
+                                     what, excerpt, nearest)
+                           : FAIL_AT(reader, piece.text, "unknown %s %s", what, excerpt);
+}
+
+static EsStatus number_argument(const EsKnowledgeGraph *graph, const Reader *reader, Name name,
+                                EsQuestion *question, int32_t *term) {
+    EsPiece piece = name.piece;
+    char first = piece.text[0];
+    if (name.is_quoted || !(isupper((unsigned char)first) || first == '_' || first == '?')) {
+        return find_number(reader, piece, "constant", graph->constant_names, graph->n_constants,
+                           term);
+    }
+    int is_nameless = piece.bytes == 1 && first == '_';
+    if (question->n_variables == 1 && !is_nameless &&
+        es_piece_equals(question->variables[0], piece)) {
+        *term = -1;
+        return ES_STATUS_OK;
+    }
+    question->variables[question->n_variables++] = piece;
+    *term = -question->n_variables;
+    char word[ES_KG_MAX_NAME_BYTES + 1];
+    memcpy(word, piece.text, piece.bytes);
+    word[piece.bytes] = '\0';
+    int32_t shadowed = es_kg_constant(graph, word);
+    question->shadowed = shadowed != 0 ? shadowed : question->shadowed;
+    return ES_STATUS_OK;
+}
+
+EsStatus es_question_parse(const EsKnowledgeGraph *graph, const char *text, EsQuestion *question) {
+    memset(question, 0, sizeof *question);
+    Reader reader = {text, text};
+    Name predicate, a, b;
+    ES_TRY(take_name(&reader, "(", "predicate", &predicate));
+    ES_TRY(take_byte(&reader, '(', "after the predicate, as in predicate(a,X)"));
+    ES_TRY(take_name(&reader, ",()", "first argument", &a));
+    ES_TRY(take_byte(&reader, ',', "between two arguments"));
+    ES_TRY(take_name(&reader, ",()", "second argument", &b));
+    ES_TRY(take_byte(&reader, ')', "after the second argument"));
+    skip_blanks(&reader);
+    reader.at += *reader.at == '.';
+    skip_blanks(&reader);
+    if (*reader.at != '\0') {
+        EsExcerpt excerpt;
+        return FAIL_AT(&reader, reader.at, "%s after the atom",
+                       es_text_excerpt((EsPiece){reader.at, strlen(reader.at)}, excerpt));
+    }
+    ES_TRY(find_number(&reader, predicate.piece, "predicate", graph->predicate_names,
+                       graph->n_predicates, &question->form.predicate));
+    ES_TRY(number_argument(graph, &reader, a, question, &question->form.a));
+    return number_argument(graph, &reader, b, question, &question->form.b);
+}
+
+int es_question_matches(EsAtom form, EsAtom atom) {
+    return form.predicate == atom.predicate && (form.a < 0 || form.a == atom.a) &&
+           (form.b < 0 || form.b == atom.b) && (form.a > 0 || form.a != form.b || atom.a == atom.b);
+}
+
+// --- lists of atoms ---
+
+// A list of atoms that grows; all zero is empty.
+typedef struct AtomList {
+    EsAtom *atoms; // owned
+    int32_t count;
+    int64_t capacity;
+} AtomList;
+
+static EsStatus add_to_list(AtomList *list, EsAtom atom) {
     if (list->count == INT32_MAX) {
         return ES_FAIL(MEMORY, "more than %d atoms in one list", list->count);
     }
@@ -22,8 +162,151 @@ EsStatus es_atom_list_add(EsAtomList *list, EsAtom atom) {
     return ES_STATUS_OK;
 }
 
+// --- candidates by a search with free variables ---
+
+#define ANSWER_PREDICATE 0
+
+typedef struct OpenSearch {
+    const EsKnowledgeGraph *graph;
+    EsKnowledgeGraph factual; // the same graph without rules; borrows all but its rule_start
+    EsProofSettings settings;
+    int32_t max_rules; // steps by rules
+    int32_t max_states;
+    EsProofStates states;
+    EsSuccessors successors;
+    AtomList *found;
+    EsAnswersReport *report;
+} OpenSearch;
+
+// The goal with the fewest free arguments comes first, which is where a leftmost selection takes
+// it; the question stays last.
+static EsAtomSpan put_goal_first(const OpenSearch *search, EsAtomSpan state, EsAtom *atoms) {
+    int32_t n_goals = state.count - 1;
+    int32_t goal = es_proof_select(search->graph, state.atoms, n_goals, ES_GOAL_CONSTRAINED);
+    int32_t n = 0;
+    atoms[n++] = state.atoms[goal];
+    for (int32_t i = 0; i < state.count; i++) {
+        if (i != goal) {
+            atoms[n++] = state.atoms[i];
+        }
+    }
+    return (EsAtomSpan){atoms, n};
+}
+
+// Keep what an expansion gave, reached with n_rules steps by rules.
+static EsStatus keep_successors(OpenSearch *search, int32_t n_rules) {
+    const EsSuccessors *successors = &search->successors;
+    search->report->n_overlong += successors->n_overlong;
+    ES_ASSERT(successors->n_overflow == 0);
+    for (int32_t k = 0; k < successors->count && successors->outcome == ES_PROOF_OPEN; k++) {
+        EsAtomSpan state = es_successor(successors, k);
+        EsAtomSpan goals = {state.atoms, state.count - 1};
+        int32_t number;
+        if (es_proof_may_end(search->graph, goals, search->max_rules - n_rules)) {
+            ES_TRY(es_proof_states_add(&search->states, state.atoms, state.count,
+                                       successors->hash[k], &number));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// Resolve the goal of a state of cost n_rules against the facts, or against rules and facts.
+static EsStatus expand(OpenSearch *search, int32_t number, int32_t n_rules, int with_rules) {
+    EsAtom atoms[ES_PROOF_MAX_ATOMS];
+    const EsAtom none = {0, 0, 0};
+    EsAtomSpan state = es_proof_state(&search->states, number);
+    if (state.count == 1) {
+        return ES_STATUS_OK;
+    }
+    state = put_goal_first(search, state, atoms);
+    es_proof_expand(with_rules ? search->graph : &search->factual, &search->settings, none,
+                    state.atoms, state.count, NULL, &search->successors);
+    return keep_successors(search, n_rules + with_rules);
+}
+
+// All states of one cost, which begin at *begin: first what facts make of them at the same cost,
+// until nothing new comes, then what rules make of all of these; what facts give is known by then
+// and not taken for the work of a rule. *begin becomes the first state of the next cost.
+static EsStatus take_level(OpenSearch *search, int32_t *begin, int32_t n_rules) {
+    int32_t end = INT32_MAX, first = *begin;
+    for (int pass = 0; pass <= (n_rules < search->max_rules); pass++) {
+        for (int32_t i = first; i < ES_MIN(search->states.count, end); i++) {
+            if (search->states.count > search->max_states) {
+                search->report->is_full = 1;
+                return ES_STATUS_OK;
+            }
+            ES_TRY(expand(search, i, n_rules, pass));
+        }
+        end = pass == 0 ? search->states.count : end;
+    }
+    *begin = end;
+    return ES_STATUS_OK;
+}
+
+static EsStatus search_all(OpenSearch *search, EsAtom form) {
+    int32_t n_constants = search->graph->n_constants, number;
+    // the variables -1 and -2 come in this order, so that they are C + 1 and C + 2 in a state
+    EsAtom goal = {form.predicate, form.a > 0 ? form.a : n_constants - form.a,
+                   form.b > 0 ? form.b : n_constants - form.b};
+    EsAtom first[2] = {goal, {ANSWER_PREDICATE, goal.a, goal.b}};
+    EsAtomSpan state = {first, 2};
+    ES_TRY(es_proof_states_add(&search->states, first, 2, es_proof_hash(first, 2), &number));
+    int32_t begin = 0;
+    for (int32_t n_rules = 0; n_rules <= search->max_rules && !search->report->is_full; n_rules++) {
+        ES_TRY(take_level(search, &begin, n_rules));
+    }
+    for (int32_t i = 0; i < search->states.count; i++) {
+        state = es_proof_state(&search->states, i);
+        EsAtom atom = {form.predicate, state.atoms[0].a, state.atoms[0].b};
+        if (state.count == 1 && !es_kg_has_fact(search->graph, atom)) {
+            ES_TRY(add_to_list(search->found, atom));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// Find the atoms of the form that are no facts and have a proof with at most max_depth steps by
+// rules. The report says which limit was met, if any.
+static EsStatus search_candidates(const EsKnowledgeGraph *graph, const EsProverSettings *settings,
+                                  EsAtom form, AtomList *found, EsAnswersReport *report) {
+    OpenSearch search;
+    memset(&search, 0, sizeof search);
+    search.graph = graph;
+    search.factual = *graph;
+    search.factual.rule_start = NULL;
+    search.max_rules = settings->max_depth;
+    search.max_states = settings->max_states;
+    search.found = found;
+    search.report = report;
+    memset(report, 0, sizeof *report);
+    // the limit on atoms is for what is left of a ground atom, which is less: nothing is pruned
+    // while it is open
+    search.settings = (EsProofSettings){.selection = ES_GOAL_LEFTMOST,
+                                        .max_atoms = ES_PROOF_MAX_ATOMS,
+                                        .max_states = ES_MAX(es_proof_max_candidates(graph), 2)};
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(es_allocate(((size_t)graph->n_predicates + 2) * sizeof(int32_t),
+                            (void **)&search.factual.rule_start));
+    ES_TRY_GOTO(
+        es_successors_create(search.settings.max_states, ES_PROOF_MAX_ATOMS, &search.successors));
+    ES_TRY_GOTO(search_all(&search, form));
+    report->n_states = search.states.count;
+done:
+    es_release(search.factual.rule_start);
+    es_successors_destroy(&search.successors);
+    es_proof_states_destroy(&search.states);
+    return status;
+}
+
+// --- the answers ---
+
+EsAnswersSettings es_answers_defaults(void) {
+    return (EsAnswersSettings){.prover = es_prover_defaults(),
+                               .closure_limit = ES_ANSWERS_CLOSURE_LIMIT};
+}
+
 // Sorted, each once.
-static void make_distinct(EsAtomList *list) {
+static void make_distinct(AtomList *list) {
     int32_t count = 0;
     if (list->count > 0) {
         qsort(list->atoms, (size_t)list->count, sizeof *list->atoms, es_atom_compare);
@@ -36,13 +319,13 @@ static void make_distinct(EsAtomList *list) {
     list->count = count;
 }
 
-static EsStatus list_facts(const EsKnowledgeGraph *graph, EsAtom form, EsAtomList *facts) {
+static EsStatus list_facts(const EsKnowledgeGraph *graph, EsAtom form, AtomList *facts) {
     EsAtomSpan span = form.a > 0   ? es_kg_facts_with_a(graph, form.predicate, form.a)
                       : form.b > 0 ? es_kg_facts_with_b(graph, form.predicate, form.b)
                                    : es_kg_facts_of(graph, form.predicate);
     for (int32_t i = 0; i < span.count; i++) {
         if (es_question_matches(form, span.atoms[i])) {
-            ES_TRY(es_atom_list_add(facts, span.atoms[i]));
+            ES_TRY(add_to_list(facts, span.atoms[i]));
         }
     }
     return ES_STATUS_OK;
@@ -50,7 +333,7 @@ static EsStatus list_facts(const EsKnowledgeGraph *graph, EsAtom form, EsAtomLis
 
 // Atoms of the form that the rules add to the facts, if the closure fits its limit.
 static EsStatus list_closure(const EsKnowledgeGraph *graph, int32_t limit, EsAtom form,
-                             EsAtomList *derived, int *is_complete) {
+                             AtomList *derived, int *is_complete) {
     EsClosure *closure = NULL;
     *is_complete = 0;
     if (limit == 0) {
@@ -61,7 +344,7 @@ static EsStatus list_closure(const EsKnowledgeGraph *graph, int32_t limit, EsAto
     *is_complete = closure->is_complete;
     for (int32_t i = closure->n_facts; i < closure->count && closure->is_complete; i++) {
         if (es_question_matches(form, closure->atoms[i])) {
-            ES_TRY_GOTO(es_atom_list_add(derived, closure->atoms[i]));
+            ES_TRY_GOTO(add_to_list(derived, closure->atoms[i]));
         }
     }
 done:
@@ -70,12 +353,12 @@ done:
 }
 
 static EsStatus list_candidates(const EsKnowledgeGraph *graph, const EsAnswersSettings *settings,
-                                EsAtom form, EsAtomList *derived, EsAnswers *answers) {
+                                EsAtom form, AtomList *derived, EsAnswers *answers) {
     answers->method = ES_ANSWERS_CLOSURE;
     ES_TRY(list_closure(graph, settings->closure_limit, form, derived, &answers->is_closure_known));
     if (!answers->is_closure_known) {
         answers->method = ES_ANSWERS_SEARCH;
-        ES_TRY(es_answers_search(graph, &settings->prover, form, derived, &answers->search));
+        ES_TRY(search_candidates(graph, &settings->prover, form, derived, &answers->search));
     }
     make_distinct(derived);
     return ES_STATUS_OK;
@@ -90,7 +373,7 @@ static int compare_answers(const void *left, const void *right) {
 }
 
 // Put the facts and what has a proof into the answers, count the others.
-static EsStatus sort_out(const EsAtomList *facts, const EsAtomList *derived, const int32_t *depths,
+static EsStatus sort_out(const AtomList *facts, const AtomList *derived, const int32_t *depths,
                          EsAnswers *answers) {
     size_t most = (size_t)facts->count + (size_t)derived->count;
     ES_TRY(es_allocate(ES_MAX(most, 1) * sizeof *answers->items, (void **)&answers->items));
@@ -114,8 +397,8 @@ static EsStatus sort_out(const EsAtomList *facts, const EsAtomList *derived, con
 static EsStatus answer_ground(const EsKnowledgeGraph *graph, const EsAnswersSettings *settings,
                               EsThreadPool *pool, EsAtom query, EsAnswers *answers) {
     EsProverReport report;
-    EsAtomList none = {NULL, 0, 0}, derived = {NULL, 0, 0};
-    EsAtomList itself = {&query, 1, 1};
+    AtomList none = {NULL, 0, 0}, derived = {NULL, 0, 0};
+    AtomList itself = {&query, 1, 1};
     int32_t depth;
     ES_TRY(es_prover_find_depths(graph, &settings->prover, pool, &query, 1, &depth, &report));
     answers->n_steps_otherwise = depth;
@@ -143,7 +426,7 @@ EsStatus es_answers_find(const EsKnowledgeGraph *graph, const EsAnswersSettings 
     memset(answers, 0, sizeof *answers);
     ES_ASSERT(form.predicate >= 1 && form.predicate <= graph->n_predicates);
     answers->n_steps_otherwise = ES_KG_DEPTH_NONE;
-    EsAtomList facts = {NULL, 0, 0}, derived = {NULL, 0, 0};
+    AtomList facts = {NULL, 0, 0}, derived = {NULL, 0, 0};
     EsProverReport report;
     void *depths = NULL;
     EsStatus status = ES_STATUS_OK;

@@ -91,22 +91,6 @@ EsStatus es_answers_find(const EsKnowledgeGraph *graph, const EsAnswersSettings 
                          EsThreadPool *pool, EsAtom form, EsAnswers *answers);
 void es_answers_destroy(EsAnswers *answers);
 
-// --- inside ---
-
-// A list of atoms that grows; all zero is empty.
-typedef struct EsAtomList {
-    EsAtom *atoms; // owned
-    int32_t count;
-    int64_t capacity;
-} EsAtomList;
-
-EsStatus es_atom_list_add(EsAtomList *list, EsAtom atom);
-
-// The atoms of the form that are no facts and have a proof with at most max_depth steps by rules.
-// The report tells which limit was met, if any.
-EsStatus es_answers_search(const EsKnowledgeGraph *graph, const EsProverSettings *settings,
-                           EsAtom form, EsAtomList *found, EsAnswersReport *report);
-
 ES_EXTERN_C_END
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "proof/search/proof_array.h"
-#include "proof/search/proof_search_parts.h"
+#include "proof/search/proof_search_internal.h"
 #include "proof/search/prover.h"
 
 #define LEAST_VALUE 0.01

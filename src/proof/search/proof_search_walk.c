@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/random_rules.h"
-#include "proof/search/proof_search_parts.h"
+#include "proof/search/proof_search_internal.h"
 
 // The most probable successor of state i of the batch, ties the first.
 static int32_t choose_best(const EsSearchBatch *batch, int32_t i) {

@@ -3,20 +3,68 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "proof/search/proof_array.h"
+
+// --- relations and bodies ---
+
+// The second atom of a body whose first is r(x,y), in a chain r(x,z).
+typedef enum BodyForm {
+    BODY_ONE,    // there is none
+    BODY_CHAIN,  // s(z,y)
+    BODY_BOTH,   // s(x,y)
+    BODY_FROM_X, // s(x,z)
+    BODY_FROM_Y, // s(y,z)
+    BODY_N_FORMS
+} BodyForm;
+
+// A body at work.
+typedef struct RuleBody {
+    BodyForm form;
+    int32_t first, second; // relations; second is -1 for BODY_ONE
+} RuleBody;
+
+static int32_t predicate_of(int32_t relation) { return relation / 2 + 1; }
+
+static int is_reversed(int32_t relation) { return relation % 2; }
+
+// The atom relation(u,v).
+static EsAtom atom_of(int32_t relation, int32_t u, int32_t v) {
+    int32_t predicate = predicate_of(relation);
+    return is_reversed(relation) ? (EsAtom){predicate, v, u} : (EsAtom){predicate, u, v};
+}
+
+static int atoms_equal(EsAtom x, EsAtom y) { return es_atom_compare(&x, &y) == 0; }
 
 // How the z of a chain lies to x and y; only where it is one of them can an atom of the body be the
 // head.
 enum { Z_APART = 1, Z_IS_X = 2, Z_IS_Y = 4 };
 
 static EsAtomSpan facts_from(const EsKnowledgeGraph *graph, int32_t relation, int32_t u) {
-    int32_t predicate = es_relation_predicate(relation);
-    return es_relation_is_reversed(relation) ? es_kg_facts_with_b(graph, predicate, u)
-                                             : es_kg_facts_with_a(graph, predicate, u);
+    int32_t predicate = predicate_of(relation);
+    return is_reversed(relation) ? es_kg_facts_with_b(graph, predicate, u)
+                                 : es_kg_facts_with_a(graph, predicate, u);
 }
 
 // The v of a fact relation(u,v).
 static int32_t other_end(int32_t relation, EsAtom fact) {
-    return es_relation_is_reversed(relation) ? fact.a : fact.b;
+    return is_reversed(relation) ? fact.a : fact.b;
+}
+
+// --- cells of the tables ---
+
+static size_t n_rows_of(const EsKnowledgeGraph *graph) {
+    return 1 + (BODY_N_FORMS - 1) * 2 * (size_t)graph->n_predicates;
+}
+
+static size_t row_of(const EsKnowledgeGraph *graph, const RuleBody *body) {
+    size_t n_relations = 2 * (size_t)graph->n_predicates;
+    return body->form == BODY_ONE
+               ? 0
+               : 1 + (size_t)(body->form - 1) * n_relations + (size_t)body->second;
+}
+
+static size_t cell_of(const EsKnowledgeGraph *graph, size_t row, int32_t head) {
+    return row * ((size_t)graph->n_predicates + 1) + (size_t)head;
 }
 
 // --- the heads of an x ---
@@ -66,26 +114,25 @@ static void add_pair(EsRuleCounter *counter, int32_t y, unsigned kinds) {
 // Whether the second atom, which has one end at u and the other free, can only be `head`.
 static int has_no_other(const EsKnowledgeGraph *graph, int32_t relation, int32_t u, EsAtom head) {
     EsAtomSpan facts = facts_from(graph, relation, u);
-    return facts.count == 1 && es_rule_atoms_equal(facts.atoms[0], head);
+    return facts.count == 1 && atoms_equal(facts.atoms[0], head);
 }
 
 // Whether (x,y) is given only by use of head(x,y) itself.
-static int is_refused(const EsRuleCounter *counter, const EsRuleBody *body, int32_t x, int32_t y,
+static int is_refused(const EsRuleCounter *counter, const RuleBody *body, int32_t x, int32_t y,
                       int32_t head) {
     EsAtom atom = {head, x, y};
     unsigned kinds = counter->y_kinds[y];
-    if (body->form != ES_BODY_CHAIN &&
-        es_rule_atoms_equal(es_relation_atom(body->first, x, y), atom)) {
+    if (body->form != BODY_CHAIN && atoms_equal(atom_of(body->first, x, y), atom)) {
         return 1;
     }
     switch (body->form) {
-    case ES_BODY_BOTH:
-        return es_rule_atoms_equal(es_relation_atom(body->second, x, y), atom);
-    case ES_BODY_FROM_X:
+    case BODY_BOTH:
+        return atoms_equal(atom_of(body->second, x, y), atom);
+    case BODY_FROM_X:
         return has_no_other(counter->graph, body->second, x, atom);
-    case ES_BODY_FROM_Y:
+    case BODY_FROM_Y:
         return has_no_other(counter->graph, body->second, y, atom);
-    case ES_BODY_CHAIN:
+    case BODY_CHAIN:
         break;
     default:
         return 0;
@@ -93,8 +140,8 @@ static int is_refused(const EsRuleCounter *counter, const EsRuleBody *body, int3
     for (int k = 0; k < 2 && (kinds & Z_APART) == 0; k++) {
         int32_t z = k == 0 ? x : y;
         if ((kinds & (k == 0 ? Z_IS_X : Z_IS_Y)) != 0 &&
-            !es_rule_atoms_equal(es_relation_atom(body->first, x, z), atom) &&
-            !es_rule_atoms_equal(es_relation_atom(body->second, z, y), atom)) {
+            !atoms_equal(atom_of(body->first, x, z), atom) &&
+            !atoms_equal(atom_of(body->second, z, y), atom)) {
             return 0;
         }
     }
@@ -102,11 +149,11 @@ static int is_refused(const EsRuleCounter *counter, const EsRuleBody *body, int3
 }
 
 // Count the pairs (x, y_list) of a body for all heads.
-static void count_pairs(EsRuleCounter *counter, const EsRuleBody *body, int32_t x) {
+static void count_pairs(EsRuleCounter *counter, const RuleBody *body, int32_t x) {
     const EsKnowledgeGraph *graph = counter->graph;
-    size_t row = es_rule_counter_row(graph, body);
-    int32_t touched[2] = {es_relation_predicate(body->first),
-                          body->second < 0 ? 0 : es_relation_predicate(body->second)};
+    size_t row = row_of(graph, body);
+    int32_t touched[2] = {predicate_of(body->first),
+                          body->second < 0 ? 0 : predicate_of(body->second)};
     touched[1] = touched[1] == touched[0] ? 0 : touched[1];
     int64_t n_refused[2] = {0, 0};
     for (int32_t i = 0; i < counter->n_y; i++) {
@@ -122,7 +169,7 @@ static void count_pairs(EsRuleCounter *counter, const EsRuleBody *body, int32_t 
             int32_t head = signed_head < 0 ? -signed_head : signed_head;
             if (!(head == touched[0] && refused[0]) && !(head == touched[1] && refused[1])) {
                 int64_t *counts = signed_head < 0 ? counter->n_kept : counter->support;
-                counts[es_rule_counter_cell(graph, row, head)]++;
+                counts[cell_of(graph, row, head)]++;
             }
         }
     }
@@ -133,7 +180,7 @@ static void count_pairs(EsRuleCounter *counter, const EsRuleBody *body, int32_t 
         int32_t head = counter->closed[i];
         int64_t n_less =
             head == touched[0] ? n_refused[0] : (head == touched[1] ? n_refused[1] : 0);
-        counter->n_closed[es_rule_counter_cell(graph, row, head)] += counter->n_y - n_less;
+        counter->n_closed[cell_of(graph, row, head)] += counter->n_y - n_less;
     }
 }
 
@@ -149,7 +196,7 @@ static void count_chain(EsRuleCounter *counter, EsAtomSpan steps, int32_t x, int
             add_pair(counter, y, kinds != 0 ? kinds : Z_APART);
         }
     }
-    EsRuleBody body = {ES_BODY_CHAIN, counter->relation, second};
+    RuleBody body = {BODY_CHAIN, counter->relation, second};
     count_pairs(counter, &body, x);
 }
 
@@ -168,7 +215,7 @@ static void count_both(EsRuleCounter *counter, EsAtomSpan steps, int32_t x, int3
         i += y <= y_other;
         k += y_other <= y;
     }
-    EsRuleBody body = {ES_BODY_BOTH, counter->relation, second};
+    RuleBody body = {BODY_BOTH, counter->relation, second};
     count_pairs(counter, &body, x);
 }
 
@@ -181,7 +228,7 @@ static void count_ends(EsRuleCounter *counter, EsAtomSpan steps, int32_t x, int3
     for (int32_t i = 0; i < steps.count && is_x_there; i++) {
         add_pair(counter, other_end(counter->relation, steps.atoms[i]), 0);
     }
-    EsRuleBody body = {ES_BODY_FROM_X, counter->relation, second};
+    RuleBody body = {BODY_FROM_X, counter->relation, second};
     count_pairs(counter, &body, x);
     begin_pairs(counter);
     for (int32_t i = 0; i < steps.count && second != (counter->relation ^ 1); i++) {
@@ -190,7 +237,7 @@ static void count_ends(EsRuleCounter *counter, EsAtomSpan steps, int32_t x, int3
             add_pair(counter, y, 0);
         }
     }
-    body.form = ES_BODY_FROM_Y;
+    body.form = BODY_FROM_Y;
     count_pairs(counter, &body, x);
 }
 
@@ -199,7 +246,7 @@ static void count_one(EsRuleCounter *counter, EsAtomSpan steps, int32_t x) {
     for (int32_t i = 0; i < steps.count; i++) {
         add_pair(counter, other_end(counter->relation, steps.atoms[i]), 0);
     }
-    EsRuleBody body = {ES_BODY_ONE, counter->relation, -1};
+    RuleBody body = {BODY_ONE, counter->relation, -1};
     count_pairs(counter, &body, x);
 }
 
@@ -220,15 +267,104 @@ static void count_from(EsRuleCounter *counter, int32_t x, int max_body) {
     }
 }
 
+// --- rules worth listing ---
+
+static EsStatus keep_rule(EsRuleCounter *counter, const EsMinedRule *rule) {
+    if (counter->n_rules == INT32_MAX) {
+        return ES_FAIL(MEMORY, "more than %d rules of one thread", counter->n_rules);
+    }
+    ES_TRY(es_proof_array_grow((void **)&counter->rules, sizeof *counter->rules, counter->n_rules,
+                               (int64_t)counter->n_rules + 1, &counter->capacity));
+    counter->rules[counter->n_rules++] = *rule;
+    return ES_STATUS_OK;
+}
+
+// A head that is an atom of its own body says nothing.
+static int is_empty_rule(const EsHornRule *rule) {
+    for (int k = 0; k < rule->n_body; k++) {
+        if (atoms_equal(rule->body[k], rule->head)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static EsHornRule make_rule(const RuleBody *body, int32_t head) {
+    EsHornRule rule = {.head = {head, -1, -2}, .n_body = body->form == BODY_ONE ? 1 : 2};
+    static const int32_t ends[BODY_N_FORMS][2] = {{0, 0}, {-3, -2}, {-1, -2}, {-1, -3}, {-2, -3}};
+    rule.body[0] = atom_of(body->first, -1, body->form == BODY_CHAIN ? -3 : -2);
+    if (body->form != BODY_ONE) {
+        rule.body[1] = atom_of(body->second, ends[body->form][0], ends[body->form][1]);
+    }
+    rule.n_variables = body->form == BODY_ONE || body->form == BODY_BOTH ? 2 : 3;
+    return rule;
+}
+
+// The counts of one rule.
+static EsMinedRule rule_at(const EsRuleCounter *counter, const RuleBody *body, int32_t head) {
+    size_t row = row_of(counter->graph, body), at = cell_of(counter->graph, row, head);
+    int64_t n_given = counter->n_given[row];
+    if (head == predicate_of(body->first)) {
+        n_given -= counter->n_refused[2 * row];
+    } else if (body->form != BODY_ONE && head == predicate_of(body->second)) {
+        n_given -= counter->n_refused[2 * row + 1];
+    }
+    return (EsMinedRule){.rule = make_rule(body, head),
+                         .n_given = n_given,
+                         .support = counter->support[at],
+                         .n_closed = counter->n_closed[at],
+                         .n_kept = counter->n_kept[at]};
+}
+
+// Two atoms that give part of what one of them gives must be more often right than it.
+static int is_no_better(const EsRuleCounter *counter, const RuleBody *body, int32_t head,
+                        double confidence) {
+    size_t n_heads = (size_t)counter->graph->n_predicates + 1;
+    const double *first = counter->one_atom + (size_t)body->first * n_heads;
+    if (body->form == BODY_ONE || body->form == BODY_CHAIN) {
+        return 0;
+    }
+    return confidence <= first[head] ||
+           (body->form == BODY_BOTH &&
+            confidence <= counter->one_atom[(size_t)body->second * n_heads + (size_t)head]);
+}
+
+static EsStatus keep_if_good(EsRuleCounter *counter, const RuleBody *body, int32_t head) {
+    EsMinedRule mined = rule_at(counter, body, head);
+    double confidence = es_mined_rule_confidence(&mined);
+    if (mined.support < counter->settings->min_support ||
+        confidence < counter->settings->min_confidence || is_empty_rule(&mined.rule) ||
+        is_no_better(counter, body, head, confidence)) {
+        return ES_STATUS_OK;
+    }
+    return keep_rule(counter, &mined);
+}
+
+// Add the rules of the counted bodies that are good enough.
+static EsStatus keep_good_rules(EsRuleCounter *counter) {
+    int32_t n_predicates = counter->graph->n_predicates;
+    BodyForm n_forms = counter->settings->max_body > 1 ? BODY_N_FORMS : BODY_CHAIN;
+    for (int32_t head = 1; head <= n_predicates; head++) {
+        RuleBody body = {BODY_ONE, counter->relation, -1};
+        ES_TRY(keep_if_good(counter, &body, head));
+        for (body.form = BODY_CHAIN; body.form < n_forms; body.form++) {
+            for (body.second = 0; body.second < 2 * n_predicates; body.second++) {
+                ES_TRY(keep_if_good(counter, &body, head));
+            }
+        }
+    }
+    return ES_STATUS_OK;
+}
+
 // --- all pairs ---
 
 static void count_all(EsRuleCounter *counter, int32_t relation, int max_body) {
     const EsKnowledgeGraph *graph = counter->graph;
-    size_t n_cells = es_rule_counter_rows(graph) * ((size_t)graph->n_predicates + 1);
+    size_t n_cells = n_rows_of(graph) * ((size_t)graph->n_predicates + 1);
     size_t n_constants = (size_t)graph->n_constants + 1;
     counter->relation = relation;
-    memset(counter->n_given, 0, es_rule_counter_rows(graph) * sizeof *counter->n_given);
-    memset(counter->n_refused, 0, 2 * es_rule_counter_rows(graph) * sizeof *counter->n_refused);
+    memset(counter->n_given, 0, n_rows_of(graph) * sizeof *counter->n_given);
+    memset(counter->n_refused, 0, 2 * n_rows_of(graph) * sizeof *counter->n_refused);
     memset(counter->support, 0, n_cells * sizeof *counter->support);
     memset(counter->n_closed, 0, n_cells * sizeof *counter->n_closed);
     memset(counter->n_kept, 0, n_cells * sizeof *counter->n_kept);
@@ -244,18 +380,18 @@ static void count_all(EsRuleCounter *counter, int32_t relation, int max_body) {
 }
 
 void es_rule_counter_take_one(EsRuleCounter *counter, int32_t relation, double *confidence) {
-    EsRuleBody body = {ES_BODY_ONE, relation, -1};
+    RuleBody body = {BODY_ONE, relation, -1};
     count_all(counter, relation, 1);
     confidence[0] = 0;
     for (int32_t head = 1; head <= counter->graph->n_predicates; head++) {
-        EsMinedRule mined = es_rule_counter_rule(counter, &body, head);
+        EsMinedRule mined = rule_at(counter, &body, head);
         confidence[head] = es_mined_rule_confidence(&mined);
     }
 }
 
 EsStatus es_rule_counter_take(EsRuleCounter *counter, int32_t relation) {
     count_all(counter, relation, counter->settings->max_body);
-    return es_rule_counter_judge(counter);
+    return keep_good_rules(counter);
 }
 
 // --- memory ---
@@ -281,7 +417,7 @@ EsStatus es_rule_counter_create(const EsKnowledgeGraph *graph, const EsMinerSett
     counter->graph = graph;
     counter->settings = settings;
     counter->kept_row = kept_row;
-    size_t rows = es_rule_counter_rows(graph), cells = rows * ((size_t)graph->n_predicates + 1);
+    size_t rows = n_rows_of(graph), cells = rows * ((size_t)graph->n_predicates + 1);
     size_t n_constants = (size_t)graph->n_constants + 1, n_heads = most_heads(graph, kept_row);
     const struct {
         void *member; // a pointer to a pointer

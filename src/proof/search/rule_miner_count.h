@@ -9,39 +9,6 @@
 
 ES_EXTERN_C_BEGIN
 
-// --- relations and bodies ---
-
-// The second atom of a body whose first is r(x,y), in a chain r(x,z).
-typedef enum EsBodyForm {
-    ES_BODY_ONE,    // there is none
-    ES_BODY_CHAIN,  // s(z,y)
-    ES_BODY_BOTH,   // s(x,y)
-    ES_BODY_FROM_X, // s(x,z)
-    ES_BODY_FROM_Y, // s(y,z)
-    ES_BODY_N_FORMS
-} EsBodyForm;
-
-// A body at work.
-typedef struct EsRuleBody {
-    EsBodyForm form;
-    int32_t first, second; // relations; second is -1 for ES_BODY_ONE
-} EsRuleBody;
-
-static inline int32_t es_relation_predicate(int32_t relation) { return relation / 2 + 1; }
-
-static inline int es_relation_is_reversed(int32_t relation) { return relation % 2; }
-
-// The atom relation(u,v).
-static inline EsAtom es_relation_atom(int32_t relation, int32_t u, int32_t v) {
-    int32_t predicate = es_relation_predicate(relation);
-    return es_relation_is_reversed(relation) ? (EsAtom){predicate, v, u}
-                                             : (EsAtom){predicate, u, v};
-}
-
-static inline int es_rule_atoms_equal(EsAtom x, EsAtom y) { return es_atom_compare(&x, &y) == 0; }
-
-// --- counters ---
-
 // What a thread counts with; P predicates, C constants. Row 0 of the tables is the body of one
 // atom; then come 2P rows, by the second relation, for each of the four forms of two atoms.
 typedef struct EsRuleCounter {
@@ -75,21 +42,6 @@ typedef struct EsRuleCounter {
     EsStatus status;
 } EsRuleCounter;
 
-static inline size_t es_rule_counter_rows(const EsKnowledgeGraph *graph) {
-    return 1 + (ES_BODY_N_FORMS - 1) * 2 * (size_t)graph->n_predicates;
-}
-
-static inline size_t es_rule_counter_row(const EsKnowledgeGraph *graph, const EsRuleBody *body) {
-    size_t n_relations = 2 * (size_t)graph->n_predicates;
-    return body->form == ES_BODY_ONE
-               ? 0
-               : 1 + (size_t)(body->form - 1) * n_relations + (size_t)body->second;
-}
-
-static inline size_t es_rule_counter_cell(const EsKnowledgeGraph *graph, size_t row, int32_t head) {
-    return row * ((size_t)graph->n_predicates + 1) + (size_t)head;
-}
-
 EsStatus es_rule_counter_create(const EsKnowledgeGraph *graph, const EsMinerSettings *settings,
                                 const int32_t *kept_row, const double *one_atom,
                                 EsRuleCounter *counter);
@@ -101,13 +53,6 @@ void es_rule_counter_take_one(EsRuleCounter *counter, int32_t relation, double *
 // Count all bodies that begin with the relation and add the rules that are good enough to
 // counter->rules.
 EsStatus es_rule_counter_take(EsRuleCounter *counter, int32_t relation);
-
-// What was counted for one rule.
-EsMinedRule es_rule_counter_rule(const EsRuleCounter *counter, const EsRuleBody *body,
-                                 int32_t head);
-
-// Add the rules of the counted bodies that are good enough.
-EsStatus es_rule_counter_judge(EsRuleCounter *counter);
 
 ES_EXTERN_C_END
 

@@ -1,7 +1,7 @@
 // What the kinds of proof search share: the path that leads to a state, and states expanded and
 // judged together.
-#ifndef ES_PROOF_PROOF_SEARCH_PARTS_H
-#define ES_PROOF_PROOF_SEARCH_PARTS_H
+#ifndef ES_PROOF_PROOF_SEARCH_INTERNAL_H
+#define ES_PROOF_PROOF_SEARCH_INTERNAL_H
 
 #include "proof/search/proof_search.h"
 #include "proof/search/proof_states.h"
