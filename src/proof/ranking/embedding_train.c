@@ -1,6 +1,7 @@
 #include "proof/ranking/embedding_train.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -8,7 +9,106 @@
 #include "base/random_rules.h"
 #include "network/graph/initial_rules.h"
 #include "proof/ranking/embedding_train_batch.h"
-#include "proof/ranking/embedding_train_valid.h"
+#include "proof/ranking/ranking.h"
+
+// --- how well a model ranks VALID ---
+
+// Each query of the split is ranked on both sides against all constants but those that make a fact
+// or another query of VALID; the split TEST is not looked at. Evaluation of a finished model, with
+// chosen corruptions and all known atoms, is another matter (ranking.h).
+typedef struct Validation {
+    const EsKnowledgeGraph *graph; // borrowed
+    const EsEmbeddingModel *model; // borrowed during rank_validation
+    EsAtom *sorted;                // the whole split, for membership                 (n_sorted)
+    int32_t n_sorted, n_queries;
+    double *reciprocals; // of each query and side                               (n_queries x 2)
+    float *scores;       // of each thread                                       (n_threads x C)
+} Validation;
+
+static void destroy_validation(Validation *valid) {
+    if (valid != NULL) {
+        es_release(valid->sorted);
+        es_release(valid->reciprocals);
+        es_release(valid->scores);
+        es_release(valid);
+    }
+}
+
+// `count` queries, evenly spaced; 0: all. The graph is borrowed.
+static EsStatus create_validation(const EsKnowledgeGraph *graph, int32_t count, int n_threads,
+                                  Validation **valid) {
+    *valid = NULL;
+    const EsQuerySplit *split = &graph->splits[ES_KG_SPLIT_VALID];
+    size_t n_all = (size_t)split->count, C = (size_t)graph->n_constants;
+    void *memory = NULL;
+    ES_TRY(es_allocate(sizeof(Validation), &memory));
+    Validation *made = memory;
+    made->graph = graph;
+    made->n_sorted = split->count;
+    made->n_queries = count == 0 ? split->count : ES_MIN(count, split->count);
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(es_allocate(ES_MAX(n_all, 1) * sizeof(EsAtom), &memory));
+    made->sorted = memory;
+    ES_TRY_GOTO(es_allocate(ES_MAX(n_all, 1) * 2 * sizeof(double), &memory));
+    made->reciprocals = memory;
+    ES_TRY_GOTO(es_allocate((size_t)n_threads * ES_MAX(C, 1) * sizeof(float), &memory));
+    made->scores = memory;
+    if (n_all > 0) {
+        memcpy(made->sorted, split->atoms, n_all * sizeof(EsAtom));
+        qsort(made->sorted, n_all, sizeof(EsAtom), es_atom_compare);
+    }
+    *valid = made;
+    made = NULL;
+done:
+    destroy_validation(made);
+    return status;
+}
+
+static int is_known(const Validation *valid, EsAtom atom) {
+    return es_kg_has_fact(valid->graph, atom) ||
+           bsearch(&atom, valid->sorted, (size_t)valid->n_sorted, sizeof atom, es_atom_compare) !=
+               NULL;
+}
+
+// piece = (query, side)
+static void rank_query(void *context, int64_t piece, int worker) {
+    Validation *valid = context;
+    const EsQuerySplit *split = &valid->graph->splits[ES_KG_SPLIT_VALID];
+    EsCorruptSide side = piece % 2 == 0 ? ES_CORRUPT_HEAD : ES_CORRUPT_TAIL;
+    EsAtom query = split->atoms[piece / 2 * split->count / valid->n_queries];
+    int32_t C = valid->graph->n_constants;
+    float *score = valid->scores + (size_t)worker * (size_t)C;
+    es_embedding_model_score_all(valid->model, side, query, score);
+    int32_t answer = side == ES_CORRUPT_HEAD ? query.a : query.b;
+    int32_t n_better = 0, n_equal = 0;
+    for (int32_t c = 1; c <= C; c++) {
+        EsAtom atom = query;
+        *(side == ES_CORRUPT_HEAD ? &atom.a : &atom.b) = c;
+        if (c != answer && score[c - 1] >= score[answer - 1] && !is_known(valid, atom)) {
+            n_better += score[c - 1] > score[answer - 1];
+            n_equal += !(score[c - 1] > score[answer - 1]);
+        }
+    }
+    valid->reciprocals[piece] = es_expected_reciprocal(n_better, n_equal);
+}
+
+// The mean reciprocal rank, both sides, ties by expectation; NaN without queries. The pool has
+// n_threads; the result does not depend on how many.
+static double rank_validation(Validation *valid, const EsEmbeddingModel *model,
+                              EsThreadPool *pool) {
+    if (valid->n_queries == 0) {
+        return NAN;
+    }
+    valid->model = model;
+    int64_t n = 2 * (int64_t)valid->n_queries;
+    es_thread_pool_run(pool, n, rank_query, valid);
+    valid->model = NULL;
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += valid->reciprocals[i];
+    }
+    return sum / (double)n;
+}
 
 // more constants than this and a batch is compared with a sample of them
 #define ALL_CONSTANTS 8192
@@ -23,7 +123,7 @@ typedef struct Training {
     EsStream *stream;
     EsEmbeddingModel *model, *best;
     EsEmbeddingBatch *batch;
-    EsEmbeddingValid *valid;
+    Validation *valid;
     EsEmbeddingQuestion *questions; // (batch)
     int32_t *candidates;            // NULL: all                                  (n_candidates)
     EsEmbeddingReport report;
@@ -163,9 +263,9 @@ static EsStatus prepare(Training *training) {
     ES_TRY(es_embedding_model_create(graph, settings->n_dimensions, &training->model));
     ES_TRY(es_embedding_model_create(graph, settings->n_dimensions, &training->best));
     ES_TRY(es_embedding_batch_create(training->model, training->stream, sizes, &training->batch));
-    ES_TRY(es_embedding_valid_create(graph, settings->n_valid,
-                                     es_thread_pool_size(es_stream_pool(training->stream)),
-                                     &training->valid));
+    ES_TRY(create_validation(graph, settings->n_valid,
+                             es_thread_pool_size(es_stream_pool(training->stream)),
+                             &training->valid));
     ES_TRY(es_allocate((size_t)settings->batch * sizeof(EsEmbeddingQuestion), &memory));
     training->questions = memory;
     if (settings->n_candidates > 0) {
@@ -194,7 +294,7 @@ static int rank_model(Training *training) {
         return 0;
     }
     report->valid_mrr =
-        es_embedding_valid_mrr(training->valid, training->model, es_stream_pool(training->stream));
+        rank_validation(training->valid, training->model, es_stream_pool(training->stream));
     if (report->best_epoch == 0 || report->valid_mrr > report->best_mrr) {
         report->best_mrr = report->valid_mrr;
         report->best_epoch = report->epoch;
@@ -234,7 +334,7 @@ EsStatus es_embedding_model_train(const EsKnowledgeGraph *graph,
     *chosen = NULL;
 done:
     es_embedding_batch_destroy(training.batch);
-    es_embedding_valid_destroy(training.valid);
+    destroy_validation(training.valid);
     es_embedding_model_destroy(training.model);
     es_embedding_model_destroy(training.best);
     es_release(training.questions);

@@ -6,7 +6,90 @@
 
 #include "base/memory.h"
 #include "kernels/kernels.h"
-#include "proof/ranking/embedding_train_table.h"
+
+#define ADAGRAD_EPSILON 1e-10f
+#define NONE            (-1)
+#define ROWS_PER_PIECE  8
+
+// --- tables of rows to train ---
+
+// The parts of row r: parts[first[r]], then along next[]; a negative number ends the list.
+typedef struct GradientTable {
+    int32_t n_rows, width;
+    float *values;         // borrowed from the model                            (n_rows x width)
+    float *squares;        // sums of squared gradients, 0 at first              (n_rows x width)
+    int32_t *first, *last; // negative: no part                                          (n_rows)
+    int32_t *touched;      // rows that have any, by first part                          (n_rows)
+    int32_t n_touched;
+    int32_t *next;       // room for as many parts as a batch makes
+    const float **parts; // width floats each, borrowed
+    int32_t n_parts;
+} GradientTable;
+
+// Forget all parts.
+static void clear_parts(GradientTable *table) {
+    for (int32_t row = 0; row < table->n_rows; row++) {
+        table->first[row] = NONE;
+    }
+    table->n_touched = 0;
+    table->n_parts = 0;
+}
+
+static void append_part(GradientTable *table, int32_t row, const float *part) {
+    int32_t number = table->n_parts++;
+    table->parts[number] = part;
+    table->next[number] = NONE;
+    if (table->first[row] == NONE) {
+        table->first[row] = number;
+        table->touched[table->n_touched++] = row;
+    } else {
+        table->next[table->last[row]] = number;
+    }
+    table->last[row] = number;
+}
+
+// The gradient of one row (width).
+static void sum_parts(const GradientTable *table, int32_t row, float *ES_RESTRICT gradient) {
+    memset(gradient, 0, (size_t)table->width * sizeof(float));
+    for (int32_t part = table->first[row]; part != NONE; part = table->next[part]) {
+        const float *ES_RESTRICT from = table->parts[part];
+        for (int32_t k = 0; k < table->width; k++) {
+            gradient[k] += from[k];
+        }
+    }
+}
+
+typedef struct Update {
+    const GradientTable *table;
+    float rate;
+} Update;
+
+static void update_rows(void *context, int64_t piece, int worker) {
+    (void)worker;
+    const Update *update = context;
+    const GradientTable *table = update->table;
+    int32_t end = ES_MIN((int32_t)(piece + 1) * ROWS_PER_PIECE, table->n_touched);
+    float gradient[2 * ES_EMBEDDING_MAX_DIMENSIONS];
+    for (int32_t i = (int32_t)piece * ROWS_PER_PIECE; i < end; i++) {
+        size_t at = (size_t)table->touched[i] * (size_t)table->width;
+        float *ES_RESTRICT value = table->values + at;
+        float *ES_RESTRICT square = table->squares + at;
+        sum_parts(table, table->touched[i], gradient);
+        for (int32_t k = 0; k < table->width; k++) {
+            square[k] += gradient[k] * gradient[k];
+            value[k] -= update->rate * gradient[k] / (sqrtf(square[k]) + ADAGRAD_EPSILON);
+        }
+    }
+}
+
+// Adagrad (Duchi, Hazan, Singer, 2011) on the rows that have parts: s += g^2,
+// x -= rate g / (sqrt(s) + 1e-10). At most 2 ES_EMBEDDING_MAX_DIMENSIONS wide.
+static void update_table(GradientTable *table, EsStream *stream, float rate) {
+    ES_ASSERT(table->width <= 2 * ES_EMBEDDING_MAX_DIMENSIONS);
+    Update update = {table, rate};
+    int64_t n_pieces = (table->n_touched + ROWS_PER_PIECE - 1) / ROWS_PER_PIECE;
+    es_stream_parallel(stream, n_pieces, update_rows, &update);
+}
 
 struct EsEmbeddingBatch {
     EsEmbeddingModel *model;  // borrowed
@@ -30,7 +113,7 @@ struct EsEmbeddingBatch {
     float *d_relation;        //                                                     (B x W)
     float *d_answer_logit;    // gradient in the answer's own score, when sampled         (B)
     double *losses;           // of each question, regularisation included                (B)
-    EsGradientTable constants, relations;
+    GradientTable constants, relations;
 };
 
 // --- memory ---
@@ -45,8 +128,7 @@ static void *take(Plan *plan, size_t count, size_t bytes) {
     return plan->slab != NULL ? plan->slab + offset : NULL;
 }
 
-static void place_table(Plan *plan, EsGradientTable *table, size_t n_rows, size_t n_parts,
-                        size_t W) {
+static void place_table(Plan *plan, GradientTable *table, size_t n_rows, size_t n_parts, size_t W) {
     table->n_rows = (int32_t)n_rows;
     table->width = (int32_t)W;
     table->squares = take(plan, n_rows * W, sizeof(float));
@@ -274,20 +356,17 @@ static void spread_row(void *context, int64_t piece, int worker) {
 
 static void list_parts(EsEmbeddingBatch *batch) {
     size_t W = (size_t)batch->model->width;
-    es_gradient_table_clear(&batch->constants);
-    es_gradient_table_clear(&batch->relations);
+    clear_parts(&batch->constants);
+    clear_parts(&batch->relations);
     for (int32_t k = 0; k < batch->K; k++) {
         int32_t row = batch->is_sampled ? batch->candidates[k] - 1 : k;
-        es_gradient_table_append(&batch->constants, row, batch->d_candidates + (size_t)k * W);
+        append_part(&batch->constants, row, batch->d_candidates + (size_t)k * W);
     }
     for (int32_t i = 0; i < batch->B; i++) {
         const EsEmbeddingQuestion *question = &batch->questions[i];
-        es_gradient_table_append(&batch->constants, question->term - 1,
-                                 batch->d_term + (size_t)i * W);
-        es_gradient_table_append(&batch->constants, question->answer - 1,
-                                 batch->d_answer + (size_t)i * W);
-        es_gradient_table_append(&batch->relations, question->row,
-                                 batch->d_relation + (size_t)i * W);
+        append_part(&batch->constants, question->term - 1, batch->d_term + (size_t)i * W);
+        append_part(&batch->constants, question->answer - 1, batch->d_answer + (size_t)i * W);
+        append_part(&batch->relations, question->row, batch->d_relation + (size_t)i * W);
     }
 }
 
@@ -328,19 +407,19 @@ double es_embedding_batch_loss(EsEmbeddingBatch *batch, const EsEmbeddingQuestio
     return sum / n;
 }
 
-// --- the update ---
+// --- gradient and update ---
 
 void es_embedding_batch_update(EsEmbeddingBatch *batch, float rate) {
-    es_gradient_table_update(&batch->constants, batch->stream, rate);
-    es_gradient_table_update(&batch->relations, batch->stream, rate);
+    update_table(&batch->constants, batch->stream, rate);
+    update_table(&batch->relations, batch->stream, rate);
 }
 
 void es_embedding_batch_gradient(EsEmbeddingBatch *batch, float *d_constants, float *d_relations) {
-    const EsGradientTable *tables[] = {&batch->constants, &batch->relations};
+    const GradientTable *tables[] = {&batch->constants, &batch->relations};
     float *into[] = {d_constants, d_relations};
     for (size_t t = 0; t < ES_COUNT_OF(tables); t++) {
         for (int32_t row = 0; row < tables[t]->n_rows; row++) {
-            es_gradient_table_sum(tables[t], row, into[t] + (size_t)row * (size_t)tables[t]->width);
+            sum_parts(tables[t], row, into[t] + (size_t)row * (size_t)tables[t]->width);
         }
     }
 }

@@ -37,10 +37,6 @@ EsStatus es_fusion_scorer_create(const EsEmbeddingModel *model, EsFusion *fusion
                                  int32_t max_candidates, EsFusionScorer **scorer);
 void es_fusion_scorer_destroy(EsFusionScorer *scorer);
 
-// The weights it was created with, and whether its proofs come with probabilities.
-EsFusion *es_fusion_scorer_weights(EsFusionScorer *scorer);
-int es_fusion_scorer_gives_probability(const EsFusionScorer *scorer);
-
 // For es_ranking_create; borrows the scorer.
 EsCandidateScorer es_fusion_scorer_candidates(EsFusionScorer *scorer);
 
