@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "proof/agent/proof_policy_guides.h"
+#include "proof/agent/proof_policy_inference.h"
 #include "proof/agent/proof_training.h"
 #include "proof/ranking/ranking_scorers.h"
 #include "prove/prove_source.h"

@@ -7,7 +7,7 @@
 #include "cli/json_output.h"
 #include "cli/message.h"
 #include "cli/padded_text.h"
-#include "proof/agent/proof_policy_guides.h"
+#include "proof/agent/proof_policy_inference.h"
 #include "proof/ranking/ranking.h"
 #include "proof/search/proof_curve.h"
 #include "proof/search/prover.h"

@@ -2,7 +2,7 @@
 #ifndef ES_PROGRAMS_PROVE_EVAL_H
 #define ES_PROGRAMS_PROVE_EVAL_H
 
-#include "proof/agent/proof_policy_guides.h"
+#include "proof/agent/proof_policy_inference.h"
 #include "proof/ranking/ranking_scorers.h"
 #include "prove/prove_fusion.h"
 #include "prove/prove_source.h"

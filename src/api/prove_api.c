@@ -1,5 +1,6 @@
 // The public face of proofs: include/esper/prove.h over answers, search and training. What they
 // find is copied into plain public rows, so the engine can change without breaking programs.
+#include "base/memory.h"
 #include "esper/prove.h"
 
 #include <math.h>
@@ -8,8 +9,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/memory.h"
-#include "proof/agent/proof_policy_judge.h"
+#include "proof/agent/proof_policy_inference.h"
 #include "proof/agent/proof_training.h"
 #include "proof/graph/kinship_graph.h"
 #include "proof/graph/knowledge_file.h"

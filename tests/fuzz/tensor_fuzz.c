@@ -7,7 +7,7 @@
 #include "fuzz.h"
 #include "growth/engine/lifecycle.h"
 #include "network/checkpoint.h"
-#include "proof/agent/proof_trainee.h"
+#include "proof/agent/proof_policy_training.h"
 #include "proof/graph/kinship_graph.h"
 #include "proof/ranking/embedding_model.h"
 #include "refit.h"

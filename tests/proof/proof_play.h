@@ -9,7 +9,7 @@
 
 #include "base/random_rules.h"
 #include "es_test.h"
-#include "proof/agent/proof_policy_judge.h"
+#include "proof/agent/proof_policy_inference.h"
 #include "proof/search/prover.h"
 
 enum { PLAY_SLOTS_MAX = 64, PLAY_ATOMS = 6, PLAY_STATES = 64, PLAY_DEPTH = 6 };

@@ -4,7 +4,7 @@
 #define ES_TESTS_PROOF_POLICY_REFERENCE_H
 
 #include "es_test.h"
-#include "proof/agent/proof_policy_internal.h"
+#include "proof/agent/proof_policy_network.h"
 
 enum { REFERENCE_WIDTH_MAX = 512 };
 

@@ -57,28 +57,9 @@ struct EsProofEnv {
     void *result_memory; // owned
 };
 
-static inline int32_t es_proof_block_of(int32_t slot) { return slot / ES_PROOF_BLOCK; }
-
-// Successor k of a slot.
-static inline EsAtomSpan es_proof_env_successor(const EsProofEnv *env, int32_t slot, int32_t k) {
-    const EsProofBlock *block = &env->blocks[es_proof_block_of(slot)];
-    const int32_t *start = block->start + env->first[slot] + k;
-    return (EsAtomSpan){block->atoms + start[0], start[1] - start[0]};
-}
-
 static inline EsAtom *es_proof_env_state(const EsProofEnv *env, int32_t slot) {
     return env->states + (size_t)slot * (size_t)env->settings.max_atoms;
 }
-
-// blocks from which on light work per slot, of some nanoseconds, pays for waking threads
-#define ES_PROOF_LIGHT_BLOCKS 32
-
-// Run a function for every block, over the threads if there are at least min_blocks.
-void es_proof_env_run(const EsProofEnv *env, int32_t min_blocks, EsPieceFunction function,
-                      void *context);
-
-// Lay out the slab of an environment whose settings are known, at `slab`; NULL only counts.
-void es_proof_env_lay_out(EsProofEnv *env, unsigned char *slab);
 
 // Begin the first episode of every slot. MEMORY when the successors do not fit, as below.
 EsStatus es_proof_env_begin(EsProofEnv *env);

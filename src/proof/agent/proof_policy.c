@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "proof/agent/proof_policy_internal.h"
+#include "proof/agent/proof_policy_network.h"
 
 // --- settings ---
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proof/agent/proof_policy_internal.h"
+#include "proof/agent/proof_policy_network.h"
 #include "proof/graph/knowledge_graph.h"
 
 #define FORMAT "esper proof policy 1"

@@ -16,7 +16,7 @@
 #define ES_PROOF_PROOF_TRAINING_H
 
 #include "proof/agent/proof_env.h"
-#include "proof/agent/proof_trainee.h"
+#include "proof/agent/proof_policy_training.h"
 
 ES_EXTERN_C_BEGIN
 

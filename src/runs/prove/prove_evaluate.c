@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "proof/agent/proof_policy_guides.h"
+#include "proof/agent/proof_policy_inference.h"
 #include "runs/prove/prove_events.h"
 
 const char *es_prove_arm_name(EsProveArmKind kind) {

@@ -1,6 +1,6 @@
 // Policies as files: what comes back, and what is refused.
-#include "proof/agent/proof_policy_internal.h"
-#include "proof/agent/proof_policy_judge.h"
+#include "proof/agent/proof_policy_inference.h"
+#include "proof/agent/proof_policy_network.h"
 #include "proof/proof_play.h"
 #include "proof/proof_policy_case.h"
 #include "proof/small_graph.h"

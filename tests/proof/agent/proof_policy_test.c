@@ -1,7 +1,7 @@
 // The network of a proof policy against a reference in double, and what must not change its bits.
 #include "proof/agent/proof_policy.h"
-#include "proof/agent/proof_policy_internal.h"
-#include "proof/agent/proof_policy_judge.h"
+#include "proof/agent/proof_policy_inference.h"
+#include "proof/agent/proof_policy_network.h"
 #include "proof/proof_play.h"
 #include "proof/proof_policy_case.h"
 #include "proof/proof_policy_reference.h"

@@ -4,8 +4,8 @@
 #ifndef ES_PROOF_PROOF_TRAINEE_INTERNAL_H
 #define ES_PROOF_PROOF_TRAINEE_INTERNAL_H
 
-#include "proof/agent/proof_policy_judge_internal.h"
-#include "proof/agent/proof_trainee.h"
+#include "proof/agent/proof_policy_inference_internal.h"
+#include "proof/agent/proof_policy_training.h"
 
 ES_EXTERN_C_BEGIN
 

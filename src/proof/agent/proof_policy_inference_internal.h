@@ -14,7 +14,8 @@
 #ifndef ES_PROOF_PROOF_POLICY_MEMORY_H
 #define ES_PROOF_PROOF_POLICY_MEMORY_H
 
-#include "proof/agent/proof_policy_rows.h"
+#include "proof/agent/proof_policy_inference.h"
+#include "proof/agent/proof_policy_network.h"
 
 ES_EXTERN_C_BEGIN
 
@@ -84,6 +85,17 @@ EsProofRows es_proof_memory_block(const EsProofMemory *memory, const int32_t *li
 // Run pieces on the pool, or on the calling thread where there is none.
 void es_proof_run_pieces(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction function,
                          void *context);
+
+struct EsProofJudge {
+    EsProofMemory *memory; // owned
+    int32_t max_states;
+    int32_t *state_number; // of the choices of a call                                         (N)
+    int64_t state_capacity;
+    int32_t *successor_number; //                                                              (M)
+    int64_t successor_capacity;
+    double *probability; // of the successors of one state
+    int64_t probability_capacity;
+};
 
 ES_EXTERN_C_END
 

@@ -1,6 +1,6 @@
 // Does a proof policy learn? On a small generated graph a few updates must raise the share of
 // queries proved, on other draws of queries than it learned from, well beyond chance.
-#include "proof/agent/proof_trainee.h"
+#include "proof/agent/proof_policy_training.h"
 #include "proof/proof_play.h"
 #include "proof/proof_policy_case.h"
 

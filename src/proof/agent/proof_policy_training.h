@@ -24,7 +24,7 @@
 
 #include "learning/ppo.h"
 #include "network/state_hash.h"
-#include "proof/agent/proof_policy_judge.h"
+#include "proof/agent/proof_policy_inference.h"
 
 ES_EXTERN_C_BEGIN
 

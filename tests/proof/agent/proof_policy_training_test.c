@@ -1,5 +1,5 @@
 // A proof policy in training: gradients, bits, and what PPO finds in the first pass.
-#include "proof/agent/proof_trainee_internal.h"
+#include "proof/agent/proof_policy_training_internal.h"
 #include "proof/proof_play.h"
 #include "proof/proof_policy_case.h"
 #include "proof/proof_policy_reference.h"

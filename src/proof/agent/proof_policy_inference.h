@@ -55,6 +55,16 @@ typedef struct EsProofJudgeCounters {
 } EsProofJudgeCounters;
 EsProofJudgeCounters es_proof_judge_counters(const EsProofJudge *judge);
 
+typedef struct EsProofGuides {
+    int n_guides;
+    EsProofJudge **judges; // owned                                                   (n_guides)
+    EsProofGuide *guides;  // owned                                                   (n_guides)
+} EsProofGuides;
+
+// The policy is borrowed; its weights may change between searches.
+EsStatus es_proof_guides_create(const EsProofPolicy *policy, int n_guides, EsProofGuides *guides);
+void es_proof_guides_destroy(EsProofGuides *guides);
+
 ES_EXTERN_C_END
 
 #endif
