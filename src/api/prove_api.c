@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "proof/agent/proof_policy_inference.h"
 #include "proof/agent/proof_training.h"
 #include "proof/graph/kinship_graph.h"
