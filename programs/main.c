@@ -6,10 +6,7 @@
 #include "base/file_fault.h"
 #include "base/log.h"
 #include "base/words.h"
-#include "cli/build_info.h"
-#include "cli/command.h"
-#include "cli/message.h"
-#include "cli/output.h"
+#include "cli/frame.h"
 
 static const EsCommand commands[] = {
     {"bench", "run the benchmarks, compare with a baseline", es_bench_run},

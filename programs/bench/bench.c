@@ -12,10 +12,8 @@
 #include "bench/bench_sweep.h"
 #include "bench/bench_time.h"
 #include "bench/gpu_use.h"
-#include "cli/build_info.h"
-#include "cli/command.h"
+#include "cli/frame.h"
 #include "cli/options.h"
-#include "cli/output.h"
 
 static const EsBenchSuite *const suites[] = {
     &es_bench_kernels, &es_bench_host, &es_bench_growth,    &es_bench_policy,

@@ -7,7 +7,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/words.h"
-#include "cli/padded_text.h"
+#include "cli/frame.h"
 
 EsStatus es_bench_records_add(EsBenchRecords *records, const EsBenchRecord *record) {
     if (records->n_records == records->capacity) {

@@ -10,7 +10,7 @@
 #include "base/config_value.h"
 #include "base/macros.h"
 #include "base/words.h"
-#include "cli/message.h"
+#include "cli/frame.h"
 
 static EsStatus set_number(const EsOption *option, const char *text) {
     char *end = NULL;

@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "cli/command.h"
+#include "cli/frame.h"
 #include "esper/config.h"
 
 typedef enum EsOptionType {

@@ -1,3 +1,5 @@
+// Settings of a run from file, resumed run and command line, paths made absolute; and the way from
+// an open run to an exit code.
 #include "cli/run_command.h"
 
 #include <errno.h>
@@ -10,11 +12,98 @@
 #include "base/file.h"
 #include "base/macros.h"
 #include "base/words.h"
-#include "cli/build_info.h"
-#include "cli/message.h"
-#include "cli/output.h"
-#include "cli/padded_text.h"
-#include "cli/settled_paths.h"
+#include "cli/frame.h"
+#include "control/policy/policy.h"
+
+// --- absolute paths ---
+
+#define SCRIPT "script:"
+
+static EsStatus make_absolute(const EsConfig *config, const EsConfigKey *key,
+                              const char *relative) {
+    char *path = realpath(relative, NULL);
+    if (path == NULL) {
+        return ES_FAIL(INPUT, "[%s] %s: %s: %s", key->section, key->key, relative, strerror(errno));
+    }
+    EsStatus status = es_config_value_parse(key, config->settings, path, key->key);
+    free(path);
+    return status;
+}
+
+// Where the path begins in what names a policy, or a host; NULL: it is a name.
+static const char *find_path(const EsConfigKey *key, const char *name) {
+    size_t length = strlen(name);
+    if (strcmp(key->key, "task") == 0) {
+        int is_file =
+            strchr(name, '/') != NULL || (length > 4 && strcmp(name + length - 4, ".ini") == 0);
+        return is_file ? name : NULL;
+    }
+    switch (es_policy_parse_kind(name)) {
+    case ES_POLICY_SCRIPT:
+        return name + strlen(SCRIPT);
+    case ES_POLICY_LEARNED:
+        return strcmp(name, "ppo") != 0 ? name : NULL;
+    default:
+        return NULL;
+    }
+}
+
+// Add a name, its path in full where it has one, to the list.
+static void add_name(const EsConfigKey *key, const char *name, char *list, size_t bytes) {
+    const char *relative = find_path(key, name);
+    char *path = relative != NULL ? realpath(relative, NULL) : NULL;
+    size_t used = strlen(list);
+    int n_prefix = path != NULL ? (int)(relative - name) : 0;
+    snprintf(list + used, bytes - used, "%s%.*s%s", used > 0 ? "," : "", n_prefix, name,
+             path != NULL ? path : name);
+    free(path);
+}
+
+// One name, or several separated by commas, with blanks around them that do not count.
+static void make_names_absolute(const EsConfig *config, const EsConfigKey *key, const char *names) {
+    char list[ES_CONFIG_VALUE_BYTES], absolute[4 * ES_CONFIG_VALUE_BYTES] = "", *rest = NULL;
+    const char *separators = strcmp(key->key, "against") == 0 ? "," : "\n";
+    snprintf(list, sizeof list, "%s", names);
+    for (char *name = strtok_r(list, separators, &rest); name != NULL;
+         name = strtok_r(NULL, separators, &rest)) {
+        name += strspn(name, " \t");
+        size_t length = strlen(name);
+        while (length > 0 && strchr(" \t", name[length - 1]) != NULL) {
+            name[--length] = '\0';
+        }
+        if (length > 0) {
+            add_name(key, name, absolute, sizeof absolute);
+        }
+    }
+    EsStatus ignored = es_config_value_parse(key, config->settings, absolute, key->key);
+    (void)ignored; // the value is then as it was
+}
+
+// Makes the paths of the configuration absolute, since a run may be resumed from anywhere: folders
+// of data ("folder"), hosts described in a file ("task"), policies and schedules ("policy",
+// "against"). INPUT when a folder is missing; a missing file is reported where it is opened. A list
+// that would grow too long for a line of config.ini stays as it is.
+static EsStatus make_paths_absolute(const EsConfig *config) {
+    for (int i = 0; i < config->n_keys; i++) {
+        const EsConfigKey *key = &config->keys[i];
+        const char *value = (const char *)config->settings + key->offset;
+        if (key->type != ES_CONFIG_TYPE_TEXT || value[0] == '\0') {
+            continue;
+        }
+        // rules without a slash are a file of their folder
+        int is_path = strcmp(key->key, "folder") == 0 ||
+                      (strcmp(key->key, "rules") == 0 && strchr(value, '/') != NULL);
+        if (is_path && value[0] != '/') {
+            ES_TRY(make_absolute(config, key, value));
+        } else if (strcmp(key->key, "task") == 0 || strcmp(key->key, "policy") == 0 ||
+                   strcmp(key->key, "against") == 0) {
+            make_names_absolute(config, key, value);
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// --- settings ---
 
 #define KIND_BYTES 32
 
@@ -77,7 +166,7 @@ EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTab
         }
         ES_TRY(es_options_apply(table, arguments));
         ES_TRY(es_run_settings_check_kind(config));
-        return es_settle_paths(config);
+        return make_paths_absolute(config);
     }
     if (command->out != NULL || command->config_path != NULL) {
         return ES_FAIL(ARGUMENT,
@@ -95,7 +184,7 @@ EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTab
     ES_TRY(es_run_settings_check_kind(config));
     memcpy(before, config->settings, config->settings_bytes);
     ES_TRY(es_options_apply(table, arguments));
-    ES_TRY(es_settle_paths(config));
+    ES_TRY(make_paths_absolute(config));
     return es_run_settings_check_resumed(config, before, config->settings);
 }
 
@@ -133,7 +222,9 @@ EsStatus es_run_command_print_config(const EsConfig *config) {
     return status;
 }
 
-// One that understands how to clear the rest of a line.
+// --- playing ---
+
+// A terminal that understands how to clear the rest of a line.
 static int is_terminal(void) {
     const char *name = getenv("TERM");
     return isatty(STDERR_FILENO) && name != NULL && name[0] != '\0' && strcmp(name, "dumb") != 0;

@@ -3,7 +3,7 @@
 #ifndef ES_PROGRAMS_RUN_COMMAND_H
 #define ES_PROGRAMS_RUN_COMMAND_H
 
-#include "cli/command.h"
+#include "cli/frame.h"
 #include "cli/options.h"
 #include "runs/run.h"
 

@@ -10,8 +10,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/words.h"
-#include "cli/json_output.h"
-#include "cli/message.h"
+#include "cli/frame.h"
 #include "grow/grow_tables.h"
 #include "runs/grow/grow_evaluation_file.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "base/macros.h"
-#include "cli/padded_text.h"
+#include "cli/frame.h"
 #include "grow/arm_label.h"
 #include "runs/grow/grow_evaluation_file.h"
 

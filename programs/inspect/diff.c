@@ -3,10 +3,8 @@
 #include <stdio.h>
 
 #include "base/macros.h"
-#include "cli/command.h"
+#include "cli/frame.h"
 #include "cli/options.h"
-#include "cli/output.h"
-#include "cli/padded_text.h"
 #include "inspect/diff_json.h"
 #include "runs/inspect/run_compare.h"
 

@@ -4,11 +4,8 @@
 
 #include "base/json.h"
 #include "base/macros.h"
-#include "cli/build_info.h"
-#include "cli/command.h"
+#include "cli/frame.h"
 #include "cli/options.h"
-#include "cli/output.h"
-#include "cli/padded_text.h"
 #include "inspect/telemetry_tables.h"
 #include "kernels/kernels.h"
 #include "telemetry/sink.h"

@@ -3,8 +3,7 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
-#include "cli/command.h"
-#include "cli/message.h"
+#include "cli/frame.h"
 #include "cli/run_command.h"
 #include "inspect/profile_tables.h"
 #include "runs/grow/grow_play.h"

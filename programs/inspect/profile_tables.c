@@ -3,8 +3,7 @@
 #include <stdio.h>
 
 #include "base/macros.h"
-#include "cli/json_output.h"
-#include "cli/padded_text.h"
+#include "cli/frame.h"
 
 // phases and operations
 typedef enum Part { PHASES, OPERATIONS } Part;

@@ -6,10 +6,8 @@
 
 #include "base/macros.h"
 #include "base/memory.h"
-#include "cli/command.h"
-#include "cli/message.h"
+#include "cli/frame.h"
 #include "cli/options.h"
-#include "cli/output.h"
 #include "inspect/result_writer.h"
 #include "runs/stop_signal.h"
 #include "telemetry/sinks/run_database.h"

@@ -4,7 +4,7 @@
 
 #include "base/macros.h"
 #include "base/memory.h"
-#include "cli/padded_text.h"
+#include "cli/frame.h"
 #include "inspect/result_cell.h"
 
 // rows of a table that are held back to find its widths

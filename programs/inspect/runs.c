@@ -8,11 +8,8 @@
 #include "base/json.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "cli/command.h"
-#include "cli/message.h"
+#include "cli/frame.h"
 #include "cli/options.h"
-#include "cli/output.h"
-#include "cli/padded_text.h"
 #include "runs/run_checkpoint.h"
 #include "runs/run_removal.h"
 

@@ -2,7 +2,7 @@
 #ifndef ES_PROGRAMS_PROVE_ACTION_H
 #define ES_PROGRAMS_PROVE_ACTION_H
 
-#include "cli/command.h"
+#include "cli/frame.h"
 
 // argv[0] is the action's name.
 EsExit es_prove_closure_run(int argc, char **argv);

@@ -2,9 +2,7 @@
 #include <stdio.h>
 
 #include "base/macros.h"
-#include "cli/json_output.h"
-#include "cli/message.h"
-#include "cli/padded_text.h"
+#include "cli/frame.h"
 #include "proof/search/closure.h"
 #include "prove/prove_action.h"
 #include "prove/prove_source.h"

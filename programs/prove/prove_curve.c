@@ -4,9 +4,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "cli/json_output.h"
-#include "cli/message.h"
-#include "cli/padded_text.h"
+#include "cli/frame.h"
 #include "proof/agent/proof_policy_inference.h"
 #include "proof/ranking/ranking.h"
 #include "proof/search/proof_curve.h"

@@ -4,9 +4,7 @@
 
 #include "base/file.h"
 #include "base/macros.h"
-#include "cli/json_output.h"
-#include "cli/message.h"
-#include "cli/padded_text.h"
+#include "cli/frame.h"
 #include "proof/ranking/embedding_train.h"
 #include "prove/prove_action.h"
 #include "prove/prove_source.h"

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "cli/message.h"
+#include "cli/frame.h"
 #include "prove/prove_action.h"
 #include "prove/prove_words.h"
 

@@ -3,8 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/json_output.h"
-#include "cli/padded_text.h"
+#include "cli/frame.h"
 #include "prove/prove_eval.h"
 #include "prove/prove_words.h"
 #include "telemetry/text.h"

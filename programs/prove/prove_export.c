@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "base/macros.h"
-#include "cli/padded_text.h"
+#include "cli/frame.h"
 #include "proof/graph/prolog_text.h"
 #include "prove/prove_action.h"
 #include "prove/prove_source.h"

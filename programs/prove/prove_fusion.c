@@ -5,7 +5,7 @@
 
 #include "base/macros.h"
 #include "base/memory.h"
-#include "cli/padded_text.h"
+#include "cli/frame.h"
 #include "proof/ranking/ranking.h"
 #include "prove/prove_words.h"
 

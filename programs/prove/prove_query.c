@@ -3,9 +3,7 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "cli/json_output.h"
-#include "cli/message.h"
-#include "cli/padded_text.h"
+#include "cli/frame.h"
 #include "proof/graph/knowledge_text.h"
 #include "proof/search/answers.h"
 #include "proof/search/closure.h"

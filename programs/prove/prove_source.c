@@ -1,6 +1,6 @@
 #include "prove/prove_source.h"
 
-#include "cli/message.h"
+#include "cli/frame.h"
 #include "proof/graph/kinship_graph.h"
 
 #define DEFAULT_PEOPLE 1000

@@ -5,9 +5,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "cli/json_output.h"
-#include "cli/message.h"
-#include "cli/padded_text.h"
+#include "cli/frame.h"
 #include "cli/run_command.h"
 #include "cli/run_memory.h"
 #include "prove/prove_action.h"

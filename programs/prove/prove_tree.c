@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "cli/padded_text.h"
+#include "cli/frame.h"
 #include "proof/graph/knowledge_text.h"
 #include "proof/graph/knowledge_graph.h"
 
