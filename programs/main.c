@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/file_fault.h"
-#include "base/log.h"
+#include "esper/log.h"
 #include "base/words.h"
 #include "cli/frame.h"
 

@@ -73,22 +73,22 @@ typedef struct EsConfig {
 
 // Fill the settings with the defaults. Aborts when the declaration itself is wrong (a default
 // outside its range, a key declared twice, a field of the wrong size).
-void es_config_reset(const EsConfig *config);
+ES_API void es_config_reset(const EsConfig *config);
 
 // Read a file over the current settings. IO or INPUT when it cannot be read, CONFIG when anything
 // in it is wrong:
 //     run.ini:12: unknown key "learnig_rate" in [host]; did you mean "learning_rate"?
-EsStatus es_config_load(const EsConfig *config, const char *path);
+ES_API EsStatus es_config_load(const EsConfig *config, const char *path);
 
 // Apply "section.key=value", with or without leading "--".
-EsStatus es_config_override(const EsConfig *config, const char *argument);
+ES_API EsStatus es_config_override(const EsConfig *config, const char *argument);
 
 // Print the complete effective configuration, help as comments, in a form es_config_load reads.
-EsStatus es_config_print(const EsConfig *config, FILE *stream);
+ES_API EsStatus es_config_print(const EsConfig *config, FILE *stream);
 
 // The same into a file, through a temporary and rename: after a crash there is the old file or the
 // new.
-EsStatus es_config_write(const EsConfig *config, const char *path);
+ES_API EsStatus es_config_write(const EsConfig *config, const char *path);
 
 #ifdef __cplusplus
 }

@@ -5,7 +5,9 @@
 
 #include "esper/config.h"
 #include "esper/grow.h"
+#include "esper/log.h"
 #include "esper/prove.h"
 #include "esper/status.h"
+#include "esper/version.h"
 
 #endif

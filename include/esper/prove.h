@@ -49,11 +49,11 @@ typedef struct EsProve EsProve;
 
 // ARGUMENT when options do not fit, INPUT with file, line and column when a file is wrong, MEMORY.
 // *prove is NULL on failure.
-EsStatus es_prove_create(const EsProveOptions *options, EsProve **prove);
-void es_prove_destroy(EsProve *prove); // accepts NULL
+ES_API EsStatus es_prove_create(const EsProveOptions *options, EsProve **prove);
+ES_API void es_prove_destroy(EsProve *prove); // accepts NULL
 
 // A line of text: constants, predicates, facts, rules, queries. Cut to fit, always terminated.
-void es_prove_describe(const EsProve *prove, char *text, size_t text_bytes);
+ES_API void es_prove_describe(const EsProve *prove, char *text, size_t text_bytes);
 
 // --- asking ---
 
@@ -70,7 +70,7 @@ typedef struct EsProveAnswers {
 
 // "uncle(otto,X)": arguments that begin with a capital letter, _ or ? are variables. INPUT when the
 // question cannot be read, or has a name that the graph does not.
-EsStatus es_prove_ask(EsProve *prove, const char *question, EsProveAnswers *answers);
+ES_API EsStatus es_prove_ask(EsProve *prove, const char *question, EsProveAnswers *answers);
 
 typedef struct EsProveFound {
     int is_proved;
@@ -81,7 +81,7 @@ typedef struct EsProveFound {
 } EsProveFound;
 
 // One ground atom, best first. Not found under the limit is no refutation.
-EsStatus es_prove_search(EsProve *prove, const char *atom, EsProveFound *found);
+ES_API EsStatus es_prove_search(EsProve *prove, const char *atom, EsProveFound *found);
 
 // --- training ---
 
@@ -95,12 +95,12 @@ typedef struct EsProveProgress {
 
 // Train for some rounds; may be called again and again. INPUT when no query can be learned from:
 // no rule has the predicate of a fact for its head. `progress` may be NULL.
-EsStatus es_prove_train(EsProve *prove, int n_rounds, EsProveProgress *progress);
+ES_API EsStatus es_prove_train(EsProve *prove, int n_rounds, EsProveProgress *progress);
 
 // Weights alone: safetensors, as `esper prove train` writes them. A policy fits the graph it was
 // trained on, and a loaded one is searched with; training goes on with its own.
-EsStatus es_prove_save_policy(EsProve *prove, const char *path);
-EsStatus es_prove_load_policy(EsProve *prove, const char *path);
+ES_API EsStatus es_prove_save_policy(EsProve *prove, const char *path);
+ES_API EsStatus es_prove_load_policy(EsProve *prove, const char *path);
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,8 @@
 #ifndef ESPER_STATUS_H
 #define ESPER_STATUS_H
 
+#include "esper/api.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -34,20 +36,20 @@ typedef enum EsStatus {
 } EsStatus;
 
 // "OK", "ARGUMENT", ...
-const char *es_status_name(EsStatus status);
+ES_API const char *es_status_name(EsStatus status);
 
 // One plain-English phrase for the code.
-const char *es_status_message(EsStatus status);
+ES_API const char *es_status_message(EsStatus status);
 
 // What the last failing call of this thread had to say; "" when none has failed. Borrowed, valid
 // until the next failure.
-const char *es_status_detail(void);
+ES_API const char *es_status_detail(void);
 
 // Where that failure was raised ("file.c:123"), for logs and bug reports.
-const char *es_status_origin(void);
+ES_API const char *es_status_origin(void);
 
 // Record a failure and return its code; use ES_FAIL.
-EsStatus es_status_set(EsStatus status, const char *file, int line, const char *format, ...)
+ES_API EsStatus es_status_set(EsStatus status, const char *file, int line, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 4, 5)))
 #endif

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/log.h"
+#include "esper/log.h"
 #include "base/words.h"
 #include "bench/bench_count.h"
 #include "bench/bench_record.h"

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/memory.h"
 #include "bench/bench_cases.h"
 #include "bench/bench_growth_play.h"
+#include "esper/log.h"
 #include "growth/engine/growth.h"
 #include "growth/rules/growth_names.h"
 

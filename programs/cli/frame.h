@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "base/log.h"
+#include "esper/log.h"
 #include "esper/status.h"
 
 // Exit codes of the program.

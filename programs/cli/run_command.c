@@ -1,6 +1,7 @@
 // Settings of a run from file, resumed run and command line, paths made absolute; and the way from
 // an open run to an exit code.
 #include "cli/run_command.h"
+#include "esper/version.h"
 
 #include <errno.h>
 #include <ini.h>

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "esper/log.h"
 #include "base/memory.h"
 #include "cli/frame.h"
 #include "prove/prove_action.h"

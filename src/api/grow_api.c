@@ -13,38 +13,7 @@
 #include "growth/host/host_file.h"
 #include "growth/rules/growth_names.h"
 
-// --- public numbers are the engine's ---
-
-#define SAME(public_name, own_name)                                                                \
-    _Static_assert((int)ES_GROW_##public_name == (int)ES_##own_name, "grow.h and the rules agree")
-#define X(name, spelling, size, placeholder) SAME(HEAD_##name, HEAD_##name);
-ES_HEAD_LIST(X)
-#undef X
-#define X(name) SAME(OP_##name, GROWTH_OP_##name);
-ES_GROWTH_OP_LIST(X)
-#undef X
-#define X(name, ramp, algorithm) SAME(STYLE_##name, STYLE_##name);
-ES_STYLE_LIST(X)
-#undef X
-SAME(N_HEADS, N_HEADS);
-SAME(N_OPS, N_GROWTH_OPS);
-SAME(BLUEPRINT_CONV_LIGHT, BLUEPRINT_ID_CONV_LIGHT);
-SAME(BLUEPRINT_ATTENTION, BLUEPRINT_ID_ATTENTION);
-SAME(BLUEPRINT_NORM, BLUEPRINT_ID_NORM);
-SAME(BLUEPRINT_DEPTHWISE, BLUEPRINT_ID_DEPTHWISE);
-SAME(BLUEPRINT_BOTTLENECK, BLUEPRINT_ID_BOTTLENECK);
-SAME(BLUEPRINT_CONV_SMALL, BLUEPRINT_ID_CONV_SMALL);
-SAME(BLUEPRINT_CONV_HEAVY, BLUEPRINT_ID_CONV_HEAVY);
-SAME(STAGE_DORMANT, STAGE_DORMANT);
-SAME(STAGE_GERMINATED, STAGE_GERMINATED);
-SAME(STAGE_TRAINING, STAGE_TRAINING);
-SAME(STAGE_BLENDING, STAGE_BLENDING);
-SAME(STAGE_HOLDING, STAGE_HOLDING);
-SAME(STAGE_FOSSILIZED, STAGE_FOSSILIZED);
-SAME(STAGE_PRUNED, STAGE_PRUNED);
-SAME(STAGE_EMBARGOED, STAGE_EMBARGOED);
-SAME(STAGE_RESETTING, STAGE_RESETTING);
-_Static_assert(sizeof(EsAction) == ES_GROW_N_HEADS, "an action is its heads");
+_Static_assert(sizeof(EsAction) == ES_N_HEADS, "an action is its heads");
 
 struct EsGrow {
     EsHostSpec host; // owns its names when it came from a file
@@ -275,12 +244,12 @@ EsStatus es_grow_step(EsGrow *grow, const int8_t *actions) {
     return ES_STATUS_OK;
 }
 
-void es_grow_fill_action(int8_t action[ES_GROW_N_HEADS], EsGrowOp op, int slot) {
+void es_grow_fill_action(int8_t action[ES_N_HEADS], EsGrowthOp op, int slot) {
     EsAction wait = es_action_wait();
     memcpy(action, wait.head, sizeof wait.head);
-    action[ES_GROW_HEAD_BLUEPRINT] = ES_GROW_BLUEPRINT_CONV_LIGHT;
-    action[ES_GROW_HEAD_OP] = (int8_t)op;
-    action[ES_GROW_HEAD_SLOT] = (int8_t)slot;
+    action[ES_HEAD_BLUEPRINT] = ES_BLUEPRINT_ID_CONV_LIGHT;
+    action[ES_HEAD_OP] = (int8_t)op;
+    action[ES_HEAD_SLOT] = (int8_t)slot;
 }
 
 // --- looking at it ---

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "esper/log.h"
 
 // Process-wide on purpose: a fault must reach the threads that write files. Unarmed, which is
 // always the case outside tests and drills, only is_armed is read.

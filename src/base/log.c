@@ -1,9 +1,12 @@
-#include "base/log.h"
+// Log lines to the one handler of the process.
+#include "esper/log.h"
 
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/macros.h"
 
 // The one process-wide state of the library: where diagnostics go. Results never depend on it.
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/folder.h"
-#include "base/log.h"
 #include "base/memory.h"
+#include "esper/log.h"
 #include "runs/run_aside.h"
 #include "runs/run_internal.h"
 #include "runs/run_removal.h"

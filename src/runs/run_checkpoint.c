@@ -12,8 +12,8 @@
 #include "base/first_error.h"
 #include "base/folder.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/memory.h"
+#include "esper/log.h"
 #include "runs/run_checkpoint_store.h"
 
 // Files of this rank. Apart from the rest, because asking for a path adds to it, and the code that

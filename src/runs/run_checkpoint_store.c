@@ -16,8 +16,8 @@
 #include "base/file_fault.h"
 #include "base/folder.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/memory.h"
+#include "esper/log.h"
 
 // marks hold names, hashes and counters; more than this is no mark of ours
 #define MAX_JSON_BYTES ((size_t)64 << 20)

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "esper/version.h"
 #include "runs/run_folder.h"
 #include "telemetry/sinks/run_database.h"
 

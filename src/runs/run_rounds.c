@@ -6,10 +6,10 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/range_check.h"
 #include "base/words.h"
+#include "esper/log.h"
 #include "runs/run_internal.h"
 #include "runs/stop_signal.h"
 

@@ -6,8 +6,8 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/memory.h"
+#include "esper/log.h"
 #include "telemetry/sink_worker.h"
 
 #define ESCALATION_TICKS 5

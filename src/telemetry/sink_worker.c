@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/memory.h"
+#include "esper/log.h"
 #include "telemetry/packet_queue.h"
 #include "telemetry/spill.h"
 

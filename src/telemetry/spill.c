@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "base/file_fault.h"
-#include "base/log.h"
 #include "base/memory.h"
+#include "esper/log.h"
 
 // leftovers of earlier sittings that may lie beside each other
 #define MAX_LEFTOVERS 10000

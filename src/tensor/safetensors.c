@@ -10,8 +10,8 @@
 #include "base/checksum.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/memory.h"
+#include "esper/log.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors data is little-endian");
 

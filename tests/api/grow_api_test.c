@@ -25,9 +25,9 @@ static EsGrow *create(const EsGrowOptions *options) {
 }
 
 // Every host waits but the first, which does this.
-static void act(int8_t actions[2][ES_GROW_N_HEADS], EsGrowOp op, int slot) {
+static void act(int8_t actions[2][ES_N_HEADS], EsGrowthOp op, int slot) {
     es_grow_fill_action(actions[0], op, slot);
-    es_grow_fill_action(actions[1], ES_GROW_OP_WAIT, 0);
+    es_grow_fill_action(actions[1], ES_GROWTH_OP_WAIT, 0);
 }
 
 // --- a seed's life ---
@@ -35,7 +35,7 @@ static void act(int8_t actions[2][ES_GROW_N_HEADS], EsGrowOp op, int slot) {
 TEST(a_seed_is_planted_and_kept) {
     EsGrowOptions options = small_options();
     EsGrow *grow = create(&options);
-    int8_t actions[2][ES_GROW_N_HEADS];
+    int8_t actions[2][ES_N_HEADS];
     EXPECT(es_grow_observe(grow).is_over);
     REQUIRE_OK(es_grow_reset(grow, 0));
     EsGrowView view = es_grow_observe(grow);
@@ -44,31 +44,31 @@ TEST(a_seed_is_planted_and_kept) {
     EXPECT_EQ(view.step, 1);
     EXPECT(!view.is_over);
     EXPECT_EQ(view.hosts[0].n_parameters, 438);
-    EXPECT_EQ(view.slots[1].stage, ES_GROW_STAGE_DORMANT);
-    EXPECT_EQ(view.slots[1].blueprint, ES_GROW_BLUEPRINT_NONE);
+    EXPECT_EQ(view.slots[1].stage, ES_STAGE_DORMANT);
+    EXPECT_EQ(view.slots[1].blueprint, ES_BLUEPRINT_ID_NONE);
     EXPECT(isnan(view.slots[1].contribution) && isnan(view.slots[1].gradient_health));
     EXPECT_EQ(view.slots[1].contribution_age, -1);
-    EXPECT_EQ(view.masks[0].slot_by_op[ES_GROW_OP_GERMINATE], 3);
-    EXPECT_EQ(view.masks[0].slot_by_op[ES_GROW_OP_FOSSILIZE], 0);
+    EXPECT_EQ(view.masks[0].slot_by_op[ES_GROWTH_OP_GERMINATE], 3);
+    EXPECT_EQ(view.masks[0].slot_by_op[ES_GROWTH_OP_FOSSILIZE], 0);
     EXPECT(view.hosts[0].train_loss > 0 && view.hosts[0].validation_loss > 0);
 
     // tiny: TRAINING from step 2, BLENDING at 5, HOLDING at 6
     static const int stages[] = {3, 3, 3, 4, 6, 7, 7};
     for (int step = 0; step < 7; step++) {
         act(actions,
-            step == 0   ? ES_GROW_OP_GERMINATE
-            : step == 5 ? ES_GROW_OP_FOSSILIZE
-                        : ES_GROW_OP_WAIT,
+            step == 0   ? ES_GROWTH_OP_GERMINATE
+            : step == 5 ? ES_GROWTH_OP_FOSSILIZE
+                        : ES_GROWTH_OP_WAIT,
             1);
         REQUIRE_OK(es_grow_step(grow, &actions[0][0]));
         view = es_grow_observe(grow);
         EXPECT_EQ(view.step, step + 2);
         EXPECT_EQ(view.slots[1].stage, stages[step]);
-        EXPECT_EQ(view.slots[3].stage, ES_GROW_STAGE_DORMANT); // of the second host
+        EXPECT_EQ(view.slots[3].stage, ES_STAGE_DORMANT); // of the second host
         EXPECT_EQ(view.hosts[0].refusal, 0);
         EXPECT_EQ(isnan(view.slots[1].contribution), step < 3); // nothing to switch off
     }
-    EXPECT_EQ(view.slots[1].blueprint, ES_GROW_BLUEPRINT_CONV_LIGHT);
+    EXPECT_EQ(view.slots[1].blueprint, ES_BLUEPRINT_ID_CONV_LIGHT);
     EXPECT(view.slots[1].alpha == 1);
     EXPECT_EQ(view.slots[1].n_parameters, 9 * 64 + 16);
     EXPECT_EQ(view.hosts[0].n_parameters, 438 + 9 * 64 + 16);
@@ -81,27 +81,27 @@ TEST(refusals_say_why) {
     EsGrowOptions options = small_options();
     options.max_seeds = 1;
     EsGrow *grow = create(&options);
-    int8_t actions[2][ES_GROW_N_HEADS];
+    int8_t actions[2][ES_N_HEADS];
     REQUIRE_OK(es_grow_reset(grow, 0));
-    act(actions, ES_GROW_OP_FOSSILIZE, 0);
+    act(actions, ES_GROWTH_OP_FOSSILIZE, 0);
     REQUIRE_OK(es_grow_step(grow, &actions[0][0]));
     EsGrowView view = es_grow_observe(grow);
-    EXPECT_EQ(view.hosts[0].op, ES_GROW_OP_WAIT);
+    EXPECT_EQ(view.hosts[0].op, ES_GROWTH_OP_WAIT);
     EXPECT_TEXT(es_grow_refusal_message(view.hosts[0].refusal), "the slot holds no living seed");
-    act(actions, ES_GROW_OP_GERMINATE, 0);
-    actions[0][ES_GROW_HEAD_BLUEPRINT] = 0; // does nothing, never legal
-    EXPECT(!(view.masks[0].head[ES_GROW_HEAD_BLUEPRINT] & 1));
+    act(actions, ES_GROWTH_OP_GERMINATE, 0);
+    actions[0][ES_HEAD_BLUEPRINT] = 0; // does nothing, never legal
+    EXPECT(!(view.masks[0].head[ES_HEAD_BLUEPRINT] & 1));
     REQUIRE_OK(es_grow_step(grow, &actions[0][0]));
-    EXPECT_EQ(es_grow_observe(grow).slots[0].stage, ES_GROW_STAGE_DORMANT);
+    EXPECT_EQ(es_grow_observe(grow).slots[0].stage, ES_STAGE_DORMANT);
     EXPECT(es_grow_observe(grow).hosts[0].refusal != 0);
-    actions[0][ES_GROW_HEAD_BLUEPRINT] = ES_GROW_BLUEPRINT_NORM;
+    actions[0][ES_HEAD_BLUEPRINT] = ES_BLUEPRINT_ID_NORM;
     REQUIRE_OK(es_grow_step(grow, &actions[0][0]));
-    EXPECT_EQ(es_grow_observe(grow).hosts[0].op, ES_GROW_OP_GERMINATE);
+    EXPECT_EQ(es_grow_observe(grow).hosts[0].op, ES_GROWTH_OP_GERMINATE);
     REQUIRE_OK(es_grow_step(grow, &actions[0][0]));
     view = es_grow_observe(grow);
     EXPECT_TEXT(es_grow_refusal_message(view.hosts[0].refusal), "the slot is occupied");
-    EXPECT_EQ(view.masks[0].slot_by_op[ES_GROW_OP_GERMINATE], 0); // one seed is the most
-    memset(actions, 99, sizeof actions);                          // no such operation
+    EXPECT_EQ(view.masks[0].slot_by_op[ES_GROWTH_OP_GERMINATE], 0); // one seed is the most
+    memset(actions, 99, sizeof actions);                            // no such operation
     REQUIRE_OK(es_grow_step(grow, &actions[0][0]));
     EXPECT_TEXT(es_grow_refusal_message(es_grow_observe(grow).hosts[1].refusal),
                 "there is no such operation");
@@ -114,14 +114,14 @@ TEST(stages_advance_by_hand) {
     options.auto_forward = 0;
     options.n_envs = 1;
     EsGrow *grow = create(&options);
-    int8_t action[ES_GROW_N_HEADS];
+    int8_t action[ES_N_HEADS];
     REQUIRE_OK(es_grow_reset(grow, 0));
-    es_grow_fill_action(action, ES_GROW_OP_GERMINATE, 0);
+    es_grow_fill_action(action, ES_GROWTH_OP_GERMINATE, 0);
     REQUIRE_OK(es_grow_step(grow, action));
-    es_grow_fill_action(action, ES_GROW_OP_WAIT, 0);
+    es_grow_fill_action(action, ES_GROWTH_OP_WAIT, 0);
     REQUIRE_OK(es_grow_step(grow, action));
     EXPECT_TEXT(es_grow_stage_name(es_grow_observe(grow).slots[0].stage), "GERMINATED");
-    es_grow_fill_action(action, ES_GROW_OP_ADVANCE, 0);
+    es_grow_fill_action(action, ES_GROWTH_OP_ADVANCE, 0);
     REQUIRE_OK(es_grow_step(grow, action));
     EXPECT_TEXT(es_grow_stage_name(es_grow_observe(grow).slots[0].stage), "TRAINING");
     es_grow_destroy(grow);
@@ -131,12 +131,12 @@ TEST(stages_advance_by_hand) {
 
 // The losses of an episode in which the first host grows a seed.
 static void record(EsGrow *grow, double losses[10]) {
-    int8_t actions[2][ES_GROW_N_HEADS];
+    int8_t actions[2][ES_N_HEADS];
     REQUIRE_OK(es_grow_reset(grow, 5));
     int n = 0;
     for (EsGrowView view = es_grow_observe(grow); !view.is_over; view = es_grow_observe(grow)) {
         losses[n++] = view.hosts[0].validation_loss + 10 * view.hosts[1].train_loss;
-        act(actions, view.step == 2 ? ES_GROW_OP_GERMINATE : ES_GROW_OP_WAIT, 0);
+        act(actions, view.step == 2 ? ES_GROWTH_OP_GERMINATE : ES_GROWTH_OP_WAIT, 0);
         REQUIRE_OK(es_grow_step(grow, &actions[0][0]));
     }
     EXPECT_EQ(n, 10);
@@ -259,12 +259,12 @@ TEST(devices_and_their_numbers) {
     options.validation_images = 8;
     grow = create(&options);
     REQUIRE_OK(es_grow_reset(grow, 0));
-    int8_t actions[2][ES_GROW_N_HEADS];
-    act(actions, ES_GROW_OP_GERMINATE, 0);
+    int8_t actions[2][ES_N_HEADS];
+    act(actions, ES_GROWTH_OP_GERMINATE, 0);
     REQUIRE_OK(es_grow_step(grow, &actions[0][0]));
     EsGrowView view = es_grow_observe(grow);
     EXPECT(view.hosts[0].validation_loss > 0 && isfinite(view.hosts[0].validation_loss));
-    EXPECT_EQ(view.hosts[0].op, ES_GROW_OP_GERMINATE);
+    EXPECT_EQ(view.hosts[0].op, ES_GROWTH_OP_GERMINATE);
     es_grow_destroy(grow);
 }
 
@@ -272,8 +272,8 @@ TEST(calls_out_of_turn_are_told) {
     EsGrowOptions options = small_options();
     options.episode_steps = 1;
     EsGrow *grow = create(&options);
-    int8_t actions[2][ES_GROW_N_HEADS];
-    act(actions, ES_GROW_OP_WAIT, 0);
+    int8_t actions[2][ES_N_HEADS];
+    act(actions, ES_GROWTH_OP_WAIT, 0);
     EXPECT_STATUS(es_grow_step(grow, &actions[0][0]), ARGUMENT);
     EXPECT_TEXT(es_status_detail(), "no episode runs; reset begins one");
     EXPECT_STATUS(es_grow_reset(grow, -1), ARGUMENT);

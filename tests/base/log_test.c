@@ -1,5 +1,5 @@
 // The log handler: levels, formatting, replacement, and one line at a time from many threads.
-#include "base/log.h"
+#include "esper/log.h"
 
 #include <pthread.h>
 

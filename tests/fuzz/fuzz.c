@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "base/folder.h"
-#include "base/log.h"
 #include "base/macros.h"
+#include "esper/log.h"
 
 static const FuzzTarget targets[] = {
 #define X(name, way) {#name, fuzz_##name, fuzz_mutate_##way},

@@ -7,9 +7,9 @@
 
 #include "base/file.h"
 #include "base/folder.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/random_rules.h"
+#include "esper/log.h"
 
 #define MAX_INPUT_BYTES ((size_t)1 << 17)
 #define N_MUTATIONS     20 // of every input

@@ -2,9 +2,9 @@
 #include "runs/run_checkpoint.h"
 
 #include "base/checksum.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint_case.h"
+#include "esper/log.h"
 #include "runs/run_checkpoint_store.h"
 
 static char last_warning[1024];

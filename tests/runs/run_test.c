@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/log.h"
+#include "esper/log.h"
 #include "temp_folder.h"
 
 typedef struct Settings {

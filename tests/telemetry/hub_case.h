@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-#include "base/log.h"
+#include "esper/log.h"
 #include "temp_folder.h"
 
 // Bytes of a file in the folder, -1 when there is none.

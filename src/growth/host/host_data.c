@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "esper/log.h"
 
 static int is_given(const char *text) { return text != NULL && text[0] != '\0'; }
 

@@ -4,6 +4,7 @@
 #define ES_GROWTH_ACTION_RULES_H
 
 #include "base/macros.h"
+#include "esper/growth_terms.h"
 
 #define ES_SLOTS_MAX 16
 
@@ -18,13 +19,6 @@
     X(ALPHA_CURVE, alpha_curve, 5, 0)                                                              \
     X(OP, op, 6, 0)
 
-typedef enum EsHead {
-#define X(name, spelling, size, placeholder) ES_HEAD_##name,
-    ES_HEAD_LIST(X)
-#undef X
-        ES_N_HEADS
-} EsHead;
-
 #define ES_GROWTH_OP_LIST(X)                                                                       \
     X(WAIT)                                                                                        \
     X(GERMINATE)                                                                                   \
@@ -32,13 +26,6 @@ typedef enum EsHead {
     X(PRUNE)                                                                                       \
     X(FOSSILIZE)                                                                                   \
     X(ADVANCE)
-
-typedef enum EsGrowthOp {
-#define X(name) ES_GROWTH_OP_##name,
-    ES_GROWTH_OP_LIST(X)
-#undef X
-        ES_N_GROWTH_OPS
-} EsGrowthOp;
 
 #define ES_BLUEPRINT_ID_LIST(X)                                                                    \
     X(NOOP, noop)                                                                                  \
@@ -54,13 +41,6 @@ typedef enum EsGrowthOp {
     X(MLP_SMALL, mlp_small)                                                                        \
     X(MLP, mlp)                                                                                    \
     X(FLEX_ATTENTION, flex_attention)
-
-typedef enum EsBlueprintId {
-#define X(name, spelling) ES_BLUEPRINT_ID_##name,
-    ES_BLUEPRINT_ID_LIST(X)
-#undef X
-        ES_N_BLUEPRINT_IDS
-} EsBlueprintId;
 
 #define ES_BLUEPRINT_ID_BIT(b) (1 << (b))
 
@@ -98,13 +78,6 @@ typedef enum EsAlgorithm {
     X(LINEAR_MULTIPLY, LINEAR, MULTIPLY)                                                           \
     X(SIGMOID_ADD, SIGMOID, ADD)                                                                   \
     X(GATED_GATE, GATED, GATE)
-
-typedef enum EsStyle {
-#define X(name, ramp, algorithm) ES_STYLE_##name,
-    ES_STYLE_LIST(X)
-#undef X
-        ES_N_STYLES
-} EsStyle;
 
 typedef enum EsAlphaMode { ES_ALPHA_HOLD = 0, ES_ALPHA_UP = 1, ES_ALPHA_DOWN = 2 } EsAlphaMode;
 

@@ -5,8 +5,8 @@
 
 const char *es_stage_name(int32_t stage) {
     switch (stage) {
-#define X(name, value)                                                                             \
-    case value:                                                                                    \
+#define X(name)                                                                                    \
+    case ES_STAGE_##name:                                                                          \
         return #name;
         ES_STAGE_LIST(X)
 #undef X
@@ -31,10 +31,16 @@ static const char *pick(const char *const *names, size_t n_names, int32_t value)
 #define THIRD(name, spelling, who)  #who,
 #define TEXT(name, text)            text,
 
-ES_NAME_TABLE(es_growth_op_name, ES_GROWTH_OP_LIST(FIRST))
-ES_NAME_TABLE(es_head_name, ES_HEAD_LIST(SECOND))
-ES_NAME_TABLE(es_blueprint_id_name, ES_BLUEPRINT_ID_LIST(SECOND))
-ES_NAME_TABLE(es_style_name, ES_STYLE_LIST(FIRST))
+// by the public numbers
+#define OP(name)                  [ES_GROWTH_OP_##name] = #name,
+#define HEAD(name, spelling, ...) [ES_HEAD_##name] = #spelling,
+#define BLUEPRINT(name, spelling) [ES_BLUEPRINT_ID_##name] = #spelling,
+#define STYLE(name, ...)          [ES_STYLE_##name] = #name,
+ES_NAME_TABLE(es_growth_op_name, ES_GROWTH_OP_LIST(OP))
+ES_NAME_TABLE(es_head_name, ES_HEAD_LIST(HEAD))
+ES_NAME_TABLE(es_blueprint_id_name, ES_BLUEPRINT_ID_LIST(BLUEPRINT))
+ES_NAME_TABLE(es_style_name, ES_STYLE_LIST(STYLE))
+
 ES_NAME_TABLE(es_algorithm_name, "NONE", "ADD", "MULTIPLY", "GATE")
 ES_NAME_TABLE(es_tempo_name, ES_TEMPO_LIST(FIRST))
 ES_NAME_TABLE(es_alpha_target_name, ES_ALPHA_TARGET_LIST(FIRST))

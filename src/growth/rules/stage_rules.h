@@ -7,29 +7,23 @@
 #define ES_GROWTH_STAGE_RULES_H
 
 #include "base/macros.h"
+#include "esper/growth_terms.h"
 
-// name, value. Values are in recorded runs; 5 is retired and refused everywhere.
 #define ES_STAGE_LIST(X)                                                                           \
-    X(UNKNOWN, 0)                                                                                  \
-    X(DORMANT, 1)                                                                                  \
-    X(GERMINATED, 2)                                                                               \
-    X(TRAINING, 3)                                                                                 \
-    X(BLENDING, 4)                                                                                 \
-    X(HOLDING, 6)                                                                                  \
-    X(FOSSILIZED, 7)                                                                               \
-    X(PRUNED, 8)                                                                                   \
-    X(EMBARGOED, 9)                                                                                \
-    X(RESETTING, 10)
-
-typedef enum EsStage {
-#define X(name, value) ES_STAGE_##name = value,
-    ES_STAGE_LIST(X)
-#undef X
-} EsStage;
+    X(UNKNOWN)                                                                                     \
+    X(DORMANT)                                                                                     \
+    X(GERMINATED)                                                                                  \
+    X(TRAINING)                                                                                    \
+    X(BLENDING)                                                                                    \
+    X(HOLDING)                                                                                     \
+    X(FOSSILIZED)                                                                                  \
+    X(PRUNED)                                                                                      \
+    X(EMBARGOED)                                                                                   \
+    X(RESETTING)
 
 #define ES_N_STAGES      10 // entries of the one-hot code
 #define ES_STAGE_BIT(s)  (1 << (s))
-#define ES_STAGE_RETIRED 5
+#define ES_STAGE_RETIRED 5 // refused everywhere
 
 // from, to: anything absent is illegal.
 #define ES_STAGE_TRANSITION_LIST(X)                                                                \

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/memory.h"
+#include "esper/log.h"
 #include "network/plan/plan_internal.h"
 
 // The time a value's memory is needed: nodes [first, last].

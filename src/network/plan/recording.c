@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "esper/log.h"
 #include "tensor/profile.h"
 
 // Whatever goes wrong, the work can still run: a launch that fails while it is only recorded is no

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/log.h"
 #include "base/memory.h"
+#include "esper/log.h"
 #include "proof/graph/knowledge_builder.h"
 #include "proof/graph/knowledge_text.h"
 

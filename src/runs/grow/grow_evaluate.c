@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/memory.h"
+#include "esper/log.h"
 #include "runs/grow/grow_evaluation_file.h"
 #include "runs/stop_signal.h"
 

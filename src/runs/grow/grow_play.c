@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/memory.h"
+#include "esper/log.h"
 #include "growth/cuda/growth_device.h"
 #include "growth/host/host_data.h"
 #include "runs/grow/grow_play_device.h"

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/range_check.h"
 #include "base/statistics.h"
+#include "esper/log.h"
 #include "growth/host/host_data.h"
 #include "network/checkpoint.h"
 

@@ -8,8 +8,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/range_check.h"
+#include "esper/log.h"
 
 // of a path with the place in the file, for messages
 #define WHERE_BYTES 4200

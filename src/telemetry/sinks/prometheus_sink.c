@@ -14,8 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/memory.h"
+#include "esper/log.h"
 #include "telemetry/sink.h"
 #include "telemetry/sinks/prometheus_table.h"
 

@@ -10,10 +10,10 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/words.h"
+#include "esper/log.h"
 #include "telemetry/sinks/sqlite_common.h"
 #include "telemetry/sinks/sqlite_views.h"
 

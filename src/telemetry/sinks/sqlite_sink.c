@@ -12,9 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "esper/log.h"
+#include "esper/version.h"
 #include "telemetry/sink.h"
 #include "telemetry/sinks/sqlite_common.h"
 #include "telemetry/sinks/sqlite_views.h"

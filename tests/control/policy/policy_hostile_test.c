@@ -1,8 +1,8 @@
 // Crafted files of the growth policy: policy.safetensors and training.safetensors whose hashes fit
 // and whose numbers do not. Each is refused by name; what is let through can be played and trained.
-#include "base/log.h"
 #include "base/range_check.h"
 #include "control/ruled_hosts.h"
+#include "esper/log.h"
 #include "mutate.h"
 
 typedef struct FileCase {

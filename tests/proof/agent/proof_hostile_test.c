@@ -1,7 +1,7 @@
 // Crafted files of provers: training.bin, training.safetensors, policies and embedding models whose
 // checksums fit and whose numbers do not. Each is refused by name; nothing is ever used unchecked.
-#include "base/log.h"
 #include "base/range_check.h"
+#include "esper/log.h"
 #include "mutate.h"
 #include "proof/agent/proof_env_internal.h"
 #include "proof/agent/proof_training.h"

@@ -2,7 +2,7 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "esper/log.h"
 #include "telemetry/sample_run.h"
 #include "telemetry/sinks/run_database.h"
 #include "temp_folder.h"

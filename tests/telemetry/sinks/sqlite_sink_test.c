@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "esper/version.h"
 #include "telemetry/sample_run.h"
 #include "telemetry/sinks/sqlite_common.h"
 #include "temp_folder.h"
