@@ -8,7 +8,7 @@
 #include "bench/bench_prove_agent.h"
 #include "proof/agent/proof_env.h"
 #include "proof/search/prover.h"
-#include "prove/prove_source.h"
+#include "prove/prove_action.h"
 
 // steps of a walker per run of `engine`
 #define WALK_STEPS 64

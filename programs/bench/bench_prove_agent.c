@@ -5,7 +5,7 @@
 #include "proof/agent/proof_policy_inference.h"
 #include "proof/agent/proof_training.h"
 #include "proof/ranking/ranking_scorers.h"
-#include "prove/prove_source.h"
+#include "prove/prove_action.h"
 
 #define ROUND_STEPS 32
 // of the ranking: queries, corruptions of either side, and nodes of a search

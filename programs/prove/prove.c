@@ -1,23 +1,68 @@
-// `esper prove`: finds the action and hands over.
+// `esper prove`: the table of actions, and `export`, the shortest of them.
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/macros.h"
 #include "base/words.h"
+#include "cli/frame.h"
+#include "proof/graph/prolog_text.h"
 #include "prove/prove_action.h"
+
+// --- export ---
+
+static EsStatus export_graph(const EsProveSource *source, const char *out) {
+    EsKnowledgeGraph *graph = NULL;
+    ES_TRY(es_prove_source_load(source, &graph));
+    EsStatus status = es_prolog_text_save(graph, out);
+    if (status == ES_STATUS_OK && !es_file_is_stdout(out)) {
+        es_print("%s: %d %s, %d %s\n", out, graph->n_facts,
+                 es_prove_noun(graph->n_facts, "fact", "facts"), graph->n_rules,
+                 es_prove_noun(graph->n_rules, "rule", "rules"));
+    }
+    es_kg_destroy(graph);
+    return status;
+}
+
+static EsExit cmd_prove_export(int argc, char **argv) {
+    EsProveSource source = {.folder = NULL};
+    const char *out;
+    const EsOption options[] = {
+        ES_PROVE_SOURCE_OPTIONS(&source),
+        ES_OPTION_TEXT("out", &out, NULL, "FILE", "the file to write, such as graph.pl"),
+    };
+    const EsOptionTable table = {
+        .command = "prove export",
+        .usage = "--out FILE [options]",
+        .summary = "Writes facts and rules as a Prolog program with all predicates tabled, which "
+                   "SWI-Prolog runs\nand --data reads.",
+        .example = "esper prove export --data kg/family --out family.pl",
+        .options = options,
+        .n_options = ES_COUNT_OF(options),
+    };
+    EsArguments arguments;
+    EsExit code;
+    if (!es_prove_source_begin(&source, &table, argc, argv, &arguments, &code)) {
+        return code;
+    }
+    EsStatus status = out == NULL ? ES_FAIL(ARGUMENT, "--out FILE is missing: where to?")
+                                  : export_graph(&source, out);
+    return es_command_finish("prove export", status);
+}
+
+// --- the actions ---
 
 static const EsCommand actions[] = {
     {"closure", "what the rules derive from the facts, and which queries that holds",
-     es_prove_closure_run},
-    {"curve", "proofs found against states expanded, by what steers the search",
-     es_prove_curve_run},
-    {"embed", "train an embedding model on the facts", es_prove_embed_run},
-    {"depths", "how many steps the shortest proof of each query takes", es_prove_depths_run},
-    {"eval", "ranks queries against false ones: MRR, Hits@k, proof rates", es_prove_eval_run},
-    {"export", "write facts and rules as a Prolog program", es_prove_export_run},
-    {"mine", "find rules that the facts obey", es_prove_mine_run},
-    {"query", "which atoms can be proved, and how", es_prove_query_run},
-    {"train", "an agent learns to prove: PPO over many proofs side by side", es_prove_train_run},
+     cmd_prove_closure},
+    {"curve", "proofs found against states expanded, by what steers the search", cmd_prove_curve},
+    {"embed", "train an embedding model on the facts", cmd_prove_embed},
+    {"depths", "how many steps the shortest proof of each query takes", cmd_prove_depths},
+    {"eval", "ranks queries against false ones: MRR, Hits@k, proof rates", cmd_prove_eval},
+    {"export", "write facts and rules as a Prolog program", cmd_prove_export},
+    {"mine", "find rules that the facts obey", cmd_prove_mine},
+    {"query", "which atoms can be proved, and how", cmd_prove_query},
+    {"train", "an agent learns to prove: PPO over many proofs side by side", cmd_prove_train},
 };
 
 static void print_help(FILE *stream) {

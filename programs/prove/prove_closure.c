@@ -5,8 +5,6 @@
 #include "cli/frame.h"
 #include "proof/search/closure.h"
 #include "prove/prove_action.h"
-#include "prove/prove_source.h"
-#include "prove/prove_words.h"
 
 // Queries of a split: all, those that are facts, those in the closure.
 typedef struct Tally {
@@ -77,7 +75,7 @@ done:
     return status;
 }
 
-EsExit es_prove_closure_run(int argc, char **argv) {
+EsExit cmd_prove_closure(int argc, char **argv) {
     EsProveSource source = {.folder = NULL};
     int limit, as_json;
     const EsOption options[] = {

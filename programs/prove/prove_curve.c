@@ -10,8 +10,6 @@
 #include "proof/search/proof_curve.h"
 #include "proof/search/prover.h"
 #include "prove/prove_action.h"
-#include "prove/prove_source.h"
-#include "prove/prove_words.h"
 
 // NAME, name: what steers the searches that are compared
 #define ARMS(X)                                                                                    \
@@ -309,7 +307,7 @@ static EsStatus settle(const Typed *typed, Curves *curves) {
     return ES_STATUS_OK;
 }
 
-EsExit es_prove_curve_run(int argc, char **argv) {
+EsExit cmd_prove_curve(int argc, char **argv) {
     EsProveSource source = {.folder = NULL};
     Curves curves = {.source = &source, .settings = es_proof_search_defaults()};
     Typed typed;

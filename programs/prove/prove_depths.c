@@ -7,8 +7,6 @@
 #include "cli/frame.h"
 #include "proof/search/prover.h"
 #include "prove/prove_action.h"
-#include "prove/prove_source.h"
-#include "prove/prove_words.h"
 
 #define MAX_DEPTH 1000
 
@@ -140,7 +138,7 @@ done:
     return status;
 }
 
-EsExit es_prove_depths_run(int argc, char **argv) {
+EsExit cmd_prove_depths(int argc, char **argv) {
     EsProveSource source = {.folder = NULL};
     Depths depths = {.source = &source, .settings = es_prover_defaults()};
     const char *split, *selection;

@@ -7,7 +7,6 @@
 #include "cli/frame.h"
 #include "proof/ranking/embedding_train.h"
 #include "prove/prove_action.h"
-#include "prove/prove_source.h"
 #include "runs/stop_signal.h"
 
 typedef struct Embed {
@@ -124,7 +123,7 @@ done:
     return status;
 }
 
-EsExit es_prove_embed_run(int argc, char **argv) {
+EsExit cmd_prove_embed(int argc, char **argv) {
     EsProveSource source = {.folder = NULL};
     Embed embed = {.source = &source};
     const EsOption options[] = {

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "cli/frame.h"
 #include "proof/ranking/ranking.h"
-#include "prove/prove_words.h"
+#include "prove/prove_action.h"
 
 EsStatus es_prove_fusion_check(const EsProveFusion *fusion, EsKgSplit split) {
     if (fusion->path == NULL && (fusion->fits || fusion->is_alone)) {

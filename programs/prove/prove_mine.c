@@ -8,8 +8,6 @@
 #include "proof/graph/knowledge_graph.h"
 #include "proof/search/rule_miner.h"
 #include "prove/prove_action.h"
-#include "prove/prove_source.h"
-#include "prove/prove_words.h"
 
 // between two lines of progress
 #define PROGRESS_NS 2000000000
@@ -112,7 +110,7 @@ done:
     return status;
 }
 
-EsExit es_prove_mine_run(int argc, char **argv) {
+EsExit cmd_prove_mine(int argc, char **argv) {
     EsProveSource source = {.is_seed_shared = 1};
     Mining mining = {.source = &source, .settings = es_miner_defaults()};
     int min_support;

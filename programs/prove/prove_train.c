@@ -9,7 +9,6 @@
 #include "cli/run_command.h"
 #include "cli/run_memory.h"
 #include "prove/prove_action.h"
-#include "prove/prove_words.h"
 #include "runs/prove/prove_evaluation_file.h"
 #include "runs/prove/prove_run.h"
 
@@ -193,7 +192,7 @@ static EsStatus settle_source(const EsArguments *arguments, EsProveSettings *set
     return ES_STATUS_OK;
 }
 
-EsExit es_prove_train_run(int argc, char **argv) {
+EsExit cmd_prove_train(int argc, char **argv) {
     EsRunCommand command = {0};
     EsProveSettings settings, before;
     int as_json;
