@@ -9,7 +9,7 @@
 #include "cli/run_command.h"
 #include "cli/run_memory.h"
 #include "prove/prove_action.h"
-#include "runs/prove/prove_evaluation_file.h"
+#include "runs/prove/prove_evaluate.h"
 #include "runs/prove/prove_run.h"
 
 // what people call the arms

@@ -12,7 +12,7 @@
 #include "refit.h"
 #include "runs/grow/grow_evaluation_file.h"
 #include "runs/inspect/run_facts.h"
-#include "runs/prove/prove_evaluation_file.h"
+#include "runs/prove/prove_evaluate.h"
 #include "runs/run.h"
 
 // --- training.bin ---

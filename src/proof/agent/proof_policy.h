@@ -12,9 +12,9 @@
 // The value is a head of its own on f(s), or on a second body. There is no dropout: acting and
 // learning see the same network.
 //
-// A policy is weights alone: any number of threads may read it (proof_policy_judge.h), and
-// proof_trainee.h teaches it. It runs on the CPU in float32. A row of any result depends on its own
-// state alone, not on what else is in the call or on the number of threads, bit for bit.
+// A policy is weights alone: any number of threads may read it (proof_policy_inference.h), and
+// proof_policy_training.h teaches it. It runs on the CPU in float32. A row of any result depends on
+// its own state alone, not on what else is in the call or on the number of threads, bit for bit.
 //
 //     EsProofPolicySettings settings = es_proof_policy_defaults();
 //     EsProofPolicy *policy;

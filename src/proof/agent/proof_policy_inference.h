@@ -1,9 +1,8 @@
 // A policy's judgement of choices: logits, probabilities, values, and the choice itself.
 //
 // A judge belongs to one thread; each thread of a search has its own, and all give the same bits.
-// It remembers the encodings of states until the weights change or it is full (proof_policy_memory
-// says why). With a pool one call is spread over its threads; then nothing else may use the pool
-// during the call.
+// It remembers the encodings of states until the weights change or it is full (below). With a pool
+// one call is spread over its threads; then nothing else may use the pool during the call.
 //
 //     EsProofJudge *judge; ES_TRY(es_proof_judge_create(policy, NULL, 1 << 16, &judge));
 //     EsProofGuide guide = es_proof_judge_guide(judge);

@@ -1,9 +1,17 @@
 #include "runs/prove/prove_evaluate.h"
 
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "base/memory.h"
+#include "base/range_check.h"
+#include "esper/log.h"
 #include "proof/agent/proof_policy_inference.h"
 #include "runs/prove/prove_events.h"
 
@@ -14,32 +22,6 @@ const char *es_prove_arm_name(EsProveArmKind kind) {
 #undef X
     };
     return names[kind];
-}
-
-// --- queries ---
-
-EsStatus es_prove_queries_create(const EsKnowledgeGraph *graph, EsKgSplit split, int32_t n,
-                                 EsProveQueries *queries) {
-    const EsQuerySplit *all = &graph->splits[split];
-    int32_t *numbers = NULL;
-    EsStatus status = ES_STATUS_OK;
-    size_t capacity = (size_t)ES_MAX(all->count, 1);
-    *queries = (EsProveQueries){.count = 0};
-    ES_TRY_GOTO(es_allocate(capacity * sizeof *numbers, (void **)&numbers));
-    ES_TRY_GOTO(es_allocate(capacity * sizeof *queries->atoms, (void **)&queries->atoms));
-    queries->count = es_ranking_choose(all->count, n, 1, numbers);
-    for (int32_t i = 0; i < queries->count; i++) {
-        queries->atoms[i] = all->atoms[numbers[i]];
-    }
-done:
-    es_release(numbers);
-    return status;
-}
-
-void es_prove_queries_destroy(EsProveQueries *queries) {
-    es_release(queries->atoms);
-    queries->atoms = NULL;
-    queries->count = 0;
 }
 
 // --- one ranking ---
@@ -213,4 +195,206 @@ done:
     }
     es_prove_queries_destroy(&comparison.queries);
     return status;
+}
+
+// --- the file ---
+
+// of a path with the place in the file, for messages
+#define WHERE_BYTES 4200
+
+// --- writing ---
+
+static json_t *interval_json(const EsInterval *interval) {
+    return json_pack("{s:o, s:o, s:o}", "mean", es_json_number(interval->mean), "low",
+                     es_json_number(interval->low), "high", es_json_number(interval->high));
+}
+
+static json_t *arm_json(const EsProveArm *arm, EsProveArmKind kind) {
+    const EsRankingSummary *all = &arm->all;
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
+                     "arm", es_prove_arm_name(kind), "mrr", interval_json(&all->reciprocal),
+                     "hits_1", es_json_number(all->hits[0]), "hits_3", es_json_number(all->hits[1]),
+                     "hits_10", es_json_number(all->hits[2]), "queries", all->n_queries, "proved",
+                     all->n_proved, "negatives", (json_int_t)all->n_negatives, "negatives_proved",
+                     (json_int_t)all->n_negatives_proved, "candidates",
+                     (json_int_t)arm->report.n_candidates, "expanded",
+                     (json_int_t)arm->report.n_expanded, "limited",
+                     (json_int_t)arm->report.n_limited, "policy_minus_this",
+                     kind == ES_PROVE_ARM_POLICY ? json_null() : interval_json(&arm->difference),
+                     "seconds", es_json_number(arm->seconds));
+}
+
+json_t *es_prove_evaluation_json(const EsProveEvaluation *evaluation) {
+    json_t *arms = json_array();
+    for (int a = 0; a < ES_N_PROVE_ARMS && arms != NULL; a++) {
+        // json_pack gives NULL when a part is, and takes the others with it
+        json_t *arm = arm_json(&evaluation->arms[a], (EsProveArmKind)a);
+        if (json_array_append_new(arms, arm) != 0) {
+            json_decref(arms);
+            return NULL;
+        }
+    }
+    json_t *mrr = evaluation->best_round > 0 ? es_json_number(evaluation->best_mrr) : json_null();
+    return json_pack("{s:I, s:I, s:o, s:s, s:s, s:i, s:i, s:o}", "rounds",
+                     (json_int_t)evaluation->n_rounds, "best_round",
+                     (json_int_t)evaluation->best_round, "validation_mrr", mrr, "policy_sha256",
+                     evaluation->policy_hash, "last_sha256", evaluation->last_hash, "corruptions",
+                     evaluation->n_corruptions, "queries", evaluation->n_queries, "arms", arms);
+}
+
+EsStatus es_prove_evaluation_save(const EsProveEvaluation *evaluation, const char *path) {
+    char *text = NULL;
+    ES_TRY(es_json_dump(path, es_prove_evaluation_json(evaluation),
+                        JSON_INDENT(1) | JSON_REAL_PRECISION(17), &text));
+    EsStatus status = es_file_write_all(path, text, strlen(text));
+    free(text);
+    return status;
+}
+
+// --- reading ---
+
+// A number from `least` to `most`, or null for NaN. `where` is what the INPUT failure names before
+// the key.
+static EsStatus read_number(const json_t *object, const char *key, const char *where, double least,
+                            double most, double *number) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value) && !json_is_null(value)) {
+        return ES_FAIL(INPUT, "%s: \"%s\" is %s, expected a number or null", where, key,
+                       value == NULL ? "missing" : "something else");
+    }
+    *number = json_is_number(value) ? json_number_value(value) : NAN;
+    return json_is_null(value)
+               ? ES_STATUS_OK
+               : es_check_real((EsFileField){where, key, ES_NO_INDEX}, *number, least, most);
+}
+
+static EsStatus read_count(const json_t *object, const char *key, const char *where, int64_t most,
+                           int64_t *count) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value)) {
+        return ES_FAIL(INPUT, "%s: \"%s\" is %s, expected a whole number", where, key,
+                       value == NULL ? "missing" : "something else");
+    }
+    *count = json_integer_value(value);
+    return es_check_integer((EsFileField){where, key, ES_NO_INDEX}, *count, 0, most);
+}
+
+static EsStatus read_count_32(const json_t *object, const char *key, const char *where,
+                              int32_t *count) {
+    int64_t wide = 0;
+    ES_TRY(read_count(object, key, where, INT32_MAX, &wide));
+    *count = (int32_t)wide;
+    return ES_STATUS_OK;
+}
+
+static EsStatus read_interval(const json_t *object, const char *key, const char *where,
+                              double least, EsInterval *interval) {
+    char inside[WHERE_BYTES];
+    const json_t *part = json_object_get(object, key);
+    snprintf(inside, sizeof inside, "%.4100s: %.50s", where, key);
+    ES_TRY(read_number(part, "mean", inside, least, 1, &interval->mean));
+    ES_TRY(read_number(part, "low", inside, least, 1, &interval->low));
+    return read_number(part, "high", inside, least, 1, &interval->high);
+}
+
+static EsStatus read_numbers(const json_t *object, EsProveArmKind kind, const char *where,
+                             EsProveArm *arm) {
+    static const char *const hits_names[ES_N_HITS] = {"hits_1", "hits_3", "hits_10"};
+    ES_TRY(read_interval(object, "mrr", where, 0, &arm->all.reciprocal));
+    for (int i = 0; i < ES_N_HITS; i++) {
+        ES_TRY(read_number(object, hits_names[i], where, 0, 1, &arm->all.hits[i]));
+    }
+    if (kind != ES_PROVE_ARM_POLICY) {
+        ES_TRY(read_interval(object, "policy_minus_this", where, -1, &arm->difference));
+    }
+    arm->seconds = es_missing_real();
+    int has_seconds = json_object_get(object, "seconds") != NULL; // earlier files have none
+    return has_seconds ? read_number(object, "seconds", where, 0, DBL_MAX, &arm->seconds)
+                       : ES_STATUS_OK;
+}
+
+static EsStatus read_arm(const json_t *object, EsProveArmKind kind, const char *path,
+                         EsProveArm *arm) {
+    char where[WHERE_BYTES];
+    const char *name = json_string_value(json_object_get(object, "arm"));
+    snprintf(where, sizeof where, "%.4100s: arm %d", path, (int)kind + 1);
+    if (name == NULL) {
+        return ES_FAIL(INPUT, "%s: \"arm\" is missing or no text", where);
+    }
+    if (strcmp(name, es_prove_arm_name(kind)) != 0) {
+        return ES_FAIL(INPUT, "%s is \"%.100s\", not \"%s\"", where, name, es_prove_arm_name(kind));
+    }
+    EsRankingSummary *all = &arm->all;
+    EsScorerReport *report = &arm->report;
+    ES_TRY(read_count_32(object, "queries", where, &all->n_queries));
+    ES_TRY(read_count_32(object, "proved", where, &all->n_proved));
+    ES_TRY(read_count(object, "negatives", where, ES_COUNTER_MAX, &all->n_negatives));
+    ES_TRY(read_count(object, "negatives_proved", where, ES_COUNTER_MAX, &all->n_negatives_proved));
+    ES_TRY(read_count(object, "candidates", where, ES_COUNTER_MAX, &report->n_candidates));
+    ES_TRY(read_count(object, "expanded", where, ES_COUNTER_MAX, &report->n_expanded));
+    ES_TRY(read_count(object, "limited", where, ES_COUNTER_MAX, &report->n_limited));
+    return read_numbers(object, kind, where, arm);
+}
+
+static EsStatus read_evaluation(json_t *root, const char *path, EsProveEvaluation *evaluation) {
+    const json_t *arms;
+    const char *policy_hash, *last_hash;
+    json_error_t error;
+    if (json_unpack_ex(root, &error, 0, "{s:s, s:s, s:o}", "policy_sha256", &policy_hash,
+                       "last_sha256", &last_hash, "arms", &arms) != 0) {
+        return ES_FAIL(INPUT, "%s: %s", path, error.text);
+    }
+    ES_TRY(read_count(root, "rounds", path, INT32_MAX, &evaluation->n_rounds));
+    ES_TRY(read_count(root, "best_round", path, evaluation->n_rounds, &evaluation->best_round));
+    ES_TRY(read_count_32(root, "corruptions", path, &evaluation->n_corruptions));
+    ES_TRY(read_count_32(root, "queries", path, &evaluation->n_queries));
+    if (json_array_size(arms) != ES_N_PROVE_ARMS) {
+        return ES_FAIL(INPUT, "%s: %d arms instead of %d", path, (int)json_array_size(arms),
+                       (int)ES_N_PROVE_ARMS);
+    }
+    if (evaluation->best_round > 0) {
+        ES_TRY(read_number(root, "validation_mrr", path, 0, 1, &evaluation->best_mrr));
+    }
+    snprintf(evaluation->policy_hash, sizeof evaluation->policy_hash, "%s", policy_hash);
+    snprintf(evaluation->last_hash, sizeof evaluation->last_hash, "%s", last_hash);
+    for (int a = 0; a < ES_N_PROVE_ARMS; a++) {
+        ES_TRY(read_arm(json_array_get(arms, (size_t)a), (EsProveArmKind)a, path,
+                        &evaluation->arms[a]));
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_prove_evaluation_load(const char *path, EsProveEvaluation *evaluation) {
+    json_t *root = NULL;
+    *evaluation = (EsProveEvaluation){.n_queries = 0};
+    ES_TRY(es_json_load(path, &root));
+    EsStatus status = read_evaluation(root, path, evaluation);
+    json_decref(root);
+    // json_unpack needs memory of its own
+    return es_json_lacked_memory() ? ES_FAIL(MEMORY, "not enough memory to read %s", path) : status;
+}
+
+EsStatus es_prove_evaluation_take(const char *path, const EsProveEvaluation *wanted,
+                                  EsProveEvaluation *evaluation, int *is_taken) {
+    EsProveEvaluation saved;
+    struct stat facts;
+    *is_taken = 0;
+    if (stat(path, &facts) != 0) {
+        return ES_STATUS_OK;
+    }
+    EsStatus status = es_prove_evaluation_load(path, &saved);
+    if (status == ES_STATUS_MEMORY) {
+        return status;
+    }
+    if (status != ES_STATUS_OK) {
+        es_log(ES_LOG_WARNING, "%s; the queries are ranked again", es_status_detail());
+        return ES_STATUS_OK;
+    }
+    *is_taken = saved.n_rounds == wanted->n_rounds && saved.n_queries == wanted->n_queries &&
+                saved.n_corruptions == wanted->n_corruptions &&
+                strcmp(saved.last_hash, wanted->last_hash) == 0;
+    if (*is_taken) {
+        *evaluation = saved;
+    }
+    return ES_STATUS_OK;
 }

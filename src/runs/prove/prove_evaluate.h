@@ -4,22 +4,13 @@
 #ifndef ES_RUNS_PROVE_EVALUATE_H
 #define ES_RUNS_PROVE_EVALUATE_H
 
+#include <jansson.h>
+
 #include "base/checksum.h"
 #include "proof/agent/proof_policy.h"
 #include "proof/ranking/ranking_scorers.h"
 #include "runs/prove/prove_settings.h"
 #include "runs/run.h"
-
-// Evenly spaced queries of a split, owned.
-typedef struct EsProveQueries {
-    EsAtom *atoms; // (count)
-    int32_t count;
-} EsProveQueries;
-
-// `n` 0: all of them.
-EsStatus es_prove_queries_create(const EsKnowledgeGraph *graph, EsKgSplit split, int32_t n,
-                                 EsProveQueries *queries);
-void es_prove_queries_destroy(EsProveQueries *queries);
 
 // What ranks and against what; all borrowed.
 typedef struct EsProveRanker {
@@ -86,5 +77,33 @@ EsStatus es_prove_evaluate(const EsProveRanker *ranker, const EsProofPolicy *pol
 // Tell the rankings of a comparison that an earlier sitting made: a resumed run takes rows of later
 // rounds than its last back.
 void es_prove_evaluation_tell(const EsProveEvaluation *evaluation, EsRun *run);
+
+// --- the file ---
+//
+// A comparison as JSON: evaluation.json of the run's folder, and the output of --json. It says
+// which weights it is of, so that a finished run that is resumed reports it and ranks nothing
+// again.
+//
+//     ES_TRY(es_prove_evaluation_take(path, &wanted, &evaluation, &is_taken));
+//     if (!is_taken) {
+//         ... rank, then es_prove_evaluation_save(&evaluation, path)
+//     }
+
+// Equal runs have equal bytes but for the times ("seconds" of each arm). The caller owns it; NULL
+// without memory.
+json_t *es_prove_evaluation_json(const EsProveEvaluation *evaluation);
+
+// Written atomically, every number with all its bits.
+EsStatus es_prove_evaluation_save(const EsProveEvaluation *evaluation, const char *path);
+
+// What the file does not have is missing (seconds) or 0 (the scorers' further counts); null is NaN.
+// INPUT names what is wrong.
+EsStatus es_prove_evaluation_load(const char *path, EsProveEvaluation *evaluation);
+
+// Whether the file has the comparison that is wanted: after as many rounds, with the same last
+// weights, of as many queries and corruptions. Then it is loaded. A file that cannot be used is
+// warned of; one that is not there is not. Fails with MEMORY alone.
+EsStatus es_prove_evaluation_take(const char *path, const EsProveEvaluation *wanted,
+                                  EsProveEvaluation *evaluation, int *is_taken);
 
 #endif

@@ -8,9 +8,9 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/range_check.h"
-#include "runs/prove/prove_balance.h"
-#include "runs/prove/prove_evaluation_file.h"
+#include "runs/prove/prove_evaluate.h"
 #include "runs/prove/prove_events.h"
+#include "runs/prove/prove_settings.h"
 #include "runs/stop_signal.h"
 
 // files of a checkpoint: weights with the optimiser, the rest of the training, the best weights

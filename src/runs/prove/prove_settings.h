@@ -64,4 +64,26 @@ EsProofSearchSettings es_prove_settings_search(const EsProveSettings *settings);
 // Candidates of `n_corruptions` a side, of the sides that are corrupted in training.
 EsRankingSettings es_prove_settings_ranking(const EsProveSettings *settings, int n_corruptions);
 
+// --- queries ---
+
+// Evenly spaced queries of a split, owned.
+typedef struct EsProveQueries {
+    EsAtom *atoms; // (count)
+    int32_t count;
+} EsProveQueries;
+
+// `n` 0: all of them.
+EsStatus es_prove_queries_create(const EsKnowledgeGraph *graph, EsKgSplit split, int32_t n,
+                                 EsProveQueries *queries);
+void es_prove_queries_destroy(EsProveQueries *queries);
+
+// Queries to train on in which every depth comes as often as every other. Deep facts are few, 4 %
+// of those of family; drawn evenly they would hardly be seen.
+//
+// Facts whose depth in the graph is min_query_depth to max_query_depth, by depth. Those of a depth
+// that has fewer than another are repeated until there are as many: all n times, and the first of
+// them once more. INPUT when there are none.
+EsStatus es_prove_balance_queries(const EsProveSettings *settings, const EsKnowledgeGraph *graph,
+                                  EsProveQueries *queries);
+
 #endif

@@ -4,7 +4,7 @@
 // ranked again.
 #include "base/file.h"
 #include "base/memory.h"
-#include "runs/prove/prove_evaluation_file.h"
+#include "runs/prove/prove_evaluate.h"
 #include "runs/prove/prove_run.h"
 #include "temp_folder.h"
 

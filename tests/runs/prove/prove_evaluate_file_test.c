@@ -1,6 +1,6 @@
 // The comparison of a run of kind "prove" as a file: every number comes back, files that are none
 // are refused, and only the comparison that is wanted is taken.
-#include "runs/prove/prove_evaluation_file.h"
+#include "runs/prove/prove_evaluate.h"
 
 #include <math.h>
 

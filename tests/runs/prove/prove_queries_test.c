@@ -1,5 +1,5 @@
 // Queries of balanced depths: each depth as often, nothing else, and what is refused.
-#include "runs/prove/prove_balance.h"
+#include "runs/prove/prove_settings.h"
 
 #include "es_test.h"
 
