@@ -4,9 +4,10 @@
 #include <string.h>
 
 #include "base/file_fault.h"
-#include "esper/log.h"
 #include "base/words.h"
 #include "cli/frame.h"
+#include "esper/log.h"
+#include "esper/version.h"
 
 static const EsCommand commands[] = {
     {"bench", "run the benchmarks, compare with a baseline", es_bench_run},

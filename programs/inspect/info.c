@@ -6,6 +6,7 @@
 #include "base/macros.h"
 #include "cli/frame.h"
 #include "cli/options.h"
+#include "esper/version.h"
 #include "inspect/telemetry_tables.h"
 #include "kernels/kernels.h"
 #include "telemetry/sink.h"
