@@ -43,13 +43,11 @@
 #include "kernels/ops/layernorm.h"
 #include "kernels/ops/linear.h"
 #include "kernels/ops/lstm.h"
-#include "kernels/ops/masked_copy.h"
 #include "kernels/ops/matmul.h"
 #include "kernels/ops/norm_mix.h"
 #include "kernels/ops/optimiser.h"
 #include "kernels/ops/pool.h"
-#include "kernels/ops/slab_hash.h"
-#include "kernels/ops/slab_norms.h"
+#include "kernels/ops/slab.h"
 
 // families that the CPU also has for wider vectors (kernel_variant.h), and the rest
 #define ES_WIDE_KERNEL_LIST(X)                                                                     \
@@ -74,10 +72,8 @@
     ES_CROSS_ENTROPY_KERNELS(X)                                                                    \
     ES_EMBEDDING_KERNELS(X)                                                                        \
     ES_DROPOUT_KERNELS(X)                                                                          \
-    ES_SLAB_HASH_KERNELS(X)                                                                        \
-    ES_SLAB_NORMS_KERNELS(X)                                                                       \
-    ES_GATHER_KERNELS(X)                                                                           \
-    ES_MASKED_COPY_KERNELS(X)
+    ES_SLAB_KERNELS(X)                                                                             \
+    ES_GATHER_KERNELS(X)
 
 #define ES_KERNEL_LIST(X)                                                                          \
     ES_WIDE_KERNEL_LIST(X)                                                                         \

@@ -3,7 +3,7 @@
 // step sees changes.
 //
 // On a shared store there is one network: E is 1 below. A step first sums the gradients of all
-// environments in a fixed tree (kernels/ops/slab_norms.h) into row 0 of the store's gradients;
+// environments in a fixed tree (kernels/ops/slab.h) into row 0 of the store's gradients;
 // norms, clipping and update are those of the sum.
 //
 //     EsOptimiserOptions options = es_optimiser_defaults(ES_OPTIMISER_SGD);

@@ -10,8 +10,6 @@
 
 #include <nvtx3/nvToolsExt.h>
 
-#include "tensor/cuda_try.h"
-
 static cudaStream_t stream_of(const EsStream *stream) { return (cudaStream_t)stream->handle; }
 static cudaEvent_t event_of(const EsEvent *event) { return (cudaEvent_t)event->handle; }
 

@@ -10,7 +10,7 @@
 
 #include "control/policy/policy_act_internal.h"
 #include "kernels/cuda/cuda_common.cuh"
-#include "kernels/cuda/cuda_tf32.cuh"
+#include "kernels/cuda/cuda_matrix.cuh"
 
 #define WARPS       8
 #define DEPTH       16 // inputs a warp takes at a time: four lanes of four

@@ -5,7 +5,7 @@
 #include "growth/fused/fused_kernels.h"
 #include "growth/fused/fused_names.h"
 #include "growth/fused/fused_raw.cuh"
-#include "tensor/cuda_try.h"
+#include "tensor/device_cuda.h"
 
 template <typename T, int IN, int OUT, int SIZE> struct ForwardShared {
     EsTile in_tile, out_tile;

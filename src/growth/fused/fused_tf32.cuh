@@ -6,7 +6,6 @@
 
 #include "growth/fused/fused_tile.cuh"
 #include "kernels/cuda/cuda_matrix.cuh"
-#include "kernels/cuda/cuda_tf32.cuh"
 
 // Input units that a warp sums at a time: a 3x3 kernel of one unit.
 #define ES_TF32_TAPS 9

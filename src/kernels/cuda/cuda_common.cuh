@@ -17,7 +17,6 @@
 
 #include "kernels/cuda/cuda_launch.cuh"
 #include "kernels/kernels.h"
-#include "tensor/cuda_try.h"
 #include "tensor/device_cuda.h"
 #include "tensor/profile.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "kernels/lanes/lanes_internal.h"
-#include "kernels/lanes/lanes_math.h"
+#include "kernels/lanes/lanes_vector.h"
 #include "kernels/ops/blend_rules.h"
 
 // The seed's share in every lane, which is the same for a whole map, and what follows from it.

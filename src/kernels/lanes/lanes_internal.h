@@ -2,7 +2,7 @@
 #ifndef ES_KERNELS_LANES_INTERNAL_H
 #define ES_KERNELS_LANES_INTERNAL_H
 
-#include "kernels/lanes/lanes_seed.h"
+#include "kernels/lanes/lanes.h"
 #include "kernels/lanes/lanes_vector.h"
 
 #define ES_LANES_TILE_OUT   4

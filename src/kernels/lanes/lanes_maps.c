@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/lanes/lanes_internal.h"
+#include "kernels/lanes/lanes_vector.h"
 #include "kernels/ops/gather_rules.h"
 
 // --- images ---
@@ -382,3 +383,25 @@ const EsLaneKernels LANES_FUNCTION(table) = {
     .seeds = &LANES_FUNCTION(seed_table),
 };
 // clang-format on
+
+// --- softmax: one row of logits per lane ---
+
+void LANES_FUNCTION(softmax)(const EsLaneMap *x, const float *scale, const EsLaneMap *y,
+                             float *maximum, float *sum) {
+    Vector largest = load(x->data), total = broadcast(0.0f);
+    for (int c = 1; c < x->channels; c++) {
+        largest = larger(largest, load(x->data + c * x->plane));
+    }
+    for (int c = 0; c < x->channels; c++) {
+        Vector e = negative_exponential(load(x->data + c * x->plane) - largest);
+        total += e;
+        if (y->data != NULL) {
+            store(y->data + c * y->plane, e);
+        }
+    }
+    for (int c = 0; c < x->channels && y->data != NULL; c++) {
+        store(y->data + c * y->plane, load(y->data + c * y->plane) / total * load(scale));
+    }
+    store(maximum, largest);
+    store(sum, total);
+}

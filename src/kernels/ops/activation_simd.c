@@ -1,8 +1,7 @@
 // ReLU, tanh and sigmoid (activation.h) for 8 and 16 floats per vector; tanh and sigmoid are those
 // of the vector engine. An element's result does not depend on its place.
 #include "kernels/kernels.h"
-#include "kernels/simd_math.h"
-#include "kernels/simd_vector.h"
+#include "kernels/simd.h"
 
 // elements of one piece
 #define BLOCK 16384

@@ -8,7 +8,7 @@
 #include "kernels/kernels.h"
 #include "kernels/ops/lstm_job.h"
 #include "kernels/ops/matmul_simd.h"
-#include "kernels/simd_math.h"
+#include "kernels/simd.h"
 
 #define ROWS    ES_SIMD_ROWS
 #define UNITS   16              // of a forward tile, with four gates each

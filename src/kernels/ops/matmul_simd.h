@@ -6,7 +6,7 @@
 #ifndef ES_KERNELS_MATMUL_SIMD_H
 #define ES_KERNELS_MATMUL_SIMD_H
 
-#include "kernels/simd_vector.h"
+#include "kernels/simd.h"
 
 // rows of c per block
 #define ES_SIMD_ROWS 96

@@ -1,4 +1,4 @@
-// Seeds in a lane program: lowering and running of the operations in kernels/lanes/lanes_seed.h.
+// Seeds in a lane program: lowering and running of the operations in kernels/lanes/lanes.h.
 #ifndef ES_NETWORK_LANE_SEED_H
 #define ES_NETWORK_LANE_SEED_H
 

@@ -2,7 +2,7 @@
 // parameters once a phase is over.
 #include <math.h>
 
-#include "kernels/lanes/lanes_seed.h"
+#include "kernels/lanes/lanes.h"
 #include "network/lanes/lane_seed.h"
 
 // The gamma and beta of a group norm; beta is no input of the gradient.

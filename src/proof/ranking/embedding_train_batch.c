@@ -223,7 +223,7 @@ static void fill_query(void *context, int64_t piece, int worker) {
                           batch->query + (size_t)piece * (size_t)batch->model->width);
 }
 
-// exp of x <= 0 to about 1e-7, the way of kernels/lanes/lanes_math.h in a form that vectorises: x =
+// exp of x <= 0 to about 1e-7, the way of kernels/lanes/lanes_vector.h in a form that vectorises: x =
 // n ln
 // 2
 // + r, a polynomial in r, and n added to the exponent.

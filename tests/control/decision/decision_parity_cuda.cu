@@ -3,7 +3,7 @@
 
 #include "control/decision_parity_life.h"
 #include "kernels/cuda/cuda_launch.cuh"
-#include "tensor/cuda_try.h"
+#include "tensor/device_cuda.h"
 
 #define THREADS 64
 

@@ -2,7 +2,7 @@
 // machine can run. Lanes without an image carry values but no gradient.
 #include "lanes_case.h"
 
-#include "kernels/lanes/lanes_seed.h"
+#include "kernels/lanes/lanes.h"
 #include "kernels/ops/blend_rules.h"
 
 #define BOUND 5e-6 // as in lanes_test.c

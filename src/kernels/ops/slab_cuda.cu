@@ -1,6 +1,7 @@
 // Norms: one block per (environment, span), sums in double, in a fixed order.
 // Letters: E environments, P parameters of one, S spans, G clip groups.
 #include "kernels/cuda/cuda_common.cuh"
+#include "kernels/ops/hash_rules.h"
 
 #define SUM_THREADS   512
 #define TREE_LEVELS   24    // of a tree over fewer than 2^24 rows
@@ -129,4 +130,56 @@ void es_tree_sum_cuda(EsStream *s, EsIn slab, EsOut y) {
     dim3 grid((unsigned)es_ceil_div(slab->dim[1], ES_THREADS));
     launch.start(tree_sum_kernel, grid, ES_THREADS, es_in<float>(slab), es_data<float>(y),
                  slab->dim[0], slab->dim[1]);
+}
+
+// --- hash ---
+
+// Blocks add up parts of a row. The sums are integers: in whatever order they arrive, the bits are
+// the same.
+#define HASH_THREADS 512
+// Words that a block takes, and most blocks of a row: enough for all of a GPU's multiprocessors.
+#define HASH_WORDS 16384
+#define HASH_PARTS 256
+
+static __global__ void slab_hash_kernel(EsEnvs<const float> slab, unsigned long long *hash,
+                                        int64_t n_words) {
+    const float *row = slab.at(blockIdx.x);
+    unsigned long long sum = 0;
+    for (int64_t j = (int64_t)blockIdx.y * HASH_THREADS + threadIdx.x; j < n_words;
+         j += (int64_t)gridDim.y * HASH_THREADS) {
+        sum += es_hash_word((uint64_t)j, __float_as_uint(row[j]));
+    }
+    sum = es_block_sum(sum);
+    if (threadIdx.x == 0) {
+        atomicAdd(&hash[blockIdx.x], sum);
+    }
+}
+
+void es_slab_hash_cuda(EsStream *s, EsIn slab, EsOut hash) {
+    EsLaunch launch(s, "slab_hash");
+    int64_t n_parts = ES_MIN(es_ceil_div(slab->dim[1], HASH_WORDS), HASH_PARTS);
+    dim3 grid((unsigned)slab->dim[0], (unsigned)n_parts);
+    launch.fill_zero(hash);
+    launch.start(slab_hash_kernel, grid, HASH_THREADS, es_in<float>(slab),
+                 (unsigned long long *)hash->data, slab->dim[1]);
+}
+
+// --- masked copy ---
+
+static __global__ void masked_copy_kernel(const uint8_t *mask, EsEnvs<const float> from,
+                                          EsEnvs<float> to, EsTiles tiles) {
+    EsTileSpan span = es_tile_span(tiles);
+    if (mask[span.env] == 0) {
+        return;
+    }
+    for (uint32_t j = span.j; j < span.end; j += ES_THREADS) {
+        to.at(span.env)[j] = from.at(span.env)[j];
+    }
+}
+
+void es_masked_copy_cuda(EsStream *s, EsIn mask, EsIn from, EsOut to) {
+    EsLaunch launch(s, "masked_copy");
+    EsTiles tiles = es_tiles(from->dim[1]);
+    launch.start(masked_copy_kernel, es_tiles_grid(tiles, from->dim[0]), ES_THREADS,
+                 es_data<const uint8_t>(mask), es_in<float>(from), es_out<float>(to), tiles);
 }

@@ -4,6 +4,7 @@
 
 #include "kernels/env_data.h"
 #include "kernels/kernels.h"
+#include "kernels/ops/hash_rules.h"
 
 // interleaved partial sums of a span: element i adds to sum i % 8, and the eight are added in order
 #define N_PARTIAL 8
@@ -149,4 +150,49 @@ static void sum_columns(void *context, int64_t piece, int worker) {
 void es_tree_sum_cpu(EsStream *s, EsIn slab, EsOut y) {
     TreeSum job = {.slab = slab, .y = y};
     es_stream_parallel(s, (slab->dim[1] + COLUMNS - 1) / COLUMNS, sum_columns, &job);
+}
+
+// --- hash ---
+
+typedef struct Hashing {
+    EsIn slab;
+    EsOut hash;
+} Hashing;
+
+static void hash_row(void *context, int64_t e, int worker) {
+    (void)worker;
+    const Hashing *job = context;
+    const float *row = es_env_f32(job->slab, e);
+    uint64_t sum = 0;
+    for (int64_t j = 0; j < job->slab->dim[1]; j++) {
+        uint32_t word;
+        memcpy(&word, &row[j], sizeof word);
+        sum += es_hash_word((uint64_t)j, word);
+    }
+    memcpy((int64_t *)job->hash->data + e, &sum, sizeof sum);
+}
+
+void es_slab_hash_cpu(EsStream *s, EsIn slab, EsOut hash) {
+    Hashing job = {slab, hash};
+    es_stream_parallel(s, slab->dim[0], hash_row, &job);
+}
+
+// --- masked copy ---
+
+typedef struct Copy {
+    const EsTensor *mask, *from, *to;
+} Copy;
+
+static void copy_env(void *context, int64_t env, int worker) {
+    (void)worker;
+    const Copy *copy = context;
+    if (((const uint8_t *)copy->mask->data)[env] != 0) {
+        memcpy(es_env_f32(copy->to, env), es_env_f32(copy->from, env),
+               (size_t)copy->from->dim[1] * sizeof(float));
+    }
+}
+
+void es_masked_copy_cpu(EsStream *s, EsIn mask, EsIn from, EsOut to) {
+    Copy copy = {mask, from, to};
+    es_stream_parallel(s, from->dim[0], copy_env, &copy);
 }
