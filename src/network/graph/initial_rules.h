@@ -15,7 +15,7 @@ typedef enum EsInitial {
     ES_INITIAL_NORMAL,     // mean start, standard deviation bound
     ES_INITIAL_ORTHOGONAL, // bound times a matrix [dim 1, the rest] with orthonormal columns, or
                            // rows where those are fewer: the Q of a Gaussian matrix, R's diagonal
-                           // positive (Saxe, McClelland, Ganguli, 2014); initial_values.h alone
+                           // positive (Saxe, McClelland, Ganguli, 2014); store.c alone
     ES_INITIAL_FORGET      // start in the second quarter, an LSTM's forget gates; 0 elsewhere
 } EsInitial;
 

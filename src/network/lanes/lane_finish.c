@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "network/lanes/lane_seed.h"
+#include "network/lanes/lane_host.h"
 
 // --- before the first phase ---
 

@@ -1,4 +1,5 @@
-// One host at work: where its areas are, and what the files that run a lane program share.
+// One host at work: its areas of memory, shared by lane_run.c (instructions) and lane_finish.c (the
+// ends of phases).
 #ifndef ES_NETWORK_LANE_HOST_H
 #define ES_NETWORK_LANE_HOST_H
 
@@ -60,6 +61,11 @@ static inline float *es_lane_accumulators(const EsLaneHost *run, int shard) {
     const EsLaneProgram *p = run->program;
     return run->area + p->accumulators_start + (size_t)shard * p->shard_floats;
 }
+
+// --- lane_run.c ---
+
+// Writes the gradients of a seed's parameters from their sums.
+void es_lane_finish_seed(const EsLaneHost *run, const LaneSums *sums);
 
 // --- lane_finish.c ---
 

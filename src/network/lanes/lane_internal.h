@@ -35,7 +35,7 @@ typedef enum LaneOp {
     LANE_POOL_INPUT,       // a = x, b = d_y -> c
     LANE_ADD,              // a, b -> c
     LANE_LOSS,             // a = logits -> b = d_logits (nullable)
-    // of seeds (lane_seed.h); maps that a node leaves out are -1
+    // of seeds; maps that a node leaves out are -1
     LANE_GROUPNORM,           // a = x, b = residual -> c = mean, d = inv_std, e = y
     LANE_GROUPNORM_INPUT,     // a = x, b = mean, c = inv_std, d = d_y -> e = d_x; sums
     LANE_DEPTHWISE,           // a -> b

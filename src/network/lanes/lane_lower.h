@@ -1,5 +1,5 @@
-// The lowering of a graph to lane instructions: what lane_program.c (nodes) and lane_emit.c (slots,
-// instructions, phases) share.
+// The lowering of a graph to lane instructions, shared by lane_program.c (nodes, fusion), lane_seed.c
+// (nodes of seeds) and lane_emit.c (slots, instructions, phases).
 #ifndef ES_NETWORK_LANE_LOWER_H
 #define ES_NETWORK_LANE_LOWER_H
 
@@ -37,5 +37,12 @@ int es_lane_emit(EsLowering *l, LaneInstruction instruction);
 
 // Where the caller wants to see a value, copy it out.
 void es_lane_copy_result(EsLowering *l, EsValueId value, int node);
+
+// The next node at or after `from` that reads the value, or -1.
+int es_graph_next_reader(const EsGraph *graph, EsValueId value, int from);
+
+// Lowers a node that hosts without seeds do not have (lane_seed.c); fails for an operation that the
+// engine does not know.
+void es_lane_lower_seed(EsLowering *l, int node);
 
 #endif

@@ -5,9 +5,102 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "network/lanes/lane_block.h"
 #include "network/lanes/lane_lower.h"
-#include "network/lanes/lane_seed.h"
+
+// --- fusion: a convolution with the batch norm, ReLU and pooling behind it ---
+
+// The nodes of one convolution with its batch norm, -1 where absent.
+typedef struct LaneBlock {
+    int statistics, running, apply, relu, pool; // forward
+    int relu_input, pool_input, sums, input;    // backward
+    int weight; // the weight gradient, where that alone reads the gradient of the convolution
+} LaneBlock;
+
+int es_graph_next_reader(const EsGraph *graph, EsValueId value, int from) {
+    for (int n = from; n < graph->n_nodes; n++) {
+        const EsNode *node = &graph->nodes[n];
+        for (int i = 0; i < node->n_inputs; i++) {
+            if (node->input[i] == value) {
+                return n;
+            }
+        }
+    }
+    return -1;
+}
+
+// Fuse ReLU and pooling where nothing else looks at what lies between.
+static void extend_block(const EsGraph *graph, LaneBlock *block) {
+    EsValueId z = graph->nodes[block->apply].output[0];
+    int relu = es_graph_next_reader(graph, z, 0);
+    if (relu < 0 || es_graph_next_reader(graph, z, relu + 1) >= 0 ||
+        graph->values[z].role != ES_ROLE_ACTIVATION || graph->nodes[relu].op != ES_OP_ACTIVATION ||
+        graph->nodes[relu].attributes.activation != ES_ACTIVATION_RELU) {
+        return;
+    }
+    block->relu = relu;
+    EsValueId r = graph->nodes[relu].output[0];
+    int pool = -1, pool_input = -1, n_others = 0;
+    for (int n = es_graph_next_reader(graph, r, 0); n >= 0;
+         n = es_graph_next_reader(graph, r, n + 1)) {
+        const EsNode *reader = &graph->nodes[n];
+        if (reader->op == ES_OP_ACTIVATION_INPUT && reader->input[0] == r) {
+            block->relu_input = n;
+        } else if (reader->op == ES_OP_POOL && reader->attributes.pool == ES_POOL_MAX2 &&
+                   pool < 0) {
+            pool = n;
+        } else if (reader->op == ES_OP_POOL_INPUT && reader->attributes.pool == ES_POOL_MAX2) {
+            pool_input = n;
+        } else {
+            n_others++;
+        }
+    }
+    if (pool >= 0 && n_others == 0 && graph->values[r].role == ES_ROLE_ACTIVATION) {
+        block->pool = pool;
+        block->pool_input = pool_input;
+    }
+}
+
+// Finds the batch norm that alone reads this convolution's output; returns 0 when there is none.
+static int find_block(const EsGraph *graph, int conv, LaneBlock *block) {
+    *block = (LaneBlock){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+    EsValueId y = graph->nodes[conv].output[0];
+    if (graph->values[y].role != ES_ROLE_ACTIVATION || graph->nodes[conv].input[2] != ES_NO_VALUE) {
+        return 0;
+    }
+    for (int n = es_graph_next_reader(graph, y, 0); n >= 0;
+         n = es_graph_next_reader(graph, y, n + 1)) {
+        int *const part[] = {&block->statistics, &block->apply, &block->sums, &block->input};
+        const EsOp op[] = {ES_OP_NORM_STATISTICS, ES_OP_NORM_APPLY, ES_OP_NORM_SUMS,
+                           ES_OP_NORM_INPUT};
+        size_t k = 0;
+        while (k < ES_COUNT_OF(op) && (graph->nodes[n].op != op[k] || *part[k] >= 0)) {
+            k++;
+        }
+        if (k == ES_COUNT_OF(op)) {
+            return 0;
+        }
+        *part[k] = n;
+    }
+    if (block->apply < 0) {
+        return 0;
+    }
+    if (block->statistics < 0) {
+        block->running = graph->values[graph->nodes[block->apply].input[1]].producer;
+    }
+    extend_block(graph, block);
+    if (block->input >= 0) {
+        EsValueId d_y = graph->nodes[block->input].output[0];
+        int reader = es_graph_next_reader(graph, d_y, 0);
+        if (reader >= 0 && graph->nodes[reader].op == ES_OP_CONV2D_WEIGHT &&
+            graph->values[d_y].role == ES_ROLE_ACTIVATION &&
+            es_graph_next_reader(graph, d_y, reader + 1) < 0) {
+            block->weight = reader;
+        }
+    }
+    return 1;
+}
+
+// --- nodes ---
 
 static const EsNode *node_at(const EsLowering *l, int node) { return &l->graph->nodes[node]; }
 
@@ -52,7 +145,7 @@ static int find_layer(EsLowering *l, int node, EsValueId weight, EsValueId d_wei
     return -1;
 }
 
-static int add_norm(EsLowering *l, const EsLaneBlock *block, int layer) {
+static int add_norm(EsLowering *l, const LaneBlock *block, int layer) {
     EsLaneProgram *p = l->program;
     const EsNode *apply = node_at(l, block->apply);
     const EsNode *source = node_at(l, block->statistics >= 0 ? block->statistics : block->running);
@@ -79,7 +172,7 @@ static int add_norm(EsLowering *l, const EsLaneBlock *block, int layer) {
 
 // Whether a block can go by the patches of its single input channel: batch statistics (or those of
 // the past, without a gradient), ReLU and pooling, and nobody asks for the gradient of its input.
-static int can_use_patches(const EsLowering *l, const EsLaneBlock *block, int layer) {
+static int can_use_patches(const EsLowering *l, const LaneBlock *block, int layer) {
     int has_gradient = block->sums >= 0 && block->input >= 0 && block->pool_input >= 0 &&
                        block->relu_input >= 0 && block->weight >= 0 && block->statistics >= 0;
     int has_none =
@@ -90,7 +183,7 @@ static int can_use_patches(const EsLowering *l, const EsLaneBlock *block, int la
 
 // Forward: sums of patches, then convolution to rectified maxima in one go. The gradient follows
 // when the node of its sums is lowered.
-static void lower_patches(EsLowering *l, int node, const EsLaneBlock *block, int layer, int norm) {
+static void lower_patches(EsLowering *l, int node, const LaneBlock *block, int layer, int norm) {
     EsLaneProgram *p = l->program;
     const EsValue *y = value_at(l, node_at(l, block->pool)->output[0]);
     p->layers[layer].is_patched = p->norms[norm].is_patched = 1;
@@ -121,8 +214,7 @@ static void lower_patches(EsLowering *l, int node, const EsLaneBlock *block, int
 }
 
 // Convolution with sums and maxima, then the normalisation of the maxima.
-static void lower_statistics(EsLowering *l, int node, const EsLaneBlock *block, int layer,
-                             int norm) {
+static void lower_statistics(EsLowering *l, int node, const LaneBlock *block, int layer, int norm) {
     EsLaneProgram *p = l->program;
     const EsNode *conv = node_at(l, node);
     const EsValue *y = value_at(l, conv->output[0]);
@@ -154,7 +246,7 @@ static void lower_statistics(EsLowering *l, int node, const EsLaneBlock *block, 
 }
 
 // A convolution with the batch norm, ReLU and pooling behind it.
-static void lower_block(EsLowering *l, int node, const EsLaneBlock *block) {
+static void lower_block(EsLowering *l, int node, const LaneBlock *block) {
     EsLaneProgram *p = l->program;
     int layer = add_layer(l, node, (int)value_at(l, node_at(l, node)->input[1])->dim[3]);
     int norm = add_norm(l, block, layer);
@@ -304,7 +396,7 @@ static void lower_simple(EsLowering *l, int node, LaneOp op) {
 
 static void lower_node(EsLowering *l, int node) {
     const EsNode *n = node_at(l, node);
-    EsLaneBlock block;
+    LaneBlock block;
     LaneInstruction load;
     switch (n->op) {
     case ES_OP_GATHER_ORDER:
@@ -321,7 +413,7 @@ static void lower_node(EsLowering *l, int node) {
         es_lane_copy_result(l, n->output[0], node);
         break;
     case ES_OP_CONV2D:
-        if (es_lane_block_find(l->graph, node, &block)) {
+        if (find_block(l->graph, node, &block)) {
             lower_block(l, node, &block);
         } else {
             lower_layer(l, node, (int)value_at(l, n->input[1])->dim[3]);

@@ -1,4 +1,4 @@
-#include "network/plan/execute.h"
+#include "network/plan/plan_internal.h"
 
 // NULL for an absent optional value
 static const EsTensor *at(const EsTensor *tensors, EsValueId value) {

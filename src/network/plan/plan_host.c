@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "network/plan/execute.h"
 #include "network/plan/plan_internal.h"
 #include "tensor/profile.h"
 

@@ -3,9 +3,12 @@
 #ifndef ES_NETWORK_PLAN_INTERNAL_H
 #define ES_NETWORK_PLAN_INTERNAL_H
 
+#include "network/graph/graph.h"
 #include "network/lanes/lane_program.h"
 #include "network/plan/plan.h"
 #include "network/plan/recording.h"
+
+ES_EXTERN_C_BEGIN
 
 #define ES_PLAN_NO_OFFSET SIZE_MAX
 
@@ -34,5 +37,13 @@ struct EsPlan {
 
 // Drop what was recorded: the next runs record again.
 void es_plan_forget_recordings(EsPlan *plan);
+
+// One node of a graph as one kernel call.
+
+// `tensors` has one entry per value of the graph.
+void es_execute_node(const EsKernels *kernels, EsStream *stream, const EsNode *node,
+                     const EsTensor *tensors);
+
+ES_EXTERN_C_END
 
 #endif

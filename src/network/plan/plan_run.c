@@ -1,7 +1,6 @@
 // Running a plan, as a whole or in halves, and recording it on CUDA.
 #include <stdio.h>
 
-#include "network/plan/execute.h"
 #include "network/plan/plan_internal.h"
 #include "tensor/profile.h"
 
