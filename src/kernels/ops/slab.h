@@ -1,15 +1,16 @@
-// Whole slabs in one call: norms, non-finite counts and clipping of the tensors in it, the sum of its
-// rows, hashes of its rows, and copies of chosen environments.
+// Whole slabs in one call: norms, non-finite counts and clipping of the tensors in it, the sum of
+// its rows, hashes of its rows, and copies of chosen environments.
 //
 // slab f32 [E, P], with its own stride over E, holds all parameters or all gradients of an
-// environment; all the rest is contiguous. spans i64 [S, 2] = (offset, length) of each tensor in the
-// slab; groups i32 [S] = the clip group of each span; sum_squares f64 [E, S]; n_nonfinite i32
+// environment; all the rest is contiguous. spans i64 [S, 2] = (offset, length) of each tensor in
+// the slab; groups i32 [S] = the clip group of each span; sum_squares f64 [E, S]; n_nonfinite i32
 // [E, S]; group_norm, max_norm f32 [E, G].
 //
 // slab_norms   sum of squares of the finite elements of each span (double, fixed order), and the
 //              count of the others.
-// slab_clip    group_norm[g] = sqrt(sum of sum_squares over the spans of g); the group's elements are
-//              multiplied by min(1, max_norm[e, g] / (group_norm + 1e-6)); max_norm <= 0: no clipping.
+// slab_clip    group_norm[g] = sqrt(sum of sum_squares over the spans of g); the group's elements
+//              are multiplied by min(1, max_norm[e, g] / (group_norm + 1e-6)); max_norm <= 0: no
+//              clipping.
 // tree_sum     y f32 [1, P] = the sum of the slab's rows, neighbours first: ((0 + 1) + (2 + 3)) +
 //              ((4 + 5) + (6 + 7)), for any number of rows; absent rows are left out. The order is
 //              the same everywhere, and so are the bits. y may be row 0 of the slab.

@@ -1,5 +1,5 @@
-// The lowering of a graph to lane instructions, shared by lane_program.c (nodes, fusion), lane_seed.c
-// (nodes of seeds) and lane_emit.c (slots, instructions, phases).
+// The lowering of a graph to lane instructions, shared by lane_program.c (nodes, fusion),
+// lane_seed.c (nodes of seeds) and lane_emit.c (slots, instructions, phases).
 #ifndef ES_NETWORK_LANE_LOWER_H
 #define ES_NETWORK_LANE_LOWER_H
 

@@ -223,10 +223,8 @@ static void fill_query(void *context, int64_t piece, int worker) {
                           batch->query + (size_t)piece * (size_t)batch->model->width);
 }
 
-// exp of x <= 0 to about 1e-7, the way of kernels/lanes/lanes_vector.h in a form that vectorises: x =
-// n ln
-// 2
-// + r, a polynomial in r, and n added to the exponent.
+// exp of x <= 0 to about 1e-7, the way of kernels/lanes/lanes_vector.h in a form that vectorises: x
+// = n ln 2 + r, a polynomial in r, and n added to the exponent.
 static inline float negative_exp(float x) {
     float bounded = x > -87.0f ? x : -87.0f;
     // adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits
