@@ -1,19 +1,83 @@
 // `esper bench`: runs suites of cases after the protocol in bench_suite.h and prints records.
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-#include "esper/log.h"
 #include "base/words.h"
-#include "bench/bench_count.h"
-#include "bench/bench_record.h"
 #include "bench/bench_suite.h"
-#include "bench/bench_sweep.h"
-#include "bench/bench_time.h"
-#include "bench/gpu_use.h"
 #include "cli/frame.h"
 #include "cli/options.h"
+#include "esper/log.h"
+
+// --- use of the GPU by others ---
+
+// Benchmarks refuse to run beside other processes on the same GPU. Asks NVML, the driver's
+// management library, which is loaded by name: a machine without a driver has none.
+
+// As in nvml.h, version 3 of the call.
+typedef struct ProcessInfo {
+    unsigned int pid;
+    unsigned long long used_bytes;
+    unsigned int gpu_instance, compute_instance;
+} ProcessInfo;
+
+#define MAX_PROCESSES 256
+
+typedef int (*InitFunction)(void);
+typedef int (*HandleFunction)(unsigned int index, void **device);
+typedef int (*ProcessesFunction)(void *device, unsigned int *count, ProcessInfo *infos);
+
+// A function of the library as the type at `target`; dlsym's object pointer is copied, not cast.
+static int find(void *library, const char *name, void **target) {
+    *target = dlsym(library, name);
+    return *target != NULL;
+}
+
+// Number of other processes that compute on CUDA device `index`, or -1 when that cannot be found
+// out.
+static int count_other_processes(int index) {
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    if (library == NULL) {
+        return -1;
+    }
+    int n_others = -1;
+    union {
+        void *object;
+        InitFunction call;
+    } init, shutdown;
+    union {
+        void *object;
+        HandleFunction call;
+    } handle;
+    union {
+        void *object;
+        ProcessesFunction call;
+    } processes;
+    if (find(library, "nvmlInit_v2", &init.object) &&
+        find(library, "nvmlShutdown", &shutdown.object) &&
+        find(library, "nvmlDeviceGetHandleByIndex_v2", &handle.object) &&
+        find(library, "nvmlDeviceGetComputeRunningProcesses_v3", &processes.object) &&
+        init.call() == 0) {
+        void *device = NULL;
+        ProcessInfo infos[MAX_PROCESSES];
+        unsigned int count = MAX_PROCESSES;
+        if (handle.call((unsigned int)index, &device) == 0 &&
+            processes.call(device, &count, infos) == 0) {
+            n_others = 0;
+            for (unsigned int i = 0; i < count; i++) {
+                n_others += infos[i].pid != (unsigned int)getpid();
+            }
+        }
+        shutdown.call();
+    }
+    dlclose(library);
+    return n_others;
+}
+
+// --- suites and names ---
 
 static const EsBenchSuite *const suites[] = {
     &es_bench_kernels, &es_bench_host, &es_bench_growth,    &es_bench_policy,
@@ -185,7 +249,7 @@ static EsStatus open_bench(const BenchOptions *options, int n_threads, EsBench *
     EsDeviceOptions device_options = {.n_threads = n_threads, .n_lanes = options->n_lanes};
     ES_TRY(es_device_open(options->device, &device_options, &bench->device));
     const EsDeviceInfo *opened = es_device_info(bench->device);
-    int n_others = opened->kind == ES_DEVICE_CUDA ? es_gpu_other_processes(opened->index) : 0;
+    int n_others = opened->kind == ES_DEVICE_CUDA ? count_other_processes(opened->index) : 0;
     if (n_others > 0 && !options->allow_busy) {
         return ES_FAIL(ARGUMENT,
                        "%d other processes use cuda:%d; timings would mean nothing (--allow-busy)",

@@ -1,13 +1,180 @@
 // The suite `policy`: one acting step of E environments, from an observation in device memory to
-// logits and value; a whole decision, from the state to sampled heads (bench_decide.h); and one
+// logits and value; a whole decision, from the state to sampled heads; and one
 // training pass. On CUDA each of the first two is one replay of a capture.
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "bench/bench_decide.h"
 #include "bench/bench_suite.h"
+#include "control/decision/decision_device.h"
 #include "control/policy/policy_act.h"
+
+// --- decisions ---
+
+// From the state of E environments in device memory over observation and network to the sampled
+// heads. On CUDA that is one replay, as in a run.
+
+typedef struct DecideBench {
+    int n_hidden, n_slots, n_envs;
+} DecideBench;
+
+typedef struct DecideState {
+    const DecideBench *wanted;
+    EsDevice *device; // borrowed
+    EsStream *stream; // borrowed
+    EsGrowthSettings settings;
+    EsSlot slots[ES_SLOTS_MAX];
+    EsPolicy *policy;     // owned
+    EsReward *reward;     // owned
+    void *slab;           // owned
+    EsGrowthState state;  // over slab: hosts before their first decision
+    EsActionMasks *masks; // owned [E]
+    EsAction *actions;    // owned [E]
+
+    // CUDA
+    EsDecisionDevice *decision; // borrowed from the policy; NULL: the CPU decides
+    void *device_block;         // owned: the same state, masks, actions
+    EsGrowthState device_state;
+    EsActionMasks *device_masks;
+    EsAction *device_actions;
+} DecideState;
+
+static void end_decide(void *context) {
+    DecideState *state = context;
+    if (state == NULL) {
+        return;
+    }
+    es_policy_destroy(state->policy);
+    es_reward_destroy(state->reward);
+    es_device_release(state->device, state->device_block);
+    es_release(state->slab);
+    es_release(state->masks);
+    es_release(state->actions);
+    es_release(state);
+}
+
+// Hosts after the first training step of an episode: all alike, and free to do what is legal then.
+static EsStatus create_hosts(DecideState *state) {
+    int n_slots = state->wanted->n_slots, n_envs = state->wanted->n_envs;
+    size_t n = (size_t)n_envs;
+    state->settings = es_growth_settings_default(n_slots, 10);
+    for (int s = 0; s < n_slots; s++) {
+        EsSlot *slot = &state->slots[s];
+        snprintf(slot->name, sizeof slot->name, "r0c%d", s);
+        slot->column = slot->order = s;
+        state->settings.slot_column[s] = s;
+        for (int b = 0; b < ES_BLUEPRINT_COUNT; b++) {
+            state->settings.blueprint_parameters[s][b] = 100 * (b + 1);
+        }
+    }
+    ES_TRY(es_allocate(es_growth_state_bytes(n_envs, n_slots), &state->slab));
+    ES_TRY(es_allocate(sizeof *state->masks * n, (void **)&state->masks));
+    ES_TRY(es_allocate(sizeof *state->actions * n, (void **)&state->actions));
+    float *numbers = NULL;
+    ES_TRY(es_allocate(2 * sizeof *numbers * n, (void **)&numbers));
+    for (size_t e = 0; e < n; e++) {
+        numbers[e] = 2.0f;
+        numbers[n + e] = 20.0f;
+    }
+    es_growth_state_bind(&state->state, state->slab, n_envs, n_slots);
+    es_lifecycle_reset(&state->state, &state->settings);
+    es_lifecycle_measure(&state->state, &state->settings, numbers, numbers + n);
+    es_lifecycle_masks(&state->state, &state->settings, state->masks);
+    es_release(numbers);
+    return ES_STATUS_OK;
+}
+
+static EsStatus create_policy(DecideState *state) {
+    const DecideBench *wanted = state->wanted;
+    EsPolicySpec spec = es_policy_spec_default(wanted->n_slots, wanted->n_hidden);
+    EsPpoSettings ppo = es_policy_ppo_defaults();
+    EsRewardSettings reward = es_reward_settings_default();
+    EsPolicyContext context = {.settings = &state->settings,
+                               .slots = state->slots,
+                               .device = state->device,
+                               .n_envs = wanted->n_envs,
+                               .seed = 7};
+    ES_TRY(es_reward_create(&reward, &state->settings, 5000, wanted->n_envs, &state->reward));
+    return es_policy_create(&spec, &ppo, &context, 2, &state->policy);
+}
+
+static EsStatus queue_choose(DecideState *state) {
+    return es_decision_choose(state->decision, &state->device_state, state->device_masks,
+                              state->device_actions);
+}
+
+// The first one runs directly, the second is recorded: what is measured is a replay.
+static EsStatus record_choose(DecideState *state) {
+    ES_TRY(queue_choose(state));
+    ES_TRY(queue_choose(state));
+    EsDecisionReplays replays = es_decision_replays(state->decision);
+    return replays.n_captures == 1
+               ? es_stream_synchronize(state->stream)
+               : ES_FAIL(UNSUPPORTED, "decisions are not replayed: %s", replays.fallback);
+}
+
+static EsStatus open_device(DecideState *state) {
+    int n_slots = state->wanted->n_slots, n_envs = state->wanted->n_envs;
+    size_t state_bytes = es_growth_state_bytes(n_envs, n_slots);
+    size_t masks = (state_bytes + 63) / 64 * 64;
+    size_t masks_bytes = sizeof *state->masks * (size_t)n_envs;
+    size_t actions = masks + (masks_bytes + 63) / 64 * 64;
+    ES_TRY(es_device_allocate(state->device, actions + sizeof *state->actions * (size_t)n_envs,
+                              &state->device_block));
+    char *block = state->device_block;
+    es_growth_state_bind(&state->device_state, block, n_envs, n_slots);
+    state->device_masks = (EsActionMasks *)(void *)(block + masks);
+    state->device_actions = (EsAction *)(void *)(block + actions);
+    ES_TRY(es_stream_copy(state->stream, block, state->slab, state_bytes, ES_COPY_TO_DEVICE));
+    ES_TRY(es_stream_copy(state->stream, state->device_masks, state->masks, masks_bytes,
+                          ES_COPY_TO_DEVICE));
+    ES_TRY(es_stream_synchronize(state->stream));
+    ES_TRY(es_policy_decision(state->policy, state->reward, state->stream, &state->decision));
+    ES_TRY(es_decision_begin(state->decision, 0));
+    return record_choose(state);
+}
+
+static EsStatus open_parts(DecideState *state) {
+    ES_TRY(create_hosts(state));
+    ES_TRY(create_policy(state));
+    return es_device_info(state->device)->kind == ES_DEVICE_CUDA ? open_device(state)
+                                                                 : ES_STATUS_OK;
+}
+
+// settings of the case: DecideBench
+static EsStatus begin_decide(const EsBenchCase *bench_case, const EsBench *bench,
+                             void **state_out) {
+    DecideState *state = NULL;
+    *state_out = NULL;
+    ES_TRY(es_allocate(sizeof *state, (void **)&state));
+    state->wanted = bench_case->settings;
+    state->device = bench->device;
+    state->stream = bench->stream;
+    EsStatus status = open_parts(state);
+    if (status != ES_STATUS_OK) {
+        end_decide(state);
+        return status;
+    }
+    *state_out = state;
+    return ES_STATUS_OK;
+}
+
+// Every run decides the same step: on the CPU the episode begins again for that.
+static EsStatus run_decide(void *context, int variant) {
+    DecideState *state = context;
+    (void)variant;
+    if (state->decision != NULL) {
+        return queue_choose(state);
+    }
+    ES_TRY(es_policy_begin(state->policy, 0));
+    es_reward_latch(state->reward, &state->state);
+    return es_policy_decide(state->policy, &state->state, state->masks, state->actions);
+}
+
+static double count_decisions(const EsBenchCase *bench_case) {
+    const DecideBench *wanted = bench_case->settings;
+    return wanted->n_envs;
+}
 
 typedef enum Way {
     WAY_ACT,   // as a run acts: the fused step on CUDA, the plan elsewhere
@@ -229,9 +396,9 @@ static double count_rows(const EsBenchCase *bench_case) {
 
 #define DECIDE_CASE(label, ...)                                                                    \
     {                                                                                              \
-        .name = "decide", .parameters = label, .settings = &(const EsDecideBench){__VA_ARGS__},    \
-        .begin = es_bench_decide_begin, .run = es_bench_decide_run, .end = es_bench_decide_end,    \
-        .work = es_bench_decide_work, .rate_unit = "decisions/s"                                   \
+        .name = "decide", .parameters = label, .settings = &(const DecideBench){__VA_ARGS__},      \
+        .begin = begin_decide, .run = run_decide, .end = end_decide, .work = count_decisions,      \
+        .rate_unit = "decisions/s"                                                                 \
     }
 
 // 512 hidden units and three slots as published; tiny has 64 and two
@@ -257,7 +424,7 @@ static const EsBenchCase cases[] = {
 // Acting and deciding of as many environments as the command line says.
 static EsStatus choose_policy(const EsBenchHost *wanted, EsBenchCase *custom, int *n_custom) {
     static PolicyBench chosen; // one run of the program has one command line
-    static EsDecideBench decided;
+    static DecideBench decided;
     static char parameters[64];
     int is_custom = wanted->n_envs > 0 || wanted->n_hidden > 0;
     *n_custom = is_custom ? 2 : 0;
@@ -268,7 +435,7 @@ static EsStatus choose_policy(const EsBenchHost *wanted, EsBenchCase *custom, in
         chosen = (PolicyBench){.way = WAY_ACT, .n_hidden = 512, .n_slots = 3, .n_envs = 64};
         chosen.n_envs = wanted->n_envs > 0 ? wanted->n_envs : chosen.n_envs;
         chosen.n_hidden = wanted->n_hidden > 0 ? wanted->n_hidden : chosen.n_hidden;
-        decided = (EsDecideBench){chosen.n_hidden, chosen.n_slots, chosen.n_envs};
+        decided = (DecideBench){chosen.n_hidden, chosen.n_slots, chosen.n_envs};
         snprintf(parameters, sizeof parameters, "E=%d H=%d S=3", chosen.n_envs, chosen.n_hidden);
         custom[0] = cases[0];
         custom[0].parameters = parameters;

@@ -4,11 +4,190 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
-#include "bench/bench_prove_agent.h"
+#include "bench/bench_suite.h"
 #include "proof/agent/proof_env.h"
+#include "proof/agent/proof_policy_inference.h"
+#include "proof/agent/proof_training.h"
+#include "proof/ranking/ranking_scorers.h"
 #include "proof/search/prover.h"
 #include "prove/prove_action.h"
+
+// What a case of the suite is about.
+typedef struct ProveBench {
+    const char *folder;   // NULL: the generated graph
+    int n_envs;           // engine: walkers
+    int n_wide, n_layers; // of the policy's network; 0: as by default
+} ProveBench;
+
+// --- a policy that acts, learns and ranks ---
+
+#define ROUND_STEPS 32
+// of the ranking: queries, corruptions of either side, and nodes of a search
+#define N_QUERIES     16
+#define N_CORRUPTIONS 20
+#define N_NODES       20
+
+typedef struct AgentState {
+    const ProveBench *wanted;
+    EsKnowledgeGraph *graph; // owned, as is all below
+    EsProofTraining *training;
+    double env_ms, policy_ms, update_ms; // of all rounds
+    EsProofTraineeCounters kept;         // after the last
+    int n_threads;
+    // evaluation
+    EsKnownAtoms *known;
+    EsProofGuides guides;
+    EsProofScorer *scorer;
+} AgentState;
+
+static void end_agent(void *context) {
+    AgentState *state = context;
+    if (state == NULL) {
+        return;
+    }
+    es_proof_scorer_destroy(state->scorer);
+    es_proof_guides_destroy(&state->guides);
+    es_known_atoms_destroy(state->known);
+    es_proof_training_destroy(state->training);
+    es_kg_destroy(state->graph);
+    es_release(state);
+}
+
+static EsStatus open_training(AgentState *state, const EsBench *bench) {
+    EsProveSource source = {.folder = state->wanted->folder, .seed = 1};
+    EsProofTrainingSettings settings = es_proof_training_defaults();
+    settings.env.n_slots = state->wanted->n_envs;
+    settings.n_steps = ROUND_STEPS;
+    if (state->wanted->n_wide > 0) {
+        settings.policy.embed = settings.policy.hidden = state->wanted->n_wide;
+        settings.policy.layers = state->wanted->n_layers;
+    }
+    ES_TRY(es_prove_source_load(&source, &state->graph));
+    ES_TRY(es_proof_training_create(bench->device, state->graph, &settings, &state->training));
+    state->n_threads = es_thread_pool_size(es_proof_training_pool(state->training));
+    return ES_STATUS_OK;
+}
+
+static EsStatus finish_agent(EsStatus status, AgentState *state, void **state_out) {
+    if (status != ES_STATUS_OK) {
+        end_agent(state);
+        state = NULL;
+    }
+    *state_out = state;
+    return status;
+}
+
+// rollout and train: rounds of a fixed number of steps of all environments.
+static EsStatus begin_agent(const EsBenchCase *bench_case, const EsBench *bench, void **state_out) {
+    AgentState *state = NULL;
+    ES_TRY(es_allocate(sizeof *state, (void **)&state));
+    state->wanted = bench_case->settings;
+    return finish_agent(open_training(state, bench), state, state_out);
+}
+
+// --- rounds ---
+
+static void add_round(AgentState *state, const EsProofRound *round) {
+    state->env_ms += round->env_ms;
+    state->policy_ms += round->policy_ms;
+    state->update_ms += round->update_ms;
+    state->kept = es_proof_training_counters(state->training);
+}
+
+static EsStatus run_rollout(void *context, int variant) {
+    AgentState *state = context;
+    EsProofRound round;
+    (void)variant;
+    ES_TRY(es_proof_training_rollout(state->training, NULL, &round));
+    add_round(state, &round);
+    return ES_STATUS_OK;
+}
+
+static EsStatus run_training(void *context, int variant) {
+    AgentState *state = context;
+    EsProofRound round;
+    (void)variant;
+    ES_TRY(es_proof_training_round(state->training, NULL, &round));
+    add_round(state, &round);
+    return ES_STATUS_OK;
+}
+
+static double count_steps(const EsBenchCase *bench_case) {
+    return (double)((const ProveBench *)bench_case->settings)->n_envs * ROUND_STEPS;
+}
+
+// What the threads did in the network counts by their number; what is missing to the time that it
+// took is waiting for the last of them.
+// Where the time of all rounds so far went, in the categories of source document 003.
+static int list_parts(void *context, EsBenchPart parts[ES_BENCH_MAX_PARTS]) {
+    const AgentState *state = context;
+    double all = state->env_ms + state->policy_ms + state->update_ms;
+    double embed = state->kept.embed_ms / state->n_threads;
+    double layers = state->kept.layer_ms / state->n_threads;
+    const EsBenchPart found[] = {
+        {"environment", "% environment", state->env_ms / all},
+        {"embedding", "% embedding", embed / all},
+        {"linear layers", "% linear layers", layers / all},
+        {"transfers", "% transfers", 0}, // all is in one memory
+        {"synchronisation", "% synchronisation", (state->kept.network_ms - embed - layers) / all},
+        {"other", "% other", (state->policy_ms + state->update_ms - state->kept.network_ms) / all}};
+    for (size_t i = 0; i < ES_COUNT_OF(found); i++) {
+        parts[i] = found[i];
+    }
+    return ES_COUNT_OF(found);
+}
+
+// --- evaluation ---
+
+static EsStatus open_ranking(AgentState *state, const EsBench *bench) {
+    EsProofSearchSettings search = es_proof_search_defaults();
+    search.max_expanded = N_NODES;
+    search.max_depth = 4;
+    search.batch = 4;
+    ES_TRY(open_training(state, bench));
+    if (state->graph->splits[ES_KG_SPLIT_TEST].count < N_QUERIES) {
+        return ES_FAIL(INPUT, "the graph has %d test queries; %d are ranked",
+                       state->graph->splits[ES_KG_SPLIT_TEST].count, N_QUERIES);
+    }
+    ES_TRY(es_known_atoms_create(state->graph, &state->known));
+    ES_TRY(es_proof_guides_create(es_proof_training_policy(state->training), state->n_threads,
+                                  &state->guides));
+    return es_proof_scorer_create_search(state->graph, &search, state->guides.guides,
+                                         ES_SCORE_PROBABILITY, state->n_threads, &state->scorer);
+}
+
+// evaluation: test queries against corruptions, by searches that an untrained policy guides.
+static EsStatus begin_ranking(const EsBenchCase *bench_case, const EsBench *bench,
+                              void **state_out) {
+    AgentState *state = NULL;
+    ES_TRY(es_allocate(sizeof *state, (void **)&state));
+    state->wanted = bench_case->settings;
+    return finish_agent(open_ranking(state, bench), state, state_out);
+}
+
+// The judges begin anew each time: what they remember of the run before would make it look faster.
+static EsStatus run_ranking(void *context, int variant) {
+    AgentState *state = context;
+    EsRankingSettings settings = es_ranking_defaults();
+    EsProofPolicy *policy = es_proof_training_policy(state->training);
+    EsCandidateScorer scorer = es_proof_scorer_candidates(state->scorer);
+    EsRanking *ranking = NULL;
+    (void)variant;
+    settings.n_corruptions = N_CORRUPTIONS;
+    es_proof_policy_copy(policy, policy);
+    ES_TRY(
+        es_ranking_create(state->known, &settings, &scorer, es_proof_training_pool(state->training),
+                          state->graph->splits[ES_KG_SPLIT_TEST].atoms, NULL, N_QUERIES, &ranking));
+    es_ranking_destroy(ranking);
+    return ES_STATUS_OK;
+}
+
+static double count_candidates(const EsBenchCase *bench_case) {
+    (void)bench_case;
+    return N_QUERIES * (1 + ES_N_CORRUPT_SIDES * N_CORRUPTIONS);
+}
 
 // steps of a walker per run of `engine`
 #define WALK_STEPS 64
@@ -16,7 +195,7 @@
 // --- the graph and the threads, which all cases have ---
 
 typedef struct ProveState {
-    const EsBenchProve *wanted;
+    const ProveBench *wanted;
     EsKnowledgeGraph *graph; // owned, as is all below
     EsThreadPool *pool;
     EsProofEnvSettings settings;
@@ -152,7 +331,7 @@ static EsStatus run_engine(void *context, int variant) {
 }
 
 static double count_walked(const EsBenchCase *bench_case) {
-    return (double)((const EsBenchProve *)bench_case->settings)->n_envs * WALK_STEPS;
+    return (double)((const ProveBench *)bench_case->settings)->n_envs * WALK_STEPS;
 }
 
 // --- env: all slots one step, against one slot as many steps ---
@@ -186,41 +365,38 @@ static EsStatus run_env(void *context, int variant) {
 }
 
 static double count_slots(const EsBenchCase *bench_case) {
-    return (double)((const EsBenchProve *)bench_case->settings)->n_envs;
+    return (double)((const ProveBench *)bench_case->settings)->n_envs;
 }
 
 // --- cases ---
 
 #define ENGINE_CASE(label, ...)                                                                    \
     {                                                                                              \
-        .name = "engine", .parameters = label, .settings = &(const EsBenchProve){__VA_ARGS__},     \
+        .name = "engine", .parameters = label, .settings = &(const ProveBench){__VA_ARGS__},       \
         .begin = begin_engine, .run = run_engine, .end = end_prove, .work = count_walked,          \
         .rate_unit = "steps/s"                                                                     \
     }
 
 #define ENV_CASE(label, ...)                                                                       \
     {                                                                                              \
-        .name = "env", .parameters = label, .settings = &(const EsBenchProve){__VA_ARGS__},        \
+        .name = "env", .parameters = label, .settings = &(const ProveBench){__VA_ARGS__},          \
         .begin = begin_env, .run = run_env, .end = end_prove, .work = count_slots,                 \
         .rate_unit = "steps/s", .peer = "E=1"                                                      \
     }
 
 #define AGENT_CASE(title, run_function, label, ...)                                                \
     {                                                                                              \
-        .name = title, .parameters = label, .settings = &(const EsBenchProve){__VA_ARGS__},        \
-        .begin = es_bench_prove_agent_begin, .run = run_function, .end = es_bench_prove_agent_end, \
-        .work = es_bench_prove_count_steps, .rate_unit = "steps/s",                                \
-        .parts = es_bench_prove_agent_parts                                                        \
+        .name = title, .parameters = label, .settings = &(const ProveBench){__VA_ARGS__},          \
+        .begin = begin_agent, .run = run_function, .end = end_agent, .work = count_steps,          \
+        .rate_unit = "steps/s", .parts = list_parts                                                \
     }
-#define ROLLOUT_CASE(label, ...)                                                                   \
-    AGENT_CASE("rollout", es_bench_prove_rollout_run, label, __VA_ARGS__)
-#define TRAIN_CASE(label, ...) AGENT_CASE("train", es_bench_prove_train_run, label, __VA_ARGS__)
+#define ROLLOUT_CASE(label, ...) AGENT_CASE("rollout", run_rollout, label, __VA_ARGS__)
+#define TRAIN_CASE(label, ...)   AGENT_CASE("train", run_training, label, __VA_ARGS__)
 
 #define RANKING_CASE(label, ...)                                                                   \
     {                                                                                              \
-        .name = "evaluation", .parameters = label, .settings = &(const EsBenchProve){__VA_ARGS__}, \
-        .begin = es_bench_prove_ranking_begin, .run = es_bench_prove_ranking_run,                  \
-        .end = es_bench_prove_agent_end, .work = es_bench_prove_count_candidates,                  \
+        .name = "evaluation", .parameters = label, .settings = &(const ProveBench){__VA_ARGS__},   \
+        .begin = begin_ranking, .run = run_ranking, .end = end_agent, .work = count_candidates,    \
         .rate_unit = "candidates/s"                                                                \
     }
 
@@ -247,14 +423,14 @@ static const EsBenchCase cases[] = {
 
 // One of each kind, in the list's order, for --data and --envs.
 static EsStatus choose_prove(const EsBenchHost *wanted, EsBenchCase *custom, int *n_custom) {
-    static EsBenchProve chosen; // one run of the program has one command line
+    static ProveBench chosen; // one run of the program has one command line
     static char parameters[128];
     *n_custom = 0;
     if (wanted->n_envs == 0 && wanted->data == NULL) {
         return ES_STATUS_OK;
     }
     chosen =
-        (EsBenchProve){.folder = wanted->data, .n_envs = wanted->n_envs > 0 ? wanted->n_envs : 128};
+        (ProveBench){.folder = wanted->data, .n_envs = wanted->n_envs > 0 ? wanted->n_envs : 128};
     const char *slash = wanted->data != NULL ? strrchr(wanted->data, '/') : NULL;
     const char *name = wanted->data == NULL ? "generated" : wanted->data;
     snprintf(parameters, sizeof parameters, "E=%d data=%.80s", chosen.n_envs,

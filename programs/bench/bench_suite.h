@@ -1,4 +1,5 @@
-// Benchmark suites: tables of cases that `esper bench` runs. bench.c holds the table of suites.
+// Benchmark suites: tables of cases that `esper bench` runs, and the records that they give.
+// bench.c holds the table of suites.
 //
 // The protocol: a case is set up once, runs untimed until it is warm and calibrated, then gives n
 // samples, each long enough for the clock. A case with two variants alternates them, A B A B, and
@@ -6,10 +7,78 @@
 #ifndef ES_PROGRAMS_BENCH_SUITE_H
 #define ES_PROGRAMS_BENCH_SUITE_H
 
+#include <stdio.h>
+
 #include "base/macros.h"
+#include "telemetry/text.h"
 #include "tensor/device.h"
 
-// What a case runs on; borrowed.
+// --- statistics ---
+
+typedef struct EsBenchSummary {
+    double median;
+    double spread; // interquartile range
+    int n_samples;
+} EsBenchSummary;
+
+// Quantiles interpolate linearly between samples. Sorts `samples`; n_samples >= 1.
+EsBenchSummary es_bench_summarise(double *samples, int n_samples);
+
+// Whether `value` differs from `reference` by more than 3 % and by more than both spreads.
+int es_bench_is_change(EsBenchSummary value, EsBenchSummary reference);
+
+// --- records ---
+
+// Records become the JSON that benchmarks/results/ keeps and the table for people, and are compared
+// with baselines.
+
+// One measured value. Texts are borrowed and outlive the list they are in.
+typedef struct EsBenchRecord {
+    const char *suite, *name;
+    const char *parameters; // "E=4 N=128"
+    const char *metric;     // "time", "rate"
+    const char *unit;       // "ms", "GFLOP/s"
+    int is_lower_better;
+    EsBenchSummary summary;
+    const char *peer; // what `ratio` compares with; NULL = nothing
+    double ratio;     // times better than the peer, 0 = no peer
+    int is_change;    // against a baseline: over 3 % and outside the spread
+} EsBenchRecord;
+
+typedef struct EsBenchRecords {
+    EsBenchRecord *record; // owned
+    int n_records, capacity;
+} EsBenchRecords;
+
+// Shared by all records of one run.
+typedef struct EsBenchOrigin {
+    const char *commit, *device, *build;
+    const char *command; // the arguments as typed: "esper bench growth --envs 4"
+    char date[32];       // UTC, ISO 8601
+} EsBenchOrigin;
+
+EsStatus es_bench_records_add(EsBenchRecords *records, const EsBenchRecord *record);
+void es_bench_records_destroy(EsBenchRecords *records);
+
+// Compares with a former --json output: records that the file also has and that have no peer of
+// their own get peer "baseline". INPUT when the file is no such output.
+EsStatus es_bench_records_compare(EsBenchRecords *records, const char *path);
+
+// A JSON array of {suite, case, parameters, metric, unit, value, spread, samples, peer, ratio,
+// commit, device, build, command, date}.
+EsStatus es_bench_records_print_json(const EsBenchRecords *records, const EsBenchOrigin *origin,
+                                     FILE *stream);
+
+// Adds a command line that a shell reads as these arguments, ended by 0: "esper" and them, quoted
+// where they must be. What is not UTF-8 in them becomes U+FFFD, since records hold nothing else.
+EsStatus es_bench_write_command(int argc, char *const *argv, EsText *text);
+
+void es_bench_records_print_table(const EsBenchRecords *records, const EsBenchOrigin *origin,
+                                  FILE *stream);
+
+// --- cases and suites ---
+
+// The device and stream that a case runs on; borrowed.
 typedef struct EsBench {
     EsDevice *device;
     EsStream *stream;
@@ -79,7 +148,7 @@ typedef struct EsBenchSuite {
     // cases; 0 = the list. Names and parameters are copied, settings last until the next call.
     EsStatus (*choose)(const EsBenchHost *wanted, EsBenchCase *custom, int *n_custom);
     const char *sweeps; // names of --sweep that `choose` honours, by blanks; NULL: none
-    int is_counted;     // cases are counted (bench_count.h), not timed
+    int is_counted;     // cases are counted, not timed
 } EsBenchSuite;
 
 extern const EsBenchSuite es_bench_growth;
@@ -90,5 +159,59 @@ extern const EsBenchSuite es_bench_prove;
 extern const EsBenchSuite es_bench_sync;
 extern const EsBenchSuite es_bench_telemetry;
 extern const EsBenchSuite es_bench_transfer;
+
+// --- running cases ---
+
+#define ES_BENCH_MAX_SAMPLES 1000
+
+// Time and rate of a run, and where the case counts them what all samples allocated, as records.
+EsStatus es_bench_time_case(const EsBench *bench, const EsBenchSuite *suite,
+                            const EsBenchCase *bench_case, int n_samples, EsBenchRecords *records);
+
+// Synchronisations, copies, launches and allocations of a run, averaged over a few, as records.
+EsStatus es_bench_count_case(const EsBench *bench, const EsBenchSuite *suite,
+                             const EsBenchCase *bench_case, EsBenchRecords *records);
+
+// Compares each count with the same case's at the fewest environments (E=n of the parameters): peer
+// and ratio are filled in; NUMERIC names the first that grows.
+EsStatus es_bench_count_judge(EsBenchRecords *records, const char *suite);
+
+// --- folders ---
+
+#define ES_BENCH_PATH_BYTES 4096
+
+// Makes a folder in $TMPDIR or /tmp for the files that a case writes. `path` stays as it is on
+// failure.
+EsStatus es_bench_folder_create(char path[ES_BENCH_PATH_BYTES]);
+
+// Removes it with its contents; an empty path is no folder. One that cannot be removed is no
+// failure of the benchmark.
+void es_bench_folder_remove(const char *path);
+
+// --- sweeps ---
+
+// `esper bench --sweep NAME=V,V,...`: the cases of a suite once per value.
+
+#define ES_BENCH_MAX_SWEPT 64
+
+typedef enum EsBenchSwept {
+    ES_BENCH_SWEPT_NONE,
+    ES_BENCH_SWEPT_ENVS,
+    ES_BENCH_SWEPT_BATCH,
+    ES_BENCH_SWEPT_HIDDEN,
+    ES_BENCH_SWEPT_THREADS
+} EsBenchSwept;
+
+typedef struct EsBenchSweep {
+    EsBenchSwept what;
+    int values[ES_BENCH_MAX_SWEPT];
+    int n_values; // 1 where nothing is swept
+} EsBenchSweep;
+
+// NULL: nothing is swept. ARGUMENT names what is wrong: an unknown name, no number, out of range,
+// twice the same.
+EsStatus es_bench_sweep_parse(const char *text, EsBenchSweep *sweep);
+
+const char *es_bench_swept_name(EsBenchSwept what); // "envs"
 
 #endif

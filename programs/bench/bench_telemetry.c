@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "bench/bench_folder.h"
 #include "bench/bench_suite.h"
 #include "growth/engine/host_trainer.h"
 #include "telemetry/hub.h"

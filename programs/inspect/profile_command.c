@@ -1,12 +1,258 @@
-// `esper profile`: where the time of a growth step goes.
+// `esper profile`: where the time of a growth step goes, as tables for people, JSON for programs
+// and a trace for Perfetto.
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/macros.h"
 #include "cli/frame.h"
 #include "cli/run_command.h"
-#include "inspect/profile_tables.h"
 #include "runs/grow/grow_play.h"
+#include "runs/grow/grow_settings.h"
+#include "tensor/profile.h"
+
+typedef struct Result {
+    const EsGrowSettings *settings; // borrowed
+    EsDeviceInfo device;            // what growth ran on
+    int n_wait, n_warmup, n_active; // steps
+    double active_ms;               // the host's clock over the active steps
+    EsProfileReport report;         // owned: phases, idle time, counts
+    EsProfileReport direct;         // owned: launch by launch, where work is captured otherwise
+    int is_split;                   // operations are of `direct`, not of `report`
+} Result;
+
+// phases and operations
+typedef enum Part { PHASES, OPERATIONS } Part;
+
+static int is_in(const EsProfileRow *row, Part part) {
+    return (row->kind == ES_PROFILE_RANGE) == (part == PHASES);
+}
+
+static double sum_of(const EsProfileReport *report, Part part) {
+    double sum = 0;
+    for (int i = 0; i < report->n_rows; i++) {
+        sum += is_in(&report->rows[i], part) ? report->rows[i].total_ms : 0;
+    }
+    return sum;
+}
+
+// Where the times of operations come from.
+static const EsProfileReport *operations_of(const Result *result) {
+    return result->is_split ? &result->direct : &result->report;
+}
+
+static double steps_per_second(const Result *result) {
+    return 1e3 * result->n_active * result->settings->n_envs / result->active_ms;
+}
+
+// Rows are sorted within their kind; launches, replays and copies are shown as one list.
+static const EsProfileRow *next_longest(const EsProfileReport *report, Part part,
+                                        const EsProfileRow *after) {
+    const EsProfileRow *best = NULL;
+    for (int i = 0; i < report->n_rows; i++) {
+        const EsProfileRow *row = &report->rows[i];
+        int is_left = after == NULL || row->total_ms < after->total_ms ||
+                      (row->total_ms == after->total_ms && row > after);
+        if (is_in(row, part) && is_left && (best == NULL || row->total_ms > best->total_ms)) {
+            best = row;
+        }
+    }
+    return best;
+}
+
+// --- tables ---
+
+static void print_rows(const Result *result, const EsProfileReport *report, Part part) {
+    double sum = sum_of(report, part);
+    printf("%-28s %-7s %9s %11s %6s %9s %9s %9s\n", part == PHASES ? "phase" : "operation",
+           part == PHASES ? "" : "kind", "per step", "ms per step", "share", "min ms", "mean ms",
+           "max ms");
+    const EsProfileRow *row = next_longest(report, part, NULL);
+    for (; row != NULL; row = next_longest(report, part, row)) {
+        printf("%-28s %-7s %9.1f %11.3f %5.1f%% %9.4f %9.4f %9.4f\n", row->name,
+               part == PHASES ? "" : es_profile_kind_name(row->kind),
+               (double)row->count / result->n_active, row->total_ms / result->n_active,
+               sum > 0 ? 100 * row->total_ms / sum : 0, row->min_ms,
+               row->total_ms / (double)row->count, row->max_ms);
+    }
+    if (sum == 0) {
+        printf("(none)\n");
+    }
+}
+
+static void print_counts(const Result *result) {
+    const EsDeviceCounters *counters = &result->report.counters;
+    const struct {
+        const char *name;
+        int64_t count;
+    } rows[] = {{"launches", counters->n_launches},
+                {"copies", counters->n_copies},
+                {"synchronisations", counters->n_synchronizations},
+                {"allocations", counters->n_allocations}};
+    printf("per step:");
+    for (size_t i = 0; i < ES_COUNT_OF(rows); i++) {
+        printf("%s %s %.1f", i > 0 ? "," : "", rows[i].name,
+               (double)rows[i].count / result->n_active);
+    }
+    printf("\n");
+}
+
+static void print_tables(const Result *result) {
+    const EsGrowSettings *settings = result->settings;
+    const EsProfileReport *report = &result->report, *operations = operations_of(result);
+    double idle_ms = report->window_ms - report->busy_ms;
+    es_print("%s, %d environments, policy %s, on %s (%s)\n", settings->task, settings->n_envs,
+             settings->policy, settings->run.device, result->device.name);
+    printf("%d steps after %d of waiting and %d of warm-up: %.3f ms per step, %.0f environment "
+           "steps/s while timed\n\n",
+           result->n_active, result->n_wait, result->n_warmup, result->active_ms / result->n_active,
+           steps_per_second(result));
+    print_rows(result, report, PHASES);
+    printf("\n");
+    print_rows(result, operations, OPERATIONS);
+    printf("\nidle: %.3f ms per step (%.1f %%) with no operation running%s\n",
+           idle_ms / result->n_active,
+           report->window_ms > 0 ? 100 * idle_ms / report->window_ms : 0,
+           result->is_split ? ": between launches; a replay counts as one, and none is seen inside"
+                            : "");
+    print_counts(result);
+    if (result->is_split) {
+        printf("operations were timed launch by launch, in steps of their own without captures; "
+               "the rest is of\nsteps with them, where a replay is one launch\n");
+    } else if (result->device.kind == ES_DEVICE_CPU) {
+        printf("operations are summed over threads; the rules of growth and the update of weights "
+               "are none\n");
+    }
+    int64_t n_dropped = report->n_dropped + (result->is_split ? operations->n_dropped : 0);
+    if (n_dropped > 0) {
+        printf("%lld operations were not timed: there was room for the first ones alone; --active "
+               "asks for fewer steps\n",
+               (long long)n_dropped);
+    }
+}
+
+// --- JSON ---
+
+static json_t *rows_json(const EsProfileReport *report, Part part) {
+    json_t *array = json_array();
+    double sum = sum_of(report, part);
+    const EsProfileRow *row = next_longest(report, part, NULL);
+    for (; row != NULL; row = next_longest(report, part, row)) {
+        json_array_append_new(
+            array, json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f}", "name", row->name, "kind",
+                             es_profile_kind_name(row->kind), "count", (json_int_t)row->count,
+                             "total_ms", row->total_ms, "min_ms", row->min_ms, "mean_ms",
+                             row->total_ms / (double)row->count, "max_ms", row->max_ms, "share",
+                             sum > 0 ? row->total_ms / sum : 0.0));
+    }
+    return array;
+}
+
+static json_t *counts_json(const Result *result) {
+    const EsDeviceCounters *counters = &result->report.counters;
+    double n = result->n_active;
+    return json_pack("{s:f, s:f, s:f, s:f}", "launches", (double)counters->n_launches / n, "copies",
+                     (double)counters->n_copies / n, "synchronisations",
+                     (double)counters->n_synchronizations / n, "allocations",
+                     (double)counters->n_allocations / n);
+}
+
+static EsStatus print_json(const Result *result) {
+    const EsGrowSettings *settings = result->settings;
+    const EsProfileReport *report = &result->report, *operations = operations_of(result);
+    json_int_t n_dropped = report->n_dropped;
+    n_dropped += result->is_split ? operations->n_dropped : 0;
+    json_t *root = json_pack(
+        "{s:s, s:i, s:s, s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:b, s:I}",
+        "task", settings->task, "envs", settings->n_envs, "policy", settings->policy, "device",
+        settings->run.device, "device_name", result->device.name, "wait", result->n_wait, "warmup",
+        result->n_warmup, "active", result->n_active, "active_ms", result->active_ms,
+        "environment_steps_per_second", steps_per_second(result), "window_ms", report->window_ms,
+        "idle_ms", report->window_ms - report->busy_ms, "per_step", counts_json(result), "phases",
+        rows_json(report, PHASES), "operations", rows_json(operations, OPERATIONS),
+        "operations_without_captures", result->is_split, "dropped", n_dropped);
+    return es_json_print(root, 15);
+}
+
+// --- the trace ---
+
+// The trace of `esper profile`: the format of chrome://tracing, which Perfetto opens. A process per
+// source: steps as they run, and where operations were timed apart, those steps; in it a track per
+// thread on the CPU, on a GPU one of phases and one of operations.
+
+typedef struct Trace {
+    FILE *file;
+    int is_cuda;
+    int n_events;
+    int failed;
+} Trace;
+
+// Takes the reference; NULL is a failure.
+static void add_event(Trace *trace, json_t *event) {
+    if (event == NULL || fputs(trace->n_events++ > 0 ? ",\n" : "\n", trace->file) == EOF ||
+        json_dumpf(event, trace->file, JSON_COMPACT | JSON_REAL_PRECISION(15)) != 0) {
+        trace->failed = 1;
+    }
+    json_decref(event);
+}
+
+static void add_name(Trace *trace, const char *what, int process, int thread, const char *name) {
+    add_event(trace, json_pack("{s:s, s:s, s:i, s:i, s:{s:s}}", "ph", "M", "name", what, "pid",
+                               process, "tid", thread, "args", "name", name));
+}
+
+static void add_span(Trace *trace, const EsProfileSpan *span, int process, double start_ms) {
+    int track = trace->is_cuda ? 1 + (span->kind != ES_PROFILE_RANGE) : span->thread;
+    add_event(trace, json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:{s:f}}", "ph", "X", "name",
+                               span->name, "cat", es_profile_kind_name(span->kind), "pid", process,
+                               "tid", track, "ts", (span->begin_ms - start_ms) * 1e3, "dur",
+                               (span->end_ms - span->begin_ms) * 1e3, "args", "queued_us",
+                               (span->queued_ms - start_ms) * 1e3));
+}
+
+static void add_report(Trace *trace, const EsProfileReport *report, int first_process,
+                       const char *label) {
+    double start_ms = report->n_spans > 0 ? report->spans[0].queued_ms : 0;
+    int n_sources = 0;
+    for (int i = 0; i < report->n_spans; i++) {
+        start_ms = ES_MIN(start_ms, report->spans[i].queued_ms);
+        n_sources = ES_MAX(n_sources, report->spans[i].source + 1);
+    }
+    for (int s = 0; s < n_sources; s++) {
+        char name[96];
+        snprintf(name, sizeof name, "%s%s", s == 0 ? "growth" : "policy", label);
+        add_name(trace, "process_name", first_process + s, 0, name);
+        if (trace->is_cuda) {
+            add_name(trace, "thread_name", first_process + s, 1, "phases");
+            add_name(trace, "thread_name", first_process + s, 2, "operations");
+        }
+    }
+    for (int i = 0; i < report->n_spans; i++) {
+        add_span(trace, &report->spans[i], first_process + report->spans[i].source, start_ms);
+    }
+}
+
+// Chrome trace JSON of the active steps; INPUT when the file cannot be made.
+static EsStatus write_trace(const Result *result, const char *path) {
+    Trace trace = {.file = fopen(path, "w"), .is_cuda = result->device.kind == ES_DEVICE_CUDA};
+    if (trace.file == NULL) {
+        return ES_FAIL(INPUT, "--trace: cannot write %s: %s", path, strerror(errno));
+    }
+    fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", trace.file);
+    add_report(&trace, &result->report, 1, "");
+    if (result->is_split) {
+        add_report(&trace, &result->direct, 11, ", launch by launch");
+    }
+    fputs("\n]}\n", trace.file);
+    int failed = trace.failed | ferror(trace.file);
+    failed |= fclose(trace.file) != 0;
+    if (es_json_lacked_memory()) {
+        return ES_FAIL(MEMORY, "not enough memory to write %s", path);
+    }
+    return failed ? ES_FAIL(IO, "cannot write %s", path) : ES_STATUS_OK;
+}
 
 // spans of all active steps; each costs two events on CUDA
 #define CAPACITY_CPU  (1 << 18)
@@ -18,7 +264,7 @@
 typedef struct Schedule {
     EsGrowPlay *play;
     EsPolicy *policy;
-    EsProfileResult *result;
+    Result *result;
     EsProfileReport *report; // filled at the end
     EsDevice *devices[2];    // of growth and, where it is another, of the policy
     int n_devices;
@@ -54,7 +300,7 @@ static EsStatus report_profile(Schedule *schedule) {
 // Captures are made in the first steps, so refusing them begins before.
 static EsStatus step_measured(void *context, int64_t step) {
     Schedule *schedule = context;
-    EsProfileResult *result = schedule->result;
+    Result *result = schedule->result;
     int first_active = result->n_wait + result->n_warmup;
     (void)step;
     if (schedule->n_steps == result->n_wait && !schedule->is_started) {
@@ -105,7 +351,7 @@ static EsStatus play_steps(Schedule *schedule) {
 }
 
 // Hosts and a policy of its own for every pass, so that both begin alike.
-static EsStatus run_pass(EsProfileResult *result, int forbids_capture, EsProfileReport *report) {
+static EsStatus run_pass(Result *result, int forbids_capture, EsProfileReport *report) {
     const EsGrowSettings *settings = result->settings;
     EsGrowPlay play = {0};
     EsPolicy *policy = NULL;
@@ -149,7 +395,7 @@ static EsStatus check_trace(const char *path) {
     return file == NULL || fclose(file) == 0 ? ES_STATUS_OK : ES_FAIL(IO, "cannot close %s", path);
 }
 
-static EsStatus run_profile(EsProfileResult *result, const char *trace, int as_json) {
+static EsStatus run_profile(Result *result, const char *trace, int as_json) {
     EsStatus status = ES_STATUS_OK;
     ES_TRY(check_trace(trace)); // before the work, not after it
     ES_TRY_GOTO(run_pass(result, 0, &result->report));
@@ -158,14 +404,14 @@ static EsStatus run_profile(EsProfileResult *result, const char *trace, int as_j
         ES_TRY_GOTO(run_pass(result, 1, &result->direct));
     }
     if (trace != NULL) {
-        ES_TRY_GOTO(es_profile_write_trace(result, trace));
+        ES_TRY_GOTO(write_trace(result, trace));
         es_message("trace of %d spans: %s (open it at ui.perfetto.dev or chrome://tracing)\n",
                    result->report.n_spans + result->direct.n_spans, trace);
     }
     if (as_json) {
-        status = es_profile_print_json(result);
+        status = print_json(result);
     } else {
-        es_profile_print_tables(result);
+        print_tables(result);
     }
 done:
     es_profile_report_destroy(&result->report);
@@ -183,7 +429,7 @@ static const char summary[] =
 EsExit es_profile_run(int argc, char **argv) {
     EsRunCommand command = {0};
     EsGrowSettings settings, before;
-    EsProfileResult result = {.settings = &settings};
+    Result result = {.settings = &settings};
     const char *trace;
     int as_json;
     EsConfig config = es_grow_run_config(&settings);

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "bench/bench_record.h"
+#include "bench/bench_suite.h"
 #include "cli/options.h"
 #include "data/dataset.h"
 #include "fuzz.h"

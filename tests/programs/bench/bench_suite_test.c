@@ -1,9 +1,6 @@
 // Median, spread, baselines and the option parser: what `esper bench` says must be right.
-#include "bench/bench_statistics.h"
+#include "bench/bench_suite.h"
 
-#include "bench/bench_count.h"
-#include "bench/bench_record.h"
-#include "bench/bench_sweep.h"
 #include "cli/options.h"
 #include "temp_folder.h"
 
