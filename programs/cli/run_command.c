@@ -1,7 +1,6 @@
 // Settings of a run from file, resumed run and command line, paths made absolute; and the way from
 // an open run to an exit code.
 #include "cli/run_command.h"
-#include "esper/version.h"
 
 #include <errno.h>
 #include <ini.h>
@@ -15,6 +14,7 @@
 #include "base/words.h"
 #include "cli/frame.h"
 #include "control/policy/policy.h"
+#include "esper/version.h"
 
 // --- absolute paths ---
 
