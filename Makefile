@@ -57,7 +57,7 @@ test-emulated: emulated
 
 # all that growth on a GPU does for the first time; single operations are in test-emulated
 emulated_short := emulation cuda_matrix fused_known fused_host fused_seed fused_share growth_device growth_device_rules grow_play_device \
-	decision_device policy_act ppo_parity
+	decision_device policy_inference ppo_parity
 
 ## test-emulated-short: of these, growth, decisions and learning, in one order of threads
 test-emulated-short: emulated

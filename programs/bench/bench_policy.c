@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "bench/bench_suite.h"
 #include "control/decision/decision_device.h"
-#include "control/policy/policy_act.h"
+#include "control/policy/policy_inference.h"
 
 // --- decisions ---
 

@@ -9,7 +9,6 @@
 
 #include "base/memory.h"
 #include "growth/engine/growth_internal.h"
-#include "growth/host/host_data.h"
 #include "growth/host/host_file.h"
 #include "growth/rules/growth_names.h"
 

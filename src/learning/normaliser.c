@@ -1,7 +1,6 @@
 #include "learning/normaliser.h"
 
 #include "base/memory.h"
-#include "learning/normaliser_rules.h"
 
 #define KEPT            0.99 // share of the old statistics in a merge
 #define RETURNS_WARMUP  32

@@ -8,6 +8,7 @@
 #define ES_LEARNING_NORMALISER_H
 
 #include "base/macros.h"
+#include "base/math_rules.h"
 #include "esper/status.h"
 
 ES_EXTERN_C_BEGIN
@@ -53,6 +54,22 @@ void es_reward_scale_merge(EsScaleNormaliser *normaliser, int64_t n_rows, const 
                            const uint8_t *is_counted);
 void es_value_scale_merge(EsScaleNormaliser *normaliser, int64_t n_rows, const float *values,
                           const uint8_t *is_counted);
+
+#define ES_VARIANCE_FLOOR 1e-4
+#define ES_FEATURE_CLIP   10.0
+
+// What distances from the mean are divided by.
+static inline ES_HOST_DEVICE double es_feature_deviation(double variance) {
+    return es_math_sqrt(variance + ES_VARIANCE_FLOOR);
+}
+
+// clip((x - mean) / deviation, +-10). NaN stays NaN: comparisons with it are false.
+static inline ES_HOST_DEVICE float es_feature_normalise(float x, double mean, double deviation) {
+    double scaled = ((double)x - mean) / deviation;
+    scaled = scaled > ES_FEATURE_CLIP ? ES_FEATURE_CLIP : scaled;
+    scaled = scaled < -ES_FEATURE_CLIP ? -ES_FEATURE_CLIP : scaled;
+    return (float)scaled;
+}
 
 ES_EXTERN_C_END
 

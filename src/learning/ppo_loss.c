@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "learning/ppo_gradient_rules.h"
+#include "learning/ppo_rules.h"
 
 static double share_of(int64_t done, int64_t whole) {
     return done >= whole ? 1.0 : (double)done / (double)whole;

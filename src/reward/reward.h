@@ -18,7 +18,7 @@
 #ifndef ES_REWARD_REWARD_H
 #define ES_REWARD_REWARD_H
 
-#include "reward/reward_view.h"
+#include "reward/reward_rules.h"
 
 ES_EXTERN_C_BEGIN
 

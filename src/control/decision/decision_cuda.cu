@@ -6,7 +6,7 @@
 #include "control/decision/decision_internal.h"
 #include "control/rules/observation_rules.h"
 #include "kernels/cuda/cuda_common.cuh"
-#include "learning/normaliser_rules.h"
+#include "learning/normaliser.h"
 
 #define WARP         32
 #define HOST_THREAD  WARP // observes the host while the warp before it observes slots

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "control/decision/decision_internal.h"
 #include "control/policy/policy_internal.h"
-#include "learning/normaliser_rules.h"
+#include "learning/normaliser.h"
 
 // --- memory ---
 

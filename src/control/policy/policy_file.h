@@ -3,9 +3,9 @@
 // A host that differs is refused with a message; nothing is rescaled silently. docs/file-formats.md
 // has the bytes.
 //
-//     EsPolicyFacts facts; ES_TRY(es_policy_file_facts(path, &facts));
-//     ES_TRY(es_policy_facts_check(&facts, &settings, path));
-//     ES_TRY(es_policy_network_create(device, &facts.spec, n_envs, 0, &network));
+//     EsPolicyMetadata metadata; ES_TRY(es_policy_file_metadata(path, &metadata));
+//     ES_TRY(es_policy_metadata_check(&metadata, &settings, path));
+//     ES_TRY(es_policy_network_create(device, &metadata.spec, n_envs, 0, &network));
 //     ES_TRY(es_policy_file_load(path, network, &features));
 #ifndef ES_CONTROL_POLICY_FILE_H
 #define ES_CONTROL_POLICY_FILE_H
@@ -16,26 +16,26 @@
 ES_EXTERN_C_BEGIN
 
 // What stands in a file's metadata.
-typedef struct EsPolicyFacts {
+typedef struct EsPolicyMetadata {
     EsPolicySpec spec;
     int observation_version;
     // what it was trained on; sizes of blueprints are not kept, they belong to the host
     EsGrowthSettings settings;
     float floor[ES_N_HEADS]; // least probabilities it was trained with
-} EsPolicyFacts;
+} EsPolicyMetadata;
 
-// Written atomically. The facts must be those of the network. Waits for the network's stream.
-EsStatus es_policy_file_save(const char *path, const EsPolicyFacts *facts,
+// Written atomically. The metadata must be that of the network. Waits for the network's stream.
+EsStatus es_policy_file_save(const char *path, const EsPolicyMetadata *metadata,
                              const EsPolicyNetwork *network, const EsFeatureNormaliser *features);
 
 // INPUT names the file and what is missing, unknown or out of range in its metadata.
-EsStatus es_policy_file_facts(const char *path, EsPolicyFacts *facts);
+EsStatus es_policy_file_metadata(const char *path, EsPolicyMetadata *metadata);
 
 // INPUT names the first thing that differs between the file and the host, both values: observation,
 // slots, blueprints, length of an episode, how seeds advance, dwell times, ramps. Thresholds of
 // gates, governor and tracker are in the file for the record and may differ.
-EsStatus es_policy_facts_check(const EsPolicyFacts *facts, const EsGrowthSettings *settings,
-                               const char *path);
+EsStatus es_policy_metadata_check(const EsPolicyMetadata *metadata,
+                                  const EsGrowthSettings *settings, const char *path);
 
 // Weights into a network of the file's slots and widths, scales into a normaliser of its
 // observation. Everything is checked first: after a failure both are as they were.

@@ -8,7 +8,7 @@
 #include "control/decision/decision_internal.h"
 #include "control/policy/policy.h"
 #include "control/rules/heuristic_rules.h"
-#include "control/rules/uniform_rules.h"
+#include "control/rules/sampling_rules.h"
 #include "growth/engine/schedule.h"
 
 ES_EXTERN_C_BEGIN

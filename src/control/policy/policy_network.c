@@ -1,15 +1,331 @@
-// Life and acting of a policy network; policy_trainee.c is the other half.
+// Weights and graph of a policy network: its spec, the one description that both plans are made
+// from, and the life of what they share. policy_inference.c acts, policy_training.c trains.
+//
+// G shards, T steps, N environments of a shard, S slots, H hidden units, A logits.
 #include "control/policy/policy_network.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "control/policy/policy_network_internal.h"
-#include "kernels/kernels.h"
+#include "growth/rules/growth_names.h"
 
-// --- ports ---
+// Gains of orthogonal initial weights: layers before a ReLU, the last layer of a head (all actions
+// about equally likely at first), the last layer of a value.
+#define GAIN_LAYER 1.41421356f
+#define GAIN_HEAD  0.01f
+#define GAIN_VALUE 0.1f
+
+#define EMBEDDING_WIDTH  4
+#define EMBEDDING_SPREAD 0.02f
+
+EsPolicySpec es_policy_spec_default(int n_slots, int n_hidden) {
+    return (EsPolicySpec){.n_slots = n_slots,
+                          .n_hidden = n_hidden,
+                          .n_features = n_hidden,
+                          .dropout = 0.1f,
+                          .aux_stops = 1};
+}
+
+EsStatus es_policy_spec_check(const EsPolicySpec *spec) {
+    if (spec->n_slots < 1 || spec->n_slots > ES_SLOTS_MAX) {
+        return ES_FAIL(ARGUMENT, "a policy has 1 to %d slots, not %d", ES_SLOTS_MAX, spec->n_slots);
+    }
+    if (spec->n_hidden < 8 || spec->n_hidden > ES_POLICY_WIDTH_MAX || spec->n_hidden % 8 != 0) {
+        return ES_FAIL(ARGUMENT,
+                       "the policy's hidden units must be a multiple of 8, 8 to %d, not %d",
+                       ES_POLICY_WIDTH_MAX, spec->n_hidden);
+    }
+    if (spec->n_features < 1 || spec->n_features > ES_POLICY_WIDTH_MAX) {
+        return ES_FAIL(ARGUMENT, "the policy's features must be 1 to %d, not %d",
+                       ES_POLICY_WIDTH_MAX, spec->n_features);
+    }
+    // written so that NaN fails
+    if (!(spec->dropout >= 0.0f && spec->dropout < 1.0f)) {
+        return ES_FAIL(ARGUMENT, "the policy's dropout must be at least 0 and below 1, not %g",
+                       (double)spec->dropout);
+    }
+    return ES_STATUS_OK;
+}
+
+EsPolicyShape es_policy_spec_shape(const EsPolicySpec *spec) {
+    int head_size[ES_N_HEADS];
+    for (int32_t head = 0; head < ES_N_HEADS; head++) {
+        head_size[head] = es_head_size(head, spec->n_slots);
+    }
+    return es_policy_shape(ES_N_HEADS, head_size);
+}
+
+// --- counting, apart from the graph so that one can check the other ---
+
+static int64_t count_linear(int64_t n_in, int64_t n_out) { return n_in * n_out + n_out; }
+
+static int64_t count_value_tower(int64_t n_in, int64_t H) {
+    return count_linear(n_in, H / 2) + 2 * (H / 2) + count_linear(H / 2, H / 4) + 2 * (H / 4) +
+           count_linear(H / 4, H / 8) + count_linear(H / 8, 1);
+}
+
+int64_t es_policy_spec_count(const EsPolicySpec *spec) {
+    int64_t H = spec->n_hidden, F = spec->n_features, S = spec->n_slots;
+    int64_t count = (int64_t)ES_OBSERVATION_BLUEPRINTS * EMBEDDING_WIDTH;
+    count += count_linear(es_observation_size(spec->n_slots) + EMBEDDING_WIDTH * S, F) + 2 * F;
+    count += F != H ? count_linear(F, H) : 0;
+    count += 2 * (4 * H * H + 4 * H) + 2 * H;
+    for (int32_t head = 0; head < ES_N_HEADS; head++) {
+        count += head == ES_HEAD_BLUEPRINT ? count_linear(H, H) : 0;
+        count += count_linear(H, H / 2) + count_linear(H / 2, es_head_size(head, spec->n_slots));
+    }
+    count += count_value_tower(H, H) + count_value_tower(H + ES_N_GROWTH_OPS, H);
+    return count + count_linear(H, H / 2) + 2 * (H / 2) + count_linear(H / 2, H / 4) +
+           count_linear(H / 4, S);
+}
+
+// --- building ---
+
+// What a layer reads. Acting has no use for the auxiliary outputs: their layers are then declared
+// for the sake of the store's layout, and compute nothing.
+typedef struct Signal {
+    EsGraph *graph;
+    EsValueId value; // read when !is_declared
+    int64_t width;
+    int is_declared;
+} Signal;
+
+static void declare_vector(const Signal *x, const char *name, const char *part, int64_t n,
+                           float start) {
+    char full[ES_NAME_BYTES];
+    snprintf(full, sizeof full, "%s.%s", name, part);
+    es_graph_parameter(x->graph, full, 1, &n, 0.0f, start);
+}
+
+static void declare_weight(const Signal *x, const char *name, int64_t n_out, float gain) {
+    char full[ES_NAME_BYTES];
+    snprintf(full, sizeof full, "%s.weight", name);
+    es_graph_parameter_with(x->graph, full, 2, (int64_t[]){n_out, x->width}, ES_INITIAL_ORTHOGONAL,
+                            gain, 0.0f);
+}
+
+static Signal linear(Signal x, const char *name, int64_t n_out, float gain) {
+    if (x.is_declared) {
+        declare_weight(&x, name, n_out, gain);
+        declare_vector(&x, name, "bias", n_out, 0.0f);
+    } else {
+        x.value = es_graph_linear_with(
+            x.graph, name, x.value, n_out,
+            (EsLinearOptions){.has_bias = 1, .initial = ES_INITIAL_ORTHOGONAL, .scale = gain});
+    }
+    x.width = n_out;
+    return x;
+}
+
+static Signal normalise(Signal x, const char *name) {
+    if (x.is_declared) {
+        declare_vector(&x, name, "gamma", x.width, 1.0f);
+        declare_vector(&x, name, "beta", x.width, 0.0f);
+    } else {
+        x.value = es_graph_layernorm(x.graph, name, x.value);
+    }
+    return x;
+}
+
+static Signal rectify(Signal x) {
+    if (!x.is_declared) {
+        x.value = es_graph_activation(x.graph, ES_ACTIVATION_RELU, x.value);
+    }
+    return x;
+}
+
+// Linear layers "<name>.linear<i>" of the given widths with a ReLU between them, and layer norms
+// "<name>.norm<i>" after the first n_norms.
+static Signal stack(Signal x, const char *name, int n_layers, const int64_t *widths, int n_norms,
+                    float last_gain) {
+    for (int i = 0; i < n_layers; i++) {
+        char layer[ES_NAME_BYTES - 8];
+        int is_last = i == n_layers - 1;
+        snprintf(layer, sizeof layer, "%s.linear%d", name, i);
+        x = linear(x, layer, widths[i], is_last ? last_gain : GAIN_LAYER);
+        if (i < n_norms) {
+            snprintf(layer, sizeof layer, "%s.norm%d", name, i);
+            x = normalise(x, layer);
+        }
+        x = is_last ? x : rectify(x);
+    }
+    return x;
+}
+
+static EsValueId reshape_rows(EsGraph *graph, EsValueId x, int64_t n_rows, int64_t width) {
+    return es_graph_reshape(graph, x, 2, (int64_t[]){n_rows, width});
+}
+
+// x = ReLU(LN(W [observation; embeddings])), projected to H where F differs
+static Signal build_features(EsPolicyGraph *p, const EsPolicySpec *spec) {
+    EsGraph *graph = p->graph;
+    int64_t n_rows = p->size.n_steps * p->size.n_rows, S = spec->n_slots;
+    int64_t n_observed = es_observation_size(spec->n_slots), n_ids = n_rows * S;
+    p->features =
+        es_graph_input(graph, "features", ES_DTYPE_F32, 2, (int64_t[]){n_rows, n_observed});
+    p->blueprints = es_graph_input(graph, "blueprints", ES_DTYPE_I32, 1, &n_ids);
+    EsValueId embedded =
+        es_graph_embedding_normal(graph, "blueprint_embedding", p->blueprints,
+                                  ES_OBSERVATION_BLUEPRINTS, EMBEDDING_WIDTH, EMBEDDING_SPREAD);
+    embedded = reshape_rows(graph, embedded, n_rows, EMBEDDING_WIDTH * S);
+    EsValueId both = es_graph_concat(graph, 2, (EsValueId[]){p->features, embedded});
+    Signal x = {graph, both, n_observed + EMBEDDING_WIDTH * S, 0};
+    x = rectify(normalise(linear(x, "feature", spec->n_features, GAIN_LAYER), "feature_norm"));
+    return spec->n_features != spec->n_hidden ? linear(x, "projection", spec->n_hidden, GAIN_LAYER)
+                                              : x;
+}
+
+// z = LN(h) + x
+static Signal build_recurrence(EsPolicyGraph *p, const EsPolicySpec *spec, Signal x) {
+    EsGraph *graph = p->graph;
+    int64_t T = p->size.n_steps, N = p->size.n_rows, H = spec->n_hidden;
+    if (p->size.is_training) {
+        p->reset = es_graph_input(graph, "reset", ES_DTYPE_U8, 2, (int64_t[]){T, N});
+    } else {
+        p->h_start = es_graph_input(graph, "h_start", ES_DTYPE_F32, 2, (int64_t[]){N, H});
+        p->c_start = es_graph_input(graph, "c_start", ES_DTYPE_F32, 2, (int64_t[]){N, H});
+    }
+    EsValueId sequence = es_graph_reshape(graph, x.value, 3, (int64_t[]){T, N, H});
+    EsRecurrent state = es_graph_lstm_with(
+        graph, "lstm", sequence, p->reset, p->h_start, p->c_start, H,
+        (EsLstmOptions){.initial = ES_INITIAL_ORTHOGONAL, .scale = 1.0f, .forget_bias = 1.0f});
+    if (!p->size.is_training) {
+        p->h = state.y;
+        p->c = state.c;
+    }
+    Signal y = {graph, reshape_rows(graph, state.y, T * N, H), H, 0};
+    y = normalise(y, "lstm_norm");
+    y.value = es_graph_add(graph, y.value, x.value);
+    return y;
+}
+
+static void build_heads(EsPolicyGraph *p, const EsPolicySpec *spec, Signal z) {
+    int64_t H = spec->n_hidden;
+    EsValueId logits[ES_N_HEADS];
+    for (int32_t head = 0; head < ES_N_HEADS; head++) {
+        int64_t n = es_head_size(head, spec->n_slots);
+        char name[ES_NAME_BYTES / 2];
+        snprintf(name, sizeof name, "head.%s", es_head_name(head));
+        Signal y = head == ES_HEAD_BLUEPRINT
+                       ? stack(z, name, 3, (int64_t[]){H, H / 2, n}, 0, GAIN_HEAD)
+                       : stack(z, name, 2, (int64_t[]){H / 2, n}, 0, GAIN_HEAD);
+        logits[head] = y.value;
+    }
+    p->logits = es_graph_concat(p->graph, ES_N_HEADS, logits);
+}
+
+static Signal build_value(const char *name, int64_t H, Signal x) {
+    return stack(x, name, 4, (int64_t[]){H / 2, H / 4, H / 8, 1}, 2, GAIN_VALUE);
+}
+
+// Linear, LN, ReLU, dropout, then two more layers: a prediction for every slot
+static Signal build_contribution(EsPolicyGraph *p, const EsPolicySpec *spec, Signal x) {
+    int64_t H = spec->n_hidden;
+    x = linear(x, "contribution.linear0", H / 2, GAIN_LAYER);
+    x = rectify(normalise(x, "contribution.norm0"));
+    if (!x.is_declared) {
+        int64_t one = 1;
+        p->episode = es_graph_input(p->graph, "episode", ES_DTYPE_I32, 0, NULL);
+        p->pass = es_graph_shared_input(p->graph, "pass", ES_DTYPE_I32, 1, &one);
+        x.value = es_graph_dropout(p->graph, (EsDropoutOptions){.probability = spec->dropout},
+                                   p->episode, p->pass, x.value);
+    }
+    x = rectify(linear(x, "contribution.linear1", H / 4, GAIN_LAYER));
+    return linear(x, "contribution.linear2", spec->n_slots, GAIN_VALUE);
+}
+
+// The outputs that only training has. Q(s, op) never trains the shared layers, the contributions
+// do if the spec says so.
+static void build_auxiliary(EsPolicyGraph *p, const EsPolicySpec *spec, Signal z) {
+    EsGraph *graph = p->graph;
+    int64_t H = spec->n_hidden, n_rows = p->size.n_steps * p->size.n_rows;
+    Signal with_op = {graph, ES_NO_VALUE, H + ES_N_GROWTH_OPS, !p->size.is_training};
+    Signal trunk = {graph, ES_NO_VALUE, H, !p->size.is_training};
+    if (p->size.is_training) {
+        EsValueId detached = es_graph_detach(graph, z.value);
+        p->op = es_graph_input(graph, "op", ES_DTYPE_F32, 2, (int64_t[]){n_rows, ES_N_GROWTH_OPS});
+        with_op.value = es_graph_concat(graph, 2, (EsValueId[]){detached, p->op});
+        trunk.value = spec->aux_stops ? detached : z.value;
+    }
+    Signal action_value = build_value("action_value", H, with_op);
+    Signal contribution = build_contribution(p, spec, trunk);
+    p->action_value = action_value.value;
+    p->contribution = contribution.value;
+}
+
+static EsValueId gradient_input(EsGraph *graph, const char *name, EsValueId of) {
+    if (es_graph_status(graph) != ES_STATUS_OK) {
+        return ES_NO_VALUE;
+    }
+    const EsValue *value = &graph->values[of];
+    return es_graph_input(graph, name, ES_DTYPE_F32, 2, (int64_t[]){value->dim[1], value->dim[2]});
+}
+
+static EsStatus differentiate(EsPolicyGraph *p) {
+    p->d_logits = gradient_input(p->graph, "d_logits", p->logits);
+    p->d_value = gradient_input(p->graph, "d_value", p->value);
+    p->d_action_value = gradient_input(p->graph, "d_action_value", p->action_value);
+    p->d_contribution = gradient_input(p->graph, "d_contribution", p->contribution);
+    const EsValueId values[] = {p->logits, p->value, p->action_value, p->contribution};
+    const EsValueId d_values[] = {p->d_logits, p->d_value, p->d_action_value, p->d_contribution};
+    return es_graph_differentiate_from(p->graph, (int)ES_COUNT_OF(values), values, d_values);
+}
+
+EsStatus es_policy_graph_create(const EsPolicySpec *spec, EsPolicyGraphSize size,
+                                EsPolicyGraph *p) {
+    *p = (EsPolicyGraph){.size = size};
+    EsValueId *const absent[] = {&p->h_start, &p->c_start, &p->reset,          &p->op,
+                                 &p->episode, &p->pass,    &p->d_logits,       &p->d_value,
+                                 &p->h,       &p->c,       &p->d_action_value, &p->d_contribution};
+    for (size_t i = 0; i < ES_COUNT_OF(absent); i++) {
+        *absent[i] = ES_NO_VALUE;
+    }
+    ES_TRY(es_policy_spec_check(spec));
+    ES_TRY(es_graph_create(size.n_shards, &p->graph));
+    Signal z = build_recurrence(p, spec, build_features(p, spec));
+    build_heads(p, spec, z);
+    p->value = build_value("value", spec->n_hidden, z).value;
+    build_auxiliary(p, spec, z);
+    const EsValueId kept[] = {p->logits, p->value, p->h, p->c, p->action_value, p->contribution};
+    for (size_t i = 0; i < ES_COUNT_OF(kept); i++) {
+        if (kept[i] != ES_NO_VALUE) {
+            es_graph_keep(p->graph, kept[i]);
+        }
+    }
+    EsStatus status = es_graph_status(p->graph);
+    if (status == ES_STATUS_OK && size.is_training) {
+        status = differentiate(p);
+    }
+    if (status != ES_STATUS_OK) {
+        es_policy_graph_destroy(p);
+    }
+    return status;
+}
+
+void es_policy_graph_destroy(EsPolicyGraph *p) {
+    es_graph_destroy(p->graph);
+    p->graph = NULL;
+}
+
+int es_policy_part_of(const char *parameter) {
+    for (int32_t head = 0; head < ES_N_HEADS; head++) {
+        char prefix[ES_NAME_BYTES];
+        int length = snprintf(prefix, sizeof prefix, "head.%s.", es_head_name(head));
+        if (strncmp(parameter, prefix, (size_t)length) == 0) {
+            return head;
+        }
+    }
+    if (strncmp(parameter, "value.", strlen("value.")) == 0) {
+        return ES_POLICY_PART_VALUE;
+    }
+    return strncmp(parameter, "action_value.", strlen("action_value.")) == 0
+               ? ES_POLICY_PART_ACTION_VALUE
+               : ES_POLICY_PART_OTHER;
+}
+
+// --- staging tensors ---
 
 static int is_on_host(const EsDevice *device) {
     return es_device_info(device)->kind == ES_DEVICE_CPU;
@@ -65,52 +381,6 @@ EsStatus es_port_fetch(const EsPort *port, EsStream *stream) {
 
 // --- life ---
 
-// The fused step where the device has one; what is in its way is reported.
-static EsStatus open_act(EsPolicyNetwork *network) {
-    EsPolicyActing *acting = &network->acting;
-    EsStatus status = es_policy_act_create(&acting->graph, &network->spec, network->store,
-                                           (EsPolicyActOptions){.is_tf32 = 0}, &acting->act);
-    if (status != ES_STATUS_UNSUPPORTED) {
-        return status;
-    }
-    snprintf(acting->fallback, sizeof acting->fallback, "%s", es_status_detail());
-    return ES_STATUS_OK;
-}
-
-static EsStatus open_acting(EsPolicyNetwork *network) {
-    EsPolicyActing *acting = &network->acting;
-    const EsPolicyGraph *p = &acting->graph;
-    EsDevice *device = network->device;
-    EsPlanOptions options = es_plan_defaults();
-    ES_TRY(es_plan_create(p->graph, network->store, &options, &acting->plan));
-    EsPlan *plan = acting->plan;
-    ES_TRY(es_port_open_input(&acting->features, device, plan, p->graph, p->features));
-    ES_TRY(es_port_open_input(&acting->blueprints, device, plan, p->graph, p->blueprints));
-    ES_TRY(es_port_open_input(&acting->h, device, plan, p->graph, p->h_start));
-    ES_TRY(es_port_open_input(&acting->c, device, plan, p->graph, p->c_start));
-    ES_TRY(es_port_open_view(&acting->logits, es_plan_tensor(plan, p->logits)));
-    ES_TRY(es_port_open_view(&acting->value, es_plan_tensor(plan, p->value)));
-    acting->h_after = es_plan_tensor(plan, p->h);
-    acting->c_after = es_plan_tensor(plan, p->c);
-    ES_TRY(es_device_create_tensor(device, ES_DTYPE_F32, 2, (int64_t[]){1, network->spec.n_hidden},
-                                   &acting->zeros));
-    return open_act(network);
-}
-
-static void close_acting(EsPolicyActing *acting) {
-    EsPort *const ports[] = {&acting->features, &acting->blueprints, &acting->logits,
-                             &acting->value,    &acting->h,          &acting->c};
-    for (size_t i = 0; i < ES_COUNT_OF(ports); i++) {
-        es_port_close(ports[i]);
-    }
-    es_recording_destroy(&acting->steps);
-    es_recording_destroy(&acting->peeks);
-    es_policy_act_destroy(acting->act);
-    es_device_destroy_tensor(&acting->zeros);
-    es_plan_destroy(acting->plan);
-    es_policy_graph_destroy(&acting->graph);
-}
-
 static EsStatus check_sizes(int64_t n_envs, int64_t n_steps) {
     const int64_t most = 1 << 20;
     if (n_envs < 1 || n_envs > most || n_steps < 0 || n_steps > most) {
@@ -129,7 +399,7 @@ static EsStatus build(EsPolicyNetwork *network) {
     ES_TRY(es_policy_graph_create(&network->spec, acting, &network->acting.graph));
     ES_TRY(es_store_create_shared(network->acting.graph.graph, network->device,
                                   network->n_steps > 0 ? G : 1, &network->store));
-    ES_TRY(open_acting(network));
+    ES_TRY(es_policy_acting_create(network));
     return network->n_steps > 0 ? es_policy_training_create(network) : ES_STATUS_OK;
 }
 
@@ -159,7 +429,7 @@ void es_policy_network_destroy(EsPolicyNetwork *network) {
         return;
     }
     es_policy_training_destroy(network->training);
-    close_acting(&network->acting);
+    es_policy_acting_destroy(&network->acting);
     es_store_destroy(network->store);
     es_stream_destroy(network->stream);
     es_release(network);
@@ -176,177 +446,7 @@ EsStatus es_policy_network_initialise(EsPolicyNetwork *network, uint64_t seed) {
     return es_policy_network_reset(network, NULL);
 }
 
-// --- acting ---
-
-EsStatus es_policy_network_reset(EsPolicyNetwork *network, const uint8_t *is_reset) {
-    EsTensor *const states[] = {&network->acting.h.tensor, &network->acting.c.tensor};
-    size_t row_bytes = (size_t)network->spec.n_hidden * sizeof(float);
-    for (size_t i = 0; i < ES_COUNT_OF(states); i++) {
-        unsigned char *rows = states[i]->data;
-        if (is_reset == NULL) {
-            ES_TRY(es_stream_fill(network->stream, rows, 0, es_tensor_bytes(states[i])));
-            continue;
-        }
-        for (int64_t e = 0; e < network->n_envs; e++) {
-            if (is_reset[e]) {
-                ES_TRY(es_stream_fill(network->stream, rows + (size_t)e * row_bytes, 0, row_bytes));
-            }
-        }
-    }
-    return ES_STATUS_OK;
-}
-
-// The state after the plan's last step becomes that before the next.
-static EsStatus move_on(EsPolicyActing *acting, EsStream *stream) {
-    size_t bytes = es_tensor_bytes(&acting->h.tensor);
-    ES_TRY(es_stream_copy(stream, acting->h.tensor.data, acting->h_after.data, bytes,
-                          ES_COPY_ON_DEVICE));
-    return es_stream_copy(stream, acting->c.tensor.data, acting->c_after.data, bytes,
-                          ES_COPY_ON_DEVICE);
-}
-
-static EsStatus queue_step(void *context, EsStream *stream) {
-    EsPolicyActing *acting = context;
-    es_policy_act_queue(acting->act, stream, acting->features.tensor.data,
-                        acting->blueprints.tensor.data, NULL, acting->h.tensor.data,
-                        acting->c.tensor.data, acting->logits.tensor.data,
-                        acting->value.tensor.data);
-    return ES_STATUS_OK;
-}
-
-static EsStatus queue_peek(void *context, EsStream *stream) {
-    EsPolicyActing *acting = context;
-    es_policy_act_peek(acting->act, stream, acting->features.tensor.data,
-                       acting->blueprints.tensor.data, NULL, acting->h.tensor.data,
-                       acting->c.tensor.data, acting->logits.tensor.data,
-                       acting->value.tensor.data);
-    return ES_STATUS_OK;
-}
-
-// One step of the inputs that stand in the ports.
-static EsStatus run_step(EsPolicyActing *acting, EsStream *stream, int is_peek) {
-    if (acting->act != NULL) {
-        return es_recording_run(is_peek ? &acting->peeks : &acting->steps, stream, 1,
-                                is_peek ? queue_peek : queue_step, acting);
-    }
-    ES_TRY(es_plan_run(acting->plan, stream));
-    return is_peek ? ES_STATUS_OK : move_on(acting, stream);
-}
-
-EsStatus es_policy_network_act(EsPolicyNetwork *network, const float *features,
-                               const int32_t *blueprints, int is_peek, EsOutputs *outputs) {
-    EsPolicyActing *acting = &network->acting;
-    EsStream *stream = network->stream;
-    memcpy(acting->features.host, features, es_tensor_bytes(&acting->features.tensor));
-    memcpy(acting->blueprints.host, blueprints, es_tensor_bytes(&acting->blueprints.tensor));
-    ES_TRY(es_port_send(&acting->features, stream));
-    ES_TRY(es_port_send(&acting->blueprints, stream));
-    ES_TRY(run_step(acting, stream, is_peek));
-    ES_TRY(es_port_fetch(&acting->logits, stream));
-    ES_TRY(es_port_fetch(&acting->value, stream));
-    ES_TRY(es_stream_synchronize(stream));
-    *outputs = (EsOutputs){.logits = acting->logits.host, .value = acting->value.host};
-    return ES_STATUS_OK;
-}
-
-EsPolicyInputs es_policy_network_inputs(const EsPolicyNetwork *network) {
-    return (EsPolicyInputs){network->acting.features.tensor.data,
-                            network->acting.blueprints.tensor.data};
-}
-
-// Zero the rows of the recurrent state that the mask in device memory names.
-static void queue_reset(EsPolicyNetwork *network, EsStream *stream, const uint8_t *is_reset) {
-    EsPolicyActing *acting = &network->acting;
-    const EsKernels *kernels = es_kernels_of(network->device);
-    const int64_t dims[] = {network->n_envs, network->spec.n_hidden};
-    EsTensor mask = es_tensor_view((void *)is_reset, ES_DTYPE_U8, network->device, 1, dims);
-    EsTensor h = es_tensor_view(acting->h.tensor.data, ES_DTYPE_F32, network->device, 2, dims);
-    EsTensor c = es_tensor_view(acting->c.tensor.data, ES_DTYPE_F32, network->device, 2, dims);
-    EsTensor zeros = acting->zeros;
-    zeros.dim[0] = network->n_envs;
-    zeros.stride[0] = 0; // every environment reads the one row
-    kernels->masked_copy(stream, &mask, &zeros, &h);
-    kernels->masked_copy(stream, &mask, &zeros, &c);
-}
-
-// Bring an input to where the plan reads it.
-static EsStatus queue_input(EsStream *stream, const EsPort *port, const void *from) {
-    return from == port->tensor.data
-               ? ES_STATUS_OK
-               : es_stream_copy(stream, port->tensor.data, from, es_tensor_bytes(&port->tensor),
-                                ES_COPY_ON_DEVICE);
-}
-
-EsStatus es_policy_network_act_queued(EsPolicyNetwork *network, EsStream *stream,
-                                      const float *features, const int32_t *blueprints,
-                                      const uint8_t *is_reset, const float **logits,
-                                      const float **value) {
-    EsPolicyActing *acting = &network->acting;
-    const EsDeviceInfo *info = es_device_info(network->device);
-    const EsDeviceInfo *other = es_device_info(es_stream_device(stream));
-    ES_ASSERT(info->kind == other->kind && info->index == other->index);
-    *logits = acting->logits.tensor.data;
-    *value = acting->value.tensor.data;
-    if (acting->act != NULL) {
-        es_policy_act_queue(acting->act, stream, features, blueprints, is_reset,
-                            acting->h.tensor.data, acting->c.tensor.data,
-                            acting->logits.tensor.data, acting->value.tensor.data);
-        return es_device_status(network->device);
-    }
-    if (is_reset != NULL) {
-        queue_reset(network, stream, is_reset);
-    }
-    ES_TRY(queue_input(stream, &acting->features, features));
-    ES_TRY(queue_input(stream, &acting->blueprints, blueprints));
-    ES_TRY(es_plan_run(acting->plan, stream));
-    return move_on(acting, stream);
-}
-
 // --- looking at it ---
-
-EsActingReport es_policy_network_acting(const EsPolicyNetwork *network) {
-    const EsPolicyActing *acting = &network->acting;
-    EsActingReport report = {.is_fused = acting->act != NULL};
-    report.n_launches = report.is_fused ? es_policy_act_launches(acting->act)
-                                        : es_plan_report(acting->plan).n_nodes;
-    const char *fallback = report.is_fused ? acting->steps.fallback : acting->fallback;
-    snprintf(report.fallback, sizeof report.fallback, "%s", fallback);
-    return report;
-}
-
-// RMS over all rows, and the largest of any row.
-static void measure(const float *rows, int64_t n_rows, int64_t width, double *rms, double *row_max,
-                    EsRecurrentHealth *health) {
-    double total = 0.0;
-    *row_max = 0.0;
-    for (int64_t r = 0; r < n_rows; r++) {
-        double sum = 0.0;
-        for (int64_t i = 0; i < width; i++) {
-            double x = (double)rows[r * width + i];
-            health->has_nan |= isnan(x);
-            health->has_inf |= isinf(x);
-            sum += isfinite(x) ? x * x : 0.0;
-        }
-        total += sum;
-        *row_max = fmax(*row_max, sqrt(sum / (double)width));
-    }
-    *rms = sqrt(total / (double)(n_rows * width));
-}
-
-EsRecurrentHealth es_policy_network_health(const EsPolicyNetwork *network) {
-    const EsPolicyActing *acting = &network->acting;
-    EsRecurrentHealth health = {0};
-    if (es_port_fetch(&acting->h, network->stream) != ES_STATUS_OK ||
-        es_port_fetch(&acting->c, network->stream) != ES_STATUS_OK ||
-        es_stream_synchronize(network->stream) != ES_STATUS_OK) {
-        health.has_nan = 1;
-        return health;
-    }
-    int64_t E = network->n_envs, H = network->spec.n_hidden;
-    measure(acting->h.host, E, H, &health.h_rms, &health.h_env_rms_max, &health);
-    measure(acting->c.host, E, H, &health.c_rms, &health.c_env_rms_max, &health);
-    return health;
-}
 
 const EsGraph *es_policy_network_graph(const EsPolicyNetwork *network) {
     return network->acting.graph.graph;

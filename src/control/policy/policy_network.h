@@ -68,7 +68,7 @@ EsStatus es_policy_network_act(EsPolicyNetwork *network, const float *features,
 
 // How a step of acting runs, for reports.
 typedef struct EsActingReport {
-    int is_fused;       // policy_act.h; else a plan
+    int is_fused;       // policy_inference.h; else a plan
     int n_launches;     // of a step; of a plan its nodes, some of which queue nothing
     char fallback[256]; // why a faster way is not taken; "" when it is
 } EsActingReport;

@@ -1,6 +1,331 @@
-// The learned policy in training: rewards into rows, the update at the end of a round.
+// Training of the learned policy: its network as a PPO model (rows of a rollout to shards and back,
+// gradients, optimiser), rewards into rows, the update at the end of a round, and the file that
+// training goes on from.
+//
+// G shards, T steps, E environments, N of a shard.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/random_rules.h"
+#include "base/range_check.h"
 #include "control/policy/policy_internal.h"
+#include "control/policy/policy_training_internal.h"
 #include "control/rules/decision_rules.h"
+#include "network/checkpoint.h"
+
+// as published
+#define ADAM_EPSILON 1e-5f
+
+// --- the PPO model: life ---
+
+static int is_on_cuda(const EsPolicyNetwork *network) {
+    return es_device_info(network->device)->kind == ES_DEVICE_CUDA;
+}
+
+static EsStatus open_ports(EsPolicyNetwork *network, EsPolicyTraining *training) {
+    const EsPolicyGraph *p = &training->graph;
+    const struct {
+        EsPort *port;
+        EsValueId value;
+    } inputs[] =
+        {
+            {&training->features, p->features},
+            {&training->blueprints, p->blueprints},
+            {&training->reset, p->reset},
+            {&training->op, p->op},
+            {&training->episode, p->episode},
+            {&training->pass, p->pass},
+            {&training->d_logits, p->d_logits},
+            {&training->d_value, p->d_value},
+            {&training->d_action_value, p->d_action_value},
+            {&training->d_contribution, p->d_contribution},
+        },
+      outputs[] = {
+          {&training->logits, p->logits},
+          {&training->value, p->value},
+          {&training->action_value, p->action_value},
+          {&training->contribution, p->contribution},
+      };
+    for (size_t i = 0; i < ES_COUNT_OF(inputs); i++) {
+        ES_TRY(es_port_open_input(inputs[i].port, network->device, training->plan, p->graph,
+                                  inputs[i].value));
+    }
+    for (size_t i = 0; i < ES_COUNT_OF(outputs); i++) {
+        ES_TRY(
+            es_port_open_view(outputs[i].port, es_plan_tensor(training->plan, outputs[i].value)));
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus open_optimiser(EsPolicyNetwork *network, EsPolicyTraining *training) {
+    EsOptimiserOptions options = es_optimiser_defaults(ES_OPTIMISER_ADAM);
+    options.epsilon = ADAM_EPSILON;
+    options.measures = 1; // each step says what to clip to
+    options.skips_nonfinite = 1;
+    const EsGraph *graph = training->graph.graph;
+    ES_TRY(es_optimiser_create(graph, network->store, &options, &training->optimiser));
+    size_t n = (size_t)training->optimiser->n_spans;
+    ES_TRY(es_allocate(n * sizeof *training->part_of, (void **)&training->part_of));
+    ES_TRY(es_allocate(n * sizeof *training->sum_squares, (void **)&training->sum_squares));
+    ES_TRY(es_allocate(n * sizeof *training->n_nonfinite, (void **)&training->n_nonfinite));
+    for (int v = 0; v < graph->n_values; v++) {
+        if (graph->values[v].role == ES_ROLE_PARAMETER) {
+            training->part_of[training->n_tensors++] = es_policy_part_of(graph->values[v].name);
+        }
+    }
+    ES_ASSERT(training->n_tensors == training->optimiser->n_spans);
+    return ES_STATUS_OK;
+}
+
+static EsStatus allocate_outputs(const EsPolicyNetwork *network, EsOutputs *outputs) {
+    size_t bytes = (size_t)(network->n_steps * network->n_envs) * sizeof(float);
+    size_t n_logits = (size_t)network->shape.n_logits, n_slots = (size_t)network->spec.n_slots;
+    ES_TRY(es_allocate(bytes * n_logits, (void **)&outputs->logits));
+    ES_TRY(es_allocate(bytes, (void **)&outputs->value));
+    ES_TRY(es_allocate(bytes, (void **)&outputs->action_value));
+    return es_allocate(bytes * n_slots, (void **)&outputs->auxiliary);
+}
+
+EsStatus es_policy_training_create(EsPolicyNetwork *network) {
+    EsPolicyTraining *training = NULL;
+    ES_TRY(es_allocate(sizeof *training, (void **)&training));
+    network->training = training; // ended with the network
+    EsPolicyGraphSize size = {
+        .is_training = 1,
+        .n_shards = ES_POLICY_SHARDS,
+        .n_steps = network->n_steps,
+        .n_rows = (network->n_envs + ES_POLICY_SHARDS - 1) / ES_POLICY_SHARDS,
+    };
+    ES_TRY(es_policy_graph_create(&network->spec, size, &training->graph));
+    ES_TRY(open_optimiser(network, training));
+    EsPlanOptions options = es_plan_defaults();
+    options.optimiser = training->optimiser;
+    ES_TRY(es_plan_create(training->graph.graph, network->store, &options, &training->plan));
+    ES_TRY(open_ports(network, training));
+    ES_TRY(allocate_outputs(network, &training->outputs));
+    return is_on_cuda(network) ? es_policy_open_device_form(network) : ES_STATUS_OK;
+}
+
+void es_policy_training_destroy(EsPolicyTraining *training) {
+    if (training == NULL) {
+        return;
+    }
+    EsPort *const ports[] = {&training->features,       &training->blueprints,
+                             &training->reset,          &training->op,
+                             &training->episode,        &training->pass,
+                             &training->d_logits,       &training->d_value,
+                             &training->d_action_value, &training->d_contribution,
+                             &training->logits,         &training->value,
+                             &training->action_value,   &training->contribution};
+    for (size_t i = 0; i < ES_COUNT_OF(ports); i++) {
+        es_port_close(ports[i]);
+    }
+    es_device_destroy_tensor(&training->parts);
+    es_plan_destroy(training->plan);
+    es_optimiser_destroy(training->optimiser);
+    es_policy_graph_destroy(&training->graph);
+    es_release(training->part_of);
+    es_release(training->sum_squares);
+    es_release(training->n_nonfinite);
+    es_release(training->outputs.logits);
+    es_release(training->outputs.value);
+    es_release(training->outputs.action_value);
+    es_release(training->outputs.auxiliary);
+    es_release(training);
+}
+
+EsStatus es_policy_training_initialise(EsPolicyTraining *training, EsStream *stream,
+                                       uint64_t seed) {
+    int32_t *episode = training->episode.host;
+    for (uint32_t g = 0; g < ES_POLICY_SHARDS; g++) {
+        EsRandom4 draw = es_random_draw(seed, g, ES_PURPOSE_DROPOUT, 0, 0);
+        episode[g] = (int32_t)(draw.word[0] & INT32_MAX);
+    }
+    training->has_rows = training->has_outputs = 0;
+    ES_TRY(es_port_send(&training->episode, stream));
+    ES_TRY(es_stream_synchronize(stream));
+    return es_optimiser_reset(training->optimiser, stream);
+}
+
+// --- rows ---
+
+// Where row (t, e) of a rollout stands among the rows of the shards.
+static int64_t shard_row(const EsPolicyNetwork *network, int64_t t, int64_t e) {
+    int64_t N = network->training->graph.size.n_rows;
+    return (e / N * network->n_steps + t) * N + e % N;
+}
+
+static void scatter(const EsPolicyNetwork *network, const EsPort *port, const void *rows,
+                    size_t row_bytes) {
+    for (int64_t t = 0; t < network->n_steps; t++) {
+        for (int64_t e = 0; e < network->n_envs; e++) {
+            size_t to = (size_t)shard_row(network, t, e);
+            size_t from = (size_t)(t * network->n_envs + e);
+            memcpy((char *)port->host + to * row_bytes, (const char *)rows + from * row_bytes,
+                   row_bytes);
+        }
+    }
+}
+
+static void gather(const EsPolicyNetwork *network, const EsPort *port, void *rows,
+                   size_t row_bytes) {
+    for (int64_t t = 0; t < network->n_steps; t++) {
+        for (int64_t e = 0; e < network->n_envs; e++) {
+            size_t from = (size_t)shard_row(network, t, e);
+            size_t to = (size_t)(t * network->n_envs + e);
+            memcpy((char *)rows + to * row_bytes, (const char *)port->host + from * row_bytes,
+                   row_bytes);
+        }
+    }
+}
+
+// Gradients with respect to an output; NULL: nothing depends on it.
+static EsStatus scatter_gradient(const EsPolicyNetwork *network, const EsPort *port,
+                                 const float *rows, int64_t width) {
+    if (rows != NULL) {
+        scatter(network, port, rows, (size_t)width * sizeof(float));
+    } else {
+        memset(port->host, 0, es_tensor_bytes(&port->tensor));
+    }
+    return es_port_send(port, network->stream);
+}
+
+// Rows that were never filled may hold any number: they choose no operation.
+static void scatter_ops(const EsPolicyNetwork *network, const EsRollout *rollout) {
+    float *one_hot = network->training->op.host;
+    int n_heads = rollout->shape.policy.n_heads;
+    memset(one_hot, 0, es_tensor_bytes(&network->training->op.tensor));
+    for (int64_t t = 0; t < network->n_steps; t++) {
+        for (int64_t e = 0; e < network->n_envs; e++) {
+            int op = rollout->action[(t * network->n_envs + e) * n_heads + ES_HEAD_OP];
+            if (op >= 0 && op < ES_N_GROWTH_OPS) {
+                one_hot[shard_row(network, t, e) * ES_N_GROWTH_OPS + op] = 1.0f;
+            }
+        }
+    }
+}
+
+// --- EsTrainee ---
+
+EsStatus es_policy_check_rollout(const EsPolicyNetwork *network, const EsRolloutShape *shape) {
+    const struct {
+        const char *name;
+        int64_t given, wanted;
+    } sizes[] = {
+        {"steps", shape->n_steps, network->n_steps},
+        {"environments", shape->n_envs, network->n_envs},
+        {"features", shape->n_features, es_observation_size(network->spec.n_slots)},
+        {"ids", shape->n_ids, network->spec.n_slots},
+        {"targets", shape->n_targets, network->spec.n_slots},
+        {"heads", shape->policy.n_heads, network->shape.n_heads},
+        {"logits", shape->policy.n_logits, network->shape.n_logits},
+    };
+    for (size_t i = 0; i < ES_COUNT_OF(sizes); i++) {
+        if (sizes[i].given != sizes[i].wanted) {
+            return ES_FAIL(ARGUMENT,
+                           "the rollout has %lld %s, the policy network was made for %lld",
+                           (long long)sizes[i].given, sizes[i].name, (long long)sizes[i].wanted);
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus begin(void *context, const EsRollout *rollout) {
+    EsPolicyNetwork *network = context;
+    EsPolicyTraining *training = network->training;
+    ES_TRY(es_policy_check_rollout(network, &rollout->shape));
+    training->has_rows = training->has_outputs = 0;
+    scatter(network, &training->features, rollout->features,
+            (size_t)rollout->shape.n_features * sizeof *rollout->features);
+    scatter(network, &training->blueprints, rollout->ids,
+            (size_t)rollout->shape.n_ids * sizeof *rollout->ids);
+    scatter(network, &training->reset, rollout->is_reset, sizeof *rollout->is_reset);
+    scatter_ops(network, rollout);
+    const EsPort *const ports[] = {&training->features, &training->blueprints, &training->reset,
+                                   &training->op};
+    for (size_t i = 0; i < ES_COUNT_OF(ports); i++) {
+        ES_TRY(es_port_send(ports[i], network->stream));
+    }
+    ES_TRY(es_stream_synchronize(network->stream));
+    training->has_rows = 1;
+    return ES_STATUS_OK;
+}
+
+EsStatus es_policy_queue_forward(EsPolicyNetwork *network, uint32_t pass) {
+    EsPolicyTraining *training = network->training;
+    if (!training->has_rows) {
+        return ES_FAIL(ARGUMENT,
+                       "the policy network has no rollout to run over: begin comes first");
+    }
+    *(int32_t *)training->pass.host = (int32_t)(pass & INT32_MAX);
+    ES_TRY(es_port_send(&training->pass, network->stream));
+    return es_plan_run_forward(training->plan, network->stream);
+}
+
+EsStatus es_policy_take_outputs(EsPolicyTraining *training) {
+    if (!training->has_outputs) {
+        return ES_FAIL(ARGUMENT, "a step of the policy network needs a forward pass of its own");
+    }
+    training->has_outputs = 0;
+    return ES_STATUS_OK;
+}
+
+static EsStatus forward(void *context, uint32_t pass, EsOutputs *outputs) {
+    EsPolicyNetwork *network = context;
+    EsPolicyTraining *training = network->training;
+    EsStream *stream = network->stream;
+    ES_TRY(es_policy_queue_forward(network, pass));
+    const EsPort *const ports[] = {&training->logits, &training->value, &training->action_value,
+                                   &training->contribution};
+    for (size_t i = 0; i < ES_COUNT_OF(ports); i++) {
+        ES_TRY(es_port_fetch(ports[i], stream));
+    }
+    ES_TRY(es_stream_synchronize(stream));
+    const EsOutputs *own = &training->outputs;
+    gather(network, &training->logits, own->logits,
+           (size_t)network->shape.n_logits * sizeof(float));
+    gather(network, &training->value, own->value, sizeof(float));
+    gather(network, &training->action_value, own->action_value, sizeof(float));
+    gather(network, &training->contribution, own->auxiliary,
+           (size_t)network->spec.n_slots * sizeof(float));
+    training->has_outputs = 1;
+    *outputs = *own;
+    return ES_STATUS_OK;
+}
+
+static EsStatus step(void *context, const EsOutputs *gradients, float rate, float max_norm,
+                     EsStepReport *report) {
+    EsPolicyNetwork *network = context;
+    EsPolicyTraining *training = network->training;
+    EsStream *stream = network->stream;
+    ES_TRY(es_policy_take_outputs(training));
+    ES_TRY(
+        scatter_gradient(network, &training->d_logits, gradients->logits, network->shape.n_logits));
+    ES_TRY(scatter_gradient(network, &training->d_value, gradients->value, 1));
+    ES_TRY(scatter_gradient(network, &training->d_action_value, gradients->action_value, 1));
+    ES_TRY(scatter_gradient(network, &training->d_contribution, gradients->auxiliary,
+                            network->spec.n_slots));
+    ES_TRY(es_optimiser_set_rates(training->optimiser, stream, &rate, NULL, NULL));
+    ES_TRY(es_optimiser_set_clip(training->optimiser, stream, max_norm));
+    ES_TRY(es_plan_run_backward(training->plan, stream));
+    ES_TRY(es_optimiser_read_norms(training->optimiser, stream, NULL, training->sum_squares,
+                                   training->n_nonfinite));
+    es_policy_fill_report(training->n_tensors, training->part_of, training->sum_squares,
+                          training->n_nonfinite, report);
+    return ES_STATUS_OK;
+}
+
+EsTrainee es_policy_network_trainee(EsPolicyNetwork *network) {
+    ES_ASSERT(network->training != NULL);
+    return (EsTrainee){.context = network,
+                       .begin = begin,
+                       .forward = forward,
+                       .step = step,
+                       .on_device = is_on_cuda(network) ? &network->training->on_device : NULL};
+}
+
+// --- rounds ---
 
 EsStatus es_policy_record(EsPolicy *policy, const EsGrowthState *state, const float *rewards,
                           float rollback_penalty) {
@@ -51,14 +376,265 @@ EsStatus es_policy_update(EsPolicy *policy, const EsGrowthState *state, EsPpoRep
     return ES_STATUS_OK;
 }
 
-EsStatus es_policy_save(const EsPolicy *policy, const char *path) {
-    const EsLearned *learned = &policy->learned;
-    ES_ASSERT(policy->kind == ES_POLICY_LEARNED);
-    EsPolicyFacts facts = {.spec = *es_policy_network_spec(learned->network),
-                           .observation_version = ES_OBSERVATION_VERSION,
-                           .settings = *policy->context.settings};
-    for (int head = 0; head < ES_N_HEADS; head++) {
-        facts.floor[head] = learned->floor[head];
+// --- the file that training goes on from ---
+
+// One list of tensors serves saving and loading: weights and moments by name, normalisers,
+// counters. Loading checks everything before it changes anything.
+
+#define FORMAT "esper.policy.training.1"
+
+enum { SLAB_PARAMETERS, SLAB_MOMENT1, SLAB_MOMENT2, N_SLABS };
+enum { N_FIXED = 7 }; // tensors beside those of the slabs
+enum { COUNTER_UPDATES, COUNTER_PASSES, COUNTER_SKIPPED, COUNTER_MERGED, N_COUNTERS };
+
+typedef char TensorName[ES_NAME_BYTES + 24];
+
+// The state in host memory, and the list of its tensors as they stand in the file.
+typedef struct TrainingState {
+    EsTensor device[N_SLABS]; // borrowed [1, P]
+    EsTensor device_steps;    // borrowed [1]: Adam's step
+    float *slab[N_SLABS];     // owned
+    double *mean, *variance;  // owned [D]
+    int64_t n_features;
+    int32_t n_steps;
+    int64_t counters[N_COUNTERS];
+    double rewards[3], values[3]; // mean, variance, samples
+    EsNamedTensor *tensors;       // owned; views of the above
+    TensorName *names;            // owned
+    int count;
+} TrainingState;
+
+static void list_tensor(TrainingState *state, const char *prefix, const char *name, void *data,
+                        EsDtype dtype, int rank, const int64_t *dims) {
+    int i = state->count++;
+    snprintf(state->names[i], sizeof state->names[i], "policy.%s%s", prefix, name);
+    state->tensors[i] =
+        (EsNamedTensor){state->names[i], es_tensor_view(data, dtype, NULL, rank, dims)};
+}
+
+static void list_all(TrainingState *state, const EsGraph *graph) {
+    static const char *const prefix[N_SLABS] = {"", "moment1.", "moment2."};
+    const int64_t one = 1, three = 3, n_counters = N_COUNTERS;
+    for (int i = 0; i < N_SLABS; i++) {
+        for (int v = 0; v < graph->n_values; v++) {
+            const EsValue *value = &graph->values[v];
+            if (value->role == ES_ROLE_PARAMETER) {
+                list_tensor(state, prefix[i], value->name, state->slab[i] + value->slab_offset,
+                            ES_DTYPE_F32, value->rank, value->dim);
+            }
+        }
     }
-    return es_policy_file_save(path, &facts, learned->network, &learned->features);
+    list_tensor(state, "", "n_steps", &state->n_steps, ES_DTYPE_I32, 1, &one);
+    list_tensor(state, "", "features.mean", state->mean, ES_DTYPE_F64, 1, &state->n_features);
+    list_tensor(state, "", "features.variance", state->variance, ES_DTYPE_F64, 1,
+                &state->n_features);
+    list_tensor(state, "", "reward_scale", state->rewards, ES_DTYPE_F64, 1, &three);
+    list_tensor(state, "", "value_scale", state->values, ES_DTYPE_F64, 1, &three);
+    list_tensor(state, "", "counters", state->counters, ES_DTYPE_I64, 1, &n_counters);
+}
+
+static EsStatus create_state(const EsLearned *learned, TrainingState *state) {
+    const EsGraph *graph = es_policy_network_graph(learned->network);
+    const EsOptimiser *optimiser = es_policy_network_optimiser(learned->network);
+    *state = (TrainingState){.n_features = learned->features.n_features};
+    state->device[SLAB_PARAMETERS] = es_policy_network_store(learned->network)->parameters;
+    state->device[SLAB_MOMENT1] = optimiser->moment1;
+    state->device[SLAB_MOMENT2] = optimiser->moment2;
+    state->device_steps = optimiser->n_steps;
+    size_t most = (size_t)graph->n_values * N_SLABS + N_FIXED;
+    size_t row_bytes = sizeof(double) * (size_t)state->n_features;
+    for (int i = 0; i < N_SLABS; i++) {
+        // one network: the values of a slab's only row are contiguous
+        ES_ASSERT(state->device[i].rank == 2 && state->device[i].dim[0] == 1);
+        ES_TRY(es_allocate(es_tensor_bytes(&state->device[i]), (void **)&state->slab[i]));
+    }
+    ES_TRY(es_allocate(row_bytes, (void **)&state->mean));
+    ES_TRY(es_allocate(row_bytes, (void **)&state->variance));
+    ES_TRY(es_allocate(sizeof *state->tensors * most, (void **)&state->tensors));
+    ES_TRY(es_allocate(sizeof *state->names * most, (void **)&state->names));
+    list_all(state, graph);
+    ES_ASSERT((size_t)state->count <= most);
+    return ES_STATUS_OK;
+}
+
+static void destroy_state(TrainingState *state) {
+    for (int i = 0; i < N_SLABS; i++) {
+        es_release(state->slab[i]);
+    }
+    es_release(state->mean);
+    es_release(state->variance);
+    es_release(state->tensors);
+    es_release(state->names);
+}
+
+// --- between the file and the policy ---
+
+static void scale_to_numbers(const EsScaleNormaliser *scale, double *numbers) {
+    numbers[0] = scale->mean;
+    numbers[1] = scale->variance;
+    numbers[2] = scale->n_samples;
+}
+
+static EsScaleNormaliser scale_from_numbers(const double *numbers) {
+    return (EsScaleNormaliser){.mean = numbers[0], .variance = numbers[1], .n_samples = numbers[2]};
+}
+
+static EsPpoState ppo_state_of(const TrainingState *state) {
+    return (EsPpoState){.rewards = scale_from_numbers(state->rewards),
+                        .values = scale_from_numbers(state->values),
+                        .n_updates = state->counters[COUNTER_UPDATES],
+                        .n_passes = state->counters[COUNTER_PASSES],
+                        .n_skipped = state->counters[COUNTER_SKIPPED]};
+}
+
+static EsStatus fetch_state(const EsLearned *learned, TrainingState *state) {
+    EsStream *stream = es_policy_network_stream(learned->network);
+    const EsPpoState *ppo = es_ppo_state(learned->ppo);
+    size_t row_bytes = sizeof(double) * (size_t)state->n_features;
+    for (int i = 0; i < N_SLABS; i++) {
+        ES_TRY(es_stream_copy(stream, state->slab[i], state->device[i].data,
+                              es_tensor_bytes(&state->device[i]), ES_COPY_TO_HOST));
+    }
+    ES_TRY(es_stream_copy(stream, &state->n_steps, state->device_steps.data, sizeof state->n_steps,
+                          ES_COPY_TO_HOST));
+    ES_TRY(es_stream_synchronize(stream));
+    memcpy(state->mean, learned->features.mean, row_bytes);
+    memcpy(state->variance, learned->features.variance, row_bytes);
+    scale_to_numbers(&ppo->rewards, state->rewards);
+    scale_to_numbers(&ppo->values, state->values);
+    state->counters[COUNTER_UPDATES] = ppo->n_updates;
+    state->counters[COUNTER_PASSES] = ppo->n_passes;
+    state->counters[COUNTER_SKIPPED] = ppo->n_skipped;
+    state->counters[COUNTER_MERGED] = learned->features.n_merged;
+    return ES_STATUS_OK;
+}
+
+static EsStatus store_state(EsLearned *learned, const TrainingState *state) {
+    EsStream *stream = es_policy_network_stream(learned->network);
+    size_t row_bytes = sizeof(double) * (size_t)state->n_features;
+    for (int i = 0; i < N_SLABS; i++) {
+        ES_TRY(es_stream_copy(stream, state->device[i].data, state->slab[i],
+                              es_tensor_bytes(&state->device[i]), ES_COPY_TO_DEVICE));
+    }
+    ES_TRY(es_stream_copy(stream, state->device_steps.data, &state->n_steps, sizeof state->n_steps,
+                          ES_COPY_TO_DEVICE));
+    ES_TRY(es_stream_synchronize(stream));
+    memcpy(learned->features.mean, state->mean, row_bytes);
+    memcpy(learned->features.variance, state->variance, row_bytes);
+    *es_ppo_state(learned->ppo) = ppo_state_of(state);
+    learned->features.n_merged = state->counters[COUNTER_MERGED];
+    return ES_STATUS_OK;
+}
+
+// --- saving and loading ---
+
+static EsStatus read_tensors(const EsSafetensors *file, const char *path, TrainingState *state) {
+    for (int i = 0; i < state->count; i++) {
+        const EsNamedTensor *wanted = &state->tensors[i];
+        EsTensor view;
+        ES_TRY(es_safetensors_find(file, wanted->name, &view));
+        if (view.dtype != wanted->tensor.dtype || !es_tensor_same_shape(&view, &wanted->tensor)) {
+            char found[96], expected[96];
+            return ES_FAIL(INPUT, "%s: \"%s\" is %s, this policy needs %s", path, wanted->name,
+                           es_tensor_describe(&view, found, sizeof found),
+                           es_tensor_describe(&wanted->tensor, expected, sizeof expected));
+        }
+        memcpy(wanted->tensor.data, view.data, es_tensor_bytes(&wanted->tensor));
+    }
+    return ES_STATUS_OK;
+}
+
+// All weights and moments are finite; squares and variances are not negative. `policy.counters` are
+// checked as the state of PPO.
+static EsStatus check_floats(const char *path, const EsNamedTensor *named) {
+    const EsTensor *tensor = &named->tensor;
+    int64_t count = es_tensor_count(tensor);
+    const char *name = named->name + strlen("policy.");
+    int is_square = strncmp(name, "moment2.", 8) == 0 || strcmp(name, "features.variance") == 0;
+    for (int64_t i = 0; i < count; i++) {
+        double number = tensor->dtype == ES_DTYPE_F32 ? (double)((const float *)tensor->data)[i]
+                                                      : ((const double *)tensor->data)[i];
+        ES_TRY(es_check_real((EsFileField){path, named->name, i}, number, is_square ? 0 : -DBL_MAX,
+                             DBL_MAX));
+    }
+    return ES_STATUS_OK;
+}
+
+// Numbers that training could not go on with.
+static EsStatus check_numbers(const char *path, const TrainingState *state) {
+    for (int i = 0; i < state->count; i++) {
+        EsDtype dtype = state->tensors[i].tensor.dtype;
+        if (dtype == ES_DTYPE_F32 || dtype == ES_DTYPE_F64) {
+            ES_TRY(check_floats(path, &state->tensors[i]));
+        }
+    }
+    EsPpoState ppo = ppo_state_of(state);
+    ES_TRY(es_ppo_state_check(&ppo, path));
+    ES_TRY(es_check_counter((EsFileField){path, "rounds in the normaliser", ES_NO_INDEX},
+                            state->counters[COUNTER_MERGED]));
+    return es_check_integer((EsFileField){path, "policy.n_steps", ES_NO_INDEX}, state->n_steps, 0,
+                            ES_OPTIMISER_STEPS_MAX);
+}
+
+EsStatus es_policy_save_training(const EsPolicy *policy, const char *path) {
+    const EsMetadata metadata[] = {{"format", FORMAT}};
+    ES_ASSERT(policy->learned.rollout != NULL);
+    TrainingState state;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(create_state(&policy->learned, &state));
+    ES_TRY_GOTO(fetch_state(&policy->learned, &state));
+    ES_TRY_GOTO(es_safetensors_save(path, state.tensors, state.count, metadata,
+                                    (int)ES_COUNT_OF(metadata)));
+done:
+    destroy_state(&state);
+    return status;
+}
+
+EsStatus es_policy_load_training(EsPolicy *policy, const char *path) {
+    EsSafetensors *file = NULL;
+    ES_ASSERT(policy->learned.rollout != NULL);
+    TrainingState state;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(create_state(&policy->learned, &state));
+    ES_TRY_GOTO(es_safetensors_open(path, &file));
+    const char *format = es_safetensors_metadata(file, "format");
+    if (format == NULL || strcmp(format, FORMAT) != 0) {
+        status = ES_FAIL(INPUT, "%s: its format is %s, not " FORMAT, path,
+                         format != NULL ? format : "not said");
+        goto done;
+    }
+    ES_TRY_GOTO(read_tensors(file, path, &state));
+    ES_TRY_GOTO(check_numbers(path, &state));
+    ES_TRY_GOTO(store_state(&policy->learned, &state));
+done:
+    es_safetensors_close(file);
+    destroy_state(&state);
+    return status;
+}
+
+// Adam's count of steps follows from the counters.
+EsStatus es_policy_append_state(const EsPolicy *policy, EsStateHash *hash) {
+    const EsLearned *learned = &policy->learned;
+    if (learned->rollout == NULL) {
+        return ES_STATUS_OK;
+    }
+    EsStream *stream = es_policy_network_stream(learned->network);
+    const EsOptimiser *optimiser = es_policy_network_optimiser(learned->network);
+    const EsTensor *const slabs[] = {&es_policy_network_store(learned->network)->parameters,
+                                     &optimiser->moment1, &optimiser->moment2};
+    for (size_t i = 0; i < ES_COUNT_OF(slabs); i++) {
+        ES_TRY(es_state_hash_append(hash, stream, slabs[i]));
+    }
+    const EsPpoState *ppo = es_ppo_state(learned->ppo);
+    size_t row_bytes = sizeof(double) * (size_t)learned->features.n_features;
+    const int64_t counters[N_COUNTERS] = {ppo->n_updates, ppo->n_passes, ppo->n_skipped,
+                                          learned->features.n_merged};
+    double scales[6];
+    scale_to_numbers(&ppo->rewards, scales);
+    scale_to_numbers(&ppo->values, scales + 3);
+    es_state_hash_append_bytes(hash, learned->features.mean, row_bytes);
+    es_state_hash_append_bytes(hash, learned->features.variance, row_bytes);
+    es_state_hash_append_bytes(hash, scales, sizeof scales);
+    es_state_hash_append_bytes(hash, counters, sizeof counters);
+    return ES_STATUS_OK;
 }

@@ -61,9 +61,6 @@ struct EsGrowthOnDevice {
 // numbers of a trial in sent_trials, and one for their count
 #define ES_GROWTH_TRIAL_NUMBERS 5
 
-// growth_device_tables.c: settings and tables of the model, in one block of device memory.
-EsStatus es_growth_tables_create(EsGrowth *growth);
-
 // growth_device_memory.c: let the mirrors of `growth` show a packed block in host memory.
 void es_growth_on_device_mirror(EsGrowth *growth, void *memory, int moment);
 

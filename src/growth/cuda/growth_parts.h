@@ -153,7 +153,7 @@ void es_growth_cuda_fill_trials(const EsGrowthParts *parts, EsStream *stream, in
 // are measured when is_measured, clipped and applied.
 void es_growth_cuda_update(const EsGrowthParts *parts, EsStream *stream, int is_measured);
 
-// growth_results_cuda.cu: means over the batches of the step, and its trials as accuracies.
+// slot_table_cuda.cu: means over the batches of the step, and its trials as accuracies.
 void es_growth_cuda_results(const EsGrowthParts *parts, EsStream *stream);
 
 ES_EXTERN_C_END

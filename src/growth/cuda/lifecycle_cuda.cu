@@ -1,7 +1,7 @@
 // The loops of lifecycle.c as kernels: a thread per environment over the rules, which give the same
 // bits as on the CPU (contraction is off).
 #include "growth/cuda/growth_parts.h"
-#include "growth/host/host_state.h"
+#include "growth/rules/seed_fields.h"
 #include "kernels/cuda/cuda_common.cuh"
 
 // few: an environment is a long chain of dependent reads, so they should spread over many units

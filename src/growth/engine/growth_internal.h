@@ -92,10 +92,6 @@ EsStatus es_growth_train(EsGrowth *growth);
 // growth_validate.c: validation and ablations; fills results, accuracy, loss_row, accuracy_row.
 EsStatus es_growth_validate(EsGrowth *growth);
 
-// growth_validate.c: add a trial of an environment with these slots (bits) off; run all trials.
-EsStatus es_growth_add_trial(EsGrowth *growth, int64_t env, int32_t slots_off);
-EsStatus es_growth_run_trials(EsGrowth *growth);
-
 // growth_device.c and growth_device_memory.c, with CUDA alone: what the calls of growth.h come to.
 EsStatus es_growth_on_device_create(EsGrowth *growth);
 void es_growth_on_device_destroy(EsGrowth *growth);

@@ -1,11 +1,14 @@
-// The validation part of a step: every environment as it is, and with seeds switched off, each
-// combination once. A seed that does not change the output is left out of the graph: y = h there,
-// bit for bit.
+// Evaluation of the hosts as lists of trials: the validation part of a step (every environment as
+// it is, and with seeds switched off, each combination once), the test split, and Shapley values. A
+// seed that does not change the output is left out of the graph: y = h there, bit for bit.
 #include <math.h>
+#include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
+#include "base/random_rules.h"
 #include "growth/engine/growth_internal.h"
-#include "growth/rules/slot_rules.h"
+#include "growth/rules/alpha_rules.h"
 
 // --- what is to be evaluated ---
 
@@ -51,7 +54,7 @@ static EsStatus add_trial_on(EsGrowth *growth, const EsSplit *split, int64_t n_i
     return ES_STATUS_OK;
 }
 
-EsStatus es_growth_add_trial(EsGrowth *growth, int64_t env, int32_t slots_off) {
+static EsStatus add_trial(EsGrowth *growth, int64_t env, int32_t slots_off) {
     return add_trial_on(growth, &growth->model.dataset->validation,
                         growth->options.n_validation_images, env, slots_off);
 }
@@ -61,7 +64,7 @@ static EsStatus list_trials(EsGrowth *growth) {
     growth->n_trials = 0;
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
         for (int32_t k = 0; k < es_ablation_count(&growth->ablations[e]); k++) {
-            ES_TRY(es_growth_add_trial(growth, e, es_ablation_slots_off(&growth->ablations[e], k)));
+            ES_TRY(add_trial(growth, e, es_ablation_slots_off(&growth->ablations[e], k)));
             growth->trials[growth->n_trials - 1].pattern = k;
         }
     }
@@ -108,7 +111,7 @@ static void run_trial(void *context, int64_t number, int worker_index) {
 
 // --- all of them ---
 
-EsStatus es_growth_run_trials(EsGrowth *growth) {
+static EsStatus run_trials(EsGrowth *growth) {
     if (growth->on_device != NULL) {
         return es_growth_on_device_run_trials(growth);
     }
@@ -120,7 +123,7 @@ EsStatus es_growth_validate(EsGrowth *growth) {
     int64_t start_ns = es_clock_ns();
     double n_images = (double)growth->options.n_validation_images;
     ES_TRY(list_trials(growth));
-    ES_TRY(es_growth_run_trials(growth));
+    ES_TRY(run_trials(growth));
     for (int i = 0; i < growth->n_trials; i++) {
         const EsGrowthTrial *trial = &growth->trials[i];
         int64_t e = trial->env;
@@ -151,7 +154,7 @@ EsStatus es_growth_test(EsGrowth *growth) {
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
         ES_TRY(add_trial_on(growth, split, split->count, e, 0));
     }
-    ES_TRY(es_growth_run_trials(growth));
+    ES_TRY(run_trials(growth));
     for (int i = 0; i < growth->n_trials; i++) {
         const EsGrowthTrial *trial = &growth->trials[i];
         if (trial->n_invalid > 0) {
@@ -161,6 +164,128 @@ EsStatus es_growth_test(EsGrowth *growth) {
         growth->results[trial->env].test_loss = trial->loss / (double)split->count;
         growth->results[trial->env].test_accuracy =
             100.0 * (double)trial->n_correct / (double)split->count;
+    }
+    return ES_STATUS_OK;
+}
+
+// --- Shapley values ---
+
+// Shapley values of the validation accuracy: the worth of each seed, averaged over all orders of
+// adding them. Exact from the table of all subsets up to four seeds; above, means over random
+// orders and their reverses, with standard errors.
+
+// orders drawn per environment; each is walked forwards and backwards
+#define ORDERS 8
+
+typedef struct Orders {
+    int n;
+    int8_t seed[2 * ORDERS][ES_SLOTS_MAX]; // positions in the ablation list
+} Orders;
+
+static Orders draw_orders(const EsGrowth *growth, int64_t env, int n) {
+    Orders orders = {.n = n};
+    uint32_t episode = (uint32_t)growth->episode_ids[env];
+    for (int k = 0; k < ORDERS; k++) {
+        int8_t *order = orders.seed[2 * k];
+        for (int i = 0; i < n; i++) {
+            order[i] = (int8_t)i;
+        }
+        for (int i = n - 1; i > 0; i--) {
+            EsRandom4 draw = es_random_draw(growth->options.seed, episode, ES_PURPOSE_SHAPLEY,
+                                            (uint32_t)k, (uint32_t)i);
+            int other = (int)(draw.word[0] % (uint32_t)(i + 1));
+            int8_t held = order[i];
+            order[i] = order[other];
+            order[other] = held;
+        }
+        for (int i = 0; i < n; i++) {
+            orders.seed[2 * k + 1][i] = order[n - 1 - i];
+        }
+    }
+    return orders;
+}
+
+// Seeds that are still off when the first `n_on` of an order are on, as bits of slots.
+static int32_t slots_off(const EsAblation *list, const int8_t *order, int n_on) {
+    int32_t off = 0;
+    for (int i = n_on; i < list->n; i++) {
+        off |= 1 << list->slot[order[i]];
+    }
+    return off;
+}
+
+// The trial of this environment with these slots off; added when it is new.
+static EsStatus find_trial(EsGrowth *growth, int64_t env, int32_t off, int *position) {
+    for (int i = 0; i < growth->n_trials; i++) {
+        if (growth->trials[i].slots_off == off) {
+            *position = i;
+            return ES_STATUS_OK;
+        }
+    }
+    *position = growth->n_trials;
+    return add_trial(growth, env, off);
+}
+
+static EsStatus sample(EsGrowth *growth, int64_t env, const EsAblation *list) {
+    int position[2 * ORDERS][ES_SLOTS_MAX + 1];
+    Orders orders = draw_orders(growth, env, list->n);
+    growth->n_trials = 0;
+    if (growth->plans != NULL) {
+        es_growth_plans_begin_step(growth->plans);
+    }
+    for (int k = 0; k < 2 * ORDERS; k++) {
+        for (int n_on = 0; n_on <= list->n; n_on++) {
+            ES_TRY(
+                find_trial(growth, env, slots_off(list, orders.seed[k], n_on), &position[k][n_on]));
+        }
+    }
+    ES_TRY(run_trials(growth));
+    double n_images = (double)growth->options.n_validation_images;
+    for (int i = 0; i < list->n; i++) {
+        double sum = 0, squares = 0;
+        // an order and its reverse are one draw: their mean varies less than two independent ones
+        for (int k = 0; k < ORDERS; k++) {
+            double pair = 0;
+            for (int side = 0; side < 2; side++) {
+                const int8_t *order = orders.seed[2 * k + side];
+                int place = 0;
+                while (order[place] != i) {
+                    place++;
+                }
+                const int *at = position[2 * k + side];
+                pair += 50.0 *
+                        (double)(growth->trials[at[place + 1]].n_correct -
+                                 growth->trials[at[place]].n_correct) /
+                        n_images;
+            }
+            sum += pair;
+            squares += pair * pair;
+        }
+        double mean = sum / ORDERS, variance = (squares - sum * mean) / (ORDERS - 1);
+        int64_t at = env * growth->model.n_slots + list->slot[i];
+        growth->shapley[at] = mean;
+        growth->shapley_error[at] = sqrt(ES_MAX(variance, 0) / ORDERS);
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_growth_attribute(EsGrowth *growth) {
+    int64_t n_all = growth->options.n_envs * growth->model.n_slots;
+    for (int64_t i = 0; i < n_all; i++) {
+        growth->shapley[i] = growth->shapley_error[i] = NAN;
+    }
+    for (int64_t e = 0; e < growth->options.n_envs; e++) {
+        const EsAblation *list = &growth->ablations[e];
+        if (list->n > ES_ABLATION_FULL_MAX) {
+            ES_TRY(sample(growth, e, list));
+            continue;
+        }
+        double values[ES_ABLATION_FULL_MAX];
+        es_shapley_exact(list->n, growth->accuracy + e * ES_ABLATION_PATTERNS_MAX, values);
+        for (int i = 0; i < list->n; i++) {
+            growth->shapley[e * growth->model.n_slots + list->slot[i]] = values[i];
+            growth->shapley_error[e * growth->model.n_slots + list->slot[i]] = 0;
+        }
     }
     return ES_STATUS_OK;
 }

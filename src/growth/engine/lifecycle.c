@@ -1,7 +1,7 @@
 // Loops over environments; every decision is in the rules.
 #include "growth/engine/lifecycle.h"
 
-#include "growth/host/host_state.h"
+#include "growth/rules/seed_fields.h"
 
 // --- the slab ---
 

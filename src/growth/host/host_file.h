@@ -1,4 +1,4 @@
-// A host of your own, described in an INI file.
+// Hosts by name, with their data sets: a preset, or a host of your own described in an INI file.
 //
 // Blocks are given either as a family (channels double from block to block) or one by one; then
 // every block has its own channels, kernel and pool:
@@ -25,6 +25,7 @@
 #ifndef ES_GROWTH_HOST_FILE_H
 #define ES_GROWTH_HOST_FILE_H
 
+#include "data/dataset.h"
 #include "growth/host/slot.h"
 
 ES_EXTERN_C_BEGIN
@@ -35,6 +36,20 @@ EsStatus es_host_load(const char *path, EsHostSpec *host, EsSlot *slots, int *n_
 
 // Release the names of a loaded host. Presets, and hosts already unloaded, are left alone.
 void es_host_unload(EsHostSpec *host);
+
+// Whether a task is the path of a described host: it has a '/' or ends in ".ini".
+int es_host_is_file(const char *task);
+
+// A preset by name, or the host described in a file; released with es_host_unload either way. INPUT
+// when the file cannot be read.
+EsStatus es_host_find(const char *task, EsHostSpec *host);
+
+// Open `data` ("" or NULL: the host's own) and give the host the size, channels and classes of its
+// images. cifar10 and idx are read from `folder` ("" or NULL: ES_DATA_DIR); for the others `seed`
+// generates, with n_threads. ARGUMENT when there is no data set, or the folder is missing or of no
+// use; INPUT when the images are not square.
+EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const char *folder, uint64_t seed,
+                              int n_threads, EsDataset *dataset);
 
 ES_EXTERN_C_END
 

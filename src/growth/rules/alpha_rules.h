@@ -1,11 +1,15 @@
 // The alpha controller: moves a seed's share of the blend along a curve, one tick per step.
 //
 // A ramp is set in HOLD alone, runs monotonically from start to target and snaps to the target at
-// its last tick. Alpha is the controller's own value; nothing else holds a copy.
+// its last tick. Alpha is the controller's own value; nothing else holds a copy. Stage and
+// algorithm decide how host and seed are blended with it.
 #ifndef ES_GROWTH_ALPHA_RULES_H
 #define ES_GROWTH_ALPHA_RULES_H
 
+#include "growth/rules/action_rules.h"
 #include "growth/rules/seed_fields.h"
+#include "growth/rules/stage_rules.h"
+#include "kernels/kernel_types.h"
 
 #define ES_ALPHA_EPSILON       1e-6 // nearer than this is reached
 #define ES_ALPHA_MIN_STEEPNESS 0.1
@@ -97,6 +101,27 @@ static inline ES_HOST_DEVICE int es_alpha_is_reached(const EsSeed *seed) {
 // learn to hold on. Lifts with the ramp's last tick.
 static inline ES_HOST_DEVICE int es_seed_is_frozen(const EsSeed *seed) {
     return seed->alpha_mode == ES_ALPHA_DOWN;
+}
+
+// --- what a slot does with its seed ---
+
+// EsBlendMode in training; NONE where there is nothing to run.
+static inline ES_HOST_DEVICE int32_t es_slot_blend_mode(int32_t stage, int32_t algorithm) {
+    if (stage == ES_STAGE_TRAINING) {
+        return ES_BLEND_INCUBATE;
+    }
+    if (!es_stage_in(stage, ES_STAGES_BLENDED)) {
+        return ES_BLEND_NONE;
+    }
+    return algorithm == ES_ALGORITHM_MULTIPLY ? ES_BLEND_MULTIPLY
+           : algorithm == ES_ALGORITHM_GATE   ? ES_BLEND_GATE
+                                              : ES_BLEND_ADD;
+}
+
+// Does the seed change the output of the host, with these slots (bits) switched off?
+static inline ES_HOST_DEVICE int es_slot_is_on(int32_t stage, float alpha, int32_t slots_off,
+                                               int32_t slot) {
+    return es_stage_in(stage, ES_STAGES_BLENDED) && alpha > 0 && !((slots_off >> slot) & 1);
 }
 
 #endif

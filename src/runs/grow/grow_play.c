@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "esper/log.h"
 #include "growth/cuda/growth_device.h"
-#include "growth/host/host_data.h"
+#include "growth/host/host_file.h"
 #include "runs/grow/grow_play_device.h"
 #include "tensor/profile.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/macros.h"
 #include "control/policy/policy.h"
-#include "growth/host/host_data.h"
+#include "growth/host/host_file.h"
 
 // hidden units of the policy where the settings leave it to the task: as published for the presets,
 // and for hosts that a file describes by their size

@@ -9,7 +9,7 @@
 #include "base/range_check.h"
 #include "base/statistics.h"
 #include "esper/log.h"
-#include "growth/host/host_data.h"
+#include "growth/host/host_file.h"
 #include "network/checkpoint.h"
 
 // parts of a round between which a request to stop is noticed and progress is told

@@ -1,6 +1,7 @@
 // The decision phase on a GPU against the CPU: actions, thoughts, rewards and rollout rows of
 // random hosts, bit for bit; a network's numbers within the bound of policy_parity.
 #include "control/decision_device_case.h"
+#include "control/policy/policy_inference.h"
 #include "temp_folder.h"
 
 #define BOUND 1e-4 // of the largest number of its kind

@@ -10,30 +10,30 @@
 typedef struct FileCase {
     PolicyCase policy;
     EsFeatureNormaliser features;
-    EsPolicyFacts facts;
+    EsPolicyMetadata metadata;
     const char *path;
 } FileCase;
 
-static EsPolicyFacts some_facts(EsPolicySpec spec) {
-    EsPolicyFacts facts = {.spec = spec,
-                           .observation_version = ES_OBSERVATION_VERSION,
-                           .settings = es_growth_settings_tiny(spec.n_slots, 10)};
+static EsPolicyMetadata some_metadata(EsPolicySpec spec) {
+    EsPolicyMetadata metadata = {.spec = spec,
+                                 .observation_version = ES_OBSERVATION_VERSION,
+                                 .settings = es_growth_settings_tiny(spec.n_slots, 10)};
     // places of slots that are not there are not kept
     for (int i = spec.n_slots; i < ES_SLOTS_MAX; i++) {
-        facts.settings.slot_column[i] = 0;
+        metadata.settings.slot_column[i] = 0;
     }
-    facts.settings.auto_forward = ES_AUTO_FORWARD_G1;
-    facts.settings.min_ratio = 0.123456789f;
+    metadata.settings.auto_forward = ES_AUTO_FORWARD_G1;
+    metadata.settings.min_ratio = 0.123456789f;
     for (int head = 0; head < ES_N_HEADS; head++) {
-        facts.floor[head] = 0.01f * (float)(head + 1);
+        metadata.floor[head] = 0.01f * (float)(head + 1);
     }
-    return facts;
+    return metadata;
 }
 
 static FileCase create_file_case(void) {
     EsPolicySpec spec = {
         .n_slots = 2, .n_hidden = 16, .n_features = 24, .dropout = 0.1f, .aux_stops = 1};
-    FileCase test = {.policy = create_case(spec, 3, 2, 1, 0), .facts = some_facts(spec)};
+    FileCase test = {.policy = create_case(spec, 3, 2, 1, 0), .metadata = some_metadata(spec)};
     REQUIRE_OK(es_feature_normaliser_create(es_observation_size(2), &test.features));
     for (int i = 0; i < test.features.n_features; i++) {
         test.features.mean[i] = (double)draw_uniform(20, i);
@@ -41,7 +41,7 @@ static FileCase create_file_case(void) {
     }
     test.features.n_merged = 41;
     test.path = temp_path("policy.safetensors");
-    REQUIRE_OK(es_policy_file_save(test.path, &test.facts, test.policy.network, &test.features));
+    REQUIRE_OK(es_policy_file_save(test.path, &test.metadata, test.policy.network, &test.features));
     return test;
 }
 
@@ -62,15 +62,15 @@ static const void *slab(EsPolicyNetwork *network) {
 
 TEST(a_policy_comes_back) {
     FileCase test = create_file_case();
-    EsPolicyFacts facts;
-    REQUIRE_OK(es_policy_file_facts(test.path, &facts));
-    EXPECT(memcmp(&facts, &test.facts, sizeof facts) == 0);
-    REQUIRE_OK(es_policy_facts_check(&facts, &test.facts.settings, test.path));
+    EsPolicyMetadata metadata;
+    REQUIRE_OK(es_policy_file_metadata(test.path, &metadata));
+    EXPECT(memcmp(&metadata, &test.metadata, sizeof metadata) == 0);
+    REQUIRE_OK(es_policy_metadata_check(&metadata, &test.metadata.settings, test.path));
 
     EsPolicyNetwork *loaded;
     EsFeatureNormaliser features;
     REQUIRE_OK(es_feature_normaliser_create(es_observation_size(2), &features));
-    REQUIRE_OK(es_policy_network_create(test.policy.device, &facts.spec, 9, 0, &loaded));
+    REQUIRE_OK(es_policy_network_create(test.policy.device, &metadata.spec, 9, 0, &loaded));
     REQUIRE_OK(es_policy_file_load(test.path, loaded, &features));
     EXPECT(memcmp(slab(loaded), slab(test.policy.network), slab_bytes(loaded)) == 0);
     size_t scale_bytes = (size_t)features.n_features * sizeof(double);
@@ -87,7 +87,7 @@ TEST(saving_twice_gives_the_same_bytes) {
     const char *other = temp_path("again.safetensors");
     void *first, *second;
     size_t n_first, n_second;
-    REQUIRE_OK(es_policy_file_save(other, &test.facts, test.policy.network, &test.features));
+    REQUIRE_OK(es_policy_file_save(other, &test.metadata, test.policy.network, &test.features));
     REQUIRE_OK(es_file_read_all(test.path, 1 << 24, &first, &n_first));
     REQUIRE_OK(es_file_read_all(other, 1 << 24, &second, &n_second));
     EXPECT_EQ(n_first, n_second);
@@ -123,16 +123,16 @@ TEST(people_can_read_the_metadata) {
     destroy_file_case(&test);
 }
 
-TEST(facts_of_another_policy_are_not_saved) {
+TEST(metadata_of_another_policy_is_not_saved) {
     FileCase test = create_file_case();
-    EsPolicyFacts facts = test.facts;
-    facts.spec.n_hidden = 24;
-    EXPECT_STATUS(es_policy_file_save(test.path, &facts, test.policy.network, &test.features),
+    EsPolicyMetadata metadata = test.metadata;
+    metadata.spec.n_hidden = 24;
+    EXPECT_STATUS(es_policy_file_save(test.path, &metadata, test.policy.network, &test.features),
                   ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "24 hidden units");
-    facts = test.facts;
-    facts.settings.n_slots = 3;
-    EXPECT_STATUS(es_policy_file_save(test.path, &facts, test.policy.network, &test.features),
+    metadata = test.metadata;
+    metadata.settings.n_slots = 3;
+    EXPECT_STATUS(es_policy_file_save(test.path, &metadata, test.policy.network, &test.features),
                   ARGUMENT);
     destroy_file_case(&test);
 }
@@ -141,7 +141,7 @@ TEST(facts_of_another_policy_are_not_saved) {
 
 static void expect_refusal(const FileCase *test, const EsGrowthSettings *host, const char *first,
                            const char *second) {
-    EXPECT_STATUS(es_policy_facts_check(&test->facts, host, "some/policy"), INPUT);
+    EXPECT_STATUS(es_policy_metadata_check(&test->metadata, host, "some/policy"), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "some/policy: ");
     EXPECT_CONTAINS(es_status_detail(), first);
     EXPECT_CONTAINS(es_status_detail(), second);
@@ -149,50 +149,50 @@ static void expect_refusal(const FileCase *test, const EsGrowthSettings *host, c
 
 TEST(a_host_that_differs_is_refused) {
     FileCase test = create_file_case();
-    EsGrowthSettings host = test.facts.settings;
+    EsGrowthSettings host = test.metadata.settings;
     host.episode_steps = 150;
     expect_refusal(&test, &host, "trained with --episode-steps 30;", "this run has 150");
-    host = test.facts.settings;
+    host = test.metadata.settings;
     host.tempo[2] = 8;
     expect_refusal(&test, &host, "(tempo[2] is 3 there and 8 here)",
                    "the --task it was trained with");
-    host = test.facts.settings;
+    host = test.metadata.settings;
     host.alpha_target[0] = 0.4f;
     expect_refusal(&test, &host, "(alpha_target[0] is 0.5 there and 0.4 here)", "--task");
-    host = test.facts.settings;
+    host = test.metadata.settings;
     host.n_slots = 3;
     host.slot_column[2] = 2;
     expect_refusal(&test, &host, "--slots r0c0,r0c1;", "this run has r0c0,r0c1,r0c2");
-    host = test.facts.settings;
+    host = test.metadata.settings;
     host.slot_row[1] = 1;
     expect_refusal(&test, &host, "--slots r0c0,r0c1;", "this run has r0c0,r1c1");
-    host = test.facts.settings;
+    host = test.metadata.settings;
     host.blueprints = ES_BLUEPRINT_ID_BIT(ES_BLUEPRINT_ID_NORM);
     expect_refusal(&test, &host, "blueprints conv_light, ", "this host has norm");
-    host = test.facts.settings;
+    host = test.metadata.settings;
     host.auto_forward = ES_AUTO_FORWARD_ALL;
     expect_refusal(&test, &host, "--grow.auto_forward=1;", "this run has on");
-    host = test.facts.settings;
+    host = test.metadata.settings;
     host.is_strict = 1;
     expect_refusal(&test, &host, "trained with --gates permissive;", "this run has strict");
-    test.facts.observation_version = 9;
-    expect_refusal(&test, &test.facts.settings, "version 9", "version 1");
+    test.metadata.observation_version = 9;
+    expect_refusal(&test, &test.metadata.settings, "version 9", "version 1");
     destroy_file_case(&test);
 }
 
 TEST(thresholds_may_differ) {
     FileCase test = create_file_case();
-    EsGrowthSettings host = test.facts.settings;
+    EsGrowthSettings host = test.metadata.settings;
     host.divergence_sigmas = 7;
     host.random_loss = 4.6f;
     host.blueprint_parameters[0][1] = 999;
-    REQUIRE_OK(es_policy_facts_check(&test.facts, &host, test.path));
+    REQUIRE_OK(es_policy_metadata_check(&test.metadata, &host, test.path));
     destroy_file_case(&test);
 }
 
 TEST(a_network_of_other_sizes_is_refused) {
     FileCase test = create_file_case();
-    EsPolicySpec spec = test.facts.spec;
+    EsPolicySpec spec = test.metadata.spec;
     EsPolicyNetwork *network;
     spec.n_hidden = 24;
     REQUIRE_OK(es_policy_network_create(test.policy.device, &spec, 3, 0, &network));
@@ -342,16 +342,16 @@ TEST(truncated_files) {
     FileCase test = create_file_case();
     void *bytes;
     size_t n;
-    EsPolicyFacts facts;
+    EsPolicyMetadata metadata;
     REQUIRE_OK(es_file_read_all(test.path, 1 << 24, &bytes, &n));
     for (int i = 0; i < 40; i++) {
         size_t kept = i < 20 ? (size_t)i * (n / 20) : n - (size_t)(40 - i);
         const char *path = write_temp_file("short", bytes, kept);
-        EXPECT_STATUS(es_policy_file_facts(path, &facts), INPUT);
+        EXPECT_STATUS(es_policy_file_metadata(path, &metadata), INPUT);
         EXPECT_CONTAINS(es_status_detail(), "short");
     }
     es_release(bytes);
-    EXPECT_STATUS(es_policy_file_facts("/nowhere/policy", &facts), INPUT);
+    EXPECT_STATUS(es_policy_file_metadata("/nowhere/policy", &metadata), INPUT);
     destroy_file_case(&test);
 }
 

@@ -3,7 +3,7 @@
 #include "control/rules/observation_rules.h"
 
 #include "control/random_life.h"
-#include "control/rules/uniform_rules.h"
+#include "control/rules/sampling_rules.h"
 #include "es_test.h"
 #include "growth/lifecycle_case.h"
 

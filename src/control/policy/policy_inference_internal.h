@@ -1,4 +1,5 @@
-// What policy_act.c hands to the kernels of policy_act_cuda.cu: layers as tables of jobs.
+// The layers of an acting step as tables of jobs, from policy_inference.c to the kernels of
+// policy_inference_cuda.cu.
 //
 // A layer norm is never a launch: who computes a layer leaves sums of each tile of its columns, and
 // who reads the layer joins them and normalises on the way in.
@@ -7,7 +8,7 @@
 #ifndef ES_CONTROL_POLICY_ACT_INTERNAL_H
 #define ES_CONTROL_POLICY_ACT_INTERNAL_H
 
-#include "control/policy/policy_act.h"
+#include "control/policy/policy_inference.h"
 
 ES_EXTERN_C_BEGIN
 

@@ -1,5 +1,6 @@
-// The layers of an acting step as jobs: which weights, which inputs, where to. The kernels are in
-// policy_act_cuda.cu.
+// Inference with a policy network: one step of all environments by the acting plan, or fused on
+// CUDA, with the recurrent state carried on. The fused step is its layers as jobs: which weights,
+// which inputs, where to; the kernels are in policy_inference_cuda.cu.
 //
 //     features   u = W [observation; embeddings], and what the gates get from h; sums of u
 //     projection x = W ReLU(LN(u)), only where F is not H
@@ -7,13 +8,16 @@
 //     first      first layers of all heads and the value, of z = LN(h) + x
 //     second     the blueprint's and the value's; the other heads' last
 //     tail       the blueprint's last, the value's last two; h and c into place
-#include "control/policy/policy_act.h"
+#include "control/policy/policy_inference.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/memory.h"
-#include "control/policy/policy_act_internal.h"
+#include "control/policy/policy_inference_internal.h"
 #include "growth/rules/growth_names.h"
+#include "kernels/kernels.h"
 
 struct EsPolicyAct {
     EsDevice *device; // borrowed
@@ -296,4 +300,222 @@ void es_policy_act_queue(EsPolicyAct *act, EsStream *stream, const float *featur
     act->tail.c = c;
     es_policy_act_peek(act, stream, features, blueprints, is_reset, h, c, logits, value);
     act->tail.h = act->tail.c = NULL;
+}
+
+// --- acting ---
+
+// The fused step where the device has one; what is in its way is reported.
+static EsStatus open_act(EsPolicyNetwork *network) {
+    EsPolicyActing *acting = &network->acting;
+    EsStatus status = es_policy_act_create(&acting->graph, &network->spec, network->store,
+                                           (EsPolicyActOptions){.is_tf32 = 0}, &acting->act);
+    if (status != ES_STATUS_UNSUPPORTED) {
+        return status;
+    }
+    snprintf(acting->fallback, sizeof acting->fallback, "%s", es_status_detail());
+    return ES_STATUS_OK;
+}
+
+EsStatus es_policy_acting_create(EsPolicyNetwork *network) {
+    EsPolicyActing *acting = &network->acting;
+    const EsPolicyGraph *p = &acting->graph;
+    EsDevice *device = network->device;
+    EsPlanOptions options = es_plan_defaults();
+    ES_TRY(es_plan_create(p->graph, network->store, &options, &acting->plan));
+    EsPlan *plan = acting->plan;
+    ES_TRY(es_port_open_input(&acting->features, device, plan, p->graph, p->features));
+    ES_TRY(es_port_open_input(&acting->blueprints, device, plan, p->graph, p->blueprints));
+    ES_TRY(es_port_open_input(&acting->h, device, plan, p->graph, p->h_start));
+    ES_TRY(es_port_open_input(&acting->c, device, plan, p->graph, p->c_start));
+    ES_TRY(es_port_open_view(&acting->logits, es_plan_tensor(plan, p->logits)));
+    ES_TRY(es_port_open_view(&acting->value, es_plan_tensor(plan, p->value)));
+    acting->h_after = es_plan_tensor(plan, p->h);
+    acting->c_after = es_plan_tensor(plan, p->c);
+    ES_TRY(es_device_create_tensor(device, ES_DTYPE_F32, 2, (int64_t[]){1, network->spec.n_hidden},
+                                   &acting->zeros));
+    return open_act(network);
+}
+
+void es_policy_acting_destroy(EsPolicyActing *acting) {
+    EsPort *const ports[] = {&acting->features, &acting->blueprints, &acting->logits,
+                             &acting->value,    &acting->h,          &acting->c};
+    for (size_t i = 0; i < ES_COUNT_OF(ports); i++) {
+        es_port_close(ports[i]);
+    }
+    es_recording_destroy(&acting->steps);
+    es_recording_destroy(&acting->peeks);
+    es_policy_act_destroy(acting->act);
+    es_device_destroy_tensor(&acting->zeros);
+    es_plan_destroy(acting->plan);
+    es_policy_graph_destroy(&acting->graph);
+}
+
+EsStatus es_policy_network_reset(EsPolicyNetwork *network, const uint8_t *is_reset) {
+    EsTensor *const states[] = {&network->acting.h.tensor, &network->acting.c.tensor};
+    size_t row_bytes = (size_t)network->spec.n_hidden * sizeof(float);
+    for (size_t i = 0; i < ES_COUNT_OF(states); i++) {
+        unsigned char *rows = states[i]->data;
+        if (is_reset == NULL) {
+            ES_TRY(es_stream_fill(network->stream, rows, 0, es_tensor_bytes(states[i])));
+            continue;
+        }
+        for (int64_t e = 0; e < network->n_envs; e++) {
+            if (is_reset[e]) {
+                ES_TRY(es_stream_fill(network->stream, rows + (size_t)e * row_bytes, 0, row_bytes));
+            }
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// The state after the plan's last step becomes that before the next.
+static EsStatus move_on(EsPolicyActing *acting, EsStream *stream) {
+    size_t bytes = es_tensor_bytes(&acting->h.tensor);
+    ES_TRY(es_stream_copy(stream, acting->h.tensor.data, acting->h_after.data, bytes,
+                          ES_COPY_ON_DEVICE));
+    return es_stream_copy(stream, acting->c.tensor.data, acting->c_after.data, bytes,
+                          ES_COPY_ON_DEVICE);
+}
+
+static EsStatus queue_step(void *context, EsStream *stream) {
+    EsPolicyActing *acting = context;
+    es_policy_act_queue(acting->act, stream, acting->features.tensor.data,
+                        acting->blueprints.tensor.data, NULL, acting->h.tensor.data,
+                        acting->c.tensor.data, acting->logits.tensor.data,
+                        acting->value.tensor.data);
+    return ES_STATUS_OK;
+}
+
+static EsStatus queue_peek(void *context, EsStream *stream) {
+    EsPolicyActing *acting = context;
+    es_policy_act_peek(acting->act, stream, acting->features.tensor.data,
+                       acting->blueprints.tensor.data, NULL, acting->h.tensor.data,
+                       acting->c.tensor.data, acting->logits.tensor.data,
+                       acting->value.tensor.data);
+    return ES_STATUS_OK;
+}
+
+// One step of the inputs that stand in the ports.
+static EsStatus run_step(EsPolicyActing *acting, EsStream *stream, int is_peek) {
+    if (acting->act != NULL) {
+        return es_recording_run(is_peek ? &acting->peeks : &acting->steps, stream, 1,
+                                is_peek ? queue_peek : queue_step, acting);
+    }
+    ES_TRY(es_plan_run(acting->plan, stream));
+    return is_peek ? ES_STATUS_OK : move_on(acting, stream);
+}
+
+EsStatus es_policy_network_act(EsPolicyNetwork *network, const float *features,
+                               const int32_t *blueprints, int is_peek, EsOutputs *outputs) {
+    EsPolicyActing *acting = &network->acting;
+    EsStream *stream = network->stream;
+    memcpy(acting->features.host, features, es_tensor_bytes(&acting->features.tensor));
+    memcpy(acting->blueprints.host, blueprints, es_tensor_bytes(&acting->blueprints.tensor));
+    ES_TRY(es_port_send(&acting->features, stream));
+    ES_TRY(es_port_send(&acting->blueprints, stream));
+    ES_TRY(run_step(acting, stream, is_peek));
+    ES_TRY(es_port_fetch(&acting->logits, stream));
+    ES_TRY(es_port_fetch(&acting->value, stream));
+    ES_TRY(es_stream_synchronize(stream));
+    *outputs = (EsOutputs){.logits = acting->logits.host, .value = acting->value.host};
+    return ES_STATUS_OK;
+}
+
+EsPolicyInputs es_policy_network_inputs(const EsPolicyNetwork *network) {
+    return (EsPolicyInputs){network->acting.features.tensor.data,
+                            network->acting.blueprints.tensor.data};
+}
+
+// Zero the rows of the recurrent state that the mask in device memory names.
+static void queue_reset(EsPolicyNetwork *network, EsStream *stream, const uint8_t *is_reset) {
+    EsPolicyActing *acting = &network->acting;
+    const EsKernels *kernels = es_kernels_of(network->device);
+    const int64_t dims[] = {network->n_envs, network->spec.n_hidden};
+    EsTensor mask = es_tensor_view((void *)is_reset, ES_DTYPE_U8, network->device, 1, dims);
+    EsTensor h = es_tensor_view(acting->h.tensor.data, ES_DTYPE_F32, network->device, 2, dims);
+    EsTensor c = es_tensor_view(acting->c.tensor.data, ES_DTYPE_F32, network->device, 2, dims);
+    EsTensor zeros = acting->zeros;
+    zeros.dim[0] = network->n_envs;
+    zeros.stride[0] = 0; // every environment reads the one row
+    kernels->masked_copy(stream, &mask, &zeros, &h);
+    kernels->masked_copy(stream, &mask, &zeros, &c);
+}
+
+// Bring an input to where the plan reads it.
+static EsStatus queue_input(EsStream *stream, const EsPort *port, const void *from) {
+    return from == port->tensor.data
+               ? ES_STATUS_OK
+               : es_stream_copy(stream, port->tensor.data, from, es_tensor_bytes(&port->tensor),
+                                ES_COPY_ON_DEVICE);
+}
+
+EsStatus es_policy_network_act_queued(EsPolicyNetwork *network, EsStream *stream,
+                                      const float *features, const int32_t *blueprints,
+                                      const uint8_t *is_reset, const float **logits,
+                                      const float **value) {
+    EsPolicyActing *acting = &network->acting;
+    const EsDeviceInfo *info = es_device_info(network->device);
+    const EsDeviceInfo *other = es_device_info(es_stream_device(stream));
+    ES_ASSERT(info->kind == other->kind && info->index == other->index);
+    *logits = acting->logits.tensor.data;
+    *value = acting->value.tensor.data;
+    if (acting->act != NULL) {
+        es_policy_act_queue(acting->act, stream, features, blueprints, is_reset,
+                            acting->h.tensor.data, acting->c.tensor.data,
+                            acting->logits.tensor.data, acting->value.tensor.data);
+        return es_device_status(network->device);
+    }
+    if (is_reset != NULL) {
+        queue_reset(network, stream, is_reset);
+    }
+    ES_TRY(queue_input(stream, &acting->features, features));
+    ES_TRY(queue_input(stream, &acting->blueprints, blueprints));
+    ES_TRY(es_plan_run(acting->plan, stream));
+    return move_on(acting, stream);
+}
+
+// --- looking at it ---
+
+EsActingReport es_policy_network_acting(const EsPolicyNetwork *network) {
+    const EsPolicyActing *acting = &network->acting;
+    EsActingReport report = {.is_fused = acting->act != NULL};
+    report.n_launches = report.is_fused ? es_policy_act_launches(acting->act)
+                                        : es_plan_report(acting->plan).n_nodes;
+    const char *fallback = report.is_fused ? acting->steps.fallback : acting->fallback;
+    snprintf(report.fallback, sizeof report.fallback, "%s", fallback);
+    return report;
+}
+
+// RMS over all rows, and the largest of any row.
+static void measure(const float *rows, int64_t n_rows, int64_t width, double *rms, double *row_max,
+                    EsRecurrentHealth *health) {
+    double total = 0.0;
+    *row_max = 0.0;
+    for (int64_t r = 0; r < n_rows; r++) {
+        double sum = 0.0;
+        for (int64_t i = 0; i < width; i++) {
+            double x = (double)rows[r * width + i];
+            health->has_nan |= isnan(x);
+            health->has_inf |= isinf(x);
+            sum += isfinite(x) ? x * x : 0.0;
+        }
+        total += sum;
+        *row_max = fmax(*row_max, sqrt(sum / (double)width));
+    }
+    *rms = sqrt(total / (double)(n_rows * width));
+}
+
+EsRecurrentHealth es_policy_network_health(const EsPolicyNetwork *network) {
+    const EsPolicyActing *acting = &network->acting;
+    EsRecurrentHealth health = {0};
+    if (es_port_fetch(&acting->h, network->stream) != ES_STATUS_OK ||
+        es_port_fetch(&acting->c, network->stream) != ES_STATUS_OK ||
+        es_stream_synchronize(network->stream) != ES_STATUS_OK) {
+        health.has_nan = 1;
+        return health;
+    }
+    int64_t E = network->n_envs, H = network->spec.n_hidden;
+    measure(acting->h.host, E, H, &health.h_rms, &health.h_env_rms_max, &health);
+    measure(acting->c.host, E, H, &health.c_rms, &health.c_env_rms_max, &health);
+    return health;
 }

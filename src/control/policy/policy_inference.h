@@ -1,5 +1,5 @@
 // One acting step of the policy network on CUDA, in a few launches: what the acting plan of
-// policy_graph.h computes, which stays its specification and its fall-back.
+// policy_network_internal.h computes, which stays its specification and its fall-back.
 //
 // Weights are read straight from the store's slab at the graph's offsets, so training needs no
 // repacking. Everything is read when the work runs; nothing allocates or waits after create, so a
@@ -17,7 +17,7 @@
 #ifndef ES_CONTROL_POLICY_ACT_H
 #define ES_CONTROL_POLICY_ACT_H
 
-#include "control/policy/policy_graph.h"
+#include "control/policy/policy_network_internal.h"
 
 ES_EXTERN_C_BEGIN
 

@@ -1,6 +1,6 @@
 // A policy network in training whose rows stay in device memory.
 #include "control/policy/policy_network_internal.h"
-#include "control/policy/policy_rows_cuda.h"
+#include "control/policy/policy_training_internal.h"
 
 static EsStatus begin(void *context, const EsRolloutView *rows, float rate, float max_norm) {
     EsPolicyNetwork *network = context;

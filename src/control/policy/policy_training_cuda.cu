@@ -1,5 +1,6 @@
-#include "control/policy/policy_report_rules.h"
-#include "control/policy/policy_rows_cuda.h"
+// Kernels of policy_training_device.c: rows of a rollout into the inputs of the training plan, and
+// norms into a report.
+#include "control/policy/policy_training_internal.h"
 #include "kernels/cuda/cuda_common.cuh"
 
 // A thread per value of a column: row r of the rollout becomes a row of the shards.

@@ -1,8 +1,8 @@
 // Kernels of an acting step: layers with their norms on the way in, the LSTM, and a tail of small
-// layers. policy_act_tile.cuh says how a tile is computed.
+// layers. policy_inference_tile.cuh says how a tile is computed.
 //
 // E rows, K inputs of a layer, N outputs, H units of the LSTM.
-#include "control/policy/policy_act_tile.cuh"
+#include "control/policy/policy_inference_tile.cuh"
 
 // --- layers ---
 

@@ -8,7 +8,7 @@
 #ifndef ES_CONTROL_POLICY_ACT_TILE_CUH
 #define ES_CONTROL_POLICY_ACT_TILE_CUH
 
-#include "control/policy/policy_act_internal.h"
+#include "control/policy/policy_inference_internal.h"
 #include "kernels/cuda/cuda_common.cuh"
 #include "kernels/cuda/cuda_matrix.cuh"
 

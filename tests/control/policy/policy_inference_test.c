@@ -1,6 +1,6 @@
 // The fused acting step against the acting plan on the same device and against the CPU, over steps
 // of recurrence with resets: within policy_parity's bound. The same bits twice, and replayed.
-#include "control/policy/policy_act.h"
+#include "control/policy/policy_inference.h"
 
 #include "control/policy_case.h"
 
