@@ -232,7 +232,7 @@ TEST(never_illegal) {
 }
 
 // Chi-square of n cells against equal shares.
-static double chi_square(const int64_t *counts, int n, int64_t total) {
+static double uniform_chi_square(const int64_t *counts, int n, int64_t total) {
     double sum = 0, share = (double)total / n;
     for (int i = 0; i < n; i++) {
         sum += ((double)counts[i] - share) * ((double)counts[i] - share) / share;
@@ -257,9 +257,9 @@ TEST(all_legal_values_alike) {
         }
     }
     // 99.99 percentiles of chi-square with 1, 6 and 2 degrees of freedom
-    EXPECT(chi_square(n_ops, 2, n) < 15.1);
-    EXPECT(chi_square(n_blueprints + 1, 7, n_ops[1]) < 27.9);
-    EXPECT(chi_square(n_slots, 3, n_ops[1]) < 18.4);
+    EXPECT(uniform_chi_square(n_ops, 2, n) < 15.1);
+    EXPECT(uniform_chi_square(n_blueprints + 1, 7, n_ops[1]) < 27.9);
+    EXPECT(uniform_chi_square(n_slots, 3, n_ops[1]) < 18.4);
 }
 
 TEST(heads_that_do_not_matter_keep_their_placeholders) {
