@@ -34,7 +34,7 @@ typedef struct AgentState {
     EsKnowledgeGraph *graph; // owned, as is all below
     EsProofTraining *training;
     double env_ms, policy_ms, update_ms; // of all rounds
-    EsProofTraineeCounters kept;         // after the last
+    EsProofPolicyTrainingCounters kept;  // after the last
     int n_threads;
     // evaluation
     EsKnownAtoms *known;
@@ -58,7 +58,7 @@ static void end_agent(void *context) {
 static EsStatus open_training(AgentState *state, const EsBench *bench) {
     EsProveSource source = {.folder = state->wanted->folder, .seed = 1};
     EsProofTrainingSettings settings = es_proof_training_defaults();
-    settings.env.n_slots = state->wanted->n_envs;
+    settings.env.n_envs = state->wanted->n_envs;
     settings.n_steps = ROUND_STEPS;
     if (state->wanted->n_wide > 0) {
         settings.policy.embed = settings.policy.hidden = state->wanted->n_wide;
@@ -167,7 +167,7 @@ static EsStatus begin_ranking(const EsBenchCase *bench_case, const EsBench *benc
     return finish_agent(open_ranking(state, bench), state, state_out);
 }
 
-// The judges begin anew each time: what they remember of the run before would make it look faster.
+// The scorers begin anew each time: what they remember of the run before would make it look faster.
 static EsStatus run_ranking(void *context, int variant) {
     AgentState *state = context;
     EsRankingSettings settings = es_ranking_defaults();
@@ -220,7 +220,7 @@ static EsStatus create_state(const EsBenchCase *bench_case, const EsBench *bench
     ES_TRY(es_allocate(sizeof **state, (void **)state));
     (*state)->wanted = bench_case->settings;
     (*state)->settings = es_proof_env_defaults();
-    (*state)->settings.n_slots = (*state)->wanted->n_envs;
+    (*state)->settings.n_envs = (*state)->wanted->n_envs;
     return open_graph(*state, bench);
 }
 
@@ -334,14 +334,14 @@ static double count_walked(const EsBenchCase *bench_case) {
     return (double)((const ProveBench *)bench_case->settings)->n_envs * WALK_STEPS;
 }
 
-// --- env: all slots one step, against one slot as many steps ---
+// --- env: all environments one step, against one environment as many steps ---
 
 static EsStatus open_env(ProveState *state) {
     ES_TRY(es_allocate((size_t)state->wanted->n_envs * sizeof *state->actions,
                        (void **)&state->actions));
     ES_TRY(es_proof_env_create(state->graph, &state->settings, state->pool, &state->env));
     EsProofEnvSettings one = state->settings;
-    one.n_slots = 1;
+    one.n_envs = 1;
     return es_proof_env_create(state->graph, &one, state->pool, &state->single);
 }
 
@@ -364,7 +364,7 @@ static EsStatus run_env(void *context, int variant) {
     return ES_STATUS_OK;
 }
 
-static double count_slots(const EsBenchCase *bench_case) {
+static double count_envs(const EsBenchCase *bench_case) {
     return (double)((const ProveBench *)bench_case->settings)->n_envs;
 }
 
@@ -380,7 +380,7 @@ static double count_slots(const EsBenchCase *bench_case) {
 #define ENV_CASE(label, ...)                                                                       \
     {                                                                                              \
         .name = "env", .parameters = label, .settings = &(const ProveBench){__VA_ARGS__},          \
-        .begin = begin_env, .run = run_env, .end = end_prove, .work = count_slots,                 \
+        .begin = begin_env, .run = run_env, .end = end_prove, .work = count_envs,                  \
         .rate_unit = "steps/s", .peer = "E=1"                                                      \
     }
 

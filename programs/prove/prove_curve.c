@@ -12,37 +12,37 @@
 #include "prove/prove_action.h"
 
 // NAME, name: what steers the searches that are compared
-#define ARMS(X)                                                                                    \
+#define VARIANTS(X)                                                                                \
     X(TRAINED, trained)                                                                            \
     X(UNTRAINED, untrained)                                                                        \
     X(UNIFORM, uniform)                                                                            \
     X(BREADTH, breadth)
 
-typedef enum Arm {
-#define X(NAME, name) ARM_##NAME,
-    ARMS(X)
+typedef enum Variant {
+#define X(NAME, name) VARIANT_##NAME,
+    VARIANTS(X)
 #undef X
-        N_ARMS
-} Arm;
+        N_VARIANTS
+} Variant;
 
-static const char *const arm_names[N_ARMS] = {
+static const char *const variant_names[N_VARIANTS] = {
 #define X(NAME, name) #name,
-    ARMS(X)
+    VARIANTS(X)
 #undef X
 };
 
-// shares of the queries at whose proofs the arms are compared, in percent
+// shares of the queries at whose proofs the variants are compared, in percent
 static const int32_t shares[] = {25, 50, 75, 90, 100};
 
 typedef struct Curves {
     const EsProveSource *source;
-    const char *policy_path; // NULL: the arms without a policy alone
+    const char *policy_path; // NULL: the variants without a policy alone
     uint64_t policy_seed;    // of the untrained weights
     EsKgSplit split;
     int n_queries, min_depth, n_threads;
     EsProofSearchSettings settings;
-    int32_t count;               // queries that take min_depth to max_depth steps
-    EsProofCurve *curve[N_ARMS]; // owned; NULL: not asked for
+    int32_t count;                   // queries that take min_depth to max_depth steps
+    EsProofCurve *curve[N_VARIANTS]; // owned; NULL: not asked for
     double seconds;
 } Curves;
 
@@ -63,9 +63,9 @@ static void print_count(int64_t count) {
 
 static void print_head(const Curves *curves, const char *first, const char *last) {
     printf("%s", first);
-    for (int a = 0; a < N_ARMS; a++) {
+    for (int a = 0; a < N_VARIANTS; a++) {
         if (curves->curve[a] != NULL) {
-            printf(" %10s", arm_names[a]);
+            printf(" %10s", variant_names[a]);
         }
     }
     printf("%s\n", curves->policy_path != NULL ? last : "");
@@ -74,9 +74,9 @@ static void print_head(const Curves *curves, const char *first, const char *last
 // A line of expansions, and how many times more the untrained policy needs.
 static void print_share(const Curves *curves, int32_t percent, int is_spent) {
     int32_t n_proofs = proofs_of_share(curves, percent);
-    int64_t counts[N_ARMS];
+    int64_t counts[N_VARIANTS];
     printf("%4d %% %8d", percent, n_proofs);
-    for (int a = 0; a < N_ARMS; a++) {
+    for (int a = 0; a < N_VARIANTS; a++) {
         const EsProofCurve *curve = curves->curve[a];
         if (curve != NULL) {
             counts[a] = es_proof_curve_budget(curve, n_proofs);
@@ -88,10 +88,10 @@ static void print_share(const Curves *curves, int32_t percent, int is_spent) {
     }
     if (curves->policy_path == NULL) {
         printf("\n");
-    } else if (counts[ARM_TRAINED] < 0 || counts[ARM_UNTRAINED] < 0) {
+    } else if (counts[VARIANT_TRAINED] < 0 || counts[VARIANT_UNTRAINED] < 0) {
         printf("       -\n");
     } else {
-        printf(" %7.2f\n", (double)counts[ARM_UNTRAINED] / (double)counts[ARM_TRAINED]);
+        printf(" %7.2f\n", (double)counts[VARIANT_UNTRAINED] / (double)counts[VARIANT_TRAINED]);
     }
 }
 
@@ -111,7 +111,7 @@ static void print_tables(const Curves *curves) {
     for (int i = 0;; i++) {
         int64_t budget = ES_MIN(steps[i % 3] * scale, curves->settings.max_expanded);
         printf("    %10lld ", (long long)budget);
-        for (int a = 0; a < N_ARMS; a++) {
+        for (int a = 0; a < N_VARIANTS; a++) {
             if (curves->curve[a] != NULL) {
                 print_count(es_proof_curve_proofs(curves->curve[a], budget));
             }
@@ -135,7 +135,7 @@ static void print_tables(const Curves *curves) {
     printf("%.1f s\n", curves->seconds);
 }
 
-static json_t *describe_arm(const Curves *curves, const EsProofCurve *curve) {
+static json_t *describe_variant(const Curves *curves, const EsProofCurve *curve) {
     json_t *limits = json_array(), *spent = json_array(), *expanded = json_array();
     for (size_t i = 0; i < ES_COUNT_OF(shares); i++) {
         int64_t budget = es_proof_curve_budget(curve, proofs_of_share(curves, shares[i]));
@@ -158,9 +158,9 @@ static EsStatus print_json(const Curves *curves) {
     for (size_t i = 0; i < ES_COUNT_OF(shares); i++) {
         json_array_append_new(list, json_integer(shares[i]));
     }
-    for (int a = 0; a < N_ARMS; a++) {
+    for (int a = 0; a < N_VARIANTS; a++) {
         if (curves->curve[a] != NULL) {
-            json_object_set_new(arms, arm_names[a], describe_arm(curves, curves->curve[a]));
+            json_object_set_new(arms, variant_names[a], describe_variant(curves, curves->curve[a]));
         }
     }
     json_t *root = json_pack(
@@ -213,13 +213,14 @@ done:
     return status;
 }
 
-// One arm; policy NULL: equal probabilities, or breadth first.
-static EsStatus run_arm(Curves *curves, Arm arm, const EsKnowledgeGraph *graph,
-                        const EsProofPolicy *policy, EsThreadPool *pool, const EsAtom *queries) {
+// Runs one variant; policy NULL: equal probabilities, or breadth first.
+static EsStatus run_variant(Curves *curves, Variant variant, const EsKnowledgeGraph *graph,
+                            const EsProofPolicy *policy, EsThreadPool *pool,
+                            const EsAtom *queries) {
     EsProofSearchSettings settings = curves->settings;
     EsProofGuides guides = {.n_guides = 0};
     EsStatus status = ES_STATUS_OK;
-    if (arm == ARM_BREADTH) {
+    if (variant == VARIANT_BREADTH) {
         settings.kind = ES_SEARCH_BREADTH;
         settings.value_weight = 0;
     }
@@ -227,7 +228,7 @@ static EsStatus run_arm(Curves *curves, Arm arm, const EsKnowledgeGraph *graph,
         ES_TRY(es_proof_guides_create(policy, es_thread_pool_size(pool), &guides));
     }
     ES_TRY_GOTO(es_proof_curve_create(graph, &settings, guides.guides, pool, queries, curves->count,
-                                      &curves->curve[arm]));
+                                      &curves->curve[variant]));
 done:
     es_proof_guides_destroy(&guides);
     return status;
@@ -238,15 +239,15 @@ static EsStatus run_policies(Curves *curves, const EsKnowledgeGraph *graph, EsTh
     EsDevice *device = NULL;
     EsProofPolicy *trained = NULL, *untrained = NULL;
     EsStatus status = ES_STATUS_OK;
-    // judges work in the threads of the searches; the device's own are not used
+    // scorers work in the threads of the searches; the device's own are not used
     EsDeviceOptions options = {.n_threads = 1};
     ES_TRY_GOTO(es_device_open("cpu", &options, &device));
     ES_TRY_GOTO(
         es_prove_source_load_policy(curves->source, device, graph, curves->policy_path, &trained));
     ES_TRY_GOTO(es_proof_policy_create(device, graph, es_proof_policy_settings(trained),
                                        curves->policy_seed, &untrained));
-    ES_TRY_GOTO(run_arm(curves, ARM_TRAINED, graph, trained, pool, queries));
-    ES_TRY_GOTO(run_arm(curves, ARM_UNTRAINED, graph, untrained, pool, queries));
+    ES_TRY_GOTO(run_variant(curves, VARIANT_TRAINED, graph, trained, pool, queries));
+    ES_TRY_GOTO(run_variant(curves, VARIANT_UNTRAINED, graph, untrained, pool, queries));
 done:
     es_proof_policy_destroy(trained);
     es_proof_policy_destroy(untrained);
@@ -266,8 +267,8 @@ static EsStatus run_curves(Curves *curves, int as_json) {
     if (curves->policy_path != NULL) {
         ES_TRY_GOTO(run_policies(curves, graph, pool, queries));
     }
-    ES_TRY_GOTO(run_arm(curves, ARM_UNIFORM, graph, NULL, pool, queries));
-    ES_TRY_GOTO(run_arm(curves, ARM_BREADTH, graph, NULL, pool, queries));
+    ES_TRY_GOTO(run_variant(curves, VARIANT_UNIFORM, graph, NULL, pool, queries));
+    ES_TRY_GOTO(run_variant(curves, VARIANT_BREADTH, graph, NULL, pool, queries));
     curves->seconds = es_clock_seconds_since(start_ns);
     if (as_json) {
         ES_TRY_GOTO(print_json(curves));
@@ -275,7 +276,7 @@ static EsStatus run_curves(Curves *curves, int as_json) {
         print_tables(curves);
     }
 done:
-    for (int a = 0; a < N_ARMS; a++) {
+    for (int a = 0; a < N_VARIANTS; a++) {
         es_proof_curve_destroy(curves->curve[a]);
     }
     es_release(queries);
@@ -292,7 +293,7 @@ typedef struct Typed {
     int policy_seed, max_depth, max_atoms, n_nodes, has_end;
 } Typed;
 
-static EsStatus settle(const Typed *typed, Curves *curves) {
+static EsStatus apply_options(const Typed *typed, Curves *curves) {
     ES_TRY(es_prove_parse_queries(typed->split, typed->selection, &curves->split,
                                   &curves->settings.selection));
     if (curves->settings.value_weight > 0 && curves->policy_path == NULL) {
@@ -333,7 +334,7 @@ EsExit cmd_prove_curve(int argc, char **argv) {
         ES_OPTION_INT("nodes", &typed.n_nodes, "10000", 1, 2147483647, "N",
                       "most expansions of a query"),
         ES_OPTION_INT("batch", &curves.settings.batch, "1", 1, 1 << 16, "N",
-                      "states judged together"),
+                      "states scored together"),
         ES_OPTION_FLAG("end", &typed.has_end, "giving up is one of the choices"),
         ES_OPTION_TEXT("selection", &typed.selection, "constrained", "NAME",
                        "goal resolved next: constrained (fewest variables) or leftmost"),
@@ -355,7 +356,7 @@ EsExit cmd_prove_curve(int argc, char **argv) {
     if (!es_prove_source_begin(&source, &table, argc, argv, &arguments, &code)) {
         return code;
     }
-    EsStatus status = settle(&typed, &curves);
+    EsStatus status = apply_options(&typed, &curves);
     if (status == ES_STATUS_OK && curves.policy_path == NULL) {
         es_options_note_unused(&table, &arguments, "policy-seed", "without --policy");
     }

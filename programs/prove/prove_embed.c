@@ -74,7 +74,7 @@ static EsStatus check_out(const char *path) {
 }
 
 // What the command line left at its default follows the size of the graph.
-static EsEmbeddingSettings settle(const Embed *embed, const EsKnowledgeGraph *graph) {
+static EsEmbeddingSettings make_settings(const Embed *embed, const EsKnowledgeGraph *graph) {
     EsEmbeddingSettings settings = es_embedding_defaults(graph);
     settings.n_dimensions = embed->n_dimensions;
     settings.n_epochs = embed->n_epochs;
@@ -102,7 +102,7 @@ static EsStatus run_embed(Embed *embed) {
     ES_TRY_GOTO(check_out(embed->out));
     // rules teach the model nothing, but their predicates count among the names that it is made for
     ES_TRY_GOTO(es_prove_source_load_using(embed->source, ES_KG_RULES_IF_THERE, &graph));
-    EsEmbeddingSettings settings = settle(embed, graph);
+    EsEmbeddingSettings settings = make_settings(embed, graph);
     ES_TRY_GOTO(es_embedding_model_train(graph, &settings, show_progress, embed, &report, &model));
     ES_TRY_GOTO(es_embedding_model_save(model, embed->out));
     // a model on stdout stands there alone

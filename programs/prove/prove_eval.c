@@ -261,12 +261,12 @@ static void show_progress(void *context, int32_t n_done, int32_t count) {
     }
 }
 
-// The policy and a judge per thread, where one was asked for.
+// The policy and a scorer per thread, where one was asked for.
 static EsStatus open_policy(Evaluation *eval, int n_workers) {
     if (eval->policy_path == NULL) {
         return ES_STATUS_OK;
     }
-    // judges work in the threads of the ranking; the device's own are not used
+    // scorers work in the threads of the ranking; the device's own are not used
     EsDeviceOptions options = {.n_threads = 1};
     ES_TRY(es_device_open("cpu", &options, &eval->device));
     ES_TRY(es_prove_source_load_policy(eval->source, eval->device, eval->graph, eval->policy_path,
@@ -444,7 +444,7 @@ static EsStatus parse_words(const Typed *typed, Evaluation *eval) {
     return ES_STATUS_OK;
 }
 
-static EsStatus settle(const Typed *typed, Evaluation *eval) {
+static EsStatus apply_options(const Typed *typed, Evaluation *eval) {
     Evaluation made = {.source = &typed->source,
                        .prover = es_prover_defaults(),
                        .searches = es_proof_search_defaults(),
@@ -519,7 +519,7 @@ static EsStatus settle(const Typed *typed, Evaluation *eval) {
         ES_OPTION_INT("beam-width", &(typed)->beam_width, "16", 1, 1 << 20, "N",                   \
                       "states of a level"),                                                        \
         ES_OPTION_INT("samples", &(typed)->n_samples, "16", 1, 1 << 20, "N", "sampled walks"),     \
-        ES_OPTION_INT("batch", &(typed)->batch, "1", 1, 1 << 16, "N", "states judged together"),   \
+        ES_OPTION_INT("batch", &(typed)->batch, "1", 1, 1 << 16, "N", "states scored together"),   \
         ES_OPTION_FLAG("end", &(typed)->has_end, "giving up is one of the choices"),               \
         ES_OPTION_INT("reference-depth", &(typed)->reference_depth, "4", 0, ES_SEARCH_MAX_DEPTH,   \
                       "N", "group queries of a search by depths up to N; 0: by proofs found")
@@ -582,7 +582,7 @@ EsExit cmd_prove_eval(int argc, char **argv) {
     if (!es_prove_source_begin(&typed.source, &table, argc, argv, &arguments, &code)) {
         return code;
     }
-    EsStatus status = settle(&typed, &eval);
+    EsStatus status = apply_options(&typed, &eval);
     if (status == ES_STATUS_OK) {
         note_unused(&table, &arguments, &eval, &typed);
         status = run_eval(&eval, typed.as_json);

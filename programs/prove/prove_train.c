@@ -12,10 +12,10 @@
 #include "runs/prove/prove_evaluate.h"
 #include "runs/prove/prove_run.h"
 
-// what people call the arms
-static const char *const arm_titles[ES_N_PROVE_ARMS] = {"trained policy", "untrained policy",
-                                                        "symbolic, proved or not",
-                                                        "symbolic, shortest proof first"};
+// titles of the variants in the table
+static const char *const variant_titles[ES_N_PROVE_VARIANTS] = {
+    "trained policy", "untrained policy", "symbolic, proved or not",
+    "symbolic, shortest proof first"};
 
 // --- results ---
 
@@ -33,18 +33,18 @@ static EsStatus print_json(const EsProveRun *prove, const EsProveSettings *setti
     return es_json_print(root, 15);
 }
 
-static void print_arm(const EsProveArm *arm, int kind) {
-    const EsRankingSummary *all = &arm->all;
+static void print_variant(const EsProveVariant *variant, int kind) {
+    const EsRankingSummary *all = &variant->all;
     char difference[48] = "";
-    if (kind != ES_PROVE_ARM_POLICY) {
-        snprintf(difference, sizeof difference, "%+.3f [%+.3f, %+.3f]", arm->difference.mean,
-                 arm->difference.low, arm->difference.high);
+    if (kind != ES_PROVE_VARIANT_POLICY) {
+        snprintf(difference, sizeof difference, "%+.3f [%+.3f, %+.3f]", variant->difference.mean,
+                 variant->difference.low, variant->difference.high);
     }
     printf("%-32s %.3f [%.3f, %.3f]  %.3f  %.3f  %5.1f %%  %6.2f %%  %9.1f   %s\n",
-           arm_titles[kind], all->reciprocal.mean, all->reciprocal.low, all->reciprocal.high,
+           variant_titles[kind], all->reciprocal.mean, all->reciprocal.low, all->reciprocal.high,
            all->hits[0], all->hits[2], 100.0 * all->n_proved / ES_MAX(all->n_queries, 1),
            100.0 * (double)all->n_negatives_proved / (double)ES_MAX(all->n_negatives, 1),
-           (double)arm->report.n_expanded / (double)ES_MAX(arm->report.n_candidates, 1),
+           (double)variant->report.n_expanded / (double)ES_MAX(variant->report.n_candidates, 1),
            difference);
 }
 
@@ -66,8 +66,8 @@ static void print_evaluation(const EsProveEvaluation *evaluation, const EsProveS
     printf("\n");
     printf("%-32s %-20s  %-5s  %-5s  %7s  %8s  %9s   %s\n", "", "MRR, 95 %", "H@1", "H@10",
            "proved", "negatives", "nodes", "trained - this");
-    for (int a = 0; a < ES_N_PROVE_ARMS; a++) {
-        print_arm(&evaluation->arms[a], a);
+    for (int a = 0; a < ES_N_PROVE_VARIANTS; a++) {
+        print_variant(&evaluation->variants[a], a);
     }
 }
 
@@ -178,7 +178,7 @@ static int is_given(const EsArguments *arguments, const char *name) {
 }
 
 // --generated goes before a folder that a file of settings names.
-static EsStatus settle_source(const EsArguments *arguments, EsProveSettings *settings) {
+static EsStatus check_source(const EsArguments *arguments, EsProveSettings *settings) {
     if (!is_given(arguments, "generated")) {
         return ES_STATUS_OK;
     }
@@ -238,7 +238,7 @@ EsExit cmd_prove_train(int argc, char **argv) {
     }
     EsStatus status = es_run_command_configure(&command, &table, &arguments, &before);
     if (status == ES_STATUS_OK) {
-        status = settle_source(&arguments, &settings);
+        status = check_source(&arguments, &settings);
     }
     if (status == ES_STATUS_OK && settings.folder[0] != '\0') {
         es_options_note_unused(&table, &arguments, "graph-seed",

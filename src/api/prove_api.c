@@ -27,9 +27,9 @@ struct EsProve {
     EsProofTrainingSettings training_settings;
     EsAnswersSettings answers_settings;
     EsProofSearchSettings search_settings;
-    EsProofPolicy *policy; // that searches,
-    int is_loaded;         // and comes from a file
-    EsProofJudge *judge;   // of it
+    EsProofPolicy *policy;       // that searches,
+    int is_loaded;               // and comes from a file
+    EsProofPolicyScorer *scorer; // of it
     EsProofGuide guide;
     EsProofSearch *search;
     EsProofTraining *training; // NULL until it is wanted
@@ -48,7 +48,7 @@ static EsStatus check_options(const EsProveOptions *options) {
         {"max_depth", options->max_depth, ES_SEARCH_MAX_DEPTH},
         {"max_atoms", options->max_atoms, ES_PROOF_MAX_ATOMS},
         {"n_nodes", options->n_nodes, INT32_MAX},
-        {"n_envs", options->n_envs, ES_PROOF_MAX_SLOTS},
+        {"n_envs", options->n_envs, ES_PROOF_MAX_ENVS},
         {"n_steps", options->n_steps, 4096},
         {"n_threads", options->n_threads, 1024},
     };
@@ -80,7 +80,7 @@ static void choose_settings(EsProve *prove, const EsProveOptions *options) {
     prover->max_atoms = search->max_atoms = or_default(options->max_atoms, prover->max_atoms);
     search->max_expanded = or_default(options->n_nodes, (int)search->max_expanded);
     training->env.max_atoms = prover->max_atoms;
-    training->env.n_slots = or_default(options->n_envs, training->env.n_slots);
+    training->env.n_envs = or_default(options->n_envs, training->env.n_envs);
     training->n_steps = or_default(options->n_steps, training->n_steps);
     training->seed = options->seed != 0 ? options->seed : training->seed;
     training->ppo.rate = options->rate > 0 ? options->rate : 0.001f;
@@ -103,9 +103,9 @@ static EsStatus create_parts(EsProve *prove, const EsProveOptions *options) {
     ES_TRY(es_stream_create(prove->device, &prove->stream));
     ES_TRY(es_proof_policy_create(prove->device, prove->graph, &prove->training_settings.policy,
                                   prove->training_settings.seed, &prove->policy));
-    ES_TRY(es_proof_judge_create(prove->policy, es_stream_pool(prove->stream), REMEMBERED,
-                                 &prove->judge));
-    prove->guide = es_proof_judge_guide(prove->judge);
+    ES_TRY(es_proof_policy_scorer_create(prove->policy, es_stream_pool(prove->stream), REMEMBERED,
+                                         &prove->scorer));
+    prove->guide = es_proof_policy_scorer_guide(prove->scorer);
     return es_proof_search_create(prove->graph, &prove->search_settings, &prove->guide,
                                   &prove->search);
 }
@@ -129,7 +129,7 @@ void es_prove_destroy(EsProve *prove) {
     }
     es_proof_training_destroy(prove->training);
     es_proof_search_destroy(prove->search);
-    es_proof_judge_destroy(prove->judge);
+    es_proof_policy_scorer_destroy(prove->scorer);
     es_proof_policy_destroy(prove->policy);
     es_stream_destroy(prove->stream);
     es_device_close(prove->device);
@@ -246,19 +246,19 @@ EsStatus es_prove_search(EsProve *prove, const char *text, EsProveFound *found) 
 
 // Search with another policy, which is taken over, also on failure.
 static EsStatus adopt(EsProve *prove, EsProofPolicy *policy, int is_loaded) {
-    EsProofJudge *judge = NULL;
+    EsProofPolicyScorer *scorer = NULL;
     EsStatus status =
-        es_proof_judge_create(policy, es_stream_pool(prove->stream), REMEMBERED, &judge);
+        es_proof_policy_scorer_create(policy, es_stream_pool(prove->stream), REMEMBERED, &scorer);
     if (status != ES_STATUS_OK) {
         es_proof_policy_destroy(policy);
         return status;
     }
-    es_proof_judge_destroy(prove->judge);
+    es_proof_policy_scorer_destroy(prove->scorer);
     es_proof_policy_destroy(prove->policy);
-    prove->judge = judge;
+    prove->scorer = scorer;
     prove->policy = policy;
     prove->is_loaded = is_loaded;
-    prove->guide = es_proof_judge_guide(judge); // the search has a pointer to it
+    prove->guide = es_proof_policy_scorer_guide(scorer); // the search has a pointer to it
     return ES_STATUS_OK;
 }
 

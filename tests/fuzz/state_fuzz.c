@@ -32,7 +32,7 @@ static Proving *small_proving(void) {
         return &p;
     }
     EsProofTrainingSettings settings = es_proof_training_defaults();
-    settings.env.n_slots = 3;
+    settings.env.n_envs = 3;
     settings.env.max_atoms = 4;
     settings.env.max_depth = 4;
     settings.n_steps = 2;

@@ -286,26 +286,26 @@ FuzzVerdict fuzz_proof_policy(const uint8_t *data, size_t bytes) {
     return FUZZ_ACCEPTED;
 }
 
-static EsProofTrainee *small_trainee(EsProofPolicy **policy_out) {
+static EsProofPolicyTraining *small_proof_training(EsProofPolicy **policy_out) {
     static EsProofPolicy *policy;
-    static EsProofTrainee *trainee;
-    if (trainee == NULL) {
+    static EsProofPolicyTraining *training;
+    if (training == NULL) {
         EsProofPolicySettings settings = es_proof_policy_defaults();
         settings.embed = 2;
         settings.hidden = 3;
         settings.layers = 1;
         FUZZ_OK(es_proof_policy_create(open_cpu(), small_graph(), &settings, 1, &policy));
-        FUZZ_OK(es_proof_trainee_create(policy, &trainee));
+        FUZZ_OK(es_proof_policy_training_create(policy, &training));
     }
     *policy_out = policy;
-    return trainee;
+    return training;
 }
 
 // The same file with the moments of training.
 FuzzVerdict fuzz_proof_weights(const uint8_t *data, size_t bytes) {
     EsProofPolicy *policy = NULL;
     const char *path = write_tensors("proof_weights.safetensors", data, bytes);
-    return judge_tensors(es_proof_trainee_load(small_trainee(&policy), path), path);
+    return judge_tensors(es_proof_policy_training_load(small_proof_training(&policy), path), path);
 }
 
 // --- first inputs ---
@@ -315,7 +315,7 @@ void fuzz_write_tensor_seeds(const char *folder) {
     Growing *g = small_growing();
     EsEmbeddingModel *model = NULL;
     EsProofPolicy *policy = NULL;
-    EsProofTrainee *trainee = small_trainee(&policy);
+    EsProofPolicyTraining *training = small_proof_training(&policy);
     float numbers[] = {1, -2, 0.5f};
     int64_t counts[] = {7};
     EsNamedTensor tensors[] = {
@@ -332,5 +332,5 @@ void fuzz_write_tensor_seeds(const char *folder) {
     FUZZ_OK(es_embedding_model_save(model, fuzz_seed_path(folder, "embedding_model")));
     es_embedding_model_destroy(model);
     FUZZ_OK(es_proof_policy_save(policy, fuzz_seed_path(folder, "proof_policy")));
-    FUZZ_OK(es_proof_trainee_save(trainee, fuzz_seed_path(folder, "proof_weights")));
+    FUZZ_OK(es_proof_policy_training_save(training, fuzz_seed_path(folder, "proof_weights")));
 }

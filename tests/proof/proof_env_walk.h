@@ -5,7 +5,7 @@
 #include "es_test.h"
 #include "proof/agent/proof_env.h"
 
-// One step of random actions for up to 64 slots.
+// One step of random actions for up to 64 environments.
 static inline void walk_step(EsProofEnv *env) {
     int32_t actions[64];
     es_proof_env_draw_actions(env, actions);
@@ -21,8 +21,8 @@ static inline uint64_t trace_atoms(uint64_t trace, EsAtomSpan span) {
     return mix_trace(mix_trace(trace, es_proof_hash(span.atoms, span.count)), (uint64_t)span.count);
 }
 
-// Everything a slot shows after a step, mixed into its trace.
-static inline uint64_t trace_slot(uint64_t trace, EsProofEnv *env, int32_t i) {
+// Everything an environment shows after a step, mixed into its trace.
+static inline uint64_t trace_env(uint64_t trace, EsProofEnv *env, int32_t i) {
     EsProofChoices choices;
     const EsProofResult *result = es_proof_env_result(env);
     REQUIRE_OK(es_proof_env_choices(env, &choices));
@@ -39,7 +39,7 @@ static inline uint64_t trace_slot(uint64_t trace, EsProofEnv *env, int32_t i) {
                                result->is_by_end[i],
                                result->label[i],
                                (unsigned)result->depth[i],
-                               es_proof_env_slot(env, i).episode};
+                               es_proof_env_episode(env, i).episode};
     for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
         trace = mix_trace(trace, values[v]);
     }

@@ -16,7 +16,7 @@ typedef struct HashGuide {
     int is_broken;         // a state without successors, or a terminal one, was seen
 } HashGuide;
 
-static inline EsStatus judge_by_hash(void *context, const EsProofChoices *choices,
+static inline EsStatus score_by_hash(void *context, const EsProofChoices *choices,
                                      float *log_probability, float *value) {
     HashGuide *guide = context;
     guide->n_calls++;
@@ -75,7 +75,7 @@ static inline double probability_of_actions(const EsKnowledgeGraph *graph,
         }
         if (successors.outcome == ES_PROOF_OPEN) {
             EsProofChoices choices = {&state, first, spans, 1, settings->selection};
-            REQUIRE_OK(guide->judge(guide->context, &choices, log_probability, NULL));
+            REQUIRE_OK(guide->score(guide->context, &choices, log_probability, NULL));
             sum += (double)log_probability[actions[i]];
         }
         EsAtomSpan next = spans[actions[i]];

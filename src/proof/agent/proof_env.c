@@ -11,7 +11,7 @@
 #include "proof/search/prover.h"
 
 EsProofEnvSettings es_proof_env_defaults(void) {
-    EsProofEnvSettings settings = {.n_slots = 128,
+    EsProofEnvSettings settings = {.n_envs = 128,
                                    .seed = 1,
                                    .selection = ES_GOAL_CONSTRAINED,
                                    .max_atoms = 6,
@@ -37,8 +37,8 @@ static EsStatus check_range(const char *name, int64_t value, int64_t least, int6
 }
 
 static EsStatus check_settings(const EsProofEnvSettings *settings) {
-    ES_TRY(check_range("n_slots", settings->n_slots, 1, ES_PROOF_MAX_SLOTS));
-    ES_TRY(check_range("first_slot", settings->first_slot, 0, INT32_MAX - ES_PROOF_MAX_SLOTS));
+    ES_TRY(check_range("n_envs", settings->n_envs, 1, ES_PROOF_MAX_ENVS));
+    ES_TRY(check_range("first_env", settings->first_env, 0, INT32_MAX - ES_PROOF_MAX_ENVS));
     ES_TRY(check_range("selection", settings->selection, 0, ES_GOAL_LEFTMOST));
     ES_TRY(check_range("max_atoms", settings->max_atoms, 1, ES_PROOF_MAX_ATOMS));
     if (settings->max_states != 0) {
@@ -107,9 +107,9 @@ static EsStatus collect_queries(EsProofEnv *env, const EsProofEnvSettings *wante
 
 // Lay out the slab of an environment whose settings are known, at `slab`; NULL only counts.
 static void lay_out(EsProofEnv *env, unsigned char *slab) {
-    size_t N = (size_t)env->settings.n_slots, A = (size_t)env->settings.max_atoms;
+    size_t N = (size_t)env->settings.n_envs, A = (size_t)env->settings.max_atoms;
     size_t V = (size_t)env->max_visited, bytes = 0;
-    size_t slots = es_slab_add(&bytes, N * sizeof *env->slots);
+    size_t episodes = es_slab_add(&bytes, N * sizeof *env->episodes);
     size_t states = es_slab_add(&bytes, N * A * sizeof *env->states);
     size_t visited = es_slab_add(&bytes, N * V * A * sizeof *env->visited);
     size_t n_atoms = es_slab_add(&bytes, N * V * sizeof *env->n_visited_atoms);
@@ -120,7 +120,7 @@ static void lay_out(EsProofEnv *env, unsigned char *slab) {
         return;
     }
     env->slab = slab;
-    env->slots = (void *)(slab + slots);
+    env->episodes = (void *)(slab + episodes);
     env->states = (void *)(slab + states);
     env->visited = (void *)(slab + visited);
     env->n_visited_atoms = (void *)(slab + n_atoms);
@@ -129,7 +129,7 @@ static void lay_out(EsProofEnv *env, unsigned char *slab) {
 }
 
 static EsStatus create_results(EsProofEnv *env) {
-    size_t N = (size_t)env->settings.n_slots, bytes = 0;
+    size_t N = (size_t)env->settings.n_envs, bytes = 0;
     EsProofResult *result = &env->result;
     unsigned char **const flags[] = {&result->is_done, &result->is_success, &result->is_truncated,
                                      &result->is_by_end, &result->label};
@@ -153,7 +153,7 @@ static EsStatus create_results(EsProofEnv *env) {
 }
 
 static EsStatus create_successors(EsProofEnv *env) {
-    size_t N = (size_t)env->settings.n_slots;
+    size_t N = (size_t)env->settings.n_envs;
     ES_TRY(es_allocate((size_t)env->n_blocks * sizeof *env->blocks, (void **)&env->blocks));
     ES_TRY(es_allocate(N * sizeof *env->first, (void **)&env->first));
     ES_TRY(es_allocate(N * sizeof *env->count, (void **)&env->count));
@@ -183,7 +183,7 @@ static EsStatus build(EsProofEnv *env, const EsProofEnvSettings *wanted) {
                                      .has_end = settings->has_end};
     int32_t per_action = settings->skips_unary ? 1 + ES_PROOF_MAX_SKIPS : 1;
     env->max_visited = settings->has_memory ? (settings->max_depth + 1) * per_action : 0;
-    env->n_blocks = (settings->n_slots + ES_PROOF_BLOCK - 1) / ES_PROOF_BLOCK;
+    env->n_blocks = (settings->n_envs + ES_PROOF_BLOCK - 1) / ES_PROOF_BLOCK;
     lay_out(env, NULL);
     void *slab;
     ES_TRY(es_allocate(env->slab_bytes, &slab));
@@ -246,7 +246,7 @@ EsAtomSpan es_proof_env_queries(const EsProofEnv *env) {
 // Settings and checksums that must agree; no padding, so that bytes can be compared.
 typedef struct SavedHead {
     uint64_t magic, seed, slab_bytes;
-    int32_t n_slots, first_slot, selection, max_atoms, max_states, max_depth;
+    int32_t n_envs, first_env, selection, max_atoms, max_states, max_depth;
     int32_t has_end, has_memory, skips_unary, order, n_negatives, corrupts_head, corrupts_tail;
     int32_t uses_domains, reward_type, n_constants, n_predicates, n_facts, n_rules, n_queries;
     uint32_t facts_crc, rules_crc, queries_crc, slab_crc;
@@ -260,8 +260,8 @@ static SavedHead describe(const EsProofEnv *env) {
     SavedHead head = {.magic = SAVED_MAGIC,
                       .seed = settings->seed,
                       .slab_bytes = env->slab_bytes,
-                      .n_slots = settings->n_slots,
-                      .first_slot = settings->first_slot,
+                      .n_envs = settings->n_envs,
+                      .first_env = settings->first_env,
                       .selection = (int32_t)settings->selection,
                       .max_atoms = settings->max_atoms,
                       .max_states = settings->max_states,
@@ -304,10 +304,10 @@ void es_proof_env_save(const EsProofEnv *env, void *saved) {
 // --- loading ---
 
 // A state: predicates of the graph; constants, and variables numbered by first occurrence.
-static EsStatus check_atoms(const char *path, const EsProofEnv *env, int32_t slot,
+static EsStatus check_atoms(const char *path, const EsProofEnv *env, int32_t index,
                             const EsAtom *atoms, int32_t n_atoms) {
-    const EsFileField predicate = {path, "predicate in a state of slot", slot};
-    const EsFileField term = {path, "term in a state of slot", slot};
+    const EsFileField predicate = {path, "predicate in a state of environment", index};
+    const EsFileField term = {path, "term in a state of environment", index};
     int32_t highest = env->graph->n_constants + 1; // the first variable that has not occurred
     for (int32_t i = 0; i < n_atoms; i++) {
         ES_TRY(es_check_integer(predicate, atoms[i].predicate, 1, env->graph->n_predicates));
@@ -319,15 +319,15 @@ static EsStatus check_atoms(const char *path, const EsProofEnv *env, int32_t slo
     return ES_STATUS_OK;
 }
 
-static EsStatus check_visited(const char *path, const EsProofEnv *env, int32_t slot) {
+static EsStatus check_visited(const char *path, const EsProofEnv *env, int32_t index) {
     int32_t max_atoms = env->settings.max_atoms;
-    for (int32_t i = 0; i < env->slots[slot].n_visited; i++) {
-        size_t at = (size_t)slot * (size_t)env->max_visited + (size_t)i;
+    for (int32_t i = 0; i < env->episodes[index].n_visited; i++) {
+        size_t at = (size_t)index * (size_t)env->max_visited + (size_t)i;
         const EsAtom *atoms = env->visited + at * (size_t)max_atoms;
         int32_t n_atoms = env->n_visited_atoms[at];
         ES_TRY(es_check_integer((EsFileField){path, "n_visited_atoms", (int64_t)at}, n_atoms, 1,
                                 max_atoms));
-        ES_TRY(check_atoms(path, env, slot, atoms, n_atoms));
+        ES_TRY(check_atoms(path, env, index, atoms, n_atoms));
         if (env->visited_hash[at] != es_proof_hash(atoms, n_atoms)) {
             return ES_FAIL(INPUT, "%s: visited_hash[%zu] is not the hash of its state", path, at);
         }
@@ -335,25 +335,25 @@ static EsStatus check_visited(const char *path, const EsProofEnv *env, int32_t s
     return ES_STATUS_OK;
 }
 
-static EsStatus check_slot(const char *path, const EsProofEnv *env, int32_t slot) {
-    const EsProofSlot *at = &env->slots[slot];
+static EsStatus check_episode(const char *path, const EsProofEnv *env, int32_t index) {
+    const EsProofEpisode *at = &env->episodes[index];
     const EsProofEnvSettings *settings = &env->settings;
     // an action remembers the state it leads to and those passed over
     int32_t per_action = env->max_visited / (settings->max_depth + 1);
     if (!es_kg_is_ground(env->graph, at->query)) {
         return ES_FAIL(INPUT, "%s: query[%d] is %d(%d,%d), not over %d predicates and %d constants",
-                       path, slot, at->query.predicate, at->query.a, at->query.b,
+                       path, index, at->query.predicate, at->query.a, at->query.b,
                        env->graph->n_predicates, env->graph->n_constants);
     }
-    ES_TRY(es_check_integer((EsFileField){path, "label", slot}, at->label, 0, 1));
-    ES_TRY(es_check_integer((EsFileField){path, "depth", slot}, at->depth, 0,
+    ES_TRY(es_check_integer((EsFileField){path, "label", index}, at->label, 0, 1));
+    ES_TRY(es_check_integer((EsFileField){path, "depth", index}, at->depth, 0,
                             settings->max_depth - 1));
-    ES_TRY(es_check_integer((EsFileField){path, "n_atoms", slot}, at->n_atoms, 1,
+    ES_TRY(es_check_integer((EsFileField){path, "n_atoms", index}, at->n_atoms, 1,
                             settings->max_atoms));
-    ES_TRY(es_check_integer((EsFileField){path, "n_visited", slot}, at->n_visited,
+    ES_TRY(es_check_integer((EsFileField){path, "n_visited", index}, at->n_visited,
                             env->max_visited > 0, (at->depth + 1) * per_action));
-    ES_TRY(check_atoms(path, env, slot, es_proof_env_state(env, slot), at->n_atoms));
-    return check_visited(path, env, slot);
+    ES_TRY(check_atoms(path, env, index, es_proof_env_state(env, index), at->n_atoms));
+    return check_visited(path, env, index);
 }
 
 static EsStatus check_counters(const char *path, const EsProofEnvCounters *counters,
@@ -385,8 +385,8 @@ static EsStatus check_counters(const char *path, const EsProofEnvCounters *count
 
 // An environment that differs in its slab alone.
 static EsStatus check_slab(const char *path, const EsProofEnv *env) {
-    for (int32_t slot = 0; slot < env->settings.n_slots; slot++) {
-        ES_TRY(check_slot(path, env, slot));
+    for (int32_t index = 0; index < env->settings.n_envs; index++) {
+        ES_TRY(check_episode(path, env, index));
     }
     for (int32_t b = 0; b < env->n_blocks; b++) {
         ES_TRY(check_counters(path, &env->counters[b], b));

@@ -1,12 +1,12 @@
-// Many proofs side by side: an environment whose slots each prove one query at a time, and whose
-// actions are the next states to go to.
+// Many environments stepped together, each with one query to prove at a time; an action is the next
+// state to go to.
 //
-// A slot's state is the list of atoms it has still to prove. An action is the index of one of its
-// successors; True ends the episode as proved, False and End as not proved, and the limit on depth
-// truncates it. A finished slot starts its next query within the same step: what es_proof_env_step
-// reports belongs to the episode that ended, what es_proof_env_choices shows to the one that began.
-// What a slot does is a function of (seed, slot, actions) alone: neither the number of slots nor
-// that of threads matters. One thread at a time may use an environment.
+// The state of an environment is the list of atoms still to be proved. An action is the index of
+// one of its successors; True ends the episode as proved, False and End as not proved, and the
+// limit on depth truncates it. An environment whose episode ended starts its next query within the
+// same step: es_proof_env_step reports the episode that ended, es_proof_env_choices shows the one
+// that began. An environment is a function of (seed, its number, actions) alone: neither the number
+// of environments nor that of threads matters. One thread at a time may use an EsProofEnv.
 //
 //     EsProofEnvSettings settings = es_proof_env_defaults();
 //     EsProofEnv *env; ES_TRY(es_proof_env_create(graph, &settings, pool, &env));
@@ -18,7 +18,7 @@
 //     }
 //     es_proof_env_destroy(env);
 //
-// N is the number of slots; A, S, C and P as in proof_rules.h.
+// N is the number of environments; A, S, C and P as in proof_rules.h.
 #ifndef ES_PROOF_PROOF_ENV_H
 #define ES_PROOF_PROOF_ENV_H
 
@@ -32,10 +32,10 @@ ES_EXTERN_C_BEGIN
 
 #define ES_N_PROOF_REWARDS 6
 
-// Which query a slot takes next.
+// Which query an environment takes next.
 typedef enum EsQueryOrder {
     ES_QUERY_UNIFORM,    // any, with replacement
-    ES_QUERY_ROUND_ROBIN // each slot goes through all of them, from a place of its own; the
+    ES_QUERY_ROUND_ROBIN // each environment goes through all of them, from a place of its own; the
                          // negatives of a query follow it
 } EsQueryOrder;
 
@@ -76,50 +76,52 @@ static inline ES_HOST_DEVICE EsProofOutcome es_proof_state_outcome(const EsKnowl
     return special > 0 ? (EsProofOutcome)special : ES_PROOF_OPEN;
 }
 
-// What an episode of a slot is about, before a corruption is looked for.
+// What an episode of an environment is about, before a corruption is looked for.
 typedef struct EsEpisodePlan {
     int32_t query; // index in the pool
     int is_negative;
-    int32_t n_before; // negatives of this slot before this one: they take sides in turn
+    int32_t n_before; // negatives of this environment before this one: they take sides in turn
 } EsEpisodePlan;
 
-// A function of its arguments: other slots and threads do not matter.
+// A function of its arguments: other environments and threads do not matter.
 static inline ES_HOST_DEVICE EsEpisodePlan es_episode_plan(EsQueryOrder order, int32_t n_negatives,
                                                            int32_t n_queries, uint64_t seed,
-                                                           uint32_t slot, uint32_t episode) {
+                                                           uint32_t index, uint32_t episode) {
     uint32_t period = (uint32_t)n_negatives + 1;
     EsEpisodePlan plan;
     plan.is_negative = episode % period != 0;
     plan.n_before = (int32_t)((episode - episode / period - (episode % period != 0)) & 0x7fffffffu);
     uint32_t n = (uint32_t)n_queries;
     if (order == ES_QUERY_UNIFORM) {
-        EsRandom4 random = es_random_draw(seed, slot, ES_PURPOSE_DATA_ORDER, episode, 0);
+        EsRandom4 random = es_random_draw(seed, index, ES_PURPOSE_DATA_ORDER, episode, 0);
         plan.query = (int32_t)es_random_below(random.word[0], n);
     } else {
-        // multiples of the golden ratio: any number of first slots is spread evenly
-        uint32_t place = es_random_below(slot * 0x9E3779B1u, n);
+        // multiples of the golden ratio: any number of first environments is spread evenly
+        uint32_t place = es_random_below(index * 0x9E3779B1u, n);
         plan.query = (int32_t)(((uint64_t)place + episode / period) % n);
     }
     return plan;
 }
 
-// A policy that takes any successor: a function of the slot, its episode and how far that is.
-static inline ES_HOST_DEVICE int32_t es_proof_random_action(uint64_t seed, uint32_t slot,
+// A policy that takes any successor: a function of the environment, its episode and how far that
+// is.
+static inline ES_HOST_DEVICE int32_t es_proof_random_action(uint64_t seed, uint32_t index,
                                                             uint32_t episode, int32_t depth,
                                                             int32_t n_successors) {
-    EsRandom4 random = es_random_draw(seed, slot, ES_PURPOSE_ACTION, episode, (uint32_t)depth >> 2);
+    EsRandom4 random =
+        es_random_draw(seed, index, ES_PURPOSE_ACTION, episode, (uint32_t)depth >> 2);
     return (int32_t)es_random_below(random.word[depth & 3], (uint32_t)n_successors);
 }
 
-#define ES_PROOF_MAX_SLOTS 65536
+#define ES_PROOF_MAX_ENVS  65536
 #define ES_PROOF_MAX_DEPTH 1000
 // states passed over at a time; a longer chain is then a choice like others
 #define ES_PROOF_MAX_SKIPS 20
 
 typedef struct EsProofEnvSettings {
-    int32_t n_slots;    // N
-    int32_t first_slot; // number of slot 0 among those of all processes; with the seed it says
-                        // what the slot proves
+    int32_t n_envs;    // N
+    int32_t first_env; // number of environment 0 among those of all processes; its queries follow
+                       // from it and the seed
     uint64_t seed;
 
     // states and actions
@@ -129,8 +131,8 @@ typedef struct EsProofEnvSettings {
     int32_t max_depth;  // actions of an episode
     int has_end;        // End is offered wherever the proof is open
     int has_memory;     // states of this episode are not offered again
-    int skips_unary;    // a state with one open successor is passed over: the slot goes on to that
-                        // one, which does not count as an action
+    int skips_unary;    // a state with one open successor is passed over: its successor is the next
+                        // state, and no action is counted
 
     // queries
     EsKgSplit split;
@@ -139,7 +141,7 @@ typedef struct EsProofEnvSettings {
     int32_t min_query_depth, max_query_depth; // published depth of the split's; 0 and 0: any
     EsQueryOrder order;
     int32_t n_negatives;  // corruptions after each positive
-    int is_corrupting[2]; // by EsCorruptSide; of several the slot takes one after the other
+    int is_corrupting[2]; // by EsCorruptSide; of several the environment takes one after the other
     int uses_domains;     // see corruptions.h
     int32_t reward_type;  // see es_proof_reward
 } EsProofEnvSettings;
@@ -161,7 +163,7 @@ typedef struct EsProofResult {
 
 // Sums since the environment was created.
 typedef struct EsProofEnvCounters {
-    int64_t n_steps;                                                 // of single slots
+    int64_t n_steps;                                                 // of single environments
     int64_t n_episodes[2], n_proved[2], n_truncated[2], n_by_end[2]; // finished, by label
     int64_t n_actions[2];    // of finished episodes, by label
     double reward[2];        // by label
@@ -171,13 +173,13 @@ typedef struct EsProofEnvCounters {
     int64_t n_overlong, n_overflow; // candidates that limits dropped, as in EsSuccessors
 } EsProofEnvCounters;
 
-// 128 slots; constrained goals, 6 atoms, depth 20, End, memory; queries of TRAIN in uniform order,
-// one negative per positive, both sides in turn, reward 4.
+// 128 environments; constrained goals, 6 atoms, depth 20, End, memory; queries of TRAIN in uniform
+// order, one negative per positive, both sides in turn, reward 4.
 EsProofEnvSettings es_proof_env_defaults(void);
 
-// Graph and pool are borrowed; pool NULL: the caller's thread alone. Every slot has begun its first
-// episode. ARGUMENT for settings out of range; INPUT when no query is left: its predicate must head
-// a rule, and its published depth must be in the range asked for.
+// Graph and pool are borrowed; pool NULL: the caller's thread alone. Every environment has begun
+// its first episode. ARGUMENT for settings out of range; INPUT when no query is left: its predicate
+// must head a rule, and its published depth must be in the range asked for.
 typedef struct EsProofEnv EsProofEnv;
 EsStatus es_proof_env_create(const EsKnowledgeGraph *graph, const EsProofEnvSettings *settings,
                              EsThreadPool *pool, EsProofEnv **env);
@@ -191,34 +193,35 @@ EsAtomSpan es_proof_env_queries(const EsProofEnv *env);
 
 // --- stepping ---
 
-// States of all slots and their successors; borrowed, until the next step.
+// States of all environments and their successors; borrowed, until the next step.
 EsStatus es_proof_env_choices(EsProofEnv *env, EsProofChoices *choices);
 
-// Take successor actions[i] in every slot i. ARGUMENT when one is out of range; nothing has then
-// changed.
+// Take successor actions[i] in every environment i. ARGUMENT when one is out of range; nothing has
+// then changed.
 EsStatus es_proof_env_step(EsProofEnv *env, const int32_t *actions);
 const EsProofResult *es_proof_env_result(const EsProofEnv *env);
 
-// Uniform actions, as a function of (seed, slot, episode, depth).                             (N)
+// Draws uniform actions (N), a function of (seed, environment, episode, depth).
 void es_proof_env_draw_actions(EsProofEnv *env, int32_t *actions);
 
 // --- inspection ---
 
-// The episode that a slot is in.
-typedef struct EsProofSlot {
+// The episode that an environment is in.
+typedef struct EsProofEpisode {
     EsAtom query;
     uint32_t episode;  // from 0
     int32_t label;     // 1: taken to be true
     int32_t depth;     // actions so far
     int32_t n_atoms;   // of the state
     int32_t n_visited; // states remembered
-} EsProofSlot;
-EsProofSlot es_proof_env_slot(const EsProofEnv *env, int32_t slot);
+} EsProofEpisode;
+EsProofEpisode es_proof_env_episode(const EsProofEnv *env, int32_t index);
 
 EsProofEnvCounters es_proof_env_counters(const EsProofEnv *env);
 
 // The padded observation: the state, its first max_states successors and which of these exist, zero
-// elsewhere. Any of the arrays may be NULL. Returns how many successors of all slots did not fit.
+// elsewhere. Any of the arrays may be NULL. Returns how many successors of all environments did not
+// fit.
 int64_t es_proof_env_pad(EsProofEnv *env, int32_t max_states,
                          int32_t *sub_index,           // (N x 1 x A x 3)
                          int32_t *derived_sub_indices, // (N x max_states x A x 3)
@@ -226,9 +229,9 @@ int64_t es_proof_env_pad(EsProofEnv *env, int32_t max_states,
 
 // --- checkpoints ---
 
-// All that the future of the slots depends on, and the counters, as es_proof_env_saved_bytes bytes.
-// It fits an environment of the same graph and settings; another one, or a number out of its range,
-// fails with INPUT and leaves the environment as it was. `path` is for messages.
+// All that the future of the environments depends on, and the counters, as es_proof_env_saved_bytes
+// bytes. It fits an environment of the same graph and settings; another one, or a number out of its
+// range, fails with INPUT and leaves the environment as it was. `path` is for messages.
 size_t es_proof_env_saved_bytes(const EsProofEnv *env);
 void es_proof_env_save(const EsProofEnv *env, void *saved);
 EsStatus es_proof_env_load(EsProofEnv *env, const char *path, const void *saved,

@@ -1,15 +1,15 @@
-// What the files of the environment share: slots in one slab, and blocks of slots that a thread
-// works on.
+// The insides of an EsProofEnv, for its own files and tests: episodes and states of all
+// environments in one slab, and blocks of environments as pieces of work for threads.
 #ifndef ES_PROOF_PROOF_ENV_INTERNAL_H
 #define ES_PROOF_PROOF_ENV_INTERNAL_H
 
 #include "base/memory.h"
 #include "proof/agent/proof_env.h"
 
-// slots of a block: enough to make taking one cheap, few enough to share out evenly
+// environments of a block: enough to make taking one cheap, few enough to share out evenly
 #define ES_PROOF_BLOCK 16
 
-// The successors of a block's slots, one after the other. They grow with what is needed.
+// The successors of a block's environments, one after the other. They grow with what is needed.
 typedef struct EsProofBlock {
     _Alignas(ES_ALIGNMENT) EsAtom *atoms; // owned
     int32_t *start; // successor k is atoms[start[k]] to atoms[start[k+1] - 1]; owned
@@ -18,7 +18,7 @@ typedef struct EsProofBlock {
     int is_out_of_memory; // in the last step
 } EsProofBlock;
 
-// V is the most states that a slot remembers, 0 without memory.
+// V is the most states that an environment remembers, 0 without memory.
 struct EsProofEnv {
     EsProofEnvSettings settings;   // n_queries and queries are those of the pool below
     const EsKnowledgeGraph *graph; // borrowed
@@ -33,7 +33,7 @@ struct EsProofEnv {
     // what is saved, one slab; owned
     unsigned char *slab;
     size_t slab_bytes;
-    EsProofSlot *slots;           //                                                           (N)
+    EsProofEpisode *episodes;     //                                                           (N)
     EsAtom *states;               //                                                       (N x A)
     EsAtom *visited;              //                                                   (N x V x A)
     int32_t *n_visited_atoms;     //                                                       (N x V)
@@ -43,8 +43,8 @@ struct EsProofEnv {
     // successors
     EsProofBlock *blocks; // owned, as are the next four
     int32_t n_blocks;
-    int32_t *first;         // of a slot among those of its block                              (N)
-    int32_t *count;         // of a slot                                                       (N)
+    int32_t *first; // of an environment among those of its block                              (N)
+    int32_t *count; // of an environment                                                       (N)
     int32_t *row_start;     // as EsProofChoices.first                                     (N + 1)
     EsAtomSpan *state_span; //                                                                 (N)
     EsAtomSpan *span;       // of all successors; owned                            (span_capacity)
@@ -57,14 +57,14 @@ struct EsProofEnv {
     void *result_memory; // owned
 };
 
-static inline EsAtom *es_proof_env_state(const EsProofEnv *env, int32_t slot) {
-    return env->states + (size_t)slot * (size_t)env->settings.max_atoms;
+static inline EsAtom *es_proof_env_state(const EsProofEnv *env, int32_t index) {
+    return env->states + (size_t)index * (size_t)env->settings.max_atoms;
 }
 
-// Begin the first episode of every slot. MEMORY when the successors do not fit, as below.
+// Begin the first episode of every environment. MEMORY when the successors do not fit, as below.
 EsStatus es_proof_env_begin(EsProofEnv *env);
 
-// Find the successors of all slots again, after the slab was written.
+// Find the successors of all environments again, after the slab was written.
 EsStatus es_proof_env_restore(EsProofEnv *env);
 
 #endif

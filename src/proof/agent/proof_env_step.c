@@ -1,12 +1,14 @@
-// One step of all slots: take the chosen successor, judge and begin anew where an episode ended,
-// then find what may follow. A block of slots is the work of one thread at a time.
+// One step of all environments: takes the chosen successor, rewards an episode that ended and
+// begins the next, then finds the successors of the new state. A block of environments is a piece
+// of work for one thread. Also all views of the present states: choices, padded observation,
+// counters.
 #include <string.h>
 
 #include "base/memory.h"
 #include "proof/agent/proof_env_internal.h"
 #include "proof/search/proof_array.h"
 
-// blocks from which on light work per slot, of some nanoseconds, pays for waking threads
+// blocks from which on light work per environment, of some nanoseconds, pays for waking threads
 #define ES_PROOF_LIGHT_BLOCKS 32
 
 // Run a function for every block, over the threads if there are at least min_blocks.
@@ -23,12 +25,12 @@ static void run_blocks(const EsProofEnv *env, int32_t min_blocks, EsPieceFunctio
 
 // --- states ---
 
-static int32_t block_of(int32_t slot) { return slot / ES_PROOF_BLOCK; }
+static int32_t block_of(int32_t index) { return index / ES_PROOF_BLOCK; }
 
-// Successor k of a slot.
-static EsAtomSpan successor_of(const EsProofEnv *env, int32_t slot, int32_t k) {
-    const EsProofBlock *block = &env->blocks[block_of(slot)];
-    const int32_t *start = block->start + env->first[slot] + k;
+// Successor k of an environment.
+static EsAtomSpan successor_of(const EsProofEnv *env, int32_t index, int32_t k) {
+    const EsProofBlock *block = &env->blocks[block_of(index)];
+    const int32_t *start = block->start + env->first[index] + k;
     return (EsAtomSpan){block->atoms + start[0], start[1] - start[0]};
 }
 
@@ -38,16 +40,16 @@ static void copy_atoms(EsAtom *to, const EsAtom *from, int32_t n_atoms) {
     }
 }
 
-// Make this the slot's state, and remember it.
-static void enter_state(EsProofEnv *env, int32_t slot, const EsAtom *atoms, int32_t n_atoms) {
-    EsProofSlot *at = &env->slots[slot];
+// Make this the environment's state, and remember it.
+static void enter_state(EsProofEnv *env, int32_t index, const EsAtom *atoms, int32_t n_atoms) {
+    EsProofEpisode *at = &env->episodes[index];
     at->n_atoms = n_atoms;
-    copy_atoms(es_proof_env_state(env, slot), atoms, n_atoms);
+    copy_atoms(es_proof_env_state(env, index), atoms, n_atoms);
     if (env->max_visited == 0) {
         return;
     }
     ES_ASSERT(at->n_visited < env->max_visited);
-    size_t i = (size_t)slot * (size_t)env->max_visited + (size_t)at->n_visited++;
+    size_t i = (size_t)index * (size_t)env->max_visited + (size_t)at->n_visited++;
     copy_atoms(env->visited + i * (size_t)env->settings.max_atoms, atoms, n_atoms);
     env->n_visited_atoms[i] = n_atoms;
     env->visited_hash[i] = es_proof_hash(atoms, n_atoms);
@@ -55,7 +57,7 @@ static void enter_state(EsProofEnv *env, int32_t slot, const EsAtom *atoms, int3
 
 // --- episodes ---
 
-// The side that a slot's next corruption replaces.
+// The side that an environment's next corruption replaces.
 static EsCorruptSide choose_side(const EsProofEnvSettings *settings, int32_t n_before) {
     const int *is_corrupting = settings->is_corrupting;
     if (is_corrupting[ES_CORRUPT_HEAD] && is_corrupting[ES_CORRUPT_TAIL]) {
@@ -64,14 +66,14 @@ static EsCorruptSide choose_side(const EsProofEnvSettings *settings, int32_t n_b
     return is_corrupting[ES_CORRUPT_HEAD] ? ES_CORRUPT_HEAD : ES_CORRUPT_TAIL;
 }
 
-static void begin_episode(EsProofEnv *env, int32_t slot, uint32_t episode,
+static void begin_episode(EsProofEnv *env, int32_t index, uint32_t episode,
                           EsProofEnvCounters *counters) {
     const EsProofEnvSettings *settings = &env->settings;
-    uint32_t number = (uint32_t)(settings->first_slot + slot);
+    uint32_t number = (uint32_t)(settings->first_env + index);
     EsEpisodePlan plan = es_episode_plan(settings->order, settings->n_negatives,
                                          settings->n_queries, settings->seed, number, episode);
-    EsProofSlot *at = &env->slots[slot];
-    *at = (EsProofSlot){.query = env->queries[plan.query], .episode = episode, .label = 1};
+    EsProofEpisode *at = &env->episodes[index];
+    *at = (EsProofEpisode){.query = env->queries[plan.query], .episode = episode, .label = 1};
     if (plan.is_negative) {
         EsCorruptionSettings corruption = {settings->seed, settings->uses_domains};
         EsCorruptSide side = choose_side(settings, plan.n_before);
@@ -79,7 +81,7 @@ static void begin_episode(EsProofEnv *env, int32_t slot, uint32_t episode,
         at->label = !es_corruption_draw(env->known, &corruption, at->query, side, draw, &at->query);
         counters->n_not_corrupted += at->label;
     }
-    enter_state(env, slot, &at->query, 1);
+    enter_state(env, index, &at->query, 1);
 }
 
 // A block's part of the arrays of bytes in EsProofResult. Neighbouring blocks share cache lines of
@@ -97,24 +99,24 @@ static void publish_flags(EsProofResult *result, int32_t begin, size_t n, const 
     memcpy(result->label + begin, flags->label, n);
 }
 
-static void take_action(EsProofEnv *env, int32_t slot, BlockFlags *flags,
+static void take_action(EsProofEnv *env, int32_t index, BlockFlags *flags,
                         EsProofEnvCounters *counters) {
     const EsProofEnvSettings *settings = &env->settings;
-    EsProofSlot *at = &env->slots[slot];
+    EsProofEpisode *at = &env->episodes[index];
     EsProofResult *result = &env->result;
-    EsAtomSpan next = successor_of(env, slot, env->actions[slot]);
+    EsAtomSpan next = successor_of(env, index, env->actions[index]);
     EsProofOutcome outcome = es_proof_state_outcome(env->graph, next.atoms, next.count);
-    EsAtom *reached = env->reached + (size_t)slot * (size_t)settings->max_atoms;
-    int32_t i = slot % ES_PROOF_BLOCK;
+    EsAtom *reached = env->reached + (size_t)index * (size_t)settings->max_atoms;
+    int32_t i = index % ES_PROOF_BLOCK;
     at->depth++;
     int is_proved = outcome == ES_PROOF_PROVED, is_by_end = outcome == ES_PROOF_ENDED;
     int is_truncated = outcome == ES_PROOF_OPEN && at->depth >= settings->max_depth;
     int is_done = outcome != ES_PROOF_OPEN || is_truncated;
     copy_atoms(reached, next.atoms, next.count);
-    result->reached[slot] = (EsAtomSpan){reached, next.count};
-    result->query[slot] = at->query;
-    result->depth[slot] = at->depth;
-    result->reward[slot] = 0.0f;
+    result->reached[index] = (EsAtomSpan){reached, next.count};
+    result->query[index] = at->query;
+    result->depth[index] = at->depth;
+    result->reward[index] = 0.0f;
     flags->label[i] = (unsigned char)at->label;
     flags->is_done[i] = (unsigned char)is_done;
     flags->is_success[i] = (unsigned char)is_proved;
@@ -122,18 +124,18 @@ static void take_action(EsProofEnv *env, int32_t slot, BlockFlags *flags,
     flags->is_by_end[i] = (unsigned char)is_by_end;
     counters->n_steps++;
     if (!is_done) {
-        enter_state(env, slot, next.atoms, next.count);
+        enter_state(env, index, next.atoms, next.count);
         return;
     }
-    result->reward[slot] = es_proof_reward(settings->reward_type, settings->n_negatives, at->label,
-                                           is_proved, is_by_end);
+    result->reward[index] = es_proof_reward(settings->reward_type, settings->n_negatives, at->label,
+                                            is_proved, is_by_end);
     counters->n_episodes[at->label]++;
     counters->n_proved[at->label] += is_proved;
     counters->n_truncated[at->label] += is_truncated;
     counters->n_by_end[at->label] += is_by_end;
     counters->n_actions[at->label] += at->depth;
-    counters->reward[at->label] += (double)result->reward[slot];
-    begin_episode(env, slot, at->episode + 1, counters);
+    counters->reward[at->label] += (double)result->reward[index];
+    begin_episode(env, index, at->episode + 1, counters);
 }
 
 // --- successors ---
@@ -161,39 +163,39 @@ static EsStatus keep_successors(EsProofBlock *block, const EsSuccessors *out) {
     return ES_STATUS_OK;
 }
 
-static void expand_state(const EsProofEnv *env, int32_t slot, EsSuccessors *out,
+static void expand_state(const EsProofEnv *env, int32_t index, EsSuccessors *out,
                          EsProofEnvCounters *counters) {
-    const EsProofSlot *at = &env->slots[slot];
-    size_t first = (size_t)slot * (size_t)env->max_visited;
+    const EsProofEpisode *at = &env->episodes[index];
+    size_t first = (size_t)index * (size_t)env->max_visited;
     EsVisitedStates visited = {.atoms = env->visited + first * (size_t)env->settings.max_atoms,
                                .n_atoms = env->n_visited_atoms + first,
                                .hash = env->visited_hash + first,
                                .count = at->n_visited,
                                .stride = env->settings.max_atoms};
-    es_proof_expand(env->graph, &env->listing, at->query, es_proof_env_state(env, slot),
+    es_proof_expand(env->graph, &env->listing, at->query, es_proof_env_state(env, index),
                     at->n_atoms, env->max_visited > 0 ? &visited : NULL, out);
     counters->n_overlong += out->n_overlong;
     counters->n_overflow += out->n_overflow;
 }
 
-static void list_successors(EsProofEnv *env, int32_t slot, int max_skips, EsSuccessors *out,
+static void list_successors(EsProofEnv *env, int32_t index, int max_skips, EsSuccessors *out,
                             EsProofEnvCounters *counters) {
-    EsProofBlock *block = &env->blocks[block_of(slot)];
-    expand_state(env, slot, out, counters);
+    EsProofBlock *block = &env->blocks[block_of(index)];
+    expand_state(env, index, out, counters);
     int n_ends = env->settings.has_end != 0;
     for (int n_skips = 0;
          n_skips < max_skips && out->outcome == ES_PROOF_OPEN && out->count - n_ends == 1;
          n_skips++) {
         EsAtomSpan only = es_successor(out, 0);
-        enter_state(env, slot, only.atoms, only.count);
+        enter_state(env, index, only.atoms, only.count);
         counters->n_skipped++;
-        expand_state(env, slot, out, counters);
+        expand_state(env, index, out, counters);
     }
     counters->n_successors += out->count;
-    env->first[slot] = block->n_successors;
-    env->count[slot] = out->count;
+    env->first[index] = block->n_successors;
+    env->count[index] = out->count;
     if (keep_successors(block, out) != ES_STATUS_OK) {
-        env->count[slot] = 0; // so that no action of the slot is taken
+        env->count[index] = 0; // so that no action of the environment is taken
         block->is_out_of_memory = 1;
     }
 }
@@ -201,8 +203,8 @@ static void list_successors(EsProofEnv *env, int32_t slot, int max_skips, EsSucc
 // --- blocks ---
 
 typedef enum StepKind {
-    STEP_BEGIN,  // the first episode of every slot
-    STEP_TAKE,   // an action in every slot
+    STEP_BEGIN,  // the first episode of every environment
+    STEP_TAKE,   // an action in every environment
     STEP_RESTORE // states as they are, which were passed over already
 } StepKind;
 
@@ -218,13 +220,13 @@ static void step_block(void *context, int64_t piece, int worker) {
     EsProofEnvCounters counters = env->counters[piece];
     BlockFlags flags;
     int32_t begin = (int32_t)piece * ES_PROOF_BLOCK;
-    int32_t end = ES_MIN(begin + ES_PROOF_BLOCK, env->settings.n_slots);
+    int32_t end = ES_MIN(begin + ES_PROOF_BLOCK, env->settings.n_envs);
     int skips = env->settings.skips_unary && job->kind != STEP_RESTORE;
-    for (int32_t slot = begin; slot < end && job->kind != STEP_RESTORE; slot++) {
+    for (int32_t index = begin; index < end && job->kind != STEP_RESTORE; index++) {
         if (job->kind == STEP_TAKE) {
-            take_action(env, slot, &flags, &counters);
+            take_action(env, index, &flags, &counters);
         } else {
-            begin_episode(env, slot, 0, &counters);
+            begin_episode(env, index, 0, &counters);
         }
     }
     if (job->kind == STEP_TAKE) {
@@ -232,8 +234,8 @@ static void step_block(void *context, int64_t piece, int worker) {
     }
     env->blocks[piece].n_atoms = env->blocks[piece].n_successors = 0;
     env->blocks[piece].is_out_of_memory = 0;
-    for (int32_t slot = begin; slot < end; slot++) {
-        list_successors(env, slot, skips ? ES_PROOF_MAX_SKIPS : 0, &env->scratch[worker],
+    for (int32_t index = begin; index < end; index++) {
+        list_successors(env, index, skips ? ES_PROOF_MAX_SKIPS : 0, &env->scratch[worker],
                         &counters);
     }
     env->counters[piece] = counters;
@@ -246,7 +248,7 @@ static EsStatus run_step(EsProofEnv *env, StepKind kind) {
     for (int32_t b = 0; b < env->n_blocks; b++) {
         if (env->blocks[b].is_out_of_memory) {
             return ES_FAIL(MEMORY, "no memory for the successors of %d states",
-                           env->settings.n_slots);
+                           env->settings.n_envs);
         }
     }
     return ES_STATUS_OK;
@@ -257,10 +259,10 @@ EsStatus es_proof_env_begin(EsProofEnv *env) { return run_step(env, STEP_BEGIN);
 EsStatus es_proof_env_restore(EsProofEnv *env) { return run_step(env, STEP_RESTORE); }
 
 EsStatus es_proof_env_step(EsProofEnv *env, const int32_t *actions) {
-    for (int32_t slot = 0; slot < env->settings.n_slots; slot++) {
-        if (actions[slot] < 0 || actions[slot] >= env->count[slot]) {
-            return ES_FAIL(ARGUMENT, "action %d of slot %d, which has %d successors", actions[slot],
-                           slot, env->count[slot]);
+    for (int32_t index = 0; index < env->settings.n_envs; index++) {
+        if (actions[index] < 0 || actions[index] >= env->count[index]) {
+            return ES_FAIL(ARGUMENT, "action %d of environment %d, which has %d successors",
+                           actions[index], index, env->count[index]);
         }
     }
     env->actions = actions;
@@ -271,36 +273,36 @@ const EsProofResult *es_proof_env_result(const EsProofEnv *env) { return &env->r
 
 // --- choices ---
 
-// Spans of a block's slots, from row_start.
+// Spans of a block's environments, from row_start.
 static void list_block(void *context, int64_t piece, int worker) {
     EsProofEnv *env = context;
     (void)worker;
     int32_t begin = (int32_t)piece * ES_PROOF_BLOCK;
-    int32_t end = ES_MIN(begin + ES_PROOF_BLOCK, env->settings.n_slots);
+    int32_t end = ES_MIN(begin + ES_PROOF_BLOCK, env->settings.n_envs);
     const EsProofBlock *block = &env->blocks[piece];
     EsAtomSpan *span = env->span + env->row_start[begin];
     for (int32_t k = 0; k < block->n_successors; k++) {
         span[k] =
             (EsAtomSpan){block->atoms + block->start[k], block->start[k + 1] - block->start[k]};
     }
-    for (int32_t slot = begin; slot < end; slot++) {
-        env->state_span[slot] =
-            (EsAtomSpan){es_proof_env_state(env, slot), env->slots[slot].n_atoms};
+    for (int32_t index = begin; index < end; index++) {
+        env->state_span[index] =
+            (EsAtomSpan){es_proof_env_state(env, index), env->episodes[index].n_atoms};
     }
 }
 
-// Number the successors of all slots through.
+// Number the successors of all environments through.
 static EsStatus number_rows(EsProofEnv *env) {
     int64_t n_all = 0;
-    for (int32_t slot = 0; slot < env->settings.n_slots; slot++) {
-        env->row_start[slot] = (int32_t)n_all;
-        n_all += env->count[slot];
+    for (int32_t index = 0; index < env->settings.n_envs; index++) {
+        env->row_start[index] = (int32_t)n_all;
+        n_all += env->count[index];
         if (n_all > INT32_MAX / 2) {
             return ES_FAIL(MEMORY, "more than %d successors of %d states", INT32_MAX / 2,
-                           env->settings.n_slots);
+                           env->settings.n_envs);
         }
     }
-    env->row_start[env->settings.n_slots] = (int32_t)n_all;
+    env->row_start[env->settings.n_envs] = (int32_t)n_all;
     if (n_all > env->span_capacity) {
         int32_t capacity = (int32_t)ES_MAX(n_all, 2 * (int64_t)env->span_capacity);
         void *memory;
@@ -321,7 +323,7 @@ EsStatus es_proof_env_choices(EsProofEnv *env, EsProofChoices *choices) {
     *choices = (EsProofChoices){.states = env->state_span,
                                 .first = env->row_start,
                                 .successors = env->span,
-                                .n_states = env->settings.n_slots,
+                                .n_states = env->settings.n_envs,
                                 .selection = env->settings.selection};
     return ES_STATUS_OK;
 }
@@ -338,12 +340,12 @@ static void draw_block(void *context, int64_t piece, int worker) {
     const EsProofEnv *env = job->env;
     (void)worker;
     int32_t begin = (int32_t)piece * ES_PROOF_BLOCK;
-    int32_t end = ES_MIN(begin + ES_PROOF_BLOCK, env->settings.n_slots);
-    for (int32_t slot = begin; slot < end; slot++) {
-        const EsProofSlot *at = &env->slots[slot];
-        uint32_t number = (uint32_t)(env->settings.first_slot + slot);
-        job->actions[slot] = es_proof_random_action(env->settings.seed, number, at->episode,
-                                                    at->depth, env->count[slot]);
+    int32_t end = ES_MIN(begin + ES_PROOF_BLOCK, env->settings.n_envs);
+    for (int32_t index = begin; index < end; index++) {
+        const EsProofEpisode *at = &env->episodes[index];
+        uint32_t number = (uint32_t)(env->settings.first_env + index);
+        job->actions[index] = es_proof_random_action(env->settings.seed, number, at->episode,
+                                                     at->depth, env->count[index]);
     }
 }
 
@@ -376,19 +378,19 @@ static void pad_block(void *context, int64_t piece, int worker) {
     EsProofEnv *env = job->env;
     (void)worker;
     int32_t begin = (int32_t)piece * ES_PROOF_BLOCK;
-    int32_t end = ES_MIN(begin + ES_PROOF_BLOCK, env->settings.n_slots);
+    int32_t end = ES_MIN(begin + ES_PROOF_BLOCK, env->settings.n_envs);
     int32_t max_atoms = env->settings.max_atoms;
     size_t row = 3 * (size_t)max_atoms, S = (size_t)job->max_states;
-    for (int32_t slot = begin; slot < end; slot++) {
-        size_t n_shown = (size_t)ES_MIN(env->count[slot], job->max_states), i = (size_t)slot;
+    for (int32_t index = begin; index < end; index++) {
+        size_t n_shown = (size_t)ES_MIN(env->count[index], job->max_states), i = (size_t)index;
         if (job->state != NULL) {
-            EsAtomSpan state = {es_proof_env_state(env, slot), env->slots[slot].n_atoms};
+            EsAtomSpan state = {es_proof_env_state(env, index), env->episodes[index].n_atoms};
             pad_atoms(state, max_atoms, job->state + i * row);
         }
         if (job->successors != NULL) {
             int32_t *rows = job->successors + i * S * row;
             for (size_t k = 0; k < n_shown; k++) {
-                pad_atoms(successor_of(env, slot, (int32_t)k), max_atoms, rows + k * row);
+                pad_atoms(successor_of(env, index, (int32_t)k), max_atoms, rows + k * row);
             }
             memset(rows + n_shown * row, 0, (S - n_shown) * row * sizeof *rows);
         }
@@ -405,17 +407,17 @@ int64_t es_proof_env_pad(EsProofEnv *env, int32_t max_states, int32_t *sub_index
     PadJob job = {env, max_states, sub_index, derived_sub_indices, action_mask};
     run_blocks(env, 1, pad_block, &job);
     int64_t n_left_out = 0;
-    for (int32_t slot = 0; slot < env->settings.n_slots; slot++) {
-        n_left_out += ES_MAX(env->count[slot] - max_states, 0);
+    for (int32_t index = 0; index < env->settings.n_envs; index++) {
+        n_left_out += ES_MAX(env->count[index] - max_states, 0);
     }
     return n_left_out;
 }
 
 // --- inspection ---
 
-EsProofSlot es_proof_env_slot(const EsProofEnv *env, int32_t slot) {
-    ES_ASSERT(slot >= 0 && slot < env->settings.n_slots);
-    return env->slots[slot];
+EsProofEpisode es_proof_env_episode(const EsProofEnv *env, int32_t index) {
+    ES_ASSERT(index >= 0 && index < env->settings.n_envs);
+    return env->episodes[index];
 }
 
 EsProofEnvCounters es_proof_env_counters(const EsProofEnv *env) {

@@ -1,4 +1,4 @@
-// E width of embeddings, H of the body, L residual blocks.
+// D width of embeddings, H of the body, L residual blocks.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -75,15 +75,15 @@ static int64_t declare_table(EsProofPolicy *policy, const char *name, int64_t n_
 
 static void declare_parameters(EsProofPolicy *policy) {
     const EsProofPolicySettings *s = &policy->settings;
-    declare_body(policy, "body", policy->body[ES_PROOF_PART_POLICY]);
-    EsProofHead *head = &policy->head[ES_PROOF_PART_POLICY];
+    declare_body(policy, "body", policy->body[ES_PROOF_TOWER_POLICY]);
+    EsProofHead *head = &policy->head[ES_PROOF_TOWER_POLICY];
     head->first = declare_linear(policy, "head0", s->hidden, s->hidden, ES_INITIAL_UNIFORM, 0.0f);
     head->last =
         declare_linear(policy, "head1", s->hidden, s->embed, ES_INITIAL_ORTHOGONAL, sqrtf(2.0f));
     if (s->separate_value) {
-        declare_body(policy, "value_body", policy->body[ES_PROOF_PART_VALUE]);
+        declare_body(policy, "value_body", policy->body[ES_PROOF_TOWER_VALUE]);
     }
-    head = &policy->head[ES_PROOF_PART_VALUE];
+    head = &policy->head[ES_PROOF_TOWER_VALUE];
     head->first = declare_linear(policy, "value0", s->hidden, s->hidden, ES_INITIAL_UNIFORM, 0.0f);
     head->last = declare_linear(policy, "value1", s->hidden, 1, ES_INITIAL_ORTHOGONAL, 1.0f);
     policy->n_layers = policy->layout->n_parameters;

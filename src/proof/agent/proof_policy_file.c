@@ -12,14 +12,14 @@
 
 // --- writing ---
 
-static char *add_entry(EsProofPolicyNotes *notes, const char *key) {
+static char *add_entry(EsProofPolicyMetadata *notes, const char *key) {
     ES_ASSERT(notes->count < ES_PROOF_POLICY_METADATA);
     char *text = notes->text[notes->count];
     notes->entry[notes->count++] = (EsMetadata){key, text};
     return text;
 }
 
-void es_proof_policy_note(const EsProofPolicy *policy, EsProofPolicyNotes *notes) {
+void es_proof_policy_metadata(const EsProofPolicy *policy, EsProofPolicyMetadata *notes) {
     size_t bytes = sizeof notes->text[0];
     notes->count = 0;
     snprintf(add_entry(notes, "format"), bytes, "%s", FORMAT);
@@ -37,8 +37,8 @@ void es_proof_policy_note(const EsProofPolicy *policy, EsProofPolicyNotes *notes
 }
 
 EsStatus es_proof_policy_save(const EsProofPolicy *policy, const char *path) {
-    EsProofPolicyNotes notes;
-    es_proof_policy_note(policy, &notes);
+    EsProofPolicyMetadata notes;
+    es_proof_policy_metadata(policy, &notes);
     return es_checkpoint_save(path, policy->layout, policy->store, NULL, policy->stream,
                               notes.entry, notes.count);
 }
@@ -169,7 +169,7 @@ int es_proof_policy_is_foreign(const char *path, const EsKnowledgeGraph *graph) 
     return is_foreign;
 }
 
-EsStatus es_proof_policy_check_notes(const EsProofPolicy *policy, const char *path) {
+EsStatus es_proof_policy_check_metadata(const EsProofPolicy *policy, const char *path) {
     EsProofPolicySettings settings = {0};
     ES_TRY(read_notes(path, policy->graph, 0, &settings));
 #define X(type, name, start, lowest, highest, help)                                                \
@@ -205,7 +205,7 @@ EsStatus es_proof_policy_load(EsDevice *device, const EsKnowledgeGraph *graph, c
 }
 
 EsStatus es_proof_policy_reload(EsProofPolicy *policy, const char *path) {
-    ES_TRY(es_proof_policy_check_notes(policy, path));
+    ES_TRY(es_proof_policy_check_metadata(policy, path));
     ES_TRY(es_checkpoint_load(path, policy->layout, policy->store, NULL, policy->stream,
                               ES_NUMBERS_FINITE));
     es_proof_policy_clear_padding(policy);

@@ -1,12 +1,13 @@
 // A policy's judgement of choices: logits, probabilities, values, and the choice itself.
 //
-// A judge belongs to one thread; each thread of a search has its own, and all give the same bits.
+// A scorer belongs to one thread; each thread of a search has its own, and all give the same bits.
 // It remembers the encodings of states until the weights change or it is full (below). With a pool
 // one call is spread over its threads; then nothing else may use the pool during the call.
 //
-//     EsProofJudge *judge; ES_TRY(es_proof_judge_create(policy, NULL, 1 << 16, &judge));
-//     EsProofGuide guide = es_proof_judge_guide(judge);
-//     ES_TRY(guide.judge(guide.context, &choices, log_probability, value));
+//     EsProofPolicyScorer *scorer;
+//     ES_TRY(es_proof_policy_scorer_create(policy, NULL, 1 << 16, &scorer));
+//     EsProofGuide guide = es_proof_policy_scorer_guide(scorer);
+//     ES_TRY(guide.score(guide.context, &choices, log_probability, value));
 //
 // N states and M successors as in proof_choices.h.
 #ifndef ES_PROOF_PROOF_POLICY_JUDGE_H
@@ -16,48 +17,50 @@
 
 ES_EXTERN_C_BEGIN
 
-typedef struct EsProofJudge EsProofJudge;
+typedef struct EsProofPolicyScorer EsProofPolicyScorer;
 
 // Policy and pool are borrowed; pool NULL: the calling thread alone. It remembers max_states and
 // those of one call more.
-EsStatus es_proof_judge_create(const EsProofPolicy *policy, EsThreadPool *pool, int32_t max_states,
-                               EsProofJudge **judge);
-void es_proof_judge_destroy(EsProofJudge *judge);
+EsStatus es_proof_policy_scorer_create(const EsProofPolicy *policy, EsThreadPool *pool,
+                                       int32_t max_states, EsProofPolicyScorer **scorer);
+void es_proof_policy_scorer_destroy(EsProofPolicyScorer *scorer);
 
 // logits (M), that of an only successor 0; value (N), may be NULL.
-EsStatus es_proof_judge_logits(EsProofJudge *judge, const EsProofChoices *choices, float *logits,
-                               float *value);
+EsStatus es_proof_policy_scorer_logits(EsProofPolicyScorer *scorer, const EsProofChoices *choices,
+                                       float *logits, float *value);
 
 // Values (N) alone; successors are not looked at.
-EsStatus es_proof_judge_values(EsProofJudge *judge, const EsProofChoices *choices, float *value);
+EsStatus es_proof_policy_scorer_values(EsProofPolicyScorer *scorer, const EsProofChoices *choices,
+                                       float *value);
 
-// As EsProofGuide's judge; `context` is an EsProofJudge.
-EsStatus es_proof_policy_judge(void *context, const EsProofChoices *choices, float *log_probability,
+// As EsProofGuide's scorer; `context` is an EsProofPolicyScorer.
+EsStatus es_proof_policy_score(void *context, const EsProofChoices *choices, float *log_probability,
                                float *value);
-EsProofGuide es_proof_judge_guide(EsProofJudge *judge);
+EsProofGuide es_proof_policy_scorer_guide(EsProofPolicyScorer *scorer);
 
 // Where in a run a choice is made: its draw depends on this and the seed alone.
-typedef struct EsProofTurn {
-    uint32_t slot, episode, step;
-} EsProofTurn;
+typedef struct EsDrawKey {
+    uint32_t env, episode, step;
+} EsDrawKey;
 
 // Choose a successor of each state by its logits (M): `action` (N) counts from the state's first
-// successor. With turns (N) it is drawn, with NULL the most likely is taken, the first of equals.
-EsStatus es_proof_judge_choose(EsProofJudge *judge, const EsProofChoices *choices,
-                               const float *logits, uint64_t seed, const EsProofTurn *turns,
-                               int32_t *action);
+// successor. With keys (N) it is drawn, with NULL the most likely is taken, the first of equals.
+EsStatus es_proof_policy_scorer_choose(EsProofPolicyScorer *scorer, const EsProofChoices *choices,
+                                       const float *logits, uint64_t seed, const EsDrawKey *keys,
+                                       int32_t *action);
 
 // Rows computed so far, to see what remembering saves.
-typedef struct EsProofJudgeCounters {
+typedef struct EsProofPolicyScorerCounters {
     int64_t n_encoded, n_valued; // states encoded, states valued
     int32_t n_states;            // remembered now
-} EsProofJudgeCounters;
-EsProofJudgeCounters es_proof_judge_counters(const EsProofJudge *judge);
+} EsProofPolicyScorerCounters;
+EsProofPolicyScorerCounters es_proof_policy_scorer_counters(const EsProofPolicyScorer *scorer);
 
 typedef struct EsProofGuides {
     int n_guides;
-    EsProofJudge **judges; // owned                                                   (n_guides)
-    EsProofGuide *guides;  // owned                                                   (n_guides)
+    EsProofPolicyScorer *
+        *scorers;         // owned                                                   (n_guides)
+    EsProofGuide *guides; // owned                                                   (n_guides)
 } EsProofGuides;
 
 // The policy is borrowed; its weights may change between searches.

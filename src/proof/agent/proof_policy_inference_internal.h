@@ -5,12 +5,12 @@
 // step. What is missing is computed in one go, in blocks of rows over the threads of a pool; the
 // bits do not depend on the blocks.
 //
-//     ES_TRY(es_proof_memory_take(memory, choices, ES_PROOF_VALUES_OF_STATES, state_number,
+//     ES_TRY(es_proof_cache_take(cache, choices, ES_PROOF_VALUES_OF_STATES, state_number,
 //                                 successor_number));
-//     ES_TRY(es_proof_memory_fill(memory));
-//     es_proof_memory_score(memory, state_number[0], successor_number, n, logits);
+//     ES_TRY(es_proof_cache_fill(cache));
+//     es_proof_cache_score(cache, state_number[0], successor_number, n, logits);
 //
-// E width of embeddings; N states and M successors as in proof_choices.h.
+// D width of embeddings; N states and M successors as in proof_choices.h.
 #ifndef ES_PROOF_PROOF_POLICY_MEMORY_H
 #define ES_PROOF_PROOF_POLICY_MEMORY_H
 
@@ -25,13 +25,13 @@ enum { ES_PROOF_KNOWS_ENCODING = 1, ES_PROOF_KNOWS_VALUE = 2 };
 // Whose values a call wants.
 enum { ES_PROOF_VALUES_OF_STATES = 1, ES_PROOF_VALUES_OF_SUCCESSORS = 2 };
 
-typedef struct EsProofMemory {
+typedef struct EsProofCache {
     const EsProofPolicy *policy; // borrowed
     EsThreadPool *pool;          // borrowed; NULL: the calling thread alone
     EsProofWorker **workers;     // owned, one per thread
     int n_workers;
     EsProofStates states;
-    float *encoding; // of length 1 where l2 is set                                  (capacity, E)
+    float *encoding; // of length 1 where l2 is set                                  (capacity, D)
     float *value;    //                                                              (capacity)
     uint8_t *known;  // bits as above                                                (capacity)
     uint8_t *wanted; // likewise; a state with a bit waits to be computed            (capacity)
@@ -44,50 +44,50 @@ typedef struct EsProofMemory {
     int64_t fill_ns;             // until all threads had computed them
     uint64_t version;            // of the weights,
     EsGoalSelection selection;   // and the goals, that what is known was computed with
-} EsProofMemory;
+} EsProofCache;
 
-EsStatus es_proof_memory_create(const EsProofPolicy *policy, EsThreadPool *pool,
-                                EsProofMemory **memory);
-void es_proof_memory_destroy(EsProofMemory *memory);
+EsStatus es_proof_cache_create(const EsProofPolicy *policy, EsThreadPool *pool,
+                               EsProofCache **cache);
+void es_proof_cache_destroy(EsProofCache *cache);
 
 // Forget all states.
-void es_proof_memory_clear(EsProofMemory *memory);
+void es_proof_cache_clear(EsProofCache *cache);
 
 // Forget what other weights or another selection of goals made of the states; they keep their
 // numbers.
-void es_proof_memory_refresh(EsProofMemory *memory, EsGoalSelection selection);
+void es_proof_cache_refresh(EsProofCache *cache, EsGoalSelection selection);
 
 // Mark what a known state needs.
-EsStatus es_proof_memory_want(EsProofMemory *memory, int32_t number, uint8_t wanted);
+EsStatus es_proof_cache_want(EsProofCache *cache, int32_t number, uint8_t wanted);
 
 // Numbers of the states (N) and of their successors (M), and all that scoring them needs as wanted,
 // with the values of `whose`: where there is but one successor, no encoding. The numbers of
 // successors may be NULL: then the values of the states alone are wanted.
-EsStatus es_proof_memory_take(EsProofMemory *memory, const EsProofChoices *choices, int whose,
-                              int32_t *state_number, int32_t *successor_number);
+EsStatus es_proof_cache_take(EsProofCache *cache, const EsProofChoices *choices, int whose,
+                             int32_t *state_number, int32_t *successor_number);
 
 // Compute what is wanted and not known.
-EsStatus es_proof_memory_fill(EsProofMemory *memory);
+EsStatus es_proof_cache_fill(EsProofCache *cache);
 
 // The n logits of a state; that of an only successor is 0, since it is taken anyway.
-void es_proof_memory_score(const EsProofMemory *memory, int32_t state, const int32_t *successors,
-                           int64_t n, float *logits);
+void es_proof_cache_score(const EsProofCache *cache, int32_t state, const int32_t *successors,
+                          int64_t n, float *logits);
 
-// Put `count` states (NULL: all from 0 on) in the order that EsProofRows asks for, by their bits of
-// `wanted`; those without any are left out. Returns how many there are.
-int64_t es_proof_memory_arrange(const int32_t *states, int64_t count, const uint8_t *wanted,
-                                int32_t *list, int64_t *n_value, int64_t *first_policy);
+// Put `count` states (NULL: all from 0 on) in the order that EsProofBatch asks for, by their bits
+// of `wanted`; those without any are left out. Returns how many there are.
+int64_t es_proof_cache_arrange(const int32_t *states, int64_t count, const uint8_t *wanted,
+                               int32_t *list, int64_t *n_value, int64_t *first_policy);
 
 // Block `block` of an arranged list.
-EsProofRows es_proof_memory_block(const EsProofMemory *memory, const int32_t *list, int64_t count,
+EsProofBatch es_proof_cache_batch(const EsProofCache *cache, const int32_t *list, int64_t count,
                                   int64_t n_value, int64_t first_policy, int64_t block);
 
 // Run pieces on the pool, or on the calling thread where there is none.
 void es_proof_run_pieces(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction function,
                          void *context);
 
-struct EsProofJudge {
-    EsProofMemory *memory; // owned
+struct EsProofPolicyScorer {
+    EsProofCache *cache; // owned
     int32_t max_states;
     int32_t *state_number; // of the choices of a call                                         (N)
     int64_t state_capacity;

@@ -1,4 +1,4 @@
-// E width of embeddings, H of the body, n rows of a call.
+// D width of embeddings, H of the body, n rows of a call.
 #include "proof/agent/proof_policy_network.h"
 
 #include <math.h>
@@ -31,7 +31,7 @@ static float *take(EsProofWorker *w, size_t *used_bytes, int64_t count) {
 }
 
 static void lay_out_body(EsProofWorker *w, EsProofLayerMemory *layer, size_t *used_bytes) {
-    int64_t n = ES_PROOF_ROWS, H = w->policy->settings.hidden;
+    int64_t n = ES_PROOF_BATCH_STATES, H = w->policy->settings.hidden;
     for (int l = 0; l <= w->policy->settings.layers; l++) {
         if (l > 0 && !w->keeps) {
             layer[l] = layer[0];
@@ -47,24 +47,24 @@ static void lay_out_body(EsProofWorker *w, EsProofLayerMemory *layer, size_t *us
 // Give every array its place in the slab; with slab NULL, measure it.
 static size_t lay_out(EsProofWorker *w) {
     const EsProofPolicySettings *s = &w->policy->settings;
-    int64_t n = ES_PROOF_ROWS, E = s->embed, H = s->hidden;
+    int64_t n = ES_PROOF_BATCH_STATES, D = s->embed, H = s->hidden;
     size_t used_bytes = 0;
-    w->input = take(w, &used_bytes, n * 2 * E);
-    lay_out_body(w, w->layer[ES_PROOF_PART_POLICY], &used_bytes);
+    w->input = take(w, &used_bytes, n * 2 * D);
+    lay_out_body(w, w->layer[ES_PROOF_TOWER_POLICY], &used_bytes);
     if (s->separate_value) {
-        lay_out_body(w, w->layer[ES_PROOF_PART_VALUE], &used_bytes);
+        lay_out_body(w, w->layer[ES_PROOF_TOWER_VALUE], &used_bytes);
     }
-    for (int part = 0; part < ES_PROOF_N_PARTS; part++) {
-        w->head[part].active = take(w, &used_bytes, n * H);
-        w->head[part].y = take(w, &used_bytes, n * (part == ES_PROOF_PART_POLICY ? E : 1));
+    for (int tower = 0; tower < ES_PROOF_N_TOWERS; tower++) {
+        w->head[tower].active = take(w, &used_bytes, n * H);
+        w->head[tower].y = take(w, &used_bytes, n * (tower == ES_PROOF_TOWER_POLICY ? D : 1));
     }
     w->branch = take(w, &used_bytes, n * H);
     w->length = take(w, &used_bytes, n);
     if (w->keeps) {
-        w->d_encoding = take(w, &used_bytes, n * E);
+        w->d_encoding = take(w, &used_bytes, n * D);
         w->d_x = take(w, &used_bytes, n * H);
         w->d_active = take(w, &used_bytes, n * H);
-        w->d_in = take(w, &used_bytes, n * ES_MAX(H, 2 * E));
+        w->d_in = take(w, &used_bytes, n * ES_MAX(H, 2 * D));
         w->d_gamma = take(w, &used_bytes, H);
         w->d_beta = take(w, &used_bytes, H);
     }
@@ -126,25 +126,25 @@ static void add_scaled(float *ES_RESTRICT to, const float *ES_RESTRICT from, flo
 
 static void embed_state(const EsProofPolicy *policy, EsAtomSpan state, EsGoalSelection selection,
                         float *goal) {
-    int E = policy->settings.embed;
-    float *mean = goal + E, share = 1.0f / (float)state.count;
-    memset(goal, 0, sizeof *goal * 2 * (size_t)E);
+    int D = policy->settings.embed;
+    float *mean = goal + D, share = 1.0f / (float)state.count;
+    memset(goal, 0, sizeof *goal * 2 * (size_t)D);
     int32_t selected = es_proof_select(policy->graph, state.atoms, state.count, selection);
     add_atom(policy, state.atoms[selected], goal);
     for (int32_t i = 0; i < state.count; i++) {
         if (i == selected) {
-            add_scaled(mean, goal, 1.0f, E);
+            add_scaled(mean, goal, 1.0f, D);
         } else {
             add_atom(policy, state.atoms[i], mean);
         }
     }
-    for (int e = 0; e < E; e++) {
+    for (int e = 0; e < D; e++) {
         mean[e] *= share;
     }
 }
 
-static void spread_atom(const EsProofPolicy *policy, EsAtom atom, const float *d_atom, float factor,
-                        int64_t begin, int64_t count, float *gradient) {
+static void scatter_atom(const EsProofPolicy *policy, EsAtom atom, const float *d_atom,
+                         float factor, int64_t begin, int64_t count, float *gradient) {
     float *p = gradient + es_proof_policy_predicate(policy, atom.predicate) + begin;
     add_scaled(p, d_atom, factor, count);
     if (atom.a != 0) {
@@ -156,26 +156,26 @@ static void spread_atom(const EsProofPolicy *policy, EsAtom atom, const float *d
     }
 }
 
-void es_proof_policy_spread(const EsProofPolicy *policy, const EsProofRows *rows,
-                            const float *d_input, int64_t begin, int64_t end, float *gradient) {
-    int64_t E = policy->settings.embed, count = end - begin;
-    for (int64_t n = 0; n < rows->count; n++) {
-        EsAtomSpan state = es_proof_state(rows->states, rows->numbers[n]);
-        const float *d_goal = d_input + n * 2 * E + begin, *d_mean = d_goal + E;
+void es_proof_policy_scatter(const EsProofPolicy *policy, const EsProofBatch *batch,
+                             const float *d_input, int64_t begin, int64_t end, float *gradient) {
+    int64_t D = policy->settings.embed, count = end - begin;
+    for (int64_t n = 0; n < batch->count; n++) {
+        EsAtomSpan state = es_proof_state(batch->states, batch->numbers[n]);
+        const float *d_goal = d_input + n * 2 * D + begin, *d_mean = d_goal + D;
         float share = 1.0f / (float)state.count;
         int32_t selected =
-            es_proof_select(policy->graph, state.atoms, state.count, rows->selection);
-        spread_atom(policy, state.atoms[selected], d_goal, 1.0f, begin, count, gradient);
+            es_proof_select(policy->graph, state.atoms, state.count, batch->selection);
+        scatter_atom(policy, state.atoms[selected], d_goal, 1.0f, begin, count, gradient);
         for (int32_t i = 0; i < state.count; i++) {
-            spread_atom(policy, state.atoms[i], d_mean, share, begin, count, gradient);
+            scatter_atom(policy, state.atoms[i], d_mean, share, begin, count, gradient);
         }
     }
 }
 
 // --- layers ---
 
-static void apply_linear(EsProofWorker *w, const EsProofLinear *linear, float *x, int64_t n,
-                         float *y) {
+static void linear_forward(EsProofWorker *w, const EsProofLinear *linear, float *x, int64_t n,
+                           float *y) {
     float *parameters = es_proof_policy_parameters(w->policy);
     EsTensor in = view_rows(w, x, n, linear->n_in), out = view_rows(w, y, n, linear->n_out);
     EsTensor weight = view_weight(w, parameters, linear);
@@ -183,18 +183,18 @@ static void apply_linear(EsProofWorker *w, const EsProofLinear *linear, float *x
     w->kernels->linear_forward(w->stream, &in, &weight, &bias, &out);
 }
 
-static void apply_relu(EsProofWorker *w, float *x, int64_t count) {
+static void relu_forward(EsProofWorker *w, float *x, int64_t count) {
     EsTensor view = view_vector(w, x, count);
     w->kernels->activation_forward(w->stream, ES_ACTIVATION_RELU, &view, &view);
 }
 
 // y = LayerNorm(ReLU(Linear(x)))
-static void apply_layer(EsProofWorker *w, const EsProofLayer *layer, EsProofLayerMemory *memory,
-                        float *x, int64_t n, float *y) {
+static void layer_forward(EsProofWorker *w, const EsProofLayer *layer, EsProofLayerMemory *memory,
+                          float *x, int64_t n, float *y) {
     int64_t H = layer->linear.n_out;
     float *parameters = es_proof_policy_parameters(w->policy);
-    apply_linear(w, &layer->linear, x, n, memory->active);
-    apply_relu(w, memory->active, n * H);
+    linear_forward(w, &layer->linear, x, n, memory->active);
+    relu_forward(w, memory->active, n * H);
     EsTensor active = view_rows(w, memory->active, n, H), out = view_rows(w, y, n, H);
     EsTensor gamma = view_vector(w, parameters + layer->gamma, H);
     EsTensor beta = view_vector(w, parameters + layer->beta, H);
@@ -205,69 +205,70 @@ static void apply_layer(EsProofWorker *w, const EsProofLayer *layer, EsProofLaye
 }
 
 // The output stands in the last layer's x.
-static void apply_body(EsProofWorker *w, EsProofPart part, int64_t first, int64_t n) {
-    const EsProofLayer *body = w->policy->body[part];
-    EsProofLayerMemory *memory = w->layer[part];
-    int64_t E = w->policy->settings.embed, H = w->policy->settings.hidden;
-    apply_layer(w, &body[0], &memory[0], w->input + first * 2 * E, n, memory[0].x);
+static void body_forward(EsProofWorker *w, EsProofTower tower, int64_t first, int64_t n) {
+    const EsProofLayer *body = w->policy->body[tower];
+    EsProofLayerMemory *memory = w->layer[tower];
+    int64_t D = w->policy->settings.embed, H = w->policy->settings.hidden;
+    layer_forward(w, &body[0], &memory[0], w->input + first * 2 * D, n, memory[0].x);
     for (int l = 1; l <= w->policy->settings.layers; l++) {
-        apply_layer(w, &body[l], &memory[l], memory[l - 1].x, n, w->branch);
+        layer_forward(w, &body[l], &memory[l], memory[l - 1].x, n, w->branch);
         EsTensor x = view_rows(w, memory[l - 1].x, n, H), y = view_rows(w, memory[l].x, n, H);
         EsTensor branch = view_rows(w, w->branch, n, H);
         w->kernels->add(w->stream, &x, &branch, &y);
     }
 }
 
-static void apply_head(EsProofWorker *w, EsProofPart part, float *x, int64_t first, int64_t n) {
-    const EsProofHead *head = &w->policy->head[part];
-    EsProofHeadMemory *memory = &w->head[part];
+static void head_forward(EsProofWorker *w, EsProofTower tower, float *x, int64_t first, int64_t n) {
+    const EsProofHead *head = &w->policy->head[tower];
+    EsProofHeadMemory *memory = &w->head[tower];
     float *active = memory->active + first * head->first.n_out;
-    apply_linear(w, &head->first, x, n, active);
-    apply_relu(w, active, n * head->first.n_out);
-    apply_linear(w, &head->last, active, n, memory->y + first * head->last.n_out);
+    linear_forward(w, &head->first, x, n, active);
+    relu_forward(w, active, n * head->first.n_out);
+    linear_forward(w, &head->last, active, n, memory->y + first * head->last.n_out);
 }
 
 // Encodings to length 1.
 static void normalise(EsProofWorker *w, int64_t first, int64_t n) {
-    int64_t E = w->policy->settings.embed;
+    int64_t D = w->policy->settings.embed;
     for (int64_t i = first; i < first + n; i++) {
-        float *y = w->head[ES_PROOF_PART_POLICY].y + i * E;
-        double length = sqrt(es_double_centred_dot(y, 0.0, y, 0.0, E));
+        float *y = w->head[ES_PROOF_TOWER_POLICY].y + i * D;
+        double length = sqrt(es_double_centred_dot(y, 0.0, y, 0.0, D));
         w->length[i] = w->policy->settings.l2 ? ES_MAX((float)length, ES_PROOF_SHORTEST) : 1.0f;
-        for (int64_t e = 0; w->policy->settings.l2 && e < E; e++) {
+        for (int64_t e = 0; w->policy->settings.l2 && e < D; e++) {
             y[e] /= w->length[i];
         }
     }
 }
 
-void es_proof_worker_forward(EsProofWorker *w, const EsProofRows *rows) {
+void es_proof_worker_forward(EsProofWorker *w, const EsProofBatch *batch) {
     const EsProofPolicySettings *s = &w->policy->settings;
-    int64_t H = s->hidden, n_policy = rows->count - rows->first_policy;
-    ES_ASSERT(rows->count <= ES_PROOF_ROWS && n_policy >= 0 && rows->n_value <= rows->count);
+    int64_t H = s->hidden, n_policy = batch->count - batch->first_policy;
+    ES_ASSERT(batch->count <= ES_PROOF_BATCH_STATES && n_policy >= 0 &&
+              batch->n_value <= batch->count);
     int64_t start_ns = es_clock_ns();
-    for (int64_t n = 0; n < rows->count; n++) {
-        EsAtomSpan state = es_proof_state(rows->states, rows->numbers[n]);
-        embed_state(w->policy, state, rows->selection, w->input + n * 2 * s->embed);
+    for (int64_t n = 0; n < batch->count; n++) {
+        EsAtomSpan state = es_proof_state(batch->states, batch->numbers[n]);
+        embed_state(w->policy, state, batch->selection, w->input + n * 2 * s->embed);
     }
     int64_t embedded_ns = es_clock_ns();
     w->embed_ns += embedded_ns - start_ns;
     // a shared body sees all rows, one of the policy's own only those it needs
-    int64_t first = s->separate_value ? rows->first_policy : 0;
-    float *x = w->layer[ES_PROOF_PART_POLICY][s->layers].x;
-    if (rows->count > first) {
-        apply_body(w, ES_PROOF_PART_POLICY, first, rows->count - first);
+    int64_t first = s->separate_value ? batch->first_policy : 0;
+    float *x = w->layer[ES_PROOF_TOWER_POLICY][s->layers].x;
+    if (batch->count > first) {
+        body_forward(w, ES_PROOF_TOWER_POLICY, first, batch->count - first);
     }
     if (n_policy > 0) {
-        apply_head(w, ES_PROOF_PART_POLICY, x + (rows->first_policy - first) * H,
-                   rows->first_policy, n_policy);
-        normalise(w, rows->first_policy, n_policy);
+        head_forward(w, ES_PROOF_TOWER_POLICY, x + (batch->first_policy - first) * H,
+                     batch->first_policy, n_policy);
+        normalise(w, batch->first_policy, n_policy);
     }
-    if (rows->n_value > 0) {
+    if (batch->n_value > 0) {
         if (s->separate_value) {
-            apply_body(w, ES_PROOF_PART_VALUE, 0, rows->n_value);
-            x = w->layer[ES_PROOF_PART_VALUE][s->layers].x;
+            body_forward(w, ES_PROOF_TOWER_VALUE, 0, batch->n_value);
+            x = w->layer[ES_PROOF_TOWER_VALUE][s->layers].x;
         }
-        apply_head(w, ES_PROOF_PART_VALUE, x, 0, rows->n_value);
+        head_forward(w, ES_PROOF_TOWER_VALUE, x, 0, batch->n_value);
     }
     w->layer_ns += es_clock_ns() - embedded_ns;
 }
@@ -280,15 +281,15 @@ static void add_onto(EsProofWorker *w, float *x, float *y, int64_t count) {
     w->kernels->add(w->stream, &sum, &more, &sum);
 }
 
-static void undo_relu(EsProofWorker *w, float *active, float *d_active, int64_t count) {
+static void relu_backward(EsProofWorker *w, float *active, float *d_active, int64_t count) {
     EsTensor y = view_vector(w, active, count);
     EsTensor d = view_vector(w, d_active, count);
     w->kernels->activation_backward(w->stream, ES_ACTIVATION_RELU, &y, &d, &d);
 }
 
 // Gradients of weight and bias are added; d_x, where wanted, is replaced.
-static void undo_linear(EsProofWorker *w, const EsProofLinear *linear, float *x, float *d_y,
-                        int64_t n, float *gradient, float *d_x) {
+static void linear_backward(EsProofWorker *w, const EsProofLinear *linear, float *x, float *d_y,
+                            int64_t n, float *gradient, float *d_x) {
     EsTensor in = view_rows(w, x, n, linear->n_in);
     EsTensor d_out = view_rows(w, d_y, n, linear->n_out);
     EsTensor d_weight = view_weight(w, gradient, linear);
@@ -306,34 +307,34 @@ static void undo_linear(EsProofWorker *w, const EsProofLinear *linear, float *x,
 
 // With y = u / |u|:  d_u = (d_y - y <y, d_y>) / |u|. Where the divisor is not |u| but a constant,
 // d_u = d_y over it.
-static void undo_normalisation(EsProofWorker *w, int64_t first, int64_t n, float *d_encoding) {
-    int64_t E = w->policy->settings.embed;
+static void normalise_backward(EsProofWorker *w, int64_t first, int64_t n, float *d_encoding) {
+    int64_t D = w->policy->settings.embed;
     for (int64_t i = first; i < first + n; i++) {
-        const float *y = w->head[ES_PROOF_PART_POLICY].y + i * E;
-        float *d = d_encoding + i * E;
+        const float *y = w->head[ES_PROOF_TOWER_POLICY].y + i * D;
+        float *d = d_encoding + i * D;
         int is_divided = w->length[i] > ES_PROOF_SHORTEST;
-        float along = is_divided ? (float)es_double_centred_dot(y, 0.0, d, 0.0, E) : 0.0f;
-        for (int64_t e = 0; e < E; e++) {
+        float along = is_divided ? (float)es_double_centred_dot(y, 0.0, d, 0.0, D) : 0.0f;
+        for (int64_t e = 0; e < D; e++) {
             d[e] = (d[e] - y[e] * along) / w->length[i];
         }
     }
 }
 
 // d_body, rows of the gradient of the body's output, += what the head asks of them.
-static void undo_head(EsProofWorker *w, EsProofPart part, float *x, int64_t first, int64_t n,
-                      float *d_y, float *gradient, float *d_body) {
-    const EsProofHead *head = &w->policy->head[part];
+static void head_backward(EsProofWorker *w, EsProofTower tower, float *x, int64_t first, int64_t n,
+                          float *d_y, float *gradient, float *d_body) {
+    const EsProofHead *head = &w->policy->head[tower];
     int64_t H = head->first.n_out;
-    float *active = w->head[part].active + first * H;
-    undo_linear(w, &head->last, active, d_y, n, gradient, w->d_active);
-    undo_relu(w, active, w->d_active, n * H);
-    undo_linear(w, &head->first, x, w->d_active, n, gradient, w->d_in);
+    float *active = w->head[tower].active + first * H;
+    linear_backward(w, &head->last, active, d_y, n, gradient, w->d_active);
+    relu_backward(w, active, w->d_active, n * H);
+    linear_backward(w, &head->first, x, w->d_active, n, gradient, w->d_in);
     add_onto(w, d_body, w->d_in, n * head->first.n_in);
 }
 
 // From the gradient of a layer's output, w->d_x, to that of its input, w->d_in.
-static void undo_layer(EsProofWorker *w, const EsProofLayer *layer, EsProofLayerMemory *memory,
-                       float *x, int64_t n, float *gradient) {
+static void layer_backward(EsProofWorker *w, const EsProofLayer *layer, EsProofLayerMemory *memory,
+                           float *x, int64_t n, float *gradient) {
     int64_t H = layer->linear.n_out;
     EsTensor active = view_rows(w, memory->active, n, H);
     EsTensor d_y = view_rows(w, w->d_x, n, H);
@@ -347,56 +348,56 @@ static void undo_layer(EsProofWorker *w, const EsProofLayer *layer, EsProofLayer
                                    &d_gamma, &d_beta);
     add_onto(w, gradient + layer->gamma, w->d_gamma, H);
     add_onto(w, gradient + layer->beta, w->d_beta, H);
-    undo_relu(w, memory->active, w->d_active, n * H);
-    undo_linear(w, &layer->linear, x, w->d_active, n, gradient, w->d_in);
+    relu_backward(w, memory->active, w->d_active, n * H);
+    linear_backward(w, &layer->linear, x, w->d_active, n, gradient, w->d_in);
 }
 
 // d_input, rows of the gradient of the embedded states, += what comes back through a body from
 // w->d_x.
-static void undo_body(EsProofWorker *w, EsProofPart part, int64_t first, int64_t n, float *gradient,
-                      float *d_input) {
-    const EsProofLayer *body = w->policy->body[part];
-    EsProofLayerMemory *memory = w->layer[part];
-    int64_t E = w->policy->settings.embed, H = w->policy->settings.hidden;
+static void body_backward(EsProofWorker *w, EsProofTower tower, int64_t first, int64_t n,
+                          float *gradient, float *d_input) {
+    const EsProofLayer *body = w->policy->body[tower];
+    EsProofLayerMemory *memory = w->layer[tower];
+    int64_t D = w->policy->settings.embed, H = w->policy->settings.hidden;
     for (int l = w->policy->settings.layers; l > 0; l--) {
-        undo_layer(w, &body[l], &memory[l], memory[l - 1].x, n, gradient);
+        layer_backward(w, &body[l], &memory[l], memory[l - 1].x, n, gradient);
         add_onto(w, w->d_x, w->d_in, n * H);
     }
-    undo_layer(w, &body[0], &memory[0], w->input + first * 2 * E, n, gradient);
-    add_onto(w, d_input + first * 2 * E, w->d_in, n * 2 * E);
+    layer_backward(w, &body[0], &memory[0], w->input + first * 2 * D, n, gradient);
+    add_onto(w, d_input + first * 2 * D, w->d_in, n * 2 * D);
 }
 
-void es_proof_worker_backward(EsProofWorker *w, const EsProofRows *rows, float *d_encoding,
+void es_proof_worker_backward(EsProofWorker *w, const EsProofBatch *batch, float *d_encoding,
                               const float *d_value, float *gradient, float *d_input) {
     const EsProofPolicySettings *s = &w->policy->settings;
-    int64_t H = s->hidden, E = s->embed, n_policy = rows->count - rows->first_policy;
-    int64_t first = s->separate_value ? rows->first_policy : 0;
-    size_t body_bytes = sizeof(float) * (size_t)(rows->count * H);
+    int64_t H = s->hidden, D = s->embed, n_policy = batch->count - batch->first_policy;
+    int64_t first = s->separate_value ? batch->first_policy : 0;
+    size_t body_bytes = sizeof(float) * (size_t)(batch->count * H);
     ES_ASSERT(w->keeps);
-    memset(d_input, 0, sizeof *d_input * (size_t)(rows->count * 2 * E));
+    memset(d_input, 0, sizeof *d_input * (size_t)(batch->count * 2 * D));
     memset(w->d_x, 0, body_bytes);
     // the value first: with a shared body its gradient waits in d_x for the policy's
-    if (rows->n_value > 0) {
-        EsProofPart part = s->separate_value ? ES_PROOF_PART_VALUE : ES_PROOF_PART_POLICY;
+    if (batch->n_value > 0) {
+        EsProofTower tower = s->separate_value ? ES_PROOF_TOWER_VALUE : ES_PROOF_TOWER_POLICY;
         float *d_y = w->branch;
-        memcpy(d_y, d_value, sizeof *d_y * (size_t)rows->n_value);
-        undo_head(w, ES_PROOF_PART_VALUE, w->layer[part][s->layers].x, 0, rows->n_value, d_y,
-                  gradient, w->d_x);
+        memcpy(d_y, d_value, sizeof *d_y * (size_t)batch->n_value);
+        head_backward(w, ES_PROOF_TOWER_VALUE, w->layer[tower][s->layers].x, 0, batch->n_value, d_y,
+                      gradient, w->d_x);
         if (s->separate_value) {
-            undo_body(w, ES_PROOF_PART_VALUE, 0, rows->n_value, gradient, d_input);
+            body_backward(w, ES_PROOF_TOWER_VALUE, 0, batch->n_value, gradient, d_input);
             memset(w->d_x, 0, body_bytes);
         }
     }
     if (n_policy > 0) {
-        int64_t offset = (rows->first_policy - first) * H;
+        int64_t offset = (batch->first_policy - first) * H;
         if (s->l2) {
-            undo_normalisation(w, rows->first_policy, n_policy, d_encoding);
+            normalise_backward(w, batch->first_policy, n_policy, d_encoding);
         }
-        undo_head(w, ES_PROOF_PART_POLICY, w->layer[ES_PROOF_PART_POLICY][s->layers].x + offset,
-                  rows->first_policy, n_policy, d_encoding + rows->first_policy * E, gradient,
-                  w->d_x + offset);
+        head_backward(w, ES_PROOF_TOWER_POLICY,
+                      w->layer[ES_PROOF_TOWER_POLICY][s->layers].x + offset, batch->first_policy,
+                      n_policy, d_encoding + batch->first_policy * D, gradient, w->d_x + offset);
     }
-    if (rows->count > first) {
-        undo_body(w, ES_PROOF_PART_POLICY, first, rows->count - first, gradient, d_input);
+    if (batch->count > first) {
+        body_backward(w, ES_PROOF_TOWER_POLICY, first, batch->count - first, gradient, d_input);
     }
 }

@@ -5,7 +5,7 @@
 // row's results depend on its own state alone, whatever the others are. Arithmetic is that of the
 // kernels for the vector width of the policy's device.
 //
-// E width of embeddings, H of the body, n rows of a call, at most ES_PROOF_ROWS.
+// D width of embeddings, H of the body, n rows of a call, at most ES_PROOF_BATCH_STATES.
 #ifndef ES_PROOF_PROOF_POLICY_ROWS_H
 #define ES_PROOF_PROOF_POLICY_ROWS_H
 
@@ -32,11 +32,11 @@ typedef struct EsProofHead {
     EsProofLinear first, last;
 } EsProofHead;
 
-typedef enum EsProofPart {
-    ES_PROOF_PART_POLICY,
-    ES_PROOF_PART_VALUE,
-    ES_PROOF_N_PARTS
-} EsProofPart;
+typedef enum EsProofTower {
+    ES_PROOF_TOWER_POLICY,
+    ES_PROOF_TOWER_VALUE,
+    ES_PROOF_N_TOWERS
+} EsProofTower;
 
 struct EsProofPolicy {
     EsProofPolicySettings settings;
@@ -48,11 +48,11 @@ struct EsProofPolicy {
     uint64_t version;              // rises whenever weights change: encodings made before are old
 
     // of the policy; of the value's own body, where it has one
-    EsProofLayer body[ES_PROOF_N_PARTS][ES_PROOF_MAX_LAYERS + 1]; // [0] reads the embedding
-    EsProofHead head[ES_PROOF_N_PARTS];
-    int64_t constants;  // table [C + 1, E], row 0 is 0
-    int64_t variables;  // table [2 ES_PROOF_MAX_ATOMS, E]
-    int64_t predicates; // table [P + 1 + terminal states, E], row 0 is 0
+    EsProofLayer body[ES_PROOF_N_TOWERS][ES_PROOF_MAX_LAYERS + 1]; // [0] reads the embedding
+    EsProofHead head[ES_PROOF_N_TOWERS];
+    int64_t constants;  // table [C + 1, D], row 0 is 0
+    int64_t variables;  // table [2 ES_PROOF_MAX_ATOMS, D]
+    int64_t predicates; // table [P + 1 + terminal states, D], row 0 is 0
     int64_t n_layers;   // elements of the slab before the tables
 };
 
@@ -68,9 +68,9 @@ static inline int64_t es_proof_policy_predicate_rows(const EsKnowledgeGraph *gra
 // Offset of the row of a term: no term, a constant or a variable.
 static inline int64_t es_proof_policy_term(const EsProofPolicy *policy, int32_t term) {
     int32_t n_constants = policy->graph->n_constants;
-    int64_t E = policy->settings.embed;
-    return term <= n_constants ? policy->constants + term * E
-                               : policy->variables + (term - n_constants - 1) * E;
+    int64_t D = policy->settings.embed;
+    return term <= n_constants ? policy->constants + term * D
+                               : policy->variables + (term - n_constants - 1) * D;
 }
 
 static inline int64_t es_proof_policy_predicate(const EsProofPolicy *policy, int32_t predicate) {
@@ -88,19 +88,19 @@ void es_proof_policy_clear_padding(EsProofPolicy *policy);
 // Metadata of a file, shared by policies and checkpoints of training: create fills
 // ES_PROOF_POLICY_METADATA entries whose values point into `text`.
 #define ES_PROOF_POLICY_METADATA 12 // the last is the hash of the tensors
-typedef struct EsProofPolicyNotes {
+typedef struct EsProofPolicyMetadata {
     EsMetadata entry[ES_PROOF_POLICY_METADATA];
     int count;
     char text[ES_PROOF_POLICY_METADATA][72];
-} EsProofPolicyNotes;
-void es_proof_policy_note(const EsProofPolicy *policy, EsProofPolicyNotes *notes);
+} EsProofPolicyMetadata;
+void es_proof_policy_metadata(const EsProofPolicy *policy, EsProofPolicyMetadata *notes);
 
 // INPUT unless the file was written for a policy of these settings and this graph.
-EsStatus es_proof_policy_check_notes(const EsProofPolicy *policy, const char *path);
+EsStatus es_proof_policy_check_metadata(const EsProofPolicy *policy, const char *path);
 
 // n at most: a block of the matrix product, and few enough that a layer's rows stay in the
 // second-level cache
-#define ES_PROOF_ROWS 96
+#define ES_PROOF_BATCH_STATES 96
 
 // Encodings shorter than this are divided by it instead of by their length. When all units of a
 // head are off an encoding is its bias, at first exactly 0: gradients must stay bounded there.
@@ -108,14 +108,14 @@ EsStatus es_proof_policy_check_notes(const EsProofPolicy *policy, const char *pa
 
 // The states of a call. Those that need a value stand first, those that need an encoding last;
 // the two may overlap.
-typedef struct EsProofRows {
+typedef struct EsProofBatch {
     const EsProofStates *states;
     const int32_t *numbers;    // of the states                                            (count)
     int64_t count;             // n
     int64_t n_value;           // rows before this one get a value,
     int64_t first_policy;      // rows from this one on an encoding
     EsGoalSelection selection; // which goal is embedded apart
-} EsProofRows;
+} EsProofBatch;
 
 // What a body keeps of each of its layers for the way back; without one, layers share memory.
 typedef struct EsProofLayerMemory {
@@ -126,7 +126,7 @@ typedef struct EsProofLayerMemory {
 
 typedef struct EsProofHeadMemory {
     float *active; // ReLU(Linear)                                                            (n, H)
-    float *y;      //                                                                  (n, E) or (n)
+    float *y;      //                                                                  (n, D) or (n)
 } EsProofHeadMemory;
 
 // Transparent for the files that run it.
@@ -138,11 +138,11 @@ typedef struct EsProofWorker {
     int keeps;    // layers have memory of their own: backward may follow forward
     void *slab;   // owned: the arrays below
     float *input; // [goal, mean of all]                                                     (n, 2E)
-    EsProofLayerMemory layer[ES_PROOF_N_PARTS][ES_PROOF_MAX_LAYERS + 1];
-    EsProofHeadMemory head[ES_PROOF_N_PARTS];
+    EsProofLayerMemory layer[ES_PROOF_N_TOWERS][ES_PROOF_MAX_LAYERS + 1];
+    EsProofHeadMemory head[ES_PROOF_N_TOWERS];
     float *branch;     // what a residual block adds                                        (n, H)
     float *length;     // of encodings before they were brought to 1; 1 where they are not    (n)
-    float *d_encoding; // room for the caller of backward                                   (n, E)
+    float *d_encoding; // room for the caller of backward                                   (n, D)
     float *d_x;      // gradient of a body's output, then of its layers'                      (n, H)
     float *d_active; //                                                                       (n, H)
     float *d_in;     // of a layer's input                                           (n, max(H, 2E))
@@ -155,19 +155,19 @@ EsStatus es_proof_worker_create(const EsProofPolicy *policy, int keeps, EsProofW
 void es_proof_worker_destroy(EsProofWorker *worker);
 
 // Encodings to head[POLICY].y with their lengths, values to head[VALUE].y, at the rows' own places.
-void es_proof_worker_forward(EsProofWorker *worker, const EsProofRows *rows);
+void es_proof_worker_forward(EsProofWorker *worker, const EsProofBatch *batch);
 
 // After forward over the same rows, by a worker that keeps: gradients of the layers, from those of
-// encodings d_encoding (n, E), read from first_policy on and overwritten, and of values d_value
+// encodings d_encoding (n, D), read from first_policy on and overwritten, and of values d_value
 // (n), are added to `gradient`, a slab of n_layers; those of the embedded states replace d_input
 // (n, 2E).
-void es_proof_worker_backward(EsProofWorker *worker, const EsProofRows *rows, float *d_encoding,
+void es_proof_worker_backward(EsProofWorker *worker, const EsProofBatch *batch, float *d_encoding,
                               const float *d_value, float *gradient, float *d_input);
 
 // Columns [begin, end) of the tables' gradients, += those of the embedded states, rows in order;
 // `gradient` is the slab of the whole policy.
-void es_proof_policy_spread(const EsProofPolicy *policy, const EsProofRows *rows,
-                            const float *d_input, int64_t begin, int64_t end, float *gradient);
+void es_proof_policy_scatter(const EsProofPolicy *policy, const EsProofBatch *batch,
+                             const float *d_input, int64_t begin, int64_t end, float *gradient);
 
 ES_EXTERN_C_END
 

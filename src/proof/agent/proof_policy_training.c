@@ -24,51 +24,53 @@ EsRolloutShape es_proof_rollout_shape(int64_t n_steps, int64_t n_envs, int max_c
 
 // --- life ---
 
-static EsStatus create_parts(EsProofTrainee *t) {
+static EsStatus create_parts(EsProofPolicyTraining *t) {
     EsProofPolicy *policy = t->policy;
     size_t row_bytes = sizeof(float) * 2 * (size_t)policy->settings.embed;
     EsOptimiserOptions options = es_optimiser_defaults(ES_OPTIMISER_ADAM);
     options.epsilon = ADAM_EPSILON;
     options.measures = options.skips_nonfinite = 1;
     ES_TRY(es_optimiser_create(policy->layout, policy->store, &options, &t->optimiser));
-    ES_TRY(es_proof_judge_create(policy, t->pool, INT32_MAX, &t->judge));
+    ES_TRY(es_proof_policy_scorer_create(policy, t->pool, INT32_MAX, &t->scorer));
     ES_TRY(es_allocate(sizeof(EsProofWorker *) * (size_t)es_thread_pool_size(t->pool),
                        (void **)&t->workers));
     t->n_workers = es_thread_pool_size(t->pool);
     for (int i = 0; i < t->n_workers; i++) {
         ES_TRY(es_proof_worker_create(policy, 1, &t->workers[i]));
     }
-    ES_TRY(es_allocate(sizeof(float) * ES_PROOF_GRADIENT_PARTS * (size_t)policy->n_layers,
-                       (void **)&t->parts));
-    return es_allocate(row_bytes * ES_PROOF_BLOCKS_PER_ROUND * ES_PROOF_ROWS, (void **)&t->d_input);
+    ES_TRY(es_allocate(sizeof(float) * ES_PROOF_PARTIAL_SUMS * (size_t)policy->n_layers,
+                       (void **)&t->partial_sums));
+    return es_allocate(row_bytes * ES_PROOF_BLOCKS_PER_ROUND * ES_PROOF_BATCH_STATES,
+                       (void **)&t->d_input);
 }
 
-EsStatus es_proof_trainee_create(EsProofPolicy *policy, EsProofTrainee **trainee_out) {
-    *trainee_out = NULL;
-    EsProofTrainee *trainee = NULL;
-    ES_TRY(es_allocate(sizeof *trainee, (void **)&trainee));
-    trainee->policy = policy;
-    trainee->pool = es_stream_pool(policy->stream);
-    EsStatus status = create_parts(trainee);
+EsStatus es_proof_policy_training_create(EsProofPolicy *policy,
+                                         EsProofPolicyTraining **training_out) {
+    *training_out = NULL;
+    EsProofPolicyTraining *training = NULL;
+    ES_TRY(es_allocate(sizeof *training, (void **)&training));
+    training->policy = policy;
+    training->pool = es_stream_pool(policy->stream);
+    EsStatus status = create_parts(training);
     if (status != ES_STATUS_OK) {
-        es_proof_trainee_destroy(trainee);
+        es_proof_policy_training_destroy(training);
         return status;
     }
-    *trainee_out = trainee;
+    *training_out = training;
     return ES_STATUS_OK;
 }
 
-void es_proof_trainee_destroy(EsProofTrainee *t) {
+void es_proof_policy_training_destroy(EsProofPolicyTraining *t) {
     if (t == NULL) {
         return;
     }
-    es_proof_judge_destroy(t->judge);
+    es_proof_policy_scorer_destroy(t->scorer);
     es_optimiser_destroy(t->optimiser);
     for (int i = 0; i < t->n_workers; i++) {
         es_proof_worker_destroy(t->workers[i]);
     }
     void *const owned[] = {t->workers,    t->row_state, t->row_first, t->successor,
-                           t->need,       t->logits,    t->list,      t->parts,
+                           t->need,       t->logits,    t->list,      t->partial_sums,
                            t->d_encoding, t->d_value,   t->d_input};
     for (size_t i = 0; i < ES_COUNT_OF(owned); i++) {
         es_release(owned[i]);
@@ -78,13 +80,13 @@ void es_proof_trainee_destroy(EsProofTrainee *t) {
 
 // --- acting ---
 
-void es_proof_trainee_reset(EsProofTrainee *t) {
-    es_proof_memory_clear(t->judge->memory);
+void es_proof_policy_training_reset(EsProofPolicyTraining *t) {
+    es_proof_cache_clear(t->scorer->cache);
     t->n_rows = 0;
 }
 
 // Room for the rows of a step.
-static EsStatus reserve_rows(EsProofTrainee *t, const EsProofChoices *choices) {
+static EsStatus reserve_rows(EsProofPolicyTraining *t, const EsProofChoices *choices) {
     int64_t n = choices->n_states, m = choices->first[n];
     int64_t n_kept = t->n_rows > 0 ? t->row_first[t->n_rows] : 0;
     ES_TRY(es_proof_array_grow((void **)&t->row_state, sizeof *t->row_state, t->n_rows,
@@ -97,7 +99,7 @@ static EsStatus reserve_rows(EsProofTrainee *t, const EsProofChoices *choices) {
     return es_proof_array_grow((void **)&t->logits, sizeof *t->logits, 0, m, &t->logit_capacity);
 }
 
-static EsStatus check_choices(const EsProofTrainee *t, const EsProofChoices *choices,
+static EsStatus check_choices(const EsProofPolicyTraining *t, const EsProofChoices *choices,
                               const EsRollout *rollout, int64_t step) {
     int most = ES_MIN(rollout->shape.policy.n_logits, MAX_CHOICES);
     ES_ASSERT(rollout->first_logit != NULL && choices->n_states == rollout->shape.n_envs);
@@ -106,7 +108,7 @@ static EsStatus check_choices(const EsProofTrainee *t, const EsProofChoices *cho
         int32_t n = choices->first[i + 1] - choices->first[i];
         if (n < 1 || n > most) {
             return ES_FAIL(ARGUMENT,
-                           "proof trainee: step %lld, environment %d: %d successors, must be 1 to "
+                           "proof training: step %lld, environment %d: %d successors, must be 1 to "
                            "%d",
                            (long long)step, i, n, most);
         }
@@ -114,14 +116,14 @@ static EsStatus check_choices(const EsProofTrainee *t, const EsProofChoices *cho
     return ES_STATUS_OK;
 }
 
-// Remember the rows of the judge's last call.
-static void keep_rows(EsProofTrainee *t, const EsProofChoices *choices) {
-    const EsProofJudge *judge = t->judge;
+// Remember the rows of the scorer's last call.
+static void keep_rows(EsProofPolicyTraining *t, const EsProofChoices *choices) {
+    const EsProofPolicyScorer *scorer = t->scorer;
     int64_t first = t->n_rows > 0 ? t->row_first[t->n_rows] : 0;
     t->row_first[t->n_rows] = first;
-    memcpy(t->row_state + t->n_rows, judge->state_number,
+    memcpy(t->row_state + t->n_rows, scorer->state_number,
            sizeof *t->row_state * (size_t)choices->n_states);
-    memcpy(t->successor + first, judge->successor_number,
+    memcpy(t->successor + first, scorer->successor_number,
            sizeof *t->successor * (size_t)choices->first[choices->n_states]);
     for (int32_t i = 1; i <= choices->n_states; i++) {
         t->row_first[t->n_rows + i] = first + choices->first[i];
@@ -129,7 +131,8 @@ static void keep_rows(EsProofTrainee *t, const EsProofChoices *choices) {
     t->n_rows += choices->n_states;
 }
 
-static void fill_row(const EsProofTrainee *t, EsRollout *rollout, int64_t row, int32_t action) {
+static void fill_row(const EsProofPolicyTraining *t, EsRollout *rollout, int64_t row,
+                     int32_t action) {
     rollout->first_logit[row] = t->row_first[row];
     rollout->first_logit[row + 1] = t->row_first[row + 1];
     rollout->action[row] = (int16_t)action;
@@ -138,25 +141,25 @@ static void fill_row(const EsProofTrainee *t, EsRollout *rollout, int64_t row, i
 }
 
 // Encodings of one rollout all belong to one way of selecting goals.
-static EsStatus check_selection(const EsProofTrainee *t, const EsProofChoices *choices) {
-    if (t->n_rows > 0 && choices->selection != t->judge->memory->selection) {
+static EsStatus check_selection(const EsProofPolicyTraining *t, const EsProofChoices *choices) {
+    if (t->n_rows > 0 && choices->selection != t->scorer->cache->selection) {
         return ES_FAIL(ARGUMENT,
-                       "proof trainee: after row %lld goals are selected in another way than "
+                       "proof training: after row %lld goals are selected in another way than "
                        "before it",
                        (long long)t->n_rows);
     }
     return ES_STATUS_OK;
 }
 
-EsStatus es_proof_trainee_act(EsProofTrainee *t, const EsProofChoices *choices, uint64_t seed,
-                              const EsProofTurn *turns, EsRollout *rollout, int64_t step,
-                              int32_t *action) {
+EsStatus es_proof_policy_training_act(EsProofPolicyTraining *t, const EsProofChoices *choices,
+                                      uint64_t seed, const EsDrawKey *keys, EsRollout *rollout,
+                                      int64_t step, int32_t *action) {
     ES_TRY(check_choices(t, choices, rollout, step));
     ES_TRY(check_selection(t, choices));
     ES_TRY(reserve_rows(t, choices));
     float *value = rollout->value + step * rollout->shape.n_envs;
-    ES_TRY(es_proof_judge_logits(t->judge, choices, t->logits, value));
-    ES_TRY(es_proof_judge_choose(t->judge, choices, t->logits, seed, turns, action));
+    ES_TRY(es_proof_policy_scorer_logits(t->scorer, choices, t->logits, value));
+    ES_TRY(es_proof_policy_scorer_choose(t->scorer, choices, t->logits, seed, keys, action));
     int64_t row = t->n_rows;
     keep_rows(t, choices);
     for (int32_t i = 0; i < choices->n_states; i++) {
@@ -165,9 +168,10 @@ EsStatus es_proof_trainee_act(EsProofTrainee *t, const EsProofChoices *choices, 
     return ES_STATUS_OK;
 }
 
-EsStatus es_proof_trainee_values(EsProofTrainee *t, const EsProofChoices *choices, float *value) {
+EsStatus es_proof_policy_training_values(EsProofPolicyTraining *t, const EsProofChoices *choices,
+                                         float *value) {
     ES_TRY(check_selection(t, choices));
-    return es_proof_judge_values(t->judge, choices, value);
+    return es_proof_policy_scorer_values(t->scorer, choices, value);
 }
 
 // of an encoding or a table that a piece works on: a cache line
@@ -176,7 +180,7 @@ EsStatus es_proof_trainee_values(EsProofTrainee *t, const EsProofChoices *choice
 // --- from rows to states ---
 
 typedef struct Collection {
-    EsProofTrainee *trainee;
+    EsProofPolicyTraining *training;
     const EsOutputs *gradients;
 } Collection;
 
@@ -192,35 +196,35 @@ static void add_scaled(float *to, const float *from, float factor, int64_t count
 static void collect_columns(void *context, int64_t piece, int worker) {
     (void)worker;
     const Collection *job = context;
-    EsProofTrainee *t = job->trainee;
-    int64_t E = t->policy->settings.embed, begin = piece * COLUMNS_PER_PIECE;
-    int64_t count = ES_MIN(COLUMNS_PER_PIECE, E - begin);
-    const float *encoding = t->judge->memory->encoding + begin;
+    EsProofPolicyTraining *t = job->training;
+    int64_t D = t->policy->settings.embed, begin = piece * COLUMNS_PER_PIECE;
+    int64_t count = ES_MIN(COLUMNS_PER_PIECE, D - begin);
+    const float *encoding = t->scorer->cache->encoding + begin;
     float *d_encoding = t->d_encoding + begin;
     float inverse = 1.0f / t->policy->settings.temperature;
     for (int64_t row = 0; row < t->n_rows; row++) {
-        int64_t state = t->row_state[row] * E, first = t->row_first[row];
+        int64_t state = t->row_state[row] * D, first = t->row_first[row];
         // an only successor has no gradient, nor need it have an encoding
         int64_t end = t->row_first[row + 1] - first > 1 ? t->row_first[row + 1] : first;
         for (int64_t k = first; k < end; k++) {
             float d = job->gradients->logits[k] * inverse;
-            int64_t successor = t->successor[k] * E;
+            int64_t successor = t->successor[k] * D;
             add_scaled(d_encoding + state, encoding + successor, d, count);
             add_scaled(d_encoding + successor, encoding + state, d, count);
         }
     }
 }
 
-static EsStatus collect(EsProofTrainee *t, const EsOutputs *gradients) {
-    int64_t n_states = t->judge->memory->states.count, E = t->policy->settings.embed;
-    ES_TRY(es_proof_array_grow((void **)&t->d_encoding, sizeof(float) * (size_t)E, 0, n_states,
+static EsStatus collect(EsProofPolicyTraining *t, const EsOutputs *gradients) {
+    int64_t n_states = t->scorer->cache->states.count, D = t->policy->settings.embed;
+    ES_TRY(es_proof_array_grow((void **)&t->d_encoding, sizeof(float) * (size_t)D, 0, n_states,
                                &t->d_encoding_capacity));
     ES_TRY(es_proof_array_grow((void **)&t->d_value, sizeof(float), 0, n_states,
                                &t->d_value_capacity));
-    memset(t->d_encoding, 0, sizeof(float) * (size_t)(n_states * E));
+    memset(t->d_encoding, 0, sizeof(float) * (size_t)(n_states * D));
     memset(t->d_value, 0, sizeof(float) * (size_t)n_states);
     Collection job = {t, gradients};
-    es_proof_run_pieces(t->pool, (E + COLUMNS_PER_PIECE - 1) / COLUMNS_PER_PIECE, collect_columns,
+    es_proof_run_pieces(t->pool, (D + COLUMNS_PER_PIECE - 1) / COLUMNS_PER_PIECE, collect_columns,
                         &job);
     for (int64_t row = 0; row < t->n_rows; row++) {
         t->d_value[t->row_state[row]] += gradients->value[row];
@@ -231,83 +235,83 @@ static EsStatus collect(EsProofTrainee *t, const EsOutputs *gradients) {
 // --- from states to parameters ---
 
 typedef struct Round {
-    EsProofTrainee *trainee;
+    EsProofPolicyTraining *training;
     int64_t first_block, n_blocks;
 } Round;
 
-static EsProofRows block_of(const EsProofTrainee *t, int64_t block) {
-    return es_proof_memory_block(t->judge->memory, t->list, t->n_listed, t->n_value,
-                                 t->first_policy, block);
+static EsProofBatch block_of(const EsProofPolicyTraining *t, int64_t block) {
+    return es_proof_cache_batch(t->scorer->cache, t->list, t->n_listed, t->n_value, t->first_policy,
+                                block);
 }
 
-static void undo_block(EsProofTrainee *t, EsProofWorker *worker, int64_t block, float *part,
-                       float *d_input) {
-    float d_value[ES_PROOF_ROWS];
-    int64_t E = t->policy->settings.embed;
-    EsProofRows rows = block_of(t, block);
-    es_proof_worker_forward(worker, &rows);
-    for (int64_t i = 0; i < rows.n_value; i++) {
-        d_value[i] = t->d_value[rows.numbers[i]];
+static void block_backward(EsProofPolicyTraining *t, EsProofWorker *worker, int64_t block,
+                           float *partial_sum, float *d_input) {
+    float d_value[ES_PROOF_BATCH_STATES];
+    int64_t D = t->policy->settings.embed;
+    EsProofBatch batch = block_of(t, block);
+    es_proof_worker_forward(worker, &batch);
+    for (int64_t i = 0; i < batch.n_value; i++) {
+        d_value[i] = t->d_value[batch.numbers[i]];
     }
     // the block's own states in a row, in memory of this round
-    for (int64_t i = rows.first_policy; i < rows.count; i++) {
-        memcpy(worker->d_encoding + i * E, t->d_encoding + rows.numbers[i] * E,
-               sizeof(float) * (size_t)E);
+    for (int64_t i = batch.first_policy; i < batch.count; i++) {
+        memcpy(worker->d_encoding + i * D, t->d_encoding + batch.numbers[i] * D,
+               sizeof(float) * (size_t)D);
     }
     int64_t start_ns = es_clock_ns();
-    es_proof_worker_backward(worker, &rows, worker->d_encoding, d_value, part, d_input);
+    es_proof_worker_backward(worker, &batch, worker->d_encoding, d_value, partial_sum, d_input);
     worker->layer_ns += es_clock_ns() - start_ns;
 }
 
-static void undo_part(void *context, int64_t piece, int worker_index) {
+static void partial_backward(void *context, int64_t piece, int worker_index) {
     const Round *job = context;
-    EsProofTrainee *t = job->trainee;
+    EsProofPolicyTraining *t = job->training;
     int64_t row_floats = 2 * (int64_t)t->policy->settings.embed;
-    float *part = t->parts + piece * t->policy->n_layers;
-    for (int64_t i = piece; i < job->n_blocks; i += ES_PROOF_GRADIENT_PARTS) {
-        undo_block(t, t->workers[worker_index], job->first_block + i, part,
-                   t->d_input + i * ES_PROOF_ROWS * row_floats);
+    float *partial_sum = t->partial_sums + piece * t->policy->n_layers;
+    for (int64_t i = piece; i < job->n_blocks; i += ES_PROOF_PARTIAL_SUMS) {
+        block_backward(t, t->workers[worker_index], job->first_block + i, partial_sum,
+                       t->d_input + i * ES_PROOF_BATCH_STATES * row_floats);
     }
 }
 
-static void spread_columns(void *context, int64_t piece, int worker) {
+static void scatter_columns(void *context, int64_t piece, int worker) {
     int64_t start_ns = es_clock_ns();
     const Round *job = context;
-    EsProofTrainee *t = job->trainee;
-    int64_t E = t->policy->settings.embed, begin = piece * COLUMNS_PER_PIECE;
+    EsProofPolicyTraining *t = job->training;
+    int64_t D = t->policy->settings.embed, begin = piece * COLUMNS_PER_PIECE;
     for (int64_t i = 0; i < job->n_blocks; i++) {
-        EsProofRows rows = block_of(t, job->first_block + i);
-        es_proof_policy_spread(t->policy, &rows, t->d_input + i * ES_PROOF_ROWS * 2 * E, begin,
-                               ES_MIN(begin + COLUMNS_PER_PIECE, E),
-                               t->policy->store->gradients.data);
+        EsProofBatch batch = block_of(t, job->first_block + i);
+        es_proof_policy_scatter(t->policy, &batch, t->d_input + i * ES_PROOF_BATCH_STATES * 2 * D,
+                                begin, ES_MIN(begin + COLUMNS_PER_PIECE, D),
+                                t->policy->store->gradients.data);
     }
     t->workers[worker]->embed_ns += es_clock_ns() - start_ns;
 }
 
 // The parts of the layers' gradients become the first elements of the store's.
-static void sum_parts(EsProofTrainee *t) {
+static void sum_parts(EsProofPolicyTraining *t) {
     EsProofPolicy *policy = t->policy;
     int64_t n = policy->n_layers;
-    EsTensor parts = es_tensor_view(t->parts, ES_DTYPE_F32, policy->device, 2,
-                                    (int64_t[]){ES_PROOF_GRADIENT_PARTS, n});
+    EsTensor parts = es_tensor_view(t->partial_sums, ES_DTYPE_F32, policy->device, 2,
+                                    (int64_t[]){ES_PROOF_PARTIAL_SUMS, n});
     EsTensor sum = es_tensor_view(policy->store->gradients.data, ES_DTYPE_F32, policy->device, 2,
                                   (int64_t[]){1, n});
     es_kernels_of(policy->device)->tree_sum(policy->stream, &parts, &sum);
 }
 
-EsStatus es_proof_trainee_backward(EsProofTrainee *t, const EsOutputs *gradients) {
+EsStatus es_proof_policy_training_backward(EsProofPolicyTraining *t, const EsOutputs *gradients) {
     const EsProofPolicy *policy = t->policy;
-    int64_t n_blocks = (t->n_listed + ES_PROOF_ROWS - 1) / ES_PROOF_ROWS;
+    int64_t n_blocks = (t->n_listed + ES_PROOF_BATCH_STATES - 1) / ES_PROOF_BATCH_STATES;
     int64_t n_pieces = (policy->settings.embed + COLUMNS_PER_PIECE - 1) / COLUMNS_PER_PIECE;
     ES_TRY(collect(t, gradients));
-    memset(t->parts, 0, sizeof(float) * ES_PROOF_GRADIENT_PARTS * (size_t)policy->n_layers);
+    memset(t->partial_sums, 0, sizeof(float) * ES_PROOF_PARTIAL_SUMS * (size_t)policy->n_layers);
     memset(policy->store->gradients.data, 0, es_tensor_bytes(&policy->store->gradients));
     for (int64_t first = 0; first < n_blocks; first += ES_PROOF_BLOCKS_PER_ROUND) {
         Round job = {t, first, ES_MIN(ES_PROOF_BLOCKS_PER_ROUND, n_blocks - first)};
         int64_t start_ns = es_clock_ns();
-        es_proof_run_pieces(t->pool, ES_PROOF_GRADIENT_PARTS, undo_part, &job);
-        es_proof_run_pieces(t->pool, n_pieces, spread_columns, &job);
-        t->undo_ns += es_clock_ns() - start_ns;
+        es_proof_run_pieces(t->pool, ES_PROOF_PARTIAL_SUMS, partial_backward, &job);
+        es_proof_run_pieces(t->pool, n_pieces, scatter_columns, &job);
+        t->backward_ns += es_clock_ns() - start_ns;
     }
     sum_parts(t);
     return ES_STATUS_OK;
@@ -316,18 +320,18 @@ EsStatus es_proof_trainee_backward(EsProofTrainee *t, const EsOutputs *gradients
 // --- learning ---
 
 static EsStatus begin(void *context, const EsRollout *rollout) {
-    EsProofTrainee *t = context;
+    EsProofPolicyTraining *t = context;
     if (rollout->n_rows != t->n_rows) {
-        return ES_FAIL(ARGUMENT, "proof trainee: it kept %lld rows, the rollout has %lld",
+        return ES_FAIL(ARGUMENT, "proof training: it kept %lld rows, the rollout has %lld",
                        (long long)t->n_rows, (long long)rollout->n_rows);
     }
     for (int64_t row = 0; row <= t->n_rows; row++) {
         if (rollout->first_logit[row] != t->row_first[row]) {
-            return ES_FAIL(ARGUMENT, "proof trainee: row %lld of the rollout is not the one kept",
+            return ES_FAIL(ARGUMENT, "proof training: row %lld of the rollout is not the one kept",
                            (long long)row);
         }
     }
-    int64_t n_states = t->judge->memory->states.count;
+    int64_t n_states = t->scorer->cache->states.count;
     ES_TRY(es_proof_array_grow((void **)&t->need, 1, 0, n_states, &t->need_capacity));
     ES_TRY(es_proof_array_grow((void **)&t->list, sizeof *t->list, 0, n_states, &t->list_capacity));
     memset(t->need, 0, (size_t)n_states);
@@ -340,37 +344,37 @@ static EsStatus begin(void *context, const EsRollout *rollout) {
         }
     }
     t->n_listed =
-        es_proof_memory_arrange(NULL, n_states, t->need, t->list, &t->n_value, &t->first_policy);
+        es_proof_cache_arrange(NULL, n_states, t->need, t->list, &t->n_value, &t->first_policy);
     return ES_STATUS_OK;
 }
 
 typedef struct Scoring {
-    const EsProofTrainee *trainee;
+    const EsProofPolicyTraining *training;
     float *logits, *value;
 } Scoring;
 
 static void score_rows(void *context, int64_t piece, int worker) {
     (void)worker;
     const Scoring *job = context;
-    const EsProofTrainee *t = job->trainee;
+    const EsProofPolicyTraining *t = job->training;
     int64_t begin_row = piece * ROWS_PER_PIECE;
     for (int64_t row = begin_row; row < ES_MIN(begin_row + ROWS_PER_PIECE, t->n_rows); row++) {
         int64_t first = t->row_first[row], n = t->row_first[row + 1] - first;
-        es_proof_memory_score(t->judge->memory, t->row_state[row], t->successor + first, n,
-                              job->logits + first);
-        job->value[row] = t->judge->memory->value[t->row_state[row]];
+        es_proof_cache_score(t->scorer->cache, t->row_state[row], t->successor + first, n,
+                             job->logits + first);
+        job->value[row] = t->scorer->cache->value[t->row_state[row]];
     }
 }
 
 static EsStatus forward(void *context, uint32_t pass, EsOutputs *outputs) {
-    EsProofTrainee *t = context;
-    EsProofMemory *memory = t->judge->memory;
+    EsProofPolicyTraining *t = context;
+    EsProofCache *cache = t->scorer->cache;
     (void)pass;
-    es_proof_memory_refresh(memory, memory->selection);
+    es_proof_cache_refresh(cache, cache->selection);
     for (int64_t i = 0; i < t->n_listed; i++) {
-        ES_TRY(es_proof_memory_want(memory, t->list[i], t->need[t->list[i]]));
+        ES_TRY(es_proof_cache_want(cache, t->list[i], t->need[t->list[i]]));
     }
-    ES_TRY(es_proof_memory_fill(memory));
+    ES_TRY(es_proof_cache_fill(cache));
     Scoring job = {t, outputs->logits, outputs->value};
     es_proof_run_pieces(t->pool, (t->n_rows + ROWS_PER_PIECE - 1) / ROWS_PER_PIECE, score_rows,
                         &job);
@@ -380,7 +384,7 @@ static EsStatus forward(void *context, uint32_t pass, EsOutputs *outputs) {
 }
 
 // Norms by what the parameters are for: spans stand in the order of the layout's values.
-static EsStatus report_norms(const EsProofTrainee *t, EsStepReport *report) {
+static EsStatus report_norms(const EsProofPolicyTraining *t, EsStepReport *report) {
     const EsProofPolicy *policy = t->policy;
     const double *squares = t->optimiser->sum_squares.data;
     const int32_t *n_nonfinite = t->optimiser->n_nonfinite.data;
@@ -400,10 +404,10 @@ static EsStatus report_norms(const EsProofTrainee *t, EsStepReport *report) {
 
 static EsStatus step(void *context, const EsOutputs *gradients, float rate, float max_norm,
                      EsStepReport *report) {
-    EsProofTrainee *t = context;
+    EsProofPolicyTraining *t = context;
     EsProofPolicy *policy = t->policy;
     *report = (EsStepReport){0};
-    ES_TRY(es_proof_trainee_backward(t, gradients));
+    ES_TRY(es_proof_policy_training_backward(t, gradients));
     ES_TRY(es_optimiser_set_rates(t->optimiser, policy->stream, &rate, NULL, NULL));
     ES_TRY(es_optimiser_set_clip(t->optimiser, policy->stream, max_norm));
     es_optimiser_step(t->optimiser, policy->stream);
@@ -411,22 +415,22 @@ static EsStatus step(void *context, const EsOutputs *gradients, float rate, floa
     return report_norms(t, report);
 }
 
-EsTrainee es_proof_trainee_interface(EsProofTrainee *trainee) {
-    return (EsTrainee){.context = trainee, .begin = begin, .forward = forward, .step = step};
+EsTrainee es_proof_policy_training_model(EsProofPolicyTraining *training) {
+    return (EsTrainee){.context = training, .begin = begin, .forward = forward, .step = step};
 }
 
 // --- files ---
 
-EsStatus es_proof_trainee_save(const EsProofTrainee *t, const char *path) {
-    EsProofPolicyNotes notes;
-    es_proof_policy_note(t->policy, &notes);
+EsStatus es_proof_policy_training_save(const EsProofPolicyTraining *t, const char *path) {
+    EsProofPolicyMetadata notes;
+    es_proof_policy_metadata(t->policy, &notes);
     return es_checkpoint_save(path, t->policy->layout, t->policy->store, t->optimiser,
                               t->policy->stream, notes.entry, notes.count);
 }
 
-EsStatus es_proof_trainee_load(EsProofTrainee *t, const char *path) {
+EsStatus es_proof_policy_training_load(EsProofPolicyTraining *t, const char *path) {
     EsProofPolicy *policy = t->policy;
-    ES_TRY(es_proof_policy_check_notes(policy, path));
+    ES_TRY(es_proof_policy_check_metadata(policy, path));
     ES_TRY(es_checkpoint_load(path, policy->layout, policy->store, t->optimiser, policy->stream,
                               ES_NUMBERS_FINITE));
     es_proof_policy_clear_padding(policy);
@@ -434,7 +438,7 @@ EsStatus es_proof_trainee_load(EsProofTrainee *t, const char *path) {
     return ES_STATUS_OK;
 }
 
-EsStatus es_proof_trainee_append_state(const EsProofTrainee *t, EsStateHash *hash) {
+EsStatus es_proof_policy_training_append_state(const EsProofPolicyTraining *t, EsStateHash *hash) {
     const EsOptimiser *optimiser = t->optimiser;
     EsStream *stream = t->policy->stream;
     ES_TRY(es_state_hash_append(hash, stream, &t->policy->store->parameters));
@@ -442,20 +446,21 @@ EsStatus es_proof_trainee_append_state(const EsProofTrainee *t, EsStateHash *has
     return es_state_hash_append(hash, stream, &optimiser->moment2);
 }
 
-EsProofTraineeCounters es_proof_trainee_counters(const EsProofTrainee *t) {
-    EsProofJudgeCounters judge = es_proof_judge_counters(t->judge);
-    const EsProofMemory *memory = t->judge->memory;
+EsProofPolicyTrainingCounters es_proof_policy_training_counters(const EsProofPolicyTraining *t) {
+    EsProofPolicyScorerCounters scorer = es_proof_policy_scorer_counters(t->scorer);
+    const EsProofCache *cache = t->scorer->cache;
     int64_t embed_ns = 0, layer_ns = 0;
     for (int i = 0; i < t->n_workers; i++) {
-        embed_ns += memory->workers[i]->embed_ns + t->workers[i]->embed_ns;
-        layer_ns += memory->workers[i]->layer_ns + t->workers[i]->layer_ns;
+        embed_ns += cache->workers[i]->embed_ns + t->workers[i]->embed_ns;
+        layer_ns += cache->workers[i]->layer_ns + t->workers[i]->layer_ns;
     }
-    return (EsProofTraineeCounters){.n_rows = t->n_rows,
-                                    .n_successors = t->n_rows > 0 ? t->row_first[t->n_rows] : 0,
-                                    .n_states = judge.n_states,
-                                    .n_encoded = judge.n_encoded,
-                                    .n_valued = judge.n_valued,
-                                    .embed_ms = (double)embed_ns * 1e-6,
-                                    .layer_ms = (double)layer_ns * 1e-6,
-                                    .network_ms = (double)(memory->fill_ns + t->undo_ns) * 1e-6};
+    return (EsProofPolicyTrainingCounters){
+        .n_rows = t->n_rows,
+        .n_successors = t->n_rows > 0 ? t->row_first[t->n_rows] : 0,
+        .n_states = scorer.n_states,
+        .n_encoded = scorer.n_encoded,
+        .n_valued = scorer.n_valued,
+        .embed_ms = (double)embed_ns * 1e-6,
+        .layer_ms = (double)layer_ns * 1e-6,
+        .network_ms = (double)(cache->fill_ns + t->backward_ns) * 1e-6};
 }

@@ -9,13 +9,13 @@
 //
 // Results do not depend on the number of threads: gradients are summed in a fixed number of parts.
 //
-//     EsProofTrainee *trainee; ES_TRY(es_proof_trainee_create(policy, &trainee));
-//     es_rollout_reset(rollout); es_proof_trainee_reset(trainee);
+//     EsProofPolicyTraining *training; ES_TRY(es_proof_policy_training_create(policy, &training));
+//     es_rollout_reset(rollout); es_proof_policy_training_reset(training);
 //     for (int64_t t = 0; t < T; t++) {
-//         es_proof_trainee_act(trainee, &choices, seed, turns, rollout, t, action);
+//         es_proof_policy_training_act(training, &choices, seed, keys, rollout, t, action);
 //         // step the environments; reward, is_valid, is_done, ... of the rows are theirs
 //     }
-//     EsTrainee interface = es_proof_trainee_interface(trainee);
+//     EsTrainee interface = es_proof_policy_training_model(training);
 //     ES_TRY(es_ppo_update(ppo, rollout, &interface, &report));
 //
 // R rows (T x E), N states of a step, M successors as in proof_choices.h.
@@ -28,51 +28,54 @@
 
 ES_EXTERN_C_BEGIN
 
-typedef struct EsProofTrainee EsProofTrainee;
+typedef struct EsProofPolicyTraining EsProofPolicyTraining;
 
 // The shape of a rollout for such a policy: one ragged head of up to max_choices successors.
 EsRolloutShape es_proof_rollout_shape(int64_t n_steps, int64_t n_envs, int max_choices);
 
 // The policy is borrowed; nobody else may use its device's pool during calls.
-EsStatus es_proof_trainee_create(EsProofPolicy *policy, EsProofTrainee **trainee);
-void es_proof_trainee_destroy(EsProofTrainee *trainee);
+EsStatus es_proof_policy_training_create(EsProofPolicy *policy, EsProofPolicyTraining **training);
+void es_proof_policy_training_destroy(EsProofPolicyTraining *training);
 
 // Forget all rows, before a new rollout.
-void es_proof_trainee_reset(EsProofTrainee *trainee);
+void es_proof_policy_training_reset(EsProofPolicyTraining *training);
 
 // Act once in all environments, E = N: choose among the successors of each state as
-// es_proof_judge_choose does, keep the rows t E .. t E + N - 1, and fill in what of them the policy
-// writes (logits' places, action, value, whether there was a choice). Steps come in order. ARGUMENT
-// when a state has more successors than the rollout's shape allows, or when the selection of goals
-// changes within a rollout.
-EsStatus es_proof_trainee_act(EsProofTrainee *trainee, const EsProofChoices *choices, uint64_t seed,
-                              const EsProofTurn *turns, EsRollout *rollout, int64_t t,
-                              int32_t *action);
+// es_proof_policy_scorer_choose does, keep the rows t E .. t E + N - 1, and fill in what of them
+// the policy writes (logits' places, action, value, whether there was a choice). Steps come in
+// order. ARGUMENT when a state has more successors than the rollout's shape allows, or when the
+// selection of goals changes within a rollout.
+EsStatus es_proof_policy_training_act(EsProofPolicyTraining *training,
+                                      const EsProofChoices *choices, uint64_t seed,
+                                      const EsDrawKey *keys, EsRollout *rollout, int64_t t,
+                                      int32_t *action);
 
 // Values (N) of states that are no rows: where a rollout was cut.
-EsStatus es_proof_trainee_values(EsProofTrainee *trainee, const EsProofChoices *choices,
-                                 float *value);
+EsStatus es_proof_policy_training_values(EsProofPolicyTraining *training,
+                                         const EsProofChoices *choices, float *value);
 
 // For es_ppo_update, over the rows kept.
-EsTrainee es_proof_trainee_interface(EsProofTrainee *trainee);
+EsTrainee es_proof_policy_training_model(EsProofPolicyTraining *training);
 
 // Weights and optimiser state, to go on later with the same bits; the file also serves as a policy
 // (es_proof_policy_load). Loading checks everything before it changes anything.
-EsStatus es_proof_trainee_save(const EsProofTrainee *trainee, const char *path);
-EsStatus es_proof_trainee_load(EsProofTrainee *trainee, const char *path);
+EsStatus es_proof_policy_training_save(const EsProofPolicyTraining *training, const char *path);
+EsStatus es_proof_policy_training_load(EsProofPolicyTraining *training, const char *path);
 
 // Weights and optimiser state, all that a saved one has.
-EsStatus es_proof_trainee_append_state(const EsProofTrainee *trainee, EsStateHash *hash);
+EsStatus es_proof_policy_training_append_state(const EsProofPolicyTraining *training,
+                                               EsStateHash *hash);
 
-typedef struct EsProofTraineeCounters {
+typedef struct EsProofPolicyTrainingCounters {
     int64_t n_rows, n_successors; // kept
     int32_t n_states;             // distinct ones among both
     int64_t n_encoded, n_valued;  // states that acting and forward passes computed, ever
     // ever, in milliseconds: of the threads' own work on embeddings and on layers, summed over the
     // threads; and until the last of them was done, which is how long the caller waited
     double embed_ms, layer_ms, network_ms;
-} EsProofTraineeCounters;
-EsProofTraineeCounters es_proof_trainee_counters(const EsProofTrainee *trainee);
+} EsProofPolicyTrainingCounters;
+EsProofPolicyTrainingCounters
+es_proof_policy_training_counters(const EsProofPolicyTraining *training);
 
 ES_EXTERN_C_END
 

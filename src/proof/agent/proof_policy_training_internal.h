@@ -1,6 +1,6 @@
 // What a proof policy in training holds, for its own files and tests.
 //
-// E width of embeddings, G parts of a gradient, R rows, S distinct states.
+// D width of embeddings, G parts of a gradient, R rows, S distinct states.
 #ifndef ES_PROOF_PROOF_TRAINEE_INTERNAL_H
 #define ES_PROOF_PROOF_TRAINEE_INTERNAL_H
 
@@ -10,16 +10,16 @@
 ES_EXTERN_C_BEGIN
 
 // G: threads that can work on a gradient; each part is a whole set of layers
-#define ES_PROOF_GRADIENT_PARTS 8
+#define ES_PROOF_PARTIAL_SUMS 8
 // blocks of rows whose gradients with respect to embeddings wait to be spread over the tables
 #define ES_PROOF_BLOCKS_PER_ROUND 64
 
-struct EsProofTrainee {
-    EsProofPolicy *policy;   // borrowed
-    EsProofJudge *judge;     // owned; its memory holds the states of all rows
-    EsOptimiser *optimiser;  // owned
-    EsThreadPool *pool;      // borrowed from the policy's device
-    EsProofWorker **workers; // owned, one per thread; keep layers for the way back
+struct EsProofPolicyTraining {
+    EsProofPolicy *policy;       // borrowed
+    EsProofPolicyScorer *scorer; // owned; its memory holds the states of all rows
+    EsOptimiser *optimiser;      // owned
+    EsThreadPool *pool;          // borrowed from the policy's device
+    EsProofWorker **workers;     // owned, one per thread; keep layers for the way back
     int n_workers;
 
     // the rows of a rollout
@@ -39,18 +39,19 @@ struct EsProofTrainee {
     int32_t *list; // states that rows need, arranged                                           (S)
     int64_t list_capacity;
     int64_t n_listed, n_value, first_policy;
-    float *d_encoding; //                                                                    (S, E)
+    float *d_encoding; //                                                                    (S, D)
     int64_t d_encoding_capacity;
     float *d_value; //                                                                          (S)
     int64_t d_value_capacity;
-    float *parts;    // gradients of the layers                                        (G, n_layers)
-    float *d_input;  // of the embedded states of a round
-    int64_t undo_ns; // ever, until all threads had gone back through the network
+    float *partial_sums; // gradients of the layers                                   (G, n_layers)
+    float *d_input;      // of the embedded states of a round
+    int64_t backward_ns; // ever, until all threads had gone back through the network
 };
 
 // Gradients of all parameters, into the policy's store, from those of the last forward's outputs:
 // logits by row_first, value (R).
-EsStatus es_proof_trainee_backward(EsProofTrainee *trainee, const EsOutputs *gradients);
+EsStatus es_proof_policy_training_backward(EsProofPolicyTraining *training,
+                                           const EsOutputs *gradients);
 
 ES_EXTERN_C_END
 

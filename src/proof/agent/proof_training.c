@@ -18,12 +18,12 @@ struct EsProofTraining {
     EsStream *stream;              // owned, as is all below
     EsProofEnv *env;
     EsProofPolicy *policy;
-    EsProofTrainee *trainee;
+    EsProofPolicyTraining *policy_training;
     EsRollout *rollout;
     EsPpo *ppo;
-    EsProofTurn *turns; // (E)
-    int32_t *actions;   // (E)
-    int64_t n_done;     // rounds
+    EsDrawKey *draw_keys; // (E)
+    int32_t *actions;     // (E)
+    int64_t n_done;       // rounds
 };
 
 // --- settings ---
@@ -71,7 +71,7 @@ EsPpoSettings es_proof_schedule_settings(const EsProofSchedule *schedule, const 
 
 static EsStatus create_parts(EsProofTraining *t, EsDevice *device) {
     EsProofTrainingSettings *s = &t->settings;
-    size_t n_slots = (size_t)ES_MAX(s->env.n_slots, 1);
+    size_t n_envs = (size_t)ES_MAX(s->env.n_envs, 1);
     if (s->n_steps < 1) {
         return ES_FAIL(ARGUMENT, "a round of %d steps: at least one is needed", s->n_steps);
     }
@@ -79,13 +79,13 @@ static EsStatus create_parts(EsProofTraining *t, EsDevice *device) {
     ES_TRY(es_proof_policy_create(device, t->graph, &s->policy, s->seed, &t->policy));
     s->env.seed = s->seed;
     ES_TRY(es_proof_env_create(t->graph, &s->env, es_proof_training_pool(t), &t->env));
-    ES_TRY(es_proof_trainee_create(t->policy, &t->trainee));
-    EsRolloutShape shape = es_proof_rollout_shape(s->n_steps, s->env.n_slots,
+    ES_TRY(es_proof_policy_training_create(t->policy, &t->policy_training));
+    EsRolloutShape shape = es_proof_rollout_shape(s->n_steps, s->env.n_envs,
                                                   es_proof_env_settings(t->env)->max_states);
     ES_TRY(es_rollout_create(&shape, &t->rollout));
     ES_TRY(es_ppo_create(&s->ppo, &shape, &t->ppo));
-    ES_TRY(es_allocate(n_slots * sizeof *t->turns, (void **)&t->turns));
-    return es_allocate(n_slots * sizeof *t->actions, (void **)&t->actions);
+    ES_TRY(es_allocate(n_envs * sizeof *t->draw_keys, (void **)&t->draw_keys));
+    return es_allocate(n_envs * sizeof *t->actions, (void **)&t->actions);
 }
 
 EsStatus es_proof_training_create(EsDevice *device, const EsKnowledgeGraph *graph,
@@ -111,28 +111,28 @@ void es_proof_training_destroy(EsProofTraining *t) {
     }
     es_ppo_destroy(t->ppo);
     es_rollout_destroy(t->rollout);
-    es_proof_trainee_destroy(t->trainee);
+    es_proof_policy_training_destroy(t->policy_training);
     es_proof_env_destroy(t->env);
     es_proof_policy_destroy(t->policy);
     es_stream_destroy(t->stream);
-    es_release(t->turns);
+    es_release(t->draw_keys);
     es_release(t->actions);
     es_release(t);
 }
 
 // --- a round ---
 
-static void note_turns(EsProofTraining *t) {
+static void fill_draw_keys(EsProofTraining *t) {
     const EsProofEnvSettings *settings = es_proof_env_settings(t->env);
-    for (int32_t i = 0; i < settings->n_slots; i++) {
-        EsProofSlot slot = es_proof_env_slot(t->env, i);
-        t->turns[i] = (EsProofTurn){.slot = (uint32_t)(settings->first_slot + i),
-                                    .episode = slot.episode,
-                                    .step = (uint32_t)slot.depth};
+    for (int32_t i = 0; i < settings->n_envs; i++) {
+        EsProofEpisode episode = es_proof_env_episode(t->env, i);
+        t->draw_keys[i] = (EsDrawKey){.env = (uint32_t)(settings->first_env + i),
+                                      .episode = episode.episode,
+                                      .step = (uint32_t)episode.depth};
     }
 }
 
-static void pay_rows(EsProofTraining *t, int64_t step) {
+static void store_rewards(EsProofTraining *t, int64_t step) {
     const EsProofResult *result = es_proof_env_result(t->env);
     EsRollout *r = t->rollout;
     for (int64_t e = 0; e < r->shape.n_envs; e++) {
@@ -163,17 +163,17 @@ static EsProofEnvCounters subtract(EsProofEnvCounters after, const EsProofEnvCou
     return after;
 }
 
-static EsStatus play_step(EsProofTraining *t, int32_t step, EsProofRound *report) {
+static EsStatus take_step(EsProofTraining *t, int32_t step, EsProofRound *report) {
     EsProofChoices choices;
     int64_t start_ns = es_clock_ns();
     ES_TRY(es_proof_env_choices(t->env, &choices));
-    note_turns(t);
+    fill_draw_keys(t);
     int64_t act_ns = es_clock_ns();
-    ES_TRY(es_proof_trainee_act(t->trainee, &choices, t->settings.seed, t->turns, t->rollout, step,
-                                t->actions));
+    ES_TRY(es_proof_policy_training_act(t->policy_training, &choices, t->settings.seed,
+                                        t->draw_keys, t->rollout, step, t->actions));
     int64_t step_ns = es_clock_ns();
     ES_TRY(es_proof_env_step(t->env, t->actions));
-    pay_rows(t, step);
+    store_rewards(t, step);
     report->policy_ms += (double)(step_ns - act_ns) * 1e-6;
     report->env_ms += (double)(es_clock_ns() - step_ns + act_ns - start_ns) * 1e-6;
     return ES_STATUS_OK;
@@ -184,9 +184,9 @@ EsStatus es_proof_training_rollout(EsProofTraining *t, const EsProofWatch *watch
     EsProofEnvCounters before = es_proof_env_counters(t->env);
     memset(report, 0, sizeof *report);
     es_rollout_reset(t->rollout);
-    es_proof_trainee_reset(t->trainee);
+    es_proof_policy_training_reset(t->policy_training);
     for (int32_t step = 0; step < t->settings.n_steps; step++) {
-        ES_TRY(play_step(t, step, report));
+        ES_TRY(take_step(t, step, report));
         if (watch != NULL) {
             ES_TRY(watch->stepped(watch->context, t->env, step));
         }
@@ -195,9 +195,10 @@ EsStatus es_proof_training_rollout(EsProofTraining *t, const EsProofWatch *watch
     int64_t start_ns = es_clock_ns();
     ES_TRY(es_proof_env_choices(t->env, &choices));
     int64_t last = es_rollout_row(t->rollout, t->settings.n_steps - 1, 0);
-    ES_TRY(es_proof_trainee_values(t->trainee, &choices, t->rollout->bootstrap + last));
+    ES_TRY(es_proof_policy_training_values(t->policy_training, &choices,
+                                           t->rollout->bootstrap + last));
     report->policy_ms += (double)(es_clock_ns() - start_ns) * 1e-6;
-    report->kept = es_proof_trainee_counters(t->trainee);
+    report->kept = es_proof_policy_training_counters(t->policy_training);
     report->counted = subtract(es_proof_env_counters(t->env), &before);
     return ES_STATUS_OK;
 }
@@ -205,7 +206,7 @@ EsStatus es_proof_training_rollout(EsProofTraining *t, const EsProofWatch *watch
 EsStatus es_proof_training_update(EsProofTraining *t, EsProofRound *report) {
     EsPpoSettings settings =
         es_proof_schedule_settings(&t->settings.schedule, &t->settings.ppo, t->n_done);
-    EsTrainee interface = es_proof_trainee_interface(t->trainee);
+    EsTrainee interface = es_proof_policy_training_model(t->policy_training);
     int64_t start_ns = es_clock_ns();
     ES_TRY(es_ppo_change(t->ppo, &settings));
     ES_TRY(es_ppo_update(t->ppo, t->rollout, &interface, &report->update));
@@ -233,8 +234,8 @@ const EsProofEnv *es_proof_training_env(const EsProofTraining *t) { return t->en
 
 int64_t es_proof_training_rounds_done(const EsProofTraining *t) { return t->n_done; }
 
-EsProofTraineeCounters es_proof_training_counters(const EsProofTraining *t) {
-    return es_proof_trainee_counters(t->trainee);
+EsProofPolicyTrainingCounters es_proof_training_counters(const EsProofTraining *t) {
+    return es_proof_policy_training_counters(t->policy_training);
 }
 
 EsThreadPool *es_proof_training_pool(const EsProofTraining *t) { return es_stream_pool(t->stream); }
@@ -263,7 +264,7 @@ static EsStatus write_state(const EsProofTraining *t, unsigned char **bytes, siz
 EsStatus es_proof_training_append_state(const EsProofTraining *t, EsStateHash *hash) {
     unsigned char *bytes = NULL;
     size_t n_bytes = 0;
-    ES_TRY(es_proof_trainee_append_state(t->trainee, hash));
+    ES_TRY(es_proof_policy_training_append_state(t->policy_training, hash));
     ES_TRY(write_state(t, &bytes, &n_bytes));
     es_state_hash_append_bytes(hash, bytes, n_bytes);
     es_release(bytes);
@@ -274,7 +275,7 @@ EsStatus es_proof_training_save(const EsProofTraining *t, const char *weights_pa
                                 const char *state_path) {
     unsigned char *bytes = NULL;
     size_t n_bytes = 0;
-    ES_TRY(es_proof_trainee_save(t->trainee, weights_path));
+    ES_TRY(es_proof_policy_training_save(t->policy_training, weights_path));
     ES_TRY(write_state(t, &bytes, &n_bytes));
     EsStatus status = es_file_write_all(state_path, bytes, n_bytes);
     es_release(bytes);
@@ -299,7 +300,7 @@ EsStatus es_proof_training_load(EsProofTraining *t, const char *weights_path,
     ES_TRY_GOTO(es_ppo_state_check(&state.ppo, state_path));
     ES_TRY_GOTO(
         es_proof_env_load(t->env, state_path, bytes + sizeof state, n_bytes - sizeof state));
-    ES_TRY_GOTO(es_proof_trainee_load(t->trainee, weights_path));
+    ES_TRY_GOTO(es_proof_policy_training_load(t->policy_training, weights_path));
     *es_ppo_state(t->ppo) = state.ppo;
     t->n_done = state.n_done;
 done:

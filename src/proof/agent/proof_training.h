@@ -1,9 +1,9 @@
 // Training of a proof policy: an environment, the policy that acts in it, and PPO, round by round.
 //
-// A round is n_steps steps of all slots and one update. Episodes go on from round to round; where a
-// rollout is cut, the value of the next state stands for what is to come. An episode that the limit
-// on depth ends is over: nothing is expected after it. Everything is a function of (graph,
-// settings, rounds done): threads do not matter.
+// A round is n_steps steps of all environments and one update. Episodes go on from round to round;
+// where a rollout is cut, the value of the next state stands for what is to come. An episode that
+// the limit on depth ends is over: nothing is expected after it. Everything is a function of
+// (graph, settings, rounds done): threads do not matter.
 //
 //     EsProofTrainingSettings settings = es_proof_training_defaults();
 //     EsProofTraining *training;
@@ -60,7 +60,7 @@ typedef struct EsProofRound {
     EsPpoReport update;
     double rate;                         // learning rate of the update
     double env_ms, policy_ms, update_ms; // expanding and stepping; acting; learning
-    EsProofTraineeCounters kept;         // after its rollout
+    EsProofPolicyTrainingCounters kept;  // after its rollout
 } EsProofRound;
 
 typedef struct EsProofTraining EsProofTraining;
@@ -78,7 +78,7 @@ typedef struct EsProofWatch {
     EsStatus (*stepped)(void *context, const EsProofEnv *env, int32_t step);
 } EsProofWatch;
 
-// Play one rollout; `watch` may be NULL. Fills all of the report but update, rate and update_ms.
+// Collect one rollout; `watch` may be NULL. Fills all of the report but update, rate and update_ms.
 EsStatus es_proof_training_rollout(EsProofTraining *training, const EsProofWatch *watch,
                                    EsProofRound *report);
 
@@ -95,7 +95,7 @@ void es_proof_training_set_rounds(EsProofTraining *training, int64_t n_rounds);
 EsProofPolicy *es_proof_training_policy(const EsProofTraining *training);
 const EsProofEnv *es_proof_training_env(const EsProofTraining *training);
 int64_t es_proof_training_rounds_done(const EsProofTraining *training);
-EsProofTraineeCounters es_proof_training_counters(const EsProofTraining *training);
+EsProofPolicyTrainingCounters es_proof_training_counters(const EsProofTraining *training);
 
 // The device's threads; nothing else may use them during a round.
 EsThreadPool *es_proof_training_pool(const EsProofTraining *training);

@@ -173,7 +173,7 @@ static void found_household(Village *village, int32_t index) {
     }
 }
 
-static void settle(Village *village) {
+static void populate(Village *village) {
     int32_t next = 0;
     while (village->n_people < village->capacity) {
         if (next == village->n_people) {
@@ -302,7 +302,7 @@ EsStatus es_kinship_graph_create(int32_t n_people, uint64_t seed, EsKnowledgeGra
     ES_TRY_GOTO(es_kg_builder_create(&village.builder));
     ES_TRY_GOTO(es_allocate(count * sizeof(Person), (void **)&village.people));
     ES_TRY_GOTO(es_allocate(count * sizeof(int32_t), (void **)&village.constants));
-    settle(&village);
+    populate(&village);
     ES_TRY_GOTO(name_all(&village));
     for (int32_t i = 0; i < village.n_people; i++) {
         ES_TRY_GOTO(relate(&village, i));

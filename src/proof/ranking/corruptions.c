@@ -188,10 +188,10 @@ int32_t es_corruptions_list(const EsKnownAtoms *known, const EsCorruptionSetting
     uint32_t n = (uint32_t)candidates.count;
     EsRandom4 key = draw_key(settings, query, side, ES_PURPOSE_EVALUATION);
     // permutations of few numbers are not all equally likely; turned, each place is uniform
-    uint32_t turn = es_random_below(es_philox4x32(key, key.word[0], key.word[1]).word[0], n);
+    uint32_t offset = es_random_below(es_philox4x32(key, key.word[0], key.word[1]).word[0], n);
     int32_t n_written = 0;
     for (uint32_t k = 0; k < n && (count == 0 || n_written < count); k++) {
-        uint32_t i = count == 0 ? k : (es_random_permute(k, n, key) + turn) % n;
+        uint32_t i = count == 0 ? k : (es_random_permute(k, n, key) + offset) % n;
         EsAtom atom;
         if (corrupt(known, candidates, query, side, (int32_t)i, &atom)) {
             atoms[n_written++] = atom;

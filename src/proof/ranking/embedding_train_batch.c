@@ -269,7 +269,7 @@ static double exponentiate(float *ES_RESTRICT score, int32_t count, float larges
 }
 
 // Softmax of one row of scores: its loss, and the scores replaced by the gradient of the mean loss.
-static void judge_row(void *context, int64_t piece, int worker) {
+static void softmax_row(void *context, int64_t piece, int worker) {
     (void)worker;
     EsEmbeddingBatch *batch = context;
     int32_t K = batch->K, W = batch->model->width;
@@ -389,7 +389,7 @@ double es_embedding_batch_loss(EsEmbeddingBatch *batch, const EsEmbeddingQuestio
     }
     multiply(batch, 0, 1, batch->query, questions_by_width, rows, candidates_by_width,
              batch->logits, scores);
-    es_stream_parallel(batch->stream, n, judge_row, batch);
+    es_stream_parallel(batch->stream, n, softmax_row, batch);
     multiply(batch, 0, 0, batch->logits, scores, rows, candidates_by_width, batch->d_query,
              questions_by_width);
     multiply(batch, 1, 0, batch->logits, scores, batch->query, questions_by_width,

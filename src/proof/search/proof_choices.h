@@ -25,7 +25,7 @@ typedef struct EsProofGuide {
     // log_probability (M): over the successors of one state their exponentials sum to 1. value (M):
     // what the guide expects to come of each successor, for a terminal one anything; may be NULL.
     // The result for a state does not depend on the others of the call.
-    EsStatus (*judge)(void *context, const EsProofChoices *choices, float *log_probability,
+    EsStatus (*score)(void *context, const EsProofChoices *choices, float *log_probability,
                       float *value);
 } EsProofGuide;
 

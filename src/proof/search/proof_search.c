@@ -153,7 +153,7 @@ EsStatus es_search_expand(EsProofSearch *search, const EsProofPath *path, EsAtom
     return *outcome == ES_PROOF_OPEN ? add_state(search, owner, state) : ES_STATUS_OK;
 }
 
-EsStatus es_search_judge(EsProofSearch *search) {
+EsStatus es_search_score(EsProofSearch *search) {
     EsSearchBatch *batch = &search->batch;
     int32_t n_successors = batch->first[batch->n_states];
     for (int32_t k = 0; k < n_successors; k++) {
@@ -174,7 +174,7 @@ EsStatus es_search_judge(EsProofSearch *search) {
                               .n_states = batch->n_states,
                               .selection = search->settings.selection};
     float *value = es_search_uses_values(search) ? batch->value : NULL;
-    ES_TRY(search->guide->judge(search->guide->context, &choices, batch->log_probability, value));
+    ES_TRY(search->guide->score(search->guide->context, &choices, batch->log_probability, value));
     for (int32_t k = 0; k < n_successors; k++) {
         // rounding may leave a little above 0; NaN fails too
         if (!(batch->log_probability[k] <= 1e-3f)) {

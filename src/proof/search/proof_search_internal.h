@@ -1,5 +1,5 @@
 // What the kinds of proof search share: the path that leads to a state, and states expanded and
-// judged together.
+// scored together.
 #ifndef ES_PROOF_PROOF_SEARCH_INTERNAL_H
 #define ES_PROOF_PROOF_SEARCH_INTERNAL_H
 
@@ -33,10 +33,10 @@ typedef struct EsSearchBatch {
     int32_t n_states;
     EsAtom *atoms; // of all successors
     int64_t n_atoms, atom_capacity;
-    EsAtomSpan *successors; // (M); .atoms valid after es_search_judge
+    EsAtomSpan *successors; // (M); .atoms valid after es_search_score
     int64_t *start;         // where each begins in `atoms`                                   (M)
     uint64_t *hash;         // es_proof_hash of each                                          (M)
-    float *log_probability; // by es_search_judge                                             (M)
+    float *log_probability; // by es_search_score                                             (M)
     float *value;           // likewise, where es_search_uses_values                          (M)
     int64_t capacity;       // of the last five
 } EsSearchBatch;
@@ -110,7 +110,7 @@ static inline int es_search_uses_values(const EsProofSearch *search) {
 
 // Probabilities of all successors of the batch, and values where they are used; NUMERIC when the
 // guide gives none.
-EsStatus es_search_judge(EsProofSearch *search);
+EsStatus es_search_score(EsProofSearch *search);
 
 // The kinds with a queue, and the walking ones. Proof and log-probability go to search->path and
 // search->answer.

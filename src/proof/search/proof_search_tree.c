@@ -1,5 +1,5 @@
 // Breadth-first, best-first and beam search: states wait in a heap, and the first of them are
-// expanded and judged together.
+// expanded and scored together.
 //
 // An entry of the queue is a way to a state, so one state may wait several times: a way that is
 // less probable but shorter may be the one that meets the limit on depth. A state is expanded again
@@ -234,7 +234,7 @@ EsStatus es_search_tree(EsProofSearch *search) {
             int is_over = answer->is_proved && !search->settings.finds_all;
             goes_on = !is_over && !answer->met_expanded;
             if (goes_on) {
-                ES_TRY(es_search_judge(search));
+                ES_TRY(es_search_score(search));
                 ES_TRY(queue_successors(search));
                 goes_on = !answer->met_entries;
             }

@@ -1,5 +1,5 @@
 // Greedy and sampled walks: episodes that take one successor after the other, several walks in
-// step so that the guide judges them together.
+// step so that the guide scores them together.
 #include <math.h>
 #include <string.h>
 
@@ -130,7 +130,7 @@ EsStatus es_search_walks(EsProofSearch *search) {
         do {
             es_search_batch_clear(&search->batch);
             ES_TRY(expand_walks(search, n_walks, &n_open));
-            ES_TRY(es_search_judge(search));
+            ES_TRY(es_search_score(search));
             step_walks(search, number);
         } while (n_open > 0);
         keep_best(search, n_walks, number == 0);

@@ -15,10 +15,10 @@
 #include "proof/agent/proof_policy_inference.h"
 #include "runs/prove/prove_events.h"
 
-const char *es_prove_arm_name(EsProveArmKind kind) {
+const char *es_prove_variant_name(EsProveVariantKind kind) {
     static const char *const names[] = {
 #define X(NAME, name) #name,
-        ES_PROVE_ARMS(X)
+        ES_PROVE_VARIANTS(X)
 #undef X
     };
     return names[kind];
@@ -94,65 +94,70 @@ static EsStatus rank_symbolic(const EsProveRanker *ranker, EsScoreKind kind,
 
 typedef struct Comparison {
     const EsProveRanker *ranker;
-    const EsProofPolicy *policies[ES_N_PROVE_ARMS]; // NULL: symbolic
-    EsProveQueries queries;                         // owned
-    double *ranks[ES_N_PROVE_ARMS];                 // owned: reciprocal ranks of all queries
+    const EsProofPolicy *policies[ES_N_PROVE_VARIANTS]; // NULL: symbolic
+    EsProveQueries queries;                             // owned
+    double *ranks[ES_N_PROVE_VARIANTS];                 // owned: reciprocal ranks of all queries
     EsProveEvaluation *evaluation;
 } Comparison;
 
-// In the round after the last one.
-static void tell_arm(const EsProveEvaluation *evaluation, EsProveArmKind kind, EsRun *run) {
-    const EsProveArm *arm = &evaluation->arms[kind];
-    EsProveRanked ranked = {es_prove_arm_name(kind), "test", &arm->all, arm->report, arm->seconds,
+// Emits in the round after the last one.
+static void emit_variant(const EsProveEvaluation *evaluation, EsProveVariantKind kind, EsRun *run) {
+    const EsProveVariant *variant = &evaluation->variants[kind];
+    EsProveRanked ranked = {es_prove_variant_name(kind),
+                            "test",
+                            &variant->all,
+                            variant->report,
+                            variant->seconds,
                             ES_MISSING_INT};
     EsEventTime time = {.round = evaluation->n_rounds + 1, .step = -1};
     es_prove_events_ranked(es_run_hub(run), time, &ranked);
 }
 
-void es_prove_evaluation_tell(const EsProveEvaluation *evaluation, EsRun *run) {
-    for (int a = 0; a < ES_N_PROVE_ARMS; a++) {
-        tell_arm(evaluation, (EsProveArmKind)a, run);
+void es_prove_evaluation_emit(const EsProveEvaluation *evaluation, EsRun *run) {
+    for (int a = 0; a < ES_N_PROVE_VARIANTS; a++) {
+        emit_variant(evaluation, (EsProveVariantKind)a, run);
     }
 }
 
-static EsStatus rank_arm(Comparison *comparison, EsProveArmKind kind, EsRun *run) {
+static EsStatus rank_variant(Comparison *comparison, EsProveVariantKind kind, EsRun *run) {
     const EsProveRanker *ranker = comparison->ranker;
     const EsProofPolicy *policy = comparison->policies[kind];
-    EsProveArm *arm = &comparison->evaluation->arms[kind];
+    EsProveVariant *variant = &comparison->evaluation->variants[kind];
     EsRanking *ranking = NULL;
     EsStatus status = ES_STATUS_OK;
     int64_t start_ns = es_clock_ns();
     if (policy != NULL) {
         ES_TRY(es_prove_rank(ranker, policy, &comparison->queries,
-                             ranker->settings->n_evaluated_corruptions, &ranking, &arm->report));
+                             ranker->settings->n_evaluated_corruptions, &ranking,
+                             &variant->report));
     } else {
         ES_TRY(rank_symbolic(ranker,
-                             kind == ES_PROVE_ARM_PROVED ? ES_SCORE_PROVED : ES_SCORE_SHORTEST,
-                             &comparison->queries, &ranking, &arm->report));
+                             kind == ES_PROVE_VARIANT_PROVED ? ES_SCORE_PROVED : ES_SCORE_SHORTEST,
+                             &comparison->queries, &ranking, &variant->report));
     }
-    arm->seconds = es_clock_seconds_since(start_ns);
-    arm->all = ranking->all;
+    variant->seconds = es_clock_seconds_since(start_ns);
+    variant->all = ranking->all;
     size_t n = (size_t)ES_MAX(ranking->n_queries, 1);
     ES_TRY_GOTO(es_allocate(n * sizeof(double), (void **)&comparison->ranks[kind]));
     for (int32_t i = 0; i < ranking->n_queries; i++) {
         comparison->ranks[kind][i] = ranking->queries[i].mean.reciprocal;
     }
-    tell_arm(comparison->evaluation, kind, run);
+    emit_variant(comparison->evaluation, kind, run);
 done:
     es_ranking_destroy(ranking);
     return status;
 }
 
-// Queries without a corruption have rank 0 in all arms and change nothing but the divisor; they
-// are left out of means, and so here.
-static EsStatus compare_arms(Comparison *comparison) {
+// Queries without a corruption have rank 0 for all variants and change nothing but the divisor;
+// they are left out of means, and so here.
+static EsStatus compare_variants(Comparison *comparison) {
     EsProveEvaluation *evaluation = comparison->evaluation;
-    const double *first = comparison->ranks[ES_PROVE_ARM_POLICY];
+    const double *first = comparison->ranks[ES_PROVE_VARIANT_POLICY];
     double *difference = NULL;
     ES_TRY(
         es_allocate((size_t)comparison->queries.count * sizeof *difference, (void **)&difference));
     EsStatus status = ES_STATUS_OK;
-    for (int a = 1; a < ES_N_PROVE_ARMS && status == ES_STATUS_OK; a++) {
+    for (int a = 1; a < ES_N_PROVE_VARIANTS && status == ES_STATUS_OK; a++) {
         int64_t n = 0;
         for (int32_t i = 0; i < comparison->queries.count; i++) {
             if (first[i] > 0) {
@@ -162,7 +167,7 @@ static EsStatus compare_arms(Comparison *comparison) {
         if (n > 0) {
             status = es_bootstrap_mean(difference, n, sizeof *difference,
                                        (uint64_t)comparison->ranker->settings->run.seed,
-                                       (uint32_t)a, &evaluation->arms[a].difference);
+                                       (uint32_t)a, &evaluation->variants[a].difference);
         }
     }
     es_release(difference);
@@ -179,18 +184,18 @@ EsStatus es_prove_evaluate(const EsProveRanker *ranker, const EsProofPolicy *pol
                            EsProveEvaluation *evaluation) {
     Comparison comparison = {.ranker = ranker, .evaluation = evaluation};
     EsStatus status = ES_STATUS_OK;
-    memset(evaluation->arms, 0, sizeof evaluation->arms);
-    comparison.policies[ES_PROVE_ARM_POLICY] = policy;
-    comparison.policies[ES_PROVE_ARM_UNTRAINED] = untrained;
+    memset(evaluation->variants, 0, sizeof evaluation->variants);
+    comparison.policies[ES_PROVE_VARIANT_POLICY] = policy;
+    comparison.policies[ES_PROVE_VARIANT_UNTRAINED] = untrained;
     ES_TRY(es_prove_queries_create(ranker->graph, ES_KG_SPLIT_TEST, ranker->settings->n_evaluated,
                                    &comparison.queries));
     ES_ASSERT(comparison.queries.count == evaluation->n_queries);
-    for (int a = 0; a < ES_N_PROVE_ARMS; a++) {
-        ES_TRY_GOTO(rank_arm(&comparison, (EsProveArmKind)a, run));
+    for (int a = 0; a < ES_N_PROVE_VARIANTS; a++) {
+        ES_TRY_GOTO(rank_variant(&comparison, (EsProveVariantKind)a, run));
     }
-    ES_TRY_GOTO(compare_arms(&comparison));
+    ES_TRY_GOTO(compare_variants(&comparison));
 done:
-    for (int a = 0; a < ES_N_PROVE_ARMS; a++) {
+    for (int a = 0; a < ES_N_PROVE_VARIANTS; a++) {
         es_release(comparison.ranks[a]);
     }
     es_prove_queries_destroy(&comparison.queries);
@@ -209,27 +214,27 @@ static json_t *interval_json(const EsInterval *interval) {
                      es_json_number(interval->low), "high", es_json_number(interval->high));
 }
 
-static json_t *arm_json(const EsProveArm *arm, EsProveArmKind kind) {
-    const EsRankingSummary *all = &arm->all;
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
-                     "arm", es_prove_arm_name(kind), "mrr", interval_json(&all->reciprocal),
-                     "hits_1", es_json_number(all->hits[0]), "hits_3", es_json_number(all->hits[1]),
-                     "hits_10", es_json_number(all->hits[2]), "queries", all->n_queries, "proved",
-                     all->n_proved, "negatives", (json_int_t)all->n_negatives, "negatives_proved",
-                     (json_int_t)all->n_negatives_proved, "candidates",
-                     (json_int_t)arm->report.n_candidates, "expanded",
-                     (json_int_t)arm->report.n_expanded, "limited",
-                     (json_int_t)arm->report.n_limited, "policy_minus_this",
-                     kind == ES_PROVE_ARM_POLICY ? json_null() : interval_json(&arm->difference),
-                     "seconds", es_json_number(arm->seconds));
+static json_t *variant_json(const EsProveVariant *variant, EsProveVariantKind kind) {
+    const EsRankingSummary *all = &variant->all;
+    return json_pack(
+        "{s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "arm",
+        es_prove_variant_name(kind), "mrr", interval_json(&all->reciprocal), "hits_1",
+        es_json_number(all->hits[0]), "hits_3", es_json_number(all->hits[1]), "hits_10",
+        es_json_number(all->hits[2]), "queries", all->n_queries, "proved", all->n_proved,
+        "negatives", (json_int_t)all->n_negatives, "negatives_proved",
+        (json_int_t)all->n_negatives_proved, "candidates", (json_int_t)variant->report.n_candidates,
+        "expanded", (json_int_t)variant->report.n_expanded, "limited",
+        (json_int_t)variant->report.n_limited, "policy_minus_this",
+        kind == ES_PROVE_VARIANT_POLICY ? json_null() : interval_json(&variant->difference),
+        "seconds", es_json_number(variant->seconds));
 }
 
 json_t *es_prove_evaluation_json(const EsProveEvaluation *evaluation) {
     json_t *arms = json_array();
-    for (int a = 0; a < ES_N_PROVE_ARMS && arms != NULL; a++) {
+    for (int a = 0; a < ES_N_PROVE_VARIANTS && arms != NULL; a++) {
         // json_pack gives NULL when a part is, and takes the others with it
-        json_t *arm = arm_json(&evaluation->arms[a], (EsProveArmKind)a);
-        if (json_array_append_new(arms, arm) != 0) {
+        json_t *variant = variant_json(&evaluation->variants[a], (EsProveVariantKind)a);
+        if (json_array_append_new(arms, variant) != 0) {
             json_decref(arms);
             return NULL;
         }
@@ -297,35 +302,36 @@ static EsStatus read_interval(const json_t *object, const char *key, const char 
     return read_number(part, "high", inside, least, 1, &interval->high);
 }
 
-static EsStatus read_numbers(const json_t *object, EsProveArmKind kind, const char *where,
-                             EsProveArm *arm) {
+static EsStatus read_numbers(const json_t *object, EsProveVariantKind kind, const char *where,
+                             EsProveVariant *variant) {
     static const char *const hits_names[ES_N_HITS] = {"hits_1", "hits_3", "hits_10"};
-    ES_TRY(read_interval(object, "mrr", where, 0, &arm->all.reciprocal));
+    ES_TRY(read_interval(object, "mrr", where, 0, &variant->all.reciprocal));
     for (int i = 0; i < ES_N_HITS; i++) {
-        ES_TRY(read_number(object, hits_names[i], where, 0, 1, &arm->all.hits[i]));
+        ES_TRY(read_number(object, hits_names[i], where, 0, 1, &variant->all.hits[i]));
     }
-    if (kind != ES_PROVE_ARM_POLICY) {
-        ES_TRY(read_interval(object, "policy_minus_this", where, -1, &arm->difference));
+    if (kind != ES_PROVE_VARIANT_POLICY) {
+        ES_TRY(read_interval(object, "policy_minus_this", where, -1, &variant->difference));
     }
-    arm->seconds = es_missing_real();
+    variant->seconds = es_missing_real();
     int has_seconds = json_object_get(object, "seconds") != NULL; // earlier files have none
-    return has_seconds ? read_number(object, "seconds", where, 0, DBL_MAX, &arm->seconds)
+    return has_seconds ? read_number(object, "seconds", where, 0, DBL_MAX, &variant->seconds)
                        : ES_STATUS_OK;
 }
 
-static EsStatus read_arm(const json_t *object, EsProveArmKind kind, const char *path,
-                         EsProveArm *arm) {
+static EsStatus read_variant(const json_t *object, EsProveVariantKind kind, const char *path,
+                             EsProveVariant *variant) {
     char where[WHERE_BYTES];
     const char *name = json_string_value(json_object_get(object, "arm"));
-    snprintf(where, sizeof where, "%.4100s: arm %d", path, (int)kind + 1);
+    snprintf(where, sizeof where, "%.4100s: arms[%d]", path, (int)kind);
     if (name == NULL) {
         return ES_FAIL(INPUT, "%s: \"arm\" is missing or no text", where);
     }
-    if (strcmp(name, es_prove_arm_name(kind)) != 0) {
-        return ES_FAIL(INPUT, "%s is \"%.100s\", not \"%s\"", where, name, es_prove_arm_name(kind));
+    if (strcmp(name, es_prove_variant_name(kind)) != 0) {
+        return ES_FAIL(INPUT, "%s is \"%.100s\", not \"%s\"", where, name,
+                       es_prove_variant_name(kind));
     }
-    EsRankingSummary *all = &arm->all;
-    EsScorerReport *report = &arm->report;
+    EsRankingSummary *all = &variant->all;
+    EsScorerReport *report = &variant->report;
     ES_TRY(read_count_32(object, "queries", where, &all->n_queries));
     ES_TRY(read_count_32(object, "proved", where, &all->n_proved));
     ES_TRY(read_count(object, "negatives", where, ES_COUNTER_MAX, &all->n_negatives));
@@ -333,7 +339,7 @@ static EsStatus read_arm(const json_t *object, EsProveArmKind kind, const char *
     ES_TRY(read_count(object, "candidates", where, ES_COUNTER_MAX, &report->n_candidates));
     ES_TRY(read_count(object, "expanded", where, ES_COUNTER_MAX, &report->n_expanded));
     ES_TRY(read_count(object, "limited", where, ES_COUNTER_MAX, &report->n_limited));
-    return read_numbers(object, kind, where, arm);
+    return read_numbers(object, kind, where, variant);
 }
 
 static EsStatus read_evaluation(json_t *root, const char *path, EsProveEvaluation *evaluation) {
@@ -348,18 +354,18 @@ static EsStatus read_evaluation(json_t *root, const char *path, EsProveEvaluatio
     ES_TRY(read_count(root, "best_round", path, evaluation->n_rounds, &evaluation->best_round));
     ES_TRY(read_count_32(root, "corruptions", path, &evaluation->n_corruptions));
     ES_TRY(read_count_32(root, "queries", path, &evaluation->n_queries));
-    if (json_array_size(arms) != ES_N_PROVE_ARMS) {
-        return ES_FAIL(INPUT, "%s: %d arms instead of %d", path, (int)json_array_size(arms),
-                       (int)ES_N_PROVE_ARMS);
+    if (json_array_size(arms) != ES_N_PROVE_VARIANTS) {
+        return ES_FAIL(INPUT, "%s: \"arms\" has %d entries instead of %d", path,
+                       (int)json_array_size(arms), (int)ES_N_PROVE_VARIANTS);
     }
     if (evaluation->best_round > 0) {
         ES_TRY(read_number(root, "validation_mrr", path, 0, 1, &evaluation->best_mrr));
     }
     snprintf(evaluation->policy_hash, sizeof evaluation->policy_hash, "%s", policy_hash);
     snprintf(evaluation->last_hash, sizeof evaluation->last_hash, "%s", last_hash);
-    for (int a = 0; a < ES_N_PROVE_ARMS; a++) {
-        ES_TRY(read_arm(json_array_get(arms, (size_t)a), (EsProveArmKind)a, path,
-                        &evaluation->arms[a]));
+    for (int a = 0; a < ES_N_PROVE_VARIANTS; a++) {
+        ES_TRY(read_variant(json_array_get(arms, (size_t)a), (EsProveVariantKind)a, path,
+                            &evaluation->variants[a]));
     }
     return ES_STATUS_OK;
 }

@@ -31,27 +31,27 @@ EsStatus es_prove_rank(const EsProveRanker *ranker, const EsProofPolicy *policy,
 // --- the comparison ---
 
 // NAME, name
-#define ES_PROVE_ARMS(X)                                                                           \
+#define ES_PROVE_VARIANTS(X)                                                                       \
     X(POLICY, policy)                                                                              \
     X(UNTRAINED, untrained)                                                                        \
     X(PROVED, proved)                                                                              \
     X(SHORTEST, shortest)
 
-typedef enum EsProveArmKind {
-#define X(NAME, name) ES_PROVE_ARM_##NAME,
-    ES_PROVE_ARMS(X)
+typedef enum EsProveVariantKind {
+#define X(NAME, name) ES_PROVE_VARIANT_##NAME,
+    ES_PROVE_VARIANTS(X)
 #undef X
-        ES_N_PROVE_ARMS
-} EsProveArmKind;
+        ES_N_PROVE_VARIANTS
+} EsProveVariantKind;
 
-const char *es_prove_arm_name(EsProveArmKind kind);
+const char *es_prove_variant_name(EsProveVariantKind kind);
 
-typedef struct EsProveArm {
+typedef struct EsProveVariant {
     EsRankingSummary all;
     EsScorerReport report;
     double seconds;
     EsInterval difference; // reciprocal rank of the policy less this one's, over queries
-} EsProveArm;
+} EsProveVariant;
 
 typedef struct EsProveEvaluation {
     // of what it is; filled by whoever asks for it
@@ -63,7 +63,7 @@ typedef struct EsProveEvaluation {
     int32_t n_queries;
     int32_t n_corruptions; // per query and side, 0: all
     // filled by es_prove_evaluate
-    EsProveArm arms[ES_N_PROVE_ARMS];
+    EsProveVariant variants[ES_N_PROVE_VARIANTS];
 } EsProveEvaluation;
 
 // How many queries of the split test the settings compare on.
@@ -76,7 +76,7 @@ EsStatus es_prove_evaluate(const EsProveRanker *ranker, const EsProofPolicy *pol
 
 // Tell the rankings of a comparison that an earlier sitting made: a resumed run takes rows of later
 // rounds than its last back.
-void es_prove_evaluation_tell(const EsProveEvaluation *evaluation, EsRun *run);
+void es_prove_evaluation_emit(const EsProveEvaluation *evaluation, EsRun *run);
 
 // --- the file ---
 //
@@ -89,8 +89,8 @@ void es_prove_evaluation_tell(const EsProveEvaluation *evaluation, EsRun *run);
 //         ... rank, then es_prove_evaluation_save(&evaluation, path)
 //     }
 
-// Equal runs have equal bytes but for the times ("seconds" of each arm). The caller owns it; NULL
-// without memory.
+// Equal runs have equal bytes but for the times ("seconds" of each variant). The caller owns it;
+// NULL without memory.
 json_t *es_prove_evaluation_json(const EsProveEvaluation *evaluation);
 
 // Written atomically, every number with all its bits.

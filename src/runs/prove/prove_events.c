@@ -19,7 +19,7 @@ double es_prove_accuracy(const EsProofEnvCounters *counted) {
     return percent(n_right, counted->n_episodes[0] + counted->n_episodes[1]);
 }
 
-// The slot has begun its next episode already.
+// The environment has begun its next episode already.
 void es_prove_events_stepped(EsHub *hub, EsEventTime time, const EsKnowledgeGraph *graph,
                              const EsProofEnv *env) {
     const EsProofResult *result = es_proof_env_result(env);
@@ -27,14 +27,14 @@ void es_prove_events_stepped(EsHub *hub, EsEventTime time, const EsKnowledgeGrap
     EsProofEpisodeEvent rows[SAMPLED_ENVS];
     char queries[SAMPLED_ENVS][QUERY_BYTES];
     int n_rows = 0;
-    for (int32_t i = 0; i < ES_MIN(settings->n_slots, SAMPLED_ENVS); i++) {
+    for (int32_t i = 0; i < ES_MIN(settings->n_envs, SAMPLED_ENVS); i++) {
         if (!result->is_done[i]) {
             continue;
         }
         es_kg_format_atom(graph, result->query[i], queries[n_rows], QUERY_BYTES);
         rows[n_rows] =
-            (EsProofEpisodeEvent){.env = settings->first_slot + i,
-                                  .episode = (int64_t)es_proof_env_slot(env, i).episode - 1,
+            (EsProofEpisodeEvent){.env = settings->first_env + i,
+                                  .episode = (int64_t)es_proof_env_episode(env, i).episode - 1,
                                   .query = queries[n_rows],
                                   .label = result->label[i],
                                   .is_proved = result->is_success[i],
@@ -109,7 +109,7 @@ void es_prove_events_round(EsRun *run, EsEventTime time, const EsProofRound *rou
 
 void es_prove_events_ranked(EsHub *hub, EsEventTime time, const EsProveRanked *ranked) {
     const EsRankingSummary *all = ranked->all;
-    EsProofRankedEvent row = {.arm = ranked->arm,
+    EsProofRankedEvent row = {.arm = ranked->variant,
                               .split = ranked->split,
                               .n_queries = all->n_queries,
                               .mrr = all->reciprocal.mean,

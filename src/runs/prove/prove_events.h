@@ -15,7 +15,7 @@ void es_prove_events_round(EsRun *run, EsEventTime time, const EsProofRound *rou
 
 // What scored, over which split, and how long it took.
 typedef struct EsProveRanked {
-    const char *arm, *split;
+    const char *variant, *split;
     const EsRankingSummary *all;
     EsScorerReport report;
     double seconds;

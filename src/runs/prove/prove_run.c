@@ -163,7 +163,7 @@ static EsStatus validate(EsProveRun *prove, EsRun *run, int64_t round,
                          int (*must_stop)(void *context)) {
     EsProveRanker ranker = make_ranker(prove, must_stop);
     EsProofPolicy *policy = es_proof_training_policy(prove->training);
-    EsProveRanked ranked = {.arm = "policy", .split = "valid"};
+    EsProveRanked ranked = {.variant = "policy", .split = "valid"};
     EsRanking *ranking = NULL;
     int64_t start_ns = es_clock_ns();
     ES_TRY(es_prove_rank(&ranker, policy, &prove->valid, prove->settings->n_validated_corruptions,
@@ -284,7 +284,7 @@ static EsStatus take_comparison(EsProveRun *prove, EsRun *run, int *is_taken) {
     prove->has_evaluation = 1;
     prove->best_round = saved.best_round;
     prove->best_mrr = saved.best_mrr;
-    es_prove_evaluation_tell(&saved, run);
+    es_prove_evaluation_emit(&saved, run);
     return ES_STATUS_OK;
 }
 

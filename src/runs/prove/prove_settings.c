@@ -66,7 +66,7 @@ static const EsConfigKey keys[] = {
     INT(n_people, "prove", "people", "1000", ES_KINSHIP_MIN_PEOPLE, ES_KINSHIP_MAX_PEOPLE,
         "people of the generated graph"),
     INT(graph_seed, "prove", "graph_seed", "1", 0, 2147483647, "seed of the generated graph"),
-    INT(n_envs, "env", "envs", "128", 1, ES_PROOF_MAX_SLOTS, "proofs side by side"),
+    INT(n_envs, "env", "envs", "128", 1, ES_PROOF_MAX_ENVS, "proofs side by side"),
     INT(n_steps, "env", "steps", "32", 1, 4096, "of all of them between two updates"),
     CHOICE(selection, "env", "selection", "constrained", "constrained|leftmost",
            "goal that is resolved next"),
@@ -108,7 +108,7 @@ static const EsConfigKey keys[] = {
         "steps of a proof, also of the symbolic baseline"),
     INT(beam_width, "search", "beam_width", "16", 1, 1 << 20, "states of a level"),
     INT(n_samples, "search", "samples", "16", 1, 1 << 20, "sampled walks"),
-    INT(search_batch, "search", "batch", "4", 1, 1 << 16, "states judged together"),
+    INT(search_batch, "search", "batch", "4", 1, 1 << 16, "states scored together"),
     BOOL(search_end, "search", "end", "on",
          "giving up is a choice there, too: what it takes of the probability tells queries apart"),
     INT(validate_every, "validate", "every", "20", 0, 1000000000,
@@ -229,7 +229,7 @@ EsProofTrainingSettings es_prove_settings_training(const EsProveSettings *settin
     made.schedule = settings->schedule;
     made.schedule.n_rounds =
         settings->anneal_rounds > 0 ? settings->anneal_rounds : settings->run.n_rounds;
-    made.env.n_slots = settings->n_envs;
+    made.env.n_envs = settings->n_envs;
     made.env.selection = (EsGoalSelection)settings->selection;
     made.env.max_atoms = settings->max_atoms;
     made.env.max_states = settings->max_states;

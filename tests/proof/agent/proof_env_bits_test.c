@@ -1,10 +1,10 @@
-// The environment's slots depend on nothing but their number, whatever the threads and however many
+// The environments depend on nothing but their number, whatever the threads and however many
 // others there are; observations keep their form; what is saved goes on as if nothing had happened.
 #include "proof/graph/kinship_graph.h"
 #include "proof/proof_env_walk.h"
 
-#define MAX_SLOTS 40
-#define N_STEPS   150
+#define MAX_ENVS 40
+#define N_STEPS  150
 
 static EsKnowledgeGraph *make_graph(void) {
     EsKnowledgeGraph *graph;
@@ -33,40 +33,40 @@ static EsProofEnvSettings settings_of(int kind) {
 #define N_KINDS 3
 
 static void trace_walk(const EsKnowledgeGraph *graph, EsProofEnvSettings settings, int n_threads,
-                       int32_t first, int32_t n_slots, uint64_t *traces) {
+                       int32_t first, int32_t n_envs, uint64_t *traces) {
     EsThreadPool *pool;
     EsProofEnv *env;
-    settings.first_slot = first;
-    settings.n_slots = n_slots;
+    settings.first_env = first;
+    settings.n_envs = n_envs;
     REQUIRE_OK(es_thread_pool_create(&pool, n_threads));
     REQUIRE_OK(es_proof_env_create(graph, &settings, pool, &env));
-    memset(traces, 0, (size_t)n_slots * sizeof *traces);
+    memset(traces, 0, (size_t)n_envs * sizeof *traces);
     for (int step = 0; step < N_STEPS; step++) {
         walk_step(env);
-        for (int32_t i = 0; i < n_slots; i++) {
-            traces[i] = trace_slot(traces[i], env, i);
+        for (int32_t i = 0; i < n_envs; i++) {
+            traces[i] = trace_env(traces[i], env, i);
         }
     }
     es_proof_env_destroy(env);
     es_thread_pool_destroy(pool);
 }
 
-TEST(slots_do_not_depend_on_threads_or_on_other_slots) {
+TEST(environments_do_not_depend_on_threads_or_on_each_other) {
     EsKnowledgeGraph *graph = make_graph();
     static const struct {
         int n_threads;
-        int32_t first, n_slots;
+        int32_t first, n_envs;
     } runs[] = {{2, 0, 40}, {3, 0, 40}, {1, 0, 1}, {2, 0, 17}, {3, 5, 16}, {1, 39, 1}};
     for (int kind = 0; kind < N_KINDS; kind++) {
-        uint64_t traces[MAX_SLOTS], others[MAX_SLOTS];
-        trace_walk(graph, settings_of(kind), 1, 0, MAX_SLOTS, traces);
-        for (int32_t i = 1; i < MAX_SLOTS; i++) {
+        uint64_t traces[MAX_ENVS], others[MAX_ENVS];
+        trace_walk(graph, settings_of(kind), 1, 0, MAX_ENVS, traces);
+        for (int32_t i = 1; i < MAX_ENVS; i++) {
             EXPECT(traces[i] != traces[0]);
         }
         for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
-            trace_walk(graph, settings_of(kind), runs[r].n_threads, runs[r].first, runs[r].n_slots,
+            trace_walk(graph, settings_of(kind), runs[r].n_threads, runs[r].first, runs[r].n_envs,
                        others);
-            for (int32_t i = 0; i < runs[r].n_slots; i++) {
+            for (int32_t i = 0; i < runs[r].n_envs; i++) {
                 EXPECT(others[i] == traces[runs[r].first + i]);
             }
         }
@@ -103,13 +103,13 @@ static void expect_same(const int32_t *row, EsAtomSpan span, int32_t max_atoms) 
 }
 
 static void expect_observation(EsProofEnv *env, const EsKnowledgeGraph *graph, int32_t max_atoms) {
-    int32_t state[MAX_SLOTS * PAD_ROW], successors[MAX_SLOTS * PAD_STATES * PAD_ROW];
-    unsigned char mask[MAX_SLOTS * PAD_STATES];
+    int32_t state[MAX_ENVS * PAD_ROW], successors[MAX_ENVS * PAD_STATES * PAD_ROW];
+    unsigned char mask[MAX_ENVS * PAD_STATES];
     EsProofChoices choices;
     memset(successors, 0x55, sizeof successors);
     int64_t n_left_out = es_proof_env_pad(env, PAD_STATES, state, successors, mask), n_over = 0;
     REQUIRE_OK(es_proof_env_choices(env, &choices));
-    for (int32_t i = 0; i < MAX_SLOTS; i++) {
+    for (int32_t i = 0; i < MAX_ENVS; i++) {
         int32_t n = choices.first[i + 1] - choices.first[i];
         EXPECT(n >= 1);
         EXPECT_EQ(es_proof_state_outcome(graph, choices.states[i].atoms, choices.states[i].count),
@@ -135,20 +135,20 @@ TEST(observations_keep_their_form) {
     for (int kind = 0; kind < N_KINDS; kind++) {
         EsProofEnv *env;
         EsProofEnvSettings settings = settings_of(kind);
-        settings.n_slots = MAX_SLOTS;
+        settings.n_envs = MAX_ENVS;
         REQUIRE_OK(es_proof_env_create(graph, &settings, NULL, &env));
         int64_t n_offered = 0;
         for (int step = 0; step < 60; step++) {
             EsProofChoices choices;
             expect_observation(env, graph, settings.max_atoms);
             REQUIRE_OK(es_proof_env_choices(env, &choices));
-            n_offered += choices.first[MAX_SLOTS];
+            n_offered += choices.first[MAX_ENVS];
             walk_step(env);
         }
         EsProofEnvCounters counters = es_proof_env_counters(env);
         EsProofChoices choices;
         REQUIRE_OK(es_proof_env_choices(env, &choices));
-        EXPECT_EQ(counters.n_successors, n_offered + choices.first[MAX_SLOTS]);
+        EXPECT_EQ(counters.n_successors, n_offered + choices.first[MAX_ENVS]);
         // nine successors are too few for leftmost goals, three atoms for some rules
         EXPECT_EQ(counters.n_overflow > 0, kind == 1);
         EXPECT(kind != 2 || counters.n_overlong > 0);
@@ -165,7 +165,7 @@ TEST(a_saved_environment_goes_on_with_the_same_bits) {
     for (int kind = 0; kind < N_KINDS; kind++) {
         EsProofEnv *env, *other;
         EsProofEnvSettings settings = settings_of(kind);
-        settings.n_slots = MAX_SLOTS;
+        settings.n_envs = MAX_ENVS;
         REQUIRE_OK(es_proof_env_create(graph, &settings, NULL, &env));
         REQUIRE_OK(es_proof_env_create(graph, &settings, NULL, &other));
         for (int step = 0; step < 33; step++) {
@@ -180,8 +180,8 @@ TEST(a_saved_environment_goes_on_with_the_same_bits) {
         for (int step = 0; step < 50; step++) {
             walk_step(env);
             walk_step(other);
-            for (int32_t i = 0; i < MAX_SLOTS; i++) {
-                EXPECT(trace_slot(0, env, i) == trace_slot(0, other, i));
+            for (int32_t i = 0; i < MAX_ENVS; i++) {
+                EXPECT(trace_env(0, env, i) == trace_env(0, other, i));
             }
         }
         EsProofEnvCounters a = es_proof_env_counters(env), b = es_proof_env_counters(other);

@@ -4,8 +4,8 @@
 #include "proof/graph/kinship_graph.h"
 #include "proof/small_graph.h"
 
-#define MAX_SLOTS 40
-#define GRANDS    "parent(x,y) parent(y,z) -> grand(x,z)"
+#define MAX_ENVS 40
+#define GRANDS   "parent(x,y) parent(y,z) -> grand(x,z)"
 
 static EsProofEnv *make_env(const EsKnowledgeGraph *graph, const EsProofEnvSettings *settings) {
     EsProofEnv *env;
@@ -67,7 +67,7 @@ TEST(a_proof_is_made_and_the_next_query_begins) {
         make_small_graph("parent(ann,bob) parent(bob,cy) parent(cy,dan)", GRANDS, "grand(ann,cy)");
     EsAtom query = small_atom(graph, "grand(ann,cy)");
     EsProofEnvSettings settings = es_proof_env_defaults();
-    settings.n_slots = 1;
+    settings.n_envs = 1;
     settings.n_negatives = 0;
     settings.queries = &query;
     settings.n_queries = 1;
@@ -99,8 +99,8 @@ TEST(a_proof_is_made_and_the_next_query_begins) {
     EXPECT_EQ(result->label[0], 1);
     EXPECT(es_atom_equals(result->query[0], query));
     EXPECT_EQ(result->reached[0].atoms[0].predicate, graph->n_predicates + ES_PROOF_PROVED);
-    EXPECT_EQ(es_proof_env_slot(env, 0).episode, 1);
-    EXPECT_EQ(es_proof_env_slot(env, 0).depth, 0);
+    EXPECT_EQ(es_proof_env_episode(env, 0).episode, 1);
+    EXPECT_EQ(es_proof_env_episode(env, 0).depth, 0);
     choices = choices_of(env);
     EXPECT(es_atom_equals(choices.states[0].atoms[0], query));
     // End: not proved
@@ -115,7 +115,7 @@ TEST(a_proof_is_made_and_the_next_query_begins) {
     EXPECT_EQ(counters.n_actions[1], 3);
     EXPECT_EQ(counters.reward[1], 0);
     EXPECT_STATUS(es_proof_env_step(env, (int32_t[]){2}), ARGUMENT);
-    EXPECT_CONTAINS(es_status_detail(), "action 2 of slot 0, which has 2 successors");
+    EXPECT_CONTAINS(es_status_detail(), "action 2 of environment 0, which has 2 successors");
     EXPECT_STATUS(es_proof_env_step(env, (int32_t[]){-1}), ARGUMENT);
     EXPECT_EQ(es_proof_env_counters(env).n_steps, 3);
     es_proof_env_destroy(env);
@@ -128,7 +128,7 @@ TEST(the_limit_on_depth_truncates) {
         make_small_graph("parent(ann,bob) parent(bob,cy)", GRANDS, "grand(ann,cy)");
     EsAtom query = small_atom(graph, "grand(ann,cy)");
     EsProofEnvSettings settings = es_proof_env_defaults();
-    settings.n_slots = 2;
+    settings.n_envs = 2;
     settings.max_depth = 1;
     settings.n_negatives = 0;
     settings.queries = &query;
@@ -150,7 +150,7 @@ TEST(memory_leaves_out_what_was_visited) {
     EsKnowledgeGraph *graph = make_small_graph("q(a,b)", "p(y,x) -> p(x,y)", "p(a,b)");
     EsAtom query = small_atom(graph, "p(a,b)");
     EsProofEnvSettings settings = es_proof_env_defaults();
-    settings.n_slots = 1;
+    settings.n_envs = 1;
     settings.n_negatives = settings.has_end = 0;
     settings.queries = &query;
     settings.n_queries = 1;
@@ -175,30 +175,30 @@ TEST(negatives_are_not_known_and_take_sides_in_turn) {
     EsKnowledgeGraph *graph;
     REQUIRE_OK(es_kinship_graph_create(120, 3, &graph));
     EsProofEnvSettings settings = es_proof_env_defaults();
-    settings.n_slots = MAX_SLOTS;
+    settings.n_envs = MAX_ENVS;
     settings.n_negatives = 2;
     EsKnownAtoms *known;
     REQUIRE_OK(es_known_atoms_create(graph, &known));
     EsProofEnv *env = make_env(graph, &settings);
     EsAtomSpan pool = es_proof_env_queries(env);
-    int32_t actions[MAX_SLOTS];
+    int32_t actions[MAX_ENVS];
     int n_ended[2] = {0, 0};
     for (int step = 0; step < 400; step++) {
-        for (int32_t i = 0; i < MAX_SLOTS; i++) {
-            EsProofSlot slot = es_proof_env_slot(env, i);
-            EXPECT_EQ(slot.label, slot.episode % 3 == 0);
-            EXPECT_EQ(es_known_atoms_has(known, slot.query), slot.label);
-            EXPECT(slot.query.predicate > 0 && slot.query.a > 0 && slot.query.b > 0);
+        for (int32_t i = 0; i < MAX_ENVS; i++) {
+            EsProofEpisode episode = es_proof_env_episode(env, i);
+            EXPECT_EQ(episode.label, episode.episode % 3 == 0);
+            EXPECT_EQ(es_known_atoms_has(known, episode.query), episode.label);
+            EXPECT(episode.query.predicate > 0 && episode.query.a > 0 && episode.query.b > 0);
             EsEpisodePlan plan = es_episode_plan(ES_QUERY_UNIFORM, 2, pool.count, settings.seed,
-                                                 (uint32_t)i, slot.episode);
+                                                 (uint32_t)i, episode.episode);
             EsAtom positive = pool.atoms[plan.query];
-            EXPECT_EQ(slot.query.predicate, positive.predicate);
-            EXPECT_EQ(slot.query.a != positive.a, plan.is_negative && plan.n_before % 2 == 0);
-            EXPECT_EQ(slot.query.b != positive.b, plan.is_negative && plan.n_before % 2 == 1);
+            EXPECT_EQ(episode.query.predicate, positive.predicate);
+            EXPECT_EQ(episode.query.a != positive.a, plan.is_negative && plan.n_before % 2 == 0);
+            EXPECT_EQ(episode.query.b != positive.b, plan.is_negative && plan.n_before % 2 == 1);
         }
         es_proof_env_draw_actions(env, actions);
         REQUIRE_OK(es_proof_env_step(env, actions));
-        for (int32_t i = 0; i < MAX_SLOTS; i++) {
+        for (int32_t i = 0; i < MAX_ENVS; i++) {
             n_ended[es_proof_env_result(env)->label[i]] += es_proof_env_result(env)->is_done[i];
         }
     }
@@ -219,16 +219,16 @@ TEST(a_negative_that_is_nowhere_becomes_the_positive) {
     EsProofEnvSettings settings = es_proof_env_defaults();
     settings.queries = graph->facts;
     settings.n_queries = graph->n_facts;
-    settings.n_slots = 3;
+    settings.n_envs = 3;
     EsProofEnv *env = make_env(graph, &settings);
     int32_t actions[3];
     for (int step = 0; step < 60; step++) {
         es_proof_env_draw_actions(env, actions);
         REQUIRE_OK(es_proof_env_step(env, actions));
         for (int i = 0; i < 3; i++) {
-            EsProofSlot slot = es_proof_env_slot(env, i);
-            EXPECT_EQ(slot.label, 1);
-            EXPECT(es_kg_has_fact(graph, slot.query));
+            EsProofEpisode episode = es_proof_env_episode(env, i);
+            EXPECT_EQ(episode.label, 1);
+            EXPECT(es_kg_has_fact(graph, episode.query));
         }
     }
     EsProofEnvCounters counters = es_proof_env_counters(env);
@@ -249,7 +249,7 @@ TEST(unary_states_are_passed_over) {
     EsKnowledgeGraph *graph = make_small_graph("p29(a,b)", rules, "p0(a,b)");
     EsAtom query = small_atom(graph, "p0(a,b)");
     EsProofEnvSettings settings = es_proof_env_defaults();
-    settings.n_slots = 1;
+    settings.n_envs = 1;
     settings.n_negatives = 0;
     settings.skips_unary = 1;
     settings.queries = &query;
@@ -258,8 +258,8 @@ TEST(unary_states_are_passed_over) {
     EsProofChoices choices = choices_of(env);
     EXPECT(equals_text(graph, choices.states[0].atoms[0], "p20(a,b)"));
     EXPECT(equals_text(graph, choices.successors[0].atoms[0], "p21(a,b)"));
-    EXPECT_EQ(es_proof_env_slot(env, 0).depth, 0);
-    EXPECT_EQ(es_proof_env_slot(env, 0).n_visited, 21);
+    EXPECT_EQ(es_proof_env_episode(env, 0).depth, 0);
+    EXPECT_EQ(es_proof_env_episode(env, 0).n_visited, 21);
     // loading passes nothing over that was not passed over when it was saved
     unsigned char *saved = malloc(es_proof_env_saved_bytes(env));
     es_proof_env_save(env, saved);
@@ -308,14 +308,14 @@ TEST(queries_are_filtered_and_settings_checked) {
     wrong.field = (value);                                                                         \
     EXPECT_STATUS(es_proof_env_create(graph, &wrong, NULL, &env), ARGUMENT);                       \
     EXPECT_CONTAINS(es_status_detail(), #field)
-    EXPECT_WRONG(n_slots, 0);
+    EXPECT_WRONG(n_envs, 0);
     EXPECT_WRONG(max_atoms, 0);
     EXPECT_WRONG(max_atoms, ES_PROOF_MAX_ATOMS + 1);
     EXPECT_WRONG(max_states, 1);
     EXPECT_WRONG(max_depth, 0);
     EXPECT_WRONG(n_negatives, -1);
     EXPECT_WRONG(reward_type, 6);
-    EXPECT_WRONG(first_slot, -1);
+    EXPECT_WRONG(first_env, -1);
     wrong = settings;
     wrong.is_corrupting[0] = wrong.is_corrupting[1] = 0;
     EXPECT_STATUS(es_proof_env_create(graph, &wrong, NULL, &env), ARGUMENT);

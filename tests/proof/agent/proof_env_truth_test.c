@@ -6,14 +6,14 @@
 #include "proof/search/closure.h"
 #include "proof/search/prover.h"
 
-#define N_SLOTS   16
+#define N_ENVS    16
 #define MAX_STEPS 24
 
 // The states of the episodes under way.
 typedef struct Record {
-    EsAtom atoms[N_SLOTS][MAX_STEPS][ES_PROOF_MAX_ATOMS];
-    int32_t n_atoms[N_SLOTS][MAX_STEPS];
-    int32_t length[N_SLOTS];
+    EsAtom atoms[N_ENVS][MAX_STEPS][ES_PROOF_MAX_ATOMS];
+    int32_t n_atoms[N_ENVS][MAX_STEPS];
+    int32_t length[N_ENVS];
 } Record;
 
 // Whether each state of an episode is a successor of the one before, the query alone the first.
@@ -59,15 +59,15 @@ static Proofs walk(const EsKnowledgeGraph *graph, EsProofEnvSettings settings, i
     static Record record; // large
     EsProofEnv *env;
     EsSuccessors successors;
-    Proofs proofs = {.queries = malloc((size_t)(N_SLOTS * n_steps) * sizeof(EsAtom))};
-    settings.n_slots = N_SLOTS;
+    Proofs proofs = {.queries = malloc((size_t)(N_ENVS * n_steps) * sizeof(EsAtom))};
+    settings.n_envs = N_ENVS;
     memset(&record, 0, sizeof record);
     REQUIRE_OK(es_successors_create(es_proof_max_candidates(graph) + 1, 6, &successors));
     REQUIRE_OK(es_proof_env_create(graph, &settings, NULL, &env));
     const EsProofResult *result = es_proof_env_result(env);
     for (int step = 0; step < n_steps; step++) {
         walk_step(env);
-        for (int32_t i = 0; i < N_SLOTS; i++) {
+        for (int32_t i = 0; i < N_ENVS; i++) {
             note_step(&record, result, i);
             if (!result->is_done[i]) {
                 continue;

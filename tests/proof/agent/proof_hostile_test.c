@@ -24,7 +24,7 @@ typedef struct EnvCase {
 static EnvCase create_env_case(int skips) {
     EnvCase test = {.graph = NULL};
     EsProofEnvSettings settings = es_proof_env_defaults();
-    settings.n_slots = 20;
+    settings.n_envs = 20;
     settings.max_depth = 6;
     settings.skips_unary = skips;
     settings.n_negatives = 2;
@@ -68,15 +68,15 @@ TEST(every_number_of_a_slot_is_checked) {
     for (int skips = 0; skips < 2; skips++) {
         EnvCase test = create_env_case(skips);
         const EsProofEnv *env = test.env;
-        int32_t C = test.graph->n_constants, P = test.graph->n_predicates, slot = 3;
-        // a slot that has gone some way
-        while (env->slots[slot].depth < 1 || env->slots[slot].n_visited < 2) {
-            slot++;
-            REQUIRE_OK(slot < 20 ? ES_STATUS_OK : ES_FAIL(INPUT, "no slot is under way"));
+        int32_t C = test.graph->n_constants, P = test.graph->n_predicates, index = 3;
+        // an environment that has gone some way
+        while (env->episodes[index].depth < 1 || env->episodes[index].n_visited < 2) {
+            index++;
+            REQUIRE_OK(index < 20 ? ES_STATUS_OK : ES_FAIL(INPUT, "no episode is under way"));
         }
-        const EsProofSlot *at = &env->slots[slot];
-        const EsAtom *state = es_proof_env_state(env, slot);
-        size_t first = (size_t)slot * (size_t)env->max_visited;
+        const EsProofEpisode *at = &env->episodes[index];
+        const EsAtom *state = es_proof_env_state(env, index);
+        size_t first = (size_t)index * (size_t)env->max_visited;
         const EsAtom *visited = env->visited + first * (size_t)env->settings.max_atoms;
         const struct {
             const int32_t *member;
@@ -90,12 +90,12 @@ TEST(every_number_of_a_slot_is_checked) {
             {&at->depth, 0, 5, "depth["},
             {&at->n_atoms, 1, 6, "n_atoms["},
             {&at->n_visited, 1, (at->depth + 1) * (skips ? 21 : 1), "n_visited["},
-            {&state->predicate, 1, P, "predicate in a state of slot["},
-            {&state->a, 1, C + 1, "term in a state of slot["},
-            {&state->b, 1, C + 2, "term in a state of slot["},
-            {&visited->predicate, 1, P, "predicate in a state of slot["},
-            {&visited->a, 1, C + 1, "term in a state of slot["},
-            {&visited->b, 1, C + 2, "term in a state of slot["},
+            {&state->predicate, 1, P, "predicate in a state of environment["},
+            {&state->a, 1, C + 1, "term in a state of environment["},
+            {&state->b, 1, C + 2, "term in a state of environment["},
+            {&visited->predicate, 1, P, "predicate in a state of environment["},
+            {&visited->a, 1, C + 1, "term in a state of environment["},
+            {&visited->b, 1, C + 2, "term in a state of environment["},
             {&env->n_visited_atoms[first], 1, 6, "n_visited_atoms["},
         };
         for (size_t i = 0; i < ES_COUNT_OF(fields); i++) {
@@ -175,7 +175,7 @@ static TrainingCase create_training_case(void) {
     EsProofTrainingSettings settings = es_proof_training_defaults();
     EsDeviceOptions options = {.n_threads = 1};
     EsProofRound round;
-    settings.env.n_slots = 6;
+    settings.env.n_envs = 6;
     settings.n_steps = 4;
     settings.policy = small_settings(8, 8, 1);
     REQUIRE_OK(es_kinship_graph_create(40, 1, &test.graph));

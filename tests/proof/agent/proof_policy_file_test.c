@@ -1,7 +1,7 @@
 // Policies as files: what comes back, and what is refused.
 #include "proof/agent/proof_policy_inference.h"
 #include "proof/agent/proof_policy_network.h"
-#include "proof/proof_play.h"
+#include "proof/proof_episodes.h"
 #include "proof/proof_policy_case.h"
 #include "proof/small_graph.h"
 #include "temp_folder.h"
@@ -64,8 +64,8 @@ TEST(files_that_are_no_policy_are_refused) {
     EXPECT_STATUS(es_proof_policy_load(test.device, test.graph, path, &loaded), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "not a proof policy");
     // settings that are there and weights that are not
-    EsProofPolicyNotes notes;
-    es_proof_policy_note(test.policy, &notes);
+    EsProofPolicyMetadata notes;
+    es_proof_policy_metadata(test.policy, &notes);
     REQUIRE_OK(es_safetensors_save(path, &tensor, 1, notes.entry, notes.count));
     EXPECT_STATUS(es_proof_policy_load(test.device, test.graph, path, &loaded), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "body0.weight");

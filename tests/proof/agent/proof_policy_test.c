@@ -2,18 +2,19 @@
 #include "proof/agent/proof_policy.h"
 #include "proof/agent/proof_policy_inference.h"
 #include "proof/agent/proof_policy_network.h"
-#include "proof/proof_play.h"
+#include "proof/proof_episodes.h"
 #include "proof/proof_policy_case.h"
 #include "proof/proof_policy_reference.h"
 
-enum { N_SLOTS = 40, M_MAX = PLAY_SLOTS_MAX * PLAY_STATES };
+enum { N_ENVS = 40, M_MAX = EPISODES_ENVS_MAX * EPISODES_STATES };
 
 static float logits[M_MAX], other[M_MAX];
 
-static EsProofJudge *make_judge(const EsProofPolicy *policy, EsThreadPool *pool, int max_states) {
-    EsProofJudge *judge = NULL;
-    REQUIRE_OK(es_proof_judge_create(policy, pool, max_states, &judge));
-    return judge;
+static EsProofPolicyScorer *make_scorer(const EsProofPolicy *policy, EsThreadPool *pool,
+                                        int max_states) {
+    EsProofPolicyScorer *scorer = NULL;
+    REQUIRE_OK(es_proof_policy_scorer_create(policy, pool, max_states, &scorer));
+    return scorer;
 }
 
 static int same_bits(const float *a, const float *b, int64_t n) {
@@ -26,14 +27,14 @@ static void compare_with_reference(EsProofPolicySettings settings, EsGoalSelecti
                                    int n_steps) {
     PolicyCase test = make_case(&settings, 40, 1);
     Reference reference = reference_create(test.policy);
-    Play *play = play_create(test.graph, 12, selection, 5);
-    EsProofJudge *judge = make_judge(test.policy, NULL, 1 << 16);
+    Episodes *episodes = episodes_create(test.graph, 12, selection, 5);
+    EsProofPolicyScorer *scorer = make_scorer(test.policy, NULL, 1 << 16);
     double worst = 0;
     int64_t n_compared = 0;
-    for (int t = 0; t < n_steps; t++, play_step_randomly(play)) {
-        EsProofChoices choices = play_choices(play);
-        float value[PLAY_SLOTS_MAX];
-        REQUIRE_OK(es_proof_judge_logits(judge, &choices, logits, value));
+    for (int t = 0; t < n_steps; t++, episodes_step_randomly(episodes)) {
+        EsProofChoices choices = episodes_choices(episodes);
+        float value[EPISODES_ENVS_MAX];
+        REQUIRE_OK(es_proof_policy_scorer_logits(scorer, &choices, logits, value));
         for (int32_t i = 0; i < choices.n_states; i++) {
             double wanted = reference_value(&reference, choices.states[i], selection);
             worst = fmax(worst, fabs(wanted - (double)value[i]) / fmax(1, fabs(wanted)));
@@ -49,8 +50,8 @@ static void compare_with_reference(EsProofPolicySettings settings, EsGoalSelecti
     }
     EXPECT(n_compared > 20);
     EXPECT_NEAR(worst, 0, 1e-5);
-    es_proof_judge_destroy(judge);
-    play_destroy(play);
+    es_proof_policy_scorer_destroy(scorer);
+    episodes_destroy(episodes);
     free(reference.parameters);
     destroy_case(&test);
 }
@@ -83,28 +84,28 @@ TEST(agrees_with_the_reference_at_full_size) {
 TEST(rows_do_not_depend_on_their_neighbours) {
     EsProofPolicySettings settings = small_settings(23, 45, 2);
     PolicyCase test = make_case(&settings, 60, 1);
-    Play *play = play_create(test.graph, N_SLOTS, ES_GOAL_CONSTRAINED, 1);
-    EsProofJudge *crowd = make_judge(test.policy, NULL, 1 << 16);
-    for (int t = 0; t < 3; t++, play_step_randomly(play)) {
-        EsProofChoices choices = play_choices(play);
-        float value[PLAY_SLOTS_MAX], alone_value;
-        REQUIRE_OK(es_proof_judge_logits(crowd, &choices, logits, value));
+    Episodes *episodes = episodes_create(test.graph, N_ENVS, ES_GOAL_CONSTRAINED, 1);
+    EsProofPolicyScorer *crowd = make_scorer(test.policy, NULL, 1 << 16);
+    for (int t = 0; t < 3; t++, episodes_step_randomly(episodes)) {
+        EsProofChoices choices = episodes_choices(episodes);
+        float value[EPISODES_ENVS_MAX], alone_value;
+        REQUIRE_OK(es_proof_policy_scorer_logits(crowd, &choices, logits, value));
         for (int32_t i = 0; i < choices.n_states; i++) {
-            // a judge that remembers nothing from before
-            EsProofJudge *alone = make_judge(test.policy, NULL, 0);
+            // a scorer that remembers nothing from before
+            EsProofPolicyScorer *alone = make_scorer(test.policy, NULL, 0);
             int32_t n = choices.first[i + 1] - choices.first[i], first[] = {0, n};
             EsProofChoices one = {choices.states + i, first, choices.successors + choices.first[i],
                                   1, choices.selection};
-            REQUIRE_OK(es_proof_judge_logits(alone, &one, other, &alone_value));
+            REQUIRE_OK(es_proof_policy_scorer_logits(alone, &one, other, &alone_value));
             EXPECT(same_bits(other, logits + choices.first[i], n));
             EXPECT(same_bits(&alone_value, &value[i], 1));
-            REQUIRE_OK(es_proof_judge_values(alone, &one, &alone_value));
+            REQUIRE_OK(es_proof_policy_scorer_values(alone, &one, &alone_value));
             EXPECT(same_bits(&alone_value, &value[i], 1));
-            es_proof_judge_destroy(alone);
+            es_proof_policy_scorer_destroy(alone);
         }
     }
-    es_proof_judge_destroy(crowd);
-    play_destroy(play);
+    es_proof_policy_scorer_destroy(crowd);
+    episodes_destroy(episodes);
     destroy_case(&test);
 }
 
@@ -112,40 +113,40 @@ TEST(threads_and_forgetting_change_nothing) {
     EsProofPolicySettings settings = small_settings(24, 40, 2);
     settings.separate_value = 1;
     PolicyCase test = make_case(&settings, 60, 1);
-    Play *play = play_create(test.graph, N_SLOTS, ES_GOAL_CONSTRAINED, 2);
+    Episodes *episodes = episodes_create(test.graph, N_ENVS, ES_GOAL_CONSTRAINED, 2);
     EsThreadPool *pools[3] = {NULL};
-    EsProofJudge *judges[3];
+    EsProofPolicyScorer *scorers[3];
     for (int i = 0; i < 3; i++) {
         REQUIRE_OK(es_thread_pool_create(&pools[i], i + 1));
-        judges[i] = make_judge(test.policy, pools[i], i == 2 ? 10 : 1 << 16);
+        scorers[i] = make_scorer(test.policy, pools[i], i == 2 ? 10 : 1 << 16);
     }
-    for (int t = 0; t < 8; t++, play_step_randomly(play)) {
-        EsProofChoices choices = play_choices(play);
-        float value[PLAY_SLOTS_MAX], other_value[PLAY_SLOTS_MAX];
-        REQUIRE_OK(es_proof_judge_logits(judges[0], &choices, logits, value));
+    for (int t = 0; t < 8; t++, episodes_step_randomly(episodes)) {
+        EsProofChoices choices = episodes_choices(episodes);
+        float value[EPISODES_ENVS_MAX], other_value[EPISODES_ENVS_MAX];
+        REQUIRE_OK(es_proof_policy_scorer_logits(scorers[0], &choices, logits, value));
         for (int i = 1; i < 3; i++) {
-            REQUIRE_OK(es_proof_judge_logits(judges[i], &choices, other, other_value));
+            REQUIRE_OK(es_proof_policy_scorer_logits(scorers[i], &choices, other, other_value));
             EXPECT(same_bits(other, logits, choices.first[choices.n_states]));
             EXPECT(same_bits(other_value, value, choices.n_states));
         }
     }
     // what was forgotten was computed anew
-    EXPECT(es_proof_judge_counters(judges[2]).n_encoded >
-           es_proof_judge_counters(judges[0]).n_encoded);
+    EXPECT(es_proof_policy_scorer_counters(scorers[2]).n_encoded >
+           es_proof_policy_scorer_counters(scorers[0]).n_encoded);
     for (int i = 0; i < 3; i++) {
-        es_proof_judge_destroy(judges[i]);
+        es_proof_policy_scorer_destroy(scorers[i]);
         es_thread_pool_destroy(pools[i]);
     }
-    play_destroy(play);
+    episodes_destroy(episodes);
     destroy_case(&test);
 }
 
 TEST(equal_states_are_encoded_once) {
     EsProofPolicySettings settings = small_settings(8, 16, 1);
     PolicyCase test = make_case(&settings, 40, 1);
-    Play *play = play_create(test.graph, 1, ES_GOAL_CONSTRAINED, 1);
-    EsProofJudge *judge = make_judge(test.policy, NULL, 1 << 16);
-    EsProofChoices one = play_choices(play);
+    Episodes *episodes = episodes_create(test.graph, 1, ES_GOAL_CONSTRAINED, 1);
+    EsProofPolicyScorer *scorer = make_scorer(test.policy, NULL, 1 << 16);
+    EsProofChoices one = episodes_choices(episodes);
     int32_t n = one.first[1];
     EXPECT(n > 2);
     EsAtomSpan states[3] = {one.states[0], one.states[0], one.states[0]};
@@ -156,64 +157,64 @@ TEST(equal_states_are_encoded_once) {
     const int32_t first[] = {0, n, 2 * n, 3 * n};
     EsProofChoices three = {states, first, successors, 3, one.selection};
     float value[3];
-    REQUIRE_OK(es_proof_judge_logits(judge, &three, logits, value));
-    EsProofJudgeCounters counters = es_proof_judge_counters(judge);
+    REQUIRE_OK(es_proof_policy_scorer_logits(scorer, &three, logits, value));
+    EsProofPolicyScorerCounters counters = es_proof_policy_scorer_counters(scorer);
     EXPECT_EQ(counters.n_encoded, n + 1);
     EXPECT_EQ(counters.n_valued, 1);
     EXPECT_EQ(counters.n_states, n + 1);
     EXPECT(same_bits(logits, logits + n, n) && same_bits(logits, logits + 2 * n, n));
     // the next call finds them all; with another selection none, since other goals are embedded
-    REQUIRE_OK(es_proof_judge_logits(judge, &one, logits, value));
-    EXPECT_EQ(es_proof_judge_counters(judge).n_encoded, n + 1);
+    REQUIRE_OK(es_proof_policy_scorer_logits(scorer, &one, logits, value));
+    EXPECT_EQ(es_proof_policy_scorer_counters(scorer).n_encoded, n + 1);
     one.selection = ES_GOAL_LEFTMOST;
-    REQUIRE_OK(es_proof_judge_logits(judge, &one, logits, value));
-    EXPECT_EQ(es_proof_judge_counters(judge).n_encoded, 2 * (n + 1));
+    REQUIRE_OK(es_proof_policy_scorer_logits(scorer, &one, logits, value));
+    EXPECT_EQ(es_proof_policy_scorer_counters(scorer).n_encoded, 2 * (n + 1));
     free(successors);
-    es_proof_judge_destroy(judge);
-    play_destroy(play);
+    es_proof_policy_scorer_destroy(scorer);
+    episodes_destroy(episodes);
     destroy_case(&test);
 }
 
 TEST(a_guide_values_successors_as_a_judge_does_states) {
     EsProofPolicySettings settings = small_settings(8, 16, 1);
     PolicyCase test = make_case(&settings, 40, 1);
-    Play *play = play_create(test.graph, N_SLOTS, ES_GOAL_CONSTRAINED, 1);
-    EsProofJudge *judge = make_judge(test.policy, NULL, 1 << 16);
-    EsProofJudge *alone = make_judge(test.policy, NULL, 0);
-    EsProofChoices choices = play_choices(play);
+    Episodes *episodes = episodes_create(test.graph, N_ENVS, ES_GOAL_CONSTRAINED, 1);
+    EsProofPolicyScorer *scorer = make_scorer(test.policy, NULL, 1 << 16);
+    EsProofPolicyScorer *alone = make_scorer(test.policy, NULL, 0);
+    EsProofChoices choices = episodes_choices(episodes);
     float *value = calloc((size_t)choices.first[choices.n_states], sizeof *value);
-    REQUIRE_OK(es_proof_policy_judge(judge, &choices, other, value));
-    REQUIRE_OK(es_proof_policy_judge(alone, &choices, logits, NULL));
+    REQUIRE_OK(es_proof_policy_score(scorer, &choices, other, value));
+    REQUIRE_OK(es_proof_policy_score(alone, &choices, logits, NULL));
     EXPECT(same_bits(other, logits, choices.first[choices.n_states]));
     for (int32_t k = 0; k < choices.first[choices.n_states]; k++) {
         float alone_value;
         EsProofChoices one = {choices.successors + k, (int32_t[]){0, 0}, NULL, 1,
                               choices.selection};
-        REQUIRE_OK(es_proof_judge_values(alone, &one, &alone_value));
+        REQUIRE_OK(es_proof_policy_scorer_values(alone, &one, &alone_value));
         EXPECT(same_bits(&alone_value, &value[k], 1));
     }
     free(value);
-    es_proof_judge_destroy(judge);
-    es_proof_judge_destroy(alone);
-    play_destroy(play);
+    es_proof_policy_scorer_destroy(scorer);
+    es_proof_policy_scorer_destroy(alone);
+    episodes_destroy(episodes);
     destroy_case(&test);
 }
 
 TEST(an_only_successor_needs_no_encoding) {
     EsProofPolicySettings settings = small_settings(8, 16, 1);
     PolicyCase test = make_case(&settings, 40, 1);
-    EsProofJudge *judge = make_judge(test.policy, NULL, 1 << 16);
+    EsProofPolicyScorer *scorer = make_scorer(test.policy, NULL, 1 << 16);
     EsAtom state = {1, 1, 2}, proved = es_proof_terminal(test.graph, ES_PROOF_PROVED);
     EsAtomSpan states[] = {{&state, 1}}, successors[] = {{&proved, 1}};
     const int32_t first[] = {0, 1};
     EsProofChoices choices = {states, first, successors, 1, ES_GOAL_CONSTRAINED};
-    EsProofGuide guide = es_proof_judge_guide(judge);
+    EsProofGuide guide = es_proof_policy_scorer_guide(scorer);
     float log_probability = 9, value = 0;
-    REQUIRE_OK(guide.judge(guide.context, &choices, &log_probability, &value));
+    REQUIRE_OK(guide.score(guide.context, &choices, &log_probability, &value));
     EXPECT_NEAR(log_probability, 0, 0);
-    EXPECT_EQ(es_proof_judge_counters(judge).n_encoded, 0);
-    EXPECT_EQ(es_proof_judge_counters(judge).n_valued, 1);
-    es_proof_judge_destroy(judge);
+    EXPECT_EQ(es_proof_policy_scorer_counters(scorer).n_encoded, 0);
+    EXPECT_EQ(es_proof_policy_scorer_counters(scorer).n_valued, 1);
+    es_proof_policy_scorer_destroy(scorer);
     destroy_case(&test);
 }
 
@@ -222,14 +223,14 @@ TEST(an_only_successor_needs_no_encoding) {
 TEST(probabilities_sum_to_one_and_draws_follow_them) {
     EsProofPolicySettings settings = small_settings(16, 16, 1);
     PolicyCase test = make_case(&settings, 60, 1);
-    Play *play = play_create(test.graph, 1, ES_GOAL_CONSTRAINED, 4);
-    EsProofJudge *judge = make_judge(test.policy, NULL, 1 << 16);
-    EsProofChoices choices = play_choices(play);
-    int n = choices.first[1], counts[PLAY_STATES] = {0}, best = 0;
-    float log_probability[PLAY_STATES];
+    Episodes *episodes = episodes_create(test.graph, 1, ES_GOAL_CONSTRAINED, 4);
+    EsProofPolicyScorer *scorer = make_scorer(test.policy, NULL, 1 << 16);
+    EsProofChoices choices = episodes_choices(episodes);
+    int n = choices.first[1], counts[EPISODES_STATES] = {0}, best = 0;
+    float log_probability[EPISODES_STATES];
     double sum = 0;
-    REQUIRE_OK(es_proof_policy_judge(judge, &choices, log_probability, NULL));
-    REQUIRE_OK(es_proof_judge_logits(judge, &choices, logits, NULL));
+    REQUIRE_OK(es_proof_policy_score(scorer, &choices, log_probability, NULL));
+    REQUIRE_OK(es_proof_policy_scorer_logits(scorer, &choices, logits, NULL));
     for (int k = 0; k < n; k++) {
         sum += exp((double)log_probability[k]);
         best = logits[k] > logits[best] ? k : best;
@@ -239,18 +240,18 @@ TEST(probabilities_sum_to_one_and_draws_follow_them) {
     enum { N_DRAWS = 4000 };
     int32_t action = -1;
     for (uint32_t i = 0; i < N_DRAWS; i++) {
-        EsProofTurn turn = {3, i, 1};
-        REQUIRE_OK(es_proof_judge_choose(judge, &choices, logits, 8, &turn, &action));
+        EsDrawKey key = {3, i, 1};
+        REQUIRE_OK(es_proof_policy_scorer_choose(scorer, &choices, logits, 8, &key, &action));
         counts[action]++;
     }
     for (int k = 0; k < n; k++) {
         double p = exp((double)log_probability[k]);
         EXPECT_NEAR(counts[k] / (double)N_DRAWS, p, 5 * sqrt(p * (1 - p) / N_DRAWS) + 1e-3);
     }
-    REQUIRE_OK(es_proof_judge_choose(judge, &choices, logits, 8, NULL, &action));
+    REQUIRE_OK(es_proof_policy_scorer_choose(scorer, &choices, logits, 8, NULL, &action));
     EXPECT_EQ(action, best);
-    es_proof_judge_destroy(judge);
-    play_destroy(play);
+    es_proof_policy_scorer_destroy(scorer);
+    episodes_destroy(episodes);
     destroy_case(&test);
 }
 
@@ -275,7 +276,7 @@ TEST(weights_start_as_described) {
         EXPECT(slab[policy->constants + e] == 0 && slab[policy->predicates + e] == 0);
     }
     // rows of the last layer are orthogonal with length sqrt(2)
-    const EsProofLinear *last = &policy->head[ES_PROOF_PART_POLICY].last;
+    const EsProofLinear *last = &policy->head[ES_PROOF_TOWER_POLICY].last;
     for (int i = 0; i < settings.embed; i++) {
         double product = 0;
         for (int k = 0; k < settings.hidden; k++) {
@@ -285,7 +286,7 @@ TEST(weights_start_as_described) {
         EXPECT_NEAR(product, i == 0 ? 2 : 0, 1e-5);
     }
     double largest = 0, bound = sqrt(6.0 / settings.hidden);
-    const EsProofLinear *block = &policy->body[ES_PROOF_PART_POLICY][1].linear;
+    const EsProofLinear *block = &policy->body[ES_PROOF_TOWER_POLICY][1].linear;
     for (int i = 0; i < settings.hidden * settings.hidden; i++) {
         largest = fmax(largest, fabs((double)slab[block->weight + i]));
     }

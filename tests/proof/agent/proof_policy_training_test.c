@@ -1,56 +1,56 @@
 // A proof policy in training: gradients, bits, and what PPO finds in the first pass.
 #include "proof/agent/proof_policy_training_internal.h"
-#include "proof/proof_play.h"
+#include "proof/proof_episodes.h"
 #include "proof/proof_policy_case.h"
 #include "proof/proof_policy_reference.h"
 #include "temp_folder.h"
 
-enum { N_SLOTS = 7, N_STEPS = 3, STATES_MAX = 1000 };
+enum { N_ENVS = 7, N_STEPS = 3, STATES_MAX = 1000 };
 
-typedef struct TraineeCase {
+typedef struct TrainingCase {
     PolicyCase policy;
-    EsProofTrainee *trainee;
+    EsProofPolicyTraining *training;
     EsRollout *rollout;
-    Play *play;
-} TraineeCase;
+    Episodes *episodes;
+} TrainingCase;
 
-static TraineeCase make_trainee(const EsProofPolicySettings *settings, int n_slots, int n_steps,
-                                int n_threads) {
-    TraineeCase test = {.policy = make_case(settings, 30, n_threads)};
-    EsRolloutShape shape = es_proof_rollout_shape(n_steps, n_slots, PLAY_STATES);
-    REQUIRE_OK(es_proof_trainee_create(test.policy.policy, &test.trainee));
+static TrainingCase make_training(const EsProofPolicySettings *settings, int n_envs, int n_steps,
+                                  int n_threads) {
+    TrainingCase test = {.policy = make_case(settings, 30, n_threads)};
+    EsRolloutShape shape = es_proof_rollout_shape(n_steps, n_envs, EPISODES_STATES);
+    REQUIRE_OK(es_proof_policy_training_create(test.policy.policy, &test.training));
     REQUIRE_OK(es_rollout_create(&shape, &test.rollout));
-    test.play = play_create(test.policy.graph, n_slots, ES_GOAL_CONSTRAINED, 6);
+    test.episodes = episodes_create(test.policy.graph, n_envs, ES_GOAL_CONSTRAINED, 6);
     return test;
 }
 
-static void destroy_trainee(TraineeCase *test) {
-    play_destroy(test->play);
+static void destroy_training(TrainingCase *test) {
+    episodes_destroy(test->episodes);
     es_rollout_destroy(test->rollout);
-    es_proof_trainee_destroy(test->trainee);
+    es_proof_policy_training_destroy(test->training);
     destroy_case(&test->policy);
 }
 
-static void play_rollout(TraineeCase *test) {
+static void episodes_rollout(TrainingCase *test) {
     EsRollout *r = test->rollout;
-    int32_t action[PLAY_SLOTS_MAX];
+    int32_t action[EPISODES_ENVS_MAX];
     es_rollout_reset(r);
-    es_proof_trainee_reset(test->trainee);
+    es_proof_policy_training_reset(test->training);
     for (int64_t t = 0; t < r->shape.n_steps; t++) {
-        EsProofChoices choices = play_choices(test->play);
-        REQUIRE_OK(
-            es_proof_trainee_act(test->trainee, &choices, 9, test->play->turn, r, t, action));
-        play_step(test->play, action);
+        EsProofChoices choices = episodes_choices(test->episodes);
+        REQUIRE_OK(es_proof_policy_training_act(test->training, &choices, 9, test->episodes->key, r,
+                                                t, action));
+        episodes_step(test->episodes, action);
         for (int64_t e = 0; e < r->shape.n_envs; e++) {
             int64_t row = es_rollout_row(r, t, e);
-            r->reward[row] = test->play->reward[e];
-            r->is_done[row] = test->play->is_done[e];
+            r->reward[row] = test->episodes->reward[e];
+            r->is_done[row] = test->episodes->is_done[e];
             r->is_valid[row] = 1;
         }
     }
-    EsProofChoices choices = play_choices(test->play);
-    float value[PLAY_SLOTS_MAX];
-    REQUIRE_OK(es_proof_trainee_values(test->trainee, &choices, value));
+    EsProofChoices choices = episodes_choices(test->episodes);
+    float value[EPISODES_ENVS_MAX];
+    REQUIRE_OK(es_proof_policy_training_values(test->training, &choices, value));
     memcpy(r->bootstrap + es_rollout_row(r, r->shape.n_steps - 1, 0), value,
            sizeof *value * (size_t)r->shape.n_envs);
 }
@@ -61,8 +61,8 @@ static void play_rollout(TraineeCase *test) {
 static double factor(int64_t i) { return sin(1.7 * (double)i + 0.3); }
 
 // sum of factor times logit and value over all rows, in double
-static double reference_loss(const Reference *reference, const EsProofTrainee *t) {
-    const EsProofStates *states = &t->judge->memory->states;
+static double reference_loss(const Reference *reference, const EsProofPolicyTraining *t) {
+    const EsProofStates *states = &t->scorer->cache->states;
     static double encoding[STATES_MAX][REFERENCE_WIDTH_MAX], value[STATES_MAX];
     double sum = 0;
     if (states->count > STATES_MAX) {
@@ -85,7 +85,7 @@ static double reference_loss(const Reference *reference, const EsProofTrainee *t
     return sum;
 }
 
-static EsOutputs make_outputs(const EsProofTrainee *t) {
+static EsOutputs make_outputs(const EsProofPolicyTraining *t) {
     return (EsOutputs){.logits = calloc((size_t)t->row_first[t->n_rows] + 1, sizeof(float)),
                        .value = calloc((size_t)t->n_rows, sizeof(float))};
 }
@@ -95,9 +95,9 @@ static void free_outputs(EsOutputs *outputs) {
     free(outputs->value);
 }
 
-static void run_backward(TraineeCase *test) {
-    EsProofTrainee *t = test->trainee;
-    EsTrainee interface = es_proof_trainee_interface(t);
+static void run_backward(TrainingCase *test) {
+    EsProofPolicyTraining *t = test->training;
+    EsTrainee interface = es_proof_policy_training_model(t);
     EsOutputs outputs = make_outputs(t), gradients = make_outputs(t);
     for (int64_t k = 0; k < t->row_first[t->n_rows]; k++) {
         gradients.logits[k] = (float)factor(k);
@@ -107,20 +107,20 @@ static void run_backward(TraineeCase *test) {
     }
     REQUIRE_OK(interface.begin(t, test->rollout));
     REQUIRE_OK(interface.forward(t, 0, &outputs));
-    REQUIRE_OK(es_proof_trainee_backward(t, &gradients));
+    REQUIRE_OK(es_proof_policy_training_backward(t, &gradients));
     free_outputs(&outputs);
     free_outputs(&gradients);
 }
 
 // Every parameter whose gradient is not 0, and some of the others, by central differences.
 static void check_gradients(const EsProofPolicySettings *settings) {
-    TraineeCase test = make_trainee(settings, N_SLOTS, N_STEPS, 1);
+    TrainingCase test = make_training(settings, N_ENVS, N_STEPS, 1);
     const EsProofPolicy *policy = test.policy.policy;
     // biases and shifts that are exactly 0 put units of a small network on the kink of a ReLU
     for (int64_t i = 0; i < policy->n_layers; i++) {
         es_proof_policy_parameters(policy)[i] += 0.1f * (float)factor(i);
     }
-    play_rollout(&test);
+    episodes_rollout(&test);
     run_backward(&test);
     const float *gradient = policy->store->gradients.data;
     Reference reference = reference_create(policy);
@@ -134,9 +134,9 @@ static void check_gradients(const EsProofPolicySettings *settings) {
             }
             double kept = reference.parameters[at], size = 1e-6;
             reference.parameters[at] = kept + size;
-            double above = reference_loss(&reference, test.trainee);
+            double above = reference_loss(&reference, test.training);
             reference.parameters[at] = kept - size;
-            double below = reference_loss(&reference, test.trainee);
+            double below = reference_loss(&reference, test.training);
             reference.parameters[at] = kept;
             double wanted = (above - below) / (2 * size);
             worst = fmax(worst, fabs(wanted - (double)gradient[at]));
@@ -148,7 +148,7 @@ static void check_gradients(const EsProofPolicySettings *settings) {
         EXPECT(largest > 0);
     }
     free(reference.parameters);
-    destroy_trainee(&test);
+    destroy_training(&test);
 }
 
 TEST(gradients_with_a_shared_body) {
@@ -174,42 +174,42 @@ TEST(gradients_without_lengths) {
 
 TEST(the_first_pass_finds_what_acting_saw) {
     EsProofPolicySettings settings = small_settings(16, 24, 2);
-    TraineeCase test = make_trainee(&settings, 32, 12, 1);
-    EsProofTrainee *t = test.trainee;
-    play_rollout(&test);
-    EsTrainee interface = es_proof_trainee_interface(t);
+    TrainingCase test = make_training(&settings, 32, 12, 1);
+    EsProofPolicyTraining *t = test.training;
+    episodes_rollout(&test);
+    EsTrainee interface = es_proof_policy_training_model(t);
     EsOutputs kept = make_outputs(t), computed = make_outputs(t);
     REQUIRE_OK(interface.begin(t, test.rollout));
-    int64_t n_encoded = es_proof_trainee_counters(t).n_encoded;
+    int64_t n_encoded = es_proof_policy_training_counters(t).n_encoded;
     REQUIRE_OK(interface.forward(t, 0, &kept));
-    EXPECT_EQ(es_proof_trainee_counters(t).n_encoded, n_encoded);
+    EXPECT_EQ(es_proof_policy_training_counters(t).n_encoded, n_encoded);
     EXPECT_EQ(memcmp(kept.value, test.rollout->value, sizeof(float) * (size_t)t->n_rows), 0);
     // the same once more from the weights
     test.policy.policy->version++;
     computed.value[0] = 99;
     REQUIRE_OK(interface.forward(t, 1, &computed));
-    EXPECT(es_proof_trainee_counters(t).n_encoded > n_encoded);
+    EXPECT(es_proof_policy_training_counters(t).n_encoded > n_encoded);
     EXPECT_EQ(memcmp(kept.value, computed.value, sizeof(float) * (size_t)t->n_rows), 0);
     EXPECT_EQ(memcmp(kept.logits, computed.logits, sizeof(float) * (size_t)t->row_first[t->n_rows]),
               0);
-    EsProofTraineeCounters counters = es_proof_trainee_counters(t);
+    EsProofPolicyTrainingCounters counters = es_proof_policy_training_counters(t);
     EXPECT(counters.n_states < counters.n_rows + counters.n_successors);
     free_outputs(&kept);
     free_outputs(&computed);
-    destroy_trainee(&test);
+    destroy_training(&test);
 }
 
 TEST(the_first_step_of_an_update_starts_at_ratio_one) {
     EsProofPolicySettings settings = small_settings(16, 24, 1);
-    TraineeCase test = make_trainee(&settings, 16, 8, 1);
+    TrainingCase test = make_training(&settings, 16, 8, 1);
     EsPpoSettings ppo_settings = es_ppo_defaults();
     ppo_settings.n_epochs = 1;
     EsPpo *ppo = NULL;
     EsPpoReport report;
     REQUIRE_OK(es_ppo_create(&ppo_settings, &test.rollout->shape, &ppo));
-    EsTrainee interface = es_proof_trainee_interface(test.trainee);
+    EsTrainee interface = es_proof_policy_training_model(test.training);
     for (int round = 0; round < 3; round++) {
-        play_rollout(&test);
+        episodes_rollout(&test);
         REQUIRE_OK(es_ppo_update(ppo, test.rollout, &interface, &report));
         EXPECT_NEAR(report.kl_divergence, 0, 1e-6);
         EXPECT_NEAR(report.ratio_mean, 1, 1e-6);
@@ -219,28 +219,28 @@ TEST(the_first_step_of_an_update_starts_at_ratio_one) {
         EXPECT_EQ(report.n_epochs, 1);
     }
     es_ppo_destroy(ppo);
-    destroy_trainee(&test);
+    destroy_training(&test);
 }
 
 // --- bits ---
 
 // Two rounds of playing and learning; returns the weights, which the caller frees.
 static float *train(const EsProofPolicySettings *settings, int n_threads, const char *pause_path) {
-    TraineeCase test = make_trainee(settings, 16, 12, n_threads);
+    TrainingCase test = make_training(settings, 16, 12, n_threads);
     EsPpoSettings ppo_settings = es_ppo_defaults();
     EsPpo *ppo = NULL;
     EsPpoReport report;
     REQUIRE_OK(es_ppo_create(&ppo_settings, &test.rollout->shape, &ppo));
     for (int round = 0; round < 2; round++) {
-        EsTrainee interface = es_proof_trainee_interface(test.trainee);
-        play_rollout(&test);
+        EsTrainee interface = es_proof_policy_training_model(test.training);
+        episodes_rollout(&test);
         REQUIRE_OK(es_ppo_update(ppo, test.rollout, &interface, &report));
         if (pause_path != NULL && round == 0) {
-            REQUIRE_OK(es_proof_trainee_save(test.trainee, pause_path));
-            es_proof_trainee_destroy(test.trainee);
+            REQUIRE_OK(es_proof_policy_training_save(test.training, pause_path));
+            es_proof_policy_training_destroy(test.training);
             memset(es_proof_policy_parameters(test.policy.policy), 0, 64);
-            REQUIRE_OK(es_proof_trainee_create(test.policy.policy, &test.trainee));
-            REQUIRE_OK(es_proof_trainee_load(test.trainee, pause_path));
+            REQUIRE_OK(es_proof_policy_training_create(test.policy.policy, &test.training));
+            REQUIRE_OK(es_proof_policy_training_load(test.training, pause_path));
         }
     }
     const EsTensor *parameters = &test.policy.policy->store->parameters;
@@ -251,14 +251,14 @@ static float *train(const EsProofPolicySettings *settings, int n_threads, const 
         EXPECT(weights[test.policy.policy->predicates + e] == 0);
     }
     es_ppo_destroy(ppo);
-    destroy_trainee(&test);
+    destroy_training(&test);
     return weights;
 }
 
 TEST(threads_and_pauses_change_nothing) {
     EsProofPolicySettings settings = small_settings(20, 24, 2);
     settings.separate_value = 1;
-    const char *path = temp_path("trainee.safetensors");
+    const char *path = temp_path("training.safetensors");
     PolicyCase fresh = make_case(&settings, 30, 1);
     size_t bytes = es_tensor_bytes(&fresh.policy->store->parameters);
     float *one = train(&settings, 1, NULL);
@@ -281,28 +281,31 @@ TEST(threads_and_pauses_change_nothing) {
 
 TEST(rows_that_are_not_those_of_the_rollout_are_refused) {
     EsProofPolicySettings settings = small_settings(4, 4, 1);
-    TraineeCase test = make_trainee(&settings, N_SLOTS, N_STEPS, 1);
-    play_rollout(&test);
-    EsTrainee interface = es_proof_trainee_interface(test.trainee);
-    EXPECT_STATUS(interface.begin(test.trainee, test.rollout), OK);
+    TrainingCase test = make_training(&settings, N_ENVS, N_STEPS, 1);
+    episodes_rollout(&test);
+    EsTrainee interface = es_proof_policy_training_model(test.training);
+    EXPECT_STATUS(interface.begin(test.training, test.rollout), OK);
     test.rollout->first_logit[3]++;
-    EXPECT_STATUS(interface.begin(test.trainee, test.rollout), ARGUMENT);
+    EXPECT_STATUS(interface.begin(test.training, test.rollout), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "row 3");
-    es_proof_trainee_reset(test.trainee);
-    EXPECT_STATUS(interface.begin(test.trainee, test.rollout), ARGUMENT);
+    es_proof_policy_training_reset(test.training);
+    EXPECT_STATUS(interface.begin(test.training, test.rollout), ARGUMENT);
     // another selection within a rollout
-    int32_t action[N_SLOTS];
-    EsProofChoices choices = play_choices(test.play);
-    REQUIRE_OK(es_proof_trainee_act(test.trainee, &choices, 9, NULL, test.rollout, 0, action));
+    int32_t action[N_ENVS];
+    EsProofChoices choices = episodes_choices(test.episodes);
+    REQUIRE_OK(
+        es_proof_policy_training_act(test.training, &choices, 9, NULL, test.rollout, 0, action));
     choices.selection = ES_GOAL_LEFTMOST;
-    EXPECT_STATUS(es_proof_trainee_act(test.trainee, &choices, 9, NULL, test.rollout, 1, action),
-                  ARGUMENT);
+    EXPECT_STATUS(
+        es_proof_policy_training_act(test.training, &choices, 9, NULL, test.rollout, 1, action),
+        ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "selected in another way");
     // more successors than the shape has room for
-    es_proof_trainee_reset(test.trainee);
+    es_proof_policy_training_reset(test.training);
     test.rollout->shape.policy.n_logits = 1;
-    EXPECT_STATUS(es_proof_trainee_act(test.trainee, &choices, 9, NULL, test.rollout, 0, action),
-                  ARGUMENT);
+    EXPECT_STATUS(
+        es_proof_policy_training_act(test.training, &choices, 9, NULL, test.rollout, 0, action),
+        ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "successors, must be 1 to 1");
-    destroy_trainee(&test);
+    destroy_training(&test);
 }

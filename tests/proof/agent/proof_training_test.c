@@ -15,7 +15,7 @@ typedef struct TrainingCase {
 
 static EsProofTrainingSettings small_training(void) {
     EsProofTrainingSettings settings = es_proof_training_defaults();
-    settings.env.n_slots = 24;
+    settings.env.n_envs = 24;
     settings.n_steps = 8;
     settings.policy.embed = 16;
     settings.policy.hidden = 24;
@@ -114,7 +114,7 @@ TEST(other_files_are_refused) {
     EsProofTrainingSettings settings = small_training();
     TrainingCase test = make_training(&settings, 60, 1);
     Saved saved = save(&test, "kept");
-    settings.env.n_slots = 12;
+    settings.env.n_envs = 12;
     TrainingCase other = make_training(&settings, 60, 1);
     EXPECT_STATUS(es_proof_training_load(other.training, saved.weights, saved.state), INPUT);
     EXPECT_STATUS(es_proof_training_load(test.training, saved.weights, saved.weights), INPUT);
@@ -182,7 +182,7 @@ static double measure(TrainingCase *test, int n_rounds) {
 
 TEST(it_learns_to_prove) {
     EsProofTrainingSettings settings = small_training();
-    settings.env.n_slots = 64;
+    settings.env.n_envs = 64;
     settings.n_steps = 8;
     settings.policy.embed = 32;
     settings.policy.hidden = 64;

@@ -15,7 +15,7 @@ static EsProofCurve *make_curve(const EsKnowledgeGraph *graph,
     EsProofCurve *curve = NULL;
     for (int w = 0; w < n_threads; w++) {
         states[w] = (HashGuide){.n_predicates = graph->n_predicates};
-        guides[w] = (EsProofGuide){&states[w], judge_by_hash};
+        guides[w] = (EsProofGuide){&states[w], score_by_hash};
     }
     REQUIRE_OK(es_thread_pool_create(&pool, n_threads));
     REQUIRE_OK(es_proof_curve_create(graph, settings, guides, pool, queries, count, &curve));

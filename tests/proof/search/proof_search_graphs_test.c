@@ -14,7 +14,7 @@ static void expect_sound(const EsKnowledgeGraph *graph, const EsClosure *closure
                          EsProofSearchSettings settings, int32_t n_queries, int is_exhaustive) {
     const EsQuerySplit *split = &graph->splits[ES_KG_SPLIT_TEST];
     HashGuide state = {.n_predicates = graph->n_predicates};
-    EsProofGuide guide = {&state, judge_by_hash};
+    EsProofGuide guide = {&state, score_by_hash};
     EsProverSettings prover_settings = es_prover_defaults();
     EsProver *prover = NULL;
     EsProofSearch *search = NULL;

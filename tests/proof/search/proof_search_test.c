@@ -81,7 +81,7 @@ TEST(searches_prove_what_the_prover_does) {
         RandomGraph random = draw_graph(number, 0);
         EsKnowledgeGraph *graph = build_graph(&random, 0, -1, "");
         HashGuide state = {.n_predicates = graph->n_predicates};
-        EsProofGuide guide = {&state, judge_by_hash};
+        EsProofGuide guide = {&state, score_by_hash};
         EsProofSearchSettings settings = es_proof_search_defaults();
         settings.max_expanded = 1000000;
         settings.beam_width = 1 << 20;
@@ -157,7 +157,7 @@ TEST(walks_do_not_depend_on_the_batch) {
     RandomGraph random = draw_graph(2, 0);
     EsKnowledgeGraph *graph = build_graph(&random, 0, -1, "");
     HashGuide state = {.n_predicates = graph->n_predicates};
-    EsProofGuide guide = {&state, judge_by_hash};
+    EsProofGuide guide = {&state, score_by_hash};
     EsProofSearchSettings settings = es_proof_search_defaults();
     EsProofSearch *searches[3] = {NULL};
     settings.kind = ES_SEARCH_SAMPLED;
@@ -194,7 +194,7 @@ static EsKnowledgeGraph *make_ways(void) {
 }
 
 // Prefers successors of one predicate, nine to one.
-static EsStatus judge_by_predicate(void *context, const EsProofChoices *choices,
+static EsStatus score_by_predicate(void *context, const EsProofChoices *choices,
                                    float *log_probability, float *value) {
     const int32_t *preferred = context;
     (void)value;
@@ -215,7 +215,7 @@ static EsStatus judge_by_predicate(void *context, const EsProofChoices *choices,
 TEST(the_guide_decides_which_proof) {
     EsKnowledgeGraph *graph = make_ways();
     int32_t preferred = es_kg_predicate(graph, "l1");
-    EsProofGuide guide = {&preferred, judge_by_predicate};
+    EsProofGuide guide = {&preferred, score_by_predicate};
     EsProofSearchSettings settings = es_proof_search_defaults();
     settings.kind = ES_SEARCH_BREADTH;
     EXPECT_EQ(find_once(graph, &settings, &guide, "goal(a,z)").depth, 2);
@@ -246,14 +246,14 @@ typedef struct ValueGuide {
     float value, rest;
 } ValueGuide;
 
-static EsStatus judge_by_value(void *context, const EsProofChoices *choices, float *log_probability,
+static EsStatus score_by_value(void *context, const EsProofChoices *choices, float *log_probability,
                                float *value) {
     ValueGuide *guide = context;
     for (int32_t k = 0; value != NULL && k < choices->first[choices->n_states]; k++) {
         int is_valued = choices->successors[k].atoms[0].predicate == guide->valued;
         value[k] = is_valued ? guide->value : guide->rest;
     }
-    return judge_by_predicate(&guide->preferred, choices, log_probability, NULL);
+    return score_by_predicate(&guide->preferred, choices, log_probability, NULL);
 }
 
 // The long way has 0.9 of the probability; values may outweigh it.
@@ -261,7 +261,7 @@ TEST(values_have_a_say_in_the_order) {
     EsKnowledgeGraph *graph = make_ways();
     int32_t long_way = es_kg_predicate(graph, "l1");
     ValueGuide state = {long_way, long_way, 0.05f, 1};
-    EsProofGuide guide = {&state, judge_by_value};
+    EsProofGuide guide = {&state, score_by_value};
     EsProofSearchSettings settings = es_proof_search_defaults();
     settings.beam_width = 1;
     for (int kind = ES_SEARCH_BEST_FIRST; kind <= ES_SEARCH_BEAM; kind++) {
@@ -298,7 +298,7 @@ TEST(a_shorter_way_opens_a_state_again) {
         "f(x,y) -> m3(x,y)",
         "goal(a,z)");
     int32_t preferred = es_kg_predicate(graph, "l1");
-    EsProofGuide guide = {&preferred, judge_by_predicate};
+    EsProofGuide guide = {&preferred, score_by_predicate};
     EsProofSearchSettings settings = es_proof_search_defaults();
     settings.max_depth = 5;
     EsProofAnswer answer = find_once(graph, &settings, &guide, "goal(a,z)");
@@ -315,7 +315,7 @@ TEST(a_shorter_way_opens_a_state_again) {
 TEST(all_proofs_are_weighed) {
     EsKnowledgeGraph *graph = make_ways();
     int32_t preferred = es_kg_predicate(graph, "l1");
-    EsProofGuide guide = {&preferred, judge_by_predicate};
+    EsProofGuide guide = {&preferred, score_by_predicate};
     EsProofSearchSettings settings = es_proof_search_defaults();
     settings.temperature = 1;
     EsProofAnswer answer = find_once(graph, &settings, &guide, "goal(a,z)");
@@ -348,7 +348,7 @@ TEST(all_proofs_are_weighed) {
 TEST(walks_follow_the_probabilities) {
     EsKnowledgeGraph *graph = make_ways();
     int32_t preferred = es_kg_predicate(graph, "l1");
-    EsProofGuide guide = {&preferred, judge_by_predicate};
+    EsProofGuide guide = {&preferred, score_by_predicate};
     EsProofSearchSettings settings = es_proof_search_defaults();
     settings.kind = ES_SEARCH_SAMPLED;
     settings.n_samples = 1;
@@ -368,7 +368,7 @@ TEST(walks_follow_the_probabilities) {
 TEST(the_end_takes_its_share) {
     EsKnowledgeGraph *graph = make_ways();
     HashGuide state = {.n_predicates = graph->n_predicates, .end_preference = 50};
-    EsProofGuide guide = {&state, judge_by_hash};
+    EsProofGuide guide = {&state, score_by_hash};
     EsProofSearchSettings settings = es_proof_search_defaults();
     settings.has_end = 1;
     settings.kind = ES_SEARCH_GREEDY;
@@ -400,7 +400,7 @@ TEST(successors_over_the_limit_are_counted) {
 
 // --- what is refused ---
 
-static EsStatus judge_as_nan(void *context, const EsProofChoices *choices, float *log_probability,
+static EsStatus score_as_nan(void *context, const EsProofChoices *choices, float *log_probability,
                              float *value) {
     (void)context, (void)value;
     for (int32_t k = 0; k < choices->first[choices->n_states]; k++) {
@@ -409,7 +409,7 @@ static EsStatus judge_as_nan(void *context, const EsProofChoices *choices, float
     return ES_STATUS_OK;
 }
 
-static EsStatus judge_badly(void *context, const EsProofChoices *choices, float *log_probability,
+static EsStatus score_badly(void *context, const EsProofChoices *choices, float *log_probability,
                             float *value) {
     (void)context, (void)choices, (void)log_probability, (void)value;
     return ES_FAIL(DEVICE, "the guide fell asleep");
@@ -418,7 +418,7 @@ static EsStatus judge_badly(void *context, const EsProofChoices *choices, float 
 TEST(failures_are_passed_on) {
     EsKnowledgeGraph *graph = make_ways();
     EsProofSearchSettings settings = es_proof_search_defaults();
-    EsProofGuide nan_guide = {NULL, judge_as_nan}, bad_guide = {NULL, judge_badly};
+    EsProofGuide nan_guide = {NULL, score_as_nan}, bad_guide = {NULL, score_badly};
     EsProofSearch *search = NULL;
     EsProofAnswer answer;
     EsProofOutcome outcome;
@@ -438,7 +438,7 @@ TEST(failures_are_passed_on) {
     settings.kind = ES_SEARCH_BEST_FIRST;
     settings.value_weight = 1;
     ValueGuide state = {.value = NAN, .rest = NAN};
-    EsProofGuide value_guide = {&state, judge_by_value};
+    EsProofGuide value_guide = {&state, score_by_value};
     REQUIRE_OK(es_proof_search_create(graph, &settings, &value_guide, &search));
     EXPECT_STATUS(es_proof_search_find(search, query, &answer), NUMERIC);
     EXPECT_CONTAINS(es_status_detail(), "the value nan");

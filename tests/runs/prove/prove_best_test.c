@@ -240,7 +240,7 @@ static void expect_files(const Bench *bench, const char *name, int best, int las
     EsProofPolicy *kept = load_weights(bench, name, "policy.safetensors");
     EXPECT(rank(bench, kept, ES_KG_SPLIT_VALID) == mrr);
     EXPECT(rank(bench, kept, ES_KG_SPLIT_TEST) ==
-           evaluation.arms[ES_PROVE_ARM_POLICY].all.reciprocal.mean);
+           evaluation.variants[ES_PROVE_VARIANT_POLICY].all.reciprocal.mean);
     es_proof_policy_destroy(kept);
     EsProofPolicy *at_last = load_weights(bench, name, "last.safetensors");
     double last_mrr = rank(bench, at_last, ES_KG_SPLIT_VALID);

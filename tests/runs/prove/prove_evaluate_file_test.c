@@ -15,22 +15,22 @@ static EsProveEvaluation make_case(void) {
                               .last_hash = "def",
                               .n_queries = 7,
                               .n_corruptions = 3};
-    for (int a = 0; a < ES_N_PROVE_ARMS; a++) {
-        EsProveArm *arm = &made.arms[a];
-        arm->all.n_queries = 6;
-        arm->all.n_proved = a;
-        arm->all.n_negatives = 40 + a;
-        arm->all.n_negatives_proved = 2 + a;
-        arm->all.reciprocal = (EsInterval){0.1 * (a + 1), 0.1 / (a + 3), 0.7 / (a + 1)};
+    for (int a = 0; a < ES_N_PROVE_VARIANTS; a++) {
+        EsProveVariant *variant = &made.variants[a];
+        variant->all.n_queries = 6;
+        variant->all.n_proved = a;
+        variant->all.n_negatives = 40 + a;
+        variant->all.n_negatives_proved = 2 + a;
+        variant->all.reciprocal = (EsInterval){0.1 * (a + 1), 0.1 / (a + 3), 0.7 / (a + 1)};
         for (int i = 0; i < ES_N_HITS; i++) {
-            arm->all.hits[i] = 1.0 / (a + i + 3);
+            variant->all.hits[i] = 1.0 / (a + i + 3);
         }
-        arm->report.n_candidates = 50 + a;
-        arm->report.n_expanded = ((int64_t)1 << 40) + a;
-        arm->report.n_limited = a;
-        arm->seconds = 2.0 / (a + 3);
-        if (a != ES_PROVE_ARM_POLICY) {
-            arm->difference = (EsInterval){-0.1 / (a + 6), NAN, 1e-300};
+        variant->report.n_candidates = 50 + a;
+        variant->report.n_expanded = ((int64_t)1 << 40) + a;
+        variant->report.n_limited = a;
+        variant->seconds = 2.0 / (a + 3);
+        if (a != ES_PROVE_VARIANT_POLICY) {
+            variant->difference = (EsInterval){-0.1 / (a + 6), NAN, 1e-300};
         }
     }
     return made;
@@ -54,8 +54,8 @@ TEST(a_file_keeps_every_bit) {
     EXPECT_TEXT(kept.last_hash, "def");
     EXPECT_EQ(kept.n_queries, 7);
     EXPECT_EQ(kept.n_corruptions, 3);
-    for (int a = 0; a < ES_N_PROVE_ARMS; a++) {
-        const EsProveArm *x = &kept.arms[a], *y = &was.arms[a];
+    for (int a = 0; a < ES_N_PROVE_VARIANTS; a++) {
+        const EsProveVariant *x = &kept.variants[a], *y = &was.variants[a];
         EXPECT(are_intervals_equal(&x->all.reciprocal, &y->all.reciprocal));
         EXPECT(are_intervals_equal(&x->difference, &y->difference));
         for (int i = 0; i < ES_N_HITS; i++) {
@@ -97,7 +97,7 @@ TEST(only_the_comparison_that_is_wanted_is_taken) {
     wanted.best_round = 0;
     wanted.best_mrr = 0;
     wanted.policy_hash[0] = '\0';
-    memset(wanted.arms, 0, sizeof wanted.arms);
+    memset(wanted.variants, 0, sizeof wanted.variants);
     const EsProveEvaluation asked = wanted;
     wanted.n_rounds++;
     EXPECT(!is_taken(path, &wanted, &taken));
@@ -125,20 +125,20 @@ TEST(files_that_are_none_are_refused) {
         EXPECT_STATUS(es_prove_evaluation_load(path, &loaded), INPUT);
         EXPECT_CONTAINS(es_status_detail(), "evaluation.json");
     }
-    // an arm less, and two in the wrong order
+    // a variant less, and two in the wrong order
     const EsProveEvaluation was = make_case();
     for (int is_swapped = 0; is_swapped < 2; is_swapped++) {
         json_t *root = es_prove_evaluation_json(&was);
         json_t *arms = json_object_get(root, "arms");
-        json_t *last = json_incref(json_array_get(arms, ES_N_PROVE_ARMS - 1));
-        json_array_remove(arms, ES_N_PROVE_ARMS - 1);
+        json_t *last = json_incref(json_array_get(arms, ES_N_PROVE_VARIANTS - 1));
+        json_array_remove(arms, ES_N_PROVE_VARIANTS - 1);
         if (is_swapped) {
             json_array_insert(arms, 0, last);
         }
         EXPECT_EQ(json_dump_file(root, path, 0), 0);
         EXPECT_STATUS(es_prove_evaluation_load(path, &loaded), INPUT);
-        EXPECT_CONTAINS(es_status_detail(), is_swapped ? "arm 1 is \"shortest\", not \"policy\""
-                                                       : "3 arms instead of 4");
+        EXPECT_CONTAINS(es_status_detail(), is_swapped ? "arms[0] is \"shortest\", not \"policy\""
+                                                       : "\"arms\" has 3 entries instead of 4");
         json_decref(last);
         json_decref(root);
     }
@@ -166,10 +166,10 @@ TEST(a_number_is_a_number_or_null) {
         int arm;
         const char *part, *key, *named;
     } cases[] = {{-1, NULL, "validation_mrr", "json: \"validation_mrr\" is"},
-                 {0, NULL, "hits_3", "arm 1: \"hits_3\" is"},
-                 {1, "mrr", "low", "arm 2: mrr: \"low\" is"},
-                 {2, "policy_minus_this", "mean", "arm 3: policy_minus_this: \"mean\" is"},
-                 {3, NULL, "seconds", "arm 4: \"seconds\" is"}};
+                 {0, NULL, "hits_3", "arms[0]: \"hits_3\" is"},
+                 {1, "mrr", "low", "arms[1]: mrr: \"low\" is"},
+                 {2, "policy_minus_this", "mean", "arms[2]: policy_minus_this: \"mean\" is"},
+                 {3, NULL, "seconds", "arms[3]: \"seconds\" is"}};
     for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
         json_t *const wrong[] = {json_string("0.5"), json_object(), json_true(), json_array()};
         for (size_t k = 0; k < ES_COUNT_OF(wrong); k++) {
@@ -184,7 +184,7 @@ TEST(a_number_is_a_number_or_null) {
     }
     // an interval that is none
     EXPECT_STATUS(load_changed(1, NULL, "mrr", json_real(0.5), &loaded), INPUT);
-    EXPECT_CONTAINS(es_status_detail(), "arm 2: mrr: \"mean\" is missing");
+    EXPECT_CONTAINS(es_status_detail(), "arms[1]: mrr: \"mean\" is missing");
     EXPECT_STATUS(load_changed(1, NULL, "hits_1", NULL, &loaded), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "\"hits_1\" is missing");
 }
@@ -192,10 +192,10 @@ TEST(a_number_is_a_number_or_null) {
 TEST(a_file_without_times_has_none) {
     EsProveEvaluation loaded;
     REQUIRE_OK(load_changed(2, NULL, "seconds", NULL, &loaded));
-    EXPECT(es_is_missing_real(loaded.arms[2].seconds));
-    EXPECT(loaded.arms[1].seconds > 0);
+    EXPECT(es_is_missing_real(loaded.variants[2].seconds));
+    EXPECT(loaded.variants[1].seconds > 0);
     REQUIRE_OK(load_changed(0, NULL, "hits_1", json_null(), &loaded));
-    EXPECT(isnan(loaded.arms[0].all.hits[0]));
+    EXPECT(isnan(loaded.variants[0].all.hits[0]));
 }
 
 // --- crafted files ---

@@ -10,7 +10,7 @@ TEST(defaults_are_settings_that_can_be_trained_with) {
     EsProofTrainingSettings training = es_prove_settings_training(&settings);
     EXPECT_STATUS(es_ppo_settings_check(&training.ppo, 1), OK);
     EXPECT_STATUS(es_proof_policy_settings_check(&training.policy), OK);
-    EXPECT_EQ(training.env.n_slots, 128);
+    EXPECT_EQ(training.env.n_envs, 128);
     EXPECT_EQ(training.env.n_negatives, 1);
     EXPECT_EQ(training.env.reward_type, 4);
     EXPECT(training.env.is_corrupting[ES_CORRUPT_HEAD] && training.env.is_corrupting[1]);
