@@ -56,8 +56,8 @@ typedef struct EsProveSource {
         ES_OPTION_INT("soft-max-rank", &(source)->soft_max_rank, "0", 0, 2147483647, "N",          \
                       "of these, leave out higher ranks; 0: none")
 
-// es_options_begin for a table that has these options; also tells those that contradict each other
-// or have no effect.
+// es_options_begin for a table that has these options; also reports those that contradict each
+// other or have no effect.
 int es_prove_source_begin(const EsProveSource *source, const EsOptionTable *table, int argc,
                           char **argv, EsArguments *arguments, EsExit *code);
 
@@ -68,12 +68,12 @@ EsStatus es_prove_source_load(const EsProveSource *source, EsKnowledgeGraph **gr
 EsStatus es_prove_source_load_using(const EsProveSource *source, EsKgRulesUse rules_use,
                                     EsKnowledgeGraph **graph);
 
-// es_proof_policy_load, with a failure that says what makes a generated graph another one.
+// es_proof_policy_load, with a failure that says which options make the generated graph.
 EsStatus es_prove_source_load_policy(const EsProveSource *source, EsDevice *device,
                                      const EsKnowledgeGraph *graph, const char *path,
                                      EsProofPolicy **policy);
 
-// What it is called in results: the folder, or "generated".
+// The name of the graph in results: the folder, or "generated".
 const char *es_prove_source_name(const EsProveSource *source);
 
 // --- words ---
@@ -92,8 +92,8 @@ EsStatus es_prove_parse_queries(const char *split, const char *selection, EsKgSp
 // The word that goes with a number.
 const char *es_prove_noun(int64_t count, const char *one, const char *more);
 
-// Goes on with a line about searches: what the values of a policy weigh in their order; weight 0:
-// nothing.
+// Continues a line about searches with the weight of the policy's values in their order; weight 0:
+// prints nothing.
 void es_prove_print_value_weight(double weight);
 
 #endif

@@ -11,7 +11,7 @@
 #include "proof/search/prover.h"
 #include "prove/prove_action.h"
 
-// NAME, name: what steers the searches that are compared
+// NAME, name: guides of the searches that are compared
 #define VARIANTS(X)                                                                                \
     X(TRAINED, trained)                                                                            \
     X(UNTRAINED, untrained)                                                                        \

@@ -73,7 +73,7 @@ static EsStatus check_out(const char *path) {
     return ES_STATUS_OK;
 }
 
-// What the command line left at its default follows the size of the graph.
+// Settings left at their default follow the size of the graph.
 static EsEmbeddingSettings make_settings(const Embed *embed, const EsKnowledgeGraph *graph) {
     EsEmbeddingSettings settings = es_embedding_defaults(graph);
     settings.n_dimensions = embed->n_dimensions;

@@ -15,7 +15,7 @@
 
 #define PROGRESS_S 5.0
 
-// what scores candidates: the prover, or one of the kinds of search
+// scorers of candidates: the prover, and the kinds of search
 #define N_SEARCHES (1 + ES_N_SEARCH_KINDS)
 
 typedef struct Evaluation {
@@ -36,7 +36,7 @@ typedef struct Evaluation {
     EsRanking *ranking;            // likewise
     EsScorerReport report;
     double seconds;
-    EsDevice *device;      // of the policy, as what follows; owned by the command
+    EsDevice *device;      // of the policy, like the next two; owned by the command
     EsProofPolicy *policy; //
     EsProofGuides guides;  //
 } Evaluation;
@@ -168,7 +168,7 @@ static void print_summary(const char *name, const EsRankingSummary *summary) {
            100.0 * (double)summary->n_negatives_proved / (double)ES_MAX(summary->n_negatives, 1));
 }
 
-// What queries without a proof are called: none within the depth that was searched.
+// Queries without a proof are called "none up to" the depth that was searched.
 static void print_depths(const Evaluation *eval) {
     const EsRanking *ranking = eval->ranking;
     int by_prover = eval->search > 0 && eval->reference_depth > 0;
@@ -280,7 +280,7 @@ static void close_policy(Evaluation *eval) {
     es_device_close(eval->device);
 }
 
-// What scores the candidates.
+// Creates the scorer of the candidates.
 static EsStatus make_scorer(const Evaluation *eval, int n_workers, EsProofScorer **scorer) {
     if (eval->search == 0) {
         return es_proof_scorer_create_prover(eval->graph, &eval->prover, eval->score, n_workers,
@@ -341,7 +341,7 @@ static EsStatus rank_queries(Evaluation *eval) {
     EsCandidateScorer scorer = es_proof_scorer_candidates(proofs);
     ES_TRY_GOTO(es_prove_fusion_begin(&eval->fusion, eval->graph, known, &eval->settings, pool,
                                       eval->score >= ES_SCORE_PROBABILITY, &scorer));
-    es_proof_scorer_reset_report(proofs); // what a fit has scored is not ranked
+    es_proof_scorer_reset_report(proofs); // candidates of a fit are not ranked
     ES_TRY_GOTO(es_ranking_create(known, &eval->settings, &scorer, pool, queries, depths, count,
                                   &eval->ranking));
     eval->report = es_proof_scorer_report(proofs);
@@ -477,7 +477,7 @@ static EsStatus apply_options(const Typed *typed, Evaluation *eval) {
     return ES_STATUS_OK;
 }
 
-// Entries for the table of options: what is ranked against what; and what looks for proofs.
+// Entries for the table of options: queries and corruptions; and the search for proofs.
 #define QUERY_OPTIONS(typed)                                                                       \
     ES_OPTION_TEXT("split", &(typed)->split, "test", "NAME", "queries: train, valid or test"),     \
         ES_OPTION_INT("queries", &(typed)->n_queries, "500", 0, 2147483647, "N",                   \
@@ -524,7 +524,7 @@ static EsStatus apply_options(const Typed *typed, Evaluation *eval) {
         ES_OPTION_INT("reference-depth", &(typed)->reference_depth, "4", 0, ES_SEARCH_MAX_DEPTH,   \
                       "N", "group queries of a search by depths up to N; 0: by proofs found")
 
-// What the chosen search and score have no use for.
+// Notes options that the chosen search and score have no use for.
 static void note_unused(const EsOptionTable *table, const EsArguments *arguments,
                         const Evaluation *eval, const Typed *typed) {
     if (eval->search == 0) {

@@ -1,3 +1,5 @@
+// Loads the embedding model, fits the weights on validation queries where asked for, and prints
+// them.
 #include "prove/prove_fusion.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 // The part of `esper prove eval` that adds an embedding model to the proofs: its options, the fit
-// of the weights, and what is told about them.
+// of the weights, and their output.
 #ifndef ES_PROGRAMS_PROVE_FUSION_H
 #define ES_PROGRAMS_PROVE_FUSION_H
 
@@ -38,7 +38,7 @@ typedef struct EsProveFusion {
         ES_OPTION_FLOAT("per-step", &(fusion)->per_step, "0", -1e6, 1e6, "X",                      \
                         "taken off per step of a proof after the first")
 
-// ARGUMENT when the options contradict each other; `split` is what will be ranked.
+// ARGUMENT when the options contradict each other; `split` will be ranked.
 EsStatus es_prove_fusion_check(const EsProveFusion *fusion, EsKgSplit split);
 
 // Load the model, fit if asked for, and put the fused scorer in the place of *scorer, which it

@@ -34,7 +34,7 @@ static void report_progress(void *context, int64_t n_done, int64_t n_all) {
 static json_t *rule_json(const EsKnowledgeGraph *graph, const EsMinedRule *rule) {
     char text[ES_RULE_TEXT_BYTES];
     es_horn_rule_format(graph, &rule->rule, text, sizeof text);
-    // names are bytes; what is not UTF-8 cannot be written as JSON
+    // names are bytes; JSON holds UTF-8 alone
     json_t *string = json_string(text);
     return json_pack("{s:o, s:I, s:I, s:f, s:f, s:I, s:f}", "rule",
                      string != NULL ? string : json_null(), "support", (json_int_t)rule->support,

@@ -106,7 +106,7 @@ static EsStatus print_tree(const EsProofTree *tree, int indent, FILE *stream) {
 }
 
 static json_t *text_json(const char *text) {
-    // names are bytes; what is not UTF-8 cannot be written as JSON
+    // names are bytes; JSON holds UTF-8 alone
     json_t *string = json_string(text);
     return string != NULL ? string : json_null();
 }
@@ -241,7 +241,7 @@ static const char *atoms_word(int32_t n) { return es_prove_noun(n, "atom", "atom
 
 static const char *states_word(int32_t n) { return es_prove_noun(n, "state", "states"); }
 
-// What a ground question that has no answer comes to.
+// Prints why a ground question has no answer.
 static void print_no(const Query *query) {
     const EsAnswers *answers = &query->answers;
     const EsProverSettings *prover = &query->settings.prover;

@@ -93,9 +93,9 @@ static EsStatus print_results(const EsRunCommand *command, const EsProveRun *pro
     return ES_STATUS_OK;
 }
 
-// --- what would happen ---
+// --- dry run ---
 
-// Plays one round.
+// Runs one round and prints its figures.
 static EsStatus dry_run(EsProveRun *prove, const EsConfig *config, const EsRunMemory *memory) {
     const EsProveSettings *settings = config->settings;
     const EsKnowledgeGraph *graph = es_prove_run_graph(prove);

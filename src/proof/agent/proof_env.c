@@ -1,4 +1,7 @@
-// Settings, queries and memory of the environment; proof_env_step.c moves it.
+// Settings, queries and memory of the environments, and their saved form: a head that says which
+// graph and settings the bytes belong to, then the slab; successors are found again. The slab
+// steers loops and indexes arrays of fixed size, so that loading checks every number, whatever the
+// checksum says. proof_env_step.c moves the environments.
 #include "proof/agent/proof_env.h"
 
 #include <stddef.h>
@@ -426,7 +429,7 @@ EsStatus es_proof_env_load(EsProofEnv *env, const char *path, const void *saved,
     ES_TRY_GOTO(check_slab(path, &loaded));
     memcpy(env->slab, slab, env->slab_bytes);
     status = es_proof_env_restore(env);
-    // what finding the successors again has counted was counted before
+    // finding the successors again has counted them a second time
     memcpy(env->counters, loaded.counters, (size_t)env->n_blocks * sizeof *env->counters);
 done:
     es_release(slab);

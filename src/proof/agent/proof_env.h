@@ -32,7 +32,7 @@ ES_EXTERN_C_BEGIN
 
 #define ES_N_PROOF_REWARDS 6
 
-// Which query an environment takes next.
+// The order in which an environment takes queries.
 typedef enum EsQueryOrder {
     ES_QUERY_UNIFORM,    // any, with replacement
     ES_QUERY_ROUND_ROBIN // each environment goes through all of them, from a place of its own; the
@@ -76,7 +76,7 @@ static inline ES_HOST_DEVICE EsProofOutcome es_proof_state_outcome(const EsKnowl
     return special > 0 ? (EsProofOutcome)special : ES_PROOF_OPEN;
 }
 
-// What an episode of an environment is about, before a corruption is looked for.
+// The query of an episode, before a corruption is looked for.
 typedef struct EsEpisodePlan {
     int32_t query; // index in the pool
     int is_negative;
@@ -146,8 +146,8 @@ typedef struct EsProofEnvSettings {
     int32_t reward_type;  // see es_proof_reward
 } EsProofEnvSettings;
 
-// What the last es_proof_env_step did, each an array of N; borrowed. Where is_done is 0 the episode
-// goes on and the reward is 0.
+// Results of the last es_proof_env_step, each an array of N; borrowed. Where is_done is 0 the
+// episode goes on and the reward is 0.
 typedef struct EsProofResult {
     float *reward;
     unsigned char *is_done;      // proved, not proved or truncated
@@ -185,7 +185,7 @@ EsStatus es_proof_env_create(const EsKnowledgeGraph *graph, const EsProofEnvSett
                              EsThreadPool *pool, EsProofEnv **env);
 void es_proof_env_destroy(EsProofEnv *env);
 
-// As it works with: max_states and n_queries are what was found. Borrowed.
+// The settings in force: max_states and n_queries as they were found. Borrowed.
 const EsProofEnvSettings *es_proof_env_settings(const EsProofEnv *env);
 
 // Queries that episodes are drawn from; borrowed.

@@ -9,7 +9,7 @@
 // environments of a block: enough to make taking one cheap, few enough to share out evenly
 #define ES_PROOF_BLOCK 16
 
-// The successors of a block's environments, one after the other. They grow with what is needed.
+// The successors of a block's environments, one after the other. They grow on demand.
 typedef struct EsProofBlock {
     _Alignas(ES_ALIGNMENT) EsAtom *atoms; // owned
     int32_t *start; // successor k is atoms[start[k]] to atoms[start[k+1] - 1]; owned
@@ -30,7 +30,7 @@ struct EsProofEnv {
     int n_workers;
     int32_t max_visited; // V
 
-    // what is saved, one slab; owned
+    // the saved part, one slab; owned
     unsigned char *slab;
     size_t slab_bytes;
     EsProofEpisode *episodes;     //                                                           (N)
@@ -53,7 +53,7 @@ struct EsProofEnv {
 
     const int32_t *actions; // of the step at work; borrowed
     EsProofResult result;
-    EsAtom *reached;     // what result.reached points to                                  (N x A)
+    EsAtom *reached;     // the atoms of result.reached                                  (N x A)
     void *result_memory; // owned
 };
 

@@ -1,3 +1,6 @@
+// Settings and weights: declares every parameter of the network by name in one slab, initialises it
+// from the seed, and keeps the rows of padding at 0.
+//
 // D width of embeddings, H of the body, L residual blocks.
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// The network that judges the steps of a proof: which successor of a state to take, and what the
-// state is worth.
+// A policy over the steps of a proof: a network that gives every successor of a state a
+// probability, and the state a value.
 //
 // A state is embedded as [embedding of its selected goal, mean of the embeddings of all its atoms];
 // an atom p(h,t) as p + h - t (transe) or p - h - t (sum). Constants and predicates have rows of
@@ -14,7 +14,7 @@
 //
 // A policy is weights alone: any number of threads may read it (proof_policy_inference.h), and
 // proof_policy_training.h teaches it. It runs on the CPU in float32. A row of any result depends on
-// its own state alone, not on what else is in the call or on the number of threads, bit for bit.
+// its own state alone, not on the rest of the call or on the number of threads, bit for bit.
 //
 //     EsProofPolicySettings settings = es_proof_policy_defaults();
 //     EsProofPolicy *policy;
@@ -43,9 +43,9 @@ typedef enum EsProofEmbedder {
     X(int, embed, 64, 1, 4096, "width of embeddings and encodings")                                \
     X(int, hidden, 128, 1, 4096, "width of the body")                                              \
     X(int, layers, 2, 0, ES_PROOF_MAX_LAYERS, "residual blocks of the body")                       \
-    X(float, temperature, 0.2, 0.001, 1000, "logits are divided by it")                            \
-    X(int, l2, 1, 0, 1, "encodings are brought to length 1 before they are compared")              \
-    X(int, separate_value, 0, 0, 1, "the value has a body of its own")
+    X(float, temperature, 0.2, 0.001, 1000, "temperature that logits are divided by")              \
+    X(int, l2, 1, 0, 1, "scale encodings to length 1 before they are compared")                    \
+    X(int, separate_value, 0, 0, 1, "give the value a body of its own")
 
 typedef struct EsProofPolicySettings {
 #define X(type, name, start, lowest, highest, help) type name;
@@ -85,7 +85,7 @@ int es_proof_policy_is_finite(const EsProofPolicy *policy);
 EsStatus es_proof_policy_save(const EsProofPolicy *policy, const char *path);
 
 // A policy with the file's settings and weights. INPUT when the file is damaged, no policy, or of
-// a graph whose constants and predicates are not the same, which the message tells.
+// a graph whose constants and predicates are not the same, which the message says.
 EsStatus es_proof_policy_load(EsDevice *device, const EsKnowledgeGraph *graph, const char *path,
                               EsProofPolicy **policy);
 

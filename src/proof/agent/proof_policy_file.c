@@ -1,5 +1,5 @@
-// Policies as files: the weights by name (network/checkpoint.h), and in the metadata what they are
-// for. Names of constants are not kept, a hash of them is.
+// Policies as files: the weights by name (network/checkpoint.h), with settings and the hash of the
+// graph's names in the metadata. The names themselves are not kept.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,8 +66,8 @@ static EsStatus read_number(const EsSafetensors *file, const char *path, const c
     return ES_STATUS_OK;
 }
 
-// A number is what its setting can hold: whole where that is an integer, to float's digits where
-// not.
+// Checks that a setting holds the number: whole where the setting is an integer, else to the digits
+// of a float.
 static EsStatus check_kept(const char *path, const char *key, double number, double kept) {
     return fabs(number - kept) <= 1e-6 * fabs(number)
                ? ES_STATUS_OK

@@ -1,3 +1,6 @@
+// The cache numbers states, marks the missing encoding or value of each, and computes all of
+// it in batches over the pool's threads. The scorer above it reads logits and values, turns them
+// into probabilities, and chooses. Guides are one scorer per thread of a search.
 #include "proof/agent/proof_policy_inference.h"
 
 #include <string.h>
@@ -85,7 +88,7 @@ void es_proof_cache_refresh(EsProofCache *cache, EsGoalSelection selection) {
     cache->selection = selection;
 }
 
-// --- what is wanted ---
+// --- wanted results ---
 
 static EsStatus make_room(EsProofCache *cache, int64_t wanted) {
     if (wanted <= cache->capacity) {

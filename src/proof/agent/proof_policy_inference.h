@@ -1,7 +1,7 @@
-// A policy's judgement of choices: logits, probabilities, values, and the choice itself.
+// Inference with a policy: logits, probabilities and values of choices, and the choice itself.
 //
 // A scorer belongs to one thread; each thread of a search has its own, and all give the same bits.
-// It remembers the encodings of states until the weights change or it is full (below). With a pool
+// It caches the encodings of states until the weights change or it is full. With a pool
 // one call is spread over its threads; then nothing else may use the pool during the call.
 //
 //     EsProofPolicyScorer *scorer;
@@ -10,8 +10,8 @@
 //     ES_TRY(guide.score(guide.context, &choices, log_probability, value));
 //
 // N states and M successors as in proof_choices.h.
-#ifndef ES_PROOF_PROOF_POLICY_JUDGE_H
-#define ES_PROOF_PROOF_POLICY_JUDGE_H
+#ifndef ES_PROOF_PROOF_POLICY_INFERENCE_H
+#define ES_PROOF_PROOF_POLICY_INFERENCE_H
 
 #include "proof/agent/proof_policy.h"
 
@@ -19,8 +19,8 @@ ES_EXTERN_C_BEGIN
 
 typedef struct EsProofPolicyScorer EsProofPolicyScorer;
 
-// Policy and pool are borrowed; pool NULL: the calling thread alone. It remembers max_states and
-// those of one call more.
+// Policy and pool are borrowed; pool NULL: the calling thread alone. Caches up to max_states,
+// and those of one call more.
 EsStatus es_proof_policy_scorer_create(const EsProofPolicy *policy, EsThreadPool *pool,
                                        int32_t max_states, EsProofPolicyScorer **scorer);
 void es_proof_policy_scorer_destroy(EsProofPolicyScorer *scorer);
@@ -33,12 +33,12 @@ EsStatus es_proof_policy_scorer_logits(EsProofPolicyScorer *scorer, const EsProo
 EsStatus es_proof_policy_scorer_values(EsProofPolicyScorer *scorer, const EsProofChoices *choices,
                                        float *value);
 
-// As EsProofGuide's scorer; `context` is an EsProofPolicyScorer.
+// As EsProofGuide's score; `context` is an EsProofPolicyScorer.
 EsStatus es_proof_policy_score(void *context, const EsProofChoices *choices, float *log_probability,
                                float *value);
 EsProofGuide es_proof_policy_scorer_guide(EsProofPolicyScorer *scorer);
 
-// Where in a run a choice is made: its draw depends on this and the seed alone.
+// Identifies the random draw of a choice: it depends on this key and the seed alone.
 typedef struct EsDrawKey {
     uint32_t env, episode, step;
 } EsDrawKey;
@@ -49,13 +49,18 @@ EsStatus es_proof_policy_scorer_choose(EsProofPolicyScorer *scorer, const EsProo
                                        const float *logits, uint64_t seed, const EsDrawKey *keys,
                                        int32_t *action);
 
-// Rows computed so far, to see what remembering saves.
+// Counts of states computed so far, which show the savings of the cache.
 typedef struct EsProofPolicyScorerCounters {
     int64_t n_encoded, n_valued; // states encoded, states valued
     int32_t n_states;            // remembered now
 } EsProofPolicyScorerCounters;
 EsProofPolicyScorerCounters es_proof_policy_scorer_counters(const EsProofPolicyScorer *scorer);
 
+// A policy as the guides of a search: one scorer per thread.
+//
+//     EsProofGuides guides; ES_TRY(es_proof_guides_create(policy, n_threads, &guides));
+//     ES_TRY(es_proof_scorer_create_search(graph, &search, guides.guides, kind, n_threads, &s));
+//     es_proof_guides_destroy(&guides);
 typedef struct EsProofGuides {
     int n_guides;
     EsProofPolicyScorer *

@@ -1,9 +1,10 @@
-// States that a policy was asked about, each once, and what it made of them: encodings and values.
+// The insides of inference, for its source and for training: a cache of states with their encodings
+// and values, each distinct state once.
 //
 // An encoding depends on its state, on the weights and on how goals are selected. Within a rollout
 // or a search these stay, and most states come again: a successor now is the state of the next
-// step. What is missing is computed in one go, in blocks of rows over the threads of a pool; the
-// bits do not depend on the blocks.
+// step. All missing results are computed together, in batches over the threads of a pool; the
+// bits do not depend on the batches.
 //
 //     ES_TRY(es_proof_cache_take(cache, choices, ES_PROOF_VALUES_OF_STATES, state_number,
 //                                 successor_number));
@@ -11,15 +12,15 @@
 //     es_proof_cache_score(cache, state_number[0], successor_number, n, logits);
 //
 // D width of embeddings; N states and M successors as in proof_choices.h.
-#ifndef ES_PROOF_PROOF_POLICY_MEMORY_H
-#define ES_PROOF_PROOF_POLICY_MEMORY_H
+#ifndef ES_PROOF_PROOF_POLICY_INFERENCE_INTERNAL_H
+#define ES_PROOF_PROOF_POLICY_INFERENCE_INTERNAL_H
 
 #include "proof/agent/proof_policy_inference.h"
 #include "proof/agent/proof_policy_network.h"
 
 ES_EXTERN_C_BEGIN
 
-// What may be known of a state, or wanted.
+// Bits of the results of a state, known or wanted.
 enum { ES_PROOF_KNOWS_ENCODING = 1, ES_PROOF_KNOWS_VALUE = 2 };
 
 // Whose values a call wants.
@@ -43,21 +44,20 @@ typedef struct EsProofCache {
     int64_t n_encoded, n_valued; // rows computed ever
     int64_t fill_ns;             // until all threads had computed them
     uint64_t version;            // of the weights,
-    EsGoalSelection selection;   // and the goals, that what is known was computed with
+    EsGoalSelection selection;   // and of the goals, that all known results were computed with
 } EsProofCache;
 
 EsStatus es_proof_cache_create(const EsProofPolicy *policy, EsThreadPool *pool,
                                EsProofCache **cache);
 void es_proof_cache_destroy(EsProofCache *cache);
 
-// Forget all states.
+// Forgets all states.
 void es_proof_cache_clear(EsProofCache *cache);
 
-// Forget what other weights or another selection of goals made of the states; they keep their
-// numbers.
+// Forgets results of other weights or of another selection of goals; the states keep their numbers.
 void es_proof_cache_refresh(EsProofCache *cache, EsGoalSelection selection);
 
-// Mark what a known state needs.
+// Marks results of a known state as wanted.
 EsStatus es_proof_cache_want(EsProofCache *cache, int32_t number, uint8_t wanted);
 
 // Numbers of the states (N) and of their successors (M), and all that scoring them needs as wanted,
@@ -66,7 +66,7 @@ EsStatus es_proof_cache_want(EsProofCache *cache, int32_t number, uint8_t wanted
 EsStatus es_proof_cache_take(EsProofCache *cache, const EsProofChoices *choices, int whose,
                              int32_t *state_number, int32_t *successor_number);
 
-// Compute what is wanted and not known.
+// Computes all results that are wanted and not known.
 EsStatus es_proof_cache_fill(EsProofCache *cache);
 
 // The n logits of a state; that of an only successor is 0, since it is taken anyway.

@@ -1,4 +1,8 @@
-// D width of embeddings, H of the body, n rows of a call.
+// Forward and backward passes of one worker. States are embedded one by one; from there on every
+// layer is a kernel call over all rows of the batch. The value comes from the policy's body or,
+// where it has one, its own.
+//
+// D width of embeddings, H of the body, n rows of a batch.
 #include "proof/agent/proof_policy_network.h"
 
 #include <math.h>
@@ -273,7 +277,7 @@ void es_proof_worker_forward(EsProofWorker *w, const EsProofBatch *batch) {
     w->layer_ns += es_clock_ns() - embedded_ns;
 }
 
-// --- the way back ---
+// --- backward ---
 
 // x[] += y[]
 static void add_onto(EsProofWorker *w, float *x, float *y, int64_t count) {
@@ -320,7 +324,7 @@ static void normalise_backward(EsProofWorker *w, int64_t first, int64_t n, float
     }
 }
 
-// d_body, rows of the gradient of the body's output, += what the head asks of them.
+// d_body, rows of the gradient of the body's output, += those from the head.
 static void head_backward(EsProofWorker *w, EsProofTower tower, float *x, int64_t first, int64_t n,
                           float *d_y, float *gradient, float *d_body) {
     const EsProofHead *head = &w->policy->head[tower];
@@ -352,8 +356,8 @@ static void layer_backward(EsProofWorker *w, const EsProofLayer *layer, EsProofL
     linear_backward(w, &layer->linear, x, w->d_active, n, gradient, w->d_in);
 }
 
-// d_input, rows of the gradient of the embedded states, += what comes back through a body from
-// w->d_x.
+// d_input, rows of the gradient of the embedded states, += the gradient that
+// passes through a body from w->d_x.
 static void body_backward(EsProofWorker *w, EsProofTower tower, int64_t first, int64_t n,
                           float *gradient, float *d_input) {
     const EsProofLayer *body = w->policy->body[tower];

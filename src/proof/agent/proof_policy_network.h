@@ -1,13 +1,16 @@
-// A few states through the network of a proof policy, on one thread: embeddings, bodies, heads, and
-// back again.
+// The network of a proof policy: its parameters, and workers that pass states through it, forward
+// and backward.
 //
-// A worker holds what one thread needs. All rows of a call go through each layer together; each
-// row's results depend on its own state alone, whatever the others are. Arithmetic is that of the
-// kernels for the vector width of the policy's device.
+// All parameters stand in one slab, laid out by a graph without nodes (network/store.h), those of
+// the layers first, the tables of embeddings behind them; gradients have the same offsets. A worker
+// holds the scratch memory of one thread. All rows of a batch go through each layer together; the
+// results of a row depend on its own state alone, whatever the others are. Arithmetic is that of
+// the kernels for the vector width of the policy's device.
 //
-// D width of embeddings, H of the body, n rows of a call, at most ES_PROOF_BATCH_STATES.
-#ifndef ES_PROOF_PROOF_POLICY_ROWS_H
-#define ES_PROOF_PROOF_POLICY_ROWS_H
+// D width of embeddings, H of the body, L residual blocks; C and P as in knowledge_graph.h; n rows
+// of a batch, at most ES_PROOF_BATCH_STATES.
+#ifndef ES_PROOF_PROOF_POLICY_NETWORK_H
+#define ES_PROOF_PROOF_POLICY_NETWORK_H
 
 #include "network/checkpoint.h"
 #include "proof/agent/proof_policy.h"
@@ -106,7 +109,7 @@ EsStatus es_proof_policy_check_metadata(const EsProofPolicy *policy, const char 
 // head are off an encoding is its bias, at first exactly 0: gradients must stay bounded there.
 #define ES_PROOF_SHORTEST 1e-3f
 
-// The states of a call. Those that need a value stand first, those that need an encoding last;
+// The states of one pass. Those that need a value stand first, those that need an encoding last;
 // the two may overlap.
 typedef struct EsProofBatch {
     const EsProofStates *states;
@@ -117,7 +120,8 @@ typedef struct EsProofBatch {
     EsGoalSelection selection; // which goal is embedded apart
 } EsProofBatch;
 
-// What a body keeps of each of its layers for the way back; without one, layers share memory.
+// Activations of a layer that backward reads; a worker that runs forward alone shares one among
+// all.
 typedef struct EsProofLayerMemory {
     float *active;         // ReLU(Linear)                                                    (n, H)
     float *mean, *inv_std; // of the normalisation                                              (n)
@@ -140,7 +144,7 @@ typedef struct EsProofWorker {
     float *input; // [goal, mean of all]                                                     (n, 2E)
     EsProofLayerMemory layer[ES_PROOF_N_TOWERS][ES_PROOF_MAX_LAYERS + 1];
     EsProofHeadMemory head[ES_PROOF_N_TOWERS];
-    float *branch;     // what a residual block adds                                        (n, H)
+    float *branch;     // output of a residual branch                                        (n, H)
     float *length;     // of encodings before they were brought to 1; 1 where they are not    (n)
     float *d_encoding; // room for the caller of backward                                   (n, D)
     float *d_x;      // gradient of a body's output, then of its layers'                      (n, H)

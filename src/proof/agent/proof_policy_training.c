@@ -1,3 +1,11 @@
+// Acting goes through the scorer, whose cache never forgets within a rollout; a row is then numbers
+// of states alone. Learning computes the states that rows need, scores the rows, and goes back.
+//
+// Gradients: first every state collects those of its encoding and value from the rows. Then the
+// states go through the network once more, a batch at a time, and back: batch b adds to partial sum
+// b % G of the layers' gradients, in the order of batches, and the partial sums are added in a
+// tree. Gradients of the embedded states are scattered into the tables column by column, in the
+// order of states. All orders are the same for any number of threads.
 #include "proof/agent/proof_policy_training.h"
 
 #include <math.h>
@@ -116,7 +124,7 @@ static EsStatus check_choices(const EsProofPolicyTraining *t, const EsProofChoic
     return ES_STATUS_OK;
 }
 
-// Remember the rows of the scorer's last call.
+// Keeps the rows of the scorer's last call.
 static void keep_rows(EsProofPolicyTraining *t, const EsProofChoices *choices) {
     const EsProofPolicyScorer *scorer = t->scorer;
     int64_t first = t->n_rows > 0 ? t->row_first[t->n_rows] : 0;
@@ -383,7 +391,7 @@ static EsStatus forward(void *context, uint32_t pass, EsOutputs *outputs) {
     return ES_STATUS_OK;
 }
 
-// Norms by what the parameters are for: spans stand in the order of the layout's values.
+// Norms by the purpose of the parameters: spans stand in the order of the layout's values.
 static EsStatus report_norms(const EsProofPolicyTraining *t, EsStepReport *report) {
     const EsProofPolicy *policy = t->policy;
     const double *squares = t->optimiser->sum_squares.data;

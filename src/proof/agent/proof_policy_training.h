@@ -1,5 +1,5 @@
-// A proof policy in training: it acts, keeps what it saw, and learns from it through
-// learning/ppo.h.
+// A proof policy in training: it acts, keeps the rows of a rollout, and is the model that PPO
+// (learning/ppo.h) updates.
 //
 // The states of a rollout are kept ragged, each distinct one once, and rows by their numbers.
 // Acting and learning run the same code over the same rows, so that the first pass of an update
@@ -19,8 +19,8 @@
 //     ES_TRY(es_ppo_update(ppo, rollout, &interface, &report));
 //
 // R rows (T x E), N states of a step, M successors as in proof_choices.h.
-#ifndef ES_PROOF_PROOF_TRAINEE_H
-#define ES_PROOF_PROOF_TRAINEE_H
+#ifndef ES_PROOF_PROOF_POLICY_TRAINING_H
+#define ES_PROOF_PROOF_POLICY_TRAINING_H
 
 #include "learning/ppo.h"
 #include "network/state_hash.h"
@@ -40,9 +40,9 @@ void es_proof_policy_training_destroy(EsProofPolicyTraining *training);
 // Forget all rows, before a new rollout.
 void es_proof_policy_training_reset(EsProofPolicyTraining *training);
 
-// Act once in all environments, E = N: choose among the successors of each state as
-// es_proof_policy_scorer_choose does, keep the rows t E .. t E + N - 1, and fill in what of them
-// the policy writes (logits' places, action, value, whether there was a choice). Steps come in
+// Acts once in all environments, E = N: chooses among the successors of each state as
+// es_proof_policy_scorer_choose does, keeps the rows t E .. t E + N - 1, and fills the policy's
+// fields of them (places of the logits, action, value, whether there was a choice). Steps come in
 // order. ARGUMENT when a state has more successors than the rollout's shape allows, or when the
 // selection of goals changes within a rollout.
 EsStatus es_proof_policy_training_act(EsProofPolicyTraining *training,

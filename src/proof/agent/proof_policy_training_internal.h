@@ -1,22 +1,22 @@
-// What a proof policy in training holds, for its own files and tests.
+// The insides of a proof policy in training, for its source and tests.
 //
-// D width of embeddings, G parts of a gradient, R rows, S distinct states.
-#ifndef ES_PROOF_PROOF_TRAINEE_INTERNAL_H
-#define ES_PROOF_PROOF_TRAINEE_INTERNAL_H
+// D width of embeddings, G partial sums of a gradient, R rows, S distinct states.
+#ifndef ES_PROOF_PROOF_POLICY_TRAINING_INTERNAL_H
+#define ES_PROOF_PROOF_POLICY_TRAINING_INTERNAL_H
 
 #include "proof/agent/proof_policy_inference_internal.h"
 #include "proof/agent/proof_policy_training.h"
 
 ES_EXTERN_C_BEGIN
 
-// G: threads that can work on a gradient; each part is a whole set of layers
+// G: threads that can work on a gradient; each sums a whole set of layers
 #define ES_PROOF_PARTIAL_SUMS 8
 // blocks of rows whose gradients with respect to embeddings wait to be spread over the tables
 #define ES_PROOF_BLOCKS_PER_ROUND 64
 
 struct EsProofPolicyTraining {
     EsProofPolicy *policy;       // borrowed
-    EsProofPolicyScorer *scorer; // owned; its memory holds the states of all rows
+    EsProofPolicyScorer *scorer; // owned; its cache holds the states of all rows
     EsOptimiser *optimiser;      // owned
     EsThreadPool *pool;          // borrowed from the policy's device
     EsProofWorker **workers;     // owned, one per thread; keep layers for the way back
@@ -30,7 +30,8 @@ struct EsProofPolicyTraining {
     int64_t first_capacity;
     int32_t *successor; // numbers of the states
     int64_t successor_capacity;
-    uint8_t *need; // bits of what rows need of a state                                         (S)
+    uint8_t *
+        need; // bits of the results that rows need of a state                                        (S)
     int64_t need_capacity;
     float *logits; // of one call of act
     int64_t logit_capacity;

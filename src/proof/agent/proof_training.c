@@ -1,3 +1,6 @@
+// A round: n_steps steps of acting and stepping fill the rollout, the value of the next state ends
+// it, and one PPO update follows with the settings that the schedule gives for this round. The
+// state file is a head with the round and the state of PPO, then the bytes of the environments.
 #include "proof/agent/proof_training.h"
 
 #include <math.h>
@@ -242,7 +245,7 @@ EsThreadPool *es_proof_training_pool(const EsProofTraining *t) { return es_strea
 
 // --- checkpoints ---
 
-// What stands before the environment's bytes.
+// The head before the bytes of the environments.
 typedef struct SavedState {
     uint64_t magic;
     int64_t n_done;

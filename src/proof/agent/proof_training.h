@@ -1,8 +1,8 @@
 // Training of a proof policy: an environment, the policy that acts in it, and PPO, round by round.
 //
 // A round is n_steps steps of all environments and one update. Episodes go on from round to round;
-// where a rollout is cut, the value of the next state stands for what is to come. An episode that
-// the limit on depth ends is over: nothing is expected after it. Everything is a function of
+// where a rollout is cut, the value of the next state stands for the rewards to come. An episode
+// that the limit on depth ends is over: nothing is expected after it. Everything is a function of
 // (graph, settings, rounds done): threads do not matter.
 //
 //     EsProofTrainingSettings settings = es_proof_training_defaults();
@@ -26,9 +26,9 @@ ES_EXTERN_C_BEGIN
 //                 peak end at x = 1
 //     entropy(x)  from entropy_start by a cosine to entropy_end at x = entropy_share
 #define ES_PROOF_SCHEDULE_SETTINGS(X)                                                              \
-    X(float, warmup, 0.05, 0, 1, "share of the rounds in which the rate rises")                    \
-    X(float, warmup_start, 0.1, 0.001, 1, "share of the rate that it rises from")                  \
-    X(float, rate_end, 0.1, 0, 1, "share of the rate that is left at the end")                     \
+    X(float, warmup, 0.05, 0, 1, "share of the rounds in which the learning rate rises")           \
+    X(float, warmup_start, 0.1, 0.001, 1, "share of the learning rate that it rises from")         \
+    X(float, rate_end, 0.1, 0, 1, "share of the learning rate that is left at the end")            \
     X(float, entropy_share, 0.8, 0, 1, "share of the rounds after which entropy_end is reached")
 
 typedef struct EsProofSchedule {
@@ -54,7 +54,7 @@ EsProofTrainingSettings es_proof_training_defaults(void);
 EsPpoSettings es_proof_schedule_settings(const EsProofSchedule *schedule, const EsPpoSettings *ppo,
                                          int64_t n_done);
 
-// What a round was.
+// The report of a round.
 typedef struct EsProofRound {
     EsProofEnvCounters counted; // in this round alone
     EsPpoReport update;

@@ -1,3 +1,6 @@
+// Names go into a hash table and keep the number of their first appearance; facts, queries and
+// rules into lists that double. Finishing sorts the names, renumbers every atom, sorts the facts
+// twice and counts them into the rows of both indices.
 #include "proof/graph/knowledge_builder.h"
 
 #include <stdlib.h>

@@ -1,3 +1,6 @@
+// The files of a folder are read in two rounds: triples and rules into a builder, then depths and
+// domains into the finished graph, because these name queries and constants that must exist. Soft
+// facts make the graph a second time.
 #include "proof/graph/knowledge_file.h"
 
 #include <errno.h>

@@ -6,8 +6,8 @@
 //     train_depths.txt, valid_..., test_...    published minimal depths; may be missing
 //     domain2constants.txt              groups of constants; may be missing
 //
-// A path that ends in ".pl" is one file of facts and rules (prolog_text.h). What the others look
-// like is in knowledge_text.h and docs/proving.md.
+// A path that ends in ".pl" is one file of facts and rules (prolog_text.h). knowledge_text.h and
+// docs/proving.md describe the others.
 #ifndef ES_PROOF_KNOWLEDGE_FILE_H
 #define ES_PROOF_KNOWLEDGE_FILE_H
 
@@ -31,15 +31,15 @@ typedef struct EsKgSource {
     EsSoftFilter filter;    // which of them
 } EsKgSource;
 
-// What was read besides the graph; all zero where there was no such file.
+// Counts of the Prolog file and of soft facts; all zero where there was no such file.
 typedef struct EsKgReading {
     EsPrologCounts prolog;
     EsSoftCounts soft;
 } EsKgReading;
 
 // INPUT when a file is wrong, with line and column, or when one that must be there is missing.
-// `reading` may be NULL. What a Prolog file has and a graph cannot hold is logged as a warning, and
-// so are rules that are needed and can never be used.
+// `reading` may be NULL. Clauses of a Prolog file that a graph cannot hold are logged as a
+// warning, and so are rules that are needed and can never be used.
 EsStatus es_kg_load_source(const EsKgSource *source, EsKgReading *reading,
                            EsKnowledgeGraph **graph);
 

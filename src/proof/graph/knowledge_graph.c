@@ -1,3 +1,5 @@
+// Everything about a finished graph that is not inline: looking up names, atoms and rules as text,
+// and the hash of the names, by which files recognise their graph.
 #include "proof/graph/knowledge_graph.h"
 
 #include <stdio.h>

@@ -91,7 +91,7 @@ typedef struct EsDomains {
     int32_t *of_argument; // domains of a predicate's a and b as typed by the file, 0: not typed
                           //                                                        (P + 1 x 2)
     int32_t n_unknown;    // names in the file that are no constant of this graph
-    char *name_text;      // what the names point into
+    char *name_text;      // text of the names
 } EsDomains;
 
 // C constants, P predicates. All arrays owned.
@@ -115,7 +115,7 @@ typedef struct EsKnowledgeGraph {
 
     EsQuerySplit splits[ES_KG_N_SPLITS];
     EsDomains domains;
-    char *name_text; // what all names point into
+    char *name_text; // text of all names
 } EsKnowledgeGraph;
 
 // Accepts NULL.

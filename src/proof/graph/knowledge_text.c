@@ -1,4 +1,6 @@
-// Triples and rules.
+// Readers of one text each, line by line: triples and rules go into a builder, where a rule's
+// variables get numbers by first appearance; depths and domains go into a finished graph, whose
+// names they refer to.
 #include "proof/graph/knowledge_text.h"
 
 #include <math.h>

@@ -1,9 +1,10 @@
 // The texts a knowledge graph is made of: triples, rules, depths, domains.
 //
 // Each call reads one whole text; `name` stands for it in messages, which say file, line and column
-// (both from 1, columns in bytes): "train.txt:12:7: ...". Text is any bytes; what does not fit the
-// format is an INPUT failure, never skipped. Lines end with LF or CRLF, the last may lack its end;
-// blank lines are skipped, and outside of tab-separated files so are those that begin with %.
+// (both from 1, columns in bytes): "train.txt:12:7: ...". Text is any bytes; a line that does not
+// fit the format is an INPUT failure, never skipped. Lines end with LF or CRLF, the last may lack
+// its end; blank lines are skipped, and outside of tab-separated files so are those that begin with
+// %.
 #ifndef ES_PROOF_KNOWLEDGE_TEXT_H
 #define ES_PROOF_KNOWLEDGE_TEXT_H
 

@@ -20,7 +20,7 @@ typedef struct Reader {
 // A name or variable with its quotes and escapes gone.
 typedef struct Term {
     const char *begin;               // in the text that is read
-    char text[ES_KG_MAX_NAME_BYTES]; // what fits of it
+    char text[ES_KG_MAX_NAME_BYTES]; // as much of it as fits
     size_t bytes;                    // all of it
     int is_variable;
 } Term;
@@ -155,7 +155,7 @@ static EsStatus find_end(Reader *reader, const char **period) {
 
 // --- terms ---
 
-// Take the quotes off; 0 when it holds what a name cannot.
+// Take the quotes off; 0 when it holds bytes that a name cannot.
 static int unquote(const char *begin, const char *end, Term *term) {
     term->bytes = 0;
     for (const char *byte = begin + 1; byte < end - 1; byte++) {

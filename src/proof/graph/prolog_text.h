@@ -1,11 +1,11 @@
 // Knowledge graphs as Prolog text: facts p("a",b). and rules h(X,Y) :- p(X,Z), q(Z,Y).
 //
-// Reading takes what a knowledge graph can hold: ground facts with two arguments, and rules of one
-// to three atoms whose arguments are all variables and whose head occurs in the body. Directives
-// (:- dynamic p/2.) and any other clause that Prolog could read, such as helper predicates, are
-// passed over and counted. Text that is no Prolog (a quote or clause that never ends, a zero byte)
-// is an INPUT failure with file, line and column, and so is a fact or rule with a name of over
-// ES_KG_MAX_NAME_BYTES.
+// Reading takes all clauses that a knowledge graph can hold: ground facts with two arguments, and
+// rules of one to three atoms whose arguments are all variables and whose head occurs in the body.
+// Directives (:- dynamic p/2.) and any other clause that Prolog could read, such as helper
+// predicates, are passed over and counted. Text that is no Prolog (a quote or clause that never
+// ends, a zero byte) is an INPUT failure with file, line and column, and so is a fact or rule with
+// a name of over ES_KG_MAX_NAME_BYTES.
 #ifndef ES_PROOF_PROLOG_TEXT_H
 #define ES_PROOF_PROLOG_TEXT_H
 
@@ -20,9 +20,9 @@ typedef struct EsPrologCounts {
     int first_skipped; // line of the first of them, from 1; 0: none
 } EsPrologCounts;
 
-// Add what the text holds; facts are queries of the train split too. Leading underscores of
-// predicates are taken off, since a bare name cannot begin with one; quotes are taken off, with \\,
-// \' and \" and doubled quotes inside them put right.
+// Adds the facts and rules of the text; facts are queries of the train split too. Leading
+// underscores of predicates are taken off, since a bare name cannot begin with one; quotes are
+// taken off, with \\, \' and \" and doubled quotes inside them put right.
 EsStatus es_prolog_text_read(EsKgBuilder *builder, const char *name, const char *text, size_t bytes,
                              EsPrologCounts *counts);
 

@@ -1,3 +1,5 @@
+// Cuts text in memory into lines, names and atoms without copying. Blanks are spaces and tabs;
+// every failure points at a byte of the current line.
 #include "proof/graph/text_line.h"
 
 #include <string.h>
@@ -110,7 +112,7 @@ static int count_bytes(EsPiece piece, char byte) {
     return n;
 }
 
-// What stands between the brackets, as two names.
+// Splits the text between the brackets into two names.
 static EsStatus split_arguments(const EsTextLines *lines, EsPiece inside, EsAtomText *atom) {
     EsExcerpt excerpt;
     int n_commas = count_bytes(inside, ',');

@@ -13,8 +13,8 @@ typedef struct EsPiece {
 } EsPiece;
 
 typedef struct EsTextLines {
-    const char *name;       // what the text is called in messages; borrowed
-    const char *next, *end; // what is still to come
+    const char *name;       // name of the text in messages; borrowed
+    const char *next, *end; // the text still to come
     int number;             // of the line below, from 1
     const char *begin;      // that line, for the columns
 } EsTextLines;

@@ -26,7 +26,7 @@ typedef struct EsCorruptionSettings {
 } EsCorruptionSettings;
 
 // For settings that use domains: INPUT when the graph has none, since any constant would then do.
-// `option` is what the user calls the setting, `name` the graph; both are in the message.
+// `option` is the user's name of the setting, `name` that of the graph; both are in the message.
 EsStatus es_corruptions_need_domains(const EsKnowledgeGraph *graph, const char *option,
                                      const char *name);
 

@@ -1,3 +1,7 @@
+// Scores are plain dot products of a question's vector with constants, summed in 16 lanes so that
+// their order depends on the width alone. The file holds two tensors, and metadata that names the
+// graph by the hash of its names.
+//
 // C constants, P predicates, D complex numbers per vector, W = 2 D floats.
 #include "proof/ranking/embedding_model.h"
 
@@ -212,7 +216,7 @@ static EsStatus find_rows(const EsSafetensors *file, const char *path, const cha
     return ES_STATUS_OK;
 }
 
-// Sizes first: they tell a person more than a hash.
+// Compares sizes first: they say more to a person than a hash.
 static EsStatus check_graph(const char *path, const EsTensor *constants, const EsTensor *relations,
                             const char *names_hash, const EsKnowledgeGraph *graph) {
     if (constants->dim[0] != graph->n_constants ||

@@ -4,15 +4,16 @@
 // ComplEx (Trouillon et al., 2016): every constant and relation is a vector of D complex numbers,
 // and the score of p(a,b) is the real part of sum over d of a_d p_d conj(b_d). Relations are there
 // twice (Lacroix, Usunier, Obozinski, 2018): one vector asks for b given a, a second, the
-// reciprocal, asks for a given b. What callers see is the logarithm of a probability, the softmax
-// of the scores over all constants at the side that is asked for. It is what the training
-// maximises, so it is calibrated; a sigmoid of a score would not be, because the training leaves
+// reciprocal, asks for a given b. Callers see the logarithm of a probability, the softmax of
+// the scores over all constants at the side that is asked for. The training maximises it, so it is
+// calibrated; a sigmoid of a score would not be, because the training leaves
 // the scores of a question free up to a constant. Candidates for one question keep the order of
 // their scores. Written by the training (embedding_train.h), then only read, by any number of
 // threads.
 //
-//     EsEmbeddingModel *model; ES_TRY(es_embedding_model_load("family.safetensors", graph,
-//     &model)); es_embedding_model_scores(model, ES_CORRUPT_TAIL, atoms, count, log_probability);
+//     EsEmbeddingModel *model;
+//     ES_TRY(es_embedding_model_load("family.safetensors", graph, &model));
+//     es_embedding_model_scores(model, ES_CORRUPT_TAIL, atoms, count, log_probability);
 //     es_embedding_model_destroy(model);
 #ifndef ES_PROOF_EMBEDDING_MODEL_H
 #define ES_PROOF_EMBEDDING_MODEL_H
@@ -49,7 +50,7 @@ void es_embedding_model_destroy(EsEmbeddingModel *model);
 void es_embedding_model_scores(const EsEmbeddingModel *model, EsCorruptSide side,
                                const EsAtom *atoms, int32_t count, float *log_probability);
 
-// What these logarithms are above the query's own, for atoms that ask the query's question: the sum
+// These logarithms less the query's own, for atoms that ask the query's question: the sum
 // over all constants cancels, so each costs one product.
 void es_embedding_model_ratios(const EsEmbeddingModel *model, EsCorruptSide side, EsAtom query,
                                const EsAtom *atoms, int32_t count, float *log_ratio);
@@ -62,8 +63,7 @@ void es_embedding_model_score_all(const EsEmbeddingModel *model, EsCorruptSide s
 // Safetensors, written atomically; docs/file-formats.md has the names.
 EsStatus es_embedding_model_save(const EsEmbeddingModel *model, const char *path);
 
-// INPUT says what is wrong with the file, or how it differs from the graph: other sizes, other
-// names.
+// INPUT says how the file is damaged, or how it differs from the graph: other sizes, other names.
 EsStatus es_embedding_model_load(const char *path, const EsKnowledgeGraph *graph,
                                  EsEmbeddingModel **model);
 

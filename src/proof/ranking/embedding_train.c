@@ -1,3 +1,8 @@
+// An epoch is a permutation of 2 n_facts questions, cut into batches; the permutation and the
+// sampled candidates are functions of (seed, epoch, step), so that nothing is stored and nothing
+// depends on threads. The model that ranked VALID best is a copy beside the one that learns.
+//
+// C constants, W floats per row.
 #include "proof/ranking/embedding_train.h"
 
 #include <math.h>

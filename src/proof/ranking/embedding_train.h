@@ -3,7 +3,7 @@
 // Every fact p(a,b) is two questions, p(a,?) and p(?,b), each answered by cross entropy against all
 // constants or a sample of them (embedding_train_batch.h). The queries of the graph are never
 // trained on; those of the split VALID say when to stop: at times the model is ranked on them, and
-// the best one is what the caller gets. Everything is a function of graph, settings and seed, for
+// the caller gets the best one. Everything is a function of graph, settings and seed, for
 // any number of threads.
 //
 //     EsEmbeddingSettings settings = es_embedding_defaults(graph);
@@ -23,7 +23,7 @@ typedef struct EsEmbeddingSettings {
     int32_t n_candidates; // sampled per batch; 0: all constants
     float rate;           // of Adagrad, > 0
     float regularisation; // weight of N3, >= 0
-    float initial_scale;  // standard deviation of what the numbers start from, > 0
+    float initial_scale;  // standard deviation of the initial numbers, > 0
     int32_t valid_every;  // epochs between rankings of VALID, at least 1
     int32_t patience;     // rankings without a new best before it stops, at least 1
     int32_t n_valid;      // queries of VALID that are ranked, evenly spaced; 0: all

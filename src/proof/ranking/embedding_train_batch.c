@@ -1,3 +1,7 @@
+// Two matrix products carry a batch: questions by candidates, and back. Between them one thread per
+// question takes the softmax; behind them the gradients of all vectors are listed per row of the
+// model, so that whichever thread updates a row adds them in the order of the batch.
+//
 // B questions, K candidates (C constants, or N of them), W floats per row, D = W / 2.
 #include "proof/ranking/embedding_train_batch.h"
 
@@ -13,31 +17,31 @@
 
 // --- tables of rows to train ---
 
-// The parts of row r: parts[first[r]], then along next[]; a negative number ends the list.
+// The terms of row r: terms[first[r]], then along next[]; a negative number ends the list.
 typedef struct GradientTable {
     int32_t n_rows, width;
     float *values;         // borrowed from the model                            (n_rows x width)
     float *squares;        // sums of squared gradients, 0 at first              (n_rows x width)
-    int32_t *first, *last; // negative: no part                                          (n_rows)
-    int32_t *touched;      // rows that have any, by first part                          (n_rows)
+    int32_t *first, *last; // negative: no term                                          (n_rows)
+    int32_t *touched;      // rows that have any, by first term                          (n_rows)
     int32_t n_touched;
-    int32_t *next;       // room for as many parts as a batch makes
-    const float **parts; // width floats each, borrowed
-    int32_t n_parts;
+    int32_t *next;       // room for as many terms as a batch makes
+    const float **terms; // width floats each, borrowed
+    int32_t n_terms;
 } GradientTable;
 
-// Forget all parts.
-static void clear_parts(GradientTable *table) {
+// Forgets all terms.
+static void clear_terms(GradientTable *table) {
     for (int32_t row = 0; row < table->n_rows; row++) {
         table->first[row] = NONE;
     }
     table->n_touched = 0;
-    table->n_parts = 0;
+    table->n_terms = 0;
 }
 
-static void append_part(GradientTable *table, int32_t row, const float *part) {
-    int32_t number = table->n_parts++;
-    table->parts[number] = part;
+static void append_term(GradientTable *table, int32_t row, const float *term) {
+    int32_t number = table->n_terms++;
+    table->terms[number] = term;
     table->next[number] = NONE;
     if (table->first[row] == NONE) {
         table->first[row] = number;
@@ -49,10 +53,10 @@ static void append_part(GradientTable *table, int32_t row, const float *part) {
 }
 
 // The gradient of one row (width).
-static void sum_parts(const GradientTable *table, int32_t row, float *ES_RESTRICT gradient) {
+static void sum_terms(const GradientTable *table, int32_t row, float *ES_RESTRICT gradient) {
     memset(gradient, 0, (size_t)table->width * sizeof(float));
-    for (int32_t part = table->first[row]; part != NONE; part = table->next[part]) {
-        const float *ES_RESTRICT from = table->parts[part];
+    for (int32_t i = table->first[row]; i != NONE; i = table->next[i]) {
+        const float *ES_RESTRICT from = table->terms[i];
         for (int32_t k = 0; k < table->width; k++) {
             gradient[k] += from[k];
         }
@@ -74,7 +78,7 @@ static void update_rows(void *context, int64_t piece, int worker) {
         size_t at = (size_t)table->touched[i] * (size_t)table->width;
         float *ES_RESTRICT value = table->values + at;
         float *ES_RESTRICT square = table->squares + at;
-        sum_parts(table, table->touched[i], gradient);
+        sum_terms(table, table->touched[i], gradient);
         for (int32_t k = 0; k < table->width; k++) {
             square[k] += gradient[k] * gradient[k];
             value[k] -= update->rate * gradient[k] / (sqrtf(square[k]) + ADAGRAD_EPSILON);
@@ -82,7 +86,7 @@ static void update_rows(void *context, int64_t piece, int worker) {
     }
 }
 
-// Adagrad (Duchi, Hazan, Singer, 2011) on the rows that have parts: s += g^2,
+// Adagrad (Duchi, Hazan, Singer, 2011) on the rows that have terms: s += g^2,
 // x -= rate g / (sqrt(s) + 1e-10). At most 2 ES_EMBEDDING_MAX_DIMENSIONS wide.
 static void update_table(GradientTable *table, EsStream *stream, float rate) {
     ES_ASSERT(table->width <= 2 * ES_EMBEDDING_MAX_DIMENSIONS);
@@ -128,15 +132,15 @@ static void *take(Plan *plan, size_t count, size_t bytes) {
     return plan->slab != NULL ? plan->slab + offset : NULL;
 }
 
-static void place_table(Plan *plan, GradientTable *table, size_t n_rows, size_t n_parts, size_t W) {
+static void place_table(Plan *plan, GradientTable *table, size_t n_rows, size_t n_terms, size_t W) {
     table->n_rows = (int32_t)n_rows;
     table->width = (int32_t)W;
     table->squares = take(plan, n_rows * W, sizeof(float));
     table->first = take(plan, n_rows, sizeof(int32_t));
     table->last = take(plan, n_rows, sizeof(int32_t));
     table->touched = take(plan, n_rows, sizeof(int32_t));
-    table->next = take(plan, n_parts, sizeof(int32_t));
-    table->parts = take(plan, n_parts, sizeof(float *));
+    table->next = take(plan, n_terms, sizeof(int32_t));
+    table->terms = take(plan, n_terms, sizeof(float *));
 }
 
 static void place_all(EsEmbeddingBatch *batch, Plan *plan) {
@@ -318,8 +322,8 @@ static double add_cubes(const float *ES_RESTRICT x, int32_t D, float weight,
     return sum;
 }
 
-// From the gradient in a question's vector to those in its term, relation and answer.
-static void spread_row(void *context, int64_t piece, int worker) {
+// Takes the gradient of a question's vector on to its term, relation and answer.
+static void question_backward(void *context, int64_t piece, int worker) {
     (void)worker;
     EsEmbeddingBatch *batch = context;
     const EsEmbeddingQuestion *question = &batch->questions[piece];
@@ -350,21 +354,21 @@ static void spread_row(void *context, int64_t piece, int worker) {
     batch->losses[piece] += (double)batch->regularisation * cubes;
 }
 
-// --- parts of gradients ---
+// --- terms of gradients ---
 
-static void list_parts(EsEmbeddingBatch *batch) {
+static void list_terms(EsEmbeddingBatch *batch) {
     size_t W = (size_t)batch->model->width;
-    clear_parts(&batch->constants);
-    clear_parts(&batch->relations);
+    clear_terms(&batch->constants);
+    clear_terms(&batch->relations);
     for (int32_t k = 0; k < batch->K; k++) {
         int32_t row = batch->is_sampled ? batch->candidates[k] - 1 : k;
-        append_part(&batch->constants, row, batch->d_candidates + (size_t)k * W);
+        append_term(&batch->constants, row, batch->d_candidates + (size_t)k * W);
     }
     for (int32_t i = 0; i < batch->B; i++) {
         const EsEmbeddingQuestion *question = &batch->questions[i];
-        append_part(&batch->constants, question->term - 1, batch->d_term + (size_t)i * W);
-        append_part(&batch->constants, question->answer - 1, batch->d_answer + (size_t)i * W);
-        append_part(&batch->relations, question->row, batch->d_relation + (size_t)i * W);
+        append_term(&batch->constants, question->term - 1, batch->d_term + (size_t)i * W);
+        append_term(&batch->constants, question->answer - 1, batch->d_answer + (size_t)i * W);
+        append_term(&batch->relations, question->row, batch->d_relation + (size_t)i * W);
     }
 }
 
@@ -394,8 +398,8 @@ double es_embedding_batch_loss(EsEmbeddingBatch *batch, const EsEmbeddingQuestio
              questions_by_width);
     multiply(batch, 1, 0, batch->logits, scores, batch->query, questions_by_width,
              batch->d_candidates, candidates_by_width);
-    es_stream_parallel(batch->stream, n, spread_row, batch);
-    list_parts(batch);
+    es_stream_parallel(batch->stream, n, question_backward, batch);
+    list_terms(batch);
     double sum = 0;
     for (int32_t i = 0; i < n; i++) {
         sum += batch->losses[i];
@@ -417,7 +421,7 @@ void es_embedding_batch_gradient(EsEmbeddingBatch *batch, float *d_constants, fl
     float *into[] = {d_constants, d_relations};
     for (size_t t = 0; t < ES_COUNT_OF(tables); t++) {
         for (int32_t row = 0; row < tables[t]->n_rows; row++) {
-            sum_parts(tables[t], row, into[t] + (size_t)row * (size_t)tables[t]->width);
+            sum_terms(tables[t], row, into[t] + (size_t)row * (size_t)tables[t]->width);
         }
     }
 }

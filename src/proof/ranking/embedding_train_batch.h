@@ -9,8 +9,9 @@
 // sample, a candidate that is the answer is left out, and the others' scores are raised by
 // log((C-1)/N), so that the sum of their exponentials estimates that over all constants.
 //
-// The gradient of a row is a list of parts (one per question it occurs in, one as candidate), added
-// in the order of the batch by whoever updates the row: no sum depends on the number of threads.
+// The gradient of a row is a list of terms (one per question it occurs in, one as candidate), added
+// in the order of the batch by the thread that updates the row: no sum depends on the number of
+// threads.
 #ifndef ES_PROOF_EMBEDDING_TRAIN_BATCH_H
 #define ES_PROOF_EMBEDDING_TRAIN_BATCH_H
 
@@ -37,7 +38,7 @@ EsStatus es_embedding_batch_create(EsEmbeddingModel *model, EsStream *stream,
                                    EsEmbeddingBatchSizes sizes, EsEmbeddingBatch **batch);
 void es_embedding_batch_destroy(EsEmbeddingBatch *batch);
 
-// The loss of n >= 1 questions; the parts of its gradient stay in the batch. `candidates` are as
+// The loss of n >= 1 questions; the terms of its gradient stay in the batch. `candidates` are as
 // many distinct constants as the sizes say, NULL for all.
 double es_embedding_batch_loss(EsEmbeddingBatch *batch, const EsEmbeddingQuestion *questions,
                                int32_t n, const int32_t *candidates, float regularisation);

@@ -1,3 +1,6 @@
+// The fit is a search over a grid: first one set of weights for all predicates, then, for each
+// predicate with enough questions, a set of its own, chosen on one half of its questions and tried
+// on the other, both ways.
 #include "proof/ranking/fusion.h"
 
 #include <math.h>
@@ -9,8 +12,8 @@
 // fewer questions than this say nothing of a predicate
 #define MIN_QUESTIONS 20
 
-// what a proof of one step gains over none, and what each further step costs, in units of w; the
-// weight of log-probabilities, likewise
+// the grid: gain of a proof of one step over none, cost of each further step, weight of
+// log-probabilities, all in units of w
 static const float gains[] = {0, 0.125f, 0.25f, 0.5f, 0.75f, 1, 1.5f, 2, 3, 4, 6, 8, 12, 16, 32};
 static const float step_costs[] = {0, 0.125f, 0.25f, 0.5f, 1, 2, 4};
 static const float log_weights[] = {0, 0.125f, 0.25f, 0.5f, 1};

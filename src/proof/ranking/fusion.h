@@ -24,7 +24,7 @@ typedef struct EsFusionWeights {
     float log_probability; // times a proof's log-probability, where there is one
 } EsFusionWeights;
 
-// What is known of candidates, one entry each; borrowed.
+// Evidence about candidates, one entry each; borrowed.
 typedef struct EsFusionEvidence {
     const float *log_embedding;   // natural logarithm of the embedding's probability
     const int32_t *depth;         // steps of the proof; below 0: not proved, or not decided

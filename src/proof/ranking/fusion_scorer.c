@@ -1,9 +1,12 @@
+// A call gathers evidence for its candidates, depths and log-probabilities from the proofs, ratios
+// from the embedding, and weighs it. The fit gathers the same evidence for many queries at once,
+// each in a fixed stretch of the arrays, closes the gaps, and leaves the grid to fusion.c.
 #include "proof/ranking/fusion_scorer.h"
 
 #include "base/first_error.h"
 #include "base/memory.h"
 
-// Scratch of one thread: what is known of the candidates of one call.
+// Scratch of one thread: the evidence about the candidates of one call.
 typedef struct Worker {
     float *log_embedding;   // (max_candidates)
     float *log_probability; // (max_candidates)
@@ -251,7 +254,7 @@ static EsFusionQuestions close_gaps(Collection *c, int gives_probability) {
             c->predicate[n_kept] = c->predicate[q];
             c->first[n_kept++] = end;
         }
-        // ascending, and never ahead of what is read
+        // ascending, and never ahead of the place that is read
         for (int32_t i = 0; i < c->n_used[q]; i++, end++) {
             c->log_embedding[end] = c->log_embedding[from + i];
             c->log_probability[end] = c->log_probability[from + i];

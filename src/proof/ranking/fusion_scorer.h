@@ -2,7 +2,7 @@
 // weights on queries whose answer is known.
 //
 // The first candidate of a call is the query, as es_ranking_create passes them; every other differs
-// from it in one argument, which tells the side on which the embedding is asked. Probabilities of
+// from it in one argument, which gives the side on which the embedding is asked. Probabilities of
 // an embedding can be compared on one side alone, so a candidate's is taken relative to the query's
 // on the same side; the query has log 1.
 //
@@ -22,7 +22,7 @@ ES_EXTERN_C_BEGIN
 // Where proofs come from.
 typedef struct EsFusionProofs {
     EsCandidateScorer scorer; // its context is borrowed; without a score function: no proofs
-    int gives_probability;    // the score of what it proves is the log-probability of the proof
+    int gives_probability;    // the score of a proved candidate is the proof's log-probability
 } EsFusionProofs;
 
 // The most candidates that a ranking with these settings passes in one call.
@@ -40,8 +40,8 @@ void es_fusion_scorer_destroy(EsFusionScorer *scorer);
 // For es_ranking_create; borrows the scorer.
 EsCandidateScorer es_fusion_scorer_candidates(EsFusionScorer *scorer);
 
-// What the scores are made of: proofs into `scores` (count), and the evidence in the worker's own
-// arrays, until its next call. The query comes first.
+// Gathers the evidence for scores: proofs into `scores` (count), and the evidence in the worker's
+// own arrays, until its next call. The query comes first.
 EsStatus es_fusion_scorer_gather(EsFusionScorer *scorer, int worker, const EsAtom *candidates,
                                  int32_t count, EsCandidateScore *scores,
                                  EsFusionEvidence *evidence);

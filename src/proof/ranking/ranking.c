@@ -1,3 +1,6 @@
+// Threads take one query at a time: list its corruptions, score them with the query, count better
+// and tied ones. All sums and the bootstrap run afterwards on the calling thread, in the order of
+// the queries.
 #include "proof/ranking/ranking.h"
 
 #include <math.h>
@@ -46,7 +49,7 @@ int32_t es_ranking_choose(int32_t count, int32_t n, int is_spaced, int32_t *numb
 // side of a summary over both
 #define BOTH_SIDES ES_N_CORRUPT_SIDES
 
-// A query, by what it is grouped by.
+// A query with the key of its group.
 typedef struct Member {
     int32_t key, query;
 } Member;
@@ -85,8 +88,8 @@ static int add_query(const EsQueryRank *rank, int side, EsRankingSummary *summar
     return 1;
 }
 
-// Over the queries of the members; `values` is room for one number each. `number` tells the draws
-// of one bootstrap from those of another.
+// Over the queries of the members; `values` is room for one number each. `number` keeps the
+// draws of one bootstrap apart from those of another.
 static EsStatus summarise(const EsRanking *ranking, const Member *members, int32_t n_members,
                           int side, uint64_t seed, uint32_t number, double *values,
                           EsRankingSummary *summary) {

@@ -1,10 +1,10 @@
 // Ranking of queries against their corruptions: MRR, Hits@k and proof rates.
 //
 // Each query is scored with K corruptions of its head and K of its tail, none of them known true
-// (corruptions.h), and ranked on each side among them. What has the same score as the query stands
-// before or behind it with equal chance: a rank is the exact expectation over the order of ties. A
-// query's figures are the mean over its sides, those of the ranking the mean over its queries.
-// Nothing depends on the number of threads.
+// (corruptions.h), and ranked on each side among them. Candidates with the same score as the query
+// stand before or behind it with equal chance: a rank is the exact expectation over the order of
+// ties. A query's figures are the mean over its sides, those of the ranking the mean over its
+// queries. Nothing depends on the number of threads.
 //
 //     EsRankingSettings settings = es_ranking_defaults();
 //     EsRanking *ranking;
@@ -32,7 +32,7 @@ typedef struct EsCandidateScore {
     int met_limit; // without a proof, and undecided
 } EsCandidateScore;
 
-// What is ranked: a prover, a search, an embedding model, or several of them combined.
+// Scores the candidates: a prover, a search, an embedding model, or several of them combined.
 typedef struct EsCandidateScorer {
     void *context;
     // Fill scores (count). Threads call it at the same time, each with its own `worker`, below the

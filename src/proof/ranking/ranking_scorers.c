@@ -1,3 +1,5 @@
+// A worker owns a prover or a search and asks it about one candidate after the other; depth and
+// log-probability become a score as the kind says. Counts are kept per worker and summed on demand.
 #include "proof/ranking/ranking_scorers.h"
 
 #include "base/memory.h"
@@ -5,7 +7,7 @@
 const char *const es_score_kind_names[ES_N_SCORE_KINDS] = {"proved", "shortest", "probability",
                                                            "evidence"};
 
-// what a candidate without a proof loses, as in the evaluation this follows (DeepProofLog)
+// taken off a candidate without a proof, as in the evaluation this follows (DeepProofLog)
 #define UNPROVED_PENALTY 100.0
 
 typedef struct Worker {

@@ -51,7 +51,7 @@ EsCandidateScorer es_proof_scorer_candidates(EsProofScorer *scorer);
 
 EsScorerReport es_proof_scorer_report(const EsProofScorer *scorer);
 
-// Begin the report anew: what was scored before, to fit weights, is no part of the ranking. Not
+// Begins the report anew: candidates scored before, to fit weights, are no part of the ranking. Not
 // while threads score.
 void es_proof_scorer_reset_report(EsProofScorer *scorer);
 

@@ -1,3 +1,10 @@
+// A question is parsed, its candidates are listed, by the closure or by a search with free
+// variables, and the prover finds the steps of each.
+//
+// A state of that search is the goals left to prove and, as its last atom, the question itself,
+// with predicate 0: no fact and no rule has that, so it stays to the end and collects the bindings.
+// A state of that atom alone is an answer. Steps by facts cost nothing, steps by rules one; states
+// are taken by their cost, so that each is reached first in the cheapest way.
 #include "proof/search/answers.h"
 
 #include <ctype.h>
@@ -193,7 +200,7 @@ static EsAtomSpan put_goal_first(const OpenSearch *search, EsAtomSpan state, EsA
     return (EsAtomSpan){atoms, n};
 }
 
-// Keep what an expansion gave, reached with n_rules steps by rules.
+// Keeps the successors of an expansion, reached with n_rules steps by rules.
 static EsStatus keep_successors(OpenSearch *search, int32_t n_rules) {
     const EsSuccessors *successors = &search->successors;
     search->report->n_overlong += successors->n_overlong;
@@ -224,9 +231,9 @@ static EsStatus expand(OpenSearch *search, int32_t number, int32_t n_rules, int 
     return keep_successors(search, n_rules + with_rules);
 }
 
-// All states of one cost, which begin at *begin: first what facts make of them at the same cost,
-// until nothing new comes, then what rules make of all of these; what facts give is known by then
-// and not taken for the work of a rule. *begin becomes the first state of the next cost.
+// All states of one cost, which begin at *begin: first resolved against facts, at the same cost,
+// until nothing new comes, then all of these against rules; states that facts give are known by
+// then and not taken for the work of a rule. *begin becomes the first state of the next cost.
 static EsStatus take_level(OpenSearch *search, int32_t *begin, int32_t n_rules) {
     int32_t end = INT32_MAX, first = *begin;
     for (int pass = 0; pass <= (n_rules < search->max_rules); pass++) {
@@ -279,7 +286,7 @@ static EsStatus search_candidates(const EsKnowledgeGraph *graph, const EsProverS
     search.found = found;
     search.report = report;
     memset(report, 0, sizeof *report);
-    // the limit on atoms is for what is left of a ground atom, which is less: nothing is pruned
+    // the limit on atoms is for the goals of a ground atom, which are fewer: nothing is pruned
     // while it is open
     search.settings = (EsProofSettings){.selection = ES_GOAL_LEFTMOST,
                                         .max_atoms = ES_PROOF_MAX_ATOMS,
@@ -372,7 +379,7 @@ static int compare_answers(const void *left, const void *right) {
     return es_atom_compare(&x->atom, &y->atom);
 }
 
-// Put the facts and what has a proof into the answers, count the others.
+// Puts facts and proved atoms into the answers, and counts the others.
 static EsStatus sort_out(const AtomList *facts, const AtomList *derived, const int32_t *depths,
                          EsAnswers *answers) {
     size_t most = (size_t)facts->count + (size_t)derived->count;
@@ -393,7 +400,7 @@ static EsStatus sort_out(const AtomList *facts, const AtomList *derived, const i
     return ES_STATUS_OK;
 }
 
-// A ground question: a fact or not, and what a proof takes that does not use it.
+// Answers a ground question: a fact or not, and the steps of a proof that does not use it.
 static EsStatus answer_ground(const EsKnowledgeGraph *graph, const EsAnswersSettings *settings,
                               EsThreadPool *pool, EsAtom query, EsAnswers *answers) {
     EsProverReport report;

@@ -9,8 +9,9 @@
 // not depend on how many variables are asked for. Where it does not, a search with free variables
 // finds the candidates: it resolves the open question goal by goal and counts only steps by rules,
 // of which a proof has at most as many as steps; so within max_depth it misses none either, unless
-// it meets its limit on states or leaves out one of too many atoms, which is then said. It sees
-// only what the question reaches, but with two variables in a large graph that may be everything.
+// it meets its limit on states or leaves out one of too many atoms, which the report says. It sees
+// only atoms that the question reaches, but with two variables in a large graph that may be
+// everything.
 //
 //     EsQuestion question; ES_TRY(es_question_parse(graph, "uncle(otto,X)", &question));
 //     EsAnswersSettings settings = es_answers_defaults();
@@ -62,7 +63,7 @@ typedef struct EsAnswer {
     int32_t n_steps; // 0: a fact
 } EsAnswer;
 
-// What the search with free variables came to; all zero without one.
+// Counts of the search with free variables; all zero without one.
 typedef struct EsAnswersReport {
     int64_t n_states;
     int is_full; // it met max_states

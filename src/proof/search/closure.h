@@ -22,7 +22,7 @@ ES_EXTERN_C_BEGIN
 
 typedef struct EsClosure {
     const EsKnowledgeGraph *graph; // borrowed
-    EsAtom *atoms;                 // the facts in their order, then what was derived; owned
+    EsAtom *atoms;                 // the facts in their order, then derived atoms; owned
     int32_t count, n_facts;
     int32_t limit;
     int is_complete; // 0: the limit was hit

@@ -1,4 +1,4 @@
-// Arrays that grow with what they hold.
+// Arrays that grow on demand.
 #ifndef ES_PROOF_PROOF_ARRAY_H
 #define ES_PROOF_PROOF_ARRAY_H
 

@@ -1,5 +1,4 @@
-// States and what may follow them, as a policy sees them, and the interface of what steers a
-// search.
+// States with their successors, as a policy sees them, and the interface of the guide of a search.
 //
 // The rows are ragged: state i has its own number of successors, nothing is padded. Terms and the
 // terminal states True, False, End are as in proof_rules.h.
@@ -19,11 +18,11 @@ typedef struct EsProofChoices {
     EsGoalSelection selection; // which goal of each state these successors resolve
 } EsProofChoices;
 
-// What steers a search: the probability with which it would take each successor.
+// Guides a search by the probability of each successor.
 typedef struct EsProofGuide {
     void *context;
     // log_probability (M): over the successors of one state their exponentials sum to 1. value (M):
-    // what the guide expects to come of each successor, for a terminal one anything; may be NULL.
+    // the expected return of each successor, for a terminal one anything; may be NULL.
     // The result for a state does not depend on the others of the call.
     EsStatus (*score)(void *context, const EsProofChoices *choices, float *log_probability,
                       float *value);

@@ -1,3 +1,5 @@
+// Every query is one piece of work for the pool and writes into its own place; the sorted list of
+// expansions needed then answers every budget.
 #include "proof/search/proof_curve.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // How many proofs a search finds against how many states it may expand.
 //
 // A search takes the same way whatever its budget and only stops earlier, so one search per query
-// with the largest budget tells what every smaller one would have found.
+// with the largest budget gives the results of every smaller one.
 //
 //     EsProofCurve *curve;
 //     ES_TRY(es_proof_curve_create(graph, &settings, guides, pool, queries, count, &curve));

@@ -1,12 +1,12 @@
-// One step of backward chaining over a knowledge graph: which goal is taken, what it unifies with,
-// and the states that follow. Written once for CPU and CUDA.
+// One step of backward chaining over a knowledge graph: selects a goal, unifies it with rules
+// and facts, and lists the states that follow. Written once for CPU and CUDA.
 //
 // A state is a list of atoms still to be proved, left to right. A term above the graph's
 // n_constants is a variable; the variables of a state are numbered by first occurrence (left to
 // right, a before b) from n_constants + 1, so that states equal up to renaming are equal, byte for
-// byte. The list of successors is exact: a proof is noticed before any limit, and what a limit
-// drops is counted. Nothing is allocated; the caller gives the buffers (es_successors_create in
-// prover.h makes some).
+// byte. The list of successors is exact: a proof is noticed before any limit, and candidates that a
+// limit drops are counted. Nothing is allocated; the caller gives the buffers (es_successors_create
+// in prover.h makes some).
 //
 //     es_proof_expand(graph, &settings, query, &query, 1, NULL, &successors);
 //     for (int32_t i = 0; i < successors.count; i++) {
@@ -44,7 +44,7 @@ typedef enum EsProofOutcome {
     ES_PROOF_ENDED   // the state was End already
 } EsProofOutcome;
 
-// What an expansion gives; the arrays are the caller's.
+// Successors of an expansion; the arrays are the caller's.
 typedef struct EsSuccessors {
     EsAtom *atoms;      // all successors, one after the other                ((S + 1) max(A, 1))
     int32_t *start;     // successor i is atoms[start[i]] to atoms[start[i+1] - 1]        (S + 1)
@@ -138,8 +138,8 @@ static inline ES_HOST_DEVICE int32_t es_proof_select(const EsKnowledgeGraph *gra
 
 // --- unification ---
 
-// What unification asks of a variable of the state; one is enough, because only a head p(X,X) asks
-// anything.
+// The binding of a variable of the state by unification; one is enough, because only a head p(X,X)
+// binds any.
 typedef struct EsGoalBinding {
     int32_t variable; // 0: none
     int32_t value;
@@ -312,8 +312,8 @@ static inline ES_HOST_DEVICE int es_expansion_add(EsExpansion *expansion, EsAtom
            es_expansion_append(expansion, atom);
 }
 
-// The rest behind what the candidate has. Ground facts are out of it already, so that without
-// a binding no atom needs to be looked up.
+// Adds the rest behind the atoms of the candidate. Ground facts are out of it already, so that
+// without a binding no atom needs to be looked up.
 static inline ES_HOST_DEVICE void es_expansion_add_rest(EsExpansion *expansion,
                                                         EsGoalBinding binding) {
     int goes_on = expansion->n_atoms <= expansion->settings->max_atoms;
@@ -472,7 +472,7 @@ static inline ES_HOST_DEVICE EsProofOutcome es_proof_keep_ordinary(const EsKnowl
     return outcome;
 }
 
-// The successors of a state of at most ES_PROOF_MAX_ATOMS atoms, when `query` is what is to be
+// The successors of a state of at most ES_PROOF_MAX_ATOMS atoms, when `query` is to be
 // proved: rules in the order of their file, then facts in sorted order, without duplicates and
 // without `visited` (may be NULL). The query itself is never used as a fact. A proof leaves True as
 // the only successor, no successor leaves False.

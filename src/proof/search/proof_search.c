@@ -1,3 +1,6 @@
+// The parts that all kinds of search share: paths of visited states, batches of expanded states
+// with their successors, settings, and the replay of a proof. The kinds themselves are in
+// proof_search_tree.c and proof_search_walk.c.
 #include "proof/search/proof_search.h"
 
 #include <math.h>
@@ -28,7 +31,7 @@ EsStatus es_proof_path_create(int32_t max_depth, int32_t max_atoms, EsProofPath 
     memset(path, 0, sizeof *path);
     ES_TRY(es_allocate(bytes, &memory));
     unsigned char *slab = memory;
-    path->hash = (void *)(slab + hash); // first in the slab: what destroy releases
+    path->hash = (void *)(slab + hash); // first in the slab, released by destroy
     path->atoms = (void *)(slab + atoms);
     path->n_atoms = (void *)(slab + n_atoms);
     path->actions = (void *)(slab + actions);
@@ -70,7 +73,7 @@ EsStatus es_search_batch_create(int32_t batch, EsSearchBatch *made) {
     memset(made, 0, sizeof *made);
     ES_TRY(es_allocate(bytes, &memory));
     unsigned char *slab = memory;
-    made->owner = (void *)(slab + owner); // first in the slab: what destroy releases
+    made->owner = (void *)(slab + owner); // first in the slab, released by destroy
     made->states = (void *)(slab + states);
     made->first = (void *)(slab + first);
     return ES_STATUS_OK;

@@ -47,7 +47,7 @@ typedef struct EsProofSearchSettings {
     int finds_all;          // go on after a proof, up to the limits, and weigh all that are found;
                             // breadth, best-first and beam
     double temperature;     // of that weighing, above 0
-    double value_weight;    // W, 0 or more: best-first and beam prefer what has the greatest
+    double value_weight;    // W, 0 or more: best-first and beam prefer the greatest
                             // log-probability + W log(max(value, 0.01)), by the guide's value of
                             // the state: the chance of a proof, for guides taught by reward 0
     int has_end;            // giving up is a choice, with its share of the probability

@@ -1,5 +1,5 @@
-// What the kinds of proof search share: the path that leads to a state, and states expanded and
-// scored together.
+// The insides of a proof search, shared by its kinds: the path that leads to a state, and batches
+// of states that are expanded and scored together.
 #ifndef ES_PROOF_PROOF_SEARCH_INTERNAL_H
 #define ES_PROOF_PROOF_SEARCH_INTERNAL_H
 
@@ -24,10 +24,10 @@ typedef struct EsProofWalk {
     int is_over, is_proved;
 } EsProofWalk;
 
-// Expanded states that leave something to choose, and their successors, M in all; what is (M)
-// grows.
+// Expanded states that leave something to choose, and their successors, M in all; arrays of
+// (M) grow.
 typedef struct EsSearchBatch {
-    int32_t *owner;     // what the kind of search knows each by                      (batch)
+    int32_t *owner;     // entry or walk that each belongs to                        (batch)
     EsAtomSpan *states; // borrowed                                                   (batch)
     int32_t *first;     // successors of state i: first[i] to first[i+1] - 1        (batch + 1)
     int32_t n_states;
@@ -51,7 +51,7 @@ typedef struct EsSearchEntry {
     int32_t action; // taken from the parent
 } EsSearchEntry;
 
-// What is known of a stored state.
+// The best way found to a stored state.
 typedef struct EsReachedState {
     double log_probability; // of an entry that was queued
     int32_t depth;          // of the same entry
@@ -103,7 +103,7 @@ EsStatus es_search_expand(EsProofSearch *search, const EsProofPath *path, EsAtom
                           int32_t owner, int is_last, EsProofOutcome *outcome);
 void es_search_batch_clear(EsSearchBatch *batch);
 
-// Whether what the guide expects to come of states has a say in their order.
+// Whether values of the guide take part in the order of states.
 static inline int es_search_uses_values(const EsProofSearch *search) {
     return search->guide != NULL && search->settings.value_weight > 0;
 }

@@ -97,7 +97,7 @@ static void copy_path(const EsProofPath *from, EsProofPath *to) {
     memcpy(to->actions, from->actions, count * sizeof *to->actions);
 }
 
-// Keep a walk in the answer when it is better than what that has.
+// Keeps a walk in the answer when it is better than the one there.
 static void keep_best(EsProofSearch *search, int32_t n_walks, int is_first) {
     EsProofAnswer *answer = search->answer;
     for (int32_t w = 0; w < n_walks; w++) {

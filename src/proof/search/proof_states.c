@@ -1,3 +1,5 @@
+// A hash table with open addressing, at most half full, over states stored one behind the other.
+// With compares_sets the key is the sorted set of a state's atoms, stored behind them.
 #include "proof/search/proof_states.h"
 
 #include <stdlib.h>

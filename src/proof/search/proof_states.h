@@ -1,7 +1,7 @@
 // The distinct states a search or a policy has met, numbered from 0 in the order they came,
 // compared exactly.
 //
-// Memory grows with what is needed and stays from query to query; one thread at a time.
+// Memory grows on demand and stays from query to query; one thread at a time.
 //
 //     EsProofStates states = {0};
 //     ES_TRY(es_proof_states_add(&states, atoms, n_atoms, hash, &number));

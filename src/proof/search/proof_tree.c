@@ -22,7 +22,7 @@ typedef struct Build {
     int32_t n_variables;
 } Build;
 
-// What a step is tried from and gone back to.
+// The point that a failed step goes back to.
 typedef struct Mark {
     int32_t open[ES_PROOF_MAX_ATOMS];
     int32_t n_open, n_nodes, n_variables, selected;
@@ -321,6 +321,9 @@ EsStatus es_proof_tree_check(const EsProofTree *tree) {
 }
 
 // --- the shortest proof ---
+//
+// The search of prover.c once more, with the way kept. The prover says first whether there is a
+// proof and how long it is, which leaves out most states.
 
 // How a state was reached.
 typedef struct Origin {

@@ -2,12 +2,14 @@
 // and facts at the leaves.
 //
 // A search finds a proof as a sequence of states. Here each state is explained by the rule or fact
-// that made it of the one before, and what the variables stood for is put back; the tree is then
+// that made it of the one before, and the bindings of the variables are put back; the tree is then
 // ground, and es_proof_tree_check can confirm it node by node without any search. The query itself
 // is never a leaf. The graph must outlive the tree.
 //
-//     EsProofTree *tree; ES_TRY(es_proof_tree_create(graph, ES_GOAL_CONSTRAINED, states, n,
-//     &tree)); ES_TRY(es_proof_tree_check(tree)); es_proof_tree_destroy(tree);
+//     EsProofTree *tree;
+//     ES_TRY(es_proof_tree_create(graph, ES_GOAL_CONSTRAINED, states, n, &tree));
+//     ES_TRY(es_proof_tree_check(tree));
+//     es_proof_tree_destroy(tree);
 #ifndef ES_PROOF_PROOF_TREE_H
 #define ES_PROOF_PROOF_TREE_H
 
@@ -45,7 +47,7 @@ void es_proof_tree_destroy(EsProofTree *tree);
 EsStatus es_proof_tree_check(const EsProofTree *tree);
 
 // The shortest proof of a ground atom, breadth first; *tree is NULL when there is none within the
-// settings, and `answer` says what came of it, as es_prover_find_depth does.
+// settings, and `answer` is that of es_prover_find_depth.
 EsStatus es_proof_tree_find(const EsKnowledgeGraph *graph, const EsProverSettings *settings,
                             EsAtom query, EsProofTree **tree, EsProverAnswer *answer);
 

@@ -1,3 +1,6 @@
+// Each level is asked twice: first whether some state of it is one step from a proof, which needs
+// no successor lists, and only then are its states expanded. A state whose ground atoms cannot all
+// be resolved in the steps left is not kept.
 #include "proof/search/prover.h"
 
 #include <string.h>
@@ -53,7 +56,7 @@ EsStatus es_successors_create(int32_t max_states, int32_t max_atoms, EsSuccessor
     void *memory;
     ES_TRY(es_allocate(bytes, &memory));
     unsigned char *slab = memory;
-    successors->atoms = (void *)(slab + atoms); // first in the slab: what destroy releases
+    successors->atoms = (void *)(slab + atoms); // first in the slab, released by destroy
     successors->start = (void *)(slab + start);
     successors->hash = (void *)(slab + hash);
     successors->place = (void *)(slab + place);

@@ -1,8 +1,8 @@
 // Minimal proof depths by breadth-first search with the rules of proof_rules.h.
 //
 // Level 0 is the query alone; its depth is the number of steps of the shortest proof, found when a
-// state of some level has True as its successor. States are compared exactly. What cannot be
-// decided within the limit on states is reported as such, never as unprovable.
+// state of some level has True as its successor. States are compared exactly. A query
+// that is not decided within the limit on states is reported as such, never as unprovable.
 //
 //     EsProverSettings settings = es_prover_defaults();
 //     EsProver *prover; ES_TRY(es_prover_create(graph, &settings, &prover));
@@ -23,7 +23,7 @@ typedef struct EsProverSettings {
     EsGoalSelection selection;
     int32_t max_depth;         // steps, at least 1
     int32_t max_atoms;         // of a state, 1 to ES_PROOF_MAX_ATOMS
-    int32_t max_states;        // kept per query, at least 1; memory grows with what is needed
+    int32_t max_states;        // kept per query, at least 1; memory grows on demand
     int uses_published_naming; // tests alone, see EsProofSettings; visited states are then compared
                                // as sets of atoms
 } EsProverSettings;

@@ -1,3 +1,6 @@
+// A share of the facts, drawn by number, becomes the valid split of a second graph; the bodies are
+// counted on the rest, a relation at a time over the threads, and the rules of all threads are
+// sorted into one list.
 #include "proof/search/rule_miner.h"
 
 #include <stdatomic.h>

@@ -9,7 +9,7 @@
 //     r(x,y), s(x,z)     only for an x that s leaves; likewise r(x,y), s(y,z)
 //
 // A body gives a pair (x,y) if some z makes all its atoms facts; an atom that is the head h(x,y)
-// itself does not count as one, as a prover never uses what it proves. Then
+// itself does not count as one, as a prover never uses the atom it proves. Then
 //
 //     support             pairs given that are facts h(x,y)
 //     confidence          support / pairs given
@@ -17,7 +17,7 @@
 //                         known of x, a pair is taken as unknown, not as false (Galarraga et al.,
 //                         "AMIE", WWW 2013)
 //
-// Rules are mined on a part of the facts; the rest are kept back to see whether a rule tells of
+// Rules are mined on a part of the facts; the rest are kept back to see whether a rule predicts
 // facts that it was not made from:
 //
 //     kept support        pairs given that are facts kept back

@@ -1,3 +1,6 @@
+// For each constant x the pairs (x,y) of a body are marked with a stamp, so that each counts once,
+// and compared with the facts that begin with x, listed by y. Counts of all heads grow in the same
+// pass.
 #include "proof/search/rule_miner_count.h"
 
 #include <string.h>
@@ -316,7 +319,7 @@ static EsMinedRule rule_at(const EsRuleCounter *counter, const RuleBody *body, i
                          .n_kept = counter->n_kept[at]};
 }
 
-// Two atoms that give part of what one of them gives must be more often right than it.
+// Two atoms that give a part of the pairs of one of them must be right more often than it.
 static int is_no_better(const EsRuleCounter *counter, const RuleBody *body, int32_t head,
                         double confidence) {
     size_t n_heads = (size_t)counter->graph->n_predicates + 1;

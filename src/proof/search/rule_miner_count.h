@@ -9,10 +9,10 @@
 
 ES_EXTERN_C_BEGIN
 
-// What a thread counts with; P predicates, C constants. Row 0 of the tables is the body of one
+// The tables of one thread; P predicates, C constants. Row 0 of the tables is the body of one
 // atom; then come 2P rows, by the second relation, for each of the four forms of two atoms.
 typedef struct EsRuleCounter {
-    const EsKnowledgeGraph *graph; // what is mined from; its valid split is what is kept back
+    const EsKnowledgeGraph *graph; // to mine from; its valid split holds the facts kept back
     const EsMinerSettings *settings;
     const int32_t *kept_row; // where the kept facts with a given x begin             (C + 2)
     const double *one_atom;  // confidence of the rules of one atom, by relation and head
@@ -35,7 +35,7 @@ typedef struct EsRuleCounter {
     int32_t *y_list, *y_stamp; //                                                       (C + 1)
     unsigned char *y_kinds;    // bits of how z lies to x and y                         (C + 1)
     int32_t n_y, stamp;
-    // what was found
+    // rules found
     EsMinedRule *rules; // owned
     int32_t n_rules;
     int64_t capacity;

@@ -1,3 +1,6 @@
+// A ranking runs under a guard that asks before every call whether to give up. The comparison ranks
+// the variants one after the other on the same queries and pairs their reciprocal ranks; its JSON
+// is read back field by field, each checked against its range.
 #include "runs/prove/prove_evaluate.h"
 
 #include <math.h>
@@ -258,8 +261,8 @@ EsStatus es_prove_evaluation_save(const EsProveEvaluation *evaluation, const cha
 
 // --- reading ---
 
-// A number from `least` to `most`, or null for NaN. `where` is what the INPUT failure names before
-// the key.
+// A number from `least` to `most`, or null for NaN. `where` stands before the key in
+// an INPUT failure.
 static EsStatus read_number(const json_t *object, const char *key, const char *where, double least,
                             double most, double *number) {
     const json_t *value = json_object_get(object, key);

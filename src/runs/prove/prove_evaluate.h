@@ -12,7 +12,7 @@
 #include "runs/prove/prove_settings.h"
 #include "runs/run.h"
 
-// What ranks and against what; all borrowed.
+// The inputs of a ranking; all borrowed.
 typedef struct EsProveRanker {
     const EsProveSettings *settings;
     const EsKnowledgeGraph *graph;
@@ -54,7 +54,7 @@ typedef struct EsProveVariant {
 } EsProveVariant;
 
 typedef struct EsProveEvaluation {
-    // of what it is; filled by whoever asks for it
+    // filled by the caller: the weights and queries compared
     int64_t n_rounds;                       // that were trained
     int64_t best_round;                     // of the best validation, 0: there was none
     double best_mrr;                        // in it
@@ -69,13 +69,14 @@ typedef struct EsProveEvaluation {
 // How many queries of the split test the settings compare on.
 int32_t es_prove_evaluated_queries(const EsProveSettings *settings, const EsKnowledgeGraph *graph);
 
-// Compare on the split test; each ranking is told to the hub of `run`, in the round after n_rounds.
+// Compare on the split test; each ranking is emitted to the hub of `run`, in the round after
+// n_rounds.
 EsStatus es_prove_evaluate(const EsProveRanker *ranker, const EsProofPolicy *policy,
                            const EsProofPolicy *untrained, EsRun *run,
                            EsProveEvaluation *evaluation);
 
-// Tell the rankings of a comparison that an earlier sitting made: a resumed run takes rows of later
-// rounds than its last back.
+// Emits the rankings of a comparison that an earlier session made: a resumed run takes back rows of
+// later rounds than its last.
 void es_prove_evaluation_emit(const EsProveEvaluation *evaluation, EsRun *run);
 
 // --- the file ---
@@ -96,8 +97,8 @@ json_t *es_prove_evaluation_json(const EsProveEvaluation *evaluation);
 // Written atomically, every number with all its bits.
 EsStatus es_prove_evaluation_save(const EsProveEvaluation *evaluation, const char *path);
 
-// What the file does not have is missing (seconds) or 0 (the scorers' further counts); null is NaN.
-// INPUT names what is wrong.
+// Fields that the file lacks are missing (seconds) or 0 (the scorers' further counts); null is NaN.
+// INPUT names the wrong field.
 EsStatus es_prove_evaluation_load(const char *path, EsProveEvaluation *evaluation);
 
 // Whether the file has the comparison that is wanted: after as many rounds, with the same last

@@ -1,10 +1,12 @@
+// Fills typed rows from the reports of training and ranking and emits them; figures that were not
+// measured stay missing, and such curves are left out.
 #include "runs/prove/prove_events.h"
 
 #include <math.h>
 
 #include "runs/update_events.h"
 
-// environments whose episodes are told, and bytes of a query's text
+// environments whose episodes are emitted, and bytes of a query's text
 #define SAMPLED_ENVS 4
 #define QUERY_BYTES  256
 

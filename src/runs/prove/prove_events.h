@@ -1,4 +1,4 @@
-// The events of proving: what a round, an episode and a ranking say, as rows for the hub.
+// The events of proving: rounds, episodes and rankings as rows for the hub.
 #ifndef ES_RUNS_PROVE_EVENTS_H
 #define ES_RUNS_PROVE_EVENTS_H
 
@@ -10,10 +10,10 @@
 void es_prove_events_stepped(EsHub *hub, EsEventTime time, const EsKnowledgeGraph *graph,
                              const EsProofEnv *env);
 
-// A round: its event, its curves, the update and what is wrong with it.
+// A round: its event, its curves, the update and its anomalies.
 void es_prove_events_round(EsRun *run, EsEventTime time, const EsProofRound *round);
 
-// What scored, over which split, and how long it took.
+// A ranking: the variant that scored, the split, and the time it took.
 typedef struct EsProveRanked {
     const char *variant, *split;
     const EsRankingSummary *all;

@@ -1,3 +1,5 @@
+// The hooks of a run of kind "prove": a round trains and now and then validates, a checkpoint holds
+// training, counters and the best weights, and the end writes policies and the comparison.
 #include "runs/prove/prove_run.h"
 
 #include <math.h>
@@ -264,7 +266,7 @@ static EsStatus save_policy(EsRun *run, const EsProofPolicy *policy, const char 
     return es_sha256_file(path, hash, NULL);
 }
 
-// Whether an earlier sitting has compared these weights, and the policy's file is as it left it.
+// Whether an earlier session has compared these weights, and the policy's file is as it left it.
 // The best weights in memory stay those of the checkpoint; nobody asks for them any more.
 static EsStatus take_comparison(EsProveRun *prove, EsRun *run, int *is_taken) {
     char path[ES_RUN_PATH_BYTES], hash[ES_SHA256_TEXT_BYTES];
@@ -305,7 +307,7 @@ static EsStatus compare(EsProveRun *prove, EsRun *run) {
     return es_prove_evaluation_save(&prove->evaluation, path);
 }
 
-// The last weights count among the best; what is decided here is no part of any checkpoint, so that
+// The last weights count among the best; this is decided outside of any checkpoint, so that
 // a run that goes on to more rounds is the same as one that never stopped.
 static EsStatus finish(void *context, EsRun *run) {
     EsProveRun *prove = context;

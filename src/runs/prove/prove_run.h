@@ -2,7 +2,7 @@
 // steps of all environments and one update. Now and then the policy ranks validation queries; the
 // weights that did best are kept beside the last ones. When all rounds are done the best are
 // compared, on test queries, with the untrained policy and with symbolic proofs; evaluation.json
-// keeps that, and a later sitting with nothing left to do takes it from there.
+// keeps that, and a later session with nothing left to do takes it from there.
 //
 //     EsProveRun *prove; ES_TRY(es_prove_run_create(&settings, &prove));
 //     EsRunWork work = es_prove_run_work(prove);
@@ -27,7 +27,7 @@ int64_t es_prove_run_best(const EsProveRun *prove, double *mrr);
 // The comparison at the end, made or taken; NULL when there was none.
 const EsProveEvaluation *es_prove_run_evaluation(const EsProveRun *prove);
 
-// What the last round of this sitting was; NULL when it has played none.
+// The report of the last round of this session; NULL without one.
 const EsProofRound *es_prove_run_last(const EsProveRun *prove);
 
 #endif

@@ -1,3 +1,5 @@
+// The table of configuration keys, built from the lists of the modules below, then the settings,
+// graph and queries that follow from their values.
 #include "runs/prove/prove_settings.h"
 
 #include <string.h>
@@ -129,7 +131,7 @@ EsConfig es_prove_run_config(EsProveSettings *settings) {
     return config;
 }
 
-// --- what follows from them ---
+// --- settings that follow from the keys ---
 
 EsStatus es_prove_settings_check(const EsProveSettings *settings) {
     if (settings->folder[0] == '\0' && settings->rules[0] != '\0') {

@@ -30,7 +30,7 @@ typedef struct EsProveSettings {
     EsProofPolicySettings policy;
     int embedder;
     // [ppo]
-    EsPpoSettings ppo; // what has no key is filled by es_prove_settings_training
+    EsPpoSettings ppo; // es_prove_settings_training fills fields without a key
     EsProofSchedule schedule;
     int anneal_rounds; // 0 = all rounds of the run
     // [search]
@@ -49,13 +49,13 @@ typedef struct EsProveSettings {
 // The declared keys over `settings`, which is filled with defaults.
 EsConfig es_prove_run_config(EsProveSettings *settings);
 
-// What has to fit beyond the ranges of single keys.
+// Checks the settings against each other, beyond the ranges of single keys.
 EsStatus es_prove_settings_check(const EsProveSettings *settings);
 
 // Read or make the graph, with the depths of its facts that the settings ask for.
 EsStatus es_prove_settings_graph(const EsProveSettings *settings, EsKnowledgeGraph **graph);
 
-// What the graph is called: the folder's last component, or "generated".
+// The name of the graph: the folder's last component, or "generated".
 const char *es_prove_settings_data(const EsProveSettings *settings);
 
 EsProofTrainingSettings es_prove_settings_training(const EsProveSettings *settings);
