@@ -228,7 +228,7 @@ static inline const EsNode *find_node(const EsGraph *graph, EsOp op, int number)
 
 // The loss in double, from the logits; plans of ES_COMPILE_OFF alone.
 static inline double runner_exact_loss(const Runner *r, int64_t env) {
-    const EsNode *node = find_node(r->graph.graph, ES_OP_CROSS_ENTROPY, 0);
+    const EsNode *node = find_node(r->graph.graph, ES_OP_CROSS_ENTROPY_FORWARD, 0);
     EsTensor logits = es_plan_tensor(r->plan, node->input[0]);
     int64_t n_rows = logits.dim[1], n_classes = logits.dim[2];
     const int32_t *labels = es_plan_tensor(r->plan, node->input[1]).data;

@@ -100,42 +100,45 @@ typedef struct EsLaneKernels {
     void (*load_images)(const EsLaneImages *source, const EsLaneMap *y);
 
     // y = x * packed + bias (nullable).
-    void (*conv)(const EsLaneMap *x, const float *packed, const float *bias, int kernel,
-                 const EsLaneMap *y);
+    void (*conv2d_forward)(const EsLaneMap *x, const float *packed, const float *bias, int kernel,
+                           const EsLaneMap *y);
 
     // y = x * packed (not kept where y->data is NULL), its 2x2 maxima into `pooled` (nullable), and
     // per channel the sums of y and y^2 over valid lanes into sums [O][2] (nullable).
-    void (*conv_statistics)(const EsLaneMap *x, const float *packed, int kernel, int n_valid,
-                            const EsLaneMap *y, const EsLaneMap *pooled, double *sums);
+    void (*conv2d_statistics)(const EsLaneMap *x, const float *packed, int kernel, int n_valid,
+                              const EsLaneMap *y, const EsLaneMap *pooled, double *sums);
 
     // accumulator += the weight gradient of this group; = when is_first, so that nobody has to
     // clear it.
-    void (*conv_weight)(const EsLaneMap *x, const EsLaneMap *d_y, int kernel, int is_first,
-                        float *accumulator);
+    void (*conv2d_backward_weight)(const EsLaneMap *x, const EsLaneMap *d_y, int kernel,
+                                   int is_first, float *accumulator);
 
     // Sum n_shards accumulators into d_weight [O][I][K][K]; sign as in pack_weights.
-    void (*reduce_weight)(const float *accumulator, size_t shard_stride, int n_shards,
-                          const float *sign, const EsLaneFilter *filter, float *d_weight);
+    void (*conv2d_reduce_weight)(const float *accumulator, size_t shard_stride, int n_shards,
+                                 const float *sign, const EsLaneFilter *filter, float *d_weight);
 
     // y = max(0, x scale + shift), or without the maximum.
-    void (*normalise)(const EsLaneMap *x, const EsLaneNorm *norm, int relu, const EsLaneMap *y);
+    void (*batchnorm_apply)(const EsLaneMap *x, const EsLaneNorm *norm, int relu,
+                            const EsLaneMap *y);
 
     // Backward through [batch norm, ReLU, 2x2 maximum], from the gradient of the maxima. `pooled`
     // holds the raw maxima. d_x = scale (d_z - sum0 / n - xhat sum1 / n), where d_z is d_pooled at
     // the first maximum of each window that passed the ReLU; lanes past n_valid get 0. x is
     // overwritten when d_x is the same map.
-    void (*pooled_input)(const EsLaneMap *x, const EsLaneMap *pooled, const EsLaneMap *d_pooled,
-                         const EsLaneNorm *norm, const float *mean_d_z, const float *mean_d_z_xhat,
-                         int n_valid, const EsLaneMap *d_x);
+    void (*pooled_batchnorm_backward)(const EsLaneMap *x, const EsLaneMap *pooled,
+                                      const EsLaneMap *d_pooled, const EsLaneNorm *norm,
+                                      const float *mean_d_z, const float *mean_d_z_xhat,
+                                      int n_valid, const EsLaneMap *d_x);
 
     // Per channel the sums of d_z and d_z xhat into sums [C][2], d_z being d_y where it passed the
     // ReLU (relu = 0: everywhere). With pooling, x and d_y are those of the raw maxima.
-    void (*norm_sums)(const EsLaneMap *x, const EsLaneMap *d_y, const EsLaneNorm *norm, int relu,
-                      double *sums);
+    void (*batchnorm_backward_sums)(const EsLaneMap *x, const EsLaneMap *d_y,
+                                    const EsLaneNorm *norm, int relu, double *sums);
     // The gradient of the input of [batch norm, ReLU] without pooling.
-    void (*norm_input)(const EsLaneMap *x, const EsLaneMap *d_y, const EsLaneNorm *norm,
-                       const float *mean_d_z, const float *mean_d_z_xhat, int relu, int n_valid,
-                       const EsLaneMap *d_x);
+    void (*batchnorm_backward_input)(const EsLaneMap *x, const EsLaneMap *d_y,
+                                     const EsLaneNorm *norm, const float *mean_d_z,
+                                     const float *mean_d_z_xhat, int relu, int n_valid,
+                                     const EsLaneMap *d_x);
 
     // --- a single input channel, by its patches; filters for which es_lane_has_patches ---
 
@@ -147,21 +150,22 @@ typedef struct EsLaneKernels {
     // y = max(0, 2x2 maxima of x * packed + shift). Which position won each window goes to
     // `choice`, a map of es_lane_choice_width columns (data nullable: not kept). Where it is kept,
     // a NaN in x must show in shift, as it does with statistics of the batch.
-    void (*patch_conv)(const EsLaneMap *x, const float *packed, const float *shift,
-                       const EsLaneMap *y, const EsLaneMap *choice);
+    void (*patch_forward)(const EsLaneMap *x, const float *packed, const float *shift,
+                          const EsLaneMap *y, const EsLaneMap *choice);
     // accumulator [O][ES_LANES_PATCH_GRADIENT][L] (+=, or = when is_first): d_z times the patch at
     // the winner of each window, and d_z; d_z is d_y where the winner passed the ReLU.
-    void (*patch_weight)(const EsLaneMap *x, const EsLaneMap *d_y, const EsLaneMap *choice,
-                         int is_first, float *accumulator);
+    void (*patch_backward_weight)(const EsLaneMap *x, const EsLaneMap *d_y, const EsLaneMap *choice,
+                                  int is_first, float *accumulator);
     // totals [count] = sum over shards and lanes of accumulators [count][L].
     void (*lane_totals)(const float *accumulator, size_t shard_stride, int n_shards, int count,
                         double *totals);
 
-    void (*activation)(EsActivation kind, const EsLaneMap *x, const EsLaneMap *y);
-    void (*activation_input)(EsActivation kind, const EsLaneMap *y, const EsLaneMap *d_y,
-                             const EsLaneMap *d_x);
-    void (*pool)(EsPool kind, const EsLaneMap *x, const EsLaneMap *y);
-    void (*pool_input)(EsPool kind, const EsLaneMap *x, const EsLaneMap *d_y, const EsLaneMap *d_x);
+    void (*activation_forward)(EsActivation kind, const EsLaneMap *x, const EsLaneMap *y);
+    void (*activation_backward)(EsActivation kind, const EsLaneMap *y, const EsLaneMap *d_y,
+                                const EsLaneMap *d_x);
+    void (*pool_forward)(EsPool kind, const EsLaneMap *x, const EsLaneMap *y);
+    void (*pool_backward)(EsPool kind, const EsLaneMap *x, const EsLaneMap *d_y,
+                          const EsLaneMap *d_x);
     void (*add)(const EsLaneMap *a, const EsLaneMap *b, const EsLaneMap *y);
 
     // y = scale exp(x - maximum) / sum over the channels of a map of one pixel, lane by lane (not
@@ -221,37 +225,40 @@ typedef struct EsLaneGroupNorm {
 struct EsLaneSeedKernels {
     // y = (x - mean) inv_std gamma + beta + residual (nullable); mean and inv_std are maps of one
     // pixel, n_groups channels.
-    void (*groupnorm)(const EsLaneGroupNorm *norm, const EsLaneMap *x, const EsLaneMap *residual,
-                      const EsLaneMap *mean, const EsLaneMap *inv_std, const EsLaneMap *y);
+    void (*groupnorm_forward)(const EsLaneGroupNorm *norm, const EsLaneMap *x,
+                              const EsLaneMap *residual, const EsLaneMap *mean,
+                              const EsLaneMap *inv_std, const EsLaneMap *y);
     // d_x (nullable), and accumulator [C][2][L]: sums of d_y and of d_y xhat.
-    void (*groupnorm_input)(const EsLaneGroupNorm *norm, const EsLaneMap *x, const EsLaneMap *mean,
-                            const EsLaneMap *inv_std, const EsLaneMap *d_y, const EsLaneMap *d_x,
-                            int is_first, float *accumulator);
+    void (*groupnorm_backward)(const EsLaneGroupNorm *norm, const EsLaneMap *x,
+                               const EsLaneMap *mean, const EsLaneMap *inv_std,
+                               const EsLaneMap *d_y, const EsLaneMap *d_x, int is_first,
+                               float *accumulator);
 
     // 3x3; x has a border. With is_flipped, from d_y to d_x.
-    void (*depthwise)(const EsLaneMap *x, const float *weight, int is_flipped, const EsLaneMap *y);
+    void (*depthwise_forward)(const EsLaneMap *x, const float *weight, int is_flipped,
+                              const EsLaneMap *y);
     // accumulator [C][9][L].
-    void (*depthwise_weight)(const EsLaneMap *x, const EsLaneMap *d_y, int is_first,
-                             float *accumulator);
+    void (*depthwise_backward_weight)(const EsLaneMap *x, const EsLaneMap *d_y, int is_first,
+                                      float *accumulator);
 
     // y = x w, w one pixel. d_x, d_w nullable.
-    void (*channel_scale)(const EsLaneMap *x, const EsLaneMap *w, const EsLaneMap *y);
-    void (*channel_scale_input)(const EsLaneMap *x, const EsLaneMap *w, const EsLaneMap *d_y,
-                                const EsLaneMap *d_x, const EsLaneMap *d_w);
+    void (*channel_scale_forward)(const EsLaneMap *x, const EsLaneMap *w, const EsLaneMap *y);
+    void (*channel_scale_backward)(const EsLaneMap *x, const EsLaneMap *w, const EsLaneMap *d_y,
+                                   const EsLaneMap *d_x, const EsLaneMap *d_w);
 
     // y = x + t (n - x). d_x, d_n nullable; accumulator [1][L]: sum of d_y (n - x).
-    void (*norm_mix)(const EsLaneMap *x, const EsLaneMap *n, float t, const EsLaneMap *y);
-    void (*norm_mix_input)(const EsLaneMap *x, const EsLaneMap *n, float t, const EsLaneMap *d_y,
-                           const EsLaneMap *d_x, const EsLaneMap *d_n, int is_first,
-                           float *accumulator);
+    void (*norm_mix_forward)(const EsLaneMap *x, const EsLaneMap *n, float t, const EsLaneMap *y);
+    void (*norm_mix_backward)(const EsLaneMap *x, const EsLaneMap *n, float t, const EsLaneMap *d_y,
+                              const EsLaneMap *d_x, const EsLaneMap *d_n, int is_first,
+                              float *accumulator);
 
     // d_h, d_s, d_gate nullable.
-    void (*blend)(const EsLaneBlend *blend, const EsLaneMap *y);
-    void (*blend_input)(const EsLaneBlend *blend, const EsLaneMap *d_y, const EsLaneMap *d_h,
-                        const EsLaneMap *d_s, const EsLaneMap *d_gate);
+    void (*blend_forward)(const EsLaneBlend *blend, const EsLaneMap *y);
+    void (*blend_backward)(const EsLaneBlend *blend, const EsLaneMap *d_y, const EsLaneMap *d_h,
+                           const EsLaneMap *d_s, const EsLaneMap *d_gate);
     // d_h = other + d_x where the seed is mixed in, else other; nullable for 0.
-    void (*seed_input)(int32_t mode, const EsLaneMap *d_x, const EsLaneMap *other,
-                       const EsLaneMap *d_h);
+    void (*seed_input_backward)(int32_t mode, const EsLaneMap *d_x, const EsLaneMap *other,
+                                const EsLaneMap *d_h);
 };
 
 ES_EXTERN_C_END

@@ -62,7 +62,7 @@ static void multiply(const EsLaneBlend *blend, const EsLaneMap *y) {
     }
 }
 
-void LANES_FUNCTION(blend)(const EsLaneBlend *blend, const EsLaneMap *y) {
+void LANES_FUNCTION(blend_forward)(const EsLaneBlend *blend, const EsLaneMap *y) {
     if (!has_share(blend)) {
         copy_map(blend->h, y);
         return;
@@ -152,9 +152,9 @@ static void gate_gradient(const EsLaneBlend *blend, const EsLaneMap *d_y, const 
     store(d_gate->data, total * broadcast(es_blend_clamp(blend->alpha)));
 }
 
-void LANES_FUNCTION(blend_input)(const EsLaneBlend *blend, const EsLaneMap *d_y,
-                                 const EsLaneMap *d_h, const EsLaneMap *d_s,
-                                 const EsLaneMap *d_gate) {
+void LANES_FUNCTION(blend_backward)(const EsLaneBlend *blend, const EsLaneMap *d_y,
+                                    const EsLaneMap *d_h, const EsLaneMap *d_s,
+                                    const EsLaneMap *d_gate) {
     int has_seed = has_share(blend);
     if (d_gate->data != NULL && has_seed && blend->mode == ES_BLEND_GATE) {
         gate_gradient(blend, d_y, d_gate);
@@ -180,8 +180,8 @@ void LANES_FUNCTION(blend_input)(const EsLaneBlend *blend, const EsLaneMap *d_y,
     }
 }
 
-void LANES_FUNCTION(seed_input)(int32_t mode, const EsLaneMap *d_x, const EsLaneMap *other,
-                                const EsLaneMap *d_h) {
+void LANES_FUNCTION(seed_input_backward)(int32_t mode, const EsLaneMap *d_x, const EsLaneMap *other,
+                                         const EsLaneMap *d_h) {
     int is_mixed = es_blend_is_mixed(mode);
     if (is_mixed && other->data != NULL) {
         LANES_FUNCTION(add)(other, d_x, d_h);

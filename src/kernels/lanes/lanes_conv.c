@@ -208,15 +208,15 @@ static void run_conv(const LaneConvTask *task, int kernel) {
     }
 }
 
-void LANES_FUNCTION(conv)(const EsLaneMap *x, const float *packed, const float *bias, int kernel,
-                          const EsLaneMap *y) {
+void LANES_FUNCTION(conv2d_forward)(const EsLaneMap *x, const float *packed, const float *bias,
+                                    int kernel, const EsLaneMap *y) {
     LaneConvTask task = {x, packed, bias, y, NULL, NULL};
     run_conv(&task, kernel);
 }
 
-void LANES_FUNCTION(conv_statistics)(const EsLaneMap *x, const float *packed, int kernel,
-                                     int n_valid, const EsLaneMap *y, const EsLaneMap *pooled,
-                                     double *sums) {
+void LANES_FUNCTION(conv2d_statistics)(const EsLaneMap *x, const float *packed, int kernel,
+                                       int n_valid, const EsLaneMap *y, const EsLaneMap *pooled,
+                                       double *sums) {
     _Alignas(64) float lane_sums[ES_LANES_CHANNEL_LIMIT * 2 * LANES];
     ES_ASSERT(y->channels <= ES_LANES_CHANNEL_LIMIT);
     for (int i = 0; i < y->channels * 2 * LANES; i++) {
@@ -309,8 +309,8 @@ LANES_INLINE void weight_kernel(const EsLaneMap *x, const EsLaneMap *d_y, const 
     }
 }
 
-void LANES_FUNCTION(conv_weight)(const EsLaneMap *x, const EsLaneMap *d_y, int kernel, int is_first,
-                                 float *accumulator) {
+void LANES_FUNCTION(conv2d_backward_weight)(const EsLaneMap *x, const EsLaneMap *d_y, int kernel,
+                                            int is_first, float *accumulator) {
     EsLaneFilter filter = filter_of(x, d_y, kernel);
     if (uses_winograd_weight(&filter)) {
         LANES_FUNCTION(winograd_weight)(x, d_y, is_first, accumulator);
@@ -332,8 +332,9 @@ void LANES_FUNCTION(conv_weight)(const EsLaneMap *x, const EsLaneMap *d_y, int k
     }
 }
 
-void LANES_FUNCTION(reduce_weight)(const float *accumulator, size_t shard_stride, int n_shards,
-                                   const float *sign, const EsLaneFilter *f, float *d_weight) {
+void LANES_FUNCTION(conv2d_reduce_weight)(const float *accumulator, size_t shard_stride,
+                                          int n_shards, const float *sign, const EsLaneFilter *f,
+                                          float *d_weight) {
     int n_in = f->n_in, n_out = f->n_out, kernel = f->kernel;
     if (uses_winograd_weight(f)) {
         LANES_FUNCTION(winograd_reduce)

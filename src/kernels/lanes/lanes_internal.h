@@ -15,10 +15,11 @@
 // clang-format off
 #define ES_LANE_FUNCTION_LIST(X)                                                                   \
     X(packed_count) X(accumulator_count) X(pack_weights) X(pack_weights_flipped) X(load_images)    \
-    X(conv) X(conv_statistics) X(conv_weight) X(reduce_weight) X(normalise) X(pooled_input)        \
-    X(norm_sums) X(norm_input) X(patch_sums) X(patch_pack) X(patch_conv) X(patch_weight)           \
-    X(lane_totals) X(activation) X(activation_input) X(pool) X(pool_input) X(add) X(softmax)       \
-    X(bias) X(from_rows) X(to_rows)
+    X(conv2d_forward) X(conv2d_statistics) X(conv2d_backward_weight) X(conv2d_reduce_weight)       \
+    X(batchnorm_apply) X(pooled_batchnorm_backward) X(batchnorm_backward_sums)                     \
+    X(batchnorm_backward_input) X(patch_sums) X(patch_pack) X(patch_forward)                       \
+    X(patch_backward_weight) X(lane_totals) X(activation_forward) X(activation_backward)           \
+    X(pool_forward) X(pool_backward) X(add) X(softmax) X(bias) X(from_rows) X(to_rows)
 // clang-format on
 
 #define X(name) __typeof__(*((EsLaneKernels *)0)->name) LANES_FUNCTION(name);
@@ -28,8 +29,9 @@ ES_LANE_FUNCTION_LIST(X)
 // The same for EsLaneSeedKernels.
 // clang-format off
 #define ES_LANE_SEED_FUNCTION_LIST(X)                                                              \
-    X(groupnorm) X(groupnorm_input) X(depthwise) X(depthwise_weight) X(channel_scale)              \
-    X(channel_scale_input) X(norm_mix) X(norm_mix_input) X(blend) X(blend_input) X(seed_input)
+    X(groupnorm_forward) X(groupnorm_backward) X(depthwise_forward) X(depthwise_backward_weight)   \
+    X(channel_scale_forward) X(channel_scale_backward) X(norm_mix_forward) X(norm_mix_backward)    \
+    X(blend_forward) X(blend_backward) X(seed_input_backward)
 // clang-format on
 
 #define X(name) __typeof__(*((EsLaneSeedKernels *)0)->name) LANES_FUNCTION(name);

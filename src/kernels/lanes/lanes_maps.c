@@ -103,8 +103,8 @@ void LANES_FUNCTION(load_images)(const EsLaneImages *source, const EsLaneMap *y)
 
 // --- batch norm ---
 
-void LANES_FUNCTION(normalise)(const EsLaneMap *x, const EsLaneNorm *norm, int relu,
-                               const EsLaneMap *y) {
+void LANES_FUNCTION(batchnorm_apply)(const EsLaneMap *x, const EsLaneNorm *norm, int relu,
+                                     const EsLaneMap *y) {
     Vector zero = broadcast(0.0f);
     FOR_EACH_ROW(x) {
         Vector scale = broadcast(norm->scale[c]), shift = broadcast(norm->shift[c]);
@@ -117,8 +117,8 @@ void LANES_FUNCTION(normalise)(const EsLaneMap *x, const EsLaneNorm *norm, int r
     }
 }
 
-void LANES_FUNCTION(norm_sums)(const EsLaneMap *x, const EsLaneMap *d_y, const EsLaneNorm *norm,
-                               int relu, double *sums) {
+void LANES_FUNCTION(batchnorm_backward_sums)(const EsLaneMap *x, const EsLaneMap *d_y,
+                                             const EsLaneNorm *norm, int relu, double *sums) {
     Vector zero = broadcast(0.0f);
     for (int c = 0; c < x->channels; c++) {
         Vector scale = broadcast(norm->scale[c]), shift = broadcast(norm->shift[c]);
@@ -158,9 +158,10 @@ static inline Vector plain_gradient(const InputRule *rule, Vector x) {
     return rule->constant - rule->slope * x;
 }
 
-void LANES_FUNCTION(norm_input)(const EsLaneMap *x, const EsLaneMap *d_y, const EsLaneNorm *norm,
-                                const float *mean_d_z, const float *mean_d_z_xhat, int relu,
-                                int n_valid, const EsLaneMap *d_x) {
+void LANES_FUNCTION(batchnorm_backward_input)(const EsLaneMap *x, const EsLaneMap *d_y,
+                                              const EsLaneNorm *norm, const float *mean_d_z,
+                                              const float *mean_d_z_xhat, int relu, int n_valid,
+                                              const EsLaneMap *d_x) {
     Vector zero = broadcast(0.0f);
     for (int c = 0; c < x->channels; c++) {
         InputRule rule = input_rule(norm, mean_d_z, mean_d_z_xhat, c, n_valid);
@@ -176,10 +177,10 @@ void LANES_FUNCTION(norm_input)(const EsLaneMap *x, const EsLaneMap *d_y, const 
     }
 }
 
-void LANES_FUNCTION(pooled_input)(const EsLaneMap *x, const EsLaneMap *pooled,
-                                  const EsLaneMap *d_pooled, const EsLaneNorm *norm,
-                                  const float *mean_d_z, const float *mean_d_z_xhat, int n_valid,
-                                  const EsLaneMap *d_x) {
+void LANES_FUNCTION(pooled_batchnorm_backward)(const EsLaneMap *x, const EsLaneMap *pooled,
+                                               const EsLaneMap *d_pooled, const EsLaneNorm *norm,
+                                               const float *mean_d_z, const float *mean_d_z_xhat,
+                                               int n_valid, const EsLaneMap *d_x) {
     Vector zero = broadcast(0.0f);
     for (int c = 0; c < x->channels; c++) {
         InputRule rule = input_rule(norm, mean_d_z, mean_d_z_xhat, c, n_valid);
@@ -228,7 +229,7 @@ static inline Vector apply_scalar(Vector v, float (*function)(float)) {
 
 static float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-void LANES_FUNCTION(activation)(EsActivation kind, const EsLaneMap *x, const EsLaneMap *y) {
+void LANES_FUNCTION(activation_forward)(EsActivation kind, const EsLaneMap *x, const EsLaneMap *y) {
     Vector zero = broadcast(0.0f);
     FOR_EACH_ROW(x) {
         const float *from = row_of(x, c, r);
@@ -242,8 +243,8 @@ void LANES_FUNCTION(activation)(EsActivation kind, const EsLaneMap *x, const EsL
     }
 }
 
-void LANES_FUNCTION(activation_input)(EsActivation kind, const EsLaneMap *y, const EsLaneMap *d_y,
-                                      const EsLaneMap *d_x) {
+void LANES_FUNCTION(activation_backward)(EsActivation kind, const EsLaneMap *y,
+                                         const EsLaneMap *d_y, const EsLaneMap *d_x) {
     Vector zero = broadcast(0.0f), one = broadcast(1.0f);
     FOR_EACH_ROW(y) {
         const float *value = row_of(y, c, r), *gradient = row_of(d_y, c, r);
@@ -257,7 +258,7 @@ void LANES_FUNCTION(activation_input)(EsActivation kind, const EsLaneMap *y, con
     }
 }
 
-void LANES_FUNCTION(pool)(EsPool kind, const EsLaneMap *x, const EsLaneMap *y) {
+void LANES_FUNCTION(pool_forward)(EsPool kind, const EsLaneMap *x, const EsLaneMap *y) {
     Vector share = broadcast(kind == ES_POOL_GLOBAL ? 1.0f / (float)(x->height * x->width) : 0.25f);
     FOR_EACH_ROW(y) {
         float *to = row_of(y, c, r);
@@ -296,8 +297,8 @@ static inline void window_input(EsPool kind, const float *const x[4], Vector gra
     }
 }
 
-void LANES_FUNCTION(pool_input)(EsPool kind, const EsLaneMap *x, const EsLaneMap *d_y,
-                                const EsLaneMap *d_x) {
+void LANES_FUNCTION(pool_backward)(EsPool kind, const EsLaneMap *x, const EsLaneMap *d_y,
+                                   const EsLaneMap *d_x) {
     Vector share = broadcast(1.0f / (float)(x->height * x->width)), zero = broadcast(0.0f);
     FOR_EACH_ROW(x) {
         float *to = row_of(d_x, c, r);

@@ -208,8 +208,8 @@ LANES_INLINE void conv_patches(const EsLaneMap *x, const float *packed, const fl
     }
 }
 
-void LANES_FUNCTION(patch_conv)(const EsLaneMap *x, const float *packed, const float *shift,
-                                const EsLaneMap *y, const EsLaneMap *choice) {
+void LANES_FUNCTION(patch_forward)(const EsLaneMap *x, const float *packed, const float *shift,
+                                   const EsLaneMap *y, const EsLaneMap *choice) {
     if (choice->data != NULL) {
         conv_patches(x, packed, shift, 1, y, choice);
     } else {
@@ -243,8 +243,9 @@ LANES_INLINE void add_window(const float *x, ptrdiff_t row, const Word *words, V
     sum[TAPS] += d;
 }
 
-void LANES_FUNCTION(patch_weight)(const EsLaneMap *x, const EsLaneMap *d_y, const EsLaneMap *choice,
-                                  int is_first, float *accumulator) {
+void LANES_FUNCTION(patch_backward_weight)(const EsLaneMap *x, const EsLaneMap *d_y,
+                                           const EsLaneMap *choice, int is_first,
+                                           float *accumulator) {
     for (int o = 0; o < d_y->channels; o++) {
         float *sums = accumulator + o * ES_LANES_PATCH_GRADIENT * LANES;
         Vector sum[TAPS + 1];

@@ -68,9 +68,9 @@ LANES_INLINE void normalise_channel(const EsLaneMap *x, const EsLaneMap *residua
     }
 }
 
-void LANES_FUNCTION(groupnorm)(const EsLaneGroupNorm *norm, const EsLaneMap *x,
-                               const EsLaneMap *residual, const EsLaneMap *mean,
-                               const EsLaneMap *inv_std, const EsLaneMap *y) {
+void LANES_FUNCTION(groupnorm_forward)(const EsLaneGroupNorm *norm, const EsLaneMap *x,
+                                       const EsLaneMap *residual, const EsLaneMap *mean,
+                                       const EsLaneMap *inv_std, const EsLaneMap *y) {
     int n_channels = x->channels / norm->n_groups;
     Vector share = broadcast(1.0f / (float)(n_channels * x->height * x->width));
     for (int g = 0; g < norm->n_groups; g++) {
@@ -116,10 +116,10 @@ static inline Moments gradient_moments(const EsLaneMap *x, const EsLaneMap *d_y,
 
 // With g = d_y gamma and averages over the group: d_x = inv_std (g - average(g) - xhat average(g
 // xhat)).
-void LANES_FUNCTION(groupnorm_input)(const EsLaneGroupNorm *norm, const EsLaneMap *x,
-                                     const EsLaneMap *mean, const EsLaneMap *inv_std,
-                                     const EsLaneMap *d_y, const EsLaneMap *d_x, int is_first,
-                                     float *accumulator) {
+void LANES_FUNCTION(groupnorm_backward)(const EsLaneGroupNorm *norm, const EsLaneMap *x,
+                                        const EsLaneMap *mean, const EsLaneMap *inv_std,
+                                        const EsLaneMap *d_y, const EsLaneMap *d_x, int is_first,
+                                        float *accumulator) {
     int n_channels = x->channels / norm->n_groups;
     Vector zero = broadcast(0.0f);
     Vector share = broadcast(1.0f / (float)(n_channels * x->height * x->width));
@@ -154,8 +154,8 @@ void LANES_FUNCTION(groupnorm_input)(const EsLaneGroupNorm *norm, const EsLaneMa
 
 // --- depthwise convolution ---
 
-void LANES_FUNCTION(depthwise)(const EsLaneMap *x, const float *weight, int is_flipped,
-                               const EsLaneMap *y) {
+void LANES_FUNCTION(depthwise_forward)(const EsLaneMap *x, const float *weight, int is_flipped,
+                                       const EsLaneMap *y) {
     for (int c = 0; c < x->channels; c++, weight += 9) {
         Vector tap[9];
         for (int t = 0; t < 9; t++) {
@@ -175,8 +175,8 @@ void LANES_FUNCTION(depthwise)(const EsLaneMap *x, const float *weight, int is_f
     }
 }
 
-void LANES_FUNCTION(depthwise_weight)(const EsLaneMap *x, const EsLaneMap *d_y, int is_first,
-                                      float *accumulator) {
+void LANES_FUNCTION(depthwise_backward_weight)(const EsLaneMap *x, const EsLaneMap *d_y,
+                                               int is_first, float *accumulator) {
     for (int c = 0; c < x->channels; c++, accumulator += 9 * LANES) {
         Vector sum[9];
         for (int t = 0; t < 9; t++) {
@@ -199,7 +199,8 @@ void LANES_FUNCTION(depthwise_weight)(const EsLaneMap *x, const EsLaneMap *d_y, 
 
 // --- channel scale ---
 
-void LANES_FUNCTION(channel_scale)(const EsLaneMap *x, const EsLaneMap *w, const EsLaneMap *y) {
+void LANES_FUNCTION(channel_scale_forward)(const EsLaneMap *x, const EsLaneMap *w,
+                                           const EsLaneMap *y) {
     FOR_EACH_ROW(x) {
         Vector factor = load(row_of(w, c, 0));
         const float *from = row_of(x, c, r);
@@ -210,11 +211,11 @@ void LANES_FUNCTION(channel_scale)(const EsLaneMap *x, const EsLaneMap *w, const
     }
 }
 
-void LANES_FUNCTION(channel_scale_input)(const EsLaneMap *x, const EsLaneMap *w,
-                                         const EsLaneMap *d_y, const EsLaneMap *d_x,
-                                         const EsLaneMap *d_w) {
+void LANES_FUNCTION(channel_scale_backward)(const EsLaneMap *x, const EsLaneMap *w,
+                                            const EsLaneMap *d_y, const EsLaneMap *d_x,
+                                            const EsLaneMap *d_w) {
     if (d_x->data != NULL) {
-        LANES_FUNCTION(channel_scale)(d_y, w, d_x);
+        LANES_FUNCTION(channel_scale_forward)(d_y, w, d_x);
     }
     for (int c = 0; c < x->channels && d_w->data != NULL; c++) {
         store(row_of(d_w, c, 0), gradient_moments(x, d_y, c, broadcast(0.0f)).second);
@@ -223,7 +224,8 @@ void LANES_FUNCTION(channel_scale_input)(const EsLaneMap *x, const EsLaneMap *w,
 
 // --- norm mix ---
 
-void LANES_FUNCTION(norm_mix)(const EsLaneMap *x, const EsLaneMap *n, float t, const EsLaneMap *y) {
+void LANES_FUNCTION(norm_mix_forward)(const EsLaneMap *x, const EsLaneMap *n, float t,
+                                      const EsLaneMap *y) {
     Vector share = broadcast(t);
     FOR_EACH_ROW(x) {
         const float *plain = row_of(x, c, r), *normal = row_of(n, c, r);
@@ -235,9 +237,9 @@ void LANES_FUNCTION(norm_mix)(const EsLaneMap *x, const EsLaneMap *n, float t, c
     }
 }
 
-void LANES_FUNCTION(norm_mix_input)(const EsLaneMap *x, const EsLaneMap *n, float t,
-                                    const EsLaneMap *d_y, const EsLaneMap *d_x,
-                                    const EsLaneMap *d_n, int is_first, float *accumulator) {
+void LANES_FUNCTION(norm_mix_backward)(const EsLaneMap *x, const EsLaneMap *n, float t,
+                                       const EsLaneMap *d_y, const EsLaneMap *d_x,
+                                       const EsLaneMap *d_n, int is_first, float *accumulator) {
     Vector zero = broadcast(0.0f), total = is_first ? zero : load(accumulator);
     Vector of_x = broadcast(1.0f - t), of_n = broadcast(t);
     int height = x->height, width = x->width;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "network/graph/graph.h"
+#include "network/graph/graph_build.h"
 
 typedef struct Differentiation {
     EsGraph *graph;
@@ -43,23 +43,20 @@ static void accumulate(EsGraph *graph, EsValueId of, EsValueId part) {
         graph->values[part].role = ES_ROLE_ACTIVATION;
     }
     EsValueId total = contribution(graph, of);
-    EsNode *node = es_graph_node(graph, ES_OP_ADD);
-    es_graph_node_inputs(graph, node, 2, (EsValueId[]){before, part});
-    es_graph_node_outputs(graph, node, 1, &total);
+    es_graph_add_node(graph, ES_OP_ADD, (EsValueId[]){before, part}, &total);
     graph->values[of].gradient = total;
 }
 
 // Append a gradient node whose outputs are contributions to `targets`; a target that needs no
 // gradient is left out.
-static EsNode *append(Differentiation *d, EsOp op, int n_inputs, const EsValueId *inputs,
-                      int n_targets, const EsValueId *targets) {
+static EsNode *append(Differentiation *d, EsOp op, const EsValueId *inputs,
+                      const EsValueId *targets) {
     EsValueId outputs[ES_MAX_NODE_OUTPUTS];
+    const int n_targets = es_op_info(op)->n_outputs;
     for (int i = 0; i < n_targets; i++) {
         outputs[i] = needs(d, targets[i]) ? contribution(d->graph, targets[i]) : ES_NO_VALUE;
     }
-    EsNode *node = es_graph_node(d->graph, op);
-    es_graph_node_inputs(d->graph, node, n_inputs, inputs);
-    es_graph_node_outputs(d->graph, node, n_targets, outputs);
+    EsNode *node = es_graph_add_node(d->graph, op, inputs, outputs);
     node->attributes = d->node.attributes;
     int index = (int)(node - d->graph->nodes);
     for (int i = 0; i < n_targets && d->graph->status == ES_STATUS_OK; i++) {
@@ -67,17 +64,16 @@ static EsNode *append(Differentiation *d, EsOp op, int n_inputs, const EsValueId
             accumulate(d->graph, targets[i], outputs[i]);
         }
     }
-    return d->graph->status == ES_STATUS_OK ? &d->graph->nodes[index] : &d->graph->nowhere;
+    return d->graph->status == ES_STATUS_OK ? &d->graph->nodes[index] : &d->graph->discarded;
 }
 
 // y = op(x, weight[, bias]): two nodes
 static void layer_gradient(Differentiation *d, EsOp input_op, EsOp weight_op, EsValueId d_y) {
     const EsValueId x = d->node.input[0], weight = d->node.input[1];
     const EsValueId bias = d->node.n_inputs > 2 ? d->node.input[2] : ES_NO_VALUE;
-    append(d, weight_op, 2, (EsValueId[]){x, d_y}, weight_op == ES_OP_DEPTHWISE_WEIGHT ? 1 : 2,
-           (EsValueId[]){weight, bias});
+    append(d, weight_op, (EsValueId[]){x, d_y}, (EsValueId[]){weight, bias});
     if (needs(d, x)) {
-        append(d, input_op, 2, (EsValueId[]){weight, d_y}, 1, &x);
+        append(d, input_op, (EsValueId[]){weight, d_y}, &x);
     }
 }
 
@@ -85,13 +81,13 @@ static void norm_gradient(Differentiation *d, EsValueId d_y) {
     const EsValueId x = d->node.input[0], mean = d->node.input[1], inv_std = d->node.input[2];
     const EsValueId gamma = d->node.input[3], beta = d->node.input[4];
     int32_t source = d->graph->values[mean].producer;
-    if (d->graph->nodes[source].op != ES_OP_NORM_STATISTICS) {
+    if (d->graph->nodes[source].op != ES_OP_BATCHNORM_STATISTICS) {
         es_graph_fail(d->graph, ES_STATUS_UNSUPPORTED,
                       "\"%s\": batch norm with running statistics has no gradient here",
                       d->graph->values[d->node.output[0]].name);
         return;
     }
-    append(d, ES_OP_NORM_SUMS, 4, (EsValueId[]){x, mean, inv_std, d_y}, 2,
+    append(d, ES_OP_BATCHNORM_BACKWARD_SUMS, (EsValueId[]){x, mean, inv_std, d_y},
            (EsValueId[]){gamma, beta});
     if (needs(d, x) && d->graph->status == ES_STATUS_OK) {
         const EsValueId inputs[] = {x,
@@ -101,25 +97,20 @@ static void norm_gradient(Differentiation *d, EsValueId d_y) {
                                     d->graph->values[gamma].gradient,
                                     d->graph->values[beta].gradient,
                                     d_y};
-        append(d, ES_OP_NORM_INPUT, 7, inputs, 1, &x);
+        append(d, ES_OP_BATCHNORM_BACKWARD_INPUT, inputs, &x);
     }
 }
 
 static void lstm_gradient(Differentiation *d, EsValueId d_y) {
-    EsValueId d_gates = contribution(d->graph, d->node.output[0]);
     EsValueId inputs[12];
     memcpy(inputs, d->node.input, 8 * sizeof *inputs);
     memcpy(inputs + 8, d->node.output, 3 * sizeof *inputs);
     inputs[11] = d_y;
-    // targets in the order of the kernel's outputs: x, h_start, c_start, then the four weights
-    const EsValueId targets[] = {d->node.input[4], d->node.input[6], d->node.input[7],
-                                 d->node.input[0], d->node.input[1], d->node.input[2],
-                                 d->node.input[3]};
-    EsNode *node = append(d, ES_OP_LSTM_GRADIENT, 12, inputs, 7, targets);
-    // the gates' gradient stands first
-    EsValueId outputs[8] = {d_gates};
-    memcpy(outputs + 1, node->output, 7 * sizeof *outputs);
-    es_graph_node_outputs(d->graph, node, 8, outputs);
+    // in the order of the kernel's outputs: gates, x, h_start, c_start, then the four weights
+    const EsValueId targets[] = {d->node.output[0], d->node.input[4], d->node.input[6],
+                                 d->node.input[7],  d->node.input[0], d->node.input[1],
+                                 d->node.input[2],  d->node.input[3]};
+    append(d, ES_OP_LSTM_BACKWARD, inputs, targets);
 }
 
 static void concat_gradient(Differentiation *d, EsValueId d_y) {
@@ -127,7 +118,7 @@ static void concat_gradient(Differentiation *d, EsValueId d_y) {
     for (int i = 0; i < d->node.n_inputs; i++) {
         const EsValueId x = d->node.input[i];
         if (needs(d, x)) {
-            append(d, ES_OP_CONCAT_INPUT, 1, &d_y, 1, &x)->attributes.first = first;
+            append(d, ES_OP_CONCAT_BACKWARD, &d_y, &x)->attributes.first = first;
         }
         const EsValue *value = &d->graph->values[x];
         first += value->dim[value->rank - 1];
@@ -145,44 +136,44 @@ static void differentiate_node(Differentiation *d, EsValueId y, EsValueId d_y) {
             }
         }
         break;
-    case ES_OP_CONCAT:
+    case ES_OP_CONCAT_FORWARD:
         concat_gradient(d, d_y);
         break;
-    case ES_OP_LINEAR:
-        layer_gradient(d, ES_OP_LINEAR_INPUT, ES_OP_LINEAR_WEIGHT, d_y);
+    case ES_OP_LINEAR_FORWARD:
+        layer_gradient(d, ES_OP_LINEAR_BACKWARD_INPUT, ES_OP_LINEAR_BACKWARD_WEIGHT, d_y);
         break;
-    case ES_OP_CONV2D:
-        layer_gradient(d, ES_OP_CONV2D_INPUT, ES_OP_CONV2D_WEIGHT, d_y);
+    case ES_OP_CONV2D_FORWARD:
+        layer_gradient(d, ES_OP_CONV2D_BACKWARD_INPUT, ES_OP_CONV2D_BACKWARD_WEIGHT, d_y);
         break;
-    case ES_OP_DEPTHWISE:
-        layer_gradient(d, ES_OP_DEPTHWISE_INPUT, ES_OP_DEPTHWISE_WEIGHT, d_y);
+    case ES_OP_DEPTHWISE_FORWARD:
+        layer_gradient(d, ES_OP_DEPTHWISE_BACKWARD_INPUT, ES_OP_DEPTHWISE_BACKWARD_WEIGHT, d_y);
         break;
-    case ES_OP_NORM_APPLY:
+    case ES_OP_BATCHNORM_APPLY:
         norm_gradient(d, d_y);
         break;
-    case ES_OP_GROUPNORM:
-        append(d, ES_OP_GROUPNORM_GRADIENT, 5, (EsValueId[]){in[0], out[0], out[1], in[1], d_y}, 3,
+    case ES_OP_GROUPNORM_FORWARD:
+        append(d, ES_OP_GROUPNORM_BACKWARD, (EsValueId[]){in[0], out[0], out[1], in[1], d_y},
                (EsValueId[]){in[0], in[1], in[2]});
         break;
-    case ES_OP_LAYERNORM:
+    case ES_OP_LAYERNORM_FORWARD:
         if (!needs(d, in[0])) {
             es_graph_fail(d->graph, ES_STATUS_UNSUPPORTED,
                           "\"%s\": layer norm of a value without gradient cannot be trained",
                           d->graph->values[y].name);
             break;
         }
-        append(d, ES_OP_LAYERNORM_GRADIENT, 5, (EsValueId[]){in[0], out[0], out[1], in[1], d_y}, 3,
+        append(d, ES_OP_LAYERNORM_BACKWARD, (EsValueId[]){in[0], out[0], out[1], in[1], d_y},
                (EsValueId[]){in[0], in[1], in[2]});
         break;
-    case ES_OP_ACTIVATION:
-        append(d, ES_OP_ACTIVATION_INPUT, 2, (EsValueId[]){y, d_y}, 1, &in[0]);
+    case ES_OP_ACTIVATION_FORWARD:
+        append(d, ES_OP_ACTIVATION_BACKWARD, (EsValueId[]){y, d_y}, &in[0]);
         break;
-    case ES_OP_POOL:
-        append(d, ES_OP_POOL_INPUT, 2, (EsValueId[]){in[0], d_y}, 1, &in[0]);
+    case ES_OP_POOL_FORWARD:
+        append(d, ES_OP_POOL_BACKWARD, (EsValueId[]){in[0], d_y}, &in[0]);
         break;
     case ES_OP_RESHAPE: {
         int n_values = d->graph->n_values;
-        append(d, ES_OP_RESHAPE, 1, &d_y, 1, &in[0]);
+        append(d, ES_OP_RESHAPE, &d_y, &in[0]);
         // the first value it made is the gradient under the old shape
         if (d->graph->status == ES_STATUS_OK) {
             d->graph->values[n_values].alias_of = d_y;
@@ -190,28 +181,28 @@ static void differentiate_node(Differentiation *d, EsValueId y, EsValueId d_y) {
         break;
     }
     case ES_OP_SEED_INPUT:
-        append(d, ES_OP_SEED_INPUT_GRADIENT, 2, (EsValueId[]){in[1], d_y}, 1, &in[0]);
+        append(d, ES_OP_SEED_INPUT_BACKWARD, (EsValueId[]){in[1], d_y}, &in[0]);
         break;
-    case ES_OP_BLEND:
-        append(d, ES_OP_BLEND_GRADIENT, 6, (EsValueId[]){in[0], in[1], in[2], in[3], in[4], d_y}, 3,
+    case ES_OP_BLEND_FORWARD:
+        append(d, ES_OP_BLEND_BACKWARD, (EsValueId[]){in[0], in[1], in[2], in[3], in[4], d_y},
                (EsValueId[]){in[0], in[1], in[2]});
         break;
-    case ES_OP_CHANNEL_SCALE:
-        append(d, ES_OP_CHANNEL_SCALE_GRADIENT, 3, (EsValueId[]){in[0], in[1], d_y}, 2,
+    case ES_OP_CHANNEL_SCALE_FORWARD:
+        append(d, ES_OP_CHANNEL_SCALE_BACKWARD, (EsValueId[]){in[0], in[1], d_y},
                (EsValueId[]){in[0], in[1]});
         break;
-    case ES_OP_NORM_MIX:
-        append(d, ES_OP_NORM_MIX_GRADIENT, 4, (EsValueId[]){in[0], in[1], in[2], d_y}, 3,
+    case ES_OP_NORM_MIX_FORWARD:
+        append(d, ES_OP_NORM_MIX_BACKWARD, (EsValueId[]){in[0], in[1], in[2], d_y},
                (EsValueId[]){in[0], in[1], in[2]});
         break;
-    case ES_OP_EMBEDDING:
-        append(d, ES_OP_EMBEDDING_TABLE, 2, (EsValueId[]){in[1], d_y}, 1, &in[0]);
+    case ES_OP_EMBEDDING_FORWARD:
+        append(d, ES_OP_EMBEDDING_BACKWARD, (EsValueId[]){in[1], d_y}, &in[0]);
         break;
-    case ES_OP_LSTM:
+    case ES_OP_LSTM_FORWARD:
         lstm_gradient(d, d_y);
         break;
     case ES_OP_DROPOUT:
-        append(d, ES_OP_DROPOUT, 3, (EsValueId[]){in[0], in[1], d_y}, 1, &in[2]);
+        append(d, ES_OP_DROPOUT, (EsValueId[]){in[0], in[1], d_y}, &in[2]);
         break;
     default:
         es_graph_fail(d->graph, ES_STATUS_UNSUPPORTED, "\"%s\": %s has no gradient",
@@ -221,7 +212,8 @@ static void differentiate_node(Differentiation *d, EsValueId y, EsValueId d_y) {
 
 // The output whose gradient a node passes on: the last one, which is the layer's result.
 static EsValueId main_output(const EsNode *node) {
-    return node->op == ES_OP_EMBEDDING ? node->output[0] : node->output[node->n_outputs - 1];
+    return node->op == ES_OP_EMBEDDING_FORWARD ? node->output[0]
+                                               : node->output[node->n_outputs - 1];
 }
 
 // A gradient that reached another output than the main one would be lost.
@@ -255,7 +247,7 @@ static EsStatus walk_back(Differentiation *d, int32_t last) {
 EsStatus es_graph_differentiate(EsGraph *graph, EsValueId loss) {
     ES_TRY(es_graph_status(graph));
     int32_t last = loss >= 0 && loss < graph->n_values ? graph->values[loss].producer : -1;
-    if (last < 0 || graph->nodes[last].op != ES_OP_CROSS_ENTROPY ||
+    if (last < 0 || graph->nodes[last].op != ES_OP_CROSS_ENTROPY_FORWARD ||
         graph->nodes[last].output[0] != loss) {
         return ES_FAIL(ARGUMENT, "the value to differentiate is not a loss");
     }
@@ -267,7 +259,7 @@ EsStatus es_graph_differentiate(EsGraph *graph, EsValueId loss) {
     }
     graph->n_forward_nodes = graph->n_nodes;
     Differentiation d = {.graph = graph, .node = graph->nodes[last]};
-    append(&d, ES_OP_CROSS_ENTROPY_INPUT, 2, d.node.input, 1, &d.node.input[0]);
+    append(&d, ES_OP_CROSS_ENTROPY_BACKWARD, d.node.input, &d.node.input[0]);
     return walk_back(&d, last);
 }
 

@@ -7,14 +7,19 @@
 
 #include "base/memory.h"
 
-const char *es_op_name(EsOp op) {
-    static const char *const names[] = {
-#define X(name) #name,
-        ES_OP_LIST(X)
+const EsOpInfo *es_op_info(EsOp op) {
+    static const EsOpInfo infos[] = {
+#define X(name, kernel, inputs, outputs, ...) {#kernel, inputs, outputs},
+        ES_KERNEL_OP_LIST(X)
+#undef X
+#define X(name, word, inputs, outputs) {#word, inputs, outputs},
+            ES_ALIAS_OP_LIST(X)
 #undef X
     };
-    return names[op];
+    return &infos[op];
 }
+
+const char *es_op_name(EsOp op) { return es_op_info(op)->name; }
 
 EsStatus es_graph_create(int64_t n_envs, EsGraph **graph) {
     *graph = NULL;
@@ -107,7 +112,7 @@ EsValueId es_graph_value(EsGraph *graph, const char *name, EsRole role, EsDtype 
 EsNode *es_graph_node(EsGraph *graph, EsOp op) {
     if (graph->status != ES_STATUS_OK || !grow(graph, (void **)&graph->nodes, graph->n_nodes,
                                                &graph->nodes_capacity, sizeof(EsNode))) {
-        return &graph->nowhere;
+        return &graph->discarded;
     }
     EsNode *node = &graph->nodes[graph->n_nodes++];
     memset(node, 0, sizeof *node);

@@ -10,49 +10,31 @@
 //     EsValueId x = es_graph_input(graph, "x", ES_DTYPE_F32, 4, (int64_t[]){N, 3, 32, 32});
 //     EsValueId labels = es_graph_input(graph, "labels", ES_DTYPE_I32, 1, (int64_t[]){N});
 //     EsValueId h = es_graph_relu(graph, es_graph_conv2d(graph, "conv", x, 8, 3, 0));
-//     EsValueId logits = es_graph_linear(graph, "head", es_graph_pool(graph, ES_POOL_GLOBAL, h),
-//     10); EsLoss loss = es_graph_cross_entropy(graph, logits, labels);
+//     h = es_graph_pool(graph, ES_POOL_GLOBAL, h);
+//     EsValueId logits = es_graph_linear(graph, "head", h, 10);
+//     EsLoss loss = es_graph_cross_entropy(graph, logits, labels);
 //     ES_TRY(es_graph_differentiate(graph, loss.loss));
 #ifndef ES_NETWORK_GRAPH_H
 #define ES_NETWORK_GRAPH_H
 
 #include "kernels/kernels.h"
 #include "network/graph/initial_rules.h"
+#include "network/graph/op_list.h"
 
 ES_EXTERN_C_BEGIN
 
-// Kinds of node. Each is one kernel of kernels/kernel_list.h, or gives memory another name
-// (RESHAPE, DETACH, SEED_INPUT).
-// clang-format off
-#define ES_OP_LIST(X)                                                                              \
-    X(ADD)              X(RESHAPE)              X(DETACH)                                          \
-    X(CONCAT)           X(CONCAT_INPUT)                                                            \
-    X(LINEAR)           X(LINEAR_INPUT)         X(LINEAR_WEIGHT)                                   \
-    X(CONV2D)           X(CONV2D_INPUT)         X(CONV2D_WEIGHT)                                   \
-    X(DEPTHWISE)        X(DEPTHWISE_INPUT)      X(DEPTHWISE_WEIGHT)                                \
-    X(NORM_STATISTICS)  X(NORM_RUNNING)         X(NORM_APPLY)                                      \
-    X(NORM_SUMS)        X(NORM_INPUT)                                                              \
-    X(GROUPNORM)        X(GROUPNORM_GRADIENT)                                                      \
-    X(LAYERNORM)        X(LAYERNORM_GRADIENT)                                                      \
-    X(ACTIVATION)       X(ACTIVATION_INPUT)                                                        \
-    X(POOL)             X(POOL_INPUT)                                                              \
-    X(SEED_INPUT)       X(SEED_INPUT_GRADIENT)                                                     \
-    X(BLEND)            X(BLEND_GRADIENT)                                                          \
-    X(CHANNEL_SCALE)    X(CHANNEL_SCALE_GRADIENT)                                                  \
-    X(NORM_MIX)         X(NORM_MIX_GRADIENT)                                                       \
-    X(CROSS_ENTROPY)    X(CROSS_ENTROPY_INPUT)                                                     \
-    X(EMBEDDING)        X(EMBEDDING_TABLE)                                                         \
-    X(LSTM)             X(LSTM_GRADIENT)                                                           \
-    X(DROPOUT)                                                                                     \
-    X(GATHER_ORDER)     X(GATHER_IMAGES)        X(GATHER_LABELS)
-// clang-format on
-
 typedef enum EsOp {
-#define X(name) ES_OP_##name,
-    ES_OP_LIST(X)
+#define X(name, ...) ES_OP_##name,
+    ES_KERNEL_OP_LIST(X) ES_ALIAS_OP_LIST(X)
 #undef X
         ES_OP_COUNT
 } EsOp;
+
+// Spelling of an operation, as its kernel's, and its numbers of operands.
+typedef struct EsOpInfo {
+    const char *name;
+    int n_inputs, n_outputs; // ES_OP_ANY: as many as the builder gives
+} EsOpInfo;
 
 // Who owns a value's memory and how long it lasts.
 typedef enum EsRole {
@@ -69,7 +51,7 @@ typedef int32_t EsValueId;
 #define ES_MAX_NODE_INPUTS  12
 #define ES_MAX_NODE_OUTPUTS 8
 #define ES_NAME_BYTES       64
-// Which input of BLEND and BLEND_GRADIENT holds the alphas.
+// Which input of BLEND_FORWARD and BLEND_BACKWARD holds the alphas.
 #define ES_BLEND_INPUT_ALPHA 3
 
 typedef struct EsValue {
@@ -97,7 +79,7 @@ typedef union EsAttributes {
     EsPool pool;
     EsDropoutOptions dropout;
     EsGatherOptions gather;
-    int64_t first; // CONCAT_INPUT: column of the joined rows
+    int64_t first; // CONCAT_BACKWARD: column of the joined rows
     EsSampleOrder order;
 } EsAttributes;
 
@@ -119,7 +101,7 @@ typedef struct EsGraph {
     int64_t next_parameter;         // where the next parameter goes
     int n_forward_nodes;            // nodes before differentiation; 0 = not differentiated
     int is_given_gradients;         // by es_graph_differentiate_from
-    EsNode nowhere;                 // takes the nodes built after a failure
+    EsNode discarded;               // takes the nodes built after a failure
     EsStatus status;                // of the first builder that failed
     char detail[256];
 } EsGraph;
@@ -261,6 +243,7 @@ EsValueId es_graph_value(EsGraph *graph, const char *name, EsRole role, EsDtype 
 EsNode *es_graph_node(EsGraph *graph, EsOp op);
 void es_graph_node_inputs(EsGraph *graph, EsNode *node, int n_inputs, const EsValueId *inputs);
 void es_graph_node_outputs(EsGraph *graph, EsNode *node, int n_outputs, const EsValueId *outputs);
+const EsOpInfo *es_op_info(EsOp op);
 const char *es_op_name(EsOp op);
 
 // Elements of one environment.

@@ -23,7 +23,7 @@ EsValueId es_graph_seed_input(EsGraph *graph, EsValueId h, EsValueId mode) {
                              graph->values[h].name);
     }
     EsValueId x = es_graph_add_like(graph, "seed input", h);
-    es_graph_add_node(graph, ES_OP_SEED_INPUT, 2, (EsValueId[]){h, mode}, 1, &x);
+    es_graph_add_node(graph, ES_OP_SEED_INPUT, (EsValueId[]){h, mode}, &x);
     if (x != ES_NO_VALUE) {
         graph->values[x].alias_of = h;
     }
@@ -71,7 +71,7 @@ EsValueId es_graph_blend(EsGraph *graph, EsValueId h, EsValueId seed, EsValueId 
     }
     EsValueId y = es_graph_add_like(graph, "blend", h);
     const EsValueId inputs[] = {h, seed, gate, alpha, mode};
-    es_graph_add_node(graph, ES_OP_BLEND, 5, inputs, 1, &y);
+    es_graph_add_node(graph, ES_OP_BLEND_FORWARD, inputs, &y);
     return y;
 }
 
@@ -83,7 +83,7 @@ EsValueId es_graph_channel_scale(EsGraph *graph, EsValueId x, EsValueId w) {
         return ES_NO_VALUE;
     }
     EsValueId y = es_graph_add_like(graph, "channel scale", x);
-    es_graph_add_node(graph, ES_OP_CHANNEL_SCALE, 2, (EsValueId[]){x, w}, 1, &y);
+    es_graph_add_node(graph, ES_OP_CHANNEL_SCALE_FORWARD, (EsValueId[]){x, w}, &y);
     return y;
 }
 
@@ -93,7 +93,7 @@ EsValueId es_graph_norm_mix(EsGraph *graph, const char *name, EsValueId x, EsVal
     }
     EsValueId g = es_graph_add_parameter(graph, name, "mix", 1, (int64_t[]){1}, 0.0f, 0.0f);
     EsValueId y = es_graph_add_like(graph, name, x);
-    es_graph_add_node(graph, ES_OP_NORM_MIX, 3, (EsValueId[]){x, n, g}, 1, &y);
+    es_graph_add_node(graph, ES_OP_NORM_MIX_FORWARD, (EsValueId[]){x, n, g}, &y);
     return y;
 }
 

@@ -123,10 +123,16 @@ int es_graph_join_name(EsGraph *graph, const char *layer, const char *part,
     return 1;
 }
 
-EsNode *es_graph_add_node(EsGraph *graph, EsOp op, int n_inputs, const EsValueId *inputs,
-                          int n_outputs, const EsValueId *outputs) {
+EsNode *es_graph_add_node_of(EsGraph *graph, EsOp op, int n_inputs, const EsValueId *inputs,
+                             const EsValueId *outputs) {
     EsNode *node = es_graph_node(graph, op);
     es_graph_node_inputs(graph, node, n_inputs, inputs);
-    es_graph_node_outputs(graph, node, n_outputs, outputs);
+    es_graph_node_outputs(graph, node, es_op_info(op)->n_outputs, outputs);
     return node;
+}
+
+EsNode *es_graph_add_node(EsGraph *graph, EsOp op, const EsValueId *inputs,
+                          const EsValueId *outputs) {
+    ES_ASSERT(es_op_info(op)->n_inputs != ES_OP_ANY);
+    return es_graph_add_node_of(graph, op, es_op_info(op)->n_inputs, inputs, outputs);
 }

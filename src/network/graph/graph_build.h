@@ -53,9 +53,13 @@ EsValueId es_graph_add_parameter_with(EsGraph *graph, const char *layer, const c
 int es_graph_join_name(EsGraph *graph, const char *layer, const char *part,
                        char name[ES_NAME_BYTES]);
 
-// One node with its inputs and outputs.
-EsNode *es_graph_add_node(EsGraph *graph, EsOp op, int n_inputs, const EsValueId *inputs,
-                          int n_outputs, const EsValueId *outputs);
+// One node with as many inputs and outputs as its operation has.
+EsNode *es_graph_add_node(EsGraph *graph, EsOp op, const EsValueId *inputs,
+                          const EsValueId *outputs);
+
+// The same for an operation with any number of inputs.
+EsNode *es_graph_add_node_of(EsGraph *graph, EsOp op, int n_inputs, const EsValueId *inputs,
+                             const EsValueId *outputs);
 
 ES_EXTERN_C_END
 

@@ -23,7 +23,7 @@ EsValueId es_graph_linear_with(EsGraph *graph, const char *name, EsValueId x, in
                                       : ES_NO_VALUE;
     EsValueId y = es_graph_add_activation(graph, name, ES_DTYPE_F32, 3,
                                           (int64_t[]){graph->n_envs, n_rows, n_out});
-    es_graph_add_node(graph, ES_OP_LINEAR, 3, (EsValueId[]){x, weight, bias}, 1, &y);
+    es_graph_add_node(graph, ES_OP_LINEAR_FORWARD, (EsValueId[]){x, weight, bias}, &y);
     return y;
 }
 
@@ -54,7 +54,7 @@ EsValueId es_graph_conv2d(EsGraph *graph, const char *name, EsValueId x, int64_t
     EsValueId y = es_graph_add_activation(
         graph, name, ES_DTYPE_F32, 5,
         (int64_t[]){source.dim[0], source.dim[1], n_out, source.dim[3], source.dim[4]});
-    es_graph_add_node(graph, ES_OP_CONV2D, 3, (EsValueId[]){x, weight, bias}, 1, &y);
+    es_graph_add_node(graph, ES_OP_CONV2D_FORWARD, (EsValueId[]){x, weight, bias}, &y);
     return y;
 }
 
@@ -67,7 +67,7 @@ EsValueId es_graph_depthwise(EsGraph *graph, const char *name, EsValueId x, int6
     EsValueId weight = es_graph_add_parameter(graph, name, "weight", 3,
                                               (int64_t[]){channels, kernel, kernel}, bound, 0.0f);
     EsValueId y = es_graph_add_like(graph, name, x);
-    es_graph_add_node(graph, ES_OP_DEPTHWISE, 2, (EsValueId[]){x, weight}, 1, &y);
+    es_graph_add_node(graph, ES_OP_DEPTHWISE_FORWARD, (EsValueId[]){x, weight}, &y);
     return y;
 }
 
@@ -92,16 +92,16 @@ EsValueId es_graph_batchnorm(EsGraph *graph, const char *name, EsValueId x, int 
     EsValueId y = es_graph_add_like(graph, name, x);
     EsNode *node;
     if (is_training) {
-        node = es_graph_add_node(graph, ES_OP_NORM_STATISTICS, 3,
-                                 (EsValueId[]){x, running_mean, running_variance}, 2,
+        node = es_graph_add_node(graph, ES_OP_BATCHNORM_STATISTICS,
+                                 (EsValueId[]){x, running_mean, running_variance},
                                  (EsValueId[]){mean, inv_std});
     } else {
-        node = es_graph_add_node(graph, ES_OP_NORM_RUNNING, 2,
-                                 (EsValueId[]){running_mean, running_variance}, 2,
+        node = es_graph_add_node(graph, ES_OP_BATCHNORM_FROM_RUNNING,
+                                 (EsValueId[]){running_mean, running_variance},
                                  (EsValueId[]){mean, inv_std});
     }
     node->attributes.norm = (EsNormOptions){.epsilon = 1e-5f, .momentum = 0.1f};
-    es_graph_add_node(graph, ES_OP_NORM_APPLY, 5, (EsValueId[]){x, mean, inv_std, gamma, beta}, 1,
+    es_graph_add_node(graph, ES_OP_BATCHNORM_APPLY, (EsValueId[]){x, mean, inv_std, gamma, beta},
                       &y);
     return y;
 }
@@ -123,7 +123,7 @@ EsValueId es_graph_groupnorm_with(EsGraph *graph, const char *name, EsValueId x,
     EsValueId mean = es_graph_add_statistic(graph, "group mean", 3, per_group);
     EsValueId inv_std = es_graph_add_statistic(graph, "group inv_std", 3, per_group);
     EsValueId y = es_graph_add_like(graph, name, x);
-    EsNode *node = es_graph_add_node(graph, ES_OP_GROUPNORM, 3, (EsValueId[]){x, gamma, beta}, 3,
+    EsNode *node = es_graph_add_node(graph, ES_OP_GROUPNORM_FORWARD, (EsValueId[]){x, gamma, beta},
                                      (EsValueId[]){mean, inv_std, y});
     node->attributes.norm = (EsNormOptions){.epsilon = 1e-5f, .n_groups = n_groups};
     return y;
@@ -143,7 +143,7 @@ EsValueId es_graph_layernorm(EsGraph *graph, const char *name, EsValueId x) {
     EsValueId mean = es_graph_add_statistic(graph, "row mean", 2, graph->values[x].dim);
     EsValueId inv_std = es_graph_add_statistic(graph, "row inv_std", 2, graph->values[x].dim);
     EsValueId y = es_graph_add_like(graph, name, x);
-    EsNode *node = es_graph_add_node(graph, ES_OP_LAYERNORM, 3, (EsValueId[]){x, gamma, beta}, 3,
+    EsNode *node = es_graph_add_node(graph, ES_OP_LAYERNORM_FORWARD, (EsValueId[]){x, gamma, beta},
                                      (EsValueId[]){mean, inv_std, y});
     node->attributes.norm = (EsNormOptions){.epsilon = 1e-5f};
     return y;
@@ -154,7 +154,7 @@ EsValueId es_graph_add(EsGraph *graph, EsValueId a, EsValueId b) {
         return ES_NO_VALUE;
     }
     EsValueId y = es_graph_add_like(graph, "sum", a);
-    es_graph_add_node(graph, ES_OP_ADD, 2, (EsValueId[]){a, b}, 1, &y);
+    es_graph_add_node(graph, ES_OP_ADD, (EsValueId[]){a, b}, &y);
     return y;
 }
 
@@ -163,7 +163,7 @@ EsValueId es_graph_activation(EsGraph *graph, EsActivation kind, EsValueId x) {
         return ES_NO_VALUE;
     }
     EsValueId y = es_graph_add_like(graph, "activation", x);
-    es_graph_add_node(graph, ES_OP_ACTIVATION, 1, &x, 1, &y)->attributes.activation = kind;
+    es_graph_add_node(graph, ES_OP_ACTIVATION_FORWARD, &x, &y)->attributes.activation = kind;
     return y;
 }
 
@@ -189,7 +189,7 @@ EsValueId es_graph_reshape(EsGraph *graph, EsValueId x, int rank, const int64_t 
                              source.name, (long long)count, (long long)wanted);
     }
     EsValueId y = es_graph_add_activation(graph, source.name, source.dtype, rank + 1, all);
-    es_graph_add_node(graph, ES_OP_RESHAPE, 1, &x, 1, &y);
+    es_graph_add_node(graph, ES_OP_RESHAPE, &x, &y);
     if (y != ES_NO_VALUE) {
         graph->values[y].alias_of = x;
     }
@@ -223,7 +223,7 @@ EsValueId es_graph_concat(EsGraph *graph, int n, const EsValueId *inputs) {
     EsValue model = graph->values[inputs[0]];
     model.dim[model.rank - 1] = width;
     EsValueId y = es_graph_add_activation(graph, "concat", ES_DTYPE_F32, model.rank, model.dim);
-    es_graph_add_node(graph, ES_OP_CONCAT, n, inputs, 1, &y);
+    es_graph_add_node_of(graph, ES_OP_CONCAT_FORWARD, n, inputs, &y);
     return y;
 }
 
@@ -235,7 +235,7 @@ EsValueId es_graph_detach(EsGraph *graph, EsValueId x) {
         return x; // no gradient goes there anyway
     }
     EsValueId y = es_graph_add_like(graph, graph->values[x].name, x);
-    es_graph_add_node(graph, ES_OP_DETACH, 1, &x, 1, &y);
+    es_graph_add_node(graph, ES_OP_DETACH, &x, &y);
     if (y != ES_NO_VALUE) {
         graph->values[y].alias_of = x;
         graph->values[y].is_rounded = graph->values[x].is_rounded;
@@ -258,7 +258,7 @@ EsValueId es_graph_pool(EsGraph *graph, EsPool kind, EsValueId x) {
     source.dim[3] /= 2;
     source.dim[4] /= 2;
     EsValueId y = es_graph_add_activation(graph, "pool", ES_DTYPE_F32, rank, source.dim);
-    es_graph_add_node(graph, ES_OP_POOL, 1, &x, 1, &y)->attributes.pool = kind;
+    es_graph_add_node(graph, ES_OP_POOL_FORWARD, &x, &y)->attributes.pool = kind;
     return y;
 }
 
@@ -274,7 +274,7 @@ EsValueId es_graph_dropout(EsGraph *graph, EsDropoutOptions options, EsValueId e
                              (double)options.probability);
     }
     EsValueId y = es_graph_add_like(graph, "dropout", x);
-    es_graph_add_node(graph, ES_OP_DROPOUT, 3, (EsValueId[]){episode, step, x}, 1, &y)
+    es_graph_add_node(graph, ES_OP_DROPOUT, (EsValueId[]){episode, step, x}, &y)
         ->attributes.dropout = options;
     return y;
 }
@@ -296,7 +296,7 @@ EsLoss es_graph_cross_entropy(EsGraph *graph, EsValueId logits, EsValueId labels
     loss.n_correct = es_graph_value(graph, "correct", ES_ROLE_RESULT, ES_DTYPE_I32, 1, &n_envs);
     loss.n_invalid =
         es_graph_value(graph, "invalid labels", ES_ROLE_RESULT, ES_DTYPE_I32, 1, &n_envs);
-    es_graph_add_node(graph, ES_OP_CROSS_ENTROPY, 2, (EsValueId[]){logits, labels}, 3,
+    es_graph_add_node(graph, ES_OP_CROSS_ENTROPY_FORWARD, (EsValueId[]){logits, labels},
                       (EsValueId[]){loss.loss, loss.n_correct, loss.n_invalid});
     return loss;
 }
@@ -315,7 +315,7 @@ EsValueId es_graph_gather_order(EsGraph *graph, EsSampleOrder order, int64_t n_b
     EsValueId index = es_graph_add_activation(graph, "sample index", ES_DTYPE_I32, 2,
                                               (int64_t[]){graph->n_envs, n_batch});
     EsNode *node =
-        es_graph_add_node(graph, ES_OP_GATHER_ORDER, 2, (EsValueId[]){episode, step}, 1, &index);
+        es_graph_add_node(graph, ES_OP_GATHER_ORDER, (EsValueId[]){episode, step}, &index);
     node->attributes.order = order;
     return index;
 }
@@ -334,8 +334,7 @@ EsValueId es_graph_gather_images(EsGraph *graph, EsGatherOptions options, EsValu
     EsValueId y = es_graph_add_activation(graph, "images", ES_DTYPE_F32, 5,
                                           (int64_t[]){graph->n_envs, graph->values[index].dim[1],
                                                       source.dim[1], source.dim[2], source.dim[3]});
-    es_graph_add_node(graph, ES_OP_GATHER_IMAGES, 4, (EsValueId[]){images, index, episode, step}, 1,
-                      &y)
+    es_graph_add_node(graph, ES_OP_GATHER_IMAGES, (EsValueId[]){images, index, episode, step}, &y)
         ->attributes.gather = options;
     return y;
 }
@@ -347,7 +346,7 @@ EsValueId es_graph_gather_labels(EsGraph *graph, EsValueId labels, EsValueId ind
     }
     EsValueId y =
         es_graph_add_activation(graph, "labels", ES_DTYPE_I32, 2, graph->values[index].dim);
-    es_graph_add_node(graph, ES_OP_GATHER_LABELS, 2, (EsValueId[]){labels, index}, 1, &y);
+    es_graph_add_node(graph, ES_OP_GATHER_LABELS, (EsValueId[]){labels, index}, &y);
     return y;
 }
 
@@ -367,7 +366,7 @@ static EsValueId add_embedding(EsGraph *graph, const char *name, EsValueId ids, 
                                           (int64_t[]){graph->n_envs, count, n_features});
     EsValueId n_invalid =
         es_graph_value(graph, "invalid ids", ES_ROLE_RESULT, ES_DTYPE_I32, 1, &graph->n_envs);
-    es_graph_add_node(graph, ES_OP_EMBEDDING, 2, (EsValueId[]){table, ids}, 2,
+    es_graph_add_node(graph, ES_OP_EMBEDDING_FORWARD, (EsValueId[]){table, ids},
                       (EsValueId[]){y, n_invalid});
     return y;
 }
@@ -423,8 +422,8 @@ static EsRecurrent add_lstm(EsGraph *graph, const char *name, EsValueId x, EsVal
     EsValueId c = es_graph_add_activation(graph, "lstm cells", ES_DTYPE_F32, 4, state);
     EsValueId y = es_graph_add_activation(graph, name, ES_DTYPE_F32, 4, state);
     es_graph_add_node(
-        graph, ES_OP_LSTM, 8,
-        (EsValueId[]){input, recurrent, bias_input, bias_recurrent, x, reset, h_start, c_start}, 3,
+        graph, ES_OP_LSTM_FORWARD,
+        (EsValueId[]){input, recurrent, bias_input, bias_recurrent, x, reset, h_start, c_start},
         (EsValueId[]){gates, c, y});
     return (EsRecurrent){y, c};
 }

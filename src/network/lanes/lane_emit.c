@@ -59,7 +59,7 @@ static int is_repeatable(const EsLaneProgram *p, LaneOp op, const LaneSlot *resu
         int count = result->channels * result->height * result->width * p->kernels->n_lanes;
         return count > ES_LANE_STORED_IMAGES;
     }
-    return op == LANE_NORMALISE || op == LANE_FROM_ROWS;
+    return op == LANE_BATCHNORM_APPLY || op == LANE_FROM_ROWS;
 }
 
 // Make the slot readable in `phase`.
@@ -94,25 +94,25 @@ static int n_reads(LaneOp op) {
     case LANE_LOAD_IMAGES:
     case LANE_FROM_ROWS:
         return 0;
-    case LANE_CONV_WEIGHT:
-    case LANE_NORM_SUMS:
-    case LANE_ACTIVATION_INPUT:
-    case LANE_POOL_INPUT:
+    case LANE_CONV2D_BACKWARD_WEIGHT:
+    case LANE_BATCHNORM_BACKWARD_SUMS:
+    case LANE_ACTIVATION_BACKWARD:
+    case LANE_POOL_BACKWARD:
     case LANE_ADD:
-    case LANE_DEPTHWISE_WEIGHT:
-    case LANE_CHANNEL_SCALE:
-    case LANE_NORM_MIX:
-    case LANE_GROUPNORM:
-    case LANE_SEED_INPUT:
+    case LANE_DEPTHWISE_BACKWARD_WEIGHT:
+    case LANE_CHANNEL_SCALE_FORWARD:
+    case LANE_NORM_MIX_FORWARD:
+    case LANE_GROUPNORM_FORWARD:
+    case LANE_SEED_INPUT_BACKWARD:
         return 2;
-    case LANE_NORM_INPUT:
-    case LANE_PATCH_WEIGHT:
-    case LANE_CHANNEL_SCALE_INPUT:
-    case LANE_NORM_MIX_INPUT:
-    case LANE_BLEND:
+    case LANE_BATCHNORM_BACKWARD_INPUT:
+    case LANE_PATCH_BACKWARD_WEIGHT:
+    case LANE_CHANNEL_SCALE_BACKWARD:
+    case LANE_NORM_MIX_BACKWARD:
+    case LANE_BLEND_FORWARD:
         return 3;
-    case LANE_GROUPNORM_INPUT:
-    case LANE_BLEND_INPUT:
+    case LANE_GROUPNORM_BACKWARD:
+    case LANE_BLEND_BACKWARD:
         return 4;
     default:
         return 1;

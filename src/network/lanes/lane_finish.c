@@ -183,8 +183,9 @@ static void finish_layer(const EsLaneHost *run, const LaneLayer *layer) {
     const EsLaneProgram *p = run->program;
     const float *accumulators = run->area + p->accumulators_start;
     const float *sign = layer->norm >= 0 ? run->area + p->norms[layer->norm].sign : NULL;
-    p->kernels->reduce_weight(accumulators + layer->accumulator, p->shard_floats, p->n_shards, sign,
-                              &layer->filter, es_lane_env_data(run, layer->d_weight));
+    p->kernels->conv2d_reduce_weight(accumulators + layer->accumulator, p->shard_floats,
+                                     p->n_shards, sign, &layer->filter,
+                                     es_lane_env_data(run, layer->d_weight));
     if (layer->d_bias != ES_NO_VALUE) {
         double sums[ES_LANES_CHANNEL_LIMIT];
         p->kernels->lane_totals(accumulators + layer->bias_accumulator, p->shard_floats,

@@ -16,38 +16,38 @@
 #define ES_LANE_STORED_IMAGES 8192
 
 typedef enum LaneOp {
-    LANE_LOAD_IMAGES,      // -> a
-    LANE_FROM_ROWS,        // plain value -> a
-    LANE_TO_ROWS,          // a -> plain value
-    LANE_CONV,             // a -> b, layer
-    LANE_CONV_STATISTICS,  // a -> b, maxima c, layer, norm
-    LANE_CONV_INPUT,       // a = d_y -> b = d_x, layer
-    LANE_CONV_WEIGHT,      // a = x, b = d_y, layer
-    LANE_PATCH_SUMS,       // a = x, layer
-    LANE_PATCH_CONV,       // a -> b, choice c, layer, norm
-    LANE_PATCH_WEIGHT,     // a = x, b = d_y, c = choice, layer
-    LANE_NORMALISE,        // a -> b, norm
-    LANE_NORM_SUMS,        // a = x, b = d_y, norm
-    LANE_NORM_INPUT,       // a = x, b = d_y -> d; c = maxima where pooled; norm
-    LANE_ACTIVATION,       // a -> b
-    LANE_ACTIVATION_INPUT, // a = y, b = d_y -> c
-    LANE_POOL,             // a -> b
-    LANE_POOL_INPUT,       // a = x, b = d_y -> c
-    LANE_ADD,              // a, b -> c
-    LANE_LOSS,             // a = logits -> b = d_logits (nullable)
+    LANE_LOAD_IMAGES,              // -> a
+    LANE_FROM_ROWS,                // plain value -> a
+    LANE_TO_ROWS,                  // a -> plain value
+    LANE_CONV2D_FORWARD,           // a -> b, layer
+    LANE_CONV2D_STATISTICS,        // a -> b, maxima c, layer, norm
+    LANE_CONV2D_BACKWARD_INPUT,    // a = d_y -> b = d_x, layer
+    LANE_CONV2D_BACKWARD_WEIGHT,   // a = x, b = d_y, layer
+    LANE_PATCH_SUMS,               // a = x, layer
+    LANE_PATCH_FORWARD,            // a -> b, choice c, layer, norm
+    LANE_PATCH_BACKWARD_WEIGHT,    // a = x, b = d_y, c = choice, layer
+    LANE_BATCHNORM_APPLY,          // a -> b, norm
+    LANE_BATCHNORM_BACKWARD_SUMS,  // a = x, b = d_y, norm
+    LANE_BATCHNORM_BACKWARD_INPUT, // a = x, b = d_y -> d; c = maxima where pooled; norm
+    LANE_ACTIVATION_FORWARD,       // a -> b
+    LANE_ACTIVATION_BACKWARD,      // a = y, b = d_y -> c
+    LANE_POOL_FORWARD,             // a -> b
+    LANE_POOL_BACKWARD,            // a = x, b = d_y -> c
+    LANE_ADD,                      // a, b -> c
+    LANE_LOSS,                     // a = logits -> b = d_logits (nullable)
     // of seeds; maps that a node leaves out are -1
-    LANE_GROUPNORM,           // a = x, b = residual -> c = mean, d = inv_std, e = y
-    LANE_GROUPNORM_INPUT,     // a = x, b = mean, c = inv_std, d = d_y -> e = d_x; sums
-    LANE_DEPTHWISE,           // a -> b
-    LANE_DEPTHWISE_INPUT,     // a = d_y -> b = d_x
-    LANE_DEPTHWISE_WEIGHT,    // a = x, b = d_y; sums
-    LANE_CHANNEL_SCALE,       // a = x, b = w -> c
-    LANE_CHANNEL_SCALE_INPUT, // a = x, b = w, c = d_y -> d = d_x, e = d_w
-    LANE_NORM_MIX,            // a = x, b = n -> c
-    LANE_NORM_MIX_INPUT,      // a = x, b = n, c = d_y -> d = d_x, e = d_n; sums
-    LANE_BLEND,               // a = h, b = s, c = gate -> d
-    LANE_BLEND_INPUT,         // a = h, b = s, c = gate, d = d_y -> e = d_h, f = d_s, g = d_gate
-    LANE_SEED_INPUT,          // a = d_x, b = the rest of d_h -> c = d_h
+    LANE_GROUPNORM_FORWARD,         // a = x, b = residual -> c = mean, d = inv_std, e = y
+    LANE_GROUPNORM_BACKWARD,        // a = x, b = mean, c = inv_std, d = d_y -> e = d_x; sums
+    LANE_DEPTHWISE_FORWARD,         // a -> b
+    LANE_DEPTHWISE_BACKWARD_INPUT,  // a = d_y -> b = d_x
+    LANE_DEPTHWISE_BACKWARD_WEIGHT, // a = x, b = d_y; sums
+    LANE_CHANNEL_SCALE_FORWARD,     // a = x, b = w -> c
+    LANE_CHANNEL_SCALE_BACKWARD,    // a = x, b = w, c = d_y -> d = d_x, e = d_w
+    LANE_NORM_MIX_FORWARD,          // a = x, b = n -> c
+    LANE_NORM_MIX_BACKWARD,         // a = x, b = n, c = d_y -> d = d_x, e = d_n; sums
+    LANE_BLEND_FORWARD,             // a = h, b = s, c = gate -> d
+    LANE_BLEND_BACKWARD,      // a = h, b = s, c = gate, d = d_y -> e = d_h, f = d_s, g = d_gate
+    LANE_SEED_INPUT_BACKWARD, // a = d_x, b = the rest of d_h -> c = d_h
 } LaneOp;
 
 #define ES_LANE_OPERANDS 7

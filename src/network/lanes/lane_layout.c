@@ -130,7 +130,8 @@ static EsStatus place_transient(EsLaneProgram *program) {
 static EsStatus place_maps(EsLaneProgram *program) {
     for (int i = 0; i < program->n_instructions; i++) {
         const LaneInstruction *instruction = &program->instructions[i];
-        if (instruction->op == LANE_NORM_INPUT && can_overwrite(program, instruction)) {
+        if (instruction->op == LANE_BATCHNORM_BACKWARD_INPUT &&
+            can_overwrite(program, instruction)) {
             program->slots[instruction->d].overwrites = instruction->a;
         }
     }

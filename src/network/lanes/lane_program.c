@@ -33,7 +33,8 @@ static void extend_block(const EsGraph *graph, LaneBlock *block) {
     EsValueId z = graph->nodes[block->apply].output[0];
     int relu = es_graph_next_reader(graph, z, 0);
     if (relu < 0 || es_graph_next_reader(graph, z, relu + 1) >= 0 ||
-        graph->values[z].role != ES_ROLE_ACTIVATION || graph->nodes[relu].op != ES_OP_ACTIVATION ||
+        graph->values[z].role != ES_ROLE_ACTIVATION ||
+        graph->nodes[relu].op != ES_OP_ACTIVATION_FORWARD ||
         graph->nodes[relu].attributes.activation != ES_ACTIVATION_RELU) {
         return;
     }
@@ -43,12 +44,12 @@ static void extend_block(const EsGraph *graph, LaneBlock *block) {
     for (int n = es_graph_next_reader(graph, r, 0); n >= 0;
          n = es_graph_next_reader(graph, r, n + 1)) {
         const EsNode *reader = &graph->nodes[n];
-        if (reader->op == ES_OP_ACTIVATION_INPUT && reader->input[0] == r) {
+        if (reader->op == ES_OP_ACTIVATION_BACKWARD && reader->input[0] == r) {
             block->relu_input = n;
-        } else if (reader->op == ES_OP_POOL && reader->attributes.pool == ES_POOL_MAX2 &&
+        } else if (reader->op == ES_OP_POOL_FORWARD && reader->attributes.pool == ES_POOL_MAX2 &&
                    pool < 0) {
             pool = n;
-        } else if (reader->op == ES_OP_POOL_INPUT && reader->attributes.pool == ES_POOL_MAX2) {
+        } else if (reader->op == ES_OP_POOL_BACKWARD && reader->attributes.pool == ES_POOL_MAX2) {
             pool_input = n;
         } else {
             n_others++;
@@ -70,8 +71,8 @@ static int find_block(const EsGraph *graph, int conv, LaneBlock *block) {
     for (int n = es_graph_next_reader(graph, y, 0); n >= 0;
          n = es_graph_next_reader(graph, y, n + 1)) {
         int *const part[] = {&block->statistics, &block->apply, &block->sums, &block->input};
-        const EsOp op[] = {ES_OP_NORM_STATISTICS, ES_OP_NORM_APPLY, ES_OP_NORM_SUMS,
-                           ES_OP_NORM_INPUT};
+        const EsOp op[] = {ES_OP_BATCHNORM_STATISTICS, ES_OP_BATCHNORM_APPLY,
+                           ES_OP_BATCHNORM_BACKWARD_SUMS, ES_OP_BATCHNORM_BACKWARD_INPUT};
         size_t k = 0;
         while (k < ES_COUNT_OF(op) && (graph->nodes[n].op != op[k] || *part[k] >= 0)) {
             k++;
@@ -91,7 +92,7 @@ static int find_block(const EsGraph *graph, int conv, LaneBlock *block) {
     if (block->input >= 0) {
         EsValueId d_y = graph->nodes[block->input].output[0];
         int reader = es_graph_next_reader(graph, d_y, 0);
-        if (reader >= 0 && graph->nodes[reader].op == ES_OP_CONV2D_WEIGHT &&
+        if (reader >= 0 && graph->nodes[reader].op == ES_OP_CONV2D_BACKWARD_WEIGHT &&
             graph->values[d_y].role == ES_ROLE_ACTIVATION &&
             es_graph_next_reader(graph, d_y, reader + 1) < 0) {
             block->weight = reader;
@@ -150,7 +151,7 @@ static int add_norm(EsLowering *l, const LaneBlock *block, int layer) {
     const EsNode *apply = node_at(l, block->apply);
     const EsNode *source = node_at(l, block->statistics >= 0 ? block->statistics : block->running);
     const EsValue *x = value_at(l, apply->input[0]);
-    int first_state = source->op == ES_OP_NORM_STATISTICS ? 1 : 0;
+    int first_state = source->op == ES_OP_BATCHNORM_STATISTICS ? 1 : 0;
     LaneNormRecord *norm = &p->norms[p->n_norms++];
     *norm = (LaneNormRecord){.channels = (int)x->dim[2],
                              .has_relu = block->relu >= 0,
@@ -204,7 +205,7 @@ static void lower_patches(EsLowering *l, int node, const LaneBlock *block, int l
     p->norms[norm].x = x;
     p->norms[norm].choice = choice;
     LaneInstruction run =
-        es_lane_make(LANE_PATCH_CONV, node, x,
+        es_lane_make(LANE_PATCH_FORWARD, node, x,
                      es_lane_output_slot(l, node_at(l, block->pool)->output[0]), choice);
     run.layer = layer;
     run.norm = norm;
@@ -229,7 +230,7 @@ static void lower_statistics(EsLowering *l, int node, const LaneBlock *block, in
     }
     p->slots[raw].is_skipped = maxima >= 0 && block->input < 0;
     p->norms[norm].x = maxima >= 0 ? maxima : raw;
-    LaneInstruction run = es_lane_make(LANE_CONV_STATISTICS, node, x, raw, maxima);
+    LaneInstruction run = es_lane_make(LANE_CONV2D_STATISTICS, node, x, raw, maxima);
     run.layer = layer;
     run.norm = norm;
     int phase = es_lane_emit(l, run);
@@ -237,8 +238,8 @@ static void lower_statistics(EsLowering *l, int node, const LaneBlock *block, in
 
     int last = block->pool >= 0 ? block->pool : block->relu >= 0 ? block->relu : block->apply;
     EsValueId result = node_at(l, last)->output[0];
-    LaneInstruction normalise =
-        es_lane_make(LANE_NORMALISE, node, p->norms[norm].x, es_lane_output_slot(l, result), -1);
+    LaneInstruction normalise = es_lane_make(LANE_BATCHNORM_APPLY, node, p->norms[norm].x,
+                                             es_lane_output_slot(l, result), -1);
     normalise.norm = norm;
     normalise.phase = p->norms[norm].statistics_phase + 1;
     es_lane_emit(l, normalise);
@@ -291,21 +292,22 @@ static void lower_norm_gradient(EsLowering *l, int node) {
     if (norm->is_patched) {
         LaneLayer *layer = &p->layers[norm->layer];
         LaneInstruction weight =
-            es_lane_make(LANE_PATCH_WEIGHT, node, norm->x, gradient, norm->choice);
+            es_lane_make(LANE_PATCH_BACKWARD_WEIGHT, node, norm->x, gradient, norm->choice);
         weight.layer = norm->layer;
         layer->gradient_phase = norm->sums_phase = es_lane_emit(l, weight);
         return;
     }
-    if (node_at(l, node)->op == ES_OP_NORM_SUMS) {
-        LaneInstruction sums = es_lane_make(LANE_NORM_SUMS, node, norm->x, gradient, -1);
+    if (node_at(l, node)->op == ES_OP_BATCHNORM_BACKWARD_SUMS) {
+        LaneInstruction sums =
+            es_lane_make(LANE_BATCHNORM_BACKWARD_SUMS, node, norm->x, gradient, -1);
         sums.norm = index;
         sums.phase = norm->statistics_phase + 1;
         norm->sums_phase = es_lane_emit(l, sums);
         return;
     }
     int raw = l->slot_of[node_at(l, node)->input[0]];
-    LaneInstruction input =
-        es_lane_make(LANE_NORM_INPUT, node, raw, gradient, norm->is_pooled ? norm->x : -1);
+    LaneInstruction input = es_lane_make(LANE_BATCHNORM_BACKWARD_INPUT, node, raw, gradient,
+                                         norm->is_pooled ? norm->x : -1);
     input.d = es_lane_output_slot(l, node_at(l, node)->output[0]);
     input.norm = index;
     input.phase = norm->sums_phase + 1;
@@ -322,7 +324,7 @@ static void lower_layer(EsLowering *l, int node, int kernel) {
     int layer = add_layer(l, node, kernel);
     int x = es_lane_input_slot(l, node, n->input[0], kernel / 2);
     LaneInstruction run =
-        es_lane_make(LANE_CONV, node, x, es_lane_output_slot(l, n->output[0]), -1);
+        es_lane_make(LANE_CONV2D_FORWARD, node, x, es_lane_output_slot(l, n->output[0]), -1);
     run.layer = layer;
     es_lane_emit(l, run);
     es_lane_copy_result(l, n->output[0], node);
@@ -331,7 +333,7 @@ static void lower_layer(EsLowering *l, int node, int kernel) {
 static void lower_layer_gradient(EsLowering *l, int node) {
     EsLaneProgram *p = l->program;
     const EsNode *n = node_at(l, node);
-    int is_input = n->op == ES_OP_CONV2D_INPUT || n->op == ES_OP_LINEAR_INPUT;
+    int is_input = n->op == ES_OP_CONV2D_BACKWARD_INPUT || n->op == ES_OP_LINEAR_BACKWARD_INPUT;
     int layer = is_input ? find_layer(l, node, n->input[0], ES_NO_VALUE)
                          : find_layer(l, node, ES_NO_VALUE, n->output[0]);
     if (layer < 0) {
@@ -341,10 +343,12 @@ static void lower_layer_gradient(EsLowering *l, int node) {
     LaneInstruction run;
     if (is_input) {
         int d_y = es_lane_input_slot(l, node, n->input[1], half);
-        run = es_lane_make(LANE_CONV_INPUT, node, d_y, es_lane_output_slot(l, n->output[0]), -1);
+        run = es_lane_make(LANE_CONV2D_BACKWARD_INPUT, node, d_y,
+                           es_lane_output_slot(l, n->output[0]), -1);
         p->layers[layer].needs_flipped = 1;
     } else {
-        run = es_lane_make(LANE_CONV_WEIGHT, node, es_lane_input_slot(l, node, n->input[0], half),
+        run = es_lane_make(LANE_CONV2D_BACKWARD_WEIGHT, node,
+                           es_lane_input_slot(l, node, n->input[0], half),
                            es_lane_input_slot(l, node, n->input[1], 0), -1);
     }
     run.layer = layer;
@@ -370,7 +374,7 @@ static void lower_loss(EsLowering *l, int node) {
     int gradient_node = -1, gradient = -1;
     for (int g = es_graph_next_reader(l->graph, n->input[0], node + 1); g >= 0;
          g = es_graph_next_reader(l->graph, n->input[0], g + 1)) {
-        if (node_at(l, g)->op == ES_OP_CROSS_ENTROPY_INPUT) {
+        if (node_at(l, g)->op == ES_OP_CROSS_ENTROPY_BACKWARD) {
             l->is_absorbed[g] = 1;
             gradient_node = g;
             gradient = es_lane_output_slot(l, node_at(l, g)->output[0]);
@@ -412,45 +416,45 @@ static void lower_node(EsLowering *l, int node) {
         es_lane_emit(l, load);
         es_lane_copy_result(l, n->output[0], node);
         break;
-    case ES_OP_CONV2D:
+    case ES_OP_CONV2D_FORWARD:
         if (find_block(l->graph, node, &block)) {
             lower_block(l, node, &block);
         } else {
             lower_layer(l, node, (int)value_at(l, n->input[1])->dim[3]);
         }
         break;
-    case ES_OP_LINEAR:
+    case ES_OP_LINEAR_FORWARD:
         lower_layer(l, node, 1);
         break;
-    case ES_OP_CONV2D_INPUT:
-    case ES_OP_CONV2D_WEIGHT:
-    case ES_OP_LINEAR_INPUT:
-    case ES_OP_LINEAR_WEIGHT:
+    case ES_OP_CONV2D_BACKWARD_INPUT:
+    case ES_OP_CONV2D_BACKWARD_WEIGHT:
+    case ES_OP_LINEAR_BACKWARD_INPUT:
+    case ES_OP_LINEAR_BACKWARD_WEIGHT:
         lower_layer_gradient(l, node);
         break;
-    case ES_OP_NORM_SUMS:
-    case ES_OP_NORM_INPUT:
+    case ES_OP_BATCHNORM_BACKWARD_SUMS:
+    case ES_OP_BATCHNORM_BACKWARD_INPUT:
         lower_norm_gradient(l, node);
         break;
-    case ES_OP_ACTIVATION:
-        lower_simple(l, node, LANE_ACTIVATION);
+    case ES_OP_ACTIVATION_FORWARD:
+        lower_simple(l, node, LANE_ACTIVATION_FORWARD);
         break;
-    case ES_OP_ACTIVATION_INPUT:
-        lower_simple(l, node, LANE_ACTIVATION_INPUT);
+    case ES_OP_ACTIVATION_BACKWARD:
+        lower_simple(l, node, LANE_ACTIVATION_BACKWARD);
         break;
-    case ES_OP_POOL:
-        lower_simple(l, node, LANE_POOL);
+    case ES_OP_POOL_FORWARD:
+        lower_simple(l, node, LANE_POOL_FORWARD);
         break;
-    case ES_OP_POOL_INPUT:
-        lower_simple(l, node, LANE_POOL_INPUT);
+    case ES_OP_POOL_BACKWARD:
+        lower_simple(l, node, LANE_POOL_BACKWARD);
         break;
     case ES_OP_ADD:
         lower_simple(l, node, LANE_ADD);
         break;
-    case ES_OP_CROSS_ENTROPY:
+    case ES_OP_CROSS_ENTROPY_FORWARD:
         lower_loss(l, node);
         break;
-    case ES_OP_NORM_RUNNING:
+    case ES_OP_BATCHNORM_FROM_RUNNING:
         // belongs to the block of a later convolution's norm; checked when that is lowered
         break;
     default:

@@ -14,7 +14,7 @@
 
 // The gamma and beta of a group norm; beta is no input of the gradient.
 static EsLaneGroupNorm group_norm(const EsLaneHost *run, const EsNode *node) {
-    int is_forward = node->op == ES_OP_GROUPNORM;
+    int is_forward = node->op == ES_OP_GROUPNORM_FORWARD;
     return (EsLaneGroupNorm){
         .n_groups = node->attributes.norm.n_groups,
         .epsilon = node->attributes.norm.epsilon,
@@ -50,49 +50,49 @@ static void run_seed(const EsLaneHost *run, const LaneInstruction *instruction, 
     EsLaneGroupNorm norm;
     EsLaneBlend blend;
     switch (instruction->op) {
-    case LANE_GROUPNORM:
+    case LANE_GROUPNORM_FORWARD:
         norm = group_norm(run, node);
-        k->groupnorm(&norm, &m[0], &m[1], &m[2], &m[3], &m[4]);
+        k->groupnorm_forward(&norm, &m[0], &m[1], &m[2], &m[3], &m[4]);
         break;
-    case LANE_GROUPNORM_INPUT:
+    case LANE_GROUPNORM_BACKWARD:
         norm = group_norm(run, node);
-        k->groupnorm_input(&norm, &m[0], &m[1], &m[2], &m[3], &m[4], is_first, sums);
+        k->groupnorm_backward(&norm, &m[0], &m[1], &m[2], &m[3], &m[4], is_first, sums);
         break;
-    case LANE_DEPTHWISE:
-        k->depthwise(&m[0], es_lane_env_data(run, node->input[1]), 0, &m[1]);
+    case LANE_DEPTHWISE_FORWARD:
+        k->depthwise_forward(&m[0], es_lane_env_data(run, node->input[1]), 0, &m[1]);
         break;
-    case LANE_DEPTHWISE_INPUT:
-        k->depthwise(&m[0], es_lane_env_data(run, node->input[0]), 1, &m[1]);
+    case LANE_DEPTHWISE_BACKWARD_INPUT:
+        k->depthwise_forward(&m[0], es_lane_env_data(run, node->input[0]), 1, &m[1]);
         break;
-    case LANE_DEPTHWISE_WEIGHT:
-        k->depthwise_weight(&m[0], &m[1], is_first, sums);
+    case LANE_DEPTHWISE_BACKWARD_WEIGHT:
+        k->depthwise_backward_weight(&m[0], &m[1], is_first, sums);
         break;
-    case LANE_CHANNEL_SCALE:
-        k->channel_scale(&m[0], &m[1], &m[2]);
+    case LANE_CHANNEL_SCALE_FORWARD:
+        k->channel_scale_forward(&m[0], &m[1], &m[2]);
         break;
-    case LANE_CHANNEL_SCALE_INPUT:
-        k->channel_scale_input(&m[0], &m[1], &m[2], &m[3], &m[4]);
+    case LANE_CHANNEL_SCALE_BACKWARD:
+        k->channel_scale_backward(&m[0], &m[1], &m[2], &m[3], &m[4]);
         break;
-    case LANE_NORM_MIX:
-        k->norm_mix(&m[0], &m[1], tanhf(*es_lane_env_data(run, node->input[2])), &m[2]);
+    case LANE_NORM_MIX_FORWARD:
+        k->norm_mix_forward(&m[0], &m[1], tanhf(*es_lane_env_data(run, node->input[2])), &m[2]);
         break;
-    case LANE_NORM_MIX_INPUT:
-        k->norm_mix_input(&m[0], &m[1], tanhf(*es_lane_env_data(run, node->input[2])), &m[2], &m[3],
-                          &m[4], is_first, sums);
+    case LANE_NORM_MIX_BACKWARD:
+        k->norm_mix_backward(&m[0], &m[1], tanhf(*es_lane_env_data(run, node->input[2])), &m[2],
+                             &m[3], &m[4], is_first, sums);
         break;
-    case LANE_BLEND:
+    case LANE_BLEND_FORWARD:
         blend = blend_of(run, node, m);
-        k->blend(&blend, &m[3]);
+        k->blend_forward(&blend, &m[3]);
         break;
-    case LANE_BLEND_INPUT:
+    case LANE_BLEND_BACKWARD:
         blend = blend_of(run, node, m);
-        k->blend_input(&blend, &m[3], &m[4], &m[5], &m[6]);
+        k->blend_backward(&blend, &m[3], &m[4], &m[5], &m[6]);
         break;
-    case LANE_SEED_INPUT:
-        k->seed_input(*es_lane_env_ints(run, node->input[0]), &m[0], &m[1], &m[2]);
+    case LANE_SEED_INPUT_BACKWARD:
+        k->seed_input_backward(*es_lane_env_ints(run, node->input[0]), &m[0], &m[1], &m[2]);
         break;
     default:
-        ES_ASSERT(instruction->op >= LANE_GROUPNORM);
+        ES_ASSERT(instruction->op >= LANE_GROUPNORM_FORWARD);
     }
 }
 
@@ -108,7 +108,7 @@ static void total_sums(const EsLaneHost *run, const LaneSums *sums, int first, i
 void es_lane_finish_seed(const EsLaneHost *run, const LaneSums *sums) {
     const EsNode *node = &run->program->graph->nodes[sums->node];
     double totals[9];
-    if (node->op == ES_OP_GROUPNORM_GRADIENT) {
+    if (node->op == ES_OP_GROUPNORM_BACKWARD) {
         float *d_gamma = es_lane_env_data(run, node->output[1]);
         float *d_beta = es_lane_env_data(run, node->output[2]);
         for (int c = 0; c < sums->count / 2; c++) {
@@ -116,7 +116,7 @@ void es_lane_finish_seed(const EsLaneHost *run, const LaneSums *sums) {
             d_beta[c] = (float)totals[0];
             d_gamma[c] = (float)totals[1];
         }
-    } else if (node->op == ES_OP_DEPTHWISE_WEIGHT) {
+    } else if (node->op == ES_OP_DEPTHWISE_BACKWARD_WEIGHT) {
         float *d_weight = es_lane_env_data(run, node->output[0]);
         for (int i = 0; i < sums->count; i += 9, d_weight += 9) {
             total_sums(run, sums, i, 9, totals);
@@ -215,16 +215,17 @@ static void run_norm(const EsLaneHost *run, const LaneInstruction *i, const EsLa
     EsLaneNorm view = norm_view(run, norm);
     const float *mean_d_z = run->area + norm->mean_d_z,
                 *mean_d_z_xhat = run->area + norm->mean_d_z_xhat;
-    if (i->op == LANE_NORMALISE) {
-        p->kernels->normalise(a, &view, norm->has_relu, b);
-    } else if (i->op == LANE_NORM_SUMS) {
-        p->kernels->norm_sums(a, b, &view, norm->has_relu, es_lane_norm_sums(run, norm, group));
+    if (i->op == LANE_BATCHNORM_APPLY) {
+        p->kernels->batchnorm_apply(a, &view, norm->has_relu, b);
+    } else if (i->op == LANE_BATCHNORM_BACKWARD_SUMS) {
+        p->kernels->batchnorm_backward_sums(a, b, &view, norm->has_relu,
+                                            es_lane_norm_sums(run, norm, group));
     } else if (norm->is_pooled) {
-        p->kernels->pooled_input(a, c, b, &view, mean_d_z, mean_d_z_xhat, es_lane_valid(p, group),
-                                 d);
+        p->kernels->pooled_batchnorm_backward(a, c, b, &view, mean_d_z, mean_d_z_xhat,
+                                              es_lane_valid(p, group), d);
     } else {
-        p->kernels->norm_input(a, b, &view, mean_d_z, mean_d_z_xhat, norm->has_relu,
-                               es_lane_valid(p, group), d);
+        p->kernels->batchnorm_backward_input(a, b, &view, mean_d_z, mean_d_z_xhat, norm->has_relu,
+                                             es_lane_valid(p, group), d);
     }
 }
 
@@ -236,33 +237,34 @@ static void run_layer(const EsLaneHost *run, const LaneInstruction *i, const EsL
     const LaneNormRecord *norm = i->norm >= 0 ? &p->norms[i->norm] : NULL;
     int is_first = group == es_lane_first_group(p, shard);
     switch (i->op) {
-    case LANE_CONV:
-        p->kernels->conv(a, run->area + layer->packed,
-                         layer->bias != ES_NO_VALUE ? es_lane_env_data(run, layer->bias) : NULL,
-                         layer->filter.kernel, b);
+    case LANE_CONV2D_FORWARD:
+        p->kernels->conv2d_forward(a, run->area + layer->packed,
+                                   layer->bias != ES_NO_VALUE ? es_lane_env_data(run, layer->bias)
+                                                              : NULL,
+                                   layer->filter.kernel, b);
         break;
-    case LANE_CONV_STATISTICS:
-        p->kernels->conv_statistics(
+    case LANE_CONV2D_STATISTICS:
+        p->kernels->conv2d_statistics(
             a, run->area + layer->packed, layer->filter.kernel, es_lane_valid(p, group), b,
             i->c >= 0 ? c : NULL,
             norm->statistics_phase >= 0 ? es_lane_norm_sums(run, norm, group) : NULL);
         break;
-    case LANE_CONV_INPUT:
-        p->kernels->conv(a, run->area + layer->flipped, NULL, layer->filter.kernel, b);
+    case LANE_CONV2D_BACKWARD_INPUT:
+        p->kernels->conv2d_forward(a, run->area + layer->flipped, NULL, layer->filter.kernel, b);
         break;
     case LANE_PATCH_SUMS:
         p->kernels->patch_sums(a, es_lane_valid(p, group), is_first,
                                accumulators + layer->patch_accumulator);
         break;
-    case LANE_PATCH_CONV:
-        p->kernels->patch_conv(a, run->area + layer->packed, run->area + norm->shift, b, c);
+    case LANE_PATCH_FORWARD:
+        p->kernels->patch_forward(a, run->area + layer->packed, run->area + norm->shift, b, c);
         break;
-    case LANE_PATCH_WEIGHT:
-        p->kernels->patch_weight(a, b, c, is_first, accumulators + layer->accumulator);
+    case LANE_PATCH_BACKWARD_WEIGHT:
+        p->kernels->patch_backward_weight(a, b, c, is_first, accumulators + layer->accumulator);
         break;
     default:
-        p->kernels->conv_weight(a, b, layer->filter.kernel, is_first,
-                                accumulators + layer->accumulator);
+        p->kernels->conv2d_backward_weight(a, b, layer->filter.kernel, is_first,
+                                           accumulators + layer->accumulator);
         if (layer->d_bias != ES_NO_VALUE) {
             p->kernels->bias(b, is_first, accumulators + layer->bias_accumulator);
         }
@@ -289,31 +291,31 @@ static void run_instruction(const EsLaneHost *run, const LaneInstruction *i, int
         k->to_rows(&a, es_lane_valid(p, group),
                    es_lane_env_data(run, i->value) + (size_t)(group * k->n_lanes) * image_count);
         break;
-    case LANE_CONV:
-    case LANE_CONV_STATISTICS:
-    case LANE_CONV_INPUT:
-    case LANE_CONV_WEIGHT:
+    case LANE_CONV2D_FORWARD:
+    case LANE_CONV2D_STATISTICS:
+    case LANE_CONV2D_BACKWARD_INPUT:
+    case LANE_CONV2D_BACKWARD_WEIGHT:
     case LANE_PATCH_SUMS:
-    case LANE_PATCH_CONV:
-    case LANE_PATCH_WEIGHT:
+    case LANE_PATCH_FORWARD:
+    case LANE_PATCH_BACKWARD_WEIGHT:
         run_layer(run, i, &a, &b, &c, group, shard);
         break;
-    case LANE_NORMALISE:
-    case LANE_NORM_SUMS:
-    case LANE_NORM_INPUT:
+    case LANE_BATCHNORM_APPLY:
+    case LANE_BATCHNORM_BACKWARD_SUMS:
+    case LANE_BATCHNORM_BACKWARD_INPUT:
         run_norm(run, i, &a, &b, &c, &d, group);
         break;
-    case LANE_ACTIVATION:
-        k->activation(node->attributes.activation, &a, &b);
+    case LANE_ACTIVATION_FORWARD:
+        k->activation_forward(node->attributes.activation, &a, &b);
         break;
-    case LANE_ACTIVATION_INPUT:
-        k->activation_input(node->attributes.activation, &a, &b, &c);
+    case LANE_ACTIVATION_BACKWARD:
+        k->activation_backward(node->attributes.activation, &a, &b, &c);
         break;
-    case LANE_POOL:
-        k->pool(node->attributes.pool, &a, &b);
+    case LANE_POOL_FORWARD:
+        k->pool_forward(node->attributes.pool, &a, &b);
         break;
-    case LANE_POOL_INPUT:
-        k->pool_input(node->attributes.pool, &a, &b, &c);
+    case LANE_POOL_BACKWARD:
+        k->pool_backward(node->attributes.pool, &a, &b, &c);
         break;
     case LANE_ADD:
         k->add(&a, &b, &c);

@@ -83,8 +83,9 @@ static void lower_groupnorm(EsLowering *l, int node) {
     } else {
         other = ES_NO_VALUE;
     }
-    LaneInstruction run = es_lane_make(LANE_GROUPNORM, node, read_slot(l, node, n->input[0], 0),
-                                       read_slot(l, node, other, 0), write_slot(l, n->output[0]));
+    LaneInstruction run =
+        es_lane_make(LANE_GROUPNORM_FORWARD, node, read_slot(l, node, n->input[0], 0),
+                     read_slot(l, node, other, 0), write_slot(l, n->output[0]));
     run.d = write_slot(l, n->output[1]);
     run.e = write_slot(l, y);
     es_lane_emit(l, run);
@@ -98,7 +99,7 @@ static void lower_groupnorm_gradient(EsLowering *l, int node) {
     const EsNode *n = &l->graph->nodes[node];
     int channels = (int)value_at(l, n->input[0])->dim[2];
     LaneInstruction run =
-        es_lane_make(LANE_GROUPNORM_INPUT, node, read_slot(l, node, n->input[0], 0),
+        es_lane_make(LANE_GROUPNORM_BACKWARD, node, read_slot(l, node, n->input[0], 0),
                      read_slot(l, node, n->input[1], 0), read_slot(l, node, n->input[2], 0));
     run.d = read_slot(l, node, n->input[4], 0);
     run.e = write_slot(l, n->output[0]);
@@ -108,7 +109,8 @@ static void lower_groupnorm_gradient(EsLowering *l, int node) {
 
 static void lower_depthwise(EsLowering *l, int node) {
     const EsNode *n = &l->graph->nodes[node];
-    int is_weight = n->op == ES_OP_DEPTHWISE_WEIGHT, is_input = n->op == ES_OP_DEPTHWISE_INPUT;
+    int is_weight = n->op == ES_OP_DEPTHWISE_BACKWARD_WEIGHT,
+        is_input = n->op == ES_OP_DEPTHWISE_BACKWARD_INPUT;
     const EsValue *weight = value_at(l, is_weight  ? n->output[0]
                                         : is_input ? n->input[0]
                                                    : n->input[1]);
@@ -118,22 +120,22 @@ static void lower_depthwise(EsLowering *l, int node) {
     }
     if (is_weight) {
         LaneInstruction run =
-            es_lane_make(LANE_DEPTHWISE_WEIGHT, node, read_slot(l, node, n->input[0], 1),
+            es_lane_make(LANE_DEPTHWISE_BACKWARD_WEIGHT, node, read_slot(l, node, n->input[0], 1),
                          read_slot(l, node, n->input[1], 0), -1);
         run.sums = add_sums(l, node, (int)weight->dim[1] * 9, 1, n->output);
         emit_sums(l, run);
         return;
     }
     int from = read_slot(l, node, n->input[is_input], 1);
-    es_lane_emit(l, es_lane_make(is_input ? LANE_DEPTHWISE_INPUT : LANE_DEPTHWISE, node, from,
-                                 write_slot(l, n->output[0]), -1));
+    es_lane_emit(l, es_lane_make(is_input ? LANE_DEPTHWISE_BACKWARD_INPUT : LANE_DEPTHWISE_FORWARD,
+                                 node, from, write_slot(l, n->output[0]), -1));
 }
 
 // inputs x, w or n [, d_y]; outputs y, or d_x, d_w or d_n
 static void lower_pair(EsLowering *l, int node, LaneOp op) {
     const EsNode *n = &l->graph->nodes[node];
-    int is_mix = op == LANE_NORM_MIX || op == LANE_NORM_MIX_INPUT;
-    int is_gradient = op == LANE_CHANNEL_SCALE_INPUT || op == LANE_NORM_MIX_INPUT;
+    int is_mix = op == LANE_NORM_MIX_FORWARD || op == LANE_NORM_MIX_BACKWARD;
+    int is_gradient = op == LANE_CHANNEL_SCALE_BACKWARD || op == LANE_NORM_MIX_BACKWARD;
     int a = read_slot(l, node, n->input[0], 0), b = read_slot(l, node, n->input[1], 0);
     if (!is_gradient) {
         es_lane_emit(l, es_lane_make(op, node, a, b, write_slot(l, n->output[0])));
@@ -164,13 +166,14 @@ static int check_inputs(EsLowering *l, int node, int n_inputs, const EsValueId *
 // inputs h, seed, gate, alpha, mode [, d_y]; outputs y, or d_h, d_seed, d_gate
 static void lower_blend(EsLowering *l, int node) {
     const EsNode *n = &l->graph->nodes[node];
-    int is_gradient = n->op == ES_OP_BLEND_GRADIENT;
+    int is_gradient = n->op == ES_OP_BLEND_BACKWARD;
     if (!check_inputs(l, node, 2, n->input + ES_BLEND_INPUT_ALPHA)) {
         return;
     }
-    LaneInstruction run = es_lane_make(
-        is_gradient ? LANE_BLEND_INPUT : LANE_BLEND, node, read_slot(l, node, n->input[0], 0),
-        read_slot(l, node, n->input[1], 0), read_slot(l, node, n->input[2], 0));
+    LaneInstruction run =
+        es_lane_make(is_gradient ? LANE_BLEND_BACKWARD : LANE_BLEND_FORWARD, node,
+                     read_slot(l, node, n->input[0], 0), read_slot(l, node, n->input[1], 0),
+                     read_slot(l, node, n->input[2], 0));
     if (is_gradient) {
         run.d = read_slot(l, node, n->input[5], 0);
         run.e = write_slot(l, n->output[0]);
@@ -197,7 +200,7 @@ static void lower_seed_input(EsLowering *l, int node) {
         other = ES_NO_VALUE;
     }
     int d_x = read_slot(l, node, n->input[1], 0), rest = read_slot(l, node, other, 0);
-    es_lane_emit(l, es_lane_make(LANE_SEED_INPUT, node, d_x, rest, write_slot(l, d_h)));
+    es_lane_emit(l, es_lane_make(LANE_SEED_INPUT_BACKWARD, node, d_x, rest, write_slot(l, d_h)));
     if (sum >= 0) {
         es_lane_copy_result(l, d_h, node);
     }
@@ -209,34 +212,34 @@ void es_lane_lower_seed(EsLowering *l, int node) {
     case ES_OP_SEED_INPUT:
         lower_alias(l, node);
         return;
-    case ES_OP_GROUPNORM:
+    case ES_OP_GROUPNORM_FORWARD:
         lower_groupnorm(l, node);
         break;
-    case ES_OP_GROUPNORM_GRADIENT:
+    case ES_OP_GROUPNORM_BACKWARD:
         lower_groupnorm_gradient(l, node);
         break;
-    case ES_OP_DEPTHWISE:
-    case ES_OP_DEPTHWISE_INPUT:
-    case ES_OP_DEPTHWISE_WEIGHT:
+    case ES_OP_DEPTHWISE_FORWARD:
+    case ES_OP_DEPTHWISE_BACKWARD_INPUT:
+    case ES_OP_DEPTHWISE_BACKWARD_WEIGHT:
         lower_depthwise(l, node);
         break;
-    case ES_OP_CHANNEL_SCALE:
-        lower_pair(l, node, LANE_CHANNEL_SCALE);
+    case ES_OP_CHANNEL_SCALE_FORWARD:
+        lower_pair(l, node, LANE_CHANNEL_SCALE_FORWARD);
         break;
-    case ES_OP_CHANNEL_SCALE_GRADIENT:
-        lower_pair(l, node, LANE_CHANNEL_SCALE_INPUT);
+    case ES_OP_CHANNEL_SCALE_BACKWARD:
+        lower_pair(l, node, LANE_CHANNEL_SCALE_BACKWARD);
         break;
-    case ES_OP_NORM_MIX:
-        lower_pair(l, node, LANE_NORM_MIX);
+    case ES_OP_NORM_MIX_FORWARD:
+        lower_pair(l, node, LANE_NORM_MIX_FORWARD);
         break;
-    case ES_OP_NORM_MIX_GRADIENT:
-        lower_pair(l, node, LANE_NORM_MIX_INPUT);
+    case ES_OP_NORM_MIX_BACKWARD:
+        lower_pair(l, node, LANE_NORM_MIX_BACKWARD);
         break;
-    case ES_OP_BLEND:
-    case ES_OP_BLEND_GRADIENT:
+    case ES_OP_BLEND_FORWARD:
+    case ES_OP_BLEND_BACKWARD:
         lower_blend(l, node);
         break;
-    case ES_OP_SEED_INPUT_GRADIENT:
+    case ES_OP_SEED_INPUT_BACKWARD:
         lower_seed_input(l, node);
         break;
     default:

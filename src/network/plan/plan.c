@@ -199,7 +199,7 @@ static EsStatus try_lanes(EsPlan *plan) {
 
 // F32 in every precision: the alphas of blends, one number per environment.
 static int is_alpha(const EsNode *node, int input) {
-    return (node->op == ES_OP_BLEND || node->op == ES_OP_BLEND_GRADIENT) &&
+    return (node->op == ES_OP_BLEND_FORWARD || node->op == ES_OP_BLEND_BACKWARD) &&
            input == ES_BLEND_INPUT_ALPHA;
 }
 
@@ -216,7 +216,7 @@ static EsStatus check_options(const EsGraph *graph, const EsStore *store,
     }
     for (int n = 0; n < graph->n_nodes && options->activation_dtype != ES_DTYPE_F32; n++) {
         const EsNode *node = &graph->nodes[n];
-        if (node->op == ES_OP_LSTM || node->op == ES_OP_EMBEDDING) {
+        if (node->op == ES_OP_LSTM_FORWARD || node->op == ES_OP_EMBEDDING_FORWARD) {
             return ES_FAIL(UNSUPPORTED, "%s runs in F32 alone", es_op_name(node->op));
         }
         for (int i = 0; i < node->n_inputs; i++) {

@@ -143,7 +143,7 @@ TEST(slot_outputs_bit_for_bit) {
             }
             runner_run(&r);
             for (int i = 0; i < 2; i++) {
-                const EsNode *blend = find_node(r.graph.graph, ES_OP_BLEND, i);
+                const EsNode *blend = find_node(r.graph.graph, ES_OP_BLEND_FORWARD, i);
                 EsTensor y = es_plan_tensor(r.plan, blend->output[0]);
                 EsTensor h = es_plan_tensor(r.plan, blend->input[0]);
                 EsTensor s = es_plan_tensor(r.plan, blend->input[1]);

@@ -57,7 +57,7 @@ TEST(the_first_step_is_gentle) {
             p[k] -= 1e-3f / largest * g[k];
         }
         runner_run(&r);
-        const EsNode *blend = find_node(r.graph.graph, ES_OP_BLEND, 0);
+        const EsNode *blend = find_node(r.graph.graph, ES_OP_BLEND_FORWARD, 0);
         EsTensor h = es_plan_tensor(r.plan, blend->input[0]);
         const float *s = es_plan_tensor(r.plan, blend->input[1]).data;
         for (int64_t k = 0; k < es_tensor_count(&h); k++) {

@@ -173,7 +173,7 @@ static void check_garden(const Planted *planted, int n_planted) {
         scalars[i] = (Scalar){ES_NO_VALUE, NULL};
     }
     for (int n = 0; n < n_planted; n++) { // blends stand in running order
-        const EsNode *blend = find_node(graph, ES_OP_BLEND, n);
+        const EsNode *blend = find_node(graph, ES_OP_BLEND_FORWARD, n);
         for (int i = 0; i < n_planted; i++) {
             if (planted[i].mode != ES_BLEND_INCUBATE ||
                 blend->input[4] != garden.plain.graph.mode[planted[i].slot]) {
@@ -278,7 +278,7 @@ static void check_first_step(int blueprint, EsBlendMode mode, int slot, int is_f
     Garden garden;
     garden_begin(&garden, &(Planted){slot, blueprint, mode, 0.5f}, 1, 0);
     const EsGrowthLayout *layout = &garden.ground.model.layout;
-    const EsNode *blend = find_node(garden.plain.graph.graph, ES_OP_BLEND, 0);
+    const EsNode *blend = find_node(garden.plain.graph.graph, ES_OP_BLEND_FORWARD, 0);
     float *gradient = slab_row(&garden.ground.store->gradients, 0), largest = 0.0f;
     float *parameter = slab_row(&garden.ground.store->parameters, 0);
     runner_run(&garden.plain);

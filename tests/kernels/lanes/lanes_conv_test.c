@@ -94,7 +94,7 @@ static void check_conv(const EsLaneKernels *kernels, const Shape *s, const Layer
     Map x = make_map(lanes, s->n_in, s->height, s->width, s->kernel / 2);
     Map y = make_map(lanes, s->n_out, s->height, s->width, 1);
     fill_map(&x, mean, 1.0);
-    kernels->conv(&x.map, layer->packed, layer->bias, s->kernel, &y.map);
+    kernels->conv2d_forward(&x.map, layer->packed, layer->bias, s->kernel, &y.map);
     Distance d = {0};
     FOR_EACH_ELEMENT(&y) {
         add_distance(&d, *at(&y, c, r, k, lane),
@@ -107,7 +107,7 @@ static void check_conv(const EsLaneKernels *kernels, const Shape *s, const Layer
     Map d_y = make_map(lanes, s->n_out, s->height, s->width, s->kernel / 2);
     Map d_x = make_map(lanes, s->n_in, s->height, s->width, 0);
     fill_map(&d_y, mean, 1.0);
-    kernels->conv(&d_y.map, layer->flipped, NULL, s->kernel, &d_x.map);
+    kernels->conv2d_forward(&d_y.map, layer->flipped, NULL, s->kernel, &d_x.map);
     d = (Distance){0};
     FOR_EACH_ELEMENT(&d_x) {
         add_distance(&d, *at(&d_x, c, r, k, lane), input_gradient_at(layer, &d_y, c, r, k, lane));
@@ -129,7 +129,8 @@ static void check_statistics(const EsLaneKernels *kernels, const Shape *s, const
     Map pooled_only = make_map(lanes, s->n_out, s->height / 2, s->width / 2, 0);
     double *sums = calloc((size_t)s->n_out * 4, sizeof *sums), *expected = sums + 2 * s->n_out;
     fill_map(&x, mean, 1.0);
-    kernels->conv_statistics(&x.map, layer->packed, s->kernel, n_valid, &y.map, &pooled.map, sums);
+    kernels->conv2d_statistics(&x.map, layer->packed, s->kernel, n_valid, &y.map, &pooled.map,
+                               sums);
     Distance d = {0}, d_sums = {0}, d_squares = {0};
     FOR_EACH_ELEMENT(&y) {
         double exact = output_at(layer, &x, c, r, k, lane);
@@ -150,8 +151,8 @@ static void check_statistics(const EsLaneKernels *kernels, const Shape *s, const
     expect_close(d_squares, BOUND, "sums of squares");
     EsLaneMap not_kept = y.map;
     not_kept.data = NULL;
-    kernels->conv_statistics(&x.map, layer->packed, s->kernel, n_valid, &not_kept, &pooled_only.map,
-                             NULL);
+    kernels->conv2d_statistics(&x.map, layer->packed, s->kernel, n_valid, &not_kept,
+                               &pooled_only.map, NULL);
     FOR_EACH_ELEMENT(&pooled) {
         // exact: the backward pass looks for the maximum by equality
         float largest = *at(&y, c, 2 * r, 2 * k, lane);
@@ -188,8 +189,8 @@ static void check_weight(const EsLaneKernels *kernels, const Shape *s, const Lay
     for (int group = 0; group < N_GROUPS; group++) {
         fill_map(&x, mean, 1.0);
         fill_map(&d_y, mean / 10.0, 0.1);
-        kernels->conv_weight(&x.map, &d_y.map, kernel, group != 1,
-                             accumulator + (group == 2 ? stride : 0));
+        kernels->conv2d_backward_weight(&x.map, &d_y.map, kernel, group != 1,
+                                        accumulator + (group == 2 ? stride : 0));
         for (int o = 0; o < s->n_out; o++) {
             for (int i = 0; i < s->n_in * square; i++) {
                 int u = i % square / kernel - half, v = i % kernel - half;
@@ -202,7 +203,7 @@ static void check_weight(const EsLaneKernels *kernels, const Shape *s, const Lay
             }
         }
     }
-    kernels->reduce_weight(accumulator, stride, 2, layer->sign, &layer->filter, d_weight);
+    kernels->conv2d_reduce_weight(accumulator, stride, 2, layer->sign, &layer->filter, d_weight);
     Distance d = {0};
     for (size_t i = 0; i < n_weights; i++) {
         add_distance(&d, d_weight[i], expected[i]);

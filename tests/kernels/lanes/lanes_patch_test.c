@@ -108,10 +108,10 @@ static void check_conv(const EsLaneKernels *kernels, const Shape *s, double mean
     for (int group = 0; group < N_GROUPS; group++) {
         fill_map(&x, mean, 1.0);
         fill_map(&d_y, 0.0, 1.0);
-        kernels->patch_conv(&x.map, f.packed, f.shift, &y.map, &choice.map);
-        kernels->patch_conv(&x.map, f.packed, f.shift, &y_only.map, &(EsLaneMap){0});
-        kernels->patch_weight(&x.map, &d_y.map, &choice.map, group != 1,
-                              accumulator + (group == 2 ? stride : 0));
+        kernels->patch_forward(&x.map, f.packed, f.shift, &y.map, &choice.map);
+        kernels->patch_forward(&x.map, f.packed, f.shift, &y_only.map, &(EsLaneMap){0});
+        kernels->patch_backward_weight(&x.map, &d_y.map, &choice.map, group != 1,
+                                       accumulator + (group == 2 ? stride : 0));
         FOR_EACH_ELEMENT(&y) {
             double largest;
             int j = winner(&f, &x, c, r, k, lane, &largest);
@@ -159,14 +159,14 @@ static void check_corners(const EsLaneKernels *kernels) {
     for (int k = 0; k < 4; k++) {
         *at(&x, 0, 2, k, 0) = 2.0f;
     }
-    kernels->patch_conv(&x.map, f.packed, f.shift, &y.map, &choice.map);
-    kernels->patch_weight(&x.map, &d_y.map, &choice.map, 1, accumulator);
+    kernels->patch_forward(&x.map, f.packed, f.shift, &y.map, &choice.map);
+    kernels->patch_backward_weight(&x.map, &d_y.map, &choice.map, 1, accumulator);
     kernels->lane_totals(accumulator, 0, 1, ES_LANES_PATCH_GRADIENT, g);
     EXPECT_EQ(g[9], 2.0 * lanes);
     EXPECT_EQ(g[7], 0.0);
     for (int k = 0; k < 4; k++) {
         *at(&x, 0, 1, k, 1) = NAN;
-        kernels->patch_conv(&x.map, f.packed, f.shift, &y.map, &(EsLaneMap){0});
+        kernels->patch_forward(&x.map, f.packed, f.shift, &y.map, &(EsLaneMap){0});
         EXPECT(isnan(*at(&y, 0, 0, k / 2, 1)));
         *at(&x, 0, 1, k, 1) = 0.0f;
     }

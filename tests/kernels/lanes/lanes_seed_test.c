@@ -85,11 +85,11 @@ static void check_groupnorm(Maps *m, int has_residual) {
     EsLaneGroupNorm norm = {m->shape.n_groups, 1e-5f, gamma, beta};
     float *sums = aligned_floats((size_t)m->shape.channels * (size_t)lanes * 2);
     EsLaneMap none = {0};
-    m->seeds->groupnorm(&norm, &m->x.map, has_residual ? &m->s.map : &none, &m->mean.map,
-                        &m->inv_std.map, &m->y.map);
+    m->seeds->groupnorm_forward(&norm, &m->x.map, has_residual ? &m->s.map : &none, &m->mean.map,
+                                &m->inv_std.map, &m->y.map);
     for (int again = 0; again < 2; again++) {
-        m->seeds->groupnorm_input(&norm, &m->x.map, &m->mean.map, &m->inv_std.map, &m->d_y.map,
-                                  &m->d_x.map, again == 0, sums);
+        m->seeds->groupnorm_backward(&norm, &m->x.map, &m->mean.map, &m->inv_std.map, &m->d_y.map,
+                                     &m->d_x.map, again == 0, sums);
     }
     double mean[MAX_CHANNELS][MAX_LANES] = {{0}}, variance[MAX_CHANNELS][MAX_LANES] = {{0}};
     double average[MAX_CHANNELS][MAX_LANES] = {{0}}, tilt[MAX_CHANNELS][MAX_LANES] = {{0}};
@@ -140,10 +140,10 @@ static void check_depthwise(Maps *m) {
         weight[i] = normal(0.0, 1.0);
     }
     float *sums = aligned_floats((size_t)m->shape.channels * (size_t)lanes * 9);
-    m->seeds->depthwise(&m->x.map, weight, 0, &m->y.map);
-    m->seeds->depthwise(&m->d_y.map, weight, 1, &m->d_x.map);
-    m->seeds->depthwise_weight(&m->x.map, &m->d_y.map, 1, sums);
-    m->seeds->depthwise_weight(&m->x.map, &m->d_y.map, 0, sums);
+    m->seeds->depthwise_forward(&m->x.map, weight, 0, &m->y.map);
+    m->seeds->depthwise_forward(&m->d_y.map, weight, 1, &m->d_x.map);
+    m->seeds->depthwise_backward_weight(&m->x.map, &m->d_y.map, 1, sums);
+    m->seeds->depthwise_backward_weight(&m->x.map, &m->d_y.map, 0, sums);
     double exact[9 * MAX_CHANNELS] = {0}, size = 0.0;
     Distance forward = {0}, backward = {0};
     FOR_EACH_ELEMENT(&m->x) {
@@ -171,8 +171,8 @@ static void check_scale_and_mix(Maps *m) {
     float *sums = aligned_floats((size_t)m->kernels->n_lanes);
     Distance forward = {0}, backward = {0}, weight = {0};
     double exact_weight[MAX_CHANNELS][MAX_LANES] = {{0}}, exact = 0.0, size = 0.0;
-    m->seeds->channel_scale(&m->x.map, &m->w.map, &m->y.map);
-    m->seeds->channel_scale_input(&m->x.map, &m->w.map, &m->d_y.map, &m->d_x.map, &m->d_w.map);
+    m->seeds->channel_scale_forward(&m->x.map, &m->w.map, &m->y.map);
+    m->seeds->channel_scale_backward(&m->x.map, &m->w.map, &m->d_y.map, &m->d_x.map, &m->d_w.map);
     FOR_EACH_ELEMENT(&m->x) {
         double x = value(&m->x, c, r, k, lane), d = value(&m->d_y, c, r, k, lane);
         double w = value(&m->w, c, 0, 0, lane);
@@ -188,10 +188,10 @@ static void check_scale_and_mix(Maps *m) {
     expect_close(weight, BOUND, "channel_scale_input, factors");
 
     Distance mixed = {0}, of_x = {0}, of_s = {0};
-    m->seeds->norm_mix(&m->x.map, &m->s.map, t, &m->y.map);
+    m->seeds->norm_mix_forward(&m->x.map, &m->s.map, t, &m->y.map);
     for (int again = 0; again < 2; again++) {
-        m->seeds->norm_mix_input(&m->x.map, &m->s.map, t, &m->d_y.map, &m->d_x.map, &m->d_s.map,
-                                 again == 0, sums);
+        m->seeds->norm_mix_backward(&m->x.map, &m->s.map, t, &m->d_y.map, &m->d_x.map, &m->d_s.map,
+                                    again == 0, sums);
     }
     FOR_EACH_ELEMENT(&m->x) {
         double x = value(&m->x, c, r, k, lane), d = value(&m->d_y, c, r, k, lane);
@@ -220,8 +220,8 @@ static void check_blend(Maps *m, int32_t mode, float alpha, int has_gate) {
     }
     EsLaneMap none = {0};
     EsLaneBlend blend = {mode, alpha, &m->x.map, &m->s.map, has_gate ? &gate.map : &none};
-    m->seeds->blend(&blend, &m->y.map);
-    m->seeds->blend_input(&blend, &m->d_y.map, &m->d_x.map, &m->d_s.map, &d_gate.map);
+    m->seeds->blend_forward(&blend, &m->y.map);
+    m->seeds->blend_backward(&blend, &m->d_y.map, &m->d_x.map, &m->d_s.map, &d_gate.map);
     Distance forward = {0}, of_h = {0}, of_s = {0}, of_gate = {0};
     double gate_sums[MAX_LANES] = {0};
     int n_inexact = 0;
@@ -265,19 +265,19 @@ static void check_blend_ends(Maps *m) {
     for (size_t i = 0; i < ES_COUNT_OF(modes); i++) {
         int is_mixed = es_blend_is_mixed(modes[i]);
         EsLaneBlend blend = {modes[i], is_mixed ? 0.0f : 0.7f, &m->x.map, &m->s.map, &none};
-        m->seeds->blend(&blend, &m->y.map);
-        m->seeds->blend_input(&blend, &m->d_y.map, &m->d_x.map, &m->d_s.map, &none);
+        m->seeds->blend_forward(&blend, &m->y.map);
+        m->seeds->blend_backward(&blend, &m->d_y.map, &m->d_x.map, &m->d_s.map, &none);
         int n_wrong = 0;
         FOR_EACH_ELEMENT(&m->x) {
             n_wrong += *at(&m->y, c, r, k, lane) != *at(&m->x, c, r, k, lane);
         }
-        m->seeds->seed_input(modes[i], &m->d_y.map, &m->x.map, &m->y.map);
+        m->seeds->seed_input_backward(modes[i], &m->d_y.map, &m->x.map, &m->y.map);
         FOR_EACH_ELEMENT(&m->x) {
             float rest = *at(&m->x, c, r, k, lane);
             n_wrong +=
                 *at(&m->y, c, r, k, lane) != (is_mixed ? rest + *at(&m->d_y, c, r, k, lane) : rest);
         }
-        m->seeds->seed_input(modes[i], &m->d_y.map, &none, &m->y.map);
+        m->seeds->seed_input_backward(modes[i], &m->d_y.map, &none, &m->y.map);
         FOR_EACH_ELEMENT(&m->x) {
             float d = *at(&m->d_y, c, r, k, lane);
             n_wrong += *at(&m->y, c, r, k, lane) != (is_mixed ? d : 0.0f);
@@ -290,7 +290,7 @@ static void check_blend_ends(Maps *m) {
         *at(&m->s, c, r, k, lane) = lane % 3 == 0 ? -0.0f : lane % 3 == 1 ? INFINITY : NAN;
     }
     EsLaneBlend all = {ES_BLEND_ADD, 1.0f, &m->x.map, &m->s.map, &none};
-    m->seeds->blend(&all, &m->y.map);
+    m->seeds->blend_forward(&all, &m->y.map);
     int n_wrong = 0;
     FOR_EACH_ELEMENT(&m->y) {
         n_wrong += memcmp(at(&m->y, c, r, k, lane), at(&m->s, c, r, k, lane), sizeof(float)) != 0;
@@ -309,7 +309,7 @@ static void check_tangent(Maps *m) {
             *at(&m->x, c, r, k, lane) = 1.0f;
             *at(&m->s, c, r, k, lane) = (float)(1.0 + v);
         }
-        m->seeds->blend(&blend, &m->y.map);
+        m->seeds->blend_forward(&blend, &m->y.map);
         double difference = (double)((float)(1.0 + v) - 1.0f);
         worst = fmax(worst, fabs(value(&m->y, 0, 0, 0, 0) - (1.0 + tanh(difference))));
         n++;
@@ -320,7 +320,7 @@ static void check_tangent(Maps *m) {
     *at(&m->s, 0, 0, 0, 0) = NAN;
     *at(&m->s, 0, 0, 0, 1) = INFINITY;
     *at(&m->s, 0, 0, 0, 2) = -INFINITY;
-    m->seeds->blend(&blend, &m->y.map);
+    m->seeds->blend_forward(&blend, &m->y.map);
     EXPECT(isnan(*at(&m->y, 0, 0, 0, 0)));
     EXPECT(*at(&m->y, 0, 0, 0, 1) == 2.0f);
     EXPECT(*at(&m->y, 0, 0, 0, 2) == 0.0f);

@@ -55,10 +55,10 @@ static void check_norm(const EsLaneKernels *kernels, const Shape *s, int relu, i
     fill_map(&d_y, 0.0, 1.0);
     FOR_EACH_ELEMENT(&d_y) { *at(&d_y, c, r, k, lane) *= lane < n_valid ? 1.0f : 0.0f; }
     double sums[16], exact[16] = {0.0};
-    kernels->normalise(&x.map, &norm.view, relu, &y.map);
-    kernels->norm_sums(&x.map, &d_y.map, &norm.view, relu, sums);
-    kernels->norm_input(&x.map, &d_y.map, &norm.view, norm.mean_d_z, norm.mean_d_z_xhat, relu,
-                        n_valid, &d_x.map);
+    kernels->batchnorm_apply(&x.map, &norm.view, relu, &y.map);
+    kernels->batchnorm_backward_sums(&x.map, &d_y.map, &norm.view, relu, sums);
+    kernels->batchnorm_backward_input(&x.map, &d_y.map, &norm.view, norm.mean_d_z,
+                                      norm.mean_d_z_xhat, relu, n_valid, &d_x.map);
     Distance forward = {0}, backward = {0};
     double size = 1e-30;
     FOR_EACH_ELEMENT(&x) {
@@ -106,8 +106,8 @@ static void check_pooled(const EsLaneKernels *kernels, const Shape *s, int n_val
         }
         *at(&maxima, c, r, k, lane) = largest;
     }
-    kernels->pooled_input(&x.map, &maxima.map, &d_pooled.map, &norm.view, norm.mean_d_z,
-                          norm.mean_d_z_xhat, n_valid, &d_x.map);
+    kernels->pooled_batchnorm_backward(&x.map, &maxima.map, &d_pooled.map, &norm.view,
+                                       norm.mean_d_z, norm.mean_d_z_xhat, n_valid, &d_x.map);
     Distance d = {0};
     FOR_EACH_ELEMENT(&x) {
         double d_z = 0.0;
@@ -142,8 +142,8 @@ static void check_activation(const EsLaneKernels *kernels, const Shape *s, EsAct
     Map d_x = make_map(lanes, s->channels, s->height, s->width, 0);
     fill_map(&x, 0.0, 2.0);
     fill_map(&d_y, 0.0, 1.0);
-    kernels->activation(kind, &x.map, &y.map);
-    kernels->activation_input(kind, &y.map, &d_y.map, &d_x.map);
+    kernels->activation_forward(kind, &x.map, &y.map);
+    kernels->activation_backward(kind, &y.map, &d_y.map, &d_x.map);
     Distance forward = {0}, backward = {0};
     FOR_EACH_ELEMENT(&x) {
         double v = *at(&x, c, r, k, lane), gradient = *at(&d_y, c, r, k, lane);
@@ -176,8 +176,8 @@ static void check_pool(const EsLaneKernels *kernels, const Shape *s, EsPool kind
     Map exact = make_map(lanes, s->channels, s->height, s->width, 0);
     FOR_EACH_ELEMENT(&x) { *at(&x, c, r, k, lane) = roundf(4.0f * normal(0.0, 1.0)) / 4.0f; }
     fill_map(&d_y, 0.0, 1.0);
-    kernels->pool(kind, &x.map, &y.map);
-    kernels->pool_input(kind, &x.map, &d_y.map, &d_x.map);
+    kernels->pool_forward(kind, &x.map, &y.map);
+    kernels->pool_backward(kind, &x.map, &d_y.map, &d_x.map);
     Distance forward = {0}, backward = {0};
     FOR_EACH_ELEMENT(&y) {
         double sum = 0.0, largest = -INFINITY;

@@ -219,7 +219,7 @@ TEST(shared_memory_changes_nothing) {
     trial_begin(&shared, build_residual_wide, ES_COMPILE_DEFAULT, 4, image_dims);
     EsPlanReport report = es_plan_report(shared.plan);
     EXPECT(!report.uses_lanes);
-    EXPECT_CONTAINS(report.fallback, "DEPTHWISE");
+    EXPECT_CONTAINS(report.fallback, "depthwise_forward");
     EXPECT(report.activation_bytes < report.unshared_bytes / 2);
     run_loss(&apart, 0);
     run_loss(&shared, 0);

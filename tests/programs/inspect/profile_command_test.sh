@@ -40,7 +40,7 @@ expect_part "counts" "$out" "per step: launches 0.0, copies 0.0, synchronisation
 
 # plain kernels show by name, and a learned policy's network beside them
 run 0 profile "${small[@]}" --unfused --active 1 --warmup 0 --wait 0
-for operation in CONV2D NORM_STATISTICS LSTM; do
+for operation in conv2d_forward batchnorm_statistics lstm_forward; do
     expect_part "operations" "$out" $'\n'"$operation "
 done
 
