@@ -11,7 +11,7 @@ typedef struct EsLowering {
     unsigned char *is_left_out; // per node, for the caller
     unsigned char *is_absorbed; // per node: part of a block
     int *slot_of;               // per value, -1
-    int *norm_of;               // per node: the norm that its BATCHNORM_BACKWARD nodes belong to, -1
+    int *norm_of;               // per node: the batch norm of its backward nodes, -1
     EsStatus status;
 } EsLowering;
 
