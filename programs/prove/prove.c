@@ -53,16 +53,15 @@ static EsExit cmd_prove_export(int argc, char **argv) {
 // --- the actions ---
 
 static const EsCommand actions[] = {
-    {"closure", "what the rules derive from the facts, and which queries that holds",
-     cmd_prove_closure},
-    {"curve", "proofs found against states expanded, by what steers the search", cmd_prove_curve},
+    {"closure", "derive everything the rules give, and count the queries in it", cmd_prove_closure},
+    {"curve", "compare guides of a search: proofs found against states expanded", cmd_prove_curve},
     {"embed", "train an embedding model on the facts", cmd_prove_embed},
-    {"depths", "how many steps the shortest proof of each query takes", cmd_prove_depths},
-    {"eval", "ranks queries against false ones: MRR, Hits@k, proof rates", cmd_prove_eval},
+    {"depths", "count the steps of the shortest proof of each query", cmd_prove_depths},
+    {"eval", "rank queries against false ones: MRR, Hits@k, proof rates", cmd_prove_eval},
     {"export", "write facts and rules as a Prolog program", cmd_prove_export},
     {"mine", "find rules that the facts obey", cmd_prove_mine},
-    {"query", "which atoms can be proved, and how", cmd_prove_query},
-    {"train", "an agent learns to prove: PPO over many proofs side by side", cmd_prove_train},
+    {"query", "list the atoms that can be proved, with their proofs", cmd_prove_query},
+    {"train", "train a policy to prove, with PPO over many environments", cmd_prove_train},
 };
 
 static void print_help(FILE *stream) {

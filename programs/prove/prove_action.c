@@ -23,7 +23,7 @@ int es_prove_source_begin(const EsProveSource *source, const EsOptionTable *tabl
     }
     if (source->folder != NULL && !source->is_seed_shared) {
         es_options_note_unused(table, arguments, "graph-seed seed",
-                               "with --data: it is of the generated graph");
+                               "with --data: it is the seed of the generated graph");
     }
     if (source->soft == NULL) {
         es_options_note_unused(table, arguments, "soft-min-score soft-max-rank", "without --soft");

@@ -46,15 +46,15 @@ typedef struct EsProveSource {
         ES_OPTION_INT("generated", &(source)->n_people, "0", 0, 1000000, "N",                      \
                       "make families of N people; without --data, 0 stands for 1000"),             \
         ES_OPTION_INT("graph-seed", &(source)->seed, "1", 0, 2147483647, "N",                      \
-                      "of the generated graph"),                                                   \
+                      "seed of the generated graph"),                                              \
         ES_OPTION_INT("seed", &(source)->seed, "1", 0, 2147483647, "N",                            \
-                      "the same (but the seed of the run in prove train)"),                        \
+                      "same as --graph-seed (in prove train: seed of the run)"),                   \
         ES_OPTION_TEXT("soft", &(source)->soft, NULL, "FILE",                                      \
                        "add facts \"p(a,b) SCORE RANK\"; valid and test atoms are dropped"),       \
         ES_OPTION_FLOAT("soft-min-score", &(source)->soft_min_score, "-1e300", -1e300, 1e300, "X", \
-                        "of these, leave out lower scores"),                                       \
+                        "leave out soft facts of lower scores"),                                   \
         ES_OPTION_INT("soft-max-rank", &(source)->soft_max_rank, "0", 0, 2147483647, "N",          \
-                      "of these, leave out higher ranks; 0: none")
+                      "leave out soft facts of higher ranks; 0: none")
 
 // es_options_begin for a table that has these options; also reports those that contradict each
 // other or have no effect.

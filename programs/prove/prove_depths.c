@@ -1,4 +1,4 @@
-// `esper prove depths`: how many steps the shortest proof of each query takes.
+// `esper prove depths`: counts the steps of the shortest proof of each query.
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -150,10 +150,10 @@ EsExit cmd_prove_depths(int argc, char **argv) {
         ES_OPTION_INT("max-atoms", &max_atoms, "6", 1, ES_PROOF_MAX_ATOMS, "N",
                       "most atoms left to prove at a time"),
         ES_OPTION_INT("max-states", &max_states, "4000000", 1, 1 << 28, "N",
-                      "of a query, then undecided; ~0.2 kB each, so 4000000 are 0.8 GB per thread"),
+                      "most states per query; ~0.2 kB each: 4000000 take 0.8 GB per thread"),
         ES_OPTION_TEXT("selection", &selection, "constrained", "NAME",
                        "goal resolved next: constrained (fewest variables) or leftmost"),
-        ES_OPTION_INT("threads", &n_threads, "0", 0, 1024, "N", "0: one per processor"),
+        ES_OPTION_INT("threads", &n_threads, "0", 0, 1024, "N", "threads; 0: one per processor"),
         ES_OPTION_FLAG("json", &as_json, "print the result as JSON"),
     };
     const EsOptionTable table = {

@@ -486,11 +486,12 @@ static EsStatus apply_options(const Typed *typed, Evaluation *eval) {
                        "evenly spaced queries instead of the first"),                              \
         ES_OPTION_INT("corruptions", &(typed)->n_corruptions, "100", 0, 2147483647, "N",           \
                       "negatives per query and side; 0: all"),                                     \
-        ES_OPTION_TEXT("sides", &(typed)->sides, "head,tail", "LIST", "arguments to replace"),     \
+        ES_OPTION_TEXT("sides", &(typed)->sides, "head,tail", "LIST",                              \
+                       "arguments that corruptions replace: head, tail or both"),                  \
         ES_OPTION_FLAG("domains", &(typed)->uses_domains,                                          \
                        "replace by constants of the same domain"),                                 \
         ES_OPTION_INT("draw-seed", &(typed)->draw_seed, "0", 0, 2147483647, "N",                   \
-                      "of corruptions, sampled walks and intervals")
+                      "seed of corruptions, sampled walks and intervals")
 
 #define SEARCH_OPTIONS(typed)                                                                      \
     ES_OPTION_TEXT("search", &(typed)->search, "prover", "NAME",                                   \
@@ -499,28 +500,28 @@ static EsStatus apply_options(const Typed *typed, Evaluation *eval) {
             "score", &(typed)->score, "proved", "NAME",                                            \
             "proved, shortest (proof first), probability, or evidence (of all proofs)"),           \
         ES_OPTION_FLOAT("temperature", &(typed)->temperature, "3", 0.001, 1e6, "X",                \
-                        "of evidence: log-probabilities of proofs are divided by it"),             \
+                        "divisor of log-probabilities of proofs in --score evidence"),             \
         ES_OPTION_INT("max-depth", &(typed)->max_depth, "4", 1, ES_SEARCH_MAX_DEPTH, "N",          \
                       "most steps of a proof"),                                                    \
         ES_OPTION_INT("max-atoms", &(typed)->max_atoms, "6", 1, ES_PROOF_MAX_ATOMS, "N",           \
                       "most atoms left to prove at a time"),                                       \
-        ES_OPTION_INT(                                                                             \
-            "max-states", &(typed)->max_states, "4000000", 1, 1 << 28, "N",                        \
-            "of a candidate, then undecided; ~0.2 kB each: 4000000 are 0.8 GB per thread"),        \
+        ES_OPTION_INT("max-states", &(typed)->max_states, "4000000", 1, 1 << 28, "N",              \
+                      "most states per candidate; ~0.2 kB each: 4000000 take 0.8 GB per thread"),  \
         ES_OPTION_INT("max-successors", &(typed)->max_successors, "0", 0, 1 << 28, "N",            \
-                      "of a state, for a search; 0: all"),                                         \
+                      "most successors of a state in a search; 0: all"),                           \
         ES_OPTION_TEXT("policy", &(typed)->policy_path, NULL, "FILE",                              \
                        "a trained policy (esper prove train) that guides the search"),             \
         ES_OPTION_FLOAT("value-weight", &(typed)->value_weight, "0", 0,                            \
                         ES_SEARCH_MAX_VALUE_WEIGHT, "W",                                           \
                         "order states by log-probability + W log(value); needs --policy"),         \
         ES_OPTION_INT("nodes", &(typed)->n_nodes, "1000", 1, 2147483647, "N",                      \
-                      "expansions of a search per candidate"),                                     \
+                      "most expansions of a search per candidate"),                                \
         ES_OPTION_INT("beam-width", &(typed)->beam_width, "16", 1, 1 << 20, "N",                   \
-                      "states of a level"),                                                        \
-        ES_OPTION_INT("samples", &(typed)->n_samples, "16", 1, 1 << 20, "N", "sampled walks"),     \
+                      "states kept per level of a beam"),                                          \
+        ES_OPTION_INT("samples", &(typed)->n_samples, "16", 1, 1 << 20, "N",                       \
+                      "walks of a sampled search"),                                                \
         ES_OPTION_INT("batch", &(typed)->batch, "1", 1, 1 << 16, "N", "states scored together"),   \
-        ES_OPTION_FLAG("end", &(typed)->has_end, "giving up is one of the choices"),               \
+        ES_OPTION_FLAG("end", &(typed)->has_end, "offer giving up as a choice"),                   \
         ES_OPTION_INT("reference-depth", &(typed)->reference_depth, "4", 0, ES_SEARCH_MAX_DEPTH,   \
                       "N", "group queries of a search by depths up to N; 0: by proofs found")
 
@@ -559,11 +560,12 @@ EsExit cmd_prove_eval(int argc, char **argv) {
         ES_PROVE_SOURCE_OPTIONS(&typed.source),
         QUERY_OPTIONS(&typed),
         SEARCH_OPTIONS(&typed),
-        ES_OPTION_FLAG("by-predicate", &typed.shows_predicates, "a line per predicate, too"),
+        ES_OPTION_FLAG("by-predicate", &typed.shows_predicates, "print a line per predicate, too"),
         ES_OPTION_TEXT("selection", &typed.selection, "constrained", "NAME",
                        "goal resolved next: constrained (fewest variables) or leftmost"),
         ES_PROVE_FUSION_OPTIONS(&typed.fusion),
-        ES_OPTION_INT("threads", &typed.n_threads, "0", 0, 1024, "N", "0: one per processor"),
+        ES_OPTION_INT("threads", &typed.n_threads, "0", 0, 1024, "N",
+                      "threads; 0: one per processor"),
         ES_OPTION_FLAG("json", &typed.as_json, "print the result as JSON"),
     };
     const EsOptionTable table = {

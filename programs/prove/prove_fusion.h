@@ -29,12 +29,13 @@ typedef struct EsProveFusion {
         ES_OPTION_FLAG("embedding-alone", &(fusion)->is_alone, "score by the model, no proofs"),   \
         ES_OPTION_FLAG("fit", &(fusion)->fits, "fit the weights of both on validation queries"),   \
         ES_OPTION_INT("fit-queries", &(fusion)->n_fit, "500", 0, 1000000000, "N",                  \
-                      "how many of them, evenly spaced; 0: all"),                                  \
+                      "validation queries to fit on, evenly spaced; 0: all"),                      \
         ES_OPTION_FLOAT("embedding-weight", &(fusion)->weight, "2", 1e-6, 1e6, "X",                \
-                        "of the logarithm of the model's probability"),                            \
-        ES_OPTION_FLOAT("bonus", &(fusion)->bonus, "1", -1e6, 1e6, "X", "added for a proof"),      \
+                        "weight of the logarithm of the model's probability"),                     \
+        ES_OPTION_FLOAT("bonus", &(fusion)->bonus, "1", -1e6, 1e6, "X",                            \
+                        "added to a candidate with a proof"),                                      \
         ES_OPTION_FLOAT("penalty", &(fusion)->penalty, "0.5", -1e6, 1e6, "X",                      \
-                        "taken off without one"),                                                  \
+                        "taken off a candidate without a proof"),                                  \
         ES_OPTION_FLOAT("per-step", &(fusion)->per_step, "0", -1e6, 1e6, "X",                      \
                         "taken off per step of a proof after the first")
 

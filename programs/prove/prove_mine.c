@@ -117,16 +117,17 @@ EsExit cmd_prove_mine(int argc, char **argv) {
     const EsOption options[] = {
         ES_PROVE_SOURCE_OPTIONS(&source),
         ES_OPTION_INT("min-support", &min_support, "10", 1, 2147483647, "N",
-                      "facts that a rule must give"),
+                      "least facts that a rule gives"),
         ES_OPTION_FLOAT("min-confidence", &mining.settings.min_confidence, "0.5", 0, 1, "X",
-                        "share of what it gives that must be facts"),
+                        "least share of facts among the pairs that a rule gives"),
         ES_OPTION_INT("max-body", &mining.settings.max_body, "2", 1, 2, "N",
                       "most atoms of a body"),
         ES_OPTION_FLOAT("held-out", &mining.settings.held_out, "0.1", 0, 0.9, "X",
                         "share of the facts kept back to check the rules with"),
         ES_OPTION_TEXT("out", &mining.out, NULL, "FILE", "write all rules there, as a rule file"),
         ES_OPTION_INT("limit", &mining.limit, "20", 0, 2147483647, "N", "show at most N rules"),
-        ES_OPTION_INT("threads", &mining.n_threads, "0", 0, 1024, "N", "0: one per processor"),
+        ES_OPTION_INT("threads", &mining.n_threads, "0", 0, 1024, "N",
+                      "threads; 0: one per processor"),
         ES_OPTION_FLAG("json", &mining.as_json, "print the result as JSON"),
     };
     const EsOptionTable table = {

@@ -385,10 +385,11 @@ EsExit cmd_prove_query(int argc, char **argv) {
         ES_OPTION_INT("max-atoms", &settings->prover.max_atoms, "6", 1, ES_PROOF_MAX_ATOMS, "N",
                       "most atoms left to prove at a time"),
         ES_OPTION_INT("max-states", &settings->prover.max_states, "4000000", 1, 1 << 28, "N",
-                      "of a search; up to ~0.5 kB each, so 4000000 may take 2 GB"),
+                      "most states of a search; up to ~0.5 kB each: 4000000 may take 2 GB"),
         ES_OPTION_INT("closure-limit", &settings->closure_limit, "1000000", 0, ES_CLOSURE_MAX_LIMIT,
-                      "N", "atoms; a larger closure is not made, answers are searched for"),
-        ES_OPTION_INT("threads", &query.n_threads, "0", 0, 1024, "N", "0: one per processor"),
+                      "N", "most atoms of the closure; beyond it answers are searched for"),
+        ES_OPTION_INT("threads", &query.n_threads, "0", 0, 1024, "N",
+                      "threads; 0: one per processor"),
         ES_OPTION_FLAG("json", &query.as_json, "print the result as JSON"),
     };
     const EsOptionTable table = {

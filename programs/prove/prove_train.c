@@ -1,4 +1,4 @@
-// `esper prove train`: an agent learns to prove queries of a knowledge graph.
+// `esper prove train`: trains a policy to prove queries of a knowledge graph.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -242,7 +242,7 @@ EsExit cmd_prove_train(int argc, char **argv) {
     }
     if (status == ES_STATUS_OK && settings.folder[0] != '\0') {
         es_options_note_unused(&table, &arguments, "graph-seed",
-                               "with --data: it is of the generated graph");
+                               "with --data: it is the seed of the generated graph");
     }
     return status == ES_STATUS_OK ? run_train(&command, &config, as_json)
                                   : es_command_finish("prove train", status);

@@ -160,8 +160,8 @@ static void scatter_atom(const EsProofPolicy *policy, EsAtom atom, const float *
     }
 }
 
-void es_proof_policy_scatter(const EsProofPolicy *policy, const EsProofBatch *batch,
-                             const float *d_input, int64_t begin, int64_t end, float *gradient) {
+void es_proof_network_scatter(const EsProofPolicy *policy, const EsProofBatch *batch,
+                              const float *d_input, int64_t begin, int64_t end, float *gradient) {
     int64_t D = policy->settings.embed, count = end - begin;
     for (int64_t n = 0; n < batch->count; n++) {
         EsAtomSpan state = es_proof_state(batch->states, batch->numbers[n]);

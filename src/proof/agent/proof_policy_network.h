@@ -170,8 +170,8 @@ void es_proof_worker_backward(EsProofWorker *worker, const EsProofBatch *batch, 
 
 // Columns [begin, end) of the tables' gradients, += those of the embedded states, rows in order;
 // `gradient` is the slab of the whole policy.
-void es_proof_policy_scatter(const EsProofPolicy *policy, const EsProofBatch *batch,
-                             const float *d_input, int64_t begin, int64_t end, float *gradient);
+void es_proof_network_scatter(const EsProofPolicy *policy, const EsProofBatch *batch,
+                              const float *d_input, int64_t begin, int64_t end, float *gradient);
 
 ES_EXTERN_C_END
 

@@ -289,9 +289,9 @@ static void scatter_columns(void *context, int64_t piece, int worker) {
     int64_t D = t->policy->settings.embed, begin = piece * COLUMNS_PER_PIECE;
     for (int64_t i = 0; i < job->n_blocks; i++) {
         EsProofBatch batch = block_of(t, job->first_block + i);
-        es_proof_policy_scatter(t->policy, &batch, t->d_input + i * ES_PROOF_BATCH_STATES * 2 * D,
-                                begin, ES_MIN(begin + COLUMNS_PER_PIECE, D),
-                                t->policy->store->gradients.data);
+        es_proof_network_scatter(t->policy, &batch, t->d_input + i * ES_PROOF_BATCH_STATES * 2 * D,
+                                 begin, ES_MIN(begin + COLUMNS_PER_PIECE, D),
+                                 t->policy->store->gradients.data);
     }
     t->workers[worker]->embed_ns += es_clock_ns() - start_ns;
 }

@@ -30,8 +30,7 @@ struct EsProofPolicyTraining {
     int64_t first_capacity;
     int32_t *successor; // numbers of the states
     int64_t successor_capacity;
-    uint8_t *
-        need; // bits of the results that rows need of a state                                        (S)
+    uint8_t *need; // bits of results that rows need of a state                                  (S)
     int64_t need_capacity;
     float *logits; // of one call of act
     int64_t logit_capacity;

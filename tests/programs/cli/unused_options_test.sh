@@ -40,7 +40,7 @@ done
 [[ ! -e m && ! -e g.pl ]] || fail "a refused command wrote a file"
 
 # --- no effect ---
-generated="has no effect with --data: it is of the generated graph"
+generated="has no effect with --data: it is the seed of the generated graph"
 note 0 "--seed $generated" prove closure --data graph --seed 3
 note 0 "--graph-seed $generated" prove depths --data graph --graph-seed 3
 note 0 "--soft-max-rank has no effect without --soft" prove closure --data graph --soft-max-rank 3
