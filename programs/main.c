@@ -10,15 +10,15 @@
 #include "esper/version.h"
 
 static const EsCommand commands[] = {
-    {"bench", "run the benchmarks, compare with a baseline", es_bench_run},
-    {"diff", "compare two runs", es_diff_run},
-    {"grow", "grow many hosts at once, under a policy", es_grow_run},
-    {"hosts", "train hosts side by side, without growth", es_hosts_run},
-    {"info", "what this build and this machine have", es_info_run},
-    {"profile", "where the time of a growth step goes", es_profile_run},
-    {"prove", "prove queries over a knowledge graph", es_prove_run},
-    {"query", "ask a run what it has recorded, in SQL", es_query_run},
-    {"runs", "list the runs there are, remove old ones", es_runs_run},
+    {"bench", "run the benchmarks, compare with a baseline", cmd_bench},
+    {"diff", "compare two runs", cmd_diff},
+    {"grow", "grow many hosts at once, under a policy", cmd_grow},
+    {"hosts", "train hosts side by side, without growth", cmd_hosts},
+    {"info", "what this build and this machine have", cmd_info},
+    {"profile", "where the time of a growth step goes", cmd_profile},
+    {"prove", "prove queries over a knowledge graph", cmd_prove},
+    {"query", "ask a run what it has recorded, in SQL", cmd_query},
+    {"runs", "list the runs there are, remove old ones", cmd_runs},
 };
 
 static void print_help(FILE *stream) {

@@ -361,7 +361,7 @@ static void print_suites(void) {
     }
 }
 
-EsExit es_bench_run(int argc, char **argv) {
+EsExit cmd_bench(int argc, char **argv) {
     BenchOptions wanted;
     const EsOption options[] = {
         ES_OPTION_TEXT("device", &wanted.device, "cpu", "NAME", "cpu, cuda or cuda:N"),

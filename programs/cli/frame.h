@@ -36,15 +36,15 @@ typedef struct EsCommand {
 // detail", a usage error with the command that shows help.
 EsExit es_command_finish(const char *command, EsStatus status);
 
-EsExit es_bench_run(int argc, char **argv);
-EsExit es_diff_run(int argc, char **argv);
-EsExit es_grow_run(int argc, char **argv);
-EsExit es_hosts_run(int argc, char **argv);
-EsExit es_info_run(int argc, char **argv);
-EsExit es_profile_run(int argc, char **argv);
-EsExit es_prove_run(int argc, char **argv);
-EsExit es_query_run(int argc, char **argv);
-EsExit es_runs_run(int argc, char **argv);
+EsExit cmd_bench(int argc, char **argv);
+EsExit cmd_diff(int argc, char **argv);
+EsExit cmd_grow(int argc, char **argv);
+EsExit cmd_hosts(int argc, char **argv);
+EsExit cmd_info(int argc, char **argv);
+EsExit cmd_profile(int argc, char **argv);
+EsExit cmd_prove(int argc, char **argv);
+EsExit cmd_query(int argc, char **argv);
+EsExit cmd_runs(int argc, char **argv);
 
 // --- messages on stderr ---
 

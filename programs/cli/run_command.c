@@ -231,14 +231,14 @@ static int is_terminal(void) {
     return isatty(STDERR_FILENO) && name != NULL && name[0] != '\0' && strcmp(name, "dumb") != 0;
 }
 
-static void tell_start(const EsRunCommand *command, const EsRunSettings *settings,
-                       const char *about, const EsRunPlayed *played) {
+static void print_start(const EsRunCommand *command, const EsRunSettings *settings,
+                        const char *about, const EsRunSession *session) {
     char place[80] = "";
-    if (command->resume != NULL && played->n_rounds_before >= settings->n_rounds) {
+    if (command->resume != NULL && session->n_rounds_before >= settings->n_rounds) {
         snprintf(place, sizeof place, "; all %d rounds are done", settings->n_rounds);
     } else if (command->resume != NULL) {
         snprintf(place, sizeof place, "; it goes on with round %lld of %d",
-                 (long long)played->n_rounds_before + 1, settings->n_rounds);
+                 (long long)session->n_rounds_before + 1, settings->n_rounds);
     }
     // a message is one line
     for (const char *line = about; line != NULL && *line != '\0';) {
@@ -246,15 +246,16 @@ static void tell_start(const EsRunCommand *command, const EsRunSettings *setting
         es_message("%.*s\n", length, line);
         line += length + (line[length] == '\n');
     }
-    es_message("run folder: %s%s\n", played->folder, place);
+    es_message("run folder: %s%s\n", session->folder, place);
 }
 
-EsStatus es_run_command_play(const EsRunCommand *command, const EsConfig *config,
-                             const EsRunSettings *settings, const EsRunWork *work,
-                             const char *about, EsRunPlayed *played) {
+EsStatus es_run_command_open(const EsRunCommand *command, const EsConfig *config,
+                             const EsRunSettings *settings, EsRunSession *session) {
     char build[128];
-    EsRun *run = NULL;
-    memset(played, 0, sizeof *played);
+    *session = (EsRunSession){.run = NULL};
+    if (command->is_dry_run) {
+        return ES_STATUS_OK;
+    }
     snprintf(build, sizeof build, "esper %s %.40s, %.60s", ES_VERSION, es_build_commit(),
              es_build_compiler());
     EsRunOptions options = {.config = config,
@@ -265,17 +266,33 @@ EsStatus es_run_command_play(const EsRunCommand *command, const EsConfig *config
                             .progress = command->is_quiet ? NULL : stderr,
                             .is_terminal = is_terminal(),
                             .build = build};
-    ES_TRY(es_run_open(&options, &run));
-    es_output_begin_run();
-    snprintf(played->folder, sizeof played->folder, "%s", es_run_folder_root(es_run_folder(run)));
-    played->n_rounds_before = es_run_rounds_done(run);
-    if (!command->is_quiet) {
-        tell_start(command, settings, about, played);
-    }
-    return es_run_close(run, es_run_rounds(run, work), &played->outcome);
+    return es_run_open(&options, &session->run);
 }
 
-static void tell_losses(const EsSinkHealth *sink) {
+EsStatus es_run_command_close(EsRunSession *session, EsStatus status) {
+    EsRun *run = session->run;
+    session->run = NULL;
+    return es_run_close(run, status, &session->outcome);
+}
+
+EsStatus es_run_command_play(const EsRunCommand *command, const EsRunSettings *settings,
+                             const EsRunWork *work, const char *about, EsRunSession *session) {
+    EsRun *run = session->run;
+    EsStatus status = es_run_start(run);
+    if (status == ES_STATUS_OK) {
+        es_output_begin_run();
+        snprintf(session->folder, sizeof session->folder, "%s",
+                 es_run_folder_root(es_run_folder(run)));
+        session->n_rounds_before = es_run_rounds_done(run);
+        if (!command->is_quiet) {
+            print_start(command, settings, about, session);
+        }
+        status = es_run_rounds(run, work);
+    }
+    return es_run_command_close(session, status);
+}
+
+static void print_losses(const EsSinkHealth *sink) {
     if (sink->n_lost > 0 || sink->is_blocked) {
         es_message("warning: %s %s%lld packets of events%s%s\n", sink->name,
                    sink->is_blocked ? "did not answer any more and lost at least " : "lost ",
@@ -289,7 +306,7 @@ static void tell_losses(const EsSinkHealth *sink) {
 
 EsExit es_run_command_finish(const char *name, EsStatus status, const EsRunOutcome *outcome) {
     for (int i = 0; i < outcome->health.n_sinks; i++) {
-        tell_losses(&outcome->health.sinks[i]);
+        print_losses(&outcome->health.sinks[i]);
     }
     EsExit code = es_command_finish(name, status);
     if (code == ES_EXIT_DONE && outcome->diverged_since > 0) {

@@ -1,5 +1,12 @@
-// What the commands that train have in common: --config, --out, --resume, --dry-run, --quiet, and
-// how a run's end becomes an exit code.
+// The common part of commands that train: --config, --out, --resume, --dry-run, --quiet, a session
+// of a run, and its exit code.
+//
+//     EsRunSession session;
+//     EsStatus status = es_run_command_open(&command, &config, &settings.run, &session);
+//     if (status == ES_STATUS_OK) { status = build(&work); }
+//     if (status == ES_STATUS_OK) { status = es_run_command_play(..., &work, NULL, &session); }
+//     status = es_run_command_close(&session, status);
+//     return es_run_command_finish("hosts", status, &session.outcome);
 #ifndef ES_PROGRAMS_RUN_COMMAND_H
 #define ES_PROGRAMS_RUN_COMMAND_H
 
@@ -11,7 +18,7 @@
 typedef struct EsRunCommand {
     const char *config_path, *out, *resume;
     int may_restart, is_dry_run, is_quiet;
-    int is_further; // one of several runs, not the first: what they share has been told
+    int is_further; // one of several runs, not the first: what they share has been printed
 } EsRunCommand;
 
 #define ES_RUN_COMMAND_OPTIONS(command)                                                            \
@@ -29,33 +36,42 @@ typedef struct EsRunCommand {
                        "print settings, memory, plan and predicted time, then stop"),              \
         ES_OPTION_FLAG("quiet", &(command)->is_quiet, "no progress on stderr")
 
-// Settle the table's configuration: defaults, then --config or the resumed run's, then the command
-// line. Paths become absolute. `before` is room for a copy of the settings, of
+// Completes the table's configuration: defaults, then --config or the resumed run's, then the
+// command line. Paths become absolute. `before` is room for a copy of the settings, of
 // config->settings_bytes.
 EsStatus es_run_command_configure(const EsRunCommand *command, const EsOptionTable *table,
                                   const EsArguments *arguments, void *before);
 
-// Note which of the options that `hosts` and `grow` share have no effect on this device and with
+// Notes which of the options that `hosts` and `grow` share have no effect on this device and with
 // this data set ("" when the task says which).
 void es_run_command_note_unused(const EsOptionTable *table, const EsArguments *arguments,
                                 const char *device, const char *data);
 
-// Print the configuration for a person, on stdout.
+// Prints the configuration for a person, on stdout.
 EsStatus es_run_command_print_config(const EsConfig *config);
 
-// What playing a run leaves.
-typedef struct EsRunPlayed {
-    char folder[ES_RUN_PATH_BYTES]; // "" when it was not opened
-    int64_t n_rounds_before;        // done in earlier sittings
-    EsRunOutcome outcome;
-} EsRunPlayed;
+// A run from its opening to its end, in one process.
+typedef struct EsRunSession {
+    EsRun *run;                     // owned; NULL when it is closed, and in a dry run
+    char folder[ES_RUN_PATH_BYTES]; // "" until it has started
+    int64_t n_rounds_before;        // done in earlier sessions
+    EsRunOutcome outcome;           // once it is closed
+} EsRunSession;
 
-// Open the run, say `about` (nullable) and where it is, play its rounds, close it.
-EsStatus es_run_command_play(const EsRunCommand *command, const EsConfig *config,
-                             const EsRunSettings *settings, const EsRunWork *work,
-                             const char *about, EsRunPlayed *played);
+// Opens the run, so that a folder or lock that cannot be had is known before the work is built; a
+// dry run opens none. config must outlive the session.
+EsStatus es_run_command_open(const EsRunCommand *command, const EsConfig *config,
+                             const EsRunSettings *settings, EsRunSession *session);
 
-// Tell what the sinks lost, on stderr; the exit code of a run that ended with `status`.
+// Starts the run, prints `about` (nullable) and its folder, plays its rounds, closes it.
+EsStatus es_run_command_play(const EsRunCommand *command, const EsRunSettings *settings,
+                             const EsRunWork *work, const char *about, EsRunSession *session);
+
+// Closes a run that is still open, since its work could not be built; returns `status`.
+EsStatus es_run_command_close(EsRunSession *session, EsStatus status);
+
+// Prints the losses of the sinks on stderr and returns the exit code of a run that ended with
+// `status`.
 EsExit es_run_command_finish(const char *name, EsStatus status, const EsRunOutcome *outcome);
 
 #endif

@@ -7,7 +7,7 @@
 #include "base/words.h"
 #include "cli/frame.h"
 #include "cli/run_command.h"
-#include "grow/grow_repeat.h"
+#include "grow/grow_command.h"
 #include "grow/grow_tables.h"
 #include "runs/grow/grow_evaluation_file.h"
 #include "telemetry/sinks/console_line.h"
@@ -42,12 +42,12 @@ static void print_hosts(EsGrowRun *grow, const EsGrowSettings *settings) {
 
 static EsStatus print_results(const EsRunCommand *command, EsGrowRun *grow,
                               const EsGrowSettings *settings, int as_json,
-                              const EsRunPlayed *played) {
+                              const EsRunSession *session) {
     const EsGrowEnding *endings = es_grow_run_endings(grow);
     const EsGrowEvaluation *evaluation = es_grow_run_evaluation(grow);
     tell_refusals(grow);
     if (as_json) {
-        return print_json(grow, settings, played->folder);
+        return print_json(grow, settings, session->folder);
     }
     if (evaluation != NULL) {
         es_grow_print_evaluation(evaluation, settings->run.seed);
@@ -55,11 +55,11 @@ static EsStatus print_results(const EsRunCommand *command, EsGrowRun *grow,
         print_hosts(grow, settings);
     } else {
         es_message("all %d rounds were done before; `esper query %s` has their results\n",
-                   settings->run.n_rounds, played->folder);
+                   settings->run.n_rounds, session->folder);
     }
     if (es_grow_settings_train(settings) && !command->is_quiet) {
         es_message("the policy is in %s/policy.safetensors: esper grow --policy takes it\n",
-                   played->folder);
+                   session->folder);
     }
     return ES_STATUS_OK;
 }
@@ -138,24 +138,69 @@ static void note_unused(const EsArguments *arguments, const EsGrowSettings *sett
     }
 }
 
+static EsStatus create_grow(const void *settings, void **grow) {
+    return es_grow_run_create(settings, (EsGrowRun **)grow);
+}
+
+static void destroy_grow(void *grow) { es_grow_run_destroy(grow); }
+
+// Held-out episodes are played on hosts of their own where fewer will do, beside those of the run.
+EsStatus es_grow_command_create(EsGrowSettings *settings, EsGrowRun **grow, EsRunMemory *memory) {
+    int n_evaluated =
+        es_grow_settings_evaluated(settings) > 0 ? es_grow_settings_evaluated_envs(settings) : 0;
+    EsRunMaker maker = {
+        .settings = settings,
+        .n_envs = &settings->n_envs,
+        .create = create_grow,
+        .destroy = destroy_grow,
+        .later_share = n_evaluated < settings->n_envs ? (double)n_evaluated / settings->n_envs : 0,
+        .smaller = "a smaller --batch or --validation-images"};
+    return es_run_memory_create(&maker, (void **)grow, memory);
+}
+
+EsStatus es_grow_command_play(const EsRunCommand *command, const EsGrowSettings *settings,
+                              EsGrowRun *grow, EsRunSession *session) {
+    const EsDataset *data = &es_grow_run_play(grow)->dataset;
+    const EsDeviceInfo *device = es_device_info(es_grow_run_play(grow)->device);
+    char text[768];
+    int used = snprintf(
+        text, sizeof text,
+        "data: %.100s, %lld training, %lld validation and %lld test images of %d x %d x %d in "
+        "%d classes",
+        data->name, (long long)data->train.count, (long long)data->validation.count,
+        (long long)data->test.count, data->height, data->width, data->n_channels, data->n_classes);
+    if (device->kind == ES_DEVICE_CUDA) {
+        char numbers[160];
+        snprintf(text + used, sizeof text - (size_t)used, "\n%.100s: %s", device->name,
+                 es_grow_describe_precision(settings, device, numbers));
+    }
+    EsRunWork work = es_grow_run_work(grow);
+    int is_known = command->resume != NULL || command->is_further;
+    return es_run_command_play(command, &settings->run, &work, is_known ? NULL : text, session);
+}
+
 static EsExit run_grow(const EsRunCommand *command, const EsConfig *config, int as_json) {
     EsGrowSettings *settings = config->settings;
     EsGrowRun *grow = NULL;
-    EsRunPlayed played = {.folder = ""};
+    EsRunSession session;
     EsRunMemory memory;
-    EsStatus status = es_grow_create_run(settings, &grow, &memory);
+    EsStatus status = es_run_command_open(command, config, &settings->run, &session);
+    if (status == ES_STATUS_OK) {
+        status = es_grow_command_create(settings, &grow, &memory);
+    }
     if (status == ES_STATUS_OK && command->is_dry_run) {
         status = dry_run(grow, config, &memory);
     } else if (status == ES_STATUS_OK) {
-        status = es_grow_play_run(command, config, grow, &played);
+        status = es_grow_command_play(command, settings, grow, &session);
         if (status == ES_STATUS_OK) {
-            status = print_results(command, grow, settings, as_json, &played);
+            status = print_results(command, grow, settings, as_json, &session);
         } else if (status == ES_STATUS_IO && !as_json && es_grow_run_endings(grow) != NULL) {
             print_hosts(grow, settings); // all there is of rounds that could not be saved
         }
     }
+    status = es_run_command_close(&session, status);
     es_grow_run_destroy(grow);
-    return es_run_command_finish("grow", status, &played.outcome);
+    return es_run_command_finish("grow", status, &session.outcome);
 }
 
 // One run, not those of several seeds.
@@ -183,7 +228,7 @@ static const char summary[] =
     "r0c1 conv_light style=sigmoid_add tempo=standard\n  9       0-3,7         fossilize  "
     "r0c1\n  12      *             prune      r0c0 speed=fast curve=cosine";
 
-EsExit es_grow_run(int argc, char **argv) {
+EsExit cmd_grow(int argc, char **argv) {
     EsRunCommand command = {0};
     EsGrowSettings settings, before;
     int as_json, n_repeats;

@@ -1,4 +1,4 @@
-#include "grow/grow_repeat.h"
+#include "grow/grow_command.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -13,49 +13,6 @@
 #include "cli/frame.h"
 #include "grow/grow_tables.h"
 #include "runs/grow/grow_evaluation_file.h"
-
-static EsStatus create_grow(const void *settings, void **grow) {
-    return es_grow_run_create(settings, (EsGrowRun **)grow);
-}
-
-static void destroy_grow(void *grow) { es_grow_run_destroy(grow); }
-
-// Held-out episodes are played on hosts of their own where fewer will do, beside those of the run.
-EsStatus es_grow_create_run(EsGrowSettings *settings, EsGrowRun **grow, EsRunMemory *memory) {
-    int n_evaluated =
-        es_grow_settings_evaluated(settings) > 0 ? es_grow_settings_evaluated_envs(settings) : 0;
-    EsRunMaker maker = {
-        .settings = settings,
-        .n_envs = &settings->n_envs,
-        .create = create_grow,
-        .destroy = destroy_grow,
-        .later_share = n_evaluated < settings->n_envs ? (double)n_evaluated / settings->n_envs : 0,
-        .smaller = "a smaller --batch or --validation-images"};
-    return es_run_memory_create(&maker, (void **)grow, memory);
-}
-
-EsStatus es_grow_play_run(const EsRunCommand *command, const EsConfig *config, EsGrowRun *grow,
-                          EsRunPlayed *played) {
-    const EsGrowSettings *settings = config->settings;
-    const EsDataset *data = &es_grow_run_play(grow)->dataset;
-    const EsDeviceInfo *device = es_device_info(es_grow_run_play(grow)->device);
-    char text[768];
-    int used = snprintf(
-        text, sizeof text,
-        "data: %.100s, %lld training, %lld validation and %lld test images of %d x %d x %d in "
-        "%d classes",
-        data->name, (long long)data->train.count, (long long)data->validation.count,
-        (long long)data->test.count, data->height, data->width, data->n_channels, data->n_classes);
-    if (device->kind == ES_DEVICE_CUDA) {
-        char numbers[160];
-        snprintf(text + used, sizeof text - (size_t)used, "\n%.100s: %s", device->name,
-                 es_grow_describe_precision(settings, device, numbers));
-    }
-    EsRunWork work = es_grow_run_work(grow);
-    int is_known = command->resume != NULL || command->is_further;
-    return es_run_command_play(command, config, &settings->run, &work, is_known ? NULL : text,
-                               played);
-}
 
 // --- where the runs are ---
 
@@ -137,7 +94,7 @@ static EsStatus play_seed(Repeat *repeat, int i) {
     EsGrowSettings settings = *(const EsGrowSettings *)repeat->config->settings;
     EsConfig config = *repeat->config;
     EsRunCommand command = *repeat->command;
-    EsRunPlayed played = {.folder = ""};
+    EsRunSession session;
     EsGrowRun *grow = NULL;
     struct stat facts;
     char path[ES_RUN_PATH_BYTES];
@@ -151,14 +108,18 @@ static EsStatus play_seed(Repeat *repeat, int i) {
     if (!command.is_quiet) {
         es_message("seed %d, %d of %d\n", settings.run.seed, i + 1, repeat->n);
     }
-    EsStatus status = es_grow_create_run(&settings, &grow, NULL);
+    EsStatus status = es_run_command_open(&command, &config, &settings.run, &session);
     if (status == ES_STATUS_OK) {
-        status = es_grow_play_run(&command, &config, grow, &played);
+        status = es_grow_command_create(&settings, &grow, NULL);
     }
+    if (status == ES_STATUS_OK) {
+        status = es_grow_command_play(&command, &settings, grow, &session);
+    }
+    status = es_run_command_close(&session, status);
     es_grow_run_destroy(grow);
-    int has_lost = repeat->outcome.has_lost_events || played.outcome.has_lost_events;
-    int64_t diverged_since = ES_MAX(repeat->outcome.diverged_since, played.outcome.diverged_since);
-    repeat->outcome = played.outcome;
+    int has_lost = repeat->outcome.has_lost_events || session.outcome.has_lost_events;
+    int64_t diverged_since = ES_MAX(repeat->outcome.diverged_since, session.outcome.diverged_since);
+    repeat->outcome = session.outcome;
     repeat->outcome.has_lost_events = has_lost;
     repeat->outcome.diverged_since = diverged_since;
     ES_TRY(status);
@@ -182,7 +143,7 @@ static EsStatus save_seeds(const Repeat *repeat, json_t *root) {
     return status;
 }
 
-static EsStatus tell_seeds(const Repeat *repeat) {
+static EsStatus report_seeds(const Repeat *repeat) {
     json_t *root = es_grow_seeds_json(repeat->evaluations, repeat->n, repeat->first_seed);
     EsStatus saved = save_seeds(repeat, root);
     if (repeat->as_json && root != NULL) {
@@ -222,7 +183,7 @@ EsExit es_grow_repeat(const EsRunCommand *command, const EsOptionTable *table,
         n_done += status == ES_STATUS_OK;
     }
     if (status == ES_STATUS_OK) {
-        status = tell_seeds(&repeat);
+        status = report_seeds(&repeat);
     }
     if (status == ES_STATUS_INTERRUPTED) {
         status = fail_interrupted(&repeat, n_done);

@@ -136,28 +136,32 @@ static void destroy_hosts(void *hosts) { es_hosts_run_destroy(hosts); }
 static EsExit run_hosts(const EsRunCommand *command, const EsConfig *config, int as_json) {
     EsHostsSettings *settings = config->settings;
     EsHostsRun *hosts = NULL;
-    EsRunPlayed played = {.folder = ""};
+    EsRunSession session;
     EsRunMemory memory;
     EsRunMaker maker = {.settings = settings,
                         .n_envs = &settings->n_envs,
                         .create = create_hosts,
                         .destroy = destroy_hosts,
                         .smaller = "a smaller --batch"};
-    EsStatus status = es_run_memory_create(&maker, (void **)&hosts, &memory);
+    EsStatus status = es_run_command_open(command, config, &settings->run, &session);
+    if (status == ES_STATUS_OK) {
+        status = es_run_memory_create(&maker, (void **)&hosts, &memory);
+    }
     if (status == ES_STATUS_OK && command->is_dry_run) {
         status = dry_run(hosts, config, &memory);
     } else if (status == ES_STATUS_OK) {
         char text[512];
         es_dataset_describe(es_hosts_run_report(hosts).dataset, text, sizeof text);
         EsRunWork work = es_hosts_run_work(hosts);
-        status = es_run_command_play(command, config, &settings->run, &work,
-                                     command->resume == NULL ? text : NULL, &played);
+        status = es_run_command_play(command, &settings->run, &work,
+                                     command->resume == NULL ? text : NULL, &session);
         if (status == ES_STATUS_OK) {
-            status = print_results(hosts, settings, as_json, played.folder);
+            status = print_results(hosts, settings, as_json, session.folder);
         }
     }
+    status = es_run_command_close(&session, status);
     es_hosts_run_destroy(hosts);
-    return es_run_command_finish("hosts", status, &played.outcome);
+    return es_run_command_finish("hosts", status, &session.outcome);
 }
 
 static void print_tasks(void) {
@@ -171,7 +175,7 @@ static void print_tasks(void) {
     }
 }
 
-EsExit es_hosts_run(int argc, char **argv) {
+EsExit cmd_hosts(int argc, char **argv) {
     EsRunCommand command;
     EsHostsSettings settings, before;
     int as_json;

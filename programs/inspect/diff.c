@@ -439,7 +439,7 @@ static void print_explanation(void) {
         "something; 2 no such run, or no run.db in it.\n");
 }
 
-EsExit es_diff_run(int argc, char **argv) {
+EsExit cmd_diff(int argc, char **argv) {
     int as_json = 0, is_superset = 0;
     const EsOption options[] = {
         ES_OPTION_FLAG("superset", &is_superset,

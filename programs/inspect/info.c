@@ -188,7 +188,7 @@ static void print_info(const json_t *info) {
     printf("\n");
 }
 
-EsExit es_info_run(int argc, char **argv) {
+EsExit cmd_info(int argc, char **argv) {
     int as_json = 0, lists_telemetry = 0;
     const EsOption options[] = {
         ES_OPTION_FLAG("json", &as_json, "print one JSON object"),

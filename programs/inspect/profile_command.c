@@ -426,7 +426,7 @@ static const char summary[] =
     "wait until seeds\nstand: --policy heuristic --wait 40. On a GPU the steps run as captured "
     "work, as always; a second\npass without captures times launch by launch.";
 
-EsExit es_profile_run(int argc, char **argv) {
+EsExit cmd_profile(int argc, char **argv) {
     EsRunCommand command = {0};
     EsGrowSettings settings, before;
     Result result = {.settings = &settings};

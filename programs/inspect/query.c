@@ -257,7 +257,7 @@ static EsExit run_until_stopped(const Settings *settings) {
     return status == ES_STATUS_INTERRUPTED && !is_stopped ? ES_EXIT_FAILED : code;
 }
 
-EsExit es_query_run(int argc, char **argv) {
+EsExit cmd_query(int argc, char **argv) {
     Settings settings = {0};
     const EsOption options[] = {
         ES_OPTION_FLAG("json", &settings.as_json, "print an array of JSON objects"),

@@ -387,7 +387,7 @@ static EsStatus read_keep(RunsOptions *options) {
     return ES_STATUS_OK;
 }
 
-EsExit es_runs_run(int argc, char **argv) {
+EsExit cmd_runs(int argc, char **argv) {
     RunsOptions options;
     const EsOption table_options[] = {
         ES_OPTION_FLAG("json", &options.as_json, "print JSON"),

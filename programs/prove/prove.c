@@ -90,7 +90,7 @@ static EsStatus fail_action(const char *name) {
                : ES_FAIL(ARGUMENT, "unknown action \"%.100s\"", name);
 }
 
-EsExit es_prove_run(int argc, char **argv) {
+EsExit cmd_prove(int argc, char **argv) {
     if (argc < 2) {
         print_help(stderr);
         return ES_EXIT_USAGE;

@@ -73,12 +73,12 @@ static void print_evaluation(const EsProveEvaluation *evaluation, const EsProveS
 
 static EsStatus print_results(const EsRunCommand *command, const EsProveRun *prove,
                               const EsProveSettings *settings, int as_json,
-                              const EsRunPlayed *played) {
+                              const EsRunSession *session) {
     const EsProveEvaluation *evaluation = es_prove_run_evaluation(prove);
     double mrr = 0;
     int64_t best_round = es_prove_run_best(prove, &mrr);
     if (as_json) {
-        return print_json(prove, settings, played->folder);
+        return print_json(prove, settings, session->folder);
     }
     if (best_round > 0) {
         printf("best on validation: round %lld, MRR %.3f\n", (long long)best_round, mrr);
@@ -88,7 +88,7 @@ static EsStatus print_results(const EsRunCommand *command, const EsProveRun *pro
     }
     if (!command->is_quiet) {
         es_message("the policy is in %s/policy.safetensors: esper prove eval --policy takes it\n",
-                   played->folder);
+                   session->folder);
     }
     return ES_STATUS_OK;
 }
@@ -140,14 +140,17 @@ static void destroy_prove(void *prove) { es_prove_run_destroy(prove); }
 static EsExit run_train(const EsRunCommand *command, const EsConfig *config, int as_json) {
     EsProveSettings *settings = config->settings;
     EsProveRun *prove = NULL;
-    EsRunPlayed played = {.folder = ""};
+    EsRunSession session;
     EsRunMemory memory;
     EsRunMaker maker = {.settings = settings,
                         .n_envs = &settings->n_envs,
                         .create = create_prove,
                         .destroy = destroy_prove,
                         .smaller = "a smaller --steps or graph"};
-    EsStatus status = es_run_memory_create(&maker, (void **)&prove, &memory);
+    EsStatus status = es_run_command_open(command, config, &settings->run, &session);
+    if (status == ES_STATUS_OK) {
+        status = es_run_memory_create(&maker, (void **)&prove, &memory);
+    }
     if (status == ES_STATUS_OK && command->is_dry_run) {
         status = dry_run(prove, config, &memory);
     } else if (status == ES_STATUS_OK) {
@@ -157,14 +160,15 @@ static EsExit run_train(const EsRunCommand *command, const EsConfig *config, int
         snprintf(about, sizeof about, "graph: %.100s, %d constants, %d facts, %d rules",
                  es_prove_settings_data(settings), graph->n_constants, graph->n_facts,
                  graph->n_rules);
-        status = es_run_command_play(command, config, &settings->run, &work,
-                                     command->resume == NULL ? about : NULL, &played);
+        status = es_run_command_play(command, &settings->run, &work,
+                                     command->resume == NULL ? about : NULL, &session);
         if (status == ES_STATUS_OK) {
-            status = print_results(command, prove, settings, as_json, &played);
+            status = print_results(command, prove, settings, as_json, &session);
         }
     }
+    status = es_run_command_close(&session, status);
     es_prove_run_destroy(prove);
-    return es_run_command_finish("prove train", status, &played.outcome);
+    return es_run_command_finish("prove train", status, &session.outcome);
 }
 
 static int is_given(const EsArguments *arguments, const char *name) {

@@ -31,13 +31,6 @@ static const char quit_message[] =
 static EsStatus start_again(const EsRun *run) {
     char aside[ES_RUN_PATH_BYTES];
     const char *root = es_run_folder_root(run->folder);
-    // a run of no rounds never has one, and nothing to lose
-    if (!run->options.may_restart && run->options.settings->n_rounds > 0) {
-        return ES_FAIL(INPUT,
-                       "%s has no checkpoint to go on from; with --restart it starts again with "
-                       "round 1, and keeps its telemetry in before-<n>/",
-                       root);
-    }
     ES_TRY(es_run_set_telemetry_aside(run->folder, aside));
     es_log(ES_LOG_WARNING,
            "%s has no checkpoint to go on from: the run starts again with round 1%s%s", root,
@@ -87,28 +80,41 @@ static EsStatus check_database(const EsRun *run) {
     return status;
 }
 
-static EsStatus open_folder(EsRun *run) {
+// Takes the folder of a resumed run and finds the checkpoint to go on from.
+static EsStatus open_resumed(EsRun *run) {
+    const EsRunOptions *options = &run->options;
+    ES_TRY(es_run_folder_open(options->resume, &run->folder));
+    ES_TRY(check_database(run));
+    ES_TRY(es_run_checkpoint_open_latest(run->folder, 0, 1, &run->checkpoint));
+    if (run->checkpoint == NULL) {
+        // a run of no rounds never has one, and nothing to lose
+        return options->may_restart || options->settings->n_rounds == 0
+                   ? ES_STATUS_OK
+                   : ES_FAIL(INPUT,
+                             "%s has no checkpoint to go on from; with --restart it starts again "
+                             "with round 1, and keeps its telemetry in before-<n>/",
+                             es_run_folder_root(run->folder));
+    }
+    ES_TRY(check_settings(run));
+    run->n_rounds_done = run->n_rounds_saved = es_run_checkpoint_round(run->checkpoint);
+    if (options->settings->n_rounds < run->n_rounds_done) {
+        return ES_FAIL(CONFIG, "%s has %lld rounds already; it cannot go on to round %d",
+                       options->resume, (long long)run->n_rounds_done, options->settings->n_rounds);
+    }
+    return find_best_score(run);
+}
+
+// Makes the folder of a new run, or tidies that of a resumed one, and writes its settings.
+static EsStatus start_folder(EsRun *run) {
     const EsRunOptions *options = &run->options;
     char path[ES_RUN_PATH_BYTES];
     if (options->resume == NULL) {
-        struct stat facts;
-        run->had_folder = options->out != NULL && stat(options->out, &facts) == 0;
+        struct stat info;
+        run->had_folder = options->out != NULL && stat(options->out, &info) == 0;
         ES_TRY(es_run_folder_create(options->out, options->settings->kind, &run->folder));
     } else {
-        ES_TRY(es_run_folder_open(options->resume, &run->folder));
-        ES_TRY(check_database(run));
-        ES_TRY(es_run_checkpoint_open_latest(run->folder, 0, 1, &run->checkpoint));
-        ES_TRY(run->checkpoint != NULL ? check_settings(run) : start_again(run));
+        ES_TRY(run->checkpoint != NULL ? ES_STATUS_OK : start_again(run));
         ES_TRY(es_run_checkpoint_prune(run->folder, options->settings->checkpoint_keep));
-        if (run->checkpoint != NULL) {
-            run->n_rounds_done = run->n_rounds_saved = es_run_checkpoint_round(run->checkpoint);
-            if (options->settings->n_rounds < run->n_rounds_done) {
-                return ES_FAIL(CONFIG, "%s has %lld rounds already; it cannot go on to round %d",
-                               options->resume, (long long)run->n_rounds_done,
-                               options->settings->n_rounds);
-            }
-            ES_TRY(find_best_score(run));
-        }
         ES_TRY(es_run_remove_strays(run->folder));
     }
     es_run_folder_path(run->folder, "config.ini", path);
@@ -212,7 +218,9 @@ static EsStatus open_hub(EsRun *run) {
 }
 
 static void release_run(EsRun *run) {
-    es_stop_signal_end();
+    if (run->is_watching) {
+        es_stop_signal_end();
+    }
     es_hub_close(run->hub, NULL);
     es_run_checkpoint_end(run->checkpoint);
     es_run_folder_close(run->folder);
@@ -220,7 +228,7 @@ static void release_run(EsRun *run) {
     es_release(run);
 }
 
-// End an opening that failed: a new run is taken away again, so that the same command can be
+// Ends a run that has not started: a new one is removed again, so that the same command can be
 // repeated. Keeps the detail of the failure.
 static EsStatus give_up(EsRun *run, EsStatus status) {
     char root[ES_RUN_PATH_BYTES] = "", detail[1024];
@@ -235,7 +243,8 @@ static EsStatus give_up(EsRun *run, EsStatus status) {
         EsStatus ignored = es_folder_make(root);
         (void)ignored; // an empty folder is no loss
     }
-    return es_status_set(status, __FILE__, __LINE__, "%s", detail);
+    return status == ES_STATUS_OK ? status
+                                  : es_status_set(status, __FILE__, __LINE__, "%s", detail);
 }
 
 // Mark a run from before there were markers; last, when folder and database have proved to be a
@@ -252,26 +261,31 @@ EsStatus es_run_open(const EsRunOptions *options, EsRun **run_out) {
     *run_out = NULL;
     ES_TRY(es_allocate(sizeof *run, (void **)&run));
     run->options = *options;
+    snprintf(run->build, sizeof run->build, "%s", options->build != NULL ? options->build : "");
+    run->options.build = options->build != NULL ? run->build : NULL;
     run->best_score = -INFINITY;
-    run->sitting_start_ns = es_clock_ns();
     es_anomaly_detector_reset(&run->detector, NULL, es_anomaly_growth_heads, ES_N_GROWTH_HEADS);
-    EsStatus status = es_stop_signal_begin(stop_message, quit_message);
+    EsStatus status = es_anomaly_list_create(&run->anomalies, MAX_ANOMALIES);
     if (status == ES_STATUS_OK) {
-        status = es_anomaly_list_create(&run->anomalies, MAX_ANOMALIES);
-    }
-    if (status == ES_STATUS_OK) {
-        status = open_folder(run);
-    }
-    if (status == ES_STATUS_OK) {
-        status = open_hub(run);
-    }
-    if (status == ES_STATUS_OK && options->resume != NULL) {
-        status = mark_resumed(run);
+        status =
+            options->resume != NULL ? open_resumed(run) : es_run_folder_check_new(options->out);
     }
     if (status != ES_STATUS_OK) {
         return give_up(run, status);
     }
     *run_out = run;
+    return ES_STATUS_OK;
+}
+
+EsStatus es_run_start(EsRun *run) {
+    ES_ASSERT(!run->is_started);
+    run->sitting_start_ns = es_clock_ns();
+    run->is_watching = 1;
+    ES_TRY(es_stop_signal_begin(stop_message, quit_message));
+    ES_TRY(start_folder(run));
+    ES_TRY(open_hub(run));
+    ES_TRY(run->options.resume != NULL ? mark_resumed(run) : ES_STATUS_OK);
+    run->is_started = 1;
     return ES_STATUS_OK;
 }
 
@@ -303,6 +317,9 @@ static void emit_end(EsRun *run, EsStatus status, const char *detail) {
 EsStatus es_run_close(EsRun *run, EsStatus status, EsRunOutcome *outcome) {
     if (run == NULL) {
         return status;
+    }
+    if (!run->is_started) {
+        return give_up(run, status);
     }
     char detail[1024];
     snprintf(detail, sizeof detail, "%s", es_status_detail());

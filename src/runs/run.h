@@ -7,7 +7,9 @@
 // never interrupted.
 //
 //     EsRun *run; ES_TRY(es_run_open(&options, &run));
-//     EsStatus status = es_run_rounds(run, &work);
+//     EsStatus status = build_work(&work);
+//     if (status == ES_STATUS_OK) { status = es_run_start(run); }
+//     if (status == ES_STATUS_OK) { status = es_run_rounds(run, &work); }
 //     return es_run_close(run, status, &outcome);
 #ifndef ES_RUNS_RUN_H
 #define ES_RUNS_RUN_H
@@ -32,11 +34,18 @@ typedef struct EsRunOptions {
 
 typedef struct EsRun EsRun;
 
-// Make or take the folder, find the checkpoint, open the sinks, watch for signals. On failure
-// nothing stays open, and of a new run nothing stays on disk. All that is borrowed must outlive the
+// Checks everything that can be checked before the work is built: that a new run's folder can be
+// made, or that a resumed run's is a run nobody else holds, with a checkpoint and settings to go on
+// with. Takes the lock of a resumed run; makes and changes nothing else, but for damaged
+// checkpoints, which are renamed. `build` is copied; all else that is borrowed must outlive the
 // run.
 EsStatus es_run_open(const EsRunOptions *options, EsRun **run);
 
+// Makes the folder of a new run, writes config.ini, opens the sinks, watches for signals. After a
+// failure es_run_close leaves nothing of a new run on disk.
+EsStatus es_run_start(EsRun *run);
+
+// Valid once the run has started.
 const EsRunFolder *es_run_folder(const EsRun *run);
 EsHub *es_run_hub(EsRun *run);
 
@@ -123,8 +132,9 @@ typedef struct EsRunOutcome {
     EsHubHealth health;
 } EsRunOutcome;
 
-// Emit how it ended, close the sinks, let go of the folder. Returns `status` and keeps its detail.
-// `outcome` is nullable. Accepts NULL.
+// Emits how it ended, closes the sinks, releases the folder. Of a new run that has not started
+// nothing stays on disk. Returns `status` and keeps its detail. `outcome` is nullable. Accepts
+// NULL.
 EsStatus es_run_close(EsRun *run, EsStatus status, EsRunOutcome *outcome);
 
 #endif

@@ -25,6 +25,7 @@
 #define MAX_NAME_ATTEMPTS 32
 
 #define DEFAULT_PARENT "runs"
+#define DEFAULT_NAME   DEFAULT_PARENT "/<kind>-<date>-<time>-<short id>"
 
 // SQLite takes names of up to 512 bytes for a file, with its full path and endings of its own
 #define MAX_ABSOLUTE_BYTES 480
@@ -159,7 +160,7 @@ static EsStatus check_length(const char *root) {
 }
 
 static EsStatus create_named(const char *kind, EsRunFolder **folder) {
-    ES_TRY(check_length(DEFAULT_PARENT "/<kind>-<date>-<time>-<short id>"));
+    ES_TRY(check_length(DEFAULT_NAME));
     ES_TRY(es_folder_make(DEFAULT_PARENT));
     for (int attempt = 0; attempt < MAX_NAME_ATTEMPTS; attempt++) {
         char path[128];
@@ -181,6 +182,24 @@ static EsStatus take(EsRunFolder *folder) {
                              : ES_FAIL(IO, "cannot open %s: %s", folder->root, strerror(errno));
 }
 
+// Whether a run may begin under this name.
+static EsStatus check_place(const char *root) {
+    struct stat info;
+    ES_TRY(check_length(root));
+    return lstat(root, &info) == 0 ? check_existing(root) : ES_STATUS_OK;
+}
+
+EsStatus es_run_folder_check_new(const char *path) {
+    EsRunFolder *folder = NULL;
+    if (path == NULL) {
+        return check_length(DEFAULT_NAME);
+    }
+    ES_TRY(create_object(path, &folder));
+    EsStatus status = check_place(folder->root);
+    es_run_folder_close(folder);
+    return status;
+}
+
 EsStatus es_run_folder_create(const char *path, const char *kind, EsRunFolder **folder) {
     *folder = NULL;
     ES_ASSERT(es_run_kind_is_valid(kind));
@@ -189,11 +208,7 @@ EsStatus es_run_folder_create(const char *path, const char *kind, EsRunFolder **
         ES_TRY_GOTO(create_named(kind, folder));
     } else {
         ES_TRY_GOTO(create_object(path, folder));
-        ES_TRY_GOTO(check_length((*folder)->root));
-        struct stat facts;
-        if (lstat((*folder)->root, &facts) == 0) {
-            ES_TRY_GOTO(check_existing((*folder)->root));
-        }
+        ES_TRY_GOTO(check_place((*folder)->root));
         ES_TRY_GOTO(es_folder_make((*folder)->root));
     }
     ES_TRY_GOTO(take(*folder));

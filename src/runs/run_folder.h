@@ -29,6 +29,9 @@ typedef struct EsRunFolder EsRunFolder;
 // is a run; also when the full path has more than 480 bytes. Missing parents are made.
 EsStatus es_run_folder_create(const char *path, const char *kind, EsRunFolder **folder);
 
+// Fails as es_run_folder_create would now, and makes nothing.
+EsStatus es_run_folder_check_new(const char *path);
+
 // Take an existing run to go on with it, marked or from before there were markers. INPUT when the
 // folder is no run, when its marker is not ours or of a later schema, when another process holds
 // it, or when a file that the run would write is a link: a run's own files lie in its folder.

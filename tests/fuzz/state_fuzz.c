@@ -218,7 +218,11 @@ static EsStatus run_toy(const char *path, int n_rounds, int is_resumed, int has_
     EsRunWork work = {NULL, describe_toy, play_toy, save_toy, load_toy, NULL};
     EsRun *run = NULL;
     ES_TRY(es_run_open(&options, &run));
-    return es_run_close(run, es_run_rounds(run, &work), NULL);
+    EsStatus status = es_run_start(run);
+    if (status == ES_STATUS_OK) {
+        status = es_run_rounds(run, &work);
+    }
+    return es_run_close(run, status, NULL);
 }
 
 // Values of the checkpoint of a run that has done its first round are replaced by those of the

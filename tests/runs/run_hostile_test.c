@@ -26,7 +26,11 @@ static EsStatus sit(SavedRun *saved, int is_resumed) {
                             .build = "test"};
     EsRun *run = NULL;
     ES_TRY(es_run_open(&options, &run));
-    return es_run_close(run, es_run_rounds(run, &saved->work), NULL);
+    EsStatus status = es_run_start(run);
+    if (status == ES_STATUS_OK) {
+        status = es_run_rounds(run, &saved->work);
+    }
+    return es_run_close(run, status, NULL);
 }
 
 static void save_first_round(SavedRun *saved) {

@@ -100,23 +100,31 @@ static EsStatus finish(void *context, EsRun *run) {
     return ES_STATUS_OK;
 }
 
-// A sitting in the run of that name: a new one (0), or a resumed one that may start over (2) or not
-// (1). The toy ends up with the state.
+// The run of that name: a new one (0), or a resumed one that may start over (2) or not (1).
+static EsRunOptions describe_run(const char *name, int is_resumed, const EsConfig *config) {
+    const char *path = temp_path(name);
+    return (EsRunOptions){.config = config,
+                          .settings = &((const Settings *)config->settings)->run,
+                          .out = is_resumed ? NULL : path,
+                          .resume = is_resumed ? path : NULL,
+                          .may_restart = is_resumed == 2,
+                          .build = "test"};
+}
+
+// A session of the run of that name, as above. The toy ends up with the state.
 static EsStatus sit(const char *name, int is_resumed, Settings *settings, Toy *toy,
                     EsRunOutcome *outcome) {
-    const char *path = temp_path(name);
     EsConfig config = {keys, (int)ES_COUNT_OF(keys), settings, sizeof *settings};
-    EsRunOptions options = {.config = &config,
-                            .settings = &settings->run,
-                            .out = is_resumed ? NULL : path,
-                            .resume = is_resumed ? path : NULL,
-                            .may_restart = is_resumed == 2,
-                            .build = "test"};
+    EsRunOptions options = describe_run(name, is_resumed, &config);
     EsRunWork work = {toy, describe, run_round, save, load, finish};
     EsRun *run = NULL;
     toy->settings = settings;
     ES_TRY(es_run_open(&options, &run));
-    return es_run_close(run, es_run_rounds(run, &work), outcome);
+    EsStatus status = es_run_start(run);
+    if (status == ES_STATUS_OK) {
+        status = es_run_rounds(run, &work);
+    }
+    return es_run_close(run, status, outcome);
 }
 
 static Settings defaults(void) {
@@ -472,6 +480,32 @@ TEST(opening_that_fails_leaves_no_run) {
     EXPECT_EQ(sit("c", 1, &settings, &toy, NULL), status);
     EXPECT(has_checkpoint("c", 6) && exists("c/events.jsonl"));
     close(taken);
+}
+
+TEST(folder_and_lock_are_checked_before_anything_is_made) {
+    Settings settings = defaults();
+    Toy toy = {.stop_in_round = -1};
+    EsConfig config = {keys, (int)ES_COUNT_OF(keys), &settings, sizeof settings};
+    EsRun *run = NULL, *other = NULL;
+    // a new run that is opened and never started leaves nothing
+    EsRunOptions options = describe_run("a", 0, &config);
+    REQUIRE_OK(es_run_open(&options, &run));
+    EXPECT(!exists("a"));
+    EXPECT_STATUS(es_run_close(run, ES_FAIL(INPUT, "no data"), NULL), INPUT);
+    EXPECT_TEXT(es_status_detail(), "no data");
+    EXPECT(!exists("a"));
+    // a folder that is taken is known at once
+    EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), OK);
+    EXPECT_STATUS(es_run_open(&options, &run), ARGUMENT);
+    EXPECT(run == NULL);
+    // a resumed run holds its lock from its opening on
+    options = describe_run("a", 1, &config);
+    REQUIRE_OK(es_run_open(&options, &run));
+    EXPECT_STATUS(es_run_open(&options, &other), INPUT);
+    EXPECT(other == NULL);
+    EXPECT_STATUS(es_run_close(run, ES_FAIL(MEMORY, "no memory"), NULL), MEMORY);
+    EXPECT(has_checkpoint("a", 6) && exists("a/events.jsonl"));
+    EXPECT_STATUS(sit("a", 1, &settings, &toy, NULL), OK);
 }
 
 TEST(name_of_a_run_may_have_any_characters) {

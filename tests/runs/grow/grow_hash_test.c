@@ -46,6 +46,7 @@ static void play(const char *name, int is_resumed, EsGrowSettings *settings) {
     EsRunOutcome outcome;
     REQUIRE_OK(es_grow_run_create(settings, &grow));
     REQUIRE_OK(es_run_open(&options, &run));
+    REQUIRE_OK(es_run_start(run));
     EsRunWork work = es_grow_run_work(grow);
     REQUIRE_OK(es_run_close(run, es_run_rounds(run, &work), &outcome));
     EXPECT_EQ(outcome.has_lost_events, 0);

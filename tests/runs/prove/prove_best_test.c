@@ -186,6 +186,7 @@ static int64_t play(const Bench *bench, const char *name, const char *weights, i
     EsRunWork work = {&replaced,     replaced_describe, replaced_round,
                       replaced_save, replaced_load,     replaced_finish};
     REQUIRE_OK(es_run_open(&options, &run));
+    REQUIRE_OK(es_run_start(run));
     REQUIRE_OK(es_run_close(run, es_run_rounds(run, &work), &outcome));
     EXPECT_EQ(outcome.n_rounds_done, n_rounds);
     int64_t best_round = es_prove_run_best(replaced.prove, mrr);
