@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "cli/frame.h"
 #include "cli/options.h"
-#include "runs/run_checkpoint.h"
+#include "runs/checkpoint.h"
 #include "runs/run_removal.h"
 
 #define DEFAULT_FOLDER "runs"
@@ -247,7 +247,7 @@ static EsStatus measure_removal(const RunsOptions *options, Removal *removal) {
         note_kept(removal, path);
     } else {
         ES_TRY_GOTO(
-            es_run_checkpoint_prune_with(folder, options->keep, &walk, &removal->n_checkpoints));
+            es_checkpoint_prune_with(folder, options->keep, &walk, &removal->n_checkpoints));
         removal->is_due = walk.bytes > 0 || removal->n_checkpoints > 0;
     }
     removal->bytes = walk.bytes;
@@ -282,7 +282,7 @@ static EsStatus carry_out(const RunsOptions *options, const Removal *removal) {
     }
     EsRunFolder *folder = NULL;
     ES_TRY(es_run_folder_hold(removal->path, 0, &folder));
-    EsStatus status = es_run_checkpoint_prune(folder, options->keep);
+    EsStatus status = es_checkpoint_prune(folder, options->keep);
     es_run_folder_close(folder);
     return status;
 }

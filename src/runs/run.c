@@ -42,7 +42,7 @@ static EsStatus start_again(const EsRun *run) {
 static EsStatus find_best_score(EsRun *run) {
     EsCheckpointInfo *infos = NULL;
     int n_infos = 0;
-    ES_TRY(es_run_checkpoint_list(run->folder, &infos, &n_infos));
+    ES_TRY(es_checkpoint_list(run->folder, &infos, &n_infos));
     for (int i = 0; i < n_infos; i++) {
         run->best_score = infos[i].is_best ? infos[i].score : run->best_score;
     }
@@ -54,10 +54,10 @@ static EsStatus find_best_score(EsRun *run) {
 // schema 1 do not hold the settings; nothing but config.ini knows them.
 static EsStatus check_settings(const EsRun *run) {
     const char *saved = NULL;
-    if (!es_run_checkpoint_has(run->checkpoint, ES_RUN_SETTINGS_KEY)) {
+    if (!es_checkpoint_has(run->checkpoint, ES_RUN_SETTINGS_KEY)) {
         return ES_STATUS_OK;
     }
-    ES_TRY(es_run_checkpoint_text(run->checkpoint, ES_RUN_SETTINGS_KEY, &saved));
+    ES_TRY(es_checkpoint_text(run->checkpoint, ES_RUN_SETTINGS_KEY, &saved));
     return es_run_settings_check_fixed(run->options.config, saved);
 }
 
@@ -85,7 +85,7 @@ static EsStatus open_resumed(EsRun *run) {
     const EsRunOptions *options = &run->options;
     ES_TRY(es_run_folder_open(options->resume, &run->folder));
     ES_TRY(check_database(run));
-    ES_TRY(es_run_checkpoint_open_latest(run->folder, 0, 1, &run->checkpoint));
+    ES_TRY(es_checkpoint_open_latest(run->folder, 0, 1, &run->checkpoint));
     if (run->checkpoint == NULL) {
         // a run of no rounds never has one, and nothing to lose
         return options->may_restart || options->settings->n_rounds == 0
@@ -96,7 +96,7 @@ static EsStatus open_resumed(EsRun *run) {
                              es_run_folder_root(run->folder));
     }
     ES_TRY(check_settings(run));
-    run->n_rounds_done = run->n_rounds_saved = es_run_checkpoint_round(run->checkpoint);
+    run->n_rounds_done = run->n_rounds_saved = es_checkpoint_round(run->checkpoint);
     if (options->settings->n_rounds < run->n_rounds_done) {
         return ES_FAIL(CONFIG, "%s has %lld rounds already; it cannot go on to round %d",
                        options->resume, (long long)run->n_rounds_done, options->settings->n_rounds);
@@ -114,7 +114,7 @@ static EsStatus start_folder(EsRun *run) {
         ES_TRY(es_run_folder_create(options->out, options->settings->kind, &run->folder));
     } else {
         ES_TRY(run->checkpoint != NULL ? ES_STATUS_OK : start_again(run));
-        ES_TRY(es_run_checkpoint_prune(run->folder, options->settings->checkpoint_keep));
+        ES_TRY(es_checkpoint_prune(run->folder, options->settings->checkpoint_keep));
         ES_TRY(es_run_remove_strays(run->folder));
     }
     es_run_folder_path(run->folder, "config.ini", path);
@@ -222,7 +222,7 @@ static void release_run(EsRun *run) {
         es_stop_signal_end();
     }
     es_hub_close(run->hub, NULL);
-    es_run_checkpoint_end(run->checkpoint);
+    es_checkpoint_end(run->checkpoint);
     es_run_folder_close(run->folder);
     es_anomaly_list_destroy(&run->anomalies);
     es_release(run);

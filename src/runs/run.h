@@ -16,7 +16,7 @@
 
 #include <stdio.h>
 
-#include "runs/run_checkpoint.h"
+#include "runs/checkpoint.h"
 #include "runs/run_settings.h"
 #include "telemetry/anomaly_rules.h"
 #include "telemetry/hub.h"
@@ -77,8 +77,8 @@ typedef struct EsRunWork {
     void (*describe)(void *context, EsRunStartedEvent *row);
     // Round `round` (from 1). Asks es_run_must_drop between steps and then returns INTERRUPTED.
     EsStatus (*round)(void *context, EsRun *run, int64_t round, EsRoundReport *report);
-    EsStatus (*save)(void *context, EsRunCheckpoint *checkpoint);
-    EsStatus (*load)(void *context, const EsRunCheckpoint *checkpoint);
+    EsStatus (*save)(void *context, EsCheckpoint *checkpoint);
+    EsStatus (*load)(void *context, const EsCheckpoint *checkpoint);
     // After the last round, in every sitting that gets there; nullable. INTERRUPTED when the user
     // asks to stop: a resumed run comes here again.
     EsStatus (*finish)(void *context, EsRun *run);

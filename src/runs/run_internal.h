@@ -23,14 +23,14 @@ typedef struct EsPhaseTimes {
 } EsPhaseTimes;
 
 struct EsRun {
-    EsRunOptions options;        // pointers borrowed
-    EsRunFolder *folder;         // owned
-    EsHub *hub;                  // owned
-    EsRunCheckpoint *checkpoint; // owned; the one to load, NULL for a fresh start
-    char build[128];             // what options.build points at
-    int had_folder;              // a new run in a folder that was there, empty
-    int is_started;              // by es_run_start
-    int is_watching;             // for signals
+    EsRunOptions options;     // pointers borrowed
+    EsRunFolder *folder;      // owned
+    EsHub *hub;               // owned
+    EsCheckpoint *checkpoint; // owned; the one to load, NULL for a fresh start
+    char build[128];          // what options.build points at
+    int had_folder;           // a new run in a folder that was there, empty
+    int is_started;           // by es_run_start
+    int is_watching;          // for signals
     int prometheus_port;
     int64_t n_rounds_done;  // in this run
     int64_t n_rounds_saved; // round of the newest checkpoint, 0 = none

@@ -11,8 +11,8 @@
 #include "base/file.h"
 #include "base/file_fault.h"
 #include "base/memory.h"
+#include "runs/round_folder.h"
 #include "runs/run_aside.h"
-#include "runs/run_checkpoint_store.h"
 #include "runs/run_folder.h"
 #include "runs/run_lock.h"
 #include "runs/run_marker.h"
@@ -149,7 +149,7 @@ static EsStatus take_backup(EsRunRemoval *removal, const char *path, const EsFol
 static EsStatus take_checkpoint(EsRunRemoval *removal, const char *path,
                                 const EsFolderEntry *entry) {
     if (entry->kind == ES_FOLDER_ENTRY_FOLDER) {
-        return es_checkpoint_store_clear(path, removal);
+        return es_round_folder_clear(path, removal);
     }
     es_removal_keep(removal, path);
     return ES_STATUS_OK;

@@ -216,7 +216,7 @@ static void emit_round(EsRun *run, const EsRoundReport *report, double seconds) 
 // in the checkpoints of a run that has diverged, and in no others
 #define DIVERGED_KEY "diverged_since"
 
-static EsStatus put_counters(const EsRun *run, EsRunCheckpoint *checkpoint) {
+static EsStatus put_counters(const EsRun *run, EsCheckpoint *checkpoint) {
     const unsigned char *bytes = (const unsigned char *)&run->detector.state;
     char text[STATE_DIGITS + 1];
     for (size_t i = 0; i < sizeof run->detector.state; i++) {
@@ -224,14 +224,14 @@ static EsStatus put_counters(const EsRun *run, EsRunCheckpoint *checkpoint) {
     }
     char *settings = NULL;
     ES_TRY(es_run_settings_write_fixed(run->options.config, &settings));
-    EsStatus status = es_run_checkpoint_put_text(checkpoint, ES_RUN_SETTINGS_KEY, settings);
+    EsStatus status = es_checkpoint_put_text(checkpoint, ES_RUN_SETTINGS_KEY, settings);
     es_release(settings);
     ES_TRY(status);
-    ES_TRY(es_run_checkpoint_put_int(checkpoint, "n_episodes", run->n_episodes));
+    ES_TRY(es_checkpoint_put_int(checkpoint, "n_episodes", run->n_episodes));
     if (run->diverged_since > 0) {
-        ES_TRY(es_run_checkpoint_put_int(checkpoint, DIVERGED_KEY, run->diverged_since));
+        ES_TRY(es_checkpoint_put_int(checkpoint, DIVERGED_KEY, run->diverged_since));
     }
-    return es_run_checkpoint_put_text(checkpoint, "anomaly_state", text);
+    return es_checkpoint_put_text(checkpoint, "anomaly_state", text);
 }
 
 static EsStatus take_counters(EsRun *run) {
@@ -239,15 +239,15 @@ static EsStatus take_counters(EsRun *run) {
     unsigned char *bytes = (unsigned char *)&state;
     const char *text = NULL;
     char path[ES_RUN_PATH_BYTES];
-    es_run_checkpoint_path(run->checkpoint, "rank0.json", path);
-    ES_TRY(es_run_checkpoint_int(run->checkpoint, "n_episodes", &run->n_episodes));
+    es_checkpoint_path(run->checkpoint, "rank0.json", path);
+    ES_TRY(es_checkpoint_int(run->checkpoint, "n_episodes", &run->n_episodes));
     ES_TRY(es_check_counter((EsFileField){path, "n_episodes", ES_NO_INDEX}, run->n_episodes));
-    if (es_run_checkpoint_has(run->checkpoint, DIVERGED_KEY)) {
-        ES_TRY(es_run_checkpoint_int(run->checkpoint, DIVERGED_KEY, &run->diverged_since));
+    if (es_checkpoint_has(run->checkpoint, DIVERGED_KEY)) {
+        ES_TRY(es_checkpoint_int(run->checkpoint, DIVERGED_KEY, &run->diverged_since));
         ES_TRY(es_check_integer((EsFileField){path, DIVERGED_KEY, ES_NO_INDEX}, run->diverged_since,
                                 1, run->n_rounds_done));
     }
-    ES_TRY(es_run_checkpoint_text(run->checkpoint, "anomaly_state", &text));
+    ES_TRY(es_checkpoint_text(run->checkpoint, "anomaly_state", &text));
     if (strlen(text) != STATE_DIGITS || strspn(text, "0123456789abcdef") != STATE_DIGITS) {
         return ES_FAIL(INPUT, "%s: anomaly_state is not what this program writes", path);
     }
@@ -266,21 +266,21 @@ static EsStatus save_round(EsRun *run, const EsRunWork *work) {
     int64_t start_ns = es_clock_ns();
     double score = run->score;
     int is_best = score >= run->best_score; // the later of equal ones, as the store has it
-    EsRunCheckpoint *checkpoint = NULL;
-    ES_TRY(es_run_checkpoint_begin(run->folder, run->n_rounds_done, 0, 1, &checkpoint));
+    EsCheckpoint *checkpoint = NULL;
+    ES_TRY(es_checkpoint_begin(run->folder, run->n_rounds_done, 0, 1, &checkpoint));
     EsStatus status = put_counters(run, checkpoint);
     if (status == ES_STATUS_OK) {
         status = work->save(work->context, checkpoint);
     }
     if (status == ES_STATUS_OK) {
-        status = es_run_checkpoint_commit(checkpoint);
+        status = es_checkpoint_commit(checkpoint);
     }
     if (status == ES_STATUS_OK) {
         es_hub_flush(run->hub, ES_RUN_FLUSH_SECONDS);
-        status = es_run_checkpoint_complete(checkpoint, score);
+        status = es_checkpoint_complete(checkpoint, score);
     }
-    int64_t bytes = status == ES_STATUS_OK ? es_run_checkpoint_bytes(checkpoint) : 0;
-    es_run_checkpoint_end(checkpoint);
+    int64_t bytes = status == ES_STATUS_OK ? es_checkpoint_bytes(checkpoint) : 0;
+    es_checkpoint_end(checkpoint);
     ES_TRY(status);
     run->best_score = is_best ? score : run->best_score;
     run->n_rounds_saved = run->n_rounds_done;
@@ -296,8 +296,7 @@ static EsStatus save_round(EsRun *run, const EsRunWork *work) {
                                   .is_best = is_best};
     es_emit_checkpoint_saved(run->hub, (EsEventTime){.round = run->n_rounds_done, .step = -1}, &row,
                              1);
-    if (es_run_checkpoint_prune(run->folder, run->options.settings->checkpoint_keep) !=
-        ES_STATUS_OK) {
+    if (es_checkpoint_prune(run->folder, run->options.settings->checkpoint_keep) != ES_STATUS_OK) {
         es_log(ES_LOG_WARNING, "old checkpoints could not be removed: %s", es_status_detail());
     }
     return ES_STATUS_OK;
@@ -398,7 +397,7 @@ static EsStatus load_checkpoint(EsRun *run, const EsRunWork *work) {
     EsCheckpointLoadedEvent row = {.path = path};
     es_emit_checkpoint_loaded(run->hub, (EsEventTime){.round = run->n_rounds_done, .step = -1},
                               &row, 1);
-    es_run_checkpoint_end(run->checkpoint);
+    es_checkpoint_end(run->checkpoint);
     run->checkpoint = NULL;
     return ES_STATUS_OK;
 }

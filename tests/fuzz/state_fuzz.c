@@ -110,37 +110,37 @@ static int write_checkpoint(const json_t *input, const char *folder) {
 }
 
 // Ask for every value in every way.
-static void read_values(const EsRunCheckpoint *checkpoint, const json_t *values) {
+static void read_values(const EsCheckpoint *checkpoint, const json_t *values) {
     const char *key, *text = NULL;
     json_t *value;
     int64_t integer = 0;
     double real = 0;
     json_object_foreach((json_t *)values, key, value) {
-        fuzz_judge(es_run_checkpoint_int(checkpoint, key, &integer));
-        fuzz_judge(es_run_checkpoint_real(checkpoint, key, &real));
-        if (fuzz_judge(es_run_checkpoint_text(checkpoint, key, &text)) == FUZZ_ACCEPTED) {
+        fuzz_judge(es_checkpoint_int(checkpoint, key, &integer));
+        fuzz_judge(es_checkpoint_real(checkpoint, key, &real));
+        if (fuzz_judge(es_checkpoint_text(checkpoint, key, &text)) == FUZZ_ACCEPTED) {
             FUZZ_CHECK(strcmp(text, json_string_value(value)) == 0);
         }
     }
 }
 
 static FuzzVerdict read_checkpoints(const EsRunFolder *folder, const json_t *values) {
-    EsRunCheckpoint *checkpoint = NULL;
+    EsCheckpoint *checkpoint = NULL;
     EsCheckpointInfo *infos = NULL;
     EsRunRemoval preview = {.is_preview = 1};
     int n_infos = 0, n_checkpoints = 0;
-    FUZZ_OK(es_run_checkpoint_list(folder, &infos, &n_infos));
+    FUZZ_OK(es_checkpoint_list(folder, &infos, &n_infos));
     es_release(infos);
-    FuzzVerdict verdict = fuzz_judge(es_run_checkpoint_open_latest(folder, 0, 1, &checkpoint));
+    FuzzVerdict verdict = fuzz_judge(es_checkpoint_open_latest(folder, 0, 1, &checkpoint));
     if (checkpoint != NULL) {
-        FUZZ_CHECK(es_run_checkpoint_round(checkpoint) == 7);
+        FUZZ_CHECK(es_checkpoint_round(checkpoint) == 7);
         read_values(checkpoint, values);
     } else {
         verdict = FUZZ_REFUSED;
     }
-    es_run_checkpoint_end(checkpoint);
-    FUZZ_OK(es_run_checkpoint_prune_with(folder, 1, &preview, &n_checkpoints));
-    FUZZ_OK(es_run_checkpoint_prune(folder, 1));
+    es_checkpoint_end(checkpoint);
+    FUZZ_OK(es_checkpoint_prune_with(folder, 1, &preview, &n_checkpoints));
+    FUZZ_OK(es_checkpoint_prune(folder, 1));
     return verdict;
 }
 
@@ -192,13 +192,13 @@ static EsStatus play_toy(void *context, EsRun *run, int64_t round, EsRoundReport
     return ES_STATUS_OK;
 }
 
-static EsStatus save_toy(void *context, EsRunCheckpoint *checkpoint) {
+static EsStatus save_toy(void *context, EsCheckpoint *checkpoint) {
     char path[ES_RUN_PATH_BYTES];
     (void)context;
-    return es_file_write_all(es_run_checkpoint_path(checkpoint, "toy.bin", path), "toy", 3);
+    return es_file_write_all(es_checkpoint_path(checkpoint, "toy.bin", path), "toy", 3);
 }
 
-static EsStatus load_toy(void *context, const EsRunCheckpoint *checkpoint) {
+static EsStatus load_toy(void *context, const EsCheckpoint *checkpoint) {
     (void)context;
     (void)checkpoint;
     return ES_STATUS_OK;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/file.h"
-#include "runs/run_checkpoint.h"
+#include "runs/checkpoint.h"
 #include "temp_folder.h"
 #include "tensor/safetensors.h"
 
@@ -41,7 +41,7 @@ static inline float case_weight(int64_t round, int rank, int i) {
 }
 
 // Two small files and three values; what they hold depends on the round alone.
-static inline EsStatus save_case_files(EsRunCheckpoint *checkpoint, int64_t round, int rank) {
+static inline EsStatus save_case_files(EsCheckpoint *checkpoint, int64_t round, int rank) {
     float weights[CASE_WEIGHTS], bias[7];
     for (int i = 0; i < CASE_WEIGHTS; i++) {
         weights[i] = case_weight(round, rank, i);
@@ -55,46 +55,44 @@ static inline EsStatus save_case_files(EsRunCheckpoint *checkpoint, int64_t roun
         {"layer.bias", es_tensor_view(bias, ES_DTYPE_F32, NULL, 1, bias_shape)}};
     char name[48], path[ES_RUN_PATH_BYTES];
     snprintf(name, sizeof name, "network%d.safetensors", rank);
-    ES_TRY(
-        es_safetensors_save(es_run_checkpoint_path(checkpoint, name, path), network, 2, NULL, 0));
+    ES_TRY(es_safetensors_save(es_checkpoint_path(checkpoint, name, path), network, 2, NULL, 0));
     snprintf(name, sizeof name, "moments%d.safetensors", rank);
-    ES_TRY(
-        es_safetensors_save(es_run_checkpoint_path(checkpoint, name, path), network, 1, NULL, 0));
-    ES_TRY(es_run_checkpoint_put_int(checkpoint, "round", round));
-    ES_TRY(es_run_checkpoint_put_real(checkpoint, "third", (double)round / 3.0));
-    return es_run_checkpoint_put_text(checkpoint, "name", rank == 0 ? "first" : "other");
+    ES_TRY(es_safetensors_save(es_checkpoint_path(checkpoint, name, path), network, 1, NULL, 0));
+    ES_TRY(es_checkpoint_put_int(checkpoint, "round", round));
+    ES_TRY(es_checkpoint_put_real(checkpoint, "third", (double)round / 3.0));
+    return es_checkpoint_put_text(checkpoint, "name", rank == 0 ? "first" : "other");
 }
 
 // A whole checkpoint of a run of one rank.
 static inline EsStatus save_case(const EsRunFolder *folder, int64_t round, double score) {
-    EsRunCheckpoint *checkpoint = NULL;
-    ES_TRY(es_run_checkpoint_begin(folder, round, 0, 1, &checkpoint));
+    EsCheckpoint *checkpoint = NULL;
+    ES_TRY(es_checkpoint_begin(folder, round, 0, 1, &checkpoint));
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(save_case_files(checkpoint, round, 0));
-    ES_TRY_GOTO(es_run_checkpoint_commit(checkpoint));
-    ES_TRY_GOTO(es_run_checkpoint_complete(checkpoint, score));
+    ES_TRY_GOTO(es_checkpoint_commit(checkpoint));
+    ES_TRY_GOTO(es_checkpoint_complete(checkpoint, score));
 done:
-    es_run_checkpoint_end(checkpoint);
+    es_checkpoint_end(checkpoint);
     return status;
 }
 
 // Every value and every weight of an opened checkpoint.
-static inline void expect_case(const EsRunCheckpoint *checkpoint, int64_t round, int rank) {
+static inline void expect_case(const EsCheckpoint *checkpoint, int64_t round, int rank) {
     int64_t value = -1;
     double third = 0;
     const char *text = "";
     char name[48], path[ES_RUN_PATH_BYTES];
-    EXPECT_EQ(es_run_checkpoint_round(checkpoint), round);
-    REQUIRE_OK(es_run_checkpoint_int(checkpoint, "round", &value));
+    EXPECT_EQ(es_checkpoint_round(checkpoint), round);
+    REQUIRE_OK(es_checkpoint_int(checkpoint, "round", &value));
     EXPECT_EQ(value, round);
-    REQUIRE_OK(es_run_checkpoint_real(checkpoint, "third", &third));
+    REQUIRE_OK(es_checkpoint_real(checkpoint, "third", &third));
     EXPECT(third == (double)round / 3.0);
-    REQUIRE_OK(es_run_checkpoint_text(checkpoint, "name", &text));
+    REQUIRE_OK(es_checkpoint_text(checkpoint, "name", &text));
     EXPECT_TEXT(text, rank == 0 ? "first" : "other");
     for (int file = 0; file < 2; file++) {
         snprintf(name, sizeof name, "%s%d.safetensors", file == 0 ? "network" : "moments", rank);
         EsSafetensors *opened = NULL;
-        REQUIRE_OK(es_safetensors_open(es_run_checkpoint_path(checkpoint, name, path), &opened));
+        REQUIRE_OK(es_safetensors_open(es_checkpoint_path(checkpoint, name, path), &opened));
         EXPECT_EQ(es_safetensors_count(opened), 2 - file);
         EsTensor view;
         REQUIRE_OK(es_safetensors_find(opened, "layer.weight", &view));
@@ -110,14 +108,14 @@ static inline void expect_case(const EsRunCheckpoint *checkpoint, int64_t round,
 
 // The newest checkpoint, checked; returns its round, -1 when there is none.
 static inline int64_t expect_latest(const EsRunFolder *folder) {
-    EsRunCheckpoint *checkpoint = NULL;
-    REQUIRE_OK(es_run_checkpoint_open_latest(folder, 0, 1, &checkpoint));
+    EsCheckpoint *checkpoint = NULL;
+    REQUIRE_OK(es_checkpoint_open_latest(folder, 0, 1, &checkpoint));
     int64_t round = -1;
     if (checkpoint != NULL) {
-        round = es_run_checkpoint_round(checkpoint);
+        round = es_checkpoint_round(checkpoint);
         expect_case(checkpoint, round, 0);
     }
-    es_run_checkpoint_end(checkpoint);
+    es_checkpoint_end(checkpoint);
     return round;
 }
 

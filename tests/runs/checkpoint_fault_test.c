@@ -11,7 +11,7 @@
 #include "base/file_fault.h"
 #include "base/memory.h"
 #include "checkpoint_case.h"
-#include "runs/run_checkpoint_store.h"
+#include "runs/round_folder.h"
 
 // --- the scenario: rounds 1 and 2 are saved, 3 was interrupted before; save 3 and prune ---
 
@@ -20,14 +20,14 @@ static EsRunFolder *begin_scenario(void) {
     EsRunFolder *folder = create_case_run("x");
     REQUIRE_OK(save_case(folder, 1, 0));
     REQUIRE_OK(save_case(folder, 2, 0));
-    REQUIRE_OK(es_checkpoint_store_begin_writing(temp_path("x"), 3));
+    REQUIRE_OK(es_round_folder_begin_writing(temp_path("x"), 3));
     REQUIRE_OK(es_file_write_all(temp_path("x/checkpoints/3/rank0.json.1-0.tmp"), "{", 1));
     return folder;
 }
 
 static EsStatus save_and_prune(const EsRunFolder *folder) {
     ES_TRY(save_case(folder, 3, 0));
-    return es_run_checkpoint_prune(folder, 2);
+    return es_checkpoint_prune(folder, 2);
 }
 
 // Whatever ended the work, what has DONE is whole: failures leave checkpoints unfinished, not
@@ -35,11 +35,11 @@ static EsStatus save_and_prune(const EsRunFolder *folder) {
 static void expect_whole_or_unfinished(void) {
     int64_t *rounds = NULL;
     int n_rounds = 0;
-    REQUIRE_OK(es_checkpoint_store_rounds(temp_path("x"), &rounds, &n_rounds));
+    REQUIRE_OK(es_round_folder_rounds(temp_path("x"), &rounds, &n_rounds));
     for (int i = 0; i < n_rounds; i++) {
-        EsStoredCheckpoint found;
-        REQUIRE_OK(es_checkpoint_store_check(temp_path("x"), rounds[i], 1, &found));
-        if (found.state == ES_CHECKPOINT_DAMAGED || found.state == ES_CHECKPOINT_REFUSED) {
+        EsRoundFolder found;
+        REQUIRE_OK(es_round_folder_check(temp_path("x"), rounds[i], 1, &found));
+        if (found.state == ES_ROUND_FOLDER_DAMAGED || found.state == ES_ROUND_FOLDER_REFUSED) {
             ES_TEST_FAIL("round %lld has DONE, but %s", (long long)rounds[i], found.problem);
         }
     }
@@ -57,10 +57,10 @@ static void end_scenario(EsRunFolder *folder, EsStatus status, const char *what)
     if (round == 2) {
         EXPECT_STATUS(save_case(folder, 3, 0), OK);
     }
-    EXPECT_STATUS(es_run_checkpoint_prune(folder, 2), OK);
+    EXPECT_STATUS(es_checkpoint_prune(folder, 2), OK);
     EXPECT_EQ(expect_latest(folder), 3);
     EXPECT_STATUS(save_case(folder, 4, 0), OK);
-    EXPECT_STATUS(es_run_checkpoint_prune(folder, 2), OK);
+    EXPECT_STATUS(es_checkpoint_prune(folder, 2), OK);
     EXPECT_EQ(expect_latest(folder), 4);
     EXPECT(!case_exists("x/checkpoints/1") && !case_exists("x/checkpoints/2"));
     EXPECT(case_exists("x/checkpoints/3/DONE"));
@@ -218,13 +218,13 @@ typedef struct Progress {
 // Save round after round until the end.
 static void save_forever(Progress *progress) {
     EsRunFolder *folder = NULL;
-    EsRunCheckpoint *latest = NULL;
+    EsCheckpoint *latest = NULL;
     if (es_run_folder_open(temp_path("x"), &folder) != ES_STATUS_OK ||
-        es_run_checkpoint_open_latest(folder, 0, 1, &latest) != ES_STATUS_OK) {
+        es_checkpoint_open_latest(folder, 0, 1, &latest) != ES_STATUS_OK) {
         _exit(3);
     }
-    int64_t round = latest != NULL ? es_run_checkpoint_round(latest) : 0;
-    es_run_checkpoint_end(latest);
+    int64_t round = latest != NULL ? es_checkpoint_round(latest) : 0;
+    es_checkpoint_end(latest);
     atomic_store(&progress->is_saving, 1);
     for (;;) {
         round++;
@@ -232,7 +232,7 @@ static void save_forever(Progress *progress) {
             _exit(4);
         }
         atomic_store(&progress->completed, round);
-        if (es_run_checkpoint_prune(folder, 2) != ES_STATUS_OK) {
+        if (es_checkpoint_prune(folder, 2) != ES_STATUS_OK) {
             _exit(5);
         }
     }
@@ -277,7 +277,7 @@ TEST(killed_at_random_moments) {
     int64_t start_ns = es_clock_ns();
     for (int64_t round = 1; round <= 4; round++) {
         REQUIRE_OK(save_case(folder, round, 0));
-        REQUIRE_OK(es_run_checkpoint_prune(folder, 2));
+        REQUIRE_OK(es_checkpoint_prune(folder, 2));
     }
     int64_t round_ns = (es_clock_ns() - start_ns) / 4;
     es_run_folder_close(folder);

@@ -50,7 +50,7 @@ TEST(full_disk_keeps_the_last_checkpoint) {
     EXPECT(!case_exists(name));
     EXPECT_STATUS(save_case(folder, round + 1, 0), IO); // still full
     EXPECT_EQ(expect_latest(folder), round);
-    REQUIRE_OK(es_run_checkpoint_prune(folder, 1));
+    REQUIRE_OK(es_checkpoint_prune(folder, 1));
     EXPECT_STATUS(save_case(folder, round + 1, 0), OK);
     EXPECT_EQ(expect_latest(folder), round + 1);
     es_run_folder_close(folder);

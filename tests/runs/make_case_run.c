@@ -7,21 +7,21 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "runs/run_checkpoint.h"
+#include "runs/checkpoint.h"
 
 static EsStatus save_round(const EsRunFolder *folder, int round) {
-    EsRunCheckpoint *checkpoint = NULL;
+    EsCheckpoint *checkpoint = NULL;
     char path[ES_RUN_PATH_BYTES], data[10000];
     memset(data, 'a' + round, sizeof data);
-    ES_TRY(es_run_checkpoint_begin(folder, round, 0, 1, &checkpoint));
+    ES_TRY(es_checkpoint_begin(folder, round, 0, 1, &checkpoint));
     EsStatus status = ES_STATUS_OK;
-    es_run_checkpoint_path(checkpoint, "state", path);
+    es_checkpoint_path(checkpoint, "state", path);
     ES_TRY_GOTO(es_file_write_all(path, data, sizeof data));
-    ES_TRY_GOTO(es_run_checkpoint_commit(checkpoint));
+    ES_TRY_GOTO(es_checkpoint_commit(checkpoint));
     // the second is the best
-    ES_TRY_GOTO(es_run_checkpoint_complete(checkpoint, round == 2 ? 1 : 0));
+    ES_TRY_GOTO(es_checkpoint_complete(checkpoint, round == 2 ? 1 : 0));
 done:
-    es_run_checkpoint_end(checkpoint);
+    es_checkpoint_end(checkpoint);
     return status;
 }
 

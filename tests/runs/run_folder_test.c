@@ -8,7 +8,7 @@
 
 #include "base/memory.h"
 #include "checkpoint_case.h"
-#include "runs/run_checkpoint_store.h"
+#include "runs/round_folder.h"
 #include "runs/run_removal.h"
 #include "telemetry/sink.h"
 
@@ -314,8 +314,8 @@ static void fill_run(const char *name) {
     EsRunFolder *folder = create_case_run(name);
     REQUIRE_OK(save_case(folder, 1, 0));
     REQUIRE_OK(save_case(folder, 2, 0));
-    REQUIRE_OK(es_checkpoint_store_begin_writing(temp_path(name), 9));
-    REQUIRE_OK(es_checkpoint_store_add_name(temp_path(name), 9, "hosts.safetensors"));
+    REQUIRE_OK(es_round_folder_begin_writing(temp_path(name), 9));
+    REQUIRE_OK(es_round_folder_add_name(temp_path(name), 9, "hosts.safetensors"));
     static const char *const folders[] = {"tensorboard", "before-1/tensorboard", "before-next",
                                           "checkpoints/10.77-0.tmp"};
     for (size_t i = 0; i < ES_COUNT_OF(folders); i++) {

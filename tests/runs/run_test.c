@@ -67,24 +67,23 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
     return ES_STATUS_OK;
 }
 
-static EsStatus save(void *context, EsRunCheckpoint *checkpoint) {
+static EsStatus save(void *context, EsCheckpoint *checkpoint) {
     Toy *toy = context;
     char path[ES_RUN_PATH_BYTES];
     if (toy->failing_saves > 0) {
         toy->failing_saves--;
         return ES_FAIL(IO, "no room for the toy");
     }
-    return es_file_write_all(es_run_checkpoint_path(checkpoint, "toy.bin", path), &toy->state,
+    return es_file_write_all(es_checkpoint_path(checkpoint, "toy.bin", path), &toy->state,
                              sizeof toy->state);
 }
 
-static EsStatus load(void *context, const EsRunCheckpoint *checkpoint) {
+static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
     Toy *toy = context;
     char path[ES_RUN_PATH_BYTES];
     void *data = NULL;
     size_t bytes = 0;
-    ES_TRY(
-        es_file_read_all(es_run_checkpoint_path(checkpoint, "toy.bin", path), 64, &data, &bytes));
+    ES_TRY(es_file_read_all(es_checkpoint_path(checkpoint, "toy.bin", path), 64, &data, &bytes));
     memcpy(&toy->state, data, sizeof toy->state);
     es_release(data);
     return ES_STATUS_OK;

@@ -12,7 +12,7 @@
 #include "control/policy/policy_internal.h"
 #include "control/policy/policy_training_internal.h"
 #include "control/rules/decision_rules.h"
-#include "network/checkpoint.h"
+#include "network/network_file.h"
 
 // as published
 #define ADAM_EPSILON 1e-5f

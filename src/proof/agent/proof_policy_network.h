@@ -12,7 +12,7 @@
 #ifndef ES_PROOF_PROOF_POLICY_NETWORK_H
 #define ES_PROOF_PROOF_POLICY_NETWORK_H
 
-#include "network/checkpoint.h"
+#include "network/network_file.h"
 #include "proof/agent/proof_policy.h"
 #include "proof/search/proof_states.h"
 

@@ -334,32 +334,31 @@ static void describe(void *context, EsRunStartedEvent *row) {
     row->n_host_parameters = es_growth_model(grow->play.growth)->layout.n_host_weights;
 }
 
-static EsStatus save(void *context, EsRunCheckpoint *checkpoint) {
+static EsStatus save(void *context, EsCheckpoint *checkpoint) {
     const EsGrowRun *grow = context;
     char path[ES_RUN_PATH_BYTES];
-    ES_TRY(es_run_checkpoint_put_text(checkpoint, "data_sha256", grow->play.data_hash));
-    ES_TRY(es_run_checkpoint_put_text(checkpoint, "policy_sha256", es_policy_hash(grow->policy)));
+    ES_TRY(es_checkpoint_put_text(checkpoint, "data_sha256", grow->play.data_hash));
+    ES_TRY(es_checkpoint_put_text(checkpoint, "policy_sha256", es_policy_hash(grow->policy)));
     if (!grow->is_trained) {
         return ES_STATUS_OK;
     }
-    ES_TRY(es_policy_save_training(grow->policy,
-                                   es_run_checkpoint_path(checkpoint, TRAINING_FILE, path)));
-    return es_policy_save(grow->policy, es_run_checkpoint_path(checkpoint, POLICY_FILE, path));
+    ES_TRY(
+        es_policy_save_training(grow->policy, es_checkpoint_path(checkpoint, TRAINING_FILE, path)));
+    return es_policy_save(grow->policy, es_checkpoint_path(checkpoint, POLICY_FILE, path));
 }
 
-static EsStatus load(void *context, const EsRunCheckpoint *checkpoint) {
+static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
     EsGrowRun *grow = context;
     char path[ES_RUN_PATH_BYTES];
-    ES_TRY(es_run_checkpoint_check_input(checkpoint, "data_sha256", grow->play.data_hash,
-                                         "the data set"));
-    ES_TRY(es_run_checkpoint_check_input(checkpoint, "policy_sha256", es_policy_hash(grow->policy),
-                                         es_policy_kind(grow->policy) == ES_POLICY_SCRIPT
-                                             ? "the schedule"
-                                             : "the file of the policy"));
-    return grow->is_trained
-               ? es_policy_load_training(grow->policy,
-                                         es_run_checkpoint_path(checkpoint, TRAINING_FILE, path))
-               : ES_STATUS_OK;
+    ES_TRY(
+        es_checkpoint_check_input(checkpoint, "data_sha256", grow->play.data_hash, "the data set"));
+    ES_TRY(es_checkpoint_check_input(checkpoint, "policy_sha256", es_policy_hash(grow->policy),
+                                     es_policy_kind(grow->policy) == ES_POLICY_SCRIPT
+                                         ? "the schedule"
+                                         : "the file of the policy"));
+    return grow->is_trained ? es_policy_load_training(
+                                  grow->policy, es_checkpoint_path(checkpoint, TRAINING_FILE, path))
+                            : ES_STATUS_OK;
 }
 
 EsRunWork es_grow_run_work(EsGrowRun *grow) {

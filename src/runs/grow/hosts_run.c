@@ -10,7 +10,7 @@
 #include "base/statistics.h"
 #include "esper/log.h"
 #include "growth/host/host_file.h"
-#include "network/checkpoint.h"
+#include "network/network_file.h"
 
 // parts of a round between which a request to stop is noticed and progress is told
 #define CHUNKS_PER_ROUND 20
@@ -290,35 +290,34 @@ static const char *data_hash(EsHostsRun *hosts) {
     return hosts->data_hash;
 }
 
-static EsStatus save(void *context, EsRunCheckpoint *checkpoint) {
+static EsStatus save(void *context, EsCheckpoint *checkpoint) {
     EsHostsRun *hosts = context;
     char path[ES_RUN_PATH_BYTES];
     int32_t step = 0;
     EsTensor counter = es_host_trainer_step(hosts->trainer);
     ES_TRY(es_stream_copy(hosts->stream, &step, counter.data, sizeof step, ES_COPY_TO_HOST));
     ES_TRY(es_stream_synchronize(hosts->stream));
-    ES_TRY(es_run_checkpoint_put_int(checkpoint, "batches", step));
-    ES_TRY(es_run_checkpoint_put_text(checkpoint, "data_sha256", data_hash(hosts)));
-    return es_checkpoint_save(es_run_checkpoint_path(checkpoint, "hosts.safetensors", path),
-                              es_host_trainer_graph(hosts->trainer),
-                              es_host_trainer_store(hosts->trainer),
-                              es_host_trainer_optimiser(hosts->trainer), hosts->stream, NULL, 0);
+    ES_TRY(es_checkpoint_put_int(checkpoint, "batches", step));
+    ES_TRY(es_checkpoint_put_text(checkpoint, "data_sha256", data_hash(hosts)));
+    return es_network_save(es_checkpoint_path(checkpoint, "hosts.safetensors", path),
+                           es_host_trainer_graph(hosts->trainer),
+                           es_host_trainer_store(hosts->trainer),
+                           es_host_trainer_optimiser(hosts->trainer), hosts->stream, NULL, 0);
 }
 
-static EsStatus load(void *context, const EsRunCheckpoint *checkpoint) {
+static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
     EsHostsRun *hosts = context;
     char path[ES_RUN_PATH_BYTES];
-    int64_t batches = 0, round = es_run_checkpoint_round(checkpoint);
-    ES_TRY(
-        es_run_checkpoint_check_input(checkpoint, "data_sha256", data_hash(hosts), "the data set"));
-    ES_TRY(es_run_checkpoint_int(checkpoint, "batches", &batches));
+    int64_t batches = 0, round = es_checkpoint_round(checkpoint);
+    ES_TRY(es_checkpoint_check_input(checkpoint, "data_sha256", data_hash(hosts), "the data set"));
+    ES_TRY(es_checkpoint_int(checkpoint, "batches", &batches));
     // every round has trained on as many, and the trainer counts them in 32 bits
     int64_t expected = ES_MIN(round * (hosts->dataset.train.count / hosts->batch), INT32_MAX);
-    ES_TRY(es_check_integer((EsFileField){es_run_checkpoint_path(checkpoint, "rank0.json", path),
-                                          "batches", ES_NO_INDEX},
-                            batches, expected, expected));
-    ES_TRY(es_checkpoint_load(
-        es_run_checkpoint_path(checkpoint, "hosts.safetensors", path),
+    ES_TRY(es_check_integer(
+        (EsFileField){es_checkpoint_path(checkpoint, "rank0.json", path), "batches", ES_NO_INDEX},
+        batches, expected, expected));
+    ES_TRY(es_network_load(
+        es_checkpoint_path(checkpoint, "hosts.safetensors", path),
         es_host_trainer_graph(hosts->trainer), es_host_trainer_store(hosts->trainer),
         es_host_trainer_optimiser(hosts->trainer), hosts->stream, ES_NUMBERS_ANY));
     EsTensor counter = es_host_trainer_step(hosts->trainer);

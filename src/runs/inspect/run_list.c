@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/memory.h"
-#include "runs/run_checkpoint_store.h"
+#include "runs/round_folder.h"
 #include "runs/run_folder.h"
 #include "runs/run_lock.h"
 #include "telemetry/sinks/run_database.h"
@@ -119,7 +119,7 @@ EsStatus es_run_summarise(const char *path, EsRunSummary *summary) {
     ES_TRY(recognise(summary));
     ES_TRY(measure_run(summary->path, summary));
     EsCheckpointInfo *infos = NULL;
-    ES_TRY(es_checkpoint_store_list(summary->path, &infos, &summary->n_checkpoints));
+    ES_TRY(es_round_folder_list(summary->path, &infos, &summary->n_checkpoints));
     summary->last_round = summary->n_checkpoints > 0 ? infos[summary->n_checkpoints - 1].round : -1;
     es_release(infos);
     summary->is_active = es_run_lock_is_held(summary->path);

@@ -345,49 +345,49 @@ static void describe(void *context, EsRunStartedEvent *row) {
     row->n_envs = prove->settings->n_envs;
 }
 
-static EsStatus save(void *context, EsRunCheckpoint *checkpoint) {
+static EsStatus save(void *context, EsCheckpoint *checkpoint) {
     EsProveRun *prove = context;
     char weights[ES_RUN_PATH_BYTES], state[ES_RUN_PATH_BYTES], best[ES_RUN_PATH_BYTES];
-    ES_TRY(es_run_checkpoint_put_text(checkpoint, "graph_sha256", prove->hash));
-    ES_TRY(es_run_checkpoint_put_int(checkpoint, "best_round", prove->best_round));
-    ES_TRY(es_run_checkpoint_put_real(checkpoint, "best_mrr", prove->best_mrr));
+    ES_TRY(es_checkpoint_put_text(checkpoint, "graph_sha256", prove->hash));
+    ES_TRY(es_checkpoint_put_int(checkpoint, "best_round", prove->best_round));
+    ES_TRY(es_checkpoint_put_real(checkpoint, "best_mrr", prove->best_mrr));
     ES_TRY(es_proof_training_save(prove->training,
-                                  es_run_checkpoint_path(checkpoint, TRAINING_FILE, weights),
-                                  es_run_checkpoint_path(checkpoint, STATE_FILE, state)));
+                                  es_checkpoint_path(checkpoint, TRAINING_FILE, weights),
+                                  es_checkpoint_path(checkpoint, STATE_FILE, state)));
     if (prove->best_round == 0) {
         return ES_STATUS_OK;
     }
-    return es_proof_policy_save(prove->best, es_run_checkpoint_path(checkpoint, BEST_FILE, best));
+    return es_proof_policy_save(prove->best, es_checkpoint_path(checkpoint, BEST_FILE, best));
 }
 
-static EsStatus load_best(EsProveRun *prove, const EsRunCheckpoint *checkpoint) {
+static EsStatus load_best(EsProveRun *prove, const EsCheckpoint *checkpoint) {
     char path[ES_RUN_PATH_BYTES];
-    return es_proof_policy_reload(prove->best, es_run_checkpoint_path(checkpoint, BEST_FILE, path));
+    return es_proof_policy_reload(prove->best, es_checkpoint_path(checkpoint, BEST_FILE, path));
 }
 
 // The best validation so far; its mean is NaN when no query had a corruption to be ranked against.
-static EsStatus take_best(EsProveRun *prove, const EsRunCheckpoint *checkpoint) {
+static EsStatus take_best(EsProveRun *prove, const EsCheckpoint *checkpoint) {
     char path[ES_RUN_PATH_BYTES];
-    es_run_checkpoint_path(checkpoint, "rank0.json", path);
-    ES_TRY(es_run_checkpoint_int(checkpoint, "best_round", &prove->best_round));
-    ES_TRY(es_run_checkpoint_real(checkpoint, "best_mrr", &prove->best_mrr));
+    es_checkpoint_path(checkpoint, "rank0.json", path);
+    ES_TRY(es_checkpoint_int(checkpoint, "best_round", &prove->best_round));
+    ES_TRY(es_checkpoint_real(checkpoint, "best_mrr", &prove->best_mrr));
     ES_TRY(es_check_integer((EsFileField){path, "best_round", ES_NO_INDEX}, prove->best_round, 0,
-                            es_run_checkpoint_round(checkpoint)));
+                            es_checkpoint_round(checkpoint)));
     return isnan(prove->best_mrr)
                ? ES_STATUS_OK
                : es_check_real((EsFileField){path, "best_mrr", ES_NO_INDEX}, prove->best_mrr, 0, 1);
 }
 
-static EsStatus load(void *context, const EsRunCheckpoint *checkpoint) {
+static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
     EsProveRun *prove = context;
     char weights[ES_RUN_PATH_BYTES], state[ES_RUN_PATH_BYTES];
-    ES_TRY(es_run_checkpoint_check_input(checkpoint, "graph_sha256", prove->hash,
-                                         "the knowledge graph"));
+    ES_TRY(
+        es_checkpoint_check_input(checkpoint, "graph_sha256", prove->hash, "the knowledge graph"));
     ES_TRY(take_best(prove, checkpoint));
     ES_TRY(es_proof_training_load(prove->training,
-                                  es_run_checkpoint_path(checkpoint, TRAINING_FILE, weights),
-                                  es_run_checkpoint_path(checkpoint, STATE_FILE, state)));
-    int64_t round = es_run_checkpoint_round(checkpoint);
+                                  es_checkpoint_path(checkpoint, TRAINING_FILE, weights),
+                                  es_checkpoint_path(checkpoint, STATE_FILE, state)));
+    int64_t round = es_checkpoint_round(checkpoint);
     ES_TRY(es_check_integer((EsFileField){state, "rounds done", ES_NO_INDEX},
                             es_proof_training_rounds_done(prove->training), round, round));
     return prove->best_round > 0 ? load_best(prove, checkpoint) : ES_STATUS_OK;

@@ -142,12 +142,12 @@ static EsStatus replaced_round(void *context, EsRun *run, int64_t round, EsRound
     return replaced->work.round(replaced->work.context, run, round, report);
 }
 
-static EsStatus replaced_save(void *context, EsRunCheckpoint *checkpoint) {
+static EsStatus replaced_save(void *context, EsCheckpoint *checkpoint) {
     const Replaced *replaced = context;
     return replaced->work.save(replaced->work.context, checkpoint);
 }
 
-static EsStatus replaced_load(void *context, const EsRunCheckpoint *checkpoint) {
+static EsStatus replaced_load(void *context, const EsCheckpoint *checkpoint) {
     const Replaced *replaced = context;
     return replaced->work.load(replaced->work.context, checkpoint);
 }

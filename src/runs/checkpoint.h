@@ -12,21 +12,21 @@
 // one is taken when the newest is damaged. What was complete once and cannot be used is never
 // deleted. `round` is the number of rounds done.
 //
-//     EsRunCheckpoint *checkpoint; char path[ES_RUN_PATH_BYTES];
-//     ES_TRY(es_run_checkpoint_begin(folder, round, rank, n_ranks, &checkpoint));
-//     es_run_checkpoint_path(checkpoint, "hosts.safetensors", path);
-//     ES_TRY_GOTO(es_checkpoint_save(path, graph, store, optimiser, stream, NULL, 0));
-//     ES_TRY_GOTO(es_run_checkpoint_put_int(checkpoint, "n_episodes", n));
-//     ES_TRY_GOTO(es_run_checkpoint_commit(checkpoint));
-//     ES_TRY_GOTO(es_run_checkpoint_complete(checkpoint, score));   // rank 0, after all ranks
-//     done: es_run_checkpoint_end(checkpoint);
-#ifndef ES_RUNS_RUN_CHECKPOINT_H
-#define ES_RUNS_RUN_CHECKPOINT_H
+//     EsCheckpoint *checkpoint; char path[ES_RUN_PATH_BYTES];
+//     ES_TRY(es_checkpoint_begin(folder, round, rank, n_ranks, &checkpoint));
+//     es_checkpoint_path(checkpoint, "hosts.safetensors", path);
+//     ES_TRY_GOTO(es_network_save(path, graph, store, optimiser, stream, NULL, 0));
+//     ES_TRY_GOTO(es_checkpoint_put_int(checkpoint, "n_episodes", n));
+//     ES_TRY_GOTO(es_checkpoint_commit(checkpoint));
+//     ES_TRY_GOTO(es_checkpoint_complete(checkpoint, score));   // rank 0, after all ranks
+//     done: es_checkpoint_end(checkpoint);
+#ifndef ES_RUNS_CHECKPOINT_H
+#define ES_RUNS_CHECKPOINT_H
 
 #include "runs/run_folder.h"
 #include "runs/run_removal.h"
 
-typedef struct EsRunCheckpoint EsRunCheckpoint;
+typedef struct EsCheckpoint EsCheckpoint;
 
 // --- writing ---
 
@@ -34,34 +34,33 @@ typedef struct EsRunCheckpoint EsRunCheckpoint;
 // same round is removed first, a damaged one or a folder of others is renamed (damaged-<round>,
 // unfinished-<round>); ARGUMENT when the round has a complete one. On failure nothing is left
 // behind.
-EsStatus es_run_checkpoint_begin(const EsRunFolder *folder, int64_t round, int rank, int n_ranks,
-                                 EsRunCheckpoint **checkpoint);
+EsStatus es_checkpoint_begin(const EsRunFolder *folder, int64_t round, int rank, int n_ranks,
+                             EsCheckpoint **checkpoint);
 
 // The path for a file of this rank; returns `path`. While writing, the file becomes part of the
 // checkpoint: it must be there when the rank commits. Two ranks may not use one name.
-const char *es_run_checkpoint_path(const EsRunCheckpoint *checkpoint, const char *name,
-                                   char path[ES_RUN_PATH_BYTES]);
+const char *es_checkpoint_path(const EsCheckpoint *checkpoint, const char *name,
+                               char path[ES_RUN_PATH_BYTES]);
 
 // Counters and other small facts, kept in rank<r>.json; the last value of a key counts. Reals keep
 // their bits. ARGUMENT when a text is not UTF-8.
-EsStatus es_run_checkpoint_put_int(EsRunCheckpoint *checkpoint, const char *key, int64_t value);
-EsStatus es_run_checkpoint_put_real(EsRunCheckpoint *checkpoint, const char *key, double value);
-EsStatus es_run_checkpoint_put_text(EsRunCheckpoint *checkpoint, const char *key,
-                                    const char *value);
+EsStatus es_checkpoint_put_int(EsCheckpoint *checkpoint, const char *key, int64_t value);
+EsStatus es_checkpoint_put_real(EsCheckpoint *checkpoint, const char *key, double value);
+EsStatus es_checkpoint_put_text(EsCheckpoint *checkpoint, const char *key, const char *value);
 
-EsStatus es_run_checkpoint_commit(EsRunCheckpoint *checkpoint);
+EsStatus es_checkpoint_commit(EsCheckpoint *checkpoint);
 
 // INPUT when a rank's mark is missing. `score` decides which checkpoint is the best (higher is
 // better; NaN never is).
-EsStatus es_run_checkpoint_complete(EsRunCheckpoint *checkpoint, double score);
+EsStatus es_checkpoint_complete(EsCheckpoint *checkpoint, double score);
 
 // Bytes of all files of this rank, valid after commit.
-int64_t es_run_checkpoint_bytes(const EsRunCheckpoint *checkpoint);
+int64_t es_checkpoint_bytes(const EsCheckpoint *checkpoint);
 
 // End writing or reading. One that was begun and not completed is removed from disk by rank 0; the
 // other ranks remove their files when they have not committed. Keeps the detail of a failure that
 // led here. Accepts NULL.
-void es_run_checkpoint_end(EsRunCheckpoint *checkpoint);
+void es_checkpoint_end(EsCheckpoint *checkpoint);
 
 // --- finding, loading ---
 
@@ -73,32 +72,31 @@ typedef struct EsCheckpointInfo {
 } EsCheckpointInfo;
 
 // All complete checkpoints, by round; *infos is released with es_release.
-EsStatus es_run_checkpoint_list(const EsRunFolder *folder, EsCheckpointInfo **infos, int *n_infos);
+EsStatus es_checkpoint_list(const EsRunFolder *folder, EsCheckpointInfo **infos, int *n_infos);
 
 // Open the newest complete checkpoint whose hashes hold, for reading by this rank. *checkpoint is
 // NULL when the run has none. Damaged ones, whose hashes do not fit, are passed over: rank 0
 // renames them to damaged-<round> and logs a warning. One that cannot be read (IO, MEMORY) is no
 // proof of damage, and nothing is touched; nor by INPUT, for one of a later schema, or written by
 // another number of ranks.
-EsStatus es_run_checkpoint_open_latest(const EsRunFolder *folder, int rank, int n_ranks,
-                                       EsRunCheckpoint **checkpoint);
-int64_t es_run_checkpoint_round(const EsRunCheckpoint *checkpoint);
+EsStatus es_checkpoint_open_latest(const EsRunFolder *folder, int rank, int n_ranks,
+                                   EsCheckpoint **checkpoint);
+int64_t es_checkpoint_round(const EsCheckpoint *checkpoint);
 
 // Whether there is an entry of that name.
-int es_run_checkpoint_has(const EsRunCheckpoint *checkpoint, const char *key);
+int es_checkpoint_has(const EsCheckpoint *checkpoint, const char *key);
 
 // INPUT names the key and file when there is no such entry of this type. A text is borrowed until
 // the end.
-EsStatus es_run_checkpoint_int(const EsRunCheckpoint *checkpoint, const char *key, int64_t *value);
-EsStatus es_run_checkpoint_real(const EsRunCheckpoint *checkpoint, const char *key, double *value);
-EsStatus es_run_checkpoint_text(const EsRunCheckpoint *checkpoint, const char *key,
-                                const char **value);
+EsStatus es_checkpoint_int(const EsCheckpoint *checkpoint, const char *key, int64_t *value);
+EsStatus es_checkpoint_real(const EsCheckpoint *checkpoint, const char *key, double *value);
+EsStatus es_checkpoint_text(const EsCheckpoint *checkpoint, const char *key, const char **value);
 
 // INPUT when the text under `key`, the SHA-256 of a file or data set that the run reads, is not
 // `hash`: a run that went on with another input would be neither of two runs. `what` names the
 // input in the message. The first checkpoints of schema 1 have no such text: that is a warning.
-EsStatus es_run_checkpoint_check_input(const EsRunCheckpoint *checkpoint, const char *key,
-                                       const char *hash, const char *what);
+EsStatus es_checkpoint_check_input(const EsCheckpoint *checkpoint, const char *key,
+                                   const char *hash, const char *what);
 
 // --- keeping house ---
 
@@ -106,10 +104,10 @@ EsStatus es_run_checkpoint_check_input(const EsRunCheckpoint *checkpoint, const 
 // the last `keep` and the best; damaged ones, those of later schemas and folders of others stay,
 // and everything when checkpoints/ is a link. Not while one is being written. The first failure is
 // reported after the rest was tried.
-EsStatus es_run_checkpoint_prune(const EsRunFolder *folder, int keep);
+EsStatus es_checkpoint_prune(const EsRunFolder *folder, int keep);
 
 // The same with a preview and a report; counts the complete checkpoints among what goes.
-EsStatus es_run_checkpoint_prune_with(const EsRunFolder *folder, int keep, EsRunRemoval *removal,
-                                      int *n_checkpoints);
+EsStatus es_checkpoint_prune_with(const EsRunFolder *folder, int keep, EsRunRemoval *removal,
+                                  int *n_checkpoints);
 
 #endif

@@ -1,6 +1,6 @@
 // Writing a checkpoint, reading its values, finding the one to go on from, and pruning the rest.
-// The layout on disk and its checks are in run_checkpoint_store.c.
-#include "runs/run_checkpoint.h"
+// The layout on disk and its checks are in round_folder.c.
+#include "runs/checkpoint.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "esper/log.h"
-#include "runs/run_checkpoint_store.h"
+#include "runs/round_folder.h"
 
 // Files of this rank. Apart from the rest, because asking for a path adds to it, and the code that
 // does so holds the checkpoint const.
@@ -23,7 +23,7 @@ typedef struct Names {
     EsFirstError failure; // a name could not be noted; commit says so
 } Names;
 
-struct EsRunCheckpoint {
+struct EsCheckpoint {
     char root[ES_RUN_PATH_BYTES]; // of the run
     int64_t round;
     int rank, n_ranks;
@@ -36,7 +36,7 @@ struct EsRunCheckpoint {
 // --- writing ---
 
 static EsStatus create_object(const EsRunFolder *folder, int64_t round, int rank, int n_ranks,
-                              EsRunCheckpoint **checkpoint) {
+                              EsCheckpoint **checkpoint) {
     ES_ASSERT(round >= 0 && n_ranks >= 1 && rank >= 0 && rank < n_ranks);
     ES_TRY(es_allocate(sizeof **checkpoint, (void **)checkpoint));
     snprintf((*checkpoint)->root, sizeof(*checkpoint)->root, "%s", es_run_folder_root(folder));
@@ -46,7 +46,7 @@ static EsStatus create_object(const EsRunFolder *folder, int64_t round, int rank
     return ES_STATUS_OK;
 }
 
-static void destroy_object(EsRunCheckpoint *checkpoint) {
+static void destroy_object(EsCheckpoint *checkpoint) {
     if (checkpoint != NULL) {
         if (checkpoint->names != NULL) {
             json_decref(checkpoint->names->set);
@@ -59,32 +59,32 @@ static void destroy_object(EsRunCheckpoint *checkpoint) {
 
 // Make room for a new folder: an interrupted attempt of ours is removed, anything else that bears
 // the round's number is kept under another name.
-static EsStatus clear_place(const EsRunCheckpoint *checkpoint) {
+static EsStatus clear_place(const EsCheckpoint *checkpoint) {
     const char *root = checkpoint->root;
-    EsStoredCheckpoint found;
+    EsRoundFolder found;
     struct stat facts;
     char path[ES_RUN_PATH_BYTES];
-    ES_TRY(es_checkpoint_store_check(root, checkpoint->round, 0, &found));
+    ES_TRY(es_round_folder_check(root, checkpoint->round, 0, &found));
     switch (found.state) {
-    case ES_CHECKPOINT_COMPLETE:
+    case ES_ROUND_FOLDER_COMPLETE:
         return ES_FAIL(ARGUMENT, "%s has a complete checkpoint of round %lld already", root,
                        (long long)checkpoint->round);
-    case ES_CHECKPOINT_REFUSED:
+    case ES_ROUND_FOLDER_REFUSED:
         return ES_FAIL(INPUT, "%s", found.problem);
-    case ES_CHECKPOINT_DAMAGED:
-        return es_checkpoint_store_set_aside(root, &found, "damaged");
-    case ES_CHECKPOINT_UNFINISHED:
-    case ES_CHECKPOINT_ABSENT:
-        ES_TRY(es_checkpoint_store_remove(root, checkpoint->round));
+    case ES_ROUND_FOLDER_DAMAGED:
+        return es_round_folder_back_up(root, &found, "damaged");
+    case ES_ROUND_FOLDER_UNFINISHED:
+    case ES_ROUND_FOLDER_ABSENT:
+        ES_TRY(es_round_folder_remove(root, checkpoint->round));
         break;
     }
-    es_checkpoint_store_path(root, checkpoint->round, "", path);
-    return lstat(path, &facts) == 0 ? es_checkpoint_store_set_aside(root, &found, "unfinished")
+    es_round_folder_path(root, checkpoint->round, "", path);
+    return lstat(path, &facts) == 0 ? es_round_folder_back_up(root, &found, "unfinished")
                                     : ES_STATUS_OK;
 }
 
 // Rank 0: a fresh folder with the sign of writing.
-static EsStatus make_checkpoint_folder(const EsRunCheckpoint *checkpoint, int *is_made) {
+static EsStatus make_checkpoint_folder(const EsCheckpoint *checkpoint, int *is_made) {
     char path[ES_RUN_PATH_BYTES];
     const char *root = checkpoint->root;
     ES_TRY(clear_place(checkpoint));
@@ -92,16 +92,16 @@ static EsStatus make_checkpoint_folder(const EsRunCheckpoint *checkpoint, int *i
     ES_ASSERT(length > 0 && length < (int)sizeof path);
     // one level alone: a run folder that has vanished must not come back
     ES_TRY(es_folder_make_new(path, &is_new));
-    ES_TRY(es_checkpoint_store_begin_writing(root, checkpoint->round));
+    ES_TRY(es_round_folder_begin_writing(root, checkpoint->round));
     *is_made = 1;
     return ES_STATUS_OK;
 }
 
-static EsStatus find_checkpoint_folder(const EsRunCheckpoint *checkpoint) {
+static EsStatus find_checkpoint_folder(const EsCheckpoint *checkpoint) {
     char path[ES_RUN_PATH_BYTES];
     EsFolderEntry *entries = NULL;
     int n_entries = 0;
-    es_checkpoint_store_path(checkpoint->root, checkpoint->round, "", path);
+    es_round_folder_path(checkpoint->root, checkpoint->round, "", path);
     EsStatus status = es_folder_list(path, &entries, &n_entries);
     if (status == ES_STATUS_MEMORY) {
         return status;
@@ -114,10 +114,10 @@ static EsStatus find_checkpoint_folder(const EsRunCheckpoint *checkpoint) {
     return ES_STATUS_OK;
 }
 
-EsStatus es_run_checkpoint_begin(const EsRunFolder *folder, int64_t round, int rank, int n_ranks,
-                                 EsRunCheckpoint **checkpoint_out) {
+EsStatus es_checkpoint_begin(const EsRunFolder *folder, int64_t round, int rank, int n_ranks,
+                             EsCheckpoint **checkpoint_out) {
     *checkpoint_out = NULL;
-    EsRunCheckpoint *checkpoint = NULL;
+    EsCheckpoint *checkpoint = NULL;
     ES_TRY(create_object(folder, round, rank, n_ranks, &checkpoint));
     checkpoint->is_writing = 1;
     EsStatus status = ES_STATUS_OK;
@@ -136,29 +136,29 @@ EsStatus es_run_checkpoint_begin(const EsRunFolder *folder, int64_t round, int r
     return ES_STATUS_OK;
 done:
     checkpoint->is_writing = is_made; // end removes a folder that was made
-    es_run_checkpoint_end(checkpoint);
+    es_checkpoint_end(checkpoint);
     return status;
 }
 
-const char *es_run_checkpoint_path(const EsRunCheckpoint *checkpoint, const char *name,
-                                   char path[ES_RUN_PATH_BYTES]) {
+const char *es_checkpoint_path(const EsCheckpoint *checkpoint, const char *name,
+                               char path[ES_RUN_PATH_BYTES]) {
     // the rest of the 255 bytes a name may have is for the ends of temporaries
     ES_ASSERT(name[0] != '\0' && name[0] != '.' && strlen(name) < 200);
     ES_ASSERT(strchr(name, '/') == NULL);
     ES_ASSERT(strcmp(name, "DONE") != 0 && strcmp(name, "manifest.json") != 0);
-    es_checkpoint_store_path(checkpoint->root, checkpoint->round, name, path);
+    es_round_folder_path(checkpoint->root, checkpoint->round, name, path);
     if (checkpoint->is_writing && !checkpoint->is_committed &&
         json_object_get(checkpoint->names->set, name) == NULL) {
         EsStatus status =
             json_object_set_new(checkpoint->names->set, name, json_null()) == 0
-                ? es_checkpoint_store_add_name(checkpoint->root, checkpoint->round, name)
+                ? es_round_folder_add_name(checkpoint->root, checkpoint->round, name)
                 : ES_FAIL(MEMORY, "not enough memory to list the files of a checkpoint");
         es_first_error_capture(&checkpoint->names->failure, status);
     }
     return path;
 }
 
-static EsStatus put_value(EsRunCheckpoint *checkpoint, const char *key, json_t *value) {
+static EsStatus put_value(EsCheckpoint *checkpoint, const char *key, json_t *value) {
     ES_ASSERT(checkpoint->is_writing && !checkpoint->is_committed);
     if (value == NULL || json_object_set_new(checkpoint->values, key, value) != 0) {
         return ES_FAIL(MEMORY, "not enough memory for \"%s\" of a checkpoint", key);
@@ -166,16 +166,15 @@ static EsStatus put_value(EsRunCheckpoint *checkpoint, const char *key, json_t *
     return ES_STATUS_OK;
 }
 
-EsStatus es_run_checkpoint_put_int(EsRunCheckpoint *checkpoint, const char *key, int64_t value) {
+EsStatus es_checkpoint_put_int(EsCheckpoint *checkpoint, const char *key, int64_t value) {
     return put_value(checkpoint, key, json_integer(value));
 }
 
-EsStatus es_run_checkpoint_put_real(EsRunCheckpoint *checkpoint, const char *key, double value) {
-    return put_value(checkpoint, key, es_checkpoint_store_pack_real(value));
+EsStatus es_checkpoint_put_real(EsCheckpoint *checkpoint, const char *key, double value) {
+    return put_value(checkpoint, key, es_round_folder_pack_real(value));
 }
 
-EsStatus es_run_checkpoint_put_text(EsRunCheckpoint *checkpoint, const char *key,
-                                    const char *value) {
+EsStatus es_checkpoint_put_text(EsCheckpoint *checkpoint, const char *key, const char *value) {
     json_t *text = json_string(value);
     if (text == NULL) {
         return es_json_lacked_memory()
@@ -186,14 +185,14 @@ EsStatus es_run_checkpoint_put_text(EsRunCheckpoint *checkpoint, const char *key
 }
 
 // Make the files of this rank durable and describe them.
-static EsStatus seal_files(EsRunCheckpoint *checkpoint, json_t *files) {
+static EsStatus seal_files(EsCheckpoint *checkpoint, json_t *files) {
     ES_TRY(es_first_error_rethrow(&checkpoint->names->failure));
     const char *name;
     json_t *unused;
     json_object_foreach(checkpoint->names->set, name, unused) {
         char path[ES_RUN_PATH_BYTES], sha256[ES_SHA256_TEXT_BYTES];
         int64_t bytes = 0;
-        es_checkpoint_store_path(checkpoint->root, checkpoint->round, name, path);
+        es_round_folder_path(checkpoint->root, checkpoint->round, name, path);
         ES_TRY(es_file_sync(path));
         ES_TRY(es_sha256_file(path, sha256, &bytes));
         json_t *entry = json_pack("{s:s, s:I, s:s}", "name", name, "bytes", (json_int_t)bytes,
@@ -206,14 +205,14 @@ static EsStatus seal_files(EsRunCheckpoint *checkpoint, json_t *files) {
     return ES_STATUS_OK;
 }
 
-EsStatus es_run_checkpoint_commit(EsRunCheckpoint *checkpoint) {
+EsStatus es_checkpoint_commit(EsCheckpoint *checkpoint) {
     ES_ASSERT(checkpoint->is_writing && !checkpoint->is_committed);
     char path[ES_RUN_PATH_BYTES], name[32];
     json_t *files = json_array();
     checkpoint->bytes = 0;
     EsStatus status = seal_files(checkpoint, files);
     if (status == ES_STATUS_OK) {
-        es_checkpoint_store_path(checkpoint->root, checkpoint->round, "", path);
+        es_round_folder_path(checkpoint->root, checkpoint->round, "", path);
         status = es_folder_sync(path);
     }
     if (status != ES_STATUS_OK) {
@@ -221,29 +220,28 @@ EsStatus es_run_checkpoint_commit(EsRunCheckpoint *checkpoint) {
         return status;
     }
     snprintf(name, sizeof name, "rank%d.json", checkpoint->rank);
-    es_checkpoint_store_path(checkpoint->root, checkpoint->round, name, path);
+    es_round_folder_path(checkpoint->root, checkpoint->round, name, path);
     json_t *mark =
         json_pack("{s:i, s:I, s:i, s:i, s:o, s:O}", "schema", ES_CHECKPOINT_SCHEMA, "round",
                   (json_int_t)checkpoint->round, "rank", checkpoint->rank, "n_ranks",
                   checkpoint->n_ranks, "files", files, "values", checkpoint->values);
-    ES_TRY(es_checkpoint_store_save(path, mark));
+    ES_TRY(es_round_folder_save(path, mark));
     checkpoint->is_committed = 1;
     return ES_STATUS_OK;
 }
 
 // The hashes of all ranks' marks, after a look at what they list.
-static EsStatus collect_marks(const EsRunCheckpoint *checkpoint, json_t *marks) {
+static EsStatus collect_marks(const EsCheckpoint *checkpoint, json_t *marks) {
     EsStatus status = ES_STATUS_OK;
     json_t *names = json_object();
     int64_t bytes = 0;
     int is_damaged = 0;
     for (int rank = 0; rank < checkpoint->n_ranks; rank++) {
         char path[ES_RUN_PATH_BYTES], name[32], sha256[ES_SHA256_TEXT_BYTES];
-        ES_TRY_GOTO(es_checkpoint_store_check_mark(checkpoint->root, checkpoint->round, rank,
-                                                   checkpoint->n_ranks, 0, names, &bytes,
-                                                   &is_damaged));
+        ES_TRY_GOTO(es_round_folder_check_mark(checkpoint->root, checkpoint->round, rank,
+                                               checkpoint->n_ranks, 0, names, &bytes, &is_damaged));
         snprintf(name, sizeof name, "rank%d.json", rank);
-        es_checkpoint_store_path(checkpoint->root, checkpoint->round, name, path);
+        es_round_folder_path(checkpoint->root, checkpoint->round, name, path);
         ES_TRY_GOTO(es_sha256_file(path, sha256, NULL));
         if (json_array_append_new(marks, json_string(sha256)) != 0) {
             status = ES_FAIL(MEMORY, "not enough memory to list %s", path);
@@ -255,7 +253,7 @@ done:
     return status;
 }
 
-EsStatus es_run_checkpoint_complete(EsRunCheckpoint *checkpoint, double score) {
+EsStatus es_checkpoint_complete(EsCheckpoint *checkpoint, double score) {
     ES_ASSERT(checkpoint->is_writing && checkpoint->is_committed && checkpoint->rank == 0);
     char path[ES_RUN_PATH_BYTES], done[ES_SHA256_TEXT_BYTES + 1];
     json_t *marks = json_array();
@@ -264,36 +262,36 @@ EsStatus es_run_checkpoint_complete(EsRunCheckpoint *checkpoint, double score) {
         json_decref(marks);
         return status;
     }
-    es_checkpoint_store_path(checkpoint->root, checkpoint->round, "manifest.json", path);
+    es_round_folder_path(checkpoint->root, checkpoint->round, "manifest.json", path);
     json_t *manifest =
         json_pack("{s:i, s:I, s:i, s:o, s:o}", "schema", ES_CHECKPOINT_SCHEMA, "round",
                   (json_int_t)checkpoint->round, "n_ranks", checkpoint->n_ranks, "score",
-                  es_checkpoint_store_pack_real(score), "marks", marks);
-    ES_TRY(es_checkpoint_store_save(path, manifest));
+                  es_round_folder_pack_real(score), "marks", marks);
+    ES_TRY(es_round_folder_save(path, manifest));
     ES_TRY(es_sha256_file(path, done, NULL));
     strcat(done, "\n");
-    es_checkpoint_store_path(checkpoint->root, checkpoint->round, "DONE", path);
+    es_round_folder_path(checkpoint->root, checkpoint->round, "DONE", path);
     ES_TRY(es_file_write_all(path, done, strlen(done)));
     checkpoint->is_complete = 1;
-    return es_checkpoint_store_end_writing(checkpoint->root, checkpoint->round);
+    return es_round_folder_end_writing(checkpoint->root, checkpoint->round);
 }
 
-int64_t es_run_checkpoint_bytes(const EsRunCheckpoint *checkpoint) { return checkpoint->bytes; }
+int64_t es_checkpoint_bytes(const EsCheckpoint *checkpoint) { return checkpoint->bytes; }
 
 // By the names at hand first: one that could not be noted in the sign is known here alone.
-static EsStatus remove_unfinished(const EsRunCheckpoint *checkpoint) {
+static EsStatus remove_unfinished(const EsCheckpoint *checkpoint) {
     const char *name;
     json_t *unused;
     json_object_foreach(checkpoint->names->set, name, unused) {
         char path[ES_RUN_PATH_BYTES];
-        es_checkpoint_store_path(checkpoint->root, checkpoint->round, name, path);
+        es_round_folder_path(checkpoint->root, checkpoint->round, name, path);
         ES_TRY(es_folder_remove(path));
     }
-    return checkpoint->rank == 0 ? es_checkpoint_store_remove(checkpoint->root, checkpoint->round)
+    return checkpoint->rank == 0 ? es_round_folder_remove(checkpoint->root, checkpoint->round)
                                  : ES_STATUS_OK;
 }
 
-void es_run_checkpoint_end(EsRunCheckpoint *checkpoint) {
+void es_checkpoint_end(EsCheckpoint *checkpoint) {
     if (checkpoint == NULL) {
         return;
     }
@@ -314,20 +312,20 @@ void es_run_checkpoint_end(EsRunCheckpoint *checkpoint) {
 
 // --- reading ---
 
-int64_t es_run_checkpoint_round(const EsRunCheckpoint *checkpoint) { return checkpoint->round; }
+int64_t es_checkpoint_round(const EsCheckpoint *checkpoint) { return checkpoint->round; }
 
-int es_run_checkpoint_has(const EsRunCheckpoint *checkpoint, const char *key) {
+int es_checkpoint_has(const EsCheckpoint *checkpoint, const char *key) {
     return json_object_get(checkpoint->values, key) != NULL;
 }
 
-static EsStatus fail_value(const EsRunCheckpoint *checkpoint, const char *key, const char *type) {
+static EsStatus fail_value(const EsCheckpoint *checkpoint, const char *key, const char *type) {
     char path[ES_RUN_PATH_BYTES], name[32];
     snprintf(name, sizeof name, "rank%d.json", checkpoint->rank);
-    es_checkpoint_store_path(checkpoint->root, checkpoint->round, name, path);
+    es_round_folder_path(checkpoint->root, checkpoint->round, name, path);
     return ES_FAIL(INPUT, "%s has no %s \"%s\"", path, type, key);
 }
 
-EsStatus es_run_checkpoint_int(const EsRunCheckpoint *checkpoint, const char *key, int64_t *value) {
+EsStatus es_checkpoint_int(const EsCheckpoint *checkpoint, const char *key, int64_t *value) {
     const json_t *found = json_object_get(checkpoint->values, key);
     if (!json_is_integer(found)) {
         return fail_value(checkpoint, key, "whole number");
@@ -336,14 +334,13 @@ EsStatus es_run_checkpoint_int(const EsRunCheckpoint *checkpoint, const char *ke
     return ES_STATUS_OK;
 }
 
-EsStatus es_run_checkpoint_real(const EsRunCheckpoint *checkpoint, const char *key, double *value) {
-    return es_checkpoint_store_unpack_real(json_object_get(checkpoint->values, key), value)
+EsStatus es_checkpoint_real(const EsCheckpoint *checkpoint, const char *key, double *value) {
+    return es_round_folder_unpack_real(json_object_get(checkpoint->values, key), value)
                ? ES_STATUS_OK
                : fail_value(checkpoint, key, "real number");
 }
 
-EsStatus es_run_checkpoint_text(const EsRunCheckpoint *checkpoint, const char *key,
-                                const char **value) {
+EsStatus es_checkpoint_text(const EsCheckpoint *checkpoint, const char *key, const char **value) {
     const json_t *found = json_object_get(checkpoint->values, key);
     if (!json_is_string(found)) {
         return fail_value(checkpoint, key, "text");
@@ -352,17 +349,17 @@ EsStatus es_run_checkpoint_text(const EsRunCheckpoint *checkpoint, const char *k
     return ES_STATUS_OK;
 }
 
-EsStatus es_run_checkpoint_check_input(const EsRunCheckpoint *checkpoint, const char *key,
-                                       const char *hash, const char *what) {
+EsStatus es_checkpoint_check_input(const EsCheckpoint *checkpoint, const char *key,
+                                   const char *hash, const char *what) {
     const char *saved = NULL;
-    if (!es_run_checkpoint_has(checkpoint, key)) {
+    if (!es_checkpoint_has(checkpoint, key)) {
         es_log(ES_LOG_WARNING,
                "the run does not know the SHA-256 of %s: it goes on with what is "
                "there now",
                what);
         return ES_STATUS_OK;
     }
-    ES_TRY(es_run_checkpoint_text(checkpoint, key, &saved));
+    ES_TRY(es_checkpoint_text(checkpoint, key, &saved));
     if (strcmp(saved, hash) == 0) {
         return ES_STATUS_OK;
     }
@@ -374,23 +371,23 @@ EsStatus es_run_checkpoint_check_input(const EsRunCheckpoint *checkpoint, const 
 
 // --- finding ---
 
-EsStatus es_run_checkpoint_list(const EsRunFolder *folder, EsCheckpointInfo **infos, int *n_infos) {
-    return es_checkpoint_store_list(es_run_folder_root(folder), infos, n_infos);
+EsStatus es_checkpoint_list(const EsRunFolder *folder, EsCheckpointInfo **infos, int *n_infos) {
+    return es_round_folder_list(es_run_folder_root(folder), infos, n_infos);
 }
 
-static EsStatus open_checked(const EsRunFolder *folder, const EsStoredCheckpoint *found, int rank,
-                             int n_ranks, EsRunCheckpoint **checkpoint) {
+static EsStatus open_checked(const EsRunFolder *folder, const EsRoundFolder *found, int rank,
+                             int n_ranks, EsCheckpoint **checkpoint) {
     char path[ES_RUN_PATH_BYTES], name[32];
     const char *root = es_run_folder_root(folder);
     if (found->n_ranks != n_ranks) {
-        es_checkpoint_store_path(root, found->info.round, "", path);
+        es_round_folder_path(root, found->info.round, "", path);
         return ES_FAIL(INPUT, "%s was written by %d rank%s, this run has %d", path, found->n_ranks,
                        found->n_ranks == 1 ? "" : "s", n_ranks);
     }
     json_t *mark = NULL;
     snprintf(name, sizeof name, "rank%d.json", rank);
-    es_checkpoint_store_path(root, found->info.round, name, path);
-    ES_TRY(es_checkpoint_store_load(path, &mark));
+    es_round_folder_path(root, found->info.round, name, path);
+    ES_TRY(es_round_folder_load(path, &mark));
     EsStatus status = create_object(folder, found->info.round, rank, n_ranks, checkpoint);
     if (status == ES_STATUS_OK) {
         (*checkpoint)->values = json_incref(json_object_get(mark, "values"));
@@ -400,24 +397,24 @@ static EsStatus open_checked(const EsRunFolder *folder, const EsStoredCheckpoint
     return status;
 }
 
-EsStatus es_run_checkpoint_open_latest(const EsRunFolder *folder, int rank, int n_ranks,
-                                       EsRunCheckpoint **checkpoint) {
+EsStatus es_checkpoint_open_latest(const EsRunFolder *folder, int rank, int n_ranks,
+                                   EsCheckpoint **checkpoint) {
     *checkpoint = NULL;
     const char *root = es_run_folder_root(folder);
     int64_t *rounds = NULL;
     int n_rounds = 0;
     EsStatus status = ES_STATUS_OK;
-    ES_TRY(es_checkpoint_store_rounds(root, &rounds, &n_rounds));
+    ES_TRY(es_round_folder_rounds(root, &rounds, &n_rounds));
     for (int i = n_rounds - 1; i >= 0 && *checkpoint == NULL; i--) {
-        EsStoredCheckpoint found;
-        ES_TRY_GOTO(es_checkpoint_store_check(root, rounds[i], 1, &found));
-        if (found.state == ES_CHECKPOINT_COMPLETE) {
+        EsRoundFolder found;
+        ES_TRY_GOTO(es_round_folder_check(root, rounds[i], 1, &found));
+        if (found.state == ES_ROUND_FOLDER_COMPLETE) {
             ES_TRY_GOTO(open_checked(folder, &found, rank, n_ranks, checkpoint));
-        } else if (found.state == ES_CHECKPOINT_REFUSED) {
+        } else if (found.state == ES_ROUND_FOLDER_REFUSED) {
             status = ES_FAIL(INPUT, "%s", found.problem);
             goto done;
-        } else if (found.state == ES_CHECKPOINT_DAMAGED && rank == 0) {
-            ES_TRY_GOTO(es_checkpoint_store_set_aside(root, &found, "damaged"));
+        } else if (found.state == ES_ROUND_FOLDER_DAMAGED && rank == 0) {
+            ES_TRY_GOTO(es_round_folder_back_up(root, &found, "damaged"));
         }
     }
 done:
@@ -441,25 +438,25 @@ static int is_kept(const EsCheckpointInfo *infos, int n_infos, int keep, int64_t
 static EsStatus prune_round(const char *root, int64_t round, int is_kept, EsRunRemoval *removal,
                             int *n_checkpoints) {
     char path[ES_RUN_PATH_BYTES];
-    EsStoredCheckpoint found;
-    es_checkpoint_store_path(root, round, "", path);
+    EsRoundFolder found;
+    es_round_folder_path(root, round, "", path);
     if (is_kept) {
-        ES_TRY(removal->is_preview ? ES_STATUS_OK : es_checkpoint_store_remove_strays(path));
-        return removal->is_preview ? ES_STATUS_OK : es_checkpoint_store_end_writing(root, round);
+        ES_TRY(removal->is_preview ? ES_STATUS_OK : es_round_folder_remove_strays(path));
+        return removal->is_preview ? ES_STATUS_OK : es_round_folder_end_writing(root, round);
     }
-    ES_TRY(es_checkpoint_store_check(root, round, 0, &found));
-    if (found.state == ES_CHECKPOINT_ABSENT) {
+    ES_TRY(es_round_folder_check(root, round, 0, &found));
+    if (found.state == ES_ROUND_FOLDER_ABSENT) {
         return es_removal_end_folder(removal, path); // if it is empty
     }
-    if (found.state != ES_CHECKPOINT_COMPLETE && found.state != ES_CHECKPOINT_UNFINISHED) {
+    if (found.state != ES_ROUND_FOLDER_COMPLETE && found.state != ES_ROUND_FOLDER_UNFINISHED) {
         return ES_STATUS_OK;
     }
-    *n_checkpoints += found.state == ES_CHECKPOINT_COMPLETE;
-    return es_checkpoint_store_clear(path, removal);
+    *n_checkpoints += found.state == ES_ROUND_FOLDER_COMPLETE;
+    return es_round_folder_clear(path, removal);
 }
 
-EsStatus es_run_checkpoint_prune_with(const EsRunFolder *folder, int keep, EsRunRemoval *removal,
-                                      int *n_checkpoints) {
+EsStatus es_checkpoint_prune_with(const EsRunFolder *folder, int keep, EsRunRemoval *removal,
+                                  int *n_checkpoints) {
     ES_ASSERT(keep >= 0);
     const char *root = es_run_folder_root(folder);
     EsCheckpointInfo *infos = NULL;
@@ -467,8 +464,8 @@ EsStatus es_run_checkpoint_prune_with(const EsRunFolder *folder, int keep, EsRun
     int n_infos = 0, n_rounds = 0;
     EsStatus status = ES_STATUS_OK;
     *n_checkpoints = 0;
-    ES_TRY_GOTO(es_checkpoint_store_list(root, &infos, &n_infos));
-    ES_TRY_GOTO(es_checkpoint_store_rounds(root, &rounds, &n_rounds));
+    ES_TRY_GOTO(es_round_folder_list(root, &infos, &n_infos));
+    ES_TRY_GOTO(es_round_folder_rounds(root, &rounds, &n_rounds));
     for (int i = 0; i < n_rounds; i++) {
         EsStatus result = prune_round(root, rounds[i], is_kept(infos, n_infos, keep, rounds[i]),
                                       removal, n_checkpoints);
@@ -477,7 +474,7 @@ EsStatus es_run_checkpoint_prune_with(const EsRunFolder *folder, int keep, EsRun
     if (!removal->is_preview && n_rounds > 0) {
         char path[ES_RUN_PATH_BYTES];
         es_run_folder_path(folder, "checkpoints", path);
-        EsStatus result = es_checkpoint_store_remove_strays(path);
+        EsStatus result = es_round_folder_remove_strays(path);
         status = status == ES_STATUS_OK ? result : status;
     }
 done:
@@ -486,8 +483,8 @@ done:
     return status;
 }
 
-EsStatus es_run_checkpoint_prune(const EsRunFolder *folder, int keep) {
+EsStatus es_checkpoint_prune(const EsRunFolder *folder, int keep) {
     EsRunRemoval removal = {.is_preview = 0};
     int n_checkpoints;
-    return es_run_checkpoint_prune_with(folder, keep, &removal, &n_checkpoints);
+    return es_checkpoint_prune_with(folder, keep, &removal, &n_checkpoints);
 }

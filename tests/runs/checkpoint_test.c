@@ -1,11 +1,11 @@
 // Checkpoints: what is written comes back bit for bit, what is incomplete or damaged is not used.
-#include "runs/run_checkpoint.h"
+#include "runs/checkpoint.h"
 
 #include "base/checksum.h"
 #include "base/memory.h"
 #include "checkpoint_case.h"
 #include "esper/log.h"
-#include "runs/run_checkpoint_store.h"
+#include "runs/round_folder.h"
 
 static char last_warning[1024];
 static int n_warnings;
@@ -31,7 +31,7 @@ static void change_byte(const char *name, long offset) {
 static int list_rounds(const EsRunFolder *folder, int64_t rounds[8], int64_t *best) {
     EsCheckpointInfo *infos = NULL;
     int n = 0;
-    REQUIRE_OK(es_run_checkpoint_list(folder, &infos, &n));
+    REQUIRE_OK(es_checkpoint_list(folder, &infos, &n));
     *best = -1;
     for (int i = 0; i < n && i < 8; i++) {
         rounds[i] = infos[i].round;
@@ -44,50 +44,50 @@ static int list_rounds(const EsRunFolder *folder, int64_t rounds[8], int64_t *be
 TEST(values_keep_their_bits) {
     make_case_folder();
     EsRunFolder *folder = create_case_run("x");
-    EsRunCheckpoint *checkpoint = NULL;
+    EsCheckpoint *checkpoint = NULL;
     uint64_t nan_bits = 0x7ff8000000abcdef;
     double nan_value,
         reals[] = {0.1, -0.0, 1e-310, 1.7976931348623157e308, 1e22, INFINITY, 0, -INFINITY};
     memcpy(&nan_value, &nan_bits, sizeof nan_value);
     reals[6] = nan_value;
-    REQUIRE_OK(es_run_checkpoint_begin(folder, 5, 0, 1, &checkpoint));
+    REQUIRE_OK(es_checkpoint_begin(folder, 5, 0, 1, &checkpoint));
     for (int i = 0; i < 8; i++) {
         char key[16];
         snprintf(key, sizeof key, "real%d", i);
-        REQUIRE_OK(es_run_checkpoint_put_real(checkpoint, key, reals[i]));
+        REQUIRE_OK(es_checkpoint_put_real(checkpoint, key, reals[i]));
     }
-    REQUIRE_OK(es_run_checkpoint_put_int(checkpoint, "low", INT64_MIN));
-    REQUIRE_OK(es_run_checkpoint_put_int(checkpoint, "high", 1));
-    REQUIRE_OK(es_run_checkpoint_put_int(checkpoint, "high", INT64_MAX));
-    REQUIRE_OK(es_run_checkpoint_put_text(checkpoint, "text", "\"quoted\"\n\xc3\xa9"));
-    EXPECT_STATUS(es_run_checkpoint_put_text(checkpoint, "bad", "\xff"), ARGUMENT);
-    REQUIRE_OK(es_run_checkpoint_commit(checkpoint));
-    REQUIRE_OK(es_run_checkpoint_complete(checkpoint, NAN));
-    EXPECT_EQ(es_run_checkpoint_bytes(checkpoint), 0);
-    es_run_checkpoint_end(checkpoint);
+    REQUIRE_OK(es_checkpoint_put_int(checkpoint, "low", INT64_MIN));
+    REQUIRE_OK(es_checkpoint_put_int(checkpoint, "high", 1));
+    REQUIRE_OK(es_checkpoint_put_int(checkpoint, "high", INT64_MAX));
+    REQUIRE_OK(es_checkpoint_put_text(checkpoint, "text", "\"quoted\"\n\xc3\xa9"));
+    EXPECT_STATUS(es_checkpoint_put_text(checkpoint, "bad", "\xff"), ARGUMENT);
+    REQUIRE_OK(es_checkpoint_commit(checkpoint));
+    REQUIRE_OK(es_checkpoint_complete(checkpoint, NAN));
+    EXPECT_EQ(es_checkpoint_bytes(checkpoint), 0);
+    es_checkpoint_end(checkpoint);
 
-    REQUIRE_OK(es_run_checkpoint_open_latest(folder, 0, 1, &checkpoint));
+    REQUIRE_OK(es_checkpoint_open_latest(folder, 0, 1, &checkpoint));
     for (int i = 0; i < 8; i++) {
         char key[16];
         double value = 0;
         snprintf(key, sizeof key, "real%d", i);
-        REQUIRE_OK(es_run_checkpoint_real(checkpoint, key, &value));
+        REQUIRE_OK(es_checkpoint_real(checkpoint, key, &value));
         EXPECT_EQ(memcmp(&value, &reals[i], sizeof value), 0);
     }
     int64_t whole = 0;
     double real = 0;
     const char *text = "";
-    REQUIRE_OK(es_run_checkpoint_int(checkpoint, "low", &whole));
+    REQUIRE_OK(es_checkpoint_int(checkpoint, "low", &whole));
     EXPECT(whole == INT64_MIN);
-    REQUIRE_OK(es_run_checkpoint_int(checkpoint, "high", &whole));
+    REQUIRE_OK(es_checkpoint_int(checkpoint, "high", &whole));
     EXPECT(whole == INT64_MAX);
-    REQUIRE_OK(es_run_checkpoint_text(checkpoint, "text", &text));
+    REQUIRE_OK(es_checkpoint_text(checkpoint, "text", &text));
     EXPECT_TEXT(text, "\"quoted\"\n\xc3\xa9");
-    EXPECT_STATUS(es_run_checkpoint_int(checkpoint, "none", &whole), INPUT);
+    EXPECT_STATUS(es_checkpoint_int(checkpoint, "none", &whole), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "checkpoints/5/rank0.json has no whole number \"none\"");
-    EXPECT_STATUS(es_run_checkpoint_real(checkpoint, "low", &real), INPUT);
-    EXPECT_STATUS(es_run_checkpoint_text(checkpoint, "low", &text), INPUT);
-    es_run_checkpoint_end(checkpoint);
+    EXPECT_STATUS(es_checkpoint_real(checkpoint, "low", &real), INPUT);
+    EXPECT_STATUS(es_checkpoint_text(checkpoint, "low", &text), INPUT);
+    es_checkpoint_end(checkpoint);
     es_run_folder_close(folder);
 }
 
@@ -110,27 +110,27 @@ TEST(unfinished_ones_are_removed_or_passed_over) {
     make_case_folder();
     EsRunFolder *folder = create_case_run("x");
     REQUIRE_OK(save_case(folder, 1, 0));
-    EsRunCheckpoint *checkpoint = NULL;
-    REQUIRE_OK(es_run_checkpoint_begin(folder, 2, 0, 1, &checkpoint));
+    EsCheckpoint *checkpoint = NULL;
+    REQUIRE_OK(es_checkpoint_begin(folder, 2, 0, 1, &checkpoint));
     REQUIRE_OK(save_case_files(checkpoint, 2, 0));
-    REQUIRE_OK(es_run_checkpoint_commit(checkpoint));
-    EXPECT(es_run_checkpoint_bytes(checkpoint) > 2 * CASE_WEIGHTS * 4);
+    REQUIRE_OK(es_checkpoint_commit(checkpoint));
+    EXPECT(es_checkpoint_bytes(checkpoint) > 2 * CASE_WEIGHTS * 4);
     EXPECT_EQ(expect_latest(folder), 1);
-    es_run_checkpoint_end(checkpoint);
+    es_checkpoint_end(checkpoint);
     EXPECT(!case_exists("x/checkpoints/2"));
 
     // a file that was promised and not written
     char path[ES_RUN_PATH_BYTES];
-    REQUIRE_OK(es_run_checkpoint_begin(folder, 2, 0, 1, &checkpoint));
-    es_run_checkpoint_path(checkpoint, "promised", path);
-    EXPECT_STATUS(es_run_checkpoint_commit(checkpoint), IO);
+    REQUIRE_OK(es_checkpoint_begin(folder, 2, 0, 1, &checkpoint));
+    es_checkpoint_path(checkpoint, "promised", path);
+    EXPECT_STATUS(es_checkpoint_commit(checkpoint), IO);
     EXPECT_CONTAINS(es_status_detail(), "checkpoints/2/promised: No such file");
-    es_run_checkpoint_end(checkpoint);
+    es_checkpoint_end(checkpoint);
     EXPECT(!case_exists("x/checkpoints/2"));
 
     // what a killed process leaves goes, and what it cannot have left is kept under another name
-    REQUIRE_OK(es_checkpoint_store_begin_writing(temp_path("x"), 2));
-    REQUIRE_OK(es_checkpoint_store_add_name(temp_path("x"), 2, "state"));
+    REQUIRE_OK(es_round_folder_begin_writing(temp_path("x"), 2));
+    REQUIRE_OK(es_round_folder_add_name(temp_path("x"), 2, "state"));
     REQUIRE_OK(es_folder_make(temp_path("x/checkpoints/2/odd")));
     write_temp_text("x/checkpoints/2/state", "1");
     write_temp_text("x/checkpoints/2/state.12-0.tmp", "1");
@@ -157,10 +157,10 @@ TEST(folders_of_others_are_never_removed) {
     write_temp_text("x/checkpoints/2024/WRITING", "a novel");
     write_temp_text("x/checkpoints/2024/DONE", "not yet");
     write_temp_text("x/checkpoints/1/notes.txt", "mine");
-    REQUIRE_OK(es_run_checkpoint_prune(folder, 1));
+    REQUIRE_OK(es_checkpoint_prune(folder, 1));
     EXPECT(case_exists("x/checkpoints/2024/photos") && case_exists("x/checkpoints/2024/notes.txt"));
     REQUIRE_OK(save_case(folder, 2, 1));
-    REQUIRE_OK(es_run_checkpoint_prune(folder, 1));
+    REQUIRE_OK(es_checkpoint_prune(folder, 1));
     EXPECT(!case_exists("x/checkpoints/1/DONE") && !case_exists("x/checkpoints/1/rank0.json"));
     EXPECT_EQ(count_names(temp_path("x/checkpoints/1")), 1); // the notes
     REQUIRE_OK(save_case(folder, 2024, 0));
@@ -171,7 +171,7 @@ TEST(folders_of_others_are_never_removed) {
     EXPECT_EQ(rename(temp_path("x/checkpoints"), temp_path("elsewhere")), 0);
     EXPECT_EQ(symlink("../elsewhere", temp_path("x/checkpoints")), 0);
     REQUIRE_OK(save_case(folder, 2025, 2));
-    REQUIRE_OK(es_run_checkpoint_prune(folder, 1));
+    REQUIRE_OK(es_checkpoint_prune(folder, 1));
     EXPECT_EQ(expect_latest(folder), 2025);
     EXPECT(!case_exists("elsewhere/2024"));
     es_run_folder_close(folder);
@@ -213,7 +213,7 @@ TEST(damage_is_found_and_an_older_one_taken) {
                    (i == 0 && strstr(last_warning, "manifest.json") != NULL));
             EXPECT(!case_exists("x/checkpoints/2"));
             EXPECT_EQ(count_names(temp_path("x/checkpoints/damaged-2")), damage == 3 ? 4 : 5);
-            REQUIRE_OK(es_run_checkpoint_prune(folder, 1));
+            REQUIRE_OK(es_checkpoint_prune(folder, 1));
             EXPECT_EQ(count_names(temp_path("x/checkpoints/damaged-2")), damage == 3 ? 4 : 5);
             REQUIRE_OK(save_case(folder, 2, 0));
             EXPECT_EQ(expect_latest(folder), 2);
@@ -225,27 +225,27 @@ TEST(damage_is_found_and_an_older_one_taken) {
 TEST(ranks_write_side_by_side) {
     make_case_folder();
     EsRunFolder *folder = create_case_run("x"), *joined = NULL;
-    EsRunCheckpoint *first = NULL, *second = NULL;
+    EsCheckpoint *first = NULL, *second = NULL;
     REQUIRE_OK(es_run_folder_join(temp_path("x"), &joined));
-    EXPECT_STATUS(es_run_checkpoint_begin(joined, 4, 1, 2, &second), INPUT);
+    EXPECT_STATUS(es_checkpoint_begin(joined, 4, 1, 2, &second), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "before rank 0 has");
-    REQUIRE_OK(es_run_checkpoint_begin(folder, 4, 0, 2, &first));
-    REQUIRE_OK(es_run_checkpoint_begin(joined, 4, 1, 2, &second));
+    REQUIRE_OK(es_checkpoint_begin(folder, 4, 0, 2, &first));
+    REQUIRE_OK(es_checkpoint_begin(joined, 4, 1, 2, &second));
     REQUIRE_OK(save_case_files(first, 4, 0));
     REQUIRE_OK(save_case_files(second, 4, 1));
-    REQUIRE_OK(es_run_checkpoint_commit(first));
-    EXPECT_STATUS(es_run_checkpoint_complete(first, 1), INPUT);
+    REQUIRE_OK(es_checkpoint_commit(first));
+    EXPECT_STATUS(es_checkpoint_complete(first, 1), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "rank1.json is missing");
-    REQUIRE_OK(es_run_checkpoint_commit(second));
-    es_run_checkpoint_end(second);
-    REQUIRE_OK(es_run_checkpoint_complete(first, 1));
-    es_run_checkpoint_end(first);
+    REQUIRE_OK(es_checkpoint_commit(second));
+    es_checkpoint_end(second);
+    REQUIRE_OK(es_checkpoint_complete(first, 1));
+    es_checkpoint_end(first);
     for (int rank = 0; rank < 2; rank++) {
-        REQUIRE_OK(es_run_checkpoint_open_latest(rank == 0 ? folder : joined, rank, 2, &first));
+        REQUIRE_OK(es_checkpoint_open_latest(rank == 0 ? folder : joined, rank, 2, &first));
         expect_case(first, 4, rank);
-        es_run_checkpoint_end(first);
+        es_checkpoint_end(first);
     }
-    EXPECT_STATUS(es_run_checkpoint_open_latest(folder, 0, 4, &first), INPUT);
+    EXPECT_STATUS(es_checkpoint_open_latest(folder, 0, 4, &first), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "checkpoints/4 was written by 2 ranks, this run has 4");
     EXPECT(case_exists("x/checkpoints/4/DONE"));
     es_run_folder_close(joined);
@@ -255,18 +255,18 @@ TEST(ranks_write_side_by_side) {
 TEST(ranks_may_not_share_a_file) {
     make_case_folder();
     EsRunFolder *folder = create_case_run("x");
-    EsRunCheckpoint *first = NULL, *second = NULL;
+    EsCheckpoint *first = NULL, *second = NULL;
     char path[ES_RUN_PATH_BYTES];
-    REQUIRE_OK(es_run_checkpoint_begin(folder, 1, 0, 2, &first));
-    REQUIRE_OK(es_run_checkpoint_begin(folder, 1, 1, 2, &second));
-    REQUIRE_OK(es_file_write_all(es_run_checkpoint_path(first, "same", path), "a", 1));
-    REQUIRE_OK(es_file_write_all(es_run_checkpoint_path(second, "same", path), "b", 1));
-    REQUIRE_OK(es_run_checkpoint_commit(first));
-    REQUIRE_OK(es_run_checkpoint_commit(second));
-    EXPECT_STATUS(es_run_checkpoint_complete(first, 0), INPUT);
+    REQUIRE_OK(es_checkpoint_begin(folder, 1, 0, 2, &first));
+    REQUIRE_OK(es_checkpoint_begin(folder, 1, 1, 2, &second));
+    REQUIRE_OK(es_file_write_all(es_checkpoint_path(first, "same", path), "a", 1));
+    REQUIRE_OK(es_file_write_all(es_checkpoint_path(second, "same", path), "b", 1));
+    REQUIRE_OK(es_checkpoint_commit(first));
+    REQUIRE_OK(es_checkpoint_commit(second));
+    EXPECT_STATUS(es_checkpoint_complete(first, 0), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "rank1.json lists same, which is listed before");
-    es_run_checkpoint_end(second);
-    es_run_checkpoint_end(first);
+    es_checkpoint_end(second);
+    es_checkpoint_end(first);
     EXPECT(!case_exists("x/checkpoints/1"));
     es_run_folder_close(folder);
 }
@@ -293,12 +293,12 @@ TEST(the_best_has_the_highest_score_and_the_later_wins) {
 TEST(prune_keeps_the_last_and_the_best) {
     make_case_folder();
     EsRunFolder *folder = create_case_run("x");
-    REQUIRE_OK(es_run_checkpoint_prune(folder, 1)); // nothing is there yet
+    REQUIRE_OK(es_checkpoint_prune(folder, 1)); // nothing is there yet
     for (int round = 1; round <= 6; round++) {
         REQUIRE_OK(save_case(folder, round, round == 2 ? 9 : 1));
     }
-    REQUIRE_OK(es_checkpoint_store_begin_writing(temp_path("x"), 7));
-    REQUIRE_OK(es_checkpoint_store_add_name(temp_path("x"), 7, "part"));
+    REQUIRE_OK(es_round_folder_begin_writing(temp_path("x"), 7));
+    REQUIRE_OK(es_round_folder_add_name(temp_path("x"), 7, "part"));
     REQUIRE_OK(es_file_write_all(temp_path("x/checkpoints/7/part"), "123", 3));
     REQUIRE_OK(es_folder_make(temp_path("x/checkpoints/9.12-0.tmp")));
     static const char *const strays[] = {"x/checkpoints/9.12-0.tmp/WRITING.12-0.tmp",
@@ -315,10 +315,10 @@ TEST(prune_keeps_the_last_and_the_best) {
     EsRunRemoval preview = {.is_preview = 1}, nothing = {.is_preview = 1};
     EsFolderSize before, after;
     int n_checkpoints = 0;
-    REQUIRE_OK(es_run_checkpoint_prune_with(folder, 2, &preview, &n_checkpoints));
+    REQUIRE_OK(es_checkpoint_prune_with(folder, 2, &preview, &n_checkpoints));
     EXPECT_EQ(n_checkpoints, 3);
     REQUIRE_OK(es_folder_measure(temp_path("x"), &before));
-    REQUIRE_OK(es_run_checkpoint_prune(folder, 2));
+    REQUIRE_OK(es_checkpoint_prune(folder, 2));
     REQUIRE_OK(es_folder_measure(temp_path("x"), &after));
     EXPECT_EQ(before.bytes - after.bytes, preview.bytes + (int64_t)ES_COUNT_OF(strays));
     int64_t rounds[8], best;
@@ -332,7 +332,7 @@ TEST(prune_keeps_the_last_and_the_best) {
         EXPECT(case_exists(others[i])); // not ours
     }
     EXPECT_EQ(expect_latest(folder), 6);
-    REQUIRE_OK(es_run_checkpoint_prune_with(folder, 2, &nothing, &n_checkpoints));
+    REQUIRE_OK(es_checkpoint_prune_with(folder, 2, &nothing, &n_checkpoints));
     EXPECT_EQ(n_checkpoints, 0);
     EXPECT_EQ(nothing.bytes, 0);
     es_run_folder_close(folder);
@@ -346,11 +346,11 @@ TEST(a_sign_left_behind_takes_nothing_with_it) {
     write_temp_text("x/checkpoints/1/WRITING", "esper checkpoint 1\nnetwork0.safetensors\n");
     write_temp_text("x/checkpoints/1/notes", "mine");
     EXPECT_EQ(expect_latest(folder), 1);
-    REQUIRE_OK(es_run_checkpoint_prune(folder, 1));
+    REQUIRE_OK(es_checkpoint_prune(folder, 1));
     EXPECT(!case_exists("x/checkpoints/1/WRITING"));
     REQUIRE_OK(save_case(folder, 2, 1));
     write_temp_text("x/checkpoints/1/WRITING", "esper checkpoint 1\nnetwork0.safetensors\n");
-    REQUIRE_OK(es_run_checkpoint_prune(folder, 1));
+    REQUIRE_OK(es_checkpoint_prune(folder, 1));
     EXPECT_EQ(count_names(temp_path("x/checkpoints/1")), 1);
     EXPECT(case_exists("x/checkpoints/1/notes"));
     es_run_folder_close(folder);
@@ -429,7 +429,7 @@ TEST(what_is_not_understood_is_refused_untouched) {
     for (size_t i = 0; i < ES_COUNT_OF(edits); i++) {
         make_case_folder();
         EsRunFolder *folder = create_case_run("x");
-        EsRunCheckpoint *checkpoint = NULL;
+        EsCheckpoint *checkpoint = NULL;
         EsCheckpointInfo *infos = NULL;
         char before[8 * ES_SHA256_TEXT_BYTES], after[8 * ES_SHA256_TEXT_BYTES];
         int n = 0;
@@ -438,13 +438,13 @@ TEST(what_is_not_understood_is_refused_untouched) {
         edit_text(edits[i].file, edits[i].from, edits[i].to);
         refit_hashes();
         hash_files(before);
-        EXPECT_STATUS(es_run_checkpoint_open_latest(folder, 0, 1, &checkpoint), INPUT);
+        EXPECT_STATUS(es_checkpoint_open_latest(folder, 0, 1, &checkpoint), INPUT);
         EXPECT_CONTAINS(es_status_detail(), edits[i].message);
         EXPECT(checkpoint == NULL);
-        REQUIRE_OK(es_run_checkpoint_list(folder, &infos, &n));
+        REQUIRE_OK(es_checkpoint_list(folder, &infos, &n));
         EXPECT_EQ(n, 1);
         es_release(infos);
-        REQUIRE_OK(es_run_checkpoint_prune(folder, 1));
+        REQUIRE_OK(es_checkpoint_prune(folder, 1));
         EXPECT_STATUS(save_case(folder, 2, 0), INPUT);
         hash_files(after);
         EXPECT_TEXT(after, before);
@@ -456,17 +456,17 @@ TEST(what_is_not_understood_is_refused_untouched) {
 TEST(names_do_not_lead_out) {
     make_case_folder();
     EsRunFolder *folder = create_case_run("x");
-    EsRunCheckpoint *first = NULL, *second = NULL;
-    REQUIRE_OK(es_run_checkpoint_begin(folder, 1, 0, 2, &first));
-    REQUIRE_OK(es_run_checkpoint_begin(folder, 1, 1, 2, &second));
-    REQUIRE_OK(es_run_checkpoint_commit(first));
+    EsCheckpoint *first = NULL, *second = NULL;
+    REQUIRE_OK(es_checkpoint_begin(folder, 1, 0, 2, &first));
+    REQUIRE_OK(es_checkpoint_begin(folder, 1, 1, 2, &second));
+    REQUIRE_OK(es_checkpoint_commit(first));
     static const char mark[] =
         "{\"schema\": 1, \"round\": 1, \"rank\": 1, \"n_ranks\": 2, \"values\": {}, \"files\": "
         "[{\"name\": \"../../config.ini\", \"bytes\": 18, \"sha256\": \"\"}]}";
     REQUIRE_OK(es_file_write_all(temp_path("x/checkpoints/1/rank1.json"), mark, sizeof mark - 1));
-    EXPECT_STATUS(es_run_checkpoint_complete(first, 0), INPUT);
+    EXPECT_STATUS(es_checkpoint_complete(first, 0), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "without a proper name");
-    es_run_checkpoint_end(second);
-    es_run_checkpoint_end(first);
+    es_checkpoint_end(second);
+    es_checkpoint_end(first);
     es_run_folder_close(folder);
 }

@@ -1,4 +1,6 @@
-#include "network/checkpoint.h"
+// Collects a network's tensors by name and writes them, or checks a file's against the graph and
+// copies them in.
+#include "network/network_file.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -101,9 +103,9 @@ static EsStatus collect_steps(Collection *collection, const EsOptimiser *optimis
     return es_stream_synchronize(stream);
 }
 
-EsStatus es_checkpoint_save(const char *path, const EsGraph *graph, const EsStore *store,
-                            const EsOptimiser *optimiser, EsStream *stream,
-                            const EsMetadata *metadata, int n_metadata) {
+EsStatus es_network_save(const char *path, const EsGraph *graph, const EsStore *store,
+                         const EsOptimiser *optimiser, EsStream *stream, const EsMetadata *metadata,
+                         int n_metadata) {
     ES_TRY(es_store_check(store, graph));
     Collection collection = {0};
     EsStatus status = ES_STATUS_OK;
@@ -181,8 +183,8 @@ static EsStatus read_part(const EsSafetensors *file, const char *path, const EsG
     return ES_STATUS_OK;
 }
 
-EsStatus es_checkpoint_load(const char *path, const EsGraph *graph, EsStore *store,
-                            EsOptimiser *optimiser, EsStream *stream, EsNumbers numbers) {
+EsStatus es_network_load(const char *path, const EsGraph *graph, EsStore *store,
+                         EsOptimiser *optimiser, EsStream *stream, EsNumbers numbers) {
     ES_TRY(es_store_check(store, graph));
     EsSafetensors *file = NULL;
     float *staging[MAX_PARTS] = {0};

@@ -1,6 +1,6 @@
-// Checkpoints on disk: checking the chain of hashes from DONE to the files, setting damaged ones
-// aside, and removing by name.
-#include "runs/run_checkpoint_store.h"
+// Checking the chain of hashes from DONE to the files of a round, backing damaged folders up, and
+// removing by name.
+#include "runs/round_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,8 +32,8 @@
 // folders of one reason and round that may be set aside
 #define MAX_ASIDES 10000
 
-void es_checkpoint_store_path(const char *root, int64_t round, const char *name,
-                              char path[ES_RUN_PATH_BYTES]) {
+void es_round_folder_path(const char *root, int64_t round, const char *name,
+                          char path[ES_RUN_PATH_BYTES]) {
     int length = snprintf(path, ES_RUN_PATH_BYTES, "%s/checkpoints/%lld%s%s", root,
                           (long long)round, name[0] != '\0' ? "/" : "", name);
     ES_ASSERT(length > 0 && length < ES_RUN_PATH_BYTES);
@@ -41,7 +41,7 @@ void es_checkpoint_store_path(const char *root, int64_t round, const char *name,
 
 // --- JSON ---
 
-EsStatus es_checkpoint_store_load(const char *path, json_t **object) {
+EsStatus es_round_folder_load(const char *path, json_t **object) {
     *object = NULL;
     void *text = NULL;
     size_t bytes = 0;
@@ -61,7 +61,7 @@ EsStatus es_checkpoint_store_load(const char *path, json_t **object) {
     return ES_STATUS_OK;
 }
 
-EsStatus es_checkpoint_store_save(const char *path, json_t *object) {
+EsStatus es_round_folder_save(const char *path, json_t *object) {
     char *text = NULL;
     ES_TRY(es_json_dump(path, object, JSON_INDENT(2), &text));
     size_t bytes = strlen(text);
@@ -71,7 +71,7 @@ EsStatus es_checkpoint_store_save(const char *path, json_t *object) {
     return status;
 }
 
-json_t *es_checkpoint_store_pack_real(double value) {
+json_t *es_round_folder_pack_real(double value) {
     char bits[17];
     uint64_t word;
     memcpy(&word, &value, sizeof word);
@@ -80,7 +80,7 @@ json_t *es_checkpoint_store_pack_real(double value) {
                      bits);
 }
 
-int es_checkpoint_store_unpack_real(const json_t *packed, double *value) {
+int es_round_folder_unpack_real(const json_t *packed, double *value) {
     const char *bits = json_string_value(json_object_get(packed, "bits"));
     if (bits == NULL || strlen(bits) != 16 || strspn(bits, "0123456789abcdef") != 16) {
         return 0;
@@ -150,7 +150,7 @@ static EsStatus check_entry(const char *root, int64_t round, const char *mark_pa
     if (json_object_set_new(names, name, json_true()) != 0) {
         return ES_FAIL(MEMORY, "not enough memory to check %s", mark_path);
     }
-    es_checkpoint_store_path(root, round, name, path);
+    es_round_folder_path(root, round, name, path);
     EsStatus status = check_file(path, size, with_hashes ? sha256 : NULL);
     *is_damaged = status == ES_STATUS_INPUT;
     *bytes += size;
@@ -186,17 +186,17 @@ static EsStatus check_mark_files(const char *root, int64_t round, int rank, int 
     return ES_STATUS_OK;
 }
 
-EsStatus es_checkpoint_store_check_mark(const char *root, int64_t round, int rank, int n_ranks,
-                                        int with_hashes, json_t *names, int64_t *bytes,
-                                        int *is_damaged) {
+EsStatus es_round_folder_check_mark(const char *root, int64_t round, int rank, int n_ranks,
+                                    int with_hashes, json_t *names, int64_t *bytes,
+                                    int *is_damaged) {
     char path[ES_RUN_PATH_BYTES], name[32];
     snprintf(name, sizeof name, "rank%d.json", rank);
-    es_checkpoint_store_path(root, round, name, path);
+    es_round_folder_path(root, round, name, path);
     EsStatus status = check_file(path, -1, NULL);
     *is_damaged = status == ES_STATUS_INPUT;
     ES_TRY(status);
     json_t *mark = NULL;
-    ES_TRY(es_checkpoint_store_load(path, &mark));
+    ES_TRY(es_round_folder_load(path, &mark));
     status = check_mark_files(root, round, rank, n_ranks, with_hashes, path, mark, names, bytes,
                               is_damaged);
     json_decref(mark);
@@ -208,30 +208,30 @@ static EsStatus load_manifest(const char *root, int64_t round, json_t **manifest
     char path[ES_RUN_PATH_BYTES], expected[ES_SHA256_TEXT_BYTES + 1] = "";
     void *text = NULL;
     size_t bytes = 0;
-    es_checkpoint_store_path(root, round, "DONE", path);
+    es_round_folder_path(root, round, "DONE", path);
     EsStatus status = check_file(path, ES_SHA256_TEXT_BYTES, NULL); // the digits and a newline
     if (status == ES_STATUS_OK) {
         ES_TRY(es_file_read_all(path, ES_SHA256_TEXT_BYTES, &text, &bytes));
         memcpy(expected, text, ES_MIN(bytes, (size_t)ES_SHA256_TEXT_BYTES - 1));
         es_release(text);
-        es_checkpoint_store_path(root, round, "manifest.json", path);
+        es_round_folder_path(root, round, "manifest.json", path);
         status = check_file(path, -1, expected);
     }
     *is_damaged = status == ES_STATUS_INPUT;
     ES_TRY(status);
-    return es_checkpoint_store_load(path, manifest);
+    return es_round_folder_load(path, manifest);
 }
 
 static EsStatus check_marks(const char *root, int64_t round, int with_hashes,
-                            const json_t *manifest, EsStoredCheckpoint *found, int *is_damaged) {
+                            const json_t *manifest, EsRoundFolder *found, int *is_damaged) {
     char path[ES_RUN_PATH_BYTES], name[32];
     const json_t *marks = json_object_get(manifest, "marks");
     int64_t n_ranks = number_of(manifest, "n_ranks");
-    es_checkpoint_store_path(root, round, "manifest.json", path);
+    es_round_folder_path(root, round, "manifest.json", path);
     ES_TRY(check_schema(path, manifest));
     if (number_of(manifest, "round") != round || n_ranks < 1 || n_ranks > INT32_MAX ||
         json_array_size(marks) != (size_t)n_ranks ||
-        !es_checkpoint_store_unpack_real(json_object_get(manifest, "score"), &found->info.score)) {
+        !es_round_folder_unpack_real(json_object_get(manifest, "score"), &found->info.score)) {
         return ES_FAIL(INPUT, "%s is not the manifest of round %lld", path, (long long)round);
     }
     found->n_ranks = (int)n_ranks;
@@ -243,12 +243,12 @@ static EsStatus check_marks(const char *root, int64_t round, int with_hashes,
     for (int rank = 0; rank < (int)n_ranks; rank++) {
         const char *sha256 = json_string_value(json_array_get(marks, (size_t)rank));
         snprintf(name, sizeof name, "rank%d.json", rank);
-        es_checkpoint_store_path(root, round, name, path);
+        es_round_folder_path(root, round, name, path);
         status = check_file(path, -1, sha256 != NULL ? sha256 : "");
         *is_damaged = status == ES_STATUS_INPUT;
         ES_TRY_GOTO(status);
-        ES_TRY_GOTO(es_checkpoint_store_check_mark(root, round, rank, (int)n_ranks, with_hashes,
-                                                   names, &found->info.bytes, is_damaged));
+        ES_TRY_GOTO(es_round_folder_check_mark(root, round, rank, (int)n_ranks, with_hashes, names,
+                                               &found->info.bytes, is_damaged));
     }
 done:
     json_decref(names);
@@ -308,7 +308,7 @@ static EsStatus read_ours(const char *folder, const char *name, int64_t round, j
     if (!join(folder, name, path) || lstat(path, &facts) != 0 || !S_ISREG(facts.st_mode)) {
         return ES_STATUS_OK;
     }
-    EsStatus status = es_checkpoint_store_load(path, object);
+    EsStatus status = es_round_folder_load(path, object);
     if (status == ES_STATUS_INPUT) {
         return ES_STATUS_OK;
     }
@@ -321,16 +321,16 @@ static EsStatus read_ours(const char *folder, const char *name, int64_t round, j
 }
 
 // The state of a folder without a DONE of ours.
-static EsStatus find_state_of_rest(const char *folder, EsStoredCheckpoint *found) {
+static EsStatus find_state_of_rest(const char *folder, EsRoundFolder *found) {
     char *sign = NULL;
     json_t *manifest = NULL;
     ES_TRY(read_sign(folder, found->info.round, &sign));
     if (sign != NULL) {
-        found->state = ES_CHECKPOINT_UNFINISHED;
+        found->state = ES_ROUND_FOLDER_UNFINISHED;
         snprintf(found->problem, sizeof found->problem, "it was not finished");
     } else {
         ES_TRY(read_ours(folder, "manifest.json", found->info.round, &manifest));
-        found->state = manifest != NULL ? ES_CHECKPOINT_DAMAGED : ES_CHECKPOINT_ABSENT;
+        found->state = manifest != NULL ? ES_ROUND_FOLDER_DAMAGED : ES_ROUND_FOLDER_ABSENT;
         snprintf(found->problem, sizeof found->problem, "%.*s", (int)sizeof found->problem - 1,
                  manifest != NULL ? "DONE is missing or damaged"
                                   : "it is not a checkpoint of ours");
@@ -340,12 +340,12 @@ static EsStatus find_state_of_rest(const char *folder, EsStoredCheckpoint *found
     return ES_STATUS_OK;
 }
 
-EsStatus es_checkpoint_store_check(const char *root, int64_t round, int with_hashes,
-                                   EsStoredCheckpoint *found) {
+EsStatus es_round_folder_check(const char *root, int64_t round, int with_hashes,
+                               EsRoundFolder *found) {
     char folder[ES_RUN_PATH_BYTES];
     memset(found, 0, sizeof *found);
     found->info.round = round;
-    es_checkpoint_store_path(root, round, "", folder);
+    es_round_folder_path(root, round, "", folder);
     int is_done = 0, is_damaged = 0;
     ES_TRY(has_done(folder, &is_done));
     if (!is_done) {
@@ -358,7 +358,7 @@ EsStatus es_checkpoint_store_check(const char *root, int64_t round, int with_has
     }
     json_decref(manifest);
     if (status == ES_STATUS_OK) {
-        found->state = ES_CHECKPOINT_COMPLETE;
+        found->state = ES_ROUND_FOLDER_COMPLETE;
         return status;
     }
     snprintf(found->problem, sizeof found->problem, "%.*s", (int)sizeof found->problem - 1,
@@ -371,7 +371,7 @@ EsStatus es_checkpoint_store_check(const char *root, int64_t round, int with_has
     if (status != ES_STATUS_INPUT) {
         return es_status_set(status, __FILE__, __LINE__, "%s", found->problem);
     }
-    found->state = is_damaged ? ES_CHECKPOINT_DAMAGED : ES_CHECKPOINT_REFUSED;
+    found->state = is_damaged ? ES_ROUND_FOLDER_DAMAGED : ES_ROUND_FOLDER_REFUSED;
     return ES_STATUS_OK;
 }
 
@@ -382,7 +382,7 @@ static int compare_rounds(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-EsStatus es_checkpoint_store_rounds(const char *root, int64_t **rounds, int *n_rounds) {
+EsStatus es_round_folder_rounds(const char *root, int64_t **rounds, int *n_rounds) {
     *rounds = NULL;
     *n_rounds = 0;
     char path[ES_RUN_PATH_BYTES];
@@ -413,18 +413,18 @@ EsStatus es_checkpoint_store_rounds(const char *root, int64_t **rounds, int *n_r
     return status;
 }
 
-EsStatus es_checkpoint_store_list(const char *root, EsCheckpointInfo **infos, int *n_infos) {
+EsStatus es_round_folder_list(const char *root, EsCheckpointInfo **infos, int *n_infos) {
     *infos = NULL;
     *n_infos = 0;
     int64_t *rounds = NULL;
     int n_rounds = 0, best = -1;
     EsStatus status = ES_STATUS_OK;
-    ES_TRY(es_checkpoint_store_rounds(root, &rounds, &n_rounds));
+    ES_TRY(es_round_folder_rounds(root, &rounds, &n_rounds));
     ES_TRY_GOTO(es_allocate(sizeof **infos * (size_t)(n_rounds + 1), (void **)infos));
     for (int i = 0; i < n_rounds; i++) {
-        EsStoredCheckpoint found;
-        ES_TRY_GOTO(es_checkpoint_store_check(root, rounds[i], 0, &found));
-        if (found.state == ES_CHECKPOINT_COMPLETE) {
+        EsRoundFolder found;
+        ES_TRY_GOTO(es_round_folder_check(root, rounds[i], 0, &found));
+        if (found.state == ES_ROUND_FOLDER_COMPLETE) {
             double score = found.info.score;
             if (!isnan(score) && (best < 0 || score >= (*infos)[best].score)) {
                 best = *n_infos;
@@ -445,14 +445,13 @@ done:
     return status;
 }
 
-// --- setting aside ---
+// --- backups ---
 
-EsStatus es_checkpoint_store_set_aside(const char *root, const EsStoredCheckpoint *found,
-                                       const char *reason) {
+EsStatus es_round_folder_back_up(const char *root, const EsRoundFolder *found, const char *reason) {
     char from[ES_RUN_PATH_BYTES], to[ES_RUN_PATH_BYTES], number[16] = "";
     struct stat facts;
     int64_t round = found->info.round;
-    es_checkpoint_store_path(root, round, "", from);
+    es_round_folder_path(root, round, "", from);
     for (int n = 2; n <= MAX_ASIDES; n++) {
         int length = snprintf(to, sizeof to, "%s/checkpoints/%s-%lld%s", root, reason,
                               (long long)round, number);
@@ -491,10 +490,10 @@ static EsStatus write_sign(const char *folder, int64_t round, const char *names)
     return es_file_writer_commit(writer);
 }
 
-EsStatus es_checkpoint_store_begin_writing(const char *root, int64_t round) {
+EsStatus es_round_folder_begin_writing(const char *root, int64_t round) {
     char fresh[ES_RUN_PATH_BYTES], path[ES_RUN_PATH_BYTES];
     int is_made = 0;
-    es_checkpoint_store_path(root, round, "", path);
+    es_round_folder_path(root, round, "", path);
     // under the name of a temporary until the sign is in it
     int length = snprintf(fresh, sizeof fresh, "%s.%ld-0.tmp", path, (long)getpid());
     ES_ASSERT(length > 0 && length < (int)sizeof fresh);
@@ -508,17 +507,17 @@ EsStatus es_checkpoint_store_begin_writing(const char *root, int64_t round) {
         EsRunRemoval removal = {.is_preview = 0};
         snprintf(detail, sizeof detail, "%s", es_status_detail());
         // what cannot be removed now is removed by the next prune
-        EsStatus ignored = es_checkpoint_store_clear(fresh, &removal);
+        EsStatus ignored = es_round_folder_clear(fresh, &removal);
         (void)ignored;
         return es_status_set(status, __FILE__, __LINE__, "%s", detail);
     }
     return es_folder_sync_parent(path);
 }
 
-EsStatus es_checkpoint_store_add_name(const char *root, int64_t round, const char *name) {
+EsStatus es_round_folder_add_name(const char *root, int64_t round, const char *name) {
     char path[ES_RUN_PATH_BYTES], line[ES_FILE_NAME_BYTES + 2];
     int length = snprintf(line, sizeof line, "%s\n", name), n_written = 0;
-    es_checkpoint_store_path(root, round, WRITING_NAME, path);
+    es_round_folder_path(root, round, WRITING_NAME, path);
     int descriptor = es_system_open_retrying(path, O_WRONLY | O_APPEND);
     int failed = descriptor < 0;
     while (!failed && n_written < length) {
@@ -534,9 +533,9 @@ EsStatus es_checkpoint_store_add_name(const char *root, int64_t round, const cha
     return status;
 }
 
-EsStatus es_checkpoint_store_end_writing(const char *root, int64_t round) {
+EsStatus es_round_folder_end_writing(const char *root, int64_t round) {
     char path[ES_RUN_PATH_BYTES];
-    es_checkpoint_store_path(root, round, WRITING_NAME, path);
+    es_round_folder_path(root, round, WRITING_NAME, path);
     return es_system_remove(AT_FDCWD, path, 0) == 0 || errno == ENOENT
                ? ES_STATUS_OK
                : ES_FAIL(IO, "cannot remove %s: %s", path, strerror(errno));
@@ -715,7 +714,7 @@ static EsStatus take_entries(const char *folder, const EsFolderEntry *entries, i
     return es_removal_end_folder(removal, folder);
 }
 
-EsStatus es_checkpoint_store_clear(const char *folder, EsRunRemoval *removal) {
+EsStatus es_round_folder_clear(const char *folder, EsRunRemoval *removal) {
     EsFolderEntry *entries = NULL;
     int n_entries = 0;
     EsStatus status = ES_STATUS_OK;
@@ -740,19 +739,19 @@ done:
     return status;
 }
 
-EsStatus es_checkpoint_store_remove(const char *root, int64_t round) {
+EsStatus es_round_folder_remove(const char *root, int64_t round) {
     char path[ES_RUN_PATH_BYTES];
     struct stat facts;
     EsRunRemoval removal = {.is_preview = 0};
-    es_checkpoint_store_path(root, round, "", path);
+    es_round_folder_path(root, round, "", path);
     if (lstat(path, &facts) != 0 && errno == ENOENT) {
         return ES_STATUS_OK;
     }
-    ES_TRY(es_checkpoint_store_clear(path, &removal));
+    ES_TRY(es_round_folder_clear(path, &removal));
     return es_removal_end_folder(&removal, path); // an empty one
 }
 
-EsStatus es_checkpoint_store_remove_strays(const char *folder) {
+EsStatus es_round_folder_remove_strays(const char *folder) {
     EsFolderEntry *entries = NULL;
     int n_entries = 0;
     EsRunRemoval removal = {.is_preview = 0};
@@ -770,7 +769,7 @@ EsStatus es_checkpoint_store_remove_strays(const char *folder) {
         if (ours.round >= 0 && removal_turn(&entries[i], &ours) >= 0) {
             ES_TRY_GOTO(es_removal_take_file(&removal, path, 0));
         } else if (ours.round < 0 && entries[i].kind == ES_FOLDER_ENTRY_FOLDER) {
-            ES_TRY_GOTO(es_checkpoint_store_clear(path, &removal));
+            ES_TRY_GOTO(es_round_folder_clear(path, &removal));
         }
     }
 done:
