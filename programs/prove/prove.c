@@ -45,8 +45,9 @@ static EsExit cmd_prove_export(int argc, char **argv) {
     if (!es_prove_source_begin(&source, &table, argc, argv, &arguments, &code)) {
         return code;
     }
-    EsStatus status = out == NULL ? ES_FAIL(ARGUMENT, "--out FILE is missing: where to?")
-                                  : export_graph(&source, out);
+    EsStatus status = out == NULL
+                          ? ES_FAIL(ARGUMENT, "--out FILE is missing; it names the file to write")
+                          : export_graph(&source, out);
     return es_command_finish("prove export", status);
 }
 

@@ -297,7 +297,7 @@ static EsStatus apply_options(const Typed *typed, Curves *curves) {
     ES_TRY(es_prove_parse_queries(typed->split, typed->selection, &curves->split,
                                   &curves->settings.selection));
     if (curves->settings.value_weight > 0 && curves->policy_path == NULL) {
-        return ES_FAIL(ARGUMENT, "--value-weight needs a --policy, whose values they are");
+        return ES_FAIL(ARGUMENT, "--value-weight needs --policy, which gives the values");
     }
     curves->policy_seed = (uint64_t)typed->policy_seed;
     curves->settings.max_depth = typed->max_depth;

@@ -14,7 +14,7 @@ typedef struct Embed {
     const char *out;
     int n_dimensions, n_epochs, batch, n_candidates, valid_every, patience, n_valid, n_threads;
     int seed;
-    double rate, regularisation;
+    double learning_rate, regularisation;
     int is_quiet, as_json;
 } Embed;
 
@@ -30,9 +30,9 @@ static EsStatus print_json(const Embed *embed, const EsEmbeddingSettings *settin
         "{s:o, s:o, s:i, s:i, s:i, s:f, s:f, s:I, s:i, s:f, s:o, s:i, s:f}", "data",
         name != NULL ? name : json_null(), "model", out != NULL ? out : json_null(), "dimensions",
         settings->n_dimensions, "batch", settings->batch, "candidates", settings->n_candidates,
-        "rate", (double)settings->rate, "regularisation", (double)settings->regularisation, "seed",
-        (json_int_t)settings->seed, "epochs", report->epoch, "loss", report->loss, "valid_mrr", mrr,
-        "best_epoch", report->best_epoch, "seconds", report->seconds);
+        "rate", (double)settings->learning_rate, "regularisation", (double)settings->regularisation,
+        "seed", (json_int_t)settings->seed, "epochs", report->epoch, "loss", report->loss,
+        "valid_mrr", mrr, "best_epoch", report->best_epoch, "seconds", report->seconds);
     return es_json_print(root, 6);
 }
 
@@ -82,7 +82,7 @@ static EsEmbeddingSettings make_settings(const Embed *embed, const EsKnowledgeGr
     if (embed->n_candidates >= 0) {
         settings.n_candidates = embed->n_candidates;
     }
-    settings.rate = (float)embed->rate;
+    settings.learning_rate = (float)embed->learning_rate;
     settings.regularisation = (float)embed->regularisation;
     settings.valid_every = embed->valid_every;
     settings.patience = embed->patience;
@@ -137,7 +137,8 @@ EsExit cmd_prove_embed(int argc, char **argv) {
         ES_OPTION_INT("batch", &embed.batch, "500", 1, 65536, "N", "questions per step"),
         ES_OPTION_INT("candidates", &embed.n_candidates, "-1", -1, 1 << 28, "N",
                       "constants compared per step; 0: all, -1: all up to 8192, else 2048"),
-        ES_OPTION_FLOAT("rate", &embed.rate, "0.1", 1e-6, 100, "X", "learning rate of Adagrad"),
+        ES_OPTION_FLOAT("rate", &embed.learning_rate, "0.1", 1e-6, 100, "X",
+                        "learning rate of Adagrad"),
         ES_OPTION_FLOAT("regularisation", &embed.regularisation, "0.03", 0, 100, "X",
                         "weight of the regularisation N3"),
         ES_OPTION_INT("valid-every", &embed.valid_every, "5", 1, 1000000, "N",
@@ -168,7 +169,9 @@ EsExit cmd_prove_embed(int argc, char **argv) {
     if (!es_prove_source_begin(&source, &table, argc, argv, &arguments, &code)) {
         return code;
     }
-    EsStatus status = embed.out == NULL ? ES_FAIL(ARGUMENT, "--out FILE says where the model goes")
-                                        : run_embed(&embed);
+    EsStatus status =
+        embed.out == NULL
+            ? ES_FAIL(ARGUMENT, "--out FILE is missing; it names the file of the model")
+            : run_embed(&embed);
     return es_command_finish("prove embed", status);
 }

@@ -438,7 +438,7 @@ static EsStatus parse_words(const Typed *typed, Evaluation *eval) {
         return ES_FAIL(ARGUMENT, "--policy guides a --search: best_first, beam, greedy or sampled");
     }
     if (typed->value_weight > 0 && typed->policy_path == NULL) {
-        return ES_FAIL(ARGUMENT, "--value-weight needs a --policy, whose values they are");
+        return ES_FAIL(ARGUMENT, "--value-weight needs --policy, which gives the values");
     }
     eval->policy_path = typed->policy_path;
     return ES_STATUS_OK;

@@ -26,7 +26,7 @@ static void report_progress(void *context, int64_t n_done, int64_t n_all) {
     int64_t now_ns = es_clock_ns();
     if (now_ns - mining->reported_ns >= PROGRESS_NS) {
         mining->reported_ns = now_ns;
-        es_message("mine: bodies of %lld of %lld relations counted\n", (long long)n_done,
+        es_message("mine: counted the bodies of %lld of %lld relations\n", (long long)n_done,
                    (long long)n_all);
     }
 }

@@ -87,8 +87,9 @@ static EsStatus print_results(const EsRunCommand *command, const EsProveRun *pro
         print_evaluation(evaluation, settings);
     }
     if (!command->is_quiet) {
-        es_message("the policy is in %s/policy.safetensors: esper prove eval --policy takes it\n",
-                   session->folder);
+        es_message(
+            "the policy is in %s/policy.safetensors; use it with esper prove eval --policy\n",
+            session->folder);
     }
     return ES_STATUS_OK;
 }

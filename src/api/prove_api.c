@@ -277,7 +277,7 @@ static EsStatus take_weights(EsProve *prove) {
 static double ratio(double part, int64_t whole) { return whole > 0 ? part / (double)whole : NAN; }
 
 EsStatus es_prove_train(EsProve *prove, int n_rounds, EsProveProgress *progress) {
-    EsProofRound round = {.rate = 0};
+    EsProofRound round = {.learning_rate = 0};
     if (n_rounds < 1) {
         return ES_FAIL(ARGUMENT, "training for %d rounds: at least one is needed", n_rounds);
     }

@@ -33,7 +33,7 @@ EsProofEnvSettings es_proof_env_defaults(void) {
 
 static EsStatus check_range(const char *name, int64_t value, int64_t least, int64_t most) {
     if (value < least || value > most) {
-        return ES_FAIL(ARGUMENT, "%s of a proof environment is %lld, not %lld to %lld", name,
+        return ES_FAIL(ARGUMENT, "proof environment: %s is %lld, expected %lld to %lld", name,
                        (long long)value, (long long)least, (long long)most);
     }
     return ES_STATUS_OK;
@@ -54,7 +54,8 @@ static EsStatus check_settings(const EsProofEnvSettings *settings) {
     ES_TRY(check_range("reward_type", settings->reward_type, 0, ES_N_PROOF_REWARDS - 1));
     if (settings->n_negatives > 0 && !settings->is_corrupting[ES_CORRUPT_HEAD] &&
         !settings->is_corrupting[ES_CORRUPT_TAIL]) {
-        return ES_FAIL(ARGUMENT, "a proof environment with negatives that corrupts neither side");
+        return ES_FAIL(ARGUMENT,
+                       "proof environment: negatives need a side to corrupt, head or tail");
     }
     return ES_STATUS_OK;
 }
@@ -401,18 +402,18 @@ static EsStatus check_head(const EsProofEnv *env, const char *path, const unsign
                            size_t saved_bytes) {
     SavedHead expected = describe(env), head;
     if (saved_bytes != es_proof_env_saved_bytes(env)) {
-        return ES_FAIL(INPUT, "%s: a saved proof environment of %zu bytes, this one needs %zu",
-                       path, saved_bytes, es_proof_env_saved_bytes(env));
+        return ES_FAIL(INPUT, "%s: the saved proof environment has %zu bytes, expected %zu", path,
+                       saved_bytes, es_proof_env_saved_bytes(env));
     }
     memcpy(&head, saved, sizeof head);
     expected.slab_crc = head.slab_crc;
     if (memcmp(&head, &expected, sizeof head) != 0) {
-        return ES_FAIL(INPUT, "%s: a saved proof environment of another graph or other settings",
-                       path);
+        return ES_FAIL(
+            INPUT, "%s: the saved proof environment is of another graph or other settings", path);
     }
     if (es_crc32c(saved + sizeof head, env->slab_bytes) != head.slab_crc) {
-        return ES_FAIL(INPUT, "%s: a saved proof environment whose checksum does not fit: damaged",
-                       path);
+        return ES_FAIL(
+            INPUT, "%s: the saved proof environment is damaged (its checksum does not fit)", path);
     }
     return ES_STATUS_OK;
 }

@@ -57,7 +57,7 @@ static EsStatus read_number(const EsSafetensors *file, const char *path, const c
     char *end = NULL;
     *number = text != NULL ? strtod(text, &end) : 0;
     if (text == NULL || end == text || *end != '\0') {
-        return ES_FAIL(INPUT, "%s: \"%s\" is missing or no number in the metadata", path, key);
+        return ES_FAIL(INPUT, "%s: \"%s\" is missing or not a number in the metadata", path, key);
     }
     // of no use for any setting, and not for conversion to int
     if (!(*number >= -1e9 && *number <= 1e9)) {

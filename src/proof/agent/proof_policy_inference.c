@@ -236,7 +236,8 @@ EsStatus es_proof_policy_scorer_create(const EsProofPolicy *policy, EsThreadPool
     *scorer_out = NULL;
     EsProofPolicyScorer *scorer = NULL;
     if (max_states < 0) {
-        return ES_FAIL(ARGUMENT, "a scorer cannot remember %d states", max_states);
+        return ES_FAIL(ARGUMENT, "proof policy scorer: max_states is %d, expected 0 or more",
+                       max_states);
     }
     ES_TRY(es_allocate(sizeof *scorer, (void **)&scorer));
     scorer->max_states = max_states;

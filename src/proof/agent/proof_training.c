@@ -76,7 +76,8 @@ static EsStatus create_parts(EsProofTraining *t, EsDevice *device) {
     EsProofTrainingSettings *s = &t->settings;
     size_t n_envs = (size_t)ES_MAX(s->env.n_envs, 1);
     if (s->n_steps < 1) {
-        return ES_FAIL(ARGUMENT, "a round of %d steps: at least one is needed", s->n_steps);
+        return ES_FAIL(ARGUMENT, "proof training: a round has %d steps, at least one is needed",
+                       s->n_steps);
     }
     ES_TRY(es_stream_create(device, &t->stream));
     ES_TRY(es_proof_policy_create(device, t->graph, &s->policy, s->seed, &t->policy));
@@ -214,7 +215,7 @@ EsStatus es_proof_training_update(EsProofTraining *t, EsProofRound *report) {
     ES_TRY(es_ppo_change(t->ppo, &settings));
     ES_TRY(es_ppo_update(t->ppo, t->rollout, &interface, &report->update));
     report->update_ms = (double)(es_clock_ns() - start_ns) * 1e-6;
-    report->rate = (double)settings.rate;
+    report->learning_rate = (double)settings.rate;
     t->n_done++;
     return ES_STATUS_OK;
 }

@@ -20,7 +20,7 @@
 
 ES_EXTERN_C_BEGIN
 
-// How rate and entropy bonus change over n_rounds; shares are of the rounds, 0 to 1.
+// How learning rate and entropy bonus change over n_rounds; shares are of the rounds, 0 to 1.
 //
 //     rate(x)     peak (start + (1 - start) x / warmup)  while x < warmup, then by a cosine down to
 //                 peak end at x = 1
@@ -32,7 +32,7 @@ ES_EXTERN_C_BEGIN
     X(float, entropy_share, 0.8, 0, 1, "share of the rounds after which entropy_end is reached")
 
 typedef struct EsProofSchedule {
-    int64_t n_rounds; // 0: rate and entropy stay as they are
+    int64_t n_rounds; // 0: learning rate and entropy stay as they are
 #define X(type, name, start, lowest, highest, help) type name;
     ES_PROOF_SCHEDULE_SETTINGS(X)
 #undef X
@@ -58,7 +58,7 @@ EsPpoSettings es_proof_schedule_settings(const EsProofSchedule *schedule, const 
 typedef struct EsProofRound {
     EsProofEnvCounters counted; // in this round alone
     EsPpoReport update;
-    double rate;                         // learning rate of the update
+    double learning_rate;                // of the update
     double env_ms, policy_ms, update_ms; // expanding and stepping; acting; learning
     EsProofPolicyTrainingCounters kept;  // after its rollout
 } EsProofRound;
@@ -78,7 +78,8 @@ typedef struct EsProofWatch {
     EsStatus (*stepped)(void *context, const EsProofEnv *env, int32_t step);
 } EsProofWatch;
 
-// Collect one rollout; `watch` may be NULL. Fills all of the report but update, rate and update_ms.
+// Collect one rollout; `watch` may be NULL. Fills all of the report but update, learning_rate and
+// update_ms.
 EsStatus es_proof_training_rollout(EsProofTraining *training, const EsProofWatch *watch,
                                    EsProofRound *report);
 

@@ -77,8 +77,10 @@ static EsStatus read_split(EsKgBuilder *builder, const char *folder, EsKgSplit s
     }
     if (!is_present(content.path)) {
         return split == ES_KG_SPLIT_TRAIN
-                   ? ES_FAIL(INPUT, "%s: neither train.txt nor train.tsv, which hold the facts",
-                             folder)
+                   ? ES_FAIL(
+                         INPUT,
+                         "%s: neither train.txt nor train.tsv, one of which must hold the facts",
+                         folder)
                    : ES_STATUS_OK;
     }
     ES_TRY(read_content(&content));
@@ -87,7 +89,7 @@ static EsStatus read_split(EsKgBuilder *builder, const char *folder, EsKgSplit s
         es_kg_text_read_triples(builder, split, content.path, content.text, content.bytes, &n_read);
     es_release(content.text);
     if (status == ES_STATUS_OK && n_read == 0 && split == ES_KG_SPLIT_TRAIN) {
-        return ES_FAIL(INPUT, "%s: no facts in it", content.path);
+        return ES_FAIL(INPUT, "%s: holds no facts", content.path);
     }
     return status;
 }
@@ -110,7 +112,7 @@ static EsStatus read_rules(EsKgBuilder *builder, const EsKgSource *source) {
     ES_TRY(find_rules(source, content.path));
     if (!is_present(content.path)) {
         return may_be_missing ? ES_STATUS_OK
-                              : ES_FAIL(INPUT, "%s: there is no such file of rules", content.path);
+                              : ES_FAIL(INPUT, "%s: no such rule file", content.path);
     }
     ES_TRY(read_content(&content));
     int32_t n_read;
@@ -118,7 +120,7 @@ static EsStatus read_rules(EsKgBuilder *builder, const EsKgSource *source) {
         es_kg_text_read_rules(builder, content.path, content.text, content.bytes, &n_read);
     es_release(content.text);
     if (status == ES_STATUS_OK && n_read == 0 && !may_be_missing) {
-        return ES_FAIL(INPUT, "%s: no rules in it", content.path);
+        return ES_FAIL(INPUT, "%s: holds no rules", content.path);
     }
     return status;
 }
@@ -132,7 +134,7 @@ static EsStatus read_prolog(EsKgBuilder *builder, const EsKgSource *source,
     }
     memcpy(content.path, source->path, strlen(source->path) + 1);
     if (!is_present(content.path)) {
-        return ES_FAIL(INPUT, "%s: there is no such Prolog file", content.path);
+        return ES_FAIL(INPUT, "%s: no such Prolog file", content.path);
     }
     ES_TRY(read_content(&content));
     EsStatus status =
@@ -141,16 +143,16 @@ static EsStatus read_prolog(EsKgBuilder *builder, const EsKgSource *source,
     ES_TRY(status);
     if (counts->n_skipped > 0) {
         es_log(ES_LOG_WARNING,
-               "%s: passed over %d clause%s that a knowledge graph cannot hold, the first in line "
+               "%s: passed over %d clause%s that a knowledge graph cannot hold, the first on line "
                "%d",
                content.path, counts->n_skipped, counts->n_skipped == 1 ? "" : "s",
                counts->first_skipped);
     }
     if (counts->n_facts == 0) {
-        return ES_FAIL(INPUT, "%s: no facts in it", content.path);
+        return ES_FAIL(INPUT, "%s: holds no facts", content.path);
     }
     if (counts->n_rules == 0 && source->rules == NULL && source->rules_use == ES_KG_RULES_NEEDED) {
-        return ES_FAIL(INPUT, "%s: no rules in it", content.path);
+        return ES_FAIL(INPUT, "%s: holds no rules", content.path);
     }
     return ES_STATUS_OK;
 }

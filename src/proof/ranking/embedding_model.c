@@ -20,8 +20,7 @@ EsStatus es_embedding_model_create(const EsKnowledgeGraph *graph, int32_t n_dime
     *model = NULL;
     if (n_dimensions < ES_EMBEDDING_DIMENSION_STEP || n_dimensions > ES_EMBEDDING_MAX_DIMENSIONS ||
         n_dimensions % ES_EMBEDDING_DIMENSION_STEP != 0) {
-        return ES_FAIL(ARGUMENT,
-                       "an embedding of %d dimensions: it takes a multiple of %d up to %d",
+        return ES_FAIL(ARGUMENT, "embedding: dimensions is %d, expected a multiple of %d up to %d",
                        n_dimensions, ES_EMBEDDING_DIMENSION_STEP, ES_EMBEDDING_MAX_DIMENSIONS);
     }
     void *memory = NULL;

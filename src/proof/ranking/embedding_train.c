@@ -142,7 +142,7 @@ EsEmbeddingSettings es_embedding_defaults(const EsKnowledgeGraph *graph) {
         .n_epochs = 40,
         .batch = 500,
         .n_candidates = is_large ? SAMPLE : 0,
-        .rate = 0.1f,
+        .learning_rate = 0.1f,
         .regularisation = 0.03f,
         .initial_scale = 1e-3f,
         .valid_every = 5,
@@ -169,18 +169,19 @@ static EsStatus check_settings(const EsKnowledgeGraph *graph, const EsEmbeddingS
     };
     for (size_t i = 0; i < ES_COUNT_OF(whole); i++) {
         if (whole[i].value < whole[i].least || whole[i].value > whole[i].most) {
-            return ES_FAIL(ARGUMENT, "embedding: %s is %lld, not in %lld to %lld", whole[i].name,
+            return ES_FAIL(ARGUMENT, "embedding: %s is %lld, expected %lld to %lld", whole[i].name,
                            (long long)whole[i].value, (long long)whole[i].least,
                            (long long)whole[i].most);
         }
     }
-    if (!(s->rate > 0) || !isfinite(s->rate) || !(s->regularisation >= 0) ||
+    if (!(s->learning_rate > 0) || !isfinite(s->learning_rate) || !(s->regularisation >= 0) ||
         !isfinite(s->regularisation) || !(s->initial_scale > 0) || !isfinite(s->initial_scale)) {
-        return ES_FAIL(
-            ARGUMENT,
-            "embedding: rate %g, regularisation %g, initial scale %g: rate and scale are "
-            "above 0, regularisation is not below",
-            (double)s->rate, (double)s->regularisation, (double)s->initial_scale);
+        return ES_FAIL(ARGUMENT,
+                       "embedding: learning rate %g, regularisation %g, initial scale %g: the "
+                       "learning rate and "
+                       "the scale must be above 0, the regularisation 0 or more",
+                       (double)s->learning_rate, (double)s->regularisation,
+                       (double)s->initial_scale);
     }
     return ES_STATUS_OK;
 }
@@ -237,10 +238,10 @@ static EsStatus train_epoch(Training *training) {
         if (!isfinite(loss)) {
             return ES_FAIL(NUMERIC,
                            "the loss of the embedding is no longer finite in epoch %u, step %u; a "
-                           "lower rate or a higher regularisation may help",
+                           "lower learning rate or a higher regularisation may help",
                            epoch + 1, step + 1);
         }
-        es_embedding_batch_update(training->batch, settings->rate);
+        es_embedding_batch_update(training->batch, settings->learning_rate);
         sum += loss * count;
     }
     training->report.epoch++;

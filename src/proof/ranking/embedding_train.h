@@ -21,7 +21,7 @@ typedef struct EsEmbeddingSettings {
     int32_t n_epochs;     // passes over the facts, at most; at least 1
     int32_t batch;        // questions per step, at least 1
     int32_t n_candidates; // sampled per batch; 0: all constants
-    float rate;           // of Adagrad, > 0
+    float learning_rate;  // of Adagrad, > 0
     float regularisation; // weight of N3, >= 0
     float initial_scale;  // standard deviation of the initial numbers, > 0
     int32_t valid_every;  // epochs between rankings of VALID, at least 1

@@ -65,7 +65,7 @@ static void sum_terms(const GradientTable *table, int32_t row, float *ES_RESTRIC
 
 typedef struct Update {
     const GradientTable *table;
-    float rate;
+    float learning_rate;
 } Update;
 
 static void update_rows(void *context, int64_t piece, int worker) {
@@ -81,16 +81,16 @@ static void update_rows(void *context, int64_t piece, int worker) {
         sum_terms(table, table->touched[i], gradient);
         for (int32_t k = 0; k < table->width; k++) {
             square[k] += gradient[k] * gradient[k];
-            value[k] -= update->rate * gradient[k] / (sqrtf(square[k]) + ADAGRAD_EPSILON);
+            value[k] -= update->learning_rate * gradient[k] / (sqrtf(square[k]) + ADAGRAD_EPSILON);
         }
     }
 }
 
 // Adagrad (Duchi, Hazan, Singer, 2011) on the rows that have terms: s += g^2,
-// x -= rate g / (sqrt(s) + 1e-10). At most 2 ES_EMBEDDING_MAX_DIMENSIONS wide.
-static void update_table(GradientTable *table, EsStream *stream, float rate) {
+// x -= learning_rate g / (sqrt(s) + 1e-10). At most 2 ES_EMBEDDING_MAX_DIMENSIONS wide.
+static void update_table(GradientTable *table, EsStream *stream, float learning_rate) {
     ES_ASSERT(table->width <= 2 * ES_EMBEDDING_MAX_DIMENSIONS);
-    Update update = {table, rate};
+    Update update = {table, learning_rate};
     int64_t n_pieces = (table->n_touched + ROWS_PER_PIECE - 1) / ROWS_PER_PIECE;
     es_stream_parallel(stream, n_pieces, update_rows, &update);
 }
@@ -411,9 +411,9 @@ double es_embedding_batch_loss(EsEmbeddingBatch *batch, const EsEmbeddingQuestio
 
 // --- gradient and update ---
 
-void es_embedding_batch_update(EsEmbeddingBatch *batch, float rate) {
-    update_table(&batch->constants, batch->stream, rate);
-    update_table(&batch->relations, batch->stream, rate);
+void es_embedding_batch_update(EsEmbeddingBatch *batch, float learning_rate) {
+    update_table(&batch->constants, batch->stream, learning_rate);
+    update_table(&batch->relations, batch->stream, learning_rate);
 }
 
 void es_embedding_batch_gradient(EsEmbeddingBatch *batch, float *d_constants, float *d_relations) {

@@ -43,9 +43,9 @@ void es_embedding_batch_destroy(EsEmbeddingBatch *batch);
 double es_embedding_batch_loss(EsEmbeddingBatch *batch, const EsEmbeddingQuestion *questions,
                                int32_t n, const int32_t *candidates, float regularisation);
 
-// Adagrad with the last loss's gradient: s += g^2, x -= rate g / (sqrt(s) + 1e-10), on the rows
-// that have one.
-void es_embedding_batch_update(EsEmbeddingBatch *batch, float rate);
+// Adagrad with the last loss's gradient: s += g^2, x -= learning_rate g / (sqrt(s) + 1e-10), on the
+// rows that have one.
+void es_embedding_batch_update(EsEmbeddingBatch *batch, float learning_rate);
 
 // The last loss's gradient in full, for tests: d_constants (C x W), d_relations (2 P x W).
 void es_embedding_batch_gradient(EsEmbeddingBatch *batch, float *d_constants, float *d_relations);

@@ -30,7 +30,7 @@ EsStatus es_fusion_create(const EsKnowledgeGraph *graph, EsFusionWeights weights
         !isfinite(weights.log_probability)) {
         return ES_FAIL(ARGUMENT,
                        "fusion: embedding %g, bonus %g, penalty %g, per step %g, log-probability "
-                       "%g: all are finite, the first is above 0",
+                       "%g: all must be finite, the first above 0",
                        (double)weights.embedding, (double)weights.bonus, (double)weights.penalty,
                        (double)weights.per_step, (double)weights.log_probability);
     }

@@ -304,7 +304,8 @@ static EsStatus check_arguments(const EsRankingSettings *settings, int32_t count
                        settings->n_corruptions);
     }
     if (!settings->uses_side[ES_CORRUPT_HEAD] && !settings->uses_side[ES_CORRUPT_TAIL]) {
-        return ES_FAIL(ARGUMENT, "a ranking that corrupts neither head nor tail");
+        return ES_FAIL(ARGUMENT,
+                       "ranking: neither head nor tail is corrupted; at least one side is needed");
     }
     return ES_STATUS_OK;
 }

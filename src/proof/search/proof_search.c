@@ -122,7 +122,7 @@ static EsStatus add_state(EsProofSearch *search, int32_t owner, EsAtomSpan state
     int64_t n_atoms = from->start[from->count];
     int64_t begin = batch->first[batch->n_states], count = from->count;
     if (begin + count > INT32_MAX) {
-        return ES_FAIL(MEMORY, "a batch of proof search with more than %d successors", INT32_MAX);
+        return ES_FAIL(MEMORY, "proof search: a batch has more than %d successors", INT32_MAX);
     }
     ES_TRY(es_proof_array_grow((void **)&batch->atoms, sizeof *batch->atoms, batch->n_atoms,
                                batch->n_atoms + n_atoms, &batch->atom_capacity));
@@ -216,7 +216,7 @@ static int is_walking(EsSearchKind kind) {
 
 static EsStatus check_settings(const EsProofSearchSettings *settings) {
     if ((int)settings->kind < 0 || settings->kind >= ES_N_SEARCH_KINDS) {
-        return ES_FAIL(ARGUMENT, "a proof search of kind %d", (int)settings->kind);
+        return ES_FAIL(ARGUMENT, "proof search: there is no kind %d", (int)settings->kind);
     }
     const struct {
         const char *name;
@@ -231,26 +231,28 @@ static EsStatus check_settings(const EsProofSearchSettings *settings) {
                   {"batch", settings->batch, 1, MAX_BATCH}};
     for (size_t i = 0; i < ES_COUNT_OF(limits); i++) {
         if (limits[i].value < limits[i].min || limits[i].value > limits[i].max) {
-            return ES_FAIL(ARGUMENT, "a proof search with %s %lld, expected %lld to %lld",
+            return ES_FAIL(ARGUMENT, "proof search: %s is %lld, expected %lld to %lld",
                            limits[i].name, (long long)limits[i].value, (long long)limits[i].min,
                            (long long)limits[i].max);
         }
     }
     if (!(settings->temperature > 0 && settings->temperature <= 1e6)) {
-        return ES_FAIL(ARGUMENT, "a proof search with temperature %g, expected above 0 to 1e6",
+        return ES_FAIL(ARGUMENT, "proof search: temperature is %g, expected above 0 up to 1e6",
                        settings->temperature);
     }
     if (!(settings->value_weight >= 0 && settings->value_weight <= ES_SEARCH_MAX_VALUE_WEIGHT)) {
-        return ES_FAIL(ARGUMENT, "a proof search with value_weight %g, expected 0 to %d",
+        return ES_FAIL(ARGUMENT, "proof search: value_weight is %g, expected 0 to %d",
                        settings->value_weight, ES_SEARCH_MAX_VALUE_WEIGHT);
     }
     if (settings->value_weight > 0 && settings->kind != ES_SEARCH_BEST_FIRST &&
         settings->kind != ES_SEARCH_BEAM) {
-        return ES_FAIL(ARGUMENT, "values order the states of best_first and beam, not of %s",
+        return ES_FAIL(ARGUMENT,
+                       "proof search: values order the states of best_first and beam, not of %s",
                        es_search_kind_names[settings->kind]);
     }
     if (settings->finds_all && is_walking(settings->kind)) {
-        return ES_FAIL(ARGUMENT, "all proofs are found by breadth, best_first or beam, not %s",
+        return ES_FAIL(ARGUMENT,
+                       "all proofs are searched for by breadth, best_first or beam, not by %s",
                        es_search_kind_names[settings->kind]);
     }
     return ES_STATUS_OK;

@@ -270,7 +270,7 @@ static EsStatus check_node(const EsProofTree *tree, int32_t i) {
     EsProofNode node = tree->nodes[i];
     EsAtom atom = node.atom;
     if (!es_kg_is_ground(graph, atom)) {
-        return ES_FAIL(INPUT, "node %d of a proof is no ground atom of the graph", i);
+        return ES_FAIL(INPUT, "node %d of a proof is not a ground atom of the graph", i);
     }
     if (node.rule == ES_PROOF_NODE_FACT) {
         return es_proof_holds(graph, atom, tree->nodes[0].atom) && i > 0

@@ -39,7 +39,7 @@ static EsStatus score_guarded(void *context, int worker, const EsAtom *candidate
                               EsCandidateScore *scores) {
     const Guard *guard = context;
     if (guard->ranker->must_stop(guard->ranker->context)) {
-        return ES_FAIL(INTERRUPTED, "the ranking was given up");
+        return ES_FAIL(INTERRUPTED, "the ranking was stopped");
     }
     return guard->scorer.score(guard->scorer.context, worker, candidates, count, scores);
 }
@@ -327,7 +327,7 @@ static EsStatus read_variant(const json_t *object, EsProveVariantKind kind, cons
     const char *name = json_string_value(json_object_get(object, "arm"));
     snprintf(where, sizeof where, "%.4100s: arms[%d]", path, (int)kind);
     if (name == NULL) {
-        return ES_FAIL(INPUT, "%s: \"arm\" is missing or no text", where);
+        return ES_FAIL(INPUT, "%s: \"arm\" is missing or not a text", where);
     }
     if (strcmp(name, es_prove_variant_name(kind)) != 0) {
         return ES_FAIL(INPUT, "%s is \"%.100s\", not \"%s\"", where, name,

@@ -45,7 +45,7 @@ expect_part "weight" "$out" '"value_weight": 2.0'
 run 0 "${arguments[@]}" --value-weight 2
 expect_part "weight" "$(head -1 <<< "$out")" ", at most 6 atoms, states ordered by values, weight 2"
 run 2 prove curve --generated 60 --min-depth 2 --value-weight 2
-expect_part "no policy" "$err" "--value-weight needs a --policy"
+expect_part "no policy" "$err" "--value-weight needs --policy"
 
 # weights that have not learned are those of the seed: both arms are the same
 run 0 prove train --generated 60 --envs 16 --steps 8 --policy.embed=8 --policy.hidden=16 --policy.layers=1 --rounds 1 --rate 0 \

@@ -69,7 +69,7 @@ expect_part "rules that come later" "$out" '"negatives": 4'
 printf '%% none\n' > bare/rules.txt
 run 0 prove embed --data bare --epochs 3 --out bare.safetensors --quiet
 run 2 prove embed --data bare --rules none.txt --out bare.safetensors --quiet
-expect_part "rules that are named" "$err" "bare/none.txt: there is no such file of rules"
+expect_part "rules that are named" "$err" "bare/none.txt: no such rule file"
 # rules with a predicate of their own give the graph a name more, for embed as for eval
 printf 'r1:1:p(x,y) -> new(x,y)\n' > bare/rules.txt
 run 0 prove embed --data bare --epochs 3 --out named.safetensors --quiet
@@ -97,11 +97,11 @@ expect_part "interrupted" "$(cat out)" "stopped.safetensors: valid MRR"
 
 # --- what is refused ---
 run 2 prove embed "${quick[@]}"
-expect_part "no file" "$err" "--out FILE says where the model goes"
+expect_part "no file" "$err" "--out FILE is missing; it names the file of the model"
 run 2 prove embed --generated 100 --dimensions 9 --out x.safetensors
-expect_part "dimensions" "$err" "an embedding of 9 dimensions: it takes a multiple of 8 up to 1024"
+expect_part "dimensions" "$err" "embedding: dimensions is 9, expected a multiple of 8 up to 1024"
 run 2 prove embed --generated 100 --candidates 101 --out x.safetensors
-expect_part "candidates" "$err" "embedding: candidates is 101, not in 0 to 100"
+expect_part "candidates" "$err" "embedding: candidates is 101, expected 0 to 100"
 run 1 prove embed "${quick[@]}" --out nowhere/x.safetensors
 expect_part "folder" "$err" "nowhere/x.safetensors"
 [[ $err != *epoch* ]] || fail "trains before it knows whether it can write the model"

@@ -76,7 +76,7 @@ expect_part "weight" "$out" "guided by run/policy.safetensors, states ordered by
 run 0 "${guided[@]}" --value-weight 2 --json
 expect_part "weight" "$out" '"value_weight": 2.0'
 run 2 prove eval --generated 60 --search best_first --value-weight 2
-expect_part "no policy" "$err" "--value-weight needs a --policy"
+expect_part "no policy" "$err" "--value-weight needs --policy"
 
 # --- limits are told ---
 run 0 prove eval --generated 200 --queries 5 --search best_first --nodes 1
@@ -88,7 +88,7 @@ expect_part "no search" "$err" "--score probability needs a --search other than 
 run 2 prove eval --generated 200 --score evidence
 expect_part "no search" "$err" "--score evidence needs a --search other than prover"
 run 2 prove eval --generated 200 --score evidence --search greedy
-expect_part "walk" "$err" "all proofs are found by breadth, best_first or beam, not greedy"
+expect_part "walk" "$err" "all proofs are searched for by breadth, best_first or beam, not by greedy"
 run 2 prove eval --generated 200 --sides middle
 expect_part "sides" "$err" '--sides is "middle", not one of head, tail'
 run 2 prove eval --generated 200 --search deep

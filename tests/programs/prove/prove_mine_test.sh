@@ -58,7 +58,7 @@ grand(X,Y) :- parent(X,Z), parent(Z,Y).
 one_step_list(G, L) :- findall(B, clause(G, B), L).
 PROLOG
 run 0 prove query "grand(ann,X)" --data family.pl
-expect_part "helper" "$err" "family.pl: passed over 1 clause that a knowledge graph cannot hold, the first in line 5"
+expect_part "helper" "$err" "family.pl: passed over 1 clause that a knowledge graph cannot hold, the first on line 5"
 expect_text "answers" "$out" "grand(ann,X): 1 answer
       2  grand(ann,cy)"
 printf 'parent(ann,"bob).\n' > broken.pl
@@ -66,7 +66,7 @@ run 2 prove closure --data broken.pl
 expect_part "broken" "$err" "broken.pl:1:12: the quote is never closed"
 printf 'parent(ann,bob).\n' > norules.pl
 run 2 prove closure --data norules.pl
-expect_part "no rules" "$err" "norules.pl: no rules in it"
+expect_part "no rules" "$err" "norules.pl: holds no rules"
 run 0 prove mine --data norules.pl
 run 2 prove closure --data nowhere.pl
 run 0 prove export --data family.pl --out again.pl

@@ -42,7 +42,7 @@ static void destroy_training(TrainingCase *test) {
 }
 
 static EsProofRound train(TrainingCase *test, int n_rounds) {
-    EsProofRound round = {.rate = 0};
+    EsProofRound round = {.learning_rate = 0};
     for (int i = 0; i < n_rounds; i++) {
         REQUIRE_OK(es_proof_training_round(test->training, NULL, &round));
     }
@@ -134,7 +134,7 @@ TEST(a_round_counts_what_it_did) {
         EsProofRound round = train(&test, 1);
         EXPECT_EQ(round.counted.n_steps, 24 * 8);
         EXPECT_EQ(round.kept.n_rows, 24 * 8);
-        EXPECT_EQ(round.rate, (double)settings.ppo.rate);
+        EXPECT_EQ(round.learning_rate, (double)settings.ppo.rate);
         EXPECT(round.update.n_epochs > 0);
         sum.n_episodes[1] += round.counted.n_episodes[1];
         sum.n_proved[1] += round.counted.n_proved[1];

@@ -43,15 +43,16 @@ TEST(what_is_missing_or_wrong_is_named) {
     const char *folder = temp_folder();
     expect_failure("no/such/folder", NULL,
                    "no/such/folder: No such file or directory; expected a folder with train.txt");
-    expect_failure(folder, NULL, ": neither train.txt nor train.tsv, which hold the facts");
+    expect_failure(folder, NULL,
+                   ": neither train.txt nor train.tsv, one of which must hold the facts");
     write_temp_text("train.txt", "");
-    expect_failure(folder, NULL, "/train.txt: no facts in it");
+    expect_failure(folder, NULL, "/train.txt: holds no facts");
     write_temp_text("train.txt", "p(a,b).\n");
-    expect_failure(folder, NULL, "/rules.txt: there is no such file of rules");
+    expect_failure(folder, NULL, "/rules.txt: no such rule file");
     write_temp_text("rules.txt", "% none yet\n");
-    expect_failure(folder, NULL, "/rules.txt: no rules in it");
+    expect_failure(folder, NULL, "/rules.txt: holds no rules");
     write_temp_text("rules.txt", "r:1:p(x,y) -> q(x,y)\n");
-    expect_failure(folder, "amie.txt", "/amie.txt: there is no such file of rules");
+    expect_failure(folder, "amie.txt", "/amie.txt: no such rule file");
     write_temp_text("valid.txt", "q(a,b).\nq(a)\n");
     expect_failure(folder, NULL, "/valid.txt:2:3: \"q\" has 1 argument, expected 2");
     write_temp_text("valid.txt", "q(a,b).\n");
@@ -89,5 +90,5 @@ TEST(rules_may_be_missing_where_they_are_not_needed) {
     EXPECT_STATUS(es_kg_load_source(&if_there, NULL, &graph), INPUT);
     if_there.rules = "amie.txt";
     EXPECT_STATUS(es_kg_load_source(&if_there, NULL, &graph), INPUT);
-    EXPECT_CONTAINS(es_status_detail(), "/amie.txt: there is no such file of rules");
+    EXPECT_CONTAINS(es_status_detail(), "/amie.txt: no such rule file");
 }

@@ -308,7 +308,7 @@ TEST(settings_out_of_range_are_named) {
     settings[1].batch = 0;
     settings[2].n_candidates = graph->n_constants + 1;
     settings[3].patience = 0;
-    settings[4].rate = 0;
+    settings[4].learning_rate = 0;
     settings[5].regularisation = -1;
     settings[6].initial_scale = NAN;
     settings[7].n_dimensions = 9;
@@ -326,7 +326,7 @@ TEST(a_training_that_explodes_says_so) {
     EsEmbeddingSettings settings = quick_settings(graph);
     EsEmbeddingModel *model = NULL;
     EsEmbeddingReport report;
-    settings.rate = 1e20f;
+    settings.learning_rate = 1e20f;
     EXPECT_STATUS(es_embedding_model_train(graph, &settings, NULL, NULL, &report, &model), NUMERIC);
     EXPECT_CONTAINS(es_status_detail(), "epoch");
     EXPECT(model == NULL);

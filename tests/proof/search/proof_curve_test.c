@@ -101,7 +101,7 @@ TEST(failures_are_passed_on) {
     EXPECT(curve == NULL);
     settings.max_depth = 0;
     EXPECT_STATUS(es_proof_curve_create(graph, &settings, NULL, pool, &wrong, 1, &curve), ARGUMENT);
-    EXPECT_CONTAINS(es_status_detail(), "max_depth 0");
+    EXPECT_CONTAINS(es_status_detail(), "max_depth is 0");
     es_thread_pool_destroy(pool);
     es_kg_destroy(graph);
 }

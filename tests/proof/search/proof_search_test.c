@@ -445,7 +445,7 @@ TEST(failures_are_passed_on) {
     es_proof_search_destroy(search);
     settings.value_weight = -1;
     EXPECT_STATUS(es_proof_search_create(graph, &settings, NULL, &search), ARGUMENT);
-    EXPECT_CONTAINS(es_status_detail(), "value_weight -1");
+    EXPECT_CONTAINS(es_status_detail(), "value_weight is -1");
     settings.kind = ES_SEARCH_SAMPLED;
     settings.value_weight = 1;
     EXPECT_STATUS(es_proof_search_create(graph, &settings, NULL, &search), ARGUMENT);
@@ -455,13 +455,13 @@ TEST(failures_are_passed_on) {
     EXPECT_STATUS(es_proof_replay(graph, &settings, query, NULL, -1, &outcome), ARGUMENT);
     settings.finds_all = 1;
     EXPECT_STATUS(es_proof_search_create(graph, &settings, NULL, &search), ARGUMENT);
-    EXPECT_CONTAINS(es_status_detail(), "not sampled");
+    EXPECT_CONTAINS(es_status_detail(), "not by sampled");
     settings.temperature = 0;
     EXPECT_STATUS(es_proof_search_create(graph, &settings, NULL, &search), ARGUMENT);
-    EXPECT_CONTAINS(es_status_detail(), "temperature 0");
+    EXPECT_CONTAINS(es_status_detail(), "temperature is 0");
     settings.beam_width = 0;
     EXPECT_STATUS(es_proof_search_create(graph, &settings, NULL, &search), ARGUMENT);
-    EXPECT_CONTAINS(es_status_detail(), "beam_width 0");
+    EXPECT_CONTAINS(es_status_detail(), "beam_width is 0");
     EXPECT(search == NULL);
     es_kg_destroy(graph);
 }
