@@ -1,21 +1,19 @@
 // The order of a step on a GPU, and how what it leaves comes back. What the pieces compute is in
 // growth_train.c, growth_validate.c, growth_weights.c and lifecycle.c, their specification.
-#include "growth/cuda/growth_device.h"
-
 #include <stdio.h>
 #include <string.h>
 
 #include "growth/cuda/growth_on_device.h"
 #include "tensor/profile.h"
 
-const EsGrowthDevice *es_growth_device(EsGrowth *growth) {
-    return growth->on_device == NULL ? NULL : &growth->on_device->view;
+static const EsGrowthDevice *view_device(const EsGrowth *growth) {
+    return &growth->on_device->view;
 }
 
-EsGrowthDeviceReport es_growth_device_report(const EsGrowth *growth) {
+static EsGrowthDeviceReport report_captures(const EsGrowth *growth) {
     const EsGrowthOnDevice *d = growth->on_device;
     EsGrowthDeviceReport report = {0};
-    for (int work = 0; d != NULL && work < ES_GROWTH_WORK_COUNT; work++) {
+    for (int work = 0; work < ES_GROWTH_WORK_COUNT; work++) {
         const EsRecording *recording = &d->recordings[work];
         report.n_captures += recording->capture != NULL;
         report.n_replays += recording->n_replays;
@@ -25,7 +23,7 @@ EsGrowthDeviceReport es_growth_device_report(const EsGrowth *growth) {
             snprintf(report.fallback, sizeof report.fallback, "%s", recording->fallback);
         }
     }
-    report.fused_bytes = d == NULL ? 0 : es_fused_step_bytes(d->fused);
+    report.fused_bytes = es_fused_step_bytes(d->fused);
     return report;
 }
 
@@ -100,7 +98,7 @@ static EsStatus run_work(EsGrowth *growth, EsGrowthWork work) {
 
 // --- queued steps ---
 
-EsStatus es_growth_queue_reset(EsGrowth *growth, int64_t first_episode) {
+static EsStatus queue_reset(EsGrowth *growth, int64_t first_episode) {
     EsGrowthOnDevice *d = growth->on_device;
     d->step = 1;
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
@@ -111,7 +109,7 @@ EsStatus es_growth_queue_reset(EsGrowth *growth, int64_t first_episode) {
     return es_device_status(growth->device);
 }
 
-EsStatus es_growth_queue_advance(EsGrowth *growth) {
+static EsStatus queue_advance(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
     static const char *const phases[] = {"train", "validate", "measure"};
     EsGrowthMail *mail = &d->mail[d->n_collected % 2];
@@ -129,12 +127,12 @@ EsStatus es_growth_queue_advance(EsGrowth *growth) {
     return es_event_record(mail->began[ES_GROWTH_WORK_JUDGE + 1], growth->stream);
 }
 
-EsStatus es_growth_queue_decision(EsGrowth *growth) {
+static EsStatus queue_decision(EsGrowth *growth) {
     growth->on_device->step++;
     return run_work(growth, ES_GROWTH_WORK_DECIDE);
 }
 
-EsStatus es_growth_queue_report(EsGrowth *growth, int moment) {
+static EsStatus queue_report(EsGrowth *growth, int moment) {
     EsGrowthOnDevice *d = growth->on_device;
     int is_decided = moment == ES_GROWTH_DECIDED;
     size_t bytes = is_decided ? es_growth_state_bytes(d->parts.n_envs, d->parts.n_slots)
@@ -143,7 +141,7 @@ EsStatus es_growth_queue_report(EsGrowth *growth, int moment) {
                           d->live, bytes, ES_COPY_ON_DEVICE);
 }
 
-EsStatus es_growth_queue_collect(EsGrowth *growth) {
+static EsStatus queue_collect(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
     EsGrowthMail *mail = &d->mail[d->n_collected % 2];
     if (d->n_collected > d->n_received) {
@@ -180,7 +178,7 @@ static EsStatus check_labels(const EsGrowth *growth) {
     return ES_STATUS_OK;
 }
 
-EsStatus es_growth_receive(EsGrowth *growth, int moment) {
+static EsStatus receive(EsGrowth *growth, int moment) {
     EsGrowthOnDevice *d = growth->on_device;
     if (d->n_received == 0 || moment <= d->shown) {
         if (d->n_received == d->n_collected) {
@@ -197,7 +195,7 @@ EsStatus es_growth_receive(EsGrowth *growth, int moment) {
     return check_labels(growth);
 }
 
-const void *es_growth_received_report(const EsGrowth *growth) {
+static const void *received_report(const EsGrowth *growth) {
     const EsGrowthOnDevice *d = growth->on_device;
     const EsGrowthMail *mail = &d->mail[(d->n_received + 1) % 2]; // number n_received - 1
     return (const char *)mail->memory + d->packing.others;
@@ -207,33 +205,33 @@ const void *es_growth_received_report(const EsGrowth *growth) {
 
 // Queue a step up to its decision and wait for it.
 static EsStatus run_to_decision(EsGrowth *growth) {
-    ES_TRY(es_growth_queue_advance(growth));
-    ES_TRY(es_growth_queue_report(growth, ES_GROWTH_MEASURED));
-    ES_TRY(es_growth_queue_collect(growth));
-    return es_growth_receive(growth, ES_GROWTH_MEASURED);
+    ES_TRY(queue_advance(growth));
+    ES_TRY(queue_report(growth, ES_GROWTH_MEASURED));
+    ES_TRY(queue_collect(growth));
+    return receive(growth, ES_GROWTH_MEASURED);
 }
 
-EsStatus es_growth_on_device_reset(EsGrowth *growth, int64_t first_episode) {
+static EsStatus reset(EsGrowth *growth, int64_t first_episode) {
     EsGrowthOnDevice *d = growth->on_device;
     d->n_received = d->n_collected; // what is still on its way belongs to an episode that is over
-    ES_TRY(es_growth_queue_reset(growth, first_episode));
+    ES_TRY(queue_reset(growth, first_episode));
     return run_to_decision(growth);
 }
 
 // The mirror goes through the same rules as the device: equal bits without a copy back.
-EsStatus es_growth_on_device_decide(EsGrowth *growth, const EsAction *actions) {
+static EsStatus decide(EsGrowth *growth, const EsAction *actions) {
     EsGrowthOnDevice *d = growth->on_device;
     size_t bytes = sizeof *actions * (size_t)growth->options.n_envs;
     memcpy(d->sent_actions, actions, bytes);
     ES_TRY(es_stream_copy(growth->stream, d->parts.actions, d->sent_actions, bytes,
                           ES_COPY_TO_DEVICE));
-    ES_TRY(es_growth_queue_decision(growth));
+    ES_TRY(queue_decision(growth));
     es_lifecycle_apply(&growth->state, &growth->options.settings, actions);
     es_lifecycle_tick(&growth->state, &growth->options.settings);
     return ES_STATUS_OK;
 }
 
-EsStatus es_growth_on_device_advance(EsGrowth *growth) {
+static EsStatus advance(EsGrowth *growth) {
     // the one field that others may have changed in the mirror: what a reward has paid
     ES_TRY(es_stream_copy(growth->stream, growth->on_device->parts.state.env.n_unpaid_prunes,
                           growth->state.env.n_unpaid_prunes,
@@ -281,10 +279,40 @@ static EsStatus run_trials(EsGrowth *growth, EsGrowthTrial *trials, int64_t n) {
     return ES_STATUS_OK;
 }
 
-EsStatus es_growth_on_device_run_trials(EsGrowth *growth) {
+static EsStatus run_all_trials(EsGrowth *growth) {
     int64_t room = growth->on_device->max_trials;
     for (int64_t first = 0; first < growth->n_trials; first += room) {
         ES_TRY(run_trials(growth, growth->trials + first, ES_MIN(room, growth->n_trials - first)));
     }
     return ES_STATUS_OK;
+}
+
+// A trial is a row of a table here: there is nothing to find.
+static EsStatus prepare_trial(EsGrowth *growth, EsGrowthTrial *trial) {
+    (void)growth, (void)trial;
+    return ES_STATUS_OK;
+}
+
+// --- the backend ---
+
+const EsGrowthBackend *es_growth_backend_cuda(void) {
+    static const EsGrowthQueue queue = {.device = view_device,
+                                        .report = report_captures,
+                                        .queue_reset = queue_reset,
+                                        .queue_advance = queue_advance,
+                                        .queue_decision = queue_decision,
+                                        .queue_report = queue_report,
+                                        .queue_collect = queue_collect,
+                                        .receive = receive,
+                                        .reserve_report = es_growth_on_device_reserve,
+                                        .received_report = received_report};
+    static const EsGrowthBackend backend = {.create = es_growth_on_device_create,
+                                            .destroy = es_growth_on_device_destroy,
+                                            .reset = reset,
+                                            .decide = decide,
+                                            .advance = advance,
+                                            .prepare_trial = prepare_trial,
+                                            .run_trials = run_all_trials,
+                                            .queue = &queue};
+    return &backend;
 }

@@ -89,7 +89,7 @@ static EsStatus allocate_packed(EsGrowth *growth) {
     return ES_STATUS_OK;
 }
 
-EsStatus es_growth_reserve_report(EsGrowth *growth, size_t bytes, void **device_memory) {
+EsStatus es_growth_on_device_reserve(EsGrowth *growth, size_t bytes, void **device_memory) {
     EsGrowthOnDevice *d = growth->on_device;
     *device_memory = NULL;
     if (d->n_collected > 0 || d->packing.bytes > d->packing.others) {

@@ -61,6 +61,12 @@ struct EsGrowthOnDevice {
 // numbers of a trial in sent_trials, and one for their count
 #define ES_GROWTH_TRIAL_NUMBERS 5
 
+// growth_device_memory.c: the device's half of es_growth_create and _destroy, and
+// es_growth_reserve_report.
+EsStatus es_growth_on_device_create(EsGrowth *growth);
+void es_growth_on_device_destroy(EsGrowth *growth);
+EsStatus es_growth_on_device_reserve(EsGrowth *growth, size_t bytes, void **device_memory);
+
 // growth_device_memory.c: let the mirrors of `growth` show a packed block in host memory.
 void es_growth_on_device_mirror(EsGrowth *growth, void *memory, int moment);
 

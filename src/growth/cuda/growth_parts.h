@@ -7,7 +7,7 @@
 #ifndef ES_GROWTH_GROWTH_PARTS_H
 #define ES_GROWTH_GROWTH_PARTS_H
 
-#include "growth/cuda/growth_device.h"
+#include "growth/engine/growth_device.h"
 #include "growth/fused/fused_step.h"
 
 ES_EXTERN_C_BEGIN

@@ -1,4 +1,5 @@
-// The life of an EsGrowth and the order of a step; what the parts do is in the files beside it.
+// The life of an EsGrowth, the order of a step on the CPU, and the way from the public calls to the
+// backend that was chosen. The parts of a step are in the files beside it.
 #include "growth/engine/growth.h"
 
 #include <string.h>
@@ -225,33 +226,7 @@ static EsStatus create_on_cpu(EsGrowth *growth) {
     return create_workers(growth);
 }
 
-EsStatus es_growth_create(const EsGrowthOptions *options, const EsDataset *dataset,
-                          EsGrowth **growth_out) {
-    *growth_out = NULL;
-    ES_TRY(check_options(options, dataset));
-    EsGrowth *growth = NULL;
-    EsStatus status = ES_STATUS_OK;
-    ES_TRY(es_allocate(sizeof *growth, (void **)&growth));
-    growth->options = *options;
-    ES_TRY_GOTO(create_model(growth, dataset));
-    ES_TRY_GOTO(create_slabs(growth));
-    ES_TRY_GOTO(create_rows(growth));
-    ES_TRY_GOTO(es_growth_weights_create(growth));
-    ES_TRY_GOTO(is_on_cuda(options) ? es_growth_on_device_create(growth) : create_on_cpu(growth));
-    growth->options.device = NULL; // borrowed until here
-done:
-    if (status != ES_STATUS_OK) {
-        es_growth_destroy(growth);
-        return status;
-    }
-    *growth_out = growth;
-    return ES_STATUS_OK;
-}
-
-void es_growth_destroy(EsGrowth *growth) {
-    if (growth == NULL) {
-        return;
-    }
+static void destroy_on_cpu(EsGrowth *growth) {
     for (int w = 0; growth->workers != NULL && w < growth->n_workers; w++) {
         EsGrowthWorker *worker = &growth->workers[w];
         es_plan_worker_destroy(worker->runner);
@@ -260,30 +235,10 @@ void es_growth_destroy(EsGrowth *growth) {
         es_release(worker->sum_squares);
         es_release(worker->n_nonfinite);
     }
-    es_growth_on_device_destroy(growth);
-    es_growth_weights_destroy(growth);
     es_growth_plans_destroy(growth->plans);
-    EsTensor *const tensors[] = {&growth->momentum, &growth->saved_parameters,
-                                 &growth->saved_states, &growth->episode};
-    for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
-        es_device_destroy_tensor(tensors[i]);
-    }
-    es_store_destroy(growth->store);
-    es_stream_destroy(growth->stream);
-    es_device_close(growth->device);
-    void *const rows[] = {growth->workers,       growth->slab,       growth->masks,
-                          growth->results,       growth->ablations,  growth->pairs,
-                          growth->accuracy,      growth->loss_row,   growth->accuracy_row,
-                          growth->host_sums,     growth->seed_sums,  growth->train_plans,
-                          growth->n_invalid,     growth->trials,     growth->shapley,
-                          growth->shapley_error, growth->episode_ids};
-    for (size_t i = 0; i < ES_COUNT_OF(rows); i++) {
-        es_release(rows[i]);
-    }
-    es_release(growth);
 }
 
-// --- steps ---
+// --- the backend of the CPU ---
 
 // Train, validate, and everything the rules make of it: the state is then ready for a decision.
 static EsStatus run_to_decision(EsGrowth *growth) {
@@ -309,10 +264,7 @@ static EsStatus run_to_decision(EsGrowth *growth) {
     return ES_STATUS_OK;
 }
 
-EsStatus es_growth_reset(EsGrowth *growth, int64_t first_episode) {
-    if (growth->on_device != NULL) {
-        return es_growth_on_device_reset(growth, first_episode);
-    }
+static EsStatus reset_on_cpu(EsGrowth *growth, int64_t first_episode) {
     int32_t *episode = growth->episode.data;
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
         episode[e] = growth->episode_ids[e] = (int32_t)(first_episode + e);
@@ -323,26 +275,98 @@ EsStatus es_growth_reset(EsGrowth *growth, int64_t first_episode) {
     return run_to_decision(growth);
 }
 
-EsStatus es_growth_decide(EsGrowth *growth, const EsAction *actions) {
-    if (es_growth_is_over(growth)) {
-        return ES_FAIL(ARGUMENT, "the episode is over after %d steps; reset begins another",
-                       growth->options.settings.episode_steps);
-    }
-    if (growth->on_device != NULL) {
-        return es_growth_on_device_decide(growth, actions);
-    }
+static EsStatus decide_on_cpu(EsGrowth *growth, const EsAction *actions) {
     es_lifecycle_apply(&growth->state, &growth->options.settings, actions);
     es_lifecycle_tick(&growth->state, &growth->options.settings);
     es_growth_weights_update(growth);
     return ES_STATUS_OK;
 }
 
-EsStatus es_growth_advance(EsGrowth *growth) {
-    if (es_growth_is_over(growth)) {
-        return ES_STATUS_OK;
+static const EsGrowthBackend cpu_backend = {.create = create_on_cpu,
+                                            .destroy = destroy_on_cpu,
+                                            .reset = reset_on_cpu,
+                                            .decide = decide_on_cpu,
+                                            .advance = run_to_decision,
+                                            .prepare_trial = es_growth_prepare_trial,
+                                            .run_trials = es_growth_run_trials};
+
+// --- life ---
+
+static EsStatus choose_backend(EsGrowth *growth) {
+    growth->backend = is_on_cuda(&growth->options) ? es_growth_backend_cuda() : &cpu_backend;
+    return growth->backend != NULL
+               ? ES_STATUS_OK
+               : ES_FAIL(UNSUPPORTED, "this build has no CUDA; growth runs on the CPU");
+}
+
+EsStatus es_growth_create(const EsGrowthOptions *options, const EsDataset *dataset,
+                          EsGrowth **growth_out) {
+    *growth_out = NULL;
+    ES_TRY(check_options(options, dataset));
+    EsGrowth *growth = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY(es_allocate(sizeof *growth, (void **)&growth));
+    growth->options = *options;
+    ES_TRY_GOTO(choose_backend(growth));
+    ES_TRY_GOTO(create_model(growth, dataset));
+    ES_TRY_GOTO(create_slabs(growth));
+    ES_TRY_GOTO(create_rows(growth));
+    ES_TRY_GOTO(es_growth_weights_create(growth));
+    ES_TRY_GOTO(growth->backend->create(growth));
+    growth->options.device = NULL; // borrowed until here
+done:
+    if (status != ES_STATUS_OK) {
+        es_growth_destroy(growth);
+        return status;
     }
-    return growth->on_device != NULL ? es_growth_on_device_advance(growth)
-                                     : run_to_decision(growth);
+    *growth_out = growth;
+    return ES_STATUS_OK;
+}
+
+void es_growth_destroy(EsGrowth *growth) {
+    if (growth == NULL) {
+        return;
+    }
+    if (growth->backend != NULL) {
+        growth->backend->destroy(growth);
+    }
+    es_growth_weights_destroy(growth);
+    EsTensor *const tensors[] = {&growth->momentum, &growth->saved_parameters,
+                                 &growth->saved_states, &growth->episode};
+    for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
+        es_device_destroy_tensor(tensors[i]);
+    }
+    es_store_destroy(growth->store);
+    es_stream_destroy(growth->stream);
+    es_device_close(growth->device);
+    void *const rows[] = {growth->workers,       growth->slab,       growth->masks,
+                          growth->results,       growth->ablations,  growth->pairs,
+                          growth->accuracy,      growth->loss_row,   growth->accuracy_row,
+                          growth->host_sums,     growth->seed_sums,  growth->train_plans,
+                          growth->n_invalid,     growth->trials,     growth->shapley,
+                          growth->shapley_error, growth->episode_ids};
+    for (size_t i = 0; i < ES_COUNT_OF(rows); i++) {
+        es_release(rows[i]);
+    }
+    es_release(growth);
+}
+
+// --- steps ---
+
+EsStatus es_growth_reset(EsGrowth *growth, int64_t first_episode) {
+    return growth->backend->reset(growth, first_episode);
+}
+
+EsStatus es_growth_decide(EsGrowth *growth, const EsAction *actions) {
+    if (es_growth_is_over(growth)) {
+        return ES_FAIL(ARGUMENT, "the episode is over after %d steps; reset begins another",
+                       growth->options.settings.episode_steps);
+    }
+    return growth->backend->decide(growth, actions);
+}
+
+EsStatus es_growth_advance(EsGrowth *growth) {
+    return es_growth_is_over(growth) ? ES_STATUS_OK : growth->backend->advance(growth);
 }
 
 EsStatus es_growth_step(EsGrowth *growth, const EsAction *actions) {
@@ -352,6 +376,54 @@ EsStatus es_growth_step(EsGrowth *growth, const EsAction *actions) {
 
 int es_growth_is_over(const EsGrowth *growth) {
     return growth->state.env.step[0] > growth->options.settings.episode_steps;
+}
+
+// --- queued work ---
+
+static const EsGrowthQueue *queue_of(const EsGrowth *growth) {
+    ES_ASSERT(growth->backend->queue != NULL);
+    return growth->backend->queue;
+}
+
+const EsGrowthDevice *es_growth_device(const EsGrowth *growth) {
+    return growth->backend->queue != NULL ? growth->backend->queue->device(growth) : NULL;
+}
+
+EsGrowthDeviceReport es_growth_device_report(const EsGrowth *growth) {
+    return growth->backend->queue != NULL ? growth->backend->queue->report(growth)
+                                          : (EsGrowthDeviceReport){0};
+}
+
+EsStatus es_growth_queue_reset(EsGrowth *growth, int64_t first_episode) {
+    return queue_of(growth)->queue_reset(growth, first_episode);
+}
+
+EsStatus es_growth_queue_advance(EsGrowth *growth) {
+    return queue_of(growth)->queue_advance(growth);
+}
+
+EsStatus es_growth_queue_decision(EsGrowth *growth) {
+    return queue_of(growth)->queue_decision(growth);
+}
+
+EsStatus es_growth_queue_report(EsGrowth *growth, int moment) {
+    return queue_of(growth)->queue_report(growth, moment);
+}
+
+EsStatus es_growth_queue_collect(EsGrowth *growth) {
+    return queue_of(growth)->queue_collect(growth);
+}
+
+EsStatus es_growth_receive(EsGrowth *growth, int moment) {
+    return queue_of(growth)->receive(growth, moment);
+}
+
+EsStatus es_growth_reserve_report(EsGrowth *growth, size_t bytes, void **device_memory) {
+    return queue_of(growth)->reserve_report(growth, bytes, device_memory);
+}
+
+const void *es_growth_received_report(const EsGrowth *growth) {
+    return queue_of(growth)->received_report(growth);
 }
 
 // --- looking at it ---

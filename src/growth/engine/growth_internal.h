@@ -3,7 +3,7 @@
 #ifndef ES_GROWTH_GROWTH_INTERNAL_H
 #define ES_GROWTH_GROWTH_INTERNAL_H
 
-#include "growth/engine/growth.h"
+#include "growth/engine/growth_device.h"
 #include "network/plan/plan_host.h"
 
 // images of one evaluation run
@@ -37,11 +37,42 @@ typedef struct EsGrowthTrial {
     int64_t n_correct, n_invalid;
 } EsGrowthTrial;
 
+// Work that is queued on a device (growth_device.h).
+typedef struct EsGrowthQueue {
+    const EsGrowthDevice *(*device)(const EsGrowth *growth);
+    EsGrowthDeviceReport (*report)(const EsGrowth *growth);
+    EsStatus (*queue_reset)(EsGrowth *growth, int64_t first_episode);
+    EsStatus (*queue_advance)(EsGrowth *growth);
+    EsStatus (*queue_decision)(EsGrowth *growth);
+    EsStatus (*queue_report)(EsGrowth *growth, int moment);
+    EsStatus (*queue_collect)(EsGrowth *growth);
+    EsStatus (*receive)(EsGrowth *growth, int moment);
+    EsStatus (*reserve_report)(EsGrowth *growth, size_t bytes, void **device_memory);
+    const void *(*received_report)(const EsGrowth *growth);
+} EsGrowthQueue;
+
+// The half of growth that depends on the device. es_growth_create chooses it; nothing asks for the
+// device after that.
+typedef struct EsGrowthBackend {
+    EsStatus (*create)(EsGrowth *growth); // model, slabs and store exist
+    void (*destroy)(EsGrowth *growth);    // of whatever create has made
+    EsStatus (*reset)(EsGrowth *growth, int64_t first_episode);
+    EsStatus (*decide)(EsGrowth *growth, const EsAction *actions);
+    EsStatus (*advance)(EsGrowth *growth);
+    EsStatus (*prepare_trial)(EsGrowth *growth, EsGrowthTrial *trial); // environment and slots set
+    EsStatus (*run_trials)(EsGrowth *growth);
+    const EsGrowthQueue *queue; // NULL: nothing is queued
+} EsGrowthBackend;
+
+// NULL in a build without CUDA.
+const EsGrowthBackend *es_growth_backend_cuda(void);
+
 typedef struct EsGrowthOnDevice EsGrowthOnDevice;
 
 // On a GPU the rows from `slab` to `accuracy` and n_invalid are mirrors: they point into pinned
 // memory, and what they mirror is in on_device. There are no plans and no workers then.
 struct EsGrowth {
+    const EsGrowthBackend *backend; // constant
     EsGrowthOptions options;
     EsGrowthModel model;
     EsDevice *device;                        // owned
@@ -92,13 +123,9 @@ EsStatus es_growth_train(EsGrowth *growth);
 // growth_validate.c: validation and ablations; fills results, accuracy, loss_row, accuracy_row.
 EsStatus es_growth_validate(EsGrowth *growth);
 
-// growth_device.c and growth_device_memory.c, with CUDA alone: what the calls of growth.h come to.
-EsStatus es_growth_on_device_create(EsGrowth *growth);
-void es_growth_on_device_destroy(EsGrowth *growth);
-EsStatus es_growth_on_device_reset(EsGrowth *growth, int64_t first_episode);
-EsStatus es_growth_on_device_decide(EsGrowth *growth, const EsAction *actions);
-EsStatus es_growth_on_device_advance(EsGrowth *growth);
-EsStatus es_growth_on_device_run_trials(EsGrowth *growth);
+// growth_validate.c: the CPU's half of trials, for its backend.
+EsStatus es_growth_prepare_trial(EsGrowth *growth, EsGrowthTrial *trial);
+EsStatus es_growth_run_trials(EsGrowth *growth);
 
 // growth_weights.c: fresh hosts for new episodes, and the requests that the rules left.
 EsStatus es_growth_weights_create(EsGrowth *growth);

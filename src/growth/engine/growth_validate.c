@@ -26,21 +26,10 @@ static EsTopology trial_topology(const EsGrowth *growth, int64_t env, int32_t sl
     return topology;
 }
 
-// The first n_images of a split of the data set.
-static EsStatus add_trial_on(EsGrowth *growth, const EsSplit *split, int64_t n_images, int64_t env,
-                             int32_t slots_off) {
-    const EsDataset *dataset = growth->model.dataset;
-    EsGrowthTrial *trial = &growth->trials[growth->n_trials++];
-    int64_t batch = ES_MIN(n_images, ES_GROWTH_EVALUATION_BATCH), rest = n_images % batch;
-    *trial = (EsGrowthTrial){
-        .env = (int32_t)env,
-        .slots_off = slots_off,
-        .first_image = (int64_t)((size_t)(split->images - dataset->images) / dataset->image_bytes),
-        .n_images = n_images};
-    if (growth->on_device != NULL) {
-        return ES_STATUS_OK; // what a trial runs is a row of a table there
-    }
-    EsTopology topology = trial_topology(growth, env, trial->slots_off);
+EsStatus es_growth_prepare_trial(EsGrowth *growth, EsGrowthTrial *trial) {
+    int64_t batch = ES_MIN(trial->n_images, ES_GROWTH_EVALUATION_BATCH);
+    int64_t rest = trial->n_images % batch;
+    EsTopology topology = trial_topology(growth, trial->env, trial->slots_off);
     ES_TRY(es_growth_plans_find(growth->plans, &topology, batch, 0, &trial->plan));
     if (rest > 0) {
         ES_TRY(es_growth_plans_find(growth->plans, &topology, rest, 0, &trial->rest));
@@ -52,6 +41,19 @@ static EsStatus add_trial_on(EsGrowth *growth, const EsSplit *split, int64_t n_i
         }
     }
     return ES_STATUS_OK;
+}
+
+// The first n_images of a split of the data set.
+static EsStatus add_trial_on(EsGrowth *growth, const EsSplit *split, int64_t n_images, int64_t env,
+                             int32_t slots_off) {
+    const EsDataset *dataset = growth->model.dataset;
+    EsGrowthTrial *trial = &growth->trials[growth->n_trials++];
+    *trial = (EsGrowthTrial){
+        .env = (int32_t)env,
+        .slots_off = slots_off,
+        .first_image = (int64_t)((size_t)(split->images - dataset->images) / dataset->image_bytes),
+        .n_images = n_images};
+    return growth->backend->prepare_trial(growth, trial);
 }
 
 static EsStatus add_trial(EsGrowth *growth, int64_t env, int32_t slots_off) {
@@ -111,10 +113,7 @@ static void run_trial(void *context, int64_t number, int worker_index) {
 
 // --- all of them ---
 
-static EsStatus run_trials(EsGrowth *growth) {
-    if (growth->on_device != NULL) {
-        return es_growth_on_device_run_trials(growth);
-    }
+EsStatus es_growth_run_trials(EsGrowth *growth) {
     es_thread_pool_run(es_stream_pool(growth->stream), growth->n_trials, run_trial, growth);
     return ES_STATUS_OK;
 }
@@ -123,7 +122,7 @@ EsStatus es_growth_validate(EsGrowth *growth) {
     int64_t start_ns = es_clock_ns();
     double n_images = (double)growth->options.n_validation_images;
     ES_TRY(list_trials(growth));
-    ES_TRY(run_trials(growth));
+    ES_TRY(growth->backend->run_trials(growth));
     for (int i = 0; i < growth->n_trials; i++) {
         const EsGrowthTrial *trial = &growth->trials[i];
         int64_t e = trial->env;
@@ -154,7 +153,7 @@ EsStatus es_growth_test(EsGrowth *growth) {
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
         ES_TRY(add_trial_on(growth, split, split->count, e, 0));
     }
-    ES_TRY(run_trials(growth));
+    ES_TRY(growth->backend->run_trials(growth));
     for (int i = 0; i < growth->n_trials; i++) {
         const EsGrowthTrial *trial = &growth->trials[i];
         if (trial->n_invalid > 0) {
@@ -239,7 +238,7 @@ static EsStatus sample(EsGrowth *growth, int64_t env, const EsAblation *list) {
                 find_trial(growth, env, slots_off(list, orders.seed[k], n_on), &position[k][n_on]));
         }
     }
-    ES_TRY(run_trials(growth));
+    ES_TRY(growth->backend->run_trials(growth));
     double n_images = (double)growth->options.n_validation_images;
     for (int i = 0; i < list->n; i++) {
         double sum = 0, squares = 0;

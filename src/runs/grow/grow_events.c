@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "growth/cuda/growth_device.h"
+#include "growth/engine/growth_device.h"
 #include "growth/rules/growth_names.h"
 #include "runs/grow/grow_events_internal.h"
 

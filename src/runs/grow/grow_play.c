@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "esper/log.h"
-#include "growth/cuda/growth_device.h"
+#include "growth/engine/growth_device.h"
 #include "growth/host/host_file.h"
 #include "runs/grow/grow_play_device.h"
 #include "tensor/profile.h"

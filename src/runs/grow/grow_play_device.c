@@ -1,7 +1,7 @@
 #include "runs/grow/grow_play_device.h"
 
 #include "control/decision/decision_device.h"
-#include "growth/cuda/growth_device.h"
+#include "growth/engine/growth_device.h"
 #include "tensor/profile.h"
 
 EsStatus es_grow_play_reserve(EsGrowPlay *play) {

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "es_test.h"
-#include "growth/cuda/growth_device.h"
+#include "growth/engine/growth_device.h"
 #include "tensor/profile.h"
 
 #define STEPS_MAX 64

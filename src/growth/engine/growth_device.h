@@ -49,9 +49,9 @@ typedef struct EsGrowthDevice {
 } EsGrowthDevice;
 
 // NULL where growth runs on the CPU.
-const EsGrowthDevice *es_growth_device(EsGrowth *growth);
+const EsGrowthDevice *es_growth_device(const EsGrowth *growth);
 
-// --- queued work: nothing here waits ---
+// --- queued work, only where es_growth_device is not NULL: nothing here waits ---
 
 // Moments of a step whose small state can be kept for the next packed copy.
 enum {
