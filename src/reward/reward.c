@@ -5,7 +5,8 @@
 #include "reward/reward_settings.h"
 
 struct EsReward {
-    EsRewardView view; // owns its memory and terms
+    EsRewardView view;  // owns its memory and terms
+    int32_t *n_settled; // owned [E]
     int64_t n_envs;
     int is_latched; // a compute is due
 };
@@ -15,6 +16,7 @@ static EsStatus allocate(EsReward *reward) {
     int32_t n_envs = (int32_t)reward->n_envs, n_slots = view->growth->n_slots;
     void *memory = NULL;
     ES_TRY(es_allocate((size_t)n_envs * sizeof *view->terms, (void **)&view->terms));
+    ES_TRY(es_allocate((size_t)n_envs * sizeof *reward->n_settled, (void **)&reward->n_settled));
     ES_TRY(es_allocate(es_reward_view_bind(view, NULL, n_envs, n_slots), &memory));
     es_reward_view_bind(view, memory, n_envs, n_slots);
     return ES_STATUS_OK;
@@ -52,6 +54,7 @@ void es_reward_destroy(EsReward *reward) {
         return;
     }
     es_release(reward->view.terms);
+    es_release(reward->n_settled);
     es_release(reward->view.memory);
     es_release(reward);
 }
@@ -105,12 +108,14 @@ void es_reward_compute(EsReward *reward, const EsGrowthState *state) {
             latched[s] = es_reward_seed_load(&reward->view.state, e * n_slots + s);
             seeds[s] = es_seed_load(&state->seed, e * n_slots + s);
         }
-        es_reward_view_pay(&reward->view, state, e, latched, seeds);
+        es_reward_view_step(&reward->view, state, e, latched, seeds, &reward->n_settled[e]);
     }
     reward->is_latched = 0;
 }
 
 const EsRewardTerms *es_reward_terms(const EsReward *reward) { return reward->view.terms; }
+
+const int32_t *es_reward_settled_prunes(const EsReward *reward) { return reward->n_settled; }
 
 const double *es_reward_totals(const EsReward *reward) { return reward->view.state.env.total; }
 

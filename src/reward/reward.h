@@ -8,6 +8,7 @@
 //     es_reward_latch(reward, state);   // measured, not yet decided
 //     ES_TRY(es_growth_decide(growth, actions));
 //     es_reward_compute(reward, state); // decided and ticked
+//     es_growth_settle_prunes(growth, es_reward_settled_prunes(reward));
 //     use(es_reward_terms(reward)[e].total);
 //
 // A step that was rolled back (refusal ROLLED_BACK) has no valid row; its total is what the last
@@ -40,11 +41,13 @@ void es_reward_reset(EsReward *reward);
 // After the step's validation, before the decision.
 void es_reward_latch(EsReward *reward, const EsGrowthState *state);
 
-// After decision and tick, once per latch. Clears what it pays (env.n_unpaid_prunes).
+// After decision and tick, once per latch. Reads the state; the prunes that the rewards account for
+// are taken off it by its owner (es_growth_settle_prunes, es_lifecycle_settle_prunes).
 void es_reward_compute(EsReward *reward, const EsGrowthState *state);
 
-const EsRewardTerms *es_reward_terms(const EsReward *reward); // [E], of the last compute
-const double *es_reward_totals(const EsReward *reward);       // [E], of the episode so far
+const EsRewardTerms *es_reward_terms(const EsReward *reward);    // [E], of the last compute
+const int32_t *es_reward_settled_prunes(const EsReward *reward); // [E], of the last compute
+const double *es_reward_totals(const EsReward *reward);          // [E], of the episode so far
 
 // 1 / (1 + population variance of the last 20 rewards); 1 before the first.
 double es_reward_stability(const EsReward *reward, int64_t env);

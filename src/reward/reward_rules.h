@@ -215,7 +215,7 @@ typedef struct EsRewardView {
     // set by the owner
     const EsGrowthSettings *growth; // borrowed
     int64_t n_host_parameters;
-    EsRewardTerms *terms; // borrowed: of the last payment                    [E]
+    EsRewardTerms *terms; // borrowed: of the last step                       [E]
 } EsRewardView;
 
 // Lay the arrays out over memory aligned to 8 bytes at least, which may be device memory. Returns
@@ -231,25 +231,25 @@ static inline size_t es_reward_view_bind(EsRewardView *view, void *memory, int32
     return view->memory_bytes;
 }
 
-// Before the decision: keep what is judged of seed `index` of [E, S].
+// Before the decision: keep what the reward depends on of seed `index` of [E, S].
 static inline ES_HOST_DEVICE void es_reward_view_latch(const EsRewardView *view, size_t index,
                                                        const EsSeed *seed) {
     EsRewardSeed latched = es_reward_seed_latch(seed);
     es_reward_seed_store(&view->state, index, &latched);
 }
 
-// After decision and tick: pay environment e, whose seeds [S] and latched [S] are at hand. Clears
-// env.n_unpaid_prunes.
-static inline ES_HOST_DEVICE EsRewardTerms es_reward_view_pay(const EsRewardView *view,
-                                                              const EsGrowthState *growth, size_t e,
-                                                              const EsRewardSeed *latched,
-                                                              const EsSeed *seeds) {
+// After decision and tick: reward environment e, whose seeds [S] and latched [S] are at hand.
+// Returns in *n_settled the prunes by the governor that are now accounted for: the owner of the
+// state takes them off env.n_unpaid_prunes.
+static inline ES_HOST_DEVICE EsRewardTerms
+es_reward_view_step(const EsRewardView *view, const EsGrowthState *growth, size_t e,
+                    const EsRewardSeed *latched, const EsSeed *seeds, int32_t *n_settled) {
     EsRewardRules rules = {&view->settings[e], view->growth, view->n_host_parameters};
     EsRewardEnv memory = es_reward_env_load(&view->state, e);
     EsGrowthEnv env = es_growth_env_load(&growth->env, e);
     EsRewardTerms terms = es_reward_step(&rules, &memory, latched, &env, seeds);
     es_reward_env_store(&view->state, e, &memory);
-    growth->env.n_unpaid_prunes[e] = env.n_unpaid_prunes;
+    *n_settled = growth->env.n_unpaid_prunes[e] - env.n_unpaid_prunes;
     view->terms[e] = terms;
     return terms;
 }

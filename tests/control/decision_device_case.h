@@ -210,6 +210,7 @@ static inline void pair_step(DecisionPair *pair, int feeds) {
     send_state(pair);
     REQUIRE_OK(queue_pay(pair));
     es_reward_compute(pair->paid_here, &hosts->state);
+    es_lifecycle_settle_prunes(&hosts->state, es_reward_settled_prunes(pair->paid_here));
     compare_paid(pair);
     expect_bytes(pair, "an action", actions, pair->chosen, n_envs * sizeof *actions);
     if (pair->here->learned.rollout != NULL) {

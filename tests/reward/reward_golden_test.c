@@ -4,6 +4,7 @@
 // T steps, E environments, S slots.
 #include "golden_file.h"
 
+#include "growth/engine/lifecycle.h"
 #include "reward/reward.h"
 
 #define S       3
@@ -148,6 +149,7 @@ static void play(const EsSafetensors *file, const char *states, const char *grou
         EXPECT_EQ(world_read(&world, file, after, t) + 1, golden_count(file, after));
         world_refuse(&world, file, after, t);
         es_reward_compute(reward, &world.state);
+        es_lifecycle_settle_prunes(&world.state, es_reward_settled_prunes(reward));
         for (int64_t e = 0; e < E; e++) {
             compare(name, t, e, &es_reward_terms(reward)[e], expected + (t * E + e) * N_TERMS);
             EXPECT_EQ(world.state.env.n_unpaid_prunes[e], 0);

@@ -55,6 +55,7 @@ static void step_all(Batch *b) {
     es_lifecycle_apply(&b->state, &b->cases[0].life.settings, actions);
     es_lifecycle_tick(&b->state, &b->cases[0].life.settings);
     es_reward_compute(b->reward, &b->state);
+    es_lifecycle_settle_prunes(&b->state, es_reward_settled_prunes(b->reward));
     for (int e = 0; e < N_ENVS; e++) {
         const EsRewardTerms *terms = &es_reward_terms(b->reward)[e];
         EXPECT(memcmp(terms, &b->cases[e].terms, sizeof *terms) == 0);

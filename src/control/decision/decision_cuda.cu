@@ -178,7 +178,10 @@ static __global__ void pay_kernel(EsDecisionView view, EsGrowthState state) {
     if (s != 0) {
         return;
     }
-    EsRewardTerms terms = es_reward_view_pay(&view.reward, &state, (size_t)e, latched, seeds);
+    int32_t n_settled = 0;
+    EsRewardTerms terms =
+        es_reward_view_step(&view.reward, &state, (size_t)e, latched, seeds, &n_settled);
+    state.env.n_unpaid_prunes[e] -= n_settled;
     view.totals[e] = view.reward.state.env.total[e];
     if (open_row(&view, e) >= 0) {
         es_decision_record(&view.rollout, view.t[e], e, &state, view.round->growth.episode_steps,

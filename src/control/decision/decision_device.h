@@ -58,7 +58,8 @@ EsStatus es_decision_begin(EsDecisionDevice *decision, int64_t first_episode);
 EsStatus es_decision_choose(EsDecisionDevice *decision, const EsGrowthState *state,
                             const EsActionMasks *masks, EsAction *actions);
 
-// After decision and tick: rewards, and what came of the row. Clears state.env.n_unpaid_prunes.
+// After decision and tick: rewards, and what came of the row. Takes the prunes that
+// the rewards account for off state.env.n_unpaid_prunes.
 EsStatus es_decision_pay(EsDecisionDevice *decision, const EsGrowthState *state);
 
 // The same place in every step: memory of its own, or that of es_decision_place_report, of as many

@@ -232,7 +232,7 @@ static EsStatus decide(EsGrowth *growth, const EsAction *actions) {
 }
 
 static EsStatus advance(EsGrowth *growth) {
-    // the one field that others may have changed in the mirror: what a reward has paid
+    // es_growth_settle_prunes has changed the mirror alone
     ES_TRY(es_stream_copy(growth->stream, growth->on_device->parts.state.env.n_unpaid_prunes,
                           growth->state.env.n_unpaid_prunes,
                           sizeof(int32_t) * (size_t)growth->options.n_envs, ES_COPY_TO_DEVICE));

@@ -374,6 +374,10 @@ EsStatus es_growth_step(EsGrowth *growth, const EsAction *actions) {
     return es_growth_advance(growth);
 }
 
+void es_growth_settle_prunes(EsGrowth *growth, const int32_t *n_settled) {
+    es_lifecycle_settle_prunes(&growth->state, n_settled);
+}
+
 int es_growth_is_over(const EsGrowth *growth) {
     return growth->state.env.step[0] > growth->options.settings.episode_steps;
 }

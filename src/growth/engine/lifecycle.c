@@ -45,7 +45,7 @@ EsGrowthField es_growth_field_at(int32_t i, int32_t n_envs, int32_t n_slots) {
 
 // --- loops ---
 
-void es_lifecycle_reset(const EsGrowthState *state, const EsGrowthSettings *settings) {
+void es_lifecycle_reset(EsGrowthState *state, const EsGrowthSettings *settings) {
     ES_ASSERT(state->n_slots == settings->n_slots);
     EsHostState host;
     es_env_reset(settings, &host.env, host.seeds);
@@ -54,8 +54,8 @@ void es_lifecycle_reset(const EsGrowthState *state, const EsGrowthSettings *sett
     }
 }
 
-void es_lifecycle_measure(const EsGrowthState *state, const EsGrowthSettings *settings,
-                          const float *loss, const float *accuracy) {
+void es_lifecycle_measure(EsGrowthState *state, const EsGrowthSettings *settings, const float *loss,
+                          const float *accuracy) {
     for (int32_t e = 0; e < state->n_envs; e++) {
         EsHostState host;
         es_host_state_load(state, e, &host);
@@ -64,7 +64,7 @@ void es_lifecycle_measure(const EsGrowthState *state, const EsGrowthSettings *se
     }
 }
 
-void es_lifecycle_record_gradients(const EsGrowthState *state, const EsGrowthSettings *settings,
+void es_lifecycle_record_gradients(EsGrowthState *state, const EsGrowthSettings *settings,
                                    const EsGradientSums *host, const EsGradientSums *seed) {
     for (int32_t e = 0; e < state->n_envs; e++) {
         for (int32_t s = 0; s < state->n_slots; s++) {
@@ -85,7 +85,7 @@ void es_lifecycle_list_ablations(const EsGrowthState *state, const EsGrowthSetti
     }
 }
 
-void es_lifecycle_record_contributions(const EsGrowthState *state, const EsGrowthSettings *settings,
+void es_lifecycle_record_contributions(EsGrowthState *state, const EsGrowthSettings *settings,
                                        const EsAblation *lists, const float *accuracy,
                                        EsInteractions *pairs) {
     for (int32_t e = 0; e < state->n_envs; e++) {
@@ -110,7 +110,7 @@ void es_lifecycle_masks(const EsGrowthState *state, const EsGrowthSettings *sett
     }
 }
 
-void es_lifecycle_apply(const EsGrowthState *state, const EsGrowthSettings *settings,
+void es_lifecycle_apply(EsGrowthState *state, const EsGrowthSettings *settings,
                         const EsAction *actions) {
     for (int32_t e = 0; e < state->n_envs; e++) {
         EsHostState host;
@@ -120,11 +120,17 @@ void es_lifecycle_apply(const EsGrowthState *state, const EsGrowthSettings *sett
     }
 }
 
-void es_lifecycle_tick(const EsGrowthState *state, const EsGrowthSettings *settings) {
+void es_lifecycle_tick(EsGrowthState *state, const EsGrowthSettings *settings) {
     for (int32_t e = 0; e < state->n_envs; e++) {
         EsHostState host;
         es_host_state_load(state, e, &host);
         es_env_tick(settings, &host.env, host.seeds);
         es_host_state_store(state, e, &host);
+    }
+}
+
+void es_lifecycle_settle_prunes(EsGrowthState *state, const int32_t *n_settled) {
+    for (int32_t e = 0; e < state->n_envs; e++) {
+        state->env.n_unpaid_prunes[e] -= n_settled[e];
     }
 }

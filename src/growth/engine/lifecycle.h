@@ -41,14 +41,14 @@ EsGrowthField es_growth_field_at(int32_t i, int32_t n_envs, int32_t n_slots);
 // --- a step ---
 
 // An episode begins in every environment.
-void es_lifecycle_reset(const EsGrowthState *state, const EsGrowthSettings *settings);
+void es_lifecycle_reset(EsGrowthState *state, const EsGrowthSettings *settings);
 
 // loss and accuracy (percent) [E] of this step's validation.
-void es_lifecycle_measure(const EsGrowthState *state, const EsGrowthSettings *settings,
-                          const float *loss, const float *accuracy);
+void es_lifecycle_measure(EsGrowthState *state, const EsGrowthSettings *settings, const float *loss,
+                          const float *accuracy);
 
 // Gradients of the hosts [E] and of their seeds [E, S].
-void es_lifecycle_record_gradients(const EsGrowthState *state, const EsGrowthSettings *settings,
+void es_lifecycle_record_gradients(EsGrowthState *state, const EsGrowthSettings *settings,
                                    const EsGradientSums *host, const EsGradientSums *seed);
 
 // Which seeds to switch off in the next validation, into lists [E].
@@ -56,7 +56,7 @@ void es_lifecycle_list_ablations(const EsGrowthState *state, const EsGrowthSetti
                                  EsAblation *lists);
 
 // accuracy [E, ES_ABLATION_PATTERNS_MAX] of the patterns of those lists; pairs [E], nullable.
-void es_lifecycle_record_contributions(const EsGrowthState *state, const EsGrowthSettings *settings,
+void es_lifecycle_record_contributions(EsGrowthState *state, const EsGrowthSettings *settings,
                                        const EsAblation *lists, const float *accuracy,
                                        EsInteractions *pairs);
 
@@ -65,11 +65,14 @@ void es_lifecycle_masks(const EsGrowthState *state, const EsGrowthSettings *sett
                         EsActionMasks *masks);
 
 // actions [E]: carry them out, or refuse and say why in env.refusal; hosts in panic roll back.
-void es_lifecycle_apply(const EsGrowthState *state, const EsGrowthSettings *settings,
+void es_lifecycle_apply(EsGrowthState *state, const EsGrowthSettings *settings,
                         const EsAction *actions);
 
+// Prunes by the governor that a reward has accounted for, [E]: they are no longer unpaid.
+void es_lifecycle_settle_prunes(EsGrowthState *state, const int32_t *n_settled);
+
 // The step ends. Requests are then to be carried out before the next batch.
-void es_lifecycle_tick(const EsGrowthState *state, const EsGrowthSettings *settings);
+void es_lifecycle_tick(EsGrowthState *state, const EsGrowthSettings *settings);
 
 ES_EXTERN_C_END
 

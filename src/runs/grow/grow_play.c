@@ -177,6 +177,7 @@ static EsStatus decide(EsGrowPlay *play, EsPolicy *policy) {
     ES_TRY(es_policy_decide(policy, state, es_growth_masks(growth), play->actions));
     ES_TRY(es_growth_decide(growth, play->actions));
     es_reward_compute(play->reward, state);
+    es_growth_settle_prunes(growth, es_reward_settled_prunes(play->reward));
     const EsRewardTerms *terms = es_reward_terms(play->reward);
     for (int64_t e = 0; e < play->settings->n_envs; e++) {
         play->paid[e] = terms[e].total;

@@ -101,6 +101,7 @@ static void play_waiting(EsGrowPlay *play, EsPolicy *policy, int64_t first_episo
                                     play->actions));
         REQUIRE_OK(es_growth_decide(growth, play->actions));
         es_reward_compute(play->reward, es_growth_state(growth));
+        es_growth_settle_prunes(growth, es_reward_settled_prunes(play->reward));
         for (int e = 0; e < ENVS; e++) {
             play->paid[e] = es_reward_terms(play->reward)[e].total;
         }
