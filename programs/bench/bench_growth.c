@@ -12,7 +12,7 @@
 #include "growth/engine/growth.h"
 #include "growth/rules/growth_names.h"
 #include "runs/grow/grow_events.h"
-#include "runs/grow/grow_play_device.h"
+#include "runs/grow/grow_play.h"
 
 // --- growth under a policy ---
 
@@ -47,7 +47,7 @@ static void destroy_player(Player *bench) {
     es_hub_close(bench->hub, NULL);
     es_bench_folder_remove(bench->folder);
     es_grow_events_destroy(bench->events);
-    es_policy_destroy(bench->policy);
+    es_grow_play_destroy_policy(&bench->play, bench->policy);
     bench->play.growth = NULL;
     es_grow_play_destroy(&bench->play);
     es_release(bench);
@@ -187,7 +187,7 @@ static EsStatus step_decided(void *context, int64_t step) {
 static EsStatus step_player(Player *bench) {
     EsGrowWatch watch = {bench, step_measured, step_decided};
     if (bench->step == bench->n_steps) {
-        ES_TRY(es_grow_play_end(&bench->play, bench->policy));
+        ES_TRY(es_grow_play_end(&bench->play));
         bench->round++;
         bench->step = 0;
     }

@@ -32,7 +32,7 @@ typedef struct DecideState {
     EsAction *actions;    // owned [E]
 
     // CUDA
-    EsDecisionDevice *decision; // borrowed from the policy; NULL: the CPU decides
+    EsDecisionDevice *decision; // owned; NULL: the CPU decides
     void *device_block;         // owned: the same state, masks, actions
     EsGrowthState device_state;
     EsActionMasks *device_masks;
@@ -44,6 +44,7 @@ static void end_decide(void *context) {
     if (state == NULL) {
         return;
     }
+    es_decision_destroy(state->decision);
     es_policy_destroy(state->policy);
     es_reward_destroy(state->reward);
     es_device_release(state->device, state->device_block);
@@ -129,7 +130,7 @@ static EsStatus open_device(DecideState *state) {
     ES_TRY(es_stream_copy(state->stream, state->device_masks, state->masks, masks_bytes,
                           ES_COPY_TO_DEVICE));
     ES_TRY(es_stream_synchronize(state->stream));
-    ES_TRY(es_policy_decision(state->policy, state->reward, state->stream, &state->decision));
+    ES_TRY(es_decision_create(state->policy, state->reward, state->stream, &state->decision));
     ES_TRY(es_decision_begin(state->decision, 0));
     return record_choose(state);
 }

@@ -371,7 +371,7 @@ static EsStatus run_pass(Result *result, int forbids_capture, EsProfileReport *r
                          .forbids_capture = forbids_capture};
     status = play_steps(&schedule);
 done:
-    es_policy_destroy(policy);
+    es_grow_play_destroy_policy(&play, policy);
     es_grow_play_destroy(&play);
     return status;
 }

@@ -84,13 +84,14 @@ static inline void pair_begin(DecisionPair *pair) {
         REQUIRE_OK(es_reward_create(&pair->settings, &pair->hosts.settings, HOST_PARAMETERS, n_envs,
                                     reward));
     }
-    REQUIRE_OK(es_policy_decision(pair->there, pair->paid_there, pair->stream, &pair->decision));
+    REQUIRE_OK(es_decision_create(pair->there, pair->paid_there, pair->stream, &pair->decision));
     pair->report = malloc(es_decision_report_bytes(n_envs));
 }
 
 static inline void pair_destroy(DecisionPair *pair) {
     void *const memory[] = {pair->slab, pair->masks, pair->actions, pair->logits, pair->value};
     REQUIRE_OK(es_device_status(pair->cuda));
+    es_decision_destroy(pair->decision);
     es_policy_destroy(pair->here);
     es_policy_destroy(pair->there);
     es_reward_destroy(pair->paid_here);

@@ -143,40 +143,36 @@ static void allow_recordings(EsDecisionDevice *decision) {
     }
 }
 
-static EsStatus create(EsPolicy *policy, EsReward *reward, EsStream *stream) {
+static EsStatus create_memory(EsDecisionDevice *decision) {
+    const EsPolicy *policy = decision->policy;
+    decision->report = lay_out_report((size_t)policy->context.n_envs);
+    Layout layout = lay_out(policy, es_reward_view(decision->reward), decision->report.bytes);
+    ES_TRY(es_device_allocate(decision->device, layout.bytes, (void **)&decision->memory));
+    ES_TRY(
+        es_device_allocate_host(decision->device, layout.staged_bytes, (void **)&decision->staged));
+    bind(decision, &layout);
+    return ES_STATUS_OK;
+}
+
+EsStatus es_decision_create(EsPolicy *policy, EsReward *reward, EsStream *stream,
+                            EsDecisionDevice **decision) {
     EsDecisionDevice *made = NULL;
+    *decision = NULL;
+    ES_TRY(check_parts(policy, es_reward_view(reward), stream));
     ES_TRY(es_allocate(sizeof *made, (void **)&made));
-    policy->decision = made;
+    policy->n_decisions++;
     made->policy = policy;
     made->reward = reward;
     made->stream = stream;
     made->device = es_stream_device(stream);
     made->kernels = es_decision_kernels_cuda();
     allow_recordings(made);
-    made->report = lay_out_report((size_t)policy->context.n_envs);
-    Layout layout = lay_out(policy, es_reward_view(reward), made->report.bytes);
-    ES_TRY(es_device_allocate(made->device, layout.bytes, (void **)&made->memory));
-    ES_TRY(es_device_allocate_host(made->device, layout.staged_bytes, (void **)&made->staged));
-    bind(made, &layout);
-    return ES_STATUS_OK;
-}
-
-EsStatus es_policy_decision(EsPolicy *policy, EsReward *reward, EsStream *stream,
-                            EsDecisionDevice **decision) {
-    EsDecisionDevice *made = policy->decision;
-    *decision = NULL;
-    ES_TRY(check_parts(policy, es_reward_view(reward), stream));
-    if (made == NULL || made->reward != reward || made->stream != stream) {
+    EsStatus status = create_memory(made);
+    if (status != ES_STATUS_OK) {
         es_decision_destroy(made);
-        policy->decision = NULL;
-        EsStatus status = create(policy, reward, stream);
-        if (status != ES_STATUS_OK) {
-            es_decision_destroy(policy->decision);
-            policy->decision = NULL;
-            return status;
-        }
+        return status;
     }
-    *decision = policy->decision;
+    *decision = made;
     return ES_STATUS_OK;
 }
 
@@ -184,6 +180,7 @@ void es_decision_destroy(EsDecisionDevice *decision) {
     if (decision == NULL) {
         return;
     }
+    decision->policy->n_decisions--;
     es_recording_destroy(&decision->choose.recording);
     es_recording_destroy(&decision->pay.recording);
     if (decision->staged != NULL) {
@@ -341,6 +338,8 @@ EsStatus es_decision_pay(EsDecisionDevice *decision, const EsGrowthState *state)
 }
 
 // --- looking at it ---
+
+const EsPolicy *es_decision_policy(const EsDecisionDevice *decision) { return decision->policy; }
 
 EsDecisionReport es_decision_report(const EsDecisionDevice *decision) { return decision->report; }
 

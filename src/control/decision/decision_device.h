@@ -3,7 +3,7 @@
 // memory to actions and rollout rows in device memory. Equal states give equal bits; a network's
 // logits are the device's own.
 //
-//     EsDecisionDevice *decision; ES_TRY(es_policy_decision(policy, reward, stream, &decision));
+//     EsDecisionDevice *decision; ES_TRY(es_decision_create(policy, reward, stream, &decision));
 //     ES_TRY(es_decision_begin(decision, first_episode));           // episodes begin
 //     ES_TRY(es_decision_choose(decision, &state, masks, actions)); // measured, not yet decided
 //     ...                                                           // carried out, tick
@@ -40,12 +40,14 @@ typedef struct EsDecisionReport {
     size_t thoughts; // EsThought [E]; written by learned policies alone
 } EsDecisionReport;
 
-// The decision phase of a policy: made at the first call, and anew for another reward or stream. It
-// ends with the policy, which the stream's device must outlive. The reward's hosts are the
-// policy's; the stream is on the GPU of the network where there is one. UNSUPPORTED where the
-// stream is not CUDA's.
-EsStatus es_policy_decision(EsPolicy *policy, EsReward *reward, EsStream *stream,
+// The decision phase of a policy. Policy, reward and stream are borrowed and must outlive it; the
+// reward's hosts are the policy's, the stream is on the GPU of the network where there is one.
+// UNSUPPORTED where the stream is not CUDA's.
+EsStatus es_decision_create(EsPolicy *policy, EsReward *reward, EsStream *stream,
                             EsDecisionDevice **decision);
+void es_decision_destroy(EsDecisionDevice *decision);
+
+const EsPolicy *es_decision_policy(const EsDecisionDevice *decision);
 
 // Episodes first_episode .. + E begin: es_policy_begin and es_reward_reset, and all that holds for
 // the round goes to the device (settings, normaliser, weights of rewards, schedule, greedy or not).

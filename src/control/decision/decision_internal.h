@@ -66,8 +66,6 @@ typedef struct EsDecisionKernels {
 // NULL in a build without CUDA.
 const EsDecisionKernels *es_decision_kernels_cuda(void);
 
-void es_decision_destroy(EsDecisionDevice *decision); // NULL is accepted
-
 // Half of a step, as it is recorded: it holds for these arguments.
 typedef struct EsDecisionWork {
     EsRecording recording;

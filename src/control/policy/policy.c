@@ -114,7 +114,7 @@ void es_policy_destroy(EsPolicy *policy) {
     if (policy == NULL) {
         return;
     }
-    es_decision_destroy(policy->decision);
+    ES_ASSERT(policy->n_decisions == 0);
     es_learned_destroy(&policy->learned);
     es_schedule_destroy(&policy->schedule);
     es_release(policy->memory);

@@ -63,7 +63,7 @@ EsPpoSettings es_policy_ppo_defaults(void);
 // A learned policy in training: fresh weights from the seed, room for episodes of `n_steps`.
 EsStatus es_policy_create(const EsPolicySpec *spec, const EsPpoSettings *ppo,
                           const EsPolicyContext *context, int64_t n_steps, EsPolicy **policy);
-void es_policy_destroy(EsPolicy *policy);
+void es_policy_destroy(EsPolicy *policy); // after the decisions made with it (decision_device.h)
 
 EsPolicyKind es_policy_kind(const EsPolicy *policy);
 const char *es_policy_hash(const EsPolicy *policy); // SHA-256 of the file it was opened from, or ""

@@ -5,7 +5,6 @@
 #define ES_CONTROL_POLICY_INTERNAL_H
 
 #include "base/checksum.h"
-#include "control/decision/decision_internal.h"
 #include "control/policy/policy.h"
 #include "control/rules/heuristic_rules.h"
 #include "control/rules/sampling_rules.h"
@@ -41,7 +40,7 @@ struct EsPolicy {
     EsHeuristic *memory; // owned [E]; heuristic
     EsSchedule schedule; // script
     EsLearned learned;
-    EsDecisionDevice *decision; // owned, NULL until there is one: decisions on a device
+    int n_decisions; // that borrow it: decisions on a device
 };
 
 // Where environment e's draws of this step come from.

@@ -41,7 +41,7 @@ typedef struct Contest {
 
 static void close_arms(Contest *contest) {
     for (int a = 0; a < ES_GROW_ARMS_MAX; a++) {
-        es_policy_destroy(contest->policies[a]);
+        es_grow_play_destroy_policy(contest->play, contest->policies[a]);
         contest->policies[a] = NULL;
     }
 }

@@ -1,3 +1,5 @@
+// Hosts, rewards and policies of a run, and the episodes that they run through: on the CPU step by
+// step, on a GPU with the next step queued while this one is looked at.
 #include "runs/grow/grow_play.h"
 
 #include <string.h>
@@ -7,8 +9,160 @@
 #include "esper/log.h"
 #include "growth/engine/growth_device.h"
 #include "growth/host/host_file.h"
-#include "runs/grow/grow_play_device.h"
 #include "tensor/profile.h"
+
+// One way to run an episode, chosen when the hosts are there.
+struct EsEpisodeBackend {
+    EsStatus (*reset)(EsGrowPlay *play, int64_t first_episode); // the hosts, up to a decision
+    EsStatus (*begin)(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode);
+    EsStatus (*step)(EsGrowPlay *play, EsPolicy *policy, int64_t step, const EsGrowWatch *watch);
+    EsStatus (*end)(EsGrowPlay *play);
+};
+
+// --- an episode on the CPU ---
+
+static void measure_size(EsGrowPlay *play) {
+    for (int64_t e = 0; e < play->settings->n_envs; e++) {
+        play->parameter_ratio[e] = es_growth_parameter_ratio(play->growth, e);
+    }
+}
+
+static EsStatus decide(EsGrowPlay *play, EsPolicy *policy) {
+    EsGrowth *growth = play->growth;
+    const EsGrowthState *state = es_growth_state(growth);
+    es_reward_latch(play->reward, state);
+    ES_TRY(es_policy_decide(policy, state, es_growth_masks(growth), play->actions));
+    ES_TRY(es_growth_decide(growth, play->actions));
+    es_reward_compute(play->reward, state);
+    es_growth_settle_prunes(growth, es_reward_settled_prunes(play->reward));
+    const EsRewardTerms *terms = es_reward_terms(play->reward);
+    for (int64_t e = 0; e < play->settings->n_envs; e++) {
+        play->paid[e] = terms[e].total;
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus reset_on_cpu(EsGrowPlay *play, int64_t first_episode) {
+    return es_growth_reset(play->growth, first_episode);
+}
+
+static EsStatus begin_on_cpu(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode) {
+    es_reward_reset(play->reward);
+    return es_policy_begin(policy, first_episode);
+}
+
+static EsStatus step_on_cpu(EsGrowPlay *play, EsPolicy *policy, int64_t step,
+                            const EsGrowWatch *watch) {
+    measure_size(play);
+    ES_TRY(watch->measured(watch->context, step));
+    int64_t start_ns = es_clock_ns();
+    es_profile_range_begin(es_growth_store(play->growth)->device, NULL, "decide");
+    ES_TRY(decide(play, policy));
+    es_profile_range_end(es_growth_store(play->growth)->device, NULL);
+    play->decide_ms = es_clock_seconds_since(start_ns) * 1e3;
+    ES_TRY(watch->decided(watch->context, step));
+    return es_growth_advance(play->growth);
+}
+
+static EsStatus end_on_cpu(EsGrowPlay *play) {
+    (void)play;
+    return ES_STATUS_OK;
+}
+
+static const EsEpisodeBackend cpu_backend = {reset_on_cpu, begin_on_cpu, step_on_cpu, end_on_cpu};
+
+// --- an episode on a GPU ---
+
+// Growth, policy and reward are queued work there, and the host looks at a step while the next one
+// trains. A watch sees what it would see on the CPU.
+
+static EsStatus queue_decision(EsGrowPlay *play) {
+    const EsGrowthDevice *device = es_growth_device(play->growth);
+    ES_TRY(es_event_record(play->decision_events[0], device->stream));
+    ES_TRY(es_decision_choose(play->decision, &device->state, device->masks, device->actions));
+    ES_TRY(es_growth_queue_decision(play->growth));
+    ES_TRY(es_decision_pay(play->decision, &device->state));
+    return es_event_record(play->decision_events[1], device->stream);
+}
+
+// Both events stand before the packed copy, which has arrived; the next decision is not queued yet.
+static EsStatus read_decide_ms(EsGrowPlay *play) {
+    float ms = 0;
+    ES_TRY(es_event_elapsed_ms(play->decision_events[0], play->decision_events[1], &ms));
+    play->decide_ms = (double)ms;
+    return ES_STATUS_OK;
+}
+
+// A decision of all environments, what came of it on its way to the host, and the training and
+// validation of the step after it: the device has work while the host looks at this one.
+static EsStatus queue_step(EsGrowPlay *play) {
+    EsGrowth *growth = play->growth;
+    EsStream *stream = es_growth_device(growth)->stream;
+    ES_TRY(es_growth_queue_report(growth, ES_GROWTH_MEASURED));
+    es_profile_range_begin(es_stream_device(stream), stream, "decide");
+    EsStatus status = queue_decision(play);
+    es_profile_range_end(es_stream_device(stream), stream);
+    ES_TRY(status);
+    ES_TRY(es_growth_queue_report(growth, ES_GROWTH_DECIDED));
+    ES_TRY(es_growth_queue_collect(growth));
+    return es_growth_queue_advance(growth);
+}
+
+// Show a step that was queued, moment by moment.
+static EsStatus show_step(EsGrowPlay *play, const EsGrowWatch *watch, int64_t step) {
+    EsGrowth *growth = play->growth;
+    ES_TRY(es_growth_receive(growth, ES_GROWTH_MEASURED));
+    measure_size(play);
+    ES_TRY(watch->measured(watch->context, step));
+    ES_TRY(es_growth_receive(growth, ES_GROWTH_DECIDED));
+    es_decision_receive(play->decision, es_growth_received_report(growth), play->actions,
+                        play->paid);
+    ES_TRY(read_decide_ms(play));
+    return watch->decided(watch->context, step);
+}
+
+// Nothing is waited for before the first step is queued.
+static EsStatus reset_on_device(EsGrowPlay *play, int64_t first_episode) {
+    ES_TRY(es_growth_queue_reset(play->growth, first_episode));
+    return es_growth_queue_advance(play->growth);
+}
+
+// A decision serves all episodes of one policy: its captures outlive them.
+static EsStatus begin_on_device(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode) {
+    if (play->decision == NULL || es_decision_policy(play->decision) != policy) {
+        es_decision_destroy(play->decision);
+        play->decision = NULL;
+        ES_TRY(es_decision_create(policy, play->reward, es_growth_device(play->growth)->stream,
+                                  &play->decision));
+        es_decision_place_report(play->decision, play->report);
+    }
+    return es_decision_begin(play->decision, first_episode);
+}
+
+static EsStatus step_on_device(EsGrowPlay *play, EsPolicy *policy, int64_t step,
+                               const EsGrowWatch *watch) {
+    (void)policy; // the decision's, since the episode's begin
+    ES_TRY(queue_step(play));
+    return show_step(play, watch, step);
+}
+
+static EsStatus end_on_device(EsGrowPlay *play) {
+    play->replays = es_decision_replays(play->decision);
+    return es_decision_end(play->decision);
+}
+
+static const EsEpisodeBackend device_backend = {reset_on_device, begin_on_device, step_on_device,
+                                                end_on_device};
+
+// Makes room for decisions in growth's packed copy, and the events that time them.
+static EsStatus reserve_on_device(EsGrowPlay *play) {
+    const EsGrowthDevice *device = es_growth_device(play->growth);
+    for (size_t i = 0; i < ES_COUNT_OF(play->decision_events); i++) {
+        ES_TRY(es_event_create(es_stream_device(device->stream), &play->decision_events[i]));
+    }
+    return es_growth_reserve_report(play->growth, es_decision_report_bytes(play->settings->n_envs),
+                                    &play->report);
+}
 
 // --- set-up ---
 
@@ -64,7 +218,11 @@ EsStatus es_grow_play_surround(EsGrowPlay *play) {
     size_t n_envs = (size_t)play->settings->n_envs;
     EsRewardSettings reward = play->settings->reward;
     reward.gamma = play->settings->ppo.gamma;
-    ES_TRY(es_grow_play_reserve(play));
+    play->backend = &cpu_backend;
+    if (es_growth_device(play->growth) != NULL) {
+        play->backend = &device_backend;
+        ES_TRY(reserve_on_device(play));
+    }
     ES_TRY(es_reward_create(&reward, es_growth_settings(play->growth),
                             es_growth_model(play->growth)->layout.n_host_weights,
                             play->settings->n_envs, &play->reward));
@@ -121,6 +279,7 @@ EsStatus es_grow_play_create(const EsGrowSettings *settings, EsGrowPlay *play) {
 }
 
 void es_grow_play_destroy(EsGrowPlay *play) {
+    es_decision_destroy(play->decision);
     es_event_destroy(play->decision_events[0]); // of growth's device
     es_event_destroy(play->decision_events[1]);
     es_reward_destroy(play->reward);
@@ -162,74 +321,34 @@ EsStatus es_grow_play_create_policy(const EsGrowPlay *play, EsPolicy **policy) {
     return es_policy_create(&spec, &ppo, &context, context.settings->episode_steps, policy);
 }
 
+void es_grow_play_destroy_policy(EsGrowPlay *play, EsPolicy *policy) {
+    if (play->decision != NULL && es_decision_policy(play->decision) == policy) {
+        es_decision_destroy(play->decision);
+        play->decision = NULL;
+    }
+    es_policy_destroy(policy);
+}
+
 // --- an episode ---
 
-static void measure_size(EsGrowPlay *play) {
-    for (int64_t e = 0; e < play->settings->n_envs; e++) {
-        play->parameter_ratio[e] = es_growth_parameter_ratio(play->growth, e);
-    }
-}
-
-static EsStatus decide(EsGrowPlay *play, EsPolicy *policy) {
-    EsGrowth *growth = play->growth;
-    const EsGrowthState *state = es_growth_state(growth);
-    es_reward_latch(play->reward, state);
-    ES_TRY(es_policy_decide(policy, state, es_growth_masks(growth), play->actions));
-    ES_TRY(es_growth_decide(growth, play->actions));
-    es_reward_compute(play->reward, state);
-    es_growth_settle_prunes(growth, es_reward_settled_prunes(play->reward));
-    const EsRewardTerms *terms = es_reward_terms(play->reward);
-    for (int64_t e = 0; e < play->settings->n_envs; e++) {
-        play->paid[e] = terms[e].total;
-    }
-    return ES_STATUS_OK;
-}
-
 EsStatus es_grow_play_begin(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode) {
-    if (es_growth_device(play->growth) != NULL) {
-        return es_grow_play_begin_on_device(play, policy, first_episode);
-    }
-    es_reward_reset(play->reward);
-    return es_policy_begin(policy, first_episode);
+    return play->backend->begin(play, policy, first_episode);
 }
 
 EsStatus es_grow_play_step(EsGrowPlay *play, EsPolicy *policy, int64_t step,
                            const EsGrowWatch *watch) {
-    if (es_growth_device(play->growth) != NULL) {
-        return es_grow_play_step_on_device(play, policy, step, watch);
-    }
-    measure_size(play);
-    ES_TRY(watch->measured(watch->context, step));
-    int64_t start_ns = es_clock_ns();
-    es_profile_range_begin(es_growth_store(play->growth)->device, NULL, "decide");
-    ES_TRY(decide(play, policy));
-    es_profile_range_end(es_growth_store(play->growth)->device, NULL);
-    play->decide_ms = es_clock_seconds_since(start_ns) * 1e3;
-    ES_TRY(watch->decided(watch->context, step));
-    return es_growth_advance(play->growth);
+    return play->backend->step(play, policy, step, watch);
 }
 
-EsStatus es_grow_play_end(EsGrowPlay *play, EsPolicy *policy) {
-    return es_growth_device(play->growth) != NULL ? es_grow_play_end_on_device(play, policy)
-                                                  : ES_STATUS_OK;
-}
-
-// On a GPU nothing is waited for before the first step is queued.
-static EsStatus reset_hosts(EsGrowth *growth, int64_t first_episode) {
-    if (es_growth_device(growth) == NULL) {
-        return es_growth_reset(growth, first_episode);
-    }
-    ES_TRY(es_growth_queue_reset(growth, first_episode));
-    return es_growth_queue_advance(growth);
-}
+EsStatus es_grow_play_end(EsGrowPlay *play) { return play->backend->end(play); }
 
 EsStatus es_grow_play_episode(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode,
                               const EsGrowWatch *watch) {
     int64_t n_steps = es_growth_settings(play->growth)->episode_steps;
     ES_TRY(es_grow_play_begin(play, policy, first_episode));
-    ES_TRY(reset_hosts(play->growth, first_episode));
+    ES_TRY(play->backend->reset(play, first_episode));
     for (int64_t step = 0; step < n_steps; step++) {
         ES_TRY(es_grow_play_step(play, policy, step, watch));
     }
-    return es_grow_play_end(play, policy);
+    return es_grow_play_end(play);
 }

@@ -15,10 +15,13 @@
 #include "growth/engine/growth.h"
 #include "runs/grow/grow_settings.h"
 
+typedef struct EsEpisodeBackend EsEpisodeBackend;
+
 typedef struct EsGrowPlay {
-    const EsGrowSettings *settings; // borrowed
-    EsHostSpec host;                // owned where it comes from a file
-    EsDataset dataset;              // owned, or borrowed where the next says so
+    const EsEpisodeBackend *backend; // constant
+    const EsGrowSettings *settings;  // borrowed
+    EsHostSpec host;                 // owned where it comes from a file
+    EsDataset dataset;               // owned, or borrowed where the next says so
     int has_borrowed_dataset;
     EsDevice *device;            // owned; policy networks run on it
     EsGrowth *growth;            // owned
@@ -27,6 +30,7 @@ typedef struct EsGrowPlay {
     float *paid;                 // owned [E]: rewards of the last decision
     double *parameter_ratio;     // owned [E]: of the networks as last measured; 1 = no growth
     void *report;                // borrowed: where decisions on a GPU report; NULL on the CPU
+    EsDecisionDevice *decision;  // owned: on a GPU, of the policy whose episode began last
     EsEvent *decision_events[2]; // owned: begin and end of a decision on a GPU; NULL on the CPU
     EsDecisionReplays replays;   // on a GPU: of the policy whose episode was the last to end
     double decide_ms;            // of the last decision: policy, rules, reward
@@ -53,6 +57,9 @@ EsStatus es_grow_play_open_policy(const EsGrowPlay *play, const char *text, EsPo
 // The policy that this run trains, with fresh weights.
 EsStatus es_grow_play_create_policy(const EsGrowPlay *play, EsPolicy **policy);
 
+// Destroys a policy whose episodes were run here, and the decision that was made with it.
+void es_grow_play_destroy_policy(EsGrowPlay *play, EsPolicy *policy);
+
 // Who looks on. Steps count from 0. A status other than OK ends the episode.
 typedef struct EsGrowWatch {
     void *context;
@@ -73,6 +80,6 @@ EsStatus es_grow_play_episode(EsGrowPlay *play, EsPolicy *policy, int64_t first_
 EsStatus es_grow_play_begin(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode);
 EsStatus es_grow_play_step(EsGrowPlay *play, EsPolicy *policy, int64_t step,
                            const EsGrowWatch *watch);
-EsStatus es_grow_play_end(EsGrowPlay *play, EsPolicy *policy);
+EsStatus es_grow_play_end(EsGrowPlay *play);
 
 #endif

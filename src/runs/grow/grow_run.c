@@ -96,7 +96,7 @@ void es_grow_run_destroy(EsGrowRun *grow) {
     }
     es_grow_evaluation_destroy(grow->evaluation);
     es_grow_events_destroy(grow->events);
-    es_policy_destroy(grow->policy);
+    es_grow_play_destroy_policy(&grow->play, grow->policy);
     es_state_hash_destroy(grow->hash);
     es_grow_play_destroy(&grow->play);
     es_release(grow->endings);

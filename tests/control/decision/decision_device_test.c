@@ -372,7 +372,7 @@ TEST(refusals) {
     REQUIRE_OK(es_policy_open("random", &context, &policy));
     REQUIRE_OK(es_reward_create(&settings, &hosts.settings, HOST_PARAMETERS, 3, &reward));
     REQUIRE_OK(es_stream_create(cpu, &stream));
-    EXPECT_STATUS(es_policy_decision(policy, reward, stream, &decision), UNSUPPORTED);
+    EXPECT_STATUS(es_decision_create(policy, reward, stream, &decision), UNSUPPORTED);
     EXPECT(decision == NULL);
     es_stream_destroy(stream);
     es_policy_destroy(policy);

@@ -1,7 +1,7 @@
 // Episodes on a GPU: the queued loop, whose decisions and rewards are the device's, against a loop
 // on the same GPU that waits for every step and decides on the host. Whoever looks on sees the same
 // bits.
-#include "runs/grow/grow_play_device.h"
+#include "runs/grow/grow_play.h"
 
 #include "base/clock.h"
 #include "es_test.h"
@@ -163,7 +163,7 @@ static void compare_loops(EsGrowPlay *play, const char *text) {
     printf("%s: %lld steps, %lld germinations\n", text, (long long)queued.n_decided,
            (long long)queued.n_germinated);
     EXPECT(strcmp(text, "random") != 0 || queued.n_germinated > 0);
-    es_policy_destroy(policy);
+    es_grow_play_destroy_policy(play, policy);
 }
 
 TEST(queued_episodes_show_what_waiting_ones_do) {
@@ -202,7 +202,7 @@ TEST(a_policy_trains_on_what_the_device_recorded) {
         EXPECT_EQ(report.n_valid, 4 * ENVS);
         EXPECT(report.n_epochs >= 1 && !report.is_skipped);
     }
-    es_policy_destroy(policy);
+    es_grow_play_destroy_policy(&play, policy);
     es_grow_play_destroy(&play);
 }
 
@@ -228,6 +228,6 @@ TEST(refused_captures_of_decisions_are_told) {
     EXPECT_EQ(play.replays.n_fallbacks, 2);
     EXPECT(play.replays.fallback[0] != '\0');
     es_profile_stop(device);
-    es_policy_destroy(policy);
+    es_grow_play_destroy_policy(&play, policy);
     es_grow_play_destroy(&play);
 }
