@@ -293,7 +293,8 @@ static const EsGrowthBackend cpu_backend = {.create = create_on_cpu,
 // --- life ---
 
 static EsStatus choose_backend(EsGrowth *growth) {
-    growth->backend = is_on_cuda(&growth->options) ? es_growth_backend_cuda() : &cpu_backend;
+    int is_cpu = es_device_info(growth->device)->kind == ES_DEVICE_CPU;
+    growth->backend = is_cpu ? &cpu_backend : es_growth_backend_cuda();
     return growth->backend != NULL
                ? ES_STATUS_OK
                : ES_FAIL(UNSUPPORTED, "this build has no CUDA; growth runs on the CPU");
@@ -307,9 +308,9 @@ EsStatus es_growth_create(const EsGrowthOptions *options, const EsDataset *datas
     EsStatus status = ES_STATUS_OK;
     ES_TRY(es_allocate(sizeof *growth, (void **)&growth));
     growth->options = *options;
-    ES_TRY_GOTO(choose_backend(growth));
     ES_TRY_GOTO(create_model(growth, dataset));
     ES_TRY_GOTO(create_slabs(growth));
+    ES_TRY_GOTO(choose_backend(growth));
     ES_TRY_GOTO(create_rows(growth));
     ES_TRY_GOTO(es_growth_weights_create(growth));
     ES_TRY_GOTO(growth->backend->create(growth));
