@@ -154,13 +154,14 @@ static json_t *describe_variant(const Curves *curves, const EsProofCurve *curve)
 static EsStatus print_json(const Curves *curves) {
     // a path that is not UTF-8 cannot be written as JSON
     json_t *name = json_string(es_prove_source_name(curves->source));
-    json_t *list = json_array(), *arms = json_object();
+    json_t *list = json_array(), *variants = json_object();
     for (size_t i = 0; i < ES_COUNT_OF(shares); i++) {
         json_array_append_new(list, json_integer(shares[i]));
     }
     for (int a = 0; a < N_VARIANTS; a++) {
         if (curves->curve[a] != NULL) {
-            json_object_set_new(arms, variant_names[a], describe_variant(curves, curves->curve[a]));
+            json_object_set_new(variants, variant_names[a],
+                                describe_variant(curves, curves->curve[a]));
         }
     }
     json_t *root = json_pack(
@@ -169,7 +170,7 @@ static EsStatus print_json(const Curves *curves) {
         "min_depth", curves->min_depth, "max_depth", curves->settings.max_depth, "max_atoms",
         curves->settings.max_atoms, "nodes", (json_int_t)curves->settings.max_expanded,
         "value_weight", curves->settings.value_weight, "queries", curves->count, "end",
-        curves->settings.has_end, "shares", list, "arms", arms, "seconds", curves->seconds);
+        curves->settings.has_end, "shares", list, "arms", variants, "seconds", curves->seconds);
     return es_json_print(root, 6);
 }
 

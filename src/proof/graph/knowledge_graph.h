@@ -86,7 +86,7 @@ typedef struct EsDomains {
     int32_t count;        // 0: the graph has none; domains are 1..count in the order of the file
     const char **names;   // [0] is ""                                     (count + 1)
     int32_t *start;       // constants of domain d: members[start[d]] to members[start[d+1] - 1]
-    int32_t *members;     // in the order of the file; constants that occur nowhere are left out
+    int32_t *members;     // in the order of the file; constants that never occur are left out
     int32_t *of_constant; // first domain a constant is in, 0: none                     (C + 1)
     int32_t *of_argument; // domains of a predicate's a and b as typed by the file, 0: not typed
                           //                                                        (P + 1 x 2)

@@ -453,7 +453,8 @@ static EsStatus read_typing(const EsTextLines *lines, EsKnowledgeGraph *graph, E
     return ES_STATUS_OK;
 }
 
-// "domain constant constant ..."; the caller has made room. *text is where its name goes.
+// "domain constant constant ..."; the caller has allocated the arrays. *text is where its name
+// goes.
 static EsStatus read_domain(const EsTextLines *lines, EsKnowledgeGraph *graph, EsPiece domain,
                             EsPiece rest, char **text) {
     EsDomains *domains = &graph->domains;

@@ -146,18 +146,18 @@ typedef struct Collector {
     EsFirstError first_error;
 } Collector;
 
-// Question ES_N_CORRUPT_SIDES i + side is query i on that side: its candidates have `room` places
-// from question * room on and take n_used of them, 0 where the query has no corruption.
+// Question ES_N_CORRUPT_SIDES i + side is query i on that side: its candidates have `stride` places
+// from question * stride on and take n_used of them, 0 where the query has no corruption.
 typedef struct Collection {
     EsFusionScorer *scorer;
     const EsKnownAtoms *known;
     const EsRankingSettings *settings;
     const EsAtom *queries;
-    int32_t n_questions, room;
+    int32_t n_questions, stride;
     int32_t *n_used, *predicate;            // (n_questions)
     int32_t *first;                         // (n_questions + 1)
-    float *log_embedding, *log_probability; // (n_questions x room)
-    int32_t *depth;                         // (n_questions x room)
+    float *log_embedding, *log_probability; // (n_questions x stride)
+    int32_t *depth;                         // (n_questions x stride)
     Collector *workers;
     int n_workers;
 } Collection;
@@ -168,10 +168,10 @@ static EsStatus make_collector(Collector *worker, int32_t max_candidates) {
 }
 
 static EsStatus make_collection(Collection *c, int32_t max_candidates) {
-    size_t n = (size_t)c->n_questions, n_all = n * (size_t)c->room;
+    size_t n = (size_t)c->n_questions, n_all = n * (size_t)c->stride;
     if (n_all > INT32_MAX) {
         return ES_FAIL(ARGUMENT, "fusion: %d questions of up to %d candidates are too many to fit",
-                       c->n_questions, c->room);
+                       c->n_questions, c->stride);
     }
     ES_TRY(es_allocate(ES_MAX(n, 1) * sizeof(int32_t), (void **)&c->n_used));
     ES_TRY(es_allocate(ES_MAX(n, 1) * sizeof(int32_t), (void **)&c->predicate));
@@ -226,7 +226,7 @@ static EsStatus collect_query(Collection *c, int worker_index, int64_t number) {
                                    &evidence));
     int32_t from = 1;
     for (int side = 0; side < ES_N_CORRUPT_SIDES; side++) {
-        int64_t question = ES_N_CORRUPT_SIDES * number + side, to = question * c->room;
+        int64_t question = ES_N_CORRUPT_SIDES * number + side, to = question * c->stride;
         c->predicate[question] = worker->atoms[0].predicate;
         c->n_used[question] = n_side[side] > 0 ? 1 + n_side[side] : 0;
         keep(c, &evidence, 0, to);
@@ -249,7 +249,7 @@ static void collect_piece(void *context, int64_t piece, int worker_index) {
 static EsFusionQuestions close_gaps(Collection *c, int gives_probability) {
     int32_t n_kept = 0, end = 0;
     for (int32_t q = 0; q < c->n_questions; q++) {
-        int64_t from = (int64_t)q * c->room;
+        int64_t from = (int64_t)q * c->stride;
         if (c->n_used[q] > 0) {
             c->predicate[n_kept] = c->predicate[q];
             c->first[n_kept++] = end;
@@ -274,7 +274,7 @@ EsStatus es_fusion_scorer_fit(EsFusionScorer *scorer, const EsKnownAtoms *known,
     int32_t max_candidates = es_fusion_scorer_candidates_of(known, settings);
     Collection c = {.scorer = scorer, .known = known, .settings = settings, .queries = queries};
     c.n_questions = ES_N_CORRUPT_SIDES * count;
-    c.room = 1 + (max_candidates - 1) / ES_N_CORRUPT_SIDES;
+    c.stride = 1 + (max_candidates - 1) / ES_N_CORRUPT_SIDES;
     c.n_workers = es_thread_pool_size(pool);
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(make_collection(&c, max_candidates));

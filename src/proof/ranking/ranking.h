@@ -102,7 +102,7 @@ typedef struct EsRanking {
     EsRankingGroup *by_depth;                   // by key; owned
     EsRankingGroup *by_predicate;               // likewise
     int32_t n_depths, n_predicates;
-    int32_t n_without; // queries that have no negative on any side; they count nowhere else
+    int32_t n_without; // queries that have no negative on any side; no other count has them
 } EsRanking;
 
 // Rank queries over the graph of `known`. `depths` (count) groups them for by_depth; with NULL the

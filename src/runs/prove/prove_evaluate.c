@@ -233,12 +233,12 @@ static json_t *variant_json(const EsProveVariant *variant, EsProveVariantKind ki
 }
 
 json_t *es_prove_evaluation_json(const EsProveEvaluation *evaluation) {
-    json_t *arms = json_array();
-    for (int a = 0; a < ES_N_PROVE_VARIANTS && arms != NULL; a++) {
+    json_t *list = json_array();
+    for (int a = 0; a < ES_N_PROVE_VARIANTS && list != NULL; a++) {
         // json_pack gives NULL when a part is, and takes the others with it
         json_t *variant = variant_json(&evaluation->variants[a], (EsProveVariantKind)a);
-        if (json_array_append_new(arms, variant) != 0) {
-            json_decref(arms);
+        if (json_array_append_new(list, variant) != 0) {
+            json_decref(list);
             return NULL;
         }
     }
@@ -247,7 +247,7 @@ json_t *es_prove_evaluation_json(const EsProveEvaluation *evaluation) {
                      (json_int_t)evaluation->n_rounds, "best_round",
                      (json_int_t)evaluation->best_round, "validation_mrr", mrr, "policy_sha256",
                      evaluation->policy_hash, "last_sha256", evaluation->last_hash, "corruptions",
-                     evaluation->n_corruptions, "queries", evaluation->n_queries, "arms", arms);
+                     evaluation->n_corruptions, "queries", evaluation->n_queries, "arms", list);
 }
 
 EsStatus es_prove_evaluation_save(const EsProveEvaluation *evaluation, const char *path) {
@@ -346,20 +346,20 @@ static EsStatus read_variant(const json_t *object, EsProveVariantKind kind, cons
 }
 
 static EsStatus read_evaluation(json_t *root, const char *path, EsProveEvaluation *evaluation) {
-    const json_t *arms;
+    const json_t *list;
     const char *policy_hash, *last_hash;
     json_error_t error;
     if (json_unpack_ex(root, &error, 0, "{s:s, s:s, s:o}", "policy_sha256", &policy_hash,
-                       "last_sha256", &last_hash, "arms", &arms) != 0) {
+                       "last_sha256", &last_hash, "arms", &list) != 0) {
         return ES_FAIL(INPUT, "%s: %s", path, error.text);
     }
     ES_TRY(read_count(root, "rounds", path, INT32_MAX, &evaluation->n_rounds));
     ES_TRY(read_count(root, "best_round", path, evaluation->n_rounds, &evaluation->best_round));
     ES_TRY(read_count_32(root, "corruptions", path, &evaluation->n_corruptions));
     ES_TRY(read_count_32(root, "queries", path, &evaluation->n_queries));
-    if (json_array_size(arms) != ES_N_PROVE_VARIANTS) {
+    if (json_array_size(list) != ES_N_PROVE_VARIANTS) {
         return ES_FAIL(INPUT, "%s: \"arms\" has %d entries instead of %d", path,
-                       (int)json_array_size(arms), (int)ES_N_PROVE_VARIANTS);
+                       (int)json_array_size(list), (int)ES_N_PROVE_VARIANTS);
     }
     if (evaluation->best_round > 0) {
         ES_TRY(read_number(root, "validation_mrr", path, 0, 1, &evaluation->best_mrr));
@@ -367,7 +367,7 @@ static EsStatus read_evaluation(json_t *root, const char *path, EsProveEvaluatio
     snprintf(evaluation->policy_hash, sizeof evaluation->policy_hash, "%s", policy_hash);
     snprintf(evaluation->last_hash, sizeof evaluation->last_hash, "%s", last_hash);
     for (int a = 0; a < ES_N_PROVE_VARIANTS; a++) {
-        ES_TRY(read_variant(json_array_get(arms, (size_t)a), (EsProveVariantKind)a, path,
+        ES_TRY(read_variant(json_array_get(list, (size_t)a), (EsProveVariantKind)a, path,
                             &evaluation->variants[a]));
     }
     return ES_STATUS_OK;
