@@ -162,7 +162,8 @@ LANES_INLINE void add_line(const float *points, const float *filter, const int u
     }
 }
 
-// Two rows of a tile, one row of its windows, from four rows of points.
+// Two rows of a tile, one row of its windows, from four rows of points. Without choices there is no
+// address to count from: `choice` is NULL.
 LANES_INLINE void conv_rows(const float *points, const float *filter, Vector shift,
                             const int has_choice, float *y, Word *choice) {
     Vector upper[WINDOW], lower[WINDOW], top[TILE], bottom[TILE];
@@ -174,7 +175,8 @@ LANES_INLINE void conv_rows(const float *points, const float *filter, Vector shi
     points_to_tile(lower, bottom);
     for (int k = 0; k < 2; k++) {
         Vector window[4] = {top[2 * k], top[2 * k + 1], bottom[2 * k], bottom[2 * k + 1]};
-        finish_window(window, shift, has_choice, y + k * LANES, choice + k * ES_LANES_CHOICE_WORDS);
+        finish_window(window, shift, has_choice, y + k * LANES,
+                      has_choice ? choice + k * ES_LANES_CHOICE_WORDS : NULL);
     }
 }
 
@@ -201,7 +203,7 @@ LANES_INLINE void conv_patches(const EsLaneMap *x, const float *packed, const fl
                     conv_rows(points + line * WINDOW * LANES, packed + o * ES_LANES_PATCH_FILTER,
                               broadcast(shift[o]), has_choice,
                               y->data + o * y->plane + row * y->row + column / 2 * LANES,
-                              words_of(choice, o, row, column / 2));
+                              has_choice ? words_of(choice, o, row, column / 2) : NULL);
                 }
             }
         }
