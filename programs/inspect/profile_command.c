@@ -1,10 +1,11 @@
 // `esper profile`: where the time of a growth step goes, as tables for people, JSON for programs
 // and a trace for Perfetto.
-#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/macros.h"
 #include "cli/frame.h"
@@ -234,24 +235,34 @@ static void add_report(Trace *trace, const EsProfileReport *report, int first_pr
     }
 }
 
-// Chrome trace JSON of the active steps; INPUT when the file cannot be made.
-static EsStatus write_trace(const Result *result, const char *path) {
-    Trace trace = {.file = fopen(path, "w"), .is_cuda = result->device.kind == ES_DEVICE_CUDA};
-    if (trace.file == NULL) {
-        return ES_FAIL(INPUT, "--trace: cannot write %s: %s", path, strerror(errno));
-    }
-    fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", trace.file);
-    add_report(&trace, &result->report, 1, "");
+static void write_events(const Result *result, Trace *trace) {
+    fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", trace->file);
+    add_report(trace, &result->report, 1, "");
     if (result->is_split) {
-        add_report(&trace, &result->direct, 11, ", launch by launch");
+        add_report(trace, &result->direct, 11, ", launch by launch");
     }
-    fputs("\n]}\n", trace.file);
-    int failed = trace.failed | ferror(trace.file);
-    failed |= fclose(trace.file) != 0;
-    if (es_json_lacked_memory()) {
+    fputs("\n]}\n", trace->file);
+}
+
+// Writes the active steps as Chrome trace JSON, whole or not at all.
+static EsStatus write_trace(const Result *result, const char *path) {
+    char *text = NULL;
+    size_t bytes = 0;
+    Trace trace = {.file = open_memstream(&text, &bytes),
+                   .is_cuda = result->device.kind == ES_DEVICE_CUDA};
+    if (trace.file == NULL) {
         return ES_FAIL(MEMORY, "not enough memory to write %s", path);
     }
-    return failed ? ES_FAIL(IO, "cannot write %s", path) : ES_STATUS_OK;
+    write_events(result, &trace);
+    EsStatus status = es_memory_stream_close(trace.file, &text);
+    if (es_json_lacked_memory() || trace.failed) {
+        status = ES_FAIL(MEMORY, "not enough memory to write %s", path);
+    }
+    if (status == ES_STATUS_OK) {
+        status = es_file_write_all(path, text, bytes);
+    }
+    free(text);
+    return status;
 }
 
 // spans of all active steps; each costs two events on CUDA
@@ -387,17 +398,19 @@ static int has_replays(const EsProfileReport *report) {
 
 // --- the command ---
 
+// Before the work, not after it.
 static EsStatus check_trace(const char *path) {
-    FILE *file = path != NULL ? fopen(path, "a") : NULL;
-    if (path != NULL && file == NULL) {
-        return ES_FAIL(INPUT, "--trace: cannot write %s", path);
+    if (path == NULL || es_file_writer_try(path) == ES_STATUS_OK) {
+        return ES_STATUS_OK;
     }
-    return file == NULL || fclose(file) == 0 ? ES_STATUS_OK : ES_FAIL(IO, "cannot close %s", path);
+    char reason[512];
+    snprintf(reason, sizeof reason, "%s", es_status_detail());
+    return ES_FAIL(INPUT, "--trace: cannot write %s: %s", path, reason);
 }
 
 static EsStatus run_profile(Result *result, const char *trace, int as_json) {
     EsStatus status = ES_STATUS_OK;
-    ES_TRY(check_trace(trace)); // before the work, not after it
+    ES_TRY(check_trace(trace));
     ES_TRY_GOTO(run_pass(result, 0, &result->report));
     result->is_split = has_replays(&result->report);
     if (result->is_split) {

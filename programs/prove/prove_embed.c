@@ -62,17 +62,6 @@ static int show_progress(void *context, const EsEmbeddingReport *report) {
     return es_stop_signal_time_ns() != 0;
 }
 
-// A training of minutes must not end at a folder that is not there.
-static EsStatus check_out(const char *path) {
-    EsFileWriter *writer = NULL;
-    if (es_file_is_through(path)) {
-        return ES_STATUS_OK;
-    }
-    ES_TRY(es_file_writer_open(path, &writer));
-    es_file_writer_abandon(writer);
-    return ES_STATUS_OK;
-}
-
 // Settings left at their default follow the size of the graph.
 static EsEmbeddingSettings make_settings(const Embed *embed, const EsKnowledgeGraph *graph) {
     EsEmbeddingSettings settings = es_embedding_defaults(graph);
@@ -99,7 +88,7 @@ static EsStatus run_embed(Embed *embed) {
     EsStatus status = ES_STATUS_OK;
     ES_TRY(es_stop_signal_begin("\nstopping after this epoch; the best model so far is kept\n",
                                 "\nstopped at once; nothing was written\n"));
-    ES_TRY_GOTO(check_out(embed->out));
+    ES_TRY_GOTO(es_file_writer_try(embed->out)); // minutes of training must not end at no folder
     // rules teach the model nothing, but their predicates count among the names that it is made for
     ES_TRY_GOTO(es_prove_source_load_using(embed->source, ES_KG_RULES_IF_THERE, &graph));
     EsEmbeddingSettings settings = make_settings(embed, graph);

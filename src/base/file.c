@@ -101,7 +101,7 @@ static int find_stream(const struct stat *target) {
     return -1;
 }
 
-int es_file_is_through(const char *path) {
+static int is_through(const char *path) {
     struct stat target;
     // a folder is left to rename, which says what is wrong with it
     return stat(path, &target) == 0 && !S_ISDIR(target.st_mode) &&
@@ -178,7 +178,7 @@ EsStatus es_file_writer_open(const char *path, EsFileWriter **writer_out) {
     writer->descriptor = -1;
     EsStatus status = ES_STATUS_OK;
     ES_TRY_GOTO(copy_text(path, 0, &writer->path));
-    writer->is_through = es_file_is_through(path);
+    writer->is_through = is_through(path);
     if (!writer->is_through) {
         ES_TRY_GOTO(follow_links(writer, path));
     }
@@ -253,6 +253,20 @@ void es_file_writer_abandon(EsFileWriter *writer) {
     if (writer != NULL) {
         destroy_writer(writer);
     }
+}
+
+EsStatus es_file_writer_try(const char *path) {
+    struct stat target;
+    EsFileWriter *writer = NULL;
+    if (stat(path, &target) == 0 && S_ISDIR(target.st_mode)) {
+        return ES_FAIL(IO, "cannot replace %s: %s", path, strerror(EISDIR));
+    }
+    if (is_through(path)) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_file_writer_open(path, &writer));
+    es_file_writer_abandon(writer);
+    return ES_STATUS_OK;
 }
 
 EsStatus es_file_write_all(const char *path, const void *data, size_t bytes) {
@@ -360,7 +374,8 @@ done:
     return status;
 }
 
-int es_file_is_temporary(const char *name) {
+// Length of the name before .<process>-<n>.tmp; 0 when it does not end so.
+static size_t target_length(const char *name) {
     size_t length = strlen(name);
     if (length < 8 || strcmp(name + length - 4, ".tmp") != 0) {
         return 0;
@@ -377,7 +392,19 @@ int es_file_is_temporary(const char *name) {
     while (at > 0 && name[at - 1] >= '0' && name[at - 1] <= '9') {
         at--;
     }
-    return at < end && at > 0 && name[at - 1] == '.';
+    return at < end && at > 0 && name[at - 1] == '.' ? at - 1 : 0;
+}
+
+int es_file_is_temporary(const char *name) { return target_length(name) > 0; }
+
+const char *es_file_final_name(const char *name, char target[ES_FILE_NAME_BYTES]) {
+    size_t length = target_length(name);
+    if (length == 0 || length >= ES_FILE_NAME_BYTES) {
+        return name;
+    }
+    memcpy(target, name, length);
+    target[length] = '\0';
+    return target;
 }
 
 EsStatus es_memory_stream_close(FILE *stream, char *const *text) {

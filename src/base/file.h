@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "base/folder.h"
 #include "base/macros.h"
 #include "esper/status.h"
 
@@ -42,14 +43,20 @@ EsStatus es_file_writer_commit(EsFileWriter *writer);
 // Drop what was written and end the writer. Accepts NULL.
 void es_file_writer_abandon(EsFileWriter *writer);
 
-// Whether a writer of this path would write through: nothing can be tried out there.
-int es_file_is_through(const char *path);
+// Fail as a writer of this path would, before the work whose result it is for. Nothing is changed,
+// and nothing tried where it would write through.
+EsStatus es_file_writer_try(const char *path);
 
 // Whether it would write where our own stdout goes, so that nothing else belongs there.
 int es_file_is_stdout(const char *path);
 
 // Is this the name of a writer's temporary? One outlives a process that was killed.
 int es_file_is_temporary(const char *name);
+
+// The name that a file bears in the end: of a writer's temporary that of its target, written into
+// `target`, of any other its own. Whose a file is depends on this name alone: policy.old.1-0.tmp
+// was to become policy.old, not policy.
+const char *es_file_final_name(const char *name, char target[ES_FILE_NAME_BYTES]);
 
 // Open, append and commit in one call.
 EsStatus es_file_write_all(const char *path, const void *data, size_t bytes);

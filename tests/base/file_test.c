@@ -108,6 +108,38 @@ TEST(folder_as_target) {
     EXPECT_EQ(access(pattern, F_OK), -1);
 }
 
+TEST(a_writer_is_tried_without_a_trace) {
+    const char *path = temp_path("target"), *pipe = temp_path("pipe");
+    REQUIRE_OK(es_file_writer_try(path));
+    EXPECT_EQ(count_names(temp_folder()), 0);
+    REQUIRE_OK(es_file_write_all(path, "old", 3));
+    REQUIRE_OK(es_file_writer_try(path));
+    expect_content(path, "old");
+    EXPECT_EQ(count_names(temp_folder()), 1);
+    EXPECT_STATUS(es_file_writer_try("/tmp/es_no_such_folder/target"), IO);
+    EXPECT_CONTAINS(es_status_detail(), strerror(ENOENT));
+    EXPECT_STATUS(es_file_writer_try(temp_folder()), IO);
+    EXPECT_CONTAINS(es_status_detail(), strerror(EISDIR));
+    EXPECT_EQ(mkfifo(pipe, 0600), 0);
+    REQUIRE_OK(es_file_writer_try(pipe)); // opening it would wait for a reader
+}
+
+TEST(temporaries_have_the_name_of_their_target) {
+    char target[ES_FILE_NAME_BYTES], name[ES_FILE_NAME_BYTES + 16];
+    EXPECT_TEXT(es_file_final_name("config.ini.12-0.tmp", target), "config.ini");
+    EXPECT_TEXT(es_file_final_name("policy.old.1-23.tmp", target), "policy.old");
+    EXPECT_TEXT(es_file_final_name("a.1-0.tmp.2-0.tmp", target), "a.1-0.tmp");
+    static const char *const others[] = {"config.ini", "a.tmp",   "a.1.tmp",   "a.-1.tmp",
+                                         "a1-0.tmp",   "a.1-tmp", ".12-0.tmp", "a.1-0.tmp~"};
+    for (size_t i = 0; i < ES_COUNT_OF(others); i++) {
+        EXPECT(es_file_final_name(others[i], target) == others[i]);
+        EXPECT_EQ(es_file_is_temporary(others[i]), 0);
+    }
+    memset(name, 'a', sizeof name);
+    snprintf(name + ES_FILE_NAME_BYTES, 16, ".1-0.tmp"); // no name of a file is so long
+    EXPECT(es_file_final_name(name, target) == name);
+}
+
 TEST(read_only_folder) {
     if (geteuid() == 0) {
         SKIP("root may write everywhere");

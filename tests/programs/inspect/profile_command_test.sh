@@ -89,4 +89,13 @@ else
     echo "no python3: JSON not parsed"
 fi
 
+# a trace that cannot be written leaves the old one, and nothing beside it
+cp "$folder/trace.json" "$folder/old.json"
+ES_FILE_FAULT=rename:1:ENOSPC run 1 profile "${small[@]}" --policy wait --active 1 --trace "$folder/trace.json"
+expect_part "full disk" "$err" "cannot replace $folder/trace.json"
+cmp -s "$folder/trace.json" "$folder/old.json" || fail "the old trace is gone"
+[[ -z $(find "$folder" -name '*.tmp') ]] || fail "left over: $(ls "$folder")"
+run 2 profile "${small[@]}" --trace "$folder"
+expect_part "folder" "$err" "--trace: cannot write $folder"
+
 finish
