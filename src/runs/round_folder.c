@@ -641,18 +641,12 @@ static EsStatus find_belongings(const char *folder, const EsFolderEntry *entries
 
 // Whether a temporary was to become a file of ours.
 static int is_our_temporary(const Belongings *ours, const char *name) {
-    char base[ES_FILE_NAME_BYTES];
-    if (!es_file_is_temporary(name)) {
-        return 0;
-    }
-    // <base>.<process>-<n>.tmp
-    snprintf(base, sizeof base, "%s", name);
-    for (int i = 0; i < 2; i++) {
-        *strrchr(base, '.') = '\0';
-    }
-    return json_object_get(ours->names, base) != NULL || is_mark_name(base) ||
-           strcmp(base, "manifest.json") == 0 || strcmp(base, "DONE") == 0 ||
-           strcmp(base, WRITING_NAME) == 0;
+    char target[ES_FILE_NAME_BYTES];
+    const char *final_name = es_file_final_name(name, target);
+    return final_name != name &&
+           (json_object_get(ours->names, final_name) != NULL || is_mark_name(final_name) ||
+            strcmp(final_name, "manifest.json") == 0 || strcmp(final_name, "DONE") == 0 ||
+            strcmp(final_name, WRITING_NAME) == 0);
 }
 
 // Where in the order of removal an entry stands; -1 for one that is not ours.

@@ -3,7 +3,6 @@
 #include "runs/run_aside.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -76,15 +75,14 @@ EsStatus es_run_remove_strays(const EsRunFolder *folder) {
     EsFolderEntry *entries = NULL;
     int n_entries = 0;
     ES_TRY(es_folder_list(es_run_folder_root(folder), &entries, &n_entries));
+    EsRunRemoval removal = {.is_preview = 0};
     EsStatus status = ES_STATUS_OK;
     for (int i = 0; i < n_entries && status == ES_STATUS_OK; i++) {
         char path[ES_RUN_PATH_BYTES];
         if (entries[i].kind == ES_FOLDER_ENTRY_FILE && es_file_is_temporary(entries[i].name) &&
             es_run_owns_file(entries[i].name)) {
             es_run_folder_path(folder, entries[i].name, path);
-            if (es_system_remove(AT_FDCWD, path, 0) != 0 && errno != ENOENT) {
-                status = ES_FAIL(IO, "cannot remove %s: %s", path, strerror(errno));
-            }
+            status = es_removal_take_file(&removal, path, entries[i].bytes);
         }
     }
     es_release(entries);

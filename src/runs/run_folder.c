@@ -102,13 +102,11 @@ static EsStatus fail_existing_run(const char *root) {
 // What a run leaves that was killed before it had a configuration: its lock and marker, and perhaps
 // a file that was to become the marker or the configuration.
 static int is_remains(const char *root, const char *name) {
-    static const char *const starts[] = {"config.ini.", ES_RUN_MARKER_NAME "."};
-    for (size_t i = 0; i < ES_COUNT_OF(starts); i++) {
-        if (strncmp(name, starts[i], strlen(starts[i])) == 0 && es_file_is_temporary(name)) {
-            return 1;
-        }
+    char target[ES_FILE_NAME_BYTES], kind[ES_RUN_KIND_BYTES];
+    const char *final_name = es_file_final_name(name, target);
+    if (final_name != name) {
+        return strcmp(final_name, "config.ini") == 0 || strcmp(final_name, ES_RUN_MARKER_NAME) == 0;
     }
-    char kind[ES_RUN_KIND_BYTES];
     return (strcmp(name, ES_RUN_LOCK_NAME) == 0 && es_run_lock_is_ours(root)) ||
            (strcmp(name, ES_RUN_MARKER_NAME) == 0 &&
             es_run_marker_read(root, kind) == ES_STATUS_OK && kind[0] != '\0');

@@ -30,14 +30,12 @@ static int starts_with(const char *text, const char *start) {
     return strncmp(text, start, strlen(start)) == 0;
 }
 
-// One of the names, or a temporary that was to become one. Two dots end a temporary,
-// .<process>-<n>.tmp: policy.safetensors.old.1-0.tmp is not ours.
+// One of the names, or a temporary that was to become one.
 static int is_or_becomes(const char *name, const char *const *known, size_t n_known) {
+    char target[ES_FILE_NAME_BYTES];
+    const char *final_name = es_file_final_name(name, target);
     for (size_t i = 0; i < n_known; i++) {
-        const char *end = name + strlen(known[i]);
-        if (starts_with(name, known[i]) &&
-            (*end == '\0' || (*end == '.' && es_file_is_temporary(name) &&
-                              strchr(end + 1, '.') == strrchr(end, '.')))) {
+        if (strcmp(final_name, known[i]) == 0) {
             return 1;
         }
     }
