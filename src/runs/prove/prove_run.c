@@ -225,7 +225,10 @@ static void summarise(const EsProveRun *prove, EsRoundReport *report) {
     if (report->n_episodes > 0) {
         report->reward = (counted->reward[0] + counted->reward[1]) / (double)report->n_episodes;
     }
-    report->has_diverged = !es_proof_policy_is_finite(es_proof_training_policy(prove->training));
+    // an update without a step had outputs or gradients that are not finite; weights seldom are
+    // not, since such steps are left out
+    report->has_diverged = prove->last.update.is_skipped ||
+                           !es_proof_policy_is_finite(es_proof_training_policy(prove->training));
     if (prove->best_round > 0) {
         report->score = prove->best_mrr; // a checkpoint has the best weights of all before it
     }

@@ -105,6 +105,19 @@ printf '1 * germinate r0c1 conv_light style=linear_add tempo=fast\n' > "$folder/
 run 0 grow "${small[@]}" --rounds 1 --policy "script:$folder/hot.txt" --out "$folder/hot" --grow.seed_rate=1000 --grow.clip=1000000
 [[ $(ask "$folder/hot" "select count(*) from event_governor_rollback where reason = 'governor_divergence' and loss > 12 and n_consecutive = 3") -ge 1 ]] ||
     fail "rollbacks: $(ask "$folder/hot" "select group_concat(reason || ' ' || coalesce(loss, 'NaN')) from event_governor_rollback")"
+
+# --- hosts that are not finite after any step, however often they are set back ---
+lost=(--envs 3 --episode-steps 1 --step-batches 4000 --batch 2 --validation-images 200 --threads 1 --quiet --policy wait --eval 0
+    --grow.host_rate=1000 --grow.clip=1000000)
+run 1 grow "${lost[@]}" --rounds 2 --out "$folder/lost"
+expect_part "diverged" "$err" "esper grow: the run diverged: from round 1 on nothing in it is finite"
+[[ -e $folder/lost/checkpoints/2/DONE ]] || fail "a run that diverged is not saved"
+[[ $(ask "$folder/lost" "select count(*) from event_governor_rollback where reason = 'governor_nan'") == 6 ]] ||
+    fail "rollbacks: $(ask "$folder/lost" "select group_concat(reason) from event_governor_rollback")"
+run 1 grow --resume "$folder/lost" --rounds 2 --quiet
+expect_part "diverged and resumed" "$err" "esper grow: the run diverged: from round 1 on"
+
+# --- what would happen ---
 run 0 grow "${small[@]}" --dry-run
 expect_part "dry run" "$out" "# time"
 expect_part "dry run" "$out" "# policy      70324 parameters"

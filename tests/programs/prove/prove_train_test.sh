@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # `esper prove train` as a user runs it: a policy learns, is kept, opened again and compared; resuming, Ctrl-C, mistakes.
 #
-# usage: prove_train_test.sh PATH_TO_ESPER
+# usage: prove_train_test.sh PATH_TO_ESPER PATH_TO_MAKE_DIVERGED_PROOFS
 set -uo pipefail
 esper=$(realpath "$1")
+make_diverged_proofs=$(realpath "$2")
 # shellcheck source=tests/programs/script_test.sh
 source "$(dirname "$0")/../script_test.sh"
 root=$(cd "$(dirname "$0")/../../.." && pwd)
@@ -181,6 +182,20 @@ truncate -s 1000 damaged/checkpoints/5/training.bin
 run 0 prove train --resume damaged --quiet --eval -1
 expect_part "a damaged checkpoint" "$err" "checkpoint"
 diff -r a/checkpoints/5 damaged/checkpoints/5 > diff.txt || fail "played again it differs: $(cat diff.txt)"
+
+# --- weights that have run away: of few rounds the gradients overflow, then the outputs ---
+for name in runaway lost; do
+    run 0 prove train "${small[@]}" --rounds 1 --eval -1 --eval-every 0 --out $name
+done
+"$make_diverged_proofs" runaway 1e10 || fail "cannot multiply weights"
+run 1 prove train --resume runaway --rounds 3 --quiet
+expect_part "diverged" "$err" "esper prove train: the run diverged: from round 3 on nothing in it is finite"
+[[ -e runaway/checkpoints/3/DONE ]] || fail "a run that diverged is not saved"
+run 1 prove train --resume runaway --rounds 9 --quiet
+expect_part "diverged for long" "$err" "3 updates in a row without a step"
+"$make_diverged_proofs" lost 1e30 || fail "cannot multiply weights"
+run 1 prove train --resume lost --rounds 3 --quiet
+expect_part "lost" "$err" "the return is not finite"
 
 # --- a graph of files ---
 mkdir kg
