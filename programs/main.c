@@ -1,4 +1,5 @@
 // The program `esper`: finds the command and hands over.
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +81,14 @@ static EsExit run_command(int argc, char **argv) {
     return fail_command(argv[1]);
 }
 
+// Give blocks of 1 MiB and more back to the system when they are released. By default the C library
+// raises that size with every block of that kind, and arrays that grow leave holes as large as
+// themselves.
+#define MAPPED_BYTES (1 << 20)
+
 int main(int argc, char **argv) {
+    mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
+    mallopt(M_TRIM_THRESHOLD, 2 * MAPPED_BYTES);
     es_output_start();
     es_message_start();
     EsStatus status = start_log();

@@ -1,10 +1,13 @@
+// Creates the work of a run within the memory that the machine has.
 #include "cli/run_memory.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
-// what a run takes beside its work: queues of 16 MiB per sink, stacks, SQLite, plans made on the
-// way. A fixed part, and a share of the available memory.
+#include "cli/frame.h"
+
+// what is not counted: the program's own pages, stacks, SQLite, texts, and what the allocator
+// leaves unused. A fixed part, and a share of the available memory.
 #define MARGIN_BYTES ((uint64_t)64 << 20)
 #define MARGIN_SHARE 20
 
@@ -24,23 +27,45 @@ static size_t usable_bytes(const EsMemoryAvailable *available) {
     return available->bytes > margin ? (size_t)(available->bytes - margin) : 1;
 }
 
+// What a work took, and what comes beside it.
+typedef struct Taken {
+    EsAllocation allocation;
+    double sure_bytes, peak_bytes;
+} Taken;
+
+// MEMORY with allocation.is_refused when it does not fit.
 static EsStatus create_within(const EsRunMaker *maker, size_t limit_bytes, void **work,
-                              EsAllocation *allocation) {
-    double share = 1 + maker->later_share;
-    es_allocation_begin(limit_bytes > 0 ? (size_t)((double)limit_bytes / share) + 1 : 0);
+                              Taken *taken) {
+    size_t beside = maker->run_need.sure_bytes;
+    size_t limit_of_work = limit_bytes > beside ? limit_bytes - beside : 1;
+    EsRunNeed need = {0};
+    es_allocation_begin(limit_bytes > 0 ? limit_of_work : 0);
     EsStatus status = maker->create(maker->settings, work);
-    *allocation = es_allocation_end();
+    taken->allocation = es_allocation_end();
+    if (status == ES_STATUS_OK && maker->find_need != NULL) {
+        status = maker->find_need(*work, &need);
+    }
+    double held = (double)taken->allocation.held_bytes, peak = (double)taken->allocation.peak_bytes;
+    taken->sure_bytes = ES_MAX(peak, held + (double)need.sure_bytes) + (double)beside;
+    taken->peak_bytes =
+        ES_MAX(peak, held + (double)need.peak_bytes) + (double)maker->run_need.peak_bytes;
+    if (status == ES_STATUS_OK && limit_bytes > 0 && taken->sure_bytes > (double)limit_bytes) {
+        taken->allocation.is_refused = 1;
+        maker->destroy(*work);
+        *work = NULL;
+        return ES_STATUS_MEMORY; // told by fail_memory
+    }
     return status;
 }
 
 // What the work of n environments takes; 0 when it does not fit either.
 static double measure(const EsRunMaker *maker, int n_envs, size_t limit_bytes) {
     void *work = NULL;
-    EsAllocation allocation;
+    Taken taken;
     *maker->n_envs = n_envs;
-    EsStatus status = create_within(maker, limit_bytes, &work, &allocation);
+    EsStatus status = create_within(maker, limit_bytes, &work, &taken);
     maker->destroy(work);
-    return status == ES_STATUS_OK ? (double)allocation.peak_bytes * (1 + maker->later_share) : 0;
+    return status == ES_STATUS_OK ? taken.sure_bytes : 0;
 }
 
 // Two small ones tell what all of them would need, and how many fit. Each thread has room of its
@@ -74,26 +99,41 @@ static EsStatus fail_memory(const EsRunMaker *maker, const EsMemoryAvailable *av
                    maker->smaller);
 }
 
+// A run that fits as far as is sure, and perhaps not at its peak.
+static void note_peak(const EsRunMaker *maker, const EsMemoryAvailable *available,
+                      double peak_bytes) {
+    char needed[32], there[32];
+    es_message("note: the run may come to %s of memory at its peak, and %s has %s left; if it does "
+               "not fit, a smaller --envs or %s takes less\n",
+               write_bytes(peak_bytes, needed), available->limited_by,
+               write_bytes((double)available->bytes, there), maker->smaller);
+}
+
 EsStatus es_run_memory_create(const EsRunMaker *maker, void **work, EsRunMemory *memory) {
     EsMemoryAvailable available = es_memory_available("");
     size_t limit_bytes = usable_bytes(&available);
-    EsAllocation allocation;
-    EsStatus status = create_within(maker, limit_bytes, work, &allocation);
-    double needed_bytes = (double)allocation.peak_bytes * (1 + maker->later_share);
-    if (status == ES_STATUS_MEMORY && allocation.is_refused) {
-        return fail_memory(maker, &available, limit_bytes, needed_bytes);
+    double resident_bytes = (double)es_run_resident_bytes();
+    Taken taken;
+    EsStatus status = create_within(maker, limit_bytes, work, &taken);
+    if (status == ES_STATUS_MEMORY && taken.allocation.is_refused) {
+        return fail_memory(maker, &available, limit_bytes, taken.sure_bytes);
+    }
+    if (status == ES_STATUS_OK && limit_bytes > 0 && taken.peak_bytes > (double)limit_bytes) {
+        note_peak(maker, &available, taken.peak_bytes);
     }
     if (memory != NULL) {
-        *memory = (EsRunMemory){available, (size_t)needed_bytes};
+        *memory = (EsRunMemory){available, (size_t)taken.sure_bytes,
+                                (size_t)(taken.peak_bytes + ES_MAX(resident_bytes, 0))};
     }
     return status;
 }
 
 void es_run_memory_print(const EsRunMemory *memory) {
-    char needed[32], there[32] = "an unknown amount";
+    char needed[32], peak[32], there[32] = "an unknown amount";
     if (memory->available.bytes != UINT64_MAX) {
         write_bytes((double)memory->available.bytes, there);
     }
-    printf("# in all      at least %s of memory; %s has %s left\n",
-           write_bytes((double)memory->bytes, needed), memory->available.limited_by, there);
+    printf("# in all      at least %s of memory; %s has %s left; about %s at the peak\n",
+           write_bytes((double)memory->sure_bytes, needed), memory->available.limited_by, there,
+           write_bytes((double)memory->peak_bytes, peak));
 }

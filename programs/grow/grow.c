@@ -144,17 +144,17 @@ static EsStatus create_grow(const void *settings, void **grow) {
 
 static void destroy_grow(void *grow) { es_grow_run_destroy(grow); }
 
-// Held-out episodes are played on hosts of their own where fewer will do, beside those of the run.
-EsStatus es_grow_command_create(EsGrowSettings *settings, EsGrowRun **grow, EsRunMemory *memory) {
-    int n_evaluated =
-        es_grow_settings_evaluated(settings) > 0 ? es_grow_settings_evaluated_envs(settings) : 0;
-    EsRunMaker maker = {
-        .settings = settings,
-        .n_envs = &settings->n_envs,
-        .create = create_grow,
-        .destroy = destroy_grow,
-        .later_share = n_evaluated < settings->n_envs ? (double)n_evaluated / settings->n_envs : 0,
-        .smaller = "a smaller --batch or --validation-images"};
+static EsStatus find_grow_need(void *grow, EsRunNeed *need) { return es_grow_run_need(grow, need); }
+
+EsStatus es_grow_command_create(const EsRunCommand *command, EsGrowSettings *settings,
+                                EsGrowRun **grow, EsRunMemory *memory) {
+    EsRunMaker maker = {.settings = settings,
+                        .n_envs = &settings->n_envs,
+                        .create = create_grow,
+                        .destroy = destroy_grow,
+                        .find_need = find_grow_need,
+                        .run_need = es_run_need(&settings->run, !command->is_quiet),
+                        .smaller = "a smaller --batch or --validation-images"};
     return es_run_memory_create(&maker, (void **)grow, memory);
 }
 
@@ -186,7 +186,7 @@ static EsExit run_grow(const EsRunCommand *command, const EsConfig *config, int 
     EsRunMemory memory;
     EsStatus status = es_run_command_open(command, config, &settings->run, &session);
     if (status == ES_STATUS_OK) {
-        status = es_grow_command_create(settings, &grow, &memory);
+        status = es_grow_command_create(command, settings, &grow, &memory);
     }
     if (status == ES_STATUS_OK && command->is_dry_run) {
         status = dry_run(grow, config, &memory);

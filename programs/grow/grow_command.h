@@ -10,7 +10,8 @@
 // --- one run ---
 
 // Builds the work of a run within the memory that is there; `memory` is nullable.
-EsStatus es_grow_command_create(EsGrowSettings *settings, EsGrowRun **grow, EsRunMemory *memory);
+EsStatus es_grow_command_create(const EsRunCommand *command, EsGrowSettings *settings,
+                                EsGrowRun **grow, EsRunMemory *memory);
 
 // Plays the run that the session has open.
 EsStatus es_grow_command_play(const EsRunCommand *command, const EsGrowSettings *settings,

@@ -110,7 +110,7 @@ static EsStatus play_seed(Repeat *repeat, int i) {
     }
     EsStatus status = es_run_command_open(&command, &config, &settings.run, &session);
     if (status == ES_STATUS_OK) {
-        status = es_grow_command_create(&settings, &grow, NULL);
+        status = es_grow_command_create(&command, &settings, &grow, NULL);
     }
     if (status == ES_STATUS_OK) {
         status = es_grow_command_play(&command, &settings, grow, &session);

@@ -142,6 +142,7 @@ static EsExit run_hosts(const EsRunCommand *command, const EsConfig *config, int
                         .n_envs = &settings->n_envs,
                         .create = create_hosts,
                         .destroy = destroy_hosts,
+                        .run_need = es_run_need(&settings->run, !command->is_quiet),
                         .smaller = "a smaller --batch"};
     EsStatus status = es_run_command_open(command, config, &settings->run, &session);
     if (status == ES_STATUS_OK) {

@@ -104,12 +104,9 @@ static EsStatus dry_run(EsProveRun *prove, const EsConfig *config, const EsRunMe
     const EsProofEnv *env = es_proof_training_env(training);
     int64_t n_parameters = es_proof_policy_parameter_count(es_proof_training_policy(training));
     EsProofRound round;
-    EsRunMemory with_round = *memory;
-    es_allocation_begin(0);
     int64_t start_ns = es_clock_ns();
     ES_TRY(es_proof_training_round(training, NULL, &round));
     double seconds = es_clock_seconds_since(start_ns);
-    with_round.bytes += es_allocation_end().peak_bytes;
     ES_TRY(es_run_command_print_config(config));
     es_print("\n# graph       %s: %d constants, %d predicates, %d facts, %d rules\n",
              es_prove_settings_data(settings), graph->n_constants, graph->n_predicates,
@@ -121,7 +118,7 @@ static EsStatus dry_run(EsProveRun *prove, const EsConfig *config, const EsRunMe
            (long long)n_parameters, 4.0 * 4.0 * (double)n_parameters / 1048576);
     printf("# memory      %.1f MiB of environments; %d distinct states in a round\n",
            (double)es_proof_env_saved_bytes(env) / 1048576, round.kept.n_states);
-    es_run_memory_print(&with_round);
+    es_run_memory_print(memory);
     printf("# time        %.2f s per round of %d x %d steps (environment %.2f, acting %.2f, "
            "learning %.2f), %.0f s for %d rounds, and what validation takes\n",
            seconds, settings->n_envs, settings->n_steps, round.env_ms * 1e-3,
@@ -138,6 +135,10 @@ static EsStatus create_prove(const void *settings, void **prove) {
 
 static void destroy_prove(void *prove) { es_prove_run_destroy(prove); }
 
+static EsStatus find_prove_need(void *prove, EsRunNeed *need) {
+    return es_prove_run_need(prove, need);
+}
+
 static EsExit run_train(const EsRunCommand *command, const EsConfig *config, int as_json) {
     EsProveSettings *settings = config->settings;
     EsProveRun *prove = NULL;
@@ -147,6 +148,8 @@ static EsExit run_train(const EsRunCommand *command, const EsConfig *config, int
                         .n_envs = &settings->n_envs,
                         .create = create_prove,
                         .destroy = destroy_prove,
+                        .find_need = find_prove_need,
+                        .run_need = es_run_need(&settings->run, !command->is_quiet),
                         .smaller = "a smaller --steps or graph"};
     EsStatus status = es_run_command_open(command, config, &settings->run, &session);
     if (status == ES_STATUS_OK) {

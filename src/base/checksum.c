@@ -12,8 +12,7 @@
 #include <immintrin.h>
 #endif
 
-#define BLOCK_BYTES      64
-#define FILE_PIECE_BYTES ((size_t)1 << 20)
+#define BLOCK_BYTES 64
 
 // first 32 bits of the fractional parts of the cube roots of the first 64 primes (FIPS
 // 180-4, 4.2.2)
@@ -199,9 +198,9 @@ EsStatus es_sha256_file(const char *path, char text[ES_SHA256_TEXT_BYTES], int64
     ES_TRY_GOTO(es_file_reader_open(path, &reader));
     uint64_t n_bytes = es_file_reader_bytes(reader);
     // marks of checkpoints are small: clearing a whole piece would take longer than hashing them
-    ES_TRY_GOTO(es_allocate((size_t)ES_MIN(n_bytes, (uint64_t)FILE_PIECE_BYTES), &piece));
-    for (uint64_t offset = 0; offset < n_bytes; offset += FILE_PIECE_BYTES) {
-        size_t wanted = (size_t)ES_MIN(n_bytes - offset, (uint64_t)FILE_PIECE_BYTES);
+    ES_TRY_GOTO(es_allocate((size_t)ES_MIN(n_bytes, (uint64_t)ES_SHA256_FILE_BYTES), &piece));
+    for (uint64_t offset = 0; offset < n_bytes; offset += ES_SHA256_FILE_BYTES) {
+        size_t wanted = (size_t)ES_MIN(n_bytes - offset, (uint64_t)ES_SHA256_FILE_BYTES);
         ES_TRY_GOTO(es_file_reader_read(reader, offset, piece, wanted));
         es_sha256_append(&hash, piece, wanted);
     }

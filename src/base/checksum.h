@@ -28,6 +28,9 @@ void es_sha256_begin(EsSha256 *hash);
 void es_sha256_append(EsSha256 *hash, const void *data, size_t bytes);
 void es_sha256_end(EsSha256 *hash, char text[ES_SHA256_TEXT_BYTES]);
 
+// that reading a file takes
+#define ES_SHA256_FILE_BYTES ((size_t)1 << 20)
+
 // Hash a whole file, read in pieces. `bytes` takes its size, nullable.
 EsStatus es_sha256_file(const char *path, char text[ES_SHA256_TEXT_BYTES], int64_t *bytes);
 

@@ -24,6 +24,8 @@ static int64_t begin_bytes, limit_bytes;
 static _Atomic int64_t peak_bytes;
 static _Atomic int is_limited, is_refused;
 
+size_t es_allocation_held(void) { return (size_t)ES_MAX(atomic_load(&held_bytes), 0); }
+
 void es_allocation_begin(size_t bytes) {
     begin_bytes = atomic_load(&held_bytes);
     limit_bytes = bytes > 0 && bytes < INT64_MAX / 2 ? begin_bytes + (int64_t)bytes : INT64_MAX;
@@ -75,6 +77,17 @@ void es_release(void *memory) {
     atomic_fetch_sub_explicit(&held_bytes, (int64_t)malloc_usable_size(memory),
                               memory_order_relaxed);
     free(memory);
+}
+
+EsStatus es_reallocate(void **memory, size_t old_bytes, size_t bytes) {
+    void *larger = NULL;
+    ES_TRY(es_allocate(bytes, &larger));
+    if (old_bytes > 0) {
+        memcpy(larger, *memory, ES_MIN(old_bytes, bytes));
+    }
+    es_release(*memory);
+    *memory = larger;
+    return ES_STATUS_OK;
 }
 
 size_t es_slab_add(size_t *slab_bytes, size_t member_bytes) {

@@ -28,6 +28,13 @@ size_t es_align_up(size_t bytes);
 EsStatus es_allocate(size_t bytes, void **memory);
 void es_release(void *memory);
 
+// Move an allocation of `old_bytes` (none: NULL) to one of `bytes`, the rest of which is zero.
+// After a failure it is as it was.
+EsStatus es_reallocate(void **memory, size_t old_bytes, size_t bytes);
+
+// Bytes that es_allocate has given and that are not released, in the whole process.
+size_t es_allocation_held(void);
+
 // From here on es_allocate refuses what would make the process hold more than `bytes` beyond what
 // it holds now, with a MEMORY failure; 0: no limit. Memory of CUDA does not count.
 void es_allocation_begin(size_t bytes);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/checksum.h"
 #include "base/clock.h"
 #include "base/folder.h"
 #include "base/memory.h"
@@ -215,6 +216,15 @@ static EsStatus open_hub(EsRun *run) {
         ES_TRY(add_sink(run, es_console_sink_open(&console, &sink), &sink));
     }
     return ES_STATUS_OK;
+}
+
+EsRunNeed es_run_need(const EsRunSettings *settings, int has_progress) {
+    int n_sinks = settings->sqlite + settings->jsonl + settings->tensorboard +
+                  (settings->prometheus_port >= 0);
+    n_sinks = (settings->level != ES_LEVEL_OFF ? n_sinks : 0) + (has_progress != 0);
+    size_t bytes = es_hub_defaults().queue_bytes * (size_t)n_sinks +
+                   sizeof(EsAnomalyDetectedEvent) * MAX_ANOMALIES;
+    return (EsRunNeed){bytes, bytes + ES_SHA256_FILE_BYTES}; // which saved files are read with
 }
 
 static void release_run(EsRun *run) {

@@ -52,6 +52,19 @@ EsHub *es_run_hub(EsRun *run);
 // Rounds that are done and saved: what the first round of this sitting comes after.
 int64_t es_run_rounds_done(const EsRun *run);
 
+// Memory that a run allocates beside its work as it was created.
+typedef struct EsRunNeed {
+    size_t sure_bytes; // by every run of these settings
+    size_t peak_bytes; // about, at most at a time; what is met on the way is not known ahead
+} EsRunNeed;
+
+// Memory of the process that is in use, in bytes; ES_MISSING_INT where the system does not tell.
+int64_t es_run_resident_bytes(void);
+
+// Queues of the sinks that the settings ask for; `has_progress`: one more,
+// of the console.
+EsRunNeed es_run_need(const EsRunSettings *settings, int has_progress);
+
 // --- what a kind of run supplies ---
 
 // What a round has reached; es_round_report_reset makes everything missing.

@@ -159,7 +159,7 @@ static double judge_round(EsRun *run, EsEventTime time, double accuracy) {
 }
 
 // Memory of the process, in pages, stands second in statm; missing where there is no such file.
-static int64_t read_resident_bytes(void) {
+int64_t es_run_resident_bytes(void) {
     long long n_all = 0, n_resident = 0;
     FILE *file = fopen("/proc/self/statm", "re");
     int n_read = file != NULL ? fscanf(file, "%lld %lld", &n_all, &n_resident) : 0;
@@ -174,7 +174,7 @@ static void emit_memory(EsRun *run, EsEventTime time, const EsRoundReport *repor
     EsMemoryMeasuredEvent row = {.device = device,
                                  .allocated_bytes = report->allocated_bytes,
                                  .total_bytes = report->device_bytes,
-                                 .resident_bytes = read_resident_bytes()};
+                                 .resident_bytes = es_run_resident_bytes()};
     EsMemoryHealth health = {.name = device,
                              .allocated_bytes = report->allocated_bytes,
                              .total_bytes = report->device_bytes};

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "proof/proof_policy_internal.h"
-#include "runs/prove_run.h"
+#include "proof/agent/proof_policy_network.h"
+#include "runs/prove/prove_run.h"
 
 static EsRunWork inner; // the work of the run
 static float factor;
@@ -23,7 +23,7 @@ static EsStatus round_and_multiply(void *context, EsRun *run, int64_t round,
     return ES_STATUS_OK;
 }
 
-static EsStatus play(const char *folder) {
+static EsStatus run_folder(const char *folder) {
     EsProveSettings settings;
     EsConfig config = es_prove_run_config(&settings);
     char path[512];
@@ -55,7 +55,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     factor = strtof(argv[2], NULL);
-    if (play(argv[1]) != ES_STATUS_OK) {
+    if (run_folder(argv[1]) != ES_STATUS_OK) {
         fprintf(stderr, "%s\n", es_status_detail());
         return 1;
     }

@@ -116,6 +116,11 @@ EsStatus es_growth_test(EsGrowth *growth);
 // Parameters of the host with its living seeds, over those of the host alone.
 double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env);
 
+// Bytes that so many episodes will allocate, with at most `n_seeds` in a host: activations for
+// every thread, as many as any topology takes, and a guess of the plans, since the topologies that
+// will be met are not known. 0 on a GPU, where all is allocated already.
+EsStatus es_growth_episode_bytes(EsGrowth *growth, int64_t n_episodes, int n_seeds, size_t *bytes);
+
 const EsGrowthModel *es_growth_model(const EsGrowth *growth);
 EsStore *es_growth_store(EsGrowth *growth);
 EsGrowthPlansReport es_growth_plans(const EsGrowth *growth);

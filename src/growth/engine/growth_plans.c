@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "network/plan/plan_host.h"
 
 struct EsGrowthPlans {
     EsGrowthPlansOptions options;
@@ -153,6 +154,19 @@ EsStatus es_growth_plans_find(EsGrowthPlans *plans, const EsTopology *topology, 
     plans->report.build_ms += es_clock_seconds_since(start_ns) * 1e3;
     *plan_out = plan;
     return ES_STATUS_OK;
+}
+
+EsStatus es_growth_plans_measure(EsGrowthPlans *plans, const EsTopology *topology, int64_t batch,
+                                 int is_training, size_t *plan_bytes, size_t *worker_bytes) {
+    EsGrowthPlan plan = {.topology = *topology, .batch = batch, .is_training = is_training};
+    size_t before = es_allocation_held();
+    EsStatus status = build_plan(plans, &plan);
+    if (status == ES_STATUS_OK) {
+        *plan_bytes = es_allocation_held() - before;
+        *worker_bytes = es_plan_worker_bytes(plan.plan);
+    }
+    destroy_plan(&plan);
+    return status;
 }
 
 EsGrowthPlansReport es_growth_plans_report(const EsGrowthPlans *plans) {

@@ -43,6 +43,11 @@ void es_growth_plans_begin_step(EsGrowthPlans *plans);
 EsStatus es_growth_plans_find(EsGrowthPlans *plans, const EsTopology *topology, int64_t batch,
                               int is_training, EsGrowthPlan **plan);
 
+// What a plan takes that is built and not kept, so that nothing of it is reported: itself, and in
+// each worker that runs it.
+EsStatus es_growth_plans_measure(EsGrowthPlans *plans, const EsTopology *topology, int64_t batch,
+                                 int is_training, size_t *plan_bytes, size_t *worker_bytes);
+
 typedef struct EsGrowthPlansReport {
     int64_t n_hits, n_builds, n_evictions;
     int n_plans, n_plain; // present; of them not run by the vector engine

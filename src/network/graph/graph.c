@@ -34,8 +34,8 @@ EsStatus es_graph_create(int64_t n_envs, EsGraph **graph) {
 
 void es_graph_destroy(EsGraph *graph) {
     if (graph != NULL) {
-        free(graph->values);
-        free(graph->nodes);
+        es_release(graph->values);
+        es_release(graph->nodes);
         es_release(graph);
     }
 }
@@ -64,12 +64,11 @@ static int grow(EsGraph *graph, void **array, int count, int *capacity, size_t e
         return 1;
     }
     int wanted = *capacity == 0 ? 64 : *capacity * 2;
-    void *bigger = realloc(*array, (size_t)wanted * element_bytes);
-    if (bigger == NULL) {
+    if (es_reallocate(array, (size_t)*capacity * element_bytes, (size_t)wanted * element_bytes) !=
+        ES_STATUS_OK) {
         es_graph_fail(graph, ES_STATUS_MEMORY, "out of memory for a graph of %d elements", wanted);
         return 0;
     }
-    *array = bigger;
     *capacity = wanted;
     return 1;
 }

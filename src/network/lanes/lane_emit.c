@@ -1,7 +1,7 @@
 // Slots, instructions and phases of a lane program: what is stored and what is computed again.
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "network/lanes/lane_lower.h"
 
 void es_lane_fail_node(EsLowering *l, int node, const char *why) {
@@ -14,12 +14,11 @@ void es_lane_fail_node(EsLowering *l, int node, const char *why) {
 static void *append(EsLowering *l, void **array, int *count, int *capacity, size_t element_bytes) {
     if (*count == *capacity) {
         int wanted = *capacity == 0 ? 64 : *capacity * 2;
-        void *bigger = realloc(*array, (size_t)wanted * element_bytes);
-        if (bigger == NULL) {
+        if (es_reallocate(array, (size_t)*capacity * element_bytes,
+                          (size_t)wanted * element_bytes) != ES_STATUS_OK) {
             l->status = ES_FAIL(MEMORY, "out of memory for a lane program");
             return NULL;
         }
-        *array = bigger;
         *capacity = wanted;
     }
     void *element = (unsigned char *)*array + (size_t)*count * element_bytes;

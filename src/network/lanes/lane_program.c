@@ -595,8 +595,8 @@ void es_lane_program_destroy(EsLaneProgram *program) {
     if (program == NULL) {
         return;
     }
-    free(program->instructions);
-    free(program->slots);
+    es_release(program->instructions);
+    es_release(program->slots);
     es_release(program->layers);
     es_release(program->norms);
     es_release(program->sums);

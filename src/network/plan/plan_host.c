@@ -55,6 +55,10 @@ static size_t lane_bytes(const EsPlan *plan) {
     return plan->lanes != NULL ? es_align_up(es_lane_program_bytes(plan->lanes)) : 0;
 }
 
+size_t es_plan_worker_bytes(const EsPlan *plan) {
+    return lane_bytes(plan) + plan->slab_bytes + sizeof(EsTensor) * (size_t)plan->graph->n_values;
+}
+
 EsStatus es_plan_worker_reserve(EsPlanWorker *worker, const EsPlan *plan) {
     if (!plan->options.is_hosted || plan->store->device != worker->device) {
         return ES_FAIL(ARGUMENT, "a worker runs hosted plans of its own device");

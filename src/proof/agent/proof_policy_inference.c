@@ -67,6 +67,21 @@ void es_proof_cache_destroy(EsProofCache *cache) {
     es_release(cache);
 }
 
+size_t es_proof_cache_bytes(const EsProofPolicy *policy, int64_t n_states, double n_atoms,
+                            size_t *moving) {
+    int64_t before, n_places = 1;
+    double capacity = (double)es_proof_array_capacity(n_states, &before);
+    double row_bytes = (double)sizeof(float) * policy->settings.embed;
+    while (n_places < 2 * n_states) {
+        n_places *= 2;
+    }
+    // value, known and wanted, waiting and list; the state and its atoms
+    double rest_bytes = sizeof(float) + 2 + 2 * sizeof(int32_t) + sizeof(EsStoredState) +
+                        (double)sizeof(EsAtom) * n_atoms;
+    *moving = (size_t)((double)before * row_bytes);
+    return (size_t)(capacity * (row_bytes + rest_bytes)) + (size_t)n_places * sizeof(int32_t);
+}
+
 void es_proof_cache_clear(EsProofCache *cache) {
     size_t count = (size_t)cache->states.count;
     if (count > 0) {
@@ -403,4 +418,11 @@ void es_proof_guides_destroy(EsProofGuides *guides) {
     es_release(guides->scorers);
     es_release(guides->guides);
     memset(guides, 0, sizeof *guides);
+}
+
+size_t es_proof_guide_bytes(const EsProofPolicy *policy, double n_states, double n_atoms) {
+    size_t moving = 0;
+    size_t bytes = es_proof_cache_bytes(policy, (int64_t)ES_MIN(n_states, (double)REMEMBERED),
+                                        n_atoms, &moving);
+    return bytes + moving;
 }

@@ -51,6 +51,11 @@ EsStatus es_proof_cache_create(const EsProofPolicy *policy, EsThreadPool *pool,
                                EsProofCache **cache);
 void es_proof_cache_destroy(EsProofCache *cache);
 
+// Bytes of a cache of n states of n_atoms each on average, without the workers; *moving: more of
+// them while it grows to that.
+size_t es_proof_cache_bytes(const EsProofPolicy *policy, int64_t n_states, double n_atoms,
+                            size_t *moving);
+
 // Forgets all states.
 void es_proof_cache_clear(EsProofCache *cache);
 

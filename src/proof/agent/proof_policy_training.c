@@ -472,3 +472,16 @@ EsProofPolicyTrainingCounters es_proof_policy_training_counters(const EsProofPol
         .layer_ms = (double)layer_ns * 1e-6,
         .network_ms = (double)(cache->fill_ns + t->backward_ns) * 1e-6};
 }
+
+size_t es_proof_policy_training_round_bytes(const EsProofPolicyTraining *t, double n_rows,
+                                            double n_successors, double n_states, double n_atoms) {
+    size_t moving = 0;
+    size_t kept = es_proof_cache_bytes(t->policy, (int64_t)n_states, n_atoms, &moving);
+    // arrays have half as much again as they hold
+    double row_bytes = 1.5 * (sizeof *t->row_state + sizeof *t->row_first);
+    double successor_bytes = 1.5 * (sizeof *t->successor + 2 * sizeof(float)); // logits, gradients
+    double state_bytes = 1.5 * (sizeof *t->need + sizeof *t->list + sizeof *t->d_value +
+                                sizeof *t->d_encoding * (double)t->policy->settings.embed);
+    double update = n_rows * row_bytes + n_successors * successor_bytes + n_states * state_bytes;
+    return kept + ES_MAX((size_t)update, moving);
+}

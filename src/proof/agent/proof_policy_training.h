@@ -66,6 +66,11 @@ EsStatus es_proof_policy_training_load(EsProofPolicyTraining *training, const ch
 EsStatus es_proof_policy_training_append_state(const EsProofPolicyTraining *training,
                                                EsStateHash *hash);
 
+// Bytes of a round of so many rows, with so many successors and distinct states of n_atoms each on
+// average: the kept states, and the update.
+size_t es_proof_policy_training_round_bytes(const EsProofPolicyTraining *training, double n_rows,
+                                            double n_successors, double n_states, double n_atoms);
+
 typedef struct EsProofPolicyTrainingCounters {
     int64_t n_rows, n_successors; // kept
     int32_t n_states;             // distinct ones among both

@@ -232,6 +232,23 @@ void es_proof_training_set_rounds(EsProofTraining *t, int64_t n_rounds) {
 
 // --- looking at it ---
 
+EsStatus es_proof_training_sample(EsProofTraining *t, EsProofSample *sample) {
+    EsProofChoices choices;
+    ES_TRY(es_proof_env_choices(t->env, &choices));
+    double n_envs = choices.n_states, n_steps = t->settings.n_steps;
+    double n_successors = choices.first[choices.n_states], n_atoms = 0;
+    for (int32_t k = 0; k < choices.first[choices.n_states]; k++) {
+        n_atoms += choices.successors[k].count;
+    }
+    *sample = (EsProofSample){.n_successors = n_successors / n_envs,
+                              .n_atoms = n_atoms / ES_MAX(n_successors, 1)};
+    // the states of a step were successors in the one before
+    sample->round_bytes = es_proof_policy_training_round_bytes(
+        t->policy_training, n_steps * n_envs, n_steps * n_successors,
+        n_envs + n_steps * n_successors, sample->n_atoms);
+    return ES_STATUS_OK;
+}
+
 EsProofPolicy *es_proof_training_policy(const EsProofTraining *t) { return t->policy; }
 
 const EsProofEnv *es_proof_training_env(const EsProofTraining *t) { return t->env; }

@@ -93,6 +93,14 @@ EsStatus es_proof_training_round(EsProofTraining *training, const EsProofWatch *
 // A schedule of another length, from the next update on.
 void es_proof_training_set_rounds(EsProofTraining *training, int64_t n_rounds);
 
+// What a round meets, from the states that the environments are in now.
+typedef struct EsProofSample {
+    double n_successors; // of a state
+    double n_atoms;      // of a successor
+    size_t round_bytes;  // that a round takes, were no successor met twice
+} EsProofSample;
+EsStatus es_proof_training_sample(EsProofTraining *training, EsProofSample *sample);
+
 EsProofPolicy *es_proof_training_policy(const EsProofTraining *training);
 const EsProofEnv *es_proof_training_env(const EsProofTraining *training);
 int64_t es_proof_training_rounds_done(const EsProofTraining *training);

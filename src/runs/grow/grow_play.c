@@ -258,8 +258,11 @@ static EsStatus create_parts(EsGrowPlay *play, const EsGrowPlay *model) {
     // an episode sees the same images whatever number of hosts plays it
     int n_shares = model != NULL ? model->settings->n_envs : settings->n_envs;
     options.n_shares = settings->data_split == 1 ? n_shares : 1;
+    size_t before = es_allocation_held();
     ES_TRY(es_growth_create(&options, &play->dataset, &play->growth));
-    return es_grow_play_surround(play);
+    ES_TRY(es_grow_play_surround(play));
+    play->hosts_bytes = es_allocation_held() - before;
+    return ES_STATUS_OK;
 }
 
 EsStatus es_grow_play_create_like(const EsGrowPlay *model, const EsGrowSettings *settings,

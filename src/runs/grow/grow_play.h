@@ -34,6 +34,7 @@ typedef struct EsGrowPlay {
     EsEvent *decision_events[2]; // owned: begin and end of a decision on a GPU; NULL on the CPU
     EsDecisionReplays replays;   // on a GPU: of the policy whose episode was the last to end
     double decide_ms;            // of the last decision: policy, rules, reward
+    size_t hosts_bytes;          // that creating growth and reward allocated
     char data_hash[ES_SHA256_TEXT_BYTES];
 } EsGrowPlay;
 

@@ -104,6 +104,38 @@ void es_grow_run_destroy(EsGrowRun *grow) {
     es_release(grow);
 }
 
+// --- memory ---
+
+// Hosts with up to n_seeds, those of the comparison included where it has its own.
+static EsStatus find_host_bytes(EsGrowRun *grow, int n_seeds, size_t *bytes) {
+    const EsGrowSettings *settings = grow->settings;
+    EsGrowth *growth = grow->play.growth;
+    int64_t n_evaluated = es_grow_settings_evaluated(settings);
+    int n_own = n_evaluated > 0 ? es_grow_settings_evaluated_envs(settings) : 0;
+    int64_t n_episodes = (int64_t)settings->run.n_rounds * settings->n_envs;
+    size_t compared_bytes = 0;
+    ES_TRY(es_growth_episode_bytes(growth, n_episodes, n_seeds, bytes));
+    if (n_own > 0 && n_own < settings->n_envs) {
+        ES_TRY(es_growth_episode_bytes(growth, n_evaluated, n_seeds, &compared_bytes));
+        *bytes +=
+            compared_bytes + grow->play.hosts_bytes / (size_t)settings->n_envs * (size_t)n_own;
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_grow_run_need(EsGrowRun *grow, EsRunNeed *need) {
+    const EsGrowthSettings *settings = es_growth_settings(grow->play.growth);
+    int n_seeds = settings->max_seeds > 0 ? settings->max_seeds : settings->n_slots;
+    // a checkpoint holds the parameters and two moments of each
+    size_t saved_bytes = 3 * sizeof(float) * (size_t)es_grow_run_policy_parameters(grow);
+    ES_TRY(find_host_bytes(grow, 0, &need->sure_bytes));
+    ES_TRY(find_host_bytes(grow, strcmp(grow->settings->policy, "wait") != 0 ? n_seeds : 0,
+                           &need->peak_bytes));
+    need->sure_bytes += saved_bytes;
+    need->peak_bytes += saved_bytes;
+    return ES_STATUS_OK;
+}
+
 // --- a step ---
 
 static void count_phases(EsGrowRun *grow) {

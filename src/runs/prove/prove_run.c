@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/range_check.h"
+#include "proof/agent/proof_policy_inference.h"
 #include "runs/prove/prove_evaluate.h"
 #include "runs/prove/prove_events.h"
 #include "runs/prove/prove_settings.h"
@@ -137,6 +138,40 @@ void es_prove_run_destroy(EsProveRun *prove) {
     es_device_close(prove->device);
     es_kg_destroy(prove->graph);
     es_release(prove);
+}
+
+// --- memory ---
+
+// Guides of all threads, when they rank so many queries.
+static double find_ranking_bytes(const EsProveRun *prove, const EsProofSample *sample,
+                                 int32_t n_queries, int n_corruptions) {
+    const EsProveSettings *settings = prove->settings;
+    int32_t all = es_corruptions_capacity(prove->known);
+    int n_threads = es_thread_pool_size(es_proof_training_pool(prove->training));
+    double n_negatives = n_corruptions > 0 ? ES_MIN(n_corruptions, all) : all;
+    double n_searches = n_queries * (1 + ES_N_CORRUPT_SIDES * n_negatives) / n_threads;
+    double n_states = n_searches * settings->n_nodes * sample->n_successors;
+    return n_queries > 0 ? (double)n_threads *
+                               (double)es_proof_guide_bytes(prove->best, n_states, sample->n_atoms)
+                         : 0;
+}
+
+EsStatus es_prove_run_need(EsProveRun *prove, EsRunNeed *need) {
+    const EsProveSettings *settings = prove->settings;
+    EsProofSample sample;
+    ES_TRY(es_proof_training_sample(prove->training, &sample));
+    double validation = 0, comparison = 0;
+    if (settings->validate_every > 0) {
+        validation = find_ranking_bytes(prove, &sample, prove->valid.count,
+                                        settings->n_validated_corruptions);
+    }
+    if (settings->n_evaluated >= 0) {
+        comparison =
+            find_ranking_bytes(prove, &sample, es_prove_evaluated_queries(settings, prove->graph),
+                               settings->n_evaluated_corruptions);
+    }
+    *need = (EsRunNeed){.peak_bytes = sample.round_bytes + (size_t)ES_MAX(validation, comparison)};
+    return ES_STATUS_OK;
 }
 
 // --- validation ---
