@@ -150,7 +150,12 @@ static double find_ranking_bytes(const EsProveRun *prove, const EsProofSample *s
     int n_threads = es_thread_pool_size(es_proof_training_pool(prove->training));
     double n_negatives = n_corruptions > 0 ? ES_MIN(n_corruptions, all) : all;
     double n_searches = n_queries * (1 + ES_N_CORRUPT_SIDES * n_negatives) / n_threads;
-    double n_states = n_searches * settings->n_nodes * sample->n_successors;
+    double n_nodes = settings->n_nodes;
+    if (settings->search == ES_SEARCH_GREEDY || settings->search == ES_SEARCH_SAMPLED) {
+        double n_walks = settings->search == ES_SEARCH_SAMPLED ? settings->n_samples : 1;
+        n_nodes = ES_MIN(n_nodes, n_walks * settings->search_depth);
+    }
+    double n_states = n_searches * n_nodes * sample->n_successors;
     return n_queries > 0 ? (double)n_threads *
                                (double)es_proof_guide_bytes(prove->best, n_states, sample->n_atoms)
                          : 0;
