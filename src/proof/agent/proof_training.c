@@ -249,7 +249,7 @@ EsStatus es_proof_training_sample(EsProofTraining *t, EsProofSample *sample) {
     return ES_STATUS_OK;
 }
 
-EsProofPolicy *es_proof_training_policy(const EsProofTraining *t) { return t->policy; }
+EsProofPolicy *es_proof_training_policy(EsProofTraining *t) { return t->policy; }
 
 const EsProofEnv *es_proof_training_env(const EsProofTraining *t) { return t->env; }
 

@@ -101,7 +101,7 @@ typedef struct EsProofSample {
 } EsProofSample;
 EsStatus es_proof_training_sample(EsProofTraining *training, EsProofSample *sample);
 
-EsProofPolicy *es_proof_training_policy(const EsProofTraining *training);
+EsProofPolicy *es_proof_training_policy(EsProofTraining *training);
 const EsProofEnv *es_proof_training_env(const EsProofTraining *training);
 int64_t es_proof_training_rounds_done(const EsProofTraining *training);
 EsProofPolicyTrainingCounters es_proof_training_counters(const EsProofTraining *training);
