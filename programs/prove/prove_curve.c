@@ -125,7 +125,7 @@ static void print_tables(const Curves *curves) {
     for (int is_spent = 0; is_spent < 2; is_spent++) {
         print_head(curves,
                    is_spent ? "expansions of all queries under that limit\n share   proofs"
-                            : "limit on the expansions of each query that gives so many proofs\n"
+                            : "limit on the expansions of each query that gives this many proofs\n"
                               " share   proofs",
                    "   ratio");
         for (size_t i = 0; i < ES_COUNT_OF(shares); i++) {

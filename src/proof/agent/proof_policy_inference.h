@@ -72,7 +72,8 @@ typedef struct EsProofGuides {
 EsStatus es_proof_guides_create(const EsProofPolicy *policy, int n_guides, EsProofGuides *guides);
 void es_proof_guides_destroy(EsProofGuides *guides);
 
-// Bytes of one guide that meets n_states of n_atoms each on average, of which it remembers so many.
+// Bytes of one guide that meets n_states of n_atoms each on average; its cache holds a limited
+// number of them.
 size_t es_proof_guide_bytes(const EsProofPolicy *policy, double n_states, double n_atoms);
 
 ES_EXTERN_C_END

@@ -66,7 +66,7 @@ EsStatus es_proof_policy_training_load(EsProofPolicyTraining *training, const ch
 EsStatus es_proof_policy_training_append_state(const EsProofPolicyTraining *training,
                                                EsStateHash *hash);
 
-// Bytes of a round of so many rows, with so many successors and distinct states of n_atoms each on
+// Bytes of a round of n_rows, with n_successors and n_states distinct states of n_atoms each on
 // average: the kept states, and the update.
 size_t es_proof_policy_training_round_bytes(const EsProofPolicyTraining *training, double n_rows,
                                             double n_successors, double n_states, double n_atoms);

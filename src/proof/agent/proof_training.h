@@ -93,11 +93,11 @@ EsStatus es_proof_training_round(EsProofTraining *training, const EsProofWatch *
 // A schedule of another length, from the next update on.
 void es_proof_training_set_rounds(EsProofTraining *training, int64_t n_rounds);
 
-// What a round meets, from the states that the environments are in now.
+// Estimates of a round, from the present states of the environments.
 typedef struct EsProofSample {
     double n_successors; // of a state
     double n_atoms;      // of a successor
-    size_t round_bytes;  // that a round takes, were no successor met twice
+    size_t round_bytes;  // memory of a round in which no successor comes twice
 } EsProofSample;
 EsStatus es_proof_training_sample(EsProofTraining *training, EsProofSample *sample);
 

@@ -227,7 +227,7 @@ static inline ES_HOST_DEVICE void es_expansion_begin_candidate(EsExpansion *expa
     expansion->names.count = 0;
 }
 
-// Add an atom. Returns 0 when the candidate has become too long, which nothing can mend.
+// Adds an atom. Returns 0 when the candidate is too long, which is final.
 static inline ES_HOST_DEVICE int es_expansion_append(EsExpansion *expansion, EsAtom atom) {
     if (expansion->n_atoms == expansion->settings->max_atoms) {
         expansion->n_atoms++;

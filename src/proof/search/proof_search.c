@@ -258,7 +258,7 @@ static EsStatus check_settings(const EsProofSearchSettings *settings) {
     return ES_STATUS_OK;
 }
 
-// How states are expanded.
+// The settings of an expansion that lists successors.
 static EsProofSettings make_listing(const EsKnowledgeGraph *graph,
                                     const EsProofSearchSettings *settings) {
     int32_t all = es_proof_max_candidates(graph);

@@ -42,8 +42,8 @@ typedef struct EsProofSearchSettings {
     int32_t max_entries;    // waiting or done per query, at least 1: the limit on memory
     int32_t beam_width;     // at least 1
     int32_t n_samples;      // at least 1
-    int32_t batch;          // states per call of the guide, at least 1. Best-first takes so many
-                            // at a time from the queue, which makes its order a little coarser.
+    int32_t batch;          // states per call of the guide, at least 1. Best-first takes a whole
+                            // batch from the queue, which makes its order a little coarser.
     int finds_all;          // go on after a proof, up to the limits, and weigh all that are found;
                             // breadth, best-first and beam
     double temperature;     // of that weighing, above 0

@@ -77,7 +77,7 @@ static int is_dominated(const EsProofSearch *search, const EsReachedState *reach
     }
 }
 
-// Queue a state unless that would be for nothing.
+// Queues a state unless an earlier entry makes it redundant.
 static EsStatus queue_state(EsProofSearch *search, EsAtomSpan state, uint64_t hash,
                             EsSearchEntry entry) {
     ES_TRY(make_room(search));

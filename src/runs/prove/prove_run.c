@@ -142,7 +142,7 @@ void es_prove_run_destroy(EsProveRun *prove) {
 
 // --- memory ---
 
-// Guides of all threads, when they rank so many queries.
+// Bytes of the guides of all threads in a ranking.
 static double find_ranking_bytes(const EsProveRun *prove, const EsProofSample *sample,
                                  int32_t n_queries, int n_corruptions) {
     const EsProveSettings *settings = prove->settings;

@@ -21,8 +21,8 @@ EsRunWork es_prove_run_work(EsProveRun *prove);
 const EsKnowledgeGraph *es_prove_run_graph(const EsProveRun *prove);
 EsProofTraining *es_prove_run_training(EsProveRun *prove);
 
-// What rounds and rankings allocate. None of it is sure: how many states a round or a search will
-// meet is not known ahead.
+// Estimates the memory of rounds and rankings. None of it is sure: the number of states that a
+// round or a search will meet is not known ahead.
 EsStatus es_prove_run_need(EsProveRun *prove, EsRunNeed *need);
 
 // The best validation so far: its round, 0 before any, and MRR.
