@@ -121,7 +121,7 @@ static int es_seed_tasks_max(int n_images, int units) {
 
 template <typename T>
 void EsSeedShared<T>::carve(const EsFusedPlace &place, int n_images, int is_backward) {
-    int narrow_units = (es_seed_narrow(place.n_channels) + 7) / ES_FUSED_UNIT;
+    int narrow_units = (es_blueprint_narrow(place.n_channels) + 7) / ES_FUSED_UNIT;
     EsCarve carve = {NULL, 0};
     map = {place.units, place.size, 0, place.by_size, place.by_pixels};
     padded = {place.units, place.size, 1, place.by_size, place.by_pixels};

@@ -253,24 +253,6 @@ static __device__ __forceinline__ void es_seed_fill_tables(int *offsets, EsTile 
     }
 }
 
-// Gamma of a blueprint's last norm; beta is the tensor behind it. -1: there is none.
-static __device__ __forceinline__ int es_seed_norm_tensor(int blueprint) {
-    switch (blueprint) {
-    case ES_BLUEPRINT_ATTENTION:
-        return -1;
-    case ES_BLUEPRINT_NORM:
-        return 0;
-    case ES_BLUEPRINT_DEPTHWISE:
-        return 2;
-    case ES_BLUEPRINT_BOTTLENECK:
-        return 3;
-    case ES_BLUEPRINT_CONV_HEAVY:
-        return 4;
-    default:
-        return 1;
-    }
-}
-
 // Parameters of the norms, each by a warp or more of its own, and what the blend needs where no
 // gate decides.
 template <typename T>
@@ -279,7 +261,7 @@ es_seed_load_scalars(const EsFusedArguments &args, const EsSeedShared<T> &plan,
                      const EsFusedRow &at, const EsFusedPlace &place, EsFusedSlot slot,
                      unsigned char *memory) {
     const float *parameters = es_row_parameters(args, at);
-    int last = es_seed_norm_tensor(slot.blueprint);
+    int last = es_blueprint_last_norm(slot.blueprint);
     for (int k = 0; k < 2; k++) {
         int tensor = k == 0 ? last : slot.blueprint == ES_BLUEPRINT_CONV_HEAVY ? 1 : -1;
         float *gamma = es_seed_piece(memory, plan.norm[k].gamma);

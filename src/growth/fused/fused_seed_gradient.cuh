@@ -352,7 +352,7 @@ static __device__ __forceinline__ float es_seed_difference(const EsSeedWork<T, P
 // es_seed_d_output. Ends with a barrier.
 template <typename T, typename P>
 static __device__ __noinline__ void es_seed_gate_backward(const EsSeedWork<T, P> &w) {
-    int stride = w.stride(), width = es_seed_narrow(w.channels());
+    int stride = w.stride(), width = es_blueprint_narrow(w.channels());
     const float *out = es_gate_parameter(w, 2);
     // d of the number before the sigmoid, at the start of each image of w.s.tilt
     for (int image = threadIdx.x; image < w.at.n_images; image += ES_FUSED_THREADS) {
@@ -382,7 +382,7 @@ static __device__ __noinline__ void es_seed_gate_backward(const EsSeedWork<T, P>
 template <typename T, typename P>
 static __device__ __noinline__ void es_seed_attend_backward(const EsSeedWork<T, P> &w) {
     int stride = w.stride(), n_channels = w.channels();
-    int width = es_seed_squeezed(n_channels);
+    int width = es_blueprint_squeezed(n_channels);
     const float *excite = es_seed_parameter(w, 1);
     const float *factor = w.s.norm[0].scale, *hidden = w.s.norm[1].mean;
     const float *products = w.s.totals + w.at.n_images * stride;

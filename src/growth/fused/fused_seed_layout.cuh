@@ -51,91 +51,35 @@ template <int N_UNITS, int EDGE> struct EsPlaceShape {
 // Stands for the gate network where a blueprint is expected.
 #define ES_SEED_GATE (-1)
 
-enum EsSeedTensorKind {
-    ES_SEED_PLAIN,       // sums lie as the tensor does
-    ES_SEED_CONVOLUTION, // [n_out][n_in][kernel][kernel]; sums as es_tile_weight_gradient has them
-    ES_SEED_DEPTHWISE    // [n_out][3][3]; sums as [tap % 2][tap / 2][channels of units]
-};
-
+// A tensor of a blueprint. Partial sums of a vector lie as the vector does, those of a convolution
+// as es_tile_weight_gradient has them, those of a depthwise one as [tap % 2][tap / 2][channels].
 struct EsSeedTensor {
-    int kind, n_in, n_out, kernel; // plain: n_out numbers
+    int kind, n_in, n_out, kernel; // as EsBlueprintTensor
 
     __host__ __device__ int in_units() const { return (n_in + 7) / ES_FUSED_UNIT; }
     __host__ __device__ int out_units() const { return (n_out + 7) / ES_FUSED_UNIT; }
     __host__ __device__ int part_length() const {
-        return kind == ES_SEED_CONVOLUTION
+        return kind == ES_TENSOR_CONV
                    ? es_weight_part_length(kernel * kernel * in_units(), out_units())
-               : kind == ES_SEED_DEPTHWISE ? 10 * out_units() * ES_FUSED_UNIT
-                                           : out_units() * ES_FUSED_UNIT;
+               : kind == ES_TENSOR_DEPTHWISE ? 10 * out_units() * ES_FUSED_UNIT
+                                             : out_units() * ES_FUSED_UNIT;
     }
 };
 
-// Widths of the narrow layers: bottleneck and gate; attention.
-static __host__ __device__ __forceinline__ int es_seed_narrow(int n_channels) {
-    return n_channels / 4 > 8 ? n_channels / 4 : 8;
-}
-static __host__ __device__ __forceinline__ int es_seed_squeezed(int n_channels) {
-    return n_channels / 4 > 1 ? n_channels / 4 : 1;
-}
-
-static __host__ __device__ __forceinline__ EsSeedTensor es_seed_plain(int count) {
-    EsSeedTensor tensor = {ES_SEED_PLAIN, 1, count, 1};
-    return tensor;
-}
-
-static __host__ __device__ __forceinline__ EsSeedTensor es_seed_conv(int n_in, int n_out,
-                                                                     int kernel) {
-    EsSeedTensor tensor = {ES_SEED_CONVOLUTION, n_in, n_out, kernel};
-    return tensor;
-}
-
 static __host__ __device__ __forceinline__ int es_seed_tensor_count(int blueprint) {
-    switch (blueprint) {
-    case ES_BLUEPRINT_CONV_LIGHT:
-    case ES_BLUEPRINT_ATTENTION:
-    case ES_BLUEPRINT_NORM:
-    case ES_BLUEPRINT_CONV_SMALL:
-        return 3;
-    case ES_BLUEPRINT_DEPTHWISE:
-    case ES_SEED_GATE:
-        return 4;
-    case ES_BLUEPRINT_BOTTLENECK:
-        return 5;
-    case ES_BLUEPRINT_CONV_HEAVY:
-        return 6;
-    default:
-        return 0;
-    }
+    return blueprint == ES_SEED_GATE ? ES_FUSED_GATE_TENSORS : es_blueprint_tensor_count(blueprint);
 }
 
-// Tensor k of a blueprint, in the order of its builder (blueprint.c, graph_blend.c).
+// Tensor k of a blueprint (blueprint.h) or of the gate network (graph_blend.c).
 static __host__ __device__ EsSeedTensor es_seed_tensor(int n_channels, int blueprint, int k) {
-    int C = n_channels, narrow = es_seed_narrow(C), squeezed = es_seed_squeezed(C);
-    switch (blueprint) {
-    case ES_SEED_GATE:
-        return es_seed_plain(k == 0 ? narrow * C : k == 3 ? 1 : narrow);
-    case ES_BLUEPRINT_CONV_LIGHT:
-        return k == 0 ? es_seed_conv(C, C, 3) : es_seed_plain(C);
-    case ES_BLUEPRINT_CONV_SMALL:
-        return k == 0 ? es_seed_conv(C, C, 1) : es_seed_plain(C);
-    case ES_BLUEPRINT_ATTENTION:
-        return es_seed_plain(k < 2 ? squeezed * C : C);
-    case ES_BLUEPRINT_NORM:
-        return es_seed_plain(k < 2 ? C : 1);
-    case ES_BLUEPRINT_DEPTHWISE: {
-        EsSeedTensor depthwise = {ES_SEED_DEPTHWISE, 1, C, 3};
-        return k == 0 ? depthwise : k == 1 ? es_seed_conv(C, C, 1) : es_seed_plain(C);
-    }
-    case ES_BLUEPRINT_BOTTLENECK:
-        return k == 0   ? es_seed_conv(C, narrow, 1)
-               : k == 1 ? es_seed_conv(narrow, narrow, 3)
-               : k == 2 ? es_seed_conv(narrow, C, 1)
-                        : es_seed_plain(C);
-    case ES_BLUEPRINT_CONV_HEAVY:
-        return k % 3 == 0 ? es_seed_conv(C, C, 3) : es_seed_plain(C);
-    default:
-        return es_seed_plain(0);
-    }
+    int narrow = es_blueprint_narrow(n_channels);
+    EsBlueprintTensor of = blueprint == ES_SEED_GATE
+                               ? es_blueprint_vector(k == 0   ? narrow * n_channels
+                                                     : k == 3 ? 1
+                                                              : narrow)
+                               : es_blueprint_tensor(n_channels, blueprint, k);
+    EsSeedTensor tensor = {of.kind, of.n_in, of.n_out, of.kernel};
+    return tensor;
 }
 
 // --- packed weights ---
@@ -145,10 +89,10 @@ static __host__ __device__ size_t es_seed_packed_tensor_bytes(EsSeedTensor tenso
                                                               int is_backward) {
     int in = is_backward ? tensor.out_units() : tensor.in_units();
     int out = is_backward ? tensor.in_units() : tensor.out_units();
-    if (tensor.kind == ES_SEED_DEPTHWISE && sizeof(T) < 4) {
+    if (tensor.kind == ES_TENSOR_DEPTHWISE && sizeof(T) < 4) {
         return es_packed_bytes<T>(ES_DEPTHWISE_TAPS, tensor.out_units());
     }
-    return tensor.kind == ES_SEED_CONVOLUTION
+    return tensor.kind == ES_TENSOR_CONV
                ? es_packed_bytes<T>(tensor.kernel * tensor.kernel * in, out)
                : 0;
 }

@@ -17,14 +17,14 @@ struct EsSeedPackJob {
 
     // Units that an output reads.
     __device__ int in_units() const {
-        return tensor.kind == ES_SEED_DEPTHWISE ? 1
-               : is_backward                    ? tensor.out_units()
-                                                : tensor.in_units();
+        return tensor.kind == ES_TENSOR_DEPTHWISE ? 1
+               : is_backward                      ? tensor.out_units()
+                                                  : tensor.in_units();
     }
     // Between input i and output o of the tile's convolution; 0 where there is none.
     __device__ float at(int q, int i, int o) const {
         int taps = tensor.kernel * tensor.kernel, tap = q / in_units();
-        if (tensor.kind == ES_SEED_DEPTHWISE) {
+        if (tensor.kind == ES_TENSOR_DEPTHWISE) {
             return tap < taps && o < tensor.n_out && i == o % ES_FUSED_UNIT
                        ? weight[o * taps + (is_backward ? taps - 1 - tap : tap)]
                        : 0.0f;
@@ -68,7 +68,7 @@ static __device__ void es_seed_pack(const EsFusedArguments &args, int row, int s
     unsigned char *packed = args.seed_packed + env * args.net.seed_packed_bytes + place.packed;
     for (int k = 0; k < es_seed_tensor_count(slot.blueprint); k++) {
         EsSeedTensor tensor = es_seed_tensor(place.n_channels, slot.blueprint, k);
-        if (tensor.kind == ES_SEED_PLAIN) {
+        if (tensor.kind == ES_TENSOR_VECTOR) {
             continue;
         }
         for (int is_backward = 0; is_backward < 2; is_backward++) {
@@ -90,14 +90,14 @@ static __device__ void es_seed_pack(const EsFusedArguments &args, int row, int s
 // Where sum i of a tensor goes, from its start: -1 for padding.
 static __device__ int es_seed_gradient_place(EsSeedTensor tensor, int i) {
     int n_out = tensor.out_units() * ES_FUSED_UNIT, taps = tensor.kernel * tensor.kernel;
-    if (tensor.kind == ES_SEED_CONVOLUTION) {
+    if (tensor.kind == ES_TENSOR_CONV) {
         int o = i / ES_FUSED_UNIT % n_out, q = i / (ES_FUSED_UNIT * n_out);
         int in = q % tensor.in_units() * ES_FUSED_UNIT + i % ES_FUSED_UNIT;
         return in < tensor.n_in && o < tensor.n_out
                    ? (o * tensor.n_in + in) * taps + q / tensor.in_units()
                    : -1;
     }
-    if (tensor.kind == ES_SEED_DEPTHWISE) {
+    if (tensor.kind == ES_TENSOR_DEPTHWISE) {
         int channel = i % n_out, tap = 2 * (i / n_out % 5) + i / (5 * n_out);
         return channel < tensor.n_out && tap < taps ? channel * taps + tap : -1;
     }

@@ -61,7 +61,7 @@ static __device__ void es_seed_hidden(const EsSeedWork<T, P> &w, const float *we
 // ends with a barrier.
 template <typename T, typename P>
 static __device__ __noinline__ void es_seed_attend(const EsSeedWork<T, P> &w) {
-    int width = es_seed_squeezed(w.channels()), stride = w.stride();
+    int width = es_blueprint_squeezed(w.channels()), stride = w.stride();
     const float *excite = es_seed_parameter(w, 1), *bias = es_seed_parameter(w, 2);
     float *hidden = w.s.norm[1].mean, *factor = w.s.norm[0].scale;
     es_seed_average(w);
@@ -80,7 +80,7 @@ static __device__ __noinline__ void es_seed_attend(const EsSeedWork<T, P> &w) {
 // gate and share of each image, where a gate decides. Begins and ends with a barrier.
 template <typename T, typename P>
 static __device__ __noinline__ void es_seed_share(const EsSeedWork<T, P> &w) {
-    int width = es_seed_narrow(w.channels());
+    int width = es_blueprint_narrow(w.channels());
     if (w.slot.blueprint != ES_BLUEPRINT_ATTENTION) { // which has it already
         es_seed_average(w);
     }

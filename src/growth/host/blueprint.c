@@ -1,3 +1,4 @@
+// Blueprints as fragments of a graph: every layer of a row of the table becomes its nodes.
 #include "growth/host/blueprint.h"
 
 #include <stdio.h>
@@ -7,19 +8,16 @@
 #include "network/graph/graph_build.h"
 
 // A seed's state has the number of the policy's head; graphs take it as it is.
-#define X(identifier, name)                                                                        \
+#define X(identifier, name, layers)                                                                \
     _Static_assert((int)ES_BLUEPRINT_##identifier == (int)ES_BLUEPRINT_ID_##identifier,            \
                    "a blueprint has one number, here and in action_rules.h");
 ES_BLUEPRINT_LIST(X)
 #undef X
 _Static_assert(ES_N_BLUEPRINT_IDS <= 16, "masks have 16 bits");
 
-// The narrow middle of a bottleneck.
-static int64_t bottleneck_width(int64_t n_channels) { return ES_MAX(8, n_channels / 4); }
-
 const char *es_blueprint_name(EsBlueprint blueprint) {
     static const char *const names[] = {
-#define X(identifier, name) name,
+#define X(identifier, name, layers) name,
         ES_BLUEPRINT_LIST(X)
 #undef X
     };
@@ -51,27 +49,12 @@ int es_blueprint_group_count(int64_t n_channels) {
 }
 
 int64_t es_blueprint_parameter_count(EsBlueprint blueprint, int64_t n_channels) {
-    const int64_t C = n_channels, b = bottleneck_width(C);
-    switch (blueprint) {
-    case ES_BLUEPRINT_CONV_LIGHT:
-        return 9 * C * C + 2 * C;
-    case ES_BLUEPRINT_ATTENTION:
-        return 2 * C * ES_MAX(1, C / 4) + C;
-    case ES_BLUEPRINT_NORM:
-        return 2 * C + 1;
-    case ES_BLUEPRINT_DEPTHWISE:
-        return 9 * C + C * C + 2 * C;
-    case ES_BLUEPRINT_BOTTLENECK:
-        return 2 * C * b + 9 * b * b + 2 * C;
-    case ES_BLUEPRINT_CONV_SMALL:
-        return C * C + 2 * C;
-    case ES_BLUEPRINT_CONV_HEAVY:
-        return 18 * C * C + 4 * C;
-    case ES_BLUEPRINT_NOOP:
-    case ES_BLUEPRINT_COUNT:
-        break;
+    int64_t count = 0;
+    for (int k = 0; k < es_blueprint_tensor_count((int)blueprint); k++) {
+        EsBlueprintTensor tensor = es_blueprint_tensor((int)n_channels, (int)blueprint, k);
+        count += (int64_t)tensor.n_in * tensor.n_out * tensor.kernel * tensor.kernel;
     }
-    return 0;
+    return count;
 }
 
 // A fragment under construction: where it goes and what its layers are called.
@@ -104,62 +87,30 @@ static EsValueId normalise(const Fragment *f, const char *part, EsValueId x, flo
                : ES_NO_VALUE;
 }
 
-static EsValueId relu(const Fragment *f, EsValueId x) {
-    return es_graph_activation(f->graph, ES_ACTIVATION_RELU, x);
-}
-
-// x + norm(branch), nothing at first
-static EsValueId add_branch(const Fragment *f, EsValueId x, EsValueId branch) {
-    return es_graph_add(f->graph, x, normalise(f, "norm", branch, 0.0f));
-}
-
-static EsValueId build_norm(const Fragment *f, EsValueId x) {
-    return es_graph_norm_mix(f->graph, f->name, x, normalise(f, "norm", x, 1.0f));
-}
-
-static EsValueId build_depthwise(const Fragment *f, EsValueId x) {
-    EsValueId y = convolve_depthwise(f, "depthwise", x);
-    return add_branch(f, x, convolve(f, "pointwise", y, f->n_channels, 1));
-}
-
-static EsValueId build_bottleneck(const Fragment *f, EsValueId x) {
-    int64_t width = bottleneck_width(f->n_channels);
-    EsValueId y = relu(f, convolve(f, "down", x, width, 1));
-    y = relu(f, convolve(f, "conv", y, width, 3));
-    return add_branch(f, x, convolve(f, "up", y, f->n_channels, 1));
-}
-
-static EsValueId build_conv_heavy(const Fragment *f, EsValueId x) {
-    EsValueId y = convolve(f, "conv0", x, f->n_channels, 3);
-    y = relu(f, normalise(f, "norm0", y, 1.0f));
-    return add_branch(f, x, convolve(f, "conv1", y, f->n_channels, 3));
-}
-
 EsValueId es_blueprint_build(EsGraph *graph, EsBlueprint blueprint, const char *name, EsValueId x) {
     if (!es_graph_check(graph, name, x, 5, ES_DTYPE_F32)) {
         return ES_NO_VALUE;
     }
     const Fragment f = {graph, name, graph->values[x].dim[2]};
+    const int64_t C = f.n_channels, narrow = es_blueprint_narrow((int)C);
+    EsValueId y = x;
+#define BUILD_CONV(part, n_in, n_out, kernel) y = convolve(&f, part, y, n_out, kernel);
+#define BUILD_DEPTHWISE(part)                 y = convolve_depthwise(&f, part, y);
+#define BUILD_RELU()                          y = es_graph_activation(graph, ES_ACTIVATION_RELU, y);
+#define BUILD_NORM(part)                      y = normalise(&f, part, y, 1.0f);
+#define BUILD_BRANCH(part)                    y = es_graph_add(graph, x, normalise(&f, part, y, 0.0f));
+#define BUILD_MIX()                           y = es_graph_norm_mix(graph, name, x, y);
+#define BUILD_ATTEND()                        y = es_graph_squeeze_excite(graph, name, x);
+#define ROW(identifier, word, layers)                                                              \
+    case ES_BLUEPRINT_##identifier:                                                                \
+        layers return y;
     switch (blueprint) {
-    case ES_BLUEPRINT_NOOP:
-        return x;
-    case ES_BLUEPRINT_CONV_LIGHT:
-        return add_branch(&f, x, convolve(&f, "conv", x, f.n_channels, 3));
-    case ES_BLUEPRINT_ATTENTION:
-        return es_graph_squeeze_excite(graph, name, x);
-    case ES_BLUEPRINT_NORM:
-        return build_norm(&f, x);
-    case ES_BLUEPRINT_DEPTHWISE:
-        return build_depthwise(&f, x);
-    case ES_BLUEPRINT_BOTTLENECK:
-        return build_bottleneck(&f, x);
-    case ES_BLUEPRINT_CONV_SMALL:
-        return add_branch(&f, x, convolve(&f, "conv", x, f.n_channels, 1));
-    case ES_BLUEPRINT_CONV_HEAVY:
-        return build_conv_heavy(&f, x);
+        ES_BLUEPRINT_TABLE(ROW, BUILD_CONV, BUILD_DEPTHWISE, BUILD_RELU, BUILD_NORM, BUILD_BRANCH,
+                           BUILD_MIX, BUILD_ATTEND)
     case ES_BLUEPRINT_COUNT:
         break;
     }
+#undef ROW
     return es_graph_fail(graph, ES_STATUS_ARGUMENT, "%s: there is no blueprint %d", name,
                          (int)blueprint);
 }

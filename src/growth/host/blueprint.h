@@ -14,25 +14,156 @@
 
 ES_EXTERN_C_BEGIN
 
-// In the order of the policy's blueprint head: identifier, name, what it computes.
+// Every blueprint, once: a row is its identifier, its name, and its layers in order, in the order of
+// the policy's blueprint head. The graph, the number of parameters and the tensors that fused
+// kernels pack all come from here; a reader of the table says what each kind of layer means to it:
+//
+//   CONV2D(part, n_in, n_out, kernel)  convolution without bias
+//   CONV_DEPTHWISE(part)               3x3 convolution of each channel with itself
+//   RELU()
+//   GROUPNORM(part)                    group norm
+//   BRANCH(part)                       x + group norm whose gamma starts at 0; ends a row
+//   MIX()                              x + tanh(g) (y - x); ends a row
+//   ATTEND()                           x times a factor per image and channel; ends a row
+//
+// with C channels, `narrow` for the middle of a bottleneck and `squeezed` for that of ATTEND.
 // clang-format off
+#define ES_BLUEPRINT_TABLE(ROW, CONV2D, CONV_DEPTHWISE, RELU, GROUPNORM, BRANCH, MIX, ATTEND)      \
+    ROW(NOOP,       "noop",       )                                                                \
+    ROW(CONV_LIGHT, "conv_light", CONV2D("conv", C, C, 3) BRANCH("norm"))                          \
+    ROW(ATTENTION,  "attention",  ATTEND())                                                        \
+    ROW(NORM,       "norm",       GROUPNORM("norm") MIX())                                         \
+    ROW(DEPTHWISE,  "depthwise",  CONV_DEPTHWISE("depthwise") CONV2D("pointwise", C, C, 1)         \
+                                  BRANCH("norm"))                                                  \
+    ROW(BOTTLENECK, "bottleneck", CONV2D("down", C, narrow, 1) RELU()                              \
+                                  CONV2D("conv", narrow, narrow, 3) RELU()                         \
+                                  CONV2D("up", narrow, C, 1) BRANCH("norm"))                       \
+    ROW(CONV_SMALL, "conv_small", CONV2D("conv", C, C, 1) BRANCH("norm"))                          \
+    ROW(CONV_HEAVY, "conv_heavy", CONV2D("conv0", C, C, 3) GROUPNORM("norm0") RELU()               \
+                                  CONV2D("conv1", C, C, 3) BRANCH("norm"))
+
+// The rows without their layers: X(identifier, name).
 #define ES_BLUEPRINT_LIST(X)                                                                       \
-    X(NOOP,       "noop")       /* x */                                                            \
-    X(CONV_LIGHT, "conv_light") /* x + GN(conv 3x3) */                                             \
-    X(ATTENTION,  "attention")  /* x times a learned factor per image and channel */               \
-    X(NORM,       "norm")       /* x + tanh(g) (GN(x) - x) */                                      \
-    X(DEPTHWISE,  "depthwise")  /* x + GN(conv 1x1 of depthwise 3x3) */                            \
-    X(BOTTLENECK, "bottleneck") /* x + GN(conv 1x1 of relu conv 3x3 of relu conv 1x1), narrow */   \
-    X(CONV_SMALL, "conv_small") /* x + GN(conv 1x1) */                                             \
-    X(CONV_HEAVY, "conv_heavy") /* x + GN(conv 3x3 of relu GN(conv 3x3)) */
+    ES_BLUEPRINT_TABLE(X, ES_NO_LAYER, ES_NO_LAYER, ES_NO_LAYER, ES_NO_LAYER, ES_NO_LAYER,         \
+                       ES_NO_LAYER, ES_NO_LAYER)
 // clang-format on
+#define ES_NO_LAYER(...)
 
 typedef enum EsBlueprint {
-#define X(identifier, name) ES_BLUEPRINT_##identifier,
+#define X(identifier, name, layers) ES_BLUEPRINT_##identifier,
     ES_BLUEPRINT_LIST(X)
 #undef X
         ES_BLUEPRINT_COUNT
 } EsBlueprint;
+
+// --- tensors, in the order in which the graph creates them ---
+
+enum EsBlueprintTensorKind {
+    ES_TENSOR_VECTOR,    // n_out numbers
+    ES_TENSOR_CONV,      // [n_out][n_in][kernel][kernel]
+    ES_TENSOR_DEPTHWISE, // [n_out][3][3]
+};
+
+typedef struct EsBlueprintTensor {
+    int kind, n_in, n_out, kernel;
+} EsBlueprintTensor;
+
+// Widths of narrow layers: the middle of a bottleneck or a gate; that of ATTEND.
+static inline ES_HOST_DEVICE int es_blueprint_narrow(int n_channels) {
+    return n_channels / 4 > 8 ? n_channels / 4 : 8;
+}
+static inline ES_HOST_DEVICE int es_blueprint_squeezed(int n_channels) {
+    return n_channels / 4 > 1 ? n_channels / 4 : 1;
+}
+
+static inline ES_HOST_DEVICE EsBlueprintTensor es_blueprint_vector(int count) {
+    EsBlueprintTensor tensor = {ES_TENSOR_VECTOR, 1, count, 1};
+    return tensor;
+}
+
+// The table for readers of tensors, which define PREFIX_CONV and so on; ReLU has none.
+#define ES_BLUEPRINT_TENSORS(ROW, PREFIX)                                                          \
+    ES_BLUEPRINT_TABLE(ROW, PREFIX##_CONV, PREFIX##_DEPTHWISE, ES_NO_LAYER, PREFIX##_NORM,         \
+                       PREFIX##_NORM, PREFIX##_MIX, PREFIX##_ATTEND)
+
+static inline ES_HOST_DEVICE int es_blueprint_tensor_count(int blueprint) {
+#define COUNT_CONV(...)      +1
+#define COUNT_DEPTHWISE(...) +1
+#define COUNT_NORM(...)      +2
+#define COUNT_MIX(...)       +1
+#define COUNT_ATTEND(...)    +3
+#define ROW(identifier, name, layers)                                                              \
+    case ES_BLUEPRINT_##identifier:                                                                \
+        return 0 layers;
+    switch (blueprint) { ES_BLUEPRINT_TENSORS(ROW, COUNT) }
+    return 0;
+#undef ROW
+#undef COUNT_CONV
+#undef COUNT_DEPTHWISE
+#undef COUNT_NORM
+#undef COUNT_MIX
+#undef COUNT_ATTEND
+}
+
+// Tensor k of a blueprint on so many channels; an empty one behind the last.
+static inline ES_HOST_DEVICE EsBlueprintTensor es_blueprint_tensor(int n_channels, int blueprint,
+                                                                   int k) {
+    const int C = n_channels, narrow = es_blueprint_narrow(C), squeezed = es_blueprint_squeezed(C);
+    EsBlueprintTensor tensor = es_blueprint_vector(0);
+#define AT(kind_, n_in_, n_out_, kernel_)                                                          \
+    if (k-- == 0) {                                                                                \
+        tensor.kind = kind_;                                                                       \
+        tensor.n_in = n_in_;                                                                       \
+        tensor.n_out = n_out_;                                                                     \
+        tensor.kernel = kernel_;                                                                   \
+    }
+#define AT_CONV(part, n_in, n_out, kernel) AT(ES_TENSOR_CONV, n_in, n_out, kernel)
+#define AT_DEPTHWISE(part)                 AT(ES_TENSOR_DEPTHWISE, 1, C, 3)
+#define AT_NORM(part)                      AT(ES_TENSOR_VECTOR, 1, C, 1) AT(ES_TENSOR_VECTOR, 1, C, 1)
+#define AT_MIX()                           AT(ES_TENSOR_VECTOR, 1, 1, 1)
+#define AT_ATTEND()                                                                                \
+    AT(ES_TENSOR_VECTOR, 1, squeezed *C, 1)                                                        \
+    AT(ES_TENSOR_VECTOR, 1, squeezed *C, 1)                                                        \
+    AT(ES_TENSOR_VECTOR, 1, C, 1)
+#define ROW(identifier, name, layers)                                                              \
+    case ES_BLUEPRINT_##identifier:                                                                \
+        layers break;
+    switch (blueprint) { ES_BLUEPRINT_TENSORS(ROW, AT) }
+    return tensor;
+#undef ROW
+#undef AT
+#undef AT_CONV
+#undef AT_DEPTHWISE
+#undef AT_NORM
+#undef AT_MIX
+#undef AT_ATTEND
+}
+
+// Gamma of a blueprint's last norm; beta is the tensor behind it. -1: there is none.
+static inline ES_HOST_DEVICE int es_blueprint_last_norm(int blueprint) {
+#define LAST_CONV(...)      n_before++;
+#define LAST_DEPTHWISE(...) n_before++;
+#define LAST_NORM(...)                                                                             \
+    last = n_before;                                                                               \
+    n_before += 2;
+#define LAST_MIX(...)    n_before++;
+#define LAST_ATTEND(...) n_before += 3;
+#define ROW(identifier, name, layers)                                                              \
+    case ES_BLUEPRINT_##identifier:                                                                \
+        layers break;
+    int n_before = 0, last = -1;
+    switch (blueprint) { ES_BLUEPRINT_TENSORS(ROW, LAST) }
+    (void)n_before;
+    return last;
+#undef ROW
+#undef LAST_CONV
+#undef LAST_DEPTHWISE
+#undef LAST_NORM
+#undef LAST_MIX
+#undef LAST_ATTEND
+}
+
+// --- names, counts, graphs ---
 
 const char *es_blueprint_name(EsBlueprint blueprint);
 
