@@ -87,6 +87,11 @@ static EsValueId normalise(const Fragment *f, const char *part, EsValueId x, flo
                : ES_NO_VALUE;
 }
 
+// x + norm(branch), nothing at first
+static EsValueId add_branch(const Fragment *f, EsValueId x, const char *part, EsValueId branch) {
+    return es_graph_add(f->graph, x, normalise(f, part, branch, 0.0f));
+}
+
 EsValueId es_blueprint_build(EsGraph *graph, EsBlueprint blueprint, const char *name, EsValueId x) {
     if (!es_graph_check(graph, name, x, 5, ES_DTYPE_F32)) {
         return ES_NO_VALUE;
@@ -98,7 +103,7 @@ EsValueId es_blueprint_build(EsGraph *graph, EsBlueprint blueprint, const char *
 #define BUILD_DEPTHWISE(part)                 y = convolve_depthwise(&f, part, y);
 #define BUILD_RELU()                          y = es_graph_activation(graph, ES_ACTIVATION_RELU, y);
 #define BUILD_NORM(part)                      y = normalise(&f, part, y, 1.0f);
-#define BUILD_BRANCH(part)                    y = es_graph_add(graph, x, normalise(&f, part, y, 0.0f));
+#define BUILD_BRANCH(part)                    y = add_branch(&f, x, part, y);
 #define BUILD_MIX()                           y = es_graph_norm_mix(graph, name, x, y);
 #define BUILD_ATTEND()                        y = es_graph_squeeze_excite(graph, name, x);
 #define ROW(identifier, word, layers)                                                              \

@@ -14,8 +14,8 @@
 
 ES_EXTERN_C_BEGIN
 
-// Every blueprint, once: a row is its identifier, its name, and its layers in order, in the order of
-// the policy's blueprint head. The graph, the number of parameters and the tensors that fused
+// Every blueprint, once: a row is its identifier, its name, and its layers in order, in the order
+// of the policy's blueprint head. The graph, the number of parameters and the tensors that fused
 // kernels pack all come from here; a reader of the table says what each kind of layer means to it:
 //
 //   CONV2D(part, n_in, n_out, kernel)  convolution without bias
@@ -119,8 +119,10 @@ static inline ES_HOST_DEVICE EsBlueprintTensor es_blueprint_tensor(int n_channel
     }
 #define AT_CONV(part, n_in, n_out, kernel) AT(ES_TENSOR_CONV, n_in, n_out, kernel)
 #define AT_DEPTHWISE(part)                 AT(ES_TENSOR_DEPTHWISE, 1, C, 3)
-#define AT_NORM(part)                      AT(ES_TENSOR_VECTOR, 1, C, 1) AT(ES_TENSOR_VECTOR, 1, C, 1)
-#define AT_MIX()                           AT(ES_TENSOR_VECTOR, 1, 1, 1)
+#define AT_NORM(part)                                                                              \
+    AT(ES_TENSOR_VECTOR, 1, C, 1)                                                                  \
+    AT(ES_TENSOR_VECTOR, 1, C, 1)
+#define AT_MIX() AT(ES_TENSOR_VECTOR, 1, 1, 1)
 #define AT_ATTEND()                                                                                \
     AT(ES_TENSOR_VECTOR, 1, squeezed *C, 1)                                                        \
     AT(ES_TENSOR_VECTOR, 1, squeezed *C, 1)                                                        \
