@@ -25,7 +25,7 @@ typedef enum EsCopy { ES_COPY_TO_DEVICE, ES_COPY_TO_HOST, ES_COPY_ON_DEVICE } Es
 
 typedef struct EsStream EsStream;
 typedef struct EsEvent EsEvent;
-typedef struct EsCapture EsCapture; // recorded work of a stream that can be replayed
+typedef struct EsCapture EsCapture; // captured work of a stream that can be replayed
 
 typedef struct EsDeviceOptions {
     int n_threads; // CPU: threads of the pool, 0 = one per processor
@@ -59,7 +59,7 @@ const EsDeviceInfo *es_device_info(const EsDevice *device);
 // detail, or OK.
 EsStatus es_device_status(const EsDevice *device);
 
-// Forget a failure of work that was only being recorded (es_capture_begin) and never ran.
+// Forget a failure of work that was only being captured (es_capture_begin) and never ran.
 void es_device_forgive(EsDevice *device);
 
 // Zeroed memory on the device, 64-byte aligned or better. Slow: set-up only. Counted.
@@ -115,7 +115,7 @@ EsStatus es_event_elapsed_ms(EsEvent *from, EsEvent *to, float *ms); // both rec
 
 // --- captures ---
 
-// Between begin and end, work queued on the stream is recorded, not run. UNSUPPORTED on the CPU:
+// Between begin and end, work queued on the stream is captured, not run. UNSUPPORTED on the CPU:
 // callers run directly.
 EsStatus es_capture_begin(EsStream *stream);
 EsStatus es_capture_end(EsStream *stream, EsCapture **capture);

@@ -110,7 +110,7 @@ int es_profile_forbids_capture(const EsDevice *device) {
 int es_profile_span_begin(EsDevice *device, EsStream *stream, EsProfileKind kind,
                           const char *name) {
     EsProfile *profile = device->profile;
-    // a stream that records runs nothing; events would become a part of the recording
+    // a stream under capture runs nothing; events would become a part of the capture
     if (profile == NULL || (stream != NULL && stream->is_capturing)) {
         return NO_SPAN;
     }

@@ -2,7 +2,7 @@
 //
 // Off until es_profile_start; the hooks then cost a call and a branch. On CUDA a span is a pair of
 // events from a pool made at the start, so that nothing waits; on the CPU it is two readings of the
-// clock. Work that is being recorded into a capture is not timed: its replay is one span.
+// clock. Work that is being captured is not timed: its replay is one span.
 //
 //     ES_TRY(es_profile_start(device, &(EsProfileOptions){.capacity = 16384}));
 //     es_profile_range_begin(device, stream, "train");

@@ -60,8 +60,8 @@ void es_decision_place_report(EsDecisionDevice *decision, void *place) {
     EsDecisionView *view = &decision->view;
     unsigned char *memory = place;
     if (place != decision->report.memory) {
-        es_recording_forget(&decision->choose.recording);
-        es_recording_forget(&decision->pay.recording);
+        es_graph_capture_forget(&decision->choose.graph_capture);
+        es_graph_capture_forget(&decision->pay.graph_capture);
     }
     decision->report.memory = place;
     view->actions = (void *)(memory + decision->report.actions);
@@ -129,16 +129,16 @@ static EsStatus check_parts(const EsPolicy *policy, const EsRewardView *reward,
 }
 
 // A plan has a capture of its own, which cannot stand in another.
-static void allow_recordings(EsDecisionDevice *decision) {
+static void allow_captures(EsDecisionDevice *decision) {
     const EsPolicy *policy = decision->policy;
-    EsRecording *choose = &decision->choose.recording;
-    decision->choose.may_record = decision->pay.may_record = 1;
+    EsGraphCapture *choose = &decision->choose.graph_capture;
+    decision->choose.may_capture = decision->pay.may_capture = 1;
     if (policy->kind == ES_POLICY_LEARNED) {
         EsActingReport acting = es_policy_network_acting(policy->learned.network);
         if (!acting.is_fused) {
-            decision->choose.may_record = 0;
+            decision->choose.may_capture = 0;
             snprintf(choose->fallback, sizeof choose->fallback,
-                     "choosing is not recorded, the network runs a plan: %.180s", acting.fallback);
+                     "choosing is not captured, the network runs a plan: %.180s", acting.fallback);
         }
     }
 }
@@ -166,7 +166,7 @@ EsStatus es_decision_create(EsPolicy *policy, EsReward *reward, EsStream *stream
     made->stream = stream;
     made->device = es_stream_device(stream);
     made->kernels = es_decision_kernels_cuda();
-    allow_recordings(made);
+    allow_captures(made);
     EsStatus status = create_memory(made);
     if (status != ES_STATUS_OK) {
         es_decision_destroy(made);
@@ -181,8 +181,8 @@ void es_decision_destroy(EsDecisionDevice *decision) {
         return;
     }
     decision->policy->n_decisions--;
-    es_recording_destroy(&decision->choose.recording);
-    es_recording_destroy(&decision->pay.recording);
+    es_graph_capture_destroy(&decision->choose.graph_capture);
+    es_graph_capture_destroy(&decision->pay.graph_capture);
     if (decision->staged != NULL) {
         es_device_release_host(decision->device, decision->staged);
     }
@@ -320,12 +320,13 @@ static EsStatus run_work(EsDecisionDevice *decision, EsDecisionWork *work, EsQue
     ES_ASSERT(state->n_envs == decision->view.n_envs && state->n_slots == decision->view.n_slots);
     if (memcmp(&work->state, state, sizeof *state) != 0 || work->masks != masks ||
         work->actions != actions) {
-        es_recording_forget(&work->recording);
+        es_graph_capture_forget(&work->graph_capture);
         memcpy(&work->state, state, sizeof work->state); // as it is compared: padding too
         work->masks = masks;
         work->actions = actions;
     }
-    return es_recording_run(&work->recording, decision->stream, work->may_record, queue, decision);
+    return es_graph_capture_run(&work->graph_capture, decision->stream, work->may_capture, queue,
+                                decision);
 }
 
 EsStatus es_decision_choose(EsDecisionDevice *decision, const EsGrowthState *state,
@@ -344,15 +345,16 @@ const EsPolicy *es_decision_policy(const EsDecisionDevice *decision) { return de
 EsDecisionReport es_decision_report(const EsDecisionDevice *decision) { return decision->report; }
 
 EsDecisionReplays es_decision_replays(const EsDecisionDevice *decision) {
-    const EsRecording *const recordings[] = {&decision->choose.recording, &decision->pay.recording};
+    const EsGraphCapture *const graph_captures[] = {&decision->choose.graph_capture,
+                                                    &decision->pay.graph_capture};
     EsDecisionReplays replays = {0};
-    for (size_t i = 0; i < ES_COUNT_OF(recordings); i++) {
-        replays.n_captures += recordings[i]->capture != NULL;
-        replays.n_replays += recordings[i]->n_replays;
-        replays.capture_ms += recordings[i]->capture_ms;
-        if (recordings[i]->fallback[0] != '\0') {
+    for (size_t i = 0; i < ES_COUNT_OF(graph_captures); i++) {
+        replays.n_captures += graph_captures[i]->capture != NULL;
+        replays.n_replays += graph_captures[i]->n_replays;
+        replays.capture_ms += graph_captures[i]->capture_ms;
+        if (graph_captures[i]->fallback[0] != '\0') {
             replays.n_fallbacks++;
-            snprintf(replays.fallback, sizeof replays.fallback, "%s", recordings[i]->fallback);
+            snprintf(replays.fallback, sizeof replays.fallback, "%s", graph_captures[i]->fallback);
         }
     }
     return replays;

@@ -12,11 +12,11 @@
 //     ES_TRY(es_decision_end(decision));                            // after the last step
 //
 // choose and pay queue work and nothing else: no waits, no allocations, no copies to the host. Each
-// runs directly once, is recorded the second time and is one replay from then on, whatever E
-// (network/plan/recording.h); where a capture is refused it goes on directly to the end of the
+// runs directly once, is captured the second time and is one replay from then on, whatever E
+// (network/plan/graph_capture.h); where a capture is refused it goes on directly to the end of the
 // decision phase, with the same bits. A network that runs a plan records itself: choose is then
 // direct, and es_decision_replays says why. What changes between rounds is read from device memory,
-// so a recording outlives them.
+// so a capture outlives them.
 //
 // E environments, S slots, T steps, D features.
 #ifndef ES_CONTROL_DECISION_DEVICE_H
@@ -55,8 +55,8 @@ const EsPolicy *es_decision_policy(const EsDecisionDevice *decision);
 EsStatus es_decision_begin(EsDecisionDevice *decision, int64_t first_episode);
 
 // Latch what the reward judges, decide. state, masks [E] and actions [E] are device memory; other
-// places than in the step before are recorded anew, unless a capture was refused before: nothing
-// is recorded after that. Not while the stream is being captured.
+// places than in the step before are captured anew, unless a capture was refused before: nothing
+// is captured after that. Not while the stream is being captured.
 EsStatus es_decision_choose(EsDecisionDevice *decision, const EsGrowthState *state,
                             const EsActionMasks *masks, EsAction *actions);
 
@@ -75,7 +75,7 @@ size_t es_decision_report_bytes(int64_t n_envs);
 // How choose and pay were queued so far.
 typedef struct EsDecisionReplays {
     int n_captures;     // that exist: 2 from the second step on, less n_fallbacks
-    int n_fallbacks;    // of the two, those that are not recorded
+    int n_fallbacks;    // of the two, those that are not captured
     int64_t n_replays;  // of both
     double capture_ms;  // of the last of each
     char fallback[256]; // why one is not; "" = none

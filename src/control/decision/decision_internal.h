@@ -8,7 +8,7 @@
 #include "control/rules/decision_rules.h"
 #include "control/rules/heuristic_rules.h"
 #include "growth/engine/schedule.h"
-#include "network/plan/recording.h"
+#include "network/plan/graph_capture.h"
 
 ES_EXTERN_C_BEGIN
 
@@ -66,10 +66,10 @@ typedef struct EsDecisionKernels {
 // NULL in a build without CUDA.
 const EsDecisionKernels *es_decision_kernels_cuda(void);
 
-// Half of a step, as it is recorded: it holds for these arguments.
+// Half of a step, as it is captured: it holds for these arguments.
 typedef struct EsDecisionWork {
-    EsRecording recording;
-    int may_record; // 0: always directly, and recording.fallback says why
+    EsGraphCapture graph_capture;
+    int may_capture; // 0: always directly, and graph_capture.fallback says why
     EsGrowthState state;
     const EsActionMasks *masks; // choose
     EsAction *actions;          // choose

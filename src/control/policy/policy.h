@@ -97,7 +97,7 @@ EsPolicyNetwork *es_policy_network(const EsPolicy *policy);
 // the tick. The row of an environment that was rolled back does not count: its last one gets this
 // reward on top and ends. `rollback_penalty` is the part of such a reward, taken as positive, that
 // is not divided by the scale of rewards. With no row before it, both are lost to training. Nothing
-// happens where a decision phase on a device has recorded it (decision_device.h).
+// happens where a decision phase on a device has captured it (decision_device.h).
 EsStatus es_policy_record(EsPolicy *policy, const EsGrowthState *state, const float *rewards,
                           float rollback_penalty);
 

@@ -342,8 +342,8 @@ void es_policy_acting_destroy(EsPolicyActing *acting) {
     for (size_t i = 0; i < ES_COUNT_OF(ports); i++) {
         es_port_close(ports[i]);
     }
-    es_recording_destroy(&acting->steps);
-    es_recording_destroy(&acting->peeks);
+    es_graph_capture_destroy(&acting->steps);
+    es_graph_capture_destroy(&acting->peeks);
     es_policy_act_destroy(acting->act);
     es_device_destroy_tensor(&acting->zeros);
     es_plan_destroy(acting->plan);
@@ -398,8 +398,8 @@ static EsStatus queue_peek(void *context, EsStream *stream) {
 // One step of the inputs that stand in the ports.
 static EsStatus run_step(EsPolicyActing *acting, EsStream *stream, int is_peek) {
     if (acting->act != NULL) {
-        return es_recording_run(is_peek ? &acting->peeks : &acting->steps, stream, 1,
-                                is_peek ? queue_peek : queue_step, acting);
+        return es_graph_capture_run(is_peek ? &acting->peeks : &acting->steps, stream, 1,
+                                    is_peek ? queue_peek : queue_step, acting);
     }
     ES_TRY(es_plan_run(acting->plan, stream));
     return is_peek ? ES_STATUS_OK : move_on(acting, stream);

@@ -12,7 +12,7 @@
 #define ES_CONTROL_POLICY_NETWORK_INTERNAL_H
 
 #include "control/policy/policy_network.h"
-#include "network/plan/recording.h"
+#include "network/plan/graph_capture.h"
 
 ES_EXTERN_C_BEGIN
 
@@ -86,10 +86,10 @@ typedef struct EsPolicyAct EsPolicyAct; // policy_inference.h
 
 typedef struct EsPolicyActing {
     EsPolicyGraph graph;
-    EsPlan *plan;             // acts where act is NULL
-    EsPolicyAct *act;         // writes where the plan would
-    EsRecording steps, peeks; // of act
-    char fallback[256];       // why there is no act
+    EsPlan *plan;                // acts where act is NULL
+    EsPolicyAct *act;            // writes where the plan would
+    EsGraphCapture steps, peeks; // of act
+    char fallback[256];          // why there is no act
     EsPort features, blueprints, logits, value;
     EsPort h, c;               // the recurrent state before a step           [1, E, H]
     EsTensor h_after, c_after; // after it, the plan's

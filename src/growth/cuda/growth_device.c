@@ -14,13 +14,13 @@ static EsGrowthDeviceReport report_captures(const EsGrowth *growth) {
     const EsGrowthOnDevice *d = growth->on_device;
     EsGrowthDeviceReport report = {0};
     for (int work = 0; work < ES_GROWTH_WORK_COUNT; work++) {
-        const EsRecording *recording = &d->recordings[work];
-        report.n_captures += recording->capture != NULL;
-        report.n_replays += recording->n_replays;
-        report.capture_ms += recording->capture_ms;
-        if (recording->fallback[0] != '\0') {
+        const EsGraphCapture *graph_capture = &d->graph_captures[work];
+        report.n_captures += graph_capture->capture != NULL;
+        report.n_replays += graph_capture->n_replays;
+        report.capture_ms += graph_capture->capture_ms;
+        if (graph_capture->fallback[0] != '\0') {
             report.n_fallbacks++;
-            snprintf(report.fallback, sizeof report.fallback, "%s", recording->fallback);
+            snprintf(report.fallback, sizeof report.fallback, "%s", graph_capture->fallback);
         }
     }
     report.fused_bytes = es_fused_step_bytes(d->fused);
@@ -63,7 +63,7 @@ static void queue_validation(EsGrowth *growth) {
     es_growth_cuda_results(parts, growth->stream);
 }
 
-// A part of a step, as it is recorded.
+// A part of a step, as it is captured.
 typedef struct Job {
     EsGrowth *growth;
     EsGrowthWork work;
@@ -92,8 +92,8 @@ static EsStatus queue_job(void *context, EsStream *stream) {
 
 static EsStatus run_work(EsGrowth *growth, EsGrowthWork work) {
     Job job = {growth, work};
-    return es_recording_run(&growth->on_device->recordings[work], growth->stream,
-                            growth->options.mode == ES_COMPILE_DEFAULT, queue_job, &job);
+    return es_graph_capture_run(&growth->on_device->graph_captures[work], growth->stream,
+                                growth->options.mode == ES_COMPILE_DEFAULT, queue_job, &job);
 }
 
 // --- queued steps ---

@@ -525,7 +525,7 @@ void es_growth_on_device_destroy(EsGrowth *growth) {
     }
     es_stream_synchronize(growth->stream); // nothing may still be on its way into what goes now
     for (int work = 0; work < ES_GROWTH_WORK_COUNT; work++) {
-        es_recording_destroy(&d->recordings[work]);
+        es_graph_capture_destroy(&d->graph_captures[work]);
     }
     es_fused_step_destroy(d->fused);
     for (int i = 0; i < 2; i++) {

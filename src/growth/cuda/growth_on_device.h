@@ -5,7 +5,7 @@
 
 #include "growth/cuda/growth_parts.h"
 #include "growth/engine/growth_internal.h"
-#include "network/plan/recording.h"
+#include "network/plan/graph_capture.h"
 
 // images of all rows in one pass of evaluation: their activations are held in device memory
 #define ES_GROWTH_EVALUATED_MAX 65536
@@ -20,7 +20,7 @@ typedef struct EsGrowthPacking {
     size_t bytes;
 } EsGrowthPacking;
 
-// Parts of a step that are recorded and replayed, each with the event at its start.
+// Parts of a step that are captured and replayed, each with the event at its start.
 typedef enum EsGrowthWork {
     ES_GROWTH_WORK_TRAIN,
     ES_GROWTH_WORK_VALIDATE,
@@ -50,7 +50,7 @@ struct EsGrowthOnDevice {
     int32_t *sent_trials;    // owned, pinned: on their way to the device, and their results on the
                              // way back
     EsGrowthPacking packing;
-    EsRecording recordings[ES_GROWTH_WORK_COUNT];
+    EsGraphCapture graph_captures[ES_GROWTH_WORK_COUNT];
     EsGrowthMail mail[2];
     int64_t n_collected, n_received; // packed copies; the mirrors show number n_received - 1
     int shown;                       // its moment

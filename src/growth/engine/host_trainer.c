@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "growth/fused/fused_step.h"
-#include "network/plan/recording.h"
+#include "network/plan/graph_capture.h"
 
 // Images per host in one evaluation run.
 #define EVALUATION_BATCH 256
@@ -30,7 +30,7 @@ struct EsHostTrainer {
     // CUDA, where the host allows it: the fused executor instead of the training plan
     EsGrowthModel model;
     EsFusedStep *fused; // owned, nullable
-    EsRecording recording;
+    EsGraphCapture graph_capture;
     EsTensor row_envs;       // i32 [E]: 0, 1, ...
     Program evaluate[2];     // full batches, and the rest of a split; made when first needed
     EsTensor images, labels; // the whole data set, u8
@@ -241,7 +241,7 @@ void es_host_trainer_destroy(EsHostTrainer *t) {
     if (t == NULL) {
         return;
     }
-    es_recording_destroy(&t->recording);
+    es_graph_capture_destroy(&t->graph_capture);
     es_fused_step_destroy(t->fused);
     destroy_program(&t->train);
     destroy_program(&t->evaluate[0]);
@@ -266,8 +266,9 @@ void es_host_trainer_destroy(EsHostTrainer *t) {
 EsStatus es_host_trainer_train(EsHostTrainer *t, int64_t n_steps) {
     t->has_trained |= n_steps > 0;
     for (int64_t i = 0; i < n_steps; i++) {
-        ES_TRY(t->fused != NULL ? es_recording_run(&t->recording, t->stream, 1, queue_fused, t)
-                                : es_plan_run(t->train.plan, t->stream));
+        ES_TRY(t->fused != NULL
+                   ? es_graph_capture_run(&t->graph_capture, t->stream, 1, queue_fused, t)
+                   : es_plan_run(t->train.plan, t->stream));
     }
     return ES_STATUS_OK;
 }
@@ -389,8 +390,8 @@ EsPlanReport es_host_trainer_report(const EsHostTrainer *t) {
     EsPlanReport report = es_plan_report(t->train.plan);
     if (t->fused != NULL) {
         report.is_fused = 1;
-        report.is_captured = t->recording.capture != NULL;
-        report.capture_ms = t->recording.capture_ms;
+        report.is_captured = t->graph_capture.capture != NULL;
+        report.capture_ms = t->graph_capture.capture_ms;
         report.activation_bytes = es_fused_step_bytes(t->fused);
     }
     return report;

@@ -311,7 +311,7 @@ void es_plan_destroy(EsPlan *plan) {
     if (plan == NULL) {
         return;
     }
-    es_plan_forget_recordings(plan);
+    es_plan_forget_captures(plan);
     es_lane_program_destroy(plan->lanes);
     es_device_release(plan->store->device, plan->slab);
     es_release(plan->tensors);

@@ -54,7 +54,7 @@ EsStatus es_plan_create(const EsGraph *graph, EsStore *store, const EsPlanOption
 void es_plan_destroy(EsPlan *plan);
 
 // Give an input its memory: same device, dtype and shape. Later again to change it; a captured plan
-// is then recorded anew.
+// is then captured anew.
 EsStatus es_plan_bind(EsPlan *plan, EsValueId input, const EsTensor *tensor);
 
 // Queue one run. Fails when an input is unbound, or when the device has failed.

@@ -1,19 +1,19 @@
-// What a plan is, for plan.c, which builds it, plan_run.c, which runs it, and plan_host.c,
-// which runs one host of it.
+// The insides of a plan, shared by plan.c, which builds it, plan_run.c, which runs it, execute.c,
+// which runs a node, and plan_host.c, which runs one host of it.
 #ifndef ES_NETWORK_PLAN_INTERNAL_H
 #define ES_NETWORK_PLAN_INTERNAL_H
 
 #include "network/graph/graph.h"
 #include "network/lanes/lane_program.h"
+#include "network/plan/graph_capture.h"
 #include "network/plan/plan.h"
-#include "network/plan/recording.h"
 
 ES_EXTERN_C_BEGIN
 
 #define ES_PLAN_NO_OFFSET SIZE_MAX
 
-// What a run covers; each has a recording of its own.
-typedef enum PlanPart { PLAN_WHOLE, PLAN_FORWARD, PLAN_BACKWARD, PLAN_PARTS } PlanPart;
+// The range of a run; each has a graph capture of its own.
+typedef enum PlanRange { PLAN_WHOLE, PLAN_FORWARD, PLAN_BACKWARD, PLAN_RANGES } PlanRange;
 
 struct EsPlan {
     const EsGraph *graph; // borrowed
@@ -28,15 +28,15 @@ struct EsPlan {
     void *slab;                 // owned; NULL when hosted
     unsigned char *is_left_out; // owned, per node: what runs before the lane program
     EsLaneProgram *lanes;       // owned, nullable
-    EsRecording recording[PLAN_PARTS];
+    EsGraphCapture graph_capture[PLAN_RANGES];
     int all_bound;
     int has_forward;      // the forward half has run, the backward half not yet
     int clears_gradients; // some part of the gradient slab is not written here, but read
     EsPlanReport report;
 };
 
-// Drop what was recorded: the next runs record again.
-void es_plan_forget_recordings(EsPlan *plan);
+// Discards captures: the next runs capture again.
+void es_plan_forget_captures(EsPlan *plan);
 
 // One node of a graph as one kernel call.
 

@@ -1,12 +1,12 @@
-// Running a plan, as a whole or in halves, and recording it on CUDA.
+// Running a plan, as a whole or in halves, and capturing it on CUDA.
 #include <stdio.h>
 
 #include "network/plan/plan_internal.h"
 #include "tensor/profile.h"
 
-void es_plan_forget_recordings(EsPlan *plan) {
-    for (int part = 0; part < PLAN_PARTS; part++) {
-        es_recording_forget(&plan->recording[part]);
+void es_plan_forget_captures(EsPlan *plan) {
+    for (int range = 0; range < PLAN_RANGES; range++) {
+        es_graph_capture_forget(&plan->graph_capture[range]);
     }
     plan->report.is_captured = 0;
 }
@@ -33,8 +33,8 @@ EsStatus es_plan_bind(EsPlan *plan, EsValueId input, const EsTensor *tensor) {
     }
     plan->tensors[input] = *tensor;
     plan->all_bound = 0;
-    // a recording holds the old address: the next run records again
-    es_plan_forget_recordings(plan);
+    // a capture holds the old address: the next run captures again
+    es_plan_forget_captures(plan);
     // gradients that come in under one shape may go on under another; aliases follow their sources
     for (int v = input + 1; v < plan->graph->n_values && plan->lanes == NULL; v++) {
         EsValueId source = plan->graph->values[v].alias_of;
@@ -67,13 +67,13 @@ static void end_on_cpu(const EsPlan *plan, int span) {
     es_profile_span_end(plan->store->device, NULL, span);
 }
 
-static EsStatus run_nodes(EsPlan *plan, PlanPart part, EsStream *stream) {
+static EsStatus run_nodes(EsPlan *plan, PlanRange range, EsStream *stream) {
     const EsGraph *graph = plan->graph;
     const EsKernels *kernels = es_kernels_of(plan->store->device);
     int has_halves = graph->n_forward_nodes > 0;
-    int first = part == PLAN_BACKWARD ? graph->n_forward_nodes : 0;
-    int last = part == PLAN_FORWARD && has_halves ? graph->n_forward_nodes : graph->n_nodes;
-    if (part != PLAN_FORWARD && plan->clears_gradients) {
+    int first = range == PLAN_BACKWARD ? graph->n_forward_nodes : 0;
+    int last = range == PLAN_FORWARD && has_halves ? graph->n_forward_nodes : graph->n_nodes;
+    if (range != PLAN_FORWARD && plan->clears_gradients) {
         // what another plan on this store left there must not move a parameter
         EsTensor *slab = &plan->store->gradients;
         ES_TRY(es_stream_fill(stream, slab->data, 0, es_tensor_bytes(slab)));
@@ -90,7 +90,7 @@ static EsStatus run_nodes(EsPlan *plan, PlanPart part, EsStream *stream) {
         es_lane_program_run(plan->lanes, stream);
         end_on_cpu(plan, span);
     }
-    if (part == PLAN_FORWARD) {
+    if (range == PLAN_FORWARD) {
         return ES_STATUS_OK;
     }
     if (plan->options.optimiser != NULL) {
@@ -104,43 +104,44 @@ static EsStatus run_nodes(EsPlan *plan, PlanPart part, EsStream *stream) {
     return ES_STATUS_OK;
 }
 
-// What es_recording_run queues.
-typedef struct PartRun {
+// The arguments of queue_range, which es_graph_capture_run calls.
+typedef struct RangeRun {
     EsPlan *plan;
-    PlanPart part;
-} PartRun;
+    PlanRange range;
+} RangeRun;
 
-static EsStatus queue_part(void *context, EsStream *stream) {
-    const PartRun *run = context;
-    return run_nodes(run->plan, run->part, stream);
+static EsStatus queue_range(void *context, EsStream *stream) {
+    const RangeRun *run = context;
+    return run_nodes(run->plan, run->range, stream);
 }
 
-static EsStatus run_part(EsPlan *plan, PlanPart part, EsStream *stream) {
+static EsStatus run_range(EsPlan *plan, PlanRange range, EsStream *stream) {
     if (plan->options.is_hosted) {
         return ES_FAIL(ARGUMENT, "a hosted plan is run by its workers (network/plan/plan_host.h)");
     }
     ES_TRY(check_bound(plan));
-    EsRecording *recording = &plan->recording[part];
-    PartRun run = {plan, part};
-    ES_TRY(es_recording_run(recording, stream, plan->options.mode == ES_COMPILE_DEFAULT, queue_part,
-                            &run));
-    plan->report.is_captured = recording->capture != NULL;
-    plan->report.capture_ms = recording->capture_ms;
-    if (recording->fallback[0] != '\0') {
-        snprintf(plan->report.fallback, sizeof plan->report.fallback, "%s", recording->fallback);
+    EsGraphCapture *graph_capture = &plan->graph_capture[range];
+    RangeRun run = {plan, range};
+    ES_TRY(es_graph_capture_run(graph_capture, stream, plan->options.mode == ES_COMPILE_DEFAULT,
+                                queue_range, &run));
+    plan->report.is_captured = graph_capture->capture != NULL;
+    plan->report.capture_ms = graph_capture->capture_ms;
+    if (graph_capture->fallback[0] != '\0') {
+        snprintf(plan->report.fallback, sizeof plan->report.fallback, "%s",
+                 graph_capture->fallback);
     }
-    plan->has_forward = part == PLAN_FORWARD;
+    plan->has_forward = range == PLAN_FORWARD;
     return ES_STATUS_OK;
 }
 
-EsStatus es_plan_run(EsPlan *plan, EsStream *stream) { return run_part(plan, PLAN_WHOLE, stream); }
+EsStatus es_plan_run(EsPlan *plan, EsStream *stream) { return run_range(plan, PLAN_WHOLE, stream); }
 
 EsStatus es_plan_run_forward(EsPlan *plan, EsStream *stream) {
     if (plan->lanes != NULL) {
         return ES_FAIL(UNSUPPORTED, "a plan on the vector engine runs as a whole; ES_COMPILE_OFF "
                                     "makes one that runs in halves");
     }
-    return run_part(plan, PLAN_FORWARD, stream);
+    return run_range(plan, PLAN_FORWARD, stream);
 }
 
 EsStatus es_plan_run_backward(EsPlan *plan, EsStream *stream) {
@@ -154,5 +155,5 @@ EsStatus es_plan_run_backward(EsPlan *plan, EsStream *stream) {
     if (!plan->has_forward) {
         return ES_FAIL(ARGUMENT, "each backward half follows a forward half of its own");
     }
-    return run_part(plan, PLAN_BACKWARD, stream);
+    return run_range(plan, PLAN_BACKWARD, stream);
 }
