@@ -9,26 +9,18 @@
 
 #include "base/checksum.h"
 #include "base/file.h"
-#include "base/first_error.h"
 #include "base/folder.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "esper/log.h"
 #include "runs/round_folder.h"
 
-// Files of this rank. Apart from the rest, because asking for a path adds to it, and the code that
-// does so holds the checkpoint const.
-typedef struct Names {
-    json_t *set;          // owned: an object whose keys are the names, in order
-    EsFirstError failure; // a name could not be noted; commit says so
-} Names;
-
 struct EsCheckpoint {
     char root[ES_RUN_PATH_BYTES]; // of the run
     int64_t round;
     int rank, n_ranks;
     int is_writing, is_committed, is_complete;
-    Names *names;   // owned; NULL in reading
+    json_t *names;  // owned: an object whose keys are the files of this rank; NULL in reading
     json_t *values; // owned: what was put
     int64_t bytes;
 };
@@ -48,10 +40,7 @@ static EsStatus create_object(const EsRunFolder *folder, int64_t round, int rank
 
 static void destroy_object(EsCheckpoint *checkpoint) {
     if (checkpoint != NULL) {
-        if (checkpoint->names != NULL) {
-            json_decref(checkpoint->names->set);
-            es_release(checkpoint->names);
-        }
+        json_decref(checkpoint->names);
         json_decref(checkpoint->values);
         es_release(checkpoint);
     }
@@ -123,10 +112,9 @@ EsStatus es_checkpoint_begin(const EsRunFolder *folder, int64_t round, int rank,
     EsStatus status = ES_STATUS_OK;
     int is_made = 0;
     (void)es_json_lacked_memory(); // an earlier attempt is no concern of this one
-    ES_TRY_GOTO(es_allocate(sizeof *checkpoint->names, (void **)&checkpoint->names));
-    checkpoint->names->set = json_object();
+    checkpoint->names = json_object();
     checkpoint->values = json_object();
-    if (checkpoint->names->set == NULL || checkpoint->values == NULL) {
+    if (checkpoint->names == NULL || checkpoint->values == NULL) {
         status = ES_FAIL(MEMORY, "not enough memory to begin a checkpoint");
         goto done;
     }
@@ -142,20 +130,24 @@ done:
 
 const char *es_checkpoint_path(const EsCheckpoint *checkpoint, const char *name,
                                char path[ES_RUN_PATH_BYTES]) {
+    es_round_folder_path(checkpoint->root, checkpoint->round, name, path);
+    return path;
+}
+
+EsStatus es_checkpoint_add_file(EsCheckpoint *checkpoint, const char *name,
+                                char path[ES_RUN_PATH_BYTES]) {
+    ES_ASSERT(checkpoint->is_writing && !checkpoint->is_committed);
     // the rest of the 255 bytes a name may have is for the ends of temporaries
     ES_ASSERT(name[0] != '\0' && name[0] != '.' && strlen(name) < 200);
     ES_ASSERT(strchr(name, '/') == NULL);
     ES_ASSERT(strcmp(name, "DONE") != 0 && strcmp(name, "manifest.json") != 0);
-    es_round_folder_path(checkpoint->root, checkpoint->round, name, path);
-    if (checkpoint->is_writing && !checkpoint->is_committed &&
-        json_object_get(checkpoint->names->set, name) == NULL) {
-        EsStatus status =
-            json_object_set_new(checkpoint->names->set, name, json_null()) == 0
-                ? es_round_folder_add_name(checkpoint->root, checkpoint->round, name)
-                : ES_FAIL(MEMORY, "not enough memory to list the files of a checkpoint");
-        es_first_error_capture(&checkpoint->names->failure, status);
+    es_checkpoint_path(checkpoint, name, path);
+    if (json_object_get(checkpoint->names, name) != NULL) {
+        return ES_STATUS_OK;
     }
-    return path;
+    return json_object_set_new(checkpoint->names, name, json_null()) == 0
+               ? es_round_folder_add_name(checkpoint->root, checkpoint->round, name)
+               : ES_FAIL(MEMORY, "not enough memory to list the files of a checkpoint");
 }
 
 static EsStatus put_value(EsCheckpoint *checkpoint, const char *key, json_t *value) {
@@ -186,10 +178,9 @@ EsStatus es_checkpoint_put_text(EsCheckpoint *checkpoint, const char *key, const
 
 // Make the files of this rank durable and describe them.
 static EsStatus seal_files(EsCheckpoint *checkpoint, json_t *files) {
-    ES_TRY(es_first_error_rethrow(&checkpoint->names->failure));
     const char *name;
     json_t *unused;
-    json_object_foreach(checkpoint->names->set, name, unused) {
+    json_object_foreach(checkpoint->names, name, unused) {
         char path[ES_RUN_PATH_BYTES], sha256[ES_SHA256_TEXT_BYTES];
         int64_t bytes = 0;
         es_round_folder_path(checkpoint->root, checkpoint->round, name, path);
@@ -282,7 +273,7 @@ int64_t es_checkpoint_bytes(const EsCheckpoint *checkpoint) { return checkpoint-
 static EsStatus remove_unfinished(const EsCheckpoint *checkpoint) {
     const char *name;
     json_t *unused;
-    json_object_foreach(checkpoint->names->set, name, unused) {
+    json_object_foreach(checkpoint->names, name, unused) {
         char path[ES_RUN_PATH_BYTES];
         es_round_folder_path(checkpoint->root, checkpoint->round, name, path);
         ES_TRY(es_folder_remove(path));

@@ -14,7 +14,7 @@
 //
 //     EsCheckpoint *checkpoint; char path[ES_RUN_PATH_BYTES];
 //     ES_TRY(es_checkpoint_begin(folder, round, rank, n_ranks, &checkpoint));
-//     es_checkpoint_path(checkpoint, "hosts.safetensors", path);
+//     ES_TRY_GOTO(es_checkpoint_add_file(checkpoint, "hosts.safetensors", path));
 //     ES_TRY_GOTO(es_network_save(path, graph, store, optimiser, stream, NULL, 0));
 //     ES_TRY_GOTO(es_checkpoint_put_int(checkpoint, "n_episodes", n));
 //     ES_TRY_GOTO(es_checkpoint_commit(checkpoint));
@@ -37,10 +37,10 @@ typedef struct EsCheckpoint EsCheckpoint;
 EsStatus es_checkpoint_begin(const EsRunFolder *folder, int64_t round, int rank, int n_ranks,
                              EsCheckpoint **checkpoint);
 
-// The path for a file of this rank; returns `path`. While writing, the file becomes part of the
-// checkpoint: it must be there when the rank commits. Two ranks may not use one name.
-const char *es_checkpoint_path(const EsCheckpoint *checkpoint, const char *name,
-                               char path[ES_RUN_PATH_BYTES]);
+// Makes a file of this name part of the checkpoint: it must be there when the rank commits. `path`
+// receives its path. Two ranks may not use one name.
+EsStatus es_checkpoint_add_file(EsCheckpoint *checkpoint, const char *name,
+                                char path[ES_RUN_PATH_BYTES]);
 
 // Counters and other small facts, kept in rank<r>.json; the last value of a key counts. Reals keep
 // their bits. ARGUMENT when a text is not UTF-8.
@@ -82,6 +82,10 @@ EsStatus es_checkpoint_list(const EsRunFolder *folder, EsCheckpointInfo **infos,
 EsStatus es_checkpoint_open_latest(const EsRunFolder *folder, int rank, int n_ranks,
                                    EsCheckpoint **checkpoint);
 int64_t es_checkpoint_round(const EsCheckpoint *checkpoint);
+
+// The path of a file of the checkpoint; returns `path`.
+const char *es_checkpoint_path(const EsCheckpoint *checkpoint, const char *name,
+                               char path[ES_RUN_PATH_BYTES]);
 
 // Whether there is an entry of that name.
 int es_checkpoint_has(const EsCheckpoint *checkpoint, const char *key);

@@ -195,7 +195,8 @@ static EsStatus play_toy(void *context, EsRun *run, int64_t round, EsRoundReport
 static EsStatus save_toy(void *context, EsCheckpoint *checkpoint) {
     char path[ES_RUN_PATH_BYTES];
     (void)context;
-    return es_file_write_all(es_checkpoint_path(checkpoint, "toy.bin", path), "toy", 3);
+    ES_TRY(es_checkpoint_add_file(checkpoint, "toy.bin", path));
+    return es_file_write_all(path, "toy", 3);
 }
 
 static EsStatus load_toy(void *context, const EsCheckpoint *checkpoint) {

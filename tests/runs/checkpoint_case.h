@@ -55,9 +55,11 @@ static inline EsStatus save_case_files(EsCheckpoint *checkpoint, int64_t round, 
         {"layer.bias", es_tensor_view(bias, ES_DTYPE_F32, NULL, 1, bias_shape)}};
     char name[48], path[ES_RUN_PATH_BYTES];
     snprintf(name, sizeof name, "network%d.safetensors", rank);
-    ES_TRY(es_safetensors_save(es_checkpoint_path(checkpoint, name, path), network, 2, NULL, 0));
+    ES_TRY(es_checkpoint_add_file(checkpoint, name, path));
+    ES_TRY(es_safetensors_save(path, network, 2, NULL, 0));
     snprintf(name, sizeof name, "moments%d.safetensors", rank);
-    ES_TRY(es_safetensors_save(es_checkpoint_path(checkpoint, name, path), network, 1, NULL, 0));
+    ES_TRY(es_checkpoint_add_file(checkpoint, name, path));
+    ES_TRY(es_safetensors_save(path, network, 1, NULL, 0));
     ES_TRY(es_checkpoint_put_int(checkpoint, "round", round));
     ES_TRY(es_checkpoint_put_real(checkpoint, "third", (double)round / 3.0));
     return es_checkpoint_put_text(checkpoint, "name", rank == 0 ? "first" : "other");

@@ -122,7 +122,7 @@ TEST(unfinished_ones_are_removed_or_passed_over) {
     // a file that was promised and not written
     char path[ES_RUN_PATH_BYTES];
     REQUIRE_OK(es_checkpoint_begin(folder, 2, 0, 1, &checkpoint));
-    es_checkpoint_path(checkpoint, "promised", path);
+    REQUIRE_OK(es_checkpoint_add_file(checkpoint, "promised", path));
     EXPECT_STATUS(es_checkpoint_commit(checkpoint), IO);
     EXPECT_CONTAINS(es_status_detail(), "checkpoints/2/promised: No such file");
     es_checkpoint_end(checkpoint);
@@ -259,8 +259,10 @@ TEST(ranks_may_not_share_a_file) {
     char path[ES_RUN_PATH_BYTES];
     REQUIRE_OK(es_checkpoint_begin(folder, 1, 0, 2, &first));
     REQUIRE_OK(es_checkpoint_begin(folder, 1, 1, 2, &second));
-    REQUIRE_OK(es_file_write_all(es_checkpoint_path(first, "same", path), "a", 1));
-    REQUIRE_OK(es_file_write_all(es_checkpoint_path(second, "same", path), "b", 1));
+    REQUIRE_OK(es_checkpoint_add_file(first, "same", path));
+    REQUIRE_OK(es_file_write_all(path, "a", 1));
+    REQUIRE_OK(es_checkpoint_add_file(second, "same", path));
+    REQUIRE_OK(es_file_write_all(path, "b", 1));
     REQUIRE_OK(es_checkpoint_commit(first));
     REQUIRE_OK(es_checkpoint_commit(second));
     EXPECT_STATUS(es_checkpoint_complete(first, 0), INPUT);

@@ -15,7 +15,7 @@ static EsStatus save_round(const EsRunFolder *folder, int round) {
     memset(data, 'a' + round, sizeof data);
     ES_TRY(es_checkpoint_begin(folder, round, 0, 1, &checkpoint));
     EsStatus status = ES_STATUS_OK;
-    es_checkpoint_path(checkpoint, "state", path);
+    ES_TRY_GOTO(es_checkpoint_add_file(checkpoint, "state", path));
     ES_TRY_GOTO(es_file_write_all(path, data, sizeof data));
     ES_TRY_GOTO(es_checkpoint_commit(checkpoint));
     // the second is the best

@@ -74,8 +74,8 @@ static EsStatus save(void *context, EsCheckpoint *checkpoint) {
         toy->failing_saves--;
         return ES_FAIL(IO, "no room for the toy");
     }
-    return es_file_write_all(es_checkpoint_path(checkpoint, "toy.bin", path), &toy->state,
-                             sizeof toy->state);
+    ES_TRY(es_checkpoint_add_file(checkpoint, "toy.bin", path));
+    return es_file_write_all(path, &toy->state, sizeof toy->state);
 }
 
 static EsStatus load(void *context, const EsCheckpoint *checkpoint) {

@@ -374,9 +374,10 @@ static EsStatus save(void *context, EsCheckpoint *checkpoint) {
     if (!grow->is_trained) {
         return ES_STATUS_OK;
     }
-    ES_TRY(
-        es_policy_save_training(grow->policy, es_checkpoint_path(checkpoint, TRAINING_FILE, path)));
-    return es_policy_save(grow->policy, es_checkpoint_path(checkpoint, POLICY_FILE, path));
+    ES_TRY(es_checkpoint_add_file(checkpoint, TRAINING_FILE, path));
+    ES_TRY(es_policy_save_training(grow->policy, path));
+    ES_TRY(es_checkpoint_add_file(checkpoint, POLICY_FILE, path));
+    return es_policy_save(grow->policy, path);
 }
 
 static EsStatus load(void *context, const EsCheckpoint *checkpoint) {

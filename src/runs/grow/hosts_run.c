@@ -299,8 +299,8 @@ static EsStatus save(void *context, EsCheckpoint *checkpoint) {
     ES_TRY(es_stream_synchronize(hosts->stream));
     ES_TRY(es_checkpoint_put_int(checkpoint, "batches", step));
     ES_TRY(es_checkpoint_put_text(checkpoint, "data_sha256", data_hash(hosts)));
-    return es_network_save(es_checkpoint_path(checkpoint, "hosts.safetensors", path),
-                           es_host_trainer_graph(hosts->trainer),
+    ES_TRY(es_checkpoint_add_file(checkpoint, "hosts.safetensors", path));
+    return es_network_save(path, es_host_trainer_graph(hosts->trainer),
                            es_host_trainer_store(hosts->trainer),
                            es_host_trainer_optimiser(hosts->trainer), hosts->stream, NULL, 0);
 }

@@ -394,13 +394,14 @@ static EsStatus save(void *context, EsCheckpoint *checkpoint) {
     ES_TRY(es_checkpoint_put_text(checkpoint, "graph_sha256", prove->hash));
     ES_TRY(es_checkpoint_put_int(checkpoint, "best_round", prove->best_round));
     ES_TRY(es_checkpoint_put_real(checkpoint, "best_mrr", prove->best_mrr));
-    ES_TRY(es_proof_training_save(prove->training,
-                                  es_checkpoint_path(checkpoint, TRAINING_FILE, weights),
-                                  es_checkpoint_path(checkpoint, STATE_FILE, state)));
+    ES_TRY(es_checkpoint_add_file(checkpoint, TRAINING_FILE, weights));
+    ES_TRY(es_checkpoint_add_file(checkpoint, STATE_FILE, state));
+    ES_TRY(es_proof_training_save(prove->training, weights, state));
     if (prove->best_round == 0) {
         return ES_STATUS_OK;
     }
-    return es_proof_policy_save(prove->best, es_checkpoint_path(checkpoint, BEST_FILE, best));
+    ES_TRY(es_checkpoint_add_file(checkpoint, BEST_FILE, best));
+    return es_proof_policy_save(prove->best, best);
 }
 
 static EsStatus load_best(EsProveRun *prove, const EsCheckpoint *checkpoint) {
