@@ -470,6 +470,7 @@ static EsStatus finish_work(EsRun *run, const EsRunWork *work) {
 }
 
 EsStatus es_run_rounds(EsRun *run, const EsRunWork *work) {
+    ES_ASSERT(run->is_started);
     int64_t n_rounds = run->options.settings->n_rounds;
     EsStatus status = begin_rounds(run, work);
     while (status == ES_STATUS_OK && run->n_rounds_done < n_rounds &&

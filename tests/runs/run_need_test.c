@@ -65,6 +65,7 @@ static void check_run(const Kind *kind, EsConfig *config, const EsRunSettings *s
     EsRunWork steps = kind->make_work(work);
     es_allocation_begin(0);
     REQUIRE_OK(es_run_open(&options, &run));
+    REQUIRE_OK(es_run_start(run));
     REQUIRE_OK(es_run_close(run, es_run_rounds(run, &steps), &outcome));
     double seen = (double)ES_MAX(created, held + es_allocation_end().peak_bytes);
     printf("%s: %.2f MiB sure, %.2f MiB at the peak, %.2f MiB seen: %.2f\n", name, sure / 1048576,
