@@ -43,7 +43,9 @@ static EsStatus run_folder(const char *folder) {
     work.finish = NULL;
     EsStatus status = es_run_open(&options, &run);
     if (status == ES_STATUS_OK) {
-        status = es_run_close(run, es_run_rounds(run, &work), &outcome);
+        status = es_run_start(run);
+        status = status == ES_STATUS_OK ? es_run_rounds(run, &work) : status;
+        status = es_run_close(run, status, &outcome);
     }
     es_prove_run_destroy(prove);
     return status;

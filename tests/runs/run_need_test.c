@@ -39,7 +39,7 @@ static EsRunWork make_prove_work(void *work) { return es_prove_run_work(work); }
 static void destroy_prove(void *work) { es_prove_run_destroy(work); }
 static const Kind prove_kind = {create_prove, find_prove_need, make_prove_work, destroy_prove};
 
-// Play the run that the configuration describes; the estimate is within `share` of what it held,
+// Runs what the configuration describes; the estimate is within `share` of what it held,
 // and the sure part is not more than that.
 static void check_run(const Kind *kind, EsConfig *config, const EsRunSettings *settings,
                       const char *name, double share) {
