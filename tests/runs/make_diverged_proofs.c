@@ -16,7 +16,7 @@ static EsStatus round_and_multiply(void *context, EsRun *run, int64_t round,
                                    EsRoundReport *report) {
     EsProofPolicy *policy = es_proof_training_policy(es_prove_run_training(context));
     ES_TRY(inner.round(context, run, round, report));
-    float *weights = es_proof_policy_parameters(policy);
+    float *weights = policy->store->parameters.data;
     for (int64_t i = 0; i < es_tensor_count(&policy->store->parameters); i++) {
         weights[i] *= factor;
     }

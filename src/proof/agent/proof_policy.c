@@ -97,7 +97,7 @@ static void declare_parameters(EsProofPolicy *policy) {
 }
 
 void es_proof_policy_clear_padding(EsProofPolicy *policy) {
-    float *parameters = es_proof_policy_parameters(policy);
+    float *parameters = policy->store->parameters.data;
     size_t row_bytes = sizeof(float) * (size_t)policy->settings.embed;
     memset(parameters + policy->constants, 0, row_bytes);
     memset(parameters + policy->predicates, 0, row_bytes);

@@ -13,17 +13,21 @@
 #include "kernels/ops/double_sums.h"
 
 // --- views for the kernels ---
+//
+// A tensor has no const data; the contract of a kernel says which operands it writes, and parameters
+// are among none of these here.
 
-static EsTensor view_rows(const EsProofWorker *w, float *data, int64_t n, int64_t width) {
-    return es_tensor_view(data, ES_DTYPE_F32, w->device, 3, (int64_t[]){1, n, width});
+static EsTensor view_rows(const EsProofWorker *w, const float *data, int64_t n, int64_t width) {
+    return es_tensor_view((float *)data, ES_DTYPE_F32, w->device, 3, (int64_t[]){1, n, width});
 }
 
-static EsTensor view_vector(const EsProofWorker *w, float *data, int64_t width) {
-    return es_tensor_view(data, ES_DTYPE_F32, w->device, 2, (int64_t[]){1, width});
+static EsTensor view_vector(const EsProofWorker *w, const float *data, int64_t width) {
+    return es_tensor_view((float *)data, ES_DTYPE_F32, w->device, 2, (int64_t[]){1, width});
 }
 
 // The weight of a layer in a slab of parameters or gradients.
-static EsTensor view_weight(const EsProofWorker *w, float *slab, const EsProofLinear *linear) {
+static EsTensor view_weight(const EsProofWorker *w, const float *slab,
+                            const EsProofLinear *linear) {
     return view_rows(w, slab + linear->weight, linear->n_out, linear->n_in);
 }
 
@@ -180,7 +184,7 @@ void es_proof_network_scatter(const EsProofPolicy *policy, const EsProofBatch *b
 
 static void linear_forward(EsProofWorker *w, const EsProofLinear *linear, float *x, int64_t n,
                            float *y) {
-    float *parameters = es_proof_policy_parameters(w->policy);
+    const float *parameters = es_proof_policy_parameters(w->policy);
     EsTensor in = view_rows(w, x, n, linear->n_in), out = view_rows(w, y, n, linear->n_out);
     EsTensor weight = view_weight(w, parameters, linear);
     EsTensor bias = view_vector(w, parameters + linear->bias, linear->n_out);
@@ -196,7 +200,7 @@ static void relu_forward(EsProofWorker *w, float *x, int64_t count) {
 static void layer_forward(EsProofWorker *w, const EsProofLayer *layer, EsProofLayerMemory *memory,
                           float *x, int64_t n, float *y) {
     int64_t H = layer->linear.n_out;
-    float *parameters = es_proof_policy_parameters(w->policy);
+    const float *parameters = es_proof_policy_parameters(w->policy);
     linear_forward(w, &layer->linear, x, n, memory->active);
     relu_forward(w, memory->active, n * H);
     EsTensor active = view_rows(w, memory->active, n, H), out = view_rows(w, y, n, H);

@@ -59,7 +59,8 @@ struct EsProofPolicy {
     int64_t n_layers;   // elements of the slab before the tables
 };
 
-static inline float *es_proof_policy_parameters(const EsProofPolicy *policy) {
+// The slab of all parameters, to read.
+static inline const float *es_proof_policy_parameters(const EsProofPolicy *policy) {
     return policy->store->parameters.data;
 }
 

@@ -63,7 +63,7 @@ static EsStatus score_by_search(const EsProofScorer *scorer, Worker *worker, EsA
 
 static EsStatus score_candidates(void *context, int worker_index, const EsAtom *candidates,
                                  int32_t count, EsCandidateScore *scores) {
-    const EsProofScorer *scorer = context;
+    EsProofScorer *scorer = context;
     Worker *worker = &scorer->workers[worker_index];
     for (int32_t i = 0; i < count; i++) {
         ES_TRY(worker->prover != NULL ? score_by_prover(scorer, worker, candidates[i], &scores[i])

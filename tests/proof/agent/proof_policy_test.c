@@ -298,7 +298,7 @@ TEST(weights_start_as_described) {
 TEST(one_weight_that_is_not_finite_is_found) {
     EsProofPolicySettings settings = es_proof_policy_defaults();
     PolicyCase test = make_case(&settings, 40, 1);
-    float *weights = es_proof_policy_parameters(test.policy);
+    float *weights = test.policy->store->parameters.data;
     int64_t places[] = {0, es_tensor_count(&test.policy->store->parameters) - 1};
     EXPECT(es_proof_policy_is_finite(test.policy));
     for (size_t i = 0; i < ES_COUNT_OF(places); i++) {

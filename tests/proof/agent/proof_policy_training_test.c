@@ -118,7 +118,7 @@ static void check_gradients(const EsProofPolicySettings *settings) {
     const EsProofPolicy *policy = test.policy.policy;
     // biases and shifts that are exactly 0 put units of a small network on the kink of a ReLU
     for (int64_t i = 0; i < policy->n_layers; i++) {
-        es_proof_policy_parameters(policy)[i] += 0.1f * (float)factor(i);
+        ((float *)policy->store->parameters.data)[i] += 0.1f * (float)factor(i);
     }
     episodes_rollout(&test);
     run_backward(&test);
@@ -238,7 +238,7 @@ static float *train(const EsProofPolicySettings *settings, int n_threads, const 
         if (pause_path != NULL && round == 0) {
             REQUIRE_OK(es_proof_policy_training_save(test.training, pause_path));
             es_proof_policy_training_destroy(test.training);
-            memset(es_proof_policy_parameters(test.policy.policy), 0, 64);
+            memset(test.policy.policy->store->parameters.data, 0, 64);
             REQUIRE_OK(es_proof_policy_training_create(test.policy.policy, &test.training));
             REQUIRE_OK(es_proof_policy_training_load(test.training, pause_path));
         }
