@@ -14,8 +14,8 @@
 
 // --- views for the kernels ---
 //
-// A tensor has no const data; the contract of a kernel says which operands it writes, and parameters
-// are among none of these here.
+// A tensor has no const data: the contract of a kernel says which operands it writes, and none of
+// those is a parameter.
 
 static EsTensor view_rows(const EsProofWorker *w, const float *data, int64_t n, int64_t width) {
     return es_tensor_view((float *)data, ES_DTYPE_F32, w->device, 3, (int64_t[]){1, n, width});
