@@ -303,7 +303,7 @@ static EsStatus print_records(const BenchRun *run, const char *device) {
 // The records are printed before they are found wanting.
 static EsStatus run_bench(const BenchOptions *options, const EsArguments *arguments) {
     BenchRun run = {.options = options, .arguments = arguments};
-    EsStatus status = ES_STATUS_OK, judged = ES_STATUS_OK;
+    EsStatus status = ES_STATUS_OK, compared = ES_STATUS_OK;
     char device[224] = "";
     ES_TRY(es_bench_sweep_parse(options->sweep_text, &run.sweep));
     ES_TRY(check_names(&run));
@@ -312,8 +312,8 @@ static EsStatus run_bench(const BenchOptions *options, const EsArguments *argume
         goto done;
     }
     for (size_t i = 0; i < ES_COUNT_OF(suites); i++) {
-        if (suites[i]->is_counted && judged == ES_STATUS_OK) {
-            judged = es_bench_count_judge(&run.records, suites[i]->name);
+        if (suites[i]->is_counted && compared == ES_STATUS_OK) {
+            compared = es_bench_count_compare(&run.records, suites[i]->name);
         }
     }
     if (options->baseline != NULL) {
@@ -323,7 +323,7 @@ static EsStatus run_bench(const BenchOptions *options, const EsArguments *argume
 done:
     es_bench_records_destroy(&run.records);
     release_texts(&run.texts);
-    return status == ES_STATUS_OK ? judged : status;
+    return status == ES_STATUS_OK ? compared : status;
 }
 
 // Options that some suites alone look at, as their help says.
@@ -392,7 +392,7 @@ EsExit cmd_bench(int argc, char **argv) {
         ES_OPTION_INT("step-batches", &wanted.host.step_batches, "0", -1, 100000, "N",
                       "growth: batches per step, 0 = 8, -1 = a pass over the images / envs"),
         ES_OPTION_INT("validation-images", &wanted.host.n_validation, "0", 0, 10000000, "N",
-                      "growth: images that judge a step, 0 = 2000"),
+                      "growth: validation images of a step, 0 = 2000"),
         ES_OPTION_TEXT("amp-dtype", &wanted.host.amp_dtype, "off", "T",
                        "growth: off, bfloat16 or float16 on CUDA, auto as `esper grow` takes it"),
         ES_OPTION_TEXT("tf32", &wanted.host.tf32, "on", "on|off",

@@ -110,7 +110,7 @@ static EsStatus open_policy(Player *bench) {
     return prefer_waiting(es_policy_network(bench->policy));
 }
 
-// The sinks that a run has unless it is told otherwise.
+// The sinks that a run has by default.
 static EsStatus open_hub(Player *bench) {
     EsHubOptions options = es_hub_defaults();
     EsSink sink;

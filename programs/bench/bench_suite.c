@@ -414,7 +414,7 @@ static const EsBenchRecord *find_fewest(const EsBenchRecords *records,
     return fewest;
 }
 
-EsStatus es_bench_count_judge(EsBenchRecords *records, const char *suite) {
+EsStatus es_bench_count_compare(EsBenchRecords *records, const char *suite) {
     EsStatus status = ES_STATUS_OK;
     for (int i = 0; i < records->n_records; i++) {
         EsBenchRecord *record = &records->record[i];

@@ -174,7 +174,7 @@ EsStatus es_bench_count_case(const EsBench *bench, const EsBenchSuite *suite,
 
 // Compares each count with the same case's at the fewest environments (E=n of the parameters): peer
 // and ratio are filled in; NUMERIC names the first that grows.
-EsStatus es_bench_count_judge(EsBenchRecords *records, const char *suite);
+EsStatus es_bench_count_compare(EsBenchRecords *records, const char *suite);
 
 // --- folders ---
 

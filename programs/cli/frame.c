@@ -38,12 +38,12 @@ static _Atomic long n_dropped;
 static _Atomic int is_lost;
 
 void es_message_start(void) {
-    struct stat facts;
-    if (fstat(STDERR_FILENO, &facts) != 0) {
+    struct stat info;
+    if (fstat(STDERR_FILENO, &info) != 0) {
         return;
     }
-    is_socket = S_ISSOCK(facts.st_mode);
-    if (S_ISFIFO(facts.st_mode) || S_ISCHR(facts.st_mode)) {
+    is_socket = S_ISSOCK(info.st_mode);
+    if (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode)) {
         // opened anew, because O_NONBLOCK on stderr itself would also be our parent's
         int own = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
         descriptor = own >= 0 ? own : STDERR_FILENO;

@@ -65,7 +65,7 @@ int es_message_is_lost(void);
 void es_message_log(void *context, EsLogLevel level, const char *line);
 
 // Prints one line of at most 4000 bytes; the format ends with its newline. Meant for messages
-// before and after the work: a slow reader gets a second to make room.
+// before and after the work: a slow reader gets a second.
 void es_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 // --- text on stdout ---

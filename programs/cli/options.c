@@ -219,7 +219,7 @@ EsStatus es_options_apply(const EsOptionTable *table, const EsArguments *argumen
     return ES_STATUS_OK;
 }
 
-// The range of a number, where it has one worth telling.
+// The range of a number, where it has one worth printing.
 static void print_range(const EsConfigKey *key, FILE *stream) {
     if (key->type == ES_CONFIG_TYPE_CHOICE) {
         fprintf(stream, " (%s)", key->choices);

@@ -53,7 +53,7 @@ typedef struct EsOptionTable {
     const char *usage;        // what follows the command: "[options] [SUITE ...]"
     const char *summary;      // a sentence or two
     const char *example;      // a whole command line
-    void (*print_more)(void); // what --help tells besides; nullable
+    void (*print_more)(void); // more of --help; nullable
     const EsOption *options;  // borrowed
     int n_options;
     int max_positional;     // arguments that are no options
@@ -98,7 +98,7 @@ void es_options_note_unused(const EsOptionTable *table, const EsArguments *argum
 void es_options_print_help(const EsOptionTable *table, FILE *stream);
 
 // How a command begins: read the command line, and answer it where there is nothing left to do. 0:
-// the command ends with *code, --help was printed or the mistake told. 1: it goes on.
+// the command ends with *code, --help or the mistake was printed. 1: it goes on.
 int es_options_begin(const EsOptionTable *table, int argc, char **argv, EsArguments *arguments,
                      EsExit *code);
 

@@ -117,7 +117,7 @@ static int note_kind(void *context, const char *section, const char *name, const
 }
 
 // A file that cannot be read is wrong input when the user has named it. One of another kind of run
-// is told as that, not by the first section that is unknown here.
+// is reported as that, not by the first section that is unknown here.
 static EsStatus load_config(const EsConfig *config, const char *path) {
     char kind[KIND_BYTES] = "";
     EsStatus status = es_config_load(config, path);
@@ -223,7 +223,7 @@ EsStatus es_run_command_print_config(const EsConfig *config) {
     return status;
 }
 
-// --- playing ---
+// --- sessions ---
 
 // A terminal that understands how to clear the rest of a line.
 static int is_terminal(void) {
@@ -275,8 +275,8 @@ EsStatus es_run_command_close(EsRunSession *session, EsStatus status) {
     return es_run_close(run, status, &session->outcome);
 }
 
-EsStatus es_run_command_play(const EsRunCommand *command, const EsRunSettings *settings,
-                             const EsRunWork *work, const char *about, EsRunSession *session) {
+EsStatus es_run_command_run(const EsRunCommand *command, const EsRunSettings *settings,
+                            const EsRunWork *work, const char *about, EsRunSession *session) {
     EsRun *run = session->run;
     EsStatus status = es_run_start(run);
     if (status == ES_STATUS_OK) {

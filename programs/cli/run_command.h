@@ -4,7 +4,7 @@
 //     EsRunSession session;
 //     EsStatus status = es_run_command_open(&command, &config, &settings.run, &session);
 //     if (status == ES_STATUS_OK) { status = build(&work); }
-//     if (status == ES_STATUS_OK) { status = es_run_command_play(..., &work, NULL, &session); }
+//     if (status == ES_STATUS_OK) { status = es_run_command_run(..., &work, NULL, &session); }
 //     status = es_run_command_close(&session, status);
 //     return es_run_command_finish("hosts", status, &session.outcome);
 #ifndef ES_PROGRAMS_RUN_COMMAND_H
@@ -63,9 +63,9 @@ typedef struct EsRunSession {
 EsStatus es_run_command_open(const EsRunCommand *command, const EsConfig *config,
                              const EsRunSettings *settings, EsRunSession *session);
 
-// Starts the run, prints `about` (nullable) and its folder, plays its rounds, closes it.
-EsStatus es_run_command_play(const EsRunCommand *command, const EsRunSettings *settings,
-                             const EsRunWork *work, const char *about, EsRunSession *session);
+// Starts the run, prints `about` (nullable) and its folder, runs its rounds, closes it.
+EsStatus es_run_command_run(const EsRunCommand *command, const EsRunSettings *settings,
+                            const EsRunWork *work, const char *about, EsRunSession *session);
 
 // Closes a run that is still open, since its work could not be built; returns `status`.
 EsStatus es_run_command_close(EsRunSession *session, EsStatus status);

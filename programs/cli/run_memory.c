@@ -53,7 +53,7 @@ static EsStatus create_within(const EsRunMaker *maker, size_t limit_bytes, void 
         taken->allocation.is_refused = 1;
         maker->destroy(*work);
         *work = NULL;
-        return ES_STATUS_MEMORY; // told by fail_memory
+        return ES_STATUS_MEMORY; // reported by fail_memory
     }
     return status;
 }
@@ -68,7 +68,7 @@ static double measure(const EsRunMaker *maker, int n_envs, size_t limit_bytes) {
     return status == ES_STATUS_OK ? taken.sure_bytes : 0;
 }
 
-// Two small ones tell what all of them would need, and how many fit. Each thread has room of its
+// Two small ones show what all of them would need, and how many fit. Each thread has room of its
 // own for one environment, so both have at least one for every thread where that fits.
 static EsStatus fail_memory(const EsRunMaker *maker, const EsMemoryAvailable *available,
                             size_t limit_bytes, double least_bytes) {

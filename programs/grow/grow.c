@@ -25,7 +25,7 @@ static EsStatus print_json(const EsGrowRun *grow, const EsGrowSettings *settings
     return es_json_print(root, 10);
 }
 
-static void tell_refusals(const EsGrowRun *grow) {
+static void report_refusals(const EsGrowRun *grow) {
     const char *why = NULL;
     int64_t n_refused = es_grow_run_refusals(grow, &why);
     if (n_refused > 0) {
@@ -45,7 +45,7 @@ static EsStatus print_results(const EsRunCommand *command, EsGrowRun *grow,
                               const EsRunSession *session) {
     const EsGrowEnding *endings = es_grow_run_endings(grow);
     const EsGrowEvaluation *evaluation = es_grow_run_evaluation(grow);
-    tell_refusals(grow);
+    report_refusals(grow);
     if (as_json) {
         return print_json(grow, settings, session->folder);
     }
@@ -176,7 +176,7 @@ EsStatus es_grow_command_play(const EsRunCommand *command, const EsGrowSettings 
     }
     EsRunWork work = es_grow_run_work(grow);
     int is_known = command->resume != NULL || command->is_further;
-    return es_run_command_play(command, &settings->run, &work, is_known ? NULL : text, session);
+    return es_run_command_run(command, &settings->run, &work, is_known ? NULL : text, session);
 }
 
 static EsExit run_grow(const EsRunCommand *command, const EsConfig *config, int as_json) {

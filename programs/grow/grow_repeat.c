@@ -36,9 +36,9 @@ static int find_first_seed(const char *root) {
 
 int es_grow_repeat_has(const char *root) {
     char path[ES_RUN_PATH_BYTES];
-    struct stat facts;
+    struct stat info;
     snprintf(path, sizeof path, "%.4000s/config.ini", root);
-    return stat(path, &facts) != 0 && find_first_seed(root) >= 0;
+    return stat(path, &info) != 0 && find_first_seed(root) >= 0;
 }
 
 // Settings as of one run: those of the command line, or of the first run that is there.
@@ -96,13 +96,13 @@ static EsStatus play_seed(Repeat *repeat, int i) {
     EsRunCommand command = *repeat->command;
     EsRunSession session;
     EsGrowRun *grow = NULL;
-    struct stat facts;
+    struct stat info;
     char path[ES_RUN_PATH_BYTES];
     settings.run.seed = repeat->first_seed + i;
     config.settings = &settings;
     snprintf(path, sizeof path, "%.4000s/seed-%d",
              command.resume != NULL ? command.resume : command.out, settings.run.seed);
-    command.resume = command.resume != NULL && stat(path, &facts) == 0 ? path : NULL;
+    command.resume = command.resume != NULL && stat(path, &info) == 0 ? path : NULL;
     command.out = command.resume == NULL ? path : NULL;
     command.is_further = i > 0;
     if (!command.is_quiet) {

@@ -69,7 +69,7 @@ static EsStatus print_json(const EsHostsReport *report, const EsHostsSettings *s
     return es_json_print(root, 15);
 }
 
-// Hosts whose numbers are no longer finite, told once at the end.
+// Reports hosts whose numbers are no longer finite, once at the end.
 static void warn_diverged(const EsHostsReport *report) {
     int n_diverged = 0;
     for (int e = 0; e < report->n_envs; e++) {
@@ -154,8 +154,8 @@ static EsExit run_hosts(const EsRunCommand *command, const EsConfig *config, int
         char text[512];
         es_dataset_describe(es_hosts_run_report(hosts).dataset, text, sizeof text);
         EsRunWork work = es_hosts_run_work(hosts);
-        status = es_run_command_play(command, &settings->run, &work,
-                                     command->resume == NULL ? text : NULL, &session);
+        status = es_run_command_run(command, &settings->run, &work,
+                                    command->resume == NULL ? text : NULL, &session);
         if (status == ES_STATUS_OK) {
             status = print_results(hosts, settings, as_json, session.folder);
         }

@@ -28,13 +28,13 @@ static json_t *describe_measure(EsMeasure measure) {
     return object;
 }
 
-static json_t *describe_run(const EsRunFacts *facts) {
+static json_t *describe_run(const EsRunReport *report) {
     json_t *object = json_object();
-    json_object_set_new(object, "path", text_or_null(facts->path));
-    json_object_set_new(object, "kind", text_or_null(facts->kind));
-    json_object_set_new(object, "task", text_or_null(facts->task));
-    json_object_set_new(object, "device", text_or_null(facts->device));
-    json_object_set_new(object, "outcome", text_or_null(facts->outcome));
+    json_object_set_new(object, "path", text_or_null(report->path));
+    json_object_set_new(object, "kind", text_or_null(report->kind));
+    json_object_set_new(object, "task", text_or_null(report->task));
+    json_object_set_new(object, "device", text_or_null(report->device));
+    json_object_set_new(object, "outcome", text_or_null(report->outcome));
     return object;
 }
 
@@ -52,13 +52,13 @@ static json_t *describe_settings(const EsRunComparison *comparison) {
     return array;
 }
 
-static json_t *describe_facts(const EsRunComparison *comparison, int first, int end) {
+static json_t *describe_figures(const EsRunComparison *comparison, int first, int end) {
     json_t *array = json_array();
     for (int i = first; i < end; i++) {
         EsMeasure a = comparison->a->measures[i], b = comparison->b->measures[i];
         json_t *object = json_object();
-        json_object_set_new(object, "name", json_string(es_fact_name((EsFact)i)));
-        json_object_set_new(object, "unit", json_string(es_fact_unit((EsFact)i)));
+        json_object_set_new(object, "name", json_string(es_figure_name((EsFigure)i)));
+        json_object_set_new(object, "unit", json_string(es_figure_unit((EsFigure)i)));
         json_object_set_new(object, "a", describe_measure(a));
         json_object_set_new(object, "b", describe_measure(b));
         json_object_set_new(object, "difference", es_json_number(b.value - a.value));
@@ -157,9 +157,10 @@ static EsStatus print_json(const EsRunComparison *comparison, FILE *stream) {
     json_object_set_new(root, "b", describe_run(comparison->b));
     json_object_set_new(root, "configuration", describe_settings(comparison));
     json_object_set_new(root, "outcome",
-                        describe_facts(comparison, 0, ES_FACT_FIRST_OF_THROUGHPUT));
-    json_object_set_new(root, "throughput",
-                        describe_facts(comparison, ES_FACT_FIRST_OF_THROUGHPUT, ES_FACT_COUNT));
+                        describe_figures(comparison, 0, ES_FIGURE_FIRST_OF_THROUGHPUT));
+    json_object_set_new(
+        root, "throughput",
+        describe_figures(comparison, ES_FIGURE_FIRST_OF_THROUGHPUT, ES_FIGURE_COUNT));
     json_object_set_new(root, "metrics", describe_metrics(comparison));
     json_object_set_new(root, "latencies", describe_latencies(comparison));
     json_object_set_new(root, "events", describe_events(comparison));
@@ -210,14 +211,14 @@ static void print_measures(EsMeasure a, EsMeasure b) {
 // --- sections ---
 
 static void print_runs(const EsRunComparison *comparison) {
-    const EsRunFacts *runs[] = {comparison->a, comparison->b};
+    const EsRunReport *runs[] = {comparison->a, comparison->b};
     for (int i = 0; i < 2; i++) {
         printf("%c  ", 'A' + i);
-        const char *facts[] = {runs[i]->kind, runs[i]->task, runs[i]->device, runs[i]->outcome};
+        const char *texts[] = {runs[i]->kind, runs[i]->task, runs[i]->device, runs[i]->outcome};
         print_text(runs[i]->path, 0);
-        for (size_t k = 0; k < ES_COUNT_OF(facts); k++) {
+        for (size_t k = 0; k < ES_COUNT_OF(texts); k++) {
             printf("%s", k == 0 ? "  (" : ", ");
-            print_text(facts[k], 0);
+            print_text(texts[k], 0);
         }
         printf(")\n");
     }
@@ -247,15 +248,16 @@ static void print_heading(const char *title, int width) {
            "B - A");
 }
 
-static void print_facts(const EsRunComparison *comparison, const char *title, int first, int end) {
+static void print_figures(const EsRunComparison *comparison, const char *title, int first,
+                          int end) {
     int width = 24;
     print_heading(title, width);
     for (int i = first; i < end; i++) {
         EsMeasure a = comparison->a->measures[i], b = comparison->b->measures[i];
         if (a.n > 0 || b.n > 0) {
-            const char *unit = es_fact_unit((EsFact)i);
+            const char *unit = es_figure_unit((EsFigure)i);
             char label[64];
-            snprintf(label, sizeof label, "%s%s%s", es_fact_name((EsFact)i),
+            snprintf(label, sizeof label, "%s%s%s", es_figure_name((EsFigure)i),
                      unit[0] != '\0' ? ", " : "", unit);
             printf("  %-*s", width - 2, label);
             print_measures(a, b);
@@ -366,8 +368,8 @@ static void print_lonely(const EsRunComparison *comparison, int is_a) {
 static void print_comparison(const EsRunComparison *comparison) {
     print_runs(comparison);
     print_settings(comparison);
-    print_facts(comparison, "outcome", 0, ES_FACT_FIRST_OF_THROUGHPUT);
-    print_facts(comparison, "throughput", ES_FACT_FIRST_OF_THROUGHPUT, ES_FACT_COUNT);
+    print_figures(comparison, "outcome", 0, ES_FIGURE_FIRST_OF_THROUGHPUT);
+    print_figures(comparison, "throughput", ES_FIGURE_FIRST_OF_THROUGHPUT, ES_FIGURE_COUNT);
     if (comparison->n_latencies > 0) {
         print_latencies(comparison);
     }
@@ -376,7 +378,7 @@ static void print_comparison(const EsRunComparison *comparison) {
     }
     print_lonely(comparison, 1);
     print_lonely(comparison, 0);
-    printf("\n* differs   ~ within noise   ? one sample, nothing to judge by   = equal\n");
+    printf("\n* differs   ~ within noise   ? one sample, no noise known   = equal\n");
 }
 
 // --- the command ---
@@ -428,7 +430,7 @@ static void print_explanation(void) {
         "                 loss, reward, parameters over the last episodes; time, anomalies\n"
         "  throughput     median over rounds\n"
         "  latency        of phases (median over rounds of p50 and p95) and of timed steps\n"
-        "  metrics        newest value, and mean over the last ten rounds; not judged, since\n"
+        "  metrics        newest value, and mean over the last ten rounds; not compared, since\n"
         "                 what changes over rounds says nothing about chance\n"
         "\n\"spread\" is the standard deviation, of medians the interquartile range. A\n"
         "difference is marked * when it exceeds twice its standard error over environments\n"

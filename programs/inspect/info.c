@@ -64,7 +64,7 @@ static void print_telemetry(FILE *stream) {
             "\nAll event tables begin with these columns; any other value may be NULL, which means "
             "not measured.\n\n"
             "| column | type | meaning |\n|---|---|---|\n"
-            "| `sequence` | INTEGER | position in the order of emission, from 1 in each sitting |\n"
+            "| `sequence` | INTEGER | position in the order of emission, from 1 in each session |\n"
             "| `row` | INTEGER | position in its packet, from 0 |\n"
             "| `unix_time` | REAL | when it was emitted, seconds |\n"
             "| `round` | INTEGER | from 1; 0 for what comes before the first |\n"

@@ -122,8 +122,8 @@ static EsStatus describe_run(const EsRunSummary *run, json_t *all) {
 
 // The runs in a folder, or the folder itself when it is a run.
 static EsStatus find_runs(const char *folder, int is_given, EsRunSummary **runs, int *n_runs) {
-    struct stat facts;
-    if (stat(folder, &facts) != 0 && is_given) {
+    struct stat info;
+    if (stat(folder, &info) != 0 && is_given) {
         return ES_FAIL(INPUT, "there is no folder %s", folder);
     }
     ES_TRY(es_allocate(sizeof **runs, (void **)runs));
@@ -181,12 +181,12 @@ typedef struct Removal {
 
 // A run by its path, or by its name under runs/.
 static void find_run(const char *given, char path[ES_RUN_PATH_BYTES]) {
-    struct stat facts;
+    struct stat info;
     snprintf(path, ES_RUN_PATH_BYTES, "%s", given);
-    if (strchr(given, '/') == NULL && stat(given, &facts) != 0) {
+    if (strchr(given, '/') == NULL && stat(given, &info) != 0) {
         char under[ES_RUN_PATH_BYTES];
         snprintf(under, sizeof under, "%s/%.3000s", DEFAULT_FOLDER, given);
-        if (stat(under, &facts) == 0) {
+        if (stat(under, &info) == 0) {
             memcpy(path, under, sizeof under);
         }
     }
@@ -199,11 +199,11 @@ static void note_kept(void *context, const char *path) {
 }
 
 // Whether the run is ours to remove anything of. Something else that runs/* names is passed over
-// with a word; a name that is nowhere is a mistake.
+// with a word; a name without a run is a mistake.
 static EsStatus verify_run(const char *given, Removal *removal, EsRunSummary *run) {
-    struct stat facts;
+    struct stat info;
     find_run(given, removal->path);
-    if (lstat(removal->path, &facts) != 0) {
+    if (lstat(removal->path, &info) != 0) {
         return ES_FAIL(INPUT, "there is no run %s", removal->path);
     }
     EsStatus status = es_run_summarise(removal->path, run);
@@ -216,7 +216,7 @@ static EsStatus verify_run(const char *given, Removal *removal, EsRunSummary *ru
     if (status == ES_STATUS_INPUT) {
         es_message("esper runs: %s: left alone; %s\n", es_status_detail(),
                    run->is_marked
-                       ? "resume the run, which sets a damaged database aside, or remove it by hand"
+                       ? "resume the run, which backs a damaged database up, or remove it by hand"
                        : "a run from before there were markers is marked when it is resumed");
         return ES_STATUS_OK;
     }
@@ -227,9 +227,9 @@ static EsStatus verify_run(const char *given, Removal *removal, EsRunSummary *ru
 
 // Links are not followed: checkpoints that lie elsewhere stay there.
 static int has_linked_checkpoints(const EsRunFolder *folder, char path[ES_RUN_PATH_BYTES]) {
-    struct stat facts;
+    struct stat info;
     es_run_folder_path(folder, "checkpoints", path);
-    return lstat(path, &facts) == 0 && S_ISLNK(facts.st_mode);
+    return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
 }
 
 static EsStatus measure_removal(const RunsOptions *options, Removal *removal) {

@@ -51,7 +51,7 @@ static void destroy_object(EsCheckpoint *checkpoint) {
 static EsStatus clear_place(const EsCheckpoint *checkpoint) {
     const char *root = checkpoint->root;
     EsRoundFolder found;
-    struct stat facts;
+    struct stat info;
     char path[ES_RUN_PATH_BYTES];
     ES_TRY(es_round_folder_check(root, checkpoint->round, 0, &found));
     switch (found.state) {
@@ -68,8 +68,8 @@ static EsStatus clear_place(const EsCheckpoint *checkpoint) {
         break;
     }
     es_round_folder_path(root, checkpoint->round, "", path);
-    return lstat(path, &facts) == 0 ? es_round_folder_back_up(root, &found, "unfinished")
-                                    : ES_STATUS_OK;
+    return lstat(path, &info) == 0 ? es_round_folder_back_up(root, &found, "unfinished")
+                                   : ES_STATUS_OK;
 }
 
 // Rank 0: a fresh folder with the sign of writing.

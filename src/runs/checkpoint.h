@@ -42,7 +42,7 @@ EsStatus es_checkpoint_begin(const EsRunFolder *folder, int64_t round, int rank,
 EsStatus es_checkpoint_add_file(EsCheckpoint *checkpoint, const char *name,
                                 char path[ES_RUN_PATH_BYTES]);
 
-// Counters and other small facts, kept in rank<r>.json; the last value of a key counts. Reals keep
+// Counters and other small values, kept in rank<r>.json; the last value of a key counts. Reals keep
 // their bits. ARGUMENT when a text is not UTF-8.
 EsStatus es_checkpoint_put_int(EsCheckpoint *checkpoint, const char *key, int64_t value);
 EsStatus es_checkpoint_put_real(EsCheckpoint *checkpoint, const char *key, double value);

@@ -29,8 +29,8 @@
 #define WRITING_FORMAT    "esper checkpoint %lld\n"
 #define MAX_WRITING_BYTES ((size_t)1 << 20)
 
-// folders of one reason and round that may be set aside
-#define MAX_ASIDES 10000
+// backups of one reason and round
+#define MAX_BACKUPS 10000
 
 void es_round_folder_path(const char *root, int64_t round, const char *name,
                           char path[ES_RUN_PATH_BYTES]) {
@@ -100,17 +100,17 @@ static int64_t number_of(const json_t *object, const char *key) {
 
 // Present, regular, of that size (-1: any) and, unless NULL, of that hash.
 static EsStatus check_file(const char *path, int64_t bytes, const char *sha256) {
-    struct stat facts;
-    if (lstat(path, &facts) != 0) {
+    struct stat info;
+    if (lstat(path, &info) != 0) {
         return errno == ENOENT || errno == ENOTDIR
                    ? ES_FAIL(INPUT, "%s is missing", path)
                    : ES_FAIL(IO, "cannot look at %s: %s", path, strerror(errno));
     }
-    if (!S_ISREG(facts.st_mode)) {
+    if (!S_ISREG(info.st_mode)) {
         return ES_FAIL(INPUT, "%s is not a regular file", path);
     }
-    if (bytes >= 0 && facts.st_size != bytes) {
-        return ES_FAIL(INPUT, "%s has %lld bytes, not %lld", path, (long long)facts.st_size,
+    if (bytes >= 0 && info.st_size != bytes) {
+        return ES_FAIL(INPUT, "%s has %lld bytes, not %lld", path, (long long)info.st_size,
                        (long long)bytes);
     }
     if (sha256 != NULL) {
@@ -264,10 +264,10 @@ static int join(const char *folder, const char *name, char path[ES_RUN_PATH_BYTE
 // Read a small regular file; *text is NULL when there is none. The caller releases it.
 static EsStatus read_small(const char *folder, const char *name, size_t max_bytes, char **text) {
     char path[ES_RUN_PATH_BYTES];
-    struct stat facts;
+    struct stat info;
     size_t bytes = 0;
     *text = NULL;
-    if (!join(folder, name, path) || lstat(path, &facts) != 0 || !S_ISREG(facts.st_mode)) {
+    if (!join(folder, name, path) || lstat(path, &info) != 0 || !S_ISREG(info.st_mode)) {
         return ES_STATUS_OK;
     }
     EsStatus status = es_file_read_all(path, max_bytes, (void **)text, &bytes);
@@ -303,9 +303,9 @@ static EsStatus read_sign(const char *folder, int64_t round, char **sign) {
 // NULL; the caller lets go of it.
 static EsStatus read_ours(const char *folder, const char *name, int64_t round, json_t **object) {
     char path[ES_RUN_PATH_BYTES];
-    struct stat facts;
+    struct stat info;
     *object = NULL;
-    if (!join(folder, name, path) || lstat(path, &facts) != 0 || !S_ISREG(facts.st_mode)) {
+    if (!join(folder, name, path) || lstat(path, &info) != 0 || !S_ISREG(info.st_mode)) {
         return ES_STATUS_OK;
     }
     EsStatus status = es_round_folder_load(path, object);
@@ -386,10 +386,10 @@ EsStatus es_round_folder_rounds(const char *root, int64_t **rounds, int *n_round
     *rounds = NULL;
     *n_rounds = 0;
     char path[ES_RUN_PATH_BYTES];
-    struct stat facts;
+    struct stat info;
     int length = snprintf(path, sizeof path, "%s/checkpoints", root);
     ES_ASSERT(length > 0 && length < (int)sizeof path);
-    if (stat(path, &facts) != 0 && errno == ENOENT) {
+    if (stat(path, &info) != 0 && errno == ENOENT) {
         return ES_STATUS_OK;
     }
     EsFolderEntry *entries = NULL;
@@ -449,14 +449,14 @@ done:
 
 EsStatus es_round_folder_back_up(const char *root, const EsRoundFolder *found, const char *reason) {
     char from[ES_RUN_PATH_BYTES], to[ES_RUN_PATH_BYTES], number[16] = "";
-    struct stat facts;
+    struct stat info;
     int64_t round = found->info.round;
     es_round_folder_path(root, round, "", from);
-    for (int n = 2; n <= MAX_ASIDES; n++) {
+    for (int n = 2; n <= MAX_BACKUPS; n++) {
         int length = snprintf(to, sizeof to, "%s/checkpoints/%s-%lld%s", root, reason,
                               (long long)round, number);
         ES_ASSERT(length > 0 && length < (int)sizeof to);
-        if (lstat(to, &facts) != 0) {
+        if (lstat(to, &info) != 0) {
             break;
         }
         snprintf(number, sizeof number, "-%d", n);
@@ -553,10 +553,10 @@ static int is_mark_name(const char *name) {
 // unfinished-..., or <round>.<process>-<n>.tmp; -1 for any other.
 static int64_t round_of_folder(const char *folder) {
     const char *slash = strrchr(folder, '/'), *name = slash != NULL ? slash + 1 : folder;
-    int is_aside = strncmp(name, "damaged-", 8) == 0;
-    name += is_aside ? 8 : 0;
-    if (!is_aside && strncmp(name, "unfinished-", 11) == 0) {
-        is_aside = 1;
+    int is_backup = strncmp(name, "damaged-", 8) == 0;
+    name += is_backup ? 8 : 0;
+    if (!is_backup && strncmp(name, "unfinished-", 11) == 0) {
+        is_backup = 1;
         name += 11;
     }
     size_t n_digits = strspn(name, "0123456789");
@@ -566,7 +566,8 @@ static int64_t round_of_folder(const char *folder) {
     const char *rest = name + n_digits;
     int is_numbered =
         rest[0] == '-' && rest[1] != '\0' && strspn(rest + 1, "0123456789") == strlen(rest + 1);
-    return rest[0] == '\0' || (is_aside && is_numbered) || (!is_aside && es_file_is_temporary(name))
+    return rest[0] == '\0' || (is_backup && is_numbered) ||
+                   (!is_backup && es_file_is_temporary(name))
                ? strtoll(name, NULL, 10)
                : -1;
 }
@@ -650,7 +651,7 @@ static int is_our_temporary(const Belongings *ours, const char *name) {
 }
 
 // Where in the order of removal an entry stands; -1 for one that is not ours.
-static int removal_turn(const EsFolderEntry *entry, const Belongings *ours) {
+static int removal_stage(const EsFolderEntry *entry, const Belongings *ours) {
     if (entry->kind != ES_FOLDER_ENTRY_FILE) {
         return -1;
     }
@@ -686,17 +687,17 @@ static EsStatus sign_removal(const char *folder, const Belongings *ours) {
 static EsStatus take_entries(const char *folder, const EsFolderEntry *entries, int n_entries,
                              const Belongings *ours, EsRunRemoval *removal) {
     char path[ES_RUN_PATH_BYTES];
-    for (int turn = -1; turn <= 2; turn++) {
+    for (int stage = -1; stage <= 2; stage++) {
         for (int i = 0; i < n_entries; i++) {
-            if (removal_turn(&entries[i], ours) != turn || !join(folder, entries[i].name, path)) {
+            if (removal_stage(&entries[i], ours) != stage || !join(folder, entries[i].name, path)) {
                 continue;
             }
-            if (turn < 0) {
+            if (stage < 0) {
                 es_removal_keep(removal, path);
                 continue;
             }
             ES_TRY(es_removal_take_file(removal, path, entries[i].bytes));
-            if (turn == 0 && !removal->is_preview) {
+            if (stage == 0 && !removal->is_preview) {
                 ES_TRY(es_folder_sync(folder));
             }
         }
@@ -735,10 +736,10 @@ done:
 
 EsStatus es_round_folder_remove(const char *root, int64_t round) {
     char path[ES_RUN_PATH_BYTES];
-    struct stat facts;
+    struct stat info;
     EsRunRemoval removal = {.is_preview = 0};
     es_round_folder_path(root, round, "", path);
-    if (lstat(path, &facts) != 0 && errno == ENOENT) {
+    if (lstat(path, &info) != 0 && errno == ENOENT) {
         return ES_STATUS_OK;
     }
     ES_TRY(es_round_folder_clear(path, &removal));
@@ -760,7 +761,7 @@ EsStatus es_round_folder_remove_strays(const char *folder) {
         if (!es_file_is_temporary(entries[i].name) || !join(folder, entries[i].name, path)) {
             continue;
         }
-        if (ours.round >= 0 && removal_turn(&entries[i], &ours) >= 0) {
+        if (ours.round >= 0 && removal_stage(&entries[i], &ours) >= 0) {
             ES_TRY_GOTO(es_removal_take_file(&removal, path, 0));
         } else if (ours.round < 0 && entries[i].kind == ES_FOLDER_ENTRY_FOLDER) {
             ES_TRY_GOTO(es_round_folder_clear(path, &removal));

@@ -11,7 +11,6 @@
 #include "base/folder.h"
 #include "base/memory.h"
 #include "esper/log.h"
-#include "runs/run_aside.h"
 #include "runs/run_internal.h"
 #include "runs/run_removal.h"
 #include "runs/stop_signal.h"
@@ -30,12 +29,12 @@ static const char quit_message[] =
 // A run without a usable checkpoint starts again when the user agrees; its telemetry is kept beside
 // it, for it may be all that is left of hours.
 static EsStatus start_again(const EsRun *run) {
-    char aside[ES_RUN_PATH_BYTES];
+    char backup[ES_RUN_PATH_BYTES];
     const char *root = es_run_folder_root(run->folder);
-    ES_TRY(es_run_set_telemetry_aside(run->folder, aside));
+    ES_TRY(es_run_back_up_telemetry(run->folder, backup));
     es_log(ES_LOG_WARNING,
            "%s has no checkpoint to go on from: the run starts again with round 1%s%s", root,
-           aside[0] != '\0' ? "; what was recorded before is in " : "", aside);
+           backup[0] != '\0' ? "; what was recorded before is in " : "", backup);
     return ES_STATUS_OK;
 }
 
@@ -65,15 +64,15 @@ static EsStatus check_settings(const EsRun *run) {
 // Before anything of the run is touched: its database must not be one of a later program.
 static EsStatus check_database(const EsRun *run) {
     char path[ES_RUN_PATH_BYTES];
-    struct stat facts;
+    struct stat info;
     EsRunDatabase *database = NULL;
     es_run_folder_path(run->folder, "run.db", path);
-    if (!run->options.settings->sqlite || lstat(path, &facts) != 0) {
+    if (!run->options.settings->sqlite || lstat(path, &info) != 0) {
         return ES_STATUS_OK;
     }
     EsStatus status = es_run_database_open(path, &database);
     if (status != ES_STATUS_OK) {
-        // INPUT: damaged, and kept aside when the sinks open
+        // INPUT: damaged, and backed up when the sinks open
         return status == ES_STATUS_INPUT || status == ES_STATUS_UNSUPPORTED ? ES_STATUS_OK : status;
     }
     status = es_run_database_check_schema(database);
@@ -136,11 +135,11 @@ static EsStatus add_file_sinks(EsRun *run) {
         es_run_folder_path(run->folder, "run.db", path);
         EsStatus status = es_sqlite_sink_open(path, last_round, &sink);
         if (status == ES_STATUS_INPUT) {
-            char aside[ES_RUN_PATH_BYTES], damage[512];
+            char backup[ES_RUN_PATH_BYTES], damage[512];
             snprintf(damage, sizeof damage, "%s", es_status_detail());
-            ES_TRY(es_run_set_database_aside(run->folder, aside));
+            ES_TRY(es_run_back_up_database(run->folder, backup));
             es_log(ES_LOG_WARNING, "%s; it is now in %s, and a new one begins with round %lld",
-                   damage, aside, (long long)run->n_rounds_done + 1);
+                   damage, backup, (long long)run->n_rounds_done + 1);
             status = es_sqlite_sink_open(path, last_round, &sink);
         }
         if (status == ES_STATUS_UNSUPPORTED) {
@@ -289,7 +288,7 @@ EsStatus es_run_open(const EsRunOptions *options, EsRun **run_out) {
 
 EsStatus es_run_start(EsRun *run) {
     ES_ASSERT(!run->is_started);
-    run->sitting_start_ns = es_clock_ns();
+    run->session_start_ns = es_clock_ns();
     run->is_watching = 1;
     ES_TRY(es_stop_signal_begin(stop_message, quit_message));
     ES_TRY(start_folder(run));
@@ -316,7 +315,7 @@ static void emit_end(EsRun *run, EsStatus status, const char *detail) {
                                       : status == ES_STATUS_INTERRUPTED ? "interrupted"
                                                                         : "failed",
                            .detail = status == ES_STATUS_OK ? NULL : detail,
-                           .seconds = es_clock_seconds_since(run->sitting_start_ns)};
+                           .seconds = es_clock_seconds_since(run->session_start_ns)};
     for (int i = 0; i < health.n_sinks; i++) {
         row.n_dropped += health.sinks[i].n_dropped;
         row.n_lost += health.sinks[i].n_lost;

@@ -49,7 +49,7 @@ EsStatus es_run_start(EsRun *run);
 const EsRunFolder *es_run_folder(const EsRun *run);
 EsHub *es_run_hub(EsRun *run);
 
-// Rounds that are done and saved: what the first round of this sitting comes after.
+// Rounds that were done and saved before this session's first.
 int64_t es_run_rounds_done(const EsRun *run);
 
 // Memory that a run allocates beside its work as it was created.
@@ -58,7 +58,7 @@ typedef struct EsRunNeed {
     size_t peak_bytes; // about, at most at a time; what is met on the way is not known ahead
 } EsRunNeed;
 
-// Memory of the process that is in use, in bytes; ES_MISSING_INT where the system does not tell.
+// Memory of the process that is in use, in bytes; ES_MISSING_INT where the system does not say.
 int64_t es_run_resident_bytes(void);
 
 // Queues of the sinks that the settings ask for; `has_progress`: one more,
@@ -92,7 +92,7 @@ typedef struct EsRunWork {
     EsStatus (*round)(void *context, EsRun *run, int64_t round, EsRoundReport *report);
     EsStatus (*save)(void *context, EsCheckpoint *checkpoint);
     EsStatus (*load)(void *context, const EsCheckpoint *checkpoint);
-    // After the last round, in every sitting that gets there; nullable. INTERRUPTED when the user
+    // After the last round, in every session that gets there; nullable. INTERRUPTED when the user
     // asks to stop: a resumed run comes here again.
     EsStatus (*finish)(void *context, EsRun *run);
 } EsRunWork;
@@ -107,11 +107,11 @@ EsStatus es_run_rounds(EsRun *run, const EsRunWork *work);
 // there is a checkpoint after each.
 int es_run_must_drop(EsRun *run);
 
-// Rules over a round's numbers: check into the list, then tell what was found (events, and
+// Rules over a round's numbers: check into the list, then emit the findings (events, and
 // everything recorded for the next steps). es_run_rounds itself checks accuracy over rounds.
 EsAnomalyDetector *es_run_detector(EsRun *run);
 EsAnomalyList *es_run_anomalies(EsRun *run);
-void es_run_tell_anomalies(EsRun *run, EsEventTime time);
+void es_run_emit_anomalies(EsRun *run, EsEventTime time);
 
 // --- wall-clock times of the phases of a round ---
 

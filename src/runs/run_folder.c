@@ -1,4 +1,4 @@
-// Making, taking and locking run folders.
+// Making, taking and locking run folders, and moving telemetry out of the way into before-<n>/.
 #include "runs/run_folder.h"
 
 #include <errno.h>
@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/file_fault.h"
 #include "base/folder.h"
 #include "base/memory.h"
-#include "runs/run_aside.h"
 #include "runs/run_lock.h"
 #include "runs/run_removal.h"
 
@@ -73,9 +73,9 @@ static EsStatus make_name(const char *kind, char *path, size_t path_bytes) {
 
 int es_run_has_config(const char *root) {
     char path[ES_RUN_PATH_BYTES];
-    struct stat facts;
+    struct stat info;
     int length = snprintf(path, sizeof path, "%s/config.ini", root);
-    return length < (int)sizeof path && lstat(path, &facts) == 0 && S_ISREG(facts.st_mode);
+    return length < (int)sizeof path && lstat(path, &info) == 0 && S_ISREG(info.st_mode);
 }
 
 static EsStatus fail_existing_run(const char *root) {
@@ -114,8 +114,8 @@ static int is_remains(const char *root, const char *name) {
 
 // A folder that was there before: OK when it is empty but for such remains.
 static EsStatus check_existing(const char *root) {
-    struct stat facts;
-    if (stat(root, &facts) == 0 && !S_ISDIR(facts.st_mode)) {
+    struct stat info;
+    if (stat(root, &info) == 0 && !S_ISDIR(info.st_mode)) {
         return ES_FAIL(ARGUMENT, "%s is not a folder", root);
     }
     if (es_run_has_config(root)) {
@@ -146,7 +146,7 @@ static EsStatus check_existing(const char *root) {
 static EsStatus check_length(const char *root) {
     char parent[PATH_MAX] = "";
     if (root[0] != '/' && getcwd(parent, sizeof parent) == NULL) {
-        return ES_FAIL(IO, "cannot tell the current folder: %s", strerror(errno));
+        return ES_FAIL(IO, "cannot find the current folder: %s", strerror(errno));
     }
     size_t length = strlen(root) + (root[0] != '/' ? strlen(parent) + 1 : 0);
     if (length > MAX_ABSOLUTE_BYTES) {
@@ -224,11 +224,11 @@ done:
 // --- opening ---
 
 static EsStatus check_folder(const char *root) {
-    struct stat facts;
-    if (stat(root, &facts) != 0) {
+    struct stat info;
+    if (stat(root, &info) != 0) {
         return ES_FAIL(INPUT, "there is no run %s: %s", root, strerror(errno));
     }
-    return S_ISDIR(facts.st_mode) ? ES_STATUS_OK : ES_FAIL(INPUT, "%s is not a folder", root);
+    return S_ISDIR(info.st_mode) ? ES_STATUS_OK : ES_FAIL(INPUT, "%s is not a folder", root);
 }
 
 EsStatus es_run_folder_join(const char *path, EsRunFolder **folder) {
@@ -282,15 +282,15 @@ done:
 
 EsStatus es_run_folder_hold(const char *path, int is_preview, EsRunFolder **folder) {
     EsStatus status = ES_STATUS_OK;
-    struct stat facts;
+    struct stat info;
     ES_TRY(es_run_folder_join(path, folder));
     const char *root = (*folder)->root;
     // without slashes at the end, which would lead through a link
-    if (lstat(root, &facts) != 0) {
+    if (lstat(root, &info) != 0) {
         status = ES_FAIL(IO, "cannot look at %s: %s", root, strerror(errno));
         goto done;
     }
-    if (!S_ISDIR(facts.st_mode)) {
+    if (!S_ISDIR(info.st_mode)) {
         status = ES_FAIL(ARGUMENT, "%s is a link; name the run itself", root);
         goto done;
     }
@@ -321,13 +321,13 @@ void es_run_folder_close(EsRunFolder *folder) {
 }
 
 EsStatus es_run_folder_check(const EsRunFolder *folder, char moved_to[ES_RUN_PATH_BYTES]) {
-    struct stat facts;
+    struct stat info;
     char link[64];
     moved_to[0] = '\0';
     if (folder->held < 0 || es_path_names(folder->root, folder->held)) {
         return ES_STATUS_OK;
     }
-    if (fstat(folder->held, &facts) == 0 && facts.st_nlink == 0) {
+    if (fstat(folder->held, &info) == 0 && info.st_nlink == 0) {
         return ES_FAIL(IO, "the run folder %s was removed while the run went on", folder->root);
     }
     snprintf(link, sizeof link, "/proc/self/fd/%d", folder->held);
@@ -347,4 +347,68 @@ const char *es_run_folder_name(const EsRunFolder *folder) {
 void es_run_folder_path(const EsRunFolder *folder, const char *name, char path[ES_RUN_PATH_BYTES]) {
     int length = snprintf(path, ES_RUN_PATH_BYTES, "%s/%s", folder->root, name);
     ES_ASSERT(length > 0 && length < ES_RUN_PATH_BYTES);
+}
+
+// --- backups ---
+
+// Files go into before-next/ first, which gets its number when all are there: a database must not
+// be parted from its log when the program is killed in between.
+
+#define MAX_BACKUPS 10000
+
+// the database with its companions first
+static const char *const telemetry_names[] = {ES_RUN_DATABASE_FILES, ES_RUN_EVENTS_FILE,
+                                              "tensorboard"};
+#define N_DATABASE_NAMES ((int)ES_COUNT_OF(telemetry_names) - 2)
+
+static int exists(const char *path) {
+    struct stat info;
+    return lstat(path, &info) == 0;
+}
+
+static EsStatus move(const char *from, const char *to) {
+    return es_system_rename(from, to) == 0
+               ? ES_STATUS_OK
+               : ES_FAIL(IO, "cannot move %s to %s: %s", from, to, strerror(errno));
+}
+
+// Give the folder `next` the first number that is free.
+static EsStatus number_folder(const EsRunFolder *folder, const char *next,
+                              char backup[ES_RUN_PATH_BYTES]) {
+    for (int n = 1; n <= MAX_BACKUPS; n++) {
+        char name[32];
+        snprintf(name, sizeof name, "before-%d", n);
+        es_run_folder_path(folder, name, backup);
+        if (!exists(backup)) {
+            ES_TRY(move(next, backup));
+            return es_folder_sync(es_run_folder_root(folder));
+        }
+    }
+    return ES_FAIL(IO, "%s has %d folders before-<n>; remove some", es_run_folder_root(folder),
+                   MAX_BACKUPS);
+}
+
+static EsStatus back_up(const EsRunFolder *folder, int n_names, char backup[ES_RUN_PATH_BYTES]) {
+    char next[ES_RUN_PATH_BYTES];
+    es_run_folder_path(folder, "before-next", next);
+    for (int i = 0; i < n_names; i++) {
+        char from[ES_RUN_PATH_BYTES], inside[64], to[ES_RUN_PATH_BYTES];
+        es_run_folder_path(folder, telemetry_names[i], from);
+        snprintf(inside, sizeof inside, "before-next/%s", telemetry_names[i]);
+        es_run_folder_path(folder, inside, to);
+        if (exists(from)) {
+            ES_TRY(es_folder_make(next));
+            ES_TRY(move(from, to));
+        }
+    }
+    backup[0] = '\0';
+    return exists(next) ? number_folder(folder, next, backup) : ES_STATUS_OK;
+}
+
+EsStatus es_run_back_up_database(const EsRunFolder *folder, char backup[ES_RUN_PATH_BYTES]) {
+    return back_up(folder, N_DATABASE_NAMES, backup);
+}
+
+EsStatus es_run_back_up_telemetry(const EsRunFolder *folder, char backup[ES_RUN_PATH_BYTES]) {
+    return back_up(folder, (int)ES_COUNT_OF(telemetry_names), backup);
 }

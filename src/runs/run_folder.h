@@ -62,6 +62,21 @@ const char *es_run_folder_name(const EsRunFolder *folder);
 // The path of something inside, names of up to 400 bytes.
 void es_run_folder_path(const EsRunFolder *folder, const char *name, char path[ES_RUN_PATH_BYTES]);
 
+// --- backups ---
+
+// The files of a run's database with all that SQLite may leave beside it, and the other file that a
+// sink writes; tensorboard/ is a folder.
+#define ES_RUN_DATABASE_FILES                                                                      \
+    "run.db", "run.db-wal", "run.db-shm", "run.db-journal", "run.db.new", "run.db.new-journal"
+#define ES_RUN_EVENTS_FILE "events.jsonl"
+
+// Moves a database that cannot be continued to before-<n>/, with the files that SQLite left beside
+// it. `backup` receives that folder's path, "" when there was nothing to move.
+EsStatus es_run_back_up_database(const EsRunFolder *folder, char backup[ES_RUN_PATH_BYTES]);
+
+// The same with everything else that sinks write.
+EsStatus es_run_back_up_telemetry(const EsRunFolder *folder, char backup[ES_RUN_PATH_BYTES]);
+
 // --- looking at runs without opening them ---
 
 // Whether the folder has a config.ini, a regular file.
@@ -88,8 +103,8 @@ EsStatus es_run_list(const char *root, EsRunSummary **summaries, int *n_summarie
 // INPUT when the folder is no run.
 EsStatus es_run_summarise(const char *path, EsRunSummary *summary);
 
-// How its last sitting ended: "running", "done", "interrupted", "failed", "killed" (it began and
-// never ended), or "" where the run has no database that tells. Fails with MEMORY alone.
+// How its last session ended: "running", "done", "interrupted", "failed", "killed" (it began and
+// never ended), or "" where the run has no database to say so. Fails with MEMORY alone.
 typedef char EsRunOutcomeName[16];
 EsStatus es_run_outcome_name(const EsRunSummary *summary, EsRunOutcomeName name);
 

@@ -37,11 +37,11 @@ struct EsRun {
     int64_t n_episodes;
     int64_t diverged_since;   // round from which on every one has diverged; 0 = the last has not
     double score, best_score; // of the last round, of all checkpoints
-    int64_t sitting_start_ns, round_start_ns;
+    int64_t session_start_ns, round_start_ns;
     double round_seconds;   // of the last round, 0 = not known yet
     double unsaved_seconds; // of the rounds since the newest checkpoint
     double save_seconds;    // of the last save
-    int has_failed_save;    // told already
+    int has_failed_save;    // and it was logged
     EsPhaseTimes phases;
     EsAnomalyDetector detector;
     EsAnomalyList anomalies; // owned

@@ -23,7 +23,7 @@ static int name_lock(const char *root, char path[ES_RUN_PATH_BYTES]) {
 // file, -1 without one.
 static int read_holder(const char *root, long *process, char host[65], int64_t *bytes) {
     char path[ES_RUN_PATH_BYTES], found[97] = "", end = '\0';
-    struct stat facts;
+    struct stat info;
     *bytes = -1;
     int descriptor =
         name_lock(root, path) ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) : -1;
@@ -31,8 +31,8 @@ static int read_holder(const char *root, long *process, char host[65], int64_t *
         return 0;
     }
     ssize_t n_read = read(descriptor, found, sizeof found - 1);
-    if (fstat(descriptor, &facts) == 0 && S_ISREG(facts.st_mode)) {
-        *bytes = (int64_t)facts.st_size;
+    if (fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode)) {
+        *bytes = (int64_t)info.st_size;
     }
     close(descriptor);
     // written by us, but a person may have edited it

@@ -64,17 +64,17 @@ static EsStatus read_fields(const char *path, const json_t *marker, char kind[ES
 
 EsStatus es_run_marker_read(const char *root, char kind[ES_RUN_KIND_BYTES]) {
     char path[ES_RUN_PATH_BYTES];
-    struct stat facts;
+    struct stat info;
     void *text = NULL;
     size_t bytes = 0;
     kind[0] = '\0';
     ES_TRY(name_file(root, ES_RUN_MARKER_NAME, path));
-    if (lstat(path, &facts) != 0) {
+    if (lstat(path, &info) != 0) {
         return errno == ENOENT || errno == ENOTDIR
                    ? ES_STATUS_OK
                    : ES_FAIL(IO, "cannot look at %s: %s", path, strerror(errno));
     }
-    if (!S_ISREG(facts.st_mode)) {
+    if (!S_ISREG(info.st_mode)) {
         return ES_FAIL(INPUT, "%s is not a regular file", path);
     }
     ES_TRY(es_file_read_all(path, MAX_MARKER_BYTES, &text, &bytes));
@@ -91,12 +91,12 @@ EsStatus es_run_marker_read(const char *root, char kind[ES_RUN_KIND_BYTES]) {
 // A database that cannot be read is no proof that it is ours.
 static EsStatus verify_database(const char *root) {
     char path[ES_RUN_PATH_BYTES];
-    struct stat facts;
+    struct stat info;
     ES_TRY(name_file(root, "run.db", path));
-    if (lstat(path, &facts) != 0) {
+    if (lstat(path, &info) != 0) {
         return ES_STATUS_OK;
     }
-    if (!S_ISREG(facts.st_mode)) {
+    if (!S_ISREG(info.st_mode)) {
         return ES_FAIL(INPUT, "%s is not a regular file", path);
     }
     EsRunDatabase *database = NULL;

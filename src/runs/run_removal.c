@@ -12,7 +12,6 @@
 #include "base/file_fault.h"
 #include "base/memory.h"
 #include "runs/round_folder.h"
-#include "runs/run_aside.h"
 #include "runs/run_folder.h"
 #include "runs/run_lock.h"
 #include "runs/run_marker.h"
@@ -188,12 +187,12 @@ static EsStatus take_content(EsRunRemoval *removal, const char *path, const EsFo
 static EsStatus remove_last(EsRunRemoval *removal, const char *root) {
     for (size_t i = 0; i < ES_COUNT_OF(last_names); i++) {
         char path[ES_RUN_PATH_BYTES];
-        struct stat facts;
+        struct stat info;
         snprintf(path, sizeof path, "%.*s/%s", ES_RUN_PATH_BYTES - 64, root, last_names[i]);
-        if (lstat(path, &facts) == 0 && S_ISREG(facts.st_mode)) {
+        if (lstat(path, &info) == 0 && S_ISREG(info.st_mode)) {
             // the few bytes of the lock are of this moment, and do not count
             int is_lock = strcmp(last_names[i], ES_RUN_LOCK_NAME) == 0;
-            ES_TRY(es_removal_take_file(removal, path, is_lock ? 0 : (int64_t)facts.st_size));
+            ES_TRY(es_removal_take_file(removal, path, is_lock ? 0 : (int64_t)info.st_size));
         }
     }
     return es_removal_end_folder(removal, root);
@@ -209,5 +208,23 @@ EsStatus es_run_remove(const char *path, EsRunRemoval *removal) {
     status = remove_last(removal, root);
 done:
     es_run_folder_close(folder);
+    return status;
+}
+
+EsStatus es_run_remove_strays(const EsRunFolder *folder) {
+    EsFolderEntry *entries = NULL;
+    int n_entries = 0;
+    ES_TRY(es_folder_list(es_run_folder_root(folder), &entries, &n_entries));
+    EsRunRemoval removal = {.is_preview = 0};
+    EsStatus status = ES_STATUS_OK;
+    for (int i = 0; i < n_entries && status == ES_STATUS_OK; i++) {
+        char path[ES_RUN_PATH_BYTES];
+        if (entries[i].kind == ES_FOLDER_ENTRY_FILE && es_file_is_temporary(entries[i].name) &&
+            es_run_owns_file(entries[i].name)) {
+            es_run_folder_path(folder, entries[i].name, path);
+            status = es_removal_take_file(&removal, path, entries[i].bytes);
+        }
+    }
+    es_release(entries);
     return status;
 }

@@ -15,6 +15,8 @@
 #include "base/folder.h"
 #include "esper/status.h"
 
+struct EsRunFolder;
+
 typedef struct EsRunRemoval {
     int is_preview; // count, and remove nothing
     int64_t bytes;  // of the files removed
@@ -27,6 +29,10 @@ typedef struct EsRunRemoval {
 // be a run of ours (es_run_marker_verify). config.ini and the marker go last, so that a removal
 // that was interrupted can be repeated. The folder itself goes when nothing is left in it.
 EsStatus es_run_remove(const char *path, EsRunRemoval *removal);
+
+// Removes the temporaries that a killed process has left of the run's own files; everything else in
+// the folder stays. The caller holds the run's lock.
+EsStatus es_run_remove_strays(const struct EsRunFolder *folder);
 
 // Whether a run gives this name to a file directly in its folder, or to a temporary beside it.
 int es_run_owns_file(const char *name);

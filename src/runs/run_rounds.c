@@ -138,7 +138,7 @@ static void emit_metrics(EsRun *run, EsEventTime time, const EsRoundCompletedEve
     es_emit_metric(run->hub, time, rows, n);
 }
 
-void es_run_tell_anomalies(EsRun *run, EsEventTime time) {
+void es_run_emit_anomalies(EsRun *run, EsEventTime time) {
     if (run->anomalies.n_rows > 0) {
         es_emit_anomaly_detected(run->hub, time, run->anomalies.rows, run->anomalies.n_rows);
         es_hub_escalate(run->hub);
@@ -147,13 +147,13 @@ void es_run_tell_anomalies(EsRun *run, EsEventTime time) {
 }
 
 // Accuracy over the rounds: the rolling mean, what is wrong with it, and where it goes.
-static double judge_round(EsRun *run, EsEventTime time, double accuracy) {
+static double check_round(EsRun *run, EsEventTime time, double accuracy) {
     EsTrendDetectedEvent trend;
     EsRoundHealth health = {accuracy, (double)run->n_rounds_done / run->options.settings->n_rounds};
     if (es_anomaly_check_round(&run->detector, &health, &run->anomalies, &trend)) {
         es_emit_trend_detected(run->hub, time, &trend, 1);
     }
-    es_run_tell_anomalies(run, time);
+    es_run_emit_anomalies(run, time);
     const EsAnomalyState *state = &run->detector.state;
     return state->n_accuracies > 0 ? state->rolling_accuracy : es_missing_real();
 }
@@ -186,7 +186,7 @@ static void emit_round(EsRun *run, const EsRoundReport *report, double seconds) 
     EsEventTime time = {.round = run->n_rounds_done, .step = -1};
     int has_images = report->n_images != ES_MISSING_INT;
     emit_memory(run, time, report);
-    double rolling_accuracy = judge_round(run, time, report->accuracy);
+    double rolling_accuracy = check_round(run, time, report->accuracy);
     EsRoundCompletedEvent row = {
         .n_episodes = run->n_episodes,
         .accuracy = report->accuracy,
@@ -340,8 +340,8 @@ static EsStatus fail_save(const EsRun *run, EsStatus status) {
                          write_resume(run, command));
 }
 
-// Save when it is due. A failure is told once and training goes on, since the next one may succeed;
-// only the last save has to.
+// Saves when it is due. A failure is logged once and training goes on, since the next one may
+// succeed; only the last save has to.
 static EsStatus save_when_due(EsRun *run, const EsRunWork *work) {
     const EsRunSettings *settings = run->options.settings;
     int is_last = run->n_rounds_done >= settings->n_rounds || es_stop_signal_time_ns() != 0;
@@ -370,7 +370,7 @@ static EsStatus save_when_due(EsRun *run, const EsRunWork *work) {
 
 // --- the loop ---
 
-// How a run that was asked to stop tells what is left of it.
+// Says what is saved of a run that was asked to stop.
 static EsStatus fail_interrupted(const EsRun *run, int is_dropped) {
     int64_t n_lost = run->n_rounds_done - run->n_rounds_saved; // beside the one at hand
     char dropped[120] = "", command[RESUME_BYTES];
@@ -402,7 +402,7 @@ static EsStatus load_checkpoint(EsRun *run, const EsRunWork *work) {
     return ES_STATUS_OK;
 }
 
-// In every sitting: an earlier one may have had other settings, or recorded nothing.
+// In every session: an earlier one may have had other settings, or recorded nothing.
 static EsStatus emit_start(EsRun *run, const EsRunWork *work) {
     EsEventTime time = {.round = run->n_rounds_done, .step = -1};
     char *config = NULL;

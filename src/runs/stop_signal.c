@@ -16,7 +16,7 @@ static const char *_Atomic first_message, *_Atomic quit_message;
 static _Atomic int64_t first_ns; // lock-free, so a handler may use it
 
 // A terminal or pipe without room must not hold up the thread that was interrupted.
-static void tell(const char *message) {
+static void print_message(const char *message) {
     struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
     if (message != NULL && poll(&room, 1, 0) > 0) {
         ssize_t written = write(STDERR_FILENO, message, strlen(message));
@@ -28,13 +28,13 @@ static void note_signal(int number) {
     int saved_errno = errno;
     int64_t none = 0;
     if (!atomic_compare_exchange_strong(&first_ns, &none, es_clock_ns())) {
-        tell(atomic_load(&quit_message));
+        print_message(atomic_load(&quit_message));
         // deadly at once, also when it interrupts the handler of the first one
         signal(number, SIG_DFL);
         raise(number);
         return;
     }
-    tell(atomic_load(&first_message));
+    print_message(atomic_load(&first_message));
     errno = saved_errno;
 }
 

@@ -93,7 +93,7 @@ static double when(int is_measured, double value) {
     return is_measured ? value : es_missing_real();
 }
 
-// A report has NaN where there is nothing to tell (one row has no variance, an update without rows
+// A report has NaN where there is no number (one row has no variance, an update without rows
 // of the actor no ratios), which is no number that was computed and went wrong.
 static void check_update(EsRun *run, EsEventTime time, const EsPpoReport *report,
                          const EsUpdatedPolicy *policy) {
@@ -130,10 +130,10 @@ static void check_update(EsRun *run, EsEventTime time, const EsPpoReport *report
         health.lstm_has_inf = recurrent->has_inf;
     }
     es_anomaly_check_update(es_run_detector(run), &health, es_run_anomalies(run));
-    es_run_tell_anomalies(run, time);
+    es_run_emit_anomalies(run, time);
 }
 
-void es_update_tell(EsRun *run, EsEventTime time, const EsPpoReport *report,
+void es_update_emit(EsRun *run, EsEventTime time, const EsPpoReport *report,
                     const EsUpdatedPolicy *policy, double rate, double update_ms) {
     emit_update(es_run_hub(run), time, report, rate, update_ms);
     emit_curves(es_run_hub(run), time, report, policy, rate);

@@ -13,8 +13,9 @@ typedef struct EsUpdatedPolicy {
     int has_head_rules;                 // its heads are those that the run's detector knows
 } EsUpdatedPolicy;
 
-// Tell the hub of `run`; anomalies are told too. `rate` is the learning rate it was made with.
-void es_update_tell(EsRun *run, EsEventTime time, const EsPpoReport *report,
+// Emits the report to the hub of `run`, and anomalies. `rate` is the learning rate it was made
+// with.
+void es_update_emit(EsRun *run, EsEventTime time, const EsPpoReport *report,
                     const EsUpdatedPolicy *policy, double rate, double update_ms);
 
 #endif

@@ -20,7 +20,7 @@
 
 // --- what is found ---
 
-// The rule that the console tells once, at the end of a run.
+// The rule that the console prints once, at the end of a run.
 #define ES_RULE_COSTLY_DEPENDENCE "costly_dependence"
 
 #define ES_ANOMALY_TEXT_BYTES 256
@@ -52,7 +52,7 @@ typedef struct EsAnomalyLimits {
     double high_kl;               // 0.1: kl_spike above it
     double extreme_kl;            // 0.5: kl_extreme above it
     double gradient_momentum;     // 0.99: of the running means, plain ones until the 100th
-    int64_t n_gradients_before;   // 20: in the running mean before drift is judged
+    int64_t n_gradients_before;   // 20: in the running mean before drift is checked
     double highest_drift;         // 0.5: distance from the running mean, relative to it
     double vanishing_gradient;    // 1e-7: a policy gradient below it is not healthy,
     double exploding_gradient;    // 100: nor one above this

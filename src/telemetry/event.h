@@ -92,7 +92,7 @@ typedef struct EsPacketHeader {
     uint32_t bytes;      // of the whole packet
     uint32_t n_rows;     // at least 1
     int64_t unix_us;     // when it was emitted
-    int64_t sequence;    // position in the order of emission, from 1 in each sitting
+    int64_t sequence;    // position in the order of emission, from 1 in each session
     int64_t round, step; // EsEventTime
 } EsPacketHeader;
 

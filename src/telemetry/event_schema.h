@@ -14,18 +14,18 @@
 //   level     lowest verbosity that emits it: MINIMAL, NORMAL, DEBUG
 //   pace      STRIDED: only on steps that are a multiple of the stride; ALWAYS
 #define ES_EVENT_LIST(X)                                                                           \
-    X(RUN_STARTED, RunStarted, run_started, KEPT, MINIMAL, ALWAYS, "a sitting of the run begins")  \
-    X(RUN_ENDED, RunEnded, run_ended, KEPT, MINIMAL, ALWAYS, "a sitting of the run ends")          \
+    X(RUN_STARTED, RunStarted, run_started, KEPT, MINIMAL, ALWAYS, "a session of the run begins")  \
+    X(RUN_ENDED, RunEnded, run_ended, KEPT, MINIMAL, ALWAYS, "a session of the run ends")          \
     X(CHECKPOINT_SAVED, CheckpointSaved, checkpoint_saved, KEPT, MINIMAL, ALWAYS,                  \
       "a checkpoint is complete on disk")                                                          \
     X(CHECKPOINT_LOADED, CheckpointLoaded, checkpoint_loaded, KEPT, MINIMAL, ALWAYS,               \
-      "a sitting goes on from a checkpoint")                                                       \
+      "a session goes on from a checkpoint")                                                       \
     X(ROUND_PROGRESSED, RoundProgressed, round_progressed, LOSSY, MINIMAL, ALWAYS,                 \
       "training within a round, at most twenty times and five a second; for the console")          \
     X(ROUND_COMPLETED, RoundCompleted, round_completed, KEPT, MINIMAL, ALWAYS,                     \
       "all environments have ended their episodes and the policy was updated")                     \
     X(EVALUATION_PROGRESSED, EvaluationProgressed, evaluation_progressed, LOSSY, MINIMAL, ALWAYS,  \
-      "held-out episodes were played; for the console")                                            \
+      "held-out episodes were run; for the console")                                               \
     X(STEP_TIMED, StepTimed, step_timed, LOSSY, NORMAL, STRIDED, "where the time of a step went")  \
     X(ENV_STEPPED, EnvStepped, env_stepped, LOSSY, NORMAL, STRIDED,                                \
       "one row per environment: what a step of the host reached")                                  \
@@ -86,7 +86,7 @@
 #define ES_RUN_ENDED_COLUMNS(C)                                                                    \
     C(TEXT, outcome, "done, interrupted or failed")                                                \
     C(TEXT, detail, "why it failed")                                                               \
-    C(REAL, seconds, "of this sitting")                                                            \
+    C(REAL, seconds, "of this session")                                                            \
     C(INT, n_dropped, "packets of lossy events dropped by all sinks")                              \
     C(INT, n_lost, "packets of kept events lost by all sinks")
 #define ES_CHECKPOINT_SAVED_COLUMNS(C)                                                             \
@@ -116,7 +116,7 @@
     C(REAL, images_per_second, "training images")                                                  \
     C(TEXT, state_hash, "of every bit the run holds at its end; equal runs have equal ones")
 #define ES_EVALUATION_PROGRESSED_COLUMNS(C)                                                        \
-    C(TEXT, arm, "policy that played")                                                             \
+    C(TEXT, arm, "policy that acted")                                                              \
     C(INT, n_done, "episodes of all policies")                                                     \
     C(INT, n_episodes, "of all policies that there will be")                                       \
     C(REAL, seconds, "since the comparison began")
@@ -137,7 +137,7 @@
 #define ES_EPISODE_OUTCOME_COLUMNS(C)                                                              \
     C(INT, env, "global index")                                                                    \
     C(INT, episode, "id")                                                                          \
-    C(TEXT, arm, "policy that played a held-out episode; missing in training")                     \
+    C(TEXT, arm, "policy of a held-out episode; missing in training")                              \
     C(REAL, final_accuracy, "validation, percent")                                                 \
     C(REAL, final_loss, "")                                                                        \
     C(REAL, test_accuracy, "percent; held-out episodes alone")                                     \
@@ -266,7 +266,7 @@
     C(REAL, loss, "that caused it")                                                                \
     C(REAL, threshold, "it was compared with")                                                     \
     C(INT, n_consecutive, "panics in a row")                                                       \
-    C(REAL, penalty, "for the rollback alone; the view rewards has all that was paid")
+    C(REAL, penalty, "for the rollback alone; the view rewards has all terms")
 #define ES_PROOF_ROUND_COLUMNS(C)                                                                  \
     C(INT, n_positives, "episodes with a query taken to be true that ended")                       \
     C(INT, n_negatives, "episodes with a corruption that ended")                                   \
@@ -325,12 +325,12 @@
     C(INT, resident_bytes, "of the process")
 #define ES_PLANS_MEASURED_COLUMNS(C)                                                               \
     C(INT, n_plans, "that are kept, one for each topology of a host; CPU, as the next four")       \
-    C(INT, n_builds, "plans built so far in this sitting")                                         \
-    C(INT, n_hits, "times that a plan was there already, so far in this sitting")                  \
-    C(INT, n_evictions, "plans given up for others, so far in this sitting")                       \
+    C(INT, n_builds, "plans built so far in this session")                                         \
+    C(INT, n_hits, "times that a plan was there already, so far in this session")                  \
+    C(INT, n_evictions, "plans given up for others, so far in this session")                       \
     C(REAL, build_ms, "of all builds")                                                             \
     C(INT, n_captures, "parts of a step that are replayed; CUDA, as the rest")                     \
-    C(INT, n_replays, "so far in this sitting")                                                    \
+    C(INT, n_replays, "so far in this session")                                                    \
     C(INT, n_fallbacks, "parts of a step that could not be captured: launched one by one")         \
     C(REAL, capture_ms, "of all captures")                                                         \
     C(TEXT, fallback, "why the last part that could not be captured was not")                      \

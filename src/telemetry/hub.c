@@ -137,9 +137,9 @@ void es_hub_escalate(EsHub *hub) {
     }
 }
 
-static void tell_refusals(EsHub *hub) {
+static void report_refusals(EsHub *hub) {
     for (int i = 0; i < hub->n_workers; i++) {
-        es_sink_worker_tell_refusals(hub->workers[i]);
+        es_sink_worker_log_refusals(hub->workers[i]);
     }
 }
 
@@ -147,7 +147,7 @@ void es_hub_tick(EsHub *hub) {
     if (hub == NULL) {
         return;
     }
-    tell_refusals(hub);
+    report_refusals(hub);
     if (atomic_load_explicit(&hub->n_escalated, memory_order_relaxed) > 0) {
         atomic_fetch_sub_explicit(&hub->n_escalated, 1, memory_order_relaxed);
     }
@@ -165,7 +165,7 @@ int es_hub_flush(EsHub *hub, double seconds) {
     if (hub == NULL) {
         return 1;
     }
-    tell_refusals(hub);
+    report_refusals(hub);
     int64_t deadline_ns = deadline_after(seconds);
     for (int i = 0; i < hub->n_workers; i++) {
         es_sink_worker_ask_flush(hub->workers[i]);
@@ -197,7 +197,7 @@ int es_hub_health_has_losses(const EsHubHealth *health) {
 void es_hub_close(EsHub *hub, EsHubHealth *health_out) {
     EsHubHealth health = {0};
     if (hub != NULL) {
-        tell_refusals(hub);
+        report_refusals(hub);
         int64_t deadline_ns = deadline_after(hub->options.close_seconds);
         health.n_sinks = hub->n_workers;
         for (int i = 0; i < health.n_sinks; i++) {

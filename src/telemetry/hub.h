@@ -46,7 +46,7 @@ EsStatus es_hub_add_sink(EsHub *hub, const EsSink *sink);
 int es_hub_wants(const EsHub *hub, EsEventType type, int64_t step);
 
 // Queue rows for all sinks, if wanted. Never blocks on a sink; allocates nothing, logs nothing
-// (what found no room is told by the next tick, flush or close), and makes no system call but to
+// (refused events are reported by the next tick, flush or close), and makes no system call but to
 // wake a sleeping sink or to write a spill file. The rows are copied; without rows there is no
 // event. es_hub_close frees the hub, so no thread may be emitting then or later.
 void es_hub_emit(EsHub *hub, EsEventType type, EsEventTime time, const void *rows, int64_t n_rows);

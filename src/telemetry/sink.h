@@ -3,7 +3,7 @@
 //
 // write may buffer; flush makes everything written so far durable, or as durable as the sink gets.
 // The hub calls flush when the queue runs empty, at least every second while packets come, and
-// before close. A failing write or flush loses what it was given: the hub counts it, tells the user
+// before close. A failing write or flush loses what it was given: the hub counts it, logs it
 // once, and goes on calling, since the disk may have room again.
 #ifndef ES_TELEMETRY_SINK_H
 #define ES_TELEMETRY_SINK_H
@@ -24,7 +24,7 @@ typedef struct EsSink {
 // an existing database is continued, UNSUPPORTED when it has another schema version. Rows of rounds
 // above `last_round` are deleted first, in one transaction (-1: keep all), after the file was read
 // whole: INPUT when it is damaged or no database. One transaction per flush. A ranking replaces one
-// of the same round, arm and split. UNSUPPORTED without SQLite in the build.
+// of the same round, `arm` and split. UNSUPPORTED without SQLite in the build.
 EsStatus es_sqlite_sink_open(const char *path, int64_t last_round, EsSink *sink);
 
 // One JSON object per row and line: {"event", "time", "sequence", "round", "step", columns...};
@@ -62,7 +62,7 @@ typedef struct EsConsoleOptions {
     int descriptor;         // borrowed; a write that blocks holds up this sink alone
     int is_terminal;        // may move the cursor
     int n_rounds;           // of the whole run, for the time left
-    int first_round;        // rounds done before this sitting
+    int first_round;        // rounds done before this session
     double seconds_between; // plain lines; 0 = every round
 } EsConsoleOptions;
 EsStatus es_console_sink_open(const EsConsoleOptions *options, EsSink *sink);

@@ -44,7 +44,7 @@ struct EsSinkWorker {
     char first_failure[256];                       // valid once has_failed
     _Atomic int has_failed;
 
-    int64_t n_refused_told; // the owner's own
+    int64_t n_refused_logged; // the owner's own
 
     // the thread's own
     int64_t n_unflushed; // written since the last flush
@@ -98,7 +98,7 @@ static void count_lost(EsSinkWorker *worker, EsEventType type, int64_t n) {
     atomic_fetch_sub(&worker->n_outstanding[type], n);
 }
 
-// Count a failure of the sink or its spill; the first is kept and told.
+// Count a failure of the sink or its spill; the first is kept and logged.
 static void note_failure(EsSinkWorker *worker, const char *action) {
     atomic_fetch_add(&worker->n_failures, 1);
     if (atomic_load_explicit(&worker->has_failed, memory_order_relaxed)) {
@@ -317,7 +317,7 @@ static void wake_thread(EsSinkWorker *worker) {
 }
 
 // Count an event that found no room; `failure` is why a kept one could not be spilled, 0 when there
-// is no spill file. It is told later, by the owner: a log line may take as long as its reader.
+// is no spill file. It is logged later, by the owner: a log line may take as long as its reader.
 static void refuse(EsSinkWorker *worker, EsEventType type, size_t packet_bytes, int failure) {
     int is_kept = es_event_schema(type)->delivery == ES_DELIVERY_KEPT;
     int reason = packet_bytes == 0 ? REASON_TOO_LARGE : failure;
@@ -325,17 +325,17 @@ static void refuse(EsSinkWorker *worker, EsEventType type, size_t packet_bytes, 
     atomic_fetch_add(&worker->n_missed[type], 1);
     atomic_store_explicit(&worker->refusal, reason * ES_EVENT_COUNT + (int)type,
                           memory_order_relaxed);
-    // release: whoever sees the count sees a reason
+    // release: a reader of the count sees a reason
     atomic_fetch_add_explicit(&worker->n_refused, 1, memory_order_release);
 }
 
-void es_sink_worker_tell_refusals(EsSinkWorker *worker) {
+void es_sink_worker_log_refusals(EsSinkWorker *worker) {
     int64_t n_refused = atomic_load_explicit(&worker->n_refused, memory_order_acquire);
-    int64_t n_told = worker->n_refused_told;
+    int64_t n_told = worker->n_refused_logged;
     if (n_refused == n_told || (n_told > 0 && n_refused - n_told < REFUSALS_PER_LOG_LINE)) {
         return;
     }
-    worker->n_refused_told = n_refused;
+    worker->n_refused_logged = n_refused;
     int refusal = atomic_load_explicit(&worker->refusal, memory_order_relaxed);
     int failure = refusal / ES_EVENT_COUNT;
     char reason[256] = "its queue is full";

@@ -23,7 +23,7 @@ void es_sink_worker_offer(EsSinkWorker *worker, EsEventType type, const void *ro
 
 // Log what was refused since this was last called: at once, then each thousand. The owner's thread
 // alone.
-void es_sink_worker_tell_refusals(EsSinkWorker *worker);
+void es_sink_worker_log_refusals(EsSinkWorker *worker);
 
 // Ask for everything offered so far to be written and flushed, then wait for it until deadline_ns
 // (es_clock_ns). Asking does nothing while an earlier request stands unanswered; waiting then gives

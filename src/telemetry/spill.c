@@ -17,7 +17,7 @@
 #include "base/memory.h"
 #include "esper/log.h"
 
-// leftovers of earlier sittings that may lie beside each other
+// leftovers of earlier sessions that may lie beside each other
 #define MAX_LEFTOVERS 10000
 
 struct EsSpill {
@@ -54,7 +54,7 @@ static EsStatus format_path(const char *folder, const char *name, int leftover, 
     return ES_STATUS_OK;
 }
 
-// Clear the way for a new file at `path`: what an earlier sitting left there gets another name, or
+// Clear the way for a new file at `path`: what an earlier session left there gets another name, or
 // is removed when it is empty.
 static EsStatus keep_leftover(const char *folder, const char *name, const char *path) {
     struct stat facts;
@@ -71,7 +71,7 @@ static EsStatus keep_leftover(const char *folder, const char *name, const char *
             status = ES_FAIL(IO, "cannot rename %s to %s: %s", path, kept, strerror(errno));
         } else if (!is_taken) {
             es_log(ES_LOG_WARNING,
-                   "telemetry: an earlier sitting left %lld bytes of events that never reached "
+                   "telemetry: an earlier session left %lld bytes of events that never reached "
                    "sink %s; kept as %s",
                    (long long)facts.st_size, name, kept);
         }
@@ -98,7 +98,7 @@ static void destroy_spill(EsSpill *spill) {
 }
 
 // Address space for the largest packet there can be; memory is taken when a page is first written,
-// so a run that never spills pays nothing.
+// so a run that never spills has no cost.
 static EsStatus map_staging(EsSpill *spill) {
     spill->staging_bytes = (size_t)ES_MIN(spill->max_bytes, (uint64_t)ES_PACKET_MAX_BYTES);
     void *staging = mmap(NULL, spill->staging_bytes, PROT_READ | PROT_WRITE,
@@ -139,7 +139,7 @@ done:
     return ES_STATUS_OK;
 }
 
-// Whether the file at our path is ours. A worker that was left behind may end after another sitting
+// Whether the file at our path is ours. A worker that was left behind may end after another session
 // has begun, which has a file of its own there.
 static int owns_path(const EsSpill *spill) {
     struct stat at_path, ours;

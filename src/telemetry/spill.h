@@ -10,7 +10,7 @@
 
 typedef struct EsSpill EsSpill;
 
-// Open <folder>/spill-<name>.bin, at most `max_bytes` large. One that an earlier sitting left
+// Open <folder>/spill-<name>.bin, at most `max_bytes` large. One that an earlier session left
 // undelivered is kept as spill-<name>-<n>.bin, with a warning in the log.
 EsStatus es_spill_open(const char *folder, const char *name, size_t max_bytes, EsSpill **spill);
 

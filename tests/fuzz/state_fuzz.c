@@ -11,7 +11,7 @@
 #include "proof/graph/kinship_graph.h"
 #include "refit.h"
 #include "runs/grow/grow_evaluation_file.h"
-#include "runs/inspect/run_facts.h"
+#include "runs/inspect/run_report.h"
 #include "runs/prove/prove_evaluate.h"
 #include "runs/run.h"
 
@@ -250,7 +250,7 @@ FuzzVerdict fuzz_run_resume(const uint8_t *data, size_t bytes) {
 FuzzVerdict fuzz_run_config(const uint8_t *data, size_t bytes) {
     EsRunSummary summary;
     EsRunOutcomeName outcome;
-    EsRunFacts *facts = NULL;
+    EsRunReport *report = NULL;
     const char *path = fuzz_path("listed");
     static int is_made;
     if (!is_made) {
@@ -265,8 +265,8 @@ FuzzVerdict fuzz_run_config(const uint8_t *data, size_t bytes) {
         es_run_outcome_name(&summary, outcome);
         verdict = summary.n_rounds >= 0 ? FUZZ_ACCEPTED : FUZZ_REFUSED;
     }
-    if (fuzz_judge(es_run_facts_read(path, &facts)) == FUZZ_ACCEPTED) {
-        es_run_facts_destroy(facts);
+    if (fuzz_judge(es_run_report_read(path, &report)) == FUZZ_ACCEPTED) {
+        es_run_report_destroy(report);
     }
     return verdict;
 }

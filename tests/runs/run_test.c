@@ -222,7 +222,7 @@ TEST(resumed_run_ends_in_the_same_state) {
     }
 }
 
-TEST(what_comes_after_the_rounds_is_done_in_every_sitting_that_gets_there) {
+TEST(what_comes_after_the_rounds_is_done_in_every_session_that_gets_there) {
     Settings settings = defaults();
     Toy stopped = {.stop_in_round = 3}, late = {.stop_in_round = -1, .stops_finish = 1};
     EXPECT_STATUS(sit("a", 0, &settings, &stopped, NULL), INTERRUPTED);

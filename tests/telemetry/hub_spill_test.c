@@ -99,7 +99,7 @@ TEST(a_sink_left_behind_leaves_its_spill) {
     EXPECT_EQ(health.sinks[0].is_blocked, 1);
     long long left = case_file_bytes("spill-probe.bin");
     EXPECT_EQ(left, 8 * (48 + (long long)sizeof(EsRoundCompletedEvent)));
-    // the next sitting begins while the thread is still stuck
+    // the next session begins while the thread is still stuck
     Probe *second = create_probe();
     CaseLog log;
     begin_log(&log);

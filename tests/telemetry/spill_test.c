@@ -89,12 +89,12 @@ TEST(the_cap_holds) {
 TEST(what_was_not_delivered_is_kept_for_the_next_sitting) {
     CaseLog log;
     begin_log(&log);
-    for (int sitting = 0; sitting < 3; sitting++) {
+    for (int session = 0; session < 3; session++) {
         EsSpill *spill = open_spill(1 << 20);
-        EXPECT_EQ(log.n_lines, sitting);
-        EXPECT_EQ(append(spill, sitting), 0);
-        EXPECT_EQ(append(spill, sitting), 0);
-        expect_next(spill, sitting);
+        EXPECT_EQ(log.n_lines, session);
+        EXPECT_EQ(append(spill, session), 0);
+        EXPECT_EQ(append(spill, session), 0);
+        expect_next(spill, session);
         es_spill_close(spill);
     }
     EXPECT_CONTAINS(log.first, "160 bytes of events that never reached sink test; kept as");

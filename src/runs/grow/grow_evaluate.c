@@ -204,7 +204,7 @@ static int is_same(const EsGrowEvaluation *a, const EsGrowEvaluation *b) {
 }
 
 // The outcomes of the same policy in the same episodes. Policies without a file have no hash: what
-// they do follows from settings that no later sitting can change.
+// they do follows from settings that no later session can change.
 static void take_arm(EsGrowEvaluation *saved, EsGrowArm *arm) {
     for (int i = 0; i < saved->n_arms; i++) {
         EsGrowArm *other = &saved->arms[i];
@@ -216,13 +216,13 @@ static void take_arm(EsGrowEvaluation *saved, EsGrowArm *arm) {
     }
 }
 
-// What earlier sittings have played, arm by arm, and whether it is the whole comparison. A file
+// What earlier sessions have played, arm by arm, and whether it is the whole comparison. A file
 // that cannot be used is played over; one for which memory is short is not lost for that.
 static EsStatus take_saved(Contest *contest, const char *path, int *is_whole) {
     EsGrowEvaluation *saved = NULL;
-    struct stat facts;
+    struct stat info;
     *is_whole = 0;
-    if (stat(path, &facts) != 0) {
+    if (stat(path, &info) != 0) {
         return ES_STATUS_OK;
     }
     EsStatus status = es_grow_evaluation_load(path, &saved);
@@ -311,7 +311,7 @@ static EsStatus tell_outcomes(const Contest *contest) {
     return ES_STATUS_OK;
 }
 
-// Play what is missing. Every arm that is over is kept at once: a sitting may end during the next.
+// Play what is missing. Every arm that is over is kept at once: a session may end during the next.
 static EsStatus play_arms(Contest *contest, const char *path) {
     EsGrowEvaluation *evaluation = contest->evaluation;
     uint64_t seed = (uint64_t)contest->play->settings->run.seed;

@@ -28,7 +28,7 @@ struct EsGrowRun {
     EsRun *run;                   // borrowed, during a round
     EsGrowMoment moment;          // of the step at hand
     int is_trained;               // the policy learns
-    int64_t n_refused;            // operations of this sitting that the rules refused
+    int64_t n_refused;            // operations of this session that the rules refused
     int32_t last_refusal;
 };
 
@@ -193,7 +193,7 @@ static void check_rewards(EsGrowRun *grow) {
             grow->told[i] = seed.number;
         }
     }
-    es_run_tell_anomalies(grow->run, grow->moment.time);
+    es_run_emit_anomalies(grow->run, grow->moment.time);
 }
 
 static EsStatus step_decided(void *context, int64_t step) {
@@ -288,7 +288,7 @@ static EsStatus update_policy(EsGrowRun *grow) {
     ES_TRY(es_policy_update(grow->policy, es_growth_state(grow->play.growth), &report));
     double update_ms = es_run_phase_end(grow->run, ES_PHASE_UPDATE, start_ns);
     EsUpdatedPolicy policy = {ES_N_HEADS, es_head_name, &health, 1};
-    es_update_tell(grow->run, grow->moment.time, &report, &policy, (double)grow->settings->ppo.rate,
+    es_update_emit(grow->run, grow->moment.time, &report, &policy, (double)grow->settings->ppo.rate,
                    update_ms);
     return ES_STATUS_OK;
 }

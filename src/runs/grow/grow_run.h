@@ -18,7 +18,7 @@ EsStatus es_grow_run_create(const EsGrowSettings *settings, EsGrowRun **grow);
 void es_grow_run_destroy(EsGrowRun *grow);
 EsRunWork es_grow_run_work(EsGrowRun *grow);
 
-// Operations of this sitting that the rules refused; *last says why the last one was.
+// Operations of this session that the rules refused; *last says why the last one was.
 int64_t es_grow_run_refusals(const EsGrowRun *grow, const char **last);
 
 EsGrowPlay *es_grow_run_play(EsGrowRun *grow);
@@ -40,7 +40,7 @@ typedef struct EsGrowEnding {
     char seeds[256]; // "r0c1 norm HOLDING, ..."
 } EsGrowEnding;
 
-// [E]; NULL when this sitting has played no round.
+// [E]; NULL when this session has played no round.
 const EsGrowEnding *es_grow_run_endings(const EsGrowRun *grow);
 
 // The comparison at the end; NULL when there was none.

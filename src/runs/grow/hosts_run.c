@@ -181,7 +181,7 @@ static void emit_hosts(EsHostsRun *hosts, EsRun *run, int64_t round,
     }
     EsHostsHealth health = {hosts->losses, n_envs, 0};
     es_anomaly_check_hosts(es_run_detector(run), &health, es_run_anomalies(run));
-    es_run_tell_anomalies(run, time);
+    es_run_emit_anomalies(run, time);
     es_emit_step_timed(hub, time, timed, 1);
     if (es_hub_wants(hub, ES_EVENT_ENV_STEPPED, time.step)) {
         for (int e = 0; e < n_envs; e++) {

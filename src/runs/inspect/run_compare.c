@@ -6,7 +6,7 @@
 
 #include "base/macros.h"
 #include "base/memory.h"
-#include "runs/inspect/run_facts.h"
+#include "runs/inspect/run_report.h"
 
 // a machine is never equally fast twice; as in benchmarks
 #define LATENCY_FLOOR 0.03
@@ -149,17 +149,17 @@ static int is_same_folder(const char *a, const char *b) {
            info_a.st_ino == info_b.st_ino;
 }
 
-static EsStatus compare_facts(EsRunComparison *comparison) {
+static EsStatus compare_reports(EsRunComparison *comparison) {
     static const double floors[] = {
 #define X(NAME, name, unit, floor) floor,
-        ES_FACT_LIST(X)
+        ES_FIGURE_LIST(X)
 #undef X
     };
-    const EsRunFacts *a = comparison->a, *b = comparison->b;
-    for (int i = 0; i < ES_FACT_COUNT; i++) {
+    const EsRunReport *a = comparison->a, *b = comparison->b;
+    for (int i = 0; i < ES_FIGURE_COUNT; i++) {
         comparison->measures[i] = es_measure_compare(a->measures[i], b->measures[i], floors[i]);
     }
-#define LIST(facts, field) ((NamedList){facts->field, facts->n_##field, sizeof *facts->field})
+#define LIST(report, field) ((NamedList){report->field, report->n_##field, sizeof *report->field})
     ES_TRY(pair_lists(comparison, LIST(a, settings), LIST(b, settings), add_setting));
     ES_TRY(pair_lists(comparison, LIST(a, metrics), LIST(b, metrics), add_metric));
     ES_TRY(pair_lists(comparison, LIST(a, latencies), LIST(b, latencies), add_latency));
@@ -174,9 +174,9 @@ EsStatus es_run_compare(const char *a, const char *b, EsRunComparison **comparis
         return ES_FAIL(ARGUMENT, "%s and %s are the same run; name two", a, b);
     }
     ES_TRY(es_allocate(sizeof *made, (void **)&made));
-    ES_TRY_GOTO(es_run_facts_read(a, &made->a));
-    ES_TRY_GOTO(es_run_facts_read(b, &made->b));
-    ES_TRY_GOTO(compare_facts(made));
+    ES_TRY_GOTO(es_run_report_read(a, &made->a));
+    ES_TRY_GOTO(es_run_report_read(b, &made->b));
+    ES_TRY_GOTO(compare_reports(made));
     *comparison = made;
     made = NULL;
 done:
@@ -188,8 +188,8 @@ void es_run_comparison_destroy(EsRunComparison *comparison) {
     if (comparison == NULL) {
         return;
     }
-    es_run_facts_destroy(comparison->a);
-    es_run_facts_destroy(comparison->b);
+    es_run_report_destroy(comparison->a);
+    es_run_report_destroy(comparison->b);
     es_release(comparison->settings);
     es_release(comparison->metrics);
     es_release(comparison->latencies);

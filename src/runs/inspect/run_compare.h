@@ -4,12 +4,12 @@
 // A is the reference, B what is compared with it. Nothing is printed; `esper diff` does that.
 //
 //     EsRunComparison *comparison; ES_TRY(es_run_compare("runs/a", "runs/b", &comparison));
-//     if (comparison->measures[ES_FACT_FINAL_ACCURACY] == ES_VERDICT_DIFFERS) { ... }
+//     if (comparison->measures[ES_FIGURE_FINAL_ACCURACY] == ES_VERDICT_DIFFERS) { ... }
 //     es_run_comparison_destroy(comparison);
 #ifndef ES_RUNS_RUN_COMPARE_H
 #define ES_RUNS_RUN_COMPARE_H
 
-#include "runs/inspect/run_facts.h"
+#include "runs/inspect/run_report.h"
 
 typedef enum EsVerdict {
     ES_VERDICT_MISSING, // not measured in one of them, or in both
@@ -26,7 +26,7 @@ const char *es_verdict_name(EsVerdict verdict);
 // error (Welch), or up to floor * |a|.
 EsVerdict es_measure_compare(EsMeasure a, EsMeasure b, double floor);
 
-// Pairs by name; `a` or `b` is NULL where that run has no such name. Borrowed from the facts. A's
+// Pairs by name; `a` or `b` is NULL where that run has no such name. Borrowed from the reports. A's
 // names come first, in its order.
 typedef struct EsSettingPair {
     const EsRunSetting *a, *b;
@@ -47,8 +47,8 @@ typedef struct EsEventPair {
 } EsEventPair;
 
 typedef struct EsRunComparison {
-    EsRunFacts *a, *b; // owned
-    EsVerdict measures[ES_FACT_COUNT];
+    EsRunReport *a, *b; // owned
+    EsVerdict measures[ES_FIGURE_COUNT];
     EsSettingPair *settings; // owned; only those that are not the same in both
     int n_settings;
     EsMetricPair *metrics; // owned
@@ -60,7 +60,7 @@ typedef struct EsRunComparison {
     int n_lacking; // metric names and event types that A has and B lacks
 } EsRunComparison;
 
-// ARGUMENT when both paths are the same run; otherwise as es_run_facts_read.
+// ARGUMENT when both paths are the same run; otherwise as es_run_report_read.
 EsStatus es_run_compare(const char *a, const char *b, EsRunComparison **comparison);
 void es_run_comparison_destroy(EsRunComparison *comparison);
 

@@ -112,8 +112,8 @@ EsStatus es_run_summarise(const char *path, EsRunSummary *summary) {
         return ES_FAIL(ARGUMENT, "the path %.100s... is too long for a run", path);
     }
     memcpy(summary->path, path, length);
-    struct stat facts;
-    if (stat(summary->path, &facts) != 0) {
+    struct stat info;
+    if (stat(summary->path, &info) != 0) {
         return ES_FAIL(INPUT, "there is no run %s: %s", summary->path, strerror(errno));
     }
     ES_TRY(recognise(summary));
@@ -127,7 +127,7 @@ EsStatus es_run_summarise(const char *path, EsRunSummary *summary) {
 }
 
 EsStatus es_run_outcome_name(const EsRunSummary *summary, EsRunOutcomeName name) {
-    // a sitting begins with one of the first two
+    // a session begins with one of the first two
     static const char sql[] =
         "SELECT outcome, unix_time >= max((SELECT coalesce(max(unix_time), 0) FROM "
         "event_run_started), (SELECT coalesce(max(unix_time), 0) FROM event_checkpoint_loaded)) "
@@ -142,8 +142,8 @@ EsStatus es_run_outcome_name(const EsRunSummary *summary, EsRunOutcomeName name)
         strcpy(name, "running");
         return ES_STATUS_OK;
     }
-    struct stat facts;
-    if (!is_at(path, summary->path, "run.db") || stat(path, &facts) != 0) {
+    struct stat info;
+    if (!is_at(path, summary->path, "run.db") || stat(path, &info) != 0) {
         return ES_STATUS_OK;
     }
     EsStatus status = es_run_database_open(summary->path, &database);
@@ -166,7 +166,7 @@ EsStatus es_run_outcome_name(const EsRunSummary *summary, EsRunOutcomeName name)
     }
     es_run_query_end(query);
     es_run_database_close(database);
-    // a database that cannot be read tells nothing
+    // a database that cannot be read says nothing
     return status == ES_STATUS_MEMORY ? status : ES_STATUS_OK;
 }
 
@@ -183,10 +183,10 @@ static int compare_age(const void *a, const void *b) {
 EsStatus es_run_list(const char *root, EsRunSummary **summaries, int *n_summaries) {
     *summaries = NULL;
     *n_summaries = 0;
-    struct stat facts;
+    struct stat info;
     EsFolderEntry *entries = NULL;
     int n_entries = 0;
-    if (stat(root, &facts) != 0 && errno == ENOENT) {
+    if (stat(root, &info) != 0 && errno == ENOENT) {
         return ES_STATUS_OK;
     }
     ES_TRY(es_folder_list(root, &entries, &n_entries));

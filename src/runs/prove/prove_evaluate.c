@@ -386,9 +386,9 @@ EsStatus es_prove_evaluation_load(const char *path, EsProveEvaluation *evaluatio
 EsStatus es_prove_evaluation_take(const char *path, const EsProveEvaluation *wanted,
                                   EsProveEvaluation *evaluation, int *is_taken) {
     EsProveEvaluation saved;
-    struct stat facts;
+    struct stat info;
     *is_taken = 0;
-    if (stat(path, &facts) != 0) {
+    if (stat(path, &info) != 0) {
         return ES_STATUS_OK;
     }
     EsStatus status = es_prove_evaluation_load(path, &saved);

@@ -104,7 +104,7 @@ void es_prove_events_round(EsRun *run, EsEventTime time, const EsProofRound *rou
     EsUpdatedPolicy policy = {.n_heads = 1, .head_name = name_head};
     es_emit_proof_round(es_run_hub(run), time, &row, 1);
     emit_known(es_run_hub(run), time, curves, ES_COUNT_OF(curves));
-    es_update_tell(run, time, &round->update, &policy, round->learning_rate, round->update_ms);
+    es_update_emit(run, time, &round->update, &policy, round->learning_rate, round->update_ms);
 }
 
 // --- rankings ---

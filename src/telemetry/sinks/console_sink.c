@@ -84,19 +84,19 @@ static void add_warning_counts(const Warnings *warnings, EsText *text) {
 // the mean over these says how long a round takes: it follows growth, but not every hiccup
 #define N_TIMED_ROUNDS 10
 
-// off a terminal a round is told about while it runs only when it lasts longer than this
+// off a terminal a round is printed while it runs only when it lasts longer than this
 #define SECONDS_BETWEEN_PLAIN_LINES 30
 
 typedef struct ConsoleSink {
     EsConsoleOptions options;
-    double round_seconds[N_TIMED_ROUNDS]; // of this sitting, a ring
+    double round_seconds[N_TIMED_ROUNDS]; // of this session, a ring
     int64_t n_timed;
     int64_t round_ended_us;        // when the latest round ended; 0 before
     int64_t n_envs;                // rows of the latest env_stepped; 0 before
     int64_t n_run_envs;            // from the start of the run; 0 or missing when unknown
     int has_steps;                 // rounds consist of steps: more than one per environment
     Warnings anomalies, rollbacks; // by rule, by reason
-    int64_t n_dependent;           // seeds of the rule that is told once, at the end
+    int64_t n_dependent;           // seeds of the rule that is printed once, at the end
     EsText dependence;             // the first of them
     double told_seconds;           // off a terminal: of the round at hand, when it last had a line
     int64_t update_round;          // of the latest update of the policy; 0 before
@@ -377,7 +377,7 @@ static void take_env_steps(ConsoleSink *sink, const EsPacket *packet) {
 }
 
 // One costly dependence says little, and a run that has it has many: they are counted, the first is
-// kept, and the end tells both. Returns 0 for every other rule.
+// kept, and the end prints both. Returns 0 for every other rule.
 static int count_dependence(ConsoleSink *sink, const EsPacket *packet, int64_t row,
                             const char *rule, size_t bytes) {
     static const char name[] = ES_RULE_COSTLY_DEPENDENCE;

@@ -62,7 +62,7 @@ EsStatus es_record_file_flush(EsRecordFile *file) {
     }
     file->n_bytes += done;
     es_text_reset(&file->buffer);
-    // what was written is nowhere that a reader would look
+    // no reader would look where the bytes went
     return es_path_names(file->path, file->descriptor)
                ? ES_STATUS_OK
                : ES_FAIL(IO, "%s was removed or renamed while it was written", file->path);

@@ -42,7 +42,7 @@ struct EsRunQuery {
 
 // --- opening ---
 
-// A folder without a database: of a run that was told not to make one, or of anything else.
+// A folder without a database: of a run without that sink, or of anything else.
 static EsStatus fail_missing(const char *path) {
     char config[4096 + 16], events[4096 + 16];
     struct stat info;
@@ -169,7 +169,7 @@ static int is_reading_pragma(const char *name, const char *argument) {
 }
 
 // The connection is read-only twice over. This notes what was tried, which SQLite's texts do not
-// tell, and denies what reads but reaches outside; es_run_query_begin refuses what would write.
+// name, and denies reads that reach outside; es_run_query_begin refuses writes.
 static int authorize(void *context, int action, const char *first, const char *second,
                      const char *schema, const char *trigger) {
     EsRunDatabase *database = context;
@@ -439,7 +439,7 @@ EsStatus es_run_query_step(EsRunQuery *query, int *has_row) {
     int code = sqlite3_step(query->statement);
     query->used_ns += es_clock_ns() - start_ns;
     *has_row = code == SQLITE_ROW;
-    // texts are made ready here, where lack of memory can be told
+    // texts are made ready here, where lack of memory can be reported
     for (int i = 0; *has_row && i < sqlite3_column_count(query->statement); i++) {
         if (sqlite3_column_type(query->statement, i) == SQLITE_TEXT &&
             sqlite3_column_text(query->statement, i) == NULL) {

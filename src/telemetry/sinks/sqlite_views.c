@@ -14,20 +14,20 @@ static const EsViewColumn runs_columns[] = {
     {"build", "version, commit, compiler"},
     {"seed", "of the run"},
     {"n_envs", "environments of all ranks"},
-    {"n_rounds", "rounds asked for, by the latest sitting"},
+    {"n_rounds", "rounds asked for, by the latest session"},
     {"last_round", "newest round that was completed"},
     {"n_host_parameters", "of one host before it grows"},
     {"n_ranks", "processes of the run"},
-    {"started", "the first sitting, UTC"},
+    {"started", "the first session, UTC"},
     {"n_sittings", "1 + how often it was resumed"},
-    {"outcome", "of the last sitting that ended: done, interrupted or failed"},
+    {"outcome", "of the last session that ended: done, interrupted or failed"},
     {"detail", "why it failed"},
-    {"seconds", "of all sittings that ended"},
+    {"seconds", "of all sessions that ended"},
     {"n_dropped", "packets of lossy events dropped by all sinks"},
     {"n_lost", "packets of kept events lost by all sinks"},
     {"config", "the effective configuration, INI"},
 };
-// settings as of the latest sitting
+// settings as of the latest session
 static const char runs_select[] =
     "SELECT s.run_id, s.kind, s.task, s.device, s.build, s.seed, s.n_envs, s.n_rounds,\n"
     "  (SELECT max(round) FROM event_round_completed), s.n_host_parameters, s.n_ranks,\n"
@@ -62,11 +62,11 @@ static const EsViewColumn rounds_columns[] = {
     {"kl_divergence", ""},
     {"clip_fraction", ""},
     {"explained_variance", ""},
-    {"n_plan_builds", "plans built so far in the sitting; CPU"},
+    {"n_plan_builds", "plans built so far in the session; CPU"},
     {"plan_build_ms", "of all of them"},
     {"n_captures", "parts of a step that are replayed; CUDA"},
     {"capture_ms", "of all of them"},
-    {"n_replays", "so far in the sitting"},
+    {"n_replays", "so far in the session"},
     {"n_fallbacks", "parts of a step that could not be captured"},
 };
 static const char rounds_select[] = "SELECT r.round, " TIME_OF(
@@ -87,7 +87,7 @@ static const EsViewColumn episodes_columns[] = {
     {"round", ""},
     {"env", "global index"},
     {"episode", "id"},
-    {"arm", "policy that played a held-out episode; NULL in training"},
+    {"arm", "policy of a held-out episode; NULL in training"},
     {"final_accuracy", "validation, percent"},
     {"final_loss", ""},
     {"test_accuracy", "percent; held-out episodes alone"},
@@ -104,7 +104,7 @@ static const EsViewColumn episodes_columns[] = {
     {"label", "1: taken to be true, 0: a corruption"},
     {"is_proved", ""},
 };
-// an episode that a later sitting took further has an outcome in each; the newest counts
+// an episode that a later session took further has an outcome in each; the newest counts
 static const char episodes_select[] =
     "SELECT round, env, episode, arm, final_accuracy, final_loss, test_accuracy,\n"
     "  parameter_ratio, n_fossils, n_contributing, reward, stability, n_steps, n_germinated,\n"
@@ -139,7 +139,7 @@ static const EsViewColumn seeds_columns[] = {
     {"prune_initiator", "policy, schedule or governor"},
 };
 // Every part is grouped once and joined by seed_id; a subquery per seed would be quadratic. Within
-// a run (round, sequence, row) is the order of emission, also across sittings.
+// a run (round, sequence, row) is the order of emission, also across sessions.
 static const char seeds_select[] =
     "SELECT g.seed_id, g.round, g.env, g.episode, g.slot, g.blueprint, g.style, g.tempo,\n"
     "  g.n_parameters, g.step, s.stages, s.last_stage, coalesce(f.n_failed, 0),\n"
@@ -349,7 +349,7 @@ static const char action_distribution_select[] =
     "FROM event_decision_taken GROUP BY round, op";
 
 static const EsViewColumn reward_calibration_columns[] = {
-    {"arm", "policy that played held-out episodes; NULL: training"},
+    {"arm", "policy of held-out episodes; NULL: training"},
     {"n", "episodes with both numbers"},
     {"accuracy_mean", "percent"},
     {"accuracy_std", "of the sample"},
@@ -384,7 +384,7 @@ static const char reward_calibration_select[] =
 
 static const EsViewColumn raw_events_columns[] = {
     {"event", "name of the event"},
-    {"sequence", "position in the order of emission, from 1 in each sitting"},
+    {"sequence", "position in the order of emission, from 1 in each session"},
     {"row", "position in its packet, from 0"},
     {"unix_time", "seconds"},
     {"round", "0 before the first"},

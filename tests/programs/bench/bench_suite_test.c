@@ -236,12 +236,12 @@ TEST(counts_that_stay_pass) {
     add_count(&records, "E=64 a", "copies", 1); // fewer is no growth
     add_count(&records, "E=16 b", "copies", 9); // another case
     add_count(&records, "E=64 a", "launches", 5);
-    EXPECT_STATUS(es_bench_count_judge(&records, "sync"), OK);
+    EXPECT_STATUS(es_bench_count_compare(&records, "sync"), OK);
     EXPECT_TEXT(records.record[0].peer, "fewest environments");
     EXPECT_NEAR(records.record[0].ratio, 1, 0);
     EXPECT(records.record[1].peer == NULL && records.record[3].peer == NULL);
     EXPECT_NEAR(records.record[2].ratio, 2, 0);
-    EXPECT_STATUS(es_bench_count_judge(&records, "other"), OK);
+    EXPECT_STATUS(es_bench_count_compare(&records, "other"), OK);
     es_bench_records_destroy(&records);
 }
 
@@ -249,7 +249,7 @@ TEST(counts_that_grow_fail) {
     EsBenchRecords records = {NULL, 0, 0};
     add_count(&records, "E=1 a", "copies", 0);
     add_count(&records, "E=8 a", "copies", 0.125); // once in eight runs
-    EXPECT_STATUS(es_bench_count_judge(&records, "sync"), NUMERIC);
+    EXPECT_STATUS(es_bench_count_compare(&records, "sync"), NUMERIC);
     EXPECT_CONTAINS(es_status_detail(),
                     "copies grow with the number of environments: 0 per step at "
                     "E=1, 0.125 at E=8");

@@ -107,7 +107,7 @@ expect_part "resumed" "$err" "run folder: $folder/a; it goes on with round 3 of 
 [[ $err != *"images of"* ]] || fail "a resumed run tells its data again: $err"
 run 0 hosts --task tiny --envs 2 --threads 1 --rounds 3 --out "$folder/d" --quiet
 diff -r "$folder/a/checkpoints/3" "$folder/d/checkpoints/3" > /dev/null || fail "a resumed run differs"
-# the views tell of the whole run, not of its sittings
+# the views tell of the whole run, not of its sessions
 ask() { # run query expected
     local found
     found=$("$esper" query "$1" "$2" --csv | tr -d '\r' | tail -n +2)

@@ -80,7 +80,7 @@ static void compare(const char *what, const Hashes *a, const Hashes *b) {
     }
 }
 
-// The same seed twice; again with other telemetry; again in two sittings; then another seed.
+// The same seed twice; again with other telemetry; again in two sessions; then another seed.
 static void check(EsGrowSettings *settings) {
     play("first", 0, settings);
     Hashes first = read_hashes("first");

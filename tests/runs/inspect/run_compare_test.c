@@ -184,27 +184,27 @@ static void check_outcome(const EsRunComparison *comparison) {
     EXPECT_TEXT(comparison->a->kind, "hosts");
     EXPECT_TEXT(comparison->b->task, "other");
     EXPECT_TEXT(comparison->a->outcome, "unfinished");
-    EXPECT_NEAR(a[ES_FACT_ROUNDS].value, 12, 0);
-    EXPECT_EQ(comparison->measures[ES_FACT_ROUNDS], ES_VERDICT_EQUAL);
-    EXPECT_NEAR(a[ES_FACT_FINAL_ACCURACY].value, 40, 0);
-    EXPECT_NEAR(a[ES_FACT_FINAL_ACCURACY].spread, 4, 0);
-    EXPECT_NEAR(a[ES_FACT_FINAL_ACCURACY].noise, 4, 1e-12); // 2 * 4 / sqrt(4)
-    EXPECT_NEAR(a[ES_FACT_BEST_ACCURACY].value, 61, 0);
-    EXPECT_NEAR(b[ES_FACT_BEST_ACCURACY].value, 70, 0);
-    EXPECT_EQ(comparison->measures[ES_FACT_BEST_ACCURACY], ES_VERDICT_DIFFERS); // 9 > 4 sqrt(2)
-    EXPECT_NEAR(a[ES_FACT_FINAL_LOSS].value, 0.875, 1e-12);                     // of episodes
-    EXPECT_NEAR(a[ES_FACT_FINAL_LOSS].spread, sqrt(0.3125 / 3), 1e-12);
-    EXPECT_EQ(a[ES_FACT_REWARD].n, 0);
-    EXPECT_EQ(comparison->measures[ES_FACT_REWARD], ES_VERDICT_MISSING);
-    EXPECT_NEAR(a[ES_FACT_HOST_PARAMETERS].value, 1000, 0);
-    EXPECT_NEAR(a[ES_FACT_SECONDS].value, 24, 1e-12);
+    EXPECT_NEAR(a[ES_FIGURE_ROUNDS].value, 12, 0);
+    EXPECT_EQ(comparison->measures[ES_FIGURE_ROUNDS], ES_VERDICT_EQUAL);
+    EXPECT_NEAR(a[ES_FIGURE_FINAL_ACCURACY].value, 40, 0);
+    EXPECT_NEAR(a[ES_FIGURE_FINAL_ACCURACY].spread, 4, 0);
+    EXPECT_NEAR(a[ES_FIGURE_FINAL_ACCURACY].noise, 4, 1e-12); // 2 * 4 / sqrt(4)
+    EXPECT_NEAR(a[ES_FIGURE_BEST_ACCURACY].value, 61, 0);
+    EXPECT_NEAR(b[ES_FIGURE_BEST_ACCURACY].value, 70, 0);
+    EXPECT_EQ(comparison->measures[ES_FIGURE_BEST_ACCURACY], ES_VERDICT_DIFFERS); // 9 > 4 sqrt(2)
+    EXPECT_NEAR(a[ES_FIGURE_FINAL_LOSS].value, 0.875, 1e-12);                     // of episodes
+    EXPECT_NEAR(a[ES_FIGURE_FINAL_LOSS].spread, sqrt(0.3125 / 3), 1e-12);
+    EXPECT_EQ(a[ES_FIGURE_REWARD].n, 0);
+    EXPECT_EQ(comparison->measures[ES_FIGURE_REWARD], ES_VERDICT_MISSING);
+    EXPECT_NEAR(a[ES_FIGURE_HOST_PARAMETERS].value, 1000, 0);
+    EXPECT_NEAR(a[ES_FIGURE_SECONDS].value, 24, 1e-12);
     // deviation sqrt(12 / 11) / 8 of a round, sqrt(12) times that for all
-    EXPECT_NEAR(a[ES_FACT_SECONDS].spread, sqrt(12) * sqrt(12.0 / 11) / 8, 1e-12);
-    EXPECT_NEAR(a[ES_FACT_STEPS_PER_SECOND].value, 106.5, 1e-12);
-    EXPECT_NEAR(a[ES_FACT_STEPS_PER_SECOND].spread, 5.5, 1e-12); // quartiles 103.75 and 109.25
-    EXPECT_NEAR(a[ES_FACT_ANOMALIES].value, 0, 0);
-    EXPECT_NEAR(b[ES_FACT_ANOMALIES].value, 1, 0);
-    EXPECT_EQ(comparison->measures[ES_FACT_ANOMALIES], ES_VERDICT_DIFFERS);
+    EXPECT_NEAR(a[ES_FIGURE_SECONDS].spread, sqrt(12) * sqrt(12.0 / 11) / 8, 1e-12);
+    EXPECT_NEAR(a[ES_FIGURE_STEPS_PER_SECOND].value, 106.5, 1e-12);
+    EXPECT_NEAR(a[ES_FIGURE_STEPS_PER_SECOND].spread, 5.5, 1e-12); // quartiles 103.75 and 109.25
+    EXPECT_NEAR(a[ES_FIGURE_ANOMALIES].value, 0, 0);
+    EXPECT_NEAR(b[ES_FIGURE_ANOMALIES].value, 1, 0);
+    EXPECT_EQ(comparison->measures[ES_FIGURE_ANOMALIES], ES_VERDICT_DIFFERS);
 }
 
 static void check_metrics(const EsRunComparison *comparison) {
@@ -292,8 +292,8 @@ TEST(empty_run_has_nothing_to_compare) {
     EsRunComparison *comparison = NULL;
     REQUIRE_OK(es_run_compare(a, b, &comparison));
     EXPECT_EQ(comparison->n_metrics + comparison->n_latencies + comparison->n_events, 0);
-    EXPECT_EQ(comparison->measures[ES_FACT_FINAL_ACCURACY], ES_VERDICT_MISSING);
-    EXPECT_EQ(comparison->measures[ES_FACT_SECONDS], ES_VERDICT_MISSING);
+    EXPECT_EQ(comparison->measures[ES_FIGURE_FINAL_ACCURACY], ES_VERDICT_MISSING);
+    EXPECT_EQ(comparison->measures[ES_FIGURE_SECONDS], ES_VERDICT_MISSING);
     EXPECT_EQ(comparison->n_settings, 1);
     es_run_comparison_destroy(comparison);
 }

@@ -208,7 +208,7 @@ TEST(durations_are_readable) {
     }
 }
 
-// rounds before this sitting say nothing about its speed; a slow first round is forgotten
+// rounds before this session say nothing about its speed; a slow first round is forgotten
 TEST(time_left_follows_the_last_rounds) {
     Plain plain;
     open_plain(&plain, (EsConsoleOptions){.n_rounds = 30, .first_round = 10});

@@ -1,4 +1,4 @@
-"""Let TensorBoard's own reader load what the sink wrote: one sitting, then one that was resumed.
+"""Let TensorBoard's own reader load what the sink wrote: one session, then one that was resumed.
 
 usage: read_tensorboard.py TENSORBOARD_SINK_TEST      exit code 77: the package tensorboard is not installed
 """

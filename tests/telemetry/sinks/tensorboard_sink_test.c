@@ -207,7 +207,7 @@ TEST(places_that_cannot_be_opened) {
     EXPECT_EQ(count_names(made), 1);
 }
 
-// 200 rounds, then a sitting that goes on from round 150: what read_tensorboard.py expects to find.
+// 200 rounds, then a session that goes on from round 150: what read_tensorboard.py expects to find.
 // ES_TEST_EXPORT names the folder; without it there is nothing to do.
 TEST(export_for_reader) {
     const char *target = getenv("ES_TEST_EXPORT");

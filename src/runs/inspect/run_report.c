@@ -1,6 +1,6 @@
-// Reading a run's facts: config.ini without a declared list of keys, summaries and long lists from
-// the database, and samples condensed to a value with its noise.
-#include "runs/inspect/run_facts.h"
+// Reading the report of a run: config.ini without a declared list of keys, summaries and long lists
+// from the database, and samples condensed to a value with its noise.
+#include "runs/inspect/run_report.h"
 
 #include <errno.h>
 #include <ini.h>
@@ -42,14 +42,14 @@ EsStatus es_list_grow(void **items, int64_t n, size_t item_bytes) {
     return ES_STATUS_OK;
 }
 
-// Keep a copy of the text for as long as the facts.
-static EsStatus keep_text(EsRunFacts *facts, const char *text, const char **kept) {
+// Keep a copy of the text for as long as the report.
+static EsStatus keep_text(EsRunReport *report, const char *text, const char **kept) {
     EsRunText *entry = NULL;
     size_t length = strlen(text);
     ES_TRY(es_allocate(sizeof *entry + length + 1, (void **)&entry));
     memcpy(entry->text, text, length + 1);
-    entry->next = facts->texts;
-    facts->texts = entry;
+    entry->next = report->texts;
+    report->texts = entry;
     *kept = entry->text;
     return ES_STATUS_OK;
 }
@@ -72,10 +72,10 @@ static EsStatus take_rows(EsRunDatabase *database, const char *sql, TakeRow take
 }
 
 // Rows of this event; with 0 its table may not exist.
-static int64_t count_rows(const EsRunFacts *facts, const char *name) {
-    for (int i = 0; i < facts->n_events; i++) {
-        if (strcmp(facts->events[i].name, name) == 0) {
-            return facts->events[i].n_rows;
+static int64_t count_rows(const EsRunReport *report, const char *name) {
+    for (int i = 0; i < report->n_events; i++) {
+        if (strcmp(report->events[i].name, name) == 0) {
+            return report->events[i].n_rows;
         }
     }
     return 0;
@@ -142,14 +142,14 @@ static EsMeasure quantile_of(Samples *samples, double share) {
 // --- metrics ---
 
 typedef struct Metrics {
-    EsRunFacts *facts;
+    EsRunReport *report;
     Samples samples; // of the metric at hand, the last in the list
 } Metrics;
 
 static void finish_metric(Metrics *metrics) {
-    EsRunFacts *facts = metrics->facts;
-    if (facts->n_metrics > 0) {
-        facts->metrics[facts->n_metrics - 1].mean = mean_of(&metrics->samples, 1);
+    EsRunReport *report = metrics->report;
+    if (report->n_metrics > 0) {
+        report->metrics[report->n_metrics - 1].mean = mean_of(&metrics->samples, 1);
     }
     metrics->samples.n = 0;
 }
@@ -157,28 +157,28 @@ static void finish_metric(Metrics *metrics) {
 // Rows come by name, oldest first.
 static EsStatus take_metric(void *context, const EsRunQuery *query) {
     Metrics *metrics = context;
-    EsRunFacts *facts = metrics->facts;
+    EsRunReport *report = metrics->report;
     const char *name = es_run_query_text(query, 0, NULL);
     double value = es_run_query_real(query, 1);
     if (name == NULL) {
         return ES_STATUS_OK;
     }
-    if (facts->n_metrics == 0 || strcmp(facts->metrics[facts->n_metrics - 1].name, name) != 0) {
+    if (report->n_metrics == 0 || strcmp(report->metrics[report->n_metrics - 1].name, name) != 0) {
         finish_metric(metrics);
-        ES_TRY(es_list_grow((void **)&facts->metrics, facts->n_metrics, sizeof *facts->metrics));
-        EsRunMetric *metric = &facts->metrics[facts->n_metrics];
-        ES_TRY(keep_text(facts, name, &metric->name));
-        facts->n_metrics++;
+        ES_TRY(es_list_grow((void **)&report->metrics, report->n_metrics, sizeof *report->metrics));
+        EsRunMetric *metric = &report->metrics[report->n_metrics];
+        ES_TRY(keep_text(report, name, &metric->name));
+        report->n_metrics++;
     }
-    facts->metrics[facts->n_metrics - 1].last = value;
+    report->metrics[report->n_metrics - 1].last = value;
     return add_sample(&metrics->samples, value);
 }
 
-static EsStatus read_metrics(EsRunFacts *facts, EsRunDatabase *database) {
-    if (count_rows(facts, "metric") == 0) {
+static EsStatus read_metrics(EsRunReport *report, EsRunDatabase *database) {
+    if (count_rows(report, "metric") == 0) {
         return ES_STATUS_OK;
     }
-    Metrics metrics = {.facts = facts};
+    Metrics metrics = {.report = report};
     EsStatus status =
         take_rows(database,
                   "WITH newest AS (SELECT name AS of, max(round) AS last_round FROM event_metric "
@@ -193,17 +193,18 @@ static EsStatus read_metrics(EsRunFacts *facts, EsRunDatabase *database) {
 
 // --- latencies ---
 
-static EsStatus add_latency(EsRunFacts *facts, const char *name, EsRunLatency **latency) {
-    ES_TRY(es_list_grow((void **)&facts->latencies, facts->n_latencies, sizeof *facts->latencies));
-    EsRunLatency *added = &facts->latencies[facts->n_latencies];
-    ES_TRY(keep_text(facts, name, &added->name));
-    facts->n_latencies++;
+static EsStatus add_latency(EsRunReport *report, const char *name, EsRunLatency **latency) {
+    ES_TRY(
+        es_list_grow((void **)&report->latencies, report->n_latencies, sizeof *report->latencies));
+    EsRunLatency *added = &report->latencies[report->n_latencies];
+    ES_TRY(keep_text(report, name, &added->name));
+    report->n_latencies++;
     *latency = added;
     return ES_STATUS_OK;
 }
 
 typedef struct Phases {
-    EsRunFacts *facts;
+    EsRunReport *report;
     EsRunLatency *latency; // of the phase at hand
     Samples p50, p95, max; // one sample per round
 } Phases;
@@ -228,7 +229,7 @@ static EsStatus take_phase(void *context, const EsRunQuery *query) {
     snprintf(name, sizeof name, "phase %.100s", phase);
     if (phases->latency == NULL || strcmp(phases->latency->name, name) != 0) {
         finish_phase(phases);
-        ES_TRY(add_latency(phases->facts, name, &phases->latency));
+        ES_TRY(add_latency(phases->report, name, &phases->latency));
     }
     phases->latency->n_calls += es_run_query_int(query, 1);
     ES_TRY(add_sample(&phases->p50, es_run_query_real(query, 2)));
@@ -236,8 +237,8 @@ static EsStatus take_phase(void *context, const EsRunQuery *query) {
     return add_sample(&phases->max, es_run_query_real(query, 4));
 }
 
-static EsStatus read_phases(EsRunFacts *facts, EsRunDatabase *database) {
-    Phases phases = {.facts = facts};
+static EsStatus read_phases(EsRunReport *report, EsRunDatabase *database) {
+    Phases phases = {.report = report};
     EsStatus status = take_rows(
         database,
         "SELECT phase, n_calls, p50_ms, p95_ms, max_ms FROM event_phase_profiled ORDER BY phase",
@@ -264,7 +265,7 @@ static EsStatus take_step(void *context, const EsRunQuery *query) {
     return ES_STATUS_OK;
 }
 
-static EsStatus read_steps(EsRunFacts *facts, EsRunDatabase *database) {
+static EsStatus read_steps(EsRunReport *report, EsRunDatabase *database) {
     Steps steps = {0};
     EsStatus status = take_rows(
         database, "SELECT total_ms, train_ms, validate_ms, decide_ms FROM event_step_timed",
@@ -272,7 +273,7 @@ static EsStatus read_steps(EsRunFacts *facts, EsRunDatabase *database) {
     for (size_t i = 0; i < ES_COUNT_OF(step_parts); i++) {
         EsRunLatency *latency = NULL;
         if (status == ES_STATUS_OK && steps.parts[i].n > 0) {
-            status = add_latency(facts, step_parts[i], &latency);
+            status = add_latency(report, step_parts[i], &latency);
         }
         if (latency != NULL) {
             latency->n_calls = steps.parts[i].n;
@@ -285,11 +286,11 @@ static EsStatus read_steps(EsRunFacts *facts, EsRunDatabase *database) {
     return status;
 }
 
-static EsStatus read_latencies(EsRunFacts *facts, EsRunDatabase *database) {
-    if (count_rows(facts, "step_timed") > 0) {
-        ES_TRY(read_steps(facts, database));
+static EsStatus read_latencies(EsRunReport *report, EsRunDatabase *database) {
+    if (count_rows(report, "step_timed") > 0) {
+        ES_TRY(read_steps(report, database));
     }
-    return count_rows(facts, "phase_profiled") > 0 ? read_phases(facts, database) : ES_STATUS_OK;
+    return count_rows(report, "phase_profiled") > 0 ? read_phases(report, database) : ES_STATUS_OK;
 }
 
 // --- settings: config.ini with the keys of a run of any kind and version ---
@@ -297,7 +298,7 @@ static EsStatus read_latencies(EsRunFacts *facts, EsRunDatabase *database) {
 #define LARGEST_FILE_BYTES (1 << 20)
 
 typedef struct Reading {
-    EsRunFacts *facts;
+    EsRunReport *report;
     const char *text; // what is left of the file
     size_t text_bytes;
     int line;
@@ -327,7 +328,7 @@ static char *read_line(char *line, int line_bytes, void *context) {
     }
     if (length >= (size_t)line_bytes || memchr(start, '\0', length) != NULL) {
         reading->status = ES_FAIL(INPUT, "%s/config.ini:%d: the line is too long or not text",
-                                  reading->facts->path, reading->line);
+                                  reading->report->path, reading->line);
         return NULL;
     }
     memcpy(line, start, length);
@@ -335,15 +336,15 @@ static char *read_line(char *line, int line_bytes, void *context) {
     return line;
 }
 
-static EsStatus add_setting(EsRunFacts *facts, const char *section, const char *key,
+static EsStatus add_setting(EsRunReport *report, const char *section, const char *key,
                             const char *value) {
     char name[256];
     snprintf(name, sizeof name, "%.120s%s%.120s", section, section[0] != '\0' ? "." : "", key);
-    ES_TRY(es_list_grow((void **)&facts->settings, facts->n_settings, sizeof *facts->settings));
-    EsRunSetting *setting = &facts->settings[facts->n_settings];
-    ES_TRY(keep_text(facts, name, &setting->name));
-    ES_TRY(keep_text(facts, value, &setting->value));
-    facts->n_settings++;
+    ES_TRY(es_list_grow((void **)&report->settings, report->n_settings, sizeof *report->settings));
+    EsRunSetting *setting = &report->settings[report->n_settings];
+    ES_TRY(keep_text(report, name, &setting->name));
+    ES_TRY(keep_text(report, value, &setting->value));
+    report->n_settings++;
     return ES_STATUS_OK;
 }
 
@@ -351,17 +352,17 @@ static EsStatus add_setting(EsRunFacts *facts, const char *section, const char *
 static int accept_value(void *context, const char *section, const char *name, const char *value) {
     Reading *reading = context;
     if (reading->status == ES_STATUS_OK) {
-        reading->status = add_setting(reading->facts, section, name, value);
+        reading->status = add_setting(reading->report, section, name, value);
     }
     return reading->status == ES_STATUS_OK;
 }
 
 // The settings of config.ini, whatever their names.
-static EsStatus read_settings(EsRunFacts *facts) {
+static EsStatus read_settings(EsRunReport *report) {
     char path[4096];
     void *text = NULL;
-    Reading reading = {.facts = facts};
-    snprintf(path, sizeof path, "%s/config.ini", facts->path);
+    Reading reading = {.report = report};
+    snprintf(path, sizeof path, "%s/config.ini", report->path);
     ES_TRY(es_file_read_all(path, LARGEST_FILE_BYTES, &text, &reading.text_bytes));
     reading.text = text;
     int error_line = ini_parse_stream(read_line, &reading, accept_value, &reading);
@@ -379,15 +380,15 @@ static const struct {
     const char *name, *unit;
 } about[] = {
 #define X(NAME, name, unit, floor) {name, unit},
-    ES_FACT_LIST(X)
+    ES_FIGURE_LIST(X)
 #undef X
 };
 
-const char *es_fact_name(EsFact fact) { return about[fact].name; }
-const char *es_fact_unit(EsFact fact) { return about[fact].unit; }
+const char *es_figure_name(EsFigure figure) { return about[figure].name; }
+const char *es_figure_unit(EsFigure figure) { return about[figure].unit; }
 
 typedef struct Tables {
-    EsRunFacts *facts;
+    EsRunReport *report;
     EsRunDatabase *database;
 } Tables;
 
@@ -398,7 +399,7 @@ static EsStatus take_count(void *context, const EsRunQuery *query) {
 
 static EsStatus take_table(void *context, const EsRunQuery *query) {
     Tables *tables = context;
-    EsRunFacts *facts = tables->facts;
+    EsRunReport *report = tables->report;
     const char *name = es_run_query_text(query, 0, NULL);
     char sql[256];
     int64_t n_rows = 0;
@@ -410,16 +411,16 @@ static EsStatus take_table(void *context, const EsRunQuery *query) {
     if (n_rows == 0) {
         return ES_STATUS_OK;
     }
-    ES_TRY(es_list_grow((void **)&facts->events, facts->n_events, sizeof *facts->events));
-    EsRunEventCount *event = &facts->events[facts->n_events];
+    ES_TRY(es_list_grow((void **)&report->events, report->n_events, sizeof *report->events));
+    EsRunEventCount *event = &report->events[report->n_events];
     event->n_rows = n_rows;
-    ES_TRY(keep_text(facts, name + strlen("event_"), &event->name));
-    facts->n_events++;
+    ES_TRY(keep_text(report, name + strlen("event_"), &event->name));
+    report->n_events++;
     return ES_STATUS_OK;
 }
 
-static EsStatus read_events(EsRunFacts *facts, EsRunDatabase *database) {
-    Tables tables = {facts, database};
+static EsStatus read_events(EsRunReport *report, EsRunDatabase *database) {
+    Tables tables = {report, database};
     return take_rows(database,
                      "SELECT name FROM sqlite_schema WHERE type = 'table' AND "
                      "substr(name, 1, 6) = 'event_' ORDER BY name",
@@ -429,7 +430,7 @@ static EsStatus read_events(EsRunFacts *facts, EsRunDatabase *database) {
 // --- what the run is ---
 
 typedef struct Summary {
-    EsRunFacts *facts;
+    EsRunReport *report;
     int64_t n_envs;
     int64_t n_rounds;
     EsMeasure best;
@@ -437,26 +438,26 @@ typedef struct Summary {
     Samples rewards, losses, parameter_ratios;            // of the last episodes
 } Summary;
 
-static EsStatus keep_cell(EsRunFacts *facts, const EsRunQuery *query, int column,
+static EsStatus keep_cell(EsRunReport *report, const EsRunQuery *query, int column,
                           const char **kept) {
     const char *text = es_run_query_text(query, column, NULL);
-    return text != NULL ? keep_text(facts, text, kept) : ES_STATUS_OK;
+    return text != NULL ? keep_text(report, text, kept) : ES_STATUS_OK;
 }
 
 static EsStatus take_start(void *context, const EsRunQuery *query) {
     Summary *summary = context;
-    EsRunFacts *facts = summary->facts;
-    ES_TRY(keep_cell(facts, query, 0, &facts->kind));
-    ES_TRY(keep_cell(facts, query, 1, &facts->task));
-    ES_TRY(keep_cell(facts, query, 2, &facts->device));
+    EsRunReport *report = summary->report;
+    ES_TRY(keep_cell(report, query, 0, &report->kind));
+    ES_TRY(keep_cell(report, query, 1, &report->task));
+    ES_TRY(keep_cell(report, query, 2, &report->device));
     summary->n_envs = es_run_query_int(query, 3);
-    facts->measures[ES_FACT_HOST_PARAMETERS] = exact_measure(es_run_query_real(query, 4));
+    report->measures[ES_FIGURE_HOST_PARAMETERS] = exact_measure(es_run_query_real(query, 4));
     return ES_STATUS_OK;
 }
 
 static EsStatus take_end(void *context, const EsRunQuery *query) {
     Summary *summary = context;
-    return keep_cell(summary->facts, query, 0, &summary->facts->outcome);
+    return keep_cell(summary->report, query, 0, &summary->report->outcome);
 }
 
 // Mean and deviation over the environments of a round.
@@ -472,24 +473,24 @@ static EsMeasure measure_envs(double mean, double deviation, int64_t n_envs) {
 
 static EsStatus take_round(void *context, const EsRunQuery *query) {
     Summary *summary = context;
-    EsMeasure *measures = summary->facts->measures;
+    EsMeasure *measures = summary->report->measures;
     EsMeasure accuracy =
         measure_envs(es_run_query_real(query, 0), es_run_query_real(query, 1), summary->n_envs);
     summary->n_rounds++;
     if (accuracy.n > 0) {
-        measures[ES_FACT_FINAL_ACCURACY] = accuracy;
+        measures[ES_FIGURE_FINAL_ACCURACY] = accuracy;
         if (summary->best.n == 0 || accuracy.value > summary->best.value) {
             summary->best = accuracy;
         }
     }
     // means without a spread, for runs that record no episodes
     const struct {
-        EsFact fact;
+        EsFigure figure;
         double value;
-    } means[] = {{ES_FACT_FINAL_LOSS, es_run_query_real(query, 2)},
-                 {ES_FACT_REWARD, es_run_query_real(query, 3)}};
+    } means[] = {{ES_FIGURE_FINAL_LOSS, es_run_query_real(query, 2)},
+                 {ES_FIGURE_REWARD, es_run_query_real(query, 3)}};
     for (size_t i = 0; i < ES_COUNT_OF(means); i++) {
-        measures[means[i].fact] =
+        measures[means[i].figure] =
             isfinite(means[i].value) ? (EsMeasure){means[i].value, NAN, NAN, 1} : missing_measure();
     }
     ES_TRY(add_sample(&summary->seconds, es_run_query_real(query, 4)));
@@ -505,33 +506,33 @@ static EsStatus take_episode(void *context, const EsRunQuery *query) {
 }
 
 static void finish_summary(Summary *summary) {
-    EsMeasure *measures = summary->facts->measures;
-    measures[ES_FACT_ROUNDS] = exact_measure((double)summary->n_rounds);
-    measures[ES_FACT_BEST_ACCURACY] = summary->best;
+    EsMeasure *measures = summary->report->measures;
+    measures[ES_FIGURE_ROUNDS] = exact_measure((double)summary->n_rounds);
+    measures[ES_FIGURE_BEST_ACCURACY] = summary->best;
     const struct {
-        EsFact fact;
+        EsFigure figure;
         const Samples *samples;
-    } episodes[] = {{ES_FACT_FINAL_LOSS, &summary->losses},
-                    {ES_FACT_REWARD, &summary->rewards},
-                    {ES_FACT_PARAMETER_RATIO, &summary->parameter_ratios}};
+    } episodes[] = {{ES_FIGURE_FINAL_LOSS, &summary->losses},
+                    {ES_FIGURE_REWARD, &summary->rewards},
+                    {ES_FIGURE_PARAMETER_RATIO, &summary->parameter_ratios}};
     for (size_t i = 0; i < ES_COUNT_OF(episodes); i++) {
         if (episodes[i].samples->n > 0) {
-            measures[episodes[i].fact] = mean_of(episodes[i].samples, 0);
+            measures[episodes[i].figure] = mean_of(episodes[i].samples, 0);
         }
     }
     // of n rounds: n times the mean, and sqrt(n) times the deviation
     EsMeasure mean = mean_of(&summary->seconds, 0);
     double n = (double)mean.n;
-    measures[ES_FACT_SECONDS] =
+    measures[ES_FIGURE_SECONDS] =
         (EsMeasure){n * mean.value, n * mean.noise / 2, n * mean.noise, mean.n};
-    measures[ES_FACT_STEPS_PER_SECOND] = quantile_of(&summary->steps_per_second, 0.5);
-    measures[ES_FACT_IMAGES_PER_SECOND] = quantile_of(&summary->images_per_second, 0.5);
-    measures[ES_FACT_ANOMALIES] =
-        exact_measure((double)count_rows(summary->facts, "anomaly_detected"));
+    measures[ES_FIGURE_STEPS_PER_SECOND] = quantile_of(&summary->steps_per_second, 0.5);
+    measures[ES_FIGURE_IMAGES_PER_SECOND] = quantile_of(&summary->images_per_second, 0.5);
+    measures[ES_FIGURE_ANOMALIES] =
+        exact_measure((double)count_rows(summary->report, "anomaly_detected"));
 }
 
-static EsStatus read_summary(EsRunFacts *facts, EsRunDatabase *database) {
-    Summary summary = {.facts = facts, .best = missing_measure()};
+static EsStatus read_summary(EsRunReport *report, EsRunDatabase *database) {
+    Summary summary = {.report = report, .best = missing_measure()};
     const struct {
         const char *event, *sql;
         TakeRow take;
@@ -553,7 +554,7 @@ static EsStatus read_summary(EsRunFacts *facts, EsRunDatabase *database) {
     };
     EsStatus status = ES_STATUS_OK;
     for (size_t i = 0; i < ES_COUNT_OF(queries) && status == ES_STATUS_OK; i++) {
-        if (count_rows(facts, queries[i].event) > 0) {
+        if (count_rows(report, queries[i].event) > 0) {
             status = take_rows(database, queries[i].sql, queries[i].take, &summary);
         }
     }
@@ -602,15 +603,15 @@ static EsStatus check_folder(const char *path) {
     return ES_STATUS_OK;
 }
 
-EsStatus es_run_facts_read(const char *path, EsRunFacts **facts) {
+EsStatus es_run_report_read(const char *path, EsRunReport **report) {
     EsRunDatabase *database = NULL;
-    EsRunFacts *read = NULL;
+    EsRunReport *read = NULL;
     EsStatus status = ES_STATUS_OK;
     ES_TRY(check_folder(path));
     ES_TRY(es_allocate(sizeof *read, (void **)&read));
     read->kind = read->task = read->device = "?";
     read->outcome = "unfinished";
-    for (int i = 0; i < ES_FACT_COUNT; i++) {
+    for (int i = 0; i < ES_FIGURE_COUNT; i++) {
         read->measures[i] = missing_measure();
     }
     ES_TRY_GOTO(keep_text(read, path, &read->path));
@@ -620,26 +621,26 @@ EsStatus es_run_facts_read(const char *path, EsRunFacts **facts) {
     ES_TRY_GOTO(read_summary(read, database));
     ES_TRY_GOTO(read_metrics(read, database));
     ES_TRY_GOTO(read_latencies(read, database));
-    *facts = read;
+    *report = read;
     read = NULL;
 done:
     es_run_database_close(database);
-    es_run_facts_destroy(read);
+    es_run_report_destroy(read);
     return status;
 }
 
-void es_run_facts_destroy(EsRunFacts *facts) {
-    if (facts == NULL) {
+void es_run_report_destroy(EsRunReport *report) {
+    if (report == NULL) {
         return;
     }
-    while (facts->texts != NULL) {
-        EsRunText *next = facts->texts->next;
-        es_release(facts->texts);
-        facts->texts = next;
+    while (report->texts != NULL) {
+        EsRunText *next = report->texts->next;
+        es_release(report->texts);
+        report->texts = next;
     }
-    es_release(facts->settings);
-    es_release(facts->metrics);
-    es_release(facts->latencies);
-    es_release(facts->events);
-    es_release(facts);
+    es_release(report->settings);
+    es_release(report->metrics);
+    es_release(report->latencies);
+    es_release(report->events);
+    es_release(report);
 }

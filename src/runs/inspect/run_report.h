@@ -1,11 +1,11 @@
-// What a run folder says about its run, read once into plain data: settings, outcome, metrics,
-// latencies. Works while the run is going on; then it is what the run has reached so far.
+// A report of a run, read once from its folder into plain data: settings, outcome, metrics,
+// latencies. Works while the run is going on, and then holds the state so far.
 //
-//     EsRunFacts *facts; ES_TRY(es_run_facts_read("runs/demo", &facts));
-//     printf("%g\n", facts->measures[ES_FACT_FINAL_ACCURACY].value);
-//     es_run_facts_destroy(facts);
-#ifndef ES_RUNS_RUN_FACTS_H
-#define ES_RUNS_RUN_FACTS_H
+//     EsRunReport *report; ES_TRY(es_run_report_read("runs/demo", &report));
+//     printf("%g\n", report->measures[ES_FIGURE_FINAL_ACCURACY].value);
+//     es_run_report_destroy(report);
+#ifndef ES_RUNS_RUN_REPORT_H
+#define ES_RUNS_RUN_REPORT_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -22,7 +22,7 @@ typedef struct EsMeasure {
 
 // X(NAME, name, unit, floor): differences up to floor * value are noise whatever the spread says,
 // since a machine is never equally fast twice. Throughput comes last.
-#define ES_FACT_LIST(X)                                                                            \
+#define ES_FIGURE_LIST(X)                                                                          \
     X(ROUNDS, "rounds", "", 0)                                                                     \
     X(FINAL_ACCURACY, "final accuracy", "%", 0)                                                    \
     X(BEST_ACCURACY, "best accuracy", "%", 0)                                                      \
@@ -35,19 +35,19 @@ typedef struct EsMeasure {
     X(STEPS_PER_SECOND, "environment steps", "/s", 0.03)                                           \
     X(IMAGES_PER_SECOND, "training images", "/s", 0.03)
 
-typedef enum EsFact {
-#define X(NAME, name, unit, floor) ES_FACT_##NAME,
-    ES_FACT_LIST(X)
+typedef enum EsFigure {
+#define X(NAME, name, unit, floor) ES_FIGURE_##NAME,
+    ES_FIGURE_LIST(X)
 #undef X
-        ES_FACT_COUNT
-} EsFact;
+        ES_FIGURE_COUNT
+} EsFigure;
 
-#define ES_FACT_FIRST_OF_THROUGHPUT ES_FACT_STEPS_PER_SECOND
+#define ES_FIGURE_FIRST_OF_THROUGHPUT ES_FIGURE_STEPS_PER_SECOND
 
-const char *es_fact_name(EsFact fact);
-const char *es_fact_unit(EsFact fact); // "" for a plain number
+const char *es_figure_name(EsFigure figure);
+const char *es_figure_unit(EsFigure figure); // "" for a plain number
 
-// All texts are owned by the facts. Every list below begins with the name by which two runs are
+// All texts are owned by the report. Every list below begins with the name by which two runs are
 // paired.
 typedef struct EsRunSetting {
     const char *name; // "section.key"
@@ -77,10 +77,10 @@ typedef struct EsRunEventCount {
 
 typedef struct EsRunText EsRunText;
 
-typedef struct EsRunFacts {
+typedef struct EsRunReport {
     const char *path;                           // as given
     const char *kind, *task, *device, *outcome; // "?" when not recorded; outcome "unfinished"
-    EsMeasure measures[ES_FACT_COUNT];
+    EsMeasure measures[ES_FIGURE_COUNT];
     EsRunSetting *settings; // owned, in the file's order
     int n_settings;
     EsRunMetric *metrics; // owned, by name
@@ -90,12 +90,12 @@ typedef struct EsRunFacts {
     EsRunEventCount *events; // owned, by name
     int n_events;
     EsRunText *texts; // owned, of all names and values
-} EsRunFacts;
+} EsRunReport;
 
 // INPUT when there is no such run, when its database is missing or its config.ini cannot be read;
 // UNSUPPORTED without SQLite in the build.
-EsStatus es_run_facts_read(const char *path, EsRunFacts **facts);
-void es_run_facts_destroy(EsRunFacts *facts);
+EsStatus es_run_report_read(const char *path, EsRunReport **report);
+void es_run_report_destroy(EsRunReport *report);
 
 // Makes room for item `n` of a list that has n; *items is released with es_release.
 EsStatus es_list_grow(void **items, int64_t n, size_t item_bytes);
