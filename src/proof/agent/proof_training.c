@@ -264,17 +264,17 @@ EsThreadPool *es_proof_training_pool(const EsProofTraining *t) { return es_strea
 // --- checkpoints ---
 
 // The head before the bytes of the environments.
-typedef struct SavedState {
+typedef struct SavedTraining {
     uint64_t magic;
     int64_t n_done;
     EsPpoState ppo;
-} SavedState;
+} SavedTraining;
 
-_Static_assert(sizeof(SavedState) == 11 * sizeof(int64_t), "no padding");
+_Static_assert(sizeof(SavedTraining) == 11 * sizeof(int64_t), "no padding");
 
 // The bytes of the state file; released by the caller.
 static EsStatus write_state(const EsProofTraining *t, unsigned char **bytes, size_t *n_bytes) {
-    SavedState state = {.magic = STATE_MAGIC, .n_done = t->n_done, .ppo = *es_ppo_state(t->ppo)};
+    SavedTraining state = {.magic = STATE_MAGIC, .n_done = t->n_done, .ppo = *es_ppo_state(t->ppo)};
     *n_bytes = sizeof state + es_proof_env_saved_bytes(t->env);
     ES_TRY(es_allocate(*n_bytes, (void **)bytes));
     memcpy(*bytes, &state, sizeof state);
@@ -307,7 +307,7 @@ EsStatus es_proof_training_load(EsProofTraining *t, const char *weights_path,
                                 const char *state_path) {
     unsigned char *bytes = NULL;
     size_t n_bytes = 0;
-    SavedState state = {.magic = 0};
+    SavedTraining state = {.magic = 0};
     EsStatus status = ES_STATUS_OK;
     ES_TRY(es_file_read_all(state_path, STATE_MAX_BYTES, (void **)&bytes, &n_bytes));
     if (n_bytes > sizeof state) {
