@@ -15,8 +15,8 @@
 //         es_proof_policy_training_act(training, &choices, seed, keys, rollout, t, action);
 //         // step the environments; reward, is_valid, is_done, ... of the rows are theirs
 //     }
-//     EsTrainee interface = es_proof_policy_training_model(training);
-//     ES_TRY(es_ppo_update(ppo, rollout, &interface, &report));
+//     EsTrainee model = es_proof_policy_training_model(training);
+//     ES_TRY(es_ppo_update(ppo, rollout, &model, &report));
 //
 // R rows (T x E), N states of a step, M successors as in proof_choices.h.
 #ifndef ES_PROOF_PROOF_POLICY_TRAINING_H

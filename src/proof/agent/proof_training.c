@@ -210,10 +210,10 @@ EsStatus es_proof_training_rollout(EsProofTraining *t, const EsProofWatch *watch
 EsStatus es_proof_training_update(EsProofTraining *t, EsProofRound *report) {
     EsPpoSettings settings =
         es_proof_schedule_settings(&t->settings.schedule, &t->settings.ppo, t->n_done);
-    EsTrainee interface = es_proof_policy_training_model(t->policy_training);
+    EsTrainee model = es_proof_policy_training_model(t->policy_training);
     int64_t start_ns = es_clock_ns();
     ES_TRY(es_ppo_change(t->ppo, &settings));
-    ES_TRY(es_ppo_update(t->ppo, t->rollout, &interface, &report->update));
+    ES_TRY(es_ppo_update(t->ppo, t->rollout, &model, &report->update));
     report->update_ms = (double)(es_clock_ns() - start_ns) * 1e-6;
     report->learning_rate = (double)settings.rate;
     t->n_done++;
