@@ -16,6 +16,14 @@ typedef struct EsLaneHost {
     float *stored; // [groups][stored_floats]
 } EsLaneHost;
 
+// Places a host of a hosted program in `memory`, which has es_lane_program_bytes and is aligned like
+// device memory. `tensors` are narrowed to the host, [1, ...].
+EsLaneHost es_lane_host_in(const EsLaneProgram *program, const EsTensor *tensors, void *memory);
+
+// Runs one step of the host on the calling thread, with the same bits as es_lane_program_run. Reads
+// the program alone, so that several threads can run it at once.
+void es_lane_host_run(EsLaneHost *host, int worker);
+
 static inline float *es_lane_env_data(const EsLaneHost *run, EsValueId value) {
     const EsTensor *tensor = &run->tensors[value];
     return (float *)tensor->data + run->env * tensor->stride[0];

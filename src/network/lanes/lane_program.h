@@ -29,7 +29,7 @@ typedef struct EsLaneProgram EsLaneProgram;
 // Compile the graph. `tensors` (one per value, borrowed) gives the memory of all values that are
 // not the program's own: inputs, parameters, gradients, states, results, and what the nodes in
 // `is_left_out` (one flag per node, set here) computed beforehand: those are left to the caller.
-// A hosted program has no memory of its own and is run by es_lane_program_run_host alone.
+// A hosted program has no memory of its own and is run host by host (lane_host.h).
 // Fails with UNSUPPORTED, naming the node, for a graph the engine cannot run.
 EsStatus es_lane_program_create(const EsGraph *graph, const EsTensor *tensors, EsDevice *device,
                                 int is_hosted, unsigned char *is_left_out, EsLaneProgram **program);
@@ -37,11 +37,6 @@ void es_lane_program_destroy(EsLaneProgram *program);
 
 // One step of all hosts.
 void es_lane_program_run(EsLaneProgram *program, EsStream *stream);
-
-// One step of one host on the calling thread, with the same bits. `tensors` are narrowed to the
-// host, [1, ...]; `memory` has es_lane_program_bytes of a hosted program, aligned like device
-// memory. Reads the program alone, so that several threads can run it at once.
-void es_lane_program_run_host(const EsLaneProgram *program, const EsTensor *tensors, void *memory);
 
 // Zeros around the maps in `memory`, which other programs have used. Runs keep them.
 void es_lane_program_clear_borders(const EsLaneProgram *program, void *memory);

@@ -229,44 +229,47 @@ static void run_norm(const EsLaneHost *run, const LaneInstruction *i, const EsLa
     }
 }
 
-static void run_layer(const EsLaneHost *run, const LaneInstruction *i, const EsLaneMap *a,
-                      const EsLaneMap *b, const EsLaneMap *c, int group, int shard) {
+// Instructions with weights: convolutions, by tiles, directly or by patches.
+static void run_layer(const EsLaneHost *run, const LaneInstruction *i, int group, int shard,
+                      int worker) {
     const EsLaneProgram *p = run->program;
+    EsLaneMap a = es_lane_map(run, i->a, group, worker), b = es_lane_map(run, i->b, group, worker);
+    EsLaneMap c = es_lane_map(run, i->c, group, worker);
     const LaneLayer *layer = &p->layers[i->layer];
     float *accumulators = es_lane_accumulators(run, shard);
     const LaneNormRecord *norm = i->norm >= 0 ? &p->norms[i->norm] : NULL;
     int is_first = group == es_lane_first_group(p, shard);
     switch (i->op) {
     case LANE_CONV2D_FORWARD:
-        p->kernels->conv2d_forward(a, run->area + layer->packed,
+        p->kernels->conv2d_forward(&a, run->area + layer->packed,
                                    layer->bias != ES_NO_VALUE ? es_lane_env_data(run, layer->bias)
                                                               : NULL,
-                                   layer->filter.kernel, b);
+                                   layer->filter.kernel, &b);
         break;
     case LANE_CONV2D_STATISTICS:
         p->kernels->conv2d_statistics(
-            a, run->area + layer->packed, layer->filter.kernel, es_lane_valid(p, group), b,
-            i->c >= 0 ? c : NULL,
+            &a, run->area + layer->packed, layer->filter.kernel, es_lane_valid(p, group), &b,
+            i->c >= 0 ? &c : NULL,
             norm->statistics_phase >= 0 ? es_lane_norm_sums(run, norm, group) : NULL);
         break;
     case LANE_CONV2D_BACKWARD_INPUT:
-        p->kernels->conv2d_forward(a, run->area + layer->flipped, NULL, layer->filter.kernel, b);
+        p->kernels->conv2d_forward(&a, run->area + layer->flipped, NULL, layer->filter.kernel, &b);
         break;
     case LANE_PATCH_SUMS:
-        p->kernels->patch_sums(a, es_lane_valid(p, group), is_first,
+        p->kernels->patch_sums(&a, es_lane_valid(p, group), is_first,
                                accumulators + layer->patch_accumulator);
         break;
     case LANE_PATCH_FORWARD:
-        p->kernels->patch_forward(a, run->area + layer->packed, run->area + norm->shift, b, c);
+        p->kernels->patch_forward(&a, run->area + layer->packed, run->area + norm->shift, &b, &c);
         break;
     case LANE_PATCH_BACKWARD_WEIGHT:
-        p->kernels->patch_backward_weight(a, b, c, is_first, accumulators + layer->accumulator);
+        p->kernels->patch_backward_weight(&a, &b, &c, is_first, accumulators + layer->accumulator);
         break;
     default:
-        p->kernels->conv2d_backward_weight(a, b, layer->filter.kernel, is_first,
+        p->kernels->conv2d_backward_weight(&a, &b, layer->filter.kernel, is_first,
                                            accumulators + layer->accumulator);
         if (layer->d_bias != ES_NO_VALUE) {
-            p->kernels->bias(b, is_first, accumulators + layer->bias_accumulator);
+            p->kernels->bias(&b, is_first, accumulators + layer->bias_accumulator);
         }
     }
 }
@@ -290,15 +293,6 @@ static void run_instruction(const EsLaneHost *run, const LaneInstruction *i, int
     case LANE_TO_ROWS:
         k->to_rows(&a, es_lane_valid(p, group),
                    es_lane_env_data(run, i->value) + (size_t)(group * k->n_lanes) * image_count);
-        break;
-    case LANE_CONV2D_FORWARD:
-    case LANE_CONV2D_STATISTICS:
-    case LANE_CONV2D_BACKWARD_INPUT:
-    case LANE_CONV2D_BACKWARD_WEIGHT:
-    case LANE_PATCH_SUMS:
-    case LANE_PATCH_FORWARD:
-    case LANE_PATCH_BACKWARD_WEIGHT:
-        run_layer(run, i, &a, &b, &c, group, shard);
         break;
     case LANE_BATCHNORM_APPLY:
     case LANE_BATCHNORM_BACKWARD_SUMS:
@@ -340,7 +334,12 @@ static void run_shard(void *context, int64_t shard, int worker) {
     }
     for (int group = first; group < end; group++) {
         for (int i = start; i < p->n_instructions && p->instructions[i].phase == run->phase; i++) {
-            run_instruction(run, &p->instructions[i], group, (int)shard, worker);
+            const LaneInstruction *instruction = &p->instructions[i];
+            if (instruction->layer >= 0) {
+                run_layer(run, instruction, group, (int)shard, worker);
+            } else {
+                run_instruction(run, instruction, group, (int)shard, worker);
+            }
         }
     }
 }
@@ -359,8 +358,7 @@ static EsLaneHost host_of(const EsLaneProgram *p, int64_t env, int area) {
     };
 }
 
-// A whole host on one thread.
-static void run_alone(EsLaneHost *run, int worker) {
+void es_lane_host_run(EsLaneHost *run, int worker) {
     const EsLaneProgram *p = run->program;
     es_lane_prepare_host(run);
     for (run->phase = 0; run->phase < p->n_phases; run->phase++) {
@@ -374,7 +372,7 @@ static void run_alone(EsLaneHost *run, int worker) {
 
 static void run_host(void *context, int64_t env, int worker) {
     EsLaneHost run = host_of(context, env, worker);
-    run_alone(&run, worker);
+    es_lane_host_run(&run, worker);
 }
 
 void es_lane_program_run(EsLaneProgram *program, EsStream *stream) {
@@ -393,8 +391,7 @@ void es_lane_program_run(EsLaneProgram *program, EsStream *stream) {
     }
 }
 
-// One host's memory: a worker's maps, the host's floats and doubles, its stored maps.
-static EsLaneHost host_in(const EsLaneProgram *p, const EsTensor *tensors, void *memory) {
+EsLaneHost es_lane_host_in(const EsLaneProgram *p, const EsTensor *tensors, void *memory) {
     float *workers = memory, *area = workers + p->worker_floats;
     double *sums = (double *)(void *)(area + p->host_floats);
     return (EsLaneHost){.program = p,
@@ -403,11 +400,6 @@ static EsLaneHost host_in(const EsLaneProgram *p, const EsTensor *tensors, void 
                         .area = area,
                         .sums = sums,
                         .stored = (float *)(void *)(sums + p->host_doubles)};
-}
-
-void es_lane_program_run_host(const EsLaneProgram *program, const EsTensor *tensors, void *memory) {
-    EsLaneHost run = host_in(program, tensors, memory);
-    run_alone(&run, 0);
 }
 
 static void clear_border(const EsLaneMap *map, int halo, int n_lanes) {
@@ -427,7 +419,7 @@ static void clear_border(const EsLaneMap *map, int halo, int n_lanes) {
 }
 
 void es_lane_program_clear_borders(const EsLaneProgram *program, void *memory) {
-    EsLaneHost run = host_in(program, NULL, memory);
+    EsLaneHost run = es_lane_host_in(program, NULL, memory);
     for (int i = 0; i < program->n_slots; i++) {
         const LaneSlot *slot = &program->slots[i];
         int n_maps = slot->is_skipped || slot->halo == 0 ? 0

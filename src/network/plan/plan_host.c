@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "network/lanes/lane_host.h"
 #include "network/plan/plan_internal.h"
 #include "tensor/profile.h"
 
@@ -142,7 +143,8 @@ void es_plan_worker_run(EsPlanWorker *worker) {
     }
     if (plan->lanes != NULL) {
         int span = es_profile_span_begin(worker->device, NULL, ES_PROFILE_LAUNCH, "vector_engine");
-        es_lane_program_run_host(plan->lanes, worker->tensors, worker->memory);
+        EsLaneHost host = es_lane_host_in(plan->lanes, worker->tensors, worker->memory);
+        es_lane_host_run(&host, 0);
         es_profile_span_end(worker->device, NULL, span);
     }
 }
