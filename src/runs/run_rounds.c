@@ -438,20 +438,17 @@ static EsStatus begin_rounds(EsRun *run, const EsRunWork *work) {
     return run->checkpoint != NULL ? load_checkpoint(run, work) : ES_STATUS_OK;
 }
 
-static EsStatus run_round(EsRun *run, const EsRunWork *work) {
-    EsRoundReport report;
-    es_round_report_reset(&report);
-    run->round_start_ns = es_clock_ns();
-    ES_TRY(work->round(work->context, run, run->n_rounds_done + 1, &report));
+// Counts a round that went well, emits its events and saves when that is due.
+static EsStatus end_round(EsRun *run, const EsRunWork *work, const EsRoundReport *report) {
     run->round_seconds = es_run_phase_end(run, ES_PHASE_ROUND, run->round_start_ns) * 1e-3;
     run->unsaved_seconds += run->round_seconds;
     run->n_rounds_done++;
-    run->n_episodes += report.n_episodes;
-    if (!report.has_diverged || run->diverged_since == 0) {
-        run->diverged_since = report.has_diverged ? run->n_rounds_done : 0;
+    run->n_episodes += report->n_episodes;
+    if (!report->has_diverged || run->diverged_since == 0) {
+        run->diverged_since = report->has_diverged ? run->n_rounds_done : 0;
     }
-    run->score = es_is_missing_real(report.score) ? report.accuracy : report.score;
-    emit_round(run, &report, run->round_seconds);
+    run->score = es_is_missing_real(report->score) ? report->accuracy : report->score;
+    emit_round(run, report, run->round_seconds);
     ES_TRY(check_folder(run));
     return save_when_due(run, work);
 }
@@ -475,7 +472,11 @@ EsStatus es_run_rounds(EsRun *run, const EsRunWork *work) {
     EsStatus status = begin_rounds(run, work);
     while (status == ES_STATUS_OK && run->n_rounds_done < n_rounds &&
            es_stop_signal_time_ns() == 0) {
-        status = run_round(run, work);
+        EsRoundReport report;
+        es_round_report_reset(&report);
+        run->round_start_ns = es_clock_ns();
+        status = work->round(work->context, run, run->n_rounds_done + 1, &report);
+        status = status == ES_STATUS_OK ? end_round(run, work, &report) : status;
     }
     if (status == ES_STATUS_OK || status == ES_STATUS_INTERRUPTED) {
         EsStatus checked = check_folder(run);

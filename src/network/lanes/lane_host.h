@@ -16,8 +16,8 @@ typedef struct EsLaneHost {
     float *stored; // [groups][stored_floats]
 } EsLaneHost;
 
-// Places a host of a hosted program in `memory`, which has es_lane_program_bytes and is aligned like
-// device memory. `tensors` are narrowed to the host, [1, ...].
+// Places a host of a hosted program in `memory`, which has es_lane_program_bytes and is aligned as
+// device memory is. `tensors` are narrowed to the host, [1, ...].
 EsLaneHost es_lane_host_in(const EsLaneProgram *program, const EsTensor *tensors, void *memory);
 
 // Runs one step of the host on the calling thread, with the same bits as es_lane_program_run. Reads
