@@ -269,7 +269,8 @@ static EsStatus run_values(BenchRun *run, char *device, size_t device_bytes) {
             ES_TRY_GOTO(open_bench(run->options, n_threads, &bench));
             const EsDeviceInfo *info = es_device_info(bench.device);
             snprintf(device, device_bytes, "%s, %s, %d %s", info->name, info->architecture,
-                     info->n_units, info->kind == ES_DEVICE_CPU ? "threads" : "multiprocessors");
+                     info->n_processors,
+                     info->kind == ES_DEVICE_CPU ? "threads" : "multiprocessors");
         }
         status = visit_value(run, &bench, value);
     done:

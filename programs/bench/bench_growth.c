@@ -64,7 +64,7 @@ static void write_settings(Player *bench, const char *task) {
     if (info->kind == ES_DEVICE_CUDA) {
         snprintf(settings->run.device, sizeof settings->run.device, "cuda:%d", info->index);
     } else {
-        settings->run.n_threads = info->n_units;
+        settings->run.n_threads = info->n_processors;
     }
     settings->n_envs = (int)es_growth_state(bench->play.growth)->n_envs;
     settings->floor_scale = 0;
@@ -390,7 +390,7 @@ static EsStatus create_growth(GrowthState *state, const EsBenchHost *wanted, con
     if (info->kind == ES_DEVICE_CUDA) {
         snprintf(device, sizeof device, "cuda:%d", info->index);
     } else {
-        options.n_threads = info->n_units;
+        options.n_threads = info->n_processors;
     }
     options.device = device;
     ES_TRY(parse_precision(wanted->amp_dtype, info, &options.precision));

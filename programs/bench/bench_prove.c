@@ -212,7 +212,8 @@ static EsStatus open_graph(ProveState *state, const EsBench *bench) {
     EsProveSource source = {.folder = state->wanted->folder, .seed = 1};
     const EsDeviceInfo *info = es_device_info(bench->device);
     ES_TRY(es_prove_source_load(&source, &state->graph));
-    return es_thread_pool_create(&state->pool, info->kind == ES_DEVICE_CPU ? info->n_units : 0);
+    return es_thread_pool_create(&state->pool,
+                                 info->kind == ES_DEVICE_CPU ? info->n_processors : 0);
 }
 
 static EsStatus create_state(const EsBenchCase *bench_case, const EsBench *bench,

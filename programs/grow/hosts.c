@@ -91,7 +91,7 @@ static EsStatus dry_run(EsHostsRun *hosts, const EsConfig *config, const EsRunMe
     ES_TRY(es_hosts_run_predict(hosts, &seconds));
     ES_TRY(es_run_command_print_config(config));
     es_print("\n# device      %s, %s, %d units\n", report.device->name, report.device->architecture,
-             report.device->n_units);
+             report.device->n_processors);
     es_print("# host        %s, %lld parameters, %d of them\n", report.host->name,
              (long long)report.n_parameters, report.n_envs);
     printf("# memory      %.1f MiB parameters and optimiser, %.1f MiB activations, %.1f MiB data\n",

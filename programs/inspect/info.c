@@ -97,11 +97,11 @@ static EsStatus describe_device(const char *name, json_t *devices) {
     json_object_set_new(entry, "architecture", json_string(info->architecture));
     json_object_set_new(entry, "memory_bytes", json_integer((json_int_t)info->memory_bytes));
     if (info->kind == ES_DEVICE_CPU) {
-        json_object_set_new(entry, "threads", json_integer(info->n_units));
+        json_object_set_new(entry, "threads", json_integer(info->n_processors));
         json_object_set_new(entry, "lanes", json_integer(info->n_lanes));
         json_object_set_new(entry, "precisions", json_string("f32"));
     } else {
-        json_object_set_new(entry, "multiprocessors", json_integer(info->n_units));
+        json_object_set_new(entry, "multiprocessors", json_integer(info->n_processors));
         json_object_set_new(entry, "precisions", json_string("f32, TF32, bf16, f16"));
     }
     es_device_close(device);

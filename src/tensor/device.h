@@ -38,7 +38,7 @@ typedef struct EsDeviceInfo {
     char name[128];        // as the vendor spells it
     char architecture[32]; // "AVX-512", "sm_90"
     size_t memory_bytes;   // in all
-    int n_units;           // threads of the pool; multiprocessors
+    int n_processors;      // threads of the pool; multiprocessors
     int capability;        // CUDA: 10 major + minor, 90 for sm_90
     int n_lanes;           // CPU: images per vector
 } EsDeviceInfo;

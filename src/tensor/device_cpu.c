@@ -165,6 +165,6 @@ EsStatus es_device_open_cpu(EsDevice *device) {
     read_processor_name(device->info.name, sizeof device->info.name);
     device->info.memory_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGE_SIZE);
     ES_TRY(es_thread_pool_create(&device->pool, device->options.n_threads));
-    device->info.n_units = es_thread_pool_size(device->pool);
+    device->info.n_processors = es_thread_pool_size(device->pool);
     return ES_STATUS_OK;
 }

@@ -261,7 +261,7 @@ EsStatus es_device_open_cuda(EsDevice *device, int index) {
     snprintf(device->info.architecture, sizeof device->info.architecture, "sm_%d%d",
              properties.major, properties.minor);
     device->info.memory_bytes = properties.totalGlobalMem;
-    device->info.n_units = properties.multiProcessorCount;
+    device->info.n_processors = properties.multiProcessorCount;
     device->info.capability = 10 * properties.major + properties.minor;
     ES_TRY(make_current(device));
     cudaFuncAttributes attributes;

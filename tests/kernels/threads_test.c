@@ -522,7 +522,7 @@ TEST(one_and_two_threads_give_equal_bits) {
     Run one, two;
     open_run(&one, 1);
     open_run(&two, 2);
-    EXPECT_EQ(es_device_info(two.device)->n_units, 2);
+    EXPECT_EQ(es_device_info(two.device)->n_processors, 2);
     // one environment, whose work must be divided inside; three, which two threads share unevenly
     for (int64_t E = 1; E <= 3; E += 2) {
         for (size_t i = 0; i < ES_COUNT_OF(operations); i++) {

@@ -58,7 +58,7 @@ TEST(describes_the_device) {
     EXPECT_CONTAINS(info->architecture, "sm_");
     EXPECT(info->name[0] != '\0');
     EXPECT(info->memory_bytes > (size_t)1 << 30);
-    EXPECT(info->n_units > 0);
+    EXPECT(info->n_processors > 0);
     close_gpu(gpu);
 }
 

@@ -42,7 +42,7 @@ TEST(describes_the_cpu) {
     EsDevice *device = open_cpu(3);
     const EsDeviceInfo *info = es_device_info(device);
     EXPECT_EQ(info->kind, ES_DEVICE_CPU);
-    EXPECT_EQ(info->n_units, 3);
+    EXPECT_EQ(info->n_processors, 3);
     EXPECT(info->n_lanes == 4 || info->n_lanes == 8 || info->n_lanes == 16);
     EXPECT(info->memory_bytes > (size_t)64 << 20);
     EXPECT(info->name[0] != '\0');

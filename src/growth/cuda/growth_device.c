@@ -32,8 +32,8 @@ static EsGrowthDeviceReport report_captures(const EsGrowth *growth) {
 static void queue_training(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
     const EsGrowthParts *parts = &d->parts;
-    EsFusedRows rows = {
-        .n_rows = parts->n_envs, .env = parts->train_env, .slots = parts->train_slots};
+    EsFusedInstances rows = {
+        .n_instances = parts->n_envs, .env = parts->train_env, .slots = parts->train_slots};
     es_growth_cuda_begin_step(parts, growth->stream);
     for (int64_t b = 0; b < parts->step_batches; b++) {
         EsFusedBatch batch = {.step = parts->batch_number + b,
@@ -52,10 +52,10 @@ static int64_t first_image(const EsGrowth *growth, const EsSplit *split) {
 static void queue_validation(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
     const EsGrowthParts *parts = &d->parts;
-    EsFusedRows rows = {.n_rows = (int64_t)parts->n_envs * parts->max_patterns,
-                        .n_active = parts->n_trials,
-                        .env = parts->trial_env,
-                        .slots = parts->trial_slots};
+    EsFusedInstances rows = {.n_instances = (int64_t)parts->n_envs * parts->max_patterns,
+                             .n_active = parts->n_trials,
+                             .env = parts->trial_env,
+                             .slots = parts->trial_slots};
     es_growth_cuda_list_trials(parts, growth->stream);
     es_fused_step_evaluate(d->fused, growth->stream, &rows,
                            first_image(growth, &growth->model.dataset->validation),
@@ -261,10 +261,10 @@ static EsStatus run_trials(EsGrowth *growth, EsGrowthTrial *trials, int64_t n) {
     ES_TRY(es_stream_copy(stream, parts->trial_env, env, bytes, ES_COPY_TO_DEVICE));
     ES_TRY(es_stream_copy(stream, parts->trial_off, off, bytes, ES_COPY_TO_DEVICE));
     es_growth_cuda_fill_trials(parts, stream, n);
-    EsFusedRows rows = {.n_rows = n,
-                        .n_active = parts->n_trials,
-                        .env = parts->trial_env,
-                        .slots = parts->trial_slots};
+    EsFusedInstances rows = {.n_instances = n,
+                             .n_active = parts->n_trials,
+                             .env = parts->trial_env,
+                             .slots = parts->trial_slots};
     es_fused_step_evaluate(d->fused, stream, &rows, trials->first_image, trials->n_images);
     ES_TRY(es_stream_copy(stream, loss, results.loss.data, bytes, ES_COPY_TO_HOST));
     ES_TRY(es_stream_copy(stream, n_correct, results.n_correct.data, bytes, ES_COPY_TO_HOST));

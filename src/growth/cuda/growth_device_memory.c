@@ -459,7 +459,7 @@ static EsStatus create_fused(EsGrowth *growth) {
                               .precision = growth->options.precision,
                               .is_tf32 = growth->options.is_tf32,
                               .batch = growth->options.batch,
-                              .max_rows = d->max_trials,
+                              .max_instances = d->max_trials,
                               .max_evaluated = images_per_pass(growth)};
     ES_TRY(es_fused_step_create(&options, &d->fused));
     EsFusedResults trained = es_fused_step_trained(d->fused);

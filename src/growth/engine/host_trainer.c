@@ -180,7 +180,7 @@ static EsStatus create_fused(EsHostTrainer *t) {
                             .precision = options->precision,
                             .is_tf32 = options->is_tf32,
                             .batch = options->batch,
-                            .max_rows = n_envs,
+                            .max_instances = n_envs,
                             .max_evaluated = options->batch};
     for (int64_t e = 0; e < n_envs; e++) {
         t->index_host[e] = (int32_t)e;
@@ -191,7 +191,7 @@ static EsStatus create_fused(EsHostTrainer *t) {
 
 static EsStatus queue_fused(void *context, EsStream *stream) {
     EsHostTrainer *t = context;
-    const EsFusedRows rows = {.n_rows = t->options.n_envs, .env = t->row_envs.data};
+    const EsFusedInstances rows = {.n_instances = t->options.n_envs, .env = t->row_envs.data};
     const EsFusedBatch batch = {.step = t->step.data};
     es_fused_step_train(t->fused, stream, &rows, &batch);
     es_optimiser_step(t->optimiser, stream);

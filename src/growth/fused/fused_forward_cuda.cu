@@ -1,5 +1,5 @@
-// Forward through one block of the host: bring in the images or what the block before hands on,
-// convolve, keep the raw output and what the pool picks of it, and in training its statistics.
+// Forward through one block of the host: load the images or the output of the block before,
+// convolve, keep the raw output and the pooled values, and in training its statistics.
 // Normalising, ReLU and seeds are the business of whoever reads it.
 #include "growth/fused/fused_images.cuh"
 #include "growth/fused/fused_kernels.h"
@@ -18,36 +18,36 @@ template <typename T, int IN, int OUT, int SIZE> struct ForwardShared {
     __host__ __device__ ForwardShared(const EsFusedNet &net, int b, int n_images,
                                       unsigned char *memory) {
         const EsFusedBlock block = EsBlockShape<IN, OUT, SIZE>::of(net.block[b]);
-        EsCarve carve = {memory, 0};
-        in_tile = {block.in_units, block.size, block.kernel / 2, block.by_size, block.by_pixels};
-        out_tile = {block.out_units, block.size, 0, block.by_size, block.by_pixels};
-        in = carve.take<T>((size_t)n_images * in_tile.image_units() * ES_FUSED_UNIT);
+        EsSharedLayout layout = {memory, 0};
+        in_tile = {block.in_c8, block.size, block.kernel / 2, block.by_size, block.by_pixels};
+        out_tile = {block.out_c8, block.size, 0, block.by_size, block.by_pixels};
+        in = layout.take<T>((size_t)n_images * in_tile.image_c8() * ES_C8);
         if (IN == 0) {
-            out = carve.take<T>((size_t)n_images * out_tile.image_units() * ES_FUSED_UNIT);
-            offsets = carve.take<int>(es_tap_units(in_tile, block.kernel) + 1);
+            out = layout.take<T>((size_t)n_images * out_tile.image_c8() * ES_C8);
+            offsets = layout.take<int>(es_tap_c8(in_tile, block.kernel) + 1);
         }
-        norm = carve.take<float>(4 * block.in_units * ES_FUSED_UNIT);
-        kept = carve.take<float>(ES_FUSED_WARPS * 2 * 16);
-        bytes = carve.used;
+        norm = layout.take<float>(4 * block.in_c8 * ES_C8);
+        kept = layout.take<float>(ES_FUSED_WARPS * 2 * 16);
+        bytes = layout.used;
     }
 };
 
-// In the last block of a row: mean and deviation of the batch from the sums of x and x^2; running
-// statistics move.
-static __device__ void finish_statistics(const EsFusedArguments &args, const EsFusedRow &at,
+// In the last block of an instance: mean and deviation of the batch from the sums of x and x^2;
+// running statistics move.
+static __device__ void finish_statistics(const EsFusedArguments &args, const EsFusedInstance &at,
                                          int b) {
     const EsFusedBlock &block = args.net.block[b];
-    int n = block.out_units * ES_FUSED_UNIT;
-    const float *parts = args.norm_parts + (int64_t)at.row * at.n_parts * 2 * n;
+    int n = block.out_c8 * ES_C8;
+    const float *partials = args.norm_partials + (int64_t)at.instance * at.n_chunks * 2 * n;
     float *states = args.states + at.env * args.state_stride;
     double count = (double)args.n_images * block.size * block.size;
-    es_parts_visit(parts, at.n_parts, n, [&](int c, double sum, double sum_squares) {
+    es_partials_visit(partials, at.n_chunks, n, [&](int c, double sum, double sum_squares) {
         double mean = sum / count, squares = sum_squares / count;
         // NaN must not become 0
         double variance = squares - mean * mean;
         variance = variance < 0.0 ? 0.0 : variance;
-        args.memory[b].mean[(int64_t)at.row * n + c] = (float)mean;
-        args.memory[b].inv_std[(int64_t)at.row * n + c] =
+        args.memory[b].mean[(int64_t)at.instance * n + c] = (float)mean;
+        args.memory[b].inv_std[(int64_t)at.instance * n + c] =
             (float)(1.0 / sqrt(variance + (double)ES_FUSED_EPSILON));
         if (c < block.n_out) {
             double unbiased = variance * count / (count > 1.0 ? count - 1.0 : 1.0);
@@ -59,21 +59,21 @@ static __device__ void finish_statistics(const EsFusedArguments &args, const EsF
     });
 }
 
-// What the pool picks of each window of the raw outputs in s.out; see fused_raw.cuh.
+// The pooled values of each window of the raw outputs in s.out; see fused_raw.cuh.
 template <typename T, typename Shared>
-static __device__ void store_picked(const EsFusedArguments &args, const EsFusedRow &at, int b,
+static __device__ void store_pooled(const EsFusedArguments &args, const EsFusedInstance &at, int b,
                                     const Shared &s) {
     const EsFusedBlock &block = args.net.block[b];
-    const float *gamma = es_row_parameters(args, at) + block.gamma;
-    int size = block.out_size, pixels = size * size, per_image = block.out_units * pixels;
-    T *picked = es_row_image<T>(args, at, args.memory[b].picked, at.first, per_image);
+    const float *gamma = es_instance_parameters(args, at) + block.gamma;
+    int size = block.out_size, pixels = size * size, per_image = block.out_c8 * pixels;
+    T *pooled = es_instance_image<T>(args, at, args.memory[b].pooled, at.first, per_image);
     int count = at.n_images * pixels;
-    EsSpread mine = es_spread(count);
-    for (int unit = mine.unit; unit < block.out_units; unit += mine.unit_step) {
+    EsThreadMap mine = es_thread_map(count);
+    for (int c8 = mine.c8; c8 < block.out_c8; c8 += mine.c8_step) {
         float sign[8];
 #pragma unroll
         for (int c = 0; c < 8; c++) {
-            int channel = unit * ES_FUSED_UNIT + c;
+            int channel = c8 * ES_C8 + c;
             float g = channel < block.n_out ? gamma[channel] : 1.0f;
             sign[c] = g == 0.0f ? 0.0f : g < 0.0f ? -1.0f : 1.0f;
         }
@@ -81,7 +81,7 @@ static __device__ void store_picked(const EsFusedArguments &args, const EsFusedR
             int image = es_divide(i, pixels, block.by_out_pixels), pixel = i - image * pixels;
             int row = es_divide(pixel, size, block.by_out_size), column = pixel - row * size;
             float x[4][8];
-            es_window_load(s.out + s.out_tile.at(image, unit, 2 * row, 2 * column) * ES_FUSED_UNIT,
+            es_window_load(s.out + s.out_tile.at(image, c8, 2 * row, 2 * column) * ES_C8,
                            block.size, x);
 #pragma unroll
             for (int k = 1; k < 4; k++) {
@@ -91,37 +91,36 @@ static __device__ void store_picked(const EsFusedArguments &args, const EsFusedR
                     x[0][c] = wins ? x[k][c] : x[0][c];
                 }
             }
-            es_unit_store(picked + (image * per_image + unit * pixels + pixel) * ES_FUSED_UNIT,
-                          x[0]);
+            es_c8_store(pooled + (image * per_image + c8 * pixels + pixel) * ES_C8, x[0]);
         }
     }
 }
 
 // Any shape: the raw output goes through a tile in shared memory.
 template <typename T, typename Shared>
-static __device__ void convolve_any(const EsFusedArguments &args, const EsFusedRow &at, int b,
+static __device__ void convolve_any(const EsFusedArguments &args, const EsFusedInstance &at, int b,
                                     const Shared &s) {
     const EsFusedBlock &block = args.net.block[b];
-    es_tile_convolve(s.in, s.in_tile, s.offsets, es_tap_units(s.in_tile, block.kernel),
+    es_tile_convolve(s.in, s.in_tile, s.offsets, es_tap_c8(s.in_tile, block.kernel),
                      args.packed + at.env * args.net.packed_bytes + block.packed_forward, s.out,
                      s.out_tile, at.n_images, args.is_tf32);
     __syncthreads();
     if (block.has_pool) {
-        store_picked<T>(args, at, b, s);
+        store_pooled<T>(args, at, b, s);
     }
     if (!args.is_training) {
         es_store_maps(args, at, s.out, s.out_tile, args.memory[b].raw);
         return;
     }
-    int pixels = s.out_tile.pixels(), per_image = block.out_units * pixels;
-    T *raw = es_row_image<T>(args, at, args.memory[b].raw, at.first, per_image);
-    es_channel_sums(block.out_units, at.n_images * pixels, s.kept, es_norm_part(args, at, b),
-                    [&](int unit, int i, float(&sums)[2][8]) {
+    int pixels = s.out_tile.pixels(), per_image = block.out_c8 * pixels;
+    T *raw = es_instance_image<T>(args, at, args.memory[b].raw, at.first, per_image);
+    es_channel_sums(block.out_c8, at.n_images * pixels, s.kept, es_norm_partial(args, at, b),
+                    [&](int c8, int i, float(&sums)[2][8]) {
                         int image = s.out_tile.image_of(i);
-                        int from = image * (per_image - pixels) + unit * pixels + i;
+                        int from = image * (per_image - pixels) + c8 * pixels + i;
                         float x[8];
-                        es_unit_copy(raw + from * ES_FUSED_UNIT, s.out + from * ES_FUSED_UNIT);
-                        es_unit_load(x, s.out + from * ES_FUSED_UNIT);
+                        es_c8_copy(raw + from * ES_C8, s.out + from * ES_C8);
+                        es_c8_load(x, s.out + from * ES_C8);
 #pragma unroll
                         for (int c = 0; c < 8; c++) {
                             sums[0][c] += x[c];
@@ -132,34 +131,34 @@ static __device__ void convolve_any(const EsFusedArguments &args, const EsFusedR
 
 template <typename T, int IN, int OUT, int SIZE, typename Shared>
 static __device__ __forceinline__ void
-convolve_known(const EsFusedArguments &args, const EsFusedRow &at, int b, const Shared &s) {
+convolve_known(const EsFusedArguments &args, const EsFusedInstance &at, int b, const Shared &s) {
     using Raw = EsRawShape<IN, OUT, SIZE>;
     const EsFusedBlock &block = args.net.block[b];
     constexpr int PIXELS = SIZE * SIZE;
-    EsRawSums<Raw::UNITS> sums = {};
+    EsRawSums<Raw::C8> sums = {};
     es_raw_convolve<T, IN, OUT, SIZE>(
         s.in, args.packed + at.env * args.net.packed_bytes + block.packed_forward,
-        es_row_parameters(args, at) + block.gamma, block.n_out, at.n_images,
-        es_row_image<T>(args, at, args.memory[b].raw, at.first, OUT * PIXELS),
-        es_row_image<T>(args, at, args.memory[b].picked, at.first, OUT * PIXELS / 4), sums);
+        es_instance_parameters(args, at) + block.gamma, block.n_out, at.n_images,
+        es_instance_image<T>(args, at, args.memory[b].raw, at.first, OUT * PIXELS),
+        es_instance_image<T>(args, at, args.memory[b].pooled, at.first, OUT * PIXELS / 4), sums);
     if (args.is_training) {
-        es_raw_sum<OUT, Raw::GROUPS>(sums, s.kept, es_norm_part(args, at, b));
+        es_raw_sum<OUT, Raw::GROUPS>(sums, s.kept, es_norm_partial(args, at, b));
     }
 }
 
 template <typename T, int IN, int OUT, int SIZE>
 static __global__ void __launch_bounds__(ES_FUSED_THREADS, 3)
     fused_forward_kernel(const __grid_constant__ EsFusedArguments args, int b,
-                         int images_per_part) {
+                         int images_per_chunk) {
     ES_DYNAMIC_SHARED(memory);
-    EsFusedRow at;
-    if (!es_row_begin(args, images_per_part, b, at)) {
+    EsFusedInstance at;
+    if (!es_instance_begin(args, images_per_chunk, b, at)) {
         return;
     }
     using Shape = EsBlockShape<IN, OUT, SIZE>;
     const EsFusedBlock block = Shape::of(args.net.block[b]);
-    ForwardShared<T, IN, OUT, SIZE> s(args.net, b, images_per_part, memory);
-    EsNormTable norm = es_norm_table(s.norm, block.in_units);
+    ForwardShared<T, IN, OUT, SIZE> s(args.net, b, images_per_chunk, memory);
+    EsNormTable norm = es_norm_table(s.norm, block.in_c8);
     es_tile_clear_border(s.in, s.in_tile, at.n_images);
     if constexpr (IN == 0) {
         es_tap_offsets(s.offsets, s.in_tile, block.kernel);
@@ -167,8 +166,8 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 3)
     if (b > 0) {
         es_norm_load(args, at, b - 1, norm);
         __syncthreads();
-        es_load_handed_on(args, at, b - 1, Shape::before(args.net.block[b - 1]), 0, norm, s.in,
-                          s.in_tile);
+        es_load_block_output(args, at, b - 1, Shape::before(args.net.block[b - 1]), 0, norm, s.in,
+                             s.in_tile);
     } else {
         es_load_images(args, at, s.in, s.in_tile);
     }
@@ -178,7 +177,7 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 3)
     } else {
         convolve_known<T, IN, OUT, SIZE>(args, at, b, s);
     }
-    if (args.is_training && es_row_is_last(args, at)) {
+    if (args.is_training && es_instance_is_last(args, at)) {
         finish_statistics(args, at, b);
     }
 }
@@ -206,22 +205,22 @@ extern "C" size_t es_fused_forward_bytes(const EsFusedNet *net, EsDtype precisio
 // Kernels for known shapes exist in 16-bit types alone.
 template <typename T, int IN, int OUT, int SIZE>
 static void start(EsLaunch &launch, dim3 grid, size_t bytes, const EsFusedArguments *args,
-                  int block, int images_per_part) {
+                  int block, int images_per_chunk) {
     if constexpr (IN == 0 || sizeof(T) == 2) {
         launch.start_shared(fused_forward_kernel<T, IN, OUT, SIZE>, grid, ES_FUSED_THREADS, bytes,
-                            *args, block, images_per_part);
+                            *args, block, images_per_chunk);
     }
 }
 
 extern "C" void es_fused_forward(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
-                                 int block, int images_per_part) {
+                                 int block, int images_per_chunk) {
     EsLaunch launch(stream, es_fused_block_name(ES_FUSED_PASS_FORWARD, block));
-    int64_t n_parts = es_ceil_div(args->n_images, images_per_part);
-    size_t bytes = es_fused_forward_bytes(&args->net, precision, block, images_per_part);
-    int64_t n_rows = es_point_rows(args, args->net.block[block].depth);
-    dim3 grid((unsigned)(n_rows * n_parts));
+    int64_t n_chunks = es_ceil_div(args->n_images, images_per_chunk);
+    size_t bytes = es_fused_forward_bytes(&args->net, precision, block, images_per_chunk);
+    int64_t n_instances = es_point_instances(args, args->net.block[block].depth);
+    dim3 grid((unsigned)(n_instances * n_chunks));
     ES_DISPATCH_SHAPE(args->net, block, precision,
                       ES_DISPATCH_FUSED(precision, T,
                                         (start<T, IN, OUT, SIZE>(launch, grid, bytes, args, block,
-                                                                 images_per_part))));
+                                                                 images_per_chunk))));
 }

@@ -6,7 +6,7 @@
 // map: so what the norm's sums need of a map is how many pixels the ReLU let through, and the sum
 // of their raw values, which come with the average.
 //
-// N images of a row, C channels of the last block, K classes.
+// N images of an instance, C channels of the last block, K classes.
 #include "growth/fused/fused_head_maps.cuh"
 #include "growth/fused/fused_kernels.h"
 
@@ -33,7 +33,7 @@ static __host__ __device__ __forceinline__ int weight_stride(int n_channels) {
 }
 
 template <typename Head> struct HeadShared {
-    int n_channels;   // of units
+    int n_channels;   // padded
     int n_classes;    // padded
     float *weight;    // [classes][weight_stride], rounded; where staged
     float *features;  // [images][channels]
@@ -46,25 +46,25 @@ template <typename Head> struct HeadShared {
 
     __host__ __device__ HeadShared(const EsFusedNet &net, int n_images, unsigned char *memory) {
         const EsFusedBlock block = Head::Shape::of(net.block[net.n_blocks - 1]);
-        n_channels = block.out_units * ES_FUSED_UNIT;
+        n_channels = block.out_c8 * ES_C8;
         n_classes = padded_classes(net);
         size_t n_weights = (size_t)n_classes * (size_t)weight_stride(n_channels);
-        EsCarve carve = {memory, 0};
+        EsSharedLayout layout = {memory, 0};
         // those of a size known when compiled first
-        norm = carve.take<float>(4 * (size_t)n_channels);
-        norm_sums = carve.take<float>(2 * ES_FUSED_WARPS * (size_t)n_channels);
-        open = carve.take<float>(2 * ES_FUSED_WARPS * (size_t)n_channels);
-        features = carve.take<float>((size_t)n_images * n_channels);
-        losses = carve.take<float>(3 * (size_t)n_images);
-        weight = Head::IS_STAGED ? carve.take<float>(n_weights) : NULL;
-        d_logits = carve.take<float>((size_t)n_images * n_classes);
-        bytes = carve.used;
+        norm = layout.take<float>(4 * (size_t)n_channels);
+        norm_sums = layout.take<float>(2 * ES_FUSED_WARPS * (size_t)n_channels);
+        open = layout.take<float>(2 * ES_FUSED_WARPS * (size_t)n_channels);
+        features = layout.take<float>((size_t)n_images * n_channels);
+        losses = layout.take<float>(3 * (size_t)n_images);
+        weight = Head::IS_STAGED ? layout.take<float>(n_weights) : NULL;
+        d_logits = layout.take<float>((size_t)n_images * n_classes);
+        bytes = layout.used;
     }
 };
 
 // --- the linear layer's weights ---
 
-// Of one row, rounded to T; 0 for classes and channels that do not exist.
+// Of one instance, rounded to T; 0 for classes and channels that do not exist.
 template <typename T, bool IS_STAGED> struct HeadWeights {
     const float *staged; // shared memory
     const float *device;
@@ -154,8 +154,8 @@ static __device__ __forceinline__ void compare_label(int K, int n_classes, int l
     }
 }
 
-// The part's sums of loss and counts; one warp calls.
-static __device__ void add_losses(const EsFusedArguments &args, const EsFusedRow &at,
+// The chunk's sums of loss and counts; one warp calls.
+static __device__ void add_losses(const EsFusedArguments &args, const EsFusedInstance &at,
                                   const float *losses) {
     float loss = 0.0f, n_correct = 0.0f, n_invalid = 0.0f;
 #pragma unroll 1
@@ -168,8 +168,8 @@ static __device__ void add_losses(const EsFusedArguments &args, const EsFusedRow
     loss = es_warp_sum(loss), n_correct = es_warp_sum(n_correct);
     n_invalid = es_warp_sum(n_invalid);
     if (threadIdx.x % 32 == 0) {
-        float *part = args.loss_parts + ((int64_t)at.row * at.n_parts + at.part) * 3;
-        part[0] = loss, part[1] = n_correct, part[2] = n_invalid;
+        float *partial = args.loss_partials + ((int64_t)at.instance * at.n_chunks + at.chunk) * 3;
+        partial[0] = loss, partial[1] = n_correct, partial[2] = n_invalid;
     }
 }
 
@@ -199,13 +199,14 @@ differentiate_features(const Weights &weights, const float *d_logits, int n_clas
     }
 }
 
-// The part's gradients of weights [K][C] and bias [K].
+// The chunk's gradients of weights [K][C] and bias [K].
 template <typename Shared>
-static __device__ __forceinline__ void
-differentiate_weights(const EsFusedArguments &args, const EsFusedRow &at, const Shared &s, int C) {
+static __device__ __forceinline__ void differentiate_weights(const EsFusedArguments &args,
+                                                             const EsFusedInstance &at,
+                                                             const Shared &s, int C) {
     int K = args.net.n_classes, lane = threadIdx.x % 32;
-    float *part = args.weight_parts[args.net.n_blocks] +
-                  ((int64_t)at.row * at.n_parts + at.part) * (int64_t)K * (C + 1);
+    float *partial = args.weight_partials[args.net.n_blocks] +
+                     ((int64_t)at.instance * at.n_chunks + at.chunk) * (int64_t)K * (C + 1);
     for (int k = (int)threadIdx.x / 32; k < K; k += ES_FUSED_WARPS) {
         for (int c = lane; c < C; c += 32) {
             float sum = 0.0f;
@@ -214,7 +215,7 @@ differentiate_weights(const EsFusedArguments &args, const EsFusedRow &at, const 
                 sum = fmaf(s.d_logits[image * s.n_classes + k],
                            s.features[image * s.n_channels + c], sum);
             }
-            part[k * C + c] = sum;
+            partial[k * C + c] = sum;
         }
     }
 #pragma unroll 1
@@ -224,11 +225,11 @@ differentiate_weights(const EsFusedArguments &args, const EsFusedRow &at, const 
         for (int image = 0; image < at.n_images; image++) {
             sum += s.d_logits[image * s.n_classes + k];
         }
-        part[K * C + k] = sum;
+        partial[K * C + k] = sum;
     }
 }
 
-static __device__ __forceinline__ void add_warps(const float *norm_sums, int n, float *part) {
+static __device__ __forceinline__ void add_warps(const float *norm_sums, int n, float *partial) {
 #pragma unroll 1
     for (int i = threadIdx.x; i < 2 * n; i += ES_FUSED_THREADS) {
         float sum = norm_sums[i];
@@ -236,43 +237,43 @@ static __device__ __forceinline__ void add_warps(const float *norm_sums, int n, 
         for (int warp = 1; warp < ES_FUSED_WARPS; warp++) {
             sum += norm_sums[warp * 2 * n + i];
         }
-        part[i] = sum;
+        partial[i] = sum;
     }
 }
 
-static __device__ void finish_losses(const EsFusedArguments &args, const EsFusedRow &at) {
+static __device__ void finish_losses(const EsFusedArguments &args, const EsFusedInstance &at) {
     int warp = (int)threadIdx.x / 32;
     if (warp >= 3) {
         return;
     }
-    const float *parts = args.loss_parts + (int64_t)at.row * at.n_parts * 3;
-    double total = es_parts_sum(parts, at.n_parts, 3, warp);
+    const float *partials = args.loss_partials + (int64_t)at.instance * at.n_chunks * 3;
+    double total = es_partials_sum(partials, at.n_chunks, 3, warp);
     if (threadIdx.x % 32 == 0) {
         if (warp == 0) {
             double mean = args.is_training ? total / (double)args.n_images : total;
-            args.loss[at.row] = (float)((args.adds ? (double)args.loss[at.row] : 0.0) + mean);
+            args.loss[at.instance] =
+                (float)((args.adds ? (double)args.loss[at.instance] : 0.0) + mean);
         } else {
             int32_t *counts = warp == 1 ? args.n_correct : args.n_invalid;
-            counts[at.row] = (args.adds ? counts[at.row] : 0) + (int32_t)total;
+            counts[at.instance] = (args.adds ? counts[at.instance] : 0) + (int32_t)total;
         }
     }
 }
 
-// All images of the part, a warp each.
+// All images of the chunk, a warp each.
 template <typename T, typename Shared, typename Weights>
 static __device__ __forceinline__ void
-run_images(const EsFusedArguments &args, const EsFusedRow &at, const Shared &s,
+run_images(const EsFusedArguments &args, const EsFusedInstance &at, const Shared &s,
            const Weights &weights, const EsFusedBlock &block, const EsHeadMaps<T> &maps) {
     int warp = threadIdx.x / 32, n = s.n_channels;
-    const EsTile tile = {block.out_units, block.out_size, 0, block.by_out_size,
-                         block.by_out_pixels};
-    EsNormTable norm = es_norm_table(s.norm, block.out_units);
-    const float *bias = es_row_parameters(args, at) + args.net.head_bias;
+    const EsTile tile = {block.out_c8, block.out_size, 0, block.by_out_size, block.by_out_pixels};
+    EsNormTable norm = es_norm_table(s.norm, block.out_c8);
+    const float *bias = es_instance_parameters(args, at) + args.net.head_bias;
     float *open = s.open + warp * 2 * n;
     float scale = args.loss_scale != NULL ? args.loss_scale[at.env] : 1.0f;
     scale /= (float)args.n_images;
     for (int image = warp; image < at.n_images; image += ES_FUSED_WARPS) {
-        int number = es_row_sample(args, at, image).number;
+        int number = es_instance_sample(args, at, image).number;
         float *features = s.features + image * n, *logits = s.d_logits + image * s.n_classes;
         __syncwarp(); // `open` may still be read
         es_head_average(maps, tile, norm, image, features, open);
@@ -285,33 +286,34 @@ run_images(const EsFusedArguments &args, const EsFusedRow &at, const Shared &s,
                       s.losses + 3 * image);
         __syncwarp();
         if (args.is_training) {
-            differentiate_features(weights, logits, s.n_classes, open, 1.0f / (float)tile.pixels(),
-                                   args.d_features +
-                                       ((int64_t)at.row * args.row_images + at.first + image) * n,
-                                   s.norm_sums + warp * 2 * n);
+            differentiate_features(
+                weights, logits, s.n_classes, open, 1.0f / (float)tile.pixels(),
+                args.d_features +
+                    ((int64_t)at.instance * args.instance_images + at.first + image) * n,
+                s.norm_sums + warp * 2 * n);
         }
     }
 }
 
 template <typename T, typename Head>
 static __global__ void __launch_bounds__(ES_FUSED_THREADS, Head::N_SHARING)
-    fused_head_kernel(const __grid_constant__ EsFusedArguments args, int images_per_part) {
+    fused_head_kernel(const __grid_constant__ EsFusedArguments args, int images_per_chunk) {
     ES_DYNAMIC_SHARED(memory);
-    EsFusedRow at;
-    if (!es_row_begin(args, images_per_part, ES_EVERY_ROW, at)) {
+    EsFusedInstance at;
+    if (!es_instance_begin(args, images_per_chunk, ES_EVERY_ROW, at)) {
         return;
     }
     int b = args.net.n_blocks - 1;
     const EsFusedBlock block = Head::Shape::of(args.net.block[b]);
-    HeadShared<Head> s(args.net, images_per_part, memory);
-    HeadWeights<T, Head::IS_STAGED> weights = {s.weight,
-                                               es_row_parameters(args, at) + args.net.head_weight,
-                                               s.n_channels, args.net.n_classes, block.n_out};
+    HeadShared<Head> s(args.net, images_per_chunk, memory);
+    HeadWeights<T, Head::IS_STAGED> weights = {
+        s.weight, es_instance_parameters(args, at) + args.net.head_weight, s.n_channels,
+        args.net.n_classes, block.n_out};
     if (Head::IS_STAGED) {
         weights.stage(s.weight, s.n_classes);
     }
     EsHeadMaps<T> maps(args, at, b, block);
-    es_head_norm_load(args, at, b, maps.is_mixed, es_norm_table(s.norm, block.out_units),
+    es_head_norm_load(args, at, b, maps.is_mixed, es_norm_table(s.norm, block.out_c8),
                       s.n_channels);
     for (int i = threadIdx.x; i < 2 * ES_FUSED_WARPS * s.n_channels; i += ES_FUSED_THREADS) {
         s.norm_sums[i] = 0.0f;
@@ -327,12 +329,12 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, Head::N_SHARING)
         differentiate_weights(args, at, s, block.n_out);
     }
     if (sums_norm) {
-        add_warps(s.norm_sums, s.n_channels, es_norm_part(args, at, b));
+        add_warps(s.norm_sums, s.n_channels, es_norm_partial(args, at, b));
     }
-    if (es_row_is_last(args, at)) {
+    if (es_instance_is_last(args, at)) {
         finish_losses(args, at);
         if (sums_norm) {
-            es_norm_add_parts(args, at, b);
+            es_norm_add_partials(args, at, b);
         }
     }
 }
@@ -348,23 +350,23 @@ extern "C" size_t es_fused_head_bytes(const EsFusedNet *net, EsDtype precision, 
 
 template <typename T, typename Head>
 static void start(EsLaunch &launch, dim3 grid, size_t bytes, const EsFusedArguments *args,
-                  int images_per_part) {
+                  int images_per_chunk) {
     launch.start_shared(fused_head_kernel<T, Head>, grid, ES_FUSED_THREADS, bytes, *args,
-                        images_per_part);
+                        images_per_chunk);
 }
 
 extern "C" void es_fused_head(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
-                              int images_per_part) {
+                              int images_per_chunk) {
     EsLaunch launch(stream, "fused_head");
-    int64_t n_parts = es_ceil_div(args->n_images, images_per_part);
-    size_t bytes = es_fused_head_bytes(&args->net, precision, images_per_part);
-    dim3 grid((unsigned)(args->rows.n_rows * n_parts));
+    int64_t n_chunks = es_ceil_div(args->n_images, images_per_chunk);
+    size_t bytes = es_fused_head_bytes(&args->net, precision, images_per_chunk);
+    dim3 grid((unsigned)(args->instances.n_instances * n_chunks));
     if (!is_baseline(&args->net, precision)) {
         ES_DISPATCH_FUSED(precision, T,
-                          (start<T, AnyHead>(launch, grid, bytes, args, images_per_part)));
+                          (start<T, AnyHead>(launch, grid, bytes, args, images_per_chunk)));
     } else if (precision == ES_DTYPE_BF16) {
-        start<__nv_bfloat16, BaselineHead>(launch, grid, bytes, args, images_per_part);
+        start<__nv_bfloat16, BaselineHead>(launch, grid, bytes, args, images_per_chunk);
     } else {
-        start<__half, BaselineHead>(launch, grid, bytes, args, images_per_part);
+        start<__half, BaselineHead>(launch, grid, bytes, args, images_per_chunk);
     }
 }

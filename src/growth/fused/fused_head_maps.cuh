@@ -1,13 +1,13 @@
 // What the head reads of an image: the average of every map of the last block, and what the sums
-// for that block's norm need. A warp takes an image, eight lanes a unit of it.
+// for that block's norm need. A warp takes an image, eight lanes a channel group of it.
 #ifndef ES_GROWTH_FUSED_HEAD_MAPS_CUH
 #define ES_GROWTH_FUSED_HEAD_MAPS_CUH
 
-#include "growth/fused/fused_row.cuh"
+#include "growth/fused/fused_instance.cuh"
 
-#define ES_HEAD_UNIT_LANES 8
+#define ES_HEAD_C8_LANES 8
 
-// Sums over the eight lanes that share a unit: lane c of them gets that of v[c].
+// Sums over the eight lanes that share a channel group: lane c of them gets that of v[c].
 static __device__ __forceinline__ float es_head_sum_lanes(float (&v)[8]) {
 #pragma unroll
     for (int half = 4; half > 0; half /= 2) {
@@ -21,33 +21,34 @@ static __device__ __forceinline__ float es_head_sum_lanes(float (&v)[8]) {
     return v[0];
 }
 
-// What the last block hands on in a row.
+// The output of the last block of an instance.
 template <typename T> struct EsHeadMaps {
-    const T *maps; // of the part's first image
-    bool is_mixed; // made by a seed; else raw values of the block, as its pool picked them
+    const T *maps; // of the chunk's first image
+    bool is_mixed; // made by a seed; else raw values of the block, as pooled
 
-    __device__ EsHeadMaps(const EsFusedArguments &args, const EsFusedRow &at, int b,
+    __device__ EsHeadMaps(const EsFusedArguments &args, const EsFusedInstance &at, int b,
                           const EsFusedBlock &block) {
         const EsFusedMemory &memory = args.memory[b];
-        int units = block.out_units * block.out_size * block.out_size;
+        int n_c8 = block.out_c8 * block.out_size * block.out_size;
         is_mixed = true;
-        if (es_row_mixes(args, at.row, block.slot[1])) {
-            maps = es_row_shared<T>(args, at, memory.out, args.net.place[block.slot[1]].depth + 1,
-                                    units);
-        } else if (es_row_mixes(args, at.row, block.slot[0])) {
-            maps = es_row_shared<T>(args, at, memory.middle,
-                                    args.net.place[block.slot[0]].depth + 1, units);
+        if (es_instance_mixes(args, at.instance, block.slot[1])) {
+            maps = es_instance_shared<T>(args, at, memory.out,
+                                         args.net.place[block.slot[1]].depth + 1, n_c8);
+        } else if (es_instance_mixes(args, at.instance, block.slot[0])) {
+            maps = es_instance_shared<T>(args, at, memory.middle,
+                                         args.net.place[block.slot[0]].depth + 1, n_c8);
         } else {
             is_mixed = false;
-            maps = es_row_shared<T>(args, at, memory.picked, args.net.block[b].depth, units);
+            maps = es_instance_shared<T>(args, at, memory.pooled, args.net.block[b].depth, n_c8);
         }
     }
 };
 
 // The last block's norm; nothing is left to do to maps that a seed made.
 static __device__ __forceinline__ void es_head_norm_load(const EsFusedArguments &args,
-                                                         const EsFusedRow &at, int b, bool is_mixed,
-                                                         const EsNormTable &norm, int n_channels) {
+                                                         const EsFusedInstance &at, int b,
+                                                         bool is_mixed, const EsNormTable &norm,
+                                                         int n_channels) {
     if (!is_mixed) {
         es_norm_load(args, at, b, norm);
         return;
@@ -58,21 +59,20 @@ static __device__ __forceinline__ void es_head_norm_load(const EsFusedArguments 
     }
 }
 
-// What a lane adds up of one unit's pixels, by channel.
+// What a lane adds up of one channel group's pixels, by channel.
 struct EsHeadSums {
-    float all[8];    // of what is handed on
+    float all[8];    // of the block output
     float n_open[8]; // pixels that pass the ReLU; NaN passes. Means nothing in mixed rows,
     float open[8];   // and the sum of their raw values
 };
 
-// One pixel of one unit of an image.
+// One pixel of one channel group of an image.
 template <typename T>
 static __device__ __forceinline__ void
-es_head_add_pixel(const EsHeadMaps<T> &from, const EsTile &tile, const EsNormUnit &norm, int image,
-                  int unit, int pixel, EsHeadSums &sums) {
+es_head_add_pixel(const EsHeadMaps<T> &from, const EsTile &tile, const EsNormC8 &norm, int image,
+                  int c8, int pixel, EsHeadSums &sums) {
     float z[8], x[8];
-    es_unit_load(x,
-                 from.maps + ((image * tile.units + unit) * tile.pixels() + pixel) * ES_FUSED_UNIT);
+    es_c8_load(x, from.maps + ((image * tile.n_c8 + c8) * tile.pixels() + pixel) * ES_C8);
     norm.apply(x, z);
 #pragma unroll
     for (int c = 0; c < 8; c++) {
@@ -84,27 +84,27 @@ es_head_add_pixel(const EsHeadMaps<T> &from, const EsTile &tile, const EsNormUni
 }
 
 // Averages of an image's maps, and what the norm's sums will need: [2][channels], of EsHeadSums. A
-// warp takes four units at a time.
+// warp takes four channel groups at a time.
 template <typename T>
 static __device__ __forceinline__ void es_head_average(const EsHeadMaps<T> &from,
                                                        const EsTile &tile, const EsNormTable &norm,
                                                        int image, float *features, float *open) {
     int lane = threadIdx.x % 32, pixels = tile.pixels();
-    int n_channels = tile.units * ES_FUSED_UNIT;
-    for (int first = 0; first < tile.units; first += 32 / ES_HEAD_UNIT_LANES) {
-        int unit = first + lane / ES_HEAD_UNIT_LANES;
+    int n_channels = tile.n_c8 * ES_C8;
+    for (int first = 0; first < tile.n_c8; first += 32 / ES_HEAD_C8_LANES) {
+        int c8 = first + lane / ES_HEAD_C8_LANES;
         EsHeadSums sums = {};
-        EsNormUnit coefficients(norm, unit < tile.units ? unit : 0);
-        for (int turn = 0; turn < pixels; turn += ES_HEAD_UNIT_LANES) {
-            int pixel = turn + lane % ES_HEAD_UNIT_LANES;
-            if (unit < tile.units && pixel < pixels) {
-                es_head_add_pixel(from, tile, coefficients, image, unit, pixel, sums);
+        EsNormC8 coefficients(norm, c8 < tile.n_c8 ? c8 : 0);
+        for (int turn = 0; turn < pixels; turn += ES_HEAD_C8_LANES) {
+            int pixel = turn + lane % ES_HEAD_C8_LANES;
+            if (c8 < tile.n_c8 && pixel < pixels) {
+                es_head_add_pixel(from, tile, coefficients, image, c8, pixel, sums);
             }
         }
         float total = es_head_sum_lanes(sums.all), n_open = es_head_sum_lanes(sums.n_open);
         float of_open = es_head_sum_lanes(sums.open);
-        if (unit < tile.units) {
-            int channel = first * ES_FUSED_UNIT + lane;
+        if (c8 < tile.n_c8) {
+            int channel = first * ES_C8 + lane;
             features[channel] = total / (float)pixels;
             open[channel] = n_open;
             open[n_channels + channel] = of_open;

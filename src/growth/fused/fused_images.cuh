@@ -2,7 +2,7 @@
 #ifndef ES_GROWTH_FUSED_IMAGES_CUH
 #define ES_GROWTH_FUSED_IMAGES_CUH
 
-#include "growth/fused/fused_row.cuh"
+#include "growth/fused/fused_instance.cuh"
 
 // Four neighbouring pixels as a crop shows them, out of two aligned words of each channel. Sizes
 // and columns are multiples of 4.
@@ -42,19 +42,20 @@ struct EsByteScale {
     }
 };
 
-// The part's images into a tile of one unit. A thread takes four neighbouring pixels where the size
-// allows, else one. Threads store theirs in different orders, so that eight of them meet all banks.
-// Missing channels are read as the last one, so that no load waits for another.
+// The chunk's images into a tile of one channel group. A thread takes four neighbouring pixels
+// where the size allows, else one. Threads store theirs in different orders, so that eight of them
+// meet all banks. Missing channels are read as the last one, so that no load waits for another.
 template <typename T>
-static __device__ __forceinline__ void
-es_load_images(const EsFusedArguments &args, const EsFusedRow &at, T *tile, const EsTile &shape) {
+static __device__ __forceinline__ void es_load_images(const EsFusedArguments &args,
+                                                      const EsFusedInstance &at, T *tile,
+                                                      const EsTile &shape) {
     int pixels = shape.pixels(), size = shape.size, n_channels = args.net.image_channels;
     int width = size % 4 == 0 ? 4 : 1, turn = width == 4 ? (int)threadIdx.x / 2 % 4 : 0;
     EsByteScale value(args.gather, n_channels);
     for (int i = threadIdx.x * width; i < at.n_images * pixels; i += ES_FUSED_THREADS * width) {
         int image = shape.image_of(i), pixel = i - image * pixels;
         int row = shape.row_of(pixel), column = pixel - row * size;
-        EsFusedSample sample = es_row_sample(args, at, image);
+        EsFusedSample sample = es_instance_sample(args, at, image);
         EsFourPixels four(sample.crop, size, row, column, turn);
         const unsigned char *from = args.images + (int64_t)sample.number * n_channels * pixels;
         uint32_t bytes[ES_MAX_IMAGE_CHANNELS];
@@ -64,7 +65,7 @@ es_load_images(const EsFusedArguments &args, const EsFusedRow &at, T *tile, cons
             bytes[c] = width == 4 ? four.load(channel)
                                   : es_gather_pixel(channel, size, size, sample.crop, row, column);
         }
-        T *to = tile + shape.at(image, 0, row, column) * ES_FUSED_UNIT;
+        T *to = tile + shape.at(image, 0, row, column) * ES_C8;
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             float v[8] = {};
@@ -73,7 +74,7 @@ es_load_images(const EsFusedArguments &args, const EsFusedRow &at, T *tile, cons
                 v[c] = fmaf((float)(bytes[c] >> 8 * k & 0xFF), value.scale[c], value.shift[c]);
             }
             if (k < width) {
-                es_unit_store(to + (k + turn) % 4 * ES_FUSED_UNIT, v);
+                es_c8_store(to + (k + turn) % 4 * ES_C8, v);
             }
         }
     }

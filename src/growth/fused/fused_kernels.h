@@ -14,39 +14,39 @@ EsStatus es_fused_shared_limit(const EsDevice *device, size_t *bytes);
 // blocks.
 size_t es_fused_pack_layout(EsFusedNet *net, EsDtype precision);
 
-// Shared memory of a kernel with so many images per part.
+// Shared memory of a kernel with so many images per chunk.
 size_t es_fused_forward_bytes(const EsFusedNet *net, EsDtype precision, int block, int n_images);
 size_t es_fused_head_bytes(const EsFusedNet *net, EsDtype precision, int n_images);
 size_t es_fused_backward_bytes(const EsFusedNet *net, EsDtype precision, int block, int n_images);
 
-// Floats of one part of weight_parts; block n_blocks is the head.
-int es_fused_part_length(const EsFusedNet *net, int block);
+// Floats of a chunk's partial sums in weight_partials; block n_blocks is the head.
+int es_fused_partial_length(const EsFusedNet *net, int block);
 
-// Evaluation: leaders of the rows, and who computes where (EsFusedSharing).
+// Evaluation: leaders of the instances, and who computes where (EsFusedSharing).
 void es_fused_share(EsStream *stream, const EsFusedArguments *args);
 
 // What a run needs that follows from weights and numbers alone, in one launch: weights of all hosts
-// and of the seeds that rows run, in the order that convolutions read; in training which images the
-// rows take.
+// and of the seeds that instances run, in the order that convolutions read; in training which
+// images the instances take.
 void es_fused_prepare(EsStream *stream, EsDtype precision, const EsFusedArguments *args);
 
-// Block b: what block b - 1 hands on (or the images) through the convolution, into memory[b].raw;
+// Block b: the output of block b - 1 (or the images) through the convolution, into memory[b].raw;
 // in training the statistics of the batch.
 void es_fused_forward(EsStream *stream, EsDtype precision, const EsFusedArguments *args, int block,
-                      int images_per_part);
+                      int images_per_chunk);
 
 // Average, linear layer, loss; in training the gradient down to the features, and sums for the last
 // block's norm where no seed mixes there.
 void es_fused_head(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
-                   int images_per_part);
+                   int images_per_chunk);
 
-// Gradients of block b's weights, and of what it read: into memory[b - 1].d_out, with the sums for
+// wgrad of block b, and dgrad into memory[b - 1].d_out, with the sums for
 // that block's norm where no seed mixes there.
 void es_fused_backward(EsStream *stream, EsDtype precision, const EsFusedArguments *args, int block,
-                       int images_per_part);
+                       int images_per_chunk);
 
-// Parts of the weights' gradients, of the host and of the seeds that rows run (of a gate where mode
-// is GATE), summed in their order, in double, into the gradient slab; one launch.
+// Partial sums of the weights' gradients, of the host and of the seeds that instances run (of a
+// gate where mode is GATE), summed in their order, in double, into the gradient slab; one launch.
 void es_fused_reduce(EsStream *stream, const EsFusedArguments *args);
 
 ES_EXTERN_C_END

@@ -1,17 +1,17 @@
-// What the kernels of a fused step are told: shapes and places of one network, and the memory of
+// The arguments of the kernels of a fused step: shapes and places of one network, and the memory of
 // all of them. Plain structs, shared by C and CUDA; a launch takes EsFusedArguments by value.
 //
-// Channels come in *units* of 8: 16 bytes of bf16. Activations in device memory are
-// [row][image][unit][pixel][8], without border; channels past the last real one are 0.
+// Channels come in *channel groups* (c8) of 8: 16 bytes of bf16. Activations in device memory are
+// [instance][image][c8][pixel][8], without border; channels past the last real one are 0.
 //
-// R rows, N images of a row, B blocks of the host, S slots, U units, P parameters.
+// R instances, N images of an instance, B blocks of the host, S slots, P parameters.
 #ifndef ES_GROWTH_FUSED_NET_H
 #define ES_GROWTH_FUSED_NET_H
 
 #include "growth/fused/fused_step.h"
 #include "kernels/ops/gather_rules.h"
 
-#define ES_FUSED_UNIT       8
+#define ES_C8               8
 #define ES_FUSED_BLOCKS_MAX 6
 #define ES_FUSED_THREADS    256
 // Parameter tensors of one seed, and of its gate.
@@ -24,10 +24,10 @@ static inline ES_HOST_DEVICE uint32_t es_fused_reciprocal(int32_t d) {
 }
 
 typedef struct EsFusedBlock {
-    int32_t n_in, n_out;         // channels
-    int32_t in_units, out_units; // the same in units
-    int32_t size;                // height and width of its maps
-    int32_t out_size;            // of what it hands on: half of it after a pool
+    int32_t n_in, n_out;   // channels
+    int32_t in_c8, out_c8; // the same in channel groups
+    int32_t size;          // height and width of its maps
+    int32_t out_size;      // of its output: half of it after a pool
     uint32_t by_size, by_pixels, by_out_size,
         by_out_pixels; // es_fused_reciprocal of sizes and squares
     int32_t kernel;    // 1 or 3
@@ -49,10 +49,10 @@ typedef struct EsFusedSeed {
 
 typedef struct EsFusedPlace { // a slot
     int32_t block, is_after_pool;
-    int32_t depth;                   // slots that come before it in a forward pass
-    int32_t n_channels, units, size; // of the maps that flow there
-    uint32_t by_size, by_pixels;     // es_fused_reciprocal of size and its square
-    int32_t n_groups;                // of its group norms
+    int32_t depth;                  // slots that come before it in a forward pass
+    int32_t n_channels, n_c8, size; // of the maps that flow there
+    uint32_t by_size, by_pixels;    // es_fused_reciprocal of size and its square
+    int32_t n_groups;               // of its group norms
     EsFusedSeed seed[ES_BLUEPRINT_COUNT];
     EsFusedSeed gate;
     int64_t packed; // bytes into an environment's packed seeds
@@ -70,41 +70,41 @@ typedef struct EsFusedNet {
 
 // Memory of a block: [R][N]... of activations, [R]... of sums. T is the precision's type.
 typedef struct EsFusedMemory {
-    void *raw;         // T: output of the convolution
-    void *picked;      // T: its value at the pixel that the pool picks of each window; `raw` itself
-                       // in a block without a pool
-    void *middle;      // T: after the slot before the pool, and the pool; rows that mix there
-    void *out;         // T: after the slot after the pool; rows that mix there
-    void *d_middle;    // T: gradient of `middle`, where a seed after the pool mixes
-    void *d_out;       // T: gradient of what the block hands on; none for the last block
-    void *d_relu;      // T, full size: gradient of the ReLU's output, where a seed before the pool
-                       // mixes
-    uint16_t *winners; // [R][N][units][pixels of middle]: which pixel of each window its 8 channels
-                       // came from (fused_seed_window.cuh); rows that mix before the pool, training
-    float *mean, *inv_std; // f32 [R][C of units]: of the batch
-    float *norm_sums;      // f32 [R][2][C of units]: sums of d_z and of d_z x_hat
+    void *raw;      // T: output of the convolution
+    void *pooled;   // T: its value at the pixel that pooling selects in each window; `raw` itself
+                    // in a block without a pool
+    void *middle;   // T: after the slot before the pool, and the pool; instances that mix there
+    void *out;      // T: after the slot after the pool; instances that mix there
+    void *d_middle; // T: gradient of `middle`, where a seed after the pool mixes
+    void *d_out;    // T: gradient of the block output; none for the last block
+    void *d_relu;   // T, full size: gradient of the ReLU's output, where a seed before the pool
+                    // mixes
+    uint16_t *winners; // [R][N][n_c8][pixels of middle]: which pixel of each window its 8 channels
+        // came from (fused_seed_window.cuh); instances that mix before the pool, training
+    float *mean, *inv_std; // f32 [R][padded C]: of the batch
+    float *norm_sums;      // f32 [R][2][padded C]: sums of d_z and of d_z x_hat
 } EsFusedMemory;
 
-// Which image of the data set a row takes, and how it is cropped.
+// Which image of the data set an instance takes, and how it is cropped.
 typedef struct EsFusedSample {
     int32_t number; // in the data set
     EsCrop crop;
 } EsFusedSample;
 
-// Who computes what in evaluation. Rows of one environment that agree in the first d slots of a
+// Work sharing in evaluation. Instances of one environment that agree in the first d slots of a
 // forward pass have equal activations up to there: the first of them is their leader at depth d and
-// alone computes: of an environment 2^d rows at most. A *point* is where rows compute: block b is
-// point b, slot s point n_blocks + s.
+// alone computes: of an environment 2^d instances at most. A *point* is where instances compute:
+// block b is point b, slot s point n_blocks + s.
 typedef struct EsFusedSharing {
-    int32_t *leader; // [S + 1][R]; NULL, in training: every row is its own
-    int32_t *listed; // [points][R]: rows that compute there, in their order; then -1
-    int32_t *first;  // [E]: the environment's first row; scratch of es_fused_share
+    int32_t *leader; // [S + 1][R]; NULL, in training: every instance is its own
+    int32_t *listed; // [points][R]: instances that compute there, in their order; then -1
+    int32_t *first;  // [E]: the environment's first instance; scratch of es_fused_share
 } EsFusedSharing;
 
 typedef struct EsFusedArguments {
     EsFusedNet net;
     EsFusedMemory memory[ES_FUSED_BLOCKS_MAX];
-    EsFusedRows rows;
+    EsFusedInstances instances;
     EsFusedSharing sharing;
     int64_t n_envs; // E
 
@@ -116,9 +116,9 @@ typedef struct EsFusedArguments {
     int64_t first_image; // evaluation: of the pass
     int32_t n_images;    // N
     int32_t is_training;
-    int32_t is_tf32;        // float alone: convolutions multiply in TF32
-    EsFusedSample *samples; // [R][N], in training
-    int64_t row_images;     // images of a row in the activation memory, N or more
+    int32_t is_tf32;         // float alone: convolutions multiply in TF32
+    EsFusedSample *samples;  // [R][N], in training
+    int64_t instance_images; // images of an instance in the activation memory, N or more
 
     // slabs of the store
     float *parameters, *gradients, *states;
@@ -127,17 +127,19 @@ typedef struct EsFusedArguments {
     unsigned char *packed;      // [E][net.packed_bytes]
     unsigned char *seed_packed; // [E][net.seed_packed_bytes]
 
-    // the head's gradient with respect to its features, f32 [R][N][C of units]
+    // the head's gradient with respect to its features, f32 [R][N][padded C]
     float *d_features;
 
-    // sums over blocks of threads, [R][parts]...; a counter per row and kernel says who is last
-    int32_t *counters;                            // [R], 0 between launches
-    float *norm_parts;                            // [R][parts][2][C of units]
-    float *loss_parts;                            // [R][parts][3]: loss, correct, invalid
-    float *weight_parts[ES_FUSED_BLOCKS_MAX + 1]; // [R][parts][...]; the last of them is the head's
-    float *seed_parts[ES_SLOTS_MAX];              // [R][parts][es_fused_seed_part_length]
-    int32_t n_parts[ES_FUSED_BLOCKS_MAX + 1];     // of weight_parts
-    int32_t n_seed_parts[ES_SLOTS_MAX];
+    // sums over blocks of threads, [R][chunks]...; a counter per instance and kernel says who is
+    // last
+    int32_t *counters;    // [R], 0 between launches
+    float *norm_partials; // [R][chunks][2][padded C]
+    float *loss_partials; // [R][chunks][3]: loss, correct, invalid
+    float *weight_partials[ES_FUSED_BLOCKS_MAX +
+                           1];                 // [R][chunks][...]; the last of them is the head's
+    float *seed_partials[ES_SLOTS_MAX];        // [R][chunks][es_fused_seed_partial_length]
+    int32_t n_chunks[ES_FUSED_BLOCKS_MAX + 1]; // of weight_partials
+    int32_t n_seed_chunks[ES_SLOTS_MAX];
 
     float *loss; // [R]
     int32_t *n_correct, *n_invalid;

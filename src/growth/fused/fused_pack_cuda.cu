@@ -11,11 +11,11 @@
 
 // One direction of one layer.
 struct PackJob {
-    int64_t weight;          // offset into an environment's parameters
-    int64_t packed;          // bytes into its packed weights
-    int n_in, n_out;         // channels of the layer
-    int in_units, out_units; // of the tile's convolution
-    int n_tap_positions;     // kernel^2
+    int64_t weight;      // offset into an environment's parameters
+    int64_t packed;      // bytes into its packed weights
+    int n_in, n_out;     // channels of the layer
+    int in_c8, out_c8;   // of the tile's convolution
+    int n_tap_positions; // kernel^2
     int is_backward, is_tf32;
     int first,
         count; // elements of the packed form: of all jobs before, and its own
@@ -41,10 +41,9 @@ static __device__ float weight_at(const PackJob &job, const float *parameters, i
 // Element j of the packed form: a float, or two 16-bit numbers.
 static __device__ void pack_element(const PackJob &job, const float *parameters,
                                     unsigned char *packed, int j, float) {
-    int i = j % 8, o = j / 8 % 8, n_taps = job.n_tap_positions * job.in_units;
-    int q = j / 64 % n_taps, unit = j / (64 * n_taps);
-    float weight =
-        weight_at(job, parameters, q / job.in_units, q % job.in_units * 8 + i, unit * 8 + o);
+    int i = j % 8, o = j / 8 % 8, n_taps = job.n_tap_positions * job.in_c8;
+    int q = j / 64 % n_taps, c8 = j / (64 * n_taps);
+    float weight = weight_at(job, parameters, q / job.in_c8, q % job.in_c8 * 8 + i, c8 * 8 + o);
     ((float *)(packed + job.packed))[j / 64 * 64 + es_packed_place(i, o)] =
         es_packed_float(weight, job.is_tf32);
 }
@@ -52,12 +51,12 @@ static __device__ void pack_element(const PackJob &job, const float *parameters,
 template <typename T>
 static __device__ void pack_element(const PackJob &job, const float *parameters,
                                     unsigned char *packed, int j, T) {
-    int n_steps = (job.n_tap_positions * job.in_units + 1) / 2;
-    int word = j % 2, lane = j / 2 % 32, step = j / 64 % n_steps, unit = j / (64 * n_steps);
-    int q = 2 * step + word, i = q % job.in_units * 8 + 2 * (lane % 4), o = unit * 8 + lane / 4;
+    int n_steps = (job.n_tap_positions * job.in_c8 + 1) / 2;
+    int word = j % 2, lane = j / 2 % 32, step = j / 64 % n_steps, c8 = j / (64 * n_steps);
+    int q = 2 * step + word, i = q % job.in_c8 * 8 + 2 * (lane % 4), o = c8 * 8 + lane / 4;
     ((uint32_t *)(packed + job.packed))[j] =
-        es_pair_bits(weight_at(job, parameters, q / job.in_units, i, o),
-                     weight_at(job, parameters, q / job.in_units, i + 1, o), T());
+        es_pair_bits(weight_at(job, parameters, q / job.in_c8, i, o),
+                     weight_at(job, parameters, q / job.in_c8, i + 1, o), T());
 }
 
 template <typename T>
@@ -80,12 +79,12 @@ static PackJob pack_job(const EsFusedBlock *block, int is_backward, EsDtype prec
     job.packed = is_backward ? block->packed_backward : block->packed_forward;
     job.n_in = block->n_in;
     job.n_out = block->n_out;
-    job.in_units = is_backward ? block->out_units : block->in_units;
-    job.out_units = is_backward ? block->in_units : block->out_units;
+    job.in_c8 = is_backward ? block->out_c8 : block->in_c8;
+    job.out_c8 = is_backward ? block->in_c8 : block->out_c8;
     job.n_tap_positions = block->kernel * block->kernel;
     job.is_backward = is_backward;
-    int n_taps = job.n_tap_positions * job.in_units;
-    job.count = job.out_units * 64 * (precision == ES_DTYPE_F32 ? n_taps : (n_taps + 1) / 2);
+    int n_taps = job.n_tap_positions * job.in_c8;
+    job.count = job.out_c8 * 64 * (precision == ES_DTYPE_F32 ? n_taps : (n_taps + 1) / 2);
     return job;
 }
 
@@ -121,22 +120,24 @@ static PackJobs list_jobs(const EsFusedArguments *args, EsDtype precision) {
 // --- samples ---
 
 static __device__ void draw_sample(const EsFusedArguments &args, int64_t i) {
-    int row = (int)(i / args.n_images), n = (int)(i % args.n_images);
-    if (row >= args.rows.n_rows || (args.rows.n_active != NULL && row >= args.rows.n_active[0])) {
+    int instance = (int)(i / args.n_images), n = (int)(i % args.n_images);
+    if (instance >= args.instances.n_instances ||
+        (args.instances.n_active != NULL && instance >= args.instances.n_active[0])) {
         return;
     }
-    uint32_t episode = (uint32_t)args.episode[args.rows.env[row]], step = (uint32_t)args.step[0];
+    uint32_t episode = (uint32_t)args.episode[args.instances.env[instance]],
+             step = (uint32_t)args.step[0];
     uint64_t first = es_gather_first(&args.order, episode, step, args.n_images);
     EsFusedSample sample;
     sample.number = es_gather_sample(args.order.seed, es_gather_leader(&args.order, episode),
                                      first + (uint64_t)n, (uint32_t)args.order.n_samples);
     sample.crop = es_gather_crop(&args.gather, episode, step, (uint32_t)n);
-    args.samples[(int64_t)row * args.row_images + n] = sample;
+    args.samples[(int64_t)instance * args.instance_images + n] = sample;
 }
 
 // --- all of it ---
 
-// Blocks of threads per row and slot; more than the fewest where all of them are few.
+// Blocks of threads per instance and slot; more than the fewest where all of them are few.
 #define SEED_BLOCKS_MIN  8
 #define SEED_BLOCKS_MAX  32
 #define SEED_BLOCKS_LOAD 512
@@ -146,13 +147,16 @@ struct PrepareShape {
     int n_seed_blocks, seed_blocks_per_slot, n_host_blocks, host_blocks_per_env;
 };
 
-// Rows of an environment run the same seed: of those that share what comes before it one packs.
-static __device__ __forceinline__ bool row_packs(const EsFusedArguments &args, int row, int slot) {
-    if (args.rows.n_active != NULL && row >= args.rows.n_active[0]) {
+// Instances of an environment run the same seed: of those that share what comes before it one
+// packs.
+static __device__ __forceinline__ bool instance_packs(const EsFusedArguments &args, int instance,
+                                                      int slot) {
+    if (args.instances.n_active != NULL && instance >= args.instances.n_active[0]) {
         return false;
     }
     return args.sharing.leader == NULL ||
-           args.sharing.leader[(args.net.place[slot].depth + 1) * args.rows.n_rows + row] == row;
+           args.sharing.leader[(args.net.place[slot].depth + 1) * args.instances.n_instances +
+                               instance] == instance;
 }
 
 template <typename T>
@@ -162,9 +166,9 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS)
     int block = (int)blockIdx.x;
     if (block < shape.n_seed_blocks) {
         int per_slot = shape.seed_blocks_per_slot, at = block / per_slot;
-        int row = at / args.net.n_slots, slot = at % args.net.n_slots;
-        if (row_packs(args, row, slot)) {
-            es_seed_pack<T>(args, row, slot, block % per_slot, per_slot);
+        int instance = at / args.net.n_slots, slot = at % args.net.n_slots;
+        if (instance_packs(args, instance, slot)) {
+            es_seed_pack<T>(args, instance, slot, block % per_slot, per_slot);
         }
         return;
     }
@@ -185,11 +189,11 @@ extern "C" void es_fused_prepare(EsStream *stream, EsDtype precision,
     PrepareShape shape = {};
     shape.host_blocks_per_env = (int)es_ceil_div(jobs.count, ES_FUSED_THREADS);
     shape.n_host_blocks = (int)args->n_envs * shape.host_blocks_per_env;
-    int n_seeds = (int)args->rows.n_rows * args->net.n_slots;
+    int n_seeds = (int)args->instances.n_instances * args->net.n_slots;
     int per_slot = SEED_BLOCKS_LOAD / ES_MAX(n_seeds, 1);
     shape.seed_blocks_per_slot = ES_MIN(ES_MAX(per_slot, SEED_BLOCKS_MIN), SEED_BLOCKS_MAX);
     shape.n_seed_blocks = n_seeds * shape.seed_blocks_per_slot;
-    int64_t n_samples = args->is_training ? args->rows.n_rows * args->n_images : 0;
+    int64_t n_samples = args->is_training ? args->instances.n_instances * args->n_images : 0;
     int64_t n_blocks =
         shape.n_seed_blocks + shape.n_host_blocks + es_ceil_div(n_samples, ES_FUSED_THREADS);
     ES_DISPATCH_FUSED(precision, T,

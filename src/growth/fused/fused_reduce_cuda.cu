@@ -1,18 +1,18 @@
-// The parts of the weights' gradients, of host and seeds, added up in their order into the gradient
-// slab. The warps of a block share its elements' parts, each takes every eighth; then the eight
-// sums in turn. A lane has four elements, so that few parts are worth a block, or one where there
-// are many.
+// The partial sums of the weights' gradients, of host and seeds, added up in their order into the
+// gradient slab. The warps of a block share its elements' chunks, each takes every eighth; then the
+// eight sums in turn. A lane has four elements, so that few chunks are worth a block, or one where
+// there are many.
 #include "growth/fused/fused_kernels.h"
 #include "growth/fused/fused_seed_pack.cuh"
 
 #define LANE_ELEMENTS_MAX 4
-// More parts than this: one element per lane, and the more blocks.
+// More chunks than this: one element per lane, and the more blocks.
 #define FEW_PARTS 64
 
-// Where element i of a convolution's part, [tap][unit][o][c], goes: -1 for padding.
+// Where element i of a convolution's partial sums, [tap][c8][o][c], goes: -1 for padding.
 static __device__ int64_t conv_place(const EsFusedBlock &block, int i) {
-    int c = i % 8, out = i / 8 % (block.out_units * 8), q = i / (8 * block.out_units * 8);
-    int in = q % block.in_units * 8 + c, tap = q / block.in_units;
+    int c = i % 8, out = i / 8 % (block.out_c8 * 8), q = i / (8 * block.out_c8 * 8);
+    int in = q % block.in_c8 * 8 + c, tap = q / block.in_c8;
     if (in >= block.n_in || out >= block.n_out) {
         return -1;
     }
@@ -28,17 +28,18 @@ static __device__ int64_t head_place(const EsFusedNet &net, int i) {
 #define JOBS_MAX (ES_FUSED_BLOCKS_MAX + 1 + ES_SLOTS_MAX)
 
 struct ReduceShape {
-    int length[JOBS_MAX];        // of a part
+    int length[JOBS_MAX];        // of a chunk
     int lane_elements[JOBS_MAX]; // 1 or LANE_ELEMENTS_MAX
-    int blocks[JOBS_MAX];        // of threads per row
-    int blocks_per_row;
-    int used[ES_SLOTS_MAX][ES_BLUEPRINT_COUNT]; // of a part, by the blueprint that a row runs
+    int blocks[JOBS_MAX];        // of threads per instance
+    int blocks_per_instance;
+    int used[ES_SLOTS_MAX]
+            [ES_BLUEPRINT_COUNT]; // of a chunk, by the blueprint that an instance runs
     int gate_length[ES_SLOTS_MAX];
 };
 
-// Where element i of a job's part goes in an environment's parameters: -1 for padding, and for
-// tensors without a gradient in this row.
-static __device__ int64_t find_place(const EsFusedArguments &args, int row, int job, int i) {
+// Where element i of a job's partial sums goes in an environment's parameters: -1 for padding, and
+// for tensors without a gradient in this instance.
+static __device__ int64_t find_place(const EsFusedArguments &args, int instance, int job, int i) {
     if (job < args.net.n_blocks) {
         return conv_place(args.net.block[job], i);
     }
@@ -46,24 +47,25 @@ static __device__ int64_t find_place(const EsFusedArguments &args, int row, int 
         return head_place(args.net, i);
     }
     int slot_number = job - args.net.n_blocks - 1;
-    return es_seed_part_place(args.net.place[slot_number], es_row_slot(args, row, slot_number), i);
+    return es_seed_partial_place(args.net.place[slot_number],
+                                 es_instance_slot(args, instance, slot_number), i);
 }
 
-// This warp's share of the sums of elements first + lane + 32 e, e < N: every eighth part. Elements
-// from n_used on give what the last one does.
+// This warp's share of the sums of elements first + lane + 32 e, e < N: every eighth chunk.
+// Elements from n_used on give what the last one does.
 template <int N>
-static __device__ __forceinline__ void add_parts(const float *parts, int n_parts, int length,
-                                                 int first, int n_used, double *sums) {
+static __device__ __forceinline__ void add_partials(const float *partials, int n_chunks, int length,
+                                                    int first, int n_used, double *sums) {
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const float *at[N];
     double sum[N] = {};
 #pragma unroll
     for (int e = 0; e < N; e++) {
-        at[e] = parts + (int64_t)warp * length + min(first + lane + 32 * e, n_used - 1);
+        at[e] = partials + (int64_t)warp * length + min(first + lane + 32 * e, n_used - 1);
     }
     // 16 loads at a time
 #pragma unroll 16 / N
-    for (int p = warp; p < n_parts; p += ES_FUSED_WARPS) {
+    for (int p = warp; p < n_chunks; p += ES_FUSED_WARPS) {
 #pragma unroll
         for (int e = 0; e < N; e++) {
             sum[e] += (double)*at[e];
@@ -80,8 +82,9 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS)
     fused_reduce_kernel(const __grid_constant__ EsFusedArguments args,
                         const __grid_constant__ ReduceShape shape) {
     __shared__ double sums[ES_FUSED_WARPS * LANE_ELEMENTS_MAX * 32]; // [warps][elements]
-    int row = (int)blockIdx.x / shape.blocks_per_row, at = (int)blockIdx.x % shape.blocks_per_row;
-    if (args.rows.n_active != NULL && row >= args.rows.n_active[0]) {
+    int instance = (int)blockIdx.x / shape.blocks_per_instance,
+        at = (int)blockIdx.x % shape.blocks_per_instance;
+    if (args.instances.n_active != NULL && instance >= args.instances.n_active[0]) {
         return;
     }
     int job = 0;
@@ -91,7 +94,7 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS)
     int slot = job - args.net.n_blocks - 1, length = shape.length[job], n_used = length;
     int n_elements = 32 * shape.lane_elements[job], first = at * n_elements;
     if (slot >= 0) {
-        EsFusedSlot of = es_row_slot(args, row, slot);
+        EsFusedSlot of = es_instance_slot(args, instance, slot);
         n_used = of.mode == ES_BLEND_NONE ? 0 : shape.used[slot][of.blueprint];
         // without a gate its sums, which come first, are nobody's
         if (!es_seed_gate_learns(of) && first + n_elements <= shape.gate_length[slot]) {
@@ -101,19 +104,19 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS)
     if (first >= n_used) {
         return;
     }
-    int64_t gradients = args.rows.env[row] * args.parameter_stride;
-    int n_parts = slot < 0 ? args.n_parts[job] : args.n_seed_parts[slot];
-    const float *parts = (slot < 0 ? args.weight_parts[job] : args.seed_parts[slot]) +
-                         (int64_t)row * n_parts * length;
+    int64_t gradients = args.instances.env[instance] * args.parameter_stride;
+    int n_chunks = slot < 0 ? args.n_chunks[job] : args.n_seed_chunks[slot];
+    const float *partials = (slot < 0 ? args.weight_partials[job] : args.seed_partials[slot]) +
+                            (int64_t)instance * n_chunks * length;
     if (n_elements == 32) {
-        add_parts<1>(parts, n_parts, length, first, n_used, sums);
+        add_partials<1>(partials, n_chunks, length, first, n_used, sums);
     } else {
-        add_parts<LANE_ELEMENTS_MAX>(parts, n_parts, length, first, n_used, sums);
+        add_partials<LANE_ELEMENTS_MAX>(partials, n_chunks, length, first, n_used, sums);
     }
     __syncthreads();
     int element = (int)threadIdx.x, i = first + element;
     int64_t place =
-        element < n_elements && i < n_used ? find_place(args, row, job, i) : (int64_t)-1;
+        element < n_elements && i < n_used ? find_place(args, instance, job, i) : (int64_t)-1;
     if (place >= 0) {
         double sum = sums[element];
 #pragma unroll
@@ -124,12 +127,12 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS)
     }
 }
 
-extern "C" int es_fused_part_length(const EsFusedNet *net, int block) {
+extern "C" int es_fused_partial_length(const EsFusedNet *net, int block) {
     if (block == net->n_blocks) {
         return net->n_classes * (net->block[block - 1].n_out + 1);
     }
     const EsFusedBlock *layer = &net->block[block];
-    return es_weight_part_length(layer->kernel * layer->kernel * layer->in_units, layer->out_units);
+    return es_weight_partial_length(layer->kernel * layer->kernel * layer->in_c8, layer->out_c8);
 }
 
 extern "C" void es_fused_reduce(EsStream *stream, const EsFusedArguments *args) {
@@ -138,20 +141,21 @@ extern "C" void es_fused_reduce(EsStream *stream, const EsFusedArguments *args) 
     ReduceShape shape = {};
     for (int job = 0; job <= net->n_blocks + net->n_slots; job++) {
         int slot = job - net->n_blocks - 1;
-        shape.length[job] = slot < 0 ? es_fused_part_length(net, job)
-                                     : es_fused_seed_part_length(&net->place[slot]);
-        int n_parts = slot < 0 ? args->n_parts[job] : args->n_seed_parts[slot];
-        shape.lane_elements[job] = n_parts > FEW_PARTS ? 1 : LANE_ELEMENTS_MAX;
+        shape.length[job] = slot < 0 ? es_fused_partial_length(net, job)
+                                     : es_fused_seed_partial_length(&net->place[slot]);
+        int n_chunks = slot < 0 ? args->n_chunks[job] : args->n_seed_chunks[slot];
+        shape.lane_elements[job] = n_chunks > FEW_PARTS ? 1 : LANE_ELEMENTS_MAX;
         shape.blocks[job] = (int)es_ceil_div(shape.length[job], 32 * shape.lane_elements[job]);
-        shape.blocks_per_row += shape.blocks[job];
+        shape.blocks_per_instance += shape.blocks[job];
         if (slot >= 0) {
-            shape.gate_length[slot] = es_seed_gate_part_length(net->place[slot].n_channels);
+            shape.gate_length[slot] = es_seed_gate_partial_length(net->place[slot].n_channels);
         }
         for (int b = 0; slot >= 0 && b < ES_BLUEPRINT_COUNT; b++) {
             shape.used[slot][b] =
-                es_seed_part_offset(net->place[slot].n_channels, b, es_seed_tensor_count(b));
+                es_seed_partial_offset(net->place[slot].n_channels, b, es_seed_tensor_count(b));
         }
     }
-    launch.start(fused_reduce_kernel, dim3((unsigned)(args->rows.n_rows * shape.blocks_per_row)),
+    launch.start(fused_reduce_kernel,
+                 dim3((unsigned)(args->instances.n_instances * shape.blocks_per_instance)),
                  ES_FUSED_THREADS, *args, shape);
 }

@@ -1,7 +1,7 @@
-// A seed at work on the images of a part: its shared memory, and what its block of threads must
+// A seed at work on the images of a chunk: its shared memory, and what its block of threads must
 // know. Both directions run this; the backward one keeps more of it.
 //
-// Vectors of a part are [image][channel], channels of units; those that do not exist are 0
+// Vectors of a chunk are [image][channel], padded channels; those that do not exist are 0
 // everywhere.
 #ifndef ES_GROWTH_FUSED_SEED_CUH
 #define ES_GROWTH_FUSED_SEED_CUH
@@ -37,7 +37,7 @@ template <typename T> struct EsSharedPointer {
 // norm, whose mean is then 0.
 struct EsGroupNorm {
     EsSharedPointer<float> mean, inv_std, scale, shift; // vectors
-    EsSharedPointer<float> gamma, beta;                 // [channels of units]
+    EsSharedPointer<float> gamma, beta;                 // [padded channels]
 };
 
 // Tiles of the slot's channels; x, n and c have a border. What lies in them:
@@ -54,11 +54,11 @@ struct EsGroupNorm {
 // Made once on the host, with offsets from the start of shared memory in place of pointers.
 template <typename T> struct EsSeedShared {
     EsSharedPointer<T> x, n, c, a, d;
-    EsSharedPointer<T> zeros;     // a unit
+    EsSharedPointer<T> zeros;     // a channel group
     EsSharedPointer<int> offsets; // tables of them, one after the other (es_seed_table)
     EsSharedPointer<float> host_norm;
     EsSharedPointer<float> kept, scratch;
-    EsSharedPointer<float> taps; // float: depthwise weights [tap][channels of units]
+    EsSharedPointer<float> taps; // float: depthwise weights [tap][padded channels]
     // vectors
     EsSharedPointer<float> totals; // two of them
     EsSharedPointer<float> average, d_average, hidden, d_hidden, offset, tilt;
@@ -66,13 +66,13 @@ template <typename T> struct EsSeedShared {
     EsSharedPointer<float> share, gate; // [image]
     // what follows are no pointers
     EsTile map, padded, narrow, narrow_padded;
-    int stride;                             // floats of a vector's image
-    int width;                              // channels of a norm's group
-    uint32_t by_stride, by_width, by_units; // es_fused_reciprocal
-    float per_pixel, per_channel;           // 1 / pixels of a map, 1 / width
+    int stride;                          // floats of a vector's image
+    int width;                           // channels of a norm's group
+    uint32_t by_stride, by_width, by_c8; // es_fused_reciprocal
+    float per_pixel, per_channel;        // 1 / pixels of a map, 1 / width
     size_t bytes;
 
-    void carve(const EsFusedPlace &place, int n_images, int is_backward);
+    void layout(const EsFusedPlace &place, int n_images, int is_backward);
 };
 
 // Offsets of taps (es_tap_offsets) of a blueprint's convolutions: all its 3x3 ones read tiles of
@@ -86,24 +86,25 @@ enum EsSeedTable {
 };
 
 // Where a table begins.
-static __host__ __device__ __forceinline__ int es_seed_table(int units, int table) {
-    return table == ES_SEED_TAPS_3X3 ? 0 : 9 * units + 1 + (table - 1) * (units + 1);
+static __host__ __device__ __forceinline__ int es_seed_table(int n_c8, int table) {
+    return table == ES_SEED_TAPS_3X3 ? 0 : 9 * n_c8 + 1 + (table - 1) * (n_c8 + 1);
 }
 
-// Shared memory of es_tile_weight_gradient for any layer of a blueprint, and of what
-// fused_seed_weights.cuh has in its place where shapes are known.
+// Shared memory of es_tile_wgrad for any layer of a blueprint, and of what
+// fused_seed_wgrad.cuh has in its place where shapes are known.
 template <typename T>
-static size_t es_seed_scratch_bytes(const EsFusedPlace &place, int narrow_units) {
-    int units = place.units, known_units = 0;
-    ES_DISPATCH_PLACE(place, T, P, known_units = P::UNITS);
+static size_t es_seed_scratch_bytes(const EsFusedPlace &place, int narrow_c8) {
+    int n_c8 = place.n_c8, known_c8 = 0;
+    ES_DISPATCH_PLACE(place, T, P, known_c8 = P::C8);
     const size_t bytes[] = {
-        es_weight_scratch_bytes(9 * units, units), es_weight_scratch_bytes(units, units),
-        es_weight_scratch_bytes(9 * narrow_units, narrow_units),
-        es_weight_scratch_bytes(units, narrow_units), es_weight_scratch_bytes(narrow_units, units),
-        // depthwise: a job per unit, as many as an output of two units has tens of taps
-        es_weight_scratch_bytes(ES_FUSED_TAPS * units, 2),
-        // four sums per warp, unit of the input and lane
-        (size_t)(ES_FUSED_WARPS * known_units * 32) * sizeof(float4)};
+        es_weight_scratch_bytes(9 * n_c8, n_c8), es_weight_scratch_bytes(n_c8, n_c8),
+        es_weight_scratch_bytes(9 * narrow_c8, narrow_c8), es_weight_scratch_bytes(n_c8, narrow_c8),
+        es_weight_scratch_bytes(narrow_c8, n_c8),
+        // depthwise: a job per channel group, as many as an output of two channel groups has tens
+        // of taps
+        es_weight_scratch_bytes(ES_FUSED_TAPS * n_c8, 2),
+        // four sums per warp, channel group of the input and lane
+        (size_t)(ES_FUSED_WARPS * known_c8 * 32) * sizeof(float4)};
     size_t most = 0;
     for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++) {
         most = bytes[i] > most ? bytes[i] : most;
@@ -111,58 +112,59 @@ static size_t es_seed_scratch_bytes(const EsFusedPlace &place, int narrow_units)
     return most;
 }
 
-// Sums that es_seed_sums holds at a time: of image-units, or of a unit's pairs of taps.
+// Sums that es_seed_sums holds at a time: of image-channel groups, or of a channel group's pairs of
+// taps.
 #define ES_SEED_TASKS 64
 
-static int es_seed_tasks_max(int n_images, int units) {
-    int most = (n_images > 5 ? n_images : 5) * units;
+static int es_seed_tasks_max(int n_images, int n_c8) {
+    int most = (n_images > 5 ? n_images : 5) * n_c8;
     return most > ES_SEED_TASKS ? most : ES_SEED_TASKS;
 }
 
 template <typename T>
-void EsSeedShared<T>::carve(const EsFusedPlace &place, int n_images, int is_backward) {
-    int narrow_units = (es_blueprint_narrow(place.n_channels) + 7) / ES_FUSED_UNIT;
-    EsCarve carve = {NULL, 0};
-    map = {place.units, place.size, 0, place.by_size, place.by_pixels};
-    padded = {place.units, place.size, 1, place.by_size, place.by_pixels};
-    narrow = {narrow_units, place.size, 0, place.by_size, place.by_pixels};
-    narrow_padded = {narrow_units, place.size, 1, place.by_size, place.by_pixels};
-    size_t plain = (size_t)n_images * map.image_units() * ES_FUSED_UNIT;
-    size_t with_border = (size_t)n_images * padded.image_units() * ES_FUSED_UNIT;
-    x.pointer = carve.take<T>(with_border);
-    n.pointer = carve.take<T>(with_border);
-    c.pointer = carve.take<T>(is_backward ? with_border : plain);
-    a.pointer = carve.take<T>(is_backward ? plain : 0);
-    d.pointer = carve.take<T>(is_backward ? plain : 0);
-    zeros.pointer = carve.take<T>(ES_FUSED_UNIT);
-    offsets.pointer = carve.take<int>((size_t)es_seed_table(place.units, ES_SEED_TABLES));
-    host_norm.pointer = carve.take<float>(4 * (size_t)place.units * ES_FUSED_UNIT);
-    kept.pointer = carve.take<float>(16 * (size_t)es_seed_tasks_max(n_images, place.units));
-    scratch.pointer = carve.take<float>(
-        is_backward && sizeof(T) < 4 ? es_seed_scratch_bytes<T>(place, narrow_units) / 4 : 0);
-    stride = place.units * ES_FUSED_UNIT;
+void EsSeedShared<T>::layout(const EsFusedPlace &place, int n_images, int is_backward) {
+    int narrow_c8 = (es_blueprint_narrow(place.n_channels) + 7) / ES_C8;
+    EsSharedLayout layout = {NULL, 0};
+    map = {place.n_c8, place.size, 0, place.by_size, place.by_pixels};
+    padded = {place.n_c8, place.size, 1, place.by_size, place.by_pixels};
+    narrow = {narrow_c8, place.size, 0, place.by_size, place.by_pixels};
+    narrow_padded = {narrow_c8, place.size, 1, place.by_size, place.by_pixels};
+    size_t plain = (size_t)n_images * map.image_c8() * ES_C8;
+    size_t with_border = (size_t)n_images * padded.image_c8() * ES_C8;
+    x.pointer = layout.take<T>(with_border);
+    n.pointer = layout.take<T>(with_border);
+    c.pointer = layout.take<T>(is_backward ? with_border : plain);
+    a.pointer = layout.take<T>(is_backward ? plain : 0);
+    d.pointer = layout.take<T>(is_backward ? plain : 0);
+    zeros.pointer = layout.take<T>(ES_C8);
+    offsets.pointer = layout.take<int>((size_t)es_seed_table(place.n_c8, ES_SEED_TABLES));
+    host_norm.pointer = layout.take<float>(4 * (size_t)place.n_c8 * ES_C8);
+    kept.pointer = layout.take<float>(16 * (size_t)es_seed_tasks_max(n_images, place.n_c8));
+    scratch.pointer = layout.take<float>(
+        is_backward && sizeof(T) < 4 ? es_seed_scratch_bytes<T>(place, narrow_c8) / 4 : 0);
+    stride = place.n_c8 * ES_C8;
     size_t vector = (size_t)n_images * stride;
-    totals.pointer = carve.take<float>(2 * vector);
+    totals.pointer = layout.take<float>(2 * vector);
     EsSharedPointer<float> *vectors[] = {&average, &d_average, &hidden, &d_hidden, &offset, &tilt};
     for (int i = 0; i < 6; i++) {
-        vectors[i]->pointer = carve.take<float>(vector);
+        vectors[i]->pointer = layout.take<float>(vector);
     }
     for (int i = 0; i < 2; i++) {
-        norm[i].mean.pointer = carve.take<float>(vector);
-        norm[i].inv_std.pointer = carve.take<float>(vector);
-        norm[i].scale.pointer = carve.take<float>(vector);
-        norm[i].shift.pointer = carve.take<float>(vector);
-        norm[i].gamma.pointer = carve.take<float>(stride);
-        norm[i].beta.pointer = carve.take<float>(stride);
+        norm[i].mean.pointer = layout.take<float>(vector);
+        norm[i].inv_std.pointer = layout.take<float>(vector);
+        norm[i].scale.pointer = layout.take<float>(vector);
+        norm[i].shift.pointer = layout.take<float>(vector);
+        norm[i].gamma.pointer = layout.take<float>(stride);
+        norm[i].beta.pointer = layout.take<float>(stride);
     }
-    taps.pointer = carve.take<float>(sizeof(T) < 4 ? 0 : 9 * (size_t)stride);
-    share.pointer = carve.take<float>(n_images);
-    gate.pointer = carve.take<float>(n_images);
-    bytes = carve.used;
+    taps.pointer = layout.take<float>(sizeof(T) < 4 ? 0 : 9 * (size_t)stride);
+    share.pointer = layout.take<float>(n_images);
+    gate.pointer = layout.take<float>(n_images);
+    bytes = layout.used;
     width = place.n_channels / place.n_groups;
     by_stride = es_fused_reciprocal(stride);
     by_width = es_fused_reciprocal(width);
-    by_units = es_fused_reciprocal(place.units);
+    by_c8 = es_fused_reciprocal(place.n_c8);
     per_pixel = 1.0f / (float)map.pixels();
     per_channel = 1.0f / (float)width;
 }
@@ -179,25 +181,25 @@ static __device__ __forceinline__ T *es_seed_piece(unsigned char *memory,
 // What all blocks of threads at a slot share, made on the host.
 template <typename T> struct EsSeedPlan {
     EsSeedShared<T> shared;
-    int images_per_part, n_parts;           // of a row
-    int gate_offset[ES_FUSED_GATE_TENSORS]; // in a part
+    int images_per_chunk, n_chunks;         // of an instance
+    int gate_offset[ES_FUSED_GATE_TENSORS]; // in a chunk's partial sums
     struct {
-        int kernel[ES_FUSED_TENSORS_MAX], part_offset[ES_FUSED_TENSORS_MAX];
+        int kernel[ES_FUSED_TENSORS_MAX], partial_offset[ES_FUSED_TENSORS_MAX];
         int packed[ES_FUSED_TENSORS_MAX][2]; // from the start of the place
     } seed[ES_BLUEPRINT_COUNT];
 
-    EsSeedPlan(const EsFusedPlace &place, int n_images, int per_part, int is_backward)
-        : images_per_part(per_part), n_parts((n_images + per_part - 1) / per_part) {
-        shared.carve(place, images_per_part, is_backward);
+    EsSeedPlan(const EsFusedPlace &place, int n_images, int per_chunk, int is_backward)
+        : images_per_chunk(per_chunk), n_chunks((n_images + per_chunk - 1) / per_chunk) {
+        shared.layout(place, images_per_chunk, is_backward);
         for (int k = 0; k < ES_FUSED_GATE_TENSORS; k++) {
-            gate_offset[k] = es_seed_part_offset(place.n_channels, ES_SEED_GATE, k);
+            gate_offset[k] = es_seed_partial_offset(place.n_channels, ES_SEED_GATE, k);
         }
         for (int b = 0; b < ES_BLUEPRINT_COUNT; b++) {
             for (int k = 0; k < ES_FUSED_TENSORS_MAX; k++) {
                 bool is_there = k < es_seed_tensor_count(b);
                 int i = is_there ? k : 0;
                 seed[b].kernel[k] = es_seed_tensor(place.n_channels, b, i).kernel;
-                seed[b].part_offset[k] = es_seed_part_offset(place.n_channels, b, i);
+                seed[b].partial_offset[k] = es_seed_partial_offset(place.n_channels, b, i);
                 for (int j = 0; j < 2; j++) {
                     seed[b].packed[k][j] = (int)es_seed_packed_offset<T>(place.n_channels, b, i, j);
                 }
@@ -208,49 +210,50 @@ template <typename T> struct EsSeedPlan {
 
 // --- work ---
 
-// Where the images of a part lie in memory, from the first on.
+// Where the images of a chunk lie in memory, from the first on.
 template <typename T> struct EsSeedMemory {
-    const T *raw;      // values of the host's convolution that the slot's input is made of
-    T *output;         // y, behind the pool where one follows
-    uint16_t *winners; // of a pool's windows, [image-unit][pixel of the pooled map]; nullable
+    const T *raw; // values of the host's convolution that the slot's input is made of
+    T *output;    // y, behind the pool where one follows
+    uint16_t
+        *winners; // of a pool's windows, [image-channel group][pixel of the pooled map]; nullable
     // backward
     const T *d_output;   // gradient of `output`; NULL: the head's
     const float *d_head; // vectors
-    T *d_input;          // gradient of what entered the slot
-    float *norm_part;    // sums for the host's batch norm; NULL where another slot makes them
+    T *d_input;          // gradient of the slot's input
+    float *norm_partial; // sums for the host's batch norm; NULL where another slot makes them
 };
 
 // In shared memory of the block, the same for all its threads. P is the place's EsPlaceShape.
 // Whatever is needed of the launch's arguments is here: through a pointer each of them would be a
 // load from memory.
 template <typename T, typename P> struct EsSeedWork {
-    EsFusedRow at;
+    EsFusedInstance at;
     EsFusedSlot slot; // mode GATE only where there is a gate
     int is_mixed;     // else the seed is incubated
     int is_backward, is_tf32, is_after_pool;
     int n_channels;
     EsFusedBlock block; // of the host
     EsSeedMemory<T> memory;
-    float *part;               // backward: where gradients go
+    float *partial;            // backward: where gradients go
     float mix;                 // norm: tanh(g)
     EsSharedPointer<T> branch; // what the last norm, or attention, reads, in branch_tile
     int branch_border;
     int kernel[ES_FUSED_TENSORS_MAX];
     const float *parameter[ES_FUSED_TENSORS_MAX], *gate_parameter[ES_FUSED_GATE_TENSORS];
     const unsigned char *packed[ES_FUSED_TENSORS_MAX][2]; // forward and mirrored
-    int part_offset[ES_FUSED_TENSORS_MAX], gate_offset[ES_FUSED_GATE_TENSORS];
+    int partial_offset[ES_FUSED_TENSORS_MAX], gate_offset[ES_FUSED_GATE_TENSORS];
     EsSeedShared<T> s;
 
-    __device__ int units() const { return P::UNITS > 0 ? P::UNITS : s.map.units; }
-    __device__ int channels() const { return P::UNITS > 0 ? P::UNITS * ES_FUSED_UNIT : n_channels; }
+    __device__ int n_c8() const { return P::C8 > 0 ? P::C8 : s.map.n_c8; }
+    __device__ int channels() const { return P::C8 > 0 ? P::C8 * ES_C8 : n_channels; }
     // Floats of a vector's image.
-    __device__ int stride() const { return units() * ES_FUSED_UNIT; }
+    __device__ int stride() const { return n_c8() * ES_C8; }
     __device__ EsTile tile(EsTile stored) const {
-        return P::UNITS > 0 ? EsTile{stored.units, P::SIZE, stored.border} : stored;
+        return P::C8 > 0 ? EsTile{stored.n_c8, P::SIZE, stored.border} : stored;
     }
     __device__ EsTile wide(int border) const {
         EsTile stored = s.map;
-        stored.units = units();
+        stored.n_c8 = n_c8();
         stored.border = border;
         return tile(stored);
     }
@@ -261,18 +264,16 @@ template <typename T, typename P> struct EsSeedWork {
     __device__ EsTile branch_tile() const { return wide(branch_border); }
     // What a pool behind the slot makes of its maps.
     __device__ EsTile pooled() const {
-        return P::UNITS > 0
-                   ? EsTile{P::UNITS, P::SIZE / 2, 0}
-                   : EsTile{s.map.units, block.out_size, 0, block.by_out_size, block.by_out_pixels};
+        return P::C8 > 0
+                   ? EsTile{P::C8, P::SIZE / 2, 0}
+                   : EsTile{s.map.n_c8, block.out_size, 0, block.by_out_size, block.by_out_pixels};
     }
     __device__ bool is_pooled() const { return !is_after_pool && block.has_pool; }
 
-    // Of image-unit `unit`; of element i of a vector.
-    __device__ int image_of(int unit) const {
-        return es_divide(unit, units(), P::UNITS > 0 ? 0 : s.by_units);
-    }
+    // Of image-channel group `c8`; of element i of a vector.
+    __device__ int image_of(int c8) const { return es_divide(c8, n_c8(), P::C8 > 0 ? 0 : s.by_c8); }
     __device__ int image_of_element(int i) const {
-        return es_divide(i, stride(), P::UNITS > 0 ? 0 : s.by_stride);
+        return es_divide(i, stride(), P::C8 > 0 ? 0 : s.by_stride);
     }
 };
 
@@ -281,7 +282,7 @@ template <typename T, typename P> struct EsSeedWork {
     __shared__ __align__(16) unsigned char w##_bytes[sizeof(EsSeedWork<T, P>)];                    \
     EsSeedWork<T, P> &w = *(EsSeedWork<T, P> *)w##_bytes
 
-// Tensor k of the row's seed, or of its gate.
+// Tensor k of the instance's seed, or of its gate.
 template <typename T, typename P>
 static __device__ __forceinline__ const float *es_seed_parameter(const EsSeedWork<T, P> &w, int k) {
     return w.parameter[k];

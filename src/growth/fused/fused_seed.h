@@ -1,9 +1,9 @@
 // Seeds in a fused step: the launchers for what happens at a slot, and the sizes they need.
 //
-// A row whose slot mixes its seed in (EsBlendMode from ADD on) has the slot's output in memory of
-// its own; its gradient goes back to what entered the slot. A row that incubates its seed only
-// learns the seed's parameters. Blocks of threads of all other rows leave at once, so one launch
-// per slot and direction serves every row, whatever it holds.
+// An instance whose slot mixes its seed in (EsBlendMode from ADD on) has the slot's output in
+// memory of its own; its gradient goes back to the slot's input. An instance that incubates its
+// seed only learns the seed's parameters. Blocks of threads of all other instances leave at once,
+// so one launch per slot and direction serves every instance, whatever it holds.
 //
 // In a training step: forward of each slot after its block's convolution; backward of each slot
 // before its block's, slot after the pool first. Packing their weights and summing their gradients
@@ -18,38 +18,39 @@ ES_EXTERN_C_BEGIN
 // Bytes of packed weights of the largest blueprint at a place, forward and for input gradients.
 size_t es_fused_seed_packed_bytes(const EsFusedPlace *place, EsDtype precision);
 
-// Floats of one part of the gradients of a place's gate and seed.
-int es_fused_seed_part_length(const EsFusedPlace *place);
+// Floats of a chunk's partial sums of the gradients of a place's gate and seed.
+int es_fused_seed_partial_length(const EsFusedPlace *place);
 
-// Shared memory of the kernels with so many images per part.
+// Shared memory of the kernels with so many images per chunk.
 size_t es_fused_seed_forward_bytes(const EsFusedPlace *place, EsDtype precision, int n_images);
 size_t es_fused_seed_backward_bytes(const EsFusedPlace *place, EsDtype precision, int n_images);
 
-// What images are shared out over.
-typedef struct EsFusedRoom {
-    int64_t n_rows, n_images; // of a row
-    int n_units;              // multiprocessors
-    size_t shared_limit;      // bytes of shared memory of a block of threads
-} EsFusedRoom;
+// The limits within which images are shared out.
+typedef struct EsFusedLimits {
+    int64_t n_instances, n_images; // of an instance
+    int n_sms;                     // multiprocessors
+    size_t shared_limit;           // bytes of shared memory of a block of threads
+} EsFusedLimits;
 
-// Images per part (es_row_begin) of both directions: as many as let three blocks of threads
-// (backward two) share a multiprocessor, else fewer blocks; fewer images where parts would leave
+// Images per chunk (es_instance_begin) of both directions: as many as let three blocks of threads
+// (backward two) share a multiprocessor, else fewer blocks; fewer images where chunks would leave
 // more than every other multiprocessor idle. UNSUPPORTED when one image is too many.
-EsStatus es_fused_seed_images(const EsFusedPlace *place, EsDtype precision, const EsFusedRoom *room,
-                              int *forward_images, int *backward_images);
+EsStatus es_fused_seed_images(const EsFusedPlace *place, EsDtype precision,
+                              const EsFusedLimits *limits, int *forward_images,
+                              int *backward_images);
 
-// Rows that mix: y = blend(h, seed(h)), into memory[b].middle (before the pool; pooled where the
-// block has one) or memory[b].out (after it).
+// Instances that mix: y = blend(h, seed(h)), into memory[b].middle (before the pool; pooled where
+// the block has one) or memory[b].out (after it).
 void es_fused_seed_forward(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
-                           int slot, int images_per_part);
+                           int slot, int images_per_chunk);
 
-// Rows whose seed runs: gradients of its parameters, a part each, into seed_parts[slot], [R]
-// [n_seed_parts[slot] = ceil(N / images_per_part)][es_fused_seed_part_length]. Where it mixes, the
-// gradient of what entered the slot too: memory[b].d_relu (before the pool) or d_middle (after it),
-// and the sums for the block's batch norm unless another mixing slot of the block lies before this
-// one.
+// Instances whose seed runs: gradients of its parameters, a chunk's partial sums each, into
+// seed_partials[slot], [R] [n_seed_chunks[slot] = ceil(N /
+// images_per_chunk)][es_fused_seed_partial_length]. Where it mixes, the gradient of the slot's
+// input too: memory[b].d_relu (before the pool) or d_middle (after it), and the sums for the
+// block's batch norm unless another mixing slot of the block lies before this one.
 void es_fused_seed_backward(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
-                            int slot, int images_per_part);
+                            int slot, int images_per_chunk);
 
 ES_EXTERN_C_END
 

@@ -2,7 +2,7 @@
 // where it mixes, of what entered the slot. Tiles are reused as fused_seed.cuh says.
 #include "growth/fused/fused_names.h"
 #include "growth/fused/fused_seed_end.cuh"
-#include "growth/fused/fused_seed_weights.cuh"
+#include "growth/fused/fused_seed_wgrad.cuh"
 
 // --- layers ---
 
@@ -12,25 +12,25 @@ template <typename T, typename P>
 static __device__ __noinline__ void weight_gradient(const EsSeedWork<T, P> &w, int k, const T *in,
                                                     EsTile in_tile, const T *d, EsTile d_tile) {
     int kernel = w.kernel[k], n_images = w.at.n_images, is_tf32 = w.is_tf32;
-    float *part = es_seed_part(w, k), *scratch = w.s.scratch;
+    float *partial = es_seed_partial(w, k), *scratch = w.s.scratch;
     const T *zeros = w.s.zeros;
     const int *offsets = es_seed_taps(w, in_tile, kernel);
-    bool is_wide = in_tile.units == P::UNITS && d_tile.units == P::UNITS;
-    if constexpr (P::UNITS > 0) {
+    bool is_wide = in_tile.n_c8 == P::C8 && d_tile.n_c8 == P::C8;
+    if constexpr (P::C8 > 0) {
         if (kernel == 1 && is_wide) {
-            es_seed_point_gradient<T, P>(w, in, in_tile, d, d_tile, part);
+            es_seed_pointwise_wgrad<T, P>(w, in, in_tile, d, d_tile, partial);
             return;
         }
     }
     in = es_shared(in), d = es_shared(d);
     __syncthreads();
-    if (P::UNITS > 0 && kernel == 3 && is_wide) {
-        es_tile_weight_gradient(in, w.wide(in_tile.border), offsets, 9 * P::UNITS, d,
-                                w.wide(d_tile.border), n_images, zeros, scratch, part, is_tf32);
+    if (P::C8 > 0 && kernel == 3 && is_wide) {
+        es_tile_wgrad(in, w.wide(in_tile.border), offsets, 9 * P::C8, d, w.wide(d_tile.border),
+                      n_images, zeros, scratch, partial, is_tf32);
         return;
     }
-    es_tile_weight_gradient(in, w.tile(in_tile), offsets, es_tap_units(in_tile, kernel), d,
-                            w.tile(d_tile), n_images, zeros, scratch, part, is_tf32);
+    es_tile_wgrad(in, w.tile(in_tile), offsets, es_tap_c8(in_tile, kernel), d, w.tile(d_tile),
+                  n_images, zeros, scratch, partial, is_tf32);
 }
 
 // d where the ReLU let its value pass. Begins with a barrier.
@@ -40,17 +40,17 @@ static __device__ __noinline__ void mask_rectified(const EsSeedWork<T, P> &w, co
     rectified_tile = w.tile(rectified_tile), d_tile = w.tile(d_tile);
     rectified = es_shared(rectified), d = es_shared(d);
     __syncthreads();
-    es_seed_each(w.at.n_images * d_tile.units, d_tile, [=](int unit) {
+    es_seed_each(w.at.n_images * d_tile.n_c8, d_tile, [=](int c8) {
         return [=](int row, int column) {
-            T *at = d + d_tile.at(0, unit, row, column) * ES_FUSED_UNIT;
+            T *at = d + d_tile.at(0, c8, row, column) * ES_C8;
             float r[8], v[8];
-            es_unit_load(v, at);
-            es_unit_load(r, rectified + rectified_tile.at(0, unit, row, column) * ES_FUSED_UNIT);
+            es_c8_load(v, at);
+            es_c8_load(r, rectified + rectified_tile.at(0, c8, row, column) * ES_C8);
 #pragma unroll
             for (int c = 0; c < 8; c++) {
                 v[c] = r[c] > 0.0f ? v[c] : 0.0f;
             }
-            es_unit_store(at, v);
+            es_c8_store(at, v);
         };
     });
 }
@@ -67,22 +67,22 @@ static __device__ __noinline__ void differentiate_top(const EsSeedWork<T, P> &w,
     bool is_kept = w.is_mixed && (is_product || beside != d);
     to = es_shared(to);
     es_group_finish(w, w.s.norm[0], k, 1.0f);
-    es_seed_each(w.at.n_images * map.units, map, [&](int unit) {
-        EsGroupSlope line(w, 0, unit);
-        EsSeedUnit<T> seed(w, unit);
-        float part = is_product ? 1.0f : es_seed_part_of_seed(w, w.image_of(unit));
+    es_seed_each(w.at.n_images * map.n_c8, map, [&](int c8) {
+        EsGroupSlope line(w, 0, c8);
+        EsSeedC8<T> seed(w, c8);
+        float share = is_product ? 1.0f : es_seed_share_of_seed(w, w.image_of(c8));
         return [=](int row, int column) {
-            int at = map.at(0, unit, row, column) * ES_FUSED_UNIT;
+            int at = map.at(0, c8, row, column) * ES_C8;
             float v[8], g[8], d_s[8];
-            es_unit_load(g, d + at);
-            es_unit_load(v, branch + branch_tile.at(0, unit, row, column) * ES_FUSED_UNIT);
+            es_c8_load(g, d + at);
+            es_c8_load(v, branch + branch_tile.at(0, c8, row, column) * ES_C8);
 #pragma unroll
             for (int c = 0; c < 8; c++) {
-                d_s[c] = part * g[c];
+                d_s[c] = share * g[c];
             }
             if (is_product) {
                 float u[8], d_h[8];
-                es_unit_load(u, x + padded.at(0, unit, row, column) * ES_FUSED_UNIT);
+                es_c8_load(u, x + padded.at(0, c8, row, column) * ES_C8);
                 es_seed_split(seed, u, v, g, d_h, d_s);
 #pragma unroll
                 for (int c = 0; c < 8; c++) {
@@ -94,9 +94,9 @@ static __device__ __noinline__ void differentiate_top(const EsSeedWork<T, P> &w,
                 v[c] = line.of(d_s[c], v[c], c);
             }
             if (is_kept) {
-                es_unit_store(beside + at, g);
+                es_c8_store(beside + at, g);
             }
-            es_unit_store(to + to_tile.at(0, unit, row, column) * ES_FUSED_UNIT, v);
+            es_c8_store(to + to_tile.at(0, c8, row, column) * ES_C8, v);
         };
     });
     __syncthreads();
@@ -118,38 +118,38 @@ static __device__ __noinline__ void differentiate_conv(const EsSeedWork<T, P> &w
 // The gradient of a depthwise convolution's weights: sums of d_m, which is in n, times the shifted
 // input. Begins with a barrier.
 template <typename T, typename P>
-static __device__ __noinline__ void depthwise_weight_gradient(const EsSeedWork<T, P> &w) {
+static __device__ __noinline__ void depthwise_wgrad(const EsSeedWork<T, P> &w) {
     EsTile padded = w.padded();
     const T *x = w.s.x, *d_m = w.s.n, *zeros = w.s.zeros;
-    if constexpr (P::UNITS > 0) {
-        es_seed_depthwise_gradient<T, P>(w, x, d_m, es_seed_part(w, 0));
+    if constexpr (P::C8 > 0) {
+        es_seed_depthwise_wgrad<T, P>(w, x, d_m, es_seed_partial(w, 0));
     } else {
         __syncthreads();
-        es_tile_depthwise_gradient(x, padded, w.s.offsets, d_m, padded, w.at.n_images, zeros,
-                                   w.s.scratch, es_seed_part(w, 0));
+        es_tile_depthwise_wgrad(x, padded, w.s.offsets, d_m, padded, w.at.n_images, zeros,
+                                w.s.scratch, es_seed_partial(w, 0));
     }
 }
 
 // float: two taps of every channel at a time.
 template <typename P>
-static __device__ __noinline__ void depthwise_weight_gradient(const EsSeedWork<float, P> &w) {
+static __device__ __noinline__ void depthwise_wgrad(const EsSeedWork<float, P> &w) {
     EsTile padded = w.padded();
     const float *x = w.s.x, *d_m = w.s.n;
-    int units = padded.units, pixels = padded.pixels();
-    es_seed_sums(5 * units, w.at.n_images * pixels, w.s.kept, es_seed_part(w, 0), [=](int of) {
-        int pair = of / units, unit = of - pair * units, shift[2];
+    int n_c8 = padded.n_c8, pixels = padded.pixels();
+    es_seed_sums(5 * n_c8, w.at.n_images * pixels, w.s.kept, es_seed_partial(w, 0), [=](int of) {
+        int pair = of / n_c8, c8 = of - pair * n_c8, shift[2];
         for (int k = 0; k < 2; k++) {
             int tap = min(2 * pair + k, 8); // there is no tenth: its sums are not read
-            shift[k] = ((tap / 3 - 1) * padded.side() + tap % 3 - 1) * ES_FUSED_UNIT;
+            shift[k] = ((tap / 3 - 1) * padded.side() + tap % 3 - 1) * ES_C8;
         }
         return [=](int i, float(&sums)[2][8]) {
             int image = padded.image_of(i);
-            int at = padded.at_pixel(image, unit, i - image * pixels) * ES_FUSED_UNIT;
+            int at = padded.at_pixel(image, c8, i - image * pixels) * ES_C8;
             float d[8], v[2][8];
-            es_unit_load(d, d_m + at);
+            es_c8_load(d, d_m + at);
 #pragma unroll
             for (int k = 0; k < 2; k++) {
-                es_unit_load(v[k], x + at + shift[k]);
+                es_c8_load(v[k], x + at + shift[k]);
 #pragma unroll
                 for (int c = 0; c < 8; c++) {
                     sums[k][c] = fmaf(d[c], v[k][c], sums[k][c]);
@@ -164,7 +164,7 @@ static __device__ __noinline__ void differentiate_depthwise(const EsSeedWork<T, 
     differentiate_top<T>(w, 2, w.branch, w.branch_tile(), w.s.d);
     weight_gradient<T>(w, 1, w.s.a, w.map(), w.branch, w.branch_tile());
     es_seed_convolve<T>(w, 1, 1, w.branch, w.branch_tile(), w.s.n, w.padded());
-    depthwise_weight_gradient(w);
+    depthwise_wgrad(w);
     if (w.is_mixed) {
         es_seed_depthwise(w, (const T *)w.s.n, 1, (T *)w.s.a);
         es_seed_end<T>(w, w.s.d, w.s.a);
@@ -200,36 +200,36 @@ static __device__ __noinline__ void differentiate_middle(const EsSeedWork<T, P> 
     EsTile map = w.map(), padded = w.padded();
     const T *first = w.s.a;
     T *d = w.s.n;
-    int n_units = w.at.n_images * map.units;
-    es_seed_sums(n_units, map.pixels(), w.s.kept, w.s.totals, [=](int unit) {
-        EsGroupUnit of(norm, unit);
+    int n_c8 = w.at.n_images * map.n_c8;
+    es_seed_sums(n_c8, map.pixels(), w.s.kept, w.s.totals, [=](int c8) {
+        EsGroupNormC8 of(norm, c8);
         return [=](int pixel, float(&sums)[2][8]) {
-            T *at = d + padded.at_pixel(0, unit, pixel) * ES_FUSED_UNIT;
+            T *at = d + padded.at_pixel(0, c8, pixel) * ES_C8;
             float g[8], v[8], y[8];
-            es_unit_load(g, at);
-            es_unit_load(v, first + (unit * map.pixels() + pixel) * ES_FUSED_UNIT);
+            es_c8_load(g, at);
+            es_c8_load(v, first + (c8 * map.pixels() + pixel) * ES_C8);
             of.apply(v, y, T());
 #pragma unroll
             for (int c = 0; c < 8; c++) {
                 g[c] = y[c] > 0.0f ? g[c] : 0.0f;
             }
-            es_unit_store(at, g);
-            es_seed_add(g, v, norm.mean + unit * ES_FUSED_UNIT, sums);
+            es_c8_store(at, g);
+            es_seed_add(g, v, norm.mean + c8 * ES_C8, sums);
         };
     });
     es_group_finish(w, norm, 1, 1.0f);
-    es_seed_each(n_units, map, [&](int unit) {
-        EsGroupSlope line(w, 1, unit);
+    es_seed_each(n_c8, map, [&](int c8) {
+        EsGroupSlope line(w, 1, c8);
         return [=](int row, int column) {
-            T *at = d + padded.at(0, unit, row, column) * ES_FUSED_UNIT;
+            T *at = d + padded.at(0, c8, row, column) * ES_C8;
             float g[8], v[8];
-            es_unit_load(g, at);
-            es_unit_load(v, first + map.at(0, unit, row, column) * ES_FUSED_UNIT);
+            es_c8_load(g, at);
+            es_c8_load(v, first + map.at(0, c8, row, column) * ES_C8);
 #pragma unroll
             for (int c = 0; c < 8; c++) {
                 g[c] = line.of(g[c], v[c], c);
             }
-            es_unit_store(at, g);
+            es_c8_store(at, g);
         };
     });
 }
@@ -259,9 +259,9 @@ static __device__ __noinline__ void differentiate_alone(const EsSeedWork<T, P> &
     const T *x = w.s.x;
     T *d = w.s.d;
     bool is_norm = w.slot.blueprint == ES_BLUEPRINT_NORM;
-    es_seed_each(w.at.n_images * map.units, map, [&](int unit) {
-        EsGroupSlope line(w, 0, unit);
-        EsSeedUnit<T> seed(w, unit);
+    es_seed_each(w.at.n_images * map.n_c8, map, [&](int c8) {
+        EsGroupSlope line(w, 0, c8);
+        EsSeedC8<T> seed(w, c8);
 #pragma unroll
         for (int c = 0; c < 8; c++) {
             line.scale[c] =
@@ -270,16 +270,16 @@ static __device__ __noinline__ void differentiate_alone(const EsSeedWork<T, P> &
             line.level[c] = is_norm ? line.level[c] : 0.0f;
         }
         return [=](int row, int column) {
-            T *at = d + map.at(0, unit, row, column) * ES_FUSED_UNIT;
+            T *at = d + map.at(0, c8, row, column) * ES_C8;
             float u[8], g[8], d_h[8], d_s[8];
-            es_unit_load(g, at);
-            es_unit_load(u, x + padded.at(0, unit, row, column) * ES_FUSED_UNIT);
+            es_c8_load(g, at);
+            es_c8_load(u, x + padded.at(0, c8, row, column) * ES_C8);
             es_seed_split(seed, u, u, g, d_h, d_s);
 #pragma unroll
             for (int c = 0; c < 8; c++) {
                 g[c] = d_h[c] + line.of(d_s[c], u[c], c);
             }
-            es_unit_store(at, g);
+            es_c8_store(at, g);
         };
     });
     es_seed_end<T>(w, w.s.d, NULL);
@@ -303,7 +303,7 @@ static __device__ void differentiate_norm(const EsSeedWork<T, P> &w) {
         }
         sum = es_warp_sum(sum);
         if (threadIdx.x == 0) {
-            *es_seed_part(w, 2) = (1.0f - w.mix) * (1.0f + w.mix) * sum;
+            *es_seed_partial(w, 2) = (1.0f - w.mix) * (1.0f + w.mix) * sum;
         }
     }
     es_group_finish(w, w.s.norm[0], 0, w.mix);
@@ -316,15 +316,15 @@ template <typename T, typename P>
 static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_BACKWARD_BLOCKS)
     fused_seed_backward_kernel(const __grid_constant__ EsFusedArguments args,
                                const __grid_constant__ EsSeedPlan<T> plan, int slot,
-                               int part_length) {
+                               int partial_length) {
     ES_DYNAMIC_SHARED(memory);
     ES_SEED_WORK(T, P, w);
     if (!es_seed_begin(args, plan, slot, 1, memory, w)) {
         return;
     }
     if (threadIdx.x == 0) {
-        w.part =
-            args.seed_parts[slot] + ((int64_t)w.at.row * w.at.n_parts + w.at.part) * part_length;
+        w.partial = args.seed_partials[slot] +
+                    ((int64_t)w.at.instance * w.at.n_chunks + w.at.chunk) * partial_length;
     }
     es_seed_run(w);
     es_seed_d_output(w);
@@ -354,7 +354,7 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_BACKWARD_BLOC
         differentiate_conv(w);
         break;
     }
-    if (w.is_mixed && w.memory.norm_part != NULL) {
+    if (w.is_mixed && w.memory.norm_partial != NULL) {
         es_norm_finish_sums(args, w.at, args.net.place[slot].block);
     }
 }
@@ -362,23 +362,24 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, ES_SEED_BACKWARD_BLOC
 extern "C" size_t es_fused_seed_backward_bytes(const EsFusedPlace *place, EsDtype precision,
                                                int n_images) {
     size_t bytes = 0;
-    ES_DISPATCH_FUSED(precision, T, EsSeedShared<T> s; s.carve(*place, n_images, 1);
+    ES_DISPATCH_FUSED(precision, T, EsSeedShared<T> s; s.layout(*place, n_images, 1);
                       bytes = s.bytes);
     return bytes;
 }
 
 extern "C" void es_fused_seed_backward(EsStream *stream, EsDtype precision,
                                        const EsFusedArguments *args, int slot,
-                                       int images_per_part) {
+                                       int images_per_chunk) {
     EsLaunch launch(stream, es_fused_slot_name(ES_FUSED_PASS_BACKWARD, slot));
-    int64_t n_parts = es_ceil_div(args->n_images, images_per_part);
+    int64_t n_chunks = es_ceil_div(args->n_images, images_per_chunk);
     const EsFusedPlace &place = args->net.place[slot];
-    ES_ASSERT(n_parts == args->n_seed_parts[slot]);
+    ES_ASSERT(n_chunks == args->n_seed_chunks[slot]);
     ES_DISPATCH_FUSED(
-        precision, T, EsSeedPlan<T> plan(place, args->n_images, images_per_part, 1);
-        ES_DISPATCH_PLACE(place, T, P,
-                          launch.start_shared(fused_seed_backward_kernel<T, P>,
-                                              dim3((unsigned)(args->rows.n_rows * n_parts)),
-                                              ES_FUSED_THREADS, plan.shared.bytes, *args, plan,
-                                              slot, es_fused_seed_part_length(&place))));
+        precision, T, EsSeedPlan<T> plan(place, args->n_images, images_per_chunk, 1);
+        ES_DISPATCH_PLACE(
+            place, T, P,
+            launch.start_shared(fused_seed_backward_kernel<T, P>,
+                                dim3((unsigned)(args->instances.n_instances * n_chunks)),
+                                ES_FUSED_THREADS, plan.shared.bytes, *args, plan, slot,
+                                es_fused_seed_partial_length(&place))));
 }

@@ -1,5 +1,5 @@
-// The beginning of both directions at a slot: which row and images a block of threads has, what it
-// must know of them (EsSeedWork), and what enters the slot, in shared memory.
+// The beginning of both directions at a slot: which instance and images a block of threads has,
+// what it must know of them (EsSeedWork), and what enters the slot, in shared memory.
 //
 // Everything here is part of the kernel's own function, where the launch's arguments are constants,
 // and what comes from memory is asked for as early as its address is known.
@@ -9,32 +9,32 @@
 #include "growth/fused/fused_seed.cuh"
 #include "growth/fused/fused_seed_window.cuh"
 
-// False in blocks of threads that have nothing to do here. Rows beyond the active ones have a slot
-// and an environment, too: all three are loaded at once, so that such blocks are gone soon.
+// False in blocks of threads that have nothing to do here. Instances beyond the active ones have a
+// slot and an environment, too: all three are loaded at once, so that such blocks are gone soon.
 template <typename T>
 static __device__ __forceinline__ bool
-es_seed_row(const EsFusedArguments &args, const EsSeedPlan<T> &plan, int slot_number,
-            int is_backward, EsFusedRow &at, EsFusedSlot &slot) {
-    at.n_parts = plan.n_parts;
-    at.row = (int)(blockIdx.x / (unsigned)plan.n_parts);
-    at.part = (int)blockIdx.x - at.row * plan.n_parts;
+es_seed_instance(const EsFusedArguments &args, const EsSeedPlan<T> &plan, int slot_number,
+                 int is_backward, EsFusedInstance &at, EsFusedSlot &slot) {
+    at.n_chunks = plan.n_chunks;
+    at.instance = (int)(blockIdx.x / (unsigned)plan.n_chunks);
+    at.chunk = (int)blockIdx.x - at.instance * plan.n_chunks;
     bool is_listed = args.sharing.leader != NULL;
     if (is_listed) {
         int point = args.net.n_blocks + slot_number;
-        at.row = args.sharing.listed[point * args.rows.n_rows + at.row];
-        if (at.row < 0) {
+        at.instance = args.sharing.listed[point * args.instances.n_instances + at.instance];
+        if (at.instance < 0) {
             return false;
         }
     }
     // without a branch around any of them the loads do not wait for each other
     __builtin_assume(slot_number >= 0);
-    bool has_limit = !is_listed && args.rows.n_active != NULL;
-    int n_active = *(has_limit ? args.rows.n_active : args.rows.env);
-    at.env = args.rows.env[at.row];
-    slot = es_row_slot(args, at.row, slot_number);
-    at.first = at.part * plan.images_per_part;
-    at.n_images = min(plan.images_per_part, args.n_images - at.first);
-    return (!has_limit || at.row < n_active) &&
+    bool has_limit = !is_listed && args.instances.n_active != NULL;
+    int n_active = *(has_limit ? args.instances.n_active : args.instances.env);
+    at.env = args.instances.env[at.instance];
+    slot = es_instance_slot(args, at.instance, slot_number);
+    at.first = at.chunk * plan.images_per_chunk;
+    at.n_images = min(plan.images_per_chunk, args.n_images - at.first);
+    return (!has_limit || at.instance < n_active) &&
            (es_slot_mixes(slot) || (is_backward && slot.mode == ES_BLEND_INCUBATE));
 }
 
@@ -70,7 +70,7 @@ es_seed_place(EsSeedShared<T> &s, const EsSeedShared<T> &plan, unsigned char *me
     }
 }
 
-// Tables of the row's blueprint, by the threads from `first` on.
+// Tables of the instance's blueprint, by the threads from `first` on.
 template <typename T, typename P>
 static __device__ __forceinline__ void
 es_seed_tables(const EsSeedPlan<T> &plan, const EsFusedPlace &place, int blueprint,
@@ -79,7 +79,7 @@ es_seed_tables(const EsSeedPlan<T> &plan, const EsFusedPlace &place, int bluepri
     int k = (int)threadIdx.x - first;
     if (k >= 0 && k < ES_FUSED_TENSORS_MAX) {
         w.kernel[k] = plan.seed[blueprint].kernel[k];
-        w.part_offset[k] = plan.seed[blueprint].part_offset[k];
+        w.partial_offset[k] = plan.seed[blueprint].partial_offset[k];
         w.parameter[k] = parameters + place.seed[blueprint].offset[k];
         w.packed[k][0] = packed + plan.seed[blueprint].packed[k][0];
         w.packed[k][1] = packed + plan.seed[blueprint].packed[k][1];
@@ -106,35 +106,35 @@ static __device__ __forceinline__ void es_seed_branch(const EsSeedShared<T> &pla
 
 // By one thread.
 template <typename T>
-static __device__ void es_seed_memory(const EsFusedArguments &args, const EsFusedRow &at,
+static __device__ void es_seed_memory(const EsFusedArguments &args, const EsFusedInstance &at,
                                       const EsFusedPlace &place, const EsFusedBlock &block,
                                       EsSeedMemory<T> &to) {
     const EsFusedMemory &of = args.memory[place.block];
     bool is_after = place.is_after_pool, is_pooled = !is_after && block.has_pool;
-    bool other_mixes = es_row_mixes(args, at.row, block.slot[is_after ? 0 : 1]);
-    int map = place.units * place.size * place.size;
-    int handed = place.units * block.out_size * block.out_size;
-    int64_t image = (int64_t)at.row * args.row_images + at.first;
+    bool other_mixes = es_instance_mixes(args, at.instance, block.slot[is_after ? 0 : 1]);
+    int map = place.n_c8 * place.size * place.size;
+    int out_length = place.n_c8 * block.out_size * block.out_size;
+    int64_t image = (int64_t)at.instance * args.instance_images + at.first;
     void *d_output = !is_after && other_mixes ? of.d_middle : of.d_out;
     bool is_head = place.block == args.net.n_blocks - 1 && d_output == of.d_out;
-    to.raw = es_row_shared<T>(args, at, is_after ? of.picked : of.raw, block.depth, map);
-    to.output = (T *)(is_after ? of.out : of.middle) + image * handed * ES_FUSED_UNIT;
-    to.winners = args.is_training && is_pooled ? of.winners + image * handed : NULL;
-    to.d_output = is_head ? NULL : (const T *)d_output + image * handed * ES_FUSED_UNIT;
-    to.d_head = args.d_features + image * place.units * ES_FUSED_UNIT;
-    to.d_input = (T *)(is_after ? of.d_middle : of.d_relu) + image * map * ES_FUSED_UNIT;
-    to.norm_part = is_after && other_mixes ? NULL : es_norm_part(args, at, place.block);
+    to.raw = es_instance_shared<T>(args, at, is_after ? of.pooled : of.raw, block.depth, map);
+    to.output = (T *)(is_after ? of.out : of.middle) + image * out_length * ES_C8;
+    to.winners = args.is_training && is_pooled ? of.winners + image * out_length : NULL;
+    to.d_output = is_head ? NULL : (const T *)d_output + image * out_length * ES_C8;
+    to.d_head = args.d_features + image * place.n_c8 * ES_C8;
+    to.d_input = (T *)(is_after ? of.d_middle : of.d_relu) + image * map * ES_C8;
+    to.norm_partial = is_after && other_mixes ? NULL : es_norm_partial(args, at, place.block);
 }
 
-// Fill w; warps take different parts of it.
+// Fill w; warps take different fields of it.
 template <typename T, typename P>
 static __device__ __forceinline__ void
-es_seed_describe(const EsFusedArguments &args, const EsSeedPlan<T> &plan, const EsFusedRow &at,
+es_seed_describe(const EsFusedArguments &args, const EsSeedPlan<T> &plan, const EsFusedInstance &at,
                  EsFusedSlot slot, int slot_number, int is_backward, unsigned char *memory,
                  EsSeedWork<T, P> &w) {
     const EsFusedPlace &place = args.net.place[slot_number];
     const EsFusedBlock &block = args.net.block[place.block];
-    const float *parameters = es_row_parameters(args, at);
+    const float *parameters = es_instance_parameters(args, at);
     es_seed_place(w.s, plan.shared, memory);
     es_seed_copy<ES_FUSED_THREADS - 64>(w.block, block);
     es_seed_tables(plan, place, slot.blueprint, parameters,
@@ -162,13 +162,13 @@ es_seed_describe(const EsFusedArguments &args, const EsSeedPlan<T> &plan, const 
 
 // --- what enters the slot ---
 
-// Units that a thread has under way from memory at a time: 16 registers.
-template <typename T> constexpr int ES_SEED_BATCH = 16 / EsUnitWords<T>::COUNT;
+// Channel groups that a thread has under way from memory at a time: 16 registers.
+template <typename T> constexpr int ES_SEED_BATCH = 16 / EsC8Words<T>::COUNT;
 
-// The host's maps on their way from memory, as they are stored: units of the part, which follow
-// each other there.
+// The host's maps on their way from memory, as they are stored: channel groups of the chunk, which
+// follow each other there.
 template <typename T> struct EsSeedFresh {
-    EsUnitWords<T> words[ES_SEED_BATCH<T>];
+    EsC8Words<T> words[ES_SEED_BATCH<T>];
 
     __device__ static int index(int first, int j) {
         return first + j * ES_FUSED_THREADS + (int)threadIdx.x;
@@ -177,18 +177,18 @@ template <typename T> struct EsSeedFresh {
 #pragma unroll
         for (int j = 0; j < ES_SEED_BATCH<T>; j++) {
             if (index(first, j) < count) {
-                words[j].fetch(raw + (int64_t)index(first, j) * ES_FUSED_UNIT);
+                words[j].fetch(raw + (int64_t)index(first, j) * ES_C8);
             }
         }
     }
     // Normalised and rectified into a tile.
     __device__ void place(int first, int count, const EsNormTable &table, T *tile,
-                          const EsTile &shape, uint32_t by_units) {
+                          const EsTile &shape, uint32_t by_c8) {
 #pragma unroll
         for (int j = 0; j < ES_SEED_BATCH<T>; j++) {
-            int unit = shape.image_of(index(first, j));
-            int of = unit - es_divide(unit, shape.units, by_units) * shape.units;
-            EsNormUnit norm(table, of); // whether needed or not: mostly all j have the same
+            int c8 = shape.image_of(index(first, j));
+            int of = c8 - es_divide(c8, shape.n_c8, by_c8) * shape.n_c8;
+            EsNormC8 norm(table, of); // whether needed or not: mostly all j have the same
             float x[8], z[8];
             if (index(first, j) < count) {
                 es_words_unpack(words[j], x);
@@ -202,10 +202,9 @@ template <typename T> struct EsSeedFresh {
         }
 #pragma unroll
         for (int j = 0; j < ES_SEED_BATCH<T>; j++) {
-            int i = index(first, j), unit = shape.image_of(i);
+            int i = index(first, j), c8 = shape.image_of(i);
             if (i < count) {
-                words[j].store(tile +
-                               shape.at_pixel(0, unit, i - unit * shape.pixels()) * ES_FUSED_UNIT);
+                words[j].store(tile + shape.at_pixel(0, c8, i - c8 * shape.pixels()) * ES_C8);
             }
         }
     }
@@ -224,7 +223,7 @@ static __device__ __forceinline__ void es_seed_clear_borders(T *x, T *n, T *c, E
         es_tile_clear_border(x, padded, n_images);
     }
     if (is_heavy || is_narrow || (is_depthwise && is_backward)) {
-        padded.units = is_narrow ? narrow.units : padded.units;
+        padded.n_c8 = is_narrow ? narrow.n_c8 : padded.n_c8;
         es_tile_clear_border(n, padded, n_images);
     }
     if (is_backward && (is_light || is_heavy)) {
@@ -235,21 +234,21 @@ static __device__ __forceinline__ void es_seed_clear_borders(T *x, T *n, T *c, E
 // Offsets of all convolutions of a blueprint.
 static __device__ __forceinline__ void es_seed_fill_tables(int *offsets, EsTile padded,
                                                            EsTile narrow, int blueprint) {
-    int units = padded.units;
+    int n_c8 = padded.n_c8;
     if (blueprint == ES_BLUEPRINT_NORM || blueprint == ES_BLUEPRINT_ATTENTION) {
         return;
     }
     if (blueprint != ES_BLUEPRINT_CONV_SMALL) {
         EsTile tile = padded;
-        tile.units = blueprint == ES_BLUEPRINT_DEPTHWISE ? 1 : units;
-        tile.units = blueprint == ES_BLUEPRINT_BOTTLENECK ? narrow.units : tile.units;
+        tile.n_c8 = blueprint == ES_BLUEPRINT_DEPTHWISE ? 1 : n_c8;
+        tile.n_c8 = blueprint == ES_BLUEPRINT_BOTTLENECK ? narrow.n_c8 : tile.n_c8;
         es_tap_offsets(offsets, tile, 3);
     }
     if (blueprint != ES_BLUEPRINT_CONV_LIGHT && blueprint != ES_BLUEPRINT_CONV_HEAVY) {
-        es_tap_offsets(offsets + es_seed_table(units, ES_SEED_TAPS_PADDED), padded, 1);
+        es_tap_offsets(offsets + es_seed_table(n_c8, ES_SEED_TAPS_PADDED), padded, 1);
         padded.border = narrow.border = 0;
-        es_tap_offsets(offsets + es_seed_table(units, ES_SEED_TAPS_MAP), padded, 1);
-        es_tap_offsets(offsets + es_seed_table(units, ES_SEED_TAPS_NARROW), narrow, 1);
+        es_tap_offsets(offsets + es_seed_table(n_c8, ES_SEED_TAPS_MAP), padded, 1);
+        es_tap_offsets(offsets + es_seed_table(n_c8, ES_SEED_TAPS_NARROW), narrow, 1);
     }
 }
 
@@ -258,9 +257,9 @@ static __device__ __forceinline__ void es_seed_fill_tables(int *offsets, EsTile 
 template <typename T>
 static __device__ __forceinline__ void
 es_seed_load_scalars(const EsFusedArguments &args, const EsSeedShared<T> &plan,
-                     const EsFusedRow &at, const EsFusedPlace &place, EsFusedSlot slot,
+                     const EsFusedInstance &at, const EsFusedPlace &place, EsFusedSlot slot,
                      unsigned char *memory) {
-    const float *parameters = es_row_parameters(args, at);
+    const float *parameters = es_instance_parameters(args, at);
     int last = es_blueprint_last_norm(slot.blueprint);
     for (int k = 0; k < 2; k++) {
         int tensor = k == 0 ? last : slot.blueprint == ES_BLUEPRINT_CONV_HEAVY ? 1 : -1;
@@ -294,23 +293,23 @@ template <typename T, typename P>
 static __device__ __forceinline__ bool
 es_seed_begin(const EsFusedArguments &args, const EsSeedPlan<T> &plan, int slot_number,
               int is_backward, unsigned char *memory, EsSeedWork<T, P> &w) {
-    EsFusedRow at;
+    EsFusedInstance at;
     EsFusedSlot slot;
     EsSeedFresh<T> fresh;
-    if (!es_seed_row(args, plan, slot_number, is_backward, at, slot)) {
+    if (!es_seed_instance(args, plan, slot_number, is_backward, at, slot)) {
         return false;
     }
     const EsFusedPlace &place = args.net.place[slot_number];
     const EsSeedShared<T> &s = plan.shared;
-    EsTile padded = P::UNITS > 0 ? EsTile{P::UNITS, P::SIZE, 1} : s.padded;
-    EsTile narrow = P::UNITS > 0 ? EsTile{s.narrow.units, P::SIZE, 1} : s.narrow_padded;
-    uint32_t by_units = P::UNITS > 0 ? 0 : s.by_units;
-    int per_image = padded.units * padded.pixels();
+    EsTile padded = P::C8 > 0 ? EsTile{P::C8, P::SIZE, 1} : s.padded;
+    EsTile narrow = P::C8 > 0 ? EsTile{s.narrow.n_c8, P::SIZE, 1} : s.narrow_padded;
+    uint32_t by_c8 = P::C8 > 0 ? 0 : s.by_c8;
+    int per_image = padded.n_c8 * padded.pixels();
     int count = place.is_after_pool ? 0 : at.n_images * per_image;
-    const T *raw = es_row_shared<T>(args, at, args.memory[place.block].raw,
-                                    args.net.block[place.block].depth, per_image);
+    const T *raw = es_instance_shared<T>(args, at, args.memory[place.block].raw,
+                                         args.net.block[place.block].depth, per_image);
     T *x = es_seed_piece(memory, s.x);
-    EsNormTable table = es_norm_table(es_seed_piece(memory, s.host_norm), padded.units);
+    EsNormTable table = es_norm_table(es_seed_piece(memory, s.host_norm), padded.n_c8);
     fresh.fetch(raw, 0, count);
     slot.mode = slot.mode == ES_BLEND_GATE && !slot.has_gate ? ES_BLEND_ADD : slot.mode;
     es_norm_load(args, at, place.block, table);
@@ -320,17 +319,18 @@ es_seed_begin(const EsFusedArguments &args, const EsSeedPlan<T> &plan, int slot_
                           slot.blueprint, is_backward, at.n_images);
     es_seed_fill_tables(es_seed_piece(memory, s.offsets), padded, narrow, slot.blueprint);
     if (threadIdx.x == 0) {
-        es_unit_zero(es_seed_piece(memory, s.zeros));
+        es_c8_zero(es_seed_piece(memory, s.zeros));
     }
     __syncthreads();
     if (place.is_after_pool) {
-        es_load_handed_on(args, at, place.block, args.net.block[place.block], 1, table, x, padded);
+        es_load_block_output(args, at, place.block, args.net.block[place.block], 1, table, x,
+                             padded);
     }
     for (int first = 0; first < count; first += ES_SEED_BATCH<T> * ES_FUSED_THREADS) {
         if (first > 0) {
             fresh.fetch(raw, first, count);
         }
-        fresh.place(first, count, table, x, padded, by_units);
+        fresh.place(first, count, table, x, padded, by_c8);
     }
     __syncthreads();
     return true;

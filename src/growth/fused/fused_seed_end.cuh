@@ -1,11 +1,11 @@
-// The end of a seed's backward pass: the gradient of what entered the slot is put together, stored,
+// The end of a seed's backward pass: the gradient of the slot's input is put together, stored,
 // and summed up for the host's batch norm, all in one pass.
 #ifndef ES_GROWTH_FUSED_SEED_END_CUH
 #define ES_GROWTH_FUSED_SEED_END_CUH
 
 #include "growth/fused/fused_seed_gradient.cuh"
 
-// The line of an image-unit, in registers.
+// The line of an image-channel group, in registers.
 template <bool IS_LINE> struct EsSeedLine {
     template <typename End> __device__ EsSeedLine(const End &, int) {}
 };
@@ -13,14 +13,14 @@ template <bool IS_LINE> struct EsSeedLine {
 template <> struct EsSeedLine<true> {
     float scale[8], slope[8], level[8];
 
-    template <typename End> __device__ EsSeedLine(const End &end, int unit) {
-        es_unit_load(scale, end.scale + unit * ES_FUSED_UNIT);
-        es_unit_load(slope, end.slope + unit * ES_FUSED_UNIT);
-        es_unit_load(level, end.level + unit * ES_FUSED_UNIT);
+    template <typename End> __device__ EsSeedLine(const End &end, int c8) {
+        es_c8_load(scale, end.scale + c8 * ES_C8);
+        es_c8_load(slope, end.slope + c8 * ES_C8);
+        es_c8_load(level, end.level + c8 * ES_C8);
     }
 };
 
-// What the gradient of what entered the slot is made of, in [image-unit][pixel] but for x.
+// Operands of the gradient of the slot's input, in [image-channel group][pixel] but for x.
 template <typename T> struct EsSeedEnd {
     const T *beside;        // what comes beside the branch; with a line, the gradient of y
     const T *through;       // what comes through it; nullable
@@ -35,13 +35,13 @@ template <typename T> struct EsSeedEnd {
 
     // At a pixel; also stored.
     template <bool IS_LINE>
-    __device__ void finish(const EsSeedLine<IS_LINE> &line, int unit, int pixel,
+    __device__ void finish(const EsSeedLine<IS_LINE> &line, int c8, int pixel,
                            float (&g)[8]) const {
-        int at = (unit * pixels + pixel) * ES_FUSED_UNIT;
-        es_unit_load(g, beside + at);
+        int at = (c8 * pixels + pixel) * ES_C8;
+        es_c8_load(g, beside + at);
         if constexpr (IS_LINE) {
             float u[8];
-            es_unit_load(u, x + x_tile.at_pixel(0, unit, pixel) * ES_FUSED_UNIT);
+            es_c8_load(u, x + x_tile.at_pixel(0, c8, pixel) * ES_C8);
 #pragma unroll
             for (int c = 0; c < 8; c++) {
                 g[c] = fmaf(g[c], line.scale[c], fmaf(u[c], line.slope[c], line.level[c]));
@@ -49,7 +49,7 @@ template <typename T> struct EsSeedEnd {
         }
         if (d_average != NULL) {
             float average[8];
-            es_unit_load(average, es_shared(d_average) + unit * ES_FUSED_UNIT);
+            es_c8_load(average, es_shared(d_average) + c8 * ES_C8);
 #pragma unroll
             for (int c = 0; c < 8; c++) {
                 g[c] = fmaf(average[c], per_pixel, g[c]);
@@ -57,47 +57,47 @@ template <typename T> struct EsSeedEnd {
         }
         if (!IS_LINE && through != NULL) {
             float v[8];
-            es_unit_load(v, es_shared(through) + at);
+            es_c8_load(v, es_shared(through) + at);
 #pragma unroll
             for (int c = 0; c < 8; c++) {
                 g[c] += v[c];
             }
         }
-        es_unit_store(es_global(to) + at, g);
-        es_unit_round(g, T());
+        es_c8_store(es_global(to) + at, g);
+        es_c8_round(g, T());
     }
 };
 
 // With the sums for the host's batch norm. A thread's raw values are asked for ES_SEED_BATCH at a
-// time: one after the other they would be most of the pass. Pixels of a unit are those of all
-// images in a row, or of one where each has its line.
+// time: one after the other they would be most of the pass. Pixels of a channel group are those of
+// all images in a row, or of one where each has its line.
 template <bool IS_LINE, typename T, typename P>
 static __device__ __noinline__ void es_seed_end_sums(const EsSeedWork<T, P> &w, EsSeedEnd<T> end) {
     EsTile map = w.map();
     int pixels = map.pixels(), n_images = w.at.n_images, lane = threadIdx.x % 32;
     int together = IS_LINE ? 1 : n_images, count = together * pixels;
-    EsNormTable table = es_norm_table(w.s.host_norm, map.units);
+    EsNormTable table = es_norm_table(w.s.host_norm, map.n_c8);
     const T *raw = w.memory.raw;
-    auto add = [=](int unit, int slice, int n_slices, float(&sums)[2][8]) {
-        EsNormUnit norm(table, unit);
+    auto add = [=](int c8, int slice, int n_slices, float(&sums)[2][8]) {
+        EsNormC8 norm(table, c8);
         int step = 32 * n_slices;
         for (int image = 0; image < n_images; image += together) {
-            int of = image * map.units + unit; // image-unit of the first
+            int of = image * map.n_c8 + c8; // image-channel group of the first
             EsSeedLine<IS_LINE> line(end, of);
             for (int first = 32 * slice + lane; first < count; first += ES_SEED_BATCH<T> * step) {
-                EsUnitWords<T> words[ES_SEED_BATCH<T>];
+                EsC8Words<T> words[ES_SEED_BATCH<T>];
 #pragma unroll
                 for (int j = 0; j < ES_SEED_BATCH<T>; j++) {
-                    int i = first + j * step, skipped = map.image_of(i) * (map.units - 1) * pixels;
+                    int i = first + j * step, skipped = map.image_of(i) * (map.n_c8 - 1) * pixels;
                     if (i < count) {
-                        words[j].fetch(raw + (of * pixels + i + skipped) * ES_FUSED_UNIT);
+                        words[j].fetch(raw + (of * pixels + i + skipped) * ES_C8);
                     }
                 }
 #pragma unroll
                 for (int j = 0; j < ES_SEED_BATCH<T> && first + j * step < count; j++) {
                     int i = first + j * step, later = map.image_of(i);
                     float g[8], x[8], z[8];
-                    end.template finish<IS_LINE>(line, of + later * map.units, i - later * pixels,
+                    end.template finish<IS_LINE>(line, of + later * map.n_c8, i - later * pixels,
                                                  g);
                     es_words_unpack(words[j], x);
                     norm.apply(x, z);
@@ -110,19 +110,19 @@ static __device__ __noinline__ void es_seed_end_sums(const EsSeedWork<T, P> &w, 
         }
     };
     // slices of one image's pixels, as many as there are of all images'
-    EsSeedTotals finish = {w.memory.norm_part, map.units * ES_FUSED_UNIT};
-    es_seed_slices(map.units, pixels, w.s.kept, add, finish);
+    EsSeedTotals finish = {w.memory.norm_partial, map.n_c8 * ES_C8};
+    es_seed_slices(map.n_c8, pixels, w.s.kept, add, finish);
 }
 
 template <bool IS_LINE, typename T, typename P>
 static __device__ __noinline__ void es_seed_end_alone(const EsSeedWork<T, P> &w, EsSeedEnd<T> end) {
     EsTile map = w.map();
     __syncthreads();
-    es_seed_each(w.at.n_images * map.units, map, [=](int unit) {
-        EsSeedLine<IS_LINE> line(end, unit);
+    es_seed_each(w.at.n_images * map.n_c8, map, [=](int c8) {
+        EsSeedLine<IS_LINE> line(end, c8);
         return [=](int row, int column) {
             float g[8];
-            end.template finish<IS_LINE>(line, unit, row * map.size + column, g);
+            end.template finish<IS_LINE>(line, c8, row * map.size + column, g);
         };
     });
 }
@@ -142,14 +142,14 @@ static __device__ void es_seed_end_any(const EsSeedWork<T, P> &w, const T *besid
                         w.s.offset,
                         w.s.x,
                         w.padded()};
-    if (w.memory.norm_part != NULL) {
+    if (w.memory.norm_partial != NULL) {
         es_seed_end_sums<IS_LINE>(w, end);
     } else {
         es_seed_end_alone<IS_LINE>(w, end);
     }
 }
 
-// The gradient of what entered the slot, from what comes beside the branch (w.s.d, or memory) and
+// The gradient of the slot's input, from what comes beside the branch (w.s.d, or memory) and
 // what comes through it, a tile without a border, nullable; and the sums for the host's batch norm,
 // unless another mixing slot between this one and the norm will make them. Begins with a barrier.
 template <typename T, typename P>

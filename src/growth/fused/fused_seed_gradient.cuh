@@ -1,35 +1,36 @@
-// Pieces of a seed's backward pass: the gradient of what the slot hands on, through blend and group
+// Pieces of a seed's backward pass: the gradient of the slot's output, through blend and group
 // norm, and through the small networks of gate and attention.
 //
 // d_h = k_h g and d_s = k_s g for the gradient g of y, with numbers of the image, in all modes but
 // MULTIPLY, so that sums of g do for those of d_s.
 //
-// Gradients of parameters are sums over the part's images and go to w.part.
+// Gradients of parameters are sums over the chunk's images and go to w.partial.
 #ifndef ES_GROWTH_FUSED_SEED_GRADIENT_CUH
 #define ES_GROWTH_FUSED_SEED_GRADIENT_CUH
 
 #include "growth/fused/fused_seed_run.cuh"
 
 template <typename T, typename P>
-static __device__ __forceinline__ float *es_seed_part(const EsSeedWork<T, P> &w, int k) {
-    return w.part + w.part_offset[k];
+static __device__ __forceinline__ float *es_seed_partial(const EsSeedWork<T, P> &w, int k) {
+    return w.partial + w.partial_offset[k];
 }
 
 template <typename T, typename P>
-static __device__ __forceinline__ float *es_gate_part(const EsSeedWork<T, P> &w, int k) {
-    return w.part + w.gate_offset[k];
+static __device__ __forceinline__ float *es_gate_partial(const EsSeedWork<T, P> &w, int k) {
+    return w.partial + w.gate_offset[k];
 }
 
-// k_s: the seed's part of a gradient of the image.
+// k_s: the seed's share of a gradient of the image.
 template <typename T, typename P>
-static __device__ __forceinline__ float es_seed_part_of_seed(const EsSeedWork<T, P> &w, int image) {
+static __device__ __forceinline__ float es_seed_share_of_seed(const EsSeedWork<T, P> &w,
+                                                              int image) {
     return w.is_mixed ? w.s.share[image] : 1.0f;
 }
 
 // --- the gradient of y ---
 
-// Of one image-unit: from memory, or the head's, the same at all pixels, as it would be stored:
-// sums must be those of what is kept.
+// Of one image-channel group: from memory, or the head's, the same at all pixels, as it would be
+// stored: sums must be those of what is kept.
 template <typename T> struct EsSeedSource {
     const T *from;     // nullable
     const float *head; // else
@@ -37,24 +38,24 @@ template <typename T> struct EsSeedSource {
 
     int pixels;
 
-    // Of the part's first image-unit; of maps of so many pixels.
+    // Of the chunk's first image-channel group; of maps of so many pixels.
     template <typename P>
     __device__ EsSeedSource(const EsSeedWork<T, P> &w, int n_pixels, float of_pixel)
         : from(w.memory.d_output), head(w.memory.d_head), per_pixel(of_pixel), pixels(n_pixels) {}
     // Of another.
-    __device__ EsSeedSource of(int unit) const {
+    __device__ EsSeedSource of(int c8) const {
         EsSeedSource source = *this;
-        source.from += from != NULL ? unit * pixels * ES_FUSED_UNIT : 0;
-        source.head += unit * ES_FUSED_UNIT;
+        source.from += from != NULL ? c8 * pixels * ES_C8 : 0;
+        source.head += c8 * ES_C8;
         return source;
     }
-    __device__ void load(int pixel, EsUnitWords<T> &words) const {
+    __device__ void load(int pixel, EsC8Words<T> &words) const {
         if (from != NULL) {
-            words.fetch(from + pixel * ES_FUSED_UNIT);
+            words.fetch(from + pixel * ES_C8);
             return;
         }
         float g[8];
-        es_unit_load(g, head);
+        es_c8_load(g, head);
 #pragma unroll
         for (int c = 0; c < 8; c++) {
             g[c] *= per_pixel;
@@ -67,7 +68,7 @@ template <typename T> struct EsSeedSource {
 static __device__ __forceinline__ void es_seed_add(const float (&g)[8], const float (&v)[8],
                                                    const float *mean, float (&sums)[2][8]) {
     float m[8];
-    es_unit_load(m, mean);
+    es_c8_load(m, mean);
 #pragma unroll
     for (int c = 0; c < 8; c++) {
         sums[0][c] += g[c];
@@ -84,16 +85,16 @@ static __device__ __noinline__ void es_seed_d_plain(const EsSeedWork<T, P> &w) {
     T *d = w.s.d;
     int pixels = map.pixels();
     EsSeedSource<T> all(w, pixels, w.s.per_pixel);
-    es_seed_sums(w.at.n_images * map.units, pixels, w.s.kept, w.s.totals, [&](int unit) {
-        EsSeedSource<T> source = all.of(unit);
+    es_seed_sums(w.at.n_images * map.n_c8, pixels, w.s.kept, w.s.totals, [&](int c8) {
+        EsSeedSource<T> source = all.of(c8);
         return [=](int pixel, float(&sums)[2][8]) {
-            EsUnitWords<T> words;
+            EsC8Words<T> words;
             float g[8], v[8];
             source.load(pixel, words);
-            es_unit_load(v, branch + branch_tile.at_pixel(0, unit, pixel) * ES_FUSED_UNIT);
-            words.store(d + (unit * pixels + pixel) * ES_FUSED_UNIT);
+            es_c8_load(v, branch + branch_tile.at_pixel(0, c8, pixel) * ES_C8);
+            words.store(d + (c8 * pixels + pixel) * ES_C8);
             es_words_unpack(words, g);
-            es_seed_add(g, v, means + unit * ES_FUSED_UNIT, sums);
+            es_seed_add(g, v, means + c8 * ES_C8, sums);
         };
     });
 }
@@ -101,8 +102,8 @@ static __device__ __noinline__ void es_seed_d_plain(const EsSeedWork<T, P> &w) {
 // Winners in a window of the host's map, for a seed that is incubated. Of rectified values: where
 // all are 0 the first is taken.
 template <typename T>
-static __device__ __forceinline__ uint32_t es_seed_host_winners(const EsNormUnit &norm,
-                                                                const T *raw, int size) {
+static __device__ __forceinline__ uint32_t es_seed_host_winners(const EsNormC8 &norm, const T *raw,
+                                                                int size) {
     float x[4][8], z[8];
     int winner[8];
     uint32_t code[8];
@@ -124,37 +125,36 @@ static __device__ __noinline__ void es_seed_d_pooled(const EsSeedWork<T, P> &w) 
     const float *means = w.s.norm[0].mean;
     T *d = w.s.d;
     int pixels = out.pixels();
-    EsNormTable table = es_norm_table(w.s.host_norm, map.units);
+    EsNormTable table = es_norm_table(w.s.host_norm, map.n_c8);
     EsSeedSource<T> all(w, pixels, 4.0f * w.s.per_pixel);
-    es_seed_sums(w.at.n_images * map.units, pixels, w.s.kept, w.s.totals, [&](int unit) {
-        EsSeedSource<T> source = all.of(unit);
-        int channels = unit - w.image_of(unit) * map.units; // unit of its image
+    es_seed_sums(w.at.n_images * map.n_c8, pixels, w.s.kept, w.s.totals, [&](int c8) {
+        EsSeedSource<T> source = all.of(c8);
+        int channels = c8 - w.image_of(c8) * map.n_c8; // channel group of its image
         return [=](int pixel, float(&sums)[2][8]) {
             int row = out.row_of(pixel), column = pixel - row * out.size;
-            int first = map.at(0, unit, 2 * row, 2 * column) * ES_FUSED_UNIT;
-            EsUnitWords<T> g_words, v_words;
+            int first = map.at(0, c8, 2 * row, 2 * column) * ES_C8;
+            EsC8Words<T> g_words, v_words;
             float g[8], v[8];
             uint32_t bits;
             source.load(pixel, g_words);
             if (IS_MIXED) {
-                bits = __ldg(winners + unit * pixels + pixel);
+                bits = __ldg(winners + c8 * pixels + pixel);
             } else {
-                bits = es_seed_host_winners(EsNormUnit(table, channels), raw + first, map.size);
+                bits = es_seed_host_winners(EsNormC8(table, channels), raw + first, map.size);
             }
-            es_window_pick(bits,
-                           branch + branch_tile.at(0, unit, 2 * row, 2 * column) * ES_FUSED_UNIT,
+            es_window_pool(bits, branch + branch_tile.at(0, c8, 2 * row, 2 * column) * ES_C8,
                            branch_tile.side(), v_words);
             es_window_scatter(bits, d + first, map.size, g_words);
             es_words_unpack(g_words, g);
             es_words_unpack(v_words, v);
-            es_seed_add(g, v, means + unit * ES_FUSED_UNIT, sums);
+            es_seed_add(g, v, means + c8 * ES_C8, sums);
         };
     });
 }
 
 // What a pixel gets where y is a product: d_h and d_s.
 template <typename T>
-static __device__ __forceinline__ void es_seed_split(const EsSeedUnit<T> &seed, const float (&x)[8],
+static __device__ __forceinline__ void es_seed_split(const EsSeedC8<T> &seed, const float (&x)[8],
                                                      const float (&v)[8], const float (&g)[8],
                                                      float (&d_h)[8], float (&d_s)[8]) {
     float s[8];
@@ -173,15 +173,15 @@ static __device__ __noinline__ void es_seed_sum_split(const EsSeedWork<T, P> &w)
     EsTile map = w.map(), padded = w.padded(), branch_tile = w.branch_tile();
     const T *branch = w.branch, *x = w.s.x, *d = w.s.d;
     const float *means = w.s.norm[0].mean;
-    es_seed_sums(w.at.n_images * map.units, map.pixels(), w.s.kept, w.s.totals, [&](int unit) {
-        EsSeedUnit<T> seed(w, unit);
+    es_seed_sums(w.at.n_images * map.n_c8, map.pixels(), w.s.kept, w.s.totals, [&](int c8) {
+        EsSeedC8<T> seed(w, c8);
         return [=](int pixel, float(&sums)[2][8]) {
             float u[8], v[8], g[8], d_h[8], d_s[8];
-            es_unit_load(u, x + padded.at_pixel(0, unit, pixel) * ES_FUSED_UNIT);
-            es_unit_load(v, branch + branch_tile.at_pixel(0, unit, pixel) * ES_FUSED_UNIT);
-            es_unit_load(g, d + map.at_pixel(0, unit, pixel) * ES_FUSED_UNIT);
+            es_c8_load(u, x + padded.at_pixel(0, c8, pixel) * ES_C8);
+            es_c8_load(v, branch + branch_tile.at_pixel(0, c8, pixel) * ES_C8);
+            es_c8_load(g, d + map.at_pixel(0, c8, pixel) * ES_C8);
             es_seed_split(seed, u, v, g, d_h, d_s);
-            es_seed_add(d_s, v, means + unit * ES_FUSED_UNIT, sums);
+            es_seed_add(d_s, v, means + c8 * ES_C8, sums);
         };
     });
 }
@@ -206,12 +206,12 @@ static __device__ void es_seed_d_output(const EsSeedWork<T, P> &w) {
 template <typename T, typename P>
 static __device__ void es_seed_scale_sums(const EsSeedWork<T, P> &w) {
     int n = w.at.n_images * w.stride();
-    // without a gate all images have the same part
-    if (w.slot.mode != ES_BLEND_GATE && es_seed_part_of_seed(w, 0) == 1.0f) {
+    // without a gate all images have the same share
+    if (w.slot.mode != ES_BLEND_GATE && es_seed_share_of_seed(w, 0) == 1.0f) {
         return;
     }
     for (int i = threadIdx.x; i < 2 * n; i += ES_FUSED_THREADS) {
-        w.s.totals[i] *= es_seed_part_of_seed(w, w.image_of_element(i < n ? i : i - n));
+        w.s.totals[i] *= es_seed_share_of_seed(w, w.image_of_element(i < n ? i : i - n));
     }
     __syncthreads();
 }
@@ -224,10 +224,10 @@ struct EsGroupSlope {
     float scale[8], slope[8], level[8];
 
     template <typename T, typename P>
-    __device__ EsGroupSlope(const EsSeedWork<T, P> &w, int which, int unit) {
-        es_unit_load(scale, w.s.norm[which].scale + unit * ES_FUSED_UNIT);
-        es_unit_load(slope, w.s.tilt + unit * ES_FUSED_UNIT);
-        es_unit_load(level, w.s.offset + unit * ES_FUSED_UNIT);
+    __device__ EsGroupSlope(const EsSeedWork<T, P> &w, int which, int c8) {
+        es_c8_load(scale, w.s.norm[which].scale + c8 * ES_C8);
+        es_c8_load(slope, w.s.tilt + c8 * ES_C8);
+        es_c8_load(level, w.s.offset + c8 * ES_C8);
     }
     __device__ float of(float d, float v, int c) const {
         return fmaf(d, scale[c], fmaf(v, slope[c], level[c]));
@@ -240,7 +240,7 @@ static __device__ __forceinline__ float2 es_group_add(const EsSeedWork<T, P> &w,
                                                       int i, int channel) {
     int width = w.s.width, n = w.at.n_images * w.stride();
     const float *sums = w.s.totals + i - channel, *products = sums + n;
-    if constexpr (P::UNITS > 0) {
+    if constexpr (P::C8 > 0) {
         return make_float2(es_group_sum(sums[channel] * gamma[channel], width),
                            es_group_sum(products[channel] * gamma[channel], width));
     }
@@ -262,7 +262,7 @@ static __device__ __noinline__ void es_group_finish(const EsSeedWork<T, P> &w, E
     int stride = w.stride(), n_images = w.at.n_images, n = n_images * stride;
     float scale = factor * w.s.per_channel * w.s.per_pixel;
     const float *sums = w.s.totals, *products = w.s.totals + n;
-    float *d_gamma = es_seed_part(w, k), *d_beta = es_seed_part(w, k + 1);
+    float *d_gamma = es_seed_partial(w, k), *d_beta = es_seed_partial(w, k + 1);
     for (int lane = threadIdx.x; lane < es_whole_warps(n); lane += ES_FUSED_THREADS) {
         int i = min(lane, n - 1);
         float2 sum = es_group_add(w, norm.gamma, i, i - w.image_of_element(i) * stride);
@@ -289,30 +289,31 @@ static __device__ __noinline__ void es_group_finish(const EsSeedWork<T, P> &w, E
 
 // --- small networks ---
 
-// weight_part[j][c] = sum over images of d[j] x[c]; d and x are vectors, of n_out and n_in numbers.
+// weight_partial[j][c] = sum over images of d[j] x[c]; d and x are vectors, of n_out and n_in
+// numbers.
 template <typename T, typename P>
 static __device__ void es_seed_outer(const EsSeedWork<T, P> &w, const float *d, int n_out,
-                                     const float *x, int n_in, float *weight_part) {
+                                     const float *x, int n_in, float *weight_partial) {
     int stride = w.stride();
     for (int i = threadIdx.x; i < n_out * n_in; i += ES_FUSED_THREADS) {
         float sum = 0.0f;
         for (int image = 0; image < w.at.n_images; image++) {
             sum = fmaf(d[image * stride + i / n_in], x[image * stride + i % n_in], sum);
         }
-        weight_part[i] = sum;
+        weight_partial[i] = sum;
     }
 }
 
-// part[j] = sum over images of d[j]
+// partial[j] = sum over images of d[j]
 template <typename T, typename P>
 static __device__ void es_seed_sum_images(const EsSeedWork<T, P> &w, const float *d, int n,
-                                          float *part) {
+                                          float *partial) {
     for (int i = threadIdx.x; i < n; i += ES_FUSED_THREADS) {
         float sum = 0.0f;
         for (int image = 0; image < w.at.n_images; image++) {
             sum += d[image * w.stride() + i];
         }
-        part[i] = sum;
+        partial[i] = sum;
     }
 }
 
@@ -369,11 +370,11 @@ static __device__ __noinline__ void es_seed_gate_backward(const EsSeedWork<T, P>
         int image = i / width, j = i % width, at = image * stride + j;
         w.s.d_hidden[at] = w.s.hidden[at] > 0.0f ? out[j] * w.s.tilt[image * stride] : 0.0f;
     }
-    es_seed_outer(w, w.s.tilt, 1, w.s.hidden, width, es_gate_part(w, 2));
-    es_seed_sum_images(w, w.s.tilt, 1, es_gate_part(w, 3));
+    es_seed_outer(w, w.s.tilt, 1, w.s.hidden, width, es_gate_partial(w, 2));
+    es_seed_sum_images(w, w.s.tilt, 1, es_gate_partial(w, 3));
     es_seed_d_average(w, es_gate_parameter(w, 0), width);
-    es_seed_outer(w, w.s.d_hidden, width, w.s.average, w.channels(), es_gate_part(w, 0));
-    es_seed_sum_images(w, w.s.d_hidden, width, es_gate_part(w, 1));
+    es_seed_outer(w, w.s.d_hidden, width, w.s.average, w.channels(), es_gate_partial(w, 0));
+    es_seed_sum_images(w, w.s.d_hidden, width, es_gate_partial(w, 1));
     __syncthreads();
 }
 
@@ -398,10 +399,10 @@ static __device__ __noinline__ void es_seed_attend_backward(const EsSeedWork<T, 
         }
         w.s.d_hidden[at] = hidden[at] > 0.0f ? sum : 0.0f;
     }
-    es_seed_outer(w, w.s.offset, n_channels, hidden, width, es_seed_part(w, 1));
-    es_seed_sum_images(w, w.s.offset, n_channels, es_seed_part(w, 2));
+    es_seed_outer(w, w.s.offset, n_channels, hidden, width, es_seed_partial(w, 1));
+    es_seed_sum_images(w, w.s.offset, n_channels, es_seed_partial(w, 2));
     es_seed_d_average(w, es_seed_parameter(w, 0), width);
-    es_seed_outer(w, w.s.d_hidden, width, w.s.average, n_channels, es_seed_part(w, 0));
+    es_seed_outer(w, w.s.d_hidden, width, w.s.average, n_channels, es_seed_partial(w, 0));
     __syncthreads();
 }
 

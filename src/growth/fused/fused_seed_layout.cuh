@@ -1,16 +1,16 @@
 // The tensors of every blueprint as the fused kernels see them: what kind each is, where its packed
-// form lies, and where its partial sums lie in a part.
+// form lies, and where its partial sums lie.
 //
 // Packed, per place: for each convolution of the blueprint, forward then mirrored; a depthwise one
-// in 16-bit types alone. A part: the
-// gate's tensors, then the blueprint's, each padded to whole units.
+// in 16-bit types alone. Partial sums of a chunk: the
+// gate's tensors, then the blueprint's, each padded to whole channel groups.
 #ifndef ES_GROWTH_FUSED_SEED_LAYOUT_CUH
 #define ES_GROWTH_FUSED_SEED_LAYOUT_CUH
 
 #include "growth/fused/fused_convolve.cuh"
-#include "growth/fused/fused_row.cuh"
+#include "growth/fused/fused_instance.cuh"
 #include "growth/fused/fused_seed.h"
-#include "growth/fused/fused_weight_gradient.cuh"
+#include "growth/fused/fused_wgrad.cuh"
 
 // Blocks of threads that are to share a multiprocessor, which bounds their registers and what
 // es_fused_seed_images gives them; unbounded, the backward kernel takes 170 registers and a
@@ -18,13 +18,13 @@
 #define ES_SEED_FORWARD_BLOCKS  3
 #define ES_SEED_BACKWARD_BLOCKS 2
 
-// A place's shape where the kernel was compiled for one: whole units of channels, maps of EDGE.
-// N_UNITS 0: any place.
-template <int N_UNITS, int EDGE> struct EsPlaceShape {
-    static constexpr int UNITS = N_UNITS, SIZE = EDGE;
+// A place's shape where the kernel was compiled for one: whole channel groups, maps of EDGE.
+// N_C8 0: any place.
+template <int N_C8, int EDGE> struct EsPlaceShape {
+    static constexpr int C8 = N_C8, SIZE = EDGE;
 
     static bool fits(const EsFusedPlace &place) {
-        return place.n_channels == UNITS * ES_FUSED_UNIT && place.size == SIZE;
+        return place.n_channels == C8 * ES_C8 && place.size == SIZE;
     }
 };
 
@@ -42,9 +42,9 @@ template <int N_UNITS, int EDGE> struct EsPlaceShape {
             ES_WITH_PLACE(T, P, 0, 0, __VA_ARGS__);                                                \
         }                                                                                          \
     } while (0)
-#define ES_WITH_PLACE(T, P, units, size, ...)                                                      \
+#define ES_WITH_PLACE(T, P, n_c8, size, ...)                                                       \
     do {                                                                                           \
-        typedef EsPlaceShape<sizeof(T) == 4 ? 0 : units, sizeof(T) == 4 ? 0 : size> P;             \
+        typedef EsPlaceShape<sizeof(T) == 4 ? 0 : n_c8, sizeof(T) == 4 ? 0 : size> P;              \
         __VA_ARGS__;                                                                               \
     } while (0)
 
@@ -52,17 +52,17 @@ template <int N_UNITS, int EDGE> struct EsPlaceShape {
 #define ES_SEED_GATE (-1)
 
 // A tensor of a blueprint. Partial sums of a vector lie as the vector does, those of a convolution
-// as es_tile_weight_gradient has them, those of a depthwise one as [tap % 2][tap / 2][channels].
+// as es_tile_wgrad has them, those of a depthwise one as [tap % 2][tap / 2][channels].
 struct EsSeedTensor {
     int kind, n_in, n_out, kernel; // as EsBlueprintTensor
 
-    __host__ __device__ int in_units() const { return (n_in + 7) / ES_FUSED_UNIT; }
-    __host__ __device__ int out_units() const { return (n_out + 7) / ES_FUSED_UNIT; }
-    __host__ __device__ int part_length() const {
+    __host__ __device__ int in_c8() const { return (n_in + 7) / ES_C8; }
+    __host__ __device__ int out_c8() const { return (n_out + 7) / ES_C8; }
+    __host__ __device__ int partial_length() const {
         return kind == ES_TENSOR_CONV
-                   ? es_weight_part_length(kernel * kernel * in_units(), out_units())
-               : kind == ES_TENSOR_DEPTHWISE ? 10 * out_units() * ES_FUSED_UNIT
-                                             : out_units() * ES_FUSED_UNIT;
+                   ? es_weight_partial_length(kernel * kernel * in_c8(), out_c8())
+               : kind == ES_TENSOR_DEPTHWISE ? 10 * out_c8() * ES_C8
+                                             : out_c8() * ES_C8;
     }
 };
 
@@ -87,10 +87,10 @@ static __host__ __device__ EsSeedTensor es_seed_tensor(int n_channels, int bluep
 template <typename T>
 static __host__ __device__ size_t es_seed_packed_tensor_bytes(EsSeedTensor tensor,
                                                               int is_backward) {
-    int in = is_backward ? tensor.out_units() : tensor.in_units();
-    int out = is_backward ? tensor.in_units() : tensor.out_units();
+    int in = is_backward ? tensor.out_c8() : tensor.in_c8();
+    int out = is_backward ? tensor.in_c8() : tensor.out_c8();
     if (tensor.kind == ES_TENSOR_DEPTHWISE && sizeof(T) < 4) {
-        return es_packed_bytes<T>(ES_DEPTHWISE_TAPS, tensor.out_units());
+        return es_packed_bytes<T>(ES_DEPTHWISE_TAPS, tensor.out_c8());
     }
     return tensor.kind == ES_TENSOR_CONV
                ? es_packed_bytes<T>(tensor.kernel * tensor.kernel * in, out)
@@ -113,18 +113,18 @@ static __host__ __device__ size_t es_seed_packed_offset(int n_channels, int blue
                : offset;
 }
 
-// --- parts ---
+// --- partial sums ---
 
-// Where the sums of tensor k begin in a part; for k = number of tensors their end.
-static inline __host__ __device__ int es_seed_part_offset(int n_channels, int blueprint, int k) {
+// Where the sums of tensor k begin in a chunk's partial sums; for k = number of tensors their end.
+static inline __host__ __device__ int es_seed_partial_offset(int n_channels, int blueprint, int k) {
     int offset = 0;
     if (blueprint != ES_SEED_GATE) {
         for (int i = 0; i < ES_FUSED_GATE_TENSORS; i++) {
-            offset += es_seed_tensor(n_channels, ES_SEED_GATE, i).part_length();
+            offset += es_seed_tensor(n_channels, ES_SEED_GATE, i).partial_length();
         }
     }
     for (int i = 0; i < k; i++) {
-        offset += es_seed_tensor(n_channels, blueprint, i).part_length();
+        offset += es_seed_tensor(n_channels, blueprint, i).partial_length();
     }
     return offset;
 }

@@ -1,4 +1,5 @@
-// What seeds are made of: layers, group norms, and what a seed and its blend make of a unit.
+// What seeds are made of: layers, group norms, and what a seed and its blend make of a channel
+// group.
 #ifndef ES_GROWTH_FUSED_SEED_PASS_CUH
 #define ES_GROWTH_FUSED_SEED_PASS_CUH
 
@@ -11,11 +12,11 @@
 template <typename T, typename P>
 static __device__ __forceinline__ const int *es_seed_taps(const EsSeedWork<T, P> &w,
                                                           const EsTile &in, int kernel) {
-    int table = kernel == 3             ? ES_SEED_TAPS_3X3
-                : in.border             ? ES_SEED_TAPS_PADDED
-                : in.units == w.units() ? ES_SEED_TAPS_MAP
-                                        : ES_SEED_TAPS_NARROW;
-    return w.s.offsets + es_seed_table(w.units(), table);
+    int table = kernel == 3           ? ES_SEED_TAPS_3X3
+                : in.border           ? ES_SEED_TAPS_PADDED
+                : in.n_c8 == w.n_c8() ? ES_SEED_TAPS_MAP
+                                      : ES_SEED_TAPS_NARROW;
+    return w.s.offsets + es_seed_table(w.n_c8(), table);
 }
 
 // Tensor k's convolution, or its input gradient. Begins with a barrier.
@@ -28,18 +29,18 @@ static __device__ __noinline__ void es_seed_convolve(const EsSeedWork<T, P> &w, 
     const int *offsets = es_seed_taps(w, in_tile, kernel);
     in = es_shared(in), out = es_shared(out);
     __syncthreads();
-    if (P::UNITS > 0 && in_tile.units == P::UNITS && out_tile.units == P::UNITS) {
+    if (P::C8 > 0 && in_tile.n_c8 == P::C8 && out_tile.n_c8 == P::C8) {
         EsTile from = w.wide(in_tile.border), to = w.wide(out_tile.border);
         if (kernel == 3) {
-            es_tile_convolve(EsKnown<9 * P::UNITS, P::UNITS>(), in, from, offsets, 9 * P::UNITS,
-                             packed, out, to, n_images, is_tf32);
+            es_tile_convolve(EsKnown<9 * P::C8, P::C8>(), in, from, offsets, 9 * P::C8, packed, out,
+                             to, n_images, is_tf32);
         } else {
-            es_tile_convolve(EsKnown<P::UNITS, P::UNITS>(), in, from, offsets, P::UNITS, packed,
-                             out, to, n_images, is_tf32);
+            es_tile_convolve(EsKnown<P::C8, P::C8>(), in, from, offsets, P::C8, packed, out, to,
+                             n_images, is_tf32);
         }
         return;
     }
-    es_tile_convolve(in, w.tile(in_tile), offsets, es_tap_units(in_tile, kernel), packed, out,
+    es_tile_convolve(in, w.tile(in_tile), offsets, es_tap_c8(in_tile, kernel), packed, out,
                      w.tile(out_tile), n_images, is_tf32);
 }
 
@@ -50,23 +51,23 @@ static __device__ __noinline__ void es_seed_rectify(const EsSeedWork<T, P> &w, T
     tile = es_shared(tile);
     shape = w.tile(shape);
     __syncthreads();
-    es_seed_each(w.at.n_images * shape.units, shape, [=](int unit) {
+    es_seed_each(w.at.n_images * shape.n_c8, shape, [=](int c8) {
         return [=](int row, int column) {
-            T *at = tile + shape.at(0, unit, row, column) * ES_FUSED_UNIT;
+            T *at = tile + shape.at(0, c8, row, column) * ES_C8;
             float v[8];
-            es_unit_load(v, at);
+            es_c8_load(v, at);
 #pragma unroll
             for (int c = 0; c < 8; c++) {
                 v[c] = es_rectified(v[c]);
             }
-            es_unit_store(at, v);
+            es_c8_store(at, v);
         };
     });
 }
 
 // to = depthwise 3x3 (tensor 0) of a tile with a border, or its input gradient. Begins with a
-// barrier. A diagonal matrix per unit and tap: on the tensor cores that costs less than eight
-// multiply-adds.
+// barrier. A diagonal matrix per channel group and tap: on the tensor cores that costs less than
+// eight multiply-adds.
 template <typename T, typename P>
 static __device__ __noinline__ void es_seed_depthwise(const EsSeedWork<T, P> &w, const T *from,
                                                       int is_backward, T *to) {
@@ -84,29 +85,29 @@ es_seed_depthwise(const EsSeedWork<float, P> &w, const float *from, int is_backw
     EsTile padded = w.padded(), map = w.map();
     float *taps = w.s.taps;
     const float *parameter = es_seed_parameter(w, 0);
-    int stride = w.stride(), units = map.units, sign = is_backward ? -1 : 1;
+    int stride = w.stride(), n_c8 = map.n_c8, sign = is_backward ? -1 : 1;
     for (int i = threadIdx.x; !is_backward && i < 9 * stride; i += ES_FUSED_THREADS) {
         int tap = i / stride, channel = i - tap * stride;
         taps[i] = channel < w.channels() ? parameter[channel * 9 + tap] : 0.0f;
     }
     __syncthreads();
-    es_seed_each(w.at.n_images * units, map, [=](int unit) {
-        const float *weight = taps + unit % units * ES_FUSED_UNIT;
+    es_seed_each(w.at.n_images * n_c8, map, [=](int c8) {
+        const float *weight = taps + c8 % n_c8 * ES_C8;
         return [=](int row, int column) {
-            const float *centre = from + padded.at(0, unit, row, column) * ES_FUSED_UNIT;
+            const float *centre = from + padded.at(0, c8, row, column) * ES_C8;
             float sum[8] = {};
 #pragma unroll
             for (int tap = 0; tap < 9; tap++) {
                 int shift = sign * ((tap / 3 - 1) * padded.side() + tap % 3 - 1);
                 float near[8], tap_weight[8];
-                es_unit_load(near, centre + shift * ES_FUSED_UNIT);
-                es_unit_load(tap_weight, weight + tap * stride);
+                es_c8_load(near, centre + shift * ES_C8);
+                es_c8_load(tap_weight, weight + tap * stride);
 #pragma unroll
                 for (int c = 0; c < 8; c++) {
                     sum[c] = fmaf(tap_weight[c], near[c], sum[c]);
                 }
             }
-            es_unit_store(to + map.at(0, unit, row, column) * ES_FUSED_UNIT, sum);
+            es_c8_store(to + map.at(0, c8, row, column) * ES_C8, sum);
         };
     });
 }
@@ -147,8 +148,8 @@ static __device__ __forceinline__ void es_group_combine(const EsSeedWork<T, P> &
     float *means = w.s.offset, *squares = w.s.totals + n;
     for (int i = threadIdx.x; i < n; i += ES_FUSED_THREADS) {
         float sum = w.s.totals[i];
-        const T *first = tile + shape.at(0, i / ES_FUSED_UNIT, 0, 0) * ES_FUSED_UNIT;
-        means[i] = fmaf(sum, per_pixel, (float)first[i % ES_FUSED_UNIT]);
+        const T *first = tile + shape.at(0, i / ES_C8, 0, 0) * ES_C8;
+        means[i] = fmaf(sum, per_pixel, (float)first[i % ES_C8]);
         squares[i] = fmaf(-sum * per_pixel, sum, squares[i]) * per_pixel;
     }
     __syncthreads();
@@ -183,15 +184,15 @@ template <typename T, typename P> struct EsGroupCombine {
         : tile(of), shape(of_shape), norm(to), n(w.at.n_images * w.stride()), width(w.s.width),
           per_pixel(w.s.per_pixel), per_channel(w.s.per_channel) {}
     __device__ void operator()(int i, float sum, float square) const {
-        int unit = min(i, n - 1) / ES_FUSED_UNIT, c = i % ES_FUSED_UNIT;
-        float first = (float)tile[shape.at(0, unit, 0, 0) * ES_FUSED_UNIT + c];
+        int c8 = min(i, n - 1) / ES_C8, c = i % ES_C8;
+        float first = (float)tile[shape.at(0, c8, 0, 0) * ES_C8 + c];
         float channel_mean = fmaf(sum, per_pixel, first);
         float mean = es_group_sum(channel_mean, width) * per_channel;
         float apart = channel_mean - mean;
         float variance = fmaf(-sum * per_pixel, sum, square) * per_pixel;
         variance = es_group_sum(fmaf(apart, apart, variance), width) * per_channel;
         if (i < n) {
-            es_group_set(norm, i, unit % P::UNITS * ES_FUSED_UNIT + c, true, mean, variance);
+            es_group_set(norm, i, c8 % P::C8 * ES_C8 + c, true, mean, variance);
         }
     }
 };
@@ -203,13 +204,13 @@ static __device__ __noinline__ void es_group_statistics(const EsSeedWork<T, P> &
                                                         EsTile shape, EsGroupNorm norm) {
     shape = w.wide(shape.border);
     tile = es_shared(tile);
-    int n_units = w.at.n_images * shape.units;
-    auto make = [=](int unit) {
+    int n_c8 = w.at.n_images * shape.n_c8;
+    auto make = [=](int c8) {
         float first[8];
-        es_unit_load(first, tile + shape.at(0, unit, 0, 0) * ES_FUSED_UNIT);
+        es_c8_load(first, tile + shape.at(0, c8, 0, 0) * ES_C8);
         return [=](int pixel, float(&sums)[2][8]) {
             float v[8];
-            es_unit_load(v, tile + shape.at_pixel(0, unit, pixel) * ES_FUSED_UNIT);
+            es_c8_load(v, tile + shape.at_pixel(0, c8, pixel) * ES_C8);
 #pragma unroll
             for (int c = 0; c < 8; c++) {
                 float apart = v[c] - first[c];
@@ -218,22 +219,22 @@ static __device__ __noinline__ void es_group_statistics(const EsSeedWork<T, P> &
             }
         };
     };
-    if constexpr (P::UNITS > 0) {
-        es_seed_finish_sums(n_units, shape.pixels(), w.s.kept, make,
+    if constexpr (P::C8 > 0) {
+        es_seed_finish_sums(n_c8, shape.pixels(), w.s.kept, make,
                             EsGroupCombine<T, P>(w, tile, shape, norm));
     } else {
-        es_seed_sums(n_units, shape.pixels(), w.s.kept, w.s.totals, make);
+        es_seed_sums(n_c8, shape.pixels(), w.s.kept, w.s.totals, make);
         es_group_combine(w, tile, shape, norm);
     }
 }
 
-// The norm of one image-unit, in registers.
-struct EsGroupUnit {
+// The norm of one image-channel group, in registers.
+struct EsGroupNormC8 {
     float scale[8], shift[8];
 
-    __device__ EsGroupUnit(const EsGroupNorm &norm, int unit) {
-        es_unit_load(scale, norm.scale + unit * ES_FUSED_UNIT);
-        es_unit_load(shift, norm.shift + unit * ES_FUSED_UNIT);
+    __device__ EsGroupNormC8(const EsGroupNorm &norm, int c8) {
+        es_c8_load(scale, norm.scale + c8 * ES_C8);
+        es_c8_load(shift, norm.shift + c8 * ES_C8);
     }
     // The norm's output, as it would be stored.
     template <typename T> __device__ void apply(const float (&v)[8], float (&y)[8], T) const {
@@ -241,21 +242,21 @@ struct EsGroupUnit {
         for (int c = 0; c < 8; c++) {
             y[c] = fmaf(v[c], scale[c], shift[c]);
         }
-        es_unit_round(y, T());
+        es_c8_round(y, T());
     }
 };
 
 // --- the seed ---
 
-// What a seed and its blend do in one image-unit, in registers.
-template <typename T> struct EsSeedUnit {
-    EsGroupUnit norm;
+// What a seed and its blend do in one image-channel group, in registers.
+template <typename T> struct EsSeedC8 {
+    EsGroupNormC8 norm;
     float share, mix;
     int blueprint, mode;
 
     template <typename P>
-    __device__ EsSeedUnit(const EsSeedWork<T, P> &w, int unit)
-        : norm(w.s.norm[0], unit), share(w.s.share[w.image_of(unit)]), mix(w.mix),
+    __device__ EsSeedC8(const EsSeedWork<T, P> &w, int c8)
+        : norm(w.s.norm[0], c8), share(w.s.share[w.image_of(c8)]), mix(w.mix),
           blueprint(w.slot.blueprint), mode(w.slot.mode) {}
 
     // s from the slot's input x and the branch v.
@@ -279,7 +280,7 @@ template <typename T> struct EsSeedUnit {
                 s[c] = x[c] + y[c];
             }
         }
-        es_unit_round(s, T());
+        es_c8_round(s, T());
     }
 
     // What the slot hands on, as it would be stored.
@@ -307,13 +308,13 @@ template <typename T> struct EsSeedUnit {
         } else {
             // es_blend_value, with what all values share taken out
             bool is_near_x = share < 0.5f;
-            float part = is_near_x ? share : share - 1.0f;
+            float weight = is_near_x ? share : share - 1.0f;
 #pragma unroll
             for (int c = 0; c < 8; c++) {
-                y[c] = (is_near_x ? x[c] : s[c]) + part * (s[c] - x[c]);
+                y[c] = (is_near_x ? x[c] : s[c]) + weight * (s[c] - x[c]);
             }
         }
-        es_unit_round(y, T());
+        es_c8_round(y, T());
     }
 };
 

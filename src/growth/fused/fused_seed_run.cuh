@@ -1,5 +1,5 @@
-// A seed forward on the images of a part: its layers, the small networks of attention and gate, and
-// each image's share.
+// A seed forward on the images of a chunk: its layers, the small networks of attention and gate,
+// and each image's share.
 #ifndef ES_GROWTH_FUSED_SEED_RUN_CUH
 #define ES_GROWTH_FUSED_SEED_RUN_CUH
 
@@ -13,17 +13,16 @@ static __device__ __noinline__ void es_seed_average(const EsSeedWork<T, P> &w) {
     EsTile padded = w.padded();
     const T *x = w.s.x;
     float per_pixel = w.s.per_pixel;
-    es_seed_sums(w.at.n_images * padded.units, padded.pixels(), w.s.kept, w.s.totals,
-                 [=](int unit) {
-                     return [=](int pixel, float(&sums)[2][8]) {
-                         float v[8];
-                         es_unit_load(v, x + padded.at_pixel(0, unit, pixel) * ES_FUSED_UNIT);
+    es_seed_sums(w.at.n_images * padded.n_c8, padded.pixels(), w.s.kept, w.s.totals, [=](int c8) {
+        return [=](int pixel, float(&sums)[2][8]) {
+            float v[8];
+            es_c8_load(v, x + padded.at_pixel(0, c8, pixel) * ES_C8);
 #pragma unroll
-                         for (int c = 0; c < 8; c++) {
-                             sums[0][c] += v[c];
-                         }
-                     };
-                 });
+            for (int c = 0; c < 8; c++) {
+                sums[0][c] += v[c];
+            }
+        };
+    });
     for (int i = threadIdx.x; i < w.at.n_images * w.stride(); i += ES_FUSED_THREADS) {
         w.s.average[i] = w.s.totals[i] * per_pixel;
     }
@@ -115,23 +114,23 @@ static __device__ void es_seed_conv_heavy(const EsSeedWork<T, P> &w) {
     EsGroupNorm norm = w.s.norm[1];
     es_seed_convolve<T>(w, 0, 0, w.s.x, padded, first, first_tile);
     es_group_statistics<T>(w, first, first_tile, norm);
-    es_seed_each(w.at.n_images * padded.units, padded, [=](int unit) {
-        EsGroupUnit of(norm, unit);
+    es_seed_each(w.at.n_images * padded.n_c8, padded, [=](int c8) {
+        EsGroupNormC8 of(norm, c8);
         return [=](int row, int column) {
             float v[8], y[8];
-            es_unit_load(v, first + first_tile.at(0, unit, row, column) * ES_FUSED_UNIT);
+            es_c8_load(v, first + first_tile.at(0, c8, row, column) * ES_C8);
             of.apply(v, y, T());
 #pragma unroll
             for (int c = 0; c < 8; c++) {
                 y[c] = es_rectified(y[c]);
             }
-            es_unit_store(rectified + padded.at(0, unit, row, column) * ES_FUSED_UNIT, y);
+            es_c8_store(rectified + padded.at(0, c8, row, column) * ES_C8, y);
         };
     });
     es_seed_convolve<T>(w, 3, 0, w.s.n, padded, w.branch, w.branch_tile());
 }
 
-// Everything that EsSeedUnit reads, from x on. Ends with a barrier.
+// Everything that EsSeedC8 reads, from x on. Ends with a barrier.
 template <typename T, typename P>
 static __device__ __noinline__ void es_seed_run(const EsSeedWork<T, P> &w) {
     switch (w.slot.blueprint) {

@@ -1,14 +1,14 @@
-// A unit's values in a 2x2 window that a pool reads, as they lie in memory: words of one float or
-// two 16-bit numbers. Which pixel each channel's value came from is 16 bits per window, so that the
-// gradient finds its way back with masks, without the values.
+// A channel group's values in a 2x2 window that a pool reads, as they lie in memory: words of one
+// float or two 16-bit numbers. Which pixel each channel's value came from is 16 bits per window, so
+// that the gradient finds its way back with masks, without the values.
 #ifndef ES_GROWTH_FUSED_SEED_WINDOW_CUH
 #define ES_GROWTH_FUSED_SEED_WINDOW_CUH
 
 #include "growth/fused/fused_tile.cuh"
 
-// A unit of T.
-template <typename T> struct EsUnitWords {
-    static constexpr int COUNT = ES_FUSED_UNIT * (int)sizeof(T) / 4;
+// A channel group of T.
+template <typename T> struct EsC8Words {
+    static constexpr int COUNT = ES_C8 * (int)sizeof(T) / 4;
     uint32_t word[COUNT];
 
     __device__ void load(const T *from) {
@@ -34,8 +34,7 @@ template <typename T> struct EsUnitWords {
     }
 };
 
-static __device__ __forceinline__ void es_words_pack(EsUnitWords<float> &words,
-                                                     const float (&v)[8]) {
+static __device__ __forceinline__ void es_words_pack(EsC8Words<float> &words, const float (&v)[8]) {
 #pragma unroll
     for (int c = 0; c < 8; c++) {
         words.word[c] = __float_as_uint(v[c]);
@@ -43,14 +42,14 @@ static __device__ __forceinline__ void es_words_pack(EsUnitWords<float> &words,
 }
 
 template <typename T>
-static __device__ __forceinline__ void es_words_pack(EsUnitWords<T> &words, const float (&v)[8]) {
+static __device__ __forceinline__ void es_words_pack(EsC8Words<T> &words, const float (&v)[8]) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         words.word[i] = es_pair_bits(v[2 * i], v[2 * i + 1], T());
     }
 }
 
-static __device__ __forceinline__ void es_words_unpack(const EsUnitWords<float> &words,
+static __device__ __forceinline__ void es_words_unpack(const EsC8Words<float> &words,
                                                        float (&v)[8]) {
 #pragma unroll
     for (int c = 0; c < 8; c++) {
@@ -59,7 +58,7 @@ static __device__ __forceinline__ void es_words_unpack(const EsUnitWords<float> 
 }
 
 template <typename T>
-static __device__ __forceinline__ void es_words_unpack(const EsUnitWords<T> &words, float (&v)[8]) {
+static __device__ __forceinline__ void es_words_unpack(const EsC8Words<T> &words, float (&v)[8]) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         float2 pair = es_pair_floats(words.word[i], T());
@@ -97,17 +96,17 @@ static __device__ __forceinline__ uint32_t es_winner_mask(uint32_t bits, int pla
     return (apart >> (4 * plane + i) & 0x00010001u) * 0xFFFFu;
 }
 
-// v = the winners' values in a window of a tile with rows of so many units.
+// v = the winners' values in a window of a tile with rows of so many channel groups.
 template <typename T>
-static __device__ __forceinline__ void es_window_pick(uint32_t bits, const T *window, int side,
-                                                      EsUnitWords<T> &v) {
-    EsUnitWords<T> pixel[4];
+static __device__ __forceinline__ void es_window_pool(uint32_t bits, const T *window, int side,
+                                                      EsC8Words<T> &v) {
+    EsC8Words<T> pixel[4];
 #pragma unroll
     for (int k = 0; k < 4; k++) {
-        pixel[k].load(window + (k / 2 * side + k % 2) * ES_FUSED_UNIT);
+        pixel[k].load(window + (k / 2 * side + k % 2) * ES_C8);
     }
 #pragma unroll
-    for (int i = 0; i < EsUnitWords<T>::COUNT; i++) {
+    for (int i = 0; i < EsC8Words<T>::COUNT; i++) {
         uint32_t column = es_winner_mask(bits, 0, i, T()), row = es_winner_mask(bits, 1, i, T());
         uint32_t upper = (pixel[1].word[i] & column) | (pixel[0].word[i] & ~column);
         uint32_t lower = (pixel[3].word[i] & column) | (pixel[2].word[i] & ~column);
@@ -118,10 +117,10 @@ static __device__ __forceinline__ void es_window_pick(uint32_t bits, const T *wi
 // g to the winners of a window, 0 to the others.
 template <typename T>
 static __device__ __forceinline__ void es_window_scatter(uint32_t bits, T *window, int side,
-                                                         const EsUnitWords<T> &g) {
-    EsUnitWords<T> pixel[4];
+                                                         const EsC8Words<T> &g) {
+    EsC8Words<T> pixel[4];
 #pragma unroll
-    for (int i = 0; i < EsUnitWords<T>::COUNT; i++) {
+    for (int i = 0; i < EsC8Words<T>::COUNT; i++) {
         uint32_t column = es_winner_mask(bits, 0, i, T()), row = es_winner_mask(bits, 1, i, T());
         pixel[0].word[i] = g.word[i] & ~row & ~column;
         pixel[1].word[i] = g.word[i] & ~row & column;
@@ -130,7 +129,7 @@ static __device__ __forceinline__ void es_window_scatter(uint32_t bits, T *windo
     }
 #pragma unroll
     for (int k = 0; k < 4; k++) {
-        pixel[k].store(window + (k / 2 * side + k % 2) * ES_FUSED_UNIT);
+        pixel[k].store(window + (k / 2 * side + k % 2) * ES_C8);
     }
 }
 

@@ -5,11 +5,12 @@
 #include "growth/fused/fused_net.h"
 
 // A block's numbers, with its shape as constants where the kernel was compiled for one: 3x3, IN and
-// OUT units, maps of SIZE; the block has a pool, and so has the one before it. IN 0: any block.
+// OUT channel groups, maps of SIZE; the block has a pool, and so has the one before it. IN 0: any
+// block.
 template <int IN, int OUT, int SIZE> struct EsBlockShape {
     static __host__ __device__ __forceinline__ EsFusedBlock of(EsFusedBlock block) {
         if (IN > 0) {
-            block.in_units = IN, block.out_units = OUT, block.size = SIZE;
+            block.in_c8 = IN, block.out_c8 = OUT, block.size = SIZE;
             block.out_size = SIZE / 2, block.kernel = 3, block.has_pool = 1;
             block.by_size = block.by_pixels = block.by_out_size = block.by_out_pixels = 0;
         }
@@ -18,16 +19,16 @@ template <int IN, int OUT, int SIZE> struct EsBlockShape {
     // The block before it.
     static __host__ __device__ __forceinline__ EsFusedBlock before(EsFusedBlock block) {
         if (IN > 0) {
-            block.out_units = IN, block.size = 2 * SIZE, block.out_size = SIZE, block.has_pool = 1;
+            block.out_c8 = IN, block.size = 2 * SIZE, block.out_size = SIZE, block.has_pool = 1;
             block.by_size = block.by_pixels = block.by_out_size = block.by_out_pixels = 0;
         }
         return block;
     }
-    // One output unit is known in the first block alone: nobody needs the gradient of images, and
-    // what makes that of other blocks (fused_read_gradient.cuh) takes units by twos.
+    // One output channel group is known in the first block alone: nobody needs the gradient of
+    // images, and what makes that of other blocks (fused_dgrad.cuh) takes channel groups by twos.
     static bool fits(const EsFusedNet &net, int b) {
         const EsFusedBlock &block = net.block[b];
-        return block.in_units == IN && block.out_units == OUT && block.size == SIZE &&
+        return block.in_c8 == IN && block.out_c8 == OUT && block.size == SIZE &&
                block.kernel == 3 && block.has_pool &&
                (b == 0 || (OUT > 1 && net.block[b - 1].has_pool));
     }

@@ -1,6 +1,6 @@
 // The fused step: what a network is in the kernels' words, memory, and the order of the launches.
 //
-// R rows, E environments, N images of a row, B blocks.
+// R instances, E environments, N images of an instance, B blocks.
 #include "growth/fused/fused_step.h"
 
 #include <string.h>
@@ -16,25 +16,25 @@
 #define HEAD_SHARING     4
 // Shared memory that the system takes of each block's.
 #define RESERVED_BYTES 1024
-// What a part costs besides its images, in images.
-#define PART_COST           0.7
-#define IMAGES_PER_PART_MAX 16
-#define HEAD_IMAGES_MIN     8 // warps of a block of threads
-#define HEAD_IMAGES_MAX     32
+// What a chunk costs besides its images, in images.
+#define PART_COST            0.7
+#define IMAGES_PER_CHUNK_MAX 16
+#define HEAD_IMAGES_MIN      8 // warps of a block of threads
+#define HEAD_IMAGES_MAX      32
 
 // Images that a block of threads takes at a time, by kernel.
-typedef struct Parts {
+typedef struct Chunks {
     int forward[ES_FUSED_BLOCKS_MAX], head, backward[ES_FUSED_BLOCKS_MAX];
     int seed_forward[ES_SLOTS_MAX], seed_backward[ES_SLOTS_MAX];
-} Parts;
+} Chunks;
 
 struct EsFusedStep {
     EsFusedOptions options;
     EsDevice *device; // borrowed
     int64_t n_envs;
-    EsFusedArguments args;  // of both kinds of run; rows, images and results change
+    EsFusedArguments args;  // of both kinds of run; instances, images and results change
     EsFusedSharing sharing; // of evaluation
-    Parts training, evaluation;
+    Chunks training, evaluation;
     void *slab; // owned: everything but the results
     size_t slab_bytes;
     EsFusedResults trained, evaluated; // owned
@@ -42,7 +42,7 @@ struct EsFusedStep {
 
 // --- the network in the kernels' words ---
 
-static int32_t units_of(int n_channels) { return (n_channels + ES_FUSED_UNIT - 1) / ES_FUSED_UNIT; }
+static int32_t c8_of(int n_channels) { return (n_channels + ES_C8 - 1) / ES_C8; }
 
 static void set_reciprocals(EsFusedBlock *block) {
     block->by_size = es_fused_reciprocal(block->size);
@@ -73,8 +73,8 @@ static EsStatus describe_blocks(const EsGrowthModel *model, EsFusedNet *net) {
         }
         net->block[b] = (EsFusedBlock){.n_in = n_in,
                                        .n_out = block.n_channels,
-                                       .in_units = units_of(n_in),
-                                       .out_units = units_of(block.n_channels),
+                                       .in_c8 = c8_of(n_in),
+                                       .out_c8 = c8_of(block.n_channels),
                                        .size = size,
                                        .out_size = block.has_pool ? size / 2 : size,
                                        .kernel = block.kernel,
@@ -134,7 +134,7 @@ static EsStatus describe_place(const EsGrowthModel *model, int s, EsFusedNet *ne
     place->block = slot->column;
     place->is_after_pool = slot->row;
     place->n_channels = block->n_out;
-    place->units = block->out_units;
+    place->n_c8 = block->out_c8;
     place->size = slot->row == 0 ? block->size : block->out_size;
     place->by_size = es_fused_reciprocal(place->size);
     place->by_pixels = es_fused_reciprocal(place->size * place->size);
@@ -150,12 +150,12 @@ static EsStatus describe_place(const EsGrowthModel *model, int s, EsFusedNet *ne
 static EsStatus describe_net(const EsGrowthModel *model, EsFusedNet *net) {
     const EsHostSpec *host = &model->host;
     memset(net, 0, sizeof *net);
-    if (host->n_blocks > ES_FUSED_BLOCKS_MAX || host->image_channels > ES_FUSED_UNIT) {
+    if (host->n_blocks > ES_FUSED_BLOCKS_MAX || host->image_channels > ES_C8) {
         return ES_FAIL(UNSUPPORTED,
                        "host \"%s\" cannot run on a GPU: %d blocks (at most %d), images of %d "
                        "channels (at most %d)",
                        host->name, host->n_blocks, ES_FUSED_BLOCKS_MAX, host->image_channels,
-                       ES_FUSED_UNIT);
+                       ES_C8);
     }
     net->n_blocks = host->n_blocks;
     net->n_slots = model->n_slots;
@@ -170,20 +170,20 @@ static EsStatus describe_net(const EsGrowthModel *model, EsFusedNet *net) {
     return ES_STATUS_OK;
 }
 
-// --- images per part ---
+// --- images per chunk ---
 
-static int64_t count_parts(int64_t n_images, int images) {
+static int64_t count_chunks(int64_t n_images, int images) {
     return (n_images + images - 1) / images;
 }
 
 typedef size_t (*BytesFunction)(const EsFusedNet *net, EsDtype precision, int block, int n_images);
 
 // The number for which the blocks of threads take the fewest turns, a turn being as long as its
-// images and a little more for what a part does once.
-static EsStatus choose_images(const EsFusedNet *net, EsDtype precision, const EsFusedRoom *room,
+// images and a little more for what a chunk does once.
+static EsStatus choose_images(const EsFusedNet *net, EsDtype precision, const EsFusedLimits *limits,
                               BytesFunction bytes, int n_sharing, int block, int *images) {
-    size_t limit = room->shared_limit;
-    int64_t n_places = (int64_t)n_sharing * room->n_units;
+    size_t limit = limits->shared_limit;
+    int64_t n_places = (int64_t)n_sharing * limits->n_sms;
     double best = 0;
     if (bytes(net, precision, block, 1) > limit) {
         return ES_FAIL(UNSUPPORTED,
@@ -191,11 +191,11 @@ static EsStatus choose_images(const EsFusedNet *net, EsDtype precision, const Es
                        "GPU has %zu; fewer channels, smaller images or 16-bit numbers take less",
                        block, bytes(net, precision, block, 1), limit);
     }
-    for (int n = 1; n <= ES_MIN(room->n_images, IMAGES_PER_PART_MAX); n++) {
+    for (int n = 1; n <= ES_MIN(limits->n_images, IMAGES_PER_CHUNK_MAX); n++) {
         if (n > 1 && bytes(net, precision, block, n) > limit / (size_t)n_sharing - RESERVED_BYTES) {
             break;
         }
-        int64_t n_blocks = room->n_rows * count_parts(room->n_images, n);
+        int64_t n_blocks = limits->n_instances * count_chunks(limits->n_images, n);
         double turns = (double)((n_blocks + n_places - 1) / n_places);
         double cost = turns * (n + PART_COST);
         if (n == 1 || cost < best) {
@@ -209,43 +209,45 @@ static EsStatus choose_images(const EsFusedNet *net, EsDtype precision, const Es
 // Of the head, where a warp takes an image: one each, and more where blocks of threads would
 // otherwise take turns.
 static EsStatus choose_head_images(const EsFusedNet *net, EsDtype precision,
-                                   const EsFusedRoom *room, int *images) {
-    int64_t n_places = HEAD_SHARING * (int64_t)room->n_units;
+                                   const EsFusedLimits *limits, int *images) {
+    int64_t n_places = HEAD_SHARING * (int64_t)limits->n_sms;
     int n = HEAD_IMAGES_MIN;
-    if (es_fused_head_bytes(net, precision, n) > room->shared_limit) {
+    if (es_fused_head_bytes(net, precision, n) > limits->shared_limit) {
         return ES_FAIL(UNSUPPORTED,
                        "the end of the host needs %zu bytes of shared memory, the GPU has %zu; "
                        "fewer channels or classes take less",
-                       es_fused_head_bytes(net, precision, n), room->shared_limit);
+                       es_fused_head_bytes(net, precision, n), limits->shared_limit);
     }
-    while (2 * n <= HEAD_IMAGES_MAX && room->n_rows * count_parts(room->n_images, n) > n_places &&
+    while (2 * n <= HEAD_IMAGES_MAX &&
+           limits->n_instances * count_chunks(limits->n_images, n) > n_places &&
            es_fused_head_bytes(net, precision, 2 * n) <=
-               room->shared_limit / HEAD_SHARING - RESERVED_BYTES) {
+               limits->shared_limit / HEAD_SHARING - RESERVED_BYTES) {
         n *= 2;
     }
     *images = n;
     return ES_STATUS_OK;
 }
 
-// n_leaders: rows that compute before the first slot; 2^d times as many behind d of them, all at
-// most.
-static EsStatus choose_parts(const EsFusedNet *net, EsDtype precision, const EsDevice *device,
-                             int64_t n_rows, int64_t n_leaders, int64_t n_images, Parts *parts) {
-    EsFusedRoom room = {n_rows, n_images, es_device_info(device)->n_units, 0};
-    ES_TRY(es_fused_shared_limit(device, &room.shared_limit));
-    EsFusedRoom leaders = room; // of a block or slot in a forward pass
+// n_leaders: instances that compute before the first slot; 2^d times as many behind d of them, all
+// at most.
+static EsStatus choose_chunks(const EsFusedNet *net, EsDtype precision, const EsDevice *device,
+                              int64_t n_instances, int64_t n_leaders, int64_t n_images,
+                              Chunks *chunks) {
+    EsFusedLimits limits = {n_instances, n_images, es_device_info(device)->n_processors, 0};
+    ES_TRY(es_fused_shared_limit(device, &limits.shared_limit));
+    EsFusedLimits leaders = limits; // of a block or slot in a forward pass
     for (int b = 0; b < net->n_blocks; b++) {
-        leaders.n_rows = ES_MIN(n_rows, n_leaders << net->block[b].depth);
+        leaders.n_instances = ES_MIN(n_instances, n_leaders << net->block[b].depth);
         ES_TRY(choose_images(net, precision, &leaders, es_fused_forward_bytes, FORWARD_SHARING, b,
-                             &parts->forward[b]));
-        ES_TRY(choose_images(net, precision, &room, es_fused_backward_bytes, BACKWARD_SHARING, b,
-                             &parts->backward[b]));
+                             &chunks->forward[b]));
+        ES_TRY(choose_images(net, precision, &limits, es_fused_backward_bytes, BACKWARD_SHARING, b,
+                             &chunks->backward[b]));
     }
-    ES_TRY(choose_head_images(net, precision, &room, &parts->head));
+    ES_TRY(choose_head_images(net, precision, &limits, &chunks->head));
     for (int s = 0; s < net->n_slots; s++) {
-        leaders.n_rows = ES_MIN(n_rows, n_leaders << net->place[s].depth);
-        ES_TRY(es_fused_seed_images(&net->place[s], precision, &leaders, &parts->seed_forward[s],
-                                    &parts->seed_backward[s]));
+        leaders.n_instances = ES_MIN(n_instances, n_leaders << net->place[s].depth);
+        ES_TRY(es_fused_seed_images(&net->place[s], precision, &leaders, &chunks->seed_forward[s],
+                                    &chunks->seed_backward[s]));
     }
     return ES_STATUS_OK;
 }
@@ -253,12 +255,12 @@ static EsStatus choose_parts(const EsFusedNet *net, EsDtype precision, const EsD
 EsStatus es_fused_step_check(const EsGrowthModel *model, const EsDevice *device,
                              EsDtype precision) {
     EsFusedNet net;
-    Parts parts;
+    Chunks chunks;
     if (es_device_info(device)->kind != ES_DEVICE_CUDA) {
         return ES_FAIL(UNSUPPORTED, "fused steps run on CUDA devices");
     }
     ES_TRY(describe_net(model, &net));
-    return choose_parts(&net, precision, device, 1, 1, 1, &parts);
+    return choose_chunks(&net, precision, device, 1, 1, 1, &chunks);
 }
 
 // --- memory ---
@@ -275,28 +277,29 @@ static void *take(Slab *slab, int64_t count, size_t element_bytes) {
     return piece;
 }
 
-// n_trained and n_held: images of all rows in training, and at most in any run.
+// n_trained and n_held: images of all instances in training, and at most in any run.
 static void place_block(EsFusedStep *fused, Slab *slab, int b, int64_t n_trained, int64_t n_held,
-                        int64_t n_rows) {
+                        int64_t n_instances) {
     const EsFusedBlock *block = &fused->args.net.block[b];
     EsFusedMemory *memory = &fused->args.memory[b];
     size_t bytes = es_dtype_bytes(fused->options.precision);
-    int64_t channels = block->out_units * ES_FUSED_UNIT;
+    int64_t channels = block->out_c8 * ES_C8;
     int64_t full = channels * block->size * block->size;
-    int64_t handed = channels * block->out_size * block->out_size;
+    int64_t out_length = channels * block->out_size * block->out_size;
     memory->raw = take(slab, n_held * full, bytes);
-    memory->picked = block->has_pool ? take(slab, n_held * handed, bytes) : memory->raw;
-    memory->middle = block->slot[0] >= 0 ? take(slab, n_held * handed, bytes) : NULL;
-    memory->out = block->slot[1] >= 0 ? take(slab, n_held * handed, bytes) : NULL;
-    memory->d_middle = block->slot[1] >= 0 ? take(slab, n_trained * handed, bytes) : NULL;
+    memory->pooled = block->has_pool ? take(slab, n_held * out_length, bytes) : memory->raw;
+    memory->middle = block->slot[0] >= 0 ? take(slab, n_held * out_length, bytes) : NULL;
+    memory->out = block->slot[1] >= 0 ? take(slab, n_held * out_length, bytes) : NULL;
+    memory->d_middle = block->slot[1] >= 0 ? take(slab, n_trained * out_length, bytes) : NULL;
     memory->d_relu = block->slot[0] >= 0 ? take(slab, n_trained * full, bytes) : NULL;
     memory->winners = block->slot[0] >= 0 && block->has_pool
-                          ? take(slab, n_trained * handed / ES_FUSED_UNIT, sizeof(uint16_t))
+                          ? take(slab, n_trained * out_length / ES_C8, sizeof(uint16_t))
                           : NULL;
-    memory->d_out = b < fused->args.net.n_blocks - 1 ? take(slab, n_trained * handed, bytes) : NULL;
-    memory->mean = take(slab, n_rows * channels, sizeof(float));
-    memory->inv_std = take(slab, n_rows * channels, sizeof(float));
-    memory->norm_sums = take(slab, n_rows * 2 * channels, sizeof(float));
+    memory->d_out =
+        b < fused->args.net.n_blocks - 1 ? take(slab, n_trained * out_length, bytes) : NULL;
+    memory->mean = take(slab, n_instances * channels, sizeof(float));
+    memory->inv_std = take(slab, n_instances * channels, sizeof(float));
+    memory->norm_sums = take(slab, n_instances * 2 * channels, sizeof(float));
 }
 
 static void place_memory(EsFusedStep *fused, Slab *slab) {
@@ -304,44 +307,45 @@ static void place_memory(EsFusedStep *fused, Slab *slab) {
     EsFusedArguments *args = &fused->args;
     const EsFusedNet *net = &args->net;
     int64_t n_envs = fused->n_envs, batch = options->batch, most_channels = 0;
-    int64_t n_rows = ES_MAX(n_envs, options->max_rows), n_trained = n_envs * batch;
-    int64_t n_held = ES_MAX(n_trained, options->max_rows * options->max_evaluated);
+    int64_t n_instances = ES_MAX(n_envs, options->max_instances), n_trained = n_envs * batch;
+    int64_t n_held = ES_MAX(n_trained, options->max_instances * options->max_evaluated);
     for (int b = 0; b < net->n_blocks; b++) {
-        place_block(fused, slab, b, n_trained, n_held, n_rows);
-        most_channels = ES_MAX(most_channels, net->block[b].out_units * ES_FUSED_UNIT);
-        args->n_parts[b] = (int32_t)count_parts(batch, fused->training.backward[b]);
-        args->weight_parts[b] =
-            take(slab, n_envs * args->n_parts[b] * es_fused_part_length(net, b), sizeof(float));
+        place_block(fused, slab, b, n_trained, n_held, n_instances);
+        most_channels = ES_MAX(most_channels, net->block[b].out_c8 * ES_C8);
+        args->n_chunks[b] = (int32_t)count_chunks(batch, fused->training.backward[b]);
+        args->weight_partials[b] =
+            take(slab, n_envs * args->n_chunks[b] * es_fused_partial_length(net, b), sizeof(float));
     }
-    args->n_parts[net->n_blocks] = (int32_t)count_parts(batch, fused->training.head);
-    args->weight_parts[net->n_blocks] =
-        take(slab, n_envs * args->n_parts[net->n_blocks] * es_fused_part_length(net, net->n_blocks),
-             sizeof(float));
+    args->n_chunks[net->n_blocks] = (int32_t)count_chunks(batch, fused->training.head);
+    args->weight_partials[net->n_blocks] = take(
+        slab, n_envs * args->n_chunks[net->n_blocks] * es_fused_partial_length(net, net->n_blocks),
+        sizeof(float));
     for (int s = 0; s < net->n_slots; s++) {
-        args->n_seed_parts[s] = (int32_t)count_parts(batch, fused->training.seed_backward[s]);
-        args->seed_parts[s] =
-            take(slab, n_envs * args->n_seed_parts[s] * es_fused_seed_part_length(&net->place[s]),
-                 sizeof(float));
+        args->n_seed_chunks[s] = (int32_t)count_chunks(batch, fused->training.seed_backward[s]);
+        args->seed_partials[s] = take(
+            slab, n_envs * args->n_seed_chunks[s] * es_fused_seed_partial_length(&net->place[s]),
+            sizeof(float));
     }
     const EsFusedBlock *last = &net->block[net->n_blocks - 1];
-    args->d_features = take(slab, n_trained * last->out_units * ES_FUSED_UNIT, sizeof(float));
+    args->d_features = take(slab, n_trained * last->out_c8 * ES_C8, sizeof(float));
     args->packed = take(slab, n_envs * net->packed_bytes, 1);
     args->seed_packed = take(slab, n_envs * net->seed_packed_bytes, 1);
-    args->counters = take(slab, n_rows, sizeof(int32_t));
-    fused->sharing.leader = take(slab, (net->n_slots + 1) * options->max_rows, sizeof(int32_t));
+    args->counters = take(slab, n_instances, sizeof(int32_t));
+    fused->sharing.leader =
+        take(slab, (net->n_slots + 1) * options->max_instances, sizeof(int32_t));
     int64_t n_points = net->n_blocks + net->n_slots;
-    fused->sharing.listed = take(slab, n_points * options->max_rows, sizeof(int32_t));
+    fused->sharing.listed = take(slab, n_points * options->max_instances, sizeof(int32_t));
     fused->sharing.first = take(slab, n_envs, sizeof(int32_t));
-    args->norm_parts = take(slab, n_trained * 2 * most_channels, sizeof(float));
-    args->loss_parts = take(slab, n_held * 3, sizeof(float));
+    args->norm_partials = take(slab, n_trained * 2 * most_channels, sizeof(float));
+    args->loss_partials = take(slab, n_held * 3, sizeof(float));
     args->samples = take(slab, n_trained, sizeof(EsFusedSample));
 }
 
-static EsStatus create_results(EsFusedStep *fused, int64_t n_rows, EsFusedResults *results) {
+static EsStatus create_results(EsFusedStep *fused, int64_t n_instances, EsFusedResults *results) {
     EsDevice *device = fused->device;
-    ES_TRY(es_device_create_tensor(device, ES_DTYPE_F32, 1, &n_rows, &results->loss));
-    ES_TRY(es_device_create_tensor(device, ES_DTYPE_I32, 1, &n_rows, &results->n_correct));
-    return es_device_create_tensor(device, ES_DTYPE_I32, 1, &n_rows, &results->n_invalid);
+    ES_TRY(es_device_create_tensor(device, ES_DTYPE_F32, 1, &n_instances, &results->loss));
+    ES_TRY(es_device_create_tensor(device, ES_DTYPE_I32, 1, &n_instances, &results->n_correct));
+    return es_device_create_tensor(device, ES_DTYPE_I32, 1, &n_instances, &results->n_invalid);
 }
 
 static void fill_arguments(EsFusedStep *fused) {
@@ -367,7 +371,7 @@ static void fill_arguments(EsFusedStep *fused) {
     args->state_stride = options->store->states.stride[0];
 }
 
-static EsStatus create_parts(EsFusedStep *fused) {
+static EsStatus create_partials(EsFusedStep *fused) {
     const EsFusedOptions *options = &fused->options;
     EsFusedNet *net = &fused->args.net;
     ES_TRY(describe_net(options->model, net));
@@ -377,10 +381,10 @@ static EsStatus create_parts(EsFusedStep *fused) {
         net->seed_packed_bytes +=
             (int64_t)es_fused_seed_packed_bytes(&net->place[s], options->precision);
     }
-    ES_TRY(choose_parts(net, options->precision, fused->device, fused->n_envs, fused->n_envs,
-                        options->batch, &fused->training));
-    ES_TRY(choose_parts(net, options->precision, fused->device, options->max_rows, fused->n_envs,
-                        options->max_evaluated, &fused->evaluation));
+    ES_TRY(choose_chunks(net, options->precision, fused->device, fused->n_envs, fused->n_envs,
+                         options->batch, &fused->training));
+    ES_TRY(choose_chunks(net, options->precision, fused->device, options->max_instances,
+                         fused->n_envs, options->max_evaluated, &fused->evaluation));
     fill_arguments(fused);
     Slab slab = {NULL, 0};
     place_memory(fused, &slab);
@@ -389,18 +393,18 @@ static EsStatus create_parts(EsFusedStep *fused) {
     slab = (Slab){fused->slab, 0};
     place_memory(fused, &slab);
     ES_TRY(create_results(fused, fused->n_envs, &fused->trained));
-    return create_results(fused, options->max_rows, &fused->evaluated);
+    return create_results(fused, options->max_instances, &fused->evaluated);
 }
 
 EsStatus es_fused_step_create(const EsFusedOptions *options, EsFusedStep **fused_out) {
     *fused_out = NULL;
-    ES_ASSERT(options->batch > 0 && options->max_rows > 0 && options->max_evaluated > 0);
+    ES_ASSERT(options->batch > 0 && options->max_instances > 0 && options->max_evaluated > 0);
     EsFusedStep *fused = NULL;
     ES_TRY(es_allocate(sizeof *fused, (void **)&fused));
     fused->options = *options;
     fused->device = options->store->device;
     fused->n_envs = options->store->parameters.dim[0];
-    EsStatus status = create_parts(fused);
+    EsStatus status = create_partials(fused);
     if (status != ES_STATUS_OK) {
         es_fused_step_destroy(fused);
         return status;
@@ -434,44 +438,44 @@ static void set_results(EsFusedArguments *args, const EsFusedResults *results) {
 }
 
 static void run_forward(EsFusedStep *fused, EsStream *stream, const EsFusedArguments *args,
-                        const Parts *parts) {
+                        const Chunks *chunks) {
     EsDtype precision = fused->options.precision;
     for (int b = 0; b < args->net.n_blocks; b++) {
-        es_fused_forward(stream, precision, args, b, parts->forward[b]);
+        es_fused_forward(stream, precision, args, b, chunks->forward[b]);
         for (int k = 0; k < 2; k++) {
             int s = args->net.block[b].slot[k];
             if (s >= 0) {
-                es_fused_seed_forward(stream, precision, args, s, parts->seed_forward[s]);
+                es_fused_seed_forward(stream, precision, args, s, chunks->seed_forward[s]);
             }
         }
     }
-    es_fused_head(stream, precision, args, parts->head);
+    es_fused_head(stream, precision, args, chunks->head);
 }
 
 static void run_backward(EsFusedStep *fused, EsStream *stream, const EsFusedArguments *args) {
-    const Parts *parts = &fused->training;
+    const Chunks *chunks = &fused->training;
     EsDtype precision = fused->options.precision;
     for (int b = args->net.n_blocks - 1; b >= 0; b--) {
         for (int k = 1; k >= 0; k--) {
             int s = args->net.block[b].slot[k];
             if (s >= 0) {
-                es_fused_seed_backward(stream, precision, args, s, parts->seed_backward[s]);
+                es_fused_seed_backward(stream, precision, args, s, chunks->seed_backward[s]);
             }
         }
-        es_fused_backward(stream, precision, args, b, parts->backward[b]);
+        es_fused_backward(stream, precision, args, b, chunks->backward[b]);
     }
     es_fused_reduce(stream, args);
 }
 
-void es_fused_step_train(EsFusedStep *fused, EsStream *stream, const EsFusedRows *rows,
+void es_fused_step_train(EsFusedStep *fused, EsStream *stream, const EsFusedInstances *instances,
                          const EsFusedBatch *batch) {
     EsFusedArguments args = fused->args;
-    ES_ASSERT(rows->n_rows <= fused->n_envs);
-    args.rows = *rows;
+    ES_ASSERT(instances->n_instances <= fused->n_envs);
+    args.instances = *instances;
     args.step = batch->step;
     args.loss_scale = batch->loss_scale;
     args.n_images = (int32_t)fused->options.batch;
-    args.row_images = fused->options.batch;
+    args.instance_images = fused->options.batch;
     args.is_training = 1;
     set_results(&args, &fused->trained);
     es_fused_prepare(stream, fused->options.precision, &args);
@@ -479,11 +483,11 @@ void es_fused_step_train(EsFusedStep *fused, EsStream *stream, const EsFusedRows
     run_backward(fused, stream, &args);
 }
 
-void es_fused_step_evaluate(EsFusedStep *fused, EsStream *stream, const EsFusedRows *rows,
+void es_fused_step_evaluate(EsFusedStep *fused, EsStream *stream, const EsFusedInstances *instances,
                             int64_t first_image, int64_t n_images) {
     EsFusedArguments args = fused->args;
-    ES_ASSERT(rows->n_rows <= fused->options.max_rows);
-    args.rows = *rows;
+    ES_ASSERT(instances->n_instances <= fused->options.max_instances);
+    args.instances = *instances;
     args.sharing = fused->sharing;
     args.is_training = 0;
     args.gather.pad = args.gather.flip = 0;
@@ -494,7 +498,7 @@ void es_fused_step_evaluate(EsFusedStep *fused, EsStream *stream, const EsFusedR
         int64_t n = ES_MIN(n_images - done, fused->options.max_evaluated);
         args.first_image = first_image + done;
         args.n_images = (int32_t)n;
-        args.row_images = n;
+        args.instance_images = n;
         args.adds = done > 0;
         run_forward(fused, stream, &args, &fused->evaluation);
         done += n;

@@ -8,12 +8,12 @@
 // and the launches of a step are always the same.
 //
 //     EsFusedStep *fused; ES_TRY(es_fused_step_create(&options, &fused));
-//     es_fused_step_train(fused, stream, &rows, &batch); // gradients, loss, counts
-//     es_fused_step_evaluate(fused, stream, &rows, first_image, n_images);
+//     es_fused_step_train(fused, stream, &instances, &batch); // gradients, loss, counts
+//     es_fused_step_evaluate(fused, stream, &instances, first_image, n_images);
 //
 // Nothing here allocates, waits or reads device memory after create: all of it can be captured.
 //
-// R rows (networks to run), E environments, S slots, N images of a batch.
+// R instances (networks to run), E environments, S slots, N images of a batch.
 #ifndef ES_GROWTH_FUSED_STEP_H
 #define ES_GROWTH_FUSED_STEP_H
 
@@ -22,7 +22,7 @@
 
 ES_EXTERN_C_BEGIN
 
-// What a row does at one slot; written by kernels or copied in.
+// What an instance does at one slot; written by kernels or copied in.
 typedef struct EsFusedSlot {
     int32_t blueprint; // EsBlueprint; ES_NO_SEED: nothing is there
     int32_t mode;      // EsBlendMode; NONE: the seed is not run
@@ -31,14 +31,14 @@ typedef struct EsFusedSlot {
 } EsFusedSlot;
 
 // Networks to run. All pointers are device memory and are read when the work runs.
-typedef struct EsFusedRows {
-    int64_t n_rows;          // R: grids are sized for it
-    const int32_t *n_active; // [1], nullable: rows from here on are skipped
+typedef struct EsFusedInstances {
+    int64_t n_instances;     // R: grids are sized for it
+    const int32_t *n_active; // [1], nullable: instances from here on are skipped
     const int32_t *env;      // [R]: whose parameters, order of samples and statistics
-    // [R, S], slots in the order of the model. In evaluation rows of one environment differ in
+    // [R, S], slots in the order of the model. In evaluation instances of one environment differ in
     // which slots mix a seed in and in nothing else: what they have in common is computed once.
     const EsFusedSlot *slots;
-} EsFusedRows;
+} EsFusedInstances;
 
 typedef struct EsFusedOptions {
     const EsGrowthModel *model; // borrowed, with its layout
@@ -48,17 +48,17 @@ typedef struct EsFusedOptions {
     EsDtype precision;          // of activations: F32, BF16 or F16
     int is_tf32;                // F32 alone: convolutions and their gradients multiply in TF32
     int64_t batch;              // N of training
-    int64_t max_rows;           // R at most, in training and evaluation
-    int64_t max_evaluated;      // images of one row in one pass of evaluation
+    int64_t max_instances;      // R at most, in training and evaluation
+    int64_t max_evaluated;      // images of one instance in one pass of evaluation
 } EsFusedOptions;
 
-// One batch of training: row r trains environment env[r].
+// One batch of training: instance r trains environment env[r].
 typedef struct EsFusedBatch {
     const int32_t *step;     // device, [1]: number of the batch in the episode (gather_rules.h)
     const float *loss_scale; // device, [E], nullable: gradients come out multiplied by it
 } EsFusedBatch;
 
-// What runs leave, in device memory, until the next run of the kind.
+// Results in device memory, valid until the next run of the kind.
 typedef struct EsFusedResults {
     EsTensor loss;      // f32 [R]: mean over the batch; evaluation: sum over its images
     EsTensor n_correct; // i32 [R]
@@ -76,13 +76,13 @@ void es_fused_step_destroy(EsFusedStep *fused);
 // Forward, loss, backward of one batch with the batch's statistics; running statistics move.
 // Gradients of the host and of every seed that runs (mode not NONE; of the gate where has_gate and
 // mode GATE) are written into the store's gradient slab; other parts of it are left alone.
-void es_fused_step_train(EsFusedStep *fused, EsStream *stream, const EsFusedRows *rows,
+void es_fused_step_train(EsFusedStep *fused, EsStream *stream, const EsFusedInstances *instances,
                          const EsFusedBatch *batch);
 
-// Images [first_image, first_image + n_images) of the data set through every row, with running
+// Images [first_image, first_image + n_images) of the data set through every instance, with running
 // statistics and no augmentation. Several passes where n_images is more than max_evaluated; results
 // are of all of them together.
-void es_fused_step_evaluate(EsFusedStep *fused, EsStream *stream, const EsFusedRows *rows,
+void es_fused_step_evaluate(EsFusedStep *fused, EsStream *stream, const EsFusedInstances *instances,
                             int64_t first_image, int64_t n_images);
 
 EsFusedResults es_fused_step_trained(const EsFusedStep *fused);

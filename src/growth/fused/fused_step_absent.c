@@ -15,15 +15,15 @@ EsStatus es_fused_step_create(const EsFusedOptions *options, EsFusedStep **fused
 
 void es_fused_step_destroy(EsFusedStep *fused) { ES_ASSERT(fused == NULL); }
 
-void es_fused_step_train(EsFusedStep *fused, EsStream *stream, const EsFusedRows *rows,
+void es_fused_step_train(EsFusedStep *fused, EsStream *stream, const EsFusedInstances *instances,
                          const EsFusedBatch *batch) {
-    (void)stream, (void)rows, (void)batch;
+    (void)stream, (void)instances, (void)batch;
     ES_ASSERT(fused != NULL);
 }
 
-void es_fused_step_evaluate(EsFusedStep *fused, EsStream *stream, const EsFusedRows *rows,
+void es_fused_step_evaluate(EsFusedStep *fused, EsStream *stream, const EsFusedInstances *instances,
                             int64_t first_image, int64_t n_images) {
-    (void)stream, (void)rows, (void)first_image, (void)n_images;
+    (void)stream, (void)instances, (void)first_image, (void)n_images;
     ES_ASSERT(fused != NULL);
 }
 

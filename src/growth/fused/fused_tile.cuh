@@ -1,16 +1,16 @@
 // Maps of a few images in shared memory.
 //
-// A tile is [image][unit][row][column][8 channels], with a border of zeros around every map where a
-// 3x3 convolution reads it. Eight neighbouring pixels of a unit are 128 contiguous bytes, so that
-// matrix loads meet no bank twice.
+// A tile is [image][c8][row][column][8 channels], with a border of zeros around every map where a
+// 3x3 convolution reads it. Eight neighbouring pixels of a channel group are 128 contiguous bytes,
+// so that matrix loads meet no bank twice.
 //
-// Here and in what works on tiles (fused_convolve.cuh, fused_weight_gradient.cuh) all functions are
+// Here and in what works on tiles (fused_convolve.cuh, fused_wgrad.cuh) all functions are
 // called by every thread of a block of ES_FUSED_THREADS; none of them begins or ends with a barrier
 // unless it says so.
 #ifndef ES_GROWTH_FUSED_TILE_CUH
 #define ES_GROWTH_FUSED_TILE_CUH
 
-#include "growth/fused/fused_unit.cuh"
+#include "growth/fused/fused_c8.cuh"
 
 #define ES_FUSED_WARPS (ES_FUSED_THREADS / 32)
 
@@ -21,46 +21,46 @@ static __device__ __forceinline__ int es_divide(int n, int d, uint32_t reciproca
 }
 
 struct EsTile {
-    int units, size, border;
+    int n_c8, size, border;
     uint32_t by_size = 0, by_pixels = 0; // es_fused_reciprocal of size and size^2, or 0
 
     __host__ __device__ int side() const { return size + 2 * border; }
     __host__ __device__ int plane() const { return side() * side(); }
     __host__ __device__ int pixels() const { return size * size; }
-    __host__ __device__ int image_units() const { return units * plane(); }
-    // In units from the start of the tile.
-    __host__ __device__ int at(int image, int unit, int row, int column) const {
-        return (image * units + unit) * plane() + (row + border) * side() + column + border;
+    __host__ __device__ int image_c8() const { return n_c8 * plane(); }
+    // In channel groups from the start of the tile.
+    __host__ __device__ int at(int image, int c8, int row, int column) const {
+        return (image * n_c8 + c8) * plane() + (row + border) * side() + column + border;
     }
     __device__ int row_of(int pixel) const { return es_divide(pixel, size, by_size); }
     // Of pixel i of all images in a row.
     __device__ int image_of(int i) const { return es_divide(i, pixels(), by_pixels); }
-    __device__ int at_pixel(int image, int unit, int pixel) const {
+    __device__ int at_pixel(int image, int c8, int pixel) const {
         int row = border == 0 ? 0 : row_of(pixel);
-        return border == 0 ? (image * units + unit) * pixels() + pixel
-                           : at(image, unit, row, pixel - row * size);
+        return border == 0 ? (image * n_c8 + c8) * pixels() + pixel
+                           : at(image, c8, row, pixel - row * size);
     }
 };
 
-// How the threads of a block share units and the `count` pixels of each: a thread takes units
-// unit, unit + unit_step, ... and in each of them pixels first, first + step, ...
-struct EsSpread {
-    int unit, unit_step, first, step;
+// How the threads of a block share channel groups and the `count` pixels of each: a thread takes
+// channel groups c8, c8 + c8_step, ... and in each of them pixels first, first + step, ...
+struct EsThreadMap {
+    int c8, c8_step, first, step;
 };
 
-static __device__ __forceinline__ EsSpread es_spread(int count) {
+static __device__ __forceinline__ EsThreadMap es_thread_map(int count) {
     int shift = 31 - __clz(ES_FUSED_THREADS); // of the width, a power of two: no division
     while (shift > 5 && 1 << (shift - 1) >= count) {
         shift--;
     }
     int width = 1 << shift;
-    EsSpread spread = {(int)threadIdx.x >> shift, ES_FUSED_THREADS >> shift,
+    EsThreadMap map = {(int)threadIdx.x >> shift, ES_FUSED_THREADS >> shift,
                        (int)threadIdx.x & (width - 1), width};
-    return spread;
+    return map;
 }
 
 template <typename T> static __host__ __device__ size_t es_tile_bytes(EsTile tile, int n_images) {
-    return (size_t)n_images * (size_t)tile.image_units() * ES_FUSED_UNIT * sizeof(T);
+    return (size_t)n_images * (size_t)tile.image_c8() * ES_C8 * sizeof(T);
 }
 
 // Zero everything.
@@ -78,28 +78,29 @@ static __device__ __forceinline__ void es_tile_clear(T *tile, EsTile shape, int 
 template <typename T>
 static __device__ __forceinline__ void es_tile_clear_border(T *tile, const EsTile &shape,
                                                             int n_images) {
-    int side = shape.side(), n_maps = shape.border * n_images * shape.units;
+    int side = shape.side(), n_maps = shape.border * n_images * shape.n_c8;
     for (int map = threadIdx.x / 32; map < n_maps; map += ES_FUSED_WARPS) {
         for (int i = threadIdx.x % 32; i < 4 * (side - 1); i += 32) {
             int j = i - 2 * side, at = i < side ? i : i + side * (side - 2);
             at = j < 0 ? at : (j % 2 == 0 ? 0 : side - 1) + side * (1 + j / 2);
-            es_unit_zero(tile + (map * side * side + at) * ES_FUSED_UNIT);
+            es_c8_zero(tile + (map * side * side + at) * ES_C8);
         }
     }
 }
 
-// Where each unit of a convolution's inputs lies: tap by tap, unit by unit, in elements from a
-// pixel's own unit 0. [kernel^2 * units], one more when that is odd.
-static __host__ __device__ __forceinline__ int es_tap_units(EsTile in, int kernel) {
-    return kernel * kernel * in.units;
+// Where each channel group of a convolution's inputs lies: tap by tap, channel group by channel
+// group, in elements from a pixel's own channel group 0. [kernel^2 * n_c8], one more when that is
+// odd.
+static __host__ __device__ __forceinline__ int es_tap_c8(EsTile in, int kernel) {
+    return kernel * kernel * in.n_c8;
 }
 
 static __device__ __forceinline__ void es_tap_offsets(int *offsets, EsTile in, int kernel) {
-    int n = es_tap_units(in, kernel);
+    int n = es_tap_c8(in, kernel);
     for (int q = threadIdx.x; q < n + (n & 1); q += ES_FUSED_THREADS) {
-        int tap = q / in.units, unit = q % in.units;
+        int tap = q / in.n_c8, c8 = q % in.n_c8;
         int row = tap / kernel - kernel / 2, column = tap % kernel - kernel / 2;
-        offsets[q] = q < n ? (unit * in.plane() + row * in.side() + column) * ES_FUSED_UNIT : 0;
+        offsets[q] = q < n ? (c8 * in.plane() + row * in.side() + column) * ES_C8 : 0;
     }
 }
 
@@ -131,22 +132,22 @@ static __device__ __forceinline__ float es_warp_sums(const float (&values)[2][8]
     return v[0] + __shfl_xor_sync(0xFFFFFFFFu, v[0], 1);
 }
 
-// Two sums per channel over `count` positions: visit(unit, position, values) adds what position
-// contributes to values[2][8]. A warp takes one unit and a slice of the positions; lanes, then
-// slices are added in a fixed order. totals [2][units * 8] may be anywhere. `kept` is
-// [ES_FUSED_WARPS][2][8] of shared memory. Begins and ends with a barrier.
+// Two sums per channel over `count` positions: visit(channel group, position, values) adds what
+// position contributes to values[2][8]. A warp takes one channel group and a slice of the
+// positions; lanes, then slices are added in a fixed order. totals [2][n_c8 * 8] may be anywhere.
+// `kept` is [ES_FUSED_WARPS][2][8] of shared memory. Begins and ends with a barrier.
 template <typename Visit>
-static __device__ __forceinline__ void es_channel_sums(int units, int count, float *kept,
+static __device__ __forceinline__ void es_channel_sums(int n_c8, int count, float *kept,
                                                        float *totals, Visit visit) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    int n_slices = units < ES_FUSED_WARPS ? ES_FUSED_WARPS / units : 1;
+    int n_slices = n_c8 < ES_FUSED_WARPS ? ES_FUSED_WARPS / n_c8 : 1;
     __syncthreads(); // what is summed may be fresh, and `kept` still be read
-    for (int first = 0; first < units; first += ES_FUSED_WARPS) {
-        int n_here = min(units - first, ES_FUSED_WARPS);
-        int unit = warp % n_here, slice = warp / n_here;
+    for (int first = 0; first < n_c8; first += ES_FUSED_WARPS) {
+        int n_here = min(n_c8 - first, ES_FUSED_WARPS);
+        int c8 = warp % n_here, slice = warp / n_here;
         float values[2][8] = {};
         for (int i = slice * 32 + lane; slice < n_slices && i < count; i += n_slices * 32) {
-            visit(first + unit, i, values);
+            visit(first + c8, i, values);
         }
         float sum = es_warp_sums(values);
         if (lane % 2 == 0) {
@@ -158,8 +159,8 @@ static __device__ __forceinline__ void es_channel_sums(int units, int count, flo
             for (int s = 1; s < n_slices; s++) {
                 total += kept[s * n_here * 16 + i];
             }
-            int which = i / 8 % 2, channel = (first + i / 16) * ES_FUSED_UNIT + i % 8;
-            totals[which * units * ES_FUSED_UNIT + channel] = total;
+            int which = i / 8 % 2, channel = (first + i / 16) * ES_C8 + i % 8;
+            totals[which * n_c8 * ES_C8 + channel] = total;
         }
         __syncthreads();
     }

@@ -4,7 +4,7 @@
 #ifndef ES_GROWTH_FUSED_WINDOW_GRADIENT_CUH
 #define ES_GROWTH_FUSED_WINDOW_GRADIENT_CUH
 
-#include "growth/fused/fused_row.cuh"
+#include "growth/fused/fused_instance.cuh"
 
 // Sixteen bytes as words.
 static __device__ __forceinline__ void es_load_words(uint32_t (&words)[4], const void *from) {
@@ -12,19 +12,19 @@ static __device__ __forceinline__ void es_load_words(uint32_t (&words)[4], const
     words[0] = bits.x, words[1] = bits.y, words[2] = bits.z, words[3] = bits.w;
 }
 
-// The gradient through batch norm of one unit, in registers: with the means over the batch of d_z
-// and d_z x_hat, m and n, slope = -scale n inv_std and level = -scale m - slope mean.
+// The gradient through batch norm of one channel group, in registers: with the means over the batch
+// of d_z and d_z x_hat, m and n, slope = -scale n inv_std and level = -scale m - slope mean.
 struct EsNormGradient {
-    EsNormUnit forward;
+    EsNormC8 forward;
     float slope[8], level[8];
     uint32_t rises[4]; // 0xFFFF for each channel whose z rises with x
 
     // From a table in shared memory [3][channels]: slopes, levels, and as 16 bits each `rises`.
-    __device__ EsNormGradient(const EsNormTable &norm, const float *table, int n_channels, int unit)
-        : forward(norm, unit) {
-        es_unit_load(slope, table + unit * ES_FUSED_UNIT);
-        es_unit_load(level, table + n_channels + unit * ES_FUSED_UNIT);
-        es_load_words(rises, (const uint16_t *)(table + 2 * n_channels) + unit * ES_FUSED_UNIT);
+    __device__ EsNormGradient(const EsNormTable &norm, const float *table, int n_channels, int c8)
+        : forward(norm, c8) {
+        es_c8_load(slope, table + c8 * ES_C8);
+        es_c8_load(level, table + n_channels + c8 * ES_C8);
+        es_load_words(rises, (const uint16_t *)(table + 2 * n_channels) + c8 * ES_C8);
     }
     static __device__ void write(float *table, int n_channels, int c, float slope, float level,
                                  bool is_rising) {
@@ -61,7 +61,7 @@ static __device__ __forceinline__ void es_window_gradient(const float *raw, int 
         for (int c = 0; c < 8; c++) {
             x[k][c] = norm.base(x[k][c], c) + (winner[c] == k ? scaled[c] : 0.0f);
         }
-        es_unit_store(to + (k / 2 * side + k % 2) * ES_FUSED_UNIT, x[k]);
+        es_c8_store(to + (k / 2 * side + k % 2) * ES_C8, x[k]);
     }
 }
 
@@ -102,7 +102,7 @@ static __device__ __forceinline__ void es_window_gradient(const T *raw, int size
 #pragma unroll
     for (int k = 0; k < 4; k++) {
         uint32_t words[4];
-        es_load_words(words, raw + (k / 2 * size + k % 2) * ES_FUSED_UNIT);
+        es_load_words(words, raw + (k / 2 * size + k % 2) * ES_C8);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             x[i][k] = words[i];
@@ -123,7 +123,7 @@ static __device__ __forceinline__ void es_window_gradient(const T *raw, int size
     }
 #pragma unroll
     for (int k = 0; k < 4; k++) {
-        *(uint4 *)(to + (k / 2 * side + k % 2) * ES_FUSED_UNIT) =
+        *(uint4 *)(to + (k / 2 * side + k % 2) * ES_C8) =
             make_uint4(x[0][k], x[1][k], x[2][k], x[3][k]);
     }
 }

@@ -575,7 +575,8 @@ EsStatus es_lane_program_create(const EsGraph *graph, const EsTensor *tensors, E
     memset(l.norm_of, -1, sizeof(int) * n_nodes);
     l.program = program;
     ES_TRY_GOTO(lower_graph(&l));
-    ES_TRY_GOTO(es_lane_program_place(program, is_hosted ? 1 : es_device_info(device)->n_units));
+    ES_TRY_GOTO(
+        es_lane_program_place(program, is_hosted ? 1 : es_device_info(device)->n_processors));
     if (!is_hosted) {
         ES_TRY_GOTO(es_lane_program_allocate(program));
     }

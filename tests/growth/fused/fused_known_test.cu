@@ -4,8 +4,8 @@
 
 #include "base/random_rules.h"
 #include "es_test.h"
-#include "growth/fused/fused_read_gradient.cuh"
-#include "growth/fused/fused_weight_gradient.cuh"
+#include "growth/fused/fused_dgrad.cuh"
+#include "growth/fused/fused_wgrad.cuh"
 #include "growth/fused/fused_window_gradient.cuh"
 #include "kernels/cuda/cuda_launch.cuh"
 
@@ -37,11 +37,11 @@ static int has_device(void) {
 // --- gradients of weights ---
 
 template <typename T, int IN, int OUT, int SIZE>
-static __global__ void gradient_kernel(const T *in, const T *d, int n_images, float *part) {
+static __global__ void gradient_kernel(const T *in, const T *d, int n_images, float *partial) {
     ES_DYNAMIC_SHARED(memory);
     const EsTile in_tile = {IN, SIZE, 1}, d_tile = {OUT, SIZE, 1};
-    int n_in = n_images * in_tile.image_units() * ES_FUSED_UNIT;
-    int n_d = n_images * d_tile.image_units() * ES_FUSED_UNIT;
+    int n_in = n_images * in_tile.image_c8() * ES_C8;
+    int n_d = n_images * d_tile.image_c8() * ES_C8;
     T *in_shared = (T *)memory, *d_shared = in_shared + n_in;
     for (int i = threadIdx.x; i < n_in; i += ES_FUSED_THREADS) {
         in_shared[i] = in[i];
@@ -50,18 +50,18 @@ static __global__ void gradient_kernel(const T *in, const T *d, int n_images, fl
         d_shared[i] = d[i];
     }
     __syncthreads();
-    es_tile_weight_gradient(EsKnownMaps<IN, OUT, SIZE>(), in_shared, d_shared, n_images,
-                            (float *)(d_shared + n_d), part);
+    es_tile_wgrad(EsKnownMaps<IN, OUT, SIZE>(), in_shared, d_shared, n_images,
+                  (float *)(d_shared + n_d), partial);
 }
 
 // A tile of draws in its inside and zeros around them.
 template <typename T>
 static std::vector<T> draw_tile(const EsTile &tile, int n_images, uint32_t salt) {
-    std::vector<T> values((size_t)(n_images * tile.image_units() * ES_FUSED_UNIT), T(0.0f));
-    for (int k = 0; k < n_images * tile.units * tile.size * tile.size * 8; k++) {
+    std::vector<T> values((size_t)(n_images * tile.image_c8() * ES_C8), T(0.0f));
+    for (int k = 0; k < n_images * tile.n_c8 * tile.size * tile.size * 8; k++) {
         int column = k / 8 % tile.size, row = k / 8 / tile.size % tile.size;
         int plane = k / 8 / tile.size / tile.size;
-        int at = tile.at(plane / tile.units, plane % tile.units, row, column) * ES_FUSED_UNIT;
+        int at = tile.at(plane / tile.n_c8, plane % tile.n_c8, row, column) * ES_C8;
         values[(size_t)(at + k % 8)] = T(draw(salt, (size_t)k));
     }
     return values;
@@ -70,21 +70,21 @@ static std::vector<T> draw_tile(const EsTile &tile, int n_images, uint32_t salt)
 template <typename T, int IN, int OUT, int SIZE> static void run_gradient(int n_images) {
     const EsTile in_tile = {IN, SIZE, 1}, d_tile = {OUT, SIZE, 1};
     std::vector<T> in = draw_tile<T>(in_tile, n_images, 1), d = draw_tile<T>(d_tile, n_images, 2);
-    std::vector<float> part((size_t)es_weight_part_length(9 * IN, OUT), -1.0f);
+    std::vector<float> partial((size_t)es_weight_partial_length(9 * IN, OUT), -1.0f);
     size_t bytes = (in.size() + d.size()) * sizeof(T) + es_weight_scratch_bytes(9 * IN, OUT);
     T *in_device = send(in), *d_device = send(d);
-    float *part_device = send(part);
+    float *partial_device = send(partial);
     EXPECT_EQ(cudaFuncSetAttribute(gradient_kernel<T, IN, OUT, SIZE>,
                                    cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
               cudaSuccess);
     EXPECT_EQ(es_launch_kernel(gradient_kernel<T, IN, OUT, SIZE>, 1, ES_FUSED_THREADS, bytes, NULL,
-                               in_device, d_device, n_images, part_device),
+                               in_device, d_device, n_images, partial_device),
               cudaSuccess);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-    fetch(part, part_device);
+    fetch(partial, partial_device);
     cudaFree(in_device);
     cudaFree(d_device);
-    for (int k = 0; k < (int)part.size(); k++) { // [tap][unit][o][8 inputs]
+    for (int k = 0; k < (int)partial.size(); k++) { // [tap][c8][o][8 inputs]
         int i = k % 8, o = k / 8 % (8 * OUT), q = k / 64 / OUT, tap = q / IN;
         double sum = 0;
         for (int m = 0; m < n_images * SIZE * SIZE; m++) {
@@ -95,7 +95,7 @@ template <typename T, int IN, int OUT, int SIZE> static void run_gradient(int n_
                    (double)(float)d[(size_t)(at * 8 + o % 8)];
         }
         // products are exact; every sum of two rounds by 2^-24 of at most n_images SIZE^2
-        EXPECT_NEAR(part[(size_t)k], sum, n_images * SIZE * SIZE * 0x1p-20);
+        EXPECT_NEAR(partial[(size_t)k], sum, n_images * SIZE * SIZE * 0x1p-20);
     }
 }
 
@@ -138,7 +138,7 @@ static __global__ void window_kernel(const T *raw, const float *g, Norm norm, T 
     EsNormTable of = {table[0], table[1], NULL, NULL};
     EsNormGradient backward(of, slopes, 8, 0);
     float mine[8];
-    es_unit_load(mine, g + threadIdx.x * 8);
+    es_c8_load(mine, g + threadIdx.x * 8);
     es_window_gradient(raw + threadIdx.x * 32, 2, backward, mine, d + threadIdx.x * 32, 2);
 }
 
@@ -198,9 +198,9 @@ template <typename T, typename Read>
 static __global__ void read_kernel(const T *d, const uint2 *packed, const float *norm, const T *x,
                                    int n_images, T *d_in, float *totals) {
     ES_DYNAMIC_SHARED(memory);
-    __shared__ float kept[ES_FUSED_WARPS * Read::UNITS * 16];
+    __shared__ float kept[ES_FUSED_WARPS * Read::C8 * 16];
     __shared__ __align__(16) float table[2][Read::IN * 8];
-    int n_d = n_images * 2 * Read::PAIRS * Read::SIDE * Read::SIDE * ES_FUSED_UNIT;
+    int n_d = n_images * 2 * Read::PAIRS * Read::SIDE * Read::SIDE * ES_C8;
     for (int i = threadIdx.x; i < n_d; i += ES_FUSED_THREADS) {
         ((T *)memory)[i] = d[i];
     }
@@ -209,13 +209,13 @@ static __global__ void read_kernel(const T *d, const uint2 *packed, const float 
     }
     __syncthreads();
     EsNormTable of = {table[0], table[1], NULL, NULL};
-    EsRawSums<Read::UNITS> sums = {};
-    es_read_convolve<T, Read>((const T *)memory, packed, of, n_images, x, d_in, sums);
+    EsRawSums<Read::C8> sums = {};
+    es_dgrad_convolve<T, Read>((const T *)memory, packed, of, n_images, x, d_in, sums);
     es_raw_sum<Read::IN, Read::GROUPS>(sums, kept, totals);
 }
 
 // Weights [IN 8 outputs][9 FROM 8 inputs] as the b operands of products: lane l has inputs
-// 2 (l % 4) and the next of output l / 4, of a step's first unit and of its second.
+// 2 (l % 4) and the next of output l / 4, of a step's first channel group and of its second.
 template <typename T>
 static std::vector<T> pack(const std::vector<T> &weights, int n_outputs, int n_inputs) {
     std::vector<T> packed(weights.size());
@@ -228,9 +228,9 @@ static std::vector<T> pack(const std::vector<T> &weights, int n_outputs, int n_i
     return packed;
 }
 
-template <typename T, int FROM, int IN, int SIZE, int UNITS, int ROWS>
+template <typename T, int FROM, int IN, int SIZE, int C8, int ROWS>
 static void run_read(int n_images, double relative) {
-    using Read = EsReadShape<FROM, IN, SIZE, UNITS, ROWS>;
+    using Read = EsReadShape<FROM, IN, SIZE, C8, ROWS>;
     const EsTile tile = {FROM, SIZE, 1};
     int n_inputs = 9 * FROM * 8, pixels = SIZE * SIZE;
     std::vector<T> d = draw_tile<T>(tile, n_images, 5), weights((size_t)(IN * 8 * n_inputs));
@@ -261,20 +261,20 @@ static void run_read(int n_images, double relative) {
     fetch(totals, totals_device);
     cudaFree(d_device), cudaFree(packed), cudaFree(x_device), cudaFree(norm_device);
     std::vector<double> sums(totals.size()), sizes(totals.size());
-    for (int k = 0; k < (int)d_in.size(); k++) { // [image][unit][pixel][8]
-        int pixel = k / 8 % pixels, unit = k / 8 / pixels % IN, image = k / 8 / pixels / IN;
+    for (int k = 0; k < (int)d_in.size(); k++) { // [image][c8][pixel][8]
+        int pixel = k / 8 % pixels, c8 = k / 8 / pixels % IN, image = k / 8 / pixels / IN;
         double expected = 0, value = (double)(float)x[(size_t)k],
                g = (double)(float)d_in[(size_t)k];
-        for (int i = 0; i < n_inputs; i++) { // [tap][unit][8]
+        for (int i = 0; i < n_inputs; i++) { // [tap][c8][8]
             int tap = i / 8 / FROM;
             int at = tile.at(image, i / 8 % FROM, pixel / SIZE + tap / 3 - 1,
                              pixel % SIZE + tap % 3 - 1);
-            size_t weight = (size_t)((unit * 8 + k % 8) * n_inputs + i);
+            size_t weight = (size_t)((c8 * 8 + k % 8) * n_inputs + i);
             expected += (double)(float)weights[weight] * (double)(float)d[(size_t)(at * 8 + i % 8)];
         }
         // one rounding to T after sums of n_inputs exact products of at most 1
         EXPECT_NEAR(g, expected, relative * fabs(expected) + n_inputs * 0x1p-20);
-        size_t c = (size_t)(unit * 8 + k % 8);
+        size_t c = (size_t)(c8 * 8 + k % 8);
         bool counts = fmaf((float)value, norm[c], norm[IN * 8 + c]) > 0.0f;
         sums[c] += counts ? g : 0, sums[IN * 8 + c] += counts ? g * value : 0;
         sizes[c] += fabs(g), sizes[IN * 8 + c] += fabs(g);
@@ -300,16 +300,16 @@ TEST(gradients_of_what_was_read) {
     run_reads<__nv_bfloat16>(0x1.01p-8);
 }
 
-TEST(one_unit_is_known_in_the_first_block_alone) {
+TEST(one_c8_is_known_in_the_first_block_alone) {
     EsFusedNet net = {};
     for (int b = 0; b < 2; b++) {
-        net.block[b].in_units = net.block[b].out_units = 1;
+        net.block[b].in_c8 = net.block[b].out_c8 = 1;
         net.block[b].size = b == 0 ? 64 : 32;
         net.block[b].kernel = 3, net.block[b].has_pool = 1;
     }
     EXPECT((!EsBlockShape<1, 1, 32>::fits(net, 1)));
     net.block[0].size = 32;
     EXPECT((EsBlockShape<1, 1, 32>::fits(net, 0)));
-    net.block[1].out_units = 2, net.block[1].size = 16;
+    net.block[1].out_c8 = 2, net.block[1].size = 16;
     EXPECT((EsBlockShape<1, 2, 16>::fits(net, 1)));
 }

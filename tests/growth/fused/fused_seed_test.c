@@ -2,7 +2,8 @@
 // CPU's plans: gradients of host, seeds and gates, losses, and what must be left alone.
 //
 // The host has blocks of 8 and 12 channels with places before and after their pools, and one of 40
-// channels without a pool: whole units, a unit that is half padding, and group norms of two groups.
+// channels without a pool: whole channel groups, a channel group that is half padding, and group
+// norms of two groups.
 #include "es_test.h"
 
 #include "growth/fused/fused_step.h"
@@ -81,7 +82,7 @@ typedef struct Fused {
     EsStore *store;
     EsTensor images, labels, episode, env, step, loss_scale, n_active, slots;
     EsFusedStep *step_of_all;
-    EsFusedRows rows;
+    EsFusedInstances instances;
 } Fused;
 
 static EsTensor send(Fused *f, EsDtype dtype, int64_t count, const void *data) {
@@ -98,7 +99,7 @@ static void send_slab(Fused *f, const EsTensor *to, const float *data) {
     REQUIRE_OK(es_stream_synchronize(f->stream));
 }
 
-// Whose row r is, and how many rows there are; both in reverse order when asked for.
+// Whose instance r is, and how many instances there are; both in reverse order when asked for.
 static void begin_fused(Fused *f, const Ground *ground, EsDtype precision, int is_tf32,
                         int is_reversed, int32_t n_active) {
     const EsDataset *data = &ground->dataset;
@@ -129,7 +130,7 @@ static void begin_fused(Fused *f, const Ground *ground, EsDtype precision, int i
                                     .precision = precision,
                                     .is_tf32 = is_tf32,
                                     .batch = N_IMAGES,
-                                    .max_rows = N_TRIALS,
+                                    .max_instances = N_TRIALS,
                                     .max_evaluated = 8};
     REQUIRE_OK(es_fused_step_create(&options, &f->step_of_all));
 }
@@ -147,8 +148,10 @@ static void set_rows(Fused *f, const EsBlueprint *blueprint, int is_reversed) {
     }
     es_device_destroy_tensor(&f->slots);
     f->slots = send(f, ES_DTYPE_U8, (int64_t)sizeof(EsFusedSlot) * N_ENVS * n_slots, slots);
-    f->rows = (EsFusedRows){
-        .n_rows = N_ENVS, .n_active = f->n_active.data, .env = f->env.data, .slots = f->slots.data};
+    f->instances = (EsFusedInstances){.n_instances = N_ENVS,
+                                      .n_active = f->n_active.data,
+                                      .env = f->env.data,
+                                      .slots = f->slots.data};
 }
 
 static float *fetch(Fused *f, const EsTensor *tensor) {
@@ -171,7 +174,7 @@ static float *train_fused(Fused *f) {
     send_slab(f, &f->store->gradients, untouched);
     send_slab(f, &f->store->parameters, from->parameters.data);
     send_slab(f, &f->store->states, from->states.data);
-    es_fused_step_train(f->step_of_all, f->stream, &f->rows,
+    es_fused_step_train(f->step_of_all, f->stream, &f->instances,
                         &(EsFusedBatch){f->step.data, f->loss_scale.data});
     free(untouched);
     return fetch(f, &f->store->gradients);
@@ -414,8 +417,8 @@ TEST(nan_stays_nan_in_tf32) {
     ground_end(&ground);
 }
 
-// Every row another blueprint, environments in reverse, the last row idle: the same bits as in a
-// batch of one kind.
+// Every instance another blueprint, environments in reverse, the last instance idle: the same bits
+// as in a batch of one kind.
 TEST(rows_do_not_depend_on_their_company) {
     if (!has_device()) {
         SKIP("no CUDA device");
@@ -437,7 +440,7 @@ TEST(rows_do_not_depend_on_their_company) {
     float *of_mixed = train_fused(&fused);
     end_fused(&fused);
     for (int64_t i = 0; i < ground.model.layout.n_parameters; i++) {
-        EXPECT(of_mixed[i] == UNTOUCHED); // environment 0 is that of the last row
+        EXPECT(of_mixed[i] == UNTOUCHED); // environment 0 is that of the last instance
     }
     begin_fused(&fused, &ground, ES_DTYPE_BF16, 0, 0, N_ENVS);
     for (int r = 0; r < N_ENVS - 1; r++) {
@@ -475,7 +478,7 @@ TEST(evaluation_equals_the_cpu) {
         set_rows(&fused, blueprints, 0);
         send_slab(&fused, &fused.store->parameters, ground.store->parameters.data);
         send_slab(&fused, &fused.store->states, ground.store->states.data);
-        es_fused_step_evaluate(fused.step_of_all, fused.stream, &fused.rows,
+        es_fused_step_evaluate(fused.step_of_all, fused.stream, &fused.instances,
                                ground.dataset.train.count, N_CHECKED);
         EsFusedResults results = es_fused_step_evaluated(fused.step_of_all);
         float *loss = fetch(&fused, &results.loss);
@@ -516,11 +519,11 @@ typedef struct Trials {
 // Trials [first, first + n) in one evaluation.
 static void evaluate(Fused *f, const EsTensor *env, const EsTensor *slots, int first, int n,
                      Trials *trials) {
-    EsFusedRows rows = {.n_rows = n,
-                        .env = (const int32_t *)env->data + first,
-                        .slots = (const EsFusedSlot *)slots->data +
-                                 (int64_t)first * f->ground->model.n_slots};
-    es_fused_step_evaluate(f->step_of_all, f->stream, &rows, f->ground->dataset.train.count,
+    EsFusedInstances instances = {.n_instances = n,
+                                  .env = (const int32_t *)env->data + first,
+                                  .slots = (const EsFusedSlot *)slots->data +
+                                           (int64_t)first * f->ground->model.n_slots};
+    es_fused_step_evaluate(f->step_of_all, f->stream, &instances, f->ground->dataset.train.count,
                            N_CHECKED);
     EsFusedResults results = es_fused_step_evaluated(f->step_of_all);
     float *loss = fetch(f, &results.loss), *n_correct = fetch(f, &results.n_correct);
@@ -530,7 +533,8 @@ static void evaluate(Fused *f, const EsTensor *env, const EsTensor *slots, int f
     free(n_correct);
 }
 
-// Rows that share what they have in common have the bits of rows that are evaluated one at a time.
+// Instances that share what they have in common have the bits of instances that are evaluated one
+// at a time.
 TEST(trials_share_without_a_difference) {
     if (!has_device()) {
         SKIP("no CUDA device");

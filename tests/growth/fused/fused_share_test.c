@@ -1,5 +1,5 @@
-// Who computes what in evaluation, against a plain search: leaders of every row at every depth, and
-// the rows that each block and slot lists.
+// Who computes what in evaluation, against a plain search: leaders of every instance at every
+// depth, and the instances that each block and slot lists.
 #include "es_test.h"
 
 #include "base/random_rules.h"
@@ -12,7 +12,7 @@
 #define MOST     700
 
 // block 0 has a slot on each side of its pool, block 1 likewise, block 2 one before it; slots are
-// numbered row by row, so their order in a pass is another.
+// numbered instance by instance, so their order in a pass is another.
 static const int32_t order[N_SLOTS] = {0, 3, 1, 4, 2};
 static const int32_t block_depth[N_BLOCKS] = {0, 2, 4};
 
@@ -41,12 +41,13 @@ static void fetch(Case *c, void *to, const void *from, size_t bytes) {
     REQUIRE_OK(es_device_status(c->device));
 }
 
-// Rows in any order or, as growth lists them, by environment; any seed on or off; what is there and
-// does not mix (incubated, noop) counts as off.
-static void draw_rows(Case *c, int n_rows, int n_envs, int is_sorted, uint64_t seed) {
-    for (int r = 0; r < n_rows; r++) {
+// Instances in any order or, as growth lists them, by environment; any seed on or off; what is
+// there and does not mix (incubated, noop) counts as off.
+static void draw_rows(Case *c, int n_instances, int n_envs, int is_sorted, uint64_t seed) {
+    for (int r = 0; r < n_instances; r++) {
         EsRandom4 draw = es_random_draw(seed, (uint32_t)r, ES_PURPOSE_EVALUATION, 0, 0);
-        c->env[r] = is_sorted ? r * n_envs / n_rows : (int32_t)(draw.word[0] % (uint32_t)n_envs);
+        c->env[r] =
+            is_sorted ? r * n_envs / n_instances : (int32_t)(draw.word[0] % (uint32_t)n_envs);
         for (int s = 0; s < N_SLOTS; s++) {
             int is_on = (int)(draw.word[1] >> s & 1), kind = (int)(draw.word[2] >> 2 * s & 3);
             EsFusedSlot on = {ES_BLUEPRINT_NORM, s == 2 ? ES_BLEND_GATE : ES_BLEND_ADD, 0.5f, 1};
@@ -78,9 +79,9 @@ static int expected_leader(const Case *c, int row, int depth) {
 
 static void compare(Case *c, int n_envs) {
     static int32_t leader[N_SLOTS + 1][MOST], listed[N_POINTS][MOST];
-    int n_rows = (int)c->args.rows.n_rows;
+    int n_instances = (int)c->args.instances.n_instances;
     for (int d = 0; d <= N_SLOTS; d++) {
-        fetch(c, leader[d], c->args.sharing.leader + d * n_rows,
+        fetch(c, leader[d], c->args.sharing.leader + d * n_instances,
               sizeof(int32_t) * (size_t)c->n_active);
         for (int r = 0; r < c->n_active; r++) {
             EXPECT_EQ(leader[d][r], expected_leader(c, r, d));
@@ -90,21 +91,21 @@ static void compare(Case *c, int n_envs) {
         int slot = point - N_BLOCKS, n = 0;
         int before = slot < 0 ? c->args.net.block[point].depth : c->args.net.place[slot].depth;
         int depth = before + (slot >= 0);
-        fetch(c, listed[point], c->args.sharing.listed + point * n_rows,
-              sizeof(int32_t) * (size_t)n_rows);
+        fetch(c, listed[point], c->args.sharing.listed + point * n_instances,
+              sizeof(int32_t) * (size_t)n_instances);
         for (int r = 0; r < c->n_active; r++) {
             if (leader[depth][r] == r && (slot < 0 || mixes(c, r, slot))) {
                 EXPECT_EQ(listed[point][n++], r);
             }
         }
-        for (int i = n; i < n_rows; i++) {
+        for (int i = n; i < n_instances; i++) {
             EXPECT_EQ(listed[point][i], -1);
         }
         EXPECT(n <= n_envs << before); // the size of its grid
     }
 }
 
-static void run(int n_rows, int n_active, int n_envs, int is_sorted, uint64_t seed) {
+static void run(int n_instances, int n_active, int n_envs, int is_sorted, uint64_t seed) {
     static Case c;
     memset(&c, 0, sizeof c);
     REQUIRE_OK(es_device_open("cuda", NULL, &c.device));
@@ -119,18 +120,20 @@ static void run(int n_rows, int n_active, int n_envs, int is_sorted, uint64_t se
         net->order[d] = order[d];
         net->place[order[d]].depth = d;
     }
-    draw_rows(&c, n_rows, n_envs, is_sorted, seed);
+    draw_rows(&c, n_instances, n_envs, is_sorted, seed);
     c.n_active = n_active;
     const int32_t count = n_active;
-    size_t row_bytes = sizeof(int32_t) * (size_t)n_rows;
-    void *memory[] = {
-        send(&c, c.env, row_bytes),           send(&c, c.slots, sizeof c.slots[0] * (size_t)n_rows),
-        send(&c, &count, sizeof count),       send(&c, NULL, (N_SLOTS + 1) * row_bytes),
-        send(&c, NULL, N_POINTS * row_bytes), send(&c, NULL, sizeof(int32_t) * (size_t)n_envs)};
-    c.args.rows = (EsFusedRows){.n_rows = n_rows,
-                                .n_active = n_active < n_rows ? memory[2] : NULL,
-                                .env = memory[0],
-                                .slots = memory[1]};
+    size_t row_bytes = sizeof(int32_t) * (size_t)n_instances;
+    void *memory[] = {send(&c, c.env, row_bytes),
+                      send(&c, c.slots, sizeof c.slots[0] * (size_t)n_instances),
+                      send(&c, &count, sizeof count),
+                      send(&c, NULL, (N_SLOTS + 1) * row_bytes),
+                      send(&c, NULL, N_POINTS * row_bytes),
+                      send(&c, NULL, sizeof(int32_t) * (size_t)n_envs)};
+    c.args.instances = (EsFusedInstances){.n_instances = n_instances,
+                                          .n_active = n_active < n_instances ? memory[2] : NULL,
+                                          .env = memory[0],
+                                          .slots = memory[1]};
     c.args.sharing = (EsFusedSharing){memory[3], memory[4], memory[5]};
     c.args.n_envs = n_envs;
     es_fused_share(c.stream, &c.args);
@@ -149,7 +152,7 @@ TEST(leaders_and_lists_equal_a_plain_search) {
     run(1, 1, 1, 0, 1);
     run(32, 32, 1, 0, 2); // all in one environment: nearly every pattern
     run(100, 70, 4, 0, 3);
-    run(128, 128, 128, 0, 4); // hardly any row has a partner
+    run(128, 128, 128, 0, 4); // hardly any instance has a partner
     run(129, 129, 7, 0, 5);
     run(700, 641, 19, 0, 6); // rows of an environment lie in several tiles
     run(128, 128, 9, 1, 7);

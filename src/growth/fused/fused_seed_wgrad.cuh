@@ -1,24 +1,24 @@
 // Gradients of the weights of depthwise and 1x1 convolutions, 16-bit types and known shapes alone.
 //
-// Sums over pixels of d times input on the tensor cores. 32 pixels of a unit are one matrix load:
-// lane l has pixel l of the set, whole rows of the map, so the next set is a constant further.
-// Warps take sets in turn and leave their sums in shared memory, where threads add them up in the
-// order of the warps.
-#ifndef ES_GROWTH_FUSED_SEED_WEIGHTS_CUH
-#define ES_GROWTH_FUSED_SEED_WEIGHTS_CUH
+// Sums over pixels of d times input on the tensor cores. 32 pixels of a channel group are one
+// matrix load: lane l has pixel l of the set, whole rows of the map, so the next set is a constant
+// further. Warps take sets in turn and leave their sums in shared memory, where threads add them up
+// in the order of the warps.
+#ifndef ES_GROWTH_FUSED_SEED_WGRAD_CUH
+#define ES_GROWTH_FUSED_SEED_WGRAD_CUH
 
 #include "growth/fused/fused_seed_gradient.cuh"
 
-// Where pixel `lane` of set `set` of an image-unit lies in a tile, in elements.
+// Where pixel `lane` of set `set` of an image-channel group lies in a tile, in elements.
 template <typename P>
-static __device__ __forceinline__ int es_seed_set_at(const EsTile &tile, int unit, int set) {
+static __device__ __forceinline__ int es_seed_set_at(const EsTile &tile, int c8, int set) {
     constexpr int ROWS = 32 / P::SIZE;
     int lane = threadIdx.x % 32;
-    return tile.at(0, unit, set * ROWS + lane / P::SIZE, lane % P::SIZE) * ES_FUSED_UNIT;
+    return tile.at(0, c8, set * ROWS + lane / P::SIZE, lane % P::SIZE) * ES_C8;
 }
 
-// sums += the product of one or two units' d and an input over 32 pixels; d of the second is zero
-// where there is one.
+// sums += the product of one or two channel groups' d and an input over 32 pixels; d of the second
+// is zero where there is one.
 template <typename T>
 static __device__ __forceinline__ void es_seed_add_product(float (&sums)[4], const uint32_t (&d)[4],
                                                            const uint32_t (&second)[4],
@@ -32,29 +32,29 @@ static __device__ __forceinline__ void es_seed_add_product(float (&sums)[4], con
     }
 }
 
-// Of a depthwise 3x3, as es_tile_depthwise_gradient: input and d with a border. The warps of a unit
-// share its sets. Begins with a barrier.
+// Of a depthwise 3x3, as es_tile_depthwise_wgrad: input and d with a border. The warps of a channel
+// group share its sets. Begins with a barrier.
 template <typename T, typename P>
-static __device__ __noinline__ void
-es_seed_depthwise_gradient(const EsSeedWork<T, P> &w, const T *in, const T *d, float *part) {
-    constexpr int UNITS = P::UNITS, SHARING = ES_FUSED_WARPS / UNITS, CHANNELS = UNITS * 8;
+static __device__ __noinline__ void es_seed_depthwise_wgrad(const EsSeedWork<T, P> &w, const T *in,
+                                                            const T *d, float *partial) {
+    constexpr int C8 = P::C8, SHARING = ES_FUSED_WARPS / C8, CHANNELS = C8 * 8;
     constexpr int SETS = P::SIZE * P::SIZE / 32, TAPS = ES_DEPTHWISE_TAPS;
-    const EsTile padded = {UNITS, P::SIZE, 1};
+    const EsTile padded = {C8, P::SIZE, 1};
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     float sums[TAPS][4] = {}, *kept = w.s.scratch; // [warp][tap][8]
     in = es_shared(in), d = es_shared(d);
     __syncthreads();
-    for (int unit = warp / SHARING; unit < w.at.n_images * UNITS; unit += UNITS) {
+    for (int c8 = warp / SHARING; c8 < w.at.n_images * C8; c8 += C8) {
 #pragma unroll 2
         for (int set = warp % SHARING; set < SETS; set += SHARING) {
-            int at = es_seed_set_at<P>(padded, unit, set);
+            int at = es_seed_set_at<P>(padded, c8, set);
             const uint32_t nothing[4] = {};
             uint32_t a[4], b[4];
             es_load_matrix_x4_transposed(a, d + at);
 #pragma unroll
             for (int tap = 0; tap < TAPS; tap++) {
                 int shift = (tap / 3 - 1) * padded.side() + tap % 3 - 1;
-                es_load_matrix_x4_transposed(b, in + at + shift * ES_FUSED_UNIT);
+                es_load_matrix_x4_transposed(b, in + at + shift * ES_C8);
                 es_seed_add_product<T>(sums[tap], a, nothing, b);
             }
         }
@@ -76,57 +76,56 @@ es_seed_depthwise_gradient(const EsSeedWork<T, P> &w, const T *in, const T *d, f
         for (int s = 1; s < SHARING; s++) {
             sum += of[s * TAPS * 8];
         }
-        part[(tap % 2 * (ES_FUSED_TAPS / 2) + tap / 2) * CHANNELS + channel] = sum;
+        partial[(tap % 2 * (ES_FUSED_TAPS / 2) + tap / 2) * CHANNELS + channel] = sum;
     }
 }
 
-// Of a 1x1 convolution between the place's channels, as es_tile_weight_gradient. A warp takes two
-// units of d and all of the input; those of a pair share the sets. Begins with a barrier.
+// Of a 1x1 convolution between the place's channels, as es_tile_wgrad. A warp takes two
+// channel groups of d and all of the input; those of a pair share the sets. Begins with a barrier.
 template <typename T, typename P>
-static __device__ __noinline__ void es_seed_point_gradient(const EsSeedWork<T, P> &w, const T *in,
-                                                           EsTile in_tile, const T *d,
-                                                           EsTile d_tile, float *part) {
-    constexpr int UNITS = P::UNITS, PAIRS = (UNITS + 1) / 2, SHARING = ES_FUSED_WARPS / PAIRS;
-    constexpr int SETS = P::SIZE * P::SIZE / 32, CHANNELS = UNITS * 8;
+static __device__ __noinline__ void es_seed_pointwise_wgrad(const EsSeedWork<T, P> &w, const T *in,
+                                                            EsTile in_tile, const T *d,
+                                                            EsTile d_tile, float *partial) {
+    constexpr int C8 = P::C8, PAIRS = (C8 + 1) / 2, SHARING = ES_FUSED_WARPS / PAIRS;
+    constexpr int SETS = P::SIZE * P::SIZE / 32, CHANNELS = C8 * 8;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, pair = warp / SHARING;
-    float sums[UNITS][4] = {};
-    float4 *kept = (float4 *)(float *)w.s.scratch; // [warp][unit of the input][lane]
+    float sums[C8][4] = {};
+    float4 *kept = (float4 *)(float *)w.s.scratch; // [warp][channel group of the input][lane]
     in = es_shared(in), d = es_shared(d);
     in_tile = w.wide(in_tile.border), d_tile = w.wide(d_tile.border);
     __syncthreads();
     for (int i = warp % SHARING; i < w.at.n_images * SETS; i += SHARING) {
-        int first = i / SETS * UNITS, set = i % SETS;
+        int first = i / SETS * C8, set = i % SETS;
         uint32_t a[2][4] = {}, b[4];
         es_load_matrix_x4_transposed(a[0], d + es_seed_set_at<P>(d_tile, first + 2 * pair, set));
-        if (UNITS > 1) {
+        if (C8 > 1) {
             es_load_matrix_x4_transposed(a[1],
                                          d + es_seed_set_at<P>(d_tile, first + 2 * pair + 1, set));
         }
 #pragma unroll
-        for (int q = 0; q < UNITS; q++) {
+        for (int q = 0; q < C8; q++) {
             es_load_matrix_x4_transposed(b, in + es_seed_set_at<P>(in_tile, first + q, set));
             es_seed_add_product<T>(sums[q], a[0], a[1], b);
         }
     }
 #pragma unroll
-    for (int q = 0; q < UNITS; q++) {
-        kept[(warp * UNITS + q) * 32 + lane] =
+    for (int q = 0; q < C8; q++) {
+        kept[(warp * C8 + q) * 32 + lane] =
             make_float4(sums[q][0], sums[q][1], sums[q][2], sums[q][3]);
     }
     __syncthreads();
-    // two inputs of an output: [unit of the input][output][pair]
-    for (int i = threadIdx.x; i < UNITS * CHANNELS * 4; i += ES_FUSED_THREADS) {
+    // two inputs of an output: [channel group of the input][output][pair]
+    for (int i = threadIdx.x; i < C8 * CHANNELS * 4; i += ES_FUSED_THREADS) {
         int q = i / (CHANNELS * 4), output = i / 4 % CHANNELS, from = output % 8 * 4 + i % 4;
         const float2 *of =
-            (const float2 *)(kept + (output / 16 * SHARING * UNITS + q) * 32 + from) +
-            output / 8 % 2;
+            (const float2 *)(kept + (output / 16 * SHARING * C8 + q) * 32 + from) + output / 8 % 2;
         float2 sum = of[0];
 #pragma unroll
         for (int s = 1; s < SHARING; s++) {
-            float2 other = of[s * UNITS * 64];
+            float2 other = of[s * C8 * 64];
             sum.x += other.x, sum.y += other.y;
         }
-        ((float2 *)part)[i] = sum;
+        ((float2 *)partial)[i] = sum;
     }
 }
 

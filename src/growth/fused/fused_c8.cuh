@@ -1,6 +1,6 @@
-// A unit: eight channels of a pixel, 16 bytes in the 16-bit types, as floats in registers.
-#ifndef ES_GROWTH_FUSED_UNIT_CUH
-#define ES_GROWTH_FUSED_UNIT_CUH
+// A channel group: eight channels of a pixel, 16 bytes in the 16-bit types, as floats in registers.
+#ifndef ES_GROWTH_FUSED_C8_CUH
+#define ES_GROWTH_FUSED_C8_CUH
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -23,13 +23,13 @@
         }                                                                                          \
     } while (0)
 
-static __device__ __forceinline__ void es_unit_load(float (&v)[8], const float *p) {
+static __device__ __forceinline__ void es_c8_load(float (&v)[8], const float *p) {
     float4 low = ((const float4 *)p)[0], high = ((const float4 *)p)[1];
     v[0] = low.x, v[1] = low.y, v[2] = low.z, v[3] = low.w;
     v[4] = high.x, v[5] = high.y, v[6] = high.z, v[7] = high.w;
 }
 
-static __device__ __forceinline__ void es_unit_store(float *p, const float (&v)[8]) {
+static __device__ __forceinline__ void es_c8_store(float *p, const float (&v)[8]) {
     ((float4 *)p)[0] = make_float4(v[0], v[1], v[2], v[3]);
     ((float4 *)p)[1] = make_float4(v[4], v[5], v[6], v[7]);
 }
@@ -53,8 +53,7 @@ static __device__ __forceinline__ uint32_t es_pair_bits(float a, float b, __half
     return *(const uint32_t *)&pair;
 }
 
-template <typename T>
-static __device__ __forceinline__ void es_unit_load(float (&v)[8], const T *p) {
+template <typename T> static __device__ __forceinline__ void es_c8_load(float (&v)[8], const T *p) {
     uint4 bits = *(const uint4 *)p;
     const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
 #pragma unroll
@@ -65,18 +64,18 @@ static __device__ __forceinline__ void es_unit_load(float (&v)[8], const T *p) {
 }
 
 template <typename T>
-static __device__ __forceinline__ void es_unit_store(T *p, const float (&v)[8]) {
+static __device__ __forceinline__ void es_c8_store(T *p, const float (&v)[8]) {
     *(uint4 *)p = make_uint4(es_pair_bits(v[0], v[1], T()), es_pair_bits(v[2], v[3], T()),
                              es_pair_bits(v[4], v[5], T()), es_pair_bits(v[6], v[7], T()));
 }
 
-template <typename T> static __device__ __forceinline__ void es_unit_zero(T *p) {
+template <typename T> static __device__ __forceinline__ void es_c8_zero(T *p) {
     const float zeros[8] = {};
-    es_unit_store(p, zeros);
+    es_c8_store(p, zeros);
 }
 
 // As it is, 16 bytes at a time.
-template <typename T> static __device__ __forceinline__ void es_unit_copy(T *to, const T *from) {
+template <typename T> static __device__ __forceinline__ void es_c8_copy(T *to, const T *from) {
 #pragma unroll
     for (int i = 0; i < (int)sizeof(T) / 2; i++) {
         ((uint4 *)to)[i] = ((const uint4 *)from)[i];
