@@ -1,6 +1,6 @@
 // Forward through one block of the host: load the images or the output of the block before,
 // convolve, keep the raw output and the pooled values, and in training its statistics.
-// Normalising, ReLU and seeds are the business of whoever reads it.
+// Its readers normalise, rectify and run seeds.
 #include "growth/fused/fused_images.cuh"
 #include "growth/fused/fused_kernels.h"
 #include "growth/fused/fused_names.h"
