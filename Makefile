@@ -56,7 +56,7 @@ test-emulated: emulated
 	@ES_CUDA_ORDER=reverse ctest --test-dir build-emulated --output-on-failure -j$(JOBS) -L gpu
 
 # all that growth on a GPU does for the first time; single operations are in test-emulated
-emulated_short := emulation cuda_matrix fused_known fused_host fused_seed fused_share growth_device growth_device_rules grow_play_device \
+emulated_short := emulation cuda_matrix fused_known fused_host fused_seed fused_share growth_device growth_device_rules grow_episode_device \
 	decision_device policy_inference ppo_parity
 
 ## test-emulated-short: of these, growth, decisions and learning, in one order of threads

@@ -11,12 +11,12 @@
 #include "esper/log.h"
 #include "growth/engine/growth.h"
 #include "growth/rules/growth_names.h"
+#include "runs/grow/grow_episode.h"
 #include "runs/grow/grow_events.h"
-#include "runs/grow/grow_play.h"
 
 // --- growth under a policy ---
 
-// Growth played as `esper grow` plays it (runs/grow/grow_play.h): a policy in training decides for
+// Growth played as `esper grow` plays it (runs/grow/grow_episode.h): a policy in training decides for
 // all environments, rewards are paid, rollout rows and telemetry are written. The network is the
 // task's with fresh weights, but for one: its bias towards WAIT is so large, and no probability has
 // a floor, that it never draws anything else. All operations stay legal, all heads are computed and
@@ -31,7 +31,7 @@ typedef struct Player Player;
 
 struct Player {
     EsGrowSettings settings;
-    EsGrowPlay play;                  // owned but for growth
+    EsEpisodeRunner runner;           // owned but for growth
     EsPolicy *policy;                 // owned
     EsGrowEvents *events;             // owned
     EsHub *hub;                       // owned
@@ -47,9 +47,9 @@ static void destroy_player(Player *bench) {
     es_hub_close(bench->hub, NULL);
     es_bench_folder_remove(bench->folder);
     es_grow_events_destroy(bench->events);
-    es_grow_play_destroy_policy(&bench->play, bench->policy);
-    bench->play.growth = NULL;
-    es_grow_play_destroy(&bench->play);
+    es_grow_episode_destroy_policy(&bench->runner, bench->policy);
+    bench->runner.growth = NULL;
+    es_grow_episode_destroy(&bench->runner);
     es_release(bench);
 }
 
@@ -58,7 +58,7 @@ static void destroy_player(Player *bench) {
 static void write_settings(Player *bench, const char *task) {
     EsGrowSettings *settings = &bench->settings;
     EsConfig config = es_grow_run_config(settings);
-    const EsDeviceInfo *info = es_device_info(es_growth_store(bench->play.growth)->device);
+    const EsDeviceInfo *info = es_device_info(es_growth_store(bench->runner.growth)->device);
     es_config_reset(&config);
     snprintf(settings->task, sizeof settings->task, "%s", task);
     if (info->kind == ES_DEVICE_CUDA) {
@@ -66,18 +66,18 @@ static void write_settings(Player *bench, const char *task) {
     } else {
         settings->run.n_threads = info->n_processors;
     }
-    settings->n_envs = (int)es_growth_state(bench->play.growth)->n_envs;
+    settings->n_envs = (int)es_growth_state(bench->runner.growth)->n_envs;
     settings->floor_scale = 0;
 }
 
 static EsStatus open_play(Player *bench) {
     const EsGrowSettings *settings = &bench->settings;
-    EsGrowPlay *play = &bench->play;
+    EsEpisodeRunner *runner = &bench->runner;
     EsDeviceOptions device = {.n_threads = settings->run.n_threads};
-    play->settings = settings;
-    play->has_borrowed_dataset = 1;
-    ES_TRY(es_device_open(settings->run.device, &device, &play->device));
-    return es_grow_play_surround(play);
+    runner->settings = settings;
+    runner->has_borrowed_dataset = 1;
+    ES_TRY(es_device_open(settings->run.device, &device, &runner->device));
+    return es_grow_episode_create_reward_and_buffers(runner);
 }
 
 static EsStatus prefer_waiting(EsPolicyNetwork *network) {
@@ -95,11 +95,11 @@ static EsStatus prefer_waiting(EsPolicyNetwork *network) {
 }
 
 static EsStatus open_policy(Player *bench) {
-    const EsGrowPlay *play = &bench->play;
-    const EsGrowthModel *model = es_growth_model(play->growth);
-    EsPolicyContext context = {.settings = es_growth_settings(play->growth),
+    const EsEpisodeRunner *runner = &bench->runner;
+    const EsGrowthModel *model = es_growth_model(runner->growth);
+    EsPolicyContext context = {.settings = es_growth_settings(runner->growth),
                                .slots = model->slots,
-                               .device = play->device,
+                               .device = runner->device,
                                .n_envs = bench->settings.n_envs,
                                .seed = (uint64_t)bench->settings.run.seed};
     EsPpoSettings ppo = es_grow_settings_ppo(&bench->settings);
@@ -135,12 +135,12 @@ static EsStatus create_player(EsGrowth *growth, const char *task, int64_t n_step
     EsStatus status = ES_STATUS_OK;
     *bench_out = NULL;
     ES_TRY(es_allocate(sizeof *bench, (void **)&bench));
-    bench->play.growth = growth;
+    bench->runner.growth = growth;
     bench->n_steps = n_steps;
     write_settings(bench, task);
     ES_TRY_GOTO(open_play(bench));
     ES_TRY_GOTO(open_policy(bench));
-    ES_TRY_GOTO(es_grow_events_create(&bench->play, &bench->events));
+    ES_TRY_GOTO(es_grow_events_create(&bench->runner, &bench->events));
     ES_TRY_GOTO(open_hub(bench));
     *bench_out = bench;
 done:
@@ -168,17 +168,17 @@ static EsStatus step_measured(void *context, int64_t step) {
 static EsStatus step_decided(void *context, int64_t step) {
     Player *bench = context;
     EsGrowMoment moment = moment_of(bench, step);
-    const EsGrowPlay *play = &bench->play;
+    const EsEpisodeRunner *runner = &bench->runner;
     for (int e = 0; e < bench->settings.n_envs; e++) {
-        int op = es_action_value(&play->actions[e], ES_HEAD_OP);
+        int op = es_action_value(&runner->actions[e], ES_HEAD_OP);
         if (op != ES_GROWTH_OP_WAIT) {
             return ES_FAIL(NUMERIC, "the policy of environment %d chose %s, not WAIT", e,
                            es_growth_op_name(op));
         }
     }
-    ES_TRY(es_policy_record(bench->policy, es_growth_state(play->growth), play->paid,
+    ES_TRY(es_policy_record(bench->policy, es_growth_state(runner->growth), runner->rewards,
                             bench->settings.reward.rollback_penalty));
-    es_grow_events_decided(bench->events, &moment, es_policy_thoughts(bench->policy));
+    es_grow_events_decided(bench->events, &moment, es_policy_action_stats(bench->policy));
     es_hub_tick(bench->hub);
     return ES_STATUS_OK;
 }
@@ -187,21 +187,21 @@ static EsStatus step_decided(void *context, int64_t step) {
 static EsStatus step_player(Player *bench) {
     EsGrowWatch watch = {bench, step_measured, step_decided};
     if (bench->step == bench->n_steps) {
-        ES_TRY(es_grow_play_end(&bench->play));
+        ES_TRY(es_grow_episode_end(&bench->runner));
         bench->round++;
         bench->step = 0;
     }
     if (bench->step == 0) {
-        ES_TRY(
-            es_grow_play_begin(&bench->play, bench->policy, bench->round * bench->settings.n_envs));
+        ES_TRY(es_grow_episode_begin(&bench->runner, bench->policy,
+                                     bench->round * bench->settings.n_envs));
     }
-    return es_grow_play_step(&bench->play, bench->policy, bench->step++, &watch);
+    return es_grow_episode_step(&bench->runner, bench->policy, bench->step++, &watch);
 }
 
 // What growth and policy asked of their devices so far.
 static EsDeviceCounters count_player(const Player *bench) {
-    EsDeviceCounters sum = es_device_counters(es_growth_store(bench->play.growth)->device);
-    EsDeviceCounters policy = es_device_counters(bench->play.device);
+    EsDeviceCounters sum = es_device_counters(es_growth_store(bench->runner.growth)->device);
+    EsDeviceCounters policy = es_device_counters(bench->runner.device);
     sum.n_allocations += policy.n_allocations;
     sum.n_synchronizations += policy.n_synchronizations;
     sum.n_copies += policy.n_copies;
@@ -224,7 +224,7 @@ typedef struct GrowthState {
     EsDataset dataset; // owned
     EsGrowth *growth;  // owned
     EsAction *actions; // owned [E]
-    Player *play;      // owned; NULL: the engine alone
+    Player *runner;    // owned; NULL: the engine alone
 } GrowthState;
 
 // --- what is asked for ---
@@ -312,7 +312,7 @@ void es_bench_growth_end(void *context) {
                times.train_ms, times.validate_ms, times.decide_ms);
     }
     if (state != NULL) {
-        destroy_player(state->play);
+        destroy_player(state->runner);
         es_growth_destroy(state->growth);
         es_dataset_destroy(&state->dataset);
         es_release(state->actions);
@@ -402,7 +402,7 @@ static EsStatus create_growth(GrowthState *state, const EsBenchHost *wanted, con
     hold_still(&options.settings);
     ES_TRY(es_growth_create(&options, &state->dataset, &state->growth));
     if (is_played(wanted)) {
-        ES_TRY(create_player(state->growth, wanted->task, round_steps, &state->play));
+        ES_TRY(create_player(state->growth, wanted->task, round_steps, &state->runner));
     }
     return es_allocate(sizeof *state->actions * (size_t)wanted->n_envs, (void **)&state->actions);
 }
@@ -430,14 +430,14 @@ EsStatus es_bench_growth_step(void *context, int variant) {
     GrowthState *state = context;
     EsAction wait = es_action_wait();
     (void)variant;
-    ES_TRY(state->play != NULL ? step_player(state->play) : step_all(state, &wait));
+    ES_TRY(state->runner != NULL ? step_player(state->runner) : step_all(state, &wait));
     return check_holding(state);
 }
 
 EsDeviceCounters es_bench_growth_counters(void *context) {
     GrowthState *state = context;
-    return state->play != NULL ? count_player(state->play)
-                               : es_device_counters(es_growth_store(state->growth)->device);
+    return state->runner != NULL ? count_player(state->runner)
+                                 : es_device_counters(es_growth_store(state->growth)->device);
 }
 
 static EsStatus begin_growth(const EsBenchCase *bench_case, const EsBench *bench, void **state) {

@@ -209,7 +209,7 @@ typedef struct PolicyState {
     EsPolicyNetwork *network;
     EsRollout *rollout;
     EsOutputs gradients;
-    EsTrainee trainee;
+    EsPpoModel trainee;
     uint32_t pass;
 } PolicyState;
 
@@ -343,7 +343,7 @@ static EsStatus open_training(PolicyState *state) {
     ES_TRY(create_gradient(R, &state->gradients.value));
     ES_TRY(create_gradient(R, &state->gradients.action_value));
     ES_TRY(create_gradient(R * shape.n_targets, &state->gradients.auxiliary));
-    state->trainee = es_policy_network_trainee(state->network);
+    state->trainee = es_policy_network_ppo_model(state->network);
     return state->trainee.begin(state->trainee.context, state->rollout);
 }
 

@@ -37,7 +37,7 @@ static void report_refusals(const EsGrowRun *grow) {
 
 static void print_hosts(EsGrowRun *grow, const EsGrowSettings *settings) {
     es_grow_print_hosts(es_grow_run_endings(grow), settings,
-                        es_growth_model(es_grow_run_play(grow)->growth)->layout.n_host_weights);
+                        es_growth_model(es_grow_run_runner(grow)->growth)->layout.n_host_weights);
 }
 
 static EsStatus print_results(const EsRunCommand *command, EsGrowRun *grow,
@@ -80,10 +80,10 @@ static const char *write_seconds(double seconds, char text[32]) {
 }
 
 static EsStatus dry_run(EsGrowRun *grow, const EsConfig *config, const EsRunMemory *memory) {
-    EsGrowPlay *play = es_grow_run_play(grow);
-    const EsGrowthModel *model = es_growth_model(play->growth);
+    EsEpisodeRunner *runner = es_grow_run_runner(grow);
+    const EsGrowthModel *model = es_growth_model(runner->growth);
     const EsGrowSettings *settings = config->settings;
-    int n_steps = es_growth_settings(play->growth)->episode_steps;
+    int n_steps = es_growth_settings(runner->growth)->episode_steps;
     int64_t n_evaluated = es_grow_settings_evaluated(settings);
     ES_TRY(es_run_command_print_config(config));
     double step_seconds = 0, update_seconds = 0;
@@ -96,7 +96,7 @@ static EsStatus dry_run(EsGrowRun *grow, const EsConfig *config, const EsRunMemo
            4.0 * 4.0 * (double)(model->layout.n_parameters * settings->n_envs) / 1048576);
     es_run_memory_print(memory);
     char text[160];
-    const EsDeviceInfo *device = es_device_info(play->device);
+    const EsDeviceInfo *device = es_device_info(runner->device);
     es_print("# device      %s, %s: %s\n", device->name, device->architecture,
              es_grow_describe_precision(settings, device, text));
     if (es_grow_settings_train(settings)) {
@@ -112,10 +112,11 @@ static EsStatus dry_run(EsGrowRun *grow, const EsConfig *config, const EsRunMemo
     if (n_evaluated > 0) {
         int n_envs = es_grow_settings_evaluated_envs(settings);
         int64_t n_batches = (n_evaluated + n_envs - 1) / n_envs;
-        double arm_seconds = step_seconds * n_steps * (double)n_batches * n_envs / settings->n_envs;
+        double variant_seconds =
+            step_seconds * n_steps * (double)n_batches * n_envs / settings->n_envs;
         printf("# comparison  %lld held-out episode%s, about %s for each policy\n",
                (long long)n_evaluated, n_evaluated == 1 ? "" : "s",
-               write_seconds(arm_seconds, text));
+               write_seconds(variant_seconds, text));
     }
     return ES_STATUS_OK;
 }
@@ -160,8 +161,8 @@ EsStatus es_grow_command_create(const EsRunCommand *command, EsGrowSettings *set
 
 EsStatus es_grow_command_play(const EsRunCommand *command, const EsGrowSettings *settings,
                               EsGrowRun *grow, EsRunSession *session) {
-    const EsDataset *data = &es_grow_run_play(grow)->dataset;
-    const EsDeviceInfo *device = es_device_info(es_grow_run_play(grow)->device);
+    const EsDataset *data = &es_grow_run_runner(grow)->dataset;
+    const EsDeviceInfo *device = es_device_info(es_grow_run_runner(grow)->device);
     char text[768];
     int used = snprintf(
         text, sizeof text,

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/macros.h"
 #include "cli/frame.h"
-#include "grow/arm_label.h"
+#include "grow/variant_label.h"
 #include "runs/grow/grow_evaluation_file.h"
 
 #define SEEDS_MAX 1000 // of one table over seeds
@@ -86,9 +86,9 @@ static void print_intervals(const EsInterval *intervals, int is_signed) {
 // Columns for the arms' names.
 static int name_width(const EsGrowEvaluation *evaluation) {
     int width = (int)strlen("difference to");
-    for (int a = 0; a < evaluation->n_arms; a++) {
-        char label[ES_ARM_LABEL_BYTES];
-        width = ES_MAX(width, es_padded_text_width(es_arm_label(evaluation, a, label)));
+    for (int a = 0; a < evaluation->n_variants; a++) {
+        char label[ES_VARIANT_LABEL_BYTES];
+        width = ES_MAX(width, es_padded_text_width(es_variant_label(evaluation, a, label)));
     }
     return width;
 }
@@ -98,60 +98,64 @@ static void print_head(const char *first, int width) {
            "validation %");
 }
 
-typedef void (*RowFunction)(const void *context, int arm, EsInterval *mean, EsInterval *difference);
+typedef void (*RowFunction)(const void *context, int variant, EsInterval *mean,
+                            EsInterval *difference);
 
 // What the networks became, apart from how good they are: one table would be wider than a terminal.
 static void print_sizes(const EsGrowEvaluation *evaluation, RowFunction row, const void *context,
                         int width) {
     EsInterval mean[ES_N_MEASURES], difference[ES_N_MEASURES];
-    char label[ES_ARM_LABEL_BYTES];
+    char label[ES_VARIANT_LABEL_BYTES];
     printf("\n%-*s  parameters  fossils  rollbacks\n", width, "policy");
-    for (int a = 0; a < evaluation->n_arms; a++) {
+    for (int a = 0; a < evaluation->n_variants; a++) {
         row(context, a, mean, difference);
-        es_padded_text_print(es_arm_label(evaluation, a, label), width, stdout);
+        es_padded_text_print(es_variant_label(evaluation, a, label), width, stdout);
         printf("  %8.2f x  %7.2f  %9.2f\n", mean[ES_MEASURE_PARAMETER_RATIO].mean,
                mean[ES_MEASURE_FOSSILS].mean, mean[ES_MEASURE_ROLLBACKS].mean);
     }
 }
 
 // Rows of means, of sizes, then of differences; `row` supplies the numbers of an arm.
-static void print_arms(const EsGrowEvaluation *evaluation, RowFunction row, const void *context) {
+static void print_variants(const EsGrowEvaluation *evaluation, RowFunction row,
+                           const void *context) {
     EsInterval mean[ES_N_MEASURES], difference[ES_N_MEASURES];
-    char label[ES_ARM_LABEL_BYTES];
+    char label[ES_VARIANT_LABEL_BYTES];
     int width = name_width(evaluation);
     print_head("policy", width);
-    for (int a = 0; a < evaluation->n_arms; a++) {
+    for (int a = 0; a < evaluation->n_variants; a++) {
         row(context, a, mean, difference);
-        es_padded_text_print(es_arm_label(evaluation, a, label), width, stdout);
+        es_padded_text_print(es_variant_label(evaluation, a, label), width, stdout);
         print_intervals(mean, 0);
         printf("\n");
     }
     print_sizes(evaluation, row, context, width);
-    if (evaluation->n_arms < 2) {
+    if (evaluation->n_variants < 2) {
         return;
     }
     printf("\n");
     print_head("difference to", width);
-    for (int a = 1; a < evaluation->n_arms; a++) {
+    for (int a = 1; a < evaluation->n_variants; a++) {
         row(context, a, mean, difference);
-        es_padded_text_print(es_arm_label(evaluation, a, label), width, stdout);
+        es_padded_text_print(es_variant_label(evaluation, a, label), width, stdout);
         print_intervals(difference, 1);
         printf("\n");
     }
 }
 
-static void take_arm(const void *context, int arm, EsInterval *mean, EsInterval *difference) {
+static void take_variant(const void *context, int variant, EsInterval *mean,
+                         EsInterval *difference) {
     const EsGrowEvaluation *evaluation = context;
-    memcpy(mean, evaluation->arms[arm].mean, sizeof evaluation->arms[arm].mean);
-    memcpy(difference, evaluation->arms[arm].difference, sizeof evaluation->arms[arm].difference);
+    memcpy(mean, evaluation->variants[variant].mean, sizeof evaluation->variants[variant].mean);
+    memcpy(difference, evaluation->variants[variant].difference,
+           sizeof evaluation->variants[variant].difference);
 }
 
 // End a footer: what is subtracted from what, where there are differences.
 static void print_direction(const char *words, const EsGrowEvaluation *evaluation) {
-    char label[ES_ARM_LABEL_BYTES];
-    if (evaluation->n_arms > 1) {
+    char label[ES_VARIANT_LABEL_BYTES];
+    if (evaluation->n_variants > 1) {
         printf("%s", words);
-        es_padded_text_print(es_arm_label(evaluation, 0, label), 0, stdout);
+        es_padded_text_print(es_variant_label(evaluation, 0, label), 0, stdout);
         printf(" - other");
     }
     printf(")\n");
@@ -161,7 +165,7 @@ void es_grow_print_evaluation(const EsGrowEvaluation *evaluation, int seed) {
     printf("%lld held-out episode%s, the same for every policy; seed %d; learned policies %s\n",
            (long long)evaluation->n_episodes, evaluation->n_episodes == 1 ? "" : "s", seed,
            evaluation->is_greedy ? "take the most likely action" : "draw");
-    print_arms(evaluation, take_arm, evaluation);
+    print_variants(evaluation, take_variant, evaluation);
     if (evaluation->n_episodes > 1) {
         printf("\nmeans with intervals of 95 %% (bootstrap over episodes");
         print_direction(", paired for differences: ", evaluation);
@@ -175,13 +179,13 @@ typedef struct Seeds {
     int n;
 } Seeds;
 
-static void take_seeds(const void *context, int arm, EsInterval *mean, EsInterval *difference) {
+static void take_seeds(const void *context, int variant, EsInterval *mean, EsInterval *difference) {
     const Seeds *seeds = context;
     double means[SEEDS_MAX], differences[SEEDS_MAX];
     for (int m = 0; m < ES_N_MEASURES; m++) {
         for (int i = 0; i < seeds->n; i++) {
-            means[i] = seeds->evaluations[i]->arms[arm].mean[m].mean;
-            differences[i] = seeds->evaluations[i]->arms[arm].difference[m].mean;
+            means[i] = seeds->evaluations[i]->variants[variant].mean[m].mean;
+            differences[i] = seeds->evaluations[i]->variants[variant].difference[m].mean;
         }
         mean[m] = es_student_mean(means, seeds->n, sizeof means[0]);
         difference[m] = es_student_mean(differences, seeds->n, sizeof differences[0]);
@@ -190,19 +194,20 @@ static void take_seeds(const void *context, int arm, EsInterval *mean, EsInterva
 
 static void print_seed_rows(const Seeds *seeds, int first_seed) {
     const EsGrowEvaluation *any = seeds->evaluations[0];
-    char label[ES_ARM_LABEL_BYTES];
+    char label[ES_VARIANT_LABEL_BYTES];
     int width = ES_MAX(name_width(any), 12);
     printf("test %% of each seed\n%-8s", "seed");
-    for (int a = 0; a < any->n_arms; a++) {
+    for (int a = 0; a < any->n_variants; a++) {
         printf("   ");
-        es_padded_text_print(es_arm_label(any, a, label), a + 1 < any->n_arms ? width : 0, stdout);
+        es_padded_text_print(es_variant_label(any, a, label), a + 1 < any->n_variants ? width : 0,
+                             stdout);
     }
     printf("\n");
     for (int i = 0; i < seeds->n; i++) {
         printf("%-8d", first_seed + i);
-        for (int a = 0; a < any->n_arms; a++) {
-            printf("   %-*.2f", a + 1 < any->n_arms ? width : 0,
-                   seeds->evaluations[i]->arms[a].mean[ES_MEASURE_TEST_ACCURACY].mean);
+        for (int a = 0; a < any->n_variants; a++) {
+            printf("   %-*.2f", a + 1 < any->n_variants ? width : 0,
+                   seeds->evaluations[i]->variants[a].mean[ES_MEASURE_TEST_ACCURACY].mean);
         }
         printf("\n");
     }
@@ -212,7 +217,7 @@ static void print_seed_rows(const Seeds *seeds, int first_seed) {
 void es_grow_print_seeds(EsGrowEvaluation *const *evaluations, int n, int first_seed) {
     Seeds seeds = {evaluations, ES_MIN(n, SEEDS_MAX)};
     print_seed_rows(&seeds, first_seed);
-    print_arms(evaluations[0], take_seeds, &seeds);
+    print_variants(evaluations[0], take_seeds, &seeds);
     if (n > 1) {
         printf("\nmeans over %d seeds with intervals of 95 %% (Student's, over the seeds' means",
                seeds.n);
@@ -220,27 +225,27 @@ void es_grow_print_seeds(EsGrowEvaluation *const *evaluations, int n, int first_
     }
 }
 
-static json_t *seeds_arm_json(const Seeds *seeds, int arm) {
+static json_t *seeds_variant_json(const Seeds *seeds, int variant) {
     EsInterval mean[ES_N_MEASURES], difference[ES_N_MEASURES];
-    take_seeds(seeds, arm, mean, difference);
-    return json_pack("{s:s, s:o, s:o}", "policy", seeds->evaluations[0]->arms[arm].name, "mean",
-                     es_grow_intervals_json(mean), "policy_minus_this",
+    take_seeds(seeds, variant, mean, difference);
+    return json_pack("{s:s, s:o, s:o}", "policy", seeds->evaluations[0]->variants[variant].name,
+                     "mean", es_grow_intervals_json(mean), "policy_minus_this",
                      es_grow_intervals_json(difference));
 }
 
 json_t *es_grow_seeds_json(EsGrowEvaluation *const *evaluations, int n, int first_seed) {
     Seeds seeds = {evaluations, ES_MIN(n, SEEDS_MAX)};
-    json_t *arms = json_array();
-    int is_complete = arms != NULL;
-    for (int a = 0; a < evaluations[0]->n_arms && is_complete; a++) {
-        is_complete = json_array_append_new(arms, seeds_arm_json(&seeds, a)) == 0;
+    json_t *variants = json_array();
+    int is_complete = variants != NULL;
+    for (int a = 0; a < evaluations[0]->n_variants && is_complete; a++) {
+        is_complete = json_array_append_new(variants, seeds_variant_json(&seeds, a)) == 0;
     }
     if (!is_complete) {
-        json_decref(arms);
+        json_decref(variants);
         return NULL;
     }
     return json_pack("{s:i, s:i, s:s, s:o}", "seeds", seeds.n, "first_seed", first_seed,
-                     "intervals", "Student's over the seeds' means, 95 %", "arms", arms);
+                     "intervals", "Student's over the seeds' means, 95 %", "arms", variants);
 }
 
 const char *es_grow_describe_precision(const EsGrowSettings *settings, const EsDeviceInfo *device,

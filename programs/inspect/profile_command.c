@@ -10,7 +10,7 @@
 #include "base/macros.h"
 #include "cli/frame.h"
 #include "cli/run_command.h"
-#include "runs/grow/grow_play.h"
+#include "runs/grow/grow_episode.h"
 #include "runs/grow/grow_settings.h"
 #include "tensor/profile.h"
 
@@ -273,7 +273,7 @@ static EsStatus write_trace(const Result *result, const char *path) {
 
 // Steps of one schedule. A step lasts from one decision wanted to the next.
 typedef struct Schedule {
-    EsGrowPlay *play;
+    EsEpisodeRunner *runner;
     EsPolicy *policy;
     Result *result;
     EsProfileReport *report; // filled at the end
@@ -337,23 +337,23 @@ static EsStatus step_measured(void *context, int64_t step) {
 
 static EsStatus step_decided(void *context, int64_t step) {
     const Schedule *schedule = context;
-    const EsGrowPlay *play = schedule->play;
+    const EsEpisodeRunner *runner = schedule->runner;
     (void)step;
-    return es_grow_settings_train(play->settings)
-               ? es_policy_record(schedule->policy, es_growth_state(play->growth), play->paid,
-                                  play->settings->reward.rollback_penalty)
+    return es_grow_settings_train(runner->settings)
+               ? es_policy_record(schedule->policy, es_growth_state(runner->growth),
+                                  runner->rewards, runner->settings->reward.rollback_penalty)
                : ES_STATUS_OK;
 }
 
 // Episodes one after the other until the schedule is through.
 static EsStatus play_steps(Schedule *schedule) {
     EsGrowWatch watch = {schedule, step_measured, step_decided};
-    int64_t n_envs = schedule->play->settings->n_envs;
+    int64_t n_envs = schedule->runner->settings->n_envs;
     if (schedule->forbids_capture) {
         ES_TRY(start_profile(schedule));
     }
     for (int64_t episode = 0; !schedule->is_done; episode += n_envs) {
-        EsStatus status = es_grow_play_episode(schedule->play, schedule->policy, episode, &watch);
+        EsStatus status = es_grow_episode_run(schedule->runner, schedule->policy, episode, &watch);
         if (status != ES_STATUS_OK && !schedule->is_done) {
             return status;
         }
@@ -364,26 +364,26 @@ static EsStatus play_steps(Schedule *schedule) {
 // Hosts and a policy of its own for every pass, so that both begin alike.
 static EsStatus run_pass(Result *result, int forbids_capture, EsProfileReport *report) {
     const EsGrowSettings *settings = result->settings;
-    EsGrowPlay play = {0};
+    EsEpisodeRunner runner = {0};
     EsPolicy *policy = NULL;
     EsStatus status = ES_STATUS_OK;
-    ES_TRY(es_grow_play_create(settings, &play));
+    ES_TRY(es_grow_episode_create(settings, &runner));
     ES_TRY_GOTO(es_grow_settings_train(settings)
-                    ? es_grow_play_create_policy(&play, &policy)
-                    : es_grow_play_open_policy(&play, settings->policy, &policy));
-    EsDevice *device = es_growth_store(play.growth)->device;
+                    ? es_grow_episode_create_policy(&runner, &policy)
+                    : es_grow_episode_open_policy(&runner, settings->policy, &policy));
+    EsDevice *device = es_growth_store(runner.growth)->device;
     result->device = *es_device_info(device);
-    Schedule schedule = {.play = &play,
+    Schedule schedule = {.runner = &runner,
                          .policy = policy,
                          .result = result,
                          .report = report,
-                         .devices = {device, play.device},
-                         .n_devices = play.device != NULL && play.device != device ? 2 : 1,
+                         .devices = {device, runner.device},
+                         .n_devices = runner.device != NULL && runner.device != device ? 2 : 1,
                          .forbids_capture = forbids_capture};
     status = play_steps(&schedule);
 done:
-    es_grow_play_destroy_policy(&play, policy);
-    es_grow_play_destroy(&play);
+    es_grow_episode_destroy_policy(&runner, policy);
+    es_grow_episode_destroy(&runner);
     return status;
 }
 

@@ -203,7 +203,7 @@ EsAdvantageOptions es_ppo_advantage_options(const EsPpo *ppo) {
                                 .bootstraps = s->bootstraps};
 }
 
-EsStatus es_ppo_take_stock(EsPpoUpdate *u) {
+EsStatus es_ppo_prepare_targets(EsPpoUpdate *u) {
     EsPpo *ppo = u->ppo;
     const EsRollout *r = u->rollout;
     const EsPpoSettings *s = &ppo->settings;
@@ -233,7 +233,7 @@ EsStatus es_ppo_take_stock(EsPpoUpdate *u) {
     return ES_STATUS_OK;
 }
 
-int es_ppo_judge(EsPpoUpdate *u, const EsPpoLoss *loss, int is_first) {
+int es_ppo_should_continue(EsPpoUpdate *u, const EsPpoLoss *loss, int is_first) {
     const EsPpoSettings *s = &u->ppo->settings;
     u->report->n_nonfinite += loss->n_nonfinite;
     if (loss->n_nonfinite > 0) {
@@ -264,9 +264,9 @@ static EsStatus run_pass(EsPpoUpdate *u, int *goes_on) {
     EsOutputs outputs = ppo->outputs;
     EsPpoLoss loss;
     EsStepReport step = {0};
-    ES_TRY(u->trainee->forward(u->trainee->context, (uint32_t)ppo->state.n_passes++, &outputs));
+    ES_TRY(u->model->forward(u->model->context, (uint32_t)ppo->state.n_passes++, &outputs));
     es_ppo_loss(&u->batch, &outputs, ppo->log_probability, &loss);
-    *goes_on = es_ppo_judge(u, &loss, is_first);
+    *goes_on = es_ppo_should_continue(u, &loss, is_first);
     if (!*goes_on) {
         return ES_STATUS_OK;
     }
@@ -280,7 +280,7 @@ static EsStatus run_pass(EsPpoUpdate *u, int *goes_on) {
         }
     }
     es_ppo_loss_gradient(&u->batch, &outputs, ppo->log_probability, &loss, &ppo->gradients);
-    ES_TRY(u->trainee->step(u->trainee->context, &ppo->gradients, s->rate, s->max_norm, &step));
+    ES_TRY(u->model->step(u->model->context, &ppo->gradients, s->rate, s->max_norm, &step));
     *goes_on = es_ppo_count_step(u, &loss, &step);
     return ES_STATUS_OK;
 }
@@ -293,8 +293,8 @@ static EsStatus run_on_host(EsPpoUpdate *u) {
         ES_TRY(reserve_logits(ppo, ES_MAX(rollout->first_logit[rollout->n_rows], 1)));
     }
     es_rollout_finish(rollout, &options);
-    ES_TRY(es_ppo_take_stock(u));
-    ES_TRY(u->trainee->begin(u->trainee->context, rollout));
+    ES_TRY(es_ppo_prepare_targets(u));
+    ES_TRY(u->model->begin(u->model->context, rollout));
     int goes_on = 1;
     for (int k = 0; k < ppo->settings.n_epochs && goes_on; k++) {
         ES_TRY(run_pass(u, &goes_on));
@@ -328,19 +328,19 @@ static int has_valid_row(const EsRollout *r) {
     return memchr(r->is_valid, 1, (size_t)r->n_rows) != NULL;
 }
 
-EsStatus es_ppo_update(EsPpo *ppo, EsRollout *rollout, const EsTrainee *trainee,
+EsStatus es_ppo_update(EsPpo *ppo, EsRollout *rollout, const EsPpoModel *model,
                        EsPpoReport *report) {
     const EsPolicyShape *policy = &ppo->shape.policy;
     ES_ASSERT(rollout->n_rows == ppo->n_rows && rollout->shape.n_envs == ppo->shape.n_envs);
     ES_ASSERT(rollout->shape.n_targets == ppo->shape.n_targets);
     ES_ASSERT(memcmp(&rollout->shape.policy, policy, sizeof *policy) == 0);
     es_ppo_report_begin(report, policy->n_heads);
-    EsPpoUpdate u = {.ppo = ppo, .rollout = rollout, .trainee = trainee, .report = report};
+    EsPpoUpdate u = {.ppo = ppo, .rollout = rollout, .model = model, .report = report};
     if (!has_valid_row(rollout)) {
         return ES_STATUS_OK;
     }
     ES_TRY(check_rows(rollout));
-    if (trainee->on_device != NULL) {
+    if (model->on_device != NULL) {
         ES_TRY(es_ppo_device_finish(&u));
         ES_TRY(es_ppo_device_passes(&u));
     } else {

@@ -5,7 +5,7 @@
 // ratios and clipping per head over its causal rows, value loss, entropies, auxiliary losses,
 // gradient, one optimiser step each; it stops early when the policy has moved too far (KL). Ratios
 // compare with what the weights at the start of the update say in the first pass (the anchor), not
-// with those of acting: in the first pass they are exactly 1. PPO sees a network through EsTrainee
+// with those of acting: in the first pass they are exactly 1. PPO sees a network through EsPpoModel
 // alone: it fills in outputs for all rows, and takes gradients with respect to them.
 //
 // The default of `bootstraps`, 0, is for episodes of one length whose clock is observed; the
@@ -49,7 +49,7 @@ typedef struct EsStepReport {
 
 // A trainee whose rows are in device memory: everything is queued on its stream, nothing waits. For
 // policies that are not ragged.
-typedef struct EsDeviceTrainee {
+typedef struct EsPpoDeviceModel {
     EsStream *stream; // borrowed
     // device memory, in place while the trainee lives
     EsOutputs outputs;   // filled by forward; action_value or auxiliary NULL: it has none
@@ -60,11 +60,11 @@ typedef struct EsDeviceTrainee {
     EsStatus (*begin)(void *context, const EsRolloutView *rows, float rate, float max_norm);
     EsStatus (*forward)(void *context, uint32_t pass);
     EsStatus (*step)(void *context, EsStepReport *report); // into device memory
-} EsDeviceTrainee;
+} EsPpoDeviceModel;
 
 // A network in training. `pass` numbers the passes of a run, for dropout. Dropout that reaches the
 // logits makes ratios noise.
-typedef struct EsTrainee {
+typedef struct EsPpoModel {
     void *context;
     EsStatus (*begin)(void *context, const EsRollout *rollout); // take the rows; before an update
     // `outputs` comes with room for all rows. The trainee fills it, or points a member at memory of
@@ -77,8 +77,8 @@ typedef struct EsTrainee {
     EsStatus (*step)(void *context, const EsOutputs *gradients, float rate, float max_norm,
                      EsStepReport *report);
     // The same in device memory, borrowed; NULL: it has none. An update prefers it.
-    const EsDeviceTrainee *on_device;
-} EsTrainee;
+    const EsPpoDeviceModel *on_device;
+} EsPpoModel;
 
 // type, name, default as a configuration spells it, lowest, highest, help
 #define ES_PPO_SETTINGS(X)                                                                         \
@@ -200,7 +200,7 @@ EsStatus es_ppo_change(EsPpo *ppo, const EsPpoSettings *settings);
 // pass and a fixed number of times per update, and looks at the rows for the report while the
 // first pass runs. Advantages are those of the CPU bit for bit; sums over rows run in another fixed
 // tree. The first such update takes device memory.
-EsStatus es_ppo_update(EsPpo *ppo, EsRollout *rollout, const EsTrainee *trainee,
+EsStatus es_ppo_update(EsPpo *ppo, EsRollout *rollout, const EsPpoModel *model,
                        EsPpoReport *report);
 
 ES_EXTERN_C_END

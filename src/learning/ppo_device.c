@@ -66,8 +66,8 @@ void es_ppo_device_destroy(EsPpoDevice *d) {
 }
 
 // The memory, on the device of the trainee that trains now.
-static EsStatus open_memory(EsPpo *ppo, const EsDeviceTrainee *trainee) {
-    EsDevice *device = es_stream_device(trainee->stream);
+static EsStatus open_memory(EsPpo *ppo, const EsPpoDeviceModel *model) {
+    EsDevice *device = es_stream_device(model->stream);
     if (ppo->device != NULL && ppo->device->device == device && ppo->device->numbers != NULL) {
         return ES_STATUS_OK;
     }
@@ -96,11 +96,11 @@ static EsStatus download(const EsPpoDevice *d, EsStream *stream, EsRollout *roll
 }
 
 EsStatus es_ppo_device_finish(EsPpoUpdate *u) {
-    const EsDeviceTrainee *trainee = u->trainee->on_device;
-    EsStream *stream = trainee->stream;
+    const EsPpoDeviceModel *model = u->model->on_device;
+    EsStream *stream = model->stream;
     EsRollout *rollout = u->rollout;
     ES_ASSERT(rollout->first_logit == NULL); // a thread has room for a head of ES_CHOICE_MAX values
-    ES_TRY(open_memory(u->ppo, trainee));
+    ES_TRY(open_memory(u->ppo, model));
     EsPpoDevice *d = u->ppo->device;
     EsAdvantageOptions options = es_ppo_advantage_options(u->ppo);
     ES_TRY(upload(d, stream, rollout));
@@ -115,26 +115,26 @@ EsStatus es_ppo_device_finish(EsPpoUpdate *u) {
 // The update as the kernels see it; in the first pass the anchor is what it finds.
 static EsPpoProblem pose(const EsPpoUpdate *u, int is_first) {
     const EsPpoDevice *d = u->ppo->device;
-    const EsDeviceTrainee *trainee = u->trainee->on_device;
+    const EsPpoDeviceModel *model = u->model->on_device;
     return (EsPpoProblem){.rollout = d->rows,
                           .settings = u->ppo->settings,
                           .coefficients = u->batch.coefficients,
-                          .outputs = trainee->outputs,
-                          .shard_envs = trainee->shard_envs,
+                          .outputs = model->outputs,
+                          .shard_envs = model->shard_envs,
                           .advantage = d->advantage,
                           .value_target = d->value_target,
                           .reference = is_first ? NULL : d->reference};
 }
 
 static EsStatus queue_forward(const EsPpoUpdate *u) {
-    const EsTrainee *trainee = u->trainee;
-    return trainee->on_device->forward(trainee->context, (uint32_t)u->ppo->state.n_passes);
+    const EsPpoModel *model = u->model;
+    return model->on_device->forward(model->context, (uint32_t)u->ppo->state.n_passes);
 }
 
 // Loss of the outputs, and how far off the auxiliary ones are at first.
 static void queue_loss(const EsPpoUpdate *u, int is_first) {
     const EsPpoDevice *d = u->ppo->device;
-    EsStream *stream = u->trainee->on_device->stream;
+    EsStream *stream = u->model->on_device->stream;
     EsPpoProblem problem = pose(u, is_first);
     es_ppo_loss_cuda(stream, &problem, is_first ? d->reference : d->log_probability, &d->space);
     if (is_first && problem.outputs.auxiliary != NULL) {
@@ -144,17 +144,17 @@ static void queue_loss(const EsPpoUpdate *u, int is_first) {
 
 static EsStatus queue_step(const EsPpoUpdate *u, int is_first) {
     const EsPpoDevice *d = u->ppo->device;
-    const EsDeviceTrainee *trainee = u->trainee->on_device;
+    const EsPpoDeviceModel *model = u->model->on_device;
     EsPpoProblem problem = pose(u, 0);
-    es_ppo_gradient_cuda(trainee->stream, &problem, is_first ? d->reference : d->log_probability,
-                         &d->space, &trainee->gradients);
-    return trainee->step(u->trainee->context, &d->space.numbers->step);
+    es_ppo_gradient_cuda(model->stream, &problem, is_first ? d->reference : d->log_probability,
+                         &d->space, &model->gradients);
+    return model->step(u->model->context, &d->space.numbers->step);
 }
 
 // Wait for what was queued.
 static EsStatus fetch(const EsPpoUpdate *u) {
     const EsPpoDevice *d = u->ppo->device;
-    EsStream *stream = u->trainee->on_device->stream;
+    EsStream *stream = u->model->on_device->stream;
     ES_TRY(
         es_stream_copy(stream, d->numbers, d->space.numbers, sizeof *d->numbers, ES_COPY_TO_HOST));
     ES_TRY(es_stream_synchronize(stream));
@@ -165,20 +165,20 @@ EsStatus es_ppo_device_passes(EsPpoUpdate *u) {
     EsPpo *ppo = u->ppo;
     EsPpoDevice *d = ppo->device;
     const EsPpoSettings *s = &ppo->settings;
-    const EsDeviceTrainee *trainee = u->trainee->on_device;
-    ES_TRY(trainee->begin(u->trainee->context, &d->rows, s->rate, s->max_norm));
+    const EsPpoDeviceModel *model = u->model->on_device;
+    ES_TRY(model->begin(u->model->context, &d->rows, s->rate, s->max_norm));
     ES_TRY(queue_forward(u));
-    ES_TRY(es_ppo_take_stock(u)); // while the first pass runs
-    es_ppo_scale_cuda(trainee->stream, &d->rows, &u->scales, d->advantage, d->value_target);
+    ES_TRY(es_ppo_prepare_targets(u)); // while the first pass runs
+    es_ppo_scale_cuda(model->stream, &d->rows, &u->scales, d->advantage, d->value_target);
     queue_loss(u, 1);
     ES_TRY(fetch(u));
     for (int k = 0; k < s->n_epochs; k++) {
         EsPpoLoss loss = d->numbers->loss;
         ppo->state.n_passes++;
-        if (!es_ppo_judge(u, &loss, k == 0)) {
+        if (!es_ppo_should_continue(u, &loss, k == 0)) {
             break;
         }
-        if (k == 0 && trainee->outputs.auxiliary != NULL) {
+        if (k == 0 && model->outputs.auxiliary != NULL) {
             es_ppo_report_auxiliary(u->report, &d->numbers->targets);
         }
         ES_TRY(queue_step(u, k == 0));

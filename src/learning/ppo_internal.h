@@ -38,10 +38,10 @@ typedef struct EsPpoScales {
 typedef struct EsPpoUpdate {
     EsPpo *ppo;
     EsRollout *rollout;
-    const EsTrainee *trainee;
+    const EsPpoModel *model;
     EsPpoReport *report;
     EsPpoBatch batch;
-    EsPpoScales scales;       // set by es_ppo_take_stock
+    EsPpoScales scales;       // set by es_ppo_prepare_targets
     EsScaleNormaliser values; // with this round's returns; kept when a step was taken
 } EsPpoUpdate;
 
@@ -49,11 +49,11 @@ EsAdvantageOptions es_ppo_advantage_options(const EsPpo *ppo);
 
 // After es_rollout_finish: checks the returns, finds the scales and coefficients, writes normalised
 // advantages and targets, reports on the rows.
-EsStatus es_ppo_take_stock(EsPpoUpdate *update);
+EsStatus es_ppo_prepare_targets(EsPpoUpdate *update);
 
 // Whether the loss of a pass lets a step follow: its numbers are finite and the policy has not
 // moved too far. Counts the pass's findings into the report.
-int es_ppo_judge(EsPpoUpdate *update, const EsPpoLoss *loss, int is_first);
+int es_ppo_should_continue(EsPpoUpdate *update, const EsPpoLoss *loss, int is_first);
 
 // Count a step; returns whether it was taken: its gradients are finite.
 int es_ppo_count_step(EsPpoUpdate *update, const EsPpoLoss *loss, const EsStepReport *step);

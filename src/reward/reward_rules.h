@@ -41,8 +41,8 @@ typedef struct EsRewardSums {
 // Terms that look at each seed: attribution, the worst warning, and synergy with the largest
 // interaction of a seed that earns. Credit may end after a number of steps; warnings go on.
 static inline ES_HOST_DEVICE void
-es_reward_judge_seeds(const EsRewardRules *rules, const EsRewardStep *step, EsRewardEnv *memory,
-                      const EsRewardSeed *seeds, EsRewardSums *sums) {
+es_reward_measure_seeds(const EsRewardRules *rules, const EsRewardStep *step, EsRewardEnv *memory,
+                        const EsRewardSeed *seeds, EsRewardSums *sums) {
     const EsRewardSettings *s = rules->settings;
     double paid = 0, worst = 0, interaction = 0;
     for (int32_t i = 0; i < rules->growth->n_slots; i++) {
@@ -73,10 +73,10 @@ es_reward_judge_seeds(const EsRewardRules *rules, const EsRewardStep *step, EsRe
 }
 
 static inline ES_HOST_DEVICE void
-es_reward_pay_shaped(const EsRewardRules *rules, const EsRewardStep *step, EsRewardEnv *memory,
-                     const EsRewardSeed *latched, const EsSeed *seeds, EsRewardSums *sums) {
+es_reward_step_shaped(const EsRewardRules *rules, const EsRewardStep *step, EsRewardEnv *memory,
+                      const EsRewardSeed *latched, const EsSeed *seeds, EsRewardSums *sums) {
     const EsRewardSettings *s = rules->settings;
-    es_reward_judge_seeds(rules, step, memory, latched, sums);
+    es_reward_measure_seeds(rules, step, memory, latched, sums);
     if (step->slot >= 0) {
         sums->action =
             (double)s->action_weight * es_reward_action(rules, step, &latched[step->slot]);
@@ -91,10 +91,9 @@ es_reward_pay_shaped(const EsRewardRules *rules, const EsRewardStep *step, EsRew
 }
 
 // The accuracy counts by its change over the whole episode.
-static inline ES_HOST_DEVICE void es_reward_pay_basic(const EsRewardRules *rules,
-                                                      const EsRewardStep *step, EsRewardEnv *memory,
-                                                      const EsRewardSeed *latched,
-                                                      const EsSeed *seeds, EsRewardSums *sums) {
+static inline ES_HOST_DEVICE void
+es_reward_step_basic(const EsRewardRules *rules, const EsRewardStep *step, EsRewardEnv *memory,
+                     const EsRewardSeed *latched, const EsSeed *seeds, EsRewardSums *sums) {
     const EsRewardSettings *s = rules->settings;
     if (step->op == ES_GROWTH_OP_FOSSILIZE) {
         sums->action =
@@ -112,8 +111,8 @@ static inline ES_HOST_DEVICE void es_reward_pay_basic(const EsRewardRules *rules
 // scale clamp(committed / 100 - 0.1 fossil parameters / budget, -1, 1) at the end. Both are those
 // before the last decision, so that they belong together.
 static inline ES_HOST_DEVICE void
-es_reward_pay_sparse(const EsRewardRules *rules, const EsRewardStep *step,
-                     const EsRewardEnv *memory, const EsRewardSeed *latched, EsRewardSums *sums) {
+es_reward_step_sparse(const EsRewardRules *rules, const EsRewardStep *step,
+                      const EsRewardEnv *memory, const EsRewardSeed *latched, EsRewardSums *sums) {
     const EsRewardSettings *s = rules->settings;
     double n_fossil_parameters = 0;
     if (!step->is_last) {
@@ -130,8 +129,8 @@ es_reward_pay_sparse(const EsRewardRules *rules, const EsRewardStep *step,
 
 // A rolled-back step has no row of its own: what it costs goes to the last valid row before, which
 // it ends. So the potential is closed as seen from there, and what follows begins at 0.
-static inline ES_HOST_DEVICE void es_reward_pay_rollback(const EsRewardRules *rules,
-                                                         EsRewardEnv *memory, EsRewardSums *sums) {
+static inline ES_HOST_DEVICE void es_reward_step_rollback(const EsRewardRules *rules,
+                                                          EsRewardEnv *memory, EsRewardSums *sums) {
     const EsRewardSettings *s = rules->settings;
     sums->penalty = -(double)s->rollback_penalty;
     sums->shaping = -(double)s->shaping_weight * (double)s->gamma * (double)memory->potential;
@@ -165,13 +164,13 @@ static inline ES_HOST_DEVICE EsRewardTerms es_reward_step(const EsRewardRules *r
 #undef X
     es_reward_remember(memory, env);
     if (env->refusal == ES_REFUSAL_ROLLED_BACK) {
-        es_reward_pay_rollback(rules, memory, &sums);
+        es_reward_step_rollback(rules, memory, &sums);
     } else if (rules->settings->mode == ES_REWARD_SHAPED) {
-        es_reward_pay_shaped(rules, &step, memory, latched, seeds, &sums);
+        es_reward_step_shaped(rules, &step, memory, latched, seeds, &sums);
     } else if (rules->settings->mode == ES_REWARD_BASIC) {
-        es_reward_pay_basic(rules, &step, memory, latched, seeds, &sums);
+        es_reward_step_basic(rules, &step, memory, latched, seeds, &sums);
     } else {
-        es_reward_pay_sparse(rules, &step, memory, latched, &sums);
+        es_reward_step_sparse(rules, &step, memory, latched, &sums);
     }
     sums.penalty += (double)rules->growth->governor_prune_penalty * env->n_unpaid_prunes;
     env->n_unpaid_prunes = 0;

@@ -16,7 +16,7 @@ typedef struct DecisionPair {
     EsDevice *cpu, *cuda;
     EsStream *stream;
     EsPolicy *here, *there;
-    EsReward *paid_here, *paid_there;
+    EsReward *reward_here, *reward_there;
     EsDecisionDevice *decision;
 
     // on the device
@@ -29,7 +29,7 @@ typedef struct DecisionPair {
     // what came back
     unsigned char *report;
     EsAction chosen[HOSTS_MAX];
-    float paid[HOSTS_MAX];
+    float rewards[HOSTS_MAX];
 
     // what was seen
     int64_t n_steps, n_rollbacks, n_forced, n_different, n_ops[ES_N_GROWTH_OPS];
@@ -80,11 +80,11 @@ static inline void pair_create(DecisionPair *pair, int32_t n_slots, int32_t n_en
 static inline void pair_begin(DecisionPair *pair) {
     int64_t n_envs = pair->hosts.state.n_envs;
     for (int i = 0; i < 2; i++) {
-        EsReward **reward = i == 0 ? &pair->paid_here : &pair->paid_there;
+        EsReward **reward = i == 0 ? &pair->reward_here : &pair->reward_there;
         REQUIRE_OK(es_reward_create(&pair->settings, &pair->hosts.settings, HOST_PARAMETERS, n_envs,
                                     reward));
     }
-    REQUIRE_OK(es_decision_create(pair->there, pair->paid_there, pair->stream, &pair->decision));
+    REQUIRE_OK(es_decision_create(pair->there, pair->reward_there, pair->stream, &pair->decision));
     pair->report = malloc(es_decision_report_bytes(n_envs));
 }
 
@@ -94,8 +94,8 @@ static inline void pair_destroy(DecisionPair *pair) {
     es_decision_destroy(pair->decision);
     es_policy_destroy(pair->here);
     es_policy_destroy(pair->there);
-    es_reward_destroy(pair->paid_here);
-    es_reward_destroy(pair->paid_there);
+    es_reward_destroy(pair->reward_here);
+    es_reward_destroy(pair->reward_there);
     for (size_t i = 0; i < ES_COUNT_OF(memory); i++) {
         if (memory[i] != NULL) {
             es_device_release(pair->cuda, memory[i]);
@@ -127,8 +127,8 @@ static inline EsStatus queue_choose(DecisionPair *pair) {
     return es_decision_choose(pair->decision, &pair->state, pair->masks, pair->actions);
 }
 
-static inline EsStatus queue_pay(DecisionPair *pair) {
-    return es_decision_pay(pair->decision, &pair->state);
+static inline EsStatus queue_reward(DecisionPair *pair) {
+    return es_decision_reward(pair->decision, &pair->state);
 }
 
 // The device gets the logits that the CPU's network gave for this step.
@@ -179,7 +179,7 @@ static inline void count_step(DecisionPair *pair) {
 }
 
 // Rewards, state and report of a step that both have paid.
-static inline void compare_paid(DecisionPair *pair) {
+static inline void compare_rewards(DecisionPair *pair) {
     const EsDecisionReport report = es_decision_report(pair->decision);
     size_t n_envs = (size_t)pair->hosts.state.n_envs;
     unsigned char *slab = malloc(state_bytes(pair));
@@ -187,11 +187,11 @@ static inline void compare_paid(DecisionPair *pair) {
     expect_bytes(pair, "the state", pair->hosts.slab, slab, state_bytes(pair));
     free(slab);
     fetch_bytes(pair, pair->report, report.memory, report.bytes);
-    es_decision_receive(pair->decision, pair->report, pair->chosen, pair->paid);
-    expect_bytes(pair, "a reward", es_reward_terms(pair->paid_here),
-                 es_reward_terms(pair->paid_there), n_envs * sizeof(EsRewardTerms));
-    expect_bytes(pair, "a total", es_reward_totals(pair->paid_here),
-                 es_reward_totals(pair->paid_there), n_envs * sizeof(double));
+    es_decision_receive(pair->decision, pair->report, pair->chosen, pair->rewards);
+    expect_bytes(pair, "a reward", es_reward_terms(pair->reward_here),
+                 es_reward_terms(pair->reward_there), n_envs * sizeof(EsRewardTerms));
+    expect_bytes(pair, "a total", es_reward_totals(pair->reward_here),
+                 es_reward_totals(pair->reward_there), n_envs * sizeof(double));
 }
 
 // One step; with `feeds` the device's network is left out. The CPU's actions are carried out.
@@ -203,21 +203,21 @@ static inline void pair_step(DecisionPair *pair, int feeds) {
     hosts_measure(hosts);
     send_state(pair);
     send(pair, pair->masks, hosts->masks, n_envs * sizeof *hosts->masks);
-    es_reward_latch(pair->paid_here, &hosts->state);
+    es_reward_latch(pair->reward_here, &hosts->state);
     REQUIRE_OK(es_policy_decide(pair->here, &hosts->state, hosts->masks, hosts->actions));
     REQUIRE_OK(feeds ? queue_choose_fed(pair) : queue_choose(pair));
     fetch_bytes(pair, actions, pair->actions, n_envs * sizeof *actions);
     hosts_act(hosts);
     send_state(pair);
-    REQUIRE_OK(queue_pay(pair));
-    es_reward_compute(pair->paid_here, &hosts->state);
-    es_lifecycle_settle_prunes(&hosts->state, es_reward_settled_prunes(pair->paid_here));
-    compare_paid(pair);
+    REQUIRE_OK(queue_reward(pair));
+    es_reward_compute(pair->reward_here, &hosts->state);
+    es_lifecycle_settle_prunes(&hosts->state, es_reward_settled_prunes(pair->reward_here));
+    compare_rewards(pair);
     expect_bytes(pair, "an action", actions, pair->chosen, n_envs * sizeof *actions);
     if (pair->here->learned.rollout != NULL) {
-        REQUIRE_OK(es_policy_record(pair->here, &hosts->state, pair->paid,
+        REQUIRE_OK(es_policy_record(pair->here, &hosts->state, pair->rewards,
                                     pair->settings.rollback_penalty));
-        REQUIRE_OK(es_policy_record(pair->there, &hosts->state, pair->paid,
+        REQUIRE_OK(es_policy_record(pair->there, &hosts->state, pair->rewards,
                                     pair->settings.rollback_penalty));
     }
     count_step(pair);
@@ -226,15 +226,15 @@ static inline void pair_step(DecisionPair *pair, int feeds) {
 static inline void pair_begin_round(DecisionPair *pair, int64_t first_episode) {
     hosts_begin(&pair->hosts, first_episode);
     REQUIRE_OK(es_policy_begin(pair->here, first_episode));
-    es_reward_reset(pair->paid_here);
+    es_reward_reset(pair->reward_here);
     REQUIRE_OK(es_decision_begin(pair->decision, first_episode));
 }
 
 static inline void pair_end_round(DecisionPair *pair) {
     REQUIRE_OK(es_decision_end(pair->decision));
     for (int64_t e = 0; e < pair->hosts.state.n_envs; e++) {
-        double here = es_reward_stability(pair->paid_here, e);
-        double there = es_reward_stability(pair->paid_there, e);
+        double here = es_reward_stability(pair->reward_here, e);
+        double there = es_reward_stability(pair->reward_there, e);
         expect_bytes(pair, "a stability", &here, &there, sizeof here);
     }
 }

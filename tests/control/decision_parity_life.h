@@ -317,8 +317,8 @@ static inline ES_HOST_DEVICE EsAction life_choose(const LifeSettings *s, LifeWor
 // --- reward ---
 
 // What the step is worth in every mode, each with a memory of its own.
-static inline ES_HOST_DEVICE void life_pay(const LifeSettings *s, LifeWorld *world,
-                                           const EsRewardSeed *latched) {
+static inline ES_HOST_DEVICE void life_reward(const LifeSettings *s, LifeWorld *world,
+                                              const EsRewardSeed *latched) {
     for (int mode = 0; mode < ES_N_REWARD_MODES; mode++) {
         EsRewardRules rules = {&s->reward[mode], &s->growth, s->n_host_parameters};
         EsGrowthEnv env = world->env; // each mode clears what it has paid
@@ -364,7 +364,7 @@ static inline ES_HOST_DEVICE void life_step(const LifeSettings *kinds, LifeWorld
     }
     es_env_apply(&s->growth, &world->env, world->seeds, &action);
     es_env_tick(&s->growth, &world->env, world->seeds);
-    life_pay(s, world, latched);
+    life_reward(s, world, latched);
 }
 
 // --- the same lives on CUDA ---

@@ -10,7 +10,7 @@ typedef struct PolicyCase {
     EsDevice *device;         // owned
     EsPolicyNetwork *network; // owned
     EsRollout *rollout;       // owned
-    EsTrainee trainee;
+    EsPpoModel model;
     EsOutputs gradients; // owned; random, for a step
 } PolicyCase;
 
@@ -65,7 +65,7 @@ static inline PolicyCase create_case(EsPolicySpec spec, int64_t n_envs, int64_t 
     REQUIRE_OK(es_policy_network_initialise(test.network, 7));
     REQUIRE_OK(es_rollout_create(&shape, &test.rollout));
     fill_rollout(test.rollout, n_between);
-    test.trainee = es_policy_network_trainee(test.network);
+    test.model = es_policy_network_ppo_model(test.network);
     test.gradients = (EsOutputs){.logits = draw_floats(5, R * shape.policy.n_logits, 1.0f),
                                  .value = draw_floats(6, R, 1.0f),
                                  .action_value = draw_floats(7, R, 1.0f),
@@ -95,15 +95,15 @@ static inline void shake_parameters(PolicyCase *test, float scale) {
 
 static inline EsOutputs run_forward(PolicyCase *test, uint32_t pass) {
     EsOutputs outputs = {0};
-    REQUIRE_OK(test->trainee.begin(test->network, test->rollout));
-    REQUIRE_OK(test->trainee.forward(test->network, pass, &outputs));
+    REQUIRE_OK(test->model.begin(test->network, test->rollout));
+    REQUIRE_OK(test->model.forward(test->network, pass, &outputs));
     return outputs;
 }
 
 static inline EsStepReport run_step(PolicyCase *test, uint32_t pass, float rate, float max_norm) {
     EsStepReport report = {0};
     run_forward(test, pass);
-    REQUIRE_OK(test->trainee.step(test->network, &test->gradients, rate, max_norm, &report));
+    REQUIRE_OK(test->model.step(test->network, &test->gradients, rate, max_norm, &report));
     return report;
 }
 

@@ -291,11 +291,12 @@ FuzzVerdict fuzz_grow_evaluation(const uint8_t *data, size_t bytes) {
         FUZZ_CHECK(evaluation == NULL);
         return fuzz_judge(status);
     }
-    FUZZ_CHECK(evaluation->n_arms >= 1 && evaluation->n_arms <= ES_GROW_ARMS_MAX);
+    FUZZ_CHECK(evaluation->n_variants >= 1 && evaluation->n_variants <= ES_GROW_VARIANTS_MAX);
     const char *path = fuzz_path("grow_copy.json");
     FUZZ_OK(es_grow_evaluation_save(evaluation, path));
     FUZZ_OK(es_grow_evaluation_load(path, &again));
-    FUZZ_CHECK(again->n_arms == evaluation->n_arms && again->n_episodes == evaluation->n_episodes);
+    FUZZ_CHECK(again->n_variants == evaluation->n_variants &&
+               again->n_episodes == evaluation->n_episodes);
     es_grow_evaluation_destroy(again);
     es_grow_evaluation_destroy(evaluation);
     return FUZZ_ACCEPTED;
@@ -364,8 +365,8 @@ void fuzz_write_state_seeds(const char *folder) {
     write_run_seeds(folder);
     FUZZ_OK(es_prove_evaluation_save(&proved, fuzz_seed_path(folder, "prove_evaluation")));
     grown.n_episodes = 2;
-    grown.n_arms = 1;
-    snprintf(grown.arms[0].name, sizeof grown.arms[0].name, "ppo");
-    grown.arms[0].outcomes = outcomes;
+    grown.n_variants = 1;
+    snprintf(grown.variants[0].name, sizeof grown.variants[0].name, "ppo");
+    grown.variants[0].outcomes = outcomes;
     FUZZ_OK(es_grow_evaluation_save(&grown, fuzz_seed_path(folder, "grow_evaluation")));
 }

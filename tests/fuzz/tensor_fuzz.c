@@ -182,7 +182,7 @@ static Growing *small_growing(void) {
 }
 
 // The first steps of an episode; a policy in training learns from them.
-static void play(Growing *g, EsPolicy *policy, int n_steps, int is_training) {
+static void runner(Growing *g, EsPolicy *policy, int n_steps, int is_training) {
     EsActionMasks masks[N_ENVS];
     EsAction actions[N_ENVS];
     const float loss[N_ENVS] = {1, 0.5f}, accuracy[N_ENVS] = {10, 50}, rewards[N_ENVS] = {0.5f, -1};
@@ -221,7 +221,7 @@ FuzzVerdict fuzz_policy_file(const uint8_t *data, size_t bytes) {
         FUZZ_CHECK(policy == NULL);
         return judge_tensors(status, path);
     }
-    play(g, policy, 2, 0);
+    runner(g, policy, 2, 0);
     es_policy_destroy(policy);
     return FUZZ_ACCEPTED;
 }
@@ -238,7 +238,7 @@ FuzzVerdict fuzz_policy_training(const uint8_t *data, size_t bytes) {
     FuzzVerdict verdict = judge_tensors(es_policy_load_training(g->training, path), path);
     // an update takes longer than all the rest: a quarter of what was accepted goes on to one
     if (verdict == FUZZ_ACCEPTED && es_crc32c(data, bytes) % 4 == 0) {
-        play(g, g->training, 3, 1);
+        runner(g, g->training, 3, 1);
         FUZZ_OK(es_policy_load_training(g->training, start));
     }
     return verdict;

@@ -2,7 +2,7 @@
 #include "base/random_rules.h"
 #include "learning/choice_rules.h"
 #include "learning/ppo.h"
-#include "linear_trainee.h"
+#include "linear_model.h"
 
 static float uniform(uint32_t round, int64_t row, uint32_t draw) {
     EsRandom4 r = es_random_draw(11, round, ES_PURPOSE_ACTION, (uint32_t)row, draw);
@@ -24,7 +24,7 @@ static float payment(const float *x, int pull, int arm) {
     return pull == 0 ? 0.1f : -0.5f;
 }
 
-static void play_round(EsRollout *r, const EsPpoSettings *settings, LinearTrainee *linear,
+static void play_round(EsRollout *r, const EsPpoSettings *settings, LinearModel *linear,
                        uint32_t round) {
     es_rollout_reset(r);
     linear->rollout = r;
@@ -66,13 +66,13 @@ TEST(two_heads_find_the_arm_that_pays) {
     EsPpo *ppo = NULL;
     REQUIRE_OK(es_rollout_create(&shape, &r));
     REQUIRE_OK(es_ppo_create(&settings, &shape, &ppo));
-    LinearTrainee linear = linear_trainee(&shape, 0);
-    EsTrainee trainee = linear_interface(&linear);
+    LinearModel linear = linear_model(&shape, 0);
+    EsPpoModel model = linear_interface(&linear);
     EsPpoReport report;
     double first_loss = 0, first_reward = 0, last_reward = 0;
     for (uint32_t round = 0; round < 150; round++) {
         play_round(r, &settings, &linear, round);
-        REQUIRE_OK(es_ppo_update(ppo, r, &trainee, &report));
+        REQUIRE_OK(es_ppo_update(ppo, r, &model, &report));
         first_loss = round == 0 ? report.value_loss : first_loss;
         last_reward = 0;
         for (int64_t row = 0; row < r->n_rows; row++) {
@@ -108,7 +108,7 @@ static float candidates[N_RAGGED_ROWS * N_CANDIDATES_MAX * N_SIGNS];
 static int16_t good[N_RAGGED_ROWS];
 
 // Returns the mean reward.
-static double play_ragged(EsRollout *r, LinearTrainee *linear, uint32_t round) {
+static double play_ragged(EsRollout *r, LinearModel *linear, uint32_t round) {
     es_rollout_reset(r);
     double sum = 0;
     for (int64_t row = 0; row < r->n_rows; row++) {
@@ -150,14 +150,14 @@ TEST(a_ragged_head_finds_the_candidate_that_pays) {
     EsPpo *ppo = NULL;
     REQUIRE_OK(es_rollout_create(&shape, &r));
     REQUIRE_OK(es_ppo_create(&settings, &shape, &ppo));
-    LinearTrainee linear = linear_trainee(&shape, N_SIGNS);
+    LinearModel linear = linear_model(&shape, N_SIGNS);
     linear.candidates = candidates;
-    EsTrainee trainee = linear_interface(&linear);
+    EsPpoModel model = linear_interface(&linear);
     EsPpoReport report;
     double first = play_ragged(r, &linear, 0), last = 0;
     for (uint32_t round = 0; round < 120; round++) {
         last = play_ragged(r, &linear, round);
-        REQUIRE_OK(es_ppo_update(ppo, r, &trainee, &report));
+        REQUIRE_OK(es_ppo_update(ppo, r, &model, &report));
     }
     EXPECT(first < 0.2);
     EXPECT(last > 0.9);
@@ -176,7 +176,7 @@ static const float step_pay = 0.5f, end_pay = 2; // the end is paid for in the l
 
 // The policy sees the clock, one feature per step, and what it does is without effect. The state
 // after the last step looks like the last one: the clock stands.
-static void play_clock(EsRollout *r, const LinearTrainee *linear) {
+static void play_clock(EsRollout *r, const LinearModel *linear) {
     es_rollout_reset(r);
     for (int64_t row = 0; row < r->n_rows; row++) {
         int64_t t = row / N_CLOCK_ENVS;
@@ -211,14 +211,14 @@ static void watch_value(int bootstraps, int n_rounds, int n_warmup, double *lowe
     EsPpo *ppo = NULL;
     REQUIRE_OK(es_rollout_create(&shape, &r));
     REQUIRE_OK(es_ppo_create(&settings, &shape, &ppo));
-    LinearTrainee linear = linear_trainee(&shape, 0);
-    EsTrainee trainee = linear_interface(&linear);
+    LinearModel linear = linear_model(&shape, 0);
+    EsPpoModel model = linear_interface(&linear);
     EsPpoReport report;
     *lowest = INFINITY;
     *highest = -INFINITY;
     for (int round = 0; round < n_rounds; round++) {
         play_clock(r, &linear);
-        REQUIRE_OK(es_ppo_update(ppo, r, &trainee, &report));
+        REQUIRE_OK(es_ppo_update(ppo, r, &model, &report));
         double to_come = 0, truth = 0;
         for (int64_t t = N_CLOCK - 1; t >= 0; t--) { // on the scale of scaled rewards
             to_come = (double)r->scaled_reward[t * N_CLOCK_ENVS] + (double)settings.gamma * to_come;

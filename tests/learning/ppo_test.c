@@ -3,7 +3,7 @@
 
 #include "base/random_rules.h"
 #include "learning/ppo_loss.h"
-#include "linear_trainee.h"
+#include "linear_model.h"
 
 enum { N_STEPS = 6, N_ENVS = 4 };
 
@@ -11,8 +11,8 @@ typedef struct Scene {
     EsRollout *rollout;
     EsPpoSettings settings;
     EsPpo *ppo;
-    LinearTrainee linear;
-    EsTrainee trainee;
+    LinearModel linear;
+    EsPpoModel model;
     EsPpoReport report;
 } Scene;
 
@@ -55,8 +55,8 @@ static void make_scene(Scene *s) {
     EsRolloutShape shape = scene_shape();
     REQUIRE_OK(es_rollout_create(&shape, &s->rollout));
     REQUIRE_OK(es_ppo_create(&s->settings, &shape, &s->ppo));
-    s->linear = linear_trainee(&shape, 0);
-    s->trainee = linear_interface(&s->linear);
+    s->linear = linear_model(&shape, 0);
+    s->model = linear_interface(&s->linear);
     fill_scene(s, 0);
 }
 
@@ -72,7 +72,7 @@ TEST(one_epoch_has_ratios_of_one) {
     make_scene(&s);
     for (int k = 0; k < 3; k++) {
         fill_scene(&s, (uint32_t)k);
-        REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.trainee, &s.report));
+        REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.model, &s.report));
         EXPECT(s.report.ratio_min == 1 && s.report.ratio_max == 1 && s.report.ratio_mean == 1);
         EXPECT(s.report.kl_divergence == 0 && s.report.clip_fraction == 0);
         EXPECT(s.report.head_ratio_max[0] == 1 && s.report.head_ratio_max[1] == 1);
@@ -137,7 +137,7 @@ TEST(an_update_is_the_sum_of_its_parts) {
     s.settings.n_epochs = 8;
     make_scene(&s);
     make_scene(&hand);
-    REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.trainee, &s.report));
+    REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.model, &s.report));
     EXPECT(s.report.clip_fraction > 0.1);
     update_by_hand(&hand, 8);
     for (int i = 0; i < linear_count(&s.linear); i++) {
@@ -153,7 +153,7 @@ TEST(an_update_stops_when_the_policy_has_moved_too_far) {
     s.settings.rate = 0.03f;
     s.settings.target_kl = 0.01f;
     make_scene(&s);
-    REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.trainee, &s.report));
+    REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.model, &s.report));
     EXPECT_EQ(s.report.is_stopped, 1);
     EXPECT(s.report.kl_divergence > 1.5 * (double)s.settings.target_kl);
     EXPECT(s.report.n_epochs >= 2 && s.report.n_epochs < 20);
@@ -167,7 +167,7 @@ TEST(an_update_stops_when_the_policy_has_moved_too_far) {
     s = (Scene){.settings = s.settings};
     s.settings.target_kl = 0; // never
     make_scene(&s);
-    REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.trainee, &s.report));
+    REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.model, &s.report));
     EXPECT_EQ(s.report.is_stopped, 0);
     EXPECT_EQ(s.report.n_epochs, 20);
     EXPECT(n_stopped < 20 && s.report.clip_fraction > 0);
@@ -178,7 +178,7 @@ static void check_skips(int spoils_outputs) {
     Scene s = {.settings = es_ppo_defaults()};
     s.settings.rate = 0.1f;
     make_scene(&s);
-    REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.trainee, &s.report));
+    REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.model, &s.report));
     EsPpoState before = *es_ppo_state(s.ppo);
     double weights[LINEAR_WEIGHTS_MAX];
     memcpy(weights, s.linear.weights, sizeof weights);
@@ -187,9 +187,9 @@ static void check_skips(int spoils_outputs) {
     for (int k = 1; k <= 3; k++) {
         fill_scene(&s, (uint32_t)k);
         if (k < 3) {
-            EXPECT_STATUS(es_ppo_update(s.ppo, s.rollout, &s.trainee, &s.report), OK);
+            EXPECT_STATUS(es_ppo_update(s.ppo, s.rollout, &s.model, &s.report), OK);
         } else {
-            EXPECT_STATUS(es_ppo_update(s.ppo, s.rollout, &s.trainee, &s.report), NUMERIC);
+            EXPECT_STATUS(es_ppo_update(s.ppo, s.rollout, &s.model, &s.report), NUMERIC);
             EXPECT_CONTAINS(es_status_detail(), "3 updates in a row without a step");
         }
         EXPECT(s.report.is_skipped == 1 && s.report.n_epochs == 0 && s.report.n_nonfinite > 0);
@@ -204,7 +204,7 @@ static void check_skips(int spoils_outputs) {
         EXPECT(memcmp(weights, s.linear.weights, sizeof weights) == 0);
     }
     *switch_on = 0; // recovered
-    REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.trainee, &s.report));
+    REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.model, &s.report));
     EXPECT_EQ(es_ppo_state(s.ppo)->n_skipped, 0);
     EXPECT_EQ(es_ppo_state(s.ppo)->n_updates, 2);
     drop_scene(&s);
@@ -217,17 +217,17 @@ TEST(bad_rows_are_named) {
     Scene s = {.settings = es_ppo_defaults()};
     make_scene(&s);
     s.rollout->reward[6] = (float)NAN;
-    EXPECT_STATUS(es_ppo_update(s.ppo, s.rollout, &s.trainee, &s.report), NUMERIC);
+    EXPECT_STATUS(es_ppo_update(s.ppo, s.rollout, &s.model, &s.report), NUMERIC);
     EXPECT_CONTAINS(es_status_detail(), "step 1, environment 2: the return is not finite");
     fill_scene(&s, 0);
     s.rollout->mask[13 * 2] = 0xF & ~(1u << s.rollout->action[13 * 2]);
-    EXPECT_STATUS(es_ppo_update(s.ppo, s.rollout, &s.trainee, &s.report), ARGUMENT);
+    EXPECT_STATUS(es_ppo_update(s.ppo, s.rollout, &s.model, &s.report), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "step 3, environment 1: value ");
     EXPECT_CONTAINS(es_status_detail(), " of head 0 is not legal");
     fill_scene(&s, 0);
     s.rollout->has_target[4] = 1;
     s.rollout->target[4] = (float)INFINITY;
-    EXPECT_STATUS(es_ppo_update(s.ppo, s.rollout, &s.trainee, &s.report), ARGUMENT);
+    EXPECT_STATUS(es_ppo_update(s.ppo, s.rollout, &s.model, &s.report), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "step 1, environment 0: target 0 is measured, but not");
     EXPECT_EQ(s.linear.n_begun, 0);
     EXPECT_EQ(es_ppo_state(s.ppo)->n_updates, 0);
@@ -239,7 +239,7 @@ TEST(a_rollout_without_a_valid_row_changes_nothing) {
     make_scene(&s);
     EsPpoState before = *es_ppo_state(s.ppo);
     es_rollout_reset(s.rollout);
-    REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.trainee, &s.report));
+    REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.model, &s.report));
     EXPECT(memcmp(&before, es_ppo_state(s.ppo), sizeof before) == 0);
     EXPECT_EQ(s.linear.n_begun, 0);
     EXPECT(s.report.is_skipped == 0 && s.report.n_epochs == 0 && s.report.n_valid == 0);
@@ -251,7 +251,7 @@ TEST(the_actor_needs_no_row_of_its_own) {
     Scene s = {.settings = es_ppo_defaults()};
     make_scene(&s);
     memset(s.rollout->is_forced, 1, (size_t)s.rollout->n_rows);
-    REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.trainee, &s.report));
+    REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.model, &s.report));
     EXPECT(s.report.n_usable_steps == 0 && s.report.n_epochs == 4);
     EXPECT(s.report.policy_loss == 0 && s.report.value_loss > 0);
     EXPECT(isnan(s.report.ratio_max) && isnan(s.report.head_entropy[0]));
@@ -265,7 +265,7 @@ TEST(the_actor_needs_no_row_of_its_own) {
 TEST(scales_move_at_the_end_of_an_update) {
     Scene s = {.settings = es_ppo_defaults()};
     make_scene(&s);
-    REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.trainee, &s.report));
+    REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.model, &s.report));
     EXPECT(s.report.reward_scale == 1 && s.report.value_scale == 1); // 23 samples: too few
     EXPECT_EQ(es_ppo_state(s.ppo)->rewards.n_samples, 23);
     double scale = es_reward_scale(&es_ppo_state(s.ppo)->rewards);
@@ -278,7 +278,7 @@ TEST(scales_move_at_the_end_of_an_update) {
     }
     EXPECT_NEAR(scale, sqrt((squares - sum * sum / 23) / 22), 1e-12);
     fill_scene(&s, 1);
-    REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.trainee, &s.report));
+    REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.model, &s.report));
     EXPECT(s.report.reward_scale == scale); // frozen since the last update
     EXPECT_NEAR(s.rollout->scaled_reward[0], (double)s.rollout->reward[0] / scale, 1e-6);
     // 46 samples: this round's returns are in the scale of its targets
@@ -290,7 +290,7 @@ TEST(scales_move_at_the_end_of_an_update) {
 TEST(the_report_says_what_the_rows_say) {
     Scene s = {.settings = es_ppo_defaults()};
     make_scene(&s);
-    REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.trainee, &s.report));
+    REQUIRE_OK(es_ppo_update(s.ppo, s.rollout, &s.model, &s.report));
     const EsRollout *r = s.rollout;
     const EsPpoReport *p = &s.report;
     double n = 0, v = 0, g = 0, vv = 0, gg = 0, vg = 0, td = 0;

@@ -95,14 +95,14 @@ static __global__ void sample_kernel(EsDecisionView view, EsGrowthState state,
     EsActionKey key = action_key(round, &state, e);
     EsSampled sampled = es_policy_sample(view.logits + e * n_logits, view.n_slots, &legal,
                                          round->floor, &key, round->is_greedy);
-    EsThought thought;
-    thought.confidence = sampled.confidence;
-    thought.entropy = sampled.entropy;
-    thought.value = (float)((double)view.value[e] * round->value_scale);
-    thought.is_forced = legal.head[ES_HEAD_OP] == 1u << ES_GROWTH_OP_WAIT;
+    EsActionStats stats;
+    stats.confidence = sampled.confidence;
+    stats.entropy = sampled.entropy;
+    stats.value = (float)((double)view.value[e] * round->value_scale);
+    stats.is_forced = legal.head[ES_HEAD_OP] == 1u << ES_GROWTH_OP_WAIT;
     actions[e] = sampled.action;
     view.actions[e] = sampled.action;
-    view.thoughts[e] = thought;
+    view.action_stats[e] = stats;
     int64_t row = open_row(&view, e);
     if (row >= 0) {
         es_decision_keep_choice(&view.rollout, row, &legal, &sampled, view.value[e]);
@@ -164,7 +164,7 @@ static void queue_decide(EsStream *stream, const EsDecisionView *view, const EsG
 
 // --- after the tick ---
 
-static __global__ void pay_kernel(EsDecisionView view, EsGrowthState state) {
+static __global__ void reward_kernel(EsDecisionView view, EsGrowthState state) {
     __shared__ EsSeed seeds[ES_SLOTS_MAX];
     __shared__ EsRewardSeed latched[ES_SLOTS_MAX];
     int64_t e = blockIdx.x;
@@ -190,14 +190,15 @@ static __global__ void pay_kernel(EsDecisionView view, EsGrowthState state) {
     }
 }
 
-static void queue_pay(EsStream *stream, const EsDecisionView *view, const EsGrowthState *state) {
-    EsLaunch launch(stream, "decision_pay");
-    launch.start(pay_kernel, dim3((unsigned)view->n_envs), dim3(WARP), *view, *state);
+static void queue_reward(EsStream *stream, const EsDecisionView *view, const EsGrowthState *state) {
+    EsLaunch launch(stream, "decision_reward");
+    launch.start(reward_kernel, dim3((unsigned)view->n_envs), dim3(WARP), *view, *state);
 }
 
 // --- the table ---
 
 const EsDecisionKernels *es_decision_kernels_cuda(void) {
-    static const EsDecisionKernels kernels = {queue_observe, queue_sample, queue_decide, queue_pay};
+    static const EsDecisionKernels kernels = {queue_observe, queue_sample, queue_decide,
+                                              queue_reward};
     return &kernels;
 }

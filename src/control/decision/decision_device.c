@@ -50,7 +50,7 @@ static EsDecisionReport lay_out_report(size_t n_envs) {
     report.actions = es_slab_add(&report.bytes, n_envs * sizeof(EsAction));
     report.terms = es_slab_add(&report.bytes, n_envs * sizeof(EsRewardTerms));
     report.totals = es_slab_add(&report.bytes, n_envs * sizeof(double));
-    report.thoughts = es_slab_add(&report.bytes, n_envs * sizeof(EsThought));
+    report.action_stats = es_slab_add(&report.bytes, n_envs * sizeof(EsActionStats));
     return report;
 }
 
@@ -60,14 +60,14 @@ void es_decision_place_report(EsDecisionDevice *decision, void *place) {
     EsDecisionView *view = &decision->view;
     unsigned char *memory = place;
     if (place != decision->report.memory) {
-        es_graph_capture_forget(&decision->choose.graph_capture);
-        es_graph_capture_forget(&decision->pay.graph_capture);
+        es_graph_capture_forget(&decision->choose_work.graph_capture);
+        es_graph_capture_forget(&decision->reward_work.graph_capture);
     }
     decision->report.memory = place;
     view->actions = (void *)(memory + decision->report.actions);
     view->reward.terms = (void *)(memory + decision->report.terms);
     view->totals = (void *)(memory + decision->report.totals);
-    view->thoughts = (void *)(memory + decision->report.thoughts);
+    view->action_stats = (void *)(memory + decision->report.action_stats);
 }
 
 static void bind(EsDecisionDevice *decision, const Layout *l) {
@@ -131,12 +131,12 @@ static EsStatus check_parts(const EsPolicy *policy, const EsRewardView *reward,
 // A plan has a capture of its own, which cannot stand in another.
 static void allow_captures(EsDecisionDevice *decision) {
     const EsPolicy *policy = decision->policy;
-    EsGraphCapture *choose = &decision->choose.graph_capture;
-    decision->choose.may_capture = decision->pay.may_capture = 1;
+    EsGraphCapture *choose = &decision->choose_work.graph_capture;
+    decision->choose_work.may_capture = decision->reward_work.may_capture = 1;
     if (policy->kind == ES_POLICY_LEARNED) {
         EsActingReport acting = es_policy_network_acting(policy->learned.network);
         if (!acting.is_fused) {
-            decision->choose.may_capture = 0;
+            decision->choose_work.may_capture = 0;
             snprintf(choose->fallback, sizeof choose->fallback,
                      "choosing is not captured, the network runs a plan: %.180s", acting.fallback);
         }
@@ -181,8 +181,8 @@ void es_decision_destroy(EsDecisionDevice *decision) {
         return;
     }
     decision->policy->n_decisions--;
-    es_graph_capture_destroy(&decision->choose.graph_capture);
-    es_graph_capture_destroy(&decision->pay.graph_capture);
+    es_graph_capture_destroy(&decision->choose_work.graph_capture);
+    es_graph_capture_destroy(&decision->reward_work.graph_capture);
     if (decision->staged != NULL) {
         es_device_release_host(decision->device, decision->staged);
     }
@@ -294,7 +294,7 @@ EsStatus es_decision_end(EsDecisionDevice *decision) {
 
 static EsStatus queue_choose(void *context, EsStream *stream) {
     EsDecisionDevice *decision = context;
-    const EsDecisionWork *work = &decision->choose;
+    const EsDecisionWork *work = &decision->choose_work;
     EsDecisionView *view = &decision->view;
     if (view->kind != ES_POLICY_LEARNED) {
         decision->kernels->decide(stream, view, &work->state, work->masks, work->actions);
@@ -308,9 +308,9 @@ static EsStatus queue_choose(void *context, EsStream *stream) {
     return es_device_status(decision->device);
 }
 
-static EsStatus queue_pay(void *context, EsStream *stream) {
+static EsStatus queue_reward(void *context, EsStream *stream) {
     EsDecisionDevice *decision = context;
-    decision->kernels->pay(stream, &decision->view, &decision->pay.state);
+    decision->kernels->reward(stream, &decision->view, &decision->reward_work.state);
     return es_device_status(decision->device);
 }
 
@@ -331,11 +331,11 @@ static EsStatus run_work(EsDecisionDevice *decision, EsDecisionWork *work, EsQue
 
 EsStatus es_decision_choose(EsDecisionDevice *decision, const EsGrowthState *state,
                             const EsActionMasks *masks, EsAction *actions) {
-    return run_work(decision, &decision->choose, queue_choose, state, masks, actions);
+    return run_work(decision, &decision->choose_work, queue_choose, state, masks, actions);
 }
 
-EsStatus es_decision_pay(EsDecisionDevice *decision, const EsGrowthState *state) {
-    return run_work(decision, &decision->pay, queue_pay, state, NULL, NULL);
+EsStatus es_decision_reward(EsDecisionDevice *decision, const EsGrowthState *state) {
+    return run_work(decision, &decision->reward_work, queue_reward, state, NULL, NULL);
 }
 
 // --- looking at it ---
@@ -345,8 +345,8 @@ const EsPolicy *es_decision_policy(const EsDecisionDevice *decision) { return de
 EsDecisionReport es_decision_report(const EsDecisionDevice *decision) { return decision->report; }
 
 EsDecisionReplays es_decision_replays(const EsDecisionDevice *decision) {
-    const EsGraphCapture *const graph_captures[] = {&decision->choose.graph_capture,
-                                                    &decision->pay.graph_capture};
+    const EsGraphCapture *const graph_captures[] = {&decision->choose_work.graph_capture,
+                                                    &decision->reward_work.graph_capture};
     EsDecisionReplays replays = {0};
     for (size_t i = 0; i < ES_COUNT_OF(graph_captures); i++) {
         replays.n_captures += graph_captures[i]->capture != NULL;
@@ -361,7 +361,7 @@ EsDecisionReplays es_decision_replays(const EsDecisionDevice *decision) {
 }
 
 void es_decision_receive(EsDecisionDevice *decision, const void *report, EsAction *actions,
-                         float *paid) {
+                         float *rewards) {
     const EsDecisionReport *places = &decision->report;
     const unsigned char *from = report;
     EsRewardView *reward = es_reward_view(decision->reward);
@@ -370,10 +370,10 @@ void es_decision_receive(EsDecisionDevice *decision, const void *report, EsActio
     memcpy(reward->terms, from + places->terms, n_envs * sizeof *reward->terms);
     memcpy(reward->state.env.total, from + places->totals, n_envs * sizeof(double));
     for (size_t e = 0; e < n_envs; e++) {
-        paid[e] = reward->terms[e].total;
+        rewards[e] = reward->terms[e].total;
     }
     if (decision->policy->kind == ES_POLICY_LEARNED) {
-        EsThought *thoughts = decision->policy->learned.thoughts;
-        memcpy(thoughts, from + places->thoughts, n_envs * sizeof *thoughts);
+        EsActionStats *action_stats = decision->policy->learned.action_stats;
+        memcpy(action_stats, from + places->action_stats, n_envs * sizeof *action_stats);
     }
 }

@@ -7,7 +7,7 @@
 //     ES_TRY(es_decision_begin(decision, first_episode));           // episodes begin
 //     ES_TRY(es_decision_choose(decision, &state, masks, actions)); // measured, not yet decided
 //     ...                                                           // carried out, tick
-//     ES_TRY(es_decision_pay(decision, &state));
+//     ES_TRY(es_decision_reward(decision, &state));
 //     es_stream_copy(stream, host, report.memory, report.bytes, ES_COPY_TO_HOST);
 //     ES_TRY(es_decision_end(decision));                            // after the last step
 //
@@ -34,10 +34,10 @@ typedef struct EsDecisionDevice EsDecisionDevice;
 typedef struct EsDecisionReport {
     void *memory; // on the device
     size_t bytes;
-    size_t actions;  // EsAction [E]
-    size_t terms;    // EsRewardTerms [E]
-    size_t totals;   // double [E], of the episode so far
-    size_t thoughts; // EsThought [E]; written by learned policies alone
+    size_t actions;      // EsAction [E]
+    size_t terms;        // EsRewardTerms [E]
+    size_t totals;       // double [E], of the episode so far
+    size_t action_stats; // EsActionStats [E]; written by learned policies alone
 } EsDecisionReport;
 
 // The decision phase of a policy. Policy, reward and stream are borrowed and must outlive it; the
@@ -62,7 +62,7 @@ EsStatus es_decision_choose(EsDecisionDevice *decision, const EsGrowthState *sta
 
 // After decision and tick: rewards, and what came of the row. Takes the prunes that
 // the rewards account for off state.env.n_unpaid_prunes.
-EsStatus es_decision_pay(EsDecisionDevice *decision, const EsGrowthState *state);
+EsStatus es_decision_reward(EsDecisionDevice *decision, const EsGrowthState *state);
 
 // The same place in every step: memory of its own, or that of es_decision_place_report, of as many
 // bytes, aligned to 64 and on the same device. Placed between rounds.
@@ -85,7 +85,7 @@ EsDecisionReplays es_decision_replays(const EsDecisionDevice *decision);
 // Hand out a report that came to host memory: the reward's terms and totals, the policy's thoughts,
 // actions [E] and rewards paid [E].
 void es_decision_receive(EsDecisionDevice *decision, const void *report, EsAction *actions,
-                         float *paid);
+                         float *rewards);
 
 // Wait, and bring back what the reward remembers (es_reward_stability) and, of a policy in
 // training, its rows and observations: es_policy_update goes on with them.

@@ -37,7 +37,7 @@ typedef struct EsDecisionView {
 
     // learned
     const double *mean, *deviation; // of features                            [D]
-    EsThought *thoughts;            // of the report                          [E]
+    EsActionStats *action_stats;    // of the report                          [E]
     uint8_t *is_reset;              // the network forgets before this step   [E]
     float *features;                // the network's input                    [E, D]
     int32_t *blueprints;            // likewise                               [E, S]
@@ -60,7 +60,7 @@ typedef struct EsDecisionKernels {
     void (*decide)(EsStream *stream, const EsDecisionView *view, const EsGrowthState *state,
                    const EsActionMasks *masks, EsAction *actions);
     // Rewards, totals, the row; t moves on.
-    void (*pay)(EsStream *stream, const EsDecisionView *view, const EsGrowthState *state);
+    void (*reward)(EsStream *stream, const EsDecisionView *view, const EsGrowthState *state);
 } EsDecisionKernels;
 
 // NULL in a build without CUDA.
@@ -83,7 +83,7 @@ struct EsDecisionDevice {
     const EsDecisionKernels *kernels; // borrowed, constant
     EsDecisionView view;
     EsDecisionReport report;
-    EsDecisionWork choose, pay;
+    EsDecisionWork choose_work, reward_work;
     unsigned char *memory; // owned: device memory of everything here
     unsigned char *staged; // owned: pinned host memory, the first n bytes of `memory` at a begin
     size_t staged_bytes;

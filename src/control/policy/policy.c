@@ -127,7 +127,9 @@ EsPolicyKind es_policy_kind(const EsPolicy *policy) { return policy->kind; }
 
 const char *es_policy_hash(const EsPolicy *policy) { return policy->hash; }
 
-const EsThought *es_policy_thoughts(const EsPolicy *policy) { return policy->learned.thoughts; }
+const EsActionStats *es_policy_action_stats(const EsPolicy *policy) {
+    return policy->learned.action_stats;
+}
 
 EsPolicyNetwork *es_policy_network(const EsPolicy *policy) { return policy->learned.network; }
 
@@ -225,7 +227,7 @@ static EsStatus allocate_step(EsPolicy *policy, int64_t n_rows) {
     ES_TRY(es_allocate(row_bytes, (void **)&learned->normalised));
     ES_TRY(es_allocate(sizeof(int32_t) * n_envs * n_slots, (void **)&learned->blueprints));
     ES_TRY(es_allocate(n_envs, (void **)&learned->is_reset));
-    return es_allocate(sizeof *learned->thoughts * n_envs, (void **)&learned->thoughts);
+    return es_allocate(sizeof *learned->action_stats * n_envs, (void **)&learned->action_stats);
 }
 
 EsStatus es_learned_open(EsPolicy *policy, const char *path) {
@@ -274,7 +276,7 @@ void es_learned_destroy(EsLearned *learned) {
     es_release(learned->normalised);
     es_release(learned->blueprints);
     es_release(learned->is_reset);
-    es_release(learned->thoughts);
+    es_release(learned->action_stats);
 }
 
 EsStatus es_learned_begin(EsPolicy *policy) {
@@ -332,7 +334,7 @@ static void sample_all(EsPolicy *policy, const EsGrowthState *state, const EsAct
         EsSampled sampled = es_policy_sample(outputs->logits + e * n_logits, state->n_slots,
                                              &masks[e], learned->floor, &key, policy->is_greedy);
         actions[e] = sampled.action;
-        learned->thoughts[e] = (EsThought){
+        learned->action_stats[e] = (EsActionStats){
             .confidence = sampled.confidence,
             .entropy = sampled.entropy,
             .value = (float)((double)outputs->value[e] * scale),

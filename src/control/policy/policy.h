@@ -80,13 +80,13 @@ EsStatus es_policy_decide(EsPolicy *policy, const EsGrowthState *state, const Es
                           EsAction *actions);
 
 // What the learned policy thought, per environment, of the last decision; NULL for other kinds.
-typedef struct EsThought {
+typedef struct EsActionStats {
     float confidence; // probability of the op chosen
     float entropy;    // of the op head, 0..1
     float value;   // of the state: in training on the scale of scaled rewards, else the network's
     int is_forced; // no other op was legal
-} EsThought;
-const EsThought *es_policy_thoughts(const EsPolicy *policy); // [E]
+} EsActionStats;
+const EsActionStats *es_policy_action_stats(const EsPolicy *policy); // [E]
 
 // The network of a learned policy, owned by it; NULL for other kinds.
 EsPolicyNetwork *es_policy_network(const EsPolicy *policy);

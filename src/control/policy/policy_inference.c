@@ -323,12 +323,12 @@ EsStatus es_policy_acting_create(EsPolicyNetwork *network) {
     EsPlanOptions options = es_plan_defaults();
     ES_TRY(es_plan_create(p->graph, network->store, &options, &acting->plan));
     EsPlan *plan = acting->plan;
-    ES_TRY(es_port_open_input(&acting->features, device, plan, p->graph, p->features));
-    ES_TRY(es_port_open_input(&acting->blueprints, device, plan, p->graph, p->blueprints));
-    ES_TRY(es_port_open_input(&acting->h, device, plan, p->graph, p->h_start));
-    ES_TRY(es_port_open_input(&acting->c, device, plan, p->graph, p->c_start));
-    ES_TRY(es_port_open_view(&acting->logits, es_plan_tensor(plan, p->logits)));
-    ES_TRY(es_port_open_view(&acting->value, es_plan_tensor(plan, p->value)));
+    ES_TRY(es_staging_open_input(&acting->features, device, plan, p->graph, p->features));
+    ES_TRY(es_staging_open_input(&acting->blueprints, device, plan, p->graph, p->blueprints));
+    ES_TRY(es_staging_open_input(&acting->h, device, plan, p->graph, p->h_start));
+    ES_TRY(es_staging_open_input(&acting->c, device, plan, p->graph, p->c_start));
+    ES_TRY(es_staging_open_view(&acting->logits, es_plan_tensor(plan, p->logits)));
+    ES_TRY(es_staging_open_view(&acting->value, es_plan_tensor(plan, p->value)));
     acting->h_after = es_plan_tensor(plan, p->h);
     acting->c_after = es_plan_tensor(plan, p->c);
     ES_TRY(es_device_create_tensor(device, ES_DTYPE_F32, 2, (int64_t[]){1, network->spec.n_hidden},
@@ -337,10 +337,11 @@ EsStatus es_policy_acting_create(EsPolicyNetwork *network) {
 }
 
 void es_policy_acting_destroy(EsPolicyActing *acting) {
-    EsPort *const ports[] = {&acting->features, &acting->blueprints, &acting->logits,
-                             &acting->value,    &acting->h,          &acting->c};
-    for (size_t i = 0; i < ES_COUNT_OF(ports); i++) {
-        es_port_close(ports[i]);
+    EsStagingTensor *const staged_tensors[] = {&acting->features, &acting->blueprints,
+                                               &acting->logits,   &acting->value,
+                                               &acting->h,        &acting->c};
+    for (size_t i = 0; i < ES_COUNT_OF(staged_tensors); i++) {
+        es_staging_close(staged_tensors[i]);
     }
     es_graph_capture_destroy(&acting->steps);
     es_graph_capture_destroy(&acting->peeks);
@@ -411,11 +412,11 @@ EsStatus es_policy_network_act(EsPolicyNetwork *network, const float *features,
     EsStream *stream = network->stream;
     memcpy(acting->features.host, features, es_tensor_bytes(&acting->features.tensor));
     memcpy(acting->blueprints.host, blueprints, es_tensor_bytes(&acting->blueprints.tensor));
-    ES_TRY(es_port_send(&acting->features, stream));
-    ES_TRY(es_port_send(&acting->blueprints, stream));
+    ES_TRY(es_staging_send(&acting->features, stream));
+    ES_TRY(es_staging_send(&acting->blueprints, stream));
     ES_TRY(run_step(acting, stream, is_peek));
-    ES_TRY(es_port_fetch(&acting->logits, stream));
-    ES_TRY(es_port_fetch(&acting->value, stream));
+    ES_TRY(es_staging_fetch(&acting->logits, stream));
+    ES_TRY(es_staging_fetch(&acting->value, stream));
     ES_TRY(es_stream_synchronize(stream));
     *outputs = (EsOutputs){.logits = acting->logits.host, .value = acting->value.host};
     return ES_STATUS_OK;
@@ -442,11 +443,11 @@ static void queue_reset(EsPolicyNetwork *network, EsStream *stream, const uint8_
 }
 
 // Bring an input to where the plan reads it.
-static EsStatus queue_input(EsStream *stream, const EsPort *port, const void *from) {
-    return from == port->tensor.data
+static EsStatus queue_input(EsStream *stream, const EsStagingTensor *staging, const void *from) {
+    return from == staging->tensor.data
                ? ES_STATUS_OK
-               : es_stream_copy(stream, port->tensor.data, from, es_tensor_bytes(&port->tensor),
-                                ES_COPY_ON_DEVICE);
+               : es_stream_copy(stream, staging->tensor.data, from,
+                                es_tensor_bytes(&staging->tensor), ES_COPY_ON_DEVICE);
 }
 
 EsStatus es_policy_network_act_queued(EsPolicyNetwork *network, EsStream *stream,
@@ -508,8 +509,8 @@ static void measure(const float *rows, int64_t n_rows, int64_t width, double *rm
 EsRecurrentHealth es_policy_network_health(const EsPolicyNetwork *network) {
     const EsPolicyActing *acting = &network->acting;
     EsRecurrentHealth health = {0};
-    if (es_port_fetch(&acting->h, network->stream) != ES_STATUS_OK ||
-        es_port_fetch(&acting->c, network->stream) != ES_STATUS_OK ||
+    if (es_staging_fetch(&acting->h, network->stream) != ES_STATUS_OK ||
+        es_staging_fetch(&acting->c, network->stream) != ES_STATUS_OK ||
         es_stream_synchronize(network->stream) != ES_STATUS_OK) {
         health.has_nan = 1;
         return health;

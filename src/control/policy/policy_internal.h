@@ -20,7 +20,7 @@ typedef struct EsLearned {
     float *normalised;            // owned                                [E, D]
     int32_t *blueprints;          // owned                                [E, S]
     uint8_t *is_reset;            // owned                                [E]
-    EsThought *thoughts;          // owned                                [E]
+    EsActionStats *action_stats;  // owned                                [E]
 
     // training, else NULL
     EsPpo *ppo;         // owned

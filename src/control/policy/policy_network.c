@@ -331,52 +331,53 @@ static int is_on_host(const EsDevice *device) {
     return es_device_info(device)->kind == ES_DEVICE_CPU;
 }
 
-static EsStatus open_host(EsPort *port) {
-    EsDevice *device = port->tensor.device;
+static EsStatus open_host(EsStagingTensor *staging) {
+    EsDevice *device = staging->tensor.device;
     if (is_on_host(device)) {
-        port->host = port->tensor.data;
+        staging->host = staging->tensor.data;
         return ES_STATUS_OK;
     }
-    size_t bytes = es_tensor_bytes(&port->tensor);
-    ES_TRY(es_device_allocate_host(device, bytes, &port->host));
-    port->owns_host = 1;
-    memset(port->host, 0, bytes);
+    size_t bytes = es_tensor_bytes(&staging->tensor);
+    ES_TRY(es_device_allocate_host(device, bytes, &staging->host));
+    staging->owns_host = 1;
+    memset(staging->host, 0, bytes);
     return ES_STATUS_OK;
 }
 
-EsStatus es_port_open_input(EsPort *port, EsDevice *device, EsPlan *plan, const EsGraph *graph,
-                            EsValueId id) {
+EsStatus es_staging_open_input(EsStagingTensor *staging, EsDevice *device, EsPlan *plan,
+                               const EsGraph *graph, EsValueId id) {
     const EsValue *value = &graph->values[id];
-    ES_TRY(es_device_create_tensor(device, value->dtype, value->rank, value->dim, &port->tensor));
-    port->owns_tensor = 1;
-    ES_TRY(es_plan_bind(plan, id, &port->tensor));
-    return open_host(port);
+    ES_TRY(
+        es_device_create_tensor(device, value->dtype, value->rank, value->dim, &staging->tensor));
+    staging->owns_tensor = 1;
+    ES_TRY(es_plan_bind(plan, id, &staging->tensor));
+    return open_host(staging);
 }
 
-EsStatus es_port_open_view(EsPort *port, EsTensor tensor) {
-    port->tensor = tensor;
-    return open_host(port);
+EsStatus es_staging_open_view(EsStagingTensor *staging, EsTensor tensor) {
+    staging->tensor = tensor;
+    return open_host(staging);
 }
 
-void es_port_close(EsPort *port) {
-    if (port->owns_host) {
-        es_device_release_host(port->tensor.device, port->host);
+void es_staging_close(EsStagingTensor *staging) {
+    if (staging->owns_host) {
+        es_device_release_host(staging->tensor.device, staging->host);
     }
-    if (port->owns_tensor) {
-        es_device_destroy_tensor(&port->tensor);
+    if (staging->owns_tensor) {
+        es_device_destroy_tensor(&staging->tensor);
     }
 }
 
-EsStatus es_port_send(const EsPort *port, EsStream *stream) {
-    return port->owns_host ? es_stream_copy(stream, port->tensor.data, port->host,
-                                            es_tensor_bytes(&port->tensor), ES_COPY_TO_DEVICE)
-                           : ES_STATUS_OK;
+EsStatus es_staging_send(const EsStagingTensor *staging, EsStream *stream) {
+    return staging->owns_host ? es_stream_copy(stream, staging->tensor.data, staging->host,
+                                               es_tensor_bytes(&staging->tensor), ES_COPY_TO_DEVICE)
+                              : ES_STATUS_OK;
 }
 
-EsStatus es_port_fetch(const EsPort *port, EsStream *stream) {
-    return port->owns_host ? es_stream_copy(stream, port->host, port->tensor.data,
-                                            es_tensor_bytes(&port->tensor), ES_COPY_TO_HOST)
-                           : ES_STATUS_OK;
+EsStatus es_staging_fetch(const EsStagingTensor *staging, EsStream *stream) {
+    return staging->owns_host ? es_stream_copy(stream, staging->host, staging->tensor.data,
+                                               es_tensor_bytes(&staging->tensor), ES_COPY_TO_HOST)
+                              : ES_STATUS_OK;
 }
 
 // --- life ---

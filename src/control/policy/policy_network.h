@@ -10,7 +10,7 @@
 //     EsPolicyNetwork *network; ES_TRY(es_policy_network_create(device, &spec, E, T, &network));
 //     ES_TRY(es_policy_network_initialise(network, seed));
 //     ES_TRY(es_policy_network_act(network, features, blueprints, 0, &outputs));
-//     EsTrainee trainee = es_policy_network_trainee(network);
+//     EsPpoModel trainee = es_policy_network_ppo_model(network);
 //
 // E environments, T steps, S slots, D features of an observation, H hidden units, A logits.
 #ifndef ES_CONTROL_POLICY_NETWORK_H
@@ -97,7 +97,7 @@ EsStatus es_policy_network_act_queued(EsPolicyNetwork *network, EsStream *stream
 // blueprints and whose last head is the operation. begin copies the rows; outputs of forward are
 // valid until the next forward; each step belongs to the forward before it. On CUDA it has a device
 // form, too. Borrows the network, which needs a training plan.
-EsTrainee es_policy_network_trainee(EsPolicyNetwork *network);
+EsPpoModel es_policy_network_ppo_model(EsPolicyNetwork *network);
 
 // RMS of hidden and cell states, and the largest of any environment, for health checks. Values
 // that are not finite are left out of the sums. A device that fails counts as NaN.

@@ -64,21 +64,21 @@ int es_policy_part_of(const char *parameter);
 
 // A tensor seen from the host, such as an input or output of a plan. On the CPU `host` is the
 // tensor's own memory and nothing is copied.
-typedef struct EsPort {
+typedef struct EsStagingTensor {
     EsTensor tensor; // on the device
     void *host;      // the same values in host memory
     int owns_tensor, owns_host;
-} EsPort;
+} EsStagingTensor;
 
 // An input of a plan gets memory and is bound to it; a view is of memory that somebody else owns.
-EsStatus es_port_open_input(EsPort *port, EsDevice *device, EsPlan *plan, const EsGraph *graph,
-                            EsValueId value);
-EsStatus es_port_open_view(EsPort *port, EsTensor tensor);
-void es_port_close(EsPort *port);
+EsStatus es_staging_open_input(EsStagingTensor *staging, EsDevice *device, EsPlan *plan,
+                               const EsGraph *graph, EsValueId value);
+EsStatus es_staging_open_view(EsStagingTensor *staging, EsTensor tensor);
+void es_staging_close(EsStagingTensor *staging);
 
 // Queue the copy from host memory to the device, or back.
-EsStatus es_port_send(const EsPort *port, EsStream *stream);
-EsStatus es_port_fetch(const EsPort *port, EsStream *stream);
+EsStatus es_staging_send(const EsStagingTensor *staging, EsStream *stream);
+EsStatus es_staging_fetch(const EsStagingTensor *staging, EsStream *stream);
 
 // --- acting and training ---
 
@@ -90,8 +90,8 @@ typedef struct EsPolicyActing {
     EsPolicyAct *act;            // writes where the plan would
     EsGraphCapture steps, peeks; // of act
     char fallback[256];          // why there is no act
-    EsPort features, blueprints, logits, value;
-    EsPort h, c;               // the recurrent state before a step           [1, E, H]
+    EsStagingTensor features, blueprints, logits, value;
+    EsStagingTensor h, c;      // the recurrent state before a step           [1, E, H]
     EsTensor h_after, c_after; // after it, the plan's
     EsTensor zeros;            // owned: what a reset copies                  [1, H]
 } EsPolicyActing;
@@ -102,9 +102,9 @@ typedef struct EsPolicyTraining {
     EsPolicyGraph graph;
     EsPlan *plan;
     EsOptimiser *optimiser;
-    EsPort features, blueprints, reset, op, episode, pass;
-    EsPort d_logits, d_value, d_action_value, d_contribution;
-    EsPort logits, value, action_value, contribution;
+    EsStagingTensor features, blueprints, reset, op, episode, pass;
+    EsStagingTensor d_logits, d_value, d_action_value, d_contribution;
+    EsStagingTensor logits, value, action_value, contribution;
     EsOutputs outputs; // owned, in the order of the rollout
     // one per parameter tensor, owned
     int n_tensors;
@@ -114,7 +114,7 @@ typedef struct EsPolicyTraining {
     int has_rows;         // begin was called
     int has_outputs;      // forward was called, step not yet
     // on CUDA
-    EsDeviceTrainee on_device;
+    EsPpoDeviceModel on_device;
     EsTensor parts; // owned: part_of in device memory
 } EsPolicyTraining;
 

@@ -23,10 +23,10 @@ static int is_on_cuda(const EsPolicyNetwork *network) {
     return es_device_info(network->device)->kind == ES_DEVICE_CUDA;
 }
 
-static EsStatus open_ports(EsPolicyNetwork *network, EsPolicyTraining *training) {
+static EsStatus open_staging(EsPolicyNetwork *network, EsPolicyTraining *training) {
     const EsPolicyGraph *p = &training->graph;
     const struct {
-        EsPort *port;
+        EsStagingTensor *staging;
         EsValueId value;
     } inputs[] =
         {
@@ -48,12 +48,12 @@ static EsStatus open_ports(EsPolicyNetwork *network, EsPolicyTraining *training)
           {&training->contribution, p->contribution},
       };
     for (size_t i = 0; i < ES_COUNT_OF(inputs); i++) {
-        ES_TRY(es_port_open_input(inputs[i].port, network->device, training->plan, p->graph,
-                                  inputs[i].value));
+        ES_TRY(es_staging_open_input(inputs[i].staging, network->device, training->plan, p->graph,
+                                     inputs[i].value));
     }
     for (size_t i = 0; i < ES_COUNT_OF(outputs); i++) {
-        ES_TRY(
-            es_port_open_view(outputs[i].port, es_plan_tensor(training->plan, outputs[i].value)));
+        ES_TRY(es_staging_open_view(outputs[i].staging,
+                                    es_plan_tensor(training->plan, outputs[i].value)));
     }
     return ES_STATUS_OK;
 }
@@ -102,7 +102,7 @@ EsStatus es_policy_training_create(EsPolicyNetwork *network) {
     EsPlanOptions options = es_plan_defaults();
     options.optimiser = training->optimiser;
     ES_TRY(es_plan_create(training->graph.graph, network->store, &options, &training->plan));
-    ES_TRY(open_ports(network, training));
+    ES_TRY(open_staging(network, training));
     ES_TRY(allocate_outputs(network, &training->outputs));
     return is_on_cuda(network) ? es_policy_open_device_form(network) : ES_STATUS_OK;
 }
@@ -111,15 +111,15 @@ void es_policy_training_destroy(EsPolicyTraining *training) {
     if (training == NULL) {
         return;
     }
-    EsPort *const ports[] = {&training->features,       &training->blueprints,
-                             &training->reset,          &training->op,
-                             &training->episode,        &training->pass,
-                             &training->d_logits,       &training->d_value,
-                             &training->d_action_value, &training->d_contribution,
-                             &training->logits,         &training->value,
-                             &training->action_value,   &training->contribution};
-    for (size_t i = 0; i < ES_COUNT_OF(ports); i++) {
-        es_port_close(ports[i]);
+    EsStagingTensor *const staged_tensors[] = {&training->features,       &training->blueprints,
+                                               &training->reset,          &training->op,
+                                               &training->episode,        &training->pass,
+                                               &training->d_logits,       &training->d_value,
+                                               &training->d_action_value, &training->d_contribution,
+                                               &training->logits,         &training->value,
+                                               &training->action_value,   &training->contribution};
+    for (size_t i = 0; i < ES_COUNT_OF(staged_tensors); i++) {
+        es_staging_close(staged_tensors[i]);
     }
     es_device_destroy_tensor(&training->parts);
     es_plan_destroy(training->plan);
@@ -143,7 +143,7 @@ EsStatus es_policy_training_initialise(EsPolicyTraining *training, EsStream *str
         episode[g] = (int32_t)(draw.word[0] & INT32_MAX);
     }
     training->has_rows = training->has_outputs = 0;
-    ES_TRY(es_port_send(&training->episode, stream));
+    ES_TRY(es_staging_send(&training->episode, stream));
     ES_TRY(es_stream_synchronize(stream));
     return es_optimiser_reset(training->optimiser, stream);
 }
@@ -156,39 +156,39 @@ static int64_t shard_row(const EsPolicyNetwork *network, int64_t t, int64_t e) {
     return (e / N * network->n_steps + t) * N + e % N;
 }
 
-static void scatter(const EsPolicyNetwork *network, const EsPort *port, const void *rows,
-                    size_t row_bytes) {
+static void scatter(const EsPolicyNetwork *network, const EsStagingTensor *staging,
+                    const void *rows, size_t row_bytes) {
     for (int64_t t = 0; t < network->n_steps; t++) {
         for (int64_t e = 0; e < network->n_envs; e++) {
             size_t to = (size_t)shard_row(network, t, e);
             size_t from = (size_t)(t * network->n_envs + e);
-            memcpy((char *)port->host + to * row_bytes, (const char *)rows + from * row_bytes,
+            memcpy((char *)staging->host + to * row_bytes, (const char *)rows + from * row_bytes,
                    row_bytes);
         }
     }
 }
 
-static void gather(const EsPolicyNetwork *network, const EsPort *port, void *rows,
+static void gather(const EsPolicyNetwork *network, const EsStagingTensor *staging, void *rows,
                    size_t row_bytes) {
     for (int64_t t = 0; t < network->n_steps; t++) {
         for (int64_t e = 0; e < network->n_envs; e++) {
             size_t from = (size_t)shard_row(network, t, e);
             size_t to = (size_t)(t * network->n_envs + e);
-            memcpy((char *)rows + to * row_bytes, (const char *)port->host + from * row_bytes,
+            memcpy((char *)rows + to * row_bytes, (const char *)staging->host + from * row_bytes,
                    row_bytes);
         }
     }
 }
 
 // Gradients with respect to an output; NULL: nothing depends on it.
-static EsStatus scatter_gradient(const EsPolicyNetwork *network, const EsPort *port,
+static EsStatus scatter_gradient(const EsPolicyNetwork *network, const EsStagingTensor *staging,
                                  const float *rows, int64_t width) {
     if (rows != NULL) {
-        scatter(network, port, rows, (size_t)width * sizeof(float));
+        scatter(network, staging, rows, (size_t)width * sizeof(float));
     } else {
-        memset(port->host, 0, es_tensor_bytes(&port->tensor));
+        memset(staging->host, 0, es_tensor_bytes(&staging->tensor));
     }
-    return es_port_send(port, network->stream);
+    return es_staging_send(staging, network->stream);
 }
 
 // Rows that were never filled may hold any number: they choose no operation.
@@ -206,7 +206,7 @@ static void scatter_ops(const EsPolicyNetwork *network, const EsRollout *rollout
     }
 }
 
-// --- EsTrainee ---
+// --- EsPpoModel ---
 
 EsStatus es_policy_check_rollout(const EsPolicyNetwork *network, const EsRolloutShape *shape) {
     const struct {
@@ -242,10 +242,10 @@ static EsStatus begin(void *context, const EsRollout *rollout) {
             (size_t)rollout->shape.n_ids * sizeof *rollout->ids);
     scatter(network, &training->reset, rollout->is_reset, sizeof *rollout->is_reset);
     scatter_ops(network, rollout);
-    const EsPort *const ports[] = {&training->features, &training->blueprints, &training->reset,
-                                   &training->op};
-    for (size_t i = 0; i < ES_COUNT_OF(ports); i++) {
-        ES_TRY(es_port_send(ports[i], network->stream));
+    const EsStagingTensor *const staged_tensors[] = {&training->features, &training->blueprints,
+                                                     &training->reset, &training->op};
+    for (size_t i = 0; i < ES_COUNT_OF(staged_tensors); i++) {
+        ES_TRY(es_staging_send(staged_tensors[i], network->stream));
     }
     ES_TRY(es_stream_synchronize(network->stream));
     training->has_rows = 1;
@@ -259,7 +259,7 @@ EsStatus es_policy_queue_forward(EsPolicyNetwork *network, uint32_t pass) {
                        "the policy network has no rollout to run over: begin comes first");
     }
     *(int32_t *)training->pass.host = (int32_t)(pass & INT32_MAX);
-    ES_TRY(es_port_send(&training->pass, network->stream));
+    ES_TRY(es_staging_send(&training->pass, network->stream));
     return es_plan_run_forward(training->plan, network->stream);
 }
 
@@ -276,10 +276,10 @@ static EsStatus forward(void *context, uint32_t pass, EsOutputs *outputs) {
     EsPolicyTraining *training = network->training;
     EsStream *stream = network->stream;
     ES_TRY(es_policy_queue_forward(network, pass));
-    const EsPort *const ports[] = {&training->logits, &training->value, &training->action_value,
-                                   &training->contribution};
-    for (size_t i = 0; i < ES_COUNT_OF(ports); i++) {
-        ES_TRY(es_port_fetch(ports[i], stream));
+    const EsStagingTensor *const staged_tensors[] = {
+        &training->logits, &training->value, &training->action_value, &training->contribution};
+    for (size_t i = 0; i < ES_COUNT_OF(staged_tensors); i++) {
+        ES_TRY(es_staging_fetch(staged_tensors[i], stream));
     }
     ES_TRY(es_stream_synchronize(stream));
     const EsOutputs *own = &training->outputs;
@@ -316,13 +316,13 @@ static EsStatus step(void *context, const EsOutputs *gradients, float rate, floa
     return ES_STATUS_OK;
 }
 
-EsTrainee es_policy_network_trainee(EsPolicyNetwork *network) {
+EsPpoModel es_policy_network_ppo_model(EsPolicyNetwork *network) {
     ES_ASSERT(network->training != NULL);
-    return (EsTrainee){.context = network,
-                       .begin = begin,
-                       .forward = forward,
-                       .step = step,
-                       .on_device = is_on_cuda(network) ? &network->training->on_device : NULL};
+    return (EsPpoModel){.context = network,
+                        .begin = begin,
+                        .forward = forward,
+                        .step = step,
+                        .on_device = is_on_cuda(network) ? &network->training->on_device : NULL};
 }
 
 // --- rounds ---
@@ -368,9 +368,9 @@ static EsStatus bootstrap(EsPolicy *policy, const EsGrowthState *state) {
 EsStatus es_policy_update(EsPolicy *policy, const EsGrowthState *state, EsPpoReport *report) {
     EsLearned *learned = &policy->learned;
     ES_ASSERT(learned->rollout != NULL && learned->t > 0 && !learned->is_decided);
-    EsTrainee trainee = es_policy_network_trainee(learned->network);
+    EsPpoModel model = es_policy_network_ppo_model(learned->network);
     ES_TRY(bootstrap(policy, state));
-    ES_TRY(es_ppo_update(learned->ppo, learned->rollout, &trainee, report));
+    ES_TRY(es_ppo_update(learned->ppo, learned->rollout, &model, report));
     es_feature_normaliser_merge(&learned->features, learned->rollout->n_rows, learned->raw,
                                 learned->rollout->is_valid);
     return ES_STATUS_OK;

@@ -36,8 +36,9 @@ static EsStatus step(void *context, EsStepReport *report) {
     return ES_STATUS_OK;
 }
 
-static EsOutputs memory_of(const EsPort *logits, const EsPort *value, const EsPort *action_value,
-                           const EsPort *contribution) {
+static EsOutputs memory_of(const EsStagingTensor *logits, const EsStagingTensor *value,
+                           const EsStagingTensor *action_value,
+                           const EsStagingTensor *contribution) {
     return (EsOutputs){.logits = logits->tensor.data,
                        .value = value->tensor.data,
                        .action_value = action_value->tensor.data,
@@ -51,7 +52,7 @@ EsStatus es_policy_open_device_form(EsPolicyNetwork *network) {
     ES_TRY(es_stream_copy(network->stream, t->parts.data, t->part_of, es_tensor_bytes(&t->parts),
                           ES_COPY_TO_DEVICE));
     ES_TRY(es_stream_synchronize(network->stream));
-    t->on_device = (EsDeviceTrainee){
+    t->on_device = (EsPpoDeviceModel){
         .stream = network->stream,
         .outputs = memory_of(&t->logits, &t->value, &t->action_value, &t->contribution),
         .gradients = memory_of(&t->d_logits, &t->d_value, &t->d_action_value, &t->d_contribution),

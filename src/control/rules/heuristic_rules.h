@@ -142,10 +142,10 @@ static inline ES_HOST_DEVICE int32_t es_heuristic_first(uint32_t slots) {
 }
 
 // With no seed in development: EsGrowthOp, WAIT or GERMINATE.
-static inline ES_HOST_DEVICE int32_t es_heuristic_judge_host(const EsHeuristicSettings *rules,
-                                                             const EsGrowthEnv *env,
-                                                             const EsActionMasks *masks,
-                                                             const EsHeuristic *memory) {
+static inline ES_HOST_DEVICE int32_t es_heuristic_decide_host(const EsHeuristicSettings *rules,
+                                                              const EsGrowthEnv *env,
+                                                              const EsActionMasks *masks,
+                                                              const EsHeuristic *memory) {
     int is_time = env->step - memory->last_prune_step >= rules->pause_steps && env->is_stabilised &&
                   env->step >= rules->first_step &&
                   masks->slot_by_op[ES_GROWTH_OP_GERMINATE] != 0 && rules->n_rotation > 0;
@@ -159,8 +159,8 @@ static inline ES_HOST_DEVICE int es_heuristic_hurts(const EsHeuristicSettings *r
            es_seed_improvement(seed) < rules->prune_points;
 }
 
-static inline ES_HOST_DEVICE int32_t es_heuristic_judge_holding(const EsHeuristicSettings *rules,
-                                                                const EsSeed *seed) {
+static inline ES_HOST_DEVICE int32_t es_heuristic_decide_holding(const EsHeuristicSettings *rules,
+                                                                 const EsSeed *seed) {
     if (!es_contribution_is_measured(seed)) {
         return ES_GROWTH_OP_WAIT;
     }
@@ -173,8 +173,8 @@ static inline ES_HOST_DEVICE int32_t es_heuristic_judge_holding(const EsHeuristi
 }
 
 // What a seed in development calls for: EsGrowthOp, whether or not it is legal.
-static inline ES_HOST_DEVICE int32_t es_heuristic_judge_seed(const EsHeuristicSettings *rules,
-                                                             const EsSeed *seed) {
+static inline ES_HOST_DEVICE int32_t es_heuristic_decide_seed(const EsHeuristicSettings *rules,
+                                                              const EsSeed *seed) {
     switch (seed->stage) {
     case ES_STAGE_GERMINATED:
         return ES_GROWTH_OP_ADVANCE;
@@ -188,7 +188,7 @@ static inline ES_HOST_DEVICE int32_t es_heuristic_judge_seed(const EsHeuristicSe
                    ? ES_GROWTH_OP_ADVANCE
                    : ES_GROWTH_OP_WAIT;
     case ES_STAGE_HOLDING:
-        return es_heuristic_judge_holding(rules, seed);
+        return es_heuristic_decide_holding(rules, seed);
     default:
         return ES_GROWTH_OP_WAIT;
     }
@@ -222,8 +222,8 @@ static inline ES_HOST_DEVICE EsAction es_heuristic_decide(
     if (!(env->loss >= 0 && env->accuracy >= 0) || !es_math_is_finite((double)env->loss)) {
         return action;
     }
-    int32_t op = slot < 0 ? es_heuristic_judge_host(rules, env, masks, memory)
-                          : es_heuristic_judge_seed(rules, &seeds[slot]);
+    int32_t op = slot < 0 ? es_heuristic_decide_host(rules, env, masks, memory)
+                          : es_heuristic_decide_seed(rules, &seeds[slot]);
     if (op == ES_GROWTH_OP_GERMINATE) {
         slot = es_heuristic_first(masks->slot_by_op[op]);
     }

@@ -79,8 +79,8 @@ static EsStatus queue_job(void *context, EsStream *stream) {
     case ES_GROWTH_WORK_VALIDATE:
         queue_validation(job->growth);
         break;
-    case ES_GROWTH_WORK_JUDGE:
-        es_growth_cuda_judge(parts, stream);
+    case ES_GROWTH_WORK_MEASURE:
+        es_growth_cuda_measure(parts, stream);
         break;
     default:
         es_growth_cuda_decide(parts, stream);
@@ -112,19 +112,19 @@ static EsStatus queue_reset(EsGrowth *growth, int64_t first_episode) {
 static EsStatus queue_advance(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
     static const char *const phases[] = {"train", "validate", "measure"};
-    EsGrowthMail *mail = &d->mail[d->n_collected % 2];
-    mail->has_times = d->step <= growth->options.settings.episode_steps;
-    if (!mail->has_times) {
+    EsReadback *readback = &d->readback[d->n_collected % 2];
+    readback->has_times = d->step <= growth->options.settings.episode_steps;
+    if (!readback->has_times) {
         return ES_STATUS_OK;
     }
-    for (int work = ES_GROWTH_WORK_TRAIN; work <= ES_GROWTH_WORK_JUDGE; work++) {
-        ES_TRY(es_event_record(mail->began[work], growth->stream));
+    for (int work = ES_GROWTH_WORK_TRAIN; work <= ES_GROWTH_WORK_MEASURE; work++) {
+        ES_TRY(es_event_record(readback->began[work], growth->stream));
         es_profile_range_begin(growth->device, growth->stream, phases[work]);
         EsStatus status = run_work(growth, (EsGrowthWork)work);
         es_profile_range_end(growth->device, growth->stream); // of failed work, too
         ES_TRY(status);
     }
-    return es_event_record(mail->began[ES_GROWTH_WORK_JUDGE + 1], growth->stream);
+    return es_event_record(readback->began[ES_GROWTH_WORK_MEASURE + 1], growth->stream);
 }
 
 static EsStatus queue_decision(EsGrowth *growth) {
@@ -143,23 +143,23 @@ static EsStatus queue_report(EsGrowth *growth, int moment) {
 
 static EsStatus queue_collect(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
-    EsGrowthMail *mail = &d->mail[d->n_collected % 2];
+    EsReadback *readback = &d->readback[d->n_collected % 2];
     if (d->n_collected > d->n_received) {
         return ES_FAIL(ARGUMENT, "the packed copy before this one was not received yet");
     }
-    ES_TRY(
-        es_stream_copy(growth->stream, mail->memory, d->packed, d->packing.bytes, ES_COPY_TO_HOST));
-    ES_TRY(es_event_record(mail->arrived, growth->stream));
+    ES_TRY(es_stream_copy(growth->stream, readback->memory, d->packed, d->packing.bytes,
+                          ES_COPY_TO_HOST));
+    ES_TRY(es_event_record(readback->arrived, growth->stream));
     d->n_collected++;
     return ES_STATUS_OK;
 }
 
 // --- what comes back ---
 
-static EsStatus read_times(EsGrowth *growth, const EsGrowthMail *mail) {
+static EsStatus read_times(EsGrowth *growth, const EsReadback *readback) {
     float ms[3] = {0};
-    for (int i = 0; mail->has_times && i < 3; i++) {
-        ES_TRY(es_event_elapsed_ms(mail->began[i], mail->began[i + 1], &ms[i]));
+    for (int i = 0; readback->has_times && i < 3; i++) {
+        ES_TRY(es_event_elapsed_ms(readback->began[i], readback->began[i + 1], &ms[i]));
     }
     growth->times = (EsGrowthTimes){(double)ms[0], (double)ms[1], (double)ms[2]};
     return ES_STATUS_OK;
@@ -184,21 +184,21 @@ static EsStatus receive(EsGrowth *growth, int moment) {
         if (d->n_received == d->n_collected) {
             return ES_FAIL(ARGUMENT, "no packed copy is on its way");
         }
-        EsGrowthMail *mail = &d->mail[d->n_received % 2];
-        ES_TRY(es_event_synchronize(mail->arrived));
+        EsReadback *readback = &d->readback[d->n_received % 2];
+        ES_TRY(es_event_synchronize(readback->arrived));
         ES_TRY(es_device_status(growth->device));
         d->n_received++;
-        ES_TRY(read_times(growth, mail));
+        ES_TRY(read_times(growth, readback));
     }
     d->shown = moment;
-    es_growth_on_device_mirror(growth, d->mail[(d->n_received - 1) % 2].memory, moment);
+    es_growth_on_device_mirror(growth, d->readback[(d->n_received - 1) % 2].memory, moment);
     return check_labels(growth);
 }
 
 static const void *received_report(const EsGrowth *growth) {
     const EsGrowthOnDevice *d = growth->on_device;
-    const EsGrowthMail *mail = &d->mail[(d->n_received + 1) % 2]; // number n_received - 1
-    return (const char *)mail->memory + d->packing.others;
+    const EsReadback *readback = &d->readback[(d->n_received + 1) % 2]; // number n_received - 1
+    return (const char *)readback->memory + d->packing.others;
 }
 
 // --- steps that the host waits for ---

@@ -74,8 +74,8 @@ static void release_packed(EsGrowth *growth) {
     es_device_release(growth->device, d->packed);
     d->packed = NULL;
     for (int i = 0; i < 2; i++) {
-        es_device_release_host(growth->device, d->mail[i].memory);
-        d->mail[i].memory = NULL;
+        es_device_release_host(growth->device, d->readback[i].memory);
+        d->readback[i].memory = NULL;
     }
 }
 
@@ -83,9 +83,9 @@ static EsStatus allocate_packed(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
     ES_TRY(es_device_allocate(growth->device, d->packing.bytes, &d->packed));
     for (int i = 0; i < 2; i++) {
-        ES_TRY(es_device_allocate_host(growth->device, d->packing.bytes, &d->mail[i].memory));
+        ES_TRY(es_device_allocate_host(growth->device, d->packing.bytes, &d->readback[i].memory));
     }
-    es_growth_on_device_mirror(growth, d->mail[1].memory, ES_GROWTH_MEASURED);
+    es_growth_on_device_mirror(growth, d->readback[1].memory, ES_GROWTH_MEASURED);
     return ES_STATUS_OK;
 }
 
@@ -473,12 +473,12 @@ static EsStatus create_fused(EsGrowth *growth) {
     return ES_STATUS_OK;
 }
 
-static EsStatus create_mail(EsGrowth *growth) {
+static EsStatus create_readbacks(EsGrowth *growth) {
     for (int i = 0; i < 2; i++) {
-        EsGrowthMail *mail = &growth->on_device->mail[i];
-        ES_TRY(es_event_create(growth->device, &mail->arrived));
-        for (size_t k = 0; k < ES_COUNT_OF(mail->began); k++) {
-            ES_TRY(es_event_create(growth->device, &mail->began[k]));
+        EsReadback *readback = &growth->on_device->readback[i];
+        ES_TRY(es_event_create(growth->device, &readback->arrived));
+        for (size_t k = 0; k < ES_COUNT_OF(readback->began); k++) {
+            ES_TRY(es_event_create(growth->device, &readback->began[k]));
         }
     }
     return ES_STATUS_OK;
@@ -505,7 +505,7 @@ EsStatus es_growth_on_device_create(EsGrowth *growth) {
     bind_live(growth);
     ES_TRY(create_rows(growth));
     ES_TRY(allocate_packed(growth));
-    ES_TRY(create_mail(growth));
+    ES_TRY(create_readbacks(growth));
     ES_TRY(create_fused(growth));
     d->view = (EsGrowthDevice){.stream = growth->stream,
                                .state = d->parts.state,
@@ -529,9 +529,9 @@ void es_growth_on_device_destroy(EsGrowth *growth) {
     }
     es_fused_step_destroy(d->fused);
     for (int i = 0; i < 2; i++) {
-        es_event_destroy(d->mail[i].arrived);
-        for (size_t k = 0; k < ES_COUNT_OF(d->mail[i].began); k++) {
-            es_event_destroy(d->mail[i].began[k]);
+        es_event_destroy(d->readback[i].arrived);
+        for (size_t k = 0; k < ES_COUNT_OF(d->readback[i].began); k++) {
+            es_event_destroy(d->readback[i].began[k]);
         }
     }
     release_packed(growth);

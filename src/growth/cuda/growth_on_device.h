@@ -24,18 +24,18 @@ typedef struct EsGrowthPacking {
 typedef enum EsGrowthWork {
     ES_GROWTH_WORK_TRAIN,
     ES_GROWTH_WORK_VALIDATE,
-    ES_GROWTH_WORK_JUDGE,
+    ES_GROWTH_WORK_MEASURE,
     ES_GROWTH_WORK_DECIDE,
     ES_GROWTH_WORK_COUNT
 } EsGrowthWork;
 
 // A packed copy on its way, and the times of the step it belongs to.
-typedef struct EsGrowthMail {
+typedef struct EsReadback {
     void *memory;      // owned, pinned
     EsEvent *arrived;  // owned
     EsEvent *began[4]; // owned: training, validation, rules, and the end of them
     int has_times;
-} EsGrowthMail;
+} EsReadback;
 
 struct EsGrowthOnDevice {
     EsGrowthDevice view; // what others see
@@ -51,7 +51,7 @@ struct EsGrowthOnDevice {
                              // way back
     EsGrowthPacking packing;
     EsGraphCapture graph_captures[ES_GROWTH_WORK_COUNT];
-    EsGrowthMail mail[2];
+    EsReadback readback[2];
     int64_t n_collected, n_received; // packed copies; the mirrors show number n_received - 1
     int shown;                       // its moment
     int64_t max_trials;              // R

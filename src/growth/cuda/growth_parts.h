@@ -90,7 +90,7 @@ typedef struct EsGrowthParts {
     float *parameters, *gradients, *momentum, *saved_parameters; // [E, P]
     float *states, *saved_states;                                // [E, n_states]
     int32_t *episode;                                            // [E]
-    EsGrowthRates rates;
+    EsGrowthSgd rates;
     // the small state, and what is reported with it
     EsGrowthState state;
     EsActionMasks *masks;    // [E]
@@ -134,7 +134,7 @@ typedef struct EsGrowthParts {
 // Episode ids and states of fresh episodes, and fresh loss scales.
 void es_growth_cuda_reset(const EsGrowthParts *parts, EsStream *stream, int64_t first_episode);
 // Measurements, gradients, contributions, masks, in this order (lifecycle.h).
-void es_growth_cuda_judge(const EsGrowthParts *parts, EsStream *stream);
+void es_growth_cuda_measure(const EsGrowthParts *parts, EsStream *stream);
 // Actions and tick.
 void es_growth_cuda_decide(const EsGrowthParts *parts, EsStream *stream);
 

@@ -25,7 +25,7 @@ static __global__ void reset_kernel(const __grid_constant__ EsGrowthParts parts,
     parts.n_good[e] = 0;
 }
 
-static __global__ void judge_kernel(const __grid_constant__ EsGrowthParts parts) {
+static __global__ void measure_kernel(const __grid_constant__ EsGrowthParts parts) {
     int32_t e = (int32_t)(blockIdx.x * THREADS + threadIdx.x);
     if (e >= parts.n_envs) {
         return;
@@ -70,9 +70,9 @@ void es_growth_cuda_reset(const EsGrowthParts *parts, EsStream *stream, int64_t 
     launch.start(reset_kernel, grid_of(parts), THREADS, *parts, first_episode);
 }
 
-void es_growth_cuda_judge(const EsGrowthParts *parts, EsStream *stream) {
-    EsLaunch launch(stream, "growth_judge");
-    launch.start(judge_kernel, grid_of(parts), THREADS, *parts);
+void es_growth_cuda_measure(const EsGrowthParts *parts, EsStream *stream) {
+    EsLaunch launch(stream, "growth_measure");
+    launch.start(measure_kernel, grid_of(parts), THREADS, *parts);
 }
 
 void es_growth_cuda_decide(const EsGrowthParts *parts, EsStream *stream) {

@@ -29,12 +29,12 @@
 ES_EXTERN_C_BEGIN
 
 // Numbers of SGD for each environment; device memory, [E] each, read when the work runs.
-typedef struct EsGrowthRates {
+typedef struct EsGrowthSgd {
     float *host_rate, *seed_rate;
     float *momentum;
     float *host_decay; // seeds have none
     float *clip;       // 0 = none
-} EsGrowthRates;
+} EsGrowthSgd;
 
 // All pointers are device memory.
 typedef struct EsGrowthDevice {
@@ -44,7 +44,7 @@ typedef struct EsGrowthDevice {
     const EsActionMasks *masks; // [E]
     const int32_t *episode;     // [E]
     EsAction *actions;          // [E]: written before es_growth_queue_decision
-    EsGrowthRates rates;
+    EsGrowthSgd rates;
     int64_t n_envs;
 } EsGrowthDevice;
 

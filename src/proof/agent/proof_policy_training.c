@@ -423,8 +423,8 @@ static EsStatus step(void *context, const EsOutputs *gradients, float rate, floa
     return report_norms(t, report);
 }
 
-EsTrainee es_proof_policy_training_model(EsProofPolicyTraining *training) {
-    return (EsTrainee){.context = training, .begin = begin, .forward = forward, .step = step};
+EsPpoModel es_proof_policy_training_model(EsProofPolicyTraining *training) {
+    return (EsPpoModel){.context = training, .begin = begin, .forward = forward, .step = step};
 }
 
 // --- files ---

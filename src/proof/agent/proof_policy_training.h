@@ -15,7 +15,7 @@
 //         es_proof_policy_training_act(training, &choices, seed, keys, rollout, t, action);
 //         // step the environments; reward, is_valid, is_done, ... of the rows are theirs
 //     }
-//     EsTrainee model = es_proof_policy_training_model(training);
+//     EsPpoModel model = es_proof_policy_training_model(training);
 //     ES_TRY(es_ppo_update(ppo, rollout, &model, &report));
 //
 // R rows (T x E), N states of a step, M successors as in proof_choices.h.
@@ -55,7 +55,7 @@ EsStatus es_proof_policy_training_values(EsProofPolicyTraining *training,
                                          const EsProofChoices *choices, float *value);
 
 // For es_ppo_update, over the rows kept.
-EsTrainee es_proof_policy_training_model(EsProofPolicyTraining *training);
+EsPpoModel es_proof_policy_training_model(EsProofPolicyTraining *training);
 
 // Weights and optimiser state, to go on later with the same bits; the file also serves as a policy
 // (es_proof_policy_load). Loading checks everything before it changes anything.

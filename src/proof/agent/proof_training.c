@@ -210,7 +210,7 @@ EsStatus es_proof_training_rollout(EsProofTraining *t, const EsProofWatch *watch
 EsStatus es_proof_training_update(EsProofTraining *t, EsProofRound *report) {
     EsPpoSettings settings =
         es_proof_schedule_settings(&t->settings.schedule, &t->settings.ppo, t->n_done);
-    EsTrainee model = es_proof_policy_training_model(t->policy_training);
+    EsPpoModel model = es_proof_policy_training_model(t->policy_training);
     int64_t start_ns = es_clock_ns();
     ES_TRY(es_ppo_change(t->ppo, &settings));
     ES_TRY(es_ppo_update(t->ppo, t->rollout, &model, &report->update));

@@ -22,8 +22,8 @@ void es_grow_evaluation_destroy(EsGrowEvaluation *evaluation) {
     if (evaluation == NULL) {
         return;
     }
-    for (int a = 0; a < evaluation->n_arms; a++) {
-        es_release(evaluation->arms[a].outcomes);
+    for (int a = 0; a < evaluation->n_variants; a++) {
+        es_release(evaluation->variants[a].outcomes);
     }
     es_release(evaluation);
 }
@@ -32,54 +32,54 @@ void es_grow_evaluation_destroy(EsGrowEvaluation *evaluation) {
 
 // Policies by their position among the arms.
 typedef struct Contest {
-    EsGrowPlay *play;             // borrowed
+    EsEpisodeRunner *runner;      // borrowed
     EsRun *run;                   // borrowed
     EsGrowEvaluation *evaluation; // borrowed
-    EsPolicy *policies[ES_GROW_ARMS_MAX];
+    EsPolicy *policies[ES_GROW_VARIANTS_MAX];
     int64_t start_ns;
 } Contest;
 
-static void close_arms(Contest *contest) {
-    for (int a = 0; a < ES_GROW_ARMS_MAX; a++) {
-        es_grow_play_destroy_policy(contest->play, contest->policies[a]);
+static void close_variants(Contest *contest) {
+    for (int a = 0; a < ES_GROW_VARIANTS_MAX; a++) {
+        es_grow_episode_destroy_policy(contest->runner, contest->policies[a]);
         contest->policies[a] = NULL;
     }
 }
 
 // An arm's name is its key: one that is there already is not taken again.
-static EsStatus open_arm(Contest *contest, const char *name, const char *text) {
+static EsStatus open_variant(Contest *contest, const char *name, const char *text) {
     EsGrowEvaluation *evaluation = contest->evaluation;
-    for (int a = 0; a < evaluation->n_arms; a++) {
-        if (strcmp(evaluation->arms[a].name, name) == 0) {
+    for (int a = 0; a < evaluation->n_variants; a++) {
+        if (strcmp(evaluation->variants[a].name, name) == 0) {
             return ES_STATUS_OK;
         }
     }
-    if (evaluation->n_arms == ES_GROW_ARMS_MAX) {
-        return ES_FAIL(CONFIG, "at most %d policies can be compared", ES_GROW_ARMS_MAX);
+    if (evaluation->n_variants == ES_GROW_VARIANTS_MAX) {
+        return ES_FAIL(CONFIG, "at most %d policies can be compared", ES_GROW_VARIANTS_MAX);
     }
-    EsPolicy **policy = &contest->policies[evaluation->n_arms];
-    EsGrowArm *arm = &evaluation->arms[evaluation->n_arms];
-    ES_TRY(es_grow_play_open_policy(contest->play, text, policy));
+    EsPolicy **policy = &contest->policies[evaluation->n_variants];
+    EsGrowVariant *variant = &evaluation->variants[evaluation->n_variants];
+    ES_TRY(es_grow_episode_open_policy(contest->runner, text, policy));
     if (es_policy_kind(*policy) == ES_POLICY_LEARNED) {
         es_policy_set_greedy(*policy, evaluation->is_greedy);
     }
-    snprintf(arm->name, sizeof arm->name, "%s", name);
-    snprintf(arm->hash, sizeof arm->hash, "%s", es_policy_hash(*policy));
-    evaluation->n_arms++;
+    snprintf(variant->name, sizeof variant->name, "%s", name);
+    snprintf(variant->hash, sizeof variant->hash, "%s", es_policy_hash(*policy));
+    evaluation->n_variants++;
     return ES_STATUS_OK;
 }
 
 // Those of the settings: names separated by commas, blanks around them do not count.
 static EsStatus open_rivals(Contest *contest) {
-    char list[sizeof contest->play->settings->against], *rest = NULL;
-    snprintf(list, sizeof list, "%s", contest->play->settings->against);
+    char list[sizeof contest->runner->settings->against], *rest = NULL;
+    snprintf(list, sizeof list, "%s", contest->runner->settings->against);
     for (char *name = strtok_r(list, ",", &rest); name != NULL; name = strtok_r(NULL, ",", &rest)) {
         name += strspn(name, " \t");
         size_t length = strlen(name);
         while (length > 0 && strchr(" \t", name[length - 1]) != NULL) {
             name[--length] = '\0';
         }
-        EsStatus status = length > 0 ? open_arm(contest, name, name) : ES_STATUS_OK;
+        EsStatus status = length > 0 ? open_variant(contest, name, name) : ES_STATUS_OK;
         if (status != ES_STATUS_OK) {
             char detail[1024];
             snprintf(detail, sizeof detail, "%s", es_status_detail());
@@ -97,21 +97,21 @@ static EsStatus create_evaluation(const EsGrowSettings *settings, EsGrowEvaluati
     return ES_STATUS_OK;
 }
 
-EsStatus es_grow_evaluate_check(EsGrowPlay *play) {
-    Contest contest = {.play = play};
-    if (es_grow_settings_evaluated(play->settings) == 0) {
+EsStatus es_grow_evaluate_check(EsEpisodeRunner *runner) {
+    Contest contest = {.runner = runner};
+    if (es_grow_settings_evaluated(runner->settings) == 0) {
         return ES_STATUS_OK;
     }
-    if (play->dataset.test.count < 1) {
+    if (runner->dataset.test.count < 1) {
         return ES_FAIL(INPUT, "policies are compared on test images, and the data set has none; "
                               "--eval 0 leaves the comparison out");
     }
-    ES_TRY(create_evaluation(play->settings, &contest.evaluation));
+    ES_TRY(create_evaluation(runner->settings, &contest.evaluation));
     // the first arm is the run's own policy, which may have no file before it is trained
-    EsGrowArm *first = &contest.evaluation->arms[contest.evaluation->n_arms++];
-    snprintf(first->name, sizeof first->name, "%s", play->settings->policy);
+    EsGrowVariant *first = &contest.evaluation->variants[contest.evaluation->n_variants++];
+    snprintf(first->name, sizeof first->name, "%s", runner->settings->policy);
     EsStatus status = open_rivals(&contest);
-    close_arms(&contest);
+    close_variants(&contest);
     es_grow_evaluation_destroy(contest.evaluation);
     return status;
 }
@@ -122,7 +122,7 @@ EsStatus es_grow_evaluate_check(EsGrowPlay *play) {
 // may prune, blend or set back.
 static EsStatus watch_measured(void *context, int64_t step) {
     const Contest *contest = context;
-    EsGrowth *growth = contest->play->growth;
+    EsGrowth *growth = contest->runner->growth;
     if (es_stop_signal_time_ns() != 0) {
         return ES_FAIL(INTERRUPTED, "the comparison was dropped");
     }
@@ -137,26 +137,27 @@ static EsStatus watch_decided(void *context, int64_t step) {
     return ES_STATUS_OK;
 }
 
-static void take_outcomes(const EsGrowPlay *play, EsGrowOutcome *outcomes, int64_t n) {
-    const EsGrowthResult *results = es_growth_results(play->growth);
-    const EsGrowthEnvView *env = &es_growth_state(play->growth)->env;
-    const double *rewards = es_reward_totals(play->reward);
+static void take_outcomes(const EsEpisodeRunner *runner, EsGrowOutcome *outcomes, int64_t n) {
+    const EsGrowthResult *results = es_growth_results(runner->growth);
+    const EsGrowthEnvView *env = &es_growth_state(runner->growth)->env;
+    const double *rewards = es_reward_totals(runner->reward);
     for (int64_t e = 0; e < n; e++) {
         double *measure = outcomes[e].measure;
         measure[ES_MEASURE_TEST_ACCURACY] = results[e].test_accuracy;
         measure[ES_MEASURE_VALIDATION_ACCURACY] = results[e].validation_accuracy;
         measure[ES_MEASURE_REWARD] = rewards[e];
-        measure[ES_MEASURE_PARAMETER_RATIO] = play->parameter_ratio[e];
+        measure[ES_MEASURE_PARAMETER_RATIO] = runner->parameter_ratio[e];
         measure[ES_MEASURE_FOSSILS] = env->n_fossils[e];
         measure[ES_MEASURE_ROLLBACKS] = env->n_rollbacks[e];
     }
 }
 
-static void tell_progress(const Contest *contest, int arm, int64_t n_done) {
+static void tell_progress(const Contest *contest, int variant, int64_t n_done) {
     const EsGrowEvaluation *evaluation = contest->evaluation;
-    EsEvaluationProgressedEvent row = {.arm = evaluation->arms[arm].name,
-                                       .n_done = arm * evaluation->n_episodes + n_done,
-                                       .n_episodes = evaluation->n_arms * evaluation->n_episodes,
+    EsEvaluationProgressedEvent row = {.arm = evaluation->variants[variant].name,
+                                       .n_done = variant * evaluation->n_episodes + n_done,
+                                       .n_episodes =
+                                           evaluation->n_variants * evaluation->n_episodes,
                                        .seconds = es_clock_seconds_since(contest->start_ns)};
     es_emit_evaluation_progressed(es_run_hub(contest->run),
                                   (EsEventTime){.round = evaluation->n_rounds + 1, .step = -1},
@@ -164,16 +165,16 @@ static void tell_progress(const Contest *contest, int arm, int64_t n_done) {
 }
 
 // All environments play at once; of the last batch those beyond n_episodes do not count.
-static EsStatus play_arm(Contest *contest, int a) {
-    EsGrowPlay *play = contest->play;
-    EsGrowArm *arm = &contest->evaluation->arms[a];
+static EsStatus run_variant(Contest *contest, int a) {
+    EsEpisodeRunner *runner = contest->runner;
+    EsGrowVariant *variant = &contest->evaluation->variants[a];
     EsGrowWatch watch = {contest, watch_measured, watch_decided};
-    int64_t n_envs = play->settings->n_envs, n_all = contest->evaluation->n_episodes;
-    ES_TRY(es_allocate(sizeof *arm->outcomes * (size_t)n_all, (void **)&arm->outcomes));
+    int64_t n_envs = runner->settings->n_envs, n_all = contest->evaluation->n_episodes;
+    ES_TRY(es_allocate(sizeof *variant->outcomes * (size_t)n_all, (void **)&variant->outcomes));
     for (int64_t first = 0; first < n_all; first += n_envs) {
         ES_TRY(
-            es_grow_play_episode(play, contest->policies[a], ES_HELD_OUT_EPISODE + first, &watch));
-        take_outcomes(play, arm->outcomes + first, ES_MIN(n_envs, n_all - first));
+            es_grow_episode_run(runner, contest->policies[a], ES_HELD_OUT_EPISODE + first, &watch));
+        take_outcomes(runner, variant->outcomes + first, ES_MIN(n_envs, n_all - first));
         tell_progress(contest, a, ES_MIN(first + n_envs, n_all));
     }
     return ES_STATUS_OK;
@@ -188,28 +189,28 @@ const char *es_grow_evaluation_difference(const EsGrowEvaluation *a, const EsGro
     if (a->is_greedy != b->is_greedy) {
         return "whether learned policies draw";
     }
-    int same = a->n_arms == b->n_arms;
-    for (int i = 0; same && i < a->n_arms; i++) {
-        same = strcmp(a->arms[i].name, b->arms[i].name) == 0;
+    int same = a->n_variants == b->n_variants;
+    for (int i = 0; same && i < a->n_variants; i++) {
+        same = strcmp(a->variants[i].name, b->variants[i].name) == 0;
     }
     return same ? NULL : "the policies";
 }
 
 static int is_same(const EsGrowEvaluation *a, const EsGrowEvaluation *b) {
     int same = es_grow_evaluation_difference(a, b) == NULL && a->n_rounds == b->n_rounds;
-    for (int i = 0; same && i < a->n_arms; i++) {
-        same = strcmp(a->arms[i].hash, b->arms[i].hash) == 0;
+    for (int i = 0; same && i < a->n_variants; i++) {
+        same = strcmp(a->variants[i].hash, b->variants[i].hash) == 0;
     }
     return same;
 }
 
 // The outcomes of the same policy in the same episodes. Policies without a file have no hash: what
 // they do follows from settings that no later session can change.
-static void take_arm(EsGrowEvaluation *saved, EsGrowArm *arm) {
-    for (int i = 0; i < saved->n_arms; i++) {
-        EsGrowArm *other = &saved->arms[i];
-        if (strcmp(other->name, arm->name) == 0 && strcmp(other->hash, arm->hash) == 0) {
-            arm->outcomes = other->outcomes;
+static void take_variant(EsGrowEvaluation *saved, EsGrowVariant *variant) {
+    for (int i = 0; i < saved->n_variants; i++) {
+        EsGrowVariant *other = &saved->variants[i];
+        if (strcmp(other->name, variant->name) == 0 && strcmp(other->hash, variant->hash) == 0) {
+            variant->outcomes = other->outcomes;
             other->outcomes = NULL;
             return;
         }
@@ -236,8 +237,8 @@ static EsStatus take_saved(Contest *contest, const char *path, int *is_whole) {
     EsGrowEvaluation *evaluation = contest->evaluation;
     *is_whole = is_same(saved, evaluation);
     if (saved->n_episodes == evaluation->n_episodes && saved->is_greedy == evaluation->is_greedy) {
-        for (int a = 0; a < evaluation->n_arms; a++) {
-            take_arm(saved, &evaluation->arms[a]);
+        for (int a = 0; a < evaluation->n_variants; a++) {
+            take_variant(saved, &evaluation->variants[a]);
         }
     }
     es_grow_evaluation_destroy(saved);
@@ -246,31 +247,31 @@ static EsStatus take_saved(Contest *contest, const char *path, int *is_whole) {
 
 // --- the comparison ---
 
-static EsStatus compare_arm(EsGrowEvaluation *evaluation, int a, EsGrowMeasure m, uint64_t seed,
-                            double *differences) {
-    const EsGrowOutcome *first = evaluation->arms[0].outcomes;
-    EsGrowArm *arm = &evaluation->arms[a];
+static EsStatus compare_variant(EsGrowEvaluation *evaluation, int a, EsGrowMeasure m, uint64_t seed,
+                                double *differences) {
+    const EsGrowOutcome *first = evaluation->variants[0].outcomes;
+    EsGrowVariant *variant = &evaluation->variants[a];
     int64_t n = evaluation->n_episodes;
     uint32_t number = (uint32_t)m; // not the arm: equal outcomes have equal intervals
     for (int64_t i = 0; i < n; i++) {
-        differences[i] = first[i].measure[m] - arm->outcomes[i].measure[m];
+        differences[i] = first[i].measure[m] - variant->outcomes[i].measure[m];
     }
-    ES_TRY(es_bootstrap_mean(&arm->outcomes[0].measure[m], n, sizeof *arm->outcomes, seed, number,
-                             &arm->mean[m]));
+    ES_TRY(es_bootstrap_mean(&variant->outcomes[0].measure[m], n, sizeof *variant->outcomes, seed,
+                             number, &variant->mean[m]));
     return es_bootstrap_mean(differences, n, sizeof *differences, seed, number,
-                             &arm->difference[m]);
+                             &variant->difference[m]);
 }
 
 EsStatus es_grow_evaluation_compare(EsGrowEvaluation *evaluation, uint64_t seed) {
     double *differences = NULL;
-    ES_ASSERT(evaluation->arms[0].outcomes != NULL);
+    ES_ASSERT(evaluation->variants[0].outcomes != NULL);
     ES_TRY(
         es_allocate(sizeof *differences * (size_t)evaluation->n_episodes, (void **)&differences));
     EsStatus status = ES_STATUS_OK;
-    for (int a = 0; a < evaluation->n_arms && status == ES_STATUS_OK; a++) {
-        int n_measures = evaluation->arms[a].outcomes != NULL ? ES_N_MEASURES : 0;
+    for (int a = 0; a < evaluation->n_variants && status == ES_STATUS_OK; a++) {
+        int n_measures = evaluation->variants[a].outcomes != NULL ? ES_N_MEASURES : 0;
         for (int m = 0; m < n_measures && status == ES_STATUS_OK; m++) {
-            status = compare_arm(evaluation, a, (EsGrowMeasure)m, seed, differences);
+            status = compare_variant(evaluation, a, (EsGrowMeasure)m, seed, differences);
         }
     }
     es_release(differences);
@@ -282,16 +283,16 @@ EsStatus es_grow_evaluation_compare(EsGrowEvaluation *evaluation, uint64_t seed)
 static EsStatus tell_outcomes(const Contest *contest) {
     const EsGrowEvaluation *evaluation = contest->evaluation;
     EsEventTime time = {.round = evaluation->n_rounds + 1, .step = -1};
-    int64_t n = evaluation->n_episodes, n_envs = contest->play->settings->n_envs;
+    int64_t n = evaluation->n_episodes, n_envs = contest->runner->settings->n_envs;
     EsEpisodeOutcomeEvent *rows = NULL;
     ES_TRY(es_allocate(sizeof *rows * (size_t)n, (void **)&rows));
-    for (int a = 0; a < evaluation->n_arms; a++) {
+    for (int a = 0; a < evaluation->n_variants; a++) {
         for (int64_t i = 0; i < n; i++) {
-            const double *measure = evaluation->arms[a].outcomes[i].measure;
+            const double *measure = evaluation->variants[a].outcomes[i].measure;
             rows[i] = (EsEpisodeOutcomeEvent){
                 .env = i % n_envs,
                 .episode = ES_HELD_OUT_EPISODE + i,
-                .arm = evaluation->arms[a].name,
+                .arm = evaluation->variants[a].name,
                 .final_accuracy = measure[ES_MEASURE_VALIDATION_ACCURACY],
                 .final_loss = es_missing_real(),
                 .test_accuracy = measure[ES_MEASURE_TEST_ACCURACY],
@@ -300,7 +301,7 @@ static EsStatus tell_outcomes(const Contest *contest) {
                 .n_contributing = ES_MISSING_INT,
                 .reward = measure[ES_MEASURE_REWARD],
                 .stability = es_missing_real(),
-                .n_steps = es_growth_settings(contest->play->growth)->episode_steps,
+                .n_steps = es_growth_settings(contest->runner->growth)->episode_steps,
                 .n_germinated = ES_MISSING_INT,
                 .n_pruned = ES_MISSING_INT,
                 .n_rollbacks = (int64_t)measure[ES_MEASURE_ROLLBACKS]};
@@ -312,17 +313,17 @@ static EsStatus tell_outcomes(const Contest *contest) {
 }
 
 // Play what is missing. Every arm that is over is kept at once: a session may end during the next.
-static EsStatus play_arms(Contest *contest, const char *path) {
+static EsStatus run_variants(Contest *contest, const char *path) {
     EsGrowEvaluation *evaluation = contest->evaluation;
-    uint64_t seed = (uint64_t)contest->play->settings->run.seed;
+    uint64_t seed = (uint64_t)contest->runner->settings->run.seed;
     int is_saved = 0;
     ES_TRY(take_saved(contest, path, &is_saved));
-    for (int a = 0; a < evaluation->n_arms; a++) {
-        if (evaluation->arms[a].outcomes != NULL) {
+    for (int a = 0; a < evaluation->n_variants; a++) {
+        if (evaluation->variants[a].outcomes != NULL) {
             continue;
         }
-        ES_TRY(play_arm(contest, a));
-        if (a + 1 < evaluation->n_arms) {
+        ES_TRY(run_variant(contest, a));
+        if (a + 1 < evaluation->n_variants) {
             ES_TRY(es_grow_evaluation_compare(evaluation, seed));
             ES_TRY(es_grow_evaluation_save(evaluation, path));
         }
@@ -333,20 +334,20 @@ static EsStatus play_arms(Contest *contest, const char *path) {
 
 static EsStatus hold_contest(Contest *contest, const char *name, const char *text) {
     char path[ES_RUN_PATH_BYTES];
-    ES_TRY(open_arm(contest, name, text));
+    ES_TRY(open_variant(contest, name, text));
     ES_TRY(open_rivals(contest));
     es_run_folder_path(es_run_folder(contest->run), "evaluation.json", path);
-    ES_TRY(play_arms(contest, path));
+    ES_TRY(run_variants(contest, path));
     return tell_outcomes(contest);
 }
 
-EsStatus es_grow_evaluate(EsGrowPlay *play, const char *name, const char *text, EsRun *run,
+EsStatus es_grow_evaluate(EsEpisodeRunner *runner, const char *name, const char *text, EsRun *run,
                           EsGrowEvaluation **evaluation) {
-    Contest contest = {.play = play, .run = run, .start_ns = es_clock_ns()};
+    Contest contest = {.runner = runner, .run = run, .start_ns = es_clock_ns()};
     *evaluation = NULL;
-    ES_TRY(create_evaluation(play->settings, &contest.evaluation));
+    ES_TRY(create_evaluation(runner->settings, &contest.evaluation));
     EsStatus status = hold_contest(&contest, name, text);
-    close_arms(&contest);
+    close_variants(&contest);
     if (status != ES_STATUS_OK) {
         es_grow_evaluation_destroy(contest.evaluation);
         return status;

@@ -10,11 +10,11 @@
 #define ES_RUNS_GROW_EVALUATE_H
 
 #include "base/statistics.h"
-#include "runs/grow/grow_play.h"
+#include "runs/grow/grow_episode.h"
 #include "runs/run.h"
 
-#define ES_HELD_OUT_EPISODE ((int64_t)1 << 30)
-#define ES_GROW_ARMS_MAX    16
+#define ES_HELD_OUT_EPISODE  ((int64_t)1 << 30)
+#define ES_GROW_VARIANTS_MAX 16
 
 // NAME, name: what is known of an episode that is over
 #define ES_GROW_MEASURES(X)                                                                        \
@@ -40,26 +40,26 @@ typedef struct EsGrowOutcome {
 } EsGrowOutcome;
 
 // One policy.
-typedef struct EsGrowArm {
+typedef struct EsGrowVariant {
     char name[1024];                      // ppo, heuristic, a file
     char hash[ES_SHA256_TEXT_BYTES];      // of the file it comes from, "" for none
     EsGrowOutcome *outcomes;              // owned [n_episodes]; NULL until it has played
     EsInterval mean[ES_N_MEASURES];       // bootstrap over episodes
     EsInterval difference[ES_N_MEASURES]; // first arm - this one, paired; of the first arm: 0
-} EsGrowArm;
+} EsGrowVariant;
 
 typedef struct EsGrowEvaluation {
     int64_t n_episodes;
-    int n_arms;
+    int n_variants;
     int is_greedy;
     int64_t n_rounds; // the policy was trained for
-    EsGrowArm arms[ES_GROW_ARMS_MAX];
+    EsGrowVariant variants[ES_GROW_VARIANTS_MAX];
 } EsGrowEvaluation;
 
 // The policy `text` (name or file) as the arm `name`, against those of the settings. Arms that
 // evaluation.json in the folder of `run` has (same name, hash and episodes) are taken from there;
 // the others play, and each is kept there when it is over. INTERRUPTED when the user asks to stop.
-EsStatus es_grow_evaluate(EsGrowPlay *play, const char *name, const char *text, EsRun *run,
+EsStatus es_grow_evaluate(EsEpisodeRunner *runner, const char *name, const char *text, EsRun *run,
                           EsGrowEvaluation **evaluation);
 void es_grow_evaluation_destroy(EsGrowEvaluation *evaluation);
 
@@ -71,6 +71,6 @@ EsStatus es_grow_evaluation_compare(EsGrowEvaluation *evaluation, uint64_t seed)
 const char *es_grow_evaluation_difference(const EsGrowEvaluation *a, const EsGrowEvaluation *b);
 
 // Whether the comparison that the settings ask for can be made: before hours of training.
-EsStatus es_grow_evaluate_check(EsGrowPlay *play);
+EsStatus es_grow_evaluate_check(EsEpisodeRunner *runner);
 
 #endif

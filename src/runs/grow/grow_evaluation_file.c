@@ -29,14 +29,14 @@ json_t *es_grow_intervals_json(const EsInterval *intervals) {
 }
 
 // {"test_accuracy": [per episode], ...}
-static json_t *outcomes_json(const EsGrowArm *arm, int64_t n) {
+static json_t *outcomes_json(const EsGrowVariant *variant, int64_t n) {
     json_t *object = json_object();
     int is_complete = object != NULL;
     for (int m = 0; m < ES_N_MEASURES && is_complete; m++) {
         json_t *values = json_array();
         for (int64_t i = 0; i < n && is_complete; i++) {
             is_complete =
-                json_array_append_new(values, es_json_number(arm->outcomes[i].measure[m])) == 0;
+                json_array_append_new(values, es_json_number(variant->outcomes[i].measure[m])) == 0;
         }
         is_complete =
             json_object_set_new(object, es_grow_measure_name((EsGrowMeasure)m), values) == 0 &&
@@ -50,27 +50,27 @@ static json_t *outcomes_json(const EsGrowArm *arm, int64_t n) {
 }
 
 json_t *es_grow_evaluation_json(const EsGrowEvaluation *evaluation) {
-    json_t *arms = json_array();
-    int is_complete = arms != NULL;
-    for (int a = 0; a < evaluation->n_arms && is_complete; a++) {
-        const EsGrowArm *arm = &evaluation->arms[a];
-        if (arm->outcomes == NULL) {
+    json_t *variants = json_array();
+    int is_complete = variants != NULL;
+    for (int a = 0; a < evaluation->n_variants && is_complete; a++) {
+        const EsGrowVariant *variant = &evaluation->variants[a];
+        if (variant->outcomes == NULL) {
             continue;
         }
         // json_pack gives NULL when a part is, and takes the others with it
-        json_t *object = json_pack("{s:s, s:s, s:o, s:o, s:o}", "policy", arm->name, "sha256",
-                                   arm->hash, "mean", es_grow_intervals_json(arm->mean),
-                                   "policy_minus_this", es_grow_intervals_json(arm->difference),
-                                   "episodes", outcomes_json(arm, evaluation->n_episodes));
-        is_complete = json_array_append_new(arms, object) == 0;
+        json_t *object = json_pack("{s:s, s:s, s:o, s:o, s:o}", "policy", variant->name, "sha256",
+                                   variant->hash, "mean", es_grow_intervals_json(variant->mean),
+                                   "policy_minus_this", es_grow_intervals_json(variant->difference),
+                                   "episodes", outcomes_json(variant, evaluation->n_episodes));
+        is_complete = json_array_append_new(variants, object) == 0;
     }
     if (!is_complete) {
-        json_decref(arms);
+        json_decref(variants);
         return NULL;
     }
     return json_pack("{s:I, s:I, s:b, s:o}", "n_episodes", (json_int_t)evaluation->n_episodes,
                      "rounds", (json_int_t)evaluation->n_rounds, "greedy", evaluation->is_greedy,
-                     "arms", arms);
+                     "arms", variants);
 }
 
 EsStatus es_grow_evaluation_save(const EsGrowEvaluation *evaluation, const char *path) {
@@ -101,30 +101,33 @@ static EsStatus read_measure(EsFileField field, EsGrowMeasure m, const json_t *v
                                is_count ? INT32_MAX : (is_percent ? 100 : DBL_MAX));
 }
 
-static EsStatus load_outcomes(const json_t *episodes, int64_t n, EsGrowArm *arm, const char *path) {
+static EsStatus load_outcomes(const json_t *episodes, int64_t n, EsGrowVariant *variant,
+                              const char *path) {
     for (int m = 0; m < ES_N_MEASURES; m++) {
         const char *name = es_grow_measure_name((EsGrowMeasure)m);
         const json_t *values = json_object_get(episodes, name);
         if (!json_is_array(values) || (int64_t)json_array_size(values) != n) {
             return ES_FAIL(INPUT, "%s: \"%s\" of policy \"%.100s\" is no list of %lld numbers",
-                           path, name, arm->name, (long long)n);
+                           path, name, variant->name, (long long)n);
         }
-        if (arm->outcomes == NULL) { // the file is as large as it says
-            ES_TRY(es_allocate(sizeof *arm->outcomes * (size_t)n, (void **)&arm->outcomes));
+        if (variant->outcomes == NULL) { // the file is as large as it says
+            ES_TRY(es_allocate(sizeof *variant->outcomes * (size_t)n, (void **)&variant->outcomes));
         }
         for (int64_t i = 0; i < n; i++) {
             ES_TRY(read_measure((EsFileField){path, name, i}, (EsGrowMeasure)m,
-                                json_array_get(values, (size_t)i), &arm->outcomes[i].measure[m]));
+                                json_array_get(values, (size_t)i),
+                                &variant->outcomes[i].measure[m]));
         }
     }
     return ES_STATUS_OK;
 }
 
-static EsStatus load_arms(const json_t *root, EsGrowEvaluation *evaluation, const char *path) {
-    const json_t *arms = json_object_get(root, "arms");
+static EsStatus load_variants(const json_t *root, EsGrowEvaluation *evaluation, const char *path) {
+    const json_t *variants = json_object_get(root, "arms");
     json_int_t n_episodes = json_integer_value(json_object_get(root, "n_episodes"));
-    size_t n_arms = json_array_size(arms);
-    if (n_episodes < 1 || n_episodes > 1000000 || n_arms < 1 || n_arms > ES_GROW_ARMS_MAX) {
+    size_t n_variants = json_array_size(variants);
+    if (n_episodes < 1 || n_episodes > 1000000 || n_variants < 1 ||
+        n_variants > ES_GROW_VARIANTS_MAX) {
         return ES_FAIL(INPUT, "%s is no comparison of policies", path);
     }
     evaluation->n_episodes = n_episodes;
@@ -132,17 +135,17 @@ static EsStatus load_arms(const json_t *root, EsGrowEvaluation *evaluation, cons
     ES_TRY(es_check_integer((EsFileField){path, "rounds", ES_NO_INDEX}, evaluation->n_rounds, 0,
                             INT32_MAX));
     evaluation->is_greedy = json_is_true(json_object_get(root, "greedy"));
-    for (size_t a = 0; a < n_arms; a++) {
-        const json_t *object = json_array_get(arms, a);
+    for (size_t a = 0; a < n_variants; a++) {
+        const json_t *object = json_array_get(variants, a);
         const char *name = json_string_value(json_object_get(object, "policy"));
         const char *hash = json_string_value(json_object_get(object, "sha256"));
-        EsGrowArm *arm = &evaluation->arms[evaluation->n_arms++];
+        EsGrowVariant *variant = &evaluation->variants[evaluation->n_variants++];
         if (name == NULL || hash == NULL) {
             return ES_FAIL(INPUT, "%s: policy %d has no name or hash", path, (int)a + 1);
         }
-        snprintf(arm->name, sizeof arm->name, "%s", name);
-        snprintf(arm->hash, sizeof arm->hash, "%s", hash);
-        ES_TRY(load_outcomes(json_object_get(object, "episodes"), n_episodes, arm, path));
+        snprintf(variant->name, sizeof variant->name, "%s", name);
+        snprintf(variant->hash, sizeof variant->hash, "%s", hash);
+        ES_TRY(load_outcomes(json_object_get(object, "episodes"), n_episodes, variant, path));
     }
     return ES_STATUS_OK;
 }
@@ -153,7 +156,7 @@ EsStatus es_grow_evaluation_load(const char *path, EsGrowEvaluation **evaluation
     ES_TRY(es_json_load(path, &root));
     EsStatus status = es_allocate(sizeof **evaluation, (void **)evaluation);
     if (status == ES_STATUS_OK) {
-        status = load_arms(root, *evaluation, path);
+        status = load_variants(root, *evaluation, path);
     }
     json_decref(root);
     if (status != ES_STATUS_OK) {

@@ -8,15 +8,15 @@
 #include "growth/rules/growth_names.h"
 #include "runs/grow/grow_events_internal.h"
 
-EsStatus es_grow_events_create(const EsGrowPlay *play, EsGrowEvents **events_out) {
-    const EsGrowthState *state = es_growth_state(play->growth);
+EsStatus es_grow_events_create(const EsEpisodeRunner *runner, EsGrowEvents **events_out) {
+    const EsGrowthState *state = es_growth_state(runner->growth);
     EsGrowEvents *events = NULL;
     EsStatus status = ES_STATUS_OK;
     size_t n = (size_t)state->n_envs, n_all = n * (size_t)state->n_slots;
     *events_out = NULL;
     ES_TRY(es_allocate(sizeof *events, (void **)&events));
-    events->play = play;
-    events->growth = play->growth;
+    events->runner = runner;
+    events->growth = runner->growth;
     events->n_envs = state->n_envs;
     events->n_slots = state->n_slots;
     ES_TRY_GOTO(es_allocate(sizeof *events->slots * n_all, (void **)&events->slots));
@@ -102,7 +102,7 @@ static void emit_contributions(EsGrowEvents *events, const EsGrowMoment *moment)
 
 void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment) {
     EsGrowthTimes times = es_growth_times(events->growth);
-    double decide_ms = events->play->decide_ms; // of the step before
+    double decide_ms = events->runner->decide_ms; // of the step before
     EsStepTimedEvent timed = {.total_ms = times.train_ms + times.validate_ms + decide_ms,
                               .train_ms = times.train_ms,
                               .validate_ms = times.validate_ms,
@@ -142,8 +142,8 @@ static const char *name_choice(const EsAction *action, int32_t head, const char 
 }
 
 static EsDecisionTakenEvent decision_row(const EsGrowEvents *events, int64_t env,
-                                         const EsGrowMoment *moment, const EsThought *thought) {
-    const EsAction *action = &events->play->actions[env];
+                                         const EsGrowMoment *moment, const EsActionStats *stats) {
+    const EsAction *action = &events->runner->actions[env];
     const EsGrowthEnvView *view = &es_growth_state(events->growth)->env;
     const EsGrowthSettings *settings = es_growth_settings(events->growth);
     int op = es_action_value(action, ES_HEAD_OP);
@@ -160,11 +160,11 @@ static EsDecisionTakenEvent decision_row(const EsGrowEvents *events, int64_t env
                                 .refusal = view->refusal[env] != ES_REFUSAL_NONE
                                                ? es_refusal_message(view->refusal[env])
                                                : NULL};
-    if (thought != NULL) {
-        row.confidence = (double)thought->confidence;
-        row.entropy = (double)thought->entropy;
-        row.value = (double)thought->value;
-        row.is_forced = thought->is_forced;
+    if (stats != NULL) {
+        row.confidence = (double)stats->confidence;
+        row.entropy = (double)stats->entropy;
+        row.value = (double)stats->value;
+        row.is_forced = stats->is_forced;
     }
     int target = es_action_value(action, ES_HEAD_ALPHA_TARGET);
     int tempo = es_action_value(action, ES_HEAD_TEMPO);
@@ -196,7 +196,7 @@ static void emit_rollbacks(EsGrowEvents *events, const EsGrowMoment *moment) {
                 .loss = (double)env->loss[e],
                 .threshold = es_missing_real(),
                 .n_consecutive = events->n_divergences[e],
-                .penalty = (double)-events->play->settings->reward.rollback_penalty};
+                .penalty = (double)-events->runner->settings->reward.rollback_penalty};
         }
     }
     es_emit_governor_rollback(moment->hub, moment->time, events->rollbacks, n_rows);
@@ -204,21 +204,21 @@ static void emit_rollbacks(EsGrowEvents *events, const EsGrowMoment *moment) {
 
 // All environments on the stride; in between those that did something.
 static void emit_decisions(EsGrowEvents *events, const EsGrowMoment *moment,
-                           const EsThought *thoughts) {
+                           const EsActionStats *action_stats) {
     int is_whole = es_hub_wants(moment->hub, ES_EVENT_ENV_STEPPED, moment->time.step);
     int64_t n_rows = 0;
     for (int64_t e = 0; e < events->n_envs; e++) {
-        int op = es_action_value(&events->play->actions[e], ES_HEAD_OP);
+        int op = es_action_value(&events->runner->actions[e], ES_HEAD_OP);
         if (is_whole || op != ES_GROWTH_OP_WAIT) {
             events->decisions[n_rows++] =
-                decision_row(events, e, moment, thoughts != NULL ? &thoughts[e] : NULL);
+                decision_row(events, e, moment, action_stats != NULL ? &action_stats[e] : NULL);
         }
     }
     es_emit_decision_taken(moment->hub, moment->time, events->decisions, n_rows);
 }
 
 static void emit_rewards(EsGrowEvents *events, const EsGrowMoment *moment) {
-    const EsRewardTerms *terms = es_reward_terms(events->play->reward);
+    const EsRewardTerms *terms = es_reward_terms(events->runner->reward);
     for (int64_t e = 0; e < events->n_envs; e++) {
         events->rewards[e] = (EsRewardComputedEvent){.env = e,
                                                      .episode = moment->first_episode + e,
@@ -232,9 +232,9 @@ static void emit_rewards(EsGrowEvents *events, const EsGrowMoment *moment) {
 }
 
 void es_grow_events_decided(EsGrowEvents *events, const EsGrowMoment *moment,
-                            const EsThought *thoughts) {
+                            const EsActionStats *action_stats) {
     if (es_hub_wants(moment->hub, ES_EVENT_DECISION_TAKEN, moment->time.step)) {
-        emit_decisions(events, moment, thoughts);
+        emit_decisions(events, moment, action_stats);
     }
     if (es_hub_wants(moment->hub, ES_EVENT_REWARD_COMPUTED, moment->time.step)) {
         emit_rewards(events, moment);
@@ -262,7 +262,7 @@ static void emit_shapley(EsGrowEvents *events, const EsGrowMoment *moment) {
 // What making ready has cost, and whether steps run as they should: on the CPU plans, on a GPU
 // captures, of growth and of decisions.
 static void emit_plans(const EsGrowEvents *events, const EsGrowMoment *moment) {
-    EsGrowth *growth = events->play->growth;
+    EsGrowth *growth = events->runner->growth;
     EsPlansMeasuredEvent row = {.n_plans = ES_MISSING_INT,
                                 .n_builds = ES_MISSING_INT,
                                 .n_hits = ES_MISSING_INT,
@@ -274,7 +274,7 @@ static void emit_plans(const EsGrowEvents *events, const EsGrowMoment *moment) {
                                 .capture_ms = es_missing_real(),
                                 .fused_bytes = ES_MISSING_INT};
     EsGrowthDeviceReport device = es_growth_device_report(growth);
-    const EsDecisionReplays *decisions = &events->play->replays;
+    const EsDecisionReplays *decisions = &events->runner->replays;
     if (es_growth_device(growth) == NULL) {
         EsGrowthPlansReport plans = es_growth_plans(growth);
         row.n_plans = plans.n_plans;
@@ -298,7 +298,7 @@ static void emit_plans(const EsGrowEvents *events, const EsGrowMoment *moment) {
 void es_grow_events_ended(EsGrowEvents *events, const EsGrowMoment *moment) {
     const EsGrowthEnvView *env = &es_growth_state(events->growth)->env;
     const EsGrowthResult *results = es_growth_results(events->growth);
-    const double *totals = es_reward_totals(events->play->reward);
+    const double *totals = es_reward_totals(events->runner->reward);
     for (int64_t e = 0; e < events->n_envs; e++) {
         events->outcomes[e] =
             (EsEpisodeOutcomeEvent){.env = e,
@@ -306,11 +306,11 @@ void es_grow_events_ended(EsGrowEvents *events, const EsGrowMoment *moment) {
                                     .final_accuracy = results[e].validation_accuracy,
                                     .final_loss = results[e].validation_loss,
                                     .test_accuracy = es_missing_real(),
-                                    .parameter_ratio = events->play->parameter_ratio[e],
+                                    .parameter_ratio = events->runner->parameter_ratio[e],
                                     .n_fossils = env->n_fossils[e],
                                     .n_contributing = env->n_contributing[e],
                                     .reward = totals[e],
-                                    .stability = es_reward_stability(events->play->reward, e),
+                                    .stability = es_reward_stability(events->runner->reward, e),
                                     .n_steps = env->step[e] - 1,
                                     .n_germinated = env->n_germinated[e],
                                     .n_pruned = env->n_pruned[e],

@@ -2,7 +2,7 @@
 #ifndef ES_RUNS_GROW_EVENTS_H
 #define ES_RUNS_GROW_EVENTS_H
 
-#include "runs/grow/grow_play.h"
+#include "runs/grow/grow_episode.h"
 #include "telemetry/hub.h"
 
 typedef struct EsGrowEvents EsGrowEvents;
@@ -15,7 +15,7 @@ typedef struct EsGrowMoment {
 } EsGrowMoment;
 
 // Row buffers for the environments and slots of `play`, which is borrowed.
-EsStatus es_grow_events_create(const EsGrowPlay *play, EsGrowEvents **events);
+EsStatus es_grow_events_create(const EsEpisodeRunner *runner, EsGrowEvents **events);
 void es_grow_events_destroy(EsGrowEvents *events);
 
 // What was measured up to the decision: timings, losses, contributions.
@@ -24,7 +24,7 @@ void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment);
 // What the decision did, before growth advances: operations, rewards, stages, gates, fossils,
 // prunes, rollbacks. `thoughts` [E] is nullable.
 void es_grow_events_decided(EsGrowEvents *events, const EsGrowMoment *moment,
-                            const EsThought *thoughts);
+                            const EsActionStats *action_stats);
 
 // How the episodes ended, and what plans or captures have cost so far.
 void es_grow_events_ended(EsGrowEvents *events, const EsGrowMoment *moment);

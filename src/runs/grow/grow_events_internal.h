@@ -17,8 +17,8 @@ typedef struct EsSlotMemory {
 } EsSlotMemory;
 
 struct EsGrowEvents {
-    const EsGrowPlay *play; // borrowed
-    const EsGrowth *growth; // borrowed: its hosts
+    const EsEpisodeRunner *runner; // borrowed
+    const EsGrowth *growth;        // borrowed: its hosts
     int64_t n_envs;
     int n_slots;
     EsSlotMemory *slots;                      // owned [E, S]

@@ -17,7 +17,7 @@
 
 struct EsGrowRun {
     const EsGrowSettings *settings; // borrowed
-    EsGrowPlay play;                // owned
+    EsEpisodeRunner runner;         // owned
     EsPolicy *policy;               // owned
     EsStateHash *hash;              // owned
     EsGrowEvents *events;           // owned
@@ -45,8 +45,8 @@ static EsStatus explain_memory(EsStatus status, const EsGrowSettings *settings, 
 
 static EsStatus create_policy(EsGrowRun *grow) {
     return grow->is_trained
-               ? es_grow_play_create_policy(&grow->play, &grow->policy)
-               : es_grow_play_open_policy(&grow->play, grow->settings->policy, &grow->policy);
+               ? es_grow_episode_create_policy(&grow->runner, &grow->policy)
+               : es_grow_episode_open_policy(&grow->runner, grow->settings->policy, &grow->policy);
 }
 
 static EsStatus create_parts(EsGrowRun *grow) {
@@ -62,15 +62,15 @@ static EsStatus create_parts(EsGrowRun *grow) {
                        "0 rounds and no held-out episodes: there is nothing to do; --rounds "
                        "or --eval says what");
     }
-    ES_TRY(explain_memory(es_grow_play_create(settings, &grow->play), settings,
+    ES_TRY(explain_memory(es_grow_episode_create(settings, &grow->runner), settings,
                           "images, networks and snapshots", "a smaller --envs"));
     grow->is_trained = es_grow_settings_train(settings);
     ES_TRY(explain_memory(create_policy(grow), settings, "the policy and its episodes",
                           "a smaller --envs, --hidden or --episode-steps"));
-    ES_TRY(es_grow_evaluate_check(&grow->play));
-    ES_TRY(es_grow_events_create(&grow->play, &grow->events));
-    ES_TRY(es_state_hash_create(grow->play.device, settings->n_envs, &grow->hash));
-    size_t n_slots = (size_t)es_growth_settings(grow->play.growth)->n_slots;
+    ES_TRY(es_grow_evaluate_check(&grow->runner));
+    ES_TRY(es_grow_events_create(&grow->runner, &grow->events));
+    ES_TRY(es_state_hash_create(grow->runner.device, settings->n_envs, &grow->hash));
+    size_t n_slots = (size_t)es_growth_settings(grow->runner.growth)->n_slots;
     size_t n_seeds = (size_t)settings->n_envs * n_slots;
     ES_TRY(es_allocate(sizeof *grow->endings * (size_t)settings->n_envs, (void **)&grow->endings));
     return es_allocate(sizeof *grow->told * n_seeds, (void **)&grow->told);
@@ -96,9 +96,9 @@ void es_grow_run_destroy(EsGrowRun *grow) {
     }
     es_grow_evaluation_destroy(grow->evaluation);
     es_grow_events_destroy(grow->events);
-    es_grow_play_destroy_policy(&grow->play, grow->policy);
+    es_grow_episode_destroy_policy(&grow->runner, grow->policy);
     es_state_hash_destroy(grow->hash);
-    es_grow_play_destroy(&grow->play);
+    es_grow_episode_destroy(&grow->runner);
     es_release(grow->endings);
     es_release(grow->told);
     es_release(grow);
@@ -109,7 +109,7 @@ void es_grow_run_destroy(EsGrowRun *grow) {
 // Hosts with up to n_seeds, those of the comparison included where it has its own.
 static EsStatus find_host_bytes(EsGrowRun *grow, int n_seeds, size_t *bytes) {
     const EsGrowSettings *settings = grow->settings;
-    EsGrowth *growth = grow->play.growth;
+    EsGrowth *growth = grow->runner.growth;
     int64_t n_evaluated = es_grow_settings_evaluated(settings);
     int n_own = n_evaluated > 0 ? es_grow_settings_evaluated_envs(settings) : 0;
     int64_t n_episodes = (int64_t)settings->run.n_rounds * settings->n_envs;
@@ -118,13 +118,13 @@ static EsStatus find_host_bytes(EsGrowRun *grow, int n_seeds, size_t *bytes) {
     if (n_own > 0 && n_own < settings->n_envs) {
         ES_TRY(es_growth_episode_bytes(growth, n_evaluated, n_seeds, &compared_bytes));
         *bytes +=
-            compared_bytes + grow->play.hosts_bytes / (size_t)settings->n_envs * (size_t)n_own;
+            compared_bytes + grow->runner.hosts_bytes / (size_t)settings->n_envs * (size_t)n_own;
     }
     return ES_STATUS_OK;
 }
 
 EsStatus es_grow_run_need(EsGrowRun *grow, EsRunNeed *need) {
-    const EsGrowthSettings *settings = es_growth_settings(grow->play.growth);
+    const EsGrowthSettings *settings = es_growth_settings(grow->runner.growth);
     int n_seeds = settings->max_seeds > 0 ? settings->max_seeds : settings->n_slots;
     // a checkpoint holds the parameters and two moments of each
     size_t saved_bytes = 3 * sizeof(float) * (size_t)es_grow_run_policy_parameters(grow);
@@ -139,7 +139,7 @@ EsStatus es_grow_run_need(EsGrowRun *grow, EsRunNeed *need) {
 // --- a step ---
 
 static void count_phases(EsGrowRun *grow) {
-    EsGrowthTimes times = es_growth_times(grow->play.growth);
+    EsGrowthTimes times = es_growth_times(grow->runner.growth);
     int64_t now_ns = es_clock_ns();
     es_run_phase_end(grow->run, ES_PHASE_TRAIN, now_ns - (int64_t)(times.train_ms * 1e6));
     es_run_phase_end(grow->run, ES_PHASE_VALIDATE, now_ns - (int64_t)(times.validate_ms * 1e6));
@@ -157,7 +157,7 @@ static EsStatus step_measured(void *context, int64_t step) {
 }
 
 static void count_refusals(EsGrowRun *grow) {
-    const int32_t *refusal = es_growth_state(grow->play.growth)->env.refusal;
+    const int32_t *refusal = es_growth_state(grow->runner.growth)->env.refusal;
     for (int64_t e = 0; e < grow->settings->n_envs; e++) {
         if (refusal[e] != ES_REFUSAL_NONE && refusal[e] != ES_REFUSAL_ROLLED_BACK) {
             grow->n_refused++;
@@ -168,8 +168,8 @@ static void count_refusals(EsGrowRun *grow) {
 
 // Seeds that were rewarded for what they did not bring, each told once.
 static void check_rewards(EsGrowRun *grow) {
-    const EsGrowthState *state = es_growth_state(grow->play.growth);
-    const EsGrowthModel *model = es_growth_model(grow->play.growth);
+    const EsGrowthState *state = es_growth_state(grow->runner.growth);
+    const EsGrowthModel *model = es_growth_model(grow->runner.growth);
     for (int64_t i = 0; i < (int64_t)state->n_envs * state->n_slots; i++) {
         EsSeed seed = es_seed_load(&state->seed, (size_t)i);
         float accuracy = state->env.accuracy[i / state->n_slots];
@@ -199,14 +199,14 @@ static void check_rewards(EsGrowRun *grow) {
 static EsStatus step_decided(void *context, int64_t step) {
     EsGrowRun *grow = context;
     (void)step;
-    const EsGrowthState *state = es_growth_state(grow->play.growth);
+    const EsGrowthState *state = es_growth_state(grow->runner.growth);
     if (grow->is_trained) {
-        ES_TRY(es_policy_record(grow->policy, state, grow->play.paid,
+        ES_TRY(es_policy_record(grow->policy, state, grow->runner.rewards,
                                 grow->settings->reward.rollback_penalty));
     }
     es_run_phase_end(grow->run, ES_PHASE_DECIDE,
-                     es_clock_ns() - (int64_t)(grow->play.decide_ms * 1e6));
-    es_grow_events_decided(grow->events, &grow->moment, es_policy_thoughts(grow->policy));
+                     es_clock_ns() - (int64_t)(grow->runner.decide_ms * 1e6));
+    es_grow_events_decided(grow->events, &grow->moment, es_policy_action_stats(grow->policy));
     count_refusals(grow);
     check_rewards(grow);
     es_hub_tick(grow->moment.hub);
@@ -216,9 +216,9 @@ static EsStatus step_decided(void *context, int64_t step) {
 // --- a round ---
 
 static void summarise(const EsGrowRun *grow, EsRoundReport *report) {
-    const EsGrowthResult *results = es_growth_results(grow->play.growth);
-    const EsGrowthState *state = es_growth_state(grow->play.growth);
-    const double *totals = es_reward_totals(grow->play.reward);
+    const EsGrowthResult *results = es_growth_results(grow->runner.growth);
+    const EsGrowthState *state = es_growth_state(grow->runner.growth);
+    const double *totals = es_reward_totals(grow->runner.reward);
     int n_envs = grow->settings->n_envs;
     double ignored = 0;
     report->accuracy =
@@ -238,10 +238,10 @@ static void summarise(const EsGrowRun *grow, EsRoundReport *report) {
                 es_stage_in(state->seed.stage[e * state->n_slots + s], ES_STAGES_LIVING);
         }
     }
-    const EsGrowthModel *model = es_growth_model(grow->play.growth);
+    const EsGrowthModel *model = es_growth_model(grow->runner.growth);
     int64_t batch = grow->settings->batch > 0 ? grow->settings->batch : model->host.batch;
     report->n_episodes = n_envs;
-    report->n_steps = (int64_t)n_envs * es_growth_settings(grow->play.growth)->episode_steps;
+    report->n_steps = (int64_t)n_envs * es_growth_settings(grow->runner.growth)->episode_steps;
     report->n_images = report->n_steps * grow->settings->step_batches * batch;
 }
 
@@ -263,15 +263,15 @@ static void describe_slots(const EsGrowth *growth, int64_t env, char *text, size
 
 // The comparison that may follow plays on the same hosts.
 static void keep_endings(EsGrowRun *grow) {
-    const EsGrowth *growth = grow->play.growth;
+    const EsGrowth *growth = grow->runner.growth;
     const EsGrowthResult *results = es_growth_results(growth);
     const EsGrowthEnvView *env = &es_growth_state(growth)->env;
-    const double *totals = es_reward_totals(grow->play.reward);
+    const double *totals = es_reward_totals(grow->runner.reward);
     for (int64_t e = 0; e < grow->settings->n_envs; e++) {
         EsGrowEnding *ending = &grow->endings[e];
         *ending = (EsGrowEnding){.validation_loss = results[e].validation_loss,
                                  .validation_accuracy = results[e].validation_accuracy,
-                                 .parameter_ratio = grow->play.parameter_ratio[e],
+                                 .parameter_ratio = grow->runner.parameter_ratio[e],
                                  .reward = totals[e],
                                  .n_fossils = env->n_fossils[e],
                                  .n_pruned = env->n_pruned[e],
@@ -285,7 +285,7 @@ static EsStatus update_policy(EsGrowRun *grow) {
     EsPpoReport report;
     EsRecurrentHealth health = es_policy_health(grow->policy);
     int64_t start_ns = es_clock_ns();
-    ES_TRY(es_policy_update(grow->policy, es_growth_state(grow->play.growth), &report));
+    ES_TRY(es_policy_update(grow->policy, es_growth_state(grow->runner.growth), &report));
     double update_ms = es_run_phase_end(grow->run, ES_PHASE_UPDATE, start_ns);
     EsUpdatedPolicy policy = {ES_N_HEADS, es_head_name, &health, 1};
     es_update_emit(grow->run, grow->moment.time, &report, &policy, (double)grow->settings->ppo.rate,
@@ -296,7 +296,7 @@ static EsStatus update_policy(EsGrowRun *grow) {
 // Hosts as the episode left them, the policy as the update did.
 static EsStatus hash_state(EsGrowRun *grow, EsRoundReport *report) {
     es_state_hash_begin(grow->hash);
-    ES_TRY(es_growth_append_state(grow->play.growth, grow->hash));
+    ES_TRY(es_growth_append_state(grow->runner.growth, grow->hash));
     ES_TRY(es_policy_append_state(grow->policy, grow->hash));
     snprintf(report->state_hash, sizeof report->state_hash, "%016llx",
              (unsigned long long)es_state_hash_value(grow->hash));
@@ -311,10 +311,10 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
     grow->moment = (EsGrowMoment){es_run_hub(run), {.round = round, .step = 0}, first_episode};
     memset(grow->told, 0,
            sizeof *grow->told * (size_t)grow->settings->n_envs *
-               (size_t)es_growth_settings(grow->play.growth)->n_slots);
-    ES_TRY(es_grow_play_episode(&grow->play, grow->policy, first_episode, &watch));
+               (size_t)es_growth_settings(grow->runner.growth)->n_slots);
+    ES_TRY(es_grow_episode_run(&grow->runner, grow->policy, first_episode, &watch));
     grow->moment.time.step = -1;
-    ES_TRY(es_growth_attribute(grow->play.growth));
+    ES_TRY(es_growth_attribute(grow->runner.growth));
     es_grow_events_ended(grow->events, &grow->moment);
     summarise(grow, report);
     keep_endings(grow);
@@ -330,14 +330,14 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
 static EsStatus evaluate(EsGrowRun *grow, const char *text, EsRun *run) {
     const char *name = grow->settings->policy;
     EsGrowSettings settings = *grow->settings;
-    EsGrowPlay play;
+    EsEpisodeRunner runner;
     settings.n_envs = es_grow_settings_evaluated_envs(&settings);
     if (settings.n_envs == grow->settings->n_envs) {
-        return es_grow_evaluate(&grow->play, name, text, run, &grow->evaluation);
+        return es_grow_evaluate(&grow->runner, name, text, run, &grow->evaluation);
     }
-    ES_TRY(es_grow_play_create_like(&grow->play, &settings, &play));
-    EsStatus status = es_grow_evaluate(&play, name, text, run, &grow->evaluation);
-    es_grow_play_destroy(&play);
+    ES_TRY(es_grow_episode_create_like(&grow->runner, &settings, &runner));
+    EsStatus status = es_grow_evaluate(&runner, name, text, run, &grow->evaluation);
+    es_grow_episode_destroy(&runner);
     return status;
 }
 
@@ -363,13 +363,13 @@ static void describe(void *context, EsRunStartedEvent *row) {
     const EsGrowRun *grow = context;
     row->task = grow->settings->task;
     row->n_envs = grow->settings->n_envs;
-    row->n_host_parameters = es_growth_model(grow->play.growth)->layout.n_host_weights;
+    row->n_host_parameters = es_growth_model(grow->runner.growth)->layout.n_host_weights;
 }
 
 static EsStatus save(void *context, EsCheckpoint *checkpoint) {
     const EsGrowRun *grow = context;
     char path[ES_RUN_PATH_BYTES];
-    ES_TRY(es_checkpoint_put_text(checkpoint, "data_sha256", grow->play.data_hash));
+    ES_TRY(es_checkpoint_put_text(checkpoint, "data_sha256", grow->runner.data_hash));
     ES_TRY(es_checkpoint_put_text(checkpoint, "policy_sha256", es_policy_hash(grow->policy)));
     if (!grow->is_trained) {
         return ES_STATUS_OK;
@@ -383,8 +383,8 @@ static EsStatus save(void *context, EsCheckpoint *checkpoint) {
 static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
     EsGrowRun *grow = context;
     char path[ES_RUN_PATH_BYTES];
-    ES_TRY(
-        es_checkpoint_check_input(checkpoint, "data_sha256", grow->play.data_hash, "the data set"));
+    ES_TRY(es_checkpoint_check_input(checkpoint, "data_sha256", grow->runner.data_hash,
+                                     "the data set"));
     ES_TRY(es_checkpoint_check_input(checkpoint, "policy_sha256", es_policy_hash(grow->policy),
                                      es_policy_kind(grow->policy) == ES_POLICY_SCRIPT
                                          ? "the schedule"
@@ -410,12 +410,12 @@ int64_t es_grow_run_refusals(const EsGrowRun *grow, const char **last) {
     return grow->n_refused;
 }
 
-EsGrowPlay *es_grow_run_play(EsGrowRun *grow) { return &grow->play; }
+EsEpisodeRunner *es_grow_run_runner(EsGrowRun *grow) { return &grow->runner; }
 
 int64_t es_grow_run_policy_parameters(const EsGrowRun *grow) {
     EsPolicySpec spec;
-    int n_slots = es_growth_settings(grow->play.growth)->n_slots;
-    int64_t n_host = es_growth_model(grow->play.growth)->layout.n_host_weights;
+    int n_slots = es_growth_settings(grow->runner.growth)->n_slots;
+    int64_t n_host = es_growth_model(grow->runner.growth)->layout.n_host_weights;
     return grow->is_trained &&
                    es_grow_settings_spec(grow->settings, n_slots, n_host, &spec) == ES_STATUS_OK
                ? es_policy_spec_count(&spec)
@@ -423,14 +423,14 @@ int64_t es_grow_run_policy_parameters(const EsGrowRun *grow) {
 }
 
 EsStatus es_grow_run_predict(EsGrowRun *grow, double *step_seconds, double *update_seconds) {
-    EsGrowth *growth = grow->play.growth;
+    EsGrowth *growth = grow->runner.growth;
     ES_TRY(es_growth_reset(growth, 0));
     double decide_seconds = 0;
     for (int i = 0; i < 2; i++) { // the first one is cold
         ES_TRY(es_policy_begin(grow->policy, 0));
         int64_t start_ns = es_clock_ns();
         ES_TRY(es_policy_decide(grow->policy, es_growth_state(growth), es_growth_masks(growth),
-                                grow->play.actions));
+                                grow->runner.actions));
         decide_seconds = es_clock_seconds_since(start_ns);
     }
     EsGrowthTimes times = es_growth_times(growth);

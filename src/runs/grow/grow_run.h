@@ -8,8 +8,8 @@
 #ifndef ES_RUNS_GROW_RUN_H
 #define ES_RUNS_GROW_RUN_H
 
+#include "runs/grow/grow_episode.h"
 #include "runs/grow/grow_evaluate.h"
-#include "runs/grow/grow_play.h"
 #include "runs/run.h"
 
 typedef struct EsGrowRun EsGrowRun;
@@ -21,7 +21,7 @@ EsRunWork es_grow_run_work(EsGrowRun *grow);
 // Operations of this session that the rules refused; *last says why the last one was.
 int64_t es_grow_run_refusals(const EsGrowRun *grow, const char **last);
 
-EsGrowPlay *es_grow_run_play(EsGrowRun *grow);
+EsEpisodeRunner *es_grow_run_runner(EsGrowRun *grow);
 
 // Parameters of the policy's network, 0 where it has none that is trained here.
 int64_t es_grow_run_policy_parameters(const EsGrowRun *grow);

@@ -148,12 +148,12 @@ TEST(learned) {
         for (int64_t round = 0; round < 3; round++) {
             pair_begin_round(&pair, 1000 + 16 * round);
             for (int32_t step = 0; step < pair.hosts.settings.episode_steps; step++) {
-                size_t bytes = sizeof(EsThought) * (size_t)pair.hosts.state.n_envs;
+                size_t bytes = sizeof(EsActionStats) * (size_t)pair.hosts.state.n_envs;
                 pair_step(&pair, 1);
                 expect_bytes(&pair, "an action", pair.hosts.actions, pair.chosen,
                              sizeof(EsAction) * (size_t)pair.hosts.state.n_envs);
-                expect_bytes(&pair, "a thought", es_policy_thoughts(pair.here),
-                             es_policy_thoughts(pair.there), bytes);
+                expect_bytes(&pair, "a thought", es_policy_action_stats(pair.here),
+                             es_policy_action_stats(pair.there), bytes);
             }
             pair_end_round(&pair);
             compare_rows(&pair);
@@ -328,7 +328,7 @@ static StepCost count_step_of(const char *text, int32_t n_envs) {
     int64_t n_replays = es_decision_replays(pair.decision).n_replays;
     EsDeviceCounters before = es_device_counters(pair.cuda);
     REQUIRE_OK(queue_choose(&pair));
-    REQUIRE_OK(queue_pay(&pair));
+    REQUIRE_OK(queue_reward(&pair));
     EsDeviceCounters after = es_device_counters(pair.cuda);
     StepCost cost = {{.n_allocations = after.n_allocations - before.n_allocations,
                       .n_synchronizations = after.n_synchronizations - before.n_synchronizations,

@@ -68,11 +68,11 @@ static void act(Scene *s, int64_t t) {
 // Returns the largest difference of a log probability, over all rows, valid or not.
 static double compare(Scene *s) {
     const EsRollout *r = s->policy->learned.rollout;
-    EsTrainee trainee = es_policy_network_trainee(s->policy->learned.network);
+    EsPpoModel model = es_policy_network_ppo_model(s->policy->learned.network);
     EsOutputs outputs;
     double worst = 0;
-    REQUIRE_OK(trainee.begin(trainee.context, r));
-    REQUIRE_OK(trainee.forward(trainee.context, 0, &outputs));
+    REQUIRE_OK(model.begin(model.context, r));
+    REQUIRE_OK(model.forward(model.context, 0, &outputs));
     for (int64_t row = 0; row < r->n_rows; row++) {
         double sum = 0;
         for (int32_t head = 0; head < ES_N_HEADS; head++) {

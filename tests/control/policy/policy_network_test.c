@@ -424,7 +424,7 @@ TEST(norms_of_the_heads) {
     EsOutputs tempo = {.logits = test.gradients.logits};
     EsStepReport report;
     run_forward(&test, 0);
-    REQUIRE_OK(test.trainee.step(test.network, &tempo, 0.0f, 0.0f, &report));
+    REQUIRE_OK(test.model.step(test.network, &tempo, 0.0f, 0.0f, &report));
     for (int head = 0; head < ES_N_HEADS; head++) {
         EXPECT((report.head_norm[head] > 0) == (head == ES_HEAD_TEMPO));
     }
@@ -459,17 +459,17 @@ TEST(calls_out_of_turn) {
     PolicyCase test = create_case(small_spec(), 5, 4, 1, 3);
     EsOutputs outputs;
     EsStepReport report;
-    EXPECT_STATUS(test.trainee.forward(test.network, 0, &outputs), ARGUMENT);
+    EXPECT_STATUS(test.model.forward(test.network, 0, &outputs), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "begin");
-    EXPECT_STATUS(test.trainee.step(test.network, &test.gradients, 0.1f, 1, &report), ARGUMENT);
+    EXPECT_STATUS(test.model.step(test.network, &test.gradients, 0.1f, 1, &report), ARGUMENT);
     run_step(&test, 0, 0.0f, 1.0f);
-    EXPECT_STATUS(test.trainee.step(test.network, &test.gradients, 0.1f, 1, &report), ARGUMENT);
+    EXPECT_STATUS(test.model.step(test.network, &test.gradients, 0.1f, 1, &report), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "forward");
     EsRolloutShape shape = test.rollout->shape;
     shape.n_steps = 5;
     EsRollout *longer;
     REQUIRE_OK(es_rollout_create(&shape, &longer));
-    EXPECT_STATUS(test.trainee.begin(test.network, longer), ARGUMENT);
+    EXPECT_STATUS(test.model.begin(test.network, longer), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "5 steps");
     es_rollout_destroy(longer);
     destroy_case(&test);
@@ -500,7 +500,7 @@ TEST(it_learns_to_remember) {
         first = pass == 0 ? loss : first;
         last = loss;
         EsStepReport report;
-        REQUIRE_OK(test.trainee.step(test.network, &gradients, 3e-3f, 5.0f, &report));
+        REQUIRE_OK(test.model.step(test.network, &gradients, 3e-3f, 5.0f, &report));
     }
     printf("squared error %.3g at first, %.3g after 150 steps\n", first, last);
     EXPECT(first > 0.5);

@@ -54,7 +54,7 @@ static Pair create_pair(EsPolicySpec spec, int64_t n_envs, int64_t n_steps) {
     REQUIRE_OK(
         es_policy_network_create(pair.cuda.device, &spec, n_envs, n_steps, &pair.cuda.network));
     REQUIRE_OK(es_policy_network_initialise(pair.cuda.network, 7));
-    pair.cuda.trainee = es_policy_network_trainee(pair.cuda.network);
+    pair.cuda.model = es_policy_network_ppo_model(pair.cuda.network);
     return pair;
 }
 
@@ -154,8 +154,8 @@ static void compare_step(Pair *pair, uint32_t pass, float rate) {
     EsStepReport a, b;
     EsOutputs cpu = run_forward(&pair->cpu, pass), cuda = run_forward(&pair->cuda, pass);
     compare_outputs(pair, &cpu, &cuda);
-    REQUIRE_OK(pair->cpu.trainee.step(pair->cpu.network, &pair->cpu.gradients, rate, 0.5f, &a));
-    REQUIRE_OK(pair->cuda.trainee.step(pair->cuda.network, &pair->cpu.gradients, rate, 0.5f, &b));
+    REQUIRE_OK(pair->cpu.model.step(pair->cpu.network, &pair->cpu.gradients, rate, 0.5f, &a));
+    REQUIRE_OK(pair->cuda.model.step(pair->cuda.network, &pair->cpu.gradients, rate, 0.5f, &b));
     compare_reports(pair, &a, &b);
     expect_near_tensors("gradients", pair, &es_policy_network_store(pair->cpu.network)->gradients,
                         &es_policy_network_store(pair->cuda.network)->gradients);

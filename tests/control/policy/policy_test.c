@@ -24,7 +24,7 @@ TEST(kinds) {
         EsPolicy *policy = open_policy(rows[i].text, &hosts, NULL, 1);
         EXPECT_EQ(es_policy_kind(policy), rows[i].kind);
         EXPECT_TEXT(es_policy_hash(policy), "");
-        EXPECT(es_policy_thoughts(policy) == NULL);
+        EXPECT(es_policy_action_stats(policy) == NULL);
         hosts_play(&hosts, policy, 0, NULL);
         EXPECT((hosts.state.env.n_germinated[0] > 0) == (rows[i].kind != ES_POLICY_WAIT));
         es_policy_destroy(policy);
@@ -230,12 +230,12 @@ TEST(greedy_takes_the_most_likely) {
     es_policy_set_greedy(policy, 1);
     for (int32_t step = 0; step < hosts.settings.episode_steps; step++) {
         hosts_step(&hosts, policy);
-        const EsThought *thoughts = es_policy_thoughts(policy);
+        const EsActionStats *action_stats = es_policy_action_stats(policy);
         for (int64_t e = 0; e < hosts.state.n_envs; e++) {
             int n_legal = __builtin_popcount(hosts.masks[e].head[ES_HEAD_OP]);
-            EXPECT((double)thoughts[e].confidence >= 1.0 / n_legal - 1e-6);
-            EXPECT_EQ(thoughts[e].is_forced, n_legal == 1);
-            EXPECT(thoughts[e].entropy >= 0 && (double)thoughts[e].entropy <= 1 + 1e-6);
+            EXPECT((double)action_stats[e].confidence >= 1.0 / n_legal - 1e-6);
+            EXPECT_EQ(action_stats[e].is_forced, n_legal == 1);
+            EXPECT(action_stats[e].entropy >= 0 && (double)action_stats[e].entropy <= 1 + 1e-6);
         }
     }
     es_policy_destroy(policy);
@@ -263,8 +263,8 @@ TEST(a_rollback_is_forgotten) {
     // the same states, at the first step of a fresh network
     EsAction actions[3];
     REQUIRE_OK(es_policy_decide(fresh, &hosts.state, hosts.masks, actions));
-    EXPECT(es_policy_thoughts(policy)[1].value == es_policy_thoughts(fresh)[1].value);
-    EXPECT(es_policy_thoughts(policy)[0].value != es_policy_thoughts(fresh)[0].value);
+    EXPECT(es_policy_action_stats(policy)[1].value == es_policy_action_stats(fresh)[1].value);
+    EXPECT(es_policy_action_stats(policy)[0].value != es_policy_action_stats(fresh)[0].value);
     es_policy_destroy(policy);
     es_policy_destroy(fresh);
     es_device_close(device);

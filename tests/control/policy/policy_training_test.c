@@ -256,8 +256,8 @@ static double play_waiting(Training *t, int64_t round) {
         for (int64_t e = 0; e < n_envs; e++) {
             int is_wait = t->hosts.actions[e].head[ES_HEAD_OP] == ES_GROWTH_OP_WAIT;
             t->hosts.rewards[e] = is_wait ? 1 : -1;
-            n_waits += is_wait && !es_policy_thoughts(t->policy)[e].is_forced;
-            n_choices += !es_policy_thoughts(t->policy)[e].is_forced;
+            n_waits += is_wait && !es_policy_action_stats(t->policy)[e].is_forced;
+            n_choices += !es_policy_action_stats(t->policy)[e].is_forced;
         }
         REQUIRE_OK(es_policy_record(t->policy, &t->hosts.state, t->hosts.rewards, 10));
     }

@@ -21,7 +21,7 @@ typedef struct Bench {
     EsPolicyNetwork *network;
     EsRollout *rollout;
     EsPpo *ppo;
-    EsTrainee trainee;
+    EsPpoModel model;
     int64_t T, E, S;
     int n_epochs;
 } Bench;
@@ -196,7 +196,7 @@ static Bench bench_open(const char *stem, int n_epochs, double target_kl) {
     REQUIRE_OK(es_device_open("cpu", &options, &b.device));
     REQUIRE_OK(es_policy_network_create(b.device, &spec, b.E, b.T, &b.network));
     each_parameter(&b, "start.", 1, 0, 1);
-    b.trainee = es_policy_network_trainee(b.network);
+    b.model = es_policy_network_ppo_model(b.network);
     EsRolloutShape rows = {.n_steps = b.T,
                            .n_envs = b.E,
                            .n_features = es_observation_size(shape[2]),
@@ -319,7 +319,7 @@ static void check_advantages(const Bench *b) {
 static void update_and_compare(const char *stem, int n_epochs) {
     Bench b = bench_open(stem, n_epochs, 0);
     EsPpoReport report;
-    REQUIRE_OK(es_ppo_update(b.ppo, b.rollout, &b.trainee, &report));
+    REQUIRE_OK(es_ppo_update(b.ppo, b.rollout, &b.model, &report));
     EXPECT_EQ(report.n_epochs, n_epochs);
     EXPECT_EQ(report.is_stopped, 0);
     check_losses(&b, &report);
@@ -356,8 +356,8 @@ TEST(outputs_of_the_network) {
     for (size_t i = 0; i < ES_COUNT_OF(stems); i++) {
         Bench b = bench_open(stems[i], 1, 0);
         EsOutputs outputs;
-        REQUIRE_OK(b.trainee.begin(b.trainee.context, b.rollout));
-        REQUIRE_OK(b.trainee.forward(b.trainee.context, 0, &outputs));
+        REQUIRE_OK(b.model.begin(b.model.context, b.rollout));
+        REQUIRE_OK(b.model.forward(b.model.context, 0, &outputs));
         int64_t R = b.rollout->n_rows, A = b.rollout->shape.policy.n_logits;
         struct {
             const char *name;
@@ -394,7 +394,7 @@ TEST(divergence_stops_an_update) {
         es_safetensors_close(file);
         Bench b = bench_open(stems[i], 3, target);
         EsPpoReport report;
-        REQUIRE_OK(es_ppo_update(b.ppo, b.rollout, &b.trainee, &report));
+        REQUIRE_OK(es_ppo_update(b.ppo, b.rollout, &b.model, &report));
         EXPECT_EQ(report.n_epochs, 2);
         EXPECT_EQ(report.is_stopped, 1);
         each_parameter(&b, "step2.", 0, 0, 1);

@@ -1,7 +1,7 @@
 // PPO updates on CUDA against the CPU. First with written-down outputs, so that both see the same
 // numbers: advantages equal bit for bit, gradients and report near, the same decisions. Then with
 // the policy network: whole updates, waits and copies counted.
-#include "control/scripted_trainee.h"
+#include "control/scripted_model.h"
 
 #include <stddef.h>
 
@@ -75,7 +75,7 @@ static void compare_gradient(const char *name, const float *cpu, const float *cu
     }
 }
 
-static void compare_steps(const ScriptedTrainee *a, const ScriptedTrainee *b) {
+static void compare_steps(const ScriptedModel *a, const ScriptedModel *b) {
     int64_t R = script_rows(a);
     EXPECT_EQ(b->n_steps, a->n_steps);
     for (int k = 0; k < a->n_steps; k++) {
@@ -107,12 +107,12 @@ typedef struct ScriptCase {
 // One update; the rollout, the script and the state are what it left.
 typedef struct ScriptRun {
     EsRollout *rollout;
-    ScriptedTrainee script;
+    ScriptedModel script;
     EsPpoState state;
     EsPpoReport report;
 } ScriptRun;
 
-static void spoil(ScriptedTrainee *script, const EsRollout *rollout, int pass) {
+static void spoil(ScriptedModel *script, const EsRollout *rollout, int pass) {
     float nan = (float)NAN;
     for (int64_t row = 0; row < rollout->n_rows; row++) {
         // where nothing counts nothing is counted
@@ -137,13 +137,13 @@ static ScriptRun run_script(const ScriptCase *test, EsDevice *cuda) {
         move_script(&run.script, cuda, (test->n_envs + 7) / 8);
     }
     EsPpo *ppo;
-    EsTrainee trainee = script_interface(&run.script);
+    EsPpoModel model = script_interface(&run.script);
     REQUIRE_OK(es_ppo_create(&settings, &shape, &ppo));
     memset(&run.report, 0, sizeof run.report);
     // scales of earlier rounds
     es_ppo_state(ppo)->rewards = (EsScaleNormaliser){0.3, 2.5, 400};
     es_ppo_state(ppo)->values = (EsScaleNormaliser){0.1, 1.7, 400};
-    REQUIRE_OK(es_ppo_update(ppo, run.rollout, &trainee, &run.report));
+    REQUIRE_OK(es_ppo_update(ppo, run.rollout, &model, &run.report));
     run.state = *es_ppo_state(ppo);
     es_ppo_destroy(ppo);
     return run;
@@ -209,7 +209,7 @@ typedef struct NetworkRun {
     EsPolicyNetwork *network;
     EsRollout *rollout;
     EsPpo *ppo;
-    EsTrainee trainee;
+    EsPpoModel model;
 } NetworkRun;
 
 static NetworkRun open_run(const char *device, int64_t n_envs, int64_t n_steps, int n_epochs) {
@@ -222,7 +222,7 @@ static NetworkRun open_run(const char *device, int64_t n_envs, int64_t n_steps, 
     REQUIRE_OK(es_policy_network_initialise(run.network, 7));
     REQUIRE_OK(es_ppo_create(&settings, &shape, &run.ppo));
     REQUIRE_OK(es_rollout_create(&shape, &run.rollout));
-    run.trainee = es_policy_network_trainee(run.network);
+    run.model = es_policy_network_ppo_model(run.network);
     return run;
 }
 
@@ -239,7 +239,7 @@ static EsPpoReport update(NetworkRun *run, uint32_t round) {
     es_rollout_reset(run->rollout);
     fill_rollout(run->rollout, 4);
     fill_rows(run->rollout, 100 + 50 * round);
-    REQUIRE_OK(es_ppo_update(run->ppo, run->rollout, &run->trainee, &report));
+    REQUIRE_OK(es_ppo_update(run->ppo, run->rollout, &run->model, &report));
     return report;
 }
 
@@ -274,7 +274,7 @@ TEST(network) {
         SKIP("no CUDA device");
     }
     NetworkRun cpu = open_run("cpu", 19, 6, 4), cuda = open_run("cuda", 19, 6, 4);
-    EXPECT(cpu.trainee.on_device == NULL && cuda.trainee.on_device != NULL);
+    EXPECT(cpu.model.on_device == NULL && cuda.model.on_device != NULL);
     for (uint32_t round = 0; round < 3; round++) {
         EsPpoReport a = update(&cpu, round), b = update(&cuda, round);
         EXPECT_EQ(b.n_epochs, 4);

@@ -129,7 +129,7 @@ TEST(a_judgement_has_the_same_bits) {
         es_growth_cuda_list_trials(parts, there->stream);
         expect_trials(here, there);
         put_measurements(here, there);
-        es_growth_cuda_judge(parts, there->stream);
+        es_growth_cuda_measure(parts, there->stream);
         EXPECT(hash_state(here) == hash_device_state(there));
         fetch(there, masks, parts->masks, sizeof masks);
         fetch(there, lists, parts->ablations, sizeof lists);

@@ -66,7 +66,7 @@ TEST(updates_raise_the_success_rate) {
     REQUIRE_OK(es_proof_policy_training_create(test.policy, &training));
     REQUIRE_OK(es_rollout_create(&shape, &rollout));
     REQUIRE_OK(es_ppo_create(&ppo_settings, &shape, &ppo));
-    EsTrainee interface = es_proof_policy_training_model(training);
+    EsPpoModel interface = es_proof_policy_training_model(training);
     Episodes *episodes = episodes_create(test.graph, N_ENVS, ES_GOAL_CONSTRAINED, 1);
     double before = success_rate(test.policy, test.graph);
     for (int i = 0; i < N_UPDATES; i++) {

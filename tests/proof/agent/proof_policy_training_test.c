@@ -97,7 +97,7 @@ static void free_outputs(EsOutputs *outputs) {
 
 static void run_backward(TrainingCase *test) {
     EsProofPolicyTraining *t = test->training;
-    EsTrainee interface = es_proof_policy_training_model(t);
+    EsPpoModel interface = es_proof_policy_training_model(t);
     EsOutputs outputs = make_outputs(t), gradients = make_outputs(t);
     for (int64_t k = 0; k < t->row_first[t->n_rows]; k++) {
         gradients.logits[k] = (float)factor(k);
@@ -177,7 +177,7 @@ TEST(the_first_pass_finds_what_acting_saw) {
     TrainingCase test = make_training(&settings, 32, 12, 1);
     EsProofPolicyTraining *t = test.training;
     episodes_rollout(&test);
-    EsTrainee interface = es_proof_policy_training_model(t);
+    EsPpoModel interface = es_proof_policy_training_model(t);
     EsOutputs kept = make_outputs(t), computed = make_outputs(t);
     REQUIRE_OK(interface.begin(t, test.rollout));
     int64_t n_encoded = es_proof_policy_training_counters(t).n_encoded;
@@ -207,7 +207,7 @@ TEST(the_first_step_of_an_update_starts_at_ratio_one) {
     EsPpo *ppo = NULL;
     EsPpoReport report;
     REQUIRE_OK(es_ppo_create(&ppo_settings, &test.rollout->shape, &ppo));
-    EsTrainee interface = es_proof_policy_training_model(test.training);
+    EsPpoModel interface = es_proof_policy_training_model(test.training);
     for (int round = 0; round < 3; round++) {
         episodes_rollout(&test);
         REQUIRE_OK(es_ppo_update(ppo, test.rollout, &interface, &report));
@@ -232,7 +232,7 @@ static float *train(const EsProofPolicySettings *settings, int n_threads, const 
     EsPpoReport report;
     REQUIRE_OK(es_ppo_create(&ppo_settings, &test.rollout->shape, &ppo));
     for (int round = 0; round < 2; round++) {
-        EsTrainee interface = es_proof_policy_training_model(test.training);
+        EsPpoModel interface = es_proof_policy_training_model(test.training);
         episodes_rollout(&test);
         REQUIRE_OK(es_ppo_update(ppo, test.rollout, &interface, &report));
         if (pause_path != NULL && round == 0) {
@@ -283,7 +283,7 @@ TEST(rows_that_are_not_those_of_the_rollout_are_refused) {
     EsProofPolicySettings settings = small_settings(4, 4, 1);
     TrainingCase test = make_training(&settings, N_ENVS, N_STEPS, 1);
     episodes_rollout(&test);
-    EsTrainee interface = es_proof_policy_training_model(test.training);
+    EsPpoModel interface = es_proof_policy_training_model(test.training);
     EXPECT_STATUS(interface.begin(test.training, test.rollout), OK);
     test.rollout->first_logit[3]++;
     EXPECT_STATUS(interface.begin(test.training, test.rollout), ARGUMENT);

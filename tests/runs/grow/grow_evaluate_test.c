@@ -14,13 +14,13 @@ static double draw(uint32_t episode, uint32_t measure) {
     return 10.0 + 80.0 * (double)words.word[0] * 0x1p-32; // measures that an episode can have
 }
 
-static void add_arm(EsGrowEvaluation *evaluation, const char *name, double shift) {
-    EsGrowArm *arm = &evaluation->arms[evaluation->n_arms++];
-    snprintf(arm->name, sizeof arm->name, "%s", name);
-    REQUIRE_OK(es_allocate(sizeof *arm->outcomes * EPISODES, (void **)&arm->outcomes));
+static void add_variant(EsGrowEvaluation *evaluation, const char *name, double shift) {
+    EsGrowVariant *variant = &evaluation->variants[evaluation->n_variants++];
+    snprintf(variant->name, sizeof variant->name, "%s", name);
+    REQUIRE_OK(es_allocate(sizeof *variant->outcomes * EPISODES, (void **)&variant->outcomes));
     for (uint32_t i = 0; i < EPISODES; i++) {
         for (uint32_t m = 0; m < ES_N_MEASURES; m++) {
-            arm->outcomes[i].measure[m] = draw(i, m) - shift;
+            variant->outcomes[i].measure[m] = draw(i, m) - shift;
         }
     }
 }
@@ -32,9 +32,9 @@ static EsGrowEvaluation *create_case(void) {
     evaluation->n_episodes = EPISODES;
     evaluation->n_rounds = 12;
     evaluation->is_greedy = 1;
-    add_arm(evaluation, "first", 0);
-    add_arm(evaluation, "same", 0);
-    add_arm(evaluation, "worse", 2);
+    add_variant(evaluation, "first", 0);
+    add_variant(evaluation, "same", 0);
+    add_variant(evaluation, "worse", 2);
     return evaluation;
 }
 
@@ -42,13 +42,13 @@ TEST(differences_are_paired) {
     EsGrowEvaluation *evaluation = create_case();
     REQUIRE_OK(es_grow_evaluation_compare(evaluation, 42));
     for (int m = 0; m < ES_N_MEASURES; m++) {
-        const EsInterval *mean = &evaluation->arms[0].mean[m];
+        const EsInterval *mean = &evaluation->variants[0].mean[m];
         EXPECT(mean->low < mean->mean && mean->mean < mean->high);
-        const EsInterval *same = &evaluation->arms[1].difference[m];
+        const EsInterval *same = &evaluation->variants[1].difference[m];
         EXPECT(same->mean == 0 && same->low == 0 && same->high == 0);
-        EXPECT(memcmp(mean, &evaluation->arms[1].mean[m], sizeof *mean) == 0);
+        EXPECT(memcmp(mean, &evaluation->variants[1].mean[m], sizeof *mean) == 0);
         // episodes differ by tens, and yet every one of them says 2
-        const EsInterval *worse = &evaluation->arms[2].difference[m];
+        const EsInterval *worse = &evaluation->variants[2].difference[m];
         EXPECT_NEAR(worse->mean, 2, 1e-12);
         EXPECT_NEAR(worse->low, 2, 1e-12);
         EXPECT_NEAR(worse->high, 2, 1e-12);
@@ -60,7 +60,8 @@ TEST(differences_are_paired) {
 TEST(comparisons_for_one_table_are_alike) {
     EsGrowEvaluation *a = create_case(), *b = create_case();
     EXPECT(es_grow_evaluation_difference(a, b) == NULL);
-    snprintf(b->arms[0].hash, sizeof b->arms[0].hash, "%s", "another file of the same name");
+    snprintf(b->variants[0].hash, sizeof b->variants[0].hash, "%s",
+             "another file of the same name");
     b->n_rounds++;
     EXPECT(es_grow_evaluation_difference(a, b) == NULL);
     b->is_greedy = 0;
@@ -69,27 +70,27 @@ TEST(comparisons_for_one_table_are_alike) {
     b->n_episodes--;
     EXPECT_TEXT(es_grow_evaluation_difference(a, b), "the number of held-out episodes");
     b->n_episodes++;
-    snprintf(b->arms[2].name, sizeof b->arms[2].name, "%s", "other");
+    snprintf(b->variants[2].name, sizeof b->variants[2].name, "%s", "other");
     EXPECT_TEXT(es_grow_evaluation_difference(a, b), "the policies");
-    es_release(b->arms[2].outcomes);
-    b->arms[2].outcomes = NULL;
-    b->n_arms--;
+    es_release(b->variants[2].outcomes);
+    b->variants[2].outcomes = NULL;
+    b->n_variants--;
     EXPECT_TEXT(es_grow_evaluation_difference(a, b), "the policies");
     es_grow_evaluation_destroy(a);
     es_grow_evaluation_destroy(b);
 }
 
-TEST(arms_that_have_not_played_are_left_out) {
+TEST(variants_that_have_not_run_are_left_out) {
     const char *path = temp_path("evaluation.json");
     EsGrowEvaluation *evaluation = create_case(), *loaded = NULL;
-    es_release(evaluation->arms[1].outcomes);
-    evaluation->arms[1].outcomes = NULL;
+    es_release(evaluation->variants[1].outcomes);
+    evaluation->variants[1].outcomes = NULL;
     REQUIRE_OK(es_grow_evaluation_compare(evaluation, 42));
     REQUIRE_OK(es_grow_evaluation_save(evaluation, path));
     REQUIRE_OK(es_grow_evaluation_load(path, &loaded));
-    EXPECT_EQ(loaded->n_arms, 2);
-    EXPECT_TEXT(loaded->arms[0].name, "first");
-    EXPECT_TEXT(loaded->arms[1].name, "worse");
+    EXPECT_EQ(loaded->n_variants, 2);
+    EXPECT_TEXT(loaded->variants[0].name, "first");
+    EXPECT_TEXT(loaded->variants[1].name, "worse");
     es_grow_evaluation_destroy(loaded);
     es_grow_evaluation_destroy(evaluation);
 }
@@ -97,20 +98,20 @@ TEST(arms_that_have_not_played_are_left_out) {
 TEST(a_file_keeps_every_bit) {
     const char *path = temp_path("evaluation.json");
     EsGrowEvaluation *evaluation = create_case(), *loaded = NULL;
-    evaluation->arms[1].outcomes[3].measure[2] = NAN;
+    evaluation->variants[1].outcomes[3].measure[2] = NAN;
     REQUIRE_OK(es_grow_evaluation_compare(evaluation, 42));
     REQUIRE_OK(es_grow_evaluation_save(evaluation, path));
     REQUIRE_OK(es_grow_evaluation_load(path, &loaded));
     EXPECT_EQ(loaded->n_episodes, EPISODES);
-    EXPECT_EQ(loaded->n_arms, 3);
+    EXPECT_EQ(loaded->n_variants, 3);
     EXPECT_EQ(loaded->n_rounds, 12);
     EXPECT_EQ(loaded->is_greedy, 1);
-    EXPECT_TEXT(loaded->arms[2].name, "worse");
+    EXPECT_TEXT(loaded->variants[2].name, "worse");
     for (int a = 0; a < 3; a++) {
         for (int i = 0; i < EPISODES; i++) {
             for (int m = 0; m < ES_N_MEASURES; m++) {
-                double kept = loaded->arms[a].outcomes[i].measure[m];
-                double was = evaluation->arms[a].outcomes[i].measure[m];
+                double kept = loaded->variants[a].outcomes[i].measure[m];
+                double was = evaluation->variants[a].outcomes[i].measure[m];
                 EXPECT(kept == was || (isnan(kept) && isnan(was)));
             }
         }
@@ -152,8 +153,8 @@ static EsStatus load_changed(const char *measure, json_t *value) {
     const char *path = temp_path("evaluation.json");
     EsGrowEvaluation *evaluation = create_case(), *loaded = NULL;
     json_t *root = es_grow_evaluation_json(evaluation);
-    const json_t *arm = json_array_get(json_object_get(root, "arms"), 1);
-    json_t *values = json_object_get(json_object_get(arm, "episodes"), measure);
+    const json_t *variant = json_array_get(json_object_get(root, "arms"), 1);
+    json_t *values = json_object_get(json_object_get(variant, "episodes"), measure);
     EXPECT_EQ(measure != NULL ? json_array_set_new(values, 3, value)
                               : json_object_set_new(root, "rounds", value),
               0);

@@ -31,7 +31,7 @@ static EsGrowSettings small_settings(const char *device) {
     return settings;
 }
 
-static void play(const char *name, int is_resumed, EsGrowSettings *settings) {
+static void runner(const char *name, int is_resumed, EsGrowSettings *settings) {
     static EsGrowSettings declared;
     EsConfig config = es_grow_run_config(&declared); // for its keys
     config.settings = settings;
@@ -82,11 +82,11 @@ static void compare(const char *what, const Hashes *a, const Hashes *b) {
 
 // The same seed twice; again with other telemetry; again in two sessions; then another seed.
 static void check(EsGrowSettings *settings) {
-    play("first", 0, settings);
+    runner("first", 0, settings);
     Hashes first = read_hashes("first");
     EXPECT(count_names(temp_path("first/tensorboard")) > 0);
     EXPECT(strcmp(first.text[0], first.text[1]) != 0 && strcmp(first.text[1], first.text[2]) != 0);
-    play("second", 0, settings);
+    runner("second", 0, settings);
     Hashes second = read_hashes("second");
     compare("the same seed", &first, &second);
     printf("%s, %d rounds: %s %s %s, twice\n", settings->run.device, ROUNDS, first.text[0],
@@ -95,13 +95,13 @@ static void check(EsGrowSettings *settings) {
     EsGrowSettings other = *settings;
     other.run.level = ES_LEVEL_DEBUG;
     other.run.stride = 1;
-    play("debug", 0, &other);
+    runner("debug", 0, &other);
     Hashes debug = read_hashes("debug");
     compare("everything recorded", &first, &debug);
 
     other = *settings;
     other.run.seed++;
-    play("other", 0, &other);
+    runner("other", 0, &other);
     Hashes differs = read_hashes("other");
     for (int i = 0; i < ROUNDS; i++) {
         EXPECT(strcmp(first.text[i], differs.text[i]) != 0);
@@ -110,13 +110,13 @@ static void check(EsGrowSettings *settings) {
 
 // Hosts are new in every round, and so is all that is hashed but the policy.
 static void check_resumed(EsGrowSettings *settings) {
-    play("whole", 0, settings);
+    runner("whole", 0, settings);
     Hashes whole = read_hashes("whole");
     EsGrowSettings part = *settings;
     part.run.n_rounds = ROUNDS - 1;
-    play("part", 0, &part);
+    runner("part", 0, &part);
     part.run.n_rounds = ROUNDS;
-    play("part", 1, &part);
+    runner("part", 1, &part);
     Hashes resumed = read_hashes("part");
     compare("resumed", &whole, &resumed);
 }

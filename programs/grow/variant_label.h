@@ -4,15 +4,15 @@
 //     /tmp/a/checkpoints/93/policy.safetensors   93/policy.safetensors
 //     /tmp/a/checkpoints/90/policy.safetensors   90/policy.safetensors
 //     script:plans/early.txt                     script:early.txt
-#ifndef ES_PROGRAMS_ARM_LABEL_H
-#define ES_PROGRAMS_ARM_LABEL_H
+#ifndef ES_PROGRAMS_VARIANT_LABEL_H
+#define ES_PROGRAMS_VARIANT_LABEL_H
 
 #include "runs/grow/grow_evaluate.h"
 
-#define ES_ARM_LABEL_BYTES sizeof(((EsGrowArm *)0)->name)
+#define ES_VARIANT_LABEL_BYTES sizeof(((EsGrowVariant *)0)->name)
 
 // Returns `label`.
-const char *es_arm_label(const EsGrowEvaluation *evaluation, int arm,
-                         char label[ES_ARM_LABEL_BYTES]);
+const char *es_variant_label(const EsGrowEvaluation *evaluation, int variant,
+                             char label[ES_VARIANT_LABEL_BYTES]);
 
 #endif

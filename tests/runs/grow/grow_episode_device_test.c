@@ -1,7 +1,7 @@
 // Episodes on a GPU: the queued loop, whose decisions and rewards are the device's, against a loop
 // on the same GPU that waits for every step and decides on the host. Whoever looks on sees the same
 // bits.
-#include "runs/grow/grow_play.h"
+#include "runs/grow/grow_episode.h"
 
 #include "base/clock.h"
 #include "es_test.h"
@@ -21,7 +21,7 @@ static uint64_t mix(uint64_t hash, const void *data, size_t bytes) {
 }
 
 typedef struct Trace {
-    EsGrowPlay *play;
+    EsEpisodeRunner *runner;
     EsPolicy *policy;
     int64_t n_measured, n_decided, n_germinated;
     double decide_ms; // of all steps
@@ -47,7 +47,7 @@ static uint64_t hash_state(const EsGrowthState *state) {
 
 static EsStatus see_measured(void *context, int64_t step) {
     Trace *trace = context;
-    const EsGrowth *growth = trace->play->growth;
+    const EsGrowth *growth = trace->runner->growth;
     const EsGrowthResult *results = es_growth_results(growth);
     EXPECT_EQ(step, trace->n_measured);
     EXPECT_EQ(es_growth_state(growth)->env.step[0], step + 1);
@@ -57,27 +57,27 @@ static EsStatus see_measured(void *context, int64_t step) {
         hash = mix(hash, &results[e].validation_accuracy, sizeof(double));
         hash = mix(hash, &results[e].train_loss, sizeof(double));
     }
-    hash = mix(hash, trace->play->parameter_ratio, ENVS * sizeof(double));
+    hash = mix(hash, trace->runner->parameter_ratio, ENVS * sizeof(double));
     trace->measured[trace->n_measured++] = hash;
     return step == trace->stop_at ? ES_FAIL(INTERRUPTED, "that is enough") : ES_STATUS_OK;
 }
 
 static EsStatus see_decided(void *context, int64_t step) {
     Trace *trace = context;
-    const EsGrowPlay *play = trace->play;
-    const EsGrowthState *state = es_growth_state(play->growth);
-    const EsThought *thoughts = es_policy_thoughts(trace->policy);
+    const EsEpisodeRunner *runner = trace->runner;
+    const EsGrowthState *state = es_growth_state(runner->growth);
+    const EsActionStats *action_stats = es_policy_action_stats(trace->policy);
     EXPECT_EQ(step, trace->n_decided);
     uint64_t hash = hash_state(state);
-    hash = mix(hash, play->actions, ENVS * sizeof *play->actions);
-    hash = mix(hash, play->paid, ENVS * sizeof *play->paid);
-    hash = mix(hash, es_reward_terms(play->reward), ENVS * sizeof(EsRewardTerms));
-    hash = mix(hash, es_reward_totals(play->reward), ENVS * sizeof(double));
-    if (thoughts != NULL) {
-        hash = mix(hash, thoughts, ENVS * sizeof *thoughts);
+    hash = mix(hash, runner->actions, ENVS * sizeof *runner->actions);
+    hash = mix(hash, runner->rewards, ENVS * sizeof *runner->rewards);
+    hash = mix(hash, es_reward_terms(runner->reward), ENVS * sizeof(EsRewardTerms));
+    hash = mix(hash, es_reward_totals(runner->reward), ENVS * sizeof(double));
+    if (action_stats != NULL) {
+        hash = mix(hash, action_stats, ENVS * sizeof *action_stats);
     }
-    trace->decide_ms += play->decide_ms;
-    trace->n_timed_as_rules += play->decide_ms == es_growth_times(play->growth).decide_ms;
+    trace->decide_ms += runner->decide_ms;
+    trace->n_timed_as_rules += runner->decide_ms == es_growth_times(runner->growth).decide_ms;
     for (int e = 0; e < ENVS; e++) {
         trace->n_germinated += state->env.effective_op[e] == ES_GROWTH_OP_GERMINATE;
     }
@@ -85,25 +85,26 @@ static EsStatus see_decided(void *context, int64_t step) {
     return ES_STATUS_OK;
 }
 
-// es_grow_play_episode as it is on the CPU, over the mirrors.
-static void play_waiting(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode, Trace *trace) {
-    EsGrowth *growth = play->growth;
+// es_grow_episode_run as it is on the CPU, over the mirrors.
+static void play_waiting(EsEpisodeRunner *runner, EsPolicy *policy, int64_t first_episode,
+                         Trace *trace) {
+    EsGrowth *growth = runner->growth;
     REQUIRE_OK(es_growth_reset(growth, first_episode));
-    es_reward_reset(play->reward);
+    es_reward_reset(runner->reward);
     REQUIRE_OK(es_policy_begin(policy, first_episode));
     for (int64_t step = 0; !es_growth_is_over(growth); step++) {
         for (int e = 0; e < ENVS; e++) {
-            play->parameter_ratio[e] = es_growth_parameter_ratio(growth, e);
+            runner->parameter_ratio[e] = es_growth_parameter_ratio(growth, e);
         }
         REQUIRE_OK(see_measured(trace, step));
-        es_reward_latch(play->reward, es_growth_state(growth));
+        es_reward_latch(runner->reward, es_growth_state(growth));
         REQUIRE_OK(es_policy_decide(policy, es_growth_state(growth), es_growth_masks(growth),
-                                    play->actions));
-        REQUIRE_OK(es_growth_decide(growth, play->actions));
-        es_reward_compute(play->reward, es_growth_state(growth));
-        es_growth_settle_prunes(growth, es_reward_settled_prunes(play->reward));
+                                    runner->actions));
+        REQUIRE_OK(es_growth_decide(growth, runner->actions));
+        es_reward_compute(runner->reward, es_growth_state(growth));
+        es_growth_settle_prunes(growth, es_reward_settled_prunes(runner->reward));
         for (int e = 0; e < ENVS; e++) {
-            play->paid[e] = es_reward_terms(play->reward)[e].total;
+            runner->rewards[e] = es_reward_terms(runner->reward)[e].total;
         }
         REQUIRE_OK(see_decided(trace, step));
         REQUIRE_OK(es_growth_advance(growth));
@@ -135,54 +136,54 @@ static void compare(const Trace *a, const Trace *b) {
     }
 }
 
-static void compare_loops(EsGrowPlay *play, const char *text) {
+static void compare_loops(EsEpisodeRunner *runner, const char *text) {
     static Trace waiting, queued, again;
     EsPolicy *policy = NULL;
-    waiting = queued = again = (Trace){.play = play, .stop_at = -1};
-    REQUIRE_OK(es_grow_play_open_policy(play, text, &policy));
+    waiting = queued = again = (Trace){.runner = runner, .stop_at = -1};
+    REQUIRE_OK(es_grow_episode_open_policy(runner, text, &policy));
     waiting.policy = queued.policy = again.policy = policy;
-    play_waiting(play, policy, 20, &waiting);
+    play_waiting(runner, policy, 20, &waiting);
     EsGrowWatch watch = {&queued, see_measured, see_decided};
     int64_t start_ns = es_clock_ns();
-    REQUIRE_OK(es_grow_play_episode(play, policy, 20, &watch));
+    REQUIRE_OK(es_grow_episode_run(runner, policy, 20, &watch));
     double episode_ms = es_clock_seconds_since(start_ns) * 1e3;
     compare(&waiting, &queued);
     EXPECT(queued.decide_ms > 0 && queued.decide_ms < episode_ms);
     EXPECT(queued.n_timed_as_rules < queued.n_decided);
-    EXPECT_EQ(queued.n_decided, play->settings->episode_steps);
+    EXPECT_EQ(queued.n_decided, runner->settings->episode_steps);
     // an episode that was dropped leaves nothing behind
     static Trace dropped;
-    dropped = (Trace){.play = play, .policy = policy, .stop_at = 2};
+    dropped = (Trace){.runner = runner, .policy = policy, .stop_at = 2};
     watch.context = &dropped;
-    EXPECT_STATUS(es_grow_play_episode(play, policy, 40, &watch), INTERRUPTED);
+    EXPECT_STATUS(es_grow_episode_run(runner, policy, 40, &watch), INTERRUPTED);
     watch.context = &again;
-    REQUIRE_OK(es_grow_play_episode(play, policy, 20, &watch));
+    REQUIRE_OK(es_grow_episode_run(runner, policy, 20, &watch));
     compare(&waiting, &again);
-    EXPECT_EQ(play->replays.n_captures, 2);
-    EXPECT_EQ(play->replays.n_fallbacks, 0);
+    EXPECT_EQ(runner->replays.n_captures, 2);
+    EXPECT_EQ(runner->replays.n_fallbacks, 0);
     printf("%s: %lld steps, %lld germinations\n", text, (long long)queued.n_decided,
            (long long)queued.n_germinated);
     EXPECT(strcmp(text, "random") != 0 || queued.n_germinated > 0);
-    es_grow_play_destroy_policy(play, policy);
+    es_grow_episode_destroy_policy(runner, policy);
 }
 
 TEST(queued_episodes_show_what_waiting_ones_do) {
     EsGrowSettings settings = small_settings();
-    EsGrowPlay play;
+    EsEpisodeRunner runner;
     if (es_device_cuda_count() == 0) {
         SKIP("no CUDA device");
     }
-    REQUIRE_OK(es_grow_play_create(&settings, &play));
-    compare_loops(&play, "random");
-    compare_loops(&play, "heuristic");
-    es_grow_play_destroy(&play);
+    REQUIRE_OK(es_grow_episode_create(&settings, &runner));
+    compare_loops(&runner, "random");
+    compare_loops(&runner, "heuristic");
+    es_grow_episode_destroy(&runner);
 }
 
 // A policy in training: rows recorded on the device are enough for its update, twice.
 TEST(a_policy_trains_on_what_the_device_recorded) {
     EsGrowSettings settings = small_settings();
     static Trace trace;
-    EsGrowPlay play;
+    EsEpisodeRunner runner;
     EsPolicy *policy = NULL;
     EsPpoReport report;
     if (es_device_cuda_count() == 0) {
@@ -190,20 +191,20 @@ TEST(a_policy_trains_on_what_the_device_recorded) {
     }
     settings.n_hidden = 8;
     settings.episode_steps = 4;
-    REQUIRE_OK(es_grow_play_create(&settings, &play));
-    REQUIRE_OK(es_grow_play_create_policy(&play, &policy));
+    REQUIRE_OK(es_grow_episode_create(&settings, &runner));
+    REQUIRE_OK(es_grow_episode_create_policy(&runner, &policy));
     for (int round = 0; round < 2; round++) {
-        trace = (Trace){.play = &play, .policy = policy, .stop_at = -1};
+        trace = (Trace){.runner = &runner, .policy = policy, .stop_at = -1};
         EsGrowWatch watch = {&trace, see_measured, see_decided};
-        REQUIRE_OK(es_grow_play_episode(&play, policy, ENVS * round, &watch));
+        REQUIRE_OK(es_grow_episode_run(&runner, policy, ENVS * round, &watch));
         EsRecurrentHealth health = es_policy_health(policy);
         EXPECT(health.h_rms > 0 && !health.has_nan);
-        REQUIRE_OK(es_policy_update(policy, es_growth_state(play.growth), &report));
+        REQUIRE_OK(es_policy_update(policy, es_growth_state(runner.growth), &report));
         EXPECT_EQ(report.n_valid, 4 * ENVS);
         EXPECT(report.n_epochs >= 1 && !report.is_skipped);
     }
-    es_grow_play_destroy_policy(&play, policy);
-    es_grow_play_destroy(&play);
+    es_grow_episode_destroy_policy(&runner, policy);
+    es_grow_episode_destroy(&runner);
 }
 
 // Where captures are refused, so are those of decisions, and the play can say why.
@@ -211,23 +212,23 @@ TEST(refused_captures_of_decisions_are_told) {
     EsGrowSettings settings = small_settings();
     EsProfileOptions options = {.capacity = 1, .forbids_capture = 1};
     static Trace trace;
-    EsGrowPlay play;
+    EsEpisodeRunner runner;
     EsPolicy *policy = NULL;
     if (es_device_cuda_count() == 0) {
         SKIP("no CUDA device");
     }
     settings.episode_steps = 3;
-    REQUIRE_OK(es_grow_play_create(&settings, &play));
-    REQUIRE_OK(es_grow_play_open_policy(&play, "random", &policy));
-    EsDevice *device = es_growth_store(play.growth)->device;
+    REQUIRE_OK(es_grow_episode_create(&settings, &runner));
+    REQUIRE_OK(es_grow_episode_open_policy(&runner, "random", &policy));
+    EsDevice *device = es_growth_store(runner.growth)->device;
     REQUIRE_OK(es_profile_start(device, &options));
-    trace = (Trace){.play = &play, .policy = policy, .stop_at = -1};
+    trace = (Trace){.runner = &runner, .policy = policy, .stop_at = -1};
     EsGrowWatch watch = {&trace, see_measured, see_decided};
-    REQUIRE_OK(es_grow_play_episode(&play, policy, 0, &watch));
-    EXPECT_EQ(play.replays.n_captures, 0);
-    EXPECT_EQ(play.replays.n_fallbacks, 2);
-    EXPECT(play.replays.fallback[0] != '\0');
+    REQUIRE_OK(es_grow_episode_run(&runner, policy, 0, &watch));
+    EXPECT_EQ(runner.replays.n_captures, 0);
+    EXPECT_EQ(runner.replays.n_fallbacks, 2);
+    EXPECT(runner.replays.fallback[0] != '\0');
     es_profile_stop(device);
-    es_grow_play_destroy_policy(&play, policy);
-    es_grow_play_destroy(&play);
+    es_grow_episode_destroy_policy(&runner, policy);
+    es_grow_episode_destroy(&runner);
 }

@@ -1,14 +1,14 @@
 // A linear policy with Adam, for tests of PPO: logits, value, action value and auxiliary outputs
 // are weights times features. Ragged: one weight vector scores every candidate by its own features.
-#ifndef ES_TESTS_LINEAR_TRAINEE_H
-#define ES_TESTS_LINEAR_TRAINEE_H
+#ifndef ES_TESTS_LINEAR_MODEL_H
+#define ES_TESTS_LINEAR_MODEL_H
 
 #include "es_test.h"
 #include "learning/ppo.h"
 
 enum { LINEAR_WEIGHTS_MAX = 256 };
 
-typedef struct LinearTrainee {
+typedef struct LinearModel {
     const EsRollout *rollout;
     int n_features; // of a row
     int n_outputs;  // logits (not ragged), value, action value, auxiliary: one row each
@@ -20,17 +20,17 @@ typedef struct LinearTrainee {
     double gradient[LINEAR_WEIGHTS_MAX];
     int n_begun, n_forward, n_steps;
     int spoils_outputs, spoils_gradients; // answer with NaN
-} LinearTrainee;
+} LinearModel;
 
-static int linear_count(const LinearTrainee *t) {
+static int linear_count(const LinearModel *t) {
     return t->n_outputs * t->n_features + t->n_candidate;
 }
 
-static LinearTrainee linear_trainee(const EsRolloutShape *shape, int n_candidate) {
+static LinearModel linear_model(const EsRolloutShape *shape, int n_candidate) {
     int n_logits = n_candidate > 0 ? 0 : shape->policy.n_logits;
-    LinearTrainee t = {.n_features = shape->n_features,
-                       .n_outputs = n_logits + 2 + shape->n_targets,
-                       .n_candidate = n_candidate};
+    LinearModel t = {.n_features = shape->n_features,
+                     .n_outputs = n_logits + 2 + shape->n_targets,
+                     .n_candidate = n_candidate};
     if (linear_count(&t) > LINEAR_WEIGHTS_MAX) {
         exit(1);
     }
@@ -38,7 +38,7 @@ static LinearTrainee linear_trainee(const EsRolloutShape *shape, int n_candidate
 }
 
 static EsStatus linear_begin(void *context, const EsRollout *rollout) {
-    LinearTrainee *t = context;
+    LinearModel *t = context;
     t->rollout = rollout;
     t->n_begun++;
     return ES_STATUS_OK;
@@ -53,7 +53,7 @@ static double linear_dot(const double *weights, const float *x, int n) {
 }
 
 // Where output `o` of a row stands.
-static float *linear_place(const LinearTrainee *t, const EsOutputs *outputs, int64_t row, int o) {
+static float *linear_place(const LinearModel *t, const EsOutputs *outputs, int64_t row, int o) {
     int n_logits = t->n_candidate > 0 ? 0 : t->rollout->shape.policy.n_logits;
     if (o < n_logits) {
         return &outputs->logits[row * n_logits + o];
@@ -65,7 +65,7 @@ static float *linear_place(const LinearTrainee *t, const EsOutputs *outputs, int
 }
 
 static EsStatus linear_forward(void *context, uint32_t pass, EsOutputs *outputs) {
-    LinearTrainee *t = context;
+    LinearModel *t = context;
     (void)pass;
     t->n_forward++;
     const EsRollout *r = t->rollout;
@@ -88,7 +88,7 @@ static EsStatus linear_forward(void *context, uint32_t pass, EsOutputs *outputs)
     return ES_STATUS_OK;
 }
 
-static void linear_adam(LinearTrainee *t, double rate) {
+static void linear_adam(LinearModel *t, double rate) {
     t->n_steps++;
     double a = 1 - pow(0.9, t->n_steps), b = 1 - pow(0.999, t->n_steps);
     for (int i = 0; i < linear_count(t); i++) {
@@ -101,7 +101,7 @@ static void linear_adam(LinearTrainee *t, double rate) {
 
 static EsStatus linear_step(void *context, const EsOutputs *gradients, float rate, float max_norm,
                             EsStepReport *report) {
-    LinearTrainee *t = context;
+    LinearModel *t = context;
     const EsRollout *r = t->rollout;
     memset(t->gradient, 0, sizeof t->gradient);
     for (int64_t row = 0; row < r->n_rows; row++) {
@@ -136,8 +136,8 @@ static EsStatus linear_step(void *context, const EsOutputs *gradients, float rat
     return ES_STATUS_OK;
 }
 
-static EsTrainee linear_interface(LinearTrainee *t) {
-    return (EsTrainee){
+static EsPpoModel linear_interface(LinearModel *t) {
+    return (EsPpoModel){
         .context = t, .begin = linear_begin, .forward = linear_forward, .step = linear_step};
 }
 

@@ -1,13 +1,13 @@
 // The hosts of a run, and how one episode of all of them is played under a policy. Training and
 // evaluation play alike: what differs is who looks on.
 //
-//     EsGrowPlay play; ES_TRY(es_grow_play_create(&settings, &play));
-//     EsPolicy *policy; ES_TRY(es_grow_play_open_policy(&play, "heuristic", &policy));
-//     ES_TRY(es_grow_play_episode(&play, policy, first_episode, &watch));
+//     EsEpisodeRunner play; ES_TRY(es_grow_episode_create(&settings, &play));
+//     EsPolicy *policy; ES_TRY(es_grow_episode_open_policy(&play, "heuristic", &policy));
+//     ES_TRY(es_grow_episode_run(&play, policy, first_episode, &watch));
 //
 // E environments.
-#ifndef ES_RUNS_GROW_PLAY_H
-#define ES_RUNS_GROW_PLAY_H
+#ifndef ES_RUNS_GROW_EPISODE_H
+#define ES_RUNS_GROW_EPISODE_H
 
 #include "base/checksum.h"
 #include "control/decision/decision_device.h"
@@ -17,7 +17,7 @@
 
 typedef struct EsEpisodeBackend EsEpisodeBackend;
 
-typedef struct EsGrowPlay {
+typedef struct EsEpisodeRunner {
     const EsEpisodeBackend *backend; // constant
     const EsGrowSettings *settings;  // borrowed
     EsHostSpec host;                 // owned where it comes from a file
@@ -27,7 +27,7 @@ typedef struct EsGrowPlay {
     EsGrowth *growth;            // owned
     EsReward *reward;            // owned
     EsAction *actions;           // owned [E]: of the last decision
-    float *paid;                 // owned [E]: rewards of the last decision
+    float *rewards;              // owned [E]: rewards of the last decision
     double *parameter_ratio;     // owned [E]: of the networks as last measured; 1 = no growth
     void *report;                // borrowed: where decisions on a GPU report; NULL on the CPU
     EsDecisionDevice *decision;  // owned: on a GPU, of the policy whose episode began last
@@ -36,30 +36,31 @@ typedef struct EsGrowPlay {
     double decide_ms;            // of the last decision: policy, rules, reward
     size_t hosts_bytes;          // that creating growth and reward allocated
     char data_hash[ES_SHA256_TEXT_BYTES];
-} EsGrowPlay;
+} EsEpisodeRunner;
 
 // Data, hosts, reward. Warns when an episode is too short for what the rules ask of a seed.
 // On failure nothing is left; destroy accepts what was never created, when it is zeroed.
-EsStatus es_grow_play_create(const EsGrowSettings *settings, EsGrowPlay *play);
+EsStatus es_grow_episode_create(const EsGrowSettings *settings, EsEpisodeRunner *runner);
 
 // What a play needs around the growth, settings and device that it has: reward, actions, and on a
-// GPU room for the decision. es_grow_play_create calls it.
-EsStatus es_grow_play_surround(EsGrowPlay *play);
+// GPU room for the decision. es_grow_episode_create calls it.
+EsStatus es_grow_episode_create_reward_and_buffers(EsEpisodeRunner *runner);
 
 // Others of the same kind: `settings` differ from those of `model` in n_envs alone. An episode is
 // the same bits in both. The data set is the model's, which must outlive this.
-EsStatus es_grow_play_create_like(const EsGrowPlay *model, const EsGrowSettings *settings,
-                                  EsGrowPlay *play);
-void es_grow_play_destroy(EsGrowPlay *play);
+EsStatus es_grow_episode_create_like(const EsEpisodeRunner *model, const EsGrowSettings *settings,
+                                     EsEpisodeRunner *runner);
+void es_grow_episode_destroy(EsEpisodeRunner *runner);
 
 // A policy that plays: wait, random, heuristic, script:FILE or a file.
-EsStatus es_grow_play_open_policy(const EsGrowPlay *play, const char *text, EsPolicy **policy);
+EsStatus es_grow_episode_open_policy(const EsEpisodeRunner *runner, const char *text,
+                                     EsPolicy **policy);
 
 // The policy that this run trains, with fresh weights.
-EsStatus es_grow_play_create_policy(const EsGrowPlay *play, EsPolicy **policy);
+EsStatus es_grow_episode_create_policy(const EsEpisodeRunner *runner, EsPolicy **policy);
 
 // Destroys a policy whose episodes were run here, and the decision that was made with it.
-void es_grow_play_destroy_policy(EsGrowPlay *play, EsPolicy *policy);
+void es_grow_episode_destroy_policy(EsEpisodeRunner *runner, EsPolicy *policy);
 
 // Who looks on. Steps count from 0. A status other than OK ends the episode.
 typedef struct EsGrowWatch {
@@ -71,16 +72,16 @@ typedef struct EsGrowWatch {
 // Episodes first_episode .. + E, from the first step to the last. The last decision is carried out
 // and paid, but no network is measured after it: accuracies and parameter_ratio are those of the
 // networks before it.
-EsStatus es_grow_play_episode(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode,
-                              const EsGrowWatch *watch);
+EsStatus es_grow_episode_run(EsEpisodeRunner *runner, EsPolicy *policy, int64_t first_episode,
+                             const EsGrowWatch *watch);
 
 // The same step by step. begin: policy and reward start their episodes, growth stands where it is
 // and must want a decision when the first step is played (es_growth_reset). step: decide, pay, and
 // train and validate up to the next decision; `step` is the number that `watch` hears. end: on a
 // GPU, rows and the reward's memory come back, so that es_policy_update can go on with them.
-EsStatus es_grow_play_begin(EsGrowPlay *play, EsPolicy *policy, int64_t first_episode);
-EsStatus es_grow_play_step(EsGrowPlay *play, EsPolicy *policy, int64_t step,
-                           const EsGrowWatch *watch);
-EsStatus es_grow_play_end(EsGrowPlay *play);
+EsStatus es_grow_episode_begin(EsEpisodeRunner *runner, EsPolicy *policy, int64_t first_episode);
+EsStatus es_grow_episode_step(EsEpisodeRunner *runner, EsPolicy *policy, int64_t step,
+                              const EsGrowWatch *watch);
+EsStatus es_grow_episode_end(EsEpisodeRunner *runner);
 
 #endif

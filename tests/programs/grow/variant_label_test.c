@@ -1,22 +1,22 @@
 // Short names of policies in tables.
-#include "grow/arm_label.h"
+#include "grow/variant_label.h"
 
 #include "es_test.h"
 
 static EsGrowEvaluation evaluation;
 
-static void set_arms(int n, const char *const *names) {
-    evaluation.n_arms = n;
+static void set_variants(int n, const char *const *names) {
+    evaluation.n_variants = n;
     for (int a = 0; a < n; a++) {
-        snprintf(evaluation.arms[a].name, sizeof evaluation.arms[a].name, "%s", names[a]);
+        snprintf(evaluation.variants[a].name, sizeof evaluation.variants[a].name, "%s", names[a]);
     }
 }
 
 static void expect_labels(int n, const char *const *names, const char *const *labels) {
-    char label[ES_ARM_LABEL_BYTES];
-    set_arms(n, names);
+    char label[ES_VARIANT_LABEL_BYTES];
+    set_variants(n, names);
     for (int a = 0; a < n; a++) {
-        EXPECT_TEXT(es_arm_label(&evaluation, a, label), labels[a]);
+        EXPECT_TEXT(es_variant_label(&evaluation, a, label), labels[a]);
     }
 }
 

@@ -2,27 +2,27 @@
 // of an update then see the same numbers, and their gradients are kept.
 //
 // R rows, A logits of a row, S targets.
-#ifndef ES_TESTS_CONTROL_SCRIPTED_TRAINEE_H
-#define ES_TESTS_CONTROL_SCRIPTED_TRAINEE_H
+#ifndef ES_TESTS_CONTROL_SCRIPTED_MODEL_H
+#define ES_TESTS_CONTROL_SCRIPTED_MODEL_H
 
 #include "control/ppo_case.h"
 
 enum { SCRIPT_PASSES = 6 };
 
-typedef struct ScriptedTrainee {
+typedef struct ScriptedModel {
     EsRolloutShape shape;
     EsOutputs outputs[SCRIPT_PASSES];   // owned, in the order of the rollout
     EsOutputs gradients[SCRIPT_PASSES]; // owned: what the steps were given
     int n_begun, n_forward, n_steps;
     int spoilt_step; // its gradients are said to be not finite; -1: none
     // on a device
-    EsDeviceTrainee on_device;
+    EsPpoDeviceModel on_device;
     float *memory; // owned, device: outputs, then gradients
     float *staged; // owned: one set of outputs in the order of shards
     EsStepReport report;
-} ScriptedTrainee;
+} ScriptedModel;
 
-static int64_t script_rows(const ScriptedTrainee *s) { return s->shape.n_steps * s->shape.n_envs; }
+static int64_t script_rows(const ScriptedModel *s) { return s->shape.n_steps * s->shape.n_envs; }
 
 static EsOutputs allocate_script(const EsRolloutShape *shape) {
     size_t R = (size_t)(shape->n_steps * shape->n_envs);
@@ -33,8 +33,8 @@ static EsOutputs allocate_script(const EsRolloutShape *shape) {
 }
 
 // Random outputs that move on by `drift` from pass to pass.
-static ScriptedTrainee create_script(const EsRolloutShape *shape, float drift) {
-    ScriptedTrainee s = {.shape = *shape, .spoilt_step = -1};
+static ScriptedModel create_script(const EsRolloutShape *shape, float drift) {
+    ScriptedModel s = {.shape = *shape, .spoilt_step = -1};
     int64_t R = script_rows(&s), A = shape->policy.n_logits;
     for (int pass = 0; pass < SCRIPT_PASSES; pass++) {
         EsOutputs *o = &s.outputs[pass];
@@ -61,7 +61,7 @@ static void free_outputs(EsOutputs *outputs) {
     free(outputs->auxiliary);
 }
 
-static void destroy_script(ScriptedTrainee *s) {
+static void destroy_script(ScriptedModel *s) {
     for (int pass = 0; pass < SCRIPT_PASSES; pass++) {
         free_outputs(&s->outputs[pass]);
         free_outputs(&s->gradients[pass]);
@@ -76,7 +76,7 @@ static void destroy_script(ScriptedTrainee *s) {
 // --- in host memory ---
 
 static EsStatus script_begin(void *context, const EsRollout *rollout) {
-    ScriptedTrainee *s = context;
+    ScriptedModel *s = context;
     (void)rollout;
     s->n_begun++;
     s->n_forward = s->n_steps = 0;
@@ -84,13 +84,13 @@ static EsStatus script_begin(void *context, const EsRollout *rollout) {
 }
 
 static EsStatus script_forward(void *context, uint32_t pass, EsOutputs *outputs) {
-    ScriptedTrainee *s = context;
+    ScriptedModel *s = context;
     (void)pass;
     *outputs = s->outputs[s->n_forward++];
     return ES_STATUS_OK;
 }
 
-static EsStepReport script_report(const ScriptedTrainee *s) {
+static EsStepReport script_report(const ScriptedModel *s) {
     return (EsStepReport){.gradient_norm = 1 + s->n_steps,
                           .head_norm = {0.5 * s->n_steps, 2, 3},
                           .value_norm = 0.25,
@@ -99,7 +99,7 @@ static EsStepReport script_report(const ScriptedTrainee *s) {
 
 static EsStatus script_step(void *context, const EsOutputs *gradients, float rate, float max_norm,
                             EsStepReport *report) {
-    ScriptedTrainee *s = context;
+    ScriptedModel *s = context;
     EsOutputs *kept = &s->gradients[s->n_steps];
     size_t row_bytes = (size_t)script_rows(s) * sizeof(float);
     (void)rate;
@@ -113,24 +113,24 @@ static EsStatus script_step(void *context, const EsOutputs *gradients, float rat
     return ES_STATUS_OK;
 }
 
-static EsTrainee script_interface(ScriptedTrainee *s) {
-    return (EsTrainee){.context = s,
-                       .begin = script_begin,
-                       .forward = script_forward,
-                       .step = script_step,
-                       .on_device = s->on_device.stream != NULL ? &s->on_device : NULL};
+static EsPpoModel script_interface(ScriptedModel *s) {
+    return (EsPpoModel){.context = s,
+                        .begin = script_begin,
+                        .forward = script_forward,
+                        .step = script_step,
+                        .on_device = s->on_device.stream != NULL ? &s->on_device : NULL};
 }
 
 // --- on a device ---
 
 // Rows of one set in the order of shards, those of no environment among them.
-static int64_t script_shard_rows(const ScriptedTrainee *s) {
+static int64_t script_shard_rows(const ScriptedModel *s) {
     int64_t N = s->on_device.shard_envs;
     return (s->shape.n_envs + N - 1) / N * N * s->shape.n_steps;
 }
 
 // The arrays of one set, one after another.
-static EsOutputs script_bind(const ScriptedTrainee *s, float *memory) {
+static EsOutputs script_bind(const ScriptedModel *s, float *memory) {
     int64_t rows = script_shard_rows(s);
     EsOutputs o = {.logits = memory};
     o.value = o.logits + rows * s->shape.policy.n_logits;
@@ -139,13 +139,13 @@ static EsOutputs script_bind(const ScriptedTrainee *s, float *memory) {
     return o;
 }
 
-static size_t script_bytes(const ScriptedTrainee *s) {
+static size_t script_bytes(const ScriptedModel *s) {
     int width = s->shape.policy.n_logits + 2 + s->shape.n_targets;
     return (size_t)(script_shard_rows(s) * width) * sizeof(float);
 }
 
 // Between the order of the rollout and that of the shards.
-static void script_reorder(const ScriptedTrainee *s, const EsOutputs *rows, const EsOutputs *shards,
+static void script_reorder(const ScriptedModel *s, const EsOutputs *rows, const EsOutputs *shards,
                            int to_shards) {
     const int64_t widths[] = {s->shape.policy.n_logits, 1, 1, s->shape.n_targets};
     float *const from[] = {rows->logits, rows->value, rows->action_value, rows->auxiliary};
@@ -168,7 +168,7 @@ static EsStatus script_begin_device(void *context, const EsRolloutView *rows, fl
 }
 
 static EsStatus script_forward_device(void *context, uint32_t pass) {
-    ScriptedTrainee *s = context;
+    ScriptedModel *s = context;
     EsOutputs staged = script_bind(s, s->staged);
     (void)pass;
     script_reorder(s, &s->outputs[s->n_forward++], &staged, 1);
@@ -178,7 +178,7 @@ static EsStatus script_forward_device(void *context, uint32_t pass) {
 }
 
 static EsStatus script_step_device(void *context, EsStepReport *report) {
-    ScriptedTrainee *s = context;
+    ScriptedModel *s = context;
     EsStream *stream = s->on_device.stream;
     EsOutputs staged = script_bind(s, s->staged);
     s->report = script_report(s);
@@ -191,12 +191,12 @@ static EsStatus script_step_device(void *context, EsStepReport *report) {
 }
 
 // Give the script a device form with shards of shard_envs environments.
-static void move_script(ScriptedTrainee *s, EsDevice *device, int64_t shard_envs) {
+static void move_script(ScriptedModel *s, EsDevice *device, int64_t shard_envs) {
     void *memory;
-    s->on_device = (EsDeviceTrainee){.shard_envs = shard_envs,
-                                     .begin = script_begin_device,
-                                     .forward = script_forward_device,
-                                     .step = script_step_device};
+    s->on_device = (EsPpoDeviceModel){.shard_envs = shard_envs,
+                                      .begin = script_begin_device,
+                                      .forward = script_forward_device,
+                                      .step = script_step_device};
     size_t bytes = script_bytes(s);
     REQUIRE_OK(es_stream_create(device, &s->on_device.stream));
     REQUIRE_OK(es_device_allocate(device, 2 * bytes, &memory));

@@ -1,0 +1,362 @@
+// Hosts, rewards and policies of a run, and the episodes that they run through: on the CPU step by
+// step, on a GPU with the next step queued while this one is looked at.
+#include "runs/grow/grow_episode.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "esper/log.h"
+#include "growth/engine/growth_device.h"
+#include "growth/host/host_file.h"
+#include "tensor/profile.h"
+
+// One way to run an episode, chosen when the hosts are there.
+struct EsEpisodeBackend {
+    EsStatus (*reset)(EsEpisodeRunner *runner,
+                      int64_t first_episode); // the hosts, up to a decision
+    EsStatus (*begin)(EsEpisodeRunner *runner, EsPolicy *policy, int64_t first_episode);
+    EsStatus (*step)(EsEpisodeRunner *runner, EsPolicy *policy, int64_t step,
+                     const EsGrowWatch *watch);
+    EsStatus (*end)(EsEpisodeRunner *runner);
+};
+
+// --- an episode on the CPU ---
+
+static void measure_size(EsEpisodeRunner *runner) {
+    for (int64_t e = 0; e < runner->settings->n_envs; e++) {
+        runner->parameter_ratio[e] = es_growth_parameter_ratio(runner->growth, e);
+    }
+}
+
+static EsStatus decide(EsEpisodeRunner *runner, EsPolicy *policy) {
+    EsGrowth *growth = runner->growth;
+    const EsGrowthState *state = es_growth_state(growth);
+    es_reward_latch(runner->reward, state);
+    ES_TRY(es_policy_decide(policy, state, es_growth_masks(growth), runner->actions));
+    ES_TRY(es_growth_decide(growth, runner->actions));
+    es_reward_compute(runner->reward, state);
+    es_growth_settle_prunes(growth, es_reward_settled_prunes(runner->reward));
+    const EsRewardTerms *terms = es_reward_terms(runner->reward);
+    for (int64_t e = 0; e < runner->settings->n_envs; e++) {
+        runner->rewards[e] = terms[e].total;
+    }
+    return ES_STATUS_OK;
+}
+
+static EsStatus reset_on_cpu(EsEpisodeRunner *runner, int64_t first_episode) {
+    return es_growth_reset(runner->growth, first_episode);
+}
+
+static EsStatus begin_on_cpu(EsEpisodeRunner *runner, EsPolicy *policy, int64_t first_episode) {
+    es_reward_reset(runner->reward);
+    return es_policy_begin(policy, first_episode);
+}
+
+static EsStatus step_on_cpu(EsEpisodeRunner *runner, EsPolicy *policy, int64_t step,
+                            const EsGrowWatch *watch) {
+    measure_size(runner);
+    ES_TRY(watch->measured(watch->context, step));
+    int64_t start_ns = es_clock_ns();
+    es_profile_range_begin(es_growth_store(runner->growth)->device, NULL, "decide");
+    ES_TRY(decide(runner, policy));
+    es_profile_range_end(es_growth_store(runner->growth)->device, NULL);
+    runner->decide_ms = es_clock_seconds_since(start_ns) * 1e3;
+    ES_TRY(watch->decided(watch->context, step));
+    return es_growth_advance(runner->growth);
+}
+
+static EsStatus end_on_cpu(EsEpisodeRunner *runner) {
+    (void)runner;
+    return ES_STATUS_OK;
+}
+
+static const EsEpisodeBackend cpu_backend = {reset_on_cpu, begin_on_cpu, step_on_cpu, end_on_cpu};
+
+// --- an episode on a GPU ---
+
+// Growth, policy and reward are queued work there, and the host looks at a step while the next one
+// trains. A watch sees what it would see on the CPU.
+
+static EsStatus queue_decision(EsEpisodeRunner *runner) {
+    const EsGrowthDevice *device = es_growth_device(runner->growth);
+    ES_TRY(es_event_record(runner->decision_events[0], device->stream));
+    ES_TRY(es_decision_choose(runner->decision, &device->state, device->masks, device->actions));
+    ES_TRY(es_growth_queue_decision(runner->growth));
+    ES_TRY(es_decision_reward(runner->decision, &device->state));
+    return es_event_record(runner->decision_events[1], device->stream);
+}
+
+// Both events stand before the packed copy, which has arrived; the next decision is not queued yet.
+static EsStatus read_decide_ms(EsEpisodeRunner *runner) {
+    float ms = 0;
+    ES_TRY(es_event_elapsed_ms(runner->decision_events[0], runner->decision_events[1], &ms));
+    runner->decide_ms = (double)ms;
+    return ES_STATUS_OK;
+}
+
+// A decision of all environments, what came of it on its way to the host, and the training and
+// validation of the step after it: the device has work while the host looks at this one.
+static EsStatus queue_step(EsEpisodeRunner *runner) {
+    EsGrowth *growth = runner->growth;
+    EsStream *stream = es_growth_device(growth)->stream;
+    ES_TRY(es_growth_queue_report(growth, ES_GROWTH_MEASURED));
+    es_profile_range_begin(es_stream_device(stream), stream, "decide");
+    EsStatus status = queue_decision(runner);
+    es_profile_range_end(es_stream_device(stream), stream);
+    ES_TRY(status);
+    ES_TRY(es_growth_queue_report(growth, ES_GROWTH_DECIDED));
+    ES_TRY(es_growth_queue_collect(growth));
+    return es_growth_queue_advance(growth);
+}
+
+// Show a step that was queued, moment by moment.
+static EsStatus show_step(EsEpisodeRunner *runner, const EsGrowWatch *watch, int64_t step) {
+    EsGrowth *growth = runner->growth;
+    ES_TRY(es_growth_receive(growth, ES_GROWTH_MEASURED));
+    measure_size(runner);
+    ES_TRY(watch->measured(watch->context, step));
+    ES_TRY(es_growth_receive(growth, ES_GROWTH_DECIDED));
+    es_decision_receive(runner->decision, es_growth_received_report(growth), runner->actions,
+                        runner->rewards);
+    ES_TRY(read_decide_ms(runner));
+    return watch->decided(watch->context, step);
+}
+
+// Nothing is waited for before the first step is queued.
+static EsStatus reset_on_device(EsEpisodeRunner *runner, int64_t first_episode) {
+    ES_TRY(es_growth_queue_reset(runner->growth, first_episode));
+    return es_growth_queue_advance(runner->growth);
+}
+
+// A decision serves all episodes of one policy: its captures outlive them.
+static EsStatus begin_on_device(EsEpisodeRunner *runner, EsPolicy *policy, int64_t first_episode) {
+    if (runner->decision == NULL || es_decision_policy(runner->decision) != policy) {
+        es_decision_destroy(runner->decision);
+        runner->decision = NULL;
+        ES_TRY(es_decision_create(policy, runner->reward, es_growth_device(runner->growth)->stream,
+                                  &runner->decision));
+        es_decision_place_report(runner->decision, runner->report);
+    }
+    return es_decision_begin(runner->decision, first_episode);
+}
+
+static EsStatus step_on_device(EsEpisodeRunner *runner, EsPolicy *policy, int64_t step,
+                               const EsGrowWatch *watch) {
+    (void)policy; // the decision's, since the episode's begin
+    ES_TRY(queue_step(runner));
+    return show_step(runner, watch, step);
+}
+
+static EsStatus end_on_device(EsEpisodeRunner *runner) {
+    runner->replays = es_decision_replays(runner->decision);
+    return es_decision_end(runner->decision);
+}
+
+static const EsEpisodeBackend device_backend = {reset_on_device, begin_on_device, step_on_device,
+                                                end_on_device};
+
+// Makes room for decisions in growth's packed copy, and the events that time them.
+static EsStatus reserve_on_device(EsEpisodeRunner *runner) {
+    const EsGrowthDevice *device = es_growth_device(runner->growth);
+    for (size_t i = 0; i < ES_COUNT_OF(runner->decision_events); i++) {
+        ES_TRY(es_event_create(es_stream_device(device->stream), &runner->decision_events[i]));
+    }
+    return es_growth_reserve_report(
+        runner->growth, es_decision_report_bytes(runner->settings->n_envs), &runner->report);
+}
+
+// --- set-up ---
+
+static EsGrowthOptions growth_options(const EsGrowSettings *settings, const EsHostSpec *host,
+                                      const EsSlot *slots, int n_slots, int64_t n_validation) {
+    EsGrowthOptions options = es_growth_defaults(host, slots, n_slots, settings->n_envs);
+    options.batch = settings->batch > 0 ? settings->batch : options.batch;
+    options.step_batches = settings->step_batches;
+    options.n_validation_images = n_validation;
+    options.seed = (uint64_t)settings->run.seed;
+    options.n_threads = settings->run.n_threads;
+    options.device = settings->run.device;
+    options.is_tf32 = settings->is_tf32;
+    options.pad = settings->pad;
+    options.flip = settings->flip;
+    options.mode = settings->unfused ? ES_COMPILE_OFF : ES_COMPILE_DEFAULT;
+    options.host_rate = settings->host_rate;
+    options.seed_rate = settings->seed_rate;
+    options.clip = settings->clip;
+    options.gradient_stride = settings->gradient_stride;
+    options.settings.max_seeds = settings->max_seeds;
+    options.settings.is_strict = settings->gates == 1;
+    options.settings.auto_forward = settings->auto_forward ? ES_AUTO_FORWARD_ALL : 0;
+    if (settings->episode_steps > 0) {
+        options.settings.episode_steps = settings->episode_steps;
+    }
+    return options;
+}
+
+// A seed that germinates in the first step can be fossilised after its training and the fastest
+// blend.
+static void warn_of_short_episodes(const EsGrowthSettings *settings) {
+    int fastest = ES_MIN(settings->tempo[0], ES_MIN(settings->tempo[1], settings->tempo[2]));
+    int first = 1 + settings->training_dwell + fastest;
+    if (settings->episode_steps < first) {
+        es_log(ES_LOG_WARNING,
+               "an episode has %d steps, and the earliest in which a seed can be fossilised is %d: "
+               "no seed will become a part of its host",
+               settings->episode_steps, first);
+    }
+}
+
+static EsStatus open_dataset(EsEpisodeRunner *runner) {
+    const EsGrowSettings *settings = runner->settings;
+    ES_TRY(es_host_open_dataset(&runner->host, settings->data, settings->folder,
+                                (uint64_t)settings->data_seed, settings->run.n_threads,
+                                &runner->dataset));
+    es_dataset_fingerprint(&runner->dataset, runner->data_hash);
+    return ES_STATUS_OK;
+}
+
+EsStatus es_grow_episode_create_reward_and_buffers(EsEpisodeRunner *runner) {
+    size_t n_envs = (size_t)runner->settings->n_envs;
+    EsRewardSettings reward = runner->settings->reward;
+    reward.gamma = runner->settings->ppo.gamma;
+    runner->backend = &cpu_backend;
+    if (es_growth_device(runner->growth) != NULL) {
+        runner->backend = &device_backend;
+        ES_TRY(reserve_on_device(runner));
+    }
+    ES_TRY(es_reward_create(&reward, es_growth_settings(runner->growth),
+                            es_growth_model(runner->growth)->layout.n_host_weights,
+                            runner->settings->n_envs, &runner->reward));
+    ES_TRY(es_allocate(sizeof *runner->rewards * n_envs, (void **)&runner->rewards));
+    ES_TRY(
+        es_allocate(sizeof *runner->parameter_ratio * n_envs, (void **)&runner->parameter_ratio));
+    return es_allocate(sizeof *runner->actions * n_envs, (void **)&runner->actions);
+}
+
+// `model` is nullable.
+static EsStatus create_parts(EsEpisodeRunner *runner, const EsEpisodeRunner *model) {
+    const EsGrowSettings *settings = runner->settings;
+    EsSlot slots[ES_SLOTS_MAX];
+    int n_slots = 0;
+    ES_TRY(es_host_find(settings->task, &runner->host));
+    EsDeviceOptions device = {.n_threads = settings->run.n_threads};
+    ES_TRY(
+        es_device_open(settings->run.device, &device, &runner->device)); // before the data is made
+    ES_TRY(es_slots_parse(&runner->host, settings->slots, slots, &n_slots));
+    if (es_grow_settings_train(settings)) {
+        EsPolicySpec spec;
+        ES_TRY(es_grow_settings_spec(settings, n_slots, 0, &spec)); // likewise
+    }
+    if (model != NULL) {
+        runner->dataset = model->dataset;
+        runner->has_borrowed_dataset = 1;
+        memcpy(runner->data_hash, model->data_hash, sizeof runner->data_hash);
+    } else {
+        ES_TRY(open_dataset(runner));
+    }
+    EsGrowthOptions options =
+        growth_options(settings, &runner->host, slots, n_slots,
+                       ES_MIN(settings->validation_images, runner->dataset.validation.count));
+    options.precision = es_grow_settings_precision(settings, es_device_info(runner->device));
+    // an episode sees the same images whatever number of hosts plays it
+    int n_shares = model != NULL ? model->settings->n_envs : settings->n_envs;
+    options.n_shares = settings->data_split == 1 ? n_shares : 1;
+    size_t before = es_allocation_held();
+    ES_TRY(es_growth_create(&options, &runner->dataset, &runner->growth));
+    ES_TRY(es_grow_episode_create_reward_and_buffers(runner));
+    runner->hosts_bytes = es_allocation_held() - before;
+    return ES_STATUS_OK;
+}
+
+EsStatus es_grow_episode_create_like(const EsEpisodeRunner *model, const EsGrowSettings *settings,
+                                     EsEpisodeRunner *runner) {
+    *runner = (EsEpisodeRunner){.settings = settings};
+    EsStatus status = create_parts(runner, model);
+    if (status != ES_STATUS_OK) {
+        es_grow_episode_destroy(runner);
+    }
+    return status;
+}
+
+EsStatus es_grow_episode_create(const EsGrowSettings *settings, EsEpisodeRunner *runner) {
+    ES_TRY(es_grow_episode_create_like(NULL, settings, runner));
+    warn_of_short_episodes(es_growth_settings(runner->growth));
+    return ES_STATUS_OK;
+}
+
+void es_grow_episode_destroy(EsEpisodeRunner *runner) {
+    es_decision_destroy(runner->decision);
+    es_event_destroy(runner->decision_events[0]); // of growth's device
+    es_event_destroy(runner->decision_events[1]);
+    es_reward_destroy(runner->reward);
+    es_growth_destroy(runner->growth);
+    if (!runner->has_borrowed_dataset) {
+        es_dataset_destroy(&runner->dataset);
+    }
+    es_host_unload(&runner->host);
+    if (runner->device != NULL) {
+        es_device_close(runner->device);
+    }
+    es_release(runner->actions);
+    es_release(runner->rewards);
+    es_release(runner->parameter_ratio);
+    *runner = (EsEpisodeRunner){0};
+}
+
+// --- policies ---
+
+static EsPolicyContext policy_context(const EsEpisodeRunner *runner) {
+    return (EsPolicyContext){.settings = es_growth_settings(runner->growth),
+                             .slots = es_growth_model(runner->growth)->slots,
+                             .device = runner->device,
+                             .n_envs = runner->settings->n_envs,
+                             .seed = (uint64_t)runner->settings->run.seed};
+}
+
+EsStatus es_grow_episode_open_policy(const EsEpisodeRunner *runner, const char *text,
+                                     EsPolicy **policy) {
+    EsPolicyContext context = policy_context(runner);
+    return es_policy_open(text, &context, policy);
+}
+
+EsStatus es_grow_episode_create_policy(const EsEpisodeRunner *runner, EsPolicy **policy) {
+    EsPolicyContext context = policy_context(runner);
+    EsPpoSettings ppo = es_grow_settings_ppo(runner->settings);
+    EsPolicySpec spec;
+    ES_TRY(es_grow_settings_spec(runner->settings, context.settings->n_slots,
+                                 es_growth_model(runner->growth)->layout.n_host_weights, &spec));
+    return es_policy_create(&spec, &ppo, &context, context.settings->episode_steps, policy);
+}
+
+void es_grow_episode_destroy_policy(EsEpisodeRunner *runner, EsPolicy *policy) {
+    if (runner->decision != NULL && es_decision_policy(runner->decision) == policy) {
+        es_decision_destroy(runner->decision);
+        runner->decision = NULL;
+    }
+    es_policy_destroy(policy);
+}
+
+// --- an episode ---
+
+EsStatus es_grow_episode_begin(EsEpisodeRunner *runner, EsPolicy *policy, int64_t first_episode) {
+    return runner->backend->begin(runner, policy, first_episode);
+}
+
+EsStatus es_grow_episode_step(EsEpisodeRunner *runner, EsPolicy *policy, int64_t step,
+                              const EsGrowWatch *watch) {
+    return runner->backend->step(runner, policy, step, watch);
+}
+
+EsStatus es_grow_episode_end(EsEpisodeRunner *runner) { return runner->backend->end(runner); }
+
+EsStatus es_grow_episode_run(EsEpisodeRunner *runner, EsPolicy *policy, int64_t first_episode,
+                             const EsGrowWatch *watch) {
+    int64_t n_steps = es_growth_settings(runner->growth)->episode_steps;
+    ES_TRY(es_grow_episode_begin(runner, policy, first_episode));
+    ES_TRY(runner->backend->reset(runner, first_episode));
+    for (int64_t step = 0; step < n_steps; step++) {
+        ES_TRY(es_grow_episode_step(runner, policy, step, watch));
+    }
+    return es_grow_episode_end(runner);
+}
