@@ -16,8 +16,8 @@
 
 // --- growth under a policy ---
 
-// Growth played as `esper grow` plays it (runs/grow/grow_episode.h): a policy in training decides for
-// all environments, rewards are paid, rollout rows and telemetry are written. The network is the
+// Growth as `esper grow` runs it (runs/grow/grow_episode.h): a policy in training decides for all
+// environments, rewards are computed, rollout rows and telemetry are written. The network is the
 // task's with fresh weights, but for one: its bias towards WAIT is so large, and no probability has
 // a floor, that it never draws anything else. All operations stay legal, all heads are computed and
 // sampled, and the hosts stay what they are.

@@ -9,7 +9,7 @@
 #include "cli/run_command.h"
 #include "grow/grow_command.h"
 #include "grow/grow_tables.h"
-#include "runs/grow/grow_evaluation_file.h"
+#include "runs/grow/grow_evaluate.h"
 #include "telemetry/sinks/console_line.h"
 
 // --- results ---

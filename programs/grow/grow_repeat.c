@@ -12,7 +12,7 @@
 #include "base/words.h"
 #include "cli/frame.h"
 #include "grow/grow_tables.h"
-#include "runs/grow/grow_evaluation_file.h"
+#include "runs/grow/grow_evaluate.h"
 
 // --- where the runs are ---
 

@@ -8,7 +8,7 @@
 #include "base/macros.h"
 #include "cli/frame.h"
 #include "grow/variant_label.h"
-#include "runs/grow/grow_evaluation_file.h"
+#include "runs/grow/grow_evaluate.h"
 
 #define SEEDS_MAX 1000 // of one table over seeds
 

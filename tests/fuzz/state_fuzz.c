@@ -10,7 +10,7 @@
 #include "proof/agent/proof_training.h"
 #include "proof/graph/kinship_graph.h"
 #include "refit.h"
-#include "runs/grow/grow_evaluation_file.h"
+#include "runs/grow/grow_evaluate.h"
 #include "runs/inspect/run_report.h"
 #include "runs/prove/prove_evaluate.h"
 #include "runs/run.h"

@@ -9,6 +9,8 @@
 #ifndef ES_RUNS_GROW_EVALUATE_H
 #define ES_RUNS_GROW_EVALUATE_H
 
+#include <jansson.h>
+
 #include "base/statistics.h"
 #include "runs/grow/grow_episode.h"
 #include "runs/run.h"
@@ -72,5 +74,21 @@ const char *es_grow_evaluation_difference(const EsGrowEvaluation *a, const EsGro
 
 // Whether the comparison that the settings ask for can be made: before hours of training.
 EsStatus es_grow_evaluate_check(EsEpisodeRunner *runner);
+
+// --- as JSON, evaluation.json of a run folder ---
+
+// {"test_accuracy": [mean, low, high], ...} of intervals [ES_N_MEASURES]. The caller owns it; NULL
+// without memory.
+json_t *es_grow_intervals_json(const EsInterval *intervals);
+
+// Everything of the arms that have played: episodes, means, differences. The caller owns it; NULL
+// without memory.
+json_t *es_grow_evaluation_json(const EsGrowEvaluation *evaluation);
+
+// Written atomically, every number with all its bits.
+EsStatus es_grow_evaluation_save(const EsGrowEvaluation *evaluation, const char *path);
+
+// The outcomes; es_grow_evaluation_compare makes the intervals anew. INPUT names what is wrong.
+EsStatus es_grow_evaluation_load(const char *path, EsGrowEvaluation **evaluation);
 
 #endif

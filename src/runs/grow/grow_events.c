@@ -1,12 +1,51 @@
+// The events of a run of growth, from the state of its hosts: rows of a step, of its decision with
+// the seeds that it changed, and of an episode's end.
 #include "runs/grow/grow_events.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "growth/engine/growth_device.h"
 #include "growth/rules/growth_names.h"
-#include "runs/grow/grow_events_internal.h"
+
+#define SEED_ID_BYTES  48
+#define CHECKS_BYTES   128
+#define PATH_STEPS_MAX 7 // transitions a stage path holds
+
+// What is remembered of a slot from step to step: a slot that is emptied still had a seed.
+typedef struct SlotMemory {
+    char id[SEED_ID_BYTES];
+    char checks[CHECKS_BYTES];
+    const char *blueprint;     // static
+    int32_t gate, gate_failed; // last told
+} SlotMemory;
+
+struct EsGrowEvents {
+    const EsEpisodeRunner *runner; // borrowed
+    const EsGrowth *growth;        // borrowed: its hosts
+    int64_t n_envs;
+    int n_slots;
+    SlotMemory *slots;                        // owned [E, S]
+    int32_t *n_divergences;                   // owned [E], before the decision
+    EsEnvSteppedEvent *stepped;               // owned [E]
+    EsDecisionTakenEvent *decisions;          // owned [E]
+    EsContributionMeasuredEvent *contributed; // owned [E, S]
+    EsEpisodeOutcomeEvent *outcomes;          // owned [E]
+    EsGovernorRollbackEvent *rollbacks;       // owned [E]
+    EsSeedGateEvaluatedEvent *gates;          // owned [E, S]
+    EsSeedGerminatedEvent *germinated;        // owned [E, S]
+    EsSeedFossilizedEvent *fossilized;        // owned [E, S]
+    EsSeedPrunedEvent *pruned;                // owned [E, S]
+    EsSeedStageChangedEvent *changed;         // owned [E, S, PATH_STEPS_MAX]
+    EsRewardComputedEvent *rewards;           // owned [E]
+};
+
+// The value where it was measured, missing otherwise.
+static double measured_or_missing(double value, int is_measured) {
+    return is_measured ? value : es_missing_real();
+}
 
 EsStatus es_grow_events_create(const EsEpisodeRunner *runner, EsGrowEvents **events_out) {
     const EsGrowthState *state = es_growth_state(runner->growth);
@@ -30,8 +69,8 @@ EsStatus es_grow_events_create(const EsEpisodeRunner *runner, EsGrowEvents **eve
     ES_TRY_GOTO(es_allocate(sizeof *events->germinated * n_all, (void **)&events->germinated));
     ES_TRY_GOTO(es_allocate(sizeof *events->fossilized * n_all, (void **)&events->fossilized));
     ES_TRY_GOTO(es_allocate(sizeof *events->pruned * n_all, (void **)&events->pruned));
-    ES_TRY_GOTO(es_allocate(sizeof *events->changed * n_all * ES_PATH_STEPS_MAX,
-                            (void **)&events->changed));
+    ES_TRY_GOTO(
+        es_allocate(sizeof *events->changed * n_all * PATH_STEPS_MAX, (void **)&events->changed));
     ES_TRY_GOTO(es_allocate(sizeof *events->rewards * n, (void **)&events->rewards));
     *events_out = events;
 done:
@@ -56,7 +95,8 @@ void es_grow_events_destroy(EsGrowEvents *events) {
     es_release(events);
 }
 
-const char *es_grow_events_slot(const EsGrowEvents *events, int slot) {
+// NULL where there is no such slot.
+static const char *slot_name(const EsGrowEvents *events, int slot) {
     return slot >= 0 && slot < events->n_slots ? es_growth_model(events->growth)->slots[slot].name
                                                : NULL;
 }
@@ -77,15 +117,14 @@ static EsContributionMeasuredEvent contribution_row(const EsGrowEvents *events,
                                                     const EsGrowMoment *moment, int64_t i,
                                                     double shapley, double shapley_error) {
     const EsSeedView *seed = &es_growth_state(events->growth)->seed;
-    return (EsContributionMeasuredEvent){
-        .env = i / events->n_slots,
-        .episode = moment->first_episode + i / events->n_slots,
-        .slot = es_grow_events_slot(events, (int)(i % events->n_slots)),
-        .contribution = (double)seed->contribution[i],
-        .velocity = (double)seed->contribution_velocity[i],
-        .interaction = (double)seed->interaction_sum[i],
-        .shapley = shapley,
-        .shapley_error = shapley_error};
+    return (EsContributionMeasuredEvent){.env = i / events->n_slots,
+                                         .episode = moment->first_episode + i / events->n_slots,
+                                         .slot = slot_name(events, (int)(i % events->n_slots)),
+                                         .contribution = (double)seed->contribution[i],
+                                         .velocity = (double)seed->contribution_velocity[i],
+                                         .interaction = (double)seed->interaction_sum[i],
+                                         .shapley = shapley,
+                                         .shapley_error = shapley_error};
 }
 
 static void emit_contributions(EsGrowEvents *events, const EsGrowMoment *moment) {
@@ -121,7 +160,7 @@ void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment) {
                 .train_accuracy = result->train_accuracy,
                 .validation_loss = result->validation_loss,
                 .validation_accuracy = result->validation_accuracy,
-                .host_gradient_norm = es_grow_measured(
+                .host_gradient_norm = measured_or_missing(
                     result->host_gradient_norm, result->host_gradient_norm != ES_NOT_MEASURED),
                 .n_seeds = count_living(events, e)};
         }
@@ -130,6 +169,112 @@ void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment) {
     if (es_hub_wants(moment->hub, ES_EVENT_CONTRIBUTION_MEASURED, moment->time.step)) {
         emit_contributions(events, moment);
     }
+}
+
+// --- seeds ---
+
+// The columns that every event of a seed begins with.
+#define SEED_COLUMNS                                                                               \
+    .env = env, .episode = episode, .slot = slot_name(events, slot), .seed_id = memory->id,        \
+    .blueprint = memory->blueprint
+
+// Rows of a step, by kind.
+typedef struct SeedRows {
+    int64_t n_gates, n_germinated, n_fossilized, n_pruned, n_changed;
+} SeedRows;
+
+static void add_transition(EsGrowEvents *events, SeedRows *rows, int64_t env, int slot,
+                           int64_t episode, int32_t from, int32_t to, int is_last) {
+    const EsGrowthState *state = es_growth_state(events->growth);
+    size_t i = (size_t)(env * events->n_slots + slot);
+    EsSeed seed = es_seed_load(&state->seed, i);
+    const SlotMemory *memory = &events->slots[i];
+    double improvement =
+        measured_or_missing((double)(seed.accuracy_now - seed.accuracy_germination),
+                            seed.accuracy_now >= 0 && seed.accuracy_germination >= 0);
+    double contribution =
+        measured_or_missing((double)seed.contribution, seed.contribution_age >= 0);
+    if (to == ES_STAGE_GERMINATED) {
+        events->germinated[rows->n_germinated++] = (EsSeedGerminatedEvent){
+            SEED_COLUMNS, .n_parameters = seed.n_parameters,
+            .style = es_algorithm_name(seed.algorithm), .tempo = seed.tempo};
+    } else if (to == ES_STAGE_FOSSILIZED) {
+        events->fossilized[rows->n_fossilized++] = (EsSeedFossilizedEvent){
+            SEED_COLUMNS, .n_parameters = seed.n_parameters, .improvement = improvement,
+            .contribution = contribution, .n_steps_alive = seed.age};
+    } else if (to == ES_STAGE_PRUNED) {
+        events->pruned[rows->n_pruned++] =
+            (EsSeedPrunedEvent){SEED_COLUMNS,
+                                .reason = es_prune_reason_name(seed.prune_reason),
+                                .initiator = es_prune_initiator_name(seed.prune_reason),
+                                .improvement = improvement,
+                                .contribution = contribution,
+                                .n_steps_alive = seed.age};
+    }
+    // of several transitions in one step the state knows the last one's circumstances
+    events->changed[rows->n_changed++] = (EsSeedStageChangedEvent){
+        SEED_COLUMNS,
+        .from_stage = es_stage_name(from),
+        .to_stage = es_stage_name(to),
+        .alpha = measured_or_missing((double)seed.alpha, is_last),
+        .n_steps_in_stage =
+            is_last && seed.stage != ES_STAGE_DORMANT ? seed.previous_stage_steps : ES_MISSING_INT,
+        .accuracy_delta = improvement};
+}
+
+// A gate is told when it opens, and when it stays closed for another reason than last time.
+static void add_gate(EsGrowEvents *events, SeedRows *rows, int64_t env, int slot, int64_t episode) {
+    const EsSeedView *seed = &es_growth_state(events->growth)->seed;
+    size_t i = (size_t)(env * events->n_slots + slot);
+    SlotMemory *memory = &events->slots[i];
+    int32_t gate = seed->gate[i], failed = seed->gate_failed[i];
+    if (gate < 0 || (failed != 0 && gate == memory->gate && failed == memory->gate_failed)) {
+        return;
+    }
+    memory->gate = gate;
+    memory->gate_failed = failed;
+    events->gates[rows->n_gates++] = (EsSeedGateEvaluatedEvent){
+        SEED_COLUMNS, .gate = es_gate_name(gate), .passed = failed == 0,
+        .failed_checks = failed == 0
+                             ? NULL
+                             : es_gate_checks_write(failed, memory->checks, sizeof memory->checks)};
+}
+
+static void add_slot(EsGrowEvents *events, SeedRows *rows, int64_t env, int slot, int64_t episode) {
+    const EsSeedView *seed = &es_growth_state(events->growth)->seed;
+    size_t i = (size_t)(env * events->n_slots + slot);
+    SlotMemory *memory = &events->slots[i];
+    if (seed->number[i] > 0) {
+        snprintf(memory->id, sizeof memory->id, "ep%lld_env%lld_seed_%d", (long long)episode,
+                 (long long)env, seed->number[i]);
+        memory->blueprint = es_blueprint_id_name(seed->blueprint[i]);
+    }
+    int32_t path = seed->stage_path[i], from = 0, to = 0, n = es_stage_path_length(path);
+    for (int32_t k = 0; k < n; k++) {
+        es_stage_path_step(path, k, &from, &to);
+        if (to == ES_STAGE_GERMINATED) {
+            memory->gate = -1;
+        }
+        add_transition(events, rows, env, slot, episode, from, to, k == n - 1);
+    }
+    add_gate(events, rows, env, slot, episode);
+}
+
+// Stages, gates, germinations, fossils and prunes of the last decision.
+static void emit_seeds(EsGrowEvents *events, const EsGrowMoment *moment) {
+    EsHub *hub = moment->hub;
+    EsEventTime time = moment->time;
+    SeedRows rows = {0};
+    for (int64_t e = 0; e < events->n_envs; e++) {
+        for (int s = 0; s < events->n_slots; s++) {
+            add_slot(events, &rows, e, s, moment->first_episode + e);
+        }
+    }
+    es_emit_seed_germinated(hub, time, events->germinated, rows.n_germinated);
+    es_emit_seed_gate_evaluated(hub, time, events->gates, rows.n_gates);
+    es_emit_seed_stage_changed(hub, time, events->changed, rows.n_changed);
+    es_emit_seed_fossilized(hub, time, events->fossilized, rows.n_fossilized);
+    es_emit_seed_pruned(hub, time, events->pruned, rows.n_pruned);
 }
 
 // --- what the decision did ---
@@ -169,7 +314,7 @@ static EsDecisionTakenEvent decision_row(const EsGrowEvents *events, int64_t env
     int target = es_action_value(action, ES_HEAD_ALPHA_TARGET);
     int tempo = es_action_value(action, ES_HEAD_TEMPO);
     row.slot = es_head_matters(op, ES_HEAD_SLOT)
-                   ? es_grow_events_slot(events, es_action_value(action, ES_HEAD_SLOT))
+                   ? slot_name(events, es_action_value(action, ES_HEAD_SLOT))
                    : NULL;
     row.blueprint = name_choice(action, ES_HEAD_BLUEPRINT, es_blueprint_id_name);
     row.style = name_choice(action, ES_HEAD_STYLE, es_style_name);
@@ -240,7 +385,7 @@ void es_grow_events_decided(EsGrowEvents *events, const EsGrowMoment *moment,
         emit_rewards(events, moment);
     }
     if (es_hub_wants(moment->hub, ES_EVENT_SEED_STAGE_CHANGED, moment->time.step)) {
-        es_grow_events_emit_seeds(events, moment);
+        emit_seeds(events, moment);
     }
     emit_rollbacks(events, moment);
 }

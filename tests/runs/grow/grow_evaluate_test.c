@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "mutate.h"
-#include "runs/grow/grow_evaluation_file.h"
 
 enum { EPISODES = 20 };
 
