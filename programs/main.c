@@ -15,11 +15,11 @@ static const EsCommand commands[] = {
     {"diff", "compare two runs", cmd_diff},
     {"grow", "grow many hosts at once, under a policy", cmd_grow},
     {"hosts", "train hosts side by side, without growth", cmd_hosts},
-    {"info", "what this build and this machine have", cmd_info},
-    {"profile", "where the time of a growth step goes", cmd_profile},
+    {"info", "describe this build and this machine", cmd_info},
+    {"profile", "profile the steps of growth", cmd_profile},
     {"prove", "prove queries over a knowledge graph", cmd_prove},
-    {"query", "ask a run what it has recorded, in SQL", cmd_query},
-    {"runs", "list the runs there are, remove old ones", cmd_runs},
+    {"query", "query the records of a run, in SQL", cmd_query},
+    {"runs", "list runs, remove old ones", cmd_runs},
 };
 
 static void print_help(FILE *stream) {

@@ -158,7 +158,7 @@ static int is_wanted_case(const EsBenchSuite *suite, const EsBenchCase *bench_ca
 
 // --- one value of a sweep ---
 
-// What all cases of the run share.
+// Shared by all cases of the run.
 typedef struct BenchRun {
     const BenchOptions *options;
     const EsArguments *arguments;
@@ -377,9 +377,9 @@ EsExit cmd_bench(int argc, char **argv) {
         ES_OPTION_TEXT("baseline", &wanted.baseline, NULL, "FILE",
                        "compare with a former --json output"),
         ES_OPTION_TEXT("task", &wanted.host.task, NULL, "NAME",
-                       "host, growth, sync: this one (esper hosts --help) instead of the list"),
+                       "host, growth, sync: one task (esper hosts --help) instead of the list"),
         ES_OPTION_INT("envs", &wanted.host.n_envs, "0", 0, 65536, "N",
-                      "how many side by side, 0 = 4, policy 64, prove 128"),
+                      "environments side by side, 0 = 4 (policy 64, prove 128)"),
         ES_OPTION_INT("hosts", &wanted.host.n_envs, "0", 0, 65536, "N", "the same as --envs"),
         ES_OPTION_INT("batch", &wanted.host.batch, "0", 0, 65536, "N",
                       "host, growth, sync: images per batch, 0 = the task's"),

@@ -17,8 +17,8 @@ EsStatus es_bench_growth_step(void *state, int variant); // one step of all envi
 EsDeviceCounters es_bench_growth_counters(void *state);
 void es_bench_growth_end(void *state);
 
-// Whether the command line asks for cases of growth; fills in what it leaves open, for that policy,
-// and writes what tells cases apart.
+// Whether the command line asks for cases of growth; fills in the rest, for that policy,
+// and writes the parameters that distinguish cases.
 EsStatus es_bench_growth_choose(const EsBenchHost *wanted, const char *policy, EsBenchHost *chosen,
                                 char *parameters, size_t parameters_bytes, int *is_chosen);
 

@@ -20,7 +20,7 @@
 // environments, rewards are computed, rollout rows and telemetry are written. The network is the
 // task's with fresh weights, but for one: its bias towards WAIT is so large, and no probability has
 // a floor, that it never draws anything else. All operations stay legal, all heads are computed and
-// sampled, and the hosts stay what they are.
+// sampled, and the hosts do not change.
 //
 // Rounds follow each other without an update: rows are fetched and begun anew.
 
@@ -198,7 +198,7 @@ static EsStatus step_player(Player *bench) {
     return es_grow_episode_step(&bench->runner, bench->policy, bench->step++, &watch);
 }
 
-// What growth and policy asked of their devices so far.
+// Counts of growth's and the policy's devices so far.
 static EsDeviceCounters count_player(const Player *bench) {
     EsDeviceCounters sum = es_device_counters(es_growth_store(bench->runner.growth)->device);
     EsDeviceCounters policy = es_device_counters(bench->runner.device);
@@ -227,7 +227,7 @@ typedef struct GrowthState {
     Player *runner;    // owned; NULL: the engine alone
 } GrowthState;
 
-// --- what is asked for ---
+// --- the request ---
 
 // Row 0 of the host's slots, as far as seeds may stand: "r0c0,r0c1,r0c2".
 static void write_slots(const EsHostSpec *host, char text[64]) {
@@ -263,7 +263,7 @@ static EsStatus parse_seeds(const char *text, int n_slots, int blueprints[MAX_SE
     return ES_STATUS_OK;
 }
 
-// `device` is what "auto" asks; NULL: only whether the word is one.
+// `device` answers "auto"; NULL: only checks the word.
 static EsStatus parse_precision(const char *text, const EsDeviceInfo *device, EsDtype *precision) {
     static const struct {
         const char *name;

@@ -52,7 +52,7 @@ EsStatus es_bench_host_begin(const EsBenchHost *wanted, const EsBench *bench, vo
     *state_out = NULL;
     ES_TRY(host_of(wanted, &host));
     ES_TRY(es_allocate(sizeof *state, (void **)&state));
-    // what the images show does not matter here, their number does: more than the caches hold
+    // the content of the images does not matter here, their number does: more than the caches hold
     EsDatasetOptions dataset_options = {.seed = 7, .n_validation = 10, .n_test = 10};
     ES_TRY_GOTO(es_dataset_create(&state->dataset, host.dataset, &dataset_options, NULL));
     EsHostTrainerOptions options = es_host_trainer_defaults(&host, wanted->n_envs);

@@ -114,7 +114,7 @@ static EsStatus make_constant(KernelState *state, EsTensor *tensor, float value,
 
 // --- convolution, normalisation, pooling, activation ---
 
-// Allocate and fill the tensors of a family by its settings. What was allocated is in `memory`,
+// Allocate and fill the tensors of a family by its settings. Allocations are in `memory`,
 // also on failure.
 static EsStatus make_conv2d(KernelState *state) {
     const KernelSettings *s = &state->settings;

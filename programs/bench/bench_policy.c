@@ -54,7 +54,8 @@ static void end_decide(void *context) {
     es_release(state);
 }
 
-// Hosts after the first training step of an episode: all alike, and free to do what is legal then.
+// Hosts after the first training step of an episode: all alike, with every operation that is legal
+// then.
 static EsStatus create_hosts(DecideState *state) {
     int n_slots = state->wanted->n_slots, n_envs = state->wanted->n_envs;
     size_t n = (size_t)n_envs;
@@ -104,7 +105,7 @@ static EsStatus queue_choose(DecideState *state) {
                               state->device_actions);
 }
 
-// The first one runs directly, the second is recorded: what is measured is a replay.
+// The first one runs directly, the second is captured: a replay is measured.
 static EsStatus record_choose(DecideState *state) {
     ES_TRY(queue_choose(state));
     ES_TRY(queue_choose(state));
@@ -251,7 +252,7 @@ static EsStatus create_output(PolicyState *state, EsValueId id, EsTensor *tensor
     return es_device_create_tensor(state->device, value->dtype, value->rank, value->dim, tensor);
 }
 
-// Numbers of the size that normalised observations have; what they mean does not matter here.
+// Numbers of the size that normalised observations have; their meaning does not matter here.
 static EsStatus fill_features(PolicyState *state) {
     int64_t n = es_tensor_count(&state->features);
     float *numbers = NULL;

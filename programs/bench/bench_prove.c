@@ -14,7 +14,7 @@
 #include "proof/search/prover.h"
 #include "prove/prove_action.h"
 
-// What a case of the suite is about.
+// The settings of a case.
 typedef struct ProveBench {
     const char *folder;   // NULL: the generated graph
     int n_envs;           // engine: walkers
@@ -118,9 +118,8 @@ static double count_steps(const EsBenchCase *bench_case) {
     return (double)((const ProveBench *)bench_case->settings)->n_envs * ROUND_STEPS;
 }
 
-// What the threads did in the network counts by their number; what is missing to the time that it
-// took is waiting for the last of them.
-// Where the time of all rounds so far went, in the categories of source document 003.
+// Divides the time of all rounds so far into the categories of source document 003. The threads'
+// work in the network counts by their number; the rest of its time is waiting for the last of them.
 static int list_parts(void *context, EsBenchPart parts[ES_BENCH_MAX_PARTS]) {
     const AgentState *state = context;
     double all = state->env_ms + state->policy_ms + state->update_ms;
@@ -167,7 +166,7 @@ static EsStatus begin_ranking(const EsBenchCase *bench_case, const EsBench *benc
     return finish_agent(open_ranking(state, bench), state, state_out);
 }
 
-// The scorers begin anew each time: what they remember of the run before would make it look faster.
+// The scorers begin anew each time: memories of the run before would make it look faster.
 static EsStatus run_ranking(void *context, int variant) {
     AgentState *state = context;
     EsRankingSettings settings = es_ranking_defaults();

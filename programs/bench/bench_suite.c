@@ -274,7 +274,7 @@ static EsStatus add_records(const EsBenchSuite *suite, const EsBenchCase *bench_
     return es_bench_records_add(records, &record);
 }
 
-// What the samples allocated, which is to be nothing.
+// Allocations of the samples, which should be none.
 static EsStatus add_allocations(const EsBenchSuite *suite, const EsBenchCase *bench_case,
                                 int64_t n_allocations, EsBenchRecords *records) {
     double count[1] = {(double)n_allocations};
@@ -392,7 +392,7 @@ static long environments_of(const EsBenchRecord *record) {
     return at != NULL ? strtol(at + 2, NULL, 10) : 0;
 }
 
-// What stands behind E: cases that differ in it too are not compared.
+// The parameters behind E: cases that differ in it too are not compared.
 static const char *rest_of(const EsBenchRecord *record) {
     const char *space = strchr(record->parameters, ' ');
     return space != NULL ? space : "";

@@ -40,7 +40,7 @@ typedef struct EsBenchRecord {
     const char *unit;       // "ms", "GFLOP/s"
     int is_lower_better;
     EsBenchSummary summary;
-    const char *peer; // what `ratio` compares with; NULL = nothing
+    const char *peer; // the other side of `ratio`; NULL = none
     double ratio;     // times better than the peer, 0 = no peer
     int is_change;    // against a baseline: over 3 % and outside the spread
 } EsBenchRecord;
@@ -70,7 +70,7 @@ EsStatus es_bench_records_print_json(const EsBenchRecords *records, const EsBenc
                                      FILE *stream);
 
 // Adds a command line that a shell reads as these arguments, ended by 0: "esper" and them, quoted
-// where they must be. What is not UTF-8 in them becomes U+FFFD, since records hold nothing else.
+// where they must be. Bytes that are not UTF-8 become U+FFFD, since records hold nothing else.
 EsStatus es_bench_write_command(int argc, char *const *argv, EsText *text);
 
 void es_bench_records_print_table(const EsBenchRecords *records, const EsBenchOrigin *origin,
@@ -84,7 +84,7 @@ typedef struct EsBench {
     EsStream *stream;
 } EsBench;
 
-// What the command line asks for; each suite takes what concerns it. With all of that at its
+// The request of the command line; each suite takes its own part. With all of that at its
 // default the suite runs its own list.
 typedef struct EsBenchHost {
     const char *task;      // NULL: the list
@@ -94,7 +94,7 @@ typedef struct EsBenchHost {
     const char *tf32;      // host, growth: NULL or "on"; "off"
     int n_hidden;          // policy: 0: the list
     // growth
-    int step_batches;      // 0: 8; -1: what passes over an environment's share of the images
+    int step_batches;      // 0: 8; -1: one pass over an environment's share of the images
     int n_validation;      // images; 0: 2000
     const char *seeds;     // NULL or "none"; "holding"; blueprints of the first slots, by commas
     const char *amp_dtype; // NULL or "off"; "auto", "bfloat16", "float16"
@@ -116,10 +116,10 @@ typedef struct EsBenchPart {
 typedef struct EsBenchCase EsBenchCase;
 struct EsBenchCase {
     const char *name;
-    const char *parameters; // "E=4 N=128": with the name, what tells cases apart
+    const char *parameters; // "E=4 N=128": with the name, distinguishes cases
     const void *settings;   // the suite's own, borrowed
 
-    // Allocate and fill everything; *state is what the others get. On failure nothing is kept.
+    // Allocate and fill everything; *state goes to the others. On failure nothing is kept.
     EsStatus (*begin)(const EsBenchCase *bench_case, const EsBench *bench, void **state);
     // Queue the measured work once: variant 0, or 1 where peer is not NULL.
     EsStatus (*run)(void *state, int variant);
@@ -144,7 +144,7 @@ typedef struct EsBenchSuite {
     const char *summary;
     const EsBenchCase *cases;
     int n_cases;
-    // nullable: put what the command line asks for in place of the list: up to ES_BENCH_MAX_CUSTOM
+    // nullable: put the request of the command line in place of the list: up to ES_BENCH_MAX_CUSTOM
     // cases; 0 = the list. Names and parameters are copied, settings last until the next call.
     EsStatus (*choose)(const EsBenchHost *wanted, EsBenchCase *custom, int *n_custom);
     const char *sweeps; // names of --sweep that `choose` honours, by blanks; NULL: none
@@ -164,7 +164,8 @@ extern const EsBenchSuite es_bench_transfer;
 
 #define ES_BENCH_MAX_SAMPLES 1000
 
-// Time and rate of a run, and where the case counts them what all samples allocated, as records.
+// Time and rate of a run, and where the case counts them the allocations of all samples, as
+// records.
 EsStatus es_bench_time_case(const EsBench *bench, const EsBenchSuite *suite,
                             const EsBenchCase *bench_case, int n_samples, EsBenchRecords *records);
 
@@ -208,7 +209,7 @@ typedef struct EsBenchSweep {
     int n_values; // 1 where nothing is swept
 } EsBenchSweep;
 
-// NULL: nothing is swept. ARGUMENT names what is wrong: an unknown name, no number, out of range,
+// NULL: nothing is swept. ARGUMENT names the mistake: an unknown name, no number, out of range,
 // twice the same.
 EsStatus es_bench_sweep_parse(const char *text, EsBenchSweep *sweep);
 

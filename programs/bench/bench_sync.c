@@ -1,4 +1,4 @@
-// The suite `sync`: what a step asks of the device, and that it does not ask more of it for more
+// The suite `sync`: the requests of a step to the device, which do not grow with the number of
 // environments: growth as `esper grow` plays it, its engine alone, plain hosts. Counted, not timed.
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-// The suite `telemetry`: what recording costs training. A run is one step of E hosts, eight batches
-// each, and the events a step of growth gives, at stride 1; the peer is the same step with no hub.
-// The ratio is time off over time on: 0.97 is three percent slower.
+// The suite `telemetry`: the cost of recording for training. A run is one step of E hosts, eight
+// batches each, and the events a step of growth gives, at stride 1; the peer is the same step with
+// no hub. The ratio is time off over time on: 0.97 is three percent slower.
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>

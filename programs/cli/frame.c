@@ -80,7 +80,7 @@ static int write_text(const char *text, size_t length, int patience_ms) {
 
 int es_message_is_lost(void) { return is_lost; }
 
-// The text as a terminal may show it, and a newline in place of its own last one; what is too long
+// The text as a terminal may show it, and a newline in place of its own last one; an overlong one
 // is cut behind a whole character. Returns the length.
 static size_t clean(const char *text, size_t length, char cleaned[MAX_BYTES]) {
     size_t n = 0;
@@ -198,7 +198,7 @@ void es_print(const char *format, ...) {
     size_t n_format = strlen(format), n_begin = strspn(format, "\n");
     int has_end = n_format > n_begin && format[n_format - 1] == '\n';
     fwrite(text, 1, n_begin, stdout);
-    // what was cut off took the newline with it
+    // a cut took the newline with it
     size_t n_end = has_end && text[length - 1] == '\n' ? 1 : 0;
     show(text + n_begin, length - n_begin - n_end, stdout);
     if (has_end) {

@@ -1,3 +1,5 @@
+// Parsing a command line by its table: typed values, overrides of settings, --help from the table
+// itself, and the nearest name for one that is unknown.
 #include "cli/options.h"
 
 #include <ctype.h>

@@ -32,7 +32,7 @@ typedef struct EsOption {
     void *target;              // borrowed: int (FLAG, INT), double, const char *
     const char *default_value; // as typed; NULL = flag off, or text NULL
     double min, max;           // INT, FLOAT: inclusive
-    const char *placeholder;   // what --help calls the value
+    const char *placeholder;   // name of the value in --help
     const char *help;          // one line
     const char *key;           // KEY: "section.key"; help, default and range are the key's
 } EsOption;
@@ -50,7 +50,7 @@ typedef struct EsOption {
 
 typedef struct EsOptionTable {
     const char *command;
-    const char *usage;        // what follows the command: "[options] [SUITE ...]"
+    const char *usage;        // follows the command: "[options] [SUITE ...]"
     const char *summary;      // a sentence or two
     const char *example;      // a whole command line
     void (*print_more)(void); // more of --help; nullable
@@ -68,7 +68,7 @@ typedef struct EsOverride {
     const char *text;       // borrowed from argv
 } EsOverride;
 
-// What is left when the options are taken out; all borrowed from argv.
+// The arguments without options; all borrowed from argv.
 typedef struct EsArguments {
     const char *positional[ES_MAX_ARGUMENTS];
     int n_positional;
@@ -90,8 +90,8 @@ EsStatus es_options_apply(const EsOptionTable *table, const EsArguments *argumen
 int es_options_is_given(const EsOptionTable *table, const EsArguments *arguments, const char *name);
 
 // Print a note for each of the options `names` (with blanks between) that was given: it has no
-// effect `where`, such as "without --soft". What is set and not used would otherwise look as if it
-// had been.
+// effect `where`, such as "without --soft". A value that is set and not used would otherwise look
+// as if it had been.
 void es_options_note_unused(const EsOptionTable *table, const EsArguments *arguments,
                             const char *names, const char *where);
 

@@ -31,7 +31,7 @@ static EsStatus make_absolute(const EsConfig *config, const EsConfigKey *key,
     return status;
 }
 
-// Where the path begins in what names a policy, or a host; NULL: it is a name.
+// Finds the path in the name of a policy or a host; NULL: it is a name.
 static const char *find_path(const EsConfigKey *key, const char *name) {
     size_t length = strlen(name);
     if (strcmp(key->key, "task") == 0) {

@@ -18,7 +18,7 @@
 typedef struct EsRunCommand {
     const char *config_path, *out, *resume;
     int may_restart, is_dry_run, is_quiet;
-    int is_further; // one of several runs, not the first: what they share has been printed
+    int is_further; // one of several runs, not the first: their common part has been printed
 } EsRunCommand;
 
 #define ES_RUN_COMMAND_OPTIONS(command)                                                            \

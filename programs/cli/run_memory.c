@@ -6,8 +6,8 @@
 
 #include "cli/frame.h"
 
-// what is not counted: the program's own pages, stacks, SQLite, texts, and what the allocator
-// leaves unused. A fixed part, and a share of the available memory.
+// not counted: the program's own pages, stacks, SQLite, texts, and gaps of the allocator. A fixed
+// part, and a share of the available memory.
 #define MARGIN_BYTES ((uint64_t)64 << 20)
 #define MARGIN_SHARE 20
 
@@ -27,7 +27,7 @@ static size_t usable_bytes(const EsMemoryAvailable *available) {
     return available->bytes > margin ? (size_t)(available->bytes - margin) : 1;
 }
 
-// What a work took, and what comes beside it.
+// The memory of a work, and of the run beside it.
 typedef struct Taken {
     EsAllocation allocation;
     double sure_bytes, peak_bytes;
@@ -58,7 +58,7 @@ static EsStatus create_within(const EsRunMaker *maker, size_t limit_bytes, void 
     return status;
 }
 
-// What the work of n environments takes; 0 when it does not fit either.
+// Bytes for n environments; 0 when they do not fit either.
 static double measure(const EsRunMaker *maker, int n_envs, size_t limit_bytes) {
     void *work = NULL;
     Taken taken;
@@ -68,7 +68,7 @@ static double measure(const EsRunMaker *maker, int n_envs, size_t limit_bytes) {
     return status == ES_STATUS_OK ? taken.sure_bytes : 0;
 }
 
-// Two small ones show what all of them would need, and how many fit. Each thread has room of its
+// Two small ones show the need of all, and how many fit. Each thread has room of its
 // own for one environment, so both have at least one for every thread where that fits.
 static EsStatus fail_memory(const EsRunMaker *maker, const EsMemoryAvailable *available,
                             size_t limit_bytes, double least_bytes) {

@@ -1,9 +1,9 @@
 // Creating the work of a run within the memory that is there.
 //
-// Most of what is large is allocated when the work is created, and what the run surely takes beside
-// it is known then. That stops with a CONFIG failure, before the machine or a control group ends
-// the process, as soon as it would hold more than is available. What depends on the way a run goes
-// (seeds that hosts will have, states that searches will meet) is estimated, and does not stop it.
+// Nearly all large blocks are allocated when the work is created, and the sure need of the run
+// beside it is known then. That stops with a CONFIG failure, before the machine or a control group
+// ends the process, as soon as it would hold more than is available. Needs that depend on the way a
+// run goes (seeds of hosts, states of searches) are estimated, and do not stop it.
 #ifndef ES_PROGRAMS_RUN_MEMORY_H
 #define ES_PROGRAMS_RUN_MEMORY_H
 
@@ -18,17 +18,17 @@ typedef struct EsRunMaker {
     void (*destroy)(void *work);
     EsStatus (*find_need)(void *work, EsRunNeed *need); // beside it; NULL: nothing
     EsRunNeed run_need;                                 // of the run (es_run_need)
-    const char *smaller; // what else takes less memory: "a smaller --batch"
+    const char *smaller; // another way to less memory: "a smaller --batch"
 } EsRunMaker;
 
 typedef struct EsRunMemory {
     EsMemoryAvailable available; // before the work was made
-    size_t sure_bytes;           // that the work took, and what the run surely takes beside it
-    size_t peak_bytes;           // about, at most at a time, with what the process had before
+    size_t sure_bytes;           // of the work, and the sure need of the run beside it
+    size_t peak_bytes;           // about, at most at a time, with the process before it
 } EsRunMemory;
 
-// Make the work. When it does not fit, the failure says what it would need, what there is, and
-// which options take less; a peak that may not fit is a note on stderr. `memory` is nullable.
+// Makes the work. When it does not fit, the failure names its need, the memory there is, and
+// options that take less; a peak that may not fit is a note on stderr. `memory` is nullable.
 EsStatus es_run_memory_create(const EsRunMaker *maker, void **work, EsRunMemory *memory);
 
 // The line of a dry run.

@@ -1,3 +1,5 @@
+// `esper grow --repeat N`: finds where the runs of the seeds are, runs one after the other, and
+// saves the table over them.
 #include "grow/grow_command.h"
 
 #include <dirent.h>

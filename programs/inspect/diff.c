@@ -10,7 +10,7 @@
 
 // --- JSON ---
 
-// Names come from files: what is not UTF-8 must not lose the whole entry.
+// Names come from files: one that is not UTF-8 must not lose the whole entry.
 static json_t *text_or_null(const char *text) {
     json_t *string = text != NULL ? json_string(text) : NULL;
     return string != NULL ? string : json_null();
@@ -150,7 +150,7 @@ static json_t *describe_events(const EsRunComparison *comparison) {
 }
 
 // Prints {"a", "b", "configuration", "outcome", "throughput", "metrics", "latencies", "events",
-// "n_lacking"}; what was not measured is null. IO when the stream fails.
+// "n_lacking"}; a missing measure is null. IO when the stream fails.
 static EsStatus print_json(const EsRunComparison *comparison, FILE *stream) {
     json_t *root = json_object();
     json_object_set_new(root, "a", describe_run(comparison->a));

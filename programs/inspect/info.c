@@ -1,4 +1,4 @@
-// `esper info`: what this build and this machine have.
+// `esper info`: the parts of this build and the devices of this machine.
 #include <gnu/libc-version.h>
 #include <stdio.h>
 

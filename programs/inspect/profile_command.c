@@ -16,7 +16,7 @@
 
 typedef struct Result {
     const EsGrowSettings *settings; // borrowed
-    EsDeviceInfo device;            // what growth ran on
+    EsDeviceInfo device;            // of growth
     int n_wait, n_warmup, n_active; // steps
     double active_ms;               // the host's clock over the active steps
     EsProfileReport report;         // owned: phases, idle time, counts

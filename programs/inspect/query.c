@@ -1,4 +1,4 @@
-// `esper query`: SQL on what a run has recorded.
+// `esper query`: SQL on the records of a run.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -88,7 +88,7 @@ static EsStatus copy_rows(EsRunQuery *query, int limit, EsResultWriter *writer, 
         ES_TRY(es_result_writer_add(writer, cells));
         *n_rows += 1;
         if (es_output_is_lost()) {
-            return ES_STATUS_OK; // nobody sees what would follow
+            return ES_STATUS_OK; // nobody would see the rest
         }
         // a query that streams can be stopped between rows too
         if (wants_stop()) {
@@ -266,8 +266,7 @@ EsExit cmd_query(int argc, char **argv) {
                       "print at most N rows; 0 = all"),
         ES_OPTION_FLOAT("timeout", &settings.timeout_seconds, "30", 0, 1e6, "SECONDS",
                         "give up a query that works for longer; 0 = never"),
-        ES_OPTION_FLAG("views", &settings.lists_views,
-                       "list what can be asked for: the views and their columns"),
+        ES_OPTION_FLAG("views", &settings.lists_views, "list the views and their columns"),
     };
     const EsOptionTable table = {
         .command = "query",

@@ -2,7 +2,7 @@
 //
 // JSON is an array of objects (a name that comes twice gets a number); CSV is RFC 4180 with a line
 // of names, NULL empty and an empty text as "". A table aligns by its first 1,000 rows, numbers to
-// the right, NULL as "-"; what comes after is printed as it comes.
+// the right, NULL as "-"; later rows are printed as they come.
 //
 //     EsResultWriter *writer;
 //     ES_TRY(es_result_writer_create(stdout, ES_RESULT_TABLE, 0, names, 2, &writer));
@@ -48,10 +48,10 @@ EsStatus es_result_writer_create(FILE *stream, EsResultFormat format, int width,
 // One row, a cell per name.
 EsStatus es_result_writer_add(EsResultWriter *writer, const EsResultCell *cells);
 
-// Write what is still held back and the end of the result.
+// Writes the rows still held back and the end of the result.
 EsStatus es_result_writer_finish(EsResultWriter *writer);
 
-// Accepts NULL; what was not finished is left unfinished.
+// Accepts NULL; an unfinished result stays unfinished.
 void es_result_writer_destroy(EsResultWriter *writer);
 
 #endif

@@ -169,14 +169,14 @@ static EsStatus list_runs(const RunsOptions *options, const EsArguments *argumen
 
 // --- pruning ---
 
-// What happens to one run; filled before anything is removed.
+// The plan for one run; filled before anything is removed.
 typedef struct Removal {
     char path[ES_RUN_PATH_BYTES];
     int is_run; // verified to be ours; otherwise it is left alone
     int is_due; // old enough, and there is something to remove
     int n_checkpoints;
     int64_t bytes;
-    json_t *kept; // owned: paths of what is not the run's and stays
+    json_t *kept; // owned: paths that are not the run's and stay
 } Removal;
 
 // A run by its path, or by its name under runs/.
@@ -340,7 +340,7 @@ static EsStatus report_removals(const RunsOptions *options, const Removal *remov
 }
 
 // All runs are looked at before the first is touched: a wrong name or a run that is going on stops
-// everything. What is there and is not verified to be a run of ours is passed over.
+// everything. Folders that are not verified to be runs of ours are passed over.
 static EsStatus prune_runs(const RunsOptions *options, const EsArguments *arguments) {
     int n_runs = arguments->n_positional, n_done = 0;
     if (n_runs == 0) {
@@ -391,14 +391,14 @@ EsExit cmd_runs(int argc, char **argv) {
     RunsOptions options;
     const EsOption table_options[] = {
         ES_OPTION_FLAG("json", &options.as_json, "print JSON"),
-        ES_OPTION_FLAG("prune", &options.prunes, "say what could be removed of the runs named"),
+        ES_OPTION_FLAG("prune", &options.prunes, "print what could be removed of the named runs"),
         ES_OPTION_TEXT("keep", &options.keep_text, NULL, "N",
                        "keep the runs, remove checkpoints but the last N and the best"),
         ES_OPTION_FLOAT("older-than", &options.older_days, "0", 0, 100000, "DAYS",
-                        "only runs that have not changed for so long"),
+                        "only runs unchanged for DAYS days"),
         ES_OPTION_FLAG("dry-run", &options.is_dry_run,
-                       "remove nothing, print what would be removed (default without --yes)"),
-        ES_OPTION_FLAG("yes", &options.is_confirmed, "really remove it"),
+                       "remove nothing, print the preview (default without --yes)"),
+        ES_OPTION_FLAG("yes", &options.is_confirmed, "remove, instead of a preview"),
     };
     const EsOptionTable table = {
         .command = "runs",

@@ -21,7 +21,7 @@ struct EsCheckpoint {
     int rank, n_ranks;
     int is_writing, is_committed, is_complete;
     json_t *names;  // owned: an object whose keys are the files of this rank; NULL in reading
-    json_t *values; // owned: what was put
+    json_t *values; // owned, by key
     int64_t bytes;
 };
 
@@ -221,7 +221,7 @@ EsStatus es_checkpoint_commit(EsCheckpoint *checkpoint) {
     return ES_STATUS_OK;
 }
 
-// The hashes of all ranks' marks, after a look at what they list.
+// The hashes of all ranks' marks, after a check of the files they list.
 static EsStatus collect_marks(const EsCheckpoint *checkpoint, json_t *marks) {
     EsStatus status = ES_STATUS_OK;
     json_t *names = json_object();

@@ -9,7 +9,7 @@
 // A rank writes its files into the folder, then commits: hashes, fsync, rank<r>.json atomically.
 // When all ranks have committed, rank 0 completes it. A checkpoint counts when DONE is there, every
 // rank's mark is there, and every file has its size; loading checks the hashes too, and an older
-// one is taken when the newest is damaged. What was complete once and cannot be used is never
+// one is taken when the newest is damaged. One that was complete once and cannot be used is never
 // deleted. `round` is the number of rounds done.
 //
 //     EsCheckpoint *checkpoint; char path[ES_RUN_PATH_BYTES];
@@ -110,7 +110,7 @@ EsStatus es_checkpoint_check_input(const EsCheckpoint *checkpoint, const char *k
 // reported after the rest was tried.
 EsStatus es_checkpoint_prune(const EsRunFolder *folder, int keep);
 
-// The same with a preview and a report; counts the complete checkpoints among what goes.
+// The same with a preview and a report; counts the complete checkpoints that go.
 EsStatus es_checkpoint_prune_with(const EsRunFolder *folder, int keep, EsRunRemoval *removal,
                                   int *n_checkpoints);
 

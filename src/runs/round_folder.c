@@ -401,7 +401,7 @@ EsStatus es_round_folder_rounds(const char *root, int64_t **rounds, int *n_round
         char spelled[32];
         long long round = strtoll(name, NULL, 10);
         snprintf(spelled, sizeof spelled, "%lld", round);
-        // only what we would write ourselves: no sign, no leading zero
+        // only as we would write it ourselves: no sign, no leading zero
         if (entries[i].kind == ES_FOLDER_ENTRY_FOLDER && round >= 0 && strcmp(spelled, name) == 0) {
             (*rounds)[(*n_rounds)++] = round;
         }
@@ -506,7 +506,7 @@ EsStatus es_round_folder_begin_writing(const char *root, int64_t round) {
         char detail[512];
         EsRunRemoval removal = {.is_preview = 0};
         snprintf(detail, sizeof detail, "%s", es_status_detail());
-        // what cannot be removed now is removed by the next prune
+        // a rest is removed by the next prune
         EsStatus ignored = es_round_folder_clear(fresh, &removal);
         (void)ignored;
         return es_status_set(status, __FILE__, __LINE__, "%s", detail);
@@ -572,7 +572,7 @@ static int64_t round_of_folder(const char *folder) {
                : -1;
 }
 
-// What of a folder is ours.
+// Our part of a folder.
 typedef struct Belongings {
     int64_t round;
     int is_done; // DONE is of ours

@@ -46,8 +46,8 @@ EsStatus es_round_folder_rounds(const char *root, int64_t **rounds, int *n_round
 EsStatus es_round_folder_check(const char *root, int64_t round, int with_hashes,
                                EsRoundFolder *found);
 
-// Check the mark of one rank and the files it names, and add their bytes to *bytes. INPUT says what
-// is wrong, and *is_damaged whether that is a file that is missing or has another size or hash.
+// Check the mark of one rank and the files it names, and add their bytes to *bytes. INPUT names
+// the defect, and *is_damaged says whether a file is missing or has another size or hash.
 // `names` (an object, used as a set) takes the files' names: two ranks may not share one.
 EsStatus es_round_folder_check_mark(const char *root, int64_t round, int rank, int n_ranks,
                                     int with_hashes, json_t *names, int64_t *bytes,
@@ -66,7 +66,7 @@ EsStatus es_round_folder_add_name(const char *root, int64_t round, const char *n
 // Remove the sign, when DONE is there.
 EsStatus es_round_folder_end_writing(const char *root, int64_t round);
 
-// Remove what is ours of a checkpoint's folder: the files that its sign and marks name, these
+// Removes our part of a checkpoint's folder: the files that its sign and marks name, these
 // themselves, and temporaries of all of them. DONE goes first, made durable, so that a crash in
 // between leaves the checkpoint unfinished, not wrong; the sign goes last, so that it can be gone
 // on with. Anything else stays and is reported; a folder that does not bear the name of a
@@ -80,8 +80,8 @@ EsStatus es_round_folder_remove(const char *root, int64_t round);
 // that is taken, and logs a warning with found->problem. Nothing is lost.
 EsStatus es_round_folder_back_up(const char *root, const EsRoundFolder *found, const char *reason);
 
-// Remove what killed processes left half made: temporaries of our files in a checkpoint's folder,
-// folders that were to become one in checkpoints/.
+// Removes the half-made files of killed processes: temporaries of our files in a checkpoint's
+// folder, folders that were to become one in checkpoints/.
 EsStatus es_round_folder_remove_strays(const char *folder);
 
 // JSON of a file: IO when it cannot be read, MEMORY when that is short, INPUT when it is no object.
@@ -91,7 +91,7 @@ EsStatus es_round_folder_load(const char *path, json_t **object);
 EsStatus es_round_folder_save(const char *path, json_t *object);
 
 // A real as {"real": 0.5, "bits": "3fe0000000000000"}: the first is for readers (null when JSON
-// has no such number), the second is what counts.
+// has no such number), the second counts.
 json_t *es_round_folder_pack_real(double value);
 int es_round_folder_unpack_real(const json_t *packed, double *value);
 

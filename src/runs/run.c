@@ -17,7 +17,7 @@
 #include "telemetry/sinks/run_database.h"
 #include "telemetry/text.h"
 
-// rows of one step or round; what is found beyond is counted in their details
+// rows of one step or round; further findings are counted in their details
 #define MAX_ANOMALIES 256
 
 static const char stop_message[] =
@@ -184,7 +184,7 @@ static EsStatus add_prometheus_sink(EsRun *run) {
     return ES_STATUS_OK;
 }
 
-// A person's progress does not depend on what is recorded: without telemetry the hub has the
+// A person's progress does not depend on recording: without telemetry the hub has the
 // console alone.
 static EsStatus open_hub(EsRun *run) {
     const EsRunSettings *settings = run->options.settings;

@@ -1,7 +1,7 @@
 // A run: rounds of work with telemetry, checkpoints, and an orderly end, in one folder.
 //
-// A kind of run (hosts, grow, prove) supplies what a round does and how its state is saved and
-// loaded; this module owns the folder, the hub and its sinks, decides when to save, and answers
+// A kind of run (hosts, grow, prove) supplies the work of a round, saving and loading; this
+// module owns the folder, the hub and its sinks, decides when to save, and answers
 // Ctrl-C: the round at hand is finished when that takes under ten seconds, otherwise dropped.
 // A resumed run goes on from the newest checkpoint and ends with the same bits as one that was
 // never interrupted.
@@ -65,9 +65,9 @@ int64_t es_run_resident_bytes(void);
 // of the console.
 EsRunNeed es_run_need(const EsRunSettings *settings, int has_progress);
 
-// --- what a kind of run supplies ---
+// --- supplied by a kind of run ---
 
-// What a round has reached; es_round_report_reset makes everything missing.
+// The results of a round; es_round_report_reset makes everything missing.
 typedef struct EsRoundReport {
     double accuracy, accuracy_std; // percent, over the round's episodes
     double score;                  // of a checkpoint; missing: the accuracy
@@ -86,7 +86,7 @@ void es_round_report_reset(EsRoundReport *report);
 
 typedef struct EsRunWork {
     void *context;
-    // What is known at the start; kind, run_id, config, seed and n_rounds are filled in already.
+    // Fills in the start of the run; kind, run_id, config, seed and n_rounds are filled in already.
     void (*describe)(void *context, EsRunStartedEvent *row);
     // Round `round` (from 1). Asks es_run_must_drop between steps and then returns INTERRUPTED.
     EsStatus (*round)(void *context, EsRun *run, int64_t round, EsRoundReport *report);

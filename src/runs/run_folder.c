@@ -18,7 +18,7 @@
 #include "runs/run_lock.h"
 #include "runs/run_removal.h"
 
-// room for what stands below a run folder: checkpoints/<round>/<name> and the ends of temporaries
+// for paths below a run folder: checkpoints/<round>/<name> and the ends of temporaries
 #define INSIDE_BYTES 512
 
 // runs of one kind started in one second that may meet the same four digits
@@ -99,8 +99,8 @@ static EsStatus fail_existing_run(const char *root) {
     return status;
 }
 
-// What a run leaves that was killed before it had a configuration: its lock and marker, and perhaps
-// a file that was to become the marker or the configuration.
+// The remains of a run that was killed before it had a configuration: its lock and marker, and
+// perhaps a file that was to become the marker or the configuration.
 static int is_remains(const char *root, const char *name) {
     char target[ES_FILE_NAME_BYTES], kind[ES_RUN_KIND_BYTES];
     const char *final_name = es_file_final_name(name, target);

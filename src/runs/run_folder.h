@@ -25,7 +25,7 @@
 typedef struct EsRunFolder EsRunFolder;
 
 // Make a new run. `path` NULL: runs/<kind>-<date>-<time>-<short id> under the current folder, in
-// UTC. A folder that exists must be empty; ARGUMENT says what is in it, and how to resume when it
+// UTC. A folder that exists must be empty; ARGUMENT names its contents, and how to resume when it
 // is a run; also when the full path has more than 480 bytes. Missing parents are made.
 EsStatus es_run_folder_create(const char *path, const char *kind, EsRunFolder **folder);
 

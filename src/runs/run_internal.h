@@ -1,10 +1,10 @@
-// What run.c (opening, closing) and run_rounds.c (the loop) share.
+// The state of a run, shared by run.c (opening, closing) and run_rounds.c (the loop).
 #ifndef ES_RUNS_RUN_INTERNAL_H
 #define ES_RUNS_RUN_INTERNAL_H
 
 #include "runs/run.h"
 
-// seconds a checkpoint may wait for the sinks to have written what came before it
+// seconds a checkpoint may wait for the sinks to have written all earlier events
 #define ES_RUN_FLUSH_SECONDS 2.0
 
 // the settings of the run in a checkpoint's values
@@ -27,7 +27,7 @@ struct EsRun {
     EsRunFolder *folder;      // owned
     EsHub *hub;               // owned
     EsCheckpoint *checkpoint; // owned; the one to load, NULL for a fresh start
-    char build[128];          // what options.build points at
+    char build[128];          // options.build points at it
     int had_folder;           // a new run in a folder that was there, empty
     int is_started;           // by es_run_start
     int is_watching;          // for signals

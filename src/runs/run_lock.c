@@ -1,3 +1,4 @@
+// Taking, asking about and describing the lock of a run folder.
 #include "runs/run_lock.h"
 
 #include <errno.h>

@@ -152,7 +152,7 @@ static EsStatus take_checkpoint(EsRunRemoval *removal, const char *path,
     return ES_STATUS_OK;
 }
 
-// in this order: what makes the folder a run is there until its configuration is gone
+// in this order: the folder is a run until its configuration is gone
 static const char *const last_names[] = {"config.ini", ES_RUN_MARKER_NAME, ES_RUN_LOCK_NAME};
 
 static int goes_last(const char *name) {

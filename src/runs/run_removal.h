@@ -1,8 +1,8 @@
-// Removing what a run has written, by name, and nothing else.
+// Removing the files of a run, by name, and nothing else.
 //
-// Every file and folder is compared with the names that a run writes (docs/file-formats.md). What
-// is not one of them stays and is reported, with the folders that hold it; links are never
-// followed. The same walk previews: it counts what it would remove.
+// Every file and folder is compared with the names that a run writes (docs/file-formats.md). Others
+// stay and are reported, with the folders that hold them; links are never followed. The same walk
+// previews: it counts without removing.
 //
 //     EsRunRemoval removal = {.is_preview = 1};
 //     ES_TRY(es_run_remove("runs/old", &removal));

@@ -146,7 +146,7 @@ void es_run_emit_anomalies(EsRun *run, EsEventTime time) {
     }
 }
 
-// Accuracy over the rounds: the rolling mean, what is wrong with it, and where it goes.
+// Accuracy over the rounds: the rolling mean, its anomalies and its trend.
 static double check_round(EsRun *run, EsEventTime time, double accuracy) {
     EsTrendDetectedEvent trend;
     EsRoundHealth health = {accuracy, (double)run->n_rounds_done / run->options.settings->n_rounds};
@@ -209,8 +209,8 @@ static void emit_round(EsRun *run, const EsRoundReport *report, double seconds) 
 
 // --- checkpoints ---
 
-// What the loop itself must remember: the state of the anomaly rules, so that a resumed run finds
-// what an uninterrupted one would. Its bytes are kept as hexadecimal digits.
+// The loop's own state is that of the anomaly rules, so that a resumed run has the findings of an
+// uninterrupted one. Its bytes are kept as hexadecimal digits.
 #define STATE_DIGITS (2 * sizeof(EsAnomalyState))
 
 // in the checkpoints of a run that has diverged, and in no others
@@ -260,7 +260,7 @@ static EsStatus take_counters(EsRun *run) {
     return ES_STATUS_OK;
 }
 
-// The sinks get the chance to write what came before, so that a database never lacks rounds that
+// The sinks get the chance to write all earlier events, so that a database never lacks rounds that
 // its checkpoint has.
 static EsStatus save_round(EsRun *run, const EsRunWork *work) {
     int64_t start_ns = es_clock_ns();
@@ -312,7 +312,7 @@ static const char *write_resume(const EsRun *run, char command[RESUME_BYTES]) {
     return command;
 }
 
-// A folder that is no longer the one this run writes into: what is left, and where.
+// Fails when the folder is no longer the one this run writes into, and says where it is.
 static EsStatus check_folder(const EsRun *run) {
     char moved_to[ES_RUN_PATH_BYTES], folder[RESUME_BYTES - 40];
     EsStatus status = es_run_folder_check(run->folder, moved_to);
@@ -329,7 +329,7 @@ static EsStatus check_folder(const EsRun *run) {
                    es_shell_word(moved_to, folder, sizeof folder));
 }
 
-// A save that had to succeed and did not: what is lost, and what can be done.
+// Fails for a save that had to succeed, naming the loss and the way on.
 static EsStatus fail_save(const EsRun *run, EsStatus status) {
     char command[RESUME_BYTES];
     return es_status_set(status, __FILE__, __LINE__,
@@ -370,7 +370,7 @@ static EsStatus save_when_due(EsRun *run, const EsRunWork *work) {
 
 // --- the loop ---
 
-// Says what is saved of a run that was asked to stop.
+// Names the saved part of a run that was asked to stop.
 static EsStatus fail_interrupted(const EsRun *run, int is_dropped) {
     int64_t n_lost = run->n_rounds_done - run->n_rounds_saved; // beside the one at hand
     char dropped[120] = "", command[RESUME_BYTES];

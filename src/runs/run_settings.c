@@ -1,3 +1,5 @@
+// Settings that a resumed run may change and those it may not, compared with the run or with the
+// text that its checkpoints keep.
 #include "runs/run_settings.h"
 
 #include <string.h>
@@ -75,7 +77,7 @@ EsStatus es_run_settings_check_resumed(const EsConfig *config, const void *befor
 #define FIXED_LINE_BYTES (2 * 48 + 4 * ES_CONFIG_VALUE_BYTES)
 
 // "section.key=value": checkpoints take UTF-8 alone, so that other bytes are spelled. Returns the
-// length of what stands before the value.
+// length of the name before the value.
 static size_t write_line(const EsConfig *config, const EsConfigKey *key,
                          char line[FIXED_LINE_BYTES]) {
     char value[ES_CONFIG_VALUE_BYTES];
@@ -103,7 +105,7 @@ EsStatus es_run_settings_write_fixed(const EsConfig *config, char **text) {
     return ES_STATUS_OK;
 }
 
-// What stands behind the name in its line of `saved`; NULL where there is none.
+// Finds the value behind the name in its line of `saved`; NULL where there is none.
 static const char *find_value(const char *saved, const char *name, size_t n_name) {
     for (const char *line = saved; line != NULL; line = strchr(line, '\n')) {
         line += *line == '\n';

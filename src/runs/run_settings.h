@@ -39,42 +39,42 @@ typedef struct EsRunSettings {
 
 // The same for a kind with another least number of rounds.
 #define ES_RUN_CONFIG_KEYS_FROM(T, m, kind_name, rounds, least)                                    \
-    ES_CONFIG_TEXT(T, m.kind, "run", "kind", kind_name, "what kind of run this is"),               \
+    ES_CONFIG_TEXT(T, m.kind, "run", "kind", kind_name, "kind of run"),                            \
         ES_CONFIG_INT(T, m.n_rounds, "run", "rounds", rounds, least, 1000000000, "rounds in all"), \
         ES_CONFIG_INT(T, m.seed, "run", "seed", "42", 0, 2147483647, "seed of the run"),           \
         ES_CONFIG_TEXT(T, m.device, "run", "device", "cpu", "cpu, cuda or cuda:N"),                \
         ES_CONFIG_INT(T, m.n_threads, "run", "threads", "0", 0, 1024,                              \
                       "CPU threads, 0 = one per processor"),                                       \
         ES_CONFIG_FLOAT(T, m.stop_seconds, "run", "stop_seconds", "10", 0, 1e6,                    \
-                        "what the round at hand may still take after Ctrl-C, else it is dropped"), \
+                        "seconds that a round may take after Ctrl-C before it is dropped"),        \
         ES_CONFIG_INT(T, m.checkpoint_every, "checkpoint", "every", "10", 1, 1000000000,           \
                       "rounds between checkpoints; the last round always has one"),                \
         ES_CONFIG_INT(T, m.checkpoint_keep, "checkpoint", "keep", "3", 1, 1000000,                 \
                       "newest checkpoints kept; the best is kept too"),                            \
         ES_CONFIG_CHOICE(T, m.level, "telemetry", "level", "normal", "off|minimal|normal|debug",   \
-                         "how much is recorded"),                                                  \
+                         "amount of telemetry that is recorded"),                                  \
         ES_CONFIG_INT(T, m.stride, "telemetry", "stride", "10", 1, 1000000,                        \
                       "steps between records of single steps"),                                    \
-        ES_CONFIG_BOOL(T, m.sqlite, "telemetry", "sqlite", "on", "run.db"),                        \
-        ES_CONFIG_BOOL(T, m.jsonl, "telemetry", "jsonl", "off", "events.jsonl"),                   \
-        ES_CONFIG_BOOL(T, m.tensorboard, "telemetry", "tensorboard", "on", "tensorboard/"),        \
+        ES_CONFIG_BOOL(T, m.sqlite, "telemetry", "sqlite", "on", "write run.db"),                  \
+        ES_CONFIG_BOOL(T, m.jsonl, "telemetry", "jsonl", "off", "write events.jsonl"),             \
+        ES_CONFIG_BOOL(T, m.tensorboard, "telemetry", "tensorboard", "on", "write tensorboard/"),  \
         ES_CONFIG_INT(T, m.prometheus_port, "telemetry", "prometheus_port", "-1", -1, 65535,       \
-                      "/metrics over HTTP; 0 takes a free port, -1 = off"),                        \
+                      "port of /metrics over HTTP; 0 takes a free one, -1 = off"),                 \
         ES_CONFIG_TEXT(T, m.prometheus_address, "telemetry", "prometheus_address", "127.0.0.1",    \
-                       "address it listens on"),                                                   \
+                       "address of the /metrics endpoint"),                                        \
         ES_CONFIG_INT(T, m.queue_packets, "telemetry", "queue_packets", "1000", 1, 1000000,        \
                       "packets a sink may lag behind before events are dropped"),                  \
         ES_CONFIG_INT(T, m.spill_mib, "telemetry", "spill_mib", "64", 0, 1000000,                  \
                       "cap of a sink's spill file, MiB; 0 = no spill files")
 
-// Whether a resumed run may change this key: what does not change results, and the number of
+// Whether a resumed run may change this key: one without influence on results, or the number of
 // rounds.
 int es_run_setting_is_free(const EsConfigKey *key);
 
 // The kind of run that these keys declare: "hosts".
 const char *es_run_settings_kind(const EsConfig *config);
 
-// What `esper` calls a kind of run: its own name, but "prove train" for "prove".
+// The command of a kind of run: its own name, but "prove train" for "prove".
 const char *es_run_kind_command(const char *kind);
 
 // CONFIG when the settings are those of another kind of run.
@@ -88,7 +88,7 @@ EsStatus es_run_settings_check_resumed(const EsConfig *config, const void *befor
 // "section.key=value" for each, in ASCII. The caller lets go of it with es_release.
 EsStatus es_run_settings_write_fixed(const EsConfig *config, char **text);
 
-// CONFIG, naming the first setting that is not what `saved` has. Settings that `saved` does not
+// CONFIG, naming the first setting that differs from `saved`. Settings that `saved` does not
 // know are newer than it and pass.
 EsStatus es_run_settings_check_fixed(const EsConfig *config, const char *saved);
 

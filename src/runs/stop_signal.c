@@ -1,3 +1,5 @@
+// A handler that notes the first signal and restores the default for the second. Only functions
+// that are safe in handlers are called there.
 #include "runs/stop_signal.h"
 
 #include <errno.h>
@@ -48,7 +50,7 @@ EsStatus es_stop_signal_begin(const char *message, const char *second_message) {
         if (sigaction(signals[i], &action, &old_actions[i]) != 0) {
             return ES_FAIL(IO, "cannot watch for signal %d: %s", signals[i], strerror(errno));
         }
-        // who started us with nohup wants us to outlive the terminal
+        // nohup: the process shall outlive the terminal
         if (signals[i] == SIGHUP && old_actions[i].sa_handler == SIG_IGN) {
             sigaction(SIGHUP, &old_actions[i], NULL);
         }

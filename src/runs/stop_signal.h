@@ -15,7 +15,7 @@
 // until end.
 EsStatus es_stop_signal_begin(const char *message, const char *second_message);
 
-// What the first signal prints from here on; nullable, borrowed until end.
+// Replaces the message of the first signal; nullable, borrowed until end.
 void es_stop_signal_set_message(const char *message);
 
 // Put the old handlers back. A pending request is forgotten.

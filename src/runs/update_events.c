@@ -1,3 +1,5 @@
+// Turning the report of an update into its event, its metrics and the findings of the anomaly
+// rules.
 #include "runs/update_events.h"
 
 #include <math.h>
@@ -13,7 +15,7 @@ typedef struct Curves {
     int n_rows, n_names;
 } Curves;
 
-// What could not be computed has no point on its curve.
+// A number that could not be computed has no point on its curve.
 static void add(Curves *curves, const char *name, double value) {
     if (!isnan(value)) {
         ES_ASSERT(curves->n_rows < (int)ES_COUNT_OF(curves->rows));

@@ -1,4 +1,4 @@
-// What an update of a policy says: its event, its curves, and what is wrong with it.
+// An update of a policy in telemetry: its event, its curves and its anomalies.
 #ifndef ES_RUNS_UPDATE_EVENTS_H
 #define ES_RUNS_UPDATE_EVENTS_H
 

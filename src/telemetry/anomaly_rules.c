@@ -385,7 +385,8 @@ EsUpdateHealth es_update_health_unmeasured(void) {
     return health;
 }
 
-// The names of what is not finite, as one row: one bad tensor makes many of these at once.
+// The names of all numbers that are not finite, as one row: one bad tensor makes many of these at
+// once.
 typedef struct BrokenNames {
     char text[200];
     size_t length;

@@ -18,7 +18,7 @@
 
 #include "telemetry/event.h"
 
-// --- what is found ---
+// --- findings ---
 
 // The rule that the console prints once, at the end of a run.
 #define ES_RULE_COSTLY_DEPENDENCE "costly_dependence"
@@ -88,7 +88,7 @@ typedef struct EsAnomalyHead {
 #define ES_N_GROWTH_HEADS 8
 extern const EsAnomalyHead es_anomaly_growth_heads[ES_N_GROWTH_HEADS];
 
-// What is remembered from report to report. Plain numbers: a checkpoint may keep them as they are.
+// State from report to report. Plain numbers: a checkpoint may keep them as they are.
 typedef struct EsAnomalyState {
     double gradient_norm_mean; // running means, of finite values alone
     double gradient_health_mean;
@@ -122,7 +122,7 @@ typedef struct EsLstmHealth {
     double env_rms_max; // of the environment where it is largest
 } EsLstmHealth;
 
-// One update of the policy. Begin with es_update_health_unmeasured and fill in what is known.
+// One update of the policy. Begin with es_update_health_unmeasured and fill in the known ones.
 typedef struct EsUpdateHealth {
     double policy_loss, value_loss, bellman_error;
     double entropy; // of all heads, a share of the largest possible, 0 to 1

@@ -1,3 +1,5 @@
+// Schemas of events from the list in event_schema.h, and packets: rows encoded column by column,
+// and opened again with every offset checked.
 #include "telemetry/event.h"
 
 #include <string.h>

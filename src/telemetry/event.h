@@ -75,7 +75,7 @@ const EsEventSchema *es_event_schema(EsEventType type);
 
 // --- packets ---
 
-// Where in the run an event belongs. Rounds count from 1; what comes before the first has round 0.
+// Where in the run an event belongs. Rounds count from 1; events before the first have round 0.
 typedef struct EsEventTime {
     int64_t round;
     int64_t step; // in the round, from 0; -1 for events of a whole round
@@ -117,7 +117,7 @@ typedef struct EsPacket {
 } EsPacket;
 
 // Check that `bytes` of memory (8-byte aligned) begin with a whole, well-formed packet. INPUT says
-// what is wrong and at which byte.
+// the defect and its byte.
 EsStatus es_packet_open(const void *data, size_t bytes, EsPacket *packet);
 
 // Cells; the column's type must match. *bytes of text are borrowed and not ended by 0; NULL when it

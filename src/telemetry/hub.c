@@ -1,3 +1,5 @@
+// The hub: numbers events, filters them by level and stride, and offers them to the worker of every
+// sink.
 #include "telemetry/hub.h"
 
 #include <math.h>

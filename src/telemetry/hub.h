@@ -5,7 +5,7 @@
 // file, up to a cap, and are delivered from there when the sink catches up. A sink that blocks or
 // fails harms neither training nor the other sinks.
 //
-// Results of training never depend on the hub: it only reads what it is given. Emitting is safe
+// Results of training never depend on the hub: it only reads its arguments. Emitting is safe
 // from any thread; create, add_sink, tick, escalate, flush and close belong to one.
 //
 //     EsHub *hub; ES_TRY(es_hub_create(&options, &hub));
@@ -97,10 +97,10 @@ void es_hub_health(const EsHub *hub, EsHubHealth *health);
 int es_hub_health_has_losses(const EsHubHealth *health);
 
 // Take no more events, give the sinks their time, close them. A blocked sink's thread is left
-// behind, and its memory with it; what it has not delivered counts as lost, and stays in the spill
-// file if it was there. Should the sink ever return, the thread closes it (which may write what the
-// sink still holds), frees the memory, and logs nothing more. `health` (nullable) receives the
-// final counts. Accepts NULL.
+// behind, and its memory with it; undelivered packets count as lost, and stay in the spill
+// file if it was there. Should the sink ever return, the thread closes it (which may write the
+// packets the sink still holds), frees the memory, and logs nothing more. `health` (nullable)
+// receives the final counts. Accepts NULL.
 void es_hub_close(EsHub *hub, EsHubHealth *health);
 
 #endif

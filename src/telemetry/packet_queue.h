@@ -41,7 +41,7 @@ void es_packet_queue_release(EsPacketQueue *queue);
 // --- positions, from any thread ---
 
 // Bytes ever reserved and ever released. A packet whose reservation happened before a call of head
-// is released once tail is at or above what that call returned.
+// is released once tail has reached the value of that call.
 uint64_t es_packet_queue_head(const EsPacketQueue *queue);
 uint64_t es_packet_queue_tail(const EsPacketQueue *queue);
 

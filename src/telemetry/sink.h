@@ -3,7 +3,7 @@
 //
 // write may buffer; flush makes everything written so far durable, or as durable as the sink gets.
 // The hub calls flush when the queue runs empty, at least every second while packets come, and
-// before close. A failing write or flush loses what it was given: the hub counts it, logs it
+// before close. A failing write or flush loses its packets: the hub counts them, logs that
 // once, and goes on calling, since the disk may have room again.
 #ifndef ES_TELEMETRY_SINK_H
 #define ES_TELEMETRY_SINK_H
@@ -41,7 +41,7 @@ EsStatus es_jsonl_trim(const char *path, int64_t last_round);
 
 // An event file of TensorBoard's in `folder`; every metric row becomes a scalar with its round as
 // the step. Resuming (last_round >= 0) starts a new file whose session start makes readers drop
-// what an earlier one had above last_round.
+// the points of an earlier one above last_round.
 EsStatus es_tensorboard_sink_open(const char *folder, int64_t last_round, EsSink *sink);
 
 // The latest value of every metric, and counters of events by type, as Prometheus text over HTTP

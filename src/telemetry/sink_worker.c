@@ -26,7 +26,7 @@ struct EsSinkWorker {
     // wake-up: is_woken keeps the semaphore at 0 or 1, so that most emits make no system call
     sem_t wake;
     _Atomic int is_woken;
-    _Atomic int is_stopping;  // deliver what there is, then end
+    _Atomic int is_stopping;  // deliver all that is pending, then end
     _Atomic int is_abandoned; // nobody waits any more: end at once, say nothing
 
     // answers of the thread; `progress` is posted after each
@@ -62,7 +62,7 @@ struct EsSinkWorker {
 
 // Drops one reference; the last of the two frees the worker.
 static void release(EsSinkWorker *worker) {
-    // acq_rel: what the other side wrote before it let go must be over before memory is freed
+    // acq_rel: writes of the other side before its release must be over before memory is freed
     if (atomic_fetch_sub_explicit(&worker->n_holders, 1, memory_order_acq_rel) > 1) {
         return;
     }
@@ -199,7 +199,7 @@ static void answer_flush(EsSinkWorker *worker) {
     sem_post(&worker->progress);
 }
 
-// Deliver what is there now; nonzero when there is more that need not be waited for.
+// Delivers all that is there now; nonzero when there is more that need not be waited for.
 static int deliver(EsSinkWorker *worker) {
     int64_t asked = atomic_load_explicit(&worker->n_flushes_asked, memory_order_acquire);
     int64_t spill_target = worker->spill != NULL ? es_spill_n_appended(worker->spill) : 0;
@@ -374,7 +374,7 @@ void es_sink_worker_offer(EsSinkWorker *worker, EsEventType type, const void *ro
     // before the thread can see it and count it down
     atomic_fetch_add(&worker->n_outstanding[type], 1);
     int failure = 0;
-    // nothing kept may overtake what is pending in the spill
+    // no kept event may overtake those pending in the spill
     int is_taken = !(may_spill && es_spill_n_pending(worker->spill) > 0) &&
                    queue_event(worker, type, rows, n_rows, header, packet_bytes);
     if (!is_taken && may_spill) {

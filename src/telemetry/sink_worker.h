@@ -2,7 +2,7 @@
 //
 // The worker is shared by the hub and the thread, and freed by the one that lets go last; so a
 // thread stuck in its sink can be left behind. Should it return while the process lives, it ends
-// the packet it is at, closes the sink, which may write what the sink still holds, and cleans up.
+// the packet it is at, closes the sink, which may write packets it still holds, and cleans up.
 #ifndef ES_TELEMETRY_SINK_WORKER_H
 #define ES_TELEMETRY_SINK_WORKER_H
 
@@ -21,7 +21,7 @@ const char *es_sink_worker_name(const EsSinkWorker *worker);
 void es_sink_worker_offer(EsSinkWorker *worker, EsEventType type, const void *rows, int64_t n_rows,
                           const EsPacketHeader *header, size_t packet_bytes);
 
-// Log what was refused since this was last called: at once, then each thousand. The owner's thread
+// Logs the events refused since the last call: at once, then each thousand. The owner's thread
 // alone.
 void es_sink_worker_log_refusals(EsSinkWorker *worker);
 
@@ -31,14 +31,14 @@ void es_sink_worker_log_refusals(EsSinkWorker *worker);
 void es_sink_worker_ask_flush(EsSinkWorker *worker);
 int es_sink_worker_wait_flush(EsSinkWorker *worker, int64_t deadline_ns);
 
-// The counts so far; adds what was dropped or lost to n_missed_by_type.
+// The counts so far; adds dropped and lost events to n_missed_by_type.
 void es_sink_worker_health(const EsSinkWorker *worker, EsSinkHealth *health,
                            int64_t n_missed_by_type[ES_EVENT_COUNT]);
 
-// Ask the thread to deliver what there is and end; nothing may be offered from here on. Stop waits
-// for it until deadline_ns and lets go of the worker; a thread that has not ended by then is left
-// behind and gives its sink nothing more than the packet it is at. `health` as above, final: what
-// was not delivered counts as lost.
+// Asks the thread to deliver all that is pending and end; nothing may be offered from here on. Stop
+// waits for it until deadline_ns and lets go of the worker; a thread that has not ended by then is
+// left behind and gives its sink nothing more than the packet it is at. `health` as above, final:
+// undelivered packets count as lost.
 void es_sink_worker_ask_stop(EsSinkWorker *worker);
 void es_sink_worker_stop(EsSinkWorker *worker, int64_t deadline_ns, EsSinkHealth *health,
                          int64_t n_missed_by_type[ES_EVENT_COUNT]);

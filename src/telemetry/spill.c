@@ -54,7 +54,7 @@ static EsStatus format_path(const char *folder, const char *name, int leftover, 
     return ES_STATUS_OK;
 }
 
-// Clear the way for a new file at `path`: what an earlier session left there gets another name, or
+// Clear the way for a new file at `path`: a file of an earlier session gets another name, or
 // is removed when it is empty.
 static EsStatus keep_leftover(const char *folder, const char *name, const char *path) {
     struct stat facts;

@@ -18,7 +18,7 @@ EsStatus es_spill_open(const char *folder, const char *name, size_t max_bytes, E
 void es_spill_close(EsSpill *spill);
 
 // Add a packet, encoded as es_packet_encode does. Allocates nothing. Returns 0; else a number as in
-// errno: EFBIG when it would exceed the cap, or what the system said. The file is then as before.
+// errno: EFBIG when it would exceed the cap, or the system's. The file is then as before.
 int es_spill_append(EsSpill *spill, EsEventType type, const void *rows, int64_t n_rows,
                     const EsPacketHeader *header);
 
@@ -31,11 +31,11 @@ int64_t es_spill_n_pending(const EsSpill *spill);
 const char *es_spill_path(const EsSpill *spill);
 
 // The consumer: the oldest packet, checked, valid until release. Only when one is pending. On a
-// failure the file can no longer be read; what is left for the consumer is to discard it.
+// failure the file can no longer be read; the consumer can only discard it.
 EsStatus es_spill_peek(EsSpill *spill, EsPacket *packet);
 void es_spill_release(EsSpill *spill);
 
-// Give up all that is pending and empty the file; *n_by_type counts what that loses, by type.
+// Give up all that is pending and empty the file; *n_by_type counts the losses by type.
 void es_spill_discard(EsSpill *spill, int64_t n_by_type[ES_EVENT_COUNT]);
 
 #endif

@@ -70,7 +70,7 @@ void es_text_add_int(EsText *text, int64_t value) {
     es_text_add(text, digits + first, sizeof digits - first);
 }
 
-// Add what printf made of a number, with a point for the locale's decimal sign, which may be
+// Adds the digits of printf, with a point for the locale's decimal sign, which may be
 // several bytes long.
 static void add_printed(EsText *text, const char *printed) {
     int was_sign = 0;
@@ -129,7 +129,7 @@ size_t es_utf8_next(const char *bytes, size_t n_bytes, uint32_t *code_point) {
         return 1;
     }
     size_t length = first < 0xe0 ? 2 : (first < 0xf0 ? 3 : 4);
-    // the second byte's range excludes overlong forms, surrogates and what lies above U+10FFFF
+    // the second byte's range excludes overlong forms, surrogates and code points above U+10FFFF
     uint32_t low = first == 0xe0 ? 0xa0 : (first == 0xf0 ? 0x90 : 0x80);
     uint32_t high = first == 0xed ? 0x9f : (first == 0xf4 ? 0x8f : 0xbf);
     uint32_t value = first & (0x7fu >> length);
@@ -149,8 +149,8 @@ static int is_control(uint32_t code_point) {
     return code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0);
 }
 
-// What moves the cursor, commands the terminal, or shows text in another order than it has: a name
-// with U+202E could end in what looks like another file's extension.
+// Characters that move the cursor, command the terminal, or reorder text: a name with U+202E could
+// seem to end in another extension.
 static int commands_terminal(uint32_t code_point) {
     return is_control(code_point) || (code_point >= 0x2028 && code_point <= 0x202e) ||
            (code_point >= 0x2066 && code_point <= 0x2069);
@@ -245,7 +245,7 @@ typedef struct Range {
     uint32_t first, last;
 } Range;
 
-// combining marks and what is not seen at all
+// combining marks and invisible characters
 static const Range empty[] = {
     {0x0300, 0x036f},   {0x0483, 0x0489}, {0x0591, 0x05bd}, {0x05bf, 0x05c7},   {0x0610, 0x061a},
     {0x064b, 0x065f},   {0x0670, 0x0670}, {0x06d6, 0x06dc}, {0x06df, 0x06e4},   {0x0900, 0x0902},

@@ -45,11 +45,11 @@ typedef enum EsTextEscape {
     ES_TEXT_JSON,    // inside quotes: quote, backslash and control characters escaped
     ES_TEXT_LABEL,   // Prometheus, inside quotes: quote, backslash and newline escaped
     ES_TEXT_HELP,    // Prometheus: backslash and newline escaped
-    ES_TEXT_TERMINAL // nothing to escape with: what could command a terminal becomes U+FFFD
+    ES_TEXT_TERMINAL // characters that could command a terminal become U+FFFD
 } EsTextEscape;
 
-// A string of unknown origin. What is not UTF-8 becomes U+FFFD, and so do control characters that
-// the form has no escape for (PLAIN lets them through).
+// A string of unknown origin. Bytes that are not UTF-8 become U+FFFD, and so do control characters
+// that the form has no escape for (PLAIN lets them through).
 void es_text_add_utf8(EsText *text, const char *bytes, size_t n_bytes, EsTextEscape escape);
 
 // Decode the character at `bytes` (n_bytes >= 1) and return its length. A malformed one is U+FFFD

@@ -1,3 +1,4 @@
+// Comparing two reports: figures against their noise, lists paired by name.
 #include "runs/inspect/run_compare.h"
 
 #include <math.h>

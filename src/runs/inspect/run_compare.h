@@ -1,7 +1,7 @@
-// Two runs beside each other: which settings differ, what each reached, and whether a difference is
+// Two runs beside each other: different settings, results of each, and whether a difference is
 // more than chance.
 //
-// A is the reference, B what is compared with it. Nothing is printed; `esper diff` does that.
+// A is the reference, B is compared with it. Nothing is printed; `esper diff` does that.
 //
 //     EsRunComparison *comparison; ES_TRY(es_run_compare("runs/a", "runs/b", &comparison));
 //     if (comparison->measures[ES_FIGURE_FINAL_ACCURACY] == ES_VERDICT_DIFFERS) { ... }
@@ -64,7 +64,7 @@ typedef struct EsRunComparison {
 EsStatus es_run_compare(const char *a, const char *b, EsRunComparison **comparison);
 void es_run_comparison_destroy(EsRunComparison *comparison);
 
-// Whether B lacks what A has. Events that tell of incidents (an anomaly, a trend, a rollback, a
+// Whether B lacks an entry of A. Events of incidents (an anomaly, a trend, a rollback, a
 // resumption, a round that lasts) are not lacking when nothing happened.
 int es_metric_is_lacking(const EsMetricPair *pair);
 int es_event_is_lacking(const EsEventPair *pair);

@@ -1,4 +1,4 @@
-// Looking at runs from outside: what is in a folder, and how far each run has come.
+// Looking at runs from outside: the contents of a folder, and the progress of each run.
 #include <errno.h>
 #include <ini.h>
 #include <stdio.h>
@@ -57,8 +57,8 @@ static EsStatus read_config(EsRunSummary *summary) {
     return ES_STATUS_OK;
 }
 
-// What makes the folder a run: a marker, or a config.ini from before there were markers that names
-// a kind of run.
+// A folder is a run when it has a marker, or, from before there were markers, a config.ini that
+// names a kind of run.
 static EsStatus recognise(EsRunSummary *summary) {
     EsStatus status = es_run_marker_read(summary->path, summary->kind);
     if (status != ES_STATUS_OK && status != ES_STATUS_INPUT) {
@@ -74,7 +74,7 @@ static EsStatus recognise(EsRunSummary *summary) {
                                                     : "config.ini is missing");
 }
 
-// Sizes and the newest change; what every visit touches does not count.
+// Sizes and the newest change; files that every visit touches do not count.
 static EsStatus measure_run(const char *root, EsRunSummary *summary) {
     EsFolderEntry *entries = NULL;
     int n_entries = 0;

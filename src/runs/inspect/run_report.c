@@ -299,7 +299,7 @@ static EsStatus read_latencies(EsRunReport *report, EsRunDatabase *database) {
 
 typedef struct Reading {
     EsRunReport *report;
-    const char *text; // what is left of the file
+    const char *text; // the rest of the file
     size_t text_bytes;
     int line;
     EsStatus status; // first failure; reading ends with it
@@ -427,7 +427,7 @@ static EsStatus read_events(EsRunReport *report, EsRunDatabase *database) {
                      take_table, &tables);
 }
 
-// --- what the run is ---
+// --- kind, outcome, figures ---
 
 typedef struct Summary {
     EsRunReport *report;
@@ -572,7 +572,7 @@ static EsStatus read_summary(EsRunReport *report, EsRunDatabase *database) {
 
 // --- the whole ---
 
-// Messages for what users do wrong, before SQLite and the parser say it in their words.
+// Messages for usual mistakes, before SQLite and the parser put them in their words.
 static EsStatus check_folder(const char *path) {
     struct stat info;
     char inside[4096];

@@ -54,7 +54,7 @@ typedef struct EsRunSetting {
     const char *value;
 } EsRunSetting;
 
-// A metric is one number per round: how it changes over rounds is what the run learns, and says
+// A metric is one number per round: its change over rounds is learning, and says
 // nothing of chance. Its noise is unknown.
 typedef struct EsRunMetric {
     const char *name;

@@ -1,3 +1,4 @@
+// Lines for a person, whose parts are given up in a fixed order until the line fits.
 #include "telemetry/sinks/console_line.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
 #include "telemetry/event.h"
 #include "telemetry/text.h"
 
-// What is known about a round. Missing parts are left out of its line.
+// The progress of a round. Missing parts are left out of its line.
 typedef struct EsConsoleProgress {
     int64_t round, n_rounds; // n_rounds 0: unknown
     double percent;          // of the round's training; missing once it is complete
@@ -13,7 +13,7 @@ typedef struct EsConsoleProgress {
     double rate;
     const char *rate_unit; // "images/s" or "steps/s"
     double accuracy;       // percent of the validation images, mean over environments
-    const char *measured;  // what the accuracy is of: "validation", "right"
+    const char *measured;  // the accuracy's name: "validation", "right"
     double mrr;            // of a validation
     double reward;
     double entropy, kl_divergence; // of the policy's update

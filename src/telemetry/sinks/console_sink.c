@@ -113,7 +113,7 @@ typedef struct ConsoleSink {
     int is_drawn;       // the cursor stands behind a progress line
     int64_t drawn_ns;   // last drawing in place
     int64_t printed_ns; // last line of a complete round
-    EsText out;         // what goes to the stream next
+    EsText out;         // goes to the stream next
 } ConsoleSink;
 
 // Not through a FILE: a thread left behind in a blocked write would hold its lock, and the end of

@@ -1,3 +1,4 @@
+// The Prometheus sink of a build without libmicrohttpd: opening says so.
 #include "telemetry/sink.h"
 
 const char *es_prometheus_sink_version(void) { return NULL; }

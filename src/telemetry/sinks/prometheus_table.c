@@ -16,7 +16,7 @@ typedef struct Name {
 } Name;
 
 typedef struct LabelParser {
-    const char *labels, *next; // the whole list, and what is left of it
+    const char *labels, *next; // the whole list, and its rest
     Name names[MAX_LABELS];
     int n_names;
 } LabelParser;
@@ -137,7 +137,7 @@ static int32_t *find_slot(const EsPrometheusTable *table, const EsPrometheusInde
     return &index->slots[at];
 }
 
-// Room for all metrics of a table of `capacity`: built anew, since half of what it holds changed.
+// Room for all metrics of a table of `capacity`: built anew, since half of its entries changed.
 static EsStatus grow_index(const EsPrometheusTable *table, EsPrometheusIndex *index,
                            size_t capacity) {
     EsPrometheusIndex bigger = {.n_slots = 2 * capacity};

@@ -1,5 +1,5 @@
-// What the Prometheus endpoint shows: the latest value of every metric and a counter per event
-// type, rendered in the text format 0.0.4.
+// The table behind the Prometheus endpoint: the latest value of every metric and a counter per
+// event type, rendered in the text format 0.0.4.
 //
 // Names are made of [a-zA-Z0-9_:]. Metrics whose names become the same ("a.b", "a/b") are one
 // family of samples: the first is bare, each later one carries its own name in the label raw_name.
@@ -12,7 +12,7 @@
 
 typedef struct EsPrometheusMetric {
     char *raw_name; // owned, ended by 0
-    char *name;     // owned; what Prometheus sees
+    char *name;     // owned; as Prometheus sees it
     double value;
     int is_first;           // of its family
     int32_t next_in_family; // -1 at the end

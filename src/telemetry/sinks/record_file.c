@@ -1,3 +1,4 @@
+// Buffered records, cut back to whole ones when the system refuses bytes.
 #include "telemetry/sinks/record_file.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 #include "base/folder.h"
 #include "base/memory.h"
 
-// enough to make system calls rare; what a failing disk may hold up in memory
+// enough to make system calls rare; the most that a failing disk holds up in memory
 #define BUFFER_BYTES ((size_t)256 << 10)
 
 EsStatus es_record_file_open(const char *path, int is_new, EsRecordFile *file) {

@@ -1,5 +1,5 @@
-// A file that only ever ends after a whole record: what JSONL and TensorBoard readers need to go on
-// after a full disk.
+// A file that only ever ends after a whole record, so that readers of JSONL and TensorBoard files
+// can go on after a full disk.
 //
 // Records are buffered. When the system refuses bytes, the file is cut back to its last whole
 // record and the buffer is kept for the next attempt; a record that finds the buffer full is
@@ -17,7 +17,7 @@ typedef struct EsRecordFile {
 } EsRecordFile;
 
 // Append to `path`, which is created when missing; with `is_new` it must be. IO names the path and
-// the system's reason, INPUT what is no regular file.
+// the system's reason, INPUT when it is no regular file.
 EsStatus es_record_file_open(const char *path, int is_new, EsRecordFile *file);
 
 // Add one record, or several at once that belong together.

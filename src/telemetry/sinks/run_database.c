@@ -102,7 +102,7 @@ static EsStatus connect(EsRunDatabase *database, const char *parameters) {
 }
 
 // Where nothing can be written, SQLite cannot make the shared memory a database in WAL mode needs.
-// The file alone is whole then, but without what is still in the log.
+// The file alone is whole then, but without the rows still in the log.
 static EsStatus connect_anyhow(EsRunDatabase *database) {
     EsStatus status = connect(database, "mode=ro");
     int code = database->db != NULL ? sqlite3_errcode(database->db) & 0xff : SQLITE_OK;

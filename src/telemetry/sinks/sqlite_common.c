@@ -1,3 +1,4 @@
+// SQLite's errors in a user's words, databases opened by path, and their schema and application id.
 #include "telemetry/sinks/sqlite_common.h"
 
 #include <ctype.h>
@@ -27,7 +28,7 @@ static EsStatus status_of(int code) {
     }
 }
 
-// What is wrong, in a user's words where SQLite's own say little.
+// The reason in a user's words, where SQLite's own say little.
 static const char *reason_of(sqlite3 *db, int code) {
     if (is_memory(code)) {
         return "out of memory";

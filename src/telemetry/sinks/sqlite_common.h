@@ -1,4 +1,4 @@
-// What the parts that use SQLite share: its errors as statuses, and opening a database by path.
+// Shared by all users of SQLite: its errors as statuses, and opening a database by path.
 #ifndef ES_TELEMETRY_SQLITE_COMMON_H
 #define ES_TELEMETRY_SQLITE_COMMON_H
 
@@ -7,7 +7,7 @@
 
 #include "telemetry/event.h"
 
-// Record SQLite's last failure on `db` as "FILE: DOING: what SQLite and the system say". Call it
+// Record SQLite's last failure on `db` as "FILE: DOING: reason by SQLite and the system". Call it
 // before anything else is done with `db`, which forgets the text. A damaged file is INPUT,
 // SQLITE_INTERRUPT is INTERRUPTED, SQLITE_NOMEM is MEMORY, the rest is IO.
 EsStatus es_sqlite_fail(sqlite3 *db, int code, const char *file, int line, const char *doing, ...)
@@ -15,7 +15,7 @@ EsStatus es_sqlite_fail(sqlite3 *db, int code, const char *file, int line, const
 
 #define ES_SQLITE_FAIL(db, code, ...) es_sqlite_fail((db), (code), __FILE__, __LINE__, __VA_ARGS__)
 
-// Return a failure of SQLite upward; the rest says what was being done, as for printf.
+// Return a failure of SQLite upward; the rest names the attempt, as for printf.
 #define ES_SQLITE_TRY(db, call, ...)                                                               \
     do {                                                                                           \
         int es_sqlite_code_ = (call);                                                              \
@@ -24,7 +24,7 @@ EsStatus es_sqlite_fail(sqlite3 *db, int code, const char *file, int line, const
         }                                                                                          \
     } while (0)
 
-// Open with SQLITE_OPEN_* flags; `parameters` is what follows the question mark in SQLite's URIs,
+// Open with SQLITE_OPEN_* flags; `parameters` follow the question mark in SQLite's URIs,
 // "" for none. A path is taken literally, whatever characters are in it. *db is NULL on failure.
 EsStatus es_sqlite_open(const char *path, int flags, const char *parameters, sqlite3 **db);
 
@@ -36,7 +36,7 @@ EsStatus es_sqlite_schema_version(sqlite3 *db, int64_t *version);
 // application id of another program; `path` is for the message.
 EsStatus es_sqlite_check_schema(sqlite3 *db, const char *path, int64_t version);
 
-// "Espr": what PRAGMA application_id says of a run's database.
+// "Espr": PRAGMA application_id of a run's database.
 #define ES_SQLITE_APPLICATION_ID 0x45737072
 
 EsStatus es_sqlite_application_id(sqlite3 *db, int64_t *id);

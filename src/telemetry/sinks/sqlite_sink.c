@@ -1,8 +1,8 @@
 // The SQLite sink: a transaction begins with the first packet after a flush, and a flush commits.
 //
 // In WAL mode with synchronous = NORMAL a commit is a write without fsync. A program that is killed
-// loses what was not flushed and nothing else. A machine that loses power may also lose the last
-// commits, those since SQLite's last checkpoint; what is left is whole transactions in either case.
+// loses rows that were not flushed and nothing else. A machine that loses power may also lose the
+// last commits, those since SQLite's last checkpoint; whole transactions are left in either case.
 // Telemetry is not worth an fsync per second: checkpoints of the run are written durably elsewhere,
 // and rows above them are trimmed on resume.
 #include <errno.h>
@@ -23,7 +23,8 @@
 // --- tables ---
 
 // Tables and views are made from the event schema and the list of views. Schemas only ever add
-// tables and columns: those of an earlier one get what is missing, and old rows read as NULL there.
+// tables and columns: those of an earlier one get the missing ones, and old rows read as NULL
+// there.
 
 // Columns of every event table that come before the event's own.
 #define COMMON_COLUMNS 5
@@ -125,7 +126,7 @@ static void append_view(sqlite3_str *sql, const EsView *view) {
     sqlite3_str_appendall(sql, ";\n");
 }
 
-// Make what is missing: the table meta, a table and an index on round per event type, columns that
+// Makes missing parts: the table meta, a table and an index on round per event type, columns that
 // an earlier schema did not have; the views are made anew, so that they are this program's. The
 // caller holds a transaction.
 static EsStatus create_tables(sqlite3 *db) {
@@ -251,7 +252,7 @@ static int insert_row(sqlite3_stmt *statement, const EsPacket *packet, int64_t r
     }
     if (code == SQLITE_OK) {
         sqlite3_step(statement);
-        // repeats what step has found wrong
+        // repeats the error of step
         code = sqlite3_reset(statement);
     }
     return code;

@@ -1,3 +1,4 @@
+// The list of views: columns with their descriptions, and the SELECT of each.
 #include "telemetry/sinks/sqlite_views.h"
 
 #include <stddef.h>

@@ -120,7 +120,7 @@ static void add_version(Encoder *encoder, double wall_time) {
     end_event(&encoder->records, begin);
 }
 
-// Readers drop what earlier files hold at this step and above.
+// Readers drop points of earlier files at this step and above.
 static void add_session_start(Encoder *encoder, double wall_time, int64_t step) {
     static const unsigned char status_start[] = {1 << 3 | WIRE_VARINT, 1};
     size_t begin = begin_event(&encoder->records, wall_time);
@@ -136,8 +136,8 @@ static float narrow(double value) {
     return (float)value;
 }
 
-// One value of the next record. What a float cannot hold becomes an infinity; what is not UTF-8 in
-// the tag is replaced, as readers would refuse the whole record.
+// One value of the next record. Values beyond a float become infinities; bytes that are not UTF-8
+// in the tag is replaced, as readers would refuse the whole record.
 static void add_scalar(Encoder *encoder, const char *tag, size_t tag_bytes, double value) {
     es_text_reset(&encoder->tag);
     es_text_add_utf8(&encoder->tag, tag, tag_bytes, ES_TEXT_PLAIN);
