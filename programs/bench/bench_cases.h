@@ -10,7 +10,7 @@ EsStatus es_bench_host_step(void *state, int variant); // one batch of all hosts
 void es_bench_host_end(void *state);
 
 // Seeds stand in HOLDING when it returns, and stay there: nobody decides but WAIT (policy none: the
-// host asks for it and that is all; learned: as `esper grow` plays), and the governor only acts on
+// host asks for it and that is all; learned: as `esper grow` runs), and the governor only acts on
 // losses that are not finite. INPUT when a seed does not get there.
 EsStatus es_bench_growth_begin(const EsBenchHost *wanted, const EsBench *bench, void **state);
 EsStatus es_bench_growth_step(void *state, int variant); // one step of all environments

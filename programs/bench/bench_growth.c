@@ -1,5 +1,5 @@
 // The suite `growth`: whole steps of E environments, training, validation with ablations, rules,
-// with seeds in all slots; by the engine alone (policy=none) and end to end, as `esper grow` plays
+// with seeds in all slots; by the engine alone (policy=none) and end to end, as `esper grow` runs
 // them (policy=learned). Steps are environment steps.
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,12 +24,12 @@
 //
 // Rounds follow each other without an update: rows are fetched and begun anew.
 
-typedef struct Player Player;
+typedef struct PolicyRunner PolicyRunner;
 
 // the others' logits are within a few hundredths of 0: they have 1e-21 of the probability
 #define WAIT_BIAS 50.0f
 
-struct Player {
+struct PolicyRunner {
     EsGrowSettings settings;
     EsEpisodeRunner runner;           // owned but for growth
     EsPolicy *policy;                 // owned
@@ -37,10 +37,10 @@ struct Player {
     EsHub *hub;                       // owned
     char folder[ES_BENCH_PATH_BYTES]; // owned: removed at the end
     int64_t n_steps;                  // of a round
-    int64_t round, step;              // of the step that is played next
+    int64_t round, step;              // of the next step
 };
 
-static void destroy_player(Player *bench) {
+static void destroy_policy_runner(PolicyRunner *bench) {
     if (bench == NULL) {
         return;
     }
@@ -55,7 +55,7 @@ static void destroy_player(Player *bench) {
 
 // --- set-up ---
 
-static void write_settings(Player *bench, const char *task) {
+static void write_settings(PolicyRunner *bench, const char *task) {
     EsGrowSettings *settings = &bench->settings;
     EsConfig config = es_grow_run_config(settings);
     const EsDeviceInfo *info = es_device_info(es_growth_store(bench->runner.growth)->device);
@@ -70,7 +70,7 @@ static void write_settings(Player *bench, const char *task) {
     settings->floor_scale = 0;
 }
 
-static EsStatus open_play(Player *bench) {
+static EsStatus open_runner(PolicyRunner *bench) {
     const EsGrowSettings *settings = &bench->settings;
     EsEpisodeRunner *runner = &bench->runner;
     EsDeviceOptions device = {.n_threads = settings->run.n_threads};
@@ -94,7 +94,7 @@ static EsStatus prefer_waiting(EsPolicyNetwork *network) {
     return es_stream_synchronize(stream);
 }
 
-static EsStatus open_policy(Player *bench) {
+static EsStatus open_policy(PolicyRunner *bench) {
     const EsEpisodeRunner *runner = &bench->runner;
     const EsGrowthModel *model = es_growth_model(runner->growth);
     EsPolicyContext context = {.settings = es_growth_settings(runner->growth),
@@ -111,7 +111,7 @@ static EsStatus open_policy(Player *bench) {
 }
 
 // The sinks that a run has by default.
-static EsStatus open_hub(Player *bench) {
+static EsStatus open_hub(PolicyRunner *bench) {
     EsHubOptions options = es_hub_defaults();
     EsSink sink;
     char path[ES_BENCH_PATH_BYTES + 8];
@@ -129,44 +129,44 @@ static EsStatus open_hub(Player *bench) {
 }
 
 // Before growth's first step; growth is borrowed. n_steps: of a round.
-static EsStatus create_player(EsGrowth *growth, const char *task, int64_t n_steps,
-                              Player **bench_out) {
-    Player *bench = NULL;
+static EsStatus create_policy_runner(EsGrowth *growth, const char *task, int64_t n_steps,
+                                     PolicyRunner **bench_out) {
+    PolicyRunner *bench = NULL;
     EsStatus status = ES_STATUS_OK;
     *bench_out = NULL;
     ES_TRY(es_allocate(sizeof *bench, (void **)&bench));
     bench->runner.growth = growth;
     bench->n_steps = n_steps;
     write_settings(bench, task);
-    ES_TRY_GOTO(open_play(bench));
+    ES_TRY_GOTO(open_runner(bench));
     ES_TRY_GOTO(open_policy(bench));
     ES_TRY_GOTO(es_grow_events_create(&bench->runner, &bench->events));
     ES_TRY_GOTO(open_hub(bench));
     *bench_out = bench;
 done:
     if (status != ES_STATUS_OK) {
-        destroy_player(bench);
+        destroy_policy_runner(bench);
     }
     return status;
 }
 
 // --- a step ---
 
-static EsGrowMoment moment_of(const Player *bench, int64_t step) {
+static EsGrowMoment moment_of(const PolicyRunner *bench, int64_t step) {
     return (EsGrowMoment){.hub = bench->hub,
                           .time = {.round = bench->round + 1, .step = step},
                           .first_episode = bench->round * bench->settings.n_envs};
 }
 
 static EsStatus step_measured(void *context, int64_t step) {
-    Player *bench = context;
+    PolicyRunner *bench = context;
     EsGrowMoment moment = moment_of(bench, step);
     es_grow_events_measured(bench->events, &moment);
     return ES_STATUS_OK;
 }
 
 static EsStatus step_decided(void *context, int64_t step) {
-    Player *bench = context;
+    PolicyRunner *bench = context;
     EsGrowMoment moment = moment_of(bench, step);
     const EsEpisodeRunner *runner = &bench->runner;
     for (int e = 0; e < bench->settings.n_envs; e++) {
@@ -184,7 +184,7 @@ static EsStatus step_decided(void *context, int64_t step) {
 }
 
 // One step of all environments. Growth wants a decision before it and after it.
-static EsStatus step_player(Player *bench) {
+static EsStatus step_policy_runner(PolicyRunner *bench) {
     EsGrowWatch watch = {bench, step_measured, step_decided};
     if (bench->step == bench->n_steps) {
         ES_TRY(es_grow_episode_end(&bench->runner));
@@ -199,7 +199,7 @@ static EsStatus step_player(Player *bench) {
 }
 
 // Counts of growth's and the policy's devices so far.
-static EsDeviceCounters count_player(const Player *bench) {
+static EsDeviceCounters count_policy_runner(const PolicyRunner *bench) {
     EsDeviceCounters sum = es_device_counters(es_growth_store(bench->runner.growth)->device);
     EsDeviceCounters policy = es_device_counters(bench->runner.device);
     sum.n_allocations += policy.n_allocations;
@@ -221,10 +221,10 @@ typedef struct GrowthState {
     int64_t n_envs;
     int blueprints[MAX_SEEDS]; // of the slots
     int n_seeds;
-    EsDataset dataset; // owned
-    EsGrowth *growth;  // owned
-    EsAction *actions; // owned [E]
-    Player *runner;    // owned; NULL: the engine alone
+    EsDataset dataset;    // owned
+    EsGrowth *growth;     // owned
+    EsAction *actions;    // owned [E]
+    PolicyRunner *runner; // owned; NULL: the engine alone
 } GrowthState;
 
 // --- the request ---
@@ -312,7 +312,7 @@ void es_bench_growth_end(void *context) {
                times.train_ms, times.validate_ms, times.decide_ms);
     }
     if (state != NULL) {
-        destroy_player(state->runner);
+        destroy_policy_runner(state->runner);
         es_growth_destroy(state->growth);
         es_dataset_destroy(&state->dataset);
         es_release(state->actions);
@@ -402,7 +402,7 @@ static EsStatus create_growth(GrowthState *state, const EsBenchHost *wanted, con
     hold_still(&options.settings);
     ES_TRY(es_growth_create(&options, &state->dataset, &state->growth));
     if (is_played(wanted)) {
-        ES_TRY(create_player(state->growth, wanted->task, round_steps, &state->runner));
+        ES_TRY(create_policy_runner(state->growth, wanted->task, round_steps, &state->runner));
     }
     return es_allocate(sizeof *state->actions * (size_t)wanted->n_envs, (void **)&state->actions);
 }
@@ -430,13 +430,13 @@ EsStatus es_bench_growth_step(void *context, int variant) {
     GrowthState *state = context;
     EsAction wait = es_action_wait();
     (void)variant;
-    ES_TRY(state->runner != NULL ? step_player(state->runner) : step_all(state, &wait));
+    ES_TRY(state->runner != NULL ? step_policy_runner(state->runner) : step_all(state, &wait));
     return check_holding(state);
 }
 
 EsDeviceCounters es_bench_growth_counters(void *context) {
     GrowthState *state = context;
-    return state->runner != NULL ? count_player(state->runner)
+    return state->runner != NULL ? count_policy_runner(state->runner)
                                  : es_device_counters(es_growth_store(state->growth)->device);
 }
 
@@ -523,7 +523,8 @@ static EsStatus choose_growth(const EsBenchHost *wanted, EsBenchCase *custom, in
 
 const EsBenchSuite es_bench_growth = {
     .name = "growth",
-    .summary = "whole steps of growing hosts, engine alone and as played, and what they allocate",
+    .summary =
+        "whole steps of growing hosts, engine alone and under a policy, and their allocations",
     .cases = cases,
     .n_cases = ES_COUNT_OF(cases),
     .choose = choose_growth,

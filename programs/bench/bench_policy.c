@@ -210,7 +210,7 @@ typedef struct PolicyState {
     EsPolicyNetwork *network;
     EsRollout *rollout;
     EsOutputs gradients;
-    EsPpoModel trainee;
+    EsPpoModel model;
     uint32_t pass;
 } PolicyState;
 
@@ -344,15 +344,15 @@ static EsStatus open_training(PolicyState *state) {
     ES_TRY(create_gradient(R, &state->gradients.value));
     ES_TRY(create_gradient(R, &state->gradients.action_value));
     ES_TRY(create_gradient(R * shape.n_targets, &state->gradients.auxiliary));
-    state->trainee = es_policy_network_ppo_model(state->network);
-    return state->trainee.begin(state->trainee.context, state->rollout);
+    state->model = es_policy_network_ppo_model(state->network);
+    return state->model.begin(state->model.context, state->rollout);
 }
 
 static EsStatus run_pass(PolicyState *state) {
     EsOutputs outputs = {0};
     EsStepReport report;
-    ES_TRY(state->trainee.forward(state->trainee.context, state->pass++, &outputs));
-    return state->trainee.step(state->trainee.context, &state->gradients, 1e-4f, 0.5f, &report);
+    ES_TRY(state->model.forward(state->model.context, state->pass++, &outputs));
+    return state->model.step(state->model.context, &state->gradients, 1e-4f, 0.5f, &report);
 }
 
 // --- cases ---

@@ -98,7 +98,7 @@ typedef struct EsBenchHost {
     int n_validation;      // images; 0: 2000
     const char *seeds;     // NULL or "none"; "holding"; blueprints of the first slots, by commas
     const char *amp_dtype; // NULL or "off"; "auto", "bfloat16", "float16"
-    const char *policy;    // NULL or "none": the engine alone; "learned": as `esper grow` plays
+    const char *policy;    // NULL or "none": the engine alone; "learned": as `esper grow` runs
     const char *data;      // prove: folder of a knowledge graph; NULL: the generated one
 } EsBenchHost;
 

@@ -1,5 +1,5 @@
 // The suite `sync`: the requests of a step to the device, which do not grow with the number of
-// environments: growth as `esper grow` plays it, its engine alone, plain hosts. Counted, not timed.
+// environments: growth as `esper grow` runs it, its engine alone, plain hosts. Counted, not timed.
 #include <stdio.h>
 #include <string.h>
 

@@ -159,8 +159,8 @@ EsStatus es_grow_command_create(const EsRunCommand *command, EsGrowSettings *set
     return es_run_memory_create(&maker, (void **)grow, memory);
 }
 
-EsStatus es_grow_command_play(const EsRunCommand *command, const EsGrowSettings *settings,
-                              EsGrowRun *grow, EsRunSession *session) {
+EsStatus es_grow_command_run(const EsRunCommand *command, const EsGrowSettings *settings,
+                             EsGrowRun *grow, EsRunSession *session) {
     const EsDataset *data = &es_grow_run_runner(grow)->dataset;
     const EsDeviceInfo *device = es_device_info(es_grow_run_runner(grow)->device);
     char text[768];
@@ -192,7 +192,7 @@ static EsExit run_grow(const EsRunCommand *command, const EsConfig *config, int 
     if (status == ES_STATUS_OK && command->is_dry_run) {
         status = dry_run(grow, config, &memory);
     } else if (status == ES_STATUS_OK) {
-        status = es_grow_command_play(command, settings, grow, &session);
+        status = es_grow_command_run(command, settings, grow, &session);
         if (status == ES_STATUS_OK) {
             status = print_results(command, grow, settings, as_json, &session);
         } else if (status == ES_STATUS_IO && !as_json && es_grow_run_endings(grow) != NULL) {
@@ -219,7 +219,7 @@ static EsStatus check_resumed(const EsRunCommand *command) {
 static const char summary[] =
     "Grow many hosts at once: each trains, and the policy may put seeds (small modules) into its\n"
     "slots, blend them in, keep them or take them out. A round is one episode of every host; "
-    "--policy\nppo learns from it, and at the end plays held-out episodes against others. The run "
+    "--policy\nppo learns from it, and at the end runs held-out episodes against others. The run "
     "folder keeps\neverything: `esper query RUN \"SELECT * FROM seeds\"`.\n\n--device cuda runs "
     "all of it on a GPU: hosts of up to 6 blocks with kernels of 1 or 3 and at most\n256 channels, "
     "pooled sizes even. --amp-dtype auto takes what the GPU has, and the run says which.\n\nA "

@@ -13,9 +13,9 @@
 EsStatus es_grow_command_create(const EsRunCommand *command, EsGrowSettings *settings,
                                 EsGrowRun **grow, EsRunMemory *memory);
 
-// Plays the run that the session has open.
-EsStatus es_grow_command_play(const EsRunCommand *command, const EsGrowSettings *settings,
-                              EsGrowRun *grow, EsRunSession *session);
+// Runs the rounds of the session, which is open.
+EsStatus es_grow_command_run(const EsRunCommand *command, const EsGrowSettings *settings,
+                             EsGrowRun *grow, EsRunSession *session);
 
 // --- several seeds ---
 
@@ -23,7 +23,7 @@ EsStatus es_grow_command_play(const EsRunCommand *command, const EsGrowSettings 
 int es_grow_repeat_has(const char *root);
 
 // Runs OUT/seed-<n>, and OUT/seeds.json with the table over them when all are done. With --resume
-// OUT those that are there go on where they were, finished ones tell what they have, and missing
+// OUT those that are there go on where they were, finished ones give their results, and missing
 // ones are begun.
 EsExit es_grow_repeat(const EsRunCommand *command, const EsOptionTable *table,
                       const EsArguments *arguments, int n_repeats, int as_json);

@@ -77,7 +77,7 @@ typedef struct Repeat {
     const EsConfig *config;      // borrowed; its settings have the first seed
     int n, as_json, first_seed;
     EsGrowEvaluation **evaluations; // owned [n], and what they point at
-    EsRunOutcome outcome;           // of the last run that was played
+    EsRunOutcome outcome;           // of the last run
 } Repeat;
 
 static EsStatus take_evaluation(Repeat *repeat, int i, const char *folder) {
@@ -92,7 +92,7 @@ static EsStatus take_evaluation(Repeat *repeat, int i, const char *folder) {
                                   repeat->first_seed, what);
 }
 
-static EsStatus play_seed(Repeat *repeat, int i) {
+static EsStatus run_seed(Repeat *repeat, int i) {
     EsGrowSettings settings = *(const EsGrowSettings *)repeat->config->settings;
     EsConfig config = *repeat->config;
     EsRunCommand command = *repeat->command;
@@ -115,7 +115,7 @@ static EsStatus play_seed(Repeat *repeat, int i) {
         status = es_grow_command_create(&command, &settings, &grow, NULL);
     }
     if (status == ES_STATUS_OK) {
-        status = es_grow_command_play(&command, &settings, grow, &session);
+        status = es_grow_command_run(&command, &settings, grow, &session);
     }
     status = es_run_command_close(&session, status);
     es_grow_run_destroy(grow);
@@ -173,7 +173,7 @@ EsExit es_grow_repeat(const EsRunCommand *command, const EsOptionTable *table,
     Repeat repeat = {
         .command = command, .config = table->config, .n = n_repeats, .as_json = as_json};
     EsStatus status = command->is_dry_run
-                          ? ES_FAIL(ARGUMENT, "--dry-run tells of one run; leave --repeat out")
+                          ? ES_FAIL(ARGUMENT, "--dry-run describes one run; leave --repeat out")
                           : configure(command, table, arguments, n_repeats);
     if (status == ES_STATUS_OK) {
         repeat.first_seed = ((const EsGrowSettings *)table->config->settings)->run.seed;
@@ -181,7 +181,7 @@ EsExit es_grow_repeat(const EsRunCommand *command, const EsOptionTable *table,
     }
     int n_done = 0;
     while (n_done < n_repeats && status == ES_STATUS_OK) {
-        status = play_seed(&repeat, n_done);
+        status = run_seed(&repeat, n_done);
         n_done += status == ES_STATUS_OK;
     }
     if (status == ES_STATUS_OK) {

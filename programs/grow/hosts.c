@@ -16,11 +16,11 @@
 static double plain(double value) { return isnan(value) ? (double)NAN : value; }
 
 static void print_table(const EsHostsReport *report, const EsHostsSettings *settings) {
-    double validation_spread = 0, test_spread = 0;
+    double validation_deviation = 0, test_deviation = 0;
     double validation = es_mean(&report->validation[0].accuracy, report->n_envs,
-                                sizeof *report->validation, &validation_spread);
+                                sizeof *report->validation, &validation_deviation);
     double test =
-        es_mean(&report->test[0].accuracy, report->n_envs, sizeof *report->test, &test_spread);
+        es_mean(&report->test[0].accuracy, report->n_envs, sizeof *report->test, &test_deviation);
     es_print("%d x %s, %lld parameters each, data set \"%s\", %d round%s, seed %d\n",
              report->n_envs, report->host->name, (long long)report->n_parameters,
              report->dataset->name, settings->run.n_rounds, settings->run.n_rounds == 1 ? "" : "s",
@@ -35,8 +35,8 @@ static void print_table(const EsHostsReport *report, const EsHostsSettings *sett
     }
     if (report->n_envs > 1) {
         printf("mean                     %12.2f   %6.2f\n", plain(validation), plain(test));
-        printf("std                      %12.2f   %6.2f\n", plain(validation_spread),
-               plain(test_spread));
+        printf("std                      %12.2f   %6.2f\n", plain(validation_deviation),
+               plain(test_deviation));
     }
 }
 

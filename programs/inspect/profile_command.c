@@ -269,7 +269,7 @@ static EsStatus write_trace(const Result *result, const char *path) {
 #define CAPACITY_CPU  (1 << 18)
 #define CAPACITY_CUDA (1 << 14)
 
-// --- playing steps ---
+// --- running steps ---
 
 // Steps of one schedule. A step lasts from one decision wanted to the next.
 typedef struct Schedule {
@@ -346,7 +346,7 @@ static EsStatus step_decided(void *context, int64_t step) {
 }
 
 // Episodes one after the other until the schedule is through.
-static EsStatus play_steps(Schedule *schedule) {
+static EsStatus run_steps(Schedule *schedule) {
     EsGrowWatch watch = {schedule, step_measured, step_decided};
     int64_t n_envs = schedule->runner->settings->n_envs;
     if (schedule->forbids_capture) {
@@ -380,7 +380,7 @@ static EsStatus run_pass(Result *result, int forbids_capture, EsProfileReport *r
                          .devices = {device, runner.device},
                          .n_devices = runner.device != NULL && runner.device != device ? 2 : 1,
                          .forbids_capture = forbids_capture};
-    status = play_steps(&schedule);
+    status = run_steps(&schedule);
 done:
     es_grow_episode_destroy_policy(&runner, policy);
     es_grow_episode_destroy(&runner);

@@ -230,8 +230,8 @@ static int port_of(int listener) {
     socklen_t bytes = sizeof name;
     int problem = getsockname(listener, (struct sockaddr *)&name, &bytes);
     ES_ASSERT(problem == 0);
-    in_port_t port = name.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&name)->sin6_port
-                                                : ((struct sockaddr_in *)&name)->sin_port;
+    uint16_t port = name.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&name)->sin6_port
+                                               : ((struct sockaddr_in *)&name)->sin_port;
     return ntohs(port);
 }
 

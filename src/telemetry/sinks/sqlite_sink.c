@@ -286,12 +286,13 @@ static EsStatus insert_rows(EsSqliteSink *sink, const EsPacket *packet) {
     return status;
 }
 
-// Bind round, arm and split of a ranking to the statement, and run it.
+// Binds round, `arm` and split of a ranking to the statement, and runs it.
 static int remove_ranked(sqlite3_stmt *statement, const EsPacket *packet, int64_t row) {
     int code = sqlite3_bind_int64(statement, 1, packet->header->round);
-    int arm = es_event_column(packet->type, "arm"), split = es_event_column(packet->type, "split");
+    int variant = es_event_column(packet->type, "arm"),
+        split = es_event_column(packet->type, "split");
     if (code == SQLITE_OK) {
-        code = bind_cell(statement, 2, packet, row, arm);
+        code = bind_cell(statement, 2, packet, row, variant);
     }
     if (code == SQLITE_OK) {
         code = bind_cell(statement, 3, packet, row, split);

@@ -411,7 +411,7 @@ static const EsView views[] = {
     VIEW(metrics, "named numbers by round; what TensorBoard and Prometheus show"),
     VIEW(action_distribution, "one row per round and op: how often it was chosen"),
     VIEW(reward_calibration,
-         "one row per arm: whether episodes with more reward end more accurate"),
+         "one row per policy: whether episodes with more reward end more accurate"),
     {"raw_events", "every row of every event table, columns as JSON", NULL, raw_events_columns,
      ES_COUNT_OF(raw_events_columns)},
 };
