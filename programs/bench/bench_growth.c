@@ -66,7 +66,7 @@ static void write_settings(PolicyRunner *bench, const char *task) {
     } else {
         settings->run.n_threads = info->n_processors;
     }
-    settings->n_envs = (int)es_growth_state(bench->runner.growth)->n_envs;
+    settings->n_envs = (int)es_growth_snapshot(bench->runner.growth)->state.n_envs;
     settings->floor_scale = 0;
 }
 
@@ -176,8 +176,8 @@ static EsStatus step_decided(void *context, int64_t step) {
                            es_growth_op_name(op));
         }
     }
-    ES_TRY(es_policy_record(bench->policy, es_growth_state(runner->growth), runner->rewards,
-                            bench->settings.reward.rollback_penalty));
+    ES_TRY(es_policy_record(bench->policy, &es_growth_snapshot(runner->growth)->state,
+                            runner->rewards, bench->settings.reward.rollback_penalty));
     es_grow_events_decided(bench->events, &moment, es_policy_action_stats(bench->policy));
     es_hub_tick(bench->hub);
     return ES_STATUS_OK;
@@ -328,7 +328,7 @@ static EsStatus step_all(GrowthState *state, const EsAction *action) {
 }
 
 static EsStatus check_holding(const GrowthState *state) {
-    const EsGrowthState *seeds = es_growth_state(state->growth);
+    const EsGrowthState *seeds = &es_growth_snapshot(state->growth)->state;
     for (int64_t e = 0; e < state->n_envs; e++) {
         for (int s = 0; s < state->n_seeds; s++) {
             int32_t stage = seeds->seed.stage[e * seeds->n_slots + s];

@@ -340,7 +340,7 @@ static EsStatus step_decided(void *context, int64_t step) {
     const EsEpisodeRunner *runner = schedule->runner;
     (void)step;
     return es_grow_settings_train(runner->settings)
-               ? es_policy_record(schedule->policy, es_growth_state(runner->growth),
+               ? es_policy_record(schedule->policy, &es_growth_snapshot(runner->growth)->state,
                                   runner->rewards, runner->settings->reward.rollback_penalty)
                : ES_STATUS_OK;
 }

@@ -156,7 +156,7 @@ static EsGrowSlot copy_slot(const EsSeedView *seed, size_t i) {
 }
 
 static void copy_rows(EsGrow *grow) {
-    const EsGrowthState *state = es_growth_state(grow->growth);
+    const EsGrowthState *state = &es_growth_snapshot(grow->growth)->state;
     const EsGrowthResult *results = es_growth_results(grow->growth);
     const EsActionMasks *masks = es_growth_masks(grow->growth);
     for (int32_t e = 0; e < state->n_envs; e++) {
@@ -254,7 +254,7 @@ void es_grow_fill_action(int8_t action[ES_N_HEADS], EsGrowthOp op, int slot) {
 // --- looking at it ---
 
 EsGrowView es_grow_observe(const EsGrow *grow) {
-    const EsGrowthState *state = es_growth_state(grow->growth);
+    const EsGrowthState *state = &es_growth_snapshot(grow->growth)->state;
     return (EsGrowView){.n_envs = state->n_envs,
                         .n_slots = grow->n_slots,
                         .step = state->env.step[0],

@@ -104,7 +104,7 @@ static inline void copy_growth(const EsGrowth *from, EsGrowth *to) {
     for (int i = 0; i < N_SLABS; i++) {
         put(to, ours[i]->data, theirs[i]->data, es_tensor_bytes(ours[i]));
     }
-    size_t bytes = es_growth_state_bytes(from->state.n_envs, from->state.n_slots);
+    size_t bytes = es_growth_state_bytes(from->shown.state.n_envs, from->shown.state.n_slots);
     put(to, to->on_device->live, from->slab, bytes);
     memcpy(to->slab, from->slab, bytes);
     put(to, to->episode.data, from->episode_ids, sizeof(int32_t) * (size_t)from->options.n_envs);
@@ -128,13 +128,13 @@ static inline uint64_t hash_slabs(const EsGrowth *growth) {
 // The mirror, or the state itself on the CPU.
 static inline uint64_t hash_state(const EsGrowth *growth) {
     uint64_t hash = 14695981039346656037u;
-    for (int32_t e = 0; e < growth->state.n_envs; e++) {
-        for (int32_t s = 0; s < growth->state.n_slots; s++) {
-            size_t at = (size_t)e * (size_t)growth->state.n_slots + (size_t)s;
-            EsSeed seed = es_seed_load(&growth->state.seed, at);
+    for (int32_t e = 0; e < growth->shown.state.n_envs; e++) {
+        for (int32_t s = 0; s < growth->shown.state.n_slots; s++) {
+            size_t at = (size_t)e * (size_t)growth->shown.state.n_slots + (size_t)s;
+            EsSeed seed = es_seed_load(&growth->shown.state.seed, at);
             hash = hash_bytes(&seed, sizeof seed, hash);
         }
-        EsGrowthEnv env = es_growth_env_load(&growth->state.env, (size_t)e);
+        EsGrowthEnv env = es_growth_env_load(&growth->shown.state.env, (size_t)e);
         hash = hash_bytes(&env, sizeof env, hash);
     }
     return hash;
@@ -142,13 +142,13 @@ static inline uint64_t hash_state(const EsGrowth *growth) {
 
 // What the device itself has, past any mirror.
 static inline uint64_t hash_device_state(EsGrowth *growth) {
-    EsGrowthState mirror = growth->state;
+    EsGrowthState mirror = growth->shown.state;
     size_t bytes = es_growth_state_bytes(mirror.n_envs, mirror.n_slots);
     void *copy = malloc(bytes);
     fetch(growth, copy, growth->on_device->live, bytes);
-    es_growth_state_bind(&growth->state, copy, mirror.n_envs, mirror.n_slots);
+    es_growth_state_bind(&growth->shown.state, copy, mirror.n_envs, mirror.n_slots);
     uint64_t hash = hash_state(growth);
-    growth->state = mirror;
+    growth->shown.state = mirror;
     free(copy);
     return hash;
 }

@@ -45,14 +45,14 @@ static inline EsAction germinate(int slot, int blueprint, int style) {
 }
 
 static inline int stage_of(const EsGrowth *growth, int64_t env, int slot) {
-    const EsGrowthState *state = es_growth_state(growth);
+    const EsGrowthState *state = &es_growth_snapshot(growth)->state;
     return state->seed.stage[env * state->n_slots + slot];
 }
 
 // The same action in every environment.
 static inline void step_all(EsGrowth *growth, EsAction action) {
     EsAction actions[64];
-    for (int64_t e = 0; e < es_growth_state(growth)->n_envs; e++) {
+    for (int64_t e = 0; e < es_growth_snapshot(growth)->state.n_envs; e++) {
         actions[e] = action;
     }
     REQUIRE_OK(es_growth_step(growth, actions));
@@ -76,7 +76,7 @@ static inline void grow_fossil(EsGrowth *growth, int slot, int blueprint, int st
 
 // A policy that tries everything: a hash of (env, step, salt).
 static inline EsAction wild_action(const EsGrowth *growth, int64_t env, uint64_t salt) {
-    const EsGrowthState *state = es_growth_state(growth);
+    const EsGrowthState *state = &es_growth_snapshot(growth)->state;
     EsRandom4 r =
         es_random_draw(salt, (uint32_t)env, ES_PURPOSE_ACTION, (uint32_t)state->env.step[env], 0);
     EsRandom4 q =
@@ -103,7 +103,7 @@ static inline uint64_t hash_bytes(const void *data, size_t bytes, uint64_t hash)
 
 // Weights, momentum, statistics, lifecycle and results of one environment.
 static inline uint64_t hash_env(const EsGrowth *growth, int64_t env) {
-    const EsGrowthState *state = &growth->state;
+    const EsGrowthState *state = &growth->shown.state;
     const EsTensor *slabs[] = {&growth->store->parameters, &growth->store->states,
                                &growth->momentum};
     uint64_t hash = 14695981039346656037u;

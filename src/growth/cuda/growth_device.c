@@ -180,7 +180,7 @@ static EsStatus check_labels(const EsGrowth *growth) {
 
 static EsStatus receive(EsGrowth *growth, int moment) {
     EsGrowthOnDevice *d = growth->on_device;
-    if (d->n_received == 0 || moment <= d->shown) {
+    if (d->n_received == 0 || moment <= d->moment) {
         if (d->n_received == d->n_collected) {
             return ES_FAIL(ARGUMENT, "no packed copy is on its way");
         }
@@ -190,8 +190,11 @@ static EsStatus receive(EsGrowth *growth, int moment) {
         d->n_received++;
         ES_TRY(read_times(growth, readback));
     }
-    d->shown = moment;
+    d->moment = moment;
     es_growth_on_device_mirror(growth, d->readback[(d->n_received - 1) % 2].memory, moment);
+    // the tick of a decision counts the step up
+    growth->shown.step = growth->shown.state.env.step[0] - (moment == ES_GROWTH_DECIDED);
+    growth->shown.moment = moment;
     return check_labels(growth);
 }
 
@@ -226,15 +229,16 @@ static EsStatus decide(EsGrowth *growth, const EsAction *actions) {
     ES_TRY(es_stream_copy(growth->stream, d->parts.actions, d->sent_actions, bytes,
                           ES_COPY_TO_DEVICE));
     ES_TRY(queue_decision(growth));
-    es_lifecycle_apply(&growth->state, &growth->options.settings, actions);
-    es_lifecycle_tick(&growth->state, &growth->options.settings);
+    es_lifecycle_apply(&growth->shown.state, &growth->options.settings, actions);
+    es_lifecycle_tick(&growth->shown.state, &growth->options.settings);
+    growth->shown.moment = ES_GROWTH_DECIDED;
     return ES_STATUS_OK;
 }
 
 static EsStatus advance(EsGrowth *growth) {
     // es_growth_settle_prunes has changed the mirror alone
     ES_TRY(es_stream_copy(growth->stream, growth->on_device->parts.state.env.n_unpaid_prunes,
-                          growth->state.env.n_unpaid_prunes,
+                          growth->shown.state.env.n_unpaid_prunes,
                           sizeof(int32_t) * (size_t)growth->options.n_envs, ES_COPY_TO_DEVICE));
     return run_to_decision(growth);
 }

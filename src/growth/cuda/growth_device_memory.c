@@ -59,7 +59,7 @@ void es_growth_on_device_mirror(EsGrowth *growth, void *memory, int moment) {
     const EsGrowthPacking *packing = &growth->on_device->packing;
     char *block = memory;
     growth->slab = block + (moment == ES_GROWTH_DECIDED ? packing->decided : 0);
-    es_growth_state_bind(&growth->state, growth->slab, (int32_t)growth->options.n_envs,
+    es_growth_state_bind(&growth->shown.state, growth->slab, (int32_t)growth->options.n_envs,
                          growth->model.n_slots);
     growth->masks = (EsActionMasks *)(void *)(block + packing->masks);
     growth->results = (EsGrowthResult *)(void *)(block + packing->results);

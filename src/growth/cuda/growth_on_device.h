@@ -53,7 +53,7 @@ struct EsGrowthOnDevice {
     EsGraphCapture graph_captures[ES_GROWTH_WORK_COUNT];
     EsReadback readback[2];
     int64_t n_collected, n_received; // packed copies; the mirrors show number n_received - 1
-    int shown;                       // its moment
+    int moment;                      // of it, that was asked for last
     int64_t max_trials;              // R
     int32_t step;                    // that the queued work is in
 };

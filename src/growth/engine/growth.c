@@ -212,7 +212,7 @@ static EsStatus create_cpu_rows(EsGrowth *growth) {
         {&growth->n_invalid, sizeof(int32_t) * n},
     };
     ES_TRY(allocate_rows(rows, ES_COUNT_OF(rows)));
-    es_growth_state_bind(&growth->state, growth->slab, (int32_t)n, (int32_t)n_slots);
+    es_growth_state_bind(&growth->shown.state, growth->slab, (int32_t)n, (int32_t)n_slots);
     return ES_STATUS_OK;
 }
 
@@ -319,12 +319,15 @@ static EsStatus run_to_decision(EsGrowth *growth) {
     es_profile_range_end(growth->device, NULL);
     int64_t start_ns = es_clock_ns();
     es_profile_range_begin(growth->device, NULL, "measure");
-    es_lifecycle_measure(&growth->state, settings, growth->loss_row, growth->accuracy_row);
-    es_lifecycle_record_gradients(&growth->state, settings, growth->host_sums, growth->seed_sums);
-    es_lifecycle_record_contributions(&growth->state, settings, growth->ablations, growth->accuracy,
-                                      growth->pairs);
-    es_lifecycle_masks(&growth->state, settings, growth->masks);
+    es_lifecycle_measure(&growth->shown.state, settings, growth->loss_row, growth->accuracy_row);
+    es_lifecycle_record_gradients(&growth->shown.state, settings, growth->host_sums,
+                                  growth->seed_sums);
+    es_lifecycle_record_contributions(&growth->shown.state, settings, growth->ablations,
+                                      growth->accuracy, growth->pairs);
+    es_lifecycle_masks(&growth->shown.state, settings, growth->masks);
     es_profile_range_end(growth->device, NULL);
+    growth->shown.step = growth->shown.state.env.step[0];
+    growth->shown.moment = ES_GROWTH_MEASURED;
     growth->times.decide_ms = es_clock_seconds_since(start_ns) * 1e3;
     return ES_STATUS_OK;
 }
@@ -335,14 +338,15 @@ static EsStatus reset_on_cpu(EsGrowth *growth, int64_t first_episode) {
         episode[e] = growth->episode_ids[e] = (int32_t)(first_episode + e);
     }
     ES_TRY(es_growth_weights_reset(growth));
-    es_lifecycle_reset(&growth->state, &growth->options.settings);
+    es_lifecycle_reset(&growth->shown.state, &growth->options.settings);
     es_growth_weights_update(growth);
     return run_to_decision(growth);
 }
 
 static EsStatus decide_on_cpu(EsGrowth *growth, const EsAction *actions) {
-    es_lifecycle_apply(&growth->state, &growth->options.settings, actions);
-    es_lifecycle_tick(&growth->state, &growth->options.settings);
+    es_lifecycle_apply(&growth->shown.state, &growth->options.settings, actions);
+    es_lifecycle_tick(&growth->shown.state, &growth->options.settings);
+    growth->shown.moment = ES_GROWTH_DECIDED;
     es_growth_weights_update(growth);
     return ES_STATUS_OK;
 }
@@ -441,11 +445,11 @@ EsStatus es_growth_step(EsGrowth *growth, const EsAction *actions) {
 }
 
 void es_growth_settle_prunes(EsGrowth *growth, const int32_t *n_settled) {
-    es_lifecycle_settle_prunes(&growth->state, n_settled);
+    es_lifecycle_settle_prunes(&growth->shown.state, n_settled);
 }
 
 int es_growth_is_over(const EsGrowth *growth) {
-    return growth->state.env.step[0] > growth->options.settings.episode_steps;
+    return growth->shown.state.env.step[0] > growth->options.settings.episode_steps;
 }
 
 // --- queued work ---
@@ -502,7 +506,7 @@ const EsGrowthSettings *es_growth_settings(const EsGrowth *growth) {
     return &growth->options.settings;
 }
 
-const EsGrowthState *es_growth_state(const EsGrowth *growth) { return &growth->state; }
+const EsGrowthSnapshot *es_growth_snapshot(const EsGrowth *growth) { return &growth->shown; }
 
 const EsActionMasks *es_growth_masks(const EsGrowth *growth) { return growth->masks; }
 
@@ -520,8 +524,8 @@ double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env) {
     int64_t n_seeds = 0;
     for (int s = 0; s < growth->model.n_slots; s++) {
         size_t i = (size_t)(env * growth->model.n_slots + s);
-        if (es_stage_in(growth->state.seed.stage[i], ES_STAGES_LIVING)) {
-            n_seeds += growth->state.seed.n_parameters[i];
+        if (es_stage_in(growth->shown.state.seed.stage[i], ES_STAGES_LIVING)) {
+            n_seeds += growth->shown.state.seed.n_parameters[i];
         }
     }
     return 1.0 + (double)n_seeds / (double)growth->model.layout.n_host_weights;

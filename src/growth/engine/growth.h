@@ -10,7 +10,7 @@
 //     EsGrowth *growth; ES_TRY(es_growth_create(&options, &dataset, &growth));
 //     ES_TRY(es_growth_reset(growth, first_episode));
 //     while (!es_growth_is_over(growth)) {
-//         choose(es_growth_state(growth), es_growth_masks(growth), actions);
+//         choose(&es_growth_snapshot(growth)->state, es_growth_masks(growth), actions);
 //         ES_TRY(es_growth_step(growth, actions));
 //     }
 //
@@ -85,8 +85,22 @@ int es_growth_is_over(const EsGrowth *growth);
 
 // --- looking at it, valid until the next step ---
 
+// Moments of a step.
+enum {
+    ES_GROWTH_MEASURED, // before the decision: state, masks, results, ablations
+    ES_GROWTH_DECIDED   // after the tick: the state
+};
+
+// The state of all environments at one moment. On the CPU that is now; on a GPU it is the moment of
+// the last packed copy that was received, and the queued work may be further on.
+typedef struct EsGrowthSnapshot {
+    EsGrowthState state;
+    int32_t step; // of the episode, from 1, the same in all environments; 0 before the first
+    int moment;   // of that step: ES_GROWTH_MEASURED or ES_GROWTH_DECIDED
+} EsGrowthSnapshot;
+
 const EsGrowthSettings *es_growth_settings(const EsGrowth *growth);
-const EsGrowthState *es_growth_state(const EsGrowth *growth);
+const EsGrowthSnapshot *es_growth_snapshot(const EsGrowth *growth);
 const EsActionMasks *es_growth_masks(const EsGrowth *growth); // [E]
 
 typedef struct EsGrowthResult {

@@ -3,7 +3,7 @@
 //
 // Everything lives in device memory: weights, momentum, snapshots, the small state, masks, lists of
 // ablations, results. A step is a fixed number of launches whatever the number of environments, and
-// the host waits once, for one packed copy of what it wants to see. es_growth_state, _masks,
+// the host waits once, for one packed copy of what it wants to see. es_growth_snapshot, _masks,
 // _results, _ablations are mirrors of what was last received.
 //
 //     const EsGrowthDevice *device = es_growth_device(growth);
@@ -52,12 +52,6 @@ typedef struct EsGrowthDevice {
 const EsGrowthDevice *es_growth_device(const EsGrowth *growth);
 
 // --- queued work, only where es_growth_device is not NULL: nothing here waits ---
-
-// Moments of a step whose small state can be kept for the next packed copy.
-enum {
-    ES_GROWTH_MEASURED, // before the decision: state, masks, results, ablations
-    ES_GROWTH_DECIDED   // after the tick: the state
-};
 
 // New episodes in all environments, with ids from first_episode on.
 EsStatus es_growth_queue_reset(EsGrowth *growth, int64_t first_episode);

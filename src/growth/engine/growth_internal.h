@@ -90,7 +90,7 @@ struct EsGrowth {
     int n_workers;
 
     void *slab; // owned, of state
-    EsGrowthState state;
+    EsGrowthSnapshot shown;
     EsActionMasks *masks;           // owned [E]
     EsGrowthResult *results;        // owned [E]
     EsAblation *ablations;          // owned [E]

@@ -8,8 +8,8 @@
 
 EsBlendMode es_growth_blend_mode(const EsGrowth *growth, int64_t env, int slot) {
     size_t i = (size_t)(env * growth->model.n_slots + slot);
-    return (EsBlendMode)es_slot_blend_mode(growth->state.seed.stage[i],
-                                           growth->state.seed.algorithm[i]);
+    return (EsBlendMode)es_slot_blend_mode(growth->shown.state.seed.stage[i],
+                                           growth->shown.state.seed.algorithm[i]);
 }
 
 // --- plans ---
@@ -19,8 +19,8 @@ static EsTopology training_topology(const EsGrowth *growth, int64_t env) {
     for (int s = 0; s < growth->model.n_slots; s++) {
         if (es_growth_blend_mode(growth, env, s) != ES_BLEND_NONE) {
             size_t i = (size_t)(env * growth->model.n_slots + s);
-            topology.blueprint[s] = (int8_t)growth->state.seed.blueprint[i];
-            topology.has_gate[s] = growth->state.seed.algorithm[i] == ES_ALGORITHM_GATE;
+            topology.blueprint[s] = (int8_t)growth->shown.state.seed.blueprint[i];
+            topology.has_gate[s] = growth->shown.state.seed.algorithm[i] == ES_ALGORITHM_GATE;
         }
     }
     return topology;
@@ -117,7 +117,7 @@ static void update_host(EsGrowth *growth, EsGrowthWorker *worker, const EsGrowth
     update_group(growth, worker, env, 0, layout->n_host_parameters, growth->options.host_rate,
                  growth->options.host_decay);
     for (int s = 0; s < n_slots; s++) {
-        int is_frozen = growth->state.seed.alpha_mode[env * n_slots + s] == ES_ALPHA_DOWN;
+        int is_frozen = growth->shown.state.seed.alpha_mode[env * n_slots + s] == ES_ALPHA_DOWN;
         if (plan->topology.blueprint[s] != ES_NO_SEED && !is_frozen) {
             // a gate that is not in use has no gradient of this batch
             int64_t first = plan->topology.has_gate[s] ? layout->region[s] : layout->seed[s];
@@ -133,7 +133,7 @@ void es_growth_bind_slots(const EsGrowth *growth, EsGrowthWorker *worker, const 
         if (plan->topology.blueprint[s] == ES_NO_SEED) {
             continue;
         }
-        worker->alpha[s] = growth->state.seed.alpha[env * growth->model.n_slots + s];
+        worker->alpha[s] = growth->shown.state.seed.alpha[env * growth->model.n_slots + s];
         worker->mode[s] = (int32_t)es_growth_blend_mode(growth, env, s);
         EsTensor alpha =
             es_tensor_view(&worker->alpha[s], ES_DTYPE_F32, growth->device, 1, (int64_t[]){1});
@@ -150,7 +150,7 @@ static void train_host(void *context, int64_t env, int worker_index) {
     const EsGrowthPlan *plan = growth->train_plans[env];
     EsGrowthResult *result = &growth->results[env];
     int64_t n_batches = growth->options.step_batches, n_correct = 0;
-    int64_t first = (growth->state.env.step[env] - 1) * n_batches;
+    int64_t first = (growth->shown.state.env.step[env] - 1) * n_batches;
     double loss = 0;
     es_plan_worker_begin(worker->runner, plan->plan, env);
     es_growth_bind_slots(growth, worker, plan, env);

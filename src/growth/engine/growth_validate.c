@@ -16,11 +16,11 @@ static EsTopology trial_topology(const EsGrowth *growth, int64_t env, int32_t sl
     EsTopology topology = es_topology_empty();
     for (int s = 0; s < growth->model.n_slots; s++) {
         size_t i = (size_t)(env * growth->model.n_slots + s);
-        int is_on =
-            es_slot_is_on(growth->state.seed.stage[i], growth->state.seed.alpha[i], slots_off, s);
+        int is_on = es_slot_is_on(growth->shown.state.seed.stage[i],
+                                  growth->shown.state.seed.alpha[i], slots_off, s);
         if (is_on) {
-            topology.blueprint[s] = (int8_t)growth->state.seed.blueprint[i];
-            topology.has_gate[s] = growth->state.seed.algorithm[i] == ES_ALGORITHM_GATE;
+            topology.blueprint[s] = (int8_t)growth->shown.state.seed.blueprint[i];
+            topology.has_gate[s] = growth->shown.state.seed.algorithm[i] == ES_ALGORITHM_GATE;
         }
     }
     return topology;
@@ -62,7 +62,7 @@ static EsStatus add_trial(EsGrowth *growth, int64_t env, int32_t slots_off) {
 }
 
 static EsStatus list_trials(EsGrowth *growth) {
-    es_lifecycle_list_ablations(&growth->state, &growth->options.settings, growth->ablations);
+    es_lifecycle_list_ablations(&growth->shown.state, &growth->options.settings, growth->ablations);
     growth->n_trials = 0;
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
         for (int32_t k = 0; k < es_ablation_count(&growth->ablations[e]); k++) {

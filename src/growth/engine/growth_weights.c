@@ -84,7 +84,8 @@ static void restore(EsGrowth *growth, int64_t env) {
     copy(parameters, &growth->saved_parameters, env, 0, layout->n_host_parameters);
     copy(&growth->store->states, &growth->saved_states, env, 0, layout->n_states);
     for (int s = 0; s < growth->model.n_slots; s++) {
-        if (growth->state.seed.stage[env * growth->model.n_slots + s] == ES_STAGE_FOSSILIZED) {
+        if (growth->shown.state.seed.stage[env * growth->model.n_slots + s] ==
+            ES_STAGE_FOSSILIZED) {
             copy(parameters, &growth->saved_parameters, env, layout->region[s],
                  layout->region_end[s]);
         }
@@ -94,10 +95,10 @@ static void restore(EsGrowth *growth, int64_t env) {
 static void update_slot(EsGrowth *growth, int64_t env, int slot) {
     const EsGrowthLayout *layout = &growth->model.layout;
     size_t i = (size_t)(env * growth->model.n_slots + slot);
-    int32_t requests = growth->state.seed.requests[i];
+    int32_t requests = growth->shown.state.seed.requests[i];
     int64_t first = layout->region[slot], end = layout->region_end[slot];
     uint32_t episode = (uint32_t)growth->episode_ids[env];
-    uint32_t step = (uint32_t)growth->state.env.step[env];
+    uint32_t step = (uint32_t)growth->shown.state.env.step[env];
     if (requests & (ES_SEED_REQUEST_CLEAR | ES_SEED_REQUEST_INITIALISE)) {
         zero(&growth->store->parameters, env, first, end);
         zero(&growth->store->gradients, env, first, end);
@@ -105,8 +106,8 @@ static void update_slot(EsGrowth *growth, int64_t env, int slot) {
     }
     if (requests & ES_SEED_REQUEST_INITIALISE) {
         es_store_initialise_region(growth->store,
-                                   growth->seed_graphs[slot][growth->state.seed.blueprint[i]], env,
-                                   0, growth->options.seed, episode, step);
+                                   growth->seed_graphs[slot][growth->shown.state.seed.blueprint[i]],
+                                   env, 0, growth->options.seed, episode, step);
     }
     if (requests & ES_SEED_REQUEST_INITIALISE_GATE) {
         es_store_initialise_region(growth->store, growth->gate_graphs[slot], env, 0,
@@ -121,7 +122,7 @@ static void update_slot(EsGrowth *growth, int64_t env, int slot) {
 void es_growth_weights_update(EsGrowth *growth) {
     const EsGrowthLayout *layout = &growth->model.layout;
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
-        int32_t requests = growth->state.env.requests[e];
+        int32_t requests = growth->shown.state.env.requests[e];
         if (requests & ES_ENV_REQUEST_RESTORE) {
             restore(growth, e);
         }

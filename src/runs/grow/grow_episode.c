@@ -31,7 +31,7 @@ static void measure_size(EsEpisodeRunner *runner) {
 
 static EsStatus decide(EsEpisodeRunner *runner, EsPolicy *policy) {
     EsGrowth *growth = runner->growth;
-    const EsGrowthState *state = es_growth_state(growth);
+    const EsGrowthState *state = &es_growth_snapshot(growth)->state;
     es_reward_latch(runner->reward, state);
     ES_TRY(es_policy_decide(policy, state, es_growth_masks(growth), runner->actions));
     ES_TRY(es_growth_decide(growth, runner->actions));

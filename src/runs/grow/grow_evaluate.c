@@ -144,7 +144,7 @@ static EsStatus watch_decided(void *context, int64_t step) {
 
 static void take_outcomes(const EsEpisodeRunner *runner, EsGrowOutcome *outcomes, int64_t n) {
     const EsGrowthResult *results = es_growth_results(runner->growth);
-    const EsGrowthEnvView *env = &es_growth_state(runner->growth)->env;
+    const EsGrowthEnvView *env = &es_growth_snapshot(runner->growth)->state.env;
     const double *rewards = es_reward_totals(runner->reward);
     for (int64_t e = 0; e < n; e++) {
         double *measure = outcomes[e].measure;

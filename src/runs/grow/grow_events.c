@@ -48,7 +48,7 @@ static double measured_or_missing(double value, int is_measured) {
 }
 
 EsStatus es_grow_events_create(const EsEpisodeRunner *runner, EsGrowEvents **events_out) {
-    const EsGrowthState *state = es_growth_state(runner->growth);
+    const EsGrowthState *state = &es_growth_snapshot(runner->growth)->state;
     EsGrowEvents *events = NULL;
     EsStatus status = ES_STATUS_OK;
     size_t n = (size_t)state->n_envs, n_all = n * (size_t)state->n_slots;
@@ -102,7 +102,8 @@ static const char *slot_name(const EsGrowEvents *events, int slot) {
 }
 
 static int count_living(const EsGrowEvents *events, int64_t env) {
-    const int32_t *stage = es_growth_state(events->growth)->seed.stage + env * events->n_slots;
+    const int32_t *stage =
+        es_growth_snapshot(events->growth)->state.seed.stage + env * events->n_slots;
     int n = 0;
     for (int s = 0; s < events->n_slots; s++) {
         n += es_stage_in(stage[s], ES_STAGES_LIVING);
@@ -116,7 +117,7 @@ static int count_living(const EsGrowEvents *events, int64_t env) {
 static EsContributionMeasuredEvent contribution_row(const EsGrowEvents *events,
                                                     const EsGrowMoment *moment, int64_t i,
                                                     double shapley, double shapley_error) {
-    const EsSeedView *seed = &es_growth_state(events->growth)->seed;
+    const EsSeedView *seed = &es_growth_snapshot(events->growth)->state.seed;
     return (EsContributionMeasuredEvent){.env = i / events->n_slots,
                                          .episode = moment->first_episode + i / events->n_slots,
                                          .slot = slot_name(events, (int)(i % events->n_slots)),
@@ -128,7 +129,7 @@ static EsContributionMeasuredEvent contribution_row(const EsGrowEvents *events,
 }
 
 static void emit_contributions(EsGrowEvents *events, const EsGrowMoment *moment) {
-    const EsSeedView *seed = &es_growth_state(events->growth)->seed;
+    const EsSeedView *seed = &es_growth_snapshot(events->growth)->state.seed;
     int64_t n_rows = 0;
     for (int64_t i = 0; i < events->n_envs * events->n_slots; i++) {
         if (seed->contribution_age[i] == 0) {
@@ -147,7 +148,7 @@ void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment) {
                               .validate_ms = times.validate_ms,
                               .decide_ms = decide_ms};
     es_emit_step_timed(moment->hub, moment->time, &timed, 1);
-    memcpy(events->n_divergences, es_growth_state(events->growth)->env.n_divergences,
+    memcpy(events->n_divergences, es_growth_snapshot(events->growth)->state.env.n_divergences,
            sizeof(int32_t) * (size_t)events->n_envs);
     if (es_hub_wants(moment->hub, ES_EVENT_ENV_STEPPED, moment->time.step)) {
         const EsGrowthResult *results = es_growth_results(events->growth);
@@ -185,7 +186,7 @@ typedef struct SeedRows {
 
 static void add_transition(EsGrowEvents *events, SeedRows *rows, int64_t env, int slot,
                            int64_t episode, int32_t from, int32_t to, int is_last) {
-    const EsGrowthState *state = es_growth_state(events->growth);
+    const EsGrowthState *state = &es_growth_snapshot(events->growth)->state;
     size_t i = (size_t)(env * events->n_slots + slot);
     EsSeed seed = es_seed_load(&state->seed, i);
     const SlotMemory *memory = &events->slots[i];
@@ -224,7 +225,7 @@ static void add_transition(EsGrowEvents *events, SeedRows *rows, int64_t env, in
 
 // A gate is told when it opens, and when it stays closed for another reason than last time.
 static void add_gate(EsGrowEvents *events, SeedRows *rows, int64_t env, int slot, int64_t episode) {
-    const EsSeedView *seed = &es_growth_state(events->growth)->seed;
+    const EsSeedView *seed = &es_growth_snapshot(events->growth)->state.seed;
     size_t i = (size_t)(env * events->n_slots + slot);
     SlotMemory *memory = &events->slots[i];
     int32_t gate = seed->gate[i], failed = seed->gate_failed[i];
@@ -241,7 +242,7 @@ static void add_gate(EsGrowEvents *events, SeedRows *rows, int64_t env, int slot
 }
 
 static void add_slot(EsGrowEvents *events, SeedRows *rows, int64_t env, int slot, int64_t episode) {
-    const EsSeedView *seed = &es_growth_state(events->growth)->seed;
+    const EsSeedView *seed = &es_growth_snapshot(events->growth)->state.seed;
     size_t i = (size_t)(env * events->n_slots + slot);
     SlotMemory *memory = &events->slots[i];
     if (seed->number[i] > 0) {
@@ -289,7 +290,7 @@ static const char *name_choice(const EsAction *action, int32_t head, const char 
 static EsDecisionTakenEvent decision_row(const EsGrowEvents *events, int64_t env,
                                          const EsGrowMoment *moment, const EsActionStats *stats) {
     const EsAction *action = &events->runner->actions[env];
-    const EsGrowthEnvView *view = &es_growth_state(events->growth)->env;
+    const EsGrowthEnvView *view = &es_growth_snapshot(events->growth)->state.env;
     const EsGrowthSettings *settings = es_growth_settings(events->growth);
     int op = es_action_value(action, ES_HEAD_OP);
     EsDecisionTakenEvent row = {.env = env,
@@ -330,7 +331,7 @@ static EsDecisionTakenEvent decision_row(const EsGrowEvents *events, int64_t env
 }
 
 static void emit_rollbacks(EsGrowEvents *events, const EsGrowMoment *moment) {
-    const EsGrowthEnvView *env = &es_growth_state(events->growth)->env;
+    const EsGrowthEnvView *env = &es_growth_snapshot(events->growth)->state.env;
     int64_t n_rows = 0;
     for (int64_t e = 0; e < events->n_envs; e++) {
         if (env->requests[e] & ES_ENV_REQUEST_RESTORE) {
@@ -441,7 +442,7 @@ static void emit_plans(const EsGrowEvents *events, const EsGrowMoment *moment) {
 }
 
 void es_grow_events_ended(EsGrowEvents *events, const EsGrowMoment *moment) {
-    const EsGrowthEnvView *env = &es_growth_state(events->growth)->env;
+    const EsGrowthEnvView *env = &es_growth_snapshot(events->growth)->state.env;
     const EsGrowthResult *results = es_growth_results(events->growth);
     const double *totals = es_reward_totals(events->runner->reward);
     for (int64_t e = 0; e < events->n_envs; e++) {

@@ -157,7 +157,7 @@ static EsStatus step_measured(void *context, int64_t step) {
 }
 
 static void count_refusals(EsGrowRun *grow) {
-    const int32_t *refusal = es_growth_state(grow->runner.growth)->env.refusal;
+    const int32_t *refusal = es_growth_snapshot(grow->runner.growth)->state.env.refusal;
     for (int64_t e = 0; e < grow->settings->n_envs; e++) {
         if (refusal[e] != ES_REFUSAL_NONE && refusal[e] != ES_REFUSAL_ROLLED_BACK) {
             grow->n_refused++;
@@ -168,7 +168,7 @@ static void count_refusals(EsGrowRun *grow) {
 
 // Seeds that were rewarded for what they did not bring, each told once.
 static void check_rewards(EsGrowRun *grow) {
-    const EsGrowthState *state = es_growth_state(grow->runner.growth);
+    const EsGrowthState *state = &es_growth_snapshot(grow->runner.growth)->state;
     const EsGrowthModel *model = es_growth_model(grow->runner.growth);
     for (int64_t i = 0; i < (int64_t)state->n_envs * state->n_slots; i++) {
         EsSeed seed = es_seed_load(&state->seed, (size_t)i);
@@ -199,7 +199,7 @@ static void check_rewards(EsGrowRun *grow) {
 static EsStatus step_decided(void *context, int64_t step) {
     EsGrowRun *grow = context;
     (void)step;
-    const EsGrowthState *state = es_growth_state(grow->runner.growth);
+    const EsGrowthState *state = &es_growth_snapshot(grow->runner.growth)->state;
     if (grow->is_trained) {
         ES_TRY(es_policy_record(grow->policy, state, grow->runner.rewards,
                                 grow->settings->reward.rollback_penalty));
@@ -217,7 +217,7 @@ static EsStatus step_decided(void *context, int64_t step) {
 
 static void summarise(const EsGrowRun *grow, EsRoundReport *report) {
     const EsGrowthResult *results = es_growth_results(grow->runner.growth);
-    const EsGrowthState *state = es_growth_state(grow->runner.growth);
+    const EsGrowthState *state = &es_growth_snapshot(grow->runner.growth)->state;
     const double *totals = es_reward_totals(grow->runner.reward);
     int n_envs = grow->settings->n_envs;
     double ignored = 0;
@@ -247,7 +247,7 @@ static void summarise(const EsGrowRun *grow, EsRoundReport *report) {
 
 // What stands in the slots of an environment.
 static void describe_slots(const EsGrowth *growth, int64_t env, char *text, size_t bytes) {
-    const EsGrowthState *state = es_growth_state(growth);
+    const EsGrowthState *state = &es_growth_snapshot(growth)->state;
     size_t used = 0;
     text[0] = '\0';
     for (int s = 0; s < state->n_slots; s++) {
@@ -265,7 +265,7 @@ static void describe_slots(const EsGrowth *growth, int64_t env, char *text, size
 static void keep_endings(EsGrowRun *grow) {
     const EsGrowth *growth = grow->runner.growth;
     const EsGrowthResult *results = es_growth_results(growth);
-    const EsGrowthEnvView *env = &es_growth_state(growth)->env;
+    const EsGrowthEnvView *env = &es_growth_snapshot(growth)->state.env;
     const double *totals = es_reward_totals(grow->runner.reward);
     for (int64_t e = 0; e < grow->settings->n_envs; e++) {
         EsGrowEnding *ending = &grow->endings[e];
@@ -285,7 +285,8 @@ static EsStatus update_policy(EsGrowRun *grow) {
     EsPpoReport report;
     EsRecurrentHealth health = es_policy_health(grow->policy);
     int64_t start_ns = es_clock_ns();
-    ES_TRY(es_policy_update(grow->policy, es_growth_state(grow->runner.growth), &report));
+    ES_TRY(
+        es_policy_update(grow->policy, &es_growth_snapshot(grow->runner.growth)->state, &report));
     double update_ms = es_run_phase_end(grow->run, ES_PHASE_UPDATE, start_ns);
     EsUpdatedPolicy policy = {ES_N_HEADS, es_head_name, &health, 1};
     es_update_emit(grow->run, grow->moment.time, &report, &policy, (double)grow->settings->ppo.rate,
@@ -429,8 +430,8 @@ EsStatus es_grow_run_predict(EsGrowRun *grow, double *step_seconds, double *upda
     for (int i = 0; i < 2; i++) { // the first one is cold
         ES_TRY(es_policy_begin(grow->policy, 0));
         int64_t start_ns = es_clock_ns();
-        ES_TRY(es_policy_decide(grow->policy, es_growth_state(growth), es_growth_masks(growth),
-                                grow->runner.actions));
+        ES_TRY(es_policy_decide(grow->policy, &es_growth_snapshot(growth)->state,
+                                es_growth_masks(growth), grow->runner.actions));
         decide_seconds = es_clock_seconds_since(start_ns);
     }
     EsGrowthTimes times = es_growth_times(growth);

@@ -39,8 +39,8 @@ TEST(a_decision_has_the_same_bits) {
         REQUIRE_OK(es_growth_advance(here));
     }
     for (int e = 0; e < E; e++) {
-        n_rollbacks += here->state.env.n_rollbacks[e];
-        n_germinated += here->state.env.n_germinated[e];
+        n_rollbacks += here->shown.state.env.n_rollbacks[e];
+        n_germinated += here->shown.state.env.n_germinated[e];
     }
     EXPECT(n_rollbacks > 0 && n_germinated > E); // wild enough
     es_growth_destroy(here);
@@ -60,7 +60,7 @@ TEST(fresh_hosts_have_the_same_bits) {
             here->episode_ids[e] = (int32_t)first + e;
         }
         REQUIRE_OK(es_growth_weights_reset(here));
-        es_lifecycle_reset(&here->state, &here->options.settings);
+        es_lifecycle_reset(&here->shown.state, &here->options.settings);
         es_growth_weights_update(here);
         REQUIRE_OK(es_growth_queue_reset(there, first));
         EXPECT(hash_slabs(here) == hash_slabs(there));
@@ -103,7 +103,7 @@ static void expect_trials(const EsGrowth *here, const EsGrowth *there) {
             if (topology->blueprint[s] != ES_NO_SEED) {
                 EXPECT_EQ(slots[i][s].mode, es_growth_blend_mode(here, env[i], s));
                 EXPECT_EQ(slots[i][s].has_gate, topology->has_gate[s]);
-                EXPECT(slots[i][s].alpha == here->state.seed.alpha[at]);
+                EXPECT(slots[i][s].alpha == here->shown.state.seed.alpha[at]);
             }
         }
     }

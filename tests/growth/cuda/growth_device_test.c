@@ -37,11 +37,11 @@ TEST(twenty_updates_follow_the_cpu) {
             EXPECT_NEAR(there->results[e].validation_loss, here->results[e].validation_loss, 1e-4);
             EXPECT_NEAR(there->results[e].host_gradient_norm, here->results[e].host_gradient_norm,
                         1e-3);
-            EXPECT_EQ(there->state.seed.stage[2 * e + e % 2],
-                      here->state.seed.stage[2 * e + e % 2]);
+            EXPECT_EQ(there->shown.state.seed.stage[2 * e + e % 2],
+                      here->shown.state.seed.stage[2 * e + e % 2]);
         }
     }
-    EXPECT_EQ(here->state.seed.stage[0], ES_STAGE_HOLDING);
+    EXPECT_EQ(here->shown.state.seed.stage[0], ES_STAGE_HOLDING);
     float *theirs = fetch_slab(there, &there->store->parameters);
     const float *ours = here->store->parameters.data;
     double worst = 0;
@@ -157,10 +157,14 @@ TEST(queued_steps_show_what_waiting_ones_do) {
         EXPECT_STATUS(es_growth_queue_collect(growth), ARGUMENT); // the first is not received yet
         REQUIRE_OK(es_growth_queue_advance(growth));
         REQUIRE_OK(es_growth_receive(growth, ES_GROWTH_MEASURED));
-        EXPECT_EQ(growth->state.env.step[0], t + 1);
+        EXPECT_EQ(growth->shown.state.env.step[0], t + 1);
+        EXPECT_EQ(es_growth_snapshot(growth)->step, t + 1);
+        EXPECT_EQ(es_growth_snapshot(growth)->moment, ES_GROWTH_MEASURED);
         note(&queued, growth);
         REQUIRE_OK(es_growth_receive(growth, ES_GROWTH_DECIDED));
-        EXPECT_EQ(growth->state.env.step[0], t + 2);
+        EXPECT_EQ(growth->shown.state.env.step[0], t + 2);
+        EXPECT_EQ(es_growth_snapshot(growth)->step, t + 1);
+        EXPECT_EQ(es_growth_snapshot(growth)->moment, ES_GROWTH_DECIDED);
         note(&queued, growth);
     }
     EXPECT_STATUS(es_growth_receive(growth, ES_GROWTH_MEASURED), ARGUMENT);

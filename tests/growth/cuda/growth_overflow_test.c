@@ -77,8 +77,8 @@ TEST(an_overflowing_seed_is_alone) {
             EXPECT(scale[e] == (e == BROKEN ? expected : ES_LOSS_SCALE_START));
             EXPECT(e == BROKEN || rows_are_equal(after, others, width, e));
             EXPECT(e == BROKEN || !rows_are_equal(before, after, width, e));
-            EXPECT_EQ(growth->state.seed.stage[e], ES_STAGE_TRAINING);
-            EXPECT_EQ(growth->state.env.n_rollbacks[e], 0);
+            EXPECT_EQ(growth->shown.state.seed.stage[e], ES_STAGE_TRAINING);
+            EXPECT_EQ(growth->shown.state.env.n_rollbacks[e], 0);
         }
         EXPECT(all_finite(after, E * width));
         free(before);

@@ -79,7 +79,7 @@ TEST(ten_thousand_steps) {
         int has_built = es_growth_plans(growth).n_builds > builds;
         *(has_built ? &n_loud : is_reset ? &n_resets : &n_quiet) += n_calls - before;
         *(has_built ? &n_device_loud : &n_device) += es_growth_allocations(growth) - device_before;
-        n_seeds += es_growth_state(growth)->env.effective_op[0] == ES_GROWTH_OP_GERMINATE;
+        n_seeds += es_growth_snapshot(growth)->state.env.effective_op[0] == ES_GROWTH_OP_GERMINATE;
     }
     EXPECT_EQ(n_quiet, 0);
     EXPECT(n_resets <= STEPS / options.settings.episode_steps); // fresh weights are staged

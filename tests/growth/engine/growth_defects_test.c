@@ -127,7 +127,7 @@ TEST(a_gate_learns_while_it_blends) {
     EXPECT(blending != born);
     wait_for_stage(growth, 0, ES_STAGE_HOLDING);
     EXPECT(hash_gate(growth, 0) != blending);
-    EXPECT(growth->state.env.n_fossils[0] == 0);
+    EXPECT(growth->shown.state.env.n_fossils[0] == 0);
     // the same batch again gives the same gradients
     growth->options.host_rate = growth->options.seed_rate = 0.0f;
     REQUIRE_OK(es_growth_train(growth));
@@ -147,8 +147,8 @@ TEST(an_idle_gate_is_not_sick) {
         step_all(plain, germinate(0, b, ES_STYLE_LINEAR_ADD));
         step_all(gated, germinate(0, b, ES_STYLE_GATED_GATE));
         for (int step = 0; step < 3; step++) {
-            const EsSeed a = es_seed_load(&plain->state.seed, 0);
-            const EsSeed g = es_seed_load(&gated->state.seed, 0);
+            const EsSeed a = es_seed_load(&plain->shown.state.seed, 0);
+            const EsSeed g = es_seed_load(&gated->shown.state.seed, 0);
             EXPECT_EQ(g.stage, ES_STAGE_TRAINING);
             EXPECT(g.gradient_health >= 0 && g.gradient_health == a.gradient_health);
             EXPECT_EQ(g.n_vanishing, a.n_vanishing);
@@ -172,7 +172,7 @@ TEST(a_seed_learns_in_every_step) {
         int stage = stage_of(growth, 0, 0);
         step_all(growth, es_action_wait());
         EXPECT(hash_seed(growth, 0) != last);
-        EXPECT(growth->state.seed.gradient_norm[0] > 1e-7f);
+        EXPECT(growth->shown.state.seed.gradient_norm[0] > 1e-7f);
         last = hash_seed(growth, 0);
         n_stages += stage != stage_of(growth, 0, 0);
     }
@@ -211,7 +211,7 @@ TEST(a_seed_on_its_way_out_is_frozen_and_no_longer) {
     uint64_t momentum = hash_part(&growth->momentum, layout->region[0], layout->region_end[0]);
     step_all(growth, down);
     for (int tick = 1; tick <= 3; tick++) {
-        int is_frozen = growth->state.seed.alpha_mode[0] == ES_ALPHA_DOWN;
+        int is_frozen = growth->shown.state.seed.alpha_mode[0] == ES_ALPHA_DOWN;
         EXPECT_EQ(is_frozen, tick < 3);
         EXPECT((hash_seed(growth, 0) == weights) == is_frozen);
         EXPECT((hash_part(&growth->momentum, layout->region[0], layout->region_end[0]) ==
@@ -220,7 +220,7 @@ TEST(a_seed_on_its_way_out_is_frozen_and_no_longer) {
             step_all(growth, es_action_wait());
         }
     }
-    EXPECT_NEAR(growth->state.seed.alpha[0], 0.5, 0);
+    EXPECT_NEAR(growth->shown.state.seed.alpha[0], 0.5, 0);
     es_growth_destroy(growth);
 }
 
@@ -300,7 +300,7 @@ TEST(host_and_seed_are_clipped_apart) {
         *(k < layout->n_host_parameters ? &host : &seed) += d * d;
     }
     EXPECT(growth->results[0].host_gradient_norm > 1e-2); // far above the clip
-    EXPECT(growth->state.seed.gradient_norm[0] > 1e-2f);
+    EXPECT(growth->shown.state.seed.gradient_norm[0] > 1e-2f);
     // weights of size 1 are rounded to 6e-8; 600 of them leave 1.5e-6
     EXPECT_NEAR(sqrt(host), 1e-3, 1e-5);
     EXPECT_NEAR(sqrt(seed), 2e-3, 1e-5);
@@ -317,9 +317,9 @@ TEST(a_rollback_is_not_forgotten) {
     step_all(growth, es_action_wait());
     for (int step = 0; step < 6; step++) {
         step_all(growth, es_action_wait());
-        EXPECT_EQ(growth->state.env.n_rollbacks[0], 1);
-        EXPECT_EQ(growth->state.env.n_unpaid_prunes[0], 1);
-        EXPECT_EQ(growth->state.env.panic[0], ES_PANIC_NONE);
+        EXPECT_EQ(growth->shown.state.env.n_rollbacks[0], 1);
+        EXPECT_EQ(growth->shown.state.env.n_unpaid_prunes[0], 1);
+        EXPECT_EQ(growth->shown.state.env.panic[0], ES_PANIC_NONE);
     }
     es_growth_destroy(growth);
 }

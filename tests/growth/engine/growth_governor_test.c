@@ -53,18 +53,18 @@ static EsGrowth *grow(const EsDataset *dataset, EsCompileMode mode) {
     EsGrowth *growth = create_growth(&options, dataset);
     REQUIRE_OK(es_growth_reset(growth, 0));
     grow_fossil(growth, FOSSIL, ES_BLUEPRINT_CONV_LIGHT, ES_STYLE_GATED_GATE);
-    while (es_growth_state(growth)->env.step[0] % 5 != 1) {
+    while (es_growth_snapshot(growth)->state.env.step[0] % 5 != 1) {
         step_all(growth, es_action_wait());
     }
     step_all(growth, germinate(OTHER, ES_BLUEPRINT_DEPTHWISE, ES_STYLE_LINEAR_ADD));
-    EXPECT_EQ(es_growth_state(growth)->env.snapshot_step[0] % 5, 0);
+    EXPECT_EQ(es_growth_snapshot(growth)->state.env.snapshot_step[0] % 5, 0);
     return growth;
 }
 
 // The decision of a step and what it does to the weights, without the batches that follow.
 static void decide(EsGrowth *growth, const EsAction *actions) {
-    es_lifecycle_apply(&growth->state, &growth->options.settings, actions);
-    es_lifecycle_tick(&growth->state, &growth->options.settings);
+    es_lifecycle_apply(&growth->shown.state, &growth->options.settings, actions);
+    es_lifecycle_tick(&growth->shown.state, &growth->options.settings);
     es_growth_weights_update(growth);
 }
 
@@ -75,7 +75,7 @@ static void check_rollback(int kind, EsCompileMode mode) {
     make_small_dataset(&dataset, 64, 40);
     EsGrowth *growth = grow(&dataset, mode);
     const EsGrowthLayout *layout = &growth->model.layout;
-    const EsGrowthState *state = es_growth_state(growth);
+    const EsGrowthState *state = &es_growth_snapshot(growth)->state;
     float *row = slab_row(&growth->store->parameters, 0);
     // steps 3 and 4 after the snapshot; then one that would take another
     step_all(growth, es_action_wait());
@@ -89,10 +89,10 @@ static void check_rollback(int kind, EsCompileMode mode) {
     if (kind == 0) {
         row[layout->n_host_parameters - 16] = NAN; // the bias of the head
     } else {
-        growth->state.env.n_governed[0] = growth->options.settings.governor_minimum;
-        growth->state.env.n_divergences[0] = 2;
+        growth->shown.state.env.n_governed[0] = growth->options.settings.governor_minimum;
+        growth->shown.state.env.n_divergences[0] = 2;
         for (int i = 0; i < 5; i++) {
-            growth->state.env.governed_loss[i] = 1.0f;
+            growth->shown.state.env.governed_loss[i] = 1.0f;
         }
         growth->options.settings.divergence_loss = 0.0f; // every loss above 3 diverges
         for (int64_t k = 0; k < layout->n_host_parameters; k++) {
@@ -167,7 +167,7 @@ TEST(rollback_seen_through_a_rate_of_0) {
     step_all(growth, es_action_wait());
     growth->options.host_rate = growth->options.seed_rate = 0.0f;
     step_all(growth, es_action_wait());
-    EXPECT_EQ(es_growth_state(growth)->env.n_rollbacks[0], 1);
+    EXPECT_EQ(es_growth_snapshot(growth)->state.env.n_rollbacks[0], 1);
     EXPECT(is_equal(row, before.saved_parameters, 0, layout->n_host_parameters));
     EXPECT(
         is_equal(row, before.saved_parameters, layout->region[FOSSIL], layout->region_end[FOSSIL]));
@@ -187,16 +187,16 @@ TEST(a_young_fossil_is_covered) {
     REQUIRE_OK(es_growth_reset(growth, 0));
     step_all(growth, germinate(0, ES_BLUEPRINT_CONV_SMALL, ES_STYLE_SIGMOID_ADD));
     wait_for_stage(growth, 0, ES_STAGE_HOLDING);
-    EXPECT_EQ(growth->state.env.snapshot_step[0], 0);
+    EXPECT_EQ(growth->shown.state.env.snapshot_step[0], 0);
     Copy judged = copy_env(growth, 0);
-    int32_t step = growth->state.env.step[0];
+    int32_t step = growth->shown.state.env.step[0];
     step_all(growth, act(ES_GROWTH_OP_FOSSILIZE, 0));
-    EXPECT_EQ(growth->state.env.snapshot_step[0], step);
+    EXPECT_EQ(growth->shown.state.env.snapshot_step[0], step);
     EXPECT(is_equal(slab_row(&growth->saved_parameters, 0), judged.parameters, 0,
                     layout->n_parameters));
     slab_row(&growth->store->parameters, 0)[layout->seed[0]] = NAN;
     step_all(growth, es_action_wait());
-    EXPECT_EQ(growth->state.env.panic[0], ES_PANIC_NAN);
+    EXPECT_EQ(growth->shown.state.env.panic[0], ES_PANIC_NAN);
     decide(growth, (EsAction[]){es_action_wait()});
     EXPECT_EQ(stage_of(growth, 0, 0), ES_STAGE_FOSSILIZED);
     EXPECT(is_equal(slab_row(&growth->store->parameters, 0), judged.parameters, 0,

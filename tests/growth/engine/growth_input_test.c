@@ -146,9 +146,9 @@ TEST(actions_out_of_range_do_nothing) {
                 continue;
             }
             REQUIRE_OK(es_growth_step(growth, &action));
-            EXPECT_EQ(growth->state.env.effective_op[0], ES_GROWTH_OP_WAIT);
-            EXPECT(growth->state.env.refusal[0] != ES_REFUSAL_NONE);
-            EXPECT_EQ(growth->state.env.n_germinated[0], 0);
+            EXPECT_EQ(growth->shown.state.env.effective_op[0], ES_GROWTH_OP_WAIT);
+            EXPECT(growth->shown.state.env.refusal[0] != ES_REFUSAL_NONE);
+            EXPECT_EQ(growth->shown.state.env.n_germinated[0], 0);
         }
     }
     while (!es_growth_is_over(growth)) {

@@ -6,13 +6,13 @@
 
 static void run_wild(EsGrowth *growth, uint64_t salt, int64_t broken_env) {
     EsAction actions[64];
-    int64_t n_envs = es_growth_state(growth)->n_envs;
+    int64_t n_envs = es_growth_snapshot(growth)->state.n_envs;
     REQUIRE_OK(es_growth_reset(growth, 7));
     while (!es_growth_is_over(growth)) {
         for (int64_t e = 0; e < n_envs; e++) {
             actions[e] = wild_action(growth, e, salt);
         }
-        if (broken_env >= 0 && es_growth_state(growth)->env.step[0] % 6 == 0) {
+        if (broken_env >= 0 && es_growth_snapshot(growth)->state.env.step[0] % 6 == 0) {
             slab_row(&growth->store->parameters, broken_env)[1] = NAN;
         }
         REQUIRE_OK(es_growth_step(growth, actions));
@@ -36,8 +36,8 @@ static void run_many(int n_threads, uint64_t hashes[E], int64_t *n_seeds, int64_
     *n_seeds = *n_fossils = 0;
     for (int64_t e = 0; e < E; e++) {
         hashes[e] = hash_env(growth, e);
-        *n_seeds += es_growth_state(growth)->env.n_germinated[e];
-        *n_fossils += es_growth_state(growth)->env.n_fossils[e];
+        *n_seeds += es_growth_snapshot(growth)->state.env.n_germinated[e];
+        *n_fossils += es_growth_snapshot(growth)->state.env.n_fossils[e];
     }
     es_growth_destroy(growth);
     destroy_small_dataset(&dataset);
@@ -67,7 +67,7 @@ TEST(neighbours_do_not_matter) {
     run_wild(whole, 5, -1);
     run_wild(broken, 5, 4);
     run_wild(few, 5, -1);
-    EXPECT(es_growth_state(broken)->env.n_rollbacks[4] >= 3);
+    EXPECT(es_growth_snapshot(broken)->state.env.n_rollbacks[4] >= 3);
     for (int64_t e = 0; e < 8; e++) {
         EXPECT((hash_env(whole, e) == hash_env(broken, e)) == (e != 4));
         EXPECT(e >= 3 || hash_env(whole, e) == hash_env(few, e));

@@ -56,13 +56,13 @@ static EsAction germinate(int slot, int blueprint, int style) {
 }
 
 static int stage_of(const EsGrowth *growth, int64_t env, int slot) {
-    const EsGrowthState *state = es_growth_state(growth);
+    const EsGrowthState *state = &es_growth_snapshot(growth)->state;
     return state->seed.stage[env * state->n_slots + slot];
 }
 
 // A policy that is different in every environment and tries everything: a hash of (env, step).
 static EsAction wild_action(const EsGrowth *growth, int64_t env, uint64_t salt) {
-    const EsGrowthState *state = es_growth_state(growth);
+    const EsGrowthState *state = &es_growth_snapshot(growth)->state;
     uint64_t h = (uint64_t)state->env.step[env] * 0x9E3779B97F4A7C15u + (uint64_t)env * 77 + salt;
     h ^= h >> 29;
     h *= 0xBF58476D1CE4E5B9u;
@@ -101,7 +101,7 @@ static uint64_t hash_bytes(const void *data, size_t bytes, uint64_t hash) {
 // Weights, statistics and lifecycle of one environment.
 static uint64_t hash_env(EsGrowth *growth, int64_t env) {
     const EsStore *store = es_growth_store(growth);
-    const EsGrowthState *state = es_growth_state(growth);
+    const EsGrowthState *state = &es_growth_snapshot(growth)->state;
     const EsTensor *slabs[] = {&store->parameters, &store->states};
     uint64_t hash = 14695981039346656037u;
     for (int i = 0; i < 2; i++) {
@@ -131,7 +131,11 @@ TEST(a_seed_lives_by_the_timetable) {
         if (step == 5) {
             actions[0] = act(ES_GROWTH_OP_FOSSILIZE, 0);
         }
-        REQUIRE_OK(es_growth_step(growth, actions));
+        const EsGrowthSnapshot *shown = es_growth_snapshot(growth);
+        EXPECT(shown->step == step + 1 && shown->moment == ES_GROWTH_MEASURED);
+        REQUIRE_OK(es_growth_decide(growth, actions));
+        EXPECT(shown->step == step + 1 && shown->moment == ES_GROWTH_DECIDED);
+        REQUIRE_OK(es_growth_advance(growth));
         EXPECT_TEXT(es_stage_name(stage_of(growth, 0, 0)), es_stage_name(stages[step]));
         EXPECT_EQ(stage_of(growth, 1, 0), ES_STAGE_DORMANT);
         actions[0] = wait_action();
@@ -211,7 +215,7 @@ TEST(threads_do_not_change_bits) {
         int n_germinated = 0;
         for (int64_t e = 0; e < N; e++) {
             hashes[n_threads - 1][e] = hash_env(growth, e);
-            n_germinated += es_growth_state(growth)->env.n_germinated[e];
+            n_germinated += es_growth_snapshot(growth)->state.env.n_germinated[e];
         }
         EXPECT(n_germinated > N);
         es_growth_destroy(growth);
@@ -300,7 +304,7 @@ TEST(shapley_values_add_up) {
     REQUIRE_OK(es_growth_reset(growth, 0));
     int n_sampled = 0, n_exact = 0;
     while (!es_growth_is_over(growth)) {
-        int step = es_growth_state(growth)->env.step[0];
+        int step = es_growth_snapshot(growth)->state.env.step[0];
         EsAction action = wait_action();
         if (step % 8 == 1 && step / 8 < options.n_slots) {
             action = germinate(step / 8, ES_BLUEPRINT_ID_CONV_SMALL, ES_STYLE_LINEAR_ADD);
@@ -343,14 +347,14 @@ TEST(a_broken_host_goes_back) {
     }
     actions[0] = germinate(0, ES_BLUEPRINT_ID_CONV_SMALL, ES_STYLE_LINEAR_ADD);
     REQUIRE_OK(es_growth_step(growth, actions));
-    EXPECT_EQ(es_growth_state(growth)->env.snapshot_step[0], 5);
+    EXPECT_EQ(es_growth_snapshot(growth)->state.env.snapshot_step[0], 5);
     actions[0] = wait_action();
     row[3] = NAN;
     REQUIRE_OK(es_growth_step(growth, actions)); // trains on it and sees the loss
-    EXPECT_EQ(es_growth_state(growth)->env.panic[0], ES_PANIC_NAN);
+    EXPECT_EQ(es_growth_snapshot(growth)->state.env.panic[0], ES_PANIC_NAN);
     REQUIRE_OK(es_growth_step(growth, actions));
-    EXPECT_EQ(es_growth_state(growth)->env.n_rollbacks[0], 1);
-    EXPECT_EQ(es_growth_state(growth)->env.n_rollbacks[1], 0);
+    EXPECT_EQ(es_growth_snapshot(growth)->state.env.n_rollbacks[0], 1);
+    EXPECT_EQ(es_growth_snapshot(growth)->state.env.n_rollbacks[1], 0);
     EXPECT(!es_stage_in(stage_of(growth, 0, 0), ES_STAGES_LIVING));
     EXPECT(isfinite(es_growth_results(growth)[0].validation_loss));
     es_growth_destroy(growth);

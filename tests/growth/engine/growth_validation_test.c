@@ -13,7 +13,7 @@ typedef struct Lone {
 } Lone;
 
 static void lone_begin(Lone *lone, const EsGrowth *growth, int64_t env, EsCompileMode mode) {
-    const EsGrowthState *state = es_growth_state(growth);
+    const EsGrowthState *state = &es_growth_snapshot(growth)->state;
     EsTopology topology = es_topology_empty();
     ground_begin(&lone->ground, "all", (int32_t[]){0}, 1);
     EXPECT_EQ(lone->ground.model.n_slots, state->n_slots);
@@ -39,7 +39,7 @@ static void lone_end(Lone *lone) {
 // The environment as it is, but for the slots in `off`. Modes come from the stage table of the
 // specification.
 static void lone_run(Lone *lone, const EsGrowth *growth, int64_t env, int32_t off) {
-    const EsGrowthState *state = es_growth_state(growth);
+    const EsGrowthState *state = &es_growth_snapshot(growth)->state;
     for (int s = 0; s < state->n_slots; s++) {
         size_t i = (size_t)(env * state->n_slots + s);
         int stage = state->seed.stage[i], algorithm = state->seed.algorithm[i];
@@ -72,7 +72,7 @@ static const EsGrowthTrial *find_trial(const EsGrowth *growth, int64_t env, int3
 // What the patterns must say, from counts of our own: f[off], off a set of positions in the list.
 static void check_attribution(const EsGrowth *growth, int64_t env, const EsAblation *list,
                               const double *f, const EsSeed *previous) {
-    const EsGrowthState *state = es_growth_state(growth);
+    const EsGrowthState *state = &es_growth_snapshot(growth)->state;
     for (int i = 0; i < list->n; i++) {
         size_t at = (size_t)(env * state->n_slots + list->slot[i]);
         const EsSeed *old = &previous[list->slot[i]];
@@ -159,11 +159,12 @@ static void check_growth(EsCompileMode mode) {
     while (!es_growth_is_over(growth)) {
         EsAction actions[E];
         EsSeed previous[E][SLOTS];
-        int step = es_growth_state(growth)->env.step[0];
+        int step = es_growth_snapshot(growth)->state.env.step[0];
         for (int e = 0; e < E; e++) {
             actions[e] = es_action_wait();
             for (int s = 0; s < SLOTS; s++) {
-                previous[e][s] = es_seed_load(&growth->state.seed, (size_t)e * SLOTS + (size_t)s);
+                previous[e][s] =
+                    es_seed_load(&growth->shown.state.seed, (size_t)e * SLOTS + (size_t)s);
             }
             if (step % 4 == 1) { // one slot after the other, everything everywhere
                 actions[e] = germinate((step / 4 + e) % SLOTS, 1 + (step + 2 * e) % 7,
@@ -177,13 +178,13 @@ static void check_growth(EsCompileMode mode) {
         for (int e = 0; e < E && !es_growth_is_over(growth); e++) {
             int n = check_environment(growth, e, mode, previous[e]);
             n_by_count[n]++;
-            n_boosted += growth->state.seed.boost_received[e * SLOTS] > 0;
+            n_boosted += growth->shown.state.seed.boost_received[e * SLOTS] > 0;
             n_worth += n > 0 && growth->accuracy[e * ES_ABLATION_PATTERNS_MAX] !=
                                     growth->accuracy[e * ES_ABLATION_PATTERNS_MAX + 1];
         }
     }
     for (int e = 0; e < E; e++) {
-        n_fossils += growth->state.env.n_fossils[e];
+        n_fossils += growth->shown.state.env.n_fossils[e];
     }
     // it was not for nothing
     for (int n = 0; n <= 4; n++) {
@@ -280,7 +281,7 @@ TEST(the_test_split_is_judged_like_validation) {
             EXPECT_NEAR(a->test_loss, b->validation_loss, 0);
             EXPECT_NEAR(a->test_accuracy, b->validation_accuracy, 0);
             n_different += a->test_loss != a->validation_loss;
-            n_blended += es_growth_state(growth)->seed.alpha[e] > 0;
+            n_blended += es_growth_snapshot(growth)->state.seed.alpha[e] > 0;
         }
         step_all(growth, step == 0 ? first_action : es_action_wait());
         step_all(judge, step == 0 ? first_action : es_action_wait());

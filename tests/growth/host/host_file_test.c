@@ -241,9 +241,9 @@ TEST(odd_hosts_grow) {
         action = es_action_wait();
     }
     EXPECT(last_loss < first_loss);
-    EXPECT_EQ(es_growth_state(growth[0])->seed.stage[3], ES_STAGE_TRAINING);
+    EXPECT_EQ(es_growth_snapshot(growth[0])->state.seed.stage[3], ES_STAGE_TRAINING);
     // conv_light on three channels
-    EXPECT_EQ(es_growth_state(growth[0])->seed.n_parameters[3], 9 * 9 + 2 * 3);
+    EXPECT_EQ(es_growth_snapshot(growth[0])->state.seed.n_parameters[3], 9 * 9 + 2 * 3);
     es_growth_destroy(growth[0]);
     es_growth_destroy(growth[1]);
     es_dataset_destroy(&dataset);

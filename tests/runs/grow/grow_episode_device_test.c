@@ -50,8 +50,8 @@ static EsStatus see_measured(void *context, int64_t step) {
     const EsGrowth *growth = trace->runner->growth;
     const EsGrowthResult *results = es_growth_results(growth);
     EXPECT_EQ(step, trace->n_measured);
-    EXPECT_EQ(es_growth_state(growth)->env.step[0], step + 1);
-    uint64_t hash = hash_state(es_growth_state(growth));
+    EXPECT_EQ(es_growth_snapshot(growth)->state.env.step[0], step + 1);
+    uint64_t hash = hash_state(&es_growth_snapshot(growth)->state);
     hash = mix(hash, es_growth_masks(growth), ENVS * sizeof(EsActionMasks));
     for (int e = 0; e < ENVS; e++) {
         hash = mix(hash, &results[e].validation_accuracy, sizeof(double));
@@ -65,7 +65,7 @@ static EsStatus see_measured(void *context, int64_t step) {
 static EsStatus see_decided(void *context, int64_t step) {
     Trace *trace = context;
     const EsEpisodeRunner *runner = trace->runner;
-    const EsGrowthState *state = es_growth_state(runner->growth);
+    const EsGrowthState *state = &es_growth_snapshot(runner->growth)->state;
     const EsActionStats *action_stats = es_policy_action_stats(trace->policy);
     EXPECT_EQ(step, trace->n_decided);
     uint64_t hash = hash_state(state);
@@ -97,11 +97,11 @@ static void play_waiting(EsEpisodeRunner *runner, EsPolicy *policy, int64_t firs
             runner->parameter_ratio[e] = es_growth_parameter_ratio(growth, e);
         }
         REQUIRE_OK(see_measured(trace, step));
-        es_reward_latch(runner->reward, es_growth_state(growth));
-        REQUIRE_OK(es_policy_decide(policy, es_growth_state(growth), es_growth_masks(growth),
-                                    runner->actions));
+        es_reward_latch(runner->reward, &es_growth_snapshot(growth)->state);
+        REQUIRE_OK(es_policy_decide(policy, &es_growth_snapshot(growth)->state,
+                                    es_growth_masks(growth), runner->actions));
         REQUIRE_OK(es_growth_decide(growth, runner->actions));
-        es_reward_compute(runner->reward, es_growth_state(growth));
+        es_reward_compute(runner->reward, &es_growth_snapshot(growth)->state);
         es_growth_settle_prunes(growth, es_reward_settled_prunes(runner->reward));
         for (int e = 0; e < ENVS; e++) {
             runner->rewards[e] = es_reward_terms(runner->reward)[e].total;
@@ -199,7 +199,7 @@ TEST(a_policy_trains_on_what_the_device_recorded) {
         REQUIRE_OK(es_grow_episode_run(&runner, policy, ENVS * round, &watch));
         EsRecurrentHealth health = es_policy_health(policy);
         EXPECT(health.h_rms > 0 && !health.has_nan);
-        REQUIRE_OK(es_policy_update(policy, es_growth_state(runner.growth), &report));
+        REQUIRE_OK(es_policy_update(policy, &es_growth_snapshot(runner.growth)->state, &report));
         EXPECT_EQ(report.n_valid, 4 * ENVS);
         EXPECT(report.n_epochs >= 1 && !report.is_skipped);
     }
