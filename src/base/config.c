@@ -1,3 +1,5 @@
+// Configuration files by inih, checked against the declared keys: unknown sections and keys, values
+// outside their range. Errors name file, line and the nearest valid name.
 #include <ctype.h>
 #include <errno.h>
 #include <ini.h>
@@ -562,7 +564,7 @@ void es_config_value_format(const EsConfigKey *key, const void *settings,
         return;
     case ES_CONFIG_TYPE_CHOICE:
         memcpy(&narrow, field, sizeof narrow);
-        // a number outside the list is spelt as such and refused by whoever parses it
+        // a number outside the list is spelt as such and refused by the parser
         if (narrow < 0 || !copy_choice(key->choices, narrow, text, ES_CONFIG_VALUE_BYTES)) {
             snprintf(text, ES_CONFIG_VALUE_BYTES, "%d", narrow);
         }

@@ -8,7 +8,7 @@
 
 ES_EXTERN_C_BEGIN
 
-// inih reads lines into 200 bytes; "key = value" must fit with some room.
+// inih reads lines into 200 bytes; "key = value" must fit with some bytes to spare.
 #define ES_CONFIG_LINE_BYTES 190
 
 // room for any value that passes es_config_value_parse

@@ -83,7 +83,7 @@ EsStatus es_file_reader_read(EsFileReader *reader, uint64_t offset, void *into, 
 EsStatus es_file_read_all(const char *path, size_t max_bytes, void **data, size_t *bytes);
 
 // Close a stream of open_memstream whose text is at *text. MEMORY when any of it is missing, which
-// fclose alone does not tell.
+// fclose alone does not report.
 EsStatus es_memory_stream_close(FILE *stream, char *const *text);
 
 ES_EXTERN_C_END

@@ -1,3 +1,4 @@
+// The wrappers of file calls, with one armed fault per process: the n-th call of its kind fails.
 #include "base/file_fault.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+// Folders: made with their parents, listed in order, removed with their contents, synced to disk.
 #include "base/folder.h"
 
 #include <dirent.h>

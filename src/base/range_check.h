@@ -1,6 +1,6 @@
 // Numbers that come from a file, against the range they may have.
 //
-// A checksum that fits says that a file is whole, not that its numbers make sense: whoever wrote it
+// A checksum that fits says that a file is whole, not that its numbers make sense: its writer
 // may have written anything. Loaders check every number before they use it, and change nothing
 // before all are checked. A failure is INPUT and names file, field and value.
 //

@@ -1,3 +1,5 @@
+// Sums run in the order of the numbers and draws depend on (seed, number) alone, so that equal
+// numbers give equal bits.
 #include "base/statistics.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+// Workers take pieces from a shared counter. They spin for a moment before they sleep, since the
+// next call usually follows within microseconds.
 #include "base/thread_pool.h"
 
 #include <pthread.h>
@@ -36,7 +38,7 @@ typedef struct WorkerStart {
     int worker;
 } WorkerStart;
 
-// tells the core that this is a waiting loop, which frees room for its sibling
+// marks a waiting loop for the core, which leaves more of it to the sibling thread
 static void pause_briefly(void) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();

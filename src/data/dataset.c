@@ -1,3 +1,5 @@
+// Life of a data set: memory for its images and labels, splits, mean and deviation, choice of a
+// reader.
 #include "data/dataset.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+// Fills a data set with generated images (generated_images.h), in pieces on a thread pool.
 #include "data/dataset_internal.h"
 #include "data/generated_images.h"
 

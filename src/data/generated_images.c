@@ -1,3 +1,4 @@
+// Draws a pictogram on a canvas in float32: ground and texture, stray strokes, the drawing, noise.
 #include "data/generated_images.h"
 
 #include <math.h>

@@ -4,24 +4,22 @@
 //
 // Conventions for all of them:
 // - The first parameter is the stream. Axis 0 is E, the number of independent environments, and one
-// call serves all of them.
-//   Shapes are read off the tensors and trusted: graph building checks them.
+//   call serves all of them. Shapes are read off the tensors and trusted: graph building checks
+//   them.
 // - Inner axes are contiguous; axis 0 of parameters (weights, biases, gamma, beta, tables), of
 // their
 //   gradients and of statistics (mean, inv_std, running values) has a stride of its own, because
 //   those of one environment stand together in a slab [E, P]: environment e begins at
-//   e * tensor->stride[0] elements. Operands of matmul and the slabs of slab_norms and optimiser
-//   are such tensors too. Activations, and rank-1 tensors [E], are contiguous; the CPU kernels read
-//   the stride of every tensor (env_data.h) but in elementwise and activation, which take whole
-//   tensors.
+//   e * tensor->stride[0] elements. Operands of matmul and the slabs of slab and optimiser are such
+//   tensors too. Activations, and rank-1 tensors [E], are contiguous; the CPU kernels read the
+//   stride of every tensor (env_data.h) but in elementwise and activation (whole tensors).
 // - Parameters, statistics and losses are f32. Activations (x, y, d_x, d_y, logits) are f32 on the
-// CPU; on CUDA f32 or bf16,
-//   all of one call alike, with f32 accumulation and with weights rounded to bf16 where activations
-//   are bf16.
+//   CPU; on CUDA f32 or bf16, all of one call alike, with f32 accumulation and with weights rounded
+//   to bf16 where activations are bf16.
 // - Gradients are written (=), not accumulated. Outputs never alias inputs unless the contract
-// allows it. A parameter
-//   marked "nullable" may be NULL.
-// - Kernels return nothing; a launch failure is kept by the device.
+//   allows it. A parameter marked "nullable" may be NULL.
+// - Kernels return nothing; the device keeps a launch failure.
+//
 // Letters: E environments, N images or rows, C channels (I in, O out), H W height and width, K
 // kernel size or classes, T time, D features, P parameters of one environment, S spans.
 #ifndef ES_KERNELS_KERNEL_LIST_H

@@ -1,3 +1,4 @@
+// The tables of CPU kernels: the specifications, and those with wider vectors in their place.
 #include "kernels/kernels.h"
 
 #define PLAIN(name, parameters)   .name = es_##name##_cpu,

@@ -1,3 +1,4 @@
+// The table of CUDA kernels.
 #include "kernels/kernels.h"
 
 const EsKernels *es_kernels_cuda(void) {

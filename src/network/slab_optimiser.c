@@ -1,3 +1,4 @@
+// SGD and AdamW over whole slabs: norms and clipping first, then one step for all environments.
 #include "network/slab_optimiser.h"
 
 #include <string.h>

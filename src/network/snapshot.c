@@ -1,3 +1,4 @@
+// Masked copies between live slabs and their second slabs.
 #include "network/snapshot.h"
 
 #include "base/memory.h"

@@ -1,3 +1,4 @@
+// Hashes slabs row by row on their device and joins the rows in order.
 #include "network/state_hash.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+// Slabs of parameters, gradients and states, and their initial values.
 #include "network/store.h"
 
 #include <string.h>

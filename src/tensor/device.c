@@ -1,3 +1,4 @@
+// Devices by name, and the dispatch of memory, streams, events and captures to CPU or CUDA.
 #include "tensor/device.h"
 
 #include <errno.h>

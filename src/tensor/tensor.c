@@ -1,3 +1,4 @@
+// Views, strides and sizes of tensors; none of them owns memory.
 #include "tensor/tensor.h"
 
 #include <stdio.h>

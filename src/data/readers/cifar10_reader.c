@@ -1,3 +1,4 @@
+// CIFAR-10 in its binary version: records of one label byte and 3 x 32 x 32 pixels.
 #include <string.h>
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// Data files read from front to back; every failure names the path.
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>

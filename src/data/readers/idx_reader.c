@@ -1,3 +1,4 @@
+// IDX files, as MNIST and its kin come: a magic number, big-endian dimensions, then bytes.
 #include <string.h>
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// The width-independent half of the vector engine: the choice of a table, and the sums of patches.
 #include "kernels/lanes/lanes.h"
 
 extern const EsLaneKernels es_lanes_table_4;

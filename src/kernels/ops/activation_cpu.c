@@ -1,3 +1,4 @@
+// Specification of ReLU, tanh and sigmoid: plain loops over whole tensors.
 #include <math.h>
 
 #include "kernels/kernels.h"

@@ -1,3 +1,4 @@
+// A thread per few elements of whole tensors; bf16 is computed in f32.
 #include "kernels/cuda/cuda_common.cuh"
 
 static __device__ float activate(EsActivation kind, float x) {

@@ -3,14 +3,15 @@
 //
 // x, y [E, N, C, H, W] (H = W = 1 for rows); all the rest [E, C].
 // statistics      mean, inv_std = 1/sqrt(biased variance + epsilon) of this batch; and, where
-// running_mean is not NULL,
-//                 running = (1 - momentum) running + momentum * (mean, unbiased variance). With one
-//                 value per channel the unbiased variance is taken as the biased one.
+//                 running_mean is not NULL, running = (1 - momentum) running + momentum * (mean,
+//                 unbiased variance). With one value per channel the unbiased variance is taken as
+//                 the biased one.
 // from_running    mean, inv_std from the running values, for evaluation.
 // apply           y = (x - mean) inv_std gamma + beta; y may be x.
 // backward_sums   d_beta = sum d_y, d_gamma = sum d_y xhat, with xhat = (x - mean) inv_std.
 // backward_input  d_x = gamma inv_std (d_y - d_beta / n - xhat d_gamma / n), n = N H W; training
-// mode. d_x may be d_y. Sums are taken in double, in a fixed order.
+//                 mode. d_x may be d_y.
+// Sums are taken in double, in a fixed order.
 #ifndef ES_KERNELS_BATCHNORM_H
 #define ES_KERNELS_BATCHNORM_H
 

@@ -1,3 +1,5 @@
+// Specification of dropout: an element is kept or dropped by its own draw, so that the gradient
+// finds the same mask again.
 #include "base/random_rules.h"
 #include "kernels/env_data.h"
 #include "kernels/kernels.h"

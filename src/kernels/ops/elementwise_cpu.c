@@ -1,3 +1,4 @@
+// Specification of element-wise sums and scalings; compiled for every vector width.
 #include <string.h>
 
 #include "kernels/kernel_variant.h"

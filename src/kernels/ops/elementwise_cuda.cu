@@ -1,3 +1,4 @@
+// A thread per few elements of whole tensors.
 #include "kernels/cuda/cuda_common.cuh"
 
 template <typename T>

@@ -6,13 +6,13 @@
 #include "kernels/kernels.h"
 #include "kernels/ops/lstm_job.h"
 
-// A tile is ROWS rows by UNITS units in the forward pass (all four gates: COLUMNS columns), by
-// COLUMNS units in the backward pass. It walks panels of the recurrent weights, DEPTH deep, copied
-// so that the inner loop runs over adjacent floats: 32 KiB, the size of a first-level cache.
-#define ROWS    32
-#define UNITS   16
-#define COLUMNS 64
-#define DEPTH   128
+// A tile is ROWS rows by HIDDEN_TILE units in the forward pass (all four gates: COLUMNS columns),
+// by COLUMNS units in the backward pass. It walks panels of the recurrent weights, DEPTH deep,
+// copied so that the inner loop runs over adjacent floats: 32 KiB, the size of a first-level cache.
+#define ROWS        32
+#define HIDDEN_TILE 16
+#define COLUMNS     64
+#define DEPTH       128
 
 typedef void (*TileFunction)(const EsLstmJob *job, int64_t e, int64_t t, int64_t row0,
                              int64_t unit0);
@@ -90,13 +90,14 @@ static void run_steps(EsStream *s, Steps *steps) {
 
 static float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-// panel[k][g UNITS + j] = recurrent[g D + unit0 + j, k0 + k], with zeros beyond the last unit
+// panel[k][g HIDDEN_TILE + j] = recurrent[g D + unit0 + j, k0 + k], with zeros beyond the last unit
 static void copy_gate_panel(const EsLstmJob *job, int64_t e, int64_t unit0, int64_t k0,
                             int64_t depth, float panel[DEPTH][COLUMNS]) {
     int64_t D = job->D;
     for (int64_t column = 0; column < COLUMNS; column++) {
-        int64_t unit = unit0 + column % UNITS;
-        const float *row = es_env_f32(job->recurrent, e) + (column / UNITS * D + unit) * D + k0;
+        int64_t unit = unit0 + column % HIDDEN_TILE;
+        const float *row =
+            es_env_f32(job->recurrent, e) + (column / HIDDEN_TILE * D + unit) * D + k0;
         for (int64_t k = 0; k < depth; k++) {
             panel[k][column] = unit < D ? row[k] : 0.0f;
         }
@@ -107,7 +108,7 @@ static void copy_gate_panel(const EsLstmJob *job, int64_t e, int64_t unit0, int6
 static void add_recurrent(const EsLstmJob *job, const float *h, int64_t e, int64_t t, int64_t row0,
                           int64_t unit0) {
     int64_t D = job->D;
-    int64_t n_units = ES_MIN(UNITS, D - unit0);
+    int64_t n_hidden = ES_MIN(HIDDEN_TILE, D - unit0);
     float panel[DEPTH][COLUMNS];
     for (int64_t k0 = 0; k0 < D; k0 += DEPTH) {
         int64_t depth = ES_MIN(DEPTH, D - k0);
@@ -120,8 +121,8 @@ static void add_recurrent(const EsLstmJob *job, const float *h, int64_t e, int64
             multiply_row(h + n * D + k0, 1, depth, panel, sum);
             float *gates = es_env_f32(job->gates, e) + (t * job->N + n) * 4 * D + unit0;
             for (int64_t g = 0; g < 4; g++) {
-                for (int64_t j = 0; j < n_units; j++) {
-                    gates[g * D + j] += sum[g * UNITS + j];
+                for (int64_t j = 0; j < n_hidden; j++) {
+                    gates[g * D + j] += sum[g * HIDDEN_TILE + j];
                 }
             }
         }
@@ -142,7 +143,7 @@ static void forward_tile(const EsLstmJob *job, int64_t e, int64_t t, int64_t row
         float *c_row = es_env_f32(job->c, e) + row * D;
         float *y = es_env_f32(job->y, e) + row * D;
         int has_before = c_before != NULL && !is_reset(job, e, t, n);
-        for (int64_t unit = unit0; unit < ES_MIN(unit0 + UNITS, D); unit++) {
+        for (int64_t unit = unit0; unit < ES_MIN(unit0 + HIDDEN_TILE, D); unit++) {
             float i = sigmoid(gates[unit] + bias[unit]);
             float f = sigmoid(gates[D + unit] + bias[D + unit]);
             float g = tanhf(gates[2 * D + unit] + bias[2 * D + unit]);
@@ -168,7 +169,7 @@ void es_lstm_forward_cpu(EsStream *s, const EsLstmWeights *weights, EsIn x, EsIn
                    .first = 0,
                    .last = job.T - 1,
                    .direction = 1,
-                   .units_per_tile = UNITS};
+                   .units_per_tile = HIDDEN_TILE};
     run_steps(s, &steps);
 }
 
@@ -179,14 +180,14 @@ void es_lstm_forward_cpu(EsStream *s, const EsLstmWeights *weights, EsIn x, EsIn
 static void add_d_state(const EsLstmJob *job, int64_t e, int64_t t, int64_t row0, int64_t unit0,
                         float d_h[ROWS][COLUMNS]) {
     int64_t D = job->D;
-    int64_t n_units = ES_MIN(COLUMNS, D - unit0);
+    int64_t n_hidden = ES_MIN(COLUMNS, D - unit0);
     float panel[DEPTH][COLUMNS];
     for (int64_t k0 = 0; k0 < 4 * D; k0 += DEPTH) {
         int64_t depth = ES_MIN(DEPTH, 4 * D - k0);
         for (int64_t k = 0; k < depth; k++) {
             const float *row = es_env_f32(job->recurrent, e) + (k0 + k) * D + unit0;
             for (int64_t j = 0; j < COLUMNS; j++) {
-                panel[k][j] = j < n_units ? row[j] : 0.0f;
+                panel[k][j] = j < n_hidden ? row[j] : 0.0f;
             }
         }
         for (int64_t n = row0; n < ES_MIN(row0 + ROWS, job->N); n++) {
@@ -232,7 +233,7 @@ static void backward_cells(const EsLstmJob *job, int64_t e, int64_t t, int64_t n
 
 static void backward_tile(const EsLstmJob *job, int64_t e, int64_t t, int64_t row0, int64_t unit0) {
     int64_t n_rows = ES_MIN(ROWS, job->N - row0);
-    int64_t n_units = ES_MIN(COLUMNS, job->D - unit0);
+    int64_t n_hidden = ES_MIN(COLUMNS, job->D - unit0);
     float d_h[ROWS][COLUMNS] = {{0}};
     if (t + 1 < job->T) {
         add_d_state(job, e, t + 1, row0, unit0, d_h);
@@ -242,10 +243,10 @@ static void backward_tile(const EsLstmJob *job, int64_t e, int64_t t, int64_t ro
     for (int64_t r = 0; r < n_rows; r++) {
         if (t < 0) {
             float *d_h_start = es_env_f32(job->d_h_start, e) + (row0 + r) * job->D + unit0;
-            memcpy(d_h_start, d_h[r], (size_t)n_units * sizeof(float));
+            memcpy(d_h_start, d_h[r], (size_t)n_hidden * sizeof(float));
             continue;
         }
-        for (int64_t j = 0; j < n_units; j++) {
+        for (int64_t j = 0; j < n_hidden; j++) {
             d_h[r][j] += d_y[r * job->D + j];
         }
         backward_cells(job, e, t, row0 + r, unit0, d_h[r]);
@@ -256,13 +257,13 @@ static void backward_tile(const EsLstmJob *job, int64_t e, int64_t t, int64_t ro
 // the last unit
 static void copy_state_panel(const EsLstmJob *job, int64_t e, int64_t first, int64_t depth,
                              int64_t unit0, float panel[DEPTH][COLUMNS]) {
-    int64_t n_units = ES_MIN(COLUMNS, job->D - unit0);
+    int64_t n_hidden = ES_MIN(COLUMNS, job->D - unit0);
     for (int64_t k = 0; k < depth; k++) {
         int64_t t = (first + k) / job->N, n = (first + k) % job->N;
         const float *h = es_lstm_state_before(job, job->y, job->h_start, e, t, 0);
         int is_zero = h == NULL || is_reset(job, e, t, n);
         for (int64_t j = 0; j < COLUMNS; j++) {
-            panel[k][j] = is_zero || j >= n_units ? 0.0f : h[n * job->D + unit0 + j];
+            panel[k][j] = is_zero || j >= n_hidden ? 0.0f : h[n * job->D + unit0 + j];
         }
     }
 }
@@ -279,7 +280,7 @@ static void sum_d_recurrent(void *context, int64_t piece, int worker) {
     memset(d_weight, 0, (size_t)(n_rows * D) * sizeof(float));
     float panel[DEPTH][COLUMNS];
     for (int64_t unit0 = 0; unit0 < D; unit0 += COLUMNS) {
-        int64_t n_units = ES_MIN(COLUMNS, D - unit0);
+        int64_t n_hidden = ES_MIN(COLUMNS, D - unit0);
         for (int64_t first = 0; first < depth_all; first += DEPTH) {
             int64_t depth = ES_MIN(DEPTH, depth_all - first);
             copy_state_panel(job, e, first, depth, unit0, panel);
@@ -287,7 +288,7 @@ static void sum_d_recurrent(void *context, int64_t piece, int worker) {
             for (int64_t r = 0; r < n_rows; r++) {
                 float sum[COLUMNS] = {0};
                 multiply_row(d_gates + r, 4 * D, depth, panel, sum);
-                for (int64_t j = 0; j < n_units; j++) {
+                for (int64_t j = 0; j < n_hidden; j++) {
                     d_weight[r * D + unit0 + j] += sum[j];
                 }
             }

@@ -34,7 +34,7 @@ static __device__ __forceinline__ void store(const Mixed &values, int64_t env, i
 }
 
 struct LstmShape {
-    int64_t n_steps, n_rows, n_in, n_units;
+    int64_t n_steps, n_rows, n_in, n_hidden;
     int64_t t; // the step at work
 };
 
@@ -68,21 +68,21 @@ static __device__ __forceinline__ float cell_before(const LstmShape &shape, cons
         return 0.0f;
     }
     if (shape.t > 0) {
-        return load(c, at.env, at.before * shape.n_units + at.d);
+        return load(c, at.env, at.before * shape.n_hidden + at.d);
     }
-    return c_start.data == NULL ? 0.0f : load(c_start, at.env, at.n * shape.n_units + at.d);
+    return c_start.data == NULL ? 0.0f : load(c_start, at.env, at.n * shape.n_hidden + at.d);
 }
 
 static __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 // --- forward ---
 
-// A block computes STEP_ROWS rows by STEP_UNITS units, all four gates; a thread two rows of one
+// A block computes STEP_ROWS rows by STEP_HIDDEN units, all four gates; a thread two rows of one
 // unit.
 #define STEP_ROWS    32
-#define STEP_UNITS   16
+#define STEP_HIDDEN  16
 #define STEP_DEPTH   16
-#define STEP_COLUMNS (4 * STEP_UNITS)
+#define STEP_COLUMNS (4 * STEP_HIDDEN)
 
 struct LstmStep {
     EsEnvs<const float> input, recurrent, bias_input, bias_recurrent;
@@ -105,7 +105,7 @@ static __device__ void add_product(float (&sum)[2][4], StepTiles &tiles, const M
                                    int64_t env, int64_t first_row, const float *weight,
                                    int64_t width, int64_t row0, int64_t unit0, const uint8_t *skip,
                                    const LstmStep &step) {
-    int tx = (int)threadIdx.x % STEP_UNITS, ty = (int)threadIdx.x / STEP_UNITS;
+    int tx = (int)threadIdx.x % STEP_HIDDEN, ty = (int)threadIdx.x / STEP_HIDDEN;
     for (int64_t k0 = 0; k0 < width; k0 += STEP_DEPTH) {
         for (int slot = (int)threadIdx.x; slot < STEP_ROWS * STEP_DEPTH; slot += ES_THREADS) {
             int64_t n = row0 + slot / STEP_DEPTH, k = k0 + slot % STEP_DEPTH;
@@ -115,9 +115,9 @@ static __device__ void add_product(float (&sum)[2][4], StepTiles &tiles, const M
         }
         for (int slot = (int)threadIdx.x; slot < STEP_COLUMNS * STEP_DEPTH; slot += ES_THREADS) {
             int column = slot / STEP_DEPTH;
-            int64_t unit = unit0 + column % STEP_UNITS, k = k0 + slot % STEP_DEPTH;
-            int64_t row = column / STEP_UNITS * step.shape.n_units + unit;
-            bool is_inside = unit < step.shape.n_units && k < width;
+            int64_t unit = unit0 + column % STEP_HIDDEN, k = k0 + slot % STEP_DEPTH;
+            int64_t row = column / STEP_HIDDEN * step.shape.n_hidden + unit;
+            bool is_inside = unit < step.shape.n_hidden && k < width;
             float w = is_inside ? weight[row * width + k] : 0.0f;
             tiles.columns[slot % STEP_DEPTH][column] =
                 step.rounds ? es_weight<__nv_bfloat16>(w) : w;
@@ -128,7 +128,7 @@ static __device__ void add_product(float (&sum)[2][4], StepTiles &tiles, const M
             float low = tiles.rows[k][ty], high = tiles.rows[k][ty + STEP_ROWS / 2];
 #pragma unroll
             for (int g = 0; g < 4; g++) {
-                float w = tiles.columns[k][g * STEP_UNITS + tx];
+                float w = tiles.columns[k][g * STEP_HIDDEN + tx];
                 sum[0][g] = fmaf(low, w, sum[0][g]);
                 sum[1][g] = fmaf(high, w, sum[1][g]);
             }
@@ -138,32 +138,32 @@ static __device__ void add_product(float (&sum)[2][4], StepTiles &tiles, const M
 }
 
 static __device__ void store_cell(const LstmStep &step, const Cell &at, const float (&sum)[4]) {
-    int64_t n_units = step.shape.n_units;
-    int64_t gate = at.row * 4 * n_units + at.d;
+    int64_t n_hidden = step.shape.n_hidden;
+    int64_t gate = at.row * 4 * n_hidden + at.d;
     const float *bias_input = step.bias_input.at(at.env) + at.d;
     const float *bias_recurrent = step.bias_recurrent.at(at.env) + at.d;
     float total[4];
 #pragma unroll
     for (int g = 0; g < 4; g++) {
-        total[g] = sum[g] + bias_input[g * n_units] + bias_recurrent[g * n_units];
+        total[g] = sum[g] + bias_input[g * n_hidden] + bias_recurrent[g * n_hidden];
     }
     float in = sigmoid(total[0]), forget = sigmoid(total[1]);
     float fresh = tanhf(total[2]), out = sigmoid(total[3]);
     float before = cell_before(step.shape, at, step.reset, step.c, step.c_start);
     float cell = forget * before + in * fresh;
     store(step.gates, at.env, gate, in);
-    store(step.gates, at.env, gate + n_units, forget);
-    store(step.gates, at.env, gate + 2 * n_units, fresh);
-    store(step.gates, at.env, gate + 3 * n_units, out);
-    store(step.c, at.env, at.row * n_units + at.d, cell);
-    store(step.y, at.env, at.row * n_units + at.d, out * tanhf(cell));
+    store(step.gates, at.env, gate + n_hidden, forget);
+    store(step.gates, at.env, gate + 2 * n_hidden, fresh);
+    store(step.gates, at.env, gate + 3 * n_hidden, out);
+    store(step.c, at.env, at.row * n_hidden + at.d, cell);
+    store(step.y, at.env, at.row * n_hidden + at.d, out * tanhf(cell));
 }
 
 static __global__ void lstm_forward_kernel(const __grid_constant__ LstmStep step) {
     __shared__ StepTiles tiles;
     const LstmShape &shape = step.shape;
     uint32_t tile = blockIdx.x;
-    int64_t unit0 = (int64_t)(tile % step.unit_tiles) * STEP_UNITS;
+    int64_t unit0 = (int64_t)(tile % step.unit_tiles) * STEP_HIDDEN;
     tile /= step.unit_tiles;
     int64_t row0 = (int64_t)(tile % step.row_tiles) * STEP_ROWS;
     int64_t env = tile / step.row_tiles;
@@ -174,14 +174,14 @@ static __global__ void lstm_forward_kernel(const __grid_constant__ LstmStep step
                 NULL, step);
     if (step.h.data != NULL) {
         const uint8_t *skip = step.reset.data == NULL ? NULL : step.reset.at(env) + first_row;
-        add_product(sum, tiles, step.h, env, step.h_row, step.recurrent.at(env), shape.n_units,
+        add_product(sum, tiles, step.h, env, step.h_row, step.recurrent.at(env), shape.n_hidden,
                     row0, unit0, skip, step);
     }
-    int64_t unit = unit0 + threadIdx.x % STEP_UNITS;
+    int64_t unit = unit0 + threadIdx.x % STEP_HIDDEN;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        int64_t n = row0 + threadIdx.x / STEP_UNITS + half * (STEP_ROWS / 2);
-        if (n < shape.n_rows && unit < shape.n_units) {
+        int64_t n = row0 + threadIdx.x / STEP_HIDDEN + half * (STEP_ROWS / 2);
+        if (n < shape.n_rows && unit < shape.n_hidden) {
             store_cell(step, cell_at(shape, env, n, unit), sum[half]);
         }
     }
@@ -196,29 +196,29 @@ static __global__ void lstm_backward_kernel(EsEnvs<const uint8_t> reset, Mixed c
                                             Mixed c, Mixed d_y, Mixed d_gates, Mixed d_c_start,
                                             LstmShape shape, EsTiles tiles) {
     EsTileSpan span = es_tile_span(tiles);
-    int64_t n_units = shape.n_units;
+    int64_t n_hidden = shape.n_hidden;
     for (uint32_t j = span.j; j < span.end; j += ES_THREADS) {
-        Cell at = cell_at(shape, span.env, j / (uint32_t)n_units, j % (uint32_t)n_units);
-        int64_t gate = at.row * 4 * n_units + at.d;
+        Cell at = cell_at(shape, span.env, j / (uint32_t)n_hidden, j % (uint32_t)n_hidden);
+        int64_t gate = at.row * 4 * n_hidden + at.d;
         bool is_last = shape.t + 1 == shape.n_steps;
         float d_cell_later = is_last ? 0.0f : load(d_gates, at.env, gate);
-        float d_h_later = is_last ? 0.0f : load(d_gates, at.env, gate + n_units);
-        float in = load(gates, at.env, gate), forget = load(gates, at.env, gate + n_units);
-        float fresh = load(gates, at.env, gate + 2 * n_units),
-              out = load(gates, at.env, gate + 3 * n_units);
-        float squashed = tanhf(load(c, at.env, at.row * n_units + at.d));
+        float d_h_later = is_last ? 0.0f : load(d_gates, at.env, gate + n_hidden);
+        float in = load(gates, at.env, gate), forget = load(gates, at.env, gate + n_hidden);
+        float fresh = load(gates, at.env, gate + 2 * n_hidden),
+              out = load(gates, at.env, gate + 3 * n_hidden);
+        float squashed = tanhf(load(c, at.env, at.row * n_hidden + at.d));
         float before = cell_before(shape, at, reset, c, c_start);
-        float d_h = load(d_y, at.env, at.row * n_units + at.d) + d_h_later;
+        float d_h = load(d_y, at.env, at.row * n_hidden + at.d) + d_h_later;
         float d_cell = d_h * out * (1.0f - squashed * squashed) + d_cell_later;
         store(d_gates, at.env, gate, d_cell * fresh * in * (1.0f - in));
-        store(d_gates, at.env, gate + n_units, d_cell * before * forget * (1.0f - forget));
-        store(d_gates, at.env, gate + 2 * n_units, d_cell * in * (1.0f - fresh * fresh));
-        store(d_gates, at.env, gate + 3 * n_units, d_h * squashed * out * (1.0f - out));
+        store(d_gates, at.env, gate + n_hidden, d_cell * before * forget * (1.0f - forget));
+        store(d_gates, at.env, gate + 2 * n_hidden, d_cell * in * (1.0f - fresh * fresh));
+        store(d_gates, at.env, gate + 3 * n_hidden, d_h * squashed * out * (1.0f - out));
         float d_before = is_reset(reset, at) ? 0.0f : d_cell * forget;
         if (shape.t > 0) {
-            store(d_gates, at.env, at.before * 4 * n_units + at.d, d_before);
+            store(d_gates, at.env, at.before * 4 * n_hidden + at.d, d_before);
         } else if (d_c_start.data != NULL) {
-            store(d_c_start, at.env, at.n * n_units + at.d, d_before);
+            store(d_c_start, at.env, at.n * n_hidden + at.d, d_before);
         }
     }
 }
@@ -277,7 +277,7 @@ void es_lstm_forward_cuda(EsStream *s, const EsLstmWeights *weights, EsIn x, EsI
     step.shape = lstm_shape(x, y);
     step.rounds = x->dtype == ES_DTYPE_BF16;
     step.row_tiles = (uint32_t)es_ceil_div(step.shape.n_rows, STEP_ROWS);
-    step.unit_tiles = (uint32_t)es_ceil_div(step.shape.n_units, STEP_UNITS);
+    step.unit_tiles = (uint32_t)es_ceil_div(step.shape.n_hidden, STEP_HIDDEN);
     dim3 grid((unsigned)(x->dim[0] * step.row_tiles * step.unit_tiles));
     for (int64_t t = 0; t < step.shape.n_steps; t++) {
         step.shape.t = t;
@@ -291,23 +291,23 @@ void es_lstm_forward_cuda(EsStream *s, const EsLstmWeights *weights, EsIn x, EsI
 // start.
 static void start_recurrent_gradient(EsLaunch &launch, LstmShape shape, EsIn x, EsIn reset,
                                      EsIn h_start, EsIn y, EsIn d_gates, EsOut d_recurrent) {
-    int64_t n_gates = 4 * shape.n_units;
+    int64_t n_gates = 4 * shape.n_hidden;
     bool is_written = false;
     if (shape.n_steps > 1) {
         int64_t n_later = (shape.n_steps - 1) * shape.n_rows;
-        EsProduct later = product_of(x, reset, n_gates, shape.n_units, n_later);
+        EsProduct later = product_of(x, reset, n_gates, shape.n_hidden, n_later);
         later.a = transposed(step_rows(d_gates, 1, 0));
         later.b = step_rows(y, 0, 0);
-        later.c = es_matrix(d_recurrent, shape.n_units, 0);
+        later.c = es_matrix(d_recurrent, shape.n_hidden, 0);
         later.skip_k = resets_from(reset, 1, shape.n_rows);
         es_product_start(launch, later);
         is_written = true;
     }
     if (h_start != NULL) {
-        EsProduct first = product_of(x, reset, n_gates, shape.n_units, shape.n_rows);
+        EsProduct first = product_of(x, reset, n_gates, shape.n_hidden, shape.n_rows);
         first.a = transposed(step_rows(d_gates, 0, 0));
-        first.b = es_matrix(h_start, shape.n_units, 0);
-        first.c = es_matrix(d_recurrent, shape.n_units, 0);
+        first.b = es_matrix(h_start, shape.n_hidden, 0);
+        first.c = es_matrix(d_recurrent, shape.n_hidden, 0);
         first.beta = is_written ? 1.0f : 0.0f;
         first.skip_k = resets_from(reset, 0, shape.n_rows);
         es_product_start(launch, first);
@@ -321,7 +321,7 @@ static void start_recurrent_gradient(EsLaunch &launch, LstmShape shape, EsIn x, 
 static void start_input_gradients(EsLaunch &launch, const LstmShape &shape,
                                   const EsLstmWeights *weights, EsIn x, EsIn d_gates, EsOut d_x,
                                   const EsLstmWeights *d_weights) {
-    int64_t n_gates = 4 * shape.n_units, n_all = shape.n_steps * shape.n_rows;
+    int64_t n_gates = 4 * shape.n_hidden, n_all = shape.n_steps * shape.n_rows;
     EsProduct weight = product_of(x, NULL, n_gates, shape.n_in, n_all);
     weight.a = es_matrix(d_gates, n_gates, 1);
     weight.b = es_matrix(x, shape.n_in, 0);
@@ -345,19 +345,19 @@ void es_lstm_backward_cuda(EsStream *s, const EsLstmWeights *weights, EsIn x, Es
                            const EsLstmWeights *d_weights) {
     EsLaunch launch(s, "lstm_backward");
     LstmShape shape = lstm_shape(x, y);
-    int64_t n_gates = 4 * shape.n_units;
-    EsTiles tiles = es_tiles(shape.n_rows * shape.n_units);
+    int64_t n_gates = 4 * shape.n_hidden;
+    EsTiles tiles = es_tiles(shape.n_rows * shape.n_hidden);
     for (shape.t = shape.n_steps - 1; shape.t >= 0; shape.t--) {
         launch.start(lstm_backward_kernel, es_tiles_grid(tiles, x->dim[0]), ES_THREADS,
                      es_in<uint8_t>(reset), mixed(c_start), mixed(gates), mixed(c), mixed(d_y),
                      mixed(d_gates), mixed(d_c_start), shape, tiles);
         if (shape.t > 0 || d_h_start != NULL) {
-            EsProduct state = product_of(x, reset, shape.n_rows, shape.n_units, n_gates);
+            EsProduct state = product_of(x, reset, shape.n_rows, shape.n_hidden, n_gates);
             state.a = step_rows(d_gates, shape.t, 0);
-            state.b = es_matrix(&weights->recurrent, shape.n_units, 0);
+            state.b = es_matrix(&weights->recurrent, shape.n_hidden, 0);
             state.rounds_b = x->dtype == ES_DTYPE_BF16;
-            state.c = shape.t > 0 ? step_rows(d_gates, shape.t - 1, shape.n_units)
-                                  : es_matrix(d_h_start, shape.n_units, 0);
+            state.c = shape.t > 0 ? step_rows(d_gates, shape.t - 1, shape.n_hidden)
+                                  : es_matrix(d_h_start, shape.n_hidden, 0);
             state.skip_row = resets_from(reset, shape.t, shape.n_rows);
             es_product_start(launch, state);
         }

@@ -10,10 +10,10 @@
 #include "kernels/ops/matmul_simd.h"
 #include "kernels/simd.h"
 
-#define ROWS    ES_SIMD_ROWS
-#define UNITS   16              // of a forward tile, with four gates each
-#define COLUMNS ES_SIMD_COLUMNS // units of a backward tile
-#define DEPTH   ES_SIMD_DEPTH
+#define ROWS        ES_SIMD_ROWS
+#define HIDDEN_TILE 16              // of a forward tile, with four gates each
+#define COLUMNS     ES_SIMD_COLUMNS // units of a backward tile
+#define DEPTH       ES_SIMD_DEPTH
 // recurrent weights that stay in a second-level cache from step to step
 #define SMALL_WEIGHTS_BYTES (512 << 10)
 
@@ -93,7 +93,7 @@ static void run_steps(EsStream *s, Steps *steps) {
 
 // gates += W_h h for rows [first, end) of a tile
 static void add_recurrent(const EsLstmJob *job, const Tile *tile, int64_t first, int64_t end) {
-    int64_t D = job->D, n_units = ES_MIN(UNITS, D - tile->unit0);
+    int64_t D = job->D, n_hidden = ES_MIN(HIDDEN_TILE, D - tile->unit0);
     EsSimdRows rows = {.count = 0};
     for (int64_t r = first; r < end; r++) {
         Row row = row_at(job, tile, tile->t, r);
@@ -108,7 +108,7 @@ static void add_recurrent(const EsLstmJob *job, const Tile *tile, int64_t first,
     for (int64_t g = 0; g < 4; g++) {
         int64_t column = g * D + tile->unit0;
         ES_CPU_KERNEL(rows_times_transposed)
-        (&rows, weight + column * D, D, n_units, D, 1.0f, column);
+        (&rows, weight + column * D, D, n_hidden, D, 1.0f, column);
     }
 }
 
@@ -121,7 +121,7 @@ static void update_cells(const EsLstmJob *job, const Tile *tile, Row row) {
     float *gates = es_env_f32(job->gates, row.e) + at * 4 * D;
     float *c_row = es_env_f32(job->c, row.e) + at * D;
     float *y = es_env_f32(job->y, row.e) + at * D;
-    int64_t end = ES_MIN(tile->unit0 + UNITS, D);
+    int64_t end = ES_MIN(tile->unit0 + HIDDEN_TILE, D);
     for (int64_t unit = tile->unit0; unit < end; unit += LANES) {
         int64_t count = ES_MIN(LANES, end - unit);
         Vector sum[4];
@@ -165,7 +165,7 @@ void ES_CPU_KERNEL(lstm_forward)(EsStream *s, const EsLstmWeights *weights, EsIn
                    .first = 0,
                    .last = job.T - 1,
                    .direction = 1,
-                   .units_per_tile = UNITS};
+                   .units_per_tile = HIDDEN_TILE};
     run_steps(s, &steps);
 }
 
@@ -175,7 +175,7 @@ void ES_CPU_KERNEL(lstm_forward)(EsStream *s, const EsLstmWeights *weights, EsIn
 // receive from it
 static void add_d_state(const EsLstmJob *job, const Tile *tile, int64_t t, int64_t first,
                         int64_t end, float d_h[ROWS][COLUMNS]) {
-    int64_t D = job->D, n_units = ES_MIN(COLUMNS, D - tile->unit0);
+    int64_t D = job->D, n_hidden = ES_MIN(COLUMNS, D - tile->unit0);
     EsSimdRows rows = {.count = 0};
     for (int64_t r = first; r < end; r++) {
         Row row = row_at(job, tile, t, r);
@@ -186,18 +186,18 @@ static void add_d_state(const EsLstmJob *job, const Tile *tile, int64_t t, int64
     }
     _Alignas(64) float copy[DEPTH][COLUMNS];
     const float *weight = es_env_f32(job->recurrent, tile->first_env) + tile->unit0;
-    int is_copied = rows.count >= ES_SIMD_ROWS_PER_COPY || n_units % LANES != 0;
+    int is_copied = rows.count >= ES_SIMD_ROWS_PER_COPY || n_hidden % LANES != 0;
     for (int64_t k0 = 0; k0 < 4 * D; k0 += DEPTH) {
         int64_t depth = ES_MIN(DEPTH, 4 * D - k0);
         for (int64_t k = 0; is_copied && k < depth; k++) {
-            for (int64_t j = 0; j < n_units; j += LANES) {
+            for (int64_t j = 0; j < n_hidden; j += LANES) {
                 store(copy[k] + j,
-                      load_first(weight + (k0 + k) * D + j, ES_MIN(LANES, n_units - j)));
+                      load_first(weight + (k0 + k) * D + j, ES_MIN(LANES, n_hidden - j)));
             }
         }
         const float *panel = is_copied ? copy[0] : weight + k0 * D;
         ES_CPU_KERNEL(rows_times_panel)
-        (&rows, 1, panel, is_copied ? COLUMNS : D, depth, n_units, 1.0f, 0);
+        (&rows, 1, panel, is_copied ? COLUMNS : D, depth, n_hidden, 1.0f, 0);
         for (int64_t i = 0; i < rows.count; i++) {
             rows.a[i] += depth;
         }

@@ -1,3 +1,4 @@
+// Specification of norm_mix, an environment at a time; the gradient of g is summed in double.
 #include <math.h>
 
 #include "kernels/env_data.h"

@@ -1,3 +1,4 @@
+// Values and nodes of a graph, and its first failure, after which builders do nothing.
 #include "network/graph/graph.h"
 
 #include <stdarg.h>

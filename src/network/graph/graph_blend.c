@@ -1,3 +1,4 @@
+// Builders for slots: how they read from the host and mix a seed in, and the layers of seeds alone.
 #include "network/graph/graph_blend.h"
 
 #include "network/graph/graph_build.h"

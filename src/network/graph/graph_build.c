@@ -1,3 +1,4 @@
+// Checks and small steps that all builders share.
 #include "network/graph/graph_build.h"
 
 #include <stdio.h>

@@ -1,3 +1,5 @@
+// Direct run, capture, replay: CUDA graphs behind one call. A capture that fails is no error of the
+// work, which then goes on directly.
 #include "network/plan/graph_capture.h"
 
 #include <stdio.h>

@@ -1,3 +1,5 @@
+// Makes a plan: which values share memory (activations whose lifetimes do not overlap), tensors
+// bound to slabs, and the lowering to the vector engine where it can run the graph.
 #include "network/plan/plan.h"
 
 #include <stdio.h>

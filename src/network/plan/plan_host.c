@@ -1,3 +1,4 @@
+// Runs one host of a plan with memory of a worker; every tensor is narrowed to its environment.
 #include "network/plan/plan_host.h"
 
 #include <string.h>
