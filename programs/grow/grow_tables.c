@@ -83,7 +83,7 @@ static void print_intervals(const EsInterval *intervals, int is_signed) {
     }
 }
 
-// Columns for the arms' names.
+// Columns for the variants' names.
 static int name_width(const EsGrowEvaluation *evaluation) {
     int width = (int)strlen("difference to");
     for (int a = 0; a < evaluation->n_variants; a++) {
@@ -115,7 +115,7 @@ static void print_sizes(const EsGrowEvaluation *evaluation, RowFunction row, con
     }
 }
 
-// Rows of means, of sizes, then of differences; `row` supplies the numbers of an arm.
+// Rows of means, of sizes, then of differences; `row` supplies the numbers of a variant.
 static void print_variants(const EsGrowEvaluation *evaluation, RowFunction row,
                            const void *context) {
     EsInterval mean[ES_N_MEASURES], difference[ES_N_MEASURES];

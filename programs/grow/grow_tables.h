@@ -15,7 +15,7 @@ json_t *es_grow_hosts_json(const EsGrowEnding *endings, int n_envs);
 void es_grow_print_evaluation(const EsGrowEvaluation *evaluation, int seed);
 
 // The means of each seed's comparison, and Student's intervals over the seeds. Evaluations [n] have
-// the same arms.
+// the same variants.
 void es_grow_print_seeds(EsGrowEvaluation *const *evaluations, int n, int first_seed);
 json_t *es_grow_seeds_json(EsGrowEvaluation *const *evaluations, int n, int first_seed);
 

@@ -138,7 +138,7 @@ static EsStatus check_targets(const EsRollout *r, int64_t row) {
     return ES_STATUS_OK;
 }
 
-// What whoever filled the rows must have kept to; the rest trusts it.
+// The contract of the rows, checked once; the rest trusts it.
 static EsStatus check_rows(const EsRollout *r) {
     const EsPolicyShape *shape = &r->shape.policy;
     for (int64_t row = 0; row < r->n_rows; row++) {

@@ -12,7 +12,7 @@
 // published program has 1. EsAdvantageOptions says when which is right.
 //
 //     EsPpo *ppo; ES_TRY(es_ppo_create(&settings, &rollout_shape, &ppo));
-//     ES_TRY(es_ppo_update(ppo, rollout, &trainee, &report));
+//     ES_TRY(es_ppo_update(ppo, rollout, &model, &report));
 //
 // R rows (T x E), K heads, A logits of a row.
 #ifndef ES_LEARNING_PPO_H
@@ -47,11 +47,11 @@ typedef struct EsStepReport {
     int64_t n_nonfinite;                   // gradient values
 } EsStepReport;
 
-// A trainee whose rows are in device memory: everything is queued on its stream, nothing waits. For
+// A model whose rows are in device memory: everything is queued on its stream, nothing waits. For
 // policies that are not ragged.
 typedef struct EsPpoDeviceModel {
     EsStream *stream; // borrowed
-    // device memory, in place while the trainee lives
+    // device memory, in place while the model lives
     EsOutputs outputs;   // filled by forward; action_value or auxiliary NULL: it has none
     EsOutputs gradients; // read by step; rows that no environment has stay 0
     int64_t shard_envs;  // order of the rows of both: es_output_row
@@ -180,7 +180,7 @@ typedef struct EsPpoState {
 typedef struct EsPpo EsPpo;
 
 EsStatus es_ppo_create(const EsPpoSettings *settings, const EsRolloutShape *shape, EsPpo **ppo);
-void es_ppo_destroy(EsPpo *ppo); // before the device of its trainee is closed
+void es_ppo_destroy(EsPpo *ppo); // before the device of its model is closed
 EsPpoState *es_ppo_state(EsPpo *ppo);
 
 // A state that was read from the file `path`: INPUT names the number that no update can have left.
@@ -191,11 +191,11 @@ EsStatus es_ppo_state_check(const EsPpoState *state, const char *path);
 EsStatus es_ppo_change(EsPpo *ppo, const EsPpoSettings *settings);
 
 // One update. Fills in the last group of the rollout. A rollout without a valid row changes
-// nothing. Numbers of the trainee that are not finite end the update; when there was no step before
+// nothing. Numbers of the model that are not finite end the update; when there was no step before
 // them, nothing moves but n_passes and n_skipped, and the third such update in a row fails with
 // NUMERIC. Returns that are not finite fail with NUMERIC at once.
 //
-// With a trainee on a device the update runs there: the rows are copied up once, the finished
+// With a model on a device the update runs there: the rows are copied up once, the finished
 // columns down once, and each pass brings back a few numbers in one copy. The host waits once per
 // pass and a fixed number of times per update, and looks at the rows for the report while the
 // first pass runs. Advantages are those of the CPU bit for bit; sums over rows run in another fixed

@@ -1,4 +1,4 @@
-// A PPO update on the trainee's device: what is queued, copied and waited for.
+// A PPO update on the model's device: what is queued, copied and waited for.
 //
 // Each pass is queued behind the step before it, and the numbers of both come back in one copy: the
 // host waits once per pass, and once after the last step.
@@ -65,7 +65,7 @@ void es_ppo_device_destroy(EsPpoDevice *d) {
     }
 }
 
-// The memory, on the device of the trainee that trains now.
+// The memory, on the device of the model that trains now.
 static EsStatus open_memory(EsPpo *ppo, const EsPpoDeviceModel *model) {
     EsDevice *device = es_stream_device(model->stream);
     if (ppo->device != NULL && ppo->device->device == device && ppo->device->numbers != NULL) {

@@ -60,7 +60,7 @@ int es_ppo_count_step(EsPpoUpdate *update, const EsPpoLoss *loss, const EsStepRe
 
 // --- on a device; UNSUPPORTED in a build without CUDA ---
 
-// Finish the update's rollout on the trainee's device, and bring the finished columns back. Waits.
+// Finish the update's rollout on the model's device, and bring the finished columns back. Waits.
 EsStatus es_ppo_device_finish(EsPpoUpdate *update);
 
 // The passes of an update over the rows that were finished last.

@@ -4,8 +4,8 @@
 // heads the sampled action reads (`used`), which ones what was carried out reads (`causal`: they
 // are credited), and for which ones some legal action would have read them (`available`).
 //
-// Life of a row: es_rollout_row is its place in all arrays; whoever decides fills the first two
-// groups, whoever pays the third. Rows that were not filled are not valid and count nowhere.
+// Life of a row: es_rollout_row is its place in all arrays; the decision fills the first two
+// groups, the reward the third. Rows that were not filled are not valid and do not count.
 //
 //     EsRollout *rollout; ES_TRY(es_rollout_create(&shape, &rollout));
 //     es_rollout_reset(rollout);                       // before each round

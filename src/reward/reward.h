@@ -52,7 +52,7 @@ const double *es_reward_totals(const EsReward *reward);          // [E], of the 
 // 1 / (1 + population variance of the last 20 rewards); 1 before the first.
 double es_reward_stability(const EsReward *reward, int64_t env);
 
-// Its arrays, for whoever carries the rewards on elsewhere and brings them back
+// Its arrays, for rewards that are computed elsewhere and brought back
 // (control/decision/decision_device.h). Settings, state and terms may be written, places not.
 EsRewardView *es_reward_view(EsReward *reward);
 

@@ -1,5 +1,5 @@
 // What a step is worth, for one environment, written once for CPU and CUDA: the terms of
-// reward_term_rules.h put together by mode. docs/reward.md tells why each term is there.
+// reward_term_rules.h put together by mode. docs/reward.md gives the reason for each term.
 //
 //     for (s) latched[s] = es_reward_seed_latch(&seeds[s]);
 //     es_env_apply(...); es_env_tick(...);
@@ -44,7 +44,7 @@ static inline ES_HOST_DEVICE void
 es_reward_measure_seeds(const EsRewardRules *rules, const EsRewardStep *step, EsRewardEnv *memory,
                         const EsRewardSeed *seeds, EsRewardSums *sums) {
     const EsRewardSettings *s = rules->settings;
-    double paid = 0, worst = 0, interaction = 0;
+    double earned_sum = 0, worst = 0, interaction = 0;
     for (int32_t i = 0; i < rules->growth->n_slots; i++) {
         const EsRewardSeed *seed = &seeds[i];
         double attribution = 0;
@@ -56,7 +56,7 @@ es_reward_measure_seeds(const EsRewardRules *rules, const EsRewardStep *step, Es
             double suspicion = es_reward_ratio_penalty(s, (double)seed->contribution, step->joint);
             int is_over = s->credit_steps > 0 && memory->n_credited[i] >= s->credit_steps;
             attribution = earned + suspicion;
-            paid += (is_over ? es_reward_min(earned, 0) : earned) + suspicion;
+            earned_sum += (is_over ? es_reward_min(earned, 0) : earned) + suspicion;
             memory->n_credited[i] += earned > 0;
             if (attribution > 0) {
                 interaction = es_reward_max(interaction, (double)seed->interaction_sum);
@@ -64,7 +64,7 @@ es_reward_measure_seeds(const EsRewardRules *rules, const EsRewardStep *step, Es
         }
         worst = es_reward_min(worst, es_reward_warning(s, step, seed, i, attribution));
     }
-    sums->attribution = (double)s->contribution_weight * paid;
+    sums->attribution = (double)s->contribution_weight * earned_sum;
     sums->warning = (double)s->warning_weight * worst;
     if (step->joint >= 0) {
         sums->synergy =

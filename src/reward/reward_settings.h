@@ -28,7 +28,7 @@ typedef enum EsRewardMode {
 #define ES_REWARD_MODE_CHOICES "shaped|basic|sparse"
 
 // kind, name, default, lowest, highest, help; T and m go through to X (see ES_REWARD_CONFIG_KEYS).
-// Potentials are at least 0: else going round a cycle would pay.
+// Potentials are at least 0: else going round a cycle would be rewarded.
 #define ES_REWARD_SETTINGS(X, T, m)                                                                \
     X(T, m, FLOAT, contribution_weight, 1, 0, 100, "of what seeds add to the accuracy")            \
     X(T, m, FLOAT, discount_steepness, 3, 0, 1000, "how fast credit fades when all seeds harm")    \
@@ -113,7 +113,7 @@ typedef enum EsRewardMode {
 typedef struct EsRewardSettings {
     int32_t mode; // EsRewardMode
     // Discount of the learner. No key of its own: the shaping sums to nothing under the learner's
-    // discount alone, so whoever owns both copies it.
+    // discount alone, so the owner of both copies it.
     float gamma;
 #define ES_REWARD_FIELD_(T, m, kind, name, value, lowest, highest, help) ES_REWARD_TYPE_##kind name;
     ES_REWARD_SETTINGS(ES_REWARD_FIELD_, , )

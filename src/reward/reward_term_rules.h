@@ -1,8 +1,8 @@
 // The terms of a reward one by one, for one environment, as double.
 //
-// Seeds are judged as they were before the decision (EsRewardSeed), the potential of the slots as
+// Seeds are measured as they were before the decision (EsRewardSeed), the potential of the slots as
 // they are after the tick (EsSeed). An operation counts as what was carried out: one that was
-// refused is a WAIT. Only what was measured in this step counts; nothing unmeasured ever pays.
+// refused is a WAIT. Only what was measured in this step counts; nothing unmeasured is rewarded.
 // reward_rules.h puts the terms together. Numbers in comments are the defaults of the settings.
 #ifndef ES_REWARD_REWARD_TERM_RULES_H
 #define ES_REWARD_REWARD_TERM_RULES_H
@@ -129,7 +129,7 @@ es_reward_worth(const EsRewardSettings *s, const EsRewardStep *step, const EsRew
 
 // The same, given what was done to the seed. PRUNE turns it round: taking out what harms is good,
 // but gives back no more than the harm was charged before. Else germinating something harmful and
-// pruning it at first sight would pay.
+// pruning it at first sight would be rewarded.
 static inline ES_HOST_DEVICE double es_reward_earned(const EsRewardSettings *s,
                                                      const EsRewardStep *step,
                                                      const EsRewardSeed *seed, int32_t slot,

@@ -11,7 +11,7 @@
 //     es_stream_copy(stream, host, report.memory, report.bytes, ES_COPY_TO_HOST);
 //     ES_TRY(es_decision_end(decision));                            // after the last step
 //
-// choose and pay queue work and nothing else: no waits, no allocations, no copies to the host. Each
+// choose and reward queue work and nothing else: no waits, no allocations, no copies to host. Each
 // runs directly once, is captured the second time and is one replay from then on, whatever E
 // (network/plan/graph_capture.h); where a capture is refused it goes on directly to the end of the
 // decision phase, with the same bits. A network that runs a plan records itself: choose is then
@@ -54,7 +54,7 @@ const EsPolicy *es_decision_policy(const EsDecisionDevice *decision);
 // Waits for work of the round before.
 EsStatus es_decision_begin(EsDecisionDevice *decision, int64_t first_episode);
 
-// Latch what the reward judges, decide. state, masks [E] and actions [E] are device memory; other
+// Latch what the reward needs, decide. state, masks [E] and actions [E] are device memory; other
 // places than in the step before are captured anew, unless a capture was refused before: nothing
 // is captured after that. Not while the stream is being captured.
 EsStatus es_decision_choose(EsDecisionDevice *decision, const EsGrowthState *state,
@@ -72,7 +72,7 @@ void es_decision_place_report(EsDecisionDevice *decision, void *memory);
 // How large the report of E environments is.
 size_t es_decision_report_bytes(int64_t n_envs);
 
-// How choose and pay were queued so far.
+// How choose and reward were queued so far.
 typedef struct EsDecisionReplays {
     int n_captures;     // that exist: 2 from the second step on, less n_fallbacks
     int n_fallbacks;    // of the two, those that are not captured
@@ -82,8 +82,8 @@ typedef struct EsDecisionReplays {
 } EsDecisionReplays;
 EsDecisionReplays es_decision_replays(const EsDecisionDevice *decision);
 
-// Hand out a report that came to host memory: the reward's terms and totals, the policy's thoughts,
-// actions [E] and rewards paid [E].
+// Hand out a report that came to host memory: the reward's terms and totals, the action stats,
+// actions [E] and rewards [E].
 void es_decision_receive(EsDecisionDevice *decision, const void *report, EsAction *actions,
                          float *rewards);
 

@@ -45,7 +45,7 @@ typedef struct EsDecisionView {
 
     // in training
     int32_t has_rollout;
-    int32_t *t; // the row that is decided or paid next, the same for all     [E]
+    int32_t *t; // the row that is decided or rewarded next, the same for all [E]
     EsRolloutView rollout;
     float *raw; // observations                                               [T, E, D]
 } EsDecisionView;
@@ -53,7 +53,7 @@ typedef struct EsDecisionView {
 typedef struct EsDecisionKernels {
     // Learned policies: latch, observe, normalise; which environments the network forgets.
     void (*observe)(EsStream *stream, const EsDecisionView *view, const EsGrowthState *state);
-    // Then, from the network's outputs: actions, thoughts, the row.
+    // Then, from the network's outputs: actions, action stats, the row.
     void (*sample)(EsStream *stream, const EsDecisionView *view, const EsGrowthState *state,
                    const EsActionMasks *masks, EsAction *actions);
     // Other policies: latch, decide.

@@ -56,8 +56,8 @@ EsPolicyKind es_policy_parse_kind(const char *text);
 EsStatus es_policy_open(const char *text, const EsPolicyContext *context, EsPolicy **policy);
 
 // PPO with the heads of this policy: floors, entropy weights and entropy floors as published. An
-// episode's last step is its end (bootstraps 0): the policy sees the clock, and the step pays what
-// the end is worth.
+// episode's last step is its end (bootstraps 0): the policy sees the clock, and the step rewards
+// what the end is worth.
 EsPpoSettings es_policy_ppo_defaults(void);
 
 // A learned policy in training: fresh weights from the seed, room for episodes of `n_steps`.
@@ -79,7 +79,7 @@ EsStatus es_policy_begin(EsPolicy *policy, int64_t first_episode);
 EsStatus es_policy_decide(EsPolicy *policy, const EsGrowthState *state, const EsActionMasks *masks,
                           EsAction *actions);
 
-// What the learned policy thought, per environment, of the last decision; NULL for other kinds.
+// Statistics of the last decision of a learned policy, per environment; NULL for other kinds.
 typedef struct EsActionStats {
     float confidence; // probability of the op chosen
     float entropy;    // of the op head, 0..1
@@ -93,11 +93,11 @@ EsPolicyNetwork *es_policy_network(const EsPolicy *policy);
 
 // --- training; for policies made by es_policy_create ---
 
-// After es_growth_decide, once per decision: what came of it. rewards [E] as paid; `state` after
+// After es_growth_decide, once per decision: what came of it. rewards [E]; `state` after
 // the tick. The row of an environment that was rolled back does not count: its last one gets this
 // reward on top and ends. `rollback_penalty` is the part of such a reward, taken as positive, that
 // is not divided by the scale of rewards. With no row before it, both are lost to training. Nothing
-// happens where a decision phase on a device has captured it (decision_device.h).
+// happens where a decision phase on a device has recorded it (decision_device.h).
 EsStatus es_policy_record(EsPolicy *policy, const EsGrowthState *state, const float *rewards,
                           float rollback_penalty);
 

@@ -235,7 +235,7 @@ static EsStatus create_metadata(const EsPolicyMetadata *metadata, EsMetadata ent
 
 // --- comparing ---
 
-// What differs is told by the option that sets it, or by the task where no option does.
+// A message names the option that sets what differs, or the task where no option does.
 #define OTHER_TASK "play it with the --task it was trained with"
 
 // Items "a,b,c" into text.

@@ -10,7 +10,7 @@
 //     EsPolicyNetwork *network; ES_TRY(es_policy_network_create(device, &spec, E, T, &network));
 //     ES_TRY(es_policy_network_initialise(network, seed));
 //     ES_TRY(es_policy_network_act(network, features, blueprints, 0, &outputs));
-//     EsPpoModel trainee = es_policy_network_ppo_model(network);
+//     EsPpoModel model = es_policy_network_ppo_model(network);
 //
 // E environments, T steps, S slots, D features of an observation, H hidden units, A logits.
 #ifndef ES_CONTROL_POLICY_NETWORK_H
@@ -108,7 +108,7 @@ typedef struct EsRecurrentHealth {
 EsRecurrentHealth es_policy_network_health(const EsPolicyNetwork *network);
 
 // Parameters by name, and the optimiser's moments, for checkpoints and policy files. The graph is
-// that of acting: parameters are [1, ...], first and only row of the store. After a trainee's step
+// that of acting: parameters are [1, ...], first and only row of the store. After a model's step
 // row 0 of the store's gradients is their sum, clipped.
 const EsGraph *es_policy_network_graph(const EsPolicyNetwork *network);
 EsStore *es_policy_network_store(const EsPolicyNetwork *network);

@@ -138,7 +138,7 @@ EsStatus es_policy_training_create(EsPolicyNetwork *network);
 void es_policy_training_destroy(EsPolicyTraining *training);
 EsStatus es_policy_training_initialise(EsPolicyTraining *training, EsStream *stream, uint64_t seed);
 
-// What both forms of the trainee share: ARGUMENT names what a rollout has that the network was not
+// Shared by both forms of the PPO model: ARGUMENT names what a rollout has that the network was not
 // made for; the forward pass, queued; the right to one step per pass.
 EsStatus es_policy_check_rollout(const EsPolicyNetwork *network, const EsRolloutShape *shape);
 EsStatus es_policy_queue_forward(EsPolicyNetwork *network, uint32_t pass);

@@ -1,5 +1,5 @@
 // The life of the half of growth that is on a GPU: device memory, pinned buffers, events, mirrors
-// of the packed copies, and the tables that tell kernels where parameters lie and how they start.
+// of the packed copies, and the tables of where parameters lie and how they start.
 #include <string.h>
 
 #include "base/memory.h"

@@ -51,7 +51,7 @@ static EsTensor vector_of(void *data, EsDtype dtype, EsDevice *device, int64_t c
     return es_tensor_view(data, dtype, device, 2, (int64_t[]){1, count});
 }
 
-// An incubating seed's gate is not asked, so it has no gradient to be judged by.
+// An incubating seed's gate is not asked, so it has no gradient to be measured by.
 static int is_idle_gate(const EsGrowth *growth, int64_t env, int group, int64_t offset) {
     return group > 0 && offset < growth->model.layout.seed[group - 1] &&
            es_growth_blend_mode(growth, env, group - 1) == ES_BLEND_INCUBATE;

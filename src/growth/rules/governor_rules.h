@@ -92,7 +92,7 @@ static inline ES_HOST_DEVICE int32_t es_governor_check(const EsGrowthSettings *s
 static inline ES_HOST_DEVICE void es_governor_reset(EsGrowthEnv *env) { env->n_divergences = 0; }
 
 // Take a snapshot in this step? Asked after the operation, before the tick, and the answer is to be
-// followed: weights are still those that were judged, so that a fossil of this step is covered. Due
+// followed: weights are still those measured, so that a fossil of this step is covered. Due
 // every few steps and after a fossilisation, never in a panic or while a divergence is pending; a
 // request then stays due.
 static inline ES_HOST_DEVICE int es_governor_snapshot(const EsGrowthSettings *settings,

@@ -207,7 +207,7 @@ static inline ES_HOST_DEVICE void es_seed_tick_stage(const EsGrowthSettings *set
     if (seed->stage == ES_STAGE_BLENDING) {
         es_seed_tick_blending(settings, env, seed);
     }
-    // PRUNED lasts to the end of the step, whoever pruned
+    // PRUNED lasts to the end of the step, for prunes of either kind
     if (seed->stage == ES_STAGE_PRUNED) {
         es_seed_enter(seed, ES_STAGE_EMBARGOED);
     }

@@ -259,7 +259,7 @@ static EsStatus create_parts(EsEpisodeRunner *runner, const EsEpisodeRunner *mod
         growth_options(settings, &runner->host, slots, n_slots,
                        ES_MIN(settings->validation_images, runner->dataset.validation.count));
     options.precision = es_grow_settings_precision(settings, es_device_info(runner->device));
-    // an episode sees the same images whatever number of hosts plays it
+    // an episode sees the same images whatever the number of hosts
     int n_shares = model != NULL ? model->settings->n_envs : settings->n_envs;
     options.n_shares = settings->data_split == 1 ? n_shares : 1;
     size_t before = es_allocation_held();

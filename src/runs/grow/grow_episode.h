@@ -1,9 +1,9 @@
-// The hosts of a run, and how one episode of all of them is played under a policy. Training and
-// evaluation play alike: what differs is who looks on.
+// The episode runner: the hosts of a run, and one episode of all of them under a policy. Training
+// and evaluation run alike; they differ in the watch.
 //
-//     EsEpisodeRunner play; ES_TRY(es_grow_episode_create(&settings, &play));
-//     EsPolicy *policy; ES_TRY(es_grow_episode_open_policy(&play, "heuristic", &policy));
-//     ES_TRY(es_grow_episode_run(&play, policy, first_episode, &watch));
+//     EsEpisodeRunner runner; ES_TRY(es_grow_episode_create(&settings, &runner));
+//     EsPolicy *policy; ES_TRY(es_grow_episode_open_policy(&runner, "heuristic", &policy));
+//     ES_TRY(es_grow_episode_run(&runner, policy, first_episode, &watch));
 //
 // E environments.
 #ifndef ES_RUNS_GROW_EPISODE_H
@@ -42,8 +42,8 @@ typedef struct EsEpisodeRunner {
 // On failure nothing is left; destroy accepts what was never created, when it is zeroed.
 EsStatus es_grow_episode_create(const EsGrowSettings *settings, EsEpisodeRunner *runner);
 
-// What a play needs around the growth, settings and device that it has: reward, actions, and on a
-// GPU room for the decision. es_grow_episode_create calls it.
+// Creates the parts around the growth, settings and device that a runner has: reward, actions, and
+// on a GPU room for the decision. es_grow_episode_create calls it.
 EsStatus es_grow_episode_create_reward_and_buffers(EsEpisodeRunner *runner);
 
 // Others of the same kind: `settings` differ from those of `model` in n_envs alone. An episode is
@@ -52,7 +52,7 @@ EsStatus es_grow_episode_create_like(const EsEpisodeRunner *model, const EsGrowS
                                      EsEpisodeRunner *runner);
 void es_grow_episode_destroy(EsEpisodeRunner *runner);
 
-// A policy that plays: wait, random, heuristic, script:FILE or a file.
+// A policy to run: wait, random, heuristic, script:FILE or a file.
 EsStatus es_grow_episode_open_policy(const EsEpisodeRunner *runner, const char *text,
                                      EsPolicy **policy);
 
@@ -66,17 +66,17 @@ void es_grow_episode_destroy_policy(EsEpisodeRunner *runner, EsPolicy *policy);
 typedef struct EsGrowWatch {
     void *context;
     EsStatus (*measured)(void *context, int64_t step); // a decision is wanted
-    EsStatus (*decided)(void *context, int64_t step);  // carried out, ticked and paid
+    EsStatus (*decided)(void *context, int64_t step);  // carried out, ticked and rewarded
 } EsGrowWatch;
 
 // Episodes first_episode .. + E, from the first step to the last. The last decision is carried out
-// and paid, but no network is measured after it: accuracies and parameter_ratio are those of the
-// networks before it.
+// and rewarded, but no network is measured after it: accuracies and parameter_ratio are those of
+// the networks before it.
 EsStatus es_grow_episode_run(EsEpisodeRunner *runner, EsPolicy *policy, int64_t first_episode,
                              const EsGrowWatch *watch);
 
 // The same step by step. begin: policy and reward start their episodes, growth stands where it is
-// and must want a decision when the first step is played (es_growth_reset). step: decide, pay, and
+// and must want a decision when the first step runs (es_growth_reset). step: decide, reward, and
 // train and validate up to the next decision; `step` is the number that `watch` hears. end: on a
 // GPU, rows and the reward's memory come back, so that es_policy_update can go on with them.
 EsStatus es_grow_episode_begin(EsEpisodeRunner *runner, EsPolicy *policy, int64_t first_episode);

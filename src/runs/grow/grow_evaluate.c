@@ -33,9 +33,9 @@ void es_grow_evaluation_destroy(EsGrowEvaluation *evaluation) {
     es_release(evaluation);
 }
 
-// --- arms ---
+// --- variants ---
 
-// Policies by their position among the arms.
+// Policies by their position among the variants.
 typedef struct Contest {
     EsEpisodeRunner *runner;      // borrowed
     EsRun *run;                   // borrowed
@@ -51,7 +51,7 @@ static void close_variants(Contest *contest) {
     }
 }
 
-// An arm's name is its key: one that is there already is not taken again.
+// A variant's name is its key: one that is there already is not taken again.
 static EsStatus open_variant(Contest *contest, const char *name, const char *text) {
     EsGrowEvaluation *evaluation = contest->evaluation;
     for (int a = 0; a < evaluation->n_variants; a++) {
@@ -112,7 +112,7 @@ EsStatus es_grow_evaluate_check(EsEpisodeRunner *runner) {
                               "--eval 0 leaves the comparison out");
     }
     ES_TRY(create_evaluation(runner->settings, &contest.evaluation));
-    // the first arm is the run's own policy, which may have no file before it is trained
+    // the first variant is the run's own policy, which may have no file before it is trained
     EsGrowVariant *first = &contest.evaluation->variants[contest.evaluation->n_variants++];
     snprintf(first->name, sizeof first->name, "%s", runner->settings->policy);
     EsStatus status = open_rivals(&contest);
@@ -121,7 +121,7 @@ EsStatus es_grow_evaluate_check(EsEpisodeRunner *runner) {
     return status;
 }
 
-// --- playing ---
+// --- episodes ---
 
 // The network that is tested is the one that was validated last: before the last decision, which
 // may prune, blend or set back.
@@ -157,7 +157,7 @@ static void take_outcomes(const EsEpisodeRunner *runner, EsGrowOutcome *outcomes
     }
 }
 
-static void tell_progress(const Contest *contest, int variant, int64_t n_done) {
+static void emit_progress(const Contest *contest, int variant, int64_t n_done) {
     const EsGrowEvaluation *evaluation = contest->evaluation;
     EsEvaluationProgressedEvent row = {.arm = evaluation->variants[variant].name,
                                        .n_done = variant * evaluation->n_episodes + n_done,
@@ -169,7 +169,7 @@ static void tell_progress(const Contest *contest, int variant, int64_t n_done) {
                                   &row, 1);
 }
 
-// All environments play at once; of the last batch those beyond n_episodes do not count.
+// All environments run at once; of the last batch those beyond n_episodes do not count.
 static EsStatus run_variant(Contest *contest, int a) {
     EsEpisodeRunner *runner = contest->runner;
     EsGrowVariant *variant = &contest->evaluation->variants[a];
@@ -180,7 +180,7 @@ static EsStatus run_variant(Contest *contest, int a) {
         ES_TRY(
             es_grow_episode_run(runner, contest->policies[a], ES_HELD_OUT_EPISODE + first, &watch));
         take_outcomes(runner, variant->outcomes + first, ES_MIN(n_envs, n_all - first));
-        tell_progress(contest, a, ES_MIN(first + n_envs, n_all));
+        emit_progress(contest, a, ES_MIN(first + n_envs, n_all));
     }
     return ES_STATUS_OK;
 }
@@ -222,8 +222,8 @@ static void take_variant(EsGrowEvaluation *saved, EsGrowVariant *variant) {
     }
 }
 
-// What earlier sessions have played, arm by arm, and whether it is the whole comparison. A file
-// that cannot be used is played over; one for which memory is short is not lost for that.
+// The outcomes of earlier sessions, by variant, and whether it is the whole comparison. A file
+// that cannot be used is made again; one for which memory is short is not lost for that.
 static EsStatus take_saved(Contest *contest, const char *path, int *is_whole) {
     EsGrowEvaluation *saved = NULL;
     struct stat info;
@@ -257,7 +257,7 @@ static EsStatus compare_variant(EsGrowEvaluation *evaluation, int a, EsGrowMeasu
     const EsGrowOutcome *first = evaluation->variants[0].outcomes;
     EsGrowVariant *variant = &evaluation->variants[a];
     int64_t n = evaluation->n_episodes;
-    uint32_t number = (uint32_t)m; // not the arm: equal outcomes have equal intervals
+    uint32_t number = (uint32_t)m; // not the variant: equal outcomes have equal intervals
     for (int64_t i = 0; i < n; i++) {
         differences[i] = first[i].measure[m] - variant->outcomes[i].measure[m];
     }
@@ -283,9 +283,9 @@ EsStatus es_grow_evaluation_compare(EsGrowEvaluation *evaluation, uint64_t seed)
     return status;
 }
 
-// In the round after the last one: a resumed run takes rows of later rounds back, and they are told
-// again.
-static EsStatus tell_outcomes(const Contest *contest) {
+// In the round after the last one: a resumed run takes rows of later rounds back, and they are
+// emitted again.
+static EsStatus emit_outcomes(const Contest *contest) {
     const EsGrowEvaluation *evaluation = contest->evaluation;
     EsEventTime time = {.round = evaluation->n_rounds + 1, .step = -1};
     int64_t n = evaluation->n_episodes, n_envs = contest->runner->settings->n_envs;
@@ -317,7 +317,7 @@ static EsStatus tell_outcomes(const Contest *contest) {
     return ES_STATUS_OK;
 }
 
-// Play what is missing. Every arm that is over is kept at once: a session may end during the next.
+// Run what is missing. Every variant that is over is kept at once: a session may end in the next.
 static EsStatus run_variants(Contest *contest, const char *path) {
     EsGrowEvaluation *evaluation = contest->evaluation;
     uint64_t seed = (uint64_t)contest->runner->settings->run.seed;
@@ -343,7 +343,7 @@ static EsStatus hold_contest(Contest *contest, const char *name, const char *tex
     ES_TRY(open_rivals(contest));
     es_run_folder_path(es_run_folder(contest->run), "evaluation.json", path);
     ES_TRY(run_variants(contest, path));
-    return tell_outcomes(contest);
+    return emit_outcomes(contest);
 }
 
 EsStatus es_grow_evaluate(EsEpisodeRunner *runner, const char *name, const char *text, EsRun *run,
@@ -361,9 +361,7 @@ EsStatus es_grow_evaluate(EsEpisodeRunner *runner, const char *name, const char 
     return ES_STATUS_OK;
 }
 
-// --- as JSON ---
-
-// --- writing ---
+// --- writing as JSON ---
 
 static json_t *interval_json(const EsInterval *interval) {
     return json_pack("{s:o, s:o, s:o}", "mean", es_json_number(interval->mean), "low",
@@ -436,7 +434,7 @@ EsStatus es_grow_evaluation_save(const EsGrowEvaluation *evaluation, const char 
     return status;
 }
 
-// --- reading ---
+// --- reading JSON ---
 
 // What an episode can end with. Counts are always known; the others are null where they are not
 // finite.

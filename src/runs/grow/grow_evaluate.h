@@ -1,11 +1,11 @@
-// Policies compared: every one plays the same held-out episodes, so that their outcomes can be
+// Policies compared: every one runs the same held-out episodes, so that their outcomes can be
 // paired. Episodes of training count from 0, held-out ones from 2^30. Test and validation accuracy
 // and the parameters are of one network: the one before the last decision. The reward is that of
 // all decisions; fossils and rollbacks count the last one.
 //
 //     EsGrowEvaluation *evaluation;
-//     ES_TRY(es_grow_evaluate(&play, "ppo", "policy.safetensors", run, &evaluation));
-//     print(evaluation->arms[1].difference[ES_MEASURE_TEST_ACCURACY].low);
+//     ES_TRY(es_grow_evaluate(&runner, "ppo", "policy.safetensors", run, &evaluation));
+//     print(evaluation->variants[1].difference[ES_MEASURE_TEST_ACCURACY].low);
 #ifndef ES_RUNS_GROW_EVALUATE_H
 #define ES_RUNS_GROW_EVALUATE_H
 
@@ -45,9 +45,9 @@ typedef struct EsGrowOutcome {
 typedef struct EsGrowVariant {
     char name[1024];                      // ppo, heuristic, a file
     char hash[ES_SHA256_TEXT_BYTES];      // of the file it comes from, "" for none
-    EsGrowOutcome *outcomes;              // owned [n_episodes]; NULL until it has played
+    EsGrowOutcome *outcomes;              // owned [n_episodes]; NULL until it has run
     EsInterval mean[ES_N_MEASURES];       // bootstrap over episodes
-    EsInterval difference[ES_N_MEASURES]; // first arm - this one, paired; of the first arm: 0
+    EsInterval difference[ES_N_MEASURES]; // first variant - this one, paired; 0 of the first
 } EsGrowVariant;
 
 typedef struct EsGrowEvaluation {
@@ -58,14 +58,14 @@ typedef struct EsGrowEvaluation {
     EsGrowVariant variants[ES_GROW_VARIANTS_MAX];
 } EsGrowEvaluation;
 
-// The policy `text` (name or file) as the arm `name`, against those of the settings. Arms that
+// The policy `text` (name or file) as the variant `name`, against the settings'. Variants that
 // evaluation.json in the folder of `run` has (same name, hash and episodes) are taken from there;
-// the others play, and each is kept there when it is over. INTERRUPTED when the user asks to stop.
+// the others run, and each is kept there when it is over. INTERRUPTED when the user asks to stop.
 EsStatus es_grow_evaluate(EsEpisodeRunner *runner, const char *name, const char *text, EsRun *run,
                           EsGrowEvaluation **evaluation);
 void es_grow_evaluation_destroy(EsGrowEvaluation *evaluation);
 
-// Intervals from the outcomes, of the arms that have played; the first one must have.
+// Intervals from the outcomes, of the variants that have run; the first one must have.
 EsStatus es_grow_evaluation_compare(EsGrowEvaluation *evaluation, uint64_t seed);
 
 // In what two comparisons differ that keeps them out of one table ("the policies"); NULL: nothing.
@@ -81,7 +81,7 @@ EsStatus es_grow_evaluate_check(EsEpisodeRunner *runner);
 // without memory.
 json_t *es_grow_intervals_json(const EsInterval *intervals);
 
-// Everything of the arms that have played: episodes, means, differences. The caller owns it; NULL
+// Everything of the variants that have run: episodes, means, differences. The caller owns it; NULL
 // without memory.
 json_t *es_grow_evaluation_json(const EsGrowEvaluation *evaluation);
 

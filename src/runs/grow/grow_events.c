@@ -19,7 +19,7 @@ typedef struct SlotMemory {
     char id[SEED_ID_BYTES];
     char checks[CHECKS_BYTES];
     const char *blueprint;     // static
-    int32_t gate, gate_failed; // last told
+    int32_t gate, gate_failed; // last emitted
 } SlotMemory;
 
 struct EsGrowEvents {
@@ -223,7 +223,7 @@ static void add_transition(EsGrowEvents *events, SeedRows *rows, int64_t env, in
         .accuracy_delta = improvement};
 }
 
-// A gate is told when it opens, and when it stays closed for another reason than last time.
+// A gate is emitted when it opens, and when it stays closed for another reason than last time.
 static void add_gate(EsGrowEvents *events, SeedRows *rows, int64_t env, int slot, int64_t episode) {
     const EsSeedView *seed = &es_growth_snapshot(events->growth)->state.seed;
     size_t i = (size_t)(env * events->n_slots + slot);

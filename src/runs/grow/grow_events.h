@@ -14,7 +14,7 @@ typedef struct EsGrowMoment {
     int64_t first_episode; // id of environment 0's
 } EsGrowMoment;
 
-// Row buffers for the environments and slots of `play`, which is borrowed.
+// Row buffers for the environments and slots of `runner`, which is borrowed.
 EsStatus es_grow_events_create(const EsEpisodeRunner *runner, EsGrowEvents **events);
 void es_grow_events_destroy(EsGrowEvents *events);
 

@@ -11,7 +11,7 @@
 #include "runs/grow/grow_events.h"
 #include "runs/update_events.h"
 
-// files of a checkpoint: what training needs to go on, and a policy to play with
+// files of a checkpoint: what training needs to go on, and a policy for other runs
 #define TRAINING_FILE "training.safetensors"
 #define POLICY_FILE   "policy.safetensors"
 
@@ -23,7 +23,7 @@ struct EsGrowRun {
     EsGrowEvents *events;           // owned
     EsGrowEnding *endings;          // owned [E]
     int has_endings;
-    int32_t *told;                // owned [E, S]: number of the seed last suspected
+    int32_t *suspected;           // owned [E, S]: number of the seed last suspected
     EsGrowEvaluation *evaluation; // owned, NULL until there is one
     EsRun *run;                   // borrowed, during a round
     EsGrowMoment moment;          // of the step at hand
@@ -73,7 +73,7 @@ static EsStatus create_parts(EsGrowRun *grow) {
     size_t n_slots = (size_t)es_growth_settings(grow->runner.growth)->n_slots;
     size_t n_seeds = (size_t)settings->n_envs * n_slots;
     ES_TRY(es_allocate(sizeof *grow->endings * (size_t)settings->n_envs, (void **)&grow->endings));
-    return es_allocate(sizeof *grow->told * n_seeds, (void **)&grow->told);
+    return es_allocate(sizeof *grow->suspected * n_seeds, (void **)&grow->suspected);
 }
 
 EsStatus es_grow_run_create(const EsGrowSettings *settings, EsGrowRun **grow_out) {
@@ -100,7 +100,7 @@ void es_grow_run_destroy(EsGrowRun *grow) {
     es_state_hash_destroy(grow->hash);
     es_grow_episode_destroy(&grow->runner);
     es_release(grow->endings);
-    es_release(grow->told);
+    es_release(grow->suspected);
     es_release(grow);
 }
 
@@ -166,7 +166,7 @@ static void count_refusals(EsGrowRun *grow) {
     }
 }
 
-// Seeds that were rewarded for what they did not bring, each told once.
+// Seeds that were rewarded for what they did not bring, each reported once.
 static void check_rewards(EsGrowRun *grow) {
     const EsGrowthState *state = &es_growth_snapshot(grow->runner.growth)->state;
     const EsGrowthModel *model = es_growth_model(grow->runner.growth);
@@ -177,7 +177,7 @@ static void check_rewards(EsGrowRun *grow) {
         int has_joint = accuracy >= 0 && committed >= 0;
         int is_measured = seed.contribution_age >= 0 && seed.contribution_age <= 1 &&
                           seed.accuracy_now >= 0 && seed.accuracy_germination >= 0;
-        if (!is_measured || seed.number == grow->told[i]) {
+        if (!is_measured || seed.number == grow->suspected[i]) {
             continue;
         }
         EsRewardHealth health = {
@@ -190,7 +190,7 @@ static void check_rewards(EsGrowRun *grow) {
         es_anomaly_check_reward(es_run_detector(grow->run), &health, 1,
                                 es_run_anomalies(grow->run));
         if (es_run_anomalies(grow->run)->n_rows > n_before) {
-            grow->told[i] = seed.number;
+            grow->suspected[i] = seed.number;
         }
     }
     es_run_emit_anomalies(grow->run, grow->moment.time);
@@ -261,7 +261,7 @@ static void describe_slots(const EsGrowth *growth, int64_t env, char *text, size
     }
 }
 
-// The comparison that may follow plays on the same hosts.
+// The comparison that may follow runs on the same hosts.
 static void keep_endings(EsGrowRun *grow) {
     const EsGrowth *growth = grow->runner.growth;
     const EsGrowthResult *results = es_growth_results(growth);
@@ -310,8 +310,8 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
     int64_t first_episode = (round - 1) * grow->settings->n_envs;
     grow->run = run;
     grow->moment = (EsGrowMoment){es_run_hub(run), {.round = round, .step = 0}, first_episode};
-    memset(grow->told, 0,
-           sizeof *grow->told * (size_t)grow->settings->n_envs *
+    memset(grow->suspected, 0,
+           sizeof *grow->suspected * (size_t)grow->settings->n_envs *
                (size_t)es_growth_settings(grow->runner.growth)->n_slots);
     ES_TRY(es_grow_episode_run(&grow->runner, grow->policy, first_episode, &watch));
     grow->moment.time.step = -1;

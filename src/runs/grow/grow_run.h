@@ -26,7 +26,7 @@ EsEpisodeRunner *es_grow_run_runner(EsGrowRun *grow);
 // Parameters of the policy's network, 0 where it has none that is trained here.
 int64_t es_grow_run_policy_parameters(const EsGrowRun *grow);
 
-// What a step without seeds takes, and about what an update will. Plays the first step of a round.
+// What a step without seeds takes, and about what an update will. Runs the first step of a round.
 EsStatus es_grow_run_predict(EsGrowRun *grow, double *step_seconds, double *update_seconds);
 
 // What rounds, checkpoints and the comparison allocate. Seeds that hosts will have are not known
@@ -40,7 +40,7 @@ typedef struct EsGrowEnding {
     char seeds[256]; // "r0c1 norm HOLDING, ..."
 } EsGrowEnding;
 
-// [E]; NULL when this session has played no round.
+// [E]; NULL when this session has run no round.
 const EsGrowEnding *es_grow_run_endings(const EsGrowRun *grow);
 
 // The comparison at the end; NULL when there was none.

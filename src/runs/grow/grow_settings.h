@@ -57,10 +57,10 @@ int es_grow_settings_train(const EsGrowSettings *settings);
 // Of the hosts' activations. auto: es_growth_auto_precision.
 EsDtype es_grow_settings_precision(const EsGrowSettings *settings, const EsDeviceInfo *device);
 
-// Held-out episodes to play at the end.
+// Held-out episodes to run at the end.
 int64_t es_grow_settings_evaluated(const EsGrowSettings *settings);
 
-// Hosts that play them: as few as need no more batches of episodes than n_envs would.
+// Hosts that run them: as few as need no more batches of episodes than n_envs would.
 int es_grow_settings_evaluated_envs(const EsGrowSettings *settings);
 
 // The network of the policy that is trained, for a host with so many slots and parameters. CONFIG

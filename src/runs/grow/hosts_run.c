@@ -12,10 +12,10 @@
 #include "growth/host/host_file.h"
 #include "network/network_file.h"
 
-// parts of a round between which a request to stop is noticed and progress is told
+// parts of a round between which a request to stop is noticed and progress is reported
 #define CHUNKS_PER_ROUND 20
 
-// progress is told no more often than a console would draw it
+// progress is reported no more often than a console would draw it
 #define SECONDS_BETWEEN_PROGRESS 0.2
 
 struct EsHostsRun {
