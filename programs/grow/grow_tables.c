@@ -1,3 +1,4 @@
+// Tables of `esper grow` for a person and as JSON: one comparison of policies, and one over seeds.
 #include "grow/grow_tables.h"
 
 #include <math.h>

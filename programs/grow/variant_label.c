@@ -1,3 +1,4 @@
+// Finds the shortest end of a path that no other policy of a comparison has.
 #include "grow/variant_label.h"
 
 #include <string.h>

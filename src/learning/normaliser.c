@@ -1,3 +1,4 @@
+// Merges the rows of a round into running scales, in the order of rows.
 #include "learning/normaliser.h"
 
 #include "base/memory.h"

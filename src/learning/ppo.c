@@ -1,3 +1,5 @@
+// The order of a PPO update on the host: finish the rollout, prepare targets, passes until one says
+// stop; and the settings with their limits.
 #include <string.h>
 
 #include "base/memory.h"

@@ -1,3 +1,4 @@
+// PPO in a build without CUDA: an update on a device is refused.
 #include "learning/ppo_internal.h"
 
 EsStatus es_ppo_device_finish(EsPpoUpdate *update) {

@@ -1,3 +1,4 @@
+// PPO's loss and gradients over the rows in order; the rules of a row are in ppo_rules.h.
 #include "learning/ppo_loss.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+// Sums and statistics of an update's report.
 #include "learning/ppo_report.h"
 
 #include "base/statistics.h"

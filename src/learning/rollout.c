@@ -1,3 +1,4 @@
+// The arrays of a rollout, and advantages and returns from its rewards.
 #include "learning/rollout.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+// Builds, keeps and evicts the plans of growth, one for each topology, batch and kind of run.
 #include "growth/engine/growth_plans.h"
 
 #include <string.h>

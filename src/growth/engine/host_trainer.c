@@ -1,3 +1,4 @@
+// Trains hosts without seeds: a plan, or on CUDA the fused executor where it can run the host.
 #include "growth/engine/host_trainer.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+// Parses written schedules line by line and looks up the actions of a step.
 #include "growth/engine/schedule.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+// Lays out the slabs of hosts, gates and seeds, and builds the graph of a host with a set of seeds.
 #include "growth/host/growth_graph.h"
 
 #include <stdio.h>

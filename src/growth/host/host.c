@@ -1,3 +1,4 @@
+// The presets, and the graph of a host block by block.
 #include "growth/host/host.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// Parses lists of slots and finds the place of each in a host.
 #include "growth/host/slot.h"
 
 #include <stdio.h>

@@ -1,3 +1,5 @@
+// A run of growth: rounds of episodes, updates of the policy, checkpoints, and the comparison at its
+// end.
 #include "runs/grow/grow_run.h"
 
 #include <math.h>

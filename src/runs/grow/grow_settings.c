@@ -1,3 +1,4 @@
+// The configuration of a run of growth: its keys with their limits, and values derived from them.
 #include "runs/grow/grow_settings.h"
 
 #include <string.h>

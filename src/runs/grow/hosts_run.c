@@ -1,3 +1,4 @@
+// A run that trains hosts without seeds: rounds, progress, checkpoints and results.
 #include "runs/grow/hosts_run.h"
 
 #include <math.h>
