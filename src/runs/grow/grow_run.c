@@ -1,5 +1,4 @@
-// A run of growth: rounds of episodes, updates of the policy, checkpoints, and the comparison at its
-// end.
+// A run of growth: rounds of episodes, updates of the policy, checkpoints, the final comparison.
 #include "runs/grow/grow_run.h"
 
 #include <math.h>
