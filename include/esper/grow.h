@@ -3,7 +3,7 @@
 // An episode is a row of steps. A step trains every host on a few batches and validates it, also
 // with seeds switched off, to see what each is worth; then it asks for one action per host. You
 // look (es_grow_observe), choose, and es_grow_step carries the actions out and runs the next step.
-// What the rules do not allow counts as WAIT and says why; masks tell beforehand.
+// An action that the rules refuse counts as WAIT and says why; masks show it beforehand.
 //
 // One thread at a time may use an EsGrow; different ones are independent. It has threads of its
 // own; neither their number nor the other hosts change a host's results: same options, same

@@ -67,7 +67,7 @@ typedef struct EsPpoDeviceModel {
 typedef struct EsPpoModel {
     void *context;
     EsStatus (*begin)(void *context, const EsRollout *rollout); // take the rows; before an update
-    // `outputs` comes with room for all rows. The trainee fills it, or points a member at memory of
+    // `outputs` comes with room for all rows. The model fills it, or points a member at memory of
     // its own that is valid until its next call, or sets action_value or auxiliary to NULL: it has
     // none. Rows that are not valid may hold anything. A step need not follow.
     EsStatus (*forward)(void *context, uint32_t pass, EsOutputs *outputs);
@@ -130,7 +130,7 @@ EsStatus es_ppo_settings_check(const EsPpoSettings *settings, int n_heads);
 
 // What an update was. Statistics of rows are over valid ones; over passes with a step: maxima of
 // ratios and norms, minima of ratio_min, means of losses and shares. NaN where there is nothing to
-// tell.
+// measure.
 typedef struct EsPpoReport {
     double policy_loss, value_loss, action_value_loss, auxiliary_loss;
     double entropy; // mean over heads of the mean over rows that credit them, 0..1

@@ -21,7 +21,7 @@ struct EsPpo {
     double *reference;       // [R, K]
     double *log_probability; // [R, K]
     double *scratch;         // [max(A, R)]
-    EsOutputs outputs;       // room for the trainee
+    EsOutputs outputs;       // memory for the model
     EsOutputs gradients;     //
     void *logits;            // owned: those of outputs, then of gradients
     int64_t logit_capacity;  // of either

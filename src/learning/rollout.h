@@ -75,7 +75,7 @@ typedef struct EsRolloutShape {
     X(uint8_t, is_valid, 1, "the row counts")                                                      \
     X(uint8_t, is_done, 1, "the episode ended with this row,")                                     \
     X(uint8_t, is_truncated, 1, "by the clock, not by the environment")                            \
-    X(float, reward, 1, "as paid, before normalising")                                             \
+    X(float, reward, 1, "as computed, before normalising")                                         \
     X(float, penalty, 1, "of a broken episode, on the scale of scaled rewards")                    \
     X(float, bootstrap, 1, "value after a truncated or last row, normalised scale")                \
     X(float, target, (S)->n_targets, "auxiliary targets")                                          \

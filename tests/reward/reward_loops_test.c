@@ -160,7 +160,7 @@ static LoopSums play_loop(RewardedCase *c, int32_t age, int tempo) {
 
 // Useless and harmful seeds alike, at every age, for every tempo. In `tiny` the original's PRUNE
 // bonus alone made this pay: a seed harmful at first sight was turned into a reward of its harm.
-TEST(germinating_and_pruning_does_not_pay) {
+TEST(germinating_and_pruning_earns_nothing) {
     const float contributions[] = {0, -0.1f, -1, -3, -30};
     for (int k = 0; k < 2 * 3 * 5; k++) {
         EsGrowthSettings growth =
@@ -175,7 +175,7 @@ TEST(germinating_and_pruning_does_not_pay) {
 }
 
 // 0.6 a round in the original, for costs of 0.005.
-TEST(turning_alpha_up_and_down_does_not_pay) {
+TEST(turning_alpha_up_and_down_earns_nothing) {
     for (int patience = 0; patience < 12; patience++) {
         RewardedCase c = loop_case(es_growth_settings_tiny(1, 10), 0);
         rewarded_step(&c, action_on(ES_GROWTH_OP_GERMINATE, 0));

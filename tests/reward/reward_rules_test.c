@@ -267,7 +267,7 @@ TEST(early_germinations_earn_less) {
 }
 
 // The original described the first slot alone on WAIT (HEAD-BUG 13).
-TEST(all_measured_seeds_are_paid_whoever_acts) {
+TEST(all_measured_seeds_are_rewarded_whichever_acts) {
     Step t = step_begin();
     t.settings.shaping_weight = 0;
     put_seed(&t, 0, ES_STAGE_HOLDING, 1, 0);
@@ -491,7 +491,7 @@ TEST(sparse_pays_what_is_committed_at_the_end) {
     EXPECT_NEAR(pay(&t).penalty, -0.2, 1e-7);
 }
 
-TEST(nothing_measured_pays_nothing) {
+TEST(nothing_measured_earns_nothing) {
     Step t = vector(ES_STAGE_HOLDING, 4, 3, 3, 2, 0);
     t.env.committed_accuracy = NAN;
     EsRewardTerms r = pay(&t);

@@ -236,7 +236,7 @@ static EsStatus create_metadata(const EsPolicyMetadata *metadata, EsMetadata ent
 // --- comparing ---
 
 // A message names the option that sets what differs, or the task where no option does.
-#define OTHER_TASK "play it with the --task it was trained with"
+#define OTHER_TASK "run it with the --task it was trained with"
 
 // Items "a,b,c" into text.
 static void join(const json_t *items, const char *comma, char *text, size_t text_bytes) {

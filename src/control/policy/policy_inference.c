@@ -139,7 +139,7 @@ static EsActInput build_features(Builder *builder, EsPolicyAct *act, const EsPol
 static EsActInput build_lstm(Builder *builder, EsPolicyAct *act, EsActInput x) {
     EsActLstm *lstm = &act->lstm;
     int64_t E = lstm->n_rows;
-    int H = lstm->n_units;
+    int H = lstm->n_hidden;
     // h is the caller's
     EsActJob *gates = add_product(&act->features, parameter(builder, "lstm", "weight_hh"),
                                   parameter(builder, "lstm", "bias_hh"), plain(NULL, H), 4 * H);
@@ -208,8 +208,8 @@ static void build(Builder *builder, EsPolicyAct *act, const EsPolicySpec *spec, 
     for (size_t i = 0; i < ES_COUNT_OF(layers); i++) {
         *layers[i] = (EsActLayer){.n_rows = n_rows};
     }
-    act->lstm = (EsActLstm){.n_rows = n_rows, .n_units = spec->n_hidden};
-    act->tail = (EsActTail){.n_rows = n_rows, .n_units = spec->n_hidden};
+    act->lstm = (EsActLstm){.n_rows = n_rows, .n_hidden = spec->n_hidden};
+    act->tail = (EsActTail){.n_rows = n_rows, .n_hidden = spec->n_hidden};
     EsActInput z = build_lstm(builder, act, build_features(builder, act, spec));
     build_heads(builder, act, z);
     build_value(builder, act, z);

@@ -62,7 +62,7 @@ static __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f +
 template <int M>
 static __device__ float finish_cell(const EsActLstm &lstm, const Tile<M> &tile, unsigned local,
                                     unsigned part, int64_t row, int unit) {
-    int H = lstm.n_units;
+    int H = lstm.n_hidden;
     int64_t at = row * H + unit;
     float gate[4];
     for (int g = 0; g < 4; g++) {
@@ -90,7 +90,7 @@ static __global__ void __launch_bounds__(ES_THREADS, 1)
     lstm_kernel(const __grid_constant__ EsActLstm lstm) {
     __shared__ Tile<M> tile;
     int64_t row0 = (int64_t)blockIdx.x * 16 * M;
-    int unit0 = (int)blockIdx.y * ES_ACT_UNITS, H = lstm.n_units;
+    int unit0 = (int)blockIdx.y * ES_ACT_UNITS, H = lstm.n_hidden;
     int warp = (int)threadIdx.x / 32, unit = unit0 + (int)threadIdx.x % 32 / 4;
     WeightRows weight = {lstm.weight + (int64_t)unit * H, (int64_t)H * H, 4};
     join_norms<M>(tile.norms, lstm.x, row0, lstm.n_rows);
@@ -145,7 +145,7 @@ static __device__ void multiply_rows(float *y, const float *weight, const float 
 
 // inputs = ReLU(LN(x)) of the value's third layer
 static __device__ void read_value(const EsActTail &tail, int64_t row, float *inputs) {
-    int width = tail.n_units / 4;
+    int width = tail.n_hidden / 4;
     const float *x = tail.value_x + row * width;
     float sum = 0.0f, squares = 0.0f;
     for (int k = (int)threadIdx.x; k < width; k += ES_THREADS) {
@@ -166,7 +166,7 @@ static __device__ void read_value(const EsActTail &tail, int64_t row, float *inp
 static __global__ void tail_kernel(const __grid_constant__ EsActTail tail) {
     __shared__ float head_inputs[ES_POLICY_WIDTH_MAX / 2];
     __shared__ float value_inputs[ES_POLICY_WIDTH_MAX / 4], last_inputs[ES_POLICY_WIDTH_MAX / 8];
-    int H = tail.n_units;
+    int H = tail.n_hidden;
     int64_t row = blockIdx.x;
     for (int k = (int)threadIdx.x; k < H / 2; k += ES_THREADS) {
         head_inputs[k] = rectify(tail.head_x[row * (H / 2) + k]);
@@ -214,7 +214,7 @@ static void run_layer(EsStream *stream, const EsActLayer *layer, int is_tf32) {
 
 static void run_lstm(EsStream *stream, const EsActLstm *lstm, int is_tf32) {
     EsLaunch launch(stream, "policy_act_lstm");
-    dim3 grid = tile_grid(lstm->n_rows, lstm->n_units / ES_ACT_UNITS);
+    dim3 grid = tile_grid(lstm->n_rows, lstm->n_hidden / ES_ACT_UNITS);
     if (is_narrow(lstm->n_rows)) {
         launch.start(is_tf32 ? lstm_kernel<1, false> : lstm_kernel<1, true>, grid, ES_THREADS,
                      *lstm);

@@ -60,7 +60,7 @@ typedef struct EsActLayer {
 // gates = W_x x + b_x + gates_h and the cell; the state of before is left alone.
 typedef struct EsActLstm {
     int64_t n_rows;           // E
-    int n_units;              // H
+    int n_hidden;             // H
     EsActInput x;             // PLAIN, or NORMALISED and rectified
     const float *weight;      // W_x [4H, H]
     const float *bias;        // b_x [4H]
@@ -75,7 +75,7 @@ typedef struct EsActLstm {
 // What is left is small: the last layer of one head, the last two of the value, a block for a row.
 typedef struct EsActTail {
     int64_t n_rows;                           // E
-    int n_units;                              // H
+    int n_hidden;                             // H
     const float *value_x;                     // before its norm [E, H/4]
     const float *gamma, *beta;                // [H/4]
     const float *value_weight2, *value_bias2; // [H/8, H/4]

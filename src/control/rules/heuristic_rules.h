@@ -1,4 +1,4 @@
-// The heuristic policy: wait until the host has settled on a plateau, germinate the next blueprint
+// The heuristic policy: wait until the host has reached a plateau, germinate the next blueprint
 // of a rotation, see it through, keep what contributes and prune the rest. One seed at a time.
 //
 //   no seed in development    GERMINATE on a plateau of a stabilised host, else WAIT
@@ -26,7 +26,7 @@ typedef struct EsHeuristicSettings {
     int32_t plateau_steps;   // in a row before a germination
     int32_t first_step;      // no germination before it
     int32_t pause_steps;     // after a prune
-    int32_t prune_steps;     // in a stage before it is judged
+    int32_t prune_steps;     // in a stage before it may be pruned
     float prune_points;      // improvement of a stage below which a seed hurts
     float fossil_points;     // contribution above which a seed is kept
     float ransom_points;     // contribution above which a seed must not have made the host worse
@@ -48,7 +48,7 @@ typedef struct EsHeuristic {
 } EsHeuristic;
 
 // The published numbers. Those in steps follow the growth's own dwell times, and are the published
-// ones (5, 5, 5) for its published settings: a seed is judged from the age at which it may be
+// ones (5, 5, 5) for its published settings: a seed is looked at from the age at which it may be
 // pruned, the pause is as long as the embargo, and the first thirtieth of an episode is the host's.
 // Strict gates keep no fossil below their bar, so nothing waits for what cannot come. The rotation
 // is the published one, as far as the host can hold it, filled up to five.

@@ -330,12 +330,12 @@ static void list_pieces(Tables *tables) {
 
 static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Room for the largest tables this model can have: settings, then these.
-typedef struct Room {
+// Where the tables start, each as large as this model can need: settings, then these.
+typedef struct TableOffsets {
     size_t map, spans, chunks, places, pieces, first_piece, bytes;
-} Room;
+} TableOffsets;
 
-static Room measure(const EsGrowth *growth) {
+static TableOffsets measure(const EsGrowth *growth) {
     const EsGrowthLayout *layout = &growth->model.layout;
     size_t n_slots = (size_t)growth->model.n_slots;
     size_t n_spans = (2 + n_slots * (1 + ES_BLUEPRINT_COUNT)) * ES_SPANS_MAX;
@@ -345,25 +345,25 @@ static Room measure(const EsGrowth *growth) {
     // tensors at a slot's places are of several blueprints, each no longer than the slot's region
     size_t n_pieces =
         n_places + ES_BLUEPRINT_COUNT * (size_t)layout->n_parameters / ES_GROWTH_PIECE + 1;
-    Room room = {.map = aligned(sizeof(EsGrowthSettings))};
-    room.spans = room.map + aligned(sizeof(EsGrowthMap));
-    room.chunks = room.spans + aligned(n_spans * sizeof(EsGrowthSpan));
-    room.places = room.chunks + aligned(n_chunks * sizeof(EsGrowthChunk));
-    room.pieces = room.places + aligned(n_places * sizeof(EsGrowthPlace));
-    room.first_piece = room.pieces + aligned(n_pieces * sizeof(EsGrowthPiece));
-    room.bytes = room.first_piece + aligned(n_places * sizeof(int32_t));
-    return room;
+    TableOffsets offsets = {.map = aligned(sizeof(EsGrowthSettings))};
+    offsets.spans = offsets.map + aligned(sizeof(EsGrowthMap));
+    offsets.chunks = offsets.spans + aligned(n_spans * sizeof(EsGrowthSpan));
+    offsets.places = offsets.chunks + aligned(n_chunks * sizeof(EsGrowthChunk));
+    offsets.pieces = offsets.places + aligned(n_places * sizeof(EsGrowthPlace));
+    offsets.first_piece = offsets.pieces + aligned(n_pieces * sizeof(EsGrowthPiece));
+    offsets.bytes = offsets.first_piece + aligned(n_places * sizeof(int32_t));
+    return offsets;
 }
 
-static void bind_tables(EsGrowthOnDevice *d, const Tables *tables, const Room *room) {
+static void bind_tables(EsGrowthOnDevice *d, const Tables *tables, const TableOffsets *offsets) {
     char *block = d->tables;
     d->parts.settings = (const EsGrowthSettings *)(void *)block;
-    d->parts.map = (const EsGrowthMap *)(void *)(block + room->map);
-    d->parts.spans = (const EsGrowthSpan *)(void *)(block + room->spans);
-    d->parts.chunks = (const EsGrowthChunk *)(void *)(block + room->chunks);
-    d->parts.places = (const EsGrowthPlace *)(void *)(block + room->places);
-    d->parts.pieces = (const EsGrowthPiece *)(void *)(block + room->pieces);
-    d->parts.first_piece = (const int32_t *)(void *)(block + room->first_piece);
+    d->parts.map = (const EsGrowthMap *)(void *)(block + offsets->map);
+    d->parts.spans = (const EsGrowthSpan *)(void *)(block + offsets->spans);
+    d->parts.chunks = (const EsGrowthChunk *)(void *)(block + offsets->chunks);
+    d->parts.places = (const EsGrowthPlace *)(void *)(block + offsets->places);
+    d->parts.pieces = (const EsGrowthPiece *)(void *)(block + offsets->pieces);
+    d->parts.first_piece = (const int32_t *)(void *)(block + offsets->first_piece);
     d->parts.n_pieces = tables->n_pieces;
     d->parts.groups = tables->groups;
     d->parts.n_chunks = tables->n_chunks;
@@ -373,27 +373,27 @@ static void bind_tables(EsGrowthOnDevice *d, const Tables *tables, const Room *r
 
 static EsStatus create_tables(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
-    Room room = measure(growth);
+    TableOffsets offsets = measure(growth);
     char *block = NULL;
     EsStatus status = ES_STATUS_OK;
-    ES_TRY(es_allocate(room.bytes, (void **)&block));
+    ES_TRY(es_allocate(offsets.bytes, (void **)&block));
     Tables tables = {.growth = growth,
-                     .map = (EsGrowthMap *)(void *)(block + room.map),
-                     .spans = (EsGrowthSpan *)(void *)(block + room.spans),
-                     .chunks = (EsGrowthChunk *)(void *)(block + room.chunks),
-                     .places = (EsGrowthPlace *)(void *)(block + room.places),
-                     .pieces = (EsGrowthPiece *)(void *)(block + room.pieces),
-                     .first_piece = (int32_t *)(void *)(block + room.first_piece)};
+                     .map = (EsGrowthMap *)(void *)(block + offsets.map),
+                     .spans = (EsGrowthSpan *)(void *)(block + offsets.spans),
+                     .chunks = (EsGrowthChunk *)(void *)(block + offsets.chunks),
+                     .places = (EsGrowthPlace *)(void *)(block + offsets.places),
+                     .pieces = (EsGrowthPiece *)(void *)(block + offsets.pieces),
+                     .first_piece = (int32_t *)(void *)(block + offsets.first_piece)};
     memcpy(block, &growth->options.settings, sizeof growth->options.settings);
     ES_TRY_GOTO(list_host(&tables));
     ES_TRY_GOTO(list_slots(&tables));
     list_chunks(&tables);
     list_places(&tables);
     list_pieces(&tables);
-    ES_TRY_GOTO(es_device_allocate(growth->device, room.bytes, &d->tables));
-    ES_TRY_GOTO(es_stream_copy(growth->stream, d->tables, block, room.bytes, ES_COPY_TO_DEVICE));
+    ES_TRY_GOTO(es_device_allocate(growth->device, offsets.bytes, &d->tables));
+    ES_TRY_GOTO(es_stream_copy(growth->stream, d->tables, block, offsets.bytes, ES_COPY_TO_DEVICE));
     ES_TRY_GOTO(es_stream_synchronize(growth->stream));
-    bind_tables(d, &tables, &room);
+    bind_tables(d, &tables, &offsets);
 done:
     es_release(block);
     return status;

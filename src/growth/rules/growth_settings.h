@@ -69,7 +69,7 @@ typedef struct EsGrowthSettings {
 
     // governor
     int32_t governor_window;      // losses remembered, at most 20
-    int32_t governor_minimum;     // losses needed before anything but NaN is judged
+    int32_t governor_minimum;     // losses needed before anything but NaN counts
     int32_t divergences_to_panic; // consecutive
     int32_t snapshot_every;       // steps
     float divergence_sigmas;      // above the mean

@@ -10,7 +10,7 @@
 //   es_env_tick      stages go on, alpha moves, all counters advance
 //   requests         carried out before the next batch
 //
-// Counters advance at the end of the tick and nowhere else, so that at any decision they count the
+// Counters advance only at the end of the tick, so that at any decision they count the
 // steps trained so far. With dwell D, tempo N and automatic gates a seed germinated in step t is in
 // TRAINING from tick t, blends from tick t+D, reaches its target and HOLDING in tick t+D+N-1, and
 // may be fossilised in step t+D+N. A slot pruned in step or tick t is free in step

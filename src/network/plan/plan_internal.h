@@ -19,7 +19,7 @@ struct EsPlan {
     const EsGraph *graph; // borrowed
     EsStore *store;       // borrowed
     EsPlanOptions options;
-    int64_t created_ns;         // tells it from an earlier plan at the same address
+    int64_t created_ns;         // differs from that of an earlier plan at the same address
     EsTensor *tensors;          // owned array, one per value; hosted: [1, ...] without data where
                                 // the memory is a worker's
     size_t *offsets;            // owned array, one per value: bytes into the slab, or

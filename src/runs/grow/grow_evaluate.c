@@ -236,7 +236,7 @@ static EsStatus take_saved(Contest *contest, const char *path, int *is_whole) {
         return status;
     }
     if (status != ES_STATUS_OK) {
-        es_log(ES_LOG_WARNING, "%s; the policies play again", es_status_detail());
+        es_log(ES_LOG_WARNING, "%s; the policies run again", es_status_detail());
         return ES_STATUS_OK;
     }
     EsGrowEvaluation *evaluation = contest->evaluation;

@@ -58,7 +58,7 @@ static const EsConfigKey keys[] = {
                   "updates of a host per step"),
     ES_CONFIG_INT(EsGrowSettings, validation_images, "grow", "validation_images", "2000", 1,
                   10000000,
-                  "images that judge every step, the same for all; fewer when the set has fewer"),
+                  "validation images of a step, the same for all; fewer when the set has fewer"),
     ES_CONFIG_CHOICE(EsGrowSettings, gates, "grow", "gates", "permissive", "permissive|strict",
                      "what a seed must show before it goes on"),
     ES_CONFIG_BOOL(EsGrowSettings, auto_forward, "grow", "auto_forward", "on",
@@ -102,7 +102,7 @@ static const EsConfigKey keys[] = {
     ES_CONFIG_INT(EsGrowSettings, n_evaluated, "evaluate", "episodes", "-1", -1, 1000000,
                   "held-out episodes per policy at the end; -1 = 64 for learned policies, else 0"),
     ES_CONFIG_TEXT(EsGrowSettings, against, "evaluate", "against", "wait,random,heuristic",
-                   "policies that play the same episodes: names, script:FILE, files"),
+                   "policies to compare with on the same episodes: names, script:FILE, files"),
     ES_CONFIG_BOOL(EsGrowSettings, is_greedy, "evaluate", "greedy", "off",
                    "learned policies take the most likely action instead of drawing"),
 };

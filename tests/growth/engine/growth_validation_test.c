@@ -253,7 +253,7 @@ TEST(the_rest_of_the_images_weighs_by_its_size) {
 }
 
 // What one growth sees as its test images, another one validates on.
-TEST(the_test_split_is_judged_like_validation) {
+TEST(the_test_split_is_measured_like_validation) {
     EsDataset dataset, other;
     make_small_dataset(&dataset, 64, 600);
     make_small_dataset(&other, 64, 600);
