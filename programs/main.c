@@ -60,25 +60,29 @@ static EsExit fail_command(const char *name) {
     return es_command_finish("", status);
 }
 
-static EsExit run_command(int argc, char **argv) {
+// Returns the command that is asked for; NULL when there is none to run, with the exit code.
+static const EsCommand *choose_command(int argc, char **argv, EsExit *code) {
+    *code = ES_EXIT_DONE;
     if (argc < 2) {
         print_help(stderr);
-        return ES_EXIT_USAGE;
+        *code = ES_EXIT_USAGE;
+        return NULL;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_help(stdout);
-        return ES_EXIT_DONE;
+        return NULL;
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("esper %s (%s)\n", ES_VERSION, es_build_commit());
-        return ES_EXIT_DONE;
+        return NULL;
     }
     for (size_t i = 0; i < ES_COUNT_OF(commands); i++) {
         if (strcmp(argv[1], commands[i].name) == 0) {
-            return commands[i].run(argc - 1, argv + 1);
+            return &commands[i];
         }
     }
-    return fail_command(argv[1]);
+    *code = fail_command(argv[1]);
+    return NULL;
 }
 
 // Give blocks of 1 MiB and more back to the system when they are released. By default the C library
@@ -95,6 +99,13 @@ int main(int argc, char **argv) {
     if (status == ES_STATUS_OK) {
         status = es_file_fault_start(getenv("ES_FILE_FAULT"));
     }
-    EsExit code = status == ES_STATUS_OK ? run_command(argc, argv) : es_command_finish("", status);
+    if (status != ES_STATUS_OK) {
+        return (int)es_output_finish(es_command_finish("", status));
+    }
+    EsExit code;
+    const EsCommand *command = choose_command(argc, argv, &code);
+    if (command != NULL) {
+        code = command->run(argc - 1, argv + 1);
+    }
     return (int)es_output_finish(code);
 }

@@ -275,21 +275,17 @@ EsStatus es_run_command_close(EsRunSession *session, EsStatus status) {
     return es_run_close(run, status, &session->outcome);
 }
 
-EsStatus es_run_command_run(const EsRunCommand *command, const EsRunSettings *settings,
-                            const EsRunWork *work, const char *about, EsRunSession *session) {
+EsStatus es_run_command_start(const EsRunCommand *command, const EsRunSettings *settings,
+                              const char *about, EsRunSession *session) {
     EsRun *run = session->run;
-    EsStatus status = es_run_start(run);
-    if (status == ES_STATUS_OK) {
-        es_output_begin_run();
-        snprintf(session->folder, sizeof session->folder, "%s",
-                 es_run_folder_root(es_run_folder(run)));
-        session->n_rounds_before = es_run_rounds_done(run);
-        if (!command->is_quiet) {
-            print_start(command, settings, about, session);
-        }
-        status = es_run_rounds(run, work);
+    ES_TRY(es_run_start(run));
+    es_output_begin_run();
+    snprintf(session->folder, sizeof session->folder, "%s", es_run_folder_root(es_run_folder(run)));
+    session->n_rounds_before = es_run_rounds_done(run);
+    if (!command->is_quiet) {
+        print_start(command, settings, about, session);
     }
-    return es_run_command_close(session, status);
+    return ES_STATUS_OK;
 }
 
 static void print_losses(const EsSinkHealth *sink) {

@@ -4,7 +4,8 @@
 //     EsRunSession session;
 //     EsStatus status = es_run_command_open(&command, &config, &settings.run, &session);
 //     if (status == ES_STATUS_OK) { status = build(&work); }
-//     if (status == ES_STATUS_OK) { status = es_run_command_run(..., &work, NULL, &session); }
+//     if (status == ES_STATUS_OK) { status = es_run_command_start(..., NULL, &session); }
+//     if (status == ES_STATUS_OK) { status = es_run_rounds(session.run, &work); }
 //     status = es_run_command_close(&session, status);
 //     return es_run_command_finish("hosts", status, &session.outcome);
 #ifndef ES_PROGRAMS_RUN_COMMAND_H
@@ -63,11 +64,11 @@ typedef struct EsRunSession {
 EsStatus es_run_command_open(const EsRunCommand *command, const EsConfig *config,
                              const EsRunSettings *settings, EsRunSession *session);
 
-// Starts the run, prints `about` (nullable) and its folder, runs its rounds, closes it.
-EsStatus es_run_command_run(const EsRunCommand *command, const EsRunSettings *settings,
-                            const EsRunWork *work, const char *about, EsRunSession *session);
+// Starts the run, prints `about` (nullable) and its folder. es_run_rounds comes next.
+EsStatus es_run_command_start(const EsRunCommand *command, const EsRunSettings *settings,
+                              const char *about, EsRunSession *session);
 
-// Closes a run that is still open, since its work could not be built; returns `status`.
+// Closes the run, unless that was done before; returns `status`, or that of a failing close.
 EsStatus es_run_command_close(EsRunSession *session, EsStatus status);
 
 // Prints the losses of the sinks on stderr and returns the exit code of a run that ended with

@@ -159,8 +159,8 @@ EsStatus es_grow_command_create(const EsRunCommand *command, EsGrowSettings *set
     return es_run_memory_create(&maker, (void **)grow, memory);
 }
 
-EsStatus es_grow_command_run(const EsRunCommand *command, const EsGrowSettings *settings,
-                             EsGrowRun *grow, EsRunSession *session) {
+EsStatus es_grow_command_start(const EsRunCommand *command, const EsGrowSettings *settings,
+                               EsGrowRun *grow, EsRunSession *session) {
     const EsDataset *data = &es_grow_run_runner(grow)->dataset;
     const EsDeviceInfo *device = es_device_info(es_grow_run_runner(grow)->device);
     char text[768];
@@ -175,33 +175,8 @@ EsStatus es_grow_command_run(const EsRunCommand *command, const EsGrowSettings *
         snprintf(text + used, sizeof text - (size_t)used, "\n%.100s: %s", device->name,
                  es_grow_describe_precision(settings, device, numbers));
     }
-    EsRunWork work = es_grow_run_work(grow);
     int is_known = command->resume != NULL || command->is_further;
-    return es_run_command_run(command, &settings->run, &work, is_known ? NULL : text, session);
-}
-
-static EsExit run_grow(const EsRunCommand *command, const EsConfig *config, int as_json) {
-    EsGrowSettings *settings = config->settings;
-    EsGrowRun *grow = NULL;
-    EsRunSession session;
-    EsRunMemory memory;
-    EsStatus status = es_run_command_open(command, config, &settings->run, &session);
-    if (status == ES_STATUS_OK) {
-        status = es_grow_command_create(command, settings, &grow, &memory);
-    }
-    if (status == ES_STATUS_OK && command->is_dry_run) {
-        status = dry_run(grow, config, &memory);
-    } else if (status == ES_STATUS_OK) {
-        status = es_grow_command_run(command, settings, grow, &session);
-        if (status == ES_STATUS_OK) {
-            status = print_results(command, grow, settings, as_json, &session);
-        } else if (status == ES_STATUS_IO && !as_json && es_grow_run_endings(grow) != NULL) {
-            print_hosts(grow, settings); // all there is of rounds that could not be saved
-        }
-    }
-    status = es_run_command_close(&session, status);
-    es_grow_run_destroy(grow);
-    return es_run_command_finish("grow", status, &session.outcome);
+    return es_run_command_start(command, &settings->run, is_known ? NULL : text, session);
 }
 
 // One run, not those of several seeds.
@@ -229,11 +204,21 @@ static const char summary[] =
     "r0c1 conv_light style=sigmoid_add tempo=standard\n  9       0-3,7         fossilize  "
     "r0c1\n  12      *             prune      r0c0 speed=fast curve=cosine";
 
-EsExit cmd_grow(int argc, char **argv) {
-    EsRunCommand command = {0};
-    EsGrowSettings settings, before;
-    int as_json, n_repeats;
-    EsConfig config = es_grow_run_config(&settings);
+// A command line that was understood.
+typedef struct GrowCommand {
+    EsRunCommand run;
+    EsGrowSettings settings;
+    EsConfig config; // of the settings
+    int as_json;
+} GrowCommand;
+
+// Reads the command line. Returns 0 with the exit code when there is no run to make: --help, a
+// mistake, or --repeat, which makes its own.
+static int begin_grow(int argc, char **argv, GrowCommand *grow, EsExit *code) {
+    EsGrowSettings before;
+    int n_repeats;
+    grow->run = (EsRunCommand){0};
+    grow->config = es_grow_run_config(&grow->settings);
     const EsOption options[] = {
         ES_OPTION_KEY("task", "grow.task", "NAME"),
         ES_OPTION_KEY("envs", "grow.envs", "N"),
@@ -259,8 +244,8 @@ EsExit cmd_grow(int argc, char **argv) {
         ES_OPTION_KEY("flip", "grow.flip", NULL),
         ES_OPTION_KEY("amp-dtype", "grow.amp_dtype", "TYPE"),
         ES_OPTION_KEY("tf32", "grow.tf32", "on|off"),
-        ES_RUN_COMMAND_OPTIONS(&command),
-        ES_OPTION_FLAG("json", &as_json, "print the results as JSON"),
+        ES_RUN_COMMAND_OPTIONS(&grow->run),
+        ES_OPTION_FLAG("json", &grow->as_json, "print the results as JSON"),
     };
     const EsOptionTable table = {
         .command = "grow",
@@ -269,28 +254,66 @@ EsExit cmd_grow(int argc, char **argv) {
         .example = "esper grow --task tiny --envs 16 --rounds 100 --out runs/first",
         .options = options,
         .n_options = ES_COUNT_OF(options),
-        .config = &config,
+        .config = &grow->config,
     };
     EsArguments arguments;
-    EsExit code;
-    if (!es_options_begin(&table, argc, argv, &arguments, &code)) {
-        return code;
+    if (!es_options_begin(&table, argc, argv, &arguments, code)) {
+        return 0;
     }
-    if (command.is_dry_run && as_json) {
-        return es_command_finish("grow", ES_FAIL(ARGUMENT, "--dry-run prints settings and figures, "
-                                                           "not JSON; leave --json out"));
+    if (grow->run.is_dry_run && grow->as_json) {
+        *code =
+            es_command_finish("grow", ES_FAIL(ARGUMENT, "--dry-run prints settings and figures, "
+                                                        "not JSON; leave --json out"));
+        return 0;
     }
     if (n_repeats > 0) {
-        return es_grow_repeat(&command, &table, &arguments, n_repeats, as_json);
+        *code = es_grow_repeat(&grow->run, &table, &arguments, n_repeats, grow->as_json);
+        return 0;
     }
-    EsStatus status = check_resumed(&command);
+    EsStatus status = check_resumed(&grow->run);
     if (status == ES_STATUS_OK) {
-        status = es_run_command_configure(&command, &table, &arguments, &before);
+        status = es_run_command_configure(&grow->run, &table, &arguments, &before);
     }
     if (status != ES_STATUS_OK) {
-        return es_command_finish("grow", status);
+        *code = es_command_finish("grow", status);
+        return 0;
     }
-    note_unused(&arguments, &settings);
-    es_run_command_note_unused(&table, &arguments, settings.run.device, settings.data);
-    return run_grow(&command, &config, as_json);
+    note_unused(&arguments, &grow->settings);
+    es_run_command_note_unused(&table, &arguments, grow->settings.run.device, grow->settings.data);
+    return 1;
+}
+
+EsExit cmd_grow(int argc, char **argv) {
+    GrowCommand command;
+    EsGrowSettings *settings = &command.settings;
+    EsGrowRun *grow = NULL;
+    EsRunSession session;
+    EsRunMemory memory;
+    EsExit code;
+    if (!begin_grow(argc, argv, &command, &code)) {
+        return code;
+    }
+    EsStatus status = es_run_command_open(&command.run, &command.config, &settings->run, &session);
+    if (status == ES_STATUS_OK) {
+        status = es_grow_command_create(&command.run, settings, &grow, &memory);
+    }
+    if (status == ES_STATUS_OK && command.run.is_dry_run) {
+        status = dry_run(grow, &command.config, &memory);
+    } else if (status == ES_STATUS_OK) {
+        status = es_grow_command_start(&command.run, settings, grow, &session);
+        if (status == ES_STATUS_OK) {
+            EsRunWork work = es_grow_run_work(grow);
+            status = es_run_rounds(session.run, &work);
+        }
+        status = es_run_command_close(&session, status);
+        if (status == ES_STATUS_OK) {
+            status = print_results(&command.run, grow, settings, command.as_json, &session);
+        } else if (status == ES_STATUS_IO && !command.as_json &&
+                   es_grow_run_endings(grow) != NULL) {
+            print_hosts(grow, settings); // all there is of rounds that could not be saved
+        }
+    }
+    status = es_run_command_close(&session, status);
+    es_grow_run_destroy(grow);
+    return es_run_command_finish("grow", status, &session.outcome);
 }

@@ -13,9 +13,9 @@
 EsStatus es_grow_command_create(const EsRunCommand *command, EsGrowSettings *settings,
                                 EsGrowRun **grow, EsRunMemory *memory);
 
-// Runs the rounds of the session, which is open.
-EsStatus es_grow_command_run(const EsRunCommand *command, const EsGrowSettings *settings,
-                             EsGrowRun *grow, EsRunSession *session);
+// Starts the session, which is open, and prints what it will run on.
+EsStatus es_grow_command_start(const EsRunCommand *command, const EsGrowSettings *settings,
+                               EsGrowRun *grow, EsRunSession *session);
 
 // --- several seeds ---
 

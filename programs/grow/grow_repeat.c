@@ -115,7 +115,11 @@ static EsStatus run_seed(Repeat *repeat, int i) {
         status = es_grow_command_create(&command, &settings, &grow, NULL);
     }
     if (status == ES_STATUS_OK) {
-        status = es_grow_command_run(&command, &settings, grow, &session);
+        status = es_grow_command_start(&command, &settings, grow, &session);
+    }
+    if (status == ES_STATUS_OK) {
+        EsRunWork work = es_grow_run_work(grow);
+        status = es_run_rounds(session.run, &work);
     }
     status = es_run_command_close(&session, status);
     es_grow_run_destroy(grow);

@@ -154,8 +154,12 @@ static EsExit run_hosts(const EsRunCommand *command, const EsConfig *config, int
         char text[512];
         es_dataset_describe(es_hosts_run_report(hosts).dataset, text, sizeof text);
         EsRunWork work = es_hosts_run_work(hosts);
-        status = es_run_command_run(command, &settings->run, &work,
-                                    command->resume == NULL ? text : NULL, &session);
+        status = es_run_command_start(command, &settings->run,
+                                      command->resume == NULL ? text : NULL, &session);
+        if (status == ES_STATUS_OK) {
+            status = es_run_rounds(session.run, &work);
+        }
+        status = es_run_command_close(&session, status);
         if (status == ES_STATUS_OK) {
             status = print_results(hosts, settings, as_json, session.folder);
         }

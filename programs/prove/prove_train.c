@@ -164,8 +164,12 @@ static EsExit run_train(const EsRunCommand *command, const EsConfig *config, int
         snprintf(about, sizeof about, "graph: %.100s, %d constants, %d facts, %d rules",
                  es_prove_settings_data(settings), graph->n_constants, graph->n_facts,
                  graph->n_rules);
-        status = es_run_command_run(command, &settings->run, &work,
-                                    command->resume == NULL ? about : NULL, &session);
+        status = es_run_command_start(command, &settings->run,
+                                      command->resume == NULL ? about : NULL, &session);
+        if (status == ES_STATUS_OK) {
+            status = es_run_rounds(session.run, &work);
+        }
+        status = es_run_command_close(&session, status);
         if (status == ES_STATUS_OK) {
             status = print_results(command, prove, settings, as_json, &session);
         }

@@ -8,7 +8,7 @@
 //     es_reward_latch(reward, state);   // measured, not yet decided
 //     ES_TRY(es_growth_decide(growth, actions));
 //     es_reward_compute(reward, state); // decided and ticked
-//     es_growth_settle_prunes(growth, es_reward_settled_prunes(reward));
+//     ES_TRY(es_growth_settle_prunes(growth, es_reward_settled_prunes(reward)));
 //     use(es_reward_terms(reward)[e].total);
 //
 // A step that was rolled back (refusal ROLLED_BACK) has no valid row; its total is what the last

@@ -217,8 +217,7 @@ static EsStatus run_to_decision(EsGrowth *growth) {
 static EsStatus reset(EsGrowth *growth, int64_t first_episode) {
     EsGrowthOnDevice *d = growth->on_device;
     d->n_received = d->n_collected; // what is still on its way belongs to an episode that is over
-    ES_TRY(queue_reset(growth, first_episode));
-    return run_to_decision(growth);
+    return queue_reset(growth, first_episode);
 }
 
 // The mirror goes through the same rules as the device: equal bits without a copy back.
@@ -235,12 +234,11 @@ static EsStatus decide(EsGrowth *growth, const EsAction *actions) {
     return ES_STATUS_OK;
 }
 
-static EsStatus advance(EsGrowth *growth) {
-    // es_growth_settle_prunes has changed the mirror alone
-    ES_TRY(es_stream_copy(growth->stream, growth->on_device->parts.state.env.n_unpaid_prunes,
+// The mirror has changed; the device follows.
+static EsStatus settle_prunes(EsGrowth *growth) {
+    return es_stream_copy(growth->stream, growth->on_device->parts.state.env.n_unpaid_prunes,
                           growth->shown.state.env.n_unpaid_prunes,
-                          sizeof(int32_t) * (size_t)growth->options.n_envs, ES_COPY_TO_DEVICE));
-    return run_to_decision(growth);
+                          sizeof(int32_t) * (size_t)growth->options.n_envs, ES_COPY_TO_DEVICE);
 }
 
 // --- trials of the host's choice ---
@@ -314,7 +312,8 @@ const EsGrowthBackend *es_growth_backend_cuda(void) {
                                             .destroy = es_growth_on_device_destroy,
                                             .reset = reset,
                                             .decide = decide,
-                                            .advance = advance,
+                                            .advance = run_to_decision,
+                                            .settle_prunes = settle_prunes,
                                             .prepare_trial = prepare_trial,
                                             .run_trials = run_all_trials,
                                             .queue = &queue};

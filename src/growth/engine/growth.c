@@ -340,7 +340,7 @@ static EsStatus reset_on_cpu(EsGrowth *growth, int64_t first_episode) {
     ES_TRY(es_growth_weights_reset(growth));
     es_lifecycle_reset(&growth->shown.state, &growth->options.settings);
     es_growth_weights_update(growth);
-    return run_to_decision(growth);
+    return ES_STATUS_OK;
 }
 
 static EsStatus decide_on_cpu(EsGrowth *growth, const EsAction *actions) {
@@ -424,7 +424,8 @@ void es_growth_destroy(EsGrowth *growth) {
 // --- steps ---
 
 EsStatus es_growth_reset(EsGrowth *growth, int64_t first_episode) {
-    return growth->backend->reset(growth, first_episode);
+    ES_TRY(growth->backend->reset(growth, first_episode));
+    return growth->backend->advance(growth);
 }
 
 EsStatus es_growth_decide(EsGrowth *growth, const EsAction *actions) {
@@ -444,8 +445,10 @@ EsStatus es_growth_step(EsGrowth *growth, const EsAction *actions) {
     return es_growth_advance(growth);
 }
 
-void es_growth_settle_prunes(EsGrowth *growth, const int32_t *n_settled) {
+EsStatus es_growth_settle_prunes(EsGrowth *growth, const int32_t *n_settled) {
     es_lifecycle_settle_prunes(&growth->shown.state, n_settled);
+    return growth->backend->settle_prunes != NULL ? growth->backend->settle_prunes(growth)
+                                                  : ES_STATUS_OK;
 }
 
 int es_growth_is_over(const EsGrowth *growth) {

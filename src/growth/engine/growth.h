@@ -78,7 +78,7 @@ EsStatus es_growth_advance(EsGrowth *growth);
 
 // After the rewards of a decision: take the prunes [E] that they account for off the state
 // (es_reward_settled_prunes).
-void es_growth_settle_prunes(EsGrowth *growth, const int32_t *n_settled);
+EsStatus es_growth_settle_prunes(EsGrowth *growth, const int32_t *n_settled);
 
 // No decision is wanted any more.
 int es_growth_is_over(const EsGrowth *growth);

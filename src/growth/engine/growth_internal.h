@@ -54,11 +54,12 @@ typedef struct EsGrowthQueue {
 // The half of growth that depends on the device. es_growth_create chooses it; nothing asks for the
 // device after that.
 typedef struct EsGrowthBackend {
-    EsStatus (*create)(EsGrowth *growth); // model, slabs and store exist
-    void (*destroy)(EsGrowth *growth);    // of whatever create has made
-    EsStatus (*reset)(EsGrowth *growth, int64_t first_episode);
+    EsStatus (*create)(EsGrowth *growth);                       // model, slabs and store exist
+    void (*destroy)(EsGrowth *growth);                          // of whatever create has made
+    EsStatus (*reset)(EsGrowth *growth, int64_t first_episode); // advance comes next
     EsStatus (*decide)(EsGrowth *growth, const EsAction *actions);
     EsStatus (*advance)(EsGrowth *growth);
+    EsStatus (*settle_prunes)(EsGrowth *growth); // after the mirror changed; NULL: there is none
     EsStatus (*prepare_trial)(EsGrowth *growth, EsGrowthTrial *trial); // environment and slots set
     EsStatus (*run_trials)(EsGrowth *growth);
     const EsGrowthQueue *queue; // NULL: nothing is queued

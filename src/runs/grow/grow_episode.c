@@ -36,7 +36,7 @@ static EsStatus decide(EsEpisodeRunner *runner, EsPolicy *policy) {
     ES_TRY(es_policy_decide(policy, state, es_growth_masks(growth), runner->actions));
     ES_TRY(es_growth_decide(growth, runner->actions));
     es_reward_compute(runner->reward, state);
-    es_growth_settle_prunes(growth, es_reward_settled_prunes(runner->reward));
+    ES_TRY(es_growth_settle_prunes(growth, es_reward_settled_prunes(runner->reward)));
     const EsRewardTerms *terms = es_reward_terms(runner->reward);
     for (int64_t e = 0; e < runner->settings->n_envs; e++) {
         runner->rewards[e] = terms[e].total;
@@ -356,7 +356,7 @@ EsStatus es_grow_episode_run(EsEpisodeRunner *runner, EsPolicy *policy, int64_t 
     ES_TRY(es_grow_episode_begin(runner, policy, first_episode));
     ES_TRY(runner->backend->reset(runner, first_episode));
     for (int64_t step = 0; step < n_steps; step++) {
-        ES_TRY(es_grow_episode_step(runner, policy, step, watch));
+        ES_TRY(runner->backend->step(runner, policy, step, watch));
     }
     return es_grow_episode_end(runner);
 }

@@ -102,7 +102,7 @@ static void play_waiting(EsEpisodeRunner *runner, EsPolicy *policy, int64_t firs
                                     es_growth_masks(growth), runner->actions));
         REQUIRE_OK(es_growth_decide(growth, runner->actions));
         es_reward_compute(runner->reward, &es_growth_snapshot(growth)->state);
-        es_growth_settle_prunes(growth, es_reward_settled_prunes(runner->reward));
+        REQUIRE_OK(es_growth_settle_prunes(growth, es_reward_settled_prunes(runner->reward)));
         for (int e = 0; e < ENVS; e++) {
             runner->rewards[e] = es_reward_terms(runner->reward)[e].total;
         }
