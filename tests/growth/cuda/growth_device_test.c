@@ -309,7 +309,7 @@ TEST(a_step_waits_once_whatever_the_number_of_environments) {
     EsDeviceCounters few = count_step(2), many = count_step(13);
     EXPECT_EQ(few.n_synchronizations, 2); // of two steps
     EXPECT_EQ(few.n_allocations, 0);
-    EXPECT_EQ(few.n_copies, 2 * 4); // actions, paid prunes, the state kept, the packed copy
+    EXPECT_EQ(few.n_copies, 2 * 3); // actions, the state kept, the packed copy
     EXPECT_EQ(many.n_synchronizations, few.n_synchronizations);
     EXPECT_EQ(many.n_allocations, 0);
     EXPECT_EQ(many.n_copies, few.n_copies);
