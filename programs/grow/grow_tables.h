@@ -5,7 +5,19 @@
 
 #include <jansson.h>
 
+#include "runs/grow/grow_evaluate.h"
 #include "runs/grow/grow_run.h"
+
+#define ES_VARIANT_LABEL_BYTES sizeof(((EsGrowVariant *)0)->name)
+
+// Writes the name of a policy in a table: names as they are, files by the shortest end of their
+// path that no other policy of the comparison has. Returns `label`.
+//
+//     /tmp/a/checkpoints/93/policy.safetensors   93/policy.safetensors
+//     /tmp/a/checkpoints/90/policy.safetensors   90/policy.safetensors
+//     script:plans/early.txt                     script:early.txt
+const char *es_variant_label(const EsGrowEvaluation *evaluation, int variant,
+                             char label[ES_VARIANT_LABEL_BYTES]);
 
 // At most 16 hosts; the others are counted.
 void es_grow_print_hosts(const EsGrowEnding *endings, const EsGrowSettings *settings,

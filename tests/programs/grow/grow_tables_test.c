@@ -1,5 +1,5 @@
 // Short names of policies in tables.
-#include "grow/variant_label.h"
+#include "grow/grow_tables.h"
 
 #include "es_test.h"
 
