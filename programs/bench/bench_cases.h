@@ -5,17 +5,17 @@
 
 #include "bench/bench_suite.h"
 
-EsStatus es_bench_host_begin(const EsBenchHost *wanted, const EsBench *bench, void **state);
-EsStatus es_bench_host_step(void *state, int variant); // one batch of all hosts
-void es_bench_host_end(void *state);
+EsStatus es_bench_host_begin(const EsBenchHost *wanted, const EsBench *bench, void **fixture);
+EsStatus es_bench_host_step(void *fixture, int variant); // one batch of all hosts
+void es_bench_host_end(void *fixture);
 
 // Seeds stand in HOLDING when it returns, and stay there: nobody decides but WAIT (policy none: the
 // host asks for it and that is all; learned: as `esper grow` runs), and the governor only acts on
 // losses that are not finite. INPUT when a seed does not get there.
-EsStatus es_bench_growth_begin(const EsBenchHost *wanted, const EsBench *bench, void **state);
-EsStatus es_bench_growth_step(void *state, int variant); // one step of all environments
-EsDeviceCounters es_bench_growth_counters(void *state);
-void es_bench_growth_end(void *state);
+EsStatus es_bench_growth_begin(const EsBenchHost *wanted, const EsBench *bench, void **fixture);
+EsStatus es_bench_growth_step(void *fixture, int variant); // one step of all environments
+EsDeviceCounters es_bench_growth_counters(void *fixture);
+void es_bench_growth_end(void *fixture);
 
 // Whether the command line asks for cases of growth; fills in the rest, for that policy,
 // and writes the parameters that distinguish cases.

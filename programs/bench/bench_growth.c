@@ -217,7 +217,7 @@ static EsDeviceCounters count_policy_runner(const PolicyRunner *bench) {
 #define TRAIN_IMAGES_TINY 8000
 #define TRAIN_IMAGES      20000
 
-typedef struct GrowthState {
+typedef struct GrowthFixture {
     int64_t n_envs;
     int blueprints[MAX_SEEDS]; // of the slots
     int n_seeds;
@@ -225,7 +225,7 @@ typedef struct GrowthState {
     EsGrowth *growth;     // owned
     EsAction *actions;    // owned [E]
     PolicyRunner *runner; // owned; NULL: the engine alone
-} GrowthState;
+} GrowthFixture;
 
 // --- the request ---
 
@@ -305,36 +305,36 @@ static int64_t batches_of(const EsBenchHost *wanted, const EsHostSpec *host) {
 // --- set-up ---
 
 void es_bench_growth_end(void *context) {
-    GrowthState *state = context;
-    if (state != NULL && state->growth != NULL) {
-        EsGrowthTimes times = es_growth_times(state->growth);
+    GrowthFixture *fixture = context;
+    if (fixture != NULL && fixture->growth != NULL) {
+        EsGrowthTimes times = es_growth_times(fixture->growth);
         es_log(ES_LOG_DEBUG, "last step: train %.3f ms, validate %.3f ms, decide %.3f ms",
                times.train_ms, times.validate_ms, times.decide_ms);
     }
-    if (state != NULL) {
-        destroy_policy_runner(state->runner);
-        es_growth_destroy(state->growth);
-        es_dataset_destroy(&state->dataset);
-        es_release(state->actions);
-        es_release(state);
+    if (fixture != NULL) {
+        destroy_policy_runner(fixture->runner);
+        es_growth_destroy(fixture->growth);
+        es_dataset_destroy(&fixture->dataset);
+        es_release(fixture->actions);
+        es_release(fixture);
     }
 }
 
-static EsStatus step_all(GrowthState *state, const EsAction *action) {
-    for (int64_t e = 0; e < state->n_envs; e++) {
-        state->actions[e] = *action;
+static EsStatus step_all(GrowthFixture *fixture, const EsAction *action) {
+    for (int64_t e = 0; e < fixture->n_envs; e++) {
+        fixture->actions[e] = *action;
     }
-    return es_growth_step(state->growth, state->actions);
+    return es_growth_step(fixture->growth, fixture->actions);
 }
 
-static EsStatus check_holding(const GrowthState *state) {
-    const EsGrowthState *seeds = &es_growth_snapshot(state->growth)->state;
-    for (int64_t e = 0; e < state->n_envs; e++) {
-        for (int s = 0; s < state->n_seeds; s++) {
+static EsStatus check_holding(const GrowthFixture *fixture) {
+    const EsGrowthState *seeds = &es_growth_snapshot(fixture->growth)->state;
+    for (int64_t e = 0; e < fixture->n_envs; e++) {
+        for (int s = 0; s < fixture->n_seeds; s++) {
             int32_t stage = seeds->seed.stage[e * seeds->n_slots + s];
             if (stage != ES_STAGE_HOLDING) {
                 return ES_FAIL(INPUT, "the seed in slot %s of environment %lld is %s, not HOLDING",
-                               es_growth_model(state->growth)->slots[s].name, (long long)e,
+                               es_growth_model(fixture->growth)->slots[s].name, (long long)e,
                                es_stage_name(stage));
             }
         }
@@ -343,23 +343,23 @@ static EsStatus check_holding(const GrowthState *state) {
 }
 
 // Seeds one after the other, since development is sequential, up to HOLDING.
-static EsStatus plant(GrowthState *state) {
-    const EsGrowthSettings *settings = es_growth_settings(state->growth);
+static EsStatus plant(GrowthFixture *fixture) {
+    const EsGrowthSettings *settings = es_growth_settings(fixture->growth);
     int n_steps = settings->training_dwell + settings->tempo[0] + 2;
     EsAction wait = es_action_wait();
-    for (int s = 0; s < state->n_seeds; s++) {
+    for (int s = 0; s < fixture->n_seeds; s++) {
         EsAction action = es_action_wait();
         action.head[ES_HEAD_OP] = ES_GROWTH_OP_GERMINATE;
         action.head[ES_HEAD_SLOT] = (int8_t)s;
-        action.head[ES_HEAD_BLUEPRINT] = (int8_t)state->blueprints[s];
+        action.head[ES_HEAD_BLUEPRINT] = (int8_t)fixture->blueprints[s];
         action.head[ES_HEAD_STYLE] = ES_STYLE_LINEAR_ADD;
         action.head[ES_HEAD_TEMPO] = 0;
-        ES_TRY(step_all(state, &action));
+        ES_TRY(step_all(fixture, &action));
         for (int i = 0; i < n_steps; i++) {
-            ES_TRY(step_all(state, &wait));
+            ES_TRY(step_all(fixture, &wait));
         }
     }
-    return check_holding(state);
+    return check_holding(fixture);
 }
 
 // Stages go on by themselves as far as HOLDING; no gate and no governor is in the way.
@@ -371,7 +371,8 @@ static void hold_still(EsGrowthSettings *settings) {
     settings->lobotomy_mean = 0;
 }
 
-static EsStatus create_growth(GrowthState *state, const EsBenchHost *wanted, const EsBench *bench) {
+static EsStatus create_growth(GrowthFixture *fixture, const EsBenchHost *wanted,
+                              const EsBench *bench) {
     EsHostSpec host;
     EsSlot slots[ES_SLOTS_MAX];
     char slots_text[64];
@@ -379,11 +380,11 @@ static EsStatus create_growth(GrowthState *state, const EsBenchHost *wanted, con
     ES_TRY(es_host_preset(wanted->task, &host));
     write_slots(&host, slots_text);
     ES_TRY(es_slots_parse(&host, slots_text, slots, &n_slots));
-    ES_TRY(parse_seeds(wanted->seeds, n_slots, state->blueprints, &state->n_seeds));
+    ES_TRY(parse_seeds(wanted->seeds, n_slots, fixture->blueprints, &fixture->n_seeds));
     int n_validation = wanted->n_validation > 0 ? wanted->n_validation : IMAGES;
     EsDatasetOptions dataset_options = {
         .seed = 7, .n_train = train_images(&host), .n_validation = n_validation, .n_test = 10};
-    ES_TRY(es_dataset_create(&state->dataset, host.dataset, &dataset_options, NULL));
+    ES_TRY(es_dataset_create(&fixture->dataset, host.dataset, &dataset_options, NULL));
     EsGrowthOptions options = es_growth_defaults(&host, slots, n_slots, wanted->n_envs);
     const EsDeviceInfo *info = es_device_info(bench->device);
     char device[32] = "cpu";
@@ -400,26 +401,28 @@ static EsStatus create_growth(GrowthState *state, const EsBenchHost *wanted, con
     options.n_validation_images = n_validation;
     int64_t round_steps = options.settings.episode_steps;
     hold_still(&options.settings);
-    ES_TRY(es_growth_create(&options, &state->dataset, &state->growth));
+    ES_TRY(es_growth_create(&options, &fixture->dataset, &fixture->growth));
     if (is_played(wanted)) {
-        ES_TRY(create_policy_runner(state->growth, wanted->task, round_steps, &state->runner));
+        ES_TRY(create_policy_runner(fixture->growth, wanted->task, round_steps, &fixture->runner));
     }
-    return es_allocate(sizeof *state->actions * (size_t)wanted->n_envs, (void **)&state->actions);
+    return es_allocate(sizeof *fixture->actions * (size_t)wanted->n_envs,
+                       (void **)&fixture->actions);
 }
 
-EsStatus es_bench_growth_begin(const EsBenchHost *wanted, const EsBench *bench, void **state_out) {
-    GrowthState *state = NULL;
+EsStatus es_bench_growth_begin(const EsBenchHost *wanted, const EsBench *bench,
+                               void **fixture_out) {
+    GrowthFixture *fixture = NULL;
     EsStatus status = ES_STATUS_OK;
-    *state_out = NULL;
-    ES_TRY(es_allocate(sizeof *state, (void **)&state));
-    state->n_envs = wanted->n_envs;
-    ES_TRY_GOTO(create_growth(state, wanted, bench));
-    ES_TRY_GOTO(es_growth_reset(state->growth, 0));
-    ES_TRY_GOTO(plant(state));
-    *state_out = state;
+    *fixture_out = NULL;
+    ES_TRY(es_allocate(sizeof *fixture, (void **)&fixture));
+    fixture->n_envs = wanted->n_envs;
+    ES_TRY_GOTO(create_growth(fixture, wanted, bench));
+    ES_TRY_GOTO(es_growth_reset(fixture->growth, 0));
+    ES_TRY_GOTO(plant(fixture));
+    *fixture_out = fixture;
 done:
     if (status != ES_STATUS_OK) {
-        es_bench_growth_end(state);
+        es_bench_growth_end(fixture);
     }
     return status;
 }
@@ -427,21 +430,22 @@ done:
 // --- measured ---
 
 EsStatus es_bench_growth_step(void *context, int variant) {
-    GrowthState *state = context;
+    GrowthFixture *fixture = context;
     EsAction wait = es_action_wait();
     (void)variant;
-    ES_TRY(state->runner != NULL ? step_policy_runner(state->runner) : step_all(state, &wait));
-    return check_holding(state);
+    ES_TRY(fixture->runner != NULL ? step_policy_runner(fixture->runner)
+                                   : step_all(fixture, &wait));
+    return check_holding(fixture);
 }
 
 EsDeviceCounters es_bench_growth_counters(void *context) {
-    GrowthState *state = context;
-    return state->runner != NULL ? count_policy_runner(state->runner)
-                                 : es_device_counters(es_growth_store(state->growth)->device);
+    GrowthFixture *fixture = context;
+    return fixture->runner != NULL ? count_policy_runner(fixture->runner)
+                                   : es_device_counters(es_growth_store(fixture->growth)->device);
 }
 
-static EsStatus begin_growth(const EsBenchCase *bench_case, const EsBench *bench, void **state) {
-    return es_bench_growth_begin(bench_case->settings, bench, state);
+static EsStatus begin_growth(const EsBenchCase *bench_case, const EsBench *bench, void **fixture) {
+    return es_bench_growth_begin(bench_case->settings, bench, fixture);
 }
 
 static double count_steps(const EsBenchCase *bench_case) {

@@ -12,10 +12,10 @@ typedef struct HostCase {
     char parameters[96];
 } HostCase;
 
-typedef struct HostState {
+typedef struct HostFixture {
     EsDataset dataset;      // owned
     EsHostTrainer *trainer; // owned
-} HostState;
+} HostFixture;
 
 static EsStatus host_of(const EsBenchHost *wanted, EsHostSpec *host) {
     ES_TRY(es_host_preset(wanted->task, host));
@@ -37,45 +37,46 @@ EsStatus es_bench_parse_tf32(const EsBenchHost *wanted, int *is_tf32) {
 }
 
 void es_bench_host_end(void *context) {
-    HostState *state = context;
-    if (state != NULL) {
-        es_host_trainer_destroy(state->trainer);
-        es_dataset_destroy(&state->dataset);
-        es_release(state);
+    HostFixture *fixture = context;
+    if (fixture != NULL) {
+        es_host_trainer_destroy(fixture->trainer);
+        es_dataset_destroy(&fixture->dataset);
+        es_release(fixture);
     }
 }
 
-EsStatus es_bench_host_begin(const EsBenchHost *wanted, const EsBench *bench, void **state_out) {
+EsStatus es_bench_host_begin(const EsBenchHost *wanted, const EsBench *bench, void **fixture_out) {
     EsHostSpec host;
-    HostState *state = NULL;
+    HostFixture *fixture = NULL;
     EsStatus status = ES_STATUS_OK;
-    *state_out = NULL;
+    *fixture_out = NULL;
     ES_TRY(host_of(wanted, &host));
-    ES_TRY(es_allocate(sizeof *state, (void **)&state));
+    ES_TRY(es_allocate(sizeof *fixture, (void **)&fixture));
     // the content of the images does not matter here, their number does: more than the caches hold
     EsDatasetOptions dataset_options = {.seed = 7, .n_validation = 10, .n_test = 10};
-    ES_TRY_GOTO(es_dataset_create(&state->dataset, host.dataset, &dataset_options, NULL));
+    ES_TRY_GOTO(es_dataset_create(&fixture->dataset, host.dataset, &dataset_options, NULL));
     EsHostTrainerOptions options = es_host_trainer_defaults(&host, wanted->n_envs);
     options.stream = bench->stream;
     options.precision = strcmp(wanted->precision, "bf16") == 0 ? ES_DTYPE_BF16 : ES_DTYPE_F32;
     ES_TRY_GOTO(es_bench_parse_tf32(wanted, &options.is_tf32));
-    ES_TRY_GOTO(es_host_trainer_create(&options, &state->dataset, bench->device, &state->trainer));
-    *state_out = state;
+    ES_TRY_GOTO(
+        es_host_trainer_create(&options, &fixture->dataset, bench->device, &fixture->trainer));
+    *fixture_out = fixture;
 done:
     if (status != ES_STATUS_OK) {
-        es_bench_host_end(state);
+        es_bench_host_end(fixture);
     }
     return status;
 }
 
-static EsStatus begin_host(const EsBenchCase *bench_case, const EsBench *bench, void **state) {
-    return es_bench_host_begin(bench_case->settings, bench, state);
+static EsStatus begin_host(const EsBenchCase *bench_case, const EsBench *bench, void **fixture) {
+    return es_bench_host_begin(bench_case->settings, bench, fixture);
 }
 
 EsStatus es_bench_host_step(void *context, int variant) {
-    HostState *state = context;
+    HostFixture *fixture = context;
     (void)variant;
-    return es_host_trainer_train(state->trainer, 1);
+    return es_host_trainer_train(fixture->trainer, 1);
 }
 
 static double count_images(const EsBenchCase *bench_case) {

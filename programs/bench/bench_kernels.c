@@ -12,17 +12,17 @@
 
 #define MAX_TENSORS 24
 
-typedef struct KernelState KernelState;
+typedef struct KernelFixture KernelFixture;
 
 typedef struct KernelSettings {
     int64_t E, N, I, O, H, T, P;
     int is_shared; // all environments read the weights of the first
     double work;   // in units of 1e9: GFLOP or GB of one run
-    EsStatus (*make)(KernelState *state);
-    void (*run)(KernelState *state);
+    EsStatus (*make)(KernelFixture *fixture);
+    void (*run)(KernelFixture *fixture);
 } KernelSettings;
 
-struct KernelState {
+struct KernelFixture {
     EsDevice *device;         // borrowed
     EsStream *stream;         // borrowed
     const EsKernels *kernels; // borrowed
@@ -47,37 +47,37 @@ static const EsNormOptions norm_options = {1e-5f, 0.1f, 1};
 
 // --- tensors ---
 
-static EsStatus make_tensor(KernelState *state, EsTensor *tensor, EsDtype dtype, int rank,
+static EsStatus make_tensor(KernelFixture *fixture, EsTensor *tensor, EsDtype dtype, int rank,
                             const int64_t *dims) {
-    ES_ASSERT(state->n_tensors < MAX_TENSORS);
+    ES_ASSERT(fixture->n_tensors < MAX_TENSORS);
     void *memory = NULL;
-    *tensor = es_tensor_view(NULL, dtype, state->device, rank, dims);
-    ES_TRY(es_device_allocate(state->device, es_tensor_bytes(tensor), &memory));
-    state->memory[state->n_tensors++] = memory;
+    *tensor = es_tensor_view(NULL, dtype, fixture->device, rank, dims);
+    ES_TRY(es_device_allocate(fixture->device, es_tensor_bytes(tensor), &memory));
+    fixture->memory[fixture->n_tensors++] = memory;
     tensor->data = memory;
     return ES_STATUS_OK;
 }
 
-static EsStatus upload(KernelState *state, const EsTensor *tensor, const void *values) {
-    ES_TRY(es_stream_copy(state->stream, tensor->data, values, es_tensor_bytes(tensor),
+static EsStatus upload(KernelFixture *fixture, const EsTensor *tensor, const void *values) {
+    ES_TRY(es_stream_copy(fixture->stream, tensor->data, values, es_tensor_bytes(tensor),
                           ES_COPY_TO_DEVICE));
-    return es_stream_synchronize(state->stream);
+    return es_stream_synchronize(fixture->stream);
 }
 
-static uint32_t draw_word(const KernelState *state, int64_t i) {
-    EsRandom4 r =
-        es_random_draw(1, (uint32_t)state->n_tensors, ES_PURPOSE_EVALUATION, 0, (uint32_t)(i / 4));
+static uint32_t draw_word(const KernelFixture *fixture, int64_t i) {
+    EsRandom4 r = es_random_draw(1, (uint32_t)fixture->n_tensors, ES_PURPOSE_EVALUATION, 0,
+                                 (uint32_t)(i / 4));
     return r.word[i % 4];
 }
 
 // f32: uniform in [-scale, scale); i32: uniform in [0, scale); u8: any byte
-static EsStatus make_random(KernelState *state, EsTensor *tensor, EsDtype dtype, double scale,
+static EsStatus make_random(KernelFixture *fixture, EsTensor *tensor, EsDtype dtype, double scale,
                             int rank, const int64_t *dims) {
-    ES_TRY(make_tensor(state, tensor, dtype, rank, dims));
+    ES_TRY(make_tensor(fixture, tensor, dtype, rank, dims));
     void *values = NULL;
     ES_TRY(es_allocate(es_tensor_bytes(tensor), &values));
     for (int64_t i = 0; i < es_tensor_count(tensor); i++) {
-        uint32_t word = draw_word(state, i);
+        uint32_t word = draw_word(fixture, i);
         if (dtype == ES_DTYPE_F32) {
             ((float *)values)[i] = (float)((2.0 * (double)es_random_uniform(word) - 1.0) * scale);
         } else if (dtype == ES_DTYPE_I32) {
@@ -86,21 +86,21 @@ static EsStatus make_random(KernelState *state, EsTensor *tensor, EsDtype dtype,
             ((unsigned char *)values)[i] = (unsigned char)word;
         }
     }
-    EsStatus status = upload(state, tensor, values);
+    EsStatus status = upload(fixture, tensor, values);
     es_release(values);
     return status;
 }
 
 // f32, every element the same
-static EsStatus make_constant(KernelState *state, EsTensor *tensor, float value, int rank,
+static EsStatus make_constant(KernelFixture *fixture, EsTensor *tensor, float value, int rank,
                               const int64_t *dims) {
-    ES_TRY(make_tensor(state, tensor, ES_DTYPE_F32, rank, dims));
+    ES_TRY(make_tensor(fixture, tensor, ES_DTYPE_F32, rank, dims));
     float *values = NULL;
     ES_TRY(es_allocate(es_tensor_bytes(tensor), (void **)&values));
     for (int64_t i = 0; i < es_tensor_count(tensor); i++) {
         values[i] = value;
     }
-    EsStatus status = upload(state, tensor, values);
+    EsStatus status = upload(fixture, tensor, values);
     es_release(values);
     return status;
 }
@@ -108,16 +108,16 @@ static EsStatus make_constant(KernelState *state, EsTensor *tensor, float value,
 #define DIMS(...)                                                                                  \
     (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) { __VA_ARGS__ }
 #define RANDOM(field, ...)                                                                         \
-    ES_TRY(make_random(state, &state->field, ES_DTYPE_F32, 1.0, DIMS(__VA_ARGS__)))
+    ES_TRY(make_random(fixture, &fixture->field, ES_DTYPE_F32, 1.0, DIMS(__VA_ARGS__)))
 #define EMPTY(field, dtype, ...)                                                                   \
-    ES_TRY(make_tensor(state, &state->field, ES_DTYPE_##dtype, DIMS(__VA_ARGS__)))
+    ES_TRY(make_tensor(fixture, &fixture->field, ES_DTYPE_##dtype, DIMS(__VA_ARGS__)))
 
 // --- convolution, normalisation, pooling, activation ---
 
 // Allocate and fill the tensors of a family by its settings. Allocations are in `memory`,
 // also on failure.
-static EsStatus make_conv2d(KernelState *state) {
-    const KernelSettings *s = &state->settings;
+static EsStatus make_conv2d(KernelFixture *fixture) {
+    const KernelSettings *s = &fixture->settings;
     RANDOM(x, s->E, s->N, s->I, s->H, s->H);
     RANDOM(d_y, s->E, s->N, s->O, s->H, s->H);
     RANDOM(weight, s->E, s->O, s->I, 3, 3);
@@ -128,21 +128,21 @@ static EsStatus make_conv2d(KernelState *state) {
 }
 
 // Queue one operation; the tensors are those of its family.
-static void run_conv2d_forward(KernelState *s) {
+static void run_conv2d_forward(KernelFixture *s) {
     s->kernels->conv2d_forward(s->stream, &s->x, &s->weight, NULL, &s->y);
 }
 
-static void run_conv2d_backward_input(KernelState *s) {
+static void run_conv2d_backward_input(KernelFixture *s) {
     s->kernels->conv2d_backward_input(s->stream, &s->weight, &s->d_y, &s->d_x);
 }
 
-static void run_conv2d_backward_weight(KernelState *s) {
+static void run_conv2d_backward_weight(KernelFixture *s) {
     s->kernels->conv2d_backward_weight(s->stream, &s->x, &s->d_y, &s->d_weight, NULL);
 }
 
 // weight and bias are gamma and beta here
-static EsStatus make_maps(KernelState *state) {
-    const KernelSettings *s = &state->settings;
+static EsStatus make_maps(KernelFixture *fixture) {
+    const KernelSettings *s = &fixture->settings;
     RANDOM(x, s->E, s->N, s->O, s->H, s->H);
     RANDOM(d_y, s->E, s->N, s->O, s->H, s->H);
     EMPTY(y, F32, s->E, s->N, s->O, s->H, s->H);
@@ -152,42 +152,42 @@ static EsStatus make_maps(KernelState *state) {
     RANDOM(d_weight, s->E, s->O);
     RANDOM(d_bias, s->E, s->O);
     RANDOM(mean, s->E, s->O);
-    ES_TRY(make_constant(state, &state->inv_std, 1.0f, DIMS(s->E, s->O)));
+    ES_TRY(make_constant(fixture, &fixture->inv_std, 1.0f, DIMS(s->E, s->O)));
     EMPTY(running_mean, F32, s->E, s->O);
     EMPTY(running_variance, F32, s->E, s->O);
     return ES_STATUS_OK;
 }
 
-static void run_batchnorm_statistics(KernelState *s) {
+static void run_batchnorm_statistics(KernelFixture *s) {
     s->kernels->batchnorm_statistics(s->stream, norm_options, &s->x, &s->mean, &s->inv_std,
                                      &s->running_mean, &s->running_variance);
 }
 
-static void run_batchnorm_apply(KernelState *s) {
+static void run_batchnorm_apply(KernelFixture *s) {
     s->kernels->batchnorm_apply(s->stream, &s->x, &s->mean, &s->inv_std, &s->weight, &s->bias,
                                 &s->y);
 }
 
-static void run_batchnorm_backward_sums(KernelState *s) {
+static void run_batchnorm_backward_sums(KernelFixture *s) {
     s->kernels->batchnorm_backward_sums(s->stream, &s->x, &s->mean, &s->inv_std, &s->d_y,
                                         &s->d_weight, &s->d_bias);
 }
 
-static void run_batchnorm_backward_input(KernelState *s) {
+static void run_batchnorm_backward_input(KernelFixture *s) {
     s->kernels->batchnorm_backward_input(s->stream, &s->x, &s->mean, &s->inv_std, &s->weight,
                                          &s->d_weight, &s->d_bias, &s->d_y, &s->d_x);
 }
 
-static void run_activation_forward(KernelState *s) {
+static void run_activation_forward(KernelFixture *s) {
     s->kernels->activation_forward(s->stream, ES_ACTIVATION_RELU, &s->x, &s->y);
 }
 
-static void run_activation_backward(KernelState *s) {
+static void run_activation_backward(KernelFixture *s) {
     s->kernels->activation_backward(s->stream, ES_ACTIVATION_RELU, &s->x, &s->d_y, &s->d_x);
 }
 
-static EsStatus make_pool(KernelState *state) {
-    const KernelSettings *s = &state->settings;
+static EsStatus make_pool(KernelFixture *fixture) {
+    const KernelSettings *s = &fixture->settings;
     RANDOM(x, s->E, s->N, s->O, s->H, s->H);
     RANDOM(d_y, s->E, s->N, s->O, s->H / 2, s->H / 2);
     EMPTY(y, F32, s->E, s->N, s->O, s->H / 2, s->H / 2);
@@ -195,18 +195,18 @@ static EsStatus make_pool(KernelState *state) {
     return ES_STATUS_OK;
 }
 
-static void run_pool_forward(KernelState *s) {
+static void run_pool_forward(KernelFixture *s) {
     s->kernels->pool_forward(s->stream, ES_POOL_MAX2, &s->x, &s->y);
 }
 
-static void run_pool_backward(KernelState *s) {
+static void run_pool_backward(KernelFixture *s) {
     s->kernels->pool_backward(s->stream, ES_POOL_MAX2, &s->x, &s->d_y, &s->d_x);
 }
 
 // --- dense layers, loss, recurrence ---
 
-static EsStatus make_linear(KernelState *state) {
-    const KernelSettings *s = &state->settings;
+static EsStatus make_linear(KernelFixture *fixture) {
+    const KernelSettings *s = &fixture->settings;
     RANDOM(x, s->E, s->N, s->I);
     RANDOM(d_y, s->E, s->N, s->O);
     RANDOM(weight, s->E, s->O, s->I);
@@ -218,21 +218,21 @@ static EsStatus make_linear(KernelState *state) {
     return ES_STATUS_OK;
 }
 
-static void run_linear_forward(KernelState *s) {
+static void run_linear_forward(KernelFixture *s) {
     s->kernels->linear_forward(s->stream, &s->x, &s->weight, &s->bias, &s->y);
 }
 
-static void run_linear_backward_input(KernelState *s) {
+static void run_linear_backward_input(KernelFixture *s) {
     s->kernels->linear_backward_input(s->stream, &s->weight, &s->d_y, &s->d_x);
 }
 
-static void run_linear_backward_weight(KernelState *s) {
+static void run_linear_backward_weight(KernelFixture *s) {
     s->kernels->linear_backward_weight(s->stream, &s->x, &s->d_y, &s->d_weight, &s->d_bias);
 }
 
 // weight and bias are gamma and beta here
-static EsStatus make_layernorm(KernelState *state) {
-    const KernelSettings *s = &state->settings;
+static EsStatus make_layernorm(KernelFixture *fixture) {
+    const KernelSettings *s = &fixture->settings;
     RANDOM(x, s->E, s->N, s->O);
     RANDOM(d_y, s->E, s->N, s->O);
     EMPTY(y, F32, s->E, s->N, s->O);
@@ -242,22 +242,22 @@ static EsStatus make_layernorm(KernelState *state) {
     EMPTY(d_weight, F32, s->E, s->O);
     EMPTY(d_bias, F32, s->E, s->O);
     RANDOM(mean, s->E, s->N);
-    return make_constant(state, &state->inv_std, 1.0f, DIMS(s->E, s->N));
+    return make_constant(fixture, &fixture->inv_std, 1.0f, DIMS(s->E, s->N));
 }
 
-static void run_layernorm_forward(KernelState *s) {
+static void run_layernorm_forward(KernelFixture *s) {
     s->kernels->layernorm_forward(s->stream, norm_options, &s->x, &s->weight, &s->bias, &s->mean,
                                   &s->inv_std, &s->y);
 }
 
-static void run_layernorm_backward(KernelState *s) {
+static void run_layernorm_backward(KernelFixture *s) {
     s->kernels->layernorm_backward(s->stream, &s->x, &s->mean, &s->inv_std, &s->weight, &s->d_y,
                                    &s->d_x, &s->d_weight, &s->d_bias);
 }
 
 // d_weight holds b transposed, for the second variant
-static EsStatus make_matmul(KernelState *state) {
-    const KernelSettings *s = &state->settings;
+static EsStatus make_matmul(KernelFixture *fixture) {
+    const KernelSettings *s = &fixture->settings;
     RANDOM(x, s->E, s->N, s->I);
     RANDOM(weight, s->E, s->I, s->O);
     RANDOM(d_weight, s->E, s->O, s->I);
@@ -265,15 +265,15 @@ static EsStatus make_matmul(KernelState *state) {
     return ES_STATUS_OK;
 }
 
-static void run_matmul(KernelState *s) {
+static void run_matmul(KernelFixture *s) {
     s->kernels->matmul(s->stream, 0, s->variant, 0.0f, &s->x,
                        s->variant == 0 ? &s->weight : &s->d_weight, &s->y);
 }
 
-static EsStatus make_cross_entropy(KernelState *state) {
-    const KernelSettings *s = &state->settings;
+static EsStatus make_cross_entropy(KernelFixture *fixture) {
+    const KernelSettings *s = &fixture->settings;
     RANDOM(x, s->E, s->N, s->O);
-    ES_TRY(make_random(state, &state->labels, ES_DTYPE_I32, (double)s->O, DIMS(s->E, s->N)));
+    ES_TRY(make_random(fixture, &fixture->labels, ES_DTYPE_I32, (double)s->O, DIMS(s->E, s->N)));
     EMPTY(d_x, F32, s->E, s->N, s->O);
     EMPTY(loss, F32, s->E);
     EMPTY(n_correct, I32, s->E);
@@ -281,41 +281,42 @@ static EsStatus make_cross_entropy(KernelState *state) {
     return ES_STATUS_OK;
 }
 
-static void run_cross_entropy_forward(KernelState *s) {
+static void run_cross_entropy_forward(KernelFixture *s) {
     s->kernels->cross_entropy_forward(s->stream, &s->x, &s->labels, &s->loss, &s->n_correct,
                                       &s->n_invalid);
 }
 
-static void run_cross_entropy_backward(KernelState *s) {
+static void run_cross_entropy_backward(KernelFixture *s) {
     s->kernels->cross_entropy_backward(s->stream, &s->x, &s->labels, NULL, &s->d_x);
 }
 
 // as parameters in a shared store: one set for all environments
-static void share(const KernelState *state, EsTensor *tensor) {
-    if (state->settings.is_shared) {
+static void share(const KernelFixture *fixture, EsTensor *tensor) {
+    if (fixture->settings.is_shared) {
         tensor->stride[0] = 0;
     }
 }
 
-static EsStatus make_lstm_weights(KernelState *state, EsLstmWeights *weights) {
-    const KernelSettings *s = &state->settings;
+static EsStatus make_lstm_weights(KernelFixture *fixture, EsLstmWeights *weights) {
+    const KernelSettings *s = &fixture->settings;
     // 1/sqrt(D): the default initialisation, which keeps states in range over any number of steps
     double scale = 0.088;
-    ES_TRY(make_random(state, &weights->input, ES_DTYPE_F32, scale, DIMS(s->E, 4 * s->O, s->I)));
+    ES_TRY(make_random(fixture, &weights->input, ES_DTYPE_F32, scale, DIMS(s->E, 4 * s->O, s->I)));
     ES_TRY(
-        make_random(state, &weights->recurrent, ES_DTYPE_F32, scale, DIMS(s->E, 4 * s->O, s->O)));
-    ES_TRY(make_random(state, &weights->bias_input, ES_DTYPE_F32, scale, DIMS(s->E, 4 * s->O)));
-    return make_random(state, &weights->bias_recurrent, ES_DTYPE_F32, scale, DIMS(s->E, 4 * s->O));
+        make_random(fixture, &weights->recurrent, ES_DTYPE_F32, scale, DIMS(s->E, 4 * s->O, s->O)));
+    ES_TRY(make_random(fixture, &weights->bias_input, ES_DTYPE_F32, scale, DIMS(s->E, 4 * s->O)));
+    return make_random(fixture, &weights->bias_recurrent, ES_DTYPE_F32, scale,
+                       DIMS(s->E, 4 * s->O));
 }
 
-static void run_lstm_forward(KernelState *s) {
+static void run_lstm_forward(KernelFixture *s) {
     const EsTensor *start = s->settings.is_shared ? &s->start : NULL;
     s->kernels->lstm_forward(s->stream, &s->lstm, &s->x, NULL, start, start, &s->gates, &s->c,
                              &s->y);
 }
 
-static EsStatus make_lstm(KernelState *state) {
-    const KernelSettings *s = &state->settings;
+static EsStatus make_lstm(KernelFixture *fixture) {
+    const KernelSettings *s = &fixture->settings;
     RANDOM(x, s->E, s->T, s->N, s->I);
     RANDOM(start, s->E, s->N, s->O);
     RANDOM(d_y, s->E, s->T, s->N, s->O);
@@ -324,17 +325,17 @@ static EsStatus make_lstm(KernelState *state) {
     EMPTY(c, F32, s->E, s->T, s->N, s->O);
     EMPTY(gates, F32, s->E, s->T, s->N, 4 * s->O);
     EMPTY(d_gates, F32, s->E, s->T, s->N, 4 * s->O);
-    ES_TRY(make_lstm_weights(state, &state->lstm));
-    share(state, &state->lstm.input);
-    share(state, &state->lstm.recurrent);
-    share(state, &state->lstm.bias_input);
-    share(state, &state->lstm.bias_recurrent);
-    ES_TRY(make_lstm_weights(state, &state->d_lstm));
-    run_lstm_forward(state); // the backward case reads gates, c and y
+    ES_TRY(make_lstm_weights(fixture, &fixture->lstm));
+    share(fixture, &fixture->lstm.input);
+    share(fixture, &fixture->lstm.recurrent);
+    share(fixture, &fixture->lstm.bias_input);
+    share(fixture, &fixture->lstm.bias_recurrent);
+    ES_TRY(make_lstm_weights(fixture, &fixture->d_lstm));
+    run_lstm_forward(fixture); // the backward case reads gates, c and y
     return ES_STATUS_OK;
 }
 
-static void run_lstm_backward(KernelState *s) {
+static void run_lstm_backward(KernelFixture *s) {
     const EsTensor *start = s->settings.is_shared ? &s->start : NULL;
     s->kernels->lstm_backward(s->stream, &s->lstm, &s->x, NULL, start, start, &s->gates, &s->c,
                               &s->y, &s->d_y, &s->d_gates, &s->d_x, NULL, NULL, &s->d_lstm);
@@ -343,8 +344,8 @@ static void run_lstm_backward(KernelState *s) {
 // --- slabs and data ---
 
 // weight: parameters, d_weight: gradients, x and y: optimiser state
-static EsStatus make_slab(KernelState *state) {
-    const KernelSettings *s = &state->settings;
+static EsStatus make_slab(KernelFixture *fixture) {
+    const KernelSettings *s = &fixture->settings;
     // the tensors of cifar_baseline: three convolutions, three gammas, three betas, the classifier
     static const int64_t lengths[] = {216, 8, 8, 1152, 16, 16, 4608, 32, 32, 320, 10};
     int64_t spans[ES_COUNT_OF(lengths)][2], n_parameters = 0;
@@ -360,65 +361,66 @@ static EsStatus make_slab(KernelState *state) {
     EMPTY(x, F32, s->E, s->P);
     EMPTY(y, F32, s->E, s->P);
     EMPTY(spans, I64, n_spans, 2);
-    ES_TRY(upload(state, &state->spans, spans));
+    ES_TRY(upload(fixture, &fixture->spans, spans));
     EMPTY(groups, I32, n_spans);
     EMPTY(sum_squares, F64, s->E, n_spans);
     EMPTY(n_nonfinite, I32, s->E, n_spans);
     EMPTY(group_norm, F32, s->E, 1);
     // far above any norm: the slab is scaled by 1 and does not shrink from run to run
-    ES_TRY(make_constant(state, &state->max_norm, 1e9f, DIMS(s->E, 1)));
+    ES_TRY(make_constant(fixture, &fixture->max_norm, 1e9f, DIMS(s->E, 1)));
     EMPTY(step, I32, s->E);
-    ES_TRY(make_constant(state, &state->rates.rate, 1e-4f, DIMS(s->E)));
-    ES_TRY(make_constant(state, &state->rates.momentum, 0.9f, DIMS(s->E)));
-    return make_constant(state, &state->rates.weight_decay, 5e-4f, DIMS(s->E));
+    ES_TRY(make_constant(fixture, &fixture->rates.rate, 1e-4f, DIMS(s->E)));
+    ES_TRY(make_constant(fixture, &fixture->rates.momentum, 0.9f, DIMS(s->E)));
+    return make_constant(fixture, &fixture->rates.weight_decay, 5e-4f, DIMS(s->E));
 }
 
 // the same for a slab without spans
-static EsStatus make_parameters(KernelState *state) {
-    const KernelSettings *s = &state->settings;
+static EsStatus make_parameters(KernelFixture *fixture) {
+    const KernelSettings *s = &fixture->settings;
     RANDOM(weight, s->E, s->P);
     RANDOM(d_weight, s->E, s->P);
     EMPTY(x, F32, s->E, s->P);
     EMPTY(y, F32, s->E, s->P);
     EMPTY(step, I32, s->E);
-    return make_constant(state, &state->rates.rate, 1e-4f, DIMS(s->E));
+    return make_constant(fixture, &fixture->rates.rate, 1e-4f, DIMS(s->E));
 }
 
-static void run_slab_norms(KernelState *s) {
+static void run_slab_norms(KernelFixture *s) {
     s->kernels->slab_norms(s->stream, &s->d_weight, &s->spans, &s->sum_squares, &s->n_nonfinite);
 }
 
-static void run_slab_clip(KernelState *s) {
+static void run_slab_clip(KernelFixture *s) {
     s->kernels->slab_clip(s->stream, &s->spans, &s->groups, &s->sum_squares, &s->max_norm,
                           &s->d_weight, &s->group_norm);
 }
 
-static void run_sgd_step(KernelState *s) {
+static void run_sgd_step(KernelFixture *s) {
     s->kernels->sgd_step(s->stream, &s->rates, &s->d_weight, &s->x, &s->weight);
 }
 
-static void run_adam_step(KernelState *s) {
+static void run_adam_step(KernelFixture *s) {
     EsAdamOptions options = {0.9f, 0.999f, 1e-8f};
     s->kernels->adam_step(s->stream, options, &s->rates.rate, &s->d_weight, &s->x, &s->y, &s->step,
                           &s->weight);
 }
 
-static EsStatus make_gather(KernelState *state) {
-    const KernelSettings *s = &state->settings;
-    ES_TRY(make_random(state, &state->images, ES_DTYPE_U8, 0, DIMS(N_SAMPLES, s->O, s->H, s->H)));
-    ES_TRY(make_random(state, &state->index, ES_DTYPE_I32, N_SAMPLES, DIMS(s->E, s->N)));
-    ES_TRY(make_random(state, &state->episode, ES_DTYPE_I32, 1000, DIMS(s->E)));
+static EsStatus make_gather(KernelFixture *fixture) {
+    const KernelSettings *s = &fixture->settings;
+    ES_TRY(
+        make_random(fixture, &fixture->images, ES_DTYPE_U8, 0, DIMS(N_SAMPLES, s->O, s->H, s->H)));
+    ES_TRY(make_random(fixture, &fixture->index, ES_DTYPE_I32, N_SAMPLES, DIMS(s->E, s->N)));
+    ES_TRY(make_random(fixture, &fixture->episode, ES_DTYPE_I32, 1000, DIMS(s->E)));
     EMPTY(step, I32, 1);
     EMPTY(y, F32, s->E, s->N, s->O, s->H, s->H);
     return ES_STATUS_OK;
 }
 
-static void run_gather_order(KernelState *s) {
+static void run_gather_order(KernelFixture *s) {
     const EsSampleOrder order = {.seed = 1, .n_samples = N_SAMPLES, .n_shares = 1};
     s->kernels->gather_order(s->stream, &order, &s->episode, &s->step, &s->index);
 }
 
-static void run_gather_images(KernelState *s) {
+static void run_gather_images(KernelFixture *s) {
     EsGatherOptions options = {1, 4, 1, {0.5f, 0.5f, 0.5f, 0.5f}, {4.0f, 4.0f, 4.0f, 4.0f}};
     s->kernels->gather_images(s->stream, &options, &s->images, &s->index, &s->episode, &s->step,
                               &s->y);
@@ -427,33 +429,33 @@ static void run_gather_images(KernelState *s) {
 #define N_CLASSES 10
 
 static void end_kernel(void *context) {
-    KernelState *state = context;
-    for (int i = 0; i < state->n_tensors; i++) {
-        es_device_release(state->device, state->memory[i]);
+    KernelFixture *fixture = context;
+    for (int i = 0; i < fixture->n_tensors; i++) {
+        es_device_release(fixture->device, fixture->memory[i]);
     }
-    es_release(state);
+    es_release(fixture);
 }
 
 static EsStatus begin_kernel(const EsBenchCase *bench_case, const EsBench *bench, void **context) {
-    KernelState *state = NULL;
-    ES_TRY(es_allocate(sizeof *state, (void **)&state));
-    state->device = bench->device;
-    state->stream = bench->stream;
-    state->kernels = es_kernels_of(bench->device);
-    memcpy(&state->settings, bench_case->settings, sizeof state->settings);
-    EsStatus status = state->settings.make(state);
+    KernelFixture *fixture = NULL;
+    ES_TRY(es_allocate(sizeof *fixture, (void **)&fixture));
+    fixture->device = bench->device;
+    fixture->stream = bench->stream;
+    fixture->kernels = es_kernels_of(bench->device);
+    memcpy(&fixture->settings, bench_case->settings, sizeof fixture->settings);
+    EsStatus status = fixture->settings.make(fixture);
     if (status != ES_STATUS_OK) {
-        end_kernel(state);
+        end_kernel(fixture);
         return status;
     }
-    *context = state;
+    *context = fixture;
     return ES_STATUS_OK;
 }
 
 static EsStatus run_kernel(void *context, int variant) {
-    KernelState *state = context;
-    state->variant = variant;
-    state->settings.run(state);
+    KernelFixture *fixture = context;
+    fixture->variant = variant;
+    fixture->settings.run(fixture);
     return ES_STATUS_OK;
 }
 

@@ -18,7 +18,7 @@ typedef struct DecideBench {
     int n_hidden, n_slots, n_envs;
 } DecideBench;
 
-typedef struct DecideState {
+typedef struct DecideFixture {
     const DecideBench *wanted;
     EsDevice *device; // borrowed
     EsStream *stream; // borrowed
@@ -37,140 +37,141 @@ typedef struct DecideState {
     EsGrowthState device_state;
     EsActionMasks *device_masks;
     EsAction *device_actions;
-} DecideState;
+} DecideFixture;
 
 static void end_decide(void *context) {
-    DecideState *state = context;
-    if (state == NULL) {
+    DecideFixture *fixture = context;
+    if (fixture == NULL) {
         return;
     }
-    es_decision_destroy(state->decision);
-    es_policy_destroy(state->policy);
-    es_reward_destroy(state->reward);
-    es_device_release(state->device, state->device_block);
-    es_release(state->slab);
-    es_release(state->masks);
-    es_release(state->actions);
-    es_release(state);
+    es_decision_destroy(fixture->decision);
+    es_policy_destroy(fixture->policy);
+    es_reward_destroy(fixture->reward);
+    es_device_release(fixture->device, fixture->device_block);
+    es_release(fixture->slab);
+    es_release(fixture->masks);
+    es_release(fixture->actions);
+    es_release(fixture);
 }
 
 // Hosts after the first training step of an episode: all alike, with every operation that is legal
 // then.
-static EsStatus create_hosts(DecideState *state) {
-    int n_slots = state->wanted->n_slots, n_envs = state->wanted->n_envs;
+static EsStatus create_hosts(DecideFixture *fixture) {
+    int n_slots = fixture->wanted->n_slots, n_envs = fixture->wanted->n_envs;
     size_t n = (size_t)n_envs;
-    state->settings = es_growth_settings_default(n_slots, 10);
+    fixture->settings = es_growth_settings_default(n_slots, 10);
     for (int s = 0; s < n_slots; s++) {
-        EsSlot *slot = &state->slots[s];
+        EsSlot *slot = &fixture->slots[s];
         snprintf(slot->name, sizeof slot->name, "r0c%d", s);
         slot->column = slot->order = s;
-        state->settings.slot_column[s] = s;
+        fixture->settings.slot_column[s] = s;
         for (int b = 0; b < ES_BLUEPRINT_COUNT; b++) {
-            state->settings.blueprint_parameters[s][b] = 100 * (b + 1);
+            fixture->settings.blueprint_parameters[s][b] = 100 * (b + 1);
         }
     }
-    ES_TRY(es_allocate(es_growth_state_bytes(n_envs, n_slots), &state->slab));
-    ES_TRY(es_allocate(sizeof *state->masks * n, (void **)&state->masks));
-    ES_TRY(es_allocate(sizeof *state->actions * n, (void **)&state->actions));
+    ES_TRY(es_allocate(es_growth_state_bytes(n_envs, n_slots), &fixture->slab));
+    ES_TRY(es_allocate(sizeof *fixture->masks * n, (void **)&fixture->masks));
+    ES_TRY(es_allocate(sizeof *fixture->actions * n, (void **)&fixture->actions));
     float *numbers = NULL;
     ES_TRY(es_allocate(2 * sizeof *numbers * n, (void **)&numbers));
     for (size_t e = 0; e < n; e++) {
         numbers[e] = 2.0f;
         numbers[n + e] = 20.0f;
     }
-    es_growth_state_bind(&state->state, state->slab, n_envs, n_slots);
-    es_lifecycle_reset(&state->state, &state->settings);
-    es_lifecycle_measure(&state->state, &state->settings, numbers, numbers + n);
-    es_lifecycle_masks(&state->state, &state->settings, state->masks);
+    es_growth_state_bind(&fixture->state, fixture->slab, n_envs, n_slots);
+    es_lifecycle_reset(&fixture->state, &fixture->settings);
+    es_lifecycle_measure(&fixture->state, &fixture->settings, numbers, numbers + n);
+    es_lifecycle_masks(&fixture->state, &fixture->settings, fixture->masks);
     es_release(numbers);
     return ES_STATUS_OK;
 }
 
-static EsStatus create_policy(DecideState *state) {
-    const DecideBench *wanted = state->wanted;
+static EsStatus create_policy(DecideFixture *fixture) {
+    const DecideBench *wanted = fixture->wanted;
     EsPolicySpec spec = es_policy_spec_default(wanted->n_slots, wanted->n_hidden);
     EsPpoSettings ppo = es_policy_ppo_defaults();
     EsRewardSettings reward = es_reward_settings_default();
-    EsPolicyContext context = {.settings = &state->settings,
-                               .slots = state->slots,
-                               .device = state->device,
+    EsPolicyContext context = {.settings = &fixture->settings,
+                               .slots = fixture->slots,
+                               .device = fixture->device,
                                .n_envs = wanted->n_envs,
                                .seed = 7};
-    ES_TRY(es_reward_create(&reward, &state->settings, 5000, wanted->n_envs, &state->reward));
-    return es_policy_create(&spec, &ppo, &context, 2, &state->policy);
+    ES_TRY(es_reward_create(&reward, &fixture->settings, 5000, wanted->n_envs, &fixture->reward));
+    return es_policy_create(&spec, &ppo, &context, 2, &fixture->policy);
 }
 
-static EsStatus queue_choose(DecideState *state) {
-    return es_decision_choose(state->decision, &state->device_state, state->device_masks,
-                              state->device_actions);
+static EsStatus queue_choose(DecideFixture *fixture) {
+    return es_decision_choose(fixture->decision, &fixture->device_state, fixture->device_masks,
+                              fixture->device_actions);
 }
 
 // The first one runs directly, the second is captured: a replay is measured.
-static EsStatus record_choose(DecideState *state) {
-    ES_TRY(queue_choose(state));
-    ES_TRY(queue_choose(state));
-    EsDecisionReplays replays = es_decision_replays(state->decision);
+static EsStatus record_choose(DecideFixture *fixture) {
+    ES_TRY(queue_choose(fixture));
+    ES_TRY(queue_choose(fixture));
+    EsDecisionReplays replays = es_decision_replays(fixture->decision);
     return replays.n_captures == 1
-               ? es_stream_synchronize(state->stream)
+               ? es_stream_synchronize(fixture->stream)
                : ES_FAIL(UNSUPPORTED, "decisions are not replayed: %s", replays.fallback);
 }
 
-static EsStatus open_device(DecideState *state) {
-    int n_slots = state->wanted->n_slots, n_envs = state->wanted->n_envs;
+static EsStatus open_device(DecideFixture *fixture) {
+    int n_slots = fixture->wanted->n_slots, n_envs = fixture->wanted->n_envs;
     size_t state_bytes = es_growth_state_bytes(n_envs, n_slots);
     size_t masks = (state_bytes + 63) / 64 * 64;
-    size_t masks_bytes = sizeof *state->masks * (size_t)n_envs;
+    size_t masks_bytes = sizeof *fixture->masks * (size_t)n_envs;
     size_t actions = masks + (masks_bytes + 63) / 64 * 64;
-    ES_TRY(es_device_allocate(state->device, actions + sizeof *state->actions * (size_t)n_envs,
-                              &state->device_block));
-    char *block = state->device_block;
-    es_growth_state_bind(&state->device_state, block, n_envs, n_slots);
-    state->device_masks = (EsActionMasks *)(void *)(block + masks);
-    state->device_actions = (EsAction *)(void *)(block + actions);
-    ES_TRY(es_stream_copy(state->stream, block, state->slab, state_bytes, ES_COPY_TO_DEVICE));
-    ES_TRY(es_stream_copy(state->stream, state->device_masks, state->masks, masks_bytes,
+    ES_TRY(es_device_allocate(fixture->device, actions + sizeof *fixture->actions * (size_t)n_envs,
+                              &fixture->device_block));
+    char *block = fixture->device_block;
+    es_growth_state_bind(&fixture->device_state, block, n_envs, n_slots);
+    fixture->device_masks = (EsActionMasks *)(void *)(block + masks);
+    fixture->device_actions = (EsAction *)(void *)(block + actions);
+    ES_TRY(es_stream_copy(fixture->stream, block, fixture->slab, state_bytes, ES_COPY_TO_DEVICE));
+    ES_TRY(es_stream_copy(fixture->stream, fixture->device_masks, fixture->masks, masks_bytes,
                           ES_COPY_TO_DEVICE));
-    ES_TRY(es_stream_synchronize(state->stream));
-    ES_TRY(es_decision_create(state->policy, state->reward, state->stream, &state->decision));
-    ES_TRY(es_decision_begin(state->decision, 0));
-    return record_choose(state);
+    ES_TRY(es_stream_synchronize(fixture->stream));
+    ES_TRY(
+        es_decision_create(fixture->policy, fixture->reward, fixture->stream, &fixture->decision));
+    ES_TRY(es_decision_begin(fixture->decision, 0));
+    return record_choose(fixture);
 }
 
-static EsStatus open_parts(DecideState *state) {
-    ES_TRY(create_hosts(state));
-    ES_TRY(create_policy(state));
-    return es_device_info(state->device)->kind == ES_DEVICE_CUDA ? open_device(state)
-                                                                 : ES_STATUS_OK;
+static EsStatus open_parts(DecideFixture *fixture) {
+    ES_TRY(create_hosts(fixture));
+    ES_TRY(create_policy(fixture));
+    return es_device_info(fixture->device)->kind == ES_DEVICE_CUDA ? open_device(fixture)
+                                                                   : ES_STATUS_OK;
 }
 
 // settings of the case: DecideBench
 static EsStatus begin_decide(const EsBenchCase *bench_case, const EsBench *bench,
-                             void **state_out) {
-    DecideState *state = NULL;
-    *state_out = NULL;
-    ES_TRY(es_allocate(sizeof *state, (void **)&state));
-    state->wanted = bench_case->settings;
-    state->device = bench->device;
-    state->stream = bench->stream;
-    EsStatus status = open_parts(state);
+                             void **fixture_out) {
+    DecideFixture *fixture = NULL;
+    *fixture_out = NULL;
+    ES_TRY(es_allocate(sizeof *fixture, (void **)&fixture));
+    fixture->wanted = bench_case->settings;
+    fixture->device = bench->device;
+    fixture->stream = bench->stream;
+    EsStatus status = open_parts(fixture);
     if (status != ES_STATUS_OK) {
-        end_decide(state);
+        end_decide(fixture);
         return status;
     }
-    *state_out = state;
+    *fixture_out = fixture;
     return ES_STATUS_OK;
 }
 
 // Every run decides the same step: on the CPU the episode begins again for that.
 static EsStatus run_decide(void *context, int variant) {
-    DecideState *state = context;
+    DecideFixture *fixture = context;
     (void)variant;
-    if (state->decision != NULL) {
-        return queue_choose(state);
+    if (fixture->decision != NULL) {
+        return queue_choose(fixture);
     }
-    ES_TRY(es_policy_begin(state->policy, 0));
-    es_reward_latch(state->reward, &state->state);
-    return es_policy_decide(state->policy, &state->state, state->masks, state->actions);
+    ES_TRY(es_policy_begin(fixture->policy, 0));
+    es_reward_latch(fixture->reward, &fixture->state);
+    return es_policy_decide(fixture->policy, &fixture->state, fixture->masks, fixture->actions);
 }
 
 static double count_decisions(const EsBenchCase *bench_case) {
@@ -191,7 +192,7 @@ typedef struct PolicyBench {
     int n_steps; // of a training pass
 } PolicyBench;
 
-typedef struct PolicyState {
+typedef struct PolicyFixture {
     const PolicyBench *wanted;
     EsDevice *device; // borrowed
     EsStream *stream; // borrowed
@@ -212,104 +213,107 @@ typedef struct PolicyState {
     EsOutputs gradients;
     EsPpoModel model;
     uint32_t pass;
-} PolicyState;
+} PolicyFixture;
 
 static void end_policy(void *context) {
-    PolicyState *state = context;
-    if (state == NULL) {
+    PolicyFixture *fixture = context;
+    if (fixture == NULL) {
         return;
     }
-    EsTensor *const tensors[] = {&state->features, &state->blueprints, &state->h,
-                                 &state->c,        &state->logits,     &state->value};
-    float *const arrays[] = {state->gradients.logits, state->gradients.value,
-                             state->gradients.action_value, state->gradients.auxiliary};
-    es_capture_destroy(state->capture);
-    es_policy_act_destroy(state->act);
-    es_plan_destroy(state->plan);
+    EsTensor *const tensors[] = {&fixture->features, &fixture->blueprints, &fixture->h,
+                                 &fixture->c,        &fixture->logits,     &fixture->value};
+    float *const arrays[] = {fixture->gradients.logits, fixture->gradients.value,
+                             fixture->gradients.action_value, fixture->gradients.auxiliary};
+    es_capture_destroy(fixture->capture);
+    es_policy_act_destroy(fixture->act);
+    es_plan_destroy(fixture->plan);
     for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
         es_device_destroy_tensor(tensors[i]);
     }
-    es_store_destroy(state->store);
-    es_policy_graph_destroy(&state->graph);
+    es_store_destroy(fixture->store);
+    es_policy_graph_destroy(&fixture->graph);
     for (size_t i = 0; i < ES_COUNT_OF(arrays); i++) {
         es_release(arrays[i]);
     }
-    es_rollout_destroy(state->rollout);
-    es_policy_network_destroy(state->network);
-    es_release(state);
+    es_rollout_destroy(fixture->rollout);
+    es_policy_network_destroy(fixture->network);
+    es_release(fixture);
 }
 
 // --- acting ---
 
-static EsStatus create_input(PolicyState *state, EsValueId id, EsTensor *tensor) {
-    const EsValue *value = &state->graph.graph->values[id];
-    ES_TRY(es_device_create_tensor(state->device, value->dtype, value->rank, value->dim, tensor));
-    return es_plan_bind(state->plan, id, tensor);
+static EsStatus create_input(PolicyFixture *fixture, EsValueId id, EsTensor *tensor) {
+    const EsValue *value = &fixture->graph.graph->values[id];
+    ES_TRY(es_device_create_tensor(fixture->device, value->dtype, value->rank, value->dim, tensor));
+    return es_plan_bind(fixture->plan, id, tensor);
 }
 
-static EsStatus create_output(PolicyState *state, EsValueId id, EsTensor *tensor) {
-    const EsValue *value = &state->graph.graph->values[id];
-    return es_device_create_tensor(state->device, value->dtype, value->rank, value->dim, tensor);
+static EsStatus create_output(PolicyFixture *fixture, EsValueId id, EsTensor *tensor) {
+    const EsValue *value = &fixture->graph.graph->values[id];
+    return es_device_create_tensor(fixture->device, value->dtype, value->rank, value->dim, tensor);
 }
 
 // Numbers of the size that normalised observations have; their meaning does not matter here.
-static EsStatus fill_features(PolicyState *state) {
-    int64_t n = es_tensor_count(&state->features);
+static EsStatus fill_features(PolicyFixture *fixture) {
+    int64_t n = es_tensor_count(&fixture->features);
     float *numbers = NULL;
     ES_TRY(es_allocate((size_t)n * sizeof *numbers, (void **)&numbers));
     for (int64_t i = 0; i < n; i++) {
         numbers[i] = (float)(i * 7919 % 2001 - 1000) * 1e-3f;
     }
-    EsStatus status = es_stream_copy(state->stream, state->features.data, numbers,
+    EsStatus status = es_stream_copy(fixture->stream, fixture->features.data, numbers,
                                      (size_t)n * sizeof *numbers, ES_COPY_TO_DEVICE);
     if (status == ES_STATUS_OK) {
-        status = es_stream_synchronize(state->stream);
+        status = es_stream_synchronize(fixture->stream);
     }
     es_release(numbers);
     return status;
 }
 
-static void queue_act(PolicyState *state) {
-    es_policy_act_queue(state->act, state->stream, state->features.data, state->blueprints.data,
-                        NULL, state->h.data, state->c.data, state->logits.data, state->value.data);
+static void queue_act(PolicyFixture *fixture) {
+    es_policy_act_queue(fixture->act, fixture->stream, fixture->features.data,
+                        fixture->blueprints.data, NULL, fixture->h.data, fixture->c.data,
+                        fixture->logits.data, fixture->value.data);
 }
 
-static EsStatus open_act(PolicyState *state) {
-    EsPolicyActOptions options = {.is_tf32 = state->wanted->way == WAY_TF32};
-    ES_TRY(es_policy_act_create(&state->graph, &state->spec, state->store, options, &state->act));
-    ES_TRY(create_output(state, state->graph.logits, &state->logits));
-    ES_TRY(create_output(state, state->graph.value, &state->value));
-    ES_TRY(es_capture_begin(state->stream));
-    queue_act(state);
-    return es_capture_end(state->stream, &state->capture);
+static EsStatus open_act(PolicyFixture *fixture) {
+    EsPolicyActOptions options = {.is_tf32 = fixture->wanted->way == WAY_TF32};
+    ES_TRY(es_policy_act_create(&fixture->graph, &fixture->spec, fixture->store, options,
+                                &fixture->act));
+    ES_TRY(create_output(fixture, fixture->graph.logits, &fixture->logits));
+    ES_TRY(create_output(fixture, fixture->graph.value, &fixture->value));
+    ES_TRY(es_capture_begin(fixture->stream));
+    queue_act(fixture);
+    return es_capture_end(fixture->stream, &fixture->capture);
 }
 
-static EsStatus open_acting(PolicyState *state) {
-    const PolicyBench *wanted = state->wanted;
+static EsStatus open_acting(PolicyFixture *fixture) {
+    const PolicyBench *wanted = fixture->wanted;
     EsPolicyGraphSize size = {.n_shards = 1, .n_steps = 1, .n_rows = wanted->n_envs};
     EsPlanOptions options = es_plan_defaults();
     const int32_t episode = 0;
-    ES_TRY(es_policy_graph_create(&state->spec, size, &state->graph));
-    ES_TRY(es_store_create_shared(state->graph.graph, state->device, 1, &state->store));
-    ES_TRY(es_store_initialise(state->store, state->graph.graph, state->stream, 7, &episode));
-    ES_TRY(es_plan_create(state->graph.graph, state->store, &options, &state->plan));
-    ES_TRY(create_input(state, state->graph.features, &state->features));
-    ES_TRY(create_input(state, state->graph.blueprints, &state->blueprints));
-    ES_TRY(create_input(state, state->graph.h_start, &state->h));
-    ES_TRY(create_input(state, state->graph.c_start, &state->c));
-    ES_TRY(fill_features(state));
-    state->h_after = es_plan_tensor(state->plan, state->graph.h);
-    state->c_after = es_plan_tensor(state->plan, state->graph.c);
-    int is_fused = wanted->way != WAY_PLAN && es_device_info(state->device)->kind == ES_DEVICE_CUDA;
-    return is_fused ? open_act(state) : ES_STATUS_OK;
+    ES_TRY(es_policy_graph_create(&fixture->spec, size, &fixture->graph));
+    ES_TRY(es_store_create_shared(fixture->graph.graph, fixture->device, 1, &fixture->store));
+    ES_TRY(es_store_initialise(fixture->store, fixture->graph.graph, fixture->stream, 7, &episode));
+    ES_TRY(es_plan_create(fixture->graph.graph, fixture->store, &options, &fixture->plan));
+    ES_TRY(create_input(fixture, fixture->graph.features, &fixture->features));
+    ES_TRY(create_input(fixture, fixture->graph.blueprints, &fixture->blueprints));
+    ES_TRY(create_input(fixture, fixture->graph.h_start, &fixture->h));
+    ES_TRY(create_input(fixture, fixture->graph.c_start, &fixture->c));
+    ES_TRY(fill_features(fixture));
+    fixture->h_after = es_plan_tensor(fixture->plan, fixture->graph.h);
+    fixture->c_after = es_plan_tensor(fixture->plan, fixture->graph.c);
+    int is_fused =
+        wanted->way != WAY_PLAN && es_device_info(fixture->device)->kind == ES_DEVICE_CUDA;
+    return is_fused ? open_act(fixture) : ES_STATUS_OK;
 }
 
-static EsStatus run_plan(PolicyState *state) {
-    size_t bytes = es_tensor_bytes(&state->h);
-    ES_TRY(es_plan_run(state->plan, state->stream));
-    ES_TRY(es_stream_copy(state->stream, state->h.data, state->h_after.data, bytes,
+static EsStatus run_plan(PolicyFixture *fixture) {
+    size_t bytes = es_tensor_bytes(&fixture->h);
+    ES_TRY(es_plan_run(fixture->plan, fixture->stream));
+    ES_TRY(es_stream_copy(fixture->stream, fixture->h.data, fixture->h_after.data, bytes,
                           ES_COPY_ON_DEVICE));
-    return es_stream_copy(state->stream, state->c.data, state->c_after.data, bytes,
+    return es_stream_copy(fixture->stream, fixture->c.data, fixture->c_after.data, bytes,
                           ES_COPY_ON_DEVICE);
 }
 
@@ -323,65 +327,67 @@ static EsStatus create_gradient(int64_t n, float **gradient) {
     return ES_STATUS_OK;
 }
 
-static EsStatus open_training(PolicyState *state) {
-    const PolicyBench *wanted = state->wanted;
+static EsStatus open_training(PolicyFixture *fixture) {
+    const PolicyBench *wanted = fixture->wanted;
     EsRolloutShape shape = {.n_steps = wanted->n_steps,
                             .n_envs = wanted->n_envs,
                             .n_features = es_observation_size(wanted->n_slots),
                             .n_ids = wanted->n_slots,
                             .n_targets = wanted->n_slots,
-                            .policy = es_policy_spec_shape(&state->spec)};
+                            .policy = es_policy_spec_shape(&fixture->spec)};
     int64_t R = shape.n_steps * shape.n_envs;
-    ES_TRY(es_policy_network_create(state->device, &state->spec, shape.n_envs, shape.n_steps,
-                                    &state->network));
-    ES_TRY(es_policy_network_initialise(state->network, 7));
-    ES_TRY(es_rollout_create(&shape, &state->rollout));
+    ES_TRY(es_policy_network_create(fixture->device, &fixture->spec, shape.n_envs, shape.n_steps,
+                                    &fixture->network));
+    ES_TRY(es_policy_network_initialise(fixture->network, 7));
+    ES_TRY(es_rollout_create(&shape, &fixture->rollout));
     for (int64_t i = 0; i < R * shape.n_features; i++) {
-        state->rollout->features[i] = (float)(i * 7919 % 2001 - 1000) * 1e-3f;
+        fixture->rollout->features[i] = (float)(i * 7919 % 2001 - 1000) * 1e-3f;
     }
-    memset(state->rollout->is_reset, 1, (size_t)shape.n_envs);
-    ES_TRY(create_gradient(R * shape.policy.n_logits, &state->gradients.logits));
-    ES_TRY(create_gradient(R, &state->gradients.value));
-    ES_TRY(create_gradient(R, &state->gradients.action_value));
-    ES_TRY(create_gradient(R * shape.n_targets, &state->gradients.auxiliary));
-    state->model = es_policy_network_ppo_model(state->network);
-    return state->model.begin(state->model.context, state->rollout);
+    memset(fixture->rollout->is_reset, 1, (size_t)shape.n_envs);
+    ES_TRY(create_gradient(R * shape.policy.n_logits, &fixture->gradients.logits));
+    ES_TRY(create_gradient(R, &fixture->gradients.value));
+    ES_TRY(create_gradient(R, &fixture->gradients.action_value));
+    ES_TRY(create_gradient(R * shape.n_targets, &fixture->gradients.auxiliary));
+    fixture->model = es_policy_network_ppo_model(fixture->network);
+    return fixture->model.begin(fixture->model.context, fixture->rollout);
 }
 
-static EsStatus run_pass(PolicyState *state) {
+static EsStatus run_pass(PolicyFixture *fixture) {
     EsOutputs outputs = {0};
     EsStepReport report;
-    ES_TRY(state->model.forward(state->model.context, state->pass++, &outputs));
-    return state->model.step(state->model.context, &state->gradients, 1e-4f, 0.5f, &report);
+    ES_TRY(fixture->model.forward(fixture->model.context, fixture->pass++, &outputs));
+    return fixture->model.step(fixture->model.context, &fixture->gradients, 1e-4f, 0.5f, &report);
 }
 
 // --- cases ---
 
 static EsStatus begin_policy(const EsBenchCase *bench_case, const EsBench *bench,
-                             void **state_out) {
-    PolicyState *state = NULL;
-    *state_out = NULL;
-    ES_TRY(es_allocate(sizeof *state, (void **)&state));
-    state->wanted = bench_case->settings;
-    state->device = bench->device;
-    state->stream = bench->stream;
-    state->spec = es_policy_spec_default(state->wanted->n_slots, state->wanted->n_hidden);
-    EsStatus status = state->wanted->way == WAY_TRAIN ? open_training(state) : open_acting(state);
+                             void **fixture_out) {
+    PolicyFixture *fixture = NULL;
+    *fixture_out = NULL;
+    ES_TRY(es_allocate(sizeof *fixture, (void **)&fixture));
+    fixture->wanted = bench_case->settings;
+    fixture->device = bench->device;
+    fixture->stream = bench->stream;
+    fixture->spec = es_policy_spec_default(fixture->wanted->n_slots, fixture->wanted->n_hidden);
+    EsStatus status =
+        fixture->wanted->way == WAY_TRAIN ? open_training(fixture) : open_acting(fixture);
     if (status != ES_STATUS_OK) {
-        end_policy(state);
+        end_policy(fixture);
         return status;
     }
-    *state_out = state;
+    *fixture_out = fixture;
     return ES_STATUS_OK;
 }
 
 static EsStatus run_policy(void *context, int variant) {
-    PolicyState *state = context;
+    PolicyFixture *fixture = context;
     (void)variant;
-    if (state->wanted->way == WAY_TRAIN) {
-        return run_pass(state);
+    if (fixture->wanted->way == WAY_TRAIN) {
+        return run_pass(fixture);
     }
-    return state->act != NULL ? es_capture_replay(state->capture, state->stream) : run_plan(state);
+    return fixture->act != NULL ? es_capture_replay(fixture->capture, fixture->stream)
+                                : run_plan(fixture);
 }
 
 static double count_rows(const EsBenchCase *bench_case) {

@@ -29,7 +29,7 @@ typedef struct ProveBench {
 #define N_CORRUPTIONS 20
 #define N_NODES       20
 
-typedef struct AgentState {
+typedef struct AgentFixture {
     const ProveBench *wanted;
     EsKnowledgeGraph *graph; // owned, as is all below
     EsProofTraining *training;
@@ -40,77 +40,78 @@ typedef struct AgentState {
     EsKnownAtoms *known;
     EsProofGuides guides;
     EsProofScorer *scorer;
-} AgentState;
+} AgentFixture;
 
 static void end_agent(void *context) {
-    AgentState *state = context;
-    if (state == NULL) {
+    AgentFixture *fixture = context;
+    if (fixture == NULL) {
         return;
     }
-    es_proof_scorer_destroy(state->scorer);
-    es_proof_guides_destroy(&state->guides);
-    es_known_atoms_destroy(state->known);
-    es_proof_training_destroy(state->training);
-    es_kg_destroy(state->graph);
-    es_release(state);
+    es_proof_scorer_destroy(fixture->scorer);
+    es_proof_guides_destroy(&fixture->guides);
+    es_known_atoms_destroy(fixture->known);
+    es_proof_training_destroy(fixture->training);
+    es_kg_destroy(fixture->graph);
+    es_release(fixture);
 }
 
-static EsStatus open_training(AgentState *state, const EsBench *bench) {
-    EsProveSource source = {.folder = state->wanted->folder, .seed = 1};
+static EsStatus open_training(AgentFixture *fixture, const EsBench *bench) {
+    EsProveSource source = {.folder = fixture->wanted->folder, .seed = 1};
     EsProofTrainingSettings settings = es_proof_training_defaults();
-    settings.env.n_envs = state->wanted->n_envs;
+    settings.env.n_envs = fixture->wanted->n_envs;
     settings.n_steps = ROUND_STEPS;
-    if (state->wanted->n_wide > 0) {
-        settings.policy.embed = settings.policy.hidden = state->wanted->n_wide;
-        settings.policy.layers = state->wanted->n_layers;
+    if (fixture->wanted->n_wide > 0) {
+        settings.policy.embed = settings.policy.hidden = fixture->wanted->n_wide;
+        settings.policy.layers = fixture->wanted->n_layers;
     }
-    ES_TRY(es_prove_source_load(&source, &state->graph));
-    ES_TRY(es_proof_training_create(bench->device, state->graph, &settings, &state->training));
-    state->n_threads = es_thread_pool_size(es_proof_training_pool(state->training));
+    ES_TRY(es_prove_source_load(&source, &fixture->graph));
+    ES_TRY(es_proof_training_create(bench->device, fixture->graph, &settings, &fixture->training));
+    fixture->n_threads = es_thread_pool_size(es_proof_training_pool(fixture->training));
     return ES_STATUS_OK;
 }
 
-static EsStatus finish_agent(EsStatus status, AgentState *state, void **state_out) {
+static EsStatus finish_agent(EsStatus status, AgentFixture *fixture, void **fixture_out) {
     if (status != ES_STATUS_OK) {
-        end_agent(state);
-        state = NULL;
+        end_agent(fixture);
+        fixture = NULL;
     }
-    *state_out = state;
+    *fixture_out = fixture;
     return status;
 }
 
 // rollout and train: rounds of a fixed number of steps of all environments.
-static EsStatus begin_agent(const EsBenchCase *bench_case, const EsBench *bench, void **state_out) {
-    AgentState *state = NULL;
-    ES_TRY(es_allocate(sizeof *state, (void **)&state));
-    state->wanted = bench_case->settings;
-    return finish_agent(open_training(state, bench), state, state_out);
+static EsStatus begin_agent(const EsBenchCase *bench_case, const EsBench *bench,
+                            void **fixture_out) {
+    AgentFixture *fixture = NULL;
+    ES_TRY(es_allocate(sizeof *fixture, (void **)&fixture));
+    fixture->wanted = bench_case->settings;
+    return finish_agent(open_training(fixture, bench), fixture, fixture_out);
 }
 
 // --- rounds ---
 
-static void add_round(AgentState *state, const EsProofRound *round) {
-    state->env_ms += round->env_ms;
-    state->policy_ms += round->policy_ms;
-    state->update_ms += round->update_ms;
-    state->kept = es_proof_training_counters(state->training);
+static void add_round(AgentFixture *fixture, const EsProofRound *round) {
+    fixture->env_ms += round->env_ms;
+    fixture->policy_ms += round->policy_ms;
+    fixture->update_ms += round->update_ms;
+    fixture->kept = es_proof_training_counters(fixture->training);
 }
 
 static EsStatus run_rollout(void *context, int variant) {
-    AgentState *state = context;
+    AgentFixture *fixture = context;
     EsProofRound round;
     (void)variant;
-    ES_TRY(es_proof_training_rollout(state->training, NULL, &round));
-    add_round(state, &round);
+    ES_TRY(es_proof_training_rollout(fixture->training, NULL, &round));
+    add_round(fixture, &round);
     return ES_STATUS_OK;
 }
 
 static EsStatus run_training(void *context, int variant) {
-    AgentState *state = context;
+    AgentFixture *fixture = context;
     EsProofRound round;
     (void)variant;
-    ES_TRY(es_proof_training_round(state->training, NULL, &round));
-    add_round(state, &round);
+    ES_TRY(es_proof_training_round(fixture->training, NULL, &round));
+    add_round(fixture, &round);
     return ES_STATUS_OK;
 }
 
@@ -120,65 +121,67 @@ static double count_steps(const EsBenchCase *bench_case) {
 
 // Divides the time of all rounds so far into the categories of source document 003. The threads'
 // work in the network counts by their number; the rest of its time is waiting for the last of them.
-static int list_parts(void *context, EsBenchPart parts[ES_BENCH_MAX_PARTS]) {
-    const AgentState *state = context;
-    double all = state->env_ms + state->policy_ms + state->update_ms;
-    double embed = state->kept.embed_ms / state->n_threads;
-    double layers = state->kept.layer_ms / state->n_threads;
-    const EsBenchPart found[] = {
-        {"environment", "% environment", state->env_ms / all},
+static int list_shares(void *context, EsBenchShare shares[ES_BENCH_MAX_SHARES]) {
+    const AgentFixture *fixture = context;
+    double all = fixture->env_ms + fixture->policy_ms + fixture->update_ms;
+    double embed = fixture->kept.embed_ms / fixture->n_threads;
+    double layers = fixture->kept.layer_ms / fixture->n_threads;
+    const EsBenchShare found[] = {
+        {"environment", "% environment", fixture->env_ms / all},
         {"embedding", "% embedding", embed / all},
         {"linear layers", "% linear layers", layers / all},
         {"transfers", "% transfers", 0}, // all is in one memory
-        {"synchronisation", "% synchronisation", (state->kept.network_ms - embed - layers) / all},
-        {"other", "% other", (state->policy_ms + state->update_ms - state->kept.network_ms) / all}};
+        {"synchronisation", "% synchronisation", (fixture->kept.network_ms - embed - layers) / all},
+        {"other", "% other",
+         (fixture->policy_ms + fixture->update_ms - fixture->kept.network_ms) / all}};
     for (size_t i = 0; i < ES_COUNT_OF(found); i++) {
-        parts[i] = found[i];
+        shares[i] = found[i];
     }
     return ES_COUNT_OF(found);
 }
 
 // --- evaluation ---
 
-static EsStatus open_ranking(AgentState *state, const EsBench *bench) {
+static EsStatus open_ranking(AgentFixture *fixture, const EsBench *bench) {
     EsProofSearchSettings search = es_proof_search_defaults();
     search.max_expanded = N_NODES;
     search.max_depth = 4;
     search.batch = 4;
-    ES_TRY(open_training(state, bench));
-    if (state->graph->splits[ES_KG_SPLIT_TEST].count < N_QUERIES) {
+    ES_TRY(open_training(fixture, bench));
+    if (fixture->graph->splits[ES_KG_SPLIT_TEST].count < N_QUERIES) {
         return ES_FAIL(INPUT, "the graph has %d test queries; %d are ranked",
-                       state->graph->splits[ES_KG_SPLIT_TEST].count, N_QUERIES);
+                       fixture->graph->splits[ES_KG_SPLIT_TEST].count, N_QUERIES);
     }
-    ES_TRY(es_known_atoms_create(state->graph, &state->known));
-    ES_TRY(es_proof_guides_create(es_proof_training_policy(state->training), state->n_threads,
-                                  &state->guides));
-    return es_proof_scorer_create_search(state->graph, &search, state->guides.guides,
-                                         ES_SCORE_PROBABILITY, state->n_threads, &state->scorer);
+    ES_TRY(es_known_atoms_create(fixture->graph, &fixture->known));
+    ES_TRY(es_proof_guides_create(es_proof_training_policy(fixture->training), fixture->n_threads,
+                                  &fixture->guides));
+    return es_proof_scorer_create_search(fixture->graph, &search, fixture->guides.guides,
+                                         ES_SCORE_PROBABILITY, fixture->n_threads,
+                                         &fixture->scorer);
 }
 
 // evaluation: test queries against corruptions, by searches that an untrained policy guides.
 static EsStatus begin_ranking(const EsBenchCase *bench_case, const EsBench *bench,
-                              void **state_out) {
-    AgentState *state = NULL;
-    ES_TRY(es_allocate(sizeof *state, (void **)&state));
-    state->wanted = bench_case->settings;
-    return finish_agent(open_ranking(state, bench), state, state_out);
+                              void **fixture_out) {
+    AgentFixture *fixture = NULL;
+    ES_TRY(es_allocate(sizeof *fixture, (void **)&fixture));
+    fixture->wanted = bench_case->settings;
+    return finish_agent(open_ranking(fixture, bench), fixture, fixture_out);
 }
 
 // The scorers begin anew each time: memories of the run before would make it look faster.
 static EsStatus run_ranking(void *context, int variant) {
-    AgentState *state = context;
+    AgentFixture *fixture = context;
     EsRankingSettings settings = es_ranking_defaults();
-    EsProofPolicy *policy = es_proof_training_policy(state->training);
-    EsCandidateScorer scorer = es_proof_scorer_candidates(state->scorer);
+    EsProofPolicy *policy = es_proof_training_policy(fixture->training);
+    EsCandidateScorer scorer = es_proof_scorer_candidates(fixture->scorer);
     EsRanking *ranking = NULL;
     (void)variant;
     settings.n_corruptions = N_CORRUPTIONS;
     es_proof_policy_copy(policy, policy);
-    ES_TRY(
-        es_ranking_create(state->known, &settings, &scorer, es_proof_training_pool(state->training),
-                          state->graph->splits[ES_KG_SPLIT_TEST].atoms, NULL, N_QUERIES, &ranking));
+    ES_TRY(es_ranking_create(
+        fixture->known, &settings, &scorer, es_proof_training_pool(fixture->training),
+        fixture->graph->splits[ES_KG_SPLIT_TEST].atoms, NULL, N_QUERIES, &ranking));
     es_ranking_destroy(ranking);
     return ES_STATUS_OK;
 }
@@ -193,7 +196,7 @@ static double count_candidates(const EsBenchCase *bench_case) {
 
 // --- the graph and the threads, which all cases have ---
 
-typedef struct ProveState {
+typedef struct ProveFixture {
     const ProveBench *wanted;
     EsKnowledgeGraph *graph; // owned, as is all below
     EsThreadPool *pool;
@@ -205,49 +208,49 @@ typedef struct ProveState {
     // env
     EsProofEnv *env, *single;
     int32_t *actions; // (n_envs)
-} ProveState;
+} ProveFixture;
 
-static EsStatus open_graph(ProveState *state, const EsBench *bench) {
-    EsProveSource source = {.folder = state->wanted->folder, .seed = 1};
+static EsStatus open_graph(ProveFixture *fixture, const EsBench *bench) {
+    EsProveSource source = {.folder = fixture->wanted->folder, .seed = 1};
     const EsDeviceInfo *info = es_device_info(bench->device);
-    ES_TRY(es_prove_source_load(&source, &state->graph));
-    return es_thread_pool_create(&state->pool,
+    ES_TRY(es_prove_source_load(&source, &fixture->graph));
+    return es_thread_pool_create(&fixture->pool,
                                  info->kind == ES_DEVICE_CPU ? info->n_processors : 0);
 }
 
 static EsStatus create_state(const EsBenchCase *bench_case, const EsBench *bench,
-                             ProveState **state) {
-    ES_TRY(es_allocate(sizeof **state, (void **)state));
-    (*state)->wanted = bench_case->settings;
-    (*state)->settings = es_proof_env_defaults();
-    (*state)->settings.n_envs = (*state)->wanted->n_envs;
-    return open_graph(*state, bench);
+                             ProveFixture **fixture) {
+    ES_TRY(es_allocate(sizeof **fixture, (void **)fixture));
+    (*fixture)->wanted = bench_case->settings;
+    (*fixture)->settings = es_proof_env_defaults();
+    (*fixture)->settings.n_envs = (*fixture)->wanted->n_envs;
+    return open_graph(*fixture, bench);
 }
 
 static void end_prove(void *context) {
-    ProveState *state = context;
-    if (state == NULL) {
+    ProveFixture *fixture = context;
+    if (fixture == NULL) {
         return;
     }
-    es_proof_env_destroy(state->env);
-    es_proof_env_destroy(state->single);
-    for (int i = 0; i < state->n_workers && state->scratch != NULL; i++) {
-        es_successors_destroy(&state->scratch[i]);
+    es_proof_env_destroy(fixture->env);
+    es_proof_env_destroy(fixture->single);
+    for (int i = 0; i < fixture->n_workers && fixture->scratch != NULL; i++) {
+        es_successors_destroy(&fixture->scratch[i]);
     }
-    es_release(state->scratch);
-    es_release(state->walkers);
-    es_release(state->actions);
-    es_thread_pool_destroy(state->pool);
-    es_kg_destroy(state->graph);
-    es_release(state);
+    es_release(fixture->scratch);
+    es_release(fixture->walkers);
+    es_release(fixture->actions);
+    es_thread_pool_destroy(fixture->pool);
+    es_kg_destroy(fixture->graph);
+    es_release(fixture);
 }
 
-static EsStatus finish_begin(EsStatus status, ProveState *state, void **state_out) {
+static EsStatus finish_begin(EsStatus status, ProveFixture *fixture, void **fixture_out) {
     if (status != ES_STATUS_OK) {
-        end_prove(state);
-        state = NULL;
+        end_prove(fixture);
+        fixture = NULL;
     }
-    *state_out = state;
+    *fixture_out = fixture;
     return status;
 }
 
@@ -262,8 +265,8 @@ typedef struct Walker {
     uint32_t episode;
 } Walker;
 
-static void begin_walk(const ProveState *state, Walker *walker, int64_t number) {
-    const EsQuerySplit *split = &state->graph->splits[ES_KG_SPLIT_TRAIN];
+static void begin_walk(const ProveFixture *fixture, Walker *walker, int64_t number) {
+    const EsQuerySplit *split = &fixture->graph->splits[ES_KG_SPLIT_TRAIN];
     EsEpisodePlan plan =
         es_episode_plan(ES_QUERY_UNIFORM, 0, split->count, 1, (uint32_t)number, walker->episode);
     walker->visited[0][0] = split->atoms[plan.query];
@@ -273,21 +276,21 @@ static void begin_walk(const ProveState *state, Walker *walker, int64_t number) 
 }
 
 static void walk(void *context, int64_t number, int worker) {
-    ProveState *state = context;
-    Walker *walker = &state->walkers[number];
-    EsSuccessors *out = &state->scratch[worker];
+    ProveFixture *fixture = context;
+    Walker *walker = &fixture->walkers[number];
+    EsSuccessors *out = &fixture->scratch[worker];
     EsProofSettings settings = {.max_atoms = 6, .max_states = out->table_size / 2, .has_end = 1};
     for (int i = 0; i < WALK_STEPS; i++) {
         int32_t depth = walker->depth;
         EsVisitedStates visited = {walker->visited[0], walker->n_atoms, walker->hash, depth + 1, 6};
-        es_proof_expand(state->graph, &settings, walker->visited[0][0], walker->visited[depth],
+        es_proof_expand(fixture->graph, &settings, walker->visited[0][0], walker->visited[depth],
                         walker->n_atoms[depth], &visited, out);
         int32_t action =
             es_proof_random_action(1, (uint32_t)number, walker->episode, depth, out->count);
         EsAtomSpan next = es_successor(out, action);
-        if (next.atoms[0].predicate > state->graph->n_predicates || depth == 19) {
+        if (next.atoms[0].predicate > fixture->graph->n_predicates || depth == 19) {
             walker->episode++;
-            begin_walk(state, walker, number);
+            begin_walk(fixture, walker, number);
             continue;
         }
         walker->depth = ++depth;
@@ -297,36 +300,37 @@ static void walk(void *context, int64_t number, int worker) {
     }
 }
 
-static EsStatus open_engine(ProveState *state) {
-    size_t n_walkers = (size_t)state->wanted->n_envs;
-    if (state->graph->splits[ES_KG_SPLIT_TRAIN].count == 0) {
+static EsStatus open_engine(ProveFixture *fixture) {
+    size_t n_walkers = (size_t)fixture->wanted->n_envs;
+    if (fixture->graph->splits[ES_KG_SPLIT_TRAIN].count == 0) {
         return ES_FAIL(INPUT, "a graph without facts has no queries to prove");
     }
-    int32_t max_states = es_proof_max_candidates(state->graph) + 1;
-    state->n_workers = es_thread_pool_size(state->pool);
-    ES_TRY(es_allocate(n_walkers * sizeof *state->walkers, (void **)&state->walkers));
-    ES_TRY(
-        es_allocate((size_t)state->n_workers * sizeof *state->scratch, (void **)&state->scratch));
-    for (int i = 0; i < state->n_workers; i++) {
-        ES_TRY(es_successors_create(max_states, 6, &state->scratch[i]));
+    int32_t max_states = es_proof_max_candidates(fixture->graph) + 1;
+    fixture->n_workers = es_thread_pool_size(fixture->pool);
+    ES_TRY(es_allocate(n_walkers * sizeof *fixture->walkers, (void **)&fixture->walkers));
+    ES_TRY(es_allocate((size_t)fixture->n_workers * sizeof *fixture->scratch,
+                       (void **)&fixture->scratch));
+    for (int i = 0; i < fixture->n_workers; i++) {
+        ES_TRY(es_successors_create(max_states, 6, &fixture->scratch[i]));
     }
     for (size_t i = 0; i < n_walkers; i++) {
-        begin_walk(state, &state->walkers[i], (int64_t)i);
+        begin_walk(fixture, &fixture->walkers[i], (int64_t)i);
     }
     return ES_STATUS_OK;
 }
 
 static EsStatus begin_engine(const EsBenchCase *bench_case, const EsBench *bench,
-                             void **state_out) {
-    ProveState *state = NULL;
-    EsStatus status = create_state(bench_case, bench, &state);
-    return finish_begin(status == ES_STATUS_OK ? open_engine(state) : status, state, state_out);
+                             void **fixture_out) {
+    ProveFixture *fixture = NULL;
+    EsStatus status = create_state(bench_case, bench, &fixture);
+    return finish_begin(status == ES_STATUS_OK ? open_engine(fixture) : status, fixture,
+                        fixture_out);
 }
 
 static EsStatus run_engine(void *context, int variant) {
-    ProveState *state = context;
+    ProveFixture *fixture = context;
     (void)variant;
-    es_thread_pool_run(state->pool, state->wanted->n_envs, walk, state);
+    es_thread_pool_run(fixture->pool, fixture->wanted->n_envs, walk, fixture);
     return ES_STATUS_OK;
 }
 
@@ -336,30 +340,30 @@ static double count_walked(const EsBenchCase *bench_case) {
 
 // --- env: all environments one step, against one environment as many steps ---
 
-static EsStatus open_env(ProveState *state) {
-    ES_TRY(es_allocate((size_t)state->wanted->n_envs * sizeof *state->actions,
-                       (void **)&state->actions));
-    ES_TRY(es_proof_env_create(state->graph, &state->settings, state->pool, &state->env));
-    EsProofEnvSettings one = state->settings;
+static EsStatus open_env(ProveFixture *fixture) {
+    ES_TRY(es_allocate((size_t)fixture->wanted->n_envs * sizeof *fixture->actions,
+                       (void **)&fixture->actions));
+    ES_TRY(es_proof_env_create(fixture->graph, &fixture->settings, fixture->pool, &fixture->env));
+    EsProofEnvSettings one = fixture->settings;
     one.n_envs = 1;
-    return es_proof_env_create(state->graph, &one, state->pool, &state->single);
+    return es_proof_env_create(fixture->graph, &one, fixture->pool, &fixture->single);
 }
 
-static EsStatus begin_env(const EsBenchCase *bench_case, const EsBench *bench, void **state_out) {
-    ProveState *state = NULL;
-    EsStatus status = create_state(bench_case, bench, &state);
-    return finish_begin(status == ES_STATUS_OK ? open_env(state) : status, state, state_out);
+static EsStatus begin_env(const EsBenchCase *bench_case, const EsBench *bench, void **fixture_out) {
+    ProveFixture *fixture = NULL;
+    EsStatus status = create_state(bench_case, bench, &fixture);
+    return finish_begin(status == ES_STATUS_OK ? open_env(fixture) : status, fixture, fixture_out);
 }
 
 static EsStatus run_env(void *context, int variant) {
-    ProveState *state = context;
-    EsProofEnv *env = variant == 0 ? state->env : state->single;
-    int n_steps = variant == 0 ? 1 : state->wanted->n_envs;
+    ProveFixture *fixture = context;
+    EsProofEnv *env = variant == 0 ? fixture->env : fixture->single;
+    int n_steps = variant == 0 ? 1 : fixture->wanted->n_envs;
     for (int i = 0; i < n_steps; i++) {
         EsProofChoices choices;
         ES_TRY(es_proof_env_choices(env, &choices));
-        es_proof_env_draw_actions(env, state->actions);
-        ES_TRY(es_proof_env_step(env, state->actions));
+        es_proof_env_draw_actions(env, fixture->actions);
+        ES_TRY(es_proof_env_step(env, fixture->actions));
     }
     return ES_STATUS_OK;
 }
@@ -388,7 +392,7 @@ static double count_envs(const EsBenchCase *bench_case) {
     {                                                                                              \
         .name = title, .parameters = label, .settings = &(const ProveBench){__VA_ARGS__},          \
         .begin = begin_agent, .run = run_function, .end = end_agent, .work = count_steps,          \
-        .rate_unit = "steps/s", .parts = list_parts                                                \
+        .rate_unit = "steps/s", .shares = list_shares                                              \
     }
 #define ROLLOUT_CASE(label, ...) AGENT_CASE("rollout", run_rollout, label, __VA_ARGS__)
 #define TRAIN_CASE(label, ...)   AGENT_CASE("train", run_training, label, __VA_ARGS__)

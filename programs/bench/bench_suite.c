@@ -221,11 +221,11 @@ EsStatus es_bench_records_compare(EsBenchRecords *records, const char *path) {
 #define WARM_UP_SECONDS 0.02
 
 // Seconds of `n_runs` runs of a variant, until the device has finished them.
-static EsStatus time_runs(const EsBench *bench, const EsBenchCase *bench_case, void *state,
+static EsStatus time_runs(const EsBench *bench, const EsBenchCase *bench_case, void *fixture,
                           int variant, int n_runs, double *seconds) {
     int64_t start_ns = es_clock_ns();
     for (int i = 0; i < n_runs; i++) {
-        ES_TRY(bench_case->run(state, variant));
+        ES_TRY(bench_case->run(fixture, variant));
     }
     ES_TRY(es_stream_synchronize(bench->stream));
     *seconds = es_clock_seconds_since(start_ns);
@@ -233,12 +233,12 @@ static EsStatus time_runs(const EsBench *bench, const EsBenchCase *bench_case, v
 }
 
 // Run until warm; returns how many runs make one sample.
-static EsStatus warm_up(const EsBench *bench, const EsBenchCase *bench_case, void *state,
+static EsStatus warm_up(const EsBench *bench, const EsBenchCase *bench_case, void *fixture,
                         int variant, int *n_runs) {
     double spent = 0, seconds = 0;
     *n_runs = 1;
     do {
-        ES_TRY(time_runs(bench, bench_case, state, variant, *n_runs, &seconds));
+        ES_TRY(time_runs(bench, bench_case, fixture, variant, *n_runs, &seconds));
         spent += seconds;
         if (seconds < SAMPLE_SECONDS && *n_runs < (1 << 20)) {
             *n_runs *= 2;
@@ -288,17 +288,17 @@ static EsStatus add_allocations(const EsBenchSuite *suite, const EsBenchCase *be
     return es_bench_records_add(records, &record);
 }
 
-static EsStatus add_parts(const EsBenchSuite *suite, const EsBenchCase *bench_case, void *state,
-                          EsBenchRecords *records) {
-    EsBenchPart parts[ES_BENCH_MAX_PARTS];
-    int n_parts = bench_case->parts(state, parts);
-    for (int i = 0; i < n_parts; i++) {
-        double percent[1] = {100 * parts[i].share};
+static EsStatus add_shares(const EsBenchSuite *suite, const EsBenchCase *bench_case, void *fixture,
+                           EsBenchRecords *records) {
+    EsBenchShare shares[ES_BENCH_MAX_SHARES];
+    int n_shares = bench_case->shares(fixture, shares);
+    for (int i = 0; i < n_shares; i++) {
+        double percent[1] = {100 * shares[i].share};
         EsBenchRecord record = {.suite = suite->name,
                                 .name = bench_case->name,
                                 .parameters = bench_case->parameters,
-                                .metric = parts[i].name,
-                                .unit = parts[i].unit,
+                                .metric = shares[i].name,
+                                .unit = shares[i].unit,
                                 .is_lower_better = 1,
                                 .summary = es_bench_summarise(percent, 1)};
         ES_TRY(es_bench_records_add(records, &record));
@@ -312,31 +312,31 @@ EsStatus es_bench_time_case(const EsBench *bench, const EsBenchSuite *suite,
     int n_variants = bench_case->peer != NULL ? 2 : 1;
     int n_runs[2] = {1, 1};
     double seconds[2][ES_BENCH_MAX_SAMPLES], ratios[ES_BENCH_MAX_SAMPLES];
-    void *state = NULL;
-    ES_TRY(bench_case->begin(bench_case, bench, &state));
+    void *fixture = NULL;
+    ES_TRY(bench_case->begin(bench_case, bench, &fixture));
     for (int variant = 0; variant < n_variants; variant++) {
-        ES_TRY_GOTO(warm_up(bench, bench_case, state, variant, &n_runs[variant]));
+        ES_TRY_GOTO(warm_up(bench, bench_case, fixture, variant, &n_runs[variant]));
     }
-    int64_t n_before = bench_case->allocations != NULL ? bench_case->allocations(state) : 0;
+    int64_t n_before = bench_case->allocations != NULL ? bench_case->allocations(fixture) : 0;
     for (int i = 0; i < n_samples; i++) {
         for (int variant = 0; variant < n_variants; variant++) {
             double *sample = &seconds[variant][i];
-            ES_TRY_GOTO(time_runs(bench, bench_case, state, variant, n_runs[variant], sample));
+            ES_TRY_GOTO(time_runs(bench, bench_case, fixture, variant, n_runs[variant], sample));
             *sample /= n_runs[variant];
         }
         ratios[i] = seconds[n_variants - 1][i] / seconds[0][i];
     }
     double ratio = n_variants == 2 ? es_bench_summarise(ratios, n_samples).median : 0;
     ES_TRY_GOTO(add_records(suite, bench_case, seconds[0], n_samples, ratio, records));
-    if (bench_case->parts != NULL) {
-        ES_TRY_GOTO(add_parts(suite, bench_case, state, records));
+    if (bench_case->shares != NULL) {
+        ES_TRY_GOTO(add_shares(suite, bench_case, fixture, records));
     }
     if (bench_case->allocations != NULL) {
-        status =
-            add_allocations(suite, bench_case, bench_case->allocations(state) - n_before, records);
+        status = add_allocations(suite, bench_case, bench_case->allocations(fixture) - n_before,
+                                 records);
     }
 done:
-    bench_case->end(state);
+    bench_case->end(fixture);
     return status;
 }
 
@@ -352,16 +352,16 @@ done:
 EsStatus es_bench_count_case(const EsBench *bench, const EsBenchSuite *suite,
                              const EsBenchCase *bench_case, EsBenchRecords *records) {
     EsStatus status = ES_STATUS_OK;
-    void *state = NULL;
+    void *fixture = NULL;
     EsDeviceCounters before = {0};
-    ES_TRY(bench_case->begin(bench_case, bench, &state));
+    ES_TRY(bench_case->begin(bench_case, bench, &fixture));
     for (int i = 0; i < WARM_UP_RUNS + COUNTED_RUNS; i++) {
         if (i == WARM_UP_RUNS) {
-            before = bench_case->counters(state);
+            before = bench_case->counters(fixture);
         }
-        ES_TRY_GOTO(bench_case->run(state, 0));
+        ES_TRY_GOTO(bench_case->run(fixture, 0));
     }
-    EsDeviceCounters after = bench_case->counters(state);
+    EsDeviceCounters after = bench_case->counters(fixture);
     const struct {
         const char *metric, *unit;
         int64_t count;
@@ -382,7 +382,7 @@ EsStatus es_bench_count_case(const EsBench *bench, const EsBenchSuite *suite,
         ES_TRY_GOTO(es_bench_records_add(records, &record));
     }
 done:
-    bench_case->end(state);
+    bench_case->end(fixture);
     return status;
 }
 

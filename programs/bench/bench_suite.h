@@ -105,13 +105,13 @@ typedef struct EsBenchHost {
 // ARGUMENT for a word that is neither on nor off.
 EsStatus es_bench_parse_tf32(const EsBenchHost *wanted, int *is_tf32);
 
-// A part of the time of a case.
-typedef struct EsBenchPart {
+// A share of the time of a case.
+typedef struct EsBenchShare {
     const char *name; // and
     const char *unit; // which tables show: "% environment"; both static
     double share;     // 0 to 1
-} EsBenchPart;
-#define ES_BENCH_MAX_PARTS 8
+} EsBenchShare;
+#define ES_BENCH_MAX_SHARES 8
 
 typedef struct EsBenchCase EsBenchCase;
 struct EsBenchCase {
@@ -119,22 +119,22 @@ struct EsBenchCase {
     const char *parameters; // "E=4 N=128": with the name, distinguishes cases
     const void *settings;   // the suite's own, borrowed
 
-    // Allocate and fill everything; *state goes to the others. On failure nothing is kept.
-    EsStatus (*begin)(const EsBenchCase *bench_case, const EsBench *bench, void **state);
+    // Allocate and fill everything; *fixture goes to the others. On failure nothing is kept.
+    EsStatus (*begin)(const EsBenchCase *bench_case, const EsBench *bench, void **fixture);
     // Queue the measured work once: variant 0, or 1 where peer is not NULL.
-    EsStatus (*run)(void *state, int variant);
-    void (*end)(void *state);
+    EsStatus (*run)(void *fixture, int variant);
+    void (*end)(void *fixture);
 
     double (*work)(const EsBenchCase *bench_case); // amount done by one run, in units of rate_unit
                                                    // times one second
     const char *rate_unit;                         // "GFLOP/s", "GB/s", "images/s"
     const char *peer;                              // name of variant 1; NULL = one variant
-    int64_t (*allocations)(void *state); // nullable: allocations so far; those after the warm-up
-                                         // are a record of their own
-    // nullable: where the time of all runs so far went; returns how many parts
-    int (*parts)(void *state, EsBenchPart parts[ES_BENCH_MAX_PARTS]);
+    int64_t (*allocations)(void *fixture); // nullable: allocations so far; those after the warm-up
+                                           // are a record of their own
+    // nullable: where the time of all runs so far went; returns how many shares
+    int (*shares)(void *fixture, EsBenchShare shares[ES_BENCH_MAX_SHARES]);
     EsDeviceCounters (*counters)(
-        void *state); // suites that count: of the device that does the work
+        void *fixture); // suites that count: of the device that does the work
 };
 
 #define ES_BENCH_MAX_CUSTOM 8

@@ -6,8 +6,8 @@
 #include "base/memory.h"
 #include "bench/bench_cases.h"
 
-static EsStatus begin_growth(const EsBenchCase *bench_case, const EsBench *bench, void **state) {
-    return es_bench_growth_begin(bench_case->settings, bench, state);
+static EsStatus begin_growth(const EsBenchCase *bench_case, const EsBench *bench, void **fixture) {
+    return es_bench_growth_begin(bench_case->settings, bench, fixture);
 }
 
 // Hosts run on the device of the benchmark itself.
@@ -17,24 +17,25 @@ typedef struct CountedHosts {
 } CountedHosts;
 
 static void end_hosts(void *context) {
-    CountedHosts *state = context;
-    if (state != NULL) {
-        es_bench_host_end(state->hosts);
-        es_release(state);
+    CountedHosts *fixture = context;
+    if (fixture != NULL) {
+        es_bench_host_end(fixture->hosts);
+        es_release(fixture);
     }
 }
 
-static EsStatus begin_hosts(const EsBenchCase *bench_case, const EsBench *bench, void **state_out) {
-    CountedHosts *state = NULL;
-    *state_out = NULL;
-    ES_TRY(es_allocate(sizeof *state, (void **)&state));
-    state->device = bench->device;
-    EsStatus status = es_bench_host_begin(bench_case->settings, bench, &state->hosts);
+static EsStatus begin_hosts(const EsBenchCase *bench_case, const EsBench *bench,
+                            void **fixture_out) {
+    CountedHosts *fixture = NULL;
+    *fixture_out = NULL;
+    ES_TRY(es_allocate(sizeof *fixture, (void **)&fixture));
+    fixture->device = bench->device;
+    EsStatus status = es_bench_host_begin(bench_case->settings, bench, &fixture->hosts);
     if (status != ES_STATUS_OK) {
-        end_hosts(state);
+        end_hosts(fixture);
         return status;
     }
-    *state_out = state;
+    *fixture_out = fixture;
     return ES_STATUS_OK;
 }
 

@@ -23,7 +23,7 @@ typedef struct TelemetryCase {
     SinkSet sinks;
 } TelemetryCase;
 
-typedef struct TelemetryState {
+typedef struct TelemetryFixture {
     const TelemetryCase *wanted;
     EsDataset dataset;                // owned
     EsHostTrainer *trainer;           // owned
@@ -36,16 +36,16 @@ typedef struct TelemetryState {
     EsRewardComputedEvent *reward_rows;
     EsContributionMeasuredEvent *contribution_rows; // [E, SLOTS]
     EsHostResult *results;
-} TelemetryState;
+} TelemetryFixture;
 
 // --- a sink that never comes back until it is let go ---
 
 static EsStatus block(void *context, const EsPacket *packet) {
-    TelemetryState *state = context;
+    TelemetryFixture *fixture = context;
     (void)packet;
-    while (sem_wait(&state->release) != 0) {
+    while (sem_wait(&fixture->release) != 0) {
     }
-    sem_post(&state->release);
+    sem_post(&fixture->release);
     return ES_STATUS_OK;
 }
 
@@ -56,123 +56,124 @@ static EsStatus flush_nothing(void *context) {
 
 static void close_nothing(void *context) { (void)context; }
 
-static EsStatus add_sinks(TelemetryState *state) {
+static EsStatus add_sinks(TelemetryFixture *fixture) {
     EsSink sink;
     char path[ES_BENCH_PATH_BYTES + 16];
-    if (state->wanted->sinks == SINKS_BLOCKED) {
-        sink = (EsSink){"blocked", state, block, flush_nothing, close_nothing};
-        return es_hub_add_sink(state->hub, &sink);
+    if (fixture->wanted->sinks == SINKS_BLOCKED) {
+        sink = (EsSink){"blocked", fixture, block, flush_nothing, close_nothing};
+        return es_hub_add_sink(fixture->hub, &sink);
     }
-    snprintf(path, sizeof path, "%s/run.db", state->folder);
+    snprintf(path, sizeof path, "%s/run.db", fixture->folder);
     ES_TRY(es_sqlite_sink_open(path, -1, &sink));
-    ES_TRY(es_hub_add_sink(state->hub, &sink));
-    snprintf(path, sizeof path, "%s/events.jsonl", state->folder);
+    ES_TRY(es_hub_add_sink(fixture->hub, &sink));
+    snprintf(path, sizeof path, "%s/events.jsonl", fixture->folder);
     ES_TRY(es_jsonl_sink_open(path, -1, &sink));
-    ES_TRY(es_hub_add_sink(state->hub, &sink));
-    ES_TRY(es_tensorboard_sink_open(state->folder, -1, &sink));
-    return es_hub_add_sink(state->hub, &sink);
+    ES_TRY(es_hub_add_sink(fixture->hub, &sink));
+    ES_TRY(es_tensorboard_sink_open(fixture->folder, -1, &sink));
+    return es_hub_add_sink(fixture->hub, &sink);
 }
 
 // --- set-up ---
 
 static void end_telemetry(void *context) {
-    TelemetryState *state = context;
-    if (state == NULL) {
+    TelemetryFixture *fixture = context;
+    if (fixture == NULL) {
         return;
     }
-    sem_post(&state->release);
-    es_hub_close(state->hub, NULL);
-    es_bench_folder_remove(state->folder);
-    es_host_trainer_destroy(state->trainer);
-    es_dataset_destroy(&state->dataset);
-    sem_destroy(&state->release);
-    es_release(state->env_rows);
-    es_release(state->decision_rows);
-    es_release(state->reward_rows);
-    es_release(state->contribution_rows);
-    es_release(state->results);
-    es_release(state);
+    sem_post(&fixture->release);
+    es_hub_close(fixture->hub, NULL);
+    es_bench_folder_remove(fixture->folder);
+    es_host_trainer_destroy(fixture->trainer);
+    es_dataset_destroy(&fixture->dataset);
+    sem_destroy(&fixture->release);
+    es_release(fixture->env_rows);
+    es_release(fixture->decision_rows);
+    es_release(fixture->reward_rows);
+    es_release(fixture->contribution_rows);
+    es_release(fixture->results);
+    es_release(fixture);
 }
 
-static EsStatus allocate_rows(TelemetryState *state) {
-    size_t n = (size_t)state->wanted->n_envs;
-    ES_TRY(es_allocate(sizeof *state->env_rows * n, (void **)&state->env_rows));
-    ES_TRY(es_allocate(sizeof *state->decision_rows * n, (void **)&state->decision_rows));
-    ES_TRY(es_allocate(sizeof *state->reward_rows * n, (void **)&state->reward_rows));
-    ES_TRY(es_allocate(sizeof *state->contribution_rows * n * SLOTS,
-                       (void **)&state->contribution_rows));
-    return es_allocate(sizeof *state->results * n, (void **)&state->results);
+static EsStatus allocate_rows(TelemetryFixture *fixture) {
+    size_t n = (size_t)fixture->wanted->n_envs;
+    ES_TRY(es_allocate(sizeof *fixture->env_rows * n, (void **)&fixture->env_rows));
+    ES_TRY(es_allocate(sizeof *fixture->decision_rows * n, (void **)&fixture->decision_rows));
+    ES_TRY(es_allocate(sizeof *fixture->reward_rows * n, (void **)&fixture->reward_rows));
+    ES_TRY(es_allocate(sizeof *fixture->contribution_rows * n * SLOTS,
+                       (void **)&fixture->contribution_rows));
+    return es_allocate(sizeof *fixture->results * n, (void **)&fixture->results);
 }
 
-static EsStatus open_hub(TelemetryState *state) {
+static EsStatus open_hub(TelemetryFixture *fixture) {
     EsHubOptions options = es_hub_defaults();
-    ES_TRY(es_bench_folder_create(state->folder));
+    ES_TRY(es_bench_folder_create(fixture->folder));
     options.stride = 1;
-    options.spill_folder = state->folder;
+    options.spill_folder = fixture->folder;
     options.close_seconds = 5;
-    ES_TRY(es_hub_create(&options, &state->hub));
-    return add_sinks(state);
+    ES_TRY(es_hub_create(&options, &fixture->hub));
+    return add_sinks(fixture);
 }
 
 static EsStatus begin_telemetry(const EsBenchCase *bench_case, const EsBench *bench,
-                                void **state_out) {
+                                void **fixture_out) {
     const TelemetryCase *wanted = bench_case->settings;
     EsHostSpec host;
-    TelemetryState *state = NULL;
+    TelemetryFixture *fixture = NULL;
     EsStatus status = ES_STATUS_OK;
-    *state_out = NULL;
+    *fixture_out = NULL;
     ES_TRY(es_host_preset(wanted->task, &host));
-    ES_TRY(es_allocate(sizeof *state, (void **)&state));
-    state->wanted = wanted;
-    sem_init(&state->release, 0, 0);
+    ES_TRY(es_allocate(sizeof *fixture, (void **)&fixture));
+    fixture->wanted = wanted;
+    sem_init(&fixture->release, 0, 0);
     EsDatasetOptions dataset_options = {.seed = 7, .n_validation = 10, .n_test = 10};
-    ES_TRY_GOTO(es_dataset_create(&state->dataset, host.dataset, &dataset_options, NULL));
+    ES_TRY_GOTO(es_dataset_create(&fixture->dataset, host.dataset, &dataset_options, NULL));
     EsHostTrainerOptions options = es_host_trainer_defaults(&host, wanted->n_envs);
     options.stream = bench->stream;
-    ES_TRY_GOTO(es_host_trainer_create(&options, &state->dataset, bench->device, &state->trainer));
-    ES_TRY_GOTO(allocate_rows(state));
-    ES_TRY_GOTO(open_hub(state));
-    *state_out = state;
+    ES_TRY_GOTO(
+        es_host_trainer_create(&options, &fixture->dataset, bench->device, &fixture->trainer));
+    ES_TRY_GOTO(allocate_rows(fixture));
+    ES_TRY_GOTO(open_hub(fixture));
+    *fixture_out = fixture;
 done:
     if (status != ES_STATUS_OK) {
-        end_telemetry(state);
+        end_telemetry(fixture);
     }
     return status;
 }
 
 // --- one step ---
 
-static void emit_environments(TelemetryState *state, EsEventTime time) {
+static void emit_environments(TelemetryFixture *fixture, EsEventTime time) {
     static const char *const slots[SLOTS] = {"r0c0", "r0c1", "r0c2"};
-    int n_envs = state->wanted->n_envs;
+    int n_envs = fixture->wanted->n_envs;
     for (int e = 0; e < n_envs; e++) {
-        double loss = state->results[e].loss, accuracy = state->results[e].accuracy;
-        state->env_rows[e] = (EsEnvSteppedEvent){e, e, loss, accuracy, loss, accuracy, 1.0, 2};
-        state->decision_rows[e] = (EsDecisionTakenEvent){
+        double loss = fixture->results[e].loss, accuracy = fixture->results[e].accuracy;
+        fixture->env_rows[e] = (EsEnvSteppedEvent){e, e, loss, accuracy, loss, accuracy, 1.0, 2};
+        fixture->decision_rows[e] = (EsDecisionTakenEvent){
             .env = e, .episode = e, .op = "WAIT", .confidence = 0.5, .entropy = 1.2, .value = loss};
-        state->reward_rows[e] =
+        fixture->reward_rows[e] =
             (EsRewardComputedEvent){.env = e, .episode = e, .total = loss, .rent = -0.1};
         for (int slot = 0; slot < SLOTS; slot++) {
-            state->contribution_rows[e * SLOTS + slot] = (EsContributionMeasuredEvent){
+            fixture->contribution_rows[e * SLOTS + slot] = (EsContributionMeasuredEvent){
                 .env = e, .episode = e, .slot = slots[slot], .contribution = accuracy};
         }
     }
-    es_emit_env_stepped(state->hub, time, state->env_rows, n_envs);
-    es_emit_decision_taken(state->hub, time, state->decision_rows, n_envs);
-    es_emit_reward_computed(state->hub, time, state->reward_rows, n_envs);
-    es_emit_contribution_measured(state->hub, time, state->contribution_rows,
+    es_emit_env_stepped(fixture->hub, time, fixture->env_rows, n_envs);
+    es_emit_decision_taken(fixture->hub, time, fixture->decision_rows, n_envs);
+    es_emit_reward_computed(fixture->hub, time, fixture->reward_rows, n_envs);
+    es_emit_contribution_measured(fixture->hub, time, fixture->contribution_rows,
                                   (int64_t)n_envs * SLOTS);
 }
 
 static EsStatus run_step(void *context, int variant) {
     static const char *const names[] = {"charts/SPS", "losses/value_loss", "esper.round.accuracy"};
-    TelemetryState *state = context;
-    ES_TRY(es_host_trainer_train(state->trainer, BATCHES_PER_STEP));
-    ES_TRY(es_host_trainer_last_batch(state->trainer, state->results));
+    TelemetryFixture *fixture = context;
+    ES_TRY(es_host_trainer_train(fixture->trainer, BATCHES_PER_STEP));
+    ES_TRY(es_host_trainer_last_batch(fixture->trainer, fixture->results));
     if (variant == 1) {
         return ES_STATUS_OK;
     }
-    EsEventTime time = {.round = 1 + state->step / 150, .step = state->step % 150};
+    EsEventTime time = {.round = 1 + fixture->step / 150, .step = fixture->step % 150};
     EsStepTimedEvent timed = {.total_ms = 1, .train_ms = 1};
     EsSeedStageChangedEvent stage = {.slot = "r0c1",
                                      .seed_id = "ep1_env0_seed_0",
@@ -183,12 +184,12 @@ static EsStatus run_step(void *context, int variant) {
     for (int i = 0; i < METRICS; i++) {
         metrics[i] = (EsMetricEvent){names[i % 3], (double)i};
     }
-    emit_environments(state, time);
-    es_emit_step_timed(state->hub, time, &timed, 1);
-    es_emit_seed_stage_changed(state->hub, time, &stage, 1);
-    es_emit_metric(state->hub, time, metrics, METRICS);
-    es_hub_tick(state->hub);
-    state->step++;
+    emit_environments(fixture, time);
+    es_emit_step_timed(fixture->hub, time, &timed, 1);
+    es_emit_seed_stage_changed(fixture->hub, time, &stage, 1);
+    es_emit_metric(fixture->hub, time, metrics, METRICS);
+    es_hub_tick(fixture->hub);
+    fixture->step++;
     return ES_STATUS_OK;
 }
 

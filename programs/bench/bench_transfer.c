@@ -12,70 +12,70 @@ typedef struct TransferCase {
     int is_pinned; // the host's memory
 } TransferCase;
 
-typedef struct TransferState {
+typedef struct TransferFixture {
     const TransferCase *wanted;
     EsDevice *device;       // borrowed
     EsStream *stream;       // borrowed
     void *device_memory[2]; // owned; the second for copies on the device
     void *host_memory;      // owned, NULL for copies on the device
-} TransferState;
+} TransferFixture;
 
 static void end_transfer(void *context) {
-    TransferState *state = context;
-    if (state == NULL) {
+    TransferFixture *fixture = context;
+    if (fixture == NULL) {
         return;
     }
-    es_device_release(state->device, state->device_memory[0]);
-    es_device_release(state->device, state->device_memory[1]);
-    if (state->wanted->is_pinned) {
-        es_device_release_host(state->device, state->host_memory);
+    es_device_release(fixture->device, fixture->device_memory[0]);
+    es_device_release(fixture->device, fixture->device_memory[1]);
+    if (fixture->wanted->is_pinned) {
+        es_device_release_host(fixture->device, fixture->host_memory);
     } else {
-        es_release(state->host_memory);
+        es_release(fixture->host_memory);
     }
-    es_release(state);
+    es_release(fixture);
 }
 
 static EsStatus begin_transfer(const EsBenchCase *bench_case, const EsBench *bench,
-                               void **state_out) {
+                               void **fixture_out) {
     const TransferCase *wanted = bench_case->settings;
-    TransferState *state = NULL;
+    TransferFixture *fixture = NULL;
     EsStatus status = ES_STATUS_OK;
-    *state_out = NULL;
-    ES_TRY(es_allocate(sizeof *state, (void **)&state));
-    state->wanted = wanted;
-    state->device = bench->device;
-    state->stream = bench->stream;
-    ES_TRY_GOTO(es_device_allocate(state->device, wanted->bytes, &state->device_memory[0]));
+    *fixture_out = NULL;
+    ES_TRY(es_allocate(sizeof *fixture, (void **)&fixture));
+    fixture->wanted = wanted;
+    fixture->device = bench->device;
+    fixture->stream = bench->stream;
+    ES_TRY_GOTO(es_device_allocate(fixture->device, wanted->bytes, &fixture->device_memory[0]));
     if (wanted->direction == ES_COPY_ON_DEVICE) {
-        ES_TRY_GOTO(es_device_allocate(state->device, wanted->bytes, &state->device_memory[1]));
+        ES_TRY_GOTO(es_device_allocate(fixture->device, wanted->bytes, &fixture->device_memory[1]));
     } else if (wanted->is_pinned) {
-        ES_TRY_GOTO(es_device_allocate_host(state->device, wanted->bytes, &state->host_memory));
+        ES_TRY_GOTO(es_device_allocate_host(fixture->device, wanted->bytes, &fixture->host_memory));
     } else {
-        ES_TRY_GOTO(es_allocate(wanted->bytes, &state->host_memory));
+        ES_TRY_GOTO(es_allocate(wanted->bytes, &fixture->host_memory));
     }
     // pages that were never written are all the same one
-    ES_TRY_GOTO(es_stream_fill(state->stream, state->device_memory[0], 1, wanted->bytes));
-    if (state->host_memory != NULL) {
-        memset(state->host_memory, 2, wanted->bytes);
+    ES_TRY_GOTO(es_stream_fill(fixture->stream, fixture->device_memory[0], 1, wanted->bytes));
+    if (fixture->host_memory != NULL) {
+        memset(fixture->host_memory, 2, wanted->bytes);
     }
-    *state_out = state;
+    *fixture_out = fixture;
 done:
     if (status != ES_STATUS_OK) {
-        end_transfer(state);
+        end_transfer(fixture);
     }
     return status;
 }
 
 static EsStatus run_transfer(void *context, int variant) {
-    TransferState *state = context;
-    const TransferCase *wanted = state->wanted;
+    TransferFixture *fixture = context;
+    const TransferCase *wanted = fixture->wanted;
     (void)variant;
-    void *to = wanted->direction == ES_COPY_TO_HOST     ? state->host_memory
-               : wanted->direction == ES_COPY_TO_DEVICE ? state->device_memory[0]
-                                                        : state->device_memory[1];
+    void *to = wanted->direction == ES_COPY_TO_HOST     ? fixture->host_memory
+               : wanted->direction == ES_COPY_TO_DEVICE ? fixture->device_memory[0]
+                                                        : fixture->device_memory[1];
     const void *from =
-        wanted->direction == ES_COPY_TO_DEVICE ? state->host_memory : state->device_memory[0];
-    return es_stream_copy(state->stream, to, from, wanted->bytes, wanted->direction);
+        wanted->direction == ES_COPY_TO_DEVICE ? fixture->host_memory : fixture->device_memory[0];
+    return es_stream_copy(fixture->stream, to, from, wanted->bytes, wanted->direction);
 }
 
 static double count_gigabytes(const EsBenchCase *bench_case) {
