@@ -27,33 +27,34 @@ static void *append(EsLowering *l, void **array, int *count, int *capacity, size
     return element;
 }
 
-int es_lane_add_slot(EsLowering *l, EsValueId value, int channels, int height, int width) {
+int es_lane_add_activation(EsLowering *l, EsValueId value, int channels, int height, int width) {
     EsLaneProgram *p = l->program;
-    LaneSlot *slot = append(l, (void **)&p->slots, &p->n_slots, &p->slots_capacity, sizeof *slot);
-    if (slot == NULL) {
+    LaneActivation *activation = append(l, (void **)&p->activations, &p->n_activations,
+                                        &p->activations_capacity, sizeof *activation);
+    if (activation == NULL) {
         return -1;
     }
-    *slot = (LaneSlot){.channels = channels,
-                       .height = height,
-                       .width = width,
-                       .value = value,
-                       .producer = -1,
-                       .overwrites = -1};
+    *activation = (LaneActivation){.channels = channels,
+                                   .height = height,
+                                   .width = width,
+                                   .value = value,
+                                   .producer = -1,
+                                   .overwrites = -1};
     if (value != ES_NO_VALUE) {
-        l->slot_of[value] = p->n_slots - 1;
+        l->activation_of[value] = p->n_activations - 1;
     }
-    return p->n_slots - 1;
+    return p->n_activations - 1;
 }
 
-int es_lane_output_slot(EsLowering *l, EsValueId value) {
+int es_lane_output_activation(EsLowering *l, EsValueId value) {
     const EsValue *v = &l->graph->values[value];
-    return es_lane_add_slot(l, value, (int)v->dim[2], v->rank == 5 ? (int)v->dim[3] : 1,
-                            v->rank == 5 ? (int)v->dim[4] : 1);
+    return es_lane_add_activation(l, value, (int)v->dim[2], v->rank == 5 ? (int)v->dim[3] : 1,
+                                  v->rank == 5 ? (int)v->dim[4] : 1);
 }
 
 // Cheaper to run again in a later phase than to store its result. Images are small before they are
 // loaded and large after, unless the map is small enough to stay in the cache.
-static int is_repeatable(const EsLaneProgram *p, LaneOp op, const LaneSlot *result) {
+static int is_repeatable(const EsLaneProgram *p, LaneOp op, const LaneActivation *result) {
     if (op == LANE_LOAD_IMAGES) {
         int count = result->channels * result->height * result->width * p->kernels->n_lanes;
         return count > ES_LANE_STORED_IMAGES;
@@ -61,19 +62,20 @@ static int is_repeatable(const EsLaneProgram *p, LaneOp op, const LaneSlot *resu
     return op == LANE_BATCHNORM_APPLY || op == LANE_FROM_ROWS;
 }
 
-// Make the slot readable in `phase`.
-static void require(EsLowering *l, int slot, int phase) {
+// Make the activation readable in `phase`.
+static void require(EsLowering *l, int activation, int phase) {
     EsLaneProgram *p = l->program;
-    if (slot < 0 || l->status != ES_STATUS_OK) {
+    if (activation < 0 || l->status != ES_STATUS_OK) {
         return;
     }
-    LaneInstruction producer = p->instructions[p->slots[slot].producer];
+    LaneInstruction producer = p->instructions[p->activations[activation].producer];
     if (producer.phase == phase) {
         return;
     }
-    if (!is_repeatable(p, producer.op, &p->slots[slot])) {
-        p->slots[slot].is_stored = 1;
-        p->slots[slot].last_phase = ES_MAX(p->slots[slot].last_phase, phase);
+    if (!is_repeatable(p, producer.op, &p->activations[activation])) {
+        p->activations[activation].is_stored = 1;
+        p->activations[activation].last_phase =
+            ES_MAX(p->activations[activation].last_phase, phase);
         return;
     }
     for (int i = 0; i < p->n_instructions; i++) {
@@ -125,7 +127,7 @@ int es_lane_emit(EsLowering *l, LaneInstruction instruction) {
     int reads = n_reads(instruction.op);
     for (int i = 0; i < reads; i++) {
         if (operands[i] >= 0 && l->status == ES_STATUS_OK) {
-            int phase = p->instructions[p->slots[operands[i]].producer].phase;
+            int phase = p->instructions[p->activations[operands[i]].producer].phase;
             instruction.phase = ES_MAX(instruction.phase, phase);
         }
     }
@@ -139,8 +141,8 @@ int es_lane_emit(EsLowering *l, LaneInstruction instruction) {
     }
     *added = instruction;
     for (int i = reads; i < ES_LANE_OPERANDS; i++) {
-        if (operands[i] >= 0 && p->slots[operands[i]].producer < 0) {
-            p->slots[operands[i]].producer = p->n_instructions - 1;
+        if (operands[i] >= 0 && p->activations[operands[i]].producer < 0) {
+            p->activations[operands[i]].producer = p->n_instructions - 1;
         }
     }
     p->n_phases = ES_MAX(p->n_phases, instruction.phase + 1);
@@ -163,32 +165,33 @@ LaneInstruction es_lane_make(LaneOp op, int node, int a, int b, int c) {
                              .value = ES_NO_VALUE};
 }
 
-int es_lane_input_slot(EsLowering *l, int node, EsValueId value, int halo) {
+int es_lane_input_activation(EsLowering *l, int node, EsValueId value, int halo) {
     if (l->status != ES_STATUS_OK) {
         return -1;
     }
     const EsValue *v = &l->graph->values[value];
-    if (l->slot_of[value] < 0) {
+    if (l->activation_of[value] < 0) {
         if (v->role != ES_ROLE_INPUT || v->dtype != ES_DTYPE_F32 ||
             (v->rank != 5 && v->rank != 3 && v->rank != 2)) {
             es_lane_fail_node(l, node, "reads a value the vector engine does not hold");
             return -1;
         }
         LaneInstruction load =
-            es_lane_make(LANE_FROM_ROWS, node, es_lane_output_slot(l, value), -1, -1);
+            es_lane_make(LANE_FROM_ROWS, node, es_lane_output_activation(l, value), -1, -1);
         load.value = value;
         es_lane_emit(l, load);
     }
-    int slot = l->slot_of[value];
-    if (slot >= 0) {
-        l->program->slots[slot].halo = ES_MAX(l->program->slots[slot].halo, halo);
+    int activation = l->activation_of[value];
+    if (activation >= 0) {
+        l->program->activations[activation].halo =
+            ES_MAX(l->program->activations[activation].halo, halo);
     }
-    return slot;
+    return activation;
 }
 
 void es_lane_copy_result(EsLowering *l, EsValueId value, int node) {
     if (l->status == ES_STATUS_OK && l->graph->values[value].role == ES_ROLE_RESULT) {
-        LaneInstruction copy = es_lane_make(LANE_TO_ROWS, node, l->slot_of[value], -1, -1);
+        LaneInstruction copy = es_lane_make(LANE_TO_ROWS, node, l->activation_of[value], -1, -1);
         copy.value = value;
         es_lane_emit(l, copy);
     }

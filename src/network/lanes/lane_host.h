@@ -34,17 +34,18 @@ static inline int32_t *es_lane_env_ints(const EsLaneHost *run, EsValueId value) 
     return (int32_t *)tensor->data + run->env * tensor->stride[0];
 }
 
-static inline EsLaneMap es_lane_map(const EsLaneHost *run, int slot_index, int group, int worker) {
+static inline EsLaneMap es_lane_map(const EsLaneHost *run, int activation_index, int group,
+                                    int worker) {
     const EsLaneProgram *p = run->program;
-    if (slot_index < 0) {
+    if (activation_index < 0) {
         return (EsLaneMap){0};
     }
-    const LaneSlot *slot = &p->slots[slot_index];
-    EsLaneMap map = slot->map;
-    if (!slot->is_skipped) {
-        float *base = slot->is_stored ? run->stored + (size_t)group * p->stored_floats
-                                      : run->workers + (size_t)worker * p->worker_floats;
-        map.data = base + slot->offset + slot->halo * (map.row + p->kernels->n_lanes);
+    const LaneActivation *activation = &p->activations[activation_index];
+    EsLaneMap map = activation->map;
+    if (!activation->is_skipped) {
+        float *base = activation->is_stored ? run->stored + (size_t)group * p->stored_floats
+                                            : run->workers + (size_t)worker * p->worker_floats;
+        map.data = base + activation->offset + activation->halo * (map.row + p->kernels->n_lanes);
     }
     return map;
 }

@@ -63,7 +63,7 @@ typedef struct LaneInstruction {
 } LaneInstruction;
 
 // A map of the program: the activation of one group.
-typedef struct LaneSlot {
+typedef struct LaneActivation {
     int channels, height, width, halo;
     EsValueId value; // of the graph, ES_NO_VALUE for raw maxima
     int producer;    // instruction, first incarnation
@@ -76,7 +76,7 @@ typedef struct LaneSlot {
     size_t count;    // floats of one group, border included
     size_t offset;   // floats, in the worker's or the host's area
     EsLaneMap map;   // lane_layout.c: as its instructions see it, but for the data
-} LaneSlot;
+} LaneActivation;
 
 // Convolution or linear layer of a host.
 typedef struct LaneLayer {
@@ -130,8 +130,8 @@ struct EsLaneProgram {
 
     LaneInstruction *instructions; // owned, in running order
     int n_instructions, instructions_capacity;
-    LaneSlot *slots; // owned
-    int n_slots, slots_capacity;
+    LaneActivation *activations; // owned
+    int n_activations, activations_capacity;
     LaneLayer *layers; // owned
     int n_layers;
     LaneNormRecord *norms; // owned

@@ -14,7 +14,8 @@ static size_t take(size_t *used, size_t count, size_t element_bytes) {
 // The gradient through a batch norm may overwrite the values it is computed from (lanes.h). Where
 // nobody reads them again it takes their place, and a group has one large map less in the cache.
 static int can_overwrite(const EsLaneProgram *program, const LaneInstruction *norm_input) {
-    const LaneSlot *x = &program->slots[norm_input->a], *d_x = &program->slots[norm_input->d];
+    const LaneActivation *x = &program->activations[norm_input->a],
+                         *d_x = &program->activations[norm_input->d];
     if (!x->is_stored || x->halo != 0 || d_x->is_stored || d_x->halo != 0) {
         return 0;
     }
@@ -36,14 +37,14 @@ typedef struct Use {
     int first, last;
 } Use;
 
-static int is_transient(const LaneSlot *slot) {
-    return !slot->is_skipped && !slot->is_stored && slot->overwrites < 0;
+static int is_transient(const LaneActivation *activation) {
+    return !activation->is_skipped && !activation->is_stored && activation->overwrites < 0;
 }
 
-// use [n_slots][n_phases]
+// use [n_activations][n_phases]
 static void find_uses(const EsLaneProgram *program, Use *use) {
     int n_phases = program->n_phases;
-    for (int i = 0; i < program->n_slots * n_phases; i++) {
+    for (int i = 0; i < program->n_activations * n_phases; i++) {
         use[i] = (Use){program->n_instructions, -1};
     }
     for (int i = 0; i < program->n_instructions; i++) {
@@ -68,7 +69,7 @@ static int are_used_together(const Use *a, const Use *b, int n_phases) {
     return 0;
 }
 
-static int can_share(const LaneSlot *a, const LaneSlot *b) {
+static int can_share(const LaneActivation *a, const LaneActivation *b) {
     // borders must stay zero: maps with one lie on each other, or apart
     return a->halo == b->halo && (a->halo == 0 || (a->channels == b->channels &&
                                                    a->height == b->height && a->width == b->width));
@@ -76,17 +77,17 @@ static int can_share(const LaneSlot *a, const LaneSlot *b) {
 
 // The lowest offset for a transient map among those placed before it.
 static size_t lowest_offset(const EsLaneProgram *program, const Use *use, int index) {
-    const LaneSlot *slot = &program->slots[index];
+    const LaneActivation *activation = &program->activations[index];
     size_t offset = 0;
     for (int again = 1; again;) {
         again = 0;
-        for (int i = 0; i < program->n_slots; i++) {
-            const LaneSlot *other = &program->slots[i];
+        for (int i = 0; i < program->n_activations; i++) {
+            const LaneActivation *other = &program->activations[i];
             int is_apart = !is_transient(other) || !other->is_placed ||
                            offset >= other->offset + other->count ||
-                           other->offset >= offset + slot->count;
-            int is_shared = can_share(slot, other) &&
-                            (slot->halo == 0 || offset == other->offset) &&
+                           other->offset >= offset + activation->count;
+            int is_shared = can_share(activation, other) &&
+                            (activation->halo == 0 || offset == other->offset) &&
                             !are_used_together(use + index * program->n_phases,
                                                use + i * program->n_phases, program->n_phases);
             if (!is_apart && !is_shared) {
@@ -103,25 +104,26 @@ static size_t lowest_offset(const EsLaneProgram *program, const Use *use, int in
 // group's maps stay in the cache. Large ones first.
 static EsStatus place_transient(EsLaneProgram *program) {
     Use *use = NULL;
-    size_t count = (size_t)program->n_slots * (size_t)program->n_phases;
+    size_t count = (size_t)program->n_activations * (size_t)program->n_phases;
     ES_TRY(es_allocate(sizeof *use * ES_MAX(count, 1), (void **)&use));
     find_uses(program, use);
     for (;;) {
         int next = -1;
-        for (int i = 0; i < program->n_slots; i++) {
-            const LaneSlot *slot = &program->slots[i];
-            if (is_transient(slot) && !slot->is_placed &&
-                (next < 0 || slot->count > program->slots[next].count)) {
+        for (int i = 0; i < program->n_activations; i++) {
+            const LaneActivation *activation = &program->activations[i];
+            if (is_transient(activation) && !activation->is_placed &&
+                (next < 0 || activation->count > program->activations[next].count)) {
                 next = i;
             }
         }
         if (next < 0) {
             break;
         }
-        LaneSlot *slot = &program->slots[next];
-        slot->offset = lowest_offset(program, use, next);
-        slot->is_placed = 1;
-        program->worker_floats = ES_MAX(program->worker_floats, slot->offset + slot->count);
+        LaneActivation *activation = &program->activations[next];
+        activation->offset = lowest_offset(program, use, next);
+        activation->is_placed = 1;
+        program->worker_floats =
+            ES_MAX(program->worker_floats, activation->offset + activation->count);
     }
     es_release(use);
     return ES_STATUS_OK;
@@ -132,50 +134,51 @@ static EsStatus place_maps(EsLaneProgram *program) {
         const LaneInstruction *instruction = &program->instructions[i];
         if (instruction->op == LANE_BATCHNORM_BACKWARD_INPUT &&
             can_overwrite(program, instruction)) {
-            program->slots[instruction->d].overwrites = instruction->a;
+            program->activations[instruction->d].overwrites = instruction->a;
         }
     }
-    for (int i = 0; i < program->n_slots; i++) {
-        LaneSlot *slot = &program->slots[i];
-        ptrdiff_t row = (ptrdiff_t)(slot->width + 2 * slot->halo) * program->kernels->n_lanes;
-        slot->map = (EsLaneMap){.channels = slot->channels,
-                                .height = slot->height,
-                                .width = slot->width,
-                                .row = row,
-                                .plane = (slot->height + 2 * slot->halo) * row};
-        slot->count = (size_t)(slot->channels * slot->map.plane);
+    for (int i = 0; i < program->n_activations; i++) {
+        LaneActivation *activation = &program->activations[i];
+        ptrdiff_t row =
+            (ptrdiff_t)(activation->width + 2 * activation->halo) * program->kernels->n_lanes;
+        activation->map = (EsLaneMap){.channels = activation->channels,
+                                      .height = activation->height,
+                                      .width = activation->width,
+                                      .row = row,
+                                      .plane = (activation->height + 2 * activation->halo) * row};
+        activation->count = (size_t)(activation->channels * activation->map.plane);
     }
     ES_TRY(place_transient(program));
     // Stored maps share memory when one is dead before the other is made. A border must stay zero,
-    // so maps with one keep their place to themselves. n_slots is small: look at all earlier ones.
-    for (int i = 0; i < program->n_slots; i++) {
-        LaneSlot *slot = &program->slots[i];
-        if (slot->is_skipped || !slot->is_stored) {
+    // so maps with one keep their place to themselves. There are few: look at all earlier ones.
+    for (int i = 0; i < program->n_activations; i++) {
+        LaneActivation *activation = &program->activations[i];
+        if (activation->is_skipped || !activation->is_stored) {
             continue;
         }
-        int phase = program->instructions[slot->producer].phase;
-        LaneSlot *home = NULL;
-        for (int j = 0; j < program->n_slots && slot->halo == 0 && home == NULL; j++) {
-            LaneSlot *dead = &program->slots[j];
+        int phase = program->instructions[activation->producer].phase;
+        LaneActivation *home = NULL;
+        for (int j = 0; j < program->n_activations && activation->halo == 0 && home == NULL; j++) {
+            LaneActivation *dead = &program->activations[j];
             if (j != i && dead->is_stored && !dead->is_skipped && dead->halo == 0 &&
                 dead->is_placed && !dead->is_reused && dead->last_phase < phase &&
-                dead->count >= slot->count) {
+                dead->count >= activation->count) {
                 home = dead;
             }
         }
-        slot->is_placed = 1;
+        activation->is_placed = 1;
         if (home != NULL) {
-            slot->offset = home->offset;
+            activation->offset = home->offset;
             home->is_reused = 1;
         } else {
-            slot->offset = take(&program->stored_floats, slot->count, sizeof(float));
+            activation->offset = take(&program->stored_floats, activation->count, sizeof(float));
         }
     }
-    for (int i = 0; i < program->n_slots; i++) {
-        LaneSlot *slot = &program->slots[i];
-        if (slot->overwrites >= 0) {
-            slot->is_stored = 1;
-            slot->offset = program->slots[slot->overwrites].offset;
+    for (int i = 0; i < program->n_activations; i++) {
+        LaneActivation *activation = &program->activations[i];
+        if (activation->overwrites >= 0) {
+            activation->is_stored = 1;
+            activation->offset = program->activations[activation->overwrites].offset;
         }
     }
     return ES_STATUS_OK;

@@ -1,5 +1,5 @@
 // The lowering of a graph to lane instructions, shared by lane_program.c (nodes, fusion),
-// lane_seed.c (nodes of seeds) and lane_emit.c (slots, instructions, phases).
+// lane_seed.c (nodes of seeds) and lane_emit.c (activations, instructions, phases).
 #ifndef ES_NETWORK_LANE_LOWER_H
 #define ES_NETWORK_LANE_LOWER_H
 
@@ -10,7 +10,7 @@ typedef struct EsLowering {
     const EsGraph *graph;
     unsigned char *is_left_out; // per node, for the caller
     unsigned char *is_absorbed; // per node: part of a block
-    int *slot_of;               // per value, -1
+    int *activation_of;         // per value, -1
     int *norm_of;               // per node: the batch norm of its backward nodes, -1
     EsStatus status;
 } EsLowering;
@@ -19,14 +19,15 @@ typedef struct EsLowering {
 void es_lane_fail_node(EsLowering *l, int node, const char *why);
 
 // A map of the program; value is ES_NO_VALUE for one that the graph does not know. -1 on failure.
-int es_lane_add_slot(EsLowering *l, EsValueId value, int channels, int height, int width);
+int es_lane_add_activation(EsLowering *l, EsValueId value, int channels, int height, int width);
 
-// The slot of a value that an instruction is about to write: images [E, N, C, H, W], rows
+// The activation of a value that an instruction is about to write: images [E, N, C, H, W], rows
 // [E, N, C], or one number per image [E, N].
-int es_lane_output_slot(EsLowering *l, EsValueId value);
+int es_lane_output_activation(EsLowering *l, EsValueId value);
 
-// The slot of a value to read, loaded from outside at its first use, with at least this border.
-int es_lane_input_slot(EsLowering *l, int node, EsValueId value, int halo);
+// The activation of a value to read, loaded from outside at its first use, with at least this
+// border.
+int es_lane_input_activation(EsLowering *l, int node, EsValueId value, int halo);
 
 // An instruction without layer, norm or plain value.
 LaneInstruction es_lane_make(LaneOp op, int node, int a, int b, int c);

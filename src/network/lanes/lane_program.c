@@ -190,7 +190,7 @@ static void lower_patches(EsLowering *l, int node, const LaneBlock *block, int l
     p->layers[layer].is_patched = p->norms[norm].is_patched = 1;
     p->layers[layer].norm = norm;
     p->norms[norm].is_folded = 0;
-    int x = es_lane_input_slot(l, node, node_at(l, node)->input[0], 1);
+    int x = es_lane_input_activation(l, node, node_at(l, node)->input[0], 1);
     if (block->statistics >= 0) {
         LaneInstruction sums = es_lane_make(LANE_PATCH_SUMS, node, x, -1, -1);
         sums.layer = layer;
@@ -198,15 +198,15 @@ static void lower_patches(EsLowering *l, int node, const LaneBlock *block, int l
     }
     int choice = -1;
     if (block->weight >= 0) {
-        choice = es_lane_add_slot(l, ES_NO_VALUE, (int)y->dim[2], (int)y->dim[3],
-                                  es_lane_choice_width((int)y->dim[4], p->kernels->n_lanes));
+        choice = es_lane_add_activation(l, ES_NO_VALUE, (int)y->dim[2], (int)y->dim[3],
+                                        es_lane_choice_width((int)y->dim[4], p->kernels->n_lanes));
         l->is_absorbed[block->input] = l->is_absorbed[block->weight] = 1;
     }
     p->norms[norm].x = x;
     p->norms[norm].choice = choice;
     LaneInstruction run =
         es_lane_make(LANE_PATCH_FORWARD, node, x,
-                     es_lane_output_slot(l, node_at(l, block->pool)->output[0]), choice);
+                     es_lane_output_activation(l, node_at(l, block->pool)->output[0]), choice);
     run.layer = layer;
     run.norm = norm;
     run.phase = p->norms[norm].statistics_phase + 1;
@@ -220,15 +220,16 @@ static void lower_statistics(EsLowering *l, int node, const LaneBlock *block, in
     const EsNode *conv = node_at(l, node);
     const EsValue *y = value_at(l, conv->output[0]);
     p->layers[layer].norm = p->norms[norm].is_folded ? norm : -1;
-    int x = es_lane_input_slot(l, node, conv->input[0], p->layers[layer].filter.kernel / 2);
-    int raw = es_lane_output_slot(l, conv->output[0]);
-    int maxima = block->pool >= 0 ? es_lane_add_slot(l, ES_NO_VALUE, (int)y->dim[2],
-                                                     (int)(y->dim[3] / 2), (int)(y->dim[4] / 2))
-                                  : -1;
+    int x = es_lane_input_activation(l, node, conv->input[0], p->layers[layer].filter.kernel / 2);
+    int raw = es_lane_output_activation(l, conv->output[0]);
+    int maxima = block->pool >= 0
+                     ? es_lane_add_activation(l, ES_NO_VALUE, (int)y->dim[2], (int)(y->dim[3] / 2),
+                                              (int)(y->dim[4] / 2))
+                     : -1;
     if (l->status != ES_STATUS_OK) {
         return;
     }
-    p->slots[raw].is_skipped = maxima >= 0 && block->input < 0;
+    p->activations[raw].is_skipped = maxima >= 0 && block->input < 0;
     p->norms[norm].x = maxima >= 0 ? maxima : raw;
     LaneInstruction run = es_lane_make(LANE_CONV2D_STATISTICS, node, x, raw, maxima);
     run.layer = layer;
@@ -239,7 +240,7 @@ static void lower_statistics(EsLowering *l, int node, const LaneBlock *block, in
     int last = block->pool >= 0 ? block->pool : block->relu >= 0 ? block->relu : block->apply;
     EsValueId result = node_at(l, last)->output[0];
     LaneInstruction normalise = es_lane_make(LANE_BATCHNORM_APPLY, node, p->norms[norm].x,
-                                             es_lane_output_slot(l, result), -1);
+                                             es_lane_output_activation(l, result), -1);
     normalise.norm = norm;
     normalise.phase = p->norms[norm].statistics_phase + 1;
     es_lane_emit(l, normalise);
@@ -288,7 +289,7 @@ static void lower_norm_gradient(EsLowering *l, int node) {
         return;
     }
     LaneNormRecord *norm = &p->norms[index];
-    int gradient = es_lane_input_slot(l, node, norm->gradient_in, 0);
+    int gradient = es_lane_input_activation(l, node, norm->gradient_in, 0);
     if (norm->is_patched) {
         LaneLayer *layer = &p->layers[norm->layer];
         LaneInstruction weight =
@@ -305,10 +306,10 @@ static void lower_norm_gradient(EsLowering *l, int node) {
         norm->sums_phase = es_lane_emit(l, sums);
         return;
     }
-    int raw = l->slot_of[node_at(l, node)->input[0]];
+    int raw = l->activation_of[node_at(l, node)->input[0]];
     LaneInstruction input = es_lane_make(LANE_BATCHNORM_BACKWARD_INPUT, node, raw, gradient,
                                          norm->is_pooled ? norm->x : -1);
-    input.d = es_lane_output_slot(l, node_at(l, node)->output[0]);
+    input.d = es_lane_output_activation(l, node_at(l, node)->output[0]);
     input.norm = index;
     input.phase = norm->sums_phase + 1;
     es_lane_emit(l, input);
@@ -322,9 +323,9 @@ static void lower_norm_gradient(EsLowering *l, int node) {
 static void lower_layer(EsLowering *l, int node, int kernel) {
     const EsNode *n = node_at(l, node);
     int layer = add_layer(l, node, kernel);
-    int x = es_lane_input_slot(l, node, n->input[0], kernel / 2);
+    int x = es_lane_input_activation(l, node, n->input[0], kernel / 2);
     LaneInstruction run =
-        es_lane_make(LANE_CONV2D_FORWARD, node, x, es_lane_output_slot(l, n->output[0]), -1);
+        es_lane_make(LANE_CONV2D_FORWARD, node, x, es_lane_output_activation(l, n->output[0]), -1);
     run.layer = layer;
     es_lane_emit(l, run);
     es_lane_copy_result(l, n->output[0], node);
@@ -342,14 +343,14 @@ static void lower_layer_gradient(EsLowering *l, int node) {
     int half = p->layers[layer].filter.kernel / 2;
     LaneInstruction run;
     if (is_input) {
-        int d_y = es_lane_input_slot(l, node, n->input[1], half);
+        int d_y = es_lane_input_activation(l, node, n->input[1], half);
         run = es_lane_make(LANE_CONV2D_BACKWARD_INPUT, node, d_y,
-                           es_lane_output_slot(l, n->output[0]), -1);
+                           es_lane_output_activation(l, n->output[0]), -1);
         p->layers[layer].needs_flipped = 1;
     } else {
         run = es_lane_make(LANE_CONV2D_BACKWARD_WEIGHT, node,
-                           es_lane_input_slot(l, node, n->input[0], half),
-                           es_lane_input_slot(l, node, n->input[1], 0), -1);
+                           es_lane_input_activation(l, node, n->input[0], half),
+                           es_lane_input_activation(l, node, n->input[1], 0), -1);
     }
     run.layer = layer;
     int phase = es_lane_emit(l, run);
@@ -377,10 +378,10 @@ static void lower_loss(EsLowering *l, int node) {
         if (node_at(l, g)->op == ES_OP_CROSS_ENTROPY_BACKWARD) {
             l->is_absorbed[g] = 1;
             gradient_node = g;
-            gradient = es_lane_output_slot(l, node_at(l, g)->output[0]);
+            gradient = es_lane_output_activation(l, node_at(l, g)->output[0]);
         }
     }
-    es_lane_emit(l, es_lane_make(LANE_LOSS, node, es_lane_input_slot(l, node, n->input[0], 0),
+    es_lane_emit(l, es_lane_make(LANE_LOSS, node, es_lane_input_activation(l, node, n->input[0], 0),
                                  gradient, -1));
     if (gradient_node >= 0) {
         es_lane_copy_result(l, node_at(l, gradient_node)->output[0], node);
@@ -390,9 +391,9 @@ static void lower_loss(EsLowering *l, int node) {
 // Operations that map one to one: inputs in order, one output.
 static void lower_simple(EsLowering *l, int node, LaneOp op) {
     const EsNode *n = node_at(l, node);
-    int a = es_lane_input_slot(l, node, n->input[0], 0);
-    int b = n->n_inputs > 1 ? es_lane_input_slot(l, node, n->input[1], 0) : -1;
-    int y = es_lane_output_slot(l, n->output[0]);
+    int a = es_lane_input_activation(l, node, n->input[0], 0);
+    int b = n->n_inputs > 1 ? es_lane_input_activation(l, node, n->input[1], 0) : -1;
+    int y = es_lane_output_activation(l, n->output[0]);
     es_lane_emit(l, n->n_inputs > 1 ? es_lane_make(op, node, a, b, y)
                                     : es_lane_make(op, node, a, y, -1));
     es_lane_copy_result(l, n->output[0], node);
@@ -412,7 +413,8 @@ static void lower_node(EsLowering *l, int node) {
             es_lane_fail_node(l, node, "has wider images than the vector engine loads");
             break;
         }
-        load = es_lane_make(LANE_LOAD_IMAGES, node, es_lane_output_slot(l, n->output[0]), -1, -1);
+        load = es_lane_make(LANE_LOAD_IMAGES, node, es_lane_output_activation(l, n->output[0]), -1,
+                            -1);
         es_lane_emit(l, load);
         es_lane_copy_result(l, n->output[0], node);
         break;
@@ -480,8 +482,8 @@ static EsStatus sort_instructions(EsLaneProgram *p) {
             }
         }
         memcpy(p->instructions, sorted, sizeof *sorted * (size_t)p->n_instructions);
-        for (int i = 0; i < p->n_slots; i++) {
-            p->slots[i].producer = new_index[p->slots[i].producer];
+        for (int i = 0; i < p->n_activations; i++) {
+            p->activations[i].producer = new_index[p->activations[i].producer];
         }
     }
     es_release(new_index);
@@ -491,11 +493,11 @@ static EsStatus sort_instructions(EsLaneProgram *p) {
 
 // Every map of the program carries the same number of images.
 static EsStatus count_images(EsLaneProgram *p) {
-    for (int i = 0; i < p->n_slots; i++) {
-        if (p->slots[i].value == ES_NO_VALUE) {
+    for (int i = 0; i < p->n_activations; i++) {
+        if (p->activations[i].value == ES_NO_VALUE) {
             continue;
         }
-        int64_t n_images = p->graph->values[p->slots[i].value].dim[1];
+        int64_t n_images = p->graph->values[p->activations[i].value].dim[1];
         if (p->n_images != 0 && p->n_images != n_images) {
             return ES_FAIL(UNSUPPORTED, "the graph mixes batches of %d and %lld images",
                            p->n_images, (long long)n_images);
@@ -537,8 +539,8 @@ static EsStatus lower_graph(EsLowering *l) {
             lower_node(l, node);
         }
     }
-    for (int i = 0; i < l->program->n_slots && l->status == ES_STATUS_OK; i++) {
-        ES_ASSERT(l->program->slots[i].producer >= 0);
+    for (int i = 0; i < l->program->n_activations && l->status == ES_STATUS_OK; i++) {
+        ES_ASSERT(l->program->activations[i].producer >= 0);
     }
     ES_TRY(l->status);
     ES_TRY(check_results(l));
@@ -569,9 +571,9 @@ EsStatus es_lane_program_create(const EsGraph *graph, const EsTensor *tensors, E
     ES_TRY_GOTO(es_allocate(sizeof(LaneNormRecord) * n_nodes, (void **)&program->norms));
     ES_TRY_GOTO(es_allocate(sizeof(LaneSums) * n_nodes, (void **)&program->sums));
     ES_TRY_GOTO(es_allocate(n_nodes, (void **)&l.is_absorbed));
-    ES_TRY_GOTO(es_allocate(sizeof(int) * n_values, (void **)&l.slot_of));
+    ES_TRY_GOTO(es_allocate(sizeof(int) * n_values, (void **)&l.activation_of));
     ES_TRY_GOTO(es_allocate(sizeof(int) * n_nodes, (void **)&l.norm_of));
-    memset(l.slot_of, -1, sizeof(int) * n_values);
+    memset(l.activation_of, -1, sizeof(int) * n_values);
     memset(l.norm_of, -1, sizeof(int) * n_nodes);
     l.program = program;
     ES_TRY_GOTO(lower_graph(&l));
@@ -582,7 +584,7 @@ EsStatus es_lane_program_create(const EsGraph *graph, const EsTensor *tensors, E
     }
 done:
     es_release(l.is_absorbed);
-    es_release(l.slot_of);
+    es_release(l.activation_of);
     es_release(l.norm_of);
     if (status != ES_STATUS_OK) {
         es_lane_program_destroy(program);
@@ -597,7 +599,7 @@ void es_lane_program_destroy(EsLaneProgram *program) {
         return;
     }
     es_release(program->instructions);
-    es_release(program->slots);
+    es_release(program->activations);
     es_release(program->layers);
     es_release(program->norms);
     es_release(program->sums);

@@ -420,14 +420,14 @@ static void clear_border(const EsLaneMap *map, int halo, int n_lanes) {
 
 void es_lane_program_clear_borders(const EsLaneProgram *program, void *memory) {
     EsLaneHost run = es_lane_host_in(program, NULL, memory);
-    for (int i = 0; i < program->n_slots; i++) {
-        const LaneSlot *slot = &program->slots[i];
-        int n_maps = slot->is_skipped || slot->halo == 0 ? 0
-                     : slot->is_stored                   ? program->n_groups
-                                                         : 1;
+    for (int i = 0; i < program->n_activations; i++) {
+        const LaneActivation *activation = &program->activations[i];
+        int n_maps = activation->is_skipped || activation->halo == 0 ? 0
+                     : activation->is_stored                         ? program->n_groups
+                                                                     : 1;
         for (int group = 0; group < n_maps; group++) {
             EsLaneMap map = es_lane_map(&run, i, group, 0);
-            clear_border(&map, slot->halo, program->kernels->n_lanes);
+            clear_border(&map, activation->halo, program->kernels->n_lanes);
         }
     }
 }

@@ -6,19 +6,19 @@ static const EsValue *value_at(const EsLowering *l, EsValueId value) {
     return &l->graph->values[value];
 }
 
-// Slot of a value to read, -1 for an absent one.
-static int read_slot(EsLowering *l, int node, EsValueId value, int halo) {
-    return value != ES_NO_VALUE ? es_lane_input_slot(l, node, value, halo) : -1;
+// Activation of a value to read, -1 for an absent one.
+static int read_activation(EsLowering *l, int node, EsValueId value, int halo) {
+    return value != ES_NO_VALUE ? es_lane_input_activation(l, node, value, halo) : -1;
 }
 
-static int write_slot(EsLowering *l, EsValueId value) {
-    return value != ES_NO_VALUE ? es_lane_output_slot(l, value) : -1;
+static int write_activation(EsLowering *l, EsValueId value) {
+    return value != ES_NO_VALUE ? es_lane_output_activation(l, value) : -1;
 }
 
 static void copy_results(EsLowering *l, int node) {
     const EsNode *n = &l->graph->nodes[node];
     for (int i = 0; i < n->n_outputs; i++) {
-        if (n->output[i] != ES_NO_VALUE && l->slot_of[n->output[i]] >= 0) {
+        if (n->output[i] != ES_NO_VALUE && l->activation_of[n->output[i]] >= 0) {
             es_lane_copy_result(l, n->output[i], node);
         }
     }
@@ -49,13 +49,13 @@ static void emit_sums(EsLowering *l, LaneInstruction instruction) {
 static void lower_alias(EsLowering *l, int node) {
     const EsNode *n = &l->graph->nodes[node];
     const EsValue *x = value_at(l, n->input[0]), *y = value_at(l, n->output[0]);
-    int slot = read_slot(l, node, n->input[0], 0);
+    int activation = read_activation(l, node, n->input[0], 0);
     for (int axis = 1; axis < ES_MAX_RANK; axis++) {
         if (x->dim[axis] != y->dim[axis]) {
             es_lane_fail_node(l, node, "mixes images or channels");
         }
     }
-    l->slot_of[n->output[0]] = slot;
+    l->activation_of[n->output[0]] = activation;
     es_lane_copy_result(l, n->output[0], node);
 }
 
@@ -69,7 +69,7 @@ static int find_sum(const EsLowering *l, EsValueId value, EsValueId *other) {
     }
     const EsValueId *in = l->graph->nodes[node].input;
     *other = in[0] == value ? in[1] : in[0];
-    return *other != value && l->slot_of[*other] >= 0 ? node : -1;
+    return *other != value && l->activation_of[*other] >= 0 ? node : -1;
 }
 
 // A residual sum behind the norm is taken in the same pass.
@@ -84,10 +84,10 @@ static void lower_groupnorm(EsLowering *l, int node) {
         other = ES_NO_VALUE;
     }
     LaneInstruction run =
-        es_lane_make(LANE_GROUPNORM_FORWARD, node, read_slot(l, node, n->input[0], 0),
-                     read_slot(l, node, other, 0), write_slot(l, n->output[0]));
-    run.d = write_slot(l, n->output[1]);
-    run.e = write_slot(l, y);
+        es_lane_make(LANE_GROUPNORM_FORWARD, node, read_activation(l, node, n->input[0], 0),
+                     read_activation(l, node, other, 0), write_activation(l, n->output[0]));
+    run.d = write_activation(l, n->output[1]);
+    run.e = write_activation(l, y);
     es_lane_emit(l, run);
     if (sum >= 0) {
         es_lane_copy_result(l, y, node);
@@ -98,11 +98,11 @@ static void lower_groupnorm(EsLowering *l, int node) {
 static void lower_groupnorm_gradient(EsLowering *l, int node) {
     const EsNode *n = &l->graph->nodes[node];
     int channels = (int)value_at(l, n->input[0])->dim[2];
-    LaneInstruction run =
-        es_lane_make(LANE_GROUPNORM_BACKWARD, node, read_slot(l, node, n->input[0], 0),
-                     read_slot(l, node, n->input[1], 0), read_slot(l, node, n->input[2], 0));
-    run.d = read_slot(l, node, n->input[4], 0);
-    run.e = write_slot(l, n->output[0]);
+    LaneInstruction run = es_lane_make(
+        LANE_GROUPNORM_BACKWARD, node, read_activation(l, node, n->input[0], 0),
+        read_activation(l, node, n->input[1], 0), read_activation(l, node, n->input[2], 0));
+    run.d = read_activation(l, node, n->input[4], 0);
+    run.e = write_activation(l, n->output[0]);
     run.sums = add_sums(l, node, 2 * channels, 2, n->output + 1);
     emit_sums(l, run);
 }
@@ -119,16 +119,16 @@ static void lower_depthwise(EsLowering *l, int node) {
         return;
     }
     if (is_weight) {
-        LaneInstruction run =
-            es_lane_make(LANE_DEPTHWISE_BACKWARD_WEIGHT, node, read_slot(l, node, n->input[0], 1),
-                         read_slot(l, node, n->input[1], 0), -1);
+        LaneInstruction run = es_lane_make(LANE_DEPTHWISE_BACKWARD_WEIGHT, node,
+                                           read_activation(l, node, n->input[0], 1),
+                                           read_activation(l, node, n->input[1], 0), -1);
         run.sums = add_sums(l, node, (int)weight->dim[1] * 9, 1, n->output);
         emit_sums(l, run);
         return;
     }
-    int from = read_slot(l, node, n->input[is_input], 1);
+    int from = read_activation(l, node, n->input[is_input], 1);
     es_lane_emit(l, es_lane_make(is_input ? LANE_DEPTHWISE_BACKWARD_INPUT : LANE_DEPTHWISE_FORWARD,
-                                 node, from, write_slot(l, n->output[0]), -1));
+                                 node, from, write_activation(l, n->output[0]), -1));
 }
 
 // inputs x, w or n [, d_y]; outputs y, or d_x, d_w or d_n
@@ -136,16 +136,16 @@ static void lower_pair(EsLowering *l, int node, LaneOp op) {
     const EsNode *n = &l->graph->nodes[node];
     int is_mix = op == LANE_NORM_MIX_FORWARD || op == LANE_NORM_MIX_BACKWARD;
     int is_gradient = op == LANE_CHANNEL_SCALE_BACKWARD || op == LANE_NORM_MIX_BACKWARD;
-    int a = read_slot(l, node, n->input[0], 0), b = read_slot(l, node, n->input[1], 0);
+    int a = read_activation(l, node, n->input[0], 0), b = read_activation(l, node, n->input[1], 0);
     if (!is_gradient) {
-        es_lane_emit(l, es_lane_make(op, node, a, b, write_slot(l, n->output[0])));
+        es_lane_emit(l, es_lane_make(op, node, a, b, write_activation(l, n->output[0])));
         return;
     }
     // the parameter g stands before d_y
     LaneInstruction run =
-        es_lane_make(op, node, a, b, read_slot(l, node, n->input[is_mix ? 3 : 2], 0));
-    run.d = write_slot(l, n->output[0]);
-    run.e = write_slot(l, n->output[1]);
+        es_lane_make(op, node, a, b, read_activation(l, node, n->input[is_mix ? 3 : 2], 0));
+    run.d = write_activation(l, n->output[0]);
+    run.e = write_activation(l, n->output[1]);
     if (is_mix) {
         run.sums = add_sums(l, node, 1, 1, n->output + 2);
     }
@@ -170,17 +170,17 @@ static void lower_blend(EsLowering *l, int node) {
     if (!check_inputs(l, node, 2, n->input + ES_BLEND_INPUT_ALPHA)) {
         return;
     }
-    LaneInstruction run =
-        es_lane_make(is_gradient ? LANE_BLEND_BACKWARD : LANE_BLEND_FORWARD, node,
-                     read_slot(l, node, n->input[0], 0), read_slot(l, node, n->input[1], 0),
-                     read_slot(l, node, n->input[2], 0));
+    LaneInstruction run = es_lane_make(is_gradient ? LANE_BLEND_BACKWARD : LANE_BLEND_FORWARD, node,
+                                       read_activation(l, node, n->input[0], 0),
+                                       read_activation(l, node, n->input[1], 0),
+                                       read_activation(l, node, n->input[2], 0));
     if (is_gradient) {
-        run.d = read_slot(l, node, n->input[5], 0);
-        run.e = write_slot(l, n->output[0]);
-        run.f = write_slot(l, n->output[1]);
-        run.g = write_slot(l, n->output[2]);
+        run.d = read_activation(l, node, n->input[5], 0);
+        run.e = write_activation(l, n->output[0]);
+        run.f = write_activation(l, n->output[1]);
+        run.g = write_activation(l, n->output[2]);
     } else {
-        run.d = write_slot(l, n->output[0]);
+        run.d = write_activation(l, n->output[0]);
     }
     es_lane_emit(l, run);
 }
@@ -199,8 +199,9 @@ static void lower_seed_input(EsLowering *l, int node) {
     } else {
         other = ES_NO_VALUE;
     }
-    int d_x = read_slot(l, node, n->input[1], 0), rest = read_slot(l, node, other, 0);
-    es_lane_emit(l, es_lane_make(LANE_SEED_INPUT_BACKWARD, node, d_x, rest, write_slot(l, d_h)));
+    int d_x = read_activation(l, node, n->input[1], 0), rest = read_activation(l, node, other, 0);
+    es_lane_emit(l,
+                 es_lane_make(LANE_SEED_INPUT_BACKWARD, node, d_x, rest, write_activation(l, d_h)));
     if (sum >= 0) {
         es_lane_copy_result(l, d_h, node);
     }
