@@ -25,16 +25,16 @@ typedef struct Result {
 } Result;
 
 // phases and operations
-typedef enum Part { PHASES, OPERATIONS } Part;
+typedef enum Section { PHASES, OPERATIONS } Section;
 
-static int is_in(const EsProfileRow *row, Part part) {
-    return (row->kind == ES_PROFILE_RANGE) == (part == PHASES);
+static int is_in(const EsProfileRow *row, Section section) {
+    return (row->kind == ES_PROFILE_RANGE) == (section == PHASES);
 }
 
-static double sum_of(const EsProfileReport *report, Part part) {
+static double sum_of(const EsProfileReport *report, Section section) {
     double sum = 0;
     for (int i = 0; i < report->n_rows; i++) {
-        sum += is_in(&report->rows[i], part) ? report->rows[i].total_ms : 0;
+        sum += is_in(&report->rows[i], section) ? report->rows[i].total_ms : 0;
     }
     return sum;
 }
@@ -49,14 +49,14 @@ static double steps_per_second(const Result *result) {
 }
 
 // Rows are sorted within their kind; launches, replays and copies are shown as one list.
-static const EsProfileRow *next_longest(const EsProfileReport *report, Part part,
+static const EsProfileRow *next_longest(const EsProfileReport *report, Section section,
                                         const EsProfileRow *after) {
     const EsProfileRow *best = NULL;
     for (int i = 0; i < report->n_rows; i++) {
         const EsProfileRow *row = &report->rows[i];
         int is_left = after == NULL || row->total_ms < after->total_ms ||
                       (row->total_ms == after->total_ms && row > after);
-        if (is_in(row, part) && is_left && (best == NULL || row->total_ms > best->total_ms)) {
+        if (is_in(row, section) && is_left && (best == NULL || row->total_ms > best->total_ms)) {
             best = row;
         }
     }
@@ -65,15 +65,15 @@ static const EsProfileRow *next_longest(const EsProfileReport *report, Part part
 
 // --- tables ---
 
-static void print_rows(const Result *result, const EsProfileReport *report, Part part) {
-    double sum = sum_of(report, part);
-    printf("%-28s %-7s %9s %11s %6s %9s %9s %9s\n", part == PHASES ? "phase" : "operation",
-           part == PHASES ? "" : "kind", "per step", "ms per step", "share", "min ms", "mean ms",
+static void print_rows(const Result *result, const EsProfileReport *report, Section section) {
+    double sum = sum_of(report, section);
+    printf("%-28s %-7s %9s %11s %6s %9s %9s %9s\n", section == PHASES ? "phase" : "operation",
+           section == PHASES ? "" : "kind", "per step", "ms per step", "share", "min ms", "mean ms",
            "max ms");
-    const EsProfileRow *row = next_longest(report, part, NULL);
-    for (; row != NULL; row = next_longest(report, part, row)) {
+    const EsProfileRow *row = next_longest(report, section, NULL);
+    for (; row != NULL; row = next_longest(report, section, row)) {
         printf("%-28s %-7s %9.1f %11.3f %5.1f%% %9.4f %9.4f %9.4f\n", row->name,
-               part == PHASES ? "" : es_profile_kind_name(row->kind),
+               section == PHASES ? "" : es_profile_kind_name(row->kind),
                (double)row->count / result->n_active, row->total_ms / result->n_active,
                sum > 0 ? 100 * row->total_ms / sum : 0, row->min_ms,
                row->total_ms / (double)row->count, row->max_ms);
@@ -136,11 +136,11 @@ static void print_tables(const Result *result) {
 
 // --- JSON ---
 
-static json_t *rows_json(const EsProfileReport *report, Part part) {
+static json_t *rows_json(const EsProfileReport *report, Section section) {
     json_t *array = json_array();
-    double sum = sum_of(report, part);
-    const EsProfileRow *row = next_longest(report, part, NULL);
-    for (; row != NULL; row = next_longest(report, part, row)) {
+    double sum = sum_of(report, section);
+    const EsProfileRow *row = next_longest(report, section, NULL);
+    for (; row != NULL; row = next_longest(report, section, row)) {
         json_array_append_new(
             array, json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f}", "name", row->name, "kind",
                              es_profile_kind_name(row->kind), "count", (json_int_t)row->count,

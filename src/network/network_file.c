@@ -9,33 +9,34 @@
 #include "base/range_check.h"
 
 // One slab and the values of the graph that lie in it.
-typedef struct Part {
+typedef struct FiledSlab {
     const EsTensor *slab; // f32 [E, P]
     EsRole role;
     const char *prefix;
-} Part;
+} FiledSlab;
 
-#define MAX_PARTS 4
+#define MAX_SLABS 4
 #define MOMENT2   "moment2."
 
-static int list_parts(const EsStore *store, const EsOptimiser *optimiser, Part parts[MAX_PARTS]) {
+static int list_slabs(const EsStore *store, const EsOptimiser *optimiser,
+                      FiledSlab slabs[MAX_SLABS]) {
     int n = 0;
-    parts[n++] = (Part){&store->parameters, ES_ROLE_PARAMETER, ""};
-    parts[n++] = (Part){&store->states, ES_ROLE_STATE, ""};
+    slabs[n++] = (FiledSlab){&store->parameters, ES_ROLE_PARAMETER, ""};
+    slabs[n++] = (FiledSlab){&store->states, ES_ROLE_STATE, ""};
     if (optimiser != NULL) {
-        parts[n++] = (Part){&optimiser->moment1, ES_ROLE_PARAMETER, "moment1."};
+        slabs[n++] = (FiledSlab){&optimiser->moment1, ES_ROLE_PARAMETER, "moment1."};
         if (optimiser->moment2.data != NULL) {
-            parts[n++] = (Part){&optimiser->moment2, ES_ROLE_PARAMETER, MOMENT2};
+            slabs[n++] = (FiledSlab){&optimiser->moment2, ES_ROLE_PARAMETER, MOMENT2};
         }
     }
     return n;
 }
 
 // The shape of one value in a file: [E, ...], [1, ...] of a shared store.
-static EsTensor filed_shape(const Part *part, const EsValue *value) {
+static EsTensor filed_shape(const FiledSlab *filed, const EsValue *value) {
     int64_t dims[ES_MAX_RANK];
     memcpy(dims, value->dim, sizeof dims);
-    dims[0] = part->slab->dim[0];
+    dims[0] = filed->slab->dim[0];
     return es_tensor_view(NULL, ES_DTYPE_F32, NULL, value->rank, dims);
 }
 
@@ -63,26 +64,26 @@ typedef struct Collection {
     int count;
 } Collection;
 
-static EsStatus collect_part(Collection *collection, const EsGraph *graph, const Part *part,
+static EsStatus collect_slab(Collection *collection, const EsGraph *graph, const FiledSlab *filed,
                              EsStream *stream) {
     float *staging = NULL;
-    ES_TRY(es_allocate(es_tensor_bytes(part->slab), (void **)&staging));
+    ES_TRY(es_allocate(es_tensor_bytes(filed->slab), (void **)&staging));
     EsStatus status = ES_STATUS_OK;
-    ES_TRY_GOTO(es_stream_copy(stream, staging, part->slab->data, es_tensor_bytes(part->slab),
+    ES_TRY_GOTO(es_stream_copy(stream, staging, filed->slab->data, es_tensor_bytes(filed->slab),
                                ES_COPY_TO_HOST));
     ES_TRY_GOTO(es_stream_synchronize(stream));
     for (int v = 0; v < graph->n_values; v++) {
         const EsValue *value = &graph->values[v];
-        if (value->role != part->role) {
+        if (value->role != filed->role) {
             continue;
         }
         int i = collection->count;
         void *memory = NULL;
-        EsTensor tensor = filed_shape(part, value);
+        EsTensor tensor = filed_shape(filed, value);
         ES_TRY_GOTO(es_allocate(es_tensor_bytes(&tensor), &memory));
         tensor.data = memory;
-        unpack(memory, staging, part->slab, value);
-        snprintf(collection->names[i], sizeof collection->names[i], "%s%s", part->prefix,
+        unpack(memory, staging, filed->slab, value);
+        snprintf(collection->names[i], sizeof collection->names[i], "%s%s", filed->prefix,
                  value->name);
         collection->tensors[i] = (EsNamedTensor){collection->names[i], tensor};
         collection->count++;
@@ -109,13 +110,13 @@ EsStatus es_network_save(const char *path, const EsGraph *graph, const EsStore *
     ES_TRY(es_store_check(store, graph));
     Collection collection = {0};
     EsStatus status = ES_STATUS_OK;
-    size_t most = (size_t)graph->n_values * MAX_PARTS + 1;
+    size_t most = (size_t)graph->n_values * MAX_SLABS + 1;
     ES_TRY_GOTO(es_allocate(sizeof *collection.tensors * most, (void **)&collection.tensors));
     ES_TRY_GOTO(es_allocate(sizeof *collection.names * most, (void **)&collection.names));
-    Part parts[MAX_PARTS];
-    int n_parts = list_parts(store, optimiser, parts);
-    for (int i = 0; i < n_parts; i++) {
-        ES_TRY_GOTO(collect_part(&collection, graph, &parts[i], stream));
+    FiledSlab slabs[MAX_SLABS];
+    int n_slabs = list_slabs(store, optimiser, slabs);
+    for (int i = 0; i < n_slabs; i++) {
+        ES_TRY_GOTO(collect_slab(&collection, graph, &slabs[i], stream));
     }
     if (optimiser != NULL && optimiser->n_steps.data != NULL) {
         ES_TRY_GOTO(collect_steps(&collection, optimiser, stream));
@@ -165,19 +166,19 @@ static EsStatus check_steps(const char *path, const EsTensor *view) {
 }
 
 // Fill a staging slab from the file.
-static EsStatus read_part(const EsSafetensors *file, const char *path, const EsGraph *graph,
-                          const Part *part, EsNumbers numbers, float *staging) {
+static EsStatus read_slab(const EsSafetensors *file, const char *path, const EsGraph *graph,
+                          const FiledSlab *filed, EsNumbers numbers, float *staging) {
     for (int v = 0; v < graph->n_values; v++) {
         const EsValue *value = &graph->values[v];
-        if (value->role == part->role) {
+        if (value->role == filed->role) {
             char name[ES_NAME_BYTES + 16];
-            snprintf(name, sizeof name, "%s%s", part->prefix, value->name);
-            EsTensor view, wanted = filed_shape(part, value);
+            snprintf(name, sizeof name, "%s%s", filed->prefix, value->name);
+            EsTensor view, wanted = filed_shape(filed, value);
             ES_TRY(find_checked(file, path, name, &wanted, &view));
             if (numbers == ES_NUMBERS_FINITE) {
-                ES_TRY(check_finite(path, name, &view, strcmp(part->prefix, MOMENT2) == 0));
+                ES_TRY(check_finite(path, name, &view, strcmp(filed->prefix, MOMENT2) == 0));
             }
-            pack(staging, view.data, part->slab, value);
+            pack(staging, view.data, filed->slab, value);
         }
     }
     return ES_STATUS_OK;
@@ -187,24 +188,24 @@ EsStatus es_network_load(const char *path, const EsGraph *graph, EsStore *store,
                          EsOptimiser *optimiser, EsStream *stream, EsNumbers numbers) {
     ES_TRY(es_store_check(store, graph));
     EsSafetensors *file = NULL;
-    float *staging[MAX_PARTS] = {0};
-    Part parts[MAX_PARTS];
-    int n_parts = list_parts(store, optimiser, parts);
+    float *staging[MAX_SLABS] = {0};
+    FiledSlab slabs[MAX_SLABS];
+    int n_slabs = list_slabs(store, optimiser, slabs);
     EsTensor n_steps = {0};
     EsStatus status = ES_STATUS_OK;
     ES_TRY(es_safetensors_open(path, &file));
-    for (int i = 0; i < n_parts; i++) {
-        ES_TRY_GOTO(es_allocate(es_tensor_bytes(parts[i].slab), (void **)&staging[i]));
-        ES_TRY_GOTO(read_part(file, path, graph, &parts[i], numbers, staging[i]));
+    for (int i = 0; i < n_slabs; i++) {
+        ES_TRY_GOTO(es_allocate(es_tensor_bytes(slabs[i].slab), (void **)&staging[i]));
+        ES_TRY_GOTO(read_slab(file, path, graph, &slabs[i], numbers, staging[i]));
     }
     if (optimiser != NULL && optimiser->n_steps.data != NULL) {
         ES_TRY_GOTO(find_checked(file, path, "n_steps", &optimiser->n_steps, &n_steps));
         ES_TRY_GOTO(check_steps(path, &n_steps));
     }
     // from here on nothing can be wrong with the file
-    for (int i = 0; i < n_parts; i++) {
-        ES_TRY_GOTO(es_stream_copy(stream, parts[i].slab->data, staging[i],
-                                   es_tensor_bytes(parts[i].slab), ES_COPY_TO_DEVICE));
+    for (int i = 0; i < n_slabs; i++) {
+        ES_TRY_GOTO(es_stream_copy(stream, slabs[i].slab->data, staging[i],
+                                   es_tensor_bytes(slabs[i].slab), ES_COPY_TO_DEVICE));
     }
     if (n_steps.data != NULL) {
         ES_TRY_GOTO(es_stream_copy(stream, optimiser->n_steps.data, n_steps.data,
@@ -212,7 +213,7 @@ EsStatus es_network_load(const char *path, const EsGraph *graph, EsStore *store,
     }
     ES_TRY_GOTO(es_stream_synchronize(stream));
 done:
-    for (int i = 0; i < n_parts; i++) {
+    for (int i = 0; i < n_slabs; i++) {
         es_release(staging[i]);
     }
     es_safetensors_close(file);

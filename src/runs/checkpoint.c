@@ -54,7 +54,7 @@ static EsStatus clear_place(const EsCheckpoint *checkpoint) {
     struct stat info;
     char path[ES_RUN_PATH_BYTES];
     ES_TRY(es_round_folder_check(root, checkpoint->round, 0, &found));
-    switch (found.state) {
+    switch (found.condition) {
     case ES_ROUND_FOLDER_COMPLETE:
         return ES_FAIL(ARGUMENT, "%s has a complete checkpoint of round %lld already", root,
                        (long long)checkpoint->round);
@@ -399,12 +399,12 @@ EsStatus es_checkpoint_open_latest(const EsRunFolder *folder, int rank, int n_ra
     for (int i = n_rounds - 1; i >= 0 && *checkpoint == NULL; i--) {
         EsRoundFolder found;
         ES_TRY_GOTO(es_round_folder_check(root, rounds[i], 1, &found));
-        if (found.state == ES_ROUND_FOLDER_COMPLETE) {
+        if (found.condition == ES_ROUND_FOLDER_COMPLETE) {
             ES_TRY_GOTO(open_checked(folder, &found, rank, n_ranks, checkpoint));
-        } else if (found.state == ES_ROUND_FOLDER_REFUSED) {
+        } else if (found.condition == ES_ROUND_FOLDER_REFUSED) {
             status = ES_FAIL(INPUT, "%s", found.problem);
             goto done;
-        } else if (found.state == ES_ROUND_FOLDER_DAMAGED && rank == 0) {
+        } else if (found.condition == ES_ROUND_FOLDER_DAMAGED && rank == 0) {
             ES_TRY_GOTO(es_round_folder_back_up(root, &found, "damaged"));
         }
     }
@@ -436,13 +436,14 @@ static EsStatus prune_round(const char *root, int64_t round, int is_kept, EsRunR
         return removal->is_preview ? ES_STATUS_OK : es_round_folder_end_writing(root, round);
     }
     ES_TRY(es_round_folder_check(root, round, 0, &found));
-    if (found.state == ES_ROUND_FOLDER_ABSENT) {
+    if (found.condition == ES_ROUND_FOLDER_ABSENT) {
         return es_removal_end_folder(removal, path); // if it is empty
     }
-    if (found.state != ES_ROUND_FOLDER_COMPLETE && found.state != ES_ROUND_FOLDER_UNFINISHED) {
+    if (found.condition != ES_ROUND_FOLDER_COMPLETE &&
+        found.condition != ES_ROUND_FOLDER_UNFINISHED) {
         return ES_STATUS_OK;
     }
-    *n_checkpoints += found.state == ES_ROUND_FOLDER_COMPLETE;
+    *n_checkpoints += found.condition == ES_ROUND_FOLDER_COMPLETE;
     return es_round_folder_clear(path, removal);
 }
 

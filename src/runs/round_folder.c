@@ -326,11 +326,11 @@ static EsStatus find_state_of_rest(const char *folder, EsRoundFolder *found) {
     json_t *manifest = NULL;
     ES_TRY(read_sign(folder, found->info.round, &sign));
     if (sign != NULL) {
-        found->state = ES_ROUND_FOLDER_UNFINISHED;
+        found->condition = ES_ROUND_FOLDER_UNFINISHED;
         snprintf(found->problem, sizeof found->problem, "it was not finished");
     } else {
         ES_TRY(read_ours(folder, "manifest.json", found->info.round, &manifest));
-        found->state = manifest != NULL ? ES_ROUND_FOLDER_DAMAGED : ES_ROUND_FOLDER_ABSENT;
+        found->condition = manifest != NULL ? ES_ROUND_FOLDER_DAMAGED : ES_ROUND_FOLDER_ABSENT;
         snprintf(found->problem, sizeof found->problem, "%.*s", (int)sizeof found->problem - 1,
                  manifest != NULL ? "DONE is missing or damaged"
                                   : "it is not a checkpoint of ours");
@@ -358,7 +358,7 @@ EsStatus es_round_folder_check(const char *root, int64_t round, int with_hashes,
     }
     json_decref(manifest);
     if (status == ES_STATUS_OK) {
-        found->state = ES_ROUND_FOLDER_COMPLETE;
+        found->condition = ES_ROUND_FOLDER_COMPLETE;
         return status;
     }
     snprintf(found->problem, sizeof found->problem, "%.*s", (int)sizeof found->problem - 1,
@@ -371,7 +371,7 @@ EsStatus es_round_folder_check(const char *root, int64_t round, int with_hashes,
     if (status != ES_STATUS_INPUT) {
         return es_status_set(status, __FILE__, __LINE__, "%s", found->problem);
     }
-    found->state = is_damaged ? ES_ROUND_FOLDER_DAMAGED : ES_ROUND_FOLDER_REFUSED;
+    found->condition = is_damaged ? ES_ROUND_FOLDER_DAMAGED : ES_ROUND_FOLDER_REFUSED;
     return ES_STATUS_OK;
 }
 
@@ -424,7 +424,7 @@ EsStatus es_round_folder_list(const char *root, EsCheckpointInfo **infos, int *n
     for (int i = 0; i < n_rounds; i++) {
         EsRoundFolder found;
         ES_TRY_GOTO(es_round_folder_check(root, rounds[i], 0, &found));
-        if (found.state == ES_ROUND_FOLDER_COMPLETE) {
+        if (found.condition == ES_ROUND_FOLDER_COMPLETE) {
             double score = found.info.score;
             if (!isnan(score) && (best < 0 || score >= (*infos)[best].score)) {
                 best = *n_infos;

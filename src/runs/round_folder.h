@@ -18,16 +18,16 @@
 // All from 1 on are read; this one is written. Apart from the schema of run.db.
 #define ES_CHECKPOINT_SCHEMA 1
 
-typedef enum EsRoundFolderState {
+typedef enum EsRoundFolderCondition {
     ES_ROUND_FOLDER_ABSENT,     // no folder, or one that is not ours
     ES_ROUND_FOLDER_UNFINISHED, // ours: being written or removed when that was interrupted
     ES_ROUND_FOLDER_COMPLETE,
     ES_ROUND_FOLDER_DAMAGED, // it was complete once; hashes or sizes do not fit, or DONE is gone
     ES_ROUND_FOLDER_REFUSED  // its hashes fit, but this program does not know its schema or members
-} EsRoundFolderState;
+} EsRoundFolderCondition;
 
 typedef struct EsRoundFolder {
-    EsRoundFolderState state;
+    EsRoundFolderCondition condition;
     int n_ranks;
     EsCheckpointInfo info; // is_best is left 0
     char problem[320];     // why it is not complete, "" when it is
@@ -42,7 +42,7 @@ EsStatus es_round_folder_rounds(const char *root, int64_t **rounds, int *n_round
 
 // Checks one checkpoint: the marks and the sizes of the files, and with `with_hashes` their
 // content. Fails when reading or memory does; a defect of the checkpoint is no failure but stands
-// in found->state and found->problem.
+// in found->condition and found->problem.
 EsStatus es_round_folder_check(const char *root, int64_t round, int with_hashes,
                                EsRoundFolder *found);
 

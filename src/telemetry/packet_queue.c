@@ -1,4 +1,4 @@
-// The ring holds records of 8-byte words: a state word, then the packet. `head` and `tail` are byte
+// The ring holds records of 8-byte words: a header, then the packet. `head` and `tail` are byte
 // positions that only grow; position modulo the ring's size is the place in it. A record never
 // wraps: when it would, the producer reserves the rest of the ring with it and marks that rest as
 // padding.
@@ -7,9 +7,9 @@
 //   - consumer to producer: the consumer clears the words of a record, then stores `tail` with
 //     release. A producer loads `tail` with acquire before it reserves, and reserves only what that
 //     tail has freed; so its writes come after the clearing.
-//   - producer to consumer: the producer writes the packet, then stores the state word with
-//     release. The consumer loads the state word with acquire; what it then reads is the packet.
-// Because released words are zero, the state word of a reserved, unpublished record reads as 0
+//   - producer to consumer: the producer writes the packet, then stores the header with
+//     release. The consumer loads the header with acquire; what it then reads is the packet.
+// Because released words are zero, the header of a reserved, unpublished record reads as 0
 // wherever it lies, also where the middle of an older packet was. The consumer looks at one word
 // alone, the one at `tail`, which is always the start of a record.
 // `head` itself carries no data: its compare-and-swap may be relaxed. `n_packets` only limits.
@@ -27,11 +27,11 @@
 // a ring look full that may not be; beyond that it counts as full
 #define MAX_LOOKS 8
 
-// the state word: a record's bytes (a multiple of 8), this word included, and a flag in bit 0
-#define STATE_UNPUBLISHED 0u
-#define STATE_PADDING     1u
+// the header: a record's bytes (a multiple of 8), this word included, and a flag in bit 0
+#define HEADER_UNPUBLISHED 0u
+#define HEADER_PADDING     1u
 
-typedef _Atomic uint64_t StateWord;
+typedef _Atomic uint64_t RecordHeader;
 
 struct EsPacketQueue {
     unsigned char *ring; // owned
@@ -45,8 +45,8 @@ struct EsPacketQueue {
     uint64_t peeked_bytes; // of the record at tail; 0 when it was not peeked
 };
 
-static StateWord *state_at(const EsPacketQueue *queue, uint64_t position) {
-    return (StateWord *)(void *)(queue->ring + (position & (queue->ring_bytes - 1)));
+static RecordHeader *header_at(const EsPacketQueue *queue, uint64_t position) {
+    return (RecordHeader *)(void *)(queue->ring + (position & (queue->ring_bytes - 1)));
 }
 
 EsStatus es_packet_queue_create(size_t ring_bytes, int64_t max_packets, EsPacketQueue **queue_out) {
@@ -122,36 +122,36 @@ void *es_packet_queue_reserve(EsPacketQueue *queue, size_t bytes) {
         return NULL;
     }
     if (padding > 0) {
-        atomic_store_explicit(state_at(queue, start), padding | STATE_PADDING,
+        atomic_store_explicit(header_at(queue, start), padding | HEADER_PADDING,
                               memory_order_release);
     }
-    return state_at(queue, start + padding) + 1;
+    return header_at(queue, start + padding) + 1;
 }
 
 void es_packet_queue_publish(void *room, size_t bytes) {
-    StateWord *state = (StateWord *)room - 1;
-    atomic_store_explicit(state, bytes + WORD_BYTES, memory_order_release);
+    RecordHeader *header = (RecordHeader *)room - 1;
+    atomic_store_explicit(header, bytes + WORD_BYTES, memory_order_release);
 }
 
 static void clear_record(EsPacketQueue *queue, uint64_t tail, uint64_t record_bytes) {
-    memset((void *)state_at(queue, tail), 0, record_bytes);
+    memset((void *)header_at(queue, tail), 0, record_bytes);
     atomic_store_explicit(&queue->tail, tail + record_bytes, memory_order_release);
 }
 
 const void *es_packet_queue_peek(EsPacketQueue *queue, size_t *bytes) {
     for (;;) {
         uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
-        StateWord *word = state_at(queue, tail);
-        uint64_t state = atomic_load_explicit(word, memory_order_acquire);
-        if (state == STATE_UNPUBLISHED) {
+        RecordHeader *word = header_at(queue, tail);
+        uint64_t header = atomic_load_explicit(word, memory_order_acquire);
+        if (header == HEADER_UNPUBLISHED) {
             return NULL;
         }
-        if ((state & STATE_PADDING) == 0) {
-            queue->peeked_bytes = state;
-            *bytes = (size_t)(state - WORD_BYTES);
+        if ((header & HEADER_PADDING) == 0) {
+            queue->peeked_bytes = header;
+            *bytes = (size_t)(header - WORD_BYTES);
             return word + 1;
         }
-        clear_record(queue, tail, state & ~(uint64_t)STATE_PADDING);
+        clear_record(queue, tail, header & ~(uint64_t)HEADER_PADDING);
     }
 }
 

@@ -23,10 +23,10 @@ __thread uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace {
 
-enum State { NEW, READY, IN_WARP, IN_BLOCK, ENDED };
+enum ThreadStatus { NEW, READY, IN_WARP, IN_BLOCK, ENDED };
 
 struct Thread {
-    State state;
+    ThreadStatus status;
     uint3 index;
     EsFiber fiber;
     char *stack; // NULL while none is needed
@@ -75,23 +75,23 @@ char *take_stack() {
 
 void run_thread() {
     (*block->run)();
-    block->current->state = ENDED;
+    block->current->status = ENDED;
     es_emulated_fiber_switch(&block->current->fiber, &block->scheduler);
 }
 
 void resume(Thread *thread) {
-    if (thread->state == NEW) {
+    if (thread->status == NEW) {
         thread->stack = take_stack();
         // tops at different offsets of a page: at equal ones all stacks would share cache sets
         size_t shift = (size_t)(thread - block->threads) % 64 * 64;
         es_emulated_fiber_make(&thread->fiber, thread->stack, thread->stack + STACK_BYTES - shift,
                                run_thread);
     }
-    thread->state = READY;
+    thread->status = READY;
     block->current = thread;
     threadIdx = thread->index;
     es_emulated_fiber_switch(&block->scheduler, &thread->fiber);
-    if (thread->state == ENDED) {
+    if (thread->status == ENDED) {
         block->free_stacks.push_back(thread->stack);
         thread->stack = NULL;
     }
@@ -106,10 +106,10 @@ void append(std::string *text, const char *format, unsigned a, unsigned b, const
 }
 
 const char *doing(const Thread &thread) {
-    return thread.state == ENDED   ? "ended"
-           : thread.state == NEW   ? "not started"
-           : thread.state == READY ? "going on"
-                                   : thread.collective->name;
+    return thread.status == ENDED   ? "ended"
+           : thread.status == NEW   ? "not started"
+           : thread.status == READY ? "going on"
+                                    : thread.collective->name;
 }
 
 // Which threads are where: runs of equal ones, the first few of them.
@@ -170,7 +170,7 @@ void watch_bad_accesses() {
 bool is_complete(const Thread *warp, unsigned n_lanes, const Thread &last) {
     for (unsigned lane = 0; lane < 32; lane++) {
         if (((last.mask >> lane) & 1) &&
-            (lane >= n_lanes || warp[lane].state != IN_WARP ||
+            (lane >= n_lanes || warp[lane].status != IN_WARP ||
              warp[lane].collective != last.collective || warp[lane].mask != last.mask)) {
             return false;
         }
@@ -186,7 +186,7 @@ bool run_warp(unsigned first, bool reverse) {
         any = false;
         for (unsigned i = 0; i < n_lanes; i++) {
             Thread *thread = &warp[reverse ? n_lanes - 1 - i : i];
-            if (thread->state == NEW || thread->state == READY) {
+            if (thread->status == NEW || thread->status == READY) {
                 resume(thread);
                 any = true;
                 if (block->failure != NULL) {
@@ -197,7 +197,7 @@ bool run_warp(unsigned first, bool reverse) {
         }
     }
     for (unsigned lane = 0; lane < n_lanes; lane++) {
-        if (warp[lane].state == IN_WARP) {
+        if (warp[lane].status == IN_WARP) {
             fail("a warp collective waits for lanes that do not come");
             return false;
         }
@@ -211,14 +211,14 @@ bool open_barrier() {
     const EsCollective *collective = block->threads[0].collective;
     for (unsigned i = 0; i < block->n_threads; i++) {
         Thread *thread = &block->threads[i];
-        if (thread->state != IN_BLOCK || thread->collective != collective) {
+        if (thread->status != IN_BLOCK || thread->collective != collective) {
             fail("a barrier is not reached by all threads");
             return false;
         }
         operands[i] = thread->operands;
     }
     for (unsigned i = 0; i < block->n_threads; i++) {
-        block->threads[i].state = READY;
+        block->threads[i].status = READY;
     }
     collective->combine(operands, block->n_threads);
     return true;
@@ -234,7 +234,7 @@ bool run_block(bool reverse) {
             }
         }
         for (unsigned i = 0; i < block->n_threads; i++) {
-            n_ended += block->threads[i].state == ENDED;
+            n_ended += block->threads[i].status == ENDED;
         }
         if (n_ended == block->n_threads) {
             return true;
@@ -252,7 +252,7 @@ void start_block(const EsLaunchShape &shape, uint64_t number) {
     blockIdx.y = (unsigned)(number / shape.grid.x % shape.grid.y);
     blockIdx.z = (unsigned)(number / shape.grid.x / shape.grid.y);
     for (unsigned i = 0; i < block->n_threads; i++) {
-        block->threads[i].state = NEW;
+        block->threads[i].status = NEW;
         block->threads[i].collective = NULL;
     }
     es_emulated_poison_shared();
@@ -272,7 +272,7 @@ bool is_dynamic_shared_whole(size_t shared_bytes) {
 
 void give_stacks_back() {
     for (unsigned i = 0; i < block->n_threads; i++) {
-        if (block->threads[i].state != ENDED && block->threads[i].stack != NULL) {
+        if (block->threads[i].status != ENDED && block->threads[i].stack != NULL) {
             block->free_stacks.push_back(block->threads[i].stack);
         }
         block->threads[i].stack = NULL;
@@ -324,7 +324,7 @@ void es_emulated_warp(const EsCollective *collective, unsigned mask, void *opera
     Thread *mine = block->current;
     unsigned first = (unsigned)(mine - block->threads) / 32 * 32;
     Thread *warp = &block->threads[first];
-    mine->state = IN_WARP;
+    mine->status = IN_WARP;
     mine->collective = collective;
     mine->mask = mask;
     mine->operands = operands;
@@ -336,7 +336,7 @@ void es_emulated_warp(const EsCollective *collective, unsigned mask, void *opera
         for (unsigned lane = 0; lane < 32; lane++) {
             if ((mask >> lane) & 1) {
                 all[lane] = warp[lane].operands;
-                warp[lane].state = READY;
+                warp[lane].status = READY;
             }
         }
         block->failure = collective->combine(all, 32);
@@ -350,7 +350,7 @@ void es_emulated_warp(const EsCollective *collective, unsigned mask, void *opera
 
 void es_emulated_block(const EsCollective *collective, void *operands) {
     Thread *mine = block->current;
-    mine->state = IN_BLOCK;
+    mine->status = IN_BLOCK;
     mine->collective = collective;
     mine->operands = operands;
     es_emulated_fiber_switch(&mine->fiber, &block->scheduler);

@@ -39,7 +39,8 @@ static void expect_whole_or_unfinished(void) {
     for (int i = 0; i < n_rounds; i++) {
         EsRoundFolder found;
         REQUIRE_OK(es_round_folder_check(temp_path("x"), rounds[i], 1, &found));
-        if (found.state == ES_ROUND_FOLDER_DAMAGED || found.state == ES_ROUND_FOLDER_REFUSED) {
+        if (found.condition == ES_ROUND_FOLDER_DAMAGED ||
+            found.condition == ES_ROUND_FOLDER_REFUSED) {
             ES_TEST_FAIL("round %lld has DONE, but %s", (long long)rounds[i], found.problem);
         }
     }

@@ -169,35 +169,35 @@ static EsStatus create_workers(EsGrowth *growth) {
 }
 
 // An array of the host: where its address goes, and its size.
-typedef struct Row {
+typedef struct ArrayRequest {
     void *pointer; // to the pointer that takes the memory
     size_t bytes;
-} Row;
+} ArrayRequest;
 
-static EsStatus allocate_rows(const Row *rows, size_t n_rows) {
-    for (size_t i = 0; i < n_rows; i++) {
+static EsStatus allocate_arrays(const ArrayRequest *arrays, size_t n_arrays) {
+    for (size_t i = 0; i < n_arrays; i++) {
         void *memory = NULL;
-        ES_TRY(es_allocate(rows[i].bytes, &memory));
-        memcpy(rows[i].pointer, &memory, sizeof memory);
+        ES_TRY(es_allocate(arrays[i].bytes, &memory));
+        memcpy(arrays[i].pointer, &memory, sizeof memory);
     }
     return ES_STATUS_OK;
 }
 
-static EsStatus create_rows(EsGrowth *growth) {
+static EsStatus create_arrays(EsGrowth *growth) {
     size_t n = (size_t)growth->options.n_envs, n_slots = (size_t)growth->model.n_slots;
-    const Row rows[] = {
+    const ArrayRequest arrays[] = {
         {&growth->trials,
          sizeof *growth->trials * ES_MAX(n * ES_ABLATION_PATTERNS_MAX, ES_GROWTH_MIN_TRIALS)},
         {&growth->shapley, sizeof(double) * n * n_slots},
         {&growth->shapley_error, sizeof(double) * n * n_slots},
     };
-    return allocate_rows(rows, ES_COUNT_OF(rows));
+    return allocate_arrays(arrays, ES_COUNT_OF(arrays));
 }
 
 // What only the CPU has of its own.
-static EsStatus create_cpu_rows(EsGrowth *growth) {
+static EsStatus create_cpu_arrays(EsGrowth *growth) {
     size_t n = (size_t)growth->options.n_envs, n_slots = (size_t)growth->model.n_slots;
-    const Row rows[] = {
+    const ArrayRequest arrays[] = {
         {&growth->slab, es_growth_state_bytes((int32_t)n, (int32_t)n_slots)},
         {&growth->masks, sizeof *growth->masks * n},
         {&growth->results, sizeof *growth->results * n},
@@ -211,7 +211,7 @@ static EsStatus create_cpu_rows(EsGrowth *growth) {
         {&growth->train_plans, sizeof(EsGrowthPlan *) * n},
         {&growth->n_invalid, sizeof(int32_t) * n},
     };
-    ES_TRY(allocate_rows(rows, ES_COUNT_OF(rows)));
+    ES_TRY(allocate_arrays(arrays, ES_COUNT_OF(arrays)));
     es_growth_state_bind(&growth->shown.state, growth->slab, (int32_t)n, (int32_t)n_slots);
     return ES_STATUS_OK;
 }
@@ -222,7 +222,7 @@ static EsStatus create_on_cpu(EsGrowth *growth) {
                                   .episode = &growth->episode,
                                   .mode = growth->options.mode,
                                   .capacity = growth->options.plan_capacity};
-    ES_TRY(create_cpu_rows(growth));
+    ES_TRY(create_cpu_arrays(growth));
     ES_TRY(es_growth_plans_create(&plans, &growth->plans));
     return create_workers(growth);
 }
@@ -380,7 +380,7 @@ EsStatus es_growth_create(const EsGrowthOptions *options, const EsDataset *datas
     ES_TRY_GOTO(create_model(growth, dataset));
     ES_TRY_GOTO(create_slabs(growth));
     ES_TRY_GOTO(choose_backend(growth));
-    ES_TRY_GOTO(create_rows(growth));
+    ES_TRY_GOTO(create_arrays(growth));
     ES_TRY_GOTO(es_growth_weights_create(growth));
     ES_TRY_GOTO(growth->backend->create(growth));
     growth->options.device = NULL; // borrowed until here
@@ -409,14 +409,14 @@ void es_growth_destroy(EsGrowth *growth) {
     es_store_destroy(growth->store);
     es_stream_destroy(growth->stream);
     es_device_close(growth->device);
-    void *const rows[] = {growth->workers,       growth->slab,       growth->masks,
-                          growth->results,       growth->ablations,  growth->pairs,
-                          growth->accuracy,      growth->loss_row,   growth->accuracy_row,
-                          growth->host_sums,     growth->seed_sums,  growth->train_plans,
-                          growth->n_invalid,     growth->trials,     growth->shapley,
-                          growth->shapley_error, growth->episode_ids};
-    for (size_t i = 0; i < ES_COUNT_OF(rows); i++) {
-        es_release(rows[i]);
+    void *const arrays[] = {growth->workers,       growth->slab,       growth->masks,
+                            growth->results,       growth->ablations,  growth->pairs,
+                            growth->accuracy,      growth->loss_row,   growth->accuracy_row,
+                            growth->host_sums,     growth->seed_sums,  growth->train_plans,
+                            growth->n_invalid,     growth->trials,     growth->shapley,
+                            growth->shapley_error, growth->episode_ids};
+    for (size_t i = 0; i < ES_COUNT_OF(arrays); i++) {
+        es_release(arrays[i]);
     }
     es_release(growth);
 }

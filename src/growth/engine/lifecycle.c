@@ -7,34 +7,34 @@
 
 typedef enum FieldKind { FIELD_OF_SEED, FIELD_OF_ENV, ARRAY_OF_ENV } FieldKind;
 
-typedef struct FieldRow {
+typedef struct FieldEntry {
     const char *name, *meaning, *type;
     FieldKind kind;
     int32_t n_elements;
-} FieldRow;
+} FieldEntry;
 
 #define FIELD_SEED(type, name, empty, meaning)  {"seed." #name, meaning, #type, FIELD_OF_SEED, 1},
 #define FIELD_ENV(type, name, start, meaning)   {"env." #name, meaning, #type, FIELD_OF_ENV, 1},
 #define FIELD_ARRAY(type, name, count, meaning) {"env." #name, meaning, #type, ARRAY_OF_ENV, count},
 
 // in the order of es_growth_state_bind
-static const FieldRow fields[] = {ES_SEED_FIELDS(FIELD_SEED) ES_GROWTH_ENV_FIELDS(FIELD_ENV)
-                                      ES_GROWTH_ENV_ARRAYS(FIELD_ARRAY)};
+static const FieldEntry fields[] = {ES_SEED_FIELDS(FIELD_SEED) ES_GROWTH_ENV_FIELDS(FIELD_ENV)
+                                        ES_GROWTH_ENV_ARRAYS(FIELD_ARRAY)};
 
-static int64_t count_columns(const FieldRow *row, int32_t n_slots) {
-    return row->kind == FIELD_OF_SEED ? n_slots : row->n_elements;
+static int64_t count_columns(const FieldEntry *entry, int32_t n_slots) {
+    return entry->kind == FIELD_OF_SEED ? n_slots : entry->n_elements;
 }
 
 int32_t es_growth_field_count(void) { return (int32_t)ES_COUNT_OF(fields); }
 
 EsGrowthField es_growth_field_at(int32_t i, int32_t n_envs, int32_t n_slots) {
     ES_ASSERT(i >= 0 && i < es_growth_field_count());
-    const FieldRow *row = &fields[i];
+    const FieldEntry *entry = &fields[i];
     EsGrowthField field = {
-        .name = row->name,
-        .meaning = row->meaning,
-        .dtype = row->type[0] == 'f' ? ES_DTYPE_F32 : ES_DTYPE_I32,
-        .n_columns = count_columns(row, n_slots),
+        .name = entry->name,
+        .meaning = entry->meaning,
+        .dtype = entry->type[0] == 'f' ? ES_DTYPE_F32 : ES_DTYPE_I32,
+        .n_columns = count_columns(entry, n_slots),
     };
     for (int32_t k = 0; k < i; k++) {
         size_t n_columns = (size_t)count_columns(&fields[k], n_slots);

@@ -12,41 +12,41 @@ typedef struct Blend {
     int64_t N, count;
 } Blend;
 
-typedef struct Row {
+typedef struct Image {
     int64_t e, n;
     int32_t mode;
     float alpha, share; // of the seed in y, without and with the gate
-} Row;
+} Image;
 
-static Row row_at(const Blend *v, int64_t piece) {
-    Row row = {.e = piece / v->N, .n = piece % v->N};
-    row.mode = *es_env_i32(v->mode, row.e);
-    row.alpha = es_blend_clamp(*es_env_f32(v->alpha, row.e));
+static Image image_at(const Blend *v, int64_t piece) {
+    Image image = {.e = piece / v->N, .n = piece % v->N};
+    image.mode = *es_env_i32(v->mode, image.e);
+    image.alpha = es_blend_clamp(*es_env_f32(v->alpha, image.e));
     // the gate of a slot without a seed may be stale memory
-    int is_gated = row.mode == ES_BLEND_GATE && v->gate != NULL;
-    row.share =
-        es_blend_share(row.mode, row.alpha, is_gated ? es_env_f32(v->gate, row.e)[row.n] : 1.0f);
-    return row;
+    int is_gated = image.mode == ES_BLEND_GATE && v->gate != NULL;
+    image.share = es_blend_share(image.mode, image.alpha,
+                                 is_gated ? es_env_f32(v->gate, image.e)[image.n] : 1.0f);
+    return image;
 }
 
 // NULL for an absent tensor
-static float *data_at(const Blend *v, const Row *row, const EsTensor *tensor) {
-    return tensor == NULL ? NULL : es_env_f32(tensor, row->e) + row->n * v->count;
+static float *data_at(const Blend *v, const Image *image, const EsTensor *tensor) {
+    return tensor == NULL ? NULL : es_env_f32(tensor, image->e) + image->n * v->count;
 }
 
-static void blend_row(void *context, int64_t piece, int worker) {
+static void blend_image(void *context, int64_t piece, int worker) {
     (void)worker;
     const Blend *v = context;
-    Row row = row_at(v, piece);
-    const float *h = data_at(v, &row, v->h);
-    float *y = data_at(v, &row, v->y);
-    if (row.share == 0.0f) {
+    Image image = image_at(v, piece);
+    const float *h = data_at(v, &image, v->h);
+    float *y = data_at(v, &image, v->y);
+    if (image.share == 0.0f) {
         memcpy(y, h, (size_t)v->count * sizeof *y);
         return;
     }
-    const float *s = data_at(v, &row, v->seed);
+    const float *s = data_at(v, &image, v->seed);
     for (int64_t k = 0; k < v->count; k++) {
-        y[k] = es_blend_value(row.mode, row.share, h[k], s[k]);
+        y[k] = es_blend_value(image.mode, image.share, h[k], s[k]);
     }
 }
 
@@ -63,39 +63,39 @@ static double sum_differences(const float *d_y, const float *s, const float *h, 
 }
 
 // Where the seed has no share in y: d_h = G, and d_seed = G while it is incubated, else 0.
-static void pass_row(const Blend *v, const Row *row) {
+static void pass_image(const Blend *v, const Image *image) {
     size_t bytes = (size_t)v->count * sizeof(float);
-    const float *d_y = data_at(v, row, v->d_y);
-    float *d_h = data_at(v, row, v->d_h), *d_s = data_at(v, row, v->d_seed);
+    const float *d_y = data_at(v, image, v->d_y);
+    float *d_h = data_at(v, image, v->d_h), *d_s = data_at(v, image, v->d_seed);
     if (d_h != NULL) {
         memcpy(d_h, d_y, bytes);
     }
-    if (d_s != NULL && row->mode == ES_BLEND_INCUBATE) {
+    if (d_s != NULL && image->mode == ES_BLEND_INCUBATE) {
         memcpy(d_s, d_y, bytes);
     } else if (d_s != NULL) {
         memset(d_s, 0, bytes);
     }
 }
 
-static void differentiate_row(void *context, int64_t piece, int worker) {
+static void differentiate_image(void *context, int64_t piece, int worker) {
     (void)worker;
     const Blend *v = context;
-    Row row = row_at(v, piece);
-    const float *h = data_at(v, &row, v->h), *s = data_at(v, &row, v->seed);
-    const float *d_y = data_at(v, &row, v->d_y);
+    Image image = image_at(v, piece);
+    const float *h = data_at(v, &image, v->h), *s = data_at(v, &image, v->seed);
+    const float *d_y = data_at(v, &image, v->d_y);
     if (v->d_gate != NULL) {
         // by alpha, not by the share: a gate that has closed must be able to open again
-        int is_moved = row.mode == ES_BLEND_GATE && row.alpha != 0.0f;
-        es_env_f32(v->d_gate, row.e)[row.n] =
-            is_moved ? (float)((double)row.alpha * sum_differences(d_y, s, h, v->count)) : 0.0f;
+        int is_moved = image.mode == ES_BLEND_GATE && image.alpha != 0.0f;
+        es_env_f32(v->d_gate, image.e)[image.n] =
+            is_moved ? (float)((double)image.alpha * sum_differences(d_y, s, h, v->count)) : 0.0f;
     }
-    if (row.share == 0.0f) {
-        pass_row(v, &row);
+    if (image.share == 0.0f) {
+        pass_image(v, &image);
         return;
     }
-    float *d_h = data_at(v, &row, v->d_h), *d_s = data_at(v, &row, v->d_seed);
+    float *d_h = data_at(v, &image, v->d_h), *d_s = data_at(v, &image, v->d_seed);
     for (int64_t k = 0; k < v->count; k++) {
-        EsBlendGradient gradient = es_blend_gradient(row.mode, row.share, h[k], s[k], d_y[k]);
+        EsBlendGradient gradient = es_blend_gradient(image.mode, image.share, h[k], s[k], d_y[k]);
         if (d_h != NULL) {
             d_h[k] = gradient.h;
         }
@@ -105,15 +105,15 @@ static void differentiate_row(void *context, int64_t piece, int worker) {
     }
 }
 
-static void pass_input_row(void *context, int64_t piece, int worker) {
+static void pass_input_image(void *context, int64_t piece, int worker) {
     (void)worker;
     const Blend *v = context;
-    Row row = {.e = piece / v->N, .n = piece % v->N};
+    Image image = {.e = piece / v->N, .n = piece % v->N};
     size_t bytes = (size_t)v->count * sizeof(float);
-    if (es_blend_is_mixed(*es_env_i32(v->mode, row.e))) {
-        memcpy(data_at(v, &row, v->d_h), data_at(v, &row, v->d_y), bytes);
+    if (es_blend_is_mixed(*es_env_i32(v->mode, image.e))) {
+        memcpy(data_at(v, &image, v->d_h), data_at(v, &image, v->d_y), bytes);
     } else {
-        memset(data_at(v, &row, v->d_h), 0, bytes);
+        memset(data_at(v, &image, v->d_h), 0, bytes);
     }
 }
 
@@ -127,7 +127,7 @@ static void start(EsStream *s, Blend *blend, const EsTensor *shape, EsPieceFunct
 void es_blend_forward_cpu(EsStream *s, EsIn h, EsIn seed, EsIn gate, EsIn alpha, EsIn mode,
                           EsOut y) {
     Blend blend = {.h = h, .seed = seed, .gate = gate, .alpha = alpha, .mode = mode, .y = y};
-    start(s, &blend, h, blend_row);
+    start(s, &blend, h, blend_image);
 }
 
 void es_blend_backward_cpu(EsStream *s, EsIn h, EsIn seed, EsIn gate, EsIn alpha, EsIn mode,
@@ -141,10 +141,10 @@ void es_blend_backward_cpu(EsStream *s, EsIn h, EsIn seed, EsIn gate, EsIn alpha
                    .d_h = d_h,
                    .d_seed = d_seed,
                    .d_gate = d_gate};
-    start(s, &blend, h, differentiate_row);
+    start(s, &blend, h, differentiate_image);
 }
 
 void es_seed_input_backward_cpu(EsStream *s, EsIn mode, EsIn d_x, EsOut d_h) {
     Blend blend = {.mode = mode, .d_y = d_x, .d_h = d_h};
-    start(s, &blend, d_x, pass_input_row);
+    start(s, &blend, d_x, pass_input_image);
 }

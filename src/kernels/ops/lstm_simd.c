@@ -32,13 +32,13 @@ typedef struct Steps {
 } Steps;
 
 // A row of a tile.
-typedef struct Row {
+typedef struct TileRow {
     int64_t e, n;
     int is_reset;
-} Row;
+} TileRow;
 
-static Row row_at(const EsLstmJob *job, const Tile *tile, int64_t t, int64_t r) {
-    Row row = {.e = tile->first_env + r / job->N, .n = r % job->N};
+static TileRow row_at(const EsLstmJob *job, const Tile *tile, int64_t t, int64_t r) {
+    TileRow row = {.e = tile->first_env + r / job->N, .n = r % job->N};
     row.is_reset =
         job->reset != NULL && t >= 0 && es_env_u8(job->reset, row.e)[t * job->N + row.n] != 0;
     return row;
@@ -96,7 +96,7 @@ static void add_recurrent(const EsLstmJob *job, const Tile *tile, int64_t first,
     int64_t D = job->D, n_hidden = ES_MIN(HIDDEN_TILE, D - tile->unit0);
     EsSimdRows rows = {.count = 0};
     for (int64_t r = first; r < end; r++) {
-        Row row = row_at(job, tile, tile->t, r);
+        TileRow row = row_at(job, tile, tile->t, r);
         const float *h = es_lstm_state_before(job, job->y, job->h_start, row.e, tile->t, row.n);
         if (h != NULL && !row.is_reset) {
             rows.a[rows.count] = h;
@@ -112,7 +112,7 @@ static void add_recurrent(const EsLstmJob *job, const Tile *tile, int64_t first,
     }
 }
 
-static void update_cells(const EsLstmJob *job, const Tile *tile, Row row) {
+static void update_cells(const EsLstmJob *job, const Tile *tile, TileRow row) {
     int64_t D = job->D, at = tile->t * job->N + row.n;
     const float *bias = es_env_f32(job->bias_recurrent, row.e);
     const float *before =
@@ -178,7 +178,7 @@ static void add_d_state(const EsLstmJob *job, const Tile *tile, int64_t t, int64
     int64_t D = job->D, n_hidden = ES_MIN(COLUMNS, D - tile->unit0);
     EsSimdRows rows = {.count = 0};
     for (int64_t r = first; r < end; r++) {
-        Row row = row_at(job, tile, t, r);
+        TileRow row = row_at(job, tile, t, r);
         if (!row.is_reset) {
             rows.a[rows.count] = es_env_f32(job->d_gates, row.e) + (t * job->N + row.n) * 4 * D;
             rows.c[rows.count++] = d_h[r - first];
@@ -205,7 +205,7 @@ static void add_d_state(const EsLstmJob *job, const Tile *tile, int64_t t, int64
 }
 
 // d_h: what later steps ask of the row's units
-static void backward_cells(const EsLstmJob *job, const Tile *tile, Row row,
+static void backward_cells(const EsLstmJob *job, const Tile *tile, TileRow row,
                            const float d_h[COLUMNS]) {
     int64_t D = job->D, t = tile->t, at = t * job->N + row.n;
     const float *gates = es_env_f32(job->gates, row.e) + at * 4 * D;
@@ -247,7 +247,7 @@ static void backward_tile(const EsLstmJob *job, const Tile *tile) {
             add_d_state(job, tile, tile->t + 1, first, end, d_h);
         }
         for (int64_t r = first; r < end; r++) {
-            Row row = row_at(job, tile, tile->t, r);
+            TileRow row = row_at(job, tile, tile->t, r);
             if (tile->t < 0) {
                 // step -1 stands for the start: only the gradient of its h is left to write
                 memcpy(es_env_f32(job->d_h_start, row.e) + row.n * job->D + tile->unit0,
@@ -259,14 +259,14 @@ static void backward_tile(const EsLstmJob *job, const Tile *tile) {
     }
 }
 
-typedef struct States {
+typedef struct StartStates {
     const EsLstmJob *job;
     int64_t e;
-} States;
+} StartStates;
 
 // the h that row k of the T N rows started from; NULL: 0
 static const float *find_state(const void *context, int64_t k) {
-    const States *states = context;
+    const StartStates *states = context;
     const EsLstmJob *job = states->job;
     if (job->reset != NULL && es_env_u8(job->reset, states->e)[k] != 0) {
         return NULL;
@@ -279,7 +279,7 @@ static void sum_d_recurrent(void *context, int64_t piece, int worker) {
     (void)worker;
     const EsLstmJob *job = context;
     int64_t D = job->D, e = piece / job->n_row_blocks, row0 = piece % job->n_row_blocks * ROWS;
-    States states = {job, e};
+    StartStates states = {job, e};
     EsSimdProduct product = {.a = es_env_f32(job->d_gates, e) + row0,
                              .a_row = 1,
                              .a_column = 4 * D,

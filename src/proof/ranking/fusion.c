@@ -104,24 +104,24 @@ static double reciprocal_rank(const EsFusionWeights *weights, const EsFusionQues
 }
 
 // Some of the questions: `count` of a list, from `begin` in steps of `step`.
-typedef struct Part {
+typedef struct Subset {
     const EsFusionQuestions *questions;
     const int32_t *list;
     int32_t count, begin, step;
-} Part;
+} Subset;
 
-static double sum_ranks(const EsFusionWeights *weights, const Part *part) {
+static double sum_ranks(const EsFusionWeights *weights, const Subset *subset) {
     double sum = 0;
-    for (int32_t i = part->begin; i < part->count; i += part->step) {
-        sum += reciprocal_rank(weights, part->questions, part->list[i]);
+    for (int32_t i = subset->begin; i < subset->count; i += subset->step) {
+        sum += reciprocal_rank(weights, subset->questions, subset->list[i]);
     }
     return sum;
 }
 
 // The best weights of the grid; of equals the first, whose proofs weigh least.
-static EsFusionWeights choose_weights(EsFusionWeights start, const Part *part) {
+static EsFusionWeights choose_weights(EsFusionWeights start, const Subset *subset) {
     size_t n_logs =
-        part->questions->evidence.log_probability != NULL ? ES_COUNT_OF(log_weights) : 1;
+        subset->questions->evidence.log_probability != NULL ? ES_COUNT_OF(log_weights) : 1;
     EsFusionWeights best = start;
     double best_sum = -1;
     for (size_t g = 0; g < ES_COUNT_OF(gains); g++) {
@@ -131,7 +131,7 @@ static EsFusionWeights choose_weights(EsFusionWeights start, const Part *part) {
                 weights.bonus = start.embedding * gains[g] - start.penalty;
                 weights.per_step = start.embedding * step_costs[s];
                 weights.log_probability = start.embedding * log_weights[l];
-                double sum = sum_ranks(&weights, part);
+                double sum = sum_ranks(&weights, subset);
                 if (sum > best_sum) {
                     best_sum = sum;
                     best = weights;
@@ -143,11 +143,11 @@ static EsFusionWeights choose_weights(EsFusionWeights start, const Part *part) {
 }
 
 // Whether weights chosen on one half of a predicate's questions serve the other half.
-static int holds_up(EsFusionWeights overall, Part part) {
+static int holds_up(EsFusionWeights overall, Subset subset) {
     double gained = 0;
-    part.step = 2;
+    subset.step = 2;
     for (int32_t half = 0; half < 2; half++) {
-        Part chosen_on = part, tried_on = part;
+        Subset chosen_on = subset, tried_on = subset;
         chosen_on.begin = half;
         tried_on.begin = 1 - half;
         EsFusionWeights own = choose_weights(overall, &chosen_on);
@@ -180,14 +180,14 @@ EsStatus es_fusion_fit(EsFusion *fusion, const EsFusionQuestions *questions,
     for (int32_t i = 0; i < questions->count; i++) {
         list[i] = i;
     }
-    Part all = {questions, list, questions->count, 0, 1};
+    Subset all = {questions, list, questions->count, 0, 1};
     const EsFusionWeights embedding = {.embedding = 1};
     report->mrr_embedding = sum_ranks(&embedding, &all) / questions->count;
     report->mrr_before = mean_after(fusion, questions);
     fusion->overall = choose_weights(fusion->overall, &all);
     report->mrr_overall = sum_ranks(&fusion->overall, &all) / questions->count;
     for (int32_t p = 1; p <= fusion->n_predicates; p++) {
-        Part own = {questions, list, 0, 0, 1};
+        Subset own = {questions, list, 0, 0, 1};
         for (int32_t i = 0; i < questions->count; i++) {
             if (questions->predicate[i] == p) {
                 list[own.count++] = i;

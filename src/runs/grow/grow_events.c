@@ -179,12 +179,12 @@ void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment) {
     .env = env, .episode = episode, .slot = slot_name(events, slot), .seed_id = memory->id,        \
     .blueprint = memory->blueprint
 
-// Rows of a step, by kind.
-typedef struct SeedRows {
+// Seed events of a step, by kind.
+typedef struct SeedEventCounts {
     int64_t n_gates, n_germinated, n_fossilized, n_pruned, n_changed;
-} SeedRows;
+} SeedEventCounts;
 
-static void add_transition(EsGrowEvents *events, SeedRows *rows, int64_t env, int slot,
+static void add_transition(EsGrowEvents *events, SeedEventCounts *counts, int64_t env, int slot,
                            int64_t episode, int32_t from, int32_t to, int is_last) {
     const EsGrowthState *state = &es_growth_snapshot(events->growth)->state;
     size_t i = (size_t)(env * events->n_slots + slot);
@@ -196,15 +196,15 @@ static void add_transition(EsGrowEvents *events, SeedRows *rows, int64_t env, in
     double contribution =
         measured_or_missing((double)seed.contribution, seed.contribution_age >= 0);
     if (to == ES_STAGE_GERMINATED) {
-        events->germinated[rows->n_germinated++] = (EsSeedGerminatedEvent){
+        events->germinated[counts->n_germinated++] = (EsSeedGerminatedEvent){
             SEED_COLUMNS, .n_parameters = seed.n_parameters,
             .style = es_algorithm_name(seed.algorithm), .tempo = seed.tempo};
     } else if (to == ES_STAGE_FOSSILIZED) {
-        events->fossilized[rows->n_fossilized++] = (EsSeedFossilizedEvent){
+        events->fossilized[counts->n_fossilized++] = (EsSeedFossilizedEvent){
             SEED_COLUMNS, .n_parameters = seed.n_parameters, .improvement = improvement,
             .contribution = contribution, .n_steps_alive = seed.age};
     } else if (to == ES_STAGE_PRUNED) {
-        events->pruned[rows->n_pruned++] =
+        events->pruned[counts->n_pruned++] =
             (EsSeedPrunedEvent){SEED_COLUMNS,
                                 .reason = es_prune_reason_name(seed.prune_reason),
                                 .initiator = es_prune_initiator_name(seed.prune_reason),
@@ -213,7 +213,7 @@ static void add_transition(EsGrowEvents *events, SeedRows *rows, int64_t env, in
                                 .n_steps_alive = seed.age};
     }
     // of several transitions in one step the state knows the last one's circumstances
-    events->changed[rows->n_changed++] = (EsSeedStageChangedEvent){
+    events->changed[counts->n_changed++] = (EsSeedStageChangedEvent){
         SEED_COLUMNS,
         .from_stage = es_stage_name(from),
         .to_stage = es_stage_name(to),
@@ -224,7 +224,8 @@ static void add_transition(EsGrowEvents *events, SeedRows *rows, int64_t env, in
 }
 
 // A gate is emitted when it opens, and when it stays closed for another reason than last time.
-static void add_gate(EsGrowEvents *events, SeedRows *rows, int64_t env, int slot, int64_t episode) {
+static void add_gate(EsGrowEvents *events, SeedEventCounts *counts, int64_t env, int slot,
+                     int64_t episode) {
     const EsSeedView *seed = &es_growth_snapshot(events->growth)->state.seed;
     size_t i = (size_t)(env * events->n_slots + slot);
     SlotMemory *memory = &events->slots[i];
@@ -234,14 +235,15 @@ static void add_gate(EsGrowEvents *events, SeedRows *rows, int64_t env, int slot
     }
     memory->gate = gate;
     memory->gate_failed = failed;
-    events->gates[rows->n_gates++] = (EsSeedGateEvaluatedEvent){
+    events->gates[counts->n_gates++] = (EsSeedGateEvaluatedEvent){
         SEED_COLUMNS, .gate = es_gate_name(gate), .passed = failed == 0,
         .failed_checks = failed == 0
                              ? NULL
                              : es_gate_checks_write(failed, memory->checks, sizeof memory->checks)};
 }
 
-static void add_slot(EsGrowEvents *events, SeedRows *rows, int64_t env, int slot, int64_t episode) {
+static void add_slot(EsGrowEvents *events, SeedEventCounts *counts, int64_t env, int slot,
+                     int64_t episode) {
     const EsSeedView *seed = &es_growth_snapshot(events->growth)->state.seed;
     size_t i = (size_t)(env * events->n_slots + slot);
     SlotMemory *memory = &events->slots[i];
@@ -256,26 +258,26 @@ static void add_slot(EsGrowEvents *events, SeedRows *rows, int64_t env, int slot
         if (to == ES_STAGE_GERMINATED) {
             memory->gate = -1;
         }
-        add_transition(events, rows, env, slot, episode, from, to, k == n - 1);
+        add_transition(events, counts, env, slot, episode, from, to, k == n - 1);
     }
-    add_gate(events, rows, env, slot, episode);
+    add_gate(events, counts, env, slot, episode);
 }
 
 // Stages, gates, germinations, fossils and prunes of the last decision.
 static void emit_seeds(EsGrowEvents *events, const EsGrowMoment *moment) {
     EsHub *hub = moment->hub;
     EsEventTime time = moment->time;
-    SeedRows rows = {0};
+    SeedEventCounts counts = {0};
     for (int64_t e = 0; e < events->n_envs; e++) {
         for (int s = 0; s < events->n_slots; s++) {
-            add_slot(events, &rows, e, s, moment->first_episode + e);
+            add_slot(events, &counts, e, s, moment->first_episode + e);
         }
     }
-    es_emit_seed_germinated(hub, time, events->germinated, rows.n_germinated);
-    es_emit_seed_gate_evaluated(hub, time, events->gates, rows.n_gates);
-    es_emit_seed_stage_changed(hub, time, events->changed, rows.n_changed);
-    es_emit_seed_fossilized(hub, time, events->fossilized, rows.n_fossilized);
-    es_emit_seed_pruned(hub, time, events->pruned, rows.n_pruned);
+    es_emit_seed_germinated(hub, time, events->germinated, counts.n_germinated);
+    es_emit_seed_gate_evaluated(hub, time, events->gates, counts.n_gates);
+    es_emit_seed_stage_changed(hub, time, events->changed, counts.n_changed);
+    es_emit_seed_fossilized(hub, time, events->fossilized, counts.n_fossilized);
+    es_emit_seed_pruned(hub, time, events->pruned, counts.n_pruned);
 }
 
 // --- what the decision did ---

@@ -1,4 +1,4 @@
-// Lines for a person, whose parts are given up in a fixed order until the line fits.
+// Lines for a person, whose fields are given up in a fixed order until the line fits.
 #include "telemetry/sinks/console_line.h"
 
 #include <math.h>
@@ -110,91 +110,91 @@ void es_console_add_duration(EsText *text, double seconds) {
 
 // --- progress ---
 
-// The parts of a line, the one to give up first when there is no room for all.
-typedef enum Part {
-    PART_SEEDS,
-    PART_KL,
-    PART_ENTROPY,
-    PART_REWARD,
-    PART_STEP,
-    PART_RATE,
-    PART_MRR,
-    PART_ACCURACY,
-    PART_TRAINED,
-    PART_LEFT
-} Part;
-#define N_PARTS 10
+// The fields of a line, the one to give up first when there is no room for all.
+typedef enum Field {
+    FIELD_SEEDS,
+    FIELD_KL,
+    FIELD_ENTROPY,
+    FIELD_REWARD,
+    FIELD_STEP,
+    FIELD_RATE,
+    FIELD_MRR,
+    FIELD_ACCURACY,
+    FIELD_TRAINED,
+    FIELD_LEFT
+} Field;
+#define N_FIELDS 10
 
-static int is_known(const EsConsoleProgress *progress, Part part) {
-    switch (part) {
-    case PART_SEEDS:
+static int is_known(const EsConsoleProgress *progress, Field field) {
+    switch (field) {
+    case FIELD_SEEDS:
         return progress->n_seeds != ES_MISSING_INT;
-    case PART_KL:
+    case FIELD_KL:
         return !es_is_missing_real(progress->kl_divergence);
-    case PART_ENTROPY:
+    case FIELD_ENTROPY:
         return !es_is_missing_real(progress->entropy);
-    case PART_REWARD:
+    case FIELD_REWARD:
         return !es_is_missing_real(progress->reward);
-    case PART_STEP:
+    case FIELD_STEP:
         return progress->n_steps_done != ES_MISSING_INT;
-    case PART_RATE:
+    case FIELD_RATE:
         return !es_is_missing_real(progress->rate);
-    case PART_MRR:
+    case FIELD_MRR:
         return !es_is_missing_real(progress->mrr);
-    case PART_ACCURACY:
+    case FIELD_ACCURACY:
         return !es_is_missing_real(progress->accuracy);
-    case PART_TRAINED:
+    case FIELD_TRAINED:
         return isfinite(progress->percent);
-    case PART_LEFT:
+    case FIELD_LEFT:
         return isfinite(progress->seconds_left) && progress->seconds_left >= 0;
     }
     return 0;
 }
 
-static void add_part(EsText *text, const EsConsoleProgress *progress, Part part) {
-    switch (part) {
-    case PART_SEEDS:
+static void add_field(EsText *text, const EsConsoleProgress *progress, Field field) {
+    switch (field) {
+    case FIELD_SEEDS:
         es_text_add_string(text, "  seeds ");
         add_grouped(text, progress->n_seeds);
         break;
-    case PART_KL:
+    case FIELD_KL:
         es_text_add_string(text, "  KL ");
         add_small(text, progress->kl_divergence, 3);
         break;
-    case PART_ENTROPY:
+    case FIELD_ENTROPY:
         es_text_add_string(text, "  entropy ");
         add_small(text, progress->entropy, 2);
         break;
-    case PART_REWARD:
+    case FIELD_REWARD:
         es_text_add_string(text, "  reward ");
         add_reward(text, progress->reward);
         break;
-    case PART_STEP:
+    case FIELD_STEP:
         es_text_add_string(text, "  step ");
         es_text_add_int(text, progress->n_steps_done);
         break;
-    case PART_RATE:
+    case FIELD_RATE:
         es_text_add_string(text, "  ");
         add_rate(text, progress->rate);
         es_text_add_string(text, " ");
         es_text_add_string(text, progress->rate_unit);
         break;
-    case PART_ACCURACY:
+    case FIELD_ACCURACY:
         es_text_add_string(text, "  ");
         es_text_add_string(text, progress->measured);
         es_text_add_string(text, " ");
         add_percent(text, progress->accuracy);
         break;
-    case PART_MRR:
+    case FIELD_MRR:
         es_text_add_string(text, "  MRR ");
         add_small(text, progress->mrr, 3);
         break;
-    case PART_TRAINED:
+    case FIELD_TRAINED:
         es_text_add_string(text, "  trained ");
         es_text_add_int(text, (int64_t)ES_MIN(ES_MAX(progress->percent, 0), 100));
         es_text_add_string(text, " %");
         break;
-    case PART_LEFT:
+    case FIELD_LEFT:
         es_text_add_string(text, "  left ");
         es_console_add_duration(text, progress->seconds_left);
         break;
@@ -211,19 +211,19 @@ static void add_round(EsText *text, const EsConsoleProgress *progress) {
 }
 
 void es_console_add_progress(EsText *text, const EsConsoleProgress *progress, size_t max_columns) {
-    static const Part order[N_PARTS] = {PART_TRAINED, PART_STEP,   PART_RATE,    PART_ACCURACY,
-                                        PART_MRR,     PART_REWARD, PART_ENTROPY, PART_KL,
-                                        PART_SEEDS,   PART_LEFT};
+    static const Field order[N_FIELDS] = {
+        FIELD_TRAINED, FIELD_STEP,    FIELD_RATE, FIELD_ACCURACY, FIELD_MRR,
+        FIELD_REWARD,  FIELD_ENTROPY, FIELD_KL,   FIELD_SEEDS,    FIELD_LEFT};
     size_t begin = text->length;
-    for (int n_given_up = 0; n_given_up <= N_PARTS; n_given_up++) {
+    for (int n_given_up = 0; n_given_up <= N_FIELDS; n_given_up++) {
         text->length = begin;
         add_round(text, progress);
-        for (int i = 0; i < N_PARTS; i++) {
+        for (int i = 0; i < N_FIELDS; i++) {
             if ((int)order[i] >= n_given_up && is_known(progress, order[i])) {
-                add_part(text, progress, order[i]);
+                add_field(text, progress, order[i]);
             }
         }
-        // all parts are ASCII: a byte is a column
+        // all fields are ASCII: a byte is a column
         if (text->length - begin <= max_columns) {
             return;
         }
