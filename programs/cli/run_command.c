@@ -306,9 +306,10 @@ EsExit es_run_command_finish(const char *name, EsStatus status, const EsRunOutco
     }
     EsExit code = es_command_finish(name, status);
     if (code == ES_EXIT_DONE && outcome->diverged_since > 0) {
-        es_message("esper %s: the run diverged: from round %lld on nothing in it is finite. All of "
-                   "it is saved; a lower learning rate may help\n",
-                   name, (long long)outcome->diverged_since);
+        es_message(
+            "esper %s: the run diverged: from round %lld on no loss was finite, or no update "
+            "had a finite step. All of it is saved; a lower learning rate may help\n",
+            name, (long long)outcome->diverged_since);
         return ES_EXIT_FAILED;
     }
     return code == ES_EXIT_DONE && outcome->has_lost_events ? ES_EXIT_LOST_EVENTS : code;

@@ -41,19 +41,21 @@ static EsStatus create_within(const EsRunMaker *maker, size_t limit_bytes, void 
     EsRunNeed need = {0};
     es_allocation_begin(limit_bytes > 0 ? limit_of_work : 0);
     EsStatus status = maker->create(maker->settings, work);
-    taken->allocation = es_allocation_end();
     if (status == ES_STATUS_OK && maker->find_need != NULL) {
         status = maker->find_need(*work, &need);
     }
+    taken->allocation = es_allocation_end();
     double held = (double)taken->allocation.held_bytes, peak = (double)taken->allocation.peak_bytes;
     taken->sure_bytes = ES_MAX(peak, held + (double)need.sure_bytes) + (double)beside;
     taken->peak_bytes =
         ES_MAX(peak, held + (double)need.peak_bytes) + (double)maker->run_need.peak_bytes;
     if (status == ES_STATUS_OK && limit_bytes > 0 && taken->sure_bytes > (double)limit_bytes) {
         taken->allocation.is_refused = 1;
+        status = ES_STATUS_MEMORY; // reported by fail_memory
+    }
+    if (status != ES_STATUS_OK) {
         maker->destroy(*work);
         *work = NULL;
-        return ES_STATUS_MEMORY; // reported by fail_memory
     }
     return status;
 }
@@ -68,7 +70,25 @@ static double measure(const EsRunMaker *maker, int n_envs, size_t limit_bytes) {
     return status == ES_STATUS_OK ? taken.sure_bytes : 0;
 }
 
-// Two small ones show the need of all, and how many fit. Each thread has room of its
+// About the most environments that fit, at most `guess`: a guess from two small counts overshoots where
+// more environments bring another part with them, as held-out episodes with hosts of their own.
+static int find_fitting(const EsRunMaker *maker, int n_known, int guess, size_t limit_bytes) {
+    if (guess <= n_known || measure(maker, guess, limit_bytes) > 0) {
+        return guess;
+    }
+    int low = n_known, high = guess; // fits, does not fit
+    while (high - low > 1 + low / 16) {
+        int middle = low + (high - low) / 2;
+        if (measure(maker, middle, limit_bytes) > 0) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+// Two small counts show the need of all, and how many fit. Each thread has room of its
 // own for one environment, so both have at least one for every thread where that fits.
 static EsStatus fail_memory(const EsRunMaker *maker, const EsMemoryAvailable *available,
                             size_t limit_bytes, double least_bytes) {
@@ -81,22 +101,23 @@ static EsStatus fail_memory(const EsRunMaker *maker, const EsMemoryAvailable *av
         twice = some > 0 ? measure(maker, 2 * n, limit_bytes) : 0;
         n = twice > 0 ? n : n / 2;
     }
-    *maker->n_envs = n_envs;
     write_bytes((double)available->bytes, there);
     if (twice <= some) {
+        *maker->n_envs = n_envs;
         write_bytes(least_bytes, needed);
         return ES_FAIL(CONFIG,
                        "the run needs more than %s of memory, and %s has %s left; %s takes less",
                        needed, available->limited_by, there, maker->smaller);
     }
     double per_env = (twice - some) / n;
-    int n_fitting = n + (int)(((double)limit_bytes - some) / per_env);
-    write_bytes(some + per_env * (n_envs - n), needed);
+    double guess = n + ((double)limit_bytes - some) / per_env;
+    int n_fitting = find_fitting(maker, 2 * n, (int)ES_MIN(guess, n_envs - 1.0), limit_bytes);
+    *maker->n_envs = n_envs;
+    write_bytes(ES_MAX(least_bytes, some + per_env * (n_envs - n)), needed);
     return ES_FAIL(CONFIG,
                    "the run needs about %s of memory, and %s has %s left; --envs %d would fit "
                    "instead of %d, and %s takes less",
-                   needed, available->limited_by, there, ES_MIN(n_fitting, n_envs - 1), n_envs,
-                   maker->smaller);
+                   needed, available->limited_by, there, n_fitting, n_envs, maker->smaller);
 }
 
 // A run that fits as far as is sure, and perhaps not at its peak.

@@ -400,8 +400,9 @@ static int has_replays(const EsProfileReport *report) {
 
 // Before the work, not after it.
 static EsStatus check_trace(const char *path) {
-    if (path == NULL || es_file_writer_try(path) == ES_STATUS_OK) {
-        return ES_STATUS_OK;
+    EsStatus status = path == NULL ? ES_STATUS_OK : es_file_writer_try(path);
+    if (status == ES_STATUS_OK || status == ES_STATUS_MEMORY) {
+        return status;
     }
     char reason[512];
     snprintf(reason, sizeof reason, "%s", es_status_detail());

@@ -79,7 +79,7 @@ typedef struct EsRoundReport {
     int64_t allocated_bytes;       // on the device, by the work; missing on the CPU
     int64_t device_bytes;          // of the device in all; missing on the CPU
     char state_hash[20];           // of all that the work holds; "" = missing
-    int has_diverged;              // nothing of it is finite any more
+    int has_diverged;              // no loss was finite, or no update had a finite step
 } EsRoundReport;
 
 void es_round_report_reset(EsRoundReport *report);

@@ -246,6 +246,9 @@ EsStatus es_proof_training_sample(EsProofTraining *t, EsProofSample *sample) {
     sample->round_bytes = es_proof_policy_training_round_bytes(
         t->policy_training, n_steps * n_envs, n_steps * n_successors,
         n_envs + n_steps * n_successors, sample->n_atoms);
+    double n_rows = n_steps * n_envs;
+    sample->least_bytes = es_proof_policy_training_round_bytes(t->policy_training, n_rows, n_rows,
+                                                               n_envs, sample->n_atoms);
     return ES_STATUS_OK;
 }
 

@@ -98,6 +98,7 @@ typedef struct EsProofSample {
     double n_successors; // of a state
     double n_atoms;      // of a successor
     size_t round_bytes;  // memory of a round in which no successor comes twice
+    size_t least_bytes;  // memory of a round with one successor a step, all of them known
 } EsProofSample;
 EsStatus es_proof_training_sample(EsProofTraining *training, EsProofSample *sample);
 

@@ -282,12 +282,13 @@ static void keep_endings(EsGrowRun *grow) {
     grow->has_endings = 1;
 }
 
-static EsStatus update_policy(EsGrowRun *grow) {
+static EsStatus update_policy(EsGrowRun *grow, EsRoundReport *round) {
     EsPpoReport report;
     EsRecurrentHealth health = es_policy_health(grow->policy);
     int64_t start_ns = es_clock_ns();
     ES_TRY(
         es_policy_update(grow->policy, &es_growth_snapshot(grow->runner.growth)->state, &report));
+    round->has_diverged |= report.is_skipped;
     double update_ms = es_run_phase_end(grow->run, ES_PHASE_UPDATE, start_ns);
     EsUpdatedPolicy policy = {ES_N_HEADS, es_head_name, &health, 1};
     es_update_emit(grow->run, grow->moment.time, &report, &policy, (double)grow->settings->ppo.rate,
@@ -321,7 +322,7 @@ static EsStatus run_round(void *context, EsRun *run, int64_t round, EsRoundRepor
     summarise(grow, report);
     keep_endings(grow);
     if (grow->is_trained) {
-        ES_TRY(update_policy(grow));
+        ES_TRY(update_policy(grow, report));
     }
     return hash_state(grow, report);
 }

@@ -175,7 +175,8 @@ EsStatus es_prove_run_need(EsProveRun *prove, EsRunNeed *need) {
             find_ranking_bytes(prove, &sample, es_prove_evaluated_queries(settings, prove->graph),
                                settings->n_evaluated_corruptions);
     }
-    *need = (EsRunNeed){.peak_bytes = sample.round_bytes + (size_t)ES_MAX(validation, comparison)};
+    *need = (EsRunNeed){.sure_bytes = sample.least_bytes,
+                        .peak_bytes = sample.round_bytes + (size_t)ES_MAX(validation, comparison)};
     return ES_STATUS_OK;
 }
 

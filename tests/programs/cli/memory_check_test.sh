@@ -46,6 +46,13 @@ refuse 200000 grow --task tiny --envs 4000 --policy random --eval 0 --threads 1 
 expect_part "grow" "$err" "would fit instead of 4000, and a smaller --batch or --validation-images takes less"
 mkdir "$folder/seeds"
 refuse 200000 grow --task tiny --envs 4000 --policy random --eval 4 --threads 1 --repeat 2 --out "$folder/seeds"
+# held-out episodes with hosts of their own are no line in --envs: what is said to fit does
+held_out=(grow --task tiny --policy random --eval 512 --rounds 1 --threads 1)
+refuse 250000 "${held_out[@]}" --envs 4000 --out "$folder/a"
+fitting=$(sed -n 's/.*--envs \([0-9]*\) would fit instead of 4000.*/\1/p' <<< "$err")
+[[ $fitting -gt 1 ]] || fail "held-out episodes: $err"
+(ulimit -v 250000 && exec "$esper" "${held_out[@]}" --envs "$fitting" --dry-run) > "$folder/out" 2> "$folder/err" ||
+    fail "--envs $fitting was said to fit: $(cat "$folder/err")"
 refuse 300000 prove train --generated 60 --envs 65536 --steps 64 --threads 1 --out "$folder/a"
 expect_part "prove" "$err" "a smaller --steps or graph takes less"
 

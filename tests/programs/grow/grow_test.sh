@@ -110,7 +110,7 @@ run 0 grow "${small[@]}" --rounds 1 --policy "script:$folder/hot.txt" --out "$fo
 lost=(--envs 3 --episode-steps 1 --step-batches 4000 --batch 2 --validation-images 200 --threads 1 --quiet --policy wait --eval 0
     --grow.host_rate=1000 --grow.clip=1000000)
 run 1 grow "${lost[@]}" --rounds 2 --out "$folder/lost"
-expect_part "diverged" "$err" "esper grow: the run diverged: from round 1 on nothing in it is finite"
+expect_part "diverged" "$err" "esper grow: the run diverged: from round 1 on no loss was finite, or no update had a finite step"
 [[ -e $folder/lost/checkpoints/2/DONE ]] || fail "a run that diverged is not saved"
 [[ $(ask "$folder/lost" "select count(*) from event_governor_rollback where reason = 'governor_nan'") == 6 ]] ||
     fail "rollbacks: $(ask "$folder/lost" "select group_concat(reason) from event_governor_rollback")"

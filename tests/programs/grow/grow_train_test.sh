@@ -265,4 +265,35 @@ expect_part "a damaged checkpoint" "$err" "damaged has no checkpoint to go on fr
 run 0 grow --resume damaged --restart --quiet --eval 0
 diff -r a/checkpoints/2 damaged/checkpoints/2 > diff.txt || fail "played again it differs: $(cat diff.txt)"
 
+# --- hosts that are finite, and a policy without a finite step: its value has run away in a checkpoint that is whole ---
+run 0 grow "${host[@]}" --policy ppo --hidden 16 --rounds 1 --eval 0 --out runaway
+python3 - runaway/checkpoints/1 << 'PYTHON' || fail "cannot multiply weights"
+import hashlib, json, pathlib, struct, sys
+folder = pathlib.Path(sys.argv[1])
+def fit(path, replace):  # a text of the checkpoint that names the hash of another file
+    before = hashlib.sha256(path.read_bytes()).hexdigest()
+    text = path.read_text()
+    for old, new in replace.items():
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text)
+    return {before: hashlib.sha256(path.read_bytes()).hexdigest()}
+path = folder / "training.safetensors"
+data = bytearray(path.read_bytes())
+before = hashlib.sha256(data).hexdigest()
+end = 8 + struct.unpack("<Q", data[:8])[0]
+for name, tensor in json.loads(data[8:end]).items():
+    if name == "policy.value.linear3.weight":
+        first, last = (end + i for i in tensor["data_offsets"])
+        weights = struct.unpack(f"<{(last - first) // 4}f", data[first:last])
+        data[first:last] = struct.pack(f"<{len(weights)}f", *(1e30 * w for w in weights))
+path.write_bytes(data)
+hashes = {before: hashlib.sha256(data).hexdigest()}
+for name in ("rank0.json", "manifest.json", "DONE"):
+    hashes = fit(folder / name, hashes)
+PYTHON
+run 1 grow --resume runaway --rounds 2 --quiet
+expect_part "diverged" "$err" "esper grow: the run diverged: from round 2 on no loss was finite, or no update had a finite step"
+[[ -e runaway/checkpoints/2/DONE ]] || fail "a run that diverged is not saved"
+
 finish

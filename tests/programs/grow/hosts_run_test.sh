@@ -92,7 +92,7 @@ expect_part "progress" "$err" " images/s  validation "
 # hosts that diverge are told as such
 run 1 hosts "${small[@]}" --rate 1000 --out "$folder/diverged" --quiet
 expect_part "diverged" "$err" "2 of 2 hosts diverged"
-expect_part "diverged" "$err" "esper hosts: the run diverged: from round 1 on nothing in it is finite"
+expect_part "diverged" "$err" "esper hosts: the run diverged: from round 1 on no loss was finite, or no update had a finite step"
 [[ -e $folder/diverged/checkpoints/2/DONE ]] || fail "a run that diverged is not saved"
 expect_part "diverged" "$out" "  nan "
 [[ $out != *-nan* ]] || fail "the table says -nan"

@@ -189,7 +189,7 @@ for name in runaway lost; do
 done
 "$make_diverged_proofs" runaway 1e10 || fail "cannot multiply weights"
 run 1 prove train --resume runaway --rounds 3 --quiet
-expect_part "diverged" "$err" "esper prove train: the run diverged: from round 3 on nothing in it is finite"
+expect_part "diverged" "$err" "esper prove train: the run diverged: from round 3 on no loss was finite, or no update had a finite step"
 [[ -e runaway/checkpoints/3/DONE ]] || fail "a run that diverged is not saved"
 run 1 prove train --resume runaway --rounds 9 --quiet
 expect_part "diverged for long" "$err" "3 updates in a row without a step"
