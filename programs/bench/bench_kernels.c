@@ -369,7 +369,7 @@ static EsStatus make_slab(KernelFixture *fixture) {
     // far above any norm: the slab is scaled by 1 and does not shrink from run to run
     ES_TRY(make_constant(fixture, &fixture->max_norm, 1e9f, DIMS(s->E, 1)));
     EMPTY(step, I32, s->E);
-    ES_TRY(make_constant(fixture, &fixture->rates.rate, 1e-4f, DIMS(s->E)));
+    ES_TRY(make_constant(fixture, &fixture->rates.learning_rate, 1e-4f, DIMS(s->E)));
     ES_TRY(make_constant(fixture, &fixture->rates.momentum, 0.9f, DIMS(s->E)));
     return make_constant(fixture, &fixture->rates.weight_decay, 5e-4f, DIMS(s->E));
 }
@@ -382,7 +382,7 @@ static EsStatus make_parameters(KernelFixture *fixture) {
     EMPTY(x, F32, s->E, s->P);
     EMPTY(y, F32, s->E, s->P);
     EMPTY(step, I32, s->E);
-    return make_constant(fixture, &fixture->rates.rate, 1e-4f, DIMS(s->E));
+    return make_constant(fixture, &fixture->rates.learning_rate, 1e-4f, DIMS(s->E));
 }
 
 static void run_slab_norms(KernelFixture *s) {
@@ -400,8 +400,8 @@ static void run_sgd_step(KernelFixture *s) {
 
 static void run_adam_step(KernelFixture *s) {
     EsAdamOptions options = {0.9f, 0.999f, 1e-8f};
-    s->kernels->adam_step(s->stream, options, &s->rates.rate, &s->d_weight, &s->x, &s->y, &s->step,
-                          &s->weight);
+    s->kernels->adam_step(s->stream, options, &s->rates.learning_rate, &s->d_weight, &s->x, &s->y,
+                          &s->step, &s->weight);
 }
 
 static EsStatus make_gather(KernelFixture *fixture) {

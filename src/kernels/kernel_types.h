@@ -49,9 +49,9 @@ typedef struct EsDropoutOptions {
 } EsDropoutOptions;
 
 typedef struct EsSgdRates {
-    EsTensor rate;         // [E]
-    EsTensor momentum;     // [E]
-    EsTensor weight_decay; // [E]
+    EsTensor learning_rate; // [E]
+    EsTensor momentum;      // [E]
+    EsTensor weight_decay;  // [E]
 } EsSgdRates;
 
 typedef struct EsAdamOptions {

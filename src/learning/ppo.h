@@ -57,7 +57,8 @@ typedef struct EsPpoDeviceModel {
     int64_t shard_envs;  // order of the rows of both: es_output_row
     // Take the rows, which are in device memory, and what the steps of this update clip and move
     // by. May wait.
-    EsStatus (*begin)(void *context, const EsRolloutView *rows, float rate, float max_norm);
+    EsStatus (*begin)(void *context, const EsRolloutView *rows, float learning_rate,
+                      float max_norm);
     EsStatus (*forward)(void *context, uint32_t pass);
     EsStatus (*step)(void *context, EsStepReport *report); // into device memory
 } EsPpoDeviceModel;
@@ -74,7 +75,7 @@ typedef struct EsPpoModel {
     // gradients of the parameters from those of the last forward's outputs; clipping to max_norm
     // (0: none); an Adam step unless a value is not finite. Gradients of outputs that are NULL in
     // the last forward are 0.
-    EsStatus (*step)(void *context, const EsOutputs *gradients, float rate, float max_norm,
+    EsStatus (*step)(void *context, const EsOutputs *gradients, float learning_rate, float max_norm,
                      EsStepReport *report);
     // The same in device memory, borrowed; NULL: it has none. An update prefers it.
     const EsPpoDeviceModel *on_device;

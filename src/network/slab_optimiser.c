@@ -7,9 +7,12 @@
 
 EsOptimiserOptions es_optimiser_defaults(EsOptimiserKind kind) {
     EsOptimiserOptions sgd = {
-        .kind = ES_OPTIMISER_SGD, .rate = 0.01f, .momentum = 0.9f, .weight_decay = 5e-4f};
-    EsOptimiserOptions adam = {
-        .kind = ES_OPTIMISER_ADAM, .rate = 1e-3f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f};
+        .kind = ES_OPTIMISER_SGD, .learning_rate = 0.01f, .momentum = 0.9f, .weight_decay = 5e-4f};
+    EsOptimiserOptions adam = {.kind = ES_OPTIMISER_ADAM,
+                               .learning_rate = 1e-3f,
+                               .beta1 = 0.9f,
+                               .beta2 = 0.999f,
+                               .epsilon = 1e-8f};
     return kind == ES_OPTIMISER_ADAM ? adam : sgd;
 }
 
@@ -56,7 +59,8 @@ static EsStatus create_tensors(EsOptimiser *optimiser, const EsGraph *graph) {
     int64_t n_envs = optimiser->store->parameters.dim[0], n_spans = optimiser->n_spans;
     const int64_t slab[] = {n_envs, graph->n_parameters}, per_span[] = {n_envs, n_spans},
                   per_group[] = {n_envs, 1};
-    ES_TRY(es_device_create_tensor(device, ES_DTYPE_F32, 1, &n_envs, &optimiser->rates.rate));
+    ES_TRY(
+        es_device_create_tensor(device, ES_DTYPE_F32, 1, &n_envs, &optimiser->rates.learning_rate));
     ES_TRY(es_device_create_tensor(device, ES_DTYPE_F32, 1, &n_envs, &optimiser->rates.momentum));
     ES_TRY(
         es_device_create_tensor(device, ES_DTYPE_F32, 1, &n_envs, &optimiser->rates.weight_decay));
@@ -94,7 +98,7 @@ EsStatus es_optimiser_create(const EsGraph *graph, EsStore *store,
     ES_TRY_GOTO(create_tensors(optimiser, graph));
     ES_TRY_GOTO(es_stream_create(store->device, &stream));
     ES_TRY_GOTO(upload_spans(optimiser, graph, stream));
-    ES_TRY_GOTO(upload_constant(&optimiser->rates.rate, stream, options->rate));
+    ES_TRY_GOTO(upload_constant(&optimiser->rates.learning_rate, stream, options->learning_rate));
     ES_TRY_GOTO(upload_constant(&optimiser->rates.momentum, stream, options->momentum));
     ES_TRY_GOTO(upload_constant(&optimiser->rates.weight_decay, stream, options->weight_decay));
     ES_TRY_GOTO(upload_constant(&optimiser->max_norm, stream, options->max_norm));
@@ -112,21 +116,29 @@ void es_optimiser_destroy(EsOptimiser *optimiser) {
     if (optimiser == NULL) {
         return;
     }
-    EsTensor *const tensors[] = {
-        &optimiser->rates.rate,  &optimiser->rates.momentum, &optimiser->rates.weight_decay,
-        &optimiser->moment1,     &optimiser->moment2,        &optimiser->n_steps,
-        &optimiser->spans,       &optimiser->groups,         &optimiser->max_norm,
-        &optimiser->sum_squares, &optimiser->n_nonfinite,    &optimiser->group_norm};
+    EsTensor *const tensors[] = {&optimiser->rates.learning_rate,
+                                 &optimiser->rates.momentum,
+                                 &optimiser->rates.weight_decay,
+                                 &optimiser->moment1,
+                                 &optimiser->moment2,
+                                 &optimiser->n_steps,
+                                 &optimiser->spans,
+                                 &optimiser->groups,
+                                 &optimiser->max_norm,
+                                 &optimiser->sum_squares,
+                                 &optimiser->n_nonfinite,
+                                 &optimiser->group_norm};
     for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
         es_device_destroy_tensor(tensors[i]);
     }
     es_release(optimiser);
 }
 
-EsStatus es_optimiser_set_rates(EsOptimiser *optimiser, EsStream *stream, const float *rate,
-                                const float *momentum, const float *weight_decay) {
-    const float *const values[] = {rate, momentum, weight_decay};
-    EsTensor *const tensors[] = {&optimiser->rates.rate, &optimiser->rates.momentum,
+EsStatus es_optimiser_set_rates(EsOptimiser *optimiser, EsStream *stream,
+                                const float *learning_rate, const float *momentum,
+                                const float *weight_decay) {
+    const float *const values[] = {learning_rate, momentum, weight_decay};
+    EsTensor *const tensors[] = {&optimiser->rates.learning_rate, &optimiser->rates.momentum,
                                  &optimiser->rates.weight_decay};
     for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
         if (values[i] != NULL) {
@@ -179,15 +191,17 @@ EsStatus es_optimiser_reset(EsOptimiser *optimiser, EsStream *stream) {
 static void update(EsOptimiser *optimiser, EsStream *stream, const EsTensor *gradients) {
     const EsKernels *kernels = es_kernels_of(optimiser->store->device);
     const EsOptimiserOptions *options = &optimiser->options;
-    const EsTensor *parameters = &optimiser->store->parameters, *rate = &optimiser->rates.rate;
+    const EsTensor *parameters = &optimiser->store->parameters,
+                   *learning_rate = &optimiser->rates.learning_rate;
     const EsTensor *counts = &optimiser->n_nonfinite, *moment1 = &optimiser->moment1;
     const EsTensor *moment2 = &optimiser->moment2, *n_steps = &optimiser->n_steps;
     EsAdamOptions adam = {options->beta1, options->beta2, options->epsilon};
     if (options->kind == ES_OPTIMISER_ADAM && options->skips_nonfinite) {
-        kernels->adam_step_finite(stream, adam, rate, counts, gradients, moment1, moment2, n_steps,
-                                  parameters);
+        kernels->adam_step_finite(stream, adam, learning_rate, counts, gradients, moment1, moment2,
+                                  n_steps, parameters);
     } else if (options->kind == ES_OPTIMISER_ADAM) {
-        kernels->adam_step(stream, adam, rate, gradients, moment1, moment2, n_steps, parameters);
+        kernels->adam_step(stream, adam, learning_rate, gradients, moment1, moment2, n_steps,
+                           parameters);
     } else if (options->skips_nonfinite) {
         kernels->sgd_step_finite(stream, &optimiser->rates, counts, gradients, moment1, parameters);
     } else {

@@ -20,8 +20,8 @@ typedef enum EsOptimiserKind { ES_OPTIMISER_SGD, ES_OPTIMISER_ADAM } EsOptimiser
 
 typedef struct EsOptimiserOptions {
     EsOptimiserKind kind;
-    float rate, momentum,
-        weight_decay;            // the same for all environments; es_optimiser_set_rates for others
+    // the same for all environments; es_optimiser_set_rates for others
+    float learning_rate, momentum, weight_decay;
     float beta1, beta2, epsilon; // Adam
     float max_norm;              // clip of each group's gradient norm; 0 = no clipping
     int measures;        // norms and counts also without clipping, so that it can be set later
@@ -34,7 +34,7 @@ typedef struct EsOptimiserOptions {
 typedef struct EsOptimiser {
     EsOptimiserOptions options;
     EsStore *store;   // borrowed
-    EsSgdRates rates; // [E] each; Adam uses rates.rate
+    EsSgdRates rates; // [E] each; Adam uses rates.learning_rate
     EsTensor moment1; // [E, P] momentum, or Adam's first moment
     EsTensor moment2; // [E, P] Adam
     EsTensor n_steps; // i32 [E] Adam
@@ -50,8 +50,8 @@ typedef struct EsOptimiser {
     EsTensor group_norm;  // [E, 1]
 } EsOptimiser;
 
-// SGD as the hosts use it: rate 0.01, momentum 0.9, weight decay 5e-4. Adam: rate 1e-3, moments 0.9
-// and 0.999, epsilon 1e-8. No clipping.
+// SGD as the hosts use it: learning rate 0.01, momentum 0.9, weight decay 5e-4. Adam: learning rate
+// 1e-3, moments 0.9 and 0.999, epsilon 1e-8. No clipping.
 EsOptimiserOptions es_optimiser_defaults(EsOptimiserKind kind);
 
 EsStatus es_optimiser_create(const EsGraph *graph, EsStore *store,
@@ -59,8 +59,9 @@ EsStatus es_optimiser_create(const EsGraph *graph, EsStore *store,
 void es_optimiser_destroy(EsOptimiser *optimiser);
 
 // Per-environment values, host arrays of E (NULL = leave alone). Waits for the stream.
-EsStatus es_optimiser_set_rates(EsOptimiser *optimiser, EsStream *stream, const float *rate,
-                                const float *momentum, const float *weight_decay);
+EsStatus es_optimiser_set_rates(EsOptimiser *optimiser, EsStream *stream,
+                                const float *learning_rate, const float *momentum,
+                                const float *weight_decay);
 
 // Clip the norm of every environment's gradient to max_norm from now on, 0 = no clipping. ARGUMENT
 // for an optimiser that does not measure. Waits for the stream.

@@ -31,9 +31,9 @@ static void add_head(Curves *curves, const char *head, const char *what, double 
 
 // The first ones have the names that CleanRL gave them.
 static void emit_curves(EsHub *hub, EsEventTime time, const EsPpoReport *report,
-                        const EsUpdatedPolicy *policy, double rate) {
+                        const EsUpdatedPolicy *policy, double learning_rate) {
     Curves curves = {.n_rows = 0};
-    add(&curves, "charts/learning_rate", rate);
+    add(&curves, "charts/learning_rate", learning_rate);
     add(&curves, "losses/policy_loss", report->policy_loss);
     add(&curves, "losses/value_loss", report->value_loss);
     add(&curves, "losses/entropy", report->entropy);
@@ -66,8 +66,8 @@ static void emit_curves(EsHub *hub, EsEventTime time, const EsPpoReport *report,
     es_emit_metric(hub, time, curves.rows, curves.n_rows);
 }
 
-static void emit_update(EsHub *hub, EsEventTime time, const EsPpoReport *report, double rate,
-                        double update_ms) {
+static void emit_update(EsHub *hub, EsEventTime time, const EsPpoReport *report,
+                        double learning_rate, double update_ms) {
     EsUpdateCompletedEvent row = {.policy_loss = report->policy_loss,
                                   .value_loss = report->value_loss,
                                   .entropy = report->entropy,
@@ -80,7 +80,7 @@ static void emit_update(EsHub *hub, EsEventTime time, const EsPpoReport *report,
                                   .value_mean = report->value_mean,
                                   .return_mean = report->return_mean,
                                   .advantage_std = report->advantage_std,
-                                  .learning_rate = rate,
+                                  .learning_rate = learning_rate,
                                   .entropy_coefficient = report->entropy_coefficient,
                                   .n_epochs = report->n_epochs,
                                   .n_nonfinite = report->n_nonfinite,
@@ -136,8 +136,8 @@ static void check_update(EsRun *run, EsEventTime time, const EsPpoReport *report
 }
 
 void es_update_emit(EsRun *run, EsEventTime time, const EsPpoReport *report,
-                    const EsUpdatedPolicy *policy, double rate, double update_ms) {
-    emit_update(es_run_hub(run), time, report, rate, update_ms);
-    emit_curves(es_run_hub(run), time, report, policy, rate);
+                    const EsUpdatedPolicy *policy, double learning_rate, double update_ms) {
+    emit_update(es_run_hub(run), time, report, learning_rate, update_ms);
+    emit_curves(es_run_hub(run), time, report, policy, learning_rate);
     check_update(run, time, report, policy);
 }

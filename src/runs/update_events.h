@@ -13,9 +13,9 @@ typedef struct EsUpdatedPolicy {
     int has_head_rules;                 // its heads are those that the run's detector knows
 } EsUpdatedPolicy;
 
-// Emits the report to the hub of `run`, and anomalies. `rate` is the learning rate it was made
+// Emits the report to the hub of `run`, and anomalies. `learning_rate` is the one it was made
 // with.
 void es_update_emit(EsRun *run, EsEventTime time, const EsPpoReport *report,
-                    const EsUpdatedPolicy *policy, double rate, double update_ms);
+                    const EsUpdatedPolicy *policy, double learning_rate, double update_ms);
 
 #endif

@@ -399,7 +399,7 @@ static void run_slab_clip(Run *r) {
 }
 
 static void run_sgd_step(Run *r) {
-    EsSgdRates rates = {.rate = floats(r, DIMS(r->E)),
+    EsSgdRates rates = {.learning_rate = floats(r, DIMS(r->E)),
                         .momentum = floats(r, DIMS(r->E)),
                         .weight_decay = floats(r, DIMS(r->E))};
     EsTensor gradient = floats(r, DIMS(r->E, 10007)), momentum = floats(r, DIMS(r->E, 10007));
@@ -409,17 +409,17 @@ static void run_sgd_step(Run *r) {
 
 static void run_adam_step(Run *r) {
     EsAdamOptions options = {.beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f};
-    EsTensor rate = floats(r, DIMS(r->E)), gradient = floats(r, DIMS(r->E, 10007));
+    EsTensor learning_rate = floats(r, DIMS(r->E)), gradient = floats(r, DIMS(r->E, 10007));
     EsTensor moment1 = floats(r, DIMS(r->E, 10007));
     EsTensor moment2 = floats_in(r, 0.0f, 1.0f, DIMS(r->E, 10007));
     EsTensor n_steps = numbers(r, ES_DTYPE_I32, 100, DIMS(r->E));
     EsTensor parameter = floats(r, DIMS(r->E, 10007));
-    r->kernels->adam_step(r->stream, options, &rate, &gradient, &moment1, &moment2, &n_steps,
-                          &parameter);
+    r->kernels->adam_step(r->stream, options, &learning_rate, &gradient, &moment1, &moment2,
+                          &n_steps, &parameter);
 }
 
 static void run_sgd_step_finite(Run *r) {
-    EsSgdRates rates = {.rate = floats(r, DIMS(r->E)),
+    EsSgdRates rates = {.learning_rate = floats(r, DIMS(r->E)),
                         .momentum = floats(r, DIMS(r->E)),
                         .weight_decay = floats(r, DIMS(r->E))};
     EsTensor gradient = floats(r, DIMS(r->E, 10007)), momentum = floats(r, DIMS(r->E, 10007));
@@ -430,14 +430,14 @@ static void run_sgd_step_finite(Run *r) {
 
 static void run_adam_step_finite(Run *r) {
     EsAdamOptions options = {.beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f};
-    EsTensor rate = floats(r, DIMS(r->E)), gradient = floats(r, DIMS(r->E, 10007));
+    EsTensor learning_rate = floats(r, DIMS(r->E)), gradient = floats(r, DIMS(r->E, 10007));
     EsTensor moment1 = floats(r, DIMS(r->E, 10007));
     EsTensor moment2 = floats_in(r, 0.0f, 1.0f, DIMS(r->E, 10007));
     EsTensor n_steps = numbers(r, ES_DTYPE_I32, 100, DIMS(r->E));
     EsTensor n_nonfinite = numbers(r, ES_DTYPE_I32, 2, DIMS(r->E, 1));
     EsTensor parameter = floats(r, DIMS(r->E, 10007));
-    r->kernels->adam_step_finite(r->stream, options, &rate, &n_nonfinite, &gradient, &moment1,
-                                 &moment2, &n_steps, &parameter);
+    r->kernels->adam_step_finite(r->stream, options, &learning_rate, &n_nonfinite, &gradient,
+                                 &moment1, &moment2, &n_steps, &parameter);
 }
 
 static void run_tree_sum(Run *r) {

@@ -88,19 +88,19 @@ static EsStatus linear_forward(void *context, uint32_t pass, EsOutputs *outputs)
     return ES_STATUS_OK;
 }
 
-static void linear_adam(LinearModel *t, double rate) {
+static void linear_adam(LinearModel *t, double learning_rate) {
     t->n_steps++;
     double a = 1 - pow(0.9, t->n_steps), b = 1 - pow(0.999, t->n_steps);
     for (int i = 0; i < linear_count(t); i++) {
         double g = t->gradient[i];
         t->first[i] = 0.9 * t->first[i] + 0.1 * g;
         t->second[i] = 0.999 * t->second[i] + 0.001 * g * g;
-        t->weights[i] -= rate * (t->first[i] / a) / (sqrt(t->second[i] / b) + 1e-5);
+        t->weights[i] -= learning_rate * (t->first[i] / a) / (sqrt(t->second[i] / b) + 1e-5);
     }
 }
 
-static EsStatus linear_step(void *context, const EsOutputs *gradients, float rate, float max_norm,
-                            EsStepReport *report) {
+static EsStatus linear_step(void *context, const EsOutputs *gradients, float learning_rate,
+                            float max_norm, EsStepReport *report) {
     LinearModel *t = context;
     const EsRollout *r = t->rollout;
     memset(t->gradient, 0, sizeof t->gradient);
@@ -132,7 +132,7 @@ static EsStatus linear_step(void *context, const EsOutputs *gradients, float rat
     for (int i = 0; i < linear_count(t); i++) {
         t->gradient[i] *= scale;
     }
-    linear_adam(t, (double)rate);
+    linear_adam(t, (double)learning_rate);
     return ES_STATUS_OK;
 }
 

@@ -127,7 +127,7 @@ static inline NetworkRun network_begin(const NetworkShape *shape, const char *de
         }
     }
     EsOptimiserOptions sgd = es_optimiser_defaults(ES_OPTIMISER_SGD);
-    sgd.rate = 0.05f;
+    sgd.learning_rate = 0.05f;
     REQUIRE_OK(es_optimiser_create(run.graph, run.store, &sgd, &run.optimiser));
     create_network_plan(&run, mode, run.optimiser);
     return run;

@@ -186,7 +186,7 @@ TEST(the_clip_can_be_changed) {
     Policy p;
     EsStore *store = NULL;
     EsOptimiser *optimiser = NULL;
-    EsOptimiserOptions options = {.kind = ES_OPTIMISER_SGD, .rate = 1.0f};
+    EsOptimiserOptions options = {.kind = ES_OPTIMISER_SGD, .learning_rate = 1.0f};
     open_policy(&p, device, stream, 3, 1);
     REQUIRE_OK(es_store_create_shared(p.graph, device, 3, &store));
     REQUIRE_OK(es_store_initialise(store, p.graph, stream, 8, (int32_t[]){4}));

@@ -294,7 +294,7 @@ static EsStatus forward(void *context, uint32_t pass, EsOutputs *outputs) {
     return ES_STATUS_OK;
 }
 
-static EsStatus step(void *context, const EsOutputs *gradients, float rate, float max_norm,
+static EsStatus step(void *context, const EsOutputs *gradients, float learning_rate, float max_norm,
                      EsStepReport *report) {
     EsPolicyNetwork *network = context;
     EsPolicyTraining *training = network->training;
@@ -306,7 +306,7 @@ static EsStatus step(void *context, const EsOutputs *gradients, float rate, floa
     ES_TRY(scatter_gradient(network, &training->d_action_value, gradients->action_value, 1));
     ES_TRY(scatter_gradient(network, &training->d_contribution, gradients->auxiliary,
                             network->spec.n_slots));
-    ES_TRY(es_optimiser_set_rates(training->optimiser, stream, &rate, NULL, NULL));
+    ES_TRY(es_optimiser_set_rates(training->optimiser, stream, &learning_rate, NULL, NULL));
     ES_TRY(es_optimiser_set_clip(training->optimiser, stream, max_norm));
     ES_TRY(es_plan_run_backward(training->plan, stream));
     ES_TRY(es_optimiser_read_norms(training->optimiser, stream, NULL, training->sum_squares,

@@ -2,7 +2,8 @@
 #include "control/policy/policy_network_internal.h"
 #include "control/policy/policy_training_internal.h"
 
-static EsStatus begin(void *context, const EsRolloutView *rows, float rate, float max_norm) {
+static EsStatus begin(void *context, const EsRolloutView *rows, float learning_rate,
+                      float max_norm) {
     EsPolicyNetwork *network = context;
     EsPolicyTraining *training = network->training;
     ES_TRY(es_policy_check_rollout(network, &rows->shape));
@@ -12,7 +13,8 @@ static EsStatus begin(void *context, const EsRolloutView *rows, float rate, floa
                                 .is_reset = training->reset.tensor.data,
                                 .op = training->op.tensor.data};
     es_policy_scatter_cuda(network->stream, rows, training->on_device.shard_envs, &inputs);
-    ES_TRY(es_optimiser_set_rates(training->optimiser, network->stream, &rate, NULL, NULL));
+    ES_TRY(
+        es_optimiser_set_rates(training->optimiser, network->stream, &learning_rate, NULL, NULL));
     ES_TRY(es_optimiser_set_clip(training->optimiser, network->stream, max_norm));
     training->has_rows = 1;
     return ES_STATUS_OK;

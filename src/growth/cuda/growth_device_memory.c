@@ -121,8 +121,8 @@ static void take_training(EsGrowthParts *parts, Cursor *at) {
     parts->seed_sums = take(at, n_seeds, sizeof(EsGradientSums));
     parts->train_loss = take(at, n, sizeof(double));
     parts->train_correct = take(at, n, sizeof(int64_t));
-    parts->rates.host_rate = take(at, n, sizeof(float));
-    parts->rates.seed_rate = take(at, n, sizeof(float));
+    parts->rates.host_learning_rate = take(at, n, sizeof(float));
+    parts->rates.seed_learning_rate = take(at, n, sizeof(float));
     parts->rates.momentum = take(at, n, sizeof(float));
     parts->rates.host_decay = take(at, n, sizeof(float));
     parts->rates.clip = take(at, n, sizeof(float));
@@ -145,8 +145,8 @@ static EsStatus fill_rows(EsGrowth *growth) {
     const struct {
         void *row;
         float value;
-    } rates[] = {{parts->rates.host_rate, options->host_rate},
-                 {parts->rates.seed_rate, options->seed_rate},
+    } rates[] = {{parts->rates.host_learning_rate, options->host_learning_rate},
+                 {parts->rates.seed_learning_rate, options->seed_learning_rate},
                  {parts->rates.momentum, options->momentum},
                  {parts->rates.host_decay, options->host_decay},
                  {parts->rates.clip, options->clip}};

@@ -192,7 +192,7 @@ static __global__ void __launch_bounds__(ES_THREADS)
 
 #define PER_THREAD (ES_GROWTH_CHUNK / ES_THREADS)
 
-// d = gradient + decay p; buffer = momentum buffer + d; p -= rate buffer
+// d = gradient + decay p; buffer = momentum buffer + d; p -= learning_rate buffer
 static __global__ void sgd_kernel(const __grid_constant__ EsGrowthParts parts) {
     int64_t env = blockIdx.x / parts.n_parameter_chunks;
     EsGrowthChunk chunk = parts.chunks[blockIdx.x % parts.n_parameter_chunks];
@@ -213,7 +213,8 @@ static __global__ void sgd_kernel(const __grid_constant__ EsGrowthParts parts) {
         end = is_gate ? end : min(end, parts.map->seed[chunk.slot][slot.blueprint].end);
     }
     int64_t row = env * parts.n_parameters;
-    float rate = is_host ? parts.rates.host_rate[env] : parts.rates.seed_rate[env];
+    float learning_rate =
+        is_host ? parts.rates.host_learning_rate[env] : parts.rates.seed_learning_rate[env];
     float decay = is_host ? parts.rates.host_decay[env] : 0.0f;
     float keep = parts.rates.momentum[env];
     float unscale = parts.is_scaled ? parts.unscale[env] : 1.0f;
@@ -235,7 +236,7 @@ static __global__ void sgd_kernel(const __grid_constant__ EsGrowthParts parts) {
             float d = gradient[k] * unscale * factor + decay * value[k];
             float moved = keep * buffer[k] + d;
             parts.momentum[row + j] = moved;
-            parts.parameters[row + j] = value[k] - rate * moved;
+            parts.parameters[row + j] = value[k] - learning_rate * moved;
         }
     }
 }

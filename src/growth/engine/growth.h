@@ -42,7 +42,8 @@ typedef struct EsGrowthOptions {
     int64_t n_shares; // episodes that divide each pass over the training images; 0 or 1 = none
     EsCompileMode mode;
     int plan_capacity;
-    float host_rate, seed_rate, momentum, host_decay; // SGD; seeds have no weight decay
+    float host_learning_rate, seed_learning_rate; // SGD
+    float momentum, host_decay;                   // likewise; seeds have no weight decay
     float clip;          // L2 norm of the host's and of each seed's gradient; 0 = none
     int gradient_stride; // batches between measurements of gradients
 } EsGrowthOptions;

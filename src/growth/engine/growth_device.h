@@ -30,7 +30,7 @@ ES_EXTERN_C_BEGIN
 
 // Numbers of SGD for each environment; device memory, [E] each, read when the work runs.
 typedef struct EsGrowthSgd {
-    float *host_rate, *seed_rate;
+    float *host_learning_rate, *seed_learning_rate;
     float *momentum;
     float *host_decay; // seeds have none
     float *clip;       // 0 = none

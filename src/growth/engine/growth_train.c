@@ -83,11 +83,12 @@ static void measure_gradients(EsGrowth *growth, const EsGrowthWorker *worker,
 }
 
 static void update_group(EsGrowth *growth, EsGrowthWorker *worker, int64_t env, int64_t first,
-                         int64_t end, float rate, float decay) {
+                         int64_t end, float learning_rate, float decay) {
     const EsKernels *kernels = es_kernels_of(growth->device);
     float momentum = growth->options.momentum;
     EsSgdRates rates = {
-        .rate = es_tensor_view(&rate, ES_DTYPE_F32, worker->device, 1, (int64_t[]){1}),
+        .learning_rate =
+            es_tensor_view(&learning_rate, ES_DTYPE_F32, worker->device, 1, (int64_t[]){1}),
         .momentum = es_tensor_view(&momentum, ES_DTYPE_F32, worker->device, 1, (int64_t[]){1}),
         .weight_decay = es_tensor_view(&decay, ES_DTYPE_F32, worker->device, 1, (int64_t[]){1})};
     EsTensor gradient = part_of(&growth->store->gradients, env, first, end);
@@ -114,15 +115,15 @@ static void update_host(EsGrowth *growth, EsGrowthWorker *worker, const EsGrowth
     }
     kernels->slab_clip(worker->stream, &plan->spans, &plan->groups, &sums, &limits, &gradients,
                        &norms);
-    update_group(growth, worker, env, 0, layout->n_host_parameters, growth->options.host_rate,
-                 growth->options.host_decay);
+    update_group(growth, worker, env, 0, layout->n_host_parameters,
+                 growth->options.host_learning_rate, growth->options.host_decay);
     for (int s = 0; s < n_slots; s++) {
         int is_frozen = growth->shown.state.seed.alpha_mode[env * n_slots + s] == ES_ALPHA_DOWN;
         if (plan->topology.blueprint[s] != ES_NO_SEED && !is_frozen) {
             // a gate that is not in use has no gradient of this batch
             int64_t first = plan->topology.has_gate[s] ? layout->region[s] : layout->seed[s];
             update_group(growth, worker, env, first, layout->region_end[s],
-                         growth->options.seed_rate, 0.0f);
+                         growth->options.seed_learning_rate, 0.0f);
         }
     }
 }

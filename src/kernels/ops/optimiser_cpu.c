@@ -37,13 +37,13 @@ static void step_sgd(void *context, int64_t piece, int worker) {
     const float *ES_RESTRICT gradient = es_env_f32(job->gradient, e) + begin;
     float *ES_RESTRICT momentum = es_env_f32(job->momentum, e) + begin;
     float *ES_RESTRICT parameter = es_env_f32(job->parameter, e) + begin;
-    float rate = *es_env_f32(&job->rates->rate, e);
+    float learning_rate = *es_env_f32(&job->rates->learning_rate, e);
     float keep = *es_env_f32(&job->rates->momentum, e);
     float decay = *es_env_f32(&job->rates->weight_decay, e);
     for (int64_t i = 0; i < n; i++) {
         float d = gradient[i] + decay * parameter[i];
         momentum[i] = keep * momentum[i] + d;
-        parameter[i] -= rate * momentum[i];
+        parameter[i] -= learning_rate * momentum[i];
     }
 }
 
@@ -66,7 +66,7 @@ void ES_CPU_KERNEL(sgd_step)(EsStream *s, const EsSgdRates *rates, EsIn gradient
 
 typedef struct Adam {
     EsAdamOptions options;
-    EsIn rate, n_nonfinite, gradient;
+    EsIn learning_rate, n_nonfinite, gradient;
     EsOut moment1, moment2, parameter;
     EsIn n_steps; // already advanced
     int64_t P, n_blocks;
@@ -90,23 +90,23 @@ static void step_adam(void *context, int64_t piece, int worker) {
     // in double: 1 - b^n loses half its digits in float while n is small
     float correction1 = (float)(1.0 - pow((double)beta1, n_steps));
     float correction2 = (float)(1.0 - pow((double)beta2, n_steps));
-    float rate = *es_env_f32(job->rate, e), epsilon = job->options.epsilon;
+    float learning_rate = *es_env_f32(job->learning_rate, e), epsilon = job->options.epsilon;
     for (int64_t i = 0; i < n; i++) {
         moment1[i] = beta1 * moment1[i] + (1.0f - beta1) * gradient[i];
         moment2[i] = beta2 * moment2[i] + (1.0f - beta2) * (gradient[i] * gradient[i]);
         float denominator = sqrtf(moment2[i] / correction2) + epsilon;
-        parameter[i] -= rate * (moment1[i] / correction1) / denominator;
+        parameter[i] -= learning_rate * (moment1[i] / correction1) / denominator;
     }
 }
 
-void ES_CPU_KERNEL(adam_step_finite)(EsStream *s, EsAdamOptions options, EsIn rate,
+void ES_CPU_KERNEL(adam_step_finite)(EsStream *s, EsAdamOptions options, EsIn learning_rate,
                                      EsIn n_nonfinite, EsIn gradient, EsOut moment1, EsOut moment2,
                                      EsOut n_steps, EsOut parameter) {
     for (int64_t e = 0; e < parameter->dim[0]; e++) {
         *es_env_i32(n_steps, e) += !is_skipped(n_nonfinite, e);
     }
     Adam job = {.options = options,
-                .rate = rate,
+                .learning_rate = learning_rate,
                 .n_nonfinite = n_nonfinite,
                 .gradient = gradient,
                 .moment1 = moment1,
@@ -118,8 +118,8 @@ void ES_CPU_KERNEL(adam_step_finite)(EsStream *s, EsAdamOptions options, EsIn ra
     es_stream_parallel(s, parameter->dim[0] * job.n_blocks, step_adam, &job);
 }
 
-void ES_CPU_KERNEL(adam_step)(EsStream *s, EsAdamOptions options, EsIn rate, EsIn gradient,
+void ES_CPU_KERNEL(adam_step)(EsStream *s, EsAdamOptions options, EsIn learning_rate, EsIn gradient,
                               EsOut moment1, EsOut moment2, EsOut n_steps, EsOut parameter) {
     ES_CPU_KERNEL(adam_step_finite)
-    (s, options, rate, NULL, gradient, moment1, moment2, n_steps, parameter);
+    (s, options, learning_rate, NULL, gradient, moment1, moment2, n_steps, parameter);
 }

@@ -21,7 +21,7 @@ static Counts counts_of(EsIn n_nonfinite) {
     return counts;
 }
 
-static __global__ void sgd_step_kernel(const float *rate, const float *momentum_rate,
+static __global__ void sgd_step_kernel(const float *learning_rate, const float *momentum_rate,
                                        const float *weight_decay, Counts nonfinite,
                                        EsEnvs<const float> gradient, EsEnvs<float> momentum,
                                        EsEnvs<float> parameter, EsTiles tiles) {
@@ -31,7 +31,8 @@ static __global__ void sgd_step_kernel(const float *rate, const float *momentum_
     if (nonfinite.is_skipped(span.env)) {
         return;
     }
-    float step = rate[span.env], keep = momentum_rate[span.env], decay = weight_decay[span.env];
+    float step = learning_rate[span.env], keep = momentum_rate[span.env],
+          decay = weight_decay[span.env];
     for (uint32_t j = span.j; j < span.end; j += ES_THREADS) {
         float value = parameters[j];
         float buffer = keep * buffers[j] + (gradients[j] + decay * value);
@@ -47,10 +48,11 @@ static __global__ void adam_count_kernel(int32_t *n_steps, Counts nonfinite, int
     }
 }
 
-static __global__ void adam_step_kernel(EsAdamOptions options, const float *rate, Counts nonfinite,
-                                        EsEnvs<const float> gradient, EsEnvs<float> moment1,
-                                        EsEnvs<float> moment2, const int32_t *n_steps,
-                                        EsEnvs<float> parameter, EsTiles tiles) {
+static __global__ void adam_step_kernel(EsAdamOptions options, const float *learning_rate,
+                                        Counts nonfinite, EsEnvs<const float> gradient,
+                                        EsEnvs<float> moment1, EsEnvs<float> moment2,
+                                        const int32_t *n_steps, EsEnvs<float> parameter,
+                                        EsTiles tiles) {
     // one pow in double per block, not per thread
     __shared__ float correction[2];
     EsTileSpan span = es_tile_span(tiles);
@@ -73,7 +75,7 @@ static __global__ void adam_step_kernel(EsAdamOptions options, const float *rate
         firsts[j] = first;
         seconds[j] = second;
         float denominator = sqrtf(second / correction[1]) + options.epsilon;
-        parameters[j] -= rate[span.env] * (first / correction[0]) / denominator;
+        parameters[j] -= learning_rate[span.env] * (first / correction[0]) / denominator;
     }
 }
 
@@ -82,7 +84,7 @@ void es_sgd_step_finite_cuda(EsStream *s, const EsSgdRates *rates, EsIn n_nonfin
     EsLaunch launch(s, "sgd_step");
     EsTiles tiles = es_tiles(parameter->dim[1]);
     launch.start(sgd_step_kernel, es_tiles_grid(tiles, parameter->dim[0]), ES_THREADS,
-                 es_data<float>(&rates->rate), es_data<float>(&rates->momentum),
+                 es_data<float>(&rates->learning_rate), es_data<float>(&rates->momentum),
                  es_data<float>(&rates->weight_decay), counts_of(n_nonfinite),
                  es_in<float>(gradient), es_out<float>(momentum), es_out<float>(parameter), tiles);
 }
@@ -92,22 +94,22 @@ void es_sgd_step_cuda(EsStream *s, const EsSgdRates *rates, EsIn gradient, EsOut
     es_sgd_step_finite_cuda(s, rates, NULL, gradient, momentum, parameter);
 }
 
-void es_adam_step_finite_cuda(EsStream *s, EsAdamOptions options, EsIn rate, EsIn n_nonfinite,
-                              EsIn gradient, EsOut moment1, EsOut moment2, EsOut n_steps,
-                              EsOut parameter) {
+void es_adam_step_finite_cuda(EsStream *s, EsAdamOptions options, EsIn learning_rate,
+                              EsIn n_nonfinite, EsIn gradient, EsOut moment1, EsOut moment2,
+                              EsOut n_steps, EsOut parameter) {
     EsLaunch launch(s, "adam_step");
     EsTiles tiles = es_tiles(parameter->dim[1]);
     int64_t n_envs = parameter->dim[0];
     launch.start(adam_count_kernel, dim3((unsigned)es_ceil_div(n_envs, ES_THREADS)), ES_THREADS,
                  es_data<int32_t>(n_steps), counts_of(n_nonfinite), n_envs);
     launch.start(adam_step_kernel, es_tiles_grid(tiles, n_envs), ES_THREADS, options,
-                 es_data<float>(rate), counts_of(n_nonfinite), es_in<float>(gradient),
+                 es_data<float>(learning_rate), counts_of(n_nonfinite), es_in<float>(gradient),
                  es_out<float>(moment1), es_out<float>(moment2), es_data<int32_t>(n_steps),
                  es_out<float>(parameter), tiles);
 }
 
-void es_adam_step_cuda(EsStream *s, EsAdamOptions options, EsIn rate, EsIn gradient, EsOut moment1,
-                       EsOut moment2, EsOut n_steps, EsOut parameter) {
-    es_adam_step_finite_cuda(s, options, rate, NULL, gradient, moment1, moment2, n_steps,
+void es_adam_step_cuda(EsStream *s, EsAdamOptions options, EsIn learning_rate, EsIn gradient,
+                       EsOut moment1, EsOut moment2, EsOut n_steps, EsOut parameter) {
+    es_adam_step_finite_cuda(s, options, learning_rate, NULL, gradient, moment1, moment2, n_steps,
                              parameter);
 }

@@ -410,13 +410,13 @@ static EsStatus report_norms(const EsProofPolicyTraining *t, EsStepReport *repor
     return ES_STATUS_OK;
 }
 
-static EsStatus step(void *context, const EsOutputs *gradients, float rate, float max_norm,
+static EsStatus step(void *context, const EsOutputs *gradients, float learning_rate, float max_norm,
                      EsStepReport *report) {
     EsProofPolicyTraining *t = context;
     EsProofPolicy *policy = t->policy;
     *report = (EsStepReport){0};
     ES_TRY(es_proof_policy_training_backward(t, gradients));
-    ES_TRY(es_optimiser_set_rates(t->optimiser, policy->stream, &rate, NULL, NULL));
+    ES_TRY(es_optimiser_set_rates(t->optimiser, policy->stream, &learning_rate, NULL, NULL));
     ES_TRY(es_optimiser_set_clip(t->optimiser, policy->stream, max_norm));
     es_optimiser_step(t->optimiser, policy->stream);
     policy->version++;

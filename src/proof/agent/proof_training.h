@@ -22,9 +22,9 @@ ES_EXTERN_C_BEGIN
 
 // How learning rate and entropy bonus change over n_rounds; shares are of the rounds, 0 to 1.
 //
-//     rate(x)     peak (start + (1 - start) x / warmup)  while x < warmup, then by a cosine down to
-//                 peak end at x = 1
-//     entropy(x)  from entropy_start by a cosine to entropy_end at x = entropy_share
+//     learning_rate(x)  peak (start + (1 - start) x / warmup)  while x < warmup, then by a cosine
+//                       down to peak end at x = 1
+//     entropy(x)        from entropy_start by a cosine to entropy_end at x = entropy_share
 #define ES_PROOF_SCHEDULE_SETTINGS(X)                                                              \
     X(float, warmup, 0.05, 0, 1, "share of the rounds in which the learning rate rises")           \
     X(float, warmup_start, 0.1, 0.001, 1, "share of the learning rate that it rises from")         \

@@ -181,8 +181,8 @@ static EsGrowthOptions growth_options(const EsGrowSettings *settings, const EsHo
     options.pad = settings->pad;
     options.flip = settings->flip;
     options.mode = settings->unfused ? ES_COMPILE_OFF : ES_COMPILE_DEFAULT;
-    options.host_rate = settings->host_rate;
-    options.seed_rate = settings->seed_rate;
+    options.host_learning_rate = settings->host_learning_rate;
+    options.seed_learning_rate = settings->seed_learning_rate;
     options.clip = settings->clip;
     options.gradient_stride = settings->gradient_stride;
     options.settings.max_seeds = settings->max_seeds;

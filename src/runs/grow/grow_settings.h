@@ -27,7 +27,7 @@ typedef struct EsGrowSettings {
     int data_seed;
     int data_split; // 0 whole, 1 share
     int pad, flip;
-    float host_rate, seed_rate, clip;
+    float host_learning_rate, seed_learning_rate, clip;
     int gradient_stride;
     int unfused;
     int amp_dtype; // 0 auto, 1 off, 2 bfloat16, 3 float16

@@ -49,7 +49,7 @@ static const EsConfigKey keys[] = {
                   "hosts trained side by side"),
     ES_CONFIG_INT(EsHostsSettings, batch, "hosts", "batch", "0", 0, 65536,
                   "images per update, 0 = the task's"),
-    ES_CONFIG_FLOAT(EsHostsSettings, rate, "hosts", "rate", "0.01", 1e-9, 1e3,
+    ES_CONFIG_FLOAT(EsHostsSettings, learning_rate, "hosts", "rate", "0.01", 1e-9, 1e3,
                     "learning rate of SGD"),
     ES_CONFIG_INT(EsHostsSettings, pad, "hosts", "pad", "0", 0, 16,
                   "random crop from a border of N pixels"),
@@ -88,7 +88,7 @@ static EsStatus create_trainer(EsHostsRun *hosts) {
     options.pad = settings->pad;
     options.flip = settings->flip;
     options.mode = settings->unfused ? ES_COMPILE_OFF : ES_COMPILE_DEFAULT;
-    options.optimiser.rate = settings->rate;
+    options.optimiser.learning_rate = settings->learning_rate;
     options.stream = hosts->stream;
     if (hosts->batch > hosts->dataset.train.count) {
         return ES_FAIL(ARGUMENT, "a batch of %lld is larger than the %lld training images",

@@ -19,7 +19,7 @@ typedef struct EsHostsSettings {
     char folder[1024]; // "" = ES_DATA_DIR
     int n_envs;
     int batch; // 0 = the task's
-    float rate;
+    float learning_rate;
     int pad, flip;
     int base, n_blocks; // 0 = the task's
     int precision;      // 0 f32, 1 bf16

@@ -223,8 +223,8 @@ static double sum_squares_of(const Update *u, int env, const EsSpans *spans) {
 }
 
 // Clipped by the group's norm, then a step of SGD.
-static void move_spans(Update *u, int env, const EsSpans *spans, double sum_squares, float rate,
-                       float decay) {
+static void move_spans(Update *u, int env, const EsSpans *spans, double sum_squares,
+                       float learning_rate, float decay) {
     float limit = u->growth->options.clip, keep = u->growth->options.momentum;
     float factor = limit / ((float)sqrt(sum_squares) + 1e-6f);
     factor = limit > 0 && factor < 1.0f ? factor : 1.0f;
@@ -234,7 +234,7 @@ static void move_spans(Update *u, int env, const EsSpans *spans, double sum_squa
         for (int64_t i = first; i < first + spans->length[k]; i++) {
             float d = u->gradients[i] * factor + decay * u->parameters[i];
             u->momentum[i] = keep * u->momentum[i] + d;
-            u->parameters[i] -= rate * u->momentum[i];
+            u->parameters[i] -= learning_rate * u->momentum[i];
         }
     }
 }
@@ -246,7 +246,7 @@ static void move_env(Update *u, int env, const EsGradientSums *host, const EsGra
     REQUIRE_OK(es_growth_host_spans(&u->growth->model, &spans));
     EXPECT_NEAR(host->sum_squares, sum_squares_of(u, env, &spans), 1e-12 * host->sum_squares);
     EXPECT_EQ(host->n_tensors, spans.n);
-    move_spans(u, env, &spans, host->sum_squares, options->host_rate, options->host_decay);
+    move_spans(u, env, &spans, host->sum_squares, options->host_learning_rate, options->host_decay);
     for (int s = 0; s < UPDATED_SLOTS; s++) {
         const EsFusedSlot *slot = &u->slots[env][s];
         if (slot->blueprint == ES_NO_SEED) {
@@ -260,8 +260,8 @@ static void move_env(Update *u, int env, const EsGradientSums *host, const EsGra
         double sum = sum_squares_of(u, env, &spans) + sum_squares_of(u, env, &gate);
         EXPECT_NEAR(seeds[s].sum_squares, sum, 1e-12 * sum);
         EXPECT_EQ(seeds[s].n_tensors, spans.n + gate.n);
-        move_spans(u, env, &spans, seeds[s].sum_squares, options->seed_rate, 0);
-        move_spans(u, env, &gate, seeds[s].sum_squares, options->seed_rate, 0);
+        move_spans(u, env, &spans, seeds[s].sum_squares, options->seed_learning_rate, 0);
+        move_spans(u, env, &gate, seeds[s].sum_squares, options->seed_learning_rate, 0);
     }
 }
 
@@ -354,7 +354,7 @@ TEST(loss_scales_follow_overflow) {
         EXPECT_EQ(is_same, e == 1 || e == 2); // a step that overflowed is left out
     }
     // unscaled: 0.25 moves a parameter by rate (0.25 + decay p), whatever the scale
-    float moved = before[0] - options.host_rate * (0.25f + options.host_decay * before[0]);
+    float moved = before[0] - options.host_learning_rate * (0.25f + options.host_decay * before[0]);
     EXPECT(after[0] == moved);
     EXPECT(sums[0].sum_squares == 0.0625);
     EXPECT_EQ(sums[1].n_tensors, 0);  // the scale was too high: nothing is known

@@ -129,7 +129,7 @@ TEST(a_gate_learns_while_it_blends) {
     EXPECT(hash_gate(growth, 0) != blending);
     EXPECT(growth->shown.state.env.n_fossils[0] == 0);
     // the same batch again gives the same gradients
-    growth->options.host_rate = growth->options.seed_rate = 0.0f;
+    growth->options.host_learning_rate = growth->options.seed_learning_rate = 0.0f;
     REQUIRE_OK(es_growth_train(growth));
     uint64_t once = hash_part(&growth->store->gradients, layout->region[0], layout->seed[0]);
     REQUIRE_OK(es_growth_train(growth));
@@ -229,7 +229,7 @@ TEST(a_seed_on_its_way_out_is_frozen_and_no_longer) {
 // Original: every environment validates on a share of its own, and the test split is the signal.
 TEST(all_validate_on_the_same_images_and_none_on_the_test_split) {
     EsGrowthOptions options = small_options("r0c0", 3, 1);
-    options.host_rate = 0.0f;
+    options.host_learning_rate = 0.0f;
     EsGrowth *growth = begin(&options);
     for (int64_t e = 1; e < 3; e++) { // one host three times
         memcpy(slab_row(&growth->store->parameters, e), slab_row(&growth->store->parameters, 0),
@@ -284,8 +284,8 @@ TEST(host_and_seed_are_clipped_apart) {
     EsGrowthOptions options = small_options("r0c1", 1, 1);
     options.clip = 1e-3f;
     options.momentum = options.host_decay = 0.0f;
-    options.host_rate = 1.0f;
-    options.seed_rate = 2.0f;
+    options.host_learning_rate = 1.0f;
+    options.seed_learning_rate = 2.0f;
     EsGrowth *growth = begin(&options);
     const EsGrowthLayout *layout = &growth->model.layout;
     step_all(growth, germinate(0, ES_BLUEPRINT_CONV_LIGHT, ES_STYLE_LINEAR_ADD));

@@ -165,7 +165,7 @@ TEST(rollback_seen_through_a_rate_of_0) {
     Copy before = copy_env(growth, 0);
     row[0] = INFINITY;
     step_all(growth, es_action_wait());
-    growth->options.host_rate = growth->options.seed_rate = 0.0f;
+    growth->options.host_learning_rate = growth->options.seed_learning_rate = 0.0f;
     step_all(growth, es_action_wait());
     EXPECT_EQ(es_growth_snapshot(growth)->state.env.n_rollbacks[0], 1);
     EXPECT(is_equal(row, before.saved_parameters, 0, layout->n_host_parameters));

@@ -299,7 +299,7 @@ TEST(shapley_values_add_up) {
     options.settings = es_growth_settings_tiny(options.n_slots, 10);
     options.settings.auto_forward = ES_AUTO_FORWARD_ALL;
     options.settings.episode_steps = 60;
-    options.host_rate = options.seed_rate = 0.05f;
+    options.host_learning_rate = options.seed_learning_rate = 0.05f;
     EsGrowth *growth = create(&options);
     REQUIRE_OK(es_growth_reset(growth, 0));
     int n_sampled = 0, n_exact = 0;

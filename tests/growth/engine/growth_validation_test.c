@@ -151,7 +151,7 @@ static void check_growth(EsCompileMode mode) {
     EsGrowthOptions options = small_options("all", E, 2);
     options.settings.episode_steps = STEPS;
     options.settings.training_dwell = 1;
-    options.seed_rate = options.host_rate = 0.1f; // so that seeds soon matter
+    options.seed_learning_rate = options.host_learning_rate = 0.1f; // so that seeds soon matter
     options.step_batches = 4;
     options.mode = mode;
     EsGrowth *growth = create_growth(&options, &dataset);
@@ -205,7 +205,8 @@ TEST(the_rest_of_the_images_weighs_by_its_size) {
     make_small_dataset(&dataset, 64, 300);
     EsGrowthOptions options = small_options("r0c0", 1, 1);
     options.n_validation_images = 300;
-    options.host_rate = options.seed_rate = 0.0f; // the host stays the one that reset makes
+    // the host stays the one that reset makes
+    options.host_learning_rate = options.seed_learning_rate = 0.0f;
     EsGrowth *growth = create_growth(&options, &dataset);
     REQUIRE_OK(es_growth_reset(growth, 0));
     step_all(growth, es_action_wait());

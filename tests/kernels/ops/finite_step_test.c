@@ -25,7 +25,7 @@ static void run(const EsCaseRun *r) {
                                      gradient, es_case_at(r, "moment1"), es_case_at(r, "moment2"),
                                      es_case_at(r, "n_steps"), parameter);
     } else {
-        EsSgdRates rates = {.rate = *es_case_at(r, "rate"),
+        EsSgdRates rates = {.learning_rate = *es_case_at(r, "rate"),
                             .momentum = *es_case_at(r, "momentum_rate"),
                             .weight_decay = *es_case_at(r, "weight_decay")};
         r->kernels->sgd_step_finite(r->stream, &rates, counts, gradient, es_case_at(r, "momentum"),

@@ -37,7 +37,7 @@ static void run(const EsCaseRun *r) {
     const Shape *s = r->settings;
     const EsTensor *gradient = es_case_at(r, "gradient"), *parameter = es_case_at(r, "parameter");
     if (s->kind == SGD) {
-        EsSgdRates rates = {.rate = *es_case_at(r, "rate"),
+        EsSgdRates rates = {.learning_rate = *es_case_at(r, "rate"),
                             .momentum = *es_case_at(r, "momentum_rate"),
                             .weight_decay = *es_case_at(r, "weight_decay")};
         r->kernels->sgd_step(r->stream, &rates, gradient, es_case_at(r, "momentum"), parameter);

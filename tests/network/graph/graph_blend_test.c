@@ -176,7 +176,7 @@ static void train_slots(const char *device_name, EsDtype precision, int n_runs, 
     REQUIRE_OK(es_store_create(t.graph, device, &store));
     REQUIRE_OK(es_store_initialise(store, t.graph, stream, 1, (int32_t[]){0, 1}));
     EsOptimiserOptions sgd = es_optimiser_defaults(ES_OPTIMISER_SGD);
-    sgd.rate = 0.1f;
+    sgd.learning_rate = 0.1f;
     REQUIRE_OK(es_optimiser_create(t.graph, store, &sgd, &optimiser));
     EsPlanOptions options = es_plan_defaults();
     options.activation_dtype = precision;
