@@ -217,7 +217,7 @@ done:
 // --- CRC-32C ---
 
 // The remainder of each half byte under the reflected polynomial 0x82f63b78. Two look-ups per byte
-// keep the whole table in one cache line; what is summed here are small records.
+// keep the whole table in one cache line; the records summed here are small.
 static const uint32_t half_byte_table[16] = {
     0x00000000u, 0x105ec76fu, 0x20bd8edeu, 0x30e349b1u, 0x417b1dbcu, 0x5125dad3u,
     0x61c69362u, 0x7198540du, 0x82f63b78u, 0x92a8fc17u, 0xa24bb5a6u, 0xb21572c9u,

@@ -115,8 +115,8 @@ typedef struct Reading {
     const EsConfig *config;
     const char *file_name; // without folders, for messages
     void *settings;        // the copy that is filled
-    int *line_of_key;      // where each key was set, 0 = not yet
-    const char *text;      // what is left of the file
+    int *line_of_key;      // line on which each key was set, 0 = not yet
+    const char *text;      // the rest of the file
     size_t text_bytes;
     int line;
     EsStatus status; // first failure; reading ends with it
@@ -127,7 +127,7 @@ static const char *name_place(const Reading *reading, char place[300]) {
     return place;
 }
 
-// inih neither reports an empty section nor what follows the bracket
+// Rejects text after the bracket of a section and empty sections: inih reports neither.
 static EsStatus check_section_line(const Reading *reading, const char *line) {
     char place[300], section[128];
     size_t length = strcspn(line + 1, "]");
@@ -414,8 +414,8 @@ static EsStatus parse_bool(const EsConfigKey *key, void *field, const char *text
     return fail_kind(key, where, text, "true or false");
 }
 
-// Refuses what a file could not give back: inih strips outer blanks and cuts at a semicolon after a
-// blank.
+// Refuses texts that a file could not return unchanged: inih strips outer blanks and cuts at a
+// semicolon after a blank.
 static EsStatus parse_text(const EsConfigKey *key, void *field, const char *text,
                            const char *where) {
     size_t length = strlen(text);

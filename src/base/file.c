@@ -103,7 +103,7 @@ static int find_stream(const struct stat *target) {
 
 static int is_through(const char *path) {
     struct stat target;
-    // a folder is left to rename, which says what is wrong with it
+    // a folder is left to rename, which names the fault
     return stat(path, &target) == 0 && !S_ISDIR(target.st_mode) &&
            (!S_ISREG(target.st_mode) || find_stream(&target) >= 0);
 }
@@ -131,7 +131,7 @@ static EsStatus open_through(EsFileWriter *writer) {
                : ES_FAIL(IO, "cannot open %s: %s", writer->path, strerror(errno));
 }
 
-// Replace a path that ends in a link by what the link says; *is_link is 0 when it does not.
+// Replaces a path that ends in a link by the link's target; *is_link is 0 when it does not.
 static EsStatus follow_link(char **path, int *is_link) {
     char target[4096];
     ssize_t length = readlink(*path, target, sizeof target - 1);

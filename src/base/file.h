@@ -40,17 +40,18 @@ EsStatus es_file_writer_append(EsFileWriter *writer, const void *data, size_t by
 // place). A writer that writes through only closes.
 EsStatus es_file_writer_commit(EsFileWriter *writer);
 
-// Drop what was written and end the writer. Accepts NULL.
+// Discards the bytes written so far and ends the writer. Accepts NULL.
 void es_file_writer_abandon(EsFileWriter *writer);
 
 // Fail as a writer of this path would, before the work whose result it is for. Nothing is changed,
 // and nothing tried where it would write through.
 EsStatus es_file_writer_try(const char *path);
 
-// Whether it would write where our own stdout goes, so that nothing else belongs there.
+// Returns whether writing to `path` would write to our own stdout, so that nothing else may be
+// printed there.
 int es_file_is_stdout(const char *path);
 
-// Is this the name of a writer's temporary? One outlives a process that was killed.
+// Returns whether `name` is that of a writer's temporary. One outlives a process that was killed.
 int es_file_is_temporary(const char *name);
 
 // The name that a file bears in the end: of a writer's temporary that of its target, written into
@@ -61,7 +62,7 @@ const char *es_file_final_name(const char *name, char target[ES_FILE_NAME_BYTES]
 // Open, append and commit in one call.
 EsStatus es_file_write_all(const char *path, const void *data, size_t bytes);
 
-// Make a file that somebody else wrote durable; its name needs es_folder_sync besides.
+// Makes a file written by other code durable; its name needs es_folder_sync besides.
 EsStatus es_file_sync(const char *path);
 
 // --- reading ---

@@ -37,7 +37,7 @@ static const struct {
     {"EMFILE", EMFILE}, {"EROFS", EROFS}, {"EDQUOT", EDQUOT},
 };
 
-// --- what a fault is ---
+// --- faults ---
 
 static EsStatus parse_effect(const char *text, const char *effect, EsFileFault *fault) {
     for (size_t i = 0; i < ES_COUNT_OF(error_names); i++) {
@@ -138,7 +138,7 @@ EsStatus es_file_fault_start(const char *text) {
 
 // --- striking ---
 
-// Room on the pretended disk: lets the write through, cut to what fits, or makes it fail.
+// Charges the simulated disk: lets the write through, cut to the free space, or makes it fail.
 static int strike_disk(size_t *bytes) {
     int64_t room = armed_fault.n - n_bytes_written;
     if (room <= 0 && *bytes > 0) {
@@ -151,8 +151,8 @@ static int strike_disk(size_t *bytes) {
     return 0;
 }
 
-// Whether this call fails, with errno set; a short one gets fewer bytes instead. `bytes` is NULL
-// for calls that move none.
+// Decides whether this call fails, and sets errno if so; a short one gets fewer bytes instead.
+// `bytes` is NULL for calls that move none.
 static int strike(EsFileCall call, size_t *bytes) {
     int fails = 0;
     pthread_mutex_lock(&lock);

@@ -69,7 +69,7 @@ void es_file_fault_arm(const EsFileFault *fault);
 // Disarm; returns how often the fault has struck. Without an armed fault 0.
 int64_t es_file_fault_clear(void);
 
-// Arm what `text` says and warn in the log; NULL or "" arms nothing.
+// Arms the fault that `text` describes and warns in the log; NULL or "" arms nothing.
 EsStatus es_file_fault_start(const char *text);
 
 // --- system calls, as in POSIX: -1 and errno on failure ---

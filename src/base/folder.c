@@ -79,7 +79,7 @@ static int is_folder(const char *path) {
     return stat(path, &facts) == 0 && S_ISDIR(facts.st_mode);
 }
 
-// Make one level. What exists is not touched: its own parent may not be ours to write in.
+// Makes one level. An existing folder is not touched: its own parent may not be ours to write in.
 static EsStatus make_level(const char *path) {
     if (is_folder(path)) {
         return ES_STATUS_OK;

@@ -1,5 +1,5 @@
-// Folders: made with their parents, listed, measured, removed. Symbolic links inside are taken as
-// what they are and never followed.
+// Folders: made with their parents, listed, measured, removed. Symbolic links inside are handled as
+// links and never followed.
 //
 //     ES_TRY(es_folder_make("runs/a/checkpoints"));
 //     EsFolderEntry *entries; int n; ES_TRY(es_folder_list("runs/a", &entries, &n));
@@ -42,8 +42,8 @@ EsStatus es_folder_make(const char *path);
 // that name is left alone.
 EsStatus es_folder_make_new(const char *path, int *is_made);
 
-// Whether `path` names the file or folder that is open as `descriptor`, and not another one or
-// nothing.
+// Returns whether `path` names the file or folder that is open as `descriptor`, rather than another
+// one or nothing.
 int es_path_names(const char *path, int descriptor);
 
 // Make the names in a folder durable.
@@ -52,14 +52,14 @@ EsStatus es_folder_sync(const char *path);
 // The same for the folder that holds `path`.
 EsStatus es_folder_sync_parent(const char *path);
 
-// What is in a folder, by name; *entries is released with es_release, also when there are none. An
-// entry that goes away meanwhile is left out.
+// Lists a folder's entries by name; *entries is released with es_release, also when there are none.
+// An entry that goes away meanwhile is left out.
 EsStatus es_folder_list(const char *path, EsFolderEntry **entries, int *n_entries);
 
 EsStatus es_folder_measure(const char *path, EsFolderSize *size);
 
-// Remove a folder and everything in it, or a single file; a link goes, what it points to stays. OK
-// when there is nothing. What could not be removed stays, and the first failure is reported.
+// Removes a folder and everything in it, or a single file; a link goes, its target stays. OK when
+// there is nothing. Entries that cannot be removed stay, and the first failure is reported.
 EsStatus es_folder_remove(const char *path);
 
 ES_EXTERN_C_END

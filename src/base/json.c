@@ -1,4 +1,4 @@
-// Watches what jansson allocates, through the functions that it lets a program set, and turns a
+// Watches jansson's allocations, through the functions that it lets a program set, and turns a
 // failure into MEMORY at the few places where values are read and written.
 #include "base/json.h"
 
@@ -28,8 +28,8 @@ static void *allocate(size_t bytes) {
     return memory;
 }
 
-// Before main, because jansson wants it before its first value. What is allocated is malloc's as
-// ever, so that values may pass between us and code that does not know of this.
+// Before main, because jansson wants it before its first value. Memory still comes from malloc, so
+// values may pass to and from code that is unaware of this.
 __attribute__((constructor)) static void watch(void) { json_set_alloc_funcs(allocate, free); }
 
 int es_json_lacked_memory(void) {
@@ -42,7 +42,7 @@ EsStatus es_json_parse(const char *name, const char *text, size_t bytes, json_t 
                        json_error_t *error) {
     jmp_buf exit;
     *value = NULL;
-    (void)es_json_lacked_memory(); // of values that nobody needed any more
+    (void)es_json_lacked_memory(); // failures of values no longer needed
     parser_exit = &exit;
     if (setjmp(exit) == 0) {
         *value = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, error);

@@ -2,8 +2,8 @@
 //
 // jansson answers NULL both where memory is short and where a text is not UTF-8, its parser drops
 // characters of a token whose buffer cannot grow, or aborts, and values are built by many calls
-// that nobody checks one by one. So the allocations themselves are watched, from the program's
-// start: one that failed is remembered for its thread until somebody asks. Build a value as you
+// that are not checked one by one. So the allocations themselves are watched, from the program's
+// start: one that failed is remembered for its thread until it is asked for. Build a value as you
 // like, then hand it to a function from here; it fails with MEMORY when a part may be missing.
 //
 //     json_t *root = json_object();
@@ -18,8 +18,8 @@
 
 #include "esper/status.h"
 
-// Whether jansson got no memory in this thread since somebody last asked. For code that has to
-// know why a call of jansson failed.
+// Returns whether an allocation of jansson failed in this thread since the last call. For code that
+// has to know why a call of jansson failed.
 int es_json_lacked_memory(void);
 
 // Read the text; json_decref the value. MEMORY, or INPUT with "NAME:LINE: REASON" as the detail;
@@ -30,7 +30,8 @@ EsStatus es_json_parse(const char *name, const char *text, size_t bytes, json_t 
 // The same for a whole file. One that cannot be read is INPUT as well.
 EsStatus es_json_load(const char *path, json_t **value);
 
-// Text of the value, which is taken over and may be NULL; free() it. `name` says for what.
+// Text of the value, which is taken over and may be NULL; free() it. `name` says in a message which
+// value failed.
 EsStatus es_json_dump(const char *name, json_t *value, size_t flags, char **text);
 
 // Write the text and a line's end; takes over the value, which may be NULL. Nothing is written

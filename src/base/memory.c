@@ -41,7 +41,7 @@ EsAllocation es_allocation_end(void) {
                           .is_refused = atomic_load(&is_refused)};
 }
 
-// Returns whether so many more bytes stay within the limit.
+// Returns whether `bytes` more stay within the limit.
 static int may_hold(size_t bytes) {
     if (!atomic_load_explicit(&is_limited, memory_order_acquire)) {
         return 1;

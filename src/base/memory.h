@@ -35,8 +35,8 @@ EsStatus es_reallocate(void **memory, size_t old_bytes, size_t bytes);
 // Bytes that es_allocate has given and that are not released, in the whole process.
 size_t es_allocation_held(void);
 
-// From here on es_allocate refuses what would make the process hold more than `bytes` beyond what
-// it holds now, with a MEMORY failure; 0: no limit. Memory of CUDA does not count.
+// From here on es_allocate refuses allocations that would make the process hold more than `bytes`
+// beyond its present use, with a MEMORY failure; 0: no limit. Memory of CUDA does not count.
 void es_allocation_begin(size_t bytes);
 
 // Allocation since es_allocation_begin.
@@ -59,7 +59,7 @@ typedef struct EsMemoryAvailable {
 
 // Read from `root`/proc and `root`/sys/fs/cgroup, versions 1 and 2, a group's parents included;
 // `root` is "" outside tests. Files in memory that the system can drop count as available, and so
-// does swap where the group may use it. What cannot be read limits nothing.
+// does swap where the group may use it. A limit that cannot be read does not apply.
 EsMemoryAvailable es_memory_available(const char *root);
 
 ES_EXTERN_C_END

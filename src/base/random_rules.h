@@ -3,7 +3,7 @@
 // and CUDA.
 //
 // Every draw is a pure function of (run seed, episode, purpose, step, draw), so results do not
-// depend on threads, on the order of environments, or on what else was drawn.
+// depend on threads, on the order of environments, or on other draws.
 //
 //     EsRandom4 r = es_random_draw(run_seed, episode, ES_PURPOSE_DROPOUT, step, index / 4);
 //     float u = es_random_uniform(r.word[index % 4]);
@@ -12,7 +12,7 @@
 
 #include "base/macros.h"
 
-// What a draw is for; part of the counter, so purposes never share numbers. Append only: the values
+// Purpose of a draw; part of the counter, so purposes never share numbers. Append only: the values
 // are in recorded runs.
 typedef enum EsPurpose {
     ES_PURPOSE_INITIALISATION = 0,

@@ -17,11 +17,11 @@
 
 ES_EXTERN_C_BEGIN
 
-// The largest count that a file may hold: far beyond what a run reaches, and small enough that
-// thousands of them can be added up, and grow, without overflow.
+// The largest count that a file may hold: far beyond any run, and small enough that thousands of
+// them can be added up, and grow, without overflow.
 #define ES_COUNTER_MAX (INT64_C(1) << 50)
 
-// Where a number stands; borrowed texts.
+// Place of a number in a file, for messages; texts are borrowed.
 typedef struct EsFileField {
     const char *path, *name;
     int64_t index; // among those of that name, ES_NO_INDEX: there is one

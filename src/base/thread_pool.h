@@ -1,6 +1,6 @@
 // A fixed set of worker threads that run numbered pieces of work.
 //
-// Which thread runs which piece is not fixed, so a piece must not depend on it: all results are a
+// Pieces are not bound to threads, so a piece must not depend on its thread: all results are a
 // function of the piece number. Reductions go into per-piece slots that the caller sums in order.
 #ifndef ES_BASE_THREAD_POOL_H
 #define ES_BASE_THREAD_POOL_H

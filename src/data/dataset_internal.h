@@ -1,4 +1,4 @@
-// What the makers of data sets share. Nothing outside src/data includes this.
+// Parts shared by the makers of data sets. Nothing outside src/data includes this.
 #ifndef ES_DATA_DATASET_INTERNAL_H
 #define ES_DATA_DATASET_INTERNAL_H
 
@@ -19,9 +19,9 @@ EsStatus es_dataset_allocate(EsDataset *dataset, const char *name, const int sha
 // Set mean and std from the train images. The sums are integers, so they are exact in any order.
 void es_dataset_measure(EsDataset *dataset);
 
-// Decide how many of n_training_file and n_test_file images go into train, validation and test:
-// what the options ask for, else the last tenth for validation (rounded up) and the rest for
-// training. `folder` is for messages.
+// Decides how many of n_training_file and n_test_file images go into train, validation and test: as
+// the options ask, else the last tenth for validation (rounded up) and the rest for training.
+// `folder` is for messages.
 EsStatus es_dataset_count_splits(const EsDatasetOptions *options, const char *folder,
                                  int64_t n_training_file, int64_t n_test_file, int64_t counts[3]);
 

@@ -177,7 +177,7 @@ static void stroke_segments(Canvas *canvas, const EsSegment *segments, int n_seg
     }
 }
 
-// ---- what stands on it ----
+// ---- strokes and drawings ----
 
 // Scale, mirror, rotate and shift a drawing into pixel coordinates. The rotation comes from its
 // half angle's tangent t: cos = (1 - t^2) / (1 + t^2), sin = 2 t / (1 + t^2), so no library

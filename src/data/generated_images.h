@@ -1,9 +1,9 @@
 // Images of pictograms on textured ground, made from a seed.
 //
-// An image is one drawing of its class, posed at random, in a random colour, on a
-// random ground, among stray strokes and under noise. The class is what is drawn; nothing else in
-// the image depends on it. A class has several drawings that look nothing alike, so a network needs
-// features for each of them: that is what makes capacity count.
+// An image is one drawing of its class, posed at random, in a random colour, on a random ground,
+// among stray strokes and under noise. The class decides the drawing alone; nothing else in the
+// image depends on it. A class has several drawings that look nothing alike, so a network needs
+// features for each of them: so capacity counts.
 //
 // Every image is a pure function of (recipe, seed, split, index), and the same bits on every
 // machine: Philox numbers, and float32 arithmetic from + - * / and square root alone, which IEEE

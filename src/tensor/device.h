@@ -110,7 +110,7 @@ void es_event_destroy(EsEvent *event);
 EsStatus es_event_record(EsEvent *event, EsStream *stream);
 EsStatus es_event_wait(EsEvent *event,
                        EsStream *stream);      // later work of the stream waits for the event
-EsStatus es_event_synchronize(EsEvent *event); // the host waits
+EsStatus es_event_synchronize(EsEvent *event); // the CPU waits
 EsStatus es_event_elapsed_ms(EsEvent *from, EsEvent *to, float *ms); // both recorded and passed
 
 // --- captures ---

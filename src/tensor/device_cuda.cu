@@ -75,7 +75,7 @@ static EsStatus cuda_allocate_host(EsDevice *device, size_t bytes, void **memory
     cudaError_t error = cudaHostAlloc(memory, bytes > 0 ? bytes : 1, cudaHostAllocDefault);
     if (error == cudaErrorMemoryAllocation) {
         cudaGetLastError();
-        return ES_FAIL(MEMORY, "%zu bytes of pinned host memory were asked for", bytes);
+        return ES_FAIL(MEMORY, "cannot allocate %zu bytes of pinned CPU memory", bytes);
     }
     ES_CUDA_TRY(error);
     memset(*memory, 0, bytes);
@@ -232,7 +232,8 @@ static void cuda_range_pop(void) { nvtxRangePop(); }
             cuda_capture_replay, cuda_capture_destroy, cuda_range_push, cuda_range_pop,            \
     }
 
-// Which of the two equal tables a device has says whether its launches are checked (ES_CUDA_SYNC).
+// Launches of a device with the second, equal table are checked (ES_CUDA_SYNC): its address is the
+// flag.
 static const EsDeviceInterface plain_interface = INTERFACE;
 static const EsDeviceInterface checked_interface = INTERFACE;
 

@@ -12,8 +12,8 @@
 
 ES_EXTERN_C_BEGIN
 
-// Whether ES_CUDA_SYNC=1 was in the environment when the device was opened: every launch then waits
-// for itself and checks.
+// Returns whether ES_CUDA_SYNC=1 was in the environment when the device was opened: every launch
+// then waits for itself and checks.
 int es_device_cuda_is_checked(const EsDevice *device);
 
 // Keep a failure of queued work: the device remembers the first, the thread's detail text is the

@@ -1,4 +1,4 @@
-// What device.c shares with the CUDA half of this folder: the table each kind of device fills.
+// The table that each kind of device fills, shared by device.c and the CUDA half of this folder.
 #ifndef ES_TENSOR_DEVICE_INTERNAL_H
 #define ES_TENSOR_DEVICE_INTERNAL_H
 
@@ -6,8 +6,8 @@
 
 ES_EXTERN_C_BEGIN
 
-// What varies between device kinds. Streams, events and captures are the kind's own structs behind
-// `void *`.
+// Operations that differ between kinds of device. Streams, events and captures are the kind's own
+// structs behind `void *`.
 typedef struct EsDeviceInterface {
     void (*close)(EsDevice *device);
     EsStatus (*allocate)(EsDevice *device, size_t bytes, void **memory);

@@ -20,14 +20,14 @@ typedef struct Span {
     int thread;
     int has_events; // timed by the device, not by the clock
     int is_closed;
-    int64_t begin_ns, end_ns; // host
+    int64_t begin_ns, end_ns; // on the CPU's clock
 } Span;
 
 struct EsProfile {
     EsProfileOptions options;
     Span *spans;       // owned [capacity]
     EsEvent **events;  // owned [2 * capacity]: begin and end; NULL on the CPU
-    EsEvent *anchor;   // owned: ties the device's clock to the host's; NULL on the CPU
+    EsEvent *anchor;   // owned: ties the device's clock to the CPU's; NULL on the CPU
     EsStream *own;     // owned: the anchor's; NULL on the CPU
     atomic_int n_open; // spans asked for, beyond the capacity too
     int range[MAX_DEPTH], n_ranges;
@@ -249,7 +249,7 @@ static int compare_begins(const void *left, const void *right) {
     return a->begin_ms < b->begin_ms ? -1 : a->begin_ms > b->begin_ms;
 }
 
-// The union of what ran; `sorted` is room for all spans.
+// Measures the union of all spans; `sorted` is scratch space for all of them.
 static void measure_window(EsProfileReport *report, EsProfileSpan *sorted) {
     size_t n = (size_t)report->n_spans;
     memcpy(sorted, report->spans, n * sizeof *sorted);

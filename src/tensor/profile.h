@@ -1,4 +1,5 @@
-// Where a device's time goes: every launch, replay and copy timed by name, and ranges around them.
+// A profile of a device's time: every launch, replay and copy timed by name, and ranges around
+// them.
 //
 // Off until es_profile_start; the hooks then cost a call and a branch. On CUDA a span is a pair of
 // events from a pool made at the start, so that nothing waits; on the CPU it is two readings of the
@@ -28,7 +29,7 @@ typedef enum EsProfileKind {
 const char *es_profile_kind_name(EsProfileKind kind); // "range", "launch", "replay", "copy"
 
 typedef struct EsProfileOptions {
-    int capacity;        // spans between two resets; what comes after is counted, not timed
+    int capacity;        // spans between two resets; later ones are counted, not timed
     int forbids_capture; // es_capture_begin fails with UNSUPPORTED: work runs launch by launch
 } EsProfileOptions;
 
@@ -40,12 +41,12 @@ typedef struct EsProfileRow {
     double total_ms, min_ms, max_ms;
 } EsProfileRow;
 
-// One span. Times are of es_clock_ns, in milliseconds: `begin` and `end` are when the device worked
-// on it, `queued` is when the host began to ask for it, which on the CPU is `begin`.
+// One span. Times are of es_clock_ns, in milliseconds: `begin` and `end` enclose the device's work,
+// `queued` is the time at which the CPU began to queue it, which on the CPU is `begin`.
 typedef struct EsProfileSpan {
     const char *name; // borrowed
     EsProfileKind kind;
-    int thread; // of the host, as the system numbers it
+    int thread; // of the CPU, numbered by the system
     int source; // 0; counts up with the reports that are merged
     double queued_ms, begin_ms, end_ms;
 } EsProfileSpan;
@@ -66,15 +67,15 @@ typedef struct EsProfileReport {
 // Make the pool and begin. ARGUMENT when the device is being profiled already.
 EsStatus es_profile_start(EsDevice *device, const EsProfileOptions *options);
 
-// Forget what was noted so far, ranges that are open included: the warm-up is over.
+// Forgets all spans so far, open ranges included: the warm-up is over.
 void es_profile_reset(EsDevice *device);
 
-// Wait for the spans and sum them up; ranges still open end now. What this waits for is not counted
-// as synchronisation. Noting goes on, from a reset.
+// Waits for the spans and sums them up; ranges still open end now. This wait is not counted as
+// synchronisation. Noting goes on, from a reset.
 EsStatus es_profile_report(EsDevice *device, EsProfileReport *report);
 
-// Put what another device was doing at the same time into a report: spans, rows, counters; busy is
-// when either was.
+// Merges another device's work of the same time into a report: spans, rows, counters; the merged
+// report is busy when either device was.
 EsStatus es_profile_report_merge(EsProfileReport *report, const EsProfileReport *other);
 void es_profile_report_destroy(EsProfileReport *report);
 
@@ -83,7 +84,7 @@ void es_profile_stop(EsDevice *device);
 
 // --- by who does the work; all return at once when the device is not profiled ---
 
-// Whether captures are refused because launches are timed one by one.
+// Returns whether captures are refused because launches are timed one by one.
 int es_profile_forbids_capture(const EsDevice *device);
 
 // A phase, on the thread that runs the step. Ranges nest; an end closes the innermost. `stream` is
@@ -91,7 +92,8 @@ int es_profile_forbids_capture(const EsDevice *device);
 void es_profile_range_begin(EsDevice *device, EsStream *stream, const char *name);
 void es_profile_range_end(EsDevice *device, EsStream *stream);
 
-// One launch, replay or copy, from any thread: begin gives what end takes. `name` is a literal.
+// One launch, replay or copy, from any thread: begin returns the handle that end takes. `name` is a
+// literal.
 int es_profile_span_begin(EsDevice *device, EsStream *stream, EsProfileKind kind, const char *name);
 void es_profile_span_end(EsDevice *device, EsStream *stream, int span);
 

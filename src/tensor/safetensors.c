@@ -75,7 +75,7 @@ static void hash_tensors(EsNamedTensor *tensors, int n_tensors, char text[ES_SHA
 
 // --- reading ---
 
-// Names come from outside: cut them short and leave out what would act on a terminal.
+// Names come from outside: cuts them short and leaves out control characters.
 static const char *show_name(const char *name, char shown[SHOWN_NAME_BYTES]) {
     snprintf(shown, SHOWN_NAME_BYTES, "%s", name);
     for (char *c = shown; *c != '\0'; c++) {

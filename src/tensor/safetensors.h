@@ -2,8 +2,8 @@
 //
 // Layout: 8 bytes little-endian header length, JSON header {"name": {"dtype", "shape",
 // "data_offsets"}, "__metadata__"}, then the data. Opening checks everything (lengths, overlaps,
-// bounds, dtypes, the hash of the tensors where the file has one), so a view can be trusted. What
-// the numbers in it mean is for the reader to check (base/range_check.h).
+// bounds, dtypes, the hash of the tensors where the file has one), so a view can be trusted. The
+// reader checks the numbers themselves (base/range_check.h).
 //
 //     EsSafetensors *file; ES_TRY(es_safetensors_open("model.safetensors", &file));
 //     EsTensor weight;     ES_TRY(es_safetensors_find(file, "conv.weight", &weight));
@@ -20,21 +20,20 @@ typedef struct EsSafetensors EsSafetensors;
 
 typedef struct EsNamedTensor {
     const char *name; // borrowed
-    EsTensor tensor;  // host memory, contiguous
+    EsTensor tensor;  // CPU memory, contiguous
 } EsNamedTensor;
 
 typedef struct EsMetadata {
     const char *key, *value; // borrowed
 } EsMetadata;
 
-// Metadata entry with the SHA-256 of all tensors: names, dtypes, shapes and numbers, whatever their
-// order in the file; docs/file-formats.md says how. es_safetensors_save fills it in for the entry
+// Metadata entry with the SHA-256 of all tensors: names, dtypes, shapes and numbers, in any order
+// in the file; docs/file-formats.md says how. es_safetensors_save fills it in for the entry
 // ES_TENSORS_HASH_ENTRY, es_safetensors_open refuses a file that does not fit it.
 #define ES_TENSORS_HASH       "tensors_sha256"
 #define ES_TENSORS_HASH_ENTRY ((EsMetadata){ES_TENSORS_HASH, NULL})
 
-// Open and check a file. INPUT says what is wrong with it and at which byte; IO says why it cannot
-// be read.
+// Opens and checks a file. INPUT names the fault and its byte; IO says why it cannot be read.
 EsStatus es_safetensors_open(const char *path, EsSafetensors **file);
 void es_safetensors_close(EsSafetensors *file);
 

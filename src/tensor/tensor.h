@@ -1,4 +1,4 @@
-// Tensors: typed, shaped, strided views of memory that somebody else owns.
+// Tensors: typed, shaped, strided views of memory owned elsewhere.
 //
 // A tensor is a plain value (copy it freely); its memory belongs to a slab or to the caller.
 // Strides count elements. Axis 0 of everything in the engine is the environment axis E.

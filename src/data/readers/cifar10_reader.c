@@ -74,7 +74,7 @@ static EsStatus read_records(EsDataFile *file, int64_t first_record, int64_t n_r
 }
 
 // Training record r goes to place r while r < train, and counted from the end to the validation
-// set; what lies between, when fewer images were asked for, is left out.
+// set; records in between are skipped when fewer images were asked for.
 static EsStatus read_training_files(EsDataFile *files, const int64_t *n_records, int64_t n_training,
                                     EsDataset *dataset) {
     int64_t n_train = dataset->train.count;

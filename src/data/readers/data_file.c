@@ -22,7 +22,7 @@ static EsStatus fail_to_open(const char *path, int error) {
         return ES_FAIL(INPUT, "%s: not found, but %s is there: unpack it first (gunzip -k %s)",
                        path, packed, packed);
     }
-    // what is not there is wrong input, what cannot be read is a failure
+    // a missing file is wrong input, an unreadable one a failure of I/O
     int is_absent = error == ENOENT || error == ENOTDIR || error == EISDIR;
     return is_absent ? ES_FAIL(INPUT, "%s: cannot open: %s", path, strerror(error))
                      : ES_FAIL(IO, "%s: cannot open: %s", path, strerror(error));

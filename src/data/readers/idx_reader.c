@@ -12,7 +12,7 @@
 #define DEFAULT_CLASSES 10
 #define MAX_CLASSES     256
 
-// the four files, in the order they are read; the second spelling is what some archives unpack to
+// the four files, in the order they are read; some archives unpack to the second spelling
 enum { TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS, N_FILES };
 static const char *const file_names[N_FILES][2] = {
     {"train-images-idx3-ubyte", "train-images.idx3-ubyte"},
@@ -108,8 +108,8 @@ static EsStatus open_files(IdxFile files[N_FILES], const char *folder) {
     return ES_STATUS_OK;
 }
 
-// Read images and labels `first` to `first + split->count` of a pair of files; what lies before is
-// skipped. *position is where the pair stands, and is moved.
+// Reads images and labels `first` to `first + split->count` of a pair of files; earlier records are
+// skipped. *position, the next record of the pair, is advanced.
 static EsStatus read_split(IdxFile *images, IdxFile *labels, int64_t *position, int64_t first,
                            int n_classes, EsSplit *split) {
     int64_t image_bytes = images->dimension[1] * images->dimension[2];
