@@ -1,4 +1,4 @@
-// Where environment e of a tensor begins, for the CPU kernels.
+// Pointer to environment e of a tensor, for the CPU kernels.
 //
 // Axis 0 has a stride of its own: parameters, gradients and statistics of one environment stand
 // together in a slab, so those of the next are a whole slab away. From the pointer on, the

@@ -17,7 +17,7 @@ typedef enum EsActivation {
 // 2x2 windows have stride 2 and leave out an odd last row or column; GLOBAL averages the whole map.
 typedef enum EsPool { ES_POOL_MAX2, ES_POOL_AVERAGE2, ES_POOL_GLOBAL } EsPool;
 
-// How a seed's output enters its slot; a number per environment in device memory
+// Mode in which a seed's output enters its slot; a number per environment in device memory
 // (kernels/ops/blend.h).
 typedef enum EsBlendMode {
     ES_BLEND_NONE,     // y = h, there is no seed
@@ -60,7 +60,7 @@ typedef struct EsAdamOptions {
 
 #define ES_MAX_IMAGE_CHANNELS 4
 
-// Which samples of a data set go into which batch (gather.h).
+// Assignment of a data set's samples to batches (gather.h).
 typedef struct EsSampleOrder {
     uint64_t seed;
     int64_t n_samples;

@@ -22,7 +22,7 @@ typedef struct EsKernels {
 ES_KERNEL_LIST(X)
 #undef X
 
-// where the CPU runs vectors of 8 or 16 floats
+// CPU kernels on vectors of 8 or 16 floats
 #define X(name, parameters)                                                                        \
     void es_##name##_simd_8 parameters;                                                            \
     void es_##name##_simd_16 parameters;

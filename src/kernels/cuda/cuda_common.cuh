@@ -1,5 +1,5 @@
-// What the CUDA kernels share: launching, loads and stores over the activation types, sums in a
-// fixed order.
+// Shared parts of the CUDA kernels: launching, loads and stores over the activation types, sums in
+// a fixed order.
 //
 // A launcher opens an EsLaunch, which makes the device current and opens a profiler range, and
 // starts kernels through it. Launchers neither allocate nor wait nor read device memory, so they
@@ -22,7 +22,7 @@
 
 // --- launching ---
 
-// grid.y and grid.z end at 65,535, grid.x at 2^31 - 1: whatever grows with E goes into x.
+// grid.y and grid.z end at 65,535, grid.x at 2^31 - 1: dimensions that grow with E go into x.
 #define ES_MAX_GRID_Y 65535
 // dynamic shared memory that a kernel may have without being allowed to
 #define ES_SHARED_BYTES_FREE ((size_t)48 << 10)
@@ -50,7 +50,7 @@ class EsLaunch {
     }
 
     // With dynamic shared memory (ES_DYNAMIC_SHARED). Above 48 KB a kernel must be allowed to have
-    // it; the call is cheap and may stand in a capture, so nobody remembers who has been.
+    // it; the call is cheap and may stand in a capture, so it is repeated at every launch.
     template <typename... Parameters, typename... Arguments>
     void start_shared(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
                       Arguments... arguments) {
@@ -66,7 +66,7 @@ class EsLaunch {
         check();
     }
 
-    // Zero a tensor, environment by environment, leaving what stands between them alone.
+    // Zeroes a tensor, environment by environment, and leaves the memory between them alone.
     void fill_zero(const EsTensor *tensor) {
         size_t element_bytes = es_dtype_bytes(tensor->dtype);
         size_t n_envs = (size_t)tensor->dim[0];
@@ -246,10 +246,10 @@ static inline unsigned es_block_for(int64_t count, unsigned most) {
     return threads;
 }
 
-// Of n_blocks blocks of threads that share a counter, which is 0 before and after: every thread
-// calls, after its block's results are written; true in all threads of the one that comes last. It
-// then sees what the others wrote. One thread's fences stand for all: the barriers on both sides
-// order the others' accesses with them. Begins and ends with a barrier.
+// Returns true in all threads of the last of n_blocks thread blocks that share a counter, which is
+// 0 before and after. Every thread calls it, after its block's results are written; the last block
+// then sees the results of the others. One thread's fences stand for all: the barriers on both
+// sides order the others' accesses with them. Begins and ends with a barrier.
 static __device__ __forceinline__ bool es_block_is_last(int32_t *counter, int n_blocks) {
     __shared__ int is_last;
     __syncthreads();

@@ -82,7 +82,7 @@ __device__ __forceinline__ void es_multiply_matrix<__half>(float (&d)[4], const 
 
 // The TF32 nearest to x, ties away from 0. A NaN stays NaN when TF32 keeps one of its set bits, as
 // it does of all that arithmetic makes; one without becomes infinity. The instruction below does
-// not read the lower 13 bits of its operands, so that what is not rounded is cut.
+// not read the lower 13 bits of its operands, so a value that was not rounded is truncated.
 static __device__ __forceinline__ uint32_t es_tf32(float x) {
     uint32_t bits;
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));

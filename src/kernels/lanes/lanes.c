@@ -9,7 +9,7 @@ extern const EsLaneKernels es_lanes_table_8, es_lanes_table_16;
 #define REGION ES_LANES_PATCH_REGION
 
 // kept[0] = the first two, kept[1] = all, kept[2] = the last two of three rows (`stride` apart) of
-// `count` numbers: what stays inside when it is moved by 1, 0, -1, the opposite of a tap's place.
+// `count` numbers: the rows that stay inside when moved by 1, 0, -1, the opposite of a tap's place.
 static void keep_inside(const double *from, int stride, int count, double *const kept[3]) {
     for (int i = 0; i < count; i++) {
         double first = from[i], inner = from[stride + i], last = from[2 * stride + i];

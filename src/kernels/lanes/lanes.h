@@ -108,8 +108,7 @@ typedef struct EsLaneKernels {
     void (*conv2d_statistics)(const EsLaneMap *x, const float *packed, int kernel, int n_valid,
                               const EsLaneMap *y, const EsLaneMap *pooled, double *sums);
 
-    // accumulator += the weight gradient of this group; = when is_first, so that nobody has to
-    // clear it.
+    // accumulator += the weight gradient of this group; = when is_first, so it need not be cleared.
     void (*conv2d_backward_weight)(const EsLaneMap *x, const EsLaneMap *d_y, int kernel,
                                    int is_first, float *accumulator);
 
@@ -182,7 +181,7 @@ typedef struct EsLaneKernels {
     void (*to_rows)(const EsLaneMap *x, int n_valid, float *rows);
 } EsLaneKernels;
 
-// Whether the patch operations can run a convolution.
+// Returns whether the patch operations can run a convolution.
 static inline int es_lane_has_patches(const EsLaneFilter *f) {
     return f->n_in == 1 && f->kernel == 3 && f->height % 2 == 0 && f->width % 4 == 0;
 }
@@ -206,7 +205,7 @@ const EsLaneKernels *es_lane_kernels(int n_lanes);
 // or = when is_first), which lane_totals reduces. Maps marked nullable are left out where their
 // data is NULL.
 
-// How a slot of one host blends: kernels/ops/blend.h.
+// Blending of one host's slot: kernels/ops/blend.h.
 typedef struct EsLaneBlend {
     int32_t mode;          // EsBlendMode
     float alpha;           // taken into [0, 1]

@@ -6,7 +6,8 @@
 #include "kernels/lanes/lanes_vector.h"
 #include "kernels/ops/blend_rules.h"
 
-// The seed's share in every lane, which is the same for a whole map, and what follows from it.
+// The seed's share in every lane, which is the same for a whole map, and the factors derived from
+// it.
 typedef struct Shares {
     Vector share, rest; // rest = 1 - share
     Choice is_none, is_all, is_small;
@@ -109,7 +110,8 @@ static void multiply_input(const EsLaneBlend *blend, const EsLaneMap *d_y, const
     }
 }
 
-// d_h = (1 - share) d_y, d_s = share d_y; 0 for the seed where it has no share, whatever d_y is
+// d_h = (1 - share) d_y, d_s = share d_y; 0 for the seed where it has no share, even if d_y is not
+// finite
 static void mix_input(const Shares *shares, const EsLaneMap *d_y, const EsLaneMap *d_h,
                       const EsLaneMap *d_s) {
     Vector zero = broadcast(0.0f), share = shares->share, rest = shares->rest;

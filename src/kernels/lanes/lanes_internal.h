@@ -1,4 +1,4 @@
-// What the files of the vector engine share: limits, and the functions that form its table.
+// Limits of the vector engine, and the functions that form its table.
 #ifndef ES_KERNELS_LANES_INTERNAL_H
 #define ES_KERNELS_LANES_INTERNAL_H
 
@@ -47,7 +47,7 @@ static inline float *row_of(const EsLaneMap *map, int channel, int row) {
     return map->data + channel * map->plane + row * map->row;
 }
 
-// What a convolution of a group is to do.
+// Operands and options of a convolution of one group.
 typedef struct LaneConvTask {
     const EsLaneMap *x;
     const float *packed;

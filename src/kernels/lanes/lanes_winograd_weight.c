@@ -136,7 +136,7 @@ LANES_INLINE void transform_tile(const float *d, float *points, ptrdiff_t stride
     }
 }
 
-// Where the points of a strip lie, in floats.
+// Layout of a strip's points, in floats.
 typedef struct Strip {
     int n_tiles;
     int n_blocks;       // of output channels

@@ -1,4 +1,4 @@
-// How a slot mixes the host's activation with its seed's, and the seed's input.
+// Blending in a slot of the host's activation with its seed's, and the seed's input.
 //
 // h, seed, y and their gradients [E, N, ...]; gate [E, N] in [0, 1] (nullable); alpha f32 [E]; mode
 // i32 [E] holds values of EsBlendMode. Both are read on the device, so that a change of stage
@@ -13,9 +13,9 @@
 //           d_h = G (1 + a u) - d_seed, d_gate = 0.
 // Any other mode counts as NONE.
 //
-// d_h leaves out what reaches the host through the seed's own input, which is h as well: that comes
-// back through seed_input_backward, d_h = d_x, and 0 in NONE and INCUBATE, where the seed must not
-// move the host. d_h, d_seed and d_gate of blend_backward are nullable.
+// d_h leaves out the gradient that reaches the host through the seed's own input, which is h as
+// well: it comes back through seed_input_backward, d_h = d_x, and 0 in NONE and INCUBATE, where the
+// seed must not move the host. d_h, d_seed and d_gate of blend_backward are nullable.
 //
 // Exact: a = 0 (or e = 0) gives h bit for bit in every mode, a = 1 (or e = 1) gives s in ADD and
 // GATE; at a = 0 seed is not read.

@@ -3,7 +3,7 @@
 #include "kernels/cuda/cuda_common.cuh"
 #include "kernels/ops/blend_rules.h"
 
-// What a slot is in: the same for all images of an environment but for the gate.
+// State of the slots: the same for all images of an environment, apart from the gate.
 template <typename T> struct BlendSlots {
     const T *gate; // [E, N], NULL when absent
     const float *alpha;

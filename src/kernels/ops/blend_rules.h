@@ -11,7 +11,7 @@ static inline ES_HOST_DEVICE float es_blend_clamp(float x) {
     return x < 0.0f ? 0.0f : x > 1.0f ? 1.0f : x;
 }
 
-// Does the seed take part in y, and the host in the seed's gradient?
+// Returns whether the seed takes part in y, and the host in the seed's gradient.
 static inline ES_HOST_DEVICE int es_blend_is_mixed(int32_t mode) {
     return mode == ES_BLEND_ADD || mode == ES_BLEND_GATE || mode == ES_BLEND_MULTIPLY;
 }
@@ -47,7 +47,7 @@ static inline ES_HOST_DEVICE EsBlendGradient es_blend_gradient(int32_t mode, flo
     EsBlendGradient gradient;
     if (mode == ES_BLEND_MULTIPLY) {
         float u = tanhf(s - h);
-        // (1 - u) (1 + u): 1 - u^2 would lose what is left near the ends
+        // (1 - u) (1 + u): 1 - u^2 would cancel near the ends
         gradient.s = d_y * h * share * ((1.0f - u) * (1.0f + u));
         gradient.h = d_y * (1.0f + share * u) - gradient.s;
     } else {

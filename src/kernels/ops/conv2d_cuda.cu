@@ -35,7 +35,7 @@ static ConvShape conv_shape(EsIn in, int64_t n_out, int64_t strips_per_block) {
     return shape;
 }
 
-// Where strip `s` of an environment lies.
+// Position of strip `s` in an environment.
 struct Strip {
     uint32_t image;
     int row, column;

@@ -24,7 +24,7 @@ static int64_t find_first_largest(const float *logits, int64_t K) {
     return best;
 }
 
-// sum of exp(logit - largest): at least 1, so its logarithm is safe whatever the logits' size
+// sum of exp(logit - largest): at least 1, so its logarithm is safe for logits of any size
 static double sum_exponentials(const float *logits, int64_t K, float largest) {
     double sum = 0.0;
     for (int64_t k = 0; k < K; k++) {

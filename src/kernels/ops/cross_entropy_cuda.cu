@@ -5,7 +5,7 @@
 
 #define N_WARPS (ES_THREADS / 32)
 
-// What a warp knows about its row; the same in all lanes.
+// Summary of a warp's row; the same in all lanes.
 struct RowSummary {
     uint32_t best; // the first largest logit
     float largest;

@@ -5,7 +5,7 @@
 #include "base/random_rules.h"
 #include "kernels/kernel_types.h"
 
-// Where an output image takes its pixels from.
+// Source window of an output image.
 typedef struct EsCrop {
     int row, column; // offset into the source, -pad..pad
     int flip;        // columns are mirrored after the crop
@@ -40,7 +40,7 @@ static inline ES_HOST_DEVICE float es_gather_value(const EsGatherOptions *option
     return ((float)pixel / 255.0f - options->mean[channel]) * options->inv_std[channel];
 }
 
-// What fixes the order of one pass of environment `episode` over the data set.
+// Random key that fixes the order of one pass of environment `episode` over the data set.
 static inline ES_HOST_DEVICE EsRandom4 es_gather_pass_key(uint64_t seed, uint32_t episode,
                                                           uint32_t pass) {
     return es_random_draw(seed, episode, ES_PURPOSE_DATA_ORDER, pass, 0);
@@ -59,7 +59,7 @@ static inline ES_HOST_DEVICE uint64_t es_gather_first(const EsSampleOrder *order
     return ((uint64_t)step * n_shares + episode % n_shares) * (uint64_t)n_images;
 }
 
-// Which sample environment `episode` takes as number `position` of its endless stream of passes.
+// Returns the sample at `position` of environment `episode`'s endless stream of passes.
 static inline ES_HOST_DEVICE int32_t es_gather_sample(uint64_t seed, uint32_t episode,
                                                       uint64_t position, uint32_t n_samples) {
     uint32_t pass = (uint32_t)(position / n_samples);

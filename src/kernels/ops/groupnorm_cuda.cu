@@ -21,7 +21,7 @@ static GroupShape group_shape(EsIn x, EsIn mean) {
     return shape;
 }
 
-// Where the block's group lies.
+// Position of the thread block's group.
 struct Group {
     int64_t env;
     uint32_t row;     // of [N, G] in its environment

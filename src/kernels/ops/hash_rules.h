@@ -1,7 +1,6 @@
-// A hash of 32-bit words whose parts can be computed in any order: the sum, modulo 2^64, of a
-// mixed number for each (place, word). Integer sums do not depend on their order, so that threads
-// and devices agree on every bit. It notices changes; it is no protection against somebody who
-// wants two slabs to look alike.
+// A hash of 32-bit words whose parts can be computed in any order: the sum, modulo 2^64, of a mixed
+// number for each (place, word). Integer sums do not depend on their order, so that threads and
+// devices agree on every bit. It notices changes; it does not resist collisions made on purpose.
 #ifndef ES_KERNELS_HASH_RULES_H
 #define ES_KERNELS_HASH_RULES_H
 
@@ -14,7 +13,7 @@ static inline ES_HOST_DEVICE uint64_t es_hash_mix(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-// What the word at this place adds. Steps of an odd number keep all places apart.
+// Returns the term of the word at this place. Multiples of an odd number keep all places distinct.
 static inline ES_HOST_DEVICE uint64_t es_hash_word(uint64_t place, uint32_t word) {
     return es_hash_mix(((place + 1) * 0x9E3779B97F4A7C15u) ^ word);
 }

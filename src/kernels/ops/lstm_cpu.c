@@ -1,5 +1,5 @@
 // E environments, T steps, N rows, I inputs, D units. The products with the inputs are done for all
-// steps at once; what is left to each step is the product with the state before it.
+// steps at once; each step is left with the product with the state before it.
 #include <math.h>
 #include <string.h>
 
@@ -175,8 +175,8 @@ void es_lstm_forward_cpu(EsStream *s, const EsLstmWeights *weights, EsIn x, EsIn
 
 // --- backward ---
 
-// d_h += d_gates of step t times W_h for COLUMNS units: what the states before step t receive from
-// it
+// d_h += d_gates of step t times W_h for COLUMNS units: the gradient that step t passes to the
+// states before it
 static void add_d_state(const EsLstmJob *job, int64_t e, int64_t t, int64_t row0, int64_t unit0,
                         float d_h[ROWS][COLUMNS]) {
     int64_t D = job->D;

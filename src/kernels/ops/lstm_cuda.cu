@@ -38,7 +38,7 @@ struct LstmShape {
     int64_t t; // the step at work
 };
 
-// Where the cell (e, n, d) of one thread lies; rows count within its environment.
+// Offsets of a thread's cell (e, n, d); rows count within its environment.
 struct Cell {
     int64_t env, n, d;
     int64_t row;    // of [T, N] at step t
@@ -189,9 +189,9 @@ static __global__ void lstm_forward_kernel(const __grid_constant__ LstmStep step
 
 // --- backward ---
 
-// What step t hands to step t - 1 waits in that step's rows of d_gates, which it overwrites: the
-// gradient of the cell in the first quarter, that of h in the second. Each thread reads its own two
-// values before it writes.
+// Gradients from step t to step t - 1 wait in the latter's rows of d_gates, which it overwrites:
+// the gradient of the cell in the first quarter, that of h in the second. Each thread reads its own
+// two values before it writes.
 static __global__ void lstm_backward_kernel(EsEnvs<const uint8_t> reset, Mixed c_start, Mixed gates,
                                             Mixed c, Mixed d_y, Mixed d_gates, Mixed d_c_start,
                                             LstmShape shape, EsTiles tiles) {

@@ -1,5 +1,5 @@
-// What the CPU versions of the LSTM layer (lstm.h) share: a pass over the sequence as data, and
-// where its states stand. E environments, T steps, N rows, D units.
+// A pass of the LSTM layer (lstm.h) over a sequence, as data for the CPU versions, and the
+// addresses of its states. E environments, T steps, N rows, D units.
 #ifndef ES_KERNELS_LSTM_JOB_H
 #define ES_KERNELS_LSTM_JOB_H
 
@@ -20,7 +20,7 @@ typedef struct EsLstmJob {
     int64_t n_row_blocks; // pieces of d_recurrent
 } EsLstmJob;
 
-// What both directions need; backward adds the gradients.
+// Fills the part that both directions need; backward adds the gradients.
 static inline EsLstmJob es_lstm_job(const EsLstmWeights *weights, EsIn x, EsIn reset, EsIn h_start,
                                     EsIn c_start, EsOut gates, EsOut c, EsOut y) {
     return (EsLstmJob){.recurrent = &weights->recurrent,
@@ -64,9 +64,9 @@ static inline const float *es_lstm_state_before(const EsLstmJob *job, EsIn seque
     return start != NULL ? es_env_f32(start, e) + n * job->D : NULL;
 }
 
-// Where step t leaves the gradient of the cell before it: for t > 0 in the first quarter of the row
-// of d_gates that step t - 1 will overwrite, before the first step in d_c_start; NULL where nobody
-// asks for it.
+// Address at which step t leaves the gradient of the cell before it: for t > 0 in the first quarter
+// of the row of d_gates that step t - 1 will overwrite, before the first step in d_c_start; NULL
+// when it is not wanted.
 static inline float *es_lstm_d_cell_before(const EsLstmJob *job, int64_t e, int64_t t, int64_t n) {
     if (t > 0) {
         return es_env_f32(job->d_gates, e) + ((t - 1) * job->N + n) * 4 * job->D;

@@ -171,8 +171,8 @@ void ES_CPU_KERNEL(lstm_forward)(EsStream *s, const EsLstmWeights *weights, EsIn
 
 // --- backward ---
 
-// d_h [row - first][unit - unit0] += d_gates of step t times W_h: what the states before step t
-// receive from it
+// d_h [row - first][unit - unit0] += d_gates of step t times W_h: the gradient that step t passes
+// to the states before it
 static void add_d_state(const EsLstmJob *job, const Tile *tile, int64_t t, int64_t first,
                         int64_t end, float d_h[ROWS][COLUMNS]) {
     int64_t D = job->D, n_hidden = ES_MIN(COLUMNS, D - tile->unit0);
@@ -204,7 +204,7 @@ static void add_d_state(const EsLstmJob *job, const Tile *tile, int64_t t, int64
     }
 }
 
-// d_h: what later steps ask of the row's units
+// d_h: gradient of the row's units from later steps
 static void backward_cells(const EsLstmJob *job, const Tile *tile, TileRow row,
                            const float d_h[COLUMNS]) {
     int64_t D = job->D, t = tile->t, at = t * job->N + row.n;

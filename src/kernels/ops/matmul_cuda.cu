@@ -4,7 +4,7 @@
 
 #define SIDE 16 // threads along each side of a tile, and the depth of a step over k
 
-// What a kernel needs beyond the typed pointers.
+// Sizes and strides of a product, apart from the typed pointers.
 struct ProductShape {
     int64_t m, n, k;
     int64_t a_env, a_row, a_column;

@@ -5,8 +5,8 @@
 
 #define PLANES_PER_BLOCK (ES_THREADS / 32)
 
-// Which of the four elements of a 2x2 window, in row order, is the first largest. NaN wins, as on
-// the CPU.
+// Returns the index, in row order, of the first largest of the four elements of a 2x2 window. NaN
+// wins, as on the CPU.
 static __device__ __forceinline__ int largest_of(const float (&window)[4]) {
     int best = 0;
     float largest = window[0];

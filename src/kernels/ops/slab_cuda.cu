@@ -73,8 +73,8 @@ static __global__ void slab_clip_kernel(const int64_t *spans, const int32_t *gro
 }
 
 // One thread per column. partial[k] holds the sum of 2^k neighbours, as the bits of a count of
-// rows: a new row is carried upwards, and what is left at the end joins from the right. Same tree
-// as on the CPU.
+// rows: a new row is carried upwards, and the remaining partial sums are joined from the right at
+// the end. Same tree as on the CPU.
 static __global__ void tree_sum_kernel(EsEnvs<const float> slab, float *y, int64_t n_rows,
                                        int64_t n_columns) {
     int64_t column = (int64_t)blockIdx.x * ES_THREADS + threadIdx.x;
@@ -134,8 +134,7 @@ void es_tree_sum_cuda(EsStream *s, EsIn slab, EsOut y) {
 
 // --- hash ---
 
-// Blocks add up parts of a row. The sums are integers: in whatever order they arrive, the bits are
-// the same.
+// Blocks add up parts of a row. The sums are integers: the bits do not depend on their order.
 #define HASH_THREADS 512
 // Words that a block takes, and most blocks of a row: enough for all of a GPU's multiprocessors.
 #define HASH_WORDS 16384
