@@ -1,4 +1,4 @@
-// The order of a PPO update on the host: finish the rollout, prepare targets, passes until one says
+// The order of a PPO update on the CPU: finish the rollout, prepare targets, passes until one says
 // stop; and the settings with their limits.
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // A PPO update on the model's device: what is queued, copied and waited for.
 //
 // Each pass is queued behind the step before it, and the numbers of both come back in one copy: the
-// host waits once per pass, and once after the last step.
+// CPU waits once per pass, and once after the last step.
 #include <string.h>
 
 #include "base/memory.h"
@@ -18,7 +18,7 @@ struct EsPpoDevice {
     double *reference;       // [R, K]
     double *log_probability; // [R, K]
     EsPpoSpace space;
-    EsPpoNumbers *numbers; // owned, host memory for copies
+    EsPpoNumbers *numbers; // owned, CPU memory for copies
 };
 
 // --- life ---

@@ -1,4 +1,4 @@
-// The parts of PPO that its updates on the host and on a device share.
+// Parts of PPO shared by its updates on the CPU and on a device.
 #ifndef ES_LEARNING_PPO_INTERNAL_H
 #define ES_LEARNING_PPO_INTERNAL_H
 

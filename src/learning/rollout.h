@@ -107,7 +107,7 @@ typedef struct EsRolloutView {
         *first_logit; // ragged policies, else NULL; rows that are not valid count, too [T E + 1]
 } EsRolloutView;
 
-// Rollouts in host memory: a view with a slab of its own.
+// Rollouts in CPU memory: a view with a slab of its own.
 typedef struct EsRollout {
     EsRolloutShape shape;
     int64_t n_rows;    // T * E; row t * E + e

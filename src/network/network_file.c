@@ -57,7 +57,7 @@ static void pack(float *to, const float *from, const EsTensor *slab, const EsVal
     }
 }
 
-// What a file will hold, collected in host memory.
+// Contents of a file, collected in CPU memory.
 typedef struct Collection {
     EsNamedTensor *tensors;            // owned
     char (*names)[ES_NAME_BYTES + 16]; // owned

@@ -17,7 +17,7 @@ EsStatus es_network_save(const char *path, const EsGraph *graph, const EsStore *
                          const EsOptimiser *optimiser, EsStream *stream, const EsMetadata *metadata,
                          int n_metadata);
 
-// Which numbers a network may have.
+// Values that a network's numbers may take.
 typedef enum EsNumbers {
     ES_NUMBERS_ANY,   // one of many that diverged goes on as it is
     ES_NUMBERS_FINITE // nothing sensible follows from others

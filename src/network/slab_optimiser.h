@@ -58,7 +58,7 @@ EsStatus es_optimiser_create(const EsGraph *graph, EsStore *store,
                              const EsOptimiserOptions *options, EsOptimiser **optimiser);
 void es_optimiser_destroy(EsOptimiser *optimiser);
 
-// Per-environment values, host arrays of E (NULL = leave alone). Waits for the stream.
+// Per-environment values, arrays of E on the CPU (NULL = leave alone). Waits for the stream.
 EsStatus es_optimiser_set_rates(EsOptimiser *optimiser, EsStream *stream,
                                 const float *learning_rate, const float *momentum,
                                 const float *weight_decay);
@@ -67,9 +67,9 @@ EsStatus es_optimiser_set_rates(EsOptimiser *optimiser, EsStream *stream,
 // for an optimiser that does not measure. Waits for the stream.
 EsStatus es_optimiser_set_clip(EsOptimiser *optimiser, EsStream *stream, float max_norm);
 
-// What the last step measured, before clipping, into host arrays (NULL = leave out): the norm of
-// all finite gradients [E], their sum of squares per span [E, S], and the count of the others
-// [E, S]. Waits for the stream.
+// Copies the last step's measurements, before clipping, into arrays of the CPU (NULL = leave out):
+// the norm of all finite gradients [E], their sum of squares per span [E, S], and the count of the
+// others [E, S]. Waits for the stream.
 EsStatus es_optimiser_read_norms(const EsOptimiser *optimiser, EsStream *stream, float *norm,
                                  double *sum_squares, int32_t *n_nonfinite);
 

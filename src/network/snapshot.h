@@ -2,7 +2,7 @@
 // back to.
 //
 // Taking and restoring are queued kernels over all environments with a mask in device memory, so a
-// captured step may contain them. What is restored is bit for bit what was taken.
+// captured step may contain them. Restoring is bit for bit exact.
 #ifndef ES_NETWORK_SNAPSHOT_H
 #define ES_NETWORK_SNAPSHOT_H
 

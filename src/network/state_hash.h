@@ -7,8 +7,8 @@
 //     es_state_hash_append_bytes(hash, &counters, sizeof counters);
 //     uint64_t number = es_state_hash_value(hash);
 //
-// Slabs stay where they are: a kernel hashes their rows, and a number for each comes back. The
-// number depends on the order of what is appended and not on the device.
+// Slabs stay where they are: a kernel hashes their rows, and a number for each comes back. The hash
+// depends on the order of appending and not on the device.
 #ifndef ES_NETWORK_STATE_HASH_H
 #define ES_NETWORK_STATE_HASH_H
 

@@ -149,7 +149,8 @@ static EsStatus create_slab(EsDevice *device, int64_t n_envs, int64_t count, EsT
     return ES_STATUS_OK;
 }
 
-// FNV-1a over what decides where each value lies, environments apart.
+// FNV-1a over everything that decides the offset of each value, apart from the number of
+// environments.
 static uint64_t hash_layout(const EsGraph *graph) {
     uint64_t hash = 14695981039346656037u;
     for (int v = 0; v < graph->n_values; v++) {

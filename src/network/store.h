@@ -24,8 +24,8 @@ typedef struct EsStore {
 
 EsStatus es_store_create(const EsGraph *graph, EsDevice *device, EsStore **store);
 
-// A store for networks of different shapes: any graph whose parts are not larger can run on it.
-// What lies where is up to its owner (es_graph_seek_parameters).
+// A store for networks of different shapes: any graph whose parts are not larger can run on it. Its
+// owner decides the layout (es_graph_seek_parameters).
 EsStatus es_store_create_sized(EsDevice *device, int64_t n_envs, int64_t n_parameters,
                                int64_t n_states, EsStore **store);
 

@@ -36,7 +36,7 @@ typedef struct EsOpInfo {
     int n_inputs, n_outputs; // ES_OP_ANY: as many as the builder gives
 } EsOpInfo;
 
-// Who owns a value's memory and how long it lasts.
+// Owner and lifetime of a value's memory.
 typedef enum EsRole {
     ES_ROLE_INPUT,      // the caller's; bound before the first run
     ES_ROLE_PARAMETER,  // slab [E, P] of the store
@@ -51,7 +51,7 @@ typedef int32_t EsValueId;
 #define ES_MAX_NODE_INPUTS  12
 #define ES_MAX_NODE_OUTPUTS 8
 #define ES_NAME_BYTES       64
-// Which input of BLEND_FORWARD and BLEND_BACKWARD holds the alphas.
+// Index of the input of BLEND_FORWARD and BLEND_BACKWARD that holds the alphas.
 #define ES_BLEND_INPUT_ALPHA 3
 
 typedef struct EsValue {
@@ -98,7 +98,7 @@ typedef struct EsGraph {
     EsNode *nodes; // owned
     int n_nodes, nodes_capacity;
     int64_t n_parameters, n_states; // elements of one environment's part of each slab
-    int64_t next_parameter;         // where the next parameter goes
+    int64_t next_parameter;         // offset of the next parameter
     int n_forward_nodes;            // nodes before differentiation; 0 = not differentiated
     int is_given_gradients;         // by es_graph_differentiate_from
     EsNode discarded;               // takes the nodes built after a failure
@@ -130,10 +130,10 @@ EsValueId es_graph_parameter_with(EsGraph *graph, const char *name, int rank, co
 EsValueId es_graph_state(EsGraph *graph, const char *name, int rank, const int64_t *dims,
                          float start);
 
-// Regions: the next parameters go to this offset of an environment's part, a multiple of 16
-// elements. Returns where they would have gone, to go on there later. Networks of different shapes
-// can so share a store (es_store_create_sized): what they have in common lies at the same place,
-// and a region is as large as its largest tenant. Parameters of one graph may not overlap.
+// Regions: places the next parameters at this offset of an environment's part, a multiple of 16
+// elements. Returns the offset that they would have had, to continue there later. Networks of
+// different shapes can so share a store (es_store_create_sized): common parameters have the same
+// offset, and a region is as large as its largest tenant. Parameters of one graph may not overlap.
 int64_t es_graph_seek_parameters(EsGraph *graph, int64_t offset);
 
 // Trainable numbers of one environment; padding between parameters is not counted.
@@ -153,8 +153,8 @@ typedef struct EsLinearOptions {
     int has_bias;
     int is_constant;   // weights start at 0 and biases at bias_start instead of uniform
     float bias_start;  // read when is_constant, and where the weights do not start uniform
-    int is_positive;   // weights uniform in [0, 1/sqrt(fan-in)]: units behind a ReLU that read
-                       // what is not negative start alive
+    int is_positive;   // weights uniform in [0, 1/sqrt(fan-in)]: units behind a ReLU with inputs
+                       // that are never negative start alive
     EsInitial initial; // of the weights: UNIFORM as above, or NORMAL or ORTHOGONAL,
     float scale;       // with this standard deviation or gain; biases then start at bias_start
 } EsLinearOptions;

@@ -1,4 +1,5 @@
-// Builders for slots: how they read from the host and mix a seed in, and the layers of seeds alone.
+// Builders for slots: the input from the host, the blending of a seed, and the layers of seeds
+// alone.
 #include "network/graph/graph_blend.h"
 
 #include "network/graph/graph_build.h"

@@ -1,5 +1,5 @@
-// Builders for networks that grow: how a slot reads from the host and mixes its seed in
-// (kernels/ops/blend.h), and the small parts that seeds are made of.
+// Builders for networks that grow: a slot's input from the host and the blending of its seed
+// (kernels/ops/blend.h), and the layers of seeds.
 //
 // alpha f32 [E] and mode i32 [E] (EsBlendMode) are inputs of the graph: a lifecycle moves a seed
 // from stage to stage by writing them, and the plan stays as it is.
@@ -17,7 +17,7 @@ ES_EXTERN_C_BEGIN
 
 // --- a slot ---
 
-// What a seed reads: h itself, an activation; the gradient passes back to h from the blending modes
+// Input of a seed: h itself, an activation; the gradient passes back to h from the blending modes
 // on. Costs nothing forward.
 EsValueId es_graph_seed_input(EsGraph *graph, EsValueId h, EsValueId mode);
 

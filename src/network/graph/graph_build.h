@@ -1,4 +1,4 @@
-// What the builders of graph.h and graph_blend.h share: checks of their inputs, and new values and
+// Helpers of the builders in graph.h and graph_blend.h: checks of their inputs, and new values and
 // nodes. A check that fails notes it in the graph and returns 0, as it does after an earlier
 // failure; `what` names the builder in the message.
 #ifndef ES_NETWORK_GRAPH_BUILD_H

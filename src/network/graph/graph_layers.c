@@ -382,7 +382,7 @@ EsValueId es_graph_embedding_normal(EsGraph *graph, const char *name, EsValueId 
     return add_embedding(graph, name, ids, n_rows, n_features, ES_INITIAL_NORMAL, deviation);
 }
 
-// What weights and biases of an LSTM start from.
+// Initial weights and biases of an LSTM.
 typedef struct LstmStart {
     EsInitial weight, bias;
     float weight_bound, bias_bound, bias_start;

@@ -1,4 +1,4 @@
-// What one element of a parameter starts from, written once for CPU and CUDA: a function of the
+// Initial value of one element of a parameter, written once for CPU and CUDA: a function of the
 // random key and of the element's place in the slab alone.
 //
 // Element q of a slab uses draw q / 4: uniform values its word q % 4, Gaussian ones the pair of
@@ -9,7 +9,7 @@
 #include "base/math_rules.h"
 #include "base/random_rules.h"
 
-// What a parameter starts from.
+// Distribution of a parameter's initial values.
 typedef enum EsInitial {
     ES_INITIAL_UNIFORM,    // in [start - bound, start + bound]; bound 0: the constant start
     ES_INITIAL_NORMAL,     // mean start, standard deviation bound

@@ -1,4 +1,5 @@
-// Slots, instructions and phases of a lane program: what is stored and what is computed again.
+// Slots, instructions and phases of a lane program: the choice between storing a value and
+// computing it again.
 #include <string.h>
 
 #include "base/memory.h"
@@ -89,7 +90,7 @@ static void require(EsLowering *l, int activation, int phase) {
     es_lane_emit(l, producer);
 }
 
-// How many of the operands are read; those after them are written.
+// Returns the number of operands that are read; those after them are written.
 static int n_reads(LaneOp op) {
     switch (op) {
     case LANE_LOAD_IMAGES:

@@ -78,10 +78,10 @@ void es_lane_finish_seed(const EsLaneHost *run, const LaneSums *sums);
 
 // --- lane_finish.c ---
 
-// Pack the weights, and derive what norms with running statistics need.
+// Packs the weights, and derives the factors of norms with running statistics.
 void es_lane_prepare_host(const EsLaneHost *run);
 
-// Reduce what run->phase has summed: statistics, gradients of parameters.
+// Reduces the sums of run->phase: statistics, gradients of parameters.
 void es_lane_finish_phase(const EsLaneHost *run);
 
 // After the last phase: the loss.

@@ -1,4 +1,4 @@
-// The parts of a lane program: what lane_program.c builds and lane_run.c executes.
+// The parts of a lane program, which lane_program.c builds and lane_run.c executes.
 #ifndef ES_NETWORK_LANE_INTERNAL_H
 #define ES_NETWORK_LANE_INTERNAL_H
 
@@ -101,7 +101,7 @@ typedef struct LaneNormRecord {
     EsNormOptions options;
     EsValueId gamma, beta, running_mean, running_variance;
     EsValueId d_gamma, d_beta; // ES_NO_VALUE when not differentiated
-    EsValueId gradient_in;     // what enters from behind, ES_NO_VALUE likewise
+    EsValueId gradient_in;     // enters from behind; ES_NO_VALUE likewise
     int statistics_phase;      // -1: running statistics, ready from the start
     int sums_phase;            // -1: no gradient
     int x;                     // map the norm reads; is_patched: the convolution
@@ -152,7 +152,7 @@ struct EsLaneProgram {
     size_t shard_floats;
     size_t stored_floats; // one group's stored maps
     size_t loss_sums;     // doubles [groups]: loss; counts follow as two int32
-    size_t total_bytes;   // of what follows
+    size_t total_bytes;   // of all that follows
     float *worker_memory; // owned [n_workers][worker_floats]; NULL when hosted, like the rest
     float *host_memory;   // owned [n_host_areas][host_floats]
     double *sum_memory;   // owned [n_host_areas][host_doubles]

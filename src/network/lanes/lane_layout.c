@@ -11,8 +11,8 @@ static size_t take(size_t *used, size_t count, size_t element_bytes) {
     return offset;
 }
 
-// The gradient through a batch norm may overwrite the values it is computed from (lanes.h). Where
-// nobody reads them again it takes their place, and a group has one large map less in the cache.
+// The gradient through a batch norm may overwrite the values it is computed from (lanes.h). If they
+// are not read again it takes their place, and a group has one large map less in the cache.
 static int can_overwrite(const EsLaneProgram *program, const LaneInstruction *norm_input) {
     const LaneActivation *x = &program->activations[norm_input->a],
                          *d_x = &program->activations[norm_input->d];

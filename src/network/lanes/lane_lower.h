@@ -36,7 +36,7 @@ LaneInstruction es_lane_make(LaneOp op, int node, int a, int b, int c);
 // instruction.phase. Returns that phase.
 int es_lane_emit(EsLowering *l, LaneInstruction instruction);
 
-// Where the caller wants to see a value, copy it out.
+// Copies a value out if the caller wants to see it.
 void es_lane_copy_result(EsLowering *l, EsValueId value, int node);
 
 // The next node at or after `from` that reads the value, or -1.

@@ -28,7 +28,7 @@ int es_graph_next_reader(const EsGraph *graph, EsValueId value, int from) {
     return -1;
 }
 
-// Fuse ReLU and pooling where nothing else looks at what lies between.
+// Fuses ReLU and pooling if nothing else reads the values in between.
 static void extend_block(const EsGraph *graph, LaneBlock *block) {
     EsValueId z = graph->nodes[block->apply].output[0];
     int relu = es_graph_next_reader(graph, z, 0);
@@ -171,8 +171,9 @@ static int add_norm(EsLowering *l, const LaneBlock *block, int layer) {
     return p->n_norms - 1;
 }
 
-// Whether a block can go by the patches of its single input channel: batch statistics (or those of
-// the past, without a gradient), ReLU and pooling, and nobody asks for the gradient of its input.
+// Returns whether a block can use the patches of its single input channel: batch statistics (or
+// those of the past, without a gradient), ReLU and pooling, and the gradient of its input is not
+// wanted.
 static int can_use_patches(const EsLowering *l, const LaneBlock *block, int layer) {
     int has_gradient = block->sums >= 0 && block->input >= 0 && block->pool_input >= 0 &&
                        block->relu_input >= 0 && block->weight >= 0 && block->statistics >= 0;
@@ -267,7 +268,7 @@ static void lower_block(EsLowering *l, int node, const LaneBlock *block) {
             l->is_absorbed[parts[i]] = 1;
         }
     }
-    // the gradient enters behind whatever was fused
+    // the gradient enters behind the last fused operation
     int entry = block->pool_input >= 0   ? block->pool_input
                 : block->relu_input >= 0 ? block->relu_input
                                          : block->sums;
@@ -513,8 +514,8 @@ static EsStatus count_images(EsLaneProgram *p) {
     return ES_STATUS_OK;
 }
 
-// Everything the caller wants to see must be written by somebody: a value that was fused away is
-// not.
+// Checks that an instruction writes every value the caller wants to see: a value that was fused
+// away has none.
 static EsStatus check_results(const EsLowering *l) {
     const EsLaneProgram *p = l->program;
     for (EsValueId v = 0; v < l->graph->n_values; v++) {

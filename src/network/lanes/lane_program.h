@@ -13,8 +13,8 @@
 //
 // Batch norm followed by ReLU and a 2x2 maximum is fused with the convolution before it: filters of
 // channels with a negative gamma are negated ("folded"), the maximum is taken of the raw output,
-// and the normalisation runs on the maxima alone. With a single input channel whose gradient nobody
-// asks for, the statistics come from sums over its 3x3 patches instead, before the convolution, and
+// and the normalisation runs on the maxima alone. With a single input channel whose gradient is not
+// wanted, the statistics come from sums over its 3x3 patches instead, before the convolution, and
 // so do the gradients (kernels/lanes/lanes.h), which leaves out the last phase.
 #ifndef ES_NETWORK_LANE_PROGRAM_H
 #define ES_NETWORK_LANE_PROGRAM_H
@@ -26,11 +26,11 @@ ES_EXTERN_C_BEGIN
 
 typedef struct EsLaneProgram EsLaneProgram;
 
-// Compile the graph. `tensors` (one per value, borrowed) gives the memory of all values that are
-// not the program's own: inputs, parameters, gradients, states, results, and what the nodes in
-// `is_left_out` (one flag per node, set here) computed beforehand: those are left to the caller.
-// A hosted program has no memory of its own and is run host by host (lane_host.h).
-// Fails with UNSUPPORTED, naming the node, for a graph the engine cannot run.
+// Compiles the graph. `tensors` (one per value, borrowed) gives the memory of all values that are
+// not the program's own: inputs, parameters, gradients, states, results, and the outputs of the
+// nodes in `is_left_out` (one flag per node, set here), which the caller runs beforehand. A hosted
+// program has no memory of its own and is run host by host (lane_host.h). Fails with UNSUPPORTED,
+// naming the node, for a graph the engine cannot run.
 EsStatus es_lane_program_create(const EsGraph *graph, const EsTensor *tensors, EsDevice *device,
                                 int is_hosted, unsigned char *is_left_out, EsLaneProgram **program);
 void es_lane_program_destroy(EsLaneProgram *program);

@@ -1,5 +1,5 @@
 // Execution of a lane program: hosts over threads, phases in order, groups inside a phase.
-// lane_finish.c does what comes before the first phase and after each.
+// lane_finish.c holds the work before the first phase and after each.
 #include <math.h>
 #include <string.h>
 

@@ -45,7 +45,7 @@ static void emit_sums(EsLowering *l, LaneInstruction instruction) {
     }
 }
 
-// The same pixels under another name; what is an image, a row or a number stays one.
+// The same pixels under another name; an image, a row or a number stays one.
 static void lower_alias(EsLowering *l, int node) {
     const EsNode *n = &l->graph->nodes[node];
     const EsValue *x = value_at(l, n->input[0]), *y = value_at(l, n->output[0]);
@@ -185,7 +185,7 @@ static void lower_blend(EsLowering *l, int node) {
     es_lane_emit(l, run);
 }
 
-// The gradient of h through the seed joins what came directly.
+// The gradient of h through the seed is added to the direct one.
 static void lower_seed_input(EsLowering *l, int node) {
     const EsNode *n = &l->graph->nodes[node];
     if (!check_inputs(l, node, 1, n->input)) {

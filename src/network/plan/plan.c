@@ -121,7 +121,8 @@ static size_t place_values(EsPlan *plan, Lifetime *lives, const unsigned char *i
     }
 }
 
-// With the vector engine, only its inputs, its results and what runs before it need memory here.
+// With the vector engine, only its inputs, its results and the nodes that run before it need memory
+// here.
 static void mark_needed(const EsPlan *plan, unsigned char *is_needed) {
     const EsGraph *graph = plan->graph;
     for (int v = 0; v < graph->n_values; v++) {
@@ -146,7 +147,7 @@ static EsStatus assign_memory(EsPlan *plan) {
     find_lifetimes(plan, lives);
     mark_needed(plan, is_needed);
     if (plan->lanes != NULL) {
-        // what runs before the engine must live through all of it
+        // outputs of nodes before the engine must live through all of it
         for (int v = 0; v < graph->n_values; v++) {
             lives[v].last = graph->n_nodes;
         }
@@ -251,8 +252,8 @@ static EsStatus check_options(const EsGraph *graph, const EsStore *store,
     return ES_STATUS_OK;
 }
 
-// Does somebody read gradients that no node of this graph writes? Those of parameters that the loss
-// does not reach, and of environments that the store has and the graph has not.
+// Returns whether gradients are read that no node of this graph writes: those of parameters that
+// the loss does not reach, and of environments that the store has and the graph has not.
 static int leaves_gradients(const EsPlan *plan) {
     const EsGraph *graph = plan->graph;
     if (plan->options.optimiser == NULL && !graph->is_given_gradients) {

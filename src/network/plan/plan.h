@@ -32,14 +32,14 @@ typedef struct EsPlanOptions {
     int is_hosted; // CPU: no memory of its own; run by es_plan_worker_run alone (plan_host.h)
 } EsPlanOptions;
 
-// What a plan turned out to be, for `esper info`-like reports and telemetry.
+// Sizes and choices of a finished plan, for reports such as `esper info` and telemetry.
 typedef struct EsPlanReport {
     int n_nodes;
     int uses_lanes;          // the vector engine runs it
     int is_fused;            // CUDA: the fused executor runs it (growth/fused/fused_step.h)
     int is_captured;         // replayed as one launch, or one for each half
     size_t activation_bytes; // of the plan, shared
-    size_t unshared_bytes;   // what they would take without sharing
+    size_t unshared_bytes;   // their bytes without sharing
     double build_ms, capture_ms;
     char fallback[256]; // why the faster way was not taken; "" when it was
 } EsPlanReport;
@@ -60,7 +60,7 @@ EsStatus es_plan_bind(EsPlan *plan, EsValueId input, const EsTensor *tensor);
 // Queue one run. Fails when an input is unbound, or when the device has failed.
 EsStatus es_plan_run(EsPlan *plan, EsStream *stream);
 
-// The two halves of es_plan_run for a differentiated graph, in turn, with the same bits: what comes
+// The two halves of es_plan_run for a differentiated graph, in turn, with the same bits: code
 // between them can compute the inputs of the second (es_graph_differentiate_from). Results of the
 // first half are there until it runs again; optimiser and step counter belong to the second. A
 // forward half may also run alone, and again. UNSUPPORTED for plans on the vector engine, which

@@ -36,8 +36,8 @@ EsStatus es_plan_worker_reserve(EsPlanWorker *worker, const EsPlan *plan);
 // Bytes that reserving this plan takes in a worker that has nothing yet.
 size_t es_plan_worker_bytes(const EsPlan *plan);
 
-// Get ready to run environment env of the plan: every tensor with an environment axis is narrowed
-// to it, [1, ...]. What was bound with es_plan_bind is bound.
+// Prepares to run environment env of the plan: every tensor with an environment axis is narrowed to
+// it, [1, ...]. Tensors bound with es_plan_bind stay bound.
 void es_plan_worker_begin(EsPlanWorker *worker, const EsPlan *plan, int64_t env);
 
 // Another tensor in place of an input until the next begin: contiguous [1, ...], or shared.

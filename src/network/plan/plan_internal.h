@@ -26,7 +26,7 @@ struct EsPlan {
                                 // ES_PLAN_NO_OFFSET
     size_t slab_bytes;          // activations and results; hosted: of one host
     void *slab;                 // owned; NULL when hosted
-    unsigned char *is_left_out; // owned, per node: what runs before the lane program
+    unsigned char *is_left_out; // owned, per node: runs before the lane program
     EsLaneProgram *lanes;       // owned, nullable
     EsGraphCapture graph_capture[PLAN_RANGES];
     int all_bound;

@@ -92,7 +92,7 @@ static EsStatus check_bound(EsPlan *plan) {
     return ES_STATUS_OK;
 }
 
-// On CUDA launches time themselves; on the CPU what a plan calls is timed here.
+// Times a plan's calls on the CPU; on CUDA launches time themselves.
 static int begin_on_cpu(const EsPlan *plan, const char *name) {
     EsDevice *device = plan->store->device;
     return es_device_info(device)->kind == ES_DEVICE_CPU
@@ -111,7 +111,7 @@ static EsStatus run_nodes(EsPlan *plan, PlanRange range, EsStream *stream) {
     int first = range == PLAN_BACKWARD ? graph->n_forward_nodes : 0;
     int last = range == PLAN_FORWARD && has_halves ? graph->n_forward_nodes : graph->n_nodes;
     if (range != PLAN_FORWARD && plan->clears_gradients) {
-        // what another plan on this store left there must not move a parameter
+        // gradients left there by another plan of this store must not move a parameter
         EsTensor *slab = &plan->store->gradients;
         ES_TRY(es_stream_fill(stream, slab->data, 0, es_tensor_bytes(slab)));
     }
