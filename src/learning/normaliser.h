@@ -58,7 +58,7 @@ void es_value_scale_merge(EsScaleNormaliser *normaliser, int64_t n_rows, const f
 #define ES_VARIANCE_FLOOR 1e-4
 #define ES_FEATURE_CLIP   10.0
 
-// What distances from the mean are divided by.
+// Divisor of distances from the mean.
 static inline ES_HOST_DEVICE double es_feature_deviation(double variance) {
     return es_math_sqrt(variance + ES_VARIANCE_FLOOR);
 }

@@ -304,7 +304,7 @@ static EsStatus run_on_host(EsPpoUpdate *u) {
     return ES_STATUS_OK;
 }
 
-// What an update with a step leaves behind; or the count of those without.
+// Stores the results of an update with a step, or counts one without.
 static EsStatus conclude(EsPpoUpdate *u) {
     EsPpoState *state = &u->ppo->state;
     const EsRollout *r = u->rollout;

@@ -4,9 +4,10 @@
 // One update: advantages, normalised over all valid rows; then up to n_epochs full-batch passes:
 // ratios and clipping per head over its causal rows, value loss, entropies, auxiliary losses,
 // gradient, one optimiser step each; it stops early when the policy has moved too far (KL). Ratios
-// compare with what the weights at the start of the update say in the first pass (the anchor), not
-// with those of acting: in the first pass they are exactly 1. PPO sees a network through EsPpoModel
-// alone: it fills in outputs for all rows, and takes gradients with respect to them.
+// compare with the outputs of the first pass, under the weights at the start of the update (the
+// anchor), not with those of acting: in the first pass they are exactly 1. PPO sees a network
+// through EsPpoModel alone: it fills in outputs for all rows, and takes gradients with respect to
+// them.
 //
 // The default of `bootstraps`, 0, is for episodes of one length whose clock is observed; the
 // published program has 1. EsAdvantageOptions says when which is right.
@@ -32,8 +33,8 @@ typedef struct EsOutputs {
     float *auxiliary;    // predicted targets                       [R, n_targets]
 } EsOutputs;
 
-// Where row t E + e of a rollout stands among the rows of outputs that keep environments in shards
-// of N: [shard][T][N]. With N = E that is the rollout's own order.
+// Returns the row of outputs for row t E + e of a rollout; outputs keep environments in shards of
+// N: [shard][T][N]. With N = E that is the rollout's own order.
 static inline ES_HOST_DEVICE int64_t es_output_row(const EsRolloutShape *shape, int64_t shard_envs,
                                                    int64_t row) {
     int64_t t = row / shape->n_envs, e = row % shape->n_envs;
@@ -55,8 +56,8 @@ typedef struct EsPpoDeviceModel {
     EsOutputs outputs;   // filled by forward; action_value or auxiliary NULL: it has none
     EsOutputs gradients; // read by step; rows that no environment has stay 0
     int64_t shard_envs;  // order of the rows of both: es_output_row
-    // Take the rows, which are in device memory, and what the steps of this update clip and move
-    // by. May wait.
+    // Takes the rows, which are in device memory, and the learning rate and the clipping norm of
+    // this update's steps. May wait.
     EsStatus (*begin)(void *context, const EsRolloutView *rows, float learning_rate,
                       float max_norm);
     EsStatus (*forward)(void *context, uint32_t pass);
@@ -108,7 +109,7 @@ typedef struct EsPpoModel {
     X(float, reward_clip, 10, 0.01, 1e6, "of scaled rewards")                                      \
     X(int, bootstraps, 0, 0, 1, "episodes that end by the clock are taken to go on, as published")
 
-// What differs per head.
+// Settings of one head.
 typedef struct EsPpoHead {
     float floor;          // least probability of a legal value
     float entropy_weight; // in the bonus
@@ -129,7 +130,7 @@ EsPpoSettings es_ppo_defaults(void);
 // Fails with CONFIG on a value out of range, naming it.
 EsStatus es_ppo_settings_check(const EsPpoSettings *settings, int n_heads);
 
-// What an update was. Statistics of rows are over valid ones; over passes with a step: maxima of
+// Report of an update. Statistics of rows are over valid ones; over passes with a step: maxima of
 // ratios and norms, minima of ratio_min, means of losses and shares. NaN where there is nothing to
 // measure.
 typedef struct EsPpoReport {

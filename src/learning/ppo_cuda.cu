@@ -157,7 +157,7 @@ static __device__ void sum_rows(const EsPpoProblem &p, const double *log_probabi
     join_block(parts);
 }
 
-// Block (what, chunk): the sums of one head, or after the last head those of rows.
+// Block (head, chunk): the sums of one head, or after the last head those of rows.
 static __global__ void sums_kernel(EsPpoProblem p, const double *log_probability,
                                    EsPpoSpace space) {
     __shared__ EsPpoHeadLoss head_parts[SUM_THREADS];

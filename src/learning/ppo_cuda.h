@@ -11,7 +11,7 @@ ES_EXTERN_C_BEGIN
 
 #define ES_PPO_CHUNKS 16 // pieces of the rows that are summed side by side
 
-// What comes back from a pass.
+// Numbers copied back after a pass.
 typedef struct EsPpoNumbers {
     EsPpoLoss loss;
     EsPpoPair targets; // of the first pass

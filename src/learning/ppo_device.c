@@ -1,4 +1,4 @@
-// A PPO update on the model's device: what is queued, copied and waited for.
+// A PPO update on the model's device: the order of queueing, copies and waits.
 //
 // Each pass is queued behind the step before it, and the numbers of both come back in one copy: the
 // CPU waits once per pass, and once after the last step.
@@ -12,7 +12,7 @@ struct EsPpoDevice {
     EsDevice *device;   // borrowed
     EsRolloutView rows; // of this update
     void *slab;         // owned, device memory: rows and the arrays below
-    void *rows_slab;    // where rows begin in it
+    void *rows_slab;    // start of the rows in it
     float *advantage;
     float *value_target;
     double *reference;       // [R, K]
@@ -112,7 +112,7 @@ EsStatus es_ppo_device_finish(EsPpoUpdate *u) {
 
 // --- passes ---
 
-// The update as the kernels see it; in the first pass the anchor is what it finds.
+// The update as the kernels see it; the first pass computes the anchor.
 static EsPpoProblem pose(const EsPpoUpdate *u, int is_first) {
     const EsPpoDevice *d = u->ppo->device;
     const EsPpoDeviceModel *model = u->model->on_device;
@@ -151,7 +151,7 @@ static EsStatus queue_step(const EsPpoUpdate *u, int is_first) {
     return model->step(u->model->context, &d->space.numbers->step);
 }
 
-// Wait for what was queued.
+// Waits for the queued work.
 static EsStatus fetch(const EsPpoUpdate *u) {
     const EsPpoDevice *d = u->ppo->device;
     EsStream *stream = u->model->on_device->stream;

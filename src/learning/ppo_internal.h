@@ -28,7 +28,7 @@ struct EsPpo {
     EsPpoDevice *device;     // owned; NULL before the first update on a device
 };
 
-// How rows become what a pass reads.
+// Scaling of rows for a pass.
 typedef struct EsPpoScales {
     double advantage_mean, advantage_divisor;
     double value; // targets are returns over it
@@ -51,8 +51,8 @@ EsAdvantageOptions es_ppo_advantage_options(const EsPpo *ppo);
 // advantages and targets, reports on the rows.
 EsStatus es_ppo_prepare_targets(EsPpoUpdate *update);
 
-// Whether the loss of a pass lets a step follow: its numbers are finite and the policy has not
-// moved too far. Counts the pass's findings into the report.
+// Returns whether a step may follow the loss of a pass: its numbers are finite and the policy has
+// not moved too far. Counts the pass's findings into the report.
 int es_ppo_should_continue(EsPpoUpdate *update, const EsPpoLoss *loss, int is_first);
 
 // Count a step; returns whether it was taken: its gradients are finite.

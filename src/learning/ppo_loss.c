@@ -33,7 +33,7 @@ EsPpoCoefficients es_ppo_coefficients(const EsPpoSettings *s, int64_t n_updates)
     return c;
 }
 
-// What the rules read, for outputs in the order of the rollout.
+// Input of the rules, for outputs in the order of the rollout.
 static EsPpoProblem pose(const EsPpoBatch *batch, const EsOutputs *outputs) {
     return (EsPpoProblem){.rollout = es_rollout_view(batch->rollout),
                           .settings = *batch->settings,

@@ -34,7 +34,7 @@ typedef struct EsPpoCoefficients {
 
 EsPpoCoefficients es_ppo_coefficients(const EsPpoSettings *settings, int64_t n_updates);
 
-// What a loss needs besides outputs; the same in all passes of an update. All borrowed.
+// Inputs of a loss apart from outputs; the same in all passes of an update. All borrowed.
 typedef struct EsPpoBatch {
     const EsPpoSettings *settings;
     const EsRollout *rollout;

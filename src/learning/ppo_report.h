@@ -1,4 +1,5 @@
-// How an update's report is put together: what the rows say before it, what each pass adds.
+// Assembles an update's report: statistics of the rows before it, and the contribution of each
+// pass.
 //
 //     es_ppo_report_begin(&report, n_heads);
 //     es_ppo_report_rows(&report, rollout, normalised_advantage, value_scale, scratch);
@@ -30,7 +31,7 @@ void es_ppo_report_begin(EsPpoReport *report, int n_heads);
 void es_ppo_report_rows(EsPpoReport *report, const EsRollout *rollout, const float *advantage,
                         double value_scale, double *scratch);
 
-// How well the targets were predicted, at the first pass; outputs have an auxiliary one.
+// Compares predictions with targets, at the first pass; outputs have an auxiliary one.
 EsPpoPair es_ppo_compare_targets(const EsPpoBatch *batch, const EsOutputs *outputs);
 void es_ppo_report_auxiliary(EsPpoReport *report, const EsPpoPair *pair);
 

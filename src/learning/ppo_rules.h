@@ -1,6 +1,6 @@
-// The loss of PPO row by row: what a row, or one head of it, adds to the sums, and how sums are
-// joined and closed; then the gradients with respect to the outputs of one row. Written once for
-// CPU and CUDA.
+// The loss of PPO row by row: the terms that a row, or one head of it, adds to the sums, the
+// joining and closing of sums; then the gradients with respect to the outputs of one row. Written
+// once for CPU and CUDA.
 //
 // The CPU walks the rows in order (ppo_loss.c); CUDA gives rows to threads and joins their sums in
 // a fixed tree (ppo_cuda.cu). ppo_loss.h has the formulas.
@@ -20,7 +20,7 @@
 #define ES_PPO_HEAD_LOG_RATIO_MAX  20.0
 #define ES_PPO_JOINT_LOG_RATIO_MAX 30.0
 
-// What the rules read; all memory on one device.
+// Input of the rules; all memory on one device.
 typedef struct EsPpoProblem {
     EsRolloutView rollout;
     EsPpoSettings settings;
@@ -32,7 +32,7 @@ typedef struct EsPpoProblem {
     const double *reference;   // log-probabilities at the anchor [R, K]; NULL: the outputs' own
 } EsPpoProblem;
 
-// What a row without regard to heads adds up to.
+// Sums over rows that do not depend on heads.
 typedef struct EsPpoRowSums {
     double value, action_value, auxiliary, value_weight;
     double ratio, ratio_squares; // of the joint ratio; squares around 1, near the mean
@@ -63,7 +63,7 @@ static inline ES_HOST_DEVICE int es_ppo_trains_actor(const EsPpoProblem *p, int6
 
 // --- one head ---
 
-// Where the logits of a head stand, and which of them are legal.
+// Logits of a head, and the legal ones among them.
 typedef struct EsPpoChoice {
     int64_t first; // in outputs.logits
     uint64_t mask;
@@ -109,7 +109,7 @@ static inline ES_HOST_DEVICE double es_ppo_log_ratio(const EsPpoProblem *p, int6
                          ES_PPO_HEAD_LOG_RATIO_MAX);
 }
 
-// Whether a head of an unforced row takes part in anything.
+// Returns whether a head of an unforced row takes part in anything.
 static inline ES_HOST_DEVICE int es_ppo_head_counts(const EsPpoProblem *p, int64_t row, int h) {
     const EsRolloutView *r = &p->rollout;
     return es_ppo_has_bit(r->used[row] | r->causal[row] | r->available[row], h);
@@ -216,7 +216,7 @@ static inline ES_HOST_DEVICE void es_ppo_add_values(const EsPpoProblem *p, int64
     }
 }
 
-// Add what a head of an unforced row says about the row; its log ratio goes into *joint.
+// Adds the terms of one head of an unforced row; its log ratio goes into *joint.
 static inline ES_HOST_DEVICE void es_ppo_add_choice(const EsPpoProblem *p, int64_t row, int h,
                                                     const EsPpoHeadTerms *terms, double *joint,
                                                     EsPpoRowSums *sums) {

@@ -1,8 +1,9 @@
-// What a policy saw, chose and got: T steps of E environments, time-major. One row is one decision.
+// Rollout: observations, choices and rewards of T steps of E environments, time-major. One row is
+// one decision.
 //
-// Nothing here knows what a head means. A row says which values of each head were legal, which
-// heads the sampled action reads (`used`), which ones what was carried out reads (`causal`: they
-// are credited), and for which ones some legal action would have read them (`available`).
+// Nothing here depends on the meaning of a head. A row says which values of each head were legal,
+// which heads the sampled action reads (`used`), which ones the executed action reads (`causal`:
+// they are credited), and which ones some legal action would have read (`available`).
 //
 // Life of a row: es_rollout_row is its place in all arrays; the decision fills the first two
 // groups, the reward the third. Rows that were not filled are not valid and do not count.
@@ -53,13 +54,13 @@ typedef struct EsRolloutShape {
 // Columns: type, name, values per row of a shape S, meaning. Row t * E + e; all of a column stands
 // together.
 //
-// What the policy saw; written by it.
+// Observations; written by it.
 #define ES_ROLLOUT_SEEN_COLUMNS(X)                                                                 \
     X(float, features, (S)->n_features, "normalised")                                              \
     X(int32_t, ids, (S)->n_ids, "embedding indices")                                               \
     X(uint8_t, is_reset, 1, "the recurrent state before this row is 0")
 
-// What it chose; written by it.
+// Choices; written by it.
 #define ES_ROLLOUT_CHOSEN_COLUMNS(X)                                                               \
     X(int16_t, action, (S)->policy.n_heads, "within its head")                                     \
     X(uint64_t, mask, (S)->policy.n_heads,                                                         \
@@ -69,7 +70,7 @@ typedef struct EsRolloutShape {
     X(uint8_t, is_forced, 1, "there was no choice: no actor loss")                                 \
     X(float, value, 1, "on the normalised scale")
 
-// What came of it; written by the owner of the environments.
+// Outcomes; written by the owner of the environments.
 #define ES_ROLLOUT_PAID_COLUMNS(X)                                                                 \
     X(uint32_t, causal, 1, "bits of heads that what was carried out reads")                        \
     X(uint8_t, is_valid, 1, "the row counts")                                                      \
@@ -94,9 +95,9 @@ typedef struct EsRolloutShape {
     ES_ROLLOUT_PAID_COLUMNS(X)                                                                     \
     ES_ROLLOUT_FINISHED_COLUMNS(X)
 
-// The columns of a rollout in one slab, which somebody else owns and which may be device memory.
-// The slab is laid out in the order of the list: one copy moves a rollout, or the columns from any
-// one on, between devices.
+// The columns of a rollout in one slab, which is borrowed and may be device memory. The slab is
+// laid out in the order of the list: one copy moves a rollout, or the columns from any one on,
+// between devices.
 typedef struct EsRolloutView {
     EsRolloutShape shape;
     int64_t n_rows; // T * E
@@ -139,11 +140,10 @@ void es_rollout_reset(EsRollout *rollout);
 
 // The environment broke down at step t: this row does not count, the last valid one before it gets
 // `reward` on top and ends the episode without bootstrap, and the next row starts from a reset.
-// `penalty` too is added to it, after scaling: a breakdown costs the same whatever rewards are
-// like. A row that had ended its episode already is left alone: what broke now was not its doing.
-// Where there is no valid row before (step 0, or all before it broke, too) reward and penalty reach
-// no row: the policy did nothing yet that they could teach it about. Whoever adds up an episode's
-// rewards counts them all the same.
+// `penalty` too is added to it, after scaling: a breakdown costs the same at any scale of rewards.
+// A row that had ended its episode already is left alone: it did not cause this breakdown. Without
+// a valid row before (step 0, or all before it broke, too) reward and penalty reach no row: no
+// decision led to them. Sums of an episode's rewards count them all the same.
 void es_rollout_break(EsRollout *rollout, int64_t t, int64_t env, float reward, float penalty);
 
 typedef struct EsAdvantageOptions {
@@ -163,10 +163,10 @@ typedef struct EsAdvantageOptions {
 // Rewards scaled, then generalised advantages per environment over its valid rows (Schulman et al.,
 // 2016):
 //   delta_t = r_t + gamma next - V_t,   A_t = delta_t + gamma lambda A_next,   R_t = A_t + V_t
-// next is V of the following valid row; 0 after an end; after a truncated row what `bootstraps`
-// says. A_next is 0 after is_done. An environment's last valid row without is_done goes on with its
-// bootstrap whatever `bootstraps` says: the rollout was cut there, not the episode. A reward that
-// is not finite is not clipped: it shows in the returns.
+// next is V of the following valid row; 0 after an end; after a truncated row as `bootstraps` says.
+// A_next is 0 after is_done. An environment's last valid row without is_done always goes on with
+// its bootstrap: the rollout was cut there, not the episode. A reward that is not finite is not
+// clipped: it shows in the returns.
 void es_rollout_finish(EsRollout *rollout, const EsAdvantageOptions *options);
 
 ES_EXTERN_C_END

@@ -1,10 +1,10 @@
-// What happens to the rows of one environment: a breakdown, and advantages. Written once for CPU
-// and CUDA; different environments touch different rows, so that each may have a thread of its own.
+// Rules for the rows of one environment: a breakdown, and advantages. Written once for CPU and
+// CUDA; different environments touch different rows, so that each may have a thread of its own.
 //
 //     es_rollout_view_break(&view, t, env, reward, penalty);
 //     es_rollout_view_finish(&view, env, &options);
 //
-// rollout.h says what both do.
+// rollout.h is the contract of both.
 #ifndef ES_LEARNING_ROLLOUT_RULES_H
 #define ES_LEARNING_ROLLOUT_RULES_H
 

@@ -1,9 +1,9 @@
 // Rewards of all environments, as arrays: struct of arrays in, one reward and its terms out per
 // environment. The rules are in reward_rules.h, compiled for host and device.
 //
-// The reward of a step is computed from what was measured before the decision (contributions,
-// stages, alphas), what was carried out, and the potential of the slots after the tick. So a step
-// asks twice:
+// The reward of a step is computed from the measurements before the decision (contributions,
+// stages, alphas), the executed operation, and the potential of the slots after the tick. So it is
+// called twice in a step:
 //
 //     es_reward_latch(reward, state);   // measured, not yet decided
 //     ES_TRY(es_growth_decide(growth, actions));
@@ -11,9 +11,9 @@
 //     ES_TRY(es_growth_settle_prunes(growth, es_reward_settled_prunes(reward)));
 //     use(es_reward_terms(reward)[e].total);
 //
-// A step that was rolled back (refusal ROLLED_BACK) has no valid row; its total is what the last
-// valid row of that environment gets on top (es_rollout_break). Before the first valid row nobody
-// gets it: it counts in es_reward_totals alone.
+// A step that was rolled back (refusal ROLLED_BACK) has no valid row; its total is added to the
+// last valid row of that environment (es_rollout_break). Before the first valid row it reaches no
+// row: it counts in es_reward_totals alone.
 //
 // E environments, S slots.
 #ifndef ES_REWARD_REWARD_H

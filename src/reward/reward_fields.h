@@ -1,5 +1,5 @@
-// What the reward remembers, as lists of fields: per seed [E, S] what was so before the decision,
-// per environment [E] what reaches from step to step. As in growth's seed_fields.h, each list makes
+// Memory of the reward, as lists of fields: per seed [E, S] the state before the decision, per
+// environment [E] the values kept from step to step. As in growth's seed_fields.h, each list makes
 // a plain struct for the rules, a struct of pointers into one slab, and load and store between
 // them.
 //
@@ -126,7 +126,7 @@ static inline ES_HOST_DEVICE void es_reward_env_reset(EsRewardEnv *env) {
 #undef X
 }
 
-// Before the decision: keep what the decision and the tick may change.
+// Before the decision: keeps the fields that the decision and the tick may change.
 static inline ES_HOST_DEVICE EsRewardSeed es_reward_seed_latch(const EsSeed *seed) {
     EsRewardSeed latched;
 #define X(type, name) latched.name = seed->name;

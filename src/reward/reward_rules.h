@@ -1,4 +1,4 @@
-// What a step is worth, for one environment, written once for CPU and CUDA: the terms of
+// Reward of a step of one environment, written once for CPU and CUDA: the terms of
 // reward_term_rules.h put together by mode. docs/reward.md gives the reason for each term.
 //
 //     for (s) latched[s] = es_reward_seed_latch(&seeds[s]);
@@ -127,8 +127,8 @@ es_reward_step_sparse(const EsRewardRules *rules, const EsRewardStep *step,
     sums->terminal = (double)s->sparse_scale * es_math_clamp(committed / 100 - cost, -1, 1);
 }
 
-// A rolled-back step has no row of its own: what it costs goes to the last valid row before, which
-// it ends. So the potential is closed as seen from there, and what follows begins at 0.
+// A rolled-back step has no row of its own: its cost goes to the last valid row before, which it
+// ends. So the potential is closed as seen from that row, and later steps begin at 0.
 static inline ES_HOST_DEVICE void es_reward_step_rollback(const EsRewardRules *rules,
                                                           EsRewardEnv *memory, EsRewardSums *sums) {
     const EsRewardSettings *s = rules->settings;
@@ -230,7 +230,7 @@ static inline size_t es_reward_view_bind(EsRewardView *view, void *memory, int32
     return view->memory_bytes;
 }
 
-// Before the decision: keep what the reward depends on of seed `index` of [E, S].
+// Before the decision: keeps the fields of seed `index` of [E, S] that the reward depends on.
 static inline ES_HOST_DEVICE void es_reward_view_latch(const EsRewardView *view, size_t index,
                                                        const EsSeed *seed) {
     EsRewardSeed latched = es_reward_seed_latch(seed);

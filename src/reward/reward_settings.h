@@ -19,9 +19,9 @@
 #include "esper/config.h"
 
 typedef enum EsRewardMode {
-    ES_REWARD_SHAPED, // what seeds are worth, step by step
+    ES_REWARD_SHAPED, // the worth of seeds, step by step
     ES_REWARD_BASIC,  // little: gain of accuracy, parameters, fossils
-    ES_REWARD_SPARSE, // what is left at the end, nothing before
+    ES_REWARD_SPARSE, // the final result, nothing before
     ES_N_REWARD_MODES
 } EsRewardMode;
 
@@ -138,7 +138,7 @@ EsRewardSettings es_reward_settings_default(void);
 // CONFIG names the first setting that the rules cannot work with, its value and its range.
 EsStatus es_reward_settings_check(const EsRewardSettings *settings);
 
-const char *es_reward_mode_name(int32_t mode); // "shaped"; "?" for what is no mode
+const char *es_reward_mode_name(int32_t mode); // "shaped"; "?" for an unknown mode
 
 ES_EXTERN_C_END
 

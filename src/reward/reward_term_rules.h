@@ -1,23 +1,23 @@
 // The terms of a reward one by one, for one environment, as double.
 //
 // Seeds are measured as they were before the decision (EsRewardSeed), the potential of the slots as
-// they are after the tick (EsSeed). An operation counts as what was carried out: one that was
-// refused is a WAIT. Only what was measured in this step counts; nothing unmeasured is rewarded.
-// reward_rules.h puts the terms together. Numbers in comments are the defaults of the settings.
+// they are after the tick (EsSeed). An operation counts as executed: a refused one is a WAIT. Only
+// measurements of this step count; nothing unmeasured is rewarded. reward_rules.h puts the terms
+// together. Numbers in comments are the defaults of the settings.
 #ifndef ES_REWARD_REWARD_TERM_RULES_H
 #define ES_REWARD_REWARD_TERM_RULES_H
 
 #include "reward/reward_fields.h"
 #include "reward/reward_settings.h"
 
-// What the rules need to know; all borrowed.
+// Inputs of the rules; all borrowed.
 typedef struct EsRewardRules {
     const EsRewardSettings *settings;
     const EsGrowthSettings *growth;
     int64_t n_host_parameters;
 } EsRewardRules;
 
-// What a step was, as far as all its seeds share it.
+// The part of a step that all its seeds share.
 typedef struct EsRewardStep {
     int32_t op, slot; // carried out; slot -1 for WAIT
     int is_success;   // its gate opened
@@ -66,7 +66,7 @@ static inline ES_HOST_DEVICE double es_reward_harmonic(double a, double b) {
     return 2 * a * b / (a + b);
 }
 
-// How far a fossil counts after n steps in HOLDING: min(1, n / dwell).
+// Weight of a fossil after n steps in HOLDING: min(1, n / dwell).
 static inline ES_HOST_DEVICE double es_reward_legitimacy(const EsGrowthSettings *growth,
                                                          int32_t steps_in_stage) {
     return growth->holding_dwell <= 0
@@ -113,8 +113,8 @@ static inline ES_HOST_DEVICE double es_reward_ratio_penalty(const EsRewardSettin
     return above > 0 ? -es_reward_min(most, (double)s->ratio_slope * above / limit) : 0;
 }
 
-// What a measured seed is worth in this step, before anything is done to it. Harm counts in full;
-// credit is bounded by the host's progress, and discounted where all seeds together harm.
+// Worth of a measured seed in this step, before the operation. Harm counts in full; credit is
+// bounded by the host's progress, and discounted where all seeds together harm.
 static inline ES_HOST_DEVICE double
 es_reward_worth(const EsRewardSettings *s, const EsRewardStep *step, const EsRewardSeed *seed) {
     double c = (double)seed->contribution, start = (double)seed->accuracy_germination;
@@ -127,9 +127,9 @@ es_reward_worth(const EsRewardSettings *s, const EsRewardStep *step, const EsRew
     return es_reward_bounded(c, progress) * discount * es_reward_timing(s, seed->germinated_step);
 }
 
-// The same, given what was done to the seed. PRUNE turns it round: taking out what harms is good,
-// but gives back no more than the harm was charged before. Else germinating something harmful and
-// pruning it at first sight would be rewarded.
+// The same, given the operation on the seed. PRUNE reverses the sign: removing a harmful seed is
+// good, but returns no more than was charged for the harm before. Else germinating something
+// harmful and pruning it at first sight would be rewarded.
 static inline ES_HOST_DEVICE double es_reward_earned(const EsRewardSettings *s,
                                                      const EsRewardStep *step,
                                                      const EsRewardSeed *seed, int32_t slot,
@@ -197,7 +197,7 @@ static inline ES_HOST_DEVICE double es_reward_fossilize(const EsRewardRules *rul
     return -(double)s->fossil_weak;
 }
 
-// PRUNE, without its cost: a bonus for what harmed, a penalty for what did not.
+// PRUNE, without its cost: a bonus for a harmful seed, a penalty for any other.
 static inline ES_HOST_DEVICE double
 es_reward_prune(const EsRewardSettings *s, const EsRewardStep *step, const EsRewardSeed *seed) {
     double c = (double)seed->contribution;
@@ -299,7 +299,7 @@ es_reward_shock(const EsRewardRules *rules, const EsRewardSeed *before, const Es
     return -es_reward_min((double)s->shock_weight * sum, (double)s->shock_cap);
 }
 
-// Slots that cool down are not in use: nobody chose to keep them busy.
+// Slots that cool down are not in use: no decision keeps them busy.
 static inline ES_HOST_DEVICE double es_reward_occupancy(const EsRewardRules *rules,
                                                         const EsRewardSeed *seeds) {
     const EsRewardSettings *s = rules->settings;
