@@ -1,5 +1,5 @@
-// The order of a step on a GPU, and how what it leaves comes back. What the pieces compute is in
-// growth_train.c, growth_validate.c, growth_weights.c and lifecycle.c, their specification.
+// The order of a step on a GPU, and the copy of its results to the CPU. growth_train.c,
+// growth_validate.c, growth_weights.c and lifecycle.c are the specification of its pieces.
 #include <stdio.h>
 #include <string.h>
 
@@ -154,7 +154,7 @@ static EsStatus queue_collect(EsGrowth *growth) {
     return ES_STATUS_OK;
 }
 
-// --- what comes back ---
+// --- results on the CPU ---
 
 static EsStatus read_times(EsGrowth *growth, const EsReadback *readback) {
     float ms[3] = {0};
@@ -204,7 +204,7 @@ static const void *received_report(const EsGrowth *growth) {
     return (const char *)readback->memory + d->packing.others;
 }
 
-// --- steps that the host waits for ---
+// --- steps that the CPU waits for ---
 
 // Queue a step up to its decision and wait for it.
 static EsStatus run_to_decision(EsGrowth *growth) {
@@ -216,7 +216,7 @@ static EsStatus run_to_decision(EsGrowth *growth) {
 
 static EsStatus reset(EsGrowth *growth, int64_t first_episode) {
     EsGrowthOnDevice *d = growth->on_device;
-    d->n_received = d->n_collected; // what is still on its way belongs to an episode that is over
+    d->n_received = d->n_collected; // copies in flight belong to a finished episode
     return queue_reset(growth, first_episode);
 }
 

@@ -17,7 +17,7 @@ static void *take(Cursor *cursor, int64_t count, size_t element_bytes) {
     return part;
 }
 
-// --- what is reported ---
+// --- report block ---
 
 static void plan_packing(EsGrowth *growth) {
     EsGrowthPacking *packing = &growth->on_device->packing;
@@ -330,7 +330,7 @@ static void list_pieces(Tables *tables) {
 
 static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Where the tables start, each as large as this model can need: settings, then these.
+// Offsets of the tables, each as large as this model can need: settings, then these.
 typedef struct TableOffsets {
     size_t map, spans, chunks, places, pieces, first_piece, bytes;
 } TableOffsets;
@@ -523,7 +523,7 @@ void es_growth_on_device_destroy(EsGrowth *growth) {
     if (d == NULL) {
         return;
     }
-    es_stream_synchronize(growth->stream); // nothing may still be on its way into what goes now
+    es_stream_synchronize(growth->stream); // no copy may be in flight into memory released now
     for (int work = 0; work < ES_GROWTH_WORK_COUNT; work++) {
         es_graph_capture_destroy(&d->graph_captures[work]);
     }

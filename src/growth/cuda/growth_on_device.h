@@ -10,8 +10,9 @@
 // images of all rows in one pass of evaluation: their activations are held in device memory
 #define ES_GROWTH_EVALUATED_MAX 65536
 
-// Byte offsets of what is reported, in a block that begins with the state. The block lives on the
-// device; a packed block is a copy of it, the state after the decision, and what others add.
+// Byte offsets of the reported arrays, in a block that begins with the state. The block lives on
+// the device; a packed block is a copy of it, followed by the state after the decision and reports
+// of other modules.
 typedef struct EsGrowthPacking {
     size_t masks, results, ablations, pairs, accuracy, n_invalid;
     size_t measured_bytes; // of all this
@@ -38,13 +39,13 @@ typedef struct EsReadback {
 } EsReadback;
 
 struct EsGrowthOnDevice {
-    EsGrowthDevice view; // what others see
+    EsGrowthDevice view; // view for other modules
     EsGrowthParts parts;
     EsFusedStep *fused;      // owned
     EsTensor images, labels; // owned: the data set
     void *tables;            // owned: settings, map, spans, chunks, places
     void *rows;              // owned: everything per environment that is not in `live`
-    void *live;              // owned: the small state and what is reported with it
+    void *live;              // owned: the small state and the arrays reported with it
     void *packed;            // owned
     EsAction *sent_actions;  // owned, pinned [E]
     int32_t *sent_trials;    // owned, pinned: on their way to the device, and their results on the
@@ -67,7 +68,7 @@ EsStatus es_growth_on_device_create(EsGrowth *growth);
 void es_growth_on_device_destroy(EsGrowth *growth);
 EsStatus es_growth_on_device_reserve(EsGrowth *growth, size_t bytes, void **device_memory);
 
-// growth_device_memory.c: let the mirrors of `growth` show a packed block in host memory.
+// growth_device_memory.c: points the mirrors of `growth` at a packed block in CPU memory.
 void es_growth_on_device_mirror(EsGrowth *growth, void *memory, int moment);
 
 #endif

@@ -1,6 +1,5 @@
-// What the CUDA half of growth is made of: one struct of device pointers that every launcher takes,
-// and the launchers. Nothing here allocates, waits or reads device memory; all of it can be
-// captured.
+// Interface of growth's CUDA kernels: one struct of device pointers that every launcher takes, and
+// the launchers. Nothing here allocates, waits or reads device memory; all of it can be captured.
 //
 // E environments, S slots, P parameters of one environment, B batches of a step, R trials (an
 // environment with some seeds switched off).
@@ -43,8 +42,8 @@ typedef struct EsGrowthChunk {
     int64_t first, end;
 } EsGrowthChunk;
 
-// A tensor that an environment can have: number k of the host, of a gate, or of whatever seed is in
-// the slot. The places of a group follow each other, a slot's gate before its seed.
+// A tensor that an environment can have: number k of the host, of a gate, or of the seed in the
+// slot, if any. The places of a group follow each other, a slot's gate before its seed.
 typedef struct EsGrowthPlace {
     int32_t part, slot, number;
 } EsGrowthPlace;
@@ -91,7 +90,7 @@ typedef struct EsGrowthParts {
     float *states, *saved_states;                                // [E, n_states]
     int32_t *episode;                                            // [E]
     EsGrowthSgd rates;
-    // the small state, and what is reported with it
+    // the small state, and the arrays reported with it
     EsGrowthState state;
     EsActionMasks *masks;    // [E]
     EsGrowthResult *results; // [E]
@@ -141,16 +140,15 @@ void es_growth_cuda_decide(const EsGrowthParts *parts, EsStream *stream);
 // growth_weights_cuda.cu: the requests of the rules; all hosts are made anew before when is_fresh.
 void es_growth_cuda_weights(const EsGrowthParts *parts, EsStream *stream, int is_fresh);
 
-// slot_table_cuda.cu
-// What each environment trains in this step, and empty sums.
+// slot_table_cuda.cu Decides what each environment trains in this step, and clears the sums.
 void es_growth_cuda_begin_step(const EsGrowthParts *parts, EsStream *stream);
-// Which seeds to switch off, and the trials of that, environment by environment.
+// Lists the seeds to switch off, and the trials of that, environment by environment.
 void es_growth_cuda_list_trials(const EsGrowthParts *parts, EsStream *stream);
 // Slots of the n trials whose environments and switched-off slots are in trial_env and trial_off.
 void es_growth_cuda_fill_trials(const EsGrowthParts *parts, EsStream *stream, int64_t n);
 
-// growth_update_cuda.cu: what comes after each batch: its loss and counts are added up, gradients
-// are measured when is_measured, clipped and applied.
+// growth_update_cuda.cu: the work after each batch: its loss and counts are added up, gradients are
+// measured when is_measured, clipped and applied.
 void es_growth_cuda_update(const EsGrowthParts *parts, EsStream *stream, int is_measured);
 
 // slot_table_cuda.cu: means over the batches of the step, and its trials as accuracies.

@@ -1,12 +1,12 @@
-// What follows each batch of training: norms of the gradients of every tensor that an environment
-// has, clipping of the host and of each seed by its own norm, and SGD. update_host of
+// The update after each batch of training: norms of the gradients of every tensor that an
+// environment has, clipping of the host and of each seed by its own norm, and SGD. update_host of
 // growth_train.c is the specification; with equal gradients and norms the weights have equal bits.
 //
 // A group is the host (0) or a slot's seed with its gate (1 + s).
 #include "growth/cuda/growth_parts.h"
 #include "kernels/cuda/cuda_common.cuh"
 
-// What a piece of a tensor adds up to, and what a tensor does.
+// Sums over a piece of a tensor, and over a whole one.
 typedef struct TensorSums {
     double sum_squares; // of the finite elements
     int32_t n_nonfinite;
@@ -134,7 +134,8 @@ static __device__ bool is_at_rest(const EsGrowthParts &parts, int64_t env, int32
                          parts.state.seed.alpha_mode[i] == ES_ALPHA_DOWN);
 }
 
-// What a group's sums come to. Float16: gradients of a batch that overflowed are no gradients.
+// Derives a group's norms from its sums. Float16: gradients of a batch that overflowed are no
+// gradients.
 static __device__ void finish_group(const EsGrowthParts &parts, int64_t env, int32_t group,
                                     const GroupSums &sums, bool has_overflown, int is_measured) {
     float limit = parts.rates.clip[env];
@@ -143,7 +144,7 @@ static __device__ void finish_group(const EsGrowthParts &parts, int64_t env, int
     parts.clip_factor[env * (1 + parts.n_slots) + group] = is_left                         ? -1.0f
                                                            : limit > 0.0f && factor < 1.0f ? factor
                                                                                            : 1.0f;
-    // what overflowed at a scale that can still fall says nothing about the network
+    // an overflow at a scale that can still fall says nothing about the network
     if (!is_measured || (has_overflown && parts.loss_scale[env] > 1.0f)) {
         return;
     }

@@ -3,10 +3,10 @@
 #include "growth/cuda/growth_parts.h"
 #include "kernels/cuda/cuda_common.cuh"
 
-// What happens to the elements of one chunk.
+// Operations on the elements of one chunk.
 struct Orders {
     bool is_restored, is_cleared, is_initialised, clears_momentum, is_saved;
-    EsGrowthRange range; // of what is initialised
+    EsGrowthRange range; // of the initialised elements
     EsInitialKey key;
 };
 

@@ -194,7 +194,7 @@ static EsStatus create_arrays(EsGrowth *growth) {
     return allocate_arrays(arrays, ES_COUNT_OF(arrays));
 }
 
-// What only the CPU has of its own.
+// Creates the parts that exist on the CPU alone.
 static EsStatus create_cpu_arrays(EsGrowth *growth) {
     size_t n = (size_t)growth->options.n_envs, n_slots = (size_t)growth->model.n_slots;
     const ArrayRequest arrays[] = {
@@ -260,10 +260,10 @@ static EsStatus measure_plans(EsGrowth *growth, const EsTopology *topology, size
     return ES_STATUS_OK;
 }
 
-// Topologies that hosts of up to n_seeds meet in so many episodes: each slot gets a seed of any
-// blueprint, with a gate or without. A policy draws few of them often: 16 hosts with 2 slots met 36
-// of 289 in their first round and 93 in 20, as the geometric mean of one round's seeds and all
-// says.
+// Estimates the topologies that hosts of up to n_seeds meet in n_episodes: each slot gets a seed of
+// any blueprint, with a gate or without. A policy draws few of them often: 16 hosts with 2 slots
+// met 36 of 289 in their first round and 93 in 20, as the geometric mean of one round's seeds and
+// all says.
 static double count_topologies(const EsGrowth *growth, int64_t n_episodes, int n_seeds) {
     const EsGrowthOptions *options = &growth->options;
     int n_kinds = 2 + (options->n_validation_images > ES_GROWTH_EVALUATION_BATCH &&

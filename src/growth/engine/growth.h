@@ -1,11 +1,11 @@
 // Growth: E hosts that grow seeds, in lock-step, on the CPU or on a GPU.
 //
 // A step of all environments is: train on a few batches, validate (also with seeds switched off, to
-// see what each is worth), decide, tick. es_growth_reset and es_growth_step end where a decision is
-// wanted; the state (seed_fields.h) then says everything a policy may know, and masks say what is
-// legal. On the CPU a thread trains whole hosts, each with the plan of its own topology; on a GPU
-// all of them train in the same launches (growth_device.h). Results do not depend on the number of
-// threads, nor an environment's on what others do.
+// measure the worth of each), decide, tick. es_growth_reset and es_growth_step end where a decision
+// is wanted; the state (seed_fields.h) then says everything a policy may know, and masks hold the
+// legal actions. On the CPU a thread trains whole hosts, each with the plan of its own topology; on
+// a GPU all of them train in the same launches (growth_device.h). Results do not depend on the
+// number of threads, nor an environment's on the others.
 //
 //     EsGrowth *growth; ES_TRY(es_growth_create(&options, &dataset, &growth));
 //     ES_TRY(es_growth_reset(growth, first_episode));
@@ -32,7 +32,7 @@ typedef struct EsGrowthOptions {
     int64_t n_envs;
     int64_t batch;               // images per SGD update
     int64_t step_batches;        // updates per step
-    int64_t n_validation_images; // the first so many of the validation split, the same for all
+    int64_t n_validation_images; // taken from the start of the validation split, the same for all
     uint64_t seed;
     int n_threads;      // 0 = one per processor
     const char *device; // borrowed until create returns: NULL or "cpu", "cuda", "cuda:N"
@@ -53,8 +53,8 @@ typedef struct EsGrowthOptions {
 EsGrowthOptions es_growth_defaults(const EsHostSpec *host, const EsSlot *slots, int n_slots,
                                    int64_t n_envs);
 
-// What hosts compute with where nobody says: F32 on the CPU; on CUDA BF16 from compute capability
-// 8.0 on, whose tensor cores have it, else F16.
+// Default precision of hosts: F32 on the CPU; on CUDA BF16 from compute capability 8.0 on, whose
+// tensor cores have it, else F16.
 EsDtype es_growth_auto_precision(const EsDeviceInfo *device);
 
 typedef struct EsGrowth EsGrowth;
@@ -72,8 +72,8 @@ EsStatus es_growth_reset(EsGrowth *growth, int64_t first_episode);
 // decision, unless the episode is over: es_growth_decide, then es_growth_advance.
 EsStatus es_growth_step(EsGrowth *growth, const EsAction *actions);
 
-// The two halves of a step, for callers who look at what a decision did before training goes on:
-// the measurements in the state are then still those it was made on.
+// The two halves of a step, for callers who read the effect of a decision before training goes on:
+// the measurements in the state are then still those behind the decision.
 EsStatus es_growth_decide(EsGrowth *growth, const EsAction *actions);
 EsStatus es_growth_advance(EsGrowth *growth);
 
@@ -112,14 +112,14 @@ typedef struct EsGrowthResult {
 } EsGrowthResult;
 const EsGrowthResult *es_growth_results(const EsGrowth *growth); // [E]
 
-// What was switched off in the last validation, and the accuracies [E, ES_ABLATION_PATTERNS_MAX].
+// Seeds switched off in the last validation, and the accuracies [E, ES_ABLATION_PATTERNS_MAX].
 const EsAblation *es_growth_ablations(const EsGrowth *growth); // [E]
 const float *es_growth_ablation_accuracy(const EsGrowth *growth);
 
-// Shapley values of the accuracy for the seeds that were switched off in the last validation: what
-// each adds, averaged over all orders of adding them. Call it when the episode is over; above four
-// seeds it evaluates random orders. Values and standard errors [E, S], percent points; NaN where
-// there is no such seed, error 0 where exact.
+// Shapley values of the accuracy for the seeds that were switched off in the last validation: the
+// gain by each, averaged over all orders of adding them. Call it when the episode is over; above
+// four seeds it evaluates random orders. Values and standard errors [E, S], percent points; NaN
+// where there is no such seed, error 0 where exact.
 EsStatus es_growth_attribute(EsGrowth *growth);
 const double *es_growth_shapley(const EsGrowth *growth);
 const double *es_growth_shapley_error(const EsGrowth *growth);
@@ -131,9 +131,9 @@ EsStatus es_growth_test(EsGrowth *growth);
 // Parameters of the host with its living seeds, over those of the host alone.
 double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env);
 
-// Bytes that so many episodes will allocate, with at most `n_seeds` in a host: activations for
-// every thread, as many as any topology takes, and a guess of the plans, since the topologies that
-// will be met are not known. 0 on a GPU, where all is allocated already.
+// Estimates the bytes that n_episodes will allocate, with at most `n_seeds` in a host: activations
+// for every thread, as many as any topology takes, and a guess of the plans, since the topologies
+// that will be met are not known. 0 on a GPU, where all is allocated already.
 EsStatus es_growth_episode_bytes(EsGrowth *growth, int64_t n_episodes, int n_seeds, size_t *bytes);
 
 const EsGrowthModel *es_growth_model(const EsGrowth *growth);

@@ -1,10 +1,10 @@
-// Growth on a GPU: what es_growth_* calls when EsGrowthOptions.device is "cuda", and the same work
-// as queued pieces, for a decision that is made on the device, too.
+// Growth on a GPU: the functions behind es_growth_* when EsGrowthOptions.device is "cuda", and the
+// same work as queued pieces, for a decision that is made on the device, too.
 //
 // Everything lives in device memory: weights, momentum, snapshots, the small state, masks, lists of
-// ablations, results. A step is a fixed number of launches whatever the number of environments, and
-// the host waits once, for one packed copy of what it wants to see. es_growth_snapshot, _masks,
-// _results, _ablations are mirrors of what was last received.
+// ablations, results. A step is a fixed number of launches for any number of environments, and the
+// CPU waits once, for one packed copy of the results. es_growth_snapshot, _masks, _results,
+// _ablations are mirrors of the copy last received.
 //
 //     const EsGrowthDevice *device = es_growth_device(growth);
 //     ES_TRY(es_growth_queue_reset(growth, first_episode));
@@ -56,8 +56,8 @@ const EsGrowthDevice *es_growth_device(const EsGrowth *growth);
 // New episodes in all environments, with ids from first_episode on.
 EsStatus es_growth_queue_reset(EsGrowth *growth, int64_t first_episode);
 
-// Train, validate, and what the rules make of it, up to the masks. Nothing after the last decision
-// of an episode.
+// Trains, validates and applies the rules, up to the masks. Does nothing after the last decision of
+// an episode.
 EsStatus es_growth_queue_advance(EsGrowth *growth);
 
 // Carry out the actions in device memory, tick, and change the weights as the rules ask.
@@ -66,8 +66,8 @@ EsStatus es_growth_queue_decision(EsGrowth *growth);
 // Keep the state as it is at this point of the stream, to go out with the next packed copy.
 EsStatus es_growth_queue_report(EsGrowth *growth, int moment);
 
-// Copy what was kept into the next of two pinned buffers. A third copy may be queued once the first
-// has been received.
+// Copies the kept block into the next of two pinned buffers. A third copy may be queued once the
+// first has been received.
 EsStatus es_growth_queue_collect(EsGrowth *growth);
 
 // Wait for a packed copy, when it was not waited for yet, and let the mirrors show that moment of
@@ -76,8 +76,8 @@ EsStatus es_growth_queue_collect(EsGrowth *growth);
 // were measured.
 EsStatus es_growth_receive(EsGrowth *growth, int moment);
 
-// Room in the packed copy for what others report: device memory that they write before
-// es_growth_queue_collect, and after es_growth_receive its copy. Once, before the first step.
+// Reserves space in the packed copy for reports of other modules: device memory that they write
+// before es_growth_queue_collect; es_growth_receive brings its copy. Once, before the first step.
 EsStatus es_growth_reserve_report(EsGrowth *growth, size_t bytes, void **device_memory);
 const void *es_growth_received_report(const EsGrowth *growth);
 

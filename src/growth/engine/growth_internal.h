@@ -12,8 +12,8 @@
 // room for the trials of one environment's Shapley values
 #define ES_GROWTH_MIN_TRIALS (16 * (ES_SLOTS_MAX + 1))
 
-// What a thread needs to run hosts. Kernels outside the plans run on a stream of its own, which has
-// this one thread.
+// State of a thread that runs hosts. Kernels outside the plans run on a stream of its own, which
+// has this one thread.
 typedef struct EsGrowthWorker {
     EsPlanWorker *runner; // owned
     EsDevice *device;     // owned
@@ -55,7 +55,7 @@ typedef struct EsGrowthQueue {
 // device after that.
 typedef struct EsGrowthBackend {
     EsStatus (*create)(EsGrowth *growth);                       // model, slabs and store exist
-    void (*destroy)(EsGrowth *growth);                          // of whatever create has made
+    void (*destroy)(EsGrowth *growth);                          // of everything that create made
     EsStatus (*reset)(EsGrowth *growth, int64_t first_episode); // advance comes next
     EsStatus (*decide)(EsGrowth *growth, const EsAction *actions);
     EsStatus (*advance)(EsGrowth *growth);
@@ -71,7 +71,7 @@ const EsGrowthBackend *es_growth_backend_cuda(void);
 typedef struct EsGrowthOnDevice EsGrowthOnDevice;
 
 // On a GPU the rows from `slab` to `accuracy` and n_invalid are mirrors: they point into pinned
-// memory, and what they mirror is in on_device. There are no plans and no workers then.
+// memory, and the originals are in on_device. There are no plans and no workers then.
 struct EsGrowth {
     const EsGrowthBackend *backend; // constant
     EsGrowthOptions options;
@@ -110,7 +110,7 @@ struct EsGrowth {
     EsGrowthTimes times;
 };
 
-// What the slot does with its seed in training; NONE where there is nothing to run.
+// Returns the slot's blend mode in training; NONE without a seed to run.
 EsBlendMode es_growth_blend_mode(const EsGrowth *growth, int64_t env, int slot);
 
 // growth_train.c: alpha and mode of the plan's slots, as they are in this environment, bound to the

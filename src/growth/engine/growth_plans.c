@@ -181,7 +181,7 @@ EsGrowthPlansReport es_growth_plans_report(const EsGrowthPlans *plans) {
 }
 
 int es_growth_plans_max_spans(const EsGrowthModel *model) {
-    // conv and norm per block, head; a gate and the largest blueprint per slot
+    // conv and norm per block, classifier; a gate and the largest blueprint per slot
     enum { PER_BLOCK = 3, HEAD = 2, PER_SLOT = 4 + 8 };
     return PER_BLOCK * model->host.n_blocks + HEAD + PER_SLOT * model->n_slots;
 }

@@ -1,4 +1,5 @@
-// A cache of plans by topology: what runs a host with this set of seeds, in training or evaluation.
+// A cache of plans by topology: the plan that runs a host with this set of seeds, in training or
+// evaluation.
 //
 // Finding a plan that exists allocates nothing. The least recently used one makes room for a new
 // one; plans found since the last es_growth_plans_begin_step stay.
@@ -43,8 +44,8 @@ void es_growth_plans_begin_step(EsGrowthPlans *plans);
 EsStatus es_growth_plans_find(EsGrowthPlans *plans, const EsTopology *topology, int64_t batch,
                               int is_training, EsGrowthPlan **plan);
 
-// What a plan takes that is built and not kept, so that nothing of it is reported: itself, and in
-// each worker that runs it.
+// Measures the bytes of a plan that is built and not kept, so that nothing of it is reported: its
+// own, and those in each worker that runs it.
 EsStatus es_growth_plans_measure(EsGrowthPlans *plans, const EsTopology *topology, int64_t batch,
                                  int is_training, size_t *plan_bytes, size_t *worker_bytes);
 

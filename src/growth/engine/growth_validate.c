@@ -10,7 +10,7 @@
 #include "growth/engine/growth_internal.h"
 #include "growth/rules/alpha_rules.h"
 
-// --- what is to be evaluated ---
+// --- trials ---
 
 static EsTopology trial_topology(const EsGrowth *growth, int64_t env, int32_t slots_off) {
     EsTopology topology = es_topology_empty();

@@ -57,8 +57,8 @@ EsStatus es_host_trainer_last_batch(EsHostTrainer *trainer, EsHostResult *result
 EsStatus es_host_trainer_evaluate(EsHostTrainer *trainer, const EsSplit *split,
                                   EsHostResult *results);
 
-// The step counter, i32 [1] in device memory: part of what a resumed run must bring back, since the
-// order of the samples follows from it.
+// The step counter, i32 [1] in device memory: a resumed run must restore it, since the order of the
+// samples follows from it.
 EsTensor es_host_trainer_step(const EsHostTrainer *trainer);
 
 // Numbers of the trainer, for reports.

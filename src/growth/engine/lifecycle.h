@@ -51,7 +51,7 @@ void es_lifecycle_measure(EsGrowthState *state, const EsGrowthSettings *settings
 void es_lifecycle_record_gradients(EsGrowthState *state, const EsGrowthSettings *settings,
                                    const EsGradientSums *host, const EsGradientSums *seed);
 
-// Which seeds to switch off in the next validation, into lists [E].
+// Writes the seeds to switch off in the next validation into lists [E].
 void es_lifecycle_list_ablations(const EsGrowthState *state, const EsGrowthSettings *settings,
                                  EsAblation *lists);
 
@@ -60,7 +60,7 @@ void es_lifecycle_record_contributions(EsGrowthState *state, const EsGrowthSetti
                                        const EsAblation *lists, const float *accuracy,
                                        EsInteractions *pairs);
 
-// What may be chosen, into masks [E].
+// Writes the legal actions into masks [E].
 void es_lifecycle_masks(const EsGrowthState *state, const EsGrowthSettings *settings,
                         EsActionMasks *masks);
 

@@ -7,8 +7,8 @@
 //     15      2             set_alpha   r0c0 target=seventy speed=slow curve=linear
 //     20      *             advance     r0c0
 //
-// One operation per environment and step; a later line for the same wins. Where no line says
-// anything, the environment waits. What the rules refuse counts as waiting, as for any policy.
+// One operation per environment and step; a later line for the same wins. Without a line the
+// environment waits. An operation that the rules refuse counts as waiting, as for any policy.
 #ifndef ES_GROWTH_SCHEDULE_H
 #define ES_GROWTH_SCHEDULE_H
 
@@ -28,7 +28,7 @@ typedef struct EsSchedule {
     int n_entries;
 } EsSchedule;
 
-// What the run has room for; a line beyond it would never happen and is refused.
+// Limits of the run; a line beyond them would never apply and is refused.
 typedef struct EsScheduleLimits {
     const EsSlot *slots; // borrowed
     int n_slots;
@@ -37,7 +37,7 @@ typedef struct EsScheduleLimits {
     int32_t blueprints; // legal ones, as bits
 } EsScheduleLimits;
 
-// INPUT names file, line and column, what stands there and what may.
+// INPUT names file, line and column, the text there and the valid ones.
 EsStatus es_schedule_load(const char *path, const EsScheduleLimits *limits, EsSchedule *schedule);
 void es_schedule_destroy(EsSchedule *schedule);
 

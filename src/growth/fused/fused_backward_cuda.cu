@@ -1,7 +1,6 @@
-// Backward through one block of the host: from the gradient of its output (or of its ReLU,
-// where a seed before the pool mixes) through pool, ReLU and batch norm to the raw output; then the
-// gradient of the weights, and of what the block read, with the sums that the next batch norm
-// down needs.
+// Backward through one block of the host: from the gradient of its output (or of its ReLU, where a
+// seed before the pool mixes) through pool, ReLU and batch norm to the raw output; then wgrad, and
+// dgrad of the block's input, with the sums that the next batch norm down needs.
 //
 // d_x = scale (d_z - sum(d_z) / M - x_hat sum(d_z x_hat) / M), M = N H W.
 #include "growth/fused/fused_convolve.cuh"
@@ -14,7 +13,7 @@
 
 template <typename T, int IN, int OUT, int SIZE> struct BackwardShared {
     EsTile in_tile, d_tile, d_in_tile;
-    T *in; // what the block read; where the shape is not known, later the gradient of it
+    T *in; // block input; for unknown shapes, later its gradient
     T *d;  // gradient of the raw output
     T *zeros;
     int *in_offsets, *d_offsets;
@@ -49,7 +48,7 @@ template <typename T, int IN, int OUT, int SIZE> struct BackwardShared {
     }
 };
 
-// Where the gradient is that of the ReLU's output, pixel by pixel.
+// Takes the gradient of the ReLU's output, pixel by pixel.
 template <typename T, typename Shared>
 static __device__ __forceinline__ void fill_from_relu(const EsFusedArguments &args,
                                                       const EsFusedInstance &at, int b,
@@ -66,7 +65,7 @@ static __device__ __forceinline__ void fill_from_relu(const EsFusedArguments &ar
             int from = (image * per_image + c8 * pixels + pixel) * ES_C8;
             float x[8], g[8];
             es_c8_load(x, raw + from);
-            // of full size, whatever the block's output; the last block has no d_out (NULL)
+            // of full size, unlike the block's output; the last block has no d_out (NULL)
             if (gradient != NULL && gradient == args.memory[b].d_relu) {
                 es_c8_load(g, es_instance_image<T>(args, at, gradient, at.first, per_image) + from);
             } else {
@@ -81,9 +80,9 @@ static __device__ __forceinline__ void fill_from_relu(const EsFusedArguments &ar
     }
 }
 
-// Where it is that of the pooled map: a window's gradient belongs to its winner. IS_HEADS: the
-// gradient is the head's, of the mean over the map. The choice stands outside of the loop, so that
-// all loads of a window are on their way at once.
+// Takes the gradient of the pooled map: a window's gradient belongs to its winner. IS_HEADS: the
+// gradient is the classifier's, of the mean over the map. The branch stands outside of the loop, so
+// that all loads of a window are on their way at once.
 template <bool IS_HEADS, typename T, typename Shared>
 static __device__ __forceinline__ void fill_from_pooled(const EsFusedArguments &args,
                                                         const EsFusedInstance &at, int b,
@@ -138,7 +137,7 @@ fill_gradient(const EsFusedArguments &args, const EsFusedInstance &at, int b,
     }
 }
 
-// --- the gradient of what the block read ---
+// --- dgrad of the block input ---
 //
 // Into d_out of the block before, whose table is `norm`; where is_summed, with this chunk's sums
 // for its norm.
@@ -147,7 +146,7 @@ template <typename T, typename Shared>
 static __device__ void read_any(const EsFusedArguments &args, const EsFusedInstance &at, int b,
                                 const Shared &s, const EsNormTable &norm) {
     const EsFusedBlock &block = args.net.block[b];
-    __syncthreads(); // the gradient takes the place of what was read
+    __syncthreads(); // the gradient overwrites the input
     es_tile_convolve(s.d, s.d_tile, s.d_offsets, es_tap_c8(s.d_tile, block.kernel),
                      args.packed + at.env * args.net.packed_bytes + block.packed_backward, s.in,
                      s.d_in_tile, at.n_images, args.is_tf32);
@@ -209,7 +208,7 @@ static __device__ __forceinline__ void read_gradient(const EsFusedArguments &arg
     }
 }
 
-// Tables, borders and what the block read.
+// Loads tables, borders and the block input.
 template <typename T, int IN, typename Shape, typename Shared>
 static __device__ __forceinline__ void
 prepare(const EsFusedArguments &args, const EsFusedInstance &at, int b, const EsFusedBlock &block,
@@ -279,7 +278,7 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, 2)
     if (b == 0) {
         return;
     }
-    // so that no address of what follows is kept in registers through the products above
+    // so that no later address is kept in registers through the products above
     asm volatile("" : "+r"(at.instance), "+r"(at.chunk));
     read_gradient<T, IN, OUT, SIZE>(args, at, b, s, norm_before);
     if (*s.is_summed) {

@@ -82,7 +82,7 @@ template <typename T> static __device__ __forceinline__ void es_c8_copy(T *to, c
     }
 }
 
-// What a value becomes when it is stored as T.
+// Returns a value rounded to T.
 static __device__ __forceinline__ float es_rounded(float v, float) { return v; }
 static __device__ __forceinline__ float es_rounded(float v, __nv_bfloat16) {
     return __bfloat162float(__float2bfloat16_rn(v));

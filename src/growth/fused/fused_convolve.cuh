@@ -12,7 +12,7 @@
 // [8 outputs][inputs 0 4 1 5 2 6 3 7], which is the b operand of one product, too; in TF32 rounded
 // to it.
 
-// Where input i of output o stands among the 64.
+// Position of input i of output o among the 64.
 static __host__ __device__ __forceinline__ int es_packed_place(int i, int o) {
     return o * ES_C8 + i % 4 * 2 + i / 4;
 }

@@ -1,9 +1,9 @@
-// The gradient of what a block of known shape read, in 16-bit types: from the gradient of its raw
-// output, a tile in shared memory, straight to device memory, with the sums that the batch norm of
-// the block before needs.
+// dgrad of a block of known shape, in 16-bit types: from the gradient of its raw output, a tile in
+// shared memory, straight to device memory, with the sums that the batch norm of the block before
+// needs.
 //
-// A set of pixels is ROWS rows of 8 columns. Product t of it has rows t and t + ROWS / 2, so that
-// what product t reads one row below is what product t + 1 reads: a matrix is loaded once for the
+// A set of pixels is ROWS rows of 8 columns. Product t of it has rows t and t + ROWS / 2, so
+// product t + 1 reads the rows that product t reads one below: a matrix is loaded once for the
 // three rows of a kernel.
 #ifndef ES_GROWTH_FUSED_DGRAD_CUH
 #define ES_GROWTH_FUSED_DGRAD_CUH

@@ -3,18 +3,19 @@
 //
 // A warp takes an image from its maps to the gradients of its features; barriers stand only before
 // the first image and after the last. The gradient of a feature is the same for all pixels of its
-// map: so what the norm's sums need of a map is how many pixels the ReLU let through, and the sum
+// map: so the norm's sums need the number of a map's pixels that the ReLU let through, and the sum
 // of their raw values, which come with the average.
 //
 // N images of an instance, C channels of the last block, K classes.
 #include "growth/fused/fused_head_maps.cuh"
 #include "growth/fused/fused_kernels.h"
 
-// What the kernel is compiled for: cifar_baseline's last block in 16 bits, and everything else.
+// Shapes that the kernel is compiled for: cifar_baseline's last block in 16 bits, and everything
+// else.
 struct BaselineHead {
     using Shape = EsBlockShape<2, 4, 8>;
     static constexpr bool IS_STAGED = true; // the linear layer's weights come into shared memory
-    static constexpr int N_SHARING = 4;     // blocks of threads on a multiprocessor
+    static constexpr int N_SHARING = 4;     // thread blocks on a multiprocessor
 };
 struct AnyHead {
     using Shape = EsBlockShape<0, 0, 0>;
@@ -127,14 +128,14 @@ static __device__ __forceinline__ int find_logits(const Weights &weights, const 
     return best < K ? best : 0;
 }
 
-// Logits become their gradients, and 0 for classes that do not exist; what the loss needs is kept.
-// A label out of range counts and adds nothing else.
+// Logits become their gradients, and 0 for classes that do not exist; the numbers for the loss are
+// kept. A label out of range counts and adds nothing else.
 static __device__ __forceinline__ void compare_label(int K, int n_classes, int label, int best,
                                                      float largest, float scale, float *logits,
                                                      float *losses) {
     int lane = threadIdx.x % 32, is_valid = label < K;
     float of_label = logits[is_valid ? label : 0], sum = 0.0f;
-    __syncwarp(); // logits are replaced by what follows
+    __syncwarp(); // logits are overwritten below
 #pragma unroll 1
     for (int k = lane; k < n_classes; k += 32) {
         float e = expf(logits[k] - largest);
@@ -192,7 +193,7 @@ differentiate_features(const Weights &weights, const float *d_logits, int n_clas
             d = fmaf(d_k.w, weights.at(k + 3, c), d);
         }
         d_features[c] = d;
-        // a closed map adds nothing, whatever its gradient
+        // a closed map adds nothing, even if its gradient is not finite
         float d_z = open[c] > 0.0f ? d * share : 0.0f;
         norm_sums[c] = fmaf(d_z, open[c], norm_sums[c]);
         norm_sums[n + c] = fmaf(d_z, open[n + c], norm_sums[n + c]);

@@ -1,5 +1,6 @@
-// What the head reads of an image: the average of every map of the last block, and what the sums
-// for that block's norm need. A warp takes an image, eight lanes a channel group of it.
+// The classifier's input from an image: the average of every map of the last block, and the values
+// that go into the sums for that block's norm. A warp takes an image, eight lanes a channel group
+// of it.
 #ifndef ES_GROWTH_FUSED_HEAD_MAPS_CUH
 #define ES_GROWTH_FUSED_HEAD_MAPS_CUH
 
@@ -59,7 +60,7 @@ static __device__ __forceinline__ void es_head_norm_load(const EsFusedArguments 
     }
 }
 
-// What a lane adds up of one channel group's pixels, by channel.
+// A lane's sums over one channel group's pixels, by channel.
 struct EsHeadSums {
     float all[8];    // of the block output
     float n_open[8]; // pixels that pass the ReLU; NaN passes. Means nothing in mixed rows,
@@ -83,7 +84,7 @@ es_head_add_pixel(const EsHeadMaps<T> &from, const EsTile &tile, const EsNormC8 
     }
 }
 
-// Averages of an image's maps, and what the norm's sums will need: [2][channels], of EsHeadSums. A
+// Averages of an image's maps, and the inputs of the norm's sums: [2][channels], of EsHeadSums. A
 // warp takes four channel groups at a time.
 template <typename T>
 static __device__ __forceinline__ void es_head_average(const EsHeadMaps<T> &from,

@@ -1,6 +1,6 @@
-// Prologue and epilogue of every fused kernel: which images of which instance a block of
-// threads has, batch-norm coefficients, loading the output of a block of the host into shared
-// memory, and who of an instance's blocks finishes last.
+// Prologue and epilogue of every fused kernel: which images of which instance a thread block has,
+// batch-norm coefficients, loading the output of a block of the host into shared memory, and who of
+// an instance's blocks finishes last.
 //
 // Grids are [instances x chunks] in x: chunk p of an instance has images [p n, (p + 1) n), n =
 // images_per_chunk.
@@ -16,7 +16,7 @@
 
 // --- shared memory ---
 
-// Hands out pieces of shared memory, from 0 on the host to count bytes.
+// Hands out pieces of shared memory, from 0 on the CPU to count bytes.
 struct EsSharedLayout {
     unsigned char *base;
     size_t used;
@@ -38,15 +38,15 @@ struct EsFusedInstance {
 
 #define ES_EVERY_ROW (-1)
 
-// Instances of a grid for what comes after `depth` slots, one chunk each.
+// Instances of a grid for the work after `depth` slots, one chunk each.
 static inline int64_t es_point_instances(const EsFusedArguments *args, int depth) {
     return args->sharing.leader == NULL
                ? args->instances.n_instances
                : ES_MIN(args->instances.n_instances, args->n_envs << depth);
 }
 
-// The instances that compute at a point (EsFusedSharing), or every active one. False for a block of
-// threads beyond them: all its threads leave.
+// The instances that compute at a point (EsFusedSharing), or every active one. False for a thread
+// block beyond them: all its threads leave.
 static __device__ __forceinline__ bool es_instance_begin(const EsFusedArguments &args,
                                                          int images_per_chunk, int point,
                                                          EsFusedInstance &at) {
@@ -80,7 +80,7 @@ static __device__ __forceinline__ const float *es_instance_parameters(const EsFu
     return args.parameters + at.env * args.parameter_stride;
 }
 
-// Image `image` (of the instance) in activation memory of so many channel groups per image.
+// Image `image` (of the instance) in activation memory of `image_c8` channel groups per image.
 template <typename T>
 static __device__ __forceinline__ T *es_instance_image(const EsFusedArguments &args,
                                                        const EsFusedInstance &at, void *memory,
@@ -117,7 +117,8 @@ static __device__ __forceinline__ EsFusedSlot es_instance_slot(const EsFusedArgu
     return found.blueprint < 0 || found.blueprint == ES_BLUEPRINT_NOOP ? nothing : found;
 }
 
-// Does its output differ from the host's? Such a slot has its output in memory of its own.
+// Returns whether the slot's output differs from the host's. Such a slot has its output in memory
+// of its own.
 static __device__ __forceinline__ bool es_slot_mixes(EsFusedSlot slot) {
     return es_blend_is_mixed(slot.mode);
 }
@@ -235,8 +236,8 @@ static __device__ __forceinline__ void es_window_load(const T *raw, int size, fl
     }
 }
 
-// z of the first largest pixel of a window, not rectified, and its number 0..3. What a ReLU makes
-// of equal ones below 0 has no gradient.
+// z of the first largest pixel of a window, not rectified, and its number 0..3. Ties below 0 do not
+// matter: behind the ReLU they have no gradient.
 static __device__ __forceinline__ void
 es_window_choose(const EsNormC8 &norm, const float (&x)[4][8], float (&z)[8], int (&winner)[8]) {
     norm.apply(x[0], z);
@@ -298,8 +299,8 @@ static __device__ __forceinline__ void es_store_maps(const EsFusedArguments &arg
     }
 }
 
-// The output of block b, seeds included, as the next block, the head or the slot after the pool
-// (`before_last_slot`) reads it.
+// The output of block b, seeds included, as the next block, the classifier or the slot after the
+// pool (`before_last_slot`) reads it.
 template <typename T>
 static __device__ __forceinline__ void
 es_load_block_output(const EsFusedArguments &args, const EsFusedInstance &at, int b,
@@ -317,7 +318,7 @@ es_load_block_output(const EsFusedArguments &args, const EsFusedInstance &at, in
 }
 
 // The gradient of the output of block b behind its pool (`middle`), at one channel group of one
-// image: the head's, spread over the map, for the last block.
+// image: the classifier's, spread over the map, for the last block.
 template <typename T>
 static __device__ __forceinline__ void
 es_load_gradient(const EsFusedArguments &args, const EsFusedInstance &at, int b,
@@ -369,7 +370,7 @@ static __device__ __forceinline__ double es_partials_sum(const float *partials, 
     return es_warp_sum(sum);
 }
 
-// Where this chunk's sums of d_z and d_z x (es_norm_add) for block b's batch norm go: [2][padded
+// Address of this chunk's sums of d_z and d_z x (es_norm_add) for block b's batch norm: [2][padded
 // channels].
 static __device__ __forceinline__ float *es_norm_partial(const EsFusedArguments &args,
                                                          const EsFusedInstance &at, int b) {

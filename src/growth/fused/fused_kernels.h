@@ -7,27 +7,26 @@
 
 ES_EXTERN_C_BEGIN
 
-// Shared memory that a block of threads may have on this device.
+// Shared memory that a thread block may have on this device.
 EsStatus es_fused_shared_limit(const EsDevice *device, size_t *bytes);
 
 // Bytes of one environment's packed weights; fills packed_forward and packed_backward of the
 // blocks.
 size_t es_fused_pack_layout(EsFusedNet *net, EsDtype precision);
 
-// Shared memory of a kernel with so many images per chunk.
+// Shared memory of a kernel with n_images per chunk.
 size_t es_fused_forward_bytes(const EsFusedNet *net, EsDtype precision, int block, int n_images);
 size_t es_fused_head_bytes(const EsFusedNet *net, EsDtype precision, int n_images);
 size_t es_fused_backward_bytes(const EsFusedNet *net, EsDtype precision, int block, int n_images);
 
-// Floats of a chunk's partial sums in weight_partials; block n_blocks is the head.
+// Floats of a chunk's partial sums in weight_partials; block n_blocks is the classifier.
 int es_fused_partial_length(const EsFusedNet *net, int block);
 
 // Evaluation: leaders of the instances, and who computes where (EsFusedSharing).
 void es_fused_share(EsStream *stream, const EsFusedArguments *args);
 
-// What a run needs that follows from weights and numbers alone, in one launch: weights of all hosts
-// and of the seeds that instances run, in the order that convolutions read; in training which
-// images the instances take.
+// Prepares a run in one launch: packs the weights of all hosts and of the seeds that instances run,
+// in the order that convolutions read; in training also draws the images of each instance.
 void es_fused_prepare(EsStream *stream, EsDtype precision, const EsFusedArguments *args);
 
 // Block b: the output of block b - 1 (or the images) through the convolution, into memory[b].raw;

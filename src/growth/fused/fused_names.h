@@ -1,5 +1,5 @@
-// What the launches of a fused step are called in profiles: one name for each block and slot, so
-// that a table shows which of them the time goes to. Reports keep the pointers, so they are static.
+// Names of a fused step's launches in profiles: one for each block and slot, so that a table shows
+// which of them the time goes to. Reports keep the pointers, so they are static.
 #ifndef ES_GROWTH_FUSED_NAMES_H
 #define ES_GROWTH_FUSED_NAMES_H
 

@@ -85,7 +85,7 @@ typedef struct EsFusedMemory {
     float *norm_sums;      // f32 [R][2][padded C]: sums of d_z and of d_z x_hat
 } EsFusedMemory;
 
-// Which image of the data set an instance takes, and how it is cropped.
+// Image of the data set that an instance takes, and its crop.
 typedef struct EsFusedSample {
     int32_t number; // in the data set
     EsCrop crop;
@@ -127,18 +127,16 @@ typedef struct EsFusedArguments {
     unsigned char *packed;      // [E][net.packed_bytes]
     unsigned char *seed_packed; // [E][net.seed_packed_bytes]
 
-    // the head's gradient with respect to its features, f32 [R][N][padded C]
+    // the classifier's gradient with respect to its features, f32 [R][N][padded C]
     float *d_features;
 
-    // sums over blocks of threads, [R][chunks]...; a counter per instance and kernel says who is
-    // last
-    int32_t *counters;    // [R], 0 between launches
-    float *norm_partials; // [R][chunks][2][padded C]
-    float *loss_partials; // [R][chunks][3]: loss, correct, invalid
-    float *weight_partials[ES_FUSED_BLOCKS_MAX +
-                           1];                 // [R][chunks][...]; the last of them is the head's
-    float *seed_partials[ES_SLOTS_MAX];        // [R][chunks][es_fused_seed_partial_length]
-    int32_t n_chunks[ES_FUSED_BLOCKS_MAX + 1]; // of weight_partials
+    // sums over thread blocks, [R][chunks]...; a counter per instance and kernel says who is last
+    int32_t *counters;                               // [R], 0 between launches
+    float *norm_partials;                            // [R][chunks][2][padded C]
+    float *loss_partials;                            // [R][chunks][3]: loss, correct, invalid
+    float *weight_partials[ES_FUSED_BLOCKS_MAX + 1]; // [R][chunks][...], the classifier last
+    float *seed_partials[ES_SLOTS_MAX];              // [R][chunks][es_fused_seed_partial_length]
+    int32_t n_chunks[ES_FUSED_BLOCKS_MAX + 1];       // of weight_partials
     int32_t n_seed_chunks[ES_SLOTS_MAX];
 
     float *loss; // [R]

@@ -1,6 +1,6 @@
-// What comes before a run, in one launch. Weights as the convolutions of fused_tile.cuh read them:
-// forward, and with taps mirrored and channels exchanged for the gradient of the input. And which
-// images a batch takes.
+// Preparation of a run, in one launch. Packs weights as the convolutions of fused_tile.cuh read
+// them: forward, and with taps mirrored and channels exchanged for dgrad. Draws the images of a
+// batch.
 //
 // A convolution *of the tile* has "inputs" and "outputs"; in the backward direction its inputs are
 // the layer's output channels.
@@ -137,18 +137,17 @@ static __device__ void draw_sample(const EsFusedArguments &args, int64_t i) {
 
 // --- all of it ---
 
-// Blocks of threads per instance and slot; more than the fewest where all of them are few.
+// Thread blocks per instance and slot; more than the fewest where all of them are few.
 #define SEED_BLOCKS_MIN  8
 #define SEED_BLOCKS_MAX  32
 #define SEED_BLOCKS_LOAD 512
 
-// Blocks of threads: those of seeds, which take longest, first; of hosts; of samples.
+// Thread blocks: those of seeds, which take longest, first; of hosts; of samples.
 struct PrepareShape {
     int n_seed_blocks, seed_blocks_per_slot, n_host_blocks, host_blocks_per_env;
 };
 
-// Instances of an environment run the same seed: of those that share what comes before it one
-// packs.
+// Instances of an environment run the same seed: one packs for all that share the work before it.
 static __device__ __forceinline__ bool instance_packs(const EsFusedArguments &args, int instance,
                                                       int slot) {
     if (args.instances.n_active != NULL && instance >= args.instances.n_active[0]) {

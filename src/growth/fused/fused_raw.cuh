@@ -56,7 +56,7 @@ template <int IN, int OUT, int SIZE> struct EsRawShape {
     static_assert(SIZE % 8 == 0 && OUT % C8 == 0 && ES_FUSED_WARPS % GROUPS == 0, "shape");
 };
 
-// Where channel group q of a pixel's 9 IN inputs lies, in elements from its own channel group 0.
+// Offset of channel group q of a pixel's 9 IN inputs, in elements from its own channel group 0.
 // Past the last the last again: weights there are 0.
 template <int IN, int SIZE> static __host__ __device__ constexpr int es_raw_tap(int q) {
     int i = q < 9 * IN ? q : 9 * IN - 1, tap = i / IN;

@@ -9,7 +9,7 @@
 // More chunks than this: one element per lane, and the more blocks.
 #define FEW_PARTS 64
 
-// Where element i of a convolution's partial sums, [tap][c8][o][c], goes: -1 for padding.
+// Parameter offset for element i of a convolution's partial sums, [tap][c8][o][c]: -1 for padding.
 static __device__ int64_t conv_place(const EsFusedBlock &block, int i) {
     int c = i % 8, out = i / 8 % (block.out_c8 * 8), q = i / (8 * block.out_c8 * 8);
     int in = q % block.in_c8 * 8 + c, tap = q / block.in_c8;
@@ -24,7 +24,7 @@ static __device__ int64_t head_place(const EsFusedNet &net, int i) {
     return i < n_weights ? net.head_weight + i : net.head_bias + i - n_weights;
 }
 
-// Jobs are the layers of the host, the head, then the slots.
+// Jobs are the layers of the host, the classifier, then the slots.
 #define JOBS_MAX (ES_FUSED_BLOCKS_MAX + 1 + ES_SLOTS_MAX)
 
 struct ReduceShape {
@@ -37,7 +37,7 @@ struct ReduceShape {
     int gate_length[ES_SLOTS_MAX];
 };
 
-// Where element i of a job's partial sums goes in an environment's parameters: -1 for padding, and
+// Offset in an environment's parameters for element i of a job's partial sums: -1 for padding, and
 // for tensors without a gradient in this instance.
 static __device__ int64_t find_place(const EsFusedArguments &args, int instance, int job, int i) {
     if (job < args.net.n_blocks) {
@@ -52,7 +52,7 @@ static __device__ int64_t find_place(const EsFusedArguments &args, int instance,
 }
 
 // This warp's share of the sums of elements first + lane + 32 e, e < N: every eighth chunk.
-// Elements from n_used on give what the last one does.
+// Elements from n_used on repeat the last one.
 template <int N>
 static __device__ __forceinline__ void add_partials(const float *partials, int n_chunks, int length,
                                                     int first, int n_used, double *sums) {
@@ -96,7 +96,7 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS)
     if (slot >= 0) {
         EsFusedSlot of = es_instance_slot(args, instance, slot);
         n_used = of.mode == ES_BLEND_NONE ? 0 : shape.used[slot][of.blueprint];
-        // without a gate its sums, which come first, are nobody's
+        // without a gate its sums, which come first, are unused
         if (!es_seed_gate_learns(of) && first + n_elements <= shape.gate_length[slot]) {
             return;
         }

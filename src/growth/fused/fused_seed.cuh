@@ -1,5 +1,5 @@
-// A seed at work on the images of a chunk: its shared memory, and what its block of threads must
-// know. Both directions run this; the backward one keeps more of it.
+// A seed at work on the images of a chunk: its shared memory, and the data of its thread block.
+// Both directions run this; the backward one keeps more of it.
 //
 // Vectors of a chunk are [image][channel], padded channels; those that do not exist are 0
 // everywhere.
@@ -13,15 +13,15 @@
 
 // --- shared memory ---
 
-// A pointer whose target is known to be shared memory: loads through it need no 64-bit addresses.
-// Elsewhere what a struct in shared memory points to could be anywhere. Never null.
+// A pointer whose target is known to be shared memory: loads through it need no 64-bit addresses. A
+// plain pointer in a struct in shared memory could point anywhere. Never null.
 template <typename T> static __device__ __forceinline__ T *es_shared(T *pointer) {
     __builtin_assume(__isShared(pointer));
     return pointer;
 }
 
-// The same for memory of the device: what is stored there is then no obstacle to loads from shared
-// memory that come after it.
+// The same for memory of the device: stores through it then do not delay later loads from shared
+// memory.
 template <typename T> static __device__ __forceinline__ T *es_global(T *pointer) {
     __builtin_assume(__isGlobal(pointer));
     return pointer;
@@ -40,7 +40,7 @@ struct EsGroupNorm {
     EsSharedPointer<float> gamma, beta;                 // [padded channels]
 };
 
-// Tiles of the slot's channels; x, n and c have a border. What lies in them:
+// Tiles of the slot's channels; x, n and c have a border. Their contents:
 //
 //             x       n             c                a (backward)   d (backward)
 // conv        input   -             branch           d_x            d_y
@@ -51,7 +51,7 @@ struct EsGroupNorm {
 // Forward there are three: m, r1 and both of conv_heavy's go to n, r2 to c, and then the
 // bottleneck's branch to n; c needs no border.
 //
-// Made once on the host, with offsets from the start of shared memory in place of pointers.
+// Made once on the CPU, with offsets from the start of shared memory in place of pointers.
 template <typename T> struct EsSeedShared {
     EsSharedPointer<T> x, n, c, a, d;
     EsSharedPointer<T> zeros;     // a channel group
@@ -64,7 +64,7 @@ template <typename T> struct EsSeedShared {
     EsSharedPointer<float> average, d_average, hidden, d_hidden, offset, tilt;
     EsGroupNorm norm[2];                // the last norm, and conv_heavy's first
     EsSharedPointer<float> share, gate; // [image]
-    // what follows are no pointers
+    // the members below are no pointers
     EsTile map, padded, narrow, narrow_padded;
     int stride;                          // floats of a vector's image
     int width;                           // channels of a norm's group
@@ -85,13 +85,13 @@ enum EsSeedTable {
     ES_SEED_TABLES
 };
 
-// Where a table begins.
+// Offset of a table.
 static __host__ __device__ __forceinline__ int es_seed_table(int n_c8, int table) {
     return table == ES_SEED_TAPS_3X3 ? 0 : 9 * n_c8 + 1 + (table - 1) * (n_c8 + 1);
 }
 
-// Shared memory of es_tile_wgrad for any layer of a blueprint, and of what
-// fused_seed_wgrad.cuh has in its place where shapes are known.
+// Shared memory of es_tile_wgrad for any layer of a blueprint, and of its replacement in
+// fused_seed_wgrad.cuh for known shapes.
 template <typename T>
 static size_t es_seed_scratch_bytes(const EsFusedPlace &place, int narrow_c8) {
     int n_c8 = place.n_c8, known_c8 = 0;
@@ -178,7 +178,7 @@ static __device__ __forceinline__ T *es_seed_piece(unsigned char *memory,
 
 // --- a launch ---
 
-// What all blocks of threads at a slot share, made on the host.
+// Data shared by all thread blocks at a slot, made on the CPU.
 template <typename T> struct EsSeedPlan {
     EsSeedShared<T> shared;
     int images_per_chunk, n_chunks;         // of an instance
@@ -210,22 +210,22 @@ template <typename T> struct EsSeedPlan {
 
 // --- work ---
 
-// Where the images of a chunk lie in memory, from the first on.
+// Addresses of a chunk's images, from the first on.
 template <typename T> struct EsSeedMemory {
     const T *raw; // values of the host's convolution that the slot's input is made of
     T *output;    // y, behind the pool where one follows
     uint16_t
         *winners; // of a pool's windows, [image-channel group][pixel of the pooled map]; nullable
     // backward
-    const T *d_output;   // gradient of `output`; NULL: the head's
+    const T *d_output;   // gradient of `output`; NULL: the classifier's
     const float *d_head; // vectors
     T *d_input;          // gradient of the slot's input
     float *norm_partial; // sums for the host's batch norm; NULL where another slot makes them
 };
 
 // In shared memory of the block, the same for all its threads. P is the place's EsPlaceShape.
-// Whatever is needed of the launch's arguments is here: through a pointer each of them would be a
-// load from memory.
+// Copies of the launch's arguments are here: through a pointer each of them would be a load from
+// memory.
 template <typename T, typename P> struct EsSeedWork {
     EsFusedInstance at;
     EsFusedSlot slot; // mode GATE only where there is a gate
@@ -236,7 +236,7 @@ template <typename T, typename P> struct EsSeedWork {
     EsSeedMemory<T> memory;
     float *partial;            // backward: where gradients go
     float mix;                 // norm: tanh(g)
-    EsSharedPointer<T> branch; // what the last norm, or attention, reads, in branch_tile
+    EsSharedPointer<T> branch; // input of the last norm, or attention, in branch_tile
     int branch_border;
     int kernel[ES_FUSED_TENSORS_MAX];
     const float *parameter[ES_FUSED_TENSORS_MAX], *gate_parameter[ES_FUSED_GATE_TENSORS];
@@ -262,7 +262,7 @@ template <typename T, typename P> struct EsSeedWork {
     __device__ EsTile narrow() const { return tile(s.narrow); }
     __device__ EsTile narrow_padded() const { return tile(s.narrow_padded); }
     __device__ EsTile branch_tile() const { return wide(branch_border); }
-    // What a pool behind the slot makes of its maps.
+    // Tile of the slot's maps behind a pool.
     __device__ EsTile pooled() const {
         return P::C8 > 0
                    ? EsTile{P::C8, P::SIZE / 2, 0}

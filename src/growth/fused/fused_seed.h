@@ -1,9 +1,9 @@
-// Seeds in a fused step: the launchers for what happens at a slot, and the sizes they need.
+// Seeds in a fused step: the launchers for the work at a slot, and the sizes they need.
 //
 // An instance whose slot mixes its seed in (EsBlendMode from ADD on) has the slot's output in
 // memory of its own; its gradient goes back to the slot's input. An instance that incubates its
-// seed only learns the seed's parameters. Blocks of threads of all other instances leave at once,
-// so one launch per slot and direction serves every instance, whatever it holds.
+// seed only learns the seed's parameters. Thread blocks of all other instances leave at once, so
+// one launch per slot and direction serves every instance.
 //
 // In a training step: forward of each slot after its block's convolution; backward of each slot
 // before its block's, slot after the pool first. Packing their weights and summing their gradients
@@ -21,7 +21,7 @@ size_t es_fused_seed_packed_bytes(const EsFusedPlace *place, EsDtype precision);
 // Floats of a chunk's partial sums of the gradients of a place's gate and seed.
 int es_fused_seed_partial_length(const EsFusedPlace *place);
 
-// Shared memory of the kernels with so many images per chunk.
+// Shared memory of the kernels with n_images per chunk.
 size_t es_fused_seed_forward_bytes(const EsFusedPlace *place, EsDtype precision, int n_images);
 size_t es_fused_seed_backward_bytes(const EsFusedPlace *place, EsDtype precision, int n_images);
 
@@ -29,10 +29,10 @@ size_t es_fused_seed_backward_bytes(const EsFusedPlace *place, EsDtype precision
 typedef struct EsFusedLimits {
     int64_t n_instances, n_images; // of an instance
     int n_sms;                     // multiprocessors
-    size_t shared_limit;           // bytes of shared memory of a block of threads
+    size_t shared_limit;           // bytes of shared memory of a thread block
 } EsFusedLimits;
 
-// Images per chunk (es_instance_begin) of both directions: as many as let three blocks of threads
+// Images per chunk (es_instance_begin) of both directions: as many as let three thread blocks
 // (backward two) share a multiprocessor, else fewer blocks; fewer images where chunks would leave
 // more than every other multiprocessor idle. UNSUPPORTED when one image is too many.
 EsStatus es_fused_seed_images(const EsFusedPlace *place, EsDtype precision,

@@ -1,5 +1,5 @@
 // Backward at a slot: the seed runs again on each image, then gradients of its parameters and,
-// where it mixes, of what entered the slot. Tiles are reused as fused_seed.cuh says.
+// where it mixes, of the slot's input. Tiles are reused as fused_seed.cuh says.
 #include "growth/fused/fused_names.h"
 #include "growth/fused/fused_seed_end.cuh"
 #include "growth/fused/fused_seed_wgrad.cuh"
@@ -56,8 +56,8 @@ static __device__ __noinline__ void mask_rectified(const EsSeedWork<T, P> &w, co
 }
 
 // From the gradient of y and its sums to the gradient of the branch before its norm (tensors k and
-// k + 1), into `to`; where the seed mixes, what reaches the slot's input beside the branch, d_h +
-// d_s, which is d but for MULTIPLY, into `beside`, d or memory. Ends with a barrier.
+// k + 1), into `to`; where the seed mixes, the gradient that reaches the slot's input beside the
+// branch, d_h + d_s, which is d but for MULTIPLY, into `beside`, d or memory. Ends with a barrier.
 template <typename T, typename P>
 static __device__ __noinline__ void differentiate_top(const EsSeedWork<T, P> &w, int k, T *to,
                                                       EsTile to_tile, T *beside) {
@@ -248,7 +248,7 @@ static __device__ __noinline__ void differentiate_conv_heavy(const EsSeedWork<T,
     }
 }
 
-// What norm and attention hand down. A product becomes d_h + d_s factor in d first.
+// Gradients below norm and attention. A product becomes d_h + d_s factor in d first.
 template <typename T, typename P>
 static __device__ __noinline__ void differentiate_alone(const EsSeedWork<T, P> &w) {
     if (w.slot.mode != ES_BLEND_MULTIPLY) {

@@ -1,16 +1,16 @@
-// The beginning of both directions at a slot: which instance and images a block of threads has,
-// what it must know of them (EsSeedWork), and what enters the slot, in shared memory.
+// The beginning of both directions at a slot: the instance and images of a thread block, its data
+// about them (EsSeedWork), and the slot's input, in shared memory.
 //
 // Everything here is part of the kernel's own function, where the launch's arguments are constants,
-// and what comes from memory is asked for as early as its address is known.
+// and loads are issued as soon as their addresses are known.
 #ifndef ES_GROWTH_FUSED_SEED_BEGIN_CUH
 #define ES_GROWTH_FUSED_SEED_BEGIN_CUH
 
 #include "growth/fused/fused_seed.cuh"
 #include "growth/fused/fused_seed_window.cuh"
 
-// False in blocks of threads that have nothing to do here. Instances beyond the active ones have a
-// slot and an environment, too: all three are loaded at once, so that such blocks are gone soon.
+// False in thread blocks that have nothing to do here. Instances beyond the active ones have a slot
+// and an environment, too: all three are loaded at once, so that such blocks are gone soon.
 template <typename T>
 static __device__ __forceinline__ bool
 es_seed_instance(const EsFusedArguments &args, const EsSeedPlan<T> &plan, int slot_number,
@@ -38,7 +38,7 @@ es_seed_instance(const EsFusedArguments &args, const EsSeedPlan<T> &plan, int sl
            (es_slot_mixes(slot) || (is_backward && slot.mode == ES_BLEND_INCUBATE));
 }
 
-// --- what the block must know ---
+// --- data of the thread block ---
 
 // A struct of the arguments into shared memory, a thread per word from FIRST on.
 template <int FIRST, typename S>
@@ -90,7 +90,7 @@ es_seed_tables(const EsSeedPlan<T> &plan, const EsFusedPlace &place, int bluepri
     }
 }
 
-// Where the last norm, or attention, reads.
+// Input of the last norm, or attention.
 template <typename T, typename P>
 static __device__ __forceinline__ void es_seed_branch(const EsSeedShared<T> &plan,
                                                       unsigned char *memory, int blueprint,
@@ -160,7 +160,7 @@ es_seed_describe(const EsFusedArguments &args, const EsSeedPlan<T> &plan, const 
     }
 }
 
-// --- what enters the slot ---
+// --- input of the slot ---
 
 // Channel groups that a thread has under way from memory at a time: 16 registers.
 template <typename T> constexpr int ES_SEED_BATCH = 16 / EsC8Words<T>::COUNT;
@@ -188,7 +188,7 @@ template <typename T> struct EsSeedFresh {
         for (int j = 0; j < ES_SEED_BATCH<T>; j++) {
             int c8 = shape.image_of(index(first, j));
             int of = c8 - es_divide(c8, shape.n_c8, by_c8) * shape.n_c8;
-            EsNormC8 norm(table, of); // whether needed or not: mostly all j have the same
+            EsNormC8 norm(table, of); // loaded even if unused: mostly all j share it
             float x[8], z[8];
             if (index(first, j) < count) {
                 es_words_unpack(words[j], x);
@@ -252,8 +252,8 @@ static __device__ __forceinline__ void es_seed_fill_tables(int *offsets, EsTile 
     }
 }
 
-// Parameters of the norms, each by a warp or more of its own, and what the blend needs where no
-// gate decides.
+// Parameters of the norms, each by a warp or more of its own, and the blend's factors without a
+// gate.
 template <typename T>
 static __device__ __forceinline__ void
 es_seed_load_scalars(const EsFusedArguments &args, const EsSeedShared<T> &plan,
@@ -287,8 +287,8 @@ es_seed_load_scalars(const EsFusedArguments &args, const EsSeedShared<T> &plan,
     }
 }
 
-// False in blocks of threads that have nothing to do here; else w is filled and x holds what enters
-// the slot. Ends with a barrier.
+// False in thread blocks that have nothing to do here; else w is filled and x holds the slot's
+// input. Ends with a barrier.
 template <typename T, typename P>
 static __device__ __forceinline__ bool
 es_seed_begin(const EsFusedArguments &args, const EsSeedPlan<T> &plan, int slot_number,

@@ -22,8 +22,8 @@ template <> struct EsSeedLine<true> {
 
 // Operands of the gradient of the slot's input, in [image-channel group][pixel] but for x.
 template <typename T> struct EsSeedEnd {
-    const T *beside;        // what comes beside the branch; with a line, the gradient of y
-    const T *through;       // what comes through it; nullable
+    const T *beside;        // gradient beside the branch; with a line, that of y
+    const T *through;       // gradient through it; nullable
     const float *d_average; // vector; nullable
     float per_pixel;
     int pixels;
@@ -149,9 +149,9 @@ static __device__ void es_seed_end_any(const EsSeedWork<T, P> &w, const T *besid
     }
 }
 
-// The gradient of the slot's input, from what comes beside the branch (w.s.d, or memory) and
-// what comes through it, a tile without a border, nullable; and the sums for the host's batch norm,
-// unless another mixing slot between this one and the norm will make them. Begins with a barrier.
+// The gradient of the slot's input, from the gradient beside the branch (w.s.d, or memory) and the
+// one through it, a tile without a border, nullable; and the sums for the host's batch norm, unless
+// another mixing slot between this one and the norm will make them. Begins with a barrier.
 template <typename T, typename P>
 static __device__ void es_seed_end(const EsSeedWork<T, P> &w, const T *beside, const T *through) {
     es_seed_end_any<false>(w, beside, through);

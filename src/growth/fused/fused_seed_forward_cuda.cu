@@ -36,7 +36,7 @@ static __device__ __noinline__ void store_pooled(const EsSeedWork<T, P> &w) {
             uint32_t code[8];
 #pragma unroll
             for (int c = 0; c < 8; c++) {
-                best[c] = -INFINITY; // what is no larger than this equals it: the first pixel's
+                best[c] = -INFINITY; // of the first pixel, unless another is larger
                 code[c] = es_winner_code(0);
             }
 #pragma unroll 1

@@ -29,8 +29,8 @@ static __device__ __forceinline__ float es_seed_share_of_seed(const EsSeedWork<T
 
 // --- the gradient of y ---
 
-// Of one image-channel group: from memory, or the head's, the same at all pixels, as it would be
-// stored: sums must be those of what is kept.
+// Gradient of one image-channel group: from memory, or the classifier's, the same at all pixels,
+// rounded as stored, because sums must agree with the stored values.
 template <typename T> struct EsSeedSource {
     const T *from;     // nullable
     const float *head; // else
@@ -38,7 +38,7 @@ template <typename T> struct EsSeedSource {
 
     int pixels;
 
-    // Of the chunk's first image-channel group; of maps of so many pixels.
+    // Starts at the chunk's first image-channel group, with maps of n_pixels.
     template <typename P>
     __device__ EsSeedSource(const EsSeedWork<T, P> &w, int n_pixels, float of_pixel)
         : from(w.memory.d_output), head(w.memory.d_head), per_pixel(of_pixel), pixels(n_pixels) {}
@@ -152,7 +152,7 @@ static __device__ __noinline__ void es_seed_d_pooled(const EsSeedWork<T, P> &w) 
     });
 }
 
-// What a pixel gets where y is a product: d_h and d_s.
+// A pixel's gradients when y is a product: d_h and d_s.
 template <typename T>
 static __device__ __forceinline__ void es_seed_split(const EsSeedC8<T> &seed, const float (&x)[8],
                                                      const float (&v)[8], const float (&g)[8],
@@ -349,7 +349,7 @@ static __device__ __forceinline__ float es_seed_difference(const EsSeedWork<T, P
                                                  : scale * product + level * sum;
 }
 
-// Gradients of the gate's parameters, and what comes back through it to d_average, from the sums of
+// Gradients of the gate's parameters, and through it of d_average, from the sums of
 // es_seed_d_output. Ends with a barrier.
 template <typename T, typename P>
 static __device__ __noinline__ void es_seed_gate_backward(const EsSeedWork<T, P> &w) {

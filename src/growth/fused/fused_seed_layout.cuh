@@ -1,5 +1,5 @@
-// The tensors of every blueprint as the fused kernels see them: what kind each is, where its packed
-// form lies, and where its partial sums lie.
+// The tensors of every blueprint as the fused kernels see them: kind, offset of the packed form,
+// and offset of the partial sums of each.
 //
 // Packed, per place: for each convolution of the blueprint, forward then mirrored; a depthwise one
 // in 16-bit types alone. Partial sums of a chunk: the
@@ -12,8 +12,8 @@
 #include "growth/fused/fused_seed.h"
 #include "growth/fused/fused_wgrad.cuh"
 
-// Blocks of threads that are to share a multiprocessor, which bounds their registers and what
-// es_fused_seed_images gives them; unbounded, the backward kernel takes 170 registers and a
+// Thread blocks that are to share a multiprocessor, which bounds their registers and the images
+// that es_fused_seed_images gives them; unbounded, the backward kernel takes 170 registers and a
 // multiprocessor for itself.
 #define ES_SEED_FORWARD_BLOCKS  3
 #define ES_SEED_BACKWARD_BLOCKS 2
@@ -97,7 +97,7 @@ static __host__ __device__ size_t es_seed_packed_tensor_bytes(EsSeedTensor tenso
                : 0;
 }
 
-// Where tensor k is packed, from the start of the place; for k = number of tensors their end.
+// Offset of packed tensor k from the start of the place; for k = number of tensors, the end.
 template <typename T>
 static __host__ __device__ size_t es_seed_packed_offset(int n_channels, int blueprint, int k,
                                                         int is_backward) {
@@ -115,7 +115,7 @@ static __host__ __device__ size_t es_seed_packed_offset(int n_channels, int blue
 
 // --- partial sums ---
 
-// Where the sums of tensor k begin in a chunk's partial sums; for k = number of tensors their end.
+// Offset of tensor k's sums in a chunk's partial sums; for k = number of tensors, the end.
 static inline __host__ __device__ int es_seed_partial_offset(int n_channels, int blueprint, int k) {
     int offset = 0;
     if (blueprint != ES_SEED_GATE) {

@@ -53,7 +53,7 @@ static __device__ void es_seed_pack_word(const EsSeedPackJob &job, int n_taps, i
     ((uint32_t *)job.packed)[j] = es_pair_bits(job.at(q, i, o), job.at(q, i + 1, o), T());
 }
 
-// Block of threads number `block` of n_blocks packs the seed that an instance runs at a slot.
+// Thread block number `block` of n_blocks packs the seed that an instance runs at a slot.
 template <typename T>
 static __device__ void es_seed_pack(const EsFusedArguments &args, int instance, int slot_number,
                                     int block, int n_blocks) {
@@ -64,7 +64,7 @@ static __device__ void es_seed_pack(const EsFusedArguments &args, int instance, 
     const EsFusedPlace &place = args.net.place[slot_number];
     int64_t env = args.instances.env[instance];
     const float *parameters = args.parameters + env * args.parameter_stride;
-    // where a tensor is packed follows from those before it (es_seed_packed_offset)
+    // a tensor's offset follows from those before it (es_seed_packed_offset)
     unsigned char *packed = args.seed_packed + env * args.net.seed_packed_bytes + place.packed;
     for (int k = 0; k < es_seed_tensor_count(slot.blueprint); k++) {
         EsSeedTensor tensor = es_seed_tensor(place.n_channels, slot.blueprint, k);
@@ -87,7 +87,7 @@ static __device__ void es_seed_pack(const EsFusedArguments &args, int instance, 
 
 // --- gradients ---
 
-// Where sum i of a tensor goes, from its start: -1 for padding.
+// Offset for sum i of a tensor, from its start: -1 for padding.
 static __device__ int es_seed_gradient_place(EsSeedTensor tensor, int i) {
     int n_out = tensor.out_c8() * ES_C8, taps = tensor.kernel * tensor.kernel;
     if (tensor.kind == ES_TENSOR_CONV) {
@@ -112,8 +112,8 @@ static __device__ __forceinline__ bool es_seed_gate_learns(EsFusedSlot slot) {
     return slot.mode == ES_BLEND_GATE && slot.has_gate;
 }
 
-// Sum i of a chunk: the offset into an environment's parameters of what it is the gradient of; -1
-// for padding, and for tensors without a gradient in this instance.
+// Sum i of a chunk: the offset in an environment's parameters of the element whose gradient it is;
+// -1 for padding, and for tensors without a gradient in this instance.
 static __device__ int64_t es_seed_partial_place(const EsFusedPlace &place, EsFusedSlot slot,
                                                 int i) {
     int gate_length = es_seed_gate_partial_length(place.n_channels);

@@ -1,5 +1,5 @@
-// Sizes of what seeds need besides activations: packed weights, partial sums of gradients, and the
-// images that fit a block of threads.
+// Memory that seeds need besides activations: packed weights, partial sums of gradients, and the
+// images that fit a thread block.
 #include "growth/fused/fused_seed_layout.cuh"
 
 extern "C" size_t es_fused_seed_packed_bytes(const EsFusedPlace *place, EsDtype precision) {
@@ -26,13 +26,12 @@ extern "C" int es_fused_seed_partial_length(const EsFusedPlace *place) {
 
 typedef size_t (*BytesFunction)(const EsFusedPlace *place, EsDtype precision, int n_images);
 
-// As many as let most_blocks blocks of threads share shared_limit bytes, else fewer blocks; fewer
-// again where chunks would leave more than every other multiprocessor idle. 0: not even one image
-// fits.
+// As many as let most_blocks thread blocks share shared_limit bytes, else fewer blocks; fewer again
+// where chunks would leave more than every other multiprocessor idle. 0: not even one image fits.
 static int most_images(const EsFusedPlace *place, EsDtype precision, const EsFusedLimits *limits,
                        int most_blocks, BytesFunction bytes_of) {
     for (int n_blocks = most_blocks; n_blocks > 0; n_blocks--) {
-        // a block's static shared memory, and what the device keeps for itself, are up to 2 KB
+        // a block's static shared memory, and the device's own reserve, are up to 2 KB
         size_t limit = limits->shared_limit / (size_t)n_blocks - 2048;
         int n = 0;
         while (n < limits->n_images && bytes_of(place, precision, n + 1) <= limit &&

@@ -1,5 +1,4 @@
-// What seeds are made of: layers, group norms, and what a seed and its blend make of a channel
-// group.
+// Building blocks of seeds: layers, group norms, and a seed with its blend on a channel group.
 #ifndef ES_GROWTH_FUSED_SEED_PASS_CUH
 #define ES_GROWTH_FUSED_SEED_PASS_CUH
 
@@ -114,8 +113,8 @@ es_seed_depthwise(const EsSeedWork<float, P> &w, const float *from, int is_backw
 
 // --- group norm ---
 
-// A group's sum of what its lanes have, in all of them: where shapes are known, a group is 8 or 16
-// neighbouring lanes.
+// The sum over a group of lanes, in all of them: for known shapes a group is 8 or 16 neighbouring
+// lanes.
 static __device__ __forceinline__ float es_group_sum(float value, int width) {
     for (int step = 1; step < width; step *= 2) {
         value += __shfl_xor_sync(0xFFFFFFFFu, value, step);
@@ -248,7 +247,7 @@ struct EsGroupNormC8 {
 
 // --- the seed ---
 
-// What a seed and its blend do in one image-channel group, in registers.
+// A seed and its blend on one image-channel group, in registers.
 template <typename T> struct EsSeedC8 {
     EsGroupNormC8 norm;
     float share, mix;
@@ -283,7 +282,7 @@ template <typename T> struct EsSeedC8 {
         es_c8_round(s, T());
     }
 
-    // What the slot hands on, as it would be stored.
+    // The slot's output, rounded as stored.
     __device__ void blend(const float (&x)[8], const float (&v)[8], float (&y)[8]) const {
         float s[8];
         if (share == 0.0f) {
@@ -306,7 +305,7 @@ template <typename T> struct EsSeedC8 {
             }
             return;
         } else {
-            // es_blend_value, with what all values share taken out
+            // es_blend_value, with the common factors hoisted
             bool is_near_x = share < 0.5f;
             float weight = is_near_x ? share : share - 1.0f;
 #pragma unroll

@@ -80,7 +80,7 @@ static __device__ __noinline__ void es_seed_attend(const EsSeedWork<T, P> &w) {
 template <typename T, typename P>
 static __device__ __noinline__ void es_seed_share(const EsSeedWork<T, P> &w) {
     int width = es_blueprint_narrow(w.channels());
-    if (w.slot.blueprint != ES_BLUEPRINT_ATTENTION) { // which has it already
+    if (w.slot.blueprint != ES_BLUEPRINT_ATTENTION) { // attention has it already
         es_seed_average(w);
     }
     es_seed_hidden(w, es_gate_parameter(w, 0), es_gate_parameter(w, 1), width, w.s.hidden);

@@ -1,9 +1,9 @@
 // Passes over the maps of a chunk, and sums over them.
 //
 // Image-channel groups, numbered image * channel groups + channel group, are [row][column] each;
-// tile.at(0, image-channel group, row, column) is where a pixel lies. What all pixels of an
-// image-channel group need is read once: `make` takes an image-channel group and returns what is
-// called with each of its pixels.
+// tile.at(0, image-channel group, row, column) is the offset of a pixel. Data common to all pixels
+// of an image-channel group is read once: `make` takes an image-channel group and returns the
+// function that is called with each of its pixels.
 #ifndef ES_GROWTH_FUSED_SEED_SUMS_CUH
 #define ES_GROWTH_FUSED_SEED_SUMS_CUH
 
@@ -24,7 +24,7 @@ static __device__ __forceinline__ void es_seed_each(int n_c8, EsTile tile, Make 
     }
 }
 
-// So many threads, as whole warps.
+// Rounds n threads up to whole warps.
 static __device__ __forceinline__ int es_whole_warps(int n) { return (n + 31) / 32 * 32; }
 
 // Two sums per channel of n_c8 channel groups of `count` positions. Channel groups are cut into
@@ -42,7 +42,7 @@ static __device__ __forceinline__ void es_seed_slices(int n_c8, int count, float
     }
     log_slices = n_c8 << log_slices > ES_SEED_TASKS ? 0 : log_slices;
     int n_slices = 1 << log_slices;
-    __syncthreads(); // what is summed may be fresh, and `kept` still be read
+    __syncthreads(); // summands may be fresh, and `kept` still be read
     for (int task = warp; task < n_c8 << log_slices; task += ES_FUSED_WARPS) {
         float sums[2][8] = {};
         add(task >> log_slices, task & (n_slices - 1), n_slices, sums);
@@ -99,7 +99,7 @@ static __device__ __forceinline__ void es_seed_sums(int n_c8, int count, float *
     es_seed_finish_sums(n_c8, count, kept, make, finish);
 }
 
-// What 8 values become when they are stored as T.
+// Rounds 8 values to T.
 static __device__ __forceinline__ void es_c8_round(float (&)[8], float) {}
 template <typename T> static __device__ __forceinline__ void es_c8_round(float (&v)[8], T) {
 #pragma unroll

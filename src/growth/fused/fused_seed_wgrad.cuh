@@ -9,7 +9,7 @@
 
 #include "growth/fused/fused_seed_gradient.cuh"
 
-// Where pixel `lane` of set `set` of an image-channel group lies in a tile, in elements.
+// Offset in a tile, in elements, of pixel `lane` of set `set` of an image-channel group.
 template <typename P>
 static __device__ __forceinline__ int es_seed_set_at(const EsTile &tile, int c8, int set) {
     constexpr int ROWS = 32 / P::SIZE;
@@ -59,7 +59,8 @@ static __device__ __noinline__ void es_seed_depthwise_wgrad(const EsSeedWork<T, 
             }
         }
     }
-    // lane has inputs 2 (lane % 4) and the next of output lane / 4: one of four has what is wanted
+    // lane has inputs 2 (lane % 4) and the next of output lane / 4: one lane of four has the wanted
+    // value
     if (lane / 8 == lane % 4) {
 #pragma unroll
         for (int tap = 0; tap < TAPS; tap++) {

@@ -96,7 +96,7 @@ static __device__ __forceinline__ uint32_t es_winner_mask(uint32_t bits, int pla
     return (apart >> (4 * plane + i) & 0x00010001u) * 0xFFFFu;
 }
 
-// v = the winners' values in a window of a tile with rows of so many channel groups.
+// v = the winners' values in a window of a tile with rows of `side` channel groups.
 template <typename T>
 static __device__ __forceinline__ void es_window_pool(uint32_t bits, const T *window, int side,
                                                       EsC8Words<T> &v) {

@@ -24,8 +24,8 @@ template <int IN, int OUT, int SIZE> struct EsBlockShape {
         }
         return block;
     }
-    // One output channel group is known in the first block alone: nobody needs the gradient of
-    // images, and what makes that of other blocks (fused_dgrad.cuh) takes channel groups by twos.
+    // One output channel group is known in the first block alone: the gradient of images is not
+    // needed, and dgrad of other blocks (fused_dgrad.cuh) takes channel groups by twos.
     static bool fits(const EsFusedNet &net, int b) {
         const EsFusedBlock &block = net.block[b];
         return block.in_c8 == IN && block.out_c8 == OUT && block.size == SIZE &&

@@ -1,4 +1,5 @@
-// The fused step: what a network is in the kernels' words, memory, and the order of the launches.
+// The fused step: the description of a network for the kernels, memory, and the order of the
+// launches.
 //
 // R instances, E environments, N images of an instance, B blocks.
 #include "growth/fused/fused_step.h"
@@ -9,20 +10,20 @@
 #include "growth/fused/fused_kernels.h"
 #include "growth/fused/fused_seed.h"
 
-// Blocks of threads that share a multiprocessor: as many as their registers allow. The head's is
+// Thread blocks that share a multiprocessor: as many as their registers allow. The classifier's is
 // that of cifar_baseline in 16 bits; of the general one two do, which then take turns.
 #define FORWARD_SHARING  3
 #define BACKWARD_SHARING 2
 #define HEAD_SHARING     4
 // Shared memory that the system takes of each block's.
 #define RESERVED_BYTES 1024
-// What a chunk costs besides its images, in images.
+// Fixed cost of a chunk, in images.
 #define PART_COST            0.7
 #define IMAGES_PER_CHUNK_MAX 16
-#define HEAD_IMAGES_MIN      8 // warps of a block of threads
+#define HEAD_IMAGES_MIN      8 // warps of a thread block
 #define HEAD_IMAGES_MAX      32
 
-// Images that a block of threads takes at a time, by kernel.
+// Images that a thread block takes at a time, by kernel.
 typedef struct Chunks {
     int forward[ES_FUSED_BLOCKS_MAX], head, backward[ES_FUSED_BLOCKS_MAX];
     int seed_forward[ES_SLOTS_MAX], seed_backward[ES_SLOTS_MAX];
@@ -178,8 +179,8 @@ static int64_t count_chunks(int64_t n_images, int images) {
 
 typedef size_t (*BytesFunction)(const EsFusedNet *net, EsDtype precision, int block, int n_images);
 
-// The number for which the blocks of threads take the fewest turns, a turn being as long as its
-// images and a little more for what a chunk does once.
+// The number for which the thread blocks take the fewest turns, a turn being as long as its images
+// and a little more for the chunk's fixed cost.
 static EsStatus choose_images(const EsFusedNet *net, EsDtype precision, const EsFusedLimits *limits,
                               BytesFunction bytes, int n_sharing, int block, int *images) {
     size_t limit = limits->shared_limit;
@@ -206,8 +207,8 @@ static EsStatus choose_images(const EsFusedNet *net, EsDtype precision, const Es
     return ES_STATUS_OK;
 }
 
-// Of the head, where a warp takes an image: one each, and more where blocks of threads would
-// otherwise take turns.
+// Images of the classifier's kernel, where a warp takes an image: one each, and more where thread
+// blocks would otherwise take turns.
 static EsStatus choose_head_images(const EsFusedNet *net, EsDtype precision,
                                    const EsFusedLimits *limits, int *images) {
     int64_t n_places = HEAD_SHARING * (int64_t)limits->n_sms;

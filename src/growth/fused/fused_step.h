@@ -2,10 +2,10 @@
 // batch in a few launches. CUDA alone; growth_train.c and growth_validate.c are the specification.
 //
 // A training step falls into cuts at the sums over the batch that batch norm needs. Inside a cut
-// everything is per image, so a block of threads takes some images of one network through it with
-// their activations in shared memory. What a network does at a slot is read from its own row of a
-// table in device memory: topology is data, so germinating, blending and pruning rebuild nothing
-// and the launches of a step are always the same.
+// everything is per image, so a thread block takes some images of one network through it with their
+// activations in shared memory. A network's behaviour at a slot is read from its own row of a table
+// in device memory: topology is data, so germinating, blending and pruning rebuild nothing and the
+// launches of a step are always the same.
 //
 //     EsFusedStep *fused; ES_TRY(es_fused_step_create(&options, &fused));
 //     es_fused_step_train(fused, stream, &instances, &batch); // gradients, loss, counts
@@ -22,7 +22,7 @@
 
 ES_EXTERN_C_BEGIN
 
-// What an instance does at one slot; written by kernels or copied in.
+// Behaviour of an instance at one slot; written by kernels or copied in.
 typedef struct EsFusedSlot {
     int32_t blueprint; // EsBlueprint; ES_NO_SEED: nothing is there
     int32_t mode;      // EsBlendMode; NONE: the seed is not run
@@ -36,7 +36,7 @@ typedef struct EsFusedInstances {
     const int32_t *n_active; // [1], nullable: instances from here on are skipped
     const int32_t *env;      // [R]: whose parameters, order of samples and statistics
     // [R, S], slots in the order of the model. In evaluation instances of one environment differ in
-    // which slots mix a seed in and in nothing else: what they have in common is computed once.
+    // which slots mix a seed in and in nothing else: their common part is computed once.
     const EsFusedSlot *slots;
 } EsFusedInstances;
 
@@ -67,7 +67,7 @@ typedef struct EsFusedResults {
 
 typedef struct EsFusedStep EsFusedStep;
 
-// Can this host run here? UNSUPPORTED says what is in the way (kernel size, shared memory).
+// Checks that this host can run here; UNSUPPORTED names the obstacle (kernel size, shared memory).
 EsStatus es_fused_step_check(const EsGrowthModel *model, const EsDevice *device, EsDtype precision);
 
 EsStatus es_fused_step_create(const EsFusedOptions *options, EsFusedStep **fused);

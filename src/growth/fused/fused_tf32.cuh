@@ -29,8 +29,8 @@ static __device__ __forceinline__ int es_tf32_row(int lane) {
     return (lane / 16 ^ lane / 4 % 2) * (ES_C8 / 2);
 }
 
-// A warp takes 32 pixels and up to 4 output channel groups at a time. Not inlined: beside what the
-// kernels keep its registers would be spilled in the loop.
+// A warp takes 32 pixels and up to 4 output channel groups at a time. Not inlined: added to those
+// of the kernels its registers would spill in the loop.
 static __device__ __noinline__ void es_tile_convolve_tf32(const float *in, EsTile in_tile,
                                                           const int *offsets, int n_taps,
                                                           const void *packed, float *out,

@@ -4,9 +4,9 @@
 // 3x3 convolution reads it. Eight neighbouring pixels of a channel group are 128 contiguous bytes,
 // so that matrix loads meet no bank twice.
 //
-// Here and in what works on tiles (fused_convolve.cuh, fused_wgrad.cuh) all functions are
-// called by every thread of a block of ES_FUSED_THREADS; none of them begins or ends with a barrier
-// unless it says so.
+// All functions on tiles, here and in fused_convolve.cuh and fused_wgrad.cuh, are called by every
+// thread of a block of ES_FUSED_THREADS; none of them begins or ends with a barrier unless it says
+// so.
 #ifndef ES_GROWTH_FUSED_TILE_CUH
 #define ES_GROWTH_FUSED_TILE_CUH
 
@@ -42,8 +42,8 @@ struct EsTile {
     }
 };
 
-// How the threads of a block share channel groups and the `count` pixels of each: a thread takes
-// channel groups c8, c8 + c8_step, ... and in each of them pixels first, first + step, ...
+// Assignment of channel groups and the `count` pixels of each to the threads of a block: a thread
+// takes channel groups c8, c8 + c8_step, ... and in each of them pixels first, first + step, ...
 struct EsThreadMap {
     int c8, c8_step, first, step;
 };
@@ -88,7 +88,7 @@ static __device__ __forceinline__ void es_tile_clear_border(T *tile, const EsTil
     }
 }
 
-// Where each channel group of a convolution's inputs lies: tap by tap, channel group by channel
+// Table of offsets of a convolution's input channel groups: tap by tap, channel group by channel
 // group, in elements from a pixel's own channel group 0. [kernel^2 * n_c8], one more when that is
 // odd.
 static __host__ __device__ __forceinline__ int es_tap_c8(EsTile in, int kernel) {
@@ -110,7 +110,7 @@ static __device__ __forceinline__ void es_tap_offsets(int *offsets, EsTile in, i
 // --- sums per channel ---
 
 // Sums over a warp of 16 numbers: lanes 2 i and 2 i + 1 get that of number i. Each exchange halves
-// what a lane still adds up.
+// the numbers that a lane still adds up.
 static __device__ __forceinline__ float es_warp_sums(const float (&values)[2][8]) {
     int lane = threadIdx.x % 32;
     float v[8];
@@ -132,16 +132,16 @@ static __device__ __forceinline__ float es_warp_sums(const float (&values)[2][8]
     return v[0] + __shfl_xor_sync(0xFFFFFFFFu, v[0], 1);
 }
 
-// Two sums per channel over `count` positions: visit(channel group, position, values) adds what
-// position contributes to values[2][8]. A warp takes one channel group and a slice of the
-// positions; lanes, then slices are added in a fixed order. totals [2][n_c8 * 8] may be anywhere.
-// `kept` is [ES_FUSED_WARPS][2][8] of shared memory. Begins and ends with a barrier.
+// Two sums per channel over `count` positions: visit(channel group, position, values) adds the
+// position's terms to values[2][8]. A warp takes one channel group and a slice of the positions;
+// lanes, then slices are added in a fixed order. totals [2][n_c8 * 8] may be anywhere. `kept` is
+// [ES_FUSED_WARPS][2][8] of shared memory. Begins and ends with a barrier.
 template <typename Visit>
 static __device__ __forceinline__ void es_channel_sums(int n_c8, int count, float *kept,
                                                        float *totals, Visit visit) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int n_slices = n_c8 < ES_FUSED_WARPS ? ES_FUSED_WARPS / n_c8 : 1;
-    __syncthreads(); // what is summed may be fresh, and `kept` still be read
+    __syncthreads(); // summands may be fresh, and `kept` still be read
     for (int first = 0; first < n_c8; first += ES_FUSED_WARPS) {
         int n_here = min(n_c8 - first, ES_FUSED_WARPS);
         int c8 = warp % n_here, slice = warp / n_here;

@@ -1,4 +1,4 @@
-// Gradients of a convolution's weights, from tiles of what it read and of its output's gradient.
+// wgrad of a convolution, from tiles of its input and of its output's gradient.
 //
 // Sums over the tile's images and pixels of d[o] in[q, c], as [q][padded o][8 c], q over taps and
 // input channel groups as in es_tap_offsets.
@@ -283,8 +283,8 @@ static __device__ __forceinline__ void es_tile_wgrad(EsKnownMaps<IN, OUT, SIZE> 
 }
 
 // Of a depthwise 3x3's weights, as [tap % 2][tap / 2][padded channels]; offsets as for
-// es_tile_depthwise. A warp takes one channel group, all taps and a slice of the pixels; what an
-// input channel has to do with other outputs is summed, too, and left.
+// es_tile_depthwise. A warp takes one channel group, all taps and a slice of the pixels; products
+// of an input channel with other outputs are summed, too, and ignored.
 template <typename T>
 static __device__ __forceinline__ void
 es_tile_depthwise_wgrad(const T *in, const EsTile &in_tile, const int *offsets, const T *d,

@@ -41,8 +41,8 @@ struct EsNormGradient {
     }
 };
 
-// The gradient of a window's raw outputs, of which `raw` is the first, from the gradient g of what
-// the pool made of them. `to` is the first one's place in a tile of so many columns.
+// The gradient of a window's raw outputs, of which `raw` is the first, from the gradient g of their
+// pooled value. `to` is the first one's place in a tile of `side` columns.
 static __device__ __forceinline__ void es_window_gradient(const float *raw, int size,
                                                           const EsNormGradient &norm,
                                                           const float (&g)[8], float *to,

@@ -57,7 +57,7 @@ int64_t es_blueprint_parameter_count(EsBlueprint blueprint, int64_t n_channels) 
     return count;
 }
 
-// A fragment under construction: where it goes and what its layers are called.
+// A fragment under construction: its graph and the names of its layers.
 typedef struct Fragment {
     EsGraph *graph;
     const char *name;

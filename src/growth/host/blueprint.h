@@ -16,7 +16,7 @@ ES_EXTERN_C_BEGIN
 
 // Every blueprint, once: a row is its identifier, its name, and its layers in order, in the order
 // of the policy's blueprint head. The graph, the number of parameters and the tensors that fused
-// kernels pack all come from here; a reader of the table says what each kind of layer means to it:
+// kernels pack all come from here; a reader of the table defines the meaning of each kind of layer:
 //
 //   CONV2D(part, n_in, n_out, kernel)  convolution without bias
 //   CONV_DEPTHWISE(part)               3x3 convolution of each channel with itself
@@ -105,7 +105,7 @@ static inline ES_HOST_DEVICE int es_blueprint_tensor_count(int blueprint) {
 #undef COUNT_ATTEND
 }
 
-// Tensor k of a blueprint on so many channels; an empty one behind the last.
+// Tensor k of a blueprint on n_channels; an empty one behind the last.
 static inline ES_HOST_DEVICE EsBlueprintTensor es_blueprint_tensor(int n_channels, int blueprint,
                                                                    int k) {
     const int C = n_channels, narrow = es_blueprint_narrow(C), squeezed = es_blueprint_squeezed(C);

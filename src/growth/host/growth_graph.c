@@ -28,7 +28,7 @@ static EsStatus measure_slot(const EsSlot *slot, int64_t *gate, int64_t *seed) {
     return ES_STATUS_OK;
 }
 
-// The host alone, on one image: what its parameters are, in their order.
+// The host alone, on one image, for its parameters in their order.
 static EsStatus host_graph(const EsHostSpec *host, EsGraph **graph) {
     ES_TRY(es_graph_create(1, graph));
     EsValueId images =

@@ -2,8 +2,8 @@
 //
 // A topology says which blueprint each slot holds. Parameters lie at fixed places of an
 // environment's part of the slab: the host's first, then one region per slot, gate network first,
-// as large as the largest blueprint needs. What a slot does with its seed (alpha, mode) is an input
-// of the graph, so a seed's life from TRAINING to FOSSILIZED runs on one graph.
+// as large as the largest blueprint needs. A slot's blending (alpha, mode) is an input of the
+// graph, so a seed's life from TRAINING to FOSSILIZED runs on one graph.
 //
 // E environments, N images of a batch.
 #ifndef ES_GROWTH_GROWTH_GRAPH_H
@@ -26,7 +26,7 @@ typedef struct EsGrowthLayout {
     int64_t n_parameters, n_states; // of an environment in all
 } EsGrowthLayout;
 
-// What all graphs of a run have in common; everything is borrowed.
+// Properties common to all graphs of a run; everything is borrowed.
 typedef struct EsGrowthModel {
     EsHostSpec host;
     EsSlot slots[ES_SLOTS_MAX];
@@ -41,7 +41,7 @@ typedef struct EsGrowthModel {
 
 EsStatus es_growth_layout_create(EsGrowthModel *model);
 
-// Which training images go into which batch.
+// Assignment of training images to batches.
 EsSampleOrder es_growth_order(const EsGrowthModel *model);
 
 // The parameter tensors of one part of a network, in the order in which its builder declares them
@@ -63,7 +63,7 @@ EsStatus es_growth_gate_spans(const EsGrowthModel *model, int slot, EsSpans *spa
 
 #define ES_NO_SEED (-1)
 
-// What each slot holds. Plain bytes: topologies are compared with memcmp.
+// Blueprint in each slot. Plain bytes: topologies are compared with memcmp.
 typedef struct EsTopology {
     int8_t blueprint[ES_SLOTS_MAX]; // EsBlueprint or ES_NO_SEED
     int8_t has_gate[ES_SLOTS_MAX];

@@ -14,7 +14,7 @@ ES_EXTERN_C_BEGIN
 #define ES_HOST_BLOCKS_MAX   12
 #define ES_HOST_CHANNELS_MAX 4096 // of a block that is described
 
-// Where in a block seeds may be put.
+// Places for seeds in a block.
 enum { ES_HOST_BEFORE_POOL = 1, ES_HOST_AFTER_POOL = 2 };
 
 typedef struct EsHostBlock {
@@ -32,12 +32,12 @@ typedef struct EsHostSpec {
     int base;       // channels of the first block
     int kernel;
     int n_blocks;
-    int n_pools; // the first so many blocks end in a pool
+    int n_pools; // this many blocks, from the first on, end in a pool
     int n_classes;
     int batch; // usual batch size
     // blocks that are described one by one; 0 channels: as base, kernel and n_pools say
     EsHostBlock blocks[ES_HOST_BLOCKS_MAX];
-    char *text;         // what es_host_load allocated (es_host_unload), NULL in presets
+    char *text;         // allocated by es_host_load (es_host_unload), NULL in presets
     int states_images;  // its file says image_channels or image_size
     int states_classes; // its file says classes
 } EsHostSpec;
@@ -58,9 +58,9 @@ EsStatus es_host_check(const EsHostSpec *spec);
 // Append the host to the graph: images [E, N, C, H, W] to logits [E, N, classes].
 EsValueId es_host_build(EsGraph *graph, const EsHostSpec *spec, EsValueId images, int is_training);
 
-// A place in the host where a seed can be put: what flows there is handed to `hook`, and what it
-// returns flows on. is_after_pool tells the two places of a block apart; a block without a pool has
-// the first alone.
+// A place in the host where a seed can be put: `hook` gets the value there, and its result takes
+// the value's place. is_after_pool tells the two places of a block apart; a block without a pool
+// has the first alone.
 typedef EsValueId (*EsHostHook)(void *context, EsGraph *graph, int block, int is_after_pool,
                                 EsValueId x);
 

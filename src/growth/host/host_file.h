@@ -14,9 +14,9 @@
 //                                [block1]
 //                                channels = 4
 //
-// before_pool and after_pool say where seeds may be put; a slot is then r0c<block> or r1c<block>
-// (slot.h). What is left out has a default; anything unknown or impossible is CONFIG and names
-// file, line and the nearest valid name.
+// before_pool and after_pool choose the places for seeds; a slot is then r0c<block> or r1c<block>
+// (slot.h). Missing keys have defaults; anything unknown or impossible is CONFIG and names file,
+// line and the nearest valid name.
 //
 //     EsHostSpec host; EsSlot slots[ES_SLOTS_MAX]; int n_slots;
 //     ES_TRY(es_host_load("hourglass.ini", &host, slots, &n_slots));
@@ -37,7 +37,7 @@ EsStatus es_host_load(const char *path, EsHostSpec *host, EsSlot *slots, int *n_
 // Release the names of a loaded host. Presets, and hosts already unloaded, are left alone.
 void es_host_unload(EsHostSpec *host);
 
-// Whether a task is the path of a described host: it has a '/' or ends in ".ini".
+// Returns whether a task is the path of a host file: it has a '/' or ends in ".ini".
 int es_host_is_file(const char *task);
 
 // A preset by name, or the host described in a file; released with es_host_unload either way. INPUT

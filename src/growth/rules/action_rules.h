@@ -1,5 +1,5 @@
-// The vocabulary of actions: eight heads, the six operations, what their values mean, and which
-// heads matter to which operation.
+// The vocabulary of actions: eight heads, the six operations, the meaning of their values, and the
+// heads that matter to each operation.
 #ifndef ES_GROWTH_ACTION_RULES_H
 #define ES_GROWTH_ACTION_RULES_H
 
@@ -44,7 +44,7 @@
 
 #define ES_BLUEPRINT_ID_BIT(b) (1 << (b))
 
-// What a topology can hold. noop has no parameters to train and belongs to neither.
+// Sets of blueprints by kind of host. noop has no parameters to train and belongs to neither.
 enum {
     ES_BLUEPRINTS_ALL = ES_BLUEPRINT_ID_BIT(ES_N_BLUEPRINT_IDS) - 2,
     // conv_light to conv_heavy
@@ -57,7 +57,7 @@ enum {
                                  ES_BLUEPRINT_ID_BIT(ES_BLUEPRINT_ID_LORA))
 };
 
-// How alpha moves at first (ramp), and how host and seed are mixed (algorithm).
+// Initial course of alpha (ramp), and blending of host and seed (algorithm).
 typedef enum EsRamp {
     ES_RAMP_NONE = 0,
     ES_RAMP_LINEAR = 1,

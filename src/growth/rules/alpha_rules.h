@@ -97,13 +97,13 @@ static inline ES_HOST_DEVICE int es_alpha_is_reached(const EsSeed *seed) {
     return seed->alpha_mode == ES_ALPHA_HOLD && distance <= ES_ALPHA_EPSILON;
 }
 
-// A seed on its way down is frozen: its parameters get no update, since what fades out must not
-// learn to hold on. Lifts with the ramp's last tick.
+// A seed on its way down is frozen: its parameters get no update, since a seed that fades out must
+// not learn to hold on. Lifts with the ramp's last tick.
 static inline ES_HOST_DEVICE int es_seed_is_frozen(const EsSeed *seed) {
     return seed->alpha_mode == ES_ALPHA_DOWN;
 }
 
-// --- what a slot does with its seed ---
+// --- blending of a slot's seed ---
 
 // EsBlendMode in training; NONE where there is nothing to run.
 static inline ES_HOST_DEVICE int32_t es_slot_blend_mode(int32_t stage, int32_t algorithm) {

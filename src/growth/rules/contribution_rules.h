@@ -1,4 +1,4 @@
-// What a seed is worth: accuracy with it against accuracy without it.
+// Contribution of a seed: accuracy with it against accuracy without it.
 //
 // Validation runs a host with some of its ablatable seeds off. Patterns are sets of positions in
 // the list of those seeds: for n <= 4 all 2^n subsets, so that interactions and Shapley values come
@@ -146,8 +146,8 @@ static inline ES_HOST_DEVICE void es_topology_record(const EsGrowthSettings *set
     }
 }
 
-// Record a validation. accuracy[k] belongs to pattern k, in percent; one that is not finite leaves
-// what depends on it unmeasured. Pairs are reported, too.
+// Records a validation. accuracy[k] belongs to pattern k, in percent; one that is not finite leaves
+// everything derived from it unmeasured. Pairs are reported, too.
 static inline ES_HOST_DEVICE void
 es_contribution_record(const EsGrowthSettings *settings, EsGrowthEnv *env, EsSeed *seeds,
                        const EsAblation *list, const float *accuracy, EsInteractions *pairs) {

@@ -1,4 +1,4 @@
-// Gates: what must hold before a seed goes on. Each check that was asked is a bit, each one that
+// Gates: conditions for a seed's next stage. Each check that was asked is a bit, each one that
 // failed too; a gate opens when none failed. Nothing unmeasured ever passes. There is no G4.
 //
 //   gate  permissive                                   strict

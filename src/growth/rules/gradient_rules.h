@@ -110,7 +110,7 @@ static inline ES_HOST_DEVICE void es_gradient_record(const EsGrowthSettings *set
     }
 }
 
-// Forget what was measured, when the weights it was measured on have gone.
+// Forgets the measurements, when the weights behind them have gone.
 static inline ES_HOST_DEVICE void es_gradient_forget(EsSeed *seed) {
     seed->gradient_norm = ES_NOT_MEASURED;
     seed->gradient_norm_average = ES_NOT_MEASURED;

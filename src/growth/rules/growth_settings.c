@@ -1,4 +1,4 @@
-// Are the settings of growth within what the rules assume?
+// Checks that the settings of growth are within the rules' assumptions.
 #include "growth/rules/growth_settings.h"
 
 typedef struct IntegerRange {

@@ -36,7 +36,7 @@ typedef struct EsGrowthSettings {
     int32_t blueprint_parameters[ES_SLOTS_MAX][ES_N_BLUEPRINT_IDS];
     int32_t gate_parameters[ES_SLOTS_MAX];
 
-    // how seeds go on
+    // stages
     int32_t episode_steps;
     int32_t is_strict;    // strict gates ask for evidence of use, permissive ones for safety
     int32_t auto_forward; // bits ES_AUTO_FORWARD_*

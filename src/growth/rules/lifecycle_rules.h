@@ -5,7 +5,7 @@
 //   train, validate
 //   es_env_measure   vital signs, tracker, accuracies of the seeds
 //   (gradients, contributions: gradient_rules.h, contribution_rules.h)
-//   es_env_masks     what may be chosen (mask_rules.h)
+//   es_env_masks     legal actions (mask_rules.h)
 //   es_env_apply     the chosen operation, or the rollback of a host in panic
 //   es_env_tick      stages go on, alpha moves, all counters advance
 //   requests         carried out before the next batch
@@ -175,7 +175,7 @@ static inline ES_HOST_DEVICE void es_seed_tick_blending(const EsGrowthSettings *
     }
 }
 
-// Where a stage that is over leads to.
+// Moves a seed on from a stage that is over.
 static inline ES_HOST_DEVICE void es_seed_tick_stage(const EsGrowthSettings *settings,
                                                      EsGrowthEnv *env, EsSeed *seed) {
     switch (seed->stage) {

@@ -1,4 +1,4 @@
-// Which actions are legal, per environment, as bits.
+// Legal actions, per environment, as bits.
 //
 // One predicate, es_growth_op_refusal, says whether an operation may act on a slot; the masks are
 // that predicate over all slots, and execution asks it again. It is structural: gates are not
@@ -17,9 +17,9 @@ typedef struct EsActionMasks {
     uint16_t head[ES_N_HEADS];            // on their own, before an operation is chosen
 } EsActionMasks;
 
-// What the slots of one environment hold together.
+// Counts over the slots of one environment.
 typedef struct EsSeedCensus {
-    int32_t n_seeds;      // living seeds and fossils: what max_seeds limits
+    int32_t n_seeds;      // living seeds and fossils; limited by max_seeds
     int32_t n_developing; // seeds that keep others from germinating
     int32_t n_empty;
 } EsSeedCensus;
@@ -126,7 +126,7 @@ static inline ES_HOST_DEVICE EsActionMasks es_env_masks(const EsGrowthSettings *
     masks.head[ES_HEAD_OP] = (uint16_t)ops;
     masks.head[ES_HEAD_BLUEPRINT] =
         (uint16_t)((uint32_t)settings->blueprints & (uint32_t)ES_BLUEPRINTS_ALL);
-    // how to blend is a question only where something can be blended
+    // blending has a choice only if something can be blended
     if ((ops & (1u << ES_GROWTH_OP_GERMINATE | 1u << ES_GROWTH_OP_SET_ALPHA_TARGET)) == 0) {
         masks.head[ES_HEAD_STYLE] = 1u << ES_STYLE_SIGMOID_ADD;
         masks.head[ES_HEAD_ALPHA_TARGET] = 1u << ES_ALPHA_TARGET_FULL;

@@ -1,4 +1,4 @@
-// What operations do to a seed: going from stage to stage, germinating, blending, pruning, and
+// Effects of operations on a seed: going from stage to stage, germinating, blending, pruning, and
 // becoming permanent. No weights are touched: rules leave requests, and the owner of the weights
 // carries them out. lifecycle_rules.h says when each of these may run.
 #ifndef ES_GROWTH_OPERATION_RULES_H

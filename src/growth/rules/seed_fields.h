@@ -66,7 +66,7 @@
     X(int32_t, n_exploding, ES_NOT_MEASURED, "tensors")                                            \
     X(int32_t, prune_reason, 0, "EsPruneReason")
 
-// What happened to the slot in this step: valid from the tick until the next operation.
+// Events of the slot in this step: valid from the tick until the next operation.
 #define ES_SEED_REPORT_FIELDS(X)                                                                   \
     X(int32_t, requests, 0, "ES_SEED_REQUEST_* for the owner of the weights")                      \
     X(int32_t, stage_path, 0, "stages passed, four bits each, the last one lowest")                \

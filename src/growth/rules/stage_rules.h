@@ -83,7 +83,7 @@ static inline ES_HOST_DEVICE int es_stage_may_follow(int32_t from, int32_t to) {
     return 0;
 }
 
-// Position in the one-hot code, 0..9; -1 for what is no stage.
+// Position in the one-hot code, 0..9; -1 for an invalid stage.
 static inline ES_HOST_DEVICE int32_t es_stage_one_hot(int32_t stage) {
     if (!es_stage_is_valid(stage)) {
         return -1;

@@ -38,8 +38,8 @@ static inline ES_HOST_DEVICE void es_tracker_stabilise(const EsGrowthSettings *s
     }
 }
 
-// Record the validation of a step. What is not finite is not recorded, and the deltas are 0: there
-// is nothing to compare with.
+// Records the validation of a step. A value that is not finite is not recorded, and the deltas are
+// 0: there is nothing to compare with.
 static inline ES_HOST_DEVICE void es_tracker_record(const EsGrowthSettings *settings,
                                                     EsGrowthEnv *env, float loss, float accuracy) {
     env->loss_delta = 0;
