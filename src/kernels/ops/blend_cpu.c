@@ -62,7 +62,7 @@ static double sum_differences(const float *d_y, const float *s, const float *h, 
     return es_partial_join(part);
 }
 
-// Backward of a row in which the seed has no share in y: d_h = G, and d_seed = G while it is
+// Backward of an image in which the seed has no share in y: d_h = G, and d_seed = G while it is
 // incubated, else 0.
 static void pass_image(const Blend *v, const Image *image) {
     size_t bytes = (size_t)v->count * sizeof(float);
