@@ -1,5 +1,5 @@
-// Life of a decision phase on a device: memory, what a round begins and ends with, and the order of
-// its launches.
+// Life of a decision phase on a device: memory, the begin and end of a round, and the order of its
+// launches.
 #include "control/decision/decision_device.h"
 
 #include <stdio.h>
@@ -12,8 +12,8 @@
 
 // --- memory ---
 
-// Places of everything in device memory. The first part is staged: written on the host at a begin
-// and sent in one copy; the end of it comes back in one.
+// Offsets in device memory. The first part is staged: written on the CPU at a begin and sent in one
+// copy; the end of it comes back in one.
 typedef struct Layout {
     size_t round, mean, deviation, memory, entries, reward, t;
     size_t is_reset, report, rollout, raw;
@@ -194,7 +194,7 @@ void es_decision_destroy(EsDecisionDevice *decision) {
 
 // --- a round ---
 
-// Where something of the device's memory stands in the staged copy of its first part.
+// Address in the staged copy of something in the first part of the device's memory.
 static void *staged(const EsDecisionDevice *decision, const void *on_device) {
     return decision->staged + ((const unsigned char *)on_device - decision->memory);
 }
@@ -241,7 +241,7 @@ EsStatus es_decision_begin(EsDecisionDevice *decision, int64_t first_episode) {
     EsPolicy *policy = decision->policy;
     EsLearned *learned = &policy->learned;
     const EsRolloutView *rollout = &decision->view.rollout;
-    // what was staged before may still be on its way
+    // an earlier copy from the staged memory may still be in flight
     ES_TRY(es_stream_synchronize(decision->stream));
     ES_TRY(es_policy_begin(policy, first_episode));
     es_reward_reset(decision->reward);

@@ -1,7 +1,7 @@
-// The decision phase on a GPU: what es_reward_latch, es_policy_decide, es_reward_compute and
-// es_policy_record do on the CPU, for all environments in a few launches, from state in device
-// memory to actions and rollout rows in device memory. Equal states give equal bits; a network's
-// logits are the device's own.
+// The decision phase on a GPU: es_reward_latch, es_policy_decide, es_reward_compute and
+// es_policy_record of the CPU, for all environments in a few launches, from state in device memory
+// to actions and rollout rows in device memory. Equal states give equal bits; a network's logits
+// are the device's own.
 //
 //     EsDecisionDevice *decision; ES_TRY(es_decision_create(policy, reward, stream, &decision));
 //     ES_TRY(es_decision_begin(decision, first_episode));           // episodes begin
@@ -11,12 +11,12 @@
 //     es_stream_copy(stream, host, report.memory, report.bytes, ES_COPY_TO_HOST);
 //     ES_TRY(es_decision_end(decision));                            // after the last step
 //
-// choose and reward queue work and nothing else: no waits, no allocations, no copies to host. Each
-// runs directly once, is captured the second time and is one replay from then on, whatever E
+// choose and reward queue work and nothing else: no waits, no allocations, no copies to the CPU.
+// Each runs directly once, is captured the second time and is one replay from then on, for any E
 // (network/plan/graph_capture.h); where a capture is refused it goes on directly to the end of the
 // decision phase, with the same bits. A network that runs a plan records itself: choose is then
-// direct, and es_decision_replays says why. What changes between rounds is read from device memory,
-// so a capture outlives them.
+// direct, and es_decision_replays says why. Values that change between rounds are read from device
+// memory, so a capture outlives them.
 //
 // E environments, S slots, T steps, D features.
 #ifndef ES_CONTROL_DECISION_DEVICE_H
@@ -29,8 +29,8 @@ ES_EXTERN_C_BEGIN
 
 typedef struct EsDecisionDevice EsDecisionDevice;
 
-// What a step left for the host, in one piece of device memory; places are counted in bytes from
-// its begin, and the same whatever the policy.
+// Report of a step for the CPU, in one piece of device memory; offsets in bytes from its start, the
+// same for every policy.
 typedef struct EsDecisionReport {
     void *memory; // on the device
     size_t bytes;
@@ -54,14 +54,14 @@ const EsPolicy *es_decision_policy(const EsDecisionDevice *decision);
 // Waits for work of the round before.
 EsStatus es_decision_begin(EsDecisionDevice *decision, int64_t first_episode);
 
-// Latch what the reward needs, decide. state, masks [E] and actions [E] are device memory; other
-// places than in the step before are captured anew, unless a capture was refused before: nothing
-// is captured after that. Not while the stream is being captured.
+// Latches the reward's inputs, then decides. state, masks [E] and actions [E] are device memory;
+// other places than in the step before are captured anew, unless a capture was refused before:
+// nothing is captured after that. Not while the stream is being captured.
 EsStatus es_decision_choose(EsDecisionDevice *decision, const EsGrowthState *state,
                             const EsActionMasks *masks, EsAction *actions);
 
-// After decision and tick: rewards, and what came of the row. Takes the prunes that
-// the rewards account for off state.env.n_unpaid_prunes.
+// After decision and tick: rewards, and the outcome columns of the row. Takes the prunes that the
+// rewards account for off state.env.n_unpaid_prunes.
 EsStatus es_decision_reward(EsDecisionDevice *decision, const EsGrowthState *state);
 
 // The same place in every step: memory of its own, or that of es_decision_place_report, of as many
@@ -69,10 +69,10 @@ EsStatus es_decision_reward(EsDecisionDevice *decision, const EsGrowthState *sta
 EsDecisionReport es_decision_report(const EsDecisionDevice *decision);
 void es_decision_place_report(EsDecisionDevice *decision, void *memory);
 
-// How large the report of E environments is.
+// Size of the report of E environments.
 size_t es_decision_report_bytes(int64_t n_envs);
 
-// How choose and reward were queued so far.
+// Counts of direct and replayed launches of choose and reward.
 typedef struct EsDecisionReplays {
     int n_captures;     // that exist: 2 from the second step on, less n_fallbacks
     int n_fallbacks;    // of the two, those that are not captured
@@ -82,13 +82,13 @@ typedef struct EsDecisionReplays {
 } EsDecisionReplays;
 EsDecisionReplays es_decision_replays(const EsDecisionDevice *decision);
 
-// Hand out a report that came to host memory: the reward's terms and totals, the action stats,
-// actions [E] and rewards [E].
+// Unpacks a report in CPU memory: the reward's terms and totals, the action stats, actions [E] and
+// rewards [E].
 void es_decision_receive(EsDecisionDevice *decision, const void *report, EsAction *actions,
                          float *rewards);
 
-// Wait, and bring back what the reward remembers (es_reward_stability) and, of a policy in
-// training, its rows and observations: es_policy_update goes on with them.
+// Waits, and copies back the reward's memory (es_reward_stability) and, of a policy in training,
+// its rows and observations: es_policy_update goes on with them.
 EsStatus es_decision_end(EsDecisionDevice *decision);
 
 ES_EXTERN_C_END

@@ -12,7 +12,7 @@
 
 ES_EXTERN_C_BEGIN
 
-// What holds for a round. Kernels read it from device memory: captured work follows it.
+// Constants of a round. Kernels read it from device memory: captured work follows it.
 typedef struct EsDecisionRound {
     EsGrowthSettings growth;
     EsHeuristicSettings rules;
@@ -85,9 +85,9 @@ struct EsDecisionDevice {
     EsDecisionReport report;
     EsDecisionWork choose_work, reward_work;
     unsigned char *memory; // owned: device memory of everything here
-    unsigned char *staged; // owned: pinned host memory, the first n bytes of `memory` at a begin
+    unsigned char *staged; // owned: pinned CPU memory, the first n bytes of `memory` at a begin
     size_t staged_bytes;
-    size_t returned_at; // what is staged from here on comes back at the end of a round
+    size_t returned_at; // from here on copied back at the end of a round
 };
 
 ES_EXTERN_C_END

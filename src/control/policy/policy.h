@@ -3,7 +3,7 @@
 //
 //   wait        nothing, ever
 //   random      a legal operation, then legal values, uniformly
-//   heuristic   waits for a plateau, germinates from a rotation, keeps what contributes
+//   heuristic   waits for a plateau, germinates from a rotation, keeps those that contribute
 //   script      a written schedule (growth/engine/schedule.h)
 //   learned     a policy network; draws, or takes the most likely
 //
@@ -11,7 +11,7 @@
 //     ES_TRY(es_policy_begin(policy, first_episode));  // episodes begin in all environments
 //     ES_TRY(es_policy_decide(policy, state, masks, actions));
 //
-// A policy in training hears after every decision what came of it, and learns at the end:
+// A policy in training is given the outcome of every decision, and learns at the end:
 //
 //     ES_TRY(es_growth_decide(growth, actions));
 //     ES_TRY(es_policy_record(policy, state, rewards, rollback_penalty));
@@ -47,17 +47,17 @@ typedef struct EsPolicyContext {
 
 typedef struct EsPolicy EsPolicy;
 
-// The kind that a text for es_policy_open names; what is no name is the path of a learned one's
-// file, whether or not there is such a file.
+// The kind that a text for es_policy_open names; any other text is the path of a learned policy's
+// file, whether or not it exists.
 EsPolicyKind es_policy_parse_kind(const char *text);
 
 // "wait", "random", "heuristic", "script:FILE", or the path of a policy file. ARGUMENT when it is
-// none of these; INPUT when a file is not what it should be, or was trained on another host.
+// none of these; INPUT when a file is invalid, or was trained on another host.
 EsStatus es_policy_open(const char *text, const EsPolicyContext *context, EsPolicy **policy);
 
 // PPO with the heads of this policy: floors, entropy weights and entropy floors as published. An
-// episode's last step is its end (bootstraps 0): the policy sees the clock, and the step rewards
-// what the end is worth.
+// episode's last step is its end (bootstraps 0): the policy sees the clock, and the step's reward
+// includes the worth of the end.
 EsPpoSettings es_policy_ppo_defaults(void);
 
 // A learned policy in training: fresh weights from the seed, room for episodes of `n_steps`.
@@ -74,8 +74,8 @@ void es_policy_set_greedy(EsPolicy *policy, int is_greedy);
 // Episodes first_episode .. + E begin.
 EsStatus es_policy_begin(EsPolicy *policy, int64_t first_episode);
 
-// Actions [E] for the step that was measured; only those of a script may be illegal. What the
-// network remembers about environments that were rolled back at the last decision is forgotten.
+// Actions [E] for the step that was measured; only those of a script may be illegal. Resets the
+// recurrent state of environments that were rolled back at the last decision.
 EsStatus es_policy_decide(EsPolicy *policy, const EsGrowthState *state, const EsActionMasks *masks,
                           EsAction *actions);
 
@@ -93,17 +93,17 @@ EsPolicyNetwork *es_policy_network(const EsPolicy *policy);
 
 // --- training; for policies made by es_policy_create ---
 
-// After es_growth_decide, once per decision: what came of it. rewards [E]; `state` after
-// the tick. The row of an environment that was rolled back does not count: its last one gets this
+// Records the outcome of a decision, once, after es_growth_decide. rewards [E]; `state` after the
+// tick. The row of an environment that was rolled back does not count: its last one gets this
 // reward on top and ends. `rollback_penalty` is the part of such a reward, taken as positive, that
-// is not divided by the scale of rewards. With no row before it, both are lost to training. Nothing
-// happens where a decision phase on a device has recorded it (decision_device.h).
+// is not divided by the scale of rewards. With no row before it, both are lost to training. Does
+// nothing if a decision phase on a device has recorded it (decision_device.h).
 EsStatus es_policy_record(EsPolicy *policy, const EsGrowthState *state, const float *rewards,
                           float rollback_penalty);
 
-// The update, after the last step; normalisers move. es_policy_begin starts the next episodes.
-// Values of the states after the last step are what goes on with `bootstraps` 1, and what a round
-// that stops before the episode's end goes on with in any case.
+// The update, after the last step; normalisers move. es_policy_begin starts the next episodes. With
+// `bootstraps` 1 returns continue with the values of the states after the last step; those of a
+// round that stops before the episode's end always do.
 EsStatus es_policy_update(EsPolicy *policy, const EsGrowthState *state, EsPpoReport *report);
 
 EsRecurrentHealth es_policy_health(const EsPolicy *policy); // of the last decision

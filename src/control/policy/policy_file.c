@@ -1,4 +1,4 @@
-// A trained policy as a file: the metadata that says what it fits, as JSON texts, and the tensors.
+// A trained policy as a file: the metadata about the hosts it fits, as JSON texts, and the tensors.
 // Everything that is read comes from outside: nothing is taken that is missing, unknown, of another
 // type or out of range.
 #include "control/policy/policy_file.h"
@@ -235,7 +235,7 @@ static EsStatus create_metadata(const EsPolicyMetadata *metadata, EsMetadata ent
 
 // --- comparing ---
 
-// A message names the option that sets what differs, or the task where no option does.
+// A message names the option behind a difference, or the task if there is none.
 #define OTHER_TASK "run it with the --task it was trained with"
 
 // Items "a,b,c" into text.
@@ -356,7 +356,7 @@ static void set_field(void *to, const Field *field, int i, double value) {
     }
 }
 
-// Texts come from outside: cut them short and leave out what would act on a terminal.
+// Texts come from outside: cuts them short and leaves out control characters.
 static const char *show(const char *text, char shown[48]) {
     snprintf(shown, 48, "%s", text != NULL ? text : "");
     for (char *c = shown; *c != '\0'; c++) {
@@ -412,7 +412,7 @@ static EsStatus read_number(const char *path, const FieldList *list, const Field
     return ES_STATUS_OK;
 }
 
-// Every field of the list, once; `n_more` members besides are somebody else's.
+// Reads every field of the list, once; `n_more` other members are read elsewhere.
 static EsStatus read_fields(const char *path, const FieldList *list, const json_t *object,
                             size_t n_more, void *to) {
     for (size_t f = 0; f < list->n_fields; f++) {
@@ -646,7 +646,7 @@ done:
 
 // --- loading ---
 
-// Whether the file begins as safetensors do: the length of a header, and its brace.
+// Returns whether the file begins as safetensors do: the length of a header, and its brace.
 static int begins_well(const char *path) {
     unsigned char start[9] = {0};
     FILE *stream = fopen(path, "rbe");

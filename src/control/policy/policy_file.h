@@ -1,5 +1,5 @@
 // A trained policy as a file: safetensors with the weights and the feature normaliser, and metadata
-// that says what it fits: slots in order, observation version, episode length, dwell times, sizes.
+// about the hosts it fits: slots in order, observation version, episode length, dwell times, sizes.
 // A host that differs is refused with a message; nothing is rescaled silently. docs/file-formats.md
 // has the bytes.
 //
@@ -15,11 +15,11 @@
 
 ES_EXTERN_C_BEGIN
 
-// What stands in a file's metadata.
+// Metadata of a policy's file.
 typedef struct EsPolicyMetadata {
     EsPolicySpec spec;
     int observation_version;
-    // what it was trained on; sizes of blueprints are not kept, they belong to the host
+    // settings of its training; sizes of blueprints are not kept, they belong to the host
     EsGrowthSettings settings;
     float floor[ES_N_HEADS]; // least probabilities it was trained with
 } EsPolicyMetadata;
@@ -28,7 +28,7 @@ typedef struct EsPolicyMetadata {
 EsStatus es_policy_file_save(const char *path, const EsPolicyMetadata *metadata,
                              const EsPolicyNetwork *network, const EsFeatureNormaliser *features);
 
-// INPUT names the file and what is missing, unknown or out of range in its metadata.
+// INPUT names the file and the entry of its metadata that is missing, unknown or out of range.
 EsStatus es_policy_file_metadata(const char *path, EsPolicyMetadata *metadata);
 
 // INPUT names the first thing that differs between the file and the host, both values: observation,

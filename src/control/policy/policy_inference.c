@@ -2,7 +2,7 @@
 // CUDA, with the recurrent state carried on. The fused step is its layers as jobs: which weights,
 // which inputs, where to; the kernels are in policy_inference_cuda.cu.
 //
-//     features   u = W [observation; embeddings], and what the gates get from h; sums of u
+//     features   u = W [observation; embeddings], and the gates' share from h; sums of u
 //     projection x = W ReLU(LN(u)), only where F is not H
 //     lstm       h, c from x = ReLU(LN(u)); sums of h
 //     first      first layers of all heads and the value, of z = LN(h) + x
@@ -29,7 +29,7 @@ struct EsPolicyAct {
     EsActTail tail;
 };
 
-// Finds weights by name, and gives out memory: first counts, then cuts what was allocated.
+// Finds weights by name and hands out memory: first counts, then divides the allocation.
 typedef struct Builder {
     const EsGraph *graph;
     const float *parameters;
@@ -304,7 +304,7 @@ void es_policy_act_queue(EsPolicyAct *act, EsStream *stream, const float *featur
 
 // --- acting ---
 
-// The fused step where the device has one; what is in its way is reported.
+// Opens the fused step if the device has one; the obstacle is reported otherwise.
 static EsStatus open_act(EsPolicyNetwork *network) {
     EsPolicyActing *acting = &network->acting;
     EsStatus status = es_policy_act_create(&acting->graph, &network->spec, network->store,

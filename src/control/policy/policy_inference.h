@@ -1,5 +1,5 @@
-// One acting step of the policy network on CUDA, in a few launches: what the acting plan of
-// policy_network_internal.h computes, which stays its specification and its fall-back.
+// One acting step of the policy network on CUDA, in a few launches: the same computation as the
+// acting plan of policy_network_internal.h, its specification and fall-back.
 //
 // Weights are read straight from the store's slab at the graph's offsets, so training needs no
 // repacking. Everything is read when the work runs; nothing allocates or waits after create, so a
@@ -9,9 +9,10 @@
 //     EsPolicyAct *act; ES_TRY(es_policy_act_create(&graph, &spec, store, options, &act));
 //     es_policy_act_queue(act, stream, features, blueprints, is_reset, h, c, logits, value);
 //
-// How fast it can be, E = 64, S = 3, H = F = 512 on an H200: acting reads 3.5 M weights, 14 MB,
-// 3.3 us from memory at 4.3 TB/s and less from the second-level cache, which holds them all; 450
-// MFLOP are 7 us of f32 FMA and 3 us of split TF32; five launches in a captured graph about 10 us.
+// Lower bounds on time for E = 64, S = 3, H = F = 512 on an H200: acting reads 3.5 M weights, 14
+// MB, 3.3 us from memory at 4.3 TB/s and less from the second-level cache, which holds them all;
+// 450 MFLOP are 7 us of f32 FMA and 3 us of split TF32; five launches in a captured graph about 10
+// us.
 //
 // E environments, S slots, D features of an observation, F features, H hidden units, A logits.
 #ifndef ES_CONTROL_POLICY_ACT_H
@@ -32,7 +33,7 @@ typedef struct EsPolicyActOptions {
 typedef struct EsPolicyAct EsPolicyAct;
 
 // `graph` is the acting graph the store was laid out by; E is its number of rows. Graph and spec
-// are read, the store is borrowed. UNSUPPORTED says what is in the way: a device that is not CUDA.
+// are read, the store is borrowed. UNSUPPORTED on a device that is not CUDA.
 EsStatus es_policy_act_create(const EsPolicyGraph *graph, const EsPolicySpec *spec, EsStore *store,
                               EsPolicyActOptions options, EsPolicyAct **act);
 void es_policy_act_destroy(EsPolicyAct *act);
@@ -49,7 +50,7 @@ void es_policy_act_peek(EsPolicyAct *act, EsStream *stream, const float *feature
                         const int32_t *blueprints, const uint8_t *is_reset, const float *h,
                         const float *c, float *logits, float *value);
 
-int es_policy_act_launches(const EsPolicyAct *act); // of one step, whatever E
+int es_policy_act_launches(const EsPolicyAct *act); // of one step, for any E
 
 ES_EXTERN_C_END
 

@@ -16,7 +16,7 @@ ES_EXTERN_C_BEGIN
 #define ES_ACT_UNITS    8  // of a tile of the LSTM, four gates each
 #define ES_ACT_JOBS_MAX (ES_N_HEADS + 1)
 
-// Where the inputs of a layer come from.
+// Source of a layer's inputs.
 typedef enum EsActSource {
     ES_ACT_PLAIN,      // x
     ES_ACT_NORMALISED, // LN(x)
@@ -72,7 +72,7 @@ typedef struct EsActLstm {
     float *h_sums;            // of h_after, tiles of ES_ACT_UNITS
 } EsActLstm;
 
-// What is left is small: the last layer of one head, the last two of the value, a block for a row.
+// The small rest: the last layer of one head, the last two of the value, a block for a row.
 typedef struct EsActTail {
     int64_t n_rows;                           // E
     int n_hidden;                             // H

@@ -1,4 +1,4 @@
-// A tile of a layer: what the kernels of an acting step share. A block computes a tile of up to 32
+// A tile of a layer, shared by the kernels of an acting step. A block computes a tile of up to 32
 // rows by 32 columns on tensor cores; its warps share the depth, 16 inputs at a time, and their
 // sums are joined in the order of the warps. So no weight is read by two warps of a block, neither
 // is an input, and both go from memory to registers, four adjacent floats a lane, without a
@@ -214,7 +214,7 @@ template <bool IS_SPLIT> static __device__ __forceinline__ uint32_t high_bits(fl
     return IS_SPLIT ? (__float_as_uint(x) + 0x1000u) & 0xFFFFE000u : es_tf32(x);
 }
 
-// TF32 of what high_bits leaves.
+// TF32 of the remainder after high_bits.
 static __device__ __forceinline__ uint32_t low_bits(float x, uint32_t high) {
     return __float_as_uint(x - __uint_as_float(high)) & 0xFFFFE000u;
 }

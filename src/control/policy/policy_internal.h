@@ -1,4 +1,4 @@
-// The parts of a policy: what its kinds share, and what the learned one owns.
+// The parts of a policy: those common to its kinds, and those of the learned one.
 //
 // E environments, T steps, S slots, D features.
 #ifndef ES_CONTROL_POLICY_INTERNAL_H
@@ -43,7 +43,7 @@ struct EsPolicy {
     int n_decisions; // that borrow it: decisions on a device
 };
 
-// Where environment e's draws of this step come from.
+// Key of environment e's draws in this step.
 EsActionKey es_policy_key(const EsPolicy *policy, int64_t e, int32_t step);
 
 // One environment of the state as the rules take it. seeds [ES_SLOTS_MAX].
@@ -58,7 +58,7 @@ EsStatus es_learned_begin(EsPolicy *policy);
 EsStatus es_learned_decide(EsPolicy *policy, const EsGrowthState *state, const EsActionMasks *masks,
                            EsAction *actions);
 
-// What a value of the network is multiplied by to be on the scale of scaled rewards.
+// Factor that brings a value of the network to the scale of scaled rewards.
 double es_learned_value_scale(const EsLearned *learned);
 
 // Observations of all environments, as they are and normalised. Shapes as in es_env_observe.

@@ -1,5 +1,5 @@
 // Weights and graph of a policy network: its spec, the one description that both plans are made
-// from, and the life of what they share. policy_inference.c acts, policy_training.c trains.
+// from, and the life of their shared state. policy_inference.c acts, policy_training.c trains.
 //
 // G shards, T steps, N environments of a shard, S slots, H hidden units, A logits.
 #include "control/policy/policy_network.h"
@@ -83,8 +83,8 @@ int64_t es_policy_spec_count(const EsPolicySpec *spec) {
 
 // --- building ---
 
-// What a layer reads. Acting has no use for the auxiliary outputs: their layers are then declared
-// for the sake of the store's layout, and compute nothing.
+// Input of a layer. Acting does not use the auxiliary outputs: their layers are then declared for
+// the sake of the store's layout, and compute nothing.
 typedef struct Signal {
     EsGraph *graph;
     EsValueId value; // read when !is_declared
@@ -437,7 +437,7 @@ void es_policy_network_destroy(EsPolicyNetwork *network) {
 }
 
 EsStatus es_policy_network_initialise(EsPolicyNetwork *network, uint64_t seed) {
-    // the policy is nobody's episode: its draws are those of episode 0
+    // a policy belongs to no episode: its draws are those of episode 0
     const int32_t episode = 0;
     ES_TRY(es_store_initialise(network->store, network->acting.graph.graph, network->stream, seed,
                                &episode));

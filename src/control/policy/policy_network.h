@@ -36,7 +36,7 @@ typedef struct EsPolicySpec {
 // As many features as hidden units (512 as published), dropout 0.1, aux_stops.
 EsPolicySpec es_policy_spec_default(int n_slots, int n_hidden);
 
-// ARGUMENT names what a network cannot be made of, and its range.
+// ARGUMENT names the field that is out of range, and its range.
 EsStatus es_policy_spec_check(const EsPolicySpec *spec);
 
 // Parameters: 4,006,502 for three slots, 512 hidden units and features.
@@ -47,7 +47,7 @@ EsPolicyShape es_policy_spec_shape(const EsPolicySpec *spec); // heads in the or
 typedef struct EsPolicyNetwork EsPolicyNetwork;
 
 // A network whose weights are 0 and whose recurrent state is 0. n_steps 0: no training plan.
-// ARGUMENT names what the spec may not be. The device is borrowed.
+// ARGUMENT names the invalid field of the spec. The device is borrowed.
 EsStatus es_policy_network_create(EsDevice *device, const EsPolicySpec *spec, int64_t n_envs,
                                   int64_t n_steps, EsPolicyNetwork **network);
 void es_policy_network_destroy(EsPolicyNetwork *network);
@@ -66,7 +66,7 @@ EsStatus es_policy_network_reset(EsPolicyNetwork *network, const uint8_t *is_res
 EsStatus es_policy_network_act(EsPolicyNetwork *network, const float *features,
                                const int32_t *blueprints, int is_peek, EsOutputs *outputs);
 
-// How a step of acting runs, for reports.
+// Execution of an acting step, for reports.
 typedef struct EsActingReport {
     int is_fused;       // policy_inference.h; else a plan
     int n_launches;     // of a step; of a plan its nodes, some of which queue nothing
@@ -74,8 +74,8 @@ typedef struct EsActingReport {
 } EsActingReport;
 EsActingReport es_policy_network_acting(const EsPolicyNetwork *network);
 
-// Where the inputs of acting stand in the network's device memory: features [E, D], blueprints
-// [E, S]. Whoever writes them there saves es_policy_network_act_queued two copies.
+// Inputs of acting in the network's device memory: features [E, D], blueprints [E, S]. A caller
+// that writes them there saves es_policy_network_act_queued two copies.
 typedef struct EsPolicyInputs {
     float *features;
     int32_t *blueprints;
@@ -83,11 +83,11 @@ typedef struct EsPolicyInputs {
 EsPolicyInputs es_policy_network_inputs(const EsPolicyNetwork *network);
 
 // One step of all environments from device memory to device memory: queued on a stream of the
-// network's device, nothing is waited for and nothing reaches the host. The recurrent state of
+// network's device, nothing is waited for and nothing reaches the CPU. The recurrent state of
 // environments with is_reset [E] (nullable, device memory) is zeroed first, and moves on. logits
 // [E, A] and value [E] are in device memory, at the same place in every step. Other streams that
-// changed weights or state must have been waited for. A fused step is launched one by one here,
-// for a caller that records it with its own work (decision_device.c).
+// changed weights or state must have been waited for. A fused step is launched one by one here, for
+// a caller that records it with its own work (decision_device.c).
 EsStatus es_policy_network_act_queued(EsPolicyNetwork *network, EsStream *stream,
                                       const float *features, const int32_t *blueprints,
                                       const uint8_t *is_reset, const float **logits,
@@ -113,7 +113,7 @@ EsRecurrentHealth es_policy_network_health(const EsPolicyNetwork *network);
 const EsGraph *es_policy_network_graph(const EsPolicyNetwork *network);
 EsStore *es_policy_network_store(const EsPolicyNetwork *network);
 EsOptimiser *es_policy_network_optimiser(const EsPolicyNetwork *network); // NULL without training
-EsStream *es_policy_network_stream(const EsPolicyNetwork *network); // where its work is queued
+EsStream *es_policy_network_stream(const EsPolicyNetwork *network);       // the stream of its work
 const EsPolicySpec *es_policy_network_spec(const EsPolicyNetwork *network);
 
 ES_EXTERN_C_END

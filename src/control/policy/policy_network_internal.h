@@ -62,21 +62,21 @@ int es_policy_part_of(const char *parameter);
 
 // --- staging tensors ---
 
-// A tensor seen from the host, such as an input or output of a plan. On the CPU `host` is the
+// A tensor seen from the CPU, such as an input or output of a plan. On the CPU `host` is the
 // tensor's own memory and nothing is copied.
 typedef struct EsStagingTensor {
     EsTensor tensor; // on the device
-    void *host;      // the same values in host memory
+    void *host;      // the same values in CPU memory
     int owns_tensor, owns_host;
 } EsStagingTensor;
 
-// An input of a plan gets memory and is bound to it; a view is of memory that somebody else owns.
+// An input of a plan gets memory and is bound to it; a view is of memory owned elsewhere.
 EsStatus es_staging_open_input(EsStagingTensor *staging, EsDevice *device, EsPlan *plan,
                                const EsGraph *graph, EsValueId value);
 EsStatus es_staging_open_view(EsStagingTensor *staging, EsTensor tensor);
 void es_staging_close(EsStagingTensor *staging);
 
-// Queue the copy from host memory to the device, or back.
+// Queues the copy from CPU memory to the device, or back.
 EsStatus es_staging_send(const EsStagingTensor *staging, EsStream *stream);
 EsStatus es_staging_fetch(const EsStagingTensor *staging, EsStream *stream);
 
@@ -93,7 +93,7 @@ typedef struct EsPolicyActing {
     EsStagingTensor features, blueprints, logits, value;
     EsStagingTensor h, c;      // the recurrent state before a step           [1, E, H]
     EsTensor h_after, c_after; // after it, the plan's
-    EsTensor zeros;            // owned: what a reset copies                  [1, H]
+    EsTensor zeros;            // owned: source of a reset                  [1, H]
 } EsPolicyActing;
 
 // Training keeps its rows in the order of shards: environment e is number e % N of shard e / N,
@@ -138,8 +138,8 @@ EsStatus es_policy_training_create(EsPolicyNetwork *network);
 void es_policy_training_destroy(EsPolicyTraining *training);
 EsStatus es_policy_training_initialise(EsPolicyTraining *training, EsStream *stream, uint64_t seed);
 
-// Shared by both forms of the PPO model: ARGUMENT names what a rollout has that the network was not
-// made for; the forward pass, queued; the right to one step per pass.
+// Shared by both forms of the PPO model: ARGUMENT names the size of a rollout that does not fit the
+// network; the forward pass, queued; the right to one step per pass.
 EsStatus es_policy_check_rollout(const EsPolicyNetwork *network, const EsRolloutShape *shape);
 EsStatus es_policy_queue_forward(EsPolicyNetwork *network, uint32_t pass);
 EsStatus es_policy_take_outputs(EsPolicyTraining *training);

@@ -61,7 +61,7 @@ static EsStatus open_staging(EsPolicyNetwork *network, EsPolicyTraining *trainin
 static EsStatus open_optimiser(EsPolicyNetwork *network, EsPolicyTraining *training) {
     EsOptimiserOptions options = es_optimiser_defaults(ES_OPTIMISER_ADAM);
     options.epsilon = ADAM_EPSILON;
-    options.measures = 1; // each step says what to clip to
+    options.measures = 1; // each step sets the norm to clip to
     options.skips_nonfinite = 1;
     const EsGraph *graph = training->graph.graph;
     ES_TRY(es_optimiser_create(graph, network->store, &options, &training->optimiser));
@@ -150,7 +150,7 @@ EsStatus es_policy_training_initialise(EsPolicyTraining *training, EsStream *str
 
 // --- rows ---
 
-// Where row (t, e) of a rollout stands among the rows of the shards.
+// Returns the index of rollout row (t, e) among the rows of the shards.
 static int64_t shard_row(const EsPolicyNetwork *network, int64_t t, int64_t e) {
     int64_t N = network->training->graph.size.n_rows;
     return (e / N * network->n_steps + t) * N + e % N;
@@ -389,7 +389,7 @@ enum { COUNTER_UPDATES, COUNTER_PASSES, COUNTER_SKIPPED, COUNTER_MERGED, N_COUNT
 
 typedef char TensorName[ES_NAME_BYTES + 24];
 
-// The state in host memory, and the list of its tensors as they stand in the file.
+// The state in CPU memory, and the list of its tensors as they stand in the file.
 typedef struct TrainingState {
     EsTensor device[N_SLABS]; // borrowed [1, P]
     EsTensor device_steps;    // borrowed [1]: Adam's step

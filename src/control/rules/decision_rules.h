@@ -1,12 +1,12 @@
-// What a learned policy in training keeps of a decision, row by row of a rollout, written once for
-// CPU and CUDA.
+// Records decisions of a learned policy in training, row by row of a rollout; written once for CPU
+// and CUDA.
 #ifndef ES_CONTROL_DECISION_RULES_H
 #define ES_CONTROL_DECISION_RULES_H
 
 #include "control/rules/sampling_rules.h"
 #include "learning/rollout_rules.h"
 
-// What was chosen, and among what.
+// Records the choice and the legal values.
 static inline ES_HOST_DEVICE void es_decision_keep_choice(const EsRolloutView *rollout, int64_t row,
                                                           const EsActionMasks *masks,
                                                           const EsSampled *sampled, float value) {
@@ -34,9 +34,9 @@ static inline ES_HOST_DEVICE void es_decision_keep_targets(const EsRolloutView *
     }
 }
 
-// After the tick: what came of the decision of step t. A step that was rolled back has no row: the
-// last one before it gets the reward on top, of which `rollback_penalty`, taken as positive, is not
-// divided by the scale of rewards.
+// After the tick: records the outcome of the decision of step t. A step that was rolled back has no
+// row: the reward is added to the last one before it, of which `rollback_penalty`, taken as
+// positive, is not divided by the scale of rewards.
 static inline ES_HOST_DEVICE void es_decision_record(const EsRolloutView *rollout, int64_t t,
                                                      int64_t e, const EsGrowthState *state,
                                                      int32_t episode_steps, float reward,

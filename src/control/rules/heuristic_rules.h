@@ -1,16 +1,17 @@
-// The heuristic policy: wait until the host has reached a plateau, germinate the next blueprint
-// of a rotation, see it through, keep what contributes and prune the rest. One seed at a time.
+// The heuristic policy: wait until the host has reached a plateau, germinate the next blueprint of
+// a rotation, see it through, keep seeds that contribute and prune the rest. One seed at a time.
 //
 //   no seed in development    GERMINATE on a plateau of a stabilised host, else WAIT
 //   GERMINATED                ADVANCE
 //   TRAINING                  PRUNE when it hurts, else ADVANCE: the gate says when
 //   BLENDING                  PRUNE when it hurts, ADVANCE when alpha is full, else WAIT
 //   HOLDING                   PRUNE when it contributes to a host that has become worse (it made
-//                             itself needed); WAIT until measured; FOSSILIZE what contributes;
+//                             itself needed); WAIT until measured; FOSSILIZE if it contributes;
 //                             else PRUNE
 //
-// It decides where every policy does, on the same measurements, gates and masks. What the masks do
-// not allow (stages that advance on their own, alpha on its way, a seed too young) becomes WAIT.
+// It decides where every policy does, on the same measurements, gates and masks. An operation that
+// the masks do not allow (stages that advance on their own, alpha on its way, a seed too young)
+// becomes WAIT.
 //
 //     EsHeuristicSettings rules = es_heuristic_settings(&growth_settings);
 //     EsHeuristic memory = es_heuristic_start(); // per environment and episode
@@ -39,7 +40,7 @@ typedef struct EsHeuristicSettings {
     int32_t rotation[ES_ROTATION_MAX]; // EsBlueprintId, in turn
 } EsHeuristicSettings;
 
-// What it remembers of an environment.
+// Its memory of an environment.
 typedef struct EsHeuristic {
     int32_t next; // position in the rotation
     int32_t last_prune_step;
@@ -50,8 +51,8 @@ typedef struct EsHeuristic {
 // The published numbers. Those in steps follow the growth's own dwell times, and are the published
 // ones (5, 5, 5) for its published settings: a seed is looked at from the age at which it may be
 // pruned, the pause is as long as the embargo, and the first thirtieth of an episode is the host's.
-// Strict gates keep no fossil below their bar, so nothing waits for what cannot come. The rotation
-// is the published one, as far as the host can hold it, filled up to five.
+// Strict gates keep no fossil below their bar, so it does not wait for them. The rotation is the
+// published one, as far as the host can hold it, filled up to five.
 static inline ES_HOST_DEVICE EsHeuristicSettings
 es_heuristic_settings(const EsGrowthSettings *growth) {
     const int32_t order[] = {ES_BLUEPRINT_ID_CONV_LIGHT,     ES_BLUEPRINT_ID_CONV_HEAVY,
@@ -172,7 +173,7 @@ static inline ES_HOST_DEVICE int32_t es_heuristic_decide_holding(const EsHeurist
     return seed->contribution > rules->fossil_points ? ES_GROWTH_OP_FOSSILIZE : ES_GROWTH_OP_PRUNE;
 }
 
-// What a seed in development calls for: EsGrowthOp, whether or not it is legal.
+// Operation for a seed in development: EsGrowthOp, whether or not it is legal.
 static inline ES_HOST_DEVICE int32_t es_heuristic_decide_seed(const EsHeuristicSettings *rules,
                                                               const EsSeed *seed) {
     switch (seed->stage) {

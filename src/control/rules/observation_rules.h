@@ -1,9 +1,9 @@
-// What a policy sees of one environment: 23 + 31 S numbers, and the blueprint of every slot.
+// Observation of one environment: 23 + 31 S numbers, and the blueprint of every slot.
 // docs/growing.md tables them. "Not measured" is -1 and never looks healthy.
 //
-// Everything is finite, whatever was measured: shares and one-hots lie in 0..1, signed quantities
-// in -1..1, logarithms in 0..2. What cannot be measured, or is not finite, is -1. Slots stand row
-// by row, as in actions.
+// Every number is finite: shares and one-hots lie in 0..1, signed quantities in -1..1, logarithms
+// in 0..2. A value that cannot be measured, or is not finite, is -1. Slots stand row by row, as in
+// actions.
 //
 // S slots.
 #ifndef ES_CONTROL_OBSERVATION_RULES_H
@@ -61,7 +61,7 @@ static inline ES_HOST_DEVICE int32_t es_observation_size(int32_t n_slots) {
     return ES_OBSERVATION_HOST + ES_OBSERVATION_SLOT * n_slots;
 }
 
-// ln(1 + x) / 7, at most 2; -1 for what was not measured: below 0 or not finite.
+// ln(1 + x) / 7, at most 2; -1 if not measured: below 0 or not finite.
 static inline ES_HOST_DEVICE float es_observe_logarithm(float x) {
     if (!(x >= 0) || !es_math_is_finite((double)x)) {
         return ES_NOT_MEASURED;
@@ -69,7 +69,7 @@ static inline ES_HOST_DEVICE float es_observe_logarithm(float x) {
     return (float)es_math_clamp(es_math_log(1 + (double)x) / 7, 0, 2);
 }
 
-// x / whole in 0..1; -1 for what was not measured.
+// x / whole in 0..1; -1 if not measured.
 static inline ES_HOST_DEVICE float es_observe_share(float x, float whole) {
     if (!(x >= 0) || !es_math_is_finite((double)x)) {
         return ES_NOT_MEASURED;
@@ -125,7 +125,7 @@ static inline ES_HOST_DEVICE void es_observe_host(const EsGrowthSettings *settin
     }
 }
 
-// What is known of the gradients of a seed.
+// Gradient statistics of a seed.
 static inline ES_HOST_DEVICE void es_observe_gradients(const EsSeed *seed, float *out) {
     out[ES_OBSERVE_SEED_GRADIENT_NORM] = es_observe_logarithm(seed->gradient_norm);
     out[ES_OBSERVE_SEED_HEALTH] = es_observe_share(seed->gradient_health, 1);

@@ -2,7 +2,7 @@
 // head that matters to it, uniformly from its legal values.
 //
 // The learned policy goes from logits to an action: the operation is drawn first, then the heads
-// that matter to it, each from its legal values; and what a rollout keeps of the masks.
+// that matter to it, each from its legal values; and the masks as a rollout keeps them.
 //
 // Probabilities are mixed with a floor (learning/choice_rules.h). Draws are numbers of (seed,
 // episode, ACTION, step, head). Heads that do not matter keep their placeholders: they have
@@ -21,7 +21,7 @@
 
 // --- the random policy ---
 
-// Where the draws of one decision come from.
+// Random key of one decision.
 typedef struct EsActionKey {
     uint64_t seed;
     uint32_t episode, step;
@@ -68,7 +68,7 @@ typedef struct EsSampled {
     float entropy;         // of the op head, 0..1
 } EsSampled;
 
-// Where a head's logits begin; of ES_N_HEADS: how many there are.
+// Index of a head's first logit; for ES_N_HEADS the number of logits.
 static inline ES_HOST_DEVICE int32_t es_head_first_logit(int32_t head, int32_t n_slots) {
     int32_t first = 0;
     for (int32_t h = 0; h < head; h++) {
@@ -112,7 +112,7 @@ static inline ES_HOST_DEVICE EsSampled es_policy_sample(const float *logits, int
     return sampled;
 }
 
-// What a rollout keeps of the masks.
+// The masks as a rollout keeps them.
 typedef struct EsLegality {
     uint64_t mask[ES_N_HEADS]; // legal values of a head, if an operation that reads it is taken
     uint32_t used;             // heads that the sampled operation reads, as bits
@@ -120,9 +120,9 @@ typedef struct EsLegality {
     int is_forced;             // WAIT is the only legal operation
 } EsLegality;
 
-// A slot depends on the operation. Where the sampled one reads none: slots that any legal operation
-// could act on, so that the head's entropy means what it would choose among; the first slot alone
-// when there is no such operation.
+// A slot depends on the operation. If the sampled one reads none: slots that any legal operation
+// could act on, so that the head's entropy is over its real choices; the first slot alone when
+// there is no such operation.
 static inline ES_HOST_DEVICE EsLegality es_masks_legality(const EsActionMasks *masks, int32_t op) {
     EsLegality legality;
     uint32_t slots = 0;
