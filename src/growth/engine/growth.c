@@ -538,6 +538,19 @@ const EsGrowthModel *es_growth_model(const EsGrowth *growth) { return &growth->m
 
 EsStore *es_growth_store(EsGrowth *growth) { return growth->store; }
 
+static EsStatus read_row(EsGrowth *growth, const EsTensor *slab, int64_t env, int64_t count,
+                         float *to) {
+    const float *row = (const float *)slab->data + env * slab->stride[0];
+    return es_stream_copy(growth->stream, to, row, sizeof *to * (size_t)count, ES_COPY_TO_HOST);
+}
+
+EsStatus es_growth_read_weights(EsGrowth *growth, int64_t env, float *parameters, float *states) {
+    const EsGrowthLayout *layout = &growth->model.layout;
+    ES_TRY(read_row(growth, &growth->store->parameters, env, layout->n_parameters, parameters));
+    ES_TRY(read_row(growth, &growth->store->states, env, layout->n_states, states));
+    return es_stream_synchronize(growth->stream);
+}
+
 EsStatus es_growth_append_state(EsGrowth *growth, EsStateHash *hash) {
     const EsTensor *const slabs[] = {&growth->store->parameters, &growth->store->states,
                                      &growth->momentum, &growth->saved_parameters,

@@ -136,6 +136,10 @@ double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env);
 // that will be met are not known. 0 on a GPU, where all is allocated already.
 EsStatus es_growth_episode_bytes(EsGrowth *growth, int64_t n_episodes, int n_seeds, size_t *bytes);
 
+// Copies one environment's parameters and running statistics, as many as the model's layout says,
+// to the caller's memory. Waits for a GPU.
+EsStatus es_growth_read_weights(EsGrowth *growth, int64_t env, float *parameters, float *states);
+
 const EsGrowthModel *es_growth_model(const EsGrowth *growth);
 EsStore *es_growth_store(EsGrowth *growth);
 EsGrowthPlansReport es_growth_plans(const EsGrowth *growth);

@@ -1,0 +1,144 @@
+// A grown network by itself: taken out of the growth that made it, kept in two files, run on data.
+//
+// The network is a host with the seeds that take part in its output, one set of weights, and all
+// that its inputs and outputs need: sizes, normalisation, names of classes. Inputs are given as
+// they come (pixels 0..255, columns as measured); the network normalises them itself.
+//
+//     EsGrownNetwork *network; ES_TRY(es_grown_network_load("runs/a/networks/1", &network));
+//     ES_TRY(es_grown_network_predict(network, pool, ES_INPUT_BYTES, images, n, logits));
+//     es_grown_network_destroy(network);
+//
+// One thread at a time may use a network; prediction shares its work out over the pool. An input's
+// logits depend neither on the number of threads nor on the other inputs.
+//
+// N inputs, C channels or columns, H, W height and width, K classes.
+#ifndef ES_FIT_GROWN_NETWORK_H
+#define ES_FIT_GROWN_NETWORK_H
+
+#include "base/checksum.h"
+#include "base/thread_pool.h"
+#include "growth/engine/growth.h"
+#include "network/store.h"
+
+ES_EXTERN_C_BEGIN
+
+// Limits of a network that is not trusted yet.
+#define ES_NETWORK_CLASSES_MAX 65536
+#define ES_NETWORK_COLUMNS_MAX 65536
+#define ES_NETWORK_SIDE_MAX    1024
+#define ES_NETWORK_MAP_MAX     (1 << 23) // numbers of the largest map of an image
+#define ES_NETWORK_NAME_BYTES  1024      // of a class, a column, a host
+
+// --- its parts ---
+
+typedef enum EsInputKind { ES_INPUT_IMAGES, ES_INPUT_ROWS } EsInputKind;
+
+typedef struct EsGrownSeed {
+    EsSlot slot; // name, row, column and channels; `order` is unused
+    EsBlueprint blueprint;
+    int style;   // of ES_STYLE_LIST: ramp and algorithm
+    float alpha; // share of the seed, above 0
+} EsGrownSeed;
+
+// What a network is made of, without its weights. Texts and arrays are borrowed; a network has its
+// own copies.
+typedef struct EsGrownSpec {
+    EsHostSpec host; // rows: image_channels columns, image_size 1
+    EsInputKind kind;
+    const float *mean, *std;         // [C]: images of pixel / 255, rows of the column
+    const char *const *column_names; // rows [C], nullable
+    const char *const *class_names;  // [K]
+    EsGrownSeed seeds[ES_SLOTS_MAX]; // as they run
+    int n_seeds;
+} EsGrownSpec;
+
+// Where a network comes from, for its reader; "" and NaN where it is not known.
+typedef struct EsGrownOrigin {
+    char version[32], command[64]; // of Esper
+    char data[1024], data_sha256[ES_SHA256_TEXT_BYTES];
+    char policy[1024];
+    int64_t seed, episode;
+    double validation_accuracy, test_accuracy; // percent
+} EsGrownOrigin;
+
+// An evaluation graph of the network for one batch size, on its store.
+typedef struct EsGrownGraph {
+    EsGraph *graph; // owned
+    int64_t batch;
+    EsValueId input, logits; // f32 [1, N, C, H, W], normalised; [1, N, K], kept
+    EsValueId alpha[ES_SLOTS_MAX], mode[ES_SLOTS_MAX]; // by seed
+} EsGrownGraph;
+
+typedef struct EsGrownEngine EsGrownEngine;
+
+typedef struct EsGrownNetwork {
+    EsGrownSpec spec;      // owned copies
+    EsGrownOrigin origin;  // free to be filled in
+    int64_t n_parameters;  // trainable numbers
+    EsGrownGraph single;   // owned: of one input; names and places of weights, and for exports
+    EsDevice *device;      // owned, a CPU
+    EsStore *store;        // owned: weights and running statistics
+    EsGrownEngine *engine; // owned: plans and workers; NULL until something is predicted
+} EsGrownNetwork;
+
+// --- life ---
+
+// A network with weights and statistics of 0. ARGUMENT when there can be none such.
+EsStatus es_grown_network_create(const EsGrownSpec *spec, EsGrownNetwork **network);
+
+// The same for a description that is not trusted: also ARGUMENT, before memory is taken for it,
+// when the network has more than `n_numbers` weights and statistics.
+EsStatus es_grown_network_create_within(const EsGrownSpec *spec, int64_t n_numbers,
+                                        EsGrownNetwork **network);
+void es_grown_network_destroy(EsGrownNetwork *network);
+
+// The host of one environment as it was last measured or decided on, with the seeds that change its
+// output: es_growth_snapshot says which moment that is. Waits for a GPU.
+EsStatus es_grown_network_take(EsGrowth *growth, int64_t env, EsGrownNetwork **network);
+
+// --- files (docs/networks.md) ---
+
+#define ES_NETWORK_TENSORS_FILE "network.safetensors"
+#define ES_NETWORK_JSON_FILE    "network.json"
+
+// Writes network.safetensors and network.json into a folder that exists.
+EsStatus es_grown_network_save(const EsGrownNetwork *network, const char *folder);
+
+// `path` is the folder, or one of the two files. The files are not trusted: INPUT says what is
+// missing, out of range or does not fit, and where.
+EsStatus es_grown_network_load(const char *path, EsGrownNetwork **network);
+
+// --- use ---
+
+typedef enum EsInputForm {
+    ES_INPUT_BYTES,     // uint8: pixels; images alone
+    ES_INPUT_PLAIN,     // float: pixels 0..255, or columns as measured
+    ES_INPUT_NORMALISED // float: normalised already, as rows of a data set are
+} EsInputForm;
+
+// Logits f32 [N, K] of inputs [N, C, H, W] or [N, C]. The pool is borrowed during the call, NULL:
+// the calling thread alone. Memory is allocated at the first call, and when the pool is larger.
+EsStatus es_grown_network_predict(EsGrownNetwork *network, EsThreadPool *pool, EsInputForm form,
+                                  const void *inputs, int64_t n_inputs, float *logits);
+
+// Probabilities from logits [N, K], in place.
+void es_grown_network_softmax(float *logits, int64_t n_inputs, int n_classes);
+
+// Numbers of one input: C H W, or C.
+int64_t es_grown_network_input_count(const EsGrownNetwork *network);
+
+// Normalised numbers are (x - centre[c]) scale[c] of plain ones.
+void es_grown_network_normaliser(const EsGrownNetwork *network, int channel, float *centre,
+                                 float *scale);
+
+// EsBlendMode and EsAlgorithm of a seed.
+int es_grown_seed_mode(const EsGrownSeed *seed);
+int es_grown_seed_algorithm(const EsGrownSeed *seed);
+const char *es_grown_style_name(int style); // "SIGMOID_ADD"
+
+// Weights of a parameter or state of network->single, contiguous.
+const float *es_grown_network_weights(const EsGrownNetwork *network, EsValueId value);
+
+ES_EXTERN_C_END
+
+#endif
