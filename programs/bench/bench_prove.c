@@ -282,7 +282,7 @@ static void walk(void *context, int64_t number, int worker) {
     EsProofSettings settings = {.max_atoms = 6, .max_states = out->table_size / 2, .has_end = 1};
     for (int i = 0; i < WALK_STEPS; i++) {
         int32_t depth = walker->depth;
-        EsVisitedStates visited = {walker->visited[0], walker->n_atoms, walker->hash, depth + 1, 6};
+        EsVisitedGoals visited = {walker->visited[0], walker->n_atoms, walker->hash, depth + 1, 6};
         es_proof_expand(fixture->graph, &settings, walker->visited[0][0], walker->visited[depth],
                         walker->n_atoms[depth], &visited, out);
         int32_t action =

@@ -66,7 +66,7 @@ static inline double probability_of_actions(const EsKnowledgeGraph *graph,
                                .has_end = settings->has_end};
     atoms[0] = query;
     for (int32_t i = 0; i < n_actions; i++) {
-        EsVisitedStates visited = {atoms, n_atoms, hash, i + 1, ES_PROOF_MAX_ATOMS};
+        EsVisitedGoals visited = {atoms, n_atoms, hash, i + 1, ES_PROOF_MAX_ATOMS};
         EsAtomSpan state = {atoms + i * ES_PROOF_MAX_ATOMS, n_atoms[i]};
         es_proof_expand(graph, &listing, query, state.atoms, state.count, &visited, &successors);
         int32_t first[2] = {0, successors.count};
@@ -105,7 +105,7 @@ static inline void expect_replays(const EsKnowledgeGraph *graph,
     actions[answer->depth - 1] = 1;
     REQUIRE_OK(es_proof_replay(graph, settings, query, actions, answer->depth, &outcome));
     EXPECT_EQ(outcome, ES_PROOF_FAILED);
-    EXPECT(es_proof_states_equal(answer->path[0].atoms, &query, 1));
+    EXPECT(es_goals_equal(answer->path[0].atoms, &query, 1));
 }
 
 #endif

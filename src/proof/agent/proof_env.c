@@ -356,7 +356,7 @@ static EsStatus check_episode(const char *path, const EsProofEnv *env, int32_t i
                             settings->max_atoms));
     ES_TRY(es_check_integer((EsFileField){path, "n_visited", index}, at->n_visited,
                             env->max_visited > 0, (at->depth + 1) * per_action));
-    ES_TRY(check_atoms(path, env, index, es_proof_env_state(env, index), at->n_atoms));
+    ES_TRY(check_atoms(path, env, index, es_proof_env_goals(env, index), at->n_atoms));
     return check_visited(path, env, index);
 }
 

@@ -69,9 +69,8 @@ static inline ES_HOST_DEVICE float es_proof_reward(int32_t type, int32_t n_negat
 }
 
 // How a state ends an episode; OPEN when it does not.
-static inline ES_HOST_DEVICE EsProofOutcome es_proof_state_outcome(const EsKnowledgeGraph *graph,
-                                                                   const EsAtom *state,
-                                                                   int32_t n_atoms) {
+static inline ES_HOST_DEVICE EsProofOutcome es_goals_outcome(const EsKnowledgeGraph *graph,
+                                                             const EsAtom *state, int32_t n_atoms) {
     int32_t special = n_atoms == 1 ? state[0].predicate - graph->n_predicates : 0;
     return special > 0 ? (EsProofOutcome)special : ES_PROOF_OPEN;
 }

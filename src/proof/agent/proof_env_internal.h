@@ -57,7 +57,7 @@ struct EsProofEnv {
     void *result_memory; // owned
 };
 
-static inline EsAtom *es_proof_env_state(const EsProofEnv *env, int32_t index) {
+static inline EsAtom *es_proof_env_goals(const EsProofEnv *env, int32_t index) {
     return env->states + (size_t)index * (size_t)env->settings.max_atoms;
 }
 

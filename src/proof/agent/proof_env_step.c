@@ -44,7 +44,7 @@ static void copy_atoms(EsAtom *to, const EsAtom *from, int32_t n_atoms) {
 static void enter_state(EsProofEnv *env, int32_t index, const EsAtom *atoms, int32_t n_atoms) {
     EsProofEpisode *at = &env->episodes[index];
     at->n_atoms = n_atoms;
-    copy_atoms(es_proof_env_state(env, index), atoms, n_atoms);
+    copy_atoms(es_proof_env_goals(env, index), atoms, n_atoms);
     if (env->max_visited == 0) {
         return;
     }
@@ -105,7 +105,7 @@ static void take_action(EsProofEnv *env, int32_t index, BlockFlags *flags,
     EsProofEpisode *at = &env->episodes[index];
     EsProofResult *result = &env->result;
     EsAtomSpan next = successor_of(env, index, env->actions[index]);
-    EsProofOutcome outcome = es_proof_state_outcome(env->graph, next.atoms, next.count);
+    EsProofOutcome outcome = es_goals_outcome(env->graph, next.atoms, next.count);
     EsAtom *reached = env->reached + (size_t)index * (size_t)settings->max_atoms;
     int32_t i = index % ES_PROOF_BLOCK;
     at->depth++;
@@ -167,12 +167,12 @@ static void expand_state(const EsProofEnv *env, int32_t index, EsSuccessors *out
                          EsProofEnvCounters *counters) {
     const EsProofEpisode *at = &env->episodes[index];
     size_t first = (size_t)index * (size_t)env->max_visited;
-    EsVisitedStates visited = {.atoms = env->visited + first * (size_t)env->settings.max_atoms,
-                               .n_atoms = env->n_visited_atoms + first,
-                               .hash = env->visited_hash + first,
-                               .count = at->n_visited,
-                               .stride = env->settings.max_atoms};
-    es_proof_expand(env->graph, &env->listing, at->query, es_proof_env_state(env, index),
+    EsVisitedGoals visited = {.atoms = env->visited + first * (size_t)env->settings.max_atoms,
+                              .n_atoms = env->n_visited_atoms + first,
+                              .hash = env->visited_hash + first,
+                              .count = at->n_visited,
+                              .stride = env->settings.max_atoms};
+    es_proof_expand(env->graph, &env->listing, at->query, es_proof_env_goals(env, index),
                     at->n_atoms, env->max_visited > 0 ? &visited : NULL, out);
     counters->n_overlong += out->n_overlong;
     counters->n_overflow += out->n_overflow;
@@ -287,7 +287,7 @@ static void list_block(void *context, int64_t piece, int worker) {
     }
     for (int32_t index = begin; index < end; index++) {
         env->state_span[index] =
-            (EsAtomSpan){es_proof_env_state(env, index), env->episodes[index].n_atoms};
+            (EsAtomSpan){es_proof_env_goals(env, index), env->episodes[index].n_atoms};
     }
 }
 
@@ -384,7 +384,7 @@ static void pad_block(void *context, int64_t piece, int worker) {
     for (int32_t index = begin; index < end; index++) {
         size_t n_shown = (size_t)ES_MIN(env->count[index], job->max_states), i = (size_t)index;
         if (job->state != NULL) {
-            EsAtomSpan state = {es_proof_env_state(env, index), env->episodes[index].n_atoms};
+            EsAtomSpan state = {es_proof_env_goals(env, index), env->episodes[index].n_atoms};
             pad_atoms(state, max_atoms, job->state + i * row);
         }
         if (job->successors != NULL) {

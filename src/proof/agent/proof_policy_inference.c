@@ -57,7 +57,7 @@ void es_proof_cache_destroy(EsProofCache *cache) {
         es_proof_worker_destroy(cache->workers[i]);
     }
     es_release(cache->workers);
-    es_proof_states_destroy(&cache->states);
+    es_goal_table_destroy(&cache->goals);
     es_release(cache->encoding);
     es_release(cache->value);
     es_release(cache->known);
@@ -76,28 +76,28 @@ size_t es_proof_cache_bytes(const EsProofPolicy *policy, int64_t n_states, doubl
         n_places *= 2;
     }
     // value, known and wanted, waiting and list; the state and its atoms
-    double rest_bytes = sizeof(float) + 2 + 2 * sizeof(int32_t) + sizeof(EsStoredState) +
+    double rest_bytes = sizeof(float) + 2 + 2 * sizeof(int32_t) + sizeof(EsStoredGoals) +
                         (double)sizeof(EsAtom) * n_atoms;
     *moving = (size_t)((double)before * row_bytes);
     return (size_t)(capacity * (row_bytes + rest_bytes)) + (size_t)n_places * sizeof(int32_t);
 }
 
 void es_proof_cache_clear(EsProofCache *cache) {
-    size_t count = (size_t)cache->states.count;
+    size_t count = (size_t)cache->goals.count;
     if (count > 0) {
         memset(cache->known, 0, count);
         memset(cache->wanted, 0, count);
     }
     cache->n_waiting = 0;
-    es_proof_states_clear(&cache->states);
+    es_goal_table_clear(&cache->goals);
 }
 
 void es_proof_cache_refresh(EsProofCache *cache, EsGoalSelection selection) {
     if (cache->version == cache->policy->version && cache->selection == selection) {
         return;
     }
-    if (cache->states.count > 0) {
-        memset(cache->known, 0, (size_t)cache->states.count);
+    if (cache->goals.count > 0) {
+        memset(cache->known, 0, (size_t)cache->goals.count);
     }
     cache->version = cache->policy->version;
     cache->selection = selection;
@@ -137,9 +137,9 @@ EsStatus es_proof_cache_want(EsProofCache *cache, int32_t number, uint8_t wanted
 }
 
 static EsStatus take_state(EsProofCache *cache, EsAtomSpan state, uint8_t wanted, int32_t *number) {
-    ES_TRY(make_room(cache, (int64_t)cache->states.count + 1));
-    ES_TRY(es_proof_states_add(&cache->states, state.atoms, state.count,
-                               es_proof_hash(state.atoms, state.count), number));
+    ES_TRY(make_room(cache, (int64_t)cache->goals.count + 1));
+    ES_TRY(es_goal_table_add(&cache->goals, state.atoms, state.count,
+                             es_proof_hash(state.atoms, state.count), number));
     return es_proof_cache_want(cache, *number, wanted);
 }
 
@@ -184,7 +184,7 @@ int64_t es_proof_cache_arrange(const int32_t *states, int64_t count, const uint8
 EsProofBatch es_proof_cache_batch(const EsProofCache *cache, const int32_t *list, int64_t count,
                                   int64_t n_value, int64_t first_policy, int64_t block) {
     int64_t begin = block * ES_PROOF_BATCH_STATES, n = ES_MIN(ES_PROOF_BATCH_STATES, count - begin);
-    return (EsProofBatch){.states = &cache->states,
+    return (EsProofBatch){.goals = &cache->goals,
                           .numbers = list + begin,
                           .count = n,
                           .n_value = ES_MIN(ES_MAX(n_value - begin, 0), n),
@@ -280,7 +280,7 @@ void es_proof_policy_scorer_destroy(EsProofPolicyScorer *scorer) {
 // Numbers for the states of a call.
 static EsStatus begin_call(EsProofPolicyScorer *scorer, const EsProofChoices *choices) {
     es_proof_cache_refresh(scorer->cache, choices->selection);
-    if (scorer->cache->states.count > scorer->max_states) {
+    if (scorer->cache->goals.count > scorer->max_states) {
         es_proof_cache_clear(scorer->cache);
     }
     ES_TRY(es_proof_array_grow((void **)&scorer->state_number, sizeof *scorer->state_number, 0,
@@ -385,7 +385,7 @@ EsStatus es_proof_policy_scorer_choose(EsProofPolicyScorer *scorer, const EsProo
 
 EsProofPolicyScorerCounters es_proof_policy_scorer_counters(const EsProofPolicyScorer *scorer) {
     const EsProofCache *cache = scorer->cache;
-    return (EsProofPolicyScorerCounters){cache->n_encoded, cache->n_valued, cache->states.count};
+    return (EsProofPolicyScorerCounters){cache->n_encoded, cache->n_valued, cache->goals.count};
 }
 
 // --- guides of a search ---

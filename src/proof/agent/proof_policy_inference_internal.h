@@ -31,7 +31,7 @@ typedef struct EsProofCache {
     EsThreadPool *pool;          // borrowed; NULL: the calling thread alone
     EsProofWorker **workers;     // owned, one per thread
     int n_workers;
-    EsProofStates states;
+    EsGoalTable goals;
     float *encoding; // of length 1 where l2 is set                                  (capacity, D)
     float *value;    //                                                              (capacity)
     uint8_t *known;  // bits as above                                                (capacity)

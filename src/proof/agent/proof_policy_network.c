@@ -168,7 +168,7 @@ void es_proof_network_scatter(const EsProofPolicy *policy, const EsProofBatch *b
                               const float *d_input, int64_t begin, int64_t end, float *gradient) {
     int64_t D = policy->settings.embed, count = end - begin;
     for (int64_t n = 0; n < batch->count; n++) {
-        EsAtomSpan state = es_proof_state(batch->states, batch->numbers[n]);
+        EsAtomSpan state = es_goal_table_at(batch->goals, batch->numbers[n]);
         const float *d_goal = d_input + n * 2 * D + begin, *d_mean = d_goal + D;
         float share = 1.0f / (float)state.count;
         int32_t selected =
@@ -255,7 +255,7 @@ void es_proof_worker_forward(EsProofWorker *w, const EsProofBatch *batch) {
               batch->n_value <= batch->count);
     int64_t start_ns = es_clock_ns();
     for (int64_t n = 0; n < batch->count; n++) {
-        EsAtomSpan state = es_proof_state(batch->states, batch->numbers[n]);
+        EsAtomSpan state = es_goal_table_at(batch->goals, batch->numbers[n]);
         embed_state(w->policy, state, batch->selection, w->input + n * 2 * s->embed);
     }
     int64_t embedded_ns = es_clock_ns();

@@ -14,7 +14,7 @@
 
 #include "network/network_file.h"
 #include "proof/agent/proof_policy.h"
-#include "proof/search/proof_states.h"
+#include "proof/search/goal_table.h"
 
 ES_EXTERN_C_BEGIN
 
@@ -113,7 +113,7 @@ EsStatus es_proof_policy_check_metadata(const EsProofPolicy *policy, const char 
 // The states of one pass. Those that need a value stand first, those that need an encoding last;
 // the two may overlap.
 typedef struct EsProofBatch {
-    const EsProofStates *states;
+    const EsGoalTable *goals;
     const int32_t *numbers;    // of the states                                            (count)
     int64_t count;             // n
     int64_t n_value;           // rows before this one get a value,

@@ -224,7 +224,7 @@ static void collect_columns(void *context, int64_t piece, int worker) {
 }
 
 static EsStatus collect(EsProofPolicyTraining *t, const EsOutputs *gradients) {
-    int64_t n_states = t->scorer->cache->states.count, D = t->policy->settings.embed;
+    int64_t n_states = t->scorer->cache->goals.count, D = t->policy->settings.embed;
     ES_TRY(es_proof_array_grow((void **)&t->d_encoding, sizeof(float) * (size_t)D, 0, n_states,
                                &t->d_encoding_capacity));
     ES_TRY(es_proof_array_grow((void **)&t->d_value, sizeof(float), 0, n_states,
@@ -339,7 +339,7 @@ static EsStatus begin(void *context, const EsRollout *rollout) {
                            (long long)row);
         }
     }
-    int64_t n_states = t->scorer->cache->states.count;
+    int64_t n_states = t->scorer->cache->goals.count;
     ES_TRY(es_proof_array_grow((void **)&t->need, 1, 0, n_states, &t->need_capacity));
     ES_TRY(es_proof_array_grow((void **)&t->list, sizeof *t->list, 0, n_states, &t->list_capacity));
     memset(t->need, 0, (size_t)n_states);

@@ -15,8 +15,8 @@
 #include "base/words.h"
 #include "proof/graph/knowledge_text.h"
 #include "proof/search/closure.h"
+#include "proof/search/goal_table.h"
 #include "proof/search/proof_array.h"
-#include "proof/search/proof_states.h"
 
 // --- the text of a question ---
 
@@ -179,7 +179,7 @@ typedef struct OpenSearch {
     EsProofSettings settings;
     int32_t max_rules; // steps by rules
     int32_t max_states;
-    EsProofStates states;
+    EsGoalTable goals;
     EsSuccessors successors;
     AtomList *found;
     EsAnswersReport *report;
@@ -210,8 +210,8 @@ static EsStatus keep_successors(OpenSearch *search, int32_t n_rules) {
         EsAtomSpan goals = {state.atoms, state.count - 1};
         int32_t number;
         if (es_proof_may_end(search->graph, goals, search->max_rules - n_rules)) {
-            ES_TRY(es_proof_states_add(&search->states, state.atoms, state.count,
-                                       successors->hash[k], &number));
+            ES_TRY(es_goal_table_add(&search->goals, state.atoms, state.count, successors->hash[k],
+                                     &number));
         }
     }
     return ES_STATUS_OK;
@@ -221,7 +221,7 @@ static EsStatus keep_successors(OpenSearch *search, int32_t n_rules) {
 static EsStatus expand(OpenSearch *search, int32_t number, int32_t n_rules, int with_rules) {
     EsAtom atoms[ES_PROOF_MAX_ATOMS];
     const EsAtom none = {0, 0, 0};
-    EsAtomSpan state = es_proof_state(&search->states, number);
+    EsAtomSpan state = es_goal_table_at(&search->goals, number);
     if (state.count == 1) {
         return ES_STATUS_OK;
     }
@@ -237,14 +237,14 @@ static EsStatus expand(OpenSearch *search, int32_t number, int32_t n_rules, int 
 static EsStatus take_level(OpenSearch *search, int32_t *begin, int32_t n_rules) {
     int32_t end = INT32_MAX, first = *begin;
     for (int pass = 0; pass <= (n_rules < search->max_rules); pass++) {
-        for (int32_t i = first; i < ES_MIN(search->states.count, end); i++) {
-            if (search->states.count > search->max_states) {
+        for (int32_t i = first; i < ES_MIN(search->goals.count, end); i++) {
+            if (search->goals.count > search->max_states) {
                 search->report->is_full = 1;
                 return ES_STATUS_OK;
             }
             ES_TRY(expand(search, i, n_rules, pass));
         }
-        end = pass == 0 ? search->states.count : end;
+        end = pass == 0 ? search->goals.count : end;
     }
     *begin = end;
     return ES_STATUS_OK;
@@ -257,13 +257,13 @@ static EsStatus search_all(OpenSearch *search, EsAtom form) {
                    form.b > 0 ? form.b : n_constants - form.b};
     EsAtom first[2] = {goal, {ANSWER_PREDICATE, goal.a, goal.b}};
     EsAtomSpan state = {first, 2};
-    ES_TRY(es_proof_states_add(&search->states, first, 2, es_proof_hash(first, 2), &number));
+    ES_TRY(es_goal_table_add(&search->goals, first, 2, es_proof_hash(first, 2), &number));
     int32_t begin = 0;
     for (int32_t n_rules = 0; n_rules <= search->max_rules && !search->report->is_full; n_rules++) {
         ES_TRY(take_level(search, &begin, n_rules));
     }
-    for (int32_t i = 0; i < search->states.count; i++) {
-        state = es_proof_state(&search->states, i);
+    for (int32_t i = 0; i < search->goals.count; i++) {
+        state = es_goal_table_at(&search->goals, i);
         EsAtom atom = {form.predicate, state.atoms[0].a, state.atoms[0].b};
         if (state.count == 1 && !es_kg_has_fact(search->graph, atom)) {
             ES_TRY(add_to_list(search->found, atom));
@@ -297,11 +297,11 @@ static EsStatus search_candidates(const EsKnowledgeGraph *graph, const EsProverS
     ES_TRY_GOTO(
         es_successors_create(search.settings.max_states, ES_PROOF_MAX_ATOMS, &search.successors));
     ES_TRY_GOTO(search_all(&search, form));
-    report->n_states = search.states.count;
+    report->n_states = search.goals.count;
 done:
     es_release(search.factual.rule_start);
     es_successors_destroy(&search.successors);
-    es_proof_states_destroy(&search.states);
+    es_goal_table_destroy(&search.goals);
     return status;
 }
 

@@ -1,7 +1,7 @@
 // One step of backward chaining over a knowledge graph: selects a goal, unifies it with rules
 // and facts, and lists the states that follow. Written once for CPU and CUDA.
 //
-// A state is a list of atoms still to be proved, left to right. A term above the graph's
+// A state is its goals, a list of atoms still to be proved, left to right. A term above the graph's
 // n_constants is a variable; the variables of a state are numbered by first occurrence (left to
 // right, a before b) from n_constants + 1, so that states equal up to renaming are equal, byte for
 // byte. The list of successors is exact: a proof is noticed before any limit, and candidates that a
@@ -59,13 +59,13 @@ typedef struct EsSuccessors {
     int32_t n_overflow; // candidates dropped because there were S already
 } EsSuccessors;
 
-// States already visited, which an expansion leaves out.
-typedef struct EsVisitedStates {
+// Goals of states already visited, which an expansion leaves out.
+typedef struct EsVisitedGoals {
     const EsAtom *atoms;    // state i begins at atoms[i * stride]
     const int32_t *n_atoms; // of each
     const uint64_t *hash;   // es_proof_hash of each
     int32_t count, stride;
-} EsVisitedStates;
+} EsVisitedGoals;
 
 // --- atoms and states ---
 
@@ -104,8 +104,7 @@ static inline ES_HOST_DEVICE uint64_t es_proof_hash(const EsAtom *atoms, int32_t
     return hash;
 }
 
-static inline ES_HOST_DEVICE int es_proof_states_equal(const EsAtom *x, const EsAtom *y,
-                                                       int32_t n_atoms) {
+static inline ES_HOST_DEVICE int es_goals_equal(const EsAtom *x, const EsAtom *y, int32_t n_atoms) {
     for (int32_t i = 0; i < n_atoms; i++) {
         if (!es_atom_equals(x[i], y[i])) {
             return 0;
@@ -190,7 +189,7 @@ typedef struct EsVariableNames {
 typedef struct EsExpansion {
     const EsKnowledgeGraph *graph;
     const EsProofSettings *settings;
-    const EsVisitedStates *visited; // may be NULL
+    const EsVisitedGoals *visited; // may be NULL
     EsSuccessors *out;
     EsAtom query, goal;
     EsAtom rest[ES_PROOF_MAX_ATOMS]; // the other goals, without ground facts
@@ -239,11 +238,11 @@ static inline ES_HOST_DEVICE int es_expansion_append(EsExpansion *expansion, EsA
 }
 
 static inline ES_HOST_DEVICE int es_expansion_was_visited(const EsExpansion *expansion) {
-    const EsVisitedStates *visited = expansion->visited;
+    const EsVisitedGoals *visited = expansion->visited;
     for (int32_t i = 0; visited != NULL && i < visited->count; i++) {
         if (visited->hash[i] == expansion->hash && visited->n_atoms[i] == expansion->n_atoms &&
-            es_proof_states_equal(visited->atoms + (size_t)i * (size_t)visited->stride,
-                                  expansion->candidate, expansion->n_atoms)) {
+            es_goals_equal(visited->atoms + (size_t)i * (size_t)visited->stride,
+                           expansion->candidate, expansion->n_atoms)) {
             return 1;
         }
     }
@@ -264,8 +263,7 @@ static inline ES_HOST_DEVICE int32_t es_expansion_find_place(const EsExpansion *
         }
         if (out->hash[i] == expansion->hash &&
             out->start[i + 1] - out->start[i] == expansion->n_atoms &&
-            es_proof_states_equal(out->atoms + out->start[i], expansion->candidate,
-                                  expansion->n_atoms)) {
+            es_goals_equal(out->atoms + out->start[i], expansion->candidate, expansion->n_atoms)) {
             *is_duplicate = 1;
             return place;
         }
@@ -479,7 +477,7 @@ static inline ES_HOST_DEVICE EsProofOutcome es_proof_keep_ordinary(const EsKnowl
 static inline ES_HOST_DEVICE void es_proof_expand(const EsKnowledgeGraph *graph,
                                                   const EsProofSettings *settings, EsAtom query,
                                                   const EsAtom *state, int32_t n_atoms,
-                                                  const EsVisitedStates *visited,
+                                                  const EsVisitedGoals *visited,
                                                   EsSuccessors *out) {
     EsAtom kept[ES_PROOF_MAX_ATOMS];
     out->outcome = ES_PROOF_OPEN;

@@ -52,13 +52,13 @@ void es_proof_path_push(EsProofPath *path, EsAtomSpan state, uint64_t hash) {
     path->hash[i] = hash;
 }
 
-EsAtomSpan es_proof_path_state(const EsProofPath *path, int32_t i) {
+EsAtomSpan es_proof_path_goals(const EsProofPath *path, int32_t i) {
     EsAtomSpan state = {path->atoms + (size_t)i * (size_t)path->stride, path->n_atoms[i]};
     return state;
 }
 
-EsVisitedStates es_proof_path_visited(const EsProofPath *path) {
-    EsVisitedStates visited = {path->atoms, path->n_atoms, path->hash, path->count, path->stride};
+EsVisitedGoals es_proof_path_visited(const EsProofPath *path) {
+    EsVisitedGoals visited = {path->atoms, path->n_atoms, path->hash, path->count, path->stride};
     return visited;
 }
 
@@ -143,7 +143,7 @@ static EsStatus add_state(EsProofSearch *search, int32_t owner, EsAtomSpan state
 EsStatus es_search_expand(EsProofSearch *search, const EsProofPath *path, EsAtomSpan state,
                           int32_t owner, int is_last, EsProofOutcome *outcome) {
     EsSuccessors *successors = &search->successors;
-    EsVisitedStates visited = es_proof_path_visited(path);
+    EsVisitedGoals visited = es_proof_path_visited(path);
     es_proof_expand(search->graph, is_last ? &search->deciding : &search->listing, search->query,
                     state.atoms, state.count, &visited, successors);
     search->answer->n_expanded++;
@@ -331,7 +331,7 @@ void es_proof_search_destroy(EsProofSearch *search) {
     es_search_batch_destroy(&search->batch);
     es_proof_path_destroy(&search->path);
     es_release(search->proof);
-    es_proof_states_destroy(&search->states);
+    es_goal_table_destroy(&search->goals);
     es_release(search->reached);
     es_release(search->entries);
     es_release(search->heap);
@@ -352,7 +352,7 @@ EsStatus es_proof_search_find(EsProofSearch *search, EsAtom query, EsProofAnswer
         answer->n_proofs = ES_MAX(answer->n_proofs, 1);
         answer->depth = search->path.count;
         for (int32_t i = 0; i < answer->depth; i++) {
-            search->proof[i] = es_proof_path_state(&search->path, i);
+            search->proof[i] = es_proof_path_goals(&search->path, i);
         }
         answer->path = search->proof;
         answer->actions = search->path.actions;
@@ -369,8 +369,8 @@ static EsProofOutcome replay_actions(const EsKnowledgeGraph *graph, const EsProo
     uint64_t hash = es_proof_hash(&query, 1);
     for (int32_t i = 0; i < n_actions; i++) {
         es_proof_path_push(path, state, hash);
-        state = es_proof_path_state(path, i);
-        EsVisitedStates visited = es_proof_path_visited(path);
+        state = es_proof_path_goals(path, i);
+        EsVisitedGoals visited = es_proof_path_visited(path);
         es_proof_expand(graph, listing, query, state.atoms, state.count, &visited, successors);
         if (actions[i] < 0 || actions[i] >= successors->count) {
             return ES_PROOF_FAILED;

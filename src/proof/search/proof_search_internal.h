@@ -3,8 +3,8 @@
 #ifndef ES_PROOF_PROOF_SEARCH_INTERNAL_H
 #define ES_PROOF_PROOF_SEARCH_INTERNAL_H
 
+#include "proof/search/goal_table.h"
 #include "proof/search/proof_search.h"
-#include "proof/search/proof_states.h"
 
 ES_EXTERN_C_BEGIN
 
@@ -52,11 +52,11 @@ typedef struct EsSearchEntry {
 } EsSearchEntry;
 
 // The best way found to a stored state.
-typedef struct EsReachedState {
+typedef struct EsReachedGoals {
     double log_probability; // of an entry that was queued
     int32_t depth;          // of the same entry
     int32_t expanded_depth; // the least at which it was expanded; INT32_MAX: not yet
-} EsReachedState;
+} EsReachedGoals;
 
 struct EsProofSearch {
     const EsKnowledgeGraph *graph; // borrowed
@@ -70,8 +70,8 @@ struct EsProofSearch {
     EsAtomSpan *proof;  // states of the path                                       (max_depth)
     EsProofWalk *walks; // of the walking kinds, else NULL                              (batch)
     // of the kinds with a queue
-    EsProofStates states;
-    EsReachedState *reached; // by number of the state
+    EsGoalTable goals;
+    EsReachedGoals *reached; // by number of the state
     int64_t reached_capacity;
     EsSearchEntry *entries;
     int32_t n_entries;
@@ -91,8 +91,8 @@ struct EsProofSearch {
 EsStatus es_proof_path_create(int32_t max_depth, int32_t max_atoms, EsProofPath *path);
 void es_proof_path_destroy(EsProofPath *path);
 void es_proof_path_push(EsProofPath *path, EsAtomSpan state, uint64_t hash);
-EsAtomSpan es_proof_path_state(const EsProofPath *path, int32_t i);
-EsVisitedStates es_proof_path_visited(const EsProofPath *path);
+EsAtomSpan es_proof_path_goals(const EsProofPath *path, int32_t i);
+EsVisitedGoals es_proof_path_visited(const EsProofPath *path);
 
 EsStatus es_search_batch_create(int32_t batch, EsSearchBatch *made);
 void es_search_batch_destroy(EsSearchBatch *batch);

@@ -51,7 +51,7 @@ static int32_t heap_remove_first(EsProofSearch *search) {
 // --- entries ---
 
 static EsStatus make_room(EsProofSearch *search) {
-    int64_t n_entries = search->n_entries, n_heap = search->n_heap, n_states = search->states.count;
+    int64_t n_entries = search->n_entries, n_heap = search->n_heap, n_states = search->goals.count;
     ES_TRY(es_proof_array_grow((void **)&search->entries, sizeof *search->entries, n_entries,
                                n_entries + 1, &search->entry_capacity));
     ES_TRY(es_proof_array_grow((void **)&search->heap, sizeof *search->heap, n_heap, n_heap + 1,
@@ -62,7 +62,7 @@ static EsStatus make_room(EsProofSearch *search) {
 
 // Whether an entry of the queue, or an expansion, stands for this one. Entries that a
 // beam has cut off stand for nothing on the next levels.
-static int is_dominated(const EsProofSearch *search, const EsReachedState *reached,
+static int is_dominated(const EsProofSearch *search, const EsReachedGoals *reached,
                         const EsSearchEntry *entry) {
     if (entry->depth >= reached->expanded_depth) {
         return 1;
@@ -81,9 +81,9 @@ static int is_dominated(const EsProofSearch *search, const EsReachedState *reach
 static EsStatus queue_state(EsProofSearch *search, EsAtomSpan state, uint64_t hash,
                             EsSearchEntry entry) {
     ES_TRY(make_room(search));
-    int32_t n_states = search->states.count;
-    ES_TRY(es_proof_states_add(&search->states, state.atoms, state.count, hash, &entry.state));
-    EsReachedState *reached = &search->reached[entry.state];
+    int32_t n_states = search->goals.count;
+    ES_TRY(es_goal_table_add(&search->goals, state.atoms, state.count, hash, &entry.state));
+    EsReachedGoals *reached = &search->reached[entry.state];
     int is_new = entry.state == n_states;
     if (is_new) {
         reached->expanded_depth = INT32_MAX;
@@ -107,11 +107,11 @@ static void trace_path(EsProofSearch *search, int32_t index) {
     const EsSearchEntry *entry = &search->entries[index];
     path->count = entry->depth + 1;
     for (int32_t i = entry->depth; i >= 0; i--, entry = &search->entries[entry->parent]) {
-        EsAtomSpan state = es_proof_state(&search->states, entry->state);
+        EsAtomSpan state = es_goal_table_at(&search->goals, entry->state);
         memcpy(path->atoms + (size_t)i * (size_t)path->stride, state.atoms,
                (size_t)state.count * sizeof *state.atoms);
         path->n_atoms[i] = state.count;
-        path->hash[i] = search->states.states[entry->state].hash;
+        path->hash[i] = search->goals.stored[entry->state].hash;
         if (i > 0) {
             path->actions[i - 1] = entry->action;
         }
@@ -129,7 +129,7 @@ static void take_entries(EsProofSearch *search) {
     while (search->n_heap > 0 && search->n_taken < most) {
         int32_t index = heap_remove_first(search);
         const EsSearchEntry *entry = &search->entries[index];
-        EsReachedState *reached = &search->reached[entry->state];
+        EsReachedGoals *reached = &search->reached[entry->state];
         if (entry->depth < reached->expanded_depth) {
             reached->expanded_depth = entry->depth;
             search->taken[search->n_taken++] = index;
@@ -166,7 +166,7 @@ static EsStatus expand_entries(EsProofSearch *search, int32_t begin, int32_t end
         EsProofOutcome outcome;
         trace_path(search, search->taken[i]);
         ES_TRY(es_search_expand(search, &search->path,
-                                es_proof_state(&search->states, entry->state), search->taken[i],
+                                es_goal_table_at(&search->goals, entry->state), search->taken[i],
                                 entry->depth + 1 == search->settings.max_depth, &outcome));
         if (outcome == ES_PROOF_PROVED) {
             note_proof(search, search->taken[i]);
@@ -220,7 +220,7 @@ EsStatus es_search_tree(EsProofSearch *search) {
     EsProofAnswer *answer = search->answer;
     EsAtomSpan query = {&search->query, 1};
     EsSearchEntry root = {.parent = -1};
-    es_proof_states_clear(&search->states);
+    es_goal_table_clear(&search->goals);
     search->n_entries = search->n_heap = 0;
     search->weight = 0;
     ES_TRY(queue_state(search, query, es_proof_hash(&search->query, 1), root));

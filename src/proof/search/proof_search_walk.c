@@ -48,7 +48,7 @@ static EsStatus expand_walks(EsProofSearch *search, int32_t n_walks, int32_t *n_
             continue;
         }
         EsProofOutcome outcome;
-        ES_TRY(es_search_expand(search, path, es_proof_path_state(path, path->count - 1), w,
+        ES_TRY(es_search_expand(search, path, es_proof_path_goals(path, path->count - 1), w,
                                 path->count == search->settings.max_depth, &outcome));
         if (outcome == ES_PROOF_PROVED) {
             path->actions[path->count - 1] = 0;

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "proof/search/goal_table.h"
 #include "proof/search/proof_array.h"
-#include "proof/search/proof_states.h"
 
 typedef struct Build {
     const EsKnowledgeGraph *graph;
@@ -335,15 +335,15 @@ typedef struct Search {
     const EsKnowledgeGraph *graph;
     EsProofSettings settings;
     EsAtom query;
-    EsProofStates states;
+    EsGoalTable goals;
     Origin *origins; // of each state; owned
     int64_t capacity;
     EsSuccessors successors;
 } Search;
 
 static EsStatus add_state(Search *search, EsAtomSpan state, uint64_t hash, Origin origin) {
-    int32_t n_before = search->states.count, number;
-    ES_TRY(es_proof_states_add(&search->states, state.atoms, state.count, hash, &number));
+    int32_t n_before = search->goals.count, number;
+    ES_TRY(es_goal_table_add(&search->goals, state.atoms, state.count, hash, &number));
     if (number < n_before) {
         return ES_STATUS_OK;
     }
@@ -358,9 +358,9 @@ static EsStatus find_last(Search *search, int32_t depth, int32_t *last) {
     EsSuccessors *successors = &search->successors;
     EsAtomSpan first = {&search->query, 1};
     ES_TRY(add_state(search, first, es_proof_hash(first.atoms, 1), (Origin){-1, 0}));
-    for (int32_t i = 0; i < search->states.count; i++) {
+    for (int32_t i = 0; i < search->goals.count; i++) {
         int32_t n_steps = search->origins[i].n_steps + 1;
-        EsAtomSpan state = es_proof_state(&search->states, i);
+        EsAtomSpan state = es_goal_table_at(&search->goals, i);
         es_proof_expand(search->graph, &search->settings, search->query, state.atoms, state.count,
                         NULL, successors);
         ES_ASSERT(successors->n_overflow == 0);
@@ -385,7 +385,7 @@ static EsStatus make_tree(const Search *search, int32_t last, EsProofTree **tree
     ES_TRY(es_allocate((size_t)n_states * sizeof(EsAtomSpan), &memory));
     EsAtomSpan *way = memory;
     for (int32_t i = last, k = n_states; i >= 0; i = search->origins[i].parent) {
-        way[--k] = es_proof_state(&search->states, i);
+        way[--k] = es_goal_table_at(&search->goals, i);
     }
     EsStatus status =
         es_proof_tree_create(search->graph, search->settings.selection, way, n_states, tree);
@@ -418,7 +418,7 @@ EsStatus es_proof_tree_find(const EsKnowledgeGraph *graph, const EsProverSetting
     ES_TRY_GOTO(make_tree(&search, last, tree));
 done:
     es_successors_destroy(&search.successors);
-    es_proof_states_destroy(&search.states);
+    es_goal_table_destroy(&search.goals);
     es_release(search.origins);
     return status;
 }

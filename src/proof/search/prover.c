@@ -7,7 +7,7 @@
 
 #include "base/first_error.h"
 #include "base/memory.h"
-#include "proof/search/proof_states.h"
+#include "proof/search/goal_table.h"
 
 struct EsProver {
     const EsKnowledgeGraph *graph; // borrowed
@@ -15,7 +15,7 @@ struct EsProver {
     EsProofSettings listing;  // every successor
     EsProofSettings deciding; // none of them: whether a proof is one step away
     EsSuccessors successors;
-    EsProofStates states; // level by level in the order they were found
+    EsGoalTable goals; // level by level in the order they were found
 };
 
 // --- buffers ---
@@ -92,7 +92,7 @@ int es_proof_may_end(const EsKnowledgeGraph *graph, EsAtomSpan state, int32_t n_
 // Whether a proof is one step away from some state of the level [begin, end).
 static int level_has_proof(EsProver *prover, EsAtom query, int32_t begin, int32_t end) {
     for (int32_t i = begin; i < end; i++) {
-        EsAtomSpan state = es_proof_state(&prover->states, i);
+        EsAtomSpan state = es_goal_table_at(&prover->goals, i);
         es_proof_expand(prover->graph, &prover->deciding, query, state.atoms, state.count, NULL,
                         &prover->successors);
         if (prover->successors.outcome == ES_PROOF_PROVED) {
@@ -106,7 +106,7 @@ static int level_has_proof(EsProver *prover, EsAtom query, int32_t begin, int32_
 static EsStatus expand_node(EsProver *prover, EsAtom query, int32_t i, int32_t n_steps,
                             EsProverAnswer *answer) {
     EsSuccessors *successors = &prover->successors;
-    EsAtomSpan parent = es_proof_state(&prover->states, i);
+    EsAtomSpan parent = es_goal_table_at(&prover->goals, i);
     int32_t number;
     es_proof_expand(prover->graph, &prover->listing, query, parent.atoms, parent.count, NULL,
                     successors);
@@ -116,8 +116,8 @@ static EsStatus expand_node(EsProver *prover, EsAtom query, int32_t i, int32_t n
     for (int32_t k = 0; k < successors->count && successors->outcome == ES_PROOF_OPEN; k++) {
         EsAtomSpan state = es_successor(successors, k);
         if (es_proof_may_end(prover->graph, state, n_steps)) {
-            ES_TRY(es_proof_states_add(&prover->states, state.atoms, state.count,
-                                       successors->hash[k], &number));
+            ES_TRY(es_goal_table_add(&prover->goals, state.atoms, state.count, successors->hash[k],
+                                     &number));
         }
     }
     return ES_STATUS_OK;
@@ -125,9 +125,9 @@ static EsStatus expand_node(EsProver *prover, EsAtom query, int32_t i, int32_t n
 
 static EsStatus search_levels(EsProver *prover, EsAtom query, EsProverAnswer *answer) {
     int32_t begin = 0, number;
-    ES_TRY(es_proof_states_add(&prover->states, &query, 1, es_proof_hash(&query, 1), &number));
+    ES_TRY(es_goal_table_add(&prover->goals, &query, 1, es_proof_hash(&query, 1), &number));
     for (int32_t depth = 1; depth <= prover->settings.max_depth; depth++) {
-        int32_t end = prover->states.count;
+        int32_t end = prover->goals.count;
         if (level_has_proof(prover, query, begin, end)) {
             answer->depth = depth;
             return ES_STATUS_OK;
@@ -135,7 +135,7 @@ static EsStatus search_levels(EsProver *prover, EsAtom query, EsProverAnswer *an
         int32_t n_steps = prover->settings.max_depth - depth;
         for (int32_t i = begin; i < end && n_steps > 0; i++) {
             ES_TRY(expand_node(prover, query, i, n_steps, answer));
-            if (prover->states.count > prover->settings.max_states) {
+            if (prover->goals.count > prover->settings.max_states) {
                 answer->depth = ES_PROVER_DEPTH_UNKNOWN;
                 return ES_STATUS_OK;
             }
@@ -176,7 +176,7 @@ EsStatus es_prover_create(const EsKnowledgeGraph *graph, const EsProverSettings 
     made->listing = listing;
     made->deciding = listing;
     made->deciding.max_atoms = 0;
-    made->states.compares_sets = settings->uses_published_naming;
+    made->goals.compares_sets = settings->uses_published_naming;
     EsStatus status = es_successors_create(max_candidates, settings->max_atoms, &made->successors);
     if (status != ES_STATUS_OK) {
         es_prover_destroy(made);
@@ -191,7 +191,7 @@ void es_prover_destroy(EsProver *prover) {
         return;
     }
     es_successors_destroy(&prover->successors);
-    es_proof_states_destroy(&prover->states);
+    es_goal_table_destroy(&prover->goals);
     es_release(prover);
 }
 
@@ -209,8 +209,8 @@ EsStatus es_prover_find_depth(EsProver *prover, EsAtom query, EsProverAnswer *an
     answer->depth = ES_KG_DEPTH_NONE;
     ES_TRY(es_proof_check_query(prover->graph, query));
     EsStatus status = search_levels(prover, query, answer);
-    answer->n_states = prover->states.count;
-    es_proof_states_clear(&prover->states);
+    answer->n_states = prover->goals.count;
+    es_goal_table_clear(&prover->goals);
     return status;
 }
 

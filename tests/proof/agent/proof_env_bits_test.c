@@ -112,7 +112,7 @@ static void expect_observation(EsProofEnv *env, const EsKnowledgeGraph *graph, i
     for (int32_t i = 0; i < MAX_ENVS; i++) {
         int32_t n = choices.first[i + 1] - choices.first[i];
         EXPECT(n >= 1);
-        EXPECT_EQ(es_proof_state_outcome(graph, choices.states[i].atoms, choices.states[i].count),
+        EXPECT_EQ(es_goals_outcome(graph, choices.states[i].atoms, choices.states[i].count),
                   ES_PROOF_OPEN);
         expect_same(state + i * 3 * max_atoms, choices.states[i], max_atoms);
         for (int32_t k = 0; k < PAD_STATES; k++) {

@@ -29,7 +29,7 @@ static int replays(const EsKnowledgeGraph *graph, const Record *record, int32_t 
         for (int32_t k = 0; k < successors->count && !is_found; k++) {
             EsAtomSpan next = es_successor(successors, k);
             is_found = next.count == record->n_atoms[i][step] &&
-                       es_proof_states_equal(next.atoms, record->atoms[i][step], next.count);
+                       es_goals_equal(next.atoms, record->atoms[i][step], next.count);
         }
         if (!is_found) {
             return 0;

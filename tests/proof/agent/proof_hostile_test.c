@@ -75,7 +75,7 @@ TEST(every_number_of_a_slot_is_checked) {
             REQUIRE_OK(index < 20 ? ES_STATUS_OK : ES_FAIL(INPUT, "no episode is under way"));
         }
         const EsProofEpisode *at = &env->episodes[index];
-        const EsAtom *state = es_proof_env_state(env, index);
+        const EsAtom *state = es_proof_env_goals(env, index);
         size_t first = (size_t)index * (size_t)env->max_visited;
         const EsAtom *visited = env->visited + first * (size_t)env->settings.max_atoms;
         const struct {

@@ -62,14 +62,14 @@ static double factor(int64_t i) { return sin(1.7 * (double)i + 0.3); }
 
 // sum of factor times logit and value over all rows, in double
 static double reference_loss(const Reference *reference, const EsProofPolicyTraining *t) {
-    const EsProofStates *states = &t->scorer->cache->states;
+    const EsGoalTable *goals = &t->scorer->cache->goals;
     static double encoding[STATES_MAX][REFERENCE_WIDTH_MAX], value[STATES_MAX];
     double sum = 0;
-    if (states->count > STATES_MAX) {
+    if (goals->count > STATES_MAX) {
         exit(1);
     }
-    for (int32_t i = 0; i < states->count; i++) {
-        EsAtomSpan state = es_proof_state(states, i);
+    for (int32_t i = 0; i < goals->count; i++) {
+        EsAtomSpan state = es_goal_table_at(goals, i);
         reference_encode(reference, state, ES_GOAL_CONSTRAINED, encoding[i]);
         value[i] = reference_value(reference, state, ES_GOAL_CONSTRAINED);
     }

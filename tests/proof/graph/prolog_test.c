@@ -139,7 +139,7 @@ static void match_list(const EsKnowledgeGraph *graph, const Walked *walked, cons
     *n_empty += n_atoms == 0;
     for (int32_t k = 0; k < successors->count; k++) {
         EsAtomSpan other = es_successor(successors, k);
-        if (other.count == n_atoms && es_proof_states_equal(other.atoms, state, n_atoms)) {
+        if (other.count == n_atoms && es_goals_equal(other.atoms, state, n_atoms)) {
             is_named[k] = 1;
             return;
         }

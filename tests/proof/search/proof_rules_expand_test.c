@@ -215,7 +215,7 @@ TEST(visited_states_are_left_out) {
     EsAtom state = small_atom(graph, "p(c,d)"), seen = small_atom(graph, "p(d,c)");
     int32_t n_atoms = 1;
     uint64_t hash = es_proof_hash(&seen, 1);
-    EsVisitedStates visited = {&seen, &n_atoms, &hash, 1, 1};
+    EsVisitedGoals visited = {&seen, &n_atoms, &hash, 1, 1};
     es_proof_expand(graph, &settings, state, &state, 1, NULL, &successors);
     EXPECT_TEXT(text_of(graph, &successors), "p(d,c)");
     es_proof_expand(graph, &settings, state, &state, 1, &visited, &successors);

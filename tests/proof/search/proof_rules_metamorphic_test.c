@@ -93,8 +93,7 @@ static EsAtomSpan translate_state(const Translation *by, EsAtomSpan state, EsAto
 static int has_state(const EsSuccessors *successors, EsAtomSpan state) {
     for (int32_t i = 0; i < successors->count; i++) {
         EsAtomSpan other = es_successor(successors, i);
-        if (other.count == state.count &&
-            es_proof_states_equal(other.atoms, state.atoms, state.count)) {
+        if (other.count == state.count && es_goals_equal(other.atoms, state.atoms, state.count)) {
             return 1;
         }
     }

@@ -8,13 +8,13 @@
 #define N_TERMS 128
 #define FRESH   60
 
-typedef struct State {
+typedef struct Goals {
     EsAtom atoms[ES_PROOF_MAX_ATOMS + ES_HORN_MAX_BODY];
     int n;
-} State;
+} Goals;
 
 typedef struct Reference {
-    State states[MAX_CANDIDATES];
+    Goals states[MAX_CANDIDATES];
     int n;
     int is_proved;
 } Reference;
@@ -42,9 +42,9 @@ static int unify(int32_t *table, int32_t x, int32_t y, int32_t n_constants) {
 }
 
 // Substitute, prune, rename, and keep what is new.
-static void keep(Reference *result, const EsKnowledgeGraph *graph, const State *raw,
+static void keep(Reference *result, const EsKnowledgeGraph *graph, const Goals *raw,
                  const int32_t *table, EsAtom query, int max_atoms) {
-    State state = {.n = 0};
+    Goals state = {.n = 0};
     int32_t names[N_TERMS] = {0}, n_names = 0;
     for (int i = 0; i < raw->n; i++) {
         EsAtom atom = {raw->atoms[i].predicate, table[raw->atoms[i].a], table[raw->atoms[i].b]};
@@ -73,7 +73,7 @@ static void keep(Reference *result, const EsKnowledgeGraph *graph, const State *
     }
 }
 
-static int select_goal(const EsKnowledgeGraph *graph, const State *state,
+static int select_goal(const EsKnowledgeGraph *graph, const Goals *state,
                        EsGoalSelection selection) {
     for (int n_free = 0; n_free <= 2; n_free++) {
         for (int i = 0; i < state->n; i++) {
@@ -96,7 +96,7 @@ static void start_table(int32_t *table) {
 static int32_t fresh(int32_t variable) { return FRESH - variable; }
 
 static void expand_plainly(const EsKnowledgeGraph *graph, const EsProofSettings *settings,
-                           EsAtom query, const State *state, Reference *result) {
+                           EsAtom query, const Goals *state, Reference *result) {
     int selected = select_goal(graph, state, settings->selection);
     EsAtom goal = state->atoms[selected];
     int32_t table[N_TERMS];
@@ -114,7 +114,7 @@ static void expand_plainly(const EsKnowledgeGraph *graph, const EsProofSettings 
             !unify(table, is_rule ? fresh(head.b) : head.b, goal.b, graph->n_constants)) {
             continue;
         }
-        State raw = {.n = 0};
+        Goals raw = {.n = 0};
         for (int i = 0; is_rule && i < rule->n_body; i++) {
             EsAtom atom = {rule->body[i].predicate, fresh(rule->body[i].a), fresh(rule->body[i].b)};
             raw.atoms[raw.n++] = atom;
@@ -158,8 +158,8 @@ static int expect_same(const EsKnowledgeGraph *graph, const Reference *expected,
 }
 
 // Any one to four atoms: facts among them, variables in any order and repeated.
-static State draw_state(const EsKnowledgeGraph *graph, Dice *dice, int n_variables) {
-    State state = {.n = 1 + throw_dice(dice, 4)};
+static Goals draw_state(const EsKnowledgeGraph *graph, Dice *dice, int n_variables) {
+    Goals state = {.n = 1 + throw_dice(dice, 4)};
     for (int i = 0; i < state.n; i++) {
         EsAtom atom = {1 + throw_dice(dice, graph->n_predicates),
                        1 + throw_dice(dice, graph->n_constants + n_variables),
@@ -177,7 +177,7 @@ static int walk(const EsKnowledgeGraph *graph, const EsProofSettings *settings, 
     EsAtom query = {1 + throw_dice(dice, graph->n_predicates),
                     1 + throw_dice(dice, graph->n_constants),
                     1 + throw_dice(dice, graph->n_constants)};
-    State state = {.n = 1};
+    Goals state = {.n = 1};
     state.atoms[0] = query;
     if (throw_dice(dice, 2) == 0) {
         state = draw_state(graph, dice, 4);
