@@ -2,7 +2,6 @@
 #include "cli/run_memory.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 #include "cli/frame.h"
 
@@ -94,7 +93,7 @@ static EsStatus fail_memory(const EsRunMaker *maker, const EsMemoryAvailable *av
                             size_t limit_bytes, double least_bytes) {
     char needed[32], there[32];
     int n_envs = *maker->n_envs;
-    int n = ES_MIN((int)sysconf(_SC_NPROCESSORS_ONLN), n_envs / 2);
+    int n = ES_MIN(es_processor_count(), n_envs / 2);
     double some = 0, twice = 0;
     while (n > 0 && twice <= 0) {
         some = measure(maker, n, limit_bytes);

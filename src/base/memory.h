@@ -1,13 +1,7 @@
-// Memory: checked allocation, slab layouts, and how much the process may still take.
+// Memory: checked and counted allocation, and slab layouts.
 //
 // A slab layout collects the sizes of all members of a class first and gives each an aligned
 // offset; the slab is then allocated once. Nothing is freed member by member.
-//
-// Available memory is the least of three: free memory of the machine, the remainder of its control
-// groups, and the remainder of its own limit on addresses (ulimit -v).
-//
-//     EsMemoryAvailable available = es_memory_available("");
-//     if (needed_bytes > available.bytes) { ... "%s has %.1f GiB", available.limited_by ... }
 #ifndef ES_BASE_MEMORY_H
 #define ES_BASE_MEMORY_H
 
@@ -51,16 +45,6 @@ EsAllocation es_allocation_end(void);
 
 // Add a member to a slab layout: returns its offset and advances *slab_bytes.
 size_t es_slab_add(size_t *slab_bytes, size_t member_bytes);
-
-typedef struct EsMemoryAvailable {
-    uint64_t bytes;       // UINT64_MAX where nothing limits it
-    char limited_by[160]; // "the machine", "control group /a/b", "the limit of ulimit -v"
-} EsMemoryAvailable;
-
-// Read from `root`/proc and `root`/sys/fs/cgroup, versions 1 and 2, a group's parents included;
-// `root` is "" outside tests. Files in memory that the system can drop count as available, and so
-// does swap where the group may use it. A limit that cannot be read does not apply.
-EsMemoryAvailable es_memory_available(const char *root);
 
 ES_EXTERN_C_END
 

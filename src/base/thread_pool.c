@@ -1,12 +1,13 @@
-// Workers take pieces from a shared counter. They spin for a moment before they sleep, since the
-// next call usually follows within microseconds.
+// Threads claim pieces from a shared counter. A call ends when its pieces have, whether or not every
+// worker has looked in: one that another process keeps off its core holds nobody up. Workers spin
+// for a moment before they sleep, since the next call usually follows within microseconds.
 #include "base/thread_pool.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <unistd.h>
 
+#include "base/machine.h"
 #include "base/memory.h"
 
 // Spins before a worker sleeps: steps follow one another within microseconds, a futex wake-up costs
@@ -21,15 +22,15 @@ struct EsThreadPool {
     int n_started;      // workers to join
     pthread_t *workers; // owned, n_threads - 1
 
-    // one piece of work at a time; written by es_thread_pool_run before `generation` moves
+    // one call at a time; written before `n_unclaimed`, read by threads that hold a piece
     EsPieceFunction function;
     void *context;
     int64_t n_pieces;
 
-    // a cache line each: waiting workers read `generation` while working ones count in the others
-    _Alignas(ES_ALIGNMENT) _Atomic uint32_t generation; // a new value means new work
-    _Alignas(ES_ALIGNMENT) _Atomic int64_t next_piece;
-    _Alignas(ES_ALIGNMENT) _Atomic int n_busy; // workers that have not finished this generation
+    // a cache line each: waiting workers read the first while working ones count in the second
+    _Alignas(ES_ALIGNMENT) _Atomic int64_t n_unclaimed; // above 0: there is work
+    _Alignas(ES_ALIGNMENT) _Atomic int64_t n_done;      // pieces of this call that have ended
+    _Alignas(ES_ALIGNMENT) _Atomic int n_sleeping;      // changed under the lock
     _Atomic int is_stopping;
 };
 
@@ -45,51 +46,57 @@ static void pause_briefly(void) {
 #endif
 }
 
+// Claim pieces and run them until none is left. A call ends only when its claimed pieces have, so
+// function and context are those of the piece, even where the thread came late, from another call.
 static void run_pieces(EsThreadPool *pool, int worker) {
-    for (;;) {
-        int64_t piece = atomic_fetch_add(&pool->next_piece, 1);
-        if (piece >= pool->n_pieces) {
-            return;
+    int64_t n = atomic_load_explicit(&pool->n_unclaimed, memory_order_acquire);
+    while (n > 0) {
+        if (atomic_compare_exchange_weak(&pool->n_unclaimed, &n, n - 1)) {
+            pool->function(pool->context, pool->n_pieces - n, worker);
+            atomic_fetch_add_explicit(&pool->n_done, 1, memory_order_release);
+            n = atomic_load_explicit(&pool->n_unclaimed, memory_order_acquire);
         }
-        pool->function(pool->context, piece, worker);
     }
 }
 
-static void wait_for_generation(EsThreadPool *pool, uint32_t seen) {
+static int has_work(EsThreadPool *pool) {
+    return atomic_load(&pool->n_unclaimed) > 0 || atomic_load(&pool->is_stopping);
+}
+
+static void wait_for_work(EsThreadPool *pool) {
     for (int i = 0; i < pool->n_spins; i++) {
-        if (atomic_load_explicit(&pool->generation, memory_order_acquire) != seen) {
+        if (has_work(pool)) {
             return;
         }
         pause_briefly();
     }
     pthread_mutex_lock(&pool->lock);
-    while (atomic_load(&pool->generation) == seen) {
+    atomic_fetch_add(&pool->n_sleeping, 1);
+    while (!has_work(pool)) {
         pthread_cond_wait(&pool->wake, &pool->lock);
     }
+    atomic_fetch_sub(&pool->n_sleeping, 1);
     pthread_mutex_unlock(&pool->lock);
 }
 
 static void *worker_main(void *argument) {
     WorkerStart start = *(WorkerStart *)argument;
     es_release(argument);
-    uint32_t seen = 0;
-    for (;;) {
-        wait_for_generation(start.pool, seen);
-        seen = atomic_load(&start.pool->generation);
-        if (atomic_load(&start.pool->is_stopping)) {
-            return NULL;
-        }
+    while (!atomic_load(&start.pool->is_stopping)) {
+        wait_for_work(start.pool);
         run_pieces(start.pool, start.worker);
-        atomic_fetch_sub(&start.pool->n_busy, 1);
     }
+    return NULL;
 }
 
-static void announce(EsThreadPool *pool) {
-    // under the lock, so that a worker between its last look and its wait does not miss it
-    pthread_mutex_lock(&pool->lock);
-    atomic_fetch_add(&pool->generation, 1);
-    pthread_cond_broadcast(&pool->wake);
-    pthread_mutex_unlock(&pool->lock);
+// Wakes sleeping workers after work was published. One that has counted itself looks again before
+// it waits, under the lock, so either it sees the work or it is seen here.
+static void wake_workers(EsThreadPool *pool) {
+    if (atomic_load(&pool->n_sleeping) > 0) {
+        pthread_mutex_lock(&pool->lock);
+        pthread_cond_broadcast(&pool->wake);
+        pthread_mutex_unlock(&pool->lock);
+    }
 }
 
 EsStatus es_thread_pool_create(EsThreadPool **pool_out, int n_threads) {
@@ -134,7 +141,7 @@ void es_thread_pool_destroy(EsThreadPool *pool) {
         return;
     }
     atomic_store(&pool->is_stopping, 1);
-    announce(pool);
+    wake_workers(pool);
     for (int i = 0; i < pool->n_started; i++) {
         pthread_join(pool->workers[i], NULL);
     }
@@ -157,14 +164,14 @@ void es_thread_pool_run(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction fu
     pool->function = function;
     pool->context = context;
     pool->n_pieces = n_pieces;
-    atomic_store(&pool->next_piece, 0);
-    atomic_store(&pool->n_busy, pool->n_started);
-    announce(pool);
+    atomic_store_explicit(&pool->n_done, 0, memory_order_relaxed);
+    atomic_store(&pool->n_unclaimed, n_pieces);
+    wake_workers(pool);
     run_pieces(pool, 0);
     // a worker still on its last piece: short, unless another process holds its core, so yield
     // after a while
     int n_spins = 0;
-    while (atomic_load_explicit(&pool->n_busy, memory_order_acquire) > 0) {
+    while (atomic_load_explicit(&pool->n_done, memory_order_acquire) < n_pieces) {
         if (n_spins < pool->n_spins) {
             n_spins++;
             pause_briefly();
@@ -172,14 +179,4 @@ void es_thread_pool_run(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction fu
             sched_yield();
         }
     }
-}
-
-int es_processor_count(void) {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) {
-        return CPU_COUNT(&set);
-    }
-    // more processors than the set has bits: all of them, then
-    long n_online = sysconf(_SC_NPROCESSORS_ONLN);
-    return n_online > 0 ? (int)ES_MIN(n_online, 1024) : 1;
 }

@@ -26,9 +26,6 @@ int es_thread_pool_size(const EsThreadPool *pool);
 void es_thread_pool_run(EsThreadPool *pool, int64_t n_pieces, EsPieceFunction function,
                         void *context);
 
-// Processors this process may use.
-int es_processor_count(void);
-
 ES_EXTERN_C_END
 
 #endif

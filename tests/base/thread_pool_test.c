@@ -2,9 +2,12 @@
 #include "base/thread_pool.h"
 
 #include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <time.h>
 
+#include "base/machine.h"
 #include "es_test.h"
 
 #define MAX_PIECES 1000
@@ -174,4 +177,55 @@ TEST(checks_the_thread_count) {
     EXPECT_EQ(es_thread_pool_size(pool), es_processor_count());
     EXPECT(es_processor_count() >= 1);
     es_thread_pool_destroy(pool);
+}
+
+// --- a worker that does not look in ---
+
+static sem_t is_held, may_go;
+
+static void hold_thread(int signal) {
+    (void)signal;
+    sem_post(&is_held);
+    while (sem_wait(&may_go) != 0) {
+    }
+}
+
+typedef struct Identified {
+    _Atomic int n_started;
+    pthread_t thread[2];
+} Identified;
+
+// Two pieces at the same time, so that both threads of the pool have one.
+static void identify(void *context, int64_t piece, int worker) {
+    Identified *identified = context;
+    (void)piece;
+    identified->thread[worker] = pthread_self();
+    atomic_fetch_add(&identified->n_started, 1);
+    while (atomic_load(&identified->n_started) < 2) {
+    }
+}
+
+TEST(a_call_does_not_wait_for_a_worker_that_another_process_keeps_off) {
+    EsThreadPool *pool = NULL;
+    Identified identified = {0};
+    int count[8] = {0};
+    struct sigaction action = {.sa_handler = hold_thread}, before;
+    REQUIRE_OK(es_thread_pool_create(&pool, 2));
+    EXPECT_EQ(sem_init(&is_held, 0, 0), 0);
+    EXPECT_EQ(sem_init(&may_go, 0, 0), 0);
+    EXPECT_EQ(sigaction(SIGUSR1, &action, &before), 0);
+    es_thread_pool_run(pool, 2, identify, &identified);
+    EXPECT_EQ(pthread_kill(identified.thread[1], SIGUSR1), 0);
+    while (sem_wait(&is_held) != 0) {
+    }
+    for (int round = 0; round < 100; round++) {
+        es_thread_pool_run(pool, 8, count_piece, count);
+    }
+    sem_post(&may_go);
+    es_thread_pool_run(pool, 8, count_piece, count);
+    for (int piece = 0; piece < 8; piece++) {
+        EXPECT_EQ(count[piece], 101);
+    }
+    es_thread_pool_destroy(pool);
+    EXPECT_EQ(sigaction(SIGUSR1, &before, NULL), 0);
 }
