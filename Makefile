@@ -6,7 +6,7 @@ BUILD_TYPE ?= Release
 
 .DEFAULT_GOAL := list
 .PHONY: list demo test check soak coverage bench gpu-bundle test-gpu test-emulated \
-	test-emulated-short format install clean build dependencies emulated
+	test-emulated-short test-torch format install clean build dependencies emulated
 
 ## list: show this list
 list:
@@ -64,6 +64,11 @@ test-emulated-short: emulated
 	@cmake --build build-emulated -j$(JOBS) --target $(addsuffix _test,$(emulated_short))
 	@ctest --test-dir build-emulated --output-on-failure -j$(JOBS) \
 		-R "^($$(echo $(emulated_short) | tr ' ' '|'))(\.|\$$)"
+
+## test-torch: install PyTorch (640 MB, some minutes), run the tests of exports to it
+test-torch: build
+	@tools/install_dependencies torch
+	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -R '^export_torch$$'
 
 ## format: format all tracked C and CUDA files
 format:

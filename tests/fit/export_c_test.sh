@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# The exported C of ten random networks, compiled by gcc and clang without a warning, gives our logits.
+#
+# usage: export_c_test.sh MAKE_EXPORTS RUN_EXPORT_C
+set -euo pipefail
+make_exports=$1
+harness=$2
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+ES_EXPORTS=$folder "$make_exports" > /dev/null
+n=0
+for compiler in gcc clang; do
+    command -v "$compiler" > /dev/null || { echo "no $compiler here"; continue; }
+    for network in "$folder"/*/; do
+        "$compiler" -std=c99 -Wall -Wextra -Werror -pedantic -O2 -I"$network" -o "$folder/run" \
+            "$harness" "$network/network.c" -lm
+        "$folder/run" "$network" || { echo "$compiler, network $(basename "$network")" >&2; exit 1; }
+        n=$((n + 1))
+    done
+    # what a microcontroller would not have
+    "$compiler" -std=c99 -O2 -c -o "$folder/network.o" "$folder/1/network.c"
+    if nm -u "$folder/network.o" | grep -E ' (malloc|calloc|free|printf|fopen)$'; then
+        echo "the exported C allocates or prints" >&2
+        exit 1
+    fi
+done
+[[ $n -ge 10 ]] || { echo "no compiler was found" >&2; exit 1; }
