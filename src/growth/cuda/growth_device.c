@@ -31,15 +31,15 @@ static EsGrowthDeviceReport report_captures(const EsGrowth *growth) {
 
 static void queue_training(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
-    const EsGrowthParts *parts = &d->parts;
+    const EsGrowthArrays *arrays = &d->arrays;
     EsFusedInstances rows = {
-        .n_instances = parts->n_envs, .env = parts->train_env, .slots = parts->train_slots};
-    es_growth_cuda_begin_step(parts, growth->stream);
-    for (int64_t b = 0; b < parts->step_batches; b++) {
-        EsFusedBatch batch = {.step = parts->batch_number + b,
-                              .loss_scale = parts->is_scaled ? parts->loss_scale : NULL};
+        .n_instances = arrays->n_envs, .env = arrays->train_env, .slots = arrays->train_slots};
+    es_growth_cuda_begin_step(arrays, growth->stream);
+    for (int64_t b = 0; b < arrays->step_batches; b++) {
+        EsFusedBatch batch = {.step = arrays->batch_number + b,
+                              .loss_scale = arrays->is_scaled ? arrays->loss_scale : NULL};
         es_fused_step_train(d->fused, growth->stream, &rows, &batch);
-        es_growth_cuda_update(parts, growth->stream, b % growth->options.gradient_stride == 0);
+        es_growth_cuda_update(arrays, growth->stream, b % growth->options.gradient_stride == 0);
     }
 }
 
@@ -51,16 +51,16 @@ static int64_t first_image(const EsGrowth *growth, const EsSplit *split) {
 
 static void queue_validation(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
-    const EsGrowthParts *parts = &d->parts;
-    EsFusedInstances rows = {.n_instances = (int64_t)parts->n_envs * parts->max_patterns,
-                             .n_active = parts->n_trials,
-                             .env = parts->trial_env,
-                             .slots = parts->trial_slots};
-    es_growth_cuda_list_trials(parts, growth->stream);
+    const EsGrowthArrays *arrays = &d->arrays;
+    EsFusedInstances rows = {.n_instances = (int64_t)arrays->n_envs * arrays->max_patterns,
+                             .n_active = arrays->n_trials,
+                             .env = arrays->trial_env,
+                             .slots = arrays->trial_slots};
+    es_growth_cuda_list_trials(arrays, growth->stream);
     es_fused_step_evaluate(d->fused, growth->stream, &rows,
                            first_image(growth, &growth->model.dataset->validation),
-                           parts->n_validation_images);
-    es_growth_cuda_results(parts, growth->stream);
+                           arrays->n_validation_images);
+    es_growth_cuda_results(arrays, growth->stream);
 }
 
 // A part of a step, as it is captured.
@@ -71,7 +71,7 @@ typedef struct Job {
 
 static EsStatus queue_job(void *context, EsStream *stream) {
     const Job *job = context;
-    const EsGrowthParts *parts = &job->growth->on_device->parts;
+    const EsGrowthArrays *arrays = &job->growth->on_device->arrays;
     switch (job->work) {
     case ES_GROWTH_WORK_TRAIN:
         queue_training(job->growth);
@@ -80,11 +80,11 @@ static EsStatus queue_job(void *context, EsStream *stream) {
         queue_validation(job->growth);
         break;
     case ES_GROWTH_WORK_MEASURE:
-        es_growth_cuda_measure(parts, stream);
+        es_growth_cuda_measure(arrays, stream);
         break;
     default:
-        es_growth_cuda_decide(parts, stream);
-        es_growth_cuda_weights(parts, stream, 0);
+        es_growth_cuda_decide(arrays, stream);
+        es_growth_cuda_weights(arrays, stream, 0);
         break;
     }
     return es_device_status(job->growth->device);
@@ -104,8 +104,8 @@ static EsStatus queue_reset(EsGrowth *growth, int64_t first_episode) {
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
         growth->episode_ids[e] = (int32_t)(first_episode + e);
     }
-    es_growth_cuda_reset(&d->parts, growth->stream, first_episode);
-    es_growth_cuda_weights(&d->parts, growth->stream, 1);
+    es_growth_cuda_reset(&d->arrays, growth->stream, first_episode);
+    es_growth_cuda_weights(&d->arrays, growth->stream, 1);
     return es_device_status(growth->device);
 }
 
@@ -135,7 +135,7 @@ static EsStatus queue_decision(EsGrowth *growth) {
 static EsStatus queue_report(EsGrowth *growth, int moment) {
     EsGrowthOnDevice *d = growth->on_device;
     int is_decided = moment == ES_GROWTH_DECIDED;
-    size_t bytes = is_decided ? es_growth_state_bytes(d->parts.n_envs, d->parts.n_slots)
+    size_t bytes = is_decided ? es_growth_state_bytes(d->arrays.n_envs, d->arrays.n_slots)
                               : d->packing.measured_bytes;
     return es_stream_copy(growth->stream, (char *)d->packed + (is_decided ? d->packing.decided : 0),
                           d->live, bytes, ES_COPY_ON_DEVICE);
@@ -225,7 +225,7 @@ static EsStatus decide(EsGrowth *growth, const EsAction *actions) {
     EsGrowthOnDevice *d = growth->on_device;
     size_t bytes = sizeof *actions * (size_t)growth->options.n_envs;
     memcpy(d->sent_actions, actions, bytes);
-    ES_TRY(es_stream_copy(growth->stream, d->parts.actions, d->sent_actions, bytes,
+    ES_TRY(es_stream_copy(growth->stream, d->arrays.actions, d->sent_actions, bytes,
                           ES_COPY_TO_DEVICE));
     ES_TRY(queue_decision(growth));
     es_lifecycle_apply(&growth->shown.state, &growth->options.settings, actions);
@@ -236,7 +236,7 @@ static EsStatus decide(EsGrowth *growth, const EsAction *actions) {
 
 // The mirror has changed; the device follows.
 static EsStatus settle_prunes(EsGrowth *growth) {
-    return es_stream_copy(growth->stream, growth->on_device->parts.state.env.n_unpaid_prunes,
+    return es_stream_copy(growth->stream, growth->on_device->arrays.state.env.n_unpaid_prunes,
                           growth->shown.state.env.n_unpaid_prunes,
                           sizeof(int32_t) * (size_t)growth->options.n_envs, ES_COPY_TO_DEVICE);
 }
@@ -247,7 +247,7 @@ static EsStatus settle_prunes(EsGrowth *growth) {
 // block holds count, environments and slots on the way out, losses and counts on the way back.
 static EsStatus run_trials(EsGrowth *growth, EsGrowthTrial *trials, int64_t n) {
     EsGrowthOnDevice *d = growth->on_device;
-    const EsGrowthParts *parts = &d->parts;
+    const EsGrowthArrays *arrays = &d->arrays;
     EsFusedResults results = es_fused_step_evaluated(d->fused);
     size_t bytes = sizeof(int32_t) * (size_t)n;
     int32_t *count = d->sent_trials, *env = count + 1, *off = env + n;
@@ -259,14 +259,14 @@ static EsStatus run_trials(EsGrowth *growth, EsGrowthTrial *trials, int64_t n) {
         off[i] = trials[i].slots_off;
     }
     EsStream *stream = growth->stream;
-    ES_TRY(es_stream_copy(stream, parts->n_trials, count, sizeof *count, ES_COPY_TO_DEVICE));
-    ES_TRY(es_stream_copy(stream, parts->trial_env, env, bytes, ES_COPY_TO_DEVICE));
-    ES_TRY(es_stream_copy(stream, parts->trial_off, off, bytes, ES_COPY_TO_DEVICE));
-    es_growth_cuda_fill_trials(parts, stream, n);
+    ES_TRY(es_stream_copy(stream, arrays->n_trials, count, sizeof *count, ES_COPY_TO_DEVICE));
+    ES_TRY(es_stream_copy(stream, arrays->trial_env, env, bytes, ES_COPY_TO_DEVICE));
+    ES_TRY(es_stream_copy(stream, arrays->trial_off, off, bytes, ES_COPY_TO_DEVICE));
+    es_growth_cuda_fill_trials(arrays, stream, n);
     EsFusedInstances rows = {.n_instances = n,
-                             .n_active = parts->n_trials,
-                             .env = parts->trial_env,
-                             .slots = parts->trial_slots};
+                             .n_active = arrays->n_trials,
+                             .env = arrays->trial_env,
+                             .slots = arrays->trial_slots};
     es_fused_step_evaluate(d->fused, stream, &rows, trials->first_image, trials->n_images);
     ES_TRY(es_stream_copy(stream, loss, results.loss.data, bytes, ES_COPY_TO_HOST));
     ES_TRY(es_stream_copy(stream, n_correct, results.n_correct.data, bytes, ES_COPY_TO_HOST));

@@ -44,15 +44,15 @@ static void plan_packing(EsGrowth *growth) {
 static void bind_live(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
     const EsGrowthPacking *packing = &d->packing;
-    EsGrowthParts *parts = &d->parts;
+    EsGrowthArrays *arrays = &d->arrays;
     char *live = d->live;
-    es_growth_state_bind(&parts->state, live, parts->n_envs, parts->n_slots);
-    parts->masks = (EsActionMasks *)(void *)(live + packing->masks);
-    parts->results = (EsGrowthResult *)(void *)(live + packing->results);
-    parts->ablations = (EsAblation *)(void *)(live + packing->ablations);
-    parts->pairs = (EsInteractions *)(void *)(live + packing->pairs);
-    parts->accuracy = (float *)(void *)(live + packing->accuracy);
-    parts->n_invalid = (int32_t *)(void *)(live + packing->n_invalid);
+    es_growth_state_bind(&arrays->state, live, arrays->n_envs, arrays->n_slots);
+    arrays->masks = (EsActionMasks *)(void *)(live + packing->masks);
+    arrays->results = (EsGrowthResult *)(void *)(live + packing->results);
+    arrays->ablations = (EsAblation *)(void *)(live + packing->ablations);
+    arrays->pairs = (EsInteractions *)(void *)(live + packing->pairs);
+    arrays->accuracy = (float *)(void *)(live + packing->accuracy);
+    arrays->n_invalid = (int32_t *)(void *)(live + packing->n_invalid);
 }
 
 void es_growth_on_device_mirror(EsGrowth *growth, void *memory, int moment) {
@@ -104,52 +104,52 @@ EsStatus es_growth_on_device_reserve(EsGrowth *growth, size_t bytes, void **devi
 
 // --- rows ---
 
-static void take_training(EsGrowthParts *parts, Cursor *at) {
-    int64_t n = parts->n_envs, n_seeds = n * parts->n_slots;
-    parts->actions = take(at, n, sizeof(EsAction));
-    parts->train_env = take(at, n, sizeof(int32_t));
-    parts->train_slots = take(at, n_seeds, sizeof(EsFusedSlot));
-    parts->batch_number = take(at, parts->step_batches, sizeof(int32_t));
-    parts->sum_squares = take(at, n * parts->n_pieces, sizeof(double));
-    parts->n_nonfinite = take(at, n * parts->n_pieces, sizeof(int32_t));
-    parts->n_arrived = take(at, n, sizeof(int32_t));
-    parts->clip_factor = take(at, n + n_seeds, sizeof(float));
-    parts->unscale = take(at, n, sizeof(float));
-    parts->loss_scale = take(at, n, sizeof(float));
-    parts->n_good = take(at, n, sizeof(int32_t));
-    parts->host_sums = take(at, n, sizeof(EsGradientSums));
-    parts->seed_sums = take(at, n_seeds, sizeof(EsGradientSums));
-    parts->train_loss = take(at, n, sizeof(double));
-    parts->train_correct = take(at, n, sizeof(int64_t));
-    parts->rates.host_learning_rate = take(at, n, sizeof(float));
-    parts->rates.seed_learning_rate = take(at, n, sizeof(float));
-    parts->rates.momentum = take(at, n, sizeof(float));
-    parts->rates.host_decay = take(at, n, sizeof(float));
-    parts->rates.clip = take(at, n, sizeof(float));
+static void take_training(EsGrowthArrays *arrays, Cursor *at) {
+    int64_t n = arrays->n_envs, n_seeds = n * arrays->n_slots;
+    arrays->actions = take(at, n, sizeof(EsAction));
+    arrays->train_env = take(at, n, sizeof(int32_t));
+    arrays->train_slots = take(at, n_seeds, sizeof(EsFusedSlot));
+    arrays->batch_number = take(at, arrays->step_batches, sizeof(int32_t));
+    arrays->sum_squares = take(at, n * arrays->n_pieces, sizeof(double));
+    arrays->n_nonfinite = take(at, n * arrays->n_pieces, sizeof(int32_t));
+    arrays->n_arrived = take(at, n, sizeof(int32_t));
+    arrays->clip_factor = take(at, n + n_seeds, sizeof(float));
+    arrays->unscale = take(at, n, sizeof(float));
+    arrays->loss_scale = take(at, n, sizeof(float));
+    arrays->n_good = take(at, n, sizeof(int32_t));
+    arrays->host_sums = take(at, n, sizeof(EsGradientSums));
+    arrays->seed_sums = take(at, n_seeds, sizeof(EsGradientSums));
+    arrays->train_loss = take(at, n, sizeof(double));
+    arrays->train_correct = take(at, n, sizeof(int64_t));
+    arrays->rates.host_learning_rate = take(at, n, sizeof(float));
+    arrays->rates.seed_learning_rate = take(at, n, sizeof(float));
+    arrays->rates.momentum = take(at, n, sizeof(float));
+    arrays->rates.host_decay = take(at, n, sizeof(float));
+    arrays->rates.clip = take(at, n, sizeof(float));
 }
 
-static void take_trials(EsGrowthParts *parts, int64_t max_trials, Cursor *at) {
-    parts->n_trials = take(at, 1, sizeof(int32_t));
-    parts->first_trial = take(at, parts->n_envs, sizeof(int32_t));
-    parts->trial_env = take(at, max_trials, sizeof(int32_t));
-    parts->trial_off = take(at, max_trials, sizeof(int32_t));
-    parts->trial_slots = take(at, max_trials * parts->n_slots, sizeof(EsFusedSlot));
-    parts->loss_row = take(at, parts->n_envs, sizeof(float));
-    parts->accuracy_row = take(at, parts->n_envs, sizeof(float));
+static void take_trials(EsGrowthArrays *arrays, int64_t max_trials, Cursor *at) {
+    arrays->n_trials = take(at, 1, sizeof(int32_t));
+    arrays->first_trial = take(at, arrays->n_envs, sizeof(int32_t));
+    arrays->trial_env = take(at, max_trials, sizeof(int32_t));
+    arrays->trial_off = take(at, max_trials, sizeof(int32_t));
+    arrays->trial_slots = take(at, max_trials * arrays->n_slots, sizeof(EsFusedSlot));
+    arrays->loss_row = take(at, arrays->n_envs, sizeof(float));
+    arrays->accuracy_row = take(at, arrays->n_envs, sizeof(float));
 }
 
 // Numbers that are the same in every step.
 static EsStatus fill_rows(EsGrowth *growth) {
     const EsGrowthOptions *options = &growth->options;
-    const EsGrowthParts *parts = &growth->on_device->parts;
+    const EsGrowthArrays *arrays = &growth->on_device->arrays;
     const struct {
         void *row;
         float value;
-    } rates[] = {{parts->rates.host_learning_rate, options->host_learning_rate},
-                 {parts->rates.seed_learning_rate, options->seed_learning_rate},
-                 {parts->rates.momentum, options->momentum},
-                 {parts->rates.host_decay, options->host_decay},
-                 {parts->rates.clip, options->clip}};
+    } rates[] = {{arrays->rates.host_learning_rate, options->host_learning_rate},
+                 {arrays->rates.seed_learning_rate, options->seed_learning_rate},
+                 {arrays->rates.momentum, options->momentum},
+                 {arrays->rates.host_decay, options->host_decay},
+                 {arrays->rates.clip, options->clip}};
     size_t bytes = sizeof(float) * (size_t)options->n_envs;
     float *numbers = NULL;
     EsStatus status = ES_STATUS_OK;
@@ -160,7 +160,7 @@ static EsStatus fill_rows(EsGrowth *growth) {
             int32_t number = (int32_t)e;
             memcpy(&numbers[e], is_rate ? (const void *)&rates[i].value : &number, sizeof number);
         }
-        ES_TRY_GOTO(es_stream_copy(growth->stream, is_rate ? rates[i].row : parts->train_env,
+        ES_TRY_GOTO(es_stream_copy(growth->stream, is_rate ? rates[i].row : arrays->train_env,
                                    numbers, bytes, ES_COPY_TO_DEVICE));
         ES_TRY_GOTO(es_stream_synchronize(growth->stream));
     }
@@ -171,14 +171,14 @@ done:
 
 static EsStatus create_rows(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
-    EsGrowthParts measured = d->parts;
+    EsGrowthArrays measured = d->arrays;
     Cursor at = {0};
     take_training(&measured, &at);
     take_trials(&measured, d->max_trials, &at);
     ES_TRY(es_device_allocate(growth->device, at.used, &d->rows));
     at = (Cursor){.block = d->rows};
-    take_training(&d->parts, &at);
-    take_trials(&d->parts, d->max_trials, &at);
+    take_training(&d->arrays, &at);
+    take_trials(&d->arrays, d->max_trials, &at);
     size_t n_numbers = 1 + ES_GROWTH_TRIAL_NUMBERS * (size_t)d->max_trials;
     ES_TRY(es_device_allocate_host(growth->device,
                                    sizeof *d->sent_actions * (size_t)growth->options.n_envs,
@@ -261,41 +261,41 @@ static EsStatus list_slots(Tables *tables) {
 
 // --- tables of the model: chunks and places ---
 
-static void add_chunks(Tables *tables, int32_t part, int slot, int64_t first, int64_t end) {
+static void add_chunks(Tables *tables, int32_t section, int slot, int64_t first, int64_t end) {
     for (; first < end; first += ES_GROWTH_CHUNK) {
         tables->chunks[tables->n_chunks++] =
-            (EsGrowthChunk){part, slot, first, ES_MIN(first + ES_GROWTH_CHUNK, end)};
+            (EsGrowthChunk){section, slot, first, ES_MIN(first + ES_GROWTH_CHUNK, end)};
     }
 }
 
 static void list_chunks(Tables *tables) {
     const EsGrowthLayout *layout = &tables->growth->model.layout;
-    add_chunks(tables, ES_GROWTH_PART_HOST, 0, 0, layout->n_host_parameters);
+    add_chunks(tables, ES_GROWTH_SECTION_HOST, 0, 0, layout->n_host_parameters);
     for (int s = 0; s < tables->growth->model.n_slots; s++) {
-        add_chunks(tables, ES_GROWTH_PART_GATE, s, layout->region[s], layout->seed[s]);
-        add_chunks(tables, ES_GROWTH_PART_SEED, s, layout->seed[s], layout->region_end[s]);
+        add_chunks(tables, ES_GROWTH_SECTION_GATE, s, layout->region[s], layout->seed[s]);
+        add_chunks(tables, ES_GROWTH_SECTION_SEED, s, layout->seed[s], layout->region_end[s]);
     }
     tables->n_parameter_chunks = tables->n_chunks;
-    add_chunks(tables, ES_GROWTH_PART_STATE, 0, 0, layout->n_states);
+    add_chunks(tables, ES_GROWTH_SECTION_STATE, 0, 0, layout->n_states);
 }
 
-static void add_places(Tables *tables, int32_t part, int slot, int32_t n) {
+static void add_places(Tables *tables, int32_t section, int slot, int32_t n) {
     for (int32_t number = 0; number < n; number++) {
-        tables->places[tables->n_places++] = (EsGrowthPlace){part, slot, number};
+        tables->places[tables->n_places++] = (EsGrowthPlace){section, slot, number};
     }
 }
 
 static void list_places(Tables *tables) {
     int n_slots = tables->growth->model.n_slots;
-    add_places(tables, ES_GROWTH_PART_HOST, 0, tables->map->host.n);
+    add_places(tables, ES_GROWTH_SECTION_HOST, 0, tables->map->host.n);
     for (int s = 0; s < n_slots; s++) {
         int32_t most = 0;
         for (int b = 0; b < ES_BLUEPRINT_COUNT; b++) {
             most = ES_MAX(most, tables->map->seed[s][b].n);
         }
         tables->groups.first[1 + s] = tables->n_places;
-        add_places(tables, ES_GROWTH_PART_GATE, s, tables->map->gate[s].n);
-        add_places(tables, ES_GROWTH_PART_SEED, s, most);
+        add_places(tables, ES_GROWTH_SECTION_GATE, s, tables->map->gate[s].n);
+        add_places(tables, ES_GROWTH_SECTION_SEED, s, most);
     }
     tables->groups.first[1 + n_slots] = tables->n_places;
 }
@@ -303,10 +303,11 @@ static void list_places(Tables *tables) {
 // Elements of the largest tensor that can be at a place.
 static int64_t longest_at(const Tables *tables, const EsGrowthPlace *place) {
     const EsGrowthMap *map = tables->map;
-    const EsGrowthRange *ranges = place->part == ES_GROWTH_PART_HOST   ? &map->host
-                                  : place->part == ES_GROWTH_PART_GATE ? &map->gate[place->slot]
-                                                                       : map->seed[place->slot];
-    int n_ranges = place->part == ES_GROWTH_PART_SEED ? ES_BLUEPRINT_COUNT : 1;
+    const EsGrowthRange *ranges = place->section == ES_GROWTH_SECTION_HOST ? &map->host
+                                  : place->section == ES_GROWTH_SECTION_GATE
+                                      ? &map->gate[place->slot]
+                                      : map->seed[place->slot];
+    int n_ranges = place->section == ES_GROWTH_SECTION_SEED ? ES_BLUEPRINT_COUNT : 1;
     int64_t most = 0;
     for (int i = 0; i < n_ranges; i++) {
         if (place->number < ranges[i].n) {
@@ -357,18 +358,18 @@ static TableOffsets measure(const EsGrowth *growth) {
 
 static void bind_tables(EsGrowthOnDevice *d, const Tables *tables, const TableOffsets *offsets) {
     char *block = d->tables;
-    d->parts.settings = (const EsGrowthSettings *)(void *)block;
-    d->parts.map = (const EsGrowthMap *)(void *)(block + offsets->map);
-    d->parts.spans = (const EsGrowthSpan *)(void *)(block + offsets->spans);
-    d->parts.chunks = (const EsGrowthChunk *)(void *)(block + offsets->chunks);
-    d->parts.places = (const EsGrowthPlace *)(void *)(block + offsets->places);
-    d->parts.pieces = (const EsGrowthPiece *)(void *)(block + offsets->pieces);
-    d->parts.first_piece = (const int32_t *)(void *)(block + offsets->first_piece);
-    d->parts.n_pieces = tables->n_pieces;
-    d->parts.groups = tables->groups;
-    d->parts.n_chunks = tables->n_chunks;
-    d->parts.n_parameter_chunks = tables->n_parameter_chunks;
-    d->parts.n_places = tables->n_places;
+    d->arrays.settings = (const EsGrowthSettings *)(void *)block;
+    d->arrays.map = (const EsGrowthMap *)(void *)(block + offsets->map);
+    d->arrays.spans = (const EsGrowthSpan *)(void *)(block + offsets->spans);
+    d->arrays.chunks = (const EsGrowthChunk *)(void *)(block + offsets->chunks);
+    d->arrays.places = (const EsGrowthPlace *)(void *)(block + offsets->places);
+    d->arrays.pieces = (const EsGrowthPiece *)(void *)(block + offsets->pieces);
+    d->arrays.first_piece = (const int32_t *)(void *)(block + offsets->first_piece);
+    d->arrays.n_pieces = tables->n_pieces;
+    d->arrays.groups = tables->groups;
+    d->arrays.n_chunks = tables->n_chunks;
+    d->arrays.n_parameter_chunks = tables->n_parameter_chunks;
+    d->arrays.n_places = tables->n_places;
 }
 
 static EsStatus create_tables(EsGrowth *growth) {
@@ -403,29 +404,29 @@ done:
 
 static void fill_parts(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
-    EsGrowthParts *parts = &d->parts;
+    EsGrowthArrays *arrays = &d->arrays;
     const EsGrowthOptions *options = &growth->options;
     int32_t n_slots = growth->model.n_slots;
-    parts->n_envs = (int32_t)options->n_envs;
-    parts->n_slots = n_slots;
-    parts->max_patterns = n_slots <= ES_ABLATION_FULL_MAX
-                              ? 1 << n_slots
-                              : ES_MAX(1 << ES_ABLATION_FULL_MAX, n_slots + 2);
-    parts->is_scaled = options->precision == ES_DTYPE_F16;
-    parts->n_parameters = growth->model.layout.n_parameters;
-    parts->n_states = growth->model.layout.n_states;
-    parts->step_batches = options->step_batches;
-    parts->batch = options->batch;
-    parts->n_validation_images = options->n_validation_images;
-    parts->seed = options->seed;
-    parts->parameters = growth->store->parameters.data;
-    parts->gradients = growth->store->gradients.data;
-    parts->states = growth->store->states.data;
-    parts->momentum = growth->momentum.data;
-    parts->saved_parameters = growth->saved_parameters.data;
-    parts->saved_states = growth->saved_states.data;
-    parts->episode = growth->episode.data;
-    d->max_trials = options->n_envs * parts->max_patterns;
+    arrays->n_envs = (int32_t)options->n_envs;
+    arrays->n_slots = n_slots;
+    arrays->max_patterns = n_slots <= ES_ABLATION_FULL_MAX
+                               ? 1 << n_slots
+                               : ES_MAX(1 << ES_ABLATION_FULL_MAX, n_slots + 2);
+    arrays->is_scaled = options->precision == ES_DTYPE_F16;
+    arrays->n_parameters = growth->model.layout.n_parameters;
+    arrays->n_states = growth->model.layout.n_states;
+    arrays->step_batches = options->step_batches;
+    arrays->batch = options->batch;
+    arrays->n_validation_images = options->n_validation_images;
+    arrays->seed = options->seed;
+    arrays->parameters = growth->store->parameters.data;
+    arrays->gradients = growth->store->gradients.data;
+    arrays->states = growth->store->states.data;
+    arrays->momentum = growth->momentum.data;
+    arrays->saved_parameters = growth->saved_parameters.data;
+    arrays->saved_states = growth->saved_states.data;
+    arrays->episode = growth->episode.data;
+    d->max_trials = options->n_envs * arrays->max_patterns;
 }
 
 static EsStatus upload(EsGrowth *growth, int rank, const int64_t *dims, const void *bytes,
@@ -464,12 +465,12 @@ static EsStatus create_fused(EsGrowth *growth) {
     ES_TRY(es_fused_step_create(&options, &d->fused));
     EsFusedResults trained = es_fused_step_trained(d->fused);
     EsFusedResults evaluated = es_fused_step_evaluated(d->fused);
-    d->parts.trained_loss = trained.loss.data;
-    d->parts.trained_correct = trained.n_correct.data;
-    d->parts.trained_invalid = trained.n_invalid.data;
-    d->parts.evaluated_loss = evaluated.loss.data;
-    d->parts.evaluated_correct = evaluated.n_correct.data;
-    d->parts.evaluated_invalid = evaluated.n_invalid.data;
+    d->arrays.trained_loss = trained.loss.data;
+    d->arrays.trained_correct = trained.n_correct.data;
+    d->arrays.trained_invalid = trained.n_invalid.data;
+    d->arrays.evaluated_loss = evaluated.loss.data;
+    d->arrays.evaluated_correct = evaluated.n_correct.data;
+    d->arrays.evaluated_invalid = evaluated.n_invalid.data;
     return ES_STATUS_OK;
 }
 
@@ -508,12 +509,12 @@ EsStatus es_growth_on_device_create(EsGrowth *growth) {
     ES_TRY(create_readbacks(growth));
     ES_TRY(create_fused(growth));
     d->view = (EsGrowthDevice){.stream = growth->stream,
-                               .state = d->parts.state,
-                               .settings = d->parts.settings,
-                               .masks = d->parts.masks,
-                               .episode = d->parts.episode,
-                               .actions = d->parts.actions,
-                               .rates = d->parts.rates,
+                               .state = d->arrays.state,
+                               .settings = d->arrays.settings,
+                               .masks = d->arrays.masks,
+                               .episode = d->arrays.episode,
+                               .actions = d->arrays.actions,
+                               .rates = d->arrays.rates,
                                .n_envs = growth->options.n_envs};
     return ES_STATUS_OK;
 }

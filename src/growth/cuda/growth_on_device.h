@@ -3,7 +3,7 @@
 #ifndef ES_GROWTH_GROWTH_ON_DEVICE_H
 #define ES_GROWTH_GROWTH_ON_DEVICE_H
 
-#include "growth/cuda/growth_parts.h"
+#include "growth/cuda/growth_arrays.h"
 #include "growth/engine/growth_internal.h"
 #include "network/plan/graph_capture.h"
 
@@ -40,7 +40,7 @@ typedef struct EsReadback {
 
 struct EsGrowthOnDevice {
     EsGrowthDevice view; // view for other modules
-    EsGrowthParts parts;
+    EsGrowthArrays arrays;
     EsFusedStep *fused;      // owned
     EsTensor images, labels; // owned: the data set
     void *tables;            // owned: settings, map, spans, chunks, places

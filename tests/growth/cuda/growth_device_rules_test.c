@@ -73,25 +73,25 @@ TEST(fresh_hosts_have_the_same_bits) {
 
 // What the CPU's step measured, given to the kernels.
 static void put_measurements(const EsGrowth *from, EsGrowth *to) {
-    const EsGrowthParts *parts = &to->on_device->parts;
+    const EsGrowthArrays *arrays = &to->on_device->arrays;
     size_t n = (size_t)from->options.n_envs, n_slots = (size_t)from->model.n_slots;
-    put(to, parts->loss_row, from->loss_row, sizeof(float) * n);
-    put(to, parts->accuracy_row, from->accuracy_row, sizeof(float) * n);
-    put(to, parts->accuracy, from->accuracy, sizeof(float) * n * ES_ABLATION_PATTERNS_MAX);
-    put(to, parts->host_sums, from->host_sums, sizeof *from->host_sums * n);
-    put(to, parts->seed_sums, from->seed_sums, sizeof *from->seed_sums * n * n_slots);
+    put(to, arrays->loss_row, from->loss_row, sizeof(float) * n);
+    put(to, arrays->accuracy_row, from->accuracy_row, sizeof(float) * n);
+    put(to, arrays->accuracy, from->accuracy, sizeof(float) * n * ES_ABLATION_PATTERNS_MAX);
+    put(to, arrays->host_sums, from->host_sums, sizeof *from->host_sums * n);
+    put(to, arrays->seed_sums, from->seed_sums, sizeof *from->seed_sums * n * n_slots);
 }
 
 // Trials in the order of environments, each pattern once, as the CPU lists them.
 static void expect_trials(const EsGrowth *here, const EsGrowth *there) {
-    const EsGrowthParts *parts = &there->on_device->parts;
+    const EsGrowthArrays *arrays = &there->on_device->arrays;
     int32_t n = 0, env[E * ES_ABLATION_PATTERNS_MAX], off[E * ES_ABLATION_PATTERNS_MAX];
     EsFusedSlot slots[E * ES_ABLATION_PATTERNS_MAX][3];
-    fetch(there, &n, parts->n_trials, sizeof n);
+    fetch(there, &n, arrays->n_trials, sizeof n);
     EXPECT_EQ(n, here->n_trials);
-    fetch(there, env, parts->trial_env, sizeof *env * (size_t)n);
-    fetch(there, off, parts->trial_off, sizeof *off * (size_t)n);
-    fetch(there, slots, parts->trial_slots, sizeof *slots * (size_t)n);
+    fetch(there, env, arrays->trial_env, sizeof *env * (size_t)n);
+    fetch(there, off, arrays->trial_off, sizeof *off * (size_t)n);
+    fetch(there, slots, arrays->trial_slots, sizeof *slots * (size_t)n);
     for (int i = 0; i < n; i++) {
         const EsTopology *topology = &here->trials[i].plan->topology;
         EXPECT_EQ(env[i], here->trials[i].env);
@@ -115,7 +115,7 @@ TEST(a_judgement_has_the_same_bits) {
     EsGrowth *there = create_on_cuda(options, &dataset);
     SKIP_WITHOUT(there);
     EsGrowth *here = create_growth(&options, &dataset);
-    const EsGrowthParts *parts = &there->on_device->parts;
+    const EsGrowthArrays *arrays = &there->on_device->arrays;
     REQUIRE_OK(es_growth_reset(here, 5));
     int n_most = 0;
     for (int step = 0; step < STEPS - 1; step++) {
@@ -126,13 +126,13 @@ TEST(a_judgement_has_the_same_bits) {
         REQUIRE_OK(es_growth_decide(here, actions));
         copy_growth(here, there);
         REQUIRE_OK(es_growth_advance(here));
-        es_growth_cuda_list_trials(parts, there->stream);
+        es_growth_cuda_list_trials(arrays, there->stream);
         expect_trials(here, there);
         put_measurements(here, there);
-        es_growth_cuda_measure(parts, there->stream);
+        es_growth_cuda_measure(arrays, there->stream);
         EXPECT(hash_state(here) == hash_device_state(there));
-        fetch(there, masks, parts->masks, sizeof masks);
-        fetch(there, lists, parts->ablations, sizeof lists);
+        fetch(there, masks, arrays->masks, sizeof masks);
+        fetch(there, lists, arrays->ablations, sizeof lists);
         EXPECT(memcmp(masks, here->masks, sizeof masks) == 0);
         EXPECT(memcmp(lists, here->ablations, sizeof lists) == 0);
         n_most = ES_MAX(n_most, here->n_trials);
@@ -274,22 +274,22 @@ TEST(an_update_has_the_bits_of_a_plain_loop) {
         SKIP("no CUDA device that runs this host");
     }
     EsGrowth *growth = u.growth;
-    const EsGrowthParts *parts = &growth->on_device->parts;
+    const EsGrowthArrays *arrays = &growth->on_device->arrays;
     REQUIRE_OK(es_growth_queue_reset(growth, 0));
-    es_growth_cuda_begin_step(parts, growth->stream);
+    es_growth_cuda_begin_step(arrays, growth->stream);
     u.width = growth->store->gradients.dim[1];
     u.bytes = es_tensor_bytes(&growth->store->gradients);
     u.parameters = fetch_slab(growth, &growth->store->parameters);
     u.momentum = calloc(1, u.bytes);
     u.gradients = calloc(1, u.bytes);
     fill_update(&u);
-    put(growth, parts->gradients, u.gradients, u.bytes);
-    put(growth, parts->momentum, u.momentum, u.bytes);
-    put(growth, parts->train_slots, u.slots, sizeof u.slots);
-    es_growth_cuda_update(parts, growth->stream, 1);
+    put(growth, arrays->gradients, u.gradients, u.bytes);
+    put(growth, arrays->momentum, u.momentum, u.bytes);
+    put(growth, arrays->train_slots, u.slots, sizeof u.slots);
+    es_growth_cuda_update(arrays, growth->stream, 1);
     EsGradientSums hosts[U], seeds[U][UPDATED_SLOTS];
-    fetch(growth, hosts, parts->host_sums, sizeof hosts);
-    fetch(growth, seeds, parts->seed_sums, sizeof seeds);
+    fetch(growth, hosts, arrays->host_sums, sizeof hosts);
+    fetch(growth, seeds, arrays->seed_sums, sizeof seeds);
     for (int e = 0; e < U; e++) {
         move_env(&u, e, &hosts[e], seeds[e]);
     }
@@ -311,12 +311,12 @@ enum { F = 4 };
 
 static void update_with(EsGrowth *growth, const float *gradients, const float *scales,
                         const int32_t *n_good) {
-    const EsGrowthParts *parts = &growth->on_device->parts;
-    put(growth, parts->gradients, gradients, es_tensor_bytes(&growth->store->gradients));
-    put(growth, parts->loss_scale, scales, sizeof(float) * F);
-    put(growth, parts->n_good, n_good, sizeof(int32_t) * F);
-    es_growth_cuda_begin_step(parts, growth->stream);
-    es_growth_cuda_update(parts, growth->stream, 1);
+    const EsGrowthArrays *arrays = &growth->on_device->arrays;
+    put(growth, arrays->gradients, gradients, es_tensor_bytes(&growth->store->gradients));
+    put(growth, arrays->loss_scale, scales, sizeof(float) * F);
+    put(growth, arrays->n_good, n_good, sizeof(int32_t) * F);
+    es_growth_cuda_begin_step(arrays, growth->stream);
+    es_growth_cuda_update(arrays, growth->stream, 1);
 }
 
 TEST(loss_scales_follow_overflow) {
@@ -325,7 +325,7 @@ TEST(loss_scales_follow_overflow) {
     options.precision = ES_DTYPE_F16;
     EsGrowth *growth = create_on_cuda(options, &dataset);
     SKIP_WITHOUT(growth);
-    const EsGrowthParts *parts = &growth->on_device->parts;
+    const EsGrowthArrays *arrays = &growth->on_device->arrays;
     REQUIRE_OK(es_growth_queue_reset(growth, 0));
     size_t bytes = es_tensor_bytes(&growth->store->gradients);
     int64_t width = growth->store->gradients.dim[1];
@@ -342,9 +342,9 @@ TEST(loss_scales_follow_overflow) {
     float scale[F], *after = fetch_slab(growth, &growth->store->parameters);
     int32_t good[F];
     EsGradientSums sums[F];
-    fetch(growth, scale, parts->loss_scale, sizeof scale);
-    fetch(growth, good, parts->n_good, sizeof good);
-    fetch(growth, sums, parts->host_sums, sizeof sums);
+    fetch(growth, scale, arrays->loss_scale, sizeof scale);
+    fetch(growth, good, arrays->n_good, sizeof good);
+    fetch(growth, sums, arrays->host_sums, sizeof sums);
     EXPECT(scale[0] == 1024.0f && scale[1] == 32768.0f && scale[2] == 1.0f);
     EXPECT(scale[3] == 16777216.0f); // already the highest
     EXPECT(good[0] == 8 && good[1] == 0 && good[2] == 0 && good[3] == 0);
@@ -365,8 +365,8 @@ TEST(loss_scales_follow_overflow) {
         gradients[e * width + 2] = 0.0f;
     }
     update_with(growth, gradients, lower, late);
-    fetch(growth, scale, parts->loss_scale, sizeof scale);
-    fetch(growth, good, parts->n_good, sizeof good);
+    fetch(growth, scale, arrays->loss_scale, sizeof scale);
+    fetch(growth, good, arrays->n_good, sizeof good);
     EXPECT(scale[0] == 1024.0f && scale[1] == 512.0f);
     EXPECT(good[0] == 0 && good[1] == 1999);
     free(gradients);

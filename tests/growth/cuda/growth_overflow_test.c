@@ -68,7 +68,7 @@ TEST(an_overflowing_seed_is_alone) {
         step_all(calm, es_action_wait());
         float *after = fetch_slab(growth, &growth->store->parameters);
         float *others = fetch_slab(calm, &calm->store->parameters);
-        fetch(growth, scale, growth->on_device->parts.loss_scale, sizeof scale);
+        fetch(growth, scale, growth->on_device->arrays.loss_scale, sizeof scale);
         int is_left_out = rows_are_equal(before, after, width, BROKEN);
         expected *= is_left_out ? 0.5f : 1.0f;
         n_left_out += is_left_out;

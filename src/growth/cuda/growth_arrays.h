@@ -3,8 +3,8 @@
 //
 // E environments, S slots, P parameters of one environment, B batches of a step, R trials (an
 // environment with some seeds switched off).
-#ifndef ES_GROWTH_GROWTH_PARTS_H
-#define ES_GROWTH_GROWTH_PARTS_H
+#ifndef ES_GROWTH_GROWTH_ARRAYS_H
+#define ES_GROWTH_GROWTH_ARRAYS_H
 
 #include "growth/engine/growth_device.h"
 #include "growth/fused/fused_step.h"
@@ -13,9 +13,14 @@ ES_EXTERN_C_BEGIN
 
 // --- where parameters lie, as tables in device memory ---
 
-// The parts of an environment's rows; the first three lie in the parameters, the last in the
+// The sections of an environment's rows; the first three lie in the parameters, the last in the
 // states.
-enum { ES_GROWTH_PART_HOST, ES_GROWTH_PART_GATE, ES_GROWTH_PART_SEED, ES_GROWTH_PART_STATE };
+enum {
+    ES_GROWTH_SECTION_HOST,
+    ES_GROWTH_SECTION_GATE,
+    ES_GROWTH_SECTION_SEED,
+    ES_GROWTH_SECTION_STATE
+};
 
 // One tensor.
 typedef struct EsGrowthSpan {
@@ -35,17 +40,17 @@ typedef struct EsGrowthMap {
     EsGrowthRange seed[ES_SLOTS_MAX][ES_BLUEPRINT_COUNT];
 } EsGrowthMap;
 
-// A stretch of a row that one block serves; it lies in one part.
+// A stretch of a row that one block serves; it lies in one section.
 #define ES_GROWTH_CHUNK 1024
 typedef struct EsGrowthChunk {
-    int32_t part, slot; // slot: of gates and seeds
+    int32_t section, slot; // slot: of gates and seeds
     int64_t first, end;
 } EsGrowthChunk;
 
 // A tensor that an environment can have: number k of the host, of a gate, or of the seed in the
 // slot, if any. The places of a group follow each other, a slot's gate before its seed.
 typedef struct EsGrowthPlace {
-    int32_t part, slot, number;
+    int32_t section, slot, number;
 } EsGrowthPlace;
 
 // A stretch of the tensor at a place that one block measures; where the tensor in the place is
@@ -68,7 +73,7 @@ typedef struct EsGrowthGroups {
 
 // --- all pointers ---
 
-typedef struct EsGrowthParts {
+typedef struct EsGrowthArrays {
     int32_t n_envs, n_slots, n_places, n_pieces;
     int32_t n_chunks, n_parameter_chunks; // all; of parameters, which come first
     int32_t max_patterns;                 // of one environment's validation
@@ -125,34 +130,34 @@ typedef struct EsGrowthParts {
     float *loss_row, *accuracy_row; // [E]
     const float *evaluated_loss;    // [R], as the fused step leaves it
     const int32_t *evaluated_correct, *evaluated_invalid;
-} EsGrowthParts;
+} EsGrowthArrays;
 
 // --- launchers ---
 
 // lifecycle_cuda.cu: a thread per environment.
 // Episode ids and states of fresh episodes, and fresh loss scales.
-void es_growth_cuda_reset(const EsGrowthParts *parts, EsStream *stream, int64_t first_episode);
+void es_growth_cuda_reset(const EsGrowthArrays *arrays, EsStream *stream, int64_t first_episode);
 // Measurements, gradients, contributions, masks, in this order (lifecycle.h).
-void es_growth_cuda_measure(const EsGrowthParts *parts, EsStream *stream);
+void es_growth_cuda_measure(const EsGrowthArrays *arrays, EsStream *stream);
 // Actions and tick.
-void es_growth_cuda_decide(const EsGrowthParts *parts, EsStream *stream);
+void es_growth_cuda_decide(const EsGrowthArrays *arrays, EsStream *stream);
 
 // growth_weights_cuda.cu: the requests of the rules; all hosts are made anew before when is_fresh.
-void es_growth_cuda_weights(const EsGrowthParts *parts, EsStream *stream, int is_fresh);
+void es_growth_cuda_weights(const EsGrowthArrays *arrays, EsStream *stream, int is_fresh);
 
 // slot_table_cuda.cu Decides what each environment trains in this step, and clears the sums.
-void es_growth_cuda_begin_step(const EsGrowthParts *parts, EsStream *stream);
+void es_growth_cuda_begin_step(const EsGrowthArrays *arrays, EsStream *stream);
 // Lists the seeds to switch off, and the trials of that, environment by environment.
-void es_growth_cuda_list_trials(const EsGrowthParts *parts, EsStream *stream);
+void es_growth_cuda_list_trials(const EsGrowthArrays *arrays, EsStream *stream);
 // Slots of the n trials whose environments and switched-off slots are in trial_env and trial_off.
-void es_growth_cuda_fill_trials(const EsGrowthParts *parts, EsStream *stream, int64_t n);
+void es_growth_cuda_fill_trials(const EsGrowthArrays *arrays, EsStream *stream, int64_t n);
 
 // growth_update_cuda.cu: the work after each batch: its loss and counts are added up, gradients are
 // measured when is_measured, clipped and applied.
-void es_growth_cuda_update(const EsGrowthParts *parts, EsStream *stream, int is_measured);
+void es_growth_cuda_update(const EsGrowthArrays *arrays, EsStream *stream, int is_measured);
 
 // slot_table_cuda.cu: means over the batches of the step, and its trials as accuracies.
-void es_growth_cuda_results(const EsGrowthParts *parts, EsStream *stream);
+void es_growth_cuda_results(const EsGrowthArrays *arrays, EsStream *stream);
 
 ES_EXTERN_C_END
 
