@@ -1,13 +1,5 @@
 // The common part of commands that train: --config, --out, --resume, --dry-run, --quiet, a session
-// of a run, and its exit code.
-//
-//     EsRunSession session;
-//     EsStatus status = es_run_command_open(&command, &config, &settings.run, &session);
-//     if (status == ES_STATUS_OK) { status = build(&work); }
-//     if (status == ES_STATUS_OK) { status = es_run_command_start(..., NULL, &session); }
-//     if (status == ES_STATUS_OK) { status = es_run_rounds(session.run, &work); }
-//     status = es_run_command_close(&session, status);
-//     return es_run_command_finish("hosts", status, &session.outcome);
+// of a run, and its exit code. run_program.h puts them in order.
 #ifndef ES_PROGRAMS_RUN_COMMAND_H
 #define ES_PROGRAMS_RUN_COMMAND_H
 

@@ -6,7 +6,6 @@
 #include "base/macros.h"
 #include "base/words.h"
 #include "cli/frame.h"
-#include "cli/run_command.h"
 #include "grow/grow_command.h"
 #include "grow/grow_tables.h"
 #include "runs/grow/grow_evaluate.h"
@@ -40,14 +39,13 @@ static void print_hosts(EsGrowRun *grow, const EsGrowSettings *settings) {
                         es_growth_model(es_grow_run_runner(grow)->growth)->layout.n_host_weights);
 }
 
-static EsStatus print_results(const EsRunCommand *command, EsGrowRun *grow,
-                              const EsGrowSettings *settings, int as_json,
-                              const EsRunSession *session) {
+static EsStatus print_results(void *grow, const EsRunInput *input, const char *folder) {
+    const EsGrowSettings *settings = input->config->settings;
     const EsGrowEnding *endings = es_grow_run_endings(grow);
     const EsGrowEvaluation *evaluation = es_grow_run_evaluation(grow);
     report_refusals(grow);
-    if (as_json) {
-        return print_json(grow, settings, session->folder);
+    if (input->as_json) {
+        return print_json(grow, settings, folder);
     }
     if (evaluation != NULL) {
         es_grow_print_evaluation(evaluation, settings->run.seed);
@@ -55,13 +53,20 @@ static EsStatus print_results(const EsRunCommand *command, EsGrowRun *grow,
         print_hosts(grow, settings);
     } else {
         es_message("all %d rounds were done before; `esper query %s` has their results\n",
-                   settings->run.n_rounds, session->folder);
+                   settings->run.n_rounds, folder);
     }
-    if (es_grow_settings_train(settings) && !command->is_quiet) {
+    if (es_grow_settings_train(settings) && !input->command->is_quiet) {
         es_message("the policy is in %s/policy.safetensors: esper grow --policy takes it\n",
-                   session->folder);
+                   folder);
     }
     return ES_STATUS_OK;
+}
+
+// All there is of rounds that could not be saved.
+static void print_unsaved(void *grow, const EsRunInput *input) {
+    if (!input->as_json && es_grow_run_endings(grow) != NULL) {
+        print_hosts(grow, input->config->settings);
+    }
 }
 
 // --- what would happen ---
@@ -79,7 +84,7 @@ static const char *write_seconds(double seconds, char text[32]) {
     return text;
 }
 
-static EsStatus dry_run(EsGrowRun *grow, const EsConfig *config, const EsRunMemory *memory) {
+static EsStatus print_plan(void *grow, const EsConfig *config, const EsRunMemory *memory) {
     EsEpisodeRunner *runner = es_grow_run_runner(grow);
     const EsGrowthModel *model = es_growth_model(runner->growth);
     const EsGrowSettings *settings = config->settings;
@@ -147,37 +152,34 @@ static void destroy_grow(void *grow) { es_grow_run_destroy(grow); }
 
 static EsStatus find_grow_need(void *grow, EsRunNeed *need) { return es_grow_run_need(grow, need); }
 
-EsStatus es_grow_command_create(const EsRunCommand *command, EsGrowSettings *settings,
-                                EsGrowRun **grow, EsRunMemory *memory) {
-    EsRunMaker maker = {.settings = settings,
-                        .n_envs = &settings->n_envs,
-                        .create = create_grow,
-                        .destroy = destroy_grow,
-                        .find_need = find_grow_need,
-                        .run_need = es_run_need(&settings->run, !command->is_quiet),
-                        .smaller = "a smaller --batch or --validation-images"};
-    return es_run_memory_create(&maker, (void **)grow, memory);
-}
+static EsRunWork rounds_of_grow(void *grow) { return es_grow_run_work(grow); }
 
-EsStatus es_grow_command_start(const EsRunCommand *command, const EsGrowSettings *settings,
-                               EsGrowRun *grow, EsRunSession *session) {
+static void describe(void *grow, const void *settings, char text[ES_RUN_ABOUT_BYTES]) {
     const EsDataset *data = &es_grow_run_runner(grow)->dataset;
     const EsDeviceInfo *device = es_device_info(es_grow_run_runner(grow)->device);
-    char text[768];
     int used = snprintf(
-        text, sizeof text,
+        text, ES_RUN_ABOUT_BYTES,
         "data: %.100s, %lld training, %lld validation and %lld test images of %d x %d x %d in "
         "%d classes",
         data->name, (long long)data->train.count, (long long)data->validation.count,
         (long long)data->test.count, data->height, data->width, data->n_channels, data->n_classes);
     if (device->kind == ES_DEVICE_CUDA) {
         char numbers[160];
-        snprintf(text + used, sizeof text - (size_t)used, "\n%.100s: %s", device->name,
+        snprintf(text + used, ES_RUN_ABOUT_BYTES - (size_t)used, "\n%.100s: %s", device->name,
                  es_grow_describe_precision(settings, device, numbers));
     }
-    int is_known = command->resume != NULL || command->is_further;
-    return es_run_command_start(command, &settings->run, is_known ? NULL : text, session);
 }
+
+const EsRunProgram es_grow_program = {.name = "grow",
+                                      .smaller = "a smaller --batch or --validation-images",
+                                      .create = create_grow,
+                                      .destroy = destroy_grow,
+                                      .find_need = find_grow_need,
+                                      .rounds = rounds_of_grow,
+                                      .describe = describe,
+                                      .print_plan = print_plan,
+                                      .print_results = print_results,
+                                      .print_unsaved = print_unsaved};
 
 // One run, not those of several seeds.
 static EsStatus check_resumed(const EsRunCommand *command) {
@@ -284,36 +286,12 @@ static int begin_grow(int argc, char **argv, GrowCommand *grow, EsExit *code) {
 }
 
 EsExit cmd_grow(int argc, char **argv) {
-    GrowCommand command;
-    EsGrowSettings *settings = &command.settings;
-    EsGrowRun *grow = NULL;
-    EsRunSession session;
-    EsRunMemory memory;
+    GrowCommand grow;
     EsExit code;
-    if (!begin_grow(argc, argv, &command, &code)) {
+    if (!begin_grow(argc, argv, &grow, &code)) {
         return code;
     }
-    EsStatus status = es_run_command_open(&command.run, &command.config, &settings->run, &session);
-    if (status == ES_STATUS_OK) {
-        status = es_grow_command_create(&command.run, settings, &grow, &memory);
-    }
-    if (status == ES_STATUS_OK && command.run.is_dry_run) {
-        status = dry_run(grow, &command.config, &memory);
-    } else if (status == ES_STATUS_OK) {
-        status = es_grow_command_start(&command.run, settings, grow, &session);
-        if (status == ES_STATUS_OK) {
-            EsRunWork work = es_grow_run_work(grow);
-            status = es_run_rounds(session.run, &work);
-        }
-        status = es_run_command_close(&session, status);
-        if (status == ES_STATUS_OK) {
-            status = print_results(&command.run, grow, settings, command.as_json, &session);
-        } else if (status == ES_STATUS_IO && !command.as_json &&
-                   es_grow_run_endings(grow) != NULL) {
-            print_hosts(grow, settings); // all there is of rounds that could not be saved
-        }
-    }
-    status = es_run_command_close(&session, status);
-    es_grow_run_destroy(grow);
-    return es_run_command_finish("grow", status, &session.outcome);
+    const EsRunInput input = {&grow.run, &grow.config, &grow.settings.run, &grow.settings.n_envs,
+                              grow.as_json};
+    return es_run_program(&es_grow_program, &input);
 }

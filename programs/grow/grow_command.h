@@ -1,21 +1,14 @@
-// The parts of `esper grow`: one run (grow.c), and --repeat N (grow_repeat.c): the same run with N
-// seeds, each in a folder of its own, and a table over them.
+// The two ways of `esper grow`: one run (grow.c), and --repeat N (grow_repeat.c): the same run with
+// N seeds, each in a folder of its own, and a table over them.
 #ifndef ES_PROGRAMS_GROW_COMMAND_H
 #define ES_PROGRAMS_GROW_COMMAND_H
 
-#include "cli/run_command.h"
-#include "cli/run_memory.h"
+#include "cli/run_program.h"
 #include "runs/grow/grow_run.h"
 
 // --- one run ---
 
-// Builds the work of a run within the memory that is there; `memory` is nullable.
-EsStatus es_grow_command_create(const EsRunCommand *command, EsGrowSettings *settings,
-                                EsGrowRun **grow, EsRunMemory *memory);
-
-// Starts the session, which is open, and prints what it will run on.
-EsStatus es_grow_command_start(const EsRunCommand *command, const EsGrowSettings *settings,
-                               EsGrowRun *grow, EsRunSession *session);
+extern const EsRunProgram es_grow_program;
 
 // --- several seeds ---
 

@@ -96,8 +96,9 @@ static EsStatus run_seed(Repeat *repeat, int i) {
     EsGrowSettings settings = *(const EsGrowSettings *)repeat->config->settings;
     EsConfig config = *repeat->config;
     EsRunCommand command = *repeat->command;
+    const EsRunInput input = {&command, &config, &settings.run, &settings.n_envs, repeat->as_json};
     EsRunSession session;
-    EsGrowRun *grow = NULL;
+    void *grow = NULL;
     struct stat info;
     char path[ES_RUN_PATH_BYTES];
     settings.run.seed = repeat->first_seed + i;
@@ -110,18 +111,7 @@ static EsStatus run_seed(Repeat *repeat, int i) {
     if (!command.is_quiet) {
         es_message("seed %d, %d of %d\n", settings.run.seed, i + 1, repeat->n);
     }
-    EsStatus status = es_run_command_open(&command, &config, &settings.run, &session);
-    if (status == ES_STATUS_OK) {
-        status = es_grow_command_create(&command, &settings, &grow, NULL);
-    }
-    if (status == ES_STATUS_OK) {
-        status = es_grow_command_start(&command, &settings, grow, &session);
-    }
-    if (status == ES_STATUS_OK) {
-        EsRunWork work = es_grow_run_work(grow);
-        status = es_run_rounds(session.run, &work);
-    }
-    status = es_run_command_close(&session, status);
+    EsStatus status = es_run_program_train(&es_grow_program, &input, &grow, &session);
     es_grow_run_destroy(grow);
     int has_lost = repeat->outcome.has_lost_events || session.outcome.has_lost_events;
     int64_t diverged_since = ES_MAX(repeat->outcome.diverged_since, session.outcome.diverged_since);

@@ -8,8 +8,7 @@
 #include "base/macros.h"
 #include "base/statistics.h"
 #include "cli/frame.h"
-#include "cli/run_command.h"
-#include "cli/run_memory.h"
+#include "cli/run_program.h"
 #include "runs/grow/hosts_run.h"
 
 // Without the sign that a NaN may have: people read "-nan" as something else.
@@ -84,7 +83,7 @@ static void warn_diverged(const EsHostsReport *report) {
 
 // --- what would happen ---
 
-static EsStatus dry_run(EsHostsRun *hosts, const EsConfig *config, const EsRunMemory *memory) {
+static EsStatus print_plan(void *hosts, const EsConfig *config, const EsRunMemory *memory) {
     double seconds = 0;
     EsHostsReport report = es_hosts_run_report(hosts);
     const EsHostsSettings *settings = config->settings;
@@ -115,59 +114,39 @@ static EsStatus dry_run(EsHostsRun *hosts, const EsConfig *config, const EsRunMe
 
 // --- the run ---
 
-static EsStatus print_results(EsHostsRun *hosts, const EsHostsSettings *settings, int as_json,
-                              const char *folder) {
-    ES_TRY(es_hosts_run_test(hosts));
-    EsHostsReport report = es_hosts_run_report(hosts);
-    warn_diverged(&report);
-    if (as_json) {
-        return print_json(&report, settings, folder);
-    }
-    print_table(&report, settings);
-    return ES_STATUS_OK;
-}
-
 static EsStatus create_hosts(const void *settings, void **hosts) {
     return es_hosts_run_create(settings, (EsHostsRun **)hosts);
 }
 
 static void destroy_hosts(void *hosts) { es_hosts_run_destroy(hosts); }
 
-static EsExit run_hosts(const EsRunCommand *command, const EsConfig *config, int as_json) {
-    EsHostsSettings *settings = config->settings;
-    EsHostsRun *hosts = NULL;
-    EsRunSession session;
-    EsRunMemory memory;
-    EsRunMaker maker = {.settings = settings,
-                        .n_envs = &settings->n_envs,
-                        .create = create_hosts,
-                        .destroy = destroy_hosts,
-                        .run_need = es_run_need(&settings->run, !command->is_quiet),
-                        .smaller = "a smaller --batch"};
-    EsStatus status = es_run_command_open(command, config, &settings->run, &session);
-    if (status == ES_STATUS_OK) {
-        status = es_run_memory_create(&maker, (void **)&hosts, &memory);
-    }
-    if (status == ES_STATUS_OK && command->is_dry_run) {
-        status = dry_run(hosts, config, &memory);
-    } else if (status == ES_STATUS_OK) {
-        char text[512];
-        es_dataset_describe(es_hosts_run_report(hosts).dataset, text, sizeof text);
-        EsRunWork work = es_hosts_run_work(hosts);
-        status = es_run_command_start(command, &settings->run,
-                                      command->resume == NULL ? text : NULL, &session);
-        if (status == ES_STATUS_OK) {
-            status = es_run_rounds(session.run, &work);
-        }
-        status = es_run_command_close(&session, status);
-        if (status == ES_STATUS_OK) {
-            status = print_results(hosts, settings, as_json, session.folder);
-        }
-    }
-    status = es_run_command_close(&session, status);
-    es_hosts_run_destroy(hosts);
-    return es_run_command_finish("hosts", status, &session.outcome);
+static EsRunWork rounds_of_hosts(void *hosts) { return es_hosts_run_work(hosts); }
+
+static void describe(void *hosts, const void *settings, char text[ES_RUN_ABOUT_BYTES]) {
+    (void)settings;
+    es_dataset_describe(es_hosts_run_report(hosts).dataset, text, ES_RUN_ABOUT_BYTES);
 }
+
+static EsStatus print_results(void *hosts, const EsRunInput *input, const char *folder) {
+    const EsHostsSettings *settings = input->config->settings;
+    ES_TRY(es_hosts_run_test(hosts));
+    EsHostsReport report = es_hosts_run_report(hosts);
+    warn_diverged(&report);
+    if (input->as_json) {
+        return print_json(&report, settings, folder);
+    }
+    print_table(&report, settings);
+    return ES_STATUS_OK;
+}
+
+static const EsRunProgram program = {.name = "hosts",
+                                     .smaller = "a smaller --batch",
+                                     .create = create_hosts,
+                                     .destroy = destroy_hosts,
+                                     .rounds = rounds_of_hosts,
+                                     .describe = describe,
+                                     .print_plan = print_plan,
+                                     .print_results = print_results};
 
 static void print_tasks(void) {
     printf("\nhosts:\n");
@@ -181,7 +160,7 @@ static void print_tasks(void) {
 }
 
 EsExit cmd_hosts(int argc, char **argv) {
-    EsRunCommand command;
+    EsRunCommand command = {0};
     EsHostsSettings settings, before;
     int as_json;
     EsConfig config = es_hosts_run_config(&settings);
@@ -231,6 +210,7 @@ EsExit cmd_hosts(int argc, char **argv) {
     if (status == ES_STATUS_OK) {
         es_run_command_note_unused(&table, &arguments, settings.run.device, settings.data);
     }
-    return status == ES_STATUS_OK ? run_hosts(&command, &config, as_json)
+    const EsRunInput input = {&command, &config, &settings.run, &settings.n_envs, as_json};
+    return status == ES_STATUS_OK ? es_run_program(&program, &input)
                                   : es_command_finish("hosts", status);
 }

@@ -6,8 +6,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "cli/frame.h"
-#include "cli/run_command.h"
-#include "cli/run_memory.h"
+#include "cli/run_program.h"
 #include "prove/prove_action.h"
 #include "runs/prove/prove_evaluate.h"
 #include "runs/prove/prove_run.h"
@@ -71,14 +70,13 @@ static void print_evaluation(const EsProveEvaluation *evaluation, const EsProveS
     }
 }
 
-static EsStatus print_results(const EsRunCommand *command, const EsProveRun *prove,
-                              const EsProveSettings *settings, int as_json,
-                              const EsRunSession *session) {
+static EsStatus print_results(void *prove, const EsRunInput *input, const char *folder) {
+    const EsProveSettings *settings = input->config->settings;
     const EsProveEvaluation *evaluation = es_prove_run_evaluation(prove);
     double mrr = 0;
     int64_t best_round = es_prove_run_best(prove, &mrr);
-    if (as_json) {
-        return print_json(prove, settings, session->folder);
+    if (input->as_json) {
+        return print_json(prove, settings, folder);
     }
     if (best_round > 0) {
         printf("best on validation: round %lld, MRR %.3f\n", (long long)best_round, mrr);
@@ -86,10 +84,10 @@ static EsStatus print_results(const EsRunCommand *command, const EsProveRun *pro
     if (evaluation != NULL) {
         print_evaluation(evaluation, settings);
     }
-    if (!command->is_quiet) {
+    if (!input->command->is_quiet) {
         es_message(
             "the policy is in %s/policy.safetensors; use it with esper prove eval --policy\n",
-            session->folder);
+            folder);
     }
     return ES_STATUS_OK;
 }
@@ -97,7 +95,7 @@ static EsStatus print_results(const EsRunCommand *command, const EsProveRun *pro
 // --- dry run ---
 
 // Runs one round and prints its figures.
-static EsStatus dry_run(EsProveRun *prove, const EsConfig *config, const EsRunMemory *memory) {
+static EsStatus print_plan(void *prove, const EsConfig *config, const EsRunMemory *memory) {
     const EsProveSettings *settings = config->settings;
     const EsKnowledgeGraph *graph = es_prove_run_graph(prove);
     EsProofTraining *training = es_prove_run_training(prove);
@@ -139,45 +137,23 @@ static EsStatus find_prove_need(void *prove, EsRunNeed *need) {
     return es_prove_run_need(prove, need);
 }
 
-static EsExit run_train(const EsRunCommand *command, const EsConfig *config, int as_json) {
-    EsProveSettings *settings = config->settings;
-    EsProveRun *prove = NULL;
-    EsRunSession session;
-    EsRunMemory memory;
-    EsRunMaker maker = {.settings = settings,
-                        .n_envs = &settings->n_envs,
-                        .create = create_prove,
-                        .destroy = destroy_prove,
-                        .find_need = find_prove_need,
-                        .run_need = es_run_need(&settings->run, !command->is_quiet),
-                        .smaller = "a smaller --steps or graph"};
-    EsStatus status = es_run_command_open(command, config, &settings->run, &session);
-    if (status == ES_STATUS_OK) {
-        status = es_run_memory_create(&maker, (void **)&prove, &memory);
-    }
-    if (status == ES_STATUS_OK && command->is_dry_run) {
-        status = dry_run(prove, config, &memory);
-    } else if (status == ES_STATUS_OK) {
-        const EsKnowledgeGraph *graph = es_prove_run_graph(prove);
-        EsRunWork work = es_prove_run_work(prove);
-        char about[256];
-        snprintf(about, sizeof about, "graph: %.100s, %d constants, %d facts, %d rules",
-                 es_prove_settings_data(settings), graph->n_constants, graph->n_facts,
-                 graph->n_rules);
-        status = es_run_command_start(command, &settings->run,
-                                      command->resume == NULL ? about : NULL, &session);
-        if (status == ES_STATUS_OK) {
-            status = es_run_rounds(session.run, &work);
-        }
-        status = es_run_command_close(&session, status);
-        if (status == ES_STATUS_OK) {
-            status = print_results(command, prove, settings, as_json, &session);
-        }
-    }
-    status = es_run_command_close(&session, status);
-    es_prove_run_destroy(prove);
-    return es_run_command_finish("prove train", status, &session.outcome);
+static EsRunWork rounds_of_prove(void *prove) { return es_prove_run_work(prove); }
+
+static void describe(void *prove, const void *settings, char text[ES_RUN_ABOUT_BYTES]) {
+    const EsKnowledgeGraph *graph = es_prove_run_graph(prove);
+    snprintf(text, ES_RUN_ABOUT_BYTES, "graph: %.100s, %d constants, %d facts, %d rules",
+             es_prove_settings_data(settings), graph->n_constants, graph->n_facts, graph->n_rules);
 }
+
+static const EsRunProgram program = {.name = "prove train",
+                                     .smaller = "a smaller --steps or graph",
+                                     .create = create_prove,
+                                     .destroy = destroy_prove,
+                                     .find_need = find_prove_need,
+                                     .rounds = rounds_of_prove,
+                                     .describe = describe,
+                                     .print_plan = print_plan,
+                                     .print_results = print_results};
 
 static int is_given(const EsArguments *arguments, const char *name) {
     for (int i = 0; i < arguments->n_overrides; i++) {
@@ -256,6 +232,7 @@ EsExit cmd_prove_train(int argc, char **argv) {
         es_options_note_unused(&table, &arguments, "graph-seed",
                                "with --data: it is the seed of the generated graph");
     }
-    return status == ES_STATUS_OK ? run_train(&command, &config, as_json)
+    const EsRunInput input = {&command, &config, &settings.run, &settings.n_envs, as_json};
+    return status == ES_STATUS_OK ? es_run_program(&program, &input)
                                   : es_command_finish("prove train", status);
 }
