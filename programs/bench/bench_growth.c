@@ -384,7 +384,7 @@ static EsStatus create_growth(GrowthFixture *fixture, const EsBenchHost *wanted,
     int n_validation = wanted->n_validation > 0 ? wanted->n_validation : IMAGES;
     EsDatasetOptions dataset_options = {
         .seed = 7, .n_train = train_images(&host), .n_validation = n_validation, .n_test = 10};
-    ES_TRY(es_dataset_create(&fixture->dataset, host.dataset, &dataset_options, NULL));
+    ES_TRY(es_dataset_open(&fixture->dataset, host.dataset, &dataset_options, NULL));
     EsGrowthOptions options = es_growth_defaults(&host, slots, n_slots, wanted->n_envs);
     const EsDeviceInfo *info = es_device_info(bench->device);
     char device[32] = "cpu";

@@ -54,7 +54,7 @@ EsStatus es_bench_host_begin(const EsBenchHost *wanted, const EsBench *bench, vo
     ES_TRY(es_allocate(sizeof *fixture, (void **)&fixture));
     // the content of the images does not matter here, their number does: more than the caches hold
     EsDatasetOptions dataset_options = {.seed = 7, .n_validation = 10, .n_test = 10};
-    ES_TRY_GOTO(es_dataset_create(&fixture->dataset, host.dataset, &dataset_options, NULL));
+    ES_TRY_GOTO(es_dataset_open(&fixture->dataset, host.dataset, &dataset_options, NULL));
     EsHostTrainerOptions options = es_host_trainer_defaults(&host, wanted->n_envs);
     options.stream = bench->stream;
     options.precision = strcmp(wanted->precision, "bf16") == 0 ? ES_DTYPE_BF16 : ES_DTYPE_F32;

@@ -126,7 +126,7 @@ static EsStatus begin_telemetry(const EsBenchCase *bench_case, const EsBench *be
     fixture->wanted = wanted;
     sem_init(&fixture->release, 0, 0);
     EsDatasetOptions dataset_options = {.seed = 7, .n_validation = 10, .n_test = 10};
-    ES_TRY_GOTO(es_dataset_create(&fixture->dataset, host.dataset, &dataset_options, NULL));
+    ES_TRY_GOTO(es_dataset_open(&fixture->dataset, host.dataset, &dataset_options, NULL));
     EsHostTrainerOptions options = es_host_trainer_defaults(&host, wanted->n_envs);
     options.stream = bench->stream;
     ES_TRY_GOTO(

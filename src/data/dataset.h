@@ -1,13 +1,13 @@
-// Image data sets: bytes, labels and the constants to normalise them, split into train, validation
-// and test images.
+// Data sets: inputs, labels and the constants that normalise the inputs, split into train,
+// validation and test samples.
 //
-// All images of a set lie in one block, train first, then validation, then test, so one copy brings
-// a set to a device. A data set does not change after its creation and may be read by any number of
-// threads.
+// Inputs are images of bytes or rows of numbers. All samples lie in one block, train first, then
+// validation, then test, so one copy brings a set to a device. A data set does not change after its
+// creation and may be read by any number of threads.
 //
 //     EsDatasetOptions options = {.seed = 7};
 //     EsDataset dataset;
-//     ES_TRY(es_dataset_create(&dataset, "tiny", &options, NULL));
+//     ES_TRY(es_dataset_open(&dataset, "tiny", &options, NULL));
 //     const uint8_t *third_image = dataset.train.images + 2 * dataset.image_bytes;
 //     es_dataset_destroy(&dataset);
 #ifndef ES_DATA_DATASET_H
@@ -22,52 +22,79 @@
 
 ES_EXTERN_C_BEGIN
 
-#define ES_DATASET_MAX_CHANNELS 4
+#define ES_DATASET_MAX_CHANNELS 4 // of images; rows may have more columns
+#define ES_DATASET_MAX_COLUMNS  65536
+#define ES_DATASET_MAX_CLASSES  65535 // so that one 16-bit label is always out of range
 #define ES_DATASET_NAME_BYTES   32
 
-// M images in all, C channels, height H, width W.
+typedef enum EsDatasetKind {
+    ES_DATASET_IMAGES, // u8 [M, C, H, W]
+    ES_DATASET_ROWS,   // f32 [M, D]; to the engine an image of D channels and 1 x 1 pixels
+} EsDatasetKind;
+
+// M samples in all; images of C channels, height H, width W; rows of D columns.
 typedef struct EsSplit {
-    uint8_t *images; // borrowed from the data set     [count, C, H, W]
-    uint8_t *labels; // borrowed from the data set     [count]
+    uint8_t *images;  // borrowed from the data set     [count, C, H, W]; NULL in a set of rows
+    uint16_t *labels; // borrowed from the data set     [count]
     int64_t count;
 } EsSplit;
 
+// The images as they were before they were scaled to one size.
+typedef struct EsImageSizes {
+    int smallest[2]; // width and height of the image with the fewest pixels
+    int median_side; // of the longer sides
+    int largest[2];  // width and height of the image with the most pixels
+} EsImageSizes;
+
 typedef struct EsDataset {
     char name[ES_DATASET_NAME_BYTES];
-    int n_channels;
-    int height;
-    int width;
+    EsDatasetKind kind;
+    int n_channels; // C; D in a set of rows
+    int height;     // 1 in a set of rows
+    int width;      // 1 in a set of rows
     int n_classes;
-    const char *const
-        *class_names;   // borrowed, static    [n_classes]; NULL when the classes have no names
-    size_t image_bytes; // C H W
-    int64_t n_images;   // M
-    uint8_t *images;    // owned               [M, C, H, W]
-    uint8_t *labels;    // owned               [M], each below n_classes
+    const char *const *class_names; // owned, one block    [n_classes]; NULL: they have no names
+    size_t image_bytes;             // of a sample: C H W, or 4 D
+    int64_t n_images;               // M
+    uint8_t *images;                // owned               [M, C, H, W]; NULL in a set of rows
+    float *rows;                    // owned, normalised   [M, D]; NULL in a set of images
+    uint16_t *labels;               // owned               [M], each below n_classes
     EsSplit train, validation, test;
 
-    // of pixel / 255 over the train images; a channel that never changes has std 1
+    // images: of pixel / 255 over the train images; a channel that never changes has std 1
     float mean[ES_DATASET_MAX_CHANNELS]; // [C]
     float std[ES_DATASET_MAX_CHANNELS];  // [C]
+    int is_fitted;      // images were scaled and letter-boxed to height x width (data/image.h)
+    EsImageSizes sizes; // of images as they were found
+
+    // rows: a value is (column - column_mean) / column_std, both measured over the train rows; a
+    // column that never changes has std 1
+    float *column_mean;              // owned               [D]
+    float *column_std;               // owned               [D]
+    const char *const *column_names; // owned, one block    [D]; NULL: they have no names
 } EsDataset;
 
 // Everything zero is a sensible choice.
 typedef struct EsDatasetOptions {
-    uint64_t seed;   // generated sets: which images
+    uint64_t seed;   // generated sets: which images; sets without splits of their own: the split
     int64_t n_train; // 0: the default of the set; for files the most there is
-    int64_t
-        n_validation;   // 0: the default of the set; for files the last tenth of the training file
-    int64_t n_test;     // 0: the default of the set; for files the most there is
-    const char *folder; // file sets: where the files lie; borrowed during the call
-    int n_classes;      // idx: labels must be below it; 0: 10
+    int64_t n_validation; // 0: the default of the set; for files a tenth of the training samples
+    int64_t n_test;       // 0: the default of the set; for files the most there is, or a tenth
+    const char *folder;   // cifar10, idx: where the files lie; borrowed during the call
+    int n_classes;        // idx: labels must be below it; 0: 10
+    int image_size;       // folders of images: side of the square they are fitted to; 0: the median
+                          // of their longer sides, at most ES_IMAGE_DEFAULT_SIDE
+    const char *label;    // csv: name of the label's column, or its number from 0; NULL: the last
+    const char *labels;   // npy: file of the labels; NULL: y for x, labels for images or data
     int allows_short_files; // cifar10: files may hold fewer than 10,000 records, for tests and
                             // samples
 } EsDatasetOptions;
 
-// Make the data set of that name: "tiny", "generated", "cifar10" or "idx". The pool is borrowed
-// during the call and may be NULL. On failure nothing is kept and *dataset is empty.
-EsStatus es_dataset_create(EsDataset *dataset, const char *name, const EsDatasetOptions *options,
-                           EsThreadPool *pool);
+// Open the data set that `text` names: "tiny", "generated", "cifar10", "idx", "fashion-mnist", or a
+// path. The pool is borrowed during the call and may be NULL. On failure nothing is kept and
+// *dataset is empty.
+EsStatus es_dataset_open(EsDataset *dataset, const char *text, const EsDatasetOptions *options,
+                         EsThreadPool *pool);
 
 typedef enum EsGeneratedKind {
     ES_GENERATED_TINY,     // 16 x 16 x 1, by default 8,000 / 2,000 / 2,000 images
@@ -90,7 +117,12 @@ EsStatus es_dataset_load_cifar10(EsDataset *dataset, const EsDatasetOptions *opt
 // validation set.
 EsStatus es_dataset_load_idx(EsDataset *dataset, const EsDatasetOptions *options);
 
-// SHA-256 of sizes, images and labels: two sets with the same are the same to a network. Reads all
+// Number in the data set of the first sample of one of its splits.
+static inline int64_t es_split_first(const EsDataset *dataset, const EsSplit *split) {
+    return split->labels - dataset->labels;
+}
+
+// SHA-256 of sizes, inputs and labels: two sets with the same are the same to a network. Reads all
 // of it, about a tenth of a second for CIFAR-10.
 void es_dataset_fingerprint(const EsDataset *dataset, char text[ES_SHA256_TEXT_BYTES]);
 

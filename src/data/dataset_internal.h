@@ -11,13 +11,24 @@ ES_EXTERN_C_BEGIN
 // the longest path that is read, terminator included
 #define ES_DATA_PATH_BYTES 4096
 
-// Fill the fields that describe the set and allocate room for all images and labels, zeroed.
-// dataset must be empty.
+// Fill the fields that describe a set of images [C, H, W] and allocate room for all images and
+// labels, zeroed. dataset must be empty.
 EsStatus es_dataset_allocate(EsDataset *dataset, const char *name, const int shape[3],
                              int n_classes, const int64_t counts[3]);
 
+// The same for a set of rows.
+EsStatus es_dataset_allocate_rows(EsDataset *dataset, const char *name, int n_columns,
+                                  int n_classes, const int64_t counts[3]);
+
+// Copy n names (any text without zero bytes) into one block, which es_release frees.
+EsStatus es_names_copy(const char *const *names, int64_t n, const char *const **copy);
+
 // Set mean and std from the train images. The sums are integers, so they are exact in any order.
 void es_dataset_measure(EsDataset *dataset);
+
+// Sets mean and deviation of the columns from the train rows, which hold plain values so far, and
+// normalises all rows. Sums are taken in f64, row after row.
+void es_dataset_normalise_rows(EsDataset *dataset);
 
 // Decides how many of n_training_file and n_test_file images go into train, validation and test: as
 // the options ask, else the last tenth for validation (rounded up) and the rest for training.

@@ -57,7 +57,12 @@ EsStatus es_dataset_generate(EsDataset *dataset, EsGeneratedKind kind,
     int shape[3] = {recipe->n_channels, recipe->size, recipe->size};
     ES_TRY(es_dataset_allocate(dataset, is_tiny ? "tiny" : "generated", shape, ES_PICTOGRAM_CLASSES,
                                counts));
-    dataset->class_names = es_pictogram_names;
+    EsStatus status =
+        es_names_copy(es_pictogram_names, ES_PICTOGRAM_CLASSES, &dataset->class_names);
+    if (status != ES_STATUS_OK) {
+        es_dataset_destroy(dataset);
+        return status;
+    }
 
     Job job = {dataset, recipe, options->seed};
     int64_t n_pieces = (dataset->n_images + PIECE_IMAGES - 1) / PIECE_IMAGES;

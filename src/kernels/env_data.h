@@ -25,6 +25,11 @@ static inline int32_t *es_env_i32(const EsTensor *tensor, int64_t e) {
     return (int32_t *)tensor->data + e * tensor->stride[0];
 }
 
+static inline uint16_t *es_env_u16(const EsTensor *tensor, int64_t e) {
+    ES_ASSERT_SLOW(tensor->dtype == ES_DTYPE_U16);
+    return (uint16_t *)tensor->data + e * tensor->stride[0];
+}
+
 static inline unsigned char *es_env_u8(const EsTensor *tensor, int64_t e) {
     ES_ASSERT_SLOW(tensor->dtype == ES_DTYPE_U8);
     return (unsigned char *)tensor->data + e * tensor->stride[0];

@@ -23,7 +23,8 @@ ES_EXTERN_C_BEGIN
     X(F16, 2, "F16")                                                                               \
     X(I32, 4, "I32")                                                                               \
     X(I64, 8, "I64")                                                                               \
-    X(U8, 1, "U8")
+    X(U8, 1, "U8")                                                                                 \
+    X(U16, 2, "U16")
 
 typedef enum EsDtype {
 #define X(name, bytes, spelling) ES_DTYPE_##name,

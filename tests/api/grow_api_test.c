@@ -178,7 +178,7 @@ TEST(rows_are_those_of_the_engine) {
     EsGrowth *growth = NULL;
     REQUIRE_OK(es_host_preset("tiny", &host));
     REQUIRE_OK(es_slots_parse(&host, "r0c0,r0c1", slots, &n_slots));
-    REQUIRE_OK(es_dataset_create(&dataset, "tiny", &wanted, NULL));
+    REQUIRE_OK(es_dataset_open(&dataset, "tiny", &wanted, NULL));
     EsGrowthOptions own = es_growth_defaults(&host, slots, n_slots, 2);
     own.batch = 16;
     own.step_batches = 2;

@@ -4,7 +4,7 @@
 TEST(unknown_name_is_refused) {
     EsDataset dataset;
     EsDatasetOptions options = {0};
-    EXPECT_STATUS(es_dataset_create(&dataset, "cifar", &options, NULL), ARGUMENT);
+    EXPECT_STATUS(es_dataset_open(&dataset, "cifar", &options, NULL), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "\"cifar\"");
     EXPECT_CONTAINS(es_status_detail(), "tiny, generated, cifar10, idx");
     EXPECT(dataset.images == NULL);
@@ -16,25 +16,25 @@ TEST(counts_out_of_range_are_refused) {
     EsDataset dataset;
     EsDatasetOptions negative = {.n_validation = -1};
     EsDatasetOptions huge = {.n_train = (int64_t)1 << 40};
-    EXPECT_STATUS(es_dataset_create(&dataset, "tiny", &negative, NULL), ARGUMENT);
+    EXPECT_STATUS(es_dataset_open(&dataset, "tiny", &negative, NULL), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "-1");
-    EXPECT_STATUS(es_dataset_create(&dataset, "tiny", &huge, NULL), ARGUMENT);
+    EXPECT_STATUS(es_dataset_open(&dataset, "tiny", &huge, NULL), ARGUMENT);
     EXPECT(dataset.images == NULL);
 }
 
 TEST(file_sets_need_a_folder) {
     EsDataset dataset;
     EsDatasetOptions options = {0};
-    EXPECT_STATUS(es_dataset_create(&dataset, "cifar10", &options, NULL), ARGUMENT);
+    EXPECT_STATUS(es_dataset_open(&dataset, "cifar10", &options, NULL), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "folder");
-    EXPECT_STATUS(es_dataset_create(&dataset, "idx", &options, NULL), ARGUMENT);
+    EXPECT_STATUS(es_dataset_open(&dataset, "idx", &options, NULL), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "folder");
 }
 
 TEST(splits_lie_one_after_another) {
     EsDataset dataset;
     EsDatasetOptions options = {.n_train = 30, .n_validation = 20, .n_test = 10};
-    REQUIRE_OK(es_dataset_create(&dataset, "generated", &options, NULL));
+    REQUIRE_OK(es_dataset_open(&dataset, "generated", &options, NULL));
     EXPECT_EQ(dataset.n_images, 60);
     EXPECT_EQ(dataset.image_bytes, 3 * 32 * 32);
     EXPECT(dataset.train.images == dataset.images);
@@ -50,7 +50,7 @@ TEST(fingerprint_sees_every_byte) {
     EsDataset dataset;
     EsDatasetOptions options = {.n_train = 30, .n_validation = 20, .n_test = 10};
     char first[ES_SHA256_TEXT_BYTES], again[ES_SHA256_TEXT_BYTES], other[ES_SHA256_TEXT_BYTES];
-    REQUIRE_OK(es_dataset_create(&dataset, "tiny", &options, NULL));
+    REQUIRE_OK(es_dataset_open(&dataset, "tiny", &options, NULL));
     es_dataset_fingerprint(&dataset, first);
     es_dataset_fingerprint(&dataset, again);
     EXPECT_TEXT(again, first);
@@ -69,7 +69,7 @@ TEST(fingerprint_sees_every_byte) {
 TEST(normalisation_makes_mean_zero_and_variance_one) {
     EsDataset dataset;
     EsDatasetOptions options = {.seed = 3, .n_train = 300, .n_validation = 40, .n_test = 1};
-    REQUIRE_OK(es_dataset_create(&dataset, "generated", &options, NULL));
+    REQUIRE_OK(es_dataset_open(&dataset, "generated", &options, NULL));
     for (int c = 0; c < 3; c++) {
         double sum = 0, sum_of_squares = 0;
         for (size_t i = 0; i < 300; i++) {
@@ -89,7 +89,7 @@ TEST(normalisation_makes_mean_zero_and_variance_one) {
 TEST(description_names_what_matters) {
     EsDataset dataset;
     EsDatasetOptions options = {.n_train = 100, .n_validation = 20, .n_test = 10};
-    REQUIRE_OK(es_dataset_create(&dataset, "tiny", &options, NULL));
+    REQUIRE_OK(es_dataset_open(&dataset, "tiny", &options, NULL));
     char text[512];
     es_dataset_describe(&dataset, text, sizeof text);
     EXPECT_CONTAINS(text, "tiny: images of 16 x 16 x 1");

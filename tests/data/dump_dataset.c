@@ -63,7 +63,7 @@ int main(int argc, char **argv) {
     }
     EsDataset dataset;
     EsDatasetOptions options = {.seed = argc > 4 ? strtoull(argv[4], NULL, 10) : 1};
-    if (es_dataset_create(&dataset, argv[2], &options, NULL) != ES_STATUS_OK) {
+    if (es_dataset_open(&dataset, argv[2], &options, NULL) != ES_STATUS_OK) {
         fprintf(stderr, "%s\n", es_status_detail());
         return 2;
     }

@@ -13,7 +13,7 @@ static inline void make_stripes(EsDataset *dataset, int64_t n_train, int64_t n_v
     begin_gray_dataset(dataset, "stripes", SIZE, CLASSES, n);
     for (int64_t i = 0; i < n; i++) {
         int label = (int)(i * 7 % 11 % CLASSES);
-        dataset->labels[i] = (uint8_t)label;
+        dataset->labels[i] = (uint16_t)label;
         for (int p = 0; p < SIZE * SIZE; p++) {
             int line = label < 5 ? p / SIZE : p % SIZE;
             float noise = 60.0f * small_draw((uint32_t)(i * SIZE * SIZE + p));

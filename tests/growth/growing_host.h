@@ -57,7 +57,7 @@ static inline void begin_gray_dataset(EsDataset *dataset, const char *name, int 
     dataset->image_bytes = (size_t)size * (size_t)size;
     dataset->n_images = n;
     dataset->images = malloc((size_t)n * dataset->image_bytes);
-    dataset->labels = malloc((size_t)n);
+    dataset->labels = malloc((size_t)n * sizeof *dataset->labels);
     dataset->mean[0] = 0.5f;
     dataset->std[0] = 0.25f;
 }
@@ -69,7 +69,7 @@ static inline void make_small_dataset(EsDataset *dataset, int64_t n_train, int64
     begin_gray_dataset(dataset, "small", SIZE, CLASSES, n);
     for (int64_t i = 0; i < n; i++) {
         int label = (int)(i * 7 % 11 % CLASSES);
-        dataset->labels[i] = (uint8_t)label;
+        dataset->labels[i] = (uint16_t)label;
         for (int p = 0; p < SIZE * SIZE; p++) {
             int band = label == 0 ? p / SIZE : label == 1 ? p % SIZE : (p / SIZE + p % SIZE) / 2;
             float noise = 70.0f * small_draw((uint32_t)(i * SIZE * SIZE + p));

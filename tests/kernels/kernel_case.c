@@ -57,6 +57,9 @@ static void encode(EsDtype dtype, const double *value, int64_t count, void *byte
         case ES_DTYPE_U8:
             ((uint8_t *)bytes)[i] = (uint8_t)value[i];
             break;
+        case ES_DTYPE_U16:
+            ((uint16_t *)bytes)[i] = (uint16_t)value[i];
+            break;
         default:
             ES_ASSERT(0 && "dtype without use in kernel cases");
         }
@@ -87,6 +90,9 @@ void es_case_decode(EsDtype dtype, const void *bytes, int64_t count, double *val
             break;
         case ES_DTYPE_U8:
             value[i] = (double)((const uint8_t *)bytes)[i];
+            break;
+        case ES_DTYPE_U16:
+            value[i] = (double)((const uint16_t *)bytes)[i];
             break;
         default:
             ES_ASSERT(0 && "dtype without use in kernel cases");

@@ -107,7 +107,7 @@ EsCaseTensor *es_case_activation(EsCase *c, EsCaseRole role, const char *name, i
                                  const int64_t *dims);
 EsCaseTensor *es_case_parameter(EsCase *c, EsCaseRole role, const char *name, int rank,
                                 const int64_t *dims);
-// I32, I64 or U8, in [low, high].
+// I32, I64, U8 or U16, in [low, high].
 EsCaseTensor *es_case_integers(EsCase *c, EsCaseRole role, const char *name, EsDtype dtype, int low,
                                int high, int rank, const int64_t *dims);
 

@@ -45,13 +45,15 @@ static EsTensor floats(Run *r, int rank, const int64_t *dims) {
     return floats_in(r, -1.0f, 1.0f, rank, dims);
 }
 
-// I32 or U8 in [0, n)
+// I32, U8 or U16 in [0, n)
 static EsTensor numbers(Run *r, EsDtype dtype, uint32_t n, int rank, const int64_t *dims) {
     EsTensor tensor = take(r, dtype, rank, dims);
     for (int64_t i = 0; i < es_tensor_count(&tensor); i++) {
         uint32_t value = es_random_below(draw(r, i), n);
         if (dtype == ES_DTYPE_U8) {
             ((unsigned char *)tensor.data)[i] = (unsigned char)value;
+        } else if (dtype == ES_DTYPE_U16) {
+            ((uint16_t *)tensor.data)[i] = (uint16_t)value;
         } else {
             ((int32_t *)tensor.data)[i] = (int32_t)value;
         }
@@ -475,7 +477,7 @@ static void run_gather_images(Run *r) {
 }
 
 static void run_gather_labels(Run *r) {
-    EsTensor labels = numbers(r, ES_DTYPE_U8, 256, DIMS(50));
+    EsTensor labels = numbers(r, ES_DTYPE_U16, 65536, DIMS(50));
     EsTensor index = numbers(r, ES_DTYPE_I32, 50, DIMS(r->E, 130));
     EsTensor y = take(r, ES_DTYPE_I32, DIMS(r->E, 130));
     r->kernels->gather_labels(r->stream, &labels, &index, &y);

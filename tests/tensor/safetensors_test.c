@@ -23,7 +23,7 @@ static unsigned char sample_bytes[ES_DTYPE_COUNT][48];
 // One tensor per dtype [2, 3], an empty one and a scalar; odd sizes come before wide elements.
 static int make_samples(EsNamedTensor *tensors) {
     static const char *names[ES_DTYPE_COUNT] = {"a.weight",  "b", "c/d", "e \"quoted\"",
-                                                "f\xC3\xA9", "g", "h"};
+                                                "f\xC3\xA9", "g", "h",   "i"};
     int n_tensors = 0;
     for (int i = ES_DTYPE_COUNT - 1; i >= 0; i--) {
         for (int k = 0; k < 48; k++) {

@@ -58,7 +58,7 @@ static EsStatus count_records(const EsDataFile *file, int allows_short_files, in
 // Read the next n_records of a file into consecutive places of a data set. first_record is for
 // messages.
 static EsStatus read_records(EsDataFile *file, int64_t first_record, int64_t n_records,
-                             uint8_t *images, uint8_t *labels) {
+                             uint8_t *images, uint16_t *labels) {
     uint8_t record[RECORD_BYTES];
     for (int64_t i = 0; i < n_records; i++) {
         ES_TRY(es_data_file_read(file, record, sizeof record));
@@ -129,7 +129,7 @@ EsStatus es_dataset_load_cifar10(EsDataset *dataset, const EsDatasetOptions *opt
     ES_TRY_GOTO(
         es_dataset_count_splits(options, folder, n_training, n_records[N_TRAINING_FILES], counts));
     ES_TRY_GOTO(es_dataset_allocate(dataset, "cifar10", shape, N_CLASSES, counts));
-    dataset->class_names = class_names;
+    ES_TRY_GOTO(es_names_copy(class_names, N_CLASSES, &dataset->class_names));
     ES_TRY_GOTO(read_training_files(files, n_records, n_training, dataset));
     ES_TRY_GOTO(read_records(&files[N_TRAINING_FILES], 0, counts[2], dataset->test.images,
                              dataset->test.labels));

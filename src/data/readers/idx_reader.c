@@ -116,9 +116,12 @@ static EsStatus read_split(IdxFile *images, IdxFile *labels, int64_t *position, 
     ES_TRY(es_data_file_skip(&images->file, (first - *position) * image_bytes));
     ES_TRY(es_data_file_skip(&labels->file, first - *position));
     ES_TRY(es_data_file_read(&images->file, split->images, (size_t)(split->count * image_bytes)));
-    ES_TRY(es_data_file_read(&labels->file, split->labels, (size_t)split->count));
     *position = first + split->count;
+    // labels are bytes in the file: read them into the second half, widen from the front
+    uint8_t *bytes = (uint8_t *)(split->labels + split->count) - split->count;
+    ES_TRY(es_data_file_read(&labels->file, bytes, (size_t)split->count));
     for (int64_t i = 0; i < split->count; i++) {
+        split->labels[i] = bytes[i];
         if (split->labels[i] >= n_classes) {
             return ES_FAIL(INPUT, "%s: label %lld (offset %lld) is %d, expected 0 to %d",
                            labels->file.path, (long long)(first + i), (long long)(first + i + 8),

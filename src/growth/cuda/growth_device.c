@@ -43,14 +43,9 @@ static void queue_training(EsGrowth *growth) {
     }
 }
 
-// Number of the split's first image in the data set.
-static int64_t first_image(const EsGrowth *growth, const EsSplit *split) {
-    const EsDataset *dataset = growth->model.dataset;
-    return (int64_t)((size_t)(split->images - dataset->images) / dataset->image_bytes);
-}
-
 static void queue_validation(EsGrowth *growth) {
     EsGrowthOnDevice *d = growth->on_device;
+    const EsDataset *dataset = growth->model.dataset;
     const EsGrowthArrays *arrays = &d->arrays;
     EsFusedInstances rows = {.n_instances = (int64_t)arrays->n_envs * arrays->max_patterns,
                              .n_active = arrays->n_trials,
@@ -58,7 +53,7 @@ static void queue_validation(EsGrowth *growth) {
                              .slots = arrays->trial_slots};
     es_growth_cuda_list_trials(arrays, growth->stream);
     es_fused_step_evaluate(d->fused, growth->stream, &rows,
-                           first_image(growth, &growth->model.dataset->validation),
+                           es_split_first(dataset, &dataset->validation),
                            arrays->n_validation_images);
     es_growth_cuda_results(arrays, growth->stream);
 }

@@ -429,9 +429,9 @@ static void fill_parts(EsGrowth *growth) {
     d->max_trials = options->n_envs * arrays->max_patterns;
 }
 
-static EsStatus upload(EsGrowth *growth, int rank, const int64_t *dims, const void *bytes,
-                       EsTensor *tensor) {
-    ES_TRY(es_device_create_tensor(growth->device, ES_DTYPE_U8, rank, dims, tensor));
+static EsStatus upload(EsGrowth *growth, EsDtype dtype, int rank, const int64_t *dims,
+                       const void *bytes, EsTensor *tensor) {
+    ES_TRY(es_device_create_tensor(growth->device, dtype, rank, dims, tensor));
     ES_TRY(es_stream_copy(growth->stream, tensor->data, bytes, es_tensor_bytes(tensor),
                           ES_COPY_TO_DEVICE));
     return es_stream_synchronize(growth->stream);
@@ -450,8 +450,8 @@ static EsStatus create_fused(EsGrowth *growth) {
     const EsDataset *dataset = growth->model.dataset;
     const int64_t dims[] = {dataset->n_images, dataset->n_channels, dataset->height,
                             dataset->width};
-    ES_TRY(upload(growth, 4, dims, dataset->images, &d->images));
-    ES_TRY(upload(growth, 1, dims, dataset->labels, &d->labels));
+    ES_TRY(upload(growth, ES_DTYPE_U8, 4, dims, dataset->images, &d->images));
+    ES_TRY(upload(growth, ES_DTYPE_U16, 1, dims, dataset->labels, &d->labels));
     EsFusedOptions options = {.model = &growth->model,
                               .store = growth->store,
                               .images = d->images,

@@ -33,7 +33,7 @@ EsStatus es_growth_plans_create(const EsGrowthPlansOptions *options, EsGrowthPla
     plans->images = es_tensor_view(
         (void *)(uintptr_t)dataset->images, ES_DTYPE_U8, device, 4,
         (int64_t[]){dataset->n_images, dataset->n_channels, dataset->height, dataset->width});
-    plans->labels = es_tensor_view((void *)(uintptr_t)dataset->labels, ES_DTYPE_U8, device, 1,
+    plans->labels = es_tensor_view((void *)(uintptr_t)dataset->labels, ES_DTYPE_U16, device, 1,
                                    &dataset->n_images);
     *plans_out = plans;
     return ES_STATUS_OK;

@@ -48,11 +48,10 @@ static EsStatus add_trial_on(EsGrowth *growth, const EsSplit *split, int64_t n_i
                              int32_t slots_off) {
     const EsDataset *dataset = growth->model.dataset;
     EsGrowthTrial *trial = &growth->trials[growth->n_trials++];
-    *trial = (EsGrowthTrial){
-        .env = (int32_t)env,
-        .slots_off = slots_off,
-        .first_image = (int64_t)((size_t)(split->images - dataset->images) / dataset->image_bytes),
-        .n_images = n_images};
+    *trial = (EsGrowthTrial){.env = (int32_t)env,
+                             .slots_off = slots_off,
+                             .first_image = es_split_first(dataset, split),
+                             .n_images = n_images};
     return growth->backend->prepare_trial(growth, trial);
 }
 

@@ -34,7 +34,7 @@ struct EsHostTrainer {
     EsGraphCapture graph_capture;
     EsTensor row_envs;       // i32 [E]: 0, 1, ...
     Program evaluate[2];     // full batches, and the rest of a split; made when first needed
-    EsTensor images, labels; // the whole data set, u8
+    EsTensor images, labels; // the whole data set, u8 and u16
     EsTensor episode, step;  // i32 [E], [1]
     EsTensor index;          // i32 [E, EVALUATION_BATCH]
     int32_t *index_host;     // owned, pinned
@@ -86,7 +86,7 @@ static EsStatus build_program(EsHostTrainer *t, Program *program, int64_t batch,
     ES_TRY(es_graph_create(t->options.n_envs, &program->graph));
     EsGraph *graph = program->graph;
     program->images = es_graph_shared_input(graph, "data set", ES_DTYPE_U8, 4, image_dims);
-    program->labels = es_graph_shared_input(graph, "data labels", ES_DTYPE_U8, 1, image_dims);
+    program->labels = es_graph_shared_input(graph, "data labels", ES_DTYPE_U16, 1, image_dims);
     program->episode = es_graph_input(graph, "episode", ES_DTYPE_I32, 0, NULL);
     program->step = es_graph_shared_input(graph, "step", ES_DTYPE_I32, 1, (int64_t[]){1});
     program->index =
@@ -137,7 +137,7 @@ static EsStatus create_memory(EsHostTrainer *t) {
         t, ES_DTYPE_U8, 4,
         (int64_t[]){dataset->n_images, dataset->n_channels, dataset->height, dataset->width},
         dataset->images, &t->images));
-    ES_TRY(create_tensor(t, ES_DTYPE_U8, 1, &dataset->n_images, dataset->labels, &t->labels));
+    ES_TRY(create_tensor(t, ES_DTYPE_U16, 1, &dataset->n_images, dataset->labels, &t->labels));
     ES_TRY(create_tensor(t, ES_DTYPE_I32, 1, (int64_t[]){1}, NULL, &t->step));
     ES_TRY(
         create_tensor(t, ES_DTYPE_I32, 2, (int64_t[]){n_envs, EVALUATION_BATCH}, NULL, &t->index));
@@ -359,8 +359,7 @@ done:
 }
 
 EsStatus es_host_trainer_evaluate(EsHostTrainer *t, const EsSplit *split, EsHostResult *results) {
-    int64_t first =
-        (int64_t)((size_t)(split->images - t->dataset->images) / t->dataset->image_bytes);
+    int64_t first = es_split_first(t->dataset, split);
     if (split->count < 1) {
         return ES_FAIL(ARGUMENT, "an empty split cannot be evaluated");
     }

@@ -109,7 +109,8 @@ typedef struct EsFusedArguments {
     int64_t n_envs; // E
 
     // data
-    const unsigned char *images, *labels;
+    const unsigned char *images;
+    const uint16_t *labels;
     const int32_t *episode, *step; // [E], [1]
     EsGatherOptions gather;
     EsSampleOrder order; // of training

@@ -43,7 +43,7 @@ typedef struct EsFusedInstances {
 typedef struct EsFusedOptions {
     const EsGrowthModel *model; // borrowed, with its layout
     EsStore *store;             // borrowed, on a CUDA device
-    EsTensor images, labels;    // the data set on that device, u8 [M, C, H, W] and [M]
+    EsTensor images, labels;    // the data set on that device, u8 [M, C, H, W] and u16 [M]
     EsTensor episode;           // i32 [E]
     EsDtype precision;          // of activations: F32, BF16 or F16
     int is_tf32;                // F32 alone: convolutions and their gradients multiply in TF32

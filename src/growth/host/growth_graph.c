@@ -191,7 +191,7 @@ static EsStatus build(const EsGrowthModel *model, const EsTopology *topology, in
     EsGraph *graph = out->graph;
     SlotBuilder builder = {model, topology, out};
     out->images = es_graph_shared_input(graph, "data set", ES_DTYPE_U8, 4, image_dims);
-    out->labels = es_graph_shared_input(graph, "data labels", ES_DTYPE_U8, 1, image_dims);
+    out->labels = es_graph_shared_input(graph, "data labels", ES_DTYPE_U16, 1, image_dims);
     out->episode = es_graph_input(graph, "episode", ES_DTYPE_I32, 0, NULL);
     out->step = es_graph_shared_input(graph, "step", ES_DTYPE_I32, 1, (int64_t[]){1});
     out->index = is_training ? es_graph_gather_order(graph, es_growth_order(model), out->batch,

@@ -26,7 +26,7 @@ typedef struct EsHostBlock {
 
 typedef struct EsHostSpec {
     const char *name;    // borrowed
-    const char *dataset; // name for es_dataset_create, borrowed
+    const char *dataset; // name for es_dataset_open, borrowed
     int image_channels;
     int image_size; // height and width
     int base;       // channels of the first block

@@ -389,7 +389,7 @@ EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const char *fo
     EsDatasetOptions wanted = {.seed = seed, .folder = source, .n_classes = host->n_classes};
     EsThreadPool *pool = NULL;
     ES_TRY(es_thread_pool_create(&pool, n_threads));
-    EsStatus status = es_dataset_create(dataset, name, &wanted, pool);
+    EsStatus status = es_dataset_open(dataset, name, &wanted, pool);
     es_thread_pool_destroy(pool);
     ES_TRY(status);
     if (dataset->height != dataset->width) {

@@ -10,7 +10,7 @@
 // [M, C, H, W], after a crop from
 //                an image padded with black and a horizontal flip, both drawn per (episode, step,
 //                n).
-// gather_labels  y i32 [E, N] = labels u8 [M] by index.
+// gather_labels  y i32 [E, N] = labels u16 [M] by index.
 // count_steps    step[0] += 1, the last operation of a training step.
 // episode i32 [E], step i32 [1], all in device memory, so that a captured step needs no new
 // arguments.

@@ -133,7 +133,7 @@ void es_gather_images_cpu(EsStream *s, const EsGatherOptions *options, EsIn imag
     es_stream_parallel(s, index->dim[0] * job.n_blocks, gather_block, &job);
 }
 
-// a byte per sample is too little work to share between threads
+// two bytes per sample are too little work to share between threads
 void es_gather_labels_cpu(EsStream *s, EsIn labels, EsIn index, EsOut y) {
     (void)s;
     for (int64_t e = 0; e < index->dim[0]; e++) {
@@ -141,7 +141,7 @@ void es_gather_labels_cpu(EsStream *s, EsIn labels, EsIn index, EsOut y) {
         int32_t *to = es_env_i32(y, e);
         for (int64_t n = 0; n < index->dim[1]; n++) {
             ES_ASSERT(samples[n] >= 0 && samples[n] < labels->dim[0]);
-            to[n] = *es_env_u8(labels, samples[n]);
+            to[n] = *es_env_u16(labels, samples[n]);
         }
     }
 }

@@ -39,7 +39,7 @@ gather_images_kernel(const __grid_constant__ EsGatherOptions options, const unsi
     }
 }
 
-static __global__ void gather_labels_kernel(const unsigned char *labels, const int32_t *index,
+static __global__ void gather_labels_kernel(const uint16_t *labels, const int32_t *index,
                                             int32_t *y, int64_t count) {
     int64_t j = (int64_t)blockIdx.x * ES_THREADS + threadIdx.x;
     if (j < count) {
@@ -76,8 +76,7 @@ void es_gather_labels_cuda(EsStream *s, EsIn labels, EsIn index, EsOut y) {
     EsLaunch launch(s, "gather_labels");
     int64_t count = es_tensor_count(index);
     launch.start(gather_labels_kernel, dim3((unsigned)es_ceil_div(count, ES_THREADS)), ES_THREADS,
-                 es_data<unsigned char>(labels), es_data<int32_t>(index), es_data<int32_t>(y),
-                 count);
+                 es_data<uint16_t>(labels), es_data<int32_t>(index), es_data<int32_t>(y), count);
 }
 
 void es_count_steps_cuda(EsStream *s, EsOut step) {

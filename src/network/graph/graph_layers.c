@@ -340,7 +340,7 @@ EsValueId es_graph_gather_images(EsGraph *graph, EsGatherOptions options, EsValu
 }
 
 EsValueId es_graph_gather_labels(EsGraph *graph, EsValueId labels, EsValueId index) {
-    if (!es_graph_check_shared(graph, "gather labels", labels, 1, ES_DTYPE_U8) ||
+    if (!es_graph_check_shared(graph, "gather labels", labels, 1, ES_DTYPE_U16) ||
         !es_graph_check(graph, "gather labels", index, 2, ES_DTYPE_I32)) {
         return ES_NO_VALUE;
     }

@@ -59,7 +59,7 @@ TEST(reads_every_record_into_its_split) {
     write_valid_files();
     EsDataset dataset;
     EsDatasetOptions options = {.folder = temp_folder(), .allows_short_files = 1};
-    REQUIRE_OK(es_dataset_create(&dataset, "cifar10", &options, NULL));
+    REQUIRE_OK(es_dataset_open(&dataset, "cifar10", &options, NULL));
     // 20 training records: the last tenth, two, is for validation
     EXPECT_EQ(dataset.train.count, 18);
     EXPECT_EQ(dataset.validation.count, 2);

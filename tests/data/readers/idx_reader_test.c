@@ -91,7 +91,7 @@ TEST(reads_every_image_into_its_split) {
     write_valid_files();
     EsDataset dataset;
     EsDatasetOptions options = {.folder = temp_folder()};
-    REQUIRE_OK(es_dataset_create(&dataset, "idx", &options, NULL));
+    REQUIRE_OK(es_dataset_open(&dataset, "idx", &options, NULL));
     EXPECT_EQ(dataset.height, HEIGHT);
     EXPECT_EQ(dataset.width, WIDTH);
     EXPECT_EQ(dataset.n_channels, 1);

@@ -163,7 +163,7 @@ static EsGrowth *create_updated(void) {
     int n_slots = 0;
     REQUIRE_OK(es_host_preset("cifar_baseline", &host)); // tensors of several pieces
     REQUIRE_OK(es_slots_parse(&host, "r0c0,r0c1,r0c2", slots, &n_slots));
-    REQUIRE_OK(es_dataset_create(&dataset, host.dataset, &small, NULL));
+    REQUIRE_OK(es_dataset_open(&dataset, host.dataset, &small, NULL));
     EsGrowthOptions options = es_growth_defaults(&host, slots, n_slots, U);
     options.batch = options.n_validation_images = 4;
     return create_on_cuda(options, &dataset);

@@ -195,7 +195,7 @@ static void build_inserted(const Ground *ground, const EsTopology *topology, EsG
     REQUIRE_OK(es_graph_create(ground->model.n_envs, &out->graph));
     EsGraph *graph = out->graph;
     out->images = es_graph_shared_input(graph, "data set", ES_DTYPE_U8, 4, dims);
-    out->labels = es_graph_shared_input(graph, "data labels", ES_DTYPE_U8, 1, dims);
+    out->labels = es_graph_shared_input(graph, "data labels", ES_DTYPE_U16, 1, dims);
     out->episode = es_graph_input(graph, "episode", ES_DTYPE_I32, 0, NULL);
     out->step = es_graph_shared_input(graph, "step", ES_DTYPE_I32, 1, (int64_t[]){1});
     out->index = es_graph_input(graph, "index", ES_DTYPE_I32, 1, (int64_t[]){N});

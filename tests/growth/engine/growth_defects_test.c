@@ -245,12 +245,13 @@ TEST(all_validate_on_the_same_images_and_none_on_the_test_split) {
 
     // 10 of the validation images become a test split that nobody could read unnoticed
     EsDataset shorter = dataset;
-    shorter.labels = malloc((size_t)dataset.n_images);
-    memcpy(shorter.labels, dataset.labels, (size_t)dataset.n_images);
+    size_t labels_bytes = (size_t)dataset.n_images * sizeof *dataset.labels;
+    shorter.labels = malloc(labels_bytes);
+    memcpy(shorter.labels, dataset.labels, labels_bytes);
     shorter.train.labels = shorter.labels;
     shorter.validation.labels = shorter.labels + shorter.train.count;
     shorter.validation.count = 30;
-    memset(shorter.validation.labels + 30, 255, 10);
+    memset(shorter.validation.labels + 30, 255, 10 * sizeof *shorter.labels);
     options = small_options("r0c0", 2, 1);
     options.n_validation_images = 30;
     growth = create_growth(&options, &shorter);

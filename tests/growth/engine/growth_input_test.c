@@ -15,11 +15,13 @@ TEST(labels_out_of_range_in_training) {
         options.step_batches = 4; // one whole pass
         REQUIRE_OK(es_growth_create(&options, &dataset, &growth));
         dataset.labels[13] = 3; // the classes are 0, 1, 2
-        dataset.labels[14] = 255;
+        dataset.labels[14] = 65535;
         EXPECT_STATUS(es_growth_reset(growth, 0), INPUT);
         EXPECT_CONTAINS(es_status_detail(), "2 labels of environment 0's batches are outside 0..2");
         // with a seed in the graph, too
-        memset(dataset.labels, 1, 64);
+        for (int i = 0; i < 64; i++) {
+            dataset.labels[i] = 1;
+        }
         REQUIRE_OK(es_growth_reset(growth, 0));
         step_all(growth, germinate(0, ES_BLUEPRINT_CONV_LIGHT, ES_STYLE_GATED_GATE));
         dataset.labels[40] = 9;

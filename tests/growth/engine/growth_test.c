@@ -14,7 +14,7 @@ static EsGrowthOptions make_options(const char *slot_names, int64_t n_envs, int 
     REQUIRE_OK(es_slots_parse(&host, slot_names, slots, &n_slots));
     if (dataset.images == NULL) {
         EsDatasetOptions wanted = {.seed = 3, .n_train = 640, .n_validation = 300, .n_test = 20};
-        REQUIRE_OK(es_dataset_create(&dataset, "tiny", &wanted, NULL));
+        REQUIRE_OK(es_dataset_open(&dataset, "tiny", &wanted, NULL));
     }
     EsGrowthOptions options = es_growth_defaults(&host, slots, n_slots, n_envs);
     options.batch = 32;

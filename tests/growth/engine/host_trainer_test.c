@@ -27,7 +27,7 @@ static void session_begin(Session *session, const EsHostTrainerOptions *options,
     EsDatasetOptions small = {.seed = 7, .n_train = 700, .n_validation = 333, .n_test = 50};
     REQUIRE_OK(
         es_device_open(device, &(EsDeviceOptions){.n_threads = n_threads}, &session->device));
-    REQUIRE_OK(es_dataset_create(&session->dataset, "tiny", &small, NULL));
+    REQUIRE_OK(es_dataset_open(&session->dataset, "tiny", &small, NULL));
     REQUIRE_OK(
         es_host_trainer_create(options, &session->dataset, session->device, &session->trainer));
 }

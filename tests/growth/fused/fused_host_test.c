@@ -65,7 +65,7 @@ static Outcome train_from(const EsHostTrainerOptions *options, const char *devic
     EsHostTrainer *trainer = NULL;
     EsDatasetOptions small = {.seed = 7, .n_train = 90, .n_validation = 20, .n_test = 10};
     REQUIRE_OK(es_device_open(device_name, NULL, &device));
-    REQUIRE_OK(es_dataset_create(&dataset, options->host.dataset, &small, NULL));
+    REQUIRE_OK(es_dataset_open(&dataset, options->host.dataset, &small, NULL));
     REQUIRE_OK(es_host_trainer_create(options, &dataset, device, &trainer));
     EsStore *store = es_host_trainer_store(trainer);
     if (prepare != NULL) {

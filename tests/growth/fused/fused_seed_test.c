@@ -112,7 +112,7 @@ static void begin_fused(Fused *f, const Ground *ground, EsDtype precision, int i
     REQUIRE_OK(es_store_create_sized(f->device, N_ENVS, ground->model.layout.n_parameters,
                                      ground->model.layout.n_states, &f->store));
     f->images = send(f, ES_DTYPE_U8, data->n_images * (int64_t)data->image_bytes, data->images);
-    f->labels = send(f, ES_DTYPE_U8, data->n_images, data->labels);
+    f->labels = send(f, ES_DTYPE_U16, data->n_images, data->labels);
     f->episode = send(f, ES_DTYPE_I32, N_ENVS, ground->episode);
     for (int r = 0; r < N_ENVS; r++) {
         env[r] = is_reversed ? N_ENVS - 1 - r : r;

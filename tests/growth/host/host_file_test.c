@@ -214,7 +214,7 @@ TEST(odd_hosts_grow) {
     REQUIRE_OK(load(odd_text));
     EsDataset dataset;
     EsDatasetOptions small = {.seed = 3, .n_train = 320, .n_validation = 64, .n_test = 20};
-    REQUIRE_OK(es_dataset_create(&dataset, host.dataset, &small, NULL));
+    REQUIRE_OK(es_dataset_open(&dataset, host.dataset, &small, NULL));
     EsGrowth *growth[2];
     for (int i = 0; i < 2; i++) {
         EsGrowthOptions options = es_growth_defaults(&host, slots, n_slots, 1);

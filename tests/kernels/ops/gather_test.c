@@ -126,7 +126,7 @@ static void build(EsCase *c, const Shape *s) {
         c->reference = c->parity = (EsCaseBound){0.0, 0.0}; // whole numbers
     }
     if (s->kind == LABELS) {
-        es_case_integers(c, ES_CASE_INPUT, "labels", ES_DTYPE_U8, 0, 255, ES_DIMS(s->M));
+        es_case_integers(c, ES_CASE_INPUT, "labels", ES_DTYPE_U16, 0, 65535, ES_DIMS(s->M));
     } else {
         es_case_integers(c, ES_CASE_INPUT, "episode", ES_DTYPE_I32, 0, 1000, ES_DIMS(s->E));
         es_case_integers(c, s->kind == COUNT ? ES_CASE_STATE : ES_CASE_INPUT, "step", ES_DTYPE_I32,

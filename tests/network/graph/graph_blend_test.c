@@ -125,7 +125,7 @@ static Training build_training(void) {
     REQUIRE_OK(es_graph_create(n_envs, &t.graph));
     EsGraph *g = t.graph;
     EsValueId images = es_graph_shared_input(g, "images", ES_DTYPE_U8, 4, image_dims);
-    EsValueId answers = es_graph_shared_input(g, "answers", ES_DTYPE_U8, 1, &n_samples);
+    EsValueId answers = es_graph_shared_input(g, "answers", ES_DTYPE_U16, 1, &n_samples);
     EsValueId step = es_graph_shared_input(g, "step", ES_DTYPE_I32, 1, &one);
     EsValueId episode = es_graph_input(g, "episode", ES_DTYPE_I32, 0, NULL);
     EsValueId alpha = es_graph_input(g, "alpha", ES_DTYPE_F32, 0, NULL);
@@ -146,16 +146,17 @@ static Training build_training(void) {
 }
 
 static void upload_inputs(EsDevice *device, EsStream *stream, EsTensor *bound) {
-    unsigned char pixels[N_SAMPLES * 3 * 64], labels[N_SAMPLES];
+    unsigned char pixels[N_SAMPLES * 3 * 64];
+    uint16_t labels[N_SAMPLES];
     for (int i = 0; i < N_SAMPLES * 3 * 64; i++) {
         pixels[i] = (unsigned char)(i * 37 % 251);
     }
     for (int i = 0; i < N_SAMPLES; i++) {
-        labels[i] = (unsigned char)(i % 4);
+        labels[i] = (uint16_t)(i % 4);
     }
     const int32_t modes[] = {ES_BLEND_GATE, ES_BLEND_MULTIPLY};
     bound[0] = upload(device, stream, ES_DTYPE_U8, 4, image_dims, pixels);
-    bound[1] = upload(device, stream, ES_DTYPE_U8, 1, &n_samples, labels);
+    bound[1] = upload(device, stream, ES_DTYPE_U16, 1, &n_samples, labels);
     bound[2] = upload(device, stream, ES_DTYPE_I32, 1, &one, (int32_t[]){0});
     bound[3] = upload(device, stream, ES_DTYPE_I32, 1, &n_envs, (int32_t[]){0, 1});
     bound[4] = upload(device, stream, ES_DTYPE_F32, 1, &n_envs, (float[]){0.7f, 0.4f});

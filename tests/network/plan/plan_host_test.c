@@ -20,7 +20,7 @@ typedef struct Network {
 // What all networks read.
 typedef struct Data {
     unsigned char images[N_SAMPLES * 2 * 8 * 8];
-    unsigned char labels[N_SAMPLES];
+    uint16_t labels[N_SAMPLES];
     int32_t episode[N_ENVS], step[1];
     float x[N_ENVS * N_IMAGES * 3];
 } Data;
@@ -38,7 +38,7 @@ static void network_build(Network *n, int shape) {
     EsGraph *g = n->graph;
     EsGatherOptions gather = {.seed = 7, .pad = 1, .flip = 1, .inv_std = {3.0f, 4.0f}};
     n->images = es_graph_shared_input(g, "images", ES_DTYPE_U8, 4, (int64_t[]){N_SAMPLES, 2, 8, 8});
-    n->labels = es_graph_shared_input(g, "labels", ES_DTYPE_U8, 1, (int64_t[]){N_SAMPLES});
+    n->labels = es_graph_shared_input(g, "labels", ES_DTYPE_U16, 1, (int64_t[]){N_SAMPLES});
     n->episode = es_graph_input(g, "episode", ES_DTYPE_I32, 0, NULL);
     n->step = es_graph_shared_input(g, "step", ES_DTYPE_I32, 1, (int64_t[]){1});
     n->x = es_graph_input(g, "x", ES_DTYPE_F32, 2, (int64_t[]){N_IMAGES, 3});
@@ -73,7 +73,7 @@ static void data_fill(Data *data) {
         data->images[i] = (unsigned char)(i * 37 % 251);
     }
     for (int i = 0; i < N_SAMPLES; i++) {
-        data->labels[i] = (unsigned char)(i % 4);
+        data->labels[i] = (uint16_t)(i % 4);
     }
     for (int i = 0; i < N_ENVS; i++) {
         data->episode[i] = 11 * i + 1;
