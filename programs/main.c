@@ -13,6 +13,7 @@
 static const EsCommand commands[] = {
     {"bench", "run the benchmarks, compare with a baseline", cmd_bench},
     {"diff", "compare two runs", cmd_diff},
+    {"export", "write a grown network as ONNX, C or PyTorch", cmd_export},
     {"grow", "grow many hosts at once, under a policy", cmd_grow},
     {"hosts", "train hosts side by side, without growth", cmd_hosts},
     {"info", "describe this build and this machine", cmd_info},

@@ -6,6 +6,7 @@
 #include "esper/config.h"
 #include "esper/grow.h"
 #include "esper/log.h"
+#include "esper/network.h"
 #include "esper/prove.h"
 #include "esper/status.h"
 #include "esper/version.h"

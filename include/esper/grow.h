@@ -122,6 +122,11 @@ ES_API EsGrowView es_grow_observe(const EsGrow *grow);
 // A few lines of text: host, data, slots, parameters, memory. Cut to fit, always terminated.
 ES_API void es_grow_describe(const EsGrow *grow, char *text, size_t text_bytes);
 
+// Write the host with the seeds that change its output as network.json and network.safetensors into
+// a folder that exists (esper/network.h opens it). ARGUMENT when there is no such host or no
+// episode.
+ES_API EsStatus es_grow_save_network(EsGrow *grow, int64_t host, const char *folder);
+
 // Static texts; "?" for values that are none.
 ES_API const char *es_grow_stage_name(int stage);                   // "HOLDING"
 ES_API const char *es_grow_op_name(int op);                         // "GERMINATE"

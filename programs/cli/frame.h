@@ -38,6 +38,7 @@ EsExit es_command_finish(const char *command, EsStatus status);
 
 EsExit cmd_bench(int argc, char **argv);
 EsExit cmd_diff(int argc, char **argv);
+EsExit cmd_export(int argc, char **argv);
 EsExit cmd_grow(int argc, char **argv);
 EsExit cmd_hosts(int argc, char **argv);
 EsExit cmd_info(int argc, char **argv);

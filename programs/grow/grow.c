@@ -59,6 +59,11 @@ static EsStatus print_results(void *grow, const EsRunInput *input, const char *f
         es_message("the policy is in %s/policy.safetensors: esper grow --policy takes it\n",
                    folder);
     }
+    if (settings->keep_best > 0 && !command->is_quiet) {
+        es_message("the best network%s in %s/networks: esper predict and export take %s\n",
+                   settings->keep_best > 1 ? "s are" : " is", session->folder,
+                   settings->keep_best > 1 ? "them" : "it");
+    }
     return ES_STATUS_OK;
 }
 
@@ -233,6 +238,7 @@ static int begin_grow(int argc, char **argv, GrowCommand *grow, EsExit *code) {
         ES_OPTION_KEY("slots", "grow.slots", "LIST"),
         ES_OPTION_KEY("max-seeds", "grow.max_seeds", "N"),
         ES_OPTION_KEY("gates", "grow.gates", "G"),
+        ES_OPTION_KEY("keep-best", "grow.keep_best", "K"),
         ES_OPTION_KEY("batch", "grow.batch", "N"),
         ES_OPTION_KEY("step-batches", "grow.step_batches", "N"),
         ES_OPTION_KEY("validation-images", "grow.validation_images", "N"),

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "esper/version.h"
+#include "fit/grown_network.h"
 #include "growth/engine/growth_internal.h"
 #include "growth/host/host_file.h"
 #include "growth/rules/growth_names.h"
@@ -317,6 +319,24 @@ static size_t weight_bytes(const EsGrowth *growth) {
         bytes += es_tensor_bytes(tensors[i]);
     }
     return bytes;
+}
+
+EsStatus es_grow_save_network(EsGrow *grow, int64_t host, const char *folder) {
+    EsGrownNetwork *network = NULL;
+    if (!grow->is_ready || host < 0 || host >= grow->growth->options.n_envs) {
+        return ES_FAIL(ARGUMENT, "there is no host %lld in an episode", (long long)host);
+    }
+    ES_TRY(es_grown_network_take(grow->growth, host, &network));
+    const EsGrowthResult *result = &es_growth_results(grow->growth)[host];
+    network->origin = (EsGrownOrigin){.version = ES_VERSION,
+                                      .seed = (int64_t)grow->growth->options.seed,
+                                      .episode = grow->growth->episode_ids[host],
+                                      .validation_accuracy = result->validation_accuracy,
+                                      .test_accuracy = result->test_accuracy};
+    snprintf(network->origin.data, sizeof network->origin.data, "%s", grow->dataset.name);
+    EsStatus status = es_grown_network_save(network, folder);
+    es_grown_network_destroy(network);
+    return status;
 }
 
 void es_grow_describe(const EsGrow *grow, char *text_out, size_t text_bytes) {

@@ -484,7 +484,7 @@ static void put_input(const Plan *plan, FILE *stream) {
         }
         fputs("};\n", stream);
         if (!is_scale) {
-            fprintf(stream, "static const float spread[%d] = {", n);
+            fprintf(stream, "static const float factor[%d] = {", n);
         }
     }
 }
@@ -512,7 +512,7 @@ static EsStatus put_source(const Plan *plan, FILE *stream) {
             "\nint %s_predict(const float *input, float *logits) {\n"
             "    long i;\n    int best = 0;\n"
             "    for (i = 0; i < %lld; i++)\n"
-            "        m[i] = (input[i] - centre[i / %lld]) * spread[i / %lld];\n",
+            "        m[i] = (input[i] - centre[i / %lld]) * factor[i / %lld];\n",
             name, (long long)n_inputs, (long long)(n_inputs / spec->host.image_channels),
             (long long)(n_inputs / spec->host.image_channels));
     for (int c = 0; c < plan->n_calls; c++) {
@@ -593,7 +593,7 @@ static EsStatus write_part(const Plan *plan, const char *folder, const char *end
     return status;
 }
 
-EsStatus es_network_export_c(const EsGrownNetwork *network, const EsExportC *options) {
+EsStatus es_grown_export_c(const EsGrownNetwork *network, const EsExportC *options) {
     Plan plan;
     ES_TRY(check_name(options->name));
     ES_TRY(es_folder_make(options->folder));

@@ -340,7 +340,7 @@ static void write_pool(Writer *w, const EsExportLayer *layer, Name x, Name y) {
 }
 
 // [N, C] as [N, C, 1, 1]
-static Name spread_over_pixels(Writer *w, Name x) {
+static Name add_pixel_axes(Writer *w, Name x) {
     Name axes = helper_name(w), y = helper_name(w);
     add_tensor(w, axes.text, TYPE_INT64, 1, (int64_t[]){2}, (int64_t[]){2, 3});
     add_node(w, "Unsqueeze", y.text, x.text, axes.text);
@@ -350,7 +350,7 @@ static Name spread_over_pixels(Writer *w, Name x) {
 static void write_mix(Writer *w, const EsExportLayer *layer, Name x, Name seed, Name y) {
     Name difference = add_step(w, "Sub", seed, x), share = add_constant(w, layer->share);
     if (layer->kind == ES_EXPORT_GATED_MIX) {
-        share = add_step(w, "Mul", spread_over_pixels(w, map_name(w, layer->in[2])), share);
+        share = add_step(w, "Mul", add_pixel_axes(w, map_name(w, layer->in[2])), share);
     }
     add_node(w, "Add", y.text, x.text, add_step(w, "Mul", difference, share).text);
 }
@@ -405,7 +405,7 @@ static void write_layer(Writer *w, int i) {
         write_multiply(w, layer, x, other, y);
         break;
     case ES_EXPORT_CHANNEL_SCALE:
-        add_node(w, "Mul", y.text, x.text, spread_over_pixels(w, other).text);
+        add_node(w, "Mul", y.text, x.text, add_pixel_axes(w, other).text);
         break;
     }
 }
@@ -478,7 +478,7 @@ static void write_model(Writer *w, Message *model) {
     }
 }
 
-EsStatus es_network_export_onnx(const EsGrownNetwork *network, const char *path) {
+EsStatus es_grown_export_onnx(const EsGrownNetwork *network, const char *path) {
     EsExportList list;
     Message model = {0};
     ES_TRY(es_export_list_create(network, &list));

@@ -194,7 +194,7 @@ static void put_layer(FILE *stream, const EsExportLayer *layer, int map) {
     fputc('\n', stream);
 }
 
-EsStatus es_network_export_torch(const EsGrownNetwork *network, const char *path) {
+EsStatus es_grown_export_torch(const EsGrownNetwork *network, const char *path) {
     EsExportList list;
     char *text = NULL;
     size_t bytes = 0;

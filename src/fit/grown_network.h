@@ -104,7 +104,7 @@ EsStatus es_grown_network_take(EsGrowth *growth, int64_t env, EsGrownNetwork **n
 // Writes network.safetensors and network.json into a folder that exists.
 EsStatus es_grown_network_save(const EsGrownNetwork *network, const char *folder);
 
-// `path` is the folder, or one of the two files. The files are not trusted: INPUT says what is
+// `path` is the folder, one of the two files, or a run folder, whose best network is taken. The files are not trusted: INPUT says what is
 // missing, out of range or does not fit, and where.
 EsStatus es_grown_network_load(const char *path, EsGrownNetwork **network);
 

@@ -505,13 +505,33 @@ static int ends_with(const char *text, const char *end) {
     return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
+// The folder itself, or in a run folder that of its best network.
+static EsStatus find_folder(const char *path, char folder[PATH_BYTES]) {
+    static const char *const inside[] = {"", "/networks/1"};
+    for (size_t i = 0; i < ES_COUNT_OF(inside); i++) {
+        char file[PATH_BYTES];
+        struct stat info;
+        if (snprintf(folder, PATH_BYTES, "%s%s", path, inside[i]) >= PATH_BYTES - 32) {
+            return ES_FAIL(ARGUMENT, "the path %.100s... is too long", path);
+        }
+        ES_TRY(join(folder, ES_NETWORK_JSON_FILE, file));
+        if (stat(file, &info) == 0) {
+            return ES_STATUS_OK;
+        }
+    }
+    return ES_FAIL(INPUT, "%s holds no network: there is neither %s nor networks/1", path,
+                   ES_NETWORK_JSON_FILE);
+}
+
 // Both files, from the folder or from one of them: x.json and x.safetensors belong together.
 static EsStatus find_files(const char *path, char json_path[PATH_BYTES],
                            char tensors_path[PATH_BYTES]) {
     struct stat info;
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
-        ES_TRY(join(path, ES_NETWORK_JSON_FILE, json_path));
-        return join(path, ES_NETWORK_TENSORS_FILE, tensors_path);
+        char folder[PATH_BYTES];
+        ES_TRY(find_folder(path, folder));
+        ES_TRY(join(folder, ES_NETWORK_JSON_FILE, json_path));
+        return join(folder, ES_NETWORK_TENSORS_FILE, tensors_path);
     }
     int is_json = ends_with(path, ".json"), is_tensors = ends_with(path, ".safetensors");
     if (!is_json && !is_tensors) {

@@ -3,8 +3,8 @@
 // All three are written from one list of layers, so that they agree on what the network is. They
 // take plain inputs (pixels 0..255, columns as measured) and normalise inside.
 //
-//     ES_TRY(es_network_export_onnx(network, "network.onnx"));
-//     ES_TRY(es_network_export_c(network, &(EsExportC){.folder = "out", .name = "network"}));
+//     ES_TRY(es_grown_export_onnx(network, "network.onnx"));
+//     ES_TRY(es_grown_export_c(network, &(EsExportC){.folder = "out", .name = "network"}));
 #ifndef ES_FIT_NETWORK_EXPORT_H
 #define ES_FIT_NETWORK_EXPORT_H
 
@@ -66,17 +66,17 @@ int64_t es_export_map_count(const EsGrownNetwork *network, const EsExportList *l
 // --- files ---
 
 // Opset 17; input float32 [N, C, H, W], rows [N, C], with any N; output "logits" [N, K].
-EsStatus es_network_export_onnx(const EsGrownNetwork *network, const char *path);
+EsStatus es_grown_export_onnx(const EsGrownNetwork *network, const char *path);
 
 // A module that reads network.safetensors by itself and needs torch alone.
-EsStatus es_network_export_torch(const EsGrownNetwork *network, const char *path);
+EsStatus es_grown_export_torch(const EsGrownNetwork *network, const char *path);
 
 // FOLDER/NAME.c and NAME.h; the folder is made where it is missing.
 typedef struct EsExportC {
     const char *folder;
     const char *name; // an identifier of C
 } EsExportC;
-EsStatus es_network_export_c(const EsGrownNetwork *network, const EsExportC *options);
+EsStatus es_grown_export_c(const EsGrownNetwork *network, const EsExportC *options);
 
 ES_EXTERN_C_END
 

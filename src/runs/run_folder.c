@@ -250,7 +250,8 @@ static EsStatus check_links(const char *root) {
     ES_TRY(es_folder_list(root, &entries, &n_entries));
     EsStatus status = ES_STATUS_OK;
     for (int i = 0; i < n_entries && status == ES_STATUS_OK; i++) {
-        if (entries[i].kind == ES_FOLDER_ENTRY_OTHER && es_run_owns_file(entries[i].name)) {
+        if (entries[i].kind == ES_FOLDER_ENTRY_OTHER &&
+            (es_run_owns_file(entries[i].name) || strcmp(entries[i].name, ES_RUN_NETWORKS) == 0)) {
             status = ES_FAIL(INPUT,
                              "%s/%s is not a regular file; a run writes only into files of its "
                              "own: put the file itself there",

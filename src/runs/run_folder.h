@@ -1,6 +1,7 @@
 // A run folder: everything one run leaves behind, in fixed places (docs/file-formats.md).
 //
 //     esper-run.json  config.ini  run.db  events.jsonl  tensorboard/  checkpoints/<round>/  lock
+//     networks/<rank>/
 //
 // Create marks the folder as a run (run_marker.h); it can be resumed once config.ini is in it,
 // which the caller writes next. Runs made before there were markers have config.ini alone. A run
@@ -21,6 +22,9 @@
 #include "runs/run_marker.h"
 
 #define ES_RUN_PATH_BYTES 4096
+
+// Folder of the networks that a run keeps, the best one in networks/1.
+#define ES_RUN_NETWORKS "networks"
 
 typedef struct EsRunFolder EsRunFolder;
 

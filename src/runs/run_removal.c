@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/file_fault.h"
 #include "base/memory.h"
+#include "fit/grown_network.h"
 #include "runs/round_folder.h"
 #include "runs/run_folder.h"
 #include "runs/run_lock.h"
@@ -152,6 +153,30 @@ static EsStatus take_checkpoint(EsRunRemoval *removal, const char *path,
     return ES_STATUS_OK;
 }
 
+static int is_number(const char *name) {
+    return name[0] != '\0' && strspn(name, "0123456789") == strlen(name);
+}
+
+static EsStatus take_network_file(EsRunRemoval *removal, const char *path,
+                                  const EsFolderEntry *entry) {
+    static const char *const names[] = {ES_NETWORK_TENSORS_FILE, ES_NETWORK_JSON_FILE};
+    if (entry->kind == ES_FOLDER_ENTRY_FILE &&
+        is_or_becomes(entry->name, names, ES_COUNT_OF(names))) {
+        return es_removal_take_file(removal, path, entry->bytes);
+    }
+    es_removal_keep(removal, path);
+    return ES_STATUS_OK;
+}
+
+// networks/<rank>/
+static EsStatus take_network(EsRunRemoval *removal, const char *path, const EsFolderEntry *entry) {
+    if (entry->kind == ES_FOLDER_ENTRY_FOLDER && is_number(entry->name)) {
+        return walk_and_end(removal, path, take_network_file);
+    }
+    es_removal_keep(removal, path);
+    return ES_STATUS_OK;
+}
+
 // in this order: the folder is a run until its configuration is gone
 static const char *const last_names[] = {"config.ini", ES_RUN_MARKER_NAME, ES_RUN_LOCK_NAME};
 
@@ -176,6 +201,9 @@ static EsStatus take_content(EsRunRemoval *removal, const char *path, const EsFo
     }
     if (entry->kind == ES_FOLDER_ENTRY_FOLDER && strcmp(entry->name, "tensorboard") == 0) {
         return walk_and_end(removal, path, take_curve);
+    }
+    if (entry->kind == ES_FOLDER_ENTRY_FOLDER && strcmp(entry->name, ES_RUN_NETWORKS) == 0) {
+        return walk_and_end(removal, path, take_network);
     }
     if (entry->kind == ES_FOLDER_ENTRY_FOLDER && is_backup_name(entry->name)) {
         return walk_and_end(removal, path, take_backup);

@@ -28,10 +28,10 @@ static void write_network(const char *root, int number) {
     REQUIRE_OK(es_folder_make(folder));
     REQUIRE_OK(es_grown_network_save(network, folder));
     snprintf(path, sizeof path, "%s/network.onnx", folder);
-    REQUIRE_OK(es_network_export_onnx(network, path));
+    REQUIRE_OK(es_grown_export_onnx(network, path));
     snprintf(path, sizeof path, "%s/network.py", folder);
-    REQUIRE_OK(es_network_export_torch(network, path));
-    REQUIRE_OK(es_network_export_c(network, &(EsExportC){.folder = folder, .name = "network"}));
+    REQUIRE_OK(es_grown_export_torch(network, path));
+    REQUIRE_OK(es_grown_export_c(network, &(EsExportC){.folder = folder, .name = "network"}));
     REQUIRE_OK(es_grown_network_predict(network, NULL, ES_INPUT_PLAIN, inputs, N, logits));
     write_numbers(folder, "inputs.f32", inputs, N * es_grown_network_input_count(network));
     write_numbers(folder, "logits.f32", logits, (int64_t)N * network->spec.host.n_classes);

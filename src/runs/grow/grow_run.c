@@ -8,6 +8,9 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/statistics.h"
+#include "esper/log.h"
+#include "esper/version.h"
+#include "fit/grown_network.h"
 #include "growth/rules/growth_names.h"
 #include "runs/grow/grow_events.h"
 #include "runs/update_events.h"
@@ -62,6 +65,14 @@ static EsStatus create_parts(EsGrowRun *grow) {
         return ES_FAIL(CONFIG,
                        "0 rounds and no held-out episodes: there is nothing to do; --rounds "
                        "or --eval says what");
+    }
+    if (settings->keep_best > 0 && settings->run.n_rounds == 0) {
+        return ES_FAIL(CONFIG, "--keep-best writes networks of the last round, and there is none; "
+                               "--rounds 1 or more makes them");
+    }
+    if (settings->keep_best > settings->n_envs) {
+        return ES_FAIL(CONFIG, "--keep-best %d, but a round has %d hosts", settings->keep_best,
+                       settings->n_envs);
     }
     ES_TRY(explain_memory(es_grow_episode_create(settings, &grow->runner), settings,
                           "images, networks and snapshots", "a smaller --envs"));
@@ -146,6 +157,74 @@ static void count_phases(EsGrowRun *grow) {
     es_run_phase_end(grow->run, ES_PHASE_VALIDATE, now_ns - (int64_t)(times.validate_ms * 1e6));
 }
 
+// --- networks to keep ---
+
+// The environment with the best validation accuracy among those not taken yet, the first of equals;
+// -1: the others have diverged.
+static int64_t find_best(const EsGrowthResult *results, int64_t n_envs,
+                         const unsigned char *is_taken) {
+    int64_t best = -1;
+    for (int64_t e = 0; e < n_envs; e++) {
+        if (!is_taken[e] && isfinite(results[e].validation_loss) &&
+            (best < 0 || results[e].validation_accuracy > results[best].validation_accuracy)) {
+            best = e;
+        }
+    }
+    return best;
+}
+
+static EsStatus keep_network(EsGrowRun *grow, int64_t env, int rank) {
+    const EsGrowSettings *settings = grow->settings;
+    const EsGrowthResult *result = &es_growth_results(grow->runner.growth)[env];
+    char name[64], folder[ES_RUN_PATH_BYTES];
+    EsGrownNetwork *network = NULL;
+    snprintf(name, sizeof name, ES_RUN_NETWORKS "/%d", rank);
+    es_run_folder_path(es_run_folder(grow->run), name, folder);
+    ES_TRY(es_folder_make(folder));
+    ES_TRY(es_grown_network_take(grow->runner.growth, env, &network));
+    EsGrownOrigin *origin = &network->origin;
+    *origin = (EsGrownOrigin){.version = ES_VERSION,
+                              .command = "grow",
+                              .seed = settings->run.seed,
+                              .episode = grow->moment.first_episode + env,
+                              .validation_accuracy = result->validation_accuracy,
+                              .test_accuracy = result->test_accuracy};
+    snprintf(origin->data, sizeof origin->data, "%s", grow->runner.dataset.name);
+    snprintf(origin->data_sha256, sizeof origin->data_sha256, "%s", grow->runner.data_hash);
+    snprintf(origin->policy, sizeof origin->policy, "%s", settings->policy);
+    EsStatus status = es_grown_network_save(network, folder);
+    es_grown_network_destroy(network);
+    return status;
+}
+
+// The best networks of the last round, as they were validated last: before the last decision,
+// which may prune, blend or set back. Nothing follows from the test.
+static EsStatus keep_best(EsGrowRun *grow) {
+    EsGrowth *growth = grow->runner.growth;
+    unsigned char *is_taken = NULL;
+    if (grow->runner.dataset.test.count > 0) {
+        ES_TRY(es_growth_test(growth));
+    }
+    ES_TRY(es_allocate((size_t)grow->settings->n_envs, (void **)&is_taken));
+    EsStatus status = ES_STATUS_OK;
+    for (int rank = 1; rank <= grow->settings->keep_best && status == ES_STATUS_OK; rank++) {
+        int64_t env = find_best(es_growth_results(growth), grow->settings->n_envs, is_taken);
+        if (env < 0) {
+            es_log(ES_LOG_WARNING, "only %d networks are kept: the others have diverged", rank - 1);
+            break;
+        }
+        is_taken[env] = 1;
+        status = keep_network(grow, env, rank);
+    }
+    es_release(is_taken);
+    return status;
+}
+
+static int is_last_step(const EsGrowRun *grow, int64_t step) {
+    return grow->moment.time.round == grow->settings->run.n_rounds &&
+           step + 1 == es_growth_settings(grow->runner.growth)->episode_steps;
+}
+
 static EsStatus step_measured(void *context, int64_t step) {
     EsGrowRun *grow = context;
     if (es_run_must_drop(grow->run)) {
@@ -154,7 +233,8 @@ static EsStatus step_measured(void *context, int64_t step) {
     grow->moment.time.step = step;
     count_phases(grow);
     es_grow_events_measured(grow->events, &grow->moment);
-    return ES_STATUS_OK;
+    return grow->settings->keep_best > 0 && is_last_step(grow, step) ? keep_best(grow)
+                                                                     : ES_STATUS_OK;
 }
 
 static void count_refusals(EsGrowRun *grow) {

@@ -86,6 +86,8 @@ static const EsConfigKey keys[] = {
                      "it, else float16; off on the CPU"),
     ES_CONFIG_CHOICE(EsGrowSettings, is_tf32, "grow", "tf32", "on", "off|on",
                      "float32 convolutions of hosts on CUDA multiply in TF32"),
+    ES_CONFIG_INT(EsGrowSettings, keep_best, "grow", "keep_best", "0", 0, 4096,
+                  "networks of the last round to write, the best by validation accuracy"),
     ES_CONFIG_INT(EsGrowSettings, n_hidden, "policy", "hidden", "0", 0, 4096,
                   "units of the LSTM, a multiple of 8; 0 = 64 for tiny and for files' hosts below "
                   "10,000 parameters, else 512"),

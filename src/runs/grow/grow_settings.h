@@ -32,6 +32,7 @@ typedef struct EsGrowSettings {
     int unfused;
     int amp_dtype; // 0 auto, 1 off, 2 bfloat16, 3 float16
     int is_tf32;   // 0 off, 1 on
+    int keep_best; // networks of the last round to write
     // [policy]
     int n_hidden;   // 0 = the task's
     int n_features; // 0 = as hidden
