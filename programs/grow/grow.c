@@ -59,9 +59,9 @@ static EsStatus print_results(void *grow, const EsRunInput *input, const char *f
         es_message("the policy is in %s/policy.safetensors: esper grow --policy takes it\n",
                    folder);
     }
-    if (settings->keep_best > 0 && !command->is_quiet) {
+    if (settings->keep_best > 0 && !input->command->is_quiet) {
         es_message("the best network%s in %s/networks: esper predict and export take %s\n",
-                   settings->keep_best > 1 ? "s are" : " is", session->folder,
+                   settings->keep_best > 1 ? "s are" : " is", folder,
                    settings->keep_best > 1 ? "them" : "it");
     }
     return ES_STATUS_OK;
