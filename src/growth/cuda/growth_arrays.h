@@ -145,7 +145,7 @@ void es_growth_cuda_decide(const EsGrowthArrays *arrays, EsStream *stream);
 // growth_weights_cuda.cu: the requests of the rules; all hosts are made anew before when is_fresh.
 void es_growth_cuda_weights(const EsGrowthArrays *arrays, EsStream *stream, int is_fresh);
 
-// slot_table_cuda.cu Decides what each environment trains in this step, and clears the sums.
+// slot_table_cuda.cu: fills the slots that each environment trains in this step, and clears sums.
 void es_growth_cuda_begin_step(const EsGrowthArrays *arrays, EsStream *stream);
 // Lists the seeds to switch off, and the trials of that, environment by environment.
 void es_growth_cuda_list_trials(const EsGrowthArrays *arrays, EsStream *stream);
