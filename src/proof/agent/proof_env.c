@@ -1,7 +1,7 @@
-// Settings, queries and memory of the environments, and their saved form: a head that says which
-// graph and settings the bytes belong to, then the slab; successors are found again. The slab
-// steers loops and indexes arrays of fixed size, so that loading checks every number, whatever the
-// checksum says. proof_env_step.c moves the environments.
+// Settings, queries and memory of the environments, and their saved form: a header with the hash of
+// graph and settings, then the slab; successors are found again. The slab steers loops and indexes
+// arrays of fixed size, so loading checks every number, even under a valid checksum.
+// proof_env_step.c moves the environments.
 #include "proof/agent/proof_env.h"
 
 #include <stddef.h>

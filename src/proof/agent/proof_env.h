@@ -68,7 +68,7 @@ static inline ES_HOST_DEVICE float es_proof_reward(int32_t type, int32_t n_negat
     return type >= 2 ? 1.0f : 0.0f;
 }
 
-// How a state ends an episode; OPEN when it does not.
+// Outcome of an episode that ends in this state; OPEN when it does not end.
 static inline ES_HOST_DEVICE EsProofOutcome es_goals_outcome(const EsKnowledgeGraph *graph,
                                                              const EsAtom *state, int32_t n_atoms) {
     int32_t special = n_atoms == 1 ? state[0].predicate - graph->n_predicates : 0;

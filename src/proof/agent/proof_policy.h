@@ -29,7 +29,7 @@
 
 ES_EXTERN_C_BEGIN
 
-// How an atom is embedded; positions in ES_PROOF_EMBEDDERS.
+// Embedding of an atom; positions in ES_PROOF_EMBEDDERS.
 typedef enum EsProofEmbedder {
     ES_PROOF_EMBEDDER_TRANSE, // p + h - t
     ES_PROOF_EMBEDDER_SUM     // p - h - t
@@ -78,7 +78,7 @@ const EsKnowledgeGraph *es_proof_policy_graph(const EsProofPolicy *policy);
 // Numbers that training changes, rows of padding left out.
 int64_t es_proof_policy_parameter_count(const EsProofPolicy *policy);
 
-// Whether every weight is a number that can be calculated with.
+// Returns whether every weight is a number that can be calculated with.
 int es_proof_policy_is_finite(const EsProofPolicy *policy);
 
 // A safetensors file, written atomically: weights, settings, and a hash of the graph's names.
@@ -93,7 +93,7 @@ EsStatus es_proof_policy_load(EsDevice *device, const EsKnowledgeGraph *graph, c
 // others, or as above; the policy is then as it was.
 EsStatus es_proof_policy_reload(EsProofPolicy *policy, const char *path);
 
-// Whether a file that could not be loaded is a policy, but of another graph.
+// Returns whether a file that could not be loaded is a policy, but of another graph.
 int es_proof_policy_is_foreign(const char *path, const EsKnowledgeGraph *graph);
 
 ES_EXTERN_C_END

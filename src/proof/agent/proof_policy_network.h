@@ -4,8 +4,8 @@
 // All parameters stand in one slab, laid out by a graph without nodes (network/store.h), those of
 // the layers first, the tables of embeddings behind them; gradients have the same offsets. A worker
 // holds the scratch memory of one thread. All rows of a batch go through each layer together; the
-// results of a row depend on its own state alone, whatever the others are. Arithmetic is that of
-// the kernels for the vector width of the policy's device.
+// results of a row depend on its own state alone. Arithmetic is that of the kernels for the vector
+// width of the policy's device.
 //
 // D width of embeddings, H of the body, L residual blocks; C and P as in knowledge_graph.h; n rows
 // of a batch, at most ES_PROOF_BATCH_STATES.
@@ -86,7 +86,7 @@ static inline float es_proof_policy_sign(const EsProofPolicy *policy) {
     return policy->settings.embedder == ES_PROOF_EMBEDDER_TRANSE ? 1.0f : -1.0f;
 }
 
-// Rows of padding are 0 whatever a file or an initialisation says.
+// Zeroes the rows of padding, which a file or an initialisation may have filled.
 void es_proof_policy_clear_padding(EsProofPolicy *policy);
 
 // Metadata of a file, shared by policies and checkpoints of training: create fills
@@ -118,7 +118,7 @@ typedef struct EsProofBatch {
     int64_t count;             // n
     int64_t n_value;           // rows before this one get a value,
     int64_t first_policy;      // rows from this one on an encoding
-    EsGoalSelection selection; // which goal is embedded apart
+    EsGoalSelection selection; // of the goal that is embedded apart
 } EsProofBatch;
 
 // Activations of a layer that backward reads; a worker that runs forward alone shares one among

@@ -33,7 +33,7 @@ typedef struct EsProofPolicyTraining EsProofPolicyTraining;
 // The shape of a rollout for such a policy: one ragged head of up to max_choices successors.
 EsRolloutShape es_proof_rollout_shape(int64_t n_steps, int64_t n_envs, int max_choices);
 
-// The policy is borrowed; nobody else may use its device's pool during calls.
+// The policy is borrowed; its device's pool must not be in use during calls.
 EsStatus es_proof_policy_training_create(EsProofPolicy *policy, EsProofPolicyTraining **training);
 void es_proof_policy_training_destroy(EsProofPolicyTraining *training);
 

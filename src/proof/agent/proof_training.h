@@ -20,7 +20,7 @@
 
 ES_EXTERN_C_BEGIN
 
-// How learning rate and entropy bonus change over n_rounds; shares are of the rounds, 0 to 1.
+// Schedules of learning rate and entropy bonus over n_rounds; shares are of the rounds, 0 to 1.
 //
 //     learning_rate(x)  peak (start + (1 - start) x / warmup)  while x < warmup, then by a cosine
 //                       down to peak end at x = 1

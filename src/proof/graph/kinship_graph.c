@@ -147,8 +147,8 @@ static int32_t add_person(Village *village, int is_man, int generation, int32_t 
     return index;
 }
 
-// Marry somebody from outside and have children. They are behind their parents in the list, so one
-// walk over it makes the whole family.
+// Marries a partner from outside and adds children. They are behind their parents in the list, so
+// one walk over it makes the whole family.
 static void found_household(Village *village, int32_t index) {
     Person *person = &village->people[index];
     int32_t spouse = add_person(village, !person->is_man, person->generation, -1);

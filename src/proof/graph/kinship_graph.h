@@ -1,10 +1,10 @@
 // A generated knowledge graph: families over several generations, with the rules of kinship.
 //
 // Everybody has a sex and an invented name; couples are one man and one woman, children have both
-// for parents, and those who marry marry somebody from outside. From that follow all atoms of 15
+// for parents, and partners come from outside the family. From that follow all atoms of 15
 // relations; a part is held out as queries to prove, the rest are facts. The rules are true of
-// every such family, so whatever they derive is an atom that was held out. The graph is a pure
-// function of (people, seed); a larger one has other people, not more.
+// every such family, so they derive only atoms that were held out. The graph is a pure function of
+// (people, seed); a larger one has other people, not more.
 //
 //     EsKnowledgeGraph *graph; ES_TRY(es_kinship_graph_create(1000, 1, &graph));
 #ifndef ES_PROOF_KINSHIP_GRAPH_H

@@ -203,7 +203,7 @@ static int32_t find_lost_goal(const EsKnowledgeGraph *graph, const EsHornRule *r
     return 0;
 }
 
-// Whether the rule was read before the other: a Prolog file is read before a file of rules.
+// Returns whether the rule was read before the other: a Prolog file is read before a file of rules.
 static int comes_before(const EsHornRule *rule, const EsHornRule *other) {
     return rule->is_prolog != other->is_prolog ? rule->is_prolog : rule->line < other->line;
 }

@@ -28,7 +28,7 @@ typedef struct EsKgSource {
                             // rules.txt; for a Prolog file a path, NULL: its own rules alone
     EsKgRulesUse rules_use; // may be missing: rules.txt alone, not a file that is named
     const char *soft;       // path of a file of soft facts, NULL: none
-    EsSoftFilter filter;    // which of them
+    EsSoftFilter filter;    // of soft facts
 } EsKgSource;
 
 // Counts of the Prolog file and of soft facts; all zero where there was no such file.

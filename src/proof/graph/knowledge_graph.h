@@ -137,7 +137,7 @@ int es_horn_rule_format(const EsKnowledgeGraph *graph, const EsHornRule *rule, c
                         size_t bytes);
 
 // SHA-256 of all names in order: graphs with the same hash number their constants and predicates
-// alike, whatever their facts.
+// alike; facts may differ.
 void es_kg_names_hash(const EsKnowledgeGraph *graph, char text[ES_SHA256_TEXT_BYTES]);
 
 static inline ES_HOST_DEVICE size_t es_kg_row(const EsKnowledgeGraph *graph, int32_t predicate,
@@ -145,7 +145,7 @@ static inline ES_HOST_DEVICE size_t es_kg_row(const EsKnowledgeGraph *graph, int
     return (size_t)predicate * ((size_t)graph->n_constants + 1) + (size_t)term;
 }
 
-// Whether an atom is over the graph's predicates and constants, without variables.
+// Returns whether an atom is over the graph's predicates and constants, without variables.
 static inline ES_HOST_DEVICE int es_kg_is_ground(const EsKnowledgeGraph *graph, EsAtom atom) {
     return atom.predicate >= 1 && atom.predicate <= graph->n_predicates && atom.a >= 1 &&
            atom.a <= graph->n_constants && atom.b >= 1 && atom.b <= graph->n_constants;

@@ -66,7 +66,7 @@ static EsStatus parse_columns(const EsTextLines *lines, EsPiece line, EsAtomText
     return check_column(lines, columns[2], "tail");
 }
 
-// Whether the first line that holds an atom has a tab.
+// Checks whether the first line that holds an atom has a tab.
 static EsStatus find_format(const char *name, const char *text, size_t bytes, int *has_columns) {
     EsTextLines lines = es_text_lines_begin(name, text, bytes);
     EsPiece line;

@@ -119,13 +119,13 @@ static int is_name_byte(char byte) {
     return isalnum((unsigned char)byte) || byte == '_' || (byte & '\x80') != 0;
 }
 
-// Whether 0'c, the code of a character, begins here.
+// Returns whether 0'c, the code of a character, begins here.
 static int is_code(const Reader *reader, const char *at) {
     return at[0] == '0' && reader->end - at > 2 && at[1] == '\'' &&
            (at == reader->text || !is_name_byte(at[-1]));
 }
 
-// Whether the period here ends a clause.
+// Returns whether the period here ends a clause.
 static int is_end(const Reader *reader, const char *at) {
     return *at == '.' && (at + 1 == reader->end || isspace((unsigned char)at[1]) || at[1] == '%');
 }

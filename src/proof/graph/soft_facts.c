@@ -1,5 +1,5 @@
-// Each line is parsed whole before it is filtered, so that a damaged line is an error whatever its
-// score and rank. Queries of valid and test are found in one sorted list.
+// Each line is parsed whole before it is filtered, so that a damaged line is an error at any score
+// and rank. Queries of valid and test are found in one sorted list.
 #include "proof/graph/soft_facts.h"
 
 #include <math.h>

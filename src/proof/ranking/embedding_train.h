@@ -31,7 +31,7 @@ typedef struct EsEmbeddingSettings {
     int32_t n_threads; // 0: one per processor
 } EsEmbeddingSettings;
 
-// Where the training stands after an epoch.
+// State of the training after an epoch.
 typedef struct EsEmbeddingReport {
     int32_t epoch;      // epochs done
     double loss;        // mean of the epoch, regularisation included

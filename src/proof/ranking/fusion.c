@@ -142,7 +142,7 @@ static EsFusionWeights choose_weights(EsFusionWeights start, const Subset *subse
     return best;
 }
 
-// Whether weights chosen on one half of a predicate's questions serve the other half.
+// Returns whether weights chosen on one half of a predicate's questions serve the other half.
 static int holds_up(EsFusionWeights overall, Subset subset) {
     double gained = 0;
     subset.step = 2;

@@ -19,7 +19,7 @@
 
 ES_EXTERN_C_BEGIN
 
-// Where proofs come from.
+// Source of proofs.
 typedef struct EsFusionProofs {
     EsCandidateScorer scorer; // its context is borrowed; without a score function: no proofs
     int gives_probability;    // the score of a proved candidate is the proof's log-probability

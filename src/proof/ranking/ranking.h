@@ -113,8 +113,8 @@ EsStatus es_ranking_create(const EsKnownAtoms *known, const EsRankingSettings *s
                            EsRanking **ranking);
 void es_ranking_destroy(EsRanking *ranking);
 
-// Which n of `count` queries: the first, or every (count / n)th; all when n is 0 or above `count`.
-// Returns how many numbers were written.
+// Chooses n of `count` queries: the first, or every (count / n)th; all when n is 0 or above
+// `count`. Returns the count of numbers written.
 int32_t es_ranking_choose(int32_t count, int32_t n, int is_spaced, int32_t *numbers);
 
 ES_EXTERN_C_END

@@ -417,7 +417,7 @@ static EsStatus answer_ground(const EsKnowledgeGraph *graph, const EsAnswersSett
         ES_TRY_GOTO(list_closure(graph, settings->closure_limit, query, &derived,
                                  &answers->is_closure_known));
     }
-    // outside of a closure that is known there is no proof at all, whatever limit was met
+    // outside a known closure there is no proof at all, even if a limit was met
     int is_possible = !answers->is_closure_known || derived.count > 0;
     ES_TRY_GOTO(sort_out(&none, is_possible ? &itself : &none, &depth, answers));
     if (!answers->is_closure_known) {

@@ -32,7 +32,7 @@ ES_EXTERN_C_BEGIN
 
 typedef struct EsQuestion {
     EsAtom form;          // constants, or -1 and -2 for variables; p(X,X) has -1 twice
-    EsPiece variables[2]; // how -1 and -2 are spelt; borrowed from the text, no bytes: not there
+    EsPiece variables[2]; // names of -1 and -2; borrowed from the text, no bytes: not there
     int n_variables;
     int32_t shadowed; // a constant that is spelt like one of the variables, 0: none
 } EsQuestion;
@@ -42,7 +42,7 @@ typedef struct EsQuestion {
 // a constant. INPUT says the column, and for an unknown name the nearest known one.
 EsStatus es_question_parse(const EsKnowledgeGraph *graph, const char *text, EsQuestion *question);
 
-// Whether a ground atom has the form.
+// Returns whether a ground atom has the form.
 int es_question_matches(EsAtom form, EsAtom atom);
 
 // --- the answers ---

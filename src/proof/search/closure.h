@@ -1,10 +1,10 @@
 // Everything the rules of a knowledge graph derive from its facts: the closure, by semi-naive
 // forward chaining.
 //
-// A query that is no fact can be proved at some depth if and only if it is in the closure, whatever
-// the order of search; a query that is a fact is in it trivially. The closure may be far larger
-// than the facts, so it has a limit; when that is hit, is_complete is 0 and the absence of an atom
-// means nothing.
+// A query that is no fact can be proved at some depth if and only if it is in the closure, for any
+// order of search; a query that is a fact is in it trivially. The closure may be far larger than
+// the facts, so it has a limit; when that is hit, is_complete is 0 and the absence of an atom means
+// nothing.
 //
 //     EsClosure *closure; ES_TRY(es_closure_create(graph, ES_CLOSURE_DEFAULT_LIMIT, &closure));
 //     int is_provable = es_closure_has(closure, query);
@@ -41,7 +41,7 @@ void es_closure_destroy(EsClosure *closure);
 // Exact. The atom is ground and in the graph's numbers.
 int es_closure_has(const EsClosure *closure, EsAtom atom);
 
-// How many queries of a split are in it.
+// Counts the queries of a split that are in it.
 int32_t es_closure_count_queries(const EsClosure *closure, EsKgSplit split);
 
 ES_EXTERN_C_END

@@ -15,7 +15,7 @@ typedef struct EsProofChoices {
     const int32_t *first;         // successors of state i: first[i] to first[i+1] - 1    (N + 1)
     const EsAtomSpan *successors; // at least one per state                                   (M)
     int32_t n_states;
-    EsGoalSelection selection; // which goal of each state these successors resolve
+    EsGoalSelection selection; // of the goal that these successors resolve
 } EsProofChoices;
 
 // Guides a search by the probability of each successor.

@@ -1,7 +1,7 @@
-// How many proofs a search finds against how many states it may expand.
+// Number of proofs that a search finds against the number of states it may expand.
 //
-// A search takes the same way whatever its budget and only stops earlier, so one search per query
-// with the largest budget gives the results of every smaller one.
+// A search takes the same way under any budget and only stops earlier, so one search per query with
+// the largest budget gives the results of every smaller one.
 //
 //     EsProofCurve *curve;
 //     ES_TRY(es_proof_curve_create(graph, &settings, guides, pool, queries, count, &curve));
@@ -29,7 +29,7 @@ EsStatus es_proof_curve_create(const EsKnowledgeGraph *graph, const EsProofSearc
                                const EsAtom *queries, int32_t count, EsProofCurve **curve);
 void es_proof_curve_destroy(EsProofCurve *curve);
 
-// How many queries are proved when each search may expand `budget` states.
+// Counts the queries proved when each search may expand `budget` states.
 int32_t es_proof_curve_proofs(const EsProofCurve *curve, int64_t budget);
 
 // The least budget that proves n_proofs queries, 1 or more; -1 when they are not reached.

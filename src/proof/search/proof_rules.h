@@ -50,7 +50,7 @@ typedef struct EsSuccessors {
     int32_t *start;     // successor i is atoms[start[i]] to atoms[start[i+1] - 1]        (S + 1)
     uint64_t *hash;     // es_proof_hash of each                                              (S)
     int32_t *place;     // of each in `table`                                                 (S)
-    int32_t *table;     // finds duplicates; whatever it holds before is ignored     (table_size)
+    int32_t *table;     // finds duplicates; earlier contents are ignored           (table_size)
     int32_t table_size; // a power of two, at least 2 S
     // filled by es_proof_expand
     EsProofOutcome outcome;
@@ -113,7 +113,7 @@ static inline ES_HOST_DEVICE int es_goals_equal(const EsAtom *x, const EsAtom *y
     return 1;
 }
 
-// Whether pruning takes this atom away: a ground fact other than the query.
+// Returns whether pruning takes this atom away: a ground fact other than the query.
 static inline ES_HOST_DEVICE int es_proof_holds(const EsKnowledgeGraph *graph, EsAtom atom,
                                                 EsAtom query) {
     return atom.a <= graph->n_constants && atom.b <= graph->n_constants &&
@@ -174,7 +174,7 @@ static inline ES_HOST_DEVICE int es_proof_unify_head(const EsKnowledgeGraph *gra
 
 // --- candidates ---
 
-// where the fresh variables of a rule stand, behind all that a state can have
+// first number of a rule's fresh variables, behind all that a state can have
 #define ES_PROOF_FIRST_FRESH (2 * ES_PROOF_MAX_ATOMS)
 #define ES_PROOF_MAX_NAMES   (ES_PROOF_FIRST_FRESH + ES_HORN_MAX_VARIABLES)
 

@@ -184,7 +184,7 @@ EsStatus es_search_score(EsProofSearch *search) {
             return ES_FAIL(NUMERIC, "the guide of a proof search gives the log-probability %g",
                            (double)batch->log_probability[k]);
         }
-        // of True, False and End, whose numbers follow the predicates', nobody asks the value
+        // values of True, False and End, whose numbers follow the predicates', are not used
         int is_terminal = batch->successors[k].atoms[0].predicate > search->graph->n_predicates;
         if (value != NULL && !is_terminal && !isfinite(value[k])) {
             return ES_FAIL(NUMERIC, "the guide of a proof search gives the value %g",

@@ -34,7 +34,7 @@ typedef struct EsSearchBatch {
     EsAtom *atoms; // of all successors
     int64_t n_atoms, atom_capacity;
     EsAtomSpan *successors; // (M); .atoms valid after es_search_score
-    int64_t *start;         // where each begins in `atoms`                                   (M)
+    int64_t *start;         // offset of each in `atoms`                                     (M)
     uint64_t *hash;         // es_proof_hash of each                                          (M)
     float *log_probability; // by es_search_score                                             (M)
     float *value;           // likewise, where es_search_uses_values                          (M)
@@ -103,7 +103,7 @@ EsStatus es_search_expand(EsProofSearch *search, const EsProofPath *path, EsAtom
                           int32_t owner, int is_last, EsProofOutcome *outcome);
 void es_search_batch_clear(EsSearchBatch *batch);
 
-// Whether values of the guide take part in the order of states.
+// Returns whether values of the guide take part in the order of states.
 static inline int es_search_uses_values(const EsProofSearch *search) {
     return search->guide != NULL && search->settings.value_weight > 0;
 }

@@ -60,8 +60,8 @@ static EsStatus make_room(EsProofSearch *search) {
                                n_states + 1, &search->reached_capacity);
 }
 
-// Whether an entry of the queue, or an expansion, stands for this one. Entries that a
-// beam has cut off stand for nothing on the next levels.
+// Returns whether an entry of the queue, or an expansion, stands for this one. Entries that a beam
+// has cut off stand for nothing on the next levels.
 static int is_dominated(const EsProofSearch *search, const EsReachedGoals *reached,
                         const EsSearchEntry *entry) {
     if (entry->depth >= reached->expanded_depth) {

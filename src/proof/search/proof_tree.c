@@ -325,7 +325,7 @@ EsStatus es_proof_tree_check(const EsProofTree *tree) {
 // The search of prover.c once more, with the way kept. The prover says first whether there is a
 // proof and how long it is, which leaves out most states.
 
-// How a state was reached.
+// Origin of a state.
 typedef struct Origin {
     int32_t parent; // number of the state before, -1: none
     int32_t n_steps;

@@ -89,7 +89,7 @@ int es_proof_may_end(const EsKnowledgeGraph *graph, EsAtomSpan state, int32_t n_
     return 1;
 }
 
-// Whether a proof is one step away from some state of the level [begin, end).
+// Returns whether a proof is one step away from some state of the level [begin, end).
 static int level_has_proof(EsProver *prover, EsAtom query, int32_t begin, int32_t end) {
     for (int32_t i = begin; i < end; i++) {
         EsAtomSpan state = es_goal_table_at(&prover->goals, i);

@@ -50,7 +50,7 @@ int32_t es_proof_max_candidates(const EsKnowledgeGraph *graph);
 EsStatus es_successors_create(int32_t max_states, int32_t max_atoms, EsSuccessors *successors);
 void es_successors_destroy(EsSuccessors *successors);
 
-// Whether a state that was pruned may still be proved in n_steps; 0 is certain.
+// Returns whether a state that was pruned may still be proved in n_steps; 0 is certain.
 int es_proof_may_end(const EsKnowledgeGraph *graph, EsAtomSpan state, int32_t n_steps);
 
 // ARGUMENT when the query is not an atom over the graph's constants and predicates.

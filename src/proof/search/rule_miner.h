@@ -26,7 +26,7 @@
 // Each body is counted exactly, in time proportional to the paths of length two and in memory that
 // does not grow with them. Rules that say nothing (a head in its own body) are left out, as are
 // those of the last two forms that are no more confident than one of their atoms alone. Each is
-// listed once, whatever its variables are called.
+// listed once, under any names of its variables.
 //
 //     EsMinerSettings settings = es_miner_defaults();
 //     EsMinedRules rules; ES_TRY(es_rules_mine(graph, &settings, pool, &rules));
@@ -48,7 +48,7 @@ typedef struct EsMinerSettings {
     double min_confidence; // 0 to 1, of confidence, not of PCA confidence
     int max_body;          // 1 or 2 atoms
     double held_out;       // share of the facts kept back, 0 to 0.9
-    uint64_t seed;         // which ones
+    uint64_t seed;         // of the facts kept back
     // Called from the calling thread now and then with the bodies counted so far; may be NULL.
     void (*report)(void *context, int64_t n_done, int64_t n_all);
     void *report_context;
@@ -72,7 +72,7 @@ typedef struct EsMinedRules {
 // Support 10, confidence 0.5, two atoms, a tenth kept back.
 EsMinerSettings es_miner_defaults(void);
 
-// Whether the graph's fact `index` is kept back.
+// Returns whether the graph's fact `index` is kept back.
 int es_miner_keeps_back(const EsMinerSettings *settings, int32_t index);
 
 // The rules and queries of the graph are not looked at. The same for any number of threads.

@@ -38,8 +38,8 @@ static EsAtom atom_of(int32_t relation, int32_t u, int32_t v) {
 
 static int atoms_equal(EsAtom x, EsAtom y) { return es_atom_compare(&x, &y) == 0; }
 
-// How the z of a chain lies to x and y; only where it is one of them can an atom of the body be the
-// head.
+// Position of a chain's z relative to x and y; an atom of the body can be the head only if z is one
+// of them.
 enum { Z_APART = 1, Z_IS_X = 2, Z_IS_Y = 4 };
 
 static EsAtomSpan facts_from(const EsKnowledgeGraph *graph, int32_t relation, int32_t u) {
@@ -114,13 +114,13 @@ static void add_pair(EsRuleCounter *counter, int32_t y, unsigned kinds) {
     counter->y_kinds[y] = (unsigned char)(counter->y_kinds[y] | kinds);
 }
 
-// Whether the second atom, which has one end at u and the other free, can only be `head`.
+// Returns whether the second atom, which has one end at u and the other free, can only be `head`.
 static int has_no_other(const EsKnowledgeGraph *graph, int32_t relation, int32_t u, EsAtom head) {
     EsAtomSpan facts = facts_from(graph, relation, u);
     return facts.count == 1 && atoms_equal(facts.atoms[0], head);
 }
 
-// Whether (x,y) is given only by use of head(x,y) itself.
+// Returns whether (x,y) is given only by use of head(x,y) itself.
 static int is_refused(const EsRuleCounter *counter, const RuleBody *body, int32_t x, int32_t y,
                       int32_t head) {
     EsAtom atom = {head, x, y};

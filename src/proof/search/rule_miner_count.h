@@ -14,7 +14,7 @@ ES_EXTERN_C_BEGIN
 typedef struct EsRuleCounter {
     const EsKnowledgeGraph *graph; // to mine from; its valid split holds the facts kept back
     const EsMinerSettings *settings;
-    const int32_t *kept_row; // where the kept facts with a given x begin             (C + 2)
+    const int32_t *kept_row; // first kept fact with a given x                        (C + 2)
     const double *one_atom;  // confidence of the rules of one atom, by relation and head
                              //                                                   (2P x P + 1)
     int32_t relation;        // the first one of all bodies
