@@ -275,8 +275,8 @@ int64_t es_anomaly_check_hosts(const EsAnomalyDetector *detector, const EsHostsH
     return n_broken;
 }
 
-// Removing the seed alone would hurt, removing all would help: what it is worth is what the host
-// has lost by adapting to the others. A missing joint value compares false.
+// Removing the seed alone would hurt, removing all would help: the seed's worth is the loss of a
+// host that has adapted to the others. A missing joint value compares false.
 static void check_dependence(const EsAnomalyLimits *limits, const EsRewardHealth *seed,
                              EsAnomalyList *found) {
     if (!(seed->contribution >= limits->costly_contribution &&

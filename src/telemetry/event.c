@@ -220,7 +220,7 @@ static EsStatus check_header(const EsPacketHeader *header, size_t bytes) {
 }
 
 // Texts must follow one another in the order of their cells. So no two overlap, and reading all of
-// them is linear in the packet's size whatever its bytes are.
+// them is linear in the packet's size for any bytes.
 static EsStatus check_text(const EsPacketHeader *header, size_t cell, size_t *end) {
     uint64_t value = load_cell(header, cell);
     if (value == MISSING_TEXT_CELL) {

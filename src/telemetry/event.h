@@ -75,7 +75,7 @@ const EsEventSchema *es_event_schema(EsEventType type);
 
 // --- packets ---
 
-// Where in the run an event belongs. Rounds count from 1; events before the first have round 0.
+// Time of an event within the run. Rounds count from 1; events before the first have round 0.
 typedef struct EsEventTime {
     int64_t round;
     int64_t step; // in the round, from 0; -1 for events of a whole round

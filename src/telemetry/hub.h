@@ -27,7 +27,7 @@ typedef struct EsHubOptions {
     size_t queue_bytes;       // per sink; a power of two
     const char *spill_folder; // spill-<sink>.bin go here; NULL: kept events are lost when full
     size_t spill_bytes;       // cap per sink
-    double close_seconds;     // how long closing waits for the sinks, all together
+    double close_seconds;     // longest wait for all sinks at close
 } EsHubOptions;
 
 // level NORMAL, stride 10, 1000 packets, 16 MiB, no spill folder, 64 MiB, 10 s.
@@ -41,7 +41,7 @@ EsStatus es_hub_create(const EsHubOptions *options, EsHub **hub);
 // a hub have the same name, which is also that of the spill file.
 EsStatus es_hub_add_sink(EsHub *hub, const EsSink *sink);
 
-// Whether an event of this type would be emitted now: ask before assembling rows that cost
+// Returns whether an event of this type would be emitted now: ask before assembling rows that cost
 // something. A NULL hub wants nothing, and emitting to it does nothing.
 int es_hub_wants(const EsHub *hub, EsEventType type, int64_t step);
 

@@ -5,10 +5,10 @@
 //
 // Memory ordering. Two chains make every access to ring memory ordered:
 //   - consumer to producer: the consumer clears the words of a record, then stores `tail` with
-//     release. A producer loads `tail` with acquire before it reserves, and reserves only what that
-//     tail has freed; so its writes come after the clearing.
+//     release. A producer loads `tail` with acquire before it reserves, and reserves only words
+//     that this tail has freed; so its writes come after the clearing.
 //   - producer to consumer: the producer writes the packet, then stores the header with
-//     release. The consumer loads the header with acquire; what it then reads is the packet.
+//     release. The consumer loads the header with acquire; it then reads the packet.
 // Because released words are zero, the header of a reserved, unpublished record reads as 0
 // wherever it lies, also where the middle of an older packet was. The consumer looks at one word
 // alone, the one at `tail`, which is always the start of a record.
@@ -23,8 +23,8 @@
 #define WORD_BYTES     sizeof(uint64_t)
 #define MIN_RING_BYTES 64
 
-// how often a reservation looks again because the consumer moved on between two loads, which makes
-// a ring look full that may not be; beyond that it counts as full
+// times that a reservation retries because the consumer moved on between two loads, which makes a
+// ring look full that may not be; beyond that it counts as full
 #define MAX_LOOKS 8
 
 // the header: a record's bytes (a multiple of 8), this word included, and a flag in bit 0

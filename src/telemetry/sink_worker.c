@@ -27,7 +27,7 @@ struct EsSinkWorker {
     sem_t wake;
     _Atomic int is_woken;
     _Atomic int is_stopping;  // deliver all that is pending, then end
-    _Atomic int is_abandoned; // nobody waits any more: end at once, say nothing
+    _Atomic int is_abandoned; // not waited for any more: end at once, silently
 
     // answers of the thread; `progress` is posted after each
     sem_t progress;
@@ -54,7 +54,7 @@ struct EsSinkWorker {
     int64_t flush_spill_target; // packets appended to the spill when it was seen
 };
 
-// the first refused events of a sink are logged, then whenever there are so many more
+// the first refused events of a sink are logged, then every this many
 #define REFUSALS_PER_LOG_LINE 1000
 
 // why an event was refused: an errno of the spill file, 0 without one, or this

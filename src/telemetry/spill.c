@@ -139,8 +139,8 @@ done:
     return ES_STATUS_OK;
 }
 
-// Whether the file at our path is ours. A worker that was left behind may end after another session
-// has begun, which has a file of its own there.
+// Returns whether the file at our path is ours. A worker that was left behind may end after another
+// session has begun, which has a file of its own there.
 static int owns_path(const EsSpill *spill) {
     struct stat at_path, ours;
     return lstat(spill->path, &at_path) == 0 && fstat(spill->descriptor, &ours) == 0 &&
@@ -168,7 +168,7 @@ int64_t es_spill_n_taken(const EsSpill *spill) {
 }
 
 int64_t es_spill_n_pending(const EsSpill *spill) {
-    // in this order: what was appended before the call and is not taken after it, is counted
+    // in this order: a packet appended before the call and not taken after it is counted
     int64_t n_appended = es_spill_n_appended(spill);
     return ES_MAX(n_appended - es_spill_n_taken(spill), 0);
 }
@@ -274,7 +274,7 @@ EsStatus es_spill_peek(EsSpill *spill, EsPacket *packet) {
 static void empty_file(EsSpill *spill) {
     spill->position = 0;
     atomic_store_explicit(&spill->end, 0, memory_order_relaxed);
-    // bytes that stay behind when this fails are overwritten, or left in a file nobody reads
+    // bytes that stay behind when this fails are overwritten, or left in a file without readers
     int cut = ftruncate(spill->descriptor, 0);
     (void)cut;
 }

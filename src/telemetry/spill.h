@@ -1,8 +1,8 @@
 // A spill file: packets that found a sink's queue full, in order, until the sink catches up.
 //
-// Producers append, from any thread, one at a time; one consumer takes. What is appended can be
-// read at once, and the consumer never holds the lock while it reads or works on a packet. The file
-// is emptied when all of it was taken, and removed at close when it is empty.
+// Producers append, from any thread, one at a time; one consumer takes. A packet can be read as
+// soon as it is appended, and the consumer never holds the lock while it reads or works on a
+// packet. The file is emptied when all of it was taken, and removed at close when it is empty.
 #ifndef ES_TELEMETRY_SPILL_H
 #define ES_TELEMETRY_SPILL_H
 
@@ -26,7 +26,7 @@ int es_spill_append(EsSpill *spill, EsEventType type, const void *rows, int64_t 
 int64_t es_spill_n_appended(const EsSpill *spill);
 int64_t es_spill_n_taken(const EsSpill *spill);
 
-// Packets appended and not taken; exact when nobody appends or takes meanwhile.
+// Packets appended and not taken; exact without concurrent appends and takes.
 int64_t es_spill_n_pending(const EsSpill *spill);
 const char *es_spill_path(const EsSpill *spill);
 

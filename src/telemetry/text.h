@@ -66,7 +66,7 @@ size_t es_text_next_shown(const char *bytes, size_t n_bytes, const char **shown,
 // Columns a terminal needs: two for East Asian characters and emoji, none for combining marks.
 size_t es_text_width(const char *bytes, size_t n_bytes);
 
-// How many of the bytes, in whole characters, fit into so many columns.
+// Counts the bytes, in whole characters, that fit into n_columns.
 size_t es_text_fit(const char *bytes, size_t n_bytes, size_t n_columns);
 
 #endif

@@ -279,7 +279,7 @@ static int begin_step(ConsoleSink *sink, const EsPacket *packet) {
     return 1;
 }
 
-// How far the training of a round is. The first round knows how long it takes from its own share.
+// Shows the progress of a round's training. The first round estimates its time from its own share.
 static void take_progress(ConsoleSink *sink, const EsPacket *packet) {
     int64_t round = packet->header->round;
     int64_t n_images = es_packet_int(packet, 0, es_event_column(packet->type, "n_images"));

@@ -19,9 +19,9 @@
 #include "telemetry/sink.h"
 #include "telemetry/sinks/prometheus_table.h"
 
-// A scrape takes milliseconds and Prometheus keeps one connection; these bound what idle or hostile
-// clients can hold. The server stops accepting at MAX_CONNECTIONS: room for those that were cut off
-// and are not closed yet.
+// A scrape takes milliseconds and Prometheus keeps one connection; these bound the resources of
+// idle or hostile clients. The server stops accepting at MAX_CONNECTIONS: room for those that were
+// cut off and are not closed yet.
 #define KEPT_CONNECTIONS 32
 #define MAX_CONNECTIONS  128
 #define TIMEOUT_SECONDS  5

@@ -101,8 +101,8 @@ static EsStatus connect(EsRunDatabase *database, const char *parameters) {
     return ES_STATUS_OK;
 }
 
-// Where nothing can be written, SQLite cannot make the shared memory a database in WAL mode needs.
-// The file alone is whole then, but without the rows still in the log.
+// Opens a database in a place that cannot be written, where SQLite cannot make the shared memory
+// that WAL mode needs. The file alone is consistent then, but without the rows still in the log.
 static EsStatus connect_anyhow(EsRunDatabase *database) {
     EsStatus status = connect(database, "mode=ro");
     int code = database->db != NULL ? sqlite3_errcode(database->db) & 0xff : SQLITE_OK;
@@ -168,8 +168,8 @@ static int is_reading_pragma(const char *name, const char *argument) {
     return 0;
 }
 
-// The connection is read-only twice over. This notes what was tried, which SQLite's texts do not
-// name, and denies reads that reach outside; es_run_query_begin refuses writes.
+// The connection is read-only twice over. This notes the attempted action, which SQLite's texts do
+// not name, and denies reads that reach outside; es_run_query_begin refuses writes.
 static int authorize(void *context, int action, const char *first, const char *second,
                      const char *schema, const char *trigger) {
     EsRunDatabase *database = context;
@@ -201,7 +201,7 @@ static int authorize(void *context, int action, const char *first, const char *s
     default: // also seen when SQLite declares its own virtual tables, which is harmless
         break;
     }
-    // The first is what the user wrote, and CREATE goes on to changes of SQLite's own tables.
+    // The first is the user's statement; CREATE goes on to changes of SQLite's own tables.
     if (database->tried == NULL) {
         database->tried = name_action(action);
     }
@@ -347,7 +347,7 @@ static EsStatus fail_query(EsRunDatabase *database, int code, const char *sql) {
 
 // --- the life of a query ---
 
-// Whether anything but blanks and comments is left. Fails with MEMORY alone.
+// Checks whether anything but blanks and comments is left. Fails with MEMORY alone.
 static EsStatus find_statement(sqlite3 *db, const char *sql, int *found) {
     sqlite3_stmt *statement = NULL;
     const char *tail = sql;

@@ -34,7 +34,7 @@ void es_run_database_close(EsRunDatabase *database);
 const char *es_run_database_path(const EsRunDatabase *database);
 int64_t es_run_database_schema_version(const EsRunDatabase *database);
 
-// Whether it has our application id, which databases made before there were markers lack.
+// Returns whether it has our application id, which databases made before there were markers lack.
 int es_run_database_is_marked(const EsRunDatabase *database);
 
 // CONFIG, with both numbers, when it was written by a program of a later schema: it can be read,

@@ -24,8 +24,9 @@ EsStatus es_sqlite_fail(sqlite3 *db, int code, const char *file, int line, const
         }                                                                                          \
     } while (0)
 
-// Open with SQLITE_OPEN_* flags; `parameters` follow the question mark in SQLite's URIs,
-// "" for none. A path is taken literally, whatever characters are in it. *db is NULL on failure.
+// Opens a database with SQLITE_OPEN_* flags; `parameters` follow the question mark in SQLite's
+// URIs, "" for none. A path is taken literally, special characters included. *db is NULL on
+// failure.
 EsStatus es_sqlite_open(const char *path, int flags, const char *parameters, sqlite3 **db);
 
 // The schema version in the table meta: 0 when the database is empty, INPUT when it holds something

@@ -60,7 +60,7 @@ static void append_table(sqlite3_str *sql, const EsEventSchema *schema) {
                         schema->name, schema->name);
 }
 
-// Whether the table of an event has a column.
+// Checks whether the table of an event has a column.
 static EsStatus find_column(sqlite3 *db, const EsEventSchema *schema, const char *column,
                             int *is_there) {
     char table[96];
@@ -210,8 +210,8 @@ static void abandon(EsSqliteSink *sink) {
     sink->n_pending = 0;
 }
 
-// Whether the path still names the file that is open. SQLite itself would go on into one that was
-// removed, and work on the log of another database under the same name.
+// Returns whether the path still names the file that is open. SQLite itself would go on into one
+// that was removed, and work on the log of another database under the same name.
 static int is_in_place(EsSqliteSink *sink) {
     int has_moved = 0;
     return sqlite3_file_control(sink->db, "main", SQLITE_FCNTL_HAS_MOVED, &has_moved) !=
@@ -420,8 +420,8 @@ static EsStatus set_journal(sqlite3 *db) {
     return ES_STATUS_OK;
 }
 
-// A page that was damaged while nobody looked would show in the middle of the run, or in no query
-// at all. Reads the whole file, once per resume: 0.7 s for 225 MB that are cached.
+// Checks all pages: one that was damaged between sessions would show in the middle of the run, or
+// in no query at all. Reads the whole file, once per resume: 0.7 s for 225 MB that are cached.
 static EsStatus check_pages(sqlite3 *db) {
     sqlite3_stmt *statement = NULL;
     ES_SQLITE_TRY(db, sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &statement, NULL),

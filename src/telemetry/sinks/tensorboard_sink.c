@@ -33,7 +33,7 @@ typedef struct Encoder {
     EsText tag;
 } Encoder;
 
-// how protobuf lays out a field's value: the low three bits of its key
+// protobuf's wire types: the low three bits of a field's key
 enum { WIRE_VARINT = 0, WIRE_64_BIT = 1, WIRE_LENGTH = 2, WIRE_32_BIT = 5 };
 
 #define FRAME_HEAD_BYTES 12
