@@ -415,7 +415,7 @@ done:
 
 // --- keeping house ---
 
-// Whether a complete checkpoint stays: the best, or one of the last `keep`.
+// Returns whether a complete checkpoint stays: the best, or one of the last `keep`.
 static int is_kept(const EsCheckpointInfo *infos, int n_infos, int keep, int64_t round) {
     for (int i = 0; i < n_infos; i++) {
         if (infos[i].round == round) {

@@ -87,7 +87,7 @@ int64_t es_checkpoint_round(const EsCheckpoint *checkpoint);
 const char *es_checkpoint_path(const EsCheckpoint *checkpoint, const char *name,
                                char path[ES_RUN_PATH_BYTES]);
 
-// Whether there is an entry of that name.
+// Returns whether there is an entry of that name.
 int es_checkpoint_has(const EsCheckpoint *checkpoint, const char *key);
 
 // INPUT names the key and file when there is no such entry of this type. A text is borrowed until
@@ -96,9 +96,10 @@ EsStatus es_checkpoint_int(const EsCheckpoint *checkpoint, const char *key, int6
 EsStatus es_checkpoint_real(const EsCheckpoint *checkpoint, const char *key, double *value);
 EsStatus es_checkpoint_text(const EsCheckpoint *checkpoint, const char *key, const char **value);
 
-// INPUT when the text under `key`, the SHA-256 of a file or data set that the run reads, is not
-// `hash`: a run that went on with another input would be neither of two runs. `what` names the
-// input in the message. The first checkpoints of schema 1 have no such text: that is a warning.
+// Checks an input of a resumed run: INPUT when the text under `key`, the SHA-256 of a file or data
+// set that the run reads, is not `hash`: a run that went on with another input would be neither of
+// two runs. `what` names the input in the message. The first checkpoints of schema 1 have no such
+// text: that is a warning.
 EsStatus es_checkpoint_check_input(const EsCheckpoint *checkpoint, const char *key,
                                    const char *hash, const char *what);
 

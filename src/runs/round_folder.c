@@ -277,7 +277,7 @@ static EsStatus read_small(const char *folder, const char *name, size_t max_byte
                : status;
 }
 
-// Whether the folder has a DONE of ours: the digits of a hash and a newline.
+// Checks whether the folder has a DONE of ours: the digits of a hash and a newline.
 static EsStatus has_done(const char *folder, int *is_there) {
     char *text = NULL;
     ES_TRY(read_small(folder, "DONE", ES_SHA256_TEXT_BYTES, &text));
@@ -299,8 +299,8 @@ static EsStatus read_sign(const char *folder, int64_t round, char **sign) {
     return ES_STATUS_OK;
 }
 
-// Whether a JSON file in the folder is ours, a manifest or a mark of this round. It is returned, or
-// NULL; the caller lets go of it.
+// Checks whether a JSON file in the folder is ours, a manifest or a mark of this round. It is
+// returned, or NULL; the caller lets go of it.
 static EsStatus read_ours(const char *folder, const char *name, int64_t round, json_t **object) {
     char path[ES_RUN_PATH_BYTES];
     struct stat info;
@@ -640,7 +640,7 @@ static EsStatus find_belongings(const char *folder, const EsFolderEntry *entries
     return ES_STATUS_OK;
 }
 
-// Whether a temporary was to become a file of ours.
+// Returns whether a temporary was to become a file of ours.
 static int is_our_temporary(const Belongings *ours, const char *name) {
     char target[ES_FILE_NAME_BYTES];
     const char *final_name = es_file_final_name(name, target);
@@ -650,7 +650,7 @@ static int is_our_temporary(const Belongings *ours, const char *name) {
             strcmp(final_name, WRITING_NAME) == 0);
 }
 
-// Where in the order of removal an entry stands; -1 for one that is not ours.
+// Position of an entry in the order of removal; -1 for one that is not ours.
 static int removal_stage(const EsFolderEntry *entry, const Belongings *ours) {
     if (entry->kind != ES_FOLDER_ENTRY_FILE) {
         return -1;

@@ -5,8 +5,8 @@
 // Everything hangs on DONE: it holds the SHA-256 of manifest.json, which holds those of the ranks'
 // marks, which hold those of their files. While a checkpoint is written or removed its folder holds
 // WRITING, a sign with the round and the names of its files. A folder with neither sign nor marks
-// is not ours, whatever its name, and all of them are recognised by their content. These names, and
-// the members "schema" and "round" of manifest.json and of marks, hold for all schemas.
+// is not ours under any name, and all of them are recognised by their content. These names, and the
+// members "schema" and "round" of manifest.json and of marks, hold for all schemas.
 #ifndef ES_RUNS_ROUND_FOLDER_H
 #define ES_RUNS_ROUND_FOLDER_H
 
@@ -37,7 +37,7 @@ typedef struct EsRoundFolder {
 void es_round_folder_path(const char *root, int64_t round, const char *name,
                           char path[ES_RUN_PATH_BYTES]);
 
-// Rounds that have a folder, whatever its state, ascending; released with es_release.
+// Rounds that have a folder in any state, ascending; released with es_release.
 EsStatus es_round_folder_rounds(const char *root, int64_t **rounds, int *n_rounds);
 
 // Checks one checkpoint: the marks and the sizes of the files, and with `with_hashes` their

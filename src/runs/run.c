@@ -50,8 +50,8 @@ static EsStatus find_best_score(EsRun *run) {
     return ES_STATUS_OK;
 }
 
-// The run goes on as it was saved, whatever became of its config.ini. The first checkpoints of
-// schema 1 do not hold the settings; nothing but config.ini knows them.
+// Checks that the run goes on as it was saved, even if its config.ini was edited. The first
+// checkpoints of schema 1 do not hold the settings; they are in config.ini alone.
 static EsStatus check_settings(const EsRun *run) {
     const char *saved = NULL;
     if (!es_checkpoint_has(run->checkpoint, ES_RUN_SETTINGS_KEY)) {
@@ -223,7 +223,7 @@ EsRunNeed es_run_need(const EsRunSettings *settings, int has_progress) {
     n_sinks = (settings->level != ES_LEVEL_OFF ? n_sinks : 0) + (has_progress != 0);
     size_t bytes = es_hub_defaults().queue_bytes * (size_t)n_sinks +
                    sizeof(EsAnomalyDetectedEvent) * MAX_ANOMALIES;
-    return (EsRunNeed){bytes, bytes + ES_SHA256_FILE_BYTES}; // which saved files are read with
+    return (EsRunNeed){bytes, bytes + ES_SHA256_FILE_BYTES}; // buffer to read saved files with
 }
 
 static void release_run(EsRun *run) {

@@ -27,7 +27,7 @@ typedef struct EsRunOptions {
     const char *out;               // folder to make; NULL: runs/<kind>-...
     const char *resume;            // folder to go on with; NULL: a new run
     int may_restart;               // a resumed run without a checkpoint starts over
-    FILE *progress;                // its descriptor gets the progress; NULL: nobody
+    FILE *progress;                // its descriptor gets the progress; NULL: none
     int is_terminal;               // progress may move the cursor
     const char *build;             // "0.1.0 commit, compiler" for the record
 } EsRunOptions;
@@ -35,8 +35,8 @@ typedef struct EsRunOptions {
 typedef struct EsRun EsRun;
 
 // Checks everything that can be checked before the work is built: that a new run's folder can be
-// made, or that a resumed run's is a run nobody else holds, with a checkpoint and settings to go on
-// with. Takes the lock of a resumed run; makes and changes nothing else, but for damaged
+// made, or that a resumed run's is a run that is not locked, with a checkpoint and settings to go
+// on with. Takes the lock of a resumed run; makes and changes nothing else, but for damaged
 // checkpoints, which are renamed. `build` is copied; all else that is borrowed must outlive the
 // run.
 EsStatus es_run_open(const EsRunOptions *options, EsRun **run);
@@ -55,7 +55,7 @@ int64_t es_run_rounds_done(const EsRun *run);
 // Memory that a run allocates beside its work as it was created.
 typedef struct EsRunNeed {
     size_t sure_bytes; // by every run of these settings
-    size_t peak_bytes; // about, at most at a time; what is met on the way is not known ahead
+    size_t peak_bytes; // estimate of the peak; topologies met later are not known ahead
 } EsRunNeed;
 
 // Memory of the process that is in use, in bytes; ES_MISSING_INT where the system does not say.
@@ -97,14 +97,14 @@ typedef struct EsRunWork {
     EsStatus (*finish)(void *context, EsRun *run);
 } EsRunWork;
 
-// Load the checkpoint when there is one, then run until settings->n_rounds are done or the user
-// asks to stop. INTERRUPTED when a round was dropped or rounds are left; the detail says what is
-// saved.
+// Loads the checkpoint when there is one, then runs until settings->n_rounds are done or the user
+// asks to stop. INTERRUPTED when a round was dropped or rounds are left; the detail names the saved
+// round.
 EsStatus es_run_rounds(EsRun *run, const EsRunWork *work);
 
-// Whether the round at hand must be given up: the user wants to stop and it would not end in time.
-// Never while more than a third of that time was worked since the last save; with rounds that long
-// there is a checkpoint after each.
+// Returns whether the round at hand must be given up: the user wants to stop and it would not end
+// in time. Never while more than a third of that time was worked since the last save; with rounds
+// that long there is a checkpoint after each.
 int es_run_must_drop(EsRun *run);
 
 // Rules over a round's numbers: check into the list, then emit the findings (events, and

@@ -180,7 +180,7 @@ static EsStatus take(EsRunFolder *folder) {
                              : ES_FAIL(IO, "cannot open %s: %s", folder->root, strerror(errno));
 }
 
-// Whether a run may begin under this name.
+// Checks whether a run may begin under this name.
 static EsStatus check_place(const char *root) {
     struct stat info;
     ES_TRY(check_length(root));

@@ -41,9 +41,9 @@ EsStatus es_run_folder_check_new(const char *path);
 // it, or when a file that the run would write is a link: a run's own files lie in its folder.
 EsStatus es_run_folder_open(const char *path, EsRunFolder **folder);
 
-// Take a run to remove something of it, or for a preview only to look at it, without writing the
-// lock. INPUT unless it is verified to be ours (es_run_marker_verify) and nobody holds it; ARGUMENT
-// when `path` is a link.
+// Takes a run to remove something of it, or for a preview only to look at it, without writing the
+// lock. INPUT unless it is verified to be ours (es_run_marker_verify) and not locked; ARGUMENT when
+// `path` is a link.
 EsStatus es_run_folder_hold(const char *path, int is_preview, EsRunFolder **folder);
 
 // The same folder for a rank other than 0: takes no lock, and needs no config.ini yet.
@@ -52,9 +52,9 @@ EsStatus es_run_folder_join(const char *path, EsRunFolder **folder);
 // Gives the lock back. Accepts NULL.
 void es_run_folder_close(EsRunFolder *folder);
 
-// Whether the root still names the folder that was created or opened: IO when it was removed,
-// renamed or replaced meanwhile. *moved_to receives its name now, "" when it is gone or nobody
-// knows.
+// Checks whether the root still names the folder that was created or opened: IO when it was
+// removed, renamed or replaced meanwhile. *moved_to receives its name now, "" when it is gone or
+// unknown.
 EsStatus es_run_folder_check(const EsRunFolder *folder, char moved_to[ES_RUN_PATH_BYTES]);
 
 // As it was given, without slashes at the end.
@@ -83,7 +83,7 @@ EsStatus es_run_back_up_telemetry(const EsRunFolder *folder, char backup[ES_RUN_
 
 // --- looking at runs without opening them ---
 
-// Whether the folder has a config.ini, a regular file.
+// Returns whether the folder has a config.ini, a regular file.
 int es_run_has_config(const char *root);
 
 typedef struct EsRunSummary {
@@ -107,8 +107,8 @@ EsStatus es_run_list(const char *root, EsRunSummary **summaries, int *n_summarie
 // INPUT when the folder is no run.
 EsStatus es_run_summarise(const char *path, EsRunSummary *summary);
 
-// How its last session ended: "running", "done", "interrupted", "failed", "killed" (it began and
-// never ended), or "" where the run has no database to say so. Fails with MEMORY alone.
+// End of its last session: "running", "done", "interrupted", "failed", "killed" (it began and never
+// ended), or "" where the run has no database to say so. Fails with MEMORY alone.
 typedef char EsRunOutcomeName[16];
 EsStatus es_run_outcome_name(const EsRunSummary *summary, EsRunOutcomeName name);
 

@@ -10,7 +10,7 @@
 // the settings of the run in a checkpoint's values
 #define ES_RUN_SETTINGS_KEY "settings"
 
-// How often each phase of a round ran, and the distribution of its times. Percentiles are over the
+// Calls of each phase of a round, and the distribution of their times. Percentiles are over the
 // first ES_PHASE_SAMPLES calls of a round; counts, totals and the maximum are over all. Plain data
 // without locks: one thread measures.
 #define ES_PHASE_SAMPLES 1024

@@ -17,10 +17,10 @@ EsStatus es_run_lock_open(const char *root, int *descriptor);
 // Give it back; -1 is accepted.
 void es_run_lock_close(int descriptor);
 
-// Whether somebody holds the lock, this process included.
+// Returns whether a process, this one included, holds the lock.
 int es_run_lock_is_held(const char *root);
 
-// Whether the lock of the folder is a file that we wrote: empty, or a process and its host.
+// Returns whether the lock of the folder is a file that we wrote: empty, or a process and its host.
 int es_run_lock_is_ours(const char *root);
 
 // "process 1234 on host", or "another process" when the file does not say.

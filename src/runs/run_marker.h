@@ -16,8 +16,8 @@
 // bytes of a kind with its end
 #define ES_RUN_KIND_BYTES 32
 
-// Whether a text may be the kind of a run: letters, digits, '_' and '-', so that it can be shown on
-// a terminal as it is.
+// Returns whether a text may be the kind of a run: letters, digits, '_' and '-', so that it can be
+// shown on a terminal as it is.
 int es_run_kind_is_valid(const char *kind);
 
 // Write the marker, in place of any other.

@@ -25,7 +25,7 @@ typedef struct EsRunRemoval {
     void *context;
 } EsRunRemoval;
 
-// Delete a run that nobody holds. INPUT, and nothing is touched, unless the folder is verified to
+// Deletes a run that is not locked. INPUT, and nothing is touched, unless the folder is verified to
 // be a run of ours (es_run_marker_verify). config.ini and the marker go last, so that a removal
 // that was interrupted can be repeated. The folder itself goes when nothing is left in it.
 EsStatus es_run_remove(const char *path, EsRunRemoval *removal);
@@ -34,7 +34,8 @@ EsStatus es_run_remove(const char *path, EsRunRemoval *removal);
 // the folder stays. The caller holds the run's lock.
 EsStatus es_run_remove_strays(const struct EsRunFolder *folder);
 
-// Whether a run gives this name to a file directly in its folder, or to a temporary beside it.
+// Returns whether a run gives this name to a file directly in its folder, or to a temporary beside
+// it.
 int es_run_owns_file(const char *name);
 
 // --- for walks over other folders ---

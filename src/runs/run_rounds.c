@@ -13,7 +13,8 @@
 #include "runs/run_internal.h"
 #include "runs/stop_signal.h"
 
-// a save for the sake of Ctrl-C waits until the work since the last one took so many times as long
+// a save for the sake of Ctrl-C waits until the work since the last one took this many times as
+// long
 #define SAVE_COST_SHARE 10
 
 // of a command in a message; longer ones are cut

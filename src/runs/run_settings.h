@@ -67,8 +67,8 @@ typedef struct EsRunSettings {
         ES_CONFIG_INT(T, m.spill_mib, "telemetry", "spill_mib", "64", 0, 1000000,                  \
                       "cap of a sink's spill file, MiB; 0 = no spill files")
 
-// Whether a resumed run may change this key: one without influence on results, or the number of
-// rounds.
+// Returns whether a resumed run may change this key: one without influence on results, or the
+// number of rounds.
 int es_run_setting_is_free(const EsConfigKey *key);
 
 // The kind of run that these keys declare: "hosts".

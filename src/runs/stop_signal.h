@@ -2,7 +2,7 @@
 // stop.
 //
 // The first signal prints `message` and is remembered; the second prints `second_message` and ends
-// the process at once, as if nobody watched. Signals belong to the process, so this is the one
+// the process at once, as without this handler. Signals belong to the process, so this is the one
 // place in the library with state of its own; begin and end must pair, one pair at a time.
 #ifndef ES_RUNS_STOP_SIGNAL_H
 #define ES_RUNS_STOP_SIGNAL_H

@@ -75,8 +75,8 @@ static const EsEpisodeBackend cpu_backend = {reset_on_cpu, begin_on_cpu, step_on
 
 // --- an episode on a GPU ---
 
-// Growth, policy and reward are queued work there, and the host looks at a step while the next one
-// trains. A watch sees what it would see on the CPU.
+// Growth, policy and reward are queued work there, and the CPU reads a step while the next one
+// trains. A watch sees the same as on the CPU.
 
 static EsStatus queue_decision(EsEpisodeRunner *runner) {
     const EsGrowthDevice *device = es_growth_device(runner->growth);
@@ -95,8 +95,8 @@ static EsStatus read_decide_ms(EsEpisodeRunner *runner) {
     return ES_STATUS_OK;
 }
 
-// A decision of all environments, what came of it on its way to the host, and the training and
-// validation of the step after it: the device has work while the host looks at this one.
+// Queues a decision of all environments, the copy of its outcome to the CPU, and the training and
+// validation of the step after it: the device has work while the CPU reads this one.
 static EsStatus queue_step(EsEpisodeRunner *runner) {
     EsGrowth *growth = runner->growth;
     EsStream *stream = es_growth_device(growth)->stream;
@@ -259,7 +259,7 @@ static EsStatus create_parts(EsEpisodeRunner *runner, const EsEpisodeRunner *mod
         growth_options(settings, &runner->host, slots, n_slots,
                        ES_MIN(settings->validation_images, runner->dataset.validation.count));
     options.precision = es_grow_settings_precision(settings, es_device_info(runner->device));
-    // an episode sees the same images whatever the number of hosts
+    // an episode sees the same images for any number of hosts
     int n_shares = model != NULL ? model->settings->n_envs : settings->n_envs;
     options.n_shares = settings->data_split == 1 ? n_shares : 1;
     size_t before = es_allocation_held();

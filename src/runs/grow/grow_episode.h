@@ -38,8 +38,8 @@ typedef struct EsEpisodeRunner {
     char data_hash[ES_SHA256_TEXT_BYTES];
 } EsEpisodeRunner;
 
-// Data, hosts, reward. Warns when an episode is too short for what the rules ask of a seed.
-// On failure nothing is left; destroy accepts what was never created, when it is zeroed.
+// Data, hosts, reward. Warns when an episode is too short for a seed's minimum dwell times. On
+// failure nothing is left; destroy accepts a zeroed runner that was never created.
 EsStatus es_grow_episode_create(const EsGrowSettings *settings, EsEpisodeRunner *runner);
 
 // Creates the parts around the growth, settings and device that a runner has: reward, actions, and
@@ -62,7 +62,7 @@ EsStatus es_grow_episode_create_policy(const EsEpisodeRunner *runner, EsPolicy *
 // Destroys a policy whose episodes were run here, and the decision that was made with it.
 void es_grow_episode_destroy_policy(EsEpisodeRunner *runner, EsPolicy *policy);
 
-// Who looks on. Steps count from 0. A status other than OK ends the episode.
+// Callbacks of an observer. Steps count from 0. A status other than OK ends the episode.
 typedef struct EsGrowWatch {
     void *context;
     EsStatus (*measured)(void *context, int64_t step); // a decision is wanted

@@ -185,7 +185,7 @@ static EsStatus run_variant(Contest *contest, int a) {
     return ES_STATUS_OK;
 }
 
-// --- what is there already ---
+// --- earlier results ---
 
 const char *es_grow_evaluation_difference(const EsGrowEvaluation *a, const EsGrowEvaluation *b) {
     if (a->n_episodes != b->n_episodes) {
@@ -209,8 +209,8 @@ static int is_same(const EsGrowEvaluation *a, const EsGrowEvaluation *b) {
     return same;
 }
 
-// The outcomes of the same policy in the same episodes. Policies without a file have no hash: what
-// they do follows from settings that no later session can change.
+// The outcomes of the same policy in the same episodes. Policies without a file have no hash: their
+// actions follow from settings that no later session can change.
 static void take_variant(EsGrowEvaluation *saved, EsGrowVariant *variant) {
     for (int i = 0; i < saved->n_variants; i++) {
         EsGrowVariant *other = &saved->variants[i];
@@ -317,7 +317,8 @@ static EsStatus emit_outcomes(const Contest *contest) {
     return ES_STATUS_OK;
 }
 
-// Run what is missing. Every variant that is over is kept at once: a session may end in the next.
+// Runs the missing variants. Every finished variant is saved at once: a session may end in the
+// next.
 static EsStatus run_variants(Contest *contest, const char *path) {
     EsGrowEvaluation *evaluation = contest->evaluation;
     uint64_t seed = (uint64_t)contest->runner->settings->run.seed;
@@ -436,8 +437,8 @@ EsStatus es_grow_evaluation_save(const EsGrowEvaluation *evaluation, const char 
 
 // --- reading JSON ---
 
-// What an episode can end with. Counts are always known; the others are null where they are not
-// finite.
+// Reads a measure of a finished episode. Counts are always known; the others are null where they
+// are not finite.
 static EsStatus read_measure(EsFileField field, EsGrowMeasure m, const json_t *value,
                              double *number) {
     int is_count = m == ES_MEASURE_FOSSILS || m == ES_MEASURE_ROLLBACKS;

@@ -18,7 +18,7 @@
 #define ES_HELD_OUT_EPISODE  ((int64_t)1 << 30)
 #define ES_GROW_VARIANTS_MAX 16
 
-// NAME, name: what is known of an episode that is over
+// NAME, name: measures of a finished episode
 #define ES_GROW_MEASURES(X)                                                                        \
     X(TEST_ACCURACY, test_accuracy)                                                                \
     X(VALIDATION_ACCURACY, validation_accuracy)                                                    \
@@ -68,11 +68,11 @@ void es_grow_evaluation_destroy(EsGrowEvaluation *evaluation);
 // Intervals from the outcomes, of the variants that have run; the first one must have.
 EsStatus es_grow_evaluation_compare(EsGrowEvaluation *evaluation, uint64_t seed);
 
-// In what two comparisons differ that keeps them out of one table ("the policies"); NULL: nothing.
+// Names the difference that keeps two comparisons out of one table ("the policies"); NULL: none.
 // Files behind equal names may differ, as those of runs with other seeds do.
 const char *es_grow_evaluation_difference(const EsGrowEvaluation *a, const EsGrowEvaluation *b);
 
-// Whether the comparison that the settings ask for can be made: before hours of training.
+// Checks whether the comparison that the settings ask for can be made: before hours of training.
 EsStatus es_grow_evaluate_check(EsEpisodeRunner *runner);
 
 // --- as JSON, evaluation.json of a run folder ---
@@ -88,7 +88,7 @@ json_t *es_grow_evaluation_json(const EsGrowEvaluation *evaluation);
 // Written atomically, every number with all its bits.
 EsStatus es_grow_evaluation_save(const EsGrowEvaluation *evaluation, const char *path);
 
-// The outcomes; es_grow_evaluation_compare makes the intervals anew. INPUT names what is wrong.
+// The outcomes; es_grow_evaluation_compare makes the intervals anew. INPUT names the fault.
 EsStatus es_grow_evaluation_load(const char *path, EsGrowEvaluation **evaluation);
 
 #endif

@@ -14,7 +14,7 @@
 #define CHECKS_BYTES   128
 #define PATH_STEPS_MAX 7 // transitions a stage path holds
 
-// What is remembered of a slot from step to step: a slot that is emptied still had a seed.
+// Memory of a slot from step to step: a slot that is emptied still had a seed.
 typedef struct SlotMemory {
     char id[SEED_ID_BYTES];
     char checks[CHECKS_BYTES];
@@ -280,9 +280,9 @@ static void emit_seeds(EsGrowEvents *events, const EsGrowMoment *moment) {
     es_emit_seed_pruned(hub, time, events->pruned, counts.n_pruned);
 }
 
-// --- what the decision did ---
+// --- effects of the decision ---
 
-// What the action says for a head, by name; NULL where its operation does not read the head.
+// Name of the action's value for a head; NULL if its operation does not read the head.
 static const char *name_choice(const EsAction *action, int32_t head, const char *(*name)(int32_t)) {
     return es_head_matters(es_action_value(action, ES_HEAD_OP), head)
                ? name(es_action_value(action, head))
@@ -407,8 +407,8 @@ static void emit_shapley(EsGrowEvents *events, const EsGrowMoment *moment) {
     es_emit_contribution_measured(moment->hub, moment->time, events->contributed, n_rows);
 }
 
-// What making ready has cost, and whether steps run as they should: on the CPU plans, on a GPU
-// captures, of growth and of decisions.
+// Reports the cost of preparation and the execution of steps: plans on the CPU, captures of growth
+// and of decisions on a GPU.
 static void emit_plans(const EsGrowEvents *events, const EsGrowMoment *moment) {
     EsGrowth *growth = events->runner->growth;
     EsPlansMeasuredEvent row = {.n_plans = ES_MISSING_INT,

@@ -1,4 +1,4 @@
-// The events of growth: what a step of an episode says, as rows for the hub.
+// The events of growth: a step of an episode as rows for the hub.
 #ifndef ES_RUNS_GROW_EVENTS_H
 #define ES_RUNS_GROW_EVENTS_H
 
@@ -7,7 +7,7 @@
 
 typedef struct EsGrowEvents EsGrowEvents;
 
-// Where the rows go, and when it is.
+// Destination and time of the rows.
 typedef struct EsGrowMoment {
     EsHub *hub; // borrowed
     EsEventTime time;
@@ -18,15 +18,15 @@ typedef struct EsGrowMoment {
 EsStatus es_grow_events_create(const EsEpisodeRunner *runner, EsGrowEvents **events);
 void es_grow_events_destroy(EsGrowEvents *events);
 
-// What was measured up to the decision: timings, losses, contributions.
+// Emits the measurements up to the decision: timings, losses, contributions.
 void es_grow_events_measured(EsGrowEvents *events, const EsGrowMoment *moment);
 
-// What the decision did, before growth advances: operations, rewards, stages, gates, fossils,
-// prunes, rollbacks. `thoughts` [E] is nullable.
+// Emits the effects of the decision, before growth advances: operations, rewards, stages, gates,
+// fossils, prunes, rollbacks. `thoughts` [E] is nullable.
 void es_grow_events_decided(EsGrowEvents *events, const EsGrowMoment *moment,
                             const EsActionStats *action_stats);
 
-// How the episodes ended, and what plans or captures have cost so far.
+// Emits the results of the episodes, and the cost of plans or captures so far.
 void es_grow_events_ended(EsGrowEvents *events, const EsGrowMoment *moment);
 
 #endif

@@ -15,7 +15,7 @@
 #include "runs/grow/grow_events.h"
 #include "runs/update_events.h"
 
-// files of a checkpoint: what training needs to go on, and a policy for other runs
+// files of a checkpoint: the state of training, and a policy for other runs
 #define TRAINING_FILE "training.safetensors"
 #define POLICY_FILE   "policy.safetensors"
 
@@ -38,7 +38,7 @@ struct EsGrowRun {
 
 // --- set-up ---
 
-// Say what the memory was for, and what makes it less.
+// Explains the use of the memory, and the settings that reduce it.
 static EsStatus explain_memory(EsStatus status, const EsGrowSettings *settings, const char *what,
                                const char *options) {
     return status != ES_STATUS_MEMORY
@@ -247,7 +247,7 @@ static void count_refusals(EsGrowRun *grow) {
     }
 }
 
-// Seeds that were rewarded for what they did not bring, each reported once.
+// Reports, once each, seeds rewarded without a contribution.
 static void check_rewards(EsGrowRun *grow) {
     const EsGrowthState *state = &es_growth_snapshot(grow->runner.growth)->state;
     const EsGrowthModel *model = es_growth_model(grow->runner.growth);
@@ -326,7 +326,7 @@ static void summarise(const EsGrowRun *grow, EsRoundReport *report) {
     report->n_images = report->n_steps * grow->settings->step_batches * batch;
 }
 
-// What stands in the slots of an environment.
+// Describes the slots of an environment.
 static void describe_slots(const EsGrowth *growth, int64_t env, char *text, size_t bytes) {
     const EsGrowthState *state = &es_growth_snapshot(growth)->state;
     size_t used = 0;

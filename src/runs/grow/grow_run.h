@@ -26,14 +26,15 @@ EsEpisodeRunner *es_grow_run_runner(EsGrowRun *grow);
 // Parameters of the policy's network, 0 where it has none that is trained here.
 int64_t es_grow_run_policy_parameters(const EsGrowRun *grow);
 
-// What a step without seeds takes, and about what an update will. Runs the first step of a round.
+// Measures a step without seeds and estimates an update. Runs the first step of a round.
 EsStatus es_grow_run_predict(EsGrowRun *grow, double *step_seconds, double *update_seconds);
 
-// What rounds, checkpoints and the comparison allocate. Seeds that hosts will have are not known
-// ahead: the peak is that of hosts with all they may have, the sure part that of hosts without.
+// Estimates the memory of rounds, checkpoints and the comparison. Seeds that hosts will have are
+// not known ahead: the peak is that of hosts with all they may have, the sure part that of hosts
+// without.
 EsStatus es_grow_run_need(EsGrowRun *grow, EsRunNeed *need);
 
-// How an episode of the last round ended.
+// End of an episode of the last round.
 typedef struct EsGrowEnding {
     double validation_loss, validation_accuracy, parameter_ratio, reward;
     int n_fossils, n_pruned, n_rollbacks;

@@ -116,7 +116,7 @@ EsConfig es_grow_run_config(EsGrowSettings *settings) {
     return config;
 }
 
-// --- what follows from them ---
+// --- derived values ---
 
 int es_grow_settings_train(const EsGrowSettings *settings) {
     return strcmp(settings->policy, "ppo") == 0;

@@ -52,7 +52,7 @@ typedef struct EsGrowSettings {
 // The declared keys over `settings`, which is filled with defaults.
 EsConfig es_grow_run_config(EsGrowSettings *settings);
 
-// Whether the run trains a policy.
+// Returns whether the run trains a policy.
 int es_grow_settings_train(const EsGrowSettings *settings);
 
 // Of the hosts' activations. auto: es_growth_auto_precision.
@@ -64,12 +64,12 @@ int64_t es_grow_settings_evaluated(const EsGrowSettings *settings);
 // Hosts that run them: as few as need no more batches of episodes than n_envs would.
 int es_grow_settings_evaluated_envs(const EsGrowSettings *settings);
 
-// The network of the policy that is trained, for a host with so many slots and parameters. CONFIG
+// The network of the policy that is trained, for a host with these slots and parameters. CONFIG
 // when it cannot be built.
 EsStatus es_grow_settings_spec(const EsGrowSettings *settings, int n_slots,
                                int64_t n_host_parameters, EsPolicySpec *spec);
 
-// Settings of learning with what differs per head; total_updates is the number of rounds, so that a
+// Settings of learning, with those of each head; total_updates is the number of rounds, so that a
 // run that is resumed to more rounds follows the longer schedule from there on.
 EsPpoSettings es_grow_settings_ppo(const EsGrowSettings *settings);
 

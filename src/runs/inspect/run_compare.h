@@ -64,7 +64,7 @@ typedef struct EsRunComparison {
 EsStatus es_run_compare(const char *a, const char *b, EsRunComparison **comparison);
 void es_run_comparison_destroy(EsRunComparison *comparison);
 
-// Whether B lacks an entry of A. Events of incidents (an anomaly, a trend, a rollback, a
+// Returns whether B lacks an entry of A. Events of incidents (an anomaly, a trend, a rollback, a
 // resumption, a round that lasts) are not lacking when nothing happened.
 int es_metric_is_lacking(const EsMetricPair *pair);
 int es_event_is_lacking(const EsEventPair *pair);

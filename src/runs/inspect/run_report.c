@@ -357,7 +357,7 @@ static int accept_value(void *context, const char *section, const char *name, co
     return reading->status == ES_STATUS_OK;
 }
 
-// The settings of config.ini, whatever their names.
+// Reads all settings of config.ini, under any name.
 static EsStatus read_settings(EsRunReport *report) {
     char path[4096];
     void *text = NULL;

@@ -20,8 +20,8 @@ typedef struct EsMeasure {
     int64_t n;     // samples; 0 = not measured
 } EsMeasure;
 
-// X(NAME, name, unit, floor): differences up to floor * value are noise whatever the spread says,
-// since a machine is never equally fast twice. Throughput comes last.
+// X(NAME, name, unit, floor): differences up to floor * value are noise even if the spread is
+// smaller, since a machine is never equally fast twice. Throughput comes last.
 #define ES_FIGURE_LIST(X)                                                                          \
     X(ROUNDS, "rounds", "", 0)                                                                     \
     X(FINAL_ACCURACY, "final accuracy", "%", 0)                                                    \

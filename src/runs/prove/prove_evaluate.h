@@ -18,7 +18,7 @@ typedef struct EsProveRanker {
     const EsKnowledgeGraph *graph;
     const EsKnownAtoms *known;
     EsThreadPool *pool;
-    // Whether to give up, asked by all threads; the ranking then fails with INTERRUPTED.
+    // Returns whether to give up, asked by all threads; the ranking then fails with INTERRUPTED.
     int (*must_stop)(void *context);
     void *context;
 } EsProveRanker;
@@ -66,7 +66,7 @@ typedef struct EsProveEvaluation {
     EsProveVariant variants[ES_N_PROVE_VARIANTS];
 } EsProveEvaluation;
 
-// How many queries of the split test the settings compare on.
+// Counts the queries of the split test that the settings compare on.
 int32_t es_prove_evaluated_queries(const EsProveSettings *settings, const EsKnowledgeGraph *graph);
 
 // Compare on the split test; each ranking is emitted to the hub of `run`, in the round after
@@ -101,9 +101,9 @@ EsStatus es_prove_evaluation_save(const EsProveEvaluation *evaluation, const cha
 // INPUT names the wrong field.
 EsStatus es_prove_evaluation_load(const char *path, EsProveEvaluation *evaluation);
 
-// Whether the file has the comparison that is wanted: after as many rounds, with the same last
-// weights, of as many queries and corruptions. Then it is loaded. A file that cannot be used is
-// warned of; one that is not there is not. Fails with MEMORY alone.
+// Checks whether the file has the comparison that is wanted: after as many rounds, with the same
+// last weights, of as many queries and corruptions. Then it is loaded. A file that cannot be used
+// is warned of; one that is not there is not. Fails with MEMORY alone.
 EsStatus es_prove_evaluation_take(const char *path, const EsProveEvaluation *wanted,
                                   EsProveEvaluation *evaluation, int *is_taken);
 

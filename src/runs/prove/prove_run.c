@@ -310,8 +310,8 @@ static EsStatus save_policy(EsRun *run, const EsProofPolicy *policy, const char 
     return es_sha256_file(path, hash, NULL);
 }
 
-// Whether an earlier session has compared these weights, and the policy's file is as it left it.
-// The best weights in memory stay those of the checkpoint; nobody asks for them any more.
+// Checks whether an earlier session has compared these weights, and the policy's file is as it left
+// it. The best weights in memory stay those of the checkpoint; they are not used any more.
 static EsStatus take_comparison(EsProveRun *prove, EsRun *run, int *is_taken) {
     char path[ES_RUN_PATH_BYTES], hash[ES_SHA256_TEXT_BYTES];
     EsProveEvaluation saved;
