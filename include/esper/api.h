@@ -1,4 +1,4 @@
-// ES_API marks what the shared library exports; everything else in it is hidden.
+// ES_API marks the exports of the shared library; everything else in it is hidden.
 #ifndef ESPER_API_H
 #define ESPER_API_H
 

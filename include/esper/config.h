@@ -1,9 +1,9 @@
 // Configuration files: INI text, read against a declared list of keys into a struct of yours.
 //
-// A key says where its value lives (offset), what it may be and what it is for; everything not
-// declared is an error, and every error names the file and line (or the argument) and the nearest
-// valid name. A failed call leaves the settings as they were. Values are written so that reading
-// them back gives the same bits.
+// A key declares the offset, range and meaning of its value; an undeclared key is an error, and
+// every error names the file and line (or the argument) and the nearest valid name. A failed call
+// leaves the settings as they were. Values are written so that reading them back gives the same
+// bits.
 //
 //     typedef struct Settings { int n_envs; float rate; } Settings;
 //     static const EsConfigKey keys[] = {

@@ -1,7 +1,7 @@
 // Growth for programs of your own: E hosts trained side by side, each growing seeds as you say.
 //
 // An episode is a row of steps. A step trains every host on a few batches and validates it, also
-// with seeds switched off, to see what each is worth; then it asks for one action per host. You
+// with seeds switched off, to measure the worth of each; then it asks for one action per host. You
 // look (es_grow_observe), choose, and es_grow_step carries the actions out and runs the next step.
 // An action that the rules refuse counts as WAIT and says why; masks show it beforehand.
 //
@@ -51,7 +51,7 @@ typedef struct EsGrowOptions {
     int auto_forward;          // 1: stages up to HOLDING follow on their own
     int n_threads;             // 0 = one per processor
     uint64_t seed;             // of everything random in training; 0 = 42
-    uint64_t data_seed;        // which images a generated set has; 0 = 1
+    uint64_t data_seed;        // of a generated set's images; 0 = 1
     const char *device;        // "cpu", "cuda" or "cuda:N"; NULL = "cpu"
     const char *amp_dtype; // on a GPU: "auto", "off", "bfloat16", "float16"; NULL = "auto", which
                            // is bfloat16 where the GPU has it, else float16

@@ -62,8 +62,8 @@ typedef enum EsBlueprintId {
     ES_N_BLUEPRINT_IDS
 } EsBlueprintId;
 
-// How alpha rises in the first blend (linear, sigmoid, a learned gate), and how host and seed are
-// mixed (add, multiply, gate).
+// Rise of alpha in the first blend (linear, sigmoid, a learned gate), and blending of host and seed
+// (add, multiply, gate).
 typedef enum EsStyle {
     ES_STYLE_LINEAR_ADD,
     ES_STYLE_LINEAR_MULTIPLY,

@@ -1,5 +1,5 @@
-// Proofs over a knowledge graph for programs of your own: ask what follows from facts and rules,
-// and train a policy that finds proofs with fewer detours.
+// Proofs over a knowledge graph for programs of your own: ask for the consequences of facts and
+// rules, and train a policy that finds proofs with fewer detours.
 //
 // es_prove_ask answers exactly, by the rules alone. es_prove_search looks for one proof under a
 // limit on states, steered by the policy: at first one of random weights, after es_prove_train or
@@ -8,7 +8,8 @@
 //
 // One thread at a time may use an EsProve; different ones are independent. It has threads of its
 // own, whose number does not change any result. A failing call returns its status and leaves a text
-// (es_status_detail). What calls hand out is theirs and holds until the next call.
+// (es_status_detail). Memory that a call returns belongs to the EsProve and is valid until the next
+// call.
 //
 //     EsProveOptions options = {.folder = "kg/family"};
 //     ES_TRY_GOTO(es_prove_create(&options, &prove));
@@ -42,7 +43,7 @@ typedef struct EsProveOptions {
     float rate;          // learning rate; 0 = 0.001
     int n_threads;       // 0 = one per processor
     uint64_t seed;       // of weights and training; 0 = 42
-    uint64_t graph_seed; // which generated graph; 0 = 1
+    uint64_t graph_seed; // of the generated graph; 0 = 1
 } EsProveOptions;
 
 typedef struct EsProve EsProve;
@@ -77,7 +78,7 @@ typedef struct EsProveFound {
     int32_t n_steps;        // of the proof
     int64_t n_expanded;     // states
     double log_probability; // with which the policy takes it
-    const char *proof;      // what was left to prove before each step, a line each; "" without one
+    const char *proof;      // goals left before each step, a line each; "" without a proof
 } EsProveFound;
 
 // One ground atom, best first. Not found under the limit is no refutation.

@@ -1,4 +1,4 @@
-// Status codes, with a thread-local text that says what went wrong and where.
+// Status codes, with a thread-local text that names the fault and its place.
 //
 // Every call that can fail returns an EsStatus; ES_STATUS_OK is 0. The failing call also stores a
 // detail text for its thread, which stays until the next failure of that thread. Nothing here
@@ -41,11 +41,11 @@ ES_API const char *es_status_name(EsStatus status);
 // One plain-English phrase for the code.
 ES_API const char *es_status_message(EsStatus status);
 
-// What the last failing call of this thread had to say; "" when none has failed. Borrowed, valid
-// until the next failure.
+// Message of this thread's last failing call; "" when none has failed. Borrowed, valid until the
+// next failure.
 ES_API const char *es_status_detail(void);
 
-// Where that failure was raised ("file.c:123"), for logs and bug reports.
+// Source line that raised that failure ("file.c:123"), for logs and bug reports.
 ES_API const char *es_status_origin(void);
 
 // Record a failure and return its code; use ES_FAIL.

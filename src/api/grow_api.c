@@ -1,5 +1,5 @@
-// The public face of growth: include/esper/grow.h over growth.h. What a step left in the engine's
-// arrays is copied into plain public rows, so the engine can change without breaking programs.
+// The public face of growth: include/esper/grow.h over growth.h. Results of a step are copied from
+// the engine's arrays into plain public rows, so the engine can change without breaking programs.
 #include "esper/grow.h"
 
 #include <math.h>

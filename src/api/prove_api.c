@@ -1,5 +1,5 @@
-// The public face of proofs: include/esper/prove.h over answers, search and training. What they
-// find is copied into plain public rows, so the engine can change without breaking programs.
+// The public face of proofs: include/esper/prove.h over answers, search and training. Results are
+// copied into plain public rows, so the engine can change without breaking programs.
 #include "base/memory.h"
 #include "esper/prove.h"
 
