@@ -188,7 +188,7 @@ static EsStatus visit_case(BenchRun *run, const EsBench *bench, const EsBenchSui
                : es_bench_time_case(bench, suite, &kept, run->options->n_samples, &run->records);
 }
 
-// Whether a suite has cases for each value of the sweep.
+// Returns whether a suite has cases for each value of the sweep.
 static int is_swept(const EsBenchSuite *suite, EsBenchSwept what) {
     return what == ES_BENCH_SWEPT_NONE || what == ES_BENCH_SWEPT_THREADS ||
            (suite->sweeps != NULL && strstr(suite->sweeps, es_bench_swept_name(what)) != NULL);

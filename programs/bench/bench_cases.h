@@ -9,16 +9,16 @@ EsStatus es_bench_host_begin(const EsBenchHost *wanted, const EsBench *bench, vo
 EsStatus es_bench_host_step(void *fixture, int variant); // one batch of all hosts
 void es_bench_host_end(void *fixture);
 
-// Seeds stand in HOLDING when it returns, and stay there: nobody decides but WAIT (policy none: the
-// host asks for it and that is all; learned: as `esper grow` runs), and the governor only acts on
+// Seeds stand in HOLDING when it returns, and stay there: every decision is WAIT (policy none: the
+// engine alone, all actions WAIT; learned: as `esper grow` runs), and the governor only acts on
 // losses that are not finite. INPUT when a seed does not get there.
 EsStatus es_bench_growth_begin(const EsBenchHost *wanted, const EsBench *bench, void **fixture);
 EsStatus es_bench_growth_step(void *fixture, int variant); // one step of all environments
 EsDeviceCounters es_bench_growth_counters(void *fixture);
 void es_bench_growth_end(void *fixture);
 
-// Whether the command line asks for cases of growth; fills in the rest, for that policy,
-// and writes the parameters that distinguish cases.
+// Checks whether the command line asks for cases of growth; fills in the rest, for that policy, and
+// writes the parameters that distinguish cases.
 EsStatus es_bench_growth_choose(const EsBenchHost *wanted, const char *policy, EsBenchHost *chosen,
                                 char *parameters, size_t parameters_bytes, int *is_chosen);
 

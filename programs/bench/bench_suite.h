@@ -24,7 +24,7 @@ typedef struct EsBenchSummary {
 // Quantiles interpolate linearly between samples. Sorts `samples`; n_samples >= 1.
 EsBenchSummary es_bench_summarise(double *samples, int n_samples);
 
-// Whether `value` differs from `reference` by more than 3 % and by more than both spreads.
+// Returns whether `value` differs from `reference` by more than 3 % and by more than both spreads.
 int es_bench_is_change(EsBenchSummary value, EsBenchSummary reference);
 
 // --- records ---
@@ -108,7 +108,7 @@ EsStatus es_bench_parse_tf32(const EsBenchHost *wanted, int *is_tf32);
 // A share of the time of a case.
 typedef struct EsBenchShare {
     const char *name; // and
-    const char *unit; // which tables show: "% environment"; both static
+    const char *unit; // shown in tables: "% environment"; both static
     double share;     // 0 to 1
 } EsBenchShare;
 #define ES_BENCH_MAX_SHARES 8

@@ -49,8 +49,8 @@ EsExit cmd_runs(int argc, char **argv);
 
 // --- messages on stderr ---
 
-// A pipe that nobody empties or a stopped terminal blocks a plain write for ever, and with it the
-// run. Here a line that finds no room is dropped and counted, and the next one that does says so.
+// A pipe without a reader or a stopped terminal blocks a plain write for ever, and with it the run.
+// Here a line that finds no room is dropped and counted, and the next one that does says so.
 //
 // Names, paths and values come from outside: bytes that could command a terminal or are not UTF-8
 // are shown as U+FFFD. No other code does that on stderr.
@@ -58,8 +58,8 @@ EsExit cmd_runs(int argc, char **argv);
 // Called once, before anything else; until then lines go to stderr all the same.
 void es_message_start(void);
 
-// Whether a line was lost for good: stderr is closed or has no reader any more. One that found no
-// room is counted and reported instead.
+// Returns whether a line was lost for good: stderr is closed or has no reader any more. One that
+// found no room is counted and reported instead.
 int es_message_is_lost(void);
 
 // Handler for es_log: waits for nothing.
@@ -104,7 +104,7 @@ void es_output_start(void);
 // yet: es_output_finish decides and reports.
 EsStatus es_output_status(EsStatus status);
 
-// Whether stdout has refused something, so that printing on is of no use.
+// Returns whether stdout has refused something, so that printing on is of no use.
 int es_output_is_lost(void);
 
 // From here on a lost stream is a loss of the run.

@@ -86,7 +86,7 @@ EsStatus es_options_parse(const EsOptionTable *table, int argc, char **argv,
 // Put the command line's settings over the table's configuration, in their order.
 EsStatus es_options_apply(const EsOptionTable *table, const EsArguments *arguments);
 
-// Whether an option of the table stood on the command line.
+// Returns whether an option of the table stood on the command line.
 int es_options_is_given(const EsOptionTable *table, const EsArguments *arguments, const char *name);
 
 // Print a note for each of the options `names` (with blanks between) that was given: it has no
@@ -97,8 +97,8 @@ void es_options_note_unused(const EsOptionTable *table, const EsArguments *argum
 
 void es_options_print_help(const EsOptionTable *table, FILE *stream);
 
-// How a command begins: read the command line, and answer it where there is nothing left to do. 0:
-// the command ends with *code, --help or the mistake was printed. 1: it goes on.
+// Begins a command: reads the command line, and answers --help and mistakes. Returns 0 when the
+// command ends here with *code, 1 when it goes on.
 int es_options_begin(const EsOptionTable *table, int argc, char **argv, EsArguments *arguments,
                      EsExit *code);
 

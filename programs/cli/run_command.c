@@ -146,7 +146,7 @@ static EsStatus check_resumed_kind(const EsRunCommand *command, const EsConfig *
     EsRunSummary summary;
     ES_TRY(es_run_summarise(command->resume, &summary));
     const char *wanted = es_run_settings_kind(config);
-    // "?" is no kind: whatever is wrong with the file shows when it is loaded
+    // "?" is no kind: loading reports the file's fault
     char word[600];
     return strcmp(summary.kind, wanted) == 0 || strcmp(summary.kind, "?") == 0
                ? ES_STATUS_OK

@@ -17,7 +17,7 @@ static const char *write_bytes(double bytes, char text[32]) {
     return text;
 }
 
-// Bytes that the work may take; 0: nobody knows a limit.
+// Bytes that the work may take; 0: no known limit.
 static size_t usable_bytes(const EsMemoryAvailable *available) {
     if (available->bytes >= SIZE_MAX / 2) {
         return 0;

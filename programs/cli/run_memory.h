@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "runs/run.h"
 
-// How a kind of run makes its work.
+// Functions that make the work of a kind of run.
 typedef struct EsRunMaker {
     void *settings;
     int *n_envs; // among the settings; memory is taken to grow in a line with it

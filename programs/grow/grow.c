@@ -74,7 +74,7 @@ static void print_unsaved(void *grow, const EsRunInput *input) {
     }
 }
 
-// --- what would happen ---
+// --- dry run ---
 
 // "45 s", and from ten minutes on "12 min 30 s", "2 h 05 min".
 static const char *write_seconds(double seconds, char text[32]) {

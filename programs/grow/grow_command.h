@@ -12,7 +12,7 @@ extern const EsRunProgram es_grow_program;
 
 // --- several seeds ---
 
-// Whether the folder has runs seed-<n>, and is none itself.
+// Returns whether the folder has runs seed-<n>, and is none itself.
 int es_grow_repeat_has(const char *root);
 
 // Runs OUT/seed-<n>, and OUT/seeds.json with the table over them when all are done. With --resume

@@ -76,7 +76,7 @@ typedef struct Repeat {
     const EsRunCommand *command; // borrowed
     const EsConfig *config;      // borrowed; its settings have the first seed
     int n, as_json, first_seed;
-    EsGrowEvaluation **evaluations; // owned [n], and what they point at
+    EsGrowEvaluation **evaluations; // owned [n], with their targets
     EsRunOutcome outcome;           // of the last run
 } Repeat;
 

@@ -98,7 +98,7 @@ json_t *es_grow_hosts_json(const EsGrowEnding *endings, int n_envs) {
 #define CELL_BYTES 64
 #define CELL_WIDTH 24
 
-// What rounds to zero has no sign of its own: "+0.00", not "-0.00".
+// Drops the sign of values that round to zero: "+0.00", not "-0.00".
 static double shown(double value) { return fabs(value) < 0.005 ? 0 : value; }
 
 // "71.23 [70.10, 72.31]", or without an interval where there is none; signs on differences.
@@ -142,7 +142,8 @@ static void print_head(const char *first, int width) {
 typedef void (*RowFunction)(const void *context, int variant, EsInterval *mean,
                             EsInterval *difference);
 
-// What the networks became, apart from how good they are: one table would be wider than a terminal.
+// Prints the sizes of the networks in a table of their own: one table with the accuracies would be
+// wider than a terminal.
 static void print_sizes(const EsGrowEvaluation *evaluation, RowFunction row, const void *context,
                         int width) {
     EsInterval mean[ES_N_MEASURES], difference[ES_N_MEASURES];
@@ -191,7 +192,7 @@ static void take_variant(const void *context, int variant, EsInterval *mean,
            sizeof evaluation->variants[variant].difference);
 }
 
-// End a footer: what is subtracted from what, where there are differences.
+// Ends a footer with the direction of differences, if there are any.
 static void print_direction(const char *words, const EsGrowEvaluation *evaluation) {
     char label[ES_VARIANT_LABEL_BYTES];
     if (evaluation->n_variants > 1) {

@@ -1,4 +1,4 @@
-// What `esper grow` prints: the hosts of the last round, the comparison of policies, and the same
+// Output of `esper grow`: the hosts of the last round, the comparison of policies, and the same
 // over several seeds; as tables and as JSON.
 #ifndef ES_PROGRAMS_GROW_TABLES_H
 #define ES_PROGRAMS_GROW_TABLES_H
@@ -31,7 +31,7 @@ void es_grow_print_evaluation(const EsGrowEvaluation *evaluation, int seed);
 void es_grow_print_seeds(EsGrowEvaluation *const *evaluations, int n, int first_seed);
 json_t *es_grow_seeds_json(EsGrowEvaluation *const *evaluations, int n, int first_seed);
 
-// What the hosts of a run compute with on this device, and why.
+// Describes the number type that a run's hosts compute with on this device, and the reason.
 const char *es_grow_describe_precision(const EsGrowSettings *settings, const EsDeviceInfo *device,
                                        char text[160]);
 

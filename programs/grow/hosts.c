@@ -1,5 +1,5 @@
-// `esper hosts`: trains hosts side by side without growing them, and prints what they reach: the
-// starting point that growth has to beat.
+// `esper hosts`: trains hosts side by side without growing them, and prints the accuracies they
+// reach: the starting point that growth has to beat.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,7 +64,7 @@ static EsStatus print_json(const EsHostsReport *report, const EsHostsSettings *s
                              settings->run.n_rounds, "validation_accuracy",
                              describe_mean(report->validation, report->n_envs), "test_accuracy",
                              describe_mean(report->test, report->n_envs), "hosts", hosts);
-    // 15 digits are what any decimal number keeps in a double: 54.3 stays 54.3
+    // a double keeps 15 digits of any decimal number: 54.3 stays 54.3
     return es_json_print(root, 15);
 }
 
@@ -81,7 +81,7 @@ static void warn_diverged(const EsHostsReport *report) {
     }
 }
 
-// --- what would happen ---
+// --- dry run ---
 
 static EsStatus print_plan(void *hosts, const EsConfig *config, const EsRunMemory *memory) {
     double seconds = 0;

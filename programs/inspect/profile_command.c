@@ -39,7 +39,7 @@ static double sum_of(const EsProfileReport *report, Section section) {
     return sum;
 }
 
-// Where the times of operations come from.
+// Returns the report with the times of operations.
 static const EsProfileReport *operations_of(const Result *result) {
     return result->is_split ? &result->direct : &result->report;
 }

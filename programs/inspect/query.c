@@ -88,7 +88,7 @@ static EsStatus copy_rows(EsRunQuery *query, int limit, EsResultWriter *writer, 
         ES_TRY(es_result_writer_add(writer, cells));
         *n_rows += 1;
         if (es_output_is_lost()) {
-            return ES_STATUS_OK; // nobody would see the rest
+            return ES_STATUS_OK; // no reader for the rest
         }
         // a query that streams can be stopped between rows too
         if (wants_stop()) {
@@ -253,7 +253,7 @@ static EsExit run_until_stopped(const Settings *settings) {
     int is_stopped = wants_stop();
     es_stop_signal_end();
     EsExit code = finish(status);
-    // out of time: nobody interrupted it
+    // out of time, not interrupted
     return status == ES_STATUS_INTERRUPTED && !is_stopped ? ES_EXIT_FAILED : code;
 }
 

@@ -198,8 +198,8 @@ static void note_kept(void *context, const char *path) {
     json_array_append_new(removal->kept, name != NULL ? name : json_string("(not UTF-8)"));
 }
 
-// Whether the run is ours to remove anything of. Something else that runs/* names is passed over
-// with a word; a name without a run is a mistake.
+// Checks whether the run is ours to remove from. Other entries that runs/* matches are skipped with
+// a message; a name without a run is a mistake.
 static EsStatus verify_run(const char *given, Removal *removal, EsRunSummary *run) {
     struct stat info;
     find_run(given, removal->path);

@@ -32,7 +32,7 @@ typedef struct Drawing {
     const char *const *strokes;
     FILE *stream;
     int indent, width;      // of the left column, strokes included
-    unsigned char *is_last; // whether the ancestor at a level was the last child   (count)
+    unsigned char *is_last; // the ancestor at a level was the last child           (count)
     // of the node at hand; a proof of a thousand steps is a thousand calls deep, so that no call
     // has room of its own for it
     char text[TEXT_BYTES];
