@@ -37,7 +37,7 @@ size_t mapped_bytes(size_t bytes) {
     return (bytes + page - 1) / page * page;
 }
 
-// Whether all of [memory, memory + bytes) lies in one allocation.
+// Returns whether all of [memory, memory + bytes) lies in one allocation.
 bool is_device_memory(const void *memory, size_t bytes) {
     std::lock_guard<std::mutex> lock(device().mutex);
     auto after = device().allocations.upper_bound((uintptr_t)memory);

@@ -44,7 +44,7 @@ static const char *write_tensors(const char *name, const uint8_t *data, size_t b
     return path;
 }
 
-// Whether it is safetensors at all; what comes after that is the format's own.
+// Checks whether it is safetensors at all; what comes after that is the format's own.
 static FuzzVerdict judge_tensors(EsStatus status, const char *path) {
     FuzzVerdict verdict = fuzz_judge(status);
     EsSafetensors *file = NULL;

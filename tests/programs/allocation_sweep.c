@@ -187,8 +187,8 @@ static int same_file(const char *a, const char *b, const char *left_out) {
     return same;
 }
 
-// Whether the run in "out" ended with the bytes of the healthy one in "../healthy"; `what` gets the
-// first file that differs.
+// Returns whether the run in "out" ended with the bytes of the healthy one in "../healthy"; `what`
+// gets the first file that differs.
 static int same_run(char what[PATH_BYTES]) {
     static const char *const folders[] = {".", "checkpoints/2"};
     for (int f = 0; f < 2; f++) {

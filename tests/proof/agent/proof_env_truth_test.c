@@ -16,7 +16,8 @@ typedef struct Record {
     int32_t length[N_ENVS];
 } Record;
 
-// Whether each state of an episode is a successor of the one before, the query alone the first.
+// Returns whether each state of an episode is a successor of the one before, the query alone the
+// first.
 static int replays(const EsKnowledgeGraph *graph, const Record *record, int32_t i, EsAtom query,
                    EsGoalSelection selection, EsSuccessors *successors) {
     EsProofSettings settings = {

@@ -55,7 +55,7 @@ static size_t draw_text(uint32_t round, char text[DAMAGED_MAX_BYTES]) {
                : damage_text(draws, special, sizeof special - 1, text, bytes);
 }
 
-// Whether a message begins with file, line and column.
+// Returns whether a message begins with file, line and column.
 static int names_its_place(const char *message) {
     int line = 0, column = 0, n_read = 0;
     return sscanf(message, "soft.txt:%d:%d: %n", &line, &column, &n_read) == 2 && n_read > 0 &&

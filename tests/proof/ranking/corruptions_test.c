@@ -97,7 +97,7 @@ TEST(some_corruptions_are_a_prefix_of_one_order) {
     es_kg_destroy(graph);
 }
 
-// Whether counts of those in the bit set `left` are as of equal probability.
+// Returns whether counts of those in the bit set `left` are as of equal probability.
 static void expect_uniform(const int *counts, unsigned left, int n_left, int n_draws) {
     double expected = (double)n_draws / n_left, chi_square = 0;
     for (int i = 1; i <= 10; i++) {

@@ -204,7 +204,8 @@ static EsProofPolicy *load_weights(const Bench *bench, const char *name, const c
     return policy;
 }
 
-// Whether two files hold the same weights; one of a checkpoint holds more, so both are saved again.
+// Returns whether two files hold the same weights; one of a checkpoint holds more, so both are
+// saved again.
 static int hold_the_same(const Bench *bench, const char *name, const char *file,
                          const char *other) {
     char hashes[2][ES_SHA256_TEXT_BYTES], path[512];
