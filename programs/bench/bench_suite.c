@@ -522,7 +522,7 @@ EsStatus es_bench_sweep_parse(const char *text, EsBenchSweep *sweep) {
         }
         for (int i = 0; i < sweep->n_values; i++) {
             if (sweep->values[i] == value) {
-                return ES_FAIL(ARGUMENT, "--sweep %.100s: %ld stands there twice", text, value);
+                return ES_FAIL(ARGUMENT, "--sweep %.100s: %ld is listed twice", text, value);
             }
         }
         if (sweep->n_values == ES_BENCH_MAX_SWEPT) {

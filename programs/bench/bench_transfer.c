@@ -104,7 +104,7 @@ static const EsBenchCase cases[] = {
 
 const EsBenchSuite es_bench_transfer = {
     .name = "transfer",
-    .summary = "copies between host and device, pinned and pageable, and on the device",
+    .summary = "copies between CPU and device, pinned and pageable, and on the device",
     .cases = cases,
     .n_cases = ES_COUNT_OF(cases),
 };

@@ -104,7 +104,7 @@ static void print(const char *text, size_t length, int patience_ms) {
     long n_before = atomic_exchange(&n_dropped, 0);
     if (n_before > 0) {
         char note[80];
-        int n = snprintf(note, sizeof note, "esper: %ld messages found no room here\n", n_before);
+        int n = snprintf(note, sizeof note, "esper: %ld messages were dropped\n", n_before);
         if (!write_text(note, (size_t)n, patience_ms)) {
             atomic_fetch_add(&n_dropped, n_before + 1);
             return;

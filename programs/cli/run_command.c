@@ -291,7 +291,7 @@ EsStatus es_run_command_start(const EsRunCommand *command, const EsRunSettings *
 static void print_losses(const EsSinkHealth *sink) {
     if (sink->n_lost > 0 || sink->is_blocked) {
         es_message("warning: %s %s%lld packets of events%s%s\n", sink->name,
-                   sink->is_blocked ? "did not answer any more and lost at least " : "lost ",
+                   sink->is_blocked ? "stopped responding and lost at least " : "lost ",
                    (long long)sink->n_lost, sink->first_failure[0] != '\0' ? ": " : "",
                    sink->first_failure);
     } else if (sink->n_dropped > 0) {

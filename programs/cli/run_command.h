@@ -18,13 +18,13 @@ typedef struct EsRunCommand {
     ES_OPTION_KEY("device", "run.device", "NAME"), ES_OPTION_KEY("threads", "run.threads", "N"),   \
         ES_OPTION_KEY("seed", "run.seed", "N"),                                                    \
         ES_OPTION_TEXT("config", &(command)->config_path, NULL, "FILE",                            \
-                       "settings to begin with; what stands on the command line wins"),            \
+                       "read settings from FILE; options on the command line win"),                \
         ES_OPTION_TEXT("out", &(command)->out, NULL, "DIR",                                        \
                        "folder for the run (default runs/<kind>-<date>-<time>-<id>)"),             \
         ES_OPTION_TEXT("resume", &(command)->resume, NULL, "DIR",                                  \
-                       "go on with a run where its last checkpoint left it"),                      \
+                       "resume a run from its last checkpoint"),                                   \
         ES_OPTION_FLAG("restart", &(command)->may_restart,                                         \
-                       "with --resume: start again with round 1 where no checkpoint can be used"), \
+                       "with --resume: start from round 1 if no checkpoint is usable"),            \
         ES_OPTION_FLAG("dry-run", &(command)->is_dry_run,                                          \
                        "print settings, memory, plan and predicted time, then stop"),              \
         ES_OPTION_FLAG("quiet", &(command)->is_quiet, "no progress on stderr")

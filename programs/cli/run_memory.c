@@ -69,8 +69,9 @@ static double measure(const EsRunMaker *maker, int n_envs, size_t limit_bytes) {
     return status == ES_STATUS_OK ? taken.sure_bytes : 0;
 }
 
-// About the most environments that fit, at most `guess`: a guess from two small counts overshoots where
-// more environments bring another part with them, as held-out episodes with hosts of their own.
+// About the most environments that fit, up to `guess`: a guess from two small counts overshoots
+// where more environments bring another part with them, as held-out episodes with hosts of their
+// own.
 static int find_fitting(const EsRunMaker *maker, int n_known, int guess, size_t limit_bytes) {
     if (guess <= n_known || measure(maker, guess, limit_bytes) > 0) {
         return guess;

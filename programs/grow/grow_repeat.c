@@ -155,7 +155,7 @@ static EsStatus report_seeds(const Repeat *repeat) {
 static EsStatus fail_interrupted(const Repeat *repeat, int n_done) {
     char folder[ES_RUN_PATH_BYTES];
     return ES_FAIL(INTERRUPTED,
-                   "interrupted in seed %d, %d of %d are done, and what is saved of it stays. Go "
+                   "interrupted in seed %d, %d of %d are done, and its saved rounds stay. Go "
                    "on with: esper grow --repeat %d --resume %s%s",
                    repeat->first_seed + n_done, n_done, repeat->n, repeat->n,
                    es_shell_word(repeat_root(repeat->command), folder, sizeof folder),

@@ -187,8 +187,9 @@ EsExit cmd_hosts(int argc, char **argv) {
         .command = "hosts",
         .usage = "[options]",
         .summary = "Train hosts side by side without growing them, each from its own start and in "
-                   "its own\norder of the samples, and print what they reach. A round is one pass "
-                   "over the images.\nThe run folder keeps settings, checkpoints and telemetry; "
+                   "its own\norder of the samples, and print the accuracies they reach. A round "
+                   "is one pass over the images.\nThe run folder keeps settings, checkpoints and "
+                   "telemetry; "
                    "Ctrl-C saves and says how to go on.",
         .example = "esper hosts --task cifar_baseline --envs 3 --rounds 20",
         .print_more = print_tasks,

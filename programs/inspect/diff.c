@@ -424,20 +424,20 @@ static EsExit compare_runs(const char *a, const char *b, int as_json, int is_sup
 
 static void print_explanation(void) {
     printf(
-        "\nwhat is compared:\n"
+        "\nsections:\n"
         "  configuration  settings of config.ini that are not the same in both\n"
         "  outcome        accuracy over the environments of the last and of the best round;\n"
         "                 loss, reward, parameters over the last episodes; time, anomalies\n"
         "  throughput     median over rounds\n"
         "  latency        of phases (median over rounds of p50 and p95) and of timed steps\n"
         "  metrics        newest value, and mean over the last ten rounds; not compared, since\n"
-        "                 what changes over rounds says nothing about chance\n"
+        "                 changes over rounds say nothing about chance\n"
         "\n\"spread\" is the standard deviation, of medians the interquartile range. A\n"
         "difference is marked * when it exceeds twice its standard error over environments\n"
         "(Welch: the root of the sum of both squared errors), for medians the root of the sum\n"
         "of both squared spreads. Times must also differ by more than 3 %%. Two runs with other\n"
         "seeds say more than any mark.\n"
-        "\nexit codes: 0 compared, whatever was found; 1 with --superset when B lacks\n"
+        "\nexit codes: 0 compared, with or without differences; 1 with --superset when B lacks\n"
         "something; 2 no such run, or no run.db in it.\n");
 }
 
@@ -451,8 +451,8 @@ EsExit cmd_diff(int argc, char **argv) {
     const EsOptionTable table = {
         .command = "diff",
         .usage = "[options] A B",
-        .summary = "Compare two runs: what was set differently, what each reached, how fast each "
-                   "was.\nA is the reference. Runs may still be going on; nothing is changed.",
+        .summary = "Compare two runs: settings, outcomes and speed. A is the reference. Runs may\n"
+                   "still be going on; nothing is changed.",
         .example = "esper diff runs/hosts-before runs/hosts-after",
         .print_more = print_explanation,
         .options = options,

@@ -435,10 +435,12 @@ done:
 
 static const char summary[] =
     "Time the steps of `esper grow`, without a run folder: phases of a step, every operation by "
-    "name,\nidle time, and launches, copies, synchronisations and allocations per step. Steps are "
-    "waited out,\nthen timed and forgotten (warm-up), then timed and kept. To see grown hosts, "
-    "wait until seeds\nstand: --policy heuristic --wait 40. On a GPU the steps run as captured "
-    "work, as always; a second\npass without captures times launch by launch.";
+    "name,\nidle time, and launches, copies, synchronisations and allocations per step. Some steps "
+    "run\nuntimed, some are timed and discarded (warm-up), some timed and kept. To see grown "
+    "hosts, "
+    "let them\ngrow first: --policy heuristic --wait 40. On a GPU the steps run as captured "
+    "graphs, "
+    "as always;\na second pass without captures times launch by launch.";
 
 EsExit cmd_profile(int argc, char **argv) {
     EsRunCommand command = {0};
@@ -451,7 +453,7 @@ EsExit cmd_profile(int argc, char **argv) {
         ES_OPTION_INT("wait", &result.n_wait, "1", 0, 1000000, "N",
                       "steps before anything is timed"),
         ES_OPTION_INT("warmup", &result.n_warmup, "2", 0, 1000000, "N",
-                      "steps timed and forgotten"),
+                      "steps timed and discarded"),
         ES_OPTION_INT("active", &result.n_active, "5", 1, 100000, "N", "steps timed and kept"),
         ES_OPTION_TEXT("trace", &trace, NULL, "FILE",
                        "write the active steps as a timeline for Perfetto (Chrome trace JSON)"),
@@ -476,7 +478,7 @@ EsExit cmd_profile(int argc, char **argv) {
         ES_OPTION_KEY("threads", "run.threads", "N"),
         ES_OPTION_KEY("seed", "run.seed", "N"),
         ES_OPTION_TEXT("config", &command.config_path, NULL, "FILE",
-                       "settings of `esper grow` to begin with; the command line wins"),
+                       "read settings of `esper grow` from FILE; options on the command line win"),
     };
     const EsOptionTable table = {
         .command = "profile",

@@ -265,19 +265,18 @@ EsExit cmd_query(int argc, char **argv) {
         ES_OPTION_INT("limit", &settings.limit, "100", 0, 2147483647, "N",
                       "print at most N rows; 0 = all"),
         ES_OPTION_FLOAT("timeout", &settings.timeout_seconds, "30", 0, 1e6, "SECONDS",
-                        "give up a query that works for longer; 0 = never"),
+                        "cancel a query that runs longer; 0 = never"),
         ES_OPTION_FLAG("views", &settings.lists_views, "list the views and their columns"),
     };
     const EsOptionTable table = {
         .command = "query",
         .usage = "[options] RUN \"SQL\"\n       esper query --views",
-        .summary =
-            "Ask a run what it has recorded, in SQL (SQLite's). RUN is a run folder or its "
-            "run.db.\n"
-            "Nothing is ever changed, and the run may be going on. The views to ask are runs,\n"
-            "rounds, episodes, seeds, decisions, rewards, contributions, anomalies, proofs, "
-            "rankings,\nthroughput, metrics, action_distribution, reward_calibration and "
-            "raw_events.",
+        .summary = "Query the records of a run in SQL (SQLite's). RUN is a run folder or its "
+                   "run.db.\n"
+                   "Nothing is ever changed, and the run may be going on. The views are runs,\n"
+                   "rounds, episodes, seeds, decisions, rewards, contributions, anomalies, proofs, "
+                   "rankings,\nthroughput, metrics, action_distribution, reward_calibration and "
+                   "raw_events.",
         .example =
             "esper query runs/demo \"SELECT round, accuracy, reward FROM rounds\"\n"
             "         esper query runs/demo \"SELECT blueprint, outcome, count(*), "

@@ -391,9 +391,9 @@ EsExit cmd_runs(int argc, char **argv) {
     RunsOptions options;
     const EsOption table_options[] = {
         ES_OPTION_FLAG("json", &options.as_json, "print JSON"),
-        ES_OPTION_FLAG("prune", &options.prunes, "print what could be removed of the named runs"),
+        ES_OPTION_FLAG("prune", &options.prunes, "list everything removable of the named runs"),
         ES_OPTION_TEXT("keep", &options.keep_text, NULL, "N",
-                       "keep the runs, remove checkpoints but the last N and the best"),
+                       "keep the runs, remove all checkpoints but the last N and the best"),
         ES_OPTION_FLOAT("older-than", &options.older_days, "0", 0, 100000, "DAYS",
                         "only runs unchanged for DAYS days"),
         ES_OPTION_FLAG("dry-run", &options.is_dry_run,
@@ -408,7 +408,7 @@ EsExit cmd_runs(int argc, char **argv) {
         .summary =
             "List the runs in a folder (default runs/): rounds saved of those asked for,\n"
             "checkpoints, size, age since the last change, and the outcome: running, done,\n"
-            "interrupted, failed, or killed when it ended without a word. With --prune,\n"
+            "interrupted, failed, or killed when it ended without a record. With --prune,\n"
             "remove whole runs, or with --keep their old checkpoints. Runs that are going\n"
             "on are refused. Only files that a run wrote are removed, and only from folders\n"
             "with its marker (esper-run.json); everything else is named and stays.",

@@ -42,9 +42,9 @@ typedef struct EsProveSource {
         "data", &(source)->folder, NULL, "DIR",                                                    \
         "folder with train.txt, rules.txt, valid.txt, test.txt, or a Prolog file x.pl"),           \
         ES_OPTION_TEXT("rules", &(source)->rules, NULL, "FILE",                                    \
-                       "other rules than rules.txt: a file of that folder, or a path"),            \
+                       "rules instead of rules.txt: a file of that folder, or a path"),            \
         ES_OPTION_INT("generated", &(source)->n_people, "0", 0, 1000000, "N",                      \
-                      "make families of N people; without --data, 0 stands for 1000"),             \
+                      "generate families of N people; 0 without --data = 1000"),                   \
         ES_OPTION_INT("graph-seed", &(source)->seed, "1", 0, 2147483647, "N",                      \
                       "seed of the generated graph"),                                              \
         ES_OPTION_INT("seed", &(source)->seed, "1", 0, 2147483647, "N",                            \

@@ -122,7 +122,7 @@ EsExit cmd_prove_embed(int argc, char **argv) {
                       ES_EMBEDDING_MAX_DIMENSIONS, "N",
                       "complex numbers per vector, a multiple of 8"),
         ES_OPTION_INT("epochs", &embed.n_epochs, "40", 1, 1000000, "N",
-                      "most passes over the facts"),
+                      "maximum passes over the facts"),
         ES_OPTION_INT("batch", &embed.batch, "500", 1, 65536, "N", "questions per step"),
         ES_OPTION_INT("candidates", &embed.n_candidates, "-1", -1, 1 << 28, "N",
                       "constants compared per step; 0: all, -1: all up to 8192, else 2048"),
@@ -146,9 +146,10 @@ EsExit cmd_prove_embed(int argc, char **argv) {
     const EsOptionTable table = {
         .command = "prove embed",
         .usage = "--out FILE [options]",
-        .summary = "Trains an embedding model (ComplEx) on the facts, keeps what ranks the "
-                   "validation queries best,\nand writes it to FILE. Ctrl-C ends it after the "
-                   "epoch and keeps the best so far. The graph needs no rules.",
+        .summary =
+            "Trains an embedding model (ComplEx) on the facts, keeps the weights that "
+            "rank the validation queries best,\nand writes them to FILE. Ctrl-C ends it after the "
+            "epoch and keeps the best so far. The graph needs no rules.",
         .example = "esper prove embed --data kg/family --out family.safetensors",
         .options = options,
         .n_options = ES_COUNT_OF(options),

@@ -502,20 +502,21 @@ static EsStatus apply_options(const Typed *typed, Evaluation *eval) {
         ES_OPTION_FLOAT("temperature", &(typed)->temperature, "3", 0.001, 1e6, "X",                \
                         "divisor of log-probabilities of proofs in --score evidence"),             \
         ES_OPTION_INT("max-depth", &(typed)->max_depth, "4", 1, ES_SEARCH_MAX_DEPTH, "N",          \
-                      "most steps of a proof"),                                                    \
+                      "maximum steps of a proof"),                                                 \
         ES_OPTION_INT("max-atoms", &(typed)->max_atoms, "6", 1, ES_PROOF_MAX_ATOMS, "N",           \
-                      "most atoms left to prove at a time"),                                       \
-        ES_OPTION_INT("max-states", &(typed)->max_states, "4000000", 1, 1 << 28, "N",              \
-                      "most states per candidate; ~0.2 kB each: 4000000 take 0.8 GB per thread"),  \
+                      "maximum atoms left to prove at a time"),                                    \
+        ES_OPTION_INT(                                                                             \
+            "max-states", &(typed)->max_states, "4000000", 1, 1 << 28, "N",                        \
+            "maximum states per candidate; ~0.2 kB each: 4000000 take 0.8 GB per thread"),         \
         ES_OPTION_INT("max-successors", &(typed)->max_successors, "0", 0, 1 << 28, "N",            \
-                      "most successors of a state in a search; 0: all"),                           \
+                      "maximum successors of a state in a search; 0: all"),                        \
         ES_OPTION_TEXT("policy", &(typed)->policy_path, NULL, "FILE",                              \
                        "a trained policy (esper prove train) that guides the search"),             \
         ES_OPTION_FLOAT("value-weight", &(typed)->value_weight, "0", 0,                            \
                         ES_SEARCH_MAX_VALUE_WEIGHT, "W",                                           \
                         "order states by log-probability + W log(value); needs --policy"),         \
         ES_OPTION_INT("nodes", &(typed)->n_nodes, "1000", 1, 2147483647, "N",                      \
-                      "most expansions of a search per candidate"),                                \
+                      "maximum expansions of a search per candidate"),                             \
         ES_OPTION_INT("beam-width", &(typed)->beam_width, "16", 1, 1 << 20, "N",                   \
                       "states kept per level of a beam"),                                          \
         ES_OPTION_INT("samples", &(typed)->n_samples, "16", 1, 1 << 20, "N",                       \

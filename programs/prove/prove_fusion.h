@@ -33,11 +33,11 @@ typedef struct EsProveFusion {
         ES_OPTION_FLOAT("embedding-weight", &(fusion)->weight, "2", 1e-6, 1e6, "X",                \
                         "weight of the logarithm of the model's probability"),                     \
         ES_OPTION_FLOAT("bonus", &(fusion)->bonus, "1", -1e6, 1e6, "X",                            \
-                        "added to a candidate with a proof"),                                      \
+                        "bonus of a candidate with a proof"),                                      \
         ES_OPTION_FLOAT("penalty", &(fusion)->penalty, "0.5", -1e6, 1e6, "X",                      \
-                        "taken off a candidate without a proof"),                                  \
+                        "penalty of a candidate without a proof"),                                 \
         ES_OPTION_FLOAT("per-step", &(fusion)->per_step, "0", -1e6, 1e6, "X",                      \
-                        "taken off per step of a proof after the first")
+                        "penalty per step of a proof after the first")
 
 // ARGUMENT when the options contradict each other; `split` will be ranked.
 EsStatus es_prove_fusion_check(const EsProveFusion *fusion, EsKgSplit split);

@@ -381,13 +381,13 @@ EsExit cmd_prove_query(int argc, char **argv) {
         ES_OPTION_INT("limit", &query.limit, "20", 1, 2147483647, "N", "show at most N answers"),
         ES_OPTION_FLAG("explain", &query.explains, "show a shortest proof of each, as a tree"),
         ES_OPTION_INT("max-depth", &settings->prover.max_depth, "4", 1, 1000, "N",
-                      "most steps of a proof"),
+                      "maximum steps of a proof"),
         ES_OPTION_INT("max-atoms", &settings->prover.max_atoms, "6", 1, ES_PROOF_MAX_ATOMS, "N",
-                      "most atoms left to prove at a time"),
+                      "maximum atoms left to prove at a time"),
         ES_OPTION_INT("max-states", &settings->prover.max_states, "4000000", 1, 1 << 28, "N",
-                      "most states of a search; up to ~0.5 kB each: 4000000 may take 2 GB"),
+                      "maximum states of a search; up to ~0.5 kB each: 4000000 may take 2 GB"),
         ES_OPTION_INT("closure-limit", &settings->closure_limit, "1000000", 0, ES_CLOSURE_MAX_LIMIT,
-                      "N", "most atoms of the closure; beyond it answers are searched for"),
+                      "N", "maximum atoms of the closure; beyond it answers are searched for"),
         ES_OPTION_INT("threads", &query.n_threads, "0", 0, 1024, "N",
                       "threads; 0: one per processor"),
         ES_OPTION_FLAG("json", &query.as_json, "print the result as JSON"),
@@ -397,8 +397,8 @@ EsExit cmd_prove_query(int argc, char **argv) {
         .usage = "QUESTION [options]",
         .summary =
             "Answers a question such as \"uncle(otto,X)\": all atoms of that form that can be "
-            "proved, the\nfewest steps first. What begins with a capital letter, _ or ? is a "
-            "variable, anything in\nquotes a constant. Facts take no step.",
+            "proved, the\nfewest steps first. A name that begins with a capital letter, _ or ? is "
+            "a variable, any\nother or one in quotes a constant. Facts take no step.",
         .example = "esper prove query \"grandfather(X,Y)\" --generated 100 --limit 5 --explain",
         .options = options,
         .n_options = ES_COUNT_OF(options),

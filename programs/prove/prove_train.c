@@ -118,7 +118,7 @@ static EsStatus print_plan(void *prove, const EsConfig *config, const EsRunMemor
            (double)es_proof_env_saved_bytes(env) / 1048576, round.kept.n_states);
     es_run_memory_print(memory);
     printf("# time        %.2f s per round of %d x %d steps (environment %.2f, acting %.2f, "
-           "learning %.2f), %.0f s for %d rounds, and what validation takes\n",
+           "learning %.2f), %.0f s for %d rounds, plus validation\n",
            seconds, settings->n_envs, settings->n_steps, round.env_ms * 1e-3,
            round.policy_ms * 1e-3, round.update_ms * 1e-3, seconds * settings->run.n_rounds,
            settings->run.n_rounds);

@@ -177,7 +177,7 @@ static EsStatus read_integer(const Reading *r, const json_t *object, const char 
                              int64_t least, int64_t most, int64_t *value) {
     const json_t *number = json_object_get(object, name);
     if (!json_is_integer(number)) {
-        return ES_FAIL(INPUT, "%s: \"%s\" is missing, or no whole number", r->path, name);
+        return ES_FAIL(INPUT, "%s: \"%s\" is missing or not a whole number", r->path, name);
     }
     *value = json_integer_value(number);
     return es_check_integer((EsFileField){r->path, name, ES_NO_INDEX}, *value, least, most);
@@ -187,7 +187,7 @@ static EsStatus read_text(const Reading *r, const json_t *object, const char *na
                           const char **text) {
     *text = json_string_value(json_object_get(object, name));
     if (*text == NULL) {
-        return ES_FAIL(INPUT, "%s: \"%s\" is missing, or no text", r->path, name);
+        return ES_FAIL(INPUT, "%s: \"%s\" is missing or not a text", r->path, name);
     }
     if (strlen(*text) >= ES_NETWORK_NAME_BYTES) {
         return ES_FAIL(INPUT, "%s: \"%s\" has more than %d bytes", r->path, name,
@@ -209,7 +209,7 @@ static EsStatus read_array(const Reading *r, const json_t *object, const char *n
                            size_t most, const json_t **array) {
     *array = json_object_get(object, name);
     if (!json_is_array(*array)) {
-        return ES_FAIL(INPUT, "%s: \"%s\" is missing, or no list", r->path, name);
+        return ES_FAIL(INPUT, "%s: \"%s\" is missing or not a list", r->path, name);
     }
     size_t n = json_array_size(*array);
     if (n < least || n > most) {
@@ -227,7 +227,7 @@ static EsStatus read_numbers(const Reading *r, const json_t *object, const char 
     for (int i = 0; i < n; i++) {
         const json_t *number = json_array_get(array, (size_t)i);
         if (!json_is_number(number)) {
-            return ES_FAIL(INPUT, "%s: %s[%d] is no number", r->path, name, i);
+            return ES_FAIL(INPUT, "%s: %s[%d] is not a number", r->path, name, i);
         }
         double value = json_number_value(number);
         ES_TRY(es_check_real((EsFileField){r->path, name, i}, value, least, FLT_MAX));
@@ -243,7 +243,7 @@ static EsStatus read_texts(const Reading *r, const json_t *array, const char *na
     for (size_t i = 0; i < n; i++) {
         (*texts)[i] = json_string_value(json_array_get(array, i));
         if ((*texts)[i] == NULL || strlen((*texts)[i]) >= ES_NETWORK_NAME_BYTES) {
-            return ES_FAIL(INPUT, "%s: %s[%zu] is no text of at most %d bytes", r->path, name, i,
+            return ES_FAIL(INPUT, "%s: %s[%zu] is not a text of at most %d bytes", r->path, name, i,
                            ES_NETWORK_NAME_BYTES - 1);
         }
     }
@@ -349,7 +349,7 @@ static EsStatus read_seed(Reading *r, const json_t *object, EsGrownSeed *seed) {
     }
     const json_t *alpha = json_object_get(object, "alpha");
     if (!json_is_number(alpha)) {
-        return ES_FAIL(INPUT, "%s: \"alpha\" is missing, or no number", r->path);
+        return ES_FAIL(INPUT, "%s: \"alpha\" is missing or not a number", r->path);
     }
     double share = json_number_value(alpha);
     ES_TRY(es_check_real((EsFileField){r->path, "alpha", ES_NO_INDEX}, share, FLT_MIN, 1));
@@ -536,7 +536,7 @@ static EsStatus find_files(const char *path, char json_path[PATH_BYTES],
     int is_json = ends_with(path, ".json"), is_tensors = ends_with(path, ".safetensors");
     if (!is_json && !is_tensors) {
         return ES_FAIL(INPUT,
-                       "%s is no network: give the folder with %s and %s, or one of these files",
+                       "%s is not a network: give the folder with %s and %s, or one of these files",
                        path, ES_NETWORK_JSON_FILE, ES_NETWORK_TENSORS_FILE);
     }
     size_t stem = strlen(path) - strlen(is_json ? ".json" : ".safetensors");

@@ -86,28 +86,35 @@ typedef struct EsPpoModel {
 #define ES_PPO_SETTINGS(X)                                                                         \
     X(float, rate, 3e-4, 0, 1, "learning rate of the policy (Adam, epsilon 1e-5)")                 \
     X(int, n_epochs, 4, 1, 64, "passes over a round's rows per update")                            \
-    X(float, target_kl, 0.015, 0, 10, "an update stops at 1.5 times this; 0 = never")              \
-    X(float, clip, 0.2, 0.001, 10, "ratios count up to 1 +- this, per head")                       \
+    X(float, target_kl, 0.015, 0, 10,                                                              \
+      "KL divergence; an update stops at 1.5 times this, 0 = never")                               \
+    X(float, clip, 0.2, 0.001, 10, "clip of probability ratios to 1 +- this, per head")            \
     X(float, gamma, 0.995, 0.01, 1, "discount per step")                                           \
-    X(float, lambda, 0.98, 0, 1, "of generalised advantages")                                      \
+    X(float, lambda, 0.98, 0, 1, "lambda of generalised advantage estimation")                     \
     X(float, max_norm, 5, 0, 1e6, "clip of the gradient's norm; 0 = none")                         \
-    X(float, value_coefficient, 0.5, 0, 100, "of the value loss")                                  \
-    X(float, value_start, 0.1, 0, 1, "share of it in the first update,")                           \
-    X(int, value_warmup, 10, 0, 1000000, "updates until it is in full force")                      \
-    X(float, entropy_start, 0.05, 0, 100, "coefficient of the entropy bonus at first,")            \
-    X(float, entropy_end, 0.05, 0, 100, "after the annealing")                                     \
-    X(int, entropy_anneal, 0, 0, 10000000, "updates from the one to the other; 0 = it stays")      \
-    X(float, entropy_floor_scale, 1, 0, 100, "times the penalties for heads below their floor")    \
+    X(float, value_coefficient, 0.5, 0, 100, "value loss coefficient")                             \
+    X(float, value_start, 0.1, 0, 1, "share of the value loss coefficient in the first update")    \
+    X(int, value_warmup, 10, 0, 1000000, "updates until the value loss has its full coefficient")  \
+    X(float, entropy_start, 0.05, 0, 100, "entropy bonus coefficient at first")                    \
+    X(float, entropy_end, 0.05, 0, 100, "entropy bonus coefficient after annealing")               \
+    X(int, entropy_anneal, 0, 0, 10000000,                                                         \
+      "updates from entropy_start to entropy_end; 0 = it stays")                                   \
+    X(float, entropy_floor_scale, 1, 0, 100,                                                       \
+      "factor of the penalties for heads below their entropy floor")                               \
     X(int, total_updates, 0, 0, 1000000000,                                                        \
-      "of the run, which these penalties follow; 0 = unknown")                                     \
-    X(float, forced_value_weight, 0.2, 0, 1, "weight in the value loss of rows without a choice")  \
-    X(float, action_value_coefficient, 0.5, 0, 100, "of the auxiliary Q, times the value's")       \
-    X(float, auxiliary_coefficient, 0.05, 0, 100, "of predicted targets,")                         \
-    X(int, auxiliary_warmup, 1000, 0, 10000000, "updates until it is in full force")               \
-    X(float, auxiliary_clip, 10, 0, 1e6, "targets are clipped to +- this")                         \
-    X(float, advantage_floor, 0.1, 0, 100, "least spread that advantages are divided by")          \
-    X(float, reward_clip, 10, 0.01, 1e6, "of scaled rewards")                                      \
-    X(int, bootstraps, 0, 0, 1, "episodes that end by the clock are taken to go on, as published")
+      "updates of the run, which entropy penalties follow; 0 = unknown")                           \
+    X(float, forced_value_weight, 0.2, 0, 1, "weight of rows without a choice in the value loss")  \
+    X(float, action_value_coefficient, 0.5, 0, 100,                                                \
+      "auxiliary Q loss, as a multiple of the value loss coefficient")                             \
+    X(float, auxiliary_coefficient, 0.05, 0, 100,                                                  \
+      "coefficient of the loss of predicted contributions")                                        \
+    X(int, auxiliary_warmup, 1000, 0, 10000000,                                                    \
+      "updates until auxiliary_coefficient is in full force")                                      \
+    X(float, auxiliary_clip, 10, 0, 1e6, "clip of predicted targets to +- this")                   \
+    X(float, advantage_floor, 0.1, 0, 100,                                                         \
+      "least standard deviation that advantages are divided by")                                   \
+    X(float, reward_clip, 10, 0.01, 1e6, "clip of scaled rewards to +- this")                      \
+    X(int, bootstraps, 0, 0, 1, "bootstrap episodes that end by the clock, as published")
 
 // Settings of one head.
 typedef struct EsPpoHead {

@@ -117,7 +117,7 @@ static EsStatus check_file(const char *path, int64_t bytes, const char *sha256) 
         char found[ES_SHA256_TEXT_BYTES];
         ES_TRY(es_sha256_file(path, found, NULL));
         if (strcmp(found, sha256) != 0) {
-            return ES_FAIL(INPUT, "%s is not what was written: its SHA-256 differs", path);
+            return ES_FAIL(INPUT, "%s was changed after it was written: its SHA-256 differs", path);
         }
     }
     return ES_STATUS_OK;

@@ -34,7 +34,7 @@ static EsStatus start_again(const EsRun *run) {
     ES_TRY(es_run_back_up_telemetry(run->folder, backup));
     es_log(ES_LOG_WARNING,
            "%s has no checkpoint to go on from: the run starts again with round 1%s%s", root,
-           backup[0] != '\0' ? "; what was recorded before is in " : "", backup);
+           backup[0] != '\0' ? "; earlier records are in " : "", backup);
     return ES_STATUS_OK;
 }
 

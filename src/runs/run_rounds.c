@@ -250,7 +250,8 @@ static EsStatus take_counters(EsRun *run) {
     }
     ES_TRY(es_checkpoint_text(run->checkpoint, "anomaly_state", &text));
     if (strlen(text) != STATE_DIGITS || strspn(text, "0123456789abcdef") != STATE_DIGITS) {
-        return ES_FAIL(INPUT, "%s: anomaly_state is not what this program writes", path);
+        return ES_FAIL(INPUT, "%s: anomaly_state does not have the form that this program writes",
+                       path);
     }
     for (size_t i = 0; i < sizeof state; i++) {
         char digits[3] = {text[2 * i], text[2 * i + 1], 0};
@@ -462,7 +463,7 @@ static EsStatus finish_work(EsRun *run, const EsRunWork *work) {
         return status;
     }
     return ES_FAIL(INTERRUPTED,
-                   "interrupted; all %lld rounds are saved, and what comes after them is not done. "
+                   "interrupted; all %lld rounds are saved, but the work after them is not done. "
                    "Go on with: %s",
                    (long long)run->n_rounds_saved, write_resume(run, command));
 }

@@ -40,7 +40,8 @@ typedef struct EsRunSettings {
 // The same for a kind with another least number of rounds.
 #define ES_RUN_CONFIG_KEYS_FROM(T, m, kind_name, rounds, least)                                    \
     ES_CONFIG_TEXT(T, m.kind, "run", "kind", kind_name, "kind of run"),                            \
-        ES_CONFIG_INT(T, m.n_rounds, "run", "rounds", rounds, least, 1000000000, "rounds in all"), \
+        ES_CONFIG_INT(T, m.n_rounds, "run", "rounds", rounds, least, 1000000000,                   \
+                      "total number of rounds"),                                                   \
         ES_CONFIG_INT(T, m.seed, "run", "seed", "42", 0, 2147483647, "seed of the run"),           \
         ES_CONFIG_TEXT(T, m.device, "run", "device", "cpu", "cpu, cuda or cuda:N"),                \
         ES_CONFIG_INT(T, m.n_threads, "run", "threads", "0", 0, 1024,                              \
@@ -65,7 +66,7 @@ typedef struct EsRunSettings {
         ES_CONFIG_INT(T, m.queue_packets, "telemetry", "queue_packets", "1000", 1, 1000000,        \
                       "packets a sink may lag behind before events are dropped"),                  \
         ES_CONFIG_INT(T, m.spill_mib, "telemetry", "spill_mib", "64", 0, 1000000,                  \
-                      "cap of a sink's spill file, MiB; 0 = no spill files")
+                      "maximum size of a sink's spill file, MiB; 0 = no spill files")
 
 // Returns whether a resumed run may change this key: one without influence on results, or the
 // number of rounds.

@@ -345,7 +345,7 @@ TEST(telemetry_of_a_run_that_starts_again_is_kept) {
         EXPECT_STATUS(sit("a", 2, &settings, &again, NULL), OK);
         es_log_set_handler(NULL, NULL, ES_LOG_WARNING);
         EXPECT_CONTAINS(line, "/a has no checkpoint to go on from: the run starts again with round "
-                              "1; what was recorded before is in ");
+                              "1; earlier records are in ");
         EXPECT_CONTAINS(line, n == 1 ? "/a/before-1" : "/a/before-2");
         EXPECT_EQ(again.n_rounds_run, 6);
         EXPECT(exists("a/before-1/events.jsonl") && exists("a/before-1/tensorboard"));

@@ -314,7 +314,7 @@ static EsStatus fail_field(const char *path, const Field *field, int i, double t
         snprintf(position, sizeof position, "[%d]", i);
     }
     return ES_FAIL(INPUT,
-                   "%s: the policy was trained on hosts whose seeds live otherwise (%s%s is %g "
+                   "%s: the policy was trained on hosts with other growth settings (%s%s is %g "
                    "there and %g here); " OTHER_TASK,
                    path, field->name, position, trained, host);
 }

@@ -177,7 +177,7 @@ static EsStatus receive(EsGrowth *growth, int moment) {
     EsGrowthOnDevice *d = growth->on_device;
     if (d->n_received == 0 || moment <= d->moment) {
         if (d->n_received == d->n_collected) {
-            return ES_FAIL(ARGUMENT, "no packed copy is on its way");
+            return ES_FAIL(ARGUMENT, "no packed copy is in flight");
         }
         EsReadback *readback = &d->readback[d->n_received % 2];
         ES_TRY(es_event_synchronize(readback->arrived));

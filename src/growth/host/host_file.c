@@ -197,7 +197,7 @@ static EsStatus make_described(const Description *d, EsHostSpec *host) {
             continue;
         }
         if (i > n_blocks) {
-            return ES_FAIL(CONFIG, "%s:%d: [%s] stands there without [%s]", d->file_name, line,
+            return ES_FAIL(CONFIG, "%s:%d: [%s] is there without [%s]", d->file_name, line,
                            sections[i], sections[n_blocks]);
         }
         ES_TRY(make_block(d, i, &host->blocks[i]));

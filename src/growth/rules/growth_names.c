@@ -91,7 +91,7 @@ EsStatus es_slot_parse(const char *text, int32_t *row, int32_t *column) {
         end = *end == 'c' ? read_digits(end + 1, column) : NULL;
     }
     if (end == NULL || *end != '\0') {
-        return ES_FAIL(ARGUMENT, "\"%s\" is no slot: write row and column, such as r0c1", text);
+        return ES_FAIL(ARGUMENT, "\"%s\" is not a slot: write row and column, such as r0c1", text);
     }
     return ES_STATUS_OK;
 }

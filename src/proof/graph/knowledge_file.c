@@ -143,7 +143,7 @@ static EsStatus read_prolog(EsKgBuilder *builder, const EsKgSource *source,
     ES_TRY(status);
     if (counts->n_skipped > 0) {
         es_log(ES_LOG_WARNING,
-               "%s: passed over %d clause%s that a knowledge graph cannot hold, the first on line "
+               "%s: skipped %d clause%s that a knowledge graph cannot hold, the first on line "
                "%d",
                content.path, counts->n_skipped, counts->n_skipped == 1 ? "" : "s",
                counts->first_skipped);

@@ -460,7 +460,7 @@ static EsStatus load_outcomes(const json_t *episodes, int64_t n, EsGrowVariant *
         const char *name = es_grow_measure_name((EsGrowMeasure)m);
         const json_t *values = json_object_get(episodes, name);
         if (!json_is_array(values) || (int64_t)json_array_size(values) != n) {
-            return ES_FAIL(INPUT, "%s: \"%s\" of policy \"%.100s\" is no list of %lld numbers",
+            return ES_FAIL(INPUT, "%s: \"%s\" of policy \"%.100s\" is not a list of %lld numbers",
                            path, name, variant->name, (long long)n);
         }
         if (variant->outcomes == NULL) { // the file is as large as it says
@@ -481,7 +481,7 @@ static EsStatus load_variants(const json_t *root, EsGrowEvaluation *evaluation, 
     size_t n_variants = json_array_size(variants);
     if (n_episodes < 1 || n_episodes > 1000000 || n_variants < 1 ||
         n_variants > ES_GROW_VARIANTS_MAX) {
-        return ES_FAIL(INPUT, "%s is no comparison of policies", path);
+        return ES_FAIL(INPUT, "%s is not a comparison of policies", path);
     }
     evaluation->n_episodes = n_episodes;
     evaluation->n_rounds = json_integer_value(json_object_get(root, "rounds"));

@@ -164,5 +164,5 @@ TEST(slot_names) {
     for (size_t i = 0; i < ES_COUNT_OF(wrong); i++) {
         EXPECT_STATUS(es_slot_parse(wrong[i], &row, &column), ARGUMENT);
     }
-    EXPECT_CONTAINS(es_status_detail(), "\"r1c12345\" is no slot");
+    EXPECT_CONTAINS(es_status_detail(), "\"r1c12345\" is not a slot");
 }

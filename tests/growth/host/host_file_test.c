@@ -278,7 +278,7 @@ TEST(contradictions_are_refused) {
                    "host.ini:3: [block1] needs channels");
     expect_refusal("[block0]\nchannels = 4\n[block1]\n", "host.ini:3: [block1] needs channels");
     expect_refusal("[block0]\nchannels = 4\n\n[block2]\nchannels = 4\n",
-                   "host.ini:4: [block2] stands there without [block1]");
+                   "host.ini:4: [block2] is there without [block1]");
     expect_refusal("[block0]\nchannels = 4\n",
                    "host.ini:1: one block is too few; a host has 2 to 12");
     expect_refusal("[block0]\nchannels = 4\nafter_pool = on\n[block1]\nchannels = 4\n",

@@ -195,7 +195,7 @@ done
 kill -INT $child
 wait $child
 expect_text "exit code of interrupted seeds" "$?" 130
-expect_part "their hint" "$(cat err.txt)" "interrupted in seed 7, 0 of 3 are done, and what is saved of it stays. Go on with: esper grow --repeat 3 --resume 'three seeds'"
+expect_part "their hint" "$(cat err.txt)" "interrupted in seed 7, 0 of 3 are done, and its saved rounds stay. Go on with: esper grow --repeat 3 --resume 'three seeds'"
 expect_text "hints" "$(grep -c -- '--resume' err.txt)" 1
 
 # --- a disk that is full at the end ---
@@ -219,7 +219,7 @@ sleep 0.5
 kill -INT $child
 wait $child
 expect_text "exit code of an interrupted comparison" "$?" 130
-expect_part "its message" "$(cat err.txt)" "all 1 rounds are saved, and what comes after them is not done"
+expect_part "its message" "$(cat err.txt)" "all 1 rounds are saved, but the work after them is not done"
 run 0 grow --resume stop --eval 2 --quiet
 expect_part "resumed comparison" "$out" "2 held-out episodes"
 
