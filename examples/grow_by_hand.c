@@ -8,7 +8,7 @@
 
 #include "esper/grow.h"
 
-// The host learns alone for so many steps.
+// Steps in which the host learns alone.
 enum { PLANTING_STEP = 4 };
 
 static int may(const EsGrowView *view, EsGrowthOp op) { return view->masks[0].slot_by_op[op] & 1; }

@@ -23,7 +23,7 @@
 #define REFIT_TRAINING_BYTES 88
 #define REFIT_ENV_HEAD_BYTES 120
 
-// What es_proof_env_save wrote. Bytes that are too few for a head stay as they are.
+// Refits the output of es_proof_env_save. Bytes too few for a header stay as they are.
 static inline void refit_proof_env(unsigned char *saved, size_t n_bytes) {
     if (n_bytes >= REFIT_ENV_HEAD_BYTES) {
         uint32_t crc = es_crc32c(saved + REFIT_ENV_HEAD_BYTES, n_bytes - REFIT_ENV_HEAD_BYTES);

@@ -1,5 +1,5 @@
-// Where recorded data lies: the folder the build names, unless ES_TEST_DATA in the environment says
-// otherwise.
+// Folder of recorded data: the one that the build names, unless ES_TEST_DATA in the environment
+// says otherwise.
 #ifndef ES_TEST_DATA_H
 #define ES_TEST_DATA_H
 

@@ -1,8 +1,8 @@
 // Long options for all commands: typed, with defaults, and a --help made from the same table.
 //
-// Options are written --name=value or --name value; flags take no value; "--" ends the options.
-// Where a command has a configuration, --section.key=value and short names for keys are collected
-// and applied later, so that a file read in between does not undo them. --help is always there.
+// Options are written --name=value or --name value; flags take no value; "--" ends the options. For
+// commands with a configuration, --section.key=value and short names for keys are collected and
+// applied later, so that a file read in between does not undo them. --help is always there.
 //
 //     int n_samples; const char *device;
 //     const EsOption options[] = {

@@ -1,5 +1,5 @@
 // Grown networks: copied out of growth tensor by tensor, and run in batches of fixed size, so that
-// an input's logits are the same bits whatever surrounds it.
+// an input's logits have the same bits in any batch.
 #include "fit/grown_network.h"
 
 #include <math.h>
@@ -496,7 +496,7 @@ typedef struct Prediction {
     const void *inputs;
     float *logits;
     int64_t n_inputs;
-    int b; // which batch size
+    int b; // index of the batch size
 } Prediction;
 
 static void load_inputs(const Prediction *p, int64_t first, int64_t n, float *to) {

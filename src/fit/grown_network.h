@@ -40,8 +40,8 @@ typedef struct EsGrownSeed {
     float alpha; // share of the seed, above 0
 } EsGrownSeed;
 
-// What a network is made of, without its weights. Texts and arrays are borrowed; a network has its
-// own copies.
+// Structure of a network, without its weights. Texts and arrays are borrowed; a network has its own
+// copies.
 typedef struct EsGrownSpec {
     EsHostSpec host; // rows: image_channels columns, image_size 1
     EsInputKind kind;
@@ -52,7 +52,7 @@ typedef struct EsGrownSpec {
     int n_seeds;
 } EsGrownSpec;
 
-// Where a network comes from, for its reader; "" and NaN where it is not known.
+// Origin of a network, for its reader; "" and NaN where it is not known.
 typedef struct EsGrownOrigin {
     char version[32], command[64]; // of Esper
     char data[1024], data_sha256[ES_SHA256_TEXT_BYTES];
@@ -104,8 +104,8 @@ EsStatus es_grown_network_take(EsGrowth *growth, int64_t env, EsGrownNetwork **n
 // Writes network.safetensors and network.json into a folder that exists.
 EsStatus es_grown_network_save(const EsGrownNetwork *network, const char *folder);
 
-// `path` is the folder, one of the two files, or a run folder, whose best network is taken. The files are not trusted: INPUT says what is
-// missing, out of range or does not fit, and where.
+// `path` is the folder, or one of the two files. The files are not trusted: INPUT names the entry
+// that is missing, out of range or does not fit, and its place.
 EsStatus es_grown_network_load(const char *path, EsGrownNetwork **network);
 
 // --- use ---

@@ -162,7 +162,7 @@ TEST(same_bits_again_and_on_any_number_of_threads) {
     EXPECT(memcmp(first, other, sizeof first) != 0);
 }
 
-// What the public rows say is what the engine says.
+// The public rows equal the engine's state.
 TEST(rows_are_those_of_the_engine) {
     double public_losses[10];
     EsGrowOptions options = small_options();

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What `make install` leaves is enough for programs of others: examples/ build with pkg-config and with find_package, shared
-# and static, from public headers alone; the shared library exports what those headers declare and nothing else.
+# An installation by `make install` is enough for other programs: examples/ build with pkg-config
+# and with find_package, shared and static, from public headers alone; the shared library exports
+# what those headers declare and nothing else.
 #
 # usage: installed_test.sh BUILD SOURCE
 set -euo pipefail

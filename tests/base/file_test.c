@@ -246,7 +246,7 @@ TEST(a_file_without_a_name_is_written_through) {
     close(descriptor);
 }
 
-// what was printed before stands before, what is printed after stands after
+// text printed before stays before, text printed after stays after
 TEST(the_file_that_stdout_goes_to_keeps_its_place) {
     const char *path = temp_path("output");
     fflush(stdout);

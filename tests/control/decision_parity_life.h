@@ -74,7 +74,7 @@ typedef struct LifeWorld {
     LifeResults results;
 } LifeWorld;
 
-// Where the random numbers of one step come from.
+// Key of the random numbers of one step.
 typedef struct LifeKey {
     uint32_t env, step;
 } LifeKey;
@@ -194,7 +194,7 @@ static inline ES_HOST_DEVICE void life_draw_logits(LifeKey key, int first, int n
     }
 }
 
-// What a gradient is weighed with: 0 now and then, which the rules treat apart.
+// Weight of a gradient: 0 now and then, which the rules treat apart.
 static inline ES_HOST_DEVICE double life_weight(LifeKey key, int i) {
     return life_word(key, i) % 8 == 0 ? 0.0 : (double)life_number(key, i);
 }
@@ -316,7 +316,7 @@ static inline ES_HOST_DEVICE EsAction life_choose(const LifeSettings *s, LifeWor
 
 // --- reward ---
 
-// What the step is worth in every mode, each with a memory of its own.
+// Reward of the step in every mode, each with a memory of its own.
 static inline ES_HOST_DEVICE void life_reward(const LifeSettings *s, LifeWorld *world,
                                               const EsRewardSeed *latched) {
     for (int mode = 0; mode < ES_N_REWARD_MODES; mode++) {

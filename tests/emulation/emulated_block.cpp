@@ -112,7 +112,7 @@ const char *doing(const Thread &thread) {
                                     : thread.collective->name;
 }
 
-// Which threads are where: runs of equal ones, the first few of them.
+// Describes where threads wait: runs of equal ones, the first few of them.
 std::string describe_threads() {
     std::string text;
     unsigned n_runs = 0;

@@ -1,4 +1,4 @@
-// What device code asks of its block: indices, barriers, warp collectives, atomics.
+// Services of a block for device code: indices, barriers, warp collectives, atomics.
 //
 // A collective is one operation that all its threads reach before any goes on. Each brings its
 // operands in a struct of its own; once all are there the operation runs over all of them at once,

@@ -1,4 +1,4 @@
-// What the parts of the emulation share.
+// Declarations shared by the parts of the emulation.
 #ifndef ES_EMULATION_EMULATED_INTERNAL_H
 #define ES_EMULATION_EMULATED_INTERNAL_H
 
@@ -38,7 +38,7 @@ void es_emulated_poison_shared();                 // fill all __shared__ variabl
 
 // --- fibers ---
 
-// Where a fiber that does not run has stopped.
+// Saved context of a fiber that does not run.
 struct EsFiber {
     void *stack_pointer;
 };

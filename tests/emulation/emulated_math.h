@@ -42,7 +42,7 @@ static inline unsigned __brev(unsigned v) {
 static inline unsigned __umulhi(unsigned a, unsigned b) {
     return (unsigned)(((unsigned long long)a * b) >> 32);
 }
-// what the compiler may take for granted
+// assumptions that the compiler may make
 #define __builtin_assume(condition) ((void)0)
 
 // bytes of y:x chosen by the nibbles of s

@@ -5,7 +5,7 @@
 
 #include "emulated_internal.h"
 
-// What a capture recorded.
+// Operations recorded by a capture.
 struct CUgraph_st {
     std::vector<EsWork> work;
     std::vector<CUstream_st *> streams; // that record into it: the first began, others joined

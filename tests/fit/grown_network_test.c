@@ -295,7 +295,7 @@ TEST(refuses_descriptions_that_cannot_be) {
     expect_refused(1, "\"parameters\": ", "\"parameters\": 9", "");
     expect_refused(1, "\"tensors_sha256\": \"", "\"tensors_sha256\": \"0", "not of one network");
     expect_refused(1, "\"classes\": [", "\"classes\": [\"one more\",", "");
-    expect_refused(1, "\"classes\": [", "\"classes\": [7,", "is no text");
+    expect_refused(1, "\"classes\": [", "\"classes\": [7,", "is not a text");
     expect_refused(1, "\"seeds\": [", "\"seeds\": [{}, ", "block");
     expect_refused(1, "{", "[", "");
     expect_refused(1, "\"input\"", "\"inputs\"", "kind");

@@ -19,7 +19,7 @@
 
 #include "esper/status.h"
 
-// How far an input came.
+// Stage that an input reached.
 typedef enum FuzzVerdict {
     FUZZ_UNFIT,   // not of the form at all: there was no checksum to fit
     FUZZ_REFUSED, // behind the checksum, where the format has one

@@ -341,7 +341,7 @@ FUZZ_MUTATOR(json) {
     }
     size_t needed = json_dumpb(root, (char *)data, max_bytes, JSON_COMPACT);
     json_decref(root);
-    // too long: what is there is cut text, which is an input, too
+    // too long: cut text is an input, too
     return needed > 0 ? ES_MIN(needed, max_bytes) : LLVMFuzzerMutate(data, bytes, max_bytes);
 }
 

@@ -246,7 +246,7 @@ FuzzVerdict fuzz_run_resume(const uint8_t *data, size_t bytes) {
     return verdict;
 }
 
-// What `esper runs` and `esper diff` read of a run whose settings somebody has edited.
+// Reads a run with edited settings as `esper runs` and `esper diff` do.
 FuzzVerdict fuzz_run_config(const uint8_t *data, size_t bytes) {
     EsRunSummary summary;
     EsRunOutcomeName outcome;
@@ -273,7 +273,7 @@ FuzzVerdict fuzz_run_config(const uint8_t *data, size_t bytes) {
 
 // --- comparisons of policies ---
 
-// What was read is written, and read again.
+// An accepted marker is written, and read again.
 FuzzVerdict fuzz_run_marker(const uint8_t *data, size_t bytes) {
     char kind[ES_RUN_KIND_BYTES];
     fuzz_file(ES_RUN_MARKER_NAME, data, bytes);

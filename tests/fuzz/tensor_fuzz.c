@@ -126,7 +126,7 @@ static const Network *small_network(void) {
     return &n;
 }
 
-// What was refused has changed nothing; what was accepted is saved as it was read.
+// A refused file has changed nothing; an accepted one is saved as it was read.
 FuzzVerdict fuzz_network_checkpoint(const uint8_t *data, size_t bytes) {
     const Network *n = small_network();
     const char *path = write_tensors("network.safetensors", data, bytes);

@@ -17,7 +17,7 @@
 
 // --- configurations ---
 
-// What was accepted comes back, bit for bit, from what is written of it.
+// Accepted settings come back, bit for bit, from the file written of them.
 static FuzzVerdict load_config(const EsConfig *config, void *copy, const char *path) {
     es_config_reset(config);
     FuzzVerdict verdict = fuzz_judge(es_config_load(config, path));
@@ -126,7 +126,7 @@ static void check_graph(const EsKnowledgeGraph *graph) {
     }
 }
 
-// What was read before a failure still makes a graph.
+// The part read before a failure still makes a graph.
 static FuzzVerdict finish_graph(EsKgBuilder *builder, EsStatus status) {
     EsKnowledgeGraph *graph = NULL;
     FuzzVerdict verdict = fuzz_judge(status);

@@ -140,7 +140,7 @@ static inline uint64_t hash_state(const EsGrowth *growth) {
     return hash;
 }
 
-// What the device itself has, past any mirror.
+// Hashes the device's own state, not a mirror.
 static inline uint64_t hash_device_state(EsGrowth *growth) {
     EsGrowthState mirror = growth->shown.state;
     size_t bytes = es_growth_state_bytes(mirror.n_envs, mirror.n_slots);

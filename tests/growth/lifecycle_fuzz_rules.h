@@ -132,7 +132,7 @@ static inline ES_HOST_DEVICE EsGradientSums fuzz_gradients(FuzzLife *f) {
     return sums;
 }
 
-// What training and validation of a step would have given.
+// Stands in for the training and validation of a step.
 static inline ES_HOST_DEVICE void fuzz_measure(FuzzLife *f) {
     uint32_t kind = fuzz_below(f, 400);
     float loss = kind == 0   ? FUZZ_NAN

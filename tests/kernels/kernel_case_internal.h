@@ -1,4 +1,4 @@
-// What kernel_case.c and kernel_checks.c share.
+// Declarations shared by kernel_case.c and kernel_checks.c.
 #ifndef ES_TESTS_KERNEL_CASE_INTERNAL_H
 #define ES_TESTS_KERNEL_CASE_INTERNAL_H
 
@@ -10,12 +10,12 @@ typedef struct EsCaseSide {
     EsStream *stream;
 } EsCaseSide;
 
-// What a run left in outputs and states, in the order of the case's tensors; NULL for the others.
+// Outputs and states of a run, in the order of the case's tensors; NULL for the others.
 typedef struct EsCaseResults {
     double *value[ES_CASE_MAX_TENSORS]; // owned
 } EsCaseResults;
 
-// Which tensors of rank 2 and more have their environments apart in a run.
+// Tensors of rank 2 and more with a stride between environments in a run.
 typedef enum EsCaseLayout {
     ES_CASE_CONTIGUOUS,
     ES_CASE_PARAMETERS_APART,

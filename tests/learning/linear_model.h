@@ -52,7 +52,7 @@ static double linear_dot(const double *weights, const float *x, int n) {
     return sum;
 }
 
-// Where output `o` of a row stands.
+// Address of output `o` of a row.
 static float *linear_place(const LinearModel *t, const EsOutputs *outputs, int64_t row, int o) {
     int n_logits = t->n_candidate > 0 ? 0 : t->rollout->shape.policy.n_logits;
     if (o < n_logits) {

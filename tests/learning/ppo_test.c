@@ -86,7 +86,7 @@ TEST(one_epoch_has_ratios_of_one) {
     drop_scene(&s);
 }
 
-// What an update does, step by step, from its parts.
+// Repeats an update step by step, from its parts.
 static void update_by_hand(Scene *s, int n_epochs) {
     enum { N_ROWS = N_STEPS * N_ENVS };
     EsRollout *r = s->rollout;

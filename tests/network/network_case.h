@@ -1,4 +1,4 @@
-// What the network tests share: a host on fixed inputs, built, bound and run in any mode on any
+// Fixture of the network tests: a host on fixed inputs, built, bound and run in any mode on any
 // device.
 #ifndef ES_TESTS_NETWORK_CASE_H
 #define ES_TESTS_NETWORK_CASE_H

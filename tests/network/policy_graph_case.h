@@ -1,5 +1,5 @@
-// What the tests of shared stores have in common: a small network with every operation of a policy,
-// on fixed inputs, with gradients given from outside.
+// Fixture of the tests of shared stores: a small network with every operation of a policy, on fixed
+// inputs, with gradients given from outside.
 #ifndef ES_TESTS_POLICY_GRAPH_CASE_H
 #define ES_TESTS_POLICY_GRAPH_CASE_H
 

@@ -109,7 +109,7 @@ typedef struct Sweep {
     char root[PATH_BYTES]; // of everything that is written
 } Sweep;
 
-// What a command left behind.
+// Results of a command.
 typedef struct Outcome {
     int code;   // -1 when a signal ended it
     int signal; // 0 when none did
@@ -296,7 +296,8 @@ static void run_well(const Sweep *sweep, const char *command) {
 
 // --- judging ---
 
-// What lack of memory must not be called. Each is part of a message of ours about something else.
+// Words that must not describe a lack of memory. Each is part of a message of ours about something
+// else.
 static const char *const wrong_words[] = {
     "damaged", "UTF-8",     "not valid",  "unknown",    "corrupt",  "malformed", "Usage",
     "usage",   "not a run", "is no run",  "no such",    "No such",  "invalid",   "truncated",

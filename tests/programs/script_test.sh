@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What the scripts beside this one share; they set `esper` and source it. A folder of the script's own, checks that say both
-# values and go on, and an end that tells how many failed.
+# Helpers of the scripts beside this one; they set `esper` and source it. A folder of the script's
+# own, checks that print both values and go on, and an end that prints the number of failures.
 # shellcheck disable=SC2034,SC2154 # out and err are for the scripts, esper is theirs
 unset ES_LOG ES_FILE_FAULT
 folder=$(mktemp -d)

@@ -46,7 +46,8 @@ static inline EsStatus score_by_hash(void *context, const EsProofChoices *choice
     return ES_STATUS_OK;
 }
 
-// What the guide gives to the actions of a proof, taken one by one with the plain engine.
+// Probability that the guide gives to the actions of a proof, taken one by one with the plain
+// engine.
 static inline double probability_of_actions(const EsKnowledgeGraph *graph,
                                             const EsProofSearchSettings *settings,
                                             const EsProofGuide *guide, EsAtom query,

@@ -30,8 +30,8 @@ static EsStatus save_and_prune(const EsRunFolder *folder) {
     return es_checkpoint_prune(folder, 2);
 }
 
-// Whatever ended the work, what has DONE is whole: failures leave checkpoints unfinished, not
-// wrong.
+// After any end of the work a checkpoint with DONE is whole: failures leave checkpoints unfinished,
+// not wrong.
 static void expect_whole_or_unfinished(void) {
     int64_t *rounds = NULL;
     int n_rounds = 0;
@@ -47,7 +47,7 @@ static void expect_whole_or_unfinished(void) {
     es_release(rounds);
 }
 
-// What must hold after any fault, with the faults gone.
+// Checks the invariants after any fault, with the faults gone.
 static void end_scenario(EsRunFolder *folder, EsStatus status, const char *what) {
     int failures = es_test_failures;
     expect_whole_or_unfinished();

@@ -1,5 +1,5 @@
-// What a run says it will need, before it begins, against the most that it held while it was
-// played: both as es_allocate counts, so that no machine, clock or allocator decides.
+// A run's estimate of its memory before it begins, against the most that it held while it ran: both
+// as es_allocate counts, so that no machine, clock or allocator decides.
 #include "base/memory.h"
 #include "runs/grow/grow_run.h"
 #include "runs/grow/hosts_run.h"

@@ -276,7 +276,7 @@ TEST(nothing_is_dropped_while_much_is_unsaved) {
     EXPECT_CONTAINS(es_status_detail(), "interrupted; 4 of 6 rounds are saved");
 }
 
-// What a config.ini says that somebody has changed since.
+// A config.ini that was edited since is ignored or refused.
 TEST(a_run_goes_on_with_its_own_settings_alone) {
     Settings settings = defaults(), other;
     Toy toy = {.stop_in_round = 3}, resumed = {.stop_in_round = -1};

@@ -7,7 +7,7 @@
 
 #include "es_test.h"
 
-// What a process prints to stderr that gets two signals; *status is how it ended.
+// Reads the stderr of a process that gets two signals; *status is its exit status.
 static void send_signals(int first, int second, char *text, size_t bytes, int *status) {
     int ends[2];
     if (pipe(ends) != 0) {

@@ -1,4 +1,4 @@
-// What the tests of spill file and hub share: the sizes of files and the log lines.
+// Helpers of the tests of spill file and hub: the sizes of files and the log lines.
 #ifndef ES_TESTS_HUB_CASE_H
 #define ES_TESTS_HUB_CASE_H
 

@@ -1,4 +1,4 @@
-// What a hub emits, and sinks in trouble. Spilling is in hub_spill_test.c.
+// Events of a hub, and sinks in trouble. Spilling is in hub_spill_test.c.
 #include "telemetry/hub.h"
 
 #include <time.h>

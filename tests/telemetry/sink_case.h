@@ -1,4 +1,4 @@
-// What the tests of the sinks share: packets made of rows and handed to a sink.
+// Helpers of the tests of the sinks: packets made of rows and handed to a sink.
 #ifndef ES_TESTS_TELEMETRY_SINK_CASE_H
 #define ES_TESTS_TELEMETRY_SINK_CASE_H
 

@@ -1,4 +1,4 @@
-// What a profile counts and times, on the CPU and, where there is one, on a GPU.
+// Counts and times of a profile, on the CPU and, if there is one, on a GPU.
 #include "tensor/profile.h"
 
 #include <time.h>

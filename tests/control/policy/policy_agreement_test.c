@@ -22,7 +22,7 @@ static double head_log_probability(const Scene *s, const float *logits, int32_t 
     return es_choice_log_probability(p, value);
 }
 
-// What the acting plan will say in this step, without moving its state on.
+// Computes the acting plan's outputs of this step without moving its state on.
 static void peek(const Scene *s, float *logits) {
     const EsGrowthState *state = &s->hosts.state;
     EsPolicyNetwork *network = s->policy->learned.network;

@@ -422,7 +422,7 @@ TEST(a_network_on_cuda_is_fused) {
     es_device_close(device);
 }
 
-// Where there is no CUDA device the plan is what acts, and create says so.
+// Without a CUDA device the plan acts, and create says so.
 TEST(the_cpu_is_refused) {
     EsPolicySpec spec = es_policy_spec_default(3, 16);
     PolicyCase test = create_case(spec, 2, 1, 1, 0);

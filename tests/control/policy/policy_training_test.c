@@ -50,7 +50,7 @@ static uint64_t training_hash(const Training *t) {
     return hash_bytes(hash, &ppo->n_passes, sizeof ppo->n_passes);
 }
 
-// What a row should say, from the state the rules are in.
+// Checks a row against the state of the rules.
 static void check_row(Training *t, int64_t step, int64_t e, const EsActionMasks *masks,
                       const int32_t *contribution_age, const float *contribution) {
     const EsRollout *r = t->policy->learned.rollout;
@@ -110,7 +110,7 @@ TEST(rows) {
     training_end(&t);
 }
 
-// What was refused is credited as WAIT, the sampled action stays.
+// A refused action is credited as WAIT, the sampled action stays.
 TEST(credit_goes_to_what_was_carried_out) {
     static Training t;
     training_begin(&t, 2, 3, 5);

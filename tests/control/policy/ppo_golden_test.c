@@ -164,7 +164,7 @@ static void fill_rollout(Bench *b) {
     }
 }
 
-// What stands in the rollout once episodes are broken.
+// Checks the rollout once episodes are broken.
 static void check_rollout(const Bench *b) {
     const EsRollout *r = b->rollout;
     const EsSafetensors *f = b->file;

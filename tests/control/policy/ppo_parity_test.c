@@ -87,7 +87,7 @@ static void compare_steps(const ScriptedModel *a, const ScriptedModel *b) {
     }
 }
 
-// What es_rollout_finish writes stands at the end of the slab.
+// Compares slabs up to the columns that es_rollout_finish writes, which are at the end.
 static void expect_equal_rows(const EsRollout *a, const EsRollout *b) {
     size_t R = (size_t)a->n_rows * sizeof(float);
     EXPECT(memcmp(a->scaled_reward, b->scaled_reward, R) == 0);
@@ -115,7 +115,7 @@ typedef struct ScriptRun {
 static void spoil(ScriptedModel *script, const EsRollout *rollout, int pass) {
     float nan = (float)NAN;
     for (int64_t row = 0; row < rollout->n_rows; row++) {
-        // where nothing counts nothing is counted
+        // an invalid row adds nothing
         if (!rollout->is_valid[row]) {
             script->outputs[0].value[row] = nan;
             script->outputs[1].logits[row * script->shape.policy.n_logits] = nan;

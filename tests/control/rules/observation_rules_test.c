@@ -1,5 +1,4 @@
-// What a policy sees, index by index, by hand; and over random lives: always finite, always in
-// range.
+// Observations, index by index, by hand; and over random lives: always finite, always in range.
 #include "control/rules/observation_rules.h"
 
 #include "control/random_life.h"
@@ -139,7 +138,7 @@ static EsSeed seed_with_every_field(void) {
     return seed;
 }
 
-// What the policy sees of it, in order.
+// The policy's view of it, in order.
 // clang-format off
 static const double seen_of_every_field[31] = {
     1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, // present; BLENDING is the fifth of ten

@@ -71,7 +71,7 @@ TEST(fresh_hosts_have_the_same_bits) {
     destroy_small_dataset(&dataset);
 }
 
-// What the CPU's step measured, given to the kernels.
+// Copies the measurements of the CPU's step to the kernels.
 static void put_measurements(const EsGrowth *from, EsGrowth *to) {
     const EsGrowthArrays *arrays = &to->on_device->arrays;
     size_t n = (size_t)from->options.n_envs, n_slots = (size_t)from->model.n_slots;

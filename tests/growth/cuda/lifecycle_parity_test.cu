@@ -32,7 +32,7 @@ static __host__ __device__ void begin(World *world, uint32_t env) {
     fuzz_begin(&world->life, (uint64_t)env << 32 | 1u);
 }
 
-// What is not a number has other bits on each device; NaN itself is not of interest here.
+// A NaN has other bits on each device; NaN itself is not of interest here.
 static __host__ __device__ double number_or_zero(double x) { return es_math_is_finite(x) ? x : 0; }
 
 static __host__ __device__ void compute(World *world) {

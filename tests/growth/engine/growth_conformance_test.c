@@ -1,4 +1,4 @@
-// What a slot gives, seen through whole hosts: h where the seed has no effect, s where it has taken
+// Output of a slot, seen through whole hosts: h where the seed has no effect, s where it has taken
 // over, and never a trace of a seed that is broken while it incubates.
 #include "es_test.h"
 

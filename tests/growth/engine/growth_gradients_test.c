@@ -73,7 +73,7 @@ static int slot_of(const Garden *garden, const EsValue *value) {
 
 // --- finite differences ---
 
-// What is differentiated: the loss, or <d_y, s> for parameters of a seed that incubates.
+// Differentiated scalar: the loss, or <d_y, s> for parameters of a seed that incubates.
 typedef struct Scalar {
     EsValueId seed;   // ES_NO_VALUE: the loss
     const float *d_y; // of the slot's output

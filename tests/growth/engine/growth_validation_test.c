@@ -69,7 +69,7 @@ static const EsGrowthTrial *find_trial(const EsGrowth *growth, int64_t env, int3
     return found;
 }
 
-// What the patterns must say, from counts of our own: f[off], off a set of positions in the list.
+// Checks the patterns against counts of our own: f[off], off a set of positions in the list.
 static void check_attribution(const EsGrowth *growth, int64_t env, const EsAblation *list,
                               const double *f, const EsSeed *previous) {
     const EsGrowthState *state = &es_growth_snapshot(growth)->state;
@@ -253,7 +253,7 @@ TEST(the_rest_of_the_images_weighs_by_its_size) {
     destroy_small_dataset(&dataset);
 }
 
-// What one growth sees as its test images, another one validates on.
+// The test images of one growth are the validation images of another.
 TEST(the_test_split_is_measured_like_validation) {
     EsDataset dataset, other;
     make_small_dataset(&dataset, 64, 600);

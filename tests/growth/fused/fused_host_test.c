@@ -162,9 +162,9 @@ TEST(one_step_of_every_host_equals_the_cpu) {
     compare("cifar_scale", 6, 1, 1e-5);
 }
 
-// What a pool picks goes by the sign of gamma; where gamma is 0 all pixels are equal, and the first
-// is picked; the gradient of gamma shows which. The CPU's vectors pick otherwise there, so that the
-// plan of single kernels says what is right.
+// The pooled value depends on the sign of gamma; with gamma 0 all pixels are equal, and the first
+// is pooled; the gradient of gamma shows which. The CPU's vectors pool otherwise there, so the plan
+// of single kernels is the reference.
 TEST(pools_follow_gamma) {
     if (!has_device()) {
         SKIP("no CUDA device");

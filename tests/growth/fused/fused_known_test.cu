@@ -1,5 +1,5 @@
-// What the fused kernels compile for known shapes and 16-bit types, against plain loops in double:
-// gradients of weights, of raw outputs through windows, and of what a block read.
+// Code of the fused kernels for known shapes and 16-bit types, against plain loops in double:
+// wgrad, gradients of raw outputs through windows, and dgrad.
 #include <vector>
 
 #include "base/random_rules.h"
@@ -192,7 +192,7 @@ TEST(windows) {
     run_windows<__nv_bfloat16>(0x1.01p-8);
 }
 
-// --- gradients of what a block read ---
+// --- dgrad ---
 
 template <typename T, typename Read>
 static __global__ void read_kernel(const T *d, const uint2 *packed, const float *norm, const T *x,

@@ -1,5 +1,5 @@
-// Who computes what in evaluation, against a plain search: leaders of every instance at every
-// depth, and the instances that each block and slot lists.
+// Division of work in evaluation, against a plain search: leaders of every instance at every depth,
+// and the instances that each block and slot lists.
 #include "es_test.h"
 
 #include "base/random_rules.h"

@@ -28,7 +28,8 @@ static float uniform(Draw *d) {
     return 2.0f * es_random_uniform(r.word[1]) - 1.0f;
 }
 
-// What to build: two blocks of convolution, batch norm, ReLU and pooling, with up to three slots.
+// A network to build: two blocks of convolution, batch norm, ReLU and pooling, with up to three
+// slots.
 typedef struct Case {
     uint32_t seed;
     int64_t n_images, size, n_channels;

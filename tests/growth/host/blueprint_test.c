@@ -242,7 +242,7 @@ static double loss_of(const Trial *t, int env) {
     return loss;
 }
 
-// What is differentiated: the loss, or <weight, seed output> when there is a weight.
+// Differentiated scalar: the loss, or <weight, seed output> when there is a weight.
 static double scalar_of(Trial *t, int env, const float *weight) {
     run_trial(t);
     if (weight == NULL) {

@@ -13,7 +13,7 @@
 #define N 8
 #define K 16
 
-// What one warp computes: c += a b, four times, with differently loaded fragments.
+// Work of one warp: c += a b, four times, with differently loaded fragments.
 template <typename T> struct Product {
     T a[M][K], b[K][N];
     float c[4][M][N];

@@ -47,7 +47,7 @@ static void run(const EsCaseRun *r) {
 
 static double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 
-// What the case starts from, and its row's place.
+// Inputs of the case, and its row's place.
 typedef struct Naive {
     const Shape *s;
     const double *x, *input, *recurrent, *bias_input, *bias_recurrent, *reset, *h_start, *c_start;

@@ -87,7 +87,7 @@ TEST(parts_have_their_parameters) {
     es_graph_destroy(s.graph);
 }
 
-// What the seed reads is the memory of h.
+// The seed's input is the memory of h.
 TEST(seed_input_is_h) {
     Slot s = slot_begin();
     EsValueId read = es_graph_seed_input(s.graph, s.h, s.mode);

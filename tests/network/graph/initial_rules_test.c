@@ -1,4 +1,4 @@
-// What parameters start from: orthogonal matrices, normal moments, forget biases, and that values
+// Initial values of parameters: orthogonal matrices, normal moments, forget biases, and that values
 // depend on their key and place alone.
 #include "es_test.h"
 

@@ -17,7 +17,7 @@ typedef struct Network {
     EsValueId images, labels, episode, step, x, loss, kept;
 } Network;
 
-// What all networks read.
+// Inputs of all networks.
 typedef struct Data {
     unsigned char images[N_SAMPLES * 2 * 8 * 8];
     uint16_t labels[N_SAMPLES];

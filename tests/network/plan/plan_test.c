@@ -152,7 +152,7 @@ TEST(capture_does_not_change_bits) {
     }
 }
 
-// What one plan leaves in the gradient slab must not move a parameter that another plan does not
+// Gradients that one plan leaves in the slab must not move a parameter that another plan does not
 // reach.
 TEST(plans_on_one_store_do_not_disturb_each_other) {
     static float before[MAX_VALUES], after[MAX_VALUES];

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What `esper grow` says: about mistakes, about policies' files, and how its tables fit.
+# Messages of `esper grow`: mistakes, policies' files, and the width of its tables.
 #
 # usage: grow_messages_test.sh PATH_TO_ESPER
 set -uo pipefail

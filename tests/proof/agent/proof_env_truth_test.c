@@ -1,5 +1,5 @@
-// What the environment calls proved is true: it follows from the facts without the query, and every
-// step of it is a step of the engine.
+// A query that the environment calls proved is true: it follows from the facts without the query,
+// and every step of it is a step of the engine.
 #include "proof/graph/knowledge_file.h"
 #include "proof/proof_env_walk.h"
 #include "proof/random_graph.h"

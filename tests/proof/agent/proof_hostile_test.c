@@ -133,7 +133,7 @@ TEST(every_counter_is_checked) {
     destroy_env_case(&test);
 }
 
-// Whatever is let through can be played on.
+// An accepted environment can be stepped.
 TEST(changed_environments_are_refused_or_played) {
     int n_all = mutation_count(600), n_refused = 0;
     for (int skips = 0; skips < 2; skips++) {

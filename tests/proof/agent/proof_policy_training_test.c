@@ -57,7 +57,7 @@ static void episodes_rollout(TrainingCase *test) {
 
 // --- gradients ---
 
-// What outputs are multiplied with: a function of their place.
+// Factor of an output: a function of its place.
 static double factor(int64_t i) { return sin(1.7 * (double)i + 0.3); }
 
 // sum of factor times logit and value over all rows, in double

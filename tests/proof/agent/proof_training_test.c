@@ -148,7 +148,7 @@ TEST(a_round_counts_what_it_did) {
     destroy_training(&test);
 }
 
-// Whom a step is told to can end the round.
+// The observer of a step can end the round.
 static EsStatus stop_at_three(void *context, const EsProofEnv *env, int32_t step) {
     int *n_steps = context;
     EXPECT_EQ(step, *n_steps);

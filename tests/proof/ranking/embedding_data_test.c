@@ -1,4 +1,4 @@
-// What a model learns of a published graph; skipped without ES_KG_DIR.
+// Training of a model on a published graph; skipped without ES_KG_DIR.
 #include <stdio.h>
 
 #include "es_test.h"

@@ -81,7 +81,8 @@ static int is_next(EsAnswer before, EsAnswer after) {
            (before.n_steps == after.n_steps && es_atom_compare(&before.atom, &after.atom) < 0);
 }
 
-// What must come out, by asking for each ground atom; returns how many answers took a step.
+// Checks the answers by asking for each ground atom; returns the number of answers that took a
+// step.
 static int check_answers(const EsKnowledgeGraph *graph, EsAtom form, const EsAnswers *answers,
                          int32_t max_depth) {
     EsProverSettings settings = es_prover_defaults();

@@ -40,7 +40,7 @@ static RandomGraph permute_facts(const RandomGraph *random, uint32_t number) {
     return permuted;
 }
 
-// What numbers of one graph are in another.
+// Mapping of numbers from one graph to another.
 typedef struct Translation {
     const EsKnowledgeGraph *from, *to;
     int32_t constants[RANDOM_CONSTANTS + 1];

@@ -1,6 +1,5 @@
 // Episodes on a GPU: the queued loop, whose decisions and rewards are the device's, against a loop
-// on the same GPU that waits for every step and decides on the host. Whoever looks on sees the same
-// bits.
+// on the same GPU that waits for every step and decides on the CPU. An observer sees the same bits.
 #include "runs/grow/grow_episode.h"
 
 #include "base/clock.h"
@@ -207,7 +206,7 @@ TEST(a_policy_trains_on_what_the_device_recorded) {
     es_grow_episode_destroy(&runner);
 }
 
-// Where captures are refused, so are those of decisions, and the play can say why.
+// If captures are refused, so are those of decisions, and the episode runner can say why.
 TEST(refused_captures_of_decisions_are_told) {
     EsGrowSettings settings = small_settings();
     EsProfileOptions options = {.capacity = 1, .forbids_capture = 1};

@@ -1,4 +1,4 @@
-// What follows from the settings of growth.
+// Values derived from the settings of growth.
 #include "runs/grow/grow_settings.h"
 
 #include "es_test.h"

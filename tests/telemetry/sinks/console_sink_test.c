@@ -442,7 +442,7 @@ static int open_terminal(Terminal *terminal, int columns, EsConsoleOptions optio
     return 1;
 }
 
-// What was written since the last call.
+// Returns the text written since the last call.
 static const char *read_terminal(Terminal *terminal) {
     size_t begin = terminal->bytes;
     for (ssize_t n; (n = read(terminal->master, terminal->text + terminal->bytes,

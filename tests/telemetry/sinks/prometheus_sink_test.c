@@ -338,7 +338,7 @@ TEST(scrapes_while_the_sink_writes) {
     writer.sink.close(writer.sink.state);
 }
 
-// What read_prometheus.py expects to find, in the file ES_TEST_EXPORT names.
+// Writes the data that read_prometheus.py expects to the file that ES_TEST_EXPORT names.
 TEST(export_for_reader) {
     const char *target = getenv("ES_TEST_EXPORT");
     if (target == NULL) {
