@@ -1,6 +1,6 @@
-// Threads claim pieces from a shared counter. A call ends when its pieces have, whether or not every
-// worker has looked in: one that another process keeps off its core holds nobody up. Workers spin
-// for a moment before they sleep, since the next call usually follows within microseconds.
+// Threads claim pieces from a shared counter. A call ends with its last piece, even if a worker has
+// not looked in: one that another process keeps off its core delays no call. Workers spin for a
+// moment before they sleep, since the next call usually follows within microseconds.
 #include "base/thread_pool.h"
 
 #include <pthread.h>

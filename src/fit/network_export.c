@@ -1,5 +1,6 @@
-// The layers of a network for its exports: the nodes of its evaluation graph without what only
-// growth needs. Shares are numbers here; a seed that has taken its slot over replaces its input.
+// The layers of a network for its exports: the nodes of its evaluation graph without those that
+// only growth needs. Shares are numbers here, and a seed that has taken its slot over replaces its
+// input.
 #include "fit/network_export.h"
 
 #include <math.h>
