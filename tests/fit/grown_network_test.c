@@ -271,7 +271,7 @@ TEST(refuses_descriptions_that_cannot_be) {
     expect_refused(0, "esper.network.1", "esper.network.2", "esper.network.1");
     expect_refused(0, "\"kind\": \"images\"", "\"kind\": \"films\"", "films");
     expect_refused(0, "\"channels\": 1", "\"channels\": 5", "must be 1 to 4");
-    expect_refused(0, "\"channels\": 1", "\"channels\": 1.5", "no whole number");
+    expect_refused(0, "\"channels\": 1", "\"channels\": 1.5", "not a whole number");
     expect_refused(0, "\"channels\": 1", "\"channels\": 2", "entries");
     expect_refused(0, "\"height\": 16", "\"height\": 100000", "must be 1 to 1024");
     expect_refused(0, "\"height\": 16", "\"height\": 32", "width");
