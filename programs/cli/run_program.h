@@ -22,7 +22,7 @@ typedef struct EsRunInput {
     int as_json;
 } EsRunInput;
 
-// What a command that trains has of its own. `work` is what it creates, NULL until then.
+// The parts of a command that trains. `work` is made by create, NULL until then.
 typedef struct EsRunProgram {
     const char *name;    // of the command, in messages
     const char *smaller; // another way to less memory: "a smaller --batch"
@@ -30,7 +30,7 @@ typedef struct EsRunProgram {
     void (*destroy)(void *work);                        // accepts NULL
     EsStatus (*find_need)(void *work, EsRunNeed *need); // memory beside it; NULL: none
     EsRunWork (*rounds)(void *work);
-    // Writes what it will train on, printed when a new run starts.
+    // Describes its data, printed when a new run starts.
     void (*describe)(void *work, const void *settings, char text[ES_RUN_ABOUT_BYTES]);
     EsStatus (*print_plan)(void *work, const EsConfig *config, const EsRunMemory *memory);
     EsStatus (*print_results)(void *work, const EsRunInput *input, const char *folder);

@@ -32,7 +32,7 @@ static const char head[] =
     "\n"
     "\n";
 
-// A text of Python: what is not plain ASCII as \u, which no encoding of the file can spoil.
+// A text of Python: characters outside ASCII as \u, which no encoding of the file can spoil.
 static void put_text(FILE *stream, const char *text) {
     fputc('"', stream);
     for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at++) {

@@ -1,7 +1,7 @@
 // Grown networks for other programs: ONNX, C99, PyTorch.
 //
-// All three are written from one list of layers, so that they agree on what the network is. They
-// take plain inputs (pixels 0..255, columns as measured) and normalise inside.
+// All three are written from one list of layers, so that they agree on the network. They take plain
+// inputs (pixels 0..255, columns as measured) and normalise inside.
 //
 //     ES_TRY(es_grown_export_onnx(network, "network.onnx"));
 //     ES_TRY(es_grown_export_c(network, &(EsExportC){.folder = "out", .name = "network"}));
