@@ -5,10 +5,11 @@
 #include <string.h>
 
 #include "growth/rules/action_rules.h"
+#include "growth/rules/growth_names.h"
 #include "network/graph/graph_build.h"
 
 // A seed's state has the number of the policy's head; graphs take it as it is.
-#define X(identifier, name, layers)                                                                \
+#define X(identifier, layers)                                                                      \
     _Static_assert((int)ES_BLUEPRINT_##identifier == (int)ES_BLUEPRINT_ID_##identifier,            \
                    "a blueprint has one number, here and in action_rules.h");
 ES_BLUEPRINT_LIST(X)
@@ -16,13 +17,8 @@ ES_BLUEPRINT_LIST(X)
 _Static_assert(ES_N_BLUEPRINT_IDS <= 16, "masks have 16 bits");
 
 const char *es_blueprint_name(EsBlueprint blueprint) {
-    static const char *const names[] = {
-#define X(identifier, name, layers) name,
-        ES_BLUEPRINT_LIST(X)
-#undef X
-    };
     ES_ASSERT(blueprint >= 0 && blueprint < ES_BLUEPRINT_COUNT);
-    return names[blueprint];
+    return es_blueprint_id_name((int32_t)blueprint);
 }
 
 EsStatus es_blueprint_parse(const char *name, EsBlueprint *blueprint) {
@@ -106,7 +102,7 @@ EsValueId es_blueprint_build(EsGraph *graph, EsBlueprint blueprint, const char *
 #define BUILD_BRANCH(part)                    y = add_branch(&f, x, part, y);
 #define BUILD_MIX()                           y = es_graph_norm_mix(graph, name, x, y);
 #define BUILD_ATTEND()                        y = es_graph_squeeze_excite(graph, name, x);
-#define ROW(identifier, word, layers)                                                              \
+#define ROW(identifier, layers)                                                                    \
     case ES_BLUEPRINT_##identifier:                                                                \
         layers return y;
     switch (blueprint) {

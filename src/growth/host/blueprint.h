@@ -14,9 +14,10 @@
 
 ES_EXTERN_C_BEGIN
 
-// Every blueprint, once: a row is its identifier, its name, and its layers in order, in the order
-// of the policy's blueprint head. The graph, the number of parameters and the tensors that fused
-// kernels pack all come from here; a reader of the table defines the meaning of each kind of layer:
+// Every blueprint, once: a row is its identifier and its layers in order, in the order of the
+// policy's blueprint head, whose list (action_rules.h) names it. The graph, the number of
+// parameters and the tensors that fused kernels pack all come from here; a reader of the table
+// defines the meaning of each kind of layer:
 //
 //   CONV2D(part, n_in, n_out, kernel)  convolution without bias
 //   CONV_DEPTHWISE(part)               3x3 convolution of each channel with itself
@@ -29,20 +30,20 @@ ES_EXTERN_C_BEGIN
 // with C channels, `narrow` for the middle of a bottleneck and `squeezed` for that of ATTEND.
 // clang-format off
 #define ES_BLUEPRINT_TABLE(ROW, CONV2D, CONV_DEPTHWISE, RELU, GROUPNORM, BRANCH, MIX, ATTEND)      \
-    ROW(NOOP,       "noop",       )                                                                \
-    ROW(CONV_LIGHT, "conv_light", CONV2D("conv", C, C, 3) BRANCH("norm"))                          \
-    ROW(ATTENTION,  "attention",  ATTEND())                                                        \
-    ROW(NORM,       "norm",       GROUPNORM("norm") MIX())                                         \
-    ROW(DEPTHWISE,  "depthwise",  CONV_DEPTHWISE("depthwise") CONV2D("pointwise", C, C, 1)         \
-                                  BRANCH("norm"))                                                  \
-    ROW(BOTTLENECK, "bottleneck", CONV2D("down", C, narrow, 1) RELU()                              \
-                                  CONV2D("conv", narrow, narrow, 3) RELU()                         \
-                                  CONV2D("up", narrow, C, 1) BRANCH("norm"))                       \
-    ROW(CONV_SMALL, "conv_small", CONV2D("conv", C, C, 1) BRANCH("norm"))                          \
-    ROW(CONV_HEAVY, "conv_heavy", CONV2D("conv0", C, C, 3) GROUPNORM("norm0") RELU()               \
-                                  CONV2D("conv1", C, C, 3) BRANCH("norm"))
+    ROW(NOOP,       )                                                                              \
+    ROW(CONV_LIGHT, CONV2D("conv", C, C, 3) BRANCH("norm"))                                        \
+    ROW(ATTENTION,  ATTEND())                                                                      \
+    ROW(NORM,       GROUPNORM("norm") MIX())                                                       \
+    ROW(DEPTHWISE,  CONV_DEPTHWISE("depthwise") CONV2D("pointwise", C, C, 1)                       \
+                    BRANCH("norm"))                                                                \
+    ROW(BOTTLENECK, CONV2D("down", C, narrow, 1) RELU()                                            \
+                    CONV2D("conv", narrow, narrow, 3) RELU()                                       \
+                    CONV2D("up", narrow, C, 1) BRANCH("norm"))                                     \
+    ROW(CONV_SMALL, CONV2D("conv", C, C, 1) BRANCH("norm"))                                        \
+    ROW(CONV_HEAVY, CONV2D("conv0", C, C, 3) GROUPNORM("norm0") RELU()                             \
+                    CONV2D("conv1", C, C, 3) BRANCH("norm"))
 
-// The rows without their layers: X(identifier, name).
+// The rows without their layers: X(identifier, ).
 #define ES_BLUEPRINT_LIST(X)                                                                       \
     ES_BLUEPRINT_TABLE(X, ES_NO_LAYER, ES_NO_LAYER, ES_NO_LAYER, ES_NO_LAYER, ES_NO_LAYER,         \
                        ES_NO_LAYER, ES_NO_LAYER)
@@ -50,7 +51,7 @@ ES_EXTERN_C_BEGIN
 #define ES_NO_LAYER(...)
 
 typedef enum EsBlueprint {
-#define X(identifier, name, layers) ES_BLUEPRINT_##identifier,
+#define X(identifier, layers) ES_BLUEPRINT_##identifier,
     ES_BLUEPRINT_LIST(X)
 #undef X
         ES_BLUEPRINT_COUNT
@@ -92,7 +93,7 @@ static inline ES_HOST_DEVICE int es_blueprint_tensor_count(int blueprint) {
 #define COUNT_NORM(...)      +2
 #define COUNT_MIX(...)       +1
 #define COUNT_ATTEND(...)    +3
-#define ROW(identifier, name, layers)                                                              \
+#define ROW(identifier, layers)                                                                    \
     case ES_BLUEPRINT_##identifier:                                                                \
         return 0 layers;
     switch (blueprint) { ES_BLUEPRINT_TENSORS(ROW, COUNT) }
@@ -127,7 +128,7 @@ static inline ES_HOST_DEVICE EsBlueprintTensor es_blueprint_tensor(int n_channel
     AT(ES_TENSOR_VECTOR, 1, squeezed *C, 1)                                                        \
     AT(ES_TENSOR_VECTOR, 1, squeezed *C, 1)                                                        \
     AT(ES_TENSOR_VECTOR, 1, C, 1)
-#define ROW(identifier, name, layers)                                                              \
+#define ROW(identifier, layers)                                                                    \
     case ES_BLUEPRINT_##identifier:                                                                \
         layers break;
     switch (blueprint) { ES_BLUEPRINT_TENSORS(ROW, AT) }
@@ -150,7 +151,7 @@ static inline ES_HOST_DEVICE int es_blueprint_last_norm(int blueprint) {
     n_before += 2;
 #define LAST_MIX(...)    n_before++;
 #define LAST_ATTEND(...) n_before += 3;
-#define ROW(identifier, name, layers)                                                              \
+#define ROW(identifier, layers)                                                                    \
     case ES_BLUEPRINT_##identifier:                                                                \
         layers break;
     int n_before = 0, last = -1;

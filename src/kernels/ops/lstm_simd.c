@@ -155,20 +155,6 @@ static void forward_tile(const EsLstmJob *job, const Tile *tile) {
     }
 }
 
-void ES_CPU_KERNEL(lstm_forward)(EsStream *s, const EsLstmWeights *weights, EsIn x, EsIn reset,
-                                 EsIn h_start, EsIn c_start, EsOut gates, EsOut c, EsOut y) {
-    EsTensor x_rows = es_lstm_merge_steps(x), gate_rows = es_lstm_merge_steps(gates);
-    ES_CPU_KERNEL(linear_forward)(s, &x_rows, &weights->input, &weights->bias_input, &gate_rows);
-    EsLstmJob job = es_lstm_job(weights, x, reset, h_start, c_start, gates, c, y);
-    Steps steps = {.job = &job,
-                   .run_tile = forward_tile,
-                   .first = 0,
-                   .last = job.T - 1,
-                   .direction = 1,
-                   .units_per_tile = HIDDEN_TILE};
-    run_steps(s, &steps);
-}
-
 // --- backward ---
 
 // d_h [row - first][unit - unit0] += d_gates of step t times W_h: the gradient that step t passes
@@ -294,32 +280,4 @@ static void sum_d_recurrent(void *context, int64_t piece, int worker) {
     ES_CPU_KERNEL(product_block)(&product);
 }
 
-void ES_CPU_KERNEL(lstm_backward)(EsStream *s, const EsLstmWeights *weights, EsIn x, EsIn reset,
-                                  EsIn h_start, EsIn c_start, EsIn gates, EsIn c, EsIn y, EsIn d_y,
-                                  EsOut d_gates, EsOut d_x, EsOut d_h_start, EsOut d_c_start,
-                                  const EsLstmWeights *d_weights) {
-    EsLstmJob job = es_lstm_job(weights, x, reset, h_start, c_start, gates, c, y);
-    job.d_y = d_y;
-    job.d_gates = d_gates;
-    job.d_recurrent = &d_weights->recurrent;
-    job.d_h_start = d_h_start;
-    job.d_c_start = d_c_start;
-    job.n_row_blocks = (4 * job.D + ROWS - 1) / ROWS;
-    Steps steps = {.job = &job,
-                   .run_tile = backward_tile,
-                   .first = job.T - 1,
-                   .last = d_h_start != NULL ? -1 : 0,
-                   .direction = -1,
-                   .units_per_tile = COLUMNS};
-    run_steps(s, &steps);
-
-    EsTensor x_rows = es_lstm_merge_steps(x), d_gate_rows = es_lstm_merge_steps(d_gates);
-    ES_CPU_KERNEL(linear_backward_weight)
-    (s, &x_rows, &d_gate_rows, &d_weights->input, &d_weights->bias_input);
-    es_lstm_copy_bias_gradient(&job, d_weights);
-    es_stream_parallel(s, job.E * job.n_row_blocks, sum_d_recurrent, &job);
-    if (d_x != NULL) {
-        EsTensor d_x_rows = es_lstm_merge_steps(d_x);
-        ES_CPU_KERNEL(linear_backward_input)(s, &weights->input, &d_gate_rows, &d_x_rows);
-    }
-}
+#include "kernels/ops/lstm_passes.h"
