@@ -104,8 +104,9 @@ EsStatus es_grown_network_take(EsGrowth *growth, int64_t env, EsGrownNetwork **n
 // Writes network.safetensors and network.json into a folder that exists.
 EsStatus es_grown_network_save(const EsGrownNetwork *network, const char *folder);
 
-// `path` is the folder, or one of the two files. The files are not trusted: INPUT names the entry
-// that is missing, out of range or does not fit, and its place.
+// `path` is the folder, one of the two files, or a run folder, whose best network is taken. The
+// files are not trusted: INPUT names the entry that is missing, out of range or does not fit, and
+// its place.
 EsStatus es_grown_network_load(const char *path, EsGrownNetwork **network);
 
 // --- use ---

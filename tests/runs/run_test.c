@@ -228,7 +228,7 @@ TEST(what_comes_after_the_rounds_is_done_in_every_session_that_gets_there) {
     EXPECT_STATUS(sit("a", 0, &settings, &stopped, NULL), INTERRUPTED);
     EXPECT_EQ(stopped.n_finished, 0);
     EXPECT_STATUS(sit("a", 1, &settings, &late, NULL), INTERRUPTED);
-    EXPECT_CONTAINS(es_status_detail(), "all 6 rounds are saved, and what comes after them is not");
+    EXPECT_CONTAINS(es_status_detail(), "all 6 rounds are saved, but the work after them is not");
     for (int i = 0; i < 2; i++) {
         Toy again = {.stop_in_round = -1};
         EXPECT_STATUS(sit("a", 1, &settings, &again, NULL), OK);
