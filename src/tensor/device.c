@@ -55,6 +55,12 @@ EsStatus es_device_open(const char *name, const EsDeviceOptions *options, EsDevi
     return ES_STATUS_OK;
 }
 
+EsStatus es_device_open_serial(const EsDevice *device, EsDevice **serial) {
+    ES_ASSERT(device->info.kind == ES_DEVICE_CPU);
+    EsDeviceOptions options = {.n_threads = 1, .n_lanes = device->info.n_lanes};
+    return es_device_open("cpu", &options, serial);
+}
+
 void es_device_close(EsDevice *device) {
     if (device != NULL) {
         es_profile_stop(device);

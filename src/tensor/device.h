@@ -50,6 +50,11 @@ typedef struct EsDeviceInfo {
 EsStatus es_device_open(const char *name, const EsDeviceOptions *options, EsDevice **device);
 void es_device_close(EsDevice *device);
 
+// A CPU of one thread with the vector width of `device`, itself a CPU, for one worker of its pool.
+// Every worker needs its own: a piece of a pool must not run on that pool, and the counters of a
+// device belong to one thread.
+EsStatus es_device_open_serial(const EsDevice *device, EsDevice **serial);
+
 // CUDA devices this process can see; 0 in a build without CUDA.
 int es_device_cuda_count(void);
 

@@ -68,6 +68,17 @@ TEST(checks_lanes) {
     EXPECT(device == NULL);
 }
 
+TEST(a_serial_device_has_the_lanes_of_its_model) {
+    EsDevice *device = NULL, *serial = NULL;
+    EsDeviceOptions options = {.n_threads = 3, .n_lanes = 4};
+    REQUIRE_OK(es_device_open("cpu", &options, &device));
+    REQUIRE_OK(es_device_open_serial(device, &serial));
+    EXPECT_EQ(es_device_info(serial)->n_lanes, 4);
+    EXPECT_EQ(es_device_info(serial)->n_processors, 1);
+    es_device_close(serial);
+    es_device_close(device);
+}
+
 TEST(memory_is_zeroed_and_counted) {
     EsDevice *device = open_cpu(1);
     unsigned char *memory = NULL;

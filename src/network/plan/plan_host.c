@@ -22,16 +22,14 @@ struct EsPlanWorker {
 
 EsStatus es_plan_worker_create(EsDevice *device, EsPlanWorker **worker_out) {
     *worker_out = NULL;
-    const EsDeviceInfo *info = es_device_info(device);
-    if (info->kind != ES_DEVICE_CPU) {
+    if (es_device_info(device)->kind != ES_DEVICE_CPU) {
         return ES_FAIL(UNSUPPORTED, "hosts run one by one on the CPU alone");
     }
     EsPlanWorker *worker = NULL;
     EsStatus status = ES_STATUS_OK;
-    EsDeviceOptions options = {.n_threads = 1, .n_lanes = info->n_lanes};
     ES_TRY(es_allocate(sizeof *worker, (void **)&worker));
     worker->device = device;
-    ES_TRY_GOTO(es_device_open("cpu", &options, &worker->serial));
+    ES_TRY_GOTO(es_device_open_serial(device, &worker->serial));
     ES_TRY_GOTO(es_stream_create(worker->serial, &worker->stream));
 done:
     if (status != ES_STATUS_OK) {
@@ -149,6 +147,8 @@ void es_plan_worker_run(EsPlanWorker *worker) {
         es_profile_span_end(worker->device, NULL, span);
     }
 }
+
+EsStream *es_plan_worker_stream(const EsPlanWorker *worker) { return worker->stream; }
 
 EsTensor es_plan_worker_tensor(const EsPlanWorker *worker, EsValueId value) {
     ES_ASSERT(worker->plan != NULL && value >= 0 && value < worker->plan->graph->n_values);

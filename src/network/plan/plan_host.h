@@ -47,6 +47,9 @@ void es_plan_worker_bind(EsPlanWorker *worker, EsValueId input, const EsTensor *
 // optimiser, no step counter. May be repeated. Every input must be bound.
 void es_plan_worker_run(EsPlanWorker *worker);
 
+// The worker's own stream, which has this one thread: for kernels outside the plan.
+EsStream *es_plan_worker_stream(const EsPlanWorker *worker);
+
 // Memory of a value after the run, [1, ...]; parameters, gradients, inputs and results. Results
 // last until the worker's next begin.
 EsTensor es_plan_worker_tensor(const EsPlanWorker *worker, EsValueId value);

@@ -84,11 +84,10 @@ EsStatus es_proof_worker_create(const EsProofPolicy *policy, int keeps,
     *worker_out = NULL;
     EsProofWorker *worker = NULL;
     EsStatus status = ES_STATUS_OK;
-    EsDeviceOptions options = {.n_threads = 1, .n_lanes = es_device_info(policy->device)->n_lanes};
     ES_TRY(es_allocate(sizeof *worker, (void **)&worker));
     worker->policy = policy;
     worker->keeps = keeps;
-    ES_TRY_GOTO(es_device_open("cpu", &options, &worker->device));
+    ES_TRY_GOTO(es_device_open_serial(policy->device, &worker->device));
     ES_TRY_GOTO(es_stream_create(worker->device, &worker->stream));
     worker->kernels = es_kernels_of(worker->device);
     ES_TRY_GOTO(es_allocate(lay_out(worker), &worker->slab));

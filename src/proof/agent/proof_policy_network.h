@@ -137,7 +137,7 @@ typedef struct EsProofHeadMemory {
 // Transparent for the files that run it.
 typedef struct EsProofWorker {
     const EsProofPolicy *policy; // borrowed
-    EsDevice *device;            // owned: one thread
+    EsDevice *device;            // owned: one thread (es_device_open_serial)
     EsStream *stream;            // owned
     const EsKernels *kernels;
     int keeps;    // layers have memory of their own: backward may follow forward
