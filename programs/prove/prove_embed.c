@@ -77,7 +77,6 @@ static EsEmbeddingSettings make_settings(const Embed *embed, const EsKnowledgeGr
     settings.patience = embed->patience;
     settings.n_valid = embed->n_valid;
     settings.seed = (uint64_t)embed->seed;
-    settings.n_threads = embed->n_threads;
     return settings;
 }
 
@@ -85,6 +84,8 @@ static EsStatus run_embed(Embed *embed) {
     EsKnowledgeGraph *graph = NULL;
     EsEmbeddingModel *model = NULL;
     EsEmbeddingReport report;
+    EsDevice *device = NULL;
+    EsDeviceOptions device_options = {.n_threads = embed->n_threads};
     EsStatus status = ES_STATUS_OK;
     ES_TRY(es_stop_signal_begin("\nstopping after this epoch; the best model so far is kept\n",
                                 "\nstopped at once; nothing was written\n"));
@@ -92,7 +93,9 @@ static EsStatus run_embed(Embed *embed) {
     // rules teach the model nothing, but their predicates count among the names that it is made for
     ES_TRY_GOTO(es_prove_source_load_using(embed->source, ES_KG_RULES_IF_THERE, &graph));
     EsEmbeddingSettings settings = make_settings(embed, graph);
-    ES_TRY_GOTO(es_embedding_model_train(graph, &settings, show_progress, embed, &report, &model));
+    ES_TRY_GOTO(es_device_open("cpu", &device_options, &device));
+    ES_TRY_GOTO(
+        es_embedding_model_train(device, graph, &settings, show_progress, embed, &report, &model));
     ES_TRY_GOTO(es_embedding_model_save(model, embed->out));
     // a model on stdout stands there alone
     int is_alone = es_file_is_stdout(embed->out);
@@ -108,6 +111,7 @@ static EsStatus run_embed(Embed *embed) {
 done:
     es_stop_signal_end();
     es_embedding_model_destroy(model);
+    es_device_close(device);
     es_kg_destroy(graph);
     return status;
 }

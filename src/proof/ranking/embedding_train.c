@@ -124,7 +124,7 @@ static double rank_validation(Validation *valid, const EsEmbeddingModel *model,
 typedef struct Training {
     const EsKnowledgeGraph *graph; // borrowed
     EsEmbeddingSettings settings;
-    EsDevice *device;
+    EsDevice *device; // borrowed
     EsStream *stream;
     EsEmbeddingModel *model, *best;
     EsEmbeddingBatch *batch;
@@ -260,11 +260,9 @@ static void copy_numbers(const EsEmbeddingModel *from, EsEmbeddingModel *to) {
 static EsStatus prepare(Training *training) {
     const EsKnowledgeGraph *graph = training->graph;
     const EsEmbeddingSettings *settings = &training->settings;
-    EsDeviceOptions options = {.n_threads = settings->n_threads};
     EsEmbeddingBatchSizes sizes = {settings->batch, settings->n_candidates};
     void *memory = NULL;
     ES_TRY(check_settings(graph, settings));
-    ES_TRY(es_device_open("cpu", &options, &training->device));
     ES_TRY(es_stream_create(training->device, &training->stream));
     ES_TRY(es_embedding_model_create(graph, settings->n_dimensions, &training->model));
     ES_TRY(es_embedding_model_create(graph, settings->n_dimensions, &training->best));
@@ -324,11 +322,11 @@ static EsStatus run_epochs(Training *training, EsEmbeddingProgress progress, voi
     return es_device_status(training->device);
 }
 
-EsStatus es_embedding_model_train(const EsKnowledgeGraph *graph,
+EsStatus es_embedding_model_train(EsDevice *device, const EsKnowledgeGraph *graph,
                                   const EsEmbeddingSettings *settings, EsEmbeddingProgress progress,
                                   void *context, EsEmbeddingReport *report,
                                   EsEmbeddingModel **model) {
-    Training training = {.graph = graph, .settings = *settings};
+    Training training = {.graph = graph, .settings = *settings, .device = device};
     EsEmbeddingModel **chosen = NULL;
     EsStatus status = ES_STATUS_OK;
     *model = NULL;
@@ -346,8 +344,5 @@ done:
     es_release(training.questions);
     es_release(training.candidates);
     es_stream_destroy(training.stream);
-    if (training.device != NULL) {
-        es_device_close(training.device);
-    }
     return status;
 }

@@ -8,11 +8,12 @@
 //
 //     EsEmbeddingSettings settings = es_embedding_defaults(graph);
 //     EsEmbeddingReport report; EsEmbeddingModel *model;
-//     ES_TRY(es_embedding_model_train(graph, &settings, NULL, NULL, &report, &model));
+//     ES_TRY(es_embedding_model_train(device, graph, &settings, NULL, NULL, &report, &model));
 #ifndef ES_PROOF_EMBEDDING_TRAIN_H
 #define ES_PROOF_EMBEDDING_TRAIN_H
 
 #include "proof/ranking/embedding_model.h"
+#include "tensor/device.h"
 
 ES_EXTERN_C_BEGIN
 
@@ -28,7 +29,6 @@ typedef struct EsEmbeddingSettings {
     int32_t patience;     // rankings without a new best before it stops, at least 1
     int32_t n_valid;      // queries of VALID that are ranked, evenly spaced; 0: all
     uint64_t seed;
-    int32_t n_threads; // 0: one per processor
 } EsEmbeddingSettings;
 
 // State of the training after an epoch.
@@ -50,9 +50,10 @@ typedef int (*EsEmbeddingProgress)(void *context, const EsEmbeddingReport *repor
 // Settings that fit the size of the graph: all constants as candidates up to 8,192 of them.
 EsEmbeddingSettings es_embedding_defaults(const EsKnowledgeGraph *graph);
 
-// `progress` is nullable; `report` receives the last one. ARGUMENT says which setting is out of
+// The device is a CPU, whose pool serves all parts. `progress` is nullable; `report` receives the
+// last one. ARGUMENT says which setting is out of
 // range, INPUT that the graph has no facts, NUMERIC that the loss is no longer finite.
-EsStatus es_embedding_model_train(const EsKnowledgeGraph *graph,
+EsStatus es_embedding_model_train(EsDevice *device, const EsKnowledgeGraph *graph,
                                   const EsEmbeddingSettings *settings, EsEmbeddingProgress progress,
                                   void *context, EsEmbeddingReport *report,
                                   EsEmbeddingModel **model);

@@ -58,8 +58,9 @@ TEST(umls_is_learnt_and_short_proofs_help) {
     REQUIRE_OK(es_kg_load(folder, NULL, &graph));
     REQUIRE_OK(es_known_atoms_create(graph, &known));
     EsEmbeddingSettings settings = es_embedding_defaults(graph);
-    settings.n_threads = 1;
-    REQUIRE_OK(es_embedding_model_train(graph, &settings, NULL, NULL, &report, &model));
+    EsDevice *device = NULL;
+    REQUIRE_OK(es_device_open("cpu", &(EsDeviceOptions){.n_threads = 1}, &device));
+    REQUIRE_OK(es_embedding_model_train(device, graph, &settings, NULL, NULL, &report, &model));
     REQUIRE_OK(es_proof_scorer_create_prover(graph, &prover, ES_SCORE_PROVED, 1, &proofs));
     EsCandidateScorer none = {.score = NULL}, proved = es_proof_scorer_candidates(proofs);
     double alone = rank(graph, known, model, &none), both = rank(graph, known, model, &proved);
@@ -68,6 +69,7 @@ TEST(umls_is_learnt_and_short_proofs_help) {
     EXPECT(both > alone);
     es_proof_scorer_destroy(proofs);
     es_embedding_model_destroy(model);
+    es_device_close(device);
     es_known_atoms_destroy(known);
     es_kg_destroy(graph);
 }

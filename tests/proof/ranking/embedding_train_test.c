@@ -22,15 +22,28 @@ static EsEmbeddingSettings quick_settings(const EsKnowledgeGraph *graph) {
     settings.n_epochs = 6;
     settings.batch = 64;
     settings.valid_every = 2;
-    settings.n_threads = 1;
     return settings;
+}
+
+static EsDevice *open_cpu(int n_threads) {
+    EsDevice *device = NULL;
+    REQUIRE_OK(es_device_open("cpu", &(EsDeviceOptions){.n_threads = n_threads}, &device));
+    return device;
+}
+
+static EsEmbeddingModel *train_with(int n_threads, const EsKnowledgeGraph *graph,
+                                    const EsEmbeddingSettings *settings,
+                                    EsEmbeddingReport *report) {
+    EsEmbeddingModel *model = NULL;
+    EsDevice *device = open_cpu(n_threads);
+    REQUIRE_OK(es_embedding_model_train(device, graph, settings, NULL, NULL, report, &model));
+    es_device_close(device);
+    return model;
 }
 
 static EsEmbeddingModel *train(const EsKnowledgeGraph *graph, const EsEmbeddingSettings *settings,
                                EsEmbeddingReport *report) {
-    EsEmbeddingModel *model = NULL;
-    REQUIRE_OK(es_embedding_model_train(graph, settings, NULL, NULL, report, &model));
-    return model;
+    return train_with(1, graph, settings, report);
 }
 
 static int same_bits(const EsEmbeddingModel *x, const EsEmbeddingModel *y) {
@@ -66,12 +79,11 @@ static void fill_model(EsEmbeddingModel *model) {
 
 static GradientCase begin_gradient(int32_t n_candidates, const int32_t *candidates) {
     GradientCase c = {.candidates = candidates};
-    EsDeviceOptions options = {.n_threads = 1};
     EsEmbeddingBatchSizes sizes = {N_QUESTIONS, n_candidates};
     c.graph = make_small_graph("p(a,b) p(b,c) q(c,d) q(d,e) p(e,f) q(f,a)", "", "");
     REQUIRE_OK(es_embedding_model_create(c.graph, 8, &c.model));
     fill_model(c.model);
-    REQUIRE_OK(es_device_open("cpu", &options, &c.device));
+    c.device = open_cpu(1);
     REQUIRE_OK(es_stream_create(c.device, &c.stream));
     REQUIRE_OK(es_embedding_batch_create(c.model, c.stream, sizes, &c.batch));
     return c;
@@ -188,14 +200,12 @@ TEST(threads_do_not_change_the_bits) {
     for (int32_t n_candidates = 0; n_candidates <= 20; n_candidates += 20) {
         EsEmbeddingReport one, two, again;
         settings.n_candidates = n_candidates;
-        settings.n_threads = 1;
-        EsEmbeddingModel *first = train(graph, &settings, &one);
-        settings.n_threads = 2;
-        EsEmbeddingModel *second = train(graph, &settings, &two);
+        EsEmbeddingModel *first = train_with(1, graph, &settings, &one);
+        EsEmbeddingModel *second = train_with(2, graph, &settings, &two);
         EXPECT(same_bits(first, second));
         EXPECT(one.loss == two.loss && one.best_mrr == two.best_mrr);
         settings.seed = 2;
-        EsEmbeddingModel *other = train(graph, &settings, &again);
+        EsEmbeddingModel *other = train_with(2, graph, &settings, &again);
         EXPECT(!same_bits(first, other));
         settings.seed = 1;
         es_embedding_model_destroy(first);
@@ -213,7 +223,6 @@ TEST(a_village_is_learnt) {
     settings.n_dimensions = 32;
     settings.n_epochs = 20;
     settings.batch = 100;
-    settings.n_threads = 1;
     EsEmbeddingModel *model = train(graph, &settings, &report);
     EXPECT(report.best_epoch > 0 && report.best_mrr > 0.5);
     es_embedding_model_destroy(model);
@@ -281,8 +290,11 @@ TEST(a_stop_keeps_the_best_so_far) {
     EsEmbeddingSettings settings = quick_settings(graph);
     EsEmbeddingReport report;
     EsEmbeddingModel *stopped = NULL;
+    EsDevice *device = open_cpu(1);
     int last = 3;
-    REQUIRE_OK(es_embedding_model_train(graph, &settings, stop_at, &last, &report, &stopped));
+    REQUIRE_OK(
+        es_embedding_model_train(device, graph, &settings, stop_at, &last, &report, &stopped));
+    es_device_close(device);
     EXPECT(report.is_stopped);
     EXPECT_EQ(report.epoch, 3);
     EXPECT_EQ(report.best_epoch, 2);
@@ -298,6 +310,7 @@ TEST(settings_out_of_range_are_named) {
     EsKnowledgeGraph *graph = make_village(20);
     EsEmbeddingModel *model = NULL;
     EsEmbeddingReport report;
+    EsDevice *device = open_cpu(1);
     EsEmbeddingSettings settings[8];
     const char *why[] = {"epochs", "batch",          "candidates",    "patience",
                          "rate",   "regularisation", "initial scale", "dimensions"};
@@ -313,11 +326,13 @@ TEST(settings_out_of_range_are_named) {
     settings[6].initial_scale = NAN;
     settings[7].n_dimensions = 9;
     for (int i = 0; i < 8; i++) {
-        EXPECT_STATUS(es_embedding_model_train(graph, &settings[i], NULL, NULL, &report, &model),
-                      ARGUMENT);
+        EXPECT_STATUS(
+            es_embedding_model_train(device, graph, &settings[i], NULL, NULL, &report, &model),
+            ARGUMENT);
         EXPECT_CONTAINS(es_status_detail(), why[i]);
         EXPECT(model == NULL);
     }
+    es_device_close(device);
     es_kg_destroy(graph);
 }
 
@@ -326,8 +341,11 @@ TEST(a_training_that_explodes_says_so) {
     EsEmbeddingSettings settings = quick_settings(graph);
     EsEmbeddingModel *model = NULL;
     EsEmbeddingReport report;
+    EsDevice *device = open_cpu(1);
     settings.learning_rate = 1e20f;
-    EXPECT_STATUS(es_embedding_model_train(graph, &settings, NULL, NULL, &report, &model), NUMERIC);
+    EXPECT_STATUS(es_embedding_model_train(device, graph, &settings, NULL, NULL, &report, &model),
+                  NUMERIC);
+    es_device_close(device);
     EXPECT_CONTAINS(es_status_detail(), "epoch");
     EXPECT(model == NULL);
     es_kg_destroy(graph);

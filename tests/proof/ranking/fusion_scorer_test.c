@@ -21,8 +21,10 @@ static Village begin_village(void) {
     EsEmbeddingSettings settings = es_embedding_defaults(v.graph);
     settings.n_dimensions = 16;
     settings.n_epochs = 5;
-    settings.n_threads = 1;
-    REQUIRE_OK(es_embedding_model_train(v.graph, &settings, NULL, NULL, &report, &v.model));
+    EsDevice *device = NULL;
+    REQUIRE_OK(es_device_open("cpu", &(EsDeviceOptions){.n_threads = 1}, &device));
+    REQUIRE_OK(es_embedding_model_train(device, v.graph, &settings, NULL, NULL, &report, &v.model));
+    es_device_close(device);
     REQUIRE_OK(es_known_atoms_create(v.graph, &v.known));
     REQUIRE_OK(es_fusion_create(v.graph, es_fusion_defaults(), &v.fusion));
     return v;
