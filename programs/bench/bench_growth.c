@@ -58,26 +58,10 @@ static void destroy_policy_runner(PolicyRunner *bench) {
 static void write_settings(PolicyRunner *bench, const char *task) {
     EsGrowSettings *settings = &bench->settings;
     EsConfig config = es_grow_run_config(settings);
-    const EsDeviceInfo *info = es_device_info(es_growth_store(bench->runner.growth)->device);
     es_config_reset(&config);
     snprintf(settings->task, sizeof settings->task, "%s", task);
-    if (info->kind == ES_DEVICE_CUDA) {
-        snprintf(settings->run.device, sizeof settings->run.device, "cuda:%d", info->index);
-    } else {
-        settings->run.n_threads = info->n_processors;
-    }
     settings->n_envs = (int)es_growth_snapshot(bench->runner.growth)->state.n_envs;
     settings->floor_scale = 0;
-}
-
-static EsStatus open_runner(PolicyRunner *bench) {
-    const EsGrowSettings *settings = &bench->settings;
-    EsEpisodeRunner *runner = &bench->runner;
-    EsDeviceOptions device = {.n_threads = settings->run.n_threads};
-    runner->settings = settings;
-    runner->has_borrowed_dataset = 1;
-    ES_TRY(es_device_open(settings->run.device, &device, &runner->device));
-    return es_grow_episode_create_reward_and_buffers(runner);
 }
 
 static EsStatus prefer_waiting(EsPolicyNetwork *network) {
@@ -135,10 +119,13 @@ static EsStatus create_policy_runner(EsGrowth *growth, const char *task, int64_t
     EsStatus status = ES_STATUS_OK;
     *bench_out = NULL;
     ES_TRY(es_allocate(sizeof *bench, (void **)&bench));
-    bench->runner.growth = growth;
+    bench->runner = (EsEpisodeRunner){.settings = &bench->settings,
+                                      .device = es_growth_store(growth)->device,
+                                      .growth = growth,
+                                      .has_borrowed_dataset = 1};
     bench->n_steps = n_steps;
     write_settings(bench, task);
-    ES_TRY_GOTO(open_runner(bench));
+    ES_TRY_GOTO(es_grow_episode_create_reward_and_buffers(&bench->runner));
     ES_TRY_GOTO(open_policy(bench));
     ES_TRY_GOTO(es_grow_events_create(&bench->runner, &bench->events));
     ES_TRY_GOTO(open_hub(bench));
@@ -196,17 +183,6 @@ static EsStatus step_policy_runner(PolicyRunner *bench) {
                                      bench->round * bench->settings.n_envs));
     }
     return es_grow_episode_step(&bench->runner, bench->policy, bench->step++, &watch);
-}
-
-// Counts of growth's and the policy's devices so far.
-static EsDeviceCounters count_policy_runner(const PolicyRunner *bench) {
-    EsDeviceCounters sum = es_device_counters(es_growth_store(bench->runner.growth)->device);
-    EsDeviceCounters policy = es_device_counters(bench->runner.device);
-    sum.n_allocations += policy.n_allocations;
-    sum.n_synchronizations += policy.n_synchronizations;
-    sum.n_copies += policy.n_copies;
-    sum.n_launches += policy.n_launches;
-    return sum;
 }
 
 #define MAX_SEEDS 3
@@ -386,22 +362,14 @@ static EsStatus create_growth(GrowthFixture *fixture, const EsBenchHost *wanted,
         .seed = 7, .n_train = train_images(&host), .n_validation = n_validation, .n_test = 10};
     ES_TRY(es_dataset_open(&fixture->dataset, host.dataset, &dataset_options, NULL));
     EsGrowthOptions options = es_growth_defaults(&host, slots, n_slots, wanted->n_envs);
-    const EsDeviceInfo *info = es_device_info(bench->device);
-    char device[32] = "cpu";
-    if (info->kind == ES_DEVICE_CUDA) {
-        snprintf(device, sizeof device, "cuda:%d", info->index);
-    } else {
-        options.n_threads = info->n_processors;
-    }
-    options.device = device;
-    ES_TRY(parse_precision(wanted->amp_dtype, info, &options.precision));
+    ES_TRY(parse_precision(wanted->amp_dtype, es_device_info(bench->device), &options.precision));
     ES_TRY(es_bench_parse_tf32(wanted, &options.is_tf32));
     options.batch = batch_of(wanted, &host);
     options.step_batches = batches_of(wanted, &host);
     options.n_validation_images = n_validation;
     int64_t round_steps = options.settings.episode_steps;
     hold_still(&options.settings);
-    ES_TRY(es_growth_create(&options, &fixture->dataset, &fixture->growth));
+    ES_TRY(es_growth_create(&options, &fixture->dataset, bench->device, &fixture->growth));
     if (is_played(wanted)) {
         ES_TRY(create_policy_runner(fixture->growth, wanted->task, round_steps, &fixture->runner));
     }
@@ -439,9 +407,7 @@ EsStatus es_bench_growth_step(void *context, int variant) {
 }
 
 EsDeviceCounters es_bench_growth_counters(void *context) {
-    GrowthFixture *fixture = context;
-    return fixture->runner != NULL ? count_policy_runner(fixture->runner)
-                                   : es_device_counters(es_growth_store(fixture->growth)->device);
+    return es_device_counters(es_growth_store(((GrowthFixture *)context)->growth)->device);
 }
 
 static EsStatus begin_growth(const EsBenchCase *bench_case, const EsBench *bench, void **fixture) {

@@ -213,33 +213,26 @@ static void add_span(Trace *trace, const EsProfileSpan *span, int process, doubl
                                (span->queued_ms - start_ms) * 1e3));
 }
 
-static void add_report(Trace *trace, const EsProfileReport *report, int first_process,
-                       const char *label) {
+static void add_report(Trace *trace, const EsProfileReport *report, int process, const char *name) {
     double start_ms = report->n_spans > 0 ? report->spans[0].queued_ms : 0;
-    int n_sources = 0;
     for (int i = 0; i < report->n_spans; i++) {
         start_ms = ES_MIN(start_ms, report->spans[i].queued_ms);
-        n_sources = ES_MAX(n_sources, report->spans[i].source + 1);
     }
-    for (int s = 0; s < n_sources; s++) {
-        char name[96];
-        snprintf(name, sizeof name, "%s%s", s == 0 ? "growth" : "policy", label);
-        add_name(trace, "process_name", first_process + s, 0, name);
-        if (trace->is_cuda) {
-            add_name(trace, "thread_name", first_process + s, 1, "phases");
-            add_name(trace, "thread_name", first_process + s, 2, "operations");
-        }
+    add_name(trace, "process_name", process, 0, name);
+    if (trace->is_cuda) {
+        add_name(trace, "thread_name", process, 1, "phases");
+        add_name(trace, "thread_name", process, 2, "operations");
     }
     for (int i = 0; i < report->n_spans; i++) {
-        add_span(trace, &report->spans[i], first_process + report->spans[i].source, start_ms);
+        add_span(trace, &report->spans[i], process, start_ms);
     }
 }
 
 static void write_events(const Result *result, Trace *trace) {
     fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", trace->file);
-    add_report(trace, &result->report, 1, "");
+    add_report(trace, &result->report, 1, "growth");
     if (result->is_split) {
-        add_report(trace, &result->direct, 11, ", launch by launch");
+        add_report(trace, &result->direct, 11, "growth, launch by launch");
     }
     fputs("\n]}\n", trace->file);
 }
@@ -277,8 +270,7 @@ typedef struct Schedule {
     EsPolicy *policy;
     Result *result;
     EsProfileReport *report; // filled at the end
-    EsDevice *devices[2];    // of growth and, where it is another, of the policy
-    int n_devices;
+    EsDevice *device;
     int forbids_capture;
     int n_steps; // done
     int is_started, is_done;
@@ -286,26 +278,11 @@ typedef struct Schedule {
 } Schedule;
 
 static EsStatus start_profile(Schedule *schedule) {
+    int is_cuda = es_device_info(schedule->device)->kind == ES_DEVICE_CUDA;
+    EsProfileOptions options = {.capacity = is_cuda ? CAPACITY_CUDA : CAPACITY_CPU,
+                                .forbids_capture = schedule->forbids_capture};
     schedule->is_started = 1;
-    for (int i = 0; i < schedule->n_devices; i++) {
-        int is_cuda = es_device_info(schedule->devices[i])->kind == ES_DEVICE_CUDA;
-        EsProfileOptions options = {.capacity = is_cuda ? CAPACITY_CUDA : CAPACITY_CPU,
-                                    .forbids_capture = schedule->forbids_capture};
-        ES_TRY(es_profile_start(schedule->devices[i], &options));
-    }
-    return ES_STATUS_OK;
-}
-
-static EsStatus report_profile(Schedule *schedule) {
-    ES_TRY(es_profile_report(schedule->devices[0], schedule->report));
-    for (int i = 1; i < schedule->n_devices; i++) {
-        EsProfileReport other;
-        ES_TRY(es_profile_report(schedule->devices[i], &other));
-        EsStatus status = es_profile_report_merge(schedule->report, &other);
-        es_profile_report_destroy(&other);
-        ES_TRY(status);
-    }
-    return ES_STATUS_OK;
+    return es_profile_start(schedule->device, &options);
 }
 
 // Captures are made in the first steps, so refusing them begins before.
@@ -318,16 +295,14 @@ static EsStatus step_measured(void *context, int64_t step) {
         ES_TRY(start_profile(schedule));
     }
     if (schedule->n_steps == first_active) {
-        for (int i = 0; i < schedule->n_devices; i++) {
-            es_profile_reset(schedule->devices[i]);
-        }
+        es_profile_reset(schedule->device);
         schedule->active_ns = es_clock_ns();
     }
     if (schedule->n_steps == first_active + result->n_active) {
         if (!schedule->forbids_capture) {
             result->active_ms = es_clock_seconds_since(schedule->active_ns) * 1e3;
         }
-        ES_TRY(report_profile(schedule));
+        ES_TRY(es_profile_report(schedule->device, schedule->report));
         schedule->is_done = 1;
         return ES_FAIL(INTERRUPTED, "the profile is complete");
     }
@@ -362,26 +337,25 @@ static EsStatus run_steps(Schedule *schedule) {
 }
 
 // Hosts and a policy of its own for every pass, so that both begin alike.
-static EsStatus run_pass(Result *result, int forbids_capture, EsProfileReport *report) {
+static EsStatus run_pass(Result *result, EsDevice *device, int forbids_capture,
+                         EsProfileReport *report) {
     const EsGrowSettings *settings = result->settings;
     EsEpisodeRunner runner = {0};
     EsPolicy *policy = NULL;
     EsStatus status = ES_STATUS_OK;
-    ES_TRY(es_grow_episode_create(settings, &runner));
+    ES_TRY(es_grow_episode_create(settings, device, &runner));
     ES_TRY_GOTO(es_grow_settings_train(settings)
                     ? es_grow_episode_create_policy(&runner, &policy)
                     : es_grow_episode_open_policy(&runner, settings->policy, &policy));
-    EsDevice *device = es_growth_store(runner.growth)->device;
-    result->device = *es_device_info(device);
     Schedule schedule = {.runner = &runner,
                          .policy = policy,
                          .result = result,
                          .report = report,
-                         .devices = {device, runner.device},
-                         .n_devices = runner.device != NULL && runner.device != device ? 2 : 1,
+                         .device = device,
                          .forbids_capture = forbids_capture};
     status = run_steps(&schedule);
 done:
+    es_profile_stop(device);
     es_grow_episode_destroy_policy(&runner, policy);
     es_grow_episode_destroy(&runner);
     return status;
@@ -410,12 +384,15 @@ static EsStatus check_trace(const char *path) {
 }
 
 static EsStatus run_profile(Result *result, const char *trace, int as_json) {
+    EsDevice *device = NULL;
     EsStatus status = ES_STATUS_OK;
     ES_TRY(check_trace(trace));
-    ES_TRY_GOTO(run_pass(result, 0, &result->report));
+    ES_TRY(es_grow_episode_open_device(result->settings, &device));
+    result->device = *es_device_info(device);
+    ES_TRY_GOTO(run_pass(result, device, 0, &result->report));
     result->is_split = has_replays(&result->report);
     if (result->is_split) {
-        ES_TRY_GOTO(run_pass(result, 1, &result->direct));
+        ES_TRY_GOTO(run_pass(result, device, 1, &result->direct));
     }
     if (trace != NULL) {
         ES_TRY_GOTO(write_trace(result, trace));
@@ -430,6 +407,7 @@ static EsStatus run_profile(Result *result, const char *trace, int as_json) {
 done:
     es_profile_report_destroy(&result->report);
     es_profile_report_destroy(&result->direct);
+    es_device_close(device);
     return status;
 }
 

@@ -20,6 +20,7 @@ struct EsGrow {
     EsHostSpec host; // owns its names when it came from a file
     EsSlot slots[ES_SLOTS_MAX];
     int n_slots;
+    EsDevice *device;      // owned
     EsDataset dataset;     // owned
     EsGrowth *growth;      // owned
     EsGrowHost *hosts;     // owned [E]
@@ -88,7 +89,14 @@ static EsStatus open_dataset(EsGrow *grow, const EsGrowOptions *options) {
     return status;
 }
 
-static EsStatus choose_precision(const EsGrowOptions *options, EsDtype *precision) {
+static EsStatus open_device(EsGrow *grow, const EsGrowOptions *options) {
+    EsDeviceOptions device_options = {.n_threads = options->n_threads};
+    return es_device_open(options->device != NULL ? options->device : "cpu", &device_options,
+                          &grow->device);
+}
+
+static EsStatus choose_precision(const EsGrowOptions *options, const EsDeviceInfo *device,
+                                 EsDtype *precision) {
     static const struct {
         const char *name;
         EsDtype dtype;
@@ -104,12 +112,7 @@ static EsStatus choose_precision(const EsGrowOptions *options, EsDtype *precisio
         return ES_FAIL(ARGUMENT, "amp_dtype is \"%.60s\", not auto, off, bfloat16 or float16",
                        name);
     }
-    EsDevice *device = NULL;
-    EsDeviceOptions device_options = {.n_threads = 1};
-    ES_TRY(es_device_open(options->device != NULL ? options->device : "cpu", &device_options,
-                          &device));
-    *precision = es_growth_auto_precision(es_device_info(device));
-    es_device_close(device);
+    *precision = es_growth_auto_precision(device);
     return ES_STATUS_OK;
 }
 
@@ -123,16 +126,14 @@ static EsStatus create_engine(EsGrow *grow, const EsGrowOptions *options) {
             ? options->validation_images
             : ES_MIN(wanted.n_validation_images, grow->dataset.validation.count);
     wanted.seed = options->seed != 0 ? options->seed : wanted.seed;
-    wanted.n_threads = options->n_threads;
     if (options->episode_steps > 0) {
         wanted.settings.episode_steps = options->episode_steps;
     }
-    wanted.device = options->device;
-    ES_TRY(choose_precision(options, &wanted.precision));
+    ES_TRY(choose_precision(options, es_device_info(grow->device), &wanted.precision));
     wanted.settings.max_seeds = options->max_seeds;
     wanted.settings.is_strict = options->strict_gates;
     wanted.settings.auto_forward = options->auto_forward ? ES_AUTO_FORWARD_ALL : 0;
-    ES_TRY(es_growth_create(&wanted, &grow->dataset, &grow->growth));
+    ES_TRY(es_growth_create(&wanted, &grow->dataset, grow->device, &grow->growth));
     size_t n = (size_t)n_envs;
     ES_TRY(es_allocate(sizeof *grow->hosts * n, (void **)&grow->hosts));
     ES_TRY(es_allocate(sizeof *grow->slot_rows * n * (size_t)grow->n_slots,
@@ -193,6 +194,7 @@ EsStatus es_grow_create(const EsGrowOptions *options, EsGrow **grow_out) {
     ES_TRY(es_allocate(sizeof *grow, (void **)&grow));
     ES_TRY_GOTO(choose_host(grow, options));
     ES_TRY_GOTO(open_dataset(grow, options));
+    ES_TRY_GOTO(open_device(grow, options));
     ES_TRY_GOTO(create_engine(grow, options));
 done:
     if (status != ES_STATUS_OK) {
@@ -208,6 +210,7 @@ void es_grow_destroy(EsGrow *grow) {
         return;
     }
     es_growth_destroy(grow->growth);
+    es_device_close(grow->device);
     es_dataset_destroy(&grow->dataset);
     es_host_unload(&grow->host);
     es_release(grow->hosts);

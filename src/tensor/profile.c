@@ -276,10 +276,6 @@ static EsDeviceCounters difference(EsDeviceCounters a, EsDeviceCounters b) {
 static EsStatus sum_up(EsProfileReport *report) {
     EsProfileSpan *sorted = NULL;
     size_t room = (size_t)ES_MAX(report->n_spans, 1);
-    es_release(report->rows);
-    report->rows = NULL;
-    report->n_rows = 0;
-    report->busy_ms = 0;
     ES_TRY(es_allocate(room * sizeof *report->rows, (void **)&report->rows));
     ES_TRY(es_allocate(room * sizeof *sorted, (void **)&sorted));
     for (int i = 0; i < report->n_spans; i++) {
@@ -311,29 +307,6 @@ done:
         es_profile_report_destroy(report);
     }
     return status;
-}
-
-EsStatus es_profile_report_merge(EsProfileReport *report, const EsProfileReport *other) {
-    int n_own = report->n_spans, n_sources = 0;
-    EsProfileSpan *spans = NULL;
-    ES_TRY(es_allocate((size_t)ES_MAX(n_own + other->n_spans, 1) * sizeof *spans, (void **)&spans));
-    for (int i = 0; i < n_own; i++) {
-        spans[i] = report->spans[i];
-        n_sources = ES_MAX(n_sources, spans[i].source);
-    }
-    for (int i = 0; i < other->n_spans; i++) {
-        spans[n_own + i] = other->spans[i];
-        spans[n_own + i].source += n_sources + 1;
-    }
-    es_release(report->spans);
-    report->spans = spans;
-    report->n_spans += other->n_spans;
-    report->n_dropped += other->n_dropped;
-    report->counters.n_allocations += other->counters.n_allocations;
-    report->counters.n_synchronizations += other->counters.n_synchronizations;
-    report->counters.n_copies += other->counters.n_copies;
-    report->counters.n_launches += other->counters.n_launches;
-    return sum_up(report);
 }
 
 void es_profile_report_destroy(EsProfileReport *report) {

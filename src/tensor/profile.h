@@ -47,7 +47,6 @@ typedef struct EsProfileSpan {
     const char *name; // borrowed
     EsProfileKind kind;
     int thread; // of the CPU, numbered by the system
-    int source; // 0; counts up with the reports that are merged
     double queued_ms, begin_ms, end_ms;
 } EsProfileSpan;
 
@@ -74,9 +73,6 @@ void es_profile_reset(EsDevice *device);
 // synchronisation. Noting goes on, from a reset.
 EsStatus es_profile_report(EsDevice *device, EsProfileReport *report);
 
-// Merges another device's work of the same time into a report: spans, rows, counters; the merged
-// report is busy when either device was.
-EsStatus es_profile_report_merge(EsProfileReport *report, const EsProfileReport *other);
 void es_profile_report_destroy(EsProfileReport *report);
 
 // Let go of the pool. A device that is not profiled is left alone.

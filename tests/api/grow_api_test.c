@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "growth/engine/growth.h"
+#include "growth/growth_with_device.h"
 #include "temp_folder.h"
 
 static EsGrowOptions small_options(void) {
@@ -175,7 +175,6 @@ TEST(rows_are_those_of_the_engine) {
     int n_slots = 0;
     EsDataset dataset;
     EsDatasetOptions wanted = {.seed = 1};
-    EsGrowth *growth = NULL;
     REQUIRE_OK(es_host_preset("tiny", &host));
     REQUIRE_OK(es_slots_parse(&host, "r0c0,r0c1", slots, &n_slots));
     REQUIRE_OK(es_dataset_open(&dataset, "tiny", &wanted, NULL));
@@ -183,10 +182,9 @@ TEST(rows_are_those_of_the_engine) {
     own.batch = 16;
     own.step_batches = 2;
     own.n_validation_images = 60;
-    own.n_threads = 1;
     own.settings.episode_steps = 10;
     own.settings.auto_forward = ES_AUTO_FORWARD_ALL;
-    REQUIRE_OK(es_growth_create(&own, &dataset, &growth));
+    EsGrowth *growth = create_growth(&own, &dataset, 1);
     REQUIRE_OK(es_growth_reset(growth, 5));
     for (int step = 0; step < 10; step++) {
         const EsGrowthResult *results = es_growth_results(growth);
@@ -199,7 +197,7 @@ TEST(rows_are_those_of_the_engine) {
         REQUIRE_OK(es_growth_step(growth, actions));
     }
     EXPECT(es_growth_is_over(growth));
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     es_dataset_destroy(&dataset);
 }
 

@@ -185,8 +185,8 @@ TEST(taken_networks_have_growths_results) {
     enum { ENVS = 6, STEPS = 40 };
     EsDataset dataset;
     make_small_dataset(&dataset, 64, 40);
-    EsGrowthOptions options = small_options("all", ENVS, 2);
-    EsGrowth *growth = create_growth(&options, &dataset);
+    EsGrowthOptions options = small_options("all", ENVS);
+    EsGrowth *growth = create_growth(&options, &dataset, 2);
     int n_seeds = 0, n_blending = 0, n_gates = 0;
     REQUIRE_OK(es_growth_reset(growth, 0));
     for (int step = 0; step < STEPS && !es_growth_is_over(growth); step++) {
@@ -211,7 +211,7 @@ TEST(taken_networks_have_growths_results) {
         }
     }
     EXPECT(n_seeds > 100 && n_blending > 10 && n_gates > 10);
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     destroy_small_dataset(&dataset);
 }
 

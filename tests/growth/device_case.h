@@ -42,7 +42,6 @@ static inline EsGrowthOptions stripes_options(const char *slot_names, int64_t n_
     options.batch = 16;
     options.step_batches = 2;
     options.n_validation_images = 40;
-    options.n_threads = 1;
     options.is_tf32 = 0; // compared with the CPU
     return options;
 }
@@ -50,11 +49,10 @@ static inline EsGrowthOptions stripes_options(const char *slot_names, int64_t n_
 // Growth on the GPU, or NULL where it cannot run: no device, or not in this precision.
 static inline EsGrowth *create_on_cuda(EsGrowthOptions options, const EsDataset *dataset) {
     EsGrowth *growth = NULL;
-    options.device = "cuda";
     if (es_device_cuda_count() == 0) {
         return NULL;
     }
-    EsStatus status = es_growth_create(&options, dataset, &growth);
+    EsStatus status = create_growth_on("cuda", 1, &options, dataset, &growth);
     if (status != ES_STATUS_OK && status != ES_STATUS_UNSUPPORTED) {
         REQUIRE_OK(status);
     }

@@ -4,10 +4,11 @@
 
 #include "growth/engine/growth_internal.h"
 #include "growth/growing_host.h"
+#include "growth/growth_with_device.h"
 
 // Batches of 16, one per step, 40 validation images, the dwell times of `tiny`, everything
 // automatic.
-static inline EsGrowthOptions small_options(const char *slot_names, int64_t n_envs, int n_threads) {
+static inline EsGrowthOptions small_options(const char *slot_names, int64_t n_envs) {
     EsHostSpec host = small_host();
     EsSlot slots[ES_SLOTS_MAX];
     int n_slots = 0;
@@ -18,14 +19,7 @@ static inline EsGrowthOptions small_options(const char *slot_names, int64_t n_en
     options.batch = 16;
     options.step_batches = 1;
     options.n_validation_images = 40;
-    options.n_threads = n_threads;
     return options;
-}
-
-static inline EsGrowth *create_growth(const EsGrowthOptions *options, const EsDataset *dataset) {
-    EsGrowth *growth = NULL;
-    REQUIRE_OK(es_growth_create(options, dataset, &growth));
-    return growth;
 }
 
 static inline EsAction act(int op, int slot) {

@@ -39,11 +39,8 @@ EsGrowthOptions es_growth_defaults(const EsHostSpec *host, const EsSlot *slots, 
 
 // --- create ---
 
-static int is_on_cuda(const EsGrowthOptions *options) {
-    return options->device != NULL && strcmp(options->device, "cpu") != 0;
-}
-
-static EsStatus check_options(const EsGrowthOptions *options, const EsDataset *dataset) {
+static EsStatus check_options(const EsGrowthOptions *options, const EsDataset *dataset,
+                              const EsDevice *device) {
     const EsHostSpec *host = &options->host;
     ES_TRY(es_host_check(host));
     if (dataset->n_channels != host->image_channels || dataset->height != host->image_size ||
@@ -64,7 +61,7 @@ static EsStatus check_options(const EsGrowthOptions *options, const EsDataset *d
                        (long long)options->step_batches, options->gradient_stride,
                        options->plan_capacity);
     }
-    if (!is_on_cuda(options) && options->precision != ES_DTYPE_F32) {
+    if (es_device_info(device)->kind == ES_DEVICE_CPU && options->precision != ES_DTYPE_F32) {
         return ES_FAIL(UNSUPPORTED, "the CPU computes in F32; %s is asked for",
                        es_dtype_name(options->precision));
     }
@@ -131,9 +128,6 @@ static EsStatus create_model(EsGrowth *growth, const EsDataset *dataset) {
 static EsStatus create_slabs(EsGrowth *growth) {
     const EsGrowthLayout *layout = &growth->model.layout;
     int64_t n_envs = growth->options.n_envs;
-    EsDeviceOptions device_options = {.n_threads = growth->options.n_threads};
-    const char *name = growth->options.device != NULL ? growth->options.device : "cpu";
-    ES_TRY(es_device_open(name, &device_options, &growth->device));
     ES_TRY(es_stream_create(growth->device, &growth->stream));
     ES_TRY(
         es_allocate(sizeof *growth->episode_ids * (size_t)n_envs, (void **)&growth->episode_ids));
@@ -155,10 +149,8 @@ static EsStatus create_workers(EsGrowth *growth) {
                        (void **)&growth->workers));
     for (int w = 0; w < growth->n_workers; w++) {
         EsGrowthWorker *worker = &growth->workers[w];
-        EsDeviceOptions options = {.n_threads = 1};
         ES_TRY(es_plan_worker_create(growth->device, &worker->runner));
-        ES_TRY(es_device_open("cpu", &options, &worker->device));
-        ES_TRY(es_stream_create(worker->device, &worker->stream));
+        worker->stream = es_plan_worker_stream(worker->runner);
         ES_TRY(es_allocate(sizeof(double) * n_spans, (void **)&worker->sum_squares));
         ES_TRY(es_allocate(sizeof(int32_t) * n_spans, (void **)&worker->n_nonfinite));
         for (int g = 0; g <= growth->model.n_slots; g++) {
@@ -231,8 +223,6 @@ static void destroy_on_cpu(EsGrowth *growth) {
     for (int w = 0; growth->workers != NULL && w < growth->n_workers; w++) {
         EsGrowthWorker *worker = &growth->workers[w];
         es_plan_worker_destroy(worker->runner);
-        es_stream_destroy(worker->stream);
-        es_device_close(worker->device);
         es_release(worker->sum_squares);
         es_release(worker->n_nonfinite);
     }
@@ -370,20 +360,20 @@ static EsStatus choose_backend(EsGrowth *growth) {
 }
 
 EsStatus es_growth_create(const EsGrowthOptions *options, const EsDataset *dataset,
-                          EsGrowth **growth_out) {
+                          EsDevice *device, EsGrowth **growth_out) {
     *growth_out = NULL;
-    ES_TRY(check_options(options, dataset));
+    ES_TRY(check_options(options, dataset, device));
     EsGrowth *growth = NULL;
     EsStatus status = ES_STATUS_OK;
     ES_TRY(es_allocate(sizeof *growth, (void **)&growth));
     growth->options = *options;
+    growth->device = device;
     ES_TRY_GOTO(create_model(growth, dataset));
     ES_TRY_GOTO(create_slabs(growth));
     ES_TRY_GOTO(choose_backend(growth));
     ES_TRY_GOTO(create_arrays(growth));
     ES_TRY_GOTO(es_growth_weights_create(growth));
     ES_TRY_GOTO(growth->backend->create(growth));
-    growth->options.device = NULL; // borrowed until here
 done:
     if (status != ES_STATUS_OK) {
         es_growth_destroy(growth);
@@ -408,7 +398,6 @@ void es_growth_destroy(EsGrowth *growth) {
     }
     es_store_destroy(growth->store);
     es_stream_destroy(growth->stream);
-    es_device_close(growth->device);
     void *const arrays[] = {growth->workers,       growth->slab,       growth->masks,
                             growth->results,       growth->ablations,  growth->pairs,
                             growth->accuracy,      growth->loss_row,   growth->accuracy_row,
@@ -566,10 +555,6 @@ EsStatus es_growth_append_state(EsGrowth *growth, EsStateHash *hash) {
 
 EsGrowthPlansReport es_growth_plans(const EsGrowth *growth) {
     return growth->plans == NULL ? (EsGrowthPlansReport){0} : es_growth_plans_report(growth->plans);
-}
-
-int64_t es_growth_allocations(const EsGrowth *growth) {
-    return es_device_counters(growth->device).n_allocations;
 }
 
 EsGrowthTimes es_growth_times(const EsGrowth *growth) { return growth->times; }

@@ -7,7 +7,7 @@
 // a GPU all of them train in the same launches (growth_device.h). Results do not depend on the
 // number of threads, nor an environment's on the others.
 //
-//     EsGrowth *growth; ES_TRY(es_growth_create(&options, &dataset, &growth));
+//     EsGrowth *growth; ES_TRY(es_growth_create(&options, &dataset, device, &growth));
 //     ES_TRY(es_growth_reset(growth, first_episode));
 //     while (!es_growth_is_over(growth)) {
 //         choose(&es_growth_snapshot(growth)->state, es_growth_masks(growth), actions);
@@ -34,10 +34,8 @@ typedef struct EsGrowthOptions {
     int64_t step_batches;        // updates per step
     int64_t n_validation_images; // taken from the start of the validation split, the same for all
     uint64_t seed;
-    int n_threads;      // 0 = one per processor
-    const char *device; // borrowed until create returns: NULL or "cpu", "cuda", "cuda:N"
-    EsDtype precision;  // of activations: F32; on CUDA also BF16, F16
-    int is_tf32;        // CUDA, F32: convolutions multiply in TF32
+    EsDtype precision; // of activations: F32; on CUDA also BF16, F16
+    int is_tf32;       // CUDA, F32: convolutions multiply in TF32
     int pad, flip;
     int64_t n_shares; // episodes that divide each pass over the training images; 0 or 1 = none
     EsCompileMode mode;
@@ -59,9 +57,10 @@ EsDtype es_growth_auto_precision(const EsDeviceInfo *device);
 
 typedef struct EsGrowth EsGrowth;
 
-// The data set is borrowed. UNSUPPORTED when the device cannot run this host, and why.
+// Data set and device are borrowed; on a CPU the device's pool trains the hosts, and nothing else
+// may use it during calls. UNSUPPORTED when the device cannot run this host, and why.
 EsStatus es_growth_create(const EsGrowthOptions *options, const EsDataset *dataset,
-                          EsGrowth **growth);
+                          EsDevice *device, EsGrowth **growth);
 void es_growth_destroy(EsGrowth *growth);
 
 // A new episode in every environment, with ids from first_episode on; then the first step up to its
@@ -143,7 +142,6 @@ EsStatus es_growth_read_weights(EsGrowth *growth, int64_t env, float *parameters
 const EsGrowthModel *es_growth_model(const EsGrowth *growth);
 EsStore *es_growth_store(EsGrowth *growth);
 EsGrowthPlansReport es_growth_plans(const EsGrowth *growth);
-int64_t es_growth_allocations(const EsGrowth *growth); // of device memory, since it was created
 
 // Append all that an episode has made of the hosts: parameters, momentum, statistics, snapshots,
 // and the small state as it is shown.

@@ -12,12 +12,10 @@
 // room for the trials of one environment's Shapley values
 #define ES_GROWTH_MIN_TRIALS (16 * (ES_SLOTS_MAX + 1))
 
-// State of a thread that runs hosts. Kernels outside the plans run on a stream of its own, which
-// has this one thread.
+// State of a thread that runs hosts.
 typedef struct EsGrowthWorker {
     EsPlanWorker *runner; // owned
-    EsDevice *device;     // owned
-    EsStream *stream;     // owned
+    EsStream *stream;     // borrowed from the runner: kernels outside the plans
     float alpha[ES_SLOTS_MAX];
     int32_t mode[ES_SLOTS_MAX]; // EsBlendMode
     int32_t batch_number;       // of the episode; the order of samples follows from it
@@ -76,7 +74,7 @@ struct EsGrowth {
     const EsGrowthBackend *backend; // constant
     EsGrowthOptions options;
     EsGrowthModel model;
-    EsDevice *device;                        // owned
+    EsDevice *device;                        // borrowed
     EsStream *stream;                        // owned
     EsStore *store;                          // owned
     EsTensor momentum;                       // owned [E, P], offsets of the parameters

@@ -88,9 +88,9 @@ static void update_group(EsGrowth *growth, EsGrowthWorker *worker, int64_t env, 
     float momentum = growth->options.momentum;
     EsSgdRates rates = {
         .learning_rate =
-            es_tensor_view(&learning_rate, ES_DTYPE_F32, worker->device, 1, (int64_t[]){1}),
-        .momentum = es_tensor_view(&momentum, ES_DTYPE_F32, worker->device, 1, (int64_t[]){1}),
-        .weight_decay = es_tensor_view(&decay, ES_DTYPE_F32, worker->device, 1, (int64_t[]){1})};
+            es_tensor_view(&learning_rate, ES_DTYPE_F32, growth->device, 1, (int64_t[]){1}),
+        .momentum = es_tensor_view(&momentum, ES_DTYPE_F32, growth->device, 1, (int64_t[]){1}),
+        .weight_decay = es_tensor_view(&decay, ES_DTYPE_F32, growth->device, 1, (int64_t[]){1})};
     EsTensor gradient = part_of(&growth->store->gradients, env, first, end);
     EsTensor buffer = part_of(&growth->momentum, env, first, end);
     EsTensor parameter = part_of(&growth->store->parameters, env, first, end);
@@ -105,10 +105,10 @@ static void update_host(EsGrowth *growth, EsGrowthWorker *worker, const EsGrowth
     const EsGrowthLayout *layout = &growth->model.layout;
     int n_slots = growth->model.n_slots;
     EsTensor gradients = part_of(&growth->store->gradients, env, 0, layout->n_parameters);
-    EsTensor sums = vector_of(worker->sum_squares, ES_DTYPE_F64, worker->device, plan->n_spans);
-    EsTensor counts = vector_of(worker->n_nonfinite, ES_DTYPE_I32, worker->device, plan->n_spans);
-    EsTensor limits = vector_of(worker->max_norm, ES_DTYPE_F32, worker->device, 1 + n_slots);
-    EsTensor norms = vector_of(worker->group_norm, ES_DTYPE_F32, worker->device, 1 + n_slots);
+    EsTensor sums = vector_of(worker->sum_squares, ES_DTYPE_F64, growth->device, plan->n_spans);
+    EsTensor counts = vector_of(worker->n_nonfinite, ES_DTYPE_I32, growth->device, plan->n_spans);
+    EsTensor limits = vector_of(worker->max_norm, ES_DTYPE_F32, growth->device, 1 + n_slots);
+    EsTensor norms = vector_of(worker->group_norm, ES_DTYPE_F32, growth->device, 1 + n_slots);
     kernels->slab_norms(worker->stream, &gradients, &plan->spans, &sums, &counts);
     if (is_measured) {
         measure_gradients(growth, worker, plan, env);

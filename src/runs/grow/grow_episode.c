@@ -175,8 +175,6 @@ static EsGrowthOptions growth_options(const EsGrowSettings *settings, const EsHo
     options.step_batches = settings->step_batches;
     options.n_validation_images = n_validation;
     options.seed = (uint64_t)settings->run.seed;
-    options.n_threads = settings->run.n_threads;
-    options.device = settings->run.device;
     options.is_tf32 = settings->is_tf32;
     options.pad = settings->pad;
     options.flip = settings->flip;
@@ -207,6 +205,11 @@ static void warn_of_short_episodes(const EsGrowthSettings *settings) {
     }
 }
 
+EsStatus es_grow_episode_open_device(const EsGrowSettings *settings, EsDevice **device) {
+    EsDeviceOptions options = {.n_threads = settings->run.n_threads};
+    return es_device_open(settings->run.device, &options, device);
+}
+
 static EsStatus open_dataset(EsEpisodeRunner *runner) {
     const EsGrowSettings *settings = runner->settings;
     ES_TRY(es_host_open_dataset(&runner->host, settings->data, settings->folder,
@@ -234,19 +237,15 @@ EsStatus es_grow_episode_create_reward_and_buffers(EsEpisodeRunner *runner) {
     return es_allocate(sizeof *runner->actions * n_envs, (void **)&runner->actions);
 }
 
-// `model` is nullable.
 static EsStatus create_parts(EsEpisodeRunner *runner, const EsEpisodeRunner *model) {
     const EsGrowSettings *settings = runner->settings;
     EsSlot slots[ES_SLOTS_MAX];
     int n_slots = 0;
     ES_TRY(es_host_find(settings->task, &runner->host));
-    EsDeviceOptions device = {.n_threads = settings->run.n_threads};
-    ES_TRY(
-        es_device_open(settings->run.device, &device, &runner->device)); // before the data is made
     ES_TRY(es_slots_parse(&runner->host, settings->slots, slots, &n_slots));
     if (es_grow_settings_train(settings)) {
         EsPolicySpec spec;
-        ES_TRY(es_grow_settings_spec(settings, n_slots, 0, &spec)); // likewise
+        ES_TRY(es_grow_settings_spec(settings, n_slots, 0, &spec)); // before the data is made
     }
     if (model != NULL) {
         runner->dataset = model->dataset;
@@ -263,15 +262,16 @@ static EsStatus create_parts(EsEpisodeRunner *runner, const EsEpisodeRunner *mod
     int n_shares = model != NULL ? model->settings->n_envs : settings->n_envs;
     options.n_shares = settings->data_split == 1 ? n_shares : 1;
     size_t before = es_allocation_held();
-    ES_TRY(es_growth_create(&options, &runner->dataset, &runner->growth));
+    ES_TRY(es_growth_create(&options, &runner->dataset, runner->device, &runner->growth));
     ES_TRY(es_grow_episode_create_reward_and_buffers(runner));
     runner->hosts_bytes = es_allocation_held() - before;
     return ES_STATUS_OK;
 }
 
-EsStatus es_grow_episode_create_like(const EsEpisodeRunner *model, const EsGrowSettings *settings,
-                                     EsEpisodeRunner *runner) {
-    *runner = (EsEpisodeRunner){.settings = settings};
+// `model` is nullable.
+static EsStatus create_runner(const EsEpisodeRunner *model, const EsGrowSettings *settings,
+                              EsDevice *device, EsEpisodeRunner *runner) {
+    *runner = (EsEpisodeRunner){.settings = settings, .device = device};
     EsStatus status = create_parts(runner, model);
     if (status != ES_STATUS_OK) {
         es_grow_episode_destroy(runner);
@@ -279,15 +279,21 @@ EsStatus es_grow_episode_create_like(const EsEpisodeRunner *model, const EsGrowS
     return status;
 }
 
-EsStatus es_grow_episode_create(const EsGrowSettings *settings, EsEpisodeRunner *runner) {
-    ES_TRY(es_grow_episode_create_like(NULL, settings, runner));
+EsStatus es_grow_episode_create_like(const EsEpisodeRunner *model, const EsGrowSettings *settings,
+                                     EsEpisodeRunner *runner) {
+    return create_runner(model, settings, model->device, runner);
+}
+
+EsStatus es_grow_episode_create(const EsGrowSettings *settings, EsDevice *device,
+                                EsEpisodeRunner *runner) {
+    ES_TRY(create_runner(NULL, settings, device, runner));
     warn_of_short_episodes(es_growth_settings(runner->growth));
     return ES_STATUS_OK;
 }
 
 void es_grow_episode_destroy(EsEpisodeRunner *runner) {
     es_decision_destroy(runner->decision);
-    es_event_destroy(runner->decision_events[0]); // of growth's device
+    es_event_destroy(runner->decision_events[0]);
     es_event_destroy(runner->decision_events[1]);
     es_reward_destroy(runner->reward);
     es_growth_destroy(runner->growth);
@@ -295,9 +301,6 @@ void es_grow_episode_destroy(EsEpisodeRunner *runner) {
         es_dataset_destroy(&runner->dataset);
     }
     es_host_unload(&runner->host);
-    if (runner->device != NULL) {
-        es_device_close(runner->device);
-    }
     es_release(runner->actions);
     es_release(runner->rewards);
     es_release(runner->parameter_ratio);

@@ -1,7 +1,7 @@
 // The episode runner: the hosts of a run, and one episode of all of them under a policy. Training
 // and evaluation run alike; they differ in the watch.
 //
-//     EsEpisodeRunner runner; ES_TRY(es_grow_episode_create(&settings, &runner));
+//     EsEpisodeRunner runner; ES_TRY(es_grow_episode_create(&settings, device, &runner));
 //     EsPolicy *policy; ES_TRY(es_grow_episode_open_policy(&runner, "heuristic", &policy));
 //     ES_TRY(es_grow_episode_run(&runner, policy, first_episode, &watch));
 //
@@ -23,7 +23,7 @@ typedef struct EsEpisodeRunner {
     EsHostSpec host;                 // owned where it comes from a file
     EsDataset dataset;               // owned, or borrowed where the next says so
     int has_borrowed_dataset;
-    EsDevice *device;            // owned; policy networks run on it
+    EsDevice *device;            // borrowed: of growth and of policy networks
     EsGrowth *growth;            // owned
     EsReward *reward;            // owned
     EsAction *actions;           // owned [E]: of the last decision
@@ -38,16 +38,21 @@ typedef struct EsEpisodeRunner {
     char data_hash[ES_SHA256_TEXT_BYTES];
 } EsEpisodeRunner;
 
-// Data, hosts, reward. Warns when an episode is too short for a seed's minimum dwell times. On
-// failure nothing is left; destroy accepts a zeroed runner that was never created.
-EsStatus es_grow_episode_create(const EsGrowSettings *settings, EsEpisodeRunner *runner);
+// The device that settings name, for a runner and its policies; the caller closes it after them.
+EsStatus es_grow_episode_open_device(const EsGrowSettings *settings, EsDevice **device);
+
+// Data, hosts, reward; the device is borrowed. Warns when an episode is too short for a seed's
+// minimum dwell times. On failure nothing is left; destroy accepts a zeroed runner that was never
+// created.
+EsStatus es_grow_episode_create(const EsGrowSettings *settings, EsDevice *device,
+                                EsEpisodeRunner *runner);
 
 // Creates the parts around the growth, settings and device that a runner has: reward, actions, and
 // on a GPU room for the decision. es_grow_episode_create calls it.
 EsStatus es_grow_episode_create_reward_and_buffers(EsEpisodeRunner *runner);
 
 // Others of the same kind: `settings` differ from those of `model` in n_envs alone. An episode is
-// the same bits in both. The data set is the model's, which must outlive this.
+// the same bits in both. Device and data set are the model's, which must outlive this.
 EsStatus es_grow_episode_create_like(const EsEpisodeRunner *model, const EsGrowSettings *settings,
                                      EsEpisodeRunner *runner);
 void es_grow_episode_destroy(EsEpisodeRunner *runner);

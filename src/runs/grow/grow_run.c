@@ -21,6 +21,7 @@
 
 struct EsGrowRun {
     const EsGrowSettings *settings; // borrowed
+    EsDevice *device;               // owned: of hosts and policies
     EsEpisodeRunner runner;         // owned
     EsPolicy *policy;               // owned
     EsStateHash *hash;              // owned
@@ -74,14 +75,15 @@ static EsStatus create_parts(EsGrowRun *grow) {
         return ES_FAIL(CONFIG, "--keep-best %d, but a round has %d hosts", settings->keep_best,
                        settings->n_envs);
     }
-    ES_TRY(explain_memory(es_grow_episode_create(settings, &grow->runner), settings,
+    ES_TRY(es_grow_episode_open_device(settings, &grow->device)); // before the data is made
+    ES_TRY(explain_memory(es_grow_episode_create(settings, grow->device, &grow->runner), settings,
                           "images, networks and snapshots", "a smaller --envs"));
     grow->is_trained = es_grow_settings_train(settings);
     ES_TRY(explain_memory(create_policy(grow), settings, "the policy and its episodes",
                           "a smaller --envs, --hidden or --episode-steps"));
     ES_TRY(es_grow_evaluate_check(&grow->runner));
     ES_TRY(es_grow_events_create(&grow->runner, &grow->events));
-    ES_TRY(es_state_hash_create(grow->runner.device, settings->n_envs, &grow->hash));
+    ES_TRY(es_state_hash_create(grow->device, settings->n_envs, &grow->hash));
     size_t n_slots = (size_t)es_growth_settings(grow->runner.growth)->n_slots;
     size_t n_seeds = (size_t)settings->n_envs * n_slots;
     ES_TRY(es_allocate(sizeof *grow->endings * (size_t)settings->n_envs, (void **)&grow->endings));
@@ -111,6 +113,7 @@ void es_grow_run_destroy(EsGrowRun *grow) {
     es_grow_episode_destroy_policy(&grow->runner, grow->policy);
     es_state_hash_destroy(grow->hash);
     es_grow_episode_destroy(&grow->runner);
+    es_device_close(grow->device);
     es_release(grow->endings);
     es_release(grow->suspected);
     es_release(grow);

@@ -22,7 +22,7 @@ TEST(a_decision_has_the_same_bits) {
     EsGrowthOptions options = stripes_options("r0c0,r0c1,r1c1", E);
     EsGrowth *there = create_on_cuda(options, &dataset);
     SKIP_WITHOUT(there);
-    EsGrowth *here = create_growth(&options, &dataset);
+    EsGrowth *here = create_growth(&options, &dataset, 1);
     REQUIRE_OK(es_growth_reset(here, 7));
     REQUIRE_OK(es_growth_reset(there, 7));
     int64_t n_rollbacks = 0, n_germinated = 0;
@@ -43,8 +43,8 @@ TEST(a_decision_has_the_same_bits) {
         n_germinated += here->shown.state.env.n_germinated[e];
     }
     EXPECT(n_rollbacks > 0 && n_germinated > E); // wild enough
-    es_growth_destroy(here);
-    es_growth_destroy(there);
+    destroy_growth(here);
+    destroy_growth(there);
     destroy_small_dataset(&dataset);
 }
 
@@ -54,7 +54,7 @@ TEST(fresh_hosts_have_the_same_bits) {
     EsGrowthOptions options = stripes_options("r0c0,r1c1", E);
     EsGrowth *there = create_on_cuda(options, &dataset);
     SKIP_WITHOUT(there);
-    EsGrowth *here = create_growth(&options, &dataset);
+    EsGrowth *here = create_growth(&options, &dataset, 1);
     for (int64_t first = 3; first < 3 + 2 * E; first += E) {
         for (int e = 0; e < E; e++) {
             here->episode_ids[e] = (int32_t)first + e;
@@ -66,8 +66,8 @@ TEST(fresh_hosts_have_the_same_bits) {
         EXPECT(hash_slabs(here) == hash_slabs(there));
         EXPECT(hash_state(here) == hash_device_state(there));
     }
-    es_growth_destroy(here);
-    es_growth_destroy(there);
+    destroy_growth(here);
+    destroy_growth(there);
     destroy_small_dataset(&dataset);
 }
 
@@ -114,7 +114,7 @@ TEST(a_judgement_has_the_same_bits) {
     EsGrowthOptions options = stripes_options("r0c0,r0c1,r1c1", E);
     EsGrowth *there = create_on_cuda(options, &dataset);
     SKIP_WITHOUT(there);
-    EsGrowth *here = create_growth(&options, &dataset);
+    EsGrowth *here = create_growth(&options, &dataset, 1);
     const EsGrowthArrays *arrays = &there->on_device->arrays;
     REQUIRE_OK(es_growth_reset(here, 5));
     int n_most = 0;
@@ -138,8 +138,8 @@ TEST(a_judgement_has_the_same_bits) {
         n_most = ES_MAX(n_most, here->n_trials);
     }
     EXPECT(n_most > 2 * E); // several seeds were switched off
-    es_growth_destroy(here);
-    es_growth_destroy(there);
+    destroy_growth(here);
+    destroy_growth(there);
     destroy_small_dataset(&dataset);
 }
 
@@ -301,7 +301,7 @@ TEST(an_update_has_the_bits_of_a_plain_loop) {
     for (size_t i = 0; i < ES_COUNT_OF(owned); i++) {
         free(owned[i]);
     }
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     es_dataset_destroy(&dataset);
 }
 
@@ -372,6 +372,6 @@ TEST(loss_scales_follow_overflow) {
     free(gradients);
     free(before);
     free(after);
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     destroy_small_dataset(&dataset);
 }

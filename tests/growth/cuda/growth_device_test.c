@@ -20,7 +20,7 @@ TEST(twenty_updates_follow_the_cpu) {
     EsGrowthOptions options = stripes_options("r0c0,r0c1", E);
     EsGrowth *there = create_on_cuda(options, &dataset);
     SKIP_WITHOUT(there);
-    EsGrowth *here = create_growth(&options, &dataset);
+    EsGrowth *here = create_growth(&options, &dataset, 1);
     static const int blueprint[E] = {ES_BLUEPRINT_CONV_LIGHT, ES_BLUEPRINT_NORM,
                                      ES_BLUEPRINT_DEPTHWISE, ES_BLUEPRINT_ATTENTION};
     REQUIRE_OK(es_growth_reset(here, 11));
@@ -56,8 +56,8 @@ TEST(twenty_updates_follow_the_cpu) {
     for (int e = 0; e < E; e++) {
         EXPECT_NEAR(there->results[e].test_loss, here->results[e].test_loss, 1e-4);
     }
-    es_growth_destroy(here);
-    es_growth_destroy(there);
+    destroy_growth(here);
+    destroy_growth(there);
     destroy_small_dataset(&dataset);
 }
 
@@ -123,8 +123,8 @@ TEST(an_episode_has_the_same_bits_twice_and_uncaptured) {
         EXPECT(first.hash[i] == second.hash[i]);
         EXPECT(first.hash[i] == plain.hash[i]);
     }
-    es_growth_destroy(growth);
-    es_growth_destroy(uncaptured);
+    destroy_growth(growth);
+    destroy_growth(uncaptured);
     destroy_small_dataset(&dataset);
 }
 
@@ -174,7 +174,7 @@ TEST(queued_steps_show_what_waiting_ones_do) {
     for (int i = 0; i < queued.n; i++) {
         EXPECT(queued.hash[i] == waiting.hash[i]);
     }
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     destroy_small_dataset(&dataset);
 }
 
@@ -223,7 +223,7 @@ static uint64_t run_broken(EsGrowthOptions options, Breakage breakage, Trace *tr
     REQUIRE_OK(es_device_status(device)); // what failed in a recording is no failure of the device
     device->interface = working;
     es_profile_stop(device);
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     return weights;
 }
 
@@ -237,7 +237,7 @@ TEST(captures_that_fail_change_no_bit) {
     EsGrowthDeviceReport report = es_growth_device_report(growth);
     EXPECT_EQ(report.n_captures, ES_GROWTH_WORK_COUNT);
     EXPECT_EQ(report.n_fallbacks, 0);
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     for (int breakage = 0; breakage < N_BREAKAGES; breakage++) {
         EXPECT(weights == run_broken(options, (Breakage)breakage, &broken));
         EXPECT_EQ(broken.n, captured.n);
@@ -275,7 +275,7 @@ TEST(failed_work_leaves_no_range_open) {
     EXPECT(caller_end_ms <= after_begin_ms);
     es_profile_report_destroy(&report);
     es_profile_stop(device);
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     destroy_small_dataset(&dataset);
 }
 
@@ -294,7 +294,7 @@ static EsDeviceCounters count_step(int64_t n_envs) {
     EsDeviceCounters after = es_device_counters(growth->device);
     EsGrowthTimes times = es_growth_times(growth);
     EXPECT(times.train_ms >= 0 && times.validate_ms >= 0 && times.decide_ms >= 0);
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     return (EsDeviceCounters){after.n_allocations - before.n_allocations,
                               after.n_synchronizations - before.n_synchronizations,
                               after.n_copies - before.n_copies,
@@ -305,7 +305,7 @@ TEST(a_step_waits_once_whatever_the_number_of_environments) {
     make_stripes(&dataset, 64, 40, 0);
     EsGrowth *probe = create_on_cuda(short_options(1), &dataset);
     SKIP_WITHOUT(probe);
-    es_growth_destroy(probe);
+    destroy_growth(probe);
     EsDeviceCounters few = count_step(2), many = count_step(13);
     EXPECT_EQ(few.n_synchronizations, 2); // of two steps
     EXPECT_EQ(few.n_allocations, 0);
@@ -340,7 +340,7 @@ TEST(seeds_are_worth_what_they_are_worth_together) {
     }
     REQUIRE_OK(es_growth_test(growth));
     EXPECT(growth->results[0].test_loss > 0 && growth->results[0].test_accuracy >= 0);
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     destroy_small_dataset(&dataset);
 }
 
@@ -355,7 +355,7 @@ TEST(others_report_with_the_packed_copy) {
     put(growth, room, text, sizeof text);
     REQUIRE_OK(es_growth_reset(growth, 0));
     EXPECT_TEXT(es_growth_received_report(growth), text);
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     destroy_small_dataset(&dataset);
 }
 
@@ -366,6 +366,6 @@ TEST(wrong_labels_are_found) {
     SKIP_WITHOUT(growth);
     EXPECT_STATUS(es_growth_reset(growth, 0), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "validation are outside 0..9");
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     destroy_small_dataset(&dataset);
 }

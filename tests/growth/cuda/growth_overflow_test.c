@@ -88,7 +88,7 @@ TEST(an_overflowing_seed_is_alone) {
     printf("%d batches left out, scale %g, then %d learned\n", n_left_out, (double)expected,
            n_learned);
     EXPECT(n_left_out > 0 && n_learned > 0);
-    es_growth_destroy(growth);
-    es_growth_destroy(calm);
+    destroy_growth(growth);
+    destroy_growth(calm);
     destroy_small_dataset(&dataset);
 }

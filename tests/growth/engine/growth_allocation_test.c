@@ -58,16 +58,16 @@ TEST(ten_thousand_steps) {
     enum { STEPS = 10000 };
     EsDataset dataset;
     make_small_dataset(&dataset, 64, 40);
-    EsGrowthOptions options = small_options("r1c1", 2, 2);
+    EsGrowthOptions options = small_options("r1c1", 2);
     options.settings.episode_steps = 100;
     options.batch = 4;
     options.n_validation_images = 4;
-    EsGrowth *growth = create_growth(&options, &dataset);
+    EsGrowth *growth = create_growth(&options, &dataset, 2);
     int64_t n_quiet = 0, n_loud = 0, n_resets = 0, n_seeds = 0, n_device = 0, n_device_loud = 0;
     EXPECT(!COUNTS_CALLS || n_calls > 10);
     for (int step = 0, episode = 0; step < STEPS; step++) {
         int64_t before = n_calls, builds = es_growth_plans(growth).n_builds;
-        int64_t device_before = es_growth_allocations(growth);
+        int64_t device_before = es_device_counters(growth->device).n_allocations;
         int is_reset = step == 0 || es_growth_is_over(growth);
         if (is_reset) {
             REQUIRE_OK(es_growth_reset(growth, 2 * episode++));
@@ -78,7 +78,8 @@ TEST(ten_thousand_steps) {
         }
         int has_built = es_growth_plans(growth).n_builds > builds;
         *(has_built ? &n_loud : is_reset ? &n_resets : &n_quiet) += n_calls - before;
-        *(has_built ? &n_device_loud : &n_device) += es_growth_allocations(growth) - device_before;
+        *(has_built ? &n_device_loud : &n_device) +=
+            es_device_counters(growth->device).n_allocations - device_before;
         n_seeds += es_growth_snapshot(growth)->state.env.effective_op[0] == ES_GROWTH_OP_GERMINATE;
     }
     EXPECT_EQ(n_quiet, 0);
@@ -90,6 +91,6 @@ TEST(ten_thousand_steps) {
     // 7 blueprints with and without a gate, and no seed; each to train and to evaluate
     EXPECT(es_growth_plans(growth).n_builds <= 30 && es_growth_plans(growth).n_builds > 15);
     EXPECT_EQ(es_growth_plans(growth).n_evictions, 0);
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     destroy_small_dataset(&dataset);
 }

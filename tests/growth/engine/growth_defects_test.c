@@ -10,7 +10,7 @@ static EsGrowth *begin(const EsGrowthOptions *options) {
     if (dataset.images == NULL) {
         make_small_dataset(&dataset, 64, 40);
     }
-    EsGrowth *growth = create_growth(options, &dataset);
+    EsGrowth *growth = create_growth(options, &dataset, 1);
     REQUIRE_OK(es_growth_reset(growth, 0));
     return growth;
 }
@@ -114,7 +114,7 @@ TEST(a_map_of_one_pixel_is_not_normalised_to_nothing) {
 // Original: the gate network is not in the optimiser before the seed is a fossil, and its gradients
 // add up from batch to batch.
 TEST(a_gate_learns_while_it_blends) {
-    EsGrowthOptions options = small_options("r0c1", 1, 1);
+    EsGrowthOptions options = small_options("r0c1", 1);
     options.settings.tempo[2] = 4;
     EsGrowth *growth = begin(&options);
     const EsGrowthLayout *layout = &growth->model.layout;
@@ -134,13 +134,13 @@ TEST(a_gate_learns_while_it_blends) {
     uint64_t once = hash_part(&growth->store->gradients, layout->region[0], layout->seed[0]);
     REQUIRE_OK(es_growth_train(growth));
     EXPECT(hash_part(&growth->store->gradients, layout->region[0], layout->seed[0]) == once);
-    es_growth_destroy(growth);
+    destroy_growth(growth);
 }
 
 // The gate is not asked in TRAINING: a seed with one is as healthy there as the same seed without.
 TEST(an_idle_gate_is_not_sick) {
     for (int b = 1; b < ES_BLUEPRINT_COUNT; b++) {
-        EsGrowthOptions options = small_options("r0c1", 1, 1);
+        EsGrowthOptions options = small_options("r0c1", 1);
         options.settings.training_dwell = 100;
         options.mode = ES_COMPILE_OFF; // bits do not depend on what else is in the graph
         EsGrowth *plain = begin(&options), *gated = begin(&options);
@@ -156,14 +156,14 @@ TEST(an_idle_gate_is_not_sick) {
             step_all(plain, es_action_wait());
             step_all(gated, es_action_wait());
         }
-        es_growth_destroy(plain);
-        es_growth_destroy(gated);
+        destroy_growth(plain);
+        destroy_growth(gated);
     }
 }
 
 // Original: the step that enters BLENDING trains with alpha 0, without any gradient.
 TEST(a_seed_learns_in_every_step) {
-    EsGrowthOptions options = small_options("r0c1", 1, 1);
+    EsGrowthOptions options = small_options("r0c1", 1);
     EsGrowth *growth = begin(&options);
     step_all(growth, germinate(0, ES_BLUEPRINT_CONV_LIGHT, ES_STYLE_LINEAR_ADD));
     uint64_t last = hash_seed(growth, 0);
@@ -178,13 +178,13 @@ TEST(a_seed_learns_in_every_step) {
     }
     EXPECT_EQ(n_stages, 2);
     EXPECT_EQ(stage_of(growth, 0, 0), ES_STAGE_HOLDING);
-    es_growth_destroy(growth);
+    destroy_growth(growth);
 }
 
 // Original: run by hand (its heuristic), gradients are never looked at and nothing is ablated, so a
 // seed leaves neither TRAINING nor HOLDING.
 TEST(a_seed_becomes_a_fossil_by_hand) {
-    EsGrowthOptions options = small_options("r1c0", 1, 1);
+    EsGrowthOptions options = small_options("r1c0", 1);
     options.settings.auto_forward = 0;
     EsGrowth *growth = begin(&options);
     step_all(growth, germinate(0, ES_BLUEPRINT_CONV_LIGHT, ES_STYLE_LINEAR_MULTIPLY));
@@ -193,12 +193,12 @@ TEST(a_seed_becomes_a_fossil_by_hand) {
     }
     step_all(growth, act(ES_GROWTH_OP_FOSSILIZE, 0));
     EXPECT_EQ(stage_of(growth, 0, 0), ES_STAGE_FOSSILIZED);
-    es_growth_destroy(growth);
+    destroy_growth(growth);
 }
 
 // Original: the freeze of a seed on its way out lifts one step late.
 TEST(a_seed_on_its_way_out_is_frozen_and_no_longer) {
-    EsGrowthOptions options = small_options("r0c0", 1, 1);
+    EsGrowthOptions options = small_options("r0c0", 1);
     EsGrowth *growth = begin(&options);
     const EsGrowthLayout *layout = &growth->model.layout;
     step_all(growth, germinate(0, ES_BLUEPRINT_CONV_LIGHT, ES_STYLE_LINEAR_ADD));
@@ -221,14 +221,14 @@ TEST(a_seed_on_its_way_out_is_frozen_and_no_longer) {
         }
     }
     EXPECT_NEAR(growth->shown.state.seed.alpha[0], 0.5, 0);
-    es_growth_destroy(growth);
+    destroy_growth(growth);
 }
 
 // --- steps ---
 
 // Original: every environment validates on a share of its own, and the test split is the signal.
 TEST(all_validate_on_the_same_images_and_none_on_the_test_split) {
-    EsGrowthOptions options = small_options("r0c0", 3, 1);
+    EsGrowthOptions options = small_options("r0c0", 3);
     options.host_learning_rate = 0.0f;
     EsGrowth *growth = begin(&options);
     for (int64_t e = 1; e < 3; e++) { // one host three times
@@ -241,7 +241,7 @@ TEST(all_validate_on_the_same_images_and_none_on_the_test_split) {
     for (int64_t e = 1; e < 3; e++) {
         EXPECT(growth->results[e].validation_loss == growth->results[0].validation_loss);
     }
-    es_growth_destroy(growth);
+    destroy_growth(growth);
 
     // 10 of the validation images become a test split that nobody could read unnoticed
     EsDataset shorter = dataset;
@@ -252,20 +252,20 @@ TEST(all_validate_on_the_same_images_and_none_on_the_test_split) {
     shorter.validation.labels = shorter.labels + shorter.train.count;
     shorter.validation.count = 30;
     memset(shorter.validation.labels + 30, 255, 10 * sizeof *shorter.labels);
-    options = small_options("r0c0", 2, 1);
+    options = small_options("r0c0", 2);
     options.n_validation_images = 30;
-    growth = create_growth(&options, &shorter);
+    growth = create_growth(&options, &shorter, 1);
     REQUIRE_OK(es_growth_reset(growth, 0));
     for (int step = 0; step < 12; step++) { // several passes over the training images
         step_all(growth, es_action_wait());
     }
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     free(shorter.labels);
 }
 
 // Original: a validation may create parts of a seed. Here it leaves no trace.
 TEST(validation_changes_nothing) {
-    EsGrowthOptions options = small_options("r0c0,r1c1", 2, 1);
+    EsGrowthOptions options = small_options("r0c0,r1c1", 2);
     EsGrowth *growth = begin(&options);
     step_all(growth, germinate(1, ES_BLUEPRINT_NORM, ES_STYLE_GATED_GATE));
     for (int step = 0; step < 8; step++) {
@@ -276,13 +276,13 @@ TEST(validation_changes_nothing) {
         }
         step_all(growth, es_action_wait());
     }
-    es_growth_destroy(growth);
+    destroy_growth(growth);
 }
 
 // The clip bounds host and seed each by its own norm: one step of plain SGD is no longer than rate
 // times clip, and exactly that long where the gradient is longer.
 TEST(host_and_seed_are_clipped_apart) {
-    EsGrowthOptions options = small_options("r0c1", 1, 1);
+    EsGrowthOptions options = small_options("r0c1", 1);
     options.clip = 1e-3f;
     options.momentum = options.host_decay = 0.0f;
     options.host_learning_rate = 1.0f;
@@ -306,12 +306,12 @@ TEST(host_and_seed_are_clipped_apart) {
     EXPECT_NEAR(sqrt(host), 1e-3, 1e-5);
     EXPECT_NEAR(sqrt(seed), 2e-3, 1e-5);
     free(before);
-    es_growth_destroy(growth);
+    destroy_growth(growth);
 }
 
 // Original: a rollback in mid-episode is forgotten by the next healthy step.
 TEST(a_rollback_is_not_forgotten) {
-    EsGrowthOptions options = small_options("r0c0", 1, 1);
+    EsGrowthOptions options = small_options("r0c0", 1);
     EsGrowth *growth = begin(&options);
     step_all(growth, germinate(0, ES_BLUEPRINT_NORM, ES_STYLE_LINEAR_ADD));
     slab_row(&growth->store->parameters, 0)[0] = NAN;
@@ -322,5 +322,5 @@ TEST(a_rollback_is_not_forgotten) {
         EXPECT_EQ(growth->shown.state.env.n_unpaid_prunes[0], 1);
         EXPECT_EQ(growth->shown.state.env.panic[0], ES_PANIC_NONE);
     }
-    es_growth_destroy(growth);
+    destroy_growth(growth);
 }

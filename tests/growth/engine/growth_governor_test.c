@@ -47,10 +47,10 @@ static int is_zero(const float *a, int64_t first, int64_t end) {
 // Two environments, alike in what they do: a fossil of r0c1 with a gate, and a seed that blends
 // before it in r0c0 while r1c0 stays empty. The last snapshot is two steps old.
 static EsGrowth *grow(const EsDataset *dataset, EsCompileMode mode) {
-    EsGrowthOptions options = small_options("r0c0,r0c1,r1c0", 2, 1);
+    EsGrowthOptions options = small_options("r0c0,r0c1,r1c0", 2);
     options.settings.episode_steps = 60;
     options.mode = mode;
-    EsGrowth *growth = create_growth(&options, dataset);
+    EsGrowth *growth = create_growth(&options, dataset, 1);
     REQUIRE_OK(es_growth_reset(growth, 0));
     grow_fossil(growth, FOSSIL, ES_BLUEPRINT_CONV_LIGHT, ES_STYLE_GATED_GATE);
     while (es_growth_snapshot(growth)->state.env.step[0] % 5 != 1) {
@@ -144,7 +144,7 @@ static void check_rollback(int kind, EsCompileMode mode) {
     for (size_t i = 0; i < ES_COUNT_OF(copies); i++) {
         copy_free(copies[i]);
     }
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     destroy_small_dataset(&dataset);
 }
 
@@ -172,7 +172,7 @@ TEST(rollback_seen_through_a_rate_of_0) {
     EXPECT(
         is_equal(row, before.saved_parameters, layout->region[FOSSIL], layout->region_end[FOSSIL]));
     copy_free(&before);
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     destroy_small_dataset(&dataset);
 }
 
@@ -180,9 +180,9 @@ TEST(rollback_seen_through_a_rate_of_0) {
 TEST(a_young_fossil_is_covered) {
     EsDataset dataset;
     make_small_dataset(&dataset, 64, 40);
-    EsGrowthOptions options = small_options("r0c0", 1, 1);
+    EsGrowthOptions options = small_options("r0c0", 1);
     options.settings.snapshot_every = 1000;
-    EsGrowth *growth = create_growth(&options, &dataset);
+    EsGrowth *growth = create_growth(&options, &dataset, 1);
     const EsGrowthLayout *layout = &growth->model.layout;
     REQUIRE_OK(es_growth_reset(growth, 0));
     step_all(growth, germinate(0, ES_BLUEPRINT_CONV_SMALL, ES_STYLE_SIGMOID_ADD));
@@ -202,6 +202,6 @@ TEST(a_young_fossil_is_covered) {
     EXPECT(is_equal(slab_row(&growth->store->parameters, 0), judged.parameters, 0,
                     layout->n_parameters));
     copy_free(&judged);
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     destroy_small_dataset(&dataset);
 }

@@ -8,12 +8,11 @@ static const EsCompileMode modes[] = {ES_COMPILE_OFF, ES_COMPILE_DEFAULT};
 TEST(labels_out_of_range_in_training) {
     for (size_t m = 0; m < ES_COUNT_OF(modes); m++) {
         EsDataset dataset;
-        EsGrowth *growth = NULL;
         make_small_dataset(&dataset, 64, 40);
-        EsGrowthOptions options = small_options("r0c1", 2, 1);
+        EsGrowthOptions options = small_options("r0c1", 2);
         options.mode = modes[m];
         options.step_batches = 4; // one whole pass
-        REQUIRE_OK(es_growth_create(&options, &dataset, &growth));
+        EsGrowth *growth = create_growth(&options, &dataset, 1);
         dataset.labels[13] = 3; // the classes are 0, 1, 2
         dataset.labels[14] = 65535;
         EXPECT_STATUS(es_growth_reset(growth, 0), INPUT);
@@ -28,7 +27,7 @@ TEST(labels_out_of_range_in_training) {
         EsAction actions[2] = {es_action_wait(), es_action_wait()};
         EXPECT_STATUS(es_growth_step(growth, actions), INPUT);
         EXPECT_CONTAINS(es_status_detail(), "1 labels of environment 0's batches are outside 0..2");
-        es_growth_destroy(growth);
+        destroy_growth(growth);
         destroy_small_dataset(&dataset);
     }
 }
@@ -36,17 +35,16 @@ TEST(labels_out_of_range_in_training) {
 TEST(labels_out_of_range_in_validation) {
     for (size_t m = 0; m < ES_COUNT_OF(modes); m++) {
         EsDataset dataset;
-        EsGrowth *growth = NULL;
         make_small_dataset(&dataset, 64, 40);
-        EsGrowthOptions options = small_options("r0c1", 2, 1);
+        EsGrowthOptions options = small_options("r0c1", 2);
         options.mode = modes[m];
-        REQUIRE_OK(es_growth_create(&options, &dataset, &growth));
+        EsGrowth *growth = create_growth(&options, &dataset, 1);
         REQUIRE_OK(es_growth_reset(growth, 0));
         dataset.validation.labels[39] = 77;
         EsAction actions[2] = {es_action_wait(), es_action_wait()};
         EXPECT_STATUS(es_growth_step(growth, actions), INPUT);
         EXPECT_CONTAINS(es_status_detail(), "1 validation labels are outside 0..2");
-        es_growth_destroy(growth);
+        destroy_growth(growth);
         destroy_small_dataset(&dataset);
     }
 }
@@ -55,19 +53,19 @@ TEST(images_that_do_not_fit) {
     EsDataset dataset;
     EsGrowth *growth = NULL;
     make_small_dataset(&dataset, 64, 40);
-    EsGrowthOptions options = small_options("r0c1", 2, 1);
+    EsGrowthOptions options = small_options("r0c1", 2);
     options.host.image_size = 16;
-    EXPECT_STATUS(es_growth_create(&options, &dataset, &growth), INPUT);
+    EXPECT_STATUS(create_growth_on("cpu", 1, &options, &dataset, &growth), INPUT);
     EXPECT_TEXT(es_status_detail(), "host \"small\" takes 16 x 16 x 1 images of up to 3 classes; "
                                     "data set \"small\" has 8 x 8 x 1 of 3");
     EXPECT(growth == NULL);
-    options = small_options("r0c1", 2, 1);
+    options = small_options("r0c1", 2);
     options.host.image_channels = 3;
-    EXPECT_STATUS(es_growth_create(&options, &dataset, &growth), INPUT);
+    EXPECT_STATUS(create_growth_on("cpu", 1, &options, &dataset, &growth), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "8 x 8 x 3 images");
-    options = small_options("r0c1", 2, 1);
+    options = small_options("r0c1", 2);
     options.host.n_classes = 2;
-    EXPECT_STATUS(es_growth_create(&options, &dataset, &growth), INPUT);
+    EXPECT_STATUS(create_growth_on("cpu", 1, &options, &dataset, &growth), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "up to 2 classes");
     destroy_small_dataset(&dataset);
 }
@@ -102,7 +100,7 @@ TEST(sizes_that_make_no_sense) {
                  {4, "training_dwell"},
                  {5, "given are 0, 2, 1, 10, 144"}};
     for (size_t i = 0; i < ES_COUNT_OF(cases); i++) {
-        EsGrowthOptions options = small_options("r0c1", 2, 1);
+        EsGrowthOptions options = small_options("r0c1", 2);
         switch (cases[i].field) {
         case 0:
             options.n_envs = 0;
@@ -122,7 +120,7 @@ TEST(sizes_that_make_no_sense) {
         default:
             options.n_slots = 0;
         }
-        EsStatus status = es_growth_create(&options, &dataset, &growth);
+        EsStatus status = create_growth_on("cpu", 1, &options, &dataset, &growth);
         EXPECT(status != ES_STATUS_OK && growth == NULL);
         EXPECT_CONTAINS(es_status_detail(), cases[i].part);
     }
@@ -133,9 +131,9 @@ TEST(sizes_that_make_no_sense) {
 TEST(actions_out_of_range_do_nothing) {
     EsDataset dataset;
     make_small_dataset(&dataset, 64, 40);
-    EsGrowthOptions options = small_options("r0c0,r0c1", 1, 1);
+    EsGrowthOptions options = small_options("r0c0,r0c1", 1);
     options.settings.episode_steps = 40;
-    EsGrowth *growth = create_growth(&options, &dataset);
+    EsGrowth *growth = create_growth(&options, &dataset, 1);
     REQUIRE_OK(es_growth_reset(growth, 0));
     static const int8_t values[] = {-128, -1, 2, 13, 127};
     for (int head = 0; head < ES_N_HEADS; head++) {
@@ -158,7 +156,7 @@ TEST(actions_out_of_range_do_nothing) {
     }
     EXPECT_STATUS(es_growth_step(growth, (EsAction[]){es_action_wait()}), ARGUMENT);
     EXPECT_CONTAINS(es_status_detail(), "the episode is over after 40 steps");
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     destroy_small_dataset(&dataset);
 }
 
@@ -166,10 +164,10 @@ TEST(actions_out_of_range_do_nothing) {
 TEST(too_few_plans) {
     EsDataset dataset;
     make_small_dataset(&dataset, 64, 40);
-    EsGrowthOptions options = small_options("r0c0,r0c1", 14, 1);
+    EsGrowthOptions options = small_options("r0c0,r0c1", 14);
     options.plan_capacity = 8;
     options.settings.training_dwell = 1;
-    EsGrowth *growth = create_growth(&options, &dataset);
+    EsGrowth *growth = create_growth(&options, &dataset, 1);
     REQUIRE_OK(es_growth_reset(growth, 0));
     EsAction actions[14];
     for (int e = 0; e < 14; e++) {
@@ -177,21 +175,17 @@ TEST(too_few_plans) {
     }
     EXPECT_STATUS(es_growth_step(growth, actions), MEMORY);
     EXPECT_CONTAINS(es_status_detail(), "more than the 8 plans");
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     destroy_small_dataset(&dataset);
 }
 
 TEST(the_cpu_computes_in_float32) {
     EsDataset dataset;
     make_small_dataset(&dataset, 64, 40);
-    EsGrowthOptions options = small_options("r0c0", 2, 1);
+    EsGrowthOptions options = small_options("r0c0", 2);
     EsGrowth *growth = NULL;
     options.precision = ES_DTYPE_BF16;
-    EXPECT_STATUS(es_growth_create(&options, &dataset, &growth), UNSUPPORTED);
+    EXPECT_STATUS(create_growth_on("cpu", 1, &options, &dataset, &growth), UNSUPPORTED);
     EXPECT_CONTAINS(es_status_detail(), "the CPU computes in F32");
-    options.precision = ES_DTYPE_F32;
-    options.device = "tpu";
-    EXPECT_STATUS(es_growth_create(&options, &dataset, &growth), ARGUMENT);
-    EXPECT_CONTAINS(es_status_detail(), "is not one of cpu, cuda, cuda:N");
     destroy_small_dataset(&dataset);
 }

@@ -28,10 +28,10 @@ enum { E = 64, STEPS = 50 };
 static void run_many(int n_threads, uint64_t hashes[E], int64_t *n_seeds, int64_t *n_fossils) {
     EsDataset dataset;
     make_small_dataset(&dataset, 64, 40);
-    EsGrowthOptions options = small_options("r0c0,r0c1,r1c1", E, n_threads);
+    EsGrowthOptions options = small_options("r0c0,r0c1,r1c1", E);
     options.settings.episode_steps = STEPS;
     options.n_validation_images = 24;
-    EsGrowth *growth = create_growth(&options, &dataset);
+    EsGrowth *growth = create_growth(&options, &dataset, n_threads);
     run_wild(growth, 21, -1);
     *n_seeds = *n_fossils = 0;
     for (int64_t e = 0; e < E; e++) {
@@ -39,7 +39,7 @@ static void run_many(int n_threads, uint64_t hashes[E], int64_t *n_seeds, int64_
         *n_seeds += es_growth_snapshot(growth)->state.env.n_germinated[e];
         *n_fossils += es_growth_snapshot(growth)->state.env.n_fossils[e];
     }
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     destroy_small_dataset(&dataset);
 }
 
@@ -59,11 +59,11 @@ TEST(sixty_four_environments_on_one_and_two_threads) {
 TEST(neighbours_do_not_matter) {
     EsDataset dataset;
     make_small_dataset(&dataset, 64, 40);
-    EsGrowthOptions options = small_options("r0c0,r1c0", 8, 1);
-    EsGrowth *whole = create_growth(&options, &dataset),
-             *broken = create_growth(&options, &dataset);
+    EsGrowthOptions options = small_options("r0c0,r1c0", 8);
+    EsGrowth *whole = create_growth(&options, &dataset, 1),
+             *broken = create_growth(&options, &dataset, 1);
     options.n_envs = 3;
-    EsGrowth *few = create_growth(&options, &dataset);
+    EsGrowth *few = create_growth(&options, &dataset, 1);
     run_wild(whole, 5, -1);
     run_wild(broken, 5, 4);
     run_wild(few, 5, -1);
@@ -72,8 +72,8 @@ TEST(neighbours_do_not_matter) {
         EXPECT((hash_env(whole, e) == hash_env(broken, e)) == (e != 4));
         EXPECT(e >= 3 || hash_env(whole, e) == hash_env(few, e));
     }
-    es_growth_destroy(whole);
-    es_growth_destroy(broken);
-    es_growth_destroy(few);
+    destroy_growth(whole);
+    destroy_growth(broken);
+    destroy_growth(few);
     destroy_small_dataset(&dataset);
 }

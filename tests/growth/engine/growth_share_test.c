@@ -28,20 +28,20 @@ static void play(EsGrowth *growth, double *losses) {
             step_all(growth, es_action_wait());
         }
     }
-    es_growth_destroy(growth);
+    destroy_growth(growth);
 }
 
 TEST(cpu) {
     double whole[STEPS + 1][E], shared[STEPS + 1][E], few[STEPS + 1][2], one[STEPS + 1][E];
     make_stripes(&dataset, 96, 40, 0);
     EsGrowthOptions options = share_options(E, 0);
-    play(create_growth(&options, &dataset), &whole[0][0]);
+    play(create_growth(&options, &dataset, 1), &whole[0][0]);
     options = share_options(E, 1);
-    play(create_growth(&options, &dataset), &one[0][0]);
+    play(create_growth(&options, &dataset, 1), &one[0][0]);
     options = share_options(E, E);
-    play(create_growth(&options, &dataset), &shared[0][0]);
+    play(create_growth(&options, &dataset, 1), &shared[0][0]);
     options = share_options(2, E);
-    play(create_growth(&options, &dataset), &few[0][0]);
+    play(create_growth(&options, &dataset, 1), &few[0][0]);
     EXPECT(memcmp(whole, one, sizeof whole) == 0);
     for (int step = 0; step <= STEPS; step++) {
         // episode 8 leads its group: its first batch is what it would draw alone
@@ -50,7 +50,7 @@ TEST(cpu) {
     }
     options.n_shares = -1;
     EsGrowth *none = NULL;
-    EXPECT_STATUS(es_growth_create(&options, &dataset, &none), ARGUMENT);
+    EXPECT_STATUS(create_growth_on("cpu", 1, &options, &dataset, &none), ARGUMENT);
     destroy_small_dataset(&dataset);
 }
 
@@ -62,7 +62,7 @@ TEST(cuda) {
     EsGrowth *growth = create_on_cuda(options, &dataset);
     SKIP_WITHOUT(growth);
     play(growth, &there[0][0]);
-    play(create_growth(&options, &dataset), &here[0][0]);
+    play(create_growth(&options, &dataset, 1), &here[0][0]);
     for (int i = 0; i < (STEPS + 1) * E; i++) {
         EXPECT_NEAR((&there[0][0])[i], (&here[0][0])[i], 1e-4);
     }

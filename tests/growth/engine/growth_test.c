@@ -2,11 +2,12 @@
 #include "growth/engine/growth.h"
 
 #include "es_test.h"
+#include "growth/growth_with_device.h"
 #include "growth/rules/growth_names.h"
 
 static EsDataset dataset;
 
-static EsGrowthOptions make_options(const char *slot_names, int64_t n_envs, int n_threads) {
+static EsGrowthOptions make_options(const char *slot_names, int64_t n_envs) {
     EsHostSpec host;
     EsSlot slots[ES_SLOTS_MAX];
     int n_slots = 0;
@@ -20,16 +21,9 @@ static EsGrowthOptions make_options(const char *slot_names, int64_t n_envs, int 
     options.batch = 32;
     options.step_batches = 2;
     options.n_validation_images = 300; // a whole batch and a rest
-    options.n_threads = n_threads;
     options.settings.auto_forward = ES_AUTO_FORWARD_ALL;
     options.settings.episode_steps = 14;
     return options;
-}
-
-static EsGrowth *create(const EsGrowthOptions *options) {
-    EsGrowth *growth = NULL;
-    REQUIRE_OK(es_growth_create(options, &dataset, &growth));
-    return growth;
 }
 
 static EsAction wait_action(void) {
@@ -119,8 +113,8 @@ static uint64_t hash_env(EsGrowth *growth, int64_t env) {
 // --- a seed's life ---
 
 TEST(a_seed_lives_by_the_timetable) {
-    EsGrowthOptions options = make_options("r0c1", 2, 1);
-    EsGrowth *growth = create(&options);
+    EsGrowthOptions options = make_options("r0c1", 2);
+    EsGrowth *growth = create_growth(&options, &dataset, 1);
     EsAction actions[2] = {germinate(0, ES_BLUEPRINT_ID_CONV_LIGHT, ES_STYLE_LINEAR_ADD),
                            wait_action()};
     REQUIRE_OK(es_growth_reset(growth, 0));
@@ -143,16 +137,16 @@ TEST(a_seed_lives_by_the_timetable) {
     EXPECT(es_growth_parameter_ratio(growth, 0) > 2);
     EXPECT(es_growth_parameter_ratio(growth, 1) == 1);
     EXPECT_EQ(es_growth_plans(growth).n_plain, 0); // the vector engine runs all of it
-    es_growth_destroy(growth);
+    destroy_growth(growth);
 }
 
 // An incubating seed learns and does not disturb its host: the host's bits are those of a host that
 // has none. The slots lie behind the pools; one before a pool opens a block that the vector engine
 // fuses otherwise, and then sums are rounded in another order.
 TEST(incubation_leaves_the_host_alone) {
-    EsGrowthOptions options = make_options("r1c0,r1c1", 2, 1);
+    EsGrowthOptions options = make_options("r1c0,r1c1", 2);
     options.settings.training_dwell = 100;
-    EsGrowth *growth = create(&options);
+    EsGrowth *growth = create_growth(&options, &dataset, 1);
     EsAction actions[2] = {germinate(0, ES_BLUEPRINT_ID_CONV_LIGHT, ES_STYLE_LINEAR_ADD),
                            wait_action()};
     REQUIRE_OK(es_growth_reset(growth, 0));
@@ -169,7 +163,7 @@ TEST(incubation_leaves_the_host_alone) {
     EXPECT_EQ(stage_of(growth, 0, 0), ES_STAGE_TRAINING);
     EXPECT(hash_bytes(seed, seed_bytes, 0) != before);
 
-    EsGrowth *bare = create(&options);
+    EsGrowth *bare = create_growth(&options, &dataset, 1);
     REQUIRE_OK(es_growth_reset(bare, 0));
     actions[0] = wait_action();
     for (int step = 0; step < 5; step++) {
@@ -177,15 +171,15 @@ TEST(incubation_leaves_the_host_alone) {
     }
     size_t host_bytes = (size_t)layout->n_host_parameters * sizeof(float);
     EXPECT(memcmp(store->parameters.data, es_growth_store(bare)->parameters.data, host_bytes) == 0);
-    es_growth_destroy(bare);
-    es_growth_destroy(growth);
+    destroy_growth(bare);
+    destroy_growth(growth);
 }
 
 // Squeeze-excite on four channels has a single hidden unit; it must not be born dead.
 TEST(attention_seeds_are_born_alive) {
     enum { N = 24 };
-    EsGrowthOptions options = make_options("r0c0", N, 2);
-    EsGrowth *growth = create(&options);
+    EsGrowthOptions options = make_options("r0c0", N);
+    EsGrowth *growth = create_growth(&options, &dataset, 2);
     EsAction actions[N];
     REQUIRE_OK(es_growth_reset(growth, 0));
     for (int step = 0; step < 5; step++) {
@@ -200,7 +194,7 @@ TEST(attention_seeds_are_born_alive) {
         n_blended += es_stage_in(stage_of(growth, e, 0), ES_STAGES_BLENDED);
     }
     EXPECT_EQ(n_blended, N);
-    es_growth_destroy(growth);
+    destroy_growth(growth);
 }
 
 // --- sameness ---
@@ -209,8 +203,8 @@ TEST(threads_do_not_change_bits) {
     enum { N = 6 };
     uint64_t hashes[2][N];
     for (int n_threads = 1; n_threads <= 2; n_threads++) {
-        EsGrowthOptions options = make_options("r0c0,r0c1,r1c1", N, n_threads);
-        EsGrowth *growth = create(&options);
+        EsGrowthOptions options = make_options("r0c0,r0c1,r1c1", N);
+        EsGrowth *growth = create_growth(&options, &dataset, n_threads);
         run_wild(growth, 5, N);
         int n_germinated = 0;
         for (int64_t e = 0; e < N; e++) {
@@ -218,7 +212,7 @@ TEST(threads_do_not_change_bits) {
             n_germinated += es_growth_snapshot(growth)->state.env.n_germinated[e];
         }
         EXPECT(n_germinated > N);
-        es_growth_destroy(growth);
+        destroy_growth(growth);
     }
     for (int e = 0; e < N; e++) {
         EXPECT(hashes[0][e] == hashes[1][e]);
@@ -226,25 +220,25 @@ TEST(threads_do_not_change_bits) {
 }
 
 TEST(an_environment_does_not_depend_on_the_others) {
-    EsGrowthOptions many = make_options("r0c0,r1c1", 5, 2), few = make_options("r0c0,r1c1", 2, 1);
-    EsGrowth *a = create(&many), *b = create(&few);
+    EsGrowthOptions many = make_options("r0c0,r1c1", 5), few = make_options("r0c0,r1c1", 2);
+    EsGrowth *a = create_growth(&many, &dataset, 2), *b = create_growth(&few, &dataset, 1);
     run_wild(a, 9, 5);
     run_wild(b, 9, 2);
     EXPECT(hash_env(a, 0) == hash_env(b, 0));
     EXPECT(hash_env(a, 1) == hash_env(b, 1));
-    es_growth_destroy(a);
-    es_growth_destroy(b);
+    destroy_growth(a);
+    destroy_growth(b);
 }
 
 TEST(same_seed_same_bits_another_seed_others) {
     uint64_t hashes[3];
     for (int i = 0; i < 3; i++) {
-        EsGrowthOptions options = make_options("r0c1", 2, 2);
+        EsGrowthOptions options = make_options("r0c1", 2);
         options.seed = i < 2 ? 1 : 2;
-        EsGrowth *growth = create(&options);
+        EsGrowth *growth = create_growth(&options, &dataset, 2);
         run_wild(growth, 1, 2);
         hashes[i] = hash_env(growth, 1);
-        es_growth_destroy(growth);
+        destroy_growth(growth);
     }
     EXPECT(hashes[0] == hashes[1]);
     EXPECT(hashes[0] != hashes[2]);
@@ -252,25 +246,26 @@ TEST(same_seed_same_bits_another_seed_others) {
 
 // A second episode on the same object is that of a fresh one.
 TEST(reset_leaves_nothing_behind) {
-    EsGrowthOptions options = make_options("r0c0,r0c1", 3, 1);
-    EsGrowth *used = create(&options), *fresh = create(&options);
+    EsGrowthOptions options = make_options("r0c0,r0c1", 3);
+    EsGrowth *used = create_growth(&options, &dataset, 1),
+             *fresh = create_growth(&options, &dataset, 1);
     run_wild(used, 3, 3);
     run_wild(used, 4, 3);
     run_wild(fresh, 4, 3);
     for (int64_t e = 0; e < 3; e++) {
         EXPECT(hash_env(used, e) == hash_env(fresh, e));
     }
-    es_growth_destroy(used);
-    es_growth_destroy(fresh);
+    destroy_growth(used);
+    destroy_growth(fresh);
 }
 
 // Plans operation by operation give the same growth within rounding.
 TEST(unfused_growth_is_near) {
-    EsGrowthOptions options = make_options("r0c1", 1, 1);
+    EsGrowthOptions options = make_options("r0c1", 1);
     options.settings.episode_steps = 6;
-    EsGrowth *fused = create(&options);
+    EsGrowth *fused = create_growth(&options, &dataset, 1);
     options.mode = ES_COMPILE_OFF;
-    EsGrowth *unfused = create(&options);
+    EsGrowth *unfused = create_growth(&options, &dataset, 1);
     EsAction action = germinate(0, ES_BLUEPRINT_ID_NORM, ES_STYLE_LINEAR_ADD);
     REQUIRE_OK(es_growth_reset(fused, 0));
     REQUIRE_OK(es_growth_reset(unfused, 0));
@@ -284,8 +279,8 @@ TEST(unfused_growth_is_near) {
         action = wait_action();
     }
     EXPECT(es_growth_plans(unfused).n_plain > 0);
-    es_growth_destroy(fused);
-    es_growth_destroy(unfused);
+    destroy_growth(fused);
+    destroy_growth(unfused);
 }
 
 // --- attribution ---
@@ -293,14 +288,14 @@ TEST(unfused_growth_is_near) {
 // Values of all seeds add up to what they bring together, whatever the number of seeds; above four
 // they are sampled and have errors.
 TEST(shapley_values_add_up) {
-    EsGrowthOptions options = make_options("r0c0", 1, 2);
+    EsGrowthOptions options = make_options("r0c0", 1);
     options.host.n_blocks = options.host.n_pools = 3;
     REQUIRE_OK(es_slots_parse(&options.host, "all", options.slots, &options.n_slots));
     options.settings = es_growth_settings_tiny(options.n_slots, 10);
     options.settings.auto_forward = ES_AUTO_FORWARD_ALL;
     options.settings.episode_steps = 60;
     options.host_learning_rate = options.seed_learning_rate = 0.05f;
-    EsGrowth *growth = create(&options);
+    EsGrowth *growth = create_growth(&options, &dataset, 2);
     REQUIRE_OK(es_growth_reset(growth, 0));
     int n_sampled = 0, n_exact = 0;
     while (!es_growth_is_over(growth)) {
@@ -328,7 +323,7 @@ TEST(shapley_values_add_up) {
     }
     EXPECT(n_exact >= 3);
     EXPECT(n_sampled >= 1);
-    es_growth_destroy(growth);
+    destroy_growth(growth);
 }
 
 // --- rails ---
@@ -336,8 +331,8 @@ TEST(shapley_values_add_up) {
 // A host blown up on purpose goes on from its snapshot, and its seeds are gone. That the weights
 // are restored bit for bit is tested in growth_governor_test.c.
 TEST(a_broken_host_goes_back) {
-    EsGrowthOptions options = make_options("r0c1", 2, 1);
-    EsGrowth *growth = create(&options);
+    EsGrowthOptions options = make_options("r0c1", 2);
+    EsGrowth *growth = create_growth(&options, &dataset, 1);
     EsAction actions[2] = {wait_action(), wait_action()};
     REQUIRE_OK(es_growth_reset(growth, 0));
     EsStore *store = es_growth_store(growth);
@@ -357,19 +352,20 @@ TEST(a_broken_host_goes_back) {
     EXPECT_EQ(es_growth_snapshot(growth)->state.env.n_rollbacks[1], 0);
     EXPECT(!es_stage_in(stage_of(growth, 0, 0), ES_STAGES_LIVING));
     EXPECT(isfinite(es_growth_results(growth)[0].validation_loss));
-    es_growth_destroy(growth);
+    destroy_growth(growth);
 }
 
 TEST(nothing_is_allocated_once_plans_exist) {
-    EsGrowthOptions options = make_options("r0c0,r0c1", 3, 2);
-    EsGrowth *growth = create(&options);
+    EsGrowthOptions options = make_options("r0c0,r0c1", 3);
+    EsGrowth *growth = create_growth(&options, &dataset, 2);
     run_wild(growth, 6, 3);
-    int64_t n_allocations = es_growth_allocations(growth);
+    const EsDevice *device = es_growth_store(growth)->device;
+    int64_t n_allocations = es_device_counters(device).n_allocations;
     int64_t n_builds = es_growth_plans(growth).n_builds;
     run_wild(growth, 6, 3);
-    EXPECT_EQ(es_growth_allocations(growth), n_allocations);
+    EXPECT_EQ(es_device_counters(device).n_allocations, n_allocations);
     EXPECT_EQ(es_growth_plans(growth).n_builds, n_builds);
-    es_growth_destroy(growth);
+    destroy_growth(growth);
 }
 
 TEST(bad_input_is_refused) {
@@ -383,15 +379,15 @@ TEST(bad_input_is_refused) {
     EXPECT_STATUS(es_slots_parse(&host, "r0c0,r0c0", slots, &n_slots), ARGUMENT);
     EXPECT_STATUS(es_slots_parse(&host, "", slots, &n_slots), ARGUMENT);
     EXPECT_STATUS(es_slots_parse(&host, "early", slots, &n_slots), ARGUMENT);
-    EsGrowthOptions options = make_options("r0c1", 2, 1);
+    EsGrowthOptions options = make_options("r0c1", 2);
     EsGrowth *growth = NULL;
     options.batch = 100000;
-    EXPECT_STATUS(es_growth_create(&options, &dataset, &growth), ARGUMENT);
-    options = make_options("r0c1", 2, 1);
+    EXPECT_STATUS(create_growth_on("cpu", 1, &options, &dataset, &growth), ARGUMENT);
+    options = make_options("r0c1", 2);
     options.n_validation_images = 301;
-    EXPECT_STATUS(es_growth_create(&options, &dataset, &growth), ARGUMENT);
+    EXPECT_STATUS(create_growth_on("cpu", 1, &options, &dataset, &growth), ARGUMENT);
     EXPECT_TEXT(es_status_detail(), "301 validation images are asked for, the data set has 300");
-    options = make_options("r0c1", 2, 1);
+    options = make_options("r0c1", 2);
     options.host.image_size = 32;
-    EXPECT_STATUS(es_growth_create(&options, &dataset, &growth), INPUT);
+    EXPECT_STATUS(create_growth_on("cpu", 1, &options, &dataset, &growth), INPUT);
 }

@@ -148,13 +148,13 @@ static void check_growth(EsCompileMode mode) {
     EsDataset dataset;
     int n_by_count[5] = {0}, n_boosted = 0, n_worth = 0, n_fossils = 0;
     make_small_dataset(&dataset, 64, IMAGES);
-    EsGrowthOptions options = small_options("all", E, 2);
+    EsGrowthOptions options = small_options("all", E);
     options.settings.episode_steps = STEPS;
     options.settings.training_dwell = 1;
     options.seed_learning_rate = options.host_learning_rate = 0.1f; // so that seeds soon matter
     options.step_batches = 4;
     options.mode = mode;
-    EsGrowth *growth = create_growth(&options, &dataset);
+    EsGrowth *growth = create_growth(&options, &dataset, 2);
     REQUIRE_OK(es_growth_reset(growth, 0));
     while (!es_growth_is_over(growth)) {
         EsAction actions[E];
@@ -191,7 +191,7 @@ static void check_growth(EsCompileMode mode) {
         EXPECT(n_by_count[n] > 0);
     }
     EXPECT(n_boosted > 0 && n_worth > 0 && n_fossils == 1);
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     destroy_small_dataset(&dataset);
 }
 
@@ -203,11 +203,11 @@ TEST(ablations_equal_one_by_one_evaluation_default) { check_growth(ES_COMPILE_DE
 TEST(the_rest_of_the_images_weighs_by_its_size) {
     EsDataset dataset;
     make_small_dataset(&dataset, 64, 300);
-    EsGrowthOptions options = small_options("r0c0", 1, 1);
+    EsGrowthOptions options = small_options("r0c0", 1);
     options.n_validation_images = 300;
     // the host stays the one that reset makes
     options.host_learning_rate = options.seed_learning_rate = 0.0f;
-    EsGrowth *growth = create_growth(&options, &dataset);
+    EsGrowth *growth = create_growth(&options, &dataset, 1);
     REQUIRE_OK(es_growth_reset(growth, 0));
     step_all(growth, es_action_wait());
     double loss = 0, parts[2] = {0, 0};
@@ -249,7 +249,7 @@ TEST(the_rest_of_the_images_weighs_by_its_size) {
     EXPECT(fabs((parts[0] + parts[1]) / 2 - loss) > 1e-4); // the mean of batch means is another
     es_plan_destroy(plan);
     es_growth_graph_destroy(&graph);
-    es_growth_destroy(growth);
+    destroy_growth(growth);
     destroy_small_dataset(&dataset);
 }
 
@@ -264,11 +264,11 @@ TEST(the_test_split_is_measured_like_validation) {
                              290}; // two runs of images, the second one short
     other.validation =
         (EsSplit){other.images + first * other.image_bytes, other.labels + first, 290};
-    EsGrowthOptions options = small_options("r0c0", 2, 2);
+    EsGrowthOptions options = small_options("r0c0", 2);
     options.n_validation_images = 300;
-    EsGrowth *growth = create_growth(&options, &dataset);
+    EsGrowth *growth = create_growth(&options, &dataset, 2);
     options.n_validation_images = 290;
-    EsGrowth *judge = create_growth(&options, &other);
+    EsGrowth *judge = create_growth(&options, &other, 2);
     REQUIRE_OK(es_growth_reset(growth, 7));
     REQUIRE_OK(es_growth_reset(judge, 7));
     EsAction first_action = germinate(0, ES_BLUEPRINT_CONV_LIGHT, 0);
@@ -291,8 +291,8 @@ TEST(the_test_split_is_measured_like_validation) {
     EXPECT(n_blended > 0); // seeds take part
     dataset.test.count = 0;
     EXPECT_STATUS(es_growth_test(growth), INPUT);
-    es_growth_destroy(judge);
-    es_growth_destroy(growth);
+    destroy_growth(judge);
+    destroy_growth(growth);
     destroy_small_dataset(&dataset);
     destroy_small_dataset(&other);
 }

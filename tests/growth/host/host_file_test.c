@@ -2,7 +2,7 @@
 // malformed ones are refused by file, line and nearest name.
 #include "growth/host/host_file.h"
 
-#include "growth/engine/growth.h"
+#include "growth/growth_with_device.h"
 #include "temp_folder.h"
 
 static EsHostSpec host;
@@ -223,7 +223,7 @@ TEST(odd_hosts_grow) {
         options.step_batches = 2;
         options.n_validation_images = 64;
         options.mode = i == 0 ? ES_COMPILE_DEFAULT : ES_COMPILE_OFF;
-        REQUIRE_OK(es_growth_create(&options, &dataset, &growth[i]));
+        growth[i] = create_growth(&options, &dataset, 0);
         REQUIRE_OK(es_growth_reset(growth[i], 0));
     }
     EsAction action = es_action_wait();
@@ -244,8 +244,8 @@ TEST(odd_hosts_grow) {
     EXPECT_EQ(es_growth_snapshot(growth[0])->state.seed.stage[3], ES_STAGE_TRAINING);
     // conv_light on three channels
     EXPECT_EQ(es_growth_snapshot(growth[0])->state.seed.n_parameters[3], 9 * 9 + 2 * 3);
-    es_growth_destroy(growth[0]);
-    es_growth_destroy(growth[1]);
+    destroy_growth(growth[0]);
+    destroy_growth(growth[1]);
     es_dataset_destroy(&dataset);
     es_host_unload(&host);
 }

@@ -168,20 +168,24 @@ static void compare_loops(EsEpisodeRunner *runner, const char *text) {
 
 TEST(queued_episodes_show_what_waiting_ones_do) {
     EsGrowSettings settings = small_settings();
+    EsDevice *device = NULL;
     EsEpisodeRunner runner;
     if (es_device_cuda_count() == 0) {
         SKIP("no CUDA device");
     }
-    REQUIRE_OK(es_grow_episode_create(&settings, &runner));
+    REQUIRE_OK(es_grow_episode_open_device(&settings, &device));
+    REQUIRE_OK(es_grow_episode_create(&settings, device, &runner));
     compare_loops(&runner, "random");
     compare_loops(&runner, "heuristic");
     es_grow_episode_destroy(&runner);
+    es_device_close(device);
 }
 
 // A policy in training: rows recorded on the device are enough for its update, twice.
 TEST(a_policy_trains_on_what_the_device_recorded) {
     EsGrowSettings settings = small_settings();
     static Trace trace;
+    EsDevice *device = NULL;
     EsEpisodeRunner runner;
     EsPolicy *policy = NULL;
     EsPpoReport report;
@@ -190,7 +194,8 @@ TEST(a_policy_trains_on_what_the_device_recorded) {
     }
     settings.n_hidden = 8;
     settings.episode_steps = 4;
-    REQUIRE_OK(es_grow_episode_create(&settings, &runner));
+    REQUIRE_OK(es_grow_episode_open_device(&settings, &device));
+    REQUIRE_OK(es_grow_episode_create(&settings, device, &runner));
     REQUIRE_OK(es_grow_episode_create_policy(&runner, &policy));
     for (int round = 0; round < 2; round++) {
         trace = (Trace){.runner = &runner, .policy = policy, .stop_at = -1};
@@ -204,6 +209,7 @@ TEST(a_policy_trains_on_what_the_device_recorded) {
     }
     es_grow_episode_destroy_policy(&runner, policy);
     es_grow_episode_destroy(&runner);
+    es_device_close(device);
 }
 
 // If captures are refused, so are those of decisions, and the episode runner can say why.
@@ -211,15 +217,16 @@ TEST(refused_captures_of_decisions_are_told) {
     EsGrowSettings settings = small_settings();
     EsProfileOptions options = {.capacity = 1, .forbids_capture = 1};
     static Trace trace;
+    EsDevice *device = NULL;
     EsEpisodeRunner runner;
     EsPolicy *policy = NULL;
     if (es_device_cuda_count() == 0) {
         SKIP("no CUDA device");
     }
     settings.episode_steps = 3;
-    REQUIRE_OK(es_grow_episode_create(&settings, &runner));
+    REQUIRE_OK(es_grow_episode_open_device(&settings, &device));
+    REQUIRE_OK(es_grow_episode_create(&settings, device, &runner));
     REQUIRE_OK(es_grow_episode_open_policy(&runner, "random", &policy));
-    EsDevice *device = es_growth_store(runner.growth)->device;
     REQUIRE_OK(es_profile_start(device, &options));
     trace = (Trace){.runner = &runner, .policy = policy, .stop_at = -1};
     EsGrowWatch watch = {&trace, see_measured, see_decided};
@@ -230,4 +237,5 @@ TEST(refused_captures_of_decisions_are_told) {
     es_profile_stop(device);
     es_grow_episode_destroy_policy(&runner, policy);
     es_grow_episode_destroy(&runner);
+    es_device_close(device);
 }
