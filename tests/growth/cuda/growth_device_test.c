@@ -344,6 +344,32 @@ TEST(seeds_are_worth_what_they_are_worth_together) {
     destroy_small_dataset(&dataset);
 }
 
+// The governor prunes a broken host's seed; a reward that accounts for it takes it off the state,
+// that of the device, too: the next packed copy brings it back.
+TEST(settled_prunes_are_settled_on_the_device) {
+    enum { E = 2 };
+    make_stripes(&dataset, 64, 40, 0);
+    EsGrowth *growth = create_on_cuda(short_options(E), &dataset);
+    SKIP_WITHOUT(growth);
+    REQUIRE_OK(es_growth_reset(growth, 0));
+    step_all(growth, germinate(0, ES_BLUEPRINT_NORM, 0));
+    const float nan = NAN;
+    put(growth, growth->store->parameters.data, &nan, sizeof nan); // a weight of environment 0
+    step_all(growth, es_action_wait());                            // trains on it
+    EXPECT_EQ(es_growth_snapshot(growth)->state.env.panic[0], ES_PANIC_NAN);
+    const EsAction wait[E] = {es_action_wait(), es_action_wait()};
+    REQUIRE_OK(es_growth_decide(growth, wait));
+    EXPECT_EQ(es_growth_snapshot(growth)->state.env.n_unpaid_prunes[0], 1);
+    EXPECT_EQ(es_growth_snapshot(growth)->state.env.n_unpaid_prunes[1], 0);
+    REQUIRE_OK(es_growth_settle_prunes(growth, (const int32_t[E]){1, 0}));
+    REQUIRE_OK(es_growth_advance(growth));
+    EXPECT_EQ(es_growth_snapshot(growth)->moment, ES_GROWTH_MEASURED);
+    EXPECT_EQ(es_growth_snapshot(growth)->state.env.n_unpaid_prunes[0], 0);
+    EXPECT_EQ(es_growth_snapshot(growth)->state.env.n_unpaid_prunes[1], 0);
+    destroy_growth(growth);
+    destroy_small_dataset(&dataset);
+}
+
 TEST(others_report_with_the_packed_copy) {
     make_stripes(&dataset, 64, 40, 0);
     EsGrowth *growth = create_on_cuda(stripes_options("r0c0", 2), &dataset);
