@@ -11,21 +11,23 @@
 #include "growth/rules/growth_names.h"
 #include "network/plan/plan_host.h"
 
-// Inputs of one run of a plan: few inputs take the small one. Both are multiples of all vector
-// widths.
+// Inputs of one run of a plan: few inputs, and large ones, take the small one. Both are multiples
+// of all vector widths.
 #define SMALL_BATCH 16
 #define LARGE_BATCH 64
 #define N_BATCHES   2
 #define MANY_INPUTS 256
+#define LARGE_INPUT 65536 // numbers
 
 typedef struct EngineWorker {
     EsPlanWorker *runner; // owned
-    float *inputs;        // owned [LARGE_BATCH, C, H, W]
+    float *inputs;        // owned [batch, C, H, W]
 } EngineWorker;
 
 struct EsGrownEngine {
     EsGrownGraph graphs[N_BATCHES]; // owned
     EsPlan *plans[N_BATCHES];       // owned
+    int n_plans;
     float alpha[ES_SLOTS_MAX];
     int32_t mode[ES_SLOTS_MAX]; // EsBlendMode
     EngineWorker *workers;      // owned [n_workers]
@@ -389,10 +391,13 @@ done:
 EsStatus es_grown_network_take(EsGrowth *growth, int64_t env, EsGrownNetwork **network) {
     const EsGrowthModel *model = es_growth_model(growth);
     const EsDataset *dataset = model->dataset;
+    int is_rows = dataset->kind == ES_DATASET_ROWS;
     EsTopology topology;
     EsGrownSpec spec = {.host = model->host,
-                        .mean = dataset->mean,
-                        .std = dataset->std,
+                        .kind = is_rows ? ES_INPUT_ROWS : ES_INPUT_IMAGES,
+                        .mean = is_rows ? dataset->column_mean : dataset->mean,
+                        .std = is_rows ? dataset->column_std : dataset->std,
+                        .column_names = dataset->column_names,
                         .class_names = dataset->class_names};
     const char *const *numbers = NULL;
     *network = NULL;
@@ -443,16 +448,19 @@ static EsStatus fill_engine(const EsGrownNetwork *network, EsGrownEngine *engine
         engine->alpha[i] = network->spec.seeds[i].alpha;
         engine->mode[i] = es_grown_seed_mode(&network->spec.seeds[i]);
     }
-    for (int b = 0; b < N_BATCHES; b++) {
+    engine->n_plans = es_grown_network_input_count(network) < LARGE_INPUT ? N_BATCHES : 1;
+    for (int b = 0; b < engine->n_plans; b++) {
         ES_TRY(create_plan(network, engine, b));
     }
     return ES_STATUS_OK;
 }
 
 static EsStatus reserve_worker(const EsGrownNetwork *network, EngineWorker *worker) {
-    size_t count = (size_t)es_grown_network_input_count(network) * LARGE_BATCH;
+    const EsGrownEngine *engine = network->engine;
+    int64_t batch = engine->graphs[engine->n_plans - 1].batch;
+    size_t count = (size_t)(es_grown_network_input_count(network) * batch);
     ES_TRY(es_plan_worker_create(network->device, &worker->runner));
-    for (int b = 0; b < N_BATCHES; b++) {
+    for (int b = 0; b < engine->n_plans; b++) {
         ES_TRY(es_plan_worker_reserve(worker->runner, network->engine->plans[b]));
     }
     return es_allocate(sizeof(float) * count, (void **)&worker->inputs);
@@ -549,7 +557,7 @@ EsStatus es_grown_network_predict(EsGrownNetwork *network, EsThreadPool *pool, E
     int n_threads = pool != NULL ? es_thread_pool_size(pool) : 1;
     Prediction p = {network, form, inputs, logits, n_inputs, 0};
     ES_TRY(reserve(network, n_threads));
-    p.b = n_inputs >= MANY_INPUTS;
+    p.b = n_inputs >= MANY_INPUTS && network->engine->n_plans > 1;
     int64_t batch = network->engine->graphs[p.b].batch;
     int64_t n_pieces = (n_inputs + batch - 1) / batch;
     if (pool != NULL) {

@@ -23,11 +23,9 @@
 ES_EXTERN_C_BEGIN
 
 // Limits of a network that is not trusted yet.
-#define ES_NETWORK_CLASSES_MAX 65536
-#define ES_NETWORK_COLUMNS_MAX 65536
-#define ES_NETWORK_SIDE_MAX    1024
-#define ES_NETWORK_MAP_MAX     (1 << 23) // numbers of the largest map of an image
-#define ES_NETWORK_NAME_BYTES  1024      // of a class, a column, a host
+#define ES_NETWORK_SIDE_MAX   1024
+#define ES_NETWORK_MAP_MAX    (1 << 21) // numbers of the largest map of an image
+#define ES_NETWORK_NAME_BYTES 1024      // of a class, a column, a host
 
 // --- its parts ---
 
@@ -105,8 +103,8 @@ EsStatus es_grown_network_take(EsGrowth *growth, int64_t env, EsGrownNetwork **n
 EsStatus es_grown_network_save(const EsGrownNetwork *network, const char *folder);
 
 // `path` is the folder, one of the two files, or a run folder, whose best network is taken. The
-// files are not trusted: INPUT names the entry that is missing, out of range or does not fit, and
-// its place.
+// `path` is the folder, one of the two files, or a run folder, whose best network is taken. The
+// files are not trusted: INPUT names the entry that is missing, out of range or does not fit.
 EsStatus es_grown_network_load(const char *path, EsGrownNetwork **network);
 
 // --- use ---

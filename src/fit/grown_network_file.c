@@ -264,7 +264,7 @@ static EsStatus read_input(Reading *r, const json_t *object) {
     } else if (strcmp(kind, "rows") == 0) {
         const json_t *names = NULL;
         r->spec.kind = ES_INPUT_ROWS;
-        ES_TRY(read_integer(r, object, "columns", 1, ES_NETWORK_COLUMNS_MAX, &n));
+        ES_TRY(read_integer(r, object, "columns", 1, ES_DATASET_MAX_COLUMNS, &n));
         if (json_object_get(object, "names") != NULL) {
             ES_TRY(read_array(r, object, "names", (size_t)n, (size_t)n, &names));
             ES_TRY(read_texts(r, names, "names", &r->column_names));
@@ -396,7 +396,7 @@ static EsStatus read_json(Reading *r, const json_t *root) {
     }
     ES_TRY(read_input(r, json_object_get(root, "input")));
     ES_TRY(read_host(r, json_object_get(root, "host")));
-    ES_TRY(read_array(r, root, "classes", 1, ES_NETWORK_CLASSES_MAX, &classes));
+    ES_TRY(read_array(r, root, "classes", 1, ES_DATASET_MAX_CLASSES, &classes));
     ES_TRY(read_texts(r, classes, "classes", &r->class_names));
     r->spec.class_names = r->class_names;
     r->spec.host.n_classes = (int)json_array_size(classes);

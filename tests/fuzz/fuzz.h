@@ -33,6 +33,8 @@ typedef enum FuzzVerdict {
     X(network_checkpoint, tensors)                                                                 \
     X(policy_file, tensors)                                                                        \
     X(policy_training, tensors)                                                                    \
+    X(grown_tensors, tensors)                                                                      \
+    X(grown_json, json)                                                                            \
     X(embedding_model, tensors)                                                                    \
     X(proof_policy, tensors)                                                                       \
     X(proof_weights, tensors)                                                                      \

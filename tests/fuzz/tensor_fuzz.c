@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "control/policy/policy.h"
+#include "fit/network_export.h"
 #include "fuzz.h"
 #include "growth/engine/lifecycle.h"
 #include "network/network_file.h"
@@ -244,6 +245,112 @@ FuzzVerdict fuzz_policy_training(const uint8_t *data, size_t bytes) {
     return verdict;
 }
 
+// --- grown networks ---
+
+// Two blocks and a gated seed, saved once.
+static EsGrownNetwork *small_grown(void) {
+    static EsGrownNetwork *network;
+    const EsHostBlock block = {.n_channels = 2,
+                               .kernel = 3,
+                               .has_pool = 1,
+                               .places = ES_HOST_BEFORE_POOL | ES_HOST_AFTER_POOL};
+    if (network == NULL) {
+        static const float mean = 0.5f, deviation = 0.25f;
+        static const char *const classes[] = {"no", "yes"};
+        EsGrownSpec spec = {.host = {.name = "small",
+                                     .dataset = "",
+                                     .image_channels = 1,
+                                     .image_size = 4,
+                                     .n_blocks = 2,
+                                     .n_classes = 2,
+                                     .blocks = {block, block}},
+                            .mean = &mean,
+                            .std = &deviation,
+                            .class_names = classes,
+                            .seeds = {{.slot = {.row = 1, .column = 0, .n_channels = 2},
+                                       .blueprint = ES_BLUEPRINT_ATTENTION,
+                                       .style = 3,
+                                       .alpha = 0.5f}},
+                            .n_seeds = 1};
+        FUZZ_OK(es_grown_network_create(&spec, &network));
+    }
+    return network;
+}
+
+// The two files, one of them the input; the hash in network.json is that of the tensors.
+static FuzzVerdict load_grown(const char *json_path, const char *tensors_path) {
+    EsGrownNetwork *network = NULL;
+    EsSafetensors *file = NULL;
+    EsExportList list;
+    json_t *root = json_load_file(json_path, 0, NULL);
+    const char *hash = NULL;
+    if (es_safetensors_open(tensors_path, &file) == ES_STATUS_OK) {
+        hash = es_safetensors_metadata(file, ES_TENSORS_HASH);
+    }
+    if (json_is_object(root) && hash != NULL) {
+        json_object_set_new(root, ES_TENSORS_HASH, json_string(hash));
+        FUZZ_CHECK(json_dump_file(root, json_path, 0) == 0);
+    }
+    int is_fit = json_is_object(root) && file != NULL;
+    json_decref(root);
+    es_safetensors_close(file);
+    EsStatus status = es_grown_network_load(json_path, &network);
+    if (status != ES_STATUS_OK) {
+        FUZZ_CHECK(network == NULL);
+        FuzzVerdict verdict = fuzz_judge(status);
+        return is_fit ? verdict : FUZZ_UNFIT;
+    }
+    FUZZ_OK(es_export_list_create(network, &list));
+    es_export_list_destroy(&list);
+    int64_t count = es_grown_network_input_count(network);
+    if (count <= 4096) { // large ones take their time
+        float *input = calloc((size_t)count, sizeof *input);
+        float *logits = malloc(sizeof *logits * (size_t)network->spec.host.n_classes);
+        FUZZ_CHECK(input != NULL && logits != NULL);
+        FUZZ_OK(es_grown_network_predict(network, NULL, ES_INPUT_PLAIN, input, 1, logits));
+        free(input);
+        free(logits);
+    }
+    es_grown_network_destroy(network);
+    return FUZZ_ACCEPTED;
+}
+
+FuzzVerdict fuzz_grown_tensors(const uint8_t *data, size_t bytes) {
+    static char *json; // of the small network
+    static size_t json_bytes;
+    const char *json_path = fuzz_path("network.json");
+    if (json == NULL) {
+        void *text = NULL;
+        FUZZ_OK(es_grown_network_save(small_grown(), fuzz_path(".")));
+        FUZZ_OK(es_file_read_all(json_path, 1 << 20, &text, &json_bytes));
+        json = text;
+    }
+    fuzz_file("network.json", json, json_bytes);
+    return load_grown(json_path, write_tensors("network.safetensors", data, bytes));
+}
+
+FuzzVerdict fuzz_grown_json(const uint8_t *data, size_t bytes) {
+    static const char *tensors;
+    if (tensors == NULL) {
+        FUZZ_OK(es_grown_network_save(small_grown(), fuzz_path(".")));
+        tensors = fuzz_path("network.safetensors");
+    }
+    return load_grown(fuzz_file("network.json", data, bytes), tensors);
+}
+
+static void write_grown_seeds(const char *folder) {
+    static const char *const seeds[][2] = {{"grown_tensors", "network.safetensors"},
+                                           {"grown_json", "network.json"}};
+    FUZZ_OK(es_grown_network_save(small_grown(), fuzz_path(".")));
+    for (size_t i = 0; i < ES_COUNT_OF(seeds); i++) {
+        void *bytes = NULL;
+        size_t count = 0;
+        FUZZ_OK(es_file_read_all(fuzz_path(seeds[i][1]), 1 << 20, &bytes, &count));
+        FUZZ_OK(es_file_write_all(fuzz_seed_path(folder, seeds[i][0]), bytes, count));
+        es_release(bytes);
+    }
+}
+
 // --- models of knowledge graphs ---
 
 FuzzVerdict fuzz_embedding_model(const uint8_t *data, size_t bytes) {
@@ -326,6 +433,7 @@ void fuzz_write_tensor_seeds(const char *folder) {
     FUZZ_OK(es_safetensors_save(fuzz_seed_path(folder, "safetensors"), tensors, 3, metadata, 2));
     FUZZ_OK(es_network_save(fuzz_seed_path(folder, "network_checkpoint"), n->graph, n->store,
                             n->optimiser, n->stream, NULL, 0));
+    write_grown_seeds(folder);
     FUZZ_OK(es_policy_save(g->training, fuzz_seed_path(folder, "policy_file")));
     FUZZ_OK(es_policy_save_training(g->training, fuzz_seed_path(folder, "policy_training")));
     FUZZ_OK(es_embedding_model_create(small_graph(), ES_EMBEDDING_DIMENSION_STEP, &model));
