@@ -10,160 +10,9 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "esper/version.h"
-#include "fit/network_export.h"
+#include "fit/export_plan.h"
 
 #define PATH_BYTES 4096
-
-// --- plan: which layers are calls, and where their maps lie ---
-
-// A layer with the norm and ReLU that follow it.
-typedef struct Call {
-    int layer;      // of the list
-    int norm;       // batch norm folded into it, or -1
-    int relu;       // a ReLU follows inside
-    int output;     // map
-    int64_t offset; // of the output in the static array
-} Call;
-
-typedef struct Plan {
-    const EsGrownNetwork *network;
-    const char *name;
-    EsExportList list;
-    Call *calls; // owned
-    int n_calls;
-    int *last_use;       // owned, by map: the last call that reads it
-    int64_t *map_offset; // owned, by map
-    int64_t n_floats;    // of the static array
-} Plan;
-
-static int count_readers(const EsExportList *list, int map) {
-    int n = map == list->output;
-    for (int i = 0; i < list->n_layers; i++) {
-        for (int k = 0; k < 3; k++) {
-            n += list->layers[i].in[k] == map;
-        }
-    }
-    return n;
-}
-
-// The layer that alone reads this map, if it is of that kind and reads it first.
-static int sole_reader(const EsExportList *list, int map, EsExportKind kind) {
-    if (count_readers(list, map) != 1) {
-        return -1;
-    }
-    for (int i = 0; i < list->n_layers; i++) {
-        if (list->layers[i].in[0] == map && list->layers[i].kind == kind) {
-            return i;
-        }
-    }
-    return -1;
-}
-
-static int is_weighted(EsExportKind kind) {
-    return kind == ES_EXPORT_CONV || kind == ES_EXPORT_DEPTHWISE || kind == ES_EXPORT_LINEAR;
-}
-
-static void list_calls(Plan *plan, unsigned char *is_inside) {
-    const EsExportList *list = &plan->list;
-    for (int i = 0; i < list->n_layers; i++) {
-        if (is_inside[i]) {
-            continue;
-        }
-        Call *call = &plan->calls[plan->n_calls++];
-        *call = (Call){.layer = i, .norm = -1, .output = i + 1};
-        if (is_weighted(list->layers[i].kind)) {
-            int norm = sole_reader(list, call->output, ES_EXPORT_BATCHNORM);
-            if (norm >= 0) {
-                is_inside[norm] = 1;
-                call->norm = norm;
-                call->output = norm + 1;
-            }
-            int relu = sole_reader(list, call->output, ES_EXPORT_RELU);
-            if (relu >= 0) {
-                is_inside[relu] = 1;
-                call->relu = 1;
-                call->output = relu + 1;
-            }
-        }
-    }
-}
-
-// Elementwise calls may write over their first input.
-static int works_in_place(EsExportKind kind) {
-    return kind != ES_EXPORT_MAXPOOL && kind != ES_EXPORT_GLOBAL_MEAN && !is_weighted(kind);
-}
-
-// First fit: a map takes the lowest place that no living map overlaps.
-static void place_maps(Plan *plan) {
-    const EsExportList *list = &plan->list;
-    int n_maps = list->n_layers + 1;
-    unsigned char *lives = (unsigned char *)(plan->last_use + n_maps);
-    for (int m = 0; m < n_maps; m++) {
-        plan->last_use[m] = -1;
-        lives[m] = 0;
-    }
-    for (int c = 0; c < plan->n_calls; c++) {
-        for (int k = 0; k < 3; k++) {
-            int map = list->layers[plan->calls[c].layer].in[k];
-            if (map >= 0) {
-                plan->last_use[map] = c;
-            }
-        }
-    }
-    plan->last_use[list->output] = plan->n_calls;
-    lives[0] = 1;
-    plan->n_floats = es_export_map_count(plan->network, list, 0);
-    for (int c = 0; c < plan->n_calls; c++) {
-        Call *call = &plan->calls[c];
-        const EsExportLayer *layer = &list->layers[call->layer];
-        int64_t count = es_export_map_count(plan->network, list, call->output), at = 0;
-        if (works_in_place(layer->kind) && plan->last_use[layer->in[0]] == c) {
-            at = plan->map_offset[layer->in[0]];
-        } else {
-            for (int m = 0; m < n_maps; m++) {
-                int64_t first = plan->map_offset[m];
-                int64_t end = first + es_export_map_count(plan->network, list, m);
-                if (lives[m] && at < end && first < at + count) {
-                    at = end;
-                    m = -1; // from the start: it may now overlap another
-                }
-            }
-        }
-        plan->map_offset[call->output] = at;
-        plan->n_floats = ES_MAX(plan->n_floats, at + count);
-        lives[call->output] = 1;
-        for (int m = 0; m < n_maps; m++) {
-            lives[m] &= plan->last_use[m] > c;
-        }
-    }
-}
-
-static void destroy_plan(Plan *plan) {
-    es_release(plan->calls);
-    es_release(plan->last_use);
-    es_release(plan->map_offset);
-    es_export_list_destroy(&plan->list);
-}
-
-static EsStatus create_plan(const EsGrownNetwork *network, const char *name, Plan *plan) {
-    unsigned char *is_inside = NULL;
-    EsStatus status = ES_STATUS_OK;
-    *plan = (Plan){.network = network, .name = name};
-    ES_TRY(es_export_list_create(network, &plan->list));
-    size_t n = (size_t)plan->list.n_layers + 1;
-    ES_TRY_GOTO(es_allocate(sizeof *plan->calls * n, (void **)&plan->calls));
-    ES_TRY_GOTO(es_allocate((sizeof *plan->last_use + 1) * n, (void **)&plan->last_use));
-    ES_TRY_GOTO(es_allocate(sizeof *plan->map_offset * n, (void **)&plan->map_offset));
-    ES_TRY_GOTO(es_allocate(n, (void **)&is_inside));
-    list_calls(plan, is_inside);
-    place_maps(plan);
-done:
-    es_release(is_inside);
-    if (status != ES_STATUS_OK) {
-        destroy_plan(plan);
-    }
-    return status;
-}
 
 // --- weights ---
 
@@ -177,41 +26,14 @@ static void put_array(FILE *stream, const char *what, int number, const float *n
     fprintf(stream, "};\n");
 }
 
-// Weights and bias with the norm folded in: w' = w s, b' = (b - mean) s + beta with
-// s = gamma / sqrt(variance + epsilon). Both are released by the caller.
-static EsStatus fold(const Plan *plan, const Call *call, float **weight, float **bias,
-                     int64_t *n_weights) {
-    const EsExportLayer *layer = &plan->list.layers[call->layer];
-    const EsExportLayer *norm = call->norm >= 0 ? &plan->list.layers[call->norm] : NULL;
-    int64_t n_outputs = layer->n_channels;
-    int64_t row = layer->kind == ES_EXPORT_DEPTHWISE ? 1 : layer->n_inputs;
-    row *= (int64_t)layer->kernel * layer->kernel;
-    *n_weights = n_outputs * row;
-    ES_TRY(es_allocate(sizeof **weight * (size_t)*n_weights, (void **)weight));
-    ES_TRY(es_allocate(sizeof **bias * (size_t)n_outputs, (void **)bias));
-    for (int64_t o = 0; o < n_outputs; o++) {
-        double scale = 1, shift = layer->bias != NULL ? (double)layer->bias[o] : 0;
-        if (norm != NULL) {
-            scale =
-                (double)norm->weight[o] / sqrt((double)norm->variance[o] + (double)norm->epsilon);
-            shift = (shift - (double)norm->mean[o]) * scale + (double)norm->bias[o];
-        }
-        for (int64_t i = 0; i < row; i++) {
-            (*weight)[o * row + i] = (float)((double)layer->weight[o * row + i] * scale);
-        }
-        (*bias)[o] = (float)shift;
-    }
-    return ES_STATUS_OK;
-}
-
-static EsStatus put_weights(const Plan *plan, FILE *stream) {
+static EsStatus put_weights(const EsExportPlan *plan, FILE *stream) {
     for (int c = 0; c < plan->n_calls; c++) {
-        const Call *call = &plan->calls[c];
+        const EsExportCall *call = &plan->calls[c];
         const EsExportLayer *layer = &plan->list.layers[call->layer];
-        if (is_weighted(layer->kind)) {
+        if (es_export_is_weighted(layer->kind)) {
             float *weight = NULL, *bias = NULL;
             int64_t n_weights = 0;
-            EsStatus status = fold(plan, call, &weight, &bias, &n_weights);
+            EsStatus status = es_export_fold(plan, call, &weight, &bias, &n_weights);
             if (status == ES_STATUS_OK) {
                 fprintf(stream, "\n/* %s */\n", layer->name);
                 put_array(stream, "weight", c, weight, n_weights);
@@ -374,7 +196,7 @@ static EsExportKind function_of(EsExportKind kind) {
     return kind == ES_EXPORT_GATED_MIX ? ES_EXPORT_MIX : kind;
 }
 
-static void put_functions(const Plan *plan, FILE *stream) {
+static void put_functions(const EsExportPlan *plan, FILE *stream) {
     for (size_t f = 0; f < ES_COUNT_OF(functions); f++) {
         int is_used = 0;
         for (int c = 0; c < plan->n_calls; c++) {
@@ -389,8 +211,8 @@ static void put_functions(const Plan *plan, FILE *stream) {
 
 // --- the function ---
 
-static void put_call(const Plan *plan, int c, FILE *stream) {
-    const Call *call = &plan->calls[c];
+static void put_call(const EsExportPlan *plan, int c, FILE *stream) {
+    const EsExportCall *call = &plan->calls[c];
     const EsExportLayer *layer = &plan->list.layers[call->layer];
     long long a = plan->map_offset[layer->in[0]], y = plan->map_offset[call->output];
     long long b = layer->in[1] >= 0 ? plan->map_offset[layer->in[1]] : 0;
@@ -471,7 +293,7 @@ static void put_text(FILE *stream, const char *text) {
     fputc('"', stream);
 }
 
-static void put_input(const Plan *plan, FILE *stream) {
+static void put_input(const EsExportPlan *plan, FILE *stream) {
     const EsHostSpec *host = &plan->network->spec.host;
     int n = host->image_channels;
     fprintf(stream, "\nstatic const float centre[%d] = {", n);
@@ -489,7 +311,7 @@ static void put_input(const Plan *plan, FILE *stream) {
     }
 }
 
-static EsStatus put_source(const Plan *plan, FILE *stream) {
+static EsStatus put_source(const EsExportPlan *plan, FILE *stream) {
     const EsGrownSpec *spec = &plan->network->spec;
     const char *name = plan->name;
     int64_t n_inputs = es_grown_network_input_count(plan->network);
@@ -527,7 +349,7 @@ static EsStatus put_source(const Plan *plan, FILE *stream) {
     return ES_STATUS_OK;
 }
 
-static EsStatus put_header(const Plan *plan, FILE *stream) {
+static EsStatus put_header(const EsExportPlan *plan, FILE *stream) {
     const EsHostSpec *host = &plan->network->spec.host;
     const char *name = plan->name;
     char guard[128];
@@ -573,8 +395,8 @@ static EsStatus check_name(const char *name) {
                              name);
 }
 
-static EsStatus write_part(const Plan *plan, const char *folder, const char *end,
-                           EsStatus (*put)(const Plan *plan, FILE *stream)) {
+static EsStatus write_part(const EsExportPlan *plan, const char *folder, const char *end,
+                           EsStatus (*put)(const EsExportPlan *plan, FILE *stream)) {
     char path[PATH_BYTES], *text = NULL;
     size_t bytes = 0;
     if (snprintf(path, sizeof path, "%s/%s%s", folder, plan->name, end) >= (int)sizeof path) {
@@ -594,14 +416,14 @@ static EsStatus write_part(const Plan *plan, const char *folder, const char *end
 }
 
 EsStatus es_grown_export_c(const EsGrownNetwork *network, const EsExportC *options) {
-    Plan plan;
+    EsExportPlan plan;
     ES_TRY(check_name(options->name));
     ES_TRY(es_folder_make(options->folder));
-    ES_TRY(create_plan(network, options->name, &plan));
+    ES_TRY(es_export_plan_create(network, options->name, &plan));
     EsStatus status = write_part(&plan, options->folder, ".h", put_header);
     if (status == ES_STATUS_OK) {
         status = write_part(&plan, options->folder, ".c", put_source);
     }
-    destroy_plan(&plan);
+    es_export_plan_destroy(&plan);
     return status;
 }
