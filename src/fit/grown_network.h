@@ -103,7 +103,6 @@ EsStatus es_grown_network_take(EsGrowth *growth, int64_t env, EsGrownNetwork **n
 EsStatus es_grown_network_save(const EsGrownNetwork *network, const char *folder);
 
 // `path` is the folder, one of the two files, or a run folder, whose best network is taken. The
-// `path` is the folder, one of the two files, or a run folder, whose best network is taken. The
 // files are not trusted: INPUT names the entry that is missing, out of range or does not fit.
 EsStatus es_grown_network_load(const char *path, EsGrownNetwork **network);
 
