@@ -282,12 +282,12 @@ static EsStatus make_cross_entropy(KernelFixture *fixture) {
 }
 
 static void run_cross_entropy_forward(KernelFixture *s) {
-    s->kernels->cross_entropy_forward(s->stream, &s->x, &s->labels, &s->loss, &s->n_correct,
+    s->kernels->cross_entropy_forward(s->stream, 0, &s->x, &s->labels, &s->loss, &s->n_correct,
                                       &s->n_invalid);
 }
 
 static void run_cross_entropy_backward(KernelFixture *s) {
-    s->kernels->cross_entropy_backward(s->stream, &s->x, &s->labels, NULL, &s->d_x);
+    s->kernels->cross_entropy_backward(s->stream, 0, &s->x, &s->labels, NULL, &s->d_x);
 }
 
 // as parameters in a shared store: one set for all environments
@@ -421,7 +421,11 @@ static void run_gather_order(KernelFixture *s) {
 }
 
 static void run_gather_images(KernelFixture *s) {
-    EsGatherOptions options = {1, 4, 1, {0.5f, 0.5f, 0.5f, 0.5f}, {4.0f, 4.0f, 4.0f, 4.0f}};
+    EsGatherOptions options = {.seed = 1,
+                               .pad = 4,
+                               .flip = 1,
+                               .mean = {0.5f, 0.5f, 0.5f, 0.5f},
+                               .inv_std = {4.0f, 4.0f, 4.0f, 4.0f}};
     s->kernels->gather_images(s->stream, &options, &s->images, &s->index, &s->episode, &s->step,
                               &s->y);
 }

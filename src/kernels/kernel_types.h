@@ -48,10 +48,23 @@ typedef struct EsDropoutOptions {
     float probability; // of dropping, in [0, 1)
 } EsDropoutOptions;
 
+typedef enum EsDecay { ES_DECAY_CONSTANT, ES_DECAY_LINEAR, ES_DECAY_COSINE } EsDecay;
+
+// How a learning rate moves over a run (schedule_rules.h). All zero: it stays.
+typedef struct EsLearningRateSchedule {
+    EsDecay decay;
+    float warmup;      // share of the updates in which it rises from 0
+    float final_share; // of the learning rate, at the last update
+    int64_t n_updates; // of the run
+} EsLearningRateSchedule;
+
 typedef struct EsSgdRates {
     EsTensor learning_rate; // [E]
     EsTensor momentum;      // [E]
     EsTensor weight_decay;  // [E]
+    int is_nesterov;
+    EsLearningRateSchedule schedule; // of the learning rate
+    EsTensor update;                 // i32 [1]: number of this update, from 0; without data: none
 } EsSgdRates;
 
 typedef struct EsAdamOptions {
@@ -67,10 +80,19 @@ typedef struct EsSampleOrder {
     int64_t n_shares; // environments that share each pass; 1: everyone has its own
 } EsSampleOrder;
 
+// The pixels around an image, for crops that reach beyond it.
+typedef enum EsBorder {
+    ES_BORDER_BLACK,
+    ES_BORDER_MEAN,   // of the channel, to the nearest byte
+    ES_BORDER_REFLECT // mirrored about the outermost pixels; pad is below height and width
+} EsBorder;
+
 typedef struct EsGatherOptions {
     uint64_t seed;
-    int pad;  // crop offsets in 0..2*pad from a border of black pixels; 0 = no crop
+    int pad;  // crop offsets in 0..2*pad from a border of so many pixels; 0 = no crop
     int flip; // horizontal flip with probability one half
+    EsBorder border;
+    float erase; // probability that a rectangle of the crop is erased; 0 = none
     float mean[ES_MAX_IMAGE_CHANNELS]; // of pixels scaled to 0..1
     float inv_std[ES_MAX_IMAGE_CHANNELS];
 } EsGatherOptions;

@@ -34,7 +34,8 @@ typedef struct EsOptimiserOptions {
 typedef struct EsOptimiser {
     EsOptimiserOptions options;
     EsStore *store;   // borrowed
-    EsSgdRates rates; // [E] each; Adam uses rates.learning_rate
+    EsSgdRates rates; // [E] each; Adam uses rates.learning_rate. Nesterov and a schedule are set by
+                      // the owner, before the first step; rates.update is borrowed
     EsTensor moment1; // [E, P] momentum, or Adam's first moment
     EsTensor moment2; // [E, P] Adam
     EsTensor n_steps; // i32 [E] Adam

@@ -311,14 +311,15 @@ static void run_cross_entropy_forward(Run *r) {
     EsTensor labels = numbers(r, ES_DTYPE_I32, 11, DIMS(r->E, 200)), loss = floats(r, DIMS(r->E));
     EsTensor n_correct = take(r, ES_DTYPE_I32, DIMS(r->E));
     EsTensor n_invalid = take(r, ES_DTYPE_I32, DIMS(r->E));
-    r->kernels->cross_entropy_forward(r->stream, &logits, &labels, &loss, &n_correct, &n_invalid);
+    r->kernels->cross_entropy_forward(r->stream, 0.1f, &logits, &labels, &loss, &n_correct,
+                                      &n_invalid);
 }
 
 static void run_cross_entropy_backward(Run *r) {
     EsTensor logits = floats(r, DIMS(r->E, 200, 10)), d_loss = floats(r, DIMS(r->E));
     EsTensor labels = numbers(r, ES_DTYPE_I32, 11, DIMS(r->E, 200));
     EsTensor d_logits = floats(r, DIMS(r->E, 200, 10));
-    r->kernels->cross_entropy_backward(r->stream, &logits, &labels, &d_loss, &d_logits);
+    r->kernels->cross_entropy_backward(r->stream, 0.1f, &logits, &labels, &d_loss, &d_logits);
 }
 
 static void run_embedding_forward(Run *r) {

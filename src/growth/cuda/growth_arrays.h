@@ -95,6 +95,8 @@ typedef struct EsGrowthArrays {
     float *states, *saved_states;                                // [E, n_states]
     int32_t *episode;                                            // [E]
     EsGrowthSgd rates;
+    EsLearningRateSchedule schedule; // of both learning rates; 0 updates: they stay
+    int32_t is_nesterov;
     // the small state, and the arrays reported with it
     EsGrowthState state;
     EsActionMasks *masks;    // [E]
@@ -153,8 +155,9 @@ void es_growth_cuda_list_trials(const EsGrowthArrays *arrays, EsStream *stream);
 void es_growth_cuda_fill_trials(const EsGrowthArrays *arrays, EsStream *stream, int64_t n);
 
 // growth_update_cuda.cu: the work after each batch: its loss and counts are added up, gradients are
-// measured when is_measured, clipped and applied.
-void es_growth_cuda_update(const EsGrowthArrays *arrays, EsStream *stream, int is_measured);
+// measured when is_measured, clipped and applied. update i32 [1]: the batch's number in the episode.
+void es_growth_cuda_update(const EsGrowthArrays *arrays, const int32_t *update, EsStream *stream,
+                           int is_measured);
 
 // slot_table_cuda.cu: means over the batches of the step, and its trials as accuracies.
 void es_growth_cuda_results(const EsGrowthArrays *arrays, EsStream *stream);

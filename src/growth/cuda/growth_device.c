@@ -39,7 +39,8 @@ static void queue_training(EsGrowth *growth) {
         EsFusedBatch batch = {.step = arrays->batch_number + b,
                               .loss_scale = arrays->is_scaled ? arrays->loss_scale : NULL};
         es_fused_step_train(d->fused, growth->stream, &rows, &batch);
-        es_growth_cuda_update(arrays, growth->stream, b % growth->options.gradient_stride == 0);
+        es_growth_cuda_update(arrays, batch.step, growth->stream,
+                              b % growth->options.gradient_stride == 0);
     }
 }
 

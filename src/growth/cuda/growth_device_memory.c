@@ -147,8 +147,8 @@ static EsStatus fill_rows(EsGrowth *growth) {
         float value;
     } rates[] = {{arrays->rates.host_learning_rate, options->host_learning_rate},
                  {arrays->rates.seed_learning_rate, options->seed_learning_rate},
-                 {arrays->rates.momentum, options->momentum},
-                 {arrays->rates.host_decay, options->host_decay},
+                 {arrays->rates.momentum, options->recipe.momentum},
+                 {arrays->rates.host_decay, options->recipe.weight_decay},
                  {arrays->rates.clip, options->clip}};
     size_t bytes = sizeof(float) * (size_t)options->n_envs;
     float *numbers = NULL;
@@ -410,8 +410,8 @@ static void fill_parts(EsGrowth *growth) {
     arrays->n_envs = (int32_t)options->n_envs;
     arrays->n_slots = n_slots;
     arrays->max_patterns = n_slots <= ES_ABLATION_FULL_MAX
-                               ? 1 << n_slots
-                               : ES_MAX(1 << ES_ABLATION_FULL_MAX, n_slots + 2);
+                              ? 1 << n_slots
+                              : ES_MAX(1 << ES_ABLATION_FULL_MAX, n_slots + 2);
     arrays->is_scaled = options->precision == ES_DTYPE_F16;
     arrays->n_parameters = growth->model.layout.n_parameters;
     arrays->n_states = growth->model.layout.n_states;
@@ -419,6 +419,8 @@ static void fill_parts(EsGrowth *growth) {
     arrays->batch = options->batch;
     arrays->n_validation_images = options->n_validation_images;
     arrays->seed = options->seed;
+    arrays->schedule = es_growth_schedule(options);
+    arrays->is_nesterov = options->recipe.nesterov;
     arrays->parameters = growth->store->parameters.data;
     arrays->gradients = growth->store->gradients.data;
     arrays->states = growth->store->states.data;

@@ -5,6 +5,7 @@
 // A group is the host (0) or a slot's seed with its gate (1 + s).
 #include "growth/cuda/growth_arrays.h"
 #include "kernels/cuda/cuda_common.cuh"
+#include "kernels/ops/schedule_rules.h"
 
 // Sums over a piece of a tensor, and over a whole one.
 typedef struct TensorSums {
@@ -195,8 +196,9 @@ static __global__ void __launch_bounds__(ES_THREADS)
 
 #define PER_THREAD (ES_GROWTH_CHUNK / ES_THREADS)
 
-// d = gradient + decay p; buffer = momentum buffer + d; p -= learning_rate buffer
-static __global__ void sgd_kernel(const __grid_constant__ EsGrowthArrays arrays) {
+// As sgd_step (kernels/ops/optimiser.h), of the gradients as they are scaled and clipped.
+static __global__ void sgd_kernel(const __grid_constant__ EsGrowthArrays arrays,
+                                  const int32_t *update) {
     int64_t env = blockIdx.x / arrays.n_parameter_chunks;
     EsGrowthChunk chunk = arrays.chunks[blockIdx.x % arrays.n_parameter_chunks];
     bool is_host = chunk.section == ES_GROWTH_SECTION_HOST;
@@ -220,6 +222,9 @@ static __global__ void sgd_kernel(const __grid_constant__ EsGrowthArrays arrays)
         is_host ? arrays.rates.host_learning_rate[env] : arrays.rates.seed_learning_rate[env];
     float decay = is_host ? arrays.rates.host_decay[env] : 0.0f;
     float keep = arrays.rates.momentum[env];
+    if (arrays.schedule.n_updates > 0) {
+        learning_rate *= es_schedule_share(&arrays.schedule, update[0]);
+    }
     float unscale = arrays.is_scaled ? arrays.unscale[env] : 1.0f;
     float value[PER_THREAD], gradient[PER_THREAD], buffer[PER_THREAD];
     // all loads before the first store: the compiler cannot know that they are of other memory
@@ -239,16 +244,18 @@ static __global__ void sgd_kernel(const __grid_constant__ EsGrowthArrays arrays)
             float d = gradient[k] * unscale * factor + decay * value[k];
             float moved = keep * buffer[k] + d;
             arrays.momentum[row + j] = moved;
-            arrays.parameters[row + j] = value[k] - learning_rate * moved;
+            arrays.parameters[row + j] =
+                value[k] - learning_rate * (arrays.is_nesterov ? d + keep * moved : moved);
         }
     }
 }
 
-void es_growth_cuda_update(const EsGrowthArrays *arrays, EsStream *stream, int is_measured) {
+void es_growth_cuda_update(const EsGrowthArrays *arrays, const int32_t *update, EsStream *stream,
+                           int is_measured) {
     EsLaunch launch(stream, "growth_update");
     int64_t n_envs = arrays->n_envs;
     launch.start_shared(measure_kernel, dim3((unsigned)(n_envs * arrays->n_pieces)), ES_THREADS,
                         (size_t)arrays->n_places * sizeof(TensorSums), *arrays, is_measured);
     launch.start(sgd_kernel, dim3((unsigned)(n_envs * arrays->n_parameter_chunks)), ES_THREADS,
-                 *arrays);
+                 *arrays, update);
 }

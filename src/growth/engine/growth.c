@@ -29,12 +29,16 @@ EsGrowthOptions es_growth_defaults(const EsHostSpec *host, const EsSlot *slots, 
         .plan_capacity = (int)ES_MIN(64 + 40 * n_envs, 16384),
         .host_learning_rate = 0.01f,
         .seed_learning_rate = 0.01f,
-        .momentum = 0.9f,
-        .host_decay = 5e-4f,
+        .recipe = es_recipe_plain(),
         .clip = 1.0f,
         .gradient_stride = 10};
     memcpy(options.slots, slots, sizeof *slots * (size_t)n_slots);
     return options;
+}
+
+EsLearningRateSchedule es_growth_schedule(const EsGrowthOptions *options) {
+    return es_recipe_schedule(&options->recipe,
+                              options->settings.episode_steps * options->step_batches);
 }
 
 // --- create ---
@@ -117,8 +121,7 @@ static EsStatus create_model(EsGrowth *growth, const EsDataset *dataset) {
     model->n_envs = options->n_envs;
     model->seed = options->seed;
     model->n_shares = ES_MAX(options->n_shares, 1);
-    model->pad = options->pad;
-    model->flip = options->flip;
+    model->recipe = options->recipe;
     model->dataset = dataset;
     ES_TRY(es_growth_layout_create(model));
     fill_settings(growth);

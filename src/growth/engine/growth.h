@@ -36,12 +36,11 @@ typedef struct EsGrowthOptions {
     uint64_t seed;
     EsDtype precision; // of activations: F32; on CUDA also BF16, F16
     int is_tf32;       // CUDA, F32: convolutions multiply in TF32
-    int pad, flip;
     int64_t n_shares; // episodes that divide each pass over the training images; 0 or 1 = none
     EsCompileMode mode;
     int plan_capacity;
-    float host_learning_rate, seed_learning_rate; // SGD
-    float momentum, host_decay;                   // likewise; seeds have no weight decay
+    float host_learning_rate, seed_learning_rate;
+    EsRecipe recipe;
     float clip;          // L2 norm of the host's and of each seed's gradient; 0 = none
     int gradient_stride; // batches between measurements of gradients
 } EsGrowthOptions;
@@ -54,6 +53,9 @@ EsGrowthOptions es_growth_defaults(const EsHostSpec *host, const EsSlot *slots, 
 // Default precision of hosts: F32 on the CPU; on CUDA BF16 from compute capability 8.0 on, whose
 // tensor cores have it, else F16.
 EsDtype es_growth_auto_precision(const EsDeviceInfo *device);
+
+// The course of learning rates over the updates of an episode.
+EsLearningRateSchedule es_growth_schedule(const EsGrowthOptions *options);
 
 typedef struct EsGrowth EsGrowth;
 

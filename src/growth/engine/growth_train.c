@@ -85,12 +85,19 @@ static void measure_gradients(EsGrowth *growth, const EsGrowthWorker *worker,
 static void update_group(EsGrowth *growth, EsGrowthWorker *worker, int64_t env, int64_t first,
                          int64_t end, float learning_rate, float decay) {
     const EsKernels *kernels = es_kernels_of(growth->device);
-    float momentum = growth->options.momentum;
+    float momentum = growth->options.recipe.momentum;
+    EsLearningRateSchedule schedule = es_growth_schedule(&growth->options);
     EsSgdRates rates = {
         .learning_rate =
             es_tensor_view(&learning_rate, ES_DTYPE_F32, growth->device, 1, (int64_t[]){1}),
         .momentum = es_tensor_view(&momentum, ES_DTYPE_F32, growth->device, 1, (int64_t[]){1}),
-        .weight_decay = es_tensor_view(&decay, ES_DTYPE_F32, growth->device, 1, (int64_t[]){1})};
+        .weight_decay = es_tensor_view(&decay, ES_DTYPE_F32, growth->device, 1, (int64_t[]){1}),
+        .is_nesterov = growth->options.recipe.nesterov,
+        .schedule = schedule};
+    if (schedule.n_updates > 0) {
+        rates.update =
+            es_tensor_view(&worker->batch_number, ES_DTYPE_I32, growth->device, 1, (int64_t[]){1});
+    }
     EsTensor gradient = part_of(&growth->store->gradients, env, first, end);
     EsTensor buffer = part_of(&growth->momentum, env, first, end);
     EsTensor parameter = part_of(&growth->store->parameters, env, first, end);
@@ -116,7 +123,7 @@ static void update_host(EsGrowth *growth, EsGrowthWorker *worker, const EsGrowth
     kernels->slab_clip(worker->stream, &plan->spans, &plan->groups, &sums, &limits, &gradients,
                        &norms);
     update_group(growth, worker, env, 0, layout->n_host_parameters,
-                 growth->options.host_learning_rate, growth->options.host_decay);
+                 growth->options.host_learning_rate, growth->options.recipe.weight_decay);
     for (int s = 0; s < n_slots; s++) {
         int is_frozen = growth->shown.state.seed.alpha_mode[env * n_slots + s] == ES_ALPHA_DOWN;
         if (plan->topology.blueprint[s] != ES_NO_SEED && !is_frozen) {

@@ -71,13 +71,10 @@ static EsStatus build_program(EsHostTrainer *t, Program *program, int64_t batch,
     const EsDataset *dataset = t->dataset;
     const int64_t image_dims[] = {dataset->n_images, dataset->n_channels, dataset->height,
                                   dataset->width};
-    EsGatherOptions gather = {.seed = t->options.seed};
+    EsGatherOptions gather = is_training ? es_recipe_gather(&t->options.recipe, t->options.seed)
+                                         : (EsGatherOptions){.seed = t->options.seed};
     EsSampleOrder order = {
         .seed = t->options.seed, .n_samples = dataset->train.count, .n_shares = 1};
-    if (is_training) {
-        gather.pad = t->options.pad;
-        gather.flip = t->options.flip;
-    }
     for (int c = 0; c < dataset->n_channels; c++) {
         gather.mean[c] = dataset->mean[c];
         gather.inv_std[c] = 1.0f / dataset->std[c];
@@ -98,6 +95,7 @@ static EsStatus build_program(EsHostTrainer *t, Program *program, int64_t batch,
     EsValueId logits = es_host_build(graph, &t->options.host, images, is_training);
     program->loss = es_graph_cross_entropy(graph, logits, labels);
     if (is_training) {
+        es_graph_smooth_labels(graph, program->loss, t->options.recipe.smoothing);
         ES_TRY(es_graph_differentiate(graph, program->loss.loss));
     }
     return es_graph_status(graph);
@@ -165,8 +163,7 @@ static EsStatus create_fused(EsHostTrainer *t) {
     t->model = (EsGrowthModel){.host = options->host,
                                .n_envs = n_envs,
                                .seed = options->seed,
-                               .pad = options->pad,
-                               .flip = options->flip,
+                               .recipe = options->recipe,
                                .dataset = t->dataset};
     ES_TRY(es_growth_layout_create(&t->model));
     EsStatus status = es_fused_step_check(&t->model, t->device, options->precision);
@@ -221,6 +218,11 @@ EsStatus es_host_trainer_create(const EsHostTrainerOptions *options, const EsDat
     ES_TRY_GOTO(
         es_store_initialise(t->store, t->train.graph, t->stream, options->seed, t->index_host));
     ES_TRY_GOTO(es_optimiser_create(t->train.graph, t->store, &options->optimiser, &t->optimiser));
+    t->optimiser->rates.is_nesterov = options->recipe.nesterov;
+    t->optimiser->rates.schedule = es_recipe_schedule(&options->recipe, options->n_updates);
+    if (t->optimiser->rates.schedule.n_updates > 0) {
+        t->optimiser->rates.update = t->step;
+    }
     ES_TRY_GOTO(create_plan(t, &t->train, t->optimiser));
     ES_TRY_GOTO(create_fused(t));
 done:

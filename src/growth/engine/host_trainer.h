@@ -13,6 +13,7 @@
 
 #include "data/dataset.h"
 #include "growth/host/host.h"
+#include "growth/rules/recipe.h"
 #include "network/plan/plan.h"
 
 ES_EXTERN_C_BEGIN
@@ -23,7 +24,9 @@ typedef struct EsHostTrainerOptions {
     int64_t batch; // images per host and step
     uint64_t seed;
     int32_t first_episode; // host e is episode first_episode + e
-    int pad, flip;         // augmentation, 0 = none
+    EsRecipe recipe;       // of labels and images, and the learning rate's course; SGD's numbers
+                           // are the optimiser's
+    int64_t n_updates;     // of the run, for that course; 0: it stays
     EsDtype precision;     // of activations: F32; on CUDA also BF16, and F16 where it runs fused
     int is_tf32;           // CUDA, F32, fused: convolutions multiply in TF32; on by default
     EsCompileMode mode;

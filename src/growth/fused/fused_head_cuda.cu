@@ -131,26 +131,32 @@ static __device__ __forceinline__ int find_logits(const Weights &weights, const 
 // Logits become their gradients, and 0 for classes that do not exist; the numbers for the loss are
 // kept. A label out of range counts and adds nothing else.
 static __device__ __forceinline__ void compare_label(int K, int n_classes, int label, int best,
-                                                     float largest, float scale, float *logits,
-                                                     float *losses) {
+                                                     float largest, float scale, float smoothing,
+                                                     float *logits, float *losses) {
     int lane = threadIdx.x % 32, is_valid = label < K;
-    float of_label = logits[is_valid ? label : 0], sum = 0.0f;
+    float of_label = logits[is_valid ? label : 0], sum = 0.0f, total = 0.0f;
+    float others = smoothing / (float)K, target = 1.0f - smoothing + others;
     __syncwarp(); // logits are overwritten below
 #pragma unroll 1
     for (int k = lane; k < n_classes; k += 32) {
         float e = expf(logits[k] - largest);
+        total += smoothing > 0.0f && k < K ? logits[k] : 0.0f;
         logits[k] = e;
         sum += e;
     }
     sum = es_warp_sum(sum);
+    if (smoothing > 0.0f) {
+        total = es_warp_sum(total);
+    }
 #pragma unroll 1
     for (int k = lane; k < n_classes; k += 32) {
         float p = logits[k] / sum;
-        logits[k] = is_valid && k < K ? (p - (k == label ? 1.0f : 0.0f)) * scale : 0.0f;
+        logits[k] = is_valid && k < K ? (p - (k == label ? target : others)) * scale : 0.0f;
     }
     if (lane == 0) {
         losses[0] = is_valid ? sum : 1.0f;
-        losses[1] = is_valid ? largest - of_label : 0.0f;
+        float smoothed = smoothing > 0.0f ? smoothing * (of_label - total / (float)K) : 0.0f;
+        losses[1] = is_valid ? largest - of_label + smoothed : 0.0f;
         losses[2] = !is_valid ? -1.0f : best == label ? 1.0f : 0.0f;
     }
 }
@@ -283,8 +289,8 @@ run_images(const EsFusedArguments &args, const EsFusedInstance &at, const Shared
         float largest;
         int best = find_logits(weights, bias, features, s.n_classes, logits, largest);
         __syncwarp();
-        compare_label(args.net.n_classes, s.n_classes, label, best, largest, scale, logits,
-                      s.losses + 3 * image);
+        compare_label(args.net.n_classes, s.n_classes, label, best, largest, scale, args.smoothing,
+                      logits, s.losses + 3 * image);
         __syncwarp();
         if (args.is_training) {
             differentiate_features(

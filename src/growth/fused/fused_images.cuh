@@ -50,7 +50,10 @@ static __device__ __forceinline__ void es_load_images(const EsFusedArguments &ar
                                                       const EsFusedInstance &at, T *tile,
                                                       const EsTile &shape) {
     int pixels = shape.pixels(), size = shape.size, n_channels = args.net.image_channels;
-    int width = size % 4 == 0 ? 4 : 1, turn = width == 4 ? (int)threadIdx.x / 2 % 4 : 0;
+    // four at a time from a border of black pixels, or none
+    bool is_wide = size % 4 == 0 && args.gather.erase <= 0.0f &&
+                   (args.gather.pad == 0 || args.gather.border == ES_BORDER_BLACK);
+    int width = is_wide ? 4 : 1, turn = width == 4 ? (int)threadIdx.x / 2 % 4 : 0;
     EsByteScale value(args.gather, n_channels);
     for (int i = threadIdx.x * width; i < at.n_images * pixels; i += ES_FUSED_THREADS * width) {
         int image = shape.image_of(i), pixel = i - image * pixels;
@@ -63,7 +66,8 @@ static __device__ __forceinline__ void es_load_images(const EsFusedArguments &ar
         for (int c = 0; c < ES_MAX_IMAGE_CHANNELS; c++) {
             const unsigned char *channel = from + min(c, n_channels - 1) * pixels;
             bytes[c] = width == 4 ? four.load(channel)
-                                  : es_gather_pixel(channel, size, size, sample.crop, row, column);
+                                  : es_gather_pixel(&args.gather, min(c, n_channels - 1), channel,
+                                                    size, size, &sample.crop, row, column);
         }
         T *to = tile + shape.at(image, 0, row, column) * ES_C8;
 #pragma unroll

@@ -125,6 +125,7 @@ typedef struct EsFusedArguments {
     float *parameters, *gradients, *states;
     int64_t parameter_stride, state_stride;
     const float *loss_scale;    // [E], nullable
+    float smoothing;            // of labels, in training; else 0
     unsigned char *packed;      // [E][net.packed_bytes]
     unsigned char *seed_packed; // [E][net.seed_packed_bytes]
 

@@ -360,7 +360,8 @@ static void fill_arguments(EsFusedStep *fused) {
     args->episode = options->episode.data;
     args->order = es_growth_order(model);
     args->is_tf32 = options->is_tf32;
-    args->gather = (EsGatherOptions){.seed = model->seed, .pad = model->pad, .flip = model->flip};
+    args->gather = es_recipe_gather(&model->recipe, model->seed);
+    args->smoothing = model->recipe.smoothing;
     for (int c = 0; c < dataset->n_channels; c++) {
         args->gather.mean[c] = dataset->mean[c];
         args->gather.inv_std[c] = 1.0f / dataset->std[c];
@@ -492,6 +493,7 @@ void es_fused_step_evaluate(EsFusedStep *fused, EsStream *stream, const EsFusedI
     args.sharing = fused->sharing;
     args.is_training = 0;
     args.gather.pad = args.gather.flip = 0;
+    args.gather.erase = args.smoothing = 0.0f;
     set_results(&args, &fused->evaluated);
     es_fused_share(stream, &args);
     es_fused_prepare(stream, fused->options.precision, &args);

@@ -171,11 +171,8 @@ EsSampleOrder es_growth_order(const EsGrowthModel *model) {
 }
 
 static EsGatherOptions gather_options(const EsGrowthModel *model, int is_training) {
-    EsGatherOptions gather = {.seed = model->seed};
-    if (is_training) {
-        gather.pad = model->pad;
-        gather.flip = model->flip;
-    }
+    EsGatherOptions gather = is_training ? es_recipe_gather(&model->recipe, model->seed)
+                                         : (EsGatherOptions){.seed = model->seed};
     for (int c = 0; c < model->dataset->n_channels; c++) {
         gather.mean[c] = model->dataset->mean[c];
         gather.inv_std[c] = 1.0f / model->dataset->std[c];
@@ -204,6 +201,7 @@ static EsStatus build(const EsGrowthModel *model, const EsTopology *topology, in
         es_host_build_with(graph, &model->host, images, is_training, build_slot, &builder);
     out->loss = es_graph_cross_entropy(graph, logits, labels);
     if (is_training) {
+        es_graph_smooth_labels(graph, out->loss, model->recipe.smoothing);
         ES_TRY(es_graph_differentiate(graph, out->loss.loss));
     }
     return es_graph_status(graph);

@@ -12,6 +12,7 @@
 #include "data/dataset.h"
 #include "growth/host/blueprint.h"
 #include "growth/host/slot.h"
+#include "growth/rules/recipe.h"
 
 ES_EXTERN_C_BEGIN
 
@@ -33,7 +34,7 @@ typedef struct EsGrowthModel {
     int n_slots;
     int64_t n_envs;
     uint64_t seed;    // of the run
-    int pad, flip;    // augmentation of training images
+    EsRecipe recipe;  // labels and augmentation in training
     int64_t n_shares; // that share each pass over them; 0 = 1
     const EsDataset *dataset;
     EsGrowthLayout layout; // filled by es_growth_layout_create

@@ -34,17 +34,30 @@ static inline void transpose16(Bytes16 row[16]) {
 }
 
 // A row of the cropped image, as es_gather_pixel shows it pixel by pixel.
-static void crop_line(const unsigned char *channel, int height, int width, EsCrop crop, int row,
-                      unsigned char *line) {
-    memset(line, 0, (size_t)width);
-    int from_row = row + crop.row, n_shown = width - abs(crop.column);
-    if (from_row < 0 || from_row >= height || n_shown <= 0) {
-        return;
+static void crop_line(const EsGatherOptions *options, int channel, const unsigned char *bytes,
+                      int height, int width, const EsCrop *crop, int row, unsigned char *line) {
+    int is_reflected = options->border == ES_BORDER_REFLECT;
+    int from_row = is_reflected ? es_gather_reflect(row + crop->row, height) : row + crop->row;
+    int n_shown = ES_MAX(width - abs(crop->column), 0);
+    int is_inside = from_row >= 0 && from_row < height;
+    // columns first .. end - 1 show the source, the others lie beyond it
+    int first = crop->flip ? ES_MAX(crop->column, 0) : ES_MAX(-crop->column, 0);
+    int end = first + n_shown;
+    memset(line, es_gather_border(options, channel), (size_t)width);
+    if (is_inside) {
+        const unsigned char *from = bytes + from_row * width + ES_MAX(crop->column, 0);
+        for (int k = 0; k < n_shown; k++) {
+            line[first + k] = crop->flip ? from[n_shown - 1 - k] : from[k];
+        }
     }
-    const unsigned char *from = channel + from_row * width + ES_MAX(crop.column, 0);
-    int first = crop.flip ? ES_MAX(crop.column, 0) : ES_MAX(-crop.column, 0);
-    for (int k = 0; k < n_shown; k++) {
-        line[first + k] = crop.flip ? from[n_shown - 1 - k] : from[k];
+    for (int k = 0; is_reflected && k < width; k++) {
+        if (k < first || k >= end) {
+            line[k] = es_gather_pixel(options, channel, bytes, height, width, crop, row, k);
+        }
+    }
+    if (row >= crop->erase_row && row < crop->erase_row_end) {
+        memset(line + crop->erase_column, es_gather_mean(options, channel),
+               (size_t)(crop->erase_column_end - crop->erase_column));
     }
 }
 
@@ -71,9 +84,10 @@ void LANES_FUNCTION(load_images)(const EsLaneImages *source, const EsLaneMap *y)
         image[lane] =
             source->images + (size_t)source->index[n] * (size_t)(y->channels * height * width);
         crop[lane] = es_gather_crop(source->options, source->episode, source->step,
-                                    source->first + (uint32_t)n);
+                                    source->first + (uint32_t)n, height, width);
     }
-    int is_plain = source->options->pad == 0 && !source->options->flip && width % BLOCK == 0;
+    int is_plain = source->options->pad == 0 && !source->options->flip &&
+                   source->options->erase <= 0.0f && width % BLOCK == 0;
     unsigned char cropped[LANES][ES_LANES_WIDTH_LIMIT];
     const unsigned char *line[LANES]; // less the offset of the row
     for (int lane = 0; lane < LANES; lane++) {
@@ -86,8 +100,8 @@ void LANES_FUNCTION(load_images)(const EsLaneImages *source, const EsLaneMap *y)
         Vector scale = broadcast(source->options->inv_std[c] / 255.0f);
         Vector shift = broadcast(-source->options->mean[c] * source->options->inv_std[c]);
         for (int lane = 0; lane < LANES && !is_plain; lane++) {
-            crop_line(image[lane] + (size_t)c * (size_t)(height * width), height, width, crop[lane],
-                      r, cropped[lane]);
+            crop_line(source->options, c, image[lane] + (size_t)c * (size_t)(height * width),
+                      height, width, &crop[lane], r, cropped[lane]);
         }
         size_t offset = is_plain ? (size_t)(c * height + r) * (size_t)width : 0;
         float *target = row_of(y, c, r);

@@ -11,6 +11,7 @@ typedef struct CrossEntropy {
     EsIn logits, labels;
     EsIn d_loss; // nullable
     EsOut loss, d_logits, n_correct, n_invalid;
+    float smoothing;
     int64_t N, K, n_blocks;
 } CrossEntropy;
 
@@ -33,6 +34,15 @@ static double sum_exponentials(const float *logits, int64_t K, float largest) {
     return sum;
 }
 
+// smoothing times (logit of the label - mean of all): the difference that it makes to a row's loss
+static double smooth(const CrossEntropy *job, const float *logits, int32_t label) {
+    double sum = 0.0;
+    for (int64_t k = 0; k < job->K; k++) {
+        sum += (double)logits[k];
+    }
+    return (double)job->smoothing * ((double)logits[label] - sum / (double)job->K);
+}
+
 static void forward_environment(void *context, int64_t e, int worker) {
     (void)worker;
     const CrossEntropy *job = context;
@@ -49,6 +59,7 @@ static void forward_environment(void *context, int64_t e, int worker) {
         int64_t best = find_first_largest(logits, job->K);
         double log_sum = log(sum_exponentials(logits, job->K, logits[best]));
         loss_sum += log_sum + ((double)logits[best] - (double)logits[label]);
+        loss_sum += job->smoothing > 0.0f ? smooth(job, logits, label) : 0.0;
         n_correct += best == label;
     }
     *es_env_f32(job->loss, e) = (float)(loss_sum / (double)job->N);
@@ -56,9 +67,10 @@ static void forward_environment(void *context, int64_t e, int worker) {
     *es_env_i32(job->n_invalid, e) = n_invalid;
 }
 
-void es_cross_entropy_forward_cpu(EsStream *s, EsIn logits, EsIn labels, EsOut loss,
-                                  EsOut n_correct, EsOut n_invalid) {
-    CrossEntropy job = {.logits = logits,
+void es_cross_entropy_forward_cpu(EsStream *s, float smoothing, EsIn logits, EsIn labels,
+                                  EsOut loss, EsOut n_correct, EsOut n_invalid) {
+    CrossEntropy job = {.smoothing = smoothing,
+                        .logits = logits,
                         .labels = labels,
                         .loss = loss,
                         .n_correct = n_correct,
@@ -81,9 +93,10 @@ static void backward_row(const CrossEntropy *job, int64_t e, int64_t n) {
     float largest = logits[find_first_largest(logits, job->K)];
     float inv_sum = (float)(1.0 / sum_exponentials(logits, job->K, largest));
     float scale = (job->d_loss != NULL ? *es_env_f32(job->d_loss, e) : 1.0f) / (float)job->N;
+    float others = job->smoothing / (float)job->K, of_label = 1.0f - job->smoothing + others;
     for (int64_t k = 0; k < job->K; k++) {
         float probability = expf(logits[k] - largest) * inv_sum;
-        d_logits[k] = (probability - (k == label ? 1.0f : 0.0f)) * scale;
+        d_logits[k] = (probability - (k == label ? of_label : others)) * scale;
     }
 }
 
@@ -98,9 +111,10 @@ static void backward_rows(void *context, int64_t piece, int worker) {
     }
 }
 
-void es_cross_entropy_backward_cpu(EsStream *s, EsIn logits, EsIn labels, EsIn d_loss,
-                                   EsOut d_logits) {
-    CrossEntropy job = {.logits = logits,
+void es_cross_entropy_backward_cpu(EsStream *s, float smoothing, EsIn logits, EsIn labels,
+                                   EsIn d_loss, EsOut d_logits) {
+    CrossEntropy job = {.smoothing = smoothing,
+                        .logits = logits,
                         .labels = labels,
                         .d_loss = d_loss,
                         .d_logits = d_logits,

@@ -44,10 +44,10 @@ static __device__ RowSummary summarise_row(const T *logits, uint32_t n_classes) 
 }
 
 template <typename T>
-static __global__ void cross_entropy_forward_kernel(const T *logits, const int32_t *labels,
-                                                    float *loss, int32_t *n_correct,
-                                                    int32_t *n_invalid, uint32_t n_rows,
-                                                    uint32_t n_classes) {
+static __global__ void cross_entropy_forward_kernel(float smoothing, const T *logits,
+                                                    const int32_t *labels, float *loss,
+                                                    int32_t *n_correct, int32_t *n_invalid,
+                                                    uint32_t n_rows, uint32_t n_classes) {
     int64_t env = blockIdx.x;
     double loss_sum = 0.0;
     int32_t correct = 0, invalid = 0;
@@ -61,6 +61,13 @@ static __global__ void cross_entropy_forward_kernel(const T *logits, const int32
         RowSummary summary = summarise_row(logits + row * n_classes, n_classes);
         float chosen = es_load(logits + row * n_classes + label);
         loss_sum += log(summary.sum) + ((double)summary.largest - (double)chosen);
+        if (smoothing > 0.0f) {
+            double sum = 0.0;
+            for (uint32_t k = threadIdx.x % 32; k < n_classes; k += 32) {
+                sum += (double)es_load(logits + row * n_classes + k);
+            }
+            loss_sum += (double)smoothing * ((double)chosen - es_warp_sum(sum) / n_classes);
+        }
         correct += summary.best == (uint32_t)label;
     }
     // every lane of a warp holds the warp's sums: one lane counts
@@ -76,10 +83,10 @@ static __global__ void cross_entropy_forward_kernel(const T *logits, const int32
 }
 
 template <typename T>
-static __global__ void cross_entropy_backward_kernel(const T *logits, const int32_t *labels,
-                                                     const float *d_loss, T *d_logits,
-                                                     uint32_t n_rows, uint32_t n_classes,
-                                                     int64_t n_all_rows) {
+static __global__ void cross_entropy_backward_kernel(float smoothing, const T *logits,
+                                                     const int32_t *labels, const float *d_loss,
+                                                     T *d_logits, uint32_t n_rows,
+                                                     uint32_t n_classes, int64_t n_all_rows) {
     int64_t row = (int64_t)blockIdx.x * N_WARPS + threadIdx.x / 32;
     if (row >= n_all_rows) {
         return;
@@ -89,32 +96,33 @@ static __global__ void cross_entropy_backward_kernel(const T *logits, const int3
     RowSummary summary = summarise_row(logits + row * n_classes, n_classes);
     float inv_sum = (float)(1.0 / summary.sum);
     float scale = (d_loss == NULL ? 1.0f : d_loss[row / n_rows]) / (float)n_rows;
+    float others = smoothing / (float)n_classes, of_label = 1.0f - smoothing + others;
     for (uint32_t k = threadIdx.x % 32; k < n_classes; k += 32) {
         int64_t j = row * n_classes + k;
         float probability = expf(es_load(logits + j) - summary.largest) * inv_sum;
-        float d = (probability - ((uint32_t)label == k ? 1.0f : 0.0f)) * scale;
+        float d = (probability - ((uint32_t)label == k ? of_label : others)) * scale;
         es_store(d_logits + j, is_valid ? d : 0.0f);
     }
 }
 
-void es_cross_entropy_forward_cuda(EsStream *s, EsIn logits, EsIn labels, EsOut loss,
-                                   EsOut n_correct, EsOut n_invalid) {
+void es_cross_entropy_forward_cuda(EsStream *s, float smoothing, EsIn logits, EsIn labels,
+                                   EsOut loss, EsOut n_correct, EsOut n_invalid) {
     EsLaunch launch(s, "cross_entropy_forward");
     dim3 grid((unsigned)logits->dim[0]);
     ES_DISPATCH_DTYPE(logits->dtype, T,
-                      launch.start(cross_entropy_forward_kernel<T>, grid, ES_THREADS,
+                      launch.start(cross_entropy_forward_kernel<T>, grid, ES_THREADS, smoothing,
                                    es_data<T>(logits), es_data<int32_t>(labels),
                                    es_data<float>(loss), es_data<int32_t>(n_correct),
                                    es_data<int32_t>(n_invalid), logits->dim[1], logits->dim[2]));
 }
 
-void es_cross_entropy_backward_cuda(EsStream *s, EsIn logits, EsIn labels, EsIn d_loss,
-                                    EsOut d_logits) {
+void es_cross_entropy_backward_cuda(EsStream *s, float smoothing, EsIn logits, EsIn labels,
+                                    EsIn d_loss, EsOut d_logits) {
     EsLaunch launch(s, "cross_entropy_backward");
     int64_t n_all_rows = logits->dim[0] * logits->dim[1];
     dim3 grid((unsigned)es_ceil_div(n_all_rows, N_WARPS));
     ES_DISPATCH_DTYPE(logits->dtype, T,
-                      launch.start(cross_entropy_backward_kernel<T>, grid, ES_THREADS,
+                      launch.start(cross_entropy_backward_kernel<T>, grid, ES_THREADS, smoothing,
                                    es_data<T>(logits), es_data<int32_t>(labels),
                                    es_data<float>(d_loss), es_data<T>(d_logits), logits->dim[1],
                                    logits->dim[2], n_all_rows));

@@ -8,8 +8,8 @@
 //                every S N samples each takes N, so that no two of them see the same one in a pass.
 // gather_images  y f32 or bf16 [E, N, C, H, W] = (pixel / 255 - mean[c]) inv_std[c] of images u8
 // [M, C, H, W], after a crop from
-//                an image padded with black and a horizontal flip, both drawn per (episode, step,
-//                n).
+//                an image with a border (EsBorder), a horizontal flip, and an erased rectangle, all
+//                drawn per (episode, step, n).
 // gather_labels  y i32 [E, N] = labels u16 [M] by index.
 // count_steps    step[0] += 1, the last operation of a training step.
 // episode i32 [E], step i32 [1], all in device memory, so that a captured step needs no new

@@ -88,12 +88,13 @@ static void gather_image(const GatherImages *job, int64_t e, int64_t n) {
     const unsigned char *image = es_env_u8(job->images, sample);
     float *y = es_env_f32(job->y, e) + n * image_size;
     EsCrop crop = es_gather_crop(job->options, (uint32_t)*es_env_i32(job->episode, e),
-                                 (uint32_t)*es_env_i32(job->step, 0), (uint32_t)n);
+                                 (uint32_t)*es_env_i32(job->step, 0), (uint32_t)n, job->H, job->W);
     for (int c = 0; c < job->C; c++) {
         const unsigned char *channel = image + c * channel_size;
         for (int row = 0; row < job->H; row++) {
             for (int column = 0; column < job->W; column++) {
-                unsigned char pixel = es_gather_pixel(channel, job->H, job->W, crop, row, column);
+                unsigned char pixel =
+                    es_gather_pixel(job->options, c, channel, job->H, job->W, &crop, row, column);
                 *y++ = job->value[c][pixel];
             }
         }

@@ -27,13 +27,14 @@ gather_images_kernel(const __grid_constant__ EsGatherOptions options, const unsi
     int64_t env = blockIdx.x / n_images;
     uint32_t n = blockIdx.x % n_images;
     uint32_t plane = height * width, count = n_channels * plane;
-    EsCrop crop = es_gather_crop(&options, (uint32_t)episode[env], (uint32_t)step[0], n);
+    EsCrop crop = es_gather_crop(&options, (uint32_t)episode[env], (uint32_t)step[0], n,
+                                 (int)height, (int)width);
     const unsigned char *image = images + (int64_t)index[blockIdx.x] * count;
     for (uint32_t j = threadIdx.x; j < count; j += blockDim.x) {
         uint32_t channel = j / plane, position = j % plane;
         unsigned char pixel =
-            es_gather_pixel(image + channel * plane, (int)height, (int)width, crop,
-                            (int)(position / width), (int)(position % width));
+            es_gather_pixel(&options, (int)channel, image + channel * plane, (int)height,
+                            (int)width, &crop, (int)(position / width), (int)(position % width));
         es_store(y + (int64_t)blockIdx.x * count + j,
                  es_gather_value(&options, (int)channel, pixel));
     }

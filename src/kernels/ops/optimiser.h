@@ -4,7 +4,8 @@
 // rates f32 [E], contiguous. With lr the learning rate:
 //
 //     sgd   d = gradient + weight_decay p; buffer = momentum buffer + d; p -= lr buffer
-//           (a zero buffer is the first step)
+//           (a zero buffer is the first step); by Nesterov p -= lr (d + momentum buffer).
+//           lr follows its schedule (schedule_rules.h) where there is one
 //     adam  n_steps i32 [E] is advanced first; moment1 = b1 moment1 + (1 - b1) g;
 //           moment2 = b2 moment2 + (1 - b2) g^2;
 //           p -= lr (moment1 / (1 - b1^n)) / (sqrt(moment2 / (1 - b2^n)) + epsilon)

@@ -4,6 +4,7 @@
 #include "kernels/env_data.h"
 #include "kernels/kernel_variant.h"
 #include "kernels/kernels.h"
+#include "kernels/ops/schedule_rules.h"
 
 #define PARAMETERS_PER_PIECE 4096
 
@@ -39,7 +40,19 @@ static void step_sgd(void *context, int64_t piece, int worker) {
     float *ES_RESTRICT parameter = es_env_f32(job->parameter, e) + begin;
     float learning_rate = *es_env_f32(&job->rates->learning_rate, e);
     float keep = *es_env_f32(&job->rates->momentum, e);
+    if (job->rates->update.data != NULL) {
+        learning_rate *=
+            es_schedule_share(&job->rates->schedule, *es_env_i32(&job->rates->update, 0));
+    }
     float decay = *es_env_f32(&job->rates->weight_decay, e);
+    if (job->rates->is_nesterov) {
+        for (int64_t i = 0; i < n; i++) {
+            float d = gradient[i] + decay * parameter[i];
+            momentum[i] = keep * momentum[i] + d;
+            parameter[i] -= learning_rate * (d + keep * momentum[i]);
+        }
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
         float d = gradient[i] + decay * parameter[i];
         momentum[i] = keep * momentum[i] + d;

@@ -1,5 +1,6 @@
 // Element by element over [E, P].
 #include "kernels/cuda/cuda_common.cuh"
+#include "kernels/ops/schedule_rules.h"
 
 // Counts of gradients that are not finite, [E, n_spans].
 struct Counts {
@@ -22,22 +23,26 @@ static Counts counts_of(EsIn n_nonfinite) {
 }
 
 static __global__ void sgd_step_kernel(const float *learning_rate, const float *momentum_rate,
-                                       const float *weight_decay, Counts nonfinite,
-                                       EsEnvs<const float> gradient, EsEnvs<float> momentum,
-                                       EsEnvs<float> parameter, EsTiles tiles) {
+                                       const float *weight_decay, bool is_nesterov,
+                                       EsLearningRateSchedule schedule, const int32_t *update,
+                                       Counts nonfinite, EsEnvs<const float> gradient,
+                                       EsEnvs<float> momentum, EsEnvs<float> parameter,
+                                       EsTiles tiles) {
     EsTileSpan span = es_tile_span(tiles);
     const float *gradients = gradient.at(span.env);
     float *buffers = momentum.at(span.env), *parameters = parameter.at(span.env);
     if (nonfinite.is_skipped(span.env)) {
         return;
     }
-    float step = learning_rate[span.env], keep = momentum_rate[span.env],
+    float share = update != NULL ? es_schedule_share(&schedule, update[0]) : 1.0f;
+    float step = learning_rate[span.env] * share, keep = momentum_rate[span.env],
           decay = weight_decay[span.env];
     for (uint32_t j = span.j; j < span.end; j += ES_THREADS) {
         float value = parameters[j];
-        float buffer = keep * buffers[j] + (gradients[j] + decay * value);
+        float d = gradients[j] + decay * value;
+        float buffer = keep * buffers[j] + d;
         buffers[j] = buffer;
-        parameters[j] = value - step * buffer;
+        parameters[j] = value - step * (is_nesterov ? d + keep * buffer : buffer);
     }
 }
 
@@ -85,8 +90,9 @@ void es_sgd_step_finite_cuda(EsStream *s, const EsSgdRates *rates, EsIn n_nonfin
     EsTiles tiles = es_tiles(parameter->dim[1]);
     launch.start(sgd_step_kernel, es_tiles_grid(tiles, parameter->dim[0]), ES_THREADS,
                  es_data<float>(&rates->learning_rate), es_data<float>(&rates->momentum),
-                 es_data<float>(&rates->weight_decay), counts_of(n_nonfinite),
-                 es_in<float>(gradient), es_out<float>(momentum), es_out<float>(parameter), tiles);
+                 es_data<float>(&rates->weight_decay), rates->is_nesterov != 0, rates->schedule,
+                 es_data<int32_t>(&rates->update), counts_of(n_nonfinite), es_in<float>(gradient),
+                 es_out<float>(momentum), es_out<float>(parameter), tiles);
 }
 
 void es_sgd_step_cuda(EsStream *s, const EsSgdRates *rates, EsIn gradient, EsOut momentum,

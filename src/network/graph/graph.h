@@ -81,6 +81,7 @@ typedef union EsAttributes {
     EsGatherOptions gather;
     int64_t first; // CONCAT_BACKWARD: column of the joined rows
     EsSampleOrder order;
+    float smoothing; // CROSS_ENTROPY_*: of labels
 } EsAttributes;
 
 typedef struct EsNode {
@@ -212,6 +213,10 @@ typedef struct EsLoss {
     EsValueId n_invalid; // i32 [E], labels out of range
 } EsLoss;
 EsLoss es_graph_cross_entropy(EsGraph *graph, EsValueId logits, EsValueId labels);
+
+// Labels share so much of their weight among all classes (kernels/ops/cross_entropy.h); before the
+// graph is differentiated.
+void es_graph_smooth_labels(EsGraph *graph, EsLoss loss, float smoothing);
 
 // Batches from a data set in memory (kernels/ops/gather.h).
 EsValueId es_graph_gather_order(EsGraph *graph, EsSampleOrder order, int64_t n_batch,

@@ -301,6 +301,13 @@ EsLoss es_graph_cross_entropy(EsGraph *graph, EsValueId logits, EsValueId labels
     return loss;
 }
 
+void es_graph_smooth_labels(EsGraph *graph, EsLoss loss, float smoothing) {
+    if (graph->status == ES_STATUS_OK && loss.loss != ES_NO_VALUE) {
+        ES_ASSERT(graph->n_forward_nodes == 0);
+        graph->nodes[graph->values[loss.loss].producer].attributes.smoothing = smoothing;
+    }
+}
+
 EsValueId es_graph_gather_order(EsGraph *graph, EsSampleOrder order, int64_t n_batch,
                                 EsValueId episode, EsValueId step) {
     if (!es_graph_check(graph, "gather order", episode, 1, ES_DTYPE_I32) ||

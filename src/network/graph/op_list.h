@@ -44,8 +44,8 @@
     X(CHANNEL_SCALE_BACKWARD,    channel_scale_backward,    3,  2, (s, in[0], in[1], in[2], out[0], out[1])) \
     X(NORM_MIX_FORWARD,          norm_mix_forward,          3,  1, (s, in[0], in[1], in[2], out[0])) \
     X(NORM_MIX_BACKWARD,         norm_mix_backward,         4,  3, (s, in[0], in[1], in[2], in[3], out[0], out[1], out[2])) \
-    X(CROSS_ENTROPY_FORWARD,     cross_entropy_forward,     2,  3, (s, in[0], in[1], out[0], out[1], out[2])) \
-    X(CROSS_ENTROPY_BACKWARD,    cross_entropy_backward,    2,  1, (s, in[0], in[1], NULL, out[0])) \
+    X(CROSS_ENTROPY_FORWARD,     cross_entropy_forward,     2,  3, (s, a->smoothing, in[0], in[1], out[0], out[1], out[2])) \
+    X(CROSS_ENTROPY_BACKWARD,    cross_entropy_backward,    2,  1, (s, a->smoothing, in[0], in[1], NULL, out[0])) \
     X(EMBEDDING_FORWARD,         embedding_forward,         2,  2, (s, in[0], in[1], out[0], out[1])) \
     X(EMBEDDING_BACKWARD,        embedding_backward,        2,  1, (s, in[0], in[1], out[0])) \
     X(LSTM_FORWARD,              lstm_forward,              8,  3, (s, &(EsLstmWeights){*in[0], *in[1], *in[2], *in[3]}, in[4], in[5], in[6], in[7], out[0], out[1], out[2])) \

@@ -153,9 +153,23 @@ static void find_largest(const EsLaneMap *logits, int n_lanes, const float *maxi
     }
 }
 
+// Takes smoothing's share off the gradients of all classes; returns its part of the loss.
+static double smooth_lane(float smoothing, const EsLaneMap *logits, const EsLaneMap *d_logits,
+                          int label, int lane, float share) {
+    double sum = 0.0;
+    for (int k = 0; k < logits->channels; k++) {
+        sum += (double)logits->data[k * logits->plane + lane];
+        if (d_logits->data != NULL) {
+            d_logits->data[k * d_logits->plane + lane] -= share;
+        }
+    }
+    return (double)smoothing *
+           ((double)logits->data[label * logits->plane + lane] - sum / logits->channels);
+}
+
 // Loss of a group; the plain kernel's formula (kernels/ops/cross_entropy.h).
-static void run_loss(const EsLaneHost *run, const EsLaneMap *logits, const EsLaneMap *d_logits,
-                     int group) {
+static void run_loss(const EsLaneHost *run, float smoothing, const EsLaneMap *logits,
+                     const EsLaneMap *d_logits, int group) {
     const EsLaneProgram *p = run->program;
     int lanes = p->kernels->n_lanes, n_classes = logits->channels,
         n_valid = es_lane_valid(p, group);
@@ -180,8 +194,12 @@ static void run_loss(const EsLaneHost *run, const EsLaneMap *logits, const EsLan
                          (logits->data[labels[lane] * logits->plane + lane] - maximum[lane]));
         n_correct += largest[lane] == labels[lane];
         if (d_logits->data != NULL) {
-            d_logits->data[labels[lane] * d_logits->plane + lane] -= share[lane];
+            d_logits->data[labels[lane] * d_logits->plane + lane] -=
+                share[lane] * (1.0f - smoothing);
         }
+        loss += smoothing > 0.0f ? smooth_lane(smoothing, logits, d_logits, labels[lane], lane,
+                                               share[lane] * smoothing / (float)n_classes)
+                                 : 0.0;
     }
     double *sums = run->sums + p->loss_sums + (size_t)group * 3;
     sums[0] = loss;
@@ -315,7 +333,7 @@ static void run_instruction(const EsLaneHost *run, const LaneInstruction *i, int
         k->add(&a, &b, &c);
         break;
     case LANE_LOSS:
-        run_loss(run, &a, &b, group);
+        run_loss(run, node->attributes.smoothing, &a, &b, group);
         break;
     default:
         run_seed(run, i, group, shard, worker);

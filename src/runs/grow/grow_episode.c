@@ -176,8 +176,7 @@ static EsGrowthOptions growth_options(const EsGrowSettings *settings, const EsHo
     options.n_validation_images = n_validation;
     options.seed = (uint64_t)settings->run.seed;
     options.is_tf32 = settings->is_tf32;
-    options.pad = settings->pad;
-    options.flip = settings->flip;
+    options.recipe = settings->recipe;
     options.mode = settings->unfused ? ES_COMPILE_OFF : ES_COMPILE_DEFAULT;
     options.host_learning_rate = settings->host_learning_rate;
     options.seed_learning_rate = settings->seed_learning_rate;

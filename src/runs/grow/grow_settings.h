@@ -4,6 +4,7 @@
 #define ES_RUNS_GROW_SETTINGS_H
 
 #include "control/policy/policy_network.h"
+#include "growth/rules/recipe.h"
 #include "reward/reward.h"
 #include "runs/run_settings.h"
 #include "tensor/device.h"
@@ -26,8 +27,8 @@ typedef struct EsGrowSettings {
     int auto_forward;
     int data_seed;
     int data_split; // 0 whole, 1 share
-    int pad, flip;
     float host_learning_rate, seed_learning_rate, clip;
+    EsRecipe recipe; // [recipe], pad and flip
     int gradient_stride;
     int unfused;
     int amp_dtype; // 0 auto, 1 off, 2 bfloat16, 3 float16

@@ -51,9 +51,9 @@ static const EsConfigKey keys[] = {
                   "images per update, 0 = the task's"),
     ES_CONFIG_FLOAT(EsHostsSettings, learning_rate, "hosts", "rate", "0.01", 1e-9, 1e3,
                     "learning rate of SGD"),
-    ES_CONFIG_INT(EsHostsSettings, pad, "hosts", "pad", "0", 0, 16,
+    ES_CONFIG_INT(EsHostsSettings, recipe.pad, "hosts", "pad", "0", 0, 16,
                   "random crop from a border of N pixels"),
-    ES_CONFIG_BOOL(EsHostsSettings, flip, "hosts", "flip", "off", "random horizontal flip"),
+    ES_CONFIG_BOOL(EsHostsSettings, recipe.flip, "hosts", "flip", "off", "random horizontal flip"),
     ES_CONFIG_INT(EsHostsSettings, base, "hosts", "base", "0", 0, 1024,
                   "channels of the first block, 0 = the task's"),
     ES_CONFIG_INT(EsHostsSettings, n_blocks, "hosts", "blocks", "0", 0, 12,
@@ -66,6 +66,7 @@ static const EsConfigKey keys[] = {
                    "run operation by operation, for debugging"),
     ES_CONFIG_INT(EsHostsSettings, data_seed, "hosts", "data_seed", "1", 0, 2147483647,
                   "seed of a generated data set"),
+    ES_RECIPE_CONFIG_KEYS(EsHostsSettings, recipe),
 };
 
 EsConfig es_hosts_run_config(EsHostsSettings *settings) {
@@ -85,8 +86,10 @@ static EsStatus create_trainer(EsHostsRun *hosts) {
     options.seed = (uint64_t)settings->run.seed;
     options.precision = settings->precision == 1 ? ES_DTYPE_BF16 : ES_DTYPE_F32;
     options.is_tf32 = settings->is_tf32;
-    options.pad = settings->pad;
-    options.flip = settings->flip;
+    options.recipe = settings->recipe;
+    options.n_updates = hosts->dataset.train.count / hosts->batch * settings->run.n_rounds;
+    options.optimiser.momentum = settings->recipe.momentum;
+    options.optimiser.weight_decay = settings->recipe.weight_decay;
     options.mode = settings->unfused ? ES_COMPILE_OFF : ES_COMPILE_DEFAULT;
     options.optimiser.learning_rate = settings->learning_rate;
     options.stream = hosts->stream;

@@ -20,7 +20,7 @@ typedef struct EsHostsSettings {
     int n_envs;
     int batch; // 0 = the task's
     float learning_rate;
-    int pad, flip;
+    EsRecipe recipe;    // [recipe], pad and flip
     int base, n_blocks; // 0 = the task's
     int precision;      // 0 f32, 1 bf16
     int is_tf32;        // 0 off, 1 on

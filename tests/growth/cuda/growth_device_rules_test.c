@@ -225,7 +225,7 @@ static double sum_squares_of(const Update *u, int env, const EsSpans *spans) {
 // Clipped by the group's norm, then a step of SGD.
 static void move_spans(Update *u, int env, const EsSpans *spans, double sum_squares,
                        float learning_rate, float decay) {
-    float limit = u->growth->options.clip, keep = u->growth->options.momentum;
+    float limit = u->growth->options.clip, keep = u->growth->options.recipe.momentum;
     float factor = limit / ((float)sqrt(sum_squares) + 1e-6f);
     factor = limit > 0 && factor < 1.0f ? factor : 1.0f;
     EXPECT_EQ(factor == 1.0f, env == 1);
@@ -246,7 +246,8 @@ static void move_env(Update *u, int env, const EsGradientSums *host, const EsGra
     REQUIRE_OK(es_growth_host_spans(&u->growth->model, &spans));
     EXPECT_NEAR(host->sum_squares, sum_squares_of(u, env, &spans), 1e-12 * host->sum_squares);
     EXPECT_EQ(host->n_tensors, spans.n);
-    move_spans(u, env, &spans, host->sum_squares, options->host_learning_rate, options->host_decay);
+    move_spans(u, env, &spans, host->sum_squares, options->host_learning_rate,
+               options->recipe.weight_decay);
     for (int s = 0; s < UPDATED_SLOTS; s++) {
         const EsFusedSlot *slot = &u->slots[env][s];
         if (slot->blueprint == ES_NO_SEED) {
@@ -354,7 +355,8 @@ TEST(loss_scales_follow_overflow) {
         EXPECT_EQ(is_same, e == 1 || e == 2); // a step that overflowed is left out
     }
     // unscaled: 0.25 moves a parameter by rate (0.25 + decay p), whatever the scale
-    float moved = before[0] - options.host_learning_rate * (0.25f + options.host_decay * before[0]);
+    float moved =
+        before[0] - options.host_learning_rate * (0.25f + options.recipe.weight_decay * before[0]);
     EXPECT(after[0] == moved);
     EXPECT(sums[0].sum_squares == 0.0625);
     EXPECT_EQ(sums[1].n_tensors, 0);  // the scale was too high: nothing is known

@@ -284,7 +284,7 @@ TEST(validation_changes_nothing) {
 TEST(host_and_seed_are_clipped_apart) {
     EsGrowthOptions options = small_options("r0c1", 1);
     options.clip = 1e-3f;
-    options.momentum = options.host_decay = 0.0f;
+    options.recipe.momentum = options.recipe.weight_decay = 0.0f;
     options.host_learning_rate = 1.0f;
     options.seed_learning_rate = 2.0f;
     EsGrowth *growth = begin(&options);

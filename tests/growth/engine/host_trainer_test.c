@@ -57,8 +57,8 @@ TEST(hosts_learn) {
 // Parameters after a few augmented steps.
 static void record(EsHostTrainerOptions options, const char *device, int n_threads,
                    float *parameters, int64_t env) {
-    options.pad = 2;
-    options.flip = 1;
+    options.recipe.pad = 2;
+    options.recipe.flip = 1;
     Session session;
     session_begin(&session, &options, device, n_threads);
     REQUIRE_OK(es_host_trainer_train(session.trainer, 12));
@@ -154,8 +154,8 @@ TEST(unfused_training_agrees) {
     for (int mode = ES_COMPILE_OFF; mode <= ES_COMPILE_DEFAULT; mode++) {
         EsHostTrainerOptions options = tiny_options(2);
         options.mode = (EsCompileMode)mode;
-        options.pad = 1;
-        options.flip = 1;
+        options.recipe.pad = 1;
+        options.recipe.flip = 1;
         Session session;
         session_begin(&session, &options, "cpu", 1);
         REQUIRE_OK(es_host_trainer_train(session.trainer, 8));

@@ -29,8 +29,8 @@ static EsHostTrainerOptions options_for(const char *name, int64_t batch) {
     REQUIRE_OK(es_host_preset(name, &host));
     EsHostTrainerOptions options = es_host_trainer_defaults(&host, N_ENVS);
     options.batch = batch;
-    options.pad = 2;
-    options.flip = 1;
+    options.recipe.pad = 2;
+    options.recipe.flip = 1;
     options.is_tf32 = 0;
     return options;
 }

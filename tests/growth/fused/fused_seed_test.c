@@ -60,8 +60,8 @@ static void begin_ground(Ground *ground) {
     REQUIRE_OK(es_slots_parse(&model->host, "all", model->slots, &model->n_slots));
     model->n_envs = N_ENVS;
     model->seed = GROUND_SEED;
-    model->pad = 1;
-    model->flip = 1;
+    model->recipe.pad = 1;
+    model->recipe.flip = 1;
     model->dataset = &ground->dataset;
     for (int e = 0; e < N_ENVS; e++) {
         ground->episode[e] = e;

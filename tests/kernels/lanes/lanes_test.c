@@ -288,13 +288,14 @@ static void check_softmax(const EsLaneKernels *kernels, int n_classes, double de
     es_release(y.memory);
 }
 
-static void check_images(const EsLaneKernels *kernels, const Shape *s, int pad, int flip) {
+static void check_images(const EsLaneKernels *kernels, const Shape *s, EsGatherOptions options) {
     enum { N_IMAGES = 40 };
+    int pad = options.pad;
     int lanes = kernels->n_lanes, n_valid = pad > 0 ? lanes - 1 : lanes;
     size_t plane = (size_t)s->height * (size_t)s->width, count = plane * (size_t)s->channels;
     unsigned char *images = malloc(count * N_IMAGES);
     int32_t index[MAX_LANES];
-    EsGatherOptions options = {.seed = 3, .pad = pad, .flip = flip};
+    options.seed = 3;
     for (size_t i = 0; i < count * N_IMAGES; i++) {
         images[i] = (unsigned char)(256.0 * uniform());
     }
@@ -310,9 +311,10 @@ static void check_images(const EsLaneKernels *kernels, const Shape *s, int pad, 
     kernels->load_images(&source, &y.map);
     FOR_EACH_ELEMENT(&y) {
         int n = lane < n_valid ? lane : 0;
-        EsCrop crop = es_gather_crop(&options, 5, 6, 32 + (uint32_t)n);
-        unsigned char pixel = es_gather_pixel(images + (size_t)index[n] * count + (size_t)c * plane,
-                                              s->height, s->width, crop, r, k);
+        EsCrop crop = es_gather_crop(&options, 5, 6, 32 + (uint32_t)n, s->height, s->width);
+        unsigned char pixel =
+            es_gather_pixel(&options, c, images + (size_t)index[n] * count + (size_t)c * plane,
+                            s->height, s->width, &crop, r, k);
         EXPECT_NEAR(*at(&y, c, r, k, lane), es_gather_value(&options, c, pixel), 1e-6);
     }
     expect_clean_border(&y, "load_images");
@@ -339,10 +341,19 @@ static void check_width(int n_lanes) {
         check_pooled(kernels, s, n_valid);
         check_sums(kernels, s, n_valid);
         if (s->channels <= ES_MAX_IMAGE_CHANNELS) {
-            check_images(kernels, s, 0, 0);
-            check_images(kernels, s, 2, 0);
-            check_images(kernels, s, 40, 1);
-            check_images(kernels, s, 0, 1);
+            int inner = ES_MIN(s->height, s->width) - 1; // the most that can be reflected
+            check_images(kernels, s, (EsGatherOptions){0});
+            check_images(kernels, s, (EsGatherOptions){.pad = 2});
+            check_images(kernels, s, (EsGatherOptions){.pad = 40, .flip = 1});
+            check_images(kernels, s, (EsGatherOptions){.flip = 1});
+            check_images(kernels, s,
+                         (EsGatherOptions){.pad = 3, .flip = 1, .border = ES_BORDER_MEAN});
+            check_images(kernels, s,
+                         (EsGatherOptions){.pad = inner, .flip = 1, .border = ES_BORDER_REFLECT});
+            check_images(kernels, s,
+                         (EsGatherOptions){
+                             .pad = inner, .border = ES_BORDER_REFLECT, .flip = 1, .erase = 0.5f});
+            check_images(kernels, s, (EsGatherOptions){.erase = 1.0f});
         }
         if (es_test_failures > before) {
             printf("  for %d channels of %d x %d\n", s->channels, s->height, s->width);

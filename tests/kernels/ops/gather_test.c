@@ -1,3 +1,5 @@
+#include <math.h>
+
 #include "es_test.h"
 #include "kernels/kernel_case.h"
 #include "kernels/ops/gather_rules.h"
@@ -11,18 +13,33 @@ typedef struct Shape {
     int pad, flip;      // of ORDER pad is the number of shares, 0 = 1
     int seed;           // added to a base
     const char *golden; // computed with a Philox and a permutation of its own, in Python
+    EsBorder border;
+    float erase;
 } Shape;
 
 // around the 16 images of a piece; more samples than one pass holds, and fewer
 static const Shape shapes[] = {
-    {ORDER, 1, 1, 1, 0, 0, 0, 0, 0, 0, "case0"},    {ORDER, 2, 7, 17, 0, 0, 0, 0, 0, 1, "case1"},
-    {ORDER, 3, 65, 100, 0, 0, 0, 0, 0, 2, "case2"}, {ORDER, 1, 5, 60000, 0, 0, 0, 0, 0, 3, "case3"},
-    {IMAGES, 1, 1, 1, 1, 1, 1, 0, 0, 4, "case4"},   {IMAGES, 2, 5, 7, 3, 6, 5, 2, 1, 5, "case5"},
-    {IMAGES, 1, 17, 3, 1, 4, 4, 4, 0, 6, "case6"},  {IMAGES, 2, 3, 4, 4, 3, 7, 0, 1, 7, "case7"},
-    {ORDER, 5, 128, 65, 0, 0, 0, 0, 0, 8, NULL},    {IMAGES, 3, 16, 9, 3, 9, 9, 1, 1, 9, NULL},
-    {IMAGES, 1, 33, 50, 1, 16, 16, 0, 0, 10, NULL}, {LABELS, 1, 1, 1, 0, 0, 0, 0, 0, 11, NULL},
-    {LABELS, 3, 65, 1000, 0, 0, 0, 0, 0, 12, NULL}, {COUNT, 1, 1, 1, 0, 0, 0, 0, 0, 13, NULL},
-    {ORDER, 3, 33, 200, 0, 0, 0, 4, 0, 14, NULL},   {ORDER, 6, 7, 17, 0, 0, 0, 6, 0, 15, NULL},
+    {ORDER, 1, 1, 1, 0, 0, 0, 0, 0, 0, "case0", 0, 0},
+    {ORDER, 2, 7, 17, 0, 0, 0, 0, 0, 1, "case1", 0, 0},
+    {ORDER, 3, 65, 100, 0, 0, 0, 0, 0, 2, "case2", 0, 0},
+    {ORDER, 1, 5, 60000, 0, 0, 0, 0, 0, 3, "case3", 0, 0},
+    {IMAGES, 1, 1, 1, 1, 1, 1, 0, 0, 4, "case4", 0, 0},
+    {IMAGES, 2, 5, 7, 3, 6, 5, 2, 1, 5, "case5", 0, 0},
+    {IMAGES, 1, 17, 3, 1, 4, 4, 4, 0, 6, "case6", 0, 0},
+    {IMAGES, 2, 3, 4, 4, 3, 7, 0, 1, 7, "case7", 0, 0},
+    {ORDER, 5, 128, 65, 0, 0, 0, 0, 0, 8, NULL, 0, 0},
+    {IMAGES, 3, 16, 9, 3, 9, 9, 1, 1, 9, NULL, 0, 0},
+    {IMAGES, 1, 33, 50, 1, 16, 16, 0, 0, 10, NULL, 0, 0},
+    {LABELS, 1, 1, 1, 0, 0, 0, 0, 0, 11, NULL, 0, 0},
+    {LABELS, 3, 65, 1000, 0, 0, 0, 0, 0, 12, NULL, 0, 0},
+    {COUNT, 1, 1, 1, 0, 0, 0, 0, 0, 13, NULL, 0, 0},
+    {ORDER, 3, 33, 200, 0, 0, 0, 4, 0, 14, NULL, 0, 0},
+    {ORDER, 6, 7, 17, 0, 0, 0, 6, 0, 15, NULL, 0, 0},
+    {IMAGES, 2, 17, 5, 3, 7, 9, 3, 1, 16, NULL, ES_BORDER_MEAN, 0},
+    {IMAGES, 2, 17, 5, 1, 5, 8, 4, 1, 17, NULL, ES_BORDER_REFLECT, 0},
+    {IMAGES, 1, 40, 5, 4, 9, 9, 2, 1, 18, NULL, ES_BORDER_REFLECT, 0.5f},
+    {IMAGES, 1, 33, 5, 1, 1, 1, 0, 0, 19, NULL, ES_BORDER_REFLECT, 1.0f},
+    {IMAGES, 2, 9, 5, 2, 16, 3, 0, 0, 20, NULL, ES_BORDER_BLACK, 1.0f},
 };
 
 // of ORDER: environments that share a pass
@@ -34,6 +51,8 @@ static EsGatherOptions options_of(const Shape *s) {
     return (EsGatherOptions){.seed = seed_of(s),
                              .pad = s->pad,
                              .flip = s->flip,
+                             .border = s->border,
+                             .erase = s->erase,
                              .mean = {0.5f, 0.25f, 0.75f, 0.125f},
                              .inv_std = {2.0f, 4.5f, 3.25f, 1.0f}};
 }
@@ -62,30 +81,47 @@ static void run(const EsCaseRun *r) {
     }
 }
 
-// Pixel by pixel, written as a walk over the source: where does it land?
+// A byte of the padded image, which has `pad` more rows and columns on every side.
+static double padded(const Shape *s, const EsGatherOptions *options, const EsCase *c,
+                     int64_t source, int64_t channel, int64_t row, int64_t column) {
+    int64_t from_row = row - s->pad, from_column = column - s->pad;
+    int is_outside = from_row < 0 || from_row >= s->H || from_column < 0 || from_column >= s->W;
+    if (is_outside && s->border == ES_BORDER_BLACK) {
+        return 0;
+    }
+    if (is_outside && s->border == ES_BORDER_MEAN) {
+        return floor((double)options->mean[channel] * 255.0 + 0.5);
+    }
+    while (from_row < 0 || from_row >= s->H) { // mirror by mirror
+        from_row = from_row < 0 ? -from_row : 2 * (s->H - 1) - from_row;
+    }
+    while (from_column < 0 || from_column >= s->W) {
+        from_column = from_column < 0 ? -from_column : 2 * (s->W - 1) - from_column;
+    }
+    return es_case_initial(c, "images")[source + (channel * s->H + from_row) * s->W + from_column];
+}
+
+// The crop of the padded image, then the flip, then the erased rectangle.
 static void expect_images(const EsCase *c, const Shape *s, double *expected) {
     EsGatherOptions options = options_of(s);
     int64_t image_size = s->C * s->H * s->W;
     for (int64_t image = 0; image < s->E * s->N; image++) {
         EsCrop crop =
             es_gather_crop(&options, (uint32_t)es_case_initial(c, "episode")[image / s->N],
-                           (uint32_t)es_case_initial(c, "step")[0], (uint32_t)(image % s->N));
+                           (uint32_t)es_case_initial(c, "step")[0], (uint32_t)(image % s->N),
+                           (int)s->H, (int)s->W);
         int64_t source = (int64_t)es_case_initial(c, "index")[image] * image_size;
         for (int64_t i = 0; i < image_size; i++) {
-            int64_t channel = i / (s->H * s->W);
-            expected[image * image_size + i] =
-                -(double)options.mean[channel] * (double)options.inv_std[channel];
-        }
-        for (int64_t i = 0; i < image_size; i++) {
-            int64_t channel = i / (s->H * s->W), row = i / s->W % s->H - crop.row;
-            int64_t column = i % s->W - crop.column;
-            if (row >= 0 && row < s->H && column >= 0 && column < s->W) {
-                column = crop.flip ? s->W - 1 - column : column;
-                double pixel = es_case_initial(c, "images")[source + i];
-                expected[image * image_size + (channel * s->H + row) * s->W + column] =
-                    (pixel / 255.0 - (double)options.mean[channel]) *
-                    (double)options.inv_std[channel];
+            int64_t channel = i / (s->H * s->W), row = i / s->W % s->H, column = i % s->W;
+            int64_t shown = crop.flip ? s->W - 1 - column : column;
+            double pixel = padded(s, &options, c, source, channel, row + crop.row + s->pad,
+                                  shown + crop.column + s->pad);
+            if (crop.erase_row <= row && row < crop.erase_row_end && crop.erase_column <= column &&
+                column < crop.erase_column_end) {
+                pixel = floor((double)options.mean[channel] * 255.0 + 0.5);
             }
+            expected[image * image_size + i] =
+                (pixel / 255.0 - (double)options.mean[channel]) * (double)options.inv_std[channel];
         }
     }
 }
@@ -218,4 +254,23 @@ TEST(shares_of_a_pass_do_not_overlap) {
     EXPECT(first[0] != first[1]);
     es_stream_destroy(stream);
     es_device_close(device);
+}
+
+TEST(erased_rectangles_lie_inside_and_are_as_frequent_as_asked) {
+    EsGatherOptions options = {.seed = 5, .erase = 0.3f};
+    int n_erased = 0;
+    double area = 0;
+    for (uint32_t n = 0; n < 20000; n++) {
+        EsCrop crop = es_gather_crop(&options, n % 7, n / 7, n, 12, 20);
+        int n_rows = crop.erase_row_end - crop.erase_row;
+        int n_columns = crop.erase_column_end - crop.erase_column;
+        EXPECT(crop.row == 0 && crop.column == 0 && crop.flip == 0);
+        EXPECT(n_rows >= 0 && n_rows <= 6 && n_columns >= 0 && n_columns <= 10);
+        EXPECT(crop.erase_row >= 0 && crop.erase_row_end <= 12);
+        EXPECT(crop.erase_column >= 0 && crop.erase_column_end <= 20);
+        n_erased += n_rows > 0;
+        area += (double)n_rows * n_columns;
+    }
+    EXPECT_NEAR(n_erased / 20000.0, 0.3, 0.015); // about 4.6 standard errors
+    EXPECT_NEAR(area / n_erased, 3.5 * 5.5, 0.6);
 }

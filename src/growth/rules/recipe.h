@@ -1,0 +1,69 @@
+// The recipe that hosts are trained by: course of the learning rate, SGD, labels, augmentation. One
+// for `esper hosts`, `grow` and `fit`, so that networks that grew are compared with networks that
+// were trained as well as they were.
+//
+// The defaults of its keys are a constant learning rate and crops from a black border, as runs were
+// recorded before there were recipes: such a run is resumed as it began.
+#ifndef ES_GROWTH_RECIPE_H
+#define ES_GROWTH_RECIPE_H
+
+#include "kernels/kernel_types.h"
+
+typedef struct EsRecipe {
+    // SGD; seeds have no weight decay
+    float momentum, weight_decay;
+    int nesterov;
+    // the learning rate over an episode, or a run of hosts: EsDecay, and shares of its updates and
+    // of the rate (kernels/ops/schedule_rules.h)
+    int decay;
+    float warmup, final_share;
+    float smoothing; // of labels
+    // augmentation of training images (kernels/ops/gather.h); border: EsBorder
+    int pad, flip, border;
+    float erase;
+} EsRecipe;
+
+// Keys of a configuration for a recipe `m` in settings of type T; pad and flip are keys of the
+// run's own section.
+#define ES_RECIPE_CONFIG_KEYS(T, m)                                                                \
+    ES_CONFIG_FLOAT(T, m.momentum, "recipe", "momentum", "0.9", 0, 0.9999, "momentum of SGD"),     \
+        ES_CONFIG_FLOAT(T, m.weight_decay, "recipe", "weight_decay", "0.0005", 0, 1,               \
+                        "weight decay of hosts"),                                                  \
+        ES_CONFIG_BOOL(T, m.nesterov, "recipe", "nesterov", "off", "Nesterov momentum"),           \
+        ES_CONFIG_CHOICE(T, m.decay, "recipe", "schedule", "constant", "constant|linear|cosine",   \
+                         "course of the learning rate over an episode or run"),                    \
+        ES_CONFIG_FLOAT(T, m.warmup, "recipe", "warmup", "0", 0, 1,                                \
+                        "share of the updates in which the learning rate rises from 0"),           \
+        ES_CONFIG_FLOAT(T, m.final_share, "recipe", "final", "0", 0, 1,                            \
+                        "share of the learning rate that is left at the end"),                     \
+        ES_CONFIG_FLOAT(T, m.smoothing, "recipe", "smoothing", "0", 0, 0.999,                      \
+                        "label smoothing: weight shared by all classes"),                          \
+        ES_CONFIG_CHOICE(T, m.border, "recipe", "border", "black", "black|mean|reflect",           \
+                         "pixels around an image, for crops (pad)"),                               \
+        ES_CONFIG_FLOAT(T, m.erase, "recipe", "erase", "0", 0, 1,                                  \
+                        "probability that a rectangle of a training image is erased")
+
+// Momentum 0.9, weight decay 5e-4, nothing else.
+static inline EsRecipe es_recipe_plain(void) {
+    return (EsRecipe){.momentum = 0.9f, .weight_decay = 5e-4f};
+}
+
+// The course of the learning rate over n_updates; 0 updates where it stays as it is.
+static inline EsLearningRateSchedule es_recipe_schedule(const EsRecipe *recipe, int64_t n_updates) {
+    int is_moving = recipe->decay != ES_DECAY_CONSTANT || recipe->warmup > 0;
+    return (EsLearningRateSchedule){.decay = (EsDecay)recipe->decay,
+                                    .warmup = recipe->warmup,
+                                    .final_share = recipe->final_share,
+                                    .n_updates = is_moving ? n_updates : 0};
+}
+
+// Augmentation of training images; normalisation is left to the caller.
+static inline EsGatherOptions es_recipe_gather(const EsRecipe *recipe, uint64_t seed) {
+    return (EsGatherOptions){.seed = seed,
+                             .pad = recipe->pad,
+                             .flip = recipe->flip,
+                             .border = (EsBorder)recipe->border,
+                             .erase = recipe->erase};
+}
+
+#endif
