@@ -154,8 +154,15 @@ TEST(unfused_training_agrees) {
     for (int mode = ES_COMPILE_OFF; mode <= ES_COMPILE_DEFAULT; mode++) {
         EsHostTrainerOptions options = tiny_options(2);
         options.mode = (EsCompileMode)mode;
-        options.recipe.pad = 1;
-        options.recipe.flip = 1;
+        options.recipe = (EsRecipe){.nesterov = 1,
+                                    .decay = ES_DECAY_COSINE,
+                                    .warmup = 0.3f,
+                                    .smoothing = 0.1f,
+                                    .pad = 3,
+                                    .flip = 1,
+                                    .border = ES_BORDER_REFLECT,
+                                    .erase = 0.5f};
+        options.n_updates = 8;
         Session session;
         session_begin(&session, &options, "cpu", 1);
         REQUIRE_OK(es_host_trainer_train(session.trainer, 8));

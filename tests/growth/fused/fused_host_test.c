@@ -35,6 +35,19 @@ static EsHostTrainerOptions options_for(const char *name, int64_t batch) {
     return options;
 }
 
+// Every part of a recipe at once.
+static EsHostTrainerOptions options_with_recipe(const char *name, int64_t batch) {
+    EsHostTrainerOptions options = options_for(name, batch);
+    options.recipe.nesterov = 1;
+    options.recipe.decay = ES_DECAY_COSINE;
+    options.recipe.warmup = 0.3f;
+    options.recipe.smoothing = 0.1f;
+    options.recipe.border = ES_BORDER_REFLECT;
+    options.recipe.erase = 0.5f;
+    options.n_updates = 6;
+    return options;
+}
+
 // Norms begin with gamma 1 and beta 0, which nothing else is. Make them of both signs, and 0.
 static void mix_gammas(EsDevice *device, EsStore *store) {
     static const float gammas[] = {1, -1, 0, 0.5f, -0.25f};
@@ -136,8 +149,8 @@ static double drift_of(const Outcome *a, const Outcome *b, int zeros) {
 
 static double drift(const Outcome *a, const Outcome *b) { return drift_of(a, b, 0); }
 
-static void compare(const char *name, int64_t batch, int64_t n_steps, double bound) {
-    EsHostTrainerOptions options = options_for(name, batch);
+static void compare_with(EsHostTrainerOptions options, int64_t n_steps, double bound) {
+    const char *name = options.host.name;
     Outcome cpu = train(&options, "cpu", n_steps), fused = train(&options, "cuda", n_steps);
     EXPECT_EQ(fused.report.is_fused, 1);
     expect_near(name, &fused, &cpu, bound);
@@ -147,6 +160,10 @@ static void compare(const char *name, int64_t batch, int64_t n_steps, double bou
     EXPECT_NEAR(off, 0, 5e-5);
     release(&cpu);
     release(&fused);
+}
+
+static void compare(const char *name, int64_t batch, int64_t n_steps, double bound) {
+    compare_with(options_for(name, batch), n_steps, bound);
 }
 
 static int has_device(void) { return es_device_cuda_count() > 0; }
@@ -160,6 +177,17 @@ TEST(one_step_of_every_host_equals_the_cpu) {
     compare("cifar_impaired", 5, 1, 1e-5);
     compare("cifar_minimal", 3, 1, 1e-5);
     compare("cifar_scale", 6, 1, 1e-5);
+}
+
+TEST(a_recipe_equals_the_cpu) {
+    if (!has_device()) {
+        SKIP("no CUDA device");
+    }
+    compare_with(options_with_recipe("tiny", 13), 6, 1e-4);
+    compare_with(options_with_recipe("cifar_baseline", 5), 2, 1e-4);
+    EsHostTrainerOptions mean = options_with_recipe("cifar_baseline", 5);
+    mean.recipe.border = ES_BORDER_MEAN;
+    compare_with(mean, 2, 1e-4);
 }
 
 // The pooled value depends on the sign of gamma; with gamma 0 all pixels are equal, and the first

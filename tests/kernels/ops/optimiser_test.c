@@ -8,13 +8,25 @@ typedef struct Shape {
     int is_adam;
     int64_t E, P;
     const char *golden;
+    int is_nesterov;
+    EsLearningRateSchedule schedule; // of SGD
 } Shape;
 
 // around the 4096 parameters of a piece
 static const Shape shapes[] = {
-    {0, 1, 1, "case0"},  {0, 3, 17, "case1"}, {1, 1, 1, "case2"},
-    {1, 3, 17, "case3"}, {0, 2, 4095, NULL},  {0, 1, 4096, NULL},
-    {0, 3, 4097, NULL},  {1, 2, 4097, NULL},  {1, 1, 4096, NULL},
+    {0, 1, 1, "case0", 0, {0}},
+    {0, 3, 17, "case1", 0, {0}},
+    {1, 1, 1, "case2", 0, {0}},
+    {1, 3, 17, "case3", 0, {0}},
+    {0, 2, 4095, NULL, 0, {0}},
+    {0, 1, 4096, NULL, 0, {0}},
+    {0, 3, 4097, NULL, 0, {0}},
+    {1, 2, 4097, NULL, 0, {0}},
+    {1, 1, 4096, NULL, 0, {0}},
+    {0, 2, 17, NULL, 1, {0}},
+    {0, 3, 4097, NULL, 1, {ES_DECAY_COSINE, 0.4f, 0.1f, 5}},
+    {0, 2, 33, NULL, 0, {ES_DECAY_LINEAR, 0.0f, 0.0f, 4}},
+    {0, 1, 5, NULL, 0, {ES_DECAY_CONSTANT, 1.0f, 0.5f, 5}},
 };
 
 static const EsAdamOptions adam_options = {.beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f};
@@ -31,11 +43,33 @@ static void run(const EsCaseRun *r) {
         } else {
             EsSgdRates rates = {.learning_rate = *es_case_at(r, "rate"),
                                 .momentum = *es_case_at(r, "momentum_rate"),
-                                .weight_decay = *es_case_at(r, "weight_decay")};
+                                .weight_decay = *es_case_at(r, "weight_decay"),
+                                .is_nesterov = s->is_nesterov,
+                                .schedule = s->schedule};
+            if (s->schedule.n_updates > 0) {
+                rates.update = es_tensor_slice(es_case_at(r, "update"), 0, step, 1);
+            }
             r->kernels->sgd_step(r->stream, &rates, &gradient, es_case_at(r, "momentum"),
                                  es_case_at(r, "parameter"));
         }
     }
+}
+
+// Warm-up in even steps, then the decay; the last update has the final share.
+static double share_of(const EsLearningRateSchedule *schedule, int64_t step) {
+    double n = (double)schedule->n_updates, warmup = (double)schedule->warmup * n;
+    double done = fmin((double)step + 1, n), final_share = (double)schedule->final_share;
+    if (schedule->n_updates == 0) {
+        return 1;
+    }
+    if (done < warmup) {
+        return done / warmup;
+    }
+    double left = n > warmup ? (n - done) / (n - warmup) : 0; // 1 to 0
+    return schedule->decay == ES_DECAY_COSINE
+               ? final_share + (1 - final_share) * (1 - cos(acos(-1.0) * left)) / 2
+           : schedule->decay == ES_DECAY_LINEAR ? final_share + (1 - final_share) * left
+                                                : 1;
 }
 
 static int expect_sgd(const EsCase *c, const char *output, double *expected) {
@@ -46,9 +80,13 @@ static int expect_sgd(const EsCase *c, const char *output, double *expected) {
         int64_t e = i / s->P;
         for (int64_t step = 0; step < N_STEPS; step++) {
             double gradient = es_case_initial(c, "gradient")[step * s->E * s->P + i];
-            momentum = es_case_initial(c, "momentum_rate")[e] * momentum + gradient +
-                       es_case_initial(c, "weight_decay")[e] * parameter;
-            parameter -= es_case_initial(c, "rate")[e] * momentum;
+            double d = gradient + es_case_initial(c, "weight_decay")[e] * parameter;
+            double keep = es_case_initial(c, "momentum_rate")[e];
+            int64_t update =
+                s->schedule.n_updates > 0 ? (int64_t)es_case_initial(c, "update")[step] : 0;
+            momentum = keep * momentum + d;
+            parameter -= es_case_initial(c, "rate")[e] * share_of(&s->schedule, update) *
+                         (s->is_nesterov ? d + keep * momentum : momentum);
         }
         expected[i] = strcmp(output, "parameter") == 0 ? parameter : momentum;
     }
@@ -105,6 +143,10 @@ static void build(EsCase *c, const Shape *s) {
             0.0;
     } else {
         es_case_parameter(c, ES_CASE_STATE, "momentum", ES_DIMS(s->E, s->P));
+        if (s->schedule.n_updates > 0) { // in any order, and beyond the last
+            es_case_integers(c, ES_CASE_INPUT, "update", ES_DTYPE_I32, 0,
+                             (int)s->schedule.n_updates + 1, ES_DIMS(N_STEPS));
+        }
         add_rate(c, s, "momentum_rate", 0.0, 0.95);
         add_rate(c, s, "weight_decay", 0.0, 0.1);
     }
