@@ -74,6 +74,18 @@ typedef enum EsNetworkFormat {
 ES_API EsStatus es_network_export(const EsNetwork *network, EsNetworkFormat format,
                                   const char *path, const char *name);
 
+// How well the samples of a data set are predicted with floats and with 8 bits.
+typedef struct EsNetworkInt8 {
+    int64_t n_samples;
+    double float_accuracy, int8_accuracy; // percent
+} EsNetworkInt8;
+
+// C99 with weights and activations in 8 bits. `data` is a data set as esper's commands take it: the
+// first 512 validation samples give the scales, the first 2,000 the report. INPUT when the set does
+// not fit the network.
+ES_API EsStatus es_network_export_int8(EsNetwork *network, const char *folder, const char *name,
+                                       const char *data, EsNetworkInt8 *report);
+
 #ifdef __cplusplus
 }
 #endif

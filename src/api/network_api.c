@@ -1,8 +1,12 @@
 // The public face of grown networks: include/esper/network.h over fit/grown_network.h.
 #include "esper/network.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/memory.h"
-#include "fit/network_export.h"
+#include "data/dataset.h"
+#include "fit/export_int8.h"
 
 struct EsNetwork {
     EsGrownNetwork *grown; // owned
@@ -92,4 +96,71 @@ EsStatus es_network_export(const EsNetwork *network, EsNetworkFormat format, con
         return es_grown_export_torch(network->grown, path);
     }
     return ES_FAIL(ARGUMENT, "there is no format %d", (int)format);
+}
+
+// --- 8 bits ---
+
+#define INT8_SAMPLES 2000
+#define DATA_SEED    1 // of generated sets, as in esper grow
+
+static EsStatus check_data(const EsNetwork *network, const EsDataset *data, const char *name) {
+    const EsNetworkInfo *info = &network->info;
+    int is_rows = data->kind == ES_DATASET_ROWS;
+    if (is_rows != info->is_rows || data->n_channels != info->n_channels ||
+        data->height != info->height || data->width != info->width ||
+        data->n_classes != info->n_classes) {
+        return ES_FAIL(INPUT,
+                       "%s has %d x %d x %d inputs in %d classes, the network takes %d x %d x %d "
+                       "in %d",
+                       name, data->n_channels, data->height, data->width, data->n_classes,
+                       info->n_channels, info->height, info->width, info->n_classes);
+    }
+    for (int k = 0; data->class_names != NULL && k < info->n_classes; k++) {
+        if (strcmp(data->class_names[k], info->class_names[k]) != 0) {
+            return ES_FAIL(INPUT, "%s: class %d is \"%.100s\", the network's is \"%.100s\"", name,
+                           k, data->class_names[k], info->class_names[k]);
+        }
+    }
+    return data->validation.count > 0 ? ES_STATUS_OK
+                                      : ES_FAIL(INPUT, "%s has no validation samples", name);
+}
+
+// Validation samples as plain numbers.
+static void fill_samples(const EsDataset *data, int64_t n, float *inputs) {
+    int64_t n_columns = data->n_channels;
+    int64_t first = data->validation.labels - data->labels;
+    if (data->kind == ES_DATASET_IMAGES) {
+        for (int64_t i = 0; i < n * (int64_t)data->image_bytes; i++) {
+            inputs[i] = (float)data->validation.images[i];
+        }
+        return;
+    }
+    for (int64_t i = 0; i < n * n_columns; i++) {
+        inputs[i] = data->rows[first * n_columns + i] * data->column_std[i % n_columns] +
+                    data->column_mean[i % n_columns];
+    }
+}
+
+EsStatus es_network_export_int8(EsNetwork *network, const char *folder, const char *name,
+                                const char *data, EsNetworkInt8 *report) {
+    const EsDatasetOptions options = {.seed = DATA_SEED, .folder = getenv("ES_DATA_DIR")};
+    EsDataset dataset = {0};
+    float *inputs = NULL;
+    EsStatus status = ES_STATUS_OK;
+    *report = (EsNetworkInt8){0};
+    ES_TRY(es_dataset_open(&dataset, data, &options, network->pool));
+    ES_TRY_GOTO(check_data(network, &dataset, data));
+    report->n_samples = ES_MIN(dataset.validation.count, INT8_SAMPLES);
+    ES_TRY_GOTO(es_allocate(sizeof *inputs * (size_t)(report->n_samples * network->info.n_inputs),
+                            (void **)&inputs));
+    fill_samples(&dataset, report->n_samples, inputs);
+    const EsInt8Samples samples = {inputs, dataset.validation.labels, report->n_samples};
+    EsExportC export = {.folder = folder, .name = name, .int8 = &samples};
+    ES_TRY_GOTO(es_grown_export_c(network->grown, &export));
+    report->float_accuracy = export.float_accuracy;
+    report->int8_accuracy = export.int8_accuracy;
+done:
+    es_release(inputs);
+    es_dataset_destroy(&dataset);
+    return status;
 }

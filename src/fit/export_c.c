@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "esper/version.h"
-#include "fit/export_plan.h"
+#include "fit/export_int8.h"
 
 #define PATH_BYTES 4096
 
@@ -26,11 +26,30 @@ static void put_array(FILE *stream, const char *what, int number, const float *n
     fprintf(stream, "};\n");
 }
 
+static void put_bytes(FILE *stream, int number, const int8_t *numbers, int64_t count) {
+    fprintf(stream, "static const signed char weight%d[%lld] = {", number, (long long)count);
+    for (int64_t i = 0; i < count; i++) {
+        fprintf(stream, "%s%d", i % 20 == 0 ? (i == 0 ? "\n    " : ",\n    ") : ", ", numbers[i]);
+    }
+    fprintf(stream, "};\n");
+}
+
+static void put_int8_weights(FILE *stream, const EsExportPlan *plan, int c) {
+    const EsInt8Call *call = &plan->int8->calls[c];
+    const EsExportLayer *layer = &plan->list.layers[plan->calls[c].layer];
+    fprintf(stream, "\n/* %s */\n", layer->name);
+    put_bytes(stream, c, call->weight, call->n_weights);
+    put_array(stream, "factor", c, call->weight_scale, layer->n_channels);
+    put_array(stream, "bias", c, call->bias, layer->n_channels);
+}
+
 static EsStatus put_weights(const EsExportPlan *plan, FILE *stream) {
     for (int c = 0; c < plan->n_calls; c++) {
         const EsExportCall *call = &plan->calls[c];
         const EsExportLayer *layer = &plan->list.layers[call->layer];
-        if (es_export_is_weighted(layer->kind)) {
+        if (es_export_is_weighted(layer->kind) && plan->int8 != NULL) {
+            put_int8_weights(stream, plan, c);
+        } else if (es_export_is_weighted(layer->kind)) {
             float *weight = NULL, *bias = NULL;
             int64_t n_weights = 0;
             EsStatus status = es_export_fold(plan, call, &weight, &bias, &n_weights);
@@ -192,17 +211,58 @@ static const struct {
      "}\n"},
 };
 
+// In place of all functions with weights: q is the input in 8 bits, sums are integers.
+static const char int8_functions[] =
+    "/* q = x / s rounded, within bounds */\n"
+    "static void quantise(const float *x, long n, float inverse, int least, int most) {\n"
+    "    long k;\n"
+    "    for (k = 0; k < n; k++) {\n"
+    "        const float scaled = x[k] * inverse;\n"
+    "        const int v = (int)(scaled < 0.0f ? scaled - 0.5f : scaled + 0.5f);\n"
+    "        q[k] = (short)(v < least ? least : (v > most ? most : v));\n"
+    "    }\n"
+    "}\n"
+    "\n"
+    "/* y[O][H][W] = q[I][H][W] * w[O][I][K][K] s f[O] + b[O], zero padding; depthwise: I is 1 "
+    "and\n"
+    "   output o reads channel o; a linear layer has H = W = K = 1 */\n"
+    "static void convolve(const signed char *w, const float *f, const float *b, float s, float "
+    "*y,\n"
+    "                     int I, int O, int H, int W, int K, int depthwise, int relu) {\n"
+    "    int o, i, p, k, r, c;\n"
+    "    for (o = 0; o < O; o++)\n"
+    "        for (r = 0; r < H; r++)\n"
+    "            for (c = 0; c < W; c++) {\n"
+    "                long sum = 0;\n"
+    "                float value;\n"
+    "                for (i = 0; i < I; i++)\n"
+    "                    for (p = 0; p < K; p++)\n"
+    "                        for (k = 0; k < K; k++) {\n"
+    "                            const int u = r + p - K / 2, v = c + k - K / 2;\n"
+    "                            if (u >= 0 && u < H && v >= 0 && v < W)\n"
+    "                                sum += (long)w[(((long)o * I + i) * K + p) * K + k] *\n"
+    "                                       q[((long)(depthwise ? o : i) * H + u) * W + v];\n"
+    "                        }\n"
+    "                value = (float)sum * (s * f[o]) + b[o];\n"
+    "                y[((long)o * H + r) * W + c] = relu && !(value > 0.0f) ? 0.0f : value;\n"
+    "            }\n"
+    "}\n";
+
 static EsExportKind function_of(EsExportKind kind) {
     return kind == ES_EXPORT_GATED_MIX ? ES_EXPORT_MIX : kind;
 }
 
 static void put_functions(const EsExportPlan *plan, FILE *stream) {
+    if (plan->int8 != NULL) {
+        fprintf(stream, "\n%s", int8_functions);
+    }
     for (size_t f = 0; f < ES_COUNT_OF(functions); f++) {
         int is_used = 0;
         for (int c = 0; c < plan->n_calls; c++) {
             is_used |=
                 function_of(plan->list.layers[plan->calls[c].layer].kind) == functions[f].kind;
         }
+        is_used &= plan->int8 == NULL || !es_export_is_weighted(functions[f].kind);
         if (is_used && functions[f].text != NULL) {
             fprintf(stream, "\n%s", functions[f].text);
         }
@@ -210,6 +270,24 @@ static void put_functions(const EsExportPlan *plan, FILE *stream) {
 }
 
 // --- the function ---
+
+static void put_int8_call(const EsExportPlan *plan, int c, FILE *stream) {
+    const EsInt8Call *int8 = &plan->int8->calls[c];
+    const EsExportCall *call = &plan->calls[c];
+    const EsExportLayer *layer = &plan->list.layers[call->layer];
+    int is_depthwise = layer->kind == ES_EXPORT_DEPTHWISE;
+    fprintf(stream, "    quantise(m + %lld, %lld, %.8ef, %d, %d);\n",
+            (long long)plan->map_offset[layer->in[0]],
+            (long long)es_export_map_count(plan->network, &plan->list, layer->in[0]),
+            (double)(1.0f / int8->input_scale), int8->is_unsigned ? 0 : -127,
+            int8->is_unsigned ? 255 : 127);
+    fprintf(stream,
+            "    convolve(weight%d, factor%d, bias%d, %.8ef, m + %lld, %d, %d, %d, %d, %d, %d, "
+            "%d);\n",
+            c, c, c, (double)int8->input_scale, (long long)plan->map_offset[call->output],
+            is_depthwise ? 1 : layer->n_inputs, layer->n_channels, layer->height, layer->width,
+            layer->kernel, is_depthwise, call->relu);
+}
 
 static void put_call(const EsExportPlan *plan, int c, FILE *stream) {
     const EsExportCall *call = &plan->calls[c];
@@ -321,6 +399,10 @@ static EsStatus put_source(const EsExportPlan *plan, FILE *stream) {
             "static float m[%lld];\n",
             (long long)plan->network->n_parameters, name, name, 4 * (long long)plan->n_floats,
             (long long)plan->n_floats);
+    if (plan->int8 != NULL) {
+        fprintf(stream, "/* the input of a layer in 8 bits */\nstatic short q[%lld];\n",
+                (long long)plan->int8->n_scratch);
+    }
     put_input(plan, stream);
     ES_TRY(put_weights(plan, stream));
     fprintf(stream, "\nconst char *const %s_classes[%d] = {", name, spec->host.n_classes);
@@ -338,7 +420,12 @@ static EsStatus put_source(const EsExportPlan *plan, FILE *stream) {
             name, (long long)n_inputs, (long long)(n_inputs / spec->host.image_channels),
             (long long)(n_inputs / spec->host.image_channels));
     for (int c = 0; c < plan->n_calls; c++) {
-        put_call(plan, c, stream);
+        if (plan->int8 != NULL &&
+            es_export_is_weighted(plan->list.layers[plan->calls[c].layer].kind)) {
+            put_int8_call(plan, c, stream);
+        } else {
+            put_call(plan, c, stream);
+        }
     }
     fprintf(stream,
             "    for (i = 0; i < %d; i++) {\n"
@@ -415,15 +502,27 @@ static EsStatus write_part(const EsExportPlan *plan, const char *folder, const c
     return status;
 }
 
-EsStatus es_grown_export_c(const EsGrownNetwork *network, const EsExportC *options) {
+static EsStatus write_files(const EsExportPlan *plan, const char *folder) {
+    ES_TRY(write_part(plan, folder, ".h", put_header));
+    return write_part(plan, folder, ".c", put_source);
+}
+
+EsStatus es_grown_export_c(const EsGrownNetwork *network, EsExportC *options) {
     EsExportPlan plan;
+    EsInt8Plan int8 = {0};
+    EsStatus status = ES_STATUS_OK;
     ES_TRY(check_name(options->name));
     ES_TRY(es_folder_make(options->folder));
     ES_TRY(es_export_plan_create(network, options->name, &plan));
-    EsStatus status = write_part(&plan, options->folder, ".h", put_header);
-    if (status == ES_STATUS_OK) {
-        status = write_part(&plan, options->folder, ".c", put_source);
+    if (options->int8 != NULL) {
+        ES_TRY_GOTO(es_int8_plan_create(&plan, options->int8, &int8));
+        ES_TRY_GOTO(es_int8_plan_measure(&plan, &int8, options->int8, &options->float_accuracy,
+                                         &options->int8_accuracy));
+        plan.int8 = &int8;
     }
+    status = write_files(&plan, options->folder);
+done:
+    es_int8_plan_destroy(&int8);
     es_export_plan_destroy(&plan);
     return status;
 }

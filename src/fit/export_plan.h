@@ -9,16 +9,18 @@ ES_EXTERN_C_BEGIN
 
 // A layer with the norm and ReLU that follow it.
 typedef struct EsExportCall {
-    int layer;      // of the list
-    int norm;       // batch norm folded into it, or -1
-    int relu;       // a ReLU follows inside
-    int output;     // map
-    int64_t offset; // of the output in the static array
+    int layer;  // of the list
+    int norm;   // batch norm folded into it, or -1
+    int relu;   // a ReLU follows inside
+    int output; // map
 } EsExportCall;
+
+typedef struct EsInt8Plan EsInt8Plan;
 
 typedef struct EsExportPlan {
     const EsGrownNetwork *network;
     const char *name;
+    const EsInt8Plan *int8; // borrowed; NULL: floats
     EsExportList list;
     EsExportCall *calls; // owned
     int n_calls;

@@ -75,8 +75,11 @@ EsStatus es_grown_export_torch(const EsGrownNetwork *network, const char *path);
 typedef struct EsExportC {
     const char *folder;
     const char *name; // an identifier of C
+    // weights and activations in 8 bits, with scales from these samples; NULL: floats
+    const struct EsInt8Samples *int8;
+    double float_accuracy, int8_accuracy; // filled in: percent of the samples
 } EsExportC;
-EsStatus es_grown_export_c(const EsGrownNetwork *network, const EsExportC *options);
+EsStatus es_grown_export_c(const EsGrownNetwork *network, EsExportC *options);
 
 ES_EXTERN_C_END
 

@@ -11,10 +11,14 @@ ES_EXPORTS=$folder "$make_exports" > /dev/null
 n=0
 for compiler in gcc clang; do
     command -v "$compiler" > /dev/null || { echo "no $compiler here"; continue; }
-    for network in "$folder"/*/; do
+    for network in "$folder"/[0-9]*/; do
         "$compiler" -std=c99 -Wall -Wextra -Werror -pedantic -O2 -I"$network" -o "$folder/run" \
             "$harness" "$network/network.c" -lm
         "$folder/run" "$network" || { echo "$compiler, network $(basename "$network")" >&2; exit 1; }
+        "$compiler" -std=c99 -Wall -Wextra -Werror -pedantic -O2 -I"$network/int8" -o "$folder/run" \
+            "$harness" "$network/int8/network.c" -lm
+        "$folder/run" "$network" "$(cat "$network/int8/n_equal")" ||
+            { echo "$compiler, int8, network $(basename "$network")" >&2; exit 1; }
         n=$((n + 1))
     done
     # what a microcontroller would not have

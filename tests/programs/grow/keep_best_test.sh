@@ -38,6 +38,10 @@ accuracies=$(grep -h '"validation_accuracy"' one/networks/[123]/network.json | t
 "$esper" export one/networks/2/network.json --c second --name second_best 2> /dev/null
 grep -q 'int second_best_predict' second/second_best.h || fail "--name is not used"
 
+"$esper" export one --c small --int8 --data tiny > int8.log 2> /dev/null
+grep -q '^2000 validation samples of tiny: [0-9.]* % with floats, [0-9.]* % with 8 bits' int8.log || fail "$(cat int8.log)"
+grep -q 'static const signed char' small/network.c || fail "--int8 has no bytes"
+
 refuse() {
     local expected=$1
     shift
@@ -48,6 +52,8 @@ refuse() {
 }
 refuse "holds no network" "$esper" export . --onnx x.onnx
 refuse "export as what" "$esper" export one
+refuse "needs --data" "$esper" export one --c x --int8
+refuse "the network takes 1 x 16 x 16" "$esper" export one --c x --int8 --data generated
 refuse "no name for a function" "$esper" export one --c x --name 9lives
 refuse "a round has 5 hosts" "$esper" grow --task tiny --envs 5 --rounds 1 --keep-best 6 --eval 0 --out six
 refuse "there is none" "$esper" grow --task tiny --envs 5 --rounds 0 --keep-best 1 --eval 1 --policy wait --out none
