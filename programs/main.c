@@ -12,6 +12,7 @@
 
 static const EsCommand commands[] = {
     {"bench", "run the benchmarks, compare with a baseline", cmd_bench},
+    {"data", "show what a data set holds", cmd_data},
     {"diff", "compare two runs", cmd_diff},
     {"export", "write a grown network as ONNX, C or PyTorch", cmd_export},
     {"grow", "grow many hosts at once, under a policy", cmd_grow},

@@ -37,6 +37,7 @@ typedef struct EsCommand {
 EsExit es_command_finish(const char *command, EsStatus status);
 
 EsExit cmd_bench(int argc, char **argv);
+EsExit cmd_data(int argc, char **argv);
 EsExit cmd_diff(int argc, char **argv);
 EsExit cmd_export(int argc, char **argv);
 EsExit cmd_grow(int argc, char **argv);

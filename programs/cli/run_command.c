@@ -80,8 +80,25 @@ static void make_names_absolute(const EsConfig *config, const EsConfigKey *key, 
     (void)ignored; // the value is then as it was
 }
 
+// A data set that is a file or a folder; names of sets stay names, and what is missing is reported
+// where it is opened.
+static void make_data_absolute(const EsConfig *config, const EsConfigKey *key, const char *value) {
+    static const char *const names[] = {"tiny", "generated", "cifar10", "idx", "fashion-mnist"};
+    for (size_t i = 0; i < ES_COUNT_OF(names); i++) {
+        if (strcmp(value, names[i]) == 0) {
+            return;
+        }
+    }
+    char *path = realpath(value, NULL);
+    if (path != NULL) {
+        EsStatus ignored = es_config_value_parse(key, config->settings, path, key->key);
+        (void)ignored; // the value is then as it was
+        free(path);
+    }
+}
+
 // Makes the paths of the configuration absolute, since a run may be resumed from anywhere: folders
-// of data ("folder"), hosts described in a file ("task"), policies and schedules ("policy",
+// of data ("folder"), data sets ("data"), hosts described in a file ("task"), policies and schedules ("policy",
 // "against"). INPUT when a folder is missing; a missing file is reported where it is opened. A list
 // that would grow too long for a line of config.ini stays as it is.
 static EsStatus make_paths_absolute(const EsConfig *config) {
@@ -96,6 +113,8 @@ static EsStatus make_paths_absolute(const EsConfig *config) {
                       (strcmp(key->key, "rules") == 0 && strchr(value, '/') != NULL);
         if (is_path && value[0] != '/') {
             ES_TRY(make_absolute(config, key, value));
+        } else if (strcmp(key->key, "data") == 0) {
+            make_data_absolute(config, key, value);
         } else if (strcmp(key->key, "task") == 0 || strcmp(key->key, "policy") == 0 ||
                    strcmp(key->key, "against") == 0) {
             make_names_absolute(config, key, value);
@@ -196,7 +215,7 @@ void es_run_command_note_unused(const EsOptionTable *table, const EsArguments *a
     }
     if (strcmp(data, "cifar10") == 0 || strcmp(data, "idx") == 0) {
         es_options_note_unused(table, arguments, "data-seed",
-                               "on data that are read: it is of generated ones");
+                               "on data that come with their own splits");
     }
 }
 

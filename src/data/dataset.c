@@ -9,25 +9,6 @@
 #include "base/memory.h"
 #include "data/dataset_internal.h"
 
-EsStatus es_dataset_open(EsDataset *dataset, const char *text, const EsDatasetOptions *options,
-                         EsThreadPool *pool) {
-    memset(dataset, 0, sizeof *dataset);
-    if (strcmp(text, "tiny") == 0) {
-        return es_dataset_generate(dataset, ES_GENERATED_TINY, options, pool);
-    }
-    if (strcmp(text, "generated") == 0) {
-        return es_dataset_generate(dataset, ES_GENERATED_STANDARD, options, pool);
-    }
-    if (strcmp(text, "cifar10") == 0) {
-        return es_dataset_load_cifar10(dataset, options);
-    }
-    if (strcmp(text, "idx") == 0) {
-        return es_dataset_load_idx(dataset, options);
-    }
-    return ES_FAIL(ARGUMENT, "no data set is called \"%s\"; known: tiny, generated, cifar10, idx",
-                   text);
-}
-
 void es_dataset_destroy(EsDataset *dataset) {
     if (dataset != NULL) {
         es_release(dataset->images);

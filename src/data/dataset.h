@@ -84,8 +84,10 @@ typedef struct EsDatasetOptions {
     int n_classes;        // idx: labels must be below it; 0: 10
     int image_size;       // folders of images: side of the square they are fitted to; 0: the median
                           // of their longer sides, at most ES_IMAGE_DEFAULT_SIDE
-    const char *label;    // csv: name of the label's column, or its number from 0; NULL: the last
-    const char *labels;   // npy: file of the labels; NULL: y for x, labels for images or data
+    double validation_share; // of samples without a split of their own; 0: a tenth
+    double test_share;       // of samples without a split of their own; 0: a tenth
+    const char *label;      // csv: name of the label's column, or its number from 0; NULL: the last
+    const char *labels;     // npy: file of the labels; NULL: y for x, labels for images or data
     int allows_short_files; // cifar10: files may hold fewer than 10,000 records, for tests and
                             // samples
 } EsDatasetOptions;
@@ -111,7 +113,7 @@ EsStatus es_dataset_generate(EsDataset *dataset, EsGeneratedKind kind,
 // is the validation set.
 EsStatus es_dataset_load_cifar10(EsDataset *dataset, const EsDatasetOptions *options);
 
-// Read four uncompressed IDX files (MNIST, Fashion-MNIST, ...): train-images-idx3-ubyte,
+// Read four IDX files, plain or packed (.gz) (MNIST, Fashion-MNIST, ...): train-images-idx3-ubyte,
 // train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte in options->folder;
 // "train-images.idx3-ubyte" and so on also do. The last tenth of the training images is the
 // validation set.

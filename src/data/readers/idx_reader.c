@@ -1,4 +1,5 @@
-// IDX files, as MNIST and its kin come: a magic number, big-endian dimensions, then bytes.
+// IDX files, as MNIST and its kin come, plain or packed by gzip: a magic number, big-endian
+// dimensions, then bytes.
 #include <string.h>
 #include <unistd.h>
 
@@ -25,11 +26,16 @@ typedef struct IdxFile {
     int64_t dimension[MAX_DIMENSIONS]; // count, then height and width for images
 } IdxFile;
 
+// The first of the spellings that is there, plain before packed; else the first of all.
 static EsStatus find_path(char path[ES_DATA_PATH_BYTES], const char *folder,
                           const char *const names[2]) {
-    ES_TRY(es_data_path_join(path, folder, names[1]));
-    if (access(path, F_OK) == 0) {
-        return ES_STATUS_OK;
+    for (int i = 0; i < 4; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s%s", names[1 - i % 2], i < 2 ? "" : ".gz");
+        ES_TRY(es_data_path_join(path, folder, name));
+        if (access(path, F_OK) == 0) {
+            return ES_STATUS_OK;
+        }
     }
     return es_data_path_join(path, folder, names[0]);
 }
@@ -43,12 +49,6 @@ static EsStatus read_header(IdxFile *idx, int n_dimensions) {
     }
     uint8_t magic[4];
     ES_TRY(es_data_file_read(file, magic, sizeof magic));
-    if (magic[0] == 0x1f && magic[1] == 0x8b) {
-        return ES_FAIL(
-            INPUT,
-            "%s: gzip data (1f 8b at offset 0), expected an unpacked IDX file: gunzip it first",
-            file->path);
-    }
     if (magic[0] != 0 || magic[1] != 0 || magic[2] != TYPE_U8 || magic[3] != n_dimensions) {
         return ES_FAIL(INPUT,
                        "%s: starts with %02x %02x %02x %02x, expected 00 00 %02x %02x (bytes in %d "
@@ -74,15 +74,7 @@ static EsStatus read_header(IdxFile *idx, int n_dimensions) {
         expected =
             (int64_t)header_bytes + idx->dimension[0] * idx->dimension[1] * idx->dimension[2];
     }
-    if (file->size_bytes != expected) {
-        return ES_FAIL(INPUT,
-                       "%s: the header announces %lld items, which is a file of %lld bytes, but it "
-                       "has %lld: %s",
-                       file->path, (long long)idx->dimension[0], (long long)expected,
-                       (long long)file->size_bytes,
-                       file->size_bytes < expected ? "truncated" : "too long");
-    }
-    return ES_STATUS_OK;
+    return es_data_file_expect(file, "items", idx->dimension[0], expected);
 }
 
 static EsStatus open_files(IdxFile files[N_FILES], const char *folder) {
@@ -131,13 +123,23 @@ static EsStatus read_split(IdxFile *images, IdxFile *labels, int64_t *position, 
     return ES_STATUS_OK;
 }
 
+static int count_classes(const EsDataset *dataset) {
+    int largest = 1;
+    for (int64_t i = 0; i < dataset->n_images; i++) {
+        largest = ES_MAX(largest, dataset->labels[i]);
+    }
+    return largest + 1;
+}
+
 EsStatus es_dataset_load_idx(EsDataset *dataset, const EsDatasetOptions *options) {
     memset(dataset, 0, sizeof *dataset);
     if (options->folder == NULL) {
         return ES_FAIL(ARGUMENT,
                        "idx needs the folder that holds train-images-idx3-ubyte and its siblings");
     }
-    int n_classes = options->n_classes != 0 ? options->n_classes : DEFAULT_CLASSES;
+    int is_counted = options->n_classes == ES_DATASET_COUNT_CLASSES;
+    int n_classes = is_counted ? MAX_CLASSES : options->n_classes;
+    n_classes = n_classes != 0 ? n_classes : DEFAULT_CLASSES;
     if (n_classes < 2 || n_classes > MAX_CLASSES) {
         return ES_FAIL(ARGUMENT, "%d classes, expected 2 to %d", n_classes, MAX_CLASSES);
     }
@@ -158,9 +160,16 @@ EsStatus es_dataset_load_idx(EsDataset *dataset, const EsDatasetOptions *options
                            &dataset->train));
     ES_TRY_GOTO(read_split(&files[TRAIN_IMAGES], &files[TRAIN_LABELS], &position,
                            dimension[0] - counts[1], n_classes, &dataset->validation));
+    ES_TRY_GOTO(es_data_file_end(&files[TRAIN_IMAGES].file));
+    ES_TRY_GOTO(es_data_file_end(&files[TRAIN_LABELS].file));
     position = 0;
     ES_TRY_GOTO(read_split(&files[TEST_IMAGES], &files[TEST_LABELS], &position, 0, n_classes,
                            &dataset->test));
+    if (counts[2] == files[TEST_IMAGES].dimension[0]) {
+        ES_TRY_GOTO(es_data_file_end(&files[TEST_IMAGES].file));
+        ES_TRY_GOTO(es_data_file_end(&files[TEST_LABELS].file));
+    }
+    dataset->n_classes = is_counted ? count_classes(dataset) : n_classes;
     es_dataset_measure(dataset);
 done:
     for (int f = 0; f < N_FILES; f++) {

@@ -372,7 +372,8 @@ EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const char *fo
                               int n_threads, EsDataset *dataset) {
     const char *name = is_nonempty(data) ? data : host->dataset;
     int is_read = strcmp(name, "cifar10") == 0 || strcmp(name, "idx") == 0;
-    const char *source = is_nonempty(folder) ? folder : getenv("ES_DATA_DIR");
+    int is_drawn = strcmp(name, "tiny") == 0 || strcmp(name, "generated") == 0;
+    const char *source = is_nonempty(folder) ? folder : is_read ? getenv("ES_DATA_DIR") : NULL;
     if (name[0] == '\0') {
         return ES_FAIL(ARGUMENT, "host \"%s\" names no data set, and none is given", host->name);
     }
@@ -382,9 +383,9 @@ EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const char *fo
     }
     if (!is_read && is_nonempty(folder)) {
         return ES_FAIL(ARGUMENT,
-                       "data set \"%s\" is generated and has no use for folder \"%s\"; cifar10 and "
-                       "idx read files",
-                       name, folder);
+                       "data set \"%s\" %s and has no use for folder \"%s\"; cifar10 and idx "
+                       "read files",
+                       name, is_drawn ? "is generated" : "says where it lies", folder);
     }
     EsDatasetOptions wanted = {.seed = seed, .folder = source, .n_classes = host->n_classes};
     EsThreadPool *pool = NULL;
@@ -392,9 +393,10 @@ EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const char *fo
     EsStatus status = es_dataset_open(dataset, name, &wanted, pool);
     es_thread_pool_destroy(pool);
     ES_TRY(status);
-    if (dataset->height != dataset->width) {
-        return ES_FAIL(INPUT, "hosts take square images, data set \"%s\" has %d x %d", name,
-                       dataset->height, dataset->width);
+    if (dataset->kind == ES_DATASET_ROWS) {
+        es_dataset_destroy(dataset);
+        return ES_FAIL(
+            INPUT, "data set \"%s\" has rows of numbers; hosts of convolutions take images", name);
     }
     note_sizes(host, dataset);
     host->image_channels = dataset->n_channels;

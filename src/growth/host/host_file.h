@@ -44,10 +44,10 @@ int es_host_is_file(const char *task);
 // when the file cannot be read.
 EsStatus es_host_find(const char *task, EsHostSpec *host);
 
-// Open `data` ("" or NULL: the host's own) and give the host the size, channels and classes of its
-// images. cifar10 and idx are read from `folder` ("" or NULL: ES_DATA_DIR); for the others `seed`
-// generates, with n_threads. ARGUMENT when there is no data set, or the folder is missing or of no
-// use; INPUT when the images are not square.
+// Open `data` ("" or NULL: the host's own), a name or a path (es_dataset_open), and give the host the
+// size, channels and classes of its images. cifar10 and idx are read from `folder` ("" or NULL:
+// ES_DATA_DIR); the others generate from `seed` or are split by it, with n_threads. ARGUMENT when
+// there is no data set, or the folder is missing or of no use; INPUT when it has no images.
 EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const char *folder, uint64_t seed,
                               int n_threads, EsDataset *dataset);
 

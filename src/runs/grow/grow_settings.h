@@ -13,7 +13,7 @@ typedef struct EsGrowSettings {
     EsRunSettings run;
     // [grow]
     char task[1024];
-    char data[64];     // "" = the task's
+    char data[1024];   // "" = the task's
     char folder[1024]; // "" = ES_DATA_DIR
     char slots[128];   // "r0c0,r0c1", "all"
     char policy[1024]; // ppo, heuristic, random, wait, script:FILE, FILE

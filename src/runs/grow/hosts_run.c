@@ -41,8 +41,9 @@ static const EsConfigKey keys[] = {
     ES_RUN_CONFIG_KEYS(EsHostsSettings, run, "hosts", "20"),
     ES_CONFIG_TEXT(EsHostsSettings, task, "hosts", "task", "tiny",
                    "host and its data set, or the path of a host file"),
-    ES_CONFIG_TEXT(EsHostsSettings, data, "hosts", "data", "",
-                   "data set instead of the task's: tiny, generated, cifar10 or idx"),
+    ES_CONFIG_TEXT(
+        EsHostsSettings, data, "hosts", "data", "",
+        "data set instead of the task's: tiny, generated, fashion-mnist, cifar10, idx, a path"),
     ES_CONFIG_TEXT(EsHostsSettings, folder, "hosts", "folder", "",
                    "folder of the cifar10 or idx files (empty: ES_DATA_DIR)"),
     ES_CONFIG_INT(EsHostsSettings, n_envs, "hosts", "envs", "8", 1, 4096,
@@ -65,7 +66,7 @@ static const EsConfigKey keys[] = {
     ES_CONFIG_BOOL(EsHostsSettings, unfused, "hosts", "unfused", "off",
                    "run operation by operation, for debugging"),
     ES_CONFIG_INT(EsHostsSettings, data_seed, "hosts", "data_seed", "1", 0, 2147483647,
-                  "seed of a generated data set"),
+                  "seed of a generated data set, or of a split"),
     ES_RECIPE_CONFIG_KEYS(EsHostsSettings, recipe),
 };
 

@@ -15,7 +15,7 @@ typedef struct EsHostsSettings {
     EsRunSettings run;
     // [hosts]
     char task[1024];
-    char data[64];     // "" = the task's
+    char data[1024];   // "" = the task's
     char folder[1024]; // "" = ES_DATA_DIR
     int n_envs;
     int batch; // 0 = the task's

@@ -1,3 +1,7 @@
+#if ES_HAVE_ZLIB
+#include <zlib.h>
+#endif
+
 #include "base/random_rules.h"
 #include "data/dataset.h"
 #include "temp_folder.h"
@@ -91,7 +95,7 @@ TEST(reads_every_image_into_its_split) {
     write_valid_files();
     EsDataset dataset;
     EsDatasetOptions options = {.folder = temp_folder()};
-    REQUIRE_OK(es_dataset_open(&dataset, "idx", &options, NULL));
+    REQUIRE_OK(es_dataset_load_idx(&dataset, &options));
     EXPECT_EQ(dataset.height, HEIGHT);
     EXPECT_EQ(dataset.width, WIDTH);
     EXPECT_EQ(dataset.n_channels, 1);
@@ -167,7 +171,7 @@ TEST(each_damage_has_its_message) {
     bytes = valid_file(2), bytes.data[2] = 0x0d;
     expect_damage(2, &bytes, "starts with 00 00 0d 03, expected 00 00 08 03");
     bytes = valid_file(2), bytes.data[0] = 0x1f, bytes.data[1] = 0x8b;
-    expect_damage(2, &bytes, "gunzip");
+    expect_damage(2, &bytes, "damaged or truncated gzip data");
     bytes = valid_file(0), bytes.data[15] = 0;
     expect_damage(0, &bytes, "dimension 3 (offset 12) is 0, expected 1 to 4096");
     bytes = valid_file(0), bytes.data[4] = 0xff;
@@ -184,16 +188,72 @@ TEST(each_damage_has_its_message) {
     expect_damage(2, &bytes, "images of 3 x 5, expected 5 x 3");
 }
 
-TEST(missing_and_packed_files_are_told_apart) {
+// --- packed files ---
+
+#if ES_HAVE_ZLIB
+
+// The whole buffer as one gzip file at names[f].gz, in place of the plain one.
+static void write_packed(int f, const uint8_t *data, size_t n_bytes) {
+    char name[64], path[512];
+    snprintf(name, sizeof name, "%s.gz", names[f]);
+    snprintf(path, sizeof path, "%s", temp_path(name));
+    gzFile packed = gzopen(path, "wb9");
+    EXPECT_EQ(gzwrite(packed, data, (unsigned)n_bytes), (int)n_bytes);
+    EXPECT_EQ(gzclose(packed), Z_OK);
+    unlink(temp_path(names[f]));
+}
+
+TEST(packed_files_are_read) {
+    write_valid_files();
+    for (int f = 0; f < 4; f++) {
+        Bytes bytes = valid_file(f);
+        write_packed(f, bytes.data, bytes.count);
+    }
+    EsDataset dataset;
+    EsDatasetOptions options = {.folder = temp_folder()};
+    REQUIRE_OK(es_dataset_load_idx(&dataset, &options));
+    expect_images(&dataset.train, 0, 0);
+    expect_images(&dataset.validation, 0, 22);
+    expect_images(&dataset.test, 2, 0);
+    es_dataset_destroy(&dataset);
+    for (int f = 0; f < 4; f++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s.gz", names[f]);
+        unlink(temp_path(name));
+    }
+}
+
+// A file that unpacks to far more than its header says is read up to there and refused; a header
+// that says more than the file can unpack to is not believed.
+TEST(bombs_and_damage_in_packed_files_are_refused) {
+    write_valid_files();
+    static uint8_t large[1 << 20];
+    Bytes bytes = valid_file(0);
+    memcpy(large, bytes.data, bytes.count);
+    write_packed(0, large, sizeof large);
+    expect_failure();
+    EXPECT_CONTAINS(es_status_detail(), "goes on behind the 391 bytes that its header announces");
+    large[4] = 0x7f; // 2^31 images
+    write_packed(0, large, 4096);
+    expect_failure();
+    EXPECT_CONTAINS(es_status_detail(), "cannot hold so much");
+    write_packed(0, bytes.data, bytes.count - 1);
+    expect_failure();
+    EXPECT_CONTAINS(es_status_detail(), "ends at byte 390");
+    write_packed(0, bytes.data, bytes.count);
+    EXPECT_EQ(truncate(temp_path("train-images-idx3-ubyte.gz"), 100), 0);
+    expect_failure();
+    EXPECT_CONTAINS(es_status_detail(), "damaged or truncated gzip data");
+    unlink(temp_path("train-images-idx3-ubyte.gz"));
+}
+
+#endif
+
+TEST(missing_files_are_named) {
     write_valid_files();
     unlink(temp_path(names[2]));
     expect_failure();
     EXPECT_CONTAINS(es_status_detail(), "t10k-images-idx3-ubyte: cannot open: No such file");
-    Bytes bytes = valid_file(2);
-    write_temp_file("t10k-images-idx3-ubyte.gz", bytes.data, bytes.count);
-    expect_failure();
-    EXPECT_CONTAINS(es_status_detail(),
-                    "t10k-images-idx3-ubyte.gz is there: unpack it first (gunzip");
 }
 
 // Random truncations, extensions and changed bytes: the reader either fails and keeps nothing, or

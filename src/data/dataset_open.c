@@ -1,0 +1,430 @@
+// Opens data sets by name or path, and does for all readers: samples shared out over the splits,
+// labels that are texts numbered, images fitted to a square.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/random_rules.h"
+#include "data/dataset_internal.h"
+#include "data/image.h"
+
+#define DEFAULT_SHARE 0.1
+#define FASHION_MNIST "/usr/share/datasets/fashion-mnist" // of Debian's package
+
+// --- splits ---
+
+enum { TRAIN, VALIDATION, TEST };
+
+// How many of a class's samples go into a split that has none of its own: its share, rounded, and
+// at least one where the class has three.
+static int64_t share_of(int64_t n, double share) {
+    int64_t count = (int64_t)((double)n * share + 0.5);
+    return ES_MAX(count, n >= 3 ? 1 : 0);
+}
+
+static EsStatus check_shares(const EsDatasetOptions *options, double shares[3]) {
+    shares[VALIDATION] = options->validation_share > 0 ? options->validation_share : DEFAULT_SHARE;
+    shares[TEST] = options->test_share > 0 ? options->test_share : DEFAULT_SHARE;
+    if (options->validation_share < 0 || options->test_share < 0 ||
+        shares[VALIDATION] + shares[TEST] > 0.9) {
+        return ES_FAIL(ARGUMENT,
+                       "shares of %g for validation and %g for testing, expected positive ones of "
+                       "at most 0.9 together",
+                       shares[VALIDATION], shares[TEST]);
+    }
+    if (options->n_train != 0 || options->n_validation != 0 || options->n_test != 0) {
+        return ES_FAIL(ARGUMENT,
+                       "numbers of samples are for tiny, generated, cifar10 and idx; other "
+                       "sets take shares");
+    }
+    return ES_STATUS_OK;
+}
+
+typedef struct Sharing {
+    const uint16_t *labels;
+    uint8_t *split;   // [n]
+    int64_t *members; // [n]: samples by class, those that are to be shared out
+    int64_t *first;   // [n_classes + 1]: a class's first member
+    int64_t n;
+    int n_classes;
+    uint64_t seed;
+} Sharing;
+
+// Lists the training samples by class, in their order.
+static void list_members(Sharing *s) {
+    for (int64_t i = 0; i < s->n; i++) {
+        s->first[s->labels[i] + 1] += s->split[i] == TRAIN;
+    }
+    for (int c = 0; c < s->n_classes; c++) {
+        s->first[c + 1] += s->first[c];
+    }
+    for (int64_t i = 0; i < s->n; i++) {
+        if (s->split[i] == TRAIN) {
+            s->members[s->first[s->labels[i]]++] = i;
+        }
+    }
+    for (int c = s->n_classes; c > 0; c--) { // each stands where the next one began
+        s->first[c] = s->first[c - 1];
+    }
+    s->first[0] = 0;
+}
+
+static void share_class(Sharing *s, int c, const double shares[3], const int is_missing[3]) {
+    int64_t *members = s->members + s->first[c], n = s->first[c + 1] - s->first[c];
+    int64_t n_validation = is_missing[VALIDATION] ? share_of(n, shares[VALIDATION]) : 0;
+    int64_t n_test = is_missing[TEST] ? share_of(n, shares[TEST]) : 0;
+    while (n_validation + n_test >= n && n_validation + n_test > 0) {
+        *(n_test > n_validation ? &n_test : &n_validation) -= 1;
+    }
+    EsRandom4 key = es_random_draw(s->seed, (uint32_t)c, ES_PURPOSE_DATA_SPLIT, 0, 0);
+    for (int64_t i = 0; i < n_validation + n_test; i++) {
+        uint32_t k = es_random_permute((uint32_t)i, (uint32_t)n, key);
+        s->split[members[k]] = i < n_validation ? VALIDATION : TEST;
+    }
+}
+
+// Writes the samples of each split one after another, mixed.
+static void order_splits(const Sharing *s, int64_t *order, int64_t counts[3]) {
+    int64_t *next = s->members, first = 0; // the list has served its purpose
+    for (int split = 0; split < 3; split++) {
+        int64_t n = 0;
+        for (int64_t i = 0; i < s->n; i++) {
+            if (s->split[i] == split) {
+                next[n++] = i;
+            }
+        }
+        EsRandom4 key = es_random_draw(s->seed, (uint32_t)split, ES_PURPOSE_DATA_SPLIT, 1, 0);
+        for (int64_t i = 0; i < n; i++) {
+            order[first + i] = next[es_random_permute((uint32_t)i, (uint32_t)n, key)];
+        }
+        counts[split] = n;
+        first += n;
+    }
+}
+
+static EsStatus check_classes(const Sharing *s, const char *path, const char *const *class_names,
+                              const int64_t counts[3]) {
+    for (int c = 0; c < s->n_classes; c++) {
+        if (s->first[c + 1] == s->first[c]) {
+            return ES_FAIL(INPUT, "%s: class \"%.100s\" has no samples for training", path,
+                           class_names[c]);
+        }
+    }
+    if (counts[VALIDATION] == 0 || counts[TEST] == 0) {
+        return ES_FAIL(INPUT,
+                       "%s: %lld samples of %d classes are too few to split: a class needs 3 to be "
+                       "in training, validation and test",
+                       path, (long long)s->n, s->n_classes);
+    }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_dataset_share_out(const EsDatasetOptions *options, const char *path,
+                              const uint16_t *labels, const uint8_t *own, int64_t n, int n_classes,
+                              const char *const *class_names, int64_t **order, int64_t counts[3]) {
+    EsStatus status = ES_STATUS_OK;
+    Sharing s = {.labels = labels, .n = n, .n_classes = n_classes, .seed = options->seed};
+    double shares[3];
+    int is_missing[3] = {0, 1, 1};
+    *order = NULL;
+    ES_TRY(check_shares(options, shares));
+    if (n > INT32_MAX) {
+        return ES_FAIL(INPUT, "%s: %lld samples, at most %d", path, (long long)n, INT32_MAX);
+    }
+    ES_TRY_GOTO(es_allocate((size_t)n, (void **)&s.split));
+    ES_TRY_GOTO(es_allocate((size_t)n * sizeof *s.members, (void **)&s.members));
+    ES_TRY_GOTO(es_allocate(((size_t)n_classes + 1) * sizeof *s.first, (void **)&s.first));
+    ES_TRY_GOTO(es_allocate((size_t)n * sizeof **order, (void **)order));
+    for (int64_t i = 0; own != NULL && i < n; i++) {
+        s.split[i] = own[i];
+        is_missing[own[i]] = 0;
+    }
+    list_members(&s);
+    for (int c = 0; c < n_classes; c++) {
+        share_class(&s, c, shares, is_missing);
+    }
+    order_splits(&s, *order, counts);
+    ES_TRY_GOTO(check_classes(&s, path, class_names, counts));
+done:
+    es_release(s.split);
+    es_release(s.members);
+    es_release(s.first);
+    if (status != ES_STATUS_OK) {
+        es_release(*order);
+        *order = NULL;
+    }
+    return status;
+}
+
+// --- labels ---
+
+static int is_whole_number(const char *text) {
+    const char *digits = text + (text[0] == '-');
+    size_t n = strspn(digits, "0123456789");
+    return n > 0 && n < 18 && digits[n] == '\0';
+}
+
+static int compare_texts(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int compare_numbers(const void *a, const void *b) {
+    long long x = atoll(*(const char *const *)a), y = atoll(*(const char *const *)b);
+    return x != y ? (x > y) - (x < y) : compare_texts(a, b); // 1 and 01 are two labels
+}
+
+EsStatus es_dataset_number_labels(const char *path, const char *const *texts, int64_t n,
+                                  uint16_t **labels, const char *const **class_names,
+                                  int *n_classes) {
+    EsStatus status = ES_STATUS_OK;
+    const char **sorted = NULL;
+    int is_numeric = 1;
+    *labels = NULL;
+    *class_names = NULL;
+    ES_TRY_GOTO(es_allocate((size_t)n * sizeof *sorted, (void **)&sorted));
+    ES_TRY_GOTO(es_allocate((size_t)n * sizeof **labels, (void **)labels));
+    for (int64_t i = 0; i < n; i++) {
+        sorted[i] = texts[i];
+        is_numeric = is_numeric && is_whole_number(texts[i]);
+    }
+    int (*compare)(const void *, const void *) = is_numeric ? compare_numbers : compare_texts;
+    qsort(sorted, (size_t)n, sizeof *sorted, compare);
+    int64_t n_distinct = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (n_distinct == 0 || strcmp(sorted[n_distinct - 1], sorted[i]) != 0) {
+            sorted[n_distinct++] = sorted[i];
+        }
+    }
+    if (n_distinct < 2 || n_distinct > ES_DATASET_MAX_CLASSES) {
+        status = ES_FAIL(INPUT, "%s: %lld different labels, expected 2 to %d", path,
+                         (long long)n_distinct, ES_DATASET_MAX_CLASSES);
+        goto done;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const char **found =
+            bsearch(&texts[i], sorted, (size_t)n_distinct, sizeof *sorted, compare);
+        (*labels)[i] = (uint16_t)(found - sorted);
+    }
+    ES_TRY_GOTO(es_names_copy(sorted, n_distinct, class_names));
+    *n_classes = (int)n_distinct;
+done:
+    es_release(sorted);
+    if (status != ES_STATUS_OK) {
+        es_release(*labels);
+        *labels = NULL;
+    }
+    return status;
+}
+
+// --- images of another size ---
+
+// An image of a set as one of its own; `pixels` takes image_bytes.
+static EsImage interleave(const EsDataset *dataset, const uint8_t *planes, uint8_t *pixels) {
+    size_t n_pixels = (size_t)dataset->height * (size_t)dataset->width;
+    size_t C = (size_t)dataset->n_channels;
+    for (size_t c = 0; c < C; c++) {
+        for (size_t p = 0; p < n_pixels; p++) {
+            pixels[p * C + c] = planes[c * n_pixels + p];
+        }
+    }
+    return (EsImage){dataset->width, dataset->height, dataset->n_channels, pixels};
+}
+
+// Fits all images to a square of that size.
+static EsStatus fit_dataset(EsDataset *dataset, int size) {
+    EsDataset fitted;
+    uint8_t *pixels = NULL;
+    const int64_t counts[3] = {dataset->train.count, dataset->validation.count,
+                               dataset->test.count};
+    const int shape[3] = {dataset->n_channels, size, size};
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY(es_dataset_allocate(&fitted, dataset->name, shape, dataset->n_classes, counts));
+    ES_TRY_GOTO(es_allocate(dataset->image_bytes, (void **)&pixels));
+    for (int64_t i = 0; i < dataset->n_images; i++) {
+        EsImage image =
+            interleave(dataset, dataset->images + (size_t)i * dataset->image_bytes, pixels);
+        ES_TRY_GOTO(es_image_fit(&image, size, dataset->n_channels,
+                                 fitted.images + (size_t)i * fitted.image_bytes));
+        fitted.labels[i] = dataset->labels[i];
+    }
+    fitted.class_names = dataset->class_names;
+    fitted.sizes = dataset->sizes;
+    fitted.is_fitted = 1;
+    dataset->class_names = NULL;
+    es_dataset_destroy(dataset);
+    *dataset = fitted;
+    es_dataset_measure(dataset);
+done:
+    es_release(pixels);
+    if (status != ES_STATUS_OK) {
+        es_dataset_destroy(&fitted);
+    }
+    return status;
+}
+
+// --- names and paths ---
+
+void es_dataset_name_of(const char *path, char name[ES_DATASET_NAME_BYTES]) {
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/') {
+        end--;
+    }
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/') {
+        begin--;
+    }
+    snprintf(name, ES_DATASET_NAME_BYTES, "%.*s", (int)(end - begin), path + begin);
+}
+
+static int ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), n = strlen(end);
+    return length >= n && strcasecmp(text + length - n, end) == 0;
+}
+
+// Whether a file of one of the names lies in the folder.
+static int has_file(const char *folder, const char *const *names, size_t n_names) {
+    for (size_t i = 0; i < n_names; i++) {
+        char path[ES_DATA_PATH_BYTES + 64];
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        if (access(path, F_OK) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static EsStatus load_idx_folder(EsDataset *dataset, const char *folder, const char *path,
+                                const EsDatasetOptions *options) {
+    EsDatasetOptions of_folder = *options;
+    of_folder.folder = folder;
+    of_folder.n_classes = ES_DATASET_COUNT_CLASSES;
+    ES_TRY(es_dataset_load_idx(dataset, &of_folder));
+    es_dataset_name_of(path, dataset->name);
+    return ES_STATUS_OK;
+}
+
+static EsStatus open_folder(EsDataset *dataset, const char *path, const EsDatasetOptions *options,
+                            EsThreadPool *pool) {
+    static const char *const of_cifar10[] = {"data_batch_1.bin",
+                                             "cifar-10-batches-bin/data_batch_1.bin"};
+    static const char *const of_idx[] = {"train-images-idx3-ubyte", "train-images.idx3-ubyte",
+                                         "train-images-idx3-ubyte.gz",
+                                         "train-images.idx3-ubyte.gz"};
+    if (has_file(path, of_cifar10, ES_COUNT_OF(of_cifar10))) {
+        EsDatasetOptions of_folder = *options;
+        of_folder.folder = path;
+        return es_dataset_load_cifar10(dataset, &of_folder);
+    }
+    if (has_file(path, of_idx, ES_COUNT_OF(of_idx))) {
+        return load_idx_folder(dataset, path, path, options);
+    }
+    return es_dataset_load_folder(dataset, path, options, pool);
+}
+
+// An IDX file stands for the four of its folder.
+static EsStatus open_idx_file(EsDataset *dataset, const char *path,
+                              const EsDatasetOptions *options) {
+    char folder[ES_DATA_PATH_BYTES];
+    const char *slash = strrchr(path, '/');
+    int length = slash == NULL ? 1 : slash == path ? 1 : (int)(slash - path);
+    if (length >= ES_DATA_PATH_BYTES) {
+        return ES_FAIL(ARGUMENT, "the path is longer than %d bytes", ES_DATA_PATH_BYTES - 1);
+    }
+    snprintf(folder, sizeof folder, "%.*s", length, slash == NULL ? "." : path);
+    return load_idx_folder(dataset, folder, path, options);
+}
+
+static EsStatus open_path(EsDataset *dataset, const char *path, const EsDatasetOptions *options,
+                          EsThreadPool *pool) {
+    struct stat info;
+    if (stat(path, &info) != 0) {
+        int error = errno;
+        return strchr(path, '/') == NULL && error == ENOENT
+                   ? ES_FAIL(ARGUMENT,
+                             "no data set is called \"%s\"; known: tiny, generated, cifar10, idx, "
+                             "fashion-mnist, or the path of a folder or file of data",
+                             path)
+                   : ES_FAIL(INPUT, "%s: %s", path, strerror(error));
+    }
+    if (S_ISDIR(info.st_mode)) {
+        return open_folder(dataset, path, options, pool);
+    }
+    if (ends_with(path, ".csv") || ends_with(path, ".tsv")) {
+        return es_dataset_load_csv(dataset, path, options);
+    }
+    if (ends_with(path, ".npy")) {
+        return es_dataset_load_npy(dataset, path, options);
+    }
+    if (ends_with(path, ".gz") || ends_with(path, "ubyte") || ends_with(path, ".idx")) {
+        return open_idx_file(dataset, path, options);
+    }
+    return ES_FAIL(INPUT,
+                   "%s: the name does not say what it holds; data are .csv, .tsv, .npy and IDX "
+                   "files, or a folder of images by class",
+                   path);
+}
+
+static EsStatus open_fashion_mnist(EsDataset *dataset, const EsDatasetOptions *options) {
+    static const char *const class_names[10] = {"T-shirt/top", "trouser",   "pullover", "dress",
+                                                "coat",        "sandal",    "shirt",    "sneaker",
+                                                "bag",         "ankle boot"};
+    const char *folder = options->folder != NULL ? options->folder : FASHION_MNIST;
+    if (access(folder, F_OK) != 0) {
+        return ES_FAIL(INPUT,
+                       "fashion-mnist: %s is not there; Debian and its kin have it as a package: "
+                       "apt-get install dataset-fashion-mnist",
+                       folder);
+    }
+    EsDatasetOptions of_folder = *options;
+    of_folder.folder = folder;
+    of_folder.n_classes = 10;
+    ES_TRY(es_dataset_load_idx(dataset, &of_folder));
+    snprintf(dataset->name, sizeof dataset->name, "fashion-mnist");
+    return es_names_copy(class_names, 10, &dataset->class_names);
+}
+
+static EsStatus open_named(EsDataset *dataset, const char *text, const EsDatasetOptions *options,
+                           EsThreadPool *pool) {
+    if (strcmp(text, "tiny") == 0) {
+        return es_dataset_generate(dataset, ES_GENERATED_TINY, options, pool);
+    }
+    if (strcmp(text, "generated") == 0) {
+        return es_dataset_generate(dataset, ES_GENERATED_STANDARD, options, pool);
+    }
+    if (strcmp(text, "cifar10") == 0) {
+        return es_dataset_load_cifar10(dataset, options);
+    }
+    if (strcmp(text, "idx") == 0) {
+        return es_dataset_load_idx(dataset, options);
+    }
+    if (strcmp(text, "fashion-mnist") == 0) {
+        return open_fashion_mnist(dataset, options);
+    }
+    return open_path(dataset, text, options, pool);
+}
+
+EsStatus es_dataset_open(EsDataset *dataset, const char *text, const EsDatasetOptions *options,
+                         EsThreadPool *pool) {
+    memset(dataset, 0, sizeof *dataset);
+    if (options->image_size < 0 || options->image_size > ES_IMAGE_MAX_FIT) {
+        return ES_FAIL(ARGUMENT, "an image size of %d, expected 1 to %d", options->image_size,
+                       ES_IMAGE_MAX_FIT);
+    }
+    EsStatus status = open_named(dataset, text, options, pool);
+    if (status == ES_STATUS_OK && dataset->kind == ES_DATASET_IMAGES) {
+        int side = ES_MAX(dataset->height, dataset->width);
+        int size = options->image_size > 0 ? options->image_size : ES_MIN(side, ES_IMAGE_MAX_FIT);
+        if (dataset->height != size || dataset->width != size) {
+            status = fit_dataset(dataset, size);
+        }
+    }
+    if (status != ES_STATUS_OK) {
+        es_dataset_destroy(dataset);
+    }
+    return status;
+}
