@@ -98,9 +98,9 @@ static void make_data_absolute(const EsConfig *config, const EsConfigKey *key, c
 }
 
 // Makes the paths of the configuration absolute, since a run may be resumed from anywhere: folders
-// of data ("folder"), data sets ("data"), hosts described in a file ("task"), policies and schedules ("policy",
-// "against"). INPUT when a folder is missing; a missing file is reported where it is opened. A list
-// that would grow too long for a line of config.ini stays as it is.
+// of data ("folder"), data sets ("data"), hosts described in a file ("task"), policies and
+// schedules ("policy", "against"). INPUT when a folder is missing; a missing file is reported where
+// it is opened. A list that would grow too long for a line of config.ini stays as it is.
 static EsStatus make_paths_absolute(const EsConfig *config) {
     for (int i = 0; i < config->n_keys; i++) {
         const EsConfigKey *key = &config->keys[i];

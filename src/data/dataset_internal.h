@@ -94,9 +94,9 @@ EsStatus es_data_file_read(EsDataFile *file, void *bytes, size_t n_bytes);
 // Move on by n_bytes without reading them.
 EsStatus es_data_file_skip(EsDataFile *file, int64_t n_bytes);
 
-// Whether the file can have the n_bytes that its header announces, unpacked: a plain file must have
-// that size; a packed one must be large enough to unpack to it, so that nobody allocates what was
-// only claimed.
+// Fails unless the file can have the n_bytes that its header announces, unpacked: a plain file must
+// have that size; a packed one must be large enough to unpack to it, so that nobody allocates what
+// was only claimed.
 EsStatus es_data_file_expect(const EsDataFile *file, const char *items, int64_t n_items,
                              int64_t n_bytes);
 

@@ -286,7 +286,7 @@ static int ends_with(const char *text, const char *end) {
     return length >= n && strcasecmp(text + length - n, end) == 0;
 }
 
-// Whether a file of one of the names lies in the folder.
+// Returns whether a file of one of the names lies in the folder.
 static int has_file(const char *folder, const char *const *names, size_t n_names) {
     for (size_t i = 0; i < n_names; i++) {
         char path[ES_DATA_PATH_BYTES + 64];

@@ -52,7 +52,7 @@ EsStatus es_image_fit(const EsImage *image, int size, int n_channels, uint8_t *p
 // Write an image of 1 or 3 channels as a PNG file.
 EsStatus es_image_save(const EsImage *image, const char *path);
 
-// Whether a file of this name is read as an image: .png, .jpg, .jpeg in any case.
+// Returns whether a file of this name is read as an image: .png, .jpg, .jpeg in any case.
 int es_image_is_name(const char *name);
 
 ES_EXTERN_C_END

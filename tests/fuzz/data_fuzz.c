@@ -9,6 +9,7 @@
 #include "bench/bench_suite.h"
 #include "cli/options.h"
 #include "data/dataset.h"
+#include "data/image.h"
 #include "fuzz.h"
 #include "telemetry/sink.h"
 #include "telemetry/spill.h"
@@ -73,6 +74,81 @@ FuzzVerdict fuzz_cifar10(const uint8_t *data, size_t bytes) {
         take_file(&data, &bytes, names[i]);
     }
     return finish_dataset(&dataset, es_dataset_load_cifar10(&dataset, &options));
+}
+
+// Training images packed by gzip, beside plain files of 10 images of 2 x 2.
+FuzzVerdict fuzz_idx_packed(const uint8_t *data, size_t bytes) {
+    const uint8_t labels[18] = {0, 0, 8, 1, 0, 0, 0, 10};
+    const uint8_t images[56] = {0, 0, 8, 3, 0, 0, 0, 10, 0, 0, 0, 2, 0, 0, 0, 2};
+    EsDatasetOptions options = options_of("packed");
+    EsDataset dataset = {.n_images = 0};
+    fuzz_file("packed/train-images-idx3-ubyte.gz", data, bytes);
+    fuzz_file("packed/train-labels-idx1-ubyte", labels, sizeof labels);
+    fuzz_file("packed/t10k-images-idx3-ubyte", images, sizeof images);
+    fuzz_file("packed/t10k-labels-idx1-ubyte", labels, sizeof labels);
+    return finish_dataset(&dataset, es_dataset_load_idx(&dataset, &options));
+}
+
+FuzzVerdict fuzz_csv(const uint8_t *data, size_t bytes) {
+    EsDatasetOptions options = {.seed = 1};
+    EsDataset dataset = {.n_images = 0};
+    const char *path = fuzz_file("table.csv", data, bytes);
+    FuzzVerdict verdict = finish_dataset(&dataset, es_dataset_open(&dataset, path, &options, NULL));
+    options.label = "0";
+    finish_dataset(&dataset, es_dataset_open(&dataset, path, &options, NULL));
+    return verdict;
+}
+
+// Inputs and labels, one array after the other.
+FuzzVerdict fuzz_npy(const uint8_t *data, size_t bytes) {
+    EsDatasetOptions options = {.seed = 1};
+    EsDataset dataset = {.n_images = 0};
+    char path[512];
+    snprintf(path, sizeof path, "%s", fuzz_path("X.npy"));
+    take_file(&data, &bytes, "X.npy");
+    take_file(&data, &bytes, "y.npy");
+    return finish_dataset(&dataset, es_dataset_open(&dataset, path, &options, NULL));
+}
+
+// The checksum of each chunk of a PNG file, so that a changed byte is refused for itself.
+static void fit_checksums(uint8_t *png, size_t bytes) {
+    for (size_t at = 8; bytes >= 12 && at <= bytes - 12;) {
+        size_t length = (size_t)png[at] << 24 | (size_t)png[at + 1] << 16 |
+                        (size_t)png[at + 2] << 8 | (size_t)png[at + 3];
+        if (length > bytes - 12 - at) {
+            return;
+        }
+        uint32_t crc = 0xffffffff;
+        for (size_t i = at + 4; i < at + 8 + length; i++) {
+            crc ^= png[i];
+            for (int b = 0; b < 8; b++) {
+                crc = crc & 1 ? 0xedb88320u ^ (crc >> 1) : crc >> 1;
+            }
+        }
+        for (size_t k = 0; k < 4; k++) {
+            png[at + 8 + length + k] = (uint8_t)(~crc >> (24 - 8 * k));
+        }
+        at += length + 12;
+    }
+}
+
+FuzzVerdict fuzz_image_file(const uint8_t *data, size_t bytes) {
+    uint8_t *copy = malloc(bytes + 1), planes[3 * 16 * 16];
+    EsImage header, image;
+    FUZZ_CHECK(copy != NULL);
+    memcpy(copy, data, bytes);
+    fit_checksums(copy, bytes);
+    EsStatus early = es_image_decode_header("fuzz", copy, bytes, &header);
+    EsStatus status = es_image_decode("fuzz", copy, bytes, &image);
+    FuzzVerdict verdict = fuzz_judge(status);
+    if (verdict == FUZZ_ACCEPTED) {
+        FUZZ_CHECK(early == ES_STATUS_OK && header.width == image.width &&
+                   header.height == image.height && header.n_channels == image.n_channels);
+        FUZZ_OK(es_image_fit(&image, 16, 3, planes));
+    }
+    es_image_destroy(&image);
+    free(copy);
+    return verdict;
 }
 
 // --- events ---

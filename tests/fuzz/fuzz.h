@@ -57,6 +57,10 @@ typedef enum FuzzVerdict {
     X(question, text)                                                                              \
     X(idx, numbers)                                                                                \
     X(cifar10, numbers)                                                                            \
+    X(idx_packed, numbers)                                                                         \
+    X(csv, text)                                                                                   \
+    X(npy, text)                                                                                   \
+    X(image_file, numbers)                                                                         \
     X(packet, numbers)                                                                             \
     X(spill, numbers)                                                                              \
     X(jsonl_trim, text)                                                                            \

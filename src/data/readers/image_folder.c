@@ -96,7 +96,7 @@ static EsStatus list_folder(const char *path, Names *names) {
     return ES_STATUS_OK;
 }
 
-// A link is followed; one that leads nowhere or in a circle is an error.
+// A link is followed; a broken or circular one is an error.
 static EsStatus is_folder(const char *path, int *yes) {
     struct stat info;
     if (stat(path, &info) != 0) {

@@ -52,12 +52,13 @@ static EsStatus parse_type(Array *a, const char *text) {
     if (text == NULL || (text[0] != '\'' && text[0] != '"')) {
         return fail_header(a, "names no plain type; arrays of records are not read");
     }
+    int shown = (int)ES_MIN(strcspn(text + 1, "'\"") + 2, 12); // of the text, in messages
     if (sscanf(text + 1, "%c%c%2d%n", &order, &kind, &item_bytes, &n) != 3 ||
         text[1 + n] != text[0]) {
         if (text[2] == 'O') {
             return fail_header(a, "says Python objects; save numbers instead");
         }
-        return ES_FAIL(INPUT, "%s: an array of type %.8s, expected numbers", a->path, text);
+        return ES_FAIL(INPUT, "%s: an array of type %.*s, expected numbers", a->path, shown, text);
     }
     if (order == '>') {
         return fail_header(a, "says big-endian values; save them with .astype('<f4') or the like");
@@ -66,8 +67,8 @@ static EsStatus parse_type(Array *a, const char *text) {
                    ((kind == 'u' || kind == 'i') &&
                     (item_bytes == 1 || item_bytes == 2 || item_bytes == 4 || item_bytes == 8));
     if ((order != '<' && order != '|' && order != '=') || !is_known) {
-        return ES_FAIL(INPUT, "%s: an array of type %.8s, expected u1, f4, f8 or whole numbers",
-                       a->path, text);
+        return ES_FAIL(INPUT, "%s: an array of type %.*s, expected u1, f4, f8 or whole numbers",
+                       a->path, shown, text);
     }
     a->kind = kind;
     a->item_bytes = item_bytes;

@@ -44,7 +44,7 @@ int es_host_is_file(const char *task);
 // when the file cannot be read.
 EsStatus es_host_find(const char *task, EsHostSpec *host);
 
-// Open `data` ("" or NULL: the host's own), a name or a path (es_dataset_open), and give the host the
+// Opens `data` ("" or NULL: the host's own), a name or a path (es_dataset_open), and gives the host
 // size, channels and classes of its images. cifar10 and idx are read from `folder` ("" or NULL:
 // ES_DATA_DIR); the others generate from `seed` or are split by it, with n_threads. ARGUMENT when
 // there is no data set, or the folder is missing or of no use; INPUT when it has no images.
