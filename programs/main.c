@@ -18,6 +18,7 @@ static const EsCommand commands[] = {
     {"grow", "grow many hosts at once, under a policy", cmd_grow},
     {"hosts", "train hosts side by side, without growth", cmd_hosts},
     {"info", "describe this build and this machine", cmd_info},
+    {"predict", "name images and rows with a grown network", cmd_predict},
     {"profile", "profile the steps of growth", cmd_profile},
     {"prove", "prove queries over a knowledge graph", cmd_prove},
     {"query", "query the records of a run, in SQL", cmd_query},

@@ -61,6 +61,28 @@ ES_API EsStatus es_network_predict_bytes(EsNetwork *network, const uint8_t *pixe
 // Logits [N][K] become probabilities, in place.
 ES_API void es_network_softmax(const EsNetwork *network, float *logits, int64_t n);
 
+// --- inputs from files ---
+
+// Images, arrays and tables, a few at a time:
+//   a PNG or JPEG file, or a folder of them with its sub-folders
+//   .npy  u1, f4 or f8; images [N, H, W], [N, C, H, W] or [N, H, W, C]; rows [N, D]
+//   .csv  rows; with a header columns are found by name, and others are left out
+//   IDX   images of bytes
+// Images of bytes are scaled and letter-boxed to the network's size; floats must have it.
+typedef struct EsNetworkReader EsNetworkReader;
+
+// The network is borrowed until close. INPUT says what is wrong with a file, and where.
+ES_API EsStatus es_network_reader_open(const EsNetwork *network, const char *path,
+                                       EsNetworkReader **reader);
+ES_API void es_network_reader_close(EsNetworkReader *reader); // accepts NULL
+
+// The next inputs, at most max_n and 256, ready for es_network_predict. *n is 0 at the end.
+ES_API EsStatus es_network_reader_next(EsNetworkReader *reader, int64_t max_n, float *inputs,
+                                       int64_t *n);
+
+// Name of input i of the last call: "cat.png", "digits.npy[17]", "iris.csv:18" (the line).
+ES_API const char *es_network_reader_name(const EsNetworkReader *reader, int64_t i);
+
 // --- for other programs ---
 
 typedef enum EsNetworkFormat {

@@ -43,6 +43,7 @@ EsExit cmd_export(int argc, char **argv);
 EsExit cmd_grow(int argc, char **argv);
 EsExit cmd_hosts(int argc, char **argv);
 EsExit cmd_info(int argc, char **argv);
+EsExit cmd_predict(int argc, char **argv);
 EsExit cmd_profile(int argc, char **argv);
 EsExit cmd_prove(int argc, char **argv);
 EsExit cmd_query(int argc, char **argv);

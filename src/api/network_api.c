@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "data/dataset.h"
+#include "data/inputs.h"
 #include "fit/export_int8.h"
 
 struct EsNetwork {
@@ -82,6 +83,43 @@ EsStatus es_network_predict_bytes(EsNetwork *network, const uint8_t *pixels, int
 
 void es_network_softmax(const EsNetwork *network, float *logits, int64_t n) {
     es_grown_network_softmax(logits, n, network->info.n_classes);
+}
+
+// --- inputs from files ---
+
+struct EsNetworkReader {
+    EsInputReader *inputs; // owned
+};
+
+EsStatus es_network_reader_open(const EsNetwork *network, const char *path,
+                                EsNetworkReader **reader) {
+    const EsInputShape shape = {.is_rows = network->info.is_rows,
+                                .n_channels = network->info.n_channels,
+                                .size = network->info.height,
+                                .column_names = network->info.column_names};
+    *reader = NULL;
+    ES_TRY(es_allocate(sizeof **reader, (void **)reader));
+    EsStatus status = es_input_reader_open(path, &shape, &(*reader)->inputs);
+    if (status != ES_STATUS_OK) {
+        es_network_reader_close(*reader);
+        *reader = NULL;
+    }
+    return status;
+}
+
+void es_network_reader_close(EsNetworkReader *reader) {
+    if (reader != NULL) {
+        es_input_reader_close(reader->inputs);
+        es_release(reader);
+    }
+}
+
+EsStatus es_network_reader_next(EsNetworkReader *reader, int64_t max_n, float *inputs, int64_t *n) {
+    return es_input_reader_next(reader->inputs, ES_MIN(max_n, ES_INPUTS_MAX), inputs, n);
+}
+
+const char *es_network_reader_name(const EsNetworkReader *reader, int64_t i) {
+    return es_input_reader_name(reader->inputs, i);
 }
 
 EsStatus es_network_export(const EsNetwork *network, EsNetworkFormat format, const char *path,
