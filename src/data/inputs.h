@@ -24,7 +24,7 @@ ES_EXTERN_C_BEGIN
 
 #define ES_INPUTS_MAX 256 // of one call
 
-// What the network takes; texts are borrowed while the reader is open.
+// Shape of what the network takes; texts are borrowed while the reader is open.
 typedef struct EsInputShape {
     int is_rows;
     int n_channels;                  // or columns
