@@ -148,11 +148,13 @@ static EsStatus create_slabs(EsGrowth *growth) {
 static EsStatus create_workers(EsGrowth *growth) {
     size_t n_spans = (size_t)es_growth_plans_max_spans(&growth->model);
     growth->n_workers = es_thread_pool_size(es_stream_pool(growth->stream));
-    ES_TRY(es_allocate(sizeof *growth->workers * (size_t)growth->n_workers,
-                       (void **)&growth->workers));
-    for (int w = 0; w < growth->n_workers; w++) {
+    growth->has_team = es_growth_team_share(growth->n_workers, growth->options.n_envs) > 0;
+    int n_made = growth->n_workers + growth->has_team;
+    ES_TRY(es_allocate(sizeof *growth->workers * (size_t)n_made, (void **)&growth->workers));
+    for (int w = 0; w < n_made; w++) {
         EsGrowthWorker *worker = &growth->workers[w];
-        ES_TRY(es_plan_worker_create(growth->device, &worker->runner));
+        ES_TRY(w < growth->n_workers ? es_plan_worker_create(growth->device, &worker->runner)
+                                     : es_plan_team_create(growth->device, &worker->runner));
         worker->stream = es_plan_worker_stream(worker->runner);
         ES_TRY(es_allocate(sizeof(double) * n_spans, (void **)&worker->sum_squares));
         ES_TRY(es_allocate(sizeof(int32_t) * n_spans, (void **)&worker->n_nonfinite));
@@ -223,7 +225,7 @@ static EsStatus create_on_cpu(EsGrowth *growth) {
 }
 
 static void destroy_on_cpu(EsGrowth *growth) {
-    for (int w = 0; growth->workers != NULL && w < growth->n_workers; w++) {
+    for (int w = 0; growth->workers != NULL && w < growth->n_workers + growth->has_team; w++) {
         EsGrowthWorker *worker = &growth->workers[w];
         es_plan_worker_destroy(worker->runner);
         es_release(worker->sum_squares);
@@ -291,7 +293,7 @@ EsStatus es_growth_episode_bytes(EsGrowth *growth, int64_t n_episodes, int n_see
         plan_bytes += (double)of_plans / n_measured;
         worker_bytes = ES_MAX(worker_bytes, of_worker);
     }
-    *bytes = worker_bytes * (size_t)growth->n_workers +
+    *bytes = worker_bytes * (size_t)(growth->n_workers + growth->has_team) +
              (size_t)(count_topologies(growth, n_episodes, n_seeds) * plan_bytes);
     return ES_STATUS_OK;
 }

@@ -85,8 +85,9 @@ struct EsGrowth {
     EsGrowthPlans *plans;                    // owned
     EsGraph *seed_graphs[ES_SLOTS_MAX][ES_BLUEPRINT_COUNT]; // owned: initial values of seeds,
     EsGraph *gate_graphs[ES_SLOTS_MAX];                     // owned: and of gate networks
-    EsGrowthWorker *workers;                                // owned [n_workers]
-    int n_workers;
+    // one for each thread, and behind them the team of all threads where it is of use
+    EsGrowthWorker *workers; // owned [n_workers + has_team]
+    int n_workers, has_team; // threads
 
     void *slab; // owned, of state
     EsGrowthSnapshot shown;
@@ -118,6 +119,16 @@ void es_growth_bind_slots(const EsGrowth *growth, EsGrowthWorker *worker, const 
 
 // growth_train.c: all batches of a step, in every environment.
 EsStatus es_growth_train(EsGrowth *growth);
+
+// growth_train.c: how many of n hosts or trials the team runs: those left over when all threads have
+// had their share, where it ends sooner than single threads.
+int64_t es_growth_team_share(int n_workers, int64_t n);
+
+// growth_train.c: runs numbers 0..n-1, each on a thread with its worker, or on the team.
+void es_growth_run_shared(EsGrowth *growth, int64_t n, EsPieceFunction run);
+
+// growth_train.c: makes room for a plan in every worker.
+EsStatus es_growth_reserve(EsGrowth *growth, const EsGrowthPlan *plan);
 
 // growth_validate.c: validation and ablations; fills results, accuracy, loss_row, accuracy_row.
 EsStatus es_growth_validate(EsGrowth *growth);

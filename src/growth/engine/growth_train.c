@@ -12,6 +12,31 @@ EsBlendMode es_growth_blend_mode(const EsGrowth *growth, int64_t env, int slot) 
                                            growth->shown.state.seed.algorithm[i]);
 }
 
+// --- threads ---
+
+// Of the speed of n threads on one host, to be sure.
+#define TEAM_EFFICIENCY 0.6
+
+int64_t es_growth_team_share(int n_workers, int64_t n) {
+    int64_t n_left = n % n_workers; // which alone would take the time of one more host
+    return (double)n_left < TEAM_EFFICIENCY * n_workers ? n_left : 0;
+}
+
+void es_growth_run_shared(EsGrowth *growth, int64_t n, EsPieceFunction run) {
+    int64_t n_alone = n - (growth->has_team ? es_growth_team_share(growth->n_workers, n) : 0);
+    es_thread_pool_run(es_stream_pool(growth->stream), n_alone, run, growth);
+    for (int64_t i = n_alone; i < n; i++) {
+        run(growth, i, growth->n_workers);
+    }
+}
+
+EsStatus es_growth_reserve(EsGrowth *growth, const EsGrowthPlan *plan) {
+    for (int w = 0; w < growth->n_workers + growth->has_team; w++) {
+        ES_TRY(es_plan_worker_reserve(growth->workers[w].runner, plan->plan));
+    }
+    return ES_STATUS_OK;
+}
+
 // --- plans ---
 
 static EsTopology training_topology(const EsGrowth *growth, int64_t env) {
@@ -32,9 +57,7 @@ static EsStatus find_plans(EsGrowth *growth) {
         EsTopology topology = training_topology(growth, e);
         ES_TRY(es_growth_plans_find(growth->plans, &topology, growth->options.batch, 1,
                                     &growth->train_plans[e]));
-        for (int w = 0; w < growth->n_workers; w++) {
-            ES_TRY(es_plan_worker_reserve(growth->workers[w].runner, growth->train_plans[e]->plan));
-        }
+        ES_TRY(es_growth_reserve(growth, growth->train_plans[e]));
     }
     return ES_STATUS_OK;
 }
@@ -185,7 +208,7 @@ static void train_host(void *context, int64_t env, int worker_index) {
 EsStatus es_growth_train(EsGrowth *growth) {
     int64_t start_ns = es_clock_ns(), n_envs = growth->options.n_envs;
     ES_TRY(find_plans(growth));
-    es_thread_pool_run(es_stream_pool(growth->stream), n_envs, train_host, growth);
+    es_growth_run_shared(growth, n_envs, train_host);
     growth->times.train_ms = es_clock_seconds_since(start_ns) * 1e3;
     for (int64_t e = 0; e < n_envs; e++) {
         if (growth->n_invalid[e] > 0) {

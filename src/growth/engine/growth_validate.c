@@ -34,13 +34,8 @@ EsStatus es_growth_prepare_trial(EsGrowth *growth, EsGrowthTrial *trial) {
     if (rest > 0) {
         ES_TRY(es_growth_plans_find(growth->plans, &topology, rest, 0, &trial->rest));
     }
-    for (int w = 0; w < growth->n_workers; w++) {
-        ES_TRY(es_plan_worker_reserve(growth->workers[w].runner, trial->plan->plan));
-        if (rest > 0) {
-            ES_TRY(es_plan_worker_reserve(growth->workers[w].runner, trial->rest->plan));
-        }
-    }
-    return ES_STATUS_OK;
+    ES_TRY(es_growth_reserve(growth, trial->plan));
+    return rest > 0 ? es_growth_reserve(growth, trial->rest) : ES_STATUS_OK;
 }
 
 // The first n_images of a split of the data set.
@@ -113,7 +108,7 @@ static void run_trial(void *context, int64_t number, int worker_index) {
 // --- all of them ---
 
 EsStatus es_growth_run_trials(EsGrowth *growth) {
-    es_thread_pool_run(es_stream_pool(growth->stream), growth->n_trials, run_trial, growth);
+    es_growth_run_shared(growth, growth->n_trials, run_trial);
     return ES_STATUS_OK;
 }
 

@@ -16,13 +16,22 @@ typedef struct EsLaneHost {
     float *stored; // [groups][stored_floats]
 } EsLaneHost;
 
-// Places a host of a hosted program in `memory`, which has es_lane_program_bytes and is aligned as
-// device memory is. `tensors` are narrowed to the host, [1, ...].
-EsLaneHost es_lane_host_in(const EsLaneProgram *program, const EsTensor *tensors, void *memory);
+// Memory of a host of a hosted program whose shards n_threads may run.
+size_t es_lane_host_bytes(const EsLaneProgram *program, int n_threads);
 
-// Runs one step of the host on the calling thread, with the same bits as es_lane_program_run. Reads
-// the program alone, so that several threads can run it at once.
+// Places such a host in `memory`, which is aligned as device memory is. `tensors` are narrowed to
+// the host, [1, ...].
+EsLaneHost es_lane_host_in(const EsLaneProgram *program, const EsTensor *tensors, int n_threads,
+                           void *memory);
+
+// Writes zeros around the maps of the host, whose memory other programs have used. Runs keep them.
+void es_lane_host_clear_borders(const EsLaneHost *host, int n_threads);
+
+// Runs one step of the host, with the same bits as es_lane_program_run: on the calling thread with
+// the scratch memory of `worker`, or, with a pool, its shards on the pool's threads. Reads the
+// program alone, so that several threads can run it at once.
 void es_lane_host_run(EsLaneHost *host, int worker);
+void es_lane_host_run_on(EsLaneHost *host, EsThreadPool *pool);
 
 static inline float *es_lane_env_data(const EsLaneHost *run, EsValueId value) {
     const EsTensor *tensor = &run->tensors[value];

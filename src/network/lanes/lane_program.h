@@ -38,9 +38,6 @@ void es_lane_program_destroy(EsLaneProgram *program);
 // One step of all hosts.
 void es_lane_program_run(EsLaneProgram *program, EsStream *stream);
 
-// Zeros around the maps in `memory`, which other programs have used. Runs keep them.
-void es_lane_program_clear_borders(const EsLaneProgram *program, void *memory);
-
 // Memory of the program, or of one host of a hosted one.
 size_t es_lane_program_bytes(const EsLaneProgram *program);
 

@@ -393,6 +393,16 @@ static void run_host(void *context, int64_t env, int worker) {
     es_lane_host_run(&run, worker);
 }
 
+void es_lane_host_run_on(EsLaneHost *run, EsThreadPool *pool) {
+    const EsLaneProgram *p = run->program;
+    es_lane_prepare_host(run);
+    for (run->phase = 0; run->phase < p->n_phases; run->phase++) {
+        es_thread_pool_run(pool, p->n_shards, run_shard, run);
+        es_lane_finish_phase(run);
+    }
+    es_lane_end_host(run);
+}
+
 void es_lane_program_run(EsLaneProgram *program, EsStream *stream) {
     if (program->n_host_areas > 1 || program->n_workers == 1) {
         es_stream_parallel(stream, program->n_envs, run_host, program);
@@ -400,17 +410,17 @@ void es_lane_program_run(EsLaneProgram *program, EsStream *stream) {
     }
     for (int64_t env = 0; env < program->n_envs; env++) {
         EsLaneHost run = host_of(program, env, 0);
-        es_lane_prepare_host(&run);
-        for (run.phase = 0; run.phase < program->n_phases; run.phase++) {
-            es_stream_parallel(stream, program->n_shards, run_shard, &run);
-            es_lane_finish_phase(&run);
-        }
-        es_lane_end_host(&run);
+        es_lane_host_run_on(&run, es_stream_pool(stream));
     }
 }
 
-EsLaneHost es_lane_host_in(const EsLaneProgram *p, const EsTensor *tensors, void *memory) {
-    float *workers = memory, *area = workers + p->worker_floats;
+size_t es_lane_host_bytes(const EsLaneProgram *p, int n_threads) {
+    return p->total_bytes + p->worker_floats * (size_t)(n_threads - 1) * sizeof(float);
+}
+
+EsLaneHost es_lane_host_in(const EsLaneProgram *p, const EsTensor *tensors, int n_threads,
+                           void *memory) {
+    float *workers = memory, *area = workers + p->worker_floats * (size_t)n_threads;
     double *sums = (double *)(void *)(area + p->host_floats);
     return (EsLaneHost){.program = p,
                         .tensors = tensors,
@@ -436,16 +446,17 @@ static void clear_border(const EsLaneMap *map, int halo, int n_lanes) {
     }
 }
 
-void es_lane_program_clear_borders(const EsLaneProgram *program, void *memory) {
-    EsLaneHost run = es_lane_host_in(program, NULL, memory);
-    for (int i = 0; i < program->n_activations; i++) {
-        const LaneActivation *activation = &program->activations[i];
+void es_lane_host_clear_borders(const EsLaneHost *run, int n_threads) {
+    const EsLaneProgram *p = run->program;
+    for (int i = 0; i < p->n_activations; i++) {
+        const LaneActivation *activation = &p->activations[i];
+        // one map of each group, or one in each thread's scratch memory
         int n_maps = activation->is_skipped || activation->halo == 0 ? 0
-                     : activation->is_stored                         ? program->n_groups
-                                                                     : 1;
-        for (int group = 0; group < n_maps; group++) {
-            EsLaneMap map = es_lane_map(&run, i, group, 0);
-            clear_border(&map, activation->halo, program->kernels->n_lanes);
+                     : activation->is_stored                         ? p->n_groups
+                                                                     : n_threads;
+        for (int k = 0; k < n_maps; k++) {
+            EsLaneMap map = es_lane_map(run, i, k, k);
+            clear_border(&map, activation->halo, p->kernels->n_lanes);
         }
     }
 }

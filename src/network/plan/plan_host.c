@@ -9,10 +9,12 @@
 #include "tensor/profile.h"
 
 struct EsPlanWorker {
-    EsDevice *device; // borrowed: its counters see the allocations
-    EsDevice *serial; // owned: a CPU of one thread, for plain kernels
-    EsStream *stream; // owned, on it
-    void *memory;     // owned [memory_bytes]: lane memory, then the plan's slab
+    EsDevice *device;   // borrowed: its counters see the allocations
+    EsDevice *serial;   // owned: a CPU of one thread, for plain kernels; NULL in a team
+    EsStream *stream;   // owned: on it; of a team on the device
+    EsThreadPool *pool; // of a team: the device's; else NULL
+    int n_threads;      // that run a host
+    void *memory;       // owned [memory_bytes]: lane memory, then the plan's slab
     size_t memory_bytes;
     EsTensor *tensors; // owned [n_tensors], narrowed to the host
     int n_tensors;
@@ -20,7 +22,7 @@ struct EsPlanWorker {
     int64_t created_ns; // of that plan
 };
 
-EsStatus es_plan_worker_create(EsDevice *device, EsPlanWorker **worker_out) {
+static EsStatus create(EsDevice *device, int is_team, EsPlanWorker **worker_out) {
     *worker_out = NULL;
     if (es_device_info(device)->kind != ES_DEVICE_CPU) {
         return ES_FAIL(UNSUPPORTED, "hosts run one by one on the CPU alone");
@@ -29,8 +31,12 @@ EsStatus es_plan_worker_create(EsDevice *device, EsPlanWorker **worker_out) {
     EsStatus status = ES_STATUS_OK;
     ES_TRY(es_allocate(sizeof *worker, (void **)&worker));
     worker->device = device;
-    ES_TRY_GOTO(es_device_open_serial(device, &worker->serial));
-    ES_TRY_GOTO(es_stream_create(worker->serial, &worker->stream));
+    if (!is_team) {
+        ES_TRY_GOTO(es_device_open_serial(device, &worker->serial));
+    }
+    ES_TRY_GOTO(es_stream_create(is_team ? device : worker->serial, &worker->stream));
+    worker->pool = is_team ? es_stream_pool(worker->stream) : NULL;
+    worker->n_threads = is_team ? es_thread_pool_size(worker->pool) : 1;
 done:
     if (status != ES_STATUS_OK) {
         es_plan_worker_destroy(worker);
@@ -38,6 +44,14 @@ done:
     }
     *worker_out = worker;
     return ES_STATUS_OK;
+}
+
+EsStatus es_plan_worker_create(EsDevice *device, EsPlanWorker **worker) {
+    return create(device, 0, worker);
+}
+
+EsStatus es_plan_team_create(EsDevice *device, EsPlanWorker **team) {
+    return create(device, 1, team);
 }
 
 void es_plan_worker_destroy(EsPlanWorker *worker) {
@@ -51,19 +65,20 @@ void es_plan_worker_destroy(EsPlanWorker *worker) {
     es_release(worker);
 }
 
-static size_t lane_bytes(const EsPlan *plan) {
-    return plan->lanes != NULL ? es_align_up(es_lane_program_bytes(plan->lanes)) : 0;
+static size_t lane_bytes(const EsPlan *plan, int n_threads) {
+    return plan->lanes != NULL ? es_align_up(es_lane_host_bytes(plan->lanes, n_threads)) : 0;
 }
 
 size_t es_plan_worker_bytes(const EsPlan *plan) {
-    return lane_bytes(plan) + plan->slab_bytes + sizeof(EsTensor) * (size_t)plan->graph->n_values;
+    return lane_bytes(plan, 1) + plan->slab_bytes +
+           sizeof(EsTensor) * (size_t)plan->graph->n_values;
 }
 
 EsStatus es_plan_worker_reserve(EsPlanWorker *worker, const EsPlan *plan) {
     if (!plan->options.is_hosted || plan->store->device != worker->device) {
         return ES_FAIL(ARGUMENT, "a worker runs hosted plans of its own device");
     }
-    size_t bytes = lane_bytes(plan) + plan->slab_bytes;
+    size_t bytes = lane_bytes(plan, worker->n_threads) + plan->slab_bytes;
     if (bytes > worker->memory_bytes) {
         es_device_release(worker->device, worker->memory);
         worker->memory = NULL;
@@ -88,9 +103,9 @@ void es_plan_worker_begin(EsPlanWorker *worker, const EsPlan *plan, int64_t env)
     const EsGraph *graph = plan->graph;
     ES_ASSERT(plan->options.is_hosted && plan->store->device == worker->device);
     ES_ASSERT(env >= 0 && env < graph->n_envs);
-    ES_ASSERT(lane_bytes(plan) + plan->slab_bytes <= worker->memory_bytes &&
+    ES_ASSERT(lane_bytes(plan, worker->n_threads) + plan->slab_bytes <= worker->memory_bytes &&
               graph->n_values <= worker->n_tensors);
-    unsigned char *slab = (unsigned char *)worker->memory + lane_bytes(plan);
+    unsigned char *slab = (unsigned char *)worker->memory + lane_bytes(plan, worker->n_threads);
     for (int v = 0; v < graph->n_values; v++) {
         const EsValue *value = &graph->values[v];
         const EsTensor *tensor = &plan->tensors[v];
@@ -106,7 +121,8 @@ void es_plan_worker_begin(EsPlanWorker *worker, const EsPlan *plan, int64_t env)
     }
     int is_same = worker->plan == plan && worker->created_ns == plan->created_ns;
     if (plan->lanes != NULL && !is_same) {
-        es_lane_program_clear_borders(plan->lanes, worker->memory);
+        EsLaneHost host = es_lane_host_in(plan->lanes, NULL, worker->n_threads, worker->memory);
+        es_lane_host_clear_borders(&host, worker->n_threads);
     }
     worker->plan = plan;
     worker->created_ns = plan->created_ns;
@@ -131,7 +147,7 @@ void es_plan_worker_run(EsPlanWorker *worker) {
     for (int v = 0; v < graph->n_values; v++) {
         ES_ASSERT(graph->values[v].role != ES_ROLE_INPUT || worker->tensors[v].data != NULL);
     }
-    const EsKernels *kernels = es_kernels_of(worker->serial);
+    const EsKernels *kernels = es_kernels_of(worker->device);
     for (int n = 0; n < graph->n_nodes; n++) {
         if (plan->lanes == NULL || plan->is_left_out[n]) {
             const char *name = es_op_name(graph->nodes[n].op);
@@ -142,8 +158,13 @@ void es_plan_worker_run(EsPlanWorker *worker) {
     }
     if (plan->lanes != NULL) {
         int span = es_profile_span_begin(worker->device, NULL, ES_PROFILE_LAUNCH, "vector_engine");
-        EsLaneHost host = es_lane_host_in(plan->lanes, worker->tensors, worker->memory);
-        es_lane_host_run(&host, 0);
+        EsLaneHost host =
+            es_lane_host_in(plan->lanes, worker->tensors, worker->n_threads, worker->memory);
+        if (worker->pool != NULL) {
+            es_lane_host_run_on(&host, worker->pool);
+        } else {
+            es_lane_host_run(&host, 0);
+        }
         es_profile_span_end(worker->device, NULL, span);
     }
 }

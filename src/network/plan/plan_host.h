@@ -27,6 +27,10 @@ typedef struct EsPlanWorker EsPlanWorker;
 
 // The device is the plans', a CPU; borrowed.
 EsStatus es_plan_worker_create(EsDevice *device, EsPlanWorker **worker);
+
+// A worker whose hosts run on all threads of the device, where there are fewer hosts than threads;
+// it runs while no other does. The bits are those of a single thread.
+EsStatus es_plan_team_create(EsDevice *device, EsPlanWorker **team);
 void es_plan_worker_destroy(EsPlanWorker *worker);
 
 // Make room for running this plan, before the first begin. Allocates only when it needs more than
