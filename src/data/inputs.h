@@ -2,7 +2,7 @@
 // few at a time, so that a folder of any size takes little memory.
 //
 //   a PNG or JPEG file, or a folder of them with its sub-folders, in the order of their names
-//   .npy   u1 or f4, f8; images [N, H, W], [N, C, H, W] or [N, H, W, C], or one of them; rows [N, D]
+//   .npy   u1, f4 or f8; images [N, H, W], [N, C, H, W], [N, H, W, C], or one of them; rows [N, D]
 //   .csv   rows; with a header columns are found by name, and others are left out
 //   IDX    images of bytes, as MNIST has them
 //

@@ -157,7 +157,7 @@ static EsStatus fail_shape(const EsInputReader *r, int rank, const int64_t *dims
                          r->path, text, r->shape.n_channels, r->shape.size, r->shape.size);
 }
 
-// Names the axes: images [N, H, W] or with channels before or after; rows [N, D]; or one of them.
+// Names the axes: images [N, H, W] or with channels before or behind; rows [N, D]; or one of them
 static EsStatus name_axes(EsInputReader *r, int rank, const int64_t *dims) {
     int C = r->shape.n_channels;
     r->count = 1;
