@@ -38,7 +38,7 @@ extern "C" {
 typedef struct EsGrowOptions {
     const char *task;          // a preset: "tiny", "cifar_baseline", ...; NULL = "tiny"
     const char *host_file;     // instead of a task: INI file of a host of your own
-    const char *data;          // "tiny", "generated", "cifar10", "idx"; NULL = the host's
+    const char *data;          // "tiny", "fashion-mnist", ..., or a path; NULL = the host's
     const char *folder;        // of cifar10 and idx files; NULL = ES_DATA_DIR
     const char *slots;         // "r0c0,r0c1" or "all"; NULL = those of the file, or one per block
     int64_t n_envs;            // hosts; 0 = 1

@@ -1,4 +1,5 @@
 #include "data/dataset.h"
+#include "data/dataset_internal.h"
 #include "es_test.h"
 
 TEST(unknown_name_is_refused) {
@@ -106,5 +107,28 @@ TEST(description_names_what_matters) {
         EXPECT(memcmp(cut, text, n - 1) == 0);
         EXPECT_EQ(cut[n], '#');
     }
+    es_dataset_destroy(&dataset);
+}
+
+// Rows, and labels of more than 256 classes: each number counts.
+TEST(fingerprint_of_rows_and_of_many_classes) {
+    const int64_t counts[3] = {4, 2, 2};
+    char before[ES_SHA256_TEXT_BYTES], after[ES_SHA256_TEXT_BYTES];
+    EsDataset dataset;
+    REQUIRE_OK(es_dataset_allocate_rows(&dataset, "rows", 3, 300, counts));
+    EXPECT(dataset.images == NULL && dataset.train.images == NULL);
+    EXPECT_EQ(es_split_first(&dataset, &dataset.test), 6);
+    es_dataset_fingerprint(&dataset, before);
+    dataset.labels[7] = 256; // its low byte is that of label 0
+    es_dataset_fingerprint(&dataset, after);
+    EXPECT(strcmp(before, after) != 0);
+    dataset.labels[7] = 0;
+    dataset.rows[23] = 1.0f;
+    es_dataset_fingerprint(&dataset, after);
+    EXPECT(strcmp(before, after) != 0);
+    dataset.rows[23] = 0.0f;
+    dataset.column_mean[2] = 1.0f;
+    es_dataset_fingerprint(&dataset, after);
+    EXPECT(strcmp(before, after) != 0);
     es_dataset_destroy(&dataset);
 }

@@ -137,7 +137,7 @@ static int is_given(const Description *d, const char *section, const char *key) 
 // --- making the host ---
 
 static EsStatus check_data(const Description *d) {
-    static const char *const known[] = {"", "tiny", "generated", "cifar10", "idx"};
+    static const char *const known[] = {"", "tiny", "generated", "cifar10", "idx", "fashion-mnist"};
     EsSpelling spelling = es_spelling_begin(d->settings.data);
     for (size_t i = 0; i < ES_COUNT_OF(known); i++) {
         if (strcmp(d->settings.data, known[i]) == 0) {
@@ -147,7 +147,8 @@ static EsStatus check_data(const Description *d) {
     }
     const char *nearest = es_spelling_suggestion(&spelling);
     return ES_FAIL(CONFIG,
-                   "%s:%d: [host] data: \"%s\" is not one of tiny, generated, cifar10, idx%s%s%s",
+                   "%s:%d: [host] data: \"%s\" is not one of tiny, generated, cifar10, idx, "
+                   "fashion-mnist%s%s%s",
                    d->file_name, line_of(d, "host", "data"), d->settings.data,
                    nearest != NULL ? "; did you mean \"" : "", nearest != NULL ? nearest : "",
                    nearest != NULL ? "\"?" : "");
