@@ -250,7 +250,7 @@ static EsStatus take_counters(EsRun *run) {
     }
     ES_TRY(es_checkpoint_text(run->checkpoint, "anomaly_state", &text));
     if (strlen(text) != STATE_DIGITS || strspn(text, "0123456789abcdef") != STATE_DIGITS) {
-        return ES_FAIL(INPUT, "%s: anomaly_state does not have the form that this program writes",
+        return ES_FAIL(INPUT, "%s: anomaly_state is not in the form that this program writes",
                        path);
     }
     for (size_t i = 0; i < sizeof state; i++) {
