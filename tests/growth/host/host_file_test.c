@@ -259,7 +259,7 @@ TEST(wrong_words_name_the_nearest) {
                    "host.ini:2: unknown section [blok0]; did you mean [block0]?");
     expect_refusal("[host]\ndata = tinny\n",
                    "host.ini:2: [host] data: \"tinny\" is not one of tiny, generated, cifar10, "
-                   "idx; did you mean \"tiny\"?");
+                   "idx, fashion-mnist; did you mean \"tiny\"?");
     expect_refusal("[block0]\nchannels = 4\npool = mux\n",
                    "host.ini:3: [block0] pool: \"mux\" is not one of none, max; did you mean "
                    "\"max\"?");
