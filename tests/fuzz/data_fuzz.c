@@ -1,6 +1,7 @@
 // Readers of bytes that other programs made or a crash may have cut: image files, packets of events
 // and what holds them, benchmark records, command lines.
 #include <fcntl.h>
+#include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include "cli/options.h"
 #include "data/dataset.h"
 #include "data/image.h"
+#include "data/inputs.h"
 #include "fuzz.h"
 #include "telemetry/sink.h"
 #include "telemetry/spill.h"
@@ -108,6 +110,45 @@ FuzzVerdict fuzz_npy(const uint8_t *data, size_t bytes) {
     take_file(&data, &bytes, "X.npy");
     take_file(&data, &bytes, "y.npy");
     return finish_dataset(&dataset, es_dataset_open(&dataset, path, &options, NULL));
+}
+
+// Inputs for a network, to the end: finite numbers, every one with a name.
+static FuzzVerdict read_inputs(const char *path, const EsInputShape *shape) {
+    static float inputs[ES_INPUTS_MAX * 16];
+    EsInputReader *reader = NULL;
+    int64_t n = 1;
+    EsStatus status = es_input_reader_open(path, shape, &reader);
+    while (status == ES_STATUS_OK && n > 0) {
+        status = es_input_reader_next(reader, ES_INPUTS_MAX, inputs, &n);
+        for (int64_t i = 0; status == ES_STATUS_OK && i < n; i++) {
+            FUZZ_CHECK(es_input_reader_name(reader, i)[0] != '\0');
+            for (int k = 0; k < shape->n_channels * shape->size * shape->size; k++) {
+                FUZZ_CHECK(isfinite(inputs[i * shape->n_channels * shape->size * shape->size + k]));
+            }
+        }
+    }
+    es_input_reader_close(reader);
+    return fuzz_judge(status);
+}
+
+// As images, and as rows.
+FuzzVerdict fuzz_input_array(const uint8_t *data, size_t bytes) {
+    const EsInputShape images = {.n_channels = 1, .size = 4};
+    const EsInputShape rows = {.is_rows = 1, .n_channels = 4, .size = 1};
+    const char *path = fuzz_file("inputs.npy", data, bytes);
+    FuzzVerdict verdict = read_inputs(path, &images), other = read_inputs(path, &rows);
+    return ES_MAX(verdict, other);
+}
+
+// By place, and by name.
+FuzzVerdict fuzz_input_table(const uint8_t *data, size_t bytes) {
+    static const char *const names[] = {"width", "height"};
+    EsInputShape rows = {.is_rows = 1, .n_channels = 2, .size = 1};
+    const char *path = fuzz_file("inputs.csv", data, bytes);
+    FuzzVerdict verdict = read_inputs(path, &rows);
+    rows.column_names = names;
+    FuzzVerdict other = read_inputs(path, &rows);
+    return ES_MAX(verdict, other);
 }
 
 // The checksum of each chunk of a PNG file, so that a changed byte is refused for itself.

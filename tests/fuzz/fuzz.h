@@ -60,6 +60,8 @@ typedef enum FuzzVerdict {
     X(idx_packed, numbers)                                                                         \
     X(csv, text)                                                                                   \
     X(npy, text)                                                                                   \
+    X(input_array, text)                                                                           \
+    X(input_table, text)                                                                           \
     X(image_file, numbers)                                                                         \
     X(packet, numbers)                                                                             \
     X(spill, numbers)                                                                              \
