@@ -7,7 +7,6 @@
 #ifndef ES_PROGRAMS_RUN_MEMORY_H
 #define ES_PROGRAMS_RUN_MEMORY_H
 
-#include "base/machine.h"
 #include "base/memory.h"
 #include "runs/run.h"
 

@@ -16,6 +16,7 @@
 
 #include <stdio.h>
 
+#include "base/machine.h"
 #include "runs/checkpoint.h"
 #include "runs/run_settings.h"
 #include "telemetry/anomaly_rules.h"

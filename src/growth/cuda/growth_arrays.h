@@ -155,7 +155,8 @@ void es_growth_cuda_list_trials(const EsGrowthArrays *arrays, EsStream *stream);
 void es_growth_cuda_fill_trials(const EsGrowthArrays *arrays, EsStream *stream, int64_t n);
 
 // growth_update_cuda.cu: the work after each batch: its loss and counts are added up, gradients are
-// measured when is_measured, clipped and applied. update i32 [1]: the batch's number in the episode.
+// measured when is_measured, clipped and applied. update i32 [1]: number of the batch in its
+// episode.
 void es_growth_cuda_update(const EsGrowthArrays *arrays, const int32_t *update, EsStream *stream,
                            int is_measured);
 

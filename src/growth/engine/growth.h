@@ -149,6 +149,12 @@ EsGrowthPlansReport es_growth_plans(const EsGrowth *growth);
 // and the small state as it is shown.
 EsStatus es_growth_append_state(EsGrowth *growth, EsStateHash *hash);
 
+// An episode in a file, after es_growth_decide and before es_growth_advance; on the CPU. A growth
+// of the same options that loads it goes on with the same bits. Loading checks all that the file
+// has before it changes anything: INPUT names the field that is out of range.
+EsStatus es_growth_save(EsGrowth *growth, const char *path);
+EsStatus es_growth_load(EsGrowth *growth, const char *path);
+
 typedef struct EsGrowthTimes {
     double train_ms, validate_ms, decide_ms; // of the last step
 } EsGrowthTimes;

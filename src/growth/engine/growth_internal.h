@@ -120,8 +120,8 @@ void es_growth_bind_slots(const EsGrowth *growth, EsGrowthWorker *worker, const 
 // growth_train.c: all batches of a step, in every environment.
 EsStatus es_growth_train(EsGrowth *growth);
 
-// growth_train.c: how many of n hosts or trials the team runs: those left over when all threads have
-// had their share, where it ends sooner than single threads.
+// growth_train.c: how many of n hosts or trials the team runs: those left over when all threads
+// have had their share, where it ends sooner than single threads.
 int64_t es_growth_team_share(int n_workers, int64_t n);
 
 // growth_train.c: runs numbers 0..n-1, each on a thread with its worker, or on the team.

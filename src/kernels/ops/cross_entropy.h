@@ -1,11 +1,14 @@
 // Softmax cross-entropy, mean over rows, with the count of correct rows and of labels out of range.
 //
 // logits [E, N, K], labels i32 [E, N]; loss f32 [E]; n_correct, n_invalid i32 [E].
-// loss = (1/N) sum of (logsumexp(logits) - (1 - s) logits[label] - s mean(logits)), with smoothing
-// s in 0..1, 0 = none. A row is correct when its label is the
-// first largest logit. A label outside [0, K) is counted in n_invalid; its row adds nothing to
-// loss, n_correct or the gradient (N stays). d_logits = (softmax - (1 - s) onehot - s / K) / N * d_loss[e]; d_loss
-// f32 [E] is nullable (= 1).
+// With label smoothing s in 0..1, 0 = none:
+//
+//     loss     = (1/N) sum of (logsumexp(logits) - (1 - s) logits[label] - s mean(logits))
+//     d_logits = (softmax - (1 - s) onehot - s / K) / N * d_loss[e]
+//
+// A row is correct when its label is the first largest logit. A label outside [0, K) is counted in
+// n_invalid; its row adds nothing to loss, n_correct or the gradient (N stays). d_loss f32 [E] is
+// nullable (= 1).
 #ifndef ES_KERNELS_CROSS_ENTROPY_H
 #define ES_KERNELS_CROSS_ENTROPY_H
 

@@ -1,0 +1,196 @@
+// An episode in a file, between a decision and the next step: weights, momentum, statistics, the
+// governor's snapshots, and every field of the small state as a tensor of its own. The order of
+// samples and all draws follow from episode and step, so that nothing else is needed to go on with
+// the same bits.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/range_check.h"
+#include "growth/engine/growth_internal.h"
+#include "tensor/safetensors.h"
+
+#define FORMAT "esper.growth.1"
+
+#define N_SLABS        5
+#define COUNT_ONE(...) +1
+enum {
+    N_FIELDS =
+        0 ES_SEED_FIELDS(COUNT_ONE) ES_GROWTH_ENV_FIELDS(COUNT_ONE) ES_GROWTH_ENV_ARRAYS(COUNT_ONE),
+    N_TENSORS = N_SLABS + N_FIELDS + 1 // the episodes
+};
+#undef COUNT_ONE
+
+#define DTYPE_float   ES_DTYPE_F32
+#define DTYPE_int32_t ES_DTYPE_I32
+
+// All tensors of an episode, over growth's own memory, in the order of the file.
+static int list_tensors(EsGrowth *growth, EsNamedTensor tensors[N_TENSORS]) {
+    const EsGrowthState *state = &growth->shown.state;
+    int64_t n_envs = state->n_envs, n_slots = state->n_slots;
+    int n = 0;
+    const EsNamedTensor slabs[N_SLABS] = {{"parameters", growth->store->parameters},
+                                          {"momentum", growth->momentum},
+                                          {"states", growth->store->states},
+                                          {"saved_parameters", growth->saved_parameters},
+                                          {"saved_states", growth->saved_states}};
+    for (; n < N_SLABS; n++) {
+        tensors[n] = slabs[n];
+    }
+    tensors[n++] = (EsNamedTensor){"episode", growth->episode};
+#define X(type, field, empty, meaning)                                                             \
+    tensors[n++] = (EsNamedTensor){"seed." #field,                                                 \
+                                   es_tensor_view(state->seed.field, DTYPE_##type, growth->device, \
+                                                  2, (int64_t[]){n_envs, n_slots})};
+    ES_SEED_FIELDS(X)
+#undef X
+#define X(type, field, start, meaning)                                                             \
+    tensors[n++] =                                                                                 \
+        (EsNamedTensor){"env." #field, es_tensor_view(state->env.field, DTYPE_##type,              \
+                                                      growth->device, 1, (int64_t[]){n_envs})};
+    ES_GROWTH_ENV_FIELDS(X)
+#undef X
+#define X(type, field, count, meaning)                                                             \
+    tensors[n++] = (EsNamedTensor){"env." #field,                                                  \
+                                   es_tensor_view(state->env.field, DTYPE_##type, growth->device,  \
+                                                  2, (int64_t[]){n_envs, (count)})};
+    ES_GROWTH_ENV_ARRAYS(X)
+#undef X
+    return n;
+}
+
+EsStatus es_growth_save(EsGrowth *growth, const char *path) {
+    EsNamedTensor tensors[N_TENSORS];
+    const EsMetadata metadata[] = {{"format", FORMAT}, ES_TENSORS_HASH_ENTRY};
+    if (growth->on_device != NULL) {
+        return ES_FAIL(UNSUPPORTED, "episodes are saved on the CPU alone");
+    }
+    ES_ASSERT(growth->shown.moment == ES_GROWTH_DECIDED);
+    int n = list_tensors(growth, tensors);
+    return es_safetensors_save(path, tensors, n, metadata, ES_COUNT_OF(metadata));
+}
+
+// --- loading ---
+
+// A field of the small state that indexes something, or counts.
+typedef struct Range {
+    const char *name;
+    int64_t least, most;
+} Range;
+
+// Numbers that are neither listed nor floats are counts.
+#define COUNT_MAX (1 << 30)
+
+static EsStatus check_integers(const char *path, const EsGrowth *growth,
+                               const EsNamedTensor *named) {
+    const EsGrowthSettings *settings = &growth->options.settings;
+    const Range ranges[] = {
+        {"seed.stage", 0, ES_N_STAGES},
+        {"seed.previous_stage", 0, ES_N_STAGES},
+        {"seed.blueprint", ES_NO_SEED, ES_BLUEPRINT_COUNT - 1},
+        {"seed.ramp", ES_RAMP_NONE, ES_RAMP_GATED},
+        {"seed.algorithm", ES_ALGORITHM_NONE, ES_ALGORITHM_GATE},
+        {"seed.alpha_mode", ES_ALPHA_HOLD, ES_ALPHA_DOWN},
+        {"seed.alpha_curve", ES_CURVE_NONE, ES_CURVE_SIGMOID},
+        {"env.step", 2, settings->episode_steps + 1},
+        {"env.sampled_op", INT32_MIN, INT32_MAX}, // never read again
+        {"env.effective_op", ES_GROWTH_OP_WAIT, ES_GROWTH_OP_ADVANCE},
+        {"env.acted_slot", -1, settings->n_slots - 1},
+        {"env.refusal", 0, ES_N_REFUSALS - 1},
+        {"env.n_governed", 0, ES_GOVERNOR_WINDOW_MAX},
+        {"env.next_governed", 0, ES_GOVERNOR_WINDOW_MAX - 1},
+        {"seed.stage_path", INT32_MIN, INT32_MAX},
+        {"episode", 0, INT32_MAX},
+    };
+    Range range = {named->name, -1, COUNT_MAX};
+    const int32_t *values = named->tensor.data;
+    for (size_t i = 0; i < ES_COUNT_OF(ranges); i++) {
+        range = strcmp(ranges[i].name, named->name) == 0 ? ranges[i] : range;
+    }
+    for (int64_t i = 0; i < es_tensor_count(&named->tensor); i++) {
+        ES_TRY(es_check_integer((EsFileField){path, named->name, i}, values[i], range.least,
+                                range.most));
+    }
+    return ES_STATUS_OK;
+}
+
+// Shares of seeds lie in 0..1. Losses and weights may be anything: a host that diverged goes on.
+static EsStatus check_shares(const char *path, const EsNamedTensor *named) {
+    static const char *const shares[] = {"seed.alpha", "seed.alpha_start", "seed.alpha_target",
+                                         "seed.first_target"};
+    const float *values = named->tensor.data;
+    for (size_t k = 0; k < ES_COUNT_OF(shares); k++) {
+        int is_share = strcmp(shares[k], named->name) == 0;
+        for (int64_t i = 0; is_share && i < es_tensor_count(&named->tensor); i++) {
+            ES_TRY(es_check_real((EsFileField){path, named->name, i}, (double)values[i], 0.0, 1.0));
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// A living seed has a blueprint to run; all environments are at the same step.
+static EsStatus check_together(const char *path, const int32_t *stage, const int32_t *blueprint,
+                               int64_t n_seeds, const int32_t *step, int64_t n_envs) {
+    for (int64_t i = 0; i < n_seeds; i++) {
+        if (es_stage_in(stage[i], ES_STAGES_LIVING)) {
+            ES_TRY(es_check_integer((EsFileField){path, "seed.blueprint", i}, blueprint[i], 1,
+                                    ES_BLUEPRINT_COUNT - 1));
+        }
+    }
+    for (int64_t e = 1; e < n_envs; e++) {
+        ES_TRY(es_check_integer((EsFileField){path, "env.step", e}, step[e], step[0], step[0]));
+    }
+    return ES_STATUS_OK;
+}
+
+// Every tensor is there, of growth's shape, and in range. `found` [N_TENSORS] borrows the file.
+static EsStatus check_file(EsGrowth *growth, const char *path, const EsSafetensors *file,
+                           const EsNamedTensor *own, int n, EsNamedTensor *found) {
+    const int32_t *stage = NULL, *blueprint = NULL, *step = NULL;
+    const char *format = es_safetensors_metadata(file, "format");
+    if (format == NULL || strcmp(format, FORMAT) != 0) {
+        return ES_FAIL(INPUT, "%s: its format is \"%s\", not \"%s\"", path,
+                       format != NULL ? format : "", FORMAT);
+    }
+    for (int i = 0; i < n; i++) {
+        found[i].name = own[i].name;
+        ES_TRY(es_safetensors_find(file, own[i].name, &found[i].tensor));
+        if (found[i].tensor.dtype != own[i].tensor.dtype ||
+            !es_tensor_same_shape(&found[i].tensor, &own[i].tensor)) {
+            return ES_FAIL(INPUT, "%s: tensor \"%s\" is not of this host and its slots", path,
+                           own[i].name);
+        }
+        ES_TRY(found[i].tensor.dtype == ES_DTYPE_I32 ? check_integers(path, growth, &found[i])
+                                                     : check_shares(path, &found[i]));
+        const int32_t **const kept[] = {&stage, &blueprint, &step};
+        static const char *const names[] = {"seed.stage", "seed.blueprint", "env.step"};
+        for (size_t k = 0; k < ES_COUNT_OF(names); k++) {
+            if (strcmp(names[k], own[i].name) == 0) {
+                *kept[k] = found[i].tensor.data;
+            }
+        }
+    }
+    return check_together(path, stage, blueprint,
+                          (int64_t)growth->shown.state.n_envs * growth->shown.state.n_slots, step,
+                          growth->shown.state.n_envs);
+}
+
+EsStatus es_growth_load(EsGrowth *growth, const char *path) {
+    EsNamedTensor own[N_TENSORS], found[N_TENSORS];
+    EsSafetensors *file = NULL;
+    if (growth->on_device != NULL) {
+        return ES_FAIL(UNSUPPORTED, "episodes are loaded on the CPU alone");
+    }
+    int n = list_tensors(growth, own);
+    ES_TRY(es_safetensors_open(path, &file));
+    EsStatus status = check_file(growth, path, file, own, n, found);
+    for (int i = 0; status == ES_STATUS_OK && i < n; i++) {
+        memcpy(own[i].tensor.data, found[i].tensor.data, es_tensor_bytes(&own[i].tensor));
+    }
+    es_safetensors_close(file);
+    ES_TRY(status);
+    memcpy(growth->episode_ids, growth->episode.data,
+           sizeof *growth->episode_ids * (size_t)growth->options.n_envs);
+    growth->shown.step = growth->shown.state.env.step[0] - 1;
+    growth->shown.moment = ES_GROWTH_DECIDED;
+    return ES_STATUS_OK;
+}
