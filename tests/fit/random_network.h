@@ -77,7 +77,7 @@ static inline EsGrownNetwork *random_network(int number) {
                         .kind = from->is_dense ? ES_INPUT_ROWS : ES_INPUT_IMAGES};
     float mean[16], std[16];
     const char *classes[64];
-    static char class_names[64][16];
+    static char class_names[64][24];
     for (int i = 0; i < from->n_blocks; i++) {
         spec.host.blocks[i] = from->blocks[i];
         spec.host.blocks[i].places = ES_HOST_BEFORE_POOL | ES_HOST_AFTER_POOL;
