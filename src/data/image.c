@@ -85,7 +85,7 @@ static void scale_row(const uint8_t *row, int n_channels, const Taps *taps, int 
 }
 
 static uint8_t round_pixel(float value) {
-    return value <= 0.0f ? 0 : value >= 255.0f ? 255 : (uint8_t)(value + 0.5f);
+    return value <= 0.0f ? 0 : value >= 255.0f ? 255 : (uint8_t)lroundf(value);
 }
 
 // Scales to width x height, interleaved as before.

@@ -19,6 +19,8 @@
 #define MAX_EXPANSION 1040
 #define MESSAGE_BYTES 200
 
+#if ES_HAVE_PNG || ES_HAVE_JPEG
+
 // A file that claims a large image costs its memory before the first pixel is seen: believe it only
 // where so few bytes can hold so many pixels.
 static EsStatus check_size(const char *name, const EsImage *image, size_t n_bytes) {
@@ -34,6 +36,8 @@ static EsStatus check_size(const char *name, const EsImage *image, size_t n_byte
     }
     return ES_STATUS_OK;
 }
+
+#endif
 
 #if ES_HAVE_PNG
 
