@@ -347,13 +347,19 @@ static __device__ __forceinline__ EsFusedSample es_instance_sample(const EsFused
                                                                    const EsFusedInstance &at,
                                                                    int image) {
     if (args.is_training) {
-        // in one load
-        int4 words = *(const int4 *)&args
-                          .samples[(int64_t)at.instance * args.instance_images + at.first + image];
-        EsFusedSample drawn = {words.x, {words.y, words.z, words.w}};
+        // number and crop in one load, the erased rectangle in another where there is one
+        const int4 *words =
+            (const int4 *)&args
+                .samples[(int64_t)at.instance * args.instance_images + at.first + image];
+        int4 first = words[0], erased = {0, 0, 0, 0};
+        if (args.gather.erase > 0.0f) {
+            erased = words[1];
+        }
+        EsFusedSample drawn = {first.x,
+                               {first.y, first.z, first.w, erased.x, erased.y, erased.z, erased.w}};
         return drawn;
     }
-    EsFusedSample sample = {(int32_t)args.first_image + at.first + image, {0, 0, 0}};
+    EsFusedSample sample = {(int32_t)args.first_image + at.first + image, {0, 0, 0, 0, 0, 0, 0}};
     return sample;
 }
 

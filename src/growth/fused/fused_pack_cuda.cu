@@ -131,7 +131,7 @@ static __device__ void draw_sample(const EsFusedArguments &args, int64_t i) {
     EsFusedSample sample;
     sample.number = es_gather_sample(args.order.seed, es_gather_leader(&args.order, episode),
                                      first + (uint64_t)n, (uint32_t)args.order.n_samples);
-    int size = args.net.blocks[0].size;
+    int size = args.net.block[0].size;
     sample.crop = es_gather_crop(&args.gather, episode, step, (uint32_t)n, size, size);
     args.samples[(int64_t)instance * args.instance_images + n] = sample;
 }

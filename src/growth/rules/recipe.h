@@ -7,6 +7,8 @@
 #ifndef ES_GROWTH_RECIPE_H
 #define ES_GROWTH_RECIPE_H
 
+#include <string.h>
+
 #include "kernels/kernel_types.h"
 
 typedef struct EsRecipe {
@@ -45,25 +47,31 @@ typedef struct EsRecipe {
 
 // Momentum 0.9, weight decay 5e-4, nothing else.
 static inline EsRecipe es_recipe_plain(void) {
-    return (EsRecipe){.momentum = 0.9f, .weight_decay = 5e-4f};
+    EsRecipe recipe;
+    memset(&recipe, 0, sizeof recipe);
+    recipe.momentum = 0.9f;
+    recipe.weight_decay = 5e-4f;
+    return recipe;
 }
 
 // The course of the learning rate over n_updates; 0 updates where it stays as it is.
 static inline EsLearningRateSchedule es_recipe_schedule(const EsRecipe *recipe, int64_t n_updates) {
     int is_moving = recipe->decay != ES_DECAY_CONSTANT || recipe->warmup > 0;
-    return (EsLearningRateSchedule){.decay = (EsDecay)recipe->decay,
-                                    .warmup = recipe->warmup,
-                                    .final_share = recipe->final_share,
-                                    .n_updates = is_moving ? n_updates : 0};
+    EsLearningRateSchedule schedule = {(EsDecay)recipe->decay, recipe->warmup, recipe->final_share,
+                                       is_moving ? n_updates : 0};
+    return schedule;
 }
 
 // Augmentation of training images; normalisation is left to the caller.
 static inline EsGatherOptions es_recipe_gather(const EsRecipe *recipe, uint64_t seed) {
-    return (EsGatherOptions){.seed = seed,
-                             .pad = recipe->pad,
-                             .flip = recipe->flip,
-                             .border = (EsBorder)recipe->border,
-                             .erase = recipe->erase};
+    EsGatherOptions gather;
+    memset(&gather, 0, sizeof gather);
+    gather.seed = seed;
+    gather.pad = recipe->pad;
+    gather.flip = recipe->flip;
+    gather.border = (EsBorder)recipe->border;
+    gather.erase = recipe->erase;
+    return gather;
 }
 
 #endif

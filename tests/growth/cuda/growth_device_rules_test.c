@@ -287,7 +287,7 @@ TEST(an_update_has_the_bits_of_a_plain_loop) {
     put(growth, arrays->gradients, u.gradients, u.bytes);
     put(growth, arrays->momentum, u.momentum, u.bytes);
     put(growth, arrays->train_slots, u.slots, sizeof u.slots);
-    es_growth_cuda_update(arrays, growth->stream, 1);
+    es_growth_cuda_update(arrays, arrays->batch_number, growth->stream, 1);
     EsGradientSums hosts[U], seeds[U][UPDATED_SLOTS];
     fetch(growth, hosts, arrays->host_sums, sizeof hosts);
     fetch(growth, seeds, arrays->seed_sums, sizeof seeds);
@@ -317,7 +317,7 @@ static void update_with(EsGrowth *growth, const float *gradients, const float *s
     put(growth, arrays->loss_scale, scales, sizeof(float) * F);
     put(growth, arrays->n_good, n_good, sizeof(int32_t) * F);
     es_growth_cuda_begin_step(arrays, growth->stream);
-    es_growth_cuda_update(arrays, growth->stream, 1);
+    es_growth_cuda_update(arrays, arrays->batch_number, growth->stream, 1);
 }
 
 TEST(loss_scales_follow_overflow) {
