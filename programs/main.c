@@ -1,4 +1,4 @@
-// The program `esper`: finds the command and hands over.
+// The program `esper`: finds the command and runs it.
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>

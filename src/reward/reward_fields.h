@@ -141,7 +141,7 @@ static inline size_t es_reward_array_bytes(size_t count, size_t element_bytes) {
 }
 
 // Lay the arrays out over a slab aligned to 8 bytes at least, which is borrowed and may be device
-// memory. Returns the size of the slab; with a slab of NULL that is all it is good for.
+// memory. Returns the size of the slab; with a slab of NULL only the size is of use.
 static inline size_t es_reward_state_bind(EsRewardState *state, void *slab, int32_t n_envs,
                                           int32_t n_slots) {
     char *base = (char *)slab;

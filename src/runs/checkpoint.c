@@ -413,7 +413,7 @@ done:
     return status;
 }
 
-// --- keeping house ---
+// --- removal of old checkpoints ---
 
 // Returns whether a complete checkpoint stays: the best, or one of the last `keep`.
 static int is_kept(const EsCheckpointInfo *infos, int n_infos, int keep, int64_t round) {

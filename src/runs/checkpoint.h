@@ -103,7 +103,7 @@ EsStatus es_checkpoint_text(const EsCheckpoint *checkpoint, const char *key, con
 EsStatus es_checkpoint_check_input(const EsCheckpoint *checkpoint, const char *key,
                                    const char *hash, const char *what);
 
-// --- keeping house ---
+// --- removal of old checkpoints ---
 
 // Remove unfinished checkpoints, temporaries of killed processes, and all complete checkpoints but
 // the last `keep` and the best; damaged ones, those of later schemas and folders of others stay,

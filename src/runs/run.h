@@ -2,7 +2,7 @@
 //
 // A kind of run (hosts, grow, prove) supplies the work of a round, saving and loading; this
 // module owns the folder, the hub and its sinks, decides when to save, and answers
-// Ctrl-C: the round at hand is finished when that takes under ten seconds, otherwise dropped.
+// Ctrl-C: the current round is finished when that takes under ten seconds, otherwise dropped.
 // A resumed run goes on from the newest checkpoint and ends with the same bits as one that was
 // never interrupted.
 //
@@ -103,7 +103,7 @@ typedef struct EsRunWork {
 // round.
 EsStatus es_run_rounds(EsRun *run, const EsRunWork *work);
 
-// Returns whether the round at hand must be given up: the user wants to stop and it would not end
+// Returns whether the current round must be given up: the user wants to stop and it would not end
 // in time. Never while more than a third of that time was worked since the last save; with rounds
 // that long there is a checkpoint after each.
 int es_run_must_drop(EsRun *run);

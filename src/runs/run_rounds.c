@@ -374,13 +374,13 @@ static EsStatus save_when_due(EsRun *run, const EsRunWork *work) {
 
 // Names the saved part of a run that was asked to stop.
 static EsStatus fail_interrupted(const EsRun *run, int is_dropped) {
-    int64_t n_lost = run->n_rounds_done - run->n_rounds_saved; // beside the one at hand
+    int64_t n_lost = run->n_rounds_done - run->n_rounds_saved; // beside the current one
     char dropped[120] = "", command[RESUME_BYTES];
     if (is_dropped && n_lost > 0) {
         snprintf(dropped, sizeof dropped,
-                 "the round at hand and %lld unsaved before it were dropped; ", (long long)n_lost);
+                 "the current round and %lld unsaved before it were dropped; ", (long long)n_lost);
     } else if (is_dropped) {
-        snprintf(dropped, sizeof dropped, "the round at hand was dropped; ");
+        snprintf(dropped, sizeof dropped, "the current round was dropped; ");
     }
     return run->n_rounds_saved > 0
                ? ES_FAIL(INTERRUPTED,

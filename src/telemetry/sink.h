@@ -56,7 +56,7 @@ const char *es_sqlite_sink_version(void);
 const char *es_prometheus_sink_version(void);
 
 // Progress for a person: one line per round. On a terminal every complete round leaves its line,
-// and that of the round at hand is drawn again in place; elsewhere plain lines, at most one per
+// and that of the current round is drawn again in place; elsewhere plain lines, at most one per
 // `seconds_between`, and one every thirty seconds of a round that lasts longer.
 typedef struct EsConsoleOptions {
     int descriptor;         // borrowed; a write that blocks holds up this sink alone

@@ -331,8 +331,8 @@ static void refuse(EsSinkWorker *worker, EsEventType type, size_t packet_bytes, 
 
 void es_sink_worker_log_refusals(EsSinkWorker *worker) {
     int64_t n_refused = atomic_load_explicit(&worker->n_refused, memory_order_acquire);
-    int64_t n_told = worker->n_refused_logged;
-    if (n_refused == n_told || (n_told > 0 && n_refused - n_told < REFUSALS_PER_LOG_LINE)) {
+    int64_t n_logged = worker->n_refused_logged;
+    if (n_refused == n_logged || (n_logged > 0 && n_refused - n_logged < REFUSALS_PER_LOG_LINE)) {
         return;
     }
     worker->n_refused_logged = n_refused;

@@ -256,7 +256,7 @@ TEST(dropped_round_takes_no_others_with_it) {
     settings.run.stop_seconds = 1.5F;
     Toy toy = {.stop_in_round = 3, .round_seconds = 0.3, .slow_seconds = 60};
     EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), INTERRUPTED);
-    EXPECT_CONTAINS(es_status_detail(), "interrupted; the round at hand ");
+    EXPECT_CONTAINS(es_status_detail(), "interrupted; the current round ");
     EXPECT_CONTAINS(es_status_detail(), " of 6 rounds are saved. Go on with: esper ");
     EXPECT_EQ(toy.n_rounds_run, 2);
     Toy resumed = {.stop_in_round = -1}, once = {.stop_in_round = -1};
@@ -308,7 +308,7 @@ TEST(run_without_a_checkpoint_starts_again) {
     settings.run.stop_seconds = 0;
     Toy toy = {.stop_in_round = 1}, resumed = {.stop_in_round = -1};
     EXPECT_STATUS(sit("a", 0, &settings, &toy, NULL), INTERRUPTED);
-    EXPECT_CONTAINS(es_status_detail(), "the round at hand was dropped; nothing was saved yet. "
+    EXPECT_CONTAINS(es_status_detail(), "the current round was dropped; nothing was saved yet. "
                                         "Start again with: esper toy --resume ");
     EXPECT_CONTAINS(es_status_detail(), "/a --restart");
     EXPECT_EQ(toy.n_rounds_run, 0);

@@ -60,7 +60,7 @@ static const EsConfigKey keys[] = {
                      "size of every convolution"),
     ES_CONFIG_INT(HostSettings, n_blocks, "host", "blocks", "2", 2, ES_HOST_BLOCKS_MAX, "blocks"),
     ES_CONFIG_INT(HostSettings, n_pools, "host", "pools", "2", 0, ES_HOST_BLOCKS_MAX,
-                  "the first so many blocks end in a pool; left out: all"),
+                  "number of first blocks that end in a pool; left out: all"),
     ES_CONFIG_BOOL(HostSettings, before_pool, "host", "before_pool", "on",
                    "seeds may be put after the ReLU of each block (r0c0, r0c1, ...)"),
     ES_CONFIG_BOOL(HostSettings, after_pool, "host", "after_pool", "off",

@@ -236,7 +236,7 @@ static void emit_progress(EsHostsRun *hosts, EsRun *run, int64_t round, double s
 
 static EsStatus train_round(EsHostsRun *hosts, EsRun *run, int64_t round, int64_t n_batches) {
     int64_t chunk = ES_MAX((n_batches + CHUNKS_PER_ROUND - 1) / CHUNKS_PER_ROUND, 1);
-    int64_t start_ns = es_clock_ns(), told_ns = start_ns;
+    int64_t start_ns = es_clock_ns(), reported_ns = start_ns;
     for (int64_t done = 0; done < n_batches; done += chunk) {
         if (es_run_must_drop(run)) {
             return ES_FAIL(INTERRUPTED, "the round was dropped");
@@ -244,8 +244,8 @@ static EsStatus train_round(EsHostsRun *hosts, EsRun *run, int64_t round, int64_
         int64_t n = ES_MIN(chunk, n_batches - done);
         ES_TRY(es_host_trainer_train(hosts->trainer, n));
         ES_TRY(es_host_trainer_wait(hosts->trainer));
-        if (es_clock_seconds_since(told_ns) >= SECONDS_BETWEEN_PROGRESS) {
-            told_ns = es_clock_ns();
+        if (es_clock_seconds_since(reported_ns) >= SECONDS_BETWEEN_PROGRESS) {
+            reported_ns = es_clock_ns();
             emit_progress(hosts, run, round, (double)(done + n) / (double)n_batches, done + n,
                           es_clock_seconds_since(start_ns));
         }

@@ -24,7 +24,7 @@ typedef struct EsConsoleProgress {
 EsConsoleProgress es_console_progress(int64_t round, int64_t n_rounds);
 
 // round 12/200  1,234 steps/s  validation 71.3 %  reward 4.20  entropy 0.61  KL 0.0121  seeds 17
-// left 3 min 20 s, in one line. The round at hand has "trained 35 %" or "step 12" after its number.
+// left 3 min 20 s, in one line. The current round has "trained 35 %" or "step 12" after its number.
 // A validation that ranked queries adds "MRR 0.412" behind it.
 // When the line would be longer than max_columns, seeds, KL, entropy, reward, step, rate, MRR,
 // accuracy, the share trained and the time left are given up, in this order.

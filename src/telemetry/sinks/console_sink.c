@@ -1,4 +1,4 @@
-// The console: one line per round, the round at hand drawn again in place on a terminal, and a few
+// The console: one line per round, the current round drawn again in place on a terminal, and a few
 // of the warnings that come by the thousand.
 #include <errno.h>
 #include <math.h>
@@ -98,14 +98,14 @@ typedef struct ConsoleSink {
     Warnings anomalies, rollbacks; // by rule, by reason
     int64_t n_dependent;           // seeds of the rule that is printed once, at the end
     EsText dependence;             // the first of them
-    double told_seconds;           // off a terminal: of the round at hand, when it last had a line
+    double printed_seconds;        // off a terminal: of the current round, when it last had a line
     int64_t update_round;          // of the latest update of the policy; 0 before
     double update_entropy, update_kl;
     int is_prove;         // accuracy is the share of episodes that ended as they should
     int64_t ranked_round; // of the latest validation; 0 before
     double mrr;
 
-    // `progress` is the round at hand, or off a terminal a complete one that came too soon after
+    // `progress` is the current round, or off a terminal a complete one that came too soon after
     // the last line
     EsConsoleProgress progress;
     int is_waiting;     // progress is not on the screen yet
@@ -247,7 +247,7 @@ static void take_round(ConsoleSink *sink, const EsPacket *packet) {
     progress.seconds_left =
         estimate_left(sink, mean_round_seconds(sink), sink->options.n_rounds - round, 0);
     sink->progress = progress;
-    sink->told_seconds = 0;
+    sink->printed_seconds = 0;
     sink->is_complete = 1;
     sink->is_waiting = 1;
     if (sink->options.is_terminal || sink->printed_ns == 0 || round == sink->options.n_rounds ||
@@ -256,13 +256,13 @@ static void take_round(ConsoleSink *sink, const EsPacket *packet) {
     }
 }
 
-// The round at hand, from events of its steps. Off a terminal they are not shown, and must not take
+// The current round, from events of its steps. Off a terminal they are not shown, and must not take
 // the place of a complete round that waits for its line.
 static int begin_step(ConsoleSink *sink, const EsPacket *packet) {
     int64_t round = packet->header->round;
     sink->has_steps |= packet->header->step > 0;
-    int tells_share = sink->progress.round == round && isfinite(sink->progress.percent);
-    if (!sink->options.is_terminal || tells_share) {
+    int has_share = sink->progress.round == round && isfinite(sink->progress.percent);
+    if (!sink->options.is_terminal || has_share) {
         return 0;
     }
     if (sink->is_complete || sink->progress.round != round) {
@@ -287,9 +287,9 @@ static void take_progress(ConsoleSink *sink, const EsPacket *packet) {
     if (!(percent > 0 && seconds > 0)) {
         return;
     }
-    int is_told =
-        sink->options.is_terminal || seconds - sink->told_seconds >= SECONDS_BETWEEN_PLAIN_LINES;
-    if (!is_told) {
+    int is_printed =
+        sink->options.is_terminal || seconds - sink->printed_seconds >= SECONDS_BETWEEN_PLAIN_LINES;
+    if (!is_printed) {
         return;
     }
     double mean = sink->n_timed > 0 ? mean_round_seconds(sink) : seconds * 100 / percent;
@@ -306,7 +306,7 @@ static void take_progress(ConsoleSink *sink, const EsPacket *packet) {
         // not print_complete_round: one that waits for its line goes on waiting
         es_console_add_progress(&sink->out, &progress, SIZE_MAX);
         es_text_add_string(&sink->out, "\n");
-        sink->told_seconds = seconds;
+        sink->printed_seconds = seconds;
     }
 }
 
@@ -326,9 +326,9 @@ static void take_evaluation(ConsoleSink *sink, const EsPacket *packet) {
     double seconds = real_cell(packet, "seconds");
     int is_last = es_packet_int(packet, 0, es_event_column(packet->type, "n_done")) ==
                   es_packet_int(packet, 0, es_event_column(packet->type, "n_episodes"));
-    int is_told = sink->options.is_terminal || is_last ||
-                  seconds - sink->told_seconds >= SECONDS_BETWEEN_PLAIN_LINES;
-    if (!is_told) {
+    int is_printed = sink->options.is_terminal || is_last ||
+                     seconds - sink->printed_seconds >= SECONDS_BETWEEN_PLAIN_LINES;
+    if (!is_printed) {
         return;
     }
     begin_line(sink);
@@ -340,7 +340,7 @@ static void take_evaluation(ConsoleSink *sink, const EsPacket *packet) {
     } else {
         sink->is_drawn = 0;
         end_line(sink);
-        sink->told_seconds = seconds;
+        sink->printed_seconds = seconds;
     }
 }
 

@@ -224,7 +224,7 @@ TEST(visited_states_are_left_out) {
 }
 
 // The linear mix of the original took {p(a,b) p(c,d)} and {p(a,d) p(c,b)} for the same.
-TEST(hash_tells_exchanged_terms) {
+TEST(hash_separates_exchanged_terms) {
     EsAtom x[2] = {{1, 1, 2}, {1, 3, 4}}, y[2] = {{1, 1, 4}, {1, 3, 2}};
     EsAtom z[2] = {{1, 3, 4}, {1, 1, 2}};
     EXPECT(es_proof_hash(x, 2) != es_proof_hash(y, 2));

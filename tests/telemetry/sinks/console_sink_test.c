@@ -256,7 +256,7 @@ static void write_progress(const EsSink *sink, int64_t round, double percent, do
     EXPECT_STATUS(write_rows(sink, ES_EVENT_ROUND_PROGRESSED, round, -1, &row, 1), OK);
 }
 
-// a pipe hears of a round at hand only when it lasts, and then every thirty seconds
+// a pipe hears of the current round only when it lasts, and then every thirty seconds
 TEST(a_long_round_has_lines_off_a_terminal) {
     Plain plain;
     open_plain(&plain, (EsConsoleOptions){.n_rounds = 2});
