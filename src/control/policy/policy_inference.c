@@ -37,7 +37,7 @@ typedef struct Builder {
     int64_t used;
 } Builder;
 
-// Names are those of policy_graph.c, which made the graph.
+// Names are those of policy_network.c, which made the graph.
 static const float *parameter(const Builder *builder, const char *layer, const char *part) {
     char name[ES_NAME_BYTES];
     snprintf(name, sizeof name, "%s.%s", layer, part);

@@ -1,4 +1,4 @@
-// Growth on a GPU: the functions behind es_growth_* when EsGrowthOptions.device is "cuda", and the
+// Growth on a GPU: the functions behind es_growth_* of a growth created on a CUDA device, and the
 // same work as queued pieces, for a decision that is made on the device, too.
 //
 // Everything lives in device memory: weights, momentum, snapshots, the small state, masks, lists of

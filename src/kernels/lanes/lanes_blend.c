@@ -1,4 +1,4 @@
-// Slots on the vector engine (lanes_seed.h): the formulas of blend_rules.h, one image per lane.
+// Slots on the vector engine (lanes.h): the formulas of blend_rules.h, one image per lane.
 // Compiled once per vector width.
 #include <string.h>
 

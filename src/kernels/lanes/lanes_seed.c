@@ -1,4 +1,4 @@
-// The parts of seeds on the vector engine (lanes_seed.h): group norm, depthwise convolution,
+// The parts of seeds on the vector engine (lanes.h): group norm, depthwise convolution,
 // channel scale and norm mix. Compiled once per vector width.
 //
 // Sums over a map are taken row by row, then over rows and channels, so that their error grows with

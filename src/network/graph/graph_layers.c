@@ -1,5 +1,4 @@
-// The builders of graph.h but for those of words and sequences (graph_sequence.c): shape checks,
-// parameters with their initial ranges, one node each.
+// The builders of graph.h: shape checks, parameters with their initial ranges, one node each.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
