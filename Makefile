@@ -73,8 +73,7 @@ test-torch: build
 ## format: format all tracked C and CUDA files
 format:
 	@tools/install_dependencies check
-	@# twice: reflowed comments can need a second pass
-	@for pass in 1 2; do git ls-files "*.c" "*.h" "*.cu" "*.cuh" "*.cpp" | xargs clang-format -i; done
+	@git ls-files "*.c" "*.h" "*.cu" "*.cuh" "*.cpp" | xargs clang-format -i
 
 ## install: install program, library and headers under PREFIX (default /usr/local)
 install: build
