@@ -36,7 +36,7 @@ typedef struct EsGrowthOptions {
     uint64_t seed;
     EsDtype precision; // of activations: F32; on CUDA also BF16, F16
     int is_tf32;       // CUDA, F32: convolutions multiply in TF32
-    int64_t n_shares; // episodes that divide each pass over the training images; 0 or 1 = none
+    int64_t n_shares;  // episodes that divide each pass over the training images; 0 or 1 = none
     EsCompileMode mode;
     int plan_capacity;
     float host_learning_rate, seed_learning_rate;

@@ -362,7 +362,7 @@ static int64_t compare_nans(ActCase *test, const char *name, int in_tf32) {
 }
 
 // A NaN in any weight is seen where the CPU shows it. The GPU's own NaN has all bits of the
-// mantissa, that of the second kind none that TF32 keeps: there it is infinity (cuda_tf32.cuh).
+// mantissa, that of the second kind none that TF32 keeps: there it is infinity (cuda_matrix.cuh).
 TEST(nan_stays) {
     const EsPolicySpec specs[] = {
         es_policy_spec_default(2, 16),
