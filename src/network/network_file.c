@@ -104,9 +104,9 @@ static EsStatus collect_steps(Collection *collection, const EsOptimiser *optimis
     return es_stream_synchronize(stream);
 }
 
-EsStatus es_network_save(const char *path, const EsGraph *graph, const EsStore *store,
-                         const EsOptimiser *optimiser, EsStream *stream, const EsMetadata *metadata,
-                         int n_metadata) {
+EsStatus es_network_file_save(const char *path, const EsGraph *graph, const EsStore *store,
+                              const EsOptimiser *optimiser, EsStream *stream,
+                              const EsMetadata *metadata, int n_metadata) {
     ES_TRY(es_store_check(store, graph));
     Collection collection = {0};
     EsStatus status = ES_STATUS_OK;
@@ -184,8 +184,8 @@ static EsStatus read_slab(const EsSafetensors *file, const char *path, const EsG
     return ES_STATUS_OK;
 }
 
-EsStatus es_network_load(const char *path, const EsGraph *graph, EsStore *store,
-                         EsOptimiser *optimiser, EsStream *stream, EsNumbers numbers) {
+EsStatus es_network_file_load(const char *path, const EsGraph *graph, EsStore *store,
+                              EsOptimiser *optimiser, EsStream *stream, EsNumbers numbers) {
     ES_TRY(es_store_check(store, graph));
     EsSafetensors *file = NULL;
     float *staging[MAX_SLABS] = {0};

@@ -13,9 +13,9 @@
 ES_EXTERN_C_BEGIN
 
 // The optimiser is nullable. Waits for the stream.
-EsStatus es_network_save(const char *path, const EsGraph *graph, const EsStore *store,
-                         const EsOptimiser *optimiser, EsStream *stream, const EsMetadata *metadata,
-                         int n_metadata);
+EsStatus es_network_file_save(const char *path, const EsGraph *graph, const EsStore *store,
+                              const EsOptimiser *optimiser, EsStream *stream,
+                              const EsMetadata *metadata, int n_metadata);
 
 // Values that a network's numbers may take.
 typedef enum EsNumbers {
@@ -23,11 +23,11 @@ typedef enum EsNumbers {
     ES_NUMBERS_FINITE // nothing sensible follows from others
 } EsNumbers;
 
-// Loads a file that es_network_save wrote. INPUT names the tensor that is missing, of another
+// Loads a file that es_network_file_save wrote. INPUT names the tensor that is missing, of another
 // shape or with a number that cannot be; the network is then as it was before. With an optimiser
 // its moments must be in the file. Waits for the stream.
-EsStatus es_network_load(const char *path, const EsGraph *graph, EsStore *store,
-                         EsOptimiser *optimiser, EsStream *stream, EsNumbers numbers);
+EsStatus es_network_file_load(const char *path, const EsGraph *graph, EsStore *store,
+                              EsOptimiser *optimiser, EsStream *stream, EsNumbers numbers);
 
 ES_EXTERN_C_END
 

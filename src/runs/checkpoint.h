@@ -15,7 +15,7 @@
 //     EsCheckpoint *checkpoint; char path[ES_RUN_PATH_BYTES];
 //     ES_TRY(es_checkpoint_begin(folder, round, rank, n_ranks, &checkpoint));
 //     ES_TRY_GOTO(es_checkpoint_add_file(checkpoint, "hosts.safetensors", path));
-//     ES_TRY_GOTO(es_network_save(path, graph, store, optimiser, stream, NULL, 0));
+//     ES_TRY_GOTO(es_network_file_save(path, graph, store, optimiser, stream, NULL, 0));
 //     ES_TRY_GOTO(es_checkpoint_put_int(checkpoint, "n_episodes", n));
 //     ES_TRY_GOTO(es_checkpoint_commit(checkpoint));
 //     ES_TRY_GOTO(es_checkpoint_complete(checkpoint, score));   // rank 0, after all ranks

@@ -136,14 +136,14 @@ FuzzVerdict fuzz_network_checkpoint(const uint8_t *data, size_t bytes) {
     FUZZ_CHECK(before != NULL);
     memcpy(before, n->store->parameters.data, slab_bytes);
     EsStatus status =
-        es_network_load(path, n->graph, n->store, n->optimiser, n->stream, ES_NUMBERS_FINITE);
+        es_network_file_load(path, n->graph, n->store, n->optimiser, n->stream, ES_NUMBERS_FINITE);
     FuzzVerdict verdict = judge_tensors(status, path);
     FUZZ_CHECK(verdict == FUZZ_ACCEPTED ||
                memcmp(before, n->store->parameters.data, slab_bytes) == 0);
     free(before);
     if (verdict != FUZZ_ACCEPTED) {
         // the weights alone may still do
-        fuzz_judge(es_network_load(path, n->graph, n->store, NULL, n->stream, ES_NUMBERS_ANY));
+        fuzz_judge(es_network_file_load(path, n->graph, n->store, NULL, n->stream, ES_NUMBERS_ANY));
     }
     return verdict;
 }
@@ -431,8 +431,8 @@ void fuzz_write_tensor_seeds(const char *folder) {
         {"none", es_tensor_view(numbers, ES_DTYPE_U8, NULL, 1, (int64_t[]){0})}};
     EsMetadata metadata[] = {{"format", "any"}, ES_TENSORS_HASH_ENTRY};
     FUZZ_OK(es_safetensors_save(fuzz_seed_path(folder, "safetensors"), tensors, 3, metadata, 2));
-    FUZZ_OK(es_network_save(fuzz_seed_path(folder, "network_checkpoint"), n->graph, n->store,
-                            n->optimiser, n->stream, NULL, 0));
+    FUZZ_OK(es_network_file_save(fuzz_seed_path(folder, "network_checkpoint"), n->graph, n->store,
+                                 n->optimiser, n->stream, NULL, 0));
     write_grown_seeds(folder);
     FUZZ_OK(es_policy_save(g->training, fuzz_seed_path(folder, "policy_file")));
     FUZZ_OK(es_policy_save_training(g->training, fuzz_seed_path(folder, "policy_training")));

@@ -29,11 +29,11 @@ static void check_continuation(const char *device, int adam) {
                 network_step(&run, losses);
             }
             EsMetadata metadata[] = {{"step", "3"}};
-            REQUIRE_OK(es_network_save(checkpoint_path(), run.graph, run.store, run.optimiser,
-                                       run.stream, metadata, 1));
+            REQUIRE_OK(es_network_file_save(checkpoint_path(), run.graph, run.store, run.optimiser,
+                                            run.stream, metadata, 1));
         } else {
-            REQUIRE_OK(es_network_load(checkpoint_path(), run.graph, run.store, run.optimiser,
-                                       run.stream, ES_NUMBERS_ANY));
+            REQUIRE_OK(es_network_file_load(checkpoint_path(), run.graph, run.store, run.optimiser,
+                                            run.stream, ES_NUMBERS_ANY));
         }
         for (int step = 0; step < 3; step++) {
             network_step(&run, losses);
@@ -59,8 +59,8 @@ TEST(continues_with_equal_bits_on_cuda) {
 
 TEST(names_are_those_of_the_graph) {
     NetworkRun run = network_begin(&network_shapes[0], "cpu", 1, 0, ES_COMPILE_DEFAULT);
-    REQUIRE_OK(es_network_save(checkpoint_path(), run.graph, run.store, NULL, run.stream,
-                               &(EsMetadata){"round", "7"}, 1));
+    REQUIRE_OK(es_network_file_save(checkpoint_path(), run.graph, run.store, NULL, run.stream,
+                                    &(EsMetadata){"round", "7"}, 1));
     EsSafetensors *file = NULL;
     REQUIRE_OK(es_safetensors_open(checkpoint_path(), &file));
     EXPECT_TEXT(es_safetensors_metadata(file, "round"), "7");
@@ -78,37 +78,38 @@ TEST(names_are_those_of_the_graph) {
 TEST(misfit_changes_nothing) {
     static float before[MAX_VALUES], after[MAX_VALUES];
     NetworkRun small = network_begin(&network_shapes[1], "cpu", 1, 0, ES_COMPILE_DEFAULT);
-    REQUIRE_OK(
-        es_network_save(checkpoint_path(), small.graph, small.store, NULL, small.stream, NULL, 0));
+    REQUIRE_OK(es_network_file_save(checkpoint_path(), small.graph, small.store, NULL, small.stream,
+                                    NULL, 0));
     network_end(&small);
     NetworkRun run = network_begin(&network_shapes[0], "cpu", 1, 0, ES_COMPILE_DEFAULT);
     record(&run, before);
-    EXPECT_STATUS(
-        es_network_load(checkpoint_path(), run.graph, run.store, NULL, run.stream, ES_NUMBERS_ANY),
-        INPUT);
+    EXPECT_STATUS(es_network_file_load(checkpoint_path(), run.graph, run.store, NULL, run.stream,
+                                       ES_NUMBERS_ANY),
+                  INPUT);
     EXPECT_CONTAINS(
         es_status_detail(),
         "\"block0.conv.weight\" is F32 [2, 3, 1, 3, 3], this network needs F32 [2, 5, 3, 3, 3]");
     // without moments in the file, an optimiser cannot be resumed
-    REQUIRE_OK(es_network_save(checkpoint_path(), run.graph, run.store, NULL, run.stream, NULL, 0));
-    EXPECT_STATUS(es_network_load(checkpoint_path(), run.graph, run.store, run.optimiser,
-                                  run.stream, ES_NUMBERS_ANY),
+    REQUIRE_OK(
+        es_network_file_save(checkpoint_path(), run.graph, run.store, NULL, run.stream, NULL, 0));
+    EXPECT_STATUS(es_network_file_load(checkpoint_path(), run.graph, run.store, run.optimiser,
+                                       run.stream, ES_NUMBERS_ANY),
                   INPUT);
     EXPECT_CONTAINS(es_status_detail(), "moment1.block0.conv.weight");
     record(&run, after);
     EXPECT(memcmp(before, after, sizeof before) == 0);
     unlink(checkpoint_path());
-    EXPECT_STATUS(
-        es_network_load(checkpoint_path(), run.graph, run.store, NULL, run.stream, ES_NUMBERS_ANY),
-        IO);
+    EXPECT_STATUS(es_network_file_load(checkpoint_path(), run.graph, run.store, NULL, run.stream,
+                                       ES_NUMBERS_ANY),
+                  IO);
     network_end(&run);
 }
 
 // --- crafted numbers ---
 
 static EsStatus load_crafted(NetworkRun *run, EsNumbers numbers) {
-    return es_network_load(temp_path("crafted"), run->graph, run->store, run->optimiser,
-                           run->stream, numbers);
+    return es_network_file_load(temp_path("crafted"), run->graph, run->store, run->optimiser,
+                                run->stream, numbers);
 }
 
 TEST(numbers_that_cannot_be_are_refused) {
@@ -122,8 +123,8 @@ TEST(numbers_that_cannot_be_are_refused) {
     NetworkRun run = network_begin(&network_shapes[0], "cpu", 1, 0, ES_COMPILE_DEFAULT);
     network_use_adam(&run);
     network_step(&run, losses);
-    REQUIRE_OK(es_network_save(checkpoint_path(), run.graph, run.store, run.optimiser, run.stream,
-                               NULL, 0));
+    REQUIRE_OK(es_network_file_save(checkpoint_path(), run.graph, run.store, run.optimiser,
+                                    run.stream, NULL, 0));
     record(&run, before);
     for (size_t v = 0; v < ES_COUNT_OF(wrong); v++) {
         for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
@@ -150,12 +151,12 @@ TEST(numbers_that_cannot_be_are_refused) {
 TEST(diverged_numbers_come_back) {
     NetworkRun run = network_begin(&network_shapes[0], "cpu", 1, 0, ES_COMPILE_DEFAULT);
     const uint32_t odd_nan = 0xffc01234;
-    REQUIRE_OK(es_network_save(checkpoint_path(), run.graph, run.store, run.optimiser, run.stream,
-                               NULL, 0));
+    REQUIRE_OK(es_network_file_save(checkpoint_path(), run.graph, run.store, run.optimiser,
+                                    run.stream, NULL, 0));
     craft_number(checkpoint_path(), temp_path("crafted"), "head.bias", 1, &odd_nan, 4);
     REQUIRE_OK(load_crafted(&run, ES_NUMBERS_ANY));
-    REQUIRE_OK(es_network_save(checkpoint_path(), run.graph, run.store, run.optimiser, run.stream,
-                               NULL, 0));
+    REQUIRE_OK(es_network_file_save(checkpoint_path(), run.graph, run.store, run.optimiser,
+                                    run.stream, NULL, 0));
     FileBytes crafted = read_bytes(temp_path("crafted")), again = read_bytes(checkpoint_path());
     EXPECT_EQ(crafted.count, again.count);
     EXPECT(memcmp(crafted.bytes, again.bytes, crafted.count) == 0);
@@ -168,8 +169,8 @@ TEST(changed_files_are_refused_or_trained) {
     static float losses[4];
     NetworkRun run = network_begin(&network_shapes[0], "cpu", 1, 0, ES_COMPILE_DEFAULT);
     network_use_adam(&run);
-    REQUIRE_OK(es_network_save(checkpoint_path(), run.graph, run.store, run.optimiser, run.stream,
-                               NULL, 0));
+    REQUIRE_OK(es_network_file_save(checkpoint_path(), run.graph, run.store, run.optimiser,
+                                    run.stream, NULL, 0));
     FileBytes file = read_bytes(checkpoint_path());
     Mutator mutator = {.seed = 101};
     int n_all = mutation_count(300), n_refused = 0;

@@ -108,8 +108,8 @@ TEST(checkpoints_do_not_know_the_environments) {
     REQUIRE_OK(es_optimiser_create(second.graph, loaded, &options, &after));
     plan_policy(&first, saved, before);
     REQUIRE_OK(es_plan_run(first.plan, stream));
-    REQUIRE_OK(es_network_save(path, first.graph, saved, before, stream, NULL, 0));
-    REQUIRE_OK(es_network_load(path, second.graph, loaded, after, stream, ES_NUMBERS_ANY));
+    REQUIRE_OK(es_network_file_save(path, first.graph, saved, before, stream, NULL, 0));
+    REQUIRE_OK(es_network_file_load(path, second.graph, loaded, after, stream, ES_NUMBERS_ANY));
     expect_equal(stream, &saved->parameters, &loaded->parameters, "a parameter");
     expect_equal(stream, &before->moment1, &after->moment1, "a moment");
     EXPECT_EQ(steps_of(after, stream), 1);

@@ -39,8 +39,8 @@ void es_proof_policy_metadata(const EsProofPolicy *policy, EsProofPolicyMetadata
 EsStatus es_proof_policy_save(const EsProofPolicy *policy, const char *path) {
     EsProofPolicyMetadata notes;
     es_proof_policy_metadata(policy, &notes);
-    return es_network_save(path, policy->layout, policy->store, NULL, policy->stream, notes.entry,
-                           notes.count);
+    return es_network_file_save(path, policy->layout, policy->store, NULL, policy->stream,
+                                notes.entry, notes.count);
 }
 
 // --- reading ---
@@ -193,8 +193,8 @@ EsStatus es_proof_policy_load(EsDevice *device, const EsKnowledgeGraph *graph, c
     EsProofPolicy *policy = NULL;
     ES_TRY(read_notes(path, graph, 1, &settings));
     ES_TRY(es_proof_policy_create(device, graph, &settings, 0, &policy));
-    EsStatus status = es_network_load(path, policy->layout, policy->store, NULL, policy->stream,
-                                      ES_NUMBERS_FINITE);
+    EsStatus status = es_network_file_load(path, policy->layout, policy->store, NULL,
+                                           policy->stream, ES_NUMBERS_FINITE);
     if (status != ES_STATUS_OK) {
         es_proof_policy_destroy(policy);
         return status;
@@ -206,8 +206,8 @@ EsStatus es_proof_policy_load(EsDevice *device, const EsKnowledgeGraph *graph, c
 
 EsStatus es_proof_policy_reload(EsProofPolicy *policy, const char *path) {
     ES_TRY(es_proof_policy_check_metadata(policy, path));
-    ES_TRY(es_network_load(path, policy->layout, policy->store, NULL, policy->stream,
-                           ES_NUMBERS_FINITE));
+    ES_TRY(es_network_file_load(path, policy->layout, policy->store, NULL, policy->stream,
+                                ES_NUMBERS_FINITE));
     es_proof_policy_clear_padding(policy);
     policy->version++;
     return ES_STATUS_OK;

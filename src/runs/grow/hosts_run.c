@@ -305,9 +305,9 @@ static EsStatus save(void *context, EsCheckpoint *checkpoint) {
     ES_TRY(es_checkpoint_put_int(checkpoint, "batches", step));
     ES_TRY(es_checkpoint_put_text(checkpoint, "data_sha256", data_hash(hosts)));
     ES_TRY(es_checkpoint_add_file(checkpoint, "hosts.safetensors", path));
-    return es_network_save(path, es_host_trainer_graph(hosts->trainer),
-                           es_host_trainer_store(hosts->trainer),
-                           es_host_trainer_optimiser(hosts->trainer), hosts->stream, NULL, 0);
+    return es_network_file_save(path, es_host_trainer_graph(hosts->trainer),
+                                es_host_trainer_store(hosts->trainer),
+                                es_host_trainer_optimiser(hosts->trainer), hosts->stream, NULL, 0);
 }
 
 static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
@@ -321,7 +321,7 @@ static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
     ES_TRY(es_check_integer(
         (EsFileField){es_checkpoint_path(checkpoint, "rank0.json", path), "batches", ES_NO_INDEX},
         batches, expected, expected));
-    ES_TRY(es_network_load(
+    ES_TRY(es_network_file_load(
         es_checkpoint_path(checkpoint, "hosts.safetensors", path),
         es_host_trainer_graph(hosts->trainer), es_host_trainer_store(hosts->trainer),
         es_host_trainer_optimiser(hosts->trainer), hosts->stream, ES_NUMBERS_ANY));
