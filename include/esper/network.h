@@ -1,5 +1,5 @@
-// Grown networks for programs of your own: open the files that `esper grow --keep-best` or
-// `esper fit` has written, and predict with data in memory.
+// Grown networks for programs of your own: open the files that `esper grow --keep-best` has
+// written, and predict with data in memory.
 //
 // Inputs are given as they come, pixels 0..255 or columns as measured; the network normalises them
 // itself. One thread at a time may use an EsNetwork; it has threads of its own, whose number does
