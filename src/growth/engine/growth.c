@@ -477,7 +477,7 @@ EsStatus es_growth_queue_decision(EsGrowth *growth) {
     return queue_of(growth)->queue_decision(growth);
 }
 
-EsStatus es_growth_queue_report(EsGrowth *growth, int moment) {
+EsStatus es_growth_queue_report(EsGrowth *growth, EsGrowthMoment moment) {
     return queue_of(growth)->queue_report(growth, moment);
 }
 
@@ -485,7 +485,7 @@ EsStatus es_growth_queue_collect(EsGrowth *growth) {
     return queue_of(growth)->queue_collect(growth);
 }
 
-EsStatus es_growth_receive(EsGrowth *growth, int moment) {
+EsStatus es_growth_receive(EsGrowth *growth, EsGrowthMoment moment) {
     return queue_of(growth)->receive(growth, moment);
 }
 

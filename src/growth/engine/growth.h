@@ -88,17 +88,17 @@ int es_growth_is_over(const EsGrowth *growth);
 // --- looking at it, valid until the next step ---
 
 // Moments of a step.
-enum {
+typedef enum EsGrowthMoment {
     ES_GROWTH_MEASURED, // before the decision: state, masks, results, ablations
     ES_GROWTH_DECIDED   // after the tick: the state
-};
+} EsGrowthMoment;
 
 // The state of all environments at one moment. On the CPU that is now; on a GPU it is the moment of
 // the last packed copy that was received, and the queued work may be further on.
 typedef struct EsGrowthSnapshot {
     EsGrowthState state;
     int32_t step; // of the episode, from 1, the same in all environments; 0 before the first
-    int moment;   // of that step: ES_GROWTH_MEASURED or ES_GROWTH_DECIDED
+    EsGrowthMoment moment; // of that step
 } EsGrowthSnapshot;
 
 const EsGrowthSettings *es_growth_settings(const EsGrowth *growth);

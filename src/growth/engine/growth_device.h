@@ -64,7 +64,7 @@ EsStatus es_growth_queue_advance(EsGrowth *growth);
 EsStatus es_growth_queue_decision(EsGrowth *growth);
 
 // Keep the state as it is at this point of the stream, to go out with the next packed copy.
-EsStatus es_growth_queue_report(EsGrowth *growth, int moment);
+EsStatus es_growth_queue_report(EsGrowth *growth, EsGrowthMoment moment);
 
 // Copies the kept block into the next of two pinned buffers. A third copy may be queued once the
 // first has been received.
@@ -74,7 +74,7 @@ EsStatus es_growth_queue_collect(EsGrowth *growth);
 // it. Moments of one copy are asked for in their order; asking for a moment that does not come
 // after the one shown goes on to the next copy. ES_GROWTH_DECIDED leaves masks and results as they
 // were measured.
-EsStatus es_growth_receive(EsGrowth *growth, int moment);
+EsStatus es_growth_receive(EsGrowth *growth, EsGrowthMoment moment);
 
 // Reserves space in the packed copy for reports of other modules: device memory that they write
 // before es_growth_queue_collect; es_growth_receive brings its copy. Once, before the first step.
