@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "esper/version.h"
 #include "fit/grown_network.h"
-#include "growth/engine/growth_internal.h"
 #include "growth/host/host_file.h"
 #include "growth/rules/growth_names.h"
 
@@ -163,7 +162,7 @@ static void copy_rows(EsGrow *grow) {
     const EsGrowthResult *results = es_growth_results(grow->growth);
     const EsActionMasks *masks = es_growth_masks(grow->growth);
     for (int32_t e = 0; e < state->n_envs; e++) {
-        int64_t n_parameters = grow->growth->model.layout.n_host_weights;
+        int64_t n_parameters = es_growth_model(grow->growth)->layout.n_host_weights;
         for (int s = 0; s < grow->n_slots; s++) {
             size_t i = (size_t)e * (size_t)grow->n_slots + (size_t)s;
             grow->slot_rows[i] = copy_slot(&state->seed, i);
@@ -220,7 +219,7 @@ void es_grow_destroy(EsGrow *grow) {
 }
 
 EsStatus es_grow_reset(EsGrow *grow, int64_t first_episode) {
-    int64_t n_envs = grow->growth->options.n_envs;
+    int64_t n_envs = es_growth_options(grow->growth)->n_envs;
     if (first_episode < 0 || first_episode > INT32_MAX - n_envs) {
         return ES_FAIL(ARGUMENT, "first episode is %lld, must be 0..%lld", (long long)first_episode,
                        (long long)(INT32_MAX - n_envs));
@@ -312,28 +311,16 @@ static void describe_slots(const EsGrow *grow, Text *text) {
     }
 }
 
-// Bytes of the weights of all hosts, with gradients, momentum, statistics and snapshots.
-static size_t weight_bytes(const EsGrowth *growth) {
-    const EsTensor *const tensors[] = {&growth->store->parameters, &growth->store->gradients,
-                                       &growth->store->states,     &growth->momentum,
-                                       &growth->saved_parameters,  &growth->saved_states};
-    size_t bytes = 0;
-    for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
-        bytes += es_tensor_bytes(tensors[i]);
-    }
-    return bytes;
-}
-
 EsStatus es_grow_save_network(EsGrow *grow, int64_t host, const char *folder) {
     EsGrownNetwork *network = NULL;
-    if (!grow->is_ready || host < 0 || host >= grow->growth->options.n_envs) {
+    if (!grow->is_ready || host < 0 || host >= es_growth_options(grow->growth)->n_envs) {
         return ES_FAIL(ARGUMENT, "there is no host %lld in an episode", (long long)host);
     }
     ES_TRY(es_grown_network_take(grow->growth, host, &network));
     const EsGrowthResult *result = &es_growth_results(grow->growth)[host];
     network->origin = (EsGrownOrigin){.version = ES_VERSION,
-                                      .seed = (int64_t)grow->growth->options.seed,
-                                      .episode = grow->growth->episode_ids[host],
+                                      .seed = (int64_t)es_growth_options(grow->growth)->seed,
+                                      .episode = es_growth_episode(grow->growth, host),
                                       .validation_accuracy = result->validation_accuracy,
                                       .test_accuracy = result->test_accuracy};
     snprintf(network->origin.data, sizeof network->origin.data, "%s", grow->dataset.name);
@@ -348,12 +335,12 @@ void es_grow_describe(const EsGrow *grow, char *text_out, size_t text_bytes) {
     }
     Text text = {text_out, 0, text_bytes};
     const EsHostSpec *host = &grow->host;
-    const EsGrowthOptions *options = &grow->growth->options;
+    const EsGrowthOptions *options = es_growth_options(grow->growth);
     const EsDataset *dataset = &grow->dataset;
     text_out[0] = '\0';
     append(&text, "host \"%s\": %lld parameters, images %d x %d x %d, %d classes\n", host->name,
-           (long long)grow->growth->model.layout.n_host_weights, host->image_size, host->image_size,
-           host->image_channels, host->n_classes);
+           (long long)es_growth_model(grow->growth)->layout.n_host_weights, host->image_size,
+           host->image_size, host->image_channels, host->n_classes);
     describe_blocks(host, &text);
     describe_slots(grow, &text);
     append(&text, "data \"%s\": %lld training, %lld validation, %lld test images\n", dataset->name,
@@ -370,7 +357,7 @@ void es_grow_describe(const EsGrow *grow, char *text_out, size_t text_bytes) {
     append(&text,
            "memory: %.2f MiB weights and snapshots, %.2f MiB images; %d plans, built as hosts take "
            "new shapes\n",
-           (double)weight_bytes(grow->growth) / (1 << 20),
+           (double)es_growth_weight_bytes(grow->growth) / (1 << 20),
            (double)dataset->image_bytes * (double)dataset->n_images / (1 << 20), plans.n_plans);
 }
 

@@ -499,6 +499,8 @@ const void *es_growth_received_report(const EsGrowth *growth) {
 
 // --- looking at it ---
 
+const EsGrowthOptions *es_growth_options(const EsGrowth *growth) { return &growth->options; }
+
 const EsGrowthSettings *es_growth_settings(const EsGrowth *growth) {
     return &growth->options.settings;
 }
@@ -526,6 +528,19 @@ double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env) {
         }
     }
     return 1.0 + (double)n_seeds / (double)growth->model.layout.n_host_weights;
+}
+
+int64_t es_growth_episode(const EsGrowth *growth, int64_t env) { return growth->episode_ids[env]; }
+
+size_t es_growth_weight_bytes(const EsGrowth *growth) {
+    const EsTensor *const tensors[] = {&growth->store->parameters, &growth->store->gradients,
+                                       &growth->store->states,     &growth->momentum,
+                                       &growth->saved_parameters,  &growth->saved_states};
+    size_t bytes = 0;
+    for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
+        bytes += es_tensor_bytes(tensors[i]);
+    }
+    return bytes;
 }
 
 const EsGrowthModel *es_growth_model(const EsGrowth *growth) { return &growth->model; }

@@ -101,7 +101,8 @@ typedef struct EsGrowthSnapshot {
     EsGrowthMoment moment; // of that step
 } EsGrowthSnapshot;
 
-const EsGrowthSettings *es_growth_settings(const EsGrowth *growth);
+const EsGrowthOptions *es_growth_options(const EsGrowth *growth);
+const EsGrowthSettings *es_growth_settings(const EsGrowth *growth); // of the options
 const EsGrowthSnapshot *es_growth_snapshot(const EsGrowth *growth);
 const EsActionMasks *es_growth_masks(const EsGrowth *growth); // [E]
 
@@ -140,6 +141,12 @@ EsStatus es_growth_episode_bytes(EsGrowth *growth, int64_t n_episodes, int n_see
 // Copies one environment's parameters and running statistics, as many as the model's layout says,
 // to the caller's memory. Waits for a GPU.
 EsStatus es_growth_read_weights(EsGrowth *growth, int64_t env, float *parameters, float *states);
+
+// Id of the episode that an environment is in.
+int64_t es_growth_episode(const EsGrowth *growth, int64_t env);
+
+// Bytes of the weights of all hosts, with gradients, momentum, statistics and snapshots.
+size_t es_growth_weight_bytes(const EsGrowth *growth);
 
 const EsGrowthModel *es_growth_model(const EsGrowth *growth);
 EsStore *es_growth_store(EsGrowth *growth);
