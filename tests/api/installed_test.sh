@@ -70,4 +70,22 @@ cmake -S "$folder/user" -B "$folder/user/build" -DCMAKE_PREFIX_PATH="$prefix" > 
 cmake --build "$folder/user/build" >> "$folder/user.log" 2>&1 || { cat "$folder/user.log"; fail "the CMake project does not build"; }
 "$folder/user/build/prove_kinship" | cmp - "$folder/prove_kinship.shared" || fail "prove_kinship by CMake differs"
 "$folder/user/build/prove_kinship_static" | cmp - "$folder/prove_kinship.shared" || fail "prove_kinship_static by CMake differs"
+
+# the shared library asks for nothing: pkg-config finds no package here
+mkdir "$folder/bare"
+cat > "$folder/bare/CMakeLists.txt" << EOF
+cmake_minimum_required(VERSION 3.25)
+project(bare LANGUAGES C)
+find_package(esper REQUIRED)
+if(TARGET esper::static)
+  message(FATAL_ERROR "esper::static without the libraries that it needs")
+endif()
+add_executable(prove_kinship $source/examples/prove_kinship.c)
+target_link_libraries(prove_kinship PRIVATE esper::esper m)
+EOF
+{ PKG_CONFIG_PATH='' PKG_CONFIG_LIBDIR="$folder/bare" cmake -S "$folder/bare" -B "$folder/bare/build" \
+    -DCMAKE_PREFIX_PATH="$prefix" -DPKG_CONFIG_USE_CMAKE_PREFIX_PATH=OFF && cmake --build "$folder/bare/build"; } \
+    > "$folder/bare.log" 2>&1 || { cat "$folder/bare.log"; fail "the shared library alone is not found by CMake"; }
+grep -q 'no esper::static' "$folder/bare.log" || fail "CMake does not say that esper::static is missing"
+"$folder/bare/build/prove_kinship" | cmp - "$folder/prove_kinship.shared" || fail "prove_kinship of a bare machine differs"
 echo "installed: headers, shared and static library, pkg-config and CMake package work"
