@@ -3,7 +3,11 @@
 //
 //     static const EsRunProgram program = {.name = "hosts", .create = create_hosts, ...};
 //     EsRunInput input = {&command, &config, &settings.run, &settings.n_envs, as_json};
-//     return es_run_program(&program, &input);
+//     EsProgramRun run = es_run_program_begin(&program, &input);
+//     if (run.is_started) {
+//         run.status = es_run_rounds(run.session.run, &run.rounds);
+//     }
+//     return es_run_program_end(&run);
 #ifndef ES_PROGRAMS_RUN_PROGRAM_H
 #define ES_PROGRAMS_RUN_PROGRAM_H
 
@@ -37,12 +41,24 @@ typedef struct EsRunProgram {
     void (*print_unsaved)(void *work, const EsRunInput *input); // NULL: nothing; after IO
 } EsRunProgram;
 
-// Opens, creates, runs and closes, or prints the plan. The work stays for its results, after a
-// failure too; the caller destroys it.
-EsStatus es_run_program_train(const EsRunProgram *program, const EsRunInput *input, void **work,
-                              EsRunSession *session);
+// A command between its two halves.
+typedef struct EsProgramRun {
+    const EsRunProgram *program; // borrowed
+    const EsRunInput *input;     // borrowed
+    void *work;                  // owned; NULL until it is made
+    EsRunSession session;
+    EsRunWork rounds; // of es_run_rounds, where it is_started
+    int is_started;   // 0 in a dry run, and after a failure
+    EsStatus status;
+} EsProgramRun;
 
-// All of it, with the results. Returns the command's exit code.
-EsExit es_run_program(const EsRunProgram *program, const EsRunInput *input);
+// Opens the run, builds its work, and starts it or prints the plan.
+EsProgramRun es_run_program_begin(const EsRunProgram *program, const EsRunInput *input);
+
+// Closes the run; its work stays for its results.
+void es_run_program_close(EsProgramRun *run);
+
+// Closes the run, prints the results and destroys the work. Returns the command's exit code.
+EsExit es_run_program_end(EsProgramRun *run);
 
 #endif

@@ -300,5 +300,9 @@ EsExit cmd_grow(int argc, char **argv) {
     }
     const EsRunInput input = {&grow.run, &grow.config, &grow.settings.run, &grow.settings.n_envs,
                               grow.as_json};
-    return es_run_program(&es_grow_program, &input);
+    EsProgramRun run = es_run_program_begin(&es_grow_program, &input);
+    if (run.is_started) {
+        run.status = es_run_rounds(run.session.run, &run.rounds);
+    }
+    return es_run_program_end(&run);
 }

@@ -97,8 +97,6 @@ static EsStatus run_seed(Repeat *repeat, int i) {
     EsConfig config = *repeat->config;
     EsRunCommand command = *repeat->command;
     const EsRunInput input = {&command, &config, &settings.run, &settings.n_envs, repeat->as_json};
-    EsRunSession session;
-    void *grow = NULL;
     struct stat info;
     char path[ES_RUN_PATH_BYTES];
     settings.run.seed = repeat->first_seed + i;
@@ -111,14 +109,19 @@ static EsStatus run_seed(Repeat *repeat, int i) {
     if (!command.is_quiet) {
         es_message("seed %d, %d of %d\n", settings.run.seed, i + 1, repeat->n);
     }
-    EsStatus status = es_run_program_train(&es_grow_program, &input, &grow, &session);
-    es_grow_run_destroy(grow);
-    int has_lost = repeat->outcome.has_lost_events || session.outcome.has_lost_events;
-    int64_t diverged_since = ES_MAX(repeat->outcome.diverged_since, session.outcome.diverged_since);
-    repeat->outcome = session.outcome;
+    EsProgramRun run = es_run_program_begin(&es_grow_program, &input);
+    if (run.is_started) {
+        run.status = es_run_rounds(run.session.run, &run.rounds);
+    }
+    es_run_program_close(&run);
+    es_grow_run_destroy(run.work);
+    const EsRunOutcome *outcome = &run.session.outcome;
+    int has_lost = repeat->outcome.has_lost_events || outcome->has_lost_events;
+    int64_t diverged_since = ES_MAX(repeat->outcome.diverged_since, outcome->diverged_since);
+    repeat->outcome = *outcome;
     repeat->outcome.has_lost_events = has_lost;
     repeat->outcome.diverged_since = diverged_since;
-    ES_TRY(status);
+    ES_TRY(run.status);
     return take_evaluation(repeat, i, path);
 }
 

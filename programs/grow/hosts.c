@@ -212,6 +212,12 @@ EsExit cmd_hosts(int argc, char **argv) {
         es_run_command_note_unused(&table, &arguments, settings.run.device, settings.data);
     }
     const EsRunInput input = {&command, &config, &settings.run, &settings.n_envs, as_json};
-    return status == ES_STATUS_OK ? es_run_program(&program, &input)
-                                  : es_command_finish("hosts", status);
+    if (status != ES_STATUS_OK) {
+        return es_command_finish("hosts", status);
+    }
+    EsProgramRun run = es_run_program_begin(&program, &input);
+    if (run.is_started) {
+        run.status = es_run_rounds(run.session.run, &run.rounds);
+    }
+    return es_run_program_end(&run);
 }

@@ -233,6 +233,12 @@ EsExit cmd_prove_train(int argc, char **argv) {
                                "with --data: it is the seed of the generated graph");
     }
     const EsRunInput input = {&command, &config, &settings.run, &settings.n_envs, as_json};
-    return status == ES_STATUS_OK ? es_run_program(&program, &input)
-                                  : es_command_finish("prove train", status);
+    if (status != ES_STATUS_OK) {
+        return es_command_finish("prove train", status);
+    }
+    EsProgramRun run = es_run_program_begin(&program, &input);
+    if (run.is_started) {
+        run.status = es_run_rounds(run.session.run, &run.rounds);
+    }
+    return es_run_program_end(&run);
 }

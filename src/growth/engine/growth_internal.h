@@ -124,8 +124,9 @@ EsStatus es_growth_train(EsGrowth *growth);
 // have had their share, where it ends sooner than single threads.
 int64_t es_growth_team_share(int n_workers, int64_t n);
 
-// growth_train.c: runs numbers 0..n-1, each on a thread with its worker, or on the team.
-void es_growth_run_shared(EsGrowth *growth, int64_t n, EsPieceFunction run);
+// growth_train.c: how many of n hosts or trials threads run alone; the others are the team's, whose
+// worker is number n_workers.
+int64_t es_growth_alone(const EsGrowth *growth, int64_t n);
 
 // growth_train.c: makes room for a plan in every worker.
 EsStatus es_growth_reserve(EsGrowth *growth, const EsGrowthPlan *plan);

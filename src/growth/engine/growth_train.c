@@ -22,12 +22,8 @@ int64_t es_growth_team_share(int n_workers, int64_t n) {
     return (double)n_left < TEAM_EFFICIENCY * n_workers ? n_left : 0;
 }
 
-void es_growth_run_shared(EsGrowth *growth, int64_t n, EsPieceFunction run) {
-    int64_t n_alone = n - (growth->has_team ? es_growth_team_share(growth->n_workers, n) : 0);
-    es_thread_pool_run(es_stream_pool(growth->stream), n_alone, run, growth);
-    for (int64_t i = n_alone; i < n; i++) {
-        run(growth, i, growth->n_workers);
-    }
+int64_t es_growth_alone(const EsGrowth *growth, int64_t n) {
+    return n - (growth->has_team ? es_growth_team_share(growth->n_workers, n) : 0);
 }
 
 EsStatus es_growth_reserve(EsGrowth *growth, const EsGrowthPlan *plan) {
@@ -208,7 +204,11 @@ static void train_host(void *context, int64_t env, int worker_index) {
 EsStatus es_growth_train(EsGrowth *growth) {
     int64_t start_ns = es_clock_ns(), n_envs = growth->options.n_envs;
     ES_TRY(find_plans(growth));
-    es_growth_run_shared(growth, n_envs, train_host);
+    int64_t n_alone = es_growth_alone(growth, n_envs);
+    es_thread_pool_run(es_stream_pool(growth->stream), n_alone, train_host, growth);
+    for (int64_t e = n_alone; e < n_envs; e++) {
+        train_host(growth, e, growth->n_workers);
+    }
     growth->times.train_ms = es_clock_seconds_since(start_ns) * 1e3;
     for (int64_t e = 0; e < n_envs; e++) {
         if (growth->n_invalid[e] > 0) {

@@ -108,7 +108,11 @@ static void run_trial(void *context, int64_t number, int worker_index) {
 // --- all of them ---
 
 EsStatus es_growth_run_trials(EsGrowth *growth) {
-    es_growth_run_shared(growth, growth->n_trials, run_trial);
+    int64_t n_alone = es_growth_alone(growth, growth->n_trials);
+    es_thread_pool_run(es_stream_pool(growth->stream), n_alone, run_trial, growth);
+    for (int64_t i = n_alone; i < growth->n_trials; i++) {
+        run_trial(growth, i, growth->n_workers);
+    }
     return ES_STATUS_OK;
 }
 
