@@ -312,11 +312,14 @@ static void describe_slots(const EsGrow *grow, Text *text) {
 }
 
 EsStatus es_grow_save_network(EsGrow *grow, int64_t host, const char *folder) {
+    EsDevice *cpu = NULL;
     EsGrownNetwork *network = NULL;
+    EsStatus status = ES_STATUS_OK;
     if (!grow->is_ready || host < 0 || host >= es_growth_options(grow->growth)->n_envs) {
         return ES_FAIL(ARGUMENT, "there is no host %lld in an episode", (long long)host);
     }
-    ES_TRY(es_grown_network_take(grow->growth, host, &network));
+    ES_TRY(es_device_open("cpu", &(EsDeviceOptions){.n_threads = 1}, &cpu));
+    ES_TRY_GOTO(es_grown_network_take(grow->growth, host, cpu, &network));
     const EsGrowthResult *result = &es_growth_results(grow->growth)[host];
     network->origin = (EsGrownOrigin){.version = ES_VERSION,
                                       .seed = (int64_t)es_growth_options(grow->growth)->seed,
@@ -324,8 +327,10 @@ EsStatus es_grow_save_network(EsGrow *grow, int64_t host, const char *folder) {
                                       .validation_accuracy = result->validation_accuracy,
                                       .test_accuracy = result->test_accuracy};
     snprintf(network->origin.data, sizeof network->origin.data, "%s", grow->dataset.name);
-    EsStatus status = es_grown_network_save(network, folder);
+    status = es_grown_network_save(network, folder);
+done:
     es_grown_network_destroy(network);
+    es_device_close(cpu);
     return status;
 }
 

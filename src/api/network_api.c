@@ -10,6 +10,7 @@
 #include "fit/export_int8.h"
 
 struct EsNetwork {
+    EsDevice *device;      // owned, a CPU of one thread: the pool predicts
     EsGrownNetwork *grown; // owned
     EsThreadPool *pool;    // owned
     EsNetworkInfo info;    // borrows from grown
@@ -41,7 +42,8 @@ EsStatus es_network_open(const char *path, int n_threads, EsNetwork **network_ou
         return ES_FAIL(ARGUMENT, "n_threads is %d, must be 0..1024", n_threads);
     }
     ES_TRY(es_allocate(sizeof *network, (void **)&network));
-    ES_TRY_GOTO(es_grown_network_load(path, &network->grown));
+    ES_TRY_GOTO(es_device_open("cpu", &(EsDeviceOptions){.n_threads = 1}, &network->device));
+    ES_TRY_GOTO(es_grown_network_load(path, network->device, &network->grown));
     ES_TRY_GOTO(es_thread_pool_create(&network->pool, n_threads));
     fill_info(network->grown, &network->info);
 done:
@@ -58,6 +60,7 @@ void es_network_close(EsNetwork *network) {
         return;
     }
     es_grown_network_destroy(network->grown);
+    es_device_close(network->device);
     es_thread_pool_destroy(network->pool);
     es_release(network);
 }

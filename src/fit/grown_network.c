@@ -230,7 +230,8 @@ static int64_t count_numbers(const EsGraph *graph) {
     return count;
 }
 
-static EsStatus create_parts(const EsGrownSpec *spec, int64_t n_numbers, EsGrownNetwork *network) {
+static EsStatus create_parts(const EsGrownSpec *spec, int64_t n_numbers, EsDevice *device,
+                             EsGrownNetwork *network) {
     ES_TRY(copy_spec(spec, &network->spec));
     network->origin.validation_accuracy = network->origin.test_accuracy = NAN;
     ES_TRY(create_graph(&network->spec, 1, &network->single));
@@ -239,21 +240,22 @@ static EsStatus create_parts(const EsGrownSpec *spec, int64_t n_numbers, EsGrown
         return ES_FAIL(ARGUMENT, "the network has %lld numbers, there are %lld",
                        (long long)count_numbers(network->single.graph), (long long)n_numbers);
     }
-    ES_TRY(es_device_open("cpu", &(EsDeviceOptions){.n_threads = 1}, &network->device));
-    return es_store_create(network->single.graph, network->device, &network->store);
+    network->device = device;
+    return es_store_create(network->single.graph, device, &network->store);
 }
 
-EsStatus es_grown_network_create(const EsGrownSpec *spec, EsGrownNetwork **network) {
-    return es_grown_network_create_within(spec, INT64_MAX, network);
+EsStatus es_grown_network_create(const EsGrownSpec *spec, EsDevice *device,
+                                 EsGrownNetwork **network) {
+    return es_grown_network_create_within(spec, INT64_MAX, device, network);
 }
 
 EsStatus es_grown_network_create_within(const EsGrownSpec *spec, int64_t n_numbers,
-                                        EsGrownNetwork **network_out) {
+                                        EsDevice *device, EsGrownNetwork **network_out) {
     EsGrownNetwork *network = NULL;
     *network_out = NULL;
     ES_TRY(check_spec(spec));
     ES_TRY(es_allocate(sizeof *network, (void **)&network));
-    EsStatus status = create_parts(spec, n_numbers, network);
+    EsStatus status = create_parts(spec, n_numbers, device, network);
     if (status != ES_STATUS_OK) {
         es_grown_network_destroy(network);
         return status;
@@ -287,7 +289,6 @@ void es_grown_network_destroy(EsGrownNetwork *network) {
     destroy_engine(network->engine);
     es_graph_destroy(network->single.graph);
     es_store_destroy(network->store);
-    es_device_close(network->device);
     es_release(network->spec.host.text);
     release_constant(network->spec.mean);
     release_constant(network->spec.std);
@@ -388,7 +389,8 @@ done:
     return status;
 }
 
-EsStatus es_grown_network_take(EsGrowth *growth, int64_t env, EsGrownNetwork **network) {
+EsStatus es_grown_network_take(EsGrowth *growth, int64_t env, EsDevice *device,
+                               EsGrownNetwork **network) {
     const EsGrowthModel *model = es_growth_model(growth);
     const EsDataset *dataset = model->dataset;
     int is_rows = dataset->kind == ES_DATASET_ROWS;
@@ -406,7 +408,7 @@ EsStatus es_grown_network_take(EsGrowth *growth, int64_t env, EsGrownNetwork **n
         ES_TRY(number_classes(spec.host.n_classes, &numbers));
         spec.class_names = numbers;
     }
-    EsStatus status = es_grown_network_create(&spec, network);
+    EsStatus status = es_grown_network_create(&spec, device, network);
     release_constant(numbers);
     ES_TRY(status);
     status = take_weights(growth, env, &topology, *network);

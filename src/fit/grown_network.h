@@ -4,7 +4,7 @@
 // that its inputs and outputs need: sizes, normalisation, names of classes. Inputs are given as
 // they come (pixels 0..255, columns as measured); the network normalises them itself.
 //
-//     EsGrownNetwork *network; ES_TRY(es_grown_network_load("runs/a/networks/1", &network));
+//     EsGrownNetwork *network; ES_TRY(es_grown_network_load("runs/a/networks/1", cpu, &network));
 //     ES_TRY(es_grown_network_predict(network, pool, ES_INPUT_BYTES, images, n, logits));
 //     es_grown_network_destroy(network);
 //
@@ -74,25 +74,28 @@ typedef struct EsGrownNetwork {
     EsGrownOrigin origin;  // free to be filled in
     int64_t n_parameters;  // trainable numbers
     EsGrownGraph single;   // owned: of one input; names and places of weights, and for exports
-    EsDevice *device;      // owned, a CPU
+    EsDevice *device;      // borrowed, a CPU
     EsStore *store;        // owned: weights and running statistics
     EsGrownEngine *engine; // owned: plans and workers; NULL until something is predicted
 } EsGrownNetwork;
 
 // --- life ---
 
-// A network with weights and statistics of 0. ARGUMENT when there can be none such.
-EsStatus es_grown_network_create(const EsGrownSpec *spec, EsGrownNetwork **network);
+// A network with weights and statistics of 0. ARGUMENT when there can be none such. The device, here
+// and below, is a CPU that holds the weights; it is borrowed until the network is destroyed.
+EsStatus es_grown_network_create(const EsGrownSpec *spec, EsDevice *device,
+                                 EsGrownNetwork **network);
 
 // The same for a description that is not trusted: also ARGUMENT, before memory is taken for it,
 // when the network has more than `n_numbers` weights and statistics.
 EsStatus es_grown_network_create_within(const EsGrownSpec *spec, int64_t n_numbers,
-                                        EsGrownNetwork **network);
+                                        EsDevice *device, EsGrownNetwork **network);
 void es_grown_network_destroy(EsGrownNetwork *network);
 
 // The host of one environment as it was last measured or decided on, with the seeds that change its
 // output: es_growth_snapshot says which moment that is. Waits for a GPU.
-EsStatus es_grown_network_take(EsGrowth *growth, int64_t env, EsGrownNetwork **network);
+EsStatus es_grown_network_take(EsGrowth *growth, int64_t env, EsDevice *device,
+                               EsGrownNetwork **network);
 
 // --- files (docs/networks.md) ---
 
@@ -104,7 +107,7 @@ EsStatus es_grown_network_save(const EsGrownNetwork *network, const char *folder
 
 // `path` is the folder, one of the two files, or a run folder, whose best network is taken. The
 // files are not trusted: INPUT names the entry that is missing, out of range or does not fit.
-EsStatus es_grown_network_load(const char *path, EsGrownNetwork **network);
+EsStatus es_grown_network_load(const char *path, EsDevice *device, EsGrownNetwork **network);
 
 // --- use ---
 

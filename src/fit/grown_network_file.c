@@ -462,7 +462,7 @@ static int count_filed(const EsGraph *graph) {
 
 // The weights of a description, which is as large as the file or refused.
 static EsStatus read_network(const Reading *r, const EsSafetensors *file, const char *path,
-                             EsGrownNetwork **network) {
+                             EsDevice *device, EsGrownNetwork **network) {
     int64_t n_numbers = 0;
     for (int i = 0; i < es_safetensors_count(file); i++) {
         EsNamedTensor named = es_safetensors_at(file, i);
@@ -473,7 +473,7 @@ static EsStatus read_network(const Reading *r, const EsSafetensors *file, const 
         return ES_FAIL(INPUT, "%s: %lld parameters, but %s holds %lld numbers", r->path,
                        (long long)r->n_parameters, path, (long long)n_numbers);
     }
-    EsStatus status = es_grown_network_create_within(&r->spec, n_numbers, network);
+    EsStatus status = es_grown_network_create_within(&r->spec, n_numbers, device, network);
     if (status == ES_STATUS_ARGUMENT) {
         return ES_FAIL(INPUT, "%s: %s", r->path, es_status_detail());
     }
@@ -555,7 +555,7 @@ static void end_reading(Reading *r) {
     es_release(r->column_names);
 }
 
-EsStatus es_grown_network_load(const char *path, EsGrownNetwork **network) {
+EsStatus es_grown_network_load(const char *path, EsDevice *device, EsGrownNetwork **network) {
     char json_path[PATH_BYTES], tensors_path[PATH_BYTES];
     Reading r = {.path = json_path, .spec.host = {.name = "", .dataset = ""}};
     EsSafetensors *file = NULL;
@@ -570,7 +570,7 @@ EsStatus es_grown_network_load(const char *path, EsGrownNetwork **network) {
     ES_TRY_GOTO(es_json_parse(json_path, text, bytes, &root, &error));
     ES_TRY_GOTO(read_json(&r, root));
     ES_TRY_GOTO(es_safetensors_open(tensors_path, &file));
-    ES_TRY_GOTO(read_network(&r, file, tensors_path, network));
+    ES_TRY_GOTO(read_network(&r, file, tensors_path, device, network));
 done:
     if (status != ES_STATUS_OK) {
         es_grown_network_destroy(*network);

@@ -156,7 +156,7 @@ TEST(bytes_are_pixels) {
 // Loss and accuracy of the network on the validation images that growth has used.
 static void compare_with_growth(EsGrowth *growth, const EsDataset *dataset, int64_t env) {
     EsGrownNetwork *network = NULL;
-    REQUIRE_OK(es_grown_network_take(growth, env, &network));
+    REQUIRE_OK(es_grown_network_take(growth, env, network_device(), &network));
     const EsSplit *split = &dataset->validation;
     int64_t n = growth->options.n_validation_images;
     int n_classes = dataset->n_classes, n_correct = 0;
@@ -201,7 +201,7 @@ TEST(taken_networks_have_growths_results) {
         REQUIRE_OK(es_growth_step(growth, actions));
         for (int64_t e = 0; e < ENVS; e++) {
             EsGrownNetwork *network = NULL;
-            REQUIRE_OK(es_grown_network_take(growth, e, &network));
+            REQUIRE_OK(es_grown_network_take(growth, e, network_device(), &network));
             n_seeds += network->spec.n_seeds;
             for (int i = 0; i < network->spec.n_seeds; i++) {
                 n_blending += network->spec.seeds[i].alpha < 1;
@@ -225,7 +225,7 @@ TEST(files_bring_the_network_back) {
         network->origin.validation_accuracy = 61.5;
         float *inputs = random_inputs(network, 20), *logits = predict(network, 1, inputs, 20);
         REQUIRE_OK(es_grown_network_save(network, temp_folder()));
-        REQUIRE_OK(es_grown_network_load(temp_path(paths[i % 3]), &again));
+        REQUIRE_OK(es_grown_network_load(temp_path(paths[i % 3]), network_device(), &again));
         EXPECT_TEXT(again->origin.data, network->origin.data);
         EXPECT_NEAR(again->origin.validation_accuracy, 61.5, 0);
         EXPECT(isnan(again->origin.test_accuracy));
@@ -260,7 +260,7 @@ static void expect_refused(int number, const char *from, const char *to, const c
     fputs(to, stream);
     fputs(at + strlen(from), stream);
     fclose(stream);
-    EXPECT_STATUS(es_grown_network_load(temp_folder(), &network), INPUT);
+    EXPECT_STATUS(es_grown_network_load(temp_folder(), network_device(), &network), INPUT);
     EXPECT(network == NULL);
     EXPECT_CONTAINS(es_status_detail(), reason);
     EXPECT_CONTAINS(es_status_detail(), "network.json");
@@ -325,7 +325,7 @@ TEST(refuses_tensors_that_do_not_fit) {
         float held = weight[3];
         weight[3] = broken[i];
         REQUIRE_OK(es_grown_network_save(network, temp_folder()));
-        EXPECT_STATUS(es_grown_network_load(temp_folder(), &other), INPUT);
+        EXPECT_STATUS(es_grown_network_load(temp_folder(), network_device(), &other), INPUT);
         EXPECT_CONTAINS(es_status_detail(), "block1.conv.weight[3]");
         weight[3] = held;
     }
@@ -333,7 +333,7 @@ TEST(refuses_tensors_that_do_not_fit) {
         network, es_graph_find(network->single.graph, "block0.norm.running_variance"));
     variance[1] = -1;
     REQUIRE_OK(es_grown_network_save(network, temp_folder()));
-    EXPECT_STATUS(es_grown_network_load(temp_folder(), &other), INPUT);
+    EXPECT_STATUS(es_grown_network_load(temp_folder(), network_device(), &other), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "block0.norm.running_variance[1]");
     variance[1] = 1;
     // every length of a file that was cut, and a byte of its numbers
@@ -341,11 +341,11 @@ TEST(refuses_tensors_that_do_not_fit) {
     FileBytes file = read_bytes(tensors);
     for (size_t cut = 0; cut < file.count; cut += 1 + file.count / 50) {
         write_bytes(tensors, file.bytes, cut);
-        EXPECT_STATUS(es_grown_network_load(temp_folder(), &other), INPUT);
+        EXPECT_STATUS(es_grown_network_load(temp_folder(), network_device(), &other), INPUT);
     }
     file.bytes[file.count - 5] ^= 1;
     write_bytes(tensors, file.bytes, file.count);
-    EXPECT_STATUS(es_grown_network_load(temp_folder(), &other), INPUT);
+    EXPECT_STATUS(es_grown_network_load(temp_folder(), network_device(), &other), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "tensors_sha256");
     es_release(file.bytes);
     // tensors of another network
@@ -353,11 +353,11 @@ TEST(refuses_tensors_that_do_not_fit) {
     FileBytes json = read_bytes(temp_path("network.json"));
     REQUIRE_OK(es_grown_network_save(second, temp_folder()));
     write_bytes(temp_path("network.json"), json.bytes, json.count);
-    EXPECT_STATUS(es_grown_network_load(temp_folder(), &other), INPUT);
+    EXPECT_STATUS(es_grown_network_load(temp_folder(), network_device(), &other), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "not of one network");
     es_release(json.bytes);
-    EXPECT_STATUS(es_grown_network_load(temp_path("nothing.json"), &other), IO);
-    EXPECT_STATUS(es_grown_network_load(temp_path("nothing"), &other), INPUT);
+    EXPECT_STATUS(es_grown_network_load(temp_path("nothing.json"), network_device(), &other), IO);
+    EXPECT_STATUS(es_grown_network_load(temp_path("nothing"), network_device(), &other), INPUT);
     es_grown_network_destroy(second);
     es_grown_network_destroy(network);
 }

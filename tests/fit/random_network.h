@@ -66,6 +66,15 @@ static inline void fill_weights(EsGrownNetwork *network, int number) {
     }
 }
 
+// The device of all networks of a test, open until its end.
+static inline EsDevice *network_device(void) {
+    static EsDevice *device;
+    if (device == NULL) {
+        REQUIRE_OK(es_device_open("cpu", &(EsDeviceOptions){.n_threads = 1}, &device));
+    }
+    return device;
+}
+
 static inline EsGrownNetwork *random_network(int number) {
     const RandomHost *from = &random_hosts[number];
     EsGrownSpec spec = {.host = {.name = from->name,
@@ -112,7 +121,7 @@ static inline EsGrownNetwork *random_network(int number) {
         }
     }
     EsGrownNetwork *network = NULL;
-    REQUIRE_OK(es_grown_network_create(&spec, &network));
+    REQUIRE_OK(es_grown_network_create(&spec, network_device(), &network));
     fill_weights(network, number);
     return network;
 }

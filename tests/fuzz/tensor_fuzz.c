@@ -272,7 +272,7 @@ static EsGrownNetwork *small_grown(void) {
                                        .style = 3,
                                        .alpha = 0.5f}},
                             .n_seeds = 1};
-        FUZZ_OK(es_grown_network_create(&spec, &network));
+        FUZZ_OK(es_grown_network_create(&spec, open_cpu(), &network));
     }
     return network;
 }
@@ -294,7 +294,7 @@ static FuzzVerdict load_grown(const char *json_path, const char *tensors_path) {
     int is_fit = json_is_object(root) && file != NULL;
     json_decref(root);
     es_safetensors_close(file);
-    EsStatus status = es_grown_network_load(json_path, &network);
+    EsStatus status = es_grown_network_load(json_path, open_cpu(), &network);
     if (status != ES_STATUS_OK) {
         FUZZ_CHECK(network == NULL);
         FuzzVerdict verdict = fuzz_judge(status);

@@ -176,7 +176,7 @@ static int64_t find_best(const EsGrowthResult *results, int64_t n_envs,
     return best;
 }
 
-static EsStatus keep_network(EsGrowRun *grow, int64_t env, int rank) {
+static EsStatus keep_network(EsGrowRun *grow, int64_t env, int rank, EsDevice *cpu) {
     const EsGrowSettings *settings = grow->settings;
     const EsGrowthResult *result = &es_growth_results(grow->runner.growth)[env];
     char name[64], folder[ES_RUN_PATH_BYTES];
@@ -184,7 +184,7 @@ static EsStatus keep_network(EsGrowRun *grow, int64_t env, int rank) {
     snprintf(name, sizeof name, ES_RUN_NETWORKS "/%d", rank);
     es_run_folder_path(es_run_folder(grow->run), name, folder);
     ES_TRY(es_folder_make(folder));
-    ES_TRY(es_grown_network_take(grow->runner.growth, env, &network));
+    ES_TRY(es_grown_network_take(grow->runner.growth, env, cpu, &network));
     EsGrownOrigin *origin = &network->origin;
     *origin = (EsGrownOrigin){.version = ES_VERSION,
                               .command = "grow",
@@ -205,11 +205,13 @@ static EsStatus keep_network(EsGrowRun *grow, int64_t env, int rank) {
 static EsStatus keep_best(EsGrowRun *grow) {
     EsGrowth *growth = grow->runner.growth;
     unsigned char *is_taken = NULL;
+    EsDevice *cpu = NULL;
+    EsStatus status = ES_STATUS_OK;
     if (grow->runner.dataset.test.count > 0) {
         ES_TRY(es_growth_test(growth));
     }
-    ES_TRY(es_allocate((size_t)grow->settings->n_envs, (void **)&is_taken));
-    EsStatus status = ES_STATUS_OK;
+    ES_TRY_GOTO(es_device_open("cpu", &(EsDeviceOptions){.n_threads = 1}, &cpu));
+    ES_TRY_GOTO(es_allocate((size_t)grow->settings->n_envs, (void **)&is_taken));
     for (int rank = 1; rank <= grow->settings->keep_best && status == ES_STATUS_OK; rank++) {
         int64_t env = find_best(es_growth_results(growth), grow->settings->n_envs, is_taken);
         if (env < 0) {
@@ -217,8 +219,10 @@ static EsStatus keep_best(EsGrowRun *grow) {
             break;
         }
         is_taken[env] = 1;
-        status = keep_network(grow, env, rank);
+        status = keep_network(grow, env, rank, cpu);
     }
+done:
+    es_device_close(cpu);
     es_release(is_taken);
     return status;
 }
