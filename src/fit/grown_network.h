@@ -81,8 +81,8 @@ typedef struct EsGrownNetwork {
 
 // --- life ---
 
-// A network with weights and statistics of 0. ARGUMENT when there can be none such. The device, here
-// and below, is a CPU that holds the weights; it is borrowed until the network is destroyed.
+// A network with weights and statistics of 0. ARGUMENT when there can be none such. The device,
+// here and below, is a CPU that holds the weights; it is borrowed until the network is destroyed.
 EsStatus es_grown_network_create(const EsGrownSpec *spec, EsDevice *device,
                                  EsGrownNetwork **network);
 
