@@ -4,6 +4,7 @@
 #define ESPER_ESPER_H
 
 #include "esper/config.h"
+#include "esper/data.h"
 #include "esper/grow.h"
 #include "esper/log.h"
 #include "esper/network.h"

@@ -1,125 +1,64 @@
 // `esper data`: what a data set holds, as Esper sees it, and a sheet of its images.
 #include <stdio.h>
-#include <string.h>
 
 #include "base/macros.h"
-#include "base/memory.h"
 #include "cli/frame.h"
 #include "cli/options.h"
-#include "data/dataset.h"
-#include "data/image.h"
+#include "esper/data.h"
 
-#define SHEET_COLUMNS 12
-#define SHEET_ROWS    100 // classes that the sheet shows
-#define SHEET_GAP     2
-#define SHEET_SIDE    32 // smaller images are enlarged to about this
 #define SHOWN_COLUMNS 40 // columns of rows that are printed
-
-// Counts by class and split, and the range of each channel or column over the training samples.
-typedef struct Summary {
-    int64_t (*n_of_class)[3]; // owned [n_classes][split]
-    float *low, *high;        // owned [n_channels]
-} Summary;
-
-static void release_summary(Summary *summary) {
-    es_release(summary->n_of_class);
-    es_release(summary->low);
-    es_release(summary->high);
-}
-
-static void measure_range(const EsDataset *dataset, int c, float *low, float *high) {
-    size_t n_pixels = (size_t)dataset->height * (size_t)dataset->width;
-    for (int64_t i = 0; i < dataset->train.count; i++) {
-        for (size_t p = 0; p < n_pixels; p++) {
-            size_t at = ((size_t)i * (size_t)dataset->n_channels + (size_t)c) * n_pixels + p;
-            // rows are normalised: undo it
-            float value = dataset->kind == ES_DATASET_ROWS
-                              ? dataset->rows[at] * dataset->column_std[c] + dataset->column_mean[c]
-                              : (float)dataset->images[at];
-            *low = (i == 0 && p == 0) || value < *low ? value : *low;
-            *high = (i == 0 && p == 0) || value > *high ? value : *high;
-        }
-    }
-}
-
-static EsStatus summarise(const EsDataset *dataset, Summary *summary) {
-    size_t n_classes = (size_t)dataset->n_classes, n_channels = (size_t)dataset->n_channels;
-    const EsSplit *splits[3] = {&dataset->train, &dataset->validation, &dataset->test};
-    ES_TRY(es_allocate(n_classes * sizeof *summary->n_of_class, (void **)&summary->n_of_class));
-    ES_TRY(es_allocate(n_channels * sizeof(float), (void **)&summary->low));
-    ES_TRY(es_allocate(n_channels * sizeof(float), (void **)&summary->high));
-    for (int s = 0; s < 3; s++) {
-        for (int64_t i = 0; i < splits[s]->count; i++) {
-            summary->n_of_class[splits[s]->labels[i]][s]++;
-        }
-    }
-    for (int c = 0; c < dataset->n_channels; c++) {
-        measure_range(dataset, c, &summary->low[c], &summary->high[c]);
-    }
-    return ES_STATUS_OK;
-}
-
-static const char *class_name(const EsDataset *dataset, int label, char number[16]) {
-    if (dataset->class_names != NULL) {
-        return dataset->class_names[label];
-    }
-    snprintf(number, 16, "%d", label);
-    return number;
-}
 
 // --- text ---
 
-static void print_inputs(const EsDataset *dataset, const Summary *summary) {
-    const EsImageSizes *sizes = &dataset->sizes;
-    if (dataset->kind == ES_DATASET_ROWS) {
+static void print_inputs(const EsDataInfo *info) {
+    if (info->is_rows) {
         es_print("%s: rows of %d columns, each as (value - mean) / deviation of the training "
                  "rows\n",
-                 dataset->name, dataset->n_channels);
+                 info->name, info->n_channels);
         return;
     }
-    es_print("%s: images of %d x %d, %s\n", dataset->name, dataset->width, dataset->height,
-             dataset->n_channels == 1   ? "grey"
-             : dataset->n_channels == 3 ? "colour"
-                                        : "more than three channels");
-    if (dataset->is_fitted) {
+    es_print("%s: images of %d x %d, %s\n", info->name, info->width, info->height,
+             info->n_channels == 1   ? "grey"
+             : info->n_channels == 3 ? "colour"
+                                     : "more than three channels");
+    if (info->is_fitted) {
         printf("  scaled and letter-boxed; as found: smallest %d x %d, median longer side %d, "
                "largest %d x %d\n",
-               sizes->smallest[0], sizes->smallest[1], sizes->median_side, sizes->largest[0],
-               sizes->largest[1]);
+               info->smallest[0], info->smallest[1], info->median_side, info->largest[0],
+               info->largest[1]);
     }
-    for (int c = 0; c < dataset->n_channels; c++) {
+    for (int c = 0; c < info->n_channels; c++) {
         printf("  channel %d: pixels %.0f to %.0f; normalised by mean %.4f, deviation %.4f of "
                "pixel / 255\n",
-               c, (double)summary->low[c], (double)summary->high[c], (double)dataset->mean[c],
-               (double)dataset->std[c]);
+               c, (double)info->least[c], (double)info->most[c], (double)info->mean[c],
+               (double)info->std[c]);
     }
 }
 
-static void print_classes(const EsDataset *dataset, const Summary *summary, int has_sheet) {
-    char number[16];
+static void print_classes(const EsDataInfo *info, int has_sheet) {
     int width = 5;
-    for (int k = 0; k < dataset->n_classes; k++) {
-        width = ES_MAX(width, es_padded_text_width(class_name(dataset, k, number)));
+    for (int k = 0; k < info->n_classes; k++) {
+        width = ES_MAX(width, es_padded_text_width(info->class_names[k]));
     }
     width = ES_MIN(width, 40);
     printf("\n%s", has_sheet ? "row  " : "");
     es_padded_text_print("class", width, stdout);
     printf("  %8s  %10s  %8s\n", "train", "validation", "test");
-    for (int k = 0; k < dataset->n_classes; k++) {
-        const int64_t *n = summary->n_of_class[k];
+    for (int k = 0; k < info->n_classes; k++) {
+        const int64_t *n = info->n_of_class[k];
         if (has_sheet) {
-            printf(k < SHEET_ROWS ? "%3d  " : "  -  ", k + 1);
+            printf(k < ES_DATA_SHEET_CLASSES ? "%3d  " : "  -  ", k + 1);
         }
-        es_padded_text_print(class_name(dataset, k, number), width, stdout);
+        es_padded_text_print(info->class_names[k], width, stdout);
         printf("  %8lld  %10lld  %8lld\n", (long long)n[0], (long long)n[1], (long long)n[2]);
     }
 }
 
-static void print_columns(const EsDataset *dataset, const Summary *summary) {
+static void print_columns(const EsDataInfo *info) {
     char number[16];
-    int n_shown = ES_MIN(dataset->n_channels, SHOWN_COLUMNS), width = 6;
-    for (int c = 0; c < n_shown && dataset->column_names != NULL; c++) {
-        width = ES_MAX(width, es_padded_text_width(dataset->column_names[c]));
+    int n_shown = ES_MIN(info->n_channels, SHOWN_COLUMNS), width = 6;
+    for (int c = 0; c < n_shown && info->column_names != NULL; c++) {
+        width = ES_MAX(width, es_padded_text_width(info->column_names[c]));
     }
     width = ES_MIN(width, 40);
     printf("\n");
@@ -127,30 +66,30 @@ static void print_columns(const EsDataset *dataset, const Summary *summary) {
     printf("  %12s  %12s  %12s  %12s\n", "least", "most", "mean", "deviation");
     for (int c = 0; c < n_shown; c++) {
         snprintf(number, sizeof number, "%d", c);
-        es_padded_text_print(dataset->column_names != NULL ? dataset->column_names[c] : number,
-                             width, stdout);
-        printf("  %12.6g  %12.6g  %12.6g  %12.6g\n", (double)summary->low[c],
-               (double)summary->high[c], (double)dataset->column_mean[c],
-               (double)dataset->column_std[c]);
+        es_padded_text_print(info->column_names != NULL ? info->column_names[c] : number, width,
+                             stdout);
+        printf("  %12.6g  %12.6g  %12.6g  %12.6g\n", (double)info->least[c], (double)info->most[c],
+               (double)info->mean[c], (double)info->std[c]);
     }
-    if (n_shown < dataset->n_channels) {
-        printf("... and %d more\n", dataset->n_channels - n_shown);
+    if (n_shown < info->n_channels) {
+        printf("... and %d more\n", info->n_channels - n_shown);
     }
 }
 
-static void print_text(const EsDataset *dataset, const Summary *summary, const char *sheet) {
-    print_inputs(dataset, summary);
+static void print_text(const EsDataInfo *info, const char *sheet) {
+    print_inputs(info);
     printf("  %lld samples of %d classes: %lld for training, %lld for validation, %lld for the "
            "test\n",
-           (long long)dataset->n_images, dataset->n_classes, (long long)dataset->train.count,
-           (long long)dataset->validation.count, (long long)dataset->test.count);
-    print_classes(dataset, summary, sheet != NULL);
-    if (dataset->kind == ES_DATASET_ROWS) {
-        print_columns(dataset, summary);
+           (long long)info->n_samples, info->n_classes, (long long)info->n_of_split[ES_DATA_TRAIN],
+           (long long)info->n_of_split[ES_DATA_VALIDATION],
+           (long long)info->n_of_split[ES_DATA_TEST]);
+    print_classes(info, sheet != NULL);
+    if (info->is_rows) {
+        print_columns(info);
     }
     if (sheet != NULL) {
         es_print("\n%s: the first %d training images of each class, a row per class\n", sheet,
-                 SHEET_COLUMNS);
+                 ES_DATA_SHEET_COLUMNS);
     }
 }
 
@@ -170,110 +109,65 @@ static json_t *text_json(const char *text) {
     return value != NULL ? value : json_string("(not UTF-8)");
 }
 
-static EsStatus print_json(const EsDataset *dataset, const Summary *summary) {
-    int is_rows = dataset->kind == ES_DATASET_ROWS, n = dataset->n_channels;
-    char hash[ES_SHA256_TEXT_BYTES], number[16];
-    es_dataset_fingerprint(dataset, hash);
+static EsStatus print_json(const EsData *data) {
+    const EsDataInfo *info = es_data_info(data);
+    int is_rows = info->is_rows, n = info->n_channels;
+    char hash[ES_DATA_HASH_BYTES];
+    es_data_fingerprint(data, hash);
     json_t *classes = json_array();
-    for (int k = 0; k < dataset->n_classes; k++) {
-        const int64_t *count = summary->n_of_class[k];
-        json_array_append_new(classes,
-                              json_pack("{s:o, s:I, s:I, s:I}", "name",
-                                        text_json(class_name(dataset, k, number)), "train",
-                                        (json_int_t)count[0], "validation", (json_int_t)count[1],
-                                        "test", (json_int_t)count[2]));
+    for (int k = 0; k < info->n_classes; k++) {
+        const int64_t *count = info->n_of_class[k];
+        json_array_append_new(
+            classes, json_pack("{s:o, s:I, s:I, s:I}", "name", text_json(info->class_names[k]),
+                               "train", (json_int_t)count[0], "validation", (json_int_t)count[1],
+                               "test", (json_int_t)count[2]));
     }
-    json_t *root = json_pack(
-        "{s:o, s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:s}", "name",
-        text_json(dataset->name), "kind", is_rows ? "rows" : "images",
-        is_rows ? "columns" : "channels", n, "height", dataset->height, "width", dataset->width,
-        "train", (json_int_t)dataset->train.count, "validation",
-        (json_int_t)dataset->validation.count, "test", (json_int_t)dataset->test.count, "classes",
-        classes, "least", reals(summary->low, n), "most", reals(summary->high, n), "mean",
-        reals(is_rows ? dataset->column_mean : dataset->mean, n), "std",
-        reals(is_rows ? dataset->column_std : dataset->std, n), "data_sha256", hash);
+    json_t *root =
+        json_pack("{s:o, s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:s}", "name",
+                  text_json(info->name), "kind", is_rows ? "rows" : "images",
+                  is_rows ? "columns" : "channels", n, "height", info->height, "width", info->width,
+                  "train", (json_int_t)info->n_of_split[ES_DATA_TRAIN], "validation",
+                  (json_int_t)info->n_of_split[ES_DATA_VALIDATION], "test",
+                  (json_int_t)info->n_of_split[ES_DATA_TEST], "classes", classes, "least",
+                  reals(info->least, n), "most", reals(info->most, n), "mean", reals(info->mean, n),
+                  "std", reals(info->std, n), "data_sha256", hash);
     if (!is_rows) {
-        const EsImageSizes *sizes = &dataset->sizes;
         json_object_set_new(root, "found",
-                            json_pack("{s:[i,i], s:i, s:[i,i], s:b}", "smallest",
-                                      sizes->smallest[0], sizes->smallest[1], "median_side",
-                                      sizes->median_side, "largest", sizes->largest[0],
-                                      sizes->largest[1], "fitted", dataset->is_fitted));
-    } else if (dataset->column_names != NULL) {
+                            json_pack("{s:[i,i], s:i, s:[i,i], s:b}", "smallest", info->smallest[0],
+                                      info->smallest[1], "median_side", info->median_side,
+                                      "largest", info->largest[0], info->largest[1], "fitted",
+                                      info->is_fitted));
+    } else if (info->column_names != NULL) {
         json_t *names = json_array();
         for (int c = 0; c < n; c++) {
-            json_array_append_new(names, text_json(dataset->column_names[c]));
+            json_array_append_new(names, text_json(info->column_names[c]));
         }
         json_object_set_new(root, "column_names", names);
     }
     return es_json_print(root, 9);
 }
 
-// --- the sheet ---
-
-// Puts an image into its place, each pixel `scale` times in both directions.
-static void paint(EsImage *sheet, const EsDataset *dataset, const uint8_t *planes, int left,
-                  int top, int scale) {
-    size_t n_pixels = (size_t)dataset->height * (size_t)dataset->width;
-    for (int y = 0; y < dataset->height * scale; y++) {
-        for (int x = 0; x < dataset->width * scale; x++) {
-            size_t from = (size_t)(y / scale) * (size_t)dataset->width + (size_t)(x / scale);
-            size_t to = ((size_t)(top + y) * (size_t)sheet->width + (size_t)(left + x)) *
-                        (size_t)sheet->n_channels;
-            for (int c = 0; c < sheet->n_channels; c++) {
-                sheet->pixels[to + (size_t)c] = planes[(size_t)c * n_pixels + from];
-            }
-        }
-    }
-}
-
-static EsStatus write_sheet(const EsDataset *dataset, const char *path) {
-    if (dataset->kind == ES_DATASET_ROWS) {
-        return ES_FAIL(ARGUMENT, "--contact-sheet: a set of rows has no images");
-    }
-    int n_rows = ES_MIN(dataset->n_classes, SHEET_ROWS);
-    int scale = ES_MAX(SHEET_SIDE / dataset->width, 1);
-    int cell = dataset->width * scale + SHEET_GAP, n_painted[SHEET_ROWS] = {0};
-    EsImage sheet = {SHEET_COLUMNS * cell + SHEET_GAP, n_rows * cell + SHEET_GAP,
-                     dataset->n_channels < 3 ? 1 : 3, NULL};
-    size_t bytes = (size_t)sheet.width * (size_t)sheet.height * (size_t)sheet.n_channels;
-    ES_TRY(es_allocate(bytes, (void **)&sheet.pixels));
-    memset(sheet.pixels, 255, bytes);
-    for (int64_t i = 0; i < dataset->train.count; i++) {
-        int label = dataset->train.labels[i];
-        if (label < n_rows && n_painted[label] < SHEET_COLUMNS) {
-            paint(&sheet, dataset, dataset->train.images + (size_t)i * dataset->image_bytes,
-                  SHEET_GAP + n_painted[label]++ * cell, SHEET_GAP + label * cell, scale);
-        }
-    }
-    EsStatus status = es_image_save(&sheet, path);
-    es_image_destroy(&sheet);
-    return status;
-}
-
 // --- the command ---
 
-static EsStatus show(const char *source, const EsDatasetOptions *options, const char *sheet,
+static EsStatus show(const char *source, const EsDataOptions *options, const char *sheet,
                      int as_json) {
-    EsDataset dataset;
-    Summary summary = {NULL, NULL, NULL};
-    EsThreadPool *pool = NULL;
-    ES_TRY(es_thread_pool_create(&pool, 0));
-    EsStatus status = es_dataset_open(&dataset, source, options, pool);
-    es_thread_pool_destroy(pool);
-    ES_TRY(status);
-    ES_TRY_GOTO(summarise(&dataset, &summary));
+    EsData *data = NULL;
+    EsStatus status = ES_STATUS_OK;
+    ES_TRY(es_data_open(source, options, &data));
+    if (sheet != NULL && es_data_info(data)->is_rows) {
+        status = ES_FAIL(ARGUMENT, "--contact-sheet: a set of rows has no images");
+        goto done;
+    }
     if (sheet != NULL) {
-        ES_TRY_GOTO(write_sheet(&dataset, sheet));
+        ES_TRY_GOTO(es_data_write_sheet(data, sheet));
     }
     if (as_json) {
-        ES_TRY_GOTO(print_json(&dataset, &summary));
+        ES_TRY_GOTO(print_json(data));
     } else {
-        print_text(&dataset, &summary, sheet);
+        print_text(es_data_info(data), sheet);
     }
 done:
-    release_summary(&summary);
-    es_dataset_destroy(&dataset);
+    es_data_close(data);
     return status;
 }
 
@@ -294,12 +188,12 @@ static void print_more(void) {
 }
 
 EsExit cmd_data(int argc, char **argv) {
-    EsDatasetOptions options = {.seed = 1};
+    EsDataOptions options = {.seed = 1};
     EsArguments arguments;
     const char *sheet, *folder;
     int as_json, seed;
     const EsOption table_options[] = {
-        ES_OPTION_INT("image-size", &options.image_size, "0", 0, ES_IMAGE_MAX_FIT, "N",
+        ES_OPTION_INT("image-size", &options.image_size, "0", 0, ES_DATA_IMAGE_SIZE_MAX, "N",
                       "side of the square that images are fitted to (0: the median, at most 64)"),
         ES_OPTION_TEXT("label", &options.label, NULL, "NAME|N",
                        "CSV: the label's column, by name or number from 0 (default: the last)"),
