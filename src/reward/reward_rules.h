@@ -152,11 +152,12 @@ static inline ES_HOST_DEVICE void es_reward_remember(EsRewardEnv *memory, const 
 }
 
 // The reward of a step, after decision and tick. latched [S] from before the decision, seeds [S]
-// and env as they are now. Clears env->n_unpaid_prunes.
+// and env as they are now. Prunes that env has not been rewarded for are accounted for now.
 static inline ES_HOST_DEVICE EsRewardTerms es_reward_step(const EsRewardRules *rules,
                                                           EsRewardEnv *memory,
                                                           const EsRewardSeed *latched,
-                                                          EsGrowthEnv *env, const EsSeed *seeds) {
+                                                          const EsGrowthEnv *env,
+                                                          const EsSeed *seeds) {
     EsRewardStep step = es_reward_step_read(rules->growth, env);
     EsRewardSums sums;
 #define X(name, help) sums.name = 0;
@@ -172,8 +173,7 @@ static inline ES_HOST_DEVICE EsRewardTerms es_reward_step(const EsRewardRules *r
     } else {
         es_reward_step_sparse(rules, &step, memory, latched, &sums);
     }
-    sums.penalty += (double)rules->growth->governor_prune_penalty * env->n_unpaid_prunes;
-    env->n_unpaid_prunes = 0;
+    sums.penalty += (double)rules->growth->governor_prune_penalty * env->n_unrewarded_prunes;
 
     EsRewardTerms terms;
     double total = 0;
@@ -218,7 +218,7 @@ typedef struct EsRewardView {
 } EsRewardView;
 
 // Lay the arrays out over memory aligned to 8 bytes at least, which may be device memory. Returns
-// its size; with NULL that is all it is good for.
+// its size; with NULL the size alone.
 static inline size_t es_reward_view_bind(EsRewardView *view, void *memory, int32_t n_envs,
                                          int32_t n_slots) {
     size_t settings_bytes = es_reward_array_bytes((size_t)n_envs, sizeof *view->settings);
@@ -239,7 +239,7 @@ static inline ES_HOST_DEVICE void es_reward_view_latch(const EsRewardView *view,
 
 // After decision and tick: reward environment e, whose seeds [S] and latched [S] are at hand.
 // Returns in *n_settled the prunes by the governor that are now accounted for: the owner of the
-// state takes them off env.n_unpaid_prunes.
+// state takes them off env.n_unrewarded_prunes.
 static inline ES_HOST_DEVICE EsRewardTerms
 es_reward_view_step(const EsRewardView *view, const EsGrowthState *growth, size_t e,
                     const EsRewardSeed *latched, const EsSeed *seeds, int32_t *n_settled) {
@@ -248,7 +248,7 @@ es_reward_view_step(const EsRewardView *view, const EsGrowthState *growth, size_
     EsGrowthEnv env = es_growth_env_load(&growth->env, e);
     EsRewardTerms terms = es_reward_step(&rules, &memory, latched, &env, seeds);
     es_reward_env_store(&view->state, e, &memory);
-    *n_settled = growth->env.n_unpaid_prunes[e] - env.n_unpaid_prunes;
+    *n_settled = env.n_unrewarded_prunes;
     view->terms[e] = terms;
     return terms;
 }

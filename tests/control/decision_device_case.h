@@ -128,7 +128,7 @@ static inline EsStatus queue_choose(DecisionPair *pair) {
 }
 
 static inline EsStatus queue_reward(DecisionPair *pair) {
-    return es_decision_reward(pair->decision, &pair->state);
+    return es_decision_reward(pair->decision, &pair->state, pair->state.env.n_unrewarded_prunes);
 }
 
 // The device gets the logits that the CPU's network gave for this step.

@@ -321,9 +321,8 @@ static inline ES_HOST_DEVICE void life_reward(const LifeSettings *s, LifeWorld *
                                               const EsRewardSeed *latched) {
     for (int mode = 0; mode < ES_N_REWARD_MODES; mode++) {
         EsRewardRules rules = {&s->reward[mode], &s->growth, s->n_host_parameters};
-        EsGrowthEnv env = world->env; // each mode clears what it has paid
         EsRewardTerms terms =
-            es_reward_step(&rules, &world->reward[mode], latched, &env, world->seeds);
+            es_reward_step(&rules, &world->reward[mode], latched, &world->env, world->seeds);
         float *kept = world->results.terms + mode * LIFE_TERMS;
         int n = 0;
         kept[n++] = terms.total;
@@ -332,7 +331,7 @@ static inline ES_HOST_DEVICE void life_reward(const LifeSettings *s, LifeWorld *
 #undef X
         world->results.stability[mode] = es_reward_env_stability(&world->reward[mode]);
     }
-    world->env.n_unpaid_prunes = 0;
+    world->env.n_unrewarded_prunes = 0;
 }
 
 // --- a step ---

@@ -152,7 +152,7 @@ static void play(const EsSafetensors *file, const char *states, const char *grou
         es_lifecycle_settle_prunes(&world.state, es_reward_settled_prunes(reward));
         for (int64_t e = 0; e < E; e++) {
             compare(name, t, e, &es_reward_terms(reward)[e], expected + (t * E + e) * N_TERMS);
-            EXPECT_EQ(world.state.env.n_unpaid_prunes[e], 0);
+            EXPECT_EQ(world.state.env.n_unrewarded_prunes[e], 0);
         }
     }
     snprintf(name, sizeof name, "%s.%s_sum", group, es_reward_mode_name(mode));

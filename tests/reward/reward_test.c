@@ -50,7 +50,7 @@ static void step_all(Batch *b) {
     for (int e = 0; e < N_ENVS; e++) {
         LifecycleCase *life = &b->cases[e].life;
         rewarded_decide(&b->cases[e], actions[e]);
-        EXPECT_EQ(life->env.n_unpaid_prunes, 0);
+        EXPECT_EQ(life->env.n_unrewarded_prunes, 0);
     }
     es_lifecycle_apply(&b->state, &b->cases[0].life.settings, actions);
     es_lifecycle_tick(&b->state, &b->cases[0].life.settings);
@@ -60,7 +60,7 @@ static void step_all(Batch *b) {
         const EsRewardTerms *terms = &es_reward_terms(b->reward)[e];
         EXPECT(memcmp(terms, &b->cases[e].terms, sizeof *terms) == 0);
         EXPECT(es_reward_totals(b->reward)[e] == b->cases[e].memory.total);
-        EXPECT_EQ(b->state.env.n_unpaid_prunes[e], 0);
+        EXPECT_EQ(b->state.env.n_unrewarded_prunes[e], 0);
     }
 }
 

@@ -42,6 +42,7 @@ static inline void rewarded_decide(RewardedCase *c, EsAction action) {
     es_env_apply(&life->settings, &life->env, life->seeds, &action);
     es_env_tick(&life->settings, &life->env, life->seeds);
     c->terms = es_reward_step(&rules, &c->memory, c->latched, &life->env, life->seeds);
+    life->env.n_unrewarded_prunes = 0;
 }
 
 static inline void rewarded_step(RewardedCase *c, EsAction action) {

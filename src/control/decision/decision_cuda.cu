@@ -164,7 +164,8 @@ static void queue_decide(EsStream *stream, const EsDecisionView *view, const EsG
 
 // --- after the tick ---
 
-static __global__ void reward_kernel(EsDecisionView view, EsGrowthState state) {
+static __global__ void reward_kernel(EsDecisionView view, EsGrowthState state,
+                                     int32_t *n_unrewarded_prunes) {
     __shared__ EsSeed seeds[ES_SLOTS_MAX];
     __shared__ EsRewardSeed latched[ES_SLOTS_MAX];
     int64_t e = blockIdx.x;
@@ -181,7 +182,7 @@ static __global__ void reward_kernel(EsDecisionView view, EsGrowthState state) {
     int32_t n_settled = 0;
     EsRewardTerms terms =
         es_reward_view_step(&view.reward, &state, (size_t)e, latched, seeds, &n_settled);
-    state.env.n_unpaid_prunes[e] -= n_settled;
+    n_unrewarded_prunes[e] -= n_settled;
     view.totals[e] = view.reward.state.env.total[e];
     if (open_row(&view, e) >= 0) {
         es_decision_record(&view.rollout, view.t[e], e, &state, view.round->growth.episode_steps,
@@ -190,9 +191,11 @@ static __global__ void reward_kernel(EsDecisionView view, EsGrowthState state) {
     }
 }
 
-static void queue_reward(EsStream *stream, const EsDecisionView *view, const EsGrowthState *state) {
+static void queue_reward(EsStream *stream, const EsDecisionView *view, const EsGrowthState *state,
+                         int32_t *n_unrewarded_prunes) {
     EsLaunch launch(stream, "decision_reward");
-    launch.start(reward_kernel, dim3((unsigned)view->n_envs), dim3(WARP), *view, *state);
+    launch.start(reward_kernel, dim3((unsigned)view->n_envs), dim3(WARP), *view, *state,
+                 n_unrewarded_prunes);
 }
 
 // --- the table ---

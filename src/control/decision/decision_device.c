@@ -310,7 +310,8 @@ static EsStatus queue_choose(void *context, EsStream *stream) {
 
 static EsStatus queue_reward(void *context, EsStream *stream) {
     EsDecisionDevice *decision = context;
-    decision->kernels->reward(stream, &decision->view, &decision->reward_work.state);
+    decision->kernels->reward(stream, &decision->view, &decision->reward_work.state,
+                              decision->n_unrewarded_prunes);
     return es_device_status(decision->device);
 }
 
@@ -334,7 +335,10 @@ EsStatus es_decision_choose(EsDecisionDevice *decision, const EsGrowthState *sta
     return run_work(decision, &decision->choose_work, queue_choose, state, masks, actions);
 }
 
-EsStatus es_decision_reward(EsDecisionDevice *decision, const EsGrowthState *state) {
+EsStatus es_decision_reward(EsDecisionDevice *decision, const EsGrowthState *state,
+                            int32_t *n_unrewarded_prunes) {
+    ES_ASSERT(n_unrewarded_prunes == state->env.n_unrewarded_prunes); // captured with the state
+    decision->n_unrewarded_prunes = n_unrewarded_prunes;
     return run_work(decision, &decision->reward_work, queue_reward, state, NULL, NULL);
 }
 

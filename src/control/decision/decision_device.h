@@ -7,7 +7,7 @@
 //     ES_TRY(es_decision_begin(decision, first_episode));           // episodes begin
 //     ES_TRY(es_decision_choose(decision, &state, masks, actions)); // measured, not yet decided
 //     ...                                                           // carried out, tick
-//     ES_TRY(es_decision_reward(decision, &state));
+//     ES_TRY(es_decision_reward(decision, &state, state.env.n_unrewarded_prunes));
 //     es_stream_copy(stream, host, report.memory, report.bytes, ES_COPY_TO_HOST);
 //     ES_TRY(es_decision_end(decision));                            // after the last step
 //
@@ -60,9 +60,10 @@ EsStatus es_decision_begin(EsDecisionDevice *decision, int64_t first_episode);
 EsStatus es_decision_choose(EsDecisionDevice *decision, const EsGrowthState *state,
                             const EsActionMasks *masks, EsAction *actions);
 
-// After decision and tick: rewards, and the outcome columns of the row. Takes the prunes that the
-// rewards account for off state.env.n_unpaid_prunes.
-EsStatus es_decision_reward(EsDecisionDevice *decision, const EsGrowthState *state);
+// After decision and tick: rewards, and the outcome columns of the row. n_unrewarded_prunes [E] is
+// that of the state, device memory: prunes that the rewards account for are taken off there.
+EsStatus es_decision_reward(EsDecisionDevice *decision, const EsGrowthState *state,
+                            int32_t *n_unrewarded_prunes);
 
 // The same place in every step: memory of its own, or that of es_decision_place_report, of as many
 // bytes, aligned to 64 and on the same device. Placed between rounds.

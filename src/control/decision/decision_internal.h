@@ -60,7 +60,8 @@ typedef struct EsDecisionKernels {
     void (*decide)(EsStream *stream, const EsDecisionView *view, const EsGrowthState *state,
                    const EsActionMasks *masks, EsAction *actions);
     // Rewards, totals, the row; t moves on.
-    void (*reward)(EsStream *stream, const EsDecisionView *view, const EsGrowthState *state);
+    void (*reward)(EsStream *stream, const EsDecisionView *view, const EsGrowthState *state,
+                   int32_t *n_unrewarded_prunes);
 } EsDecisionKernels;
 
 // NULL in a build without CUDA.
@@ -81,6 +82,7 @@ struct EsDecisionDevice {
     EsStream *stream;                 // borrowed
     EsDevice *device;                 // borrowed: the stream's
     const EsDecisionKernels *kernels; // borrowed, constant
+    int32_t *n_unrewarded_prunes;     // borrowed: of growth, [E]; of the last reward
     EsDecisionView view;
     EsDecisionReport report;
     EsDecisionWork choose_work, reward_work;

@@ -232,8 +232,8 @@ static EsStatus decide(EsGrowth *growth, const EsAction *actions) {
 
 // The mirror has changed; the device follows.
 static EsStatus settle_prunes(EsGrowth *growth) {
-    return es_stream_copy(growth->stream, growth->on_device->arrays.state.env.n_unpaid_prunes,
-                          growth->shown.state.env.n_unpaid_prunes,
+    return es_stream_copy(growth->stream, growth->on_device->arrays.state.env.n_unrewarded_prunes,
+                          growth->shown.state.env.n_unrewarded_prunes,
                           sizeof(int32_t) * (size_t)growth->options.n_envs, ES_COPY_TO_DEVICE);
 }
 

@@ -410,8 +410,8 @@ static void fill_parts(EsGrowth *growth) {
     arrays->n_envs = (int32_t)options->n_envs;
     arrays->n_slots = n_slots;
     arrays->max_patterns = n_slots <= ES_ABLATION_FULL_MAX
-                              ? 1 << n_slots
-                              : ES_MAX(1 << ES_ABLATION_FULL_MAX, n_slots + 2);
+                               ? 1 << n_slots
+                               : ES_MAX(1 << ES_ABLATION_FULL_MAX, n_slots + 2);
     arrays->is_scaled = options->precision == ES_DTYPE_F16;
     arrays->n_parameters = growth->model.layout.n_parameters;
     arrays->n_states = growth->model.layout.n_states;

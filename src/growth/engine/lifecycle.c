@@ -131,6 +131,6 @@ void es_lifecycle_tick(EsGrowthState *state, const EsGrowthSettings *settings) {
 
 void es_lifecycle_settle_prunes(EsGrowthState *state, const int32_t *n_settled) {
     for (int32_t e = 0; e < state->n_envs; e++) {
-        state->env.n_unpaid_prunes[e] -= n_settled[e];
+        state->env.n_unrewarded_prunes[e] -= n_settled[e];
     }
 }

@@ -68,7 +68,7 @@ void es_lifecycle_masks(const EsGrowthState *state, const EsGrowthSettings *sett
 void es_lifecycle_apply(EsGrowthState *state, const EsGrowthSettings *settings,
                         const EsAction *actions);
 
-// Prunes by the governor that a reward has accounted for, [E]: they are no longer unpaid.
+// Prunes by the governor that a reward has accounted for, [E]: none of them is rewarded again.
 void es_lifecycle_settle_prunes(EsGrowthState *state, const int32_t *n_settled);
 
 // The step ends. Requests are then to be carried out before the next batch.

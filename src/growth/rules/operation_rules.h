@@ -149,7 +149,7 @@ static inline ES_HOST_DEVICE int es_seed_prune(EsGrowthEnv *env, EsSeed *seed, i
     env->n_pruned++;
     if (es_prune_is_governors(reason)) {
         env->n_governor_pruned++;
-        env->n_unpaid_prunes++;
+        env->n_unrewarded_prunes++;
     }
     return 1;
 }

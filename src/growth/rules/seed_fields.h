@@ -86,8 +86,8 @@
     X(int32_t, n_contributing, 0, "fossils that contributed when fossilised")                      \
     X(int32_t, n_pruned, 0, "")                                                                    \
     X(int32_t, n_governor_pruned, 0, "of them by the governor")                                    \
-    X(int32_t, n_unpaid_prunes, 0,                                                                 \
-      "by the governor and not yet in a reward; the reward clears it")                             \
+    X(int32_t, n_unrewarded_prunes, 0,                                                             \
+      "by the governor and not yet in a reward (es_growth_settle_prunes)")                         \
     X(int32_t, n_rollbacks, 0, "")                                                                 \
     X(float, loss, ES_NOT_MEASURED, "validation, this step")                                       \
     X(float, accuracy, ES_NOT_MEASURED, "validation, this step, percent")                          \

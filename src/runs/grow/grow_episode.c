@@ -83,7 +83,8 @@ static EsStatus queue_decision(EsEpisodeRunner *runner) {
     ES_TRY(es_event_record(runner->decision_events[0], device->stream));
     ES_TRY(es_decision_choose(runner->decision, &device->state, device->masks, device->actions));
     ES_TRY(es_growth_queue_decision(runner->growth));
-    ES_TRY(es_decision_reward(runner->decision, &device->state));
+    ES_TRY(es_decision_reward(runner->decision, &device->state,
+                              device->state.env.n_unrewarded_prunes));
     return es_event_record(runner->decision_events[1], device->stream);
 }
 

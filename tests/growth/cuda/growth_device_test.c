@@ -359,13 +359,13 @@ TEST(settled_prunes_are_settled_on_the_device) {
     EXPECT_EQ(es_growth_snapshot(growth)->state.env.panic[0], ES_PANIC_NAN);
     const EsAction wait[E] = {es_action_wait(), es_action_wait()};
     REQUIRE_OK(es_growth_decide(growth, wait));
-    EXPECT_EQ(es_growth_snapshot(growth)->state.env.n_unpaid_prunes[0], 1);
-    EXPECT_EQ(es_growth_snapshot(growth)->state.env.n_unpaid_prunes[1], 0);
+    EXPECT_EQ(es_growth_snapshot(growth)->state.env.n_unrewarded_prunes[0], 1);
+    EXPECT_EQ(es_growth_snapshot(growth)->state.env.n_unrewarded_prunes[1], 0);
     REQUIRE_OK(es_growth_settle_prunes(growth, (const int32_t[E]){1, 0}));
     REQUIRE_OK(es_growth_advance(growth));
     EXPECT_EQ(es_growth_snapshot(growth)->moment, ES_GROWTH_MEASURED);
-    EXPECT_EQ(es_growth_snapshot(growth)->state.env.n_unpaid_prunes[0], 0);
-    EXPECT_EQ(es_growth_snapshot(growth)->state.env.n_unpaid_prunes[1], 0);
+    EXPECT_EQ(es_growth_snapshot(growth)->state.env.n_unrewarded_prunes[0], 0);
+    EXPECT_EQ(es_growth_snapshot(growth)->state.env.n_unrewarded_prunes[1], 0);
     destroy_growth(growth);
     destroy_small_dataset(&dataset);
 }

@@ -319,7 +319,7 @@ TEST(a_rollback_is_not_forgotten) {
     for (int step = 0; step < 6; step++) {
         step_all(growth, es_action_wait());
         EXPECT_EQ(growth->shown.state.env.n_rollbacks[0], 1);
-        EXPECT_EQ(growth->shown.state.env.n_unpaid_prunes[0], 1);
+        EXPECT_EQ(growth->shown.state.env.n_unrewarded_prunes[0], 1);
         EXPECT_EQ(growth->shown.state.env.panic[0], ES_PANIC_NONE);
     }
     destroy_growth(growth);

@@ -166,7 +166,7 @@ static void check_host(Fuzz *f) {
     HOLD_TRUE(f, env->n_contributing == n_contributing);
     HOLD_TRUE(f, env->n_germinated == n_living + env->n_pruned);
     HOLD_TRUE(f, env->n_governor_pruned <= env->n_pruned);
-    HOLD_TRUE(f, env->n_unpaid_prunes == env->n_governor_pruned);
+    HOLD_TRUE(f, env->n_unrewarded_prunes == env->n_governor_pruned);
     HOLD_TRUE(f, env->step == (int32_t)f->life.step + 1);
     HOLD_TRUE(f, env->n_divergences < f->life.settings.divergences_to_panic);
     if (env->requests & ES_ENV_REQUEST_SNAPSHOT) {

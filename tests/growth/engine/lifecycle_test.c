@@ -400,7 +400,7 @@ TEST(prune_before_blending_is_instant) {
     EXPECT_EQ(c.seeds[0].prune_reason, ES_PRUNE_POLICY);
     EXPECT_NEAR(c.seeds[0].gradient_health, ES_NOT_MEASURED, 0);
     EXPECT_EQ(c.env.n_pruned, 1);
-    EXPECT_EQ(c.env.n_unpaid_prunes, 0); // only the governor's count
+    EXPECT_EQ(c.env.n_unrewarded_prunes, 0); // only the governor's count
 }
 
 TEST(empty_means_empty) {

@@ -179,7 +179,7 @@ TEST(rollback) {
     EXPECT_EQ(c.env.is_success, 0);
     EXPECT_EQ(c.env.sampled_op, ES_GROWTH_OP_WAIT);
     EXPECT_EQ(c.env.n_rollbacks, 1);
-    EXPECT_EQ(c.env.n_unpaid_prunes, 2);
+    EXPECT_EQ(c.env.n_unrewarded_prunes, 2);
     EXPECT_EQ(c.env.snapshot_step, snapshot_step); // a panic never overwrites the snapshot
 }
 
@@ -192,7 +192,7 @@ TEST(cooling_slots_are_not_penalised_again) {
     c.loss = INFINITY;
     case_wait(&c, 2);
     EXPECT_EQ(c.env.n_rollbacks, 2);
-    EXPECT_EQ(c.env.n_unpaid_prunes, 0);
+    EXPECT_EQ(c.env.n_unrewarded_prunes, 0);
     EXPECT_EQ(c.env.n_governor_pruned, 0);
     EXPECT_EQ(c.env.n_pruned, 1);
     EXPECT_EQ(c.seeds[0].prune_reason, ES_PRUNE_POLICY);
