@@ -80,10 +80,10 @@ static __device__ __forceinline__ void fill_from_relu(const EsFusedArguments &ar
     }
 }
 
-// Takes the gradient of the pooled map: a window's gradient belongs to its winner. IS_HEADS: the
-// gradient is the classifier's, of the mean over the map. The branch stands outside of the loop, so
-// that all loads of a window are on their way at once.
-template <bool IS_HEADS, typename T, typename Shared>
+// Takes the gradient of the pooled map: a window's gradient belongs to its winner. IS_CLASSIFIERS:
+// the gradient is the classifier's, of the mean over the map. The branch stands outside of the
+// loop, so that all loads of a window are on their way at once.
+template <bool IS_CLASSIFIERS, typename T, typename Shared>
 static __device__ __forceinline__ void fill_from_pooled(const EsFusedArguments &args,
                                                         const EsFusedInstance &at, int b,
                                                         const EsFusedBlock &block, const Shared &s,
@@ -103,13 +103,13 @@ static __device__ __forceinline__ void fill_from_pooled(const EsFusedArguments &
             int plane = image * block.out_c8 + c8;
             int first = plane * raw_pixels + 2 * row * block.size + 2 * column;
             float g[8];
-            if (IS_HEADS) {
+            if (IS_CLASSIFIERS) {
                 es_c8_load(g, d_mean + plane * ES_C8);
             } else {
                 es_c8_load(g, d_map + (plane * pixels + pixel) * ES_C8);
             }
 #pragma unroll
-            for (int c = 0; IS_HEADS && c < 8; c++) {
+            for (int c = 0; IS_CLASSIFIERS && c < 8; c++) {
                 g[c] *= 1.0f / (float)pixels;
             }
             es_window_gradient(raw + first * ES_C8, block.size, backward, g,

@@ -16,7 +16,7 @@ size_t es_fused_pack_layout(EsFusedNet *net, EsDtype precision);
 
 // Shared memory of a kernel with n_images per chunk.
 size_t es_fused_forward_bytes(const EsFusedNet *net, EsDtype precision, int block, int n_images);
-size_t es_fused_head_bytes(const EsFusedNet *net, EsDtype precision, int n_images);
+size_t es_fused_classifier_bytes(const EsFusedNet *net, EsDtype precision, int n_images);
 size_t es_fused_backward_bytes(const EsFusedNet *net, EsDtype precision, int block, int n_images);
 
 // Floats of a chunk's partial sums in weight_partials; block n_blocks is the classifier.
@@ -36,8 +36,8 @@ void es_fused_forward(EsStream *stream, EsDtype precision, const EsFusedArgument
 
 // Average, linear layer, loss; in training the gradient down to the features, and sums for the last
 // block's norm where no seed mixes there.
-void es_fused_head(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
-                   int images_per_chunk);
+void es_fused_classifier(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
+                         int images_per_chunk);
 
 // wgrad of block b, and dgrad into memory[b - 1].d_out, with the sums for
 // that block's norm where no seed mixes there.

@@ -63,7 +63,7 @@ typedef struct EsFusedNet {
     EsFusedBlock block[ES_FUSED_BLOCKS_MAX];
     EsFusedPlace place[ES_SLOTS_MAX];
     int32_t order[ES_SLOTS_MAX]; // slots in the order of a forward pass
-    int64_t head_weight, head_bias;
+    int64_t classifier_weight, classifier_bias;
     int64_t packed_bytes;      // of one environment's host
     int64_t seed_packed_bytes; // of its seeds
 } EsFusedNet;

@@ -19,9 +19,9 @@ static __device__ int64_t conv_place(const EsFusedBlock &block, int i) {
     return block.weight + ((int64_t)out * block.n_in + in) * block.kernel * block.kernel + tap;
 }
 
-static __device__ int64_t head_place(const EsFusedNet &net, int i) {
+static __device__ int64_t classifier_place(const EsFusedNet &net, int i) {
     int n_weights = net.n_classes * net.block[net.n_blocks - 1].n_out;
-    return i < n_weights ? net.head_weight + i : net.head_bias + i - n_weights;
+    return i < n_weights ? net.classifier_weight + i : net.classifier_bias + i - n_weights;
 }
 
 // Jobs are the layers of the host, the classifier, then the slots.
@@ -44,7 +44,7 @@ static __device__ int64_t find_place(const EsFusedArguments &args, int instance,
         return conv_place(args.net.block[job], i);
     }
     if (job == args.net.n_blocks) {
-        return head_place(args.net, i);
+        return classifier_place(args.net, i);
     }
     int slot_number = job - args.net.n_blocks - 1;
     return es_seed_partial_place(args.net.place[slot_number],

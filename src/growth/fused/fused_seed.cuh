@@ -217,10 +217,10 @@ template <typename T> struct EsSeedMemory {
     uint16_t
         *winners; // of a pool's windows, [image-channel group][pixel of the pooled map]; nullable
     // backward
-    const T *d_output;   // gradient of `output`; NULL: the classifier's
-    const float *d_head; // vectors
-    T *d_input;          // gradient of the slot's input
-    float *norm_partial; // sums for the host's batch norm; NULL where another slot makes them
+    const T *d_output;         // gradient of `output`; NULL: the classifier's
+    const float *d_classifier; // vectors
+    T *d_input;                // gradient of the slot's input
+    float *norm_partial;       // sums for the host's batch norm; NULL where another slot makes them
 };
 
 // In shared memory of the block, the same for all its threads. P is the place's EsPlaceShape.

@@ -116,12 +116,12 @@ static __device__ void es_seed_memory(const EsFusedArguments &args, const EsFuse
     int out_length = place.n_c8 * block.out_size * block.out_size;
     int64_t image = (int64_t)at.instance * args.instance_images + at.first;
     void *d_output = !is_after && other_mixes ? of.d_middle : of.d_out;
-    bool is_head = place.block == args.net.n_blocks - 1 && d_output == of.d_out;
+    bool is_classifier = place.block == args.net.n_blocks - 1 && d_output == of.d_out;
     to.raw = es_instance_shared<T>(args, at, is_after ? of.pooled : of.raw, block.depth, map);
     to.output = (T *)(is_after ? of.out : of.middle) + image * out_length * ES_C8;
     to.winners = args.is_training && is_pooled ? of.winners + image * out_length : NULL;
-    to.d_output = is_head ? NULL : (const T *)d_output + image * out_length * ES_C8;
-    to.d_head = args.d_features + image * place.n_c8 * ES_C8;
+    to.d_output = is_classifier ? NULL : (const T *)d_output + image * out_length * ES_C8;
+    to.d_classifier = args.d_features + image * place.n_c8 * ES_C8;
     to.d_input = (T *)(is_after ? of.d_middle : of.d_relu) + image * map * ES_C8;
     to.norm_partial = is_after && other_mixes ? NULL : es_norm_partial(args, at, place.block);
 }

@@ -32,8 +32,8 @@ static __device__ __forceinline__ float es_seed_share_of_seed(const EsSeedWork<T
 // Gradient of one image-channel group: from memory, or the classifier's, the same at all pixels,
 // rounded as stored, because sums must agree with the stored values.
 template <typename T> struct EsSeedSource {
-    const T *from;     // nullable
-    const float *head; // else
+    const T *from;           // nullable
+    const float *classifier; // else
     float per_pixel;
 
     int pixels;
@@ -41,12 +41,13 @@ template <typename T> struct EsSeedSource {
     // Starts at the chunk's first image-channel group, with maps of n_pixels.
     template <typename P>
     __device__ EsSeedSource(const EsSeedWork<T, P> &w, int n_pixels, float of_pixel)
-        : from(w.memory.d_output), head(w.memory.d_head), per_pixel(of_pixel), pixels(n_pixels) {}
+        : from(w.memory.d_output), classifier(w.memory.d_classifier), per_pixel(of_pixel),
+          pixels(n_pixels) {}
     // Of another.
     __device__ EsSeedSource of(int c8) const {
         EsSeedSource source = *this;
         source.from += from != NULL ? c8 * pixels * ES_C8 : 0;
-        source.head += c8 * ES_C8;
+        source.classifier += c8 * ES_C8;
         return source;
     }
     __device__ void load(int pixel, EsC8Words<T> &words) const {
@@ -55,7 +56,7 @@ template <typename T> struct EsSeedSource {
             return;
         }
         float g[8];
-        es_c8_load(g, head);
+        es_c8_load(g, classifier);
 #pragma unroll
         for (int c = 0; c < 8; c++) {
             g[c] *= per_pixel;

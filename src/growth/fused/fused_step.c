@@ -12,20 +12,20 @@
 
 // Thread blocks that share a multiprocessor: as many as their registers allow. The classifier's is
 // that of cifar_baseline in 16 bits; of the general one two do, which then take turns.
-#define FORWARD_SHARING  3
-#define BACKWARD_SHARING 2
-#define HEAD_SHARING     4
+#define FORWARD_SHARING    3
+#define BACKWARD_SHARING   2
+#define CLASSIFIER_SHARING 4
 // Shared memory that the system takes of each block's.
 #define RESERVED_BYTES 1024
 // Fixed cost of a chunk, in images.
-#define PART_COST            0.7
-#define IMAGES_PER_CHUNK_MAX 16
-#define HEAD_IMAGES_MIN      8 // warps of a thread block
-#define HEAD_IMAGES_MAX      32
+#define PART_COST             0.7
+#define IMAGES_PER_CHUNK_MAX  16
+#define CLASSIFIER_IMAGES_MIN 8 // warps of a thread block
+#define CLASSIFIER_IMAGES_MAX 32
 
 // Images that a thread block takes at a time, by kernel.
 typedef struct Chunks {
-    int forward[ES_FUSED_BLOCKS_MAX], head, backward[ES_FUSED_BLOCKS_MAX];
+    int forward[ES_FUSED_BLOCKS_MAX], classifier, backward[ES_FUSED_BLOCKS_MAX];
     int seed_forward[ES_SLOTS_MAX], seed_backward[ES_SLOTS_MAX];
 } Chunks;
 
@@ -99,8 +99,8 @@ static EsStatus place_parameters(const EsGrowthModel *model, EsFusedNet *net) {
         net->block[b].gamma = spans.offset[3 * b + 1];
         net->block[b].beta = spans.offset[3 * b + 2];
     }
-    net->head_weight = spans.offset[3 * net->n_blocks];
-    net->head_bias = spans.offset[3 * net->n_blocks + 1];
+    net->classifier_weight = spans.offset[3 * net->n_blocks];
+    net->classifier_bias = spans.offset[3 * net->n_blocks + 1];
     return ES_STATUS_OK;
 }
 
@@ -209,20 +209,20 @@ static EsStatus choose_images(const EsFusedNet *net, EsDtype precision, const Es
 
 // Images of the classifier's kernel, where a warp takes an image: one each, and more where thread
 // blocks would otherwise take turns.
-static EsStatus choose_head_images(const EsFusedNet *net, EsDtype precision,
-                                   const EsFusedLimits *limits, int *images) {
-    int64_t n_places = HEAD_SHARING * (int64_t)limits->n_sms;
-    int n = HEAD_IMAGES_MIN;
-    if (es_fused_head_bytes(net, precision, n) > limits->shared_limit) {
+static EsStatus choose_classifier_images(const EsFusedNet *net, EsDtype precision,
+                                         const EsFusedLimits *limits, int *images) {
+    int64_t n_places = CLASSIFIER_SHARING * (int64_t)limits->n_sms;
+    int n = CLASSIFIER_IMAGES_MIN;
+    if (es_fused_classifier_bytes(net, precision, n) > limits->shared_limit) {
         return ES_FAIL(UNSUPPORTED,
                        "the end of the host needs %zu bytes of shared memory, the GPU has %zu; "
                        "fewer channels or classes take less",
-                       es_fused_head_bytes(net, precision, n), limits->shared_limit);
+                       es_fused_classifier_bytes(net, precision, n), limits->shared_limit);
     }
-    while (2 * n <= HEAD_IMAGES_MAX &&
+    while (2 * n <= CLASSIFIER_IMAGES_MAX &&
            limits->n_instances * count_chunks(limits->n_images, n) > n_places &&
-           es_fused_head_bytes(net, precision, 2 * n) <=
-               limits->shared_limit / HEAD_SHARING - RESERVED_BYTES) {
+           es_fused_classifier_bytes(net, precision, 2 * n) <=
+               limits->shared_limit / CLASSIFIER_SHARING - RESERVED_BYTES) {
         n *= 2;
     }
     *images = n;
@@ -244,7 +244,7 @@ static EsStatus choose_chunks(const EsFusedNet *net, EsDtype precision, const Es
         ES_TRY(choose_images(net, precision, &limits, es_fused_backward_bytes, BACKWARD_SHARING, b,
                              &chunks->backward[b]));
     }
-    ES_TRY(choose_head_images(net, precision, &limits, &chunks->head));
+    ES_TRY(choose_classifier_images(net, precision, &limits, &chunks->classifier));
     for (int s = 0; s < net->n_slots; s++) {
         leaders.n_instances = ES_MIN(n_instances, n_leaders << net->place[s].depth);
         ES_TRY(es_fused_seed_images(&net->place[s], precision, &leaders, &chunks->seed_forward[s],
@@ -317,7 +317,7 @@ static void place_memory(EsFusedStep *fused, Slab *slab) {
         args->weight_partials[b] =
             take(slab, n_envs * args->n_chunks[b] * es_fused_partial_length(net, b), sizeof(float));
     }
-    args->n_chunks[net->n_blocks] = (int32_t)count_chunks(batch, fused->training.head);
+    args->n_chunks[net->n_blocks] = (int32_t)count_chunks(batch, fused->training.classifier);
     args->weight_partials[net->n_blocks] = take(
         slab, n_envs * args->n_chunks[net->n_blocks] * es_fused_partial_length(net, net->n_blocks),
         sizeof(float));
@@ -451,7 +451,7 @@ static void run_forward(EsFusedStep *fused, EsStream *stream, const EsFusedArgum
             }
         }
     }
-    es_fused_head(stream, precision, args, chunks->head);
+    es_fused_classifier(stream, precision, args, chunks->classifier);
 }
 
 static void run_backward(EsFusedStep *fused, EsStream *stream, const EsFusedArguments *args) {

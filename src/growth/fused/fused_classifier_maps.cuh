@@ -1,15 +1,15 @@
 // The classifier's input from an image: the average of every map of the last block, and the values
 // that go into the sums for that block's norm. A warp takes an image, eight lanes a channel group
 // of it.
-#ifndef ES_GROWTH_FUSED_HEAD_MAPS_CUH
-#define ES_GROWTH_FUSED_HEAD_MAPS_CUH
+#ifndef ES_GROWTH_FUSED_CLASSIFIER_MAPS_CUH
+#define ES_GROWTH_FUSED_CLASSIFIER_MAPS_CUH
 
 #include "growth/fused/fused_instance.cuh"
 
-#define ES_HEAD_C8_LANES 8
+#define ES_CLASSIFIER_C8_LANES 8
 
 // Sums over the eight lanes that share a channel group: lane c of them gets that of v[c].
-static __device__ __forceinline__ float es_head_sum_lanes(float (&v)[8]) {
+static __device__ __forceinline__ float es_classifier_sum_lanes(float (&v)[8]) {
 #pragma unroll
     for (int half = 4; half > 0; half /= 2) {
         bool is_upper = threadIdx.x & half;
@@ -23,12 +23,12 @@ static __device__ __forceinline__ float es_head_sum_lanes(float (&v)[8]) {
 }
 
 // The output of the last block of an instance.
-template <typename T> struct EsHeadMaps {
+template <typename T> struct EsClassifierMaps {
     const T *maps; // of the chunk's first image
     bool is_mixed; // made by a seed; else raw values of the block, as pooled
 
-    __device__ EsHeadMaps(const EsFusedArguments &args, const EsFusedInstance &at, int b,
-                          const EsFusedBlock &block) {
+    __device__ EsClassifierMaps(const EsFusedArguments &args, const EsFusedInstance &at, int b,
+                                const EsFusedBlock &block) {
         const EsFusedMemory &memory = args.memory[b];
         int n_c8 = block.out_c8 * block.out_size * block.out_size;
         is_mixed = true;
@@ -46,10 +46,9 @@ template <typename T> struct EsHeadMaps {
 };
 
 // The last block's norm; nothing is left to do to maps that a seed made.
-static __device__ __forceinline__ void es_head_norm_load(const EsFusedArguments &args,
-                                                         const EsFusedInstance &at, int b,
-                                                         bool is_mixed, const EsNormTable &norm,
-                                                         int n_channels) {
+static __device__ __forceinline__ void
+es_classifier_norm_load(const EsFusedArguments &args, const EsFusedInstance &at, int b,
+                        bool is_mixed, const EsNormTable &norm, int n_channels) {
     if (!is_mixed) {
         es_norm_load(args, at, b, norm);
         return;
@@ -61,7 +60,7 @@ static __device__ __forceinline__ void es_head_norm_load(const EsFusedArguments 
 }
 
 // A lane's sums over one channel group's pixels, by channel.
-struct EsHeadSums {
+struct EsClassifierSums {
     float all[8];    // of the block output
     float n_open[8]; // pixels that pass the ReLU; NaN passes. Means nothing in mixed rows,
     float open[8];   // and the sum of their raw values
@@ -70,8 +69,8 @@ struct EsHeadSums {
 // One pixel of one channel group of an image.
 template <typename T>
 static __device__ __forceinline__ void
-es_head_add_pixel(const EsHeadMaps<T> &from, const EsTile &tile, const EsNormC8 &norm, int image,
-                  int c8, int pixel, EsHeadSums &sums) {
+es_classifier_add_pixel(const EsClassifierMaps<T> &from, const EsTile &tile, const EsNormC8 &norm,
+                        int image, int c8, int pixel, EsClassifierSums &sums) {
     float z[8], x[8];
     es_c8_load(x, from.maps + ((image * tile.n_c8 + c8) * tile.pixels() + pixel) * ES_C8);
     norm.apply(x, z);
@@ -84,26 +83,27 @@ es_head_add_pixel(const EsHeadMaps<T> &from, const EsTile &tile, const EsNormC8 
     }
 }
 
-// Averages of an image's maps, and the inputs of the norm's sums: [2][channels], of EsHeadSums. A
-// warp takes four channel groups at a time.
+// Averages of an image's maps, and the inputs of the norm's sums: [2][channels], of
+// EsClassifierSums. A warp takes four channel groups at a time.
 template <typename T>
-static __device__ __forceinline__ void es_head_average(const EsHeadMaps<T> &from,
-                                                       const EsTile &tile, const EsNormTable &norm,
-                                                       int image, float *features, float *open) {
+static __device__ __forceinline__ void
+es_classifier_average(const EsClassifierMaps<T> &from, const EsTile &tile, const EsNormTable &norm,
+                      int image, float *features, float *open) {
     int lane = threadIdx.x % 32, pixels = tile.pixels();
     int n_channels = tile.n_c8 * ES_C8;
-    for (int first = 0; first < tile.n_c8; first += 32 / ES_HEAD_C8_LANES) {
-        int c8 = first + lane / ES_HEAD_C8_LANES;
-        EsHeadSums sums = {};
+    for (int first = 0; first < tile.n_c8; first += 32 / ES_CLASSIFIER_C8_LANES) {
+        int c8 = first + lane / ES_CLASSIFIER_C8_LANES;
+        EsClassifierSums sums = {};
         EsNormC8 coefficients(norm, c8 < tile.n_c8 ? c8 : 0);
-        for (int turn = 0; turn < pixels; turn += ES_HEAD_C8_LANES) {
-            int pixel = turn + lane % ES_HEAD_C8_LANES;
+        for (int turn = 0; turn < pixels; turn += ES_CLASSIFIER_C8_LANES) {
+            int pixel = turn + lane % ES_CLASSIFIER_C8_LANES;
             if (c8 < tile.n_c8 && pixel < pixels) {
-                es_head_add_pixel(from, tile, coefficients, image, c8, pixel, sums);
+                es_classifier_add_pixel(from, tile, coefficients, image, c8, pixel, sums);
             }
         }
-        float total = es_head_sum_lanes(sums.all), n_open = es_head_sum_lanes(sums.n_open);
-        float of_open = es_head_sum_lanes(sums.open);
+        float total = es_classifier_sum_lanes(sums.all),
+              n_open = es_classifier_sum_lanes(sums.n_open);
+        float of_open = es_classifier_sum_lanes(sums.open);
         if (c8 < tile.n_c8) {
             int channel = first * ES_C8 + lane;
             features[channel] = total / (float)pixels;

@@ -7,17 +7,17 @@
 // of their raw values, which come with the average.
 //
 // N images of an instance, C channels of the last block, K classes.
-#include "growth/fused/fused_head_maps.cuh"
+#include "growth/fused/fused_classifier_maps.cuh"
 #include "growth/fused/fused_kernels.h"
 
 // Shapes that the kernel is compiled for: cifar_baseline's last block in 16 bits, and everything
 // else.
-struct BaselineHead {
+struct BaselineClassifier {
     using Shape = EsBlockShape<2, 4, 8>;
     static constexpr bool IS_STAGED = true; // the linear layer's weights come into shared memory
     static constexpr int N_SHARING = 4;     // thread blocks on a multiprocessor
 };
-struct AnyHead {
+struct AnyClassifier {
     using Shape = EsBlockShape<0, 0, 0>;
     static constexpr bool IS_STAGED = false;
     static constexpr int N_SHARING = 2;
@@ -33,7 +33,7 @@ static __host__ __device__ __forceinline__ int weight_stride(int n_channels) {
     return n_channels + 4;
 }
 
-template <typename Head> struct HeadShared {
+template <typename Classifier> struct ClassifierShared {
     int n_channels;   // padded
     int n_classes;    // padded
     float *weight;    // [classes][weight_stride], rounded; where staged
@@ -45,8 +45,9 @@ template <typename Head> struct HeadShared {
     float *norm;
     size_t bytes;
 
-    __host__ __device__ HeadShared(const EsFusedNet &net, int n_images, unsigned char *memory) {
-        const EsFusedBlock block = Head::Shape::of(net.block[net.n_blocks - 1]);
+    __host__ __device__ ClassifierShared(const EsFusedNet &net, int n_images,
+                                         unsigned char *memory) {
+        const EsFusedBlock block = Classifier::Shape::of(net.block[net.n_blocks - 1]);
         n_channels = block.out_c8 * ES_C8;
         n_classes = padded_classes(net);
         size_t n_weights = (size_t)n_classes * (size_t)weight_stride(n_channels);
@@ -57,7 +58,7 @@ template <typename Head> struct HeadShared {
         open = layout.take<float>(2 * ES_FUSED_WARPS * (size_t)n_channels);
         features = layout.take<float>((size_t)n_images * n_channels);
         losses = layout.take<float>(3 * (size_t)n_images);
-        weight = Head::IS_STAGED ? layout.take<float>(n_weights) : NULL;
+        weight = Classifier::IS_STAGED ? layout.take<float>(n_weights) : NULL;
         d_logits = layout.take<float>((size_t)n_images * n_classes);
         bytes = layout.used;
     }
@@ -66,7 +67,7 @@ template <typename Head> struct HeadShared {
 // --- the linear layer's weights ---
 
 // Of one instance, rounded to T; 0 for classes and channels that do not exist.
-template <typename T, bool IS_STAGED> struct HeadWeights {
+template <typename T, bool IS_STAGED> struct ClassifierWeights {
     const float *staged; // shared memory
     const float *device;
     int n_channels, K, C;
@@ -271,11 +272,11 @@ static __device__ void finish_losses(const EsFusedArguments &args, const EsFused
 template <typename T, typename Shared, typename Weights>
 static __device__ __forceinline__ void
 run_images(const EsFusedArguments &args, const EsFusedInstance &at, const Shared &s,
-           const Weights &weights, const EsFusedBlock &block, const EsHeadMaps<T> &maps) {
+           const Weights &weights, const EsFusedBlock &block, const EsClassifierMaps<T> &maps) {
     int warp = threadIdx.x / 32, n = s.n_channels;
     const EsTile tile = {block.out_c8, block.out_size, 0, block.by_out_size, block.by_out_pixels};
     EsNormTable norm = es_norm_table(s.norm, block.out_c8);
-    const float *bias = es_instance_parameters(args, at) + args.net.head_bias;
+    const float *bias = es_instance_parameters(args, at) + args.net.classifier_bias;
     float *open = s.open + warp * 2 * n;
     float scale = args.loss_scale != NULL ? args.loss_scale[at.env] : 1.0f;
     scale /= (float)args.n_images;
@@ -283,7 +284,7 @@ run_images(const EsFusedArguments &args, const EsFusedInstance &at, const Shared
         int number = es_instance_sample(args, at, image).number;
         float *features = s.features + image * n, *logits = s.d_logits + image * s.n_classes;
         __syncwarp(); // `open` may still be read
-        es_head_average(maps, tile, norm, image, features, open);
+        es_classifier_average(maps, tile, norm, image, features, open);
         int label = args.labels[number];
         __syncwarp();
         float largest;
@@ -302,26 +303,26 @@ run_images(const EsFusedArguments &args, const EsFusedInstance &at, const Shared
     }
 }
 
-template <typename T, typename Head>
-static __global__ void __launch_bounds__(ES_FUSED_THREADS, Head::N_SHARING)
-    fused_head_kernel(const __grid_constant__ EsFusedArguments args, int images_per_chunk) {
+template <typename T, typename Classifier>
+static __global__ void __launch_bounds__(ES_FUSED_THREADS, Classifier::N_SHARING)
+    fused_classifier_kernel(const __grid_constant__ EsFusedArguments args, int images_per_chunk) {
     ES_DYNAMIC_SHARED(memory);
     EsFusedInstance at;
     if (!es_instance_begin(args, images_per_chunk, ES_EVERY_ROW, at)) {
         return;
     }
     int b = args.net.n_blocks - 1;
-    const EsFusedBlock block = Head::Shape::of(args.net.block[b]);
-    HeadShared<Head> s(args.net, images_per_chunk, memory);
-    HeadWeights<T, Head::IS_STAGED> weights = {
-        s.weight, es_instance_parameters(args, at) + args.net.head_weight, s.n_channels,
+    const EsFusedBlock block = Classifier::Shape::of(args.net.block[b]);
+    ClassifierShared<Classifier> s(args.net, images_per_chunk, memory);
+    ClassifierWeights<T, Classifier::IS_STAGED> weights = {
+        s.weight, es_instance_parameters(args, at) + args.net.classifier_weight, s.n_channels,
         args.net.n_classes, block.n_out};
-    if (Head::IS_STAGED) {
+    if (Classifier::IS_STAGED) {
         weights.stage(s.weight, s.n_classes);
     }
-    EsHeadMaps<T> maps(args, at, b, block);
-    es_head_norm_load(args, at, b, maps.is_mixed, es_norm_table(s.norm, block.out_c8),
-                      s.n_channels);
+    EsClassifierMaps<T> maps(args, at, b, block);
+    es_classifier_norm_load(args, at, b, maps.is_mixed, es_norm_table(s.norm, block.out_c8),
+                            s.n_channels);
     for (int i = threadIdx.x; i < 2 * ES_FUSED_WARPS * s.n_channels; i += ES_FUSED_THREADS) {
         s.norm_sums[i] = 0.0f;
     }
@@ -347,33 +348,35 @@ static __global__ void __launch_bounds__(ES_FUSED_THREADS, Head::N_SHARING)
 }
 
 static bool is_baseline(const EsFusedNet *net, EsDtype precision) {
-    return precision != ES_DTYPE_F32 && BaselineHead::Shape::fits(*net, net->n_blocks - 1);
+    return precision != ES_DTYPE_F32 && BaselineClassifier::Shape::fits(*net, net->n_blocks - 1);
 }
 
-extern "C" size_t es_fused_head_bytes(const EsFusedNet *net, EsDtype precision, int n_images) {
-    return is_baseline(net, precision) ? HeadShared<BaselineHead>(*net, n_images, NULL).bytes
-                                       : HeadShared<AnyHead>(*net, n_images, NULL).bytes;
+extern "C" size_t es_fused_classifier_bytes(const EsFusedNet *net, EsDtype precision,
+                                            int n_images) {
+    return is_baseline(net, precision)
+               ? ClassifierShared<BaselineClassifier>(*net, n_images, NULL).bytes
+               : ClassifierShared<AnyClassifier>(*net, n_images, NULL).bytes;
 }
 
-template <typename T, typename Head>
+template <typename T, typename Classifier>
 static void start(EsLaunch &launch, dim3 grid, size_t bytes, const EsFusedArguments *args,
                   int images_per_chunk) {
-    launch.start_shared(fused_head_kernel<T, Head>, grid, ES_FUSED_THREADS, bytes, *args,
-                        images_per_chunk);
+    launch.start_shared(fused_classifier_kernel<T, Classifier>, grid, ES_FUSED_THREADS, bytes,
+                        *args, images_per_chunk);
 }
 
-extern "C" void es_fused_head(EsStream *stream, EsDtype precision, const EsFusedArguments *args,
-                              int images_per_chunk) {
-    EsLaunch launch(stream, "fused_head");
+extern "C" void es_fused_classifier(EsStream *stream, EsDtype precision,
+                                    const EsFusedArguments *args, int images_per_chunk) {
+    EsLaunch launch(stream, "fused_classifier");
     int64_t n_chunks = es_ceil_div(args->n_images, images_per_chunk);
-    size_t bytes = es_fused_head_bytes(&args->net, precision, images_per_chunk);
+    size_t bytes = es_fused_classifier_bytes(&args->net, precision, images_per_chunk);
     dim3 grid((unsigned)(args->instances.n_instances * n_chunks));
     if (!is_baseline(&args->net, precision)) {
         ES_DISPATCH_FUSED(precision, T,
-                          (start<T, AnyHead>(launch, grid, bytes, args, images_per_chunk)));
+                          (start<T, AnyClassifier>(launch, grid, bytes, args, images_per_chunk)));
     } else if (precision == ES_DTYPE_BF16) {
-        start<__nv_bfloat16, BaselineHead>(launch, grid, bytes, args, images_per_chunk);
+        start<__nv_bfloat16, BaselineClassifier>(launch, grid, bytes, args, images_per_chunk);
     } else {
-        start<__half, BaselineHead>(launch, grid, bytes, args, images_per_chunk);
+        start<__half, BaselineClassifier>(launch, grid, bytes, args, images_per_chunk);
     }
 }
