@@ -5,7 +5,7 @@
 static void fit(int width, int height, int n_channels, uint8_t *pixels, int size, int n_planes,
                 uint8_t *planes) {
     EsImage image = {width, height, n_channels, pixels};
-    memset(planes, 77, (size_t)(n_planes * size * size));
+    memset(planes, 77, (size_t)n_planes * (size_t)size * (size_t)size);
     REQUIRE_OK(es_image_fit(&image, size, n_planes, planes));
 }
 
