@@ -7,8 +7,8 @@
 //   IDX    images of bytes, as MNIST has them
 //
 // Images of bytes are fitted to the network's square as those of its training were (data/image.h);
-// floats are pixels 0..255 and must have its size. Files are not trusted: INPUT says what is wrong
-// and where.
+// floats are pixels 0..1 where all of a file are, else 0..255, and must have its size. Files are
+// not trusted: INPUT says what is wrong and where.
 //
 //     EsInputReader *reader; ES_TRY(es_input_reader_open("photos", &shape, &reader));
 //     int64_t n; ES_TRY(es_input_reader_next(reader, 64, inputs, &n)); // 0: no more

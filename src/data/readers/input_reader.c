@@ -36,6 +36,7 @@ struct EsInputReader {
     int element_bytes; // 1, 4, 8
     int height, width, n_channels;
     Order order;
+    double scale;    // of real pixels, to 0..255
     void *item;      // owned: one input as it is in the file
     uint8_t *planes; // owned [C, size, size]
     // tables
@@ -205,6 +206,35 @@ static EsStatus begin_array(EsInputReader *r, int64_t header_bytes) {
     return es_allocate((size_t)item, &r->item);
 }
 
+static double value_of(const EsInputReader *r, int64_t k) {
+    return r->element_bytes == 1   ? (double)((const uint8_t *)r->item)[k]
+           : r->element_bytes == 4 ? (double)((const float *)r->item)[k]
+                                   : ((const double *)r->item)[k];
+}
+
+// Real pixels lie in 0..1 where all of the file do, else in 0..255, as in training
+// (npy_reader.c): the file is read once for that, and opened anew.
+static EsStatus find_scale(EsInputReader *r, int64_t header_bytes) {
+    double largest = 0.0;
+    for (int64_t i = 0; i < r->count; i++) {
+        ES_TRY(es_data_file_read(&r->file, r->item, (size_t)(item_count(r) * r->element_bytes)));
+        for (int64_t k = 0; k < item_count(r); k++) {
+            double value = value_of(r, k);
+            if (!(value >= 0.0 && value <= 255.0)) {
+                return ES_FAIL(INPUT,
+                               "%s: a pixel of image %lld is %g, expected values in 0..1 or "
+                               "0..255",
+                               r->path, (long long)i, value);
+            }
+            largest = fmax(largest, value);
+        }
+    }
+    r->scale = largest <= 1.0 ? 255.0 : 1.0;
+    es_data_file_close(&r->file);
+    ES_TRY(es_data_file_open(&r->file, r->path));
+    return es_data_file_skip(&r->file, header_bytes);
+}
+
 static EsStatus open_npy(EsInputReader *r) {
     unsigned char start[12];
     char header[4096];
@@ -245,8 +275,11 @@ static EsStatus open_npy(EsInputReader *r) {
     if (rank < 1) {
         return ES_FAIL(INPUT, "%s: not an array of 1 to 4 dimensions with elements", r->path);
     }
+    int64_t header_bytes = (int64_t)(start_bytes + length);
     ES_TRY(name_axes(r, rank, dims));
-    return begin_array(r, (int64_t)(start_bytes + length));
+    ES_TRY(begin_array(r, header_bytes));
+    r->scale = 1.0;
+    return r->element_bytes > 1 && !r->shape.is_rows ? find_scale(r, header_bytes) : ES_STATUS_OK;
 }
 
 static int64_t big_endian(const unsigned char *bytes) {
@@ -304,9 +337,7 @@ static EsStatus read_item(EsInputReader *r, float *input) {
         return ES_STATUS_OK;
     }
     for (int64_t k = 0; k < count; k++) {
-        double value = r->element_bytes == 1   ? (double)((uint8_t *)r->item)[k]
-                       : r->element_bytes == 4 ? (double)((float *)r->item)[k]
-                                               : ((double *)r->item)[k];
+        double value = value_of(r, k) * r->scale;
         int64_t to = r->order == ORDER_PIXELS ? k % r->n_channels * area + k / r->n_channels : k;
         if (!isfinite((float)value)) {
             return ES_FAIL(INPUT, "%s: input %lld holds a number that is not finite", r->path,

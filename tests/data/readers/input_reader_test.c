@@ -69,6 +69,19 @@ TEST(reads_arrays_of_any_order) {
         read_all(write_npy("c.npy", "<f4", "False", "(2, 3, 4, 4)", floats, 384), &colour4, name),
         2);
     EXPECT_NEAR(inputs[50], 50, 0);
+    // pixels in 0..1 are scaled as in training, in whatever image the largest one is
+    for (int i = 0; i < 96; i++) {
+        floats[i] = (float)i / 95;
+    }
+    EXPECT_EQ(
+        read_all(write_npy("k.npy", "<f4", "False", "(2, 3, 4, 4)", floats, 384), &colour4, name),
+        2);
+    EXPECT_NEAR(inputs[0], 0, 0);
+    EXPECT_NEAR(inputs[19], 255.0 * 19 / 95, 1e-4);
+    EXPECT_NEAR(inputs[95], 255, 0);
+    for (int i = 0; i < 96; i++) {
+        floats[i] = (float)i;
+    }
     // pixel by pixel: channel 1 of pixel 2 is number 3 * 2 + 1
     EXPECT_EQ(
         read_all(write_npy("d.npy", "<f4", "False", "(2, 4, 4, 3)", floats, 384), &colour4, name),
@@ -90,7 +103,9 @@ TEST(reads_arrays_of_any_order) {
 
 TEST(refuses_arrays_that_cannot_be) {
     uint8_t bytes[64] = {0};
-    float broken[] = {1, NAN};
+    float broken[] = {1, NAN}, beyond[16] = {1, 256};
+    expect_refused(write_npy("k.npy", "<f4", "False", "(1, 4, 4)", beyond, 64), &grey4,
+                   "a pixel of image 0 is 256, expected values in 0..1 or 0..255");
     expect_refused(write_npy("a.npy", "|u1", "True", "(2, 4, 4)", bytes, 32), &grey4, "Fortran");
     expect_refused(write_npy("b.npy", ">f4", "False", "(2, 2)", bytes, 16), &rows2, "type '>f4'");
     expect_refused(write_npy("c.npy", "|u1", "False", "(2, 4, 4)", bytes, 31), &grey4, "c.npy");
