@@ -55,7 +55,7 @@ static EsStatus parse_type(Array *a, const char *text) {
     int shown = (int)ES_MIN(strcspn(text + 1, "'\"") + 2, 12); // of the text, in messages
     if (sscanf(text + 1, "%c%c%2d%n", &order, &kind, &item_bytes, &n) != 3 ||
         text[1 + n] != text[0]) {
-        if (text[2] == 'O') {
+        if (text[1] != '\0' && text[2] == 'O') {
             return fail_header(a, "says Python objects; save numbers instead");
         }
         return ES_FAIL(INPUT, "%s: an array of type %.*s, expected numbers", a->path, shown, text);

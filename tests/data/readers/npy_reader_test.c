@@ -167,7 +167,14 @@ TEST(wrong_arrays_are_refused) {
     values[5] = 0.0f / 0.0f;
     put_array("X.npy", 1, "'<f4'", "False", "(12, 2)", values, bytes);
     expect_refused("row 2, column 1 is not a finite number");
+    // a header that ends inside the type
+    static const char cut[] = "\x93NUMPY\x01\x00\x35\x00"
+                              "{'fortran_order': False, 'shape': (12, 2), 'descr': '";
     FILE *file = fopen(temp_path("X.npy"), "wb");
+    fwrite(cut, 1, sizeof cut - 1, file);
+    fclose(file);
+    expect_refused("expected numbers");
+    file = fopen(temp_path("X.npy"), "wb");
     fputs("PK........................", file);
     fclose(file);
     expect_refused("does not begin as a .npy file does");
