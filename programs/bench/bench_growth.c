@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "bench/bench_cases.h"
 #include "bench/bench_suite.h"
+#include "control/policy/policy_training.h"
 #include "esper/log.h"
 #include "growth/engine/growth.h"
 #include "growth/rules/growth_names.h"
@@ -163,8 +164,8 @@ static EsStatus step_decided(void *context, int64_t step) {
                            es_growth_op_name(op));
         }
     }
-    ES_TRY(es_policy_record(bench->policy, &es_growth_snapshot(runner->growth)->state,
-                            runner->rewards, bench->settings.reward.rollback_penalty));
+    ES_TRY(es_policy_training_record(bench->policy, &es_growth_snapshot(runner->growth)->state,
+                                     runner->rewards, bench->settings.reward.rollback_penalty));
     es_grow_events_decided(bench->events, &moment, es_policy_action_stats(bench->policy));
     es_hub_tick(bench->hub);
     return ES_STATUS_OK;

@@ -7,7 +7,8 @@
 #include "base/memory.h"
 #include "bench/bench_suite.h"
 #include "control/decision/decision_device.h"
-#include "control/policy/policy_inference.h"
+#include "control/policy/policy_inference_internal.h"
+#include "control/policy/policy_training.h"
 
 // --- decisions ---
 
@@ -348,7 +349,7 @@ static EsStatus open_training(PolicyFixture *fixture) {
     ES_TRY(create_gradient(R, &fixture->gradients.value));
     ES_TRY(create_gradient(R, &fixture->gradients.action_value));
     ES_TRY(create_gradient(R * shape.n_targets, &fixture->gradients.auxiliary));
-    fixture->model = es_policy_network_ppo_model(fixture->network);
+    fixture->model = es_policy_training_model(fixture->network);
     return fixture->model.begin(fixture->model.context, fixture->rollout);
 }
 

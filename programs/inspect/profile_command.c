@@ -10,6 +10,7 @@
 #include "base/macros.h"
 #include "cli/frame.h"
 #include "cli/run_command.h"
+#include "control/policy/policy_training.h"
 #include "runs/grow/grow_episode.h"
 #include "runs/grow/grow_settings.h"
 #include "tensor/profile.h"
@@ -315,8 +316,9 @@ static EsStatus step_decided(void *context, int64_t step) {
     const EsEpisodeRunner *runner = schedule->runner;
     (void)step;
     return es_grow_settings_train(runner->settings)
-               ? es_policy_record(schedule->policy, &es_growth_snapshot(runner->growth)->state,
-                                  runner->rewards, runner->settings->reward.rollback_penalty)
+               ? es_policy_training_record(
+                     schedule->policy, &es_growth_snapshot(runner->growth)->state, runner->rewards,
+                     runner->settings->reward.rollback_penalty)
                : ES_STATUS_OK;
 }
 

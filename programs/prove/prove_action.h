@@ -7,7 +7,7 @@
 
 #include "cli/frame.h"
 #include "cli/options.h"
-#include "proof/agent/proof_policy.h"
+#include "proof/agent/proof_policy_file.h"
 #include "proof/graph/knowledge_file.h"
 #include "proof/search/proof_rules.h"
 
@@ -68,7 +68,7 @@ EsStatus es_prove_source_load(const EsProveSource *source, EsKnowledgeGraph **gr
 EsStatus es_prove_source_load_using(const EsProveSource *source, EsKgRulesUse rules_use,
                                     EsKnowledgeGraph **graph);
 
-// es_proof_policy_load, with a failure that says which options make the generated graph.
+// es_proof_policy_file_load, with a failure that says which options make the generated graph.
 EsStatus es_prove_source_load_policy(const EsProveSource *source, EsDevice *device,
                                      const EsKnowledgeGraph *graph, const char *path,
                                      EsProofPolicy **policy);

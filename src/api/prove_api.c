@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "proof/agent/proof_policy_file.h"
 #include "proof/agent/proof_policy_inference.h"
 #include "proof/agent/proof_training.h"
 #include "proof/graph/kinship_graph.h"
@@ -302,11 +303,11 @@ EsStatus es_prove_train(EsProve *prove, int n_rounds, EsProveProgress *progress)
 }
 
 EsStatus es_prove_save_policy(EsProve *prove, const char *path) {
-    return es_proof_policy_save(prove->policy, path);
+    return es_proof_policy_file_save(prove->policy, path);
 }
 
 EsStatus es_prove_load_policy(EsProve *prove, const char *path) {
     EsProofPolicy *policy = NULL;
-    ES_TRY(es_proof_policy_load(prove->device, prove->graph, path, &policy));
+    ES_TRY(es_proof_policy_file_load(prove->device, prove->graph, path, &policy));
     return adopt(prove, policy, 1);
 }

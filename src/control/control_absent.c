@@ -6,7 +6,7 @@ const EsActKernels *es_policy_act_kernels_cuda(void) { return NULL; }
 
 const EsDecisionKernels *es_decision_kernels_cuda(void) { return NULL; }
 
-EsStatus es_policy_open_device_form(EsPolicyNetwork *network) {
+EsStatus es_policy_training_open_device_form(EsPolicyNetwork *network) {
     (void)network;
     return ES_FAIL(UNSUPPORTED, "a policy network on CUDA, but this build has no CUDA");
 }

@@ -215,10 +215,10 @@ static inline void pair_step(DecisionPair *pair, int feeds) {
     compare_rewards(pair);
     expect_bytes(pair, "an action", actions, pair->chosen, n_envs * sizeof *actions);
     if (pair->here->learned.rollout != NULL) {
-        REQUIRE_OK(es_policy_record(pair->here, &hosts->state, pair->rewards,
-                                    pair->settings.rollback_penalty));
-        REQUIRE_OK(es_policy_record(pair->there, &hosts->state, pair->rewards,
-                                    pair->settings.rollback_penalty));
+        REQUIRE_OK(es_policy_training_record(pair->here, &hosts->state, pair->rewards,
+                                             pair->settings.rollback_penalty));
+        REQUIRE_OK(es_policy_training_record(pair->there, &hosts->state, pair->rewards,
+                                             pair->settings.rollback_penalty));
     }
     count_step(pair);
 }

@@ -3,7 +3,8 @@
 #define ES_TESTS_CONTROL_POLICY_CASE_H
 
 #include "base/random_rules.h"
-#include "control/policy/policy_network.h"
+#include "control/policy/policy_inference.h"
+#include "control/policy/policy_training.h"
 #include "es_test.h"
 
 typedef struct PolicyCase {
@@ -65,7 +66,7 @@ static inline PolicyCase create_case(EsPolicySpec spec, int64_t n_envs, int64_t 
     REQUIRE_OK(es_policy_network_initialise(test.network, 7));
     REQUIRE_OK(es_rollout_create(&shape, &test.rollout));
     fill_rollout(test.rollout, n_between);
-    test.model = es_policy_network_ppo_model(test.network);
+    test.model = es_policy_training_model(test.network);
     test.gradients = (EsOutputs){.logits = draw_floats(5, R * shape.policy.n_logits, 1.0f),
                                  .value = draw_floats(6, R, 1.0f),
                                  .action_value = draw_floats(7, R, 1.0f),

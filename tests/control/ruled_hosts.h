@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "control/policy/policy_internal.h"
+#include "control/policy/policy_training.h"
 #include "es_test.h"
 #include "growth/lifecycle_case.h"
 
@@ -105,7 +106,7 @@ static inline void hosts_step(Hosts *hosts, EsPolicy *policy) {
     REQUIRE_OK(es_policy_decide(policy, &hosts->state, hosts->masks, hosts->actions));
     hosts_act(hosts);
     if (policy->learned.rollout != NULL) {
-        REQUIRE_OK(es_policy_record(policy, &hosts->state, hosts->rewards, 10));
+        REQUIRE_OK(es_policy_training_record(policy, &hosts->state, hosts->rewards, 10));
     }
 }
 
@@ -118,7 +119,7 @@ static inline void hosts_play(Hosts *hosts, EsPolicy *policy, int64_t first_epis
         hosts_step(hosts, policy);
     }
     if (report != NULL) {
-        REQUIRE_OK(es_policy_update(policy, &hosts->state, report));
+        REQUIRE_OK(es_policy_training_update(policy, &hosts->state, report));
     }
 }
 

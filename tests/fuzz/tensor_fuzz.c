@@ -3,11 +3,12 @@
 // model scores. What is refused leaves the network as it was.
 #include "base/file.h"
 #include "base/memory.h"
-#include "control/policy/policy.h"
+#include "control/policy/policy_training.h"
 #include "fit/network_export.h"
 #include "fuzz.h"
 #include "growth/engine/lifecycle.h"
 #include "network/network_file.h"
+#include "proof/agent/proof_policy_file.h"
 #include "proof/agent/proof_policy_training.h"
 #include "proof/graph/kinship_graph.h"
 #include "proof/ranking/embedding_model.h"
@@ -204,11 +205,11 @@ static void runner(Growing *g, EsPolicy *policy, int n_steps, int is_training) {
         es_lifecycle_apply(&g->state, &g->settings, actions);
         es_lifecycle_tick(&g->state, &g->settings);
         if (is_training) {
-            FUZZ_OK(es_policy_record(policy, &g->state, rewards, 10));
+            FUZZ_OK(es_policy_training_record(policy, &g->state, rewards, 10));
         }
     }
     if (is_training) {
-        EsStatus status = es_policy_update(policy, &g->state, &report);
+        EsStatus status = es_policy_training_update(policy, &g->state, &report);
         FUZZ_CHECK(status == ES_STATUS_OK || status == ES_STATUS_NUMERIC);
     }
 }
@@ -234,13 +235,13 @@ FuzzVerdict fuzz_policy_training(const uint8_t *data, size_t bytes) {
     static const char *start;
     if (start == NULL) {
         start = fuzz_path("start.safetensors");
-        FUZZ_OK(es_policy_save_training(g->training, start));
+        FUZZ_OK(es_policy_training_save(g->training, start));
     }
-    FuzzVerdict verdict = judge_tensors(es_policy_load_training(g->training, path), path);
+    FuzzVerdict verdict = judge_tensors(es_policy_training_load(g->training, path), path);
     // an update takes longer than all the rest: a quarter of what was accepted goes on to one
     if (verdict == FUZZ_ACCEPTED && es_crc32c(data, bytes) % 4 == 0) {
         runner(g, g->training, 3, 1);
-        FUZZ_OK(es_policy_load_training(g->training, start));
+        FUZZ_OK(es_policy_training_load(g->training, start));
     }
     return verdict;
 }
@@ -378,16 +379,16 @@ FuzzVerdict fuzz_embedding_model(const uint8_t *data, size_t bytes) {
 FuzzVerdict fuzz_proof_policy(const uint8_t *data, size_t bytes) {
     EsProofPolicy *policy = NULL;
     const char *path = write_tensors("proof.safetensors", data, bytes);
-    EsStatus status = es_proof_policy_load(open_cpu(), small_graph(), path, &policy);
+    EsStatus status = es_proof_policy_file_load(open_cpu(), small_graph(), path, &policy);
     if (status != ES_STATUS_OK) {
         FUZZ_CHECK(policy == NULL);
-        es_proof_policy_is_foreign(path, small_graph());
+        es_proof_policy_file_is_foreign(path, small_graph());
         return judge_tensors(status, path);
     }
     EsProofPolicy *again = NULL;
     const char *copy = fuzz_path("proof_copy.safetensors");
-    FUZZ_OK(es_proof_policy_save(policy, copy));
-    FUZZ_OK(es_proof_policy_load(open_cpu(), small_graph(), copy, &again));
+    FUZZ_OK(es_proof_policy_file_save(policy, copy));
+    FUZZ_OK(es_proof_policy_file_load(open_cpu(), small_graph(), copy, &again));
     es_proof_policy_destroy(again);
     es_proof_policy_destroy(policy);
     return FUZZ_ACCEPTED;
@@ -435,10 +436,10 @@ void fuzz_write_tensor_seeds(const char *folder) {
                                  n->optimiser, n->stream, NULL, 0));
     write_grown_seeds(folder);
     FUZZ_OK(es_policy_save(g->training, fuzz_seed_path(folder, "policy_file")));
-    FUZZ_OK(es_policy_save_training(g->training, fuzz_seed_path(folder, "policy_training")));
+    FUZZ_OK(es_policy_training_save(g->training, fuzz_seed_path(folder, "policy_training")));
     FUZZ_OK(es_embedding_model_create(small_graph(), ES_EMBEDDING_DIMENSION_STEP, &model));
     FUZZ_OK(es_embedding_model_save(model, fuzz_seed_path(folder, "embedding_model")));
     es_embedding_model_destroy(model);
-    FUZZ_OK(es_proof_policy_save(policy, fuzz_seed_path(folder, "proof_policy")));
+    FUZZ_OK(es_proof_policy_file_save(policy, fuzz_seed_path(folder, "proof_policy")));
     FUZZ_OK(es_proof_policy_training_save(training, fuzz_seed_path(folder, "proof_weights")));
 }

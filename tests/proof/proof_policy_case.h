@@ -3,7 +3,7 @@
 #define ES_TESTS_PROOF_POLICY_CASE_H
 
 #include "es_test.h"
-#include "proof/agent/proof_policy.h"
+#include "proof/agent/proof_policy_file.h"
 #include "proof/graph/kinship_graph.h"
 
 typedef struct PolicyCase {

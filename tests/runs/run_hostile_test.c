@@ -2,6 +2,7 @@
 // file, field and value, and the checkpoint stays; what is let through goes on to its end.
 #include "base/range_check.h"
 #include "mutate.h"
+#include "proof/agent/proof_policy_file.h"
 #include "runs/grow/hosts_run.h"
 #include "runs/prove/prove_run.h"
 
@@ -248,7 +249,7 @@ TEST(best_weights_of_other_settings_are_refused) {
     REQUIRE_OK(es_device_open("cpu", &(EsDeviceOptions){.n_threads = 1}, &device));
     REQUIRE_OK(
         es_proof_policy_create(device, es_prove_run_graph(saved->prove), &settings, 1, &other));
-    REQUIRE_OK(es_proof_policy_save(other, temp_path("run/checkpoints/1/best.safetensors")));
+    REQUIRE_OK(es_proof_policy_file_save(other, temp_path("run/checkpoints/1/best.safetensors")));
     EXPECT_STATUS(resume(saved), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "best.safetensors: hidden is 32 in the file and 8");
     es_proof_policy_destroy(other);

@@ -91,7 +91,7 @@ static void bind(EsDecisionDevice *decision, const Layout *l) {
     view->is_reset = memory + l->is_reset;
     es_decision_place_report(decision, memory + l->report);
     if (policy->kind == ES_POLICY_LEARNED) {
-        EsPolicyInputs inputs = es_policy_network_inputs(policy->learned.network);
+        EsPolicyInputs inputs = es_policy_inference_inputs(policy->learned.network);
         view->features = inputs.features;
         view->blueprints = inputs.blueprints;
     }
@@ -134,7 +134,7 @@ static void allow_captures(EsDecisionDevice *decision) {
     EsGraphCapture *choose = &decision->choose_work.graph_capture;
     decision->choose_work.may_capture = decision->reward_work.may_capture = 1;
     if (policy->kind == ES_POLICY_LEARNED) {
-        EsActingReport acting = es_policy_network_acting(policy->learned.network);
+        EsActingReport acting = es_policy_inference_report(policy->learned.network);
         if (!acting.is_fused) {
             decision->choose_work.may_capture = 0;
             snprintf(choose->fallback, sizeof choose->fallback,
@@ -301,9 +301,9 @@ static EsStatus queue_choose(void *context, EsStream *stream) {
         return es_device_status(decision->device);
     }
     decision->kernels->observe(stream, view, &work->state);
-    ES_TRY(es_policy_network_act_queued(decision->policy->learned.network, stream, view->features,
-                                        view->blueprints, view->is_reset, &view->logits,
-                                        &view->value));
+    ES_TRY(es_policy_inference_act_queued(decision->policy->learned.network, stream, view->features,
+                                          view->blueprints, view->is_reset, &view->logits,
+                                          &view->value));
     decision->kernels->sample(stream, view, &work->state, work->masks, work->actions);
     return es_device_status(decision->device);
 }

@@ -1,7 +1,7 @@
 // The decision phase on a GPU: es_reward_latch, es_policy_decide, es_reward_compute and
-// es_policy_record of the CPU, for all environments in a few launches, from state in device memory
-// to actions and rollout rows in device memory. Equal states give equal bits; a network's logits
-// are the device's own.
+// es_policy_training_record of the CPU, for all environments in a few launches, from state in
+// device memory to actions and rollout rows in device memory. Equal states give equal bits; a
+// network's logits are the device's own.
 //
 //     EsDecisionDevice *decision; ES_TRY(es_decision_create(policy, reward, stream, &decision));
 //     ES_TRY(es_decision_begin(decision, first_episode));           // episodes begin
@@ -89,7 +89,7 @@ void es_decision_receive(EsDecisionDevice *decision, const void *report, EsActio
                          float *rewards);
 
 // Waits, and copies back the reward's memory (es_reward_stability) and, of a policy in training,
-// its rows and observations: es_policy_update goes on with them.
+// its rows and observations: es_policy_training_update goes on with them.
 EsStatus es_decision_end(EsDecisionDevice *decision);
 
 ES_EXTERN_C_END

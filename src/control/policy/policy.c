@@ -135,7 +135,7 @@ EsPolicyNetwork *es_policy_network(const EsPolicy *policy) { return policy->lear
 
 EsRecurrentHealth es_policy_health(const EsPolicy *policy) {
     EsRecurrentHealth none = {0};
-    return policy->kind == ES_POLICY_LEARNED ? es_policy_network_health(policy->learned.network)
+    return policy->kind == ES_POLICY_LEARNED ? es_policy_inference_health(policy->learned.network)
                                              : none;
 }
 
@@ -287,7 +287,7 @@ EsStatus es_learned_begin(EsPolicy *policy) {
     if (learned->rollout != NULL) {
         es_rollout_reset(learned->rollout);
     }
-    return es_policy_network_reset(learned->network, NULL);
+    return es_policy_inference_reset(learned->network, NULL);
 }
 
 // --- a decision ---
@@ -315,7 +315,7 @@ static EsStatus forget_rolled_back(EsLearned *learned, const EsGrowthState *stat
         learned->is_reset[e] = state->env.refusal[e] == ES_REFUSAL_ROLLED_BACK;
         n_reset += learned->is_reset[e];
     }
-    return n_reset > 0 ? es_policy_network_reset(learned->network, learned->is_reset)
+    return n_reset > 0 ? es_policy_inference_reset(learned->network, learned->is_reset)
                        : ES_STATUS_OK;
 }
 
@@ -366,7 +366,7 @@ EsStatus es_learned_decide(EsPolicy *policy, const EsGrowthState *state, const E
     EsOutputs outputs;
     ES_TRY(forget_rolled_back(learned, state));
     es_learned_observe(policy, state, raw, normalised, blueprints);
-    ES_TRY(es_policy_network_act(learned->network, normalised, blueprints, 0, &outputs));
+    ES_TRY(es_policy_inference_act(learned->network, normalised, blueprints, 0, &outputs));
     sample_all(policy, state, masks, &outputs, actions);
     return ES_STATUS_OK;
 }

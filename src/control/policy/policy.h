@@ -11,12 +11,6 @@
 //     ES_TRY(es_policy_begin(policy, first_episode));  // episodes begin in all environments
 //     ES_TRY(es_policy_decide(policy, state, masks, actions));
 //
-// A policy in training is given the outcome of every decision, and learns at the end:
-//
-//     ES_TRY(es_growth_decide(growth, actions));
-//     ES_TRY(es_policy_record(policy, state, rewards, rollback_penalty));
-//     ES_TRY(es_policy_update(policy, state, &report)); // after the last step of the episode
-//
 // Draws are numbers of (seed, episode, step, head): an environment's actions do not depend on the
 // others, nor on threads.
 //
@@ -25,6 +19,7 @@
 #define ES_CONTROL_POLICY_H
 
 #include "control/policy/policy_file.h"
+#include "control/policy/policy_inference.h"
 #include "growth/engine/growth.h"
 
 ES_EXTERN_C_BEGIN
@@ -60,7 +55,8 @@ EsStatus es_policy_open(const char *text, const EsPolicyContext *context, EsPoli
 // includes the worth of the end.
 EsPpoSettings es_policy_ppo_defaults(void);
 
-// A learned policy in training: fresh weights from the seed, room for episodes of `n_steps`.
+// A learned policy in training (policy_training.h): fresh weights from the seed, room for episodes
+// of `n_steps`.
 EsStatus es_policy_create(const EsPolicySpec *spec, const EsPpoSettings *ppo,
                           const EsPolicyContext *context, int64_t n_steps, EsPolicy **policy);
 void es_policy_destroy(EsPolicy *policy); // after the decisions made with it (decision_device.h)
@@ -91,32 +87,7 @@ const EsActionStats *es_policy_action_stats(const EsPolicy *policy); // [E]
 // The network of a learned policy, owned by it; NULL for other kinds.
 EsPolicyNetwork *es_policy_network(const EsPolicy *policy);
 
-// --- training; for policies made by es_policy_create ---
-
-// Records the outcome of a decision, once, after es_growth_decide. rewards [E]; `state` after the
-// tick. The row of an environment that was rolled back does not count: its last one gets this
-// reward on top and ends. `rollback_penalty` is the part of such a reward, taken as positive, that
-// is not divided by the scale of rewards. With no row before it, both are lost to training. Does
-// nothing if a decision phase on a device has recorded it (decision_device.h).
-EsStatus es_policy_record(EsPolicy *policy, const EsGrowthState *state, const float *rewards,
-                          float rollback_penalty);
-
-// The update, after the last step; normalisers move. es_policy_begin starts the next episodes. With
-// `bootstraps` 1 returns continue with the values of the states after the last step; those of a
-// round that stops before the episode's end always do.
-EsStatus es_policy_update(EsPolicy *policy, const EsGrowthState *state, EsPpoReport *report);
-
 EsRecurrentHealth es_policy_health(const EsPolicy *policy); // of the last decision
-
-// Everything that training needs to go on after an update: weights, moments, normalisers, counters.
-// Tensors are called "policy.<name of the network's>", moments "policy.moment1.<...>". INPUT names
-// the tensor that is missing, of another shape, or has numbers that training cannot go on with; the
-// policy is then as it was.
-EsStatus es_policy_save_training(const EsPolicy *policy, const char *path);
-EsStatus es_policy_load_training(EsPolicy *policy, const char *path);
-
-// Append the same to a hash; of other policies nothing.
-EsStatus es_policy_append_state(const EsPolicy *policy, EsStateHash *hash);
 
 // A file for es_policy_open.
 EsStatus es_policy_save(const EsPolicy *policy, const char *path);

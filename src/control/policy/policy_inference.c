@@ -8,7 +8,7 @@
 //     first      first layers of all heads and the value, of z = LN(h) + x
 //     second     the blueprint's and the value's; the other heads' last
 //     tail       the blueprint's last, the value's last two; h and c into place
-#include "control/policy/policy_inference.h"
+#include "control/policy/policy_inference_internal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -351,7 +351,7 @@ void es_policy_acting_destroy(EsPolicyActing *acting) {
     es_policy_graph_destroy(&acting->graph);
 }
 
-EsStatus es_policy_network_reset(EsPolicyNetwork *network, const uint8_t *is_reset) {
+EsStatus es_policy_inference_reset(EsPolicyNetwork *network, const uint8_t *is_reset) {
     EsTensor *const states[] = {&network->acting.h.tensor, &network->acting.c.tensor};
     size_t row_bytes = (size_t)network->spec.n_hidden * sizeof(float);
     for (size_t i = 0; i < ES_COUNT_OF(states); i++) {
@@ -406,8 +406,8 @@ static EsStatus run_step(EsPolicyActing *acting, EsStream *stream, int is_peek) 
     return is_peek ? ES_STATUS_OK : move_on(acting, stream);
 }
 
-EsStatus es_policy_network_act(EsPolicyNetwork *network, const float *features,
-                               const int32_t *blueprints, int is_peek, EsOutputs *outputs) {
+EsStatus es_policy_inference_act(EsPolicyNetwork *network, const float *features,
+                                 const int32_t *blueprints, int is_peek, EsOutputs *outputs) {
     EsPolicyActing *acting = &network->acting;
     EsStream *stream = network->stream;
     memcpy(acting->features.host, features, es_tensor_bytes(&acting->features.tensor));
@@ -422,7 +422,7 @@ EsStatus es_policy_network_act(EsPolicyNetwork *network, const float *features,
     return ES_STATUS_OK;
 }
 
-EsPolicyInputs es_policy_network_inputs(const EsPolicyNetwork *network) {
+EsPolicyInputs es_policy_inference_inputs(const EsPolicyNetwork *network) {
     return (EsPolicyInputs){network->acting.features.tensor.data,
                             network->acting.blueprints.tensor.data};
 }
@@ -450,10 +450,10 @@ static EsStatus queue_input(EsStream *stream, const EsStagingTensor *staging, co
                                 es_tensor_bytes(&staging->tensor), ES_COPY_ON_DEVICE);
 }
 
-EsStatus es_policy_network_act_queued(EsPolicyNetwork *network, EsStream *stream,
-                                      const float *features, const int32_t *blueprints,
-                                      const uint8_t *is_reset, const float **logits,
-                                      const float **value) {
+EsStatus es_policy_inference_act_queued(EsPolicyNetwork *network, EsStream *stream,
+                                        const float *features, const int32_t *blueprints,
+                                        const uint8_t *is_reset, const float **logits,
+                                        const float **value) {
     EsPolicyActing *acting = &network->acting;
     const EsDeviceInfo *info = es_device_info(network->device);
     const EsDeviceInfo *other = es_device_info(es_stream_device(stream));
@@ -477,7 +477,7 @@ EsStatus es_policy_network_act_queued(EsPolicyNetwork *network, EsStream *stream
 
 // --- looking at it ---
 
-EsActingReport es_policy_network_acting(const EsPolicyNetwork *network) {
+EsActingReport es_policy_inference_report(const EsPolicyNetwork *network) {
     const EsPolicyActing *acting = &network->acting;
     EsActingReport report = {.is_fused = acting->act != NULL};
     report.n_launches = report.is_fused ? es_policy_act_launches(acting->act)
@@ -506,7 +506,7 @@ static void measure(const float *rows, int64_t n_rows, int64_t width, double *rm
     *rms = sqrt(total / (double)(n_rows * width));
 }
 
-EsRecurrentHealth es_policy_network_health(const EsPolicyNetwork *network) {
+EsRecurrentHealth es_policy_inference_health(const EsPolicyNetwork *network) {
     const EsPolicyActing *acting = &network->acting;
     EsRecurrentHealth health = {0};
     if (es_staging_fetch(&acting->h, network->stream) != ES_STATUS_OK ||

@@ -1,56 +1,62 @@
-// One acting step of the policy network on CUDA, in a few launches: the same computation as the
-// acting plan of policy_network_internal.h, its specification and fall-back.
+// Inference with the policy network: one acting step of all environments, and the recurrent state
+// that it carries on.
 //
-// Weights are read straight from the store's slab at the graph's offsets, so training needs no
-// repacking. Everything is read when the work runs; nothing allocates or waits after create, so a
-// step can be captured.
+//     ES_TRY(es_policy_inference_act(network, features, blueprints, 0, &outputs));
 //
-//     EsPolicyActOptions options = {.is_tf32 = 0};
-//     EsPolicyAct *act; ES_TRY(es_policy_act_create(&graph, &spec, store, options, &act));
-//     es_policy_act_queue(act, stream, features, blueprints, is_reset, h, c, logits, value);
+// On the CPU a step runs the acting plan; on CUDA a fused step in a few launches where the network
+// has one (policy_inference_internal.h), else the plan.
 //
-// Lower bounds on time for E = 64, S = 3, H = F = 512 on an H200: acting reads 3.5 M weights, 14
-// MB, 3.3 us from memory at 4.3 TB/s and less from the second-level cache, which holds them all;
-// 450 MFLOP are 7 us of f32 FMA and 3 us of split TF32; five launches in a captured graph about 10
-// us.
-//
-// E environments, S slots, D features of an observation, F features, H hidden units, A logits.
-#ifndef ES_CONTROL_POLICY_ACT_H
-#define ES_CONTROL_POLICY_ACT_H
+// E environments, S slots, D features of an observation, A logits.
+#ifndef ES_CONTROL_POLICY_INFERENCE_H
+#define ES_CONTROL_POLICY_INFERENCE_H
 
-#include "control/policy/policy_network_internal.h"
+#include "control/policy/policy_network.h"
 
 ES_EXTERN_C_BEGIN
 
-typedef struct EsPolicyActOptions {
-    // 0: products are split into three of TF32 and agree with f32 to about 1e-6. 1: one product of
-    // operands rounded to TF32, 1e-3 to 2e-3 of the largest output off, for a third of the
-    // arithmetic: actions are then drawn from probabilities that differ that much from those PPO
-    // trains.
-    int is_tf32;
-} EsPolicyActOptions;
+// Zero the recurrent state where is_reset [E] is 1; NULL: everywhere.
+EsStatus es_policy_inference_reset(EsPolicyNetwork *network, const uint8_t *is_reset);
 
-typedef struct EsPolicyAct EsPolicyAct;
+// One step of all environments: features [E, D] normalised, blueprints [E, S]; outputs.logits
+// [E, A] and outputs.value [E] point into the network, valid until the next call; the auxiliary
+// outputs are NULL. The recurrent state moves on, unless is_peek. Allocates nothing.
+EsStatus es_policy_inference_act(EsPolicyNetwork *network, const float *features,
+                                 const int32_t *blueprints, int is_peek, EsOutputs *outputs);
 
-// `graph` is the acting graph the store was laid out by; E is its number of rows. Graph and spec
-// are read, the store is borrowed. UNSUPPORTED on a device that is not CUDA.
-EsStatus es_policy_act_create(const EsPolicyGraph *graph, const EsPolicySpec *spec, EsStore *store,
-                              EsPolicyActOptions options, EsPolicyAct **act);
-void es_policy_act_destroy(EsPolicyAct *act);
+// Execution of an acting step, for reports.
+typedef struct EsActingReport {
+    int is_fused;       // policy_inference_internal.h; else a plan
+    int n_launches;     // of a step; of a plan its nodes, some of which queue nothing
+    char fallback[256]; // why a faster way is not taken; "" when it is
+} EsActingReport;
+EsActingReport es_policy_inference_report(const EsPolicyNetwork *network);
 
-// Queue one step. All pointers are device memory: features [E, D], blueprints [E, S]; is_reset [E]
-// (nullable): 1 where the state before the step is 0; h, c [E, H], 16-byte aligned, moved on in
-// place; logits [E, A], value [E] are written.
-void es_policy_act_queue(EsPolicyAct *act, EsStream *stream, const float *features,
-                         const int32_t *blueprints, const uint8_t *is_reset, float *h, float *c,
-                         float *logits, float *value);
+// Inputs of acting in the network's device memory: features [E, D], blueprints [E, S]. A caller
+// that writes them there saves es_policy_inference_act_queued two copies.
+typedef struct EsPolicyInputs {
+    float *features;
+    int32_t *blueprints;
+} EsPolicyInputs;
+EsPolicyInputs es_policy_inference_inputs(const EsPolicyNetwork *network);
 
-// The same without moving the state on.
-void es_policy_act_peek(EsPolicyAct *act, EsStream *stream, const float *features,
-                        const int32_t *blueprints, const uint8_t *is_reset, const float *h,
-                        const float *c, float *logits, float *value);
+// One step of all environments from device memory to device memory: queued on a stream of the
+// network's device, nothing is waited for and nothing reaches the CPU. The recurrent state of
+// environments with is_reset [E] (nullable, device memory) is zeroed first, and moves on. logits
+// [E, A] and value [E] are in device memory, at the same place in every step. Other streams that
+// changed weights or state must have been waited for. A fused step is launched one by one here, for
+// a caller that captures it with its own work (decision_device.c).
+EsStatus es_policy_inference_act_queued(EsPolicyNetwork *network, EsStream *stream,
+                                        const float *features, const int32_t *blueprints,
+                                        const uint8_t *is_reset, const float **logits,
+                                        const float **value);
 
-int es_policy_act_launches(const EsPolicyAct *act); // of one step, for any E
+// RMS of hidden and cell states, and the largest of any environment, for health checks. Values
+// that are not finite are left out of the sums. A device that fails counts as NaN.
+typedef struct EsRecurrentHealth {
+    double h_rms, h_env_rms_max, c_rms, c_env_rms_max;
+    int has_nan, has_inf;
+} EsRecurrentHealth;
+EsRecurrentHealth es_policy_inference_health(const EsPolicyNetwork *network);
 
 ES_EXTERN_C_END
 

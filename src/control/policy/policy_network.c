@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "control/policy/policy_inference.h"
 #include "control/policy/policy_network_internal.h"
 #include "growth/rules/growth_names.h"
 
@@ -444,7 +445,7 @@ EsStatus es_policy_network_initialise(EsPolicyNetwork *network, uint64_t seed) {
     if (network->training != NULL) {
         ES_TRY(es_policy_training_initialise(network->training, network->stream, seed));
     }
-    return es_policy_network_reset(network, NULL);
+    return es_policy_inference_reset(network, NULL);
 }
 
 // --- looking at it ---

@@ -9,8 +9,8 @@
 //     EsPolicySpec spec = es_policy_spec_default(n_slots, 512);
 //     EsPolicyNetwork *network; ES_TRY(es_policy_network_create(device, &spec, E, T, &network));
 //     ES_TRY(es_policy_network_initialise(network, seed));
-//     ES_TRY(es_policy_network_act(network, features, blueprints, 0, &outputs));
-//     EsPpoModel model = es_policy_network_ppo_model(network);
+//     ES_TRY(es_policy_inference_act(network, features, blueprints, 0, &outputs));
+//     EsPpoModel model = es_policy_training_model(network);
 //
 // E environments, T steps, S slots, D features of an observation, H hidden units, A logits.
 #ifndef ES_CONTROL_POLICY_NETWORK_H
@@ -56,56 +56,6 @@ void es_policy_network_destroy(EsPolicyNetwork *network);
 // LSTM), biases 0, forget bias 1 in both vectors, embeddings normal with deviation 0.02. `seed`
 // also keys the dropout of training. Moments and recurrent state are cleared.
 EsStatus es_policy_network_initialise(EsPolicyNetwork *network, uint64_t seed);
-
-// Zero the recurrent state where is_reset [E] is 1; NULL: everywhere.
-EsStatus es_policy_network_reset(EsPolicyNetwork *network, const uint8_t *is_reset);
-
-// One step of all environments: features [E, D] normalised, blueprints [E, S]; outputs.logits
-// [E, A] and outputs.value [E] point into the network, valid until the next call; the auxiliary
-// outputs are NULL. The recurrent state moves on, unless is_peek. Allocates nothing.
-EsStatus es_policy_network_act(EsPolicyNetwork *network, const float *features,
-                               const int32_t *blueprints, int is_peek, EsOutputs *outputs);
-
-// Execution of an acting step, for reports.
-typedef struct EsActingReport {
-    int is_fused;       // policy_inference.h; else a plan
-    int n_launches;     // of a step; of a plan its nodes, some of which queue nothing
-    char fallback[256]; // why a faster way is not taken; "" when it is
-} EsActingReport;
-EsActingReport es_policy_network_acting(const EsPolicyNetwork *network);
-
-// Inputs of acting in the network's device memory: features [E, D], blueprints [E, S]. A caller
-// that writes them there saves es_policy_network_act_queued two copies.
-typedef struct EsPolicyInputs {
-    float *features;
-    int32_t *blueprints;
-} EsPolicyInputs;
-EsPolicyInputs es_policy_network_inputs(const EsPolicyNetwork *network);
-
-// One step of all environments from device memory to device memory: queued on a stream of the
-// network's device, nothing is waited for and nothing reaches the CPU. The recurrent state of
-// environments with is_reset [E] (nullable, device memory) is zeroed first, and moves on. logits
-// [E, A] and value [E] are in device memory, at the same place in every step. Other streams that
-// changed weights or state must have been waited for. A fused step is launched one by one here, for
-// a caller that records it with its own work (decision_device.c).
-EsStatus es_policy_network_act_queued(EsPolicyNetwork *network, EsStream *stream,
-                                      const float *features, const int32_t *blueprints,
-                                      const uint8_t *is_reset, const float **logits,
-                                      const float **value);
-
-// The network as PPO sees it: rollouts of exactly T steps and E environments, whose ids are the
-// blueprints and whose last head is the operation. begin copies the rows; outputs of forward are
-// valid until the next forward; each step belongs to the forward before it. On CUDA it has a device
-// form, too. Borrows the network, which needs a training plan.
-EsPpoModel es_policy_network_ppo_model(EsPolicyNetwork *network);
-
-// RMS of hidden and cell states, and the largest of any environment, for health checks. Values
-// that are not finite are left out of the sums. A device that fails counts as NaN.
-typedef struct EsRecurrentHealth {
-    double h_rms, h_env_rms_max, c_rms, c_env_rms_max;
-    int has_nan, has_inf;
-} EsRecurrentHealth;
-EsRecurrentHealth es_policy_network_health(const EsPolicyNetwork *network);
 
 // Parameters by name, and the optimiser's moments, for checkpoints and policy files. The graph is
 // that of acting: parameters are [1, ...], first and only row of the store. After a model's step

@@ -82,7 +82,7 @@ EsStatus es_staging_fetch(const EsStagingTensor *staging, EsStream *stream);
 
 // --- acting and training ---
 
-typedef struct EsPolicyAct EsPolicyAct; // policy_inference.h
+typedef struct EsPolicyAct EsPolicyAct; // policy_inference_internal.h
 
 typedef struct EsPolicyActing {
     EsPolicyGraph graph;
@@ -140,12 +140,13 @@ EsStatus es_policy_training_initialise(EsPolicyTraining *training, EsStream *str
 
 // Shared by both forms of the PPO model: ARGUMENT names the size of a rollout that does not fit the
 // network; the forward pass, queued; the right to one step per pass.
-EsStatus es_policy_check_rollout(const EsPolicyNetwork *network, const EsRolloutShape *shape);
-EsStatus es_policy_queue_forward(EsPolicyNetwork *network, uint32_t pass);
-EsStatus es_policy_take_outputs(EsPolicyTraining *training);
+EsStatus es_policy_training_check_rollout(const EsPolicyNetwork *network,
+                                          const EsRolloutShape *shape);
+EsStatus es_policy_training_queue_forward(EsPolicyNetwork *network, uint32_t pass);
+EsStatus es_policy_training_take_outputs(EsPolicyTraining *training);
 
 // Make training->on_device, for a network on CUDA whose training is there.
-EsStatus es_policy_open_device_form(EsPolicyNetwork *network);
+EsStatus es_policy_training_open_device_form(EsPolicyNetwork *network);
 
 ES_EXTERN_C_END
 

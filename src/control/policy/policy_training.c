@@ -3,6 +3,8 @@
 // training goes on from.
 //
 // G shards, T steps, E environments, N of a shard.
+#include "control/policy/policy_training.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -104,7 +106,7 @@ EsStatus es_policy_training_create(EsPolicyNetwork *network) {
     ES_TRY(es_plan_create(training->graph.graph, network->store, &options, &training->plan));
     ES_TRY(open_staging(network, training));
     ES_TRY(allocate_outputs(network, &training->outputs));
-    return is_on_cuda(network) ? es_policy_open_device_form(network) : ES_STATUS_OK;
+    return is_on_cuda(network) ? es_policy_training_open_device_form(network) : ES_STATUS_OK;
 }
 
 void es_policy_training_destroy(EsPolicyTraining *training) {
@@ -208,7 +210,8 @@ static void scatter_ops(const EsPolicyNetwork *network, const EsRollout *rollout
 
 // --- EsPpoModel ---
 
-EsStatus es_policy_check_rollout(const EsPolicyNetwork *network, const EsRolloutShape *shape) {
+EsStatus es_policy_training_check_rollout(const EsPolicyNetwork *network,
+                                          const EsRolloutShape *shape) {
     const struct {
         const char *name;
         int64_t given, wanted;
@@ -234,7 +237,7 @@ EsStatus es_policy_check_rollout(const EsPolicyNetwork *network, const EsRollout
 static EsStatus begin(void *context, const EsRollout *rollout) {
     EsPolicyNetwork *network = context;
     EsPolicyTraining *training = network->training;
-    ES_TRY(es_policy_check_rollout(network, &rollout->shape));
+    ES_TRY(es_policy_training_check_rollout(network, &rollout->shape));
     training->has_rows = training->has_outputs = 0;
     scatter(network, &training->features, rollout->features,
             (size_t)rollout->shape.n_features * sizeof *rollout->features);
@@ -252,7 +255,7 @@ static EsStatus begin(void *context, const EsRollout *rollout) {
     return ES_STATUS_OK;
 }
 
-EsStatus es_policy_queue_forward(EsPolicyNetwork *network, uint32_t pass) {
+EsStatus es_policy_training_queue_forward(EsPolicyNetwork *network, uint32_t pass) {
     EsPolicyTraining *training = network->training;
     if (!training->has_rows) {
         return ES_FAIL(ARGUMENT,
@@ -263,7 +266,7 @@ EsStatus es_policy_queue_forward(EsPolicyNetwork *network, uint32_t pass) {
     return es_plan_run_forward(training->plan, network->stream);
 }
 
-EsStatus es_policy_take_outputs(EsPolicyTraining *training) {
+EsStatus es_policy_training_take_outputs(EsPolicyTraining *training) {
     if (!training->has_outputs) {
         return ES_FAIL(ARGUMENT, "a step of the policy network needs a forward pass of its own");
     }
@@ -275,7 +278,7 @@ static EsStatus forward(void *context, uint32_t pass, EsOutputs *outputs) {
     EsPolicyNetwork *network = context;
     EsPolicyTraining *training = network->training;
     EsStream *stream = network->stream;
-    ES_TRY(es_policy_queue_forward(network, pass));
+    ES_TRY(es_policy_training_queue_forward(network, pass));
     const EsStagingTensor *const staged_tensors[] = {
         &training->logits, &training->value, &training->action_value, &training->contribution};
     for (size_t i = 0; i < ES_COUNT_OF(staged_tensors); i++) {
@@ -299,7 +302,7 @@ static EsStatus step(void *context, const EsOutputs *gradients, float learning_r
     EsPolicyNetwork *network = context;
     EsPolicyTraining *training = network->training;
     EsStream *stream = network->stream;
-    ES_TRY(es_policy_take_outputs(training));
+    ES_TRY(es_policy_training_take_outputs(training));
     ES_TRY(
         scatter_gradient(network, &training->d_logits, gradients->logits, network->shape.n_logits));
     ES_TRY(scatter_gradient(network, &training->d_value, gradients->value, 1));
@@ -316,7 +319,7 @@ static EsStatus step(void *context, const EsOutputs *gradients, float learning_r
     return ES_STATUS_OK;
 }
 
-EsPpoModel es_policy_network_ppo_model(EsPolicyNetwork *network) {
+EsPpoModel es_policy_training_model(EsPolicyNetwork *network) {
     ES_ASSERT(network->training != NULL);
     return (EsPpoModel){.context = network,
                         .begin = begin,
@@ -327,8 +330,8 @@ EsPpoModel es_policy_network_ppo_model(EsPolicyNetwork *network) {
 
 // --- rounds ---
 
-EsStatus es_policy_record(EsPolicy *policy, const EsGrowthState *state, const float *rewards,
-                          float rollback_penalty) {
+EsStatus es_policy_training_record(EsPolicy *policy, const EsGrowthState *state,
+                                   const float *rewards, float rollback_penalty) {
     EsLearned *learned = &policy->learned;
     EsRollout *rollout = learned->rollout;
     ES_ASSERT(rollout != NULL);
@@ -354,8 +357,8 @@ static EsStatus bootstrap(EsPolicy *policy, const EsGrowthState *state) {
     // peeked at, not counted: the observation of this state is no row
     float *raw = learned->normalised;
     es_learned_observe(policy, state, raw, learned->normalised, learned->blueprints);
-    ES_TRY(es_policy_network_act(learned->network, learned->normalised, learned->blueprints, 1,
-                                 &outputs));
+    ES_TRY(es_policy_inference_act(learned->network, learned->normalised, learned->blueprints, 1,
+                                   &outputs));
     for (int64_t e = 0; e < state->n_envs; e++) {
         int64_t row = es_rollout_row(rollout, learned->t - 1, e);
         if (rollout->is_valid[row]) {
@@ -365,10 +368,11 @@ static EsStatus bootstrap(EsPolicy *policy, const EsGrowthState *state) {
     return ES_STATUS_OK;
 }
 
-EsStatus es_policy_update(EsPolicy *policy, const EsGrowthState *state, EsPpoReport *report) {
+EsStatus es_policy_training_update(EsPolicy *policy, const EsGrowthState *state,
+                                   EsPpoReport *report) {
     EsLearned *learned = &policy->learned;
     ES_ASSERT(learned->rollout != NULL && learned->t > 0 && !learned->is_decided);
-    EsPpoModel model = es_policy_network_ppo_model(learned->network);
+    EsPpoModel model = es_policy_training_model(learned->network);
     ES_TRY(bootstrap(policy, state));
     ES_TRY(es_ppo_update(learned->ppo, learned->rollout, &model, report));
     es_feature_normaliser_merge(&learned->features, learned->rollout->n_rows, learned->raw,
@@ -576,7 +580,7 @@ static EsStatus check_numbers(const char *path, const TrainingState *state) {
                             ES_OPTIMISER_STEPS_MAX);
 }
 
-EsStatus es_policy_save_training(const EsPolicy *policy, const char *path) {
+EsStatus es_policy_training_save(const EsPolicy *policy, const char *path) {
     const EsMetadata metadata[] = {{"format", FORMAT}};
     ES_ASSERT(policy->learned.rollout != NULL);
     TrainingState state;
@@ -590,7 +594,7 @@ done:
     return status;
 }
 
-EsStatus es_policy_load_training(EsPolicy *policy, const char *path) {
+EsStatus es_policy_training_load(EsPolicy *policy, const char *path) {
     EsSafetensors *file = NULL;
     ES_ASSERT(policy->learned.rollout != NULL);
     TrainingState state;
@@ -613,7 +617,7 @@ done:
 }
 
 // Adam's count of steps follows from the counters.
-EsStatus es_policy_append_state(const EsPolicy *policy, EsStateHash *hash) {
+EsStatus es_policy_training_append_state(const EsPolicy *policy, EsStateHash *hash) {
     const EsLearned *learned = &policy->learned;
     if (learned->rollout == NULL) {
         return ES_STATUS_OK;

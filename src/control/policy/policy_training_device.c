@@ -6,7 +6,7 @@ static EsStatus begin(void *context, const EsRolloutView *rows, float learning_r
                       float max_norm) {
     EsPolicyNetwork *network = context;
     EsPolicyTraining *training = network->training;
-    ES_TRY(es_policy_check_rollout(network, &rows->shape));
+    ES_TRY(es_policy_training_check_rollout(network, &rows->shape));
     training->has_rows = training->has_outputs = 0;
     EsPolicyRowInputs inputs = {.features = training->features.tensor.data,
                                 .blueprints = training->blueprints.tensor.data,
@@ -22,7 +22,7 @@ static EsStatus begin(void *context, const EsRolloutView *rows, float learning_r
 
 static EsStatus forward(void *context, uint32_t pass) {
     EsPolicyNetwork *network = context;
-    ES_TRY(es_policy_queue_forward(network, pass));
+    ES_TRY(es_policy_training_queue_forward(network, pass));
     network->training->has_outputs = 1;
     return ES_STATUS_OK;
 }
@@ -31,7 +31,7 @@ static EsStatus step(void *context, EsStepReport *report) {
     EsPolicyNetwork *network = context;
     EsPolicyTraining *training = network->training;
     const EsOptimiser *optimiser = training->optimiser;
-    ES_TRY(es_policy_take_outputs(training));
+    ES_TRY(es_policy_training_take_outputs(training));
     ES_TRY(es_plan_run_backward(training->plan, network->stream));
     es_policy_report_cuda(network->stream, training->n_tensors, training->parts.data,
                           optimiser->sum_squares.data, optimiser->n_nonfinite.data, report);
@@ -47,7 +47,7 @@ static EsOutputs memory_of(const EsStagingTensor *logits, const EsStagingTensor 
                        .auxiliary = contribution->tensor.data};
 }
 
-EsStatus es_policy_open_device_form(EsPolicyNetwork *network) {
+EsStatus es_policy_training_open_device_form(EsPolicyNetwork *network) {
     EsPolicyTraining *t = network->training;
     int64_t n = t->n_tensors;
     ES_TRY(es_device_create_tensor(network->device, ES_DTYPE_I32, 1, &n, &t->parts));

@@ -12,14 +12,16 @@
 // The value is a head of its own on f(s), or on a second body. There is no dropout: acting and
 // learning see the same network.
 //
-// A policy is weights alone: any number of threads may read it (proof_policy_inference.h), and
-// proof_policy_training.h teaches it. It runs on the CPU in float32. A row of any result depends on
-// its own state alone, not on the rest of the call or on the number of threads, bit for bit.
+// Any number of threads may read a policy. It runs on the CPU in float32. A row of any result
+// depends on its own state alone, not on the rest of the call or on the number of threads, bit for
+// bit. Its parts: proof_policy_network.h has the weights and passes through them,
+// proof_policy_inference.h scores and chooses, proof_policy_training.h is the PPO model,
+// proof_policy_file.h a policy on disk.
 //
 //     EsProofPolicySettings settings = es_proof_policy_defaults();
 //     EsProofPolicy *policy;
 //     ES_TRY(es_proof_policy_create(device, graph, &settings, seed, &policy));
-//     ES_TRY(es_proof_policy_save(policy, "policy.safetensors"));
+//     ES_TRY(es_proof_policy_file_save(policy, "policy.safetensors"));
 //     es_proof_policy_destroy(policy);
 #ifndef ES_PROOF_PROOF_POLICY_H
 #define ES_PROOF_PROOF_POLICY_H
@@ -80,21 +82,6 @@ int64_t es_proof_policy_parameter_count(const EsProofPolicy *policy);
 
 // Returns whether every weight is a number that can be calculated with.
 int es_proof_policy_is_finite(const EsProofPolicy *policy);
-
-// A safetensors file, written atomically: weights, settings, and a hash of the graph's names.
-EsStatus es_proof_policy_save(const EsProofPolicy *policy, const char *path);
-
-// A policy with the file's settings and weights. INPUT when the file is damaged, no policy, or of
-// a graph whose constants and predicates are not the same, which the message says.
-EsStatus es_proof_policy_load(EsDevice *device, const EsKnowledgeGraph *graph, const char *path,
-                              EsProofPolicy **policy);
-
-// Take the weights of a file into a policy of the same graph and settings. INPUT when it is of
-// others, or as above; the policy is then as it was.
-EsStatus es_proof_policy_reload(EsProofPolicy *policy, const char *path);
-
-// Returns whether a file that could not be loaded is a policy, but of another graph.
-int es_proof_policy_is_foreign(const char *path, const EsKnowledgeGraph *graph);
 
 ES_EXTERN_C_END
 

@@ -1,10 +1,13 @@
 // Policies as files: the weights by name (network/network_file.h), with settings and the hash of
 // the graph's names in the metadata. The names themselves are not kept.
+#include "proof/agent/proof_policy_file.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "network/network_file.h"
 #include "proof/agent/proof_policy_network.h"
 #include "proof/graph/knowledge_graph.h"
 
@@ -19,7 +22,7 @@ static char *add_entry(EsProofPolicyMetadata *notes, const char *key) {
     return text;
 }
 
-void es_proof_policy_metadata(const EsProofPolicy *policy, EsProofPolicyMetadata *notes) {
+void es_proof_policy_file_metadata(const EsProofPolicy *policy, EsProofPolicyMetadata *notes) {
     size_t bytes = sizeof notes->text[0];
     notes->count = 0;
     snprintf(add_entry(notes, "format"), bytes, "%s", FORMAT);
@@ -36,9 +39,9 @@ void es_proof_policy_metadata(const EsProofPolicy *policy, EsProofPolicyMetadata
     notes->entry[notes->count++] = ES_TENSORS_HASH_ENTRY;
 }
 
-EsStatus es_proof_policy_save(const EsProofPolicy *policy, const char *path) {
+EsStatus es_proof_policy_file_save(const EsProofPolicy *policy, const char *path) {
     EsProofPolicyMetadata notes;
-    es_proof_policy_metadata(policy, &notes);
+    es_proof_policy_file_metadata(policy, &notes);
     return es_network_file_save(path, policy->layout, policy->store, NULL, policy->stream,
                                 notes.entry, notes.count);
 }
@@ -158,7 +161,7 @@ done:
     return status;
 }
 
-int es_proof_policy_is_foreign(const char *path, const EsKnowledgeGraph *graph) {
+int es_proof_policy_file_is_foreign(const char *path, const EsKnowledgeGraph *graph) {
     EsSafetensors *file = NULL;
     if (open_file(path, &file) != ES_STATUS_OK) {
         return 0;
@@ -169,7 +172,7 @@ int es_proof_policy_is_foreign(const char *path, const EsKnowledgeGraph *graph) 
     return is_foreign;
 }
 
-EsStatus es_proof_policy_check_metadata(const EsProofPolicy *policy, const char *path) {
+EsStatus es_proof_policy_file_check(const EsProofPolicy *policy, const char *path) {
     EsProofPolicySettings settings = {0};
     ES_TRY(read_notes(path, policy->graph, 0, &settings));
 #define X(type, name, start, lowest, highest, help)                                                \
@@ -186,8 +189,8 @@ EsStatus es_proof_policy_check_metadata(const EsProofPolicy *policy, const char 
     return ES_STATUS_OK;
 }
 
-EsStatus es_proof_policy_load(EsDevice *device, const EsKnowledgeGraph *graph, const char *path,
-                              EsProofPolicy **policy_out) {
+EsStatus es_proof_policy_file_load(EsDevice *device, const EsKnowledgeGraph *graph,
+                                   const char *path, EsProofPolicy **policy_out) {
     *policy_out = NULL;
     EsProofPolicySettings settings = {0};
     EsProofPolicy *policy = NULL;
@@ -199,16 +202,16 @@ EsStatus es_proof_policy_load(EsDevice *device, const EsKnowledgeGraph *graph, c
         es_proof_policy_destroy(policy);
         return status;
     }
-    es_proof_policy_clear_padding(policy);
+    es_proof_network_clear_padding(policy);
     *policy_out = policy;
     return ES_STATUS_OK;
 }
 
-EsStatus es_proof_policy_reload(EsProofPolicy *policy, const char *path) {
-    ES_TRY(es_proof_policy_check_metadata(policy, path));
+EsStatus es_proof_policy_file_reload(EsProofPolicy *policy, const char *path) {
+    ES_TRY(es_proof_policy_file_check(policy, path));
     ES_TRY(es_network_file_load(path, policy->layout, policy->store, NULL, policy->stream,
                                 ES_NUMBERS_FINITE));
-    es_proof_policy_clear_padding(policy);
+    es_proof_network_clear_padding(policy);
     policy->version++;
     return ES_STATUS_OK;
 }

@@ -1,16 +1,82 @@
-// Forward and backward passes of one worker. States are embedded one by one; from there on every
-// layer is a kernel call over all rows of the batch. The value comes from the policy's body or,
-// where it has one, its own.
+// The weights of a proof policy, declared by name in one slab, and the forward and backward passes
+// of one worker. States are embedded one by one; from there on every layer is a kernel call over
+// all rows of the batch. The value comes from the policy's body or, where it has one, its own.
 //
 // D width of embeddings, H of the body, n rows of a batch.
 #include "proof/agent/proof_policy_network.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "kernels/ops/double_sums.h"
+
+// --- parameters ---
+
+// Declare "<layer>.<part>" and return its offset.
+static int64_t declare(EsProofPolicy *policy, const char *layer, const char *part, int rank,
+                       const int64_t *dims, EsInitial initial, float bound, float start) {
+    char name[ES_NAME_BYTES];
+    snprintf(name, sizeof name, "%s.%s", layer, part);
+    EsValueId id = es_graph_parameter_with(policy->layout, name, rank, dims, initial, bound, start);
+    return id == ES_NO_VALUE ? 0 : policy->layout->values[id].slab_offset;
+}
+
+static EsProofLinear declare_linear(EsProofPolicy *policy, const char *name, int64_t n_in,
+                                    int64_t n_out, EsInitial initial, float scale) {
+    float bound = initial == ES_INITIAL_UNIFORM ? sqrtf(6.0f / (float)n_in) : scale;
+    EsProofLinear linear = {.n_in = n_in, .n_out = n_out};
+    linear.weight =
+        declare(policy, name, "weight", 2, (int64_t[]){n_out, n_in}, initial, bound, 0.0f);
+    linear.bias = declare(policy, name, "bias", 1, &n_out, ES_INITIAL_UNIFORM, 0.0f, 0.0f);
+    return linear;
+}
+
+static void declare_body(EsProofPolicy *policy, const char *prefix, EsProofLayer *body) {
+    int64_t H = policy->settings.hidden;
+    for (int l = 0; l <= policy->settings.layers; l++) {
+        char name[ES_NAME_BYTES / 2];
+        snprintf(name, sizeof name, "%s%d", prefix, l);
+        int64_t n_in = l == 0 ? 2 * (int64_t)policy->settings.embed : H;
+        body[l].linear = declare_linear(policy, name, n_in, H, ES_INITIAL_UNIFORM, 0.0f);
+        body[l].gamma = declare(policy, name, "gamma", 1, &H, ES_INITIAL_UNIFORM, 0.0f, 1.0f);
+        body[l].beta = declare(policy, name, "beta", 1, &H, ES_INITIAL_UNIFORM, 0.0f, 0.0f);
+    }
+}
+
+static int64_t declare_table(EsProofPolicy *policy, const char *name, int64_t n_rows) {
+    return declare(policy, name, "weight", 2, (int64_t[]){n_rows, policy->settings.embed},
+                   ES_INITIAL_NORMAL, 1.0f, 0.0f);
+}
+
+void es_proof_network_declare(EsProofPolicy *policy) {
+    const EsProofPolicySettings *s = &policy->settings;
+    declare_body(policy, "body", policy->body[ES_PROOF_TOWER_POLICY]);
+    EsProofHead *head = &policy->head[ES_PROOF_TOWER_POLICY];
+    head->first = declare_linear(policy, "head0", s->hidden, s->hidden, ES_INITIAL_UNIFORM, 0.0f);
+    head->last =
+        declare_linear(policy, "head1", s->hidden, s->embed, ES_INITIAL_ORTHOGONAL, sqrtf(2.0f));
+    if (s->separate_value) {
+        declare_body(policy, "value_body", policy->body[ES_PROOF_TOWER_VALUE]);
+    }
+    head = &policy->head[ES_PROOF_TOWER_VALUE];
+    head->first = declare_linear(policy, "value0", s->hidden, s->hidden, ES_INITIAL_UNIFORM, 0.0f);
+    head->last = declare_linear(policy, "value1", s->hidden, 1, ES_INITIAL_ORTHOGONAL, 1.0f);
+    policy->n_layers = policy->layout->n_parameters;
+    policy->constants = declare_table(policy, "constants", policy->graph->n_constants + 1);
+    policy->variables = declare_table(policy, "variables", 2 * ES_PROOF_MAX_ATOMS);
+    policy->predicates =
+        declare_table(policy, "predicates", es_proof_policy_predicate_rows(policy->graph));
+}
+
+void es_proof_network_clear_padding(EsProofPolicy *policy) {
+    float *parameters = policy->store->parameters.data;
+    size_t row_bytes = sizeof(float) * (size_t)policy->settings.embed;
+    memset(parameters + policy->constants, 0, row_bytes);
+    memset(parameters + policy->predicates, 0, row_bytes);
+}
 
 // --- views for the kernels ---
 //

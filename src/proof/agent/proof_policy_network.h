@@ -12,7 +12,7 @@
 #ifndef ES_PROOF_PROOF_POLICY_NETWORK_H
 #define ES_PROOF_PROOF_POLICY_NETWORK_H
 
-#include "network/network_file.h"
+#include "network/store.h"
 #include "proof/agent/proof_policy.h"
 #include "proof/search/goal_table.h"
 
@@ -86,21 +86,11 @@ static inline float es_proof_policy_sign(const EsProofPolicy *policy) {
     return policy->settings.embedder == ES_PROOF_EMBEDDER_TRANSE ? 1.0f : -1.0f;
 }
 
+// Declares every parameter by name in policy->layout, with initial values, and sets the offsets.
+void es_proof_network_declare(EsProofPolicy *policy);
+
 // Zeroes the rows of padding, which a file or an initialisation may have filled.
-void es_proof_policy_clear_padding(EsProofPolicy *policy);
-
-// Metadata of a file, shared by policies and checkpoints of training: create fills
-// ES_PROOF_POLICY_METADATA entries whose values point into `text`.
-#define ES_PROOF_POLICY_METADATA 12 // the last is the hash of the tensors
-typedef struct EsProofPolicyMetadata {
-    EsMetadata entry[ES_PROOF_POLICY_METADATA];
-    int count;
-    char text[ES_PROOF_POLICY_METADATA][72];
-} EsProofPolicyMetadata;
-void es_proof_policy_metadata(const EsProofPolicy *policy, EsProofPolicyMetadata *notes);
-
-// INPUT unless the file was written for a policy of these settings and this graph.
-EsStatus es_proof_policy_check_metadata(const EsProofPolicy *policy, const char *path);
+void es_proof_network_clear_padding(EsProofPolicy *policy);
 
 // n at most: a block of the matrix product, and few enough that a layer's rows stay in the
 // second-level cache

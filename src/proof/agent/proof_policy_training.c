@@ -13,6 +13,8 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "network/network_file.h"
+#include "proof/agent/proof_policy_file.h"
 #include "proof/agent/proof_policy_training_internal.h"
 #include "proof/search/proof_array.h"
 
@@ -431,17 +433,17 @@ EsPpoModel es_proof_policy_training_model(EsProofPolicyTraining *training) {
 
 EsStatus es_proof_policy_training_save(const EsProofPolicyTraining *t, const char *path) {
     EsProofPolicyMetadata notes;
-    es_proof_policy_metadata(t->policy, &notes);
+    es_proof_policy_file_metadata(t->policy, &notes);
     return es_network_file_save(path, t->policy->layout, t->policy->store, t->optimiser,
                                 t->policy->stream, notes.entry, notes.count);
 }
 
 EsStatus es_proof_policy_training_load(EsProofPolicyTraining *t, const char *path) {
     EsProofPolicy *policy = t->policy;
-    ES_TRY(es_proof_policy_check_metadata(policy, path));
+    ES_TRY(es_proof_policy_file_check(policy, path));
     ES_TRY(es_network_file_load(path, policy->layout, policy->store, t->optimiser, policy->stream,
                                 ES_NUMBERS_FINITE));
-    es_proof_policy_clear_padding(policy);
+    es_proof_network_clear_padding(policy);
     policy->version++;
     return ES_STATUS_OK;
 }

@@ -58,7 +58,7 @@ EsStatus es_proof_policy_training_values(EsProofPolicyTraining *training,
 EsPpoModel es_proof_policy_training_model(EsProofPolicyTraining *training);
 
 // Weights and optimiser state, to go on later with the same bits; the file also serves as a policy
-// (es_proof_policy_load). Loading checks everything before it changes anything.
+// (es_proof_policy_file_load). Loading checks everything before it changes anything.
 EsStatus es_proof_policy_training_save(const EsProofPolicyTraining *training, const char *path);
 EsStatus es_proof_policy_training_load(EsProofPolicyTraining *training, const char *path);
 

@@ -4,6 +4,7 @@
 #ifndef ES_PROOF_PROOF_POLICY_TRAINING_INTERNAL_H
 #define ES_PROOF_PROOF_POLICY_TRAINING_INTERNAL_H
 
+#include "network/slab_optimiser.h"
 #include "proof/agent/proof_policy_inference_internal.h"
 #include "proof/agent/proof_policy_training.h"
 

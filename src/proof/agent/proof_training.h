@@ -11,7 +11,7 @@
 //     for (int64_t round = 0; round < n_rounds; round++) {
 //         EsProofRound report; ES_TRY(es_proof_training_round(training, NULL, &report));
 //     }
-//     ES_TRY(es_proof_policy_save(es_proof_training_policy(training), "policy.safetensors"));
+//     ES_TRY(es_proof_policy_file_save(es_proof_training_policy(training), "policy.safetensors"));
 #ifndef ES_PROOF_PROOF_TRAINING_H
 #define ES_PROOF_PROOF_TRAINING_H
 

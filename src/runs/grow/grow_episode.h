@@ -83,7 +83,8 @@ EsStatus es_grow_episode_run(EsEpisodeRunner *runner, EsPolicy *policy, int64_t 
 // The same step by step. begin: policy and reward start their episodes, growth stands where it is
 // and must want a decision when the first step runs (es_growth_reset). step: decide, reward, and
 // train and validate up to the next decision; `step` is the number that `watch` hears. end: on a
-// GPU, rows and the reward's memory come back, so that es_policy_update can go on with them.
+// GPU, rows and the reward's memory come back, so that es_policy_training_update can go on with
+// them.
 EsStatus es_grow_episode_begin(EsEpisodeRunner *runner, EsPolicy *policy, int64_t first_episode);
 EsStatus es_grow_episode_step(EsEpisodeRunner *runner, EsPolicy *policy, int64_t step,
                               const EsGrowWatch *watch);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/statistics.h"
+#include "control/policy/policy_training.h"
 #include "esper/log.h"
 #include "esper/version.h"
 #include "fit/grown_network.h"
@@ -289,8 +290,8 @@ static EsStatus step_decided(void *context, int64_t step) {
     (void)step;
     const EsGrowthState *state = &es_growth_snapshot(grow->runner.growth)->state;
     if (grow->is_trained) {
-        ES_TRY(es_policy_record(grow->policy, state, grow->runner.rewards,
-                                grow->settings->reward.rollback_penalty));
+        ES_TRY(es_policy_training_record(grow->policy, state, grow->runner.rewards,
+                                         grow->settings->reward.rollback_penalty));
     }
     es_run_phase_end(grow->run, ES_PHASE_DECIDE,
                      es_clock_ns() - (int64_t)(grow->runner.decide_ms * 1e6));
@@ -373,8 +374,8 @@ static EsStatus update_policy(EsGrowRun *grow, EsRoundReport *round) {
     EsPpoReport report;
     EsRecurrentHealth health = es_policy_health(grow->policy);
     int64_t start_ns = es_clock_ns();
-    ES_TRY(
-        es_policy_update(grow->policy, &es_growth_snapshot(grow->runner.growth)->state, &report));
+    ES_TRY(es_policy_training_update(grow->policy, &es_growth_snapshot(grow->runner.growth)->state,
+                                     &report));
     round->has_diverged |= report.is_skipped;
     double update_ms = es_run_phase_end(grow->run, ES_PHASE_UPDATE, start_ns);
     EsUpdatedPolicy policy = {ES_N_HEADS, es_head_name, &health, 1};
@@ -387,7 +388,7 @@ static EsStatus update_policy(EsGrowRun *grow, EsRoundReport *round) {
 static EsStatus hash_state(EsGrowRun *grow, EsRoundReport *report) {
     es_state_hash_begin(grow->hash);
     ES_TRY(es_growth_append_state(grow->runner.growth, grow->hash));
-    ES_TRY(es_policy_append_state(grow->policy, grow->hash));
+    ES_TRY(es_policy_training_append_state(grow->policy, grow->hash));
     snprintf(report->state_hash, sizeof report->state_hash, "%016llx",
              (unsigned long long)es_state_hash_value(grow->hash));
     return ES_STATUS_OK;
@@ -465,7 +466,7 @@ static EsStatus save(void *context, EsCheckpoint *checkpoint) {
         return ES_STATUS_OK;
     }
     ES_TRY(es_checkpoint_add_file(checkpoint, TRAINING_FILE, path));
-    ES_TRY(es_policy_save_training(grow->policy, path));
+    ES_TRY(es_policy_training_save(grow->policy, path));
     ES_TRY(es_checkpoint_add_file(checkpoint, POLICY_FILE, path));
     return es_policy_save(grow->policy, path);
 }
@@ -479,7 +480,7 @@ static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
                                      es_policy_kind(grow->policy) == ES_POLICY_SCRIPT
                                          ? "the schedule"
                                          : "the file of the policy"));
-    return grow->is_trained ? es_policy_load_training(
+    return grow->is_trained ? es_policy_training_load(
                                   grow->policy, es_checkpoint_path(checkpoint, TRAINING_FILE, path))
                             : ES_STATUS_OK;
 }

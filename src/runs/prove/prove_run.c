@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/range_check.h"
+#include "proof/agent/proof_policy_file.h"
 #include "proof/agent/proof_policy_inference.h"
 #include "runs/prove/prove_evaluate.h"
 #include "runs/prove/prove_events.h"
@@ -306,7 +307,7 @@ static EsStatus save_policy(EsRun *run, const EsProofPolicy *policy, const char 
                             char hash[ES_SHA256_TEXT_BYTES]) {
     char path[ES_RUN_PATH_BYTES];
     es_run_folder_path(es_run_folder(run), name, path);
-    ES_TRY(es_proof_policy_save(policy, path));
+    ES_TRY(es_proof_policy_file_save(policy, path));
     return es_sha256_file(path, hash, NULL);
 }
 
@@ -402,12 +403,13 @@ static EsStatus save(void *context, EsCheckpoint *checkpoint) {
         return ES_STATUS_OK;
     }
     ES_TRY(es_checkpoint_add_file(checkpoint, BEST_FILE, best));
-    return es_proof_policy_save(prove->best, best);
+    return es_proof_policy_file_save(prove->best, best);
 }
 
 static EsStatus load_best(EsProveRun *prove, const EsCheckpoint *checkpoint) {
     char path[ES_RUN_PATH_BYTES];
-    return es_proof_policy_reload(prove->best, es_checkpoint_path(checkpoint, BEST_FILE, path));
+    return es_proof_policy_file_reload(prove->best,
+                                       es_checkpoint_path(checkpoint, BEST_FILE, path));
 }
 
 // The best validation so far; its mean is NaN when no query had a corruption to be ranked against.

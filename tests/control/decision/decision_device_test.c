@@ -1,7 +1,7 @@
 // The decision phase on a GPU against the CPU: actions, thoughts, rewards and rollout rows of
 // random hosts, bit for bit; a network's numbers within the bound of policy_parity.
 #include "control/decision_device_case.h"
-#include "control/policy/policy_inference.h"
+#include "control/policy/policy_inference_internal.h"
 #include "temp_folder.h"
 
 #define BOUND 1e-4 // of the largest number of its kind
@@ -232,7 +232,7 @@ TEST(network) {
     EXPECT(a->slab_bytes == b->slab_bytes && memcmp(a->slab, b->slab, a->slab_bytes) == 0);
     // the rows that came back teach as those of the CPU do
     EsPpoReport report;
-    REQUIRE_OK(es_policy_update(first.there, &first.hosts.state, &report));
+    REQUIRE_OK(es_policy_training_update(first.there, &first.hosts.state, &report));
     EXPECT(report.n_epochs >= 1 && !report.is_skipped);
     pair_destroy(&first);
     pair_destroy(&second);

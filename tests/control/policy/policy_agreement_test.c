@@ -33,9 +33,9 @@ static void peek(const Scene *s, float *logits) {
     for (int64_t e = 0; e < N_ENVS; e++) {
         is_reset[e] = state->env.refusal[e] == ES_REFUSAL_ROLLED_BACK;
     }
-    REQUIRE_OK(es_policy_network_reset(network, is_reset));
+    REQUIRE_OK(es_policy_inference_reset(network, is_reset));
     es_learned_observe(s->policy, state, raw, normalised, blueprints);
-    REQUIRE_OK(es_policy_network_act(network, normalised, blueprints, 1, &outputs));
+    REQUIRE_OK(es_policy_inference_act(network, normalised, blueprints, 1, &outputs));
     memcpy(logits, outputs.logits, sizeof(float) * N_ENVS * N_LOGITS);
 }
 
@@ -62,13 +62,13 @@ static void act(Scene *s, int64_t t) {
         s->n_grown += op != ES_GROWTH_OP_WAIT;
     }
     hosts_act(hosts);
-    REQUIRE_OK(es_policy_record(s->policy, &hosts->state, hosts->rewards, 10));
+    REQUIRE_OK(es_policy_training_record(s->policy, &hosts->state, hosts->rewards, 10));
 }
 
 // Returns the largest difference of a log probability, over all rows, valid or not.
 static double compare(Scene *s) {
     const EsRollout *r = s->policy->learned.rollout;
-    EsPpoModel model = es_policy_network_ppo_model(s->policy->learned.network);
+    EsPpoModel model = es_policy_training_model(s->policy->learned.network);
     EsOutputs outputs;
     double worst = 0;
     REQUIRE_OK(model.begin(model.context, r));
@@ -110,7 +110,7 @@ TEST(the_training_plan_repeats_what_was_acted_on) {
             n_broken += !r->is_valid[row];
         }
         EXPECT_NEAR(compare(&s), 0, 1e-5);
-        REQUIRE_OK(es_policy_update(s.policy, &s.hosts.state, &report));
+        REQUIRE_OK(es_policy_training_update(s.policy, &s.hosts.state, &report));
     }
     EXPECT_EQ(n_broken, N_ROUNDS);
     EXPECT(s.n_grown > 500);

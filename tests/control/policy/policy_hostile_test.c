@@ -28,7 +28,7 @@ static FileCase *create_file_case(void) {
     test.training_path = temp_path("training.safetensors");
     test.crafted = temp_path("crafted.safetensors");
     REQUIRE_OK(es_policy_save(test.policy, test.policy_path));
-    REQUIRE_OK(es_policy_save_training(test.policy, test.training_path));
+    REQUIRE_OK(es_policy_training_save(test.policy, test.training_path));
     return &test;
 }
 
@@ -195,7 +195,7 @@ TEST(changed_policies_are_refused_or_play) {
 // --- training.safetensors ---
 
 static void expect_training_refused(const FileCase *test, const char *named) {
-    EXPECT_STATUS(es_policy_load_training(test->policy, test->crafted), INPUT);
+    EXPECT_STATUS(es_policy_training_load(test->policy, test->crafted), INPUT);
     EXPECT_CONTAINS(es_status_detail(), test->crafted);
     EXPECT_CONTAINS(es_status_detail(), named);
 }
@@ -230,7 +230,7 @@ TEST(numbers_of_a_training_are_checked) {
     craft_number(test->training_path, test->crafted, "policy.value.linear0.weight", 2,
                  &(float){NAN}, 4);
     expect_training_refused(test, "policy.value.linear0.weight[2] is nan, must be finite");
-    REQUIRE_OK(es_policy_load_training(test->policy, test->training_path));
+    REQUIRE_OK(es_policy_training_load(test->policy, test->training_path));
     destroy_file_case(test);
 }
 
@@ -241,14 +241,14 @@ TEST(changed_trainings_are_refused_or_go_on) {
     int n_all = mutation_count(200), n_refused = 0;
     for (int i = 0; i < n_all; i++) {
         mutate_safetensors(&mutator, &file, test->crafted);
-        EsStatus status = es_policy_load_training(test->policy, test->crafted);
+        EsStatus status = es_policy_training_load(test->policy, test->crafted);
         EXPECT(status == ES_STATUS_OK || status == ES_STATUS_INPUT);
         n_refused += status != ES_STATUS_OK;
         if (status == ES_STATUS_OK && i % 16 == 0) {
             EsPpoReport report;
             hosts_play(&test->hosts, test->policy, 0, NULL);
             // weights near the largest float make numbers that are not finite, which is told
-            status = es_policy_update(test->policy, &test->hosts.state, &report);
+            status = es_policy_training_update(test->policy, &test->hosts.state, &report);
             EXPECT(status == ES_STATUS_OK || status == ES_STATUS_NUMERIC);
         }
     }

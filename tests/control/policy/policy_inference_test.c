@@ -1,6 +1,6 @@
 // The fused acting step against the acting plan on the same device and against the CPU, over steps
 // of recurrence with resets: within policy_parity's bound. The same bits twice, and replayed.
-#include "control/policy/policy_inference.h"
+#include "control/policy/policy_inference_internal.h"
 
 #include "control/policy_case.h"
 
@@ -178,10 +178,10 @@ static void compare_with_cpu(ActCase *test, int64_t t, float *const seen[N_BUFFE
     const EsRolloutShape *shape = &test->cpu.rollout->shape;
     int64_t row = t * shape->n_envs;
     EsOutputs cpu;
-    REQUIRE_OK(es_policy_network_reset(test->cpu.network, test->cpu.rollout->is_reset + row));
-    REQUIRE_OK(es_policy_network_act(test->cpu.network,
-                                     test->cpu.rollout->features + row * shape->n_features,
-                                     test->cpu.rollout->ids + row * shape->n_ids, 0, &cpu));
+    REQUIRE_OK(es_policy_inference_reset(test->cpu.network, test->cpu.rollout->is_reset + row));
+    REQUIRE_OK(es_policy_inference_act(test->cpu.network,
+                                       test->cpu.rollout->features + row * shape->n_features,
+                                       test->cpu.rollout->ids + row * shape->n_ids, 0, &cpu));
     expect_near(test, "the CPU's", 0, t, cpu.logits, seen[0]);
     expect_near(test, "the CPU's", 1, t, cpu.value, seen[1]);
 }
@@ -343,8 +343,9 @@ static int64_t compare_nans(ActCase *test, const char *name, int in_tf32) {
     const EsRollout *rollout = test->cpu.rollout;
     int64_t n_nans = 0;
     EsOutputs cpu;
-    REQUIRE_OK(es_policy_network_reset(test->cpu.network, NULL));
-    REQUIRE_OK(es_policy_network_act(test->cpu.network, rollout->features, rollout->ids, 0, &cpu));
+    REQUIRE_OK(es_policy_inference_reset(test->cpu.network, NULL));
+    REQUIRE_OK(
+        es_policy_inference_act(test->cpu.network, rollout->features, rollout->ids, 0, &cpu));
     queue(test, test->act, test->fused, 0);
     queue(test, test->act_tf32, test->tf32, 0);
     for (int i = 0; i < 2; i++) {
@@ -412,9 +413,9 @@ TEST(a_network_on_cuda_is_fused) {
     const float features[3 * (ES_OBSERVATION_HOST + 2 * ES_OBSERVATION_SLOT)] = {1.0f};
     const int32_t blueprints[3 * 2] = {0};
     for (int i = 0; i < 4; i++) { // directly, recorded, replayed
-        REQUIRE_OK(es_policy_network_act(network, features, blueprints, 0, &outputs));
+        REQUIRE_OK(es_policy_inference_act(network, features, blueprints, 0, &outputs));
     }
-    EsActingReport report = es_policy_network_acting(network);
+    EsActingReport report = es_policy_inference_report(network);
     EXPECT(report.is_fused);
     EXPECT_EQ(report.n_launches, 5);
     EXPECT_TEXT(report.fallback, "");
@@ -434,7 +435,7 @@ TEST(the_cpu_is_refused) {
                                        (EsPolicyActOptions){.is_tf32 = 0}, &act),
                   UNSUPPORTED);
     EXPECT(act == NULL);
-    EsActingReport report = es_policy_network_acting(test.network);
+    EsActingReport report = es_policy_inference_report(test.network);
     EXPECT(!report.is_fused && report.n_launches > 40);
     EXPECT_CONTAINS(report.fallback, "CUDA alone");
     es_policy_graph_destroy(&graph);

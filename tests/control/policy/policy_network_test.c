@@ -179,10 +179,10 @@ static void act_through(PolicyCase *test, float *logits, float *values) {
     int64_t E = shape->n_envs, A = shape->policy.n_logits;
     for (int64_t t = 0; t < shape->n_steps; t++) {
         EsOutputs outputs;
-        REQUIRE_OK(es_policy_network_reset(test->network, test->rollout->is_reset + t * E));
-        REQUIRE_OK(es_policy_network_act(test->network,
-                                         test->rollout->features + t * E * shape->n_features,
-                                         test->rollout->ids + t * E * shape->n_ids, 0, &outputs));
+        REQUIRE_OK(es_policy_inference_reset(test->network, test->rollout->is_reset + t * E));
+        REQUIRE_OK(es_policy_inference_act(test->network,
+                                           test->rollout->features + t * E * shape->n_features,
+                                           test->rollout->ids + t * E * shape->n_ids, 0, &outputs));
         memcpy(logits + t * E * A, outputs.logits, (size_t)(E * A) * sizeof(float));
         memcpy(values + t * E, outputs.value, (size_t)E * sizeof(float));
     }
@@ -225,8 +225,8 @@ TEST(an_environment_does_not_depend_on_the_others) {
         EsOutputs all, one;
         const float *features = wide.rollout->features + t * 12 * D;
         const int32_t *ids = wide.rollout->ids + t * 12 * S;
-        REQUIRE_OK(es_policy_network_act(wide.network, features, ids, 0, &all));
-        REQUIRE_OK(es_policy_network_act(alone, features + 7 * D, ids + 7 * S, 0, &one));
+        REQUIRE_OK(es_policy_inference_act(wide.network, features, ids, 0, &all));
+        REQUIRE_OK(es_policy_inference_act(alone, features + 7 * D, ids + 7 * S, 0, &one));
         EXPECT(memcmp(all.logits + 7 * A, one.logits, (size_t)A * sizeof(float)) == 0);
         EXPECT(all.value[7] == one.value[0]);
     }
@@ -239,15 +239,15 @@ TEST(a_peek_leaves_the_state_alone) {
     EsOutputs outputs;
     const float *features = test.rollout->features;
     const int32_t *ids = test.rollout->ids;
-    REQUIRE_OK(es_policy_network_act(test.network, features, ids, 0, &outputs));
-    REQUIRE_OK(es_policy_network_act(test.network, features, ids, 1, &outputs));
+    REQUIRE_OK(es_policy_inference_act(test.network, features, ids, 0, &outputs));
+    REQUIRE_OK(es_policy_inference_act(test.network, features, ids, 1, &outputs));
     float peeked[4], again[4];
     memcpy(peeked, outputs.value, sizeof peeked);
-    REQUIRE_OK(es_policy_network_act(test.network, features, ids, 0, &outputs));
+    REQUIRE_OK(es_policy_inference_act(test.network, features, ids, 0, &outputs));
     memcpy(again, outputs.value, sizeof again);
     EXPECT(memcmp(peeked, again, sizeof peeked) == 0);
     EXPECT(outputs.action_value == NULL && outputs.auxiliary == NULL);
-    REQUIRE_OK(es_policy_network_act(test.network, features, ids, 0, &outputs));
+    REQUIRE_OK(es_policy_inference_act(test.network, features, ids, 0, &outputs));
     EXPECT(memcmp(peeked, outputs.value, sizeof peeked) != 0);
     destroy_case(&test);
 }
@@ -258,7 +258,7 @@ TEST(queued_acting_is_acting) {
     PolicyCase here = create_case(small_spec(), 9, 6, 1, 3);
     PolicyCase there = create_case(small_spec(), 9, 6, 1, 3);
     const EsRolloutShape *shape = &here.rollout->shape;
-    EsPolicyInputs inputs = es_policy_network_inputs(there.network);
+    EsPolicyInputs inputs = es_policy_inference_inputs(there.network);
     EsStream *stream = NULL;
     REQUIRE_OK(es_stream_create(there.device, &stream));
     int n_reset = 0;
@@ -271,8 +271,8 @@ TEST(queued_acting_is_acting) {
         for (int64_t e = 0; t > 0 && e < shape->n_envs; e++) {
             n_reset += is_reset[e];
         }
-        REQUIRE_OK(es_policy_network_reset(here.network, is_reset));
-        REQUIRE_OK(es_policy_network_act(here.network, features, ids, 0, &outputs));
+        REQUIRE_OK(es_policy_inference_reset(here.network, is_reset));
+        REQUIRE_OK(es_policy_inference_act(here.network, features, ids, 0, &outputs));
         if (t % 2 == 0) {
             memcpy(inputs.features, features,
                    sizeof(float) * (size_t)(shape->n_envs * shape->n_features));
@@ -281,8 +281,8 @@ TEST(queued_acting_is_acting) {
             features = inputs.features;
             ids = inputs.blueprints;
         }
-        REQUIRE_OK(es_policy_network_act_queued(there.network, stream, features, ids, is_reset,
-                                                &logits, &value));
+        REQUIRE_OK(es_policy_inference_act_queued(there.network, stream, features, ids, is_reset,
+                                                  &logits, &value));
         REQUIRE_OK(es_stream_synchronize(stream));
         EXPECT(memcmp(logits, outputs.logits,
                       sizeof(float) * (size_t)(shape->n_envs * shape->policy.n_logits)) == 0);
@@ -299,9 +299,9 @@ TEST(acting_allocates_nothing) {
     EsOutputs outputs;
     int64_t before = es_device_counters(test.device).n_allocations;
     for (int i = 0; i < 20; i++) {
-        REQUIRE_OK(es_policy_network_act(test.network, test.rollout->features, test.rollout->ids,
-                                         i % 3 == 0, &outputs));
-        REQUIRE_OK(es_policy_network_reset(test.network, test.rollout->is_reset));
+        REQUIRE_OK(es_policy_inference_act(test.network, test.rollout->features, test.rollout->ids,
+                                           i % 3 == 0, &outputs));
+        REQUIRE_OK(es_policy_inference_reset(test.network, test.rollout->is_reset));
     }
     run_step(&test, 0, 1e-3f, 1.0f);
     EXPECT_EQ(es_device_counters(test.device).n_allocations, before);
@@ -311,23 +311,23 @@ TEST(acting_allocates_nothing) {
 TEST(health_of_the_state) {
     PolicyCase test = create_case(small_spec(), 3, 3, 1, 0);
     EsOutputs outputs;
-    EsRecurrentHealth health = es_policy_network_health(test.network);
+    EsRecurrentHealth health = es_policy_inference_health(test.network);
     EXPECT(health.h_rms == 0 && health.c_env_rms_max == 0 && !health.has_nan && !health.has_inf);
     int64_t D = test.rollout->shape.n_features;
-    REQUIRE_OK(es_policy_network_act(test.network, test.rollout->features, test.rollout->ids, 0,
-                                     &outputs));
-    health = es_policy_network_health(test.network);
+    REQUIRE_OK(es_policy_inference_act(test.network, test.rollout->features, test.rollout->ids, 0,
+                                       &outputs));
+    health = es_policy_inference_health(test.network);
     EXPECT(health.h_rms > 0 && health.h_rms < 1);
     EXPECT(health.c_rms > health.h_rms && health.c_env_rms_max >= health.c_rms);
     uint8_t is_reset[3] = {1, 0, 1};
-    REQUIRE_OK(es_policy_network_reset(test.network, is_reset));
-    EsRecurrentHealth one = es_policy_network_health(test.network);
+    REQUIRE_OK(es_policy_inference_reset(test.network, is_reset));
+    EsRecurrentHealth one = es_policy_inference_health(test.network);
     // one environment of three is left
     EXPECT_NEAR(one.h_rms * sqrt(3), one.h_env_rms_max, 1e-12);
     float *broken = draw_floats(1, 3 * D, 1.0f);
     broken[D] = NAN;
-    REQUIRE_OK(es_policy_network_act(test.network, broken, test.rollout->ids, 0, &outputs));
-    EXPECT(es_policy_network_health(test.network).has_nan);
+    REQUIRE_OK(es_policy_inference_act(test.network, broken, test.rollout->ids, 0, &outputs));
+    EXPECT(es_policy_inference_health(test.network).has_nan);
     free(broken);
     destroy_case(&test);
 }

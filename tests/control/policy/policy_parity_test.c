@@ -54,7 +54,7 @@ static Pair create_pair(EsPolicySpec spec, int64_t n_envs, int64_t n_steps) {
     REQUIRE_OK(
         es_policy_network_create(pair.cuda.device, &spec, n_envs, n_steps, &pair.cuda.network));
     REQUIRE_OK(es_policy_network_initialise(pair.cuda.network, 7));
-    pair.cuda.model = es_policy_network_ppo_model(pair.cuda.network);
+    pair.cuda.model = es_policy_training_model(pair.cuda.network);
     return pair;
 }
 
@@ -84,15 +84,15 @@ static EsOutputs act(PolicyCase *test, int64_t t, int is_peek) {
     const EsRolloutShape *shape = &test->rollout->shape;
     int64_t row = t * shape->n_envs;
     EsOutputs outputs;
-    REQUIRE_OK(es_policy_network_act(test->network,
-                                     test->rollout->features + row * shape->n_features,
-                                     test->rollout->ids + row * shape->n_ids, is_peek, &outputs));
+    REQUIRE_OK(es_policy_inference_act(test->network,
+                                       test->rollout->features + row * shape->n_features,
+                                       test->rollout->ids + row * shape->n_ids, is_peek, &outputs));
     return outputs;
 }
 
 static void compare_health(Pair *pair) {
-    EsRecurrentHealth a = es_policy_network_health(pair->cpu.network);
-    EsRecurrentHealth b = es_policy_network_health(pair->cuda.network);
+    EsRecurrentHealth a = es_policy_inference_health(pair->cpu.network);
+    EsRecurrentHealth b = es_policy_inference_health(pair->cuda.network);
     const float cpu[] = {(float)a.h_rms, (float)a.h_env_rms_max, (float)a.c_rms,
                          (float)a.c_env_rms_max};
     const float cuda[] = {(float)b.h_rms, (float)b.h_env_rms_max, (float)b.c_rms,
@@ -107,8 +107,8 @@ static void compare_acting(Pair *pair) {
     float *peeked = malloc((size_t)n_logits * sizeof *peeked);
     for (int64_t t = 0; t < rollout->shape.n_steps; t++) {
         const uint8_t *is_reset = rollout->is_reset + t * E;
-        REQUIRE_OK(es_policy_network_reset(pair->cpu.network, is_reset));
-        REQUIRE_OK(es_policy_network_reset(pair->cuda.network, is_reset));
+        REQUIRE_OK(es_policy_inference_reset(pair->cpu.network, is_reset));
+        REQUIRE_OK(es_policy_inference_reset(pair->cuda.network, is_reset));
         memcpy(peeked, act(&pair->cuda, t, 1).logits, (size_t)n_logits * sizeof *peeked);
         EsOutputs cpu = act(&pair->cpu, t, 0), cuda = act(&pair->cuda, t, 0);
         expect_near(pair, "logits of acting", cpu.logits, cuda.logits, n_logits);
@@ -213,8 +213,8 @@ static void expect_training_goes_on(void) {
         hosts_play(&hosts, there, 5 * round, &report);
         EXPECT(report.n_epochs >= 1 && !report.is_skipped);
     }
-    REQUIRE_OK(es_policy_save_training(there, path));
-    REQUIRE_OK(es_policy_load_training(here, path));
+    REQUIRE_OK(es_policy_training_save(there, path));
+    REQUIRE_OK(es_policy_training_load(here, path));
     PolicyCase from = {.network = there->learned.network};
     const EsTensor *wanted = &es_policy_network_store(there->learned.network)->parameters;
     const EsTensor *loaded = &es_policy_network_store(here->learned.network)->parameters;

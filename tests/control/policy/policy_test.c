@@ -137,7 +137,8 @@ TEST(frequencies_match_probabilities) {
     EsOutputs outputs;
     es_learned_observe(policy, &hosts.state, raw, normalised, blueprints);
     REQUIRE_OK(es_policy_begin(policy, 0));
-    REQUIRE_OK(es_policy_network_act(policy->learned.network, normalised, blueprints, 1, &outputs));
+    REQUIRE_OK(
+        es_policy_inference_act(policy->learned.network, normalised, blueprints, 1, &outputs));
     for (int head = 0; head < ES_N_HEADS; head++) {
         check_head(&counts, head, outputs.logits, policy->learned.floor[head], &hosts.masks[0]);
     }

@@ -96,7 +96,7 @@ TEST(rows) {
             memcpy(contributions, t.hosts.state.seed.contribution, sizeof contributions);
             REQUIRE_OK(es_policy_decide(t.policy, &t.hosts.state, t.hosts.masks, t.hosts.actions));
             hosts_act(&t.hosts);
-            REQUIRE_OK(es_policy_record(t.policy, &t.hosts.state, t.hosts.rewards, 10));
+            REQUIRE_OK(es_policy_training_record(t.policy, &t.hosts.state, t.hosts.rewards, 10));
             for (int64_t e = 0; e < 4; e++) {
                 check_row(&t, step, e, masks, ages, contributions);
                 for (int s = 0; s < 3; s++) {
@@ -126,7 +126,7 @@ TEST(credit_goes_to_what_was_carried_out) {
                 t.hosts.state.env.accuracy[e] = NAN;
             }
             hosts_act(&t.hosts);
-            REQUIRE_OK(es_policy_record(t.policy, &t.hosts.state, t.hosts.rewards, 10));
+            REQUIRE_OK(es_policy_training_record(t.policy, &t.hosts.state, t.hosts.rewards, 10));
             for (int64_t e = 0; e < 3; e++) {
                 int64_t row = es_rollout_row(r, step, e);
                 EXPECT_EQ(r->causal[row], 1 << ES_HEAD_OP);
@@ -172,9 +172,9 @@ TEST(bootstrap_looks_at_the_state_after_the_last_step) {
     es_learned_observe(t.policy, &t.hosts.state, raw, normalised, blueprints);
     EXPECT(raw[0] == 1); // the episode is over
     REQUIRE_OK(
-        es_policy_network_act(t.policy->learned.network, normalised, blueprints, 1, &outputs));
+        es_policy_inference_act(t.policy->learned.network, normalised, blueprints, 1, &outputs));
     memcpy(values, outputs.value, sizeof values);
-    REQUIRE_OK(es_policy_update(t.policy, &t.hosts.state, &report));
+    REQUIRE_OK(es_policy_training_update(t.policy, &t.hosts.state, &report));
     for (int64_t e = 0; e < 3; e++) {
         EXPECT(r->bootstrap[es_rollout_row(r, r->shape.n_steps - 1, e)] == values[e]);
         EXPECT(r->bootstrap[es_rollout_row(r, r->shape.n_steps - 2, e)] == 0);
@@ -203,7 +203,7 @@ TEST(episodes_end_and_rounds_are_cut) {
     for (int step = 0; step < 5; step++) {
         hosts_step(&t.hosts, t.policy);
     }
-    REQUIRE_OK(es_policy_update(t.policy, &t.hosts.state, &report));
+    REQUIRE_OK(es_policy_training_update(t.policy, &t.hosts.state, &report));
     EXPECT_EQ(report.n_valid, 15);
     for (int64_t e = 0; e < 3; e++) {
         int64_t row = es_rollout_row(r, 4, e);
@@ -259,9 +259,9 @@ static double play_waiting(Training *t, int64_t round) {
             n_waits += is_wait && !es_policy_action_stats(t->policy)[e].is_forced;
             n_choices += !es_policy_action_stats(t->policy)[e].is_forced;
         }
-        REQUIRE_OK(es_policy_record(t->policy, &t->hosts.state, t->hosts.rewards, 10));
+        REQUIRE_OK(es_policy_training_record(t->policy, &t->hosts.state, t->hosts.rewards, 10));
     }
-    REQUIRE_OK(es_policy_update(t->policy, &t->hosts.state, &report));
+    REQUIRE_OK(es_policy_training_update(t->policy, &t->hosts.state, &report));
     return (double)n_waits / (double)n_choices;
 }
 
@@ -289,8 +289,8 @@ TEST(training_goes_on_from_a_file) {
     training_begin(&later, 2, 3, 77); // other weights, until it loads
     hosts_play(&t.hosts, t.policy, 0, &report);
     hosts_play(&t.hosts, t.policy, 3, &report);
-    REQUIRE_OK(es_policy_save_training(t.policy, path));
-    REQUIRE_OK(es_policy_load_training(later.policy, path));
+    REQUIRE_OK(es_policy_training_save(t.policy, path));
+    REQUIRE_OK(es_policy_training_load(later.policy, path));
     EXPECT(training_hash(&later) == training_hash(&t));
     later.policy->context.seed = 5; // the run's seed is not in the file
     hosts_play(&t.hosts, t.policy, 6, &report);
@@ -321,7 +321,7 @@ TEST(files_that_are_refused) {
     static Training t, other;
     const char *path = temp_path("training.safetensors"), *bad = temp_path("bad.safetensors");
     training_begin(&t, 2, 3, 5);
-    REQUIRE_OK(es_policy_save_training(t.policy, path));
+    REQUIRE_OK(es_policy_training_save(t.policy, path));
     uint64_t before = training_hash(&t);
     FILE *file = fopen(path, "rb");
     EXPECT(file != NULL && fseek(file, 0, SEEK_END) == 0);
@@ -330,7 +330,7 @@ TEST(files_that_are_refused) {
     // cut off anywhere
     for (int i = 0; i < 40; i++) {
         copy_file(path, bad, size * i / 40, size, NULL, 0);
-        EXPECT(es_policy_load_training(t.policy, bad) != ES_STATUS_OK);
+        EXPECT(es_policy_training_load(t.policy, bad) != ES_STATUS_OK);
     }
     // a number that training cannot go on with
     const EsOptimiser *optimiser = es_policy_network_optimiser(t.policy->learned.network);
@@ -340,15 +340,15 @@ TEST(files_that_are_refused) {
     for (int i = 0; i < 3; i++) {
         float right = numbers[i][0];
         numbers[i][0] = wrong[i];
-        REQUIRE_OK(es_policy_save_training(t.policy, bad));
+        REQUIRE_OK(es_policy_training_save(t.policy, bad));
         numbers[i][0] = right;
-        EXPECT_STATUS(es_policy_load_training(t.policy, bad), INPUT);
+        EXPECT_STATUS(es_policy_training_load(t.policy, bad), INPUT);
         EXPECT_CONTAINS(es_status_detail(), i == 2 ? "not negative" : "must be finite");
     }
     // the last numbers of the file are some tensor's: NaN, all bits set
     const unsigned char ones[8] = {255, 255, 255, 255, 255, 255, 255, 255};
     copy_file(path, bad, -1, size - 8, ones, sizeof ones);
-    EXPECT_STATUS(es_policy_load_training(t.policy, bad), INPUT);
+    EXPECT_STATUS(es_policy_training_load(t.policy, bad), INPUT);
     EXPECT_CONTAINS(es_status_detail(), ": policy.");
     // any other file of tensors
     const float zero = 0;
@@ -356,13 +356,13 @@ TEST(files_that_are_refused) {
     EsNamedTensor tensor = {"policy.n_steps",
                             es_tensor_view((void *)(uintptr_t)&zero, ES_DTYPE_F32, NULL, 1, &one)};
     REQUIRE_OK(es_safetensors_save(bad, &tensor, 1, NULL, 0));
-    EXPECT_STATUS(es_policy_load_training(t.policy, bad), INPUT);
+    EXPECT_STATUS(es_policy_training_load(t.policy, bad), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "format is not said");
-    EXPECT_STATUS(es_policy_load_training(t.policy, "/nowhere/at/all"), IO);
+    EXPECT_STATUS(es_policy_training_load(t.policy, "/nowhere/at/all"), IO);
     EXPECT(training_hash(&t) == before); // nothing was touched
     // a policy of another shape
     training_begin(&other, 3, 3, 5);
-    EXPECT_STATUS(es_policy_load_training(other.policy, path), INPUT);
+    EXPECT_STATUS(es_policy_training_load(other.policy, path), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "this policy needs");
     training_end(&t);
     training_end(&other);

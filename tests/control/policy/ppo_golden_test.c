@@ -9,7 +9,7 @@
 // T steps, E environments, K heads.
 #include "golden_file.h"
 
-#include "control/policy/policy_network.h"
+#include "control/policy/policy_training.h"
 
 #define BOUND 2e-5
 #define K     8 // heads
@@ -196,7 +196,7 @@ static Bench bench_open(const char *stem, int n_epochs, double target_kl) {
     REQUIRE_OK(es_device_open("cpu", &options, &b.device));
     REQUIRE_OK(es_policy_network_create(b.device, &spec, b.E, b.T, &b.network));
     each_parameter(&b, "start.", 1, 0, 1);
-    b.model = es_policy_network_ppo_model(b.network);
+    b.model = es_policy_training_model(b.network);
     EsRolloutShape rows = {.n_steps = b.T,
                            .n_envs = b.E,
                            .n_features = es_observation_size(shape[2]),

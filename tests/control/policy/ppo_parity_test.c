@@ -222,7 +222,7 @@ static NetworkRun open_run(const char *device, int64_t n_envs, int64_t n_steps, 
     REQUIRE_OK(es_policy_network_initialise(run.network, 7));
     REQUIRE_OK(es_ppo_create(&settings, &shape, &run.ppo));
     REQUIRE_OK(es_rollout_create(&shape, &run.rollout));
-    run.model = es_policy_network_ppo_model(run.network);
+    run.model = es_policy_training_model(run.network);
     return run;
 }
 

@@ -299,7 +299,7 @@ static void keep_note(void *context, EsLogLevel level, const char *line) {
 
 static void expect_policy_refused(const PolicyCase *test, const char *path, const char *named) {
     EsProofPolicy *loaded = NULL;
-    EXPECT_STATUS(es_proof_policy_load(test->device, test->graph, path, &loaded), INPUT);
+    EXPECT_STATUS(es_proof_policy_file_load(test->device, test->graph, path, &loaded), INPUT);
     EXPECT_CONTAINS(es_status_detail(), path);
     EXPECT_CONTAINS(es_status_detail(), named);
     EXPECT(loaded == NULL);
@@ -309,7 +309,7 @@ TEST(crafted_policies_are_refused) {
     EsProofPolicySettings settings = small_settings(8, 8, 1);
     PolicyCase test = make_case(&settings, 40, 1);
     const char *good = temp_path("policy.safetensors"), *bad = temp_path("crafted.safetensors");
-    REQUIRE_OK(es_proof_policy_save(test.policy, good));
+    REQUIRE_OK(es_proof_policy_file_save(test.policy, good));
     static const char *const keys[] = {"n_constants",    "n_predicates", "embed",
                                        "hidden",         "layers",       "temperature",
                                        "separate_value", "l2",           "embedder"};
@@ -326,7 +326,7 @@ TEST(crafted_policies_are_refused) {
         craft_metadata(good, bad, keys[k], "1.5");
         EsProofPolicy *loaded = NULL;
         // a temperature may be that, the others are whole
-        EsStatus status = es_proof_policy_load(test.device, test.graph, bad, &loaded);
+        EsStatus status = es_proof_policy_file_load(test.device, test.graph, bad, &loaded);
         int is_real = strcmp(keys[k], "temperature") == 0;
         EXPECT_EQ(status, is_real ? ES_STATUS_OK : ES_STATUS_INPUT);
         es_proof_policy_destroy(loaded);
@@ -348,10 +348,10 @@ TEST(weights_of_other_settings_are_refused) {
     EsProofPolicySettings small = small_settings(8, 8, 1), large = small_settings(8, 24, 1);
     PolicyCase test = make_case(&small, 40, 1), other = make_case(&large, 40, 1);
     const char *path = temp_path("policy.safetensors");
-    REQUIRE_OK(es_proof_policy_save(other.policy, path));
-    EXPECT_STATUS(es_proof_policy_reload(test.policy, path), INPUT);
+    REQUIRE_OK(es_proof_policy_file_save(other.policy, path));
+    EXPECT_STATUS(es_proof_policy_file_reload(test.policy, path), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "hidden is 24 in the file and 8 in the policy");
-    REQUIRE_OK(es_proof_policy_reload(other.policy, path));
+    REQUIRE_OK(es_proof_policy_file_reload(other.policy, path));
     destroy_case(&test);
     destroy_case(&other);
 }
@@ -361,18 +361,18 @@ TEST(the_hash_of_the_tensors_is_checked) {
     PolicyCase test = make_case(&settings, 40, 1);
     const char *good = temp_path("policy.safetensors"), *bad = temp_path("crafted.safetensors");
     EsProofPolicy *loaded = NULL;
-    REQUIRE_OK(es_proof_policy_save(test.policy, good));
+    REQUIRE_OK(es_proof_policy_file_save(test.policy, good));
     FileBytes file = read_bytes(good);
     file.bytes[file.count - 2] ^= 1;
     write_bytes(bad, file.bytes, file.count);
     expect_policy_refused(&test, bad, "tensors_sha256");
     es_log_set_handler(keep_note, NULL, ES_LOG_INFO);
     last_note[0] = '\0';
-    REQUIRE_OK(es_proof_policy_load(test.device, test.graph, good, &loaded));
+    REQUIRE_OK(es_proof_policy_file_load(test.device, test.graph, good, &loaded));
     es_proof_policy_destroy(loaded);
     EXPECT_EQ(last_note[0], 0); // nothing to say of this one
     craft_metadata(good, bad, "tensors_sha256", NULL);
-    REQUIRE_OK(es_proof_policy_load(test.device, test.graph, bad, &loaded));
+    REQUIRE_OK(es_proof_policy_file_load(test.device, test.graph, bad, &loaded));
     es_proof_policy_destroy(loaded);
     EXPECT_CONTAINS(last_note, "crafted.safetensors was written by an earlier version");
     es_log_set_handler(NULL, NULL, ES_LOG_INFO);
@@ -384,14 +384,14 @@ TEST(changed_policies_are_refused_or_loaded) {
     EsProofPolicySettings settings = small_settings(8, 8, 1);
     PolicyCase test = make_case(&settings, 40, 1);
     const char *good = temp_path("policy.safetensors"), *bad = temp_path("crafted.safetensors");
-    REQUIRE_OK(es_proof_policy_save(test.policy, good));
+    REQUIRE_OK(es_proof_policy_file_save(test.policy, good));
     FileBytes file = read_bytes(good);
     Mutator mutator = {.seed = 31};
     int n_all = mutation_count(300), n_refused = 0;
     for (int i = 0; i < n_all; i++) {
         EsProofPolicy *loaded = NULL;
         mutate_safetensors(&mutator, &file, bad);
-        EsStatus status = es_proof_policy_load(test.device, test.graph, bad, &loaded);
+        EsStatus status = es_proof_policy_file_load(test.device, test.graph, bad, &loaded);
         EXPECT(status == ES_STATUS_OK || status == ES_STATUS_INPUT);
         n_refused += status != ES_STATUS_OK;
         es_proof_policy_destroy(loaded);

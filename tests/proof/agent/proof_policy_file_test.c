@@ -1,4 +1,5 @@
 // Policies as files: what comes back, and what is refused.
+#include "proof/agent/proof_policy_file.h"
 #include "proof/agent/proof_policy_inference.h"
 #include "proof/agent/proof_policy_network.h"
 #include "proof/proof_episodes.h"
@@ -14,8 +15,8 @@ TEST(a_policy_comes_back_bit_for_bit) {
     PolicyCase test = make_case(&settings, 40, 1);
     EsProofPolicy *loaded = NULL;
     const char *path = temp_path("policy.safetensors");
-    REQUIRE_OK(es_proof_policy_save(test.policy, path));
-    REQUIRE_OK(es_proof_policy_load(test.device, test.graph, path, &loaded));
+    REQUIRE_OK(es_proof_policy_file_save(test.policy, path));
+    REQUIRE_OK(es_proof_policy_file_load(test.device, test.graph, path, &loaded));
     EXPECT_EQ(memcmp(es_proof_policy_settings(loaded), &settings, sizeof settings), 0);
     EXPECT_EQ(es_proof_policy_parameter_count(loaded),
               es_proof_policy_parameter_count(test.policy));
@@ -35,14 +36,14 @@ TEST(another_graph_is_refused) {
     EsProofPolicy *policy = NULL, *loaded = NULL;
     const char *path = temp_path("policy.safetensors");
     REQUIRE_OK(es_proof_policy_create(test.device, graph, &settings, 1, &policy));
-    REQUIRE_OK(es_proof_policy_save(policy, path));
-    EXPECT_STATUS(es_proof_policy_load(test.device, test.graph, path, &loaded), INPUT);
+    REQUIRE_OK(es_proof_policy_file_save(policy, path));
+    EXPECT_STATUS(es_proof_policy_file_load(test.device, test.graph, path, &loaded), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "3 constants and 2 predicates");
     EXPECT_CONTAINS(es_status_detail(), path);
-    EXPECT_STATUS(es_proof_policy_load(test.device, renamed, path, &loaded), INPUT);
+    EXPECT_STATUS(es_proof_policy_file_load(test.device, renamed, path, &loaded), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "not the same names");
     EXPECT(loaded == NULL);
-    REQUIRE_OK(es_proof_policy_load(test.device, graph, path, &loaded));
+    REQUIRE_OK(es_proof_policy_file_load(test.device, graph, path, &loaded));
     es_proof_policy_destroy(loaded);
     es_proof_policy_destroy(policy);
     es_kg_destroy(graph);
@@ -55,19 +56,20 @@ TEST(files_that_are_no_policy_are_refused) {
     PolicyCase test = make_case(&settings, 40, 1);
     EsProofPolicy *loaded = NULL;
     const char *path = temp_path("policy.safetensors");
-    EXPECT_STATUS(es_proof_policy_load(test.device, test.graph, "/nowhere/at/all", &loaded), INPUT);
+    EXPECT_STATUS(es_proof_policy_file_load(test.device, test.graph, "/nowhere/at/all", &loaded),
+                  INPUT);
     EXPECT_CONTAINS(es_status_detail(), "/nowhere/at/all");
     float one = 1;
     int64_t dim = 1;
     EsNamedTensor tensor = {"x", es_tensor_view(&one, ES_DTYPE_F32, NULL, 1, &dim)};
     REQUIRE_OK(es_safetensors_save(path, &tensor, 1, NULL, 0));
-    EXPECT_STATUS(es_proof_policy_load(test.device, test.graph, path, &loaded), INPUT);
+    EXPECT_STATUS(es_proof_policy_file_load(test.device, test.graph, path, &loaded), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "not a proof policy");
     // settings that are there and weights that are not
     EsProofPolicyMetadata notes;
-    es_proof_policy_metadata(test.policy, &notes);
+    es_proof_policy_file_metadata(test.policy, &notes);
     REQUIRE_OK(es_safetensors_save(path, &tensor, 1, notes.entry, notes.count));
-    EXPECT_STATUS(es_proof_policy_load(test.device, test.graph, path, &loaded), INPUT);
+    EXPECT_STATUS(es_proof_policy_file_load(test.device, test.graph, path, &loaded), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "body0.weight");
     // a setting out of range
     for (int i = 0; i < notes.count; i++) {
@@ -76,7 +78,7 @@ TEST(files_that_are_no_policy_are_refused) {
         }
     }
     REQUIRE_OK(es_safetensors_save(path, &tensor, 1, notes.entry, notes.count));
-    EXPECT_STATUS(es_proof_policy_load(test.device, test.graph, path, &loaded), INPUT);
+    EXPECT_STATUS(es_proof_policy_file_load(test.device, test.graph, path, &loaded), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "hidden");
     destroy_case(&test);
 }

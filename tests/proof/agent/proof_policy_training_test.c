@@ -270,7 +270,7 @@ TEST(threads_and_pauses_change_nothing) {
     EXPECT_EQ(memcmp(one, paused, bytes), 0);
     // a checkpoint of training serves as a policy
     EsProofPolicy *policy = NULL;
-    REQUIRE_OK(es_proof_policy_load(fresh.device, fresh.graph, path, &policy));
+    REQUIRE_OK(es_proof_policy_file_load(fresh.device, fresh.graph, path, &policy));
     es_proof_policy_destroy(policy);
     free(one);
     free(two);

@@ -3,6 +3,7 @@
 #include "runs/grow/grow_episode.h"
 
 #include "base/clock.h"
+#include "control/policy/policy_training.h"
 #include "es_test.h"
 #include "growth/engine/growth_device.h"
 #include "tensor/profile.h"
@@ -203,7 +204,8 @@ TEST(a_policy_trains_on_what_the_device_recorded) {
         REQUIRE_OK(es_grow_episode_run(&runner, policy, ENVS * round, &watch));
         EsRecurrentHealth health = es_policy_health(policy);
         EXPECT(health.h_rms > 0 && !health.has_nan);
-        REQUIRE_OK(es_policy_update(policy, &es_growth_snapshot(runner.growth)->state, &report));
+        REQUIRE_OK(
+            es_policy_training_update(policy, &es_growth_snapshot(runner.growth)->state, &report));
         EXPECT_EQ(report.n_valid, 4 * ENVS);
         EXPECT(report.n_epochs >= 1 && !report.is_skipped);
     }

@@ -4,6 +4,7 @@
 // ranked again.
 #include "base/file.h"
 #include "base/memory.h"
+#include "proof/agent/proof_policy_file.h"
 #include "runs/prove/prove_evaluate.h"
 #include "runs/prove/prove_run.h"
 #include "temp_folder.h"
@@ -200,7 +201,7 @@ static EsProofPolicy *load_weights(const Bench *bench, const char *name, const c
     char path[512];
     EsProofPolicy *policy = NULL;
     snprintf(path, sizeof path, "%s/%s/%s", temp_folder(), name, file);
-    REQUIRE_OK(es_proof_policy_load(bench->device, bench->graph, path, &policy));
+    REQUIRE_OK(es_proof_policy_file_load(bench->device, bench->graph, path, &policy));
     return policy;
 }
 
@@ -213,7 +214,7 @@ static int hold_the_same(const Bench *bench, const char *name, const char *file,
     for (int i = 0; i < 2; i++) {
         EsProofPolicy *policy = load_weights(bench, name, files[i]);
         snprintf(path, sizeof path, "%s/again.safetensors", temp_folder());
-        REQUIRE_OK(es_proof_policy_save(policy, path));
+        REQUIRE_OK(es_proof_policy_file_save(policy, path));
         REQUIRE_OK(es_sha256_file(path, hashes[i], NULL));
         es_proof_policy_destroy(policy);
     }
