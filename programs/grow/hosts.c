@@ -152,6 +152,11 @@ static void print_tasks(void) {
     printf("\nhosts:\n");
     for (int i = 0; i < es_host_preset_count(); i++) {
         const EsHostSpec *host = es_host_preset_at(i);
+        if (host->kind == ES_HOST_DENSE) {
+            printf("  %-24s for rows (--data): layers %d, first width %d, batch %d\n", host->name,
+                   host->n_blocks, host->base, host->batch);
+            continue;
+        }
         printf(
             "  %-24s blocks %d, first channels %d, kernel %dx%d, pools %d, batch %d, data \"%s\"\n",
             host->name, host->n_blocks, host->base, host->kernel, host->kernel, host->n_pools,

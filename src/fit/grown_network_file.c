@@ -294,6 +294,7 @@ static EsStatus read_host(Reading *r, const json_t *object) {
         return ES_FAIL(INPUT, "%s: a host of kind \"%.40s\" does not take these inputs", r->path,
                        kind);
     }
+    host->kind = r->spec.kind == ES_INPUT_ROWS ? ES_HOST_DENSE : ES_HOST_CNN;
     ES_TRY(read_array(r, object, "blocks", 0, ES_HOST_BLOCKS_MAX, &blocks));
     host->n_blocks = (int)json_array_size(blocks);
     for (int i = 0; i < host->n_blocks; i++) {

@@ -18,10 +18,13 @@ typedef struct NetworkShape {
 } NetworkShape;
 
 static const NetworkShape network_shapes[] = {
-    {"pooled", 2, 19, {"pooled", "", 3, 10, 5, 3, 2, 2, 4, 19, {{0}}, NULL, 0, 0}},
-    {"unpooled", 2, 17, {"unpooled", "", 1, 7, 3, 3, 3, 1, 5, 17, {{0}}, NULL, 0, 0}},
-    {"pointwise", 1, 16, {"pointwise", "", 2, 6, 4, 1, 2, 2, 3, 16, {{0}}, NULL, 0, 0}},
-    {"tiled", 1, 18, {"tiled", "", 2, 8, 4, 3, 2, 2, 4, 18, {{0}}, NULL, 0, 0}},
+    {"pooled", 2, 19, {"pooled", "", 3, 10, 5, 3, 2, 2, 4, 19, {{0}}, NULL, 0, 0, ES_HOST_CNN}},
+    {"unpooled", 2, 17, {"unpooled", "", 1, 7, 3, 3, 3, 1, 5, 17, {{0}}, NULL, 0, 0, ES_HOST_CNN}},
+    {"pointwise",
+     1,
+     16,
+     {"pointwise", "", 2, 6, 4, 1, 2, 2, 3, 16, {{0}}, NULL, 0, 0, ES_HOST_CNN}},
+    {"tiled", 1, 18, {"tiled", "", 2, 8, 4, 3, 2, 2, 4, 18, {{0}}, NULL, 0, 0, ES_HOST_CNN}},
 };
 
 typedef struct NetworkRun {

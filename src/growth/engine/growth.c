@@ -33,6 +33,7 @@ EsGrowthOptions es_growth_defaults(const EsHostSpec *host, const EsSlot *slots, 
         .clip = 1.0f,
         .gradient_stride = 10};
     memcpy(options.slots, slots, sizeof *slots * (size_t)n_slots);
+    options.settings.blueprints = es_slots_blueprints(host) & ES_BLUEPRINTS_ALL;
     return options;
 }
 
@@ -47,15 +48,7 @@ static EsStatus check_options(const EsGrowthOptions *options, const EsDataset *d
                               const EsDevice *device) {
     const EsHostSpec *host = &options->host;
     ES_TRY(es_host_check(host));
-    if (dataset->n_channels != host->image_channels || dataset->height != host->image_size ||
-        dataset->width != host->image_size || dataset->n_classes > host->n_classes) {
-        return ES_FAIL(INPUT,
-                       "host \"%s\" takes %d x %d x %d images of up to %d classes; data set \"%s\" "
-                       "has %d x %d x %d of %d",
-                       host->name, host->image_size, host->image_size, host->image_channels,
-                       host->n_classes, dataset->name, dataset->height, dataset->width,
-                       dataset->n_channels, dataset->n_classes);
-    }
+    ES_TRY(es_growth_check_dataset(host, dataset, device));
     if (options->n_slots < 1 || options->n_slots > ES_SLOTS_MAX || options->n_envs < 1 ||
         options->step_batches < 1 || options->gradient_stride < 1 || options->plan_capacity < 8) {
         return ES_FAIL(ARGUMENT,
@@ -100,14 +93,17 @@ EsDtype es_growth_auto_precision(const EsDeviceInfo *device) {
 static void fill_settings(EsGrowth *growth) {
     EsGrowthSettings *settings = &growth->options.settings;
     settings->n_slots = growth->model.n_slots;
+    settings->blueprints &= es_slots_blueprints(&growth->model.host);
     for (int s = 0; s < growth->model.n_slots; s++) {
         const EsSlot *slot = &growth->model.slots[s];
         settings->slot_row[s] = slot->row;
         settings->slot_column[s] = slot->column;
         settings->gate_parameters[s] = (int32_t)es_graph_gate_parameter_count(slot->n_channels);
-        for (int b = 0; b < ES_BLUEPRINT_COUNT; b++) {
+        for (int b = 0; b < ES_BLUEPRINT_END; b++) {
             settings->blueprint_parameters[s][b] =
-                (int32_t)es_blueprint_parameter_count((EsBlueprint)b, slot->n_channels);
+                es_growth_fits(growth, b)
+                    ? (int32_t)es_blueprint_parameter_count((EsBlueprint)b, slot->n_channels)
+                    : 0;
         }
     }
 }
@@ -259,14 +255,15 @@ static EsStatus measure_plans(EsGrowth *growth, const EsTopology *topology, size
 // any blueprint, with a gate or without. A policy draws few of them often: 16 hosts with 2 slots
 // met 36 of 289 in their first round and 93 in 20, as the geometric mean of one round's seeds and
 // all says.
-static double count_topologies(const EsGrowth *growth, int64_t n_episodes, int n_seeds) {
+static double count_topologies(const EsGrowth *growth, int64_t n_episodes, int n_seeds,
+                               int n_blueprints) {
     const EsGrowthOptions *options = &growth->options;
     int n_kinds = 2 + (options->n_validation_images > ES_GROWTH_EVALUATION_BATCH &&
                        options->n_validation_images % ES_GROWTH_EVALUATION_BATCH != 0);
     double all = 0, of_k = 1; // with k seeds
     for (int k = 0; k <= n_seeds; k++) {
         all += of_k;
-        of_k *= 2.0 * ES_BLUEPRINT_COUNT * (growth->model.n_slots - k) / (k + 1);
+        of_k *= 2.0 * n_blueprints * (growth->model.n_slots - k) / (k + 1);
     }
     double n_first = 1 + (double)n_seeds * (double)options->n_envs;
     double n_met = ES_MIN(1 + (double)n_seeds * (double)n_episodes, sqrt(n_first * all));
@@ -281,20 +278,28 @@ EsStatus es_growth_episode_bytes(EsGrowth *growth, int64_t n_episodes, int n_see
         return ES_STATUS_OK;
     }
     n_seeds = ES_MIN(n_seeds, growth->model.n_slots);
-    int n_measured = n_seeds > 0 ? ES_BLUEPRINT_COUNT : 1;
-    for (int b = 0; b < n_measured; b++) {
+    int n_blueprints = 0, n_measured = 0;
+    for (int b = 0; b < ES_BLUEPRINT_END; b++) {
+        n_blueprints += es_growth_fits(growth, b);
+    }
+    for (int b = 0; b < ES_BLUEPRINT_END && (n_seeds > 0 || n_measured == 0); b++) {
         EsTopology topology = es_topology_empty();
         size_t of_plans = 0, of_worker = 0;
+        if (!es_growth_fits(growth, b)) {
+            continue;
+        }
         for (int s = 0; s < n_seeds; s++) {
             topology.blueprint[s] = (int8_t)b;
             topology.has_gate[s] = 1;
         }
         ES_TRY(measure_plans(growth, &topology, &of_plans, &of_worker));
-        plan_bytes += (double)of_plans / n_measured;
+        plan_bytes += (double)of_plans;
+        n_measured++;
         worker_bytes = ES_MAX(worker_bytes, of_worker);
     }
     *bytes = worker_bytes * (size_t)(growth->n_workers + growth->has_team) +
-             (size_t)(count_topologies(growth, n_episodes, n_seeds) * plan_bytes);
+             (size_t)(count_topologies(growth, n_episodes, n_seeds, n_blueprints) * plan_bytes /
+                      n_measured);
     return ES_STATUS_OK;
 }
 

@@ -86,7 +86,7 @@ static EsStatus check_integers(const char *path, const EsGrowth *growth,
     const Range ranges[] = {
         {"seed.stage", 0, ES_N_STAGES},
         {"seed.previous_stage", 0, ES_N_STAGES},
-        {"seed.blueprint", ES_NO_SEED, ES_BLUEPRINT_COUNT - 1},
+        {"seed.blueprint", ES_NO_SEED, ES_BLUEPRINT_END - 1},
         {"seed.ramp", ES_RAMP_NONE, ES_RAMP_GATED},
         {"seed.algorithm", ES_ALGORITHM_NONE, ES_ALGORITHM_GATE},
         {"seed.alpha_mode", ES_ALPHA_HOLD, ES_ALPHA_DOWN},
@@ -127,13 +127,19 @@ static EsStatus check_shares(const char *path, const EsNamedTensor *named) {
     return ES_STATUS_OK;
 }
 
-// A living seed has a blueprint to run; all environments are at the same step.
-static EsStatus check_together(const char *path, const int32_t *stage, const int32_t *blueprint,
-                               int64_t n_seeds, const int32_t *step, int64_t n_envs) {
-    for (int64_t i = 0; i < n_seeds; i++) {
-        if (es_stage_in(stage[i], ES_STAGES_LIVING)) {
-            ES_TRY(es_check_integer((EsFileField){path, "seed.blueprint", i}, blueprint[i], 1,
-                                    ES_BLUEPRINT_COUNT - 1));
+// A living seed has a blueprint that fits the host; all environments are at the same step.
+static EsStatus check_together(const char *path, const EsGrowth *growth, const int32_t *stage,
+                               const int32_t *blueprint, const int32_t *step) {
+    int64_t n_envs = growth->shown.state.n_envs;
+    for (int64_t i = 0; i < n_envs * growth->shown.state.n_slots; i++) {
+        if (!es_stage_in(stage[i], ES_STAGES_LIVING)) {
+            continue;
+        }
+        ES_TRY(es_check_integer((EsFileField){path, "seed.blueprint", i}, blueprint[i], 1,
+                                ES_BLUEPRINT_END - 1));
+        if (!es_growth_fits(growth, blueprint[i])) {
+            return ES_FAIL(INPUT, "%s: seed.blueprint[%lld] is %d, which does not fit the host",
+                           path, (long long)i, blueprint[i]);
         }
     }
     for (int64_t e = 1; e < n_envs; e++) {
@@ -169,9 +175,7 @@ static EsStatus check_file(EsGrowth *growth, const char *path, const EsSafetenso
             }
         }
     }
-    return check_together(path, stage, blueprint,
-                          (int64_t)growth->shown.state.n_envs * growth->shown.state.n_slots, step,
-                          growth->shown.state.n_envs);
+    return check_together(path, growth, stage, blueprint, step);
 }
 
 EsStatus es_growth_load(EsGrowth *growth, const char *path) {

@@ -83,8 +83,9 @@ struct EsGrowth {
     int32_t *episode_ids;                    // owned [E]: the same for the host
     EsGrowthOnDevice *on_device;             // owned; NULL on the CPU
     EsGrowthPlans *plans;                    // owned
-    EsGraph *seed_graphs[ES_SLOTS_MAX][ES_BLUEPRINT_COUNT]; // owned: initial values of seeds,
-    EsGraph *gate_graphs[ES_SLOTS_MAX];                     // owned: and of gate networks
+    EsGraph
+        *seed_graphs[ES_SLOTS_MAX][ES_BLUEPRINT_END]; // owned: initial values of seeds that fit,
+    EsGraph *gate_graphs[ES_SLOTS_MAX];               // owned: and of gate networks
     // one for each thread, and behind them the team of all threads where it is of use
     EsGrowthWorker *workers; // owned [n_workers + has_team]
     int n_workers, has_team; // threads
@@ -108,6 +109,11 @@ struct EsGrowth {
     double *shapley, *shapley_error; // owned [E, S]: NaN where there is no value
     EsGrowthTimes times;
 };
+
+// Returns whether the host can hold seeds of a blueprint.
+static inline int es_growth_fits(const EsGrowth *growth, int blueprint) {
+    return (es_slots_blueprints(&growth->model.host) & ES_BLUEPRINT_ID_BIT(blueprint)) != 0;
+}
 
 // Returns the slot's blend mode in training; NONE without a seed to run.
 EsBlendMode es_growth_blend_mode(const EsGrowth *growth, int64_t env, int slot);

@@ -18,6 +18,7 @@ struct EsGrowthPlans {
 
 EsStatus es_growth_plans_create(const EsGrowthPlansOptions *options, EsGrowthPlans **plans_out) {
     const EsDataset *dataset = options->model->dataset;
+    const EsGrowthInputs inputs = es_growth_inputs(dataset);
     EsDevice *device = options->store->device;
     EsGrowthPlans *plans = NULL;
     *plans_out = NULL;
@@ -30,9 +31,8 @@ EsStatus es_growth_plans_create(const EsGrowthPlansOptions *options, EsGrowthPla
         return status;
     }
     // read only; tensors have no const
-    plans->images = es_tensor_view(
-        (void *)(uintptr_t)dataset->images, ES_DTYPE_U8, device, 4,
-        (int64_t[]){dataset->n_images, dataset->n_channels, dataset->height, dataset->width});
+    plans->images =
+        es_tensor_view((void *)(uintptr_t)inputs.values, inputs.dtype, device, 4, inputs.dims);
     plans->labels = es_tensor_view((void *)(uintptr_t)dataset->labels, ES_DTYPE_U16, device, 1,
                                    &dataset->n_images);
     *plans_out = plans;

@@ -35,8 +35,10 @@ static EsStatus create_module_graph(const EsGrowth *growth, int slot, int bluepr
 EsStatus es_growth_weights_create(EsGrowth *growth) {
     for (int s = 0; s < growth->model.n_slots; s++) {
         ES_TRY(create_module_graph(growth, s, -1, &growth->gate_graphs[s]));
-        for (int b = 0; b < ES_BLUEPRINT_COUNT; b++) {
-            ES_TRY(create_module_graph(growth, s, b, &growth->seed_graphs[s][b]));
+        for (int b = 0; b < ES_BLUEPRINT_END; b++) {
+            if (es_growth_fits(growth, b)) {
+                ES_TRY(create_module_graph(growth, s, b, &growth->seed_graphs[s][b]));
+            }
         }
     }
     return ES_STATUS_OK;
@@ -45,7 +47,7 @@ EsStatus es_growth_weights_create(EsGrowth *growth) {
 void es_growth_weights_destroy(EsGrowth *growth) {
     for (int s = 0; s < ES_SLOTS_MAX; s++) {
         es_graph_destroy(growth->gate_graphs[s]);
-        for (int b = 0; b < ES_BLUEPRINT_COUNT; b++) {
+        for (int b = 0; b < ES_BLUEPRINT_END; b++) {
             es_graph_destroy(growth->seed_graphs[s][b]);
         }
     }

@@ -34,7 +34,7 @@ struct EsHostTrainer {
     EsGraphCapture graph_capture;
     EsTensor row_envs;       // i32 [E]: 0, 1, ...
     Program evaluate[2];     // full batches, and the rest of a split; made when first needed
-    EsTensor images, labels; // the whole data set, u8 and u16
+    EsTensor images, labels; // the whole data set, as graphs see it
     EsTensor episode, step;  // i32 [E], [1]
     EsTensor index;          // i32 [E, EVALUATION_BATCH]
     int32_t *index_host;     // owned, pinned
@@ -68,22 +68,16 @@ static EsStatus create_tensor(EsHostTrainer *t, EsDtype dtype, int rank, const i
 
 // Inputs, batch, host and loss. Training draws its own samples; evaluation is given their index.
 static EsStatus build_program(EsHostTrainer *t, Program *program, int64_t batch, int is_training) {
-    const EsDataset *dataset = t->dataset;
-    const int64_t image_dims[] = {dataset->n_images, dataset->n_channels, dataset->height,
-                                  dataset->width};
-    EsGatherOptions gather = is_training ? es_recipe_gather(&t->options.recipe, t->options.seed)
-                                         : (EsGatherOptions){.seed = t->options.seed};
+    const EsGrowthInputs inputs = es_growth_inputs(t->dataset);
+    EsGatherOptions gather =
+        es_growth_gather(t->dataset, is_training ? &t->options.recipe : NULL, t->options.seed);
     EsSampleOrder order = {
-        .seed = t->options.seed, .n_samples = dataset->train.count, .n_shares = 1};
-    for (int c = 0; c < dataset->n_channels; c++) {
-        gather.mean[c] = dataset->mean[c];
-        gather.inv_std[c] = 1.0f / dataset->std[c];
-    }
+        .seed = t->options.seed, .n_samples = t->dataset->train.count, .n_shares = 1};
     program->batch = batch;
     ES_TRY(es_graph_create(t->options.n_envs, &program->graph));
     EsGraph *graph = program->graph;
-    program->images = es_graph_shared_input(graph, "data set", ES_DTYPE_U8, 4, image_dims);
-    program->labels = es_graph_shared_input(graph, "data labels", ES_DTYPE_U16, 1, image_dims);
+    program->images = es_graph_shared_input(graph, "data set", inputs.dtype, 4, inputs.dims);
+    program->labels = es_graph_shared_input(graph, "data labels", ES_DTYPE_U16, 1, inputs.dims);
     program->episode = es_graph_input(graph, "episode", ES_DTYPE_I32, 0, NULL);
     program->step = es_graph_shared_input(graph, "step", ES_DTYPE_I32, 1, (int64_t[]){1});
     program->index =
@@ -115,26 +109,11 @@ static EsStatus create_plan(EsHostTrainer *t, Program *program, EsOptimiser *opt
     return es_plan_bind(program->plan, program->step, &t->step);
 }
 
-static EsStatus check_images(const EsHostSpec *host, const EsDataset *dataset) {
-    if (dataset->n_channels != host->image_channels || dataset->height != host->image_size ||
-        dataset->width != host->image_size || dataset->n_classes > host->n_classes) {
-        return ES_FAIL(INPUT,
-                       "host \"%s\" takes %d x %d x %d images of up to %d classes; data set \"%s\" "
-                       "has %d x %d x %d of %d",
-                       host->name, host->image_size, host->image_size, host->image_channels,
-                       host->n_classes, dataset->name, dataset->height, dataset->width,
-                       dataset->n_channels, dataset->n_classes);
-    }
-    return ES_STATUS_OK;
-}
-
 static EsStatus create_memory(EsHostTrainer *t) {
     const EsDataset *dataset = t->dataset;
+    const EsGrowthInputs inputs = es_growth_inputs(dataset);
     int64_t n_envs = t->options.n_envs;
-    ES_TRY(create_tensor(
-        t, ES_DTYPE_U8, 4,
-        (int64_t[]){dataset->n_images, dataset->n_channels, dataset->height, dataset->width},
-        dataset->images, &t->images));
+    ES_TRY(create_tensor(t, inputs.dtype, 4, inputs.dims, inputs.values, &t->images));
     ES_TRY(create_tensor(t, ES_DTYPE_U16, 1, &dataset->n_images, dataset->labels, &t->labels));
     ES_TRY(create_tensor(t, ES_DTYPE_I32, 1, (int64_t[]){1}, NULL, &t->step));
     ES_TRY(
@@ -201,7 +180,7 @@ EsStatus es_host_trainer_create(const EsHostTrainerOptions *options, const EsDat
                                 EsDevice *device, EsHostTrainer **trainer_out) {
     *trainer_out = NULL;
     ES_TRY(es_host_check(&options->host));
-    ES_TRY(check_images(&options->host, dataset));
+    ES_TRY(es_growth_check_dataset(&options->host, dataset, device));
     EsHostTrainer *t = NULL;
     EsStatus status = ES_STATUS_OK;
     ES_TRY(es_allocate(sizeof *t, (void **)&t));

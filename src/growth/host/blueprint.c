@@ -8,23 +8,34 @@
 #include "growth/rules/growth_names.h"
 #include "network/graph/graph_build.h"
 
-// A seed's state has the number of the policy's head; graphs take it as it is.
-#define X(identifier, layers)                                                                      \
-    _Static_assert((int)ES_BLUEPRINT_##identifier == (int)ES_BLUEPRINT_ID_##identifier,            \
-                   "a blueprint has one number, here and in action_rules.h");
-ES_BLUEPRINT_LIST(X)
-#undef X
 _Static_assert(ES_N_BLUEPRINT_IDS <= 16, "masks have 16 bits");
 
+int es_blueprint_exists(int number) {
+    static const int numbers[] = {
+#define X(identifier, layers) ES_BLUEPRINT_##identifier,
+        ES_BLUEPRINT_LIST(X)
+#undef X
+    };
+    for (size_t i = 0; i < ES_COUNT_OF(numbers); i++) {
+        if (numbers[i] == number) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 const char *es_blueprint_name(EsBlueprint blueprint) {
-    ES_ASSERT(blueprint >= 0 && blueprint < ES_BLUEPRINT_COUNT);
+    ES_ASSERT(es_blueprint_exists((int)blueprint));
     return es_blueprint_id_name((int32_t)blueprint);
 }
 
 EsStatus es_blueprint_parse(const char *name, EsBlueprint *blueprint) {
     char names[256] = "";
     size_t used = 0;
-    for (int i = 0; i < ES_BLUEPRINT_COUNT; i++) {
+    for (int i = 0; i < ES_BLUEPRINT_END; i++) {
+        if (!es_blueprint_exists(i)) {
+            continue;
+        }
         const char *known = es_blueprint_name((EsBlueprint)i);
         if (strcmp(name, known) == 0) {
             *blueprint = (EsBlueprint)i;
@@ -109,6 +120,7 @@ EsValueId es_blueprint_build(EsGraph *graph, EsBlueprint blueprint, const char *
         ES_BLUEPRINT_TABLE(ROW, BUILD_CONV, BUILD_DEPTHWISE, BUILD_RELU, BUILD_NORM, BUILD_BRANCH,
                            BUILD_MIX, BUILD_ATTEND)
     case ES_BLUEPRINT_COUNT:
+    case ES_BLUEPRINT_END:
         break;
     }
 #undef ROW

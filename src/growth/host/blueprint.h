@@ -1,15 +1,16 @@
 // Blueprints: the small networks that a seed can be, as fragments of a graph.
 //
-// A blueprint reads [E, N, C, H, W] and gives the same shape, at any resolution. Convolutional ones
-// are x + norm(branch(x)): the branch ends in a group norm whose gamma starts at 0, with nothing
-// after it, so a fresh seed is the identity and its first step already has a gradient under every
-// way of blending. Convolutions have no bias; GN is a group norm.
+// A blueprint reads [E, N, C, H, W] and gives the same shape, at any resolution. Those of
+// convolutions and layers are x + norm(branch(x)): the branch ends in a group norm whose gamma
+// starts at 0, with nothing after it, so a fresh seed is the identity and its first step already
+// has a gradient under every way of blending. Convolutions have no bias; GN is a group norm.
 //
 //     EsValueId x = es_graph_seed_input(graph, h, mode);
 //     EsValueId seed = es_blueprint_build(graph, ES_BLUEPRINT_CONV_LIGHT, "r0c0", x);
 #ifndef ES_GROWTH_BLUEPRINT_H
 #define ES_GROWTH_BLUEPRINT_H
 
+#include "esper/growth_terms.h"
 #include "network/graph/graph_blend.h"
 
 ES_EXTERN_C_BEGIN
@@ -41,7 +42,11 @@ ES_EXTERN_C_BEGIN
                     CONV2D("up", narrow, C, 1) BRANCH("norm"))                                     \
     ROW(CONV_SMALL, CONV2D("conv", C, C, 1) BRANCH("norm"))                                        \
     ROW(CONV_HEAVY, CONV2D("conv0", C, C, 3) GROUPNORM("norm0") RELU()                             \
-                    CONV2D("conv1", C, C, 3) BRANCH("norm"))
+                    CONV2D("conv1", C, C, 3) BRANCH("norm"))                                       \
+    ROW(MLP_SMALL,  CONV2D("up", C, 2 * C, 1) RELU()                                               \
+                    CONV2D("down", 2 * C, C, 1) BRANCH("norm"))                                    \
+    ROW(MLP,        CONV2D("up", C, 4 * C, 1) RELU()                                               \
+                    CONV2D("down", 4 * C, C, 1) BRANCH("norm"))
 
 // The rows without their layers: X(identifier, ).
 #define ES_BLUEPRINT_LIST(X)                                                                       \
@@ -50,11 +55,15 @@ ES_EXTERN_C_BEGIN
 // clang-format on
 #define ES_NO_LAYER(...)
 
+// A blueprint has the number of its identifier (EsBlueprintId). Those of hosts for images come
+// first, COUNT of them, and fused kernels have a row for each; not every number from there to the
+// end is one of a blueprint.
 typedef enum EsBlueprint {
-#define X(identifier, layers) ES_BLUEPRINT_##identifier,
+#define X(identifier, layers) ES_BLUEPRINT_##identifier = ES_BLUEPRINT_ID_##identifier,
     ES_BLUEPRINT_LIST(X)
 #undef X
-        ES_BLUEPRINT_COUNT
+        ES_BLUEPRINT_COUNT = ES_BLUEPRINT_ID_CONV_HEAVY + 1,
+    ES_BLUEPRINT_END = ES_BLUEPRINT_ID_MLP + 1
 } EsBlueprint;
 
 // --- tensors, in the order in which the graph creates them ---
@@ -167,6 +176,9 @@ static inline ES_HOST_DEVICE int es_blueprint_last_norm(int blueprint) {
 }
 
 // --- names, counts, graphs ---
+
+// Returns whether a number below ES_BLUEPRINT_END is that of a blueprint.
+int es_blueprint_exists(int number);
 
 const char *es_blueprint_name(EsBlueprint blueprint);
 

@@ -6,12 +6,16 @@
 
 // --- layout ---
 
-// Elements of a slot's gate network, and of its largest seed.
-static EsStatus measure_slot(const EsSlot *slot, int64_t *gate, int64_t *seed) {
+// Elements of a slot's gate network, and of the largest seed that fits the host.
+static EsStatus measure_slot(const EsHostSpec *host, const EsSlot *slot, int64_t *gate,
+                             int64_t *seed) {
     const int64_t dims[] = {1, slot->n_channels, 2, 2};
     *gate = *seed = 0;
-    for (int b = -1; b < ES_BLUEPRINT_COUNT; b++) {
+    for (int b = -1; b < ES_BLUEPRINT_END; b++) {
         EsGraph *graph = NULL;
+        if (b >= 0 && !(es_slots_blueprints(host) & ES_BLUEPRINT_ID_BIT(b))) {
+            continue;
+        }
         ES_TRY(es_graph_create(1, &graph));
         EsValueId x = es_graph_input(graph, "x", ES_DTYPE_F32, 4, dims);
         if (b < 0) {
@@ -51,7 +55,7 @@ EsStatus es_growth_layout_create(EsGrowthModel *model) {
     int64_t end = layout->n_host_parameters;
     for (int s = 0; s < model->n_slots; s++) {
         int64_t gate = 0, seed = 0;
-        ES_TRY(measure_slot(&model->slots[s], &gate, &seed));
+        ES_TRY(measure_slot(&model->host, &model->slots[s], &gate, &seed));
         layout->region[s] = end;
         layout->seed[s] = end + gate;
         layout->region_end[s] = end + gate + seed;
@@ -170,32 +174,71 @@ EsSampleOrder es_growth_order(const EsGrowthModel *model) {
                            .n_shares = ES_MAX(model->n_shares, 1)};
 }
 
-static EsGatherOptions gather_options(const EsGrowthModel *model, int is_training) {
-    EsGatherOptions gather = is_training ? es_recipe_gather(&model->recipe, model->seed)
-                                         : (EsGatherOptions){.seed = model->seed};
-    for (int c = 0; c < model->dataset->n_channels; c++) {
-        gather.mean[c] = model->dataset->mean[c];
-        gather.inv_std[c] = 1.0f / model->dataset->std[c];
+// --- the data set ---
+
+EsGrowthInputs es_growth_inputs(const EsDataset *dataset) {
+    int is_rows = dataset->kind == ES_DATASET_ROWS;
+    return (EsGrowthInputs){
+        .dtype = is_rows ? ES_DTYPE_F32 : ES_DTYPE_U8,
+        .dims = {dataset->n_images, dataset->n_channels, dataset->height, dataset->width},
+        .values = is_rows ? (const void *)dataset->rows : dataset->images};
+}
+
+EsGatherOptions es_growth_gather(const EsDataset *dataset, const EsRecipe *recipe, uint64_t seed) {
+    EsGatherOptions gather = {.seed = seed};
+    if (dataset->kind == ES_DATASET_ROWS) {
+        return gather;
+    }
+    if (recipe != NULL) {
+        gather = es_recipe_gather(recipe, seed);
+    }
+    for (int c = 0; c < dataset->n_channels; c++) {
+        gather.mean[c] = dataset->mean[c];
+        gather.inv_std[c] = 1.0f / dataset->std[c];
     }
     return gather;
 }
 
+EsStatus es_growth_check_dataset(const EsHostSpec *host, const EsDataset *dataset,
+                                 const EsDevice *device) {
+    int is_rows = dataset->kind == ES_DATASET_ROWS;
+    if (is_rows != (host->kind == ES_HOST_DENSE)) {
+        return ES_FAIL(INPUT, "host \"%s\" takes %s, data set \"%s\" has %s", host->name,
+                       is_rows ? "images" : "rows", dataset->name, is_rows ? "rows" : "images");
+    }
+    if (dataset->n_channels != host->image_channels || dataset->height != host->image_size ||
+        dataset->width != host->image_size || dataset->n_classes > host->n_classes) {
+        return ES_FAIL(INPUT,
+                       "host \"%s\" takes %d x %d x %d images of up to %d classes; data set \"%s\" "
+                       "has %d x %d x %d of %d",
+                       host->name, host->image_size, host->image_size, host->image_channels,
+                       host->n_classes, dataset->name, dataset->height, dataset->width,
+                       dataset->n_channels, dataset->n_classes);
+    }
+    if (is_rows && es_device_info(device)->kind != ES_DEVICE_CPU) {
+        return ES_FAIL(UNSUPPORTED, "rows train on the CPU; choose --device cpu");
+    }
+    return ES_STATUS_OK;
+}
+
+// --- graphs ---
+
 static EsStatus build(const EsGrowthModel *model, const EsTopology *topology, int is_training,
                       EsGrowthGraph *out) {
-    const EsDataset *dataset = model->dataset;
-    const int64_t image_dims[] = {dataset->n_images, dataset->n_channels, dataset->height,
-                                  dataset->width};
+    const EsGrowthInputs inputs = es_growth_inputs(model->dataset);
+    EsGatherOptions gather =
+        es_growth_gather(model->dataset, is_training ? &model->recipe : NULL, model->seed);
     EsGraph *graph = out->graph;
     SlotBuilder builder = {model, topology, out};
-    out->images = es_graph_shared_input(graph, "data set", ES_DTYPE_U8, 4, image_dims);
-    out->labels = es_graph_shared_input(graph, "data labels", ES_DTYPE_U16, 1, image_dims);
+    out->images = es_graph_shared_input(graph, "data set", inputs.dtype, 4, inputs.dims);
+    out->labels = es_graph_shared_input(graph, "data labels", ES_DTYPE_U16, 1, inputs.dims);
     out->episode = es_graph_input(graph, "episode", ES_DTYPE_I32, 0, NULL);
     out->step = es_graph_shared_input(graph, "step", ES_DTYPE_I32, 1, (int64_t[]){1});
     out->index = is_training ? es_graph_gather_order(graph, es_growth_order(model), out->batch,
                                                      out->episode, out->step)
                              : es_graph_input(graph, "index", ES_DTYPE_I32, 1, &out->batch);
-    EsValueId images = es_graph_gather_images(graph, gather_options(model, is_training),
-                                              out->images, out->index, out->episode, out->step);
+    EsValueId images =
+        es_graph_gather_images(graph, gather, out->images, out->index, out->episode, out->step);
     EsValueId labels = es_graph_gather_labels(graph, out->labels, out->index);
     EsValueId logits =
         es_host_build_with(graph, &model->host, images, is_training, build_slot, &builder);

@@ -42,6 +42,23 @@ typedef struct EsGrowthModel {
 
 EsStatus es_growth_layout_create(EsGrowthModel *model);
 
+// --- the data set as graphs see it ---
+
+// Inputs of a data set: u8 images [M, C, H, W], or f32 rows as images of one pixel [M, D, 1, 1].
+typedef struct EsGrowthInputs {
+    EsDtype dtype;
+    int64_t dims[4];
+    const void *values; // borrowed from the data set
+} EsGrowthInputs;
+EsGrowthInputs es_growth_inputs(const EsDataset *dataset);
+
+// Options to gather batches with: augmentation by the recipe, NULL: none. Rows have none either.
+EsGatherOptions es_growth_gather(const EsDataset *dataset, const EsRecipe *recipe, uint64_t seed);
+
+// INPUT when the host does not take the data set; UNSUPPORTED for rows on anything but a CPU.
+EsStatus es_growth_check_dataset(const EsHostSpec *host, const EsDataset *dataset,
+                                 const EsDevice *device);
+
 // Assignment of training images to batches.
 EsSampleOrder es_growth_order(const EsGrowthModel *model);
 

@@ -4,18 +4,47 @@
 #include <stdio.h>
 #include <string.h>
 
-// name, data set, image channels and size, base, kernel, blocks, pools, classes, batch
+// name, data set, image channels and size, base, kernel, blocks, pools, classes, batch; kind
 static const EsHostSpec presets[] = {
-    {"tiny", "tiny", 1, 16, 4, 3, 2, 2, 10, 64, {{0}}, NULL, 0, 0},
-    {"cifar_baseline", "generated", 3, 32, 8, 3, 3, 3, 10, 128, {{0}}, NULL, 0, 0},
-    {"cifar_scale", "generated", 3, 32, 8, 3, 5, 5, 10, 128, {{0}}, NULL, 0, 0},
-    {"cifar_impaired", "generated", 3, 32, 1, 1, 3, 3, 10, 128, {{0}}, NULL, 0, 0},
-    {"cifar_minimal", "generated", 3, 32, 2, 1, 3, 0, 10, 128, {{0}}, NULL, 0, 0},
-    {"cifar_multichannel", "generated", 3, 32, 8, 3, 3, 3, 10, 128, {{0}}, NULL, 0, 0},
-    {"cifar_postpool", "generated", 3, 32, 16, 3, 3, 3, 10, 128, {{0}}, NULL, 0, 0},
-    {"cifar_highres", "generated", 3, 32, 16, 3, 3, 3, 10, 128, {{0}}, NULL, 0, 0},
-    {"cifar_deep_multichannel", "generated", 3, 32, 8, 3, 5, 5, 10, 128, {{0}}, NULL, 0, 0},
-    {"cifar_deep_impaired", "generated", 3, 32, 2, 1, 5, 5, 10, 128, {{0}}, NULL, 0, 0},
+    {"tiny", "tiny", 1, 16, 4, 3, 2, 2, 10, 64, {{0}}, NULL, 0, 0, ES_HOST_CNN},
+    {"cifar_baseline", "generated", 3, 32, 8, 3, 3, 3, 10, 128, {{0}}, NULL, 0, 0, ES_HOST_CNN},
+    {"cifar_scale", "generated", 3, 32, 8, 3, 5, 5, 10, 128, {{0}}, NULL, 0, 0, ES_HOST_CNN},
+    {"cifar_impaired", "generated", 3, 32, 1, 1, 3, 3, 10, 128, {{0}}, NULL, 0, 0, ES_HOST_CNN},
+    {"cifar_minimal", "generated", 3, 32, 2, 1, 3, 0, 10, 128, {{0}}, NULL, 0, 0, ES_HOST_CNN},
+    {"cifar_multichannel", "generated", 3, 32, 8, 3, 3, 3, 10, 128, {{0}}, NULL, 0, 0, ES_HOST_CNN},
+    {"cifar_postpool", "generated", 3, 32, 16, 3, 3, 3, 10, 128, {{0}}, NULL, 0, 0, ES_HOST_CNN},
+    {"cifar_highres", "generated", 3, 32, 16, 3, 3, 3, 10, 128, {{0}}, NULL, 0, 0, ES_HOST_CNN},
+    {"cifar_deep_multichannel",
+     "generated",
+     3,
+     32,
+     8,
+     3,
+     5,
+     5,
+     10,
+     128,
+     {{0}},
+     NULL,
+     0,
+     0,
+     ES_HOST_CNN},
+    {"cifar_deep_impaired",
+     "generated",
+     3,
+     32,
+     2,
+     1,
+     5,
+     5,
+     10,
+     128,
+     {{0}},
+     NULL,
+     0,
+     0,
+     ES_HOST_CNN},
+    {"dense", "", 1, 1, 32, 1, 2, 0, 10, 32, {{0}}, NULL, 0, 0, ES_HOST_DENSE},
 };
 
 int es_host_preset_count(void) { return (int)ES_COUNT_OF(presets); }
@@ -48,6 +77,25 @@ EsHostBlock es_host_block(const EsHostSpec *spec, int i) {
     return block;
 }
 
+// Layers alone, of rows alone.
+static EsStatus check_dense(const EsHostSpec *spec) {
+    for (int i = 0; i < spec->n_blocks; i++) {
+        const EsHostBlock layer = es_host_block(spec, i);
+        if (layer.kernel != 1 || layer.has_pool) {
+            return ES_FAIL(
+                ARGUMENT,
+                "host \"%s\": layer %d of a dense host has a kernel of %d%s; layers have "
+                "a kernel of 1 and no pool",
+                spec->name, i, layer.kernel, layer.has_pool ? " and a pool" : "");
+        }
+    }
+    if (spec->image_size != 1) {
+        return ES_FAIL(ARGUMENT, "host \"%s\": a dense host takes rows, not images of %d x %d",
+                       spec->name, spec->image_size, spec->image_size);
+    }
+    return ES_STATUS_OK;
+}
+
 static EsStatus check_block(const EsHostSpec *spec, int i) {
     const EsHostBlock *block = &spec->blocks[i];
     if (block->n_channels < 0 || block->n_channels > ES_HOST_CHANNELS_MAX) {
@@ -63,10 +111,11 @@ static EsStatus check_block(const EsHostSpec *spec, int i) {
 }
 
 EsStatus es_host_check(const EsHostSpec *spec) {
+    int is_dense = spec->kind == ES_HOST_DENSE, least = is_dense ? 0 : 2;
     int follows_base = 0, n_pools = 0;
-    if (spec->n_blocks < 2 || spec->n_blocks > ES_HOST_BLOCKS_MAX) {
-        return ES_FAIL(ARGUMENT, "host \"%s\": %d blocks, must be 2..%d", spec->name,
-                       spec->n_blocks, ES_HOST_BLOCKS_MAX);
+    if (spec->n_blocks < least || spec->n_blocks > ES_HOST_BLOCKS_MAX) {
+        return ES_FAIL(ARGUMENT, "host \"%s\": %d %s, must be %d..%d", spec->name, spec->n_blocks,
+                       is_dense ? "layers" : "blocks", least, ES_HOST_BLOCKS_MAX);
     }
     for (int i = 0; i < spec->n_blocks; i++) {
         follows_base |= spec->blocks[i].n_channels == 0;
@@ -93,7 +142,7 @@ EsStatus es_host_check(const EsHostSpec *spec) {
                        "them fit",
                        spec->name, n_pools, spec->image_size, spec->image_size, n_fitting);
     }
-    return ES_STATUS_OK;
+    return is_dense ? check_dense(spec) : ES_STATUS_OK;
 }
 
 EsValueId es_host_build(EsGraph *graph, const EsHostSpec *spec, EsValueId images, int is_training) {

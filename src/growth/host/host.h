@@ -1,5 +1,8 @@
-// Hosts: the small convolutional networks that grow. A host is blocks of convolution (no bias),
-// batch norm, ReLU and 2x2 max-pooling, then the global average and a linear layer.
+// Hosts: the small networks that grow. A host for images is blocks of convolution (no bias), batch
+// norm, ReLU and 2x2 max-pooling, then the global average and a linear layer. A dense host takes
+// rows of D numbers as images of D channels and one pixel: its blocks are layers, 1x1 convolutions
+// without a pool, and the average is that of the one pixel. Without layers it is a linear
+// classifier.
 //
 // Presets are a family: channels double from block to block, the kernel is the same, the first
 // blocks end in a pool. Other hosts describe each block (host_file.h reads them from a file). Ask
@@ -13,6 +16,11 @@ ES_EXTERN_C_BEGIN
 
 #define ES_HOST_BLOCKS_MAX   12
 #define ES_HOST_CHANNELS_MAX 4096 // of a block that is described
+
+typedef enum EsHostKind {
+    ES_HOST_CNN,   // 2 to ES_HOST_BLOCKS_MAX blocks
+    ES_HOST_DENSE, // 0 to ES_HOST_BLOCKS_MAX layers; image_channels columns, image_size 1
+} EsHostKind;
 
 // Places for seeds in a block.
 enum { ES_HOST_BEFORE_POOL = 1, ES_HOST_AFTER_POOL = 2 };
@@ -40,6 +48,7 @@ typedef struct EsHostSpec {
     char *text;         // allocated by es_host_load (es_host_unload), NULL in presets
     int states_images;  // its file says image_channels or image_size
     int states_classes; // its file says classes
+    EsHostKind kind;
 } EsHostSpec;
 
 // A preset by name ("cifar_baseline", "tiny", ...); ARGUMENT lists the names when there is none.

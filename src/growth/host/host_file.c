@@ -24,6 +24,8 @@ typedef struct BlockSettings {
 
 typedef struct HostSettings {
     char name[48], data[32];
+    int kind; // EsHostKind
+    char layers[128];
     int image_channels, image_size, n_classes, batch;
     int base, kernel, n_blocks, n_pools, before_pool, after_pool; // of a family
     BlockSettings blocks[ES_HOST_BLOCKS_MAX];
@@ -48,6 +50,10 @@ static const EsConfigKey keys[] = {
     ES_CONFIG_TEXT(HostSettings, name, "host", "name", "", "empty: the file's name"),
     ES_CONFIG_TEXT(HostSettings, data, "host", "data", "",
                    "data set: tiny, generated, cifar10, idx; empty: given elsewhere"),
+    ES_CONFIG_CHOICE(HostSettings, kind, "host", "kind", "cnn", "cnn|dense",
+                     "cnn for images, dense for rows of numbers"),
+    ES_CONFIG_TEXT(HostSettings, layers, "host", "layers", "",
+                   "widths of a dense host's layers, with commas; empty: a linear classifier"),
     ES_CONFIG_INT(HostSettings, image_channels, "host", "image_channels", "1", 1, 4,
                   "of the images"),
     ES_CONFIG_INT(HostSettings, image_size, "host", "image_size", "16", 1, 256,
@@ -243,6 +249,58 @@ static EsStatus make_family(const Description *d, EsHostSpec *host) {
     return ES_STATUS_OK;
 }
 
+// Every key of blocks, images and pools describes a CNN.
+static EsStatus check_dense_keys(const Description *d) {
+    static const char *const others[] = {"base",       "kernel",        "blocks",
+                                         "pools",      "before_pool",   "after_pool",
+                                         "image_size", "image_channels"};
+    for (size_t i = 0; i < ES_COUNT_OF(others); i++) {
+        int line = line_of(d, "host", others[i]);
+        if (line > 0) {
+            return ES_FAIL(CONFIG,
+                           "%s:%d: [host] %s is of hosts of kind cnn; a dense host has layers",
+                           d->file_name, line, others[i]);
+        }
+    }
+    for (int i = 0; i < ES_HOST_BLOCKS_MAX; i++) {
+        int line = line_of(d, sections[i], NULL);
+        if (line > 0) {
+            return ES_FAIL(CONFIG,
+                           "%s:%d: [%s] is of hosts of kind cnn; a dense host has layers = 32, 16",
+                           d->file_name, line, sections[i]);
+        }
+    }
+    return ES_STATUS_OK;
+}
+
+// A layer per width, each with a place for seeds behind it.
+static EsStatus make_dense(const Description *d, EsHostSpec *host) {
+    const char *at = d->settings.layers;
+    ES_TRY(check_dense_keys(d));
+    at += strspn(at, " \t");
+    while (*at != '\0') {
+        char *end = NULL;
+        long width = strtol(at, &end, 10);
+        end += strspn(end, " \t");
+        if (end == at || (*end != ',' && *end != '\0') || width < 1 ||
+            width > ES_HOST_CHANNELS_MAX || host->n_blocks == ES_HOST_BLOCKS_MAX ||
+            (*end == ',' && end[1 + strspn(end + 1, " \t")] == '\0')) {
+            return ES_FAIL(CONFIG,
+                           "%s:%d: [host] layers: \"%s\" is not a list of up to %d widths of 1 to "
+                           "%d, such as 32, 16",
+                           d->file_name, line_of(d, "host", "layers"), d->settings.layers,
+                           ES_HOST_BLOCKS_MAX, ES_HOST_CHANNELS_MAX);
+        }
+        host->blocks[host->n_blocks++] =
+            (EsHostBlock){.n_channels = (int)width, .kernel = 1, .places = ES_HOST_BEFORE_POOL};
+        at = end + (*end == ',');
+    }
+    host->kind = ES_HOST_DENSE;
+    host->image_channels = host->image_size = host->kernel = 1;
+    host->base = ES_MAX(host->blocks[0].n_channels, 1);
+    return ES_STATUS_OK;
+}
+
 static int has_blocks(const Description *d) {
     int n = 0;
     for (int i = 0; i < ES_HOST_BLOCKS_MAX; i++) {
@@ -281,12 +339,22 @@ static EsStatus make_host(const Description *d, EsHostSpec *host, EsSlot *slots,
         is_given(d, "host", "image_channels") || is_given(d, "host", "image_size");
     host->states_classes = is_given(d, "host", "classes");
     ES_TRY(check_data(d));
-    ES_TRY(has_blocks(d) ? make_described(d, host) : make_family(d, host));
-    if (d->settings.image_size >> host->n_pools < 1) {
+    if (d->settings.kind == ES_HOST_CNN && is_given(d, "host", "layers")) {
+        return ES_FAIL(CONFIG, "%s:%d: [host] layers is of hosts of kind dense", d->file_name,
+                       line_of(d, "host", "layers"));
+    }
+    ES_TRY(d->settings.kind == ES_HOST_DENSE ? make_dense(d, host)
+           : has_blocks(d)                   ? make_described(d, host)
+                                             : make_family(d, host));
+    if (host->image_size >> host->n_pools < 1) {
         return ES_FAIL(CONFIG, "%s: %d pools are too many for images of %d x %d", d->file_name,
                        host->n_pools, host->image_size, host->image_size);
     }
     int n = es_slots_of(host, all);
+    if (n == 0 && host->kind == ES_HOST_DENSE) {
+        ES_TRY(copy_names(d, host));
+        return es_host_check(host); // a linear classifier: it trains, and nothing grows
+    }
     if (n < 1 || n > ES_SLOTS_MAX) {
         return ES_FAIL(CONFIG,
                        "%s: before_pool and after_pool make %d slots, must be 1..%d; %s some of "
@@ -394,10 +462,18 @@ EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const char *fo
     EsStatus status = es_dataset_open(dataset, name, &wanted, pool);
     es_thread_pool_destroy(pool);
     ES_TRY(status);
-    if (dataset->kind == ES_DATASET_ROWS) {
+    if ((dataset->kind == ES_DATASET_ROWS) != (host->kind == ES_HOST_DENSE)) {
+        int is_rows = dataset->kind == ES_DATASET_ROWS;
         es_dataset_destroy(dataset);
-        return ES_FAIL(
-            INPUT, "data set \"%s\" has rows of numbers; hosts of convolutions take images", name);
+        return is_rows
+                   ? ES_FAIL(INPUT,
+                             "data set \"%s\" has rows of numbers, and host \"%s\" takes images; "
+                             "choose --task dense, or a host file with kind = dense",
+                             name, host->name)
+                   : ES_FAIL(INPUT,
+                             "data set \"%s\" has images, and host \"%s\" is dense: it takes "
+                             "rows of numbers; choose a host of kind cnn",
+                             name, host->name);
     }
     note_sizes(host, dataset);
     host->image_channels = dataset->n_channels;

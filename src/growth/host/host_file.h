@@ -14,6 +14,12 @@
 //                                [block1]
 //                                channels = 4
 //
+// A host for rows has layers instead, each with a slot behind it:
+//
+//     [host]
+//     kind = dense
+//     layers = 32, 16
+//
 // before_pool and after_pool choose the places for seeds; a slot is then r0c<block> or r1c<block>
 // (slot.h). Missing keys have defaults; anything unknown or impossible is CONFIG and names file,
 // line and the nearest valid name.
@@ -45,9 +51,10 @@ int es_host_is_file(const char *task);
 EsStatus es_host_find(const char *task, EsHostSpec *host);
 
 // Opens `data` ("" or NULL: the host's own), a name or a path (es_dataset_open), and gives the host
-// size, channels and classes of its images. cifar10 and idx are read from `folder` ("" or NULL:
-// ES_DATA_DIR); the others generate from `seed` or are split by it, with n_threads. ARGUMENT when
-// there is no data set, or the folder is missing or of no use; INPUT when it has no images.
+// size, channels and classes of its images, a dense host columns and classes of its rows. cifar10
+// and idx are read from `folder` ("" or NULL: ES_DATA_DIR); the others generate from `seed` or are
+// split by it, with n_threads. ARGUMENT when there is no data set, or the folder is missing or of
+// no use; INPUT when it has images and the host takes rows, or the other way round.
 EsStatus es_host_open_dataset(EsHostSpec *host, const char *data, const char *folder, uint64_t seed,
                               int n_threads, EsDataset *dataset);
 

@@ -24,6 +24,11 @@ static EsStatus fail_name(const EsHostSpec *host, const char *name, size_t lengt
     char names[256] = "";
     size_t used = 0;
     int n = es_slots_of(host, all);
+    if (n == 0) {
+        return ES_FAIL(ARGUMENT,
+                       "host \"%s\" has no layers and so no slots: nothing can grow in it",
+                       host->name);
+    }
     for (int i = 0; i < n; i++) {
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "",
                                  all[i].name);
@@ -81,6 +86,15 @@ EsStatus es_slots_parse(const EsHostSpec *host, const char *names, EsSlot slots[
     set_order(slots, n_wanted);
     *n_slots = n_wanted;
     return ES_STATUS_OK;
+}
+
+int32_t es_slots_blueprints(const EsHostSpec *host) {
+    int32_t of_kind = host->kind == ES_HOST_DENSE
+                          ? ES_BLUEPRINT_ID_BIT(ES_BLUEPRINT_ID_NORM) |
+                                ES_BLUEPRINT_ID_BIT(ES_BLUEPRINT_ID_MLP_SMALL) |
+                                ES_BLUEPRINT_ID_BIT(ES_BLUEPRINT_ID_MLP)
+                          : ES_BLUEPRINTS_CNN;
+    return of_kind | ES_BLUEPRINT_ID_BIT(ES_BLUEPRINT_ID_NOOP);
 }
 
 int es_slot_at(const EsSlot *slots, int n_slots, int block, int is_after_pool) {

@@ -1,4 +1,4 @@
-// Slots: the places of a host where seeds can be put.
+// Slots: the places of a host where seeds can be put, and the seeds that fit there.
 //
 // A slot is called r<row>c<column>: the column is the block, row 0 lies between its ReLU and its
 // pool, row 1 after the pool. Lists of slots are row-major, which is the order of actions and
@@ -29,6 +29,10 @@ int es_slots_of(const EsHostSpec *host, EsSlot slots[2 * ES_SLOTS_MAX]);
 // ES_SLOTS_MAX.
 EsStatus es_slots_parse(const EsHostSpec *host, const char *names, EsSlot slots[ES_SLOTS_MAX],
                         int *n_slots);
+
+// Blueprints that seeds in the host's slots may have, as bits of EsBlueprintId: noop, and those of
+// its kind.
+int32_t es_slots_blueprints(const EsHostSpec *host);
 
 // The slot at a place of the host, or -1.
 int es_slot_at(const EsSlot *slots, int n_slots, int block, int is_after_pool);

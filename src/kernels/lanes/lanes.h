@@ -66,6 +66,7 @@ typedef struct EsLanePatches {
 // The images of a group and how to read them.
 typedef struct EsLaneImages {
     const unsigned char *images; // [M][C][H][W]
+    const float *rows; // instead of images, normalised  [M][C][H][W]; NULL: there are none
     const int32_t *index;        // of this group's images, n_valid of them
     int n_valid;                 // lanes past it repeat the first image
     const EsGatherOptions *options;
@@ -96,7 +97,7 @@ typedef struct EsLaneKernels {
 
     // --- per group ---
 
-    // Gather, augment and normalise L images.
+    // Gather, augment and normalise L images; rows are gathered as they are.
     void (*load_images)(const EsLaneImages *source, const EsLaneMap *y);
 
     // y = x * packed + bias (nullable).

@@ -74,7 +74,25 @@ LANES_INLINE void load_block(const unsigned char *const line[LANES], size_t offs
     }
 }
 
+static void load_rows(const EsLaneImages *source, const EsLaneMap *y) {
+    size_t row_size = (size_t)(y->channels * y->height * y->width);
+    for (int lane = 0; lane < LANES; lane++) {
+        int n = lane < source->n_valid ? lane : 0;
+        const float *from = source->rows + (size_t)source->index[n] * row_size;
+        FOR_EACH_ROW(y) {
+            float *to = row_of(y, c, r) + lane;
+            for (int k = 0; k < y->width; k++) {
+                to[k * LANES] = *from++;
+            }
+        }
+    }
+}
+
 void LANES_FUNCTION(load_images)(const EsLaneImages *source, const EsLaneMap *y) {
+    if (source->rows != NULL) {
+        load_rows(source, y);
+        return;
+    }
     int height = y->height, width = y->width;
     ES_ASSERT(width <= ES_LANES_WIDTH_LIMIT);
     EsCrop crop[LANES];

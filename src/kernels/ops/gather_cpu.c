@@ -1,4 +1,8 @@
+// Batches gathered on the CPU, a few images of one environment at a time.
+//
 // E environments, N images of one batch, C H W their shape, M images of the data set.
+#include <string.h>
+
 #include "kernels/env_data.h"
 #include "kernels/kernels.h"
 #include "kernels/ops/gather_rules.h"
@@ -84,9 +88,13 @@ static void gather_image(const GatherImages *job, int64_t e, int64_t n) {
     int64_t image_size = job->C * channel_size;
     int32_t sample = es_env_i32(job->index, e)[n];
     ES_ASSERT(sample >= 0 && sample < job->M);
-    // axis 0 of the data set counts samples, not environments; its stride is read the same way
-    const unsigned char *image = es_env_u8(job->images, sample);
     float *y = es_env_f32(job->y, e) + n * image_size;
+    // axis 0 of the data set counts samples, not environments; its stride is read the same way
+    if (job->images->dtype == ES_DTYPE_F32) {
+        memcpy(y, es_env_f32(job->images, sample), sizeof *y * (size_t)image_size);
+        return;
+    }
+    const unsigned char *image = es_env_u8(job->images, sample);
     EsCrop crop = es_gather_crop(job->options, (uint32_t)*es_env_i32(job->episode, e),
                                  (uint32_t)*es_env_i32(job->step, 0), (uint32_t)n, job->H, job->W);
     for (int c = 0; c < job->C; c++) {
@@ -113,7 +121,8 @@ static void gather_block(void *context, int64_t piece, int worker) {
 
 void es_gather_images_cpu(EsStream *s, const EsGatherOptions *options, EsIn images, EsIn index,
                           EsIn episode, EsIn step, EsOut y) {
-    ES_ASSERT(images->dim[1] <= ES_MAX_IMAGE_CHANNELS && y->dtype == ES_DTYPE_F32);
+    int has_bytes = images->dtype == ES_DTYPE_U8;
+    ES_ASSERT((!has_bytes || images->dim[1] <= ES_MAX_IMAGE_CHANNELS) && y->dtype == ES_DTYPE_F32);
     GatherImages job = {.options = options,
                         .images = images,
                         .index = index,
@@ -125,7 +134,7 @@ void es_gather_images_cpu(EsStream *s, const EsGatherOptions *options, EsIn imag
                         .C = (int)images->dim[1],
                         .H = (int)images->dim[2],
                         .W = (int)images->dim[3]};
-    for (int c = 0; c < job.C; c++) {
+    for (int c = 0; has_bytes && c < job.C; c++) {
         for (int pixel = 0; pixel < 256; pixel++) {
             job.value[c][pixel] = es_gather_value(options, c, (unsigned char)pixel);
         }

@@ -218,7 +218,8 @@ EsLoss es_graph_cross_entropy(EsGraph *graph, EsValueId logits, EsValueId labels
 // graph is differentiated.
 void es_graph_smooth_labels(EsGraph *graph, EsLoss loss, float smoothing);
 
-// Batches from a data set in memory (kernels/ops/gather.h).
+// Batches from a data set in memory (kernels/ops/gather.h): images u8, or rows f32 as images of one
+// pixel.
 EsValueId es_graph_gather_order(EsGraph *graph, EsSampleOrder order, int64_t n_batch,
                                 EsValueId episode, EsValueId step);
 EsValueId es_graph_gather_images(EsGraph *graph, EsGatherOptions options, EsValueId images,

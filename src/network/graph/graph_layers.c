@@ -328,12 +328,17 @@ EsValueId es_graph_gather_order(EsGraph *graph, EsSampleOrder order, int64_t n_b
 
 EsValueId es_graph_gather_images(EsGraph *graph, EsGatherOptions options, EsValueId images,
                                  EsValueId index, EsValueId episode, EsValueId step) {
-    if (!es_graph_check_shared(graph, "gather images", images, 4, ES_DTYPE_U8) ||
-        !es_graph_check(graph, "gather images", index, 2, ES_DTYPE_I32)) {
+    if (!es_graph_check_exists(graph, "gather images", images)) {
         return ES_NO_VALUE;
     }
     EsValue source = graph->values[images];
-    if (source.dim[1] > ES_MAX_IMAGE_CHANNELS) {
+    int is_rows = source.dtype == ES_DTYPE_F32;
+    if (!es_graph_check_shared(graph, "gather images", images, 4,
+                               is_rows ? ES_DTYPE_F32 : ES_DTYPE_U8) ||
+        !es_graph_check(graph, "gather images", index, 2, ES_DTYPE_I32)) {
+        return ES_NO_VALUE;
+    }
+    if (!is_rows && source.dim[1] > ES_MAX_IMAGE_CHANNELS) {
         return es_graph_fail(graph, ES_STATUS_ARGUMENT, "gather images: %lld channels, at most %d",
                              (long long)source.dim[1], ES_MAX_IMAGE_CHANNELS);
     }

@@ -214,8 +214,11 @@ static void load_images(const EsLaneHost *run, const LaneInstruction *instructio
     int lanes = p->kernels->n_lanes;
     const EsTensor *episode = node->input[2] >= 0 ? &run->tensors[node->input[2]] : NULL;
     const EsTensor *step = node->input[3] >= 0 ? &run->tensors[node->input[3]] : NULL;
+    const EsTensor *data = &run->tensors[node->input[0]];
+    int is_rows = data->dtype == ES_DTYPE_F32;
     EsLaneImages source = {
-        .images = run->tensors[node->input[0]].data,
+        .images = is_rows ? NULL : data->data,
+        .rows = is_rows ? data->data : NULL,
         .index = es_lane_env_ints(run, node->input[1]) + (int64_t)group * lanes,
         .n_valid = es_lane_valid(p, group),
         .options = &node->attributes.gather,

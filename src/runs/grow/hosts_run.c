@@ -112,7 +112,8 @@ static EsStatus create_parts(EsHostsRun *hosts) {
         hosts->host.base = settings->base;
     }
     if (settings->n_blocks > 0) {
-        hosts->host.n_blocks = hosts->host.n_pools = settings->n_blocks;
+        hosts->host.n_blocks = settings->n_blocks;
+        hosts->host.n_pools = hosts->host.kind == ES_HOST_DENSE ? 0 : settings->n_blocks;
     }
     EsDeviceOptions device_options = {.n_threads = settings->run.n_threads};
     ES_TRY(es_device_open(settings->run.device, &device_options, &hosts->device));
@@ -360,8 +361,7 @@ EsHostsReport es_hosts_run_report(const EsHostsRun *hosts) {
                        es_tensor_bytes(&store->states) + es_tensor_bytes(&optimiser->moment1) +
                        es_tensor_bytes(&optimiser->moment2),
         .activation_bytes = es_host_trainer_report(hosts->trainer).activation_bytes,
-        .dataset_bytes = (size_t)n_images * (size_t)dataset->n_channels * (size_t)dataset->height *
-                         (size_t)dataset->width,
+        .dataset_bytes = (size_t)n_images * dataset->image_bytes,
         .plan = es_host_trainer_report(hosts->trainer),
         .device = es_device_info(hosts->device)};
 }

@@ -98,7 +98,7 @@ TEST(every_preset_can_be_written_either_way) {
         {"cifar_deep_multichannel", 99922},
         {"cifar_deep_impaired", 1140},
     };
-    EXPECT_EQ(ES_COUNT_OF(published), es_host_preset_count());
+    EXPECT_EQ(ES_COUNT_OF(published) + 1, es_host_preset_count()); // and dense
     for (size_t p = 0; p < ES_COUNT_OF(published); p++) {
         EsHostSpec preset;
         REQUIRE_OK(es_host_preset(published[p].name, &preset));
@@ -248,6 +248,114 @@ TEST(odd_hosts_grow) {
     destroy_growth(growth[1]);
     es_dataset_destroy(&dataset);
     es_host_unload(&host);
+}
+
+// --- dense hosts ---
+
+TEST(layers_of_a_dense_host) {
+    static const int widths[] = {32, 5, 4096}, after_norms = 2 * (32 + 5 + 4096);
+    REQUIRE_OK(load("[host]\nkind = dense\nclasses = 3\nlayers = 32, 5 ,4096\n"));
+    EXPECT_EQ(host.kind, ES_HOST_DENSE);
+    EXPECT_EQ(host.n_blocks, 3);
+    EXPECT_EQ(n_slots, 3);
+    for (int i = 0; i < n_slots; i++) {
+        EsHostBlock layer = es_host_block(&host, i);
+        EsHostBlock expected = {widths[i], 1, 0, ES_HOST_BEFORE_POOL};
+        EXPECT(memcmp(&layer, &expected, sizeof layer) == 0);
+        EXPECT_EQ(slots[i].n_channels, widths[i]);
+        EXPECT_EQ(slots[i].row, 0);
+        EXPECT_EQ(slots[i].column, i);
+    }
+    host.image_channels = 7;
+    EsGraph *graph = build_graph(&host);
+    EXPECT_EQ(es_graph_parameter_count(graph),
+              7 * 32 + 32 * 5 + 5 * 4096 + after_norms + 4096 * 3 + 3);
+    es_graph_destroy(graph);
+    es_host_unload(&host);
+    REQUIRE_OK(load("[host]\nkind = dense\nlayers = 1,2,3,4,5,6,7,8,9,10,11,12\n"));
+    EXPECT_EQ(n_slots, 12);
+    es_host_unload(&host);
+}
+
+// No layers: a linear classifier, which has no slots.
+TEST(a_dense_host_without_layers) {
+    REQUIRE_OK(load("[host]\nname = line\nkind = dense\nclasses = 4\n"));
+    EXPECT_EQ(host.n_blocks, 0);
+    EXPECT_EQ(n_slots, 0);
+    host.image_channels = 6;
+    EsGraph *graph = build_graph(&host);
+    EXPECT_EQ(es_graph_parameter_count(graph), 6 * 4 + 4);
+    es_graph_destroy(graph);
+    int n_chosen = 0;
+    EXPECT_STATUS(es_slots_parse(&host, "r0c0", slots, &n_chosen), ARGUMENT);
+    EXPECT_TEXT(es_status_detail(),
+                "host \"line\" has no layers and so no slots: nothing can grow in it");
+    es_host_unload(&host);
+}
+
+TEST(seeds_that_fit) {
+    REQUIRE_OK(load("[host]\nkind = dense\nlayers = 8\n"));
+    EXPECT_EQ(es_slots_blueprints(&host), 1 | 1 << ES_BLUEPRINT_ID_NORM |
+                                              1 << ES_BLUEPRINT_ID_MLP_SMALL |
+                                              1 << ES_BLUEPRINT_ID_MLP);
+    es_host_unload(&host);
+    REQUIRE_OK(load(""));
+    EXPECT_EQ(es_slots_blueprints(&host), 0xFF);
+    es_host_unload(&host);
+}
+
+// Rows for dense hosts, images for the others; the host takes columns and classes of the data.
+TEST(hosts_take_their_kind_of_data) {
+    const char *rows = write_temp_text("rows.csv", "a,b,c,k\n"
+                                                   "1,2,3,x\n2,3,1,y\n3,1,2,x\n1,3,2,y\n"
+                                                   "2,1,3,x\n3,2,1,y\n1,1,2,x\n2,2,3,y\n");
+    EsDataset dataset;
+    REQUIRE_OK(es_host_preset("dense", &host));
+    REQUIRE_OK(es_host_open_dataset(&host, rows, "", 1, 1, &dataset));
+    EXPECT_EQ(host.image_channels, 3);
+    EXPECT_EQ(host.image_size, 1);
+    EXPECT_EQ(host.n_classes, 2);
+    REQUIRE_OK(es_host_check(&host));
+    es_dataset_destroy(&dataset);
+    EXPECT_STATUS(es_host_open_dataset(&host, "tiny", "", 1, 1, &dataset), INPUT);
+    EXPECT_CONTAINS(es_status_detail(),
+                    "data set \"tiny\" has images, and host \"dense\" is dense");
+    REQUIRE_OK(es_host_preset("tiny", &host));
+    EXPECT_STATUS(es_host_open_dataset(&host, rows, "", 1, 1, &dataset), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "choose --task dense, or a host file with kind = dense");
+}
+
+TEST(dense_hosts_that_cannot_be) {
+    static const char *const lists[] = {
+        "32,",   ",32", "32,,16", "0",   "4097",
+        "32;16", "x",   "-8",     "8 8", "1,1,1,1,1,1,1,1,1,1,1,1,1"};
+    for (size_t i = 0; i < ES_COUNT_OF(lists); i++) {
+        char text[128];
+        snprintf(text, sizeof text, "[host]\nkind = dense\nlayers = %s\n", lists[i]);
+        EXPECT_STATUS(load(text), CONFIG);
+        EXPECT_CONTAINS(es_status_detail(), "host.ini:3: [host] layers: \"");
+    }
+    expect_refusal("[host]\nlayers = 8\n", "host.ini:2: [host] layers is of hosts of kind dense");
+    expect_refusal("[host]\nkind = dense\nbase = 4\n",
+                   "host.ini:3: [host] base is of hosts of kind cnn; a dense host has layers");
+    expect_refusal(
+        "[host]\nkind = dense\n[block0]\nchannels = 4\n",
+        "host.ini:3: [block0] is of hosts of kind cnn; a dense host has layers = 32, 16");
+    EsHostSpec wrong;
+    REQUIRE_OK(es_host_preset("dense", &wrong));
+    wrong.kernel = 3;
+    EXPECT_STATUS(es_host_check(&wrong), ARGUMENT);
+    wrong.kernel = 1;
+    wrong.n_pools = 1;
+    EXPECT_STATUS(es_host_check(&wrong), ARGUMENT);
+    wrong.n_pools = 0;
+    wrong.image_size = 2;
+    EXPECT_STATUS(es_host_check(&wrong), ARGUMENT);
+    EXPECT_CONTAINS(es_status_detail(), "a dense host takes rows, not images of 2 x 2");
+    wrong.image_size = 1;
+    wrong.n_blocks = 13;
+    EXPECT_STATUS(es_host_check(&wrong), ARGUMENT);
+    EXPECT_CONTAINS(es_status_detail(), "13 layers, must be 0..12");
 }
 
 // --- what is refused ---

@@ -306,7 +306,7 @@ static void check_images(const EsLaneKernels *kernels, const Shape *s, EsGatherO
         options.mean[c] = 0.4f + 0.1f * (float)c;
         options.inv_std[c] = 4.0f - (float)c;
     }
-    EsLaneImages source = {images, index, n_valid, &options, 5, 6, 32};
+    EsLaneImages source = {images, NULL, index, n_valid, &options, 5, 6, 32};
     Map y = make_map(lanes, s->channels, s->height, s->width, 1);
     kernels->load_images(&source, &y.map);
     FOR_EACH_ELEMENT(&y) {
@@ -320,6 +320,32 @@ static void check_images(const EsLaneKernels *kernels, const Shape *s, EsGatherO
     expect_clean_border(&y, "load_images");
     es_release(y.memory);
     free(images);
+}
+
+// Rows of awkward lengths, with and without empty lanes, against a plain loop: bit for bit.
+static void check_rows(const EsLaneKernels *kernels, int n_columns, int n_valid) {
+    enum { N_ROWS = 40 };
+    float *rows = malloc(sizeof *rows * (size_t)(N_ROWS * n_columns));
+    int32_t index[MAX_LANES];
+    EsGatherOptions options = {.pad = 1, .flip = 1, .erase = 1.0f}; // of images
+    for (int i = 0; i < N_ROWS * n_columns; i++) {
+        rows[i] = (float)(8.0 * uniform() - 4.0);
+    }
+    for (int lane = 0; lane < kernels->n_lanes; lane++) {
+        index[lane] = (int32_t)(N_ROWS * uniform());
+    }
+    EsLaneImages source = {NULL, rows, index, n_valid, &options, 5, 6, 32};
+    Map y = make_map(kernels->n_lanes, n_columns, 1, 1, 1);
+    kernels->load_images(&source, &y.map);
+    for (int lane = 0; lane < kernels->n_lanes; lane++) {
+        for (int c = 0; c < n_columns; c++) {
+            int n = lane < n_valid ? lane : 0;
+            EXPECT_NEAR(*at(&y, c, 0, 0, lane), rows[index[n] * n_columns + c], 0.0);
+        }
+    }
+    expect_clean_border(&y, "load_images");
+    es_release(y.memory);
+    free(rows);
 }
 
 static void check_width(int n_lanes) {
@@ -362,6 +388,10 @@ static void check_width(int n_lanes) {
     check_softmax(kernels, 1, 1.0);
     check_softmax(kernels, 10, 2.0);
     check_softmax(kernels, 100, 40.0);
+    check_rows(kernels, 1, n_lanes);
+    check_rows(kernels, 3, n_lanes - 1);
+    check_rows(kernels, 17, 1);
+    check_rows(kernels, 64, n_lanes);
 }
 
 TEST(width_4) { check_width(4); }

@@ -256,6 +256,53 @@ TEST(shares_of_a_pass_do_not_overlap) {
     es_device_close(device);
 }
 
+// Rows of awkward lengths, more and fewer than a piece, against a plain loop: bit for bit, on 1 and
+// 3 threads, whatever the options ask of images.
+static void check_rows(int D, int N, int n_threads) {
+    enum { E = 3, M = 23 };
+    EsDevice *device = NULL;
+    EsStream *stream = NULL;
+    REQUIRE_OK(es_device_open("cpu", &(EsDeviceOptions){.n_threads = n_threads}, &device));
+    REQUIRE_OK(es_stream_create(device, &stream));
+    int32_t episode[E] = {4, 5, 6}, step[1] = {2};
+    float *rows = malloc(sizeof *rows * (size_t)(M * D));
+    float *taken = malloc(sizeof *taken * (size_t)(E * N * D));
+    int32_t *index = malloc(sizeof *index * (size_t)(E * N));
+    for (int i = 0; i < M * D; i++) {
+        rows[i] = (float)((i * 7919) % 1001) / 77.0f - 6.5f;
+    }
+    for (int i = 0; i < E * N; i++) {
+        index[i] = (i * 11 + i / N) % M;
+    }
+    EsTensor data = es_tensor_view(rows, ES_DTYPE_F32, device, 4, (int64_t[]){M, D, 1, 1});
+    EsTensor indices = es_tensor_view(index, ES_DTYPE_I32, device, 2, (int64_t[]){E, N});
+    EsTensor episodes = es_tensor_view(episode, ES_DTYPE_I32, device, 1, (int64_t[]){E});
+    EsTensor steps = es_tensor_view(step, ES_DTYPE_I32, device, 1, (int64_t[]){1});
+    EsTensor y = es_tensor_view(taken, ES_DTYPE_F32, device, 5, (int64_t[]){E, N, D, 1, 1});
+    EsGatherOptions options = {.seed = 9, .pad = 1, .flip = 1, .erase = 1.0f};
+    es_kernels_of(device)->gather_images(stream, &options, &data, &indices, &episodes, &steps, &y);
+    REQUIRE_OK(es_stream_synchronize(stream));
+    for (int i = 0; i < E * N; i++) {
+        for (int d = 0; d < D; d++) {
+            EXPECT_NEAR(taken[i * D + d], rows[index[i] * D + d], 0.0);
+        }
+    }
+    free(rows);
+    free(taken);
+    free(index);
+    es_stream_destroy(stream);
+    es_device_close(device);
+}
+
+TEST(rows_are_copied_as_they_are) {
+    static const int lengths[] = {1, 3, 17, 64};
+    for (size_t i = 0; i < ES_COUNT_OF(lengths); i++) {
+        check_rows(lengths[i], 1, 1);
+        check_rows(lengths[i], 17, 1);
+        check_rows(lengths[i], 33, 3);
+    }
+}
+
 TEST(erased_rectangles_lie_inside_and_are_as_frequent_as_asked) {
     EsGatherOptions options = {.seed = 5, .erase = 0.3f};
     int n_erased = 0;
