@@ -107,7 +107,7 @@ static EsStatus collect_steps(Collection *collection, const EsOptimiser *optimis
 EsStatus es_network_file_save(const char *path, const EsGraph *graph, const EsStore *store,
                               const EsOptimiser *optimiser, EsStream *stream,
                               const EsMetadata *metadata, int n_metadata) {
-    ES_TRY(es_store_check(store, graph));
+    ES_TRY(es_store_check_weights(store, graph));
     Collection collection = {0};
     EsStatus status = ES_STATUS_OK;
     size_t most = (size_t)graph->n_values * MAX_SLABS + 1;
@@ -186,7 +186,7 @@ static EsStatus read_slab(const EsSafetensors *file, const char *path, const EsG
 
 EsStatus es_network_file_load(const char *path, const EsGraph *graph, EsStore *store,
                               EsOptimiser *optimiser, EsStream *stream, EsNumbers numbers) {
-    ES_TRY(es_store_check(store, graph));
+    ES_TRY(es_store_check_weights(store, graph));
     EsSafetensors *file = NULL;
     float *staging[MAX_SLABS] = {0};
     FiledSlab slabs[MAX_SLABS];

@@ -1,9 +1,11 @@
-// SGD and AdamW over whole slabs: norms and clipping first, then one step for all environments.
+// SGD and Adam over whole slabs: norms and clipping first, then one step for all environments; and
+// averages of weights.
 #include "network/slab_optimiser.h"
 
 #include <string.h>
 
 #include "base/memory.h"
+#include "kernels/env_data.h"
 
 EsOptimiserOptions es_optimiser_defaults(EsOptimiserKind kind) {
     EsOptimiserOptions sgd = {
@@ -226,4 +228,42 @@ void es_optimiser_step(EsOptimiser *optimiser, EsStream *stream) {
                            &optimiser->max_norm, &gradients, &optimiser->group_norm);
     }
     update(optimiser, stream, &gradients);
+}
+
+// --- averaged weights ---
+
+#define WEIGHTS_PER_PIECE 16384
+
+float es_average_share(float decay, int64_t update) {
+    double warming = (1.0 + (double)update) / (10.0 + (double)update);
+    return (float)ES_MIN((double)decay, warming);
+}
+
+typedef struct Average {
+    float share;
+    const EsTensor *weights, *average;
+    int64_t n_blocks; // of a row
+} Average;
+
+// Weights that stay leave the average of them as it is, bit for bit.
+static void update_average(void *context, int64_t piece, int worker) {
+    (void)worker;
+    const Average *job = context;
+    int64_t e = piece / job->n_blocks, begin = piece % job->n_blocks * WEIGHTS_PER_PIECE;
+    int64_t n = ES_MIN(WEIGHTS_PER_PIECE, job->weights->dim[1] - begin);
+    const float *ES_RESTRICT weights = es_env_f32(job->weights, e) + begin;
+    float *ES_RESTRICT average = es_env_f32(job->average, e) + begin;
+    float rest = 1.0f - job->share;
+    for (int64_t i = 0; i < n; i++) {
+        average[i] += rest * (weights[i] - average[i]);
+    }
+}
+
+void es_average_update(EsStream *stream, float share, const EsTensor *weights,
+                       const EsTensor *average) {
+    Average job = {.share = share,
+                   .weights = weights,
+                   .average = average,
+                   .n_blocks = (weights->dim[1] + WEIGHTS_PER_PIECE - 1) / WEIGHTS_PER_PIECE};
+    es_stream_parallel(stream, weights->dim[0] * job.n_blocks, update_average, &job);
 }

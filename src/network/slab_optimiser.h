@@ -1,6 +1,6 @@
-// Optimisers over the slabs of a store: gradient norms, clipping per group, SGD or Adam. All rates
-// are arrays over environments, in device memory, so that sweeps run side by side and a captured
-// step sees changes.
+// Optimisers over the slabs of a store: gradient norms, clipping per group, SGD or Adam, and the
+// moving average of weights. All rates are arrays over environments, in device memory, so that
+// sweeps run side by side and a captured step sees changes.
 //
 // On a shared store there is one network: E is 1 below. A step first sums the gradients of all
 // environments in a fixed tree (kernels/ops/slab.h) into row 0 of the store's gradients;
@@ -80,6 +80,16 @@ EsStatus es_optimiser_reset(EsOptimiser *optimiser, EsStream *stream);
 // Norms and clipping (when asked for), then the update. Non-finite gradients are left out of the
 // norms and, with skips_nonfinite, keep their environment from moving. Queued; can be captured.
 void es_optimiser_step(EsOptimiser *optimiser, EsStream *stream);
+
+// --- averaged weights ---
+
+// Share of its old value that an average keeps at update number `update`, from 0 on:
+// min(decay, (1 + update) / (10 + update)), so that the first weights are soon forgotten.
+float es_average_share(float decay, int64_t update);
+
+// average += (1 - share) (weights - average), both f32 [E, P]. On the CPU.
+void es_average_update(EsStream *stream, float share, const EsTensor *weights,
+                       const EsTensor *average);
 
 ES_EXTERN_C_END
 

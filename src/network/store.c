@@ -143,8 +143,8 @@ static void set_initial_values(const EsValue *value, const EsInitialKey *key, do
 static EsStatus create_slab(EsDevice *device, int64_t n_envs, int64_t count, EsTensor *slab) {
     void *memory = NULL;
     // an empty slab still has an address
-    ES_TRY(
-        es_device_allocate(device, (size_t)(n_envs * ES_MAX(count, 1)) * sizeof(float), &memory));
+    int64_t n_elements = ES_MAX(n_envs, 1) * ES_MAX(count, 1);
+    ES_TRY(es_device_allocate(device, (size_t)n_elements * sizeof(float), &memory));
     *slab = es_tensor_view(memory, ES_DTYPE_F32, device, 2, (int64_t[]){n_envs, count});
     return ES_STATUS_OK;
 }
@@ -219,6 +219,14 @@ EsStatus es_store_create_shared(const EsGraph *graph, EsDevice *device, int64_t 
     return ES_STATUS_OK;
 }
 
+EsStatus es_store_create_twin(const EsStore *store, EsStore **twin) {
+    ES_TRY(create_slabs(store->device, store->parameters.dim[0], 0, store->parameters.dim[1],
+                        store->states.dim[1], twin));
+    (*twin)->layout = store->layout;
+    (*twin)->is_shared = store->is_shared;
+    return ES_STATUS_OK;
+}
+
 void es_store_destroy(EsStore *store) {
     if (store != NULL) {
         es_device_release(store->device, store->parameters.data);
@@ -284,7 +292,7 @@ done:
     return status;
 }
 
-EsStatus es_store_check(const EsStore *store, const EsGraph *graph) {
+EsStatus es_store_check_weights(const EsStore *store, const EsGraph *graph) {
     int is_sized = store->layout == 0;
     int is_same =
         store->parameters.dim[1] == graph->n_parameters && store->states.dim[1] == graph->n_states;
@@ -304,10 +312,14 @@ EsStatus es_store_check(const EsStore *store, const EsGraph *graph) {
         return ES_FAIL(ARGUMENT, "the graph names or orders its parameters otherwise than the one "
                                  "the store was made for");
     }
+    return ES_STATUS_OK;
+}
+
+EsStatus es_store_check(const EsStore *store, const EsGraph *graph) {
+    ES_TRY(es_store_check_weights(store, graph));
     if (graph->n_forward_nodes > 0 && graph->n_envs > store->gradients.dim[0]) {
         return ES_FAIL(ARGUMENT,
-                       "the graph has gradients of %lld environments; the shared store has room "
-                       "for %lld",
+                       "the graph has gradients of %lld environments; the store has room for %lld",
                        (long long)graph->n_envs, (long long)store->gradients.dim[0]);
     }
     return ES_STATUS_OK;

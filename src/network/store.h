@@ -32,6 +32,10 @@ EsStatus es_store_create_sized(EsDevice *device, int64_t n_envs, int64_t n_param
 // One set of parameters, gradients of n_gradients environments. The graph has no states.
 EsStatus es_store_create_shared(const EsGraph *graph, EsDevice *device, int64_t n_gradients,
                                 EsStore **store);
+
+// Second weights for the graphs of a store: parameters and states of the same layout, no gradients,
+// so that graphs without them alone can run on it (averaged weights, for evaluation).
+EsStatus es_store_create_twin(const EsStore *store, EsStore **twin);
 void es_store_destroy(EsStore *store);
 
 // Fresh parameters and states for every environment, from (seed, episode[e]), in a shared store for
@@ -46,7 +50,11 @@ EsStatus es_store_initialise(EsStore *store, const EsGraph *graph, EsStream *str
 void es_store_initialise_region(EsStore *store, const EsGraph *graph, int64_t env, int64_t first,
                                 uint64_t seed, uint32_t episode, uint32_t step);
 
-// Does this graph's layout fit the store? Of a shared one, with gradients at most G environments.
+// Do this graph's parameters and states lie where the store has them?
+EsStatus es_store_check_weights(const EsStore *store, const EsGraph *graph);
+
+// Can the graph run on the store? Its weights fit, and its gradients, of a shared one those of at
+// most G environments.
 EsStatus es_store_check(const EsStore *store, const EsGraph *graph);
 
 // The tensor of a parameter, gradient or state value: [E, ...] with the slab's stride over

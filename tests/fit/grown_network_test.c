@@ -181,11 +181,12 @@ static void compare_with_growth(EsGrowth *growth, const EsDataset *dataset, int6
     es_grown_network_destroy(network);
 }
 
-TEST(taken_networks_have_growths_results) {
+static void check_taken_networks(float average) {
     enum { ENVS = 6, STEPS = 40 };
     EsDataset dataset;
     make_small_dataset(&dataset, 64, 40);
     EsGrowthOptions options = small_options("all", ENVS);
+    options.recipe.average = average;
     EsGrowth *growth = create_growth(&options, &dataset, 2);
     int n_seeds = 0, n_blending = 0, n_gates = 0;
     REQUIRE_OK(es_growth_reset(growth, 0));
@@ -214,6 +215,10 @@ TEST(taken_networks_have_growths_results) {
     destroy_growth(growth);
     destroy_small_dataset(&dataset);
 }
+
+TEST(taken_networks_have_growths_results) { check_taken_networks(0); }
+
+TEST(taken_networks_have_averaged_weights) { check_taken_networks(0.9f); }
 
 // --- files ---
 

@@ -65,8 +65,7 @@ TEST(graphs_of_any_size_share_a_store) {
     REQUIRE_OK(es_store_check(store, training.graph));
     REQUIRE_OK(es_store_check(store, acting.graph));
     EXPECT_STATUS(es_store_check(store, large.graph), ARGUMENT);
-    EXPECT_CONTAINS(es_status_detail(), "gradients of 3 environments; the shared store has room "
-                                        "for 2");
+    EXPECT_CONTAINS(es_status_detail(), "gradients of 3 environments; the store has room for 2");
     REQUIRE_OK(es_store_initialise(store, acting.graph, stream, 8, (int32_t[]){4}));
     plan_policy(&acting, store, NULL);
     REQUIRE_OK(es_plan_run_forward(acting.plan, stream));

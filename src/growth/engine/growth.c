@@ -48,6 +48,7 @@ static EsStatus check_options(const EsGrowthOptions *options, const EsDataset *d
                               const EsDevice *device) {
     const EsHostSpec *host = &options->host;
     ES_TRY(es_host_check(host));
+    ES_TRY(es_recipe_check(&options->recipe, device));
     ES_TRY(es_growth_check_dataset(host, dataset, device));
     if (options->n_slots < 1 || options->n_slots > ES_SLOTS_MAX || options->n_envs < 1 ||
         options->step_batches < 1 || options->gradient_stride < 1 || options->plan_capacity < 8) {
@@ -124,6 +125,24 @@ static EsStatus create_model(EsGrowth *growth, const EsDataset *dataset) {
     return es_growth_settings_check(&growth->options.settings);
 }
 
+// Averages of all weights, where the recipe has them, and the counts of updates behind them.
+static EsStatus create_average(EsGrowth *growth) {
+    EsGrowthAverage *average = &growth->average;
+    growth->evaluated = growth->store;
+    if (growth->options.recipe.average <= 0) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_store_create_twin(growth->store, &average->store));
+    growth->evaluated = average->store;
+    const EsTensor *parameters = &average->store->parameters, *states = &average->store->states;
+    ES_TRY(es_device_create_tensor(growth->device, ES_DTYPE_F32, 2, parameters->dim,
+                                   &average->saved_parameters));
+    ES_TRY(es_device_create_tensor(growth->device, ES_DTYPE_F32, 2, states->dim,
+                                   &average->saved_states));
+    const int64_t counts[] = {growth->options.n_envs, ES_GROWTH_PARTS(growth->model.n_slots)};
+    return es_device_create_tensor(growth->device, ES_DTYPE_I32, 2, counts, &average->n_updates);
+}
+
 static EsStatus create_slabs(EsGrowth *growth) {
     const EsGrowthLayout *layout = &growth->model.layout;
     int64_t n_envs = growth->options.n_envs;
@@ -138,7 +157,8 @@ static EsStatus create_slabs(EsGrowth *growth) {
     ES_TRY(es_device_create_tensor(growth->device, ES_DTYPE_F32, 2, parameters,
                                    &growth->saved_parameters));
     ES_TRY(es_device_create_tensor(growth->device, ES_DTYPE_F32, 2, states, &growth->saved_states));
-    return es_device_create_tensor(growth->device, ES_DTYPE_I32, 1, &n_envs, &growth->episode);
+    ES_TRY(es_device_create_tensor(growth->device, ES_DTYPE_I32, 1, &n_envs, &growth->episode));
+    return create_average(growth);
 }
 
 static EsStatus create_workers(EsGrowth *growth) {
@@ -212,6 +232,7 @@ static EsStatus create_cpu_arrays(EsGrowth *growth) {
 static EsStatus create_on_cpu(EsGrowth *growth) {
     EsGrowthPlansOptions plans = {.model = &growth->model,
                                   .store = growth->store,
+                                  .evaluated = growth->evaluated,
                                   .episode = &growth->episode,
                                   .mode = growth->options.mode,
                                   .capacity = growth->options.plan_capacity};
@@ -401,11 +422,14 @@ void es_growth_destroy(EsGrowth *growth) {
         growth->backend->destroy(growth);
     }
     es_growth_weights_destroy(growth);
-    EsTensor *const tensors[] = {&growth->momentum, &growth->saved_parameters,
-                                 &growth->saved_states, &growth->episode};
+    EsTensor *const tensors[] = {
+        &growth->momentum,         &growth->saved_parameters,         &growth->saved_states,
+        &growth->episode,          &growth->average.saved_parameters, &growth->average.saved_states,
+        &growth->average.n_updates};
     for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
         es_device_destroy_tensor(tensors[i]);
     }
+    es_store_destroy(growth->average.store);
     es_store_destroy(growth->store);
     es_stream_destroy(growth->stream);
     void *const arrays[] = {growth->workers,       growth->slab,       growth->masks,
@@ -537,13 +561,31 @@ double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env) {
 
 int64_t es_growth_episode(const EsGrowth *growth, int64_t env) { return growth->episode_ids[env]; }
 
+// The f32 slabs that an episode fills, without gradients; returns how many.
+#define SLABS_MAX 9
+static int list_slabs(const EsGrowth *growth, const EsTensor *slabs[SLABS_MAX]) {
+    const EsGrowthAverage *average = &growth->average;
+    int n = 0;
+    slabs[n++] = &growth->store->parameters;
+    slabs[n++] = &growth->store->states;
+    slabs[n++] = &growth->momentum;
+    slabs[n++] = &growth->saved_parameters;
+    slabs[n++] = &growth->saved_states;
+    if (average->store != NULL) {
+        slabs[n++] = &average->store->parameters;
+        slabs[n++] = &average->store->states;
+        slabs[n++] = &average->saved_parameters;
+        slabs[n++] = &average->saved_states;
+    }
+    return n;
+}
+
 size_t es_growth_weight_bytes(const EsGrowth *growth) {
-    const EsTensor *const tensors[] = {&growth->store->parameters, &growth->store->gradients,
-                                       &growth->store->states,     &growth->momentum,
-                                       &growth->saved_parameters,  &growth->saved_states};
-    size_t bytes = 0;
-    for (size_t i = 0; i < ES_COUNT_OF(tensors); i++) {
-        bytes += es_tensor_bytes(tensors[i]);
+    const EsTensor *slabs[SLABS_MAX];
+    int n = list_slabs(growth, slabs);
+    size_t bytes = es_tensor_bytes(&growth->store->gradients);
+    for (int i = 0; i < n; i++) {
+        bytes += es_tensor_bytes(slabs[i]);
     }
     return bytes;
 }
@@ -560,17 +602,21 @@ static EsStatus read_row(EsGrowth *growth, const EsTensor *slab, int64_t env, in
 
 EsStatus es_growth_read_weights(EsGrowth *growth, int64_t env, float *parameters, float *states) {
     const EsGrowthLayout *layout = &growth->model.layout;
-    ES_TRY(read_row(growth, &growth->store->parameters, env, layout->n_parameters, parameters));
-    ES_TRY(read_row(growth, &growth->store->states, env, layout->n_states, states));
+    const EsStore *store = growth->evaluated;
+    ES_TRY(read_row(growth, &store->parameters, env, layout->n_parameters, parameters));
+    ES_TRY(read_row(growth, &store->states, env, layout->n_states, states));
     return es_stream_synchronize(growth->stream);
 }
 
 EsStatus es_growth_append_state(EsGrowth *growth, EsStateHash *hash) {
-    const EsTensor *const slabs[] = {&growth->store->parameters, &growth->store->states,
-                                     &growth->momentum, &growth->saved_parameters,
-                                     &growth->saved_states};
-    for (size_t i = 0; i < ES_COUNT_OF(slabs); i++) {
+    const EsTensor *slabs[SLABS_MAX];
+    int n = list_slabs(growth, slabs);
+    for (int i = 0; i < n; i++) {
         ES_TRY(es_state_hash_append(hash, growth->stream, slabs[i]));
+    }
+    if (growth->average.store != NULL) {
+        es_state_hash_append_bytes(hash, growth->average.n_updates.data,
+                                   es_tensor_bytes(&growth->average.n_updates));
     }
     es_state_hash_append_bytes(
         hash, growth->slab,

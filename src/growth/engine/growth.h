@@ -139,13 +139,14 @@ double es_growth_parameter_ratio(const EsGrowth *growth, int64_t env);
 EsStatus es_growth_episode_bytes(EsGrowth *growth, int64_t n_episodes, int n_seeds, size_t *bytes);
 
 // Copies one environment's parameters and running statistics, as many as the model's layout says,
-// to the caller's memory. Waits for a GPU.
+// to the caller's memory: those that validation measured, the averaged ones where the recipe has
+// an average. Waits for a GPU.
 EsStatus es_growth_read_weights(EsGrowth *growth, int64_t env, float *parameters, float *states);
 
 // Id of the episode that an environment is in.
 int64_t es_growth_episode(const EsGrowth *growth, int64_t env);
 
-// Bytes of the weights of all hosts, with gradients, momentum, statistics and snapshots.
+// Bytes of the weights of all hosts, with gradients, momentum, statistics, snapshots and averages.
 size_t es_growth_weight_bytes(const EsGrowth *growth);
 
 const EsGrowthModel *es_growth_model(const EsGrowth *growth);
@@ -153,7 +154,7 @@ EsStore *es_growth_store(EsGrowth *growth);
 EsGrowthPlansReport es_growth_plans(const EsGrowth *growth);
 
 // Append all that an episode has made of the hosts: parameters, momentum, statistics, snapshots,
-// and the small state as it is shown.
+// averages, and the small state as it is shown.
 EsStatus es_growth_append_state(EsGrowth *growth, EsStateHash *hash);
 
 // An episode in a file, after es_growth_decide and before es_growth_advance; on the CPU. A growth

@@ -1,7 +1,7 @@
 // An episode in a file, between a decision and the next step: weights, momentum, statistics, the
-// governor's snapshots, and every field of the small state as a tensor of its own. The order of
-// samples and all draws follow from episode and step, so that nothing else is needed to go on with
-// the same bits.
+// governor's snapshots, averaged weights, and every field of the small state as a tensor of its
+// own. The order of samples and all draws follow from episode and step, so that nothing else is
+// needed to go on with the same bits.
 #include <stdio.h>
 #include <string.h>
 
@@ -12,11 +12,12 @@
 #define FORMAT "esper.growth.1"
 
 #define N_SLABS        5
+#define N_AVERAGES     5 // with recipe.average alone
 #define COUNT_ONE(...) +1
 enum {
     N_FIELDS =
         0 ES_SEED_FIELDS(COUNT_ONE) ES_GROWTH_ENV_FIELDS(COUNT_ONE) ES_GROWTH_ENV_ARRAYS(COUNT_ONE),
-    N_TENSORS = N_SLABS + N_FIELDS + 1 // the episodes
+    N_TENSORS = N_SLABS + N_AVERAGES + N_FIELDS + 1 // the episodes
 };
 #undef COUNT_ONE
 
@@ -35,6 +36,14 @@ static int list_tensors(EsGrowth *growth, EsNamedTensor tensors[N_TENSORS]) {
                                           {"saved_states", growth->saved_states}};
     for (; n < N_SLABS; n++) {
         tensors[n] = slabs[n];
+    }
+    const EsGrowthAverage *average = &growth->average;
+    if (average->store != NULL) {
+        tensors[n++] = (EsNamedTensor){"average", average->store->parameters};
+        tensors[n++] = (EsNamedTensor){"average_states", average->store->states};
+        tensors[n++] = (EsNamedTensor){"saved_average", average->saved_parameters};
+        tensors[n++] = (EsNamedTensor){"saved_average_states", average->saved_states};
+        tensors[n++] = (EsNamedTensor){"average_updates", average->n_updates};
     }
     tensors[n++] = (EsNamedTensor){"episode", growth->episode};
 #define X(type, field, empty, meaning)                                                             \
@@ -100,6 +109,7 @@ static EsStatus check_integers(const char *path, const EsGrowth *growth,
         {"env.next_governed", 0, ES_GOVERNOR_WINDOW_MAX - 1},
         {"seed.stage_path", INT32_MIN, INT32_MAX},
         {"episode", 0, INT32_MAX},
+        {"average_updates", 0, COUNT_MAX},
     };
     Range range = {named->name, -1, COUNT_MAX};
     const int32_t *values = named->tensor.data;

@@ -35,6 +35,20 @@ typedef struct EsGrowthTrial {
     int64_t n_correct, n_invalid;
 } EsGrowthTrial;
 
+// Parts of an environment's parameters that begin at different moments: the host, then of each slot
+// the gate network and the seed.
+#define ES_GROWTH_HOST           0
+#define ES_GROWTH_GATE(slot)     (1 + 2 * (slot))
+#define ES_GROWTH_SEED(slot)     (2 + 2 * (slot))
+#define ES_GROWTH_PARTS(n_slots) (1 + 2 * (n_slots))
+
+// Averaged weights of all environments (recipe.average); all zero without.
+typedef struct EsGrowthAverage {
+    EsStore *store;                          // owned: the averages of parameters and states
+    EsTensor saved_parameters, saved_states; // owned: of them at the snapshot
+    EsTensor n_updates;                      // owned i32 [E, parts]: updates in each average
+} EsGrowthAverage;
+
 // Work that is queued on a device (growth_device.h).
 typedef struct EsGrowthQueue {
     const EsGrowthDevice *(*device)(const EsGrowth *growth);
@@ -79,10 +93,12 @@ struct EsGrowth {
     EsStore *store;                          // owned
     EsTensor momentum;                       // owned [E, P], offsets of the parameters
     EsTensor saved_parameters, saved_states; // owned [E, P], [E, states]: the snapshots
-    EsTensor episode;                        // owned i32 [E]
-    int32_t *episode_ids;                    // owned [E]: the same for the host
-    EsGrowthOnDevice *on_device;             // owned; NULL on the CPU
-    EsGrowthPlans *plans;                    // owned
+    EsGrowthAverage average;
+    EsStore *evaluated;          // borrowed: the average's store, else the store
+    EsTensor episode;            // owned i32 [E]
+    int32_t *episode_ids;        // owned [E]: the same for the host
+    EsGrowthOnDevice *on_device; // owned; NULL on the CPU
+    EsGrowthPlans *plans;        // owned
     EsGraph
         *seed_graphs[ES_SLOTS_MAX][ES_BLUEPRINT_END]; // owned: initial values of seeds that fit,
     EsGraph *gate_graphs[ES_SLOTS_MAX];               // owned: and of gate networks

@@ -100,7 +100,8 @@ static EsStatus build_plan(EsGrowthPlans *plans, EsGrowthPlan *plan) {
     EsPlanOptions options = es_plan_defaults();
     options.mode = plans->options.mode;
     options.is_hosted = 1;
-    ES_TRY(es_plan_create(plan->graph.graph, plans->options.store, &options, &plan->plan));
+    EsStore *store = plan->is_training ? plans->options.store : plans->options.evaluated;
+    ES_TRY(es_plan_create(plan->graph.graph, store, &options, &plan->plan));
     ES_TRY(es_plan_bind(plan->plan, plan->graph.images, &plans->images));
     ES_TRY(es_plan_bind(plan->plan, plan->graph.labels, &plans->labels));
     ES_TRY(es_plan_bind(plan->plan, plan->graph.episode, plans->options.episode));

@@ -28,7 +28,8 @@ typedef struct EsGrowthPlans EsGrowthPlans;
 
 typedef struct EsGrowthPlansOptions {
     const EsGrowthModel *model; // borrowed
-    EsStore *store;             // borrowed
+    EsStore *store;             // borrowed: the weights that are trained,
+    EsStore *evaluated;         // borrowed: and those that are evaluated; may be the same
     const EsTensor *episode;    // borrowed, i32 [E]
     EsCompileMode mode;
     int capacity; // plans kept

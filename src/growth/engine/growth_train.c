@@ -101,30 +101,55 @@ static void measure_gradients(EsGrowth *growth, const EsGrowthWorker *worker,
     growth->results[env].host_gradient_norm = norm;
 }
 
-static void update_group(EsGrowth *growth, EsGrowthWorker *worker, int64_t env, int64_t first,
-                         int64_t end, float learning_rate, float decay) {
+// A part of an environment's parameters (growth_internal.h) and the rates of its updates.
+typedef struct ParameterRange {
+    int number;
+    int64_t first, end;
+    float learning_rate, weight_decay;
+} ParameterRange;
+
+static void average_part(EsGrowth *growth, EsGrowthWorker *worker, int64_t env,
+                         const ParameterRange *part) {
+    const EsGrowthAverage *average = &growth->average;
+    int64_t n_states = growth->model.layout.n_states;
+    int32_t *n_updates = (int32_t *)average->n_updates.data + env * average->n_updates.stride[0];
+    float share = es_average_share(growth->options.recipe.average, n_updates[part->number]++);
+    EsTensor weights = part_of(&growth->store->parameters, env, part->first, part->end);
+    EsTensor averaged = part_of(&average->store->parameters, env, part->first, part->end);
+    es_average_update(worker->stream, share, &weights, &averaged);
+    if (part->number == ES_GROWTH_HOST) {
+        weights = part_of(&growth->store->states, env, 0, n_states);
+        averaged = part_of(&average->store->states, env, 0, n_states);
+        es_average_update(worker->stream, share, &weights, &averaged);
+    }
+}
+
+static void update_part(EsGrowth *growth, EsGrowthWorker *worker, int64_t env,
+                        ParameterRange part) {
     const EsKernels *kernels = es_kernels_of(growth->device);
+    const int64_t one[] = {1};
     float momentum = growth->options.recipe.momentum;
     EsLearningRateSchedule schedule = es_growth_schedule(&growth->options);
     EsSgdRates rates = {
-        .learning_rate =
-            es_tensor_view(&learning_rate, ES_DTYPE_F32, growth->device, 1, (int64_t[]){1}),
-        .momentum = es_tensor_view(&momentum, ES_DTYPE_F32, growth->device, 1, (int64_t[]){1}),
-        .weight_decay = es_tensor_view(&decay, ES_DTYPE_F32, growth->device, 1, (int64_t[]){1}),
+        .learning_rate = es_tensor_view(&part.learning_rate, ES_DTYPE_F32, growth->device, 1, one),
+        .momentum = es_tensor_view(&momentum, ES_DTYPE_F32, growth->device, 1, one),
+        .weight_decay = es_tensor_view(&part.weight_decay, ES_DTYPE_F32, growth->device, 1, one),
         .is_nesterov = growth->options.recipe.nesterov,
         .schedule = schedule};
     if (schedule.n_updates > 0) {
-        rates.update =
-            es_tensor_view(&worker->batch_number, ES_DTYPE_I32, growth->device, 1, (int64_t[]){1});
+        rates.update = es_tensor_view(&worker->batch_number, ES_DTYPE_I32, growth->device, 1, one);
     }
-    EsTensor gradient = part_of(&growth->store->gradients, env, first, end);
-    EsTensor buffer = part_of(&growth->momentum, env, first, end);
-    EsTensor parameter = part_of(&growth->store->parameters, env, first, end);
+    EsTensor gradient = part_of(&growth->store->gradients, env, part.first, part.end);
+    EsTensor buffer = part_of(&growth->momentum, env, part.first, part.end);
+    EsTensor parameter = part_of(&growth->store->parameters, env, part.first, part.end);
     kernels->sgd_step(worker->stream, &rates, &gradient, &buffer, &parameter);
+    if (growth->average.store != NULL) {
+        average_part(growth, worker, env, &part);
+    }
 }
 
 // Clip the host's gradient and each seed's by its own norm, then one step of SGD. A seed on its way
-// out is frozen: neither weights nor momentum move.
+// out is frozen: neither weights nor momentum nor average move.
 static void update_host(EsGrowth *growth, EsGrowthWorker *worker, const EsGrowthPlan *plan,
                         int64_t env, int is_measured) {
     const EsKernels *kernels = es_kernels_of(growth->device);
@@ -141,16 +166,25 @@ static void update_host(EsGrowth *growth, EsGrowthWorker *worker, const EsGrowth
     }
     kernels->slab_clip(worker->stream, &plan->spans, &plan->groups, &sums, &limits, &gradients,
                        &norms);
-    update_group(growth, worker, env, 0, layout->n_host_parameters,
-                 growth->options.host_learning_rate, growth->options.recipe.weight_decay);
+    update_part(growth, worker, env,
+                (ParameterRange){ES_GROWTH_HOST, 0, layout->n_host_parameters,
+                                 growth->options.host_learning_rate,
+                                 growth->options.recipe.weight_decay});
+    float learning_rate = growth->options.seed_learning_rate;
     for (int s = 0; s < n_slots; s++) {
         int is_frozen = growth->shown.state.seed.alpha_mode[env * n_slots + s] == ES_ALPHA_DOWN;
-        if (plan->topology.blueprint[s] != ES_NO_SEED && !is_frozen) {
-            // a gate that is not in use has no gradient of this batch
-            int64_t first = plan->topology.has_gate[s] ? layout->region[s] : layout->seed[s];
-            update_group(growth, worker, env, first, layout->region_end[s],
-                         growth->options.seed_learning_rate, 0.0f);
+        if (plan->topology.blueprint[s] == ES_NO_SEED || is_frozen) {
+            continue;
         }
+        // a gate that is not in use has no gradient of this batch
+        if (plan->topology.has_gate[s]) {
+            update_part(growth, worker, env,
+                        (ParameterRange){ES_GROWTH_GATE(s), layout->region[s], layout->seed[s],
+                                         learning_rate, 0.0f});
+        }
+        update_part(growth, worker, env,
+                    (ParameterRange){ES_GROWTH_SEED(s), layout->seed[s], layout->region_end[s],
+                                     learning_rate, 0.0f});
     }
 }
 

@@ -59,8 +59,17 @@ EsStatus es_growth_weights_reset(EsGrowth *growth) {
     es_growth_plans_begin_step(growth->plans);
     ES_TRY(es_growth_plans_find(growth->plans, &empty, growth->options.batch, 1, &plan));
     memset(growth->momentum.data, 0, es_tensor_bytes(&growth->momentum));
-    return es_store_initialise(growth->store, plan->graph.graph, growth->stream,
-                               growth->options.seed, growth->episode_ids);
+    ES_TRY(es_store_initialise(growth->store, plan->graph.graph, growth->stream,
+                               growth->options.seed, growth->episode_ids));
+    const EsGrowthAverage *average = &growth->average;
+    if (average->store != NULL) {
+        memcpy(average->store->parameters.data, growth->store->parameters.data,
+               es_tensor_bytes(&growth->store->parameters));
+        memcpy(average->store->states.data, growth->store->states.data,
+               es_tensor_bytes(&growth->store->states));
+        memset(average->n_updates.data, 0, es_tensor_bytes(&average->n_updates));
+    }
+    return ES_STATUS_OK;
 }
 
 // --- requests ---
@@ -79,19 +88,39 @@ static void copy(const EsTensor *to, const EsTensor *from, int64_t env, int64_t 
            (size_t)(end - first) * sizeof(float));
 }
 
-// Host and fossils as the last snapshot has them. Everything else is pruned by then.
-static void restore(EsGrowth *growth, int64_t env) {
+// Host and fossils of `store` as the last snapshot has them. Everything else is pruned by then.
+static void restore(const EsGrowth *growth, const EsStore *store, const EsTensor *saved_parameters,
+                    const EsTensor *saved_states, int64_t env) {
     const EsGrowthLayout *layout = &growth->model.layout;
-    EsTensor *parameters = &growth->store->parameters;
-    copy(parameters, &growth->saved_parameters, env, 0, layout->n_host_parameters);
-    copy(&growth->store->states, &growth->saved_states, env, 0, layout->n_states);
+    copy(&store->parameters, saved_parameters, env, 0, layout->n_host_parameters);
+    copy(&store->states, saved_states, env, 0, layout->n_states);
     for (int s = 0; s < growth->model.n_slots; s++) {
         if (growth->shown.state.seed.stage[env * growth->model.n_slots + s] ==
             ES_STAGE_FOSSILIZED) {
-            copy(parameters, &growth->saved_parameters, env, layout->region[s],
+            copy(&store->parameters, saved_parameters, env, layout->region[s],
                  layout->region_end[s]);
         }
     }
+}
+
+static void take_snapshot(const EsGrowth *growth, const EsStore *store,
+                          const EsTensor *saved_parameters, const EsTensor *saved_states,
+                          int64_t env) {
+    copy(saved_parameters, &store->parameters, env, 0, growth->model.layout.n_parameters);
+    copy(saved_states, &store->states, env, 0, growth->model.layout.n_states);
+}
+
+// Elements [first, end) have new weights: their averages begin with them. Parts of the slot from
+// `part` on begin to count.
+static void begin_average(const EsGrowth *growth, int64_t env, int64_t first, int64_t end, int part,
+                          int n_parts) {
+    const EsGrowthAverage *average = &growth->average;
+    if (average->store == NULL) {
+        return;
+    }
+    copy(&average->store->parameters, &growth->store->parameters, env, first, end);
+    int32_t *n_updates = (int32_t *)average->n_updates.data + env * average->n_updates.stride[0];
+    memset(n_updates + part, 0, sizeof *n_updates * (size_t)n_parts);
 }
 
 static void update_slot(EsGrowth *growth, int64_t env, int slot) {
@@ -111,10 +140,14 @@ static void update_slot(EsGrowth *growth, int64_t env, int slot) {
                                    growth->seed_graphs[slot][growth->shown.state.seed.blueprint[i]],
                                    env, 0, growth->options.seed, episode, step);
     }
+    if (requests & (ES_SEED_REQUEST_CLEAR | ES_SEED_REQUEST_INITIALISE)) {
+        begin_average(growth, env, first, end, ES_GROWTH_GATE(slot), 2);
+    }
     if (requests & ES_SEED_REQUEST_INITIALISE_GATE) {
         es_store_initialise_region(growth->store, growth->gate_graphs[slot], env, 0,
                                    growth->options.seed, episode, step);
         zero(&growth->momentum, env, first, layout->seed[slot]);
+        begin_average(growth, env, first, layout->seed[slot], ES_GROWTH_GATE(slot), 1);
     }
     if (requests & ES_SEED_REQUEST_ZERO_MOMENTUM) {
         zero(&growth->momentum, env, first, end);
@@ -122,21 +155,28 @@ static void update_slot(EsGrowth *growth, int64_t env, int slot) {
 }
 
 void es_growth_weights_update(EsGrowth *growth) {
-    const EsGrowthLayout *layout = &growth->model.layout;
+    const EsGrowthAverage *average = &growth->average;
     for (int64_t e = 0; e < growth->options.n_envs; e++) {
         int32_t requests = growth->shown.state.env.requests[e];
         if (requests & ES_ENV_REQUEST_RESTORE) {
-            restore(growth, e);
+            restore(growth, growth->store, &growth->saved_parameters, &growth->saved_states, e);
+        }
+        if (requests & ES_ENV_REQUEST_RESTORE && average->store != NULL) {
+            restore(growth, average->store, &average->saved_parameters, &average->saved_states, e);
         }
         if (requests & ES_ENV_REQUEST_ZERO_MOMENTUM) {
-            zero(&growth->momentum, e, 0, layout->n_host_parameters);
+            zero(&growth->momentum, e, 0, growth->model.layout.n_host_parameters);
         }
         for (int s = 0; s < growth->model.n_slots; s++) {
             update_slot(growth, e, s);
         }
         if (requests & ES_ENV_REQUEST_SNAPSHOT) {
-            copy(&growth->saved_parameters, &growth->store->parameters, e, 0, layout->n_parameters);
-            copy(&growth->saved_states, &growth->store->states, e, 0, layout->n_states);
+            take_snapshot(growth, growth->store, &growth->saved_parameters, &growth->saved_states,
+                          e);
+        }
+        if (requests & ES_ENV_REQUEST_SNAPSHOT && average->store != NULL) {
+            take_snapshot(growth, average->store, &average->saved_parameters,
+                          &average->saved_states, e);
         }
     }
 }

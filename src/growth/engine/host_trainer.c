@@ -25,6 +25,7 @@ struct EsHostTrainer {
     EsDevice *device;         // borrowed
     EsStream *stream;         // owned
     EsStore *store;           // owned
+    EsStore *average;         // owned: averaged weights, which are evaluated; NULL without
     EsOptimiser *optimiser;   // owned
     Program train;
     int has_trained;
@@ -96,13 +97,14 @@ static EsStatus build_program(EsHostTrainer *t, Program *program, int64_t batch,
 }
 
 static EsStatus create_plan(EsHostTrainer *t, Program *program, EsOptimiser *optimiser) {
+    EsStore *store = optimiser == NULL && t->average != NULL ? t->average : t->store;
     // the fused executor alone has f16; the plan then evaluates
     EsDtype precision = t->options.precision == ES_DTYPE_F16 ? ES_DTYPE_F32 : t->options.precision;
     EsPlanOptions options = {.mode = t->options.mode,
                              .activation_dtype = precision,
                              .optimiser = optimiser,
                              .step = optimiser != NULL ? program->step : ES_NO_VALUE};
-    ES_TRY(es_plan_create(program->graph, t->store, &options, &program->plan));
+    ES_TRY(es_plan_create(program->graph, store, &options, &program->plan));
     ES_TRY(es_plan_bind(program->plan, program->images, &t->images));
     ES_TRY(es_plan_bind(program->plan, program->labels, &t->labels));
     ES_TRY(es_plan_bind(program->plan, program->episode, &t->episode));
@@ -176,10 +178,23 @@ static EsStatus queue_fused(void *context, EsStream *stream) {
     return ES_STATUS_OK;
 }
 
+// Averages that begin as the weights do, where the recipe has them.
+static EsStatus create_average(EsHostTrainer *t) {
+    if (t->options.recipe.average <= 0) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_store_create_twin(t->store, &t->average));
+    memcpy(t->average->parameters.data, t->store->parameters.data,
+           es_tensor_bytes(&t->store->parameters));
+    memcpy(t->average->states.data, t->store->states.data, es_tensor_bytes(&t->store->states));
+    return ES_STATUS_OK;
+}
+
 EsStatus es_host_trainer_create(const EsHostTrainerOptions *options, const EsDataset *dataset,
                                 EsDevice *device, EsHostTrainer **trainer_out) {
     *trainer_out = NULL;
     ES_TRY(es_host_check(&options->host));
+    ES_TRY(es_recipe_check(&options->recipe, device));
     ES_TRY(es_growth_check_dataset(&options->host, dataset, device));
     EsHostTrainer *t = NULL;
     EsStatus status = ES_STATUS_OK;
@@ -196,6 +211,7 @@ EsStatus es_host_trainer_create(const EsHostTrainerOptions *options, const EsDat
     ES_TRY_GOTO(es_store_create(t->train.graph, device, &t->store));
     ES_TRY_GOTO(
         es_store_initialise(t->store, t->train.graph, t->stream, options->seed, t->index_host));
+    ES_TRY_GOTO(create_average(t));
     ES_TRY_GOTO(es_optimiser_create(t->train.graph, t->store, &options->optimiser, &t->optimiser));
     t->optimiser->rates.is_nesterov = options->recipe.nesterov;
     t->optimiser->rates.schedule = es_recipe_schedule(&options->recipe, options->n_updates);
@@ -229,6 +245,7 @@ void es_host_trainer_destroy(EsHostTrainer *t) {
     destroy_program(&t->evaluate[0]);
     destroy_program(&t->evaluate[1]);
     es_optimiser_destroy(t->optimiser);
+    es_store_destroy(t->average);
     es_store_destroy(t->store);
     EsTensor *const tensors[] = {&t->images, &t->labels, &t->episode,
                                  &t->step,   &t->index,  &t->row_envs};
@@ -245,12 +262,23 @@ void es_host_trainer_destroy(EsHostTrainer *t) {
     es_release(t);
 }
 
+// On the CPU, where a step has ended when its call returns.
+static void update_average(EsHostTrainer *t) {
+    int64_t update = *(const int32_t *)t->step.data - 1;
+    float share = es_average_share(t->options.recipe.average, update);
+    es_average_update(t->stream, share, &t->store->parameters, &t->average->parameters);
+    es_average_update(t->stream, share, &t->store->states, &t->average->states);
+}
+
 EsStatus es_host_trainer_train(EsHostTrainer *t, int64_t n_steps) {
     t->has_trained |= n_steps > 0;
     for (int64_t i = 0; i < n_steps; i++) {
         ES_TRY(t->fused != NULL
                    ? es_graph_capture_run(&t->graph_capture, t->stream, 1, queue_fused, t)
                    : es_plan_run(t->train.plan, t->stream));
+        if (t->average != NULL) {
+            update_average(t);
+        }
     }
     return ES_STATUS_OK;
 }
@@ -362,6 +390,8 @@ EsStatus es_host_trainer_evaluate(EsHostTrainer *t, const EsSplit *split, EsHost
 EsTensor es_host_trainer_step(const EsHostTrainer *t) { return t->step; }
 
 EsStore *es_host_trainer_store(EsHostTrainer *t) { return t->store; }
+
+EsStore *es_host_trainer_average(EsHostTrainer *t) { return t->average; }
 
 const EsGraph *es_host_trainer_graph(const EsHostTrainer *t) { return t->train.graph; }
 

@@ -2,7 +2,8 @@
 //
 // The data set stays on the device as bytes; a step gathers a batch per host, runs forward,
 // backward and the optimiser, all in one plan. Evaluation runs every host over a whole split in
-// batches, with running batch-norm statistics.
+// batches, with running batch-norm statistics; with the averaged weights and statistics where the
+// recipe has an average.
 //
 //     EsHostTrainerOptions options = es_host_trainer_defaults(&spec, n_envs);
 //     EsHostTrainer *trainer; ES_TRY(es_host_trainer_create(&options, &dataset, device, &trainer));
@@ -66,6 +67,7 @@ EsTensor es_host_trainer_step(const EsHostTrainer *trainer);
 
 // Numbers of the trainer, for reports.
 EsStore *es_host_trainer_store(EsHostTrainer *trainer);
+EsStore *es_host_trainer_average(EsHostTrainer *trainer); // the averaged weights; NULL without
 const EsGraph *es_host_trainer_graph(const EsHostTrainer *trainer);
 EsOptimiser *es_host_trainer_optimiser(EsHostTrainer *trainer);
 EsPlanReport es_host_trainer_report(const EsHostTrainer *trainer);

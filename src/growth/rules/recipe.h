@@ -7,9 +7,9 @@
 #ifndef ES_GROWTH_RECIPE_H
 #define ES_GROWTH_RECIPE_H
 
-#include <string.h>
-
 #include "kernels/kernel_types.h"
+
+ES_EXTERN_C_BEGIN
 
 typedef struct EsRecipe {
     // SGD; seeds have no weight decay
@@ -20,6 +20,7 @@ typedef struct EsRecipe {
     int decay;
     float warmup, final_share;
     float smoothing; // of labels
+    float average;   // share of the averaged weights that an update keeps; 0 = no average
     // augmentation of training images (kernels/ops/gather.h); border: EsBorder
     int pad, flip, border;
     float erase;
@@ -40,38 +41,25 @@ typedef struct EsRecipe {
                         "share of the learning rate that is left at the end"),                     \
         ES_CONFIG_FLOAT(T, m.smoothing, "recipe", "smoothing", "0", 0, 0.999,                      \
                         "label smoothing: weight shared by all classes"),                          \
+        ES_CONFIG_FLOAT(T, m.average, "recipe", "average", "0", 0, 0.999999,                       \
+                        "share of the averaged weights kept by an update; 0 = no average"),        \
         ES_CONFIG_CHOICE(T, m.border, "recipe", "border", "black", "black|mean|reflect",           \
                          "pixels around an image, for crops (pad)"),                               \
         ES_CONFIG_FLOAT(T, m.erase, "recipe", "erase", "0", 0, 1,                                  \
                         "probability that a rectangle of a training image is erased")
 
 // Momentum 0.9, weight decay 5e-4, nothing else.
-static inline EsRecipe es_recipe_plain(void) {
-    EsRecipe recipe;
-    memset(&recipe, 0, sizeof recipe);
-    recipe.momentum = 0.9f;
-    recipe.weight_decay = 5e-4f;
-    return recipe;
-}
+EsRecipe es_recipe_plain(void);
+
+// UNSUPPORTED where the device cannot train by this recipe: a GPU keeps no averaged weights.
+EsStatus es_recipe_check(const EsRecipe *recipe, const EsDevice *device);
 
 // The course of the learning rate over n_updates; 0 updates where it stays as it is.
-static inline EsLearningRateSchedule es_recipe_schedule(const EsRecipe *recipe, int64_t n_updates) {
-    int is_moving = recipe->decay != ES_DECAY_CONSTANT || recipe->warmup > 0;
-    EsLearningRateSchedule schedule = {(EsDecay)recipe->decay, recipe->warmup, recipe->final_share,
-                                       is_moving ? n_updates : 0};
-    return schedule;
-}
+EsLearningRateSchedule es_recipe_schedule(const EsRecipe *recipe, int64_t n_updates);
 
 // Augmentation of training images; normalisation is left to the caller.
-static inline EsGatherOptions es_recipe_gather(const EsRecipe *recipe, uint64_t seed) {
-    EsGatherOptions gather;
-    memset(&gather, 0, sizeof gather);
-    gather.seed = seed;
-    gather.pad = recipe->pad;
-    gather.flip = recipe->flip;
-    gather.border = (EsBorder)recipe->border;
-    gather.erase = recipe->erase;
-    return gather;
-}
+EsGatherOptions es_recipe_gather(const EsRecipe *recipe, uint64_t seed);
+
+ES_EXTERN_C_END
 
 #endif

@@ -305,10 +305,16 @@ static EsStatus save(void *context, EsCheckpoint *checkpoint) {
     ES_TRY(es_stream_synchronize(hosts->stream));
     ES_TRY(es_checkpoint_put_int(checkpoint, "batches", step));
     ES_TRY(es_checkpoint_put_text(checkpoint, "data_sha256", data_hash(hosts)));
+    const EsGraph *graph = es_host_trainer_graph(hosts->trainer);
+    const EsStore *average = es_host_trainer_average(hosts->trainer);
     ES_TRY(es_checkpoint_add_file(checkpoint, "hosts.safetensors", path));
-    return es_network_file_save(path, es_host_trainer_graph(hosts->trainer),
-                                es_host_trainer_store(hosts->trainer),
-                                es_host_trainer_optimiser(hosts->trainer), hosts->stream, NULL, 0);
+    ES_TRY(es_network_file_save(path, graph, es_host_trainer_store(hosts->trainer),
+                                es_host_trainer_optimiser(hosts->trainer), hosts->stream, NULL, 0));
+    if (average == NULL) {
+        return ES_STATUS_OK;
+    }
+    ES_TRY(es_checkpoint_add_file(checkpoint, "average.safetensors", path));
+    return es_network_file_save(path, graph, average, NULL, hosts->stream, NULL, 0);
 }
 
 static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
@@ -322,10 +328,16 @@ static EsStatus load(void *context, const EsCheckpoint *checkpoint) {
     ES_TRY(es_check_integer(
         (EsFileField){es_checkpoint_path(checkpoint, "rank0.json", path), "batches", ES_NO_INDEX},
         batches, expected, expected));
-    ES_TRY(es_network_file_load(
-        es_checkpoint_path(checkpoint, "hosts.safetensors", path),
-        es_host_trainer_graph(hosts->trainer), es_host_trainer_store(hosts->trainer),
-        es_host_trainer_optimiser(hosts->trainer), hosts->stream, ES_NUMBERS_ANY));
+    const EsGraph *graph = es_host_trainer_graph(hosts->trainer);
+    EsStore *average = es_host_trainer_average(hosts->trainer);
+    ES_TRY(es_network_file_load(es_checkpoint_path(checkpoint, "hosts.safetensors", path), graph,
+                                es_host_trainer_store(hosts->trainer),
+                                es_host_trainer_optimiser(hosts->trainer), hosts->stream,
+                                ES_NUMBERS_ANY));
+    if (average != NULL) {
+        ES_TRY(es_network_file_load(es_checkpoint_path(checkpoint, "average.safetensors", path),
+                                    graph, average, NULL, hosts->stream, ES_NUMBERS_ANY));
+    }
     EsTensor counter = es_host_trainer_step(hosts->trainer);
     int32_t step = (int32_t)batches;
     ES_TRY(es_stream_copy(hosts->stream, counter.data, &step, sizeof step, ES_COPY_TO_DEVICE));
@@ -347,8 +359,12 @@ EsStatus es_hosts_run_test(EsHostsRun *hosts) {
 EsHostsReport es_hosts_run_report(const EsHostsRun *hosts) {
     const EsStore *store = es_host_trainer_store(hosts->trainer);
     const EsOptimiser *optimiser = es_host_trainer_optimiser(hosts->trainer);
+    const EsStore *average = es_host_trainer_average(hosts->trainer);
     const EsDataset *dataset = &hosts->dataset;
     int64_t n_images = dataset->train.count + dataset->validation.count + dataset->test.count;
+    size_t average_bytes =
+        average == NULL ? 0
+                        : es_tensor_bytes(&average->parameters) + es_tensor_bytes(&average->states);
     return (EsHostsReport){
         .host = &hosts->host,
         .dataset = dataset,
@@ -359,7 +375,7 @@ EsHostsReport es_hosts_run_report(const EsHostsRun *hosts) {
         .test = hosts->test,
         .store_bytes = es_tensor_bytes(&store->parameters) + es_tensor_bytes(&store->gradients) +
                        es_tensor_bytes(&store->states) + es_tensor_bytes(&optimiser->moment1) +
-                       es_tensor_bytes(&optimiser->moment2),
+                       es_tensor_bytes(&optimiser->moment2) + average_bytes,
         .activation_bytes = es_host_trainer_report(hosts->trainer).activation_bytes,
         .dataset_bytes = (size_t)n_images * dataset->image_bytes,
         .plan = es_host_trainer_report(hosts->trainer),

@@ -52,7 +52,7 @@ typedef struct EsHostsReport {
     int64_t n_parameters;           // of one host
     const EsHostResult *validation; // [E]
     const EsHostResult *test;       // [E]
-    size_t store_bytes;             // parameters, gradients, moments, states of all hosts
+    size_t store_bytes; // of all hosts: parameters, gradients, moments, states, averages
     size_t activation_bytes;
     size_t dataset_bytes;
     EsPlanReport plan;

@@ -70,8 +70,9 @@ static void run_to(EsGrowth *growth, int last) {
     }
 }
 
-TEST(a_loaded_episode_goes_on_with_the_same_bits) {
+static void check_episode(float average) {
     EsGrowthOptions options = make_options("r0c0,r0c1");
+    options.recipe.average = average;
     EsGrowth *whole = create_growth(&options, &dataset, 2);
     REQUIRE_OK(es_growth_reset(whole, 7));
     decide(whole);
@@ -89,6 +90,10 @@ TEST(a_loaded_episode_goes_on_with_the_same_bits) {
     }
     destroy_growth(whole);
 }
+
+TEST(a_loaded_episode_goes_on_with_the_same_bits) { check_episode(0); }
+
+TEST(a_loaded_episode_has_its_averages) { check_episode(0.9f); }
 
 // --- files that are refused ---
 
@@ -130,8 +135,10 @@ TEST(numbers_that_make_no_sense_are_refused) {
         {"env.next_governed", 2, 1000, "env.next_governed[2] is 1000"},
         {"env.n_tracked", 0, -2, "env.n_tracked[0] is -2"},
         {"episode", 0, -1, "episode[0] is -1"},
+        {"average_updates", 4, -1, "average_updates[4] is -1"},
     };
     EsGrowthOptions options = make_options("r0c0,r0c1");
+    options.recipe.average = 0.9f;
     EsGrowth *growth = create_growth(&options, &dataset, 1);
     REQUIRE_OK(es_growth_reset(growth, 0));
     decide(growth);
@@ -155,6 +162,11 @@ TEST(files_of_other_hosts_are_refused) {
     REQUIRE_OK(es_growth_save(a, temp_path("a.safetensors")));
     EXPECT_STATUS(es_growth_load(b, temp_path("a.safetensors")), INPUT);
     EXPECT_CONTAINS(es_status_detail(), "is not of this host and its slots");
+    destroy_growth(b);
+    two.recipe.average = 0.9f;
+    b = create_growth(&two, &dataset, 1);
+    EXPECT_STATUS(es_growth_load(b, temp_path("a.safetensors")), INPUT);
+    EXPECT_CONTAINS(es_status_detail(), "\"average\"");
     destroy_growth(a);
     destroy_growth(b);
 }

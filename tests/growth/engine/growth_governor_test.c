@@ -6,9 +6,11 @@
 
 enum { FOSSIL = 1, OTHER = 0, GATED = 2 };
 
-// Everything of an environment that a rollback has to do with.
+// Everything of an environment that a rollback has to do with; the averages, and those that the
+// snapshot has.
 typedef struct Copy {
     float *parameters, *states, *momentum, *saved_parameters, *saved_states;
+    float *average, *average_states, *saved_average, *saved_average_states;
 } Copy;
 
 static float *copy_row(const EsTensor *slab, int64_t env) {
@@ -19,14 +21,29 @@ static float *copy_row(const EsTensor *slab, int64_t env) {
 }
 
 static Copy copy_env(const EsGrowth *growth, int64_t env) {
-    return (Copy){copy_row(&growth->store->parameters, env), copy_row(&growth->store->states, env),
-                  copy_row(&growth->momentum, env), copy_row(&growth->saved_parameters, env),
-                  copy_row(&growth->saved_states, env)};
+    Copy copy = {copy_row(&growth->store->parameters, env),
+                 copy_row(&growth->store->states, env),
+                 copy_row(&growth->momentum, env),
+                 copy_row(&growth->saved_parameters, env),
+                 copy_row(&growth->saved_states, env),
+                 NULL,
+                 NULL,
+                 NULL,
+                 NULL};
+    const EsGrowthAverage *average = &growth->average;
+    if (average->store != NULL) {
+        copy.average = copy_row(&average->store->parameters, env);
+        copy.average_states = copy_row(&average->store->states, env);
+        copy.saved_average = copy_row(&average->saved_parameters, env);
+        copy.saved_average_states = copy_row(&average->saved_states, env);
+    }
+    return copy;
 }
 
 static void copy_free(Copy *copy) {
-    float *const rows[] = {copy->parameters, copy->states, copy->momentum, copy->saved_parameters,
-                           copy->saved_states};
+    float *const rows[] = {copy->parameters,       copy->states,        copy->momentum,
+                           copy->saved_parameters, copy->saved_states,  copy->average,
+                           copy->average_states,   copy->saved_average, copy->saved_average_states};
     for (size_t i = 0; i < ES_COUNT_OF(rows); i++) {
         free(rows[i]);
     }
@@ -46,10 +63,11 @@ static int is_zero(const float *a, int64_t first, int64_t end) {
 
 // Two environments, alike in what they do: a fossil of r0c1 with a gate, and a seed that blends
 // before it in r0c0 while r1c0 stays empty. The last snapshot is two steps old.
-static EsGrowth *grow(const EsDataset *dataset, EsCompileMode mode) {
+static EsGrowth *grow(const EsDataset *dataset, EsCompileMode mode, float average) {
     EsGrowthOptions options = small_options("r0c0,r0c1,r1c0", 2);
     options.settings.episode_steps = 60;
     options.mode = mode;
+    options.recipe.average = average;
     EsGrowth *growth = create_growth(&options, dataset, 1);
     REQUIRE_OK(es_growth_reset(growth, 0));
     grow_fossil(growth, FOSSIL, ES_BLUEPRINT_CONV_LIGHT, ES_STYLE_GATED_GATE);
@@ -68,12 +86,26 @@ static void decide(EsGrowth *growth, const EsAction *actions) {
     es_growth_weights_update(growth);
 }
 
+// The averages are those of the snapshot, too, of the host and of the fossil.
+static void check_averages(const EsGrowthLayout *layout, const Copy *before, const Copy *broken,
+                           const Copy *after) {
+    int64_t first = layout->region[FOSSIL], end = layout->region_end[FOSSIL];
+    EXPECT(!is_equal(before->average, before->parameters, 0, layout->n_host_parameters));
+    EXPECT(!is_equal(broken->average, broken->saved_average, 0, layout->n_host_parameters));
+    EXPECT(is_equal(after->saved_average, before->saved_average, 0, layout->n_parameters));
+    EXPECT(is_equal(after->average, before->saved_average, 0, layout->n_host_parameters));
+    EXPECT(is_equal(after->average, before->saved_average, first, end));
+    EXPECT(!is_equal(after->average, after->parameters, first, end));
+    EXPECT(is_equal(after->average_states, before->saved_average_states, 0, layout->n_states));
+    EXPECT(is_zero(after->average, layout->region[OTHER], layout->region_end[OTHER]));
+}
+
 // The host is broken and the next step sees it. Breaking the last layer leaves nothing upstream to
 // chance.
-static void check_rollback(int kind, EsCompileMode mode) {
+static void check_rollback(int kind, EsCompileMode mode, float average) {
     EsDataset dataset;
     make_small_dataset(&dataset, 64, 40);
-    EsGrowth *growth = grow(&dataset, mode);
+    EsGrowth *growth = grow(&dataset, mode, average);
     const EsGrowthLayout *layout = &growth->model.layout;
     const EsGrowthState *state = &es_growth_snapshot(growth)->state;
     float *row = slab_row(&growth->store->parameters, 0);
@@ -118,6 +150,9 @@ static void check_rollback(int kind, EsCompileMode mode) {
     EXPECT(is_equal(after.parameters, before.saved_parameters, layout->region[FOSSIL],
                     layout->region_end[FOSSIL]));
     EXPECT(is_equal(after.states, before.saved_states, 0, layout->n_states));
+    if (average > 0) {
+        check_averages(layout, &before, &broken, &after);
+    }
     // no momentum anywhere, other slots empty, the action dropped
     EXPECT(is_zero(after.momentum, 0, layout->n_parameters));
     EXPECT(is_zero(after.parameters, layout->region[OTHER], layout->region_end[OTHER]));
@@ -148,18 +183,22 @@ static void check_rollback(int kind, EsCompileMode mode) {
     destroy_small_dataset(&dataset);
 }
 
-TEST(rollback_after_nan_plain_kernels) { check_rollback(0, ES_COMPILE_OFF); }
+TEST(rollback_after_nan_plain_kernels) { check_rollback(0, ES_COMPILE_OFF, 0); }
 
-TEST(rollback_after_nan_default) { check_rollback(0, ES_COMPILE_DEFAULT); }
+TEST(rollback_after_nan_default) { check_rollback(0, ES_COMPILE_DEFAULT, 0); }
 
-TEST(rollback_after_divergence) { check_rollback(1, ES_COMPILE_DEFAULT); }
+TEST(rollback_after_divergence) { check_rollback(1, ES_COMPILE_DEFAULT, 0); }
+
+TEST(rollback_of_averages_after_nan) { check_rollback(0, ES_COMPILE_DEFAULT, 0.9f); }
+
+TEST(rollback_of_averages_after_divergence) { check_rollback(1, ES_COMPILE_DEFAULT, 0.9f); }
 
 // The same through the public functions alone: with a rate of 0 the weights after the next step's
 // batches are still those of the restore.
 TEST(rollback_seen_through_a_rate_of_0) {
     EsDataset dataset;
     make_small_dataset(&dataset, 64, 40);
-    EsGrowth *growth = grow(&dataset, ES_COMPILE_DEFAULT);
+    EsGrowth *growth = grow(&dataset, ES_COMPILE_DEFAULT, 0);
     const EsGrowthLayout *layout = &growth->model.layout;
     float *row = slab_row(&es_growth_store(growth)->parameters, 0);
     Copy before = copy_env(growth, 0);

@@ -86,6 +86,68 @@ TEST(threads_and_neighbours_change_nothing) {
     EXPECT(memcmp(alone, many, sizeof alone) == 0);
 }
 
+// Weights and statistics of all hosts, averaged update by update in double.
+TEST(averages_follow_a_plain_loop) {
+    enum { ENVS = 3, MOST = 4096, STEPS = 14 };
+    static double expected[2][MOST];
+    EsHostTrainerOptions options = tiny_options(ENVS);
+    options.recipe.average = 0.6f;
+    Session session;
+    session_begin(&session, &options, "cpu", 2);
+    const EsStore *store = es_host_trainer_store(session.trainer);
+    const EsStore *average = es_host_trainer_average(session.trainer);
+    const EsTensor *const slabs[2][2] = {{&store->parameters, &average->parameters},
+                                         {&store->states, &average->states}};
+    for (int step = -1; step < STEPS; step++) {
+        double share = step < 0 ? 0 : fmin((double)0.6f, (1.0 + step) / (10.0 + step));
+        if (step >= 0) {
+            REQUIRE_OK(es_host_trainer_train(session.trainer, 1));
+        }
+        for (int k = 0; k < 2; k++) {
+            const float *weights = slabs[k][0]->data, *averaged = slabs[k][1]->data;
+            int64_t count = es_tensor_count(slabs[k][0]);
+            ES_ASSERT(count <= MOST);
+            for (int64_t i = 0; i < count; i++) {
+                expected[k][i] = share * expected[k][i] + (1 - share) * (double)weights[i];
+                EXPECT_NEAR(averaged[i], expected[k][i], 1e-5);
+            }
+        }
+    }
+    EXPECT(memcmp(store->parameters.data, average->parameters.data,
+                  es_tensor_bytes(&store->parameters)) != 0);
+    session_end(&session);
+}
+
+// Hosts without an average whose weights are the averages of others measure the same; training is
+// not touched by averages.
+TEST(averages_are_evaluated) {
+    EsHostTrainerOptions options = tiny_options(2);
+    EsHostResult averaged[MAX_ENVS], plain[MAX_ENVS], copied[MAX_ENVS];
+    Session with, without;
+    session_begin(&without, &options, "cpu", 1);
+    options.recipe.average = 0.95f;
+    session_begin(&with, &options, "cpu", 2);
+    REQUIRE_OK(es_host_trainer_train(with.trainer, 30));
+    REQUIRE_OK(es_host_trainer_train(without.trainer, 30));
+    const EsStore *average = es_host_trainer_average(with.trainer);
+    const EsStore *trained = es_host_trainer_store(with.trainer);
+    EsStore *store = es_host_trainer_store(without.trainer);
+    EXPECT(es_host_trainer_average(without.trainer) == NULL);
+    EXPECT(memcmp(store->parameters.data, trained->parameters.data,
+                  es_tensor_bytes(&store->parameters)) == 0);
+    REQUIRE_OK(es_host_trainer_evaluate(with.trainer, &with.dataset.validation, averaged));
+    REQUIRE_OK(es_host_trainer_evaluate(without.trainer, &without.dataset.validation, plain));
+    memcpy(store->parameters.data, average->parameters.data, es_tensor_bytes(&store->parameters));
+    memcpy(store->states.data, average->states.data, es_tensor_bytes(&store->states));
+    REQUIRE_OK(es_host_trainer_evaluate(without.trainer, &without.dataset.validation, copied));
+    for (int e = 0; e < 2; e++) {
+        EXPECT(averaged[e].loss == copied[e].loss);
+        EXPECT(averaged[e].loss != plain[e].loss);
+    }
+    session_end(&with);
+    session_end(&without);
+}
+
 TEST(cuda_runs_repeat) {
     if (es_device_cuda_count() == 0) {
         SKIP("no CUDA device");
